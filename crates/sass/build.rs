@@ -1,0 +1,148 @@
+//! Turns `isa/*.isa` into `$OUT_DIR/isa.rs`: the enums `Opcode`, `Mod`, `SpecialReg` and their tables.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::path::Path;
+
+/// A Rust identifier for a spelling: `64` → `_64`, `SR_TID.X` → `SR_TID_X`.
+fn ident(spelling: &str) -> String {
+    let body = spelling.replace('.', "_");
+    if body.starts_with(|c: char| c.is_ascii_digit()) { format!("_{body}") } else { body }
+}
+
+struct Op {
+    name: String,
+    flags: Vec<String>,
+    slots: Vec<String>,
+}
+
+fn slot(text: &str, mods: &mut BTreeSet<String>) -> String {
+    let role = match &text[..1] {
+        ">" => "Def",
+        "<" => "Use",
+        "*" => "Both",
+        _ => panic!("slot `{text}` has no role"),
+    };
+    let rest = &text[1..];
+    let (kind, width) = rest.split_at(rest.find(|c: char| !c.is_ascii_uppercase()).unwrap_or(rest.len()));
+    let kind = match kind {
+        "R" | "P" | "UR" | "UP" | "B" => format!("SlotKind::Reg(RegFile::{kind})"),
+        "S" => "SlotKind::Source".into(),
+        "A" => "SlotKind::Addr".into(),
+        "I" => "SlotKind::Imm".into(),
+        "C" => "SlotKind::Const".into(),
+        "L" => "SlotKind::Label".into(),
+        "SR" => "SlotKind::Special".into(),
+        "SB" => "SlotKind::Scoreboard".into(),
+        _ => panic!("slot `{text}`: unknown kind"),
+    };
+    let width = if width.is_empty() {
+        "Width::Fixed(1)".into()
+    } else if let Some(list) = width.strip_prefix('[') {
+        let pairs: Vec<String> = list
+            .trim_end_matches(']')
+            .split(',')
+            .map(|p| {
+                let (m, n) = p.split_once('=').expect("MOD=n");
+                let m = m.trim_matches('.');
+                mods.insert(m.to_string());
+                format!("(Mod::{}, {n})", ident(m))
+            })
+            .collect();
+        format!("Width::ByMod(&[{}])", pairs.join(", "))
+    } else {
+        format!("Width::Fixed({width})")
+    };
+    format!("Slot {{ role: Role::{role}, kind: {kind}, width: {width} }}")
+}
+
+fn main() {
+    let dir = Path::new("isa");
+    println!("cargo::rerun-if-changed=isa");
+    let (mut ops, mut mods, mut srs) =
+        (Vec::<Op>::new(), BTreeSet::<String>::new(), Vec::<(String, String)>::new());
+    let mut files: Vec<_> = std::fs::read_dir(dir).expect("isa/").map(|e| e.expect("entry").path()).collect();
+    files.sort();
+    for file in files.iter().filter(|f| f.extension().is_some_and(|e| e == "isa")) {
+        for line in std::fs::read_to_string(file).expect("table").lines() {
+            let line = line.split('#').next().unwrap_or("").trim();
+            let (head, rest) = line.split_once(' ').unwrap_or((line, ""));
+            match head {
+                "" => {}
+                "op" => {
+                    let (left, right) = rest.split_once(':').expect("op NAME : slots");
+                    let mut left = left.split_whitespace();
+                    ops.push(Op {
+                        name: left.next().expect("name").into(),
+                        flags: left.map(str::to_string).collect(),
+                        slots: right.split_whitespace().map(str::to_string).collect(),
+                    });
+                }
+                "mods" => mods.extend(rest.split_whitespace().map(str::to_string)),
+                "sr" => {
+                    let (name, code) = rest.split_once(' ').expect("sr NAME code");
+                    srs.push((name.into(), code.trim().into()));
+                }
+                _ => panic!("{}: unknown line `{line}`", file.display()),
+            }
+        }
+    }
+    let slots: Vec<Vec<String>> =
+        ops.iter().map(|o| o.slots.iter().map(|s| slot(s, &mut mods)).collect()).collect();
+    let mut out = String::new();
+    let enumeration = |out: &mut String, doc: &str, name: &str, names: &[String]| {
+        let _ =
+            writeln!(out, "/// {doc}\n#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]");
+        let _ =
+            writeln!(out, "#[allow(non_camel_case_types, missing_docs)]\n#[repr(u16)]\npub enum {name} {{");
+        for n in names {
+            let _ = writeln!(out, "    {},", ident(n));
+        }
+        let _ = writeln!(
+            out,
+            "}}\nimpl {name} {{\n    /// All, in table order.\n    pub const ALL: &[{name}] = &["
+        );
+        for n in names {
+            let _ = writeln!(out, "        {name}::{},", ident(n));
+        }
+        let _ = writeln!(
+            out,
+            "    ];\n    /// nvdisasm's spelling.\n    pub const fn name(self) -> &'static str {{\n        match self {{"
+        );
+        for n in names {
+            let _ = writeln!(out, "            {name}::{} => \"{n}\",", ident(n));
+        }
+        let _ = writeln!(out, "        }}\n    }}\n}}");
+    };
+    let names: Vec<String> = ops.iter().map(|o| o.name.clone()).collect();
+    enumeration(&mut out, "A mnemonic (without modifiers).", "Opcode", &names);
+    enumeration(&mut out, "A modifier spelling.", "Mod", &mods.into_iter().collect::<Vec<_>>());
+    enumeration(
+        &mut out,
+        "A special register.",
+        "SpecialReg",
+        &srs.iter().map(|s| s.0.clone()).collect::<Vec<_>>(),
+    );
+    let _ = writeln!(
+        out,
+        "impl SpecialReg {{\n    /// Encoding.\n    pub const fn code(self) -> u8 {{\n        match self {{"
+    );
+    for (n, code) in &srs {
+        let _ = writeln!(out, "            SpecialReg::{} => {code},", ident(n));
+    }
+    let _ = writeln!(out, "        }}\n    }}\n}}\npub(crate) static OPS: &[OpInfo] = &[");
+    for (op, slots) in ops.iter().zip(&slots) {
+        let has = |f: &str| op.flags.iter().any(|x| x == f);
+        let _ = writeln!(
+            out,
+            "    OpInfo {{ slots: &[{}], memory: {}, control: {}, sync: {} }},",
+            slots.join(", "),
+            has("mem"),
+            has("control"),
+            has("sync")
+        );
+    }
+    let _ = writeln!(out, "];");
+    std::fs::write(Path::new(&std::env::var("OUT_DIR").expect("OUT_DIR")).join("isa.rs"), out)
+        .expect("write");
+}

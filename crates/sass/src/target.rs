@@ -1,0 +1,148 @@
+//! The SM table: every target that can be generated, and the facts that vary between them.
+
+/// A compilation target: an SM version with its optional feature suffix.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct Target {
+    /// SM number as in `sm_90`: 75, 80, …, 121.
+    pub sm: u8,
+    /// `a` (architecture specific), `f` (family specific) or none.
+    pub suffix: Suffix,
+}
+
+/// Feature suffix of a target name.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub enum Suffix {
+    /// Plain `sm_90`.
+    None,
+    /// `sm_90a`: architecture-specific features.
+    A,
+    /// `sm_100f`: family-specific features.
+    F,
+}
+
+/// Facts about one SM that several layers read. Source: cubins of ptxas 13.0.88 unless said otherwise.
+#[derive(Clone, Copy, Debug)]
+pub struct SmInfo {
+    /// SM number.
+    pub sm: u8,
+    /// Whether `sm_XXa` exists.
+    pub has_a: bool,
+    /// Whether `sm_XXf` exists.
+    pub has_f: bool,
+    /// Byte offset of the first kernel parameter in constant bank 0.
+    pub param_base: u16,
+    /// Byte offset in constant bank 0 of the 64-bit generic-memory descriptor (`desc[UR]`); 0 where memory
+    /// instructions take none (sm_75).
+    pub mem_desc: u16,
+    /// Byte offset in constant bank 0 of the initial stack pointer.
+    pub stack_ptr: u16,
+    /// Byte offset in constant bank 0 of blockDim.x (then .y, .z, gridDim.x, .y, .z in 4-byte steps).
+    pub ntid: u16,
+    /// ALU instructions take constant-bank operands (`c[0x0][..]`) directly; otherwise LDC/LDCU load them.
+    pub alu_const: bool,
+    /// Largest uniform register count (URZ not counted).
+    pub uregs: u8,
+    /// Index that encodes URZ.
+    pub urz: u8,
+}
+
+/// All SMs, ascending.
+pub static SMS: &[SmInfo] = &[
+    sm(75, false, false),
+    sm(80, false, false),
+    sm(86, false, false),
+    sm(87, false, false),
+    sm(88, false, false),
+    sm(89, false, false),
+    sm(90, true, false),
+    sm(100, true, true),
+    sm(103, true, true),
+    sm(110, true, true),
+    sm(120, true, true),
+    sm(121, true, true),
+];
+
+const fn sm(sm: u8, has_a: bool, has_f: bool) -> SmInfo {
+    let blackwell = sm >= 100;
+    SmInfo {
+        sm,
+        has_a,
+        has_f,
+        param_base: if blackwell {
+            0x380
+        } else if sm == 90 {
+            0x210
+        } else {
+            0x160
+        },
+        mem_desc: if blackwell {
+            0x358
+        } else if sm == 90 {
+            0x208
+        } else if sm == 75 {
+            0
+        } else {
+            0x118
+        },
+        stack_ptr: if blackwell { 0x37c } else { 0x28 },
+        ntid: if blackwell { 0x360 } else { 0 },
+        alu_const: !blackwell,
+        uregs: if blackwell { 80 } else { 63 },
+        urz: if blackwell { 255 } else { 63 },
+    }
+}
+
+impl Target {
+    /// A target without suffix; `None` if the SM is unknown.
+    pub fn new(sm: u8) -> Option<Target> {
+        SMS.iter().any(|s| s.sm == sm).then_some(Target { sm, suffix: Suffix::None })
+    }
+
+    /// Parses `sm_90`, `sm_90a`, `sm_100f`.
+    pub fn parse(name: &str) -> Option<Target> {
+        let rest = name.strip_prefix("sm_")?;
+        let (digits, suffix) = match rest.as_bytes().last()? {
+            b'a' => (&rest[..rest.len() - 1], Suffix::A),
+            b'f' => (&rest[..rest.len() - 1], Suffix::F),
+            _ => (rest, Suffix::None),
+        };
+        let sm = digits.parse().ok()?;
+        let info = SMS.iter().find(|s| s.sm == sm)?;
+        match suffix {
+            Suffix::A if !info.has_a => None,
+            Suffix::F if !info.has_f => None,
+            _ => Some(Target { sm, suffix }),
+        }
+    }
+
+    /// The facts of this target's SM.
+    pub fn info(self) -> &'static SmInfo {
+        SMS.iter().find(|s| s.sm == self.sm).expect("a Target is only made for a known SM")
+    }
+}
+
+impl std::fmt::Display for Target {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let suffix = match self.suffix {
+            Suffix::None => "",
+            Suffix::A => "a",
+            Suffix::F => "f",
+        };
+        write!(f, "sm_{}{suffix}", self.sm)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_round_trip() {
+        for name in ["sm_75", "sm_90a", "sm_100f", "sm_121"] {
+            assert_eq!(Target::parse(name).unwrap().to_string(), name);
+        }
+        for name in ["sm_60", "sm_999", "sm_80a", "sm_90f", "90", "sm_"] {
+            assert_eq!(Target::parse(name), None, "{name}");
+        }
+    }
+}
