@@ -1,1 +1,53 @@
-//! Skeleton.
+//! Ori: the intermediate representation. SASS operations on virtual registers, in SSA with block
+//! parameters until register allocation, on physical registers after it.
+//!
+//! * A [`Value`] belongs to a register file and spans `width` registers; [`Name::Part`] reads one of them.
+//! * An instruction's operands follow the slots of its opcode ([`sass::Opcode::slots`]) or of its
+//!   [`Macro`]; every slot is present.
+//! * A guarded definition names the value that it keeps where the guard is false ([`InstData::kept`]), so
+//!   guards don't break SSA; the allocator gives both the same register.
+//! * Control flow is only in [`Terminator`]s; convergence instructions (BSSY …) are ordinary instructions.
+//!
+//! The text form ([`print`]) is stable and round-trips through the parser; file tests are written in it.
+
+pub mod builder;
+pub mod cfg;
+pub mod function;
+pub mod print;
+pub mod verify;
+
+pub use builder::Builder;
+pub use builder::{ALWAYS, default_operand};
+pub use function::operand;
+pub use function::{
+    Block, BlockCall, BlockData, Function, Guard, Inst, InstData, Loc, Macro, Name, Op, Operand, SlotInfo,
+    Terminator, Value, ValueData,
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sass::{Mod, Opcode, Target};
+
+    #[test]
+    fn builds_prints_and_verifies() {
+        let mut f = Function::new("k", Target::new(90).unwrap());
+        let entry = f.entry_block();
+        let exit = f.add_block();
+        let mut b = Builder::new(&mut f, entry);
+        let tid = b.def(Opcode::S2R, &[], &[Operand::Special(sass::SpecialReg::SR_TID_X)]);
+        let p = b.def_pred(Opcode::ISETP, &[Mod::GE, Mod::AND], &[operand(tid), Operand::constant(0, 0x210)]);
+        b.terminate(Terminator::Branch {
+            cond: p.into(),
+            not: false,
+            taken: Builder::call(exit),
+            fall: Builder::call(exit),
+        });
+        b.block = exit;
+        b.terminate(Terminator::Exit);
+        verify::verify(&f).unwrap();
+        let text = f.to_string();
+        assert!(text.contains("v0:R = S2R SR_TID.X"), "{text}");
+        assert!(text.contains("v1:P = ISETP.GE.AND PT, v0, c[0x0][0x210], PT, PT"), "{text}");
+    }
+}

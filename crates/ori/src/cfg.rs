@@ -1,0 +1,218 @@
+//! Predecessors, reverse postorder, dominators, postdominators and loops.
+
+use crate::function::{Block, Function};
+use cranelift_entity::{EntityRef, SecondaryMap};
+use smallvec::SmallVec;
+
+/// The control-flow graph of the reachable blocks.
+#[derive(Clone, Debug, Default)]
+pub struct Cfg {
+    /// Predecessors; a block that branches twice to the same target is listed twice.
+    pub preds: SecondaryMap<Block, SmallVec<[Block; 4]>>,
+    /// Successors.
+    pub succs: SecondaryMap<Block, SmallVec<[Block; 2]>>,
+    /// Reachable blocks in reverse postorder; the entry is first.
+    pub rpo: Vec<Block>,
+    /// Position in `rpo`; `u32::MAX` for an unreachable block.
+    pub order: SecondaryMap<Block, u32>,
+}
+
+impl Cfg {
+    /// Computes it.
+    pub fn new(func: &Function) -> Cfg {
+        let mut cfg = Cfg { order: SecondaryMap::with_default(u32::MAX), ..Cfg::default() };
+        for (b, data) in func.blocks.iter() {
+            cfg.succs[b] = data.term.targets().iter().map(|t| t.block).collect();
+        }
+        let mut seen = vec![false; func.blocks.len()];
+        let mut stack = vec![(func.entry_block(), 0)];
+        seen[func.entry_block().index()] = true;
+        let mut post = Vec::new();
+        while let Some((b, next)) = stack.pop() {
+            if let Some(&s) = cfg.succs[b].get(next) {
+                stack.push((b, next + 1));
+                if !std::mem::replace(&mut seen[s.index()], true) {
+                    stack.push((s, 0));
+                }
+            } else {
+                post.push(b);
+            }
+        }
+        post.reverse();
+        for (i, &b) in post.iter().enumerate() {
+            cfg.order[b] = i as u32;
+            for &s in &cfg.succs[b] {
+                cfg.preds[s].push(b);
+            }
+        }
+        cfg.rpo = post;
+        cfg
+    }
+
+    /// Whether `b` can be reached from the entry.
+    pub fn is_reachable(&self, b: Block) -> bool {
+        self.order[b] != u32::MAX
+    }
+}
+
+/// A dominator tree (Cooper, Harvey, Kennedy: "A Simple, Fast Dominance Algorithm").
+#[derive(Clone, Debug)]
+pub struct DomTree {
+    /// Immediate dominator, as a position in the order that the tree was built on.
+    idom: Vec<u32>,
+    order: SecondaryMap<Block, u32>,
+    blocks: Vec<Block>,
+    depth: Vec<u32>,
+}
+
+impl DomTree {
+    /// Dominators of the reachable blocks.
+    pub fn dominators(cfg: &Cfg) -> DomTree {
+        DomTree::build(&cfg.rpo, &cfg.order, |i, f| {
+            for p in &cfg.preds[cfg.rpo[i]] {
+                f(cfg.order[*p] as usize);
+            }
+        })
+    }
+
+    fn build(
+        blocks: &[Block],
+        order: &SecondaryMap<Block, u32>,
+        preds: impl Fn(usize, &mut dyn FnMut(usize)),
+    ) -> DomTree {
+        const NONE: u32 = u32::MAX;
+        let n = blocks.len();
+        let mut idom = vec![NONE; n];
+        idom[0] = 0;
+        let mut changed = true;
+        while changed {
+            changed = false;
+            for i in 1..n {
+                let mut new = NONE;
+                preds(i, &mut |p| {
+                    if idom[p] != NONE {
+                        new = if new == NONE { p as u32 } else { intersect(&idom, p as u32, new) };
+                    }
+                });
+                if idom[i] != new {
+                    idom[i] = new;
+                    changed = true;
+                }
+            }
+        }
+        let mut depth = vec![0; n];
+        for i in 1..n {
+            if idom[i] != NONE {
+                depth[i] = depth[idom[i] as usize] + 1;
+            }
+        }
+        DomTree { idom, order: order.clone(), blocks: blocks.to_vec(), depth }
+    }
+
+    /// Immediate dominator; `None` for the entry and unreachable blocks.
+    pub fn idom(&self, b: Block) -> Option<Block> {
+        let i = self.order[b] as usize;
+        (i != 0 && i < self.idom.len()).then(|| self.blocks[self.idom[i] as usize])
+    }
+
+    /// Whether `a` dominates `b` (every block dominates itself).
+    pub fn dominates(&self, a: Block, b: Block) -> bool {
+        let (a, mut b) = (self.order[a], self.order[b]);
+        if a == u32::MAX || b == u32::MAX {
+            return false;
+        }
+        while self.depth[b as usize] > self.depth[a as usize] {
+            b = self.idom[b as usize];
+        }
+        a == b
+    }
+
+    /// The nearest common dominator.
+    pub fn common(&self, a: Block, b: Block) -> Block {
+        self.blocks[intersect(&self.idom, self.order[a], self.order[b]) as usize]
+    }
+}
+
+fn intersect(idom: &[u32], mut a: u32, mut b: u32) -> u32 {
+    while a != b {
+        while a > b {
+            a = idom[a as usize];
+        }
+        while b > a {
+            b = idom[b as usize];
+        }
+    }
+    a
+}
+
+/// Immediate postdominators, with a virtual exit behind every block that ends the thread.
+#[derive(Clone, Debug)]
+pub struct PostDom {
+    ipdom: SecondaryMap<Block, Option<Block>>,
+}
+
+impl PostDom {
+    /// Computes them. Blocks that cannot reach an exit (endless loops) have none.
+    pub fn new(cfg: &Cfg) -> PostDom {
+        let n = cfg.rpo.len();
+        // Node 0 is the virtual exit; reverse graph postorder from it.
+        let exits: Vec<usize> = (0..n).filter(|&i| cfg.succs[cfg.rpo[i]].is_empty()).collect();
+        let mut seen = vec![false; n];
+        let mut post: Vec<usize> = Vec::new();
+        for &e in &exits {
+            if std::mem::replace(&mut seen[e], true) {
+                continue;
+            }
+            let mut stack = vec![(e, 0)];
+            while let Some((i, next)) = stack.pop() {
+                if let Some(p) = cfg.preds[cfg.rpo[i]].get(next) {
+                    stack.push((i, next + 1));
+                    let p = cfg.order[*p] as usize;
+                    if !std::mem::replace(&mut seen[p], true) {
+                        stack.push((p, 0));
+                    }
+                } else {
+                    post.push(i);
+                }
+            }
+        }
+        post.reverse();
+        let mut position = vec![u32::MAX; n];
+        for (k, &i) in post.iter().enumerate() {
+            position[i] = k as u32 + 1;
+        }
+        const NONE: u32 = u32::MAX;
+        let mut idom = vec![NONE; post.len() + 1];
+        idom[0] = 0;
+        let mut changed = true;
+        while changed {
+            changed = false;
+            for (k, &i) in post.iter().enumerate() {
+                let mut new = if cfg.succs[cfg.rpo[i]].is_empty() { 0 } else { NONE };
+                for s in &cfg.succs[cfg.rpo[i]] {
+                    let p = position[cfg.order[*s] as usize];
+                    if p != NONE && idom[p as usize] != NONE {
+                        new = if new == NONE { p } else { intersect(&idom, p, new) };
+                    }
+                }
+                if idom[k + 1] != new {
+                    idom[k + 1] = new;
+                    changed = true;
+                }
+            }
+        }
+        let mut ipdom = SecondaryMap::with_default(None);
+        for (k, &i) in post.iter().enumerate() {
+            let d = idom[k + 1];
+            if d != 0 && d != NONE {
+                ipdom[cfg.rpo[i]] = Some(cfg.rpo[post[d as usize - 1]]);
+            }
+        }
+        PostDom { ipdom }
+    }
+
+    /// The nearest block that every path from `b` to the end goes through; `None` if there is none.
+    pub fn ipdom(&self, b: Block) -> Option<Block> {
+        self.ipdom[b]
+    }
+}

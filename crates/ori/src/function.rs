@@ -1,0 +1,442 @@
+//! Functions, blocks, values and instructions.
+
+use cranelift_entity::{PrimaryMap, entity_impl};
+use sass::{Mods, Opcode, Reg, RegFile, RegOp, Role, SlotKind, Target};
+use smallvec::SmallVec;
+
+/// A virtual register: in SSA, one definition.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Value(u32);
+entity_impl!(Value, "v");
+
+/// An instruction.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Inst(u32);
+entity_impl!(Inst, "i");
+
+/// A basic block.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Block(u32);
+entity_impl!(Block, "block");
+
+/// What a value is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ValueData {
+    /// Register file.
+    pub file: RegFile,
+    /// Number of consecutive registers; their first index is a multiple of the next power of two.
+    pub width: u8,
+}
+
+/// What a register operand names.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Name {
+    /// A whole value.
+    Val(Value),
+    /// One register of a value, counted from its first (use only).
+    Part(Value, u8),
+    /// A physical register: RZ, PT, R1 before allocation; anything after it.
+    Phys(Reg),
+}
+
+impl Name {
+    /// The value named, whole or in part.
+    pub fn value(self) -> Option<Value> {
+        match self {
+            Name::Val(v) | Name::Part(v, _) => Some(v),
+            Name::Phys(_) => None,
+        }
+    }
+}
+
+impl From<Value> for Name {
+    fn from(v: Value) -> Name {
+        Name::Val(v)
+    }
+}
+
+/// An operand over [`Name`]s; labels are blocks.
+pub type Operand = sass::Operand<Name, Block>;
+
+/// A whole value (or part, or physical register) as an operand.
+pub fn operand(name: impl Into<Name>) -> Operand {
+    Operand::Reg(RegOp::plain(name.into()))
+}
+
+/// An execution guard.
+pub type Guard = sass::Guard<Name>;
+
+/// Operations that no single SASS instruction does; they are gone before scheduling.
+/// Slots: the first [`Macro::defs`] operands are written, the rest read.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Macro {
+    /// `dst = src`, any file to any file of the same width; an immediate or constant source of 1 register.
+    Copy,
+    /// `dst = {part0, part1, …}`: a tuple from single registers (or tuples that add up to its width),
+    /// immediates or constants.
+    Collect,
+    /// `dst = undefined`.
+    Undef,
+    /// Parallel copy, made by the allocator: n destinations, then n sources.
+    ParCopy(u16),
+}
+
+impl Macro {
+    /// Number of leading operands that are written.
+    pub fn defs(self) -> usize {
+        match self {
+            Macro::Copy | Macro::Collect | Macro::Undef => 1,
+            Macro::ParCopy(n) => n as usize,
+        }
+    }
+    /// Name in the text form.
+    pub fn name(self) -> &'static str {
+        match self {
+            Macro::Copy => "copy",
+            Macro::Collect => "collect",
+            Macro::Undef => "undef",
+            Macro::ParCopy(_) => "parcopy",
+        }
+    }
+}
+
+/// An operation.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Op {
+    /// A SASS instruction.
+    Sass(Opcode),
+    /// A macro-operation.
+    Macro(Macro),
+}
+
+/// Source position: the line of the PTX statement, 0 if none.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
+pub struct Loc(pub u32);
+
+/// An instruction's content.
+#[derive(Clone, PartialEq, Debug)]
+pub struct InstData {
+    /// Execution guard; PT when always executed.
+    pub guard: Guard,
+    /// Operation.
+    pub op: Op,
+    /// Modifiers of a SASS operation.
+    pub mods: Mods,
+    /// Operands in slot order, all present.
+    pub operands: SmallVec<[Operand; 6]>,
+    /// For a guarded instruction in SSA: per written operand, in order, what it keeps where the guard is
+    /// false. Empty if the guard is PT or nothing is written.
+    pub kept: SmallVec<[Name; 1]>,
+    /// Source position.
+    pub loc: Loc,
+}
+
+/// Role and shape of one operand of an instruction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SlotInfo {
+    /// Written, read or both.
+    pub role: Role,
+    /// Registers spanned if the operand is a register.
+    pub width: u8,
+}
+
+impl InstData {
+    /// Role and width of operand `index`.
+    pub fn slot(&self, index: usize, values: &PrimaryMap<Value, ValueData>) -> SlotInfo {
+        match self.op {
+            Op::Sass(op) => SlotInfo { role: op.slots()[index].role, width: op.width(index, &self.mods) },
+            Op::Macro(m) => SlotInfo {
+                role: if index < m.defs() { Role::Def } else { Role::Use },
+                width: match &self.operands[index] {
+                    Operand::Reg(RegOp { reg: Name::Val(v), .. }) => values[*v].width,
+                    _ => 1,
+                },
+            },
+        }
+    }
+    /// Whether operand `index` is written.
+    pub fn is_def(&self, index: usize) -> bool {
+        match self.op {
+            Op::Sass(op) => op.slots()[index].role != Role::Use,
+            Op::Macro(m) => index < m.defs(),
+        }
+    }
+    /// The SASS opcode, if it is one.
+    pub fn opcode(&self) -> Option<Opcode> {
+        match self.op {
+            Op::Sass(op) => Some(op),
+            Op::Macro(_) => None,
+        }
+    }
+    /// Whether it is always executed.
+    pub fn is_unguarded(&self) -> bool {
+        self.guard == Guard { pred: Name::Phys(Reg::PT), not: false }
+    }
+    /// Calls `f` for every name written.
+    pub fn for_each_def(&self, mut f: impl FnMut(Name)) {
+        for (i, operand) in self.operands.iter().enumerate() {
+            if let (true, Operand::Reg(r)) = (self.is_def(i), operand) {
+                f(r.reg);
+            }
+        }
+    }
+    /// Calls `f` for every name read: guard, sources, address parts, kept values, read-write operands.
+    pub fn for_each_use(&self, mut f: impl FnMut(Name)) {
+        f(self.guard.pred);
+        for (i, operand) in self.operands.iter().enumerate() {
+            let written_only = match self.op {
+                Op::Sass(op) => op.slots()[i].role == Role::Def,
+                Op::Macro(m) => i < m.defs(),
+            };
+            if !written_only {
+                for_each_name(operand, &mut f);
+            }
+        }
+        self.kept.iter().for_each(|k| f(*k));
+    }
+    /// Rewrites every name, written and read.
+    pub fn map_names(&mut self, mut f: impl FnMut(Name) -> Name) {
+        self.guard.pred = f(self.guard.pred);
+        for operand in &mut self.operands {
+            map_operand(operand, &mut f);
+        }
+        for k in &mut self.kept {
+            *k = f(*k);
+        }
+    }
+    /// Rewrites every name read (not those written), guard and kept values included.
+    pub fn map_uses(&mut self, mut f: impl FnMut(Name) -> Name) {
+        self.guard.pred = f(self.guard.pred);
+        for i in 0..self.operands.len() {
+            let written = self.is_def(i);
+            if !written {
+                map_operand(&mut self.operands[i], &mut f);
+            }
+        }
+        for k in &mut self.kept {
+            *k = f(*k);
+        }
+    }
+}
+
+/// Calls `f` for every register name in `operand`.
+pub fn for_each_name(operand: &Operand, mut f: impl FnMut(Name)) {
+    match operand {
+        Operand::Reg(r) => f(r.reg),
+        Operand::Const { bank, index, .. } => {
+            if let sass::ConstBank::Bindless(r) = bank {
+                f(*r);
+            }
+            index.iter().for_each(|r| f(*r));
+        }
+        Operand::Addr { desc, base, uniform, .. } => {
+            [desc, base, uniform].into_iter().flatten().for_each(|r| f(*r));
+        }
+        Operand::Imm(_)
+        | Operand::Label(_)
+        | Operand::Special(_)
+        | Operand::Scoreboard(_)
+        | Operand::ScoreboardSet(_) => {}
+    }
+}
+
+/// Rewrites every register name in `operand`.
+pub fn map_operand(operand: &mut Operand, mut f: impl FnMut(Name) -> Name) {
+    match operand {
+        Operand::Reg(r) => r.reg = f(r.reg),
+        Operand::Const { bank, index, .. } => {
+            if let sass::ConstBank::Bindless(r) = bank {
+                *r = f(*r);
+            }
+            if let Some(r) = index {
+                *r = f(*r);
+            }
+        }
+        Operand::Addr { desc, base, uniform, .. } => {
+            for r in [desc, base, uniform].into_iter().flatten() {
+                *r = f(*r);
+            }
+        }
+        Operand::Imm(_)
+        | Operand::Label(_)
+        | Operand::Special(_)
+        | Operand::Scoreboard(_)
+        | Operand::ScoreboardSet(_) => {}
+    }
+}
+
+/// A jump to a block with the values of its parameters.
+#[derive(Clone, PartialEq, Debug)]
+pub struct BlockCall {
+    /// Where to.
+    pub block: Block,
+    /// One value per block parameter.
+    pub args: SmallVec<[Value; 4]>,
+}
+
+/// How a block ends.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Terminator {
+    /// Unconditional.
+    Jump(BlockCall),
+    /// On a predicate.
+    Branch {
+        /// Predicate (file P, or UP when warp-uniform).
+        cond: Name,
+        /// Take `taken` where it is false.
+        not: bool,
+        /// Target where the condition holds.
+        taken: BlockCall,
+        /// Target elsewhere.
+        fall: BlockCall,
+    },
+    /// `brx.idx`: to `table[index]`; an index past the end is undefined.
+    Switch {
+        /// 32-bit index.
+        index: Value,
+        /// Targets.
+        table: Vec<BlockCall>,
+    },
+    /// End of the thread.
+    Exit,
+    /// Return from a function to the address in this 64-bit value.
+    Return(Value),
+    /// Never reached.
+    Unreachable,
+}
+
+impl Terminator {
+    /// The targets.
+    pub fn targets(&self) -> SmallVec<[&BlockCall; 2]> {
+        match self {
+            Terminator::Jump(t) => SmallVec::from_slice(&[t]),
+            Terminator::Branch { taken, fall, .. } => SmallVec::from_slice(&[taken, fall]),
+            Terminator::Switch { table, .. } => table.iter().collect(),
+            Terminator::Exit | Terminator::Return(_) | Terminator::Unreachable => SmallVec::new(),
+        }
+    }
+    /// The targets, for rewriting.
+    pub fn targets_mut(&mut self) -> SmallVec<[&mut BlockCall; 2]> {
+        let mut out = SmallVec::new();
+        match self {
+            Terminator::Jump(t) => out.push(t),
+            Terminator::Branch { taken, fall, .. } => {
+                out.push(taken);
+                out.push(fall);
+            }
+            Terminator::Switch { table, .. } => out.extend(table),
+            Terminator::Exit | Terminator::Return(_) | Terminator::Unreachable => {}
+        }
+        out
+    }
+    /// Names read by the terminator itself (block arguments not included).
+    pub fn used_name(&self) -> Option<Name> {
+        match self {
+            Terminator::Branch { cond, .. } => Some(*cond),
+            Terminator::Switch { index, .. } => Some(Name::Val(*index)),
+            Terminator::Return(v) => Some(Name::Val(*v)),
+            _ => None,
+        }
+    }
+}
+
+/// A basic block.
+#[derive(Clone, Debug)]
+pub struct BlockData {
+    /// Parameters, defined on entry.
+    pub params: SmallVec<[Value; 4]>,
+    /// Instructions in order.
+    pub insts: Vec<Inst>,
+    /// How it ends.
+    pub term: Terminator,
+    /// Source position of the terminator.
+    pub term_loc: Loc,
+}
+
+/// A kernel or device function.
+#[derive(Clone, Debug)]
+pub struct Function {
+    /// Name as in PTX.
+    pub name: String,
+    /// What it is compiled for.
+    pub target: Target,
+    /// Whether it is a kernel (`.entry`).
+    pub entry: bool,
+    /// All values.
+    pub values: PrimaryMap<Value, ValueData>,
+    /// All instructions, also those that are in no block any more.
+    pub insts: PrimaryMap<Inst, InstData>,
+    /// All blocks, also unreachable ones.
+    pub blocks: PrimaryMap<Block, BlockData>,
+    /// Blocks in layout order; the first is the entry.
+    pub layout: Vec<Block>,
+    /// Bytes of local memory (`.local` variables) at the bottom of the stack frame, addressed from R1;
+    /// spill slots are added above.
+    pub local_size: u32,
+    /// Bytes of static shared memory, offset 0 being the first byte of the CTA's window (reserved part
+    /// included).
+    pub shared_size: u32,
+    /// Number of named barriers used (`bar` with a constant index n counts as n + 1; 16 if unknown).
+    pub barriers: u8,
+    /// Most registers that the function may use, from `.maxnreg`, launch bounds and options.
+    pub max_regs: u8,
+    /// Data of constant bank 2 (literals, jump tables).
+    pub literals: Vec<u8>,
+}
+
+impl Function {
+    /// An empty function with one empty entry block.
+    pub fn new(name: &str, target: Target) -> Function {
+        let mut f = Function {
+            name: name.into(),
+            target,
+            entry: true,
+            values: PrimaryMap::new(),
+            insts: PrimaryMap::new(),
+            blocks: PrimaryMap::new(),
+            layout: Vec::new(),
+            local_size: 0,
+            shared_size: 0,
+            barriers: 0,
+            max_regs: 255,
+            literals: Vec::new(),
+        };
+        f.add_block();
+        f
+    }
+    /// The entry block.
+    pub fn entry_block(&self) -> Block {
+        self.layout[0]
+    }
+    /// A new empty block at the end of the layout, ending in [`Terminator::Unreachable`].
+    pub fn add_block(&mut self) -> Block {
+        let b = self.blocks.push(BlockData {
+            params: SmallVec::new(),
+            insts: Vec::new(),
+            term: Terminator::Unreachable,
+            term_loc: Loc::default(),
+        });
+        self.layout.push(b);
+        b
+    }
+    /// A new value.
+    pub fn add_value(&mut self, file: RegFile, width: u8) -> Value {
+        self.values.push(ValueData { file, width })
+    }
+    /// File and width of a name.
+    pub fn shape(&self, name: Name) -> ValueData {
+        match name {
+            Name::Val(v) => self.values[v],
+            Name::Part(v, _) => ValueData { file: self.values[v].file, width: 1 },
+            Name::Phys(r) => ValueData { file: r.file, width: 1 },
+        }
+    }
+    /// Number of values ever made (an upper bound of their indices).
+    pub fn value_count(&self) -> usize {
+        self.values.len()
+    }
+    /// Whether an operand slot of `op` can hold a register of any file the forms allow.
+    pub fn is_source_slot(op: Opcode, slot: usize) -> bool {
+        op.slots()[slot].kind == SlotKind::Source
+    }
+}

@@ -1,0 +1,237 @@
+//! The text form.
+//!
+//! ```text
+//! function saxpy sm_90 entry local=0 shared=0 {
+//! block0:
+//!     v0:R = S2R SR_TID.X                       ; 12
+//!     v3:R2 = IMAD.WIDE PT, v0, 0x4, c[0x0][0x210], PT
+//!     @!v4 STG.E desc[v5][v3.64], v6
+//!     branch v4, block1, block2(v0)
+//! ```
+//! Written operands that are values come first, before `=`, with file and width; other operands follow in
+//! slot order (written ones that are physical registers too). `; n` is the PTX line.
+
+use crate::function::{Block, BlockCall, Function, InstData, Name, Op, Operand, Terminator, ValueData};
+use sass::{AddrWidth, ConstBank, RegFile};
+use std::fmt::{self, Display, Formatter, Write};
+
+/// Name of a value's shape: `R`, `R2`, `P`, `UR2`.
+pub fn shape_name(d: ValueData) -> String {
+    let file = match d.file {
+        RegFile::R => "R",
+        RegFile::P => "P",
+        RegFile::UR => "UR",
+        RegFile::UP => "UP",
+        RegFile::B => "B",
+    };
+    if d.width == 1 { file.to_string() } else { format!("{file}{}", d.width) }
+}
+
+impl Display for Name {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Name::Val(v) => write!(f, "{v}"),
+            Name::Part(v, i) => write!(f, "{v}.{i}"),
+            Name::Phys(r) => write!(f, "{r}"),
+        }
+    }
+}
+
+fn signed_hex(f: &mut impl Write, n: i32) -> fmt::Result {
+    if n < 0 { write!(f, "-{:#x}", n.unsigned_abs()) } else { write!(f, "{n:#x}") }
+}
+
+/// Writes one operand.
+pub fn operand(f: &mut impl Write, o: &Operand) -> fmt::Result {
+    match o {
+        Operand::Reg(r) => {
+            if r.neg {
+                f.write_str("-")?;
+            }
+            if r.not {
+                f.write_str(if matches!(r.reg, Name::Phys(p) if p.file == RegFile::P) { "!" } else { "~" })?;
+            }
+            if r.abs {
+                write!(f, "|{}|", r.reg)?;
+            } else {
+                write!(f, "{}", r.reg)?;
+            }
+            if r.reuse {
+                f.write_str(".reuse")?;
+            }
+            Ok(())
+        }
+        Operand::Imm(n) => write!(f, "{n:#x}"),
+        Operand::Const { bank, index, offset, neg, abs, not } => {
+            if *neg {
+                f.write_str("-")?;
+            }
+            if *not {
+                f.write_str("~")?;
+            }
+            if *abs {
+                f.write_str("|")?;
+            }
+            match bank {
+                ConstBank::Index(b) => write!(f, "c[{b:#x}][")?,
+                ConstBank::Bindless(r) => write!(f, "cx[{r}][")?,
+            }
+            if let Some(r) = index {
+                write!(f, "{r}+")?;
+            }
+            signed_hex(f, *offset)?;
+            f.write_str("]")?;
+            if *abs {
+                f.write_str("|")?;
+            }
+            Ok(())
+        }
+        Operand::Addr { desc, base, width, uniform, offset } => {
+            if let Some(d) = desc {
+                write!(f, "desc[{d}]")?;
+            }
+            f.write_str("[")?;
+            let mut plus = "";
+            if let Some(b) = base {
+                let suffix = match width {
+                    AddrWidth::R32 => "",
+                    AddrWidth::R64 => ".64",
+                    AddrWidth::U32 => ".U32",
+                    AddrWidth::X4 => ".X4",
+                    AddrWidth::X8 => ".X8",
+                    AddrWidth::X16 => ".X16",
+                };
+                write!(f, "{b}{suffix}")?;
+                plus = "+";
+            }
+            if let Some(u) = uniform {
+                write!(f, "{plus}{u}")?;
+                plus = "+";
+            }
+            if *offset != 0 || plus.is_empty() {
+                f.write_str(plus)?;
+                signed_hex(f, *offset)?;
+            }
+            f.write_str("]")
+        }
+        Operand::Label(b) => write!(f, "{b}"),
+        Operand::Special(s) => f.write_str(s.name()),
+        Operand::Scoreboard(n) => write!(f, "SB{n}"),
+        Operand::ScoreboardSet(s) => write!(f, "sb{s:#x}"),
+    }
+}
+
+fn inst(f: &mut impl Write, func: &Function, d: &InstData) -> fmt::Result {
+    if !d.is_unguarded() {
+        write!(f, "@{}{} ", if d.guard.not { "!" } else { "" }, d.guard.pred)?;
+    }
+    let value_def = |i: usize, o: &Operand| match o {
+        Operand::Reg(r) if d.is_def(i) => r.reg.value(),
+        _ => None,
+    };
+    let mut any = false;
+    for (i, o) in d.operands.iter().enumerate() {
+        if let Some(v) = value_def(i, o) {
+            write!(f, "{}{v}:{}", if any { ", " } else { "" }, shape_name(func.values[v]))?;
+            any = true;
+        }
+    }
+    if any {
+        f.write_str(" = ")?;
+    }
+    match d.op {
+        Op::Sass(op) => f.write_str(op.name())?,
+        Op::Macro(m) => f.write_str(m.name())?,
+    }
+    for m in d.mods.iter() {
+        write!(f, ".{}", m.name())?;
+    }
+    let mut comma = " ";
+    for (i, o) in d.operands.iter().enumerate() {
+        if value_def(i, o).is_none() {
+            f.write_str(comma)?;
+            operand(f, o)?;
+            comma = ", ";
+        }
+    }
+    if !d.kept.is_empty() {
+        f.write_str(" keep")?;
+        for k in &d.kept {
+            write!(f, " {k}")?;
+        }
+    }
+    if d.loc.0 != 0 {
+        write!(f, " ; {}", d.loc.0)?;
+    }
+    Ok(())
+}
+
+impl Display for BlockCall {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.block)?;
+        if !self.args.is_empty() {
+            let args: Vec<String> = self.args.iter().map(ToString::to_string).collect();
+            write!(f, "({})", args.join(", "))?;
+        }
+        Ok(())
+    }
+}
+
+impl Display for Terminator {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Terminator::Jump(t) => write!(f, "jump {t}"),
+            Terminator::Branch { cond, not, taken, fall } => {
+                write!(f, "branch {}{cond}, {taken}, {fall}", if *not { "!" } else { "" })
+            }
+            Terminator::Switch { index, table } => {
+                write!(f, "switch {index}")?;
+                table.iter().try_for_each(|t| write!(f, ", {t}"))
+            }
+            Terminator::Exit => f.write_str("exit"),
+            Terminator::Return(v) => write!(f, "return {v}"),
+            Terminator::Unreachable => f.write_str("unreachable"),
+        }
+    }
+}
+
+/// One instruction as text.
+pub fn inst_text(func: &Function, d: &InstData) -> String {
+    let mut s = String::new();
+    let _ = inst(&mut s, func, d);
+    s
+}
+
+fn block(f: &mut Formatter<'_>, func: &Function, b: Block) -> fmt::Result {
+    let data = &func.blocks[b];
+    write!(f, "{b}")?;
+    if !data.params.is_empty() {
+        let params: Vec<String> =
+            data.params.iter().map(|v| format!("{v}:{}", shape_name(func.values[*v]))).collect();
+        write!(f, "({})", params.join(", "))?;
+    }
+    writeln!(f, ":")?;
+    for i in &data.insts {
+        f.write_str("    ")?;
+        inst(f, func, &func.insts[*i])?;
+        writeln!(f)?;
+    }
+    write!(f, "    {}", data.term)?;
+    if data.term_loc.0 != 0 {
+        write!(f, " ; {}", data.term_loc.0)?;
+    }
+    writeln!(f)
+}
+
+impl Display for Function {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let kind = if self.entry { "entry" } else { "func" };
+        writeln!(
+            f,
+            "function {} {} {kind} local={} shared={} barriers={} regs={} {{",
+            self.name, self.target, self.local_size, self.shared_size, self.barriers, self.max_regs
+        )?;
+        self.layout.iter().try_for_each(|b| block(f, self, *b))?;
+        writeln!(f, "}}")
+    }
+}
