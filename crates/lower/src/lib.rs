@@ -1,1 +1,3 @@
-//! Skeleton.
+//! PTX to Ori lowering.
+
+pub mod math;

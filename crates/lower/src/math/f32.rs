@@ -1,0 +1,131 @@
+//! Single-precision division, reciprocal and square root, rounded to nearest even.
+
+use super::asm::{A, Asm, B, C, f32_imm, neg, rz};
+use super::f64::{newton_rcp_f64, quotient_f64};
+use ori::{Builder, Operand, Value, operand};
+use sass::{Mod, Opcode};
+
+/// Replaces a subnormal by a zero of its sign.
+fn flush(b: &mut Builder, x: Value) -> Value {
+    b.def(Opcode::FMUL, &[Mod::FTZ], &[operand(x), f32_imm(1.0)])
+}
+
+/// `x / y`, IEEE; with `ftz`, subnormal operands and results are zeros of their sign.
+pub fn div_f32(b: &mut Builder, x: Value, y: Value, ftz: bool) -> Value {
+    let (x, y) = if ftz { (flush(b, x), flush(b, y)) } else { (x, y) };
+    let (xo, yo) = (operand(x), operand(y));
+    let r = b.def(Opcode::MUFU, &[Mod::RCP], std::slice::from_ref(&yo));
+    let risky = b.def_pred(Opcode::FCHK, &[], &[xo.clone(), yo.clone()]);
+    let e = b.ffma(&[], neg(yo.clone()), operand(r), f32_imm(1.0));
+    let r = b.ffma(&[], operand(r), operand(e), operand(r));
+    let q = b.ffma(&[], xo.clone(), operand(r), rz());
+    let rem = b.ffma(&[], neg(yo), operand(q), xo);
+    let q = b.ffma(&[], operand(r), operand(rem), operand(q));
+    let result = with_slow_path(b, risky, q, |b| div_f32_any(b, x, y));
+    if ftz { flush(b, result) } else { result }
+}
+
+/// `1 / x`, IEEE.
+pub fn rcp_f32(b: &mut Builder, x: Value, ftz: bool) -> Value {
+    let x = if ftz { flush(b, x) } else { x };
+    // The fast path holds for exponents 1 … 252: neither x nor 1/x is subnormal.
+    let e = b.iadd3(operand(x), Operand::Imm(0x0180_0000), rz());
+    let e = b.lop3(operand(e), Operand::Imm(0x7f80_0000), rz(), A & B);
+    let risky = b.isetp(&[Mod::LE, Mod::U32], operand(e), Operand::Imm(0x01ff_ffff));
+    let r = b.def(Opcode::MUFU, &[Mod::RCP], &[operand(x)]);
+    let e = b.ffma(&[], operand(x), operand(r), f32_imm(-1.0));
+    let e = b.def(Opcode::FADD, &[Mod::FTZ], &[neg(operand(e)), neg(rz())]);
+    let q = b.ffma(&[], operand(r), operand(e), operand(r));
+    let result = with_slow_path(b, risky, q, |b| {
+        let one = b.copy(f32_imm(1.0));
+        div_f32_any(b, one, x)
+    });
+    if ftz { flush(b, result) } else { result }
+}
+
+/// `sqrt(x)`, IEEE.
+pub fn sqrt_f32(b: &mut Builder, x: Value, ftz: bool) -> Value {
+    let x = if ftz { flush(b, x) } else { x };
+    // Fast for finite x >= 2^-101: the residual stays normal.
+    let t = b.iadd3(operand(x), Operand::Imm(0xf300_0000), rz());
+    let risky = b.isetp(&[Mod::GT, Mod::U32], operand(t), Operand::Imm(0x727f_ffff));
+    let q = sqrt_f32_normal(b, x);
+    with_slow_path(b, risky, q, |b| {
+        // Small: sqrt(x 2^64) 2^-32, exact scalings. Zero, infinity, NaN: x + x. Negative: NaN.
+        let scaled = b.def(Opcode::FMUL, &[], &[operand(x), f32_imm(18446744073709551616.0)]);
+        let q = sqrt_f32_normal(b, scaled);
+        let q = b.def(Opcode::FMUL, &[], &[operand(q), f32_imm(2.328_306_4e-10)]);
+        let twice = b.def(Opcode::FADD, &[], &[operand(x), operand(x)]);
+        let below = b.def_pred(Opcode::FSETP, &[Mod::LT, Mod::AND], &[operand(x), rz()]);
+        let special = b.sel(Operand::Imm(0x7fff_ffff), operand(twice), operand(below));
+        let positive = b.def_pred(Opcode::FSETP, &[Mod::GT, Mod::AND], &[operand(x), rz()]);
+        let small = b.def_pred(
+            Opcode::FSETP,
+            &[Mod::LT, Mod::AND],
+            &[operand(x), f32_imm(f32::INFINITY), operand(positive)],
+        );
+        b.sel(operand(q), operand(special), operand(small))
+    })
+}
+
+/// `sqrt(x)` for 2^-101 <= x < infinity: one correction of x * rsqrt(x).
+fn sqrt_f32_normal(b: &mut Builder, x: Value) -> Value {
+    let r = b.def(Opcode::MUFU, &[Mod::RSQ], &[operand(x)]);
+    let s = b.def(Opcode::FMUL, &[Mod::FTZ], &[operand(x), operand(r)]);
+    let h = b.def(Opcode::FMUL, &[Mod::FTZ], &[operand(r), f32_imm(0.5)]);
+    let e = b.ffma(&[], neg(operand(s)), operand(s), operand(x));
+    b.ffma(&[], operand(e), operand(h), operand(s))
+}
+
+/// `risky ? slow() : fast`, `slow` in a block of its own.
+fn with_slow_path(
+    b: &mut Builder,
+    risky: Value,
+    fast: Value,
+    slow: impl FnOnce(&mut Builder) -> Value,
+) -> Value {
+    let from = b.block;
+    let slow_block = b.func.add_block();
+    let (done, result) = b.join(b.func.values[fast].width);
+    b.block = from;
+    b.terminate(ori::Terminator::Branch {
+        cond: risky.into(),
+        not: false,
+        taken: Builder::call(slow_block),
+        fall: ori::BlockCall { block: done, args: smallvec::SmallVec::from_slice(&[fast]) },
+    });
+    b.block = slow_block;
+    let value = slow(b);
+    b.jump(done, &[value]);
+    b.block = done;
+    result
+}
+
+/// `x / y` for any operands, through double precision.
+///
+/// A quotient of two 24-bit significands is either exactly a midpoint of the result format (subnormal
+/// results included: they only have fewer bits), and then exact in 53 bits, or at least 2^-49 away from
+/// every midpoint relative to its size, so rounding first to 53 bits does not change the second rounding.
+/// Operands are in the range of binary32, so nothing overflows or underflows in binary64.
+fn div_f32_any(b: &mut Builder, x: Value, y: Value) -> Value {
+    let special_of = |b: &mut Builder, v: Value| {
+        // 0, infinity and NaN have |v| - 1 >= 0x7f7fffff as an unsigned number.
+        let m = b.lop3(operand(v), Operand::Imm(0x7fff_ffff), rz(), A & B);
+        let m = b.iadd3(operand(m), Operand::Imm(u32::MAX), rz());
+        b.isetp(&[Mod::GE, Mod::U32], operand(m), Operand::Imm(0x7f7f_ffff))
+    };
+    let sx = special_of(b, x);
+    let sy = special_of(b, y);
+    let dx = b.def(Opcode::F2F, &[Mod::F64, Mod::F32], &[operand(x)]);
+    let dy = b.def(Opcode::F2F, &[Mod::F64, Mod::F32], &[operand(y)]);
+    let r = newton_rcp_f64(b, dy);
+    let q = quotient_f64(b, dx, dy, r);
+    let finite = b.def(Opcode::F2F, &[Mod::F32, Mod::F64], &[operand(q)]);
+    // Specials: x * (1/y) where y is 0, infinite or NaN; otherwise x with the sign of y folded in.
+    let r = b.def(Opcode::MUFU, &[Mod::RCP], &[operand(y)]);
+    let one = b.lop3(operand(y), Operand::Imm(0x8000_0000), Operand::Imm(0x3f80_0000), (A & B) | C);
+    let factor = b.sel(operand(r), operand(one), operand(sy));
+    let special = b.def(Opcode::FMUL, &[], &[operand(x), operand(factor)]);
+    let t = b.sel(operand(special), operand(finite), operand(sx));
+    b.sel(operand(special), operand(t), operand(sy))
+}
