@@ -1,0 +1,173 @@
+//! Copy propagation: uses of a copy read its source, and parts of a collected tuple read what was collected.
+//!
+//! Immediates and constants are only put into source slots without modifiers; whether the target has a form
+//! for them is legalization's business.
+
+use cranelift_entity::SecondaryMap;
+use ori::cfg::Cfg;
+use ori::{Function, Inst, Macro, Name, Op, Operand, Value};
+use sass::{Opcode, RegOp, SlotKind};
+
+/// The pass.
+pub fn run(func: &mut Function) -> bool {
+    let cfg = Cfg::new(func);
+    // What defines each copied or collected value.
+    let mut sources: SecondaryMap<Value, Option<Inst>> = SecondaryMap::new();
+    for &b in &cfg.rpo {
+        for &i in &func.blocks[b].insts {
+            let d = &func.insts[i];
+            if let (Op::Macro(Macro::Copy | Macro::Collect), true) = (d.op, d.is_unguarded())
+                && let Operand::Reg(RegOp { reg: Name::Val(v), .. }) = d.operands[0]
+            {
+                sources[v] = Some(i);
+            }
+        }
+    }
+    let mut changed = false;
+    for &b in &cfg.rpo {
+        for k in 0..func.blocks[b].insts.len() {
+            let i = func.blocks[b].insts[k];
+            changed |= rewrite(func, &sources, i);
+        }
+        let mut term = func.blocks[b].term.clone();
+        if let ori::Terminator::Branch { cond, .. } = &mut term {
+            *cond = resolve_name(func, &sources, *cond);
+        }
+        for t in term.targets_mut() {
+            for a in &mut t.args {
+                if let Name::Val(v) = resolve_name(func, &sources, Name::Val(*a)) {
+                    *a = v;
+                }
+            }
+        }
+        changed |= term != func.blocks[b].term;
+        func.blocks[b].term = term;
+    }
+    changed
+}
+
+/// The operand that `name` is a plain copy of, following chains.
+fn source(func: &Function, sources: &SecondaryMap<Value, Option<Inst>>, name: Name) -> Option<Operand> {
+    let mut name = name;
+    let mut found = None;
+    loop {
+        let d = match name {
+            Name::Val(v) | Name::Part(v, _) => &func.insts[sources[v]?],
+            Name::Phys(_) => return found,
+        };
+        let (next, shape) = match (d.op, name) {
+            (Op::Macro(Macro::Copy), Name::Val(v)) => (d.operands[1].clone(), func.values[v]),
+            (Op::Macro(Macro::Copy), Name::Part(v, n)) => match &d.operands[1] {
+                Operand::Reg(RegOp { reg: Name::Val(s), neg: false, abs: false, not: false, .. })
+                    if func.values[*s] == func.values[v] =>
+                {
+                    (ori::operand(Name::Part(*s, n)), func.shape(name))
+                }
+                _ => return found,
+            },
+            (Op::Macro(Macro::Collect), Name::Part(v, n)) => match part(func, &d.operands[1..], n) {
+                Some(o) => (o, ori::ValueData { file: func.values[v].file, width: 1 }),
+                None => return found,
+            },
+            _ => return found,
+        };
+        match &next {
+            Operand::Reg(RegOp { reg, neg: false, abs: false, not: false, .. }) => {
+                let have = func.shape(*reg);
+                if have != shape {
+                    return found;
+                }
+                name = *reg;
+                found = Some(next);
+                if matches!(name, Name::Phys(_)) || source_is_none(func, sources, name) {
+                    return found;
+                }
+            }
+            Operand::Imm(_) | Operand::Const { index: None, .. } if shape.width == 1 => return Some(next),
+            _ => return found,
+        }
+    }
+}
+
+fn source_is_none(func: &Function, sources: &SecondaryMap<Value, Option<Inst>>, name: Name) -> bool {
+    let _ = func;
+    name.value().is_none_or(|v| sources[v].is_none())
+}
+
+/// The operand that became register `n` of a collected tuple.
+fn part(func: &Function, parts: &[Operand], n: u8) -> Option<Operand> {
+    let mut at = 0;
+    for o in parts {
+        let width = match o {
+            Operand::Reg(r) => func.shape(r.reg).width,
+            _ => 1,
+        };
+        if n < at + width {
+            return match o {
+                Operand::Reg(RegOp { reg: Name::Val(v), neg: false, abs: false, not: false, .. })
+                    if width > 1 =>
+                {
+                    Some(ori::operand(Name::Part(*v, n - at)))
+                }
+                _ if width == 1 => Some(o.clone()),
+                _ => None,
+            };
+        }
+        at += width;
+    }
+    None
+}
+
+/// Follows copies from register to register only.
+fn resolve_name(func: &Function, sources: &SecondaryMap<Value, Option<Inst>>, name: Name) -> Name {
+    match source(func, sources, name) {
+        Some(Operand::Reg(RegOp { reg, .. })) => match (name, reg) {
+            // Parts of a value stay parts where a whole value is needed.
+            (Name::Val(_), Name::Part(..)) => name,
+            _ => reg,
+        },
+        _ => name,
+    }
+}
+
+fn rewrite(func: &mut Function, sources: &SecondaryMap<Value, Option<Inst>>, i: Inst) -> bool {
+    let mut data = func.insts[i].clone();
+    data.guard.pred = resolve_name(func, sources, data.guard.pred);
+    for k in &mut data.kept {
+        *k = resolve_name(func, sources, *k);
+    }
+    for slot in 0..data.operands.len() {
+        let is_source = match data.op {
+            Op::Sass(op) => op.slots()[slot].kind == SlotKind::Source,
+            Op::Macro(_) => true,
+        };
+        if data.is_def(slot) {
+            continue;
+        }
+        let width = data.slot(slot, &func.values).width;
+        match &mut data.operands[slot] {
+            Operand::Reg(r) => {
+                let plain = !r.neg && !r.abs && !r.not;
+                match source(func, sources, r.reg) {
+                    Some(Operand::Reg(s)) => r.reg = s.reg,
+                    Some(o) if plain && is_source && width == 1 && takes_immediate(data.op) => {
+                        data.operands[slot] = o;
+                    }
+                    _ => {}
+                }
+            }
+            other => ori::function::map_operand(other, |n| resolve_name(func, sources, n)),
+        }
+    }
+    let changed = func.insts[i] != data;
+    func.insts[i] = data;
+    changed
+}
+
+/// Whether an immediate or constant may be put into the instruction's sources at all.
+fn takes_immediate(op: Op) -> bool {
+    match op {
+        Op::Macro(m) => matches!(m, Macro::Copy | Macro::Collect),
+        Op::Sass(op) => !op.info().memory && !op.info().control && op != Opcode::SHFL,
+    }
+}

@@ -1,0 +1,143 @@
+//! Removes computations whose results nobody reads, and block parameters that only feed themselves.
+
+use crate::effects::is_pure;
+use cranelift_entity::{EntitySet, SecondaryMap};
+use ori::{Block, Function, Inst, Name, Operand, Value};
+use sass::{Reg, RegFile};
+
+/// Who makes a value.
+#[derive(Clone, Copy, Default)]
+enum Def {
+    #[default]
+    None,
+    Inst(Inst),
+    Param(Block, u32),
+}
+
+/// The pass.
+pub fn run(func: &mut Function) -> bool {
+    let mut defs: SecondaryMap<Value, Def> = SecondaryMap::new();
+    let mut preds: SecondaryMap<Block, Vec<Block>> = SecondaryMap::new();
+    for &b in &func.layout {
+        for (i, p) in func.blocks[b].params.iter().enumerate() {
+            defs[*p] = Def::Param(b, i as u32);
+        }
+        for &i in &func.blocks[b].insts {
+            func.insts[i].for_each_def(|n| {
+                if let Some(v) = n.value() {
+                    defs[v] = Def::Inst(i);
+                }
+            });
+        }
+        for t in func.blocks[b].term.targets() {
+            preds[t.block].push(b);
+        }
+    }
+    let mut live: EntitySet<Value> = EntitySet::new();
+    let mut live_inst: EntitySet<Inst> = EntitySet::new();
+    let mut work: Vec<Value> = Vec::new();
+    let mark = |n: Name, live: &mut EntitySet<Value>, work: &mut Vec<Value>| {
+        if let Some(v) = n.value()
+            && live.insert(v)
+        {
+            work.push(v);
+        }
+    };
+    for &b in &func.layout {
+        for &i in &func.blocks[b].insts {
+            if !is_pure(&func.insts[i]) && !is_dead_load(func, i) && live_inst.insert(i) {
+                func.insts[i].for_each_use(|n| mark(n, &mut live, &mut work));
+            }
+        }
+        if let Some(n) = func.blocks[b].term.used_name() {
+            mark(n, &mut live, &mut work);
+        }
+    }
+    while let Some(v) = work.pop() {
+        match defs[v] {
+            Def::None => {}
+            Def::Inst(i) => {
+                if live_inst.insert(i) {
+                    func.insts[i].for_each_use(|n| mark(n, &mut live, &mut work));
+                }
+            }
+            Def::Param(b, index) => {
+                for p in &preds[b] {
+                    for t in func.blocks[*p].term.targets() {
+                        if t.block == b {
+                            mark(Name::Val(t.args[index as usize]), &mut live, &mut work);
+                        }
+                    }
+                }
+            }
+        }
+    }
+    let mut changed = false;
+    for b in func.layout.clone() {
+        let before = func.blocks[b].insts.len();
+        func.blocks[b].insts.retain(|i| live_inst.contains(*i));
+        changed |= func.blocks[b].insts.len() != before;
+        for k in 0..func.blocks[b].insts.len() {
+            drop_dead_results(func, &live, k, b);
+        }
+        let dead: Vec<bool> = func.blocks[b].params.iter().map(|p| !live.contains(*p)).collect();
+        if dead.contains(&true) {
+            changed = true;
+            let mut k = 0;
+            func.blocks[b].params.retain(|_| {
+                k += 1;
+                !dead[k - 1]
+            });
+            let mut sources = preds[b].clone();
+            sources.sort_unstable();
+            sources.dedup();
+            for p in sources {
+                for t in func.blocks[p].term.targets_mut() {
+                    if t.block == b {
+                        let mut k = 0;
+                        t.args.retain(|_| {
+                            k += 1;
+                            !dead[k - 1]
+                        });
+                    }
+                }
+            }
+        }
+    }
+    changed
+}
+
+/// A load that can go when nobody reads its result: not volatile, not synchronizing, and its results are
+/// never read (checked by the caller through liveness).
+fn is_dead_load(func: &Function, i: Inst) -> bool {
+    use sass::{Mod, Opcode};
+    let d = &func.insts[i];
+    let load = matches!(
+        d.opcode(),
+        Some(
+            Opcode::LDG | Opcode::LD | Opcode::LDS | Opcode::LDL | Opcode::LDC | Opcode::LDCU | Opcode::ULDC
+        )
+    );
+    load && !d.mods.has(Mod::STRONG) && !d.mods.has(Mod::MMIO)
+}
+
+/// Points written predicates that nobody reads at PT, and keeps shapes intact.
+fn drop_dead_results(func: &mut Function, live: &EntitySet<Value>, k: usize, b: Block) {
+    let i = func.blocks[b].insts[k];
+    let data = &mut func.insts[i];
+    if !data.is_unguarded() {
+        return;
+    }
+    for o in 0..data.operands.len() {
+        if !data.is_def(o) {
+            continue;
+        }
+        if let Operand::Reg(r) = &mut data.operands[o]
+            && let Some(v) = r.reg.value()
+            && !live.contains(v)
+            && func.values[v].file == RegFile::P
+        {
+            r.reg = Name::Phys(Reg::PT);
+        }
+    }
+}
