@@ -3,6 +3,7 @@
 //! Passes carry the names that ptxas's documentation of phases uses, so that dumps and knobs can refer to
 //! them. Each is one file and leaves verified SSA behind.
 
+pub mod branch_opt;
 pub mod copy_prop;
 pub mod dce;
 pub mod effects;
@@ -23,6 +24,7 @@ pub struct Phase {
 
 /// All passes, in order.
 pub static PHASES: &[Phase] = &[
+    Phase { name: "OriBranchOpt", min_level: 1, run: branch_opt::run },
     Phase { name: "OriCopyProp", min_level: 1, run: copy_prop::run },
     Phase { name: "GvnCse", min_level: 2, run: gvn::run },
     Phase { name: "OriCopyProp2", min_level: 2, run: copy_prop::run },
@@ -60,6 +62,24 @@ mod tests {
         let address =
             Operand::Addr { desc: None, base: None, width: sass::AddrWidth::R32, uniform: None, offset: 0 };
         b.inst(Opcode::STS, &[], &[address, operand(v)]);
+    }
+
+    #[test]
+    fn jumps_to_the_only_successor_merge() {
+        let mut f = Function::new("k", Target::new(90).unwrap());
+        let entry = f.entry_block();
+        let next = f.add_block();
+        let param = f.add_value(sass::RegFile::R, 1);
+        f.blocks[next].params.push(param);
+        let mut b = Builder::new(&mut f, entry);
+        let x = b.def(Opcode::S2R, &[], &[Operand::Special(SpecialReg::SR_TID_X)]);
+        b.terminate(Terminator::Jump(ori::BlockCall { block: next, args: [x].into_iter().collect() }));
+        b.block = next;
+        store(&mut b, param);
+        b.terminate(Terminator::Exit);
+        optimize(&mut f, 1, |_, _| {}).unwrap();
+        assert_eq!(f.layout.len(), 1, "{f}");
+        assert!(f.to_string().contains("STS [0x0], v1"), "{f}");
     }
 
     #[test]
