@@ -44,9 +44,13 @@ fn slot(text: &str, mods: &mut BTreeSet<String>) -> String {
             .split(',')
             .map(|p| {
                 let (m, n) = p.split_once('=').expect("MOD=n");
-                let m = m.trim_matches('.');
+                let (order, m) = match (m.strip_suffix(".."), m.strip_prefix("..")) {
+                    (Some(m), _) => ("First", m),
+                    (_, Some(m)) => ("Last", m),
+                    _ => ("Any", m),
+                };
                 mods.insert(m.to_string());
-                format!("(Mod::{}, {n})", ident(m))
+                format!("(ModAt::{order}, Mod::{}, {n})", ident(m))
             })
             .collect();
         format!("Width::ByMod(&[{}])", pairs.join(", "))

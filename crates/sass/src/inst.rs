@@ -230,5 +230,17 @@ pub enum Width {
     /// Always this many.
     Fixed(u8),
     /// 1 by default; the first of these modifiers that is present sets another.
-    ByMod(&'static [(Mod, u8)]),
+    ByMod(&'static [(ModAt, Mod, u8)]),
+}
+
+/// Where among the modifiers a width's modifier must stand: `F2F.F64.F32` widens its result,
+/// `F2F.F32.F64` its source.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ModAt {
+    /// Anywhere.
+    Any,
+    /// Before another one.
+    First,
+    /// At the end.
+    Last,
 }

@@ -1,7 +1,7 @@
 //! The instruction table, generated from `isa/*.isa` by `build.rs`, and the queries on it.
 
 use crate::RegFile;
-use crate::inst::{Mods, Role, Slot, SlotKind, Width};
+use crate::inst::{ModAt, Mods, Role, Slot, SlotKind, Width};
 
 include!(concat!(env!("OUT_DIR"), "/isa.rs"));
 
@@ -31,7 +31,15 @@ impl Opcode {
     pub fn width(self, slot: usize, mods: &Mods) -> u8 {
         match self.slots()[slot].width {
             Width::Fixed(n) => n,
-            Width::ByMod(table) => table.iter().find(|(m, _)| mods.has(*m)).map_or(1, |(_, n)| *n),
+            Width::ByMod(table) => {
+                let last = mods.iter().last();
+                let holds = |at: ModAt, m: Mod| match at {
+                    ModAt::Any => mods.has(m),
+                    ModAt::First => mods.has(m) && last != Some(m),
+                    ModAt::Last => last == Some(m),
+                };
+                table.iter().find(|(at, m, _)| holds(*at, *m)).map_or(1, |(_, _, n)| *n)
+            }
         }
     }
 }
@@ -51,6 +59,9 @@ mod tests {
         assert_eq!(Opcode::IMAD.width(0, &Mods::of(&[Mod::WIDE, Mod::U32])), 2);
         assert_eq!(Opcode::IMAD.width(0, &Mods::none()), 1);
         assert_eq!(Opcode::LDG.width(1, &Mods::of(&[Mod::E, Mod::_128])), 4);
+        assert_eq!(Opcode::F2F.width(0, &Mods::of(&[Mod::F64, Mod::F32])), 2);
+        assert_eq!(Opcode::F2F.width(1, &Mods::of(&[Mod::F32, Mod::F64])), 2);
+        assert_eq!(Opcode::F2F.width(0, &Mods::of(&[Mod::F32, Mod::F64])), 1);
         assert_eq!(Opcode::DFMA.width(3, &Mods::none()), 2);
     }
 }

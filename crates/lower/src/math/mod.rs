@@ -6,6 +6,8 @@
 //! they are known right on hardware; the slow paths are our own and carry their argument.
 
 mod asm;
+#[cfg(test)]
+mod eval;
 mod f32;
 mod f64;
 mod int;
@@ -69,6 +71,178 @@ mod tests {
             if let Err(errors) = ori::verify::verify(&f) {
                 panic!("{}\n{f}", errors.join("\n"));
             }
+        }
+    }
+
+    /// The expansion of a two-operand function as something that can be called.
+    fn compile(width: u8, build: impl Fn(&mut Builder, ori::Value, ori::Value) -> ori::Value) -> Compiled {
+        let mut func = Function::new("k", Target::new(90).unwrap());
+        let (x, y) = (func.add_value(RegFile::R, width), func.add_value(RegFile::R, width));
+        let entry = func.entry_block();
+        let mut b = Builder::new(&mut func, entry);
+        let result = build(&mut b, x, y);
+        b.terminate(Terminator::Exit);
+        Compiled { func, x, y, result }
+    }
+
+    struct Compiled {
+        func: Function,
+        x: ori::Value,
+        y: ori::Value,
+        result: ori::Value,
+    }
+
+    impl Compiled {
+        fn call(&self, x: u64, y: u64, mufu_error: i32) -> u64 {
+            super::eval::run(&self.func, &[(self.x, x), (self.y, y)], self.result, mufu_error)
+        }
+    }
+
+    /// splitmix64
+    fn random(state: &mut u64) -> u64 {
+        *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (*state ^ *state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ z >> 31
+    }
+
+    /// Integers of every magnitude, and the edges.
+    fn integer(state: &mut u64, bits: u32) -> u64 {
+        let r = random(state);
+        let mask = if bits == 64 { u64::MAX } else { (1 << bits) - 1 };
+        let x = match r & 7 {
+            0 => [0, 1, 2, 3, mask, mask - 1, mask >> 1, (mask >> 1) + 1][(r >> 8 & 7) as usize],
+            _ => random(state) >> ((r >> 8) % u64::from(bits)),
+        };
+        (if r & 0x80 != 0 { x.wrapping_neg() } else { x }) & mask
+    }
+
+    #[test]
+    fn integer_division_is_exact() {
+        use super::Want::{Quotient, Remainder};
+        let u32s = [Quotient, Remainder].map(|w| compile(1, move |b, x, y| super::div_u32(b, x, y, w)));
+        let s32s = [Quotient, Remainder].map(|w| compile(1, move |b, x, y| super::div_s32(b, x, y, w)));
+        let u64s = [Quotient, Remainder].map(|w| compile(2, move |b, x, y| super::div_u64(b, x, y, w)));
+        let s64s = [Quotient, Remainder].map(|w| compile(2, move |b, x, y| super::div_s64(b, x, y, w)));
+        let mut state = 1;
+        for k in 0..20_000 {
+            let error = k % 3 - 1;
+            let (x, y) = (integer(&mut state, 32) as u32, integer(&mut state, 32) as u32);
+            let (sx, sy) = (x as i32, y as i32);
+            let check = |c: &Compiled, want: u32, what: &str| {
+                let got = c.call(x.into(), y.into(), error) as u32;
+                assert_eq!(got, want, "{what}({x:#x}, {y:#x}), MUFU off by {error}");
+            };
+            check(&u32s[0], x.checked_div(y).unwrap_or(u32::MAX), "div.u32");
+            check(&u32s[1], x.checked_rem(y).unwrap_or(u32::MAX), "rem.u32");
+            check(&s32s[0], if y == 0 { u32::MAX } else { sx.wrapping_div(sy) as u32 }, "div.s32");
+            check(&s32s[1], if y == 0 { u32::MAX } else { sx.wrapping_rem(sy) as u32 }, "rem.s32");
+            let (x, y) = (integer(&mut state, 64), integer(&mut state, 64));
+            let (sx, sy) = (x as i64, y as i64);
+            let check = |c: &Compiled, want: u64, what: &str| {
+                let got = c.call(x, y, error);
+                assert_eq!(got, want, "{what}({x:#x}, {y:#x}), MUFU off by {error}");
+            };
+            check(&u64s[0], x.checked_div(y).unwrap_or(u64::MAX), "div.u64");
+            check(&u64s[1], x.checked_rem(y).unwrap_or(u64::MAX), "rem.u64");
+            check(&s64s[0], if y == 0 { u64::MAX } else { sx.wrapping_div(sy) as u64 }, "div.s64");
+            check(&s64s[1], if y == 0 { u64::MAX } else { sx.wrapping_rem(sy) as u64 }, "rem.s64");
+        }
+    }
+
+    const F32_EDGES: [u32; 14] = [
+        0,
+        1,
+        0x007f_ffff,
+        0x0080_0000,
+        0x0080_0001,
+        0x00ff_ffff,
+        0x0100_0000,
+        0x3f80_0000,
+        0x3f7f_ffff,
+        0x7e80_0000,
+        0x7f00_0000,
+        0x7f7f_ffff,
+        0x7f80_0000,
+        0x7fc0_0000,
+    ];
+
+    fn float32(state: &mut u64) -> f32 {
+        let r = random(state);
+        let x =
+            if r & 3 == 0 { F32_EDGES[(r >> 8) as usize % F32_EDGES.len()] } else { random(state) as u32 };
+        f32::from_bits(x ^ ((r >> 4) as u32 & 1) << 31)
+    }
+
+    #[test]
+    fn single_precision_is_exact() {
+        let flush = |x: f32| if x.is_subnormal() { 0f32.copysign(x) } else { x };
+        let div = compile(1, |b, x, y| super::div_f32(b, x, y, false));
+        let div_ftz = compile(1, |b, x, y| super::div_f32(b, x, y, true));
+        let rcp = compile(1, |b, x, _| super::rcp_f32(b, x, false));
+        let sqrt = compile(1, |b, x, _| super::sqrt_f32(b, x, false));
+        let mut state = 2;
+        for k in 0..60_000 {
+            let error = k % 3 - 1;
+            let (x, y) = (float32(&mut state), float32(&mut state));
+            let check = |c: &Compiled, want: f32, what: &str| {
+                let got = f32::from_bits(c.call(x.to_bits().into(), y.to_bits().into(), error) as u32);
+                let same = got.to_bits() == want.to_bits() || got.is_nan() && want.is_nan();
+                assert!(same, "{what}({x:e}, {y:e}) = {got:e}, not {want:e}, MUFU off by {error}");
+            };
+            // The sequences that ptxas emits need MUFU.RCP right to the last bit where the divisor is just
+            // below a power of two.
+            let needs_exact = |d: f32| d.to_bits() & 0x007f_ffff > 0x007f_fff0;
+            if error == 0 || !needs_exact(y) {
+                check(&div, x / y, "div.rn.f32");
+                check(&div_ftz, flush(flush(x) / flush(y)), "div.rn.ftz.f32");
+            }
+            if error == 0 || !needs_exact(x) {
+                check(&rcp, 1.0 / x, "rcp.rn.f32");
+            }
+            check(&sqrt, x.sqrt(), "sqrt.rn.f32");
+        }
+    }
+
+    fn float64(state: &mut u64) -> f64 {
+        let r = random(state);
+        let edges = [
+            0,
+            1,
+            0x000f_ffff_ffff_ffff,
+            1 << 52,
+            (1 << 52) + 1,
+            0x7fef_ffff_ffff_ffff,
+            0x7ff << 52,
+            0x7ff8 << 48,
+        ];
+        let x = match r & 7 {
+            0 => edges[(r >> 8) as usize % edges.len()],
+            // Near the ends of the exponent range.
+            1 => random(state) & 0x803f_ffff_ffff_ffff,
+            2 => random(state) & 0x803f_ffff_ffff_ffff | 0x7fc0_0000_0000_0000,
+            _ => random(state),
+        };
+        f64::from_bits(x ^ (r >> 4 & 1) << 63)
+    }
+
+    #[test]
+    fn double_precision_is_exact() {
+        let div = compile(2, super::div_f64);
+        let rcp = compile(2, |b, x, _| super::rcp_f64(b, x));
+        let sqrt = compile(2, |b, x, _| super::sqrt_f64(b, x));
+        let mut state = 3;
+        for k in 0..60_000 {
+            let error = k % 3 - 1;
+            let (x, y) = (float64(&mut state), float64(&mut state));
+            let check = |c: &Compiled, want: f64, what: &str| {
+                let got = f64::from_bits(c.call(x.to_bits(), y.to_bits(), error));
+                let same = got.to_bits() == want.to_bits() || got.is_nan() && want.is_nan();
+                assert!(same, "{what}({x:e}, {y:e}) = {got:e}, not {want:e}, MUFU off by {error}");
+            };
+            check(&div, x / y, "div.rn.f64");
+            check(&rcp, 1.0 / x, "rcp.rn.f64");
+            check(&sqrt, x.sqrt(), "sqrt.rn.f64");
         }
     }
 }

@@ -1,0 +1,304 @@
+//! Evaluates the Ori of an expansion on one thread, for tests: only the instructions that expansions use,
+//! with MUFU's result optionally off by some units in the last place.
+
+use ori::{Function, Macro, Name, Op, Operand, Terminator, Value};
+use rustc_hash::FxHashMap;
+use sass::{Mod, Opcode, Reg, RegFile};
+
+/// Runs `func` from its entry; `inputs` are predefined values; returns the registers of `result` when the
+/// thread exits. `mufu_error` is added to the significand of every MUFU result.
+pub fn run(func: &Function, inputs: &[(Value, u64)], result: Value, mufu_error: i32) -> u64 {
+    let mut m = Machine { func, values: inputs.iter().copied().collect(), mufu_error };
+    let mut block = func.entry_block();
+    loop {
+        for i in &func.blocks[block].insts {
+            m.step(*i);
+        }
+        let call = match &func.blocks[block].term {
+            Terminator::Exit => return m.values[&result],
+            Terminator::Jump(t) => t,
+            Terminator::Branch { cond, not, taken, fall } => {
+                if (m.name(*cond) != 0) != *not {
+                    taken
+                } else {
+                    fall
+                }
+            }
+            other => panic!("{other}"),
+        };
+        let args: Vec<u64> = call.args.iter().map(|a| m.values[a]).collect();
+        for (p, a) in func.blocks[call.block].params.iter().zip(args) {
+            m.values.insert(*p, a);
+        }
+        block = call.block;
+    }
+}
+
+struct Machine<'f> {
+    func: &'f Function,
+    values: FxHashMap<Value, u64>,
+    mufu_error: i32,
+}
+
+fn f32_of(x: u64) -> f32 {
+    f32::from_bits(x as u32)
+}
+
+fn f64_of(x: u64) -> f64 {
+    f64::from_bits(x)
+}
+
+fn flush(x: f32, ftz: bool) -> f32 {
+    if ftz && x.is_subnormal() { 0f32.copysign(x) } else { x }
+}
+
+impl Machine<'_> {
+    fn name(&self, n: Name) -> u64 {
+        match n {
+            Name::Val(v) => self.values[&v],
+            Name::Part(v, i) => self.values[&v] >> (32 * i) & 0xffff_ffff,
+            Name::Phys(Reg { file: RegFile::P, .. }) => 1,
+            Name::Phys(_) => 0,
+        }
+    }
+
+    /// A source as an integer of `width` registers.
+    fn int(&self, o: &Operand, width: u8) -> u64 {
+        let mask = if width == 1 { 0xffff_ffff } else { u64::MAX };
+        match o {
+            Operand::Imm(n) => u64::from(*n),
+            Operand::Reg(r) => {
+                let mut x = self.name(r.reg);
+                assert!(!r.abs);
+                if r.not {
+                    x = !x;
+                }
+                if r.neg {
+                    x = x.wrapping_neg();
+                }
+                x & mask
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn pred(&self, o: &Operand) -> bool {
+        let Operand::Reg(r) = o else { panic!() };
+        (self.name(r.reg) & 1 != 0) != r.not
+    }
+
+    fn f32(&self, o: &Operand, ftz: bool) -> f32 {
+        match o {
+            Operand::Imm(n) => f32::from_bits(*n),
+            Operand::Reg(r) => {
+                let mut x = flush(f32_of(self.name(r.reg)), ftz);
+                if r.abs {
+                    x = x.abs();
+                }
+                if r.neg { -x } else { x }
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn f64(&self, o: &Operand) -> f64 {
+        match o {
+            Operand::Imm(n) => f64::from_bits(u64::from(*n) << 32),
+            Operand::Reg(r) => {
+                let mut x = f64_of(self.name(r.reg));
+                if r.abs {
+                    x = x.abs();
+                }
+                if r.neg { -x } else { x }
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn set(&mut self, o: &Operand, x: u64) {
+        if let Operand::Reg(r) = o
+            && let Name::Val(v) = r.reg
+        {
+            let mask = match self.func.values[v] {
+                ori::ValueData { file: RegFile::P, .. } => 1,
+                ori::ValueData { width: 1, .. } => 0xffff_ffff,
+                _ => u64::MAX,
+            };
+            self.values.insert(v, x & mask);
+        }
+    }
+
+    fn mufu(&self, x: f32) -> u64 {
+        let nudge = if x.is_normal() { self.mufu_error } else { 0 };
+        u64::from(flush(x, true).to_bits().wrapping_add_signed(nudge))
+    }
+
+    fn step(&mut self, i: ori::Inst) {
+        let d = &self.func.insts[i];
+        let o = &d.operands;
+        let has = |m| d.mods.has(m);
+        let ftz = has(Mod::FTZ);
+        let op = match d.op {
+            Op::Macro(Macro::Collect) => {
+                let x = self.int(&o[1], 1) | self.int(&o[2], 1) << 32;
+                return self.set(&o[0].clone(), x);
+            }
+            Op::Macro(_) => {
+                let x = self.int(&o[1], 1);
+                return self.set(&o[0].clone(), x);
+            }
+            Op::Sass(op) => op,
+        };
+        let round64 = |x: f64| x.to_bits();
+        let result = match op {
+            Opcode::IADD3 => {
+                let carry = u64::from(self.pred(&o[6])) + u64::from(self.pred(&o[7]));
+                // `-x` is `~x + 1`, whose carry counts: -0 carries out.
+                let term = |k: usize| match &o[k] {
+                    Operand::Reg(r) if r.neg => u64::from(!(self.name(r.reg) as u32)) + 1,
+                    other => self.int(other, 1),
+                };
+                let sum = term(3) + term(4) + term(5) + carry;
+                self.set(&o[1], sum >> 32 & 1);
+                sum
+            }
+            Opcode::IMAD if has(Mod::WIDE) => {
+                (self.int(&o[2], 1) * self.int(&o[3], 1)).wrapping_add(self.int(&o[4], 2))
+            }
+            Opcode::IMAD => {
+                self.int(&o[2], 1).wrapping_mul(self.int(&o[3], 1)).wrapping_add(self.int(&o[4], 1))
+            }
+            Opcode::IABS => u64::from((self.int(&o[1], 1) as i32).unsigned_abs()),
+            Opcode::LOP3 => {
+                let [a, b, c] = [2, 3, 4].map(|k| self.int(&o[k], 1) as u32);
+                let Operand::Imm(lut) = o[5] else { panic!() };
+                let mut x = 0;
+                for bit in 0..32 {
+                    let index = (a >> bit & 1) << 2 | (b >> bit & 1) << 1 | (c >> bit & 1);
+                    x |= (lut >> index & 1) << bit;
+                }
+                // LOP3's first slot is its predicate, the second its result.
+                return self.set(&o[1], u64::from(x));
+            }
+            Opcode::SHF => {
+                let (lo, n, hi) = (self.int(&o[1], 1), self.int(&o[2], 1), self.int(&o[3], 1));
+                let pair = hi << 32 | lo;
+                let limit = if has(Mod::U64) { 63 } else { 32 };
+                let n = n.min(limit) as u32;
+                let shifted = if has(Mod::R) {
+                    pair.checked_shr(n).unwrap_or(0)
+                } else {
+                    pair.checked_shl(n).unwrap_or(0)
+                };
+                if has(Mod::HI) { shifted >> 32 } else { shifted }
+            }
+            Opcode::ISETP => {
+                let (a, b) = (self.int(&o[2], 1), self.int(&o[3], 1));
+                let mut order = if has(Mod::U32) { a.cmp(&b) } else { (a as i32).cmp(&(b as i32)) };
+                let mut equal_means_low = true;
+                if has(Mod::EX) {
+                    // Equal high halves: the low comparison decides.
+                    equal_means_low = self.pred(&o[5]);
+                } else if order.is_eq() {
+                    order = std::cmp::Ordering::Equal;
+                }
+                let base = if has(Mod::GE) {
+                    if has(Mod::EX) && order.is_eq() { equal_means_low } else { order.is_ge() }
+                } else if has(Mod::GT) {
+                    order.is_gt()
+                } else if has(Mod::LE) {
+                    order.is_le()
+                } else if has(Mod::LT) {
+                    order.is_lt()
+                } else if has(Mod::NE) {
+                    order.is_ne()
+                } else {
+                    panic!("{:?}", d.mods)
+                };
+                u64::from(base && self.pred(&o[4]))
+            }
+            Opcode::SEL => self.int(&o[if self.pred(&o[3]) { 1 } else { 2 }], 1),
+            Opcode::I2F => {
+                let x = self.int(&o[1], if has(Mod::U64) { 2 } else { 1 });
+                let mut f = x as f32;
+                if (f as u128) < u128::from(x) {
+                    f = f.next_up();
+                }
+                u64::from(f.to_bits())
+            }
+            Opcode::F2I if has(Mod::U64) => self.f32(&o[1], ftz) as u64,
+            Opcode::F2I => u64::from(self.f32(&o[1], ftz) as u32),
+            Opcode::F2F if d.mods.iter().next() == Some(Mod::F64) => {
+                round64(f64::from(self.f32(&o[1], false)))
+            }
+            Opcode::F2F => u64::from((self.f64(&o[1]) as f32).to_bits()),
+            Opcode::MUFU => {
+                let x = self.f32(&o[1], false);
+                let nudge = |x: f64| {
+                    let high = (x.to_bits() >> 32) as u32;
+                    let error = if x.is_normal() { self.mufu_error } else { 0 };
+                    u64::from(high.wrapping_add_signed(error))
+                };
+                let wide = f64::from_bits(u64::from(x.to_bits()) << 32);
+                if has(Mod::RCP64H) {
+                    nudge(wide.recip())
+                } else if has(Mod::RSQ64H) {
+                    nudge(wide.sqrt().recip())
+                } else if has(Mod::RCP) {
+                    self.mufu(flush(x, true).recip())
+                } else {
+                    self.mufu((1.0 / f64::from(flush(x, true)).sqrt()) as f32)
+                }
+            }
+            Opcode::FADD => u64::from(flush(self.f32(&o[1], ftz) + self.f32(&o[2], ftz), ftz).to_bits()),
+            Opcode::FMUL => u64::from(flush(self.f32(&o[1], ftz) * self.f32(&o[2], ftz), ftz).to_bits()),
+            Opcode::FFMA => {
+                let [a, b, c] = [1, 2, 3].map(|k| self.f32(&o[k], ftz));
+                u64::from(flush(a.mul_add(b, c), ftz).to_bits())
+            }
+            Opcode::FCHK => {
+                let e = |k: usize| i64::from(self.f32(&o[k], false).to_bits() >> 23 & 0xff);
+                let (x, y) = (e(1), e(2));
+                // Exponents for which neither the operands nor any intermediate leave the normal range.
+                u64::from(
+                    !(24..=254 - 1).contains(&x)
+                        || !(2..=252).contains(&y)
+                        || !(-125..=126).contains(&(x - y)),
+                )
+            }
+            Opcode::FSETP => {
+                let (a, b) = (self.f32(&o[2], ftz), self.f32(&o[3], ftz));
+                let holds = if has(Mod::GEU) {
+                    a >= b || a.is_nan() || b.is_nan()
+                } else if has(Mod::GT) {
+                    a > b
+                } else if has(Mod::LT) {
+                    a < b
+                } else {
+                    panic!("{:?}", d.mods)
+                };
+                u64::from(holds && self.pred(&o[4]))
+            }
+            Opcode::DADD => round64(self.f64(&o[1]) + self.f64(&o[2])),
+            Opcode::DMUL => round64(self.f64(&o[1]) * self.f64(&o[2])),
+            Opcode::DFMA => round64(self.f64(&o[1]).mul_add(self.f64(&o[2]), self.f64(&o[3]))),
+            Opcode::DSETP => {
+                let (a, b) = (self.f64(&o[2]), self.f64(&o[3]));
+                let holds = if has(Mod::NEU) {
+                    a != b
+                } else if has(Mod::GT) {
+                    a > b
+                } else if has(Mod::LT) {
+                    a < b
+                } else if has(Mod::NAN) {
+                    a.is_nan() || b.is_nan()
+                } else {
+                    panic!("{:?}", d.mods)
+                };
+                u64::from(holds && self.pred(&o[4]))
+            }
+            other => panic!("{other}"),
+        };
+        self.set(&o[0], result);
+    }
+}
