@@ -1,0 +1,230 @@
+//! Turns `isa/*.ptxisa` into `$OUT_DIR/isa.rs`: the enums `Op`, `Mod`, `Type`, `SpecialReg` and the table of
+//! instruction forms.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::path::Path;
+
+/// A Rust identifier for a spelling: `shared::cta` → `shared_cta`, `2d` → `_2d`.
+fn ident(spelling: &str) -> String {
+    let body = spelling.trim_start_matches('%').replace("::", "_");
+    let keyword = ["const", "match", "type", "move"].contains(&body.as_str());
+    if body.starts_with(|c: char| c.is_ascii_digit()) || keyword { format!("_{body}") } else { body }
+}
+
+#[derive(Default)]
+struct Table {
+    types: Vec<(String, u32, String)>,
+    sregs: Vec<(String, String, String)>,
+    lists: BTreeMap<String, Vec<String>>,
+    forms: BTreeMap<String, Vec<String>>,
+    mods: BTreeSet<String>,
+}
+
+impl Table {
+    fn words(&self, text: &str) -> Vec<String> {
+        text.split_whitespace()
+            .flat_map(|w| match w.strip_prefix('$') {
+                Some(name) => self.lists.get(name).unwrap_or_else(|| panic!("no list ${name}")).clone(),
+                None => vec![w.to_string()],
+            })
+            .collect()
+    }
+
+    /// Splits `.a? .(b c) .d.e?` into groups of alternatives, each a sequence of words.
+    fn groups(&mut self, text: &str) -> String {
+        let mut out = String::new();
+        let mut rest = text.trim();
+        while !rest.is_empty() {
+            let body = rest.strip_prefix('.').unwrap_or_else(|| panic!("group in `{text}`"));
+            let (inner, after) = if let Some(list) = body.strip_prefix('(') {
+                let end = list.find(')').expect("closing parenthesis");
+                (list[..end].to_string(), &list[end + 1..])
+            } else {
+                let end = body.find([' ', '?']).unwrap_or(body.len());
+                (body[..end].to_string(), &body[end..])
+            };
+            let optional = after.starts_with('?');
+            rest = after.trim_start_matches('?').trim_start();
+            let alternatives: Vec<String> = self
+                .words(&inner)
+                .iter()
+                .map(|w| {
+                    let words: Vec<String> = w
+                        .split('.')
+                        .map(|x| {
+                            self.mods.insert(x.to_string());
+                            format!("Mod::{}", ident(x))
+                        })
+                        .collect();
+                    format!("&[{}]", words.join(", "))
+                })
+                .collect();
+            let _ = write!(
+                out,
+                "Group {{ alternatives: &[{}], optional: {optional} }}, ",
+                alternatives.join(", ")
+            );
+        }
+        out
+    }
+
+    fn operands(&self, text: &str) -> String {
+        text.split_whitespace()
+            .map(|w| {
+                let (w, optional) = w.strip_suffix('?').map_or((w, false), |w| (w, true));
+                let (w, wider) = w.strip_suffix('~').map_or((w, false), |w| (w, true));
+                let (w, vector) = match w.strip_prefix('v') {
+                    Some(w) => (w, true),
+                    None => (w, false),
+                };
+                let (head, fixed) = w.split_once('.').map_or((w, None), |(h, t)| (h, Some(t)));
+                let letters = head.trim_end_matches(|c: char| c.is_ascii_digit());
+                let index: u8 = head[letters.len()..].parse().unwrap_or(0);
+                let kind = match letters {
+                    "d" => "Dst",
+                    "a" => "Src",
+                    "p" => "PredSrc",
+                    "q" => "PredDst",
+                    "dq" => "DstPred",
+                    "qq" => "PredPair",
+                    "m" => "Addr",
+                    "l" => "Label",
+                    "f" => "Func",
+                    "i" => "Imm",
+                    "x" => "Any",
+                    _ => panic!("operand `{w}`"),
+                };
+                let ty = match fixed {
+                    Some(t) => format!("TypeRef::Fixed(Type::{})", ident(t)),
+                    None => format!("TypeRef::Mod({index})"),
+                };
+                format!(
+                    "OperandSpec {{ kind: OperandKind::{kind}, ty: {ty}, vector: {vector}, wider: {wider}, \
+                     optional: {optional} }}, "
+                )
+            })
+            .collect()
+    }
+
+    fn form(&mut self, op: &str, text: &str) {
+        let (text, gates) = text.split_once('@').unwrap_or((text, ""));
+        let (groups, operands) =
+            text.split_once(" :").or(text.strip_prefix(':').map(|o| ("", o))).expect("`:`");
+        let (mut version, mut sm) = ("(1, 0)".to_string(), 0);
+        for gate in gates.split_whitespace() {
+            if let Some(v) = gate.strip_prefix("ptx") {
+                let (major, minor) = v.split_once('.').expect("version");
+                version = format!("({major}, {minor})");
+            } else {
+                sm = gate.strip_prefix("sm").expect("gate").parse::<u32>().expect("SM number");
+            }
+        }
+        let groups = self.groups(groups);
+        let operands = self.operands(operands);
+        self.forms.entry(op.to_string()).or_default().push(format!(
+            "Form {{ groups: &[{groups}], operands: &[{operands}], version: {version}, sm: {sm} }}"
+        ));
+    }
+}
+
+fn enumeration(out: &mut String, doc: &str, name: &str, names: &[String]) {
+    let _ = writeln!(out, "/// {doc}\n#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]");
+    let _ = writeln!(out, "#[allow(non_camel_case_types, missing_docs)]\n#[repr(u16)]\npub enum {name} {{");
+    for n in names {
+        let _ = writeln!(out, "    {},", ident(n));
+    }
+    let _ =
+        writeln!(out, "}}\nimpl {name} {{\n    /// All, in table order.\n    pub const ALL: &[{name}] = &[");
+    for n in names {
+        let _ = writeln!(out, "        {name}::{},", ident(n));
+    }
+    let _ = writeln!(
+        out,
+        "    ];\n    /// Its spelling.\n    pub const fn name(self) -> &'static str {{\n        NAMES_{}[self as usize]\n    }}\n}}",
+        name
+    );
+    let list: Vec<String> = names.iter().map(|n| format!("\"{n}\"")).collect();
+    let _ = writeln!(
+        out,
+        "#[allow(non_upper_case_globals)]\nstatic NAMES_{name}: &[&str] = &[{}];",
+        list.join(", ")
+    );
+}
+
+fn main() {
+    println!("cargo::rerun-if-changed=isa");
+    let mut files: Vec<_> =
+        std::fs::read_dir("isa").expect("isa/").map(|e| e.expect("entry").path()).collect();
+    files.sort();
+    let mut t = Table::default();
+    let mut lines = Vec::new();
+    for file in files.iter().filter(|f| f.extension().is_some_and(|e| e == "ptxisa")) {
+        for line in std::fs::read_to_string(file).expect("table").lines() {
+            let line = line.split('#').next().unwrap_or("").trim().to_string();
+            if !line.is_empty() {
+                lines.push(line);
+            }
+        }
+    }
+    for line in &lines {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        match words[0] {
+            "type" => t.types.push((words[1].into(), words[2].parse().expect("bytes"), words[3].into())),
+            "sreg" => t.sregs.push((words[1].into(), words[2].into(), words[3].into())),
+            "let" => {
+                let list = t.words(&words[3..].join(" "));
+                t.lists.insert(words[1].into(), list);
+            }
+            op => {
+                let rest = line[op.len()..].trim().to_string();
+                t.form(op, &rest);
+            }
+        }
+    }
+    let types: Vec<String> = t.types.iter().map(|x| x.0.clone()).collect();
+    t.mods.extend(types.iter().cloned());
+    let mut out = String::new();
+    let mods: Vec<String> = t.mods.iter().cloned().collect();
+    enumeration(&mut out, "A dotted word after a mnemonic.", "Mod", &mods);
+    enumeration(&mut out, "A type.", "Type", &types);
+    let ops: Vec<String> = t.forms.keys().cloned().collect();
+    enumeration(&mut out, "A mnemonic.", "Op", &ops);
+    enumeration(
+        &mut out,
+        "A special register.",
+        "SpecialReg",
+        &t.sregs.iter().map(|s| s.0.clone()).collect::<Vec<_>>(),
+    );
+    let _ = writeln!(out, "pub(crate) static TYPES: &[(u32, TypeClass)] = &[");
+    for (_, bytes, class) in &t.types {
+        let class = match class.as_str() {
+            "B" => "Bits",
+            "U" => "Unsigned",
+            "S" => "Signed",
+            "F" => "Float",
+            "P" => "Predicate",
+            _ => panic!("class {class}"),
+        };
+        let _ = writeln!(out, "    ({bytes}, TypeClass::{class}),");
+    }
+    let _ = writeln!(out, "];\npub(crate) static MOD_TYPES: &[Option<Type>] = &[");
+    for m in &mods {
+        if types.contains(m) {
+            let _ = writeln!(out, "    Some(Type::{}),", ident(m));
+        } else {
+            let _ = writeln!(out, "    None,");
+        }
+    }
+    let _ = writeln!(out, "];\npub(crate) static SREGS: &[(Type, bool)] = &[");
+    for (_, ty, components) in &t.sregs {
+        let _ = writeln!(out, "    (Type::{}, {}),", ident(ty), components != "-");
+    }
+    let _ = writeln!(out, "];\npub(crate) static FORMS: &[&[Form]] = &[");
+    for forms in t.forms.values() {
+        let _ = writeln!(out, "    &[{}],", forms.join(", "));
+    }
+    let _ = writeln!(out, "];");
+    std::fs::write(Path::new(&std::env::var("OUT_DIR").expect("OUT_DIR")).join("isa.rs"), out)
+        .expect("write");
+}

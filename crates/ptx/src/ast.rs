@@ -1,0 +1,400 @@
+//! The typed syntax tree of a PTX module.
+//!
+//! Scopes are resolved while parsing: operands refer to registers, variables, functions and labels by
+//! number, never by name. Everything carries the [`Span`] of its text.
+
+use crate::isa::{Mod, Op, SpecialReg, Type};
+use crate::span::Span;
+use cranelift_entity::{PrimaryMap, entity_impl};
+use smallvec::SmallVec;
+
+/// A variable: global, constant, shared, local or a parameter.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct VarId(u32);
+entity_impl!(VarId, "var");
+
+/// A function: kernel, device function or prototype.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FuncId(u32);
+entity_impl!(FuncId, "func");
+
+/// A register of one function.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RegId(u32);
+entity_impl!(RegId, "reg");
+
+/// A label of one function: a place in the code, or a table (`.branchtargets` …) of it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct LabelId(u32);
+entity_impl!(LabelId, "label");
+
+/// A PTX module.
+#[derive(Clone, Debug, Default)]
+pub struct Module {
+    /// `.version` major and minor.
+    pub version: (u8, u8),
+    /// `.target` words: the SM first, then options (`debug`, `texmode_independent` …).
+    pub targets: Vec<String>,
+    /// Where `.target` stands.
+    pub target_span: Span,
+    /// `.address_size`: 64, or 32 in old modules.
+    pub address_size: u8,
+    /// All variables: module scope, and those that functions declare.
+    pub vars: PrimaryMap<VarId, Var>,
+    /// All functions.
+    pub funcs: PrimaryMap<FuncId, Func>,
+    /// Variables and functions of module scope in the order of the text.
+    pub items: Vec<Item>,
+    /// `.file` directives: index and name.
+    pub files: Vec<(u32, String)>,
+    /// `.section` bodies (DWARF data), as text.
+    pub sections: Vec<(String, String)>,
+}
+
+/// Something declared at module scope.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Item {
+    /// A variable.
+    Var(VarId),
+    /// A function.
+    Func(FuncId),
+}
+
+/// Linkage of a symbol.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Linkage {
+    /// None given: internal to the module.
+    #[default]
+    Internal,
+    /// `.visible`
+    Visible,
+    /// `.extern`
+    Extern,
+    /// `.weak`
+    Weak,
+    /// `.common`
+    Common,
+}
+
+/// A state space.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub enum Space {
+    /// `.reg`
+    Reg,
+    /// `.global`
+    Global,
+    /// `.const`
+    Const,
+    /// `.shared`
+    Shared,
+    /// `.local`
+    Local,
+    /// `.param`
+    Param,
+}
+
+/// A variable.
+#[derive(Clone, Debug)]
+pub struct Var {
+    /// Name.
+    pub name: String,
+    /// State space.
+    pub space: Space,
+    /// Element type (of one vector component).
+    pub ty: Type,
+    /// Vector components: 1, 2 or 4.
+    pub vector: u8,
+    /// Array dimensions; an unsized first one is 0.
+    pub dims: SmallVec<[u64; 2]>,
+    /// Alignment in bytes: `.align`, or the natural one.
+    pub align: u32,
+    /// Linkage.
+    pub linkage: Linkage,
+    /// Initial value; absent bytes are zero.
+    pub init: Option<Init>,
+    /// What a `.ptr` parameter points to, and its alignment.
+    pub ptr: Option<(Option<Space>, u32)>,
+    /// Where it is declared.
+    pub span: Span,
+}
+
+impl Var {
+    /// Size in bytes; 0 for an unsized array.
+    pub fn size(&self) -> u64 {
+        u64::from(self.ty.bytes()) * u64::from(self.vector) * self.dims.iter().product::<u64>()
+    }
+    /// Whether it is an array without a size (`extern .shared x[]`).
+    pub fn is_unsized(&self) -> bool {
+        self.dims.contains(&0)
+    }
+}
+
+/// An initializer: bytes, with addresses to be filled in.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Init {
+    /// The leading bytes; the rest of the variable is zero.
+    pub bytes: Vec<u8>,
+    /// Addresses stored in it.
+    pub relocs: Vec<Reloc>,
+}
+
+/// An address in an initializer.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Reloc {
+    /// Byte offset in the variable.
+    pub offset: u64,
+    /// Size of the field in bytes.
+    pub size: u8,
+    /// Whose address.
+    pub symbol: Symbol,
+    /// Added to it.
+    pub addend: i64,
+    /// `generic(symbol)`.
+    pub generic: bool,
+}
+
+/// A symbol whose address can be taken.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Symbol {
+    /// A variable.
+    Var(VarId),
+    /// A function.
+    Func(FuncId),
+}
+
+/// A function, its prototype, or both.
+#[derive(Clone, Debug)]
+pub struct Func {
+    /// Name.
+    pub name: String,
+    /// `.entry` rather than `.func`.
+    pub entry: bool,
+    /// Linkage.
+    pub linkage: Linkage,
+    /// Parameters, in order.
+    pub params: Vec<VarId>,
+    /// Return values, in order.
+    pub returns: Vec<VarId>,
+    /// Performance and ABI directives.
+    pub attrs: FuncAttrs,
+    /// The code; `None` for a declaration.
+    pub body: Option<Body>,
+    /// Where its name stands.
+    pub span: Span,
+}
+
+/// Directives between a function's header and its body.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct FuncAttrs {
+    /// `.maxntid`
+    pub maxntid: Option<[u32; 3]>,
+    /// `.reqntid`
+    pub reqntid: Option<[u32; 3]>,
+    /// `.minnctapersm`
+    pub minnctapersm: Option<u32>,
+    /// `.maxnctapersm`
+    pub maxnctapersm: Option<u32>,
+    /// `.maxnreg`
+    pub maxnreg: Option<u32>,
+    /// `.noreturn`
+    pub noreturn: bool,
+    /// `.explicitcluster`
+    pub explicit_cluster: bool,
+    /// `.reqnctapercluster`
+    pub reqnctapercluster: Option<[u32; 3]>,
+    /// `.maxclusterrank`
+    pub maxclusterrank: Option<u32>,
+    /// `.blocksareclusters`
+    pub blocks_are_clusters: bool,
+    /// `.pragma` strings.
+    pub pragmas: Vec<String>,
+}
+
+/// A function's code.
+#[derive(Clone, Debug, Default)]
+pub struct Body {
+    /// Registers.
+    pub regs: PrimaryMap<RegId, Reg>,
+    /// Variables declared inside, of any space but `.reg`.
+    pub vars: Vec<VarId>,
+    /// Labels.
+    pub labels: PrimaryMap<LabelId, Label>,
+    /// Statements, scopes flattened.
+    pub stmts: Vec<Stmt>,
+}
+
+/// A register.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Reg {
+    /// Name with its `%`.
+    pub name: String,
+    /// Type.
+    pub ty: Type,
+    /// Vector components (old PTX): 1, 2 or 4.
+    pub vector: u8,
+}
+
+/// A label.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Label {
+    /// Name.
+    pub name: String,
+    /// Where it is defined.
+    pub span: Span,
+}
+
+/// A statement.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Stmt {
+    /// A label's place.
+    Label(LabelId),
+    /// An instruction.
+    Inst(Inst),
+    /// `label: .branchtargets a, b, …;`
+    BranchTargets(LabelId, Vec<LabelId>),
+    /// `label: .calltargets f, g, …;`
+    CallTargets(LabelId, Vec<FuncId>),
+    /// `label: .callprototype …;`: the signature is that of this bodiless function.
+    CallPrototype(LabelId, FuncId),
+    /// `.loc file line column`.
+    Loc(Loc),
+    /// `.pragma "…";`
+    Pragma(String),
+}
+
+/// A source position from `.loc`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Loc {
+    /// `.file` index.
+    pub file: u32,
+    /// Line, from 1.
+    pub line: u32,
+    /// Column, from 1 (0: none).
+    pub column: u32,
+}
+
+/// An instruction.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Inst {
+    /// Guard predicate, and whether it is negated.
+    pub guard: Option<(RegId, bool)>,
+    /// Mnemonic.
+    pub op: Op,
+    /// Every dotted word after it, in order, types included.
+    pub mods: SmallVec<[Mod; 8]>,
+    /// Operands.
+    pub operands: SmallVec<[Operand; 4]>,
+    /// The whole statement.
+    pub span: Span,
+}
+
+impl Inst {
+    /// Whether the modifier is present.
+    pub fn has(&self, m: Mod) -> bool {
+        self.mods.contains(&m)
+    }
+    /// The types among the modifiers, in order.
+    pub fn types(&self) -> impl Iterator<Item = Type> + '_ {
+        self.mods.iter().filter_map(|m| m.as_type())
+    }
+    /// The `n`-th type.
+    pub fn ty(&self, n: usize) -> Option<Type> {
+        self.types().nth(n)
+    }
+    /// The first of `candidates` that is present.
+    pub fn one_of(&self, candidates: &[Mod]) -> Option<Mod> {
+        candidates.iter().copied().find(|m| self.has(*m))
+    }
+}
+
+/// An operand.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Operand {
+    /// A register.
+    Reg(RegId),
+    /// `!p`
+    NotPred(RegId),
+    /// `-r` (accepted by `set`-like and old instructions).
+    NegReg(RegId),
+    /// An integer constant: its 64 bits, sign-extended if it was written negative.
+    Int(u64),
+    /// A floating-point constant, as binary64 bits unless written as `0f…`.
+    F64(u64),
+    /// A floating-point constant written as `0f…`: binary32 bits.
+    F32(u32),
+    /// A special register.
+    Special(SpecialReg),
+    /// The address of a variable plus a byte offset.
+    Var(VarId, i64),
+    /// A function's address, or a call target.
+    Func(FuncId),
+    /// A label: branch target, or table.
+    Label(LabelId),
+    /// `{a, b, …}`
+    Vector(SmallVec<[VectorElem; 4]>),
+    /// `v.x` of a vector register.
+    Component(RegId, u8),
+    /// `[base + offset]`
+    Addr(Addr),
+    /// `p|q`; an absent one was written `_`.
+    Pair(Option<RegId>, Option<RegId>),
+    /// `_`
+    Sink,
+    /// `(a, b, …)` of a call.
+    List(Vec<Operand>),
+}
+
+/// An element of a vector operand.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum VectorElem {
+    /// A register.
+    Reg(RegId),
+    /// An integer constant.
+    Int(u64),
+    /// A binary32 constant.
+    F32(u32),
+    /// A binary64 constant.
+    F64(u64),
+    /// `_`
+    Sink,
+}
+
+/// A memory address.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Addr {
+    /// What it starts from.
+    pub base: AddrBase,
+    /// Byte offset.
+    pub offset: i64,
+}
+
+/// What an address starts from.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum AddrBase {
+    /// A register.
+    Reg(RegId),
+    /// A variable.
+    Var(VarId),
+    /// Nothing: the offset is the address.
+    Absolute,
+}
+
+impl Module {
+    /// Byte offset of each kernel parameter, and the size of all, as the PTX ABI lays them out: in order,
+    /// each at its alignment.
+    pub fn param_layout(&self, func: &Func) -> (Vec<u32>, u32) {
+        let mut at = 0u32;
+        let offsets = func
+            .params
+            .iter()
+            .map(|p| {
+                let v = &self.vars[*p];
+                at = at.next_multiple_of(v.align.max(1));
+                let start = at;
+                at += v.size() as u32;
+                start
+            })
+            .collect();
+        (offsets, at)
+    }
+}

@@ -1,0 +1,189 @@
+//! The PTX instruction table, generated from `isa/*.ptxisa` by `build.rs`, and the queries on it.
+
+include!(concat!(env!("OUT_DIR"), "/isa.rs"));
+
+/// What kind of number a type is.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum TypeClass {
+    /// Untyped bits.
+    Bits,
+    /// Unsigned integer.
+    Unsigned,
+    /// Signed integer.
+    Signed,
+    /// Floating point, packed ones included.
+    Float,
+    /// Predicate.
+    Predicate,
+}
+
+impl Type {
+    /// Size in bytes (1 for a predicate).
+    pub fn bytes(self) -> u32 {
+        TYPES[self as usize].0
+    }
+    /// Size in bits.
+    pub fn bits(self) -> u32 {
+        self.bytes() * 8
+    }
+    /// Its class.
+    pub fn class(self) -> TypeClass {
+        TYPES[self as usize].1
+    }
+    /// Whether it is a signed integer type.
+    pub fn is_signed(self) -> bool {
+        self.class() == TypeClass::Signed
+    }
+    /// Whether it is a floating-point type.
+    pub fn is_float(self) -> bool {
+        self.class() == TypeClass::Float
+    }
+    /// The type of this name.
+    pub fn parse(name: &str) -> Option<Type> {
+        Type::ALL.iter().copied().find(|t| t.name() == name)
+    }
+}
+
+impl std::fmt::Display for Type {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, ".{}", self.name())
+    }
+}
+
+impl Mod {
+    /// The type that this word is, if it is one.
+    pub fn as_type(self) -> Option<Type> {
+        MOD_TYPES[self as usize]
+    }
+    /// The word of this spelling. The table is sorted by spelling.
+    pub fn parse(word: &str) -> Option<Mod> {
+        Mod::ALL.binary_search_by(|m| m.name().cmp(word)).ok().map(|i| Mod::ALL[i])
+    }
+}
+
+impl Op {
+    /// The mnemonic of this spelling. The table is sorted by spelling.
+    pub fn parse(word: &str) -> Option<Op> {
+        Op::ALL.binary_search_by(|m| m.name().cmp(word)).ok().map(|i| Op::ALL[i])
+    }
+    /// Its forms.
+    pub fn forms(self) -> &'static [Form] {
+        FORMS[self as usize]
+    }
+}
+
+impl SpecialReg {
+    /// Its type.
+    pub fn ty(self) -> Type {
+        SREGS[self as usize].0
+    }
+    /// Whether it has components `.x .y .z .w`.
+    pub fn is_vector(self) -> bool {
+        SREGS[self as usize].1
+    }
+    /// The special register of this name (with its `%`).
+    pub fn parse(name: &str) -> Option<SpecialReg> {
+        SpecialReg::ALL.iter().copied().find(|s| s.name() == name)
+    }
+}
+
+/// One form of an instruction.
+#[derive(Clone, Copy, Debug)]
+pub struct Form {
+    /// Modifier groups, in order.
+    pub groups: &'static [Group],
+    /// Operands.
+    pub operands: &'static [OperandSpec],
+    /// First PTX version.
+    pub version: (u8, u8),
+    /// First SM.
+    pub sm: u16,
+}
+
+/// A modifier group: one of several words, or short sequences of words.
+#[derive(Clone, Copy, Debug)]
+pub struct Group {
+    /// The alternatives.
+    pub alternatives: &'static [&'static [Mod]],
+    /// May be absent.
+    pub optional: bool,
+}
+
+/// One operand of a form.
+#[derive(Clone, Copy, Debug)]
+pub struct OperandSpec {
+    /// What it is.
+    pub kind: OperandKind,
+    /// Its type.
+    pub ty: TypeRef,
+    /// `.v2`, `.v4`, `.v8` make it a vector.
+    pub vector: bool,
+    /// Registers may be wider than the type.
+    pub wider: bool,
+    /// May be absent.
+    pub optional: bool,
+}
+
+/// What an operand is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OperandKind {
+    /// Written register.
+    Dst,
+    /// Read: register, constant, special register, address of a variable.
+    Src,
+    /// Predicate read, perhaps negated.
+    PredSrc,
+    /// Predicate written.
+    PredDst,
+    /// Written register, perhaps with a predicate: `d|p`.
+    DstPred,
+    /// One or two written predicates: `p|q`.
+    PredPair,
+    /// `[address]`
+    Addr,
+    /// Label.
+    Label,
+    /// Function.
+    Func,
+    /// Integer constant.
+    Imm,
+    /// Checked elsewhere.
+    Any,
+}
+
+/// Where an operand's type comes from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TypeRef {
+    /// The n-th type among the instruction's modifiers.
+    Mod(u8),
+    /// This one.
+    Fixed(Type),
+}
+
+impl Form {
+    /// Whether these modifiers, in this order, are those of the form.
+    pub fn matches(&self, mods: &[Mod]) -> bool {
+        fn go(groups: &[Group], mods: &[Mod]) -> bool {
+            let Some((g, rest)) = groups.split_first() else { return mods.is_empty() };
+            g.alternatives.iter().any(|a| mods.starts_with(a) && go(rest, &mods[a.len()..]))
+                || g.optional && go(rest, mods)
+        }
+        go(self.groups, mods)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn forms_match_in_order() {
+        let form = |op: &str, mods: &[Mod]| Op::parse(op).unwrap().forms().iter().any(|f| f.matches(mods));
+        assert!(form("add", &[Mod::rn, Mod::ftz, Mod::f32]));
+        assert!(!form("add", &[Mod::ftz, Mod::rn, Mod::f32]));
+        assert!(form("ld", &[Mod::global, Mod::nc, Mod::v4, Mod::f32]));
+        assert!(!form("mul", &[Mod::u32]));
+        assert_eq!(Mod::parse("shared::cta"), Some(Mod::shared_cta));
+        assert_eq!(Type::parse("f64").unwrap().bytes(), 8);
+    }
+}
