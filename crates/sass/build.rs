@@ -104,7 +104,7 @@ fn main() {
         }
         let _ = writeln!(
             out,
-            "}}\nimpl {name} {{\n    /// All, in table order.\n    pub const ALL: &[{name}] = &["
+            "}}\nimpl {name} {{\n    /// All of them (`Mod::ALL` is a modifier).\n    pub const EVERY: &[{name}] = &["
         );
         for n in names {
             let _ = writeln!(out, "        {name}::{},", ident(n));

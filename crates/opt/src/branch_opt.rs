@@ -108,10 +108,8 @@ fn rename(func: &mut Function, cfg: &Cfg, alias: &SecondaryMap<Value, Option<Val
             func.insts[i].map_uses(name);
         }
         let term = &mut func.blocks[b].term;
-        match term {
-            Terminator::Branch { cond, .. } => *cond = name(*cond),
-            Terminator::Switch { index: v, .. } | Terminator::Return(v) => *v = resolve(alias, *v),
-            Terminator::Jump(_) | Terminator::Exit | Terminator::Unreachable => {}
+        if let Some(n) = term.used_name_mut() {
+            *n = name(*n);
         }
         for t in term.targets_mut() {
             for a in &mut t.args {

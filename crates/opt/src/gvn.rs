@@ -56,11 +56,8 @@ pub fn run(func: &mut Function) -> bool {
                 func.insts[i].map_uses(|n| substitute(&replaced, n));
             }
             let term = &mut func.blocks[b].term;
-            match term {
-                ori::Terminator::Branch { cond, .. } => *cond = substitute(&replaced, *cond),
-                ori::Terminator::Switch { index, .. } => *index = replaced[*index].unwrap_or(*index),
-                ori::Terminator::Return(v) => *v = replaced[*v].unwrap_or(*v),
-                _ => {}
+            if let Some(n) = term.used_name_mut() {
+                *n = substitute(&replaced, *n);
             }
             for t in term.targets_mut() {
                 for a in &mut t.args {

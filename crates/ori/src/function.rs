@@ -293,14 +293,14 @@ pub enum Terminator {
     /// `brx.idx`: to `table[index]`; an index past the end is undefined.
     Switch {
         /// 32-bit index.
-        index: Value,
+        index: Name,
         /// Targets.
         table: Vec<BlockCall>,
     },
     /// End of the thread.
     Exit,
     /// Return from a function to the address in this 64-bit value.
-    Return(Value),
+    Return(Name),
     /// Never reached.
     Unreachable,
 }
@@ -333,8 +333,17 @@ impl Terminator {
     pub fn used_name(&self) -> Option<Name> {
         match self {
             Terminator::Branch { cond, .. } => Some(*cond),
-            Terminator::Switch { index, .. } => Some(Name::Val(*index)),
-            Terminator::Return(v) => Some(Name::Val(*v)),
+            Terminator::Switch { index, .. } => Some(*index),
+            Terminator::Return(v) => Some(*v),
+            _ => None,
+        }
+    }
+    /// The same, for rewriting.
+    pub fn used_name_mut(&mut self) -> Option<&mut Name> {
+        match self {
+            Terminator::Branch { cond, .. } => Some(cond),
+            Terminator::Switch { index, .. } => Some(index),
+            Terminator::Return(v) => Some(v),
             _ => None,
         }
     }

@@ -13,6 +13,7 @@
 pub mod builder;
 pub mod cfg;
 pub mod function;
+pub mod parse;
 pub mod print;
 pub mod verify;
 

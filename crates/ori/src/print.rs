@@ -9,10 +9,11 @@
 //!     branch v4, block1, block2(v0)
 //! ```
 //! Written operands that are values come first, before `=`, with file and width; other operands follow in
-//! slot order (written ones that are physical registers too). `; n` is the PTX line.
+//! slot order (written ones that are physical registers too). `_` before `=` says that a written slot holds a
+//! physical register where the next value would fit. `; n` is the PTX line.
 
 use crate::function::{Block, BlockCall, Function, InstData, Name, Op, Operand, Terminator, ValueData};
-use sass::{AddrWidth, ConstBank, RegFile};
+use sass::{AddrWidth, ConstBank, RegFile, RegOp};
 use std::fmt::{self, Display, Formatter, Write};
 
 /// Name of a value's shape: `R`, `R2`, `P`, `UR2`.
@@ -129,10 +130,19 @@ fn inst(f: &mut impl Write, func: &Function, d: &InstData) -> fmt::Result {
         Operand::Reg(r) if d.is_def(i) => r.reg.value(),
         _ => None,
     };
+    let defs = || d.operands.iter().enumerate().filter(|(i, _)| d.is_def(*i));
     let mut any = false;
-    for (i, o) in d.operands.iter().enumerate() {
+    for (i, o) in defs() {
+        let sep = if any { ", " } else { "" };
         if let Some(v) = value_def(i, o) {
-            write!(f, "{}{v}:{}", if any { ", " } else { "" }, shape_name(func.values[v]))?;
+            write!(f, "{sep}{v}:{}", shape_name(func.values[v]))?;
+            any = true;
+        } else if let Operand::Reg(RegOp { reg: Name::Phys(r), .. }) = o
+            && let Some(v) = defs().skip_while(|(j, _)| *j <= i).find_map(|(j, o)| value_def(j, o))
+            && func.values[v].file == r.file
+        {
+            // The next value would be taken for this slot.
+            write!(f, "{sep}_")?;
             any = true;
         }
     }
