@@ -1,0 +1,354 @@
+//! Memory instructions: how state spaces, sizes, cache hints and memory order are spelled per target.
+//! What each PTX form becomes was observed on ptxas 13.0's output.
+
+use crate::emit::{Emit, pt, rz};
+use ori::{Builder, Guard, Name, Operand, Value, operand};
+use sass::{AddrWidth, Mod, Opcode, RegFile};
+use smallvec::SmallVec;
+
+type Mods = SmallVec<[Mod; 8]>;
+
+/// A state space as memory instructions tell them apart.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Space {
+    /// Any, decided by the address.
+    Generic,
+    /// Global memory.
+    Global,
+    /// The CTA's shared memory.
+    Shared,
+    /// The thread's local memory.
+    Local,
+}
+
+/// Who must see the effects of an access in order.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Scope {
+    /// The CTA.
+    Cta,
+    /// The cluster.
+    Cluster,
+    /// The GPU.
+    Gpu,
+    /// The system.
+    Sys,
+}
+
+/// Memory order of an access.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Order {
+    /// No order: `.weak`.
+    Weak,
+    /// Strong, at this scope; also `.volatile` and the caching operators that bypass caches.
+    Strong(Scope),
+    /// `.acquire`
+    Acquire(Scope),
+    /// `.release`
+    Release(Scope),
+    /// `.acq_rel`
+    AcqRel(Scope),
+}
+
+impl Order {
+    fn scope(self) -> Option<Scope> {
+        match self {
+            Order::Weak => None,
+            Order::Strong(s) | Order::Acquire(s) | Order::Release(s) | Order::AcqRel(s) => Some(s),
+        }
+    }
+}
+
+/// One load or store.
+#[derive(Clone, Copy, Debug)]
+pub struct Access {
+    /// State space.
+    pub space: Space,
+    /// Bytes: 1, 2, 4, 8 or 16.
+    pub size: u8,
+    /// Sign-extend a narrow load.
+    pub signed: bool,
+    /// Memory order.
+    pub order: Order,
+    /// Eviction priority: `EF`, `EL`, `LU`, `EU`, `NA`.
+    pub evict: Option<Mod>,
+    /// Read-only data: `ld.global.nc`.
+    pub constant: bool,
+}
+
+/// An address.
+#[derive(Clone, Debug)]
+pub struct Address {
+    /// Base register: 64 bits for global and generic addresses, 32 for the others.
+    pub base: Option<Name>,
+    /// Whether `base` is a pair.
+    pub wide: bool,
+    /// Byte offset, −2²³ … 2²³ − 1.
+    pub offset: i32,
+}
+
+impl Address {
+    /// As an operand; `desc` is the memory descriptor.
+    pub fn operand(&self, desc: Option<Value>) -> Operand {
+        Operand::Addr {
+            desc: desc.map(Name::Val),
+            base: self.base,
+            width: if self.wide { AddrWidth::R64 } else { AddrWidth::R32 },
+            uniform: None,
+            offset: self.offset,
+        }
+    }
+}
+
+fn scope_mod(sm: u8, s: Scope) -> Mod {
+    match s {
+        Scope::Cta if sm == 75 => Mod::CTA,
+        Scope::Cta => Mod::SM,
+        Scope::Cluster | Scope::Gpu => Mod::GPU,
+        Scope::Sys => Mod::SYS,
+    }
+}
+
+fn size_mod(size: u8, signed: bool) -> Option<Mod> {
+    Some(match (size, signed) {
+        (1, false) => Mod::U8,
+        (1, true) => Mod::S8,
+        (2, false) => Mod::U16,
+        (2, true) => Mod::S16,
+        (8, _) => Mod::_64,
+        (16, _) => Mod::_128,
+        _ => return None,
+    })
+}
+
+/// Spelling of a load or store.
+fn mods(sm: u8, a: &Access, load: bool) -> Mods {
+    let mut m = Mods::new();
+    match a.space {
+        Space::Generic | Space::Global => {
+            m.push(Mod::E);
+            m.extend(a.evict);
+            m.extend(size_mod(a.size, a.signed));
+            if a.constant {
+                m.push(Mod::CONSTANT);
+            }
+            if let Some(s) = a.order.scope() {
+                m.extend([Mod::STRONG, scope_mod(sm, s)]);
+            } else if sm == 75 {
+                m.push(Mod::SYS);
+            }
+        }
+        Space::Shared => {
+            if load && sm == 75 {
+                m.push(Mod::U);
+            }
+            m.extend(size_mod(a.size, a.signed));
+        }
+        Space::Local => m.extend(size_mod(a.size, a.signed)),
+    }
+    m
+}
+
+/// A load; its result has 1, 2 or 4 registers. Under a guard it keeps `kept`.
+pub fn load(
+    b: &mut Builder<'_>,
+    a: &Access,
+    address: Operand,
+    guard: Guard,
+    kept: Option<Value>,
+) -> Value {
+    let op = match a.space {
+        Space::Generic => Opcode::LD,
+        Space::Global => Opcode::LDG,
+        Space::Shared => Opcode::LDS,
+        Space::Local => Opcode::LDL,
+    };
+    let m = mods(b.func.target.sm, a, true);
+    let sources: &[Operand] = match a.space {
+        Space::Generic | Space::Global => &[address, pt()],
+        _ => &[address],
+    };
+    match kept {
+        Some(kept) => b.def_guarded(guard, op, &m, sources, kept),
+        None => b.def(op, &m, sources),
+    }
+}
+
+/// A store of a value of 1, 2 or 4 registers.
+pub fn store(b: &mut Builder<'_>, a: &Access, address: Operand, data: Operand, guard: Guard) {
+    let op = match a.space {
+        Space::Generic => Opcode::ST,
+        Space::Global => Opcode::STG,
+        Space::Shared => Opcode::STS,
+        Space::Local => Opcode::STL,
+    };
+    let m = mods(b.func.target.sm, a, false);
+    b.guarded(guard, op, &m, &[address, data], &[]);
+}
+
+/// What must run before an access of this order.
+pub fn before(b: &mut Builder<'_>, order: Order, guard: Guard) {
+    if let Order::Release(s) | Order::AcqRel(s) = order {
+        membar(b, false, s, guard);
+    }
+}
+
+/// What must run after an access of this order.
+pub fn after(b: &mut Builder<'_>, order: Order, guard: Guard) {
+    if let Order::Acquire(s) | Order::AcqRel(s) = order
+        && s > Scope::Cta
+    {
+        invalidate(b, guard);
+    }
+}
+
+fn membar(b: &mut Builder<'_>, sc: bool, s: Scope, guard: Guard) {
+    let level = match s {
+        Scope::Cta => Mod::CTA,
+        Scope::Cluster | Scope::Gpu => Mod::GPU,
+        Scope::Sys => Mod::SYS,
+    };
+    b.guarded(guard, Opcode::MEMBAR, &[if sc { Mod::SC } else { Mod::ALL }, level], &[], &[]);
+    if s > Scope::Cta {
+        b.guarded(guard, Opcode::ERRBAR, &[], &[], &[]);
+        if b.func.target.sm >= 90 {
+            b.guarded(guard, Opcode::CGAERRBAR, &[], &[], &[]);
+        }
+    }
+}
+
+/// Makes the L1 cache forget what it holds.
+fn invalidate(b: &mut Builder<'_>, guard: Guard) {
+    let nowhere = Address { base: None, wide: false, offset: 0 }.operand(None);
+    b.guarded(guard, Opcode::CCTL, &[Mod::IVALL], &[nowhere], &[]);
+}
+
+/// `fence` (`sc`: `.sc` and `membar`, else `.acq_rel`).
+pub fn fence(b: &mut Builder<'_>, sc: bool, s: Scope, guard: Guard) {
+    membar(b, sc, s, guard);
+    if s > Scope::Cta {
+        invalidate(b, guard);
+    }
+}
+
+/// What an atomic operation does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AtomOp {
+    /// Addition, minimum, … of these modifiers (operation and type, spelled after `.E`).
+    Arith(&'static [Mod]),
+    /// Compare and swap.
+    Cas,
+    /// Exchange.
+    Exch,
+}
+
+/// One atomic operation in hardware.
+#[derive(Clone, Copy, Debug)]
+pub struct Atomic {
+    /// State space.
+    pub space: Space,
+    /// Operation.
+    pub op: AtomOp,
+    /// 64-bit operands.
+    pub wide: bool,
+    /// Scope.
+    pub scope: Scope,
+}
+
+/// An atomic operation that returns the old value. `data` is the operand, or comparand and new value.
+pub fn atom(
+    b: &mut Builder<'_>,
+    a: &Atomic,
+    address: Operand,
+    data: &[Operand],
+    guard: Guard,
+    kept: Option<Value>,
+) -> Value {
+    let op = match a.space {
+        Space::Generic => Opcode::ATOM,
+        Space::Global => Opcode::ATOMG,
+        Space::Shared | Space::Local => Opcode::ATOMS,
+    };
+    let m = atomic_mods(b.func.target.sm, a);
+    let mut sources: SmallVec<[Operand; 3]> = SmallVec::new();
+    sources.push(address);
+    sources.extend(data.iter().cloned());
+    match kept {
+        Some(kept) => b.def_guarded(guard, op, &m, &sources, kept),
+        None => b.def(op, &m, &sources),
+    }
+}
+
+/// An atomic operation whose result nobody wants.
+pub fn red(b: &mut Builder<'_>, a: &Atomic, address: Operand, data: &[Operand], guard: Guard) {
+    let m = atomic_mods(b.func.target.sm, a);
+    match (a.space, a.op) {
+        (Space::Global, AtomOp::Arith(_)) => {
+            let op = if b.func.target.sm >= 90 { Opcode::REDG } else { Opcode::RED };
+            b.guarded(guard, op, &m, &[address, data[0].clone()], &[]);
+        }
+        (Space::Global | Space::Generic, _) => {
+            let op = if a.space == Space::Global { Opcode::ATOMG } else { Opcode::ATOM };
+            let second = data.get(1).cloned().unwrap_or_else(rz);
+            b.guarded(guard, op, &m, &[pt(), rz(), address, data[0].clone(), second], &[]);
+        }
+        (Space::Shared | Space::Local, _) => {
+            let second = data.get(1).cloned().unwrap_or_else(rz);
+            b.guarded(guard, Opcode::ATOMS, &m, &[rz(), address, data[0].clone(), second], &[]);
+        }
+    }
+}
+
+fn atomic_mods(sm: u8, a: &Atomic) -> Mods {
+    let mut m = Mods::new();
+    let memory = matches!(a.space, Space::Generic | Space::Global);
+    if memory {
+        m.push(Mod::E);
+    }
+    match a.op {
+        AtomOp::Arith(op) => m.extend(op.iter().copied()),
+        AtomOp::Cas | AtomOp::Exch => {
+            m.push(if a.op == AtomOp::Cas { Mod::CAS } else { Mod::EXCH });
+            if a.wide {
+                m.push(Mod::_64);
+            }
+        }
+    }
+    if memory {
+        m.extend([Mod::STRONG, scope_mod(sm, a.scope)]);
+    }
+    m
+}
+
+/// A read-modify-write that the hardware lacks, as a loop around a compare-and-swap. Returns the old value.
+/// The builder ends up in a new block.
+pub fn cas_loop(
+    b: &mut Builder<'_>,
+    a: &Atomic,
+    address: &Operand,
+    first: Value,
+    modify: impl FnOnce(&mut Builder<'_>, Value) -> Value,
+) -> Value {
+    let width = if a.wide { 2 } else { 1 };
+    let (head, done) = (b.func.add_block(), b.func.add_block());
+    let old = b.func.add_value(RegFile::R, width);
+    b.func.blocks[head].params.push(old);
+    b.terminate(ori::Terminator::Jump(ori::BlockCall { block: head, args: SmallVec::from_slice(&[first]) }));
+    b.block = head;
+    let new = modify(b, old);
+    let cas = Atomic { op: AtomOp::Cas, ..*a };
+    let seen = atom(b, &cas, address.clone(), &[operand(old), operand(new)], ori::ALWAYS, None);
+    let changed = if a.wide {
+        use crate::emit::Pair;
+        b.isetp64(Mod::NE, false, &Pair::of(seen), &Pair::of(old))
+    } else {
+        b.isetp(Mod::NE, false, operand(seen), operand(old))
+    };
+    b.terminate(ori::Terminator::Branch {
+        cond: changed.into(),
+        not: false,
+        taken: ori::BlockCall { block: head, args: SmallVec::from_slice(&[seen]) },
+        fall: Builder::call(done),
+    });
+    b.block = done;
+    seen
+}

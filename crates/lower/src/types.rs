@@ -1,0 +1,94 @@
+//! Scalar types as lowering sees them: kind and width.
+
+/// What the bits mean.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// Untyped bits.
+    Bits,
+    /// Unsigned integer.
+    Unsigned,
+    /// Signed integer.
+    Signed,
+    /// IEEE binary floating point.
+    Float,
+    /// bfloat16.
+    Bf16,
+    /// Two binary16 or bfloat16 numbers in 32 bits.
+    Packed,
+    /// Predicate.
+    Pred,
+}
+
+/// A scalar type.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ty {
+    /// What the bits mean.
+    pub kind: Kind,
+    /// Width in bits (1 for a predicate).
+    pub bits: u8,
+}
+
+impl Ty {
+    /// `.u32`
+    pub const U32: Ty = Ty { kind: Kind::Unsigned, bits: 32 };
+    /// `.s32`
+    pub const S32: Ty = Ty { kind: Kind::Signed, bits: 32 };
+    /// `.b32`
+    pub const B32: Ty = Ty { kind: Kind::Bits, bits: 32 };
+    /// `.u64`
+    pub const U64: Ty = Ty { kind: Kind::Unsigned, bits: 64 };
+    /// `.f32`
+    pub const F32: Ty = Ty { kind: Kind::Float, bits: 32 };
+    /// `.f64`
+    pub const F64: Ty = Ty { kind: Kind::Float, bits: 64 };
+
+    /// Whether it is a signed integer.
+    pub fn is_signed(self) -> bool {
+        self.kind == Kind::Signed
+    }
+    /// Whether it is an integer or untyped.
+    pub fn is_int(self) -> bool {
+        matches!(self.kind, Kind::Signed | Kind::Unsigned | Kind::Bits)
+    }
+    /// Whether it is an IEEE floating-point number.
+    pub fn is_float(self) -> bool {
+        self.kind == Kind::Float
+    }
+    /// Number of registers that hold it.
+    pub fn width(self) -> u8 {
+        self.bits.div_ceil(32)
+    }
+}
+
+/// A source operand: up to 32 bits in one register (or immediate or constant), or 64.
+#[derive(Clone, Debug)]
+pub enum Src {
+    /// Up to 32 bits; the upper bits of narrower types are undefined.
+    Narrow(ori::Operand),
+    /// 64 bits.
+    Wide(crate::emit::Pair),
+    /// 128 bits.
+    Quad(ori::Value),
+}
+
+impl Src {
+    /// The low 32 bits.
+    pub fn low(&self) -> ori::Operand {
+        match self {
+            Src::Narrow(o) => o.clone(),
+            Src::Wide(p) => p.lo.clone(),
+            Src::Quad(v) => ori::operand(ori::Name::Part(*v, 0)),
+        }
+    }
+    /// As 64 bits; a narrow source is zero-extended from 32.
+    pub fn pair(&self) -> crate::emit::Pair {
+        match self {
+            Src::Narrow(o) => crate::emit::Pair::parts(o.clone(), crate::emit::rz()),
+            Src::Wide(p) => p.clone(),
+            Src::Quad(v) => crate::emit::Pair::parts(
+                ori::operand(ori::Name::Part(*v, 0)),
+                ori::operand(ori::Name::Part(*v, 1)),
+            ),
+        }
+    }
+}
