@@ -149,13 +149,7 @@ fn mods(sm: u8, a: &Access, load: bool) -> Mods {
 }
 
 /// A load; its result has 1, 2 or 4 registers. Under a guard it keeps `kept`.
-pub fn load(
-    b: &mut Builder<'_>,
-    a: &Access,
-    address: Operand,
-    guard: Guard,
-    kept: Option<Value>,
-) -> Value {
+pub fn load(b: &mut Builder<'_>, a: &Access, address: Operand, guard: Guard, kept: Option<Value>) -> Value {
     let op = match a.space {
         Space::Generic => Opcode::LD,
         Space::Global => Opcode::LDG,

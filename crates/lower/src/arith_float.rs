@@ -90,15 +90,7 @@ pub fn min_max(b: &mut Builder<'_>, ty: Ty, max: bool, ftz: bool, nan: bool, x: 
 }
 
 /// `(x cmp y) op with`.
-pub fn setp(
-    b: &mut Builder<'_>,
-    ty: Ty,
-    ftz: bool,
-    cmp: Mod,
-    x: &Src,
-    y: &Src,
-    combine: &Combine,
-) -> Value {
+pub fn setp(b: &mut Builder<'_>, ty: Ty, ftz: bool, cmp: Mod, x: &Src, y: &Src, combine: &Combine) -> Value {
     let mut m: SmallVec<[Mod; 3]> = SmallVec::new();
     m.push(cmp);
     let wide = ty.bits == 64;
@@ -151,7 +143,7 @@ pub fn testp(b: &mut Builder<'_>, ty: Ty, class: Class, x: &Src) -> Value {
         (None, x.low())
     };
     let high = operand(b.and(high, Operand::Imm(0x7fff_ffff)));
-    let (infinity, min_normal) =
+    let (infinity, min_normal): (u32, u32) =
         if ty.bits == 64 { (0x7ff0_0000, 0x0010_0000) } else { (0x7f80_0000, 0x0080_0000) };
     let pair = |b: &mut Builder<'_>, cmp: Mod, n: u32| match &low {
         Some(lo) => {

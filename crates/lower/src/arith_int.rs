@@ -5,7 +5,7 @@
 
 use crate::convert::{extend32, extend64, minmax, minmax64};
 use crate::divconst;
-use crate::emit::{Emit, Pair, as_imm, imm, inot, ineg, pt, rz};
+use crate::emit::{Emit, Pair, as_imm, imm, ineg, inot, pt, rz};
 use crate::math::{self, Want};
 use crate::types::{Src, Ty};
 use crate::wide;
@@ -144,11 +144,7 @@ pub fn div(b: &mut Builder<'_>, ty: Ty, rem: bool, x: &Src, y: &Src) -> Value {
     if ty.bits == 64 {
         let (n, d) = (x.pair(), y.pair());
         if let Some(c) = d.as_imm() {
-            let q = if signed {
-                divconst::div_s64(b, &n, c as i64)
-            } else {
-                divconst::div_u64(b, &n, c)
-            };
+            let q = if signed { divconst::div_s64(b, &n, c as i64) } else { divconst::div_u64(b, &n, c) };
             if let Some(q) = q {
                 return if rem { divconst::rem64(b, &n, q, c) } else { q };
             }
@@ -333,11 +329,7 @@ pub fn brev(b: &mut Builder<'_>, ty: Ty, x: &Src) -> Value {
 /// `bfind`.
 pub fn bfind(b: &mut Builder<'_>, ty: Ty, shift_amount: bool, x: &Src) -> Value {
     let signed = ty.is_signed();
-    let top = if ty.bits == 64 {
-        wide::flo64(b, signed, &x.pair())
-    } else {
-        wide::flo(b, signed, x.low())
-    };
+    let top = if ty.bits == 64 { wide::flo64(b, signed, &x.pair()) } else { wide::flo(b, signed, x.low()) };
     if !shift_amount {
         return top;
     }
@@ -386,20 +378,11 @@ pub fn setp(b: &mut Builder<'_>, ty: Ty, cmp: Mod, x: &Src, y: &Src, combine: &C
 }
 
 /// `dp4a` and `dp2a` (`half`: which two bytes of `y`).
-pub fn dot(
-    b: &mut Builder<'_>,
-    half: Option<Mod>,
-    signed: (bool, bool),
-    x: &Src,
-    y: &Src,
-    z: &Src,
-) -> Value {
+pub fn dot(b: &mut Builder<'_>, half: Option<Mod>, signed: (bool, bool), x: &Src, y: &Src, z: &Src) -> Value {
     let byte = |s: bool| if s { Mod::S8 } else { Mod::U8 };
     let word = |s: bool| if s { Mod::S16 } else { Mod::U16 };
     match half {
-        None => {
-            b.def(Opcode::IDP, &[Mod::_4A, byte(signed.0), byte(signed.1)], &[x.low(), y.low(), z.low()])
-        }
+        None => b.def(Opcode::IDP, &[Mod::_4A, byte(signed.0), byte(signed.1)], &[x.low(), y.low(), z.low()]),
         Some(h) => {
             let mods = [Mod::_2A, h, word(signed.0), byte(signed.1)];
             b.def(Opcode::IDP, &mods, &[x.low(), y.low(), z.low()])

@@ -309,17 +309,12 @@ pub fn minmax_f64(b: &mut Builder<'_>, max: bool, x: &Src, y: &Src) -> Value {
     let first = b.func.add_value(RegFile::P, 1);
     let nan = b.func.add_value(RegFile::P, 1);
     let which = if max { Mod::MAX } else { Mod::MIN };
-    b.inst(
-        Opcode::DSETP,
-        &[which, Mod::AND],
-        &[operand(first), operand(nan), operand(x), operand(y), pt()],
-    );
+    b.inst(Opcode::DSETP, &[which, Mod::AND], &[operand(first), operand(nan), operand(x), operand(y), pt()]);
     let (x, y) = (Pair::of(x), Pair::of(y));
     let lo = b.sel(operand(first), x.lo, y.lo);
     let hi = crate::approx::fsel(b, operand(first), x.hi, y.hi.clone());
     let quiet = [y.hi, Operand::Imm(0x8_0000), rz(), Operand::Imm(0xfc), crate::emit::never()];
-    let hi =
-        b.def_guarded(Guard { pred: nan.into(), not: false }, Opcode::LOP3, &[Mod::LUT], &quiet, hi);
+    let hi = b.def_guarded(Guard { pred: nan.into(), not: false }, Opcode::LOP3, &[Mod::LUT], &quiet, hi);
     b.collect(&[operand(lo), operand(hi)])
 }
 

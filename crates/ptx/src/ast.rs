@@ -322,8 +322,8 @@ pub enum Operand {
     F64(u64),
     /// A floating-point constant written as `0f…`: binary32 bits.
     F32(u32),
-    /// A special register.
-    Special(SpecialReg),
+    /// A special register; the component (0 = x … 3 = w) of one that is a vector.
+    Special(SpecialReg, Option<u8>),
     /// The address of a variable plus a byte offset.
     Var(VarId, i64),
     /// A function's address, or a call target.
