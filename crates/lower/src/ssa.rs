@@ -233,9 +233,10 @@ fn resolve(forward: &SecondaryMap<Value, Option<Value>>, mut v: Value) -> Value 
 fn map_terminator(term: &mut ori::Terminator, find: &impl Fn(Value) -> Value) {
     use ori::Terminator as T;
     match term {
-        T::Branch { cond: Name::Val(v), .. } => *v = find(*v),
-        T::Switch { index, .. } => *index = find(*index),
-        T::Return(v) => *v = find(*v),
+        T::Branch { cond: Name::Val(v), .. }
+        | T::Switch { index: Name::Val(v), .. }
+        | T::Return(Name::Val(v)) => *v = find(*v),
+        T::Switch { index: Name::Part(v, _), .. } => *v = find(*v),
         _ => {}
     }
     for target in term.targets_mut() {
