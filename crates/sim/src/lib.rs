@@ -1,1 +1,3 @@
-//! Skeleton.
+//! Two executors of the same launch: the PTX interpreter and the SASS simulator.
+
+pub mod fp;
