@@ -1,1 +1,87 @@
-//! Skeleton.
+//! From optimized Ori to machine code: legalization, convergence barriers, register allocation, scheduling,
+//! hazards and encoding. One file per pass; [`compile`] runs them in order.
+
+pub mod convergence;
+pub mod emit;
+pub mod hazards;
+pub mod legalize;
+pub mod machine;
+pub mod timing;
+pub mod units;
+
+use ori::Function;
+
+/// What the backend is asked to do.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// `-O` level, 0 … 3.
+    pub opt_level: u8,
+    /// Make every instruction wait for everything before it: the first thing to try on a miscompile.
+    pub serial: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options { opt_level: 3, serial: false }
+    }
+}
+
+/// Why a function could not be compiled.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Error {
+    /// What is wrong.
+    pub message: String,
+    /// PTX line, 0 if none is to blame.
+    pub line: u32,
+}
+
+impl Error {
+    /// An error without a place.
+    pub fn new(message: impl Into<String>) -> Error {
+        Error { message: message.into(), line: 0 }
+    }
+    /// An error at a PTX line.
+    pub fn at(line: u32, message: impl Into<String>) -> Error {
+        Error { message: message.into(), line }
+    }
+}
+
+impl std::fmt::Display for Error {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.line != 0 {
+            write!(f, "line {}: ", self.line)?;
+        }
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// A compiled function.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Code {
+    /// Instruction words, tail padding included.
+    pub words: Vec<u128>,
+    /// The same instructions; branch targets are byte offsets in this function.
+    pub insts: Vec<sass::Inst>,
+    /// General registers used (the highest index + 1).
+    pub regs: u32,
+    /// Uniform registers used.
+    pub uregs: u32,
+    /// Bytes of stack frame: local variables and spill slots.
+    pub frame_bytes: u32,
+    /// Bytes that spill code stores.
+    pub spill_store_bytes: u32,
+    /// Bytes that spill code loads.
+    pub spill_load_bytes: u32,
+    /// Named barriers used.
+    pub barriers: u32,
+    /// Bytes of static shared memory.
+    pub shared_size: u32,
+    /// Byte offsets of the EXIT instructions.
+    pub exit_offsets: Vec<u32>,
+    /// Data of constant bank 2.
+    pub literals: Vec<u8>,
+    /// Line table: byte offset and the PTX line that starts there, ascending.
+    pub lines: Vec<(u32, u32)>,
+}

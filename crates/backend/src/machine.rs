@@ -1,0 +1,348 @@
+//! Machine code before its addresses are known: blocks of [`sass::Inst`] whose labels are block indices.
+//! [`lower`] makes it from allocated Ori: the prologue, terminators as branches, blocks in layout order.
+
+use crate::Error;
+use ori::cfg::Cfg;
+use ori::{Block, Function, InstData, Macro, Name, Op, Terminator};
+use sass::{ConstBank, Guard, Inst, Mod, Mods, Opcode, Operand, Reg, RegFile, RegOp, Target};
+use smallvec::SmallVec;
+
+/// A machine function.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Machine {
+    /// What it is compiled for.
+    pub target: Target,
+    /// Blocks in the order of their addresses; the first is the entry.
+    pub blocks: Vec<MachineBlock>,
+}
+
+/// A block: control enters at its first instruction only; branches stand at its end.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct MachineBlock {
+    /// Instructions.
+    pub insts: Vec<MachineInst>,
+    /// Blocks that may come next, the one that follows in address order included.
+    pub succs: SmallVec<[u32; 2]>,
+}
+
+/// An instruction and its source line.
+#[derive(Clone, PartialEq, Debug)]
+pub struct MachineInst {
+    /// The instruction; a label is the index of a block.
+    pub inst: Inst,
+    /// PTX line, 0 if none.
+    pub line: u32,
+}
+
+/// An instruction with default control field and no guard.
+pub fn inst(op: Opcode, mods: &[Mod], operands: &[Operand]) -> Inst {
+    debug_assert_eq!(operands.len(), op.slots().len(), "{op}: operand count");
+    Inst {
+        guard: Guard::TRUE,
+        op,
+        mods: Mods::of(mods),
+        operands: SmallVec::from(operands),
+        ctrl: sass::Control::default(),
+    }
+}
+
+const PT: Operand = Operand::reg(Reg::PT);
+const RZ: Operand = Operand::reg(Reg::RZ);
+
+fn not(reg: Reg) -> Operand {
+    Operand::Reg(RegOp { not: true, ..RegOp::plain(reg) })
+}
+
+/// `BRA` to a block.
+pub fn branch(guard: Guard, block: u32) -> Inst {
+    let operands = [Operand::reg(Reg::URZ), PT, Operand::Label(i64::from(block))];
+    Inst { guard, ..inst(Opcode::BRA, &[], &operands) }
+}
+
+/// `EXIT`.
+pub fn exit(guard: Guard) -> Inst {
+    Inst { guard, ..inst(Opcode::EXIT, &[], &[PT]) }
+}
+
+/// A copy between registers of one file, or from an immediate or constant to R.
+pub fn copy(target: Target, dst: Reg, src: Operand) -> Result<Inst, Error> {
+    let all = Operand::Imm(0xf);
+    match (dst.file, &src) {
+        (RegFile::R, Operand::Const { .. }) if !target.info().alu_const => {
+            Ok(inst(Opcode::LDC, &[], &[Operand::reg(dst), src]))
+        }
+        (RegFile::R, _) => Ok(inst(Opcode::MOV, &[], &[Operand::reg(dst), src, all])),
+        (RegFile::P, Operand::Reg(p)) if p.reg.file == RegFile::P => Ok(inst(
+            Opcode::PLOP3,
+            &[Mod::LUT],
+            &[Operand::reg(dst), PT, src, PT, PT, Operand::Imm(0x80), Operand::Imm(0)],
+        )),
+        (RegFile::UR, Operand::Reg(r)) if r.reg.file == RegFile::R => {
+            Ok(inst(Opcode::R2UR, &[], &[Operand::reg(dst), src]))
+        }
+        (RegFile::UR, _) => Ok(inst(Opcode::UMOV, &[], &[Operand::reg(dst), src])),
+        _ => Err(Error::new(format!("internal error: no copy to {dst}"))),
+    }
+}
+
+/// The first instructions of a kernel: the stack pointer.
+fn prologue(target: Target, frame_bytes: u32) -> Vec<Inst> {
+    let stack = Operand::constant(0, i32::from(target.info().stack_ptr));
+    let sp = Operand::reg(Reg::SP);
+    let mut out = Vec::new();
+    if target.info().alu_const {
+        out.push(inst(Opcode::MOV, &[], &[sp.clone(), stack, Operand::Imm(0xf)]));
+    } else {
+        out.push(inst(Opcode::LDC, &[], &[sp.clone(), stack]));
+    }
+    if frame_bytes != 0 {
+        let size = Operand::Imm(frame_bytes.wrapping_neg());
+        let operands = [sp.clone(), PT, PT, sp, size, RZ, not(Reg::PT), not(Reg::PT)];
+        out.push(inst(Opcode::IADD3, &[], &operands));
+    }
+    out
+}
+
+/// Turns allocated Ori into machine code; `frame_bytes` is the whole stack frame.
+///
+/// # Errors
+/// On what should be gone after allocation (values, tuples, switches) and what cannot be compiled yet
+/// (returns from functions).
+pub fn lower(func: &Function, frame_bytes: u32) -> Result<Machine, Error> {
+    let target = func.target;
+    let layout = Layout::new(func)?;
+    let mut blocks = Vec::with_capacity(layout.order.len() + 1);
+    let mut first: Vec<MachineInst> = Vec::new();
+    if func.entry {
+        first.extend(prologue(target, frame_bytes).into_iter().map(|inst| MachineInst { inst, line: 0 }));
+    }
+    let shift = u32::from(layout.entry_has_preds);
+    if layout.entry_has_preds {
+        blocks.push(MachineBlock { insts: std::mem::take(&mut first), succs: SmallVec::from_slice(&[1]) });
+    }
+    for (k, &b) in layout.order.iter().enumerate() {
+        let data = &func.blocks[b];
+        let mut out = MachineBlock { insts: std::mem::take(&mut first), succs: SmallVec::new() };
+        out.insts.reserve(data.insts.len() + 2);
+        for &i in &data.insts {
+            let d = &func.insts[i];
+            if let Some(inst) = lower_inst(target, d, &layout, shift)? {
+                out.insts.push(MachineInst { inst, line: d.loc.0 });
+            }
+        }
+        let next = layout.order.get(k + 1).copied();
+        let line = data.term_loc.0;
+        let mut push = |out: &mut MachineBlock, inst| out.insts.push(MachineInst { inst, line });
+        let index = |b: Block| layout.index(b) + shift;
+        match &data.term {
+            Terminator::Jump(t) => {
+                let t = layout.resolve(t.block);
+                out.succs.push(index(t));
+                if layout.is_exit[t] && next != Some(t) {
+                    out.succs.clear();
+                    push(&mut out, exit(Guard::TRUE));
+                } else if next != Some(t) {
+                    push(&mut out, branch(Guard::TRUE, index(t)));
+                }
+            }
+            Terminator::Branch { cond, not, taken, fall } => {
+                let (taken, fall) = (layout.resolve(taken.block), layout.resolve(fall.block));
+                let pred = phys(*cond)?;
+                let (t, f, not) = if next == Some(taken) && taken != fall {
+                    (fall, taken, !*not)
+                } else if next != Some(fall) && layout.is_exit[fall] {
+                    (fall, taken, !*not)
+                } else {
+                    (taken, fall, *not)
+                };
+                let guard = Guard { pred, not };
+                if t == f {
+                } else if layout.is_exit[t] {
+                    push(&mut out, exit(guard));
+                } else {
+                    out.succs.push(index(t));
+                    push(&mut out, branch(guard, index(t)));
+                }
+                if next != Some(f) {
+                    if layout.is_exit[f] {
+                        push(&mut out, exit(Guard::TRUE));
+                    } else {
+                        out.succs.push(index(f));
+                        push(&mut out, branch(Guard::TRUE, index(f)));
+                    }
+                } else {
+                    out.succs.push(index(f));
+                }
+            }
+            Terminator::Exit | Terminator::Unreachable => push(&mut out, exit(Guard::TRUE)),
+            Terminator::Switch { .. } => {
+                return Err(Error::at(line, "internal error: switch after legalization"));
+            }
+            Terminator::Return(_) => {
+                return Err(Error::at(line, "device functions are not supported yet"));
+            }
+        }
+        blocks.push(out);
+    }
+    Ok(Machine { target, blocks })
+}
+
+/// Which blocks are emitted, and in which order.
+struct Layout {
+    order: Vec<Block>,
+    position: cranelift_entity::SecondaryMap<Block, u32>,
+    forward: cranelift_entity::SecondaryMap<Block, Option<Block>>,
+    is_exit: cranelift_entity::SecondaryMap<Block, bool>,
+    entry_has_preds: bool,
+}
+
+impl Layout {
+    fn new(func: &Function) -> Result<Layout, Error> {
+        let cfg = Cfg::new(func);
+        let entry = func.entry_block();
+        let mut forward = cranelift_entity::SecondaryMap::with_default(None);
+        let mut is_exit = cranelift_entity::SecondaryMap::with_default(false);
+        // BSSY names the block of its BSYNC, which therefore is never empty.
+        for &b in &cfg.rpo {
+            let data = &func.blocks[b];
+            if data.insts.is_empty() {
+                is_exit[b] = matches!(data.term, Terminator::Exit | Terminator::Unreachable);
+                if let Terminator::Jump(t) = &data.term {
+                    forward[b] = Some(t.block);
+                }
+            }
+        }
+        // A cycle of empty blocks is an endless loop: one of them must stay.
+        for &b in &cfg.rpo {
+            let mut steps = 0;
+            let mut at = b;
+            while let Some(n) = forward[at] {
+                at = n;
+                steps += 1;
+                if n == b || steps > func.blocks.len() {
+                    forward[b] = None;
+                    break;
+                }
+            }
+        }
+        let mut layout = Layout {
+            order: Vec::new(),
+            position: cranelift_entity::SecondaryMap::with_default(u32::MAX),
+            forward,
+            is_exit,
+            entry_has_preds: false,
+        };
+        // Reachable after forwarding.
+        let mut seen = cranelift_entity::SecondaryMap::<Block, bool>::with_default(false);
+        let mut stack = vec![entry];
+        seen[entry] = true;
+        while let Some(b) = stack.pop() {
+            let mut visit = |t: Block| {
+                let t = layout.resolve(t);
+                if t == entry {
+                    layout.entry_has_preds = true;
+                }
+                if !std::mem::replace(&mut seen[t], true) {
+                    stack.push(t);
+                }
+            };
+            let mut labels = SmallVec::<[Block; 4]>::new();
+            for &i in &func.blocks[b].insts {
+                for o in &func.insts[i].operands {
+                    if let ori::Operand::Label(t) = o {
+                        labels.push(*t);
+                    }
+                }
+            }
+            labels.into_iter().for_each(&mut visit);
+            func.blocks[b].term.targets().iter().for_each(|t| visit(t.block));
+        }
+        layout.order = func.layout.iter().copied().filter(|b| seen[*b]).collect();
+        // A block that is nothing but EXIT is emitted where it is reached by falling into it, or last.
+        for (k, &b) in layout.order.iter().enumerate() {
+            layout.position[b] = k as u32;
+        }
+        Ok(layout)
+    }
+
+    fn resolve(&self, mut b: Block) -> Block {
+        while let Some(n) = self.forward[b] {
+            b = n;
+        }
+        b
+    }
+
+    fn index(&self, b: Block) -> u32 {
+        self.position[b]
+    }
+}
+
+fn lower_inst(target: Target, d: &InstData, layout: &Layout, shift: u32) -> Result<Option<Inst>, Error> {
+    let internal = |what: &str| Error::at(d.loc.0, format!("internal error: {what} after allocation"));
+    let guard = Guard { pred: phys(d.guard.pred)?, not: d.guard.not };
+    match d.op {
+        Op::Sass(op) => {
+            let operands = d
+                .operands
+                .iter()
+                .map(|o| lower_operand(o, layout, shift))
+                .collect::<Result<SmallVec<[Operand; 6]>, Error>>()?;
+            Ok(Some(Inst { guard, op, mods: d.mods.clone(), operands, ctrl: sass::Control::default() }))
+        }
+        Op::Macro(Macro::Undef) => Ok(None),
+        Op::Macro(Macro::Copy) => {
+            let src = lower_operand(&d.operands[1], layout, shift)?;
+            let Operand::Reg(RegOp { reg: dst, .. }) = lower_operand(&d.operands[0], layout, shift)? else {
+                return Err(internal("copy to no register"));
+            };
+            if matches!(&src, Operand::Reg(r) if r.reg == dst && !r.neg && !r.not && !r.abs) {
+                return Ok(None);
+            }
+            Ok(Some(Inst { guard, ..copy(target, dst, src)? }))
+        }
+        Op::Macro(m) => Err(internal(m.name())),
+    }
+}
+
+fn phys(name: Name) -> Result<Reg, Error> {
+    match name {
+        Name::Phys(r) => Ok(r),
+        _ => Err(Error::new(format!("internal error: {name} has no register"))),
+    }
+}
+
+fn lower_operand(o: &ori::Operand, layout: &Layout, shift: u32) -> Result<Operand, Error> {
+    let part = |n: &Option<Name>| n.map(phys).transpose();
+    Ok(match o {
+        ori::Operand::Reg(r) => Operand::Reg(RegOp {
+            reg: phys(r.reg)?,
+            neg: r.neg,
+            abs: r.abs,
+            not: r.not,
+            reuse: r.reuse,
+        }),
+        ori::Operand::Imm(n) => Operand::Imm(*n),
+        ori::Operand::Const { bank, index, offset, neg, abs, not } => Operand::Const {
+            bank: match bank {
+                ConstBank::Index(n) => ConstBank::Index(*n),
+                ConstBank::Bindless(r) => ConstBank::Bindless(phys(*r)?),
+            },
+            index: part(index)?,
+            offset: *offset,
+            neg: *neg,
+            abs: *abs,
+            not: *not,
+        },
+        ori::Operand::Addr { desc, base, width, uniform, offset } => Operand::Addr {
+            desc: part(desc)?,
+            base: part(base)?,
+            width: *width,
+            uniform: part(uniform)?,
+            offset: *offset,
+        },
+        ori::Operand::Label(b) => Operand::Label(i64::from(layout.index(layout.resolve(*b)) + shift)),
+        ori::Operand::Special(s) => Operand::Special(*s),
+        ori::Operand::Scoreboard(n) => Operand::Scoreboard(*n),
+        ori::Operand::ScoreboardSet(n) => Operand::ScoreboardSet(*n),
+    })
+}

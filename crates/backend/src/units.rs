@@ -1,0 +1,104 @@
+//! Register units: every 32-bit register and predicate as a small dense number, and which of them an
+//! instruction reads and writes, operand by operand.
+
+use sass::{AddrWidth, ConstBank, Guard, Inst, Opcode, Operand, Reg, RegFile, Role, SlotKind};
+
+/// Index of a register unit.
+pub type Unit = u16;
+
+/// Number of units.
+pub const COUNT: usize = 256 + 8 + 128 + 8 + 16;
+
+/// The unit of a register; `None` for RZ, PT and the like.
+pub fn unit(reg: Reg) -> Option<Unit> {
+    if reg.is_zero() {
+        return None;
+    }
+    let base = match reg.file {
+        RegFile::R => 0,
+        RegFile::P => 256,
+        RegFile::UR => 264,
+        RegFile::UP => 392,
+        RegFile::B => 400,
+    };
+    Some(base + Unit::from(reg.index))
+}
+
+/// The register file of a unit.
+pub fn file(unit: Unit) -> RegFile {
+    match unit {
+        0..256 => RegFile::R,
+        256..264 => RegFile::P,
+        264..392 => RegFile::UR,
+        392..400 => RegFile::UP,
+        _ => RegFile::B,
+    }
+}
+
+/// Where an instruction names a register.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Site {
+    /// The execution guard.
+    Guard,
+    /// The operand of this index.
+    Operand(u8),
+}
+
+fn span(reg: Reg, width: u8, f: &mut impl FnMut(Unit)) {
+    if let Some(first) = unit(reg) {
+        (first..first + Unit::from(width)).for_each(f);
+    }
+}
+
+/// Whether an instruction addresses global or generic memory, with 64-bit addresses.
+fn wide_uniform(op: Opcode) -> bool {
+    !matches!(
+        op,
+        Opcode::LDS | Opcode::STS | Opcode::ATOMS | Opcode::LDL | Opcode::STL | Opcode::LDC | Opcode::CCTLL
+    )
+}
+
+/// Calls `f` for every unit read, with the place that names it.
+pub fn for_each_read(inst: &Inst, mut f: impl FnMut(Unit, Site)) {
+    if inst.guard != Guard::TRUE {
+        span(inst.guard.pred, 1, &mut |u| f(u, Site::Guard));
+    }
+    for (i, (operand, slot)) in inst.operands.iter().zip(inst.op.slots()).enumerate() {
+        let mut f = |u| f(u, Site::Operand(i as u8));
+        match operand {
+            Operand::Reg(r) if slot.role != Role::Def => {
+                let wide = if slot.kind == SlotKind::Addr { 1 } else { inst.op.width(i, &inst.mods) };
+                span(r.reg, wide, &mut f);
+            }
+            Operand::Const { bank, index, .. } => {
+                if let ConstBank::Bindless(r) = bank {
+                    span(*r, 2, &mut f);
+                }
+                if let Some(r) = index {
+                    span(*r, 1, &mut f);
+                }
+            }
+            Operand::Addr { desc, base, width, uniform, .. } => {
+                if let Some(r) = desc {
+                    span(*r, 2, &mut f);
+                }
+                if let Some(r) = base {
+                    span(*r, if *width == AddrWidth::R64 { 2 } else { 1 }, &mut f);
+                }
+                if let Some(r) = uniform {
+                    span(*r, if wide_uniform(inst.op) { 2 } else { 1 }, &mut f);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Calls `f` for every unit written, with the operand that names it.
+pub fn for_each_write(inst: &Inst, mut f: impl FnMut(Unit, u8)) {
+    for (i, (operand, slot)) in inst.operands.iter().zip(inst.op.slots()).enumerate() {
+        if let (Operand::Reg(r), Role::Def | Role::Both) = (operand, slot.role) {
+            span(r.reg, inst.op.width(i, &inst.mods), &mut |u| f(u, i as u8));
+        }
+    }
+}
