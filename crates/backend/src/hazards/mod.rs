@@ -1,0 +1,47 @@
+//! Control fields: scoreboards for results that arrive after an unknown time ([`scoreboards`]), stall counts
+//! for the others ([`stalls`]); [`check`] proves, independently, that every dependence is covered.
+
+pub mod check;
+mod scoreboards;
+mod stalls;
+
+use crate::Options;
+use crate::machine::Machine;
+use crate::timing;
+use sass::{Control, Opcode};
+
+/// Fills in the control field of every instruction; may insert NOPs.
+pub fn run(machine: &mut Machine, options: &Options) {
+    if options.serial {
+        serial(machine);
+    } else {
+        scoreboards::run(machine);
+        stalls::run(machine);
+        for inst in machine.blocks.iter_mut().flat_map(|b| &mut b.insts).map(|i| &mut i.inst) {
+            // As ptxas: a warp gives way where it waits for a result anyway.
+            let gives_way = inst.ctrl.stall >= 3 && !inst.op.info().control && inst.ctrl.write_sb.is_none();
+            inst.ctrl.no_yield = inst.ctrl.stall < 12 && !gives_way;
+        }
+    }
+}
+
+/// Every instruction waits for everything.
+fn serial(machine: &mut Machine) {
+    let target = machine.target;
+    for inst in machine.blocks.iter_mut().flat_map(|b| &mut b.insts).map(|i| &mut i.inst) {
+        inst.ctrl = Control {
+            stall: 15,
+            no_yield: false,
+            write_sb: timing::is_variable(target, inst).then_some(0),
+            read_sb: timing::reads_late(target, inst).then_some(1),
+            wait: 0b11,
+            reuse: 0,
+        };
+    }
+}
+
+/// Least stall count of an instruction, whatever follows.
+fn min_stall(op: Opcode) -> u8 {
+    let info = op.info();
+    if (info.control && op != Opcode::BSSY) || info.sync { 5 } else { 1 }
+}

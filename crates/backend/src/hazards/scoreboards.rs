@@ -1,0 +1,238 @@
+//! Scoreboards: each variable-latency instruction gets one for its results (read after write, write after
+//! write) and, where a source may be overwritten too early, one for its sources (write after read). A
+//! scoreboard is a counter, so instructions may share one; who waits for it waits for all of them.
+
+use crate::machine::{Machine, MachineBlock};
+use crate::timing;
+use crate::units::{self, COUNT, Unit};
+use sass::{Inst, RegFile};
+use smallvec::SmallVec;
+
+/// Number of scoreboards.
+const BOARDS: u8 = 6;
+/// Blocks looked at when searching for who overwrites a source.
+const SEARCH_LIMIT: usize = 16;
+/// The time of a use that is not in the block.
+const FAR: usize = usize::MAX;
+
+/// Per unit, the scoreboards that must be waited for before it is read or written.
+#[derive(Clone, PartialEq)]
+struct Pending {
+    /// Results on their way.
+    write: [u8; COUNT],
+    /// Sources not read yet.
+    read: [u8; COUNT],
+}
+
+impl Pending {
+    const NONE: Pending = Pending { write: [0; COUNT], read: [0; COUNT] };
+
+    /// Adds what is pending in `other`; whether anything was new.
+    fn merge(&mut self, other: &Pending) -> bool {
+        let mut changed = 0;
+        for (a, b) in self.write.iter_mut().zip(&other.write).chain(self.read.iter_mut().zip(&other.read)) {
+            changed |= b & !*a;
+            *a |= b;
+        }
+        changed != 0
+    }
+
+    /// What `inst` must wait for.
+    fn needs(&self, inst: &Inst) -> u8 {
+        let mut wait = 0;
+        units::for_each_read(inst, |u, _| wait |= self.write[usize::from(u)]);
+        units::for_each_write(inst, |u, _| wait |= self.write[usize::from(u)] | self.read[usize::from(u)]);
+        wait
+    }
+
+    /// The state after waiting for `mask`.
+    fn clear(&mut self, mask: u8) {
+        if mask != 0 {
+            self.write.iter_mut().chain(&mut self.read).for_each(|m| *m &= !mask);
+        }
+    }
+
+    /// Scoreboards in use.
+    fn busy(&self) -> u8 {
+        self.write.iter().chain(&self.read).fold(0, |a, m| a | m)
+    }
+
+    /// The state after `inst` has issued with its scoreboards.
+    fn issue(&mut self, inst: &Inst) {
+        if let Some(s) = inst.ctrl.write_sb {
+            units::for_each_write(inst, |u, _| self.write[usize::from(u)] |= 1 << s);
+        }
+        if let Some(s) = inst.ctrl.read_sb {
+            late_reads(inst, |u| self.read[usize::from(u)] |= 1 << s);
+        }
+    }
+}
+
+/// Sources that a late-reading instruction holds on to. Predicates are read at issue.
+fn late_reads(inst: &Inst, mut f: impl FnMut(Unit)) {
+    units::for_each_read(inst, |u, _| {
+        if matches!(units::file(u), RegFile::R | RegFile::UR) {
+            f(u);
+        }
+    });
+}
+
+/// Gives out scoreboards, then computes the wait masks.
+pub fn run(machine: &mut Machine) {
+    assign(machine);
+    let mut entry: Vec<Pending> = vec![Pending::NONE; machine.blocks.len()];
+    let mut dirty = vec![true; machine.blocks.len()];
+    let mut work = true;
+    while work {
+        work = false;
+        for b in 0..machine.blocks.len() {
+            if !std::mem::replace(&mut dirty[b], false) {
+                continue;
+            }
+            let mut state = entry[b].clone();
+            let block = &mut machine.blocks[b];
+            for inst in block.insts.iter_mut().map(|i| &mut i.inst) {
+                inst.ctrl.wait = state.needs(inst);
+                state.clear(inst.ctrl.wait);
+                state.issue(inst);
+            }
+            for &s in &block.succs {
+                if entry[s as usize].merge(&state) {
+                    dirty[s as usize] = true;
+                    work = true;
+                }
+            }
+        }
+    }
+}
+
+/// Chooses scoreboards in address order, with what is known of the blocks before.
+fn assign(machine: &mut Machine) {
+    let target = machine.target;
+    let count = machine.blocks.len();
+    let mut entry: Vec<Pending> = vec![Pending::NONE; count];
+    for b in 0..count {
+        let mut state = entry[b].clone();
+        // When, in this block, each scoreboard is first waited for; and by whom it was set last.
+        let mut needed = [0usize; BOARDS as usize];
+        for k in 0..machine.blocks[b].insts.len() {
+            let inst = &machine.blocks[b].insts[k].inst;
+            let waits = state.needs(inst);
+            state.clear(waits);
+            let mut write = None;
+            let mut read = None;
+            if timing::is_variable(target, inst) {
+                let mut results: SmallVec<[Unit; 8]> = SmallVec::new();
+                units::for_each_write(inst, |u, _| results.push(u));
+                if !results.is_empty() {
+                    let when = first_touch(&machine.blocks[b], k, &results);
+                    write = Some(choose(&state, &mut needed, when));
+                }
+            }
+            if timing::reads_late(target, inst) && source_at_risk(machine, b, k, write.is_some()) {
+                let mut sources: SmallVec<[Unit; 8]> = SmallVec::new();
+                late_reads(inst, |u| sources.push(u));
+                let when = first_write(&machine.blocks[b], k, &sources);
+                let mut with_write = state.clone();
+                if let Some(s) = write {
+                    with_write.write[0] |= 1 << s;
+                }
+                read = Some(choose(&with_write, &mut needed, when));
+            }
+            let inst = &mut machine.blocks[b].insts[k].inst;
+            inst.ctrl.write_sb = write;
+            inst.ctrl.read_sb = read;
+            state.issue(inst);
+        }
+        for s in machine.blocks[b].succs.clone() {
+            entry[s as usize].merge(&state);
+        }
+    }
+}
+
+/// A scoreboard for an instruction whose effect is needed at `when`: one that is waited for at the same
+/// time, else a free one, else the one that is waited for last.
+fn choose(state: &Pending, needed: &mut [usize; BOARDS as usize], when: usize) -> u8 {
+    let busy = state.busy();
+    let is_busy = |s: u8| busy >> s & 1 != 0;
+    let all = 0..BOARDS;
+    let board = all
+        .clone()
+        .find(|&s| when != FAR && is_busy(s) && needed[usize::from(s)] == when)
+        .or_else(|| all.clone().find(|&s| !is_busy(s)))
+        .unwrap_or_else(|| all.max_by_key(|&s| (needed[usize::from(s)], BOARDS - s)).unwrap_or(0));
+    let n = &mut needed[usize::from(board)];
+    *n = if is_busy(board) { (*n).min(when) } else { when };
+    board
+}
+
+/// The first instruction after `k` that reads or writes one of `results`.
+fn first_touch(block: &MachineBlock, k: usize, results: &[Unit]) -> usize {
+    (k + 1..block.insts.len()).find(|&j| touches(&block.insts[j].inst, results)).unwrap_or(FAR)
+}
+
+/// The first instruction after `k` that writes one of `sources`.
+fn first_write(block: &MachineBlock, k: usize, sources: &[Unit]) -> usize {
+    (k + 1..block.insts.len()).find(|&j| overwrites(&block.insts[j].inst, sources)).unwrap_or(FAR)
+}
+
+fn touches(inst: &Inst, set: &[Unit]) -> bool {
+    let mut hit = overwrites(inst, set);
+    units::for_each_read(inst, |u, _| hit |= set.contains(&u));
+    hit
+}
+
+fn overwrites(inst: &Inst, set: &[Unit]) -> bool {
+    let mut hit = false;
+    units::for_each_write(inst, |u, _| hit |= set.contains(&u));
+    hit
+}
+
+/// Whether some path from instruction `k` of block `b` overwrites one of its sources before anything waits
+/// for its results (`has_board`: they have a scoreboard).
+fn source_at_risk(machine: &Machine, b: usize, k: usize, has_board: bool) -> bool {
+    let inst = &machine.blocks[b].insts[k].inst;
+    let mut sources: SmallVec<[Unit; 8]> = SmallVec::new();
+    let mut results: SmallVec<[Unit; 8]> = SmallVec::new();
+    late_reads(inst, |u| sources.push(u));
+    if has_board {
+        units::for_each_write(inst, |u, _| results.push(u));
+    }
+    if sources.is_empty() {
+        return false;
+    }
+    // `Some(true)`: at risk, `Some(false)`: covered, `None`: neither within the block.
+    let scan = |block: &MachineBlock, from: usize| {
+        block.insts[from..].iter().find_map(|i| {
+            if touches(&i.inst, &results) {
+                Some(false)
+            } else {
+                overwrites(&i.inst, &sources).then_some(true)
+            }
+        })
+    };
+    if let Some(risk) = scan(&machine.blocks[b], k + 1) {
+        return risk;
+    }
+    let mut seen: SmallVec<[u32; SEARCH_LIMIT]> = machine.blocks[b].succs.iter().copied().collect();
+    let mut next = 0;
+    while next < seen.len() {
+        if next == SEARCH_LIMIT {
+            return true;
+        }
+        let block = &machine.blocks[seen[next] as usize];
+        next += 1;
+        match scan(block, 0) {
+            Some(true) => return true,
+            Some(false) => {}
+            None => {
+                for s in &block.succs {
+                    if !seen.contains(s) {
+                        seen.push(*s);
+                    }
+                }
+            }
+        }
+    }
+    false
+}

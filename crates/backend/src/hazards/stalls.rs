@@ -1,0 +1,155 @@
+//! Stall counts: the issue distance between a fixed-latency writer and whoever touches its result, along
+//! every path. Stalls only grow until all distances hold, so the iteration ends.
+
+use super::min_stall;
+use crate::machine::{Machine, MachineInst, inst};
+use crate::timing::{self, MAX_LATENCY};
+use crate::units::{self, COUNT, Unit};
+use sass::{Inst, Opcode, Target};
+
+/// The longest stall that a control field holds.
+const MAX_STALL: u8 = 15;
+/// Cycles between setting a scoreboard and the first wait that sees it.
+const SET_TO_WAIT: u8 = 2;
+
+/// A recent write.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Recent {
+    /// What is written: a register unit, or `COUNT + n` for the setting of scoreboard n.
+    unit: Unit,
+    /// The writer: block and position.
+    writer: (u32, u32),
+    /// Cycles from its issue to now.
+    age: u8,
+}
+
+/// The writes less than [`MAX_LATENCY`] cycles ago, sorted, one entry per unit and writer.
+type State = Vec<Recent>;
+
+fn age(state: &mut State, cycles: u8) {
+    state.iter_mut().for_each(|r| r.age += cycles);
+    state.retain(|r| r.age < MAX_LATENCY);
+}
+
+/// Cycles that are missing before `inst` may issue.
+fn missing(machine: &Machine, state: &State, inst: &Inst) -> u8 {
+    let target = machine.target;
+    let mut lack = 0u8;
+    let writer = |r: &Recent| &machine.blocks[r.writer.0 as usize].insts[r.writer.1 as usize].inst;
+    let of = |u: Unit| state.iter().filter(move |r| r.unit == u);
+    units::for_each_read(inst, |u, site| {
+        for r in of(u) {
+            lack = lack.max(timing::raw(target, writer(r), u, inst, site).saturating_sub(r.age));
+        }
+    });
+    units::for_each_write(inst, |u, _| {
+        for r in of(u) {
+            lack = lack.max(timing::waw(target, writer(r), u, inst).saturating_sub(r.age));
+        }
+    });
+    for s in (0..6).filter(|s| inst.ctrl.wait >> s & 1 != 0) {
+        for r in of(COUNT as Unit + s) {
+            lack = lack.max(SET_TO_WAIT.saturating_sub(r.age));
+        }
+    }
+    lack
+}
+
+/// Records what `inst` writes at a fixed latency and which scoreboards it sets.
+fn record(target: Target, state: &mut State, inst: &Inst, at: (u32, u32)) {
+    let mut add = |unit| {
+        state.retain(|r| r.unit != unit || r.writer != at);
+        state.push(Recent { unit, writer: at, age: 0 });
+    };
+    if inst.ctrl.write_sb.is_none() && !timing::is_variable(target, inst) {
+        units::for_each_write(inst, |u, _| add(u));
+    }
+    for s in [inst.ctrl.write_sb, inst.ctrl.read_sb].into_iter().flatten() {
+        add(COUNT as Unit + Unit::from(s));
+    }
+}
+
+/// Adds the writes of another path; whether anything was new or younger.
+fn merge(into: &mut State, from: &State) -> bool {
+    let mut changed = false;
+    for r in from {
+        match into.iter_mut().find(|q| q.unit == r.unit && q.writer == r.writer) {
+            Some(q) if q.age <= r.age => {}
+            Some(q) => {
+                q.age = r.age;
+                changed = true;
+            }
+            None => {
+                into.push(*r);
+                changed = true;
+            }
+        }
+    }
+    changed
+}
+
+/// Sets the stall counts.
+pub fn run(machine: &mut Machine) {
+    insert_nops(machine);
+    let count = machine.blocks.len();
+    let mut preds: Vec<Vec<u32>> = vec![Vec::new(); count];
+    for (b, block) in machine.blocks.iter().enumerate() {
+        block.succs.iter().for_each(|&s| preds[s as usize].push(b as u32));
+    }
+    for i in machine.blocks.iter_mut().flat_map(|b| &mut b.insts) {
+        i.inst.ctrl.stall = min_stall(i.inst.op);
+    }
+    let mut exit: Vec<State> = vec![State::new(); count];
+    let mut dirty = vec![true; count];
+    while dirty.contains(&true) {
+        for b in 0..count {
+            if !std::mem::replace(&mut dirty[b], false) {
+                continue;
+            }
+            let mut state = State::new();
+            for &p in &preds[b] {
+                merge(&mut state, &exit[p as usize]);
+            }
+            for k in 0..machine.blocks[b].insts.len() {
+                let lack = missing(machine, &state, &machine.blocks[b].insts[k].inst);
+                if lack > 0 && k > 0 {
+                    machine.blocks[b].insts[k - 1].inst.ctrl.stall += lack;
+                    age(&mut state, lack);
+                } else if lack > 0 {
+                    for &p in &preds[b] {
+                        let lack = missing(machine, &exit[p as usize], &machine.blocks[b].insts[k].inst);
+                        if lack > 0 {
+                            let last = machine.blocks[p as usize].insts.last_mut();
+                            let last = last.expect("insert_nops leaves no block empty");
+                            last.inst.ctrl.stall = (last.inst.ctrl.stall + lack).min(MAX_STALL);
+                            dirty[p as usize] = true;
+                        }
+                    }
+                    // Come back with the predecessors' longer stalls.
+                    dirty[b] = true;
+                    age(&mut state, lack);
+                }
+                let i = &machine.blocks[b].insts[k].inst;
+                record(machine.target, &mut state, i, (b as u32, k as u32));
+                let stall = i.ctrl.stall;
+                age(&mut state, stall);
+            }
+            state.sort_unstable();
+            if state != exit[b] {
+                exit[b] = state;
+                for &s in &machine.blocks[b].succs {
+                    dirty[s as usize] = true;
+                }
+            }
+        }
+    }
+}
+
+/// Puts a NOP into empty blocks.
+fn insert_nops(machine: &mut Machine) {
+    for block in &mut machine.blocks {
+        if block.insts.is_empty() {
+            block.insts.push(MachineInst { inst: inst(Opcode::NOP, &[], &[]), line: 0 });
+        }
+    }
+}

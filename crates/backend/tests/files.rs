@@ -1,0 +1,67 @@
+//! File tests: `files/NAME.ori` starts with `// test PASS` and holds functions in Ori's text form; the result
+//! of the pass stands beside it in `NAME.out`. `UPDATE_EXPECT=1 cargo test -p backend` writes the results.
+
+use backend::{Options, convergence, emit, hazards, legalize, machine};
+use std::fmt::Write;
+use std::path::Path;
+
+fn hazards_text(func: &ori::Function, options: &Options) -> String {
+    let mut m = machine::lower(func, func.local_size).unwrap();
+    hazards::run(&mut m, options);
+    let (insts, _) = emit::resolve(&m);
+    if let Err(violations) = hazards::check::check(func.target, &insts) {
+        for v in violations {
+            eprintln!("{v}");
+        }
+        panic!("uncovered dependence in\n{m}");
+    }
+    m.to_string()
+}
+
+fn run(pass: &str, mut func: ori::Function) -> String {
+    let verified = |func: ori::Function| {
+        if let Err(e) = ori::verify::verify(&func) {
+            panic!("{}\n{func}", e.join("\n"));
+        }
+        func.to_string()
+    };
+    match pass {
+        "legalize" => {
+            legalize::run(&mut func).unwrap();
+            verified(func)
+        }
+        "convergence" => {
+            convergence::run(&mut func);
+            verified(func)
+        }
+        "hazards" => hazards_text(&func, &Options::default()),
+        "serial" => hazards_text(&func, &Options { serial: true, ..Options::default() }),
+        _ => panic!("unknown pass {pass}"),
+    }
+}
+
+#[test]
+fn files() {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/files");
+    let mut paths: Vec<_> = std::fs::read_dir(dir).unwrap().map(|e| e.unwrap().path()).collect();
+    paths.retain(|p| p.extension().is_some_and(|e| e == "ori"));
+    paths.sort();
+    let mut wrong = Vec::new();
+    for path in paths {
+        let text = std::fs::read_to_string(&path).unwrap();
+        let pass =
+            text.lines().next().and_then(|l| l.strip_prefix("// test ")).expect("first line: // test PASS");
+        let mut out = String::new();
+        for func in ori::parse::parse_all(&text).unwrap_or_else(|e| panic!("{}: {e}", path.display())) {
+            writeln!(out, "// {} {}", func.name, func.target).unwrap();
+            out += &run(pass, func);
+        }
+        let golden = path.with_extension("out");
+        if std::env::var_os("UPDATE_EXPECT").is_some() {
+            std::fs::write(&golden, &out).unwrap();
+        } else if std::fs::read_to_string(&golden).unwrap_or_default() != out {
+            wrong.push(format!("{}:\n{out}", path.display()));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
