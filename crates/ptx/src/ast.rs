@@ -243,8 +243,9 @@ pub struct Label {
     pub span: Span,
 }
 
-/// A statement.
+/// A statement. Most are instructions, so these are not boxed.
 #[derive(Clone, PartialEq, Debug)]
+#[allow(clippy::large_enum_variant)]
 pub enum Stmt {
     /// A label's place.
     Label(LabelId),

@@ -172,6 +172,27 @@ impl Form {
     }
 }
 
+impl Form {
+    /// Whether these modifiers, in any order, are those of the form. ptxas takes the qualifiers of memory
+    /// instructions so (`atom.global.gpu.acq_rel.add.u32`).
+    pub fn matches_unordered(&self, mods: &[Mod]) -> bool {
+        fn go(groups: &[Group], left: &[Mod]) -> bool {
+            let Some((g, rest)) = groups.split_first() else { return left.is_empty() };
+            let without = |a: &[Mod]| -> Option<Vec<Mod>> {
+                let mut left = left.to_vec();
+                for m in a {
+                    let at = left.iter().position(|x| x == m)?;
+                    left.remove(at);
+                }
+                Some(left)
+            };
+            g.alternatives.iter().any(|a| without(a).is_some_and(|left| go(rest, &left)))
+                || g.optional && go(rest, left)
+        }
+        go(self.groups, mods)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

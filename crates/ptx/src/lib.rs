@@ -1,9 +1,16 @@
 //! The PTX front end: text to a typed, scope-resolved syntax tree, checked against the instruction table.
 
 pub mod ast;
+pub mod check;
+pub mod diag;
 pub mod isa;
+pub mod lexer;
+pub mod parser;
 pub mod span;
 
 pub use ast::*;
+pub use check::check;
+pub use diag::{Diagnostic, Severity};
 pub use isa::{Mod, Op, SpecialReg, Type, TypeClass};
+pub use parser::parse;
 pub use span::{LineIndex, Span};

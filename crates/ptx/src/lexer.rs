@@ -1,0 +1,151 @@
+//! Tokens.
+
+use crate::span::Span;
+use logos::Logos;
+
+/// A token; its text is the span of the source.
+#[derive(Logos, Clone, Copy, PartialEq, Eq, Debug)]
+#[logos(skip r"[ \t\r\n\f]+")]
+#[logos(skip r"/\*([^*]|\*+[^*/])*\*+/")]
+#[logos(skip(r"(//|#)[^\n]*", allow_greedy = true))]
+pub enum Tok {
+    /// `.word`, with `::` parts: `.shared::cta`, `.L2::128B`, `.2d`.
+    #[regex(r"\.[a-zA-Z0-9_$]+(::[a-zA-Z0-9_]+)*")]
+    Dot,
+    /// A name: `add`, `%r1`, `$L__BB0_2`, `_`.
+    #[regex(r"[a-zA-Z][a-zA-Z0-9_$]*")]
+    #[regex(r"[_$][a-zA-Z0-9_$]*")]
+    #[regex(r"%[a-zA-Z0-9_$]+")]
+    Name,
+    /// `0f3F800000`
+    #[regex(r"0[fF][0-9a-fA-F]{8}", priority = 10)]
+    HexF32,
+    /// `0d3FF0000000000000`
+    #[regex(r"0[dD][0-9a-fA-F]{16}", priority = 10)]
+    HexF64,
+    /// `1.5`, `1e-3`, `.5` is not PTX.
+    #[regex(r"[0-9]+\.[0-9]*([eE][+-]?[0-9]+)?")]
+    #[regex(r"[0-9]+[eE][+-]?[0-9]+")]
+    Float,
+    /// An integer: decimal, `0x`, `0b`, octal, perhaps with `U`.
+    #[regex(r"0[xX][0-9a-fA-F]+U?")]
+    #[regex(r"0[bB][01]+U?")]
+    #[regex(r"[0-9]+U?")]
+    Int,
+    /// `"…"`
+    #[regex(r#""([^"\\\n]|\\.)*""#)]
+    Str,
+    /// `@@` before DWARF directives of old PTX.
+    #[token("@@")]
+    AtAt,
+    /// `@`
+    #[token("@")]
+    At,
+    /// `!`
+    #[token("!")]
+    Bang,
+    /// `,`
+    #[token(",")]
+    Comma,
+    /// `;`
+    #[token(";")]
+    Semi,
+    /// `:`
+    #[token(":")]
+    Colon,
+    /// `(`
+    #[token("(")]
+    LParen,
+    /// `)`
+    #[token(")")]
+    RParen,
+    /// `[`
+    #[token("[")]
+    LBracket,
+    /// `]`
+    #[token("]")]
+    RBracket,
+    /// `{`
+    #[token("{")]
+    LBrace,
+    /// `}`
+    #[token("}")]
+    RBrace,
+    /// `<`
+    #[token("<")]
+    Lt,
+    /// `>`
+    #[token(">")]
+    Gt,
+    /// `<<`
+    #[token("<<")]
+    Shl,
+    /// `>>`
+    #[token(">>")]
+    Shr,
+    /// `=`
+    #[token("=")]
+    Eq,
+    /// `+`
+    #[token("+")]
+    Plus,
+    /// `-`
+    #[token("-")]
+    Minus,
+    /// `*`
+    #[token("*")]
+    Star,
+    /// `/`
+    #[token("/")]
+    Slash,
+    /// `%` followed by no name.
+    #[token("%")]
+    Percent,
+    /// `|`
+    #[token("|")]
+    Pipe,
+    /// `&`
+    #[token("&")]
+    Amp,
+    /// `^`
+    #[token("^")]
+    Caret,
+    /// `~`
+    #[token("~")]
+    Tilde,
+    /// End of the text.
+    Eof,
+    /// Something that is no token.
+    Bad,
+}
+
+/// All tokens of `source`, closed by [`Tok::Eof`].
+pub fn lex(source: &str) -> Vec<(Tok, Span)> {
+    let mut tokens = Vec::with_capacity(source.len() / 4);
+    for (token, range) in Tok::lexer(source).spanned() {
+        tokens.push((token.unwrap_or(Tok::Bad), Span::new(range.start, range.end)));
+    }
+    tokens.push((Tok::Eof, Span::new(source.len(), source.len())));
+    tokens
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_of_an_instruction() {
+        let kinds: Vec<Tok> = lex("@!%p1 ld.shared::cta.f32 %f1, [%rd2+4]; // x\n 0f3F800000 1.5 0x1FU")
+            .into_iter()
+            .map(|t| t.0)
+            .collect();
+        use Tok::*;
+        assert_eq!(
+            kinds,
+            [
+                At, Bang, Name, Name, Dot, Dot, Name, Comma, LBracket, Name, Plus, Int, RBracket, Semi,
+                HexF32, Float, Int, Eof
+            ]
+        );
+    }
+}

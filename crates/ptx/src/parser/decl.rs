@@ -1,0 +1,536 @@
+//! Variables, initializers, function headers and bodies.
+
+use super::{FuncState, Local, Parsed, Parser};
+use crate::ast::{
+    Body, Func, FuncAttrs, Init, Label, LabelId, Linkage, Loc, Reg, Reloc, Space, Stmt, Symbol, Var, VarId,
+};
+use crate::isa::Type;
+use crate::lexer::Tok;
+use crate::span::Span;
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+
+impl Parser<'_> {
+    /// `.align n`, `.attribute(…)`, `.vN`, and the type.
+    fn variable_type(&mut self) -> Parsed<(Type, u8, Option<u32>)> {
+        let (mut align, mut vector) = (None, 1);
+        loop {
+            let span = self.span();
+            if self.peek() != Tok::Dot {
+                return Err(self.unexpected());
+            }
+            match &self.text()[1..] {
+                "align" => {
+                    self.bump();
+                    let (n, span) = self.int_const()?;
+                    if !n.is_power_of_two() || n > 1 << 20 {
+                        return Err(self.error(span, "Alignment must be a power of two"));
+                    }
+                    align = Some(n as u32);
+                }
+                "attribute" => {
+                    self.bump();
+                    self.expect(Tok::LParen)?;
+                    let managed = self.eat_dot("managed");
+                    if !managed {
+                        return Err(self.error(span, "Variable attribute is not supported"));
+                    }
+                    self.expect(Tok::RParen)?;
+                }
+                "v2" => {
+                    self.bump();
+                    vector = 2;
+                }
+                "v4" => {
+                    self.bump();
+                    vector = 4;
+                }
+                word => {
+                    let Some(ty) = Type::parse(word) else {
+                        return Err(self.error(span, format!("Unknown type '.{word}'")));
+                    };
+                    self.bump();
+                    return Ok((ty, vector, align));
+                }
+            }
+        }
+    }
+
+    /// The declarators after a space: `type a, b[4] = {…};`
+    pub(super) fn variables(&mut self, space: Space, linkage: Linkage) -> Parsed<Vec<VarId>> {
+        let (ty, vector, align) = self.variable_type()?;
+        let mut out = Vec::new();
+        loop {
+            out.push(self.declarator(space, linkage, ty, vector, align)?);
+            if !self.eat(Tok::Comma) {
+                break;
+            }
+        }
+        self.expect(Tok::Semi)?;
+        Ok(out)
+    }
+
+    fn declarator(
+        &mut self,
+        space: Space,
+        linkage: Linkage,
+        ty: Type,
+        vector: u8,
+        align: Option<u32>,
+    ) -> Parsed<VarId> {
+        let (name, span) = self.name()?;
+        let mut dims: SmallVec<[u64; 2]> = SmallVec::new();
+        while self.eat(Tok::LBracket) {
+            if self.eat(Tok::RBracket) {
+                dims.push(0);
+            } else {
+                let (n, _) = self.int_const()?;
+                self.expect(Tok::RBracket)?;
+                dims.push(n);
+            }
+        }
+        let natural = ty.bytes() * u32::from(vector);
+        let mut var = Var {
+            name: name.to_string(),
+            space,
+            ty,
+            vector,
+            dims,
+            align: align.unwrap_or(natural).max(1),
+            linkage,
+            init: None,
+            ptr: None,
+            span,
+        };
+        if self.eat(Tok::Eq) {
+            let mut init = Init::default();
+            let mut at = 0;
+            self.initializer(&mut init, &mut at, ty)?;
+            if var.is_unsized() {
+                var.dims[0] = at.div_ceil(u64::from(natural));
+            }
+            if at > var.size() {
+                return Err(self.error(span, format!("Too many initializers for '{name}'")));
+            }
+            var.init = Some(init);
+        }
+        Ok(self.module.vars.push(var))
+    }
+
+    fn initializer(&mut self, init: &mut Init, at: &mut u64, ty: Type) -> Parsed<()> {
+        if self.eat(Tok::LBrace) {
+            while !self.eat(Tok::RBrace) {
+                self.initializer(init, at, ty)?;
+                if !self.eat(Tok::Comma) {
+                    self.expect(Tok::RBrace)?;
+                    break;
+                }
+            }
+            return Ok(());
+        }
+        let size = ty.bytes() as u8;
+        let value = match self.peek() {
+            Tok::Name => {
+                let generic = self.text() == "generic" && self.peek2() == Tok::LParen;
+                if generic {
+                    self.bump();
+                    self.bump();
+                }
+                let (name, span) = self.name()?;
+                let Some(symbol) = self.symbol(name) else {
+                    return Err(self.error(span, format!("Unknown symbol '{name}'")));
+                };
+                if generic {
+                    self.expect(Tok::RParen)?;
+                }
+                let addend =
+                    if matches!(self.peek(), Tok::Plus | Tok::Minus) { self.signed_offset()? } else { 0 };
+                init.relocs.push(Reloc { offset: *at, size, symbol, addend, generic });
+                0
+            }
+            _ => self.numeric_const(ty)?,
+        };
+        init.bytes.resize(*at as usize, 0);
+        init.bytes.extend_from_slice(&value.to_le_bytes()[..usize::from(size).min(8)]);
+        *at += u64::from(size);
+        init.bytes.resize(*at as usize, 0);
+        Ok(())
+    }
+
+    /// A global variable or function of this name.
+    pub(super) fn symbol(&self, name: &str) -> Option<Symbol> {
+        match self.globals.get(name)? {
+            crate::ast::Item::Var(v) => Some(Symbol::Var(*v)),
+            crate::ast::Item::Func(f) => Some(Symbol::Func(*f)),
+        }
+    }
+
+    /// `(.param .b32 a, …)` with the parenthesis next, or nothing.
+    fn params(&mut self) -> Parsed<Vec<VarId>> {
+        let mut out = Vec::new();
+        if !self.eat(Tok::LParen) {
+            return Ok(out);
+        }
+        while self.peek() != Tok::RParen {
+            let span = self.span();
+            let Some(space @ (Space::Param | Space::Reg)) = self.space() else {
+                return Err(self.unexpected());
+            };
+            let (ty, vector, align, ptr) = self.param_type()?;
+            // Prototypes may leave the name out or write `_`.
+            if self.peek() == Tok::Name {
+                let var = self.declarator(space, Linkage::Internal, ty, vector, align)?;
+                self.module.vars[var].ptr = ptr;
+                out.push(var);
+            } else {
+                let natural = ty.bytes() * u32::from(vector);
+                out.push(self.module.vars.push(Var {
+                    name: String::new(),
+                    space,
+                    ty,
+                    vector,
+                    dims: SmallVec::new(),
+                    align: align.unwrap_or(natural).max(1),
+                    linkage: Linkage::Internal,
+                    init: None,
+                    ptr,
+                    span,
+                }));
+            }
+            if !self.eat(Tok::Comma) {
+                break;
+            }
+        }
+        self.expect(Tok::RParen)?;
+        Ok(out)
+    }
+
+    #[allow(clippy::type_complexity)]
+    fn param_type(&mut self) -> Parsed<(Type, u8, Option<u32>, Option<(Option<Space>, u32)>)> {
+        let (ty, vector, mut align) = self.variable_type()?;
+        let mut ptr = None;
+        if self.eat_dot("ptr") {
+            let space = self.space();
+            let mut pointee = 4;
+            if self.eat_dot("align") {
+                pointee = self.int_const()?.0 as u32;
+            }
+            ptr = Some((space, pointee));
+        }
+        if self.eat_dot("align") {
+            align = Some(self.int_const()?.0 as u32);
+        }
+        Ok((ty, vector, align, ptr))
+    }
+
+    pub(super) fn function(&mut self, entry: bool, linkage: Linkage) -> Parsed<()> {
+        let mut attrs = FuncAttrs::default();
+        while self.peek() == Tok::Dot {
+            // `.func .attribute(…)`, `.func .noreturn`
+            self.attribute(&mut attrs)?;
+        }
+        let returns = if self.peek() == Tok::LParen { self.params()? } else { Vec::new() };
+        let (name, span) = self.name()?;
+        let params = self.params()?;
+        while self.peek() == Tok::Dot {
+            self.attribute(&mut attrs)?;
+        }
+        let name = name.to_string();
+        let mut func = Func { name, entry, linkage, params, returns, attrs, body: None, span };
+        if self.eat(Tok::Semi) {
+            self.add_func(func)?;
+            return Ok(());
+        }
+        // Known before its body, which may refer to itself.
+        let known = self.globals.contains_key(&func.name);
+        if !known {
+            self.add_func(func.clone())?;
+        }
+        func.body = Some(self.body(&func)?);
+        self.add_func(func)?;
+        Ok(())
+    }
+
+    fn three(&mut self) -> Parsed<[u32; 3]> {
+        let mut out = [1; 3];
+        for (i, slot) in out.iter_mut().enumerate() {
+            if i > 0 && !self.eat(Tok::Comma) {
+                break;
+            }
+            *slot = self.int_const()?.0 as u32;
+        }
+        Ok(out)
+    }
+
+    fn attribute(&mut self, attrs: &mut FuncAttrs) -> Parsed<()> {
+        let span = self.span();
+        let word = self.text();
+        self.bump();
+        match &word[1..] {
+            "maxntid" => attrs.maxntid = Some(self.three()?),
+            "reqntid" => attrs.reqntid = Some(self.three()?),
+            "reqnctapercluster" => attrs.reqnctapercluster = Some(self.three()?),
+            "minnctapersm" => attrs.minnctapersm = Some(self.int_const()?.0 as u32),
+            "maxnctapersm" => attrs.maxnctapersm = Some(self.int_const()?.0 as u32),
+            "maxnreg" => attrs.maxnreg = Some(self.int_const()?.0 as u32),
+            "maxclusterrank" => attrs.maxclusterrank = Some(self.int_const()?.0 as u32),
+            "noreturn" => attrs.noreturn = true,
+            "explicitcluster" => attrs.explicit_cluster = true,
+            "blocksareclusters" => attrs.blocks_are_clusters = true,
+            "pragma" => {
+                let text = self.expect(Tok::Str)?;
+                attrs.pragmas.push(self.text_of(text).trim_matches('"').to_string());
+                self.eat(Tok::Semi);
+            }
+            other => return Err(self.error(span, format!("Unknown directive '.{other}'"))),
+        }
+        Ok(())
+    }
+
+    fn body(&mut self, func: &Func) -> Parsed<Body> {
+        self.expect(Tok::LBrace)?;
+        let mut state = FuncState {
+            body: Body::default(),
+            scopes: vec![FxHashMap::default()],
+            ranges: Vec::new(),
+            labels: FxHashMap::default(),
+            pending: FxHashMap::default(),
+        };
+        for v in func.params.iter().chain(&func.returns) {
+            let var = &self.module.vars[*v];
+            let local = if var.space == Space::Reg {
+                Local::Reg(state.body.regs.push(Reg {
+                    name: var.name.clone(),
+                    ty: var.ty,
+                    vector: var.vector,
+                }))
+            } else {
+                Local::Var(*v)
+            };
+            state.scopes[0].insert(var.name.clone(), local);
+        }
+        self.func = Some(state);
+        let mut depth = 1;
+        while depth > 0 {
+            match self.peek() {
+                Tok::RBrace => {
+                    self.bump();
+                    depth -= 1;
+                    self.state().scopes.pop();
+                }
+                Tok::LBrace => {
+                    self.bump();
+                    depth += 1;
+                    self.state().scopes.push(FxHashMap::default());
+                }
+                Tok::Eof => {
+                    self.unexpected();
+                    break;
+                }
+                _ => {
+                    if self.statement().is_err() {
+                        self.recover();
+                    }
+                }
+            }
+        }
+        let state = self.func.take().expect("inside a function");
+        let mut missing: Vec<(LabelId, Span)> = state.pending.into_iter().collect();
+        missing.sort_by_key(|m| m.1.start);
+        for (label, span) in missing {
+            let name = state.body.labels[label].name.clone();
+            self.error(span, format!("Unknown symbol '{name}'"));
+        }
+        Ok(state.body)
+    }
+
+    pub(super) fn state(&mut self) -> &mut FuncState {
+        self.func.as_mut().expect("inside a function")
+    }
+
+    fn statement(&mut self) -> Parsed<()> {
+        match self.peek() {
+            Tok::Semi => {
+                self.bump();
+                Ok(())
+            }
+            Tok::Name if self.peek2() == Tok::Colon => self.label(),
+            Tok::Dot => self.directive(),
+            Tok::AtAt => self.item(),
+            _ => {
+                let inst = self.instruction()?;
+                self.state().body.stmts.push(Stmt::Inst(inst));
+                Ok(())
+            }
+        }
+    }
+
+    /// The label of this name, made on first use.
+    pub(super) fn label_ref(&mut self, name: &str, span: Span) -> LabelId {
+        let state = self.state();
+        if let Some(l) = state.labels.get(name) {
+            return *l;
+        }
+        let l = state.body.labels.push(Label { name: name.to_string(), span });
+        state.labels.insert(name.to_string(), l);
+        state.pending.insert(l, span);
+        l
+    }
+
+    fn label(&mut self) -> Parsed<()> {
+        let (name, span) = self.name()?;
+        self.expect(Tok::Colon)?;
+        let known = self.state().labels.get(name).copied();
+        if let Some(l) = known
+            && !self.state().pending.contains_key(&l)
+        {
+            return Err(self.error(span, format!("Duplicate definition of label '{name}'")));
+        }
+        let label = self.label_ref(name, span);
+        let state = self.state();
+        state.pending.remove(&label);
+        state.body.labels[label].span = span;
+        if self.eat_dot("branchtargets") {
+            let mut targets = Vec::new();
+            loop {
+                let (name, span) = self.name()?;
+                targets.push(self.label_ref(name, span));
+                if !self.eat(Tok::Comma) {
+                    break;
+                }
+            }
+            self.expect(Tok::Semi)?;
+            self.state().body.stmts.push(Stmt::BranchTargets(label, targets));
+        } else if self.eat_dot("calltargets") {
+            let mut targets = Vec::new();
+            loop {
+                let (name, span) = self.name()?;
+                match self.symbol(name) {
+                    Some(Symbol::Func(f)) => targets.push(f),
+                    _ => return Err(self.error(span, format!("Unknown function '{name}'"))),
+                }
+                if !self.eat(Tok::Comma) {
+                    break;
+                }
+            }
+            self.expect(Tok::Semi)?;
+            self.state().body.stmts.push(Stmt::CallTargets(label, targets));
+        } else if self.eat_dot("callprototype") {
+            let returns = if self.peek() == Tok::LParen { self.params()? } else { Vec::new() };
+            self.expect(Tok::Name)?;
+            let params = self.params()?;
+            let mut attrs = FuncAttrs::default();
+            while self.peek() == Tok::Dot {
+                self.attribute(&mut attrs)?;
+            }
+            self.expect(Tok::Semi)?;
+            let linkage = Linkage::Internal;
+            let func = Func {
+                name: name.to_string(),
+                entry: false,
+                linkage,
+                params,
+                returns,
+                attrs,
+                body: None,
+                span,
+            };
+            let id = self.module.funcs.push(func);
+            self.state().body.stmts.push(Stmt::CallPrototype(label, id));
+        } else {
+            self.state().body.stmts.push(Stmt::Label(label));
+        }
+        Ok(())
+    }
+
+    fn directive(&mut self) -> Parsed<()> {
+        let span = self.span();
+        match self.text() {
+            ".loc" => {
+                self.bump();
+                let file = self.int_const()?.0 as u32;
+                let line = self.int_const()?.0 as u32;
+                let column = self.int_const()?.0 as u32;
+                // `, function_name label, inlined_at file line column`
+                while self.eat(Tok::Comma) {
+                    while matches!(self.peek(), Tok::Name | Tok::Int | Tok::Plus)
+                        && self.peek2() != Tok::Colon
+                    {
+                        if self.peek() == Tok::Name
+                            && !matches!(self.text(), "function_name" | "inlined_at")
+                            && !self.text().starts_with('$')
+                            && !self.text().starts_with("info")
+                        {
+                            break;
+                        }
+                        self.bump();
+                    }
+                }
+                self.state().body.stmts.push(Stmt::Loc(Loc { file, line, column }));
+                Ok(())
+            }
+            ".pragma" => {
+                self.bump();
+                let text = self.expect(Tok::Str)?;
+                self.expect(Tok::Semi)?;
+                let text = self.text_of(text).trim_matches('"').to_string();
+                self.state().body.stmts.push(Stmt::Pragma(text));
+                Ok(())
+            }
+            _ => match self.space() {
+                Some(Space::Reg) => self.registers(),
+                Some(space) => {
+                    for var in self.variables(space, Linkage::Internal)? {
+                        let name = self.module.vars[var].name.clone();
+                        let state = self.state();
+                        state.body.vars.push(var);
+                        let scope = state.scopes.last_mut().expect("a scope");
+                        if scope.insert(name.clone(), Local::Var(var)).is_some() {
+                            return Err(
+                                self.error(span, format!("Duplicate definition of variable '{name}'"))
+                            );
+                        }
+                    }
+                    Ok(())
+                }
+                None => match self.text() {
+                    ".extern" | ".visible" | ".weak" => self.declaration(),
+                    _ => Err(self.unexpected()),
+                },
+            },
+        }
+    }
+
+    /// `.reg .b32 %r<10>, a;`
+    fn registers(&mut self) -> Parsed<()> {
+        let (ty, vector, _) = self.variable_type()?;
+        loop {
+            let (name, span) = self.name()?;
+            if self.eat(Tok::Lt) {
+                let (count, count_span) = self.int_const()?;
+                self.expect(Tok::Gt)?;
+                if count > 10_000_000 {
+                    return Err(self.error(count_span, "Register range is too large"));
+                }
+                let state = self.state();
+                let first = cranelift_entity::EntityRef::new(state.body.regs.len());
+                for i in 0..count {
+                    state.body.regs.push(Reg { name: format!("{name}{i}"), ty, vector });
+                }
+                state.ranges.push((name.to_string(), first, count as u32));
+            } else {
+                let state = self.state();
+                let reg = state.body.regs.push(Reg { name: name.to_string(), ty, vector });
+                let scope = state.scopes.last_mut().expect("a scope");
+                if scope.insert(name.to_string(), Local::Reg(reg)).is_some() {
+                    return Err(self.error(span, format!("Duplicate definition of variable '{name}'")));
+                }
+            }
+            if !self.eat(Tok::Comma) {
+                break;
+            }
+        }
+        self.expect(Tok::Semi)?;
+        Ok(())
+    }
+}

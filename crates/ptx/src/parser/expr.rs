@@ -1,0 +1,152 @@
+//! Constant expressions.
+
+use super::{Parsed, Parser};
+use crate::isa::{Type, TypeClass};
+use crate::lexer::Tok;
+use crate::span::Span;
+
+/// Binary operators by falling precedence.
+const LEVELS: &[&[Tok]] = &[
+    &[Tok::Star, Tok::Slash, Tok::Percent],
+    &[Tok::Plus, Tok::Minus],
+    &[Tok::Shl, Tok::Shr],
+    &[Tok::Amp],
+    &[Tok::Caret],
+    &[Tok::Pipe],
+];
+
+impl Parser<'_> {
+    /// An integer constant expression: its 64 bits.
+    pub(super) fn int_const(&mut self) -> Parsed<(u64, Span)> {
+        let start = self.span();
+        let value = self.binary(LEVELS.len())?;
+        Ok((value, start.to(self.previous_span())))
+    }
+
+    fn binary(&mut self, level: usize) -> Parsed<u64> {
+        let Some(lower) = level.checked_sub(1) else { return self.unary() };
+        let mut a = self.binary(lower)?;
+        while LEVELS[lower].contains(&self.peek()) {
+            let (op, span) = self.bump();
+            let b = self.binary(lower)?;
+            a = match op {
+                Tok::Star => a.wrapping_mul(b),
+                Tok::Slash | Tok::Percent if b == 0 => return Err(self.error(span, "Division by zero")),
+                Tok::Slash => (a as i64).wrapping_div(b as i64) as u64,
+                Tok::Percent => (a as i64).wrapping_rem(b as i64) as u64,
+                Tok::Plus => a.wrapping_add(b),
+                Tok::Minus => a.wrapping_sub(b),
+                Tok::Shl => a.checked_shl(b as u32).unwrap_or(0),
+                Tok::Shr => ((a as i64) >> b.min(63)) as u64,
+                Tok::Amp => a & b,
+                Tok::Caret => a ^ b,
+                _ => a | b,
+            };
+        }
+        Ok(a)
+    }
+
+    fn unary(&mut self) -> Parsed<u64> {
+        match self.peek() {
+            Tok::Minus => {
+                self.bump();
+                Ok(self.unary()?.wrapping_neg())
+            }
+            Tok::Plus => {
+                self.bump();
+                self.unary()
+            }
+            Tok::Tilde => {
+                self.bump();
+                Ok(!self.unary()?)
+            }
+            Tok::Bang => {
+                self.bump();
+                Ok(u64::from(self.unary()? == 0))
+            }
+            Tok::LParen => {
+                self.bump();
+                // A cast says nothing that 64 bits don't: `(.s64)` and `(.u64)`.
+                if self.peek() == Tok::Dot {
+                    self.bump();
+                    self.expect(Tok::RParen)?;
+                    return self.unary();
+                }
+                let v = self.binary(LEVELS.len())?;
+                self.expect(Tok::RParen)?;
+                Ok(v)
+            }
+            Tok::Int => {
+                let (text, span) = (self.text(), self.span());
+                self.bump();
+                parse_int(text)
+                    .ok_or(())
+                    .map_err(|()| self.error(span, format!("Integer constant '{text}' is too large")))
+            }
+            Tok::Name if self.text() == "WARP_SZ" => {
+                self.bump();
+                Ok(32)
+            }
+            _ => Err(self.unexpected()),
+        }
+    }
+
+    /// `+ n` or `- n`, one after another.
+    pub(super) fn signed_offset(&mut self) -> Parsed<i64> {
+        let mut total = 0i64;
+        while matches!(self.peek(), Tok::Plus | Tok::Minus) {
+            let minus = self.bump().0 == Tok::Minus;
+            let n = self.unary()? as i64;
+            total = if minus { total.wrapping_sub(n) } else { total.wrapping_add(n) };
+        }
+        Ok(total)
+    }
+
+    /// A constant of type `ty` as its bits.
+    pub(super) fn numeric_const(&mut self, ty: Type) -> Parsed<u64> {
+        let negative = matches!(self.peek(), Tok::Minus)
+            && matches!(self.peek2(), Tok::Float | Tok::HexF32 | Tok::HexF64);
+        if negative {
+            self.bump();
+        }
+        let span = self.span();
+        let text = self.text();
+        let wide = match self.peek() {
+            Tok::HexF32 => f64::from(f32::from_bits(u32::from_str_radix(&text[2..], 16).unwrap_or(0))),
+            Tok::HexF64 => f64::from_bits(u64::from_str_radix(&text[2..], 16).unwrap_or(0)),
+            Tok::Float => match text.parse() {
+                Ok(x) => x,
+                Err(_) => return Err(self.error(span, format!("Bad floating-point constant '{text}'"))),
+            },
+            _ => {
+                let v = self.int_const()?.0;
+                return Ok(match (ty.class(), ty.bytes()) {
+                    (TypeClass::Float, 8) => (v as i64 as f64).to_bits(),
+                    (TypeClass::Float, 4) => u64::from((v as i64 as f32).to_bits()),
+                    _ => v,
+                });
+            }
+        };
+        let hex32 = (self.peek() == Tok::HexF32).then(|| u32::from_str_radix(&text[2..], 16).unwrap_or(0));
+        self.bump();
+        let wide = if negative { -wide } else { wide };
+        Ok(match (ty.bytes(), hex32) {
+            (8, _) => wide.to_bits(),
+            (4, Some(bits)) if !negative => u64::from(bits),
+            (4, _) => u64::from((wide as f32).to_bits()),
+            _ => return Err(self.error(span, "Floating-point constant of the wrong size")),
+        })
+    }
+}
+
+/// The value of an integer literal.
+pub(super) fn parse_int(text: &str) -> Option<u64> {
+    let text = text.trim_end_matches('U');
+    let radix = |digits: &str, r| u64::from_str_radix(digits, r).ok();
+    match text.as_bytes() {
+        [b'0', b'x' | b'X', ..] => radix(&text[2..], 16),
+        [b'0', b'b' | b'B', ..] => radix(&text[2..], 2),
+        [b'0', _, ..] => radix(&text[1..], 8),
+        _ => text.parse().ok(),
+    }
+}

@@ -1,0 +1,260 @@
+//! Instructions and operands.
+
+use super::{Local, Parsed, Parser};
+use crate::ast::{Addr, AddrBase, Inst, Operand, RegId, Symbol, VectorElem};
+use crate::isa::{Mod, Op, SpecialReg};
+use crate::lexer::Tok;
+use crate::span::Span;
+use cranelift_entity::EntityRef;
+use smallvec::SmallVec;
+
+impl Parser<'_> {
+    pub(super) fn instruction(&mut self) -> Parsed<Inst> {
+        let start = self.span();
+        let guard = if self.eat(Tok::At) {
+            let not = self.eat(Tok::Bang);
+            let (name, span) = self.name()?;
+            match self.local(name) {
+                Some(Local::Reg(r)) => Some((r, not)),
+                _ => return Err(self.error(span, format!("Unknown symbol '{name}'"))),
+            }
+        } else {
+            None
+        };
+        let (name, span) = self.name()?;
+        let Some(op) = Op::parse(name) else {
+            return Err(self.error(span, format!("Not a name of any known instruction: '{name}'")));
+        };
+        let mut mods: SmallVec<[Mod; 8]> = SmallVec::new();
+        while self.peek() == Tok::Dot {
+            let word = &self.text()[1..];
+            let span = self.span();
+            self.bump();
+            match Mod::parse(word) {
+                Some(m) => mods.push(m),
+                None => {
+                    return Err(
+                        self.error(span, format!("Unknown modifier '.{word}' for instruction '{name}'"))
+                    );
+                }
+            }
+        }
+        let mut operands: SmallVec<[Operand; 4]> = SmallVec::new();
+        while self.peek() != Tok::Semi {
+            operands.push(self.operand()?);
+            if !self.eat(Tok::Comma) {
+                break;
+            }
+        }
+        let end = self.expect(Tok::Semi)?;
+        Ok(Inst { guard, op, mods, operands, span: start.to(end) })
+    }
+
+    /// What a name stands for, innermost scope first.
+    pub(super) fn local(&mut self, name: &str) -> Option<Local> {
+        let state = self.func.as_ref()?;
+        for scope in state.scopes.iter().rev() {
+            if let Some(l) = scope.get(name) {
+                return Some(*l);
+            }
+        }
+        let digits = name.len() - name.bytes().rev().take_while(u8::is_ascii_digit).count();
+        // A prefix may itself end in digits, so every split is tried, the shortest number first.
+        for at in (digits..name.len()).rev() {
+            let number = &name[at..];
+            if number.len() > 1 && number.starts_with('0') {
+                continue;
+            }
+            let Ok(n) = number.parse::<u32>() else { continue };
+            for (prefix, first, count) in state.ranges.iter().rev() {
+                if *prefix == name[..at] && n < *count {
+                    return Some(Local::Reg(RegId::new(first.index() + n as usize)));
+                }
+            }
+        }
+        None
+    }
+
+    fn register(&mut self) -> Parsed<RegId> {
+        let (name, span) = self.name()?;
+        match self.local(name) {
+            Some(Local::Reg(r)) => Ok(r),
+            _ => Err(self.error(span, format!("Unknown symbol '{name}'"))),
+        }
+    }
+
+    fn operand(&mut self) -> Parsed<Operand> {
+        match self.peek() {
+            Tok::LBracket => {
+                self.bump();
+                let addr = self.address()?;
+                self.expect(Tok::RBracket)?;
+                Ok(Operand::Addr(addr))
+            }
+            Tok::LBrace => self.vector(),
+            Tok::LParen => {
+                self.bump();
+                let mut list = Vec::new();
+                while self.peek() != Tok::RParen {
+                    list.push(self.operand()?);
+                    if !self.eat(Tok::Comma) {
+                        break;
+                    }
+                }
+                self.expect(Tok::RParen)?;
+                Ok(Operand::List(list))
+            }
+            Tok::Bang => {
+                self.bump();
+                Ok(Operand::NotPred(self.register()?))
+            }
+            Tok::Minus if self.peek2() == Tok::Name => {
+                self.bump();
+                Ok(Operand::NegReg(self.register()?))
+            }
+            Tok::Name if self.text() != "WARP_SZ" => self.named(),
+            Tok::HexF32 => {
+                let text = self.text();
+                self.bump();
+                Ok(Operand::F32(u32::from_str_radix(&text[2..], 16).unwrap_or(0)))
+            }
+            Tok::HexF64 => {
+                let text = self.text();
+                self.bump();
+                Ok(Operand::F64(u64::from_str_radix(&text[2..], 16).unwrap_or(0)))
+            }
+            Tok::Float => self.float(false),
+            Tok::Minus if matches!(self.peek2(), Tok::Float | Tok::HexF32 | Tok::HexF64) => {
+                self.bump();
+                self.float(true)
+            }
+            _ => Ok(Operand::Int(self.int_const()?.0)),
+        }
+    }
+
+    fn float(&mut self, negative: bool) -> Parsed<Operand> {
+        let (tok, span) = self.bump();
+        let text = self.text_of(span);
+        Ok(match tok {
+            Tok::HexF32 => {
+                Operand::F32(u32::from_str_radix(&text[2..], 16).unwrap_or(0) ^ u32::from(negative) << 31)
+            }
+            Tok::HexF64 => {
+                Operand::F64(u64::from_str_radix(&text[2..], 16).unwrap_or(0) ^ u64::from(negative) << 63)
+            }
+            _ => match text.parse::<f64>() {
+                Ok(x) => Operand::F64(if negative { -x } else { x }.to_bits()),
+                Err(_) => return Err(self.error(span, format!("Bad floating-point constant '{text}'"))),
+            },
+        })
+    }
+
+    fn address(&mut self) -> Parsed<Addr> {
+        let base = if self.peek() == Tok::Name && self.text() != "WARP_SZ" {
+            let (name, span) = self.name()?;
+            match self.local(name) {
+                Some(Local::Reg(r)) => AddrBase::Reg(r),
+                Some(Local::Var(v)) => AddrBase::Var(v),
+                None => match self.symbol(name) {
+                    Some(Symbol::Var(v)) => AddrBase::Var(v),
+                    _ => return Err(self.error(span, format!("Unknown symbol '{name}'"))),
+                },
+            }
+        } else {
+            return Ok(Addr { base: AddrBase::Absolute, offset: self.int_const()?.0 as i64 });
+        };
+        Ok(Addr { base, offset: self.signed_offset()? })
+    }
+
+    fn vector(&mut self) -> Parsed<Operand> {
+        self.expect(Tok::LBrace)?;
+        let mut elems: SmallVec<[VectorElem; 4]> = SmallVec::new();
+        loop {
+            elems.push(match self.peek() {
+                Tok::Name if self.text() == "_" => {
+                    self.bump();
+                    VectorElem::Sink
+                }
+                Tok::Name => VectorElem::Reg(self.register()?),
+                _ => {
+                    let span = self.span();
+                    match self.operand()? {
+                        Operand::Int(n) => VectorElem::Int(n),
+                        Operand::F32(n) => VectorElem::F32(n),
+                        Operand::F64(n) => VectorElem::F64(n),
+                        _ => return Err(self.error(span, "Bad vector element")),
+                    }
+                }
+            });
+            if !self.eat(Tok::Comma) {
+                break;
+            }
+        }
+        self.expect(Tok::RBrace)?;
+        // Triton writes single operands as `{ %r1 }`.
+        Ok(match elems[..] {
+            [VectorElem::Reg(r)] => Operand::Reg(r),
+            _ => Operand::Vector(elems),
+        })
+    }
+
+    fn component(&mut self) -> Option<u8> {
+        if self.peek() != Tok::Dot {
+            return None;
+        }
+        let c = match self.text() {
+            ".x" | ".r" => 0,
+            ".y" | ".g" => 1,
+            ".z" | ".b" => 2,
+            ".w" | ".a" => 3,
+            _ => return None,
+        };
+        self.bump();
+        Some(c)
+    }
+
+    /// An operand that begins with a name.
+    fn named(&mut self) -> Parsed<Operand> {
+        let (name, span) = self.name()?;
+        if name == "_" {
+            if self.eat(Tok::Pipe) {
+                return Ok(Operand::Pair(None, Some(self.register()?)));
+            }
+            return Ok(Operand::Sink);
+        }
+        match self.local(name) {
+            Some(Local::Reg(r)) => {
+                if self.eat(Tok::Pipe) {
+                    if self.peek() == Tok::Name && self.text() == "_" {
+                        self.bump();
+                        return Ok(Operand::Pair(Some(r), None));
+                    }
+                    return Ok(Operand::Pair(Some(r), Some(self.register()?)));
+                }
+                if let Some(c) = self.component() {
+                    return Ok(Operand::Component(r, c));
+                }
+                Ok(Operand::Reg(r))
+            }
+            Some(Local::Var(v)) => Ok(Operand::Var(v, self.signed_offset()?)),
+            None => self.global_name(name, span),
+        }
+    }
+
+    fn global_name(&mut self, name: &str, span: Span) -> Parsed<Operand> {
+        match self.symbol(name) {
+            Some(Symbol::Var(v)) => return Ok(Operand::Var(v, self.signed_offset()?)),
+            Some(Symbol::Func(f)) => return Ok(Operand::Func(f)),
+            None => {}
+        }
+        // `%tid.x`: the lexer splits the component off.
+        if name.starts_with('%') {
+            let Some(s) = SpecialReg::parse(name) else {
+                return Err(self.error(span, format!("Unknown symbol '{name}'")));
+            };
+            let component = if s.is_vector() { self.component() } else { None };
+            return Ok(Operand::Special(s, component));
+        }
+        Ok(Operand::Label(self.label_ref(name, span)))
+    }
+}
