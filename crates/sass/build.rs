@@ -36,10 +36,12 @@ fn slot(text: &str, mods: &mut BTreeSet<String>) -> String {
         "SB" => "SlotKind::Scoreboard".into(),
         _ => panic!("slot `{text}`: unknown kind"),
     };
-    let width = if width.is_empty() {
-        "Width::Fixed(1)".into()
-    } else if let Some(list) = width.strip_prefix('[') {
-        let pairs: Vec<String> = list
+    let (default, list) = width.split_once('[').unwrap_or((width, ""));
+    let default = if default.is_empty() { "1" } else { default };
+    let width = if list.is_empty() {
+        format!("Width::Fixed({default})")
+    } else {
+        let mut pairs: Vec<String> = list
             .trim_end_matches(']')
             .split(',')
             .map(|p| {
@@ -53,9 +55,9 @@ fn slot(text: &str, mods: &mut BTreeSet<String>) -> String {
                 format!("(ModAt::{order}, Mod::{}, {n})", ident(m))
             })
             .collect();
+        // The modifier of this last entry is never looked at.
+        pairs.push(format!("(ModAt::Otherwise, Mod::X, {default})"));
         format!("Width::ByMod(&[{}])", pairs.join(", "))
-    } else {
-        format!("Width::Fixed({width})")
     };
     format!("Slot {{ role: Role::{role}, kind: {kind}, width: {width} }}")
 }
@@ -139,11 +141,16 @@ fn main() {
         let has = |f: &str| op.flags.iter().any(|x| x == f);
         let _ = writeln!(
             out,
-            "    OpInfo {{ slots: &[{}], memory: {}, control: {}, sync: {} }},",
+            "    OpInfo {{ slots: &[{}], memory: {}, control: {}, sync: {}, reads_predicates: {}, \
+             writes_predicates: {}, reads_uniform_predicates: {}, writes_uniform_predicates: {} }},",
             slots.join(", "),
             has("mem"),
             has("control"),
-            has("sync")
+            has("sync"),
+            has("reads_predicates"),
+            has("writes_predicates"),
+            has("reads_uniform_predicates"),
+            has("writes_uniform_predicates")
         );
     }
     let _ = writeln!(out, "];");

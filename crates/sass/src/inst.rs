@@ -239,8 +239,10 @@ pub enum Width {
 pub enum ModAt {
     /// Anywhere.
     Any,
-    /// Before another one.
+    /// A floating-point format, before another one.
     First,
-    /// At the end.
+    /// The last floating-point format.
     Last,
+    /// No condition: the width when no other entry applies.
+    Otherwise,
 }

@@ -16,6 +16,14 @@ pub struct OpInfo {
     pub control: bool,
     /// Synchronizes threads (BAR).
     pub sync: bool,
+    /// Reads the whole predicate file besides its operands (P2R).
+    pub reads_predicates: bool,
+    /// Writes predicates besides its operands, by mask (R2P).
+    pub writes_predicates: bool,
+    /// Reads the whole uniform predicate file (UP2UR).
+    pub reads_uniform_predicates: bool,
+    /// Writes uniform predicates, by mask (UR2UP).
+    pub writes_uniform_predicates: bool,
 }
 
 impl Opcode {
@@ -32,16 +40,22 @@ impl Opcode {
         match self.slots()[slot].width {
             Width::Fixed(n) => n,
             Width::ByMod(table) => {
-                let last = mods.iter().last();
+                let last = mods.iter().filter(|m| is_float_format(*m)).last();
                 let holds = |at: ModAt, m: Mod| match at {
                     ModAt::Any => mods.has(m),
                     ModAt::First => mods.has(m) && last != Some(m),
                     ModAt::Last => last == Some(m),
+                    ModAt::Otherwise => true,
                 };
                 table.iter().find(|(at, m, _)| holds(*at, *m)).map_or(1, |(_, _, n)| *n)
             }
         }
     }
+}
+
+/// Whether a modifier names the format of a floating-point operand.
+fn is_float_format(m: Mod) -> bool {
+    matches!(m, Mod::F16 | Mod::BF16 | Mod::F32 | Mod::F64)
 }
 
 impl std::fmt::Display for Opcode {
@@ -62,6 +76,14 @@ mod tests {
         assert_eq!(Opcode::F2F.width(0, &Mods::of(&[Mod::F64, Mod::F32])), 2);
         assert_eq!(Opcode::F2F.width(1, &Mods::of(&[Mod::F32, Mod::F64])), 2);
         assert_eq!(Opcode::F2F.width(0, &Mods::of(&[Mod::F32, Mod::F64])), 1);
+        assert_eq!(Opcode::F2F.width(1, &Mods::of(&[Mod::F32, Mod::F64, Mod::RM])), 2);
+        assert_eq!(Opcode::CS2R.width(0, &Mods::none()), 2);
+        assert_eq!(Opcode::CS2R.width(0, &Mods::of(&[Mod::_32])), 1);
         assert_eq!(Opcode::DFMA.width(3, &Mods::none()), 2);
+        let (narrow, widen) = (Mods::of(&[Mod::F32, Mod::F64]), Mods::of(&[Mod::F64, Mod::F32]));
+        assert_eq!((Opcode::F2F.width(0, &narrow), Opcode::F2F.width(1, &narrow)), (1, 2));
+        assert_eq!((Opcode::F2F.width(0, &widen), Opcode::F2F.width(1, &widen)), (2, 1));
+        assert_eq!(Opcode::CS2R.width(0, &Mods::none()), 2);
+        assert_eq!(Opcode::CS2R.width(0, &Mods::of(&[Mod::_32])), 1);
     }
 }
