@@ -1,3 +1,5 @@
 //! Two executors of the same launch: the PTX interpreter and the SASS simulator.
 
 pub mod fp;
+pub mod launch;
+pub mod memory;

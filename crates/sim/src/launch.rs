@@ -1,0 +1,455 @@
+//! Launch files: which kernel to run, on what grid, with what arguments and buffers, and what to compare
+//! afterwards. The format is described in `docs/launch-files.md`.
+
+use crate::memory::Memory;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+/// A launch file.
+#[derive(Deserialize, Clone, Debug)]
+#[serde(deny_unknown_fields)]
+pub struct LaunchFile {
+    /// The launches, run one after another on fresh memory each.
+    pub launch: Vec<Launch>,
+}
+
+/// One kernel launch.
+#[derive(Deserialize, Clone, Debug)]
+#[serde(deny_unknown_fields)]
+pub struct Launch {
+    /// Kernel name.
+    pub kernel: String,
+    /// Blocks in x, y, z.
+    pub grid: [u32; 3],
+    /// Threads of a block in x, y, z.
+    pub block: [u32; 3],
+    /// Bytes of dynamic shared memory.
+    #[serde(default)]
+    pub shared: u32,
+    /// Arguments in order.
+    pub args: Vec<Arg>,
+    /// Buffers by name.
+    #[serde(default)]
+    pub buffers: BTreeMap<String, Buffer>,
+}
+
+/// An argument: exactly one of the fields is set.
+#[derive(Deserialize, Clone, Debug, Default)]
+#[serde(deny_unknown_fields)]
+pub struct Arg {
+    /// A 32-bit integer, signed or not.
+    pub i32: Option<i64>,
+    /// A 64-bit integer.
+    pub i64: Option<i64>,
+    /// A binary32.
+    pub f32: Option<f64>,
+    /// A binary64.
+    pub f64: Option<f64>,
+    /// The address of a buffer.
+    pub buffer: Option<String>,
+    /// A struct: fields in order, each at its natural alignment.
+    pub fields: Option<Vec<Field>>,
+}
+
+/// A field of a struct argument: an array of one type.
+#[derive(Deserialize, Clone, Debug)]
+#[serde(deny_unknown_fields)]
+pub struct Field {
+    /// Element type.
+    #[serde(rename = "type")]
+    pub ty: Elem,
+    /// Values.
+    pub values: Vec<f64>,
+}
+
+/// An element type.
+#[derive(Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
+#[serde(rename_all = "lowercase")]
+pub enum Elem {
+    /// Unsigned bytes.
+    U8,
+    /// 16-bit integers.
+    I16,
+    /// 32-bit integers.
+    I32,
+    /// Unsigned 32-bit integers.
+    U32,
+    /// 64-bit integers.
+    I64,
+    /// Unsigned 64-bit integers.
+    U64,
+    /// binary32
+    F32,
+    /// binary64
+    F64,
+}
+
+impl Elem {
+    /// Size in bytes.
+    pub fn size(self) -> usize {
+        match self {
+            Elem::U8 => 1,
+            Elem::I16 => 2,
+            Elem::I32 | Elem::U32 | Elem::F32 => 4,
+            Elem::I64 | Elem::U64 | Elem::F64 => 8,
+        }
+    }
+    /// Whether it is a floating-point type.
+    pub fn is_float(self) -> bool {
+        matches!(self, Elem::F32 | Elem::F64)
+    }
+    /// NumPy's name.
+    pub fn numpy(self) -> &'static str {
+        match self {
+            Elem::U8 => "|u1",
+            Elem::I16 => "<i2",
+            Elem::I32 => "<i4",
+            Elem::U32 => "<u4",
+            Elem::I64 => "<i8",
+            Elem::U64 => "<u8",
+            Elem::F32 => "<f4",
+            Elem::F64 => "<f8",
+        }
+    }
+    /// The bits of a value of this type.
+    fn bits(self, x: f64) -> u64 {
+        match self {
+            Elem::F32 => u64::from((x as f32).to_bits()),
+            Elem::F64 => x.to_bits(),
+            _ => x as i128 as u64,
+        }
+    }
+}
+
+/// A buffer in global memory. At most one of the initializers is given; without one it is zero.
+#[derive(Deserialize, Clone, Debug)]
+#[serde(deny_unknown_fields)]
+pub struct Buffer {
+    /// Element type.
+    #[serde(rename = "type")]
+    pub ty: Elem,
+    /// Number of elements.
+    pub length: usize,
+    /// Every element is this.
+    pub fill: Option<f64>,
+    /// `[start, step]`
+    pub iota: Option<[f64; 2]>,
+    /// These first elements; the rest is zero.
+    pub list: Option<Vec<f64>>,
+    /// Uniform in `[low, high]` (integers, also in floats if `integers`) or `[low, high)` (floats).
+    pub random: Option<[f64; 2]>,
+    /// Random floats are whole numbers.
+    #[serde(default)]
+    pub integers: bool,
+    /// Floats of all kinds: zeros, subnormals, infinities, NaNs, neighbours of powers of two, random bits.
+    #[serde(default)]
+    pub special: bool,
+    /// Seed of `random` and `special`.
+    #[serde(default)]
+    pub seed: u64,
+    /// Compare it after the launch: `"exact"`, or `"ulp N"` for floats; absent: not an output.
+    pub compare: Option<String>,
+}
+
+/// splitmix64: the generator of launch files, the same in `tools/gpu/run.py`.
+pub struct Rng(u64);
+
+impl Rng {
+    /// From a seed.
+    pub fn new(seed: u64) -> Rng {
+        Rng(seed)
+    }
+    /// The next 64 bits.
+    #[allow(clippy::should_implement_trait)]
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+}
+
+/// Bit patterns that `special` mixes in, sign clear.
+const SPECIAL32: [u32; 14] = [
+    0,
+    1,
+    0x007f_ffff,
+    0x0080_0000,
+    0x0080_0001,
+    0x00ff_ffff,
+    0x0100_0000,
+    0x3f80_0000,
+    0x3f7f_ffff,
+    0x7e80_0000,
+    0x7f00_0000,
+    0x7f7f_ffff,
+    0x7f80_0000,
+    0x7fc0_0000,
+];
+/// See [`SPECIAL32`].
+const SPECIAL64: [u64; 8] = [
+    0,
+    1,
+    0x000f_ffff_ffff_ffff,
+    0x0010_0000_0000_0000,
+    0x0010_0000_0000_0001,
+    0x7fef_ffff_ffff_ffff,
+    0x7ff0_0000_0000_0000,
+    0x7ff8_0000_0000_0000,
+];
+
+impl Buffer {
+    /// The initial contents.
+    pub fn generate(&self) -> Vec<u8> {
+        let size = self.ty.size();
+        let mut out = Vec::with_capacity(self.length * size);
+        let mut rng = Rng::new(self.seed);
+        for i in 0..self.length {
+            let bits = if let Some(x) = self.fill {
+                self.ty.bits(x)
+            } else if let Some([start, step]) = self.iota {
+                self.ty.bits(start + step * i as f64)
+            } else if let Some(list) = &self.list {
+                list.get(i).map_or(0, |x| self.ty.bits(*x))
+            } else if let Some([low, high]) = self.random {
+                let r = rng.next();
+                if self.ty.is_float() && !self.integers {
+                    self.ty.bits(low + (high - low) * ((r >> 11) as f64 / 9007199254740992.0))
+                } else {
+                    let span = (high - low) as u128 + 1;
+                    self.ty.bits(low + (u128::from(r) % span) as f64)
+                }
+            } else if self.special {
+                let (r, s) = (rng.next(), rng.next());
+                let edge = r & 3 == 0;
+                if self.ty == Elem::F64 {
+                    let x = if edge { SPECIAL64[(r >> 8) as usize % SPECIAL64.len()] } else { s };
+                    x ^ ((r >> 4 & 1) << 63)
+                } else {
+                    let x = if edge { SPECIAL32[(r >> 8) as usize % SPECIAL32.len()] } else { s as u32 };
+                    u64::from(x ^ ((r >> 4 & 1) as u32) << 31)
+                }
+            } else {
+                0
+            };
+            out.extend_from_slice(&bits.to_le_bytes()[..size]);
+        }
+        out
+    }
+}
+
+/// Contents of the buffers by name.
+pub type Buffers = BTreeMap<String, Vec<u8>>;
+
+/// Memory and parameter bytes of a launch, ready to run.
+#[derive(Clone, Debug)]
+pub struct Prepared {
+    /// Global memory with all buffers.
+    pub memory: Memory,
+    /// Address of each buffer.
+    pub addresses: BTreeMap<String, u64>,
+    /// The kernel's parameter block.
+    pub params: Vec<u8>,
+}
+
+impl LaunchFile {
+    /// Reads a launch file's text.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn parse(text: &str) -> Result<LaunchFile, String> {
+        let file: LaunchFile = toml::from_str(text).map_err(|e| e.to_string())?;
+        for l in &file.launch {
+            for a in &l.args {
+                if let Some(b) = &a.buffer
+                    && !l.buffers.contains_key(b)
+                {
+                    return Err(format!("kernel {}: no buffer '{b}'", l.kernel));
+                }
+            }
+        }
+        Ok(file)
+    }
+}
+
+impl Launch {
+    /// Generates the buffers and packs the arguments, each at its natural alignment.
+    pub fn prepare(&self) -> Prepared {
+        let mut memory = Memory::new();
+        let addresses: BTreeMap<String, u64> =
+            self.buffers.iter().map(|(name, b)| (name.clone(), memory.alloc(name, b.generate()))).collect();
+        let mut params = Vec::new();
+        let push = |bytes: &[u8], align: usize, params: &mut Vec<u8>| {
+            params.resize(params.len().next_multiple_of(align), 0);
+            params.extend_from_slice(bytes);
+        };
+        for a in &self.args {
+            if let Some(x) = a.i32 {
+                push(&(x as u32).to_le_bytes(), 4, &mut params);
+            } else if let Some(x) = a.i64 {
+                push(&x.to_le_bytes(), 8, &mut params);
+            } else if let Some(x) = a.f32 {
+                push(&(x as f32).to_le_bytes(), 4, &mut params);
+            } else if let Some(x) = a.f64 {
+                push(&x.to_le_bytes(), 8, &mut params);
+            } else if let Some(name) = &a.buffer {
+                push(&addresses[name].to_le_bytes(), 8, &mut params);
+            } else if let Some(fields) = &a.fields {
+                let mut bytes = Vec::new();
+                let mut align = 1;
+                for f in fields {
+                    let size = f.ty.size();
+                    align = align.max(size);
+                    bytes.resize(usize::next_multiple_of(bytes.len(), size), 0);
+                    for x in &f.values {
+                        bytes.extend_from_slice(&f.ty.bits(*x).to_le_bytes()[..size]);
+                    }
+                }
+                bytes.resize(usize::next_multiple_of(bytes.len(), align), 0);
+                push(&bytes, align, &mut params);
+            }
+        }
+        Prepared { memory, addresses, params }
+    }
+
+    /// The contents of all buffers after a run.
+    pub fn collect(&self, prepared: &Prepared) -> Buffers {
+        prepared
+            .addresses
+            .iter()
+            .filter_map(|(name, base)| Some((name.clone(), prepared.memory.allocation(*base)?.bytes.clone())))
+            .collect()
+    }
+
+    /// Compares the outputs of two runs as the buffers' `compare` says.
+    ///
+    /// # Errors
+    /// The first difference of each buffer that differs too much.
+    pub fn compare(&self, got: &Buffers, want: &Buffers) -> Result<(), String> {
+        let mut errors = Vec::new();
+        for (name, b) in &self.buffers {
+            let Some(how) = &b.compare else { continue };
+            let tolerance = match how.strip_prefix("ulp ") {
+                Some(n) => {
+                    n.trim().parse::<u64>().map_err(|_| format!("buffer {name}: bad compare '{how}'"))?
+                }
+                None if how == "exact" => 0,
+                None => return Err(format!("buffer {name}: bad compare '{how}'")),
+            };
+            let (Some(g), Some(w)) = (got.get(name), want.get(name)) else {
+                errors.push(format!("buffer {name} is missing"));
+                continue;
+            };
+            let size = b.ty.size();
+            let wrong: Vec<usize> = (0..b.length)
+                .filter(|i| {
+                    let at = |bytes: &[u8]| crate::memory::little_endian(&bytes[i * size..(i + 1) * size]);
+                    !close(b.ty, at(g), at(w), tolerance)
+                })
+                .collect();
+            if let Some(&i) = wrong.first() {
+                let show = |bytes: &[u8]| {
+                    format_elem(b.ty, crate::memory::little_endian(&bytes[i * size..(i + 1) * size]))
+                };
+                errors.push(format!(
+                    "kernel {}: {name}[{i}] is {}, not {} ({} of {} differ)",
+                    self.kernel,
+                    show(g),
+                    show(w),
+                    wrong.len(),
+                    b.length
+                ));
+            }
+        }
+        if errors.is_empty() { Ok(()) } else { Err(errors.join("\n")) }
+    }
+}
+
+/// Whether two values agree: the same bits, both NaN, or at most `ulps` apart.
+fn close(ty: Elem, a: u64, b: u64, ulps: u64) -> bool {
+    if a == b {
+        return true;
+    }
+    let (is_nan, distance) = match ty {
+        Elem::F32 => {
+            let order = |x: u64| {
+                let x = x as u32 as i32;
+                i64::from(if x < 0 { i32::MIN.wrapping_sub(x) } else { x })
+            };
+            let nan = f32::from_bits(a as u32).is_nan() && f32::from_bits(b as u32).is_nan();
+            (nan, order(a).abs_diff(order(b)))
+        }
+        Elem::F64 => {
+            let order =
+                |x: u64| i128::from(if (x as i64) < 0 { i64::MIN.wrapping_sub(x as i64) } else { x as i64 });
+            let nan = f64::from_bits(a).is_nan() && f64::from_bits(b).is_nan();
+            (nan, order(a).abs_diff(order(b)) as u64)
+        }
+        _ => return false,
+    };
+    is_nan || ulps > 0 && distance <= ulps
+}
+
+/// An element as text.
+pub fn format_elem(ty: Elem, bits: u64) -> String {
+    match ty {
+        Elem::U8 | Elem::U32 | Elem::U64 => bits.to_string(),
+        Elem::I16 => (bits as i16).to_string(),
+        Elem::I32 => (bits as i32).to_string(),
+        Elem::I64 => (bits as i64).to_string(),
+        Elem::F32 => format!("{:e} ({bits:#010x})", f32::from_bits(bits as u32)),
+        Elem::F64 => format!("{:e} ({bits:#018x})", f64::from_bits(bits)),
+    }
+}
+
+/// A buffer as a `.npy` file.
+pub fn npy(ty: Elem, bytes: &[u8]) -> Vec<u8> {
+    let mut header = format!(
+        "{{'descr': '{}', 'fortran_order': False, 'shape': ({},), }}",
+        ty.numpy(),
+        bytes.len() / ty.size()
+    );
+    let total = (10 + header.len() + 1).next_multiple_of(64);
+    while header.len() + 11 < total {
+        header.push(' ');
+    }
+    header.push('\n');
+    let mut out = b"\x93NUMPY\x01\x00".to_vec();
+    out.extend_from_slice(&(header.len() as u16).to_le_bytes());
+    out.extend_from_slice(header.as_bytes());
+    out.extend_from_slice(bytes);
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_are_packed_at_their_alignment() {
+        let file = LaunchFile::parse(
+            "[[launch]]\nkernel = 'k'\ngrid = [1, 1, 1]\nblock = [32, 1, 1]\n\
+             args = [{ i32 = -1 }, { buffer = 'x' }, { f32 = 1.0 }]\n\
+             [launch.buffers.x]\ntype = 'i32'\nlength = 3\niota = [5, 2]\ncompare = 'exact'\n",
+        )
+        .unwrap();
+        let p = file.launch[0].prepare();
+        assert_eq!(p.params.len(), 20);
+        assert_eq!(p.params[..4], [0xff; 4]);
+        let buffers = file.launch[0].collect(&p);
+        assert_eq!(buffers["x"], [5, 0, 0, 0, 7, 0, 0, 0, 9, 0, 0, 0]);
+        let mut other = buffers.clone();
+        other.get_mut("x").unwrap()[4] = 8;
+        let error = file.launch[0].compare(&other, &buffers).unwrap_err();
+        assert_eq!(error, "kernel k: x[1] is 8, not 7 (1 of 3 differ)");
+    }
+
+    #[test]
+    fn floats_are_compared_in_ulps() {
+        let bits = |x: f32| u64::from(x.to_bits());
+        assert!(close(Elem::F32, bits(1.0), bits(1.0f32.next_up()), 1));
+        assert!(!close(Elem::F32, bits(1.0), bits(1.0f32.next_up()), 0));
+        assert!(close(Elem::F32, bits(0.0), bits(-0.0), 1));
+        assert!(close(Elem::F32, bits(f32::NAN), 0xffff_ffff, 0));
+    }
+}
