@@ -1,8 +1,263 @@
-//! Convergence barriers.
+//! Convergence barriers: `BSSY B, L` before the lanes of a warp may part, `BSYNC B` at L where they meet again.
+//!
+//! Every divergent branch with an immediate postdominator Y asks for a meeting at Y. Where all its lanes
+//! surely come through one block D (which dominates the branches that meet at Y, and lies in no loop that
+//! leaves Y out), BSSY stands at the end of D and BSYNC on the edges into Y. EXIT takes a lane out of all
+//! barriers, so ways that end the thread need not meet. Where a meeting cannot be arranged surely (irreducible
+//! flow, endless loops), or must not be (lanes that spin until another lane has done something), the lanes
+//! simply stay apart.
 
-use ori::Function;
+use cranelift_entity::{EntityRef, SecondaryMap};
+use fixedbitset::FixedBitSet;
+use ori::cfg::{Cfg, DomTree, PostDom};
+use ori::{Block, BlockCall, Function, InstData, Name, Op, Operand, Terminator, Value, operand};
+use sass::{Mod, Mods, Opcode, Reg, RegFile};
+use smallvec::SmallVec;
 
-/// Places convergence barriers in a function in SSA.
+/// Most barriers live at once: B0 … B15.
+const MAX_LIVE: u8 = 16;
+
+/// Branches that meet.
+struct Region {
+    /// BSSY goes to its end.
+    enter: Block,
+    /// Where they meet.
+    meet: Block,
+    /// The blocks from `enter` to `meet`, `enter` included, `meet` not.
+    body: FixedBitSet,
+}
+
+/// Places convergence barriers in a function in SSA without switches.
 pub fn run(func: &mut Function) {
-    let _ = func;
+    let cfg = Cfg::new(func);
+    let dom = DomTree::dominators(&cfg);
+    let trimmed = without_early_exits(func, &cfg);
+    let post = PostDom::new(&trimmed);
+    let mut enter: SecondaryMap<Block, Option<Block>> = SecondaryMap::with_default(None);
+    for &b in &cfg.rpo {
+        if trimmed.succs[b].len() < 2 || !is_divergent(func, b) {
+            continue;
+        }
+        if let Some(y) = post.ipdom(b).filter(|y| is_worthwhile(func, *y)) {
+            enter[y] = Some(enter[y].map_or(b, |d| dom.common(d, b)));
+        }
+    }
+    let read = values_read(func, &cfg);
+    let mut regions: Vec<Region> = Vec::new();
+    for &meet in &cfg.rpo {
+        let mut at = enter[meet];
+        while let Some(d) = at {
+            if !dom.dominates(d, meet) && cfg.order[meet] > cfg.order[d] {
+                break;
+            }
+            match body(func, &cfg, &dom, &read, d, meet) {
+                Ok(body) => {
+                    regions.push(Region { enter: d, meet, body });
+                    break;
+                }
+                Err(Obstacle::Spins) => break,
+                Err(Obstacle::Leaks) => at = dom.idom(d),
+            }
+        }
+    }
+    // Outer regions first; what exceeds the number of barriers stays apart.
+    regions.sort_by_key(|r| (cfg.order[r.enter], std::cmp::Reverse(cfg.order[r.meet])));
+    let mut live: SecondaryMap<Block, u8> = SecondaryMap::new();
+    regions.retain(|r| {
+        let blocks = || r.body.ones().map(Block::new);
+        let fits = blocks().all(|b| live[b] < MAX_LIVE);
+        if fits {
+            blocks().for_each(|b| live[b] += 1);
+        }
+        fits
+    });
+    let barriers: Vec<Value> = regions.iter().map(|_| func.add_value(RegFile::B, 1)).collect();
+    // Edges into a meeting block are redirected in the same order, so inner meetings come before outer ones.
+    for (r, &barrier) in regions.iter().zip(&barriers).rev() {
+        let sync = meeting(func, &cfg, r, barrier);
+        let label = Operand::Label(sync);
+        let mods: &[Mod] = if func.target.sm >= 100 { &[Mod::RECONVERGENT] } else { &[] };
+        let data = instruction(Opcode::BSSY, mods, [operand(barrier), label]);
+        let inst = func.insts.push(InstData { loc: func.blocks[r.enter].term_loc, ..data });
+        // Regions that start in one block are placed from the inner to the outer one.
+        let insts = &mut func.blocks[r.enter].insts;
+        let first =
+            insts.iter().rposition(|i| func.insts[*i].op != Op::Sass(Opcode::BSSY)).map_or(0, |k| k + 1);
+        insts.insert(first, inst);
+    }
+}
+
+/// Whether lanes may part at the end of `b`.
+fn is_divergent(func: &Function, b: Block) -> bool {
+    match &func.blocks[b].term {
+        Terminator::Branch { cond, taken, fall, .. } => {
+            let constant = matches!(cond, Name::Phys(r) if r.is_zero());
+            taken.block != fall.block && !constant && func.shape(*cond).file == RegFile::P
+        }
+        _ => false,
+    }
+}
+
+fn ends_thread(func: &Function, b: Block) -> bool {
+    matches!(func.blocks[b].term, Terminator::Exit | Terminator::Unreachable)
+}
+
+/// Meeting just to end is of no use.
+fn is_worthwhile(func: &Function, b: Block) -> bool {
+    !(ends_thread(func, b) && func.blocks[b].insts.is_empty())
+}
+
+/// The graph without conditional branches to blocks that end the thread early.
+fn without_early_exits(func: &Function, cfg: &Cfg) -> Cfg {
+    let last = cfg.rpo.iter().rev().find(|b| ends_thread(func, **b) && is_worthwhile(func, **b));
+    let early = |b: Block| ends_thread(func, b) && Some(&b) != last;
+    let mut out = cfg.clone();
+    for &b in &cfg.rpo {
+        let (gone, kept): (SmallVec<[Block; 2]>, SmallVec<[Block; 2]>) =
+            cfg.succs[b].iter().copied().partition(|s| early(*s));
+        if !gone.is_empty() && !kept.is_empty() {
+            out.succs[b] = kept;
+            for s in gone {
+                out.preds[s].retain(|p| *p != b);
+            }
+        }
+    }
+    out
+}
+
+/// Why there can be no barrier.
+enum Obstacle {
+    /// Lanes can get out of the region, or into it, or run through its entry twice; a region with an earlier
+    /// entry may do.
+    Leaks,
+    /// A lane in the region may wait for one that has left it.
+    Spins,
+}
+
+/// The blocks on the ways from `d` to `meet`.
+fn body(
+    func: &Function,
+    cfg: &Cfg,
+    dom: &DomTree,
+    read: &FixedBitSet,
+    d: Block,
+    meet: Block,
+) -> Result<FixedBitSet, Obstacle> {
+    let mut body = FixedBitSet::with_capacity(func.blocks.len());
+    body.insert(d.index());
+    let mut stack = vec![d];
+    let mut reaches = false;
+    let mut spins = false;
+    let mut again = false;
+    while let Some(b) = stack.pop() {
+        spins |= b != d && waits_for_others(func, read, b) && is_in_loop(cfg, dom, b);
+        for &s in &cfg.succs[b] {
+            if s == meet {
+                reaches = true;
+            } else if s == d {
+                again = true;
+            } else if !dom.dominates(d, s) {
+                if !ends_thread(func, s) {
+                    return Err(Obstacle::Leaks);
+                }
+            } else if !body.put(s.index()) {
+                stack.push(s);
+            }
+        }
+    }
+    match () {
+        () if again || !reaches => Err(Obstacle::Leaks),
+        () if spins => Err(Obstacle::Spins),
+        () => Ok(body),
+    }
+}
+
+/// Whether `b` may lie on a cycle: some block that it dominates, or that dominates it, jumps back over it.
+fn is_in_loop(cfg: &Cfg, dom: &DomTree, b: Block) -> bool {
+    cfg.rpo.iter().any(|&h| {
+        dom.dominates(h, b)
+            && cfg.preds[h].iter().any(|&latch| cfg.order[latch] >= cfg.order[b] && dom.dominates(h, latch))
+    })
+}
+
+/// Whether `b` reads what another thread may be about to write: the body of a spin lock.
+fn waits_for_others(func: &Function, read: &FixedBitSet, b: Block) -> bool {
+    func.blocks[b].insts.iter().any(|i| {
+        let d = &func.insts[*i];
+        match d.op {
+            Op::Sass(Opcode::ATOMG | Opcode::ATOMS | Opcode::ATOM) => {
+                let mut used = false;
+                d.for_each_def(|n| used |= n.value().is_some_and(|v| read.contains(v.index())));
+                used
+            }
+            Op::Sass(Opcode::LDG | Opcode::LD | Opcode::LDS) => d.mods.has(Mod::STRONG),
+            _ => false,
+        }
+    })
+}
+
+/// The values that anything reads.
+fn values_read(func: &Function, cfg: &Cfg) -> FixedBitSet {
+    let mut read = FixedBitSet::with_capacity(func.values.len());
+    for &b in &cfg.rpo {
+        let data = &func.blocks[b];
+        for &i in &data.insts {
+            func.insts[i].for_each_use(|n| read.extend(n.value().map(EntityRef::index)));
+        }
+        read.extend(data.term.used_name().and_then(Name::value).map(EntityRef::index));
+        read.extend(data.term.targets().iter().flat_map(|t| t.args.iter().map(|a| a.index())));
+    }
+    read
+}
+
+fn instruction(op: Opcode, mods: &[Mod], operands: impl IntoIterator<Item = Operand>) -> InstData {
+    InstData {
+        guard: ori::ALWAYS,
+        op: Op::Sass(op),
+        mods: Mods::of(mods),
+        operands: operands.into_iter().collect(),
+        kept: SmallVec::new(),
+        loc: ori::Loc::default(),
+    }
+}
+
+/// Puts the BSYNC of a region on all its edges into the meeting block; the block that it stands in.
+fn meeting(func: &mut Function, cfg: &Cfg, r: &Region, barrier: Value) -> Block {
+    let mods: &[Mod] = if func.target.sm >= 100 { &[Mod::RECONVERGENT] } else { &[] };
+    let always = operand(Name::Phys(Reg::PT));
+    let sync = func.insts.push(instruction(Opcode::BSYNC, mods, [always, operand(barrier)]));
+    if cfg.preds[r.meet].iter().all(|p| r.body.contains(p.index())) {
+        func.blocks[r.meet].insts.insert(0, sync);
+        return r.meet;
+    }
+    let block = func.add_block();
+    func.layout.pop();
+    // Before the meeting block, or, for a loop header, after the last latch.
+    let at = if r.body.contains(r.meet.index()) || cfg.order[r.meet] <= cfg.order[r.enter] {
+        func.layout.iter().rposition(|b| r.body.contains(b.index())).map(|k| k + 1)
+    } else {
+        func.layout.iter().position(|b| *b == r.meet)
+    };
+    let at = at.unwrap_or(func.layout.len());
+    func.layout.insert(at, block);
+    let params: SmallVec<[Value; 4]> = func.blocks[r.meet].params.clone();
+    let params: SmallVec<[Value; 4]> = params
+        .iter()
+        .map(|v| {
+            let shape = func.values[*v];
+            func.add_value(shape.file, shape.width)
+        })
+        .collect();
+    let data = &mut func.blocks[block];
+    data.params.clone_from(&params);
+    data.insts.push(sync);
+    data.term = Terminator::Jump(BlockCall { block: r.meet, args: params });
+    for p in r.body.ones().map(Block::new) {
+        for t in func.blocks[p].term.targets_mut() {
+            if t.block == r.meet {
+                t.block = block;
+            }
+        }
+    }
+    block
 }

@@ -1,13 +1,358 @@
-//! Makes every instruction encodable on the target.
+//! Makes every instruction encodable on the target: at most one source that is not a general register, in a
+//! slot whose forms allow it; commutative operands are swapped for that, other sources copied to registers.
+//! Switches become trees of comparisons.
 
 use crate::Error;
-use ori::Function;
+use ori::{Block, BlockCall, Function, InstData, Loc, Macro, Name, Op, Operand, Terminator, Value};
+use ori::{default_operand, operand};
+use rustc_hash::FxHashMap;
+use sass::{ConstBank, Guard, Mod, Mods, Opcode, Reg, RegFile, RegOp, SlotKind, Target};
+use smallvec::SmallVec;
+
+/// How far an address offset reaches: 24 bits, signed.
+const OFFSET_RANGE: std::ops::Range<i32> = -(1 << 23)..1 << 23;
 
 /// Legalizes a function in SSA.
 ///
 /// # Errors
 /// On an instruction that no sequence for the target is known for.
 pub fn run(func: &mut Function) -> Result<(), Error> {
-    let _ = func;
+    expand_switches(func);
+    for b in func.layout.clone() {
+        let insts = std::mem::take(&mut func.blocks[b].insts);
+        let mut pass = Legalizer {
+            target: func.target,
+            func,
+            out: Vec::with_capacity(insts.len()),
+            constants: FxHashMap::default(),
+            loc: Loc::default(),
+        };
+        for i in insts {
+            let mut data = pass.func.insts[i].clone();
+            pass.loc = data.loc;
+            pass.instruction(&mut data)?;
+            pass.func.insts[i] = data;
+            pass.out.push(i);
+        }
+        let out = pass.out;
+        func.blocks[b].insts = out;
+    }
     Ok(())
+}
+
+/// Operand kinds that an opcode's general sources may hold, besides a register.
+struct Sources {
+    /// Which of the sources (in order) may be an immediate or constant, one at a time.
+    places: &'static [usize],
+    /// Both sources 1 and 2 may be immediates at once (SHFL, BAR).
+    any: bool,
+    /// Constant memory or a uniform register may stand where an immediate may.
+    constant: bool,
+}
+
+fn sources(op: Opcode) -> Sources {
+    use Opcode::*;
+    let of = |places| Sources { places, any: false, constant: true };
+    match op {
+        IMAD | FFMA | DFMA => of(&[1, 2]),
+        IADD3 | LOP3 | LEA | SHF | FADD | FMUL | FMNMX | FSEL | SEL | FSETP | ISETP | IMNMX | VIMNMX
+        | DADD | DMUL | DSETP => of(&[1]),
+        MOV | UMOV => of(&[0]),
+        PRMT | SGXT | BMSK => Sources { places: &[1], any: false, constant: false },
+        SHFL => Sources { places: &[1, 2], any: true, constant: false },
+        BAR => Sources { places: &[0, 1], any: true, constant: false },
+        NANOSLEEP | WARPSYNC => Sources { places: &[0], any: false, constant: false },
+        _ => of(&[]),
+    }
+}
+
+struct Legalizer<'f> {
+    func: &'f mut Function,
+    target: Target,
+    out: Vec<ori::Inst>,
+    /// Constants loaded earlier in the block: bank, offset and width.
+    constants: FxHashMap<(u8, i32, u8), Value>,
+    loc: Loc,
+}
+
+/// Whether a source is a general register.
+fn is_reg(func: &Function, o: &Operand) -> bool {
+    matches!(o, Operand::Reg(r) if func.shape(r.reg).file == RegFile::R)
+}
+
+impl Legalizer<'_> {
+    fn push(&mut self, op: Op, mods: &[Mod], operands: SmallVec<[Operand; 6]>) {
+        let data = InstData {
+            guard: ori::ALWAYS,
+            op,
+            mods: Mods::of(mods),
+            operands,
+            kept: SmallVec::new(),
+            loc: self.loc,
+        };
+        let inst = self.func.insts.push(data);
+        self.out.push(inst);
+    }
+
+    fn instruction(&mut self, d: &mut InstData) -> Result<(), Error> {
+        let Op::Sass(op) = d.op else { return Ok(()) };
+        for o in &d.operands {
+            if let Operand::Addr { offset, .. } = o
+                && !OFFSET_RANGE.contains(offset)
+            {
+                return Err(Error::at(self.loc.0, format!("address offset {offset:#x} is too large")));
+            }
+        }
+        let slots: SmallVec<[usize; 4]> =
+            (0..d.operands.len()).filter(|&i| op.slots()[i].kind == SlotKind::Source).collect();
+        if slots.is_empty() {
+            return Ok(());
+        }
+        let rules = sources(op);
+        // Zero is a register.
+        if !rules.any && !rules.places.contains(&0) {
+            for &i in &slots {
+                if d.operands[i] == Operand::Imm(0) {
+                    d.operands[i] = operand(Name::Phys(Reg::RZ));
+                }
+            }
+        }
+        // Constants that no form takes.
+        for (n, &i) in slots.iter().enumerate() {
+            let bad = match &d.operands[i] {
+                Operand::Const { .. } => !self.target.info().alu_const || !rules.constant,
+                Operand::Imm(_) => {
+                    op.width(i, &d.mods) > 1 && !takes_high_half(op)
+                        || rules.any && !rules.places.contains(&n)
+                }
+                Operand::Reg(r) => self.func.shape(r.reg).file == RegFile::UR && !rules.constant,
+                _ => false,
+            };
+            if bad {
+                self.materialize(d, i);
+            }
+        }
+        if rules.any {
+            return Ok(());
+        }
+        self.commute(d, &slots, rules.places);
+        // At most one stays.
+        let mut stays = None;
+        for (n, &i) in slots.iter().enumerate() {
+            if is_reg(self.func, &d.operands[i]) {
+                continue;
+            }
+            if stays.is_none() && rules.places.contains(&n) {
+                stays = Some(i);
+            } else {
+                self.materialize(d, i);
+            }
+        }
+        Ok(())
+    }
+
+    /// Moves a source that is no register to where a form takes it, by exchanging commutative operands.
+    fn commute(&self, d: &mut InstData, slots: &[usize], places: &[usize]) {
+        let Op::Sass(op) = d.op else { return };
+        let reg = |d: &InstData, n: usize| is_reg(self.func, &d.operands[slots[n]]);
+        if slots.len() < 2 || !places.contains(&1) {
+            return;
+        }
+        match op {
+            Opcode::IADD3 => {
+                if let Some(n) = [0, 2].into_iter().find(|&n| !reg(d, n) && reg(d, 1)) {
+                    d.operands.swap(slots[n], slots[1]);
+                }
+            }
+            Opcode::LOP3 => {
+                if let Some(n) = [0, 2].into_iter().find(|&n| !reg(d, n) && reg(d, 1)) {
+                    d.operands.swap(slots[n], slots[1]);
+                    if let Operand::Imm(lut) = &mut d.operands[slots[2] + 1] {
+                        *lut = swap_lut(*lut, n);
+                    }
+                }
+            }
+            _ if reg(d, 0) || !reg(d, 1) => {}
+            Opcode::IMAD
+            | Opcode::FFMA
+            | Opcode::DFMA
+            | Opcode::FADD
+            | Opcode::FMUL
+            | Opcode::DADD
+            | Opcode::DMUL
+            | Opcode::FMNMX
+            | Opcode::IMNMX
+            | Opcode::VIMNMX => d.operands.swap(slots[0], slots[1]),
+            Opcode::SEL | Opcode::FSEL => {
+                d.operands.swap(slots[0], slots[1]);
+                if let Operand::Reg(p) = &mut d.operands[slots[1] + 1] {
+                    p.not = !p.not;
+                }
+            }
+            Opcode::ISETP | Opcode::FSETP | Opcode::DSETP if !d.mods.has(Mod::EX) => {
+                d.operands.swap(slots[0], slots[1]);
+                if let Some(m) = d.mods.0.first_mut() {
+                    *m = flipped(*m);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Replaces source `i` by a register that holds the same value.
+    fn materialize(&mut self, d: &mut InstData, i: usize) {
+        let Op::Sass(op) = d.op else { return };
+        let width = op.width(i, &d.mods);
+        let (name, neg, abs, not) = match d.operands[i].clone() {
+            Operand::Reg(r) => (self.define(Macro::Copy, width, &[operand(r.reg)]), r.neg, r.abs, r.not),
+            Operand::Imm(n) if width == 2 => {
+                // A binary64 immediate is its high half; an integer is extended by its sign.
+                let parts = if takes_high_half(op) {
+                    [Operand::Imm(0), Operand::Imm(n)]
+                } else if d.mods.has(Mod::U32) {
+                    [Operand::Imm(n), Operand::Imm(0)]
+                } else {
+                    [Operand::Imm(n), Operand::Imm(((n as i32) >> 31) as u32)]
+                };
+                (self.define(Macro::Collect, 2, &parts), false, false, false)
+            }
+            Operand::Const { bank: ConstBank::Index(bank), index: None, offset, neg, abs, not } => {
+                let value = if self.target.info().alu_const {
+                    let parts: SmallVec<[Operand; 2]> =
+                        (0..i32::from(width)).map(|k| Operand::constant(bank, offset + 4 * k)).collect();
+                    self.define(if width == 1 { Macro::Copy } else { Macro::Collect }, width, &parts)
+                } else {
+                    self.constant(bank, offset, width)
+                };
+                (value, neg, abs, not)
+            }
+            other => (self.define(Macro::Copy, width, &[other]), false, false, false),
+        };
+        d.operands[i] = Operand::Reg(RegOp { reg: name.into(), neg, abs, not, reuse: false });
+    }
+
+    fn define(&mut self, m: Macro, width: u8, sources: &[Operand]) -> Value {
+        let v = self.func.add_value(RegFile::R, width);
+        let mut operands: SmallVec<[Operand; 6]> = SmallVec::new();
+        operands.push(operand(v));
+        operands.extend(sources.iter().cloned());
+        self.push(Op::Macro(m), &[], operands);
+        v
+    }
+
+    /// A value loaded from constant memory, once a block.
+    fn constant(&mut self, bank: u8, offset: i32, width: u8) -> Value {
+        if let Some(v) = self.constants.get(&(bank, offset, width)) {
+            return *v;
+        }
+        let v = self.func.add_value(RegFile::R, width);
+        let mods: &[Mod] = if width == 2 { &[Mod::_64] } else { &[] };
+        let operands = SmallVec::from_iter([operand(v), Operand::constant(bank, offset)]);
+        self.push(Op::Sass(Opcode::LDC), mods, operands);
+        self.constants.insert((bank, offset, width), v);
+        v
+    }
+}
+
+/// Whether an immediate of this opcode is the high half of a 64-bit value.
+fn takes_high_half(op: Opcode) -> bool {
+    matches!(op, Opcode::DADD | Opcode::DMUL | Opcode::DFMA | Opcode::DSETP)
+}
+
+/// The comparison with its sides exchanged.
+fn flipped(m: Mod) -> Mod {
+    match m {
+        Mod::LT => Mod::GT,
+        Mod::GT => Mod::LT,
+        Mod::LE => Mod::GE,
+        Mod::GE => Mod::LE,
+        Mod::LTU => Mod::GTU,
+        Mod::GTU => Mod::LTU,
+        Mod::LEU => Mod::GEU,
+        Mod::GEU => Mod::LEU,
+        other => other,
+    }
+}
+
+/// LOP3's table with source b exchanged with source a (`n` = 0) or c (`n` = 2). Row `a·4 + b·2 + c`.
+fn swap_lut(lut: u32, n: usize) -> u32 {
+    (0..8).fold(0, |out, row| {
+        let (a, b, c) = (row >> 2 & 1, row >> 1 & 1, row & 1);
+        let from = if n == 0 { b << 2 | a << 1 | c } else { a << 2 | c << 1 | b };
+        out | (lut >> from & 1) << row
+    })
+}
+
+/// Turns each switch into a balanced tree of unsigned comparisons.
+fn expand_switches(func: &mut Function) {
+    for b in func.layout.clone() {
+        if !matches!(func.blocks[b].term, Terminator::Switch { .. }) {
+            continue;
+        }
+        let term = std::mem::replace(&mut func.blocks[b].term, Terminator::Unreachable);
+        let Terminator::Switch { index, table } = term else { continue };
+        // Runs of equal targets: the first index of each.
+        let mut runs: Vec<(u32, BlockCall)> = Vec::new();
+        for (k, call) in (0..).zip(table) {
+            if runs.last().is_none_or(|(_, last)| *last != call) {
+                runs.push((k, call));
+            }
+        }
+        let made = func.layout.len();
+        tree(func, b, index, &runs);
+        // The new blocks follow the switch.
+        let at = func.layout.iter().position(|x| *x == b).map_or(0, |p| p + 1);
+        let new = func.layout.len() - made;
+        func.layout[at..].rotate_right(new);
+    }
+}
+
+fn tree(func: &mut Function, b: Block, index: Name, runs: &[(u32, BlockCall)]) {
+    let loc = func.blocks[b].term_loc;
+    match runs {
+        [] => func.blocks[b].term = Terminator::Unreachable,
+        [(_, call)] => func.blocks[b].term = Terminator::Jump(call.clone()),
+        _ => {
+            let (low, high) = runs.split_at(runs.len() / 2);
+            let cond = func.add_value(RegFile::P, 1);
+            let mut operands: SmallVec<[Operand; 6]> =
+                (0..Opcode::ISETP.slots().len()).map(|i| default_operand(Opcode::ISETP, i)).collect();
+            operands[0] = operand(cond);
+            operands[2] = operand(index);
+            operands[3] = Operand::Imm(high[0].0);
+            let inst = func.insts.push(InstData {
+                guard: Guard { pred: Name::Phys(Reg::PT), not: false },
+                op: Op::Sass(Opcode::ISETP),
+                mods: Mods::of(&[Mod::LT, Mod::U32, Mod::AND]),
+                operands,
+                kept: SmallVec::new(),
+                loc,
+            });
+            func.blocks[b].insts.push(inst);
+            let mut side = |runs: &[(u32, BlockCall)]| match runs {
+                [(_, call)] => call.clone(),
+                _ => {
+                    let block = func.add_block();
+                    func.blocks[block].term_loc = loc;
+                    tree(func, block, index, runs);
+                    BlockCall { block, args: SmallVec::new() }
+                }
+            };
+            let taken = side(low);
+            let fall = side(high);
+            func.blocks[b].term = Terminator::Branch { cond: cond.into(), not: false, taken, fall };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lut_swaps() {
+        let (a, b, c) = (0xf0u32, 0xccu32, 0xaau32);
+        assert_eq!(swap_lut(a & !b & 0xff, 0), b & !a & 0xff);
+        assert_eq!(swap_lut(b & !c & 0xff, 2), c & !b & 0xff);
+    }
 }

@@ -116,7 +116,6 @@ pub fn lower(func: &Function, frame_bytes: u32) -> Result<Machine, Error> {
     if func.entry {
         first.extend(prologue(target, frame_bytes).into_iter().map(|inst| MachineInst { inst, line: 0 }));
     }
-    let shift = u32::from(layout.entry_has_preds);
     if layout.entry_has_preds {
         blocks.push(MachineBlock { insts: std::mem::take(&mut first), succs: SmallVec::from_slice(&[1]) });
     }
@@ -126,14 +125,23 @@ pub fn lower(func: &Function, frame_bytes: u32) -> Result<Machine, Error> {
         out.insts.reserve(data.insts.len() + 2);
         for &i in &data.insts {
             let d = &func.insts[i];
-            if let Some(inst) = lower_inst(target, d, &layout, shift)? {
+            if d.op == Op::Sass(Opcode::BSYNC) && layout.sync[b] != layout.start[b] {
+                // BSSY names the very address of BSYNC.
+                out.succs.push(layout.sync[b]);
+                blocks.push(std::mem::take(&mut out));
+            }
+            if target.sm == 75 && d.op == Op::Sass(Opcode::BSSY) {
+                let clear = clear_barrier(d)?;
+                out.insts.push(MachineInst { inst: clear, line: d.loc.0 });
+            }
+            if let Some(inst) = lower_inst(target, d, &layout)? {
                 out.insts.push(MachineInst { inst, line: d.loc.0 });
             }
         }
         let next = layout.order.get(k + 1).copied();
         let line = data.term_loc.0;
         let push = |out: &mut MachineBlock, inst| out.insts.push(MachineInst { inst, line });
-        let index = |b: Block| layout.index(b) + shift;
+        let index = |b: Block| layout.start[b];
         match &data.term {
             Terminator::Jump(t) => {
                 let t = layout.resolve(t.block);
@@ -189,7 +197,10 @@ pub fn lower(func: &Function, frame_bytes: u32) -> Result<Machine, Error> {
 /// Which blocks are emitted, and in which order.
 struct Layout {
     order: Vec<Block>,
-    position: cranelift_entity::SecondaryMap<Block, u32>,
+    /// Index of the machine block that starts each block.
+    start: cranelift_entity::SecondaryMap<Block, u32>,
+    /// Index of the machine block that starts with the block's BSYNC.
+    sync: cranelift_entity::SecondaryMap<Block, u32>,
     forward: cranelift_entity::SecondaryMap<Block, Option<Block>>,
     is_exit: cranelift_entity::SecondaryMap<Block, bool>,
     entry_has_preds: bool,
@@ -226,7 +237,8 @@ impl Layout {
         }
         let mut layout = Layout {
             order: Vec::new(),
-            position: cranelift_entity::SecondaryMap::with_default(u32::MAX),
+            start: cranelift_entity::SecondaryMap::with_default(u32::MAX),
+            sync: cranelift_entity::SecondaryMap::with_default(u32::MAX),
             forward,
             is_exit,
             entry_has_preds: false,
@@ -257,8 +269,15 @@ impl Layout {
             func.blocks[b].term.targets().iter().for_each(|t| visit(t.block));
         }
         layout.order = func.layout.iter().copied().filter(|b| seen[*b]).collect();
-        for (k, &b) in layout.order.iter().enumerate() {
-            layout.position[b] = k as u32;
+        let mut next = u32::from(layout.entry_has_preds);
+        for &b in &layout.order {
+            let insts = &func.blocks[b].insts;
+            let sync = insts.iter().position(|i| func.insts[*i].op == Op::Sass(Opcode::BSYNC));
+            let splits = func.entry && b == entry && !layout.entry_has_preds;
+            layout.start[b] = next;
+            next += u32::from(sync.is_some_and(|k| k > 0 || splits));
+            layout.sync[b] = next;
+            next += 1;
         }
         Ok(layout)
     }
@@ -269,13 +288,9 @@ impl Layout {
         }
         b
     }
-
-    fn index(&self, b: Block) -> u32 {
-        self.position[b]
-    }
 }
 
-fn lower_inst(target: Target, d: &InstData, layout: &Layout, shift: u32) -> Result<Option<Inst>, Error> {
+fn lower_inst(target: Target, d: &InstData, layout: &Layout) -> Result<Option<Inst>, Error> {
     let internal = |what: &str| Error::at(d.loc.0, format!("internal error: {what} after allocation"));
     let guard = Guard { pred: phys(d.guard.pred)?, not: d.guard.not };
     match d.op {
@@ -283,14 +298,14 @@ fn lower_inst(target: Target, d: &InstData, layout: &Layout, shift: u32) -> Resu
             let operands = d
                 .operands
                 .iter()
-                .map(|o| lower_operand(o, layout, shift))
+                .map(|o| lower_operand(o, layout))
                 .collect::<Result<SmallVec<[Operand; 6]>, Error>>()?;
             Ok(Some(Inst { guard, op, mods: d.mods.clone(), operands, ctrl: sass::Control::default() }))
         }
         Op::Macro(Macro::Undef) => Ok(None),
         Op::Macro(Macro::Copy) => {
-            let src = lower_operand(&d.operands[1], layout, shift)?;
-            let Operand::Reg(RegOp { reg: dst, .. }) = lower_operand(&d.operands[0], layout, shift)? else {
+            let src = lower_operand(&d.operands[1], layout)?;
+            let Operand::Reg(RegOp { reg: dst, .. }) = lower_operand(&d.operands[0], layout)? else {
                 return Err(internal("copy to no register"));
             };
             if matches!(&src, Operand::Reg(r) if r.reg == dst && !r.neg && !r.not && !r.abs) {
@@ -302,6 +317,17 @@ fn lower_inst(target: Target, d: &InstData, layout: &Layout, shift: u32) -> Resu
     }
 }
 
+/// `BMOV.32.CLEAR RZ, B`, which precedes every BSSY of sm_75.
+fn clear_barrier(bssy: &InstData) -> Result<Inst, Error> {
+    match bssy.operands.first() {
+        Some(ori::Operand::Reg(r)) => {
+            let barrier = Operand::reg(phys(r.reg)?);
+            Ok(inst(Opcode::BMOV, &[Mod::_32, Mod::CLEAR], &[RZ, barrier]))
+        }
+        _ => Err(Error::at(bssy.loc.0, "internal error: BSSY without a barrier")),
+    }
+}
+
 fn phys(name: Name) -> Result<Reg, Error> {
     match name {
         Name::Phys(r) => Ok(r),
@@ -309,7 +335,7 @@ fn phys(name: Name) -> Result<Reg, Error> {
     }
 }
 
-fn lower_operand(o: &ori::Operand, layout: &Layout, shift: u32) -> Result<Operand, Error> {
+fn lower_operand(o: &ori::Operand, layout: &Layout) -> Result<Operand, Error> {
     let part = |n: &Option<Name>| n.map(phys).transpose();
     Ok(match o {
         ori::Operand::Reg(r) => {
@@ -334,7 +360,7 @@ fn lower_operand(o: &ori::Operand, layout: &Layout, shift: u32) -> Result<Operan
             uniform: part(uniform)?,
             offset: *offset,
         },
-        ori::Operand::Label(b) => Operand::Label(i64::from(layout.index(layout.resolve(*b)) + shift)),
+        ori::Operand::Label(b) => Operand::Label(i64::from(layout.sync[layout.resolve(*b)])),
         ori::Operand::Special(s) => Operand::Special(*s),
         ori::Operand::Scoreboard(n) => Operand::Scoreboard(*n),
         ori::Operand::ScoreboardSet(n) => Operand::ScoreboardSet(*n),
