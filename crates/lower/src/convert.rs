@@ -1,6 +1,5 @@
 //! `cvt`, and the extensions that give a narrow register defined upper bits.
 
-use crate::approx::fsetp;
 use crate::emit::{Emit, Pair, as_imm, fimm, pt, rz};
 use crate::types::{Kind, Src, Ty};
 use ori::{Builder, Guard, Operand, Value, operand};
@@ -280,7 +279,7 @@ fn float_to_float(b: &mut Builder<'_>, c: &Conversion, src: &Src) -> Option<Valu
             mods.extend([Mod::F32, Mod::F64]);
             mods.extend(round_mod(c.round));
             let x = double(b, src);
-            let mut r = b.def(Opcode::F2F, &mods, &[x.clone()]);
+            let mut r = b.def(Opcode::F2F, &mods, std::slice::from_ref(&x));
             if c.ftz {
                 // Flushed where the result, rounded as if exponents had no limit, is below 2⁻¹²⁶.
                 let limit = b.pair(&Pair::imm(0x380f_ffff_f000_0000));
@@ -316,9 +315,4 @@ pub fn minmax_f64(b: &mut Builder<'_>, max: bool, x: &Src, y: &Src) -> Value {
     let quiet = [y.hi, Operand::Imm(0x8_0000), rz(), Operand::Imm(0xfc), crate::emit::never()];
     let hi = b.def_guarded(Guard { pred: nan.into(), not: false }, Opcode::LOP3, &[Mod::LUT], &quiet, hi);
     b.collect(&[operand(lo), operand(hi)])
-}
-
-/// Whether a 32-bit float is NaN.
-pub fn is_nan(b: &mut Builder<'_>, x: Operand) -> Value {
-    fsetp(b, Mod::NAN, false, x.clone(), x)
 }

@@ -1,7 +1,7 @@
 //! Small building blocks on top of [`Builder`]: one function per machine idiom that several PTX
 //! instructions expand to.
 
-use ori::{ALWAYS, Builder, Guard, InstData, Macro, Name, Op, Operand, Value, operand};
+use ori::{ALWAYS, Builder, Guard, InstData, Name, Op, Operand, Value, operand};
 use sass::{ConstBank, Mod, Mods, Opcode, Reg, RegFile, RegOp};
 use smallvec::SmallVec;
 
@@ -128,8 +128,6 @@ pub fn as_imm(o: &Operand) -> Option<u32> {
 
 /// The idioms.
 pub trait Emit {
-    /// Appends a SASS instruction and returns nothing; see [`Builder::inst`].
-    fn emit(&mut self, op: Opcode, mods: &[Mod], operands: &[Operand]);
     /// The pair in a register pair.
     fn pair(&mut self, p: &Pair) -> Value;
     /// The 32-bit operand in a register.
@@ -154,8 +152,6 @@ pub trait Emit {
     fn lop3(&mut self, a: Operand, b: Operand, c: Operand, lut: u8) -> Value;
     /// `a & b`.
     fn and(&mut self, a: Operand, b: Operand) -> Value;
-    /// `a | b`.
-    fn or(&mut self, a: Operand, b: Operand) -> Value;
     /// `a ^ b`.
     fn xor(&mut self, a: Operand, b: Operand) -> Value;
     /// Funnel shift.
@@ -190,10 +186,6 @@ pub trait Emit {
 }
 
 impl Emit for Builder<'_> {
-    fn emit(&mut self, op: Opcode, mods: &[Mod], operands: &[Operand]) {
-        self.inst(op, mods, operands);
-    }
-
     fn pair(&mut self, p: &Pair) -> Value {
         match p.value {
             Some(v) => v,
@@ -275,10 +267,6 @@ impl Emit for Builder<'_> {
 
     fn and(&mut self, a: Operand, b: Operand) -> Value {
         self.lop3(a, b, rz(), 0xc0)
-    }
-
-    fn or(&mut self, a: Operand, b: Operand) -> Value {
-        self.lop3(a, b, rz(), 0xfc)
     }
 
     fn xor(&mut self, a: Operand, b: Operand) -> Value {
@@ -414,9 +402,4 @@ pub fn constant(bank: u8, offset: u32) -> Operand {
 /// `c[bank][index + offset]`.
 pub fn indexed_constant(bank: u8, index: Option<Name>, offset: i32) -> Operand {
     Operand::Const { bank: ConstBank::Index(bank), index, offset, neg: false, abs: false, not: false }
-}
-
-/// A macro copy between any files of the same width.
-pub fn copy_as(b: &mut Builder<'_>, source: Operand, file: RegFile, width: u8) -> Value {
-    b.def_macro(Macro::Copy, file, width, &[source])
 }

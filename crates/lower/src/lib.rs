@@ -1,14 +1,58 @@
 //! PTX to Ori lowering.
-#![expect(dead_code, reason = "the driver that uses these blocks is not in yet")]
+//!
+//! [`ModuleLayout`] places the variables of a module once; [`lower_function`] turns one function into
+//! [`ori::Function`] in SSA. What a target or this version cannot do is a [`Diagnostic`]: nothing is ever
+//! lowered to something else.
+//!
+//! One file per family of instructions; `emit` and `wide` hold the idioms they share, `ssa` the
+//! construction of SSA, `func` the walk over a function's statements.
 
 mod access;
 mod approx;
 mod arith_float;
 mod arith_int;
+mod atomics;
+mod control;
 mod convert;
 mod divconst;
 mod emit;
+mod func;
+pub mod layout;
 pub mod math;
+mod memory;
+mod scalar;
+mod special;
 mod ssa;
 mod types;
+mod warp;
 mod wide;
+
+pub use func::lower_function;
+pub use layout::ModuleLayout;
+pub use ptx::Diagnostic;
+
+use ptx::LineIndex;
+use sass::Target;
+
+/// How to lower.
+#[derive(Clone, Debug)]
+pub struct Options<'a> {
+    /// What to compile for.
+    pub target: Target,
+    /// `-O`: 0 … 3.
+    pub opt_level: u8,
+    /// `-maxrregcount`
+    pub maxrregcount: Option<u32>,
+    /// `-fmad`: whether products and sums may be contracted. (They are not yet: the result is exact either
+    /// way.)
+    pub fmad: bool,
+    /// Line numbers of the source, for [`ori::Loc`].
+    pub lines: Option<&'a LineIndex>,
+}
+
+impl Options<'_> {
+    /// Defaults for a target.
+    pub fn new(target: Target) -> Options<'static> {
+        Options { target, opt_level: 3, maxrregcount: None, fmad: true, lines: None }
+    }
+}

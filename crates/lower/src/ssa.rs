@@ -7,7 +7,7 @@
 //! found in [`Ssa::finish`], after the last block; there, parameters that can only have one value are
 //! removed and everything is rewritten.
 
-use cranelift_entity::{EntityRef, SecondaryMap};
+use cranelift_entity::SecondaryMap;
 use ori::{Block, Function, Name, Value, ValueData};
 use rustc_hash::FxHashMap;
 use sass::RegFile;
@@ -129,6 +129,11 @@ impl Ssa {
             .or_insert_with(|| func.add_value(shape.file, shape.width))
     }
 
+    /// Whether `v` is an undefined value.
+    pub fn is_undefined(&self, v: Value) -> bool {
+        self.undef.values().any(|u| *u == v)
+    }
+
     /// Finds the arguments of all parameters, drops the redundant ones, and writes parameters and arguments
     /// into the blocks. Returns the undefined values in use, which the caller defines in the entry block.
     pub fn finish(mut self, func: &mut Function) -> Vec<Value> {
@@ -243,17 +248,5 @@ fn map_terminator(term: &mut ori::Terminator, find: &impl Fn(Value) -> Value) {
         for a in &mut target.args {
             *a = find(*a);
         }
-    }
-}
-
-/// An index no block has.
-pub const NO_BLOCK: PtxBlock = PtxBlock(u32::MAX);
-
-impl EntityRef for PtxBlock {
-    fn new(index: usize) -> Self {
-        PtxBlock(index as u32)
-    }
-    fn index(self) -> usize {
-        self.0 as usize
     }
 }

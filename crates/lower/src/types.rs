@@ -31,16 +31,8 @@ pub struct Ty {
 impl Ty {
     /// `.u32`
     pub const U32: Ty = Ty { kind: Kind::Unsigned, bits: 32 };
-    /// `.s32`
-    pub const S32: Ty = Ty { kind: Kind::Signed, bits: 32 };
     /// `.b32`
     pub const B32: Ty = Ty { kind: Kind::Bits, bits: 32 };
-    /// `.u64`
-    pub const U64: Ty = Ty { kind: Kind::Unsigned, bits: 64 };
-    /// `.f32`
-    pub const F32: Ty = Ty { kind: Kind::Float, bits: 32 };
-    /// `.f64`
-    pub const F64: Ty = Ty { kind: Kind::Float, bits: 64 };
 
     /// Whether it is a signed integer.
     pub fn is_signed(self) -> bool {

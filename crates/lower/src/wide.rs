@@ -98,8 +98,8 @@ pub fn logic64(b: &mut Builder<'_>, lut: u8, x: &Pair, y: &Pair) -> Value {
 
 /// The number of bits set.
 pub fn popc64(b: &mut Builder<'_>, a: &Pair) -> Value {
-    let lo = b.def(Opcode::POPC, &[], &[a.lo.clone()]);
-    let hi = b.def(Opcode::POPC, &[], &[a.hi.clone()]);
+    let lo = b.def(Opcode::POPC, &[], std::slice::from_ref(&a.lo));
+    let hi = b.def(Opcode::POPC, &[], std::slice::from_ref(&a.hi));
     b.iadd(operand(lo), operand(hi))
 }
 
@@ -138,7 +138,7 @@ pub fn clz64(b: &mut Builder<'_>, a: &Pair) -> Value {
 
 /// Bits in reverse order.
 pub fn brev64(b: &mut Builder<'_>, a: &Pair) -> Value {
-    let lo = b.def(Opcode::BREV, &[], &[a.hi.clone()]);
-    let hi = b.def(Opcode::BREV, &[], &[a.lo.clone()]);
+    let lo = b.def(Opcode::BREV, &[], std::slice::from_ref(&a.hi));
+    let hi = b.def(Opcode::BREV, &[], std::slice::from_ref(&a.lo));
     b.collect(&[operand(lo), operand(hi)])
 }

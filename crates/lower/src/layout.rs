@@ -1,0 +1,142 @@
+//! Where a module's variables live: offsets in the constant bank of the module, slots of addresses in
+//! constant bank 4, offsets in shared memory.
+
+use cranelift_entity::SecondaryMap;
+use ptx::{AddrBase, Func, FuncId, Item, Module, Operand, Space, Stmt, Symbol, VarId};
+use rustc_hash::FxHashMap;
+use sass::Target;
+
+use crate::Diagnostic;
+
+/// Bytes at the bottom of the CTA's shared memory that the system keeps, from sm_90 on.
+pub const RESERVED_SHARED: u32 = 0x400;
+
+/// The placement of everything that is not on a thread's stack.
+#[derive(Clone, Debug, Default)]
+pub struct ModuleLayout {
+    /// `.const` variables in the order of their offsets in constant bank 3.
+    pub consts: Vec<VarId>,
+    /// Size in bytes of constant bank 3.
+    pub const_size: u32,
+    /// Whose addresses constant bank 4 holds, 8 bytes each, in order. The linker fills them in.
+    pub slots: Vec<Symbol>,
+    /// `.global` variables with storage, in the order of the text.
+    pub globals: Vec<VarId>,
+    const_offsets: SecondaryMap<VarId, Option<u32>>,
+    slot_index: FxHashMap<Symbol, u32>,
+    shared: FxHashMap<(FuncId, VarId), u32>,
+    shared_size: SecondaryMap<FuncId, u32>,
+}
+
+/// Calls `f` for every symbol whose address or content the code of `func` uses.
+fn for_each_symbol(func: &Func, mut f: impl FnMut(Symbol)) {
+    fn operand(o: &Operand, f: &mut impl FnMut(Symbol)) {
+        match o {
+            Operand::Var(v, _) => f(Symbol::Var(*v)),
+            Operand::Func(v) => f(Symbol::Func(*v)),
+            Operand::Addr(a) => {
+                if let AddrBase::Var(v) = a.base {
+                    f(Symbol::Var(v));
+                }
+            }
+            Operand::List(l) => l.iter().for_each(|o| operand(o, f)),
+            _ => {}
+        }
+    }
+    for stmt in func.body.iter().flat_map(|b| &b.stmts) {
+        if let Stmt::Inst(inst) = stmt
+            && inst.op != ptx::Op::call
+        {
+            inst.operands.iter().for_each(|o| operand(o, &mut f));
+        }
+    }
+}
+
+impl ModuleLayout {
+    /// Lays out `module` for `target`.
+    ///
+    /// # Errors
+    /// What does not fit.
+    pub fn new(module: &Module, target: Target) -> Result<ModuleLayout, Vec<Diagnostic>> {
+        let mut layout = ModuleLayout::default();
+        let mut errors = Vec::new();
+        let mut at = 0u64;
+        let local_vars =
+            module.funcs.values().flat_map(|f| f.body.iter().flat_map(|b| b.vars.iter().copied()));
+        let module_vars = module.items.iter().filter_map(|i| match i {
+            Item::Var(v) => Some(*v),
+            Item::Func(_) => None,
+        });
+        for id in module_vars.chain(local_vars) {
+            let var = &module.vars[id];
+            match var.space {
+                Space::Const => {
+                    at = at.next_multiple_of(u64::from(var.align.max(1)));
+                    layout.const_offsets[id] = Some(at as u32);
+                    layout.consts.push(id);
+                    at += var.size();
+                    if at > 0x10000 {
+                        errors.push(Diagnostic::error(var.span, "constant variables exceed 64 KiB"));
+                        at = 0;
+                    }
+                }
+                Space::Global if var.linkage != ptx::Linkage::Extern => layout.globals.push(id),
+                _ => {}
+            }
+        }
+        layout.const_size = at as u32;
+        for (id, func) in module.funcs.iter() {
+            layout.add_function(module, target, id, func);
+        }
+        if errors.is_empty() { Ok(layout) } else { Err(errors) }
+    }
+
+    fn add_function(&mut self, module: &Module, target: Target, id: FuncId, func: &Func) {
+        let mut shared: Vec<VarId> = Vec::new();
+        for_each_symbol(func, |s| match s {
+            Symbol::Var(v) => match module.vars[v].space {
+                Space::Global => self.add_slot(s),
+                Space::Shared if !shared.contains(&v) => shared.push(v),
+                _ => {}
+            },
+            Symbol::Func(_) => self.add_slot(s),
+        });
+        // Sized ones first, in the order of the text; all unsized ones start where those end.
+        shared.sort_by_key(|v| (module.vars[*v].is_unsized(), *v));
+        let base = if target.sm >= 90 { RESERVED_SHARED } else { 0 };
+        let mut at = base;
+        for v in &shared {
+            let var = &module.vars[*v];
+            let start = at.next_multiple_of(var.align.max(1));
+            self.shared.insert((id, *v), start);
+            if !var.is_unsized() {
+                at = start.saturating_add(var.size().min(u64::from(u32::MAX)) as u32);
+            }
+        }
+        self.shared_size[id] = if at == base { 0 } else { at };
+    }
+
+    fn add_slot(&mut self, s: Symbol) {
+        if !self.slot_index.contains_key(&s) {
+            self.slot_index.insert(s, self.slots.len() as u32);
+            self.slots.push(s);
+        }
+    }
+
+    /// Byte offset of a `.const` variable in constant bank 3.
+    pub fn const_offset(&self, var: VarId) -> Option<u32> {
+        self.const_offsets[var]
+    }
+    /// Byte offset in constant bank 4 of the address of a symbol.
+    pub fn address_slot(&self, symbol: Symbol) -> Option<u32> {
+        self.slot_index.get(&symbol).map(|i| 8 * i)
+    }
+    /// Byte offset of a `.shared` variable in the CTA's shared memory, the reserved part included.
+    pub fn shared_offset(&self, func: FuncId, var: VarId) -> Option<u32> {
+        self.shared.get(&(func, var)).copied()
+    }
+    /// Static shared memory of a kernel, the reserved part included; 0 if it has none.
+    pub fn shared_size(&self, func: FuncId) -> u32 {
+        self.shared_size[func]
+    }
+}

@@ -1,0 +1,338 @@
+//! Loads and stores: state spaces, vectors, register widths.
+
+use crate::access::{self, Access, Order, Scope, Space as AccessSpace};
+use crate::emit::{Emit, Pair, imm, rz};
+use crate::func::{Lower, Result, ty};
+use crate::types::{Kind, Src, Ty};
+use ori::{ALWAYS, Name, Operand, Value, operand};
+use ptx::{AddrBase, Inst, Mod as M, RegId, Space, VectorElem};
+use sass::{Mod, Opcode};
+
+/// The scope among the modifiers; `gpu` if none is given.
+pub fn scope(inst: &Inst) -> Scope {
+    match inst.one_of(&[M::cta, M::cluster, M::sys]) {
+        Some(M::cta) => Scope::Cta,
+        Some(M::cluster) => Scope::Cluster,
+        Some(M::sys) => Scope::Sys,
+        _ => Scope::Gpu,
+    }
+}
+
+/// The state space of an access: the modifier's, or that of the variable it starts from, or generic.
+fn space_of(l: &Lower<'_, '_>, inst: &Inst, a: &ptx::Addr) -> Option<Space> {
+    let named = inst.mods.iter().find_map(|m| {
+        Some(match m {
+            M::global => Space::Global,
+            M::shared | M::shared_cta => Space::Shared,
+            M::local => Space::Local,
+            M::_const => Space::Const,
+            M::param | M::param_entry => Space::Param,
+            _ => return None,
+        })
+    });
+    named.or(match a.base {
+        AddrBase::Var(v) => Some(l.module.vars[v].space),
+        _ => None,
+    })
+}
+
+/// Memory order, eviction priority and whether the data is read-only.
+fn access_of(inst: &Inst, space: AccessSpace, size: u8, signed: bool) -> Access {
+    let order = if inst.has(M::volatile) || inst.has(M::mmio) {
+        Order::Strong(Scope::Sys)
+    } else if inst.has(M::relaxed) {
+        Order::Strong(scope(inst))
+    } else if inst.has(M::acquire) {
+        Order::Acquire(scope(inst))
+    } else if inst.has(M::release) {
+        Order::Release(scope(inst))
+    } else if inst.has(M::cg) {
+        Order::Strong(Scope::Gpu)
+    } else if inst.has(M::cv) || inst.has(M::wt) {
+        Order::Strong(Scope::Sys)
+    } else {
+        Order::Weak
+    };
+    let evict = inst.mods.iter().find_map(|m| {
+        Some(match m {
+            M::cs | M::L1_evict_first => Mod::EF,
+            M::L1_evict_last => Mod::EL,
+            M::L1_no_allocate => Mod::NA,
+            _ => return None,
+        })
+    });
+    Access { space, size, signed, order, evict, constant: inst.has(M::nc) }
+}
+
+/// What a load writes, element by element; `None` for `_`.
+fn destinations(inst: &Inst) -> Result<Vec<Option<RegId>>> {
+    match &inst.operands[0] {
+        ptx::Operand::Reg(r) => Ok(vec![Some(*r)]),
+        ptx::Operand::Sink => Ok(vec![None]),
+        ptx::Operand::Vector(v) => v
+            .iter()
+            .map(|e| match e {
+                VectorElem::Reg(r) => Ok(Some(*r)),
+                VectorElem::Sink => Ok(None),
+                _ => Err("a constant cannot be written".to_string()),
+            })
+            .collect(),
+        _ => Err("destination is not a register".into()),
+    }
+}
+
+fn addr(o: &ptx::Operand) -> Result<&ptx::Addr> {
+    match o {
+        ptx::Operand::Addr(a) => Ok(a),
+        _ => Err("an address is needed".into()),
+    }
+}
+
+fn access_space(space: Option<Space>) -> Option<AccessSpace> {
+    Some(match space {
+        None => AccessSpace::Generic,
+        Some(Space::Global) => AccessSpace::Global,
+        Some(Space::Shared) => AccessSpace::Shared,
+        Some(Space::Local) => AccessSpace::Local,
+        _ => return None,
+    })
+}
+
+impl Lower<'_, '_> {
+    /// The address as an operand of a memory instruction.
+    pub fn address(&mut self, a: &ptx::Addr, space: AccessSpace, descriptor: bool) -> Result<Operand> {
+        Ok(match space {
+            AccessSpace::Generic | AccessSpace::Global => {
+                let at = self.address64(a)?;
+                let desc = if descriptor { self.desc() } else { None };
+                at.operand(desc)
+            }
+            AccessSpace::Shared => self.address32(a, Space::Shared)?.operand(None),
+            AccessSpace::Local => self.address32(a, Space::Local)?.operand(None),
+        })
+    }
+
+    /// `ld`.
+    pub fn ld(&mut self, inst: &Inst) -> Result<()> {
+        let t = ty(inst.ty(0).ok_or("load without a type")?);
+        let a = addr(&inst.operands[1])?;
+        if inst.one_of(&[M::shared_cluster, M::param_func, M::L2_cache_hint]).is_some() {
+            return self.unsupported(inst);
+        }
+        let dsts = destinations(inst)?;
+        let space = space_of(self, inst, a);
+        let Some(space) = access_space(space) else {
+            return self.ld_const(inst, t, a, &dsts);
+        };
+        let total = u32::from(t.bits) / 8 * dsts.len() as u32;
+        if !matches!(total, 1 | 2 | 4 | 8 | 16) {
+            return self.unsupported(inst);
+        }
+        let signed = t.is_signed() && dsts.len() == 1;
+        let acc = access_of(inst, space, total as u8, signed);
+        let address = self.address(a, space, true)?;
+        if let [Some(d)] = dsts[..]
+            && t.bits <= 64
+            && self.shape(d).width == t.width()
+        {
+            // The register is the result: the load itself takes the guard.
+            let old = self.read(d);
+            let kept = (self.guard != ALWAYS).then_some(old);
+            let v = access::load(&mut self.b, &acc, address, self.guard, kept);
+            access::after(&mut self.b, acc.order, self.guard);
+            self.write(d, v);
+            return Ok(());
+        }
+        let kept = if self.guard == ALWAYS { None } else { Some(self.kept_words(&dsts, t, total)) };
+        let v = access::load(&mut self.b, &acc, address, self.guard, kept);
+        access::after(&mut self.b, acc.order, self.guard);
+        let words: Vec<Operand> = match total {
+            8 => (0..2).map(|i| operand(Name::Part(v, i))).collect(),
+            16 => (0..4).map(|i| operand(Name::Part(v, i))).collect(),
+            _ => vec![operand(v)],
+        };
+        self.scatter(&dsts, t, &words);
+        Ok(())
+    }
+
+    /// The registers that a guarded vector load writes, as one value, for what it keeps.
+    fn kept_words(&mut self, dsts: &[Option<RegId>], t: Ty, total: u32) -> Value {
+        let width = (total / 4).max(1) as u8;
+        let shape = ori::ValueData { file: sass::RegFile::R, width };
+        let mut words: Vec<Operand> = Vec::new();
+        if t.bits >= 32 {
+            for d in dsts {
+                match d {
+                    Some(d) => {
+                        let v = self.read(*d);
+                        match self.b.func.values[v].width {
+                            1 => words.push(operand(v)),
+                            w => words.extend((0..w).map(|i| operand(Name::Part(v, i)))),
+                        }
+                    }
+                    None => words.extend((0..t.width()).map(|_| rz())),
+                }
+            }
+        }
+        if words.len() == usize::from(width) && width > 1 {
+            return self.b.collect(&words);
+        }
+        self.undefined(shape)
+    }
+
+    /// Assigns the elements of a loaded vector, under the guard.
+    fn scatter(&mut self, dsts: &[Option<RegId>], t: Ty, words: &[Operand]) {
+        let bits = u32::from(t.bits);
+        // A guarded load of whole words has kept the old ones already.
+        let kept = bits >= 32 && words.len() > 1;
+        for (i, d) in dsts.iter().enumerate() {
+            let Some(d) = *d else { continue };
+            let at = i as u32 * bits;
+            let mark = self.mark();
+            let mut value = match bits {
+                8 | 16 => {
+                    let word = words[(at / 32) as usize].clone();
+                    if at.is_multiple_of(32) {
+                        self.b.reg(&word)
+                    } else {
+                        self.b.shr(false, word, imm(at % 32))
+                    }
+                }
+                32 => self.b.copy(words[i].clone()),
+                64 => self.b.collect(&[words[2 * i].clone(), words[2 * i + 1].clone()]),
+                _ => self.b.collect(words),
+            };
+            if bits < 64 {
+                value = self.fill_load(d, value, t, dsts.len() == 1);
+            }
+            if kept {
+                self.write(d, value);
+            } else {
+                self.assign(d, value, mark);
+            }
+        }
+    }
+
+    /// Extends a loaded element to its register; `extended`: its bits up to 32 are right already.
+    fn fill_load(&mut self, d: RegId, value: Value, t: Ty, extended: bool) -> Value {
+        let t = if t.is_int() { t } else { Ty { kind: Kind::Bits, ..t } };
+        if extended && t.bits < 32 {
+            let word = Ty { kind: t.kind, bits: 32 };
+            return self.fill(d, value, word);
+        }
+        self.fill(d, value, t)
+    }
+
+    /// `ld.const` and `ld.param`: constant banks 3 and 0.
+    fn ld_const(&mut self, inst: &Inst, t: Ty, a: &ptx::Addr, dsts: &[Option<RegId>]) -> Result<()> {
+        let param = inst.has(M::param) || inst.has(M::param_entry);
+        for (i, d) in dsts.iter().enumerate() {
+            let Some(d) = *d else { continue };
+            let at = ptx::Addr { base: a.base, offset: a.offset + i64::from(t.bits) / 8 * i as i64 };
+            let mark = self.mark();
+            let (mut c, mut fixed) = self.address_const(&at)?;
+            if param && !matches!(a.base, AddrBase::Var(_)) {
+                // The address of a parameter is its offset in bank 0.
+                if let Operand::Const { bank, .. } = &mut c {
+                    *bank = sass::ConstBank::Index(0);
+                }
+                fixed = fixed.map(|(_, at)| (0, at));
+            }
+            let value = match (t.bits, fixed) {
+                (32, Some((bank, at))) => self.load_const32(bank, at),
+                (64, Some((bank, at))) => self.load_const64(bank, at),
+                (32, None) => self.b.def(Opcode::LDC, &[], &[c]),
+                (64, None) => self.b.def(Opcode::LDC, &[Mod::_64], &[c]),
+                (8 | 16, _) => {
+                    let m = match (t.bits, t.is_signed()) {
+                        (8, false) => Mod::U8,
+                        (8, true) => Mod::S8,
+                        (_, false) => Mod::U16,
+                        (_, true) => Mod::S16,
+                    };
+                    self.b.def(Opcode::LDC, &[m], &[c])
+                }
+                _ => return self.unsupported(inst),
+            };
+            let value = self.fill_load(d, value, t, true);
+            self.assign(d, value, mark);
+        }
+        Ok(())
+    }
+
+    /// `st`.
+    pub fn st(&mut self, inst: &Inst) -> Result<()> {
+        let t = ty(inst.ty(0).ok_or("store without a type")?);
+        let a = addr(&inst.operands[0])?;
+        if inst.one_of(&[M::shared_cluster, M::param_func, M::L2_cache_hint]).is_some() {
+            return self.unsupported(inst);
+        }
+        let space = space_of(self, inst, a);
+        let Some(space) = access_space(space) else {
+            return self.unsupported(inst);
+        };
+        let bits = Ty { kind: if t.is_int() { Kind::Bits } else { t.kind }, ..t };
+        let mut sources = Vec::new();
+        match &inst.operands[1] {
+            ptx::Operand::Vector(elems) => {
+                for e in elems {
+                    sources.push(self.elem(e, bits)?);
+                }
+            }
+            o => sources.push(self.src(o, bits)?),
+        }
+        let total = u32::from(t.bits) / 8 * sources.len() as u32;
+        if !matches!(total, 1 | 2 | 4 | 8 | 16) {
+            return self.unsupported(inst);
+        }
+        let data = match (&sources[..], t.bits) {
+            ([one], 8 | 16 | 32) => one.low(),
+            ([one], 64) => operand(self.b.pair(&one.pair())),
+            ([Src::Quad(v)], 128) => operand(*v),
+            (many, n) => operand(self.pack_words(n, many)?),
+        };
+        // The data of a store is always in registers.
+        let data = match &data {
+            Operand::Reg(_) => data,
+            o => operand(self.b.reg(o)),
+        };
+        let acc = access_of(inst, space, total as u8, false);
+        let address = self.address(a, space, true)?;
+        access::before(&mut self.b, acc.order, self.guard);
+        access::store(&mut self.b, &acc, address, data, self.guard);
+        Ok(())
+    }
+
+    /// `prefetch` is a hint.
+    pub fn prefetch(&mut self, inst: &Inst) -> Result<()> {
+        addr(&inst.operands[0])?;
+        Ok(())
+    }
+
+    /// The undefined value of a shape.
+    pub fn undefined(&mut self, shape: ori::ValueData) -> Value {
+        self.undefined_value(shape)
+    }
+
+    /// The address operand of an instruction.
+    pub fn addr_operand<'i>(&self, o: &'i ptx::Operand) -> Result<&'i ptx::Addr> {
+        addr(o)
+    }
+
+    /// The state space of an access.
+    pub fn access_space(&self, inst: &Inst, a: &ptx::Addr) -> Option<AccessSpace> {
+        access_space(space_of(self, inst, a))
+    }
+
+    /// `c[0][at]` of the driver's area, in a register or as an operand.
+    pub fn driver_word(&mut self, at: u32) -> Src {
+        let v = self.load_const32(0, at);
+        self.value_src(v)
+    }
+
+    /// A pair of driver words.
+    pub fn driver_pair(&mut self, at: u32) -> Src {
+        let v = self.load_const64(0, at);
+        Src::Wide(Pair::of(v))
+    }
+}

@@ -1,0 +1,219 @@
+//! Warp-wide communication: shuffles, votes, matches, reductions.
+//!
+//! Where the member mask is not known to be the whole warp, the threads of the mask are brought together
+//! first (WARPSYNC) and what the others said is masked out.
+
+use crate::emit::{Emit, as_imm, pt, rz};
+use crate::func::{Lower, Result, ty};
+use crate::types::{Src, Ty};
+use ori::{ALWAYS, Name, Operand, Value, operand};
+use ptx::{Inst, Mod as M, Op as O};
+use sass::{Mod, Opcode, RegFile};
+
+/// A member mask.
+enum Members {
+    All,
+    Mask(Operand),
+}
+
+impl Lower<'_, '_> {
+    /// `shfl.sync`, `vote.sync`, `match.sync`, `redux.sync`, `activemask`.
+    pub fn warp(&mut self, inst: &Inst) -> Result<()> {
+        match inst.op {
+            O::shfl => self.shfl(inst),
+            O::vote => self.branch_around(|l| l.vote(inst)),
+            O::_match => self.branch_around(|l| l.match_sync(inst)),
+            O::redux => self.branch_around(|l| l.redux(inst)),
+            O::activemask => {
+                let d = self.dst(&inst.operands[0])?;
+                let mark = self.mark();
+                let v = self.ballot(pt());
+                self.assign(d, v, mark);
+                Ok(())
+            }
+            _ => self.unsupported(inst),
+        }
+    }
+
+    /// The member mask; brings its threads together.
+    fn members(&mut self, o: &ptx::Operand) -> Result<Members> {
+        let mask = self.src(o, Ty::U32)?.low();
+        if as_imm(&mask) == Some(!0) {
+            return Ok(Members::All);
+        }
+        let mask = operand(self.b.reg(&mask));
+        self.b.guarded(self.guard, Opcode::WARPSYNC, &[], &[pt(), mask.clone()], &[]);
+        Ok(Members::Mask(mask))
+    }
+
+    /// Which active threads have `p`.
+    fn ballot(&mut self, p: Operand) -> Value {
+        let v = self.b.func.add_value(RegFile::R, 1);
+        self.b.inst(Opcode::VOTE, &[Mod::ANY], &[operand(v), pt(), p]);
+        v
+    }
+
+    /// A register and a predicate that an instruction writes: `d`, `d|p`.
+    fn dst_pair(&self, o: &ptx::Operand) -> Result<(Option<ptx::RegId>, Option<ptx::RegId>)> {
+        match o {
+            ptx::Operand::Reg(d) => Ok((Some(*d), None)),
+            ptx::Operand::Pair(d, p) => Ok((*d, *p)),
+            ptx::Operand::Sink => Ok((None, None)),
+            _ => Err("destination is not a register".into()),
+        }
+    }
+
+    fn shfl(&mut self, inst: &Inst) -> Result<()> {
+        let [d, a, lane, clamp, mask] = &inst.operands[..] else {
+            return self.unsupported(inst);
+        };
+        let (d, p) = self.dst_pair(d)?;
+        let mode = match inst.one_of(&[M::up, M::down, M::bfly, M::idx]) {
+            Some(M::up) => Mod::UP,
+            Some(M::down) => Mod::DOWN,
+            Some(M::bfly) => Mod::BFLY,
+            _ => Mod::IDX,
+        };
+        self.members(mask)?;
+        let t = Ty::B32;
+        let (a, lane, clamp) = (self.src(a, t)?, self.src(lane, t)?, self.src(clamp, t)?);
+        let a = operand(self.b.reg(&a.low()));
+        let v = self.b.func.add_value(RegFile::R, 1);
+        let q = p.map(|_| self.b.func.add_value(RegFile::P, 1));
+        let mut kept = Vec::new();
+        if self.guard != ALWAYS {
+            kept.push(match p {
+                Some(p) => Name::Val(self.read(p)),
+                None => Name::Phys(sass::Reg::PT),
+            });
+            let shape = ori::ValueData { file: RegFile::R, width: 1 };
+            let old = match d {
+                Some(d) => self.read(d),
+                None => self.undefined(shape),
+            };
+            kept.push(Name::Val(old));
+        }
+        let operands = [q.map_or_else(pt, operand), operand(v), a, lane.low(), clamp.low()];
+        self.b.guarded(self.guard, Opcode::SHFL, &[mode], &operands, &kept);
+        if let Some(d) = d {
+            self.write(d, v);
+        }
+        if let (Some(p), Some(q)) = (p, q) {
+            self.write(p, q);
+        }
+        Ok(())
+    }
+
+    fn vote(&mut self, inst: &Inst) -> Result<()> {
+        let [d, p, mask] = &inst.operands[..] else {
+            return self.unsupported(inst);
+        };
+        let d = self.dst(d)?;
+        let p = self.pred(p)?;
+        let members = self.members(mask)?;
+        let mode = inst.one_of(&[M::ballot, M::all, M::any, M::uni]).ok_or("vote without a mode")?;
+        let value = match (mode, members) {
+            (M::ballot, Members::All) => self.ballot(p),
+            (mode, Members::All) => {
+                let m = match mode {
+                    M::all => Mod::ALL,
+                    M::any => Mod::ANY,
+                    _ => Mod::EQ,
+                };
+                let v = self.b.func.add_value(RegFile::P, 1);
+                self.b.inst(Opcode::VOTE, &[m], &[rz(), operand(v), p]);
+                v
+            }
+            (mode, Members::Mask(mask)) => {
+                let votes = self.ballot(p);
+                let yes = self.b.and(operand(votes), mask.clone());
+                if mode == M::ballot {
+                    yes
+                } else if mode == M::any {
+                    self.b.isetp(Mod::NE, false, operand(yes), rz())
+                } else {
+                    let all = self.active(mask);
+                    let unanimous = self.b.isetp(Mod::EQ, false, operand(yes), operand(all));
+                    if mode == M::all {
+                        unanimous
+                    } else {
+                        let none = self.b.isetp(Mod::EQ, false, operand(yes), rz());
+                        self.b.plop(operand(unanimous), operand(none), 0xfc)
+                    }
+                }
+            }
+        };
+        self.write(d, value);
+        Ok(())
+    }
+
+    /// The active threads of a mask.
+    fn active(&mut self, mask: Operand) -> Value {
+        let here = self.ballot(pt());
+        self.b.and(operand(here), mask)
+    }
+
+    fn match_sync(&mut self, inst: &Inst) -> Result<()> {
+        let [d, a, mask] = &inst.operands[..] else {
+            return self.unsupported(inst);
+        };
+        let (d, p) = self.dst_pair(d)?;
+        let t = ty(inst.ty(0).ok_or("match without a type")?);
+        let a = self.src(a, t)?;
+        let members = self.members(mask)?;
+        let (mods, a): (&[Mod], Operand) = if t.bits == 64 {
+            (&[Mod::ANY, Mod::U64], operand(self.b.pair(&a.pair())))
+        } else {
+            (&[Mod::ANY], operand(self.b.reg(&a.low())))
+        };
+        let mut same = self.b.def(Opcode::MATCH, mods, &[a]);
+        if let Members::Mask(m) = &members {
+            same = self.b.and(operand(same), m.clone());
+        }
+        if inst.has(M::all) {
+            let all = match members {
+                Members::All => self.ballot(pt()),
+                Members::Mask(m) => self.active(m),
+            };
+            let equal = self.b.isetp(Mod::EQ, false, operand(same), operand(all));
+            if let Some(p) = p {
+                self.write(p, equal);
+            }
+            same = self.b.sel(operand(equal), operand(all), rz());
+        }
+        if let Some(d) = d {
+            self.write(d, same);
+        }
+        Ok(())
+    }
+
+    fn redux(&mut self, inst: &Inst) -> Result<()> {
+        let [d, a, mask] = &inst.operands[..] else {
+            return self.unsupported(inst);
+        };
+        let d = self.dst(d)?;
+        let t = ty(inst.ty(0).ok_or("redux without a type")?);
+        let a: Src = self.src(a, t)?;
+        if !matches!(self.members(mask)?, Members::All) {
+            return Err("redux.sync with a mask other than the whole warp is not supported yet".into());
+        }
+        let signed = t.is_signed();
+        let mods: &[Mod] = match (inst.one_of(&[M::add, M::min, M::max, M::and, M::or, M::xor]), signed) {
+            (Some(M::add), true) => &[Mod::SUM, Mod::S32],
+            (Some(M::add), false) => &[Mod::SUM],
+            (Some(M::min), true) => &[Mod::MIN, Mod::S32],
+            (Some(M::min), false) => &[Mod::MIN],
+            (Some(M::max), true) => &[Mod::MAX, Mod::S32],
+            (Some(M::max), false) => &[Mod::MAX],
+            (Some(M::and), _) => &[],
+            (Some(M::or), _) => &[Mod::OR],
+            (Some(M::xor), _) => &[Mod::XOR],
+            _ => return self.unsupported(inst),
+        };
+        let a = operand(self.b.reg(&a.low()));
+        let u = self.b.def(Opcode::REDUX, mods, &[a]);
+        let v = self.b.copy(operand(u));
+        self.write(d, v);
+        Ok(())
+    }
+}
