@@ -5,7 +5,9 @@ pub mod convergence;
 pub mod emit;
 pub mod hazards;
 pub mod legalize;
+pub mod liveness;
 pub mod machine;
+pub mod regalloc;
 pub mod timing;
 pub mod units;
 

@@ -520,8 +520,15 @@ fn physical(word: &str) -> Option<Reg> {
     Some(Reg { file, index: word[at..].parse().ok()? })
 }
 
+/// The longest name at the front of a dotted list (a name may contain a dot), and what follows it.
+fn longest<'t, T: Copy>(text: &'t str, names: &FxHashMap<&str, T>) -> Option<(T, &'t str)> {
+    let ends = text.match_indices('.').map(|(i, _)| i).chain([text.len()]);
+    let found = ends.filter_map(|e| names.get(&text[..e]).map(|n| (*n, e))).max_by_key(|(_, e)| *e);
+    found.map(|(n, e)| (n, text[e..].strip_prefix('.').unwrap_or("")))
+}
+
 fn operation(text: &str, defs: usize) -> Res<(Op, Mods)> {
-    let (head, rest) = text.split_once('.').unwrap_or((text, ""));
+    let head = text.split('.').next().unwrap_or(text);
     let m = match head {
         "copy" => Some(Macro::Copy),
         "collect" => Some(Macro::Collect),
@@ -532,18 +539,13 @@ fn operation(text: &str, defs: usize) -> Res<(Op, Mods)> {
     if let Some(m) = m {
         return Ok((Op::Macro(m), Mods::none()));
     }
-    let opcode = *OPCODES.get(head).ok_or_else(|| format!("unknown operation `{head}`"))?;
+    let (opcode, mut rest) = longest(text, &OPCODES).ok_or_else(|| format!("unknown operation `{head}`"))?;
     let mut mods = Mods::none();
-    let mut rest = rest;
     while !rest.is_empty() {
-        // The longest spelling that fits, as a modifier may contain a dot.
-        let ends = rest.match_indices('.').map(|(i, _)| i).chain([rest.len()]);
-        let (m, end) = ends
-            .filter_map(|e| MODS.get(&rest[..e]).map(|m| (*m, e)))
-            .max_by_key(|(_, e)| *e)
-            .ok_or_else(|| format!("{head}: unknown modifier in `.{rest}`"))?;
+        let (m, after) =
+            longest(rest, &MODS).ok_or_else(|| format!("{head}: unknown modifier in `.{rest}`"))?;
         mods.push(m);
-        rest = rest[end..].strip_prefix('.').unwrap_or("");
+        rest = after;
     }
     Ok((Op::Sass(opcode), mods))
 }

@@ -1,0 +1,301 @@
+//! Liveness per register: which lanes of which values (and which physical registers) are live at block
+//! boundaries, and as intervals over a linear numbering.
+
+use cranelift_entity::SecondaryMap;
+use ori::cfg::Cfg;
+use ori::{Block, Function, Inst, InstData, Name, Operand, Value};
+use rustc_hash::FxHashSet;
+use sass::{AddrWidth, ConstBank, Reg, Role};
+
+/// Numbers every register of every value, then every physical register.
+#[derive(Clone, Debug)]
+pub struct Lanes {
+    base: SecondaryMap<Value, u32>,
+    owner: Vec<Value>,
+}
+
+impl Lanes {
+    /// Numbers the values of `func`.
+    pub fn new(func: &Function) -> Lanes {
+        let mut lanes = Lanes { base: SecondaryMap::new(), owner: Vec::new() };
+        for (v, d) in func.values.iter() {
+            lanes.base[v] = lanes.owner.len() as u32;
+            lanes.owner.extend(std::iter::repeat_n(v, usize::from(d.width)));
+        }
+        lanes
+    }
+    /// How many numbers there are, physical registers included.
+    pub fn count(&self) -> usize {
+        self.owner.len() + 5 * 256
+    }
+    /// Lane `i` of `v`.
+    pub fn lane(&self, v: Value, i: u8) -> u32 {
+        self.base[v] + u32::from(i)
+    }
+    /// A physical register.
+    pub fn phys(&self, r: Reg) -> u32 {
+        self.owner.len() as u32 + r.file as u32 * 256 + u32::from(r.index)
+    }
+    /// The value that a lane belongs to, and which of its registers it is; `None` for a physical register.
+    pub fn owner(&self, lane: u32) -> Option<(Value, u8)> {
+        self.owner.get(lane as usize).map(|v| (*v, (lane - self.base[*v]) as u8))
+    }
+    /// Calls `f` for each register of a name that spans `width`. The zero registers and R1 have none.
+    pub fn of(&self, func: &Function, name: Name, width: u8, mut f: impl FnMut(u32)) {
+        match name {
+            Name::Val(v) => (0..func.values[v].width).for_each(|i| f(self.lane(v, i))),
+            Name::Part(v, i) => f(self.lane(v, i)),
+            Name::Phys(r) if r.is_zero() || r == Reg::SP => {}
+            Name::Phys(r) => (0..width).for_each(|i| f(self.phys(Reg { index: r.index + i, ..r }))),
+        }
+    }
+}
+
+/// Calls `f` for every name read with the number of registers it spans.
+pub fn for_each_use(func: &Function, d: &InstData, mut f: impl FnMut(Name, u8)) {
+    f(d.guard.pred, 1);
+    let mut kept = d.kept.iter();
+    for (i, o) in d.operands.iter().enumerate() {
+        let slot = d.slot(i, &func.values);
+        if slot.role != Role::Use
+            && let Some(k) = kept.next()
+        {
+            f(*k, slot.width);
+        }
+        if slot.role == Role::Def {
+            continue;
+        }
+        match o {
+            Operand::Reg(r) => f(r.reg, slot.width),
+            Operand::Const { bank, index, .. } => {
+                if let ConstBank::Bindless(r) = bank {
+                    f(*r, 2);
+                }
+                index.iter().for_each(|r| f(*r, 1));
+            }
+            Operand::Addr { desc, base, width, uniform, .. } => {
+                desc.iter().for_each(|r| f(*r, 2));
+                base.iter().for_each(|r| f(*r, if *width == AddrWidth::R64 { 2 } else { 1 }));
+                uniform.iter().for_each(|r| f(*r, 2));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Calls `f` for every name written with the number of registers it spans.
+pub fn for_each_def(func: &Function, d: &InstData, mut f: impl FnMut(Name, u8)) {
+    for (i, o) in d.operands.iter().enumerate() {
+        if let (true, Operand::Reg(r)) = (d.is_def(i), o) {
+            f(r.reg, d.slot(i, &func.values).width);
+        }
+    }
+}
+
+/// Lanes that are live where blocks begin and end. Parameters are not live on entry to their block and
+/// arguments are not live out of theirs (unless used further on).
+#[derive(Clone, Debug, Default)]
+pub struct Liveness {
+    /// Live on entry.
+    pub live_in: SecondaryMap<Block, Vec<u32>>,
+    /// Live at the end.
+    pub live_out: SecondaryMap<Block, Vec<u32>>,
+}
+
+impl Liveness {
+    /// Computes it by walking from each use up to the definition (Boissinot et al., "Computing Liveness
+    /// Sets for SSA-Form Programs"), so the time is that of the result's size.
+    pub fn new(func: &Function, cfg: &Cfg, lanes: &Lanes) -> Liveness {
+        let mut written_in: Vec<Option<Block>> = vec![None; lanes.count()];
+        let mut phys_written: FxHashSet<(u32, Block)> = FxHashSet::default();
+        let first_phys = lanes.owner.len() as u32;
+        // (lane, block that reads it before any write)
+        let mut exposed: Vec<(u32, Block)> = Vec::new();
+        for &b in &cfg.rpo {
+            let data = &func.blocks[b];
+            let mut write = |n: Name, w: u8, written_in: &mut Vec<Option<Block>>| {
+                lanes.of(func, n, w, |l| {
+                    written_in[l as usize] = Some(b);
+                    if l >= first_phys {
+                        phys_written.insert((l, b));
+                    }
+                });
+            };
+            for &p in &data.params {
+                write(Name::Val(p), 1, &mut written_in);
+            }
+            let mut read = |n: Name, w: u8, written_in: &[Option<Block>]| {
+                lanes.of(func, n, w, |l| {
+                    if written_in[l as usize] != Some(b) {
+                        exposed.push((l, b));
+                    }
+                });
+            };
+            for &i in &data.insts {
+                let d = &func.insts[i];
+                for_each_use(func, d, |n, w| read(n, w, &written_in));
+                for_each_def(func, d, |n, w| write(n, w, &mut written_in));
+            }
+            if let Some(n) = data.term.used_name() {
+                read(n, 2, &written_in);
+            }
+            for t in data.term.targets() {
+                t.args.iter().for_each(|a| read(Name::Val(*a), 1, &written_in));
+            }
+        }
+        exposed.sort_unstable_by_key(|(l, b)| (*l, cfg.order[*b]));
+        exposed.dedup();
+        let mut live = Liveness::default();
+        let mut stack: Vec<Block> = Vec::new();
+        for (lane, b) in exposed {
+            stack.push(b);
+            while let Some(b) = stack.pop() {
+                if live.live_in[b].last() == Some(&lane) {
+                    continue;
+                }
+                live.live_in[b].push(lane);
+                for &p in &cfg.preds[b] {
+                    if live.live_out[p].last() == Some(&lane) {
+                        continue;
+                    }
+                    live.live_out[p].push(lane);
+                    let stops = if lane >= first_phys {
+                        phys_written.contains(&(lane, p))
+                    } else {
+                        written_in[lane as usize] == Some(p)
+                    };
+                    if !stops {
+                        stack.push(p);
+                    }
+                }
+            }
+        }
+        live
+    }
+}
+
+/// A linear numbering: every block entry, instruction and terminator has a number n; sources are read at
+/// point 2n, results written at 2n + 1.
+#[derive(Clone, Debug, Default)]
+pub struct Numbering {
+    /// Number of a block's entry.
+    pub entry: SecondaryMap<Block, u32>,
+    /// Number of a block's terminator.
+    pub term: SecondaryMap<Block, u32>,
+    /// Number of an instruction.
+    pub inst: SecondaryMap<Inst, u32>,
+    /// Instruction of each number; `None` for entries and terminators.
+    pub at: Vec<Option<Inst>>,
+}
+
+impl Numbering {
+    /// Numbers the reachable blocks in reverse postorder.
+    pub fn new(func: &Function, cfg: &Cfg) -> Numbering {
+        let mut n = Numbering::default();
+        for &b in &cfg.rpo {
+            n.entry[b] = n.at.len() as u32;
+            n.at.push(None);
+            for &i in &func.blocks[b].insts {
+                n.inst[i] = n.at.len() as u32;
+                n.at.push(Some(i));
+            }
+            n.term[b] = n.at.len() as u32;
+            n.at.push(None);
+        }
+        n
+    }
+}
+
+/// A half-open interval of points.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Segment {
+    /// First point.
+    pub start: u32,
+    /// Point after the last.
+    pub end: u32,
+}
+
+/// The intervals at which each lane is live, ascending and disjoint. A result that is never read lives for
+/// one point.
+pub fn segments(
+    func: &Function,
+    cfg: &Cfg,
+    lanes: &Lanes,
+    live: &Liveness,
+    n: &Numbering,
+) -> Vec<Vec<Segment>> {
+    const DEAD: u32 = u32::MAX;
+    let mut out: Vec<Vec<Segment>> = vec![Vec::new(); lanes.count()];
+    let mut end = vec![DEAD; lanes.count()];
+    let close = |out: &mut Vec<Vec<Segment>>, end: &mut [u32], l: u32, start: u32| {
+        let e = std::mem::replace(&mut end[l as usize], DEAD);
+        let e = if e == DEAD { start + 1 } else { e };
+        match out[l as usize].last_mut() {
+            // Segments come in descending order.
+            Some(next) if next.start <= e => next.start = start,
+            _ => out[l as usize].push(Segment { start, end: e }),
+        }
+    };
+    for &b in cfg.rpo.iter().rev() {
+        let data = &func.blocks[b];
+        let t = n.term[b];
+        for &l in &live.live_out[b] {
+            end[l as usize] = 2 * t + 2;
+        }
+        let read = |end: &mut [u32], name: Name, w: u8, at: u32| {
+            lanes.of(func, name, w, |l| {
+                if end[l as usize] == DEAD {
+                    end[l as usize] = 2 * at + 1;
+                }
+            });
+        };
+        if let Some(name) = data.term.used_name() {
+            read(&mut end, name, 2, t);
+        }
+        for target in data.term.targets() {
+            for a in &target.args {
+                // Arguments live to the edge.
+                lanes.of(func, Name::Val(*a), 1, |l| end[l as usize] = 2 * t + 2);
+            }
+        }
+        for &i in data.insts.iter().rev() {
+            let d = &func.insts[i];
+            let at = n.inst[i];
+            for_each_def(func, d, |name, w| {
+                lanes.of(func, name, w, |l| close(&mut out, &mut end, l, 2 * at + 1));
+            });
+            for_each_use(func, d, |name, w| read(&mut end, name, w, at));
+        }
+        for &p in &data.params {
+            lanes.of(func, Name::Val(p), 1, |l| close(&mut out, &mut end, l, 2 * n.entry[b]));
+        }
+        for &l in &live.live_in[b] {
+            close(&mut out, &mut end, l, 2 * n.entry[b]);
+        }
+    }
+    out.iter_mut().for_each(|s| s.reverse());
+    out
+}
+
+/// Loop nesting depth of each block.
+pub fn loop_depths(cfg: &Cfg, dom: &ori::cfg::DomTree) -> SecondaryMap<Block, u32> {
+    let mut depth: SecondaryMap<Block, u32> = SecondaryMap::new();
+    let mut seen: SecondaryMap<Block, u32> = SecondaryMap::new();
+    for (k, &head) in cfg.rpo.iter().enumerate() {
+        let mark = k as u32 + 1;
+        let mut stack: Vec<Block> =
+            cfg.preds[head].iter().copied().filter(|p| dom.dominates(head, *p)).collect();
+        if stack.is_empty() {
+            continue;
+        }
+        seen[head] = mark;
+        depth[head] += 1;
+        while let Some(b) = stack.pop() {
+            if std::mem::replace(&mut seen[b], mark) != mark {
+                depth[b] += 1;
+                stack.extend(cfg.preds[b].iter().copied());
+            }
+        }
+    }
+    depth
+}

@@ -1,0 +1,201 @@
+//! Gives every web registers: widest first, then in order of appearance, lowest register first; a web that
+//! finds no room takes it from cheaper ones.
+
+use super::Limits;
+use super::webs::{Held, Web, WebData, Webs};
+use crate::liveness::Segment;
+use cranelift_entity::SecondaryMap;
+use sass::{Reg, RegFile};
+use smallvec::SmallVec;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+
+/// The occupied intervals of one register: start → (end, owner; `None` is a fixed use).
+type Unit = BTreeMap<u32, (u32, Option<Web>)>;
+
+/// The files that are allocated, in the order of [`RegFile`].
+pub const FILES: [RegFile; 5] = [RegFile::R, RegFile::P, RegFile::UR, RegFile::UP, RegFile::B];
+
+/// Registers of all webs.
+pub struct Coloring {
+    /// First register of each web's frame.
+    pub reg: SecondaryMap<Web, Option<u8>>,
+    units: [Vec<Unit>; 5],
+    /// Registers of each file up to the highest that is used.
+    pub used: [u16; 5],
+}
+
+/// Uses per point; a web that cannot be split any more is infinitely heavy.
+fn density(w: &WebData, pinned: bool) -> f32 {
+    if pinned {
+        return f32::INFINITY;
+    }
+    let length: u32 = w.lanes.iter().flatten().map(|h| h.at.end - h.at.start).sum();
+    w.weight / length.max(1) as f32
+}
+
+impl Coloring {
+    /// Colours all webs; `pinned` webs are never evicted.
+    ///
+    /// # Errors
+    /// The webs for which there was no room.
+    pub fn new(
+        webs: &Webs,
+        limits: &Limits,
+        pinned: impl Fn(&WebData) -> bool,
+    ) -> Result<Coloring, Vec<Web>> {
+        let mut c = Coloring {
+            reg: SecondaryMap::new(),
+            units: FILES.map(|f| vec![Unit::new(); usize::from(limits.count(f))]),
+            used: [0; 5],
+        };
+        for (reg, at) in &webs.fixed {
+            if let Some(unit) = c.units[reg.file as usize].get_mut(usize::from(reg.index)) {
+                unit.insert(at.start, (at.end, None));
+            }
+            c.touch(reg.file, reg.index);
+        }
+        let mut weight: SecondaryMap<Web, f32> = SecondaryMap::new();
+        let mut near: SecondaryMap<Web, SmallVec<[(Web, i16); 2]>> = SecondaryMap::new();
+        for &((a, i), (b, j)) in &webs.copies {
+            near[a].push((b, i16::from(j) - i16::from(i)));
+            near[b].push((a, i16::from(i) - i16::from(j)));
+        }
+        let mut queue = BinaryHeap::new();
+        for (w, d) in webs.webs.iter() {
+            if !d.members.is_empty() {
+                weight[w] = density(d, pinned(d));
+                let start = d.lanes.iter().flatten().map(|h| h.at.start).min().unwrap_or(0);
+                queue.push((d.align, Reverse((start, w))));
+            }
+        }
+        let mut failed = Vec::new();
+        let mut evictions = 0usize;
+        while let Some((_, Reverse((_, w)))) = queue.pop() {
+            let d = &webs.webs[w];
+            let hints = near[w]
+                .iter()
+                .filter_map(|(o, delta)| c.reg[*o].and_then(|r| u8::try_from(i16::from(r) + delta).ok()));
+            let hints: SmallVec<[u8; 4]> = hints.collect();
+            if let Some(r) = c.free_frame(d, &hints) {
+                c.occupy(w, d, r);
+                continue;
+            }
+            evictions += 1;
+            let victims = (evictions < 4 * webs.webs.len() + 1000)
+                .then(|| c.cheapest_frame(d, weight[w], &weight))
+                .flatten();
+            let Some((r, victims)) = victims else {
+                failed.push(w);
+                continue;
+            };
+            for v in victims {
+                c.vacate(v, &webs.webs[v]);
+                let vd = &webs.webs[v];
+                let first = vd.lanes.iter().flatten().map(|h| h.at.start).min().unwrap_or(0);
+                queue.push((vd.align, Reverse((first, v))));
+            }
+            c.occupy(w, d, r);
+        }
+        if failed.is_empty() { Ok(c) } else { Err(failed) }
+    }
+
+    /// A register of `file` that is free over `at`, below those already in use.
+    pub fn scratch(&self, file: RegFile, at: Segment) -> Option<Reg> {
+        let units = &self.units[file as usize];
+        let below = usize::from(self.used[file as usize]).min(units.len());
+        (0..below)
+            .map(|r| Reg { file, index: r as u8 })
+            .find(|r| *r != Reg::SP && conflicts(&units[usize::from(r.index)], at).next().is_none())
+    }
+
+    fn touch(&mut self, file: RegFile, index: u8) {
+        let used = &mut self.used[file as usize];
+        *used = (*used).max(u16::from(index) + 1);
+    }
+
+    /// Whether frame `d` may start at register `r`.
+    fn fits(&self, d: &WebData, r: u8) -> bool {
+        let last = usize::from(r) + d.lanes.len();
+        r.is_multiple_of(d.align)
+            && last <= self.units[d.file as usize].len()
+            && !(d.file == RegFile::R && r <= 1 && last > 1)
+    }
+
+    fn candidates(&self, d: &WebData) -> impl Iterator<Item = u8> + use<> {
+        (0..self.units[d.file as usize].len() as u16).step_by(usize::from(d.align)).map(|r| r as u8)
+    }
+
+    fn free_frame(&self, d: &WebData, hints: &[u8]) -> Option<u8> {
+        let free = |r: &u8| {
+            self.fits(d, *r)
+                && d.lanes.iter().enumerate().all(|(k, lane)| {
+                    let unit = &self.units[d.file as usize][usize::from(*r) + k];
+                    lane.iter().all(|h| conflicts(unit, h.at).next().is_none())
+                })
+        };
+        hints.iter().copied().find(free).or_else(|| self.candidates(d).find(free))
+    }
+
+    /// The frame whose owners are together lightest, if they are lighter than `limit`.
+    fn cheapest_frame(
+        &self,
+        d: &WebData,
+        limit: f32,
+        weight: &SecondaryMap<Web, f32>,
+    ) -> Option<(u8, SmallVec<[Web; 4]>)> {
+        let mut best: Option<(f32, u8, SmallVec<[Web; 4]>)> = None;
+        for r in self.candidates(d).filter(|r| self.fits(d, *r)) {
+            let mut victims: SmallVec<[Web; 4]> = SmallVec::new();
+            let mut total = 0.0;
+            let lanes = d.lanes.iter().enumerate().flat_map(|(k, lane)| {
+                let unit = &self.units[d.file as usize][usize::from(r) + k];
+                lane.iter().flat_map(move |h| conflicts(unit, h.at))
+            });
+            for owner in lanes {
+                match owner {
+                    None => total = f32::INFINITY,
+                    Some(w) if !victims.contains(&w) => {
+                        total += weight[w];
+                        victims.push(w);
+                    }
+                    Some(_) => {}
+                }
+                if total >= limit || best.as_ref().is_some_and(|b| total >= b.0) {
+                    total = f32::INFINITY;
+                    break;
+                }
+            }
+            if total < limit && best.as_ref().is_none_or(|b| total < b.0) {
+                best = Some((total, r, victims));
+            }
+        }
+        best.map(|(_, r, v)| (r, v))
+    }
+
+    fn occupy(&mut self, w: Web, d: &WebData, r: u8) {
+        self.reg[w] = Some(r);
+        for (k, lane) in d.lanes.iter().enumerate() {
+            let unit = &mut self.units[d.file as usize][usize::from(r) + k];
+            for h in lane {
+                unit.insert(h.at.start, (h.at.end, Some(w)));
+            }
+        }
+        self.touch(d.file, r + (d.lanes.len() as u8 - 1));
+    }
+
+    fn vacate(&mut self, w: Web, d: &WebData) {
+        let Some(r) = self.reg[w].take() else { return };
+        for (k, lane) in d.lanes.iter().enumerate() {
+            let unit = &mut self.units[d.file as usize][usize::from(r) + k];
+            for Held { at, .. } in lane {
+                unit.remove(&at.start);
+            }
+        }
+    }
+}
+
+/// Owners of the intervals of a register that overlap `at`.
+fn conflicts(unit: &Unit, at: Segment) -> impl Iterator<Item = Option<Web>> + '_ {
+    unit.range(..at.end).rev().take_while(move |(_, (end, _))| *end > at.start).map(|(_, (_, owner))| *owner)
+}

@@ -1,0 +1,203 @@
+//! Register allocation: from SSA on values to physical registers.
+//!
+//! Pressure is lowered in SSA ([`spill`]) until what is live fits; then parameters and kept values are
+//! isolated by copies, copies are coalesced ([`webs`]), the webs are coloured ([`color`]) and the result is
+//! written back ([`rewrite`]). If colouring finds no room, the webs that failed are split, then spilled, and
+//! the last steps run again. [`checker`] proves the result independently.
+
+pub mod checker;
+mod color;
+mod prepare;
+mod rewrite;
+mod spill;
+mod webs;
+
+use cranelift_entity::EntityRef;
+use fixedbitset::FixedBitSet;
+use ori::cfg::Cfg;
+use ori::{Function, Name, Value};
+use sass::RegFile;
+use spill::Spiller;
+use std::fmt;
+
+/// How many registers of each file may be used, numbered from 0.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// General registers, R1 included: 255 at most.
+    pub regs_r: u8,
+    /// Uniform registers.
+    pub uregs: u8,
+    /// Predicates.
+    pub preds: u8,
+    /// Uniform predicates.
+    pub upreds: u8,
+    /// Convergence barrier registers.
+    pub barriers: u8,
+}
+
+impl Limits {
+    /// Everything the function's target and its own bound allow.
+    pub fn of(func: &Function) -> Limits {
+        Limits {
+            regs_r: func.max_regs.clamp(MIN_REGS, 255),
+            uregs: func.target.info().uregs,
+            preds: 7,
+            upreds: 7,
+            barriers: 16,
+        }
+    }
+
+    fn count(&self, file: RegFile) -> u8 {
+        match file {
+            RegFile::R => self.regs_r,
+            RegFile::P => self.preds,
+            RegFile::UR => self.uregs,
+            RegFile::UP => self.upreds,
+            RegFile::B => self.barriers,
+        }
+    }
+}
+
+/// The fewest general registers that are ever enough.
+pub const MIN_REGS: u8 = 24;
+
+/// What an allocation used.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Stats {
+    /// General registers, up to the highest used.
+    pub regs_used: u16,
+    /// Uniform registers.
+    pub uregs_used: u16,
+    /// Predicates.
+    pub preds_used: u16,
+    /// Bytes stored to spill slots by instructions in the code.
+    pub spill_store_bytes: u32,
+    /// Bytes loaded from spill slots.
+    pub spill_load_bytes: u32,
+    /// Bytes of the frame: local variables, then spill slots.
+    pub frame_bytes: u32,
+}
+
+/// Why a function could not be allocated.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Error {
+    /// One instruction needs more registers than there are.
+    Pressure(RegFile),
+    /// No instruction does this move.
+    Move(String),
+    /// The result is wrong (an error in the allocator), found by the checker.
+    Check(String),
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Pressure(file) => write!(f, "too few registers of file {file:?}"),
+            Error::Move(m) => write!(f, "no instruction moves {m}"),
+            Error::Check(m) => write!(f, "register allocation failed its check: {m}"),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// Allocates registers for a function in SSA.
+///
+/// # Errors
+/// Too few registers, or a move between files that does not exist.
+pub fn allocate(func: &mut Function, limits: &Limits) -> Result<Stats, Error> {
+    let cfg = prepare::run(func)?;
+    let prepared = cfg!(debug_assertions).then(|| func.clone());
+
+    let mut spiller = Spiller::default();
+    // Registers to aim for; R1 is not available.
+    let mut aim = [RegFile::UP, RegFile::P, RegFile::UR, RegFile::R].map(|f| {
+        let n = u32::from(limits.count(f));
+        (f, if f == RegFile::R { n - 1 } else { n })
+    });
+    let mut apart = FixedBitSet::new();
+    let mut forced: Vec<Value> = Vec::new();
+    loop {
+        for (file, limit) in aim {
+            spiller.lower(func, &cfg, file, limit, &forced);
+        }
+        forced.clear();
+        apart.grow(func.values.len());
+        let mut work = func.clone();
+        let isolated = webs::isolate(&mut work, &cfg);
+        apart.grow(work.values.len());
+        let webs = webs::Webs::new(&work, &cfg, &isolated, &apart);
+        let origin = |v: Value| isolated.origin.get(&v).copied().unwrap_or(v);
+        let is_pinned = |v: Value| spiller.pinned.contains(origin(v).index());
+        let colors = color::Coloring::new(&webs, limits, |w| w.members.iter().all(|(v, _)| is_pinned(*v)));
+        let failed = match colors {
+            Ok(colors) => {
+                rewrite::apply(&mut work, &cfg, &webs, &colors)?;
+                *func = work;
+                break;
+            }
+            Err(failed) => failed,
+        };
+        // Take merged webs apart first; spill what fails alone; if that is pinned, make more room.
+        let mut stuck = None;
+        for w in failed {
+            let d = &webs.webs[w];
+            if d.coalesced {
+                for (v, _) in &d.members {
+                    apart.insert(origin(*v).index());
+                }
+                continue;
+            }
+            let mut spillable =
+                d.members.iter().map(|(v, _)| origin(*v)).filter(|v| !is_pinned(*v)).peekable();
+            if spillable.peek().is_none() {
+                stuck = Some(d.file);
+            }
+            forced.extend(spillable);
+        }
+        forced.sort_unstable();
+        forced.dedup();
+        if let (true, Some(file)) = (forced.is_empty(), stuck) {
+            let target = aim.iter_mut().find(|a| a.0 == file).ok_or(Error::Pressure(file))?;
+            if target.1 <= 2 {
+                return Err(Error::Pressure(file));
+            }
+            target.1 -= 1.max(target.1 / 8);
+        }
+    }
+    if let Some(before) = prepared {
+        checker::check(&before, func, limits).map_err(Error::Check)?;
+    }
+    Ok(stats(func, &cfg, &spiller))
+}
+
+fn stats(func: &Function, cfg: &Cfg, spiller: &Spiller) -> Stats {
+    let mut used = [0u16; 5];
+    let mut note = |n: Name, w: u8| {
+        if let Name::Phys(r) = n
+            && !r.is_zero()
+        {
+            let top = u16::from(r.index) + u16::from(w);
+            used[r.file as usize] = used[r.file as usize].max(top);
+        }
+    };
+    for &b in &cfg.rpo {
+        for &i in &func.blocks[b].insts {
+            crate::liveness::for_each_use(func, &func.insts[i], &mut note);
+            crate::liveness::for_each_def(func, &func.insts[i], &mut note);
+        }
+        if let Some(n) = func.blocks[b].term.used_name() {
+            note(n, if matches!(func.blocks[b].term, ori::Terminator::Return(_)) { 2 } else { 1 });
+        }
+    }
+    let frame =
+        if spiller.slot_bytes == 0 { func.local_size } else { spill::slots_base(func) + spiller.slot_bytes };
+    Stats {
+        regs_used: used[RegFile::R as usize],
+        uregs_used: used[RegFile::UR as usize],
+        preds_used: used[RegFile::P as usize],
+        spill_store_bytes: spiller.store_bytes,
+        spill_load_bytes: spiller.load_bytes,
+        frame_bytes: frame,
+    }
+}

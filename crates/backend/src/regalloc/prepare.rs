@@ -1,0 +1,184 @@
+//! Brings a function into the form that the allocator works on: no unreachable blocks, no two edges to one
+//! block with different arguments, no guarded or modifying copies, no register for results that nobody reads.
+
+use super::Error;
+use super::rewrite::move_inst;
+use cranelift_entity::EntityRef;
+use fixedbitset::FixedBitSet;
+use ori::cfg::Cfg;
+use ori::{ALWAYS, BlockCall, Function, Inst, InstData, Macro, Name, Op, Operand, Terminator, operand};
+use sass::{Mods, Opcode, Reg, RegFile, RegOp, Role};
+use smallvec::{SmallVec, smallvec};
+
+/// Does all of it.
+///
+/// # Errors
+/// A guarded copy between files that no instruction does.
+pub fn run(func: &mut Function) -> Result<Cfg, Error> {
+    let cfg = Cfg::new(func);
+    func.layout.retain(|b| cfg.is_reachable(*b));
+    split_double_edges(func);
+    let cfg = Cfg::new(func);
+    drop_unread(func, &cfg);
+    for &b in &cfg.rpo {
+        let old = std::mem::take(&mut func.blocks[b].insts);
+        let mut out = Vec::with_capacity(old.len());
+        for i in old {
+            let d = &func.insts[i];
+            let modifies = |o: &Operand| matches!(o, Operand::Reg(r) if *r != RegOp::plain(r.reg));
+            let copy = matches!(d.op, Op::Macro(Macro::Copy | Macro::Collect));
+            if copy && (!d.is_unguarded() || d.operands.iter().any(modifies)) {
+                expand(func, i, &mut out)?;
+            } else {
+                if let (Op::Macro(Macro::Undef), false) = (d.op, d.is_unguarded()) {
+                    let d = &mut func.insts[i];
+                    d.guard = ALWAYS;
+                    d.kept.clear();
+                }
+                out.push(i);
+            }
+        }
+        func.blocks[b].insts = out;
+    }
+    Ok(cfg)
+}
+
+/// Replaces a guarded or modifying copy by one real instruction per register, and a collect of the results.
+fn expand(func: &mut Function, i: Inst, out: &mut Vec<Inst>) -> Result<(), Error> {
+    let d = func.insts[i].clone();
+    let Some(dst) = d.operands[0].as_reg().and_then(|r| r.reg.value()) else {
+        return Err(Error::Move(format!("{:?}", d.operands[0])));
+    };
+    let shape = func.values[dst];
+    let mut sources: Vec<Operand> = Vec::new();
+    for o in &d.operands[1..] {
+        match o {
+            Operand::Reg(RegOp { reg: Name::Val(v), .. }) if func.values[*v].width > 1 => {
+                sources.extend((0..func.values[*v].width).map(|k| operand(Name::Part(*v, k))));
+            }
+            other => sources.push(other.clone()),
+        }
+    }
+    let part = |n: Name, k: u8| match n {
+        Name::Val(v) if shape.width > 1 => Name::Part(v, k),
+        other => other,
+    };
+    let mut words: SmallVec<[Operand; 6]> = smallvec![operand(dst)];
+    for (k, src) in sources.iter().enumerate() {
+        let word = if shape.width == 1 { dst } else { func.add_value(shape.file, 1) };
+        // The instruction is chosen by files: stand-ins of the same files, replaced at once.
+        let stand_in = |f: RegFile| Reg { file: f, index: 0 };
+        let mut shown = src.clone();
+        if let Operand::Reg(r) = &mut shown
+            && r.reg.value().is_some()
+        {
+            r.reg = Name::Phys(stand_in(func.shape(r.reg).file));
+        }
+        let mut m = move_inst(func.target, stand_in(shape.file), &shown)?;
+        let Op::Sass(op) = m.op else { unreachable!("a move is a SASS instruction") };
+        for (o, slot) in m.operands.iter_mut().zip(op.slots()) {
+            if let Operand::Reg(r) = o
+                && matches!(r.reg, Name::Phys(p) if p.index == 0)
+            {
+                r.reg = match src {
+                    Operand::Reg(s) if slot.role == Role::Use => s.reg,
+                    _ => Name::Val(word),
+                };
+            }
+        }
+        m.guard = d.guard;
+        m.loc = d.loc;
+        if !d.is_unguarded() {
+            let mut kept = SmallVec::new();
+            m.for_each_def(|n| {
+                kept.push(match (n, d.kept.first()) {
+                    (Name::Val(_), Some(old)) => part(*old, k as u8),
+                    _ => n,
+                });
+            });
+            m.kept = kept;
+        }
+        out.push(func.insts.push(m));
+        words.push(operand(word));
+    }
+    if shape.width > 1 {
+        let data = InstData {
+            guard: ALWAYS,
+            op: Op::Macro(Macro::Collect),
+            mods: Mods::none(),
+            operands: words,
+            kept: SmallVec::new(),
+            loc: d.loc,
+        };
+        out.push(func.insts.push(data));
+    }
+    Ok(())
+}
+
+/// Splits edges so that no block has two edges to the same block with different arguments.
+fn split_double_edges(func: &mut Function) {
+    for b in func.layout.clone() {
+        let mut term = func.blocks[b].term.clone();
+        let mut targets = term.targets_mut();
+        for k in 1..targets.len() {
+            let clash = targets[..k].iter().any(|t| t.block == targets[k].block && t.args != targets[k].args);
+            if !clash {
+                continue;
+            }
+            let new = func.add_block();
+            func.layout.pop();
+            let at = func.layout.iter().position(|x| *x == b).expect("in layout");
+            func.layout.insert(at + 1, new);
+            let args = std::mem::take(&mut targets[k].args);
+            let old = std::mem::replace(&mut targets[k].block, new);
+            func.blocks[new].term = Terminator::Jump(BlockCall { block: old, args });
+            func.blocks[new].term_loc = func.blocks[b].term_loc;
+        }
+        drop(targets);
+        func.blocks[b].term = term;
+    }
+}
+
+/// Results that are never read go to the zero register, except those of memory instructions.
+fn drop_unread(func: &mut Function, cfg: &Cfg) {
+    let mut read = FixedBitSet::with_capacity(func.values.len());
+    for &b in &cfg.rpo {
+        let data = &func.blocks[b];
+        for &i in &data.insts {
+            func.insts[i].for_each_use(|n| read.extend(n.value().map(EntityRef::index)));
+        }
+        read.extend(data.term.used_name().and_then(Name::value).map(EntityRef::index));
+        for t in data.term.targets() {
+            read.extend(t.args.iter().map(|a| a.index()));
+        }
+    }
+    for &b in &cfg.rpo {
+        for k in 0..func.blocks[b].insts.len() {
+            let i = func.blocks[b].insts[k];
+            let d = &mut func.insts[i];
+            let Op::Sass(op) = d.op else { continue };
+            if op.info().memory || matches!(op, Opcode::BSSY) {
+                continue;
+            }
+            let mut nth = 0;
+            for (o, slot) in d.operands.iter_mut().zip(op.slots()) {
+                if slot.role == Role::Use {
+                    continue;
+                }
+                if let Operand::Reg(RegOp { reg, .. }) = o {
+                    if let Name::Val(v) = *reg
+                        && !read.contains(v.index())
+                        && func.values[v].file != RegFile::B
+                    {
+                        let zero = Name::Phys(Reg { file: func.values[v].file, index: Reg::ZERO });
+                        *reg = zero;
+                        if let Some(kept) = d.kept.get_mut(nth) {
+                            *kept = zero;
+                        }
+                    }
+                    nth += 1;
+                }
+            }
+        }
+    }
+}

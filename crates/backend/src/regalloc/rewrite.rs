@@ -1,0 +1,317 @@
+//! Puts physical registers into a function and turns copies into moves.
+
+use super::Error;
+use super::color::Coloring;
+use super::webs::Webs;
+use crate::liveness::Segment;
+use ori::cfg::Cfg;
+use ori::{Function, Guard, InstData, Loc, Macro, Name, Op, Operand, Value, default_operand, operand};
+use sass::{ConstBank, Mod, Mods, Opcode, Reg, RegFile, RegOp, Role, SlotKind};
+use smallvec::SmallVec;
+
+/// One register's move.
+#[derive(Clone, Debug)]
+struct Move {
+    dst: Reg,
+    src: Operand,
+}
+
+impl Move {
+    fn source(&self) -> Option<Reg> {
+        match &self.src {
+            Operand::Reg(RegOp { reg: Name::Phys(r), .. }) if !r.is_zero() => Some(*r),
+            _ => None,
+        }
+    }
+    /// Whether it does nothing.
+    fn is_idle(&self) -> bool {
+        self.dst.is_zero() || self.src == operand(Name::Phys(self.dst))
+    }
+}
+
+/// Replaces names by registers, macro-operations by instructions, and drops block parameters.
+///
+/// # Errors
+/// A move between files that no instruction does.
+pub fn apply(func: &mut Function, cfg: &Cfg, webs: &Webs, colors: &Coloring) -> Result<(), Error> {
+    let reg = |func: &Function, v: Value, part: u8| -> Reg {
+        let file = func.values[v].file;
+        match webs.home[v].and_then(|(w, off)| Some(colors.reg[w]? + off + part)) {
+            Some(index) => Reg { file, index },
+            None => Reg { file, index: Reg::ZERO },
+        }
+    };
+    for &b in &cfg.rpo {
+        func.blocks[b].params.clear();
+        let old = std::mem::take(&mut func.blocks[b].insts);
+        let mut out = Vec::with_capacity(old.len());
+        for i in old {
+            let at = 2 * webs.numbering.inst[i];
+            let mut d = func.insts[i].clone();
+            let widths: SmallVec<[u8; 6]> =
+                (0..d.operands.len()).map(|k| d.slot(k, &func.values).width).collect();
+            d.map_names(|n| match n {
+                Name::Val(v) => Name::Phys(reg(func, v, 0)),
+                Name::Part(v, p) => Name::Phys(reg(func, v, p)),
+                Name::Phys(_) => n,
+            });
+            d.kept.clear();
+            if let Op::Macro(m) = d.op {
+                let moves = macro_moves(m, &d, &widths);
+                let scratch = |file| colors.scratch(file, Segment { start: at, end: at + 2 });
+                sequence(func, moves, d.guard, d.loc, scratch, &mut out)?;
+            } else {
+                func.insts[i] = d;
+                out.push(i);
+            }
+        }
+        func.blocks[b].insts = out;
+        let mut term = func.blocks[b].term.clone();
+        if let Some(n) = term.used_name_mut() {
+            *n = match *n {
+                Name::Val(v) => Name::Phys(reg(func, v, 0)),
+                Name::Part(v, p) => Name::Phys(reg(func, v, p)),
+                Name::Phys(r) => Name::Phys(r),
+            };
+        }
+        term.targets_mut().into_iter().for_each(|t| t.args.clear());
+        func.blocks[b].term = term;
+    }
+    Ok(())
+}
+
+/// The single-register moves that a macro-operation stands for; they happen at once.
+fn macro_moves(m: Macro, d: &InstData, widths: &[u8]) -> Vec<Move> {
+    let mut moves = Vec::new();
+    let mut wide = |dst: Reg, src: &Operand, width: u8| {
+        for k in 0..width {
+            let step = |r: Reg| if r.is_zero() { r } else { Reg { index: r.index + k, ..r } };
+            let mut src = src.clone();
+            match &mut src {
+                Operand::Reg(RegOp { reg: Name::Phys(r), .. }) => *r = step(*r),
+                Operand::Const { offset, .. } => *offset += 4 * i32::from(k),
+                // A wide immediate is its low word.
+                Operand::Imm(n) if k > 0 => *n = 0,
+                _ => {}
+            }
+            moves.push(Move { dst: step(dst), src });
+        }
+    };
+    let dst = |k: usize| match &d.operands[k] {
+        Operand::Reg(RegOp { reg: Name::Phys(r), .. }) => *r,
+        _ => Reg::RZ,
+    };
+    match m {
+        Macro::Undef => {}
+        Macro::Copy => wide(dst(0), &d.operands[1], widths[0]),
+        Macro::Collect => {
+            let mut at = dst(0);
+            for (src, width) in d.operands.iter().zip(widths).skip(1) {
+                wide(at, src, *width);
+                if !at.is_zero() {
+                    at.index += width;
+                }
+            }
+        }
+        Macro::ParCopy(n) => {
+            let n = usize::from(n);
+            (0..n).for_each(|k| wide(dst(k), &d.operands[n + k], widths[k]));
+        }
+    }
+    moves.retain(|m| !m.is_idle());
+    moves
+}
+
+/// Emits parallel moves one after the other.
+fn sequence(
+    func: &mut Function,
+    mut moves: Vec<Move>,
+    guard: Guard,
+    loc: Loc,
+    scratch: impl Fn(RegFile) -> Option<Reg>,
+    out: &mut Vec<ori::Inst>,
+) -> Result<(), Error> {
+    let target = func.target;
+    let mut emit = |mut d: InstData| {
+        d.guard = guard;
+        d.loc = loc;
+        out.push(func.insts.push(d));
+    };
+    while !moves.is_empty() {
+        let ready = (0..moves.len())
+            .find(|&k| !moves.iter().enumerate().any(|(j, m)| j != k && m.source() == Some(moves[k].dst)));
+        if let Some(k) = ready {
+            let m = moves.swap_remove(k);
+            emit(move_inst(target, m.dst, &m.src)?);
+            continue;
+        }
+        // Only cycles are left.
+        let m = moves[0].clone();
+        let from = m.source().expect("a cycle's moves read registers");
+        if let Some(free) = scratch(m.dst.file).filter(|f| !moves.iter().any(|m| m.dst == *f)) {
+            emit(move_inst(target, free, &operand(Name::Phys(m.dst)))?);
+            rename_source(&mut moves, m.dst, free);
+        } else {
+            for d in swap(m.dst, from)? {
+                emit(d);
+            }
+            // What was in one is now in the other.
+            moves.swap_remove(0);
+            for o in &mut moves {
+                if o.source() == Some(m.dst) {
+                    o.src = renamed(&o.src, from);
+                }
+            }
+            moves.retain(|m| !m.is_idle());
+        }
+    }
+    Ok(())
+}
+
+fn renamed(src: &Operand, to: Reg) -> Operand {
+    match src {
+        Operand::Reg(r) => Operand::Reg(RegOp { reg: Name::Phys(to), ..*r }),
+        other => other.clone(),
+    }
+}
+
+fn rename_source(moves: &mut [Move], from: Reg, to: Reg) {
+    for m in moves {
+        if m.source() == Some(from) {
+            m.src = renamed(&m.src, to);
+        }
+    }
+}
+
+/// An instruction with default operands, `dst` in its first written slot of that file and `sources` in its
+/// register and source slots in order.
+fn simple(op: Opcode, mods: &[Mod], dst: Reg, sources: &[Operand]) -> InstData {
+    let mut sources = sources.iter();
+    let mut dst = Some(dst);
+    let mut operands: SmallVec<[Operand; 6]> = SmallVec::new();
+    for (k, slot) in op.slots().iter().enumerate() {
+        let fits = matches!((slot.kind, dst), (SlotKind::Reg(f), Some(d)) if f == d.file);
+        operands.push(match slot.role {
+            Role::Use if slot.kind != SlotKind::Imm => {
+                sources.next().cloned().unwrap_or_else(|| default_operand(op, k))
+            }
+            Role::Def if fits => operand(Name::Phys(dst.take().expect("fits"))),
+            _ => default_operand(op, k),
+        });
+    }
+    InstData {
+        guard: ori::ALWAYS,
+        op: Op::Sass(op),
+        mods: Mods::of(mods),
+        operands,
+        kept: SmallVec::new(),
+        loc: Loc::default(),
+    }
+}
+
+/// Fills the immediate-only slots.
+fn set_imms(mut d: InstData, imms: &[u32]) -> InstData {
+    let Op::Sass(op) = d.op else { return d };
+    let slots = d.operands.iter_mut().zip(op.slots()).filter(|(_, slot)| slot.kind == SlotKind::Imm);
+    for ((o, _), n) in slots.zip(imms) {
+        *o = Operand::Imm(*n);
+    }
+    d
+}
+
+/// `a` of PLOP3's and LOP3's lookup tables.
+const LUT_A: u32 = 0xf0;
+/// `a ^ b`.
+const LUT_XOR: u32 = 0x3c;
+
+fn phys(r: Reg) -> Operand {
+    operand(Name::Phys(r))
+}
+
+fn negated(o: &Operand) -> Operand {
+    match o {
+        Operand::Reg(r) => Operand::Reg(RegOp { not: !r.not, ..*r }),
+        other => other.clone(),
+    }
+}
+
+/// The instruction that moves `src` to `dst`.
+pub fn move_inst(target: sass::Target, dst: Reg, src: &Operand) -> Result<InstData, Error> {
+    let unsupported = || Error::Move(format!("{dst} <- {src:?}"));
+    let source_file = match src {
+        Operand::Reg(RegOp { reg: Name::Phys(r), neg: false, abs: false, .. }) => Some(r.file),
+        Operand::Imm(_) => None,
+        Operand::Const {
+            bank: ConstBank::Index(_), index: None, neg: false, abs: false, not: false, ..
+        } => None,
+        _ => return Err(unsupported()),
+    };
+    let inverted = matches!(src, Operand::Reg(r) if r.not);
+    let constant = matches!(src, Operand::Const { .. });
+    let truth = |pt: Reg| match src {
+        Operand::Imm(0) => Some(negated(&phys(pt))),
+        Operand::Imm(_) => Some(phys(pt)),
+        _ => None,
+    };
+    Ok(match (dst.file, source_file) {
+        (RegFile::R | RegFile::UR, Some(RegFile::R | RegFile::UR)) if inverted => return Err(unsupported()),
+        (RegFile::R, None) if constant && !target.info().alu_const => {
+            simple(Opcode::LDC, &[], dst, std::slice::from_ref(src))
+        }
+        (RegFile::R, None | Some(RegFile::R | RegFile::UR)) => {
+            set_imms(simple(Opcode::MOV, &[], dst, std::slice::from_ref(src)), &[0xf])
+        }
+        (RegFile::R, Some(RegFile::P)) => {
+            simple(Opcode::SEL, &[], dst, &[phys(Reg::RZ), Operand::Imm(1), negated(src)])
+        }
+        (RegFile::R, Some(RegFile::B)) => simple(Opcode::BMOV, &[Mod::_32], dst, std::slice::from_ref(src)),
+        (RegFile::UR, Some(RegFile::R)) if src == &phys(Reg::RZ) => {
+            simple(Opcode::UMOV, &[], dst, &[phys(Reg::URZ)])
+        }
+        (RegFile::UR, Some(RegFile::R)) => simple(Opcode::R2UR, &[], dst, std::slice::from_ref(src)),
+        (RegFile::UR, None) if constant => simple(
+            if target.sm >= 100 { Opcode::LDCU } else { Opcode::ULDC },
+            &[],
+            dst,
+            std::slice::from_ref(src),
+        ),
+        (RegFile::UR, None | Some(RegFile::UR)) => simple(Opcode::UMOV, &[], dst, std::slice::from_ref(src)),
+        (RegFile::P, Some(RegFile::R)) => simple(
+            Opcode::ISETP,
+            &[Mod::NE, Mod::AND],
+            dst,
+            &[src.clone(), phys(Reg::RZ), phys(Reg::PT), phys(Reg::PT)],
+        ),
+        (RegFile::P, Some(RegFile::P) | None) if !constant => {
+            let a = truth(Reg::PT).unwrap_or_else(|| src.clone());
+            set_imms(simple(Opcode::PLOP3, &[Mod::LUT], dst, &[a]), &[LUT_A, 0])
+        }
+        (RegFile::UP, Some(RegFile::UP) | None) if !constant => {
+            let a = truth(Reg::UPT).unwrap_or_else(|| src.clone());
+            set_imms(simple(Opcode::UPLOP3, &[Mod::LUT], dst, &[a]), &[LUT_A, 0])
+        }
+        _ => return Err(unsupported()),
+    })
+}
+
+/// Exchanges two registers of a file without a third.
+fn swap(a: Reg, b: Reg) -> Result<[InstData; 3], Error> {
+    let xor = |dst: Reg| match a.file {
+        RegFile::R => {
+            let sources = [phys(a), phys(b), phys(Reg::RZ), negated(&phys(Reg::PT))];
+            Ok(set_imms(simple(Opcode::LOP3, &[Mod::LUT], dst, &sources), &[LUT_XOR]))
+        }
+        RegFile::UR => {
+            let sources = [phys(a), phys(b), phys(Reg::URZ), negated(&phys(Reg::UPT))];
+            Ok(set_imms(simple(Opcode::ULOP3, &[Mod::LUT], dst, &sources), &[LUT_XOR]))
+        }
+        RegFile::P => {
+            Ok(set_imms(simple(Opcode::PLOP3, &[Mod::LUT], dst, &[phys(a), phys(b)]), &[LUT_XOR, 0]))
+        }
+        RegFile::UP => {
+            Ok(set_imms(simple(Opcode::UPLOP3, &[Mod::LUT], dst, &[phys(a), phys(b)]), &[LUT_XOR, 0]))
+        }
+        _ => Err(Error::Move(format!("{a} <-> {b}"))),
+    };
+    Ok([xor(a)?, xor(b)?, xor(a)?])
+}

@@ -1,0 +1,526 @@
+//! Lowers register pressure in SSA: chosen values are recomputed before each use, or kept in a register of a
+//! roomier file (P and UR in R), or in local memory.
+
+use crate::liveness::{Lanes, Liveness, Numbering, loop_depths, segments};
+use cranelift_entity::{EntityRef, SecondaryMap};
+use fixedbitset::FixedBitSet;
+use ori::cfg::{Cfg, DomTree};
+use ori::{
+    ALWAYS, Block, Function, Inst, InstData, Loc, Macro, Name, Op, Operand, Terminator, Value, operand,
+};
+use rustc_hash::FxHashMap;
+use sass::{AddrWidth, Mod, Mods, Opcode, Reg, RegFile, RegOp};
+use smallvec::{SmallVec, smallvec};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// Where a spilled value is when it is not in a register of its file.
+#[derive(Clone)]
+enum Home {
+    /// Nowhere: this instruction, which reads no registers, makes it again.
+    Again(Inst),
+    /// In local memory at this offset from the first slot; a parameter arrives at another.
+    Slot { at: u32, arrives: u32 },
+    /// In this value of file R.
+    Value(Value),
+}
+
+/// Spilling state that lasts over rounds.
+#[derive(Default)]
+pub struct Spiller {
+    /// Values that must not be spilled (again).
+    pub pinned: FixedBitSet,
+    /// Bytes of local memory in slots.
+    pub slot_bytes: u32,
+    /// Bytes stored by inserted instructions.
+    pub store_bytes: u32,
+    /// Bytes loaded by inserted instructions.
+    pub load_bytes: u32,
+}
+
+/// Whether an instruction can be repeated anywhere: it is always executed, writes one value and reads only
+/// immediates and constants.
+pub fn is_constant(d: &InstData) -> bool {
+    let op = match d.op {
+        Op::Macro(m) => matches!(m, Macro::Copy | Macro::Collect | Macro::Undef),
+        Op::Sass(op) => {
+            matches!(op, Opcode::MOV | Opcode::UMOV | Opcode::LDC | Opcode::LDCU | Opcode::ULDC)
+        }
+    };
+    let mut registers = false;
+    d.for_each_use(|n| registers |= !matches!(n, Name::Phys(r) if r.is_zero()));
+    op && d.is_unguarded() && !registers
+}
+
+impl Spiller {
+    /// Chooses values of `file` until no more than `limit` registers are needed anywhere, together with
+    /// those in `forced`, and rewrites the function. Returns whether there were any.
+    pub fn lower(
+        &mut self,
+        func: &mut Function,
+        cfg: &Cfg,
+        file: RegFile,
+        limit: u32,
+        forced: &[Value],
+    ) -> bool {
+        self.pinned.grow(func.values.len());
+        let mut chosen = FixedBitSet::with_capacity(func.values.len());
+        forced.iter().filter(|v| func.values[**v].file == file).for_each(|v| chosen.insert(v.index()));
+        self.choose(func, cfg, file, limit, &mut chosen);
+        let any = !chosen.is_clear();
+        if any {
+            self.rewrite(func, cfg, &chosen);
+        }
+        any
+    }
+
+    /// Sweeps over the program; where more than `limit` registers are needed, picks the live value that is
+    /// used least often per point that it lives.
+    fn choose(&self, func: &Function, cfg: &Cfg, file: RegFile, limit: u32, chosen: &mut FixedBitSet) {
+        let lanes = Lanes::new(func);
+        let live = Liveness::new(func, cfg, &lanes);
+        let n = Numbering::new(func, cfg);
+        let intervals = segments(func, cfg, &lanes, &live, &n);
+        let depth = loop_depths(cfg, &DomTree::dominators(cfg));
+
+        let mut cost: SecondaryMap<Value, f32> = SecondaryMap::new();
+        let mut uses: Vec<SmallVec<[(Value, i32); 2]>> = vec![SmallVec::new(); 2 * n.at.len() + 2];
+        // Registers needed at a point beyond what is live.
+        let mut extra = vec![0i32; 2 * n.at.len() + 2];
+        let mut edges: SecondaryMap<Value, SmallVec<[u32; 2]>> = SecondaryMap::new();
+        let of_file = |v: &Value| func.values[*v].file == file;
+        for &b in &cfg.rpo {
+            let w = 10f32.powi(depth[b].min(8) as i32);
+            for &i in &func.blocks[b].insts {
+                let d = &func.insts[i];
+                let at = 2 * n.inst[i] as usize;
+                d.for_each_use(|name| {
+                    if let Some(v) = name.value().filter(of_file) {
+                        cost[v] += w;
+                        uses[at].push((v, i32::from(func.shape(name).width)));
+                    }
+                });
+                d.for_each_def(|name| {
+                    if let Some(v) = name.value().filter(of_file) {
+                        cost[v] += w;
+                        uses[at + 1].push((v, i32::from(func.values[v].width)));
+                        if !d.kept.is_empty() {
+                            extra[at] += i32::from(func.values[v].width);
+                        }
+                    }
+                });
+            }
+            let term = &func.blocks[b].term;
+            let t = 2 * n.term[b] as usize;
+            if let Some(v) = term.used_name().and_then(Name::value).filter(of_file) {
+                cost[v] += w;
+                uses[t].push((v, i32::from(func.values[v].width)));
+            }
+            let mut dying: SmallVec<[Value; 8]> = SmallVec::new();
+            for target in term.targets() {
+                for (a, p) in target.args.iter().zip(&func.blocks[target.block].params) {
+                    if of_file(a) {
+                        cost[*a] += w;
+                        cost[*p] += w;
+                        edges[*p].push(t as u32);
+                        let width = i32::from(func.values[*a].width);
+                        let dies = live.live_out[b].binary_search(&lanes.lane(*a, 0)).is_err();
+                        if !dies || dying.contains(a) {
+                            extra[t] += width;
+                            extra[t + 1] += width;
+                        } else {
+                            dying.push(*a);
+                        }
+                    }
+                }
+            }
+        }
+        // Making a constant again costs no memory access.
+        for d in func.insts.values().filter(|d| is_constant(d)) {
+            d.for_each_def(|name| {
+                if let Some(v) = name.value() {
+                    cost[v] *= 0.4;
+                }
+            });
+        }
+
+        let mut starts: Vec<(u32, u32, u32)> = Vec::new();
+        let mut length: SecondaryMap<Value, u32> = SecondaryMap::new();
+        let mut pressure = 0i32;
+        for (v, d) in func.values.iter().filter(|(_, d)| d.file == file) {
+            for i in 0..d.width {
+                let l = lanes.lane(v, i);
+                for s in &intervals[l as usize] {
+                    starts.push((s.start, s.end, l));
+                    length[v] += s.end - s.start;
+                }
+            }
+        }
+        starts.sort_unstable();
+        let mut next = starts.into_iter().peekable();
+        let mut ends: BinaryHeap<Reverse<(u32, u32)>> = BinaryHeap::new();
+        // Live lanes of each value, and the values that have some.
+        let mut live_lanes: SecondaryMap<Value, u8> = SecondaryMap::new();
+        let mut active = FixedBitSet::with_capacity(func.values.len());
+        for at in 0..extra.len() {
+            while let Some(&Reverse((_, l))) = ends.peek().filter(|e| e.0.0 as usize <= at) {
+                ends.pop();
+                let (v, _) = lanes.owner(l).expect("lane of a value");
+                live_lanes[v] -= 1;
+                if live_lanes[v] == 0 {
+                    active.set(v.index(), false);
+                }
+                pressure -= i32::from(!chosen.contains(v.index()));
+            }
+            while let Some((_, end, l)) = next.next_if(|s| s.0 as usize <= at) {
+                ends.push(Reverse((end, l)));
+                let (v, _) = lanes.owner(l).expect("lane of a value");
+                live_lanes[v] += 1;
+                active.insert(v.index());
+                pressure += i32::from(!chosen.contains(v.index()));
+            }
+            let mut here = pressure + extra[at];
+            for (v, w) in &uses[at] {
+                here += if chosen.contains(v.index()) { *w } else { 0 };
+            }
+            while here > limit as i32 {
+                let score = |v: Value| cost[v] / length[v].max(1) as f32;
+                let victim = active
+                    .ones()
+                    .filter(|i| !chosen.contains(*i) && !self.pinned.contains(*i))
+                    .map(Value::new)
+                    .filter(|v| length[*v] > 3 && !uses[at].iter().any(|(u, _)| u == v))
+                    .min_by(|a, b| score(*a).total_cmp(&score(*b)));
+                let Some(v) = victim else { break };
+                chosen.insert(v.index());
+                pressure -= i32::from(live_lanes[v]);
+                here -= i32::from(live_lanes[v]);
+                for t in &edges[v] {
+                    let width = i32::from(func.values[v].width);
+                    extra[*t as usize] -= width;
+                    extra[*t as usize + 1] -= width;
+                }
+            }
+        }
+    }
+
+    fn pin(&mut self, v: Value) -> Value {
+        self.pinned.grow(v.index() + 1);
+        self.pinned.insert(v.index());
+        v
+    }
+
+    fn slot(&mut self, width: u8) -> u32 {
+        let align = 4 * u32::from(width.next_power_of_two().min(4));
+        let at = self.slot_bytes.next_multiple_of(align);
+        self.slot_bytes = at + 4 * u32::from(width);
+        at
+    }
+
+    /// Replaces every use and definition of the chosen values.
+    fn rewrite(&mut self, func: &mut Function, cfg: &Cfg, chosen: &FixedBitSet) {
+        let mut homes: FxHashMap<Value, Home> = FxHashMap::default();
+        let lanes = Lanes::new(func);
+        let live = Liveness::new(func, cfg, &lanes);
+        let old_params: SecondaryMap<Block, SmallVec<[Value; 4]>> = {
+            let mut m = SecondaryMap::new();
+            func.blocks.iter().for_each(|(b, d)| m[b] = d.params.clone());
+            m
+        };
+        for &b in &cfg.rpo {
+            for p in old_params[b].iter().filter(|p| chosen.contains(p.index())) {
+                let home = self.home(func, *p);
+                if let Home::Slot { at, .. } = home {
+                    // The edge may store to the slot itself unless the old content is still wanted there.
+                    let wanted = cfg.preds[b].iter().any(|q| {
+                        live.live_out[*q].binary_search(&lanes.lane(*p, 0)).is_ok()
+                            || func.blocks[*q].term.targets().iter().any(|t| t.args.contains(p))
+                    });
+                    let arrives = if wanted { self.slot(func.values[*p].width) } else { at };
+                    homes.insert(*p, Home::Slot { at, arrives });
+                } else {
+                    homes.insert(*p, home);
+                }
+            }
+            for k in 0..func.blocks[b].insts.len() {
+                let i = func.blocks[b].insts[k];
+                let d = func.insts[i].clone();
+                d.for_each_def(|n| {
+                    if let Some(v) = n.value().filter(|v| chosen.contains(v.index())) {
+                        let home = if is_constant(&d) { Home::Again(i) } else { self.home(func, v) };
+                        homes.insert(v, home);
+                    }
+                });
+            }
+        }
+        for &b in &cfg.rpo {
+            self.rewrite_block(func, b, &homes, &old_params);
+        }
+    }
+
+    fn home(&mut self, func: &mut Function, v: Value) -> Home {
+        let d = func.values[v];
+        if d.file == RegFile::R {
+            let at = self.slot(d.width);
+            Home::Slot { at, arrives: at }
+        } else {
+            let home = func.add_value(RegFile::R, d.width);
+            self.pinned.grow(func.values.len());
+            Home::Value(home)
+        }
+    }
+
+    fn rewrite_block(
+        &mut self,
+        func: &mut Function,
+        b: Block,
+        homes: &FxHashMap<Value, Home>,
+        old_params: &SecondaryMap<Block, SmallVec<[Value; 4]>>,
+    ) {
+        let old = std::mem::take(&mut func.blocks[b].insts);
+        let mut out = Vec::with_capacity(old.len() + 8);
+        let mut params = SmallVec::new();
+        for &p in &old_params[b] {
+            match homes.get(&p) {
+                None => params.push(p),
+                Some(Home::Value(r)) => params.push(*r),
+                Some(Home::Slot { at, arrives }) => {
+                    if at != arrives {
+                        let t = self.load(func, &mut out, p, None, *arrives, Loc::default());
+                        self.store(func, &mut out, t, *at, Loc::default());
+                    }
+                }
+                Some(Home::Again(_)) => unreachable!("a parameter has no instruction"),
+            }
+        }
+        func.blocks[b].params = params;
+        for i in old {
+            let mut d = func.insts[i].clone();
+            let mut skip = false;
+            d.for_each_def(|n| {
+                skip |= n.value().is_some_and(|v| matches!(homes.get(&v), Some(Home::Again(_))));
+            });
+            if skip {
+                continue;
+            }
+            let loc = d.loc;
+            let mut temps: SmallVec<[(Name, Value); 4]> = SmallVec::new();
+            d.map_uses(|n| self.use_name(func, &mut out, n, homes, &mut temps, loc));
+            let mut defs: SmallVec<[Value; 2]> = SmallVec::new();
+            d.for_each_def(|n| defs.extend(n.value()));
+            func.insts[i] = d;
+            out.push(i);
+            for v in defs {
+                match homes.get(&v) {
+                    Some(Home::Slot { at, .. }) => {
+                        self.pin(v);
+                        self.store(func, &mut out, v, *at, loc);
+                    }
+                    Some(Home::Value(r)) => {
+                        self.pin(v);
+                        to_general(func, &mut out, *r, v, loc);
+                    }
+                    _ => {}
+                }
+            }
+        }
+        let loc = func.blocks[b].term_loc;
+        let mut term = std::mem::replace(&mut func.blocks[b].term, Terminator::Unreachable);
+        let mut temps: SmallVec<[(Name, Value); 4]> = SmallVec::new();
+        let mut done: SmallVec<[(Block, SmallVec<[Value; 4]>); 2]> = SmallVec::new();
+        for t in term.targets_mut() {
+            if let Some((_, args)) = done.iter().find(|(x, _)| *x == t.block) {
+                t.args.clone_from(args);
+                continue;
+            }
+            // Stores first, so that their temporaries are short-lived.
+            let mut args = SmallVec::new();
+            for (a, p) in t.args.iter().zip(&old_params[t.block]) {
+                if let Some(Home::Slot { arrives, .. }) = homes.get(p) {
+                    let v = match homes.get(a) {
+                        None => *a,
+                        Some(h) => self.reload(func, &mut out, *a, None, h, loc),
+                    };
+                    self.store(func, &mut out, v, *arrives, loc);
+                }
+            }
+            for (a, p) in t.args.iter().zip(&old_params[t.block]) {
+                match (homes.get(p), homes.get(a)) {
+                    (Some(Home::Slot { .. } | Home::Again(_)), _) => {}
+                    (None, None) => args.push(*a),
+                    (None, Some(h)) => args.push(self.reload(func, &mut out, *a, None, h, loc)),
+                    (Some(Home::Value(_)), Some(Home::Value(r))) => args.push(*r),
+                    (Some(Home::Value(_)), h) => {
+                        let v = match h {
+                            None => *a,
+                            Some(h) => self.reload(func, &mut out, *a, None, h, loc),
+                        };
+                        let r = func.add_value(RegFile::R, func.values[v].width);
+                        to_general(func, &mut out, r, v, loc);
+                        args.push(r);
+                    }
+                }
+            }
+            t.args = args;
+            done.push((t.block, t.args.clone()));
+        }
+        if let Some(n) = term.used_name_mut() {
+            *n = self.use_name(func, &mut out, *n, homes, &mut temps, loc);
+        }
+        func.blocks[b].term = term;
+        func.blocks[b].insts = out;
+    }
+
+    /// The name to read instead of `n`, loaded once per instruction.
+    fn use_name(
+        &mut self,
+        func: &mut Function,
+        out: &mut Vec<Inst>,
+        n: Name,
+        homes: &FxHashMap<Value, Home>,
+        temps: &mut SmallVec<[(Name, Value); 4]>,
+        loc: Loc,
+    ) -> Name {
+        let Some((v, home)) = n.value().and_then(|v| Some((v, homes.get(&v)?))) else { return n };
+        if let Some((_, t)) = temps.iter().find(|(k, _)| *k == n) {
+            return Name::Val(*t);
+        }
+        let part = if let Name::Part(_, i) = n { Some(i) } else { None };
+        let t = self.reload(func, out, v, part, home, loc);
+        temps.push((n, t));
+        Name::Val(t)
+    }
+
+    /// Brings `v` (or one register of it) into a new value of its file.
+    fn reload(
+        &mut self,
+        func: &mut Function,
+        out: &mut Vec<Inst>,
+        v: Value,
+        part: Option<u8>,
+        home: &Home,
+        loc: Loc,
+    ) -> Value {
+        let file = func.values[v].file;
+        match home {
+            Home::Slot { at, .. } => self.load(func, out, v, part, *at, loc),
+            Home::Again(i) => {
+                let width = func.values[v].width;
+                let t = func.add_value(file, width);
+                self.pin(t);
+                let mut d = InstData { loc, ..func.insts[*i].clone() };
+                for k in 0..d.operands.len() {
+                    if d.is_def(k) && matches!(&d.operands[k], Operand::Reg(r) if r.reg == Name::Val(v)) {
+                        d.operands[k] = operand(t);
+                    }
+                }
+                out.push(func.insts.push(d));
+                match part {
+                    Some(i) if width > 1 => {
+                        let one = func.add_value(file, 1);
+                        self.pin(one);
+                        let copy = smallvec![operand(one), operand(Name::Part(t, i))];
+                        out.push(func.insts.push(plain(Op::Macro(Macro::Copy), &[], copy, loc)));
+                        one
+                    }
+                    _ => t,
+                }
+            }
+            Home::Value(r) => {
+                let (from, width) = match part {
+                    Some(i) => (Name::Part(*r, i), 1),
+                    None => (Name::Val(*r), func.values[v].width),
+                };
+                let t = func.add_value(file, width);
+                self.pin(t);
+                let copy = smallvec![operand(t), operand(from)];
+                out.push(func.insts.push(plain(Op::Macro(Macro::Copy), &[], copy, loc)));
+                t
+            }
+        }
+    }
+
+    /// Loads from a slot.
+    fn load(
+        &mut self,
+        func: &mut Function,
+        out: &mut Vec<Inst>,
+        v: Value,
+        part: Option<u8>,
+        at: u32,
+        loc: Loc,
+    ) -> Value {
+        let width = if part.is_some() { 1 } else { func.values[v].width };
+        let at = at + 4 * u32::from(part.unwrap_or(0));
+        self.load_bytes += 4 * u32::from(width);
+        let t = func.add_value(RegFile::R, width);
+        self.pin(t);
+        let mut one = |func: &mut Function, t: Value, at: u32, mods: &[Mod]| {
+            let operands = smallvec![operand(t), slot_address(func, at)];
+            out.push(func.insts.push(plain(Op::Sass(Opcode::LDL), mods, operands, loc)));
+        };
+        if let Some(mods) = access(width) {
+            one(func, t, at, mods);
+        } else {
+            let mut operands: SmallVec<[Operand; 6]> = smallvec![operand(t)];
+            for k in 0..width {
+                let word = func.add_value(RegFile::R, 1);
+                self.pinned.grow(word.index() + 1);
+                self.pinned.insert(word.index());
+                one(func, word, at + 4 * u32::from(k), &[]);
+                operands.push(operand(word));
+            }
+            out.push(func.insts.push(plain(Op::Macro(Macro::Collect), &[], operands, loc)));
+        }
+        t
+    }
+
+    /// Stores to a slot.
+    fn store(&mut self, func: &mut Function, out: &mut Vec<Inst>, v: Value, at: u32, loc: Loc) {
+        let width = func.values[v].width;
+        self.store_bytes += 4 * u32::from(width);
+        let mut one = |func: &mut Function, n: Name, at: u32, mods: &[Mod]| {
+            let operands = smallvec![slot_address(func, at), operand(n)];
+            out.push(func.insts.push(plain(Op::Sass(Opcode::STL), mods, operands, loc)));
+        };
+        match access(width) {
+            Some(mods) => one(func, Name::Val(v), at, mods),
+            None => (0..width).for_each(|k| one(func, Name::Part(v, k), at + 4 * u32::from(k), &[])),
+        }
+    }
+}
+
+/// Modifiers of LDL and STL for a width that they have.
+fn access(width: u8) -> Option<&'static [Mod]> {
+    match width {
+        1 => Some(&[]),
+        2 => Some(&[Mod::_64]),
+        4 => Some(&[Mod::_128]),
+        _ => None,
+    }
+}
+
+/// First byte of the spill slots in the frame.
+pub fn slots_base(func: &Function) -> u32 {
+    func.local_size.next_multiple_of(16)
+}
+
+fn slot_address(func: &Function, at: u32) -> Operand {
+    Operand::Addr {
+        desc: None,
+        base: Some(Name::Phys(Reg::SP)),
+        width: AddrWidth::R32,
+        uniform: None,
+        offset: (slots_base(func) + at) as i32,
+    }
+}
+
+fn plain(op: Op, mods: &[Mod], operands: SmallVec<[Operand; 6]>, loc: Loc) -> InstData {
+    InstData { guard: ALWAYS, op, mods: Mods::of(mods), operands, kept: SmallVec::new(), loc }
+}
+
+/// Copies `v` of another file into `r`.
+fn to_general(func: &mut Function, out: &mut Vec<Inst>, r: Value, v: Value, loc: Loc) {
+    let operands = smallvec![operand(r), Operand::Reg(RegOp::plain(Name::Val(v)))];
+    out.push(func.insts.push(plain(Op::Macro(Macro::Copy), &[], operands, loc)));
+}

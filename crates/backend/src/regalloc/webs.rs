@@ -1,0 +1,380 @@
+//! Out of SSA: isolates block parameters and kept values by copies, then merges values into webs that will
+//! share registers.
+//!
+//! A web is a frame of registers; each member value sits at a fixed offset in it, so a tuple and the values
+//! that it is collected from can share registers too. Two lanes may be in the same register if they are
+//! never live at the same time, or if they are copies of each other (same value number).
+
+use crate::liveness::{Lanes, Liveness, Numbering, Segment, loop_depths, segments};
+use cranelift_entity::{PrimaryMap, SecondaryMap, entity_impl};
+use fixedbitset::FixedBitSet;
+use ori::cfg::{Cfg, DomTree};
+use ori::{ALWAYS, Block, Function, InstData, Loc, Macro, Name, Op, Operand, Value, operand};
+use rustc_hash::FxHashMap;
+use sass::{Mods, Reg, RegFile, RegOp};
+use smallvec::{SmallVec, smallvec};
+
+/// Values that share registers.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Web(u32);
+entity_impl!(Web, "web");
+
+/// A live interval of one lane, and what it holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Held {
+    /// When.
+    pub at: Segment,
+    /// Value number: equal numbers are equal contents.
+    pub number: u32,
+}
+
+/// A web's frame.
+#[derive(Clone, Debug)]
+pub struct WebData {
+    /// Register file.
+    pub file: RegFile,
+    /// The frame starts at a multiple of this.
+    pub align: u8,
+    /// Intervals of each register of the frame.
+    pub lanes: SmallVec<[Vec<Held>; 1]>,
+    /// Members and their offsets.
+    pub members: SmallVec<[(Value, u8); 1]>,
+    /// Uses and definitions, weighted by loop depth.
+    pub weight: f32,
+    /// Whether values were merged that could also have been kept apart.
+    pub coalesced: bool,
+}
+
+/// The webs of a function.
+pub struct Webs {
+    /// All; a merged one is left empty.
+    pub webs: PrimaryMap<Web, WebData>,
+    /// Web and offset of each value that has registers.
+    pub home: SecondaryMap<Value, Option<(Web, u8)>>,
+    /// Intervals of physical registers that the function names.
+    pub fixed: Vec<(Reg, Segment)>,
+    /// Copies between different webs: (web, offset) of both sides and weight, heaviest first.
+    pub copies: Vec<((Web, u8), (Web, u8))>,
+    /// The numbering that the intervals are in.
+    pub numbering: Numbering,
+}
+
+/// Values that must share registers, and what each new value stands for.
+pub struct Isolated {
+    /// Pairs that are merged unconditionally.
+    ties: Vec<(Value, Value)>,
+    /// Inserted copy of which value of the SSA program.
+    pub origin: FxHashMap<Value, Value>,
+}
+
+fn macro_inst(m: Macro, operands: SmallVec<[Operand; 6]>, loc: Loc) -> InstData {
+    InstData { guard: ALWAYS, op: Op::Macro(m), mods: Mods::none(), operands, kept: SmallVec::new(), loc }
+}
+
+fn parallel(func: &mut Function, pairs: &[(Value, Value)], loc: Loc) -> ori::Inst {
+    let dsts = pairs.iter().map(|(d, _)| operand(*d));
+    let operands = dsts.chain(pairs.iter().map(|(_, s)| operand(*s))).collect();
+    func.insts.push(macro_inst(Macro::ParCopy(pairs.len() as u16), operands, loc))
+}
+
+/// Makes block parameters and kept values separable from everything else (Sreedhar's first method):
+/// parameters are copied on entry, arguments before the terminator, kept values before the instruction.
+pub fn isolate(func: &mut Function, cfg: &Cfg) -> Isolated {
+    let mut out = Isolated { ties: Vec::new(), origin: FxHashMap::default() };
+    let fresh = |func: &mut Function, like: Value, out: &mut Isolated| {
+        let d = func.values[like];
+        let v = func.add_value(d.file, d.width);
+        out.origin.insert(v, like);
+        v
+    };
+    let mut old_params: SecondaryMap<Block, SmallVec<[Value; 4]>> = SecondaryMap::new();
+    for &b in &cfg.rpo {
+        let params = func.blocks[b].params.clone();
+        if !params.is_empty() {
+            let pairs: Vec<(Value, Value)> = params.iter().map(|p| (*p, fresh(func, *p, &mut out))).collect();
+            func.blocks[b].params = pairs.iter().map(|(_, n)| *n).collect();
+            let copy = parallel(func, &pairs, Loc::default());
+            func.blocks[b].insts.insert(0, copy);
+            old_params[b] = params;
+        }
+    }
+    for &b in &cfg.rpo {
+        for k in (0..func.blocks[b].insts.len()).rev() {
+            let i = func.blocks[b].insts[k];
+            if func.insts[i].kept.is_empty() {
+                continue;
+            }
+            let loc = func.insts[i].loc;
+            let defs: SmallVec<[Name; 2]> = {
+                let mut d = SmallVec::new();
+                func.insts[i].for_each_def(|n| d.push(n));
+                d
+            };
+            for (j, def) in defs.iter().enumerate() {
+                let Name::Val(v) = *def else { continue };
+                let tied = fresh(func, v, &mut out);
+                out.ties.push((v, tied));
+                let kept = std::mem::replace(&mut func.insts[i].kept[j], Name::Val(tied));
+                let m = macro_inst(Macro::Copy, smallvec![operand(tied), operand(kept)], loc);
+                let copy = func.insts.push(m);
+                func.blocks[b].insts.insert(k, copy);
+            }
+        }
+        let mut term = func.blocks[b].term.clone();
+        let mut pairs: Vec<(Value, Value)> = Vec::new();
+        let mut done: Vec<(Block, SmallVec<[Value; 4]>)> = Vec::new();
+        for t in term.targets_mut() {
+            if t.args.is_empty() {
+                continue;
+            }
+            if let Some((_, args)) = done.iter().find(|(x, _)| *x == t.block) {
+                t.args.clone_from(args);
+                continue;
+            }
+            for (j, a) in t.args.iter_mut().enumerate() {
+                let param = old_params[t.block][j];
+                let new = fresh(func, param, &mut out);
+                pairs.push((new, *a));
+                out.ties.push((func.blocks[t.block].params[j], new));
+                *a = new;
+            }
+            done.push((t.block, t.args.clone()));
+        }
+        if !pairs.is_empty() {
+            let loc = func.blocks[b].term_loc;
+            let copy = parallel(func, &pairs, loc);
+            func.blocks[b].insts.push(copy);
+            func.blocks[b].term = term;
+        }
+    }
+    out
+}
+
+/// One register moved by a copy-like instruction: destination, source.
+type LanePair = (u32, u32);
+
+/// The registers that a copy, collect or parallel copy moves from values to values.
+fn copied_lanes(func: &Function, lanes: &Lanes, d: &InstData, mut f: impl FnMut(LanePair)) {
+    let mut pair = |dst: Value, at: u8, src: &Operand| -> u8 {
+        let Operand::Reg(r) = src else { return 1 };
+        match r.reg {
+            _ if *r != RegOp::plain(r.reg) => 1,
+            Name::Val(s) => {
+                let w = func.values[s].width;
+                (0..w).for_each(|i| f((lanes.lane(dst, at + i), lanes.lane(s, i))));
+                w
+            }
+            Name::Part(s, i) => {
+                f((lanes.lane(dst, at), lanes.lane(s, i)));
+                1
+            }
+            Name::Phys(_) => 1,
+        }
+    };
+    let Op::Macro(m) = d.op else { return };
+    let n = m.defs();
+    match m {
+        Macro::Copy | Macro::Collect => {
+            let Some(dst) = d.operands[0].as_reg().and_then(|r| r.reg.value()) else { return };
+            let mut at = 0;
+            for src in &d.operands[1..] {
+                at += pair(dst, at, src);
+            }
+        }
+        Macro::ParCopy(_) => {
+            for k in 0..n {
+                if let Some(dst) = d.operands[k].as_reg().and_then(|r| r.reg.value()) {
+                    pair(dst, 0, &d.operands[n + k]);
+                }
+            }
+        }
+        Macro::Undef => {}
+    }
+}
+
+impl Webs {
+    /// Builds the webs of a function in which parameters are isolated. Values in `apart` are merged with
+    /// nothing that they need not be.
+    pub fn new(func: &Function, cfg: &Cfg, isolated: &Isolated, apart: &FixedBitSet) -> Webs {
+        let lanes = Lanes::new(func);
+        let live = Liveness::new(func, cfg, &lanes);
+        let numbering = Numbering::new(func, cfg);
+        let intervals = segments(func, cfg, &lanes, &live, &numbering);
+        let depth = loop_depths(cfg, &DomTree::dominators(cfg));
+        let block_weight = |b: Block| 10f32.powi(depth[b].min(8) as i32);
+
+        // Value numbers, uses, and copies, in one walk in dominance order.
+        let mut number: Vec<u32> = (0..lanes.count() as u32).collect();
+        let mut weight: SecondaryMap<Value, f32> = SecondaryMap::new();
+        let mut wanted: Vec<(f32, LanePair)> = Vec::new();
+        for &b in &cfg.rpo {
+            let w = block_weight(b);
+            for &i in &func.blocks[b].insts {
+                let d = &func.insts[i];
+                let mut count = |n: Name| {
+                    if let Some(v) = n.value() {
+                        weight[v] += w;
+                    }
+                };
+                d.for_each_use(&mut count);
+                d.for_each_def(&mut count);
+                let same = d.is_unguarded();
+                copied_lanes(func, &lanes, d, |(dst, src)| {
+                    if same {
+                        number[dst as usize] = number[src as usize];
+                    }
+                    wanted.push((w, (dst, src)));
+                });
+            }
+            if let Some(v) = func.blocks[b].term.used_name().and_then(Name::value) {
+                weight[v] += w;
+            }
+        }
+
+        let mut out = Webs {
+            webs: PrimaryMap::new(),
+            home: SecondaryMap::new(),
+            fixed: Vec::new(),
+            copies: Vec::new(),
+            numbering,
+        };
+        for (v, d) in func.values.iter() {
+            let held = |i: u8| -> Vec<Held> {
+                let l = lanes.lane(v, i) as usize;
+                intervals[l].iter().map(|s| Held { at: *s, number: number[l] }).collect()
+            };
+            let frame: SmallVec<[Vec<Held>; 1]> = (0..d.width).map(held).collect();
+            if frame.iter().all(Vec::is_empty) {
+                continue;
+            }
+            let web = out.webs.push(WebData {
+                file: d.file,
+                align: d.width.next_power_of_two(),
+                lanes: frame,
+                members: SmallVec::from_slice(&[(v, 0)]),
+                weight: weight[v],
+                coalesced: false,
+            });
+            out.home[v] = Some((web, 0));
+        }
+        for l in 0..lanes.count() as u32 {
+            if lanes.owner(l).is_none() {
+                let l0 = l - (lanes.count() as u32 - 5 * 256);
+                let file = [RegFile::R, RegFile::P, RegFile::UR, RegFile::UP, RegFile::B][l0 as usize / 256];
+                let reg = Reg { file, index: (l0 % 256) as u8 };
+                out.fixed.extend(intervals[l as usize].iter().map(|s| (reg, *s)));
+            }
+        }
+        for &(a, b) in &isolated.ties {
+            out.merge(a, 0, b, 0, true);
+        }
+        wanted.sort_by(|a, b| b.0.total_cmp(&a.0));
+        let mut left = Vec::new();
+        for &(_, (dst, src)) in &wanted {
+            let (Some((d, i)), Some((s, j))) = (lanes.owner(dst), lanes.owner(src)) else { continue };
+            let keep = apart.contains(d.as_u32() as usize) || apart.contains(s.as_u32() as usize);
+            if keep || !out.merge(d, i, s, j, false) {
+                left.push((d, i, s, j));
+            }
+        }
+        for (d, i, s, j) in left {
+            if let (Some((dw, doff)), Some((sw, soff))) = (out.home[d], out.home[s])
+                && dw != sw
+                && out.webs[dw].file == out.webs[sw].file
+            {
+                out.copies.push(((dw, doff + i), (sw, soff + j)));
+            }
+        }
+        out
+    }
+
+    /// Puts lane `i` of `a` and lane `j` of `b` into the same register if possible, and says whether they
+    /// are.
+    fn merge(&mut self, a: Value, i: u8, b: Value, j: u8, forced: bool) -> bool {
+        let (Some((wa, oa)), Some((wb, ob))) = (self.home[a], self.home[b]) else { return false };
+        let (pa, pb) = (oa + i, ob + j);
+        if wa == wb {
+            return pa == pb;
+        }
+        // The frame with the larger alignment stays; the other is moved into it.
+        let ((wa, pa), (wb, pb)) = if self.webs[wa].align >= self.webs[wb].align {
+            ((wa, pa), (wb, pb))
+        } else {
+            ((wb, pb), (wa, pa))
+        };
+        let (x, y) = (&self.webs[wa], &self.webs[wb]);
+        if x.file != y.file || pa < pb {
+            return false;
+        }
+        let shift = pa - pb;
+        if !shift.is_multiple_of(y.align) || usize::from(shift) + y.lanes.len() > usize::from(x.align) {
+            return false;
+        }
+        let clash = |(k, lane): (usize, &Vec<Held>)| {
+            x.lanes.get(k + usize::from(shift)).is_some_and(|other| overlap(other, lane))
+        };
+        if y.lanes.iter().enumerate().any(clash) {
+            debug_assert!(!forced, "tied values interfere");
+            return false;
+        }
+        let empty = WebData {
+            file: y.file,
+            align: 1,
+            lanes: SmallVec::new(),
+            members: SmallVec::new(),
+            weight: 0.0,
+            coalesced: false,
+        };
+        let y = std::mem::replace(&mut self.webs[wb], empty);
+        let x = &mut self.webs[wa];
+        x.coalesced |= y.coalesced | !forced;
+        x.weight += y.weight;
+        for (k, lane) in y.lanes.into_iter().enumerate() {
+            let k = k + usize::from(shift);
+            if x.lanes.len() <= k {
+                x.lanes.resize(k + 1, Vec::new());
+            }
+            let old = std::mem::take(&mut x.lanes[k]);
+            x.lanes[k] = union(old, lane);
+        }
+        for (v, off) in y.members {
+            self.home[v] = Some((wa, off + shift));
+            x.members.push((v, off + shift));
+        }
+        true
+    }
+}
+
+/// Whether two lanes hold different things at some point.
+fn overlap(a: &[Held], b: &[Held]) -> bool {
+    let (mut i, mut j) = (0, 0);
+    while let (Some(x), Some(y)) = (a.get(i), b.get(j)) {
+        if x.at.start < y.at.end && y.at.start < x.at.end && x.number != y.number {
+            return true;
+        }
+        if x.at.end <= y.at.end { i += 1 } else { j += 1 }
+    }
+    false
+}
+
+/// Both lanes' intervals, ascending; overlapping ones (which hold the same) become one.
+fn union(a: Vec<Held>, b: Vec<Held>) -> Vec<Held> {
+    if a.is_empty() || b.is_empty() {
+        return if a.is_empty() { b } else { a };
+    }
+    let mut out: Vec<Held> = Vec::with_capacity(a.len() + b.len());
+    let (mut a, mut b) = (a.into_iter().peekable(), b.into_iter().peekable());
+    loop {
+        let next = match (a.peek(), b.peek()) {
+            (Some(x), Some(y)) if x.at.start <= y.at.start => a.next(),
+            (_, Some(_)) => b.next(),
+            (Some(_), None) => a.next(),
+            (None, None) => return out,
+        };
+        let next = next.expect("peeked");
+        match out.last_mut() {
+            Some(last) if next.at.start < last.at.end => last.at.end = last.at.end.max(next.at.end),
+            _ => out.push(next),
+        }
+    }
+}
