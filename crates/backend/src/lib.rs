@@ -8,6 +8,7 @@ pub mod legalize;
 pub mod liveness;
 pub mod machine;
 pub mod regalloc;
+pub mod schedule;
 pub mod timing;
 pub mod units;
 
@@ -95,7 +96,16 @@ pub struct Code {
 pub fn compile(mut func: Function, options: &Options) -> Result<Code, Error> {
     legalize::run(&mut func)?;
     convergence::run(&mut func);
-    finish(&func, func.local_size, options)
+    let limits = regalloc::Limits::of(&func);
+    let stats = regalloc::allocate(&mut func, &limits).map_err(|e| Error::new(e.to_string()))?;
+    let code = finish(&func, stats.frame_bytes, options)?;
+    Ok(Code {
+        regs: u32::from(stats.regs_used),
+        uregs: u32::from(stats.uregs_used),
+        spill_store_bytes: stats.spill_store_bytes,
+        spill_load_bytes: stats.spill_load_bytes,
+        ..code
+    })
 }
 
 /// The passes after register allocation.
@@ -104,6 +114,9 @@ pub fn compile(mut func: Function, options: &Options) -> Result<Code, Error> {
 /// On virtual registers, and on instructions without an encoding.
 pub fn finish(func: &Function, frame_bytes: u32, options: &Options) -> Result<Code, Error> {
     let mut machine = machine::lower(func, frame_bytes)?;
+    if options.opt_level > 0 && !options.serial {
+        schedule::run(&mut machine);
+    }
     hazards::run(&mut machine, options);
     let mut code = emit::run(&machine)?;
     debug_assert_eq!(hazards::check::check(func.target, &code.insts), Ok(()));

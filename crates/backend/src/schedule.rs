@@ -1,0 +1,310 @@
+//! List scheduling after register allocation, block by block: the instruction on the longest way to the end
+//! of the block goes first among those whose operands are there.
+//!
+//! Order is kept between instructions that touch the same registers, between memory accesses that may
+//! overlap unless both only read, and around everything that synchronizes, transfers control or reads a
+//! clock.
+
+use crate::machine::{Machine, MachineBlock, MachineInst};
+use crate::timing;
+use crate::units::{self, COUNT, Unit};
+use sass::{Guard, Inst, Mod, Opcode, Operand, Reg, Target};
+use smallvec::SmallVec;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// Longest stretch scheduled at once.
+const WINDOW: usize = 4096;
+/// Memory accesses that a later one is compared with; older ones are summed up.
+const MAX_ACCESSES: usize = 48;
+
+/// Schedules every block.
+pub fn run(machine: &mut Machine) {
+    let target = machine.target;
+    for block in &mut machine.blocks {
+        schedule_block(target, block);
+    }
+}
+
+fn schedule_block(target: Target, block: &mut MachineBlock) {
+    let insts = std::mem::take(&mut block.insts);
+    let mut out = Vec::with_capacity(insts.len());
+    let mut region: Vec<MachineInst> = Vec::new();
+    for i in insts {
+        let ends = is_boundary(&i.inst);
+        if ends || region.len() == WINDOW {
+            schedule_region(target, &mut region, ends.then_some(&i.inst), &mut out);
+        }
+        if ends { out.push(i) } else { region.push(i) }
+    }
+    schedule_region(target, &mut region, None, &mut out);
+    block.insts = out;
+}
+
+/// Whether nothing may move past the instruction.
+fn is_boundary(inst: &Inst) -> bool {
+    let info = inst.op.info();
+    let clock = inst.operands.iter().any(|o| match o {
+        Operand::Special(s) => s.name().contains("CLOCK") || s.name().contains("TIMER"),
+        _ => false,
+    });
+    let fence = info.memory && address(inst).is_none();
+    let other = matches!(inst.op, Opcode::NANOSLEEP | Opcode::DEPBAR | Opcode::BPT);
+    (info.control && inst.op != Opcode::BSSY) || info.sync || clock || fence || other
+}
+
+/// Memory that accesses of an opcode may touch.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Space {
+    Shared,
+    Local,
+    Global,
+    Generic,
+}
+
+impl Space {
+    fn overlaps(self, other: Space) -> bool {
+        self == other || self == Space::Generic || other == Space::Generic
+    }
+}
+
+/// A memory access.
+#[derive(Clone)]
+struct Access {
+    node: u32,
+    space: Space,
+    writes: bool,
+    /// Must keep its place among all accesses.
+    strong: bool,
+    /// The bytes accessed; `None` if unknown.
+    place: Option<Place>,
+}
+
+/// Bytes relative to a base register's value.
+#[derive(Clone, Copy)]
+struct Place {
+    base: Option<Reg>,
+    /// Which definition of `base`.
+    version: u32,
+    offset: i32,
+    size: u32,
+}
+
+impl Access {
+    fn conflicts(&self, other: &Access) -> bool {
+        if self.strong || other.strong {
+            return true;
+        }
+        if !(self.writes || other.writes) || !self.space.overlaps(other.space) {
+            return false;
+        }
+        match (&self.place, &other.place) {
+            (Some(a), Some(b)) if (a.base, a.version) == (b.base, b.version) => {
+                let range = |p: &Place| (i64::from(p.offset), i64::from(p.offset) + i64::from(p.size));
+                range(a).0 < range(b).1 && range(b).0 < range(a).1
+            }
+            _ => true,
+        }
+    }
+}
+
+fn address(inst: &Inst) -> Option<&Operand> {
+    inst.operands.iter().find(|o| matches!(o, Operand::Addr { .. }))
+}
+
+/// What a memory instruction accesses; `version` numbers the definitions of base registers.
+fn access(inst: &Inst, node: u32, version: impl Fn(Reg) -> u32) -> Option<Access> {
+    use Opcode::*;
+    if !inst.op.info().memory {
+        return None;
+    }
+    let (space, writes) = match inst.op {
+        LDS => (Space::Shared, false),
+        STS | ATOMS => (Space::Shared, true),
+        LDL => (Space::Local, false),
+        STL => (Space::Local, true),
+        LDG => (Space::Global, false),
+        STG | ATOMG | REDG => (Space::Global, true),
+        LD => (Space::Generic, false),
+        _ => (Space::Generic, true),
+    };
+    let strong =
+        inst.mods.has(Mod::STRONG) || inst.mods.has(Mod::MMIO) || matches!(inst.op, ATOMG | ATOMS | ATOM);
+    let constant = inst.op == LDG && inst.mods.has(Mod::CONSTANT);
+    let Some(Operand::Addr { base, uniform, offset, .. }) = address(inst) else { return None };
+    let size = if inst.mods.has(Mod::_128) {
+        16
+    } else if inst.mods.has(Mod::_64) {
+        8
+    } else {
+        4
+    };
+    let version = base.map_or(0, &version);
+    let place = Place { base: *base, version, offset: *offset, size };
+    let place = Some(place).filter(|_| uniform.is_none());
+    (!constant).then_some(Access { node, space, writes, strong, place })
+}
+
+/// Cycles until a variable-latency result is there, as a rule.
+fn expected_latency(op: Opcode) -> u32 {
+    use Opcode::*;
+    match op {
+        LDG | LD | ATOMG | ATOM => 300,
+        LDL => 100,
+        LDS | ATOMS | SHFL => 30,
+        LDC | LDCU => 40,
+        _ => 20,
+    }
+}
+
+#[derive(Default)]
+struct Node {
+    /// Successors and the cycles that must lie between.
+    succs: SmallVec<[(u32, u32); 4]>,
+    preds: u32,
+    height: u32,
+    earliest: u32,
+}
+
+/// Moves the scheduled region to `out`. `end` is the boundary that follows.
+fn schedule_region(
+    target: Target,
+    region: &mut Vec<MachineInst>,
+    end: Option<&Inst>,
+    out: &mut Vec<MachineInst>,
+) {
+    if region.len() < 2 {
+        out.append(region);
+        return;
+    }
+    let mut nodes = dependences(target, region);
+    heights(target, region, &mut nodes, end);
+    // Not yet startable, by time; startable, by height. Ties go to program order.
+    let mut later: BinaryHeap<Reverse<(u32, u32)>> = BinaryHeap::new();
+    let mut now: BinaryHeap<(u32, Reverse<u32>)> = BinaryHeap::new();
+    for (k, n) in nodes.iter().enumerate().filter(|(_, n)| n.preds == 0) {
+        now.push((n.height, Reverse(k as u32)));
+    }
+    let mut cycle = 0;
+    let mut order: Vec<u32> = Vec::with_capacity(region.len());
+    while order.len() < region.len() {
+        while let Some(&Reverse((t, k))) = later.peek()
+            && t <= cycle
+        {
+            later.pop();
+            now.push((nodes[k as usize].height, Reverse(k)));
+        }
+        let Some((_, Reverse(k))) = now.pop() else {
+            match later.peek() {
+                Some(Reverse((t, _))) => cycle = *t,
+                None => break,
+            }
+            continue;
+        };
+        order.push(k);
+        for (s, latency) in std::mem::take(&mut nodes[k as usize].succs) {
+            let n = &mut nodes[s as usize];
+            n.earliest = n.earliest.max(cycle + latency);
+            n.preds -= 1;
+            if n.preds == 0 {
+                later.push(Reverse((n.earliest, s)));
+            }
+        }
+        cycle += 1;
+    }
+    debug_assert_eq!(order.len(), region.len(), "dependences are acyclic");
+    let mut taken: Vec<Option<MachineInst>> = region.drain(..).map(Some).collect();
+    out.extend(order.into_iter().filter_map(|k| taken[k as usize].take()));
+}
+
+/// The dependence graph.
+fn dependences(target: Target, region: &[MachineInst]) -> Vec<Node> {
+    let mut nodes: Vec<Node> = region.iter().map(|_| Node::default()).collect();
+    // Per unit: writers since the last unguarded one, readers since then.
+    let mut writers: Vec<SmallVec<[u32; 1]>> = vec![SmallVec::new(); COUNT];
+    let mut readers: Vec<SmallVec<[u32; 2]>> = vec![SmallVec::new(); COUNT];
+    let mut accesses: Vec<Access> = Vec::new();
+    for (k, i) in region.iter().enumerate() {
+        let inst = &i.inst;
+        let k = k as u32;
+        let mut edge = |from: u32, latency: u32| {
+            if from != k {
+                nodes[from as usize].succs.push((k, latency));
+                nodes[k as usize].preds += 1;
+            }
+        };
+        let latency_to = |from: u32, u: Unit, site| {
+            let producer = &region[from as usize].inst;
+            if timing::is_variable(target, producer) {
+                expected_latency(producer.op)
+            } else {
+                u32::from(timing::raw(target, producer, u, inst, site))
+            }
+        };
+        units::for_each_read(inst, |u, site| {
+            writers[usize::from(u)].iter().for_each(|w| edge(*w, latency_to(*w, u, site)));
+        });
+        units::for_each_write(inst, |u, _| {
+            for &w in &writers[usize::from(u)] {
+                let producer = &region[w as usize].inst;
+                let variable = timing::is_variable(target, producer);
+                edge(
+                    w,
+                    if variable {
+                        expected_latency(producer.op)
+                    } else {
+                        u32::from(timing::waw(target, producer, u, inst))
+                    },
+                );
+            }
+            for &r in &readers[usize::from(u)] {
+                edge(r, if timing::reads_late(target, &region[r as usize].inst) { 12 } else { 1 });
+            }
+        });
+        let version = |reg: Reg| {
+            units::unit(reg).and_then(|u| writers[usize::from(u)].last().copied()).map_or(0, |w| w + 1)
+        };
+        if let Some(a) = access(inst, k, version) {
+            accesses.iter().filter(|b| a.conflicts(b)).for_each(|b| edge(b.node, 1));
+            if accesses.len() == MAX_ACCESSES {
+                // Everything older comes before this one, and this one before everything later.
+                accesses.iter().for_each(|b| edge(b.node, 1));
+                accesses.clear();
+                accesses.push(Access { strong: true, ..a });
+            } else {
+                accesses.push(a);
+            }
+        }
+        units::for_each_read(inst, |u, _| readers[usize::from(u)].push(k));
+        units::for_each_write(inst, |u, _| {
+            let u = usize::from(u);
+            if inst.guard == Guard::TRUE {
+                writers[u].clear();
+                readers[u].clear();
+            }
+            writers[u].push(k);
+        });
+    }
+    nodes
+}
+
+/// Cycles from each instruction's issue to the end of the region, along the longest way.
+fn heights(target: Target, region: &[MachineInst], nodes: &mut [Node], end: Option<&Inst>) {
+    for k in (0..nodes.len()).rev() {
+        let after = nodes[k].succs.iter().map(|(s, latency)| nodes[*s as usize].height + latency).max();
+        let mut height = after.unwrap_or(0);
+        if let Some(end) = end {
+            units::for_each_write(&region[k].inst, |u, _| {
+                units::for_each_read(end, |v, site| {
+                    if u == v {
+                        height = height.max(u32::from(timing::raw(target, &region[k].inst, u, end, site)));
+                    }
+                });
+            });
+        }
+        if timing::is_variable(target, &region[k].inst) {
+            height = height.max(expected_latency(region[k].inst.op) / 2);
+        }
+        nodes[k].height = height + 1;
+    }
+}
