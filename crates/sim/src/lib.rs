@@ -3,3 +3,4 @@
 pub mod fp;
 pub mod launch;
 pub mod memory;
+pub mod ptx;
