@@ -5,7 +5,7 @@
 
 use crate::convert::{extend32, extend64, minmax, minmax64};
 use crate::divconst;
-use crate::emit::{Emit, Pair, as_imm, imm, ineg, inot, pt, rz};
+use crate::emit::{Emit, Pair, as_imm, imm, ineg, inot, isetp64_combined, pt, rz};
 use crate::math::{self, Want};
 use crate::types::{Src, Ty};
 use crate::wide;
@@ -361,18 +361,16 @@ impl Default for Combine {
 /// Integer `setp`: `(x cmp y) op with`.
 pub fn setp(b: &mut Builder<'_>, ty: Ty, cmp: Mod, x: &Src, y: &Src, combine: &Combine) -> Value {
     let signed = ty.is_signed();
+    if ty.bits == 64 {
+        let with = combine.with.clone();
+        return isetp64_combined(b, cmp, signed, &x.pair(), &y.pair(), combine.op, with);
+    }
     let mut mods: smallvec::SmallVec<[Mod; 4]> = smallvec::SmallVec::new();
     mods.push(cmp);
     if !signed {
         mods.push(Mod::U32);
     }
     mods.push(combine.op);
-    if ty.bits == 64 {
-        let (x, y) = (x.pair(), y.pair());
-        let low = b.isetp(cmp, false, x.lo, y.lo);
-        mods.push(Mod::EX);
-        return b.def_pred(Opcode::ISETP, &mods, &[x.hi, y.hi, combine.with.clone(), operand(low)]);
-    }
     let (x, y) = (extend32(b, &x.low(), ty), extend32(b, &y.low(), ty));
     b.def_pred(Opcode::ISETP, &mods, &[x, y, combine.with.clone(), pt()])
 }

@@ -4,7 +4,8 @@ use crate::access::{self, AtomOp, Atomic, Order, Space};
 use crate::emit::{Emit, Pair, rz};
 use crate::func::{Lower, Result, ty};
 use crate::types::{Src, Ty};
-use ori::{ALWAYS, Operand, Value, operand};
+use cranelift_entity::SecondaryMap;
+use ori::{ALWAYS, Function, Name, Op, Operand, Value, operand};
 use ptx::{Inst, Mod as M, Op as O};
 use sass::{Mod, Opcode};
 
@@ -34,6 +35,34 @@ fn arithmetic(op: M, t: ptx::Type, shared: bool) -> Option<&'static [Mod]> {
         (M::xor, T::b64) if !shared => &[Mod::XOR, Mod::_64],
         _ => return None,
     })
+}
+
+/// Turns atomics whose result nobody reads into reductions, or lets them write RZ.
+pub fn drop_results(func: &mut Function, used: &SecondaryMap<Value, bool>) {
+    let red = if func.target.sm >= 90 { Opcode::REDG } else { Opcode::RED };
+    for data in func.insts.values_mut() {
+        let (Op::Sass(op @ (Opcode::ATOMG | Opcode::ATOM | Opcode::ATOMS)), mods) = (data.op, &data.mods)
+        else {
+            continue;
+        };
+        let at = usize::from(op != Opcode::ATOMS);
+        let Some(v) = data.operands[at].as_reg().and_then(|r| r.reg.value()) else { continue };
+        if used[v] {
+            continue;
+        }
+        if op == Opcode::ATOMG && !mods.has(Mod::CAS) && !mods.has(Mod::EXCH) {
+            data.op = Op::Sass(red);
+            data.operands = data.operands[2..4].iter().cloned().collect();
+            data.kept.clear();
+        } else {
+            data.operands[at] = rz();
+            for k in &mut data.kept {
+                if matches!(k, Name::Val(_)) {
+                    *k = Name::Phys(sass::Reg::RZ);
+                }
+            }
+        }
+    }
 }
 
 impl Lower<'_, '_> {

@@ -296,16 +296,11 @@ impl Emit for Builder<'_> {
     }
 
     fn isetp(&mut self, cmp: Mod, signed: bool, a: Operand, b: Operand) -> Value {
-        self.def_pred(Opcode::ISETP, isetp_mods(cmp, signed, false), &[a, b, pt(), pt()])
+        self.def_pred(Opcode::ISETP, &isetp_mods(cmp, signed), &[a, b, pt(), pt()])
     }
 
     fn isetp64(&mut self, cmp: Mod, signed: bool, a: &Pair, b: &Pair) -> Value {
-        let low = self.isetp(cmp, false, a.lo.clone(), b.lo.clone());
-        self.def_pred(
-            Opcode::ISETP,
-            isetp_mods(cmp, signed, true),
-            &[a.hi.clone(), b.hi.clone(), pt(), operand(low)],
-        )
+        isetp64_combined(self, cmp, signed, a, b, Mod::AND, pt())
     }
 
     fn plop(&mut self, a: Operand, b: Operand, lut: u8) -> Value {
@@ -376,22 +371,42 @@ fn last<'a>(b: &'a mut Builder<'_>) -> &'a mut InstData {
     &mut b.func.insts[inst]
 }
 
-/// Modifiers of ISETP: comparison, sign, `.AND`, and `.EX` for the upper half of a 64-bit comparison.
-pub fn isetp_mods(cmp: Mod, signed: bool, ex: bool) -> &'static [Mod] {
-    macro_rules! table {
-        ($($m:ident)*) => {
-            match (cmp, signed, ex) {
-                $(
-                    (Mod::$m, true, false) => &[Mod::$m, Mod::AND],
-                    (Mod::$m, false, false) => &[Mod::$m, Mod::U32, Mod::AND],
-                    (Mod::$m, true, true) => &[Mod::$m, Mod::AND, Mod::EX],
-                    (Mod::$m, false, true) => &[Mod::$m, Mod::U32, Mod::AND, Mod::EX],
-                )*
-                _ => &[],
-            }
-        };
+/// Modifiers of a 32-bit ISETP: comparison, sign, `.AND`.
+fn isetp_mods(cmp: Mod, signed: bool) -> SmallVec<[Mod; 4]> {
+    let mut m = SmallVec::new();
+    m.push(cmp);
+    if !signed {
+        m.push(Mod::U32);
     }
-    table!(EQ NE LT LE GT GE)
+    m.push(Mod::AND);
+    m
+}
+
+/// 64-bit `(a cmp b) op with`: one instruction from sm_120 on, before that the low halves and then the high
+/// halves with the result of the low ones.
+pub fn isetp64_combined(
+    b: &mut Builder<'_>,
+    cmp: Mod,
+    signed: bool,
+    x: &Pair,
+    y: &Pair,
+    op: Mod,
+    with: Operand,
+) -> Value {
+    if b.func.target.sm >= 120 {
+        let kind = if signed { Mod::S64 } else { Mod::U64 };
+        let mut whole = |p: &Pair| if p.as_imm() == Some(0) { rz() } else { operand(b.pair(p)) };
+        let (x, y) = (whole(x), whole(y));
+        return b.def_pred(Opcode::ISETP, &[cmp, kind, op], &[x, y, with, pt()]);
+    }
+    let low = b.isetp(cmp, false, x.lo.clone(), y.lo.clone());
+    let mut mods: SmallVec<[Mod; 4]> = SmallVec::new();
+    mods.push(cmp);
+    if !signed {
+        mods.push(Mod::U32);
+    }
+    mods.extend([op, Mod::EX]);
+    b.def_pred(Opcode::ISETP, &mods, &[x.hi.clone(), y.hi.clone(), with, operand(low)])
 }
 
 /// `c[bank][offset]` of a 32-bit word.

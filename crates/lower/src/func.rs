@@ -1023,6 +1023,7 @@ impl<'a, 'f> Lower<'a, 'f> {
         let func: &mut Function = self.b.func;
         let undefined = self.ssa.finish(func);
         let used = used_values(func);
+        crate::atomics::drop_results(func, &used);
         for v in undefined.into_iter().filter(|v| used[*v]) {
             let data = InstData {
                 guard: ALWAYS,

@@ -144,13 +144,8 @@ impl Asm for Builder<'_> {
     }
 
     fn ge_u64(&mut self, a: Value, b: Value) -> Value {
-        let lo = self.isetp(&[Mod::GE, Mod::U32], part(a, 0), part(b, 0));
-        let always = operand(Name::Phys(Reg::PT));
-        self.def_pred(
-            Opcode::ISETP,
-            &[Mod::GE, Mod::U32, Mod::AND, Mod::EX],
-            &[part(a, 1), part(b, 1), always, operand(lo)],
-        )
+        use crate::emit::{Emit, Pair};
+        self.isetp64(Mod::GE, false, &Pair::of(a), &Pair::of(b))
     }
 
     fn sel(&mut self, a: Operand, b: Operand, p: Operand) -> Value {
