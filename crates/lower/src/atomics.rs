@@ -126,8 +126,7 @@ impl Lower<'_, '_> {
         access::before(&mut self.b, order, self.guard);
         match dst {
             Some(d) => {
-                let old = self.read(d);
-                let kept = (self.guard != ALWAYS).then_some(old);
+                let kept = if self.guard == ALWAYS { None } else { Some(self.read(d)) };
                 let v = access::atom(&mut self.b, &spec, address, &data, self.guard, kept);
                 access::after(&mut self.b, order, self.guard);
                 self.write(d, v);

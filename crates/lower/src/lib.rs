@@ -17,6 +17,8 @@ mod convert;
 mod divconst;
 mod emit;
 mod func;
+#[cfg(test)]
+mod int_tests;
 pub mod layout;
 pub mod math;
 mod memory;

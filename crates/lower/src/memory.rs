@@ -136,8 +136,7 @@ impl Lower<'_, '_> {
             && self.shape(d).width == t.width()
         {
             // The register is the result: the load itself takes the guard.
-            let old = self.read(d);
-            let kept = (self.guard != ALWAYS).then_some(old);
+            let kept = if self.guard == ALWAYS { None } else { Some(self.read(d)) };
             let v = access::load(&mut self.b, &acc, address, self.guard, kept);
             access::after(&mut self.b, acc.order, self.guard);
             self.write(d, v);

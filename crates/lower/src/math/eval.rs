@@ -137,6 +137,10 @@ impl Machine<'_> {
         let d = &self.func.insts[i];
         let o = &d.operands;
         let has = |m| d.mods.has(m);
+        if !d.is_unguarded() && (self.name(d.guard.pred) != 0) == d.guard.not {
+            let kept = self.name(d.kept[0]);
+            return self.set(&o[0].clone(), kept);
+        }
         let ftz = has(Mod::FTZ);
         let op = match d.op {
             Op::Macro(Macro::Collect) => {
@@ -162,8 +166,13 @@ impl Machine<'_> {
                 self.set(&o[1], sum >> 32 & 1);
                 sum
             }
-            Opcode::IMAD if has(Mod::WIDE) => {
-                (self.int(&o[2], 1) * self.int(&o[3], 1)).wrapping_add(self.int(&o[4], 2))
+            Opcode::IMAD if has(Mod::WIDE) || has(Mod::HI) => {
+                let factor = |k: usize| {
+                    let x = self.int(&o[k], 1);
+                    if has(Mod::U32) { x } else { x as i32 as i64 as u64 }
+                };
+                let x = factor(2).wrapping_mul(factor(3)).wrapping_add(self.int(&o[4], 2));
+                if has(Mod::HI) { x >> 32 } else { x }
             }
             Opcode::IMAD => {
                 self.int(&o[2], 1).wrapping_mul(self.int(&o[3], 1)).wrapping_add(self.int(&o[4], 1))
@@ -182,40 +191,98 @@ impl Machine<'_> {
             }
             Opcode::SHF => {
                 let (lo, n, hi) = (self.int(&o[1], 1), self.int(&o[2], 1), self.int(&o[3], 1));
-                let pair = hi << 32 | lo;
-                let limit = if has(Mod::U64) { 63 } else { 32 };
-                let n = n.min(limit) as u32;
-                let shifted = if has(Mod::R) {
-                    pair.checked_shr(n).unwrap_or(0)
+                let limit = if has(Mod::U64) || has(Mod::S64) { 64 } else { 32 };
+                let n = if has(Mod::W) { n % limit } else { n.min(limit) } as u32;
+                // `.HI` of a right shift takes the upper word alone; of a left shift it is the upper result.
+                if has(Mod::R) && has(Mod::HI) {
+                    let x = if has(Mod::S32) { hi as i32 as i64 } else { hi as i64 };
+                    (x >> n) as u64
                 } else {
-                    pair.checked_shl(n).unwrap_or(0)
+                    let pair = u128::from(hi << 32 | lo);
+                    let wide = if has(Mod::S64) { (pair as i64 as i128) as u128 } else { pair };
+                    if has(Mod::R) {
+                        (wide as i128 >> n) as u64
+                    } else if has(Mod::HI) {
+                        (pair << n >> 32) as u64
+                    } else {
+                        (pair << n) as u64
+                    }
+                }
+            }
+            Opcode::SGXT => {
+                let (x, n) = (self.int(&o[1], 1) as u32, self.int(&o[2], 1).min(32) as u32);
+                let up = x.checked_shl(32 - n).unwrap_or(0);
+                let down = if has(Mod::U32) {
+                    up.checked_shr(32 - n).unwrap_or(0)
+                } else {
+                    (i64::from(up as i32) >> (32 - n)) as u32
                 };
-                if has(Mod::HI) { shifted >> 32 } else { shifted }
+                u64::from(down)
+            }
+            Opcode::BMSK => {
+                let (pos, n) = (self.int(&o[1], 1).min(32), self.int(&o[2], 1).min(32));
+                ((1u64 << n) - 1) << pos
+            }
+            Opcode::POPC => u64::from(self.int(&o[1], 1).count_ones()),
+            Opcode::BREV => u64::from((self.int(&o[1], 1) as u32).reverse_bits()),
+            Opcode::FLO => {
+                let x = self.int(&o[2], 1) as u32;
+                let x = if !has(Mod::U32) && (x as i32) < 0 { !x } else { x };
+                u64::from(31u32.wrapping_sub(x.leading_zeros()))
+            }
+            Opcode::PRMT => {
+                let bytes = self.int(&o[3], 1) << 32 | self.int(&o[1], 1);
+                let selector = self.int(&o[2], 1);
+                (0..4)
+                    .map(|i| {
+                        let s = selector >> (4 * i) & 15;
+                        let byte = bytes >> (8 * (s & 7)) & 0xff;
+                        (if s & 8 != 0 { 0xff * (byte >> 7) } else { byte }) << (8 * i)
+                    })
+                    .sum()
+            }
+            Opcode::IMNMX | Opcode::VIMNMX => {
+                let n = o.len();
+                let (x, y) = (self.int(&o[n - 3], 1) as u32, self.int(&o[n - 2], 1) as u32);
+                let less = if has(Mod::U32) { x < y } else { (x as i32) < y as i32 };
+                u64::from(if less == self.pred(&o[n - 1]) { x } else { y })
+            }
+            Opcode::PLOP3 => {
+                let index = (2..5).fold(0, |x, k| x << 1 | u32::from(self.pred(&o[k])));
+                let Operand::Imm(lut) = o[5] else { panic!() };
+                u64::from(lut >> index & 1)
             }
             Opcode::ISETP => {
-                let (a, b) = (self.int(&o[2], 1), self.int(&o[3], 1));
-                let mut order = if has(Mod::U32) { a.cmp(&b) } else { (a as i32).cmp(&(b as i32)) };
-                let mut equal_means_low = true;
-                if has(Mod::EX) {
-                    // Equal high halves: the low comparison decides.
-                    equal_means_low = self.pred(&o[5]);
-                } else if order.is_eq() {
-                    order = std::cmp::Ordering::Equal;
-                }
-                let base = if has(Mod::GE) {
-                    if has(Mod::EX) && order.is_eq() { equal_means_low } else { order.is_ge() }
-                } else if has(Mod::GT) {
-                    order.is_gt()
-                } else if has(Mod::LE) {
-                    order.is_le()
-                } else if has(Mod::LT) {
-                    order.is_lt()
-                } else if has(Mod::NE) {
-                    order.is_ne()
+                let wide = has(Mod::U64) || has(Mod::S64);
+                let width = if wide { 2 } else { 1 };
+                let (a, b) = (self.int(&o[2], width), self.int(&o[3], width));
+                let order = if has(Mod::U32) || has(Mod::U64) {
+                    a.cmp(&b)
+                } else if wide {
+                    (a as i64).cmp(&(b as i64))
                 } else {
-                    panic!("{:?}", d.mods)
+                    (a as i32).cmp(&(b as i32))
                 };
-                u64::from(base && self.pred(&o[4]))
+                // `.EX` on equal upper halves: the lower comparison decides.
+                let decided = !(has(Mod::EX) && order.is_eq());
+                let holds = match d.mods.iter().next() {
+                    _ if !decided => self.pred(&o[5]),
+                    Some(Mod::GE) => order.is_ge(),
+                    Some(Mod::GT) => order.is_gt(),
+                    Some(Mod::LE) => order.is_le(),
+                    Some(Mod::LT) => order.is_lt(),
+                    Some(Mod::EQ) => order.is_eq(),
+                    Some(Mod::NE) => order.is_ne(),
+                    _ => panic!("{:?}", d.mods),
+                };
+                let with = self.pred(&o[4]);
+                u64::from(if has(Mod::OR) {
+                    holds | with
+                } else if has(Mod::XOR) {
+                    holds ^ with
+                } else {
+                    holds & with
+                })
             }
             Opcode::SEL => self.int(&o[if self.pred(&o[3]) { 1 } else { 2 }], 1),
             Opcode::I2F => {

@@ -7,7 +7,7 @@
 
 mod asm;
 #[cfg(test)]
-mod eval;
+pub(crate) mod eval;
 mod f32;
 mod f64;
 mod int;
