@@ -114,10 +114,7 @@ pub fn compile(mut func: Function, options: &Options) -> Result<Code, Error> {
 /// On virtual registers, and on instructions without an encoding.
 pub fn finish(func: &Function, frame_bytes: u32, options: &Options) -> Result<Code, Error> {
     let mut machine = machine::lower(func, frame_bytes)?;
-    if options.opt_level > 0 && !options.serial {
-        schedule::run(&mut machine);
-    }
-    hazards::run(&mut machine, options);
+    schedule_and_cover(&mut machine, options);
     let mut code = emit::run(&machine)?;
     debug_assert_eq!(hazards::check::check(func.target, &code.insts), Ok(()));
     code.frame_bytes = frame_bytes;
@@ -125,4 +122,12 @@ pub fn finish(func: &Function, frame_bytes: u32, options: &Options) -> Result<Co
     code.shared_size = func.shared_size;
     code.literals.clone_from(&func.literals);
     Ok(code)
+}
+
+/// Orders the instructions and covers their hazards.
+pub fn schedule_and_cover(machine: &mut machine::Machine, options: &Options) {
+    if options.opt_level > 0 && !options.serial {
+        schedule::run(machine);
+    }
+    hazards::run(machine, options);
 }

@@ -201,7 +201,7 @@ fn step(
     units::for_each_write(inst, |u, _| {
         for ((_, kind, on), age) in of(u) {
             let why = match kind {
-                Kind::Fixed => early(*age, timing::waw(target, &insts[*on as usize], u, inst)),
+                Kind::Fixed => early(*age, timing::waw(&insts[*on as usize], u)),
                 Kind::Variable(_) => Some(Why::Unwaited),
                 Kind::Read(..) => Some(Why::Overwrites),
                 Kind::Set => None,
@@ -211,7 +211,8 @@ fn step(
             }
         }
     });
-    let stall = u16::from(inst.ctrl.stall);
+    // A stall of 0 drains the pipeline.
+    let stall = if inst.ctrl.stall == 0 { 16 } else { u16::from(inst.ctrl.stall) };
     for age in state.values_mut() {
         *age = (*age + stall).min(OLD);
     }

@@ -21,6 +21,10 @@ pub fn run(machine: &mut Machine, options: &Options) {
             // As ptxas: a warp gives way where it waits for a result anyway.
             let gives_way = inst.ctrl.stall >= 3 && !inst.op.info().control && inst.ctrl.write_sb.is_none();
             inst.ctrl.no_yield = inst.ctrl.stall < 12 && !gives_way;
+            if inst.op == Opcode::ERRBAR {
+                inst.ctrl.stall = 0;
+                inst.ctrl.no_yield = false;
+            }
         }
     }
 }
@@ -38,10 +42,4 @@ fn serial(machine: &mut Machine) {
             reuse: 0,
         };
     }
-}
-
-/// Least stall count of an instruction, whatever follows.
-fn min_stall(op: Opcode) -> u8 {
-    let info = op.info();
-    if (info.control && op != Opcode::BSSY) || info.sync { 5 } else { 1 }
 }

@@ -5,7 +5,7 @@
 use crate::machine::{Machine, MachineBlock};
 use crate::timing;
 use crate::units::{self, COUNT, Unit};
-use sass::{Inst, RegFile};
+use sass::{Inst, Opcode, RegFile};
 use smallvec::SmallVec;
 
 /// Number of scoreboards.
@@ -22,14 +22,17 @@ struct Pending {
     write: [u8; COUNT],
     /// Sources not read yet.
     read: [u8; COUNT],
+    /// Fences on their way, for which everything waits.
+    fence: u8,
 }
 
 impl Pending {
-    const NONE: Pending = Pending { write: [0; COUNT], read: [0; COUNT] };
+    const NONE: Pending = Pending { write: [0; COUNT], read: [0; COUNT], fence: 0 };
 
     /// Adds what is pending in `other`; whether anything was new.
     fn merge(&mut self, other: &Pending) -> bool {
-        let mut changed = 0;
+        let mut changed = other.fence & !self.fence;
+        self.fence |= other.fence;
         for (a, b) in self.write.iter_mut().zip(&other.write).chain(self.read.iter_mut().zip(&other.read)) {
             changed |= b & !*a;
             *a |= b;
@@ -39,7 +42,7 @@ impl Pending {
 
     /// What `inst` must wait for.
     fn needs(&self, inst: &Inst) -> u8 {
-        let mut wait = 0;
+        let mut wait = self.fence;
         units::for_each_read(inst, |u, _| wait |= self.write[usize::from(u)]);
         units::for_each_write(inst, |u, _| wait |= self.write[usize::from(u)] | self.read[usize::from(u)]);
         wait
@@ -47,6 +50,7 @@ impl Pending {
 
     /// The state after waiting for `mask`.
     fn clear(&mut self, mask: u8) {
+        self.fence &= !mask;
         if mask != 0 {
             self.write.iter_mut().chain(&mut self.read).for_each(|m| *m &= !mask);
         }
@@ -54,7 +58,7 @@ impl Pending {
 
     /// Scoreboards in use.
     fn busy(&self) -> u8 {
-        self.write.iter().chain(&self.read).fold(0, |a, m| a | m)
+        self.write.iter().chain(&self.read).fold(self.fence, |a, m| a | m)
     }
 
     /// The state after `inst` has issued with its scoreboards.
@@ -64,6 +68,9 @@ impl Pending {
         }
         if let Some(s) = inst.ctrl.read_sb {
             late_reads(inst, |u| self.read[usize::from(u)] |= 1 << s);
+            if inst.op == Opcode::MEMBAR {
+                self.fence |= 1 << s;
+            }
         }
     }
 }
@@ -138,6 +145,10 @@ fn assign(machine: &mut Machine) {
                     with_write.write[0] |= 1 << s;
                 }
                 read = Some(choose(&with_write, &mut needed, when));
+            }
+            let next = machine.blocks[b].insts.get(k + 1);
+            if timing::is_fence(target, inst) && next.is_none_or(|i| i.inst.op != Opcode::ERRBAR) {
+                read = Some(choose(&state, &mut needed, k + 1));
             }
             let inst = &mut machine.blocks[b].insts[k].inst;
             inst.ctrl.write_sb = write;

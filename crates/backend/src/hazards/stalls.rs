@@ -1,7 +1,6 @@
 //! Stall counts: the issue distance between a fixed-latency writer and whoever touches its result, along
 //! every path. Stalls only grow until all distances hold, so the iteration ends.
 
-use super::min_stall;
 use crate::machine::{Machine, MachineInst, inst};
 use crate::timing::{self, MAX_LATENCY};
 use crate::units::{self, COUNT, Unit};
@@ -44,7 +43,7 @@ fn missing(machine: &Machine, state: &State, inst: &Inst) -> u8 {
     });
     units::for_each_write(inst, |u, _| {
         for r in of(u) {
-            lack = lack.max(timing::waw(target, writer(r), u, inst).saturating_sub(r.age));
+            lack = lack.max(timing::waw(writer(r), u).saturating_sub(r.age));
         }
     });
     for s in (0..6).filter(|s| inst.ctrl.wait >> s & 1 != 0) {
@@ -97,7 +96,7 @@ pub fn run(machine: &mut Machine) {
         block.succs.iter().for_each(|&s| preds[s as usize].push(b as u32));
     }
     for i in machine.blocks.iter_mut().flat_map(|b| &mut b.insts) {
-        i.inst.ctrl.stall = min_stall(i.inst.op);
+        i.inst.ctrl.stall = timing::min_stall(i.inst.op);
     }
     let mut exit: Vec<State> = vec![State::new(); count];
     let mut dirty = vec![true; count];
