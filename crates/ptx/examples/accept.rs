@@ -1,30 +1,52 @@
-//! Parses and checks PTX files and says how many are accepted: `cargo run -p ptx --example accept -- FILE…`.
+//! `accept FILE…`: parses and checks PTX files, each for its own target, and says which are refused, what the
+//! most frequent complaints are, and how fast that was.
 
-use ptx::LineIndex;
+use std::collections::BTreeMap;
+use std::time::Instant;
 
 fn main() {
-    let (mut accepted, mut rejected, mut bytes) = (0, 0, 0);
-    let start = std::time::Instant::now();
-    for path in std::env::args().skip(1) {
-        let source = match std::fs::read_to_string(&path) {
-            Ok(s) => s,
+    let (mut accepted, mut bytes, mut refused) = (0usize, 0usize, Vec::new());
+    let mut reasons: BTreeMap<String, usize> = BTreeMap::new();
+    let (mut parsing, mut checking) = (0.0, 0.0);
+    for file in std::env::args().skip(1) {
+        let source = match std::fs::read_to_string(&file) {
+            Ok(source) => source,
             Err(e) => {
-                println!("{path}: {e}");
-                rejected += 1;
+                eprintln!("{file}: {e}");
                 continue;
             }
         };
         bytes += source.len();
-        let result = ptx::parse(&source).and_then(|m| ptx::check(&m, 121));
-        match result {
+        let start = Instant::now();
+        let module = ptx::parse(&source);
+        parsing += start.elapsed().as_secs_f64();
+        let start = Instant::now();
+        let verdict = module.and_then(|m| ptx::check(&m, ptx::check::target_sm(&m)));
+        checking += start.elapsed().as_secs_f64();
+        match verdict {
             Ok(()) => accepted += 1,
             Err(errors) => {
-                rejected += 1;
-                let lines = LineIndex::new(&source);
-                print!("{}", errors[0].render("ptx", &path, &source, &lines));
+                let lines = ptx::LineIndex::new(&source);
+                for e in &errors {
+                    *reasons.entry(e.message.clone()).or_default() += 1;
+                }
+                refused.push(errors[0].render("ptxas", &file, &source, &lines));
             }
         }
     }
-    let seconds = start.elapsed().as_secs_f64();
-    println!("{accepted} accepted, {rejected} rejected, {:.1} MB/s", bytes as f64 / seconds / 1e6);
+    if std::env::var_os("VERBOSE").is_some() {
+        refused.iter().for_each(|r| print!("{r}"));
+    }
+    let mut reasons: Vec<_> = reasons.into_iter().collect();
+    reasons.sort_by_key(|r| std::cmp::Reverse(r.1));
+    for (message, n) in reasons.iter().take(40) {
+        println!("{n:6}  {message}");
+    }
+    let mb = bytes as f64 / 1e6;
+    println!(
+        "accepted {accepted}, refused {}; {mb:.1} MB: parse {:.1} MB/s, check {:.1} MB/s",
+        refused.len(),
+        mb / parsing,
+        mb / checking
+    );
 }

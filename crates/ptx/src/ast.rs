@@ -264,13 +264,30 @@ pub enum Stmt {
 }
 
 /// A source position from `.loc`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Loc {
     /// `.file` index.
     pub file: u32,
     /// Line, from 1.
     pub line: u32,
     /// Column, from 1 (0: none).
+    pub column: u32,
+    /// Where the code was inlined, if it was.
+    pub inlined: Option<Box<InlinedAt>>,
+}
+
+/// `function_name NAME+offset, inlined_at file line column` of `.loc`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct InlinedAt {
+    /// Label, in `.debug_str`, of the name of the inlined function.
+    pub function: String,
+    /// Added to that label.
+    pub offset: i64,
+    /// `.file` index of the call.
+    pub file: u32,
+    /// Line of the call.
+    pub line: u32,
+    /// Column of the call.
     pub column: u32,
 }
 

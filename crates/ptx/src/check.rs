@@ -64,7 +64,10 @@ impl Checker<'_> {
     fn function(&mut self, func: &Func, body: &Body) {
         let a = &func.attrs;
         if a.maxntid.is_some() && a.reqntid.is_some() {
-            self.error(func.span, "'.maxntid' and '.reqntid' cannot be used together".into());
+            self.error(
+                func.span,
+                "Conflicting directives: .maxntid and .reqntid cannot both be specified".into(),
+            );
         }
         for stmt in &body.stmts {
             if let Stmt::Inst(inst) = stmt {

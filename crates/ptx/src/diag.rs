@@ -35,7 +35,7 @@ pub struct Diagnostic {
     pub severity: Severity,
     /// Where; `None` if it is about the file as a whole.
     pub span: Option<Span>,
-    /// What.
+    /// What. `{file}` in it stands for the name of the file.
     pub message: String,
 }
 
@@ -53,12 +53,13 @@ impl Diagnostic {
     /// column and the source line under a caret.
     pub fn render(&self, program: &str, file: &str, source: &str, lines: &LineIndex) -> String {
         let mut out = String::new();
+        let message = self.message.replace("{file}", file);
         let Some(span) = self.span else {
-            let _ = writeln!(out, "{program} {}: {}", self.severity.padded(), self.message);
+            let _ = writeln!(out, "{program} {}: {message}", self.severity.padded());
             return out;
         };
         let (line, column) = lines.line_col(span.start);
-        let _ = writeln!(out, "{program} {file}, line {line}; {}: {}", self.severity.padded(), self.message);
+        let _ = writeln!(out, "{program} {file}, line {line}; {}: {message}", self.severity.padded());
         let _ = writeln!(out, "    --> {file}:{line}:{column}");
         let text = lines.text(source, line);
         if !text.is_empty() && text.len() <= 400 {

@@ -62,13 +62,13 @@ fn errors_name_the_line() {
             "add.s64 \t%rd3, %r2",
             "line 20; error   : Arguments mismatch for instruction 'add'",
         ),
-        ("setp.ge", "setp.gx", "line 17; error   : Unknown modifier '.gx' for instruction 'setp'"),
+        ("setp.ge", "setp.gx", "line 17; error   : Unknown modifier '.gx'"),
         (
             ".version 8.0",
             ".version 9.4",
             "line 1; fatal   : Unsupported .version 9.4; current version is '9.0'",
         ),
-        (".version 8.0\n", "", "line 1; fatal   : Missing .version directive at start of file '.target'"),
+        (".version 8.0\n", "", "line 1; fatal   : Missing .version directive at start of file 'k.ptx'"),
     ];
     for (from, to, want) in cases {
         assert_eq!(first_error(from, to), format!("ptxas k.ptx, {want}"));

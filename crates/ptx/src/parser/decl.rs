@@ -1,18 +1,14 @@
-//! Variables, initializers, function headers and bodies.
+//! Variables, initializers and function headers.
 
-use super::{FuncState, Local, Parsed, Parser};
-use crate::ast::{
-    Body, Func, FuncAttrs, Init, Label, LabelId, Linkage, Loc, Reg, Reloc, Space, Stmt, Symbol, Var, VarId,
-};
+use super::{Parsed, Parser};
+use crate::ast::{Func, FuncAttrs, Init, Linkage, Reloc, Space, Symbol, Var, VarId};
 use crate::isa::Type;
 use crate::lexer::Tok;
-use crate::span::Span;
-use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 impl Parser<'_> {
     /// `.align n`, `.attribute(…)`, `.vN`, and the type.
-    fn variable_type(&mut self) -> Parsed<(Type, u8, Option<u32>)> {
+    pub(super) fn variable_type(&mut self) -> Parsed<(Type, u8, Option<u32>)> {
         let (mut align, mut vector) = (None, 1);
         loop {
             let span = self.span();
@@ -47,7 +43,7 @@ impl Parser<'_> {
                 }
                 word => {
                     let Some(ty) = Type::parse(word) else {
-                        return Err(self.error(span, format!("Unknown type '.{word}'")));
+                        return Err(self.error(span, format!("Parsing error near '.{word}': syntax error")));
                     };
                     self.bump();
                     return Ok((ty, vector, align));
@@ -110,7 +106,15 @@ impl Parser<'_> {
                 var.dims[0] = at.div_ceil(u64::from(natural));
             }
             if at > var.size() {
-                return Err(self.error(span, format!("Too many initializers for '{name}'")));
+                return Err(self.error(span, "Greater number of elements in array initializer"));
+            }
+            if !matches!(space, Space::Global | Space::Const) {
+                let message = format!("No initial value is allowed for '{name}' in this state space");
+                return Err(self.error(span, message));
+            }
+            if linkage == Linkage::Extern {
+                let message = format!("No initial value is allowed for external symbol '{name}'");
+                return Err(self.error(span, message));
             }
             var.init = Some(init);
         }
@@ -120,7 +124,7 @@ impl Parser<'_> {
     fn initializer(&mut self, init: &mut Init, at: &mut u64, ty: Type) -> Parsed<()> {
         if self.eat(Tok::LBrace) {
             while !self.eat(Tok::RBrace) {
-                self.initializer(init, at, ty)?;
+                self.nested(|p| p.initializer(init, at, ty))?;
                 if !self.eat(Tok::Comma) {
                     self.expect(Tok::RBrace)?;
                     break;
@@ -138,7 +142,7 @@ impl Parser<'_> {
                 }
                 let (name, span) = self.name()?;
                 let Some(symbol) = self.symbol(name) else {
-                    return Err(self.error(span, format!("Unknown symbol '{name}'")));
+                    return Err(self.error(span, format!("Invalid initial value symbol '{name}'")));
                 };
                 if generic {
                     self.expect(Tok::RParen)?;
@@ -166,7 +170,7 @@ impl Parser<'_> {
     }
 
     /// `(.param .b32 a, …)` with the parenthesis next, or nothing.
-    fn params(&mut self) -> Parsed<Vec<VarId>> {
+    pub(super) fn params(&mut self) -> Parsed<Vec<VarId>> {
         let mut out = Vec::new();
         if !self.eat(Tok::LParen) {
             return Ok(out);
@@ -262,7 +266,7 @@ impl Parser<'_> {
         Ok(out)
     }
 
-    fn attribute(&mut self, attrs: &mut FuncAttrs) -> Parsed<()> {
+    pub(super) fn attribute(&mut self, attrs: &mut FuncAttrs) -> Parsed<()> {
         let span = self.span();
         let word = self.text();
         self.bump();
@@ -282,255 +286,10 @@ impl Parser<'_> {
                 attrs.pragmas.push(self.text_of(text).trim_matches('"').to_string());
                 self.eat(Tok::Semi);
             }
-            other => return Err(self.error(span, format!("Unknown directive '.{other}'"))),
-        }
-        Ok(())
-    }
-
-    fn body(&mut self, func: &Func) -> Parsed<Body> {
-        self.expect(Tok::LBrace)?;
-        let mut state = FuncState {
-            body: Body::default(),
-            scopes: vec![FxHashMap::default()],
-            ranges: Vec::new(),
-            labels: FxHashMap::default(),
-            pending: FxHashMap::default(),
-        };
-        for v in func.params.iter().chain(&func.returns) {
-            let var = &self.module.vars[*v];
-            let local = if var.space == Space::Reg {
-                Local::Reg(state.body.regs.push(Reg {
-                    name: var.name.clone(),
-                    ty: var.ty,
-                    vector: var.vector,
-                }))
-            } else {
-                Local::Var(*v)
-            };
-            state.scopes[0].insert(var.name.clone(), local);
-        }
-        self.func = Some(state);
-        let mut depth = 1;
-        while depth > 0 {
-            match self.peek() {
-                Tok::RBrace => {
-                    self.bump();
-                    depth -= 1;
-                    self.state().scopes.pop();
-                }
-                Tok::LBrace => {
-                    self.bump();
-                    depth += 1;
-                    self.state().scopes.push(FxHashMap::default());
-                }
-                Tok::Eof => {
-                    self.unexpected();
-                    break;
-                }
-                _ => {
-                    if self.statement().is_err() {
-                        self.recover();
-                    }
-                }
+            other => {
+                return Err(self.error(span, format!("Parsing error near '.{other}': syntax error")));
             }
         }
-        let state = self.func.take().expect("inside a function");
-        let mut missing: Vec<(LabelId, Span)> = state.pending.into_iter().collect();
-        missing.sort_by_key(|m| m.1.start);
-        for (label, span) in missing {
-            let name = state.body.labels[label].name.clone();
-            self.error(span, format!("Unknown symbol '{name}'"));
-        }
-        Ok(state.body)
-    }
-
-    pub(super) fn state(&mut self) -> &mut FuncState {
-        self.func.as_mut().expect("inside a function")
-    }
-
-    fn statement(&mut self) -> Parsed<()> {
-        match self.peek() {
-            Tok::Semi => {
-                self.bump();
-                Ok(())
-            }
-            Tok::Name if self.peek2() == Tok::Colon => self.label(),
-            Tok::Dot => self.directive(),
-            Tok::AtAt => self.item(),
-            _ => {
-                let inst = self.instruction()?;
-                self.state().body.stmts.push(Stmt::Inst(inst));
-                Ok(())
-            }
-        }
-    }
-
-    /// The label of this name, made on first use.
-    pub(super) fn label_ref(&mut self, name: &str, span: Span) -> LabelId {
-        let state = self.state();
-        if let Some(l) = state.labels.get(name) {
-            return *l;
-        }
-        let l = state.body.labels.push(Label { name: name.to_string(), span });
-        state.labels.insert(name.to_string(), l);
-        state.pending.insert(l, span);
-        l
-    }
-
-    fn label(&mut self) -> Parsed<()> {
-        let (name, span) = self.name()?;
-        self.expect(Tok::Colon)?;
-        let known = self.state().labels.get(name).copied();
-        if let Some(l) = known
-            && !self.state().pending.contains_key(&l)
-        {
-            return Err(self.error(span, format!("Duplicate definition of label '{name}'")));
-        }
-        let label = self.label_ref(name, span);
-        let state = self.state();
-        state.pending.remove(&label);
-        state.body.labels[label].span = span;
-        if self.eat_dot("branchtargets") {
-            let mut targets = Vec::new();
-            loop {
-                let (name, span) = self.name()?;
-                targets.push(self.label_ref(name, span));
-                if !self.eat(Tok::Comma) {
-                    break;
-                }
-            }
-            self.expect(Tok::Semi)?;
-            self.state().body.stmts.push(Stmt::BranchTargets(label, targets));
-        } else if self.eat_dot("calltargets") {
-            let mut targets = Vec::new();
-            loop {
-                let (name, span) = self.name()?;
-                match self.symbol(name) {
-                    Some(Symbol::Func(f)) => targets.push(f),
-                    _ => return Err(self.error(span, format!("Unknown function '{name}'"))),
-                }
-                if !self.eat(Tok::Comma) {
-                    break;
-                }
-            }
-            self.expect(Tok::Semi)?;
-            self.state().body.stmts.push(Stmt::CallTargets(label, targets));
-        } else if self.eat_dot("callprototype") {
-            let returns = if self.peek() == Tok::LParen { self.params()? } else { Vec::new() };
-            self.expect(Tok::Name)?;
-            let params = self.params()?;
-            let mut attrs = FuncAttrs::default();
-            while self.peek() == Tok::Dot {
-                self.attribute(&mut attrs)?;
-            }
-            self.expect(Tok::Semi)?;
-            let linkage = Linkage::Internal;
-            let func = Func {
-                name: name.to_string(),
-                entry: false,
-                linkage,
-                params,
-                returns,
-                attrs,
-                body: None,
-                span,
-            };
-            let id = self.module.funcs.push(func);
-            self.state().body.stmts.push(Stmt::CallPrototype(label, id));
-        } else {
-            self.state().body.stmts.push(Stmt::Label(label));
-        }
-        Ok(())
-    }
-
-    fn directive(&mut self) -> Parsed<()> {
-        let span = self.span();
-        match self.text() {
-            ".loc" => {
-                self.bump();
-                let file = self.int_const()?.0 as u32;
-                let line = self.int_const()?.0 as u32;
-                let column = self.int_const()?.0 as u32;
-                // `, function_name label, inlined_at file line column`
-                while self.eat(Tok::Comma) {
-                    while matches!(self.peek(), Tok::Name | Tok::Int | Tok::Plus)
-                        && self.peek2() != Tok::Colon
-                    {
-                        if self.peek() == Tok::Name
-                            && !matches!(self.text(), "function_name" | "inlined_at")
-                            && !self.text().starts_with('$')
-                            && !self.text().starts_with("info")
-                        {
-                            break;
-                        }
-                        self.bump();
-                    }
-                }
-                self.state().body.stmts.push(Stmt::Loc(Loc { file, line, column }));
-                Ok(())
-            }
-            ".pragma" => {
-                self.bump();
-                let text = self.expect(Tok::Str)?;
-                self.expect(Tok::Semi)?;
-                let text = self.text_of(text).trim_matches('"').to_string();
-                self.state().body.stmts.push(Stmt::Pragma(text));
-                Ok(())
-            }
-            _ => match self.space() {
-                Some(Space::Reg) => self.registers(),
-                Some(space) => {
-                    for var in self.variables(space, Linkage::Internal)? {
-                        let name = self.module.vars[var].name.clone();
-                        let state = self.state();
-                        state.body.vars.push(var);
-                        let scope = state.scopes.last_mut().expect("a scope");
-                        if scope.insert(name.clone(), Local::Var(var)).is_some() {
-                            return Err(
-                                self.error(span, format!("Duplicate definition of variable '{name}'"))
-                            );
-                        }
-                    }
-                    Ok(())
-                }
-                None => match self.text() {
-                    ".extern" | ".visible" | ".weak" => self.declaration(),
-                    _ => Err(self.unexpected()),
-                },
-            },
-        }
-    }
-
-    /// `.reg .b32 %r<10>, a;`
-    fn registers(&mut self) -> Parsed<()> {
-        let (ty, vector, _) = self.variable_type()?;
-        loop {
-            let (name, span) = self.name()?;
-            if self.eat(Tok::Lt) {
-                let (count, count_span) = self.int_const()?;
-                self.expect(Tok::Gt)?;
-                if count > 10_000_000 {
-                    return Err(self.error(count_span, "Register range is too large"));
-                }
-                let state = self.state();
-                let first = cranelift_entity::EntityRef::new(state.body.regs.len());
-                for i in 0..count {
-                    state.body.regs.push(Reg { name: format!("{name}{i}"), ty, vector });
-                }
-                state.ranges.push((name.to_string(), first, count as u32));
-            } else {
-                let state = self.state();
-                let reg = state.body.regs.push(Reg { name: name.to_string(), ty, vector });
-                let scope = state.scopes.last_mut().expect("a scope");
-                if scope.insert(name.to_string(), Local::Reg(reg)).is_some() {
-                    return Err(self.error(span, format!("Duplicate definition of variable '{name}'")));
-                }
-            }
-            if !self.eat(Tok::Comma) {
-                break;
-            }
-        }
-        self.expect(Tok::Semi)?;
         Ok(())
     }
 }

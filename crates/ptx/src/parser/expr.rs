@@ -23,6 +23,16 @@ impl Parser<'_> {
         Ok((value, start.to(self.previous_span())))
     }
 
+    /// One integer literal that fits 32 bits.
+    pub(super) fn small(&mut self) -> Parsed<u32> {
+        let span = self.expect(Tok::Int)?;
+        let text = self.text_of(span);
+        match parse_int(text).and_then(|v| u32::try_from(v).ok()) {
+            Some(v) => Ok(v),
+            None => Err(self.error(span, format!("Integer constant '{text}' is too large"))),
+        }
+    }
+
     fn binary(&mut self, level: usize) -> Parsed<u64> {
         let Some(lower) = level.checked_sub(1) else { return self.unary() };
         let mut a = self.binary(lower)?;
@@ -50,19 +60,19 @@ impl Parser<'_> {
         match self.peek() {
             Tok::Minus => {
                 self.bump();
-                Ok(self.unary()?.wrapping_neg())
+                Ok(self.nested(Self::unary)?.wrapping_neg())
             }
             Tok::Plus => {
                 self.bump();
-                self.unary()
+                self.nested(Self::unary)
             }
             Tok::Tilde => {
                 self.bump();
-                Ok(!self.unary()?)
+                Ok(!self.nested(Self::unary)?)
             }
             Tok::Bang => {
                 self.bump();
-                Ok(u64::from(self.unary()? == 0))
+                Ok(u64::from(self.nested(Self::unary)? == 0))
             }
             Tok::LParen => {
                 self.bump();
@@ -70,9 +80,9 @@ impl Parser<'_> {
                 if self.peek() == Tok::Dot {
                     self.bump();
                     self.expect(Tok::RParen)?;
-                    return self.unary();
+                    return self.nested(Self::unary);
                 }
-                let v = self.binary(LEVELS.len())?;
+                let v = self.nested(|p| p.binary(LEVELS.len()))?;
                 self.expect(Tok::RParen)?;
                 Ok(v)
             }

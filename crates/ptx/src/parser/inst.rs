@@ -1,14 +1,14 @@
 //! Instructions and operands.
 
-use super::{Local, Parsed, Parser};
+use super::body::Local;
+use super::{Parsed, Parser};
 use crate::ast::{Addr, AddrBase, Inst, Operand, RegId, Symbol, VectorElem};
 use crate::isa::{Mod, Op, SpecialReg};
 use crate::lexer::Tok;
 use crate::span::Span;
-use cranelift_entity::EntityRef;
 use smallvec::SmallVec;
 
-impl Parser<'_> {
+impl<'s> Parser<'s> {
     pub(super) fn instruction(&mut self) -> Parsed<Inst> {
         let start = self.span();
         let guard = if self.eat(Tok::At) {
@@ -33,9 +33,7 @@ impl Parser<'_> {
             match Mod::parse(word) {
                 Some(m) => mods.push(m),
                 None => {
-                    return Err(
-                        self.error(span, format!("Unknown modifier '.{word}' for instruction '{name}'"))
-                    );
+                    return Err(self.error(span, format!("Unknown modifier '.{word}'")));
                 }
             }
         }
@@ -50,29 +48,8 @@ impl Parser<'_> {
         Ok(Inst { guard, op, mods, operands, span: start.to(end) })
     }
 
-    /// What a name stands for, innermost scope first.
-    pub(super) fn local(&mut self, name: &str) -> Option<Local> {
-        let state = self.func.as_ref()?;
-        for scope in state.scopes.iter().rev() {
-            if let Some(l) = scope.get(name) {
-                return Some(*l);
-            }
-        }
-        let digits = name.len() - name.bytes().rev().take_while(u8::is_ascii_digit).count();
-        // A prefix may itself end in digits, so every split is tried, the shortest number first.
-        for at in (digits..name.len()).rev() {
-            let number = &name[at..];
-            if number.len() > 1 && number.starts_with('0') {
-                continue;
-            }
-            let Ok(n) = number.parse::<u32>() else { continue };
-            for (prefix, first, count) in state.ranges.iter().rev() {
-                if *prefix == name[..at] && n < *count {
-                    return Some(Local::Reg(RegId::new(first.index() + n as usize)));
-                }
-            }
-        }
-        None
+    fn local(&mut self, name: &'s str) -> Option<Local> {
+        self.func.as_mut()?.local(name)
     }
 
     fn register(&mut self) -> Parsed<RegId> {
@@ -96,7 +73,7 @@ impl Parser<'_> {
                 self.bump();
                 let mut list = Vec::new();
                 while self.peek() != Tok::RParen {
-                    list.push(self.operand()?);
+                    list.push(self.nested(Self::operand)?);
                     if !self.eat(Tok::Comma) {
                         break;
                     }
@@ -155,6 +132,9 @@ impl Parser<'_> {
             match self.local(name) {
                 Some(Local::Reg(r)) => AddrBase::Reg(r),
                 Some(Local::Var(v)) => AddrBase::Var(v),
+                Some(Local::Label(_)) => {
+                    return Err(self.error(span, format!("Label '{name}' has no address")));
+                }
                 None => match self.symbol(name) {
                     Some(Symbol::Var(v)) => AddrBase::Var(v),
                     _ => return Err(self.error(span, format!("Unknown symbol '{name}'"))),
@@ -237,6 +217,7 @@ impl Parser<'_> {
                 Ok(Operand::Reg(r))
             }
             Some(Local::Var(v)) => Ok(Operand::Var(v, self.signed_offset()?)),
+            Some(Local::Label(l)) => Ok(Operand::Label(l)),
             None => self.global_name(name, span),
         }
     }
@@ -248,13 +229,10 @@ impl Parser<'_> {
             None => {}
         }
         // `%tid.x`: the lexer splits the component off.
-        if name.starts_with('%') {
-            let Some(s) = SpecialReg::parse(name) else {
-                return Err(self.error(span, format!("Unknown symbol '{name}'")));
-            };
-            let component = if s.is_vector() { self.component() } else { None };
-            return Ok(Operand::Special(s, component));
-        }
-        Ok(Operand::Label(self.label_ref(name, span)))
+        let Some(s) = SpecialReg::parse(name) else {
+            return Err(self.error(span, format!("Unknown symbol '{name}'")));
+        };
+        let component = if s.is_vector() { self.component() } else { None };
+        Ok(Operand::Special(s, component))
     }
 }

@@ -1,15 +1,16 @@
 //! Recursive descent from tokens to the syntax tree. After an error it goes on behind the next `;` or `}`,
 //! so that one run reports all independent errors.
 
+mod body;
 mod decl;
 mod expr;
 mod inst;
 
-use crate::ast::{Body, LabelId};
-use crate::ast::{Func, FuncId, Item, Linkage, Module, RegId, Space, VarId};
-use crate::diag::{Diagnostic, Severity};
+use crate::ast::{Func, FuncId, Item, Linkage, Module, Space};
+use crate::diag::Diagnostic;
 use crate::lexer::{Tok, lex};
 use crate::span::Span;
+use body::FuncState;
 use rustc_hash::FxHashMap;
 
 /// The newest PTX version that is understood.
@@ -27,6 +28,7 @@ pub fn parse(source: &str) -> Result<Module, Vec<Diagnostic>> {
         module: Module { address_size: 64, ..Module::default() },
         globals: FxHashMap::default(),
         func: None,
+        depth: 0,
         errors: Vec::new(),
     };
     p.module();
@@ -38,24 +40,23 @@ pub fn parse(source: &str) -> Result<Module, Vec<Diagnostic>> {
 pub(super) struct Failed;
 type Parsed<T> = Result<T, Failed>;
 
-/// What a name stands for inside a function.
-#[derive(Clone, Copy)]
-enum Local {
-    Reg(RegId),
-    Var(VarId),
-}
-
-/// State of the function being parsed.
-struct FuncState {
-    body: Body,
-    /// Innermost scope last.
-    scopes: Vec<FxHashMap<String, Local>>,
-    /// `%r<100>`: prefix, first register, count.
-    ranges: Vec<(String, RegId, u32)>,
-    labels: FxHashMap<String, LabelId>,
-    /// Labels that were used but not seen yet, with the first use.
-    pending: FxHashMap<LabelId, Span>,
-}
+/// Directives that begin a module item.
+const STARTS_ITEM: &[&str] = &[
+    ".visible",
+    ".extern",
+    ".weak",
+    ".common",
+    ".entry",
+    ".func",
+    ".global",
+    ".const",
+    ".target",
+    ".version",
+    ".address_size",
+    ".file",
+    ".section",
+    ".alias",
+];
 
 struct Parser<'s> {
     source: &'s str,
@@ -63,9 +64,14 @@ struct Parser<'s> {
     at: usize,
     module: Module,
     globals: FxHashMap<String, Item>,
-    func: Option<FuncState>,
+    func: Option<FuncState<'s>>,
+    /// Nesting of what is being parsed, so that no input overflows the stack.
+    depth: u32,
     errors: Vec<Diagnostic>,
 }
+
+/// Deeper nesting than this is refused.
+const MAX_DEPTH: u32 = 100;
 
 /// More errors than this are not reported.
 const MAX_ERRORS: usize = 100;
@@ -121,8 +127,10 @@ impl<'s> Parser<'s> {
     fn unexpected(&mut self) -> Failed {
         let (tok, span) = self.tokens[self.at];
         let near = match tok {
-            Tok::Eof => return self.error(span, "Parsing error: unexpected end of input"),
-            _ => self.text_of(span).to_string(),
+            Tok::Bad if self.text_of(span).starts_with("/*") => {
+                return self.error(span, "Parsing error near '': unexpected EOF while scanning");
+            }
+            _ => self.text_of(span),
         };
         self.error(span, format!("Parsing error near '{near}': syntax error"))
     }
@@ -134,18 +142,61 @@ impl<'s> Parser<'s> {
         Ok((self.text_of(span), span))
     }
 
-    /// Skips to behind the next `;`, or before a `}` or the end.
-    fn recover(&mut self) {
+    /// Runs `parse` one level deeper.
+    fn nested<T>(&mut self, parse: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
+        if self.depth >= MAX_DEPTH {
+            let span = self.span();
+            return Err(self.error(span, "Nested too deeply"));
+        }
+        self.depth += 1;
+        let result = parse(self);
+        self.depth -= 1;
+        result
+    }
+
+    /// After an error in the statement that began at token `start`: skips to behind its `;`, or before the
+    /// `}` that closes its block, or to the end.
+    fn recover(&mut self, start: usize) {
+        let mut depth = self.tokens[start..self.at].iter().fold(0i32, |d, t| match t.0 {
+            Tok::LBrace => d + 1,
+            Tok::RBrace => d - 1,
+            _ => d,
+        });
         loop {
             match self.peek() {
+                Tok::Eof => return,
+                Tok::RBrace if depth <= 0 => return,
+                Tok::LBrace => depth += 1,
+                Tok::RBrace => depth -= 1,
                 Tok::Semi => {
                     self.bump();
                     return;
                 }
-                Tok::RBrace | Tok::Eof => return,
-                _ => {
-                    self.bump();
-                }
+                _ => {}
+            }
+            self.bump();
+        }
+    }
+
+    /// After an error in the module item that began at token `start`: skips to behind its body or `;`, or
+    /// before the next item.
+    fn recover_item(&mut self, start: usize) {
+        let failed = self.at.max(start + 1);
+        self.at = start;
+        let mut depth = 0u32;
+        loop {
+            let at = self.at;
+            let tok = self.peek();
+            match tok {
+                Tok::Eof => return,
+                Tok::LBrace => depth += 1,
+                Tok::RBrace => depth = depth.saturating_sub(1),
+                Tok::Dot if depth == 0 && at >= failed && STARTS_ITEM.contains(&self.text()) => return,
+                _ => {}
+            }
+            self.bump();
+            if depth == 0 && at + 1 >= failed && matches!(tok, Tok::RBrace | Tok::Semi) {
+                return;
             }
         }
     }
@@ -158,65 +209,46 @@ impl<'s> Parser<'s> {
             let start = self.at;
             if self.item().is_err() {
                 self.func = None;
-                self.recover();
-                // A body whose header failed: skip to its end.
-                let mut depth = 0usize;
-                while self.at == start || depth > 0 {
-                    match self.bump().0 {
-                        Tok::LBrace => depth += 1,
-                        Tok::RBrace => depth = depth.saturating_sub(1),
-                        Tok::Eof => break,
-                        _ => {}
-                    }
-                }
-                if self.peek() == Tok::RBrace {
-                    self.bump();
-                }
+                self.depth = 0;
+                self.recover_item(start);
             }
         }
-        if self.errors.is_empty() && self.module.version == (0, 0) {
-            let end = self.span();
-            self.errors.push(Diagnostic {
-                severity: Severity::Fatal,
-                span: Some(end),
-                message: "Missing .version directive at start of file".into(),
-            });
-        }
+        self.errors.sort_by_key(|e| e.span.map_or(0, |s| s.start));
     }
 
-    /// `.version`, which must come first.
+    fn fatal(&mut self, span: Span, message: impl Into<String>) -> Failed {
+        self.errors.push(Diagnostic::fatal(span, message));
+        Failed
+    }
+
+    /// `.version` and `.target`, which must come first.
     fn header(&mut self) -> Parsed<()> {
+        if let Some((at, c)) = self.source.char_indices().find(|(_, c)| c.is_control() && !c.is_whitespace())
+        {
+            let span = Span::new(at, at + c.len_utf8());
+            return Err(self.fatal(span, "Unexpected non-ASCII character encountered: not a text file"));
+        }
         let span = self.span();
-        if !self.eat_dot("version") {
-            let message = match self.peek() {
-                Tok::Eof => "Missing .version directive at start of file (the file is empty)".to_string(),
-                Tok::Bad => "Parsing error: not a PTX file".to_string(),
-                _ => format!("Missing .version directive at start of file '{}'", self.text()),
-            };
-            self.errors.push(Diagnostic::fatal(span, message));
-            return Err(Failed);
+        if !self.eat_dot("version") || self.peek() != Tok::Float {
+            return Err(self.fatal(span, "Missing .version directive at start of file '{file}'"));
         }
         let span = self.span();
         let text = self.text();
-        if !matches!(self.peek(), Tok::Float) {
-            return Err(self.unexpected());
-        }
         self.bump();
         let (major, minor) = text.split_once('.').unwrap_or((text, ""));
         match (major.parse::<u8>(), minor.parse::<u8>()) {
-            (Ok(a), Ok(b)) if (1, 0) <= (a, b) && (a, b) <= NEWEST_VERSION => {
-                self.module.version = (a, b);
-                Ok(())
-            }
+            (Ok(a), Ok(b)) if (1, 0) <= (a, b) && (a, b) <= NEWEST_VERSION => self.module.version = (a, b),
             _ => {
-                let message = format!(
-                    "Unsupported .version {text}; current version is '{}.{}'",
-                    NEWEST_VERSION.0, NEWEST_VERSION.1
-                );
-                self.errors.push(Diagnostic::fatal(span, message));
-                Err(Failed)
+                let (major, minor) = NEWEST_VERSION;
+                let message = format!("Unsupported .version {text}; current version is '{major}.{minor}'");
+                return Err(self.fatal(span, message));
             }
         }
+        let span = self.span();
+        if self.peek() != Tok::Dot || self.text() != ".target" {
+            return Err(self.fatal(span, "Missing .target directive at start of file '{file}'"));
+        }
+        self.target()
     }
 
     fn item(&mut self) -> Parsed<()> {
@@ -238,18 +270,13 @@ impl<'s> Parser<'s> {
             return Err(self.unexpected());
         }
         match &self.text()[1..] {
-            "version" => {
-                self.bump();
-                self.bump();
-                Ok(())
-            }
             "target" => self.target(),
             "address_size" => {
                 self.bump();
                 let (value, span) = self.int_const()?;
                 match value {
                     32 | 64 => self.module.address_size = value as u8,
-                    _ => return Err(self.error(span, "Invalid address size")),
+                    _ => return Err(self.fatal(span, "Invalid .address_size: 64 is expected")),
                 }
                 Ok(())
             }
@@ -269,7 +296,10 @@ impl<'s> Parser<'s> {
         self.bump();
         self.module.target_span = self.span();
         loop {
-            let (name, _) = self.name()?;
+            let (name, span) = self.name()?;
+            if !known_target(name) {
+                return Err(self.fatal(span, format!("Unsupported .target '{name}'")));
+            }
             self.module.targets.push(name.to_string());
             if !self.eat(Tok::Comma) {
                 return Ok(());
@@ -330,7 +360,15 @@ impl<'s> Parser<'s> {
         let Some(space) = self.space() else { return Err(self.unexpected()) };
         if space == Space::Reg {
             let span = self.previous_span();
-            return Err(self.error(span, "Register variables at module scope are not supported"));
+            return Err(
+                self.error(span, "Module-scoped variables in .reg state space are not allowed with ABI")
+            );
+        }
+        if space == Space::Local {
+            let span = self.previous_span();
+            return Err(
+                self.error(span, "Module-scoped variables in .local state space are not allowed with ABI")
+            );
         }
         for var in self.variables(space, linkage)? {
             let name = self.module.vars[var].name.clone();
@@ -395,4 +433,18 @@ impl<'s> Parser<'s> {
             }
         }
     }
+}
+
+/// Words that `.target` takes: every SM that there was, and options.
+fn known_target(word: &str) -> bool {
+    const SMS: &[u16] = &[
+        10, 11, 12, 13, 20, 21, 30, 32, 35, 37, 50, 52, 53, 60, 61, 62, 70, 72, 75, 80, 86, 87, 88, 89, 90,
+        100, 101, 103, 110, 120, 121,
+    ];
+    const OPTIONS: &[&str] =
+        &["texmode_unified", "texmode_independent", "debug", "map_f64_to_f32", "compute_20", "compute_30"];
+    let Some(number) = word.strip_prefix("sm_") else { return OPTIONS.contains(&word) };
+    let digits = number.trim_end_matches(['a', 'f']);
+    number.len() - digits.len() <= 1
+        && digits.parse().is_ok_and(|sm: u16| SMS.contains(&sm) && (number.len() == digits.len() || sm >= 90))
 }
