@@ -1,1 +1,82 @@
-//! Skeleton.
+//! cubin: the ELF file that the CUDA driver loads.
+//!
+//! [`write()`](write::write) makes an executable from a [`Cubin`]; [`read()`](read::read) takes one apart, ours or
+//! ptxas's. What is known of the format, and how, is in `docs/cubin.md`.
+
+pub mod attrs;
+mod elf;
+pub mod read;
+pub mod write;
+
+/// Everything that goes into an executable.
+#[derive(Clone, Debug, Default)]
+pub struct Cubin {
+    /// SM number, 75 … 121.
+    pub sm: u8,
+    /// SM of the PTX's `.target`.
+    pub ptx_sm: u8,
+    /// Command line, for the tool note.
+    pub options: String,
+    /// Kernels, in the order of the PTX.
+    pub kernels: Vec<Kernel>,
+    /// Global variables.
+    pub globals: Vec<Global>,
+    /// Constant bank 3: the module's `.const` variables.
+    pub constants: Vec<u8>,
+    /// Symbols of constant bank 3: name, offset, size.
+    pub constant_symbols: Vec<(String, u32, u32)>,
+    /// Constant bank 4: 8-byte slots with the addresses of these globals plus addends.
+    pub addresses: Vec<(String, i64)>,
+}
+
+/// A kernel.
+#[derive(Clone, Debug, Default)]
+pub struct Kernel {
+    /// Name.
+    pub name: String,
+    /// Instruction words, padding included.
+    pub code: Vec<u128>,
+    /// Registers per thread.
+    pub registers: u8,
+    /// Bytes of local memory per thread.
+    pub frame_bytes: u32,
+    /// Named barriers used.
+    pub barriers: u8,
+    /// Whether convergence barriers are used (EIATTR_CRS_STACK_SIZE).
+    pub convergence: bool,
+    /// Static shared memory in bytes, the reserved part included.
+    pub shared_bytes: u32,
+    /// Offset of the parameters in constant bank 0.
+    pub param_base: u16,
+    /// Size of the parameters.
+    pub param_bytes: u16,
+    /// Parameters: offset and size.
+    pub params: Vec<(u16, u32)>,
+    /// Byte offsets of the EXIT instructions.
+    pub exits: Vec<u32>,
+    /// Constant bank 2: literals.
+    pub literals: Vec<u8>,
+    /// `.maxnreg`, or what the launch bounds allow.
+    pub max_registers: Option<u8>,
+    /// `.maxntid`
+    pub maxntid: Option<[u32; 3]>,
+    /// `.reqntid`
+    pub reqntid: Option<[u32; 3]>,
+}
+
+/// A global variable.
+#[derive(Clone, Debug, Default)]
+pub struct Global {
+    /// Name.
+    pub name: String,
+    /// Bytes.
+    pub size: u64,
+    /// Alignment.
+    pub align: u64,
+    /// Initial contents; `None` for zeros.
+    pub init: Option<Vec<u8>>,
+    /// Addresses in the initial contents: offset, symbol, addend.
+    pub relocs: Vec<(u64, String, i64)>,
+    /// Visible to the driver and other modules.
+    pub visible: bool,
+}

@@ -1,0 +1,70 @@
+//! `.nv.info` attributes (EIATTR): codes and record formats, as observed in files of ptxas 13.0.88 and named
+//! by cuobjdump 13.2.
+
+/// An attribute code.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+#[allow(missing_docs)]
+pub enum Attr {
+    MaxThreads = 0x05,
+    ParamCbank = 0x0a,
+    ReqNtid = 0x10,
+    FrameSize = 0x11,
+    MinStackSize = 0x12,
+    KparamInfo = 0x17,
+    CbankParamSize = 0x19,
+    MaxregCount = 0x1b,
+    ExitInstrOffsets = 0x1c,
+    CrsStackSize = 0x1e,
+    Regcount = 0x2f,
+    SwWar = 0x36,
+    CudaApiVersion = 0x37,
+    /// On sm_80 … sm_88; a bare flag.
+    Sw2393858War = 0x35,
+    /// On sm_110; a bare flag. Name unknown.
+    Flag41 = 0x41,
+    /// On sm_100 and later.
+    Flag4a = 0x4a,
+    NumBarriers = 0x4c,
+    SparseMmaMask = 0x50,
+    MercuryIsaVersion = 0x5f,
+}
+
+/// A list of records under construction.
+#[derive(Clone, Default, Debug)]
+pub struct Attrs(pub Vec<u8>);
+
+impl Attrs {
+    /// A flag without value (format 1).
+    pub fn flag(&mut self, a: Attr) {
+        self.0.extend_from_slice(&[1, a as u8, 0, 0]);
+    }
+    /// A byte (format 2).
+    pub fn byte(&mut self, a: Attr, value: u8) {
+        self.0.extend_from_slice(&[2, a as u8, value, 0]);
+    }
+    /// A 16-bit value (format 3).
+    pub fn half(&mut self, a: Attr, value: u16) {
+        self.0.extend_from_slice(&[3, a as u8]);
+        self.0.extend_from_slice(&value.to_le_bytes());
+    }
+    /// 32-bit words (format 4).
+    pub fn words(&mut self, a: Attr, words: &[u32]) {
+        self.0.extend_from_slice(&[4, a as u8]);
+        self.0.extend_from_slice(&(4 * words.len() as u16).to_le_bytes());
+        for w in words {
+            self.0.extend_from_slice(&w.to_le_bytes());
+        }
+    }
+}
+
+/// Iterates over records: code and payload (the 2-byte value of short formats).
+pub fn records(mut data: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
+    std::iter::from_fn(move || {
+        let (head, rest) = data.split_at_checked(4)?;
+        let size = if head[0] == 4 { usize::from(u16::from_le_bytes([head[2], head[3]])) } else { 0 };
+        let (payload, next) = rest.split_at_checked(size)?;
+        data = next;
+        Some((head[1], if head[0] == 4 { payload } else { &head[2..4] }))
+    })
+}

@@ -1,0 +1,205 @@
+//! The reader: executables of ours and of ptxas.
+
+use crate::attrs::records;
+use object::LittleEndian as LE;
+use object::elf::{self, FileHeader64};
+use object::read::elf::{FileHeader, SectionHeader};
+use std::collections::BTreeMap;
+
+/// A loaded executable.
+#[derive(Clone, Debug, Default)]
+pub struct Image {
+    /// SM number.
+    pub sm: u8,
+    /// Kernels by name.
+    pub kernels: BTreeMap<String, KernelImage>,
+    /// Contents of `.nv.constant3`.
+    pub constant3: Vec<u8>,
+    /// Contents of `.nv.constant4`, before relocation.
+    pub constant4: Vec<u8>,
+    /// Global variables.
+    pub globals: Vec<GlobalImage>,
+    /// Addresses to put into `.nv.constant4` and into globals.
+    pub relocs: Vec<RelocImage>,
+}
+
+/// A kernel of an executable.
+#[derive(Clone, Debug, Default)]
+pub struct KernelImage {
+    /// Instruction words.
+    pub code: Vec<u128>,
+    /// Functions inside `.text` by name: byte offset and size; the kernel itself included.
+    pub functions: Vec<(String, u64, u64)>,
+    /// Registers per thread.
+    pub registers: u32,
+    /// Bytes of local memory that the driver must provide per thread.
+    pub stack_bytes: u32,
+    /// Bytes of static shared memory.
+    pub shared_bytes: u32,
+    /// Offset and size of the parameters in constant bank 0.
+    pub params: (u16, u16),
+    /// Contents of constant bank 0 as stored.
+    pub constant0: Vec<u8>,
+    /// Contents of constant bank 2.
+    pub constant2: Vec<u8>,
+}
+
+/// A global variable of an executable.
+#[derive(Clone, Debug, Default)]
+pub struct GlobalImage {
+    /// Name.
+    pub name: String,
+    /// Initial contents.
+    pub bytes: Vec<u8>,
+}
+
+/// An address to be filled in.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RelocImage {
+    /// In which section: `.nv.constant4` or the name of a global.
+    pub place: String,
+    /// Byte offset there.
+    pub offset: u64,
+    /// Whose address.
+    pub symbol: String,
+    /// Added to it.
+    pub addend: i64,
+}
+
+/// Reads an executable.
+///
+/// # Errors
+/// What is wrong with the file.
+pub fn read(data: &[u8]) -> Result<Image, String> {
+    let header = FileHeader64::<LE>::parse(data).map_err(|e| format!("not an ELF file: {e}"))?;
+    if header.e_machine.get(LE) != 190 {
+        return Err("not a CUDA file".into());
+    }
+    let sections = header.sections(LE, data).map_err(|e| e.to_string())?;
+    let symbols = sections.symbols(LE, data, elf::SHT_SYMTAB).map_err(|e| e.to_string())?;
+    let section_name = |i: usize| -> String {
+        sections
+            .section(object::SectionIndex(i))
+            .ok()
+            .and_then(|s| sections.section_name(LE, s).ok())
+            .map(|n| String::from_utf8_lossy(n).into_owned())
+            .unwrap_or_default()
+    };
+    let mut image = Image { sm: (header.e_flags.get(LE) >> 8) as u8, ..Image::default() };
+    let mut contents: BTreeMap<String, Vec<u8>> = BTreeMap::new();
+    let mut sizes: BTreeMap<String, u64> = BTreeMap::new();
+    for (_, s) in sections.enumerate() {
+        let name =
+            String::from_utf8_lossy(sections.section_name(LE, s).map_err(|e| e.to_string())?).into_owned();
+        sizes.insert(name.clone(), s.sh_size(LE));
+        if s.sh_type(LE) != elf::SHT_NOBITS {
+            contents.insert(name, s.data(LE, data).map_err(|e| e.to_string())?.to_vec());
+        }
+    }
+    let symbol_names: Vec<String> = symbols
+        .iter()
+        .map(|s| String::from_utf8_lossy(symbols.symbol_name(LE, s).unwrap_or_default()).into_owned())
+        .collect();
+    for (name, bytes) in &contents {
+        let Some(kernel) = name.strip_prefix(".text.") else { continue };
+        let words = bytes.as_chunks::<16>().0.iter().map(|c| u128::from_le_bytes(*c)).collect();
+        let take = |prefix: &str| contents.get(&format!("{prefix}{kernel}")).cloned().unwrap_or_default();
+        image.kernels.insert(
+            kernel.to_string(),
+            KernelImage {
+                code: words,
+                constant0: take(".nv.constant0."),
+                constant2: take(".nv.constant2."),
+                shared_bytes: sizes.get(&format!(".nv.shared.{kernel}")).copied().unwrap_or(0) as u32,
+                ..KernelImage::default()
+            },
+        );
+        if let Some(info) = contents.get(&format!(".nv.info.{kernel}")) {
+            for (code, payload) in records(info) {
+                if code == 0x0a && payload.len() == 8 {
+                    let half = |i: usize| u16::from_le_bytes([payload[i], payload[i + 1]]);
+                    image.kernels.get_mut(kernel).expect("just inserted").params = (half(4), half(6));
+                }
+            }
+        }
+    }
+    image.constant3 = contents.get(".nv.constant3").cloned().unwrap_or_default();
+    image.constant4 = contents.get(".nv.constant4").cloned().unwrap_or_default();
+    for (s, name) in symbols.iter().zip(&symbol_names) {
+        let place = section_name(usize::from(s.st_shndx.get(LE)));
+        let (value, size) = (s.st_value.get(LE), s.st_size.get(LE));
+        if let Some(kernel) = place.strip_prefix(".text.")
+            && s.st_type() == elf::STT_FUNC
+            && let Some(k) = image.kernels.get_mut(kernel)
+        {
+            k.functions.push((name.clone(), value, size));
+        }
+        let is_section = s.st_type() == elf::STT_SECTION;
+        if (place == ".nv.global" || place == ".nv.global.init") && !is_section {
+            let mut bytes = contents
+                .get(&place)
+                .and_then(|c| c.get(value as usize..(value + size) as usize))
+                .map(<[u8]>::to_vec)
+                .unwrap_or_default();
+            bytes.resize(size as usize, 0);
+            image.globals.push(GlobalImage { name: name.clone(), bytes });
+        }
+    }
+    if let Some(info) = contents.get(".nv.info") {
+        for (code, payload) in records(info) {
+            if payload.len() != 8 {
+                continue;
+            }
+            let word =
+                |i: usize| u32::from_le_bytes([payload[i], payload[i + 1], payload[i + 2], payload[i + 3]]);
+            let Some(k) = symbol_names.get(word(0) as usize).and_then(|n| image.kernels.get_mut(n)) else {
+                continue;
+            };
+            match code {
+                0x2f => k.registers = word(4),
+                0x12 => k.stack_bytes = k.stack_bytes.max(word(4)),
+                0x11 => k.stack_bytes = k.stack_bytes.max(word(4)),
+                _ => {}
+            }
+        }
+    }
+    for (name, bytes) in &contents {
+        let (place, entry) = match (name.strip_prefix(".rela"), name.strip_prefix(".rel")) {
+            (Some(p), _) if p.starts_with('.') => (p, 24),
+            (_, Some(p)) if p.starts_with('.') => (p, 16),
+            _ => continue,
+        };
+        if place != ".nv.constant4" && place != ".nv.global.init" {
+            continue;
+        }
+        for e in bytes.chunks_exact(entry) {
+            let word = |i: usize| u64::from_le_bytes(e[i..i + 8].try_into().expect("8 bytes"));
+            let (mut offset, info) = (word(0), word(8));
+            let mut place = place.to_string();
+            let base = contents.get(&place).map(Vec::as_slice).unwrap_or_default();
+            let addend = if entry == 24 {
+                word(16) as i64
+            } else {
+                base.get(offset as usize..offset as usize + 8)
+                    .map_or(0, |b| i64::from_le_bytes(b.try_into().expect("8 bytes")))
+            };
+            if place == ".nv.global.init" {
+                // Name the variable that holds it.
+                for (s, n) in symbols.iter().zip(&symbol_names) {
+                    let (value, size) = (s.st_value.get(LE), s.st_size.get(LE));
+                    let inside = section_name(usize::from(s.st_shndx.get(LE))) == ".nv.global.init"
+                        && s.st_type() != elf::STT_SECTION
+                        && (value..value + size).contains(&offset);
+                    if inside {
+                        offset -= value;
+                        place.clone_from(n);
+                        break;
+                    }
+                }
+            }
+            let symbol = symbol_names.get((info >> 32) as usize).cloned().unwrap_or_default();
+            image.relocs.push(RelocImage { place, offset, symbol, addend });
+        }
+    }
+    Ok(image)
+}

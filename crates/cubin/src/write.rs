@@ -1,0 +1,565 @@
+//! The writer.
+
+use crate::attrs::{Attr, Attrs};
+use crate::elf::{Section, Segment, Strings, Symbol, file, symbol_table};
+use crate::{Cubin, Kernel};
+use object::elf;
+use std::collections::BTreeMap;
+
+/// Section types of CUDA's own (observed, ptxas 13.0.88).
+const NV_INFO: u32 = 0x7000_0000;
+const NV_CALLGRAPH: u32 = 0x7000_0001;
+const NV_REL_ACTION: u32 = 0x7000_000b;
+const NV_COMPAT: u32 = 0x7000_0086;
+
+const ALLOC: u64 = elf::SHF_ALLOC as u64;
+const WRITE: u64 = elf::SHF_WRITE as u64;
+const EXEC: u64 = elf::SHF_EXECINSTR as u64;
+const INFO_LINK: u64 = elf::SHF_INFO_LINK as u64;
+
+/// R_CUDA_64: a 64-bit address.
+const R_CUDA_64: u64 = 2;
+
+/// The name that the tool note gives; the note's second string says which release's output this resembles.
+const TOOL: &str = "oxptxas";
+
+/// The bytes of an executable cubin.
+pub fn write(cubin: &Cubin) -> Vec<u8> {
+    let mut w = Writer {
+        cubin,
+        sections: Vec::new(),
+        symbols: vec![symbol("", 0, 0, 0, 0, 0)],
+        index: BTreeMap::new(),
+    };
+    w.layout();
+    w.fill()
+}
+
+fn symbol(name: &str, info: u8, other: u8, section: u16, value: u64, size: u64) -> Symbol {
+    Symbol { name: name.into(), info, other, section, value, size }
+}
+
+const SECTION_SYMBOL: u8 = elf::STT_SECTION;
+const LOCAL_OBJECT: u8 = elf::STT_OBJECT;
+const GLOBAL_OBJECT: u8 = elf::STB_GLOBAL << 4 | elf::STT_OBJECT;
+const GLOBAL_FUNC: u8 = elf::STB_GLOBAL << 4 | elf::STT_FUNC;
+const WEAK_OBJECT: u8 = elf::STB_WEAK << 4 | elf::STT_OBJECT;
+const WEAK_NOTYPE: u8 = elf::STB_WEAK << 4;
+/// st_other of a kernel.
+const STO_ENTRY: u8 = 0x10;
+
+struct Writer<'c> {
+    cubin: &'c Cubin,
+    /// In file order; number 1 first.
+    sections: Vec<Section>,
+    symbols: Vec<Symbol>,
+    /// Section numbers by name.
+    index: BTreeMap<String, u32>,
+}
+
+impl Writer<'_> {
+    /// From sm_90 on: RELA, the reserved shared section, constants behind the code.
+    fn modern(&self) -> bool {
+        self.cubin.sm >= 90
+    }
+
+    fn add(&mut self, s: Section) -> u32 {
+        let n = self.sections.len() as u32 + 1;
+        self.index.insert(s.name.clone(), n);
+        self.sections.push(s);
+        n
+    }
+
+    fn number(&self, name: &str) -> u32 {
+        self.index.get(name).copied().unwrap_or(0)
+    }
+
+    fn section(&mut self, name: &str) -> &mut Section {
+        let n = self.index[name];
+        &mut self.sections[n as usize - 1]
+    }
+
+    /// All sections in ptxas's order; those that refer to symbols are filled later.
+    fn layout(&mut self) {
+        let c = self.cubin;
+        let modern = self.modern();
+        let plain = |name: &str, ty, flags, align| Section::new(name, ty, flags, align, Vec::new());
+        self.add(plain(".shstrtab", elf::SHT_STRTAB, 0, 1));
+        self.add(plain(".strtab", elf::SHT_STRTAB, 0, 1));
+        self.add(plain(".symtab", elf::SHT_SYMTAB, 0, 8));
+        self.add(Section::new(".debug_frame", elf::SHT_PROGBITS, 0, 1, debug_frame(&c.kernels)));
+        self.add(Section::new(".note.nv.tkinfo", elf::SHT_NOTE, 0x200_0000, 4, self.tkinfo()));
+        let cuinfo_flags = 0x100_0000 | if modern { INFO_LINK } else { 0 };
+        self.add(Section::new(".note.nv.cuinfo", elf::SHT_NOTE, cuinfo_flags, 4, self.cuinfo()));
+        self.add(plain(".nv.info", NV_INFO, 0, 4));
+        if modern {
+            self.add(Section::new(".nv.compat", NV_COMPAT, 0, 4, compat(c.sm)));
+        }
+        for k in &c.kernels {
+            self.add(plain(&format!(".nv.info.{}", k.name), NV_INFO, INFO_LINK, 4));
+        }
+        let mut callgraph = Vec::new();
+        for n in 1..=4i32 {
+            callgraph.extend_from_slice(&0u32.to_le_bytes());
+            callgraph.extend_from_slice(&(-n).to_le_bytes());
+        }
+        self.add(Section::new(".nv.callgraph", NV_CALLGRAPH, 0, 4, callgraph));
+        if !modern {
+            let action = [0x73, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x11, 0x25, 0, 5, 0x36];
+            self.add(Section::new(".nv.rel.action", NV_REL_ACTION, 0, 8, action.to_vec()));
+        }
+        let (rel, rel_type) = if modern { (".rela", elf::SHT_RELA) } else { (".rel", elf::SHT_REL) };
+        if modern {
+            for k in &c.kernels {
+                self.add(plain(&format!(".rela.text.{}", k.name), rel_type, INFO_LINK, 8));
+            }
+        }
+        self.add(plain(&format!("{rel}.debug_frame"), rel_type, INFO_LINK, 8));
+        if !c.addresses.is_empty() {
+            self.add(plain(&format!("{rel}.nv.constant4"), rel_type, INFO_LINK, 8));
+        }
+        let initialized = c.globals.iter().any(|g| g.init.is_some());
+        if c.globals.iter().any(|g| !g.relocs.is_empty()) {
+            self.add(plain(&format!("{rel}.nv.global.init"), rel_type, INFO_LINK, 8));
+        }
+        if !c.constants.is_empty() {
+            self.add(Section::new(".nv.constant3", elf::SHT_PROGBITS, ALLOC, 8, c.constants.clone()));
+        }
+        if !c.addresses.is_empty() {
+            let data = vec![0; 8 * c.addresses.len()];
+            self.add(Section::new(".nv.constant4", elf::SHT_PROGBITS, ALLOC, 8, data));
+        }
+        let constant0 = |k: &Kernel| {
+            let data = vec![0; usize::from(k.param_base) + usize::from(k.param_bytes)];
+            Section::new(&format!(".nv.constant0.{}", k.name), elf::SHT_PROGBITS, ALLOC | INFO_LINK, 4, data)
+        };
+        for k in &c.kernels {
+            if !modern {
+                self.add(constant0(k));
+            }
+            if !k.literals.is_empty() {
+                let name = format!(".nv.constant2.{}", k.name);
+                self.add(Section::new(&name, elf::SHT_PROGBITS, ALLOC | INFO_LINK, 8, k.literals.clone()));
+            }
+        }
+        for k in &c.kernels {
+            let code = k.code.iter().flat_map(|w| w.to_le_bytes()).collect();
+            self.add(Section::new(&format!(".text.{}", k.name), elf::SHT_PROGBITS, ALLOC | EXEC, 128, code));
+        }
+        if initialized {
+            let data = self.global_data(true);
+            self.add(Section::new(".nv.global.init", elf::SHT_PROGBITS, ALLOC | WRITE, 16, data));
+        }
+        let zero = self.global_data(false).len() as u64;
+        if zero != 0 {
+            let mut s = plain(".nv.global", elf::SHT_NOBITS, ALLOC | WRITE, 16);
+            s.nobits = zero;
+            self.add(s);
+        }
+        for k in c.kernels.iter().filter(|k| k.shared_bytes != 0) {
+            let mut s =
+                plain(&format!(".nv.shared.{}", k.name), elf::SHT_NOBITS, ALLOC | WRITE | INFO_LINK, 16);
+            s.nobits = u64::from(k.shared_bytes);
+            self.add(s);
+        }
+        if modern {
+            let mut s = plain(".nv.shared.reserved.0", elf::SHT_NOBITS, ALLOC | WRITE, 1);
+            s.nobits = if c.sm >= 100 { 0x40 } else { 0 };
+            self.add(s);
+            for k in &c.kernels {
+                self.add(constant0(k));
+            }
+        }
+    }
+
+    /// Offsets of the globals with (or without) initial contents, in order.
+    fn global_offsets(&self, init: bool) -> Vec<(usize, u64)> {
+        let mut at = 0u64;
+        let mut out = Vec::new();
+        for (i, g) in self.cubin.globals.iter().enumerate().filter(|(_, g)| g.init.is_some() == init) {
+            at = at.next_multiple_of(g.align.max(1));
+            out.push((i, at));
+            at += g.size;
+        }
+        out
+    }
+
+    fn global_data(&self, init: bool) -> Vec<u8> {
+        let mut data = Vec::new();
+        for (i, at) in self.global_offsets(init) {
+            let g = &self.cubin.globals[i];
+            data.resize(at as usize, 0);
+            data.extend_from_slice(g.init.as_deref().unwrap_or(&[]));
+            data.resize((at + g.size) as usize, 0);
+        }
+        data
+    }
+
+    /// Symbols, then everything that needs their numbers.
+    fn fill(mut self) -> Vec<u8> {
+        let c = self.cubin;
+        let mut section_symbols = vec![".note.nv.tkinfo".to_string(), ".note.nv.cuinfo".to_string()];
+        for k in &c.kernels {
+            section_symbols.push(format!(".text.{}", k.name));
+            section_symbols.push(format!(".nv.shared.{}", k.name));
+            section_symbols.push(format!(".nv.constant0.{}", k.name));
+            section_symbols.push(format!(".nv.constant2.{}", k.name));
+        }
+        section_symbols.extend(
+            [
+                ".nv.constant3",
+                ".nv.constant4",
+                ".nv.global.init",
+                ".nv.global",
+                ".nv.callgraph",
+                ".nv.rel.action",
+            ]
+            .map(String::from),
+        );
+        let mut symbol_numbers: BTreeMap<String, u32> = BTreeMap::new();
+        for name in section_symbols {
+            let n = self.number(&name);
+            if n != 0 {
+                symbol_numbers.insert(name.clone(), self.symbols.len() as u32);
+                self.symbols.push(symbol(&name, SECTION_SYMBOL, 0, n as u16, 0, 0));
+            }
+        }
+        for (name, at, size) in &c.constant_symbols {
+            let n = self.number(".nv.constant3") as u16;
+            self.symbols.push(symbol(name, LOCAL_OBJECT, 0, n, (*at).into(), (*size).into()));
+        }
+        for visible in [false, true] {
+            if visible {
+                let first_global = self.symbols.len() as u32;
+                self.section(".symtab").info = first_global;
+            }
+            for (init, section) in [(true, ".nv.global.init"), (false, ".nv.global")] {
+                let n = self.number(section) as u16;
+                for (i, at) in self.global_offsets(init) {
+                    let g = &c.globals[i];
+                    if g.visible == visible {
+                        symbol_numbers.insert(g.name.clone(), self.symbols.len() as u32);
+                        let info = if visible { GLOBAL_OBJECT } else { LOCAL_OBJECT };
+                        self.symbols.push(symbol(&g.name, info, 0, n, at, g.size));
+                    }
+                }
+            }
+        }
+        if self.modern() {
+            let reserved = self.number(".nv.shared.reserved.0") as u16;
+            let at = if c.sm >= 100 { 0x40 } else { 0 };
+            self.symbols.push(symbol(".nv.reservedSmem.offset0", WEAK_OBJECT, 0, 0, at, 4));
+            self.symbols.push(symbol("__nv_reservedSMEM_offset_0_alias", WEAK_NOTYPE, 0xa0, reserved, at, 0));
+        }
+        for k in &c.kernels {
+            let n = self.number(&format!(".text.{}", k.name)) as u16;
+            symbol_numbers.insert(k.name.clone(), self.symbols.len() as u32);
+            self.symbols.push(symbol(&k.name, GLOBAL_FUNC, STO_ENTRY, n, 0, 16 * k.code.len() as u64));
+        }
+        self.attributes(&symbol_numbers);
+        self.relocations(&symbol_numbers);
+
+        let mut strings = Strings::default();
+        let table = symbol_table(&self.symbols, &mut strings);
+        let strtab = self.number(".strtab");
+        let symtab = self.section(".symtab");
+        symtab.data = table;
+        symtab.link = strtab;
+        symtab.entsize = 24;
+        self.section(".strtab").data = strings.bytes;
+        let tkinfo = self.number(".note.nv.tkinfo");
+        let compat = self.number(".nv.compat");
+        let cuinfo = self.section(".note.nv.cuinfo");
+        cuinfo.link = tkinfo;
+        cuinfo.info = compat;
+        self.section(".nv.callgraph").entsize = 8;
+        self.section(".nv.callgraph").link = 3;
+        if !self.modern() {
+            self.section(".nv.rel.action").entsize = 8;
+        }
+        for k in &c.kernels {
+            let text = self.number(&format!(".text.{}", k.name));
+            for name in [".nv.shared.", ".nv.constant0.", ".nv.constant2."] {
+                let name = format!("{name}{}", k.name);
+                if self.number(&name) != 0 {
+                    self.section(&name).info = text;
+                }
+            }
+            let modern = self.modern();
+            let s = self.section(&format!(".text.{}", k.name));
+            s.link = 3;
+            s.info = symbol_numbers[&k.name] | if modern { 0 } else { u32::from(k.registers) << 24 };
+        }
+        let low = if c.sm >= 100 { 2 } else { 4 };
+        let segments = self.segments();
+        file(self.sections, 0x0600_0000 | u32::from(c.sm) << 8 | low, &segments)
+    }
+
+    fn segments(&self) -> Vec<Segment> {
+        // Runs of allocated sections with the same rights become one LOAD each.
+        let mut loads: Vec<Segment> = Vec::new();
+        let mut run: Option<(usize, usize, u32)> = None;
+        for (i, s) in self.sections.iter().enumerate() {
+            let flags = (s.flags & ALLOC != 0).then(|| {
+                let mut f = elf::PF_R;
+                if s.flags & WRITE != 0 {
+                    f |= elf::PF_W;
+                }
+                // Before sm_90 constants share the segment of the code.
+                if s.flags & EXEC != 0 || !self.modern() && s.flags & WRITE == 0 {
+                    f |= elf::PF_X;
+                }
+                f
+            });
+            run = match (run, flags) {
+                (Some((first, _, f)), Some(g)) if f == g => Some((first, i, f)),
+                (old, flags) => {
+                    if let Some((first, last, flags)) = old {
+                        loads.push(Segment::Load { first, last, flags });
+                    }
+                    flags.map(|f| (i, i, f))
+                }
+            };
+        }
+        if let Some((first, last, flags)) = run {
+            loads.push(Segment::Load { first, last, flags });
+        }
+        let mut out = vec![Segment::Headers];
+        if self.modern() {
+            out.push(Segment::LoadHeaders);
+            out.extend(loads);
+        } else {
+            out.extend(loads);
+            out.push(Segment::LoadHeaders);
+        }
+        out
+    }
+
+    fn attributes(&mut self, symbols: &BTreeMap<String, u32>) {
+        let c = self.cubin;
+        let mut global = Attrs::default();
+        for k in &c.kernels {
+            let s = symbols[&k.name];
+            global.words(Attr::Regcount, &[s, k.registers.into()]);
+            global.words(Attr::FrameSize, &[s, k.frame_bytes]);
+            global.words(Attr::MinStackSize, &[s, k.frame_bytes]);
+        }
+        self.section(".nv.info").data = global.0;
+        self.section(".nv.info").link = 3;
+        for k in &c.kernels {
+            let bank = symbols[&format!(".nv.constant0.{}", k.name)];
+            let data = kernel_attributes(c.sm, k, bank);
+            let text = self.number(&format!(".text.{}", k.name));
+            let s = self.section(&format!(".nv.info.{}", k.name));
+            s.data = data;
+            s.link = 3;
+            s.info = text;
+        }
+    }
+
+    fn relocations(&mut self, symbols: &BTreeMap<String, u32>) {
+        let c = self.cubin;
+        let modern = self.modern();
+        let rel = if modern { ".rela" } else { ".rel" };
+        let entry = |offset: u64, symbol: u32, addend: i64| {
+            let mut e = offset.to_le_bytes().to_vec();
+            e.extend_from_slice(&(u64::from(symbol) << 32 | R_CUDA_64).to_le_bytes());
+            if modern {
+                e.extend_from_slice(&addend.to_le_bytes());
+            }
+            e
+        };
+        let mut tables: Vec<(String, Vec<u8>)> = Vec::new();
+        let mut slots = Vec::new();
+        for (i, (name, addend)) in c.addresses.iter().enumerate() {
+            if let Some(s) = symbols.get(name) {
+                slots.extend(entry(8 * i as u64, *s, *addend));
+                if !modern {
+                    self.section(".nv.constant4").data[8 * i..8 * i + 8]
+                        .copy_from_slice(&addend.to_le_bytes());
+                }
+            }
+        }
+        tables.push((".nv.constant4".into(), slots));
+        let mut init = Vec::new();
+        for (i, at) in self.global_offsets(true) {
+            for (offset, name, addend) in &c.globals[i].relocs {
+                if let Some(s) = symbols.get(name) {
+                    init.extend(entry(at + offset, *s, *addend));
+                    if !modern {
+                        let o = (at + offset) as usize;
+                        self.section(".nv.global.init").data[o..o + 8].copy_from_slice(&addend.to_le_bytes());
+                    }
+                }
+            }
+        }
+        tables.push((".nv.global.init".into(), init));
+        let frames = c.kernels.iter().enumerate();
+        let frames = frames.flat_map(|(i, k)| entry(fde_location(i), symbols[&k.name], 0)).collect();
+        tables.push((".debug_frame".into(), frames));
+        if modern {
+            tables.extend(c.kernels.iter().map(|k| (format!(".text.{}", k.name), Vec::new())));
+        }
+        for (target, data) in tables {
+            let name = format!("{rel}{target}");
+            if self.number(&name) == 0 {
+                continue;
+            }
+            let info = self.number(&target);
+            let s = self.section(&name);
+            s.data = data;
+            s.link = 3;
+            s.info = info;
+            s.entsize = if modern { 24 } else { 16 };
+        }
+    }
+
+    /// The note that names the tool: a table of string offsets, then the strings.
+    fn tkinfo(&self) -> Vec<u8> {
+        let strings = [
+            "",
+            TOOL,
+            "Cuda compilation tools, release 13.0, V13.0.88",
+            "oxptxas_0.1.0",
+            self.cubin.options.as_str(),
+        ];
+        let mut text = Vec::new();
+        let mut offsets = Vec::new();
+        for s in strings {
+            offsets.push(text.len() as u32);
+            text.extend_from_slice(s.as_bytes());
+            text.push(0);
+        }
+        let mut desc = Vec::new();
+        for word in [2u32].iter().chain(&offsets) {
+            desc.extend_from_slice(&word.to_le_bytes());
+        }
+        desc.extend_from_slice(&text);
+        note(2000, desc)
+    }
+
+    fn cuinfo(&self) -> Vec<u8> {
+        let mut desc = 2u16.to_le_bytes().to_vec();
+        desc.extend_from_slice(&u16::from(self.cubin.ptx_sm).to_le_bytes());
+        desc.extend_from_slice(&130u32.to_le_bytes());
+        note(1000, desc)
+    }
+}
+
+fn note(ty: u32, mut desc: Vec<u8>) -> Vec<u8> {
+    desc.resize(desc.len().next_multiple_of(4), 0);
+    let mut out = 12u32.to_le_bytes().to_vec();
+    out.extend_from_slice(&(desc.len() as u32).to_le_bytes());
+    out.extend_from_slice(&ty.to_le_bytes());
+    out.extend_from_slice(b"NVIDIA Corp\0");
+    out.extend_from_slice(&desc);
+    out
+}
+
+/// Bytes of the common information entry and of a frame description entry.
+const CIE_SIZE: usize = 0x30;
+const FDE_SIZE: usize = 0x38;
+
+/// Offset of the code address in the frame description of kernel `i`.
+fn fde_location(i: usize) -> u64 {
+    (CIE_SIZE + i * FDE_SIZE + 20) as u64
+}
+
+/// Call frame information in 64-bit DWARF: one common entry, then an entry per kernel that says that the
+/// frame address is R1 plus 0 throughout.
+fn debug_frame(kernels: &[Kernel]) -> Vec<u8> {
+    /// DW_CFA_def_cfa of R1's register number, offset 0.
+    const DEF_CFA_R1: [u8; 6] = [0x0c, 0x81, 0x80, 0x80, 0x28, 0x00];
+    let mut out = vec![0xff; 4];
+    out.extend_from_slice(&(CIE_SIZE as u64 - 12).to_le_bytes());
+    out.extend_from_slice(&u64::MAX.to_le_bytes());
+    // Version 3, no augmentation, code alignment 4, data alignment -4, return address in no register.
+    out.extend_from_slice(&[3, 0, 4, 0x7c, 0xff, 0xff, 0xff, 0xff, 0x0f]);
+    out.extend_from_slice(&DEF_CFA_R1);
+    // DW_CFA_same_value of RZ and of R1.
+    out.extend_from_slice(&[0x08, 0xff, 0x81, 0x80, 0x28, 0x08, 0x81, 0x80, 0x80, 0x28]);
+    out.resize(CIE_SIZE, 0);
+    for (i, k) in kernels.iter().enumerate() {
+        let start = out.len();
+        out.extend_from_slice(&u32::MAX.to_le_bytes());
+        out.extend_from_slice(&(FDE_SIZE as u64 - 12).to_le_bytes());
+        out.extend_from_slice(&0u64.to_le_bytes());
+        debug_assert_eq!(out.len() as u64, fde_location(i));
+        out.extend_from_slice(&0u64.to_le_bytes());
+        out.extend_from_slice(&(16 * k.code.len() as u64).to_le_bytes());
+        // DW_CFA_advance_loc4 over the first instruction, which loads R1.
+        out.extend_from_slice(&[0x04, 4, 0, 0, 0]);
+        out.extend_from_slice(&DEF_CFA_R1);
+        out.resize(start + FDE_SIZE, 0);
+    }
+    out
+}
+
+/// `.nv.compat`: constant but for the first byte of its last record, whose meaning is unknown.
+fn compat(sm: u8) -> Vec<u8> {
+    let mut out = vec![2, 9, 0, 0, 2, 2, 1, 0, 2, 5, 5, 0, 3, 7, 1, 1, 2, 3, 0, 0, 2, 6, 1, 0, 4, 0x0b, 8, 0];
+    let last = match sm {
+        100 => 9,
+        120 => 0x50,
+        _ => 0,
+    };
+    out.extend_from_slice(&[last, 0, 0, 0, 0, 0, 0, 0]);
+    out
+}
+
+/// The records of `.nv.info.KERNEL`, in ptxas's order.
+fn kernel_attributes(sm: u8, k: &Kernel, bank_symbol: u32) -> Vec<u8> {
+    let mut a = Attrs::default();
+    let modern = sm >= 90;
+    let bank = |a: &mut Attrs| {
+        let word = u32::from(k.param_bytes) << 16 | u32::from(k.param_base);
+        a.words(Attr::ParamCbank, &[bank_symbol, word]);
+    };
+    match sm {
+        75 => a.words(Attr::SwWar, &[1]),
+        87 => a.words(Attr::SwWar, &[2]),
+        _ => {}
+    }
+    a.words(Attr::CudaApiVersion, &[130]);
+    if matches!(sm, 80..=88) {
+        a.flag(Attr::Sw2393858War);
+    }
+    if !modern {
+        bank(&mut a);
+        a.half(Attr::CbankParamSize, k.param_bytes);
+    }
+    for (i, (offset, size)) in k.params.iter().enumerate().rev() {
+        let place = (u32::from(*offset) << 16) | i as u32;
+        a.words(Attr::KparamInfo, &[0, place, size << 18 | 0x1f000]);
+    }
+    if sm == 110 {
+        a.flag(Attr::Flag41);
+    }
+    if modern {
+        a.half(Attr::SparseMmaMask, 0);
+    }
+    a.half(Attr::MaxregCount, u16::from(k.max_registers.unwrap_or(255)));
+    if k.barriers != 0 {
+        a.byte(Attr::NumBarriers, k.barriers);
+    }
+    a.half(Attr::MercuryIsaVersion, if modern { 0x0101 } else { 0 });
+    if sm >= 100 {
+        a.byte(Attr::Flag4a, 0);
+    }
+    a.words(Attr::ExitInstrOffsets, &k.exits);
+    if let Some(n) = k.maxntid {
+        a.words(Attr::MaxThreads, &n);
+    }
+    if let Some(n) = k.reqntid {
+        a.words(Attr::ReqNtid, &n);
+    }
+    if k.convergence || k.barriers != 0 {
+        a.words(Attr::CrsStackSize, &[0]);
+    }
+    if modern {
+        a.half(Attr::CbankParamSize, k.param_bytes);
+        bank(&mut a);
+        a.words(Attr::SwWar, &[if sm >= 120 { 0 } else { 8 }]);
+    }
+    a.0
+}

@@ -1,0 +1,71 @@
+//! What is written is read back.
+
+use cubin::{Cubin, Global, Kernel};
+
+fn sample(sm: u8) -> Cubin {
+    Cubin {
+        sm,
+        ptx_sm: 75,
+        options: format!("-arch sm_{sm}"),
+        kernels: vec![Kernel {
+            name: "k".into(),
+            code: (0..8).map(|i| 0x0000_0fc0_0000_0000_0000_0000_0000_7918 | i << 40).collect(),
+            registers: 10,
+            frame_bytes: 16,
+            barriers: 1,
+            shared_bytes: 64,
+            param_base: 0x160,
+            param_bytes: 12,
+            params: vec![(0, 8), (8, 4)],
+            exits: vec![0x10],
+            literals: vec![1, 2, 3, 4, 5, 6, 7, 8],
+            ..Kernel::default()
+        }],
+        globals: vec![
+            Global { name: "zero".into(), size: 12, align: 4, ..Global::default() },
+            Global {
+                name: "pointer".into(),
+                size: 8,
+                align: 8,
+                init: Some(vec![0; 8]),
+                relocs: vec![(0, "zero".into(), 4)],
+                visible: true,
+            },
+        ],
+        constants: vec![9; 20],
+        constant_symbols: vec![("table".into(), 4, 16)],
+        addresses: vec![("zero".into(), 0), ("pointer".into(), 0)],
+    }
+}
+
+#[test]
+fn read_gives_what_was_written() {
+    for sm in [75, 80, 89, 90, 100, 121] {
+        let c = sample(sm);
+        let image = cubin::read::read(&cubin::write::write(&c)).unwrap();
+        assert_eq!(image.sm, sm);
+        let k = &image.kernels["k"];
+        assert_eq!(k.code, c.kernels[0].code);
+        assert_eq!((k.registers, k.stack_bytes, k.shared_bytes), (10, 16, 64));
+        assert_eq!(k.params, (0x160, 12));
+        assert_eq!(k.constant2, c.kernels[0].literals);
+        assert_eq!(k.constant0.len(), 0x160 + 12);
+        assert_eq!(image.constant3, c.constants);
+        assert_eq!(image.globals.len(), 2);
+        let places: Vec<_> =
+            image.relocs.iter().map(|r| (r.place.as_str(), r.offset, r.symbol.as_str(), r.addend)).collect();
+        assert!(places.contains(&(".nv.constant4", 0, "zero", 0)), "{places:?}");
+        assert!(places.contains(&(".nv.constant4", 8, "pointer", 0)));
+        assert!(places.contains(&("pointer", 0, "zero", 4)));
+    }
+}
+
+#[test]
+fn garbage_is_refused() {
+    assert!(cubin::read::read(b"").is_err());
+    assert!(cubin::read::read(b"\x7fELF garbage").is_err());
+    let good = cubin::write::write(&sample(90));
+    for end in (0..good.len()).step_by(50) {
+        let _ = cubin::read::read(&good[..end]);
+    }
+}
