@@ -161,7 +161,7 @@ fn sums_and_products() {
             t,
             32,
             |b, s| a::mul24(b, t, true, &s[0], &s[1], None),
-            |x, y, _| (low(x) * low(y) >> 16) as u64,
+            |x, y, _| ((low(x) * low(y)) >> 16) as u64,
         );
         check(
             "mad24.lo",
