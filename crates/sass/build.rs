@@ -4,9 +4,12 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::Path;
 
+#[path = "build/forms.rs"]
+mod forms;
+
 /// A Rust identifier for a spelling: `64` → `_64`, `SR_TID.X` → `SR_TID_X`.
 fn ident(spelling: &str) -> String {
-    let body = spelling.replace('.', "_");
+    let body = spelling.replace(['.', ':'], "_");
     if body.starts_with(|c: char| c.is_ascii_digit()) { format!("_{body}") } else { body }
 }
 
@@ -65,13 +68,16 @@ fn slot(text: &str, mods: &mut BTreeSet<String>) -> String {
 fn main() {
     let dir = Path::new("isa");
     println!("cargo::rerun-if-changed=isa");
+    println!("cargo::rerun-if-changed=build");
     let (mut ops, mut mods, mut srs) =
         (Vec::<Op>::new(), BTreeSet::<String>::new(), Vec::<(String, String)>::new());
+    let (mut groups, mut form_lines) = (forms::Groups::new(), Vec::new());
     let mut files: Vec<_> = std::fs::read_dir(dir).expect("isa/").map(|e| e.expect("entry").path()).collect();
     files.sort();
     for file in files.iter().filter(|f| f.extension().is_some_and(|e| e == "isa")) {
         for line in std::fs::read_to_string(file).expect("table").lines() {
-            let line = line.split('#').next().unwrap_or("").trim();
+            let line = line.split(" #").next().unwrap_or("").trim();
+            let line = if line.starts_with('#') { "" } else { line };
             let (head, rest) = line.split_once(' ').unwrap_or((line, ""));
             match head {
                 "" => {}
@@ -89,12 +95,21 @@ fn main() {
                     let (name, code) = rest.split_once(' ').expect("sr NAME code");
                     srs.push((name.into(), code.trim().into()));
                 }
+                "group" => forms::parse_group(rest, &mut groups),
+                "form" => {
+                    let op = ops.last().expect("a form belongs to the op above it");
+                    form_lines.push((op.name.clone(), rest.to_string()));
+                }
                 _ => panic!("{}: unknown line `{line}`", file.display()),
             }
         }
     }
     let slots: Vec<Vec<String>> =
         ops.iter().map(|o| o.slots.iter().map(|s| slot(s, &mut mods)).collect()).collect();
+    let mut form_table = Vec::new();
+    for (op, line) in &form_lines {
+        forms::parse_form(op, line, &groups, &mut mods, &mut form_table);
+    }
     let mut out = String::new();
     let enumeration = |out: &mut String, doc: &str, name: &str, names: &[String]| {
         let _ =
@@ -141,17 +156,23 @@ fn main() {
         let has = |f: &str| op.flags.iter().any(|x| x == f);
         let _ = writeln!(
             out,
-            "    OpInfo {{ slots: &[{}], memory: {}, control: {}, sync: {}, reads_predicates: {}, \
+            "    OpInfo {{ mnemonic: {:?}, slots: &[{}], memory: {}, control: {}, sync: {}, uniform: {}, reads_predicates: {}, \
              writes_predicates: {}, reads_uniform_predicates: {}, writes_uniform_predicates: {} }},",
+            op.flags.iter().find_map(|f| f.strip_prefix("as=")).unwrap_or(&op.name),
             slots.join(", "),
             has("mem"),
             has("control"),
             has("sync"),
+            has("uniform"),
             has("reads_predicates"),
             has("writes_predicates"),
             has("reads_uniform_predicates"),
             has("writes_uniform_predicates")
         );
+    }
+    let _ = writeln!(out, "];\npub(crate) static FORMS: &[Form] = &[");
+    for form in &form_table {
+        let _ = writeln!(out, "    {form},");
     }
     let _ = writeln!(out, "];");
     std::fs::write(Path::new(&std::env::var("OUT_DIR").expect("OUT_DIR")).join("isa.rs"), out)

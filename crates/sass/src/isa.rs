@@ -1,6 +1,9 @@
 //! The instruction table, generated from `isa/*.isa` by `build.rs`, and the queries on it.
 
 use crate::RegFile;
+use crate::form::*;
+#[allow(unused_imports)]
+use crate::inst::AddrWidth;
 use crate::inst::{ModAt, Mods, Role, Slot, SlotKind, Width};
 
 include!(concat!(env!("OUT_DIR"), "/isa.rs"));
@@ -8,6 +11,8 @@ include!(concat!(env!("OUT_DIR"), "/isa.rs"));
 /// What the table says about an opcode.
 #[derive(Clone, Copy, Debug)]
 pub struct OpInfo {
+    /// What nvdisasm calls it, where several opcodes share a mnemonic.
+    pub mnemonic: &'static str,
     /// Canonical operand slots.
     pub slots: &'static [Slot],
     /// Reads or writes memory.
@@ -16,6 +21,8 @@ pub struct OpInfo {
     pub control: bool,
     /// Synchronizes threads (BAR).
     pub sync: bool,
+    /// Runs on the uniform datapath, so that its guard is a uniform predicate.
+    pub uniform: bool,
     /// Reads the whole predicate file besides its operands (P2R).
     pub reads_predicates: bool,
     /// Writes predicates besides its operands, by mask (R2P).
@@ -31,9 +38,17 @@ impl Opcode {
     pub fn info(self) -> &'static OpInfo {
         &OPS[self as usize]
     }
+    /// nvdisasm's mnemonic: the name, except where several opcodes share one.
+    pub fn mnemonic(self) -> &'static str {
+        self.info().mnemonic
+    }
     /// Canonical operand slots.
     pub fn slots(self) -> &'static [Slot] {
         self.info().slots
+    }
+    /// Whether it runs on the uniform datapath, so that its guard is a uniform predicate.
+    pub fn is_uniform(self) -> bool {
+        self.info().uniform
     }
     /// Registers that operand slot `slot` spans under `mods`.
     pub fn width(self, slot: usize, mods: &Mods) -> u8 {

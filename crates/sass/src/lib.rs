@@ -5,13 +5,22 @@
 //! modifier types are used by Ori with virtual registers in place of [`Reg`].
 
 pub mod control;
+mod decode;
+mod encode;
+mod form;
 pub mod inst;
 pub mod isa;
+mod parse;
+mod print;
 pub mod reg;
 pub mod target;
 
 pub use control::Control;
+pub use decode::{DecodeError, decode};
+pub use encode::{EncodeError, encode};
 pub use inst::{AddrWidth, ConstBank, Guard, Inst, Mods, Operand, RegOp, Role, Slot, SlotKind, Width};
 pub use isa::{Mod, OpInfo, Opcode, SpecialReg};
+pub use parse::{ParseError, parse_inst};
+pub use print::{Printed, print};
 pub use reg::{Reg, RegFile};
 pub use target::Target;

@@ -1,0 +1,483 @@
+//! Parses `form` and `group` lines (see `isa/README.md`) and writes the static tables of encodings.
+
+use crate::ident;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Every SM, in the order of `target::SMS`: bit i of a form's target mask is the i-th.
+const SMS: [u32; 12] = [75, 80, 86, 87, 88, 89, 90, 100, 103, 110, 120, 121];
+
+/// The last SM whose arithmetic instructions read constant banks.
+const LAST_CONST_SM: u32 = 90;
+
+/// Named modifier groups: value, spelling.
+pub type Groups = BTreeMap<String, Vec<(u32, Vec<String>)>>;
+
+/// Parses `group NAME value=SPELLING…`; `_` spells nothing, dots separate several modifiers.
+pub fn parse_group(rest: &str, groups: &mut Groups) {
+    let mut words = rest.split_whitespace();
+    let name = words.next().expect("group NAME");
+    let values = words
+        .map(|w| {
+            let (spelling, value) = w.rsplit_once('=').expect("SPELLING=value");
+            (number(value), spell(spelling))
+        })
+        .collect();
+    assert!(groups.insert(name.into(), values).is_none(), "group {name} twice");
+}
+
+fn number(text: &str) -> u32 {
+    match text.strip_prefix("0x") {
+        Some(hex) => u32::from_str_radix(hex, 16),
+        None => text.parse(),
+    }
+    .unwrap_or_else(|_| panic!("`{text}` is not a number"))
+}
+
+fn spell(text: &str) -> Vec<String> {
+    if text == "_" { Vec::new() } else { text.split('.').map(str::to_string).collect() }
+}
+
+/// `75+`, `75-90`, `90,120+`: a mask over `SMS`.
+fn targets(text: &str) -> u32 {
+    let mut mask = 0;
+    for part in text.split(',') {
+        let (lo, hi) = if let Some(lo) = part.strip_suffix('+') {
+            (number(lo), u32::MAX)
+        } else if let Some((lo, hi)) = part.split_once('-') {
+            (number(lo), number(hi))
+        } else {
+            (number(part), number(part))
+        };
+        for (i, sm) in SMS.iter().enumerate() {
+            if (lo..=hi).contains(sm) {
+                mask |= 1 << i;
+            }
+        }
+    }
+    mask
+}
+
+/// `81:3` or `64:3+72:5`, least significant part first.
+fn bits(text: &str) -> Vec<(u32, u32)> {
+    text.split('+')
+        .map(|part| {
+            let (lo, len) = part.split_once(':').unwrap_or((part, "1"));
+            (number(lo), number(len))
+        })
+        .collect()
+}
+
+fn bits_rs(bits: &[(u32, u32)]) -> String {
+    let parts: Vec<String> = bits.iter().map(|(lo, len)| format!("({lo}, {len})")).collect();
+    format!("&[{}]", parts.join(", "))
+}
+
+/// One form being built: source text of its parts and the bits that it defines.
+#[derive(Default)]
+struct Form {
+    known: u128,
+    fields: Vec<String>,
+    groups: Vec<String>,
+    fixed: Vec<String>,
+}
+
+impl Form {
+    fn claim(&mut self, bits: &[(u32, u32)]) {
+        for &(lo, len) in bits {
+            let mask = if len == 128 { u128::MAX } else { ((1u128 << len) - 1) << lo };
+            assert!(lo + len <= 105, "bits {lo}:{len} reach into the control field");
+            self.known |= mask;
+        }
+    }
+
+    fn flag(&mut self, bit: &str) -> String {
+        self.claim(&bits(bit));
+        bit.into()
+    }
+}
+
+/// Takes a leading number (decimal digits) off `text`.
+fn leading_number<'a>(text: &mut &'a str) -> &'a str {
+    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (n, rest) = text.split_at(end);
+    *text = rest;
+    n
+}
+
+/// `-72|73~63!90u67`: where the source modifiers of a register or constant sit (255 = nowhere).
+fn source_mods(form: &mut Form, text: &str) -> String {
+    let (mut neg, mut abs, mut not, mut uniform) = ("255".into(), "255".into(), "255".into(), "255".into());
+    let mut rest = text;
+    while let Some(c) = rest.chars().next() {
+        rest = &rest[1..];
+        let bit = leading_number(&mut rest);
+        assert!(!bit.is_empty(), "source modifier `{text}` without a bit");
+        let slot = match c {
+            '-' => &mut neg,
+            '|' => &mut abs,
+            '~' | '!' => &mut not,
+            'u' => &mut uniform,
+            _ => panic!("source modifier `{text}`"),
+        };
+        *slot = form.flag(bit);
+    }
+    format!("SourceBits {{ neg: {neg}, abs: {abs}, not: {not}, uniform: {uniform} }}")
+}
+
+fn register(form: &mut Form, file: &str, text: &str) -> String {
+    let mut rest = text;
+    let lo = leading_number(&mut rest);
+    let at = number(lo);
+    let (file, len) = match file {
+        "R" => ("R", 8),
+        "U" => ("UR", 8),
+        "P" => ("P", 3),
+        "Q" => ("UP", 3),
+        _ => ("B", 4),
+    };
+    // A uniform register has 6 bits up to sm_90; `:6` leaves the two above to other fields.
+    let (rest, len) = match rest.strip_prefix(":6") {
+        Some(r) => (r, 6),
+        None => (rest, len),
+    };
+    form.claim(&[(at, len)]);
+    let mods = source_mods(form, rest);
+    format!("FieldKind::Reg {{ file: RegFile::{file}, lo: {at}, mods: {mods} }}")
+}
+
+fn address(form: &mut Form, text: &str) -> String {
+    let (desc, body) = text.split_once('[').expect("[");
+    let (mut d, mut hidden) = ("255".to_string(), false);
+    if let Some(lo) = desc.strip_prefix("dU").or(desc.strip_prefix("hU")) {
+        let (lo, len) = lo.split_once(':').unwrap_or((lo, "8"));
+        form.claim(&[(number(lo), number(len))]);
+        d = lo.into();
+        hidden = desc.starts_with('h');
+    }
+    let (mut base, mut width, mut uniform, mut offset) =
+        ("255".to_string(), "AddrWidthBits::Fixed(AddrWidth::R32)".to_string(), "255".to_string(), String::new());
+    for part in body.trim_end_matches(']').split('_') {
+        if let Some(reg) = part.strip_prefix('R') {
+            let (lo, w) = reg.split_once('.').unwrap_or((reg, ""));
+            form.claim(&[(number(lo), 8)]);
+            base = lo.into();
+            width = match w {
+                "" => width,
+                "64" => "AddrWidthBits::Fixed(AddrWidth::R64)".into(),
+                "U32" => "AddrWidthBits::Fixed(AddrWidth::U32)".into(),
+                _ if w.starts_with('x') => {
+                    form.claim(&[(number(&w[1..]), 2)]);
+                    format!("AddrWidthBits::Scale({})", &w[1..])
+                }
+                _ => format!("AddrWidthBits::Wide({})", form.flag(w.strip_prefix('w').expect("width"))),
+            };
+        } else if let Some(lo) = part.strip_prefix('U') {
+            let (lo, len) = lo.split_once(':').unwrap_or((lo, "8"));
+            form.claim(&[(number(lo), number(len))]);
+            uniform = lo.into();
+        } else if let Some(at) = part.strip_prefix('o') {
+            let b = bits(at);
+            form.claim(&b);
+            offset = bits_rs(&b);
+        } else {
+            panic!("address part `{part}`");
+        }
+    }
+    let offset = if offset.is_empty() { "&[]".into() } else { offset };
+    format!(
+        "FieldKind::Addr {{ desc: {d}, desc_hidden: {hidden}, base: {base}, width: {width}, uniform: {uniform}, \
+         offset: {offset} }}"
+    )
+}
+
+/// A constant-bank operand: `K` with source modifiers, `KR24` or `KU24` with an index register.
+fn constant(form: &mut Form, text: &str) -> String {
+    form.claim(&[(38, 16), (54, 5)]);
+    let (mut index, mut rest) = ("None".to_string(), text);
+    for (prefix, file) in [("R", "R"), ("U", "UR")] {
+        if let Some(r) = rest.strip_prefix(prefix) {
+            let mut r = r;
+            let lo = leading_number(&mut r);
+            form.claim(&[(number(lo), 8)]);
+            index = format!("Some((RegFile::{file}, {lo}))");
+            rest = r;
+        }
+    }
+    let mods = source_mods(form, rest);
+    format!("FieldKind::Const {{ index: {index}, mods: {mods} }}")
+}
+
+/// One operand field.
+fn field(form: &mut Form, token: &str, groups: &Groups, mods: &mut BTreeSet<String>) -> String {
+    let (mut text, mut before) = (token, "");
+    if let Some((literal, rest)) = text.strip_prefix('\'').and_then(|t| t.split_once('\'')) {
+        (before, text) = (literal, rest);
+    }
+    let spaced = text.starts_with('^');
+    text = text.trim_start_matches('^');
+    let (mut suffix, mut elide, mut default) = ("None".to_string(), "Elide::Never".to_string(), "");
+    if let Some((t, d)) = text.rsplit_once('=') {
+        (text, default) = (t, d);
+    }
+    if let Some((t, condition)) = text.split_once('?') {
+        text = t;
+        elide = match condition {
+            "" => "Elide::Default".into(),
+            "?" => "Elide::Always".into(),
+            m => {
+                mods.insert(m.into());
+                format!("Elide::Without(Mod::{})", ident(m))
+            }
+        };
+    }
+    if let Some((t, g)) = text.split_once('{') {
+        text = t;
+        suffix = format!("Some({})", bits_group(form, g.trim_end_matches('}'), groups, mods));
+    }
+    let kind = if text.contains('[') {
+        address(form, text)
+    } else {
+        let split = text.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(text.len());
+        let (head, rest) = text.split_at(split);
+        match head {
+            "R" | "U" | "P" | "Q" | "B" => register(form, head, rest),
+            "K" => constant(form, rest),
+            "KR" | "KU" => constant(form, &text[1..]),
+            "i" | "u" | "f" | "d" | "hh" => {
+                let b = bits(rest);
+                form.claim(&b);
+                let kind = match head {
+                    "i" => "Signed",
+                    "u" => "Unsigned",
+                    "f" => "F32",
+                    "d" => "F64",
+                    _ => "HalfPair",
+                };
+                format!("FieldKind::Imm {{ bits: {}, kind: ImmKind::{kind} }}", bits_rs(&b))
+            }
+            "L" | "La" => {
+                let b = bits(rest);
+                form.claim(&b);
+                format!("FieldKind::Label {{ bits: {}, relative: {} }}", bits_rs(&b), head == "L")
+            }
+            "SR" => {
+                let b = bits(rest);
+                form.claim(&b);
+                format!("FieldKind::Special {{ lo: {} }}", b[0].0)
+            }
+            "SB" => {
+                let b = bits(rest);
+                form.claim(&b);
+                format!("FieldKind::Scoreboard {{ lo: {} }}", b[0].0)
+            }
+            "set" => {
+                let b = bits(rest);
+                form.claim(&b);
+                format!("FieldKind::ScoreboardSet {{ lo: {} }}", b[0].0)
+            }
+            "" if text.starts_with('-') => {
+                if elide == "Elide::Never" {
+                    elide = "Elide::Always".into();
+                }
+                "FieldKind::Absent".into()
+            }
+            _ => panic!("field `{token}`"),
+        }
+    };
+    let (not, imm) = match default {
+        "" => (false, 0),
+        "!" => (true, 0),
+        n => (false, number(n)),
+    };
+    format!(
+        "Field {{ kind: {kind}, elide: {elide}, default_not: {not}, default_imm: {imm}, before: {:?}, \
+         spaced: {spaced}, suffix: {suffix} }}",
+        before.replace('_', " ")
+    )
+}
+
+fn mods_rs(list: &[String], mods: &mut BTreeSet<String>) -> String {
+    let names: Vec<String> = list
+        .iter()
+        .map(|m| {
+            mods.insert(m.clone());
+            format!("Mod::{}", ident(m))
+        })
+        .collect();
+    format!("&[{}]", names.join(", "))
+}
+
+/// `name@72:3`: a named group at these bits; `.X@74`: present when the bit is set; `.X!74`: when clear.
+fn bits_group(form: &mut Form, token: &str, groups: &Groups, mods: &mut BTreeSet<String>) -> String {
+    let (place, values) = if let Some(flag) = token.strip_prefix('.') {
+        let inverted = !flag.contains('@');
+        let (name, at) = flag.split_once(if inverted { '!' } else { '@' }).expect("flag@bit");
+        (bits(at), vec![(u32::from(!inverted), spell(name)), (u32::from(inverted), Vec::new())])
+    } else {
+        let (name, at) = token.split_once('@').unwrap_or_else(|| panic!("modifier `{token}`"));
+        (bits(at), groups.get(name).unwrap_or_else(|| panic!("no group {name}")).clone())
+    };
+    form.claim(&place);
+    let values: Vec<String> =
+        values.iter().map(|(v, list)| format!("({v}, {})", mods_rs(list, mods))).collect();
+    format!("BitsGroup {{ bits: {}, values: &[{}] }}", bits_rs(&place), values.join(", "))
+}
+
+/// One modifier token.
+fn group(form: &mut Form, token: &str, groups: &Groups, mods: &mut BTreeSet<String>) -> String {
+    if let Some(rules) = token.strip_prefix('?') {
+        // ?2=RZ,3=RZ:MOV|3=1:IADD : a spelling that follows from the operands
+        let rules: Vec<String> = rules
+            .split('|')
+            .map(|rule| {
+                let (conditions, spelling) = rule.split_once(':').expect("conditions:SPELLING");
+                let conditions: Vec<String> = conditions
+                    .split(',')
+                    .map(|c| {
+                        let (slot, what) = c.split_once('=').expect("slot=what");
+                        let what = match what {
+                            "RZ" => "Condition::Zero".into(),
+                            "pow2" => "Condition::PowerOfTwo".into(),
+                            n => format!("Condition::Imm({})", number(n)),
+                        };
+                        format!("({slot}, {what})")
+                    })
+                    .collect();
+                format!("(&[{}], {})", conditions.join(", "), mods_rs(&spell(spelling), mods))
+            })
+            .collect();
+        return format!("Group::Alias(&[{}])", rules.join(", "));
+    }
+    if token.starts_with('.') && !token.contains(['@', '!']) {
+        return format!("Group::Literal({})", mods_rs(&spell(&token[1..]), mods));
+    }
+    format!("Group::Bits({})", bits_group(form, token, groups, mods))
+}
+
+/// One arithmetic shape: form number, what B and C become.
+struct Shape {
+    number: u32,
+    uniform: bool,
+    b: &'static str,
+    c: &'static str,
+    constant: bool,
+}
+
+/// The forms of an arithmetic instruction, by where its non-register source sits.
+fn shapes(kind: &str) -> Vec<Shape> {
+    let s = |number, uniform, b, c, constant| Shape { number, uniform, b, c, constant };
+    match kind {
+        "abc" => vec![
+            s(1, false, "R32", "R64", false),
+            s(2, false, "R64", "imm", false),
+            s(3, false, "R64", "K", true),
+            s(4, false, "imm", "R64", false),
+            s(5, false, "K", "R64", true),
+            s(6, true, "U32", "R64", false),
+            s(7, true, "R64", "U32", false),
+        ],
+        "ab" => vec![
+            s(1, false, "R32", "", false),
+            s(4, false, "imm", "", false),
+            s(5, false, "K", "", true),
+            s(6, true, "U32", "", false),
+        ],
+        "ac" => vec![
+            s(1, false, "R32", "", false),
+            s(2, false, "imm", "", false),
+            s(3, false, "K", "", true),
+            s(7, true, "U32", "", false),
+        ],
+        "aac" => vec![
+            s(1, false, "R64", "", false),
+            s(2, false, "imm", "", false),
+            s(3, false, "K", "", true),
+            s(7, true, "U32", "", false),
+        ],
+        "uabc" => vec![
+            s(1, true, "U32", "U64", false),
+            s(2, true, "U64", "imm", false),
+            s(4, true, "imm", "U64", false),
+        ],
+        "uab" => vec![s(1, true, "U32", "", false), s(4, true, "imm", "", false)],
+        "uac" => vec![s(1, true, "U32", "", false), s(2, true, "imm", "", false)],
+        _ => panic!("shape {kind}"),
+    }
+}
+
+/// `B-|:f` in place `R32`, `R64`, `U32`, `K` or `imm`: the field token.
+fn place(token: &str, at: &str) -> String {
+    let (mods, rest) = token[1..].split_at(token[1..].find(['?', '{', '=', ':']).unwrap_or(token.len() - 1));
+    let (tail, kind) = match rest.rsplit_once(':') {
+        Some((tail, kind)) if !kind.contains('}') => (tail, kind),
+        _ => (rest, "u"),
+    };
+    if at == "imm" {
+        return format!("{kind}32:32");
+    }
+    let (neg, abs) = if at.ends_with("64") { (75, 74) } else { (63, 62) };
+    let mut out = at.to_string();
+    for c in mods.chars() {
+        match c {
+            '-' => out += &format!("-{neg}"),
+            '~' => out += &format!("~{neg}"),
+            '|' => out += &format!("|{abs}"),
+            _ => panic!("source modifiers of `{token}`"),
+        }
+    }
+    out + tail
+}
+
+/// Parses one `form` line of `op` and appends the encodings it stands for.
+pub fn parse_form(op: &str, rest: &str, groups: &Groups, mods: &mut BTreeSet<String>, out: &mut Vec<String>) {
+    let words: Vec<&str> = rest.split_whitespace().collect();
+    let mut parts = words.split(|w| *w == ":");
+    let Some(&[targets_text, code]) = parts.next() else { panic!("form TARGETS CODE : …: `{rest}`") };
+    let mut part = || parts.next().unwrap_or(&[]);
+    let (fields, modifiers, fixed) = (part(), part(), part());
+    let mut emit = |mask: u32, code: u32, b: &str, c: &str| {
+        let mut form = Form::default();
+        for token in fields {
+            let token = match token.as_bytes()[0] {
+                b'B' if !token.as_bytes().get(1).is_some_and(u8::is_ascii_digit) => place(token, b),
+                b'C' => place(token, c),
+                _ => token.to_string(),
+            };
+            let f = field(&mut form, &token, groups, mods);
+            form.fields.push(f);
+        }
+        for token in modifiers {
+            let g = group(&mut form, token, groups, mods);
+            form.groups.push(g);
+        }
+        for token in fixed {
+            let (at, value) = token.split_once('=').expect("bits=value");
+            let ignored = at.starts_with('~');
+            let b = bits(at.trim_start_matches('~'));
+            form.claim(&b);
+            form.fixed.push(format!("({}, {}, {}, {ignored})", b[0].0, b[0].1, number(value)));
+        }
+        out.push(format!(
+            "Form {{ targets: {mask:#x}, op: Opcode::{}, code: {code:#x}, known: {:#x}, fields: &[{}], \
+             groups: &[{}], fixed: &[{}] }}",
+            ident(op),
+            form.known,
+            form.fields.join(", "),
+            form.groups.join(", "),
+            form.fixed.join(", ")
+        ));
+    };
+    let mask = targets(targets_text);
+    let Some((kind, low)) = code.split_once(':') else {
+        emit(mask, u32::from_str_radix(code, 16).expect("code"), "", "");
+        return;
+    };
+    let low = u32::from_str_radix(low, 16).expect("code");
+    for s in shapes(kind) {
+        let old = SMS.iter().enumerate().filter(|(_, sm)| **sm <= LAST_CONST_SM).fold(0, |m, (i, _)| m | 1 << i);
+        let mask = if s.constant { mask & old } else { mask };
+        if mask != 0 {
+            emit(mask, s.number << 9 | low | u32::from(s.uniform) << 12, s.b, s.c);
+        }
+    }
+}

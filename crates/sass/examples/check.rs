@@ -1,0 +1,66 @@
+//! Compares the table with nvdisasm's text: `check FILE.tsv…`, lines `target<TAB>high<TAB>low<TAB>text`
+//! (hexadecimal halves of the word; the text as nvdisasm prints it at address 0, spaces collapsed).
+//!
+//! For each line: decode, print, compare; encode back, compare the word; parse the text, encode, compare.
+//! Prints the failures grouped by kind, most frequent first.
+
+use sass::{Target, decode, encode, parse_inst, print};
+use std::collections::BTreeMap;
+
+fn main() {
+    let mut failures: BTreeMap<String, (usize, String)> = BTreeMap::new();
+    let (mut lines, mut good) = (0, 0);
+    for path in std::env::args().skip(1) {
+        let text = std::fs::read_to_string(&path).expect("readable file");
+        for line in text.lines().filter(|l| !l.starts_with('#')) {
+            let columns: Vec<&str> = line.split('\t').collect();
+            let [target, high, low, text] = columns[..] else { panic!("bad line `{line}`") };
+            let hex = |s: &str| u64::from_str_radix(s.trim_start_matches("0x"), 16).expect("hexadecimal");
+            let word = u128::from(hex(high)) << 64 | u128::from(hex(low));
+            let Some(target) = Target::parse(target) else { panic!("unknown target in `{line}`") };
+            lines += 1;
+            let name = text.split(' ').find(|w| !w.starts_with('@')).unwrap_or("").split('.').next().unwrap_or("");
+            let mut fail = |what: String, got: String| {
+                let entry = failures
+                    .entry(format!("{name} {what}"))
+                    .or_insert((0, format!("{target} {high}:{low} `{text}` {got}")));
+                entry.0 += 1;
+            };
+            match decode(word, target, 0) {
+                Err(e) => fail(format!("{:?}", e.reason), String::new()),
+                Ok(inst) => {
+                    let printed = print(&inst, target).to_string();
+                    let squeeze = |s: &str| s.split_whitespace().collect::<Vec<_>>().join(" ");
+                    if squeeze(&printed) != squeeze(text) {
+                        fail("text".into(), format!("printed `{printed}`"));
+                        continue;
+                    }
+                    let control = ((1u128 << 23) - 1) << 102;
+                    let differs = |w: u128| (w ^ word) & !control != 0;
+                    match encode(&inst, target, 0) {
+                        Ok(back) if !differs(back) => {}
+                        Ok(back) => {
+                            fail("reencode".into(), format!("bits {:x}", (back ^ word) & !control));
+                            continue;
+                        }
+                        Err(e) => {
+                            fail("reencode".into(), e.to_string());
+                            continue;
+                        }
+                    }
+                    match parse_inst(text, target) {
+                        Ok(parsed) if parsed.operands == inst.operands && parsed.mods == inst.mods => good += 1,
+                        Ok(parsed) => fail("parse".into(), format!("gave {parsed:?}")),
+                        Err(e) => fail("parse".into(), e.to_string()),
+                    }
+                }
+            }
+        }
+    }
+    let mut list: Vec<_> = failures.into_iter().collect();
+    list.sort_by_key(|(_, (n, _))| std::cmp::Reverse(*n));
+    for (what, (n, example)) in &list {
+        println!("{n:6} {what}: {example}");
+    }
+    println!("{good} of {lines} lines agree");
+}

@@ -1,0 +1,253 @@
+//! Word → instruction, by the forms of the table. Fails closed: a word with a bit that the form does not
+//! define, or a value that a modifier group does not spell, is an error.
+
+use crate::encode::{default_operand, holds, reuse_bit};
+use crate::form::*;
+use crate::inst::{AddrWidth, ConstBank, Guard, Inst, Mods, Operand, RegOp, SlotKind};
+use crate::isa::{FORMS, SpecialReg};
+use crate::reg::{Reg, RegFile};
+use crate::target::Target;
+use crate::Control;
+use std::fmt;
+
+/// Why a word is not an instruction that the table knows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DecodeError {
+    /// The word.
+    pub word: u128,
+    /// The target.
+    pub target: Target,
+    /// What is wrong with it.
+    pub reason: Undecodable,
+}
+
+/// What is wrong with a word.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Undecodable {
+    /// No form of the target has these opcode bits.
+    Opcode(u16),
+    /// A bit is set that the form does not define.
+    UnknownBit(u8),
+    /// A fixed field that starts at this bit has another value.
+    Fixed(u8),
+    /// A modifier group that starts at this bit has a value without a spelling.
+    Modifier(u8),
+    /// The operand of this index has no meaning.
+    Operand(u8),
+}
+
+impl fmt::Display for DecodeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let high = (self.word >> 64) as u64;
+        let low = self.word as u64;
+        write!(f, "{}: cannot decode {high:#018x}:{low:#018x}: ", self.target)?;
+        match self.reason {
+            Undecodable::Opcode(code) => write!(f, "unknown opcode {code:#x}"),
+            Undecodable::UnknownBit(bit) => write!(f, "bit {bit} is set and has no known meaning here"),
+            Undecodable::Fixed(bit) => write!(f, "unexpected value of the field at bit {bit}"),
+            Undecodable::Modifier(bit) => write!(f, "unknown modifier value in the field at bit {bit}"),
+            Undecodable::Operand(i) => write!(f, "operand {i} is malformed"),
+        }
+    }
+}
+
+impl std::error::Error for DecodeError {}
+
+/// The instruction that a word at byte address `pc` means.
+///
+/// # Errors
+/// When the table does not define every bit of the word.
+pub fn decode(word: u128, target: Target, pc: i64) -> Result<Inst, DecodeError> {
+    let code = (word & 0xfff) as u16 | ((word >> 91) as u16 & 1) << 12;
+    let bit = target_bit(target);
+    let mut reason = Undecodable::Opcode(code);
+    for &i in &INDEX.by_code[usize::from(code)] {
+        let form = &FORMS[usize::from(i)];
+        if form.targets & bit != 0 {
+            match decode_form(form, word, target, pc) {
+                Ok(inst) => return Ok(inst),
+                Err(why) => reason = why,
+            }
+        }
+    }
+    Err(DecodeError { word, target, reason })
+}
+
+/// Opcode, guard, performance-monitor bits and control field: defined in every form.
+const COMMON: u128 = 0xffff | 1 << 91 | 3 << 102 | ((1 << 20) - 1) << 105;
+
+fn decode_form(form: &Form, word: u128, target: Target, pc: i64) -> Result<Inst, Undecodable> {
+    for &(lo, len, value, ignored) in form.fixed {
+        if !ignored && (word >> lo) & ((1 << len) - 1) != u128::from(value) {
+            return Err(Undecodable::Fixed(lo));
+        }
+    }
+    let unknown = word & !(form.known | COMMON);
+    if unknown != 0 {
+        return Err(Undecodable::UnknownBit(unknown.trailing_zeros() as u8));
+    }
+    let mut inst = Inst {
+        guard: decode_guard(form, word),
+        op: form.op,
+        mods: Mods::none(),
+        operands: Default::default(),
+        ctrl: Control::from_bits(word),
+    };
+    for (i, field) in form.fields.iter().enumerate() {
+        let slot = form.op.slots().get(i).ok_or(Undecodable::Operand(i as u8))?;
+        let operand =
+            decode_field(field, slot.kind, word, target, pc).ok_or(Undecodable::Operand(i as u8))?;
+        inst.operands.push(operand);
+    }
+    let mut mods = Mods::none();
+    for group in form.groups {
+        match group {
+            Group::Literal(list) => mods.0.extend_from_slice(list),
+            Group::Alias(rules) => {
+                if let Some((_, list)) = rules.iter().find(|(conditions, _)| holds(conditions, &inst)) {
+                    mods.0.extend_from_slice(list);
+                }
+            }
+            Group::Bits(bits) => decode_bits(bits, word, &mut mods)?,
+        }
+    }
+    for field in form.fields {
+        if let Some(bits) = &field.suffix {
+            decode_bits(bits, word, &mut mods)?;
+        }
+    }
+    inst.mods = mods;
+    // An operand that the modifiers leave out of the text must have its default value.
+    for (i, field) in form.fields.iter().enumerate() {
+        if let Elide::Without(m) = field.elide {
+            if !inst.mods.has(m) {
+                inst.operands[i] = default_operand(field, form.op.slots()[i].kind);
+            }
+        }
+    }
+    // The reuse flags are part of the operands here.
+    inst.ctrl.reuse = 0;
+    Ok(inst)
+}
+
+fn decode_guard(form: &Form, word: u128) -> Guard {
+    let index = (word >> 12 & 7) as u8;
+    let file = if form.op.is_uniform() { RegFile::UP } else { RegFile::P };
+    let not = word >> 15 & 1 != 0;
+    if index == 7 {
+        Guard { pred: Reg::PT, not }
+    } else {
+        Guard { pred: Reg { file, index }, not }
+    }
+}
+
+fn decode_bits(group: &BitsGroup, word: u128, mods: &mut Mods) -> Result<(), Undecodable> {
+    let value = get(word, group.bits);
+    let (_, list) = group
+        .values
+        .iter()
+        .find(|(v, _)| u64::from(*v) == value)
+        .ok_or(Undecodable::Modifier(group.bits[0].0))?;
+    mods.0.extend_from_slice(list);
+    Ok(())
+}
+
+/// The register of a field.
+fn register(word: u128, lo: u8, file: RegFile, target: Target) -> Option<Reg> {
+    let (len, zero) = match file {
+        RegFile::R => (8, 255),
+        RegFile::P | RegFile::UP => (3, 7),
+        RegFile::UR => (if target.sm < 100 { 6 } else { 8 }, u64::from(target.info().urz)),
+        RegFile::B => (4, 255),
+    };
+    let number = (word >> lo) as u64 & ((1 << len) - 1);
+    if number == zero {
+        return Some(Reg { file, index: Reg::ZERO });
+    }
+    Some(Reg { file, index: number as u8 })
+}
+
+fn bit(word: u128, at: u8) -> bool {
+    at != NONE && word >> at & 1 != 0
+}
+
+fn decode_field(field: &Field, slot: SlotKind, word: u128, target: Target, pc: i64) -> Option<Operand> {
+    Some(match &field.kind {
+        FieldKind::Absent => default_operand(field, slot),
+        FieldKind::Reg { file, lo, mods } => {
+            let file = if bit(word, mods.uniform) { RegFile::UP } else { *file };
+            Operand::Reg(RegOp {
+                reg: register(word, *lo, file, target)?,
+                neg: bit(word, mods.neg),
+                abs: bit(word, mods.abs),
+                not: bit(word, mods.not),
+                reuse: file == RegFile::R && reuse_bit(*lo).is_some_and(|b| bit(word, b)),
+            })
+        }
+        FieldKind::Imm { bits, kind } => {
+            let value = get(word, bits);
+            let len = length(bits);
+            Operand::Imm(if *kind == ImmKind::Signed { sign_extend(value, len) as u32 } else { value as u32 })
+        }
+        FieldKind::Const { index, mods } => {
+            let index = match index {
+                Some((file, lo)) => Some(register(word, *lo, *file, target)?).filter(|r| !r.is_zero()),
+                None => None,
+            };
+            let raw = (word >> 38) as u16;
+            Operand::Const {
+                bank: ConstBank::Index((word >> 54) as u8 & 31),
+                offset: if index.is_some() { i32::from(raw as i16) } else { i32::from(raw) },
+                index,
+                neg: bit(word, mods.neg),
+                abs: bit(word, mods.abs),
+                not: bit(word, mods.not),
+            }
+        }
+        FieldKind::Addr { desc, base, width, uniform, offset, .. } => {
+            let optional = |lo: u8, file| match lo {
+                NONE => Some(None),
+                lo => register(word, lo, file, target).map(Some),
+            };
+            let base = optional(*base, RegFile::R)?.filter(|r| !r.is_zero());
+            let uniform = optional(*uniform, RegFile::UR)?;
+            let len = length(offset);
+            let raw = get(word, offset);
+            let unsigned = base.is_none() && uniform.is_none() && len < 32;
+            let width = match width {
+                AddrWidthBits::Fixed(w) => *w,
+                AddrWidthBits::Wide(b) => {
+                    if bit(word, *b) {
+                        AddrWidth::R64
+                    } else {
+                        AddrWidth::U32
+                    }
+                }
+                AddrWidthBits::Scale(lo) => {
+                    [AddrWidth::R32, AddrWidth::X4, AddrWidth::X8, AddrWidth::X16][(word >> lo) as usize & 3]
+                }
+            };
+            Operand::Addr {
+                desc: optional(*desc, RegFile::UR)?,
+                base,
+                width,
+                uniform,
+                offset: match len {
+                    0 => 0,
+                    _ if unsigned => raw as i32,
+                    _ => sign_extend(raw, len) as i32,
+                },
+            }
+        }
+        FieldKind::Label { bits, relative } => {
+            let value = sign_extend(get(word, bits), length(bits)) << 2;
+            Operand::Label(if *relative { pc.wrapping_add(16).wrapping_add(value) } else { value })
+        }
+        FieldKind::Special { lo } => {
+            let code = (word >> lo) as u8;
+            Operand::Special(*SpecialReg::EVERY.iter().find(|s| s.code() == code)?)
+        }
+        FieldKind::Scoreboard { lo } => Operand::Scoreboard((word >> lo) as u8 & 7),
+        FieldKind::ScoreboardSet { lo } => Operand::ScoreboardSet((word >> lo) as u8 & 63),
+    })
+}

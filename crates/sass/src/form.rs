@@ -1,0 +1,183 @@
+//! The shape of the encodings in the instruction table: what `isa/*.isa` says about bits.
+
+use crate::inst::AddrWidth;
+use crate::isa::{FORMS, Mod, Opcode};
+use crate::reg::RegFile;
+use crate::target::{SMS, Target};
+use std::sync::LazyLock;
+
+/// Marks a bit position that a field does not have.
+pub(crate) const NONE: u8 = 255;
+
+/// One encoding of one opcode.
+pub(crate) struct Form {
+    /// Targets that have it: bit i is the i-th entry of [`SMS`].
+    pub targets: u16,
+    pub op: Opcode,
+    /// Bits 0 … 11, and bit 91 as bit 12.
+    pub code: u16,
+    /// Bits that fields, groups and fixed values define.
+    pub known: u128,
+    /// One for each operand slot of the opcode.
+    pub fields: &'static [Field],
+    /// In spelling order.
+    pub groups: &'static [Group],
+    /// (first bit, length, value, whether the decoder accepts any value).
+    pub fixed: &'static [(u8, u8, u32, bool)],
+}
+
+/// How one operand is encoded and printed.
+pub(crate) struct Field {
+    pub kind: FieldKind,
+    pub elide: Elide,
+    /// The default is the inverted true predicate.
+    pub default_not: bool,
+    /// The default, for immediates.
+    pub default_imm: u32,
+    /// Text printed as an operand of its own before this one (`PR`).
+    pub before: &'static str,
+    /// Separated from the operand before it by a space, not by a comma.
+    pub spaced: bool,
+    /// Modifiers spelled behind the operand (`.H0_H0`); in [`crate::Mods`] they follow the others.
+    pub suffix: Option<BitsGroup>,
+}
+
+/// When an operand is left out of the text.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Elide {
+    Never,
+    /// When it has its default value.
+    Default,
+    /// When the modifier is absent; it then has its default value.
+    Without(Mod),
+    Always,
+}
+
+/// Bits of source modifiers, [`NONE`] where there are none.
+#[derive(Clone, Copy)]
+pub(crate) struct SourceBits {
+    pub neg: u8,
+    pub abs: u8,
+    pub not: u8,
+    /// Set: the predicate is a uniform one.
+    pub uniform: u8,
+}
+
+/// Ranges of bits (first, length), least significant range first.
+pub(crate) type Ranges = &'static [(u8, u8)];
+
+pub(crate) enum FieldKind {
+    /// Not encoded: always the default.
+    Absent,
+    Reg { file: RegFile, lo: u8, mods: SourceBits },
+    Imm { bits: Ranges, kind: ImmKind },
+    Const { index: Option<(RegFile, u8)>, mods: SourceBits },
+    Addr { desc: u8, desc_hidden: bool, base: u8, width: AddrWidthBits, uniform: u8, offset: Ranges },
+    Label { bits: Ranges, relative: bool },
+    Special { lo: u8 },
+    Scoreboard { lo: u8 },
+    ScoreboardSet { lo: u8 },
+}
+
+/// How an immediate prints.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum ImmKind {
+    Signed,
+    Unsigned,
+    F32,
+    F64,
+    HalfPair,
+}
+
+/// How the width of an address register is encoded.
+#[derive(Clone, Copy)]
+pub(crate) enum AddrWidthBits {
+    Fixed(AddrWidth),
+    /// One bit: set = 64 bits, clear = zero-extended 32 bits.
+    Wide(u8),
+    /// Two bits: plain, `.X4`, `.X8`, `.X16`.
+    Scale(u8),
+}
+
+/// Modifiers chosen by the value of some bits.
+pub(crate) struct BitsGroup {
+    pub bits: Ranges,
+    pub values: &'static [(u32, &'static [Mod])],
+}
+
+/// What an operand must be for an alias.
+#[derive(Clone, Copy)]
+pub(crate) enum Condition {
+    /// RZ.
+    Zero,
+    Imm(u32),
+    PowerOfTwo,
+}
+
+/// Conditions on operands, by slot.
+pub(crate) type Conditions = &'static [(usize, Condition)];
+
+/// One place in the spelling of the modifiers.
+pub(crate) enum Group {
+    Bits(BitsGroup),
+    /// Always spelled, no bits.
+    Literal(&'static [Mod]),
+    /// Spelled when the operands are so (`IMAD.MOV`): first rule that holds.
+    Alias(&'static [(Conditions, &'static [Mod])]),
+}
+
+/// The bit of `target` in [`Form::targets`].
+pub(crate) fn target_bit(target: Target) -> u16 {
+    SMS.iter().position(|s| s.sm == target.sm).map_or(0, |i| 1 << i)
+}
+
+/// Indices into [`FORMS`] by opcode and by code.
+pub(crate) struct Index {
+    pub by_op: Vec<Vec<u16>>,
+    pub by_code: Vec<Vec<u16>>,
+}
+
+pub(crate) static INDEX: LazyLock<Index> = LazyLock::new(|| {
+    let mut index =
+        Index { by_op: vec![Vec::new(); Opcode::EVERY.len()], by_code: vec![Vec::new(); 1 << 13] };
+    for (i, form) in FORMS.iter().enumerate() {
+        index.by_op[form.op as usize].push(i as u16);
+        index.by_code[usize::from(form.code)].push(i as u16);
+    }
+    index
+});
+
+/// Reads ranges of a word as one number.
+pub(crate) fn get(word: u128, bits: Ranges) -> u64 {
+    let mut at = 0;
+    bits.iter().fold(0, |value, &(lo, len)| {
+        let part = ((word >> lo) as u64) & mask(len);
+        let value = value | part << at;
+        at += len;
+        value
+    })
+}
+
+/// Places a number into ranges of a word. The number must fit.
+pub(crate) fn put(bits: Ranges, value: u64) -> u128 {
+    let mut at = 0;
+    bits.iter().fold(0, |word, &(lo, len)| {
+        let word = word | u128::from((value >> at) & mask(len)) << lo;
+        at += len;
+        word
+    })
+}
+
+/// Number of bits in ranges.
+pub(crate) fn length(bits: Ranges) -> u32 {
+    bits.iter().map(|&(_, len)| u32::from(len)).sum()
+}
+
+fn mask(len: u8) -> u64 {
+    if len >= 64 { u64::MAX } else { (1 << len) - 1 }
+}
+
+/// Sign-extends the low `len` bits.
+pub(crate) fn sign_extend(value: u64, len: u32) -> i64 {
+    ((value << (64 - len)) as i64) >> (64 - len)
+}
