@@ -104,14 +104,20 @@ fn leading_number<'a>(text: &mut &'a str) -> &'a str {
     n
 }
 
-/// `-72|73~63!90u67`: where the source modifiers of a register or constant sit (255 = nowhere).
-fn source_mods(form: &mut Form, text: &str) -> String {
+/// `-72|73~63!90u67r122`: where the source modifiers of a register or constant sit (255 = nowhere).
+fn source_mods(form: &mut Form, text: &str, reuse: u32) -> String {
     let (mut neg, mut abs, mut not, mut uniform) = ("255".into(), "255".into(), "255".into(), "255".into());
+    let mut reuse = reuse.to_string();
     let mut rest = text;
     while let Some(c) = rest.chars().next() {
         rest = &rest[1..];
         let bit = leading_number(&mut rest);
         assert!(!bit.is_empty(), "source modifier `{text}` without a bit");
+        if c == 'r' {
+            // Control field: not claimed.
+            reuse = bit.into();
+            continue;
+        }
         let slot = match c {
             '-' => &mut neg,
             '|' => &mut abs,
@@ -121,7 +127,7 @@ fn source_mods(form: &mut Form, text: &str) -> String {
         };
         *slot = form.flag(bit);
     }
-    format!("SourceBits {{ neg: {neg}, abs: {abs}, not: {not}, uniform: {uniform} }}")
+    format!("SourceBits {{ neg: {neg}, abs: {abs}, not: {not}, uniform: {uniform}, reuse: {reuse} }}")
 }
 
 fn register(form: &mut Form, file: &str, text: &str) -> String {
@@ -141,7 +147,13 @@ fn register(form: &mut Form, file: &str, text: &str) -> String {
         None => (rest, len),
     };
     form.claim(&[(at, len)]);
-    let mods = source_mods(form, rest);
+    let reuse = match (file, at) {
+        ("R", 24) => 122,
+        ("R", 32) => 123,
+        ("R", 64) => 124,
+        _ => 255,
+    };
+    let mods = source_mods(form, rest, reuse);
     format!("FieldKind::Reg {{ file: RegFile::{file}, lo: {at}, mods: {mods} }}")
 }
 
@@ -154,8 +166,12 @@ fn address(form: &mut Form, text: &str) -> String {
         d = lo.into();
         hidden = desc.starts_with('h');
     }
-    let (mut base, mut width, mut uniform, mut offset) =
-        ("255".to_string(), "AddrWidthBits::Fixed(AddrWidth::R32)".to_string(), "255".to_string(), String::new());
+    let (mut base, mut width, mut uniform, mut offset) = (
+        "255".to_string(),
+        "AddrWidthBits::Fixed(AddrWidth::R32)".to_string(),
+        "255".to_string(),
+        String::new(),
+    );
     for part in body.trim_end_matches(']').split('_') {
         if let Some(reg) = part.strip_prefix('R') {
             let (lo, w) = reg.split_once('.').unwrap_or((reg, ""));
@@ -192,19 +208,22 @@ fn address(form: &mut Form, text: &str) -> String {
 
 /// A constant-bank operand: `K` with source modifiers, `KR24` or `KU24` with an index register.
 fn constant(form: &mut Form, text: &str) -> String {
-    form.claim(&[(38, 16), (54, 5)]);
     let (mut index, mut rest) = ("None".to_string(), text);
+    // `V`: 17 bits of offset.
+    let lo = if rest.starts_with('V') { 37 } else { 38 };
+    rest = rest.trim_start_matches('V');
+    form.claim(&[(lo, 54 - lo), (54, 5)]);
     for (prefix, file) in [("R", "R"), ("U", "UR")] {
         if let Some(r) = rest.strip_prefix(prefix) {
             let mut r = r;
-            let lo = leading_number(&mut r);
-            form.claim(&[(number(lo), 8)]);
-            index = format!("Some((RegFile::{file}, {lo}))");
+            let reg = leading_number(&mut r);
+            form.claim(&[(number(reg), 8)]);
+            index = format!("Some((RegFile::{file}, {reg}))");
             rest = r;
         }
     }
-    let mods = source_mods(form, rest);
-    format!("FieldKind::Const {{ index: {index}, mods: {mods} }}")
+    let mods = source_mods(form, rest, 255);
+    format!("FieldKind::Const {{ lo: {lo}, index: {index}, mods: {mods} }}")
 }
 
 /// One operand field.
@@ -242,7 +261,7 @@ fn field(form: &mut Form, token: &str, groups: &Groups, mods: &mut BTreeSet<Stri
         match head {
             "R" | "U" | "P" | "Q" | "B" => register(form, head, rest),
             "K" => constant(form, rest),
-            "KR" | "KU" => constant(form, &text[1..]),
+            "KR" | "KU" | "KVU" => constant(form, &text[1..]),
             "i" | "u" | "f" | "d" | "hh" => {
                 let b = bits(rest);
                 form.claim(&b);
@@ -337,7 +356,7 @@ fn group(form: &mut Form, token: &str, groups: &Groups, mods: &mut BTreeSet<Stri
                         let (slot, what) = c.split_once('=').expect("slot=what");
                         let what = match what {
                             "RZ" => "Condition::Zero".into(),
-                            "pow2" => "Condition::PowerOfTwo".into(),
+                            "shift" => "Condition::Shift".into(),
                             n => format!("Condition::Imm({})", number(n)),
                         };
                         format!("({slot}, {what})")
@@ -406,7 +425,7 @@ fn shapes(kind: &str) -> Vec<Shape> {
 }
 
 /// `B-|:f` in place `R32`, `R64`, `U32`, `K` or `imm`: the field token.
-fn place(token: &str, at: &str) -> String {
+fn place(token: &str, at: &str, reuse: u32) -> String {
     let (mods, rest) = token[1..].split_at(token[1..].find(['?', '{', '=', ':']).unwrap_or(token.len() - 1));
     let (tail, kind) = match rest.rsplit_once(':') {
         Some((tail, kind)) if !kind.contains('}') => (tail, kind),
@@ -425,6 +444,9 @@ fn place(token: &str, at: &str) -> String {
             _ => panic!("source modifiers of `{token}`"),
         }
     }
+    if at.starts_with('R') {
+        out += &format!("r{reuse}");
+    }
     out + tail
 }
 
@@ -435,12 +457,14 @@ pub fn parse_form(op: &str, rest: &str, groups: &Groups, mods: &mut BTreeSet<Str
     let Some(&[targets_text, code]) = parts.next() else { panic!("form TARGETS CODE : …: `{rest}`") };
     let mut part = || parts.next().unwrap_or(&[]);
     let (fields, modifiers, fixed) = (part(), part(), part());
+    // The reuse flags go by operand, not by field: the second source of `ac` shapes counts as C.
+    let b_reuse = if code.starts_with("ac:") || code.starts_with("aac:") { 124 } else { 123 };
     let mut emit = |mask: u32, code: u32, b: &str, c: &str| {
         let mut form = Form::default();
         for token in fields {
             let token = match token.as_bytes()[0] {
-                b'B' if !token.as_bytes().get(1).is_some_and(u8::is_ascii_digit) => place(token, b),
-                b'C' => place(token, c),
+                b'B' if !token.as_bytes().get(1).is_some_and(u8::is_ascii_digit) => place(token, b, b_reuse),
+                b'C' => place(token, c, 124),
                 _ => token.to_string(),
             };
             let f = field(&mut form, &token, groups, mods);
@@ -474,7 +498,8 @@ pub fn parse_form(op: &str, rest: &str, groups: &Groups, mods: &mut BTreeSet<Str
     };
     let low = u32::from_str_radix(low, 16).expect("code");
     for s in shapes(kind) {
-        let old = SMS.iter().enumerate().filter(|(_, sm)| **sm <= LAST_CONST_SM).fold(0, |m, (i, _)| m | 1 << i);
+        let old =
+            SMS.iter().enumerate().filter(|(_, sm)| **sm <= LAST_CONST_SM).fold(0, |m, (i, _)| m | 1 << i);
         let mask = if s.constant { mask & old } else { mask };
         if mask != 0 {
             emit(mask, s.number << 9 | low | u32::from(s.uniform) << 12, s.b, s.c);

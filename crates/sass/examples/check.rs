@@ -19,7 +19,8 @@ fn main() {
             let word = u128::from(hex(high)) << 64 | u128::from(hex(low));
             let Some(target) = Target::parse(target) else { panic!("unknown target in `{line}`") };
             lines += 1;
-            let name = text.split(' ').find(|w| !w.starts_with('@')).unwrap_or("").split('.').next().unwrap_or("");
+            let name =
+                text.split(' ').find(|w| !w.starts_with('@')).unwrap_or("").split('.').next().unwrap_or("");
             let mut fail = |what: String, got: String| {
                 let entry = failures
                     .entry(format!("{name} {what}"))
@@ -49,7 +50,9 @@ fn main() {
                         }
                     }
                     match parse_inst(text, target) {
-                        Ok(parsed) if parsed.operands == inst.operands && parsed.mods == inst.mods => good += 1,
+                        Ok(parsed) if parsed.operands == inst.operands && parsed.mods == inst.mods => {
+                            good += 1
+                        }
                         Ok(parsed) => fail("parse".into(), format!("gave {parsed:?}")),
                         Err(e) => fail("parse".into(), e.to_string()),
                     }

@@ -1,13 +1,13 @@
 //! Word → instruction, by the forms of the table. Fails closed: a word with a bit that the form does not
 //! define, or a value that a modifier group does not spell, is an error.
 
-use crate::encode::{default_operand, holds, reuse_bit};
+use crate::Control;
+use crate::encode::{default_operand, holds};
 use crate::form::*;
 use crate::inst::{AddrWidth, ConstBank, Guard, Inst, Mods, Operand, RegOp, SlotKind};
 use crate::isa::{FORMS, SpecialReg};
 use crate::reg::{Reg, RegFile};
 use crate::target::Target;
-use crate::Control;
 use std::fmt;
 
 /// Why a word is not an instruction that the table knows.
@@ -119,10 +119,8 @@ fn decode_form(form: &Form, word: u128, target: Target, pc: i64) -> Result<Inst,
     inst.mods = mods;
     // An operand that the modifiers leave out of the text must have its default value.
     for (i, field) in form.fields.iter().enumerate() {
-        if let Elide::Without(m) = field.elide {
-            if !inst.mods.has(m) {
-                inst.operands[i] = default_operand(field, form.op.slots()[i].kind);
-            }
+        if matches!(field.elide, Elide::Without(m) if !inst.mods.has(m)) {
+            inst.operands[i] = default_operand(field, form.op.slots()[i].kind);
         }
     }
     // The reuse flags are part of the operands here.
@@ -134,11 +132,7 @@ fn decode_guard(form: &Form, word: u128) -> Guard {
     let index = (word >> 12 & 7) as u8;
     let file = if form.op.is_uniform() { RegFile::UP } else { RegFile::P };
     let not = word >> 15 & 1 != 0;
-    if index == 7 {
-        Guard { pred: Reg::PT, not }
-    } else {
-        Guard { pred: Reg { file, index }, not }
-    }
+    if index == 7 { Guard { pred: Reg::PT, not } } else { Guard { pred: Reg { file, index }, not } }
 }
 
 fn decode_bits(group: &BitsGroup, word: u128, mods: &mut Mods) -> Result<(), Undecodable> {
@@ -181,7 +175,7 @@ fn decode_field(field: &Field, slot: SlotKind, word: u128, target: Target, pc: i
                 neg: bit(word, mods.neg),
                 abs: bit(word, mods.abs),
                 not: bit(word, mods.not),
-                reuse: file == RegFile::R && reuse_bit(*lo).is_some_and(|b| bit(word, b)),
+                reuse: bit(word, mods.reuse),
             })
         }
         FieldKind::Imm { bits, kind } => {
@@ -189,15 +183,16 @@ fn decode_field(field: &Field, slot: SlotKind, word: u128, target: Target, pc: i
             let len = length(bits);
             Operand::Imm(if *kind == ImmKind::Signed { sign_extend(value, len) as u32 } else { value as u32 })
         }
-        FieldKind::Const { index, mods } => {
+        FieldKind::Const { lo: at, index, mods } => {
             let index = match index {
                 Some((file, lo)) => Some(register(word, *lo, *file, target)?).filter(|r| !r.is_zero()),
                 None => None,
             };
-            let raw = (word >> 38) as u16;
+            let len = u32::from(54 - at);
+            let raw = (word >> at) as u64 & ((1 << len) - 1);
             Operand::Const {
                 bank: ConstBank::Index((word >> 54) as u8 & 31),
-                offset: if index.is_some() { i32::from(raw as i16) } else { i32::from(raw) },
+                offset: if index.is_some() { sign_extend(raw, len) as i32 } else { raw as i32 },
                 index,
                 neg: bit(word, mods.neg),
                 abs: bit(word, mods.abs),

@@ -111,6 +111,15 @@ fn encode_form(form: &Form, inst: &Inst, target: Target, pc: i64) -> Result<u128
     }
     for (i, (field, operand)) in form.fields.iter().zip(&inst.operands).enumerate() {
         let kind = inst.op.slots()[i].kind;
+        // Two slots may share one field (BAR names its register twice): they must agree.
+        if let FieldKind::Reg { lo, .. } = field.kind {
+            let twin = form.fields[..i]
+                .iter()
+                .position(|f| matches!(f.kind, FieldKind::Reg { lo: l, .. } if l == lo));
+            if twin.is_some_and(|t| inst.operands[t] != *operand) {
+                return Err((1 + i, Mismatch::Operand(i)));
+            }
+        }
         word |= encode_field(field, kind, operand, target, pc, i).map_err(|why| (1 + i, why))?;
     }
     let progress = 1 + form.fields.len();
@@ -129,7 +138,9 @@ fn encode_form(form: &Form, inst: &Inst, target: Target, pc: i64) -> Result<u128
                     at += list.len();
                 }
             }
-            Group::Bits(bits) => word |= encode_bits(bits, mods, &mut at).map_err(|why| (progress + at, why))?,
+            Group::Bits(bits) => {
+                word |= encode_bits(bits, mods, &mut at).map_err(|why| (progress + at, why))?
+            }
         }
     }
     for field in form.fields {
@@ -155,26 +166,14 @@ fn encode_guard(inst: &Inst) -> Option<u128> {
     Some(u128::from(index) << 12 | u128::from(inst.guard.not) << 15)
 }
 
-/// The `.reuse` flags of the operands, which live in the control field: bit 122 for the register at bit
-/// 24, 123 for 32, 124 for 64.
+/// The `.reuse` flags of the operands, which live in the control field.
 fn reuse_bits(form: &Form, inst: &Inst) -> u128 {
-    form.fields.iter().zip(&inst.operands).fold(0, |word, (field, operand)| {
-        let bit = match (&field.kind, operand) {
-            (FieldKind::Reg { file: RegFile::R, lo, .. }, Operand::Reg(r)) if r.reuse => reuse_bit(*lo),
-            _ => None,
-        };
-        word | bit.map_or(0, |b| 1 << b)
+    form.fields.iter().zip(&inst.operands).fold(0, |word, (field, operand)| match (&field.kind, operand) {
+        (FieldKind::Reg { mods, .. }, Operand::Reg(r)) if r.reuse && mods.reuse != NONE => {
+            word | 1 << mods.reuse
+        }
+        _ => word,
     })
-}
-
-/// The reuse flag of the register field at bit `lo`.
-pub(crate) fn reuse_bit(lo: u8) -> Option<u8> {
-    match lo {
-        24 => Some(122),
-        32 => Some(123),
-        64 => Some(124),
-        _ => None,
-    }
 }
 
 /// The longest spelling of the group that comes next among the modifiers.
@@ -200,16 +199,15 @@ pub(crate) fn holds(conditions: Conditions, inst: &Inst) -> bool {
     conditions.iter().all(|(slot, condition)| match (condition, &inst.operands[*slot]) {
         (Condition::Zero, Operand::Reg(r)) => r.reg.is_zero() && !r.neg && !r.not,
         (Condition::Imm(n), Operand::Imm(v)) => v == n,
-        (Condition::PowerOfTwo, Operand::Imm(v)) => v.is_power_of_two(),
+        (Condition::Shift, Operand::Imm(v)) => v.is_power_of_two() && *v < 1 << 16,
         _ => false,
     })
 }
 
 /// The operand that stands for an absent one.
 pub(crate) fn default_operand(field: &Field, kind: SlotKind) -> Operand {
-    let zero = |file| {
-        Operand::Reg(RegOp { not: field.default_not, ..RegOp::plain(Reg { file, index: Reg::ZERO }) })
-    };
+    let zero =
+        |file| Operand::Reg(RegOp { not: field.default_not, ..RegOp::plain(Reg { file, index: Reg::ZERO }) });
     match kind {
         SlotKind::Reg(file) => zero(file),
         SlotKind::Source => match &field.kind {
@@ -219,13 +217,9 @@ pub(crate) fn default_operand(field: &Field, kind: SlotKind) -> Operand {
         },
         SlotKind::Imm => Operand::Imm(field.default_imm),
         SlotKind::Label => Operand::Label(0),
-        SlotKind::Addr | SlotKind::Const => Operand::Addr {
-            desc: None,
-            base: None,
-            width: AddrWidth::R32,
-            uniform: None,
-            offset: 0,
-        },
+        SlotKind::Addr | SlotKind::Const => {
+            Operand::Addr { desc: None, base: None, width: AddrWidth::R32, uniform: None, offset: 0 }
+        }
         SlotKind::Special => Operand::Imm(0),
         SlotKind::Scoreboard => Operand::ScoreboardSet(0),
     }
@@ -269,9 +263,14 @@ fn encode_field(
     let range = Mismatch::Range(i);
     match (&field.kind, operand) {
         (FieldKind::Absent, _) => {
-            if *operand == default_operand(field, slot) || absent(operand, field) { Ok(0) } else { Err(wrong) }
+            if *operand == default_operand(field, slot) || absent(operand, field) {
+                Ok(0)
+            } else {
+                Err(wrong)
+            }
         }
         (FieldKind::Reg { file, lo, mods }, Operand::Reg(r)) => {
+            let mods_reuse = mods.reuse;
             let mut file = *file;
             let mut word = 0;
             if mods.uniform != NONE && r.reg.file == RegFile::UP {
@@ -283,7 +282,7 @@ fn encode_field(
                 .zip(flag(mods.abs, r.abs))
                 .zip(flag(if mods.not == NONE && r.not { NONE } else { mods.not }, r.not))
                 .ok_or(wrong)?;
-            if r.reuse && reuse_bit(*lo).is_none() {
+            if r.reuse && mods_reuse == NONE {
                 return Err(wrong);
             }
             Ok(word | u128::from(number) << lo | mods.0.0 | mods.0.1 | mods.1)
@@ -299,12 +298,15 @@ fn encode_field(
             let low = if len >= 64 { u64::from(*value) } else { u64::from(*value) & ((1 << len) - 1) };
             Ok(put(bits, low))
         }
-        (FieldKind::Const { index, mods }, Operand::Const { bank, index: reg, offset, neg, abs, not }) => {
+        (
+            FieldKind::Const { lo: at, index, mods },
+            Operand::Const { bank, index: reg, offset, neg, abs, not },
+        ) => {
             let ConstBank::Index(bank) = bank else { return Err(wrong) };
-            if *bank > 31 || !(-0x8000..0x10000).contains(offset) {
+            if *bank > 31 || !(-0x8000..1 << (54 - at)).contains(offset) {
                 return Err(range);
             }
-            let mut word = u128::from(*bank) << 54 | u128::from(*offset as u16) << 38;
+            let mut word = u128::from(*bank) << 54 | (*offset as u128 & ((1 << (54 - at)) - 1)) << at;
             match (index, reg) {
                 (None, None) => {}
                 (Some((file, lo)), reg) => {
@@ -313,7 +315,8 @@ fn encode_field(
                 }
                 (None, Some(_)) => return Err(wrong),
             }
-            let bits = flag(mods.neg, *neg).zip(flag(mods.abs, *abs)).zip(flag(mods.not, *not)).ok_or(wrong)?;
+            let bits =
+                flag(mods.neg, *neg).zip(flag(mods.abs, *abs)).zip(flag(mods.not, *not)).ok_or(wrong)?;
             Ok(word | bits.0.0 | bits.0.1 | bits.1)
         }
         (FieldKind::Addr { .. }, Operand::Addr { .. }) => encode_address(&field.kind, operand, target, i),
@@ -327,7 +330,9 @@ fn encode_field(
         }
         (FieldKind::Special { lo }, Operand::Special(sr)) => Ok(u128::from(sr.code()) << lo),
         (FieldKind::Scoreboard { lo }, Operand::Scoreboard(n)) if *n < 8 => Ok(u128::from(*n) << lo),
-        (FieldKind::ScoreboardSet { lo }, Operand::ScoreboardSet(set)) if *set < 64 => Ok(u128::from(*set) << lo),
+        (FieldKind::ScoreboardSet { lo }, Operand::ScoreboardSet(set)) if *set < 64 => {
+            Ok(u128::from(*set) << lo)
+        }
         _ => Err(wrong),
     }
 }

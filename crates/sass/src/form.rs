@@ -61,6 +61,8 @@ pub(crate) struct SourceBits {
     pub not: u8,
     /// Set: the predicate is a uniform one.
     pub uniform: u8,
+    /// `.reuse`, in the control field.
+    pub reuse: u8,
 }
 
 /// Ranges of bits (first, length), least significant range first.
@@ -69,14 +71,41 @@ pub(crate) type Ranges = &'static [(u8, u8)];
 pub(crate) enum FieldKind {
     /// Not encoded: always the default.
     Absent,
-    Reg { file: RegFile, lo: u8, mods: SourceBits },
-    Imm { bits: Ranges, kind: ImmKind },
-    Const { index: Option<(RegFile, u8)>, mods: SourceBits },
-    Addr { desc: u8, desc_hidden: bool, base: u8, width: AddrWidthBits, uniform: u8, offset: Ranges },
-    Label { bits: Ranges, relative: bool },
-    Special { lo: u8 },
-    Scoreboard { lo: u8 },
-    ScoreboardSet { lo: u8 },
+    Reg {
+        file: RegFile,
+        lo: u8,
+        mods: SourceBits,
+    },
+    Imm {
+        bits: Ranges,
+        kind: ImmKind,
+    },
+    Const {
+        lo: u8,
+        index: Option<(RegFile, u8)>,
+        mods: SourceBits,
+    },
+    Addr {
+        desc: u8,
+        desc_hidden: bool,
+        base: u8,
+        width: AddrWidthBits,
+        uniform: u8,
+        offset: Ranges,
+    },
+    Label {
+        bits: Ranges,
+        relative: bool,
+    },
+    Special {
+        lo: u8,
+    },
+    Scoreboard {
+        lo: u8,
+    },
+    ScoreboardSet {
+        lo: u8,
+    },
 }
 
 /// How an immediate prints.
@@ -111,7 +140,8 @@ pub(crate) enum Condition {
     /// RZ.
     Zero,
     Imm(u32),
-    PowerOfTwo,
+    /// A power of two below 2¹⁶.
+    Shift,
 }
 
 /// Conditions on operands, by slot.

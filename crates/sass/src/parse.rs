@@ -49,7 +49,8 @@ pub fn parse_inst(line: &str, target: Target) -> Result<Inst, ParseError> {
     let error = |message| ParseError { text: line.to_string(), message };
     let mut text = line.trim().trim_end_matches(';').trim_end();
     // nvdisasm prints infinities and NaNs with a space behind them.
-    let normalized = if text.ends_with("INF") || text.ends_with("NAN") { format!("{text} ") } else { text.into() };
+    let normalized =
+        if text.ends_with("INF") || text.ends_with("NAN") { format!("{text} ") } else { text.into() };
     text = &normalized;
     let whole = text;
     let mut guard = Guard::TRUE;
@@ -106,7 +107,7 @@ fn split_operands(text: &str) -> Vec<&str> {
             b']' | b'}' => depth -= 1,
             b',' | b' ' if depth == 0 => {
                 // The space inside `c[0x0] [0x160].H0_H0` does not separate.
-                if c == b' ' && bytes.get(i + 1) == Some(&b'[') {
+                if c == b' ' && start < i && bytes.get(i + 1) == Some(&b'[') {
                     continue;
                 }
                 if start < i {
@@ -193,7 +194,8 @@ fn number(text: &str) -> Option<i64> {
 /// Takes the suffix modifiers (`.H0_H0`) off an operand.
 fn take_suffix<'a>(field: &Field, text: &'a str, inst: &mut Inst) -> &'a str {
     let Some(group) = &field.suffix else { return text };
-    let spelled = |list: &[Mod]| list.iter().map(|m| format!(".{}", crate::print::tail_name(*m))).collect::<String>();
+    let spelled =
+        |list: &[Mod]| list.iter().map(|m| format!(".{}", crate::print::tail_name(*m))).collect::<String>();
     let best = group
         .values
         .iter()
@@ -224,8 +226,9 @@ fn operand(field: &Field, texts: &[&str], inst: &mut Inst) -> Option<Operand> {
     match &field.kind {
         FieldKind::Absent => None,
         FieldKind::Reg { file, mods, .. } => {
-            let (name, neg, abs, not) = source(take_suffix(field, text, inst));
+            let name = take_suffix(field, text, inst);
             let (name, reuse) = name.strip_suffix(".reuse").map_or((name, false), |n| (n, true));
+            let (name, neg, abs, not) = source(name);
             let reg = register(name)?;
             (reg.file == *file || mods.uniform != NONE && reg.file == RegFile::UP)
                 .then_some(Operand::Reg(RegOp { reg, neg, abs, not, reuse }))
@@ -270,8 +273,8 @@ fn float(text: &str) -> Option<f64> {
 fn nan_bits(text: &str, exponent: u32, quiet: u32) -> u32 {
     let sign = u32::from(text.starts_with('-')) << 31;
     match text.trim_start_matches(['+', '-']) {
-        "QNAN" => sign | exponent | ((1 << (quiet + 1)) - 1),
-        "SNAN" => sign | exponent | ((1 << quiet) - 1),
+        "QNAN" => sign | exponent | 1 << quiet,
+        "SNAN" => sign | exponent | 1,
         _ => 0,
     }
 }

