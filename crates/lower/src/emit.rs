@@ -225,6 +225,9 @@ impl Emit for Builder<'_> {
     }
 
     fn add64(&mut self, a: &Pair, b: &Pair) -> Value {
+        if b.as_imm() == Some(0) {
+            return self.pair(a);
+        }
         if as_imm(&b.lo) == Some(0) {
             let hi = self.iadd(a.hi.clone(), b.hi.clone());
             return self.collect(&[a.lo.clone(), operand(hi)]);

@@ -34,6 +34,10 @@ enum Known {
     Stack(i64),
     /// The CTA's shared window plus this.
     Shared(i64),
+    /// Another 64-bit value plus this.
+    Sum(Value, i64),
+    /// A pair whose upper half is 0.
+    Narrow,
 }
 
 /// The state of lowering one function.
@@ -485,7 +489,23 @@ impl<'a, 'f> Lower<'a, 'f> {
                 self.b.collect(&parts)
             }
         };
+        self.note_narrow(value);
         self.write_var(Var(r.index() as u32), value);
+    }
+
+    /// Remembers that a pair which was just put together has a zero upper half.
+    fn note_narrow(&mut self, v: Value) {
+        let Some(&last) = self.b.func.blocks[self.b.block].insts.last() else { return };
+        let data = &self.b.func.insts[last];
+        if self.known[v] == Known::Nothing
+            && data.op == Op::Macro(Macro::Collect)
+            && data.is_unguarded()
+            && let [d, _, hi] = &data.operands[..]
+            && *d == operand(v)
+            && crate::emit::as_imm(hi) == Some(0)
+        {
+            self.known[v] = Known::Narrow;
+        }
     }
 
     /// Assigns under the current guard. `first` is the number of instructions in the block before the value
@@ -682,6 +702,7 @@ impl<'a, 'f> Lower<'a, 'f> {
                 Known::Const(bank, at) if self.opts.target.info().alu_const => {
                     Pair { lo: constant(bank, at), hi: constant(bank, at + 4), value: Some(v) }
                 }
+                Known::Narrow => Pair { hi: rz(), ..Pair::of(v) },
                 _ => Pair::of(v),
             }),
             _ => Src::Quad(v),
@@ -769,7 +790,8 @@ impl<'a, 'f> Lower<'a, 'f> {
             self.known[sum] = match self.known[v] {
                 Known::Stack(at) => Known::Stack(at.wrapping_add(n as i64)),
                 Known::Shared(at) => Known::Shared(at.wrapping_add(n as i64)),
-                _ => Known::Nothing,
+                Known::Sum(base, at) => Known::Sum(base, at.wrapping_add(n as i64)),
+                _ => Known::Sum(v, n as i64),
             };
         }
     }
@@ -933,10 +955,15 @@ impl<'a, 'f> Lower<'a, 'f> {
             }
             AddrBase::Absolute => self.b.pair(&Pair::imm(0)),
         };
-        let (base, offset) = if in_range(a.offset) {
-            (base, a.offset as i32)
+        // A sum with a constant is left to the instruction.
+        let (base, offset) = match self.known[base] {
+            Known::Sum(b, at) if in_range(at.saturating_add(a.offset)) => (b, at + a.offset),
+            _ => (base, a.offset),
+        };
+        let (base, offset) = if in_range(offset) {
+            (base, offset as i32)
         } else {
-            (self.b.add64(&Pair::of(base), &Pair::imm(a.offset as u64)), 0)
+            (self.b.add64(&Pair::of(base), &Pair::imm(offset as u64)), 0)
         };
         Ok(Address { base: Some(Name::Val(base)), wide: true, offset })
     }

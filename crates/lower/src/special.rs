@@ -23,7 +23,7 @@ impl Lower<'_, '_> {
             S::tid => self.s2r([R::SR_TID_X, R::SR_TID_Y, R::SR_TID_Z][c as usize]),
             S::ctaid => self.s2r([R::SR_CTAID_X, R::SR_CTAID_Y, R::SR_CTAID_Z][c as usize]),
             S::ntid => self.driver_word(u32::from(info.ntid) + 4 * c),
-            S::nctaid => self.driver_word(if blackwell { 0x370 } else { 0xc } + 4 * c),
+            S::nctaid => self.driver_word(u32::from(info.nctaid) + 4 * c),
             S::laneid => self.s2r(R::SR_LANEID),
             S::lanemask_eq => self.s2r(R::SR_EQMASK),
             S::lanemask_lt => self.s2r(R::SR_LTMASK),
@@ -44,7 +44,7 @@ impl Lower<'_, '_> {
             }
             S::nwarpid => Src::Narrow(imm(match sm {
                 75 => 32,
-                80 | 87 => 64,
+                80 => 64,
                 _ => 48,
             })),
             S::gridid => self.driver_pair(if blackwell { 0x140 } else { 0x30 }),

@@ -91,9 +91,36 @@ pub fn abs64(b: &mut Builder<'_>, a: &Pair) -> Value {
 
 /// `f(a, b)` bit by bit; `lut` over a = 0xf0, b = 0xcc.
 pub fn logic64(b: &mut Builder<'_>, lut: u8, x: &Pair, y: &Pair) -> Value {
-    let lo = b.lop3(x.lo.clone(), y.lo.clone(), rz(), lut);
-    let hi = b.lop3(x.hi.clone(), y.hi.clone(), rz(), lut);
-    b.collect(&[operand(lo), operand(hi)])
+    let lo = logic32(b, lut, &x.lo, &y.lo);
+    let hi = logic32(b, lut, &x.hi, &y.hi);
+    b.collect(&[lo, hi])
+}
+
+/// One half of [`logic64`]; where a constant operand decides, there is nothing to compute.
+fn logic32(b: &mut Builder<'_>, lut: u8, x: &Operand, y: &Operand) -> Operand {
+    // The function of the other operand that is left, as its values at 0 and 1.
+    let rest = |zero: bool, one: bool, other: &Operand| match (zero, one) {
+        (false, false) => Some(rz()),
+        (true, true) => Some(imm(!0)),
+        (false, true) => Some(other.clone()),
+        (true, false) => None,
+    };
+    let bit = |x: u8, y: u8| lut >> (4 * x + 2 * y) & 1 != 0;
+    let known = match (as_imm(x), as_imm(y)) {
+        (Some(m), Some(n)) => {
+            let mut r = 0;
+            for i in 0..32 {
+                r |= u32::from(bit((m >> i & 1) as u8, (n >> i & 1) as u8)) << i;
+            }
+            Some(imm(r))
+        }
+        (Some(0), _) => rest(bit(0, 0), bit(0, 1), y),
+        (Some(u32::MAX), _) => rest(bit(1, 0), bit(1, 1), y),
+        (_, Some(0)) => rest(bit(0, 0), bit(1, 0), x),
+        (_, Some(u32::MAX)) => rest(bit(0, 1), bit(1, 1), x),
+        _ => None,
+    };
+    known.unwrap_or_else(|| operand(b.lop3(x.clone(), y.clone(), rz(), lut)))
 }
 
 /// The number of bits set.

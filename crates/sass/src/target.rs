@@ -36,8 +36,10 @@ pub struct SmInfo {
     pub mem_desc: u16,
     /// Byte offset in constant bank 0 of the initial stack pointer.
     pub stack_ptr: u16,
-    /// Byte offset in constant bank 0 of blockDim.x (then .y, .z, gridDim.x, .y, .z in 4-byte steps).
+    /// Byte offset in constant bank 0 of blockDim.x; .y and .z follow in 4-byte steps.
     pub ntid: u16,
+    /// Byte offset in constant bank 0 of gridDim.x; .y and .z follow in 4-byte steps.
+    pub nctaid: u16,
     /// ALU instructions take constant-bank operands (`c[0x0][..]`) directly; otherwise LDC/LDCU load them.
     pub alu_const: bool,
     /// Largest uniform register count (URZ not counted).
@@ -86,6 +88,7 @@ const fn sm(sm: u8, has_a: bool, has_f: bool) -> SmInfo {
         },
         stack_ptr: if blackwell { 0x37c } else { 0x28 },
         ntid: if blackwell { 0x360 } else { 0 },
+        nctaid: if blackwell { 0x370 } else { 0xc },
         alu_const: sm < 90,
         uregs: if blackwell { 80 } else { 63 },
         urz: if blackwell { 255 } else { 63 },
