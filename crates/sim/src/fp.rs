@@ -233,6 +233,47 @@ pub fn mul(a: u64, b: u64, f: Format, rm: Round) -> u64 {
     fma(a, b, zero, f, rm)
 }
 
+/// `a / b`.
+pub fn div(a: u64, b: u64, f: Format, rm: Round) -> u64 {
+    if let Some(nan) = f.nan_of(&[a, b]) {
+        return nan;
+    }
+    let sign = (a ^ b) & f.sign_bit() != 0;
+    let s = if sign { f.sign_bit() } else { 0 };
+    match (unpack(a, f), unpack(b, f)) {
+        (Parts::Inf(_), Parts::Inf(_)) => f.invalid_nan(),
+        (Parts::Num { mant: 0, .. }, Parts::Num { mant: 0, .. }) => f.invalid_nan(),
+        (Parts::Inf(_), _) | (_, Parts::Num { mant: 0, .. }) => s | f.infinity(),
+        (_, Parts::Inf(_)) => s,
+        (Parts::Num { exp: ea, mant: ma, .. }, Parts::Num { exp: eb, mant: mb, .. }) if ma != 0 => {
+            // The quotient has at least 66 bits; a remainder makes its lowest bit sticky.
+            let up = ma.leading_zeros() as i32 - 8;
+            let ma = ma << up;
+            let sticky = u128::from(!ma.is_multiple_of(mb));
+            pack(sign, ea - up - eb - 1, (ma / mb) << 1 | sticky, f, rm)
+        }
+        _ => s,
+    }
+}
+
+/// The square root of `a`.
+pub fn sqrt(a: u64, f: Format, rm: Round) -> u64 {
+    match (f.nan_of(&[a]), unpack(a, f)) {
+        (Some(nan), _) => nan,
+        (_, Parts::Num { mant: 0, .. }) => a,
+        (_, Parts::Inf(true) | Parts::Num { sign: true, .. }) => f.invalid_nan(),
+        (_, Parts::Num { exp, mant, .. }) => {
+            // An even exponent, and at least 120 bits, of which the root keeps half.
+            let up = mant.leading_zeros() as i32 - 6;
+            let up = up - (exp - up).rem_euclid(2);
+            let mant = mant << up;
+            let root = mant.isqrt();
+            pack(false, (exp - up) / 2 - 1, root << 1 | u128::from(root * root != mant), f, rm)
+        }
+        _ => a,
+    }
+}
+
 /// A number of format `from` in format `to`. NaN: the canonical one, except that binary64 keeps what binary32
 /// holds.
 pub fn convert(bits: u64, from: Format, to: Format, rm: Round) -> u64 {
@@ -379,6 +420,8 @@ mod tests {
             assert!(same(add(w[0], w[1], F64, Round::Nearest), d[0] + d[1]), "{w:x?}");
             assert!(same(mul(w[0], w[1], F64, Round::Nearest), d[0] * d[1]), "{w:x?}");
             assert!(same(fma(w[0], w[1], w[2], F64, Round::Nearest), d[0].mul_add(d[1], d[2])), "{w:x?}");
+            assert!(same(div(w[0], w[1], F64, Round::Nearest), d[0] / d[1]), "{w:x?}");
+            assert!(same(sqrt(w[0], F64, Round::Nearest), d[0].sqrt()), "{w:x?}");
             let s = d.iter().map(|x| *x as f32).collect::<Vec<_>>();
             let b: Vec<u64> = s.iter().map(|x| x.to_bits().into()).collect();
             let same =
@@ -386,6 +429,8 @@ mod tests {
             assert!(same(convert(w[0], F64, F32, Round::Nearest), s[0]), "{w:x?}");
             assert!(same(fma(b[0], b[1], b[2], F32, Round::Nearest), s[0].mul_add(s[1], s[2])), "{b:x?}");
             assert!(same(add(b[0], b[1], F32, Round::Nearest), s[0] + s[1]), "{b:x?}");
+            assert!(same(div(b[0], b[1], F32, Round::Nearest), s[0] / s[1]), "{b:x?}");
+            assert!(same(sqrt(b[0], F32, Round::Nearest), s[0].sqrt()), "{b:x?}");
         }
     }
 

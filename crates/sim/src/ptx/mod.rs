@@ -4,6 +4,17 @@
 //! program counter, registers and local memory; a warp executes, one instruction at a time, the threads that
 //! are furthest behind; `.sync` instructions collect the threads that they name.
 
+mod convert;
+mod decode;
+mod exec;
+mod float;
+mod int;
+mod run;
+mod thread;
+mod warp;
+
+pub use run::run;
+
 use ::ptx::{LineIndex, Span};
 use std::fmt;
 

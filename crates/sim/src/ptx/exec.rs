@@ -1,0 +1,364 @@
+//! Instructions that concern one thread only.
+
+use super::decode::{
+    CONST_WINDOW, Code, LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW, STACK_PARAMS, WINDOW, window,
+};
+use super::int::{self, mask};
+use super::thread::{Env, Res, Thread};
+use super::{convert, float};
+use crate::fp::{self, BF16, F16, F32, F64, Format, Round};
+use crate::memory::little_endian;
+use ::ptx::ast::{Addr, AddrBase, Operand, Space, VectorElem};
+use ::ptx::{Mod, Op, Type};
+use smallvec::SmallVec;
+
+/// Runs an instruction that neither branches nor involves other threads.
+pub(super) fn execute(env: &mut Env<'_, '_>, t: &mut Thread, code: &Code<'_>) -> Res<()> {
+    let p = env.program;
+    let (inst, ty) = (code.inst, code.ty);
+    let ops = &inst.operands[..];
+    let read = |t: &Thread, env: &Env<'_, '_>, i: usize| t.read(env, &ops[i], code.types[i]);
+    match inst.op {
+        Op::mov => {
+            let bits = t.read(env, &ops[1], ty)?;
+            t.write(p, &ops[0], bits, ty)
+        }
+        Op::ld | Op::ldu => load(env, t, code),
+        Op::st => store(env, t, code),
+        Op::atom | Op::red => atomic(env, t, code),
+        Op::prefetch | Op::prefetchu | Op::membar | Op::fence | Op::nanosleep | Op::pmevent => Ok(()),
+        Op::griddepcontrol => Ok(()),
+        Op::cvta => {
+            let window = window(space(code).ok_or("cvta without a space")?);
+            let a = read(t, env, 1)?;
+            let to = inst.has(Mod::to);
+            t.write(p, &ops[0], if to { a.wrapping_sub(window) } else { a.wrapping_add(window) }, ty)
+        }
+        Op::isspacep => {
+            let a = read(t, env, 1)?;
+            let inside = match space(code).ok_or("isspacep without a space")? {
+                Space::Global => locate(a).0 == Space::Global,
+                s => locate(a).0 == s,
+            };
+            t.write(p, &ops[0], inside.into(), Type::pred)
+        }
+        Op::setp => {
+            let (a, b) = (read(t, env, 1)?, read(t, env, 2)?);
+            let c = match ops.get(3) {
+                Some(_) => Some(read(t, env, 3)? != 0),
+                None => None,
+            };
+            if let Some(half) = half_type(ty) {
+                let one = |s: u32| compare(code, half, a >> s & 0xffff, b >> s & 0xffff, c, false);
+                let (first, second) = (one(0)?, one(16)?);
+                t.write(p, &ops[0], first.into(), Type::pred)?;
+                t.write_second(p, &ops[0], second);
+                return Ok(());
+            }
+            let (first, second) = (compare(code, ty, a, b, c, false)?, compare(code, ty, a, b, c, true)?);
+            t.write(p, &ops[0], first.into(), Type::pred)?;
+            t.write_second(p, &ops[0], second);
+            Ok(())
+        }
+        Op::set => {
+            let (a, b) = (read(t, env, 1)?, read(t, env, 2)?);
+            let c = match ops.get(3) {
+                Some(_) => Some(read(t, env, 3)? != 0),
+                None => None,
+            };
+            let truth = |ty: Type| match float::format(ty) {
+                Some(f) => fp::from_int(1, f, Round::Nearest),
+                None => mask(ty),
+            };
+            let bits = match half_type(code.ty2) {
+                Some(half) => {
+                    let yes = half_type(ty).map_or(0xffff, truth);
+                    let one = |s: u32| {
+                        compare(code, half, a >> s & 0xffff, b >> s & 0xffff, c, false)
+                            .map(|r| if r { yes << s } else { 0 })
+                    };
+                    one(0)? | one(16)?
+                }
+                None if compare(code, code.ty2, a, b, c, false)? => truth(ty),
+                None => 0,
+            };
+            t.write(p, &ops[0], bits, ty)
+        }
+        Op::selp => {
+            let c = read(t, env, 3)? != 0;
+            let bits = read(t, env, if c { 1 } else { 2 })?;
+            t.write(p, &ops[0], bits, ty)
+        }
+        Op::slct => {
+            let c = read(t, env, 3)?;
+            let first = match code.ty2 {
+                Type::f32 => float::compare(Mod::ge, Type::f32, c, 0, code.ftz).unwrap_or(false),
+                _ => int::value(c, Type::s32) >= 0,
+            };
+            let bits = read(t, env, if first { 1 } else { 2 })?;
+            t.write(p, &ops[0], bits, ty)
+        }
+        Op::testp => {
+            let a = read(t, env, 1)?;
+            let what = inst.mods.first().copied().unwrap_or(Mod::finite);
+            let r = float::test(what, ty, a).ok_or("unsupported instruction")?;
+            t.write(p, &ops[0], r.into(), Type::pred)
+        }
+        Op::lop3 if ops.len() == 6 => {
+            let x = [read(t, env, 1)?, read(t, env, 2)?, read(t, env, 3)?, read(t, env, 4)?];
+            let q = read(t, env, 5)? != 0;
+            let r = int::lop3(x[0], x[1], x[2], x[3]);
+            t.write(p, &ops[0], r, Type::b32)?;
+            t.write_second(p, &ops[0], if inst.has(Mod::and) { r != 0 && q } else { r != 0 || q });
+            Ok(())
+        }
+        _ => {
+            let mut x: SmallVec<[u64; 4]> = SmallVec::new();
+            for (i, (o, own)) in ops.iter().zip(&code.types).enumerate().skip(1) {
+                // The sum of a wide multiplication has the wide type.
+                let ty = if i == 3 && inst.has(Mod::wide) { int::wide(ty) } else { *own };
+                x.push(t.read(env, o, ty)?);
+            }
+            let unsupported = || "unsupported instruction".to_string();
+            let (bits, ty) = match inst.op {
+                Op::cvt => (convert::eval(code, &x).ok_or_else(unsupported)?, ty),
+                _ if ty.is_float() => (float::eval(code, &x).ok_or_else(unsupported)?, ty),
+                Op::vadd | Op::vsub | Op::vabsdiff | Op::vabsdiff4 => return Err(unsupported()),
+                _ => int::eval(code, &x, &mut t.carry).ok_or_else(unsupported)?,
+            };
+            t.write(p, &ops[0], bits, ty)
+        }
+    }
+}
+
+fn half_type(ty: Type) -> Option<Type> {
+    match ty {
+        Type::f16x2 => Some(Type::f16),
+        Type::bf16x2 => Some(Type::bf16),
+        _ => None,
+    }
+}
+
+/// A comparison combined with the third operand, or that of the second predicate.
+fn compare(code: &Code<'_>, ty: Type, a: u64, b: u64, c: Option<bool>, second: bool) -> Res<bool> {
+    let mods = &code.inst.mods;
+    let cmp = mods.first().copied().ok_or("comparison without an operator")?;
+    let r = float::compare(cmp, ty, a, b, code.ftz).ok_or("unsupported comparison")? != second;
+    Ok(match (c, mods.get(1)) {
+        (Some(c), Some(Mod::and)) => r && c,
+        (Some(c), Some(Mod::or)) => r || c,
+        (Some(c), Some(Mod::xor)) => r != c,
+        _ => r,
+    })
+}
+
+/// The state space among the modifiers; `None` for generic addresses.
+fn space(code: &Code<'_>) -> Option<Space> {
+    code.inst.mods.iter().find_map(|m| {
+        Some(match m {
+            Mod::global => Space::Global,
+            Mod::shared | Mod::shared_cta | Mod::shared_cluster => Space::Shared,
+            Mod::local => Space::Local,
+            Mod::_const => Space::Const,
+            Mod::param | Mod::param_entry | Mod::param_func => Space::Param,
+            _ => return None,
+        })
+    })
+}
+
+/// Space of a generic address, and the address in it.
+fn locate(a: u64) -> (Space, u64) {
+    match a / WINDOW * WINDOW {
+        SHARED_WINDOW => (Space::Shared, a % WINDOW),
+        LOCAL_WINDOW => (Space::Local, a % WINDOW),
+        CONST_WINDOW => (Space::Const, a % WINDOW),
+        PARAM_WINDOW => (Space::Param, a % WINDOW),
+        _ => (Space::Global, a),
+    }
+}
+
+/// Space and address of a memory operand.
+fn resolve(env: &Env<'_, '_>, t: &Thread, code: &Code<'_>, o: &Operand) -> Res<(Space, u64)> {
+    let p = env.program;
+    let Operand::Addr(Addr { base, offset }) = o else { return Err("unsupported address".into()) };
+    let at = match base {
+        AddrBase::Reg(r) => t.reg(p, *r),
+        AddrBase::Var(v) => t.var(p, *v)?,
+        AddrBase::Absolute => 0,
+    };
+    let at = at.wrapping_add(*offset as u64);
+    Ok(match (space(code), p.space_of(*base)) {
+        (Some(s), _) | (None, Some(s)) => (s, at),
+        (None, None) => locate(at),
+    })
+}
+
+/// The bytes at an address.
+fn bytes<'a>(
+    env: &'a mut Env<'_, '_>,
+    t: &'a mut Thread,
+    (space, at): (Space, u64),
+    size: usize,
+    write: bool,
+) -> Res<&'a mut [u8]> {
+    let fail = || format!("access to {size} bytes at {at:#x} of {space:?} memory, which is not there");
+    if !at.is_multiple_of(size as u64) {
+        return Err(format!("misaligned access to {size} bytes at {at:#x} of {space:?} memory"));
+    }
+    let start = (at & 0xffff_ffff) as usize;
+    match space {
+        Space::Global => env.memory.slice_mut(at, size),
+        Space::Shared => env.shared.get_mut(start..start + size),
+        Space::Local => t.local.get_mut(start..start + size),
+        Space::Param if at >= STACK_PARAMS => {
+            let start = start - STACK_PARAMS as usize;
+            t.local.get_mut(start..start + size)
+        }
+        _ if write => return Err(format!("store to {space:?} memory")),
+        _ => return Err(fail()),
+    }
+    .ok_or_else(fail)
+}
+
+/// The number of `size` bytes at an address.
+fn read(env: &mut Env<'_, '_>, t: &mut Thread, at: (Space, u64), size: usize) -> Res<u64> {
+    let constant = match at.0 {
+        Space::Const => &env.program.consts[..],
+        Space::Param if at.1 < STACK_PARAMS => env.params,
+        _ => return bytes(env, t, at, size, false).map(|b| little_endian(b)),
+    };
+    if !at.1.is_multiple_of(size as u64) {
+        return Err(format!("misaligned access to {size} bytes at {:#x} of {:?} memory", at.1, at.0));
+    }
+    let start = (at.1 & 0xffff_ffff) as usize;
+    constant.get(start..start + size).map(little_endian).ok_or_else(|| {
+        format!("access to {size} bytes at {:#x} of {:?} memory, which is not there", at.1, at.0)
+    })
+}
+
+fn scalar_size(ty: Type) -> Res<usize> {
+    match ty.bytes() as usize {
+        n @ ..=8 => Ok(n),
+        _ => Err("128-bit registers are not supported".into()),
+    }
+}
+
+fn load(env: &mut Env<'_, '_>, t: &mut Thread, code: &Code<'_>) -> Res<()> {
+    let (p, ty, size) = (env.program, code.ty, scalar_size(code.ty)?);
+    let (space, at) = resolve(env, t, code, &code.inst.operands[1])?;
+    match &code.inst.operands[0] {
+        Operand::Vector(elems) => {
+            if !at.is_multiple_of((size * elems.len()) as u64) {
+                return Err(format!("misaligned vector access at {at:#x} of {space:?} memory"));
+            }
+            for (i, e) in elems.iter().enumerate() {
+                let bits = read(env, t, (space, at + (i * size) as u64), size)?;
+                if let VectorElem::Reg(r) = e {
+                    t.set_reg(p, *r, 0, bits, ty);
+                }
+            }
+            Ok(())
+        }
+        d => {
+            let bits = read(env, t, (space, at), size)?;
+            t.write(p, d, bits, ty)
+        }
+    }
+}
+
+fn store(env: &mut Env<'_, '_>, t: &mut Thread, code: &Code<'_>) -> Res<()> {
+    let (ty, size) = (code.ty, scalar_size(code.ty)?);
+    let (space, at) = resolve(env, t, code, &code.inst.operands[0])?;
+    let mut values: SmallVec<[u64; 4]> = SmallVec::new();
+    match &code.inst.operands[1] {
+        Operand::Vector(elems) => values.extend(elems.iter().map(|e| t.elem(env.program, *e))),
+        o => values.push(t.read(env, o, ty)?),
+    }
+    if !at.is_multiple_of((size * values.len()) as u64) {
+        return Err(format!("misaligned access at {at:#x} of {space:?} memory"));
+    }
+    for (i, v) in values.iter().enumerate() {
+        let to = bytes(env, t, (space, at + (i * size) as u64), size, true)?;
+        to.copy_from_slice(&v.to_le_bytes()[..size]);
+    }
+    Ok(())
+}
+
+fn atomic(env: &mut Env<'_, '_>, t: &mut Thread, code: &Code<'_>) -> Res<()> {
+    let (inst, ty, size) = (code.inst, code.ty, scalar_size(code.ty)?);
+    let with_result = inst.op == Op::atom;
+    let ops = &inst.operands[usize::from(with_result)..];
+    let place = resolve(env, t, code, &ops[0])?;
+    let b = t.read(env, &ops[1], ty)?;
+    let c = match ops.get(2) {
+        Some(o) => t.read(env, o, ty)?,
+        None => 0,
+    };
+    let old = read(env, t, place, size)?;
+    let (x, y) = (int::value(old, ty), int::value(b, ty));
+    let what = inst.one_of(&[
+        Mod::and,
+        Mod::or,
+        Mod::xor,
+        Mod::exch,
+        Mod::cas,
+        Mod::add,
+        Mod::inc,
+        Mod::dec,
+        Mod::min,
+        Mod::max,
+    ]);
+    let new = match what.ok_or("unsupported instruction")? {
+        Mod::and => old & b,
+        Mod::or => old | b,
+        Mod::xor => old ^ b,
+        Mod::exch => b,
+        Mod::cas => {
+            if old == b {
+                c
+            } else {
+                old
+            }
+        }
+        Mod::add => match ty {
+            Type::f32 => {
+                // On global memory, subnormal numbers are flushed; on shared memory they are not.
+                let ftz = place.0 == Space::Global;
+                fp::Single { ftz, ..Default::default() }.add(old as u32, b as u32).into()
+            }
+            Type::f64 => fp::add(old, b, F64, Round::Nearest),
+            Type::f16 => fp::add(old, b, F16, Round::Nearest),
+            Type::bf16 => fp::add(old, b, BF16, Round::Nearest),
+            Type::f16x2 => packed_add(old, b, F16),
+            Type::bf16x2 => packed_add(old, b, BF16),
+            _ => (x + y) as u64,
+        },
+        Mod::inc => {
+            if x >= y {
+                0
+            } else {
+                (x + 1) as u64
+            }
+        }
+        Mod::dec => {
+            if x == 0 || x > y {
+                b
+            } else {
+                (x - 1) as u64
+            }
+        }
+        Mod::min => x.min(y) as u64,
+        _ => x.max(y) as u64,
+    };
+    bytes(env, t, place, size, true)?.copy_from_slice(&new.to_le_bytes()[..size]);
+    if with_result {
+        t.write(env.program, &inst.operands[0], old, ty)?;
+    }
+    Ok(())
+}
+
+fn packed_add(a: u64, b: u64, f: Format) -> u64 {
+    let one = |s: u32| fp::add(a >> s & 0xffff, b >> s & 0xffff, f, Round::Nearest) << s;
+    debug_assert_ne!(f, F32);
+    one(0) | one(16)
+}

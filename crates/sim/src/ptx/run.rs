@@ -1,0 +1,469 @@
+//! The grid: blocks one after another, the warps of a block in turn.
+
+use super::SimError;
+use super::decode::{FUNCTIONS, Place, Program};
+use super::exec;
+use super::thread::{Caller, Env, Res, State, Thread};
+use super::warp;
+use crate::launch::{Buffers, Launch};
+use ::ptx::ast::{FuncId, Module, Operand, Space};
+use ::ptx::{Mod, Op, Type};
+
+/// Instructions that a warp runs before the next one gets its turn.
+const TURN: u32 = 1 << 14;
+/// After so many, a warp runs the threads that are furthest ahead instead of those furthest behind, so that
+/// threads that spin get what they wait for.
+const PATIENCE: u32 = 1 << 16;
+/// A launch that runs more warp instructions than this does not end.
+const LIMIT: u64 = 1 << 31;
+
+/// Runs a launch on the module and returns the contents of all its buffers.
+///
+/// # Errors
+/// When the launch doesn't fit the kernel, or the kernel does something that is not supported or not allowed.
+pub fn run(module: &Module, launch: &Launch) -> Result<Buffers, SimError> {
+    let kernel = module.funcs.iter().find(|(_, f)| f.entry && f.body.is_some() && f.name == launch.kernel);
+    let (kernel, func) =
+        kernel.ok_or_else(|| SimError::new(format!("there is no kernel '{}'", launch.kernel)))?;
+    let mut program = Program::new(module, kernel)?;
+    let mut prepared = launch.prepare();
+    let size = module.param_layout(func).1 as usize;
+    if prepared.params.len() != size {
+        let given = prepared.params.len();
+        return Err(SimError::at(
+            func.span,
+            format!("kernel '{}' takes {size} bytes of arguments, not {given}", launch.kernel),
+        ));
+    }
+    let threads: u64 = launch.block.iter().map(|n| u64::from(*n)).product();
+    if threads == 0 || threads > 1024 {
+        return Err(SimError::new(format!("a block of {threads} threads")));
+    }
+    for v in program.globals.clone() {
+        let var = &module.vars[v];
+        let at = prepared.memory.alloc(&var.name, vec![0; var.size() as usize]);
+        program.places[v] = Place::Fixed(at);
+    }
+    for (v, var) in module.vars.iter() {
+        let Place::Fixed(at) = program.places[v] else { continue };
+        let contents = program.initial(v);
+        match var.space {
+            Space::Global => {
+                if let Some(to) = prepared.memory.slice_mut(at, contents.len()) {
+                    to.copy_from_slice(&contents);
+                }
+            }
+            Space::Const => {
+                program.consts[at as usize..at as usize + contents.len()].copy_from_slice(&contents);
+            }
+            _ => {}
+        }
+    }
+    let params = std::mem::take(&mut prepared.params);
+    let mut env = Env {
+        program: &program,
+        launch,
+        params: &params,
+        memory: &mut prepared.memory,
+        shared: Vec::new(),
+        ctaid: [0; 3],
+        clock: 0,
+    };
+    let [x, y, z] = launch.grid;
+    for ctaid in (0..z).flat_map(|z| (0..y).flat_map(move |y| (0..x).map(move |x| [x, y, z]))) {
+        env.ctaid = ctaid;
+        env.shared = vec![0; program.shared as usize + launch.shared as usize];
+        Block::new(&env, kernel).run(&mut env)?;
+    }
+    Ok(launch.collect(&prepared))
+}
+
+/// A barrier of the block.
+#[derive(Clone, Copy, Default, Debug)]
+struct Barrier {
+    /// Threads that have arrived.
+    arrived: u32,
+    /// Threads that must; 0 means all.
+    expected: u32,
+    /// Threads that arrived with a true predicate.
+    count: u32,
+}
+
+/// A running block.
+struct Block {
+    threads: Vec<Thread>,
+    barriers: [Barrier; 16],
+    /// Threads that have not exited.
+    live: u32,
+}
+
+impl Block {
+    fn new(env: &Env<'_, '_>, kernel: FuncId) -> Block {
+        let [nx, ny, nz] = env.launch.block;
+        let tids = (0..nz).flat_map(|z| (0..ny).flat_map(move |y| (0..nx).map(move |x| [x, y, z])));
+        let threads: Vec<Thread> =
+            tids.enumerate().map(|(i, tid)| Thread::new(env.program, kernel, tid, i as u32)).collect();
+        let live = threads.len() as u32;
+        Block { threads, barriers: [Barrier::default(); 16], live }
+    }
+
+    fn run(&mut self, env: &mut Env<'_, '_>) -> Result<(), SimError> {
+        while self.live > 0 {
+            let before = env.clock;
+            for first in (0..self.threads.len()).step_by(32) {
+                self.run_warp(env, first)?;
+            }
+            if env.clock == before {
+                let stuck = self.threads.iter().position(|t| t.state != State::Exited).unwrap_or(0);
+                return Err(self.error(env, stuck, "deadlock: every thread waits"));
+            }
+            if env.clock > LIMIT {
+                return Err(SimError::new("the launch does not end"));
+            }
+        }
+        Ok(())
+    }
+
+    fn error(&self, env: &Env<'_, '_>, thread: usize, message: impl Into<String>) -> SimError {
+        let t = &self.threads[thread];
+        SimError {
+            span: env.program.code.get(t.pc as usize).map(|c| c.inst.span),
+            message: message.into(),
+            thread: Some((env.ctaid, t.tid)),
+        }
+    }
+
+    fn run_warp(&mut self, env: &mut Env<'_, '_>, first: usize) -> Result<(), SimError> {
+        let end = self.threads.len().min(first + 32);
+        let mut lanes: Vec<usize> = Vec::with_capacity(32);
+        for _ in 0..TURN {
+            // Those that are deepest in calls, then those at the lowest address.
+            let ready = self.threads[first..end].iter().filter(|t| t.state == State::Ready);
+            let keys = ready.map(|t| (usize::MAX - t.callers.len(), t.pc));
+            let ahead = (env.clock as u32 % PATIENCE) > PATIENCE - 64;
+            let Some(key) = (if ahead { keys.max() } else { keys.min() }) else { break };
+            lanes.clear();
+            lanes.extend((first..end).filter(|i| {
+                let t = &self.threads[*i];
+                t.state == State::Ready && (usize::MAX - t.callers.len(), t.pc) == key
+            }));
+            env.clock += 1;
+            self.step(env, &lanes)?;
+        }
+        Ok(())
+    }
+
+    /// Executes one instruction for lanes that stand at the same place.
+    fn step(&mut self, env: &mut Env<'_, '_>, lanes: &[usize]) -> Result<(), SimError> {
+        let p = env.program;
+        let pc = self.threads[lanes[0]].pc;
+        let func = self.threads[lanes[0]].func;
+        // Running off the end of a function returns from it.
+        let Some(code) = p.code.get(pc as usize).filter(|c| c.func == func) else {
+            for i in lanes {
+                self.leave(env, *i)?;
+            }
+            return Ok(());
+        };
+        let mut active: smallvec::SmallVec<[usize; 32]> = smallvec::SmallVec::new();
+        for i in lanes {
+            if self.threads[*i].guarded(p, code) { active.push(*i) } else { self.threads[*i].pc += 1 }
+        }
+        let inst = code.inst;
+        match inst.op {
+            Op::activemask => {
+                let mask = active.iter().fold(0, |m, i| m | 1u32 << self.threads[*i].lane());
+                for i in active {
+                    let r = self.threads[i].write(p, &inst.operands[0], mask.into(), Type::b32);
+                    r.map_err(|e| self.error(env, i, e))?;
+                    self.threads[i].pc += 1;
+                }
+            }
+            Op::shfl | Op::vote | Op::_match | Op::redux | Op::elect => self.sync(env, &active)?,
+            Op::bar if inst.has(Mod::warp) => self.sync(env, &active)?,
+            _ => {
+                for i in active {
+                    let r = match inst.op {
+                        Op::bra | Op::brx | Op::call => self.branch(env, i),
+                        Op::bar | Op::barrier => self.barrier(env, i),
+                        Op::ret => {
+                            self.leave(env, i)?;
+                            Ok(())
+                        }
+                        Op::exit => {
+                            self.exit(env, i)?;
+                            Ok(())
+                        }
+                        Op::trap | Op::brkpt => Err("trap".to_string()),
+                        _ => {
+                            let r = exec::execute(env, &mut self.threads[i], code);
+                            if r.is_ok() {
+                                self.threads[i].pc += 1;
+                            }
+                            r
+                        }
+                    };
+                    r.map_err(|e| self.error(env, i, e))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// `bra`, `brx`, `call`.
+    fn branch(&mut self, env: &mut Env<'_, '_>, i: usize) -> Res<()> {
+        let code = &env.program.code[self.threads[i].pc as usize];
+        match code.inst.op {
+            Op::bra => self.threads[i].pc = *code.targets.first().ok_or("branch without a target")?,
+            Op::brx => {
+                let index = self.threads[i].read(env, &code.inst.operands[0], Type::u32)?;
+                let target = code.targets.get(index as usize);
+                self.threads[i].pc = *target.ok_or_else(|| format!("no branch target {index}"))?;
+            }
+            _ => self.call(env, i)?,
+        }
+        Ok(())
+    }
+
+    /// Operands of a call: returns, callee, arguments.
+    fn call_parts<'o>(ops: &'o [Operand]) -> (&'o [Operand], Option<&'o Operand>, &'o [Operand]) {
+        let list = |o: Option<&'o Operand>| match o {
+            Some(Operand::List(l)) => &l[..],
+            _ => &[],
+        };
+        match ops.first() {
+            Some(Operand::List(l)) => (l, ops.get(1), list(ops.get(2))),
+            callee => (&[], callee, list(ops.get(1))),
+        }
+    }
+
+    fn call(&mut self, env: &mut Env<'_, '_>, i: usize) -> Res<()> {
+        let p = env.program;
+        let t = &mut self.threads[i];
+        let code = &p.code[t.pc as usize];
+        let (_, callee, args) = Self::call_parts(&code.inst.operands);
+        let callee = match callee {
+            Some(Operand::Func(f)) => *f,
+            Some(o) => {
+                let a = t.read(env, o, Type::u64)?;
+                let n = a.wrapping_sub(FUNCTIONS) / 16;
+                p.module.funcs.keys().nth(n as usize).ok_or_else(|| format!("no function at {a:#x}"))?
+            }
+            None => return Err("call without a callee".into()),
+        };
+        let func = &p.module.funcs[callee];
+        let layout = &p.layouts[callee];
+        let Some(entry) = layout.entry else {
+            return Err(format!("call of '{}', which has no body", func.name));
+        };
+        if args.len() != func.params.len() {
+            return Err(format!("'{}' takes {} arguments", func.name, func.params.len()));
+        }
+        let frame = t.local.len().next_multiple_of(16) as u64;
+        t.local.resize((frame + layout.frame) as usize, 0);
+        for (a, v) in args.iter().zip(&func.params) {
+            let var = &p.module.vars[*v];
+            let Place::Frame(at) = p.places[*v] else { continue };
+            let to = (frame + at) as usize;
+            let size = var.size() as usize;
+            match a {
+                Operand::Var(from, 0) => {
+                    let from = t.frame as usize + Self::in_frame(p, *from)? as usize;
+                    t.local.copy_within(from..from + size, to);
+                }
+                o => {
+                    let bits = t.read(env, o, var.ty)?;
+                    let size = size.min(8);
+                    t.local[to..to + size].copy_from_slice(&bits.to_le_bytes()[..size]);
+                }
+            }
+        }
+        t.callers.push(Caller { func: t.func, pc: t.pc, registers: t.registers, frame: t.frame });
+        t.registers = t.regs.len();
+        t.regs.resize(t.registers + layout.slot_count, 0);
+        t.frame = frame;
+        t.func = callee;
+        t.pc = entry;
+        Ok(())
+    }
+
+    fn in_frame(p: &Program<'_>, v: ::ptx::ast::VarId) -> Res<u64> {
+        match p.places[v] {
+            Place::Frame(at) => Ok(at),
+            _ => Err("an argument that is not in the caller's frame".into()),
+        }
+    }
+
+    /// Returns from a function, or ends the thread.
+    fn leave(&mut self, env: &mut Env<'_, '_>, i: usize) -> Result<(), SimError> {
+        let p = env.program;
+        let t = &mut self.threads[i];
+        let Some(caller) = t.callers.pop() else { return self.exit(env, i) };
+        let code = &p.code[caller.pc as usize];
+        let returns = &p.module.funcs[t.func].returns;
+        let callee = (t.registers, t.frame);
+        t.func = caller.func;
+        (t.registers, t.frame) = (caller.registers, caller.frame);
+        t.pc = caller.pc;
+        let (results, ..) = Self::call_parts(&code.inst.operands);
+        for (o, v) in results.iter().zip(returns) {
+            let var = &p.module.vars[*v];
+            let Place::Frame(at) = p.places[*v] else { continue };
+            let from = (callee.1 + at) as usize;
+            let size = var.size() as usize;
+            let r = match o {
+                Operand::Var(to, 0) => Self::in_frame(p, *to).map(|to| {
+                    t.local.copy_within(from..from + size, (caller.frame + to) as usize);
+                }),
+                o => {
+                    let bits = crate::memory::little_endian(&t.local[from..from + size.min(8)]);
+                    t.write(p, o, bits, var.ty)
+                }
+            };
+            if let Err(e) = r {
+                return Err(self.error(env, i, e));
+            }
+        }
+        let t = &mut self.threads[i];
+        t.regs.truncate(callee.0);
+        t.local.truncate(callee.1 as usize);
+        t.pc += 1;
+        Ok(())
+    }
+
+    fn exit(&mut self, env: &mut Env<'_, '_>, i: usize) -> Result<(), SimError> {
+        self.threads[i].state = State::Exited;
+        self.live -= 1;
+        // Those who wait need not wait for this one any longer.
+        let first = i / 32 * 32;
+        let end = self.threads.len().min(first + 32);
+        for k in first..end {
+            if let State::Sync(_) = self.threads[k].state {
+                self.release(env, k)?;
+            }
+        }
+        for b in 0..16 {
+            if self.barriers[b].arrived > 0 {
+                self.complete(env, b)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Lanes arrive at a `.sync` instruction.
+    fn sync(&mut self, env: &mut Env<'_, '_>, lanes: &[usize]) -> Result<(), SimError> {
+        for i in lanes {
+            let t = &self.threads[*i];
+            let code = &env.program.code[t.pc as usize];
+            let mask = t.read(env, &code.inst.operands[warp::member_mask(code)], Type::b32);
+            let mask = mask.map_err(|e| self.error(env, *i, e))? as u32;
+            if mask >> t.lane() & 1 == 0 {
+                return Err(self.error(env, *i, format!("lane is not in its own member mask {mask:#x}")));
+            }
+            self.threads[*i].state = State::Sync(mask);
+        }
+        for i in lanes {
+            self.release(env, *i)?;
+        }
+        Ok(())
+    }
+
+    /// Executes the `.sync` instruction at which thread `i` waits, if all who take part are there.
+    fn release(&mut self, env: &mut Env<'_, '_>, i: usize) -> Result<(), SimError> {
+        let State::Sync(mask) = self.threads[i].state else { return Ok(()) };
+        let p = env.program;
+        let first = i / 32 * 32;
+        let end = self.threads.len().min(first + 32);
+        let code = &p.code[self.threads[i].pc as usize];
+        let in_mask = |k: &usize| mask >> (k - first) & 1 != 0 && self.threads[*k].state != State::Exited;
+        let members: Vec<usize> = (first..end).filter(in_mask).collect();
+        let there = |k: &usize| {
+            let t = &self.threads[*k];
+            t.state == State::Sync(mask) && warp::same(&p.code[t.pc as usize], code)
+        };
+        if !members.iter().all(there) {
+            return Ok(());
+        }
+        let codes: Vec<_> = members.iter().map(|k| &p.code[self.threads[*k].pc as usize]).collect();
+        let r = warp::collective(env, &mut self.threads, &members, &codes);
+        r.map_err(|e| self.error(env, i, e))?;
+        for k in members {
+            self.threads[k].state = State::Ready;
+            self.threads[k].pc += 1;
+        }
+        Ok(())
+    }
+
+    /// A thread arrives at a barrier of the block.
+    fn barrier(&mut self, env: &mut Env<'_, '_>, i: usize) -> Res<()> {
+        let t = &self.threads[i];
+        let code = &env.program.code[t.pc as usize];
+        let inst = code.inst;
+        if inst.has(Mod::cluster) {
+            // A cluster of one block: arriving and waiting are the block's own business.
+            return Err("cluster barriers are not supported".into());
+        }
+        let ops = &inst.operands[usize::from(inst.has(Mod::red))..];
+        let (numbers, predicate) = match ops.split_last() {
+            Some((p, rest)) if inst.has(Mod::red) => (rest, t.read(env, p, Type::pred)? != 0),
+            _ => (ops, false),
+        };
+        let number = match numbers.first() {
+            Some(o) => t.read(env, o, Type::u32)?,
+            None => 0,
+        };
+        let expected = match numbers.get(1) {
+            Some(o) => t.read(env, o, Type::u32)? as u32,
+            None => 0,
+        };
+        let Some(b) = self.barriers.get_mut(number as usize) else {
+            return Err(format!("there is no barrier {number}"));
+        };
+        if !expected.is_multiple_of(32) {
+            return Err(format!("barrier for {expected} threads, which is not a multiple of 32"));
+        }
+        if b.arrived > 0 && b.expected != expected {
+            return Err(format!("barrier {number} is waiting for {} threads, not {expected}", b.expected));
+        }
+        b.expected = expected;
+        b.arrived += 1;
+        b.count += u32::from(predicate);
+        if inst.has(Mod::arrive) {
+            self.threads[i].pc += 1;
+        } else {
+            self.threads[i].state = State::Barrier(number as u8);
+        }
+        self.complete(env, number as usize).map_err(|e| e.message)
+    }
+
+    /// Lets the threads at a barrier go on if all have arrived.
+    fn complete(&mut self, env: &mut Env<'_, '_>, number: usize) -> Result<(), SimError> {
+        let b = self.barriers[number];
+        let expected = if b.expected == 0 { self.live } else { b.expected };
+        if b.arrived < expected {
+            return Ok(());
+        }
+        self.barriers[number] = Barrier::default();
+        for i in 0..self.threads.len() {
+            let t = &mut self.threads[i];
+            if t.state != State::Barrier(number as u8) {
+                continue;
+            }
+            let inst = env.program.code[t.pc as usize].inst;
+            let result = match inst.one_of(&[Mod::popc, Mod::and, Mod::or]) {
+                Some(Mod::popc) => Some((b.count, Type::u32)),
+                Some(Mod::and) => Some((u32::from(b.count == b.arrived), Type::pred)),
+                Some(_) => Some((u32::from(b.count != 0), Type::pred)),
+                None => None,
+            };
+            t.state = State::Ready;
+            let r = match result {
+                Some((bits, ty)) => t.write(env.program, &inst.operands[0], bits.into(), ty),
+                None => Ok(()),
+            };
+            t.pc += 1;
+            r.map_err(|e| self.error(env, i, e))?;
+        }
+        Ok(())
+    }
+}

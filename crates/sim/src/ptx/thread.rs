@@ -1,0 +1,231 @@
+//! One thread's state, and how operands read and write it.
+
+use super::decode::{Code, Place, Program, STACK_PARAMS, function_address};
+use super::int::{mask, value};
+use crate::fp::{self, F32, F64, Round};
+use crate::launch::Launch;
+use crate::memory::Memory;
+use ::ptx::ast::{FuncId, Operand, RegId, Space, VarId, VectorElem};
+use ::ptx::{SpecialReg, Type};
+
+/// What a thread is doing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum State {
+    /// It can go on.
+    Ready,
+    /// At a barrier of the block.
+    Barrier(u8),
+    /// At a `.sync` instruction of the warp, for these lanes.
+    Sync(u32),
+    /// Done.
+    Exited,
+}
+
+/// A caller to return to.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Caller {
+    pub func: FuncId,
+    /// The call.
+    pub pc: u32,
+    pub registers: usize,
+    pub frame: u64,
+}
+
+/// A thread.
+#[derive(Clone, Debug)]
+pub(super) struct Thread {
+    pub state: State,
+    pub pc: u32,
+    pub func: FuncId,
+    pub callers: Vec<Caller>,
+    /// Registers of all active functions; those of the running one start at `registers`.
+    pub regs: Vec<u64>,
+    pub registers: usize,
+    /// Local memory: a stack of frames; that of the running function starts at `frame`.
+    pub local: Vec<u8>,
+    pub frame: u64,
+    /// The condition code of `.cc` instructions.
+    pub carry: bool,
+    pub tid: [u32; 3],
+    /// Number in the block.
+    pub index: u32,
+}
+
+/// What the threads of a block share.
+pub(super) struct Env<'e, 'm> {
+    pub program: &'e Program<'m>,
+    pub launch: &'e Launch,
+    pub params: &'e [u8],
+    pub memory: &'e mut Memory,
+    pub shared: Vec<u8>,
+    pub ctaid: [u32; 3],
+    /// Warp instructions so far.
+    pub clock: u64,
+}
+
+/// The result of something that an instruction does; the caller adds the place to an error.
+pub(super) type Res<T> = Result<T, String>;
+
+impl Thread {
+    pub fn new(program: &Program<'_>, kernel: FuncId, tid: [u32; 3], index: u32) -> Thread {
+        let layout = &program.layouts[kernel];
+        Thread {
+            state: State::Ready,
+            pc: layout.entry.unwrap_or(0),
+            func: kernel,
+            callers: Vec::new(),
+            regs: vec![0; layout.slot_count],
+            registers: 0,
+            local: vec![0; layout.frame as usize],
+            frame: 0,
+            carry: false,
+            tid,
+            index,
+        }
+    }
+
+    /// Number in the warp.
+    pub fn lane(&self) -> u32 {
+        self.index % 32
+    }
+
+    pub fn reg(&self, program: &Program<'_>, r: RegId) -> u64 {
+        self.regs[self.registers + program.slot(self.func, r)]
+    }
+
+    /// Writes a value of type `ty`, extended or cut to the register's width.
+    pub fn set_reg(&mut self, program: &Program<'_>, r: RegId, component: u8, bits: u64, ty: Type) {
+        let width = program.reg_type(self.func, r);
+        let bits = if width.bytes() > ty.bytes() { value(bits, ty) as u64 } else { bits };
+        let slot = self.registers + program.slot(self.func, r) + usize::from(component);
+        self.regs[slot] = bits & mask(width);
+    }
+
+    /// Address of a variable in its space.
+    pub fn var(&self, program: &Program<'_>, v: VarId) -> Res<u64> {
+        let var = &program.module.vars[v];
+        match program.places[v] {
+            Place::Fixed(at) => Ok(at),
+            Place::Frame(at) if var.space == Space::Param => Ok(STACK_PARAMS + self.frame + at),
+            Place::Frame(at) => Ok(self.frame + at),
+            Place::Missing => Err(format!("'{}' is not defined", var.name)),
+        }
+    }
+
+    /// The bits of a source operand of type `ty`.
+    pub fn read(&self, env: &Env<'_, '_>, o: &Operand, ty: Type) -> Res<u64> {
+        let p = env.program;
+        let bits = match o {
+            Operand::Reg(r) => self.reg(p, *r),
+            Operand::NotPred(r) => self.reg(p, *r) ^ 1,
+            Operand::NegReg(r) if ty.is_float() => {
+                self.reg(p, *r) ^ 1 << (super::float::format(ty).map_or(32, fp::Format::bits) - 1)
+            }
+            Operand::NegReg(r) => self.reg(p, *r).wrapping_neg(),
+            Operand::Component(r, c) => self.regs[self.registers + p.slot(self.func, *r) + usize::from(*c)],
+            Operand::Int(n) if ty == Type::pred => u64::from(*n != 0),
+            Operand::Int(n) => *n,
+            Operand::F32(b) if ty == Type::f64 => fp::convert((*b).into(), F32, F64, Round::Nearest),
+            Operand::F32(b) => (*b).into(),
+            Operand::F64(b) => match super::float::format(ty) {
+                Some(f) if f != F64 => fp::convert(*b, F64, f, Round::Nearest),
+                _ => *b,
+            },
+            Operand::Special(s, c) => self.special(env, *s, *c)?,
+            Operand::Var(v, offset) => self.var(p, *v)?.wrapping_add(*offset as u64),
+            Operand::Func(f) => function_address(*f),
+            Operand::Vector(elems) => {
+                let width = ty.bits() / elems.len() as u32;
+                let part = u64::MAX >> (64 - width.clamp(1, 64));
+                let mut all = 0;
+                for (i, e) in elems.iter().enumerate() {
+                    all |= (self.elem(p, *e) & part) << (i as u32 * width);
+                }
+                all
+            }
+            _ => return Err("unsupported operand".into()),
+        };
+        Ok(bits & mask(ty))
+    }
+
+    /// An element of a source vector.
+    pub fn elem(&self, program: &Program<'_>, e: VectorElem) -> u64 {
+        match e {
+            VectorElem::Reg(r) => self.reg(program, r),
+            VectorElem::Int(n) | VectorElem::F64(n) => n,
+            VectorElem::F32(n) => n.into(),
+            VectorElem::Sink => 0,
+        }
+    }
+
+    /// Writes a destination operand.
+    pub fn write(&mut self, program: &Program<'_>, o: &Operand, bits: u64, ty: Type) -> Res<()> {
+        match o {
+            Operand::Reg(r) => self.set_reg(program, *r, 0, bits, ty),
+            Operand::Component(r, c) => self.set_reg(program, *r, *c, bits, ty),
+            Operand::Pair(Some(r), _) => self.set_reg(program, *r, 0, bits, ty),
+            Operand::Pair(None, _) | Operand::Sink => {}
+            Operand::Vector(elems) => {
+                let width = ty.bits() / elems.len() as u32;
+                for (i, e) in elems.iter().enumerate() {
+                    let part = bits >> (i as u32 * width) & (u64::MAX >> (64 - width.clamp(1, 64)));
+                    if let VectorElem::Reg(r) = e {
+                        let narrow = program.reg_type(self.func, *r);
+                        self.set_reg(program, *r, 0, part, narrow);
+                    }
+                }
+            }
+            _ => return Err("unsupported destination".into()),
+        }
+        Ok(())
+    }
+
+    /// Writes the predicate of `d|p`, if there is one.
+    pub fn write_second(&mut self, program: &Program<'_>, o: &Operand, p: bool) {
+        if let Operand::Pair(_, Some(r)) = o {
+            self.set_reg(program, *r, 0, p.into(), Type::pred);
+        }
+    }
+
+    /// Whether the guard lets the instruction run.
+    pub fn guarded(&self, program: &Program<'_>, code: &Code<'_>) -> bool {
+        code.inst.guard.is_none_or(|(r, not)| (self.reg(program, r) != 0) != not)
+    }
+
+    fn special(&self, env: &Env<'_, '_>, s: SpecialReg, c: Option<u8>) -> Res<u64> {
+        use SpecialReg as S;
+        let (grid, block) = (env.launch.grid, env.launch.block);
+        let vector = |v: [u32; 3]| -> Res<u64> {
+            match c {
+                Some(c) => Ok(v.get(usize::from(c)).copied().unwrap_or(0).into()),
+                None => Err(format!("'{}' needs a component", s.name())),
+            }
+        };
+        let lane = self.lane();
+        let lanes = |bits: u64| Ok(bits & 0xffff_ffff);
+        match s {
+            S::tid => vector(self.tid),
+            S::ntid => vector(block),
+            S::ctaid | S::clusterid => vector(env.ctaid),
+            S::nctaid | S::nclusterid => vector(grid),
+            S::cluster_ctaid => vector([0; 3]),
+            S::cluster_nctaid => vector([1; 3]),
+            S::cluster_ctarank | S::smid | S::gridid | S::clock_hi | S::globaltimer_hi => Ok(0),
+            S::is_explicit_cluster => Ok(0),
+            S::cluster_nctarank | S::nsmid => Ok(1),
+            S::laneid => Ok(lane.into()),
+            S::warpid => Ok((self.index / 32).into()),
+            S::nwarpid => Ok(block.iter().product::<u32>().div_ceil(32).into()),
+            S::lanemask_eq => lanes(1 << lane),
+            S::lanemask_lt => lanes((1 << lane) - 1),
+            S::lanemask_le => lanes((2 << lane) - 1),
+            S::lanemask_gt => lanes(!((2 << lane) - 1)),
+            S::lanemask_ge => lanes(!((1 << lane) - 1)),
+            S::clock | S::clock64 | S::globaltimer | S::globaltimer_lo => Ok(env.clock),
+            S::total_smem_size | S::aggr_smem_size => Ok(env.shared.len() as u64),
+            S::dynamic_smem_size => Ok(env.launch.shared.into()),
+            S::WARP_SZ => Ok(32),
+            _ => Err(format!("special register '{}' is not supported", s.name())),
+        }
+    }
+}
