@@ -1,1 +1,120 @@
-fn main() {}
+//! Developer commands: `cargo xtask COMMAND`.
+
+use clap::{Parser, Subcommand};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+mod status;
+mod vendor;
+
+#[derive(Parser)]
+struct Args {
+    #[command(subcommand)]
+    command: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Install the vendor's tools into target/oracles and print their folder.
+    Oracles,
+    /// Install the vendor's tools and run every test.
+    Test,
+    /// Compile every kernel for every target at -O0 and -O3 and let the vendor's tools read the files.
+    VendorCheck,
+    /// Print the table of kernels and targets for docs/status.md.
+    Status,
+}
+
+fn main() -> ExitCode {
+    let result = match Args::parse().command {
+        Task::Oracles => install_oracles().map(|bin| println!("{}", bin.display())),
+        Task::Test => test(),
+        Task::VendorCheck => install_oracles().and_then(|bin| vendor::check(&root(), &bin)),
+        Task::Status => install_oracles().and_then(|bin| status::print(&root(), &bin)),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            eprintln!("xtask: {e}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The workspace's folder.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask is in the workspace").to_path_buf()
+}
+
+/// PyPI packages of the reference tools, pinned (docs/oracles.md).
+const PACKAGES: &[&str] = &[
+    "nvidia-cuda-nvcc==13.0.88",
+    "nvidia-nvvm==13.0.88",
+    "nvidia-cuda-crt==13.0.88",
+    "nvidia-cuda-runtime==13.0.96",
+    "nvidia-cuda-cccl==13.0.85",
+    "nvidia-cuda-nvdisasm==13.2.78",
+    "nvidia-cuda-cuobjdump==13.2.78",
+];
+
+/// Installs the tools unless they are there; the folder of the programs.
+fn install_oracles() -> Result<PathBuf, String> {
+    let dir = root().join("target/oracles");
+    let bin = dir.join("nvidia/cu13/bin");
+    let stamp = dir.join(".complete");
+    let wanted = PACKAGES.join("\n");
+    if std::fs::read_to_string(&stamp).is_ok_and(|s| s == wanted) {
+        return Ok(bin);
+    }
+    std::fs::create_dir_all(&dir).map_err(|e| e.to_string())?;
+    let mut pip = Command::new("python3");
+    pip.args(["-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-deps", "--no-compile"]);
+    pip.args(["--upgrade", "--target"]).arg(&dir).args(PACKAGES);
+    run(&mut pip)?;
+    let mut chmod = Command::new("chmod");
+    chmod.arg("-R").arg("u+x").arg(&bin).arg(dir.join("nvidia/cu13/nvvm/bin"));
+    run(&mut chmod)?;
+    for (tool, version) in [("ptxas", "V13.0.88"), ("nvdisasm", "V13.2.78")] {
+        let out =
+            Command::new(bin.join(tool)).arg("--version").output().map_err(|e| format!("{tool}: {e}"))?;
+        if !String::from_utf8_lossy(&out.stdout).contains(version) {
+            return Err(format!("{tool} is not {version}"));
+        }
+    }
+    std::fs::write(&stamp, wanted).map_err(|e| e.to_string())?;
+    Ok(bin)
+}
+
+fn test() -> Result<(), String> {
+    let bin = install_oracles()?;
+    let mut cargo = Command::new("cargo");
+    cargo.args(["test", "--workspace"]).current_dir(root()).env("OXPTXAS_ORACLES", bin);
+    run(&mut cargo)
+}
+
+fn run(command: &mut Command) -> Result<(), String> {
+    let status = command.status().map_err(|e| format!("{command:?}: {e}"))?;
+    if status.success() { Ok(()) } else { Err(format!("{command:?}: {status}")) }
+}
+
+/// The kernels' PTX files, by name.
+fn kernels(root: &Path) -> Result<Vec<PathBuf>, String> {
+    let entries = std::fs::read_dir(root.join("kernels")).map_err(|e| e.to_string())?;
+    let mut files: Vec<PathBuf> = entries
+        .filter_map(|e| Some(e.ok()?.path()))
+        .filter(|p| p.extension().is_some_and(|x| x == "ptx"))
+        .collect();
+    files.sort();
+    Ok(files)
+}
+
+/// All targets without suffix.
+const SMS: &[u32] = &[75, 80, 86, 87, 88, 89, 90, 100, 103, 110, 120, 121];
+
+/// Builds and names our compiler.
+fn compiler(root: &Path) -> Result<PathBuf, String> {
+    let mut cargo = Command::new("cargo");
+    cargo.args(["build", "--release", "-q", "-p", "oxptxas"]).current_dir(root);
+    run(&mut cargo)?;
+    Ok(root.join("target/release/oxptxas"))
+}

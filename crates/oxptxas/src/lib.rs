@@ -1,1 +1,16 @@
-//! Library API and driver.
+//! PTX to cubin: the option table, the pipeline and the messages of `oxptxas`.
+//!
+//! ```no_run
+//! let source = std::fs::read_to_string("kernel.ptx")?;
+//! let settings = oxptxas::Settings::new(sass::Target::parse("sm_90").unwrap());
+//! match oxptxas::compile(&source, "kernel.ptx", &settings) {
+//!     Ok(output) => std::fs::write("kernel.cubin", output.cubin)?,
+//!     Err(failure) => eprint!("{}", failure.render("oxptxas")),
+//! }
+//! # Ok::<(), std::io::Error>(())
+//! ```
+
+pub mod options;
+pub mod pipeline;
+
+pub use pipeline::{Failure, KernelStats, Output, Settings, compile};

@@ -42,6 +42,10 @@ impl LineIndex {
     pub fn line(&self, offset: u32) -> u32 {
         self.line_col(offset).0
     }
+    /// Byte offset of the start of a line (from 1).
+    pub fn offset(&self, line: u32) -> u32 {
+        self.starts.get((line as usize).saturating_sub(1)).copied().unwrap_or(0)
+    }
     /// The text of a line (from 1), without its end.
     pub fn text<'s>(&self, source: &'s str, line: u32) -> &'s str {
         let start = self.starts[line as usize - 1] as usize;

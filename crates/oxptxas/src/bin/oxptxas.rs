@@ -1,0 +1,169 @@
+//! `oxptxas`: ptxas's command line.
+
+use oxptxas::options::{CommandLine, help};
+use oxptxas::{Settings, compile, pipeline};
+use sass::Target;
+use std::io::{Read, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+/// ptxas's exit status on any error.
+const FAILED: u8 = 255;
+
+fn main() -> ExitCode {
+    let mut args = std::env::args();
+    // Tools match on the name that they called.
+    let program = args
+        .next()
+        .and_then(|p| Path::new(&p).file_name().map(|n| n.to_string_lossy().into_owned()))
+        .unwrap_or_else(|| "oxptxas".into());
+    let args: Vec<String> = args.collect();
+    match run(&program, &args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprint!("{message}");
+            ExitCode::from(FAILED)
+        }
+    }
+}
+
+fn run(program: &str, args: &[String]) -> Result<(), String> {
+    let fatal = |m: String| format!("{program} fatal   : {m}\n");
+    let line = CommandLine::parse(args).map_err(fatal)?;
+    if args.is_empty() || line.has("help") {
+        print!("{}", help(program));
+        return Ok(());
+    }
+    if line.has("version") {
+        print!("{}", version(program));
+        return Ok(());
+    }
+    if line.has("list-version") {
+        print!("{}", versions());
+        return Ok(());
+    }
+    let arch = line.value("gpu-name").unwrap_or("sm_75");
+    let (name, check_only) = match arch.strip_prefix("compute_") {
+        Some(n) => (format!("sm_{n}"), true),
+        None => (arch.to_string(), false),
+    };
+    let target = Target::parse(&name)
+        .ok_or_else(|| fatal(format!("Value '{arch}' is not defined for option 'gpu-name'")))?;
+    let quiet = line.has("disable-warnings");
+    let warn = |m: &str| -> Result<(), String> {
+        if line.has("warning-as-error") {
+            return Err(format!("{program} error   : {m}\n"));
+        }
+        if !quiet {
+            eprintln!("{program} warning : {m}");
+        }
+        Ok(())
+    };
+    for w in &line.warnings {
+        warn(w)?;
+    }
+    let max_registers = match line.value("maxrregcount") {
+        None | Some("archmax") => None,
+        Some("archmin") => Some(24),
+        Some(n) => {
+            let n: u32 =
+                n.parse().map_err(|_| fatal(format!("Invalid value '{n}' for option 'maxrregcount'")))?;
+            if n < 24 {
+                warn(&format!(
+                    "For profile {target} adjusting per thread register count of {n} to lower bound of 24"
+                ))?;
+            }
+            Some(n.clamp(24, 255))
+        }
+    };
+    let [input] = &line.inputs[..] else {
+        return Err(fatal(match line.inputs.len() {
+            0 => "No input file specified".into(),
+            _ => "More than one input file is not supported yet".into(),
+        }));
+    };
+    let aborted = || format!("{program} fatal   : Ptx assembly aborted due to errors\n");
+    let mut bytes = Vec::new();
+    let read = if input == "-" {
+        std::io::stdin().read_to_end(&mut bytes).map(drop)
+    } else {
+        std::fs::read(input).map(|b| bytes = b)
+    };
+    read.map_err(|_| fatal(format!("Input file '{input}' could not be opened")) + &aborted())?;
+    let file = if input == "-" { "stdin" } else { input };
+    let source = String::from_utf8(bytes).map_err(|e| {
+        let at = e.utf8_error().valid_up_to();
+        let before = &e.as_bytes()[..at];
+        let row = before.iter().filter(|b| **b == b'\n').count() + 1;
+        let column = at - before.iter().rposition(|b| *b == b'\n').map_or(0, |i| i + 1) + 1;
+        let place = format!("{program} {file}, line {row}; fatal   : Parsing error: the file is not text\n");
+        place + &format!("    --> {file}:{row}:{column}\n") + &aborted()
+    })?;
+    let source = source.trim_end_matches('\0');
+    let settings = Settings {
+        opt_level: line.value("opt-level").and_then(|n| n.parse::<u32>().ok()).unwrap_or(3).min(3) as u8,
+        max_registers,
+        fmad: line.value("fmad") != Some("false"),
+        entries: line.list("entry").to_vec(),
+        options_text: args.iter().filter(|a| *a != input).cloned().collect::<Vec<_>>().join(" "),
+        ..Settings::new(target)
+    };
+    if check_only {
+        pipeline::front_end(source, file, target.sm).map_err(|f| f.render(program))?;
+        return Ok(());
+    }
+    let output = compile(source, file, &settings).map_err(|f| f.render(program))?;
+    for k in &output.kernels {
+        if line.has("warn-on-local-memory-usage") && k.frame != 0 {
+            warn(&format!(
+                "Local memory used for function '{}', size of stack frame: {} bytes",
+                k.name, k.frame
+            ))?;
+        }
+        if line.has("warn-on-spills") && k.spills != (0, 0) {
+            warn(&format!(
+                "Registers are spilled to local memory in function '{}', {} bytes spill stores, {} bytes spill loads",
+                k.name, k.spills.0, k.spills.1
+            ))?;
+        }
+    }
+    if line.has("verbose") {
+        eprint!("{}", output.verbose(program, target));
+    }
+    let path = line.value("output-file").unwrap_or("elf.o");
+    write_output(path, &output.cubin).map_err(|_| fatal(format!("Output file '{path}' could not be opened")))
+}
+
+/// Writes the file, or leaves none behind. Devices (`/dev/null`) are written in place.
+fn write_output(path: &str, bytes: &[u8]) -> std::io::Result<()> {
+    let mut file = std::fs::File::create(path)?;
+    let result = file.write_all(bytes);
+    if result.is_err() && file.metadata().is_ok_and(|m| m.is_file()) {
+        std::fs::remove_file(path)?;
+    }
+    result
+}
+
+/// Our own name first, then the release that we are compatible with, in the lines that tools parse.
+fn version(program: &str) -> String {
+    format!(
+        "{program}: oxptxas {} (open-source PTX assembler and optimizing code generator)\n\
+         Compatible with: Ptx optimizing assembler\n\
+         Cuda compilation tools, release 13.0, V13.0.88\n\
+         Build oxptxas_{}\n",
+        env!("CARGO_PKG_VERSION"),
+        env!("CARGO_PKG_VERSION")
+    )
+}
+
+/// The PTX versions that exist up to the newest that is understood.
+fn versions() -> String {
+    const LAST_MINOR: &[(u8, u8)] = &[(1, 5), (2, 3), (3, 2), (4, 3), (5, 1), (6, 5), (7, 8), (8, 8), (9, 0)];
+    let mut out = String::new();
+    for (major, last) in LAST_MINOR {
+        for minor in 0..=*last {
+            out.push_str(&format!("{major}.{minor}\n"));
+        }
+    }
+    out
+}

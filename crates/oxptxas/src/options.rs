@@ -1,0 +1,416 @@
+//! ptxas's command line: the table of its options and the grammar of their spelling.
+//!
+//! Source of names, arguments and defaults: `ptxas --help`, release 13.0.88; of the grammar and the error
+//! texts: that program's behaviour.
+
+use std::collections::BTreeMap;
+
+/// What argument an option takes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// None.
+    Flag,
+    /// `true` or `false`.
+    Bool,
+    /// A number.
+    Number,
+    /// One of these words; empty: any text.
+    Word(&'static [&'static str]),
+    /// A comma-separated list that adds up over repetitions.
+    List,
+}
+
+/// What becomes of an option.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Status {
+    /// It works.
+    Built,
+    /// Accepted: what it asks for is so anyway, or it only concerns speed or warnings that are never given.
+    Moot,
+    /// Only this value is accepted.
+    Only(&'static str),
+    /// Known; giving it is an error.
+    NotBuilt,
+}
+
+/// One option.
+#[derive(Clone, Copy, Debug)]
+pub struct Opt {
+    /// Long name, after `--`.
+    pub long: &'static str,
+    /// Short name, after `-`.
+    pub short: &'static str,
+    /// Argument.
+    pub kind: Kind,
+    /// State.
+    pub status: Status,
+    /// What it does, in our words.
+    pub help: &'static str,
+}
+
+const fn opt(long: &'static str, short: &'static str, kind: Kind, status: Status, help: &'static str) -> Opt {
+    Opt { long, short, kind, status, help }
+}
+
+use Kind::{Bool, Flag, List, Number, Word};
+use Status::{Built, Moot, NotBuilt, Only};
+
+/// All options that ptxas documents, and those it takes silently that tools pass.
+pub static OPTIONS: &[Opt] = &[
+    opt(
+        "Ofast-compile",
+        "Ofc",
+        Word(&["0", "min", "mid", "max"]),
+        Only("0"),
+        "trade code quality for compile time",
+    ),
+    opt(
+        "allow-expensive-optimizations",
+        "allow-expensive-optimizations",
+        Bool,
+        Moot,
+        "spend time and memory on optimization",
+    ),
+    opt("compile-as-tools-patch", "astoolspatch", Flag, NotBuilt, "compile patch code for tools"),
+    opt("compile-only", "c", Flag, NotBuilt, "make a relocatable object"),
+    opt("compiler-annotations", "annotate", Flag, NotBuilt, "annotate the output with compiler internals"),
+    opt("def-load-cache", "dlcm", Word(&[]), NotBuilt, "default cache modifier of global and generic loads"),
+    opt(
+        "def-store-cache",
+        "dscm",
+        Word(&[]),
+        NotBuilt,
+        "default cache modifier of global and generic stores",
+    ),
+    opt("device-debug", "g", Flag, NotBuilt, "debug information"),
+    opt(
+        "device-function-maxrregcount",
+        "func-maxrregcount",
+        Word(&[]),
+        NotBuilt,
+        "register limit of device functions with -c",
+    ),
+    opt("device-stack-protector", "device-stack-protector", Bool, Only("false"), "stack canaries"),
+    opt(
+        "disable-optimizer-constants",
+        "disable-optimizer-consts",
+        Flag,
+        Moot,
+        "no optimizer constant bank (none is used)",
+    ),
+    opt("disable-warnings", "w", Flag, Built, "no warnings"),
+    opt("dont-merge-basicblocks", "no-bb-merge", Flag, NotBuilt, "keep basic blocks apart"),
+    opt("entry", "e", List, Built, "compile only these kernels"),
+    opt("extensible-whole-program", "ewp", Flag, NotBuilt, "extensible whole program mode"),
+    opt("fmad", "fmad", Bool, Built, "contract multiplications and additions"),
+    opt("force-load-cache", "flcm", Word(&[]), NotBuilt, "force a cache modifier on loads"),
+    opt("force-store-cache", "fscm", Word(&[]), NotBuilt, "force a cache modifier on stores"),
+    opt(
+        "g-tensor-memory-access-check",
+        "g-tmem-access-check",
+        Flag,
+        NotBuilt,
+        "check tensor memory accesses",
+    ),
+    opt("generate-line-info", "lineinfo", Flag, NotBuilt, "line number information"),
+    opt(
+        "gno-tensor-memory-access-check",
+        "gno-tmem-access-check",
+        Flag,
+        Moot,
+        "no checks of tensor memory accesses",
+    ),
+    opt("gpu-name", "arch", Word(&[]), Built, "target: sm_75 … sm_121 (a and f too); compute_* only checks"),
+    opt("help", "h", Flag, Built, "print this text"),
+    opt("input-as-string", "ias", List, NotBuilt, "PTX on the command line"),
+    opt(
+        "legacy-bar-warp-wide-behavior",
+        "legacy-bar-warp-wide-behavior",
+        Flag,
+        NotBuilt,
+        "old meaning of bar",
+    ),
+    opt("list-version", "version-ls", Flag, Built, "print the PTX versions that are understood"),
+    opt("machine", "m", Word(&["64"]), Moot, "host architecture"),
+    opt(
+        "make-errors-visible-at-exit",
+        "make-errors-visible-at-exit",
+        Flag,
+        NotBuilt,
+        "make memory errors visible at exit",
+    ),
+    opt("maxntid", "maxntid", List, NotBuilt, "launch bounds"),
+    opt("maxrregcount", "maxrregcount", Word(&[]), Built, "register limit: N, archmax or archmin"),
+    opt("minnctapersm", "minnctapersm", Number, NotBuilt, "least blocks per multiprocessor"),
+    opt("opt-level", "O", Number, Built, "optimization level, 0 to 3"),
+    opt(
+        "optimize-float-atomics",
+        "opt-fp-atomics",
+        Flag,
+        Moot,
+        "allow inexact float atomics (none are made)",
+    ),
+    opt("options-file", "optf", List, Built, "read options from these files"),
+    opt("output-file", "o", Word(&[]), Built, "output file (elf.o)"),
+    opt(
+        "override-directive-values",
+        "override-directive-values",
+        Flag,
+        NotBuilt,
+        "options win over directives",
+    ),
+    opt("position-independent-code", "pic", Bool, Moot, "position independent code (it always is)"),
+    opt("preserve-relocs", "preserve-relocs", Flag, NotBuilt, "keep relocations"),
+    opt("register-usage-level", "regUsageLevel", Number, Moot, "readiness to use more registers"),
+    opt("return-at-end", "ret-end", Flag, NotBuilt, "keep the return at the end"),
+    opt("sanitize", "sanitize", Word(&["memcheck", "threadsteer"]), NotBuilt, "instrumented code"),
+    opt("sp-bounds-check", "sp-bounds-check", Flag, NotBuilt, "check the bounds of the stack pointer"),
+    opt("split-compile", "split-compile", Number, Moot, "threads (the output does not depend on them)"),
+    opt(
+        "suppress-async-bulk-multicast-advisory-warning",
+        "suppress-async-bulk-multicast-advisory-warning",
+        Flag,
+        Moot,
+        "no such warning",
+    ),
+    opt("suppress-debug-info", "suppress-debug-info", Flag, Moot, "no debug information (there is none)"),
+    opt("suppress-double-demote-warning", "suppress-double-demote-warning", Flag, Moot, "no such warning"),
+    opt(
+        "suppress-sparse-mma-advisory-info",
+        "suppress-sparse-mma-advisory-info",
+        Flag,
+        Moot,
+        "no such message",
+    ),
+    opt("suppress-stack-size-warning", "suppress-stack-size-warning", Flag, Moot, "no such warning"),
+    opt("verbose", "v", Flag, Built, "print code statistics"),
+    opt("version", "V", Flag, Built, "print the version"),
+    opt("warn-on-double-precision-use", "warn-double-usage", Flag, NotBuilt, "warn of double precision"),
+    opt("warn-on-local-memory-usage", "warn-lmem-usage", Flag, Built, "warn of local memory"),
+    opt("warn-on-spills", "warn-spills", Flag, Built, "warn of spills"),
+    opt("warning-as-error", "Werror", Flag, Built, "make warnings errors"),
+    // Not in `--help`; Triton always passes it.
+    opt("regAllocOptLevel", "regAllocOptLevel", Number, Moot, "effort of register allocation"),
+];
+
+/// A parsed command line.
+#[derive(Clone, Default, Debug)]
+pub struct CommandLine {
+    /// Values by long name, in order; flags have one empty value each time they are given.
+    values: BTreeMap<&'static str, Vec<String>>,
+    /// Input files.
+    pub inputs: Vec<String>,
+    /// Warnings about the command line itself.
+    pub warnings: Vec<String>,
+}
+
+impl CommandLine {
+    /// Parses arguments (without the program's name).
+    ///
+    /// # Errors
+    /// The text of ptxas's fatal message.
+    pub fn parse(args: &[String]) -> Result<CommandLine, String> {
+        let mut line = CommandLine::default();
+        line.add(args, 0)?;
+        Ok(line)
+    }
+
+    /// Whether a flag was given.
+    pub fn has(&self, long: &str) -> bool {
+        self.values.contains_key(long)
+    }
+    /// The last value of an option.
+    pub fn value(&self, long: &str) -> Option<&str> {
+        self.values.get(long)?.last().map(String::as_str)
+    }
+    /// All values of a list.
+    pub fn list(&self, long: &str) -> &[String] {
+        self.values.get(long).map_or(&[], Vec::as_slice)
+    }
+
+    fn add(&mut self, args: &[String], depth: usize) -> Result<(), String> {
+        let mut args = args.iter();
+        while let Some(arg) = args.next() {
+            if arg == "-" || !arg.starts_with('-') {
+                self.inputs.push(arg.clone());
+                continue;
+            }
+            let (opt, attached) = find(arg)?;
+            let value = match (opt.kind, attached) {
+                (Kind::Flag, Some(_)) => return Err(format!("no argument expected after '{}'", head(arg))),
+                (Kind::Flag, None) => String::new(),
+                (_, Some(v)) => v.to_string(),
+                (_, None) => {
+                    args.next().cloned().ok_or_else(|| format!("argument expected after '{arg}'"))?
+                }
+            };
+            self.set(opt, &value)?;
+            if opt.long == "options-file" {
+                if depth > 8 {
+                    return Err(format!("Options file '{value}' is nested too deeply"));
+                }
+                for file in value.split(',') {
+                    let text = std::fs::read_to_string(file)
+                        .map_err(|_| format!("Options file '{file}' could not be opened"))?;
+                    self.add(&words(&text), depth + 1)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn set(&mut self, opt: &'static Opt, value: &str) -> Result<(), String> {
+        match opt.kind {
+            Kind::Bool if !matches!(value, "true" | "false") => {
+                return Err(format!("'{value}': expected true or false"));
+            }
+            Kind::Number if value.parse::<i64>().is_err() => {
+                return Err(format!("'{value}': expected a number"));
+            }
+            Kind::Word(words) if !words.is_empty() && !words.contains(&value) => {
+                return Err(format!("Value '{value}' is not defined for option '{}'", opt.long));
+            }
+            _ => {}
+        }
+        match opt.status {
+            Status::NotBuilt => return Err(format!("Option '--{}' is known but not built yet", opt.long)),
+            Status::Only(v) if v != value => {
+                return Err(format!("Value '{value}' of option '--{}' is known but not built yet", opt.long));
+            }
+            _ => {}
+        }
+        let values = self.values.entry(opt.long).or_default();
+        if opt.kind == Kind::List {
+            values.extend(value.split(',').map(String::from));
+        } else {
+            if values.last().is_some_and(|old| old != value) {
+                self.warnings.push(format!(
+                    "incompatible redefinition for option '{}', the last value of this option was used",
+                    opt.long
+                ));
+            }
+            values.push(value.to_string());
+        }
+        Ok(())
+    }
+}
+
+/// The option's name as written, without `=value`.
+fn head(arg: &str) -> &str {
+    arg.split_once('=').map_or(arg, |(h, _)| h)
+}
+
+/// The option that `arg` spells, and the value attached to it (`-arch=sm_90`, `-O3`, `-m64`).
+fn find(arg: &str) -> Result<(&'static Opt, Option<&str>), String> {
+    let (name, value) = arg.split_once('=').map_or((arg, None), |(n, v)| (n, Some(v)));
+    if let Some(long) = name.strip_prefix("--") {
+        let opt = OPTIONS.iter().find(|o| o.long == long);
+        // ptxas itself drops one dash in this message.
+        return opt.map(|o| (o, value)).ok_or_else(|| format!("Unknown option '-{long}'"));
+    }
+    let short = &name[1..];
+    if let Some(o) = OPTIONS.iter().find(|o| o.short == short || o.long == short) {
+        return Ok((o, value));
+    }
+    if value.is_none() {
+        for o in OPTIONS.iter().filter(|o| o.short.len() == 1 && o.kind != Kind::Flag) {
+            if let Some(rest) = short.strip_prefix(o.short)
+                && (o.kind != Kind::Number || rest.parse::<i64>().is_ok() || o.short == "O")
+                && matches!(o.short, "O" | "m")
+            {
+                return Ok((o, Some(rest)));
+            }
+        }
+    }
+    Err(format!("Unknown option '{short}'"))
+}
+
+/// Splits an options file at white space, with quotes.
+fn words(text: &str) -> Vec<String> {
+    let mut out = Vec::new();
+    let mut word: Option<String> = None;
+    let mut quote = None;
+    for c in text.chars() {
+        match (quote, c) {
+            (Some(q), _) if c == q => quote = None,
+            (Some(_), _) => word.get_or_insert_default().push(c),
+            (None, '"' | '\'') => {
+                quote = Some(c);
+                word.get_or_insert_default();
+            }
+            (None, _) if c.is_whitespace() => out.extend(word.take()),
+            (None, _) => word.get_or_insert_default().push(c),
+        }
+    }
+    out.extend(word);
+    out
+}
+
+/// The text of `--help`.
+pub fn help(program: &str) -> String {
+    let mut out = format!("\nUsage  : {program} [options] <ptx file>,...\n\nOptions\n=======\n\n");
+    for o in OPTIONS {
+        let argument = match o.kind {
+            Kind::Flag => "",
+            Kind::Bool => " <true|false>",
+            Kind::Number => " <N>",
+            Kind::Word(_) => " <value>",
+            Kind::List => " <value>,...",
+        };
+        let left = format!("--{}{argument}", o.long);
+        let note = match o.status {
+            Status::NotBuilt => " [not built yet]".to_string(),
+            Status::Only(v) => format!(" [only '{v}' so far]"),
+            _ => String::new(),
+        };
+        out.push_str(&format!("{left:<52}(-{})\n        {}{note}\n\n", o.short, o.help));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(args: &[&str]) -> Result<CommandLine, String> {
+        CommandLine::parse(&args.iter().map(|a| (*a).to_string()).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn every_spelling_is_the_same() {
+        for args in [
+            &["-arch", "sm_90", "-O3"][..],
+            &["-arch=sm_90", "-O", "3"],
+            &["--gpu-name", "sm_90", "--opt-level", "3"],
+            &["--gpu-name=sm_90", "--opt-level=3"],
+            &["-gpu-name=sm_90", "-O=3"],
+        ] {
+            let line = parse(args).unwrap();
+            assert_eq!(
+                (line.value("gpu-name"), line.value("opt-level")),
+                (Some("sm_90"), Some("3")),
+                "{args:?}"
+            );
+        }
+        let line =
+            parse(&["-m64", "-v", "--regAllocOptLevel=2", "a.ptx", "-", "-e", "f,g", "-e", "h"]).unwrap();
+        assert_eq!(line.inputs, ["a.ptx", "-"]);
+        assert_eq!(line.list("entry"), ["f", "g", "h"]);
+    }
+
+    #[test]
+    fn errors_are_worded_as_ptxas_does() {
+        for (args, want) in [
+            (&["-arch"][..], "argument expected after '-arch'"),
+            (&["--frob"], "Unknown option '-frob'"),
+            (&["-frob"], "Unknown option 'frob'"),
+            (&["-v=true"], "no argument expected after '-v'"),
+            (&["-Ox"], "'x': expected a number"),
+            (&["-fmad=maybe"], "'maybe': expected true or false"),
+            (&["-m", "32"], "Value '32' is not defined for option 'machine'"),
+            (&["-g"], "Option '--device-debug' is known but not built yet"),
+        ] {
+            assert_eq!(parse(args).unwrap_err(), want);
+        }
+    }
+}
