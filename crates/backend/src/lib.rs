@@ -116,7 +116,7 @@ pub fn finish(func: &Function, frame_bytes: u32, options: &Options) -> Result<Co
     let mut machine = machine::lower(func, frame_bytes)?;
     schedule_and_cover(&mut machine, options);
     let mut code = emit::run(&machine)?;
-    debug_assert_eq!(hazards::check::check(func.target, &code.insts), Ok(()));
+    debug_assert_eq!(hazards::check::check(func.target, &code.insts), Ok(()), "{}\n{machine}", func.name);
     code.frame_bytes = frame_bytes;
     code.barriers = u32::from(func.barriers);
     code.shared_size = func.shared_size;

@@ -117,7 +117,7 @@ pub fn lower(func: &Function, frame_bytes: u32) -> Result<Machine, Error> {
         first.extend(prologue(target, frame_bytes).into_iter().map(|inst| MachineInst { inst, line: 0 }));
     }
     if layout.entry_has_preds {
-        blocks.push(MachineBlock { insts: std::mem::take(&mut first), succs: SmallVec::from_slice(&[1]) });
+        blocks.push(MachineBlock { insts: std::mem::take(&mut first), succs: SmallVec::new() });
     }
     for (k, &b) in layout.order.iter().enumerate() {
         let data = &func.blocks[b];
@@ -127,7 +127,6 @@ pub fn lower(func: &Function, frame_bytes: u32) -> Result<Machine, Error> {
             let d = &func.insts[i];
             if d.op == Op::Sass(Opcode::BSYNC) && layout.sync[b] != layout.start[b] {
                 // BSSY names the very address of BSYNC.
-                out.succs.push(layout.sync[b]);
                 blocks.push(std::mem::take(&mut out));
             }
             if target.sm == 75 && d.op == Op::Sass(Opcode::BSSY) {
@@ -145,9 +144,7 @@ pub fn lower(func: &Function, frame_bytes: u32) -> Result<Machine, Error> {
         match &data.term {
             Terminator::Jump(t) => {
                 let t = layout.resolve(t.block);
-                out.succs.push(index(t));
                 if layout.is_exit[t] && next != Some(t) {
-                    out.succs.clear();
                     push(&mut out, exit(Guard::TRUE));
                 } else if next != Some(t) {
                     push(&mut out, branch(Guard::TRUE, index(t)));
@@ -163,22 +160,13 @@ pub fn lower(func: &Function, frame_bytes: u32) -> Result<Machine, Error> {
                 };
                 let (t, f, not) = if swap { (fall, taken, !*not) } else { (taken, fall, *not) };
                 let guard = Guard { pred, not };
-                if t == f {
-                } else if layout.is_exit[t] {
-                    push(&mut out, exit(guard));
-                } else {
-                    out.succs.push(index(t));
-                    push(&mut out, branch(guard, index(t)));
+                let goto =
+                    |t: Block, guard| if layout.is_exit[t] { exit(guard) } else { branch(guard, index(t)) };
+                if t != f {
+                    push(&mut out, goto(t, guard));
                 }
                 if next != Some(f) {
-                    if layout.is_exit[f] {
-                        push(&mut out, exit(Guard::TRUE));
-                    } else {
-                        out.succs.push(index(f));
-                        push(&mut out, branch(Guard::TRUE, index(f)));
-                    }
-                } else {
-                    out.succs.push(index(f));
+                    push(&mut out, goto(f, Guard::TRUE));
                 }
             }
             Terminator::Exit | Terminator::Unreachable => push(&mut out, exit(Guard::TRUE)),
@@ -191,7 +179,45 @@ pub fn lower(func: &Function, frame_bytes: u32) -> Result<Machine, Error> {
         }
         blocks.push(out);
     }
-    Ok(Machine { target, blocks })
+    Ok(Machine { target, blocks: split_at_branches(blocks) })
+}
+
+/// Ends a block at every branch, and finds the successors.
+fn split_at_branches(blocks: Vec<MachineBlock>) -> Vec<MachineBlock> {
+    let mut start = Vec::with_capacity(blocks.len());
+    let mut out: Vec<MachineBlock> = Vec::with_capacity(blocks.len());
+    for block in blocks {
+        start.push(out.len() as u32);
+        out.push(MachineBlock::default());
+        let mut ended = false;
+        for i in block.insts {
+            if std::mem::replace(&mut ended, i.inst.op == Opcode::BRA) {
+                out.push(MachineBlock::default());
+            }
+            if let Some(last) = out.last_mut() {
+                last.insts.push(i);
+            }
+        }
+    }
+    for (k, block) in (0..).zip(&mut out) {
+        let mut falls = true;
+        for inst in block.insts.iter_mut().map(|i| &mut i.inst) {
+            let ends = matches!(inst.op, Opcode::BRA | Opcode::EXIT);
+            falls = !(ends && inst.guard == Guard::TRUE);
+            for o in &mut inst.operands {
+                if let Operand::Label(b) = o {
+                    *b = i64::from(start[*b as usize]);
+                    if ends {
+                        block.succs.push(*b as u32);
+                    }
+                }
+            }
+        }
+        if falls && !block.succs.contains(&(k + 1)) {
+            block.succs.push(k + 1);
+        }
+    }
+    out
 }
 
 /// Which blocks are emitted, and in which order.

@@ -121,6 +121,7 @@ pub fn run(machine: &mut Machine) {
                             let last = machine.blocks[p as usize].insts.last_mut();
                             let last = last.expect("insert_nops leaves no block empty");
                             last.inst.ctrl.stall = (last.inst.ctrl.stall + lack).min(MAX_STALL);
+                            age(&mut exit[p as usize], lack);
                             dirty[p as usize] = true;
                         }
                     }
