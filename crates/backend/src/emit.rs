@@ -54,6 +54,17 @@ pub fn run(machine: &Machine) -> Result<Code, Error> {
     let exit_offsets = (0..).zip(&insts).filter(|(_, i)| i.op == Opcode::EXIT).map(|(k, _)| k * INST_BYTES);
     let exit_offsets = exit_offsets.collect();
     pad(machine.target, &mut insts);
-    let words = Vec::new();
+    let mut words = Vec::with_capacity(insts.len());
+    for (k, inst) in (0..).zip(&insts) {
+        let line = line_at(&lines, k * INST_BYTES);
+        let word = sass::encode(inst, machine.target, i64::from(k * INST_BYTES));
+        words.push(word.map_err(|e| Error::at(line, e.to_string()))?);
+    }
     Ok(Code { words, insts, exit_offsets, lines, ..Code::default() })
+}
+
+/// The line that an offset belongs to.
+fn line_at(lines: &[(u32, u32)], offset: u32) -> u32 {
+    let after = lines.partition_point(|l| l.0 <= offset);
+    if after == 0 { 0 } else { lines[after - 1].1 }
 }

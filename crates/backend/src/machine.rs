@@ -4,7 +4,7 @@
 use crate::Error;
 use ori::cfg::Cfg;
 use ori::{Block, Function, InstData, Macro, Name, Op, Terminator};
-use sass::{ConstBank, Guard, Inst, Mod, Mods, Opcode, Operand, Reg, RegFile, RegOp, Target};
+use sass::{AddrWidth, ConstBank, Guard, Inst, Mod, Mods, Opcode, Operand, Reg, RegFile, RegOp, Target};
 use smallvec::SmallVec;
 
 /// A machine function.
@@ -324,14 +324,14 @@ fn lower_inst(target: Target, d: &InstData, layout: &Layout) -> Result<Option<In
             let operands = d
                 .operands
                 .iter()
-                .map(|o| lower_operand(o, layout))
+                .map(|o| lower_operand(target, o, layout))
                 .collect::<Result<SmallVec<[Operand; 6]>, Error>>()?;
             Ok(Some(Inst { guard, op, mods: d.mods.clone(), operands, ctrl: sass::Control::default() }))
         }
         Op::Macro(Macro::Undef) => Ok(None),
         Op::Macro(Macro::Copy) => {
-            let src = lower_operand(&d.operands[1], layout)?;
-            let Operand::Reg(RegOp { reg: dst, .. }) = lower_operand(&d.operands[0], layout)? else {
+            let src = lower_operand(target, &d.operands[1], layout)?;
+            let Operand::Reg(RegOp { reg: dst, .. }) = lower_operand(target, &d.operands[0], layout)? else {
                 return Err(internal("copy to no register"));
             };
             if matches!(&src, Operand::Reg(r) if r.reg == dst && !r.neg && !r.not && !r.abs) {
@@ -361,7 +361,7 @@ fn phys(name: Name) -> Result<Reg, Error> {
     }
 }
 
-fn lower_operand(o: &ori::Operand, layout: &Layout) -> Result<Operand, Error> {
+fn lower_operand(target: Target, o: &ori::Operand, layout: &Layout) -> Result<Operand, Error> {
     let part = |n: &Option<Name>| n.map(phys).transpose();
     Ok(match o {
         ori::Operand::Reg(r) => {
@@ -382,7 +382,11 @@ fn lower_operand(o: &ori::Operand, layout: &Layout) -> Result<Operand, Error> {
         ori::Operand::Addr { desc, base, width, uniform, offset } => Operand::Addr {
             desc: part(desc)?,
             base: part(base)?,
-            width: *width,
+            // sm_75 spells a 64-bit register without uniform part as it does a 32-bit one; `.E` tells.
+            width: match width {
+                AddrWidth::R64 if target.sm == 75 && uniform.is_none() => AddrWidth::R32,
+                _ => *width,
+            },
             uniform: part(uniform)?,
             offset: *offset,
         },

@@ -1,7 +1,7 @@
 //! Register units: every 32-bit register and predicate as a small dense number, and which of them an
 //! instruction reads and writes, operand by operand.
 
-use sass::{AddrWidth, ConstBank, Guard, Inst, Opcode, Operand, Reg, RegFile, Role, SlotKind};
+use sass::{AddrWidth, ConstBank, Guard, Inst, Mod, Opcode, Operand, Reg, RegFile, Role, SlotKind};
 
 /// Index of a register unit.
 pub type Unit = u16;
@@ -63,6 +63,13 @@ pub fn for_each_read(inst: &Inst, mut f: impl FnMut(Unit, Site)) {
     if inst.guard != Guard::TRUE {
         span(inst.guard.pred, 1, &mut |u| f(u, Site::Guard));
     }
+    let info = inst.op.info();
+    if info.reads_predicates {
+        (0..7).for_each(|i| span(Reg::p(i), 1, &mut |u| f(u, Site::Operand(0))));
+    }
+    if info.reads_uniform_predicates {
+        (0..7).for_each(|index| span(Reg { file: RegFile::UP, index }, 1, &mut |u| f(u, Site::Operand(0))));
+    }
     for (i, (operand, slot)) in inst.operands.iter().zip(inst.op.slots()).enumerate() {
         let mut f = |u| f(u, Site::Operand(i as u8));
         match operand {
@@ -83,7 +90,9 @@ pub fn for_each_read(inst: &Inst, mut f: impl FnMut(Unit, Site)) {
                     span(*r, 2, &mut f);
                 }
                 if let Some(r) = base {
-                    span(*r, if *width == AddrWidth::R64 { 2 } else { 1 }, &mut f);
+                    // Without a uniform part, `.E` alone says that the address has 64 bits.
+                    let plain = *width == AddrWidth::R32 && inst.mods.has(Mod::E);
+                    span(*r, if plain || *width == AddrWidth::R64 { 2 } else { 1 }, &mut f);
                 }
                 if let Some(r) = uniform {
                     span(*r, if wide_uniform(inst.op) { 2 } else { 1 }, &mut f);
@@ -96,6 +105,13 @@ pub fn for_each_read(inst: &Inst, mut f: impl FnMut(Unit, Site)) {
 
 /// Calls `f` for every unit written, with the operand that names it.
 pub fn for_each_write(inst: &Inst, mut f: impl FnMut(Unit, u8)) {
+    let info = inst.op.info();
+    if info.writes_predicates {
+        (0..7).for_each(|i| span(Reg::p(i), 1, &mut |u| f(u, 0)));
+    }
+    if info.writes_uniform_predicates {
+        (0..7).for_each(|index| span(Reg { file: RegFile::UP, index }, 1, &mut |u| f(u, 0)));
+    }
     for (i, (operand, slot)) in inst.operands.iter().zip(inst.op.slots()).enumerate() {
         if let (Operand::Reg(r), Role::Def | Role::Both) = (operand, slot.role) {
             span(r.reg, inst.op.width(i, &inst.mods), &mut |u| f(u, i as u8));
