@@ -402,6 +402,11 @@ pub fn format_elem(ty: Elem, bits: u64) -> String {
     }
 }
 
+/// Name of the file that holds a buffer after the launch at `index` of its file.
+pub fn output_name(index: usize, launch: &Launch, buffer: &str) -> String {
+    format!("{index}.{}.{buffer}.npy", launch.kernel)
+}
+
 /// A buffer as a `.npy` file.
 pub fn npy(ty: Elem, bytes: &[u8]) -> Vec<u8> {
     let mut header = format!(
