@@ -262,7 +262,7 @@ fn field(form: &mut Form, token: &str, groups: &Groups, mods: &mut BTreeSet<Stri
             "R" | "U" | "P" | "Q" | "B" => register(form, head, rest),
             "K" => constant(form, rest),
             "KR" | "KU" | "KVU" => constant(form, &text[1..]),
-            "i" | "u" | "f" | "d" | "hh" => {
+            "i" | "u" | "f" | "d" | "hh" | "hi" | "lo" => {
                 let b = bits(rest);
                 form.claim(&b);
                 let kind = match head {
@@ -270,6 +270,8 @@ fn field(form: &mut Form, token: &str, groups: &Groups, mods: &mut BTreeSet<Stri
                     "u" => "Unsigned",
                     "f" => "F32",
                     "d" => "F64",
+                    "hi" => "High",
+                    "lo" => "Low",
                     _ => "HalfPair",
                 };
                 format!("FieldKind::Imm {{ bits: {}, kind: ImmKind::{kind} }}", bits_rs(&b))
@@ -357,6 +359,7 @@ fn group(form: &mut Form, token: &str, groups: &Groups, mods: &mut BTreeSet<Stri
                         let what = match what {
                             "RZ" => "Condition::Zero".into(),
                             "shift" => "Condition::Shift".into(),
+                            "plain" => "Condition::Plain".into(),
                             n => format!("Condition::Imm({})", number(n)),
                         };
                         format!("({slot}, {what})")

@@ -181,7 +181,11 @@ fn decode_field(field: &Field, slot: SlotKind, word: u128, target: Target, pc: i
         FieldKind::Imm { bits, kind } => {
             let value = get(word, bits);
             let len = length(bits);
-            Operand::Imm(if *kind == ImmKind::Signed { sign_extend(value, len) as u32 } else { value as u32 })
+            Operand::Imm(if *kind == ImmKind::Signed {
+                i32::try_from(sign_extend(value, len)).ok()? as u32
+            } else {
+                u32::try_from(value).ok()?
+            })
         }
         FieldKind::Const { lo: at, index, mods } => {
             let index = match index {

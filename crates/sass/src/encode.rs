@@ -199,7 +199,9 @@ pub(crate) fn holds(conditions: Conditions, inst: &Inst) -> bool {
     conditions.iter().all(|(slot, condition)| match (condition, &inst.operands[*slot]) {
         (Condition::Zero, Operand::Reg(r)) => r.reg.is_zero() && !r.neg && !r.not,
         (Condition::Imm(n), Operand::Imm(v)) => v == n,
-        (Condition::Shift, Operand::Imm(v)) => v.is_power_of_two() && *v < 1 << 16,
+        (Condition::Shift, Operand::Imm(v)) => v.is_power_of_two() && *v != 1 << 16,
+        (Condition::Plain, Operand::Reg(r)) => r.reg.file != RegFile::UR,
+        (Condition::Plain, _) => true,
         _ => false,
     })
 }
@@ -295,7 +297,9 @@ fn encode_field(
             if !fits {
                 return Err(range);
             }
-            let low = if len >= 64 { u64::from(*value) } else { u64::from(*value) & ((1 << len) - 1) };
+            let wide =
+                if *kind == ImmKind::Signed { i64::from(*value as i32) as u64 } else { u64::from(*value) };
+            let low = wide & (u64::MAX >> (64 - len));
             Ok(put(bits, low))
         }
         (

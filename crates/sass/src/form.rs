@@ -116,6 +116,10 @@ pub(crate) enum ImmKind {
     F32,
     F64,
     HalfPair,
+    /// High half of a 64-bit number, printed together with the low half in the next slot.
+    High,
+    /// Low half of a 64-bit number.
+    Low,
 }
 
 /// How the width of an address register is encoded.
@@ -140,8 +144,10 @@ pub(crate) enum Condition {
     /// RZ.
     Zero,
     Imm(u32),
-    /// A power of two below 2¹⁶.
+    /// A power of two other than 2¹⁶.
     Shift,
+    /// Anything but a uniform register.
+    Plain,
 }
 
 /// Conditions on operands, by slot.

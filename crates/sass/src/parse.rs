@@ -136,6 +136,13 @@ fn align(form: &Form, texts: &[&str], at: usize, inst: &mut Inst) -> bool {
             }
         }
     }
+    if matches!(field.kind, FieldKind::Imm { kind: ImmKind::High, .. }) {
+        let wide = texts.first().and_then(|t| u64::from_str_radix(t.strip_prefix("0x")?, 16).ok());
+        let Some(wide) = wide else { return false };
+        inst.operands.push(Operand::Imm((wide >> 32) as u32));
+        inst.operands.push(Operand::Imm(wide as u32));
+        return align(form, &texts[1..], at + 2, inst);
+    }
     let may_skip = match field.elide {
         Elide::Never => false,
         Elide::Always | Elide::Default => true,
@@ -234,7 +241,7 @@ fn operand(field: &Field, texts: &[&str], inst: &mut Inst) -> Option<Operand> {
                 .then_some(Operand::Reg(RegOp { reg, neg, abs, not, reuse }))
         }
         FieldKind::Imm { kind, .. } => Some(Operand::Imm(match kind {
-            ImmKind::Signed | ImmKind::Unsigned => {
+            ImmKind::Signed | ImmKind::Unsigned | ImmKind::High | ImmKind::Low => {
                 let n = number(text)?;
                 (-0x8000_0000..=0xffff_ffff).contains(&n).then_some(n as u32)?
             }
@@ -301,7 +308,7 @@ fn constant((text, neg, abs, not): (&str, bool, bool, bool)) -> Option<Operand> 
     let (index, offset) = match inner.split_once('+') {
         Some((r, o)) => (Some(register(r)?), number(o)?),
         None => match register(inner) {
-            Some(r) => (Some(r), 0),
+            Some(r) => (Some(r).filter(|r| !r.is_zero()), 0),
             None => (None, number(inner)?),
         },
     };
@@ -330,7 +337,7 @@ fn address(field: &Field, text: &str) -> Option<Operand> {
     let (mut base, mut uniform, mut offset) = (None, None, 0);
     let mut spelled = match width {
         AddrWidthBits::Fixed(w) => *w,
-        AddrWidthBits::Wide(_) => AddrWidth::U32,
+        AddrWidthBits::Wide(_) => AddrWidth::R64,
         AddrWidthBits::Scale(_) => AddrWidth::R32,
     };
     for part in inner.split('+') {

@@ -83,6 +83,7 @@ impl fmt::Display for Printed<'_> {
             write!(f, ".{}", m.name())?;
         }
         let mut first = true;
+        let mut high = 0;
         for (i, operand) in inst.operands.iter().enumerate() {
             let field = form.map(|form| &form.fields[i]);
             if let Some(field) = field {
@@ -101,11 +102,22 @@ impl fmt::Display for Printed<'_> {
                 if skip {
                     continue;
                 }
+                if let (FieldKind::Imm { kind: ImmKind::High, .. }, Operand::Imm(value)) =
+                    (&field.kind, operand)
+                {
+                    high = *value;
+                    continue;
+                }
             }
             f.write_str(if first || field.is_some_and(|f| f.spaced) { " " } else { ", " })?;
             first = false;
             let suffix = suffixes.iter().find(|(k, _)| *k == i).map_or(&[][..], |(_, list)| *list);
-            operand_text(f, operand, field, suffix)?;
+            match (field.map(|f| &f.kind), operand) {
+                (Some(FieldKind::Imm { kind: ImmKind::Low, .. }), Operand::Imm(low)) => {
+                    write!(f, "{:#x}", u64::from(high) << 32 | u64::from(*low))?;
+                }
+                _ => operand_text(f, operand, field, suffix)?,
+            }
         }
         Ok(())
     }
@@ -132,6 +144,8 @@ fn operand_text(
             immediate(f, *value, kind)
         }
         Operand::Const { bank, index, offset, neg, abs, not } => {
+            let indexed =
+                matches!(field.map(|f| &f.kind), Some(FieldKind::Const { index: Some((RegFile::R, _)), .. }));
             source(f, *neg, *abs, *not, RegFile::R, |f| {
                 match bank {
                     ConstBank::Index(n) => write!(f, "c[{n:#x}]")?,
@@ -139,6 +153,7 @@ fn operand_text(
                 }
                 let gap = if suffix.is_empty() { "" } else { " " };
                 match index {
+                    None if *offset == 0 && indexed => write!(f, "{gap}[RZ]"),
                     None => write!(f, "{gap}[{offset:#x}]"),
                     Some(r) if *offset == 0 => write!(f, "{gap}[{r}]"),
                     Some(r) => write!(f, "{gap}[{r}+{}]", Hex(i64::from(*offset))),
@@ -152,7 +167,9 @@ fn operand_text(
                 write!(f, "desc[{d}]")?;
             }
             f.write_char('[')?;
-            let has_base = base.is_some() || uniform.is_none() && (*offset == 0 || desc.is_some());
+            let spelled_zero = uniform.is_some() && *width == AddrWidth::U32;
+            let has_base =
+                base.is_some() || spelled_zero || uniform.is_none() && (*offset == 0 || desc.is_some());
             if has_base {
                 let scale = match width {
                     AddrWidth::R32 => "",
@@ -221,7 +238,7 @@ impl fmt::Display for Hex {
 
 fn immediate(f: &mut fmt::Formatter<'_>, value: u32, kind: ImmKind) -> fmt::Result {
     match kind {
-        ImmKind::Unsigned => write!(f, "{value:#x}"),
+        ImmKind::Unsigned | ImmKind::High | ImmKind::Low => write!(f, "{value:#x}"),
         ImmKind::Signed => write!(f, "{}", Hex(i64::from(value as i32))),
         ImmKind::F32 => {
             let quiet = value & 0x0040_0000 != 0;
