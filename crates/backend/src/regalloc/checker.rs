@@ -6,10 +6,10 @@
 //! have higher numbers and only move, exchange, store, load or make constants.
 
 use super::Limits;
-use cranelift_entity::{EntityRef, SecondaryMap};
+use cranelift_entity::{EntityRef, PrimaryMap, SecondaryMap};
 use ori::cfg::Cfg;
 use ori::print::inst_text;
-use ori::{Block, Function, Inst, InstData, Macro, Name, Op, Operand, Value};
+use ori::{Block, Function, Inst, InstData, Macro, Name, Op, Operand, Value, ValueData};
 use rustc_hash::{FxHashMap, FxHashSet};
 use sass::{AddrWidth, ConstBank, Mod, Opcode, Reg, RegFile, RegOp, Role};
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,8 +31,8 @@ enum Fact {
     Bool(Value),
     /// It is nonzero exactly where this predicate value holds.
     NonZero(Value),
-    /// It is a predicate, and this general value is 1 where it holds, else 0.
-    Test(Value),
+    /// It is a predicate, and this register of a general value is 1 where it holds, else 0.
+    Test(Value, u8),
     /// It is this constant.
     Constant(Constant),
     /// It is what this physical register held when something wrote it on purpose.
@@ -63,7 +63,7 @@ impl State {
     /// Removes everything known about a value that is about to be redefined.
     fn forget(&mut self, v: Value) {
         let stale = |f: &Fact| match f {
-            Fact::Is(x, _) | Fact::Bool(x) | Fact::NonZero(x) | Fact::Test(x) => *x == v,
+            Fact::Is(x, _) | Fact::Bool(x) | Fact::NonZero(x) | Fact::Test(x, _) => *x == v,
             Fact::Constant(_) | Fact::Fixed(_) => false,
         };
         self.at.values_mut().for_each(|s| s.retain(|f| !stale(f)));
@@ -92,8 +92,9 @@ impl State {
 /// The first instruction that may read something else, as text.
 pub fn check(before: &Function, after: &Function, limits: &Limits) -> Result<(), String> {
     let cfg = Cfg::new(before);
-    let mut c = Checker { before, after, limits, constants: SecondaryMap::new() };
-    c.find_constants(&cfg);
+    let mut c =
+        Checker { before, after, limits, constants: SecondaryMap::new(), bool_of: SecondaryMap::new() };
+    c.find_aliases(&cfg);
     let mut entry: FxHashMap<Block, State> = FxHashMap::default();
     entry.insert(before.entry_block(), State::default());
     let mut dirty: BTreeSet<u32> = BTreeSet::from([0]);
@@ -113,14 +114,6 @@ pub fn check(before: &Function, after: &Function, limits: &Limits) -> Result<(),
             for (p, a) in params.iter().zip(&told.args) {
                 for lane in 0..before.values[*p].width {
                     c.holders(&out, *a, lane, Fact::Is(*p, lane), &mut gains, &mut everywhere);
-                }
-                for (from, to) in [
-                    (Fact::Bool(*a), Fact::Bool(*p)),
-                    (Fact::NonZero(*a), Fact::NonZero(*p)),
-                    (Fact::Test(*a), Fact::Test(*p)),
-                ] {
-                    let at = out.at.iter().filter(|(_, s)| s.contains(&from));
-                    gains.extend(at.map(|(place, _)| (*place, to.clone())));
                 }
             }
             params.iter().for_each(|p| out.forget(*p));
@@ -147,28 +140,40 @@ struct Checker<'f> {
     before: &'f Function,
     after: &'f Function,
     limits: &'f Limits,
-    /// What each register of a value always is, if it is a constant.
-    constants: SecondaryMap<Value, Vec<Constant>>,
+    /// What each register of a value always is, where that is a constant.
+    constants: SecondaryMap<Value, Vec<Option<Constant>>>,
+    /// The predicate that a general value is a copy of.
+    bool_of: SecondaryMap<Value, Option<Value>>,
 }
 
 impl Checker<'_> {
-    /// Values that are the same constant whenever they are defined.
-    fn find_constants(&mut self, cfg: &Cfg) {
+    /// Values that are the same constant or the copy of the same predicate whenever they are defined.
+    fn find_aliases(&mut self, cfg: &Cfg) {
         for &b in &cfg.rpo {
             for &i in &self.before.blocks[b].insts {
                 let d = &self.before.insts[i];
                 let Some(v) = d.operands.first().and_then(Operand::as_reg).and_then(|r| r.reg.value()) else {
                     continue;
                 };
-                if d.is_unguarded()
-                    && let Some(c) = constant_result(d, self.before.values[v].width, &self.constants)
+                if let (Op::Macro(Macro::Copy), Operand::Reg(r)) = (d.op, &d.operands[d.operands.len() - 1])
+                    && *r == RegOp::plain(r.reg)
+                    && let Name::Val(p) = r.reg
+                    && self.is_pred(p)
+                    && !self.is_pred(v)
                 {
-                    let is_pred = matches!(self.before.values[v].file, RegFile::P | RegFile::UP);
+                    self.bool_of[v] = Some(p);
+                }
+                if d.is_unguarded()
+                    && let Some(c) =
+                        constant_result(d, self.before.values[v].width, &self.before.values, &self.constants)
+                {
+                    let is_pred = self.is_pred(v);
                     let truth = |c: Constant| match c {
                         Constant::Imm(n) if n != 0 && is_pred => Constant::True,
+                        Constant::True if !is_pred => Constant::Imm(1),
                         other => other,
                     };
-                    self.constants[v] = c.into_iter().map(truth).collect();
+                    self.constants[v] = c.into_iter().map(|c| c.map(truth)).collect();
                 }
             }
         }
@@ -221,14 +226,14 @@ impl Checker<'_> {
         };
         let Op::Macro(m) = d.op else {
             state.forget(v);
-            let constant = !self.constants[v].is_empty();
+            let constant = !self.constants[v].is_empty() && self.constants[v].iter().all(Option::is_some);
             return if constant { Ok(()) } else { Err(format!("{b}: `{}` is missing", self.text(i))) };
         };
         let width = self.before.values[v].width;
         let mut gains: Vec<(Place, Fact)> = Vec::new();
         let mut everywhere: Vec<Fact> = Vec::new();
         if m == Macro::Undef {
-            everywhere.extend((0..width).map(|lane| Fact::Is(v, lane)));
+            everywhere.extend((0..width).flat_map(|lane| undefined(v, lane)));
         }
         if !d.is_unguarded() {
             // The move itself must be there; the checker does not follow guarded moves.
@@ -239,10 +244,8 @@ impl Checker<'_> {
             match src {
                 Operand::Reg(r) if *r == RegOp::plain(r.reg) => match r.reg {
                     Name::Val(s) => {
-                        let is_pred =
-                            |v: Value| matches!(self.before.values[v].file, RegFile::P | RegFile::UP);
-                        if is_pred(s) != is_pred(v) {
-                            self.changes_form(state, s, v, &mut gains);
+                        if self.is_pred(s) != self.is_pred(v) {
+                            self.changes_form(state, (s, 0), v, &mut gains, &mut everywhere);
                             lane += 1;
                             continue;
                         }
@@ -252,7 +255,11 @@ impl Checker<'_> {
                         }
                     }
                     Name::Part(s, k) => {
-                        self.holders(state, s, k, Fact::Is(v, lane), &mut gains, &mut everywhere);
+                        if self.is_pred(v) {
+                            self.changes_form(state, (s, k), v, &mut gains, &mut everywhere);
+                        } else {
+                            self.holders(state, s, k, Fact::Is(v, lane), &mut gains, &mut everywhere);
+                        }
                         lane += 1;
                     }
                     Name::Phys(r) => {
@@ -276,18 +283,31 @@ impl Checker<'_> {
 
     /// What a copy from `s` to `v` means for places that hold the content in another form, if one is a
     /// predicate and the other is not.
-    fn changes_form(&self, state: &State, s: Value, v: Value, gains: &mut Vec<(Place, Fact)>) {
-        let is_pred = |v: Value| matches!(self.before.values[v].file, RegFile::P | RegFile::UP);
+    fn changes_form(
+        &self,
+        state: &State,
+        (s, lane): (Value, u8),
+        v: Value,
+        gains: &mut Vec<(Place, Fact)>,
+        everywhere: &mut Vec<Fact>,
+    ) {
         let mut follow = |from: Fact, to: Fact| {
+            if state.anywhere.contains(&from) {
+                everywhere.extend(undefined(v, 0));
+            }
             let at = state.at.iter().filter(|(_, f)| f.contains(&from));
             gains.extend(at.map(|(p, _)| (*p, to.clone())));
         };
-        match (is_pred(s), is_pred(v)) {
+        match (self.is_pred(s), self.is_pred(v)) {
             (true, false) => {
                 follow(Fact::Bool(s), Fact::Is(v, 0));
-                follow(Fact::Is(s, 0), Fact::Test(v));
+                follow(Fact::Is(s, 0), Fact::Test(v, 0));
             }
-            (false, true) => follow(Fact::Is(s, 0), Fact::NonZero(v)),
+            (false, true) => {
+                for from in self.witnesses(s, lane).into_iter().flatten() {
+                    follow(from, Fact::NonZero(v));
+                }
+            }
             _ => {}
         }
     }
@@ -302,12 +322,24 @@ impl Checker<'_> {
         gains: &mut Vec<(Place, Fact)>,
         everywhere: &mut Vec<Fact>,
     ) {
-        let is = Fact::Is(v, lane);
-        let constant = self.constants[v].get(usize::from(lane)).map(|c| Fact::Constant(*c));
-        let holds = |s: &BTreeSet<Fact>| s.contains(&is) || constant.as_ref().is_some_and(|c| s.contains(c));
+        let is = self.witnesses(v, lane);
+        let holds = |s: &BTreeSet<Fact>| is.iter().flatten().any(|f| s.contains(f));
         gains.extend(state.at.iter().filter(|(_, s)| holds(s)).map(|(p, _)| (*p, fact.clone())));
+        if let Fact::Is(to, to_lane) = fact {
+            for (from, to) in [
+                (Fact::Bool(v), Fact::Bool(to)),
+                (Fact::NonZero(v), Fact::NonZero(to)),
+                (Fact::Test(v, lane), Fact::Test(to, to_lane)),
+            ] {
+                let at = state.at.iter().filter(|(_, s)| s.contains(&from));
+                gains.extend(at.map(|(p, _)| (*p, to.clone())));
+            }
+        }
         if holds(&state.anywhere) {
-            everywhere.push(fact);
+            everywhere.extend(match fact {
+                Fact::Is(v, lane) => undefined(v, lane).to_vec(),
+                other => vec![other],
+            });
         }
     }
 
@@ -319,11 +351,25 @@ impl Checker<'_> {
         }
     }
 
+    fn is_pred(&self, v: Value) -> bool {
+        matches!(self.before.values[v].file, RegFile::P | RegFile::UP)
+    }
+
+    fn constant(&self, v: Value, lane: u8) -> Option<Constant> {
+        self.constants[v].get(usize::from(lane)).copied().flatten()
+    }
+
+    /// The facts of which any shows that a place holds register `lane` of `v`.
+    fn witnesses(&self, v: Value, lane: u8) -> [Option<Fact>; 3] {
+        let bool_of = self.bool_of[v].map(Fact::Bool);
+        [Some(Fact::Is(v, lane)), self.constant(v, lane).map(Fact::Constant), bool_of]
+    }
+
     /// Whether register `lane` of `v` can be read at `p`.
     fn holds(&self, state: &State, p: Place, v: Value, lane: u8) -> bool {
         let known = |f: &Fact| state.anywhere.contains(f) || state.at.get(&p).is_some_and(|s| s.contains(f));
-        known(&Fact::Is(v, lane))
-            || self.constants[v].get(usize::from(lane)).is_some_and(|c| self.place_is(state, p, *c))
+        self.witnesses(v, lane).iter().flatten().any(known)
+            || self.constant(v, lane).is_some_and(|c| self.place_is(state, p, c))
     }
 
     fn place_is(&self, state: &State, p: Place, c: Constant) -> bool {
@@ -533,7 +579,9 @@ impl Checker<'_> {
                 let (Name::Phys(from), true, true) = (p.reg, p.not, shape) else { return Err(fail()) };
                 let bools = state.facts(Place::Reg(from)).into_iter().filter_map(|f| match f {
                     Fact::Is(v, 0) => Some(Fact::Bool(v)),
-                    Fact::Test(v) => Some(Fact::Is(v, 0)),
+                    Fact::Test(v, lane) => Some(Fact::Is(v, lane)),
+                    Fact::Constant(Constant::True) => Some(Fact::Constant(Constant::Imm(1))),
+                    Fact::Constant(Constant::Imm(0)) => Some(Fact::Constant(Constant::Imm(0))),
                     _ => None,
                 });
                 let facts = bools.collect();
@@ -551,6 +599,8 @@ impl Checker<'_> {
                 }
                 let values = state.facts(Place::Reg(from)).into_iter().filter_map(|f| match f {
                     Fact::Bool(v) | Fact::NonZero(v) => Some(Fact::Is(v, 0)),
+                    Fact::Constant(Constant::Imm(0)) => Some(Fact::Constant(Constant::Imm(0))),
+                    Fact::Constant(Constant::Imm(_)) => Some(Fact::Constant(Constant::True)),
                     _ => None,
                 });
                 let facts = values.collect();
@@ -608,6 +658,11 @@ impl Checker<'_> {
     }
 }
 
+/// An undefined value's register is anything, in every form.
+fn undefined(v: Value, lane: u8) -> [Fact; 4] {
+    [Fact::Is(v, lane), Fact::Bool(v), Fact::NonZero(v), Fact::Test(v, lane)]
+}
+
 /// What an operand's register `k` is, if it is a constant.
 fn constant_source(o: &Operand, k: u8) -> Option<Constant> {
     match o {
@@ -636,31 +691,25 @@ fn constant_source(o: &Operand, k: u8) -> Option<Constant> {
 fn constant_result(
     d: &InstData,
     width: u8,
-    known: &SecondaryMap<Value, Vec<Constant>>,
-) -> Option<Vec<Constant>> {
-    let one = |o: &Operand| -> Option<Vec<Constant>> {
+    values: &PrimaryMap<Value, ValueData>,
+    known: &SecondaryMap<Value, Vec<Option<Constant>>>,
+) -> Option<Vec<Option<Constant>>> {
+    let lanes = |o: &Operand, n: u8| -> Vec<Option<Constant>> {
+        let of = |v: Value, k: u8| known[v].get(usize::from(k)).copied().flatten();
         match o {
             Operand::Reg(r) if *r == RegOp::plain(r.reg) && r.reg.value().is_some() => match r.reg {
-                Name::Val(v) => Some(known[v].clone()).filter(|c| !c.is_empty()),
-                Name::Part(v, i) => known[v].get(usize::from(i)).map(|c| vec![*c]),
-                Name::Phys(_) => None,
+                Name::Val(v) => (0..values[v].width).map(|k| of(v, k)).collect(),
+                Name::Part(v, k) => vec![of(v, k)],
+                Name::Phys(_) => vec![None],
             },
-            _ => None,
+            _ => (0..n).map(|k| constant_source(o, k)).collect(),
         }
     };
     match d.op {
-        Op::Macro(Macro::Copy) => {
-            one(&d.operands[1]).or_else(|| (0..width).map(|k| constant_source(&d.operands[1], k)).collect())
-        }
-        Op::Macro(Macro::Collect) => {
-            let mut out = Vec::new();
-            for o in &d.operands[1..] {
-                out.extend(one(o).or_else(|| constant_source(o, 0).map(|c| vec![c]))?);
-            }
-            Some(out)
-        }
+        Op::Macro(Macro::Copy) => Some(lanes(&d.operands[1], width)),
+        Op::Macro(Macro::Collect) => Some(d.operands[1..].iter().flat_map(|o| lanes(o, 1)).collect()),
         Op::Sass(Opcode::MOV | Opcode::UMOV | Opcode::LDC | Opcode::LDCU | Opcode::ULDC) => {
-            (0..width).map(|k| constant_source(&d.operands[1], k)).collect()
+            Some((0..width).map(|k| constant_source(&d.operands[1], k)).collect())
         }
         _ => None,
     }

@@ -166,7 +166,7 @@ pub fn allocate(func: &mut Function, limits: &Limits) -> Result<Stats, Error> {
         }
     }
     if let Some(before) = prepared {
-        checker::check(&before, func, limits).map_err(Error::Check)?;
+        checker::check(&before, func, limits).map_err(|e| Error::Check(format!("{e}\n{func}")))?;
     }
     Ok(stats(func, &cfg, &spiller))
 }
