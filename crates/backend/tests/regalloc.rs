@@ -363,6 +363,7 @@ fn checker_finds_wrong_registers() {
 fn scratch_smallest() {
     let mut best: Option<(usize, String)> = None;
     let mut bad = 0;
+    let mut kinds = std::collections::BTreeMap::new();
     let mut total = 0;
     for (blocks, steps) in [(4, 12), (3, 30), (9, 37), (6, 8), (5, 30)] {
         for seed in 0..200 {
@@ -372,6 +373,7 @@ fn scratch_smallest() {
                 .unwrap_or_else(|_| Err(format!("PANIC\n{f}")));
             if let Err(e) = r {
                 bad += 1;
+                *kinds.entry(e.chars().take(24).collect::<String>()).or_insert(0) += 1;
                 if best.as_ref().is_none_or(|b| b.0 > e.len()) {
                     best = Some((e.len(), e));
                 }
@@ -381,5 +383,5 @@ fn scratch_smallest() {
     if let Some((_, e)) = best {
         eprintln!("{bad} of {total} bad\n{e}");
     }
-    assert_eq!(bad, 0);
+    assert_eq!(bad, 0, "{kinds:?}");
 }

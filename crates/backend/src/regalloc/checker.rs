@@ -6,10 +6,10 @@
 //! have higher numbers and only move, exchange, store, load or make constants.
 
 use super::Limits;
-use cranelift_entity::{EntityRef, PrimaryMap, SecondaryMap};
+use cranelift_entity::{EntityRef, SecondaryMap};
 use ori::cfg::Cfg;
 use ori::print::inst_text;
-use ori::{Block, Function, Inst, InstData, Macro, Name, Op, Operand, Value, ValueData};
+use ori::{Block, Function, Inst, InstData, Macro, Name, Op, Operand, Value};
 use rustc_hash::{FxHashMap, FxHashSet};
 use sass::{AddrWidth, ConstBank, Mod, Opcode, Reg, RegFile, RegOp, Role};
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,21 +22,64 @@ enum Place {
     Slot(i32),
 }
 
-/// Something known about a place's content.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum Fact {
-    /// It is this register of this value.
-    Is(Value, u8),
-    /// It is 1 where this predicate value holds, else 0.
-    Bool(Value),
-    /// It is nonzero exactly where this predicate value holds.
-    NonZero(Value),
-    /// It is a predicate, and this register of a general value is 1 where it holds, else 0.
-    Test(Value, u8),
-    /// It is this constant.
+/// Where a content comes from.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Root {
+    /// A register of a value that an instruction or a parameter defines.
+    Lane(Value, u8),
+    /// A constant.
     Constant(Constant),
-    /// It is what this physical register held when something wrote it on purpose.
+    /// What this physical register held when something wrote it on purpose.
     Fixed(Reg),
+    /// Anything will do.
+    Undefined,
+}
+
+/// How a content is represented. Copies between predicates and general registers change it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Form {
+    /// As the root itself.
+    Plain,
+    /// 1 where the root, a predicate, holds, else 0.
+    Bool,
+    /// Holds where the root, a general value, is not 0.
+    NonZero,
+    /// 1 where the root is not 0, else 0.
+    BoolNonZero,
+}
+
+/// Something known about a place's content. Copies are no roots, so equal contents are equal facts.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Fact {
+    root: Root,
+    form: Form,
+}
+
+impl Fact {
+    const UNDEFINED: Fact = Fact::plain(Root::Undefined);
+    const fn plain(root: Root) -> Fact {
+        Fact { root, form: Form::Plain }
+    }
+    /// A predicate's content as a general register gets it.
+    fn to_general(self) -> Fact {
+        match (self.root, self.form) {
+            (Root::Undefined, _) => self,
+            (Root::Constant(c), _) => {
+                Fact::plain(Root::Constant(if c == Constant::True { Constant::Imm(1) } else { c }))
+            }
+            (root, Form::NonZero) => Fact { root, form: Form::BoolNonZero },
+            (root, _) => Fact { root, form: Form::Bool },
+        }
+    }
+    /// A general register's content as a predicate gets it.
+    fn to_predicate(self) -> Fact {
+        match (self.root, self.form) {
+            (Root::Constant(Constant::Imm(n)), _) if n != 0 => Fact::plain(Root::Constant(Constant::True)),
+            (Root::Undefined | Root::Constant(Constant::Imm(_)), _) => self,
+            (root, Form::Bool) => Fact::plain(root),
+            (root, _) => Fact { root, form: Form::NonZero },
+        }
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -46,7 +89,7 @@ enum Constant {
     True,
 }
 
-/// Facts by place. `anywhere` holds for every place (undefined values).
+/// Facts by place. `anywhere` holds for every place (parameters that are undefined).
 #[derive(Clone, Default, PartialEq, Debug)]
 struct State {
     at: BTreeMap<Place, BTreeSet<Fact>>,
@@ -62,10 +105,7 @@ impl State {
     }
     /// Removes everything known about a value that is about to be redefined.
     fn forget(&mut self, v: Value) {
-        let stale = |f: &Fact| match f {
-            Fact::Is(x, _) | Fact::Bool(x) | Fact::NonZero(x) | Fact::Test(x, _) => *x == v,
-            Fact::Constant(_) | Fact::Fixed(_) => false,
-        };
+        let stale = |f: &Fact| matches!(f.root, Root::Lane(x, _) if x == v);
         self.at.values_mut().for_each(|s| s.retain(|f| !stale(f)));
         self.anywhere.retain(|f| !stale(f));
     }
@@ -92,9 +132,8 @@ impl State {
 /// The first instruction that may read something else, as text.
 pub fn check(before: &Function, after: &Function, limits: &Limits) -> Result<(), String> {
     let cfg = Cfg::new(before);
-    let mut c =
-        Checker { before, after, limits, constants: SecondaryMap::new(), bool_of: SecondaryMap::new() };
-    c.find_aliases(&cfg);
+    let mut c = Checker { before, after, limits, content: SecondaryMap::new() };
+    c.find_contents(&cfg);
     let mut entry: FxHashMap<Block, State> = FxHashMap::default();
     entry.insert(before.entry_block(), State::default());
     let mut dirty: BTreeSet<u32> = BTreeSet::from([0]);
@@ -113,7 +152,19 @@ pub fn check(before: &Function, after: &Function, limits: &Limits) -> Result<(),
             let mut everywhere: Vec<Fact> = Vec::new();
             for (p, a) in params.iter().zip(&told.args) {
                 for lane in 0..before.values[*p].width {
-                    c.holders(&out, *a, lane, Fact::Is(*p, lane), &mut gains, &mut everywhere);
+                    let (from, to) = (c.content[*a][usize::from(lane)], c.content[*p][usize::from(lane)]);
+                    let mut forms = vec![(from, to)];
+                    if c.is_pred(*p) {
+                        forms.push((from.to_general(), to.to_general()));
+                    }
+                    for (from, to) in forms {
+                        let at = out.at.iter().filter(|(_, s)| s.contains(&from));
+                        gains.extend(at.map(|(place, _)| (*place, to)));
+                        if from == Fact::UNDEFINED || out.anywhere.contains(&from) {
+                            let other = if c.is_pred(*p) { to.to_general() } else { to.to_predicate() };
+                            everywhere.extend([to, other, other.to_general()]);
+                        }
+                    }
                 }
             }
             params.iter().for_each(|p| out.forget(*p));
@@ -140,43 +191,75 @@ struct Checker<'f> {
     before: &'f Function,
     after: &'f Function,
     limits: &'f Limits,
-    /// What each register of a value always is, where that is a constant.
-    constants: SecondaryMap<Value, Vec<Option<Constant>>>,
-    /// The predicate that a general value is a copy of.
-    bool_of: SecondaryMap<Value, Option<Value>>,
+    /// What each register of a value holds.
+    content: SecondaryMap<Value, Vec<Fact>>,
 }
 
 impl Checker<'_> {
-    /// Values that are the same constant or the copy of the same predicate whenever they are defined.
-    fn find_aliases(&mut self, cfg: &Cfg) {
+    /// Follows copies. A value is never read after what it is a copy of has been defined again, as its own
+    /// definition comes between, so the content can be named by the root.
+    fn find_contents(&mut self, cfg: &Cfg) {
+        let own = |v: Value, width: u8| (0..width).map(|k| Fact::plain(Root::Lane(v, k))).collect();
         for &b in &cfg.rpo {
+            for &p in &self.before.blocks[b].params {
+                self.content[p] = own(p, self.before.values[p].width);
+            }
             for &i in &self.before.blocks[b].insts {
                 let d = &self.before.insts[i];
-                let Some(v) = d.operands.first().and_then(Operand::as_reg).and_then(|r| r.reg.value()) else {
-                    continue;
-                };
-                if let (Op::Macro(Macro::Copy), Operand::Reg(r)) = (d.op, &d.operands[d.operands.len() - 1])
-                    && *r == RegOp::plain(r.reg)
-                    && let Name::Val(p) = r.reg
-                    && self.is_pred(p)
-                    && !self.is_pred(v)
-                {
-                    self.bool_of[v] = Some(p);
-                }
-                if d.is_unguarded()
-                    && let Some(c) =
-                        constant_result(d, self.before.values[v].width, &self.before.values, &self.constants)
-                {
-                    let is_pred = self.is_pred(v);
-                    let truth = |c: Constant| match c {
-                        Constant::Imm(n) if n != 0 && is_pred => Constant::True,
-                        Constant::True if !is_pred => Constant::Imm(1),
-                        other => other,
-                    };
-                    self.constants[v] = c.into_iter().map(|c| c.map(truth)).collect();
+                let width = |n: Name| self.before.shape(n).width;
+                let mut defs: Vec<Value> = Vec::new();
+                d.for_each_def(|n| defs.extend(n.value()));
+                for v in defs {
+                    let contents = self.copied(d, v).unwrap_or_else(|| own(v, width(v.into())));
+                    self.content[v] = contents;
                 }
             }
         }
+    }
+
+    /// The contents of the value that a copy or constant makes.
+    fn copied(&self, d: &InstData, v: Value) -> Option<Vec<Fact>> {
+        if !d.is_unguarded() {
+            return None;
+        }
+        let width = self.before.values[v].width;
+        let source = |o: &Operand, n: u8| -> Option<Vec<Fact>> {
+            let (facts, pred) = match o {
+                Operand::Reg(r) if *r == RegOp::plain(r.reg) && r.reg.value().is_some() => match r.reg {
+                    Name::Val(s) => (self.content[s].clone(), self.is_pred(s)),
+                    Name::Part(s, k) => (vec![*self.content[s].get(usize::from(k))?], false),
+                    Name::Phys(_) => return None,
+                },
+                Operand::Reg(RegOp { reg: Name::Phys(r), .. }) if !r.is_zero() => {
+                    (vec![Fact::plain(Root::Fixed(*r))], r.file == RegFile::P)
+                }
+                _ => {
+                    let constants = (0..n).map(|k| Some(Fact::plain(Root::Constant(constant_source(o, k)?))));
+                    (constants.collect::<Option<Vec<Fact>>>()?, !self.is_general_constant(o))
+                }
+            };
+            Some(match (pred, self.is_pred(v)) {
+                (true, false) => facts.into_iter().map(Fact::to_general).collect(),
+                (false, true) => facts.into_iter().map(Fact::to_predicate).collect(),
+                _ => facts,
+            })
+        };
+        match d.op {
+            Op::Macro(Macro::Undef) => Some(vec![Fact::UNDEFINED; usize::from(width)]),
+            Op::Macro(Macro::Copy) => source(&d.operands[1], width),
+            Op::Macro(Macro::Collect) => {
+                let parts: Option<Vec<Vec<Fact>>> = d.operands[1..].iter().map(|o| source(o, 1)).collect();
+                Some(parts?.concat())
+            }
+            Op::Sass(Opcode::MOV | Opcode::UMOV | Opcode::LDC | Opcode::LDCU | Opcode::ULDC) => (0..width)
+                .map(|k| constant_source(&d.operands[1], k).map(|c| Fact::plain(Root::Constant(c))))
+                .collect(),
+            _ => None,
+        }
+    }
+
+    fn is_general_constant(&self, o: &Operand) -> bool {
+        !matches!(o, Operand::Reg(RegOp { reg: Name::Phys(r), .. }) if matches!(r.file, RegFile::P | RegFile::UP))
     }
 
     fn block(&self, b: Block, state: &mut State) -> Result<(), String> {
@@ -188,7 +271,7 @@ impl Checker<'_> {
         loop {
             // Macro-operations take effect as soon as what precedes them has.
             while let Some(i) = old.next_if(|i| !surviving.contains(i)) {
-                self.vanished(b, i, state)?;
+                self.vanished(b, i)?;
             }
             let Some(&i) = new.get(k) else { break };
             k += 1;
@@ -218,167 +301,43 @@ impl Checker<'_> {
     }
 
     /// An instruction of the SSA program that the allocated one does not have.
-    fn vanished(&self, b: Block, i: Inst, state: &mut State) -> Result<(), String> {
+    fn vanished(&self, b: Block, i: Inst) -> Result<(), String> {
         let d = &self.before.insts[i];
         let dst = d.operands.first().and_then(Operand::as_reg).and_then(|r| r.reg.value());
         let Some(v) = dst else {
             return Err(format!("{b}: `{}` is missing", self.text(i)));
         };
-        let Op::Macro(m) = d.op else {
-            state.forget(v);
-            let constant = !self.constants[v].is_empty() && self.constants[v].iter().all(Option::is_some);
-            return if constant { Ok(()) } else { Err(format!("{b}: `{}` is missing", self.text(i))) };
+        // A copy is followed by its content; so is a constant, which may be made again anywhere.
+        let followed = |f: &Fact| match (d.op, f.root) {
+            (Op::Macro(_), Root::Lane(x, _)) => x != v,
+            (Op::Macro(_), _) | (_, Root::Constant(_)) => true,
+            _ => false,
         };
-        let width = self.before.values[v].width;
-        let mut gains: Vec<(Place, Fact)> = Vec::new();
-        let mut everywhere: Vec<Fact> = Vec::new();
-        if m == Macro::Undef {
-            everywhere.extend((0..width).flat_map(|lane| undefined(v, lane)));
-        }
-        if !d.is_unguarded() {
-            // The move itself must be there; the checker does not follow guarded moves.
-            return Err(format!("{b}: `{}` is guarded", self.text(i)));
-        }
-        let mut lane = 0;
-        for src in &d.operands[1..] {
-            match src {
-                Operand::Reg(r) if *r == RegOp::plain(r.reg) => match r.reg {
-                    Name::Val(s) => {
-                        if self.is_pred(s) != self.is_pred(v) {
-                            self.changes_form(state, (s, 0), v, &mut gains, &mut everywhere);
-                            lane += 1;
-                            continue;
-                        }
-                        for k in 0..self.before.values[s].width {
-                            self.holders(state, s, k, Fact::Is(v, lane), &mut gains, &mut everywhere);
-                            lane += 1;
-                        }
-                    }
-                    Name::Part(s, k) => {
-                        if self.is_pred(v) {
-                            self.changes_form(state, (s, k), v, &mut gains, &mut everywhere);
-                        } else {
-                            self.holders(state, s, k, Fact::Is(v, lane), &mut gains, &mut everywhere);
-                        }
-                        lane += 1;
-                    }
-                    Name::Phys(r) => {
-                        let place = Place::Reg(r);
-                        if state.at.get(&place).is_none_or(|f| f.contains(&Fact::Fixed(r))) {
-                            gains.push((place, Fact::Is(v, lane)));
-                        }
-                        lane += 1;
-                    }
-                },
-                _ => lane += 1,
-            }
-        }
-        state.forget(v);
-        for (place, fact) in gains {
-            state.at.entry(place).or_default().insert(fact);
-        }
-        state.anywhere.extend(everywhere);
-        Ok(())
-    }
-
-    /// What a copy from `s` to `v` means for places that hold the content in another form, if one is a
-    /// predicate and the other is not.
-    fn changes_form(
-        &self,
-        state: &State,
-        (s, lane): (Value, u8),
-        v: Value,
-        gains: &mut Vec<(Place, Fact)>,
-        everywhere: &mut Vec<Fact>,
-    ) {
-        let mut follow = |from: Fact, to: Fact| {
-            if state.anywhere.contains(&from) {
-                everywhere.extend(undefined(v, 0));
-            }
-            let at = state.at.iter().filter(|(_, f)| f.contains(&from));
-            gains.extend(at.map(|(p, _)| (*p, to.clone())));
-        };
-        match (self.is_pred(s), self.is_pred(v)) {
-            (true, false) => {
-                follow(Fact::Bool(s), Fact::Is(v, 0));
-                follow(Fact::Is(s, 0), Fact::Test(v, 0));
-            }
-            (false, true) => {
-                for from in self.witnesses(s, lane).into_iter().flatten() {
-                    follow(from, Fact::NonZero(v));
-                }
-            }
-            _ => {}
+        if self.content[v].iter().all(followed) {
+            Ok(())
+        } else {
+            Err(format!("{b}: `{}` is missing", self.text(i)))
         }
     }
 
-    /// Where register `lane` of `v` is, as `fact` about each place.
-    fn holders(
-        &self,
-        state: &State,
-        v: Value,
-        lane: u8,
-        fact: Fact,
-        gains: &mut Vec<(Place, Fact)>,
-        everywhere: &mut Vec<Fact>,
-    ) {
-        let is = self.witnesses(v, lane);
-        let holds = |s: &BTreeSet<Fact>| is.iter().flatten().any(|f| s.contains(f));
-        gains.extend(state.at.iter().filter(|(_, s)| holds(s)).map(|(p, _)| (*p, fact.clone())));
-        if let Fact::Is(to, to_lane) = fact {
-            for (from, to) in [
-                (Fact::Bool(v), Fact::Bool(to)),
-                (Fact::NonZero(v), Fact::NonZero(to)),
-                (Fact::Test(v, lane), Fact::Test(to, to_lane)),
-            ] {
-                let at = state.at.iter().filter(|(_, s)| s.contains(&from));
-                gains.extend(at.map(|(p, _)| (*p, to.clone())));
-            }
-        }
-        if holds(&state.anywhere) {
-            everywhere.extend(match fact {
-                Fact::Is(v, lane) => undefined(v, lane).to_vec(),
-                other => vec![other],
-            });
-        }
-    }
-
-    fn fixed_fact(&self, r: Reg) -> Option<Fact> {
-        match (r.file, r.is_zero()) {
-            (RegFile::R | RegFile::UR, true) => Some(Fact::Constant(Constant::Imm(0))),
-            (RegFile::P | RegFile::UP, true) => Some(Fact::Constant(Constant::True)),
-            _ => Some(Fact::Fixed(r)),
-        }
+    /// What a zero register holds.
+    fn zero(r: Reg) -> Fact {
+        let c = if matches!(r.file, RegFile::P | RegFile::UP) { Constant::True } else { Constant::Imm(0) };
+        Fact::plain(Root::Constant(c))
     }
 
     fn is_pred(&self, v: Value) -> bool {
         matches!(self.before.values[v].file, RegFile::P | RegFile::UP)
     }
 
-    fn constant(&self, v: Value, lane: u8) -> Option<Constant> {
-        self.constants[v].get(usize::from(lane)).copied().flatten()
-    }
-
-    /// The facts of which any shows that a place holds register `lane` of `v`.
-    fn witnesses(&self, v: Value, lane: u8) -> [Option<Fact>; 3] {
-        let bool_of = self.bool_of[v].map(Fact::Bool);
-        [Some(Fact::Is(v, lane)), self.constant(v, lane).map(Fact::Constant), bool_of]
-    }
-
-    /// Whether register `lane` of `v` can be read at `p`.
-    fn holds(&self, state: &State, p: Place, v: Value, lane: u8) -> bool {
-        let known = |f: &Fact| state.anywhere.contains(f) || state.at.get(&p).is_some_and(|s| s.contains(f));
-        self.witnesses(v, lane).iter().flatten().any(known)
-            || self.constant(v, lane).is_some_and(|c| self.place_is(state, p, c))
-    }
-
-    fn place_is(&self, state: &State, p: Place, c: Constant) -> bool {
-        let zero = matches!(p, Place::Reg(r) if r.is_zero());
-        let fixed = match p {
-            Place::Reg(r) if zero => self.fixed_fact(r),
-            _ => None,
-        };
-        fixed == Some(Fact::Constant(c)) || state.at.get(&p).is_some_and(|s| s.contains(&Fact::Constant(c)))
+    /// Whether register `lane` of `v` can be read at `r`.
+    fn holds(&self, state: &State, r: Reg, v: Value, lane: u8) -> bool {
+        let want = self.content[v][usize::from(lane)];
+        want == Fact::UNDEFINED
+            || (r.is_zero() && want == Checker::zero(r))
+            || state.anywhere.contains(&want)
+            || state.at.get(&Place::Reg(r)).is_some_and(|s| s.contains(&want))
+            || matches!(want.root, Root::Fixed(f) if f == r && !state.at.contains_key(&Place::Reg(r)))
     }
 
     /// Checks a read of `want` (in SSA) from `got` (allocated).
@@ -392,7 +351,7 @@ impl Checker<'_> {
                 }
                 for k in 0..width {
                     let clobbered = state.at.get(&Place::Reg(step(k)));
-                    if clobbered.is_some_and(|s| !s.contains(&Fact::Fixed(step(k)))) {
+                    if clobbered.is_some_and(|s| !s.contains(&Fact::plain(Root::Fixed(step(k))))) {
                         return Err(format!("{} was overwritten", step(k)));
                     }
                 }
@@ -414,11 +373,7 @@ impl Checker<'_> {
         if got.file != self.before.values[v].file {
             return Err(format!("{v} is in {got}"));
         }
-        if self.holds(state, Place::Reg(got), v, lane) {
-            Ok(())
-        } else {
-            Err(format!("{got} may not hold {v}.{lane}"))
-        }
+        if self.holds(state, got, v, lane) { Ok(()) } else { Err(format!("{got} may not hold {v}.{lane}")) }
     }
 
     /// An instruction that both programs have.
@@ -465,8 +420,9 @@ impl Checker<'_> {
                     return Err(fail(format!("{r} is written twice")));
                 }
                 let fact = match name {
-                    Name::Val(v) => Fact::Is(*v, k),
-                    _ => Fact::Fixed(r),
+                    // The content's name, which is another than the value's for constants.
+                    Name::Val(v) => self.content[*v][usize::from(k)],
+                    _ => Fact::plain(Root::Fixed(r)),
                 };
                 state.write(Place::Reg(r), BTreeSet::from([fact]));
             }
@@ -534,7 +490,7 @@ impl Checker<'_> {
         let read = |state: &State, r: Reg, k: u8| {
             let mut facts = state.facts(at(r, k));
             if r.is_zero() {
-                facts.extend(self.fixed_fact(r));
+                facts.insert(Checker::zero(r));
             }
             facts
         };
@@ -564,9 +520,9 @@ impl Checker<'_> {
                 for k in 0..width(0) {
                     let facts = match (&d.operands[1], register(&d.operands[1])) {
                         (_, Some(from)) => read(state, from, k),
-                        (o, None) => {
-                            BTreeSet::from([Fact::Constant(constant_source(o, k).ok_or_else(fail)?)])
-                        }
+                        (o, None) => BTreeSet::from([Fact::plain(Root::Constant(
+                            constant_source(o, k).ok_or_else(fail)?,
+                        ))]),
                     };
                     self.put(state, at(to, k), facts)?;
                 }
@@ -577,14 +533,7 @@ impl Checker<'_> {
                 let shape = register(&d.operands[1]) == Some(Reg::RZ) && d.operands[2] == Operand::Imm(1);
                 let Operand::Reg(p) = &d.operands[3] else { return Err(fail()) };
                 let (Name::Phys(from), true, true) = (p.reg, p.not, shape) else { return Err(fail()) };
-                let bools = state.facts(Place::Reg(from)).into_iter().filter_map(|f| match f {
-                    Fact::Is(v, 0) => Some(Fact::Bool(v)),
-                    Fact::Test(v, lane) => Some(Fact::Is(v, lane)),
-                    Fact::Constant(Constant::True) => Some(Fact::Constant(Constant::Imm(1))),
-                    Fact::Constant(Constant::Imm(0)) => Some(Fact::Constant(Constant::Imm(0))),
-                    _ => None,
-                });
-                let facts = bools.collect();
+                let facts = read(state, from, 0).into_iter().map(Fact::to_general).collect();
                 self.put(state, at(to, 0), facts)?;
             }
             Opcode::ISETP => {
@@ -597,13 +546,7 @@ impl Checker<'_> {
                 if !shape {
                     return Err(fail());
                 }
-                let values = state.facts(Place::Reg(from)).into_iter().filter_map(|f| match f {
-                    Fact::Bool(v) | Fact::NonZero(v) => Some(Fact::Is(v, 0)),
-                    Fact::Constant(Constant::Imm(0)) => Some(Fact::Constant(Constant::Imm(0))),
-                    Fact::Constant(Constant::Imm(_)) => Some(Fact::Constant(Constant::True)),
-                    _ => None,
-                });
-                let facts = values.collect();
+                let facts = read(state, from, 0).into_iter().map(Fact::to_predicate).collect();
                 self.put(state, at(to, 0), facts)?;
             }
             Opcode::PLOP3 | Opcode::UPLOP3 => {
@@ -613,7 +556,7 @@ impl Checker<'_> {
                     return Err(fail());
                 }
                 let facts = match (not, from.is_zero()) {
-                    (true, true) => BTreeSet::from([Fact::Constant(Constant::Imm(0))]),
+                    (true, true) => BTreeSet::from([Fact::plain(Root::Constant(Constant::Imm(0)))]),
                     (true, false) => return Err(fail()),
                     (false, _) => read(state, from, 0),
                 };
@@ -658,11 +601,6 @@ impl Checker<'_> {
     }
 }
 
-/// An undefined value's register is anything, in every form.
-fn undefined(v: Value, lane: u8) -> [Fact; 4] {
-    [Fact::Is(v, lane), Fact::Bool(v), Fact::NonZero(v), Fact::Test(v, lane)]
-}
-
 /// What an operand's register `k` is, if it is a constant.
 fn constant_source(o: &Operand, k: u8) -> Option<Constant> {
     match o {
@@ -682,34 +620,6 @@ fn constant_source(o: &Operand, k: u8) -> Option<Constant> {
                 (_, false) => Some(Constant::Imm(0)),
                 _ => None,
             }
-        }
-        _ => None,
-    }
-}
-
-/// The constants that an instruction writes, one per register.
-fn constant_result(
-    d: &InstData,
-    width: u8,
-    values: &PrimaryMap<Value, ValueData>,
-    known: &SecondaryMap<Value, Vec<Option<Constant>>>,
-) -> Option<Vec<Option<Constant>>> {
-    let lanes = |o: &Operand, n: u8| -> Vec<Option<Constant>> {
-        let of = |v: Value, k: u8| known[v].get(usize::from(k)).copied().flatten();
-        match o {
-            Operand::Reg(r) if *r == RegOp::plain(r.reg) && r.reg.value().is_some() => match r.reg {
-                Name::Val(v) => (0..values[v].width).map(|k| of(v, k)).collect(),
-                Name::Part(v, k) => vec![of(v, k)],
-                Name::Phys(_) => vec![None],
-            },
-            _ => (0..n).map(|k| constant_source(o, k)).collect(),
-        }
-    };
-    match d.op {
-        Op::Macro(Macro::Copy) => Some(lanes(&d.operands[1], width)),
-        Op::Macro(Macro::Collect) => Some(d.operands[1..].iter().flat_map(|o| lanes(o, 1)).collect()),
-        Op::Sass(Opcode::MOV | Opcode::UMOV | Opcode::LDC | Opcode::LDCU | Opcode::ULDC) => {
-            Some((0..width).map(|k| constant_source(&d.operands[1], k)).collect())
         }
         _ => None,
     }

@@ -3,10 +3,12 @@
 
 use super::Error;
 use super::rewrite::move_inst;
-use cranelift_entity::EntityRef;
+use cranelift_entity::{EntityRef, SecondaryMap};
 use fixedbitset::FixedBitSet;
 use ori::cfg::Cfg;
-use ori::{ALWAYS, BlockCall, Function, Inst, InstData, Macro, Name, Op, Operand, Terminator, operand};
+use ori::{
+    ALWAYS, Block, BlockCall, Function, Inst, InstData, Macro, Name, Op, Operand, Terminator, Value, operand,
+};
 use sass::{Mods, Opcode, Reg, RegFile, RegOp, Role};
 use smallvec::{SmallVec, smallvec};
 
@@ -139,17 +141,44 @@ fn split_double_edges(func: &mut Function) {
     }
 }
 
-/// Results that are never read go to the zero register, except those of memory instructions.
-fn drop_unread(func: &mut Function, cfg: &Cfg) {
+/// What is read: by instructions and terminators, or through a parameter that is.
+fn read_values(func: &Function, cfg: &Cfg) -> FixedBitSet {
     let mut read = FixedBitSet::with_capacity(func.values.len());
+    let mut work: Vec<Value> = Vec::new();
+    let mut passes: SecondaryMap<Value, SmallVec<[Value; 2]>> = SecondaryMap::new();
     for &b in &cfg.rpo {
         let data = &func.blocks[b];
         for &i in &data.insts {
-            func.insts[i].for_each_use(|n| read.extend(n.value().map(EntityRef::index)));
+            func.insts[i].for_each_use(|n| work.extend(n.value()));
         }
-        read.extend(data.term.used_name().and_then(Name::value).map(EntityRef::index));
+        work.extend(data.term.used_name().and_then(Name::value));
         for t in data.term.targets() {
-            read.extend(t.args.iter().map(|a| a.index()));
+            for (p, a) in func.blocks[t.block].params.iter().zip(&t.args) {
+                passes[*p].push(*a);
+            }
+        }
+    }
+    while let Some(v) = work.pop() {
+        if !read.put(v.index()) {
+            work.extend(&passes[v]);
+        }
+    }
+    read
+}
+
+/// Results that are never read go to the zero register, except those of memory instructions; parameters
+/// that are never read go.
+fn drop_unread(func: &mut Function, cfg: &Cfg) {
+    let read = read_values(func, cfg);
+    let mut params: SecondaryMap<Block, SmallVec<[Value; 4]>> = SecondaryMap::new();
+    for &b in &cfg.rpo {
+        params[b] = func.blocks[b].params.clone();
+        func.blocks[b].params.retain(|p| read.contains(p.index()));
+    }
+    for &b in &cfg.rpo {
+        for t in func.blocks[b].term.targets_mut() {
+            let mut kept = params[t.block].iter().map(|p| read.contains(p.index()));
+            t.args.retain(|_| kept.next().unwrap_or(true));
         }
     }
     for &b in &cfg.rpo {

@@ -87,7 +87,11 @@ impl Spiller {
         let mut uses: Vec<SmallVec<[(Value, i32); 2]>> = vec![SmallVec::new(); 2 * n.at.len() + 2];
         // Registers needed at a point beyond what is live.
         let mut extra = vec![0i32; 2 * n.at.len() + 2];
-        let mut edges: SecondaryMap<Value, SmallVec<[u32; 2]>> = SecondaryMap::new();
+        // Points at which parameters receive their values, arguments whose registers those can take over,
+        // and the parameters of each such point.
+        let mut arrives: SecondaryMap<Value, SmallVec<[u32; 2]>> = SecondaryMap::new();
+        let mut covers: SecondaryMap<Value, SmallVec<[u32; 2]>> = SecondaryMap::new();
+        let mut at_edge: FxHashMap<usize, Vec<Value>> = FxHashMap::default();
         let of_file = |v: &Value| func.values[*v].file == file;
         for &b in &cfg.rpo {
             let w = 10f32.powi(depth[b].min(8) as i32);
@@ -116,20 +120,26 @@ impl Spiller {
                 cost[v] += w;
                 uses[t].push((v, i32::from(func.values[v].width)));
             }
-            let mut dying: SmallVec<[Value; 8]> = SmallVec::new();
+            // Every target's parameters need registers at once, apart from those of arguments that end here.
+            let mut seen: SmallVec<[Block; 2]> = SmallVec::new();
             for target in term.targets() {
+                if seen.contains(&target.block) {
+                    continue;
+                }
+                seen.push(target.block);
                 for (a, p) in target.args.iter().zip(&func.blocks[target.block].params) {
                     if of_file(a) {
+                        let width = i32::from(func.values[*a].width);
                         cost[*a] += w;
                         cost[*p] += w;
-                        edges[*p].push(t as u32);
-                        let width = i32::from(func.values[*a].width);
+                        arrives[*p].push(t as u32);
+                        at_edge.entry(t).or_default().push(*p);
                         let dies = live.live_out[b].binary_search(&lanes.lane(*a, 0)).is_err();
-                        if !dies || dying.contains(a) {
+                        if !dies || covers[*a].contains(&(t as u32)) {
                             extra[t] += width;
                             extra[t + 1] += width;
                         } else {
-                            dying.push(*a);
+                            covers[*a].push(t as u32);
                         }
                     }
                 }
@@ -185,20 +195,28 @@ impl Spiller {
             }
             while here > limit as i32 {
                 let score = |v: Value| cost[v] / length[v].max(1) as f32;
+                let params = at_edge.get(&at).or_else(|| at_edge.get(&at.wrapping_sub(1)));
                 let victim = active
                     .ones()
-                    .filter(|i| !chosen.contains(*i) && !self.pinned.contains(*i))
                     .map(Value::new)
-                    .filter(|v| length[*v] > 3 && !uses[at].iter().any(|(u, _)| u == v))
+                    .chain(params.into_iter().flatten().copied())
+                    .filter(|v| !chosen.contains(v.index()) && !self.pinned.contains(v.index()))
+                    .filter(|v| {
+                        (length[*v] > 3 || !arrives[*v].is_empty()) && !uses[at].iter().any(|(u, _)| u == v)
+                    })
                     .min_by(|a, b| score(*a).total_cmp(&score(*b)));
                 let Some(v) = victim else { break };
                 chosen.insert(v.index());
                 pressure -= i32::from(live_lanes[v]);
                 here -= i32::from(live_lanes[v]);
-                for t in &edges[v] {
-                    let width = i32::from(func.values[v].width);
-                    extra[*t as usize] -= width;
-                    extra[*t as usize + 1] -= width;
+                let width = i32::from(func.values[v].width);
+                let less = arrives[v].iter().map(|t| (*t as usize, -width));
+                for (t, change) in less.chain(covers[v].iter().map(|t| (*t as usize, width))) {
+                    extra[t] += change;
+                    extra[t + 1] += change;
+                    if t == at || t + 1 == at {
+                        here += change;
+                    }
                 }
             }
         }
