@@ -32,6 +32,12 @@ impl Lanes {
     pub fn lane(&self, v: Value, i: u8) -> u32 {
         self.base[v] + u32::from(i)
     }
+    /// All lanes of `v`.
+    pub fn all(&self, v: Value) -> std::ops::Range<u32> {
+        let start = self.base[v];
+        let width = self.owner[start as usize..].iter().take_while(|o| **o == v).count();
+        start..start + width as u32
+    }
     /// A physical register.
     pub fn phys(&self, r: Reg) -> u32 {
         self.owner.len() as u32 + r.file as u32 * 256 + u32::from(r.index)
@@ -103,6 +109,11 @@ pub struct Liveness {
 }
 
 impl Liveness {
+    /// Whether any of these lanes is live at the end of `b`.
+    pub fn is_live_out(&self, b: Block, mut lanes: std::ops::Range<u32>) -> bool {
+        lanes.any(|l| self.live_out[b].binary_search(&l).is_ok())
+    }
+
     /// Computes it by walking from each use up to the definition (Boissinot et al., "Computing Liveness
     /// Sets for SSA-Form Programs"), so the time is that of the result's size.
     pub fn new(func: &Function, cfg: &Cfg, lanes: &Lanes) -> Liveness {

@@ -134,7 +134,7 @@ impl Spiller {
                         cost[*p] += w;
                         arrives[*p].push(t as u32);
                         at_edge.entry(t).or_default().push(*p);
-                        let dies = live.live_out[b].binary_search(&lanes.lane(*a, 0)).is_err();
+                        let dies = !live.is_live_out(b, lanes.all(*a));
                         if !dies || covers[*a].contains(&(t as u32)) {
                             extra[t] += width;
                             extra[t + 1] += width;
@@ -251,7 +251,7 @@ impl Spiller {
                 if let Home::Slot { at, .. } = home {
                     // The edge may store to the slot itself unless the old content is still wanted there.
                     let wanted = cfg.preds[b].iter().any(|q| {
-                        live.live_out[*q].binary_search(&lanes.lane(*p, 0)).is_ok()
+                        live.is_live_out(*q, lanes.all(*p))
                             || func.blocks[*q].term.targets().iter().any(|t| t.args.contains(p))
                     });
                     let arrives = if wanted { self.slot(func.values[*p].width) } else { at };
