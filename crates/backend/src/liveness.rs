@@ -5,7 +5,7 @@ use cranelift_entity::SecondaryMap;
 use ori::cfg::Cfg;
 use ori::{Block, Function, Inst, InstData, Name, Operand, Value};
 use rustc_hash::FxHashSet;
-use sass::{AddrWidth, ConstBank, Reg, RegFile, Role};
+use sass::{AddrWidth, ConstBank, Reg, Role};
 
 /// Numbers every register of every value, then every physical register.
 #[derive(Clone, Debug)]
@@ -285,21 +285,26 @@ pub fn segments(
         }
     }
     out.iter_mut().for_each(|s| s.reverse());
-    // Uniform registers belong to the warp: while some lanes are here, others may be anywhere else, so what
-    // is live from block to block is live everywhere.
-    let mut block_end = cfg.rpo.iter().map(|b| 2 * n.term[*b] + 2).collect::<Vec<u32>>();
-    block_end.sort_unstable();
-    for (l, s) in out.iter_mut().enumerate() {
-        let (Some((v, _)), Some(first), Some(last)) = (lanes.owner(l as u32), s.first(), s.last()) else {
-            continue;
-        };
-        let uniform = matches!(func.values[v].file, RegFile::UR | RegFile::UP);
-        let block = |point: u32| block_end.partition_point(|e| *e <= point);
-        if uniform && block(first.start) != block(last.end - 1) {
-            *s = vec![Segment { start: 0, end: 2 * n.at.len() as u32 }];
-        }
-    }
     out
+}
+
+/// Uniform registers belong to the warp: while some lanes are here, others may be anywhere else, so what is
+/// live from block to block is live everywhere. This widens one lane's intervals so.
+pub struct Spread {
+    block_end: Vec<u32>,
+}
+
+impl Spread {
+    /// For the blocks of a numbering.
+    pub fn new(cfg: &Cfg, n: &Numbering) -> Spread {
+        Spread { block_end: cfg.rpo.iter().map(|b| 2 * n.term[*b] + 2).collect() }
+    }
+    /// The interval that replaces those from `first` to `last`, if they are not all in one block.
+    pub fn widened(&self, first: Segment, last: Segment) -> Option<Segment> {
+        let block = |point: u32| self.block_end.partition_point(|e| *e <= point);
+        let everywhere = Segment { start: 0, end: self.block_end.last().copied().unwrap_or(0) };
+        (block(first.start) != block(last.end - 1)).then_some(everywhere)
+    }
 }
 
 /// Loop nesting depth of each block.

@@ -1,7 +1,7 @@
 //! Lowers register pressure in SSA: chosen values are recomputed before each use, or kept in a register of a
 //! roomier file (P and UR in R), or in local memory.
 
-use crate::liveness::{Lanes, Liveness, Numbering, loop_depths, segments};
+use crate::liveness::{Lanes, Liveness, Numbering, Spread, loop_depths, segments};
 use cranelift_entity::{EntityRef, SecondaryMap};
 use fixedbitset::FixedBitSet;
 use ori::cfg::{Cfg, DomTree};
@@ -154,13 +154,21 @@ impl Spiller {
             });
         }
 
+        let spread = Spread::new(cfg, &n);
         let mut starts: Vec<(u32, u32, u32)> = Vec::new();
         let mut length: SecondaryMap<Value, u32> = SecondaryMap::new();
         let mut pressure = 0i32;
         for (v, d) in func.values.iter().filter(|(_, d)| d.file == file) {
             for i in 0..d.width {
                 let l = lanes.lane(v, i);
-                for s in &intervals[l as usize] {
+                let lane = &intervals[l as usize];
+                let widened = match (lane.first(), lane.last()) {
+                    (Some(first), Some(last)) if matches!(file, RegFile::UR | RegFile::UP) => {
+                        spread.widened(*first, *last)
+                    }
+                    _ => None,
+                };
+                for s in widened.as_ref().map_or(lane.as_slice(), std::slice::from_ref) {
                     starts.push((s.start, s.end, l));
                     length[v] += s.end - s.start;
                 }

@@ -5,7 +5,7 @@
 //! that it is collected from can share registers too. Two lanes may be in the same register if they are
 //! never live at the same time, or if they are copies of each other (same value number).
 
-use crate::liveness::{Lanes, Liveness, Numbering, Segment, loop_depths, segments};
+use crate::liveness::{Lanes, Liveness, Numbering, Segment, Spread, loop_depths, segments};
 use cranelift_entity::{PrimaryMap, SecondaryMap, entity_impl};
 use fixedbitset::FixedBitSet;
 use ori::cfg::{Cfg, DomTree};
@@ -220,7 +220,9 @@ impl Webs {
                 d.for_each_def(&mut count);
                 let same = d.is_unguarded();
                 copied_lanes(func, &lanes, d, |(dst, src)| {
-                    if same {
+                    let file = |l: u32| lanes.owner(l).map(|(v, _)| func.values[v].file);
+                    // A copy into another file has another form: a predicate is not the number it is made of.
+                    if same && file(dst) == file(src) {
                         number[dst as usize] = number[src as usize];
                     }
                     wanted.push((w, (dst, src)));
@@ -268,6 +270,7 @@ impl Webs {
         for &(a, b) in &isolated.ties {
             out.merge(a, 0, b, 0, true);
         }
+        out.spread_uniform(cfg, lanes.count() as u32);
         wanted.sort_by(|a, b| b.0.total_cmp(&a.0));
         let mut left = Vec::new();
         for &(_, (dst, src)) in &wanted {
@@ -286,6 +289,22 @@ impl Webs {
             }
         }
         out
+    }
+
+    /// Makes uniform webs that live from block to block live everywhere. `fresh` is an unused value number.
+    fn spread_uniform(&mut self, cfg: &Cfg, mut fresh: u32) {
+        let spread = Spread::new(cfg, &self.numbering);
+        for d in self.webs.values_mut().filter(|d| matches!(d.file, RegFile::UR | RegFile::UP)) {
+            for lane in &mut d.lanes {
+                let (Some(first), Some(last)) = (lane.first(), lane.last()) else { continue };
+                if let Some(at) = spread.widened(first.at, last.at) {
+                    let same = lane.iter().all(|h| h.number == first.number);
+                    let number = if same { first.number } else { fresh };
+                    fresh += 1;
+                    *lane = vec![Held { at, number }];
+                }
+            }
+        }
     }
 
     /// Puts lane `i` of `a` and lane `j` of `b` into the same register if possible, and says whether they
@@ -314,7 +333,7 @@ impl Webs {
             x.lanes.get(k + usize::from(shift)).is_some_and(|other| overlap(other, lane))
         };
         if y.lanes.iter().enumerate().any(clash) {
-            debug_assert!(!forced, "tied values interfere");
+            debug_assert!(!forced, "tied values {a} and {b} interfere");
             return false;
         }
         let empty = WebData {
