@@ -8,8 +8,17 @@ use std::path::Path;
 /// A Rust identifier for a spelling: `shared::cta` → `shared_cta`, `2d` → `_2d`.
 fn ident(spelling: &str) -> String {
     let body = spelling.trim_start_matches('%').replace("::", "_");
-    let keyword = ["const", "match", "type", "move"].contains(&body.as_str());
+    let keyword = ["const", "match", "type", "move", "async"].contains(&body.as_str());
     if body.starts_with(|c: char| c.is_ascii_digit()) || keyword { format!("_{body}") } else { body }
+}
+
+/// `%pm[0-7]_64` stands for eight names.
+fn numbered(name: &str) -> Vec<String> {
+    let Some((head, rest)) = name.split_once('[') else { return vec![name.to_string()] };
+    let (range, tail) = rest.split_once(']').expect("`]`");
+    let (first, last) = range.split_once('-').expect("`-`");
+    let (first, last): (u32, u32) = (first.parse().expect("number"), last.parse().expect("number"));
+    (first..=last).map(|n| format!("{head}{n}{tail}")).collect()
 }
 
 #[derive(Default)]
@@ -92,6 +101,7 @@ impl Table {
                     "l" => "Label",
                     "f" => "Func",
                     "i" => "Imm",
+                    "b" => "Part",
                     "x" => "Any",
                     _ => panic!("operand `{w}`"),
                 };
@@ -111,19 +121,27 @@ impl Table {
         let (text, gates) = text.split_once('@').unwrap_or((text, ""));
         let (groups, operands) =
             text.split_once(" :").or(text.strip_prefix(':').map(|o| ("", o))).expect("`:`");
-        let (mut version, mut sm) = ("(1, 0)".to_string(), 0);
+        let (mut version, mut targets) = ("(1, 0)".to_string(), String::new());
         for gate in gates.split_whitespace() {
             if let Some(v) = gate.strip_prefix("ptx") {
                 let (major, minor) = v.split_once('.').expect("version");
                 version = format!("({major}, {minor})");
             } else {
-                sm = gate.strip_prefix("sm").expect("gate").parse::<u32>().expect("SM number");
+                let number = gate.strip_prefix("sm").expect("gate");
+                let digits = number.trim_end_matches(['a', 'f']);
+                let suffix = match &number[digits.len()..] {
+                    "" => "None",
+                    "f" => "Family",
+                    _ => "Arch",
+                };
+                let sm: u16 = digits.parse().expect("SM number");
+                let _ = write!(targets, "TargetGate {{ sm: {sm}, suffix: Suffix::{suffix} }}, ");
             }
         }
         let groups = self.groups(groups);
         let operands = self.operands(operands);
         self.forms.entry(op.to_string()).or_default().push(format!(
-            "Form {{ groups: &[{groups}], operands: &[{operands}], version: {version}, sm: {sm} }}"
+            "Form {{ groups: &[{groups}], operands: &[{operands}], version: {version}, targets: &[{targets}] }}"
         ));
     }
 }
@@ -167,14 +185,21 @@ fn main() {
             }
         }
     }
+    // Lists first: any file may use them.
+    for line in lines.iter().filter(|l| l.starts_with("let ")) {
+        let (name, list) = line["let ".len()..].split_once('=').expect("`=`");
+        let list = t.words(list);
+        t.lists.insert(name.trim().into(), list);
+    }
     for line in &lines {
         let words: Vec<&str> = line.split_whitespace().collect();
         match words[0] {
+            "let" => {}
             "type" => t.types.push((words[1].into(), words[2].parse().expect("bytes"), words[3].into())),
-            "sreg" => t.sregs.push((words[1].into(), words[2].into(), words[3].into())),
-            "let" => {
-                let list = t.words(&words[3..].join(" "));
-                t.lists.insert(words[1].into(), list);
+            "sreg" => {
+                for name in numbered(words[1]) {
+                    t.sregs.push((name, words[2].into(), words[3].into()));
+                }
             }
             op => {
                 let rest = line[op.len()..].trim().to_string();

@@ -27,6 +27,9 @@ impl Lower<'_, '_> {
 
     /// `membar` and `fence`.
     pub fn fence(&mut self, inst: &Inst) -> Result<()> {
+        if inst.one_of(&[M::proxy, M::mbarrier_init]).is_some() {
+            return self.unsupported(inst);
+        }
         let (sc, scope) = if inst.op == O::membar {
             let scope = match inst.one_of(&[M::cta, M::gl, M::sys]) {
                 Some(M::cta) => Scope::Cta,

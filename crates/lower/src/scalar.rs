@@ -181,7 +181,7 @@ impl Lower<'_, '_> {
             O::neg => a::neg(&mut self.b, t, &x),
             O::abs => a::abs(&mut self.b, t, &x),
             O::min | O::max => {
-                if inst.has(M::relu) {
+                if inst.has(M::relu) || inst.operands.len() != 3 {
                     return self.unsupported(inst);
                 }
                 let y = self.arg(inst, 2, t)?;
@@ -282,7 +282,7 @@ impl Lower<'_, '_> {
             }
             O::neg | O::abs => a::sign(&mut self.b, t, f.ftz, inst.op == O::abs, &x),
             O::min | O::max => {
-                if inst.has(M::xorsign) {
+                if inst.has(M::xorsign) || inst.operands.len() != 3 {
                     return self.unsupported(inst);
                 }
                 let y = self.arg(inst, 2, t)?;

@@ -352,6 +352,13 @@ pub enum Operand {
     Vector(SmallVec<[VectorElem; 4]>),
     /// `v.x` of a vector register.
     Component(RegId, u8),
+    /// `r.b0`, `r.h1`, `r.b3210`: the bytes or halves of a register that a video instruction takes.
+    Part {
+        /// The register.
+        reg: RegId,
+        /// Which part.
+        part: Part,
+    },
     /// `[base + offset]`
     Addr(Addr),
     /// `p|q`; an absent one was written `_`.
@@ -360,6 +367,41 @@ pub enum Operand {
     Sink,
     /// `(a, b, …)` of a call.
     List(Vec<Operand>),
+}
+
+/// Bytes or halves of a register, or of two.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Part {
+    /// `.h…` rather than `.b…`.
+    pub halves: bool,
+    /// Their numbers, in the order of the text.
+    pub lanes: [u8; 4],
+    /// How many there are: 1 to 4.
+    pub count: u8,
+}
+
+impl Part {
+    /// Reads `b0`, `h10`, `b3210`.
+    pub fn parse(word: &str) -> Option<Part> {
+        let (halves, digits) = match word.split_at_checked(1)? {
+            ("b", digits) => (false, digits),
+            ("h", digits) => (true, digits),
+            _ => return None,
+        };
+        let mut lanes = [0; 4];
+        for (lane, d) in lanes.iter_mut().zip(digits.bytes()) {
+            *lane = d.checked_sub(b'0').filter(|n| *n < 8)?;
+        }
+        let count = digits.len() as u8;
+        matches!(count, 1..=4).then_some(Part { halves, lanes, count })
+    }
+}
+
+impl std::fmt::Display for Part {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(if self.halves { "h" } else { "b" })?;
+        self.lanes[..usize::from(self.count)].iter().try_for_each(|n| write!(f, "{n}"))
+    }
 }
 
 /// An element of a vector operand.

@@ -96,8 +96,49 @@ pub struct Form {
     pub operands: &'static [OperandSpec],
     /// First PTX version.
     pub version: (u8, u8),
-    /// First SM.
+    /// Where it exists, one of these; everywhere if there is none.
+    pub targets: &'static [TargetGate],
+}
+
+/// What follows the number in `sm_100a`.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Suffix {
+    /// Nothing: what later SMs have too.
+    None,
+    /// `f`: what the SM's family has.
+    Family,
+    /// `a`: what this SM alone has.
+    Arch,
+}
+
+/// SMs that have a form.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TargetGate {
+    /// The first of them.
     pub sm: u16,
+    /// [`Suffix::None`]: all later ones; `Family`: later ones of its family; `Arch`: this one.
+    pub suffix: Suffix,
+}
+
+impl TargetGate {
+    /// Whether `sm` with `suffix` is among them.
+    pub fn has(self, sm: u16, suffix: Suffix) -> bool {
+        match self.suffix {
+            Suffix::None => sm >= self.sm,
+            Suffix::Family => suffix != Suffix::None && sm / 10 == self.sm / 10 && sm >= self.sm,
+            Suffix::Arch => suffix == Suffix::Arch && sm == self.sm,
+        }
+    }
+}
+
+impl std::fmt::Display for TargetGate {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.suffix {
+            Suffix::None => write!(f, "sm_{} or higher", self.sm),
+            Suffix::Family => write!(f, "sm_{}f", self.sm),
+            Suffix::Arch => write!(f, "sm_{}a", self.sm),
+        }
+    }
 }
 
 /// A modifier group: one of several words, or short sequences of words.
@@ -107,6 +148,13 @@ pub struct Group {
     pub alternatives: &'static [&'static [Mod]],
     /// May be absent.
     pub optional: bool,
+}
+
+impl Group {
+    /// All its words.
+    pub fn words(&self) -> impl Iterator<Item = Mod> + 'static {
+        self.alternatives.iter().flat_map(|a| a.iter().copied())
+    }
 }
 
 /// One operand of a form.
@@ -147,6 +195,8 @@ pub enum OperandKind {
     Func,
     /// Integer constant.
     Imm,
+    /// Read by a video instruction: register, perhaps a part of it (`.b0`, `.h1`), or constant.
+    Part,
     /// Checked elsewhere.
     Any,
 }
@@ -173,23 +223,51 @@ impl Form {
 }
 
 impl Form {
-    /// Whether these modifiers, in any order, are those of the form. ptxas takes the qualifiers of memory
-    /// instructions so (`atom.global.gpu.acq_rel.add.u32`).
+    /// Whether these modifiers, in any order, are those of the form; only the types must come in its order.
+    /// ptxas takes `add.f32.rn` and `atom.global.gpu.acq_rel.add.u32`.
     pub fn matches_unordered(&self, mods: &[Mod]) -> bool {
-        fn go(groups: &[Group], left: &[Mod]) -> bool {
-            let Some((g, rest)) = groups.split_first() else { return left.is_empty() };
-            let without = |a: &[Mod]| -> Option<Vec<Mod>> {
-                let mut left = left.to_vec();
-                for m in a {
-                    let at = left.iter().position(|x| x == m)?;
-                    left.remove(at);
-                }
-                Some(left)
+        fn take(mods: &[Mod], used: u32, m: Mod) -> Option<u32> {
+            let free = |i: usize| used >> i & 1 == 0;
+            let at = if m.as_type().is_some() {
+                (0..mods.len()).find(|i| free(*i) && mods[*i].as_type().is_some()).filter(|i| mods[*i] == m)
+            } else {
+                (0..mods.len()).find(|i| free(*i) && mods[*i] == m)
             };
-            g.alternatives.iter().any(|a| without(a).is_some_and(|left| go(rest, &left)))
-                || g.optional && go(rest, left)
+            Some(used | 1 << at?)
         }
-        go(self.groups, mods)
+        fn go(groups: &[Group], mods: &[Mod], used: u32) -> bool {
+            let Some((g, rest)) = groups.split_first() else {
+                return used.count_ones() as usize == mods.len();
+            };
+            g.alternatives.iter().any(|a| {
+                let all = a.iter().try_fold(used, |used, m| take(mods, used, *m));
+                all.is_some_and(|used| go(rest, mods, used))
+            }) || g.optional && go(rest, mods, used)
+        }
+        mods.len() < 32 && go(self.groups, mods, 0)
+    }
+
+    /// Whether it can have these types, in this order.
+    pub fn takes_types(&self, types: &[Type]) -> bool {
+        fn go(groups: &[Group], types: &[Type]) -> bool {
+            let Some((g, rest)) = groups.split_first() else { return types.is_empty() };
+            let plain = g.optional || g.alternatives.iter().any(|a| a.iter().all(|m| m.as_type().is_none()));
+            plain && go(rest, types)
+                || g.alternatives.iter().any(|a| {
+                    let wanted = a.iter().filter_map(|m| m.as_type());
+                    let n = wanted.clone().count();
+                    n > 0
+                        && n <= types.len()
+                        && wanted.eq(types[..n].iter().copied())
+                        && go(rest, &types[n..])
+                })
+        }
+        go(self.groups, types)
+    }
+
+    /// Whether `sm` with `suffix` has it.
+    pub fn on(&self, sm: u16, suffix: Suffix) -> bool {
+        self.targets.is_empty() || self.targets.iter().any(|t| t.has(sm, suffix))
     }
 }
 

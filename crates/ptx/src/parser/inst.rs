@@ -2,7 +2,7 @@
 
 use super::body::Local;
 use super::{Parsed, Parser};
-use crate::ast::{Addr, AddrBase, Inst, Operand, RegId, Symbol, VectorElem};
+use crate::ast::{Addr, AddrBase, Inst, Operand, Part, Reg, RegId, Symbol, VectorElem};
 use crate::isa::{Mod, Op, SpecialReg};
 use crate::lexer::Tok;
 use crate::span::Span;
@@ -50,6 +50,10 @@ impl<'s> Parser<'s> {
 
     fn local(&mut self, name: &'s str) -> Option<Local> {
         self.func.as_mut()?.local(name)
+    }
+
+    fn body_reg(&mut self, r: RegId) -> &Reg {
+        &self.state().body.regs[r]
     }
 
     fn register(&mut self) -> Parsed<RegId> {
@@ -210,6 +214,13 @@ impl<'s> Parser<'s> {
                         return Ok(Operand::Pair(Some(r), None));
                     }
                     return Ok(Operand::Pair(Some(r), Some(self.register()?)));
+                }
+                if self.body_reg(r).vector == 1
+                    && self.peek() == Tok::Dot
+                    && let Some(part) = Part::parse(&self.text()[1..])
+                {
+                    self.bump();
+                    return Ok(Operand::Part { reg: r, part });
                 }
                 if let Some(c) = self.component() {
                     return Ok(Operand::Component(r, c));

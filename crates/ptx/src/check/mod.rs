@@ -1,0 +1,164 @@
+//! Semantic checks: modifiers and operands against the instruction table, version and target gates, in
+//! ptxas's words.
+
+mod inst;
+mod operand;
+
+use crate::ast::{Body, Func, LabelId, Module, Space, Stmt};
+use crate::diag::{Diagnostic, Severity};
+use crate::isa::{Op, Suffix};
+use crate::span::Span;
+use cranelift_entity::SecondaryMap;
+
+/// Checks a parsed module for compilation to `sm` (90 for `sm_90`).
+///
+/// # Errors
+/// Everything that ptxas would reject as well, as far as it is checked.
+pub fn check(module: &Module, sm: u16) -> Result<(), Vec<Diagnostic>> {
+    let (target, suffix) = target(module);
+    let mut c = Checker { module, sm: target, suffix, labels: SecondaryMap::new(), errors: Vec::new() };
+    c.header(sm);
+    for func in module.funcs.values() {
+        c.function(func);
+    }
+    if c.errors.is_empty() { Ok(()) } else { Err(c.errors) }
+}
+
+/// The SM number of the module's `.target`; 0 if there is none.
+pub fn target_sm(module: &Module) -> u16 {
+    target(module).0
+}
+
+/// SM number and suffix of the module's `.target`.
+pub fn target(module: &Module) -> (u16, Suffix) {
+    let sm = |t: &String| {
+        let number = t.strip_prefix("sm_")?;
+        let digits = number.trim_end_matches(['a', 'f']);
+        let suffix = match &number[digits.len()..] {
+            "" => Suffix::None,
+            "f" => Suffix::Family,
+            _ => Suffix::Arch,
+        };
+        Some((digits.parse().ok()?, suffix))
+    };
+    module.targets.iter().find_map(sm).unwrap_or((0, Suffix::None))
+}
+
+/// The first PTX version that knows an SM.
+fn first_version(sm: u16, suffix: Suffix) -> (u8, u8) {
+    let base = match sm {
+        ..=13 => (1, 0),
+        20 | 21 => (2, 0),
+        30 => (3, 0),
+        32 => (4, 0),
+        35 => (3, 1),
+        37 => (4, 1),
+        50 => (4, 0),
+        52 => (4, 1),
+        53 => (4, 2),
+        60..=62 => (5, 0),
+        70 => (6, 0),
+        72 => (6, 1),
+        75 => (6, 3),
+        80 => (7, 0),
+        86 => (7, 1),
+        87 => (7, 4),
+        89 | 90 => (7, 8),
+        100 | 101 => (8, 6),
+        120 => (8, 7),
+        103 | 121 => (8, 8),
+        _ => (9, 0),
+    };
+    match suffix {
+        Suffix::Arch if sm == 90 => (8, 0),
+        Suffix::Family => base.max((8, 8)),
+        _ => base,
+    }
+}
+
+/// What a label names.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+enum LabelKind {
+    #[default]
+    Place,
+    Branches,
+    Calls,
+    Prototype,
+}
+
+struct Checker<'m> {
+    module: &'m Module,
+    sm: u16,
+    suffix: Suffix,
+    /// What the labels of the current function name.
+    labels: SecondaryMap<LabelId, LabelKind>,
+    errors: Vec<Diagnostic>,
+}
+
+impl Checker<'_> {
+    fn header(&mut self, sm: u16) {
+        let module = self.module;
+        let fatal =
+            |message: &str| Diagnostic { severity: Severity::Fatal, span: None, message: message.into() };
+        if module.targets.is_empty() {
+            self.errors.push(Diagnostic::fatal(
+                module.target_span,
+                "Missing .target directive at start of file '{file}'",
+            ));
+        } else if self.sm > sm {
+            self.errors
+                .push(fatal("SM version specified by .target is higher than default SM version assumed"));
+        }
+        if module.address_size == 32 {
+            self.errors.push(fatal("32-Bit addressing is not supported"));
+        }
+        if module.version < first_version(self.sm, self.suffix) {
+            let (major, minor) = module.version;
+            let message =
+                format!("PTX .version {major}.{minor} does not support .target {}", module.targets[0]);
+            self.error(module.target_span, message);
+        }
+    }
+
+    fn error(&mut self, span: Span, message: impl Into<String>) {
+        self.errors.push(Diagnostic::error(span, message));
+    }
+
+    fn function(&mut self, func: &Func) {
+        let a = &func.attrs;
+        if a.maxntid.is_some() && a.reqntid.is_some() {
+            let message = "Conflicting directives: .maxntid and .reqntid cannot both be specified";
+            self.error(func.span, message);
+        }
+        for p in &func.params {
+            let var = &self.module.vars[*p];
+            if func.entry && var.space == Space::Reg {
+                self.error(var.span, format!("Parameter '{}' of an entry must be in .param space", var.name));
+            }
+        }
+        let Some(body) = &func.body else { return };
+        self.find_labels(body);
+        for stmt in &body.stmts {
+            if let Stmt::Inst(inst) = stmt {
+                self.inst(body, inst);
+            }
+        }
+    }
+
+    fn find_labels(&mut self, body: &Body) {
+        self.labels.clear();
+        for stmt in &body.stmts {
+            match stmt {
+                Stmt::BranchTargets(l, _) => self.labels[*l] = LabelKind::Branches,
+                Stmt::CallTargets(l, _) => self.labels[*l] = LabelKind::Calls,
+                Stmt::CallPrototype(l, _) => self.labels[*l] = LabelKind::Prototype,
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Mnemonics that end a thread or a function.
+pub fn is_exit(op: Op) -> bool {
+    matches!(op, Op::ret | Op::exit | Op::trap)
+}

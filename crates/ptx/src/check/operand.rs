@@ -1,0 +1,335 @@
+//! Operands: kinds, types and widths, addresses and state spaces, calls.
+
+use super::inst::full_name;
+use super::{Checker, LabelKind};
+use crate::ast::{AddrBase, Body, Inst, Operand, RegId, Space, VarId, VectorElem};
+use crate::isa::{Form, Mod, Op, OperandKind, OperandSpec, Type, TypeClass, TypeRef};
+
+impl Checker<'_> {
+    pub(super) fn operands_fit(&self, body: &Body, inst: &Inst, form: &Form) -> bool {
+        if !count_fits(form, inst.operands.len()) {
+            return false;
+        }
+        if inst.op == Op::mov {
+            return move_fits(self, body, inst);
+        }
+        inst.operands.iter().zip(form.operands).all(|(o, spec)| self.operand_fits(body, inst, o, spec))
+    }
+
+    fn operand_fits(&self, body: &Body, inst: &Inst, o: &Operand, spec: &OperandSpec) -> bool {
+        let ty = match spec.ty {
+            TypeRef::Fixed(t) => Some(t),
+            TypeRef::Mod(n) => inst.ty(n as usize),
+        };
+        let double = inst.has(Mod::wide) && spec.wider;
+        let reg = |r: RegId| {
+            let have = body.regs[r].ty;
+            ty.is_none_or(|t| if double { twice(have, t) } else { register_fits(have, t, spec.wider) })
+        };
+        let pred = |r: &RegId| body.regs[*r].ty == Type::pred;
+        match (spec.kind, o) {
+            (OperandKind::Any, _) => true,
+            (OperandKind::Dst | OperandKind::PredDst | OperandKind::PredPair, Operand::Sink) => true,
+            (OperandKind::Dst | OperandKind::DstPred, Operand::Reg(r)) => {
+                // Without braces a vector needs a vector register.
+                reg(*r) && (spec.vector && vector_len(inst).is_some()) == (body.regs[*r].vector > 1)
+            }
+            (OperandKind::DstPred, Operand::Pair(d, p)) => d.is_none_or(&reg) && p.as_ref().is_none_or(pred),
+            (OperandKind::Dst | OperandKind::Src, Operand::Vector(elems)) => {
+                spec.vector
+                    && vector_len(inst) == Some(elems.len())
+                    && elems.iter().any(|e| *e != VectorElem::Sink)
+                    && elems.iter().all(|e| match e {
+                        VectorElem::Reg(r) => reg(*r),
+                        VectorElem::Sink => spec.kind == OperandKind::Dst,
+                        VectorElem::Int(_) => ty.is_none_or(int_fits),
+                        VectorElem::F32(_) => ty.is_none_or(|t| float_fits(t, 4)),
+                        VectorElem::F64(_) => ty.is_none_or(|t| float_fits(t, 8)),
+                    })
+            }
+            (OperandKind::Dst | OperandKind::Src, Operand::Component(r, _)) => reg(*r),
+            (OperandKind::Src, Operand::Reg(r)) => {
+                reg(*r) && (spec.vector && vector_len(inst).is_some()) == (body.regs[*r].vector > 1)
+            }
+            (OperandKind::Part, Operand::Reg(r) | Operand::Part { reg: r, .. }) => reg(*r),
+            (OperandKind::Part, Operand::NegReg(r)) => inst.op == Op::vmad && reg(*r),
+            (OperandKind::Part, Operand::Int(_)) => true,
+            (OperandKind::Src, Operand::Int(_)) => ty.is_none_or(int_fits),
+            (OperandKind::Src, Operand::F32(_)) => ty.is_none_or(|t| float_fits(t, 4)),
+            (OperandKind::Src, Operand::F64(_)) => ty.is_none_or(|t| float_fits(t, 8)),
+            (OperandKind::Src, Operand::Special(s, _)) => {
+                inst.op == Op::cvt && ty.is_none_or(|t| register_fits(s.ty(), t, true))
+            }
+            (OperandKind::Src, Operand::Var(..)) => inst.op == Op::cvta && !inst.has(Mod::to),
+            (OperandKind::Src, Operand::NotPred(r)) => ty == Some(Type::pred) && pred(r),
+            (OperandKind::PredSrc, Operand::Reg(r) | Operand::NotPred(r)) => pred(r),
+            (OperandKind::PredSrc, Operand::Int(_)) => true,
+            (OperandKind::PredDst | OperandKind::PredPair, Operand::Reg(r)) => pred(r),
+            (OperandKind::PredPair, Operand::Pair(p, q)) => {
+                p.as_ref().is_none_or(pred) && q.as_ref().is_none_or(pred)
+            }
+            (OperandKind::Addr, Operand::Addr(_)) => true,
+            (OperandKind::Label, Operand::Label(l)) => {
+                let wanted = if inst.op == Op::brx { LabelKind::Branches } else { LabelKind::Place };
+                self.labels[*l] == wanted
+            }
+            (OperandKind::Func, Operand::Func(_)) => true,
+            (OperandKind::Imm, Operand::Int(_)) => true,
+            _ => false,
+        }
+    }
+
+    /// Why the operands fit no form, `form` being the nearest.
+    pub(super) fn mismatch(&self, body: &Body, inst: &Inst, form: &Form) -> String {
+        let name = full_name(inst);
+        if count_fits(form, inst.operands.len()) && inst.op != Op::mov {
+            for (n, (o, spec)) in inst.operands.iter().zip(form.operands).enumerate() {
+                if self.operand_fits(body, inst, o, spec) {
+                    continue;
+                }
+                return match (spec.kind, o) {
+                    (OperandKind::Src, Operand::Special(..)) => {
+                        format!("Special register argument not allowed for instruction '{name}'")
+                    }
+                    (OperandKind::Src, Operand::NegReg(_)) => {
+                        format!("Operand negation not allowed for instruction '{name}'")
+                    }
+                    (OperandKind::Src, Operand::Var(..) | Operand::Addr(_) | Operand::Func(_)) => {
+                        format!("Argument {n} of instruction '{name}': must be register")
+                    }
+                    (OperandKind::Dst, Operand::Int(_) | Operand::F32(_) | Operand::F64(_)) => {
+                        format!("Result register required for instruction '{name}'")
+                    }
+                    (OperandKind::Label, _) => {
+                        format!("Label expected for argument {n} of instruction '{name}'")
+                    }
+                    (OperandKind::Dst | OperandKind::Src, Operand::Vector(e))
+                        if vector_len(inst) != Some(e.len()) =>
+                    {
+                        format!("Argument vector size mismatch for instruction '{name}'")
+                    }
+                    (OperandKind::Dst | OperandKind::Src, Operand::Reg(r))
+                        if spec.vector && vector_len(inst).is_some() && body.regs[*r].vector == 1 =>
+                    {
+                        format!("Argument vector size mismatch for instruction '{name}'")
+                    }
+                    _ => format!("Arguments mismatch for instruction '{name}'"),
+                };
+            }
+        }
+        format!("Arguments mismatch for instruction '{name}'")
+    }
+
+    /// The bases of addresses, and the spaces they are in.
+    pub(super) fn addresses(&mut self, body: &Body, inst: &Inst) {
+        let explicit = inst.mods.iter().find_map(|m| space_of(*m));
+        for o in &inst.operands {
+            let Operand::Addr(addr) = o else { continue };
+            match addr.base {
+                AddrBase::Reg(r) => {
+                    let reg = &body.regs[r];
+                    if matches!(reg.ty.class(), TypeClass::Float | TypeClass::Predicate) {
+                        let message = format!(
+                            "Illegal to use symbol '{}' of type {} as address operand. Use integer or bit only.",
+                            reg.name, reg.ty
+                        );
+                        self.error(inst.span, message);
+                    }
+                }
+                AddrBase::Var(v) => {
+                    let space = self.module.vars[v].space;
+                    let plain = matches!(inst.op, Op::ld | Op::st | Op::atom | Op::red | Op::ldu);
+                    let fits = explicit.map_or(space != Space::Param, |e| e == space);
+                    if plain && !fits {
+                        let message = format!(
+                            "State space mismatch between instruction and address in instruction '{}'",
+                            inst.op.name()
+                        );
+                        self.error(inst.span, message);
+                    }
+                }
+                AddrBase::Absolute => {
+                    let plain = matches!(inst.op, Op::ld | Op::st | Op::atom | Op::red | Op::ldu);
+                    if plain && explicit != Some(Space::Local) {
+                        self.error(inst.span, "Immediate addresses allowed only for .local state space");
+                    }
+                }
+            }
+        }
+    }
+
+    /// The arguments of a call against the callee's parameters.
+    pub(super) fn call(&mut self, body: &Body, inst: &Inst) {
+        let mut operands = inst.operands.iter().peekable();
+        let empty = Vec::new();
+        let returns = match operands.peek() {
+            Some(Operand::List(l)) => {
+                operands.next();
+                l
+            }
+            _ => &empty,
+        };
+        let callee = match operands.next() {
+            Some(Operand::Func(f)) => Some(&self.module.funcs[*f]),
+            Some(Operand::Reg(_)) => None,
+            _ => return self.error(inst.span, "Function or register expected as target of 'call'"),
+        };
+        let arguments = match operands.peek() {
+            Some(Operand::List(l)) => {
+                operands.next();
+                l
+            }
+            _ => &empty,
+        };
+        match operands.next() {
+            Some(Operand::Label(l)) if matches!(self.labels[*l], LabelKind::Calls | LabelKind::Prototype) => {
+            }
+            None if callee.is_some() => {}
+            _ => return self.error(inst.span, "Call prototype or list of targets expected for 'call'"),
+        }
+        let Some(callee) = callee else { return };
+        let open = callee.params.last().is_some_and(|p| self.module.vars[*p].is_unsized());
+        let counts = if open {
+            arguments.len() + 1 >= callee.params.len()
+        } else {
+            arguments.len() == callee.params.len()
+        };
+        if callee.returns.len() != returns.len() || !counts {
+            return self.error(inst.span, "Call has wrong number of parameters");
+        }
+        let formals = callee.returns.iter().zip(returns).chain(callee.params.iter().zip(arguments));
+        for (formal, actual) in formals {
+            if !self.argument_fits(body, *formal, actual) {
+                let name = &self.module.vars[*formal].name;
+                let message = format!("Type of argument does not match formal parameter '{name}'");
+                self.errors.push(crate::Diagnostic::error(inst.span, message));
+            }
+        }
+    }
+
+    fn argument_fits(&self, body: &Body, formal: VarId, actual: &Operand) -> bool {
+        let formal = &self.module.vars[formal];
+        match actual {
+            Operand::Var(v, _) => {
+                let actual = &self.module.vars[*v];
+                actual.space != Space::Param || formal.is_unsized() || actual.size() == formal.size()
+            }
+            Operand::Reg(r) => {
+                formal.is_unsized() || u64::from(body.regs[*r].ty.bytes()) == formal.size().max(1)
+            }
+            _ => true,
+        }
+    }
+}
+
+/// The rules of `mov`, which packs and unpacks vectors and takes addresses.
+fn move_fits(checker: &Checker<'_>, body: &Body, inst: &Inst) -> bool {
+    let Some(ty) = inst.ty(0) else { return false };
+    let len = vector_len(inst);
+    let reg = |r: RegId| register_fits(body.regs[r].ty, ty, false);
+    let vector = |elems: &[VectorElem], written: bool| {
+        if let Some(len) = len {
+            return elems.len() == len
+                && elems.iter().all(|e| match e {
+                    VectorElem::Reg(r) => reg(*r),
+                    VectorElem::Sink => written,
+                    _ => !written,
+                });
+        }
+        let size = ty.bytes() / elems.len() as u32;
+        ty.class() == TypeClass::Bits
+            && matches!(elems.len(), 2 | 4)
+            && elems.iter().all(|e| match e {
+                VectorElem::Reg(r) => body.regs[*r].ty.bytes() == size && body.regs[*r].ty != Type::pred,
+                VectorElem::Sink => written,
+                _ => !written,
+            })
+    };
+    let [dst, src] = &inst.operands[..] else { return false };
+    let dst_fits = match dst {
+        Operand::Reg(r) | Operand::Component(r, _) => reg(*r),
+        Operand::Vector(e) => vector(e, true),
+        Operand::Sink => true,
+        _ => false,
+    };
+    let src_fits = match src {
+        Operand::Reg(r) | Operand::Component(r, _) => reg(*r),
+        Operand::NotPred(r) => ty == Type::pred && reg(*r),
+        Operand::Vector(e) => vector(e, false),
+        Operand::Int(_) => int_fits(ty),
+        Operand::F32(_) => float_fits(ty, 4),
+        Operand::F64(_) => float_fits(ty, 8),
+        Operand::Special(s, component) => {
+            let narrow = register_fits(s.ty(), ty, true) || s.ty().bytes() == ty.bytes();
+            !ty.is_float() && narrow && (!s.is_vector() || component.is_some() || len.is_some())
+        }
+        Operand::Var(v, _) => {
+            let space = checker.module.vars[*v].space;
+            let passed = space == Space::Param && body.vars.contains(v);
+            int_fits(ty) && ty.bytes() > 1 && ty != Type::pred && space != Space::Reg && !passed
+        }
+        Operand::Func(_) => int_fits(ty) && ty.bytes() == 8,
+        _ => false,
+    };
+    dst_fits && src_fits
+}
+
+fn space_of(m: Mod) -> Option<Space> {
+    Some(match m {
+        Mod::global => Space::Global,
+        Mod::shared | Mod::shared_cta | Mod::shared_cluster => Space::Shared,
+        Mod::local => Space::Local,
+        Mod::_const => Space::Const,
+        Mod::param | Mod::param_entry | Mod::param_func => Space::Param,
+        _ => return None,
+    })
+}
+
+fn vector_len(inst: &Inst) -> Option<usize> {
+    inst.mods.iter().find_map(|m| match m {
+        Mod::v2 => Some(2),
+        Mod::v4 => Some(4),
+        Mod::v8 => Some(8),
+        _ => None,
+    })
+}
+
+fn count_fits(form: &Form, n: usize) -> bool {
+    let needed = form.operands.iter().filter(|o| !o.optional).count();
+    (needed..=form.operands.len()).contains(&n)
+}
+
+/// Whether an integer constant can stand for a value of type `ty`.
+fn int_fits(ty: Type) -> bool {
+    ty.class() != TypeClass::Float
+}
+
+/// Whether a floating-point constant written with `bytes` bytes can: any for `.f32` and `.f64`, its own size
+/// for untyped bits.
+fn float_fits(ty: Type, bytes: u32) -> bool {
+    matches!(ty, Type::f32 | Type::f64) || ty.class() == TypeClass::Bits && ty.bytes() == bytes
+}
+
+fn integer(t: Type) -> bool {
+    matches!(t.class(), TypeClass::Unsigned | TypeClass::Signed)
+}
+
+/// Whether a register of type `reg` holds the double-width result of an instruction of type `ty`.
+fn twice(reg: Type, ty: Type) -> bool {
+    reg.bytes() == 2 * ty.bytes() && (reg.class() == TypeClass::Bits || integer(reg))
+}
+
+/// Whether a register of type `reg` can stand where the instruction has type `ty`: the same size, or, with
+/// `wider`, a larger one; and untyped bits on one side or the same kind of number. Numbers of two floating
+/// types never fit each other.
+fn register_fits(reg: Type, ty: Type, wider: bool) -> bool {
+    if reg == ty {
+        return true;
+    }
+    if reg == Type::pred || ty == Type::pred {
+        return false;
+    }
+    let class_fits =
+        reg.class() == TypeClass::Bits || ty.class() == TypeClass::Bits || integer(reg) && integer(ty);
+    class_fits && if wider { reg.bytes() >= ty.bytes() } else { reg.bytes() == ty.bytes() }
+}
