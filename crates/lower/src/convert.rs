@@ -74,7 +74,7 @@ pub fn minmax(b: &mut Builder<'_>, max: bool, signed: bool, x: Operand, y: Opera
     let which = if max { crate::emit::never() } else { pt() };
     let mods: &[Mod] = match (signed, b.func.target.sm) {
         (false, _) => &[Mod::U32],
-        (true, 120..) => &[Mod::S32],
+        (true, 110..) => &[Mod::S32],
         (true, _) => &[],
     };
     b.def(op, mods, &[x, y, which])
