@@ -212,6 +212,9 @@ fn constant(form: &mut Form, text: &str) -> String {
     // `V`: 17 bits of offset.
     let lo = if rest.starts_with('V') { 37 } else { 38 };
     rest = rest.trim_start_matches('V');
+    // `S` (and any index register): a signed byte offset; otherwise words.
+    let signed = rest.starts_with(['S', 'R', 'U']);
+    rest = rest.trim_start_matches('S');
     form.claim(&[(lo, 54 - lo), (54, 5)]);
     for (prefix, file) in [("R", "R"), ("U", "UR")] {
         if let Some(r) = rest.strip_prefix(prefix) {
@@ -223,7 +226,7 @@ fn constant(form: &mut Form, text: &str) -> String {
         }
     }
     let mods = source_mods(form, rest, 255);
-    format!("FieldKind::Const {{ lo: {lo}, index: {index}, mods: {mods} }}")
+    format!("FieldKind::Const {{ lo: {lo}, signed: {signed}, index: {index}, mods: {mods} }}")
 }
 
 /// One operand field.
@@ -261,7 +264,7 @@ fn field(form: &mut Form, token: &str, groups: &Groups, mods: &mut BTreeSet<Stri
         match head {
             "R" | "U" | "P" | "Q" | "B" => register(form, head, rest),
             "K" => constant(form, rest),
-            "KR" | "KU" | "KVU" => constant(form, &text[1..]),
+            "KR" | "KU" | "KVU" | "KS" => constant(form, &text[1..]),
             "i" | "u" | "f" | "d" | "hh" | "hi" | "lo" => {
                 let b = bits(rest);
                 form.claim(&b);
@@ -422,6 +425,7 @@ fn shapes(kind: &str) -> Vec<Shape> {
             s(4, true, "imm", "U64", false),
         ],
         "uab" => vec![s(1, true, "U32", "", false), s(4, true, "imm", "", false)],
+        "uaac" => vec![s(1, true, "U64", "", false), s(2, true, "imm", "", false)],
         "uac" => vec![s(1, true, "U32", "", false), s(2, true, "imm", "", false)],
         _ => panic!("shape {kind}"),
     }

@@ -34,6 +34,10 @@ fn main() {
                 entry.0 += 1;
             };
             match decode(word, target, pc) {
+                Err(_) if text == "(illegal)" => good += 1,
+                Ok(inst) if text == "(illegal)" => {
+                    fail(format!("{} accepted", inst.op), print(&inst, target).to_string());
+                }
                 Err(e) => fail(format!("{:?}", e.reason), String::new()),
                 Ok(inst) => {
                     let printed = print(&inst, target).to_string();

@@ -119,8 +119,9 @@ fn decode_form(form: &Form, word: u128, target: Target, pc: i64) -> Result<Inst,
     inst.mods = mods;
     // An operand that the modifiers leave out of the text must have its default value.
     for (i, field) in form.fields.iter().enumerate() {
-        if matches!(field.elide, Elide::Without(m) if !inst.mods.has(m)) {
-            inst.operands[i] = default_operand(field, form.op.slots()[i].kind);
+        let hidden = matches!(field.elide, Elide::Without(m) if !inst.mods.has(m));
+        if hidden && inst.operands[i] != default_operand(field, form.op.slots()[i].kind) {
+            return Err(Undecodable::Operand(i as u8));
         }
     }
     // The reuse flags are part of the operands here.
@@ -187,16 +188,19 @@ fn decode_field(field: &Field, slot: SlotKind, word: u128, target: Target, pc: i
                 u32::try_from(value).ok()?
             })
         }
-        FieldKind::Const { lo: at, index, mods } => {
+        FieldKind::Const { lo: at, signed, index, mods } => {
             let index = match index {
                 Some((file, lo)) => Some(register(word, *lo, *file, target)?).filter(|r| !r.is_zero()),
                 None => None,
             };
             let len = u32::from(54 - at);
             let raw = (word >> at) as u64 & ((1 << len) - 1);
+            if !signed && (raw & 3 != 0 || raw >> (len - 1) != 0) {
+                return None;
+            }
             Operand::Const {
                 bank: ConstBank::Index((word >> 54) as u8 & 31),
-                offset: if index.is_some() { sign_extend(raw, len) as i32 } else { raw as i32 },
+                offset: if *signed { sign_extend(raw, len) as i32 } else { raw as i32 },
                 index,
                 neg: bit(word, mods.neg),
                 abs: bit(word, mods.abs),

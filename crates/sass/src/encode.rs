@@ -198,8 +198,9 @@ fn encode_bits(group: &BitsGroup, mods: &[Mod], at: &mut usize) -> Result<u128, 
 pub(crate) fn holds(conditions: Conditions, inst: &Inst) -> bool {
     conditions.iter().all(|(slot, condition)| match (condition, &inst.operands[*slot]) {
         (Condition::Zero, Operand::Reg(r)) => r.reg.is_zero() && !r.neg && !r.not,
+        (Condition::Zero, Operand::Imm(v)) => *v == 0,
         (Condition::Imm(n), Operand::Imm(v)) => v == n,
-        (Condition::Shift, Operand::Imm(v)) => v.is_power_of_two() && *v != 1 << 16,
+        (Condition::Shift, Operand::Imm(v)) => v.is_power_of_two() && *v != 1 << 16 && *v != 1 << 31,
         (Condition::Plain, Operand::Reg(r)) => r.reg.file != RegFile::UR,
         (Condition::Plain, _) => true,
         _ => false,
@@ -303,11 +304,17 @@ fn encode_field(
             Ok(put(bits, low))
         }
         (
-            FieldKind::Const { lo: at, index, mods },
+            FieldKind::Const { lo: at, signed, index, mods },
             Operand::Const { bank, index: reg, offset, neg, abs, not },
         ) => {
             let ConstBank::Index(bank) = bank else { return Err(wrong) };
-            if *bank > 31 || !(-0x8000..1 << (54 - at)).contains(offset) {
+            let half = 1 << (53 - at);
+            let fits = if *signed {
+                (-half..half).contains(offset)
+            } else {
+                offset & 3 == 0 && (0..half).contains(offset)
+            };
+            if *bank > 31 || !fits {
                 return Err(range);
             }
             let mut word = u128::from(*bank) << 54 | (*offset as u128 & ((1 << (54 - at)) - 1)) << at;

@@ -80,8 +80,11 @@ pub(crate) enum FieldKind {
         bits: Ranges,
         kind: ImmKind,
     },
+    /// `signed`: a signed byte offset; otherwise a multiple of 4.
     Const {
         lo: u8,
+        /// A signed byte offset; otherwise an unsigned multiple of 4.
+        signed: bool,
         index: Option<(RegFile, u8)>,
         mods: SourceBits,
     },
@@ -141,10 +144,10 @@ pub(crate) struct BitsGroup {
 /// What an operand must be for an alias.
 #[derive(Clone, Copy)]
 pub(crate) enum Condition {
-    /// RZ.
+    /// RZ, or the immediate 0.
     Zero,
     Imm(u32),
-    /// A power of two other than 2¹⁶.
+    /// A power of two other than 2¹⁶ and 2³¹.
     Shift,
     /// Anything but a uniform register.
     Plain,

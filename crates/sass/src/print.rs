@@ -144,8 +144,10 @@ fn operand_text(
             immediate(f, *value, kind)
         }
         Operand::Const { bank, index, offset, neg, abs, not } => {
-            let indexed =
-                matches!(field.map(|f| &f.kind), Some(FieldKind::Const { index: Some((RegFile::R, _)), .. }));
+            let indexed = match field.map(|f| &f.kind) {
+                Some(FieldKind::Const { index: Some((file, _)), .. }) => Some(*file),
+                _ => None,
+            };
             source(f, *neg, *abs, *not, RegFile::R, |f| {
                 match bank {
                     ConstBank::Index(n) => write!(f, "c[{n:#x}]")?,
@@ -153,8 +155,10 @@ fn operand_text(
                 }
                 let gap = if suffix.is_empty() { "" } else { " " };
                 match index {
-                    None if *offset == 0 && indexed => write!(f, "{gap}[RZ]"),
-                    None => write!(f, "{gap}[{offset:#x}]"),
+                    None if *offset == 0 && indexed.is_some() => {
+                        write!(f, "{gap}[{}]", if indexed == Some(RegFile::R) { "RZ" } else { "URZ" })
+                    }
+                    None => write!(f, "{gap}[{}]", Hex(i64::from(*offset))),
                     Some(r) if *offset == 0 => write!(f, "{gap}[{r}]"),
                     Some(r) => write!(f, "{gap}[{r}+{}]", Hex(i64::from(*offset))),
                 }
@@ -287,7 +291,7 @@ fn half(f: &mut fmt::Formatter<'_>, bits: u16) -> fmt::Result {
 /// C's `%.{precision}g`.
 pub(crate) fn general(value: f64, precision: usize) -> String {
     if value == 0.0 {
-        return if value.is_sign_negative() { "-0".into() } else { "0".into() };
+        return if value.is_sign_negative() { "-0.0 ".into() } else { "0".into() };
     }
     let scientific = format!("{value:.*e}", precision - 1);
     let Some((digits, exponent)) = scientific.split_once('e') else { return scientific };
