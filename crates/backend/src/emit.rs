@@ -2,7 +2,7 @@
 
 use crate::machine::{Machine, branch, inst};
 use crate::{Code, Error};
-use sass::{Control, Guard, Inst, Opcode, Operand, Target};
+use sass::{AddrWidth, Control, Guard, Inst, Mod, Opcode, Operand, Target};
 
 /// Bytes of an instruction.
 pub const INST_BYTES: u32 = 16;
@@ -22,9 +22,14 @@ pub fn resolve(machine: &Machine) -> (Vec<Inst>, Vec<(u32, u32)>) {
             lines.push((insts.len() as u32 * INST_BYTES, i.line));
         }
         let mut inst = i.inst.clone();
+        let plain = machine.target.sm == 75 || inst.mods.has(Mod::CAS);
         for o in &mut inst.operands {
-            if let Operand::Label(b) = o {
-                *b = offsets[*b as usize];
+            match o {
+                Operand::Label(b) => *b = offsets[*b as usize],
+                // Before sm_80, and in a compare-and-swap, a 64-bit base is spelled without a suffix: the
+                // opcode and `.E` say its width.
+                Operand::Addr { width: w @ AddrWidth::R64, .. } if plain => *w = AddrWidth::R32,
+                _ => {}
             }
         }
         insts.push(inst);

@@ -76,7 +76,7 @@ impl Lower<'_, '_> {
         };
         self.b.func.barriers = self.b.func.barriers.max(uses);
         let (id, count) = match (fixed(&id), count) {
-            (Some(n), None) => (Operand::Imm(n), rz()),
+            (Some(n), None) => (Operand::Imm(n), Operand::Imm(0)),
             (Some(n), Some(c)) if fixed(&c).is_some() => (Operand::Imm(n), c),
             (_, count) => {
                 // Number and thread count share one register.
