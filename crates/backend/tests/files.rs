@@ -1,7 +1,7 @@
 //! File tests: `files/NAME.ori` starts with `// test PASS` and holds functions in Ori's text form; the result
 //! of the pass stands beside it in `NAME.out`. `UPDATE_EXPECT=1 cargo test -p backend` writes the results.
 
-use backend::{Options, convergence, emit, hazards, legalize, machine, schedule};
+use backend::{Options, convergence, emit, hazards, legalize, machine, regalloc, schedule};
 use std::fmt::Write;
 use std::path::Path;
 
@@ -33,6 +33,11 @@ fn run(pass: &str, mut func: ori::Function) -> String {
         "convergence" => {
             convergence::run(&mut func);
             verified(func)
+        }
+        "regalloc" => {
+            let limits = regalloc::Limits::of(&func);
+            let stats = regalloc::allocate(&mut func, &limits).unwrap_or_else(|e| panic!("{e}"));
+            format!("// {stats:?}\n{func}")
         }
         "schedule" => {
             let mut m = machine::lower(&func, func.local_size).unwrap();

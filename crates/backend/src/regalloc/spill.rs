@@ -432,6 +432,17 @@ impl Spiller {
             Home::Slot { at, .. } => self.load(func, out, v, part, *at, loc),
             Home::Again(i) => {
                 let width = func.values[v].width;
+                let made = &func.insts[*i];
+                if let (Some(part), Op::Macro(Macro::Collect)) = (part, made.op)
+                    && made.operands.len() == 1 + usize::from(width)
+                {
+                    let word = made.operands[1 + usize::from(part)].clone();
+                    let t = func.add_value(file, 1);
+                    self.pin(t);
+                    let copy = smallvec![operand(t), word];
+                    out.push(func.insts.push(plain(Op::Macro(Macro::Copy), &[], copy, loc)));
+                    return t;
+                }
                 let t = func.add_value(file, width);
                 self.pin(t);
                 let mut d = InstData { loc, ..func.insts[*i].clone() };
