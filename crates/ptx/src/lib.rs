@@ -6,6 +6,7 @@ pub mod diag;
 pub mod isa;
 pub mod lexer;
 pub mod parser;
+mod print;
 pub mod span;
 
 pub use ast::*;

@@ -101,7 +101,11 @@ impl Parser<'_> {
         if self.eat(Tok::Eq) {
             let mut init = Init::default();
             let mut at = 0;
-            self.initializer(&mut init, &mut at, ty)?;
+            let mut dims = var.dims.clone();
+            if vector > 1 {
+                dims.push(u64::from(vector));
+            }
+            self.initializer(&mut init, &mut at, ty, &dims)?;
             if var.is_unsized() {
                 var.dims[0] = at.div_ceil(u64::from(natural));
             }
@@ -121,14 +125,28 @@ impl Parser<'_> {
         Ok(self.module.vars.push(var))
     }
 
-    fn initializer(&mut self, init: &mut Init, at: &mut u64, ty: Type) -> Parsed<()> {
+    /// `dims` are the dimensions that are still to be filled; a list that is too short leaves zeros.
+    fn initializer(&mut self, init: &mut Init, at: &mut u64, ty: Type, dims: &[u64]) -> Parsed<()> {
         if self.eat(Tok::LBrace) {
+            let start = *at;
+            let rest = dims.get(1..).unwrap_or(&[]);
             while !self.eat(Tok::RBrace) {
-                self.nested(|p| p.initializer(init, at, ty))?;
+                // A flat list fills the rows one after another.
+                let rest = if self.peek() == Tok::LBrace { rest } else { &[] };
+                self.nested(|p| p.initializer(init, at, ty, rest))?;
                 if !self.eat(Tok::Comma) {
                     self.expect(Tok::RBrace)?;
                     break;
                 }
+            }
+            let size = dims.iter().try_fold(u64::from(ty.bytes()), |n, d| n.checked_mul(*d));
+            match (size, dims.first()) {
+                (Some(size), Some(1..)) if *at - start <= size => *at = start + size,
+                (_, Some(1..)) => {
+                    let span = self.previous_span();
+                    return Err(self.error(span, "Greater number of elements in array initializer"));
+                }
+                _ => {}
             }
             return Ok(());
         }

@@ -1,0 +1,442 @@
+//! Prints a module as canonical PTX: blocks flattened (names that clash are numbered), prototypes and
+//! variables before code, constants in hexadecimal. What is printed parses to the same module.
+
+use crate::ast::{
+    AddrBase, Body, Func, FuncAttrs, Init, Inst, Item, LabelId, Linkage, Loc, Module, Operand, RegId, Space,
+    Stmt, Symbol, Var, VarId, VectorElem,
+};
+use crate::isa::TypeClass;
+use cranelift_entity::{PrimaryMap, SecondaryMap};
+use rustc_hash::FxHashSet;
+use std::fmt::{self, Display, Formatter, Write as _};
+
+impl Display for Module {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        writeln!(f, ".version {}.{}", self.version.0, self.version.1)?;
+        writeln!(f, ".target {}", self.targets.join(", "))?;
+        writeln!(f, ".address_size {}\n", self.address_size)?;
+        for (index, name) in &self.files {
+            writeln!(f, ".file {index} \"{name}\"")?;
+        }
+        let funcs = || {
+            self.items.iter().filter_map(|i| match i {
+                Item::Func(id) => Some(&self.funcs[*id]),
+                Item::Var(_) => None,
+            })
+        };
+        let mut out = String::new();
+        for func in funcs().filter(|func| !func.entry) {
+            self.header(&mut out, func);
+            out.push_str(";\n");
+        }
+        for item in &self.items {
+            if let Item::Var(v) = item {
+                self.variable(&mut out, &self.vars[*v], &self.vars[*v].name);
+                out.push_str(";\n");
+            }
+        }
+        f.write_str(&out)?;
+        for entry in [false, true] {
+            for func in funcs().filter(|func| func.entry == entry) {
+                if let Some(body) = &func.body {
+                    let mut out = String::from("\n");
+                    self.header(&mut out, func);
+                    out.push_str("\n{\n");
+                    Printer::new(self, func, body).body(&mut out, body);
+                    out.push_str("}\n");
+                    f.write_str(&out)?;
+                }
+            }
+        }
+        for (name, text) in &self.sections {
+            writeln!(f, "\n.section {name}\n{{{text}}}")?;
+        }
+        Ok(())
+    }
+}
+
+fn linkage(l: Linkage) -> &'static str {
+    match l {
+        Linkage::Internal => "",
+        Linkage::Visible => ".visible ",
+        Linkage::Extern => ".extern ",
+        Linkage::Weak => ".weak ",
+        Linkage::Common => ".common ",
+    }
+}
+
+fn space(s: Space) -> &'static str {
+    match s {
+        Space::Reg => "reg",
+        Space::Global => "global",
+        Space::Const => "const",
+        Space::Shared => "shared",
+        Space::Local => "local",
+        Space::Param => "param",
+    }
+}
+
+/// Constants whose spelling says the type.
+fn number(bits: u64) -> String {
+    (bits as i64).to_string()
+}
+
+impl Module {
+    fn symbol(&self, s: Symbol) -> &str {
+        match s {
+            Symbol::Var(v) => &self.vars[v].name,
+            Symbol::Func(f) => &self.funcs[f].name,
+        }
+    }
+
+    fn variable(&self, out: &mut String, var: &Var, name: &str) {
+        let _ = write!(out, "{}.{} ", linkage(var.linkage), space(var.space));
+        let natural = var.ty.bytes() * u32::from(var.vector);
+        if var.space != Space::Reg && var.align != natural {
+            let _ = write!(out, ".align {} ", var.align);
+        }
+        if var.vector > 1 {
+            let _ = write!(out, ".v{} ", var.vector);
+        }
+        let _ = write!(out, "{}", var.ty);
+        if let Some((pointee, align)) = var.ptr {
+            out.push_str(" .ptr");
+            if let Some(s) = pointee {
+                let _ = write!(out, " .{}", space(s));
+            }
+            let _ = write!(out, " .align {align}");
+        }
+        let _ = write!(out, " {}", if name.is_empty() { "_" } else { name });
+        for d in &var.dims {
+            if *d == 0 {
+                out.push_str("[]");
+            } else {
+                let _ = write!(out, "[{d}]");
+            }
+        }
+        if let Some(init) = &var.init {
+            out.push_str(" = ");
+            let mut dims = var.dims.to_vec();
+            if var.vector > 1 {
+                dims.push(u64::from(var.vector));
+            }
+            let mut at = 0;
+            self.initializer(out, var, init, &dims, &mut at);
+        }
+    }
+
+    fn initializer(&self, out: &mut String, var: &Var, init: &Init, dims: &[u64], at: &mut u64) {
+        let size = u64::from(var.ty.bytes());
+        if let Some((n, rest)) = dims.split_first() {
+            out.push('{');
+            for i in 0..*n {
+                // The rest is zero.
+                if *at >= init.bytes.len() as u64 {
+                    *at += (n - i) * rest.iter().product::<u64>() * size;
+                    break;
+                }
+                if i > 0 {
+                    out.push_str(", ");
+                }
+                self.initializer(out, var, init, rest, at);
+            }
+            out.push('}');
+            return;
+        }
+        let reloc = init.relocs.iter().find(|r| r.offset == *at);
+        let mut bits = [0; 8];
+        for (i, b) in bits.iter_mut().enumerate().take(size as usize) {
+            *b = init.bytes.get(*at as usize + i).copied().unwrap_or(0);
+        }
+        let bits = u64::from_le_bytes(bits);
+        *at += size;
+        let _ = match reloc {
+            Some(r) => {
+                let name = self.symbol(r.symbol);
+                let _ = if r.generic { write!(out, "generic({name})") } else { write!(out, "{name}") };
+                if r.addend == 0 { Ok(()) } else { write!(out, "+{}", r.addend) }
+            }
+            None if var.ty.class() == TypeClass::Float && size == 4 => write!(out, "0f{bits:08X}"),
+            None if var.ty.class() == TypeClass::Float && size == 8 => write!(out, "0d{bits:016X}"),
+            None => write!(out, "{bits}"),
+        };
+    }
+
+    fn params(&self, out: &mut String, params: &[VarId]) {
+        out.push('(');
+        for (i, p) in params.iter().enumerate() {
+            out.push_str(if i == 0 { "" } else { ", " });
+            self.variable(out, &self.vars[*p], &self.vars[*p].name);
+        }
+        out.push(')');
+    }
+
+    fn header(&self, out: &mut String, func: &Func) {
+        out.push_str(linkage(func.linkage));
+        out.push_str(if func.entry { ".entry " } else { ".func " });
+        if !func.returns.is_empty() {
+            self.params(out, &func.returns);
+            out.push(' ');
+        }
+        out.push_str(&func.name);
+        self.params(out, &func.params);
+        attributes(out, &func.attrs);
+    }
+}
+
+fn attributes(out: &mut String, a: &FuncAttrs) {
+    let triples =
+        [("maxntid", a.maxntid), ("reqntid", a.reqntid), ("reqnctapercluster", a.reqnctapercluster)];
+    for (name, value) in triples {
+        if let Some([x, y, z]) = value {
+            let _ = write!(out, "\n.{name} {x}, {y}, {z}");
+        }
+    }
+    let numbers = [
+        ("minnctapersm", a.minnctapersm),
+        ("maxnctapersm", a.maxnctapersm),
+        ("maxnreg", a.maxnreg),
+        ("maxclusterrank", a.maxclusterrank),
+    ];
+    for (name, value) in numbers {
+        if let Some(n) = value {
+            let _ = write!(out, "\n.{name} {n}");
+        }
+    }
+    let flags = [
+        ("noreturn", a.noreturn),
+        ("explicitcluster", a.explicit_cluster),
+        ("blocksareclusters", a.blocks_are_clusters),
+    ];
+    for (name, value) in flags {
+        if value {
+            let _ = write!(out, "\n.{name}");
+        }
+    }
+    for p in &a.pragmas {
+        let _ = write!(out, "\n.pragma \"{p}\";");
+    }
+}
+
+/// Names in a body, made distinct.
+struct Printer<'m> {
+    module: &'m Module,
+    regs: PrimaryMap<RegId, String>,
+    /// How many of them the header declares; they come first.
+    header_regs: usize,
+    labels: PrimaryMap<LabelId, String>,
+    /// Of the variables that the body declares.
+    vars: SecondaryMap<VarId, Option<String>>,
+}
+
+fn distinct(taken: &mut FxHashSet<String>, name: &str) -> String {
+    let mut candidate = name.to_string();
+    let mut n = 0;
+    while !taken.insert(candidate.clone()) {
+        n += 1;
+        candidate = format!("{name}_{n}");
+    }
+    candidate
+}
+
+impl<'m> Printer<'m> {
+    fn new(module: &'m Module, func: &Func, body: &Body) -> Printer<'m> {
+        let mut taken: FxHashSet<String> = FxHashSet::default();
+        for item in &module.items {
+            taken.insert(match item {
+                Item::Var(v) => module.vars[*v].name.clone(),
+                Item::Func(f) => module.funcs[*f].name.clone(),
+            });
+        }
+        // Register parameters come first among the registers; the header has their names.
+        let header = func.params.iter().chain(&func.returns).map(|v| &module.vars[*v]);
+        let in_regs = header.clone().filter(|v| v.space == Space::Reg).count();
+        let mut p = Printer {
+            module,
+            regs: PrimaryMap::new(),
+            header_regs: in_regs,
+            labels: PrimaryMap::new(),
+            vars: SecondaryMap::new(),
+        };
+        taken.extend(header.map(|v| v.name.clone()));
+        for (i, reg) in body.regs.values().enumerate() {
+            p.regs.push(if i < in_regs { reg.name.clone() } else { distinct(&mut taken, &reg.name) });
+        }
+        for v in &body.vars {
+            p.vars[*v] = Some(distinct(&mut taken, &module.vars[*v].name));
+        }
+        for l in body.labels.values() {
+            p.labels.push(distinct(&mut taken, &l.name));
+        }
+        p
+    }
+
+    fn var(&self, v: VarId) -> &str {
+        self.vars[v].as_deref().unwrap_or(&self.module.vars[v].name)
+    }
+
+    fn body(&self, out: &mut String, body: &Body) {
+        self.registers(out, body);
+        for v in &body.vars {
+            out.push('\t');
+            self.module.variable(out, &self.module.vars[*v], self.var(*v));
+            out.push_str(";\n");
+        }
+        for stmt in &body.stmts {
+            self.stmt(out, stmt);
+        }
+    }
+
+    /// Declarations by type, in the order in which the types first come; those of parameters are in the
+    /// header.
+    fn registers(&self, out: &mut String, body: &Body) {
+        let mut kinds = Vec::new();
+        let all: Vec<_> = body.regs.iter().skip(self.header_regs).collect();
+        for (_, reg) in &all {
+            if !kinds.contains(&(reg.ty, reg.vector)) {
+                kinds.push((reg.ty, reg.vector));
+            }
+        }
+        for (ty, vector) in kinds {
+            let of_kind: Vec<&str> = all
+                .iter()
+                .filter(|(_, reg)| (reg.ty, reg.vector) == (ty, vector))
+                .map(|(r, _)| self.regs[*r].as_str())
+                .collect();
+            for line in of_kind.chunks(16) {
+                let v = if vector > 1 { format!(".v{vector} ") } else { String::new() };
+                let _ = writeln!(out, "\t.reg {v}{ty} {};", line.join(", "));
+            }
+        }
+    }
+
+    fn stmt(&self, out: &mut String, stmt: &Stmt) {
+        let labels =
+            |list: &[LabelId]| list.iter().map(|l| self.labels[*l].as_str()).collect::<Vec<_>>().join(", ");
+        let _ = match stmt {
+            Stmt::Label(l) => writeln!(out, "{}:", self.labels[*l]),
+            Stmt::Inst(inst) => {
+                self.inst(out, inst);
+                Ok(())
+            }
+            Stmt::BranchTargets(l, list) => {
+                writeln!(out, "{}: .branchtargets {};", self.labels[*l], labels(list))
+            }
+            Stmt::CallTargets(l, list) => {
+                let names: Vec<&str> = list.iter().map(|f| self.module.funcs[*f].name.as_str()).collect();
+                writeln!(out, "{}: .calltargets {};", self.labels[*l], names.join(", "))
+            }
+            Stmt::CallPrototype(l, f) => {
+                let func = &self.module.funcs[*f];
+                let _ = write!(out, "{}: .callprototype ", self.labels[*l]);
+                self.module.params(out, &func.returns);
+                out.push_str(" _ ");
+                self.module.params(out, &func.params);
+                attributes(out, &func.attrs);
+                writeln!(out, ";")
+            }
+            Stmt::Loc(Loc { file, line, column, inlined }) => {
+                let _ = write!(out, "\t.loc {file} {line} {column}");
+                if let Some(i) = inlined {
+                    let _ = write!(out, ", function_name {}", i.function);
+                    if i.offset != 0 {
+                        let _ = write!(out, "+{}", i.offset);
+                    }
+                    let _ = write!(out, ", inlined_at {} {} {}", i.file, i.line, i.column);
+                }
+                writeln!(out)
+            }
+            Stmt::Pragma(text) => writeln!(out, "\t.pragma \"{text}\";"),
+        };
+    }
+
+    fn inst(&self, out: &mut String, inst: &Inst) {
+        out.push('\t');
+        if let Some((p, not)) = inst.guard {
+            let _ = write!(out, "@{}{} ", if not { "!" } else { "" }, self.regs[p]);
+        }
+        out.push_str(inst.op.name());
+        for m in &inst.mods {
+            let _ = write!(out, ".{}", m.name());
+        }
+        for (i, o) in inst.operands.iter().enumerate() {
+            out.push_str(if i == 0 { " " } else { ", " });
+            self.operand(out, o);
+        }
+        out.push_str(";\n");
+    }
+
+    fn offset(out: &mut String, offset: i64) {
+        if offset != 0 {
+            let _ = write!(out, "+{offset}");
+        }
+    }
+
+    fn operand(&self, out: &mut String, o: &Operand) {
+        let pick = |r: &Option<RegId>| r.map_or("_", |r| self.regs[r].as_str());
+        let _ = match o {
+            Operand::Reg(r) => write!(out, "{}", self.regs[*r]),
+            Operand::NotPred(r) => write!(out, "!{}", self.regs[*r]),
+            Operand::NegReg(r) => write!(out, "-{}", self.regs[*r]),
+            Operand::Int(n) => write!(out, "{}", number(*n)),
+            Operand::F64(bits) => write!(out, "0d{bits:016X}"),
+            Operand::F32(bits) => write!(out, "0f{bits:08X}"),
+            Operand::Special(s, None) => write!(out, "{}", s.name()),
+            Operand::Special(s, Some(c)) => write!(out, "{}.{}", s.name(), component(*c)),
+            Operand::Var(v, offset) => {
+                out.push_str(self.var(*v));
+                Self::offset(out, *offset);
+                Ok(())
+            }
+            Operand::Func(f) => write!(out, "{}", self.module.funcs[*f].name),
+            Operand::Label(l) => write!(out, "{}", self.labels[*l]),
+            Operand::Vector(elems) => {
+                out.push('{');
+                for (i, e) in elems.iter().enumerate() {
+                    out.push_str(if i == 0 { "" } else { ", " });
+                    let _ = match e {
+                        VectorElem::Reg(r) => write!(out, "{}", self.regs[*r]),
+                        VectorElem::Int(n) => write!(out, "{}", number(*n)),
+                        VectorElem::F32(bits) => write!(out, "0f{bits:08X}"),
+                        VectorElem::F64(bits) => write!(out, "0d{bits:016X}"),
+                        VectorElem::Sink => write!(out, "_"),
+                    };
+                }
+                out.push('}');
+                Ok(())
+            }
+            Operand::Component(r, c) => write!(out, "{}.{}", self.regs[*r], component(*c)),
+            Operand::Part { reg, part } => write!(out, "{}.{part}", self.regs[*reg]),
+            Operand::Addr(a) => {
+                out.push('[');
+                match a.base {
+                    AddrBase::Reg(r) => out.push_str(&self.regs[r]),
+                    AddrBase::Var(v) => out.push_str(self.var(v)),
+                    AddrBase::Absolute => {
+                        let _ = write!(out, "{}", a.offset);
+                    }
+                }
+                if a.base != AddrBase::Absolute {
+                    Self::offset(out, a.offset);
+                }
+                out.push(']');
+                Ok(())
+            }
+            Operand::Pair(p, q) => write!(out, "{}|{}", pick(p), pick(q)),
+            Operand::Sink => write!(out, "_"),
+            Operand::List(list) => {
+                out.push('(');
+                for (i, o) in list.iter().enumerate() {
+                    out.push_str(if i == 0 { "" } else { ", " });
+                    self.operand(out, o);
+                }
+                out.push(')');
+                Ok(())
+            }
+        };
+    }
+}
+
+fn component(c: u8) -> char {
+    ['x', 'y', 'z', 'w'][usize::from(c & 3)]
+}
