@@ -4,3 +4,4 @@ pub mod fp;
 pub mod launch;
 pub mod memory;
 pub mod ptx;
+pub mod sass;

@@ -1,0 +1,130 @@
+//! From decoded instructions to executable steps, once per static instruction.
+
+use super::control::{self, Control};
+use super::image::Banks;
+use super::operand::{Exec, Operands, Pred};
+use super::{convert, float, int, mem, warp};
+use sass::Inst;
+
+/// Why an instruction cannot be executed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Unsupported(pub(crate) String);
+
+/// An [`Unsupported`] as a result.
+pub(crate) fn unsupported<T>(what: impl Into<String>) -> Result<T, Unsupported> {
+    Err(Unsupported(what.into()))
+}
+
+/// What a step does.
+pub(crate) enum Action {
+    /// Nothing that can be seen here: caches, ordering, scoreboards.
+    Nothing,
+    /// Computes, loads or stores.
+    Exec(Exec),
+    /// Moves threads.
+    Control(Control),
+    /// Fails when it is reached.
+    Unsupported(String),
+}
+
+/// An instruction, ready to run.
+pub(crate) struct Step {
+    pub(crate) guard: Pred,
+    pub(crate) action: Action,
+}
+
+/// Instructions without an effect on a machine that finishes each one before the next.
+const NO_EFFECT: &[&str] = &[
+    "NOP",
+    "DEPBAR",
+    "MEMBAR",
+    "ERRBAR",
+    "CGAERRBAR",
+    "FENCE",
+    "CCTL",
+    "CCTLL",
+    "ACQBULK",
+    "PREEXIT",
+    "PMTRIG",
+    "ENDCOLLECTIVE",
+    "LDGDEPBAR",
+];
+
+/// The uniform forms whose operation is the one of the name without `U`.
+const UNIFORM: &[&str] = &[
+    "UIADD3",
+    "UIMAD",
+    "ULOP3",
+    "USHF",
+    "ULEA",
+    "UISETP",
+    "USEL",
+    "UIABS",
+    "UVIMNMX",
+    "UIMNMX.U64",
+    "UIMNMX.S64",
+    "UPOPC",
+    "UFLO",
+    "UBREV",
+    "UPRMT",
+    "USGXT",
+    "UBMSK",
+    "UMOV",
+    "UPLOP3",
+    "UP2UR",
+    "UR2UP",
+    "UFADD",
+    "UFMUL",
+    "UFFMA",
+    "UFSEL",
+    "UFSETP",
+    "UI2F",
+    "UI2FP",
+    "UF2I",
+    "UIADD",
+    "UFMNMX",
+    "UFRND",
+    "UVIADD",
+    "UIMNMX",
+];
+
+impl Step {
+    /// Prepares an instruction. What isn't supported only fails if it is executed.
+    pub(crate) fn of(inst: &Inst, banks: &Banks) -> Step {
+        let guard = Pred::of(inst.guard.pred, inst.guard.not);
+        let action = guard.clone().and_then(|_| action(inst, banks));
+        Step {
+            guard: guard.unwrap_or(Pred::TRUE),
+            action: action.unwrap_or_else(|Unsupported(what)| Action::Unsupported(what)),
+        }
+    }
+}
+
+fn action(inst: &Inst, banks: &Banks) -> Result<Action, Unsupported> {
+    let name = inst.op.name();
+    if NO_EFFECT.contains(&name) {
+        return Ok(Action::Nothing);
+    }
+    let o = Operands::new(inst, banks);
+    let plain = if UNIFORM.contains(&name) { &name[1..] } else { name };
+    let families = [int::compile, float::compile, convert::compile];
+    for family in families {
+        if let Some(exec) = family(plain, &o)? {
+            o.finish()?;
+            return Ok(Action::Exec(exec));
+        }
+    }
+    for family in [mem::compile, warp::compile] {
+        if let Some(exec) = family(name, &o)? {
+            o.finish()?;
+            return Ok(Action::Exec(exec));
+        }
+    }
+    match control::compile(name, &o)? {
+        Some(c) => {
+            o.finish()?;
+            Ok(Action::Control(c))
+        }
+        None => unsupported(format!("opcode {name}")),
+    }
+}

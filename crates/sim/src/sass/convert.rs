@@ -1,0 +1,136 @@
+//! Conversions between number formats.
+
+use super::compile::{Unsupported, unsupported};
+use super::float::rounding;
+use super::operand::{Exec, Kind, Operands, Src, value};
+use crate::fp::{self, BF16, F16, F32, F64, Format, Round};
+
+/// Prepares a conversion; `None` if `name` (without the `U` of uniform forms) isn't one.
+pub(crate) fn compile(name: &str, o: &Operands<'_>) -> Result<Option<Exec>, Unsupported> {
+    Ok(Some(match name {
+        "I2F" | "I2FP" => int_to_float(o)?,
+        "F2I" => float_to_int(o)?,
+        "F2F" => float_to_float(o)?,
+        "FRND" => round_to_integral(o)?,
+        "F2FP" => pack(o)?,
+        _ => return Ok(None),
+    }))
+}
+
+const FORMATS: [(&str, Format); 4] = [("F16", F16), ("BF16", BF16), ("F32", F32), ("F64", F64)];
+
+/// An integer type: bits and signedness.
+const INTS: [(&str, (u32, bool)); 8] = [
+    ("S8", (8, true)),
+    ("U8", (8, false)),
+    ("S16", (16, true)),
+    ("U16", (16, false)),
+    ("S32", (32, true)),
+    ("U32", (32, false)),
+    ("S64", (64, true)),
+    ("U64", (64, false)),
+];
+
+fn float_src(o: &Operands<'_>, slot: usize, f: Format) -> Result<Src, Unsupported> {
+    let src = match f.frac {
+        52 => o.src(slot, Kind::Double)?,
+        23 => o.src(slot, Kind::Single)?,
+        _ => o.src(slot, Kind::Halves)?,
+    };
+    Ok(src)
+}
+
+fn registers(f: Format) -> u8 {
+    if f == F64 { 2 } else { 1 }
+}
+
+/// Low bits of a register that hold a value of the format.
+fn narrow(x: u64, f: Format) -> u64 {
+    if f == F64 { x } else { x & ((1 << f.bits()) - 1) }
+}
+
+fn int_to_float(o: &Operands<'_>) -> Result<Exec, Unsupported> {
+    let format = o.choose(&FORMATS).unwrap_or(F32);
+    let (bits, signed) = o.choose(&INTS).unwrap_or((32, true));
+    let shift = o.choose(&[("B1", 8), ("B2", 16), ("B3", 24), ("H1", 16)]).unwrap_or(0);
+    o.ignore(&["B0"]);
+    let rm = rounding(o);
+    let src = o.src(1, if bits == 64 { Kind::Long } else { Kind::Int })?;
+    Ok(value(o.dst(0, registers(format))?, [src], move |[x]| {
+        let up = x >> shift << (64 - bits);
+        let value = if signed { i128::from(up as i64 >> (64 - bits)) } else { i128::from(up >> (64 - bits)) };
+        fp::from_int(value, format, rm)
+    }))
+}
+
+/// Rounding to an integer.
+fn integral_rounding(o: &Operands<'_>) -> Round {
+    let modes = [("TRUNC", Round::Zero), ("FLOOR", Round::Down), ("CEIL", Round::Up)];
+    o.choose(&modes).unwrap_or(Round::Nearest)
+}
+
+/// Saturates; a NaN gives zero with NTZ, else only the highest bit of the result set.
+fn float_to_int(o: &Operands<'_>) -> Result<Exec, Unsupported> {
+    let (ftz, ntz) = (o.take("FTZ"), o.take("NTZ"));
+    let (bits, signed) = o.choose(&INTS).unwrap_or((32, true));
+    let format = o.choose(&FORMATS).unwrap_or(F32);
+    let rm = integral_rounding(o);
+    let src = float_src(o, 1, format)?;
+    let (min, max) =
+        if signed { (-1i128 << (bits - 1), (1i128 << (bits - 1)) - 1) } else { (0, (1 << bits) - 1) };
+    Ok(value(o.dst(0, if bits == 64 { 2 } else { 1 })?, [src], move |[x]| {
+        let x = narrow(x, format);
+        let x = if ftz { format.flush(x) } else { x };
+        match fp::to_int(x, format, rm) {
+            Some(n) => n.clamp(min, max) as u64,
+            None if ntz => 0,
+            None => 1 << (bits - 1),
+        }
+    }))
+}
+
+fn float_to_float(o: &Operands<'_>) -> Result<Exec, Unsupported> {
+    let (ftz, rm) = (o.take("FTZ"), rounding(o));
+    let format = |m: Option<&str>| {
+        let found = FORMATS.iter().find(|(n, _)| m == Some(n)).map(|(_, f)| *f);
+        found.map_or_else(|| unsupported("a conversion between these formats"), Ok)
+    };
+    let (to, from) = (format(o.next())?, format(o.next())?);
+    let flush = move |x, f: Format| if ftz && f == F32 { f.flush(x) } else { x };
+    Ok(value(o.dst(0, registers(to))?, [float_src(o, 1, from)?], move |[x]| {
+        flush(fp::convert(flush(narrow(x, from), from), from, to, rm), to)
+    }))
+}
+
+fn round_to_integral(o: &Operands<'_>) -> Result<Exec, Unsupported> {
+    let (ftz, rm) = (o.take("FTZ"), integral_rounding(o));
+    let format = o.choose(&FORMATS).unwrap_or(F32);
+    Ok(value(o.dst(0, registers(format))?, [float_src(o, 1, format)?], move |[x]| {
+        let x = narrow(x, format);
+        fp::round_integral(if ftz { format.flush(x) } else { x }, format, rm)
+    }))
+}
+
+/// Rd, Ra, Rb: Ra in the high half, Rb in the low one, both binary32 made narrower.
+fn pack(o: &Operands<'_>) -> Result<Exec, Unsupported> {
+    let to = match o.next() {
+        Some("F16") => F16,
+        Some("BF16") => BF16,
+        Some("PACK_AB") => {
+            let srcs = [o.src(1, Kind::Single)?, o.src(2, Kind::Single)?];
+            return Ok(value(o.dst(0, 1)?, srcs, |[a, b]| packed(a, b, F16)));
+        }
+        _ => return unsupported("a packed conversion of this type"),
+    };
+    o.ignore(&["F32"]);
+    if !o.take("PACK_AB") {
+        return unsupported("a packed conversion of this shape");
+    }
+    let srcs = [o.src(1, Kind::Single)?, o.src(2, Kind::Single)?];
+    Ok(value(o.dst(0, 1)?, srcs, move |[a, b]| packed(a, b, to)))
+}
+
+fn packed(a: u64, b: u64, to: Format) -> u64 {
+    let half = |x| fp::convert(x, F32, to, Round::Nearest);
+    half(a) << 16 | half(b)
+}

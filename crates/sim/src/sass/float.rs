@@ -1,0 +1,244 @@
+//! Floating-point arithmetic, selection and comparison.
+
+use super::compile::{Unsupported, unsupported};
+use super::int::combine;
+use super::operand::{Exec, Kind, Operands, PredDst, lanewise, value};
+use crate::fp::{self, BF16, F16, F32, Format, Round, Single};
+use std::cmp::Ordering;
+
+const NO_PREDS: [PredDst; 2] = [PredDst::NONE; 2];
+
+/// Prepares a floating-point instruction; `None` if `name` (without the `U` of uniform forms) isn't one.
+pub(crate) fn compile(name: &str, o: &Operands<'_>) -> Result<Option<Exec>, Unsupported> {
+    Ok(Some(match name {
+        "FADD" => {
+            let (op, d) = (single(o), o.dst(0, 1)?);
+            let srcs = [o.src(1, Kind::Single)?, o.src(2, Kind::Single)?];
+            value(d, srcs, move |[a, b]| op.add(a as u32, b as u32).into())
+        }
+        "FMUL" => {
+            let (op, d) = (single(o), o.dst(0, 1)?);
+            let srcs = [o.src(1, Kind::Single)?, o.src(2, Kind::Single)?];
+            value(d, srcs, move |[a, b]| op.mul(a as u32, b as u32).into())
+        }
+        "FFMA" => {
+            let (op, d) = (single(o), o.dst(0, 1)?);
+            let srcs = [o.src(1, Kind::Single)?, o.src(2, Kind::Single)?, o.src(3, Kind::Single)?];
+            value(d, srcs, move |[a, b, c]| op.fma(a as u32, b as u32, c as u32).into())
+        }
+        "FMNMX" => fmnmx(o)?,
+        "FSEL" => {
+            let ftz = o.take("FTZ");
+            let srcs = [o.src(1, Kind::Single)?, o.src(2, Kind::Single)?];
+            lanewise((Some(o.dst(0, 1)?), NO_PREDS), srcs, [o.pred(3)?], move |[a, b], [p]| {
+                let r = if p { a } else { b };
+                (if ftz { F32.flush(r) } else { r }, false, false)
+            })
+        }
+        "FSETP" => fsetp(o)?,
+        "FSET" => fset(o)?,
+        "DSETP" => dsetp(o)?,
+        "FCHK" => {
+            o.ignore(&["DIVIDE"]);
+            let out = (None, [o.pred_dst(0)?, PredDst::NONE]);
+            let srcs = [o.src(1, Kind::Single)?, o.src(2, Kind::Single)?];
+            lanewise(out, srcs, [], |[a, b], []| (0, division_needs_care(a as u32, b as u32), false))
+        }
+        "DADD" => {
+            let rm = rounding(o);
+            let srcs = [o.src(1, Kind::Double)?, o.src(2, Kind::Double)?];
+            value(o.dst(0, 2)?, srcs, move |[a, b]| fp::dadd(a, b, rm))
+        }
+        "DMUL" => {
+            let rm = rounding(o);
+            let srcs = [o.src(1, Kind::Double)?, o.src(2, Kind::Double)?];
+            value(o.dst(0, 2)?, srcs, move |[a, b]| fp::dmul(a, b, rm))
+        }
+        "DFMA" => {
+            let rm = rounding(o);
+            let srcs = [o.src(1, Kind::Double)?, o.src(2, Kind::Double)?, o.src(3, Kind::Double)?];
+            value(o.dst(0, 2)?, srcs, move |[a, b, c]| fp::dfma(a, b, c, rm))
+        }
+        "HADD2" | "HMUL2" | "HFMA2" => halves(name, o)?,
+        "MUFU" => mufu(o)?,
+        _ => return Ok(None),
+    }))
+}
+
+/// The rounding direction that the modifiers name.
+pub(crate) fn rounding(o: &Operands<'_>) -> Round {
+    let modes = [("RN", Round::Nearest), ("RZ", Round::Zero), ("RM", Round::Down), ("RP", Round::Up)];
+    o.choose(&modes).unwrap_or_default()
+}
+
+fn single(o: &Operands<'_>) -> Single {
+    Single { rm: rounding(o), ftz: o.take("FTZ"), sat: o.take("SAT") }
+}
+
+/// FCHK's model: true unless numerator, denominator and quotient are all so far from the ends of the range
+/// that no step of the division's fast path can overflow or lose bits to underflow.
+fn division_needs_care(a: u32, b: u32) -> bool {
+    let exponent = |x: u32| (x >> 23 & 0xff) as i32;
+    let (ea, eb) = (exponent(a), exponent(b));
+    let quotient = ea - eb;
+    ea <= 24 || ea == 255 || eb == 0 || eb >= 253 || !(-125..=125).contains(&quotient)
+}
+
+/// The smaller or larger of two numbers; a NaN only wins over a NaN, unless `nan` is set. −0 is below +0.
+fn fmnmx(o: &Operands<'_>) -> Result<Exec, Unsupported> {
+    let (ftz, nan) = (o.take("FTZ"), o.take("NAN"));
+    let srcs = [o.src(1, Kind::Single)?, o.src(2, Kind::Single)?];
+    Ok(lanewise((Some(o.dst(0, 1)?), NO_PREDS), srcs, [o.pred(3)?], move |[a, b], [min]| {
+        let flush = |x: u64| if ftz { F32.flush(x) } else { x };
+        let (a, b) = (flush(a), flush(b));
+        let r = match (F32.is_nan(a), F32.is_nan(b)) {
+            (true, true) => 0x7fff_ffff,
+            (true, _) | (_, true) if nan => 0x7fff_ffff,
+            (true, _) => b,
+            (_, true) => a,
+            _ => {
+                let order = f32::from_bits(a as u32).total_cmp(&f32::from_bits(b as u32));
+                if order.is_lt() == min { a } else { b }
+            }
+        };
+        (r, false, false)
+    }))
+}
+
+/// A comparison of numbers that may be unordered (`None`).
+type Compare = fn(Option<Ordering>) -> bool;
+
+fn comparison(o: &Operands<'_>) -> Result<Compare, Unsupported> {
+    use Ordering::{Equal, Greater, Less};
+    let table: &[(&str, Compare)] = &[
+        ("F", |_| false),
+        ("LT", |c| c == Some(Less)),
+        ("EQ", |c| c == Some(Equal)),
+        ("LE", |c| matches!(c, Some(Less | Equal))),
+        ("GT", |c| c == Some(Greater)),
+        ("NE", |c| matches!(c, Some(Less | Greater))),
+        ("GE", |c| matches!(c, Some(Greater | Equal))),
+        ("NUM", |c| c.is_some()),
+        ("NAN", |c| c.is_none()),
+        ("LTU", |c| matches!(c, None | Some(Less))),
+        ("EQU", |c| matches!(c, None | Some(Equal))),
+        ("LEU", |c| c != Some(Greater)),
+        ("GTU", |c| matches!(c, None | Some(Greater))),
+        ("NEU", |c| c != Some(Equal)),
+        ("GEU", |c| c != Some(Less)),
+        ("T", |_| true),
+    ];
+    o.choose(table).map_or_else(|| unsupported("no comparison"), Ok)
+}
+
+fn order_32(a: u64, b: u64, ftz: bool) -> Option<Ordering> {
+    let number = |x: u64| f32::from_bits(if ftz { F32.flush(x) } else { x } as u32);
+    number(a).partial_cmp(&number(b))
+}
+
+fn fsetp(o: &Operands<'_>) -> Result<Exec, Unsupported> {
+    let (compare, ftz, join) = (comparison(o)?, o.take("FTZ"), combine(o)?);
+    let out = (None, [o.pred_dst(0)?, o.pred_dst(1)?]);
+    let srcs = [o.src(2, Kind::Single)?, o.src(3, Kind::Single)?];
+    Ok(lanewise(out, srcs, [o.pred(4)?], move |[a, b], [p]| {
+        let c = compare(order_32(a, b, ftz));
+        (0, join(c, p), join(!c, p))
+    }))
+}
+
+/// A comparison whose result is all ones or, with BF, 1.0.
+fn fset(o: &Operands<'_>) -> Result<Exec, Unsupported> {
+    let yes = if o.take("BF") { u64::from(1f32.to_bits()) } else { 0xffff_ffff };
+    let (compare, ftz, join) = (comparison(o)?, o.take("FTZ"), combine(o)?);
+    let srcs = [o.src(1, Kind::Single)?, o.src(2, Kind::Single)?];
+    Ok(lanewise((Some(o.dst(0, 1)?), NO_PREDS), srcs, [o.pred(3)?], move |[a, b], [p]| {
+        (if join(compare(order_32(a, b, ftz)), p) { yes } else { 0 }, false, false)
+    }))
+}
+
+fn dsetp(o: &Operands<'_>) -> Result<Exec, Unsupported> {
+    let (compare, join) = (comparison(o)?, combine(o)?);
+    let out = (None, [o.pred_dst(0)?, o.pred_dst(1)?]);
+    let srcs = [o.src(2, Kind::Double)?, o.src(3, Kind::Double)?];
+    Ok(lanewise(out, srcs, [o.pred(4)?], move |[a, b], [p]| {
+        let c = compare(f64::from_bits(a).partial_cmp(&f64::from_bits(b)));
+        (0, join(c, p), join(!c, p))
+    }))
+}
+
+/// Arithmetic on two halves at once.
+fn halves(name: &str, o: &Operands<'_>) -> Result<Exec, Unsupported> {
+    o.ignore(&["MMA"]);
+    let format: Format = if o.take("BF16_V2") { BF16 } else { F16 };
+    let (ftz, sat) = (o.take("FTZ"), o.take("SAT"));
+    let one = if format == F16 { 0x3c00 } else { 0x3f80 };
+    let (a, b) = (o.src(1, Kind::Halves)?, o.src(2, Kind::Halves)?);
+    let c = if name == "HFMA2" { o.src(3, Kind::Halves)? } else { b };
+    let (add, mul) = (name == "HADD2", name == "HMUL2");
+    Ok(value(o.dst(0, 1)?, [a, b, c], move |[a, b, c]| {
+        let half = |at: u32| {
+            let pick = |x: u64| {
+                let x = x >> at & 0xffff;
+                if ftz { format.flush(x) } else { x }
+            };
+            let (a, b, c) = (pick(a), pick(b), pick(c));
+            let r = match () {
+                () if add => fp::fma(a, one, b, format, Round::Nearest),
+                () if mul => fp::mul(a, b, format, Round::Nearest),
+                () => fp::fma(a, b, c, format, Round::Nearest),
+            };
+            let r = if ftz { format.flush(r) } else { r };
+            (if sat { format.saturate(r) } else { r }) << at
+        };
+        half(0) | half(16)
+    }))
+}
+
+/// A special function by name.
+type Function = (&'static str, fn(f64) -> f64);
+
+/// The special-function unit's model: the function computed in binary64 and rounded to nearest; subnormal
+/// operands and results are zeros. `RCP64H` and `RSQ64H` see the high half of a binary64 and give the high
+/// half of the result, truncated.
+fn mufu(o: &Operands<'_>) -> Result<Exec, Unsupported> {
+    let table: &[Function] = &[
+        ("RCP", |x| 1.0 / x),
+        ("RSQ", |x| if x == 0.0 { 1.0 / x } else { 1.0 / x.sqrt() }),
+        ("SQRT", f64::sqrt),
+        ("EX2", f64::exp2),
+        ("LG2", f64::log2),
+        ("SIN", |x| (x.fract() * std::f64::consts::TAU).sin()),
+        ("COS", |x| (x.fract() * std::f64::consts::TAU).cos()),
+        ("TANH", f64::tanh),
+    ];
+    let src = o.src(1, Kind::Single)?;
+    let dst = o.dst(0, 1)?;
+    if let Some(f) = o.choose(table) {
+        return Ok(value(dst, [src], move |[x]| {
+            let r = f(f32::from_bits(F32.flush(x) as u32).into()) as f32;
+            F32.flush(if r.is_nan() { 0x7fff_ffff } else { r.to_bits().into() })
+        }));
+    }
+    let wide: &[Function] =
+        &[("RCP64H", |x| 1.0 / x), ("RSQ64H", |x| if x == 0.0 { 1.0 / x } else { 1.0 / x.sqrt() })];
+    let Some(f) = o.choose(wide) else {
+        return unsupported("a special function");
+    };
+    Ok(value(dst, [src], move |[x]| {
+        let r = f(f64::from_bits(fp::F64.flush(x << 32)));
+        if r.is_nan() { 0x7fff_ffff } else { fp::F64.flush(r.to_bits()) >> 32 }
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn division_check_is_conservative() {
+        let needs = |a: f32, b: f32| division_needs_care(a.to_bits(), b.to_bits());
+        assert!(!needs(1.0, 3.0) && !needs(-1e10, 1e-10));
+        assert!(needs(0.0, 1.0) && needs(1.0, 0.0) && needs(f32::NAN, 1.0) && needs(1.0, 1e-40));
+        assert!(needs(1e30, 1e-30) && needs(1e-30, 1e30) && needs(f32::INFINITY, 1.0));
+    }
+}

@@ -1,0 +1,85 @@
+//! A cubin as the loader sees it: code, constant banks, global variables, memory sizes.
+
+use crate::memory::Memory;
+use rustc_hash::FxHashMap;
+use sass::Target;
+
+/// Constant banks of a launch.
+#[derive(Default, Clone)]
+pub(crate) struct Banks(Vec<Vec<u8>>);
+
+impl Banks {
+    /// The bank's bytes, to be filled.
+    pub(crate) fn bank_mut(&mut self, bank: u8) -> &mut Vec<u8> {
+        let i = usize::from(bank);
+        if self.0.len() <= i {
+            self.0.resize_with(i + 1, Vec::new);
+        }
+        &mut self.0[i]
+    }
+    /// `len` bytes, if they lie in the bank.
+    pub(crate) fn slice(&self, bank: u8, at: u64, len: usize) -> Option<&[u8]> {
+        let at = usize::try_from(at).ok()?;
+        self.0.get(usize::from(bank))?.get(at..at.checked_add(len)?)
+    }
+    /// A little-endian number of `len` bytes.
+    pub(crate) fn read(&self, bank: u8, at: u64, len: usize) -> Option<u64> {
+        self.slice(bank, at, len).map(crate::memory::little_endian)
+    }
+}
+
+/// A kernel, loaded.
+pub(crate) struct Image {
+    pub(crate) target: Target,
+    /// The words of the kernel's section.
+    pub(crate) code: Vec<u128>,
+    /// Where in it the kernel starts, in bytes.
+    pub(crate) entry: u32,
+    /// Constant banks as the file has them, addresses filled in.
+    pub(crate) banks: Banks,
+    /// Offset and size of the parameters in bank 0.
+    pub(crate) params: (u16, u16),
+    /// Bytes of shared memory that the kernel declares, with what the system reserves.
+    pub(crate) shared: u32,
+    /// Bytes of local memory per thread.
+    pub(crate) local: u32,
+}
+
+impl Image {
+    /// Loads the kernel: allocates and fills its global variables, resolves relocations.
+    pub(crate) fn load(file: &[u8], kernel: &str, memory: &mut Memory) -> Result<Image, String> {
+        let mut cubin = cubin::read::read(file)?;
+        let target = Target::new(cubin.sm).ok_or(format!("unknown target sm_{}", cubin.sm))?;
+        let k = cubin.kernels.remove(kernel).ok_or(format!("no kernel {kernel}"))?;
+        let entry = k.functions.iter().find(|f| f.0 == kernel).ok_or(format!("no symbol {kernel}"))?.1 as u32;
+
+        let mut addresses = FxHashMap::default();
+        for g in &cubin.globals {
+            addresses.insert(g.name.clone(), memory.alloc(&g.name, g.bytes.clone()));
+        }
+        for r in &cubin.relocs {
+            let symbol = addresses.get(&r.symbol);
+            let symbol = symbol.ok_or(format!("the address of {} is not supported", r.symbol))?;
+            let value = symbol.wrapping_add_signed(r.addend);
+            let place = match addresses.get(&r.place) {
+                Some(base) => memory.slice_mut(base + r.offset, 8),
+                None => cubin.constant4.get_mut(r.offset as usize..).and_then(|b| b.get_mut(..8)),
+            };
+            place.ok_or("a relocation lies outside its section")?.copy_from_slice(&value.to_le_bytes());
+        }
+        let mut banks = Banks::default();
+        *banks.bank_mut(0) = k.constant0;
+        *banks.bank_mut(2) = k.constant2;
+        *banks.bank_mut(3) = cubin.constant3;
+        *banks.bank_mut(4) = cubin.constant4;
+        Ok(Image {
+            target,
+            code: k.code,
+            entry,
+            banks,
+            params: k.params,
+            shared: k.shared_bytes,
+            local: k.stack_bytes,
+        })
+    }
+}

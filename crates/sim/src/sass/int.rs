@@ -1,0 +1,527 @@
+//! Integer instructions of the vector and the uniform datapath: one definition serves both.
+
+use super::compile::{Unsupported, unsupported};
+use super::operand::{Exec, Kind, Operands, Pred, PredDst, Src, lanewise, value};
+
+const NO_PREDS: [PredDst; 2] = [PredDst::NONE; 2];
+
+/// Prepares an integer instruction; `None` if `name` (without the leading `U` of the uniform forms) isn't one.
+pub(crate) fn compile(name: &str, o: &Operands<'_>) -> Result<Option<Exec>, Unsupported> {
+    Ok(Some(match name {
+        "IADD3" if o.take("64") => add_64(o, 3)?,
+        "IADD3" => iadd3(o)?,
+        "IADD" if o.take("64") => add_64(o, 2)?,
+        "IMAD" => imad(o)?,
+        "LEA" => lea(o)?,
+        "LOP3" => lop3(o)?,
+        "SHF" => shf(o)?,
+        "ISETP" => isetp(o)?,
+        "SEL" => sel(o)?,
+        "IMNMX" | "VIMNMX" => min_max(o)?,
+        "IMNMX.U64" | "IMNMX.S64" => min_max_64(o, name.ends_with("S64"))?,
+        "VIMNMX3" => min_max_3(o)?,
+        "VIADDMNMX" => add_min_max(o)?,
+        "VIADD" => {
+            o.ignore(&["S32", "U32"]);
+            let (d, a, b) = (o.dst(0, 1)?, o.src(1, Kind::Int)?, o.src(2, Kind::Int)?);
+            value(d, [a, b], |[a, b]| u64::from((a as u32).wrapping_add(b as u32)))
+        }
+        "MOV" => mov(o)?,
+        "IABS" => unary(o, |x| (x as i32).unsigned_abs())?,
+        "POPC" => unary(o, u32::count_ones)?,
+        "BREV" => unary(o, u32::reverse_bits)?,
+        "FLO" => flo(o)?,
+        "PRMT" => prmt(o)?,
+        "SGXT" => sgxt(o)?,
+        "BMSK" => bmsk(o)?,
+        "PLOP3" => plop3(o)?,
+        "IDP" => idp(o)?,
+        "P2R" | "P2UR" => p2r(o)?,
+        "R2P" => r2p(o)?,
+        _ => return Ok(None),
+    }))
+}
+
+fn unary(o: &Operands<'_>, f: impl Fn(u32) -> u32 + Send + Sync + 'static) -> Result<Exec, Unsupported> {
+    Ok(value(o.dst(0, 1)?, [o.src(1, Kind::Int)?], move |[x]| f(x as u32).into()))
+}
+
+/// The addend that a `-x` or `~x` stands for in a carry chain: `-x` is `~x + 1`, whose carry counts.
+fn addend(s: Src) -> impl Fn(u64) -> u64 + Copy + Send + Sync {
+    move |x| match (s.neg, s.not) {
+        (true, _) => u64::from(!(x as u32)) + 1,
+        (_, true) => u64::from(!(x as u32)),
+        _ => u64::from(x as u32),
+    }
+}
+
+/// Rd, Pu, Pv, Ra, Rb, Rc, carry-in, carry-in: the carries out say whether the sum reached 2^32 and 2^33.
+fn iadd3(o: &Operands<'_>) -> Result<Exec, Unsupported> {
+    let x = o.take("X");
+    let out = (Some(o.dst(0, 1)?), [o.pred_dst(1)?, o.pred_dst(2)?]);
+    let s = [o.src(3, Kind::Int)?, o.src(4, Kind::Int)?, o.src(5, Kind::Int)?];
+    let (f, g, h) = (addend(s[0]), addend(s[1]), addend(s[2]));
+    let srcs = s.map(Src::plain);
+    if !x {
+        return Ok(lanewise(out, srcs, [], move |[a, b, c], []| {
+            let sum = f(a) + g(b) + h(c);
+            (sum, sum >> 32 != 0, sum >> 33 != 0)
+        }));
+    }
+    let carries = [o.pred(6)?, o.pred(7)?];
+    Ok(lanewise(out, srcs, carries, move |[a, b, c], [p, q]| {
+        let sum = f(a) + g(b) + h(c) + u64::from(p) + u64::from(q);
+        (sum, sum >> 32 != 0, sum >> 33 != 0)
+    }))
+}
+
+/// 64-bit addition of `n` sources; operands as the 32-bit form's.
+fn add_64(o: &Operands<'_>, n: usize) -> Result<Exec, Unsupported> {
+    let x = o.take("X");
+    let wide = |s: Src| {
+        move |x: u64| match (s.neg, s.not) {
+            (true, _) => u128::from(!x) + 1,
+            (_, true) => u128::from(!x),
+            _ => u128::from(x),
+        }
+    };
+    let dst = Some(o.dst(0, 2)?);
+    if n == 2 {
+        let out = (dst, [o.pred_dst(1)?, PredDst::NONE]);
+        let s = [o.src(2, Kind::Long)?, o.src(3, Kind::Long)?];
+        let carry = if x { o.pred(4)? } else { Pred::TRUE };
+        let (f, g) = (wide(s[0]), wide(s[1]));
+        return Ok(lanewise(out, s.map(Src::plain), [carry], move |[a, b], [p]| {
+            let sum = f(a) + g(b) + u128::from(x && p);
+            (sum as u64, sum >> 64 != 0, false)
+        }));
+    }
+    let out = (dst, [o.pred_dst(1)?, o.pred_dst(2)?]);
+    let s = [o.src(3, Kind::Long)?, o.src(4, Kind::Long)?, o.src(5, Kind::Long)?];
+    let (f, g, h) = (wide(s[0]), wide(s[1]), wide(s[2]));
+    let carries = if x { [o.pred(6)?, o.pred(7)?] } else { [Pred::TRUE; 2] };
+    Ok(lanewise(out, s.map(Src::plain), carries, move |[a, b, c], [p, q]| {
+        let carry = u128::from(x && p) + u128::from(x && q);
+        let sum = f(a) + g(b) + h(c) + carry;
+        (sum as u64, sum >> 64 != 0, sum >> 65 != 0)
+    }))
+}
+
+/// Rd, Pu, Ra, Rb, Rc, carry-in. WIDE and HI add a 64-bit Rc; HI keeps the high half.
+fn imad(o: &Operands<'_>) -> Result<Exec, Unsupported> {
+    let (wide, hi, x) = (o.take("WIDE"), o.take("HI"), o.take("X"));
+    let signed = !o.take("U32");
+    // Spellings of special cases: the operands say it all.
+    o.ignore(&["MOV", "SHL", "IADD", "S32"]);
+    let addend_kind = if wide || hi { Kind::Long } else { Kind::Int };
+    let (dst, carry) = (o.dst(0, if wide { 2 } else { 1 })?, o.pred_dst(1)?);
+    let (a, b, c) = (o.src(2, Kind::Int)?, o.src(3, Kind::Int)?, o.src(4, addend_kind)?);
+    if a.not || b.not || c.not && !x {
+        return unsupported("a complemented source");
+    }
+    let (negate, c_neg, c_not) = (a.neg != b.neg, c.neg, c.not);
+    let srcs = [a.plain(), b.plain(), c.plain()];
+    let carry_in = if x { o.pred(5)? } else { Pred::TRUE };
+    let wrote_carry = o.inst.operands[1].as_reg().is_some_and(|r| !r.reg.is_zero());
+    if wrote_carry && (negate || signed && (wide || hi) && x) {
+        return unsupported("a carry out of this form");
+    }
+    if !wide && !hi {
+        return Ok(lanewise((Some(dst), [carry, PredDst::NONE]), srcs, [carry_in], move |[a, b, c], [p]| {
+            let product = (a as u32).wrapping_mul(b as u32);
+            let product = if negate { product.wrapping_neg() } else { product };
+            let c = match (c_neg, c_not) {
+                (true, _) => u64::from(!(c as u32)) + 1,
+                (_, true) => u64::from(!(c as u32)),
+                _ => c,
+            };
+            let sum = u64::from(product) + c + u64::from(x && p);
+            (sum, sum >> 32 != 0, false)
+        }));
+    }
+    Ok(lanewise((Some(dst), [carry, PredDst::NONE]), srcs, [carry_in], move |[a, b, c], [p]| {
+        let product = if signed {
+            (i64::from(a as i32) * i64::from(b as i32)) as u64
+        } else {
+            u64::from(a as u32) * u64::from(b as u32)
+        };
+        let product = if negate { product.wrapping_neg() } else { product };
+        let c = match (c_neg, c_not) {
+            (true, _) => u128::from(!c) + 1,
+            (_, true) => u128::from(!c),
+            _ => c.into(),
+        };
+        let sum = u128::from(product) + c + u128::from(x && p);
+        let result = if hi { (sum >> 32) as u64 } else { sum as u64 };
+        (result, sum >> 64 != 0, false)
+    }))
+}
+
+/// Rd, Pu, Ra, Rb, Rc, shift, carry-in: `(Ra << shift) + Rb`, or the high half of `{Rc,Ra} << shift` plus Rb.
+/// A minus on Ra negates the shifted value.
+fn lea(o: &Operands<'_>) -> Result<Exec, Unsupported> {
+    let (hi, x, sx32) = (o.take("HI"), o.take("X"), o.take("SX32"));
+    let out = (Some(o.dst(0, 1)?), [o.pred_dst(1)?, PredDst::NONE]);
+    let (a, b, c) = (o.src(2, Kind::Int)?, o.src(3, Kind::Int)?, o.src(4, Kind::Int)?);
+    let shift = o.imm(5)?;
+    if shift > 31 {
+        return unsupported("a shift above 31");
+    }
+    let (f, g) = (addend(a), addend(b));
+    let srcs = [a.plain(), b.plain(), c];
+    let carry_in = if x { o.pred(6)? } else { Pred::TRUE };
+    Ok(lanewise(out, srcs, [carry_in], move |[a, b, c], [p]| {
+        let shifted = match (hi, sx32) {
+            (true, true) => (a as i32 as i64) << shift >> 32,
+            (true, false) => ((c << 32 | a) << shift >> 32) as i64,
+            _ => (a << shift) as i64,
+        };
+        let sum = f(shifted as u64) + g(b) + u64::from(x && p);
+        (sum, sum >> 32 != 0, false)
+    }))
+}
+
+/// The bits of a three-input table applied bitwise: bit `4a+2b+c` of `table`.
+fn lut(table: u32, a: u32, b: u32, c: u32) -> u32 {
+    let term = |i: u32| {
+        let pick = |x: u32, on: u32| if i & on != 0 { x } else { !x };
+        if table >> i & 1 != 0 { pick(a, 4) & pick(b, 2) & pick(c, 1) } else { 0 }
+    };
+    (0..8).fold(0, |r, i| r | term(i))
+}
+
+/// A bitwise function of three words; the common tables are computed directly.
+fn lut_function(table: u32) -> fn(u32, u32, u32, u32) -> u32 {
+    match table {
+        0xc0 => |_, a, b, _| a & b,
+        0xfc => |_, a, b, _| a | b,
+        0x3c => |_, a, b, _| a ^ b,
+        0x33 => |_, _, b, _| !b,
+        0x96 => |_, a, b, c| a ^ b ^ c,
+        _ => lut,
+    }
+}
+
+/// Pd, Rd, Ra, Rb, Rc, table, Pin: Pd is (result ≠ 0) or (with PAND: and) Pin.
+fn lop3(o: &Operands<'_>) -> Result<Exec, Unsupported> {
+    o.ignore(&["LUT"]);
+    let pand = o.take("PAND");
+    let out = (Some(o.dst(1, 1)?), [o.pred_dst(0)?, PredDst::NONE]);
+    let srcs = [o.src(2, Kind::Int)?, o.src(3, Kind::Int)?, o.src(4, Kind::Int)?];
+    let table = o.imm(5)?;
+    let f = lut_function(table);
+    Ok(lanewise(out, srcs, [o.pred(6)?], move |[a, b, c], [p]| {
+        let r = f(table, a as u32, b as u32, c as u32);
+        (r.into(), if pand { r != 0 && p } else { r != 0 || p }, false)
+    }))
+}
+
+/// Rd, low, shift, high: a funnel shift; HI keeps the high half.
+fn shf(o: &Operands<'_>) -> Result<Exec, Unsupported> {
+    let left = o.take("L");
+    if !left && !o.take("R") {
+        return unsupported("a shift without direction");
+    }
+    let wrap = o.take("W");
+    let types = [("U32", (32, false)), ("S32", (32, true)), ("U64", (64, false)), ("S64", (64, true))];
+    let Some((bits, signed)) = o.choose(&types) else {
+        return unsupported("a shift without type");
+    };
+    let hi = o.take("HI");
+    let srcs = [o.src(1, Kind::Int)?, o.src(2, Kind::Int)?, o.src(3, Kind::Int)?];
+    Ok(value(o.dst(0, 1)?, srcs, move |[low, shift, high]| {
+        let x = low | high << 32;
+        let shift = shift as u32;
+        let n = if wrap { shift & (bits - 1) } else { shift.min(bits) };
+        let shifted = match (left, signed) {
+            (true, _) => x.checked_shl(n).unwrap_or(0),
+            (_, true) => (x as i64 >> n.min(63)) as u64,
+            _ => x.checked_shr(n).unwrap_or(0),
+        };
+        if hi { shifted >> 32 } else { shifted & 0xffff_ffff }
+    }))
+}
+
+/// The comparison that a modifier names, on the ordering of the operands.
+pub(crate) fn comparison(o: &Operands<'_>) -> Option<fn(std::cmp::Ordering) -> bool> {
+    use std::cmp::Ordering as Ord;
+    o.choose::<fn(Ord) -> bool>(&[
+        ("F", |_| false),
+        ("LT", |c| c == Ord::Less),
+        ("EQ", |c| c == Ord::Equal),
+        ("LE", |c| c != Ord::Greater),
+        ("GT", |c| c == Ord::Greater),
+        ("NE", |c| c != Ord::Equal),
+        ("GE", |c| c != Ord::Less),
+        ("T", |_| true),
+    ])
+}
+
+/// A function of two predicates.
+pub(crate) type Join = fn(bool, bool) -> bool;
+
+/// AND, OR, XOR of a comparison and a predicate.
+pub(crate) fn combine(o: &Operands<'_>) -> Result<Join, Unsupported> {
+    let table: [(&str, Join); 3] = [("AND", |x, y| x & y), ("OR", |x, y| x | y), ("XOR", |x, y| x ^ y)];
+    o.choose(&table).map_or_else(|| unsupported("no combining operation"), Ok)
+}
+
+/// Pd, Pq, Ra, Rb, Pin, Plow: EX compares high words, Plow being the result for the low ones.
+fn isetp(o: &Operands<'_>) -> Result<Exec, Unsupported> {
+    let Some(compare) = comparison(o) else {
+        return unsupported("no comparison");
+    };
+    let wide = o.choose(&[("U64", false), ("S64", true)]);
+    let signed = wide.unwrap_or(!o.take("U32"));
+    let join = combine(o)?;
+    let ex = o.take("EX");
+    let kind = if wide.is_some() { Kind::Long } else { Kind::Int };
+    let out = (None, [o.pred_dst(0)?, o.pred_dst(1)?]);
+    let srcs = [o.src(2, kind)?, o.src(3, kind)?];
+    let low = if ex { o.pred(5)? } else { Pred::TRUE };
+    Ok(lanewise(out, srcs, [o.pred(4)?, low], move |[a, b], [p, low]| {
+        let order = match (signed, wide.is_some()) {
+            (true, true) => (a as i64).cmp(&(b as i64)),
+            (true, false) => (a as i32).cmp(&(b as i32)),
+            _ => a.cmp(&b),
+        };
+        let c = if ex && order.is_eq() { low } else { compare(order) };
+        (0, join(c, p), join(!c, p))
+    }))
+}
+
+fn sel(o: &Operands<'_>) -> Result<Exec, Unsupported> {
+    let (kind, width) = if o.take("64") { (Kind::Long, 2) } else { (Kind::Int, 1) };
+    let srcs = [o.src(1, kind)?, o.src(2, kind)?];
+    Ok(lanewise((Some(o.dst(0, width)?), NO_PREDS), srcs, [o.pred(3)?], |[a, b], [p]| {
+        (if p { a } else { b }, false, false)
+    }))
+}
+
+fn pick_32(signed: bool) -> impl Fn(u32, u32, bool) -> u32 + Copy + Send + Sync {
+    move |a, b, min| {
+        let a_less = if signed { (a as i32) < b as i32 } else { a < b };
+        if a_less == min { a } else { b }
+    }
+}
+
+/// Rd, Ra, Rb, P: the minimum where P holds, else the maximum.
+fn min_max(o: &Operands<'_>) -> Result<Exec, Unsupported> {
+    let pick = pick_32(!o.take("U32"));
+    o.ignore(&["S32"]);
+    let relu = o.take("RELU");
+    let srcs = [o.src(1, Kind::Int)?, o.src(2, Kind::Int)?];
+    Ok(lanewise((Some(o.dst(0, 1)?), NO_PREDS), srcs, [o.pred(3)?], move |[a, b], [p]| {
+        let r = pick(a as u32, b as u32, p);
+        (u64::from(if relu { (r as i32).max(0) as u32 } else { r }), false, false)
+    }))
+}
+
+fn min_max_64(o: &Operands<'_>, signed: bool) -> Result<Exec, Unsupported> {
+    let out = (Some(o.dst(2, 2)?), [o.pred_dst(0)?, o.pred_dst(1)?]);
+    for slot in 0..2 {
+        if o.inst.operands[slot].as_reg().is_some_and(|r| !r.reg.is_zero()) {
+            return unsupported("a predicate result of a 64-bit minimum");
+        }
+    }
+    let srcs = [o.src(3, Kind::Long)?, o.src(4, Kind::Long)?];
+    Ok(lanewise(out, srcs, [o.pred(6)?], move |[a, b], [p]| {
+        let a_less = if signed { (a as i64) < b as i64 } else { a < b };
+        (if a_less == p { a } else { b }, false, false)
+    }))
+}
+
+fn min_max_3(o: &Operands<'_>) -> Result<Exec, Unsupported> {
+    let pick = pick_32(!o.take("U32"));
+    o.ignore(&["S32"]);
+    let srcs = [o.src(1, Kind::Int)?, o.src(2, Kind::Int)?, o.src(3, Kind::Int)?];
+    Ok(lanewise((Some(o.dst(0, 1)?), NO_PREDS), srcs, [o.pred(4)?], move |[a, b, c], [p]| {
+        (pick(pick(a as u32, b as u32, p), c as u32, p).into(), false, false)
+    }))
+}
+
+/// Rd, Ra, Rb, Rc, P: minimum or maximum of Ra + Rb and Rc.
+fn add_min_max(o: &Operands<'_>) -> Result<Exec, Unsupported> {
+    let pick = pick_32(!o.take("U32"));
+    o.ignore(&["S32"]);
+    let srcs = [o.src(1, Kind::Int)?, o.src(2, Kind::Int)?, o.src(3, Kind::Int)?];
+    Ok(lanewise((Some(o.dst(0, 1)?), NO_PREDS), srcs, [o.pred(4)?], move |[a, b, c], [p]| {
+        (pick((a as u32).wrapping_add(b as u32), c as u32, p).into(), false, false)
+    }))
+}
+
+fn mov(o: &Operands<'_>) -> Result<Exec, Unsupported> {
+    o.ignore(&["SPILL"]);
+    if o.len() > 2 && o.imm(2)? != 0xf {
+        return unsupported("a byte mask");
+    }
+    let (kind, width) = if o.take("64") { (Kind::Long, 2) } else { (Kind::Int, 1) };
+    Ok(value(o.dst(0, width)?, [o.src(1, kind)?], |[x]| x))
+}
+
+/// Rd, Pd, Ra: position of the highest set bit (S32: of the highest bit unlike the sign), or with SH the shift
+/// that brings it to bit 31; all ones and a false predicate if there is none.
+fn flo(o: &Operands<'_>) -> Result<Exec, Unsupported> {
+    let (signed, sh) = (!o.take("U32"), o.take("SH"));
+    o.ignore(&["S32"]);
+    let out = (Some(o.dst(0, 1)?), [o.pred_dst(1)?, PredDst::NONE]);
+    Ok(lanewise(out, [o.src(2, Kind::Int)?], [], move |[x], []| {
+        let x = x as u32;
+        let x = if signed && (x as i32) < 0 { !x } else { x };
+        match (x, sh) {
+            (0, _) => (0xffff_ffff, false, false),
+            (_, true) => (x.leading_zeros().into(), true, false),
+            _ => (31 - u64::from(x.leading_zeros()), true, false),
+        }
+    }))
+}
+
+/// Rd, Ra, selector, Rc: bytes of {Rc,Ra}.
+fn prmt(o: &Operands<'_>) -> Result<Exec, Unsupported> {
+    o.ignore(&["IDX"]);
+    let modes = [("F4E", 1), ("B4E", 2), ("RC8", 3), ("ECL", 4), ("ECR", 5), ("RC16", 6)];
+    let mode = o.choose(&modes).unwrap_or(0);
+    let srcs = [o.src(1, Kind::Int)?, o.src(2, Kind::Int)?, o.src(3, Kind::Int)?];
+    Ok(value(o.dst(0, 1)?, srcs, move |[a, sel, c]| permute(mode, a as u32, c as u32, sel as u32).into()))
+}
+
+/// PTX's `prmt` with its modes in their order.
+pub(crate) fn permute(mode: u8, a: u32, b: u32, sel: u32) -> u32 {
+    let bytes = u64::from(a) | u64::from(b) << 32;
+    let n = sel & 3;
+    let pick = |i: u32| match mode {
+        0 => sel >> (4 * i) & 15,
+        1 => n + i,
+        2 => n.wrapping_sub(i) & 7,
+        3 => n,
+        4 => i.max(n),
+        5 => i.min(n),
+        _ => (n & 1) * 2 + (i & 1),
+    };
+    (0..4).fold(0, |r, i| {
+        let s = pick(i);
+        let byte = (bytes >> (8 * (s & 7))) as u8;
+        let byte = if mode == 0 && s & 8 != 0 { (byte as i8 >> 7) as u8 } else { byte };
+        r | u32::from(byte) << (8 * i)
+    })
+}
+
+/// Rd, Ra, n: the low n bits of Ra, sign- or zero-extended.
+fn sgxt(o: &Operands<'_>) -> Result<Exec, Unsupported> {
+    let (unsigned, wrap) = (o.take("U32"), o.take("W"));
+    o.ignore(&["S32"]);
+    let srcs = [o.src(1, Kind::Int)?, o.src(2, Kind::Int)?];
+    Ok(value(o.dst(0, 1)?, srcs, move |[a, n]| {
+        let n = if wrap { n as u32 & 31 } else { (n as u32).min(32) };
+        let up = (a as u32).checked_shl(32 - n).unwrap_or(0);
+        u64::from(match (n, unsigned) {
+            (0, _) => 0,
+            (_, true) => up >> (32 - n),
+            _ => (up as i32 >> (32 - n)) as u32,
+        })
+    }))
+}
+
+/// Rd, position, width: ones of that width from that position up.
+fn bmsk(o: &Operands<'_>) -> Result<Exec, Unsupported> {
+    let wrap = o.take("W");
+    o.ignore(&["C"]);
+    let srcs = [o.src(1, Kind::Int)?, o.src(2, Kind::Int)?];
+    Ok(value(o.dst(0, 1)?, srcs, move |[pos, width]| {
+        let clamp = |x: u64| if wrap { x & 31 } else { x.min(32) };
+        let ones = (1u64 << clamp(width)) - 1;
+        ones << clamp(pos) & 0xffff_ffff
+    }))
+}
+
+/// Pd, Pq, Pa, Pb, Pc, table for Pd, table for Pq.
+fn plop3(o: &Operands<'_>) -> Result<Exec, Unsupported> {
+    o.ignore(&["LUT"]);
+    let out = (None, [o.pred_dst(0)?, o.pred_dst(1)?]);
+    let (t, u) = (o.imm(5)?, o.imm(6)?);
+    let preds = [o.pred(2)?, o.pred(3)?, o.pred(4)?];
+    Ok(lanewise(out, [], preds, move |[], [a, b, c]| {
+        let i = u32::from(a) * 4 + u32::from(b) * 2 + u32::from(c);
+        (0, t >> i & 1 != 0, u >> i & 1 != 0)
+    }))
+}
+
+/// Rd, Ra, Rb, Rc: dot product of four bytes, or of two halves and two bytes, plus Rc.
+fn idp(o: &Operands<'_>) -> Result<Exec, Unsupported> {
+    let (four, two) = (o.take("4A"), o.take("2A"));
+    let high = o.take("HI");
+    o.ignore(&["LO"]);
+    let (ta, tb) = (o.next(), o.next());
+    let signed = |t: Option<&str>, names: [&str; 2]| match t {
+        Some(t) if t == names[0] => Ok(true),
+        Some(t) if t == names[1] => Ok(false),
+        _ => unsupported("a dot product of these types"),
+    };
+    let (sa, sb) = match (four, two) {
+        (true, _) => (signed(ta, ["S8", "U8"])?, signed(tb, ["S8", "U8"])?),
+        (_, true) => (signed(ta, ["S16", "U16"])?, signed(tb, ["S8", "U8"])?),
+        _ => return unsupported("a dot product of this shape"),
+    };
+    let field = |x: u64, at: u32, bits: u32, signed: bool| {
+        let up = (x as u32) << (32 - bits - at);
+        if signed { i64::from(up as i32 >> (32 - bits)) } else { i64::from(up >> (32 - bits)) }
+    };
+    let srcs = [o.src(1, Kind::Int)?, o.src(2, Kind::Int)?, o.src(3, Kind::Int)?];
+    Ok(value(o.dst(0, 1)?, srcs, move |[a, b, c]| {
+        let sum: i64 = if four {
+            (0..4).map(|i| field(a, 8 * i, 8, sa) * field(b, 8 * i, 8, sb)).sum()
+        } else {
+            let base = if high { 16 } else { 0 };
+            (0..2).map(|i| field(a, 16 * i, 16, sa) * field(b, base + 8 * i, 8, sb)).sum()
+        };
+        u64::from((c as u32).wrapping_add(sum as u32))
+    }))
+}
+
+/// The byte of a register that a `.B1` modifier names.
+fn byte(o: &Operands<'_>) -> u32 {
+    o.choose(&[("B0", 0), ("B1", 8), ("B2", 16), ("B3", 24)]).unwrap_or(0)
+}
+
+/// Rd, Ra, mask: the predicates under the mask in the chosen byte of Ra.
+fn p2r(o: &Operands<'_>) -> Result<Exec, Unsupported> {
+    let shift = byte(o);
+    let (dst, a, mask) = (o.dst(0, 1)?, o.raw(1)?, o.raw(2)?);
+    Ok(Box::new(move |m, lanes| {
+        let w = &mut *m.warp;
+        let (mut base, mut masks) = ([0; 32], [0; 32]);
+        a.fetch(w, &mut base);
+        mask.fetch(w, &mut masks);
+        let lanes = if dst.is_uniform() { 1 } else { lanes };
+        for lane in super::operand::lanes(lanes) {
+            let bits = (0..7).fold(0, |r, i| {
+                let set = if dst.is_uniform() { w.up[i] } else { w.p[i] >> lane & 1 != 0 };
+                r | u64::from(set) << i
+            });
+            let keep = (masks[lane] & 0xff) << shift;
+            dst.put(w, lane, base[lane] & !keep | bits << shift & keep);
+        }
+        Ok(())
+    }))
+}
+
+/// Ra, mask: sets the predicates under the mask from the chosen byte of Ra.
+fn r2p(o: &Operands<'_>) -> Result<Exec, Unsupported> {
+    let shift = byte(o);
+    let (a, mask) = (o.raw(0)?, o.raw(1)?);
+    Ok(Box::new(move |m, lanes| {
+        let w = &mut *m.warp;
+        let (mut values, mut masks) = ([0; 32], [0; 32]);
+        a.fetch(w, &mut values);
+        mask.fetch(w, &mut masks);
+        for lane in super::operand::lanes(lanes) {
+            for i in (0..7).filter(|i| masks[lane] >> i & 1 != 0) {
+                let bit = 1 << lane;
+                let set = values[lane] >> (shift + i) & 1 != 0;
+                let p = &mut w.p[i as usize];
+                *p = if set { *p | bit } else { *p & !bit };
+            }
+        }
+        Ok(())
+    }))
+}

@@ -1,0 +1,400 @@
+//! Memory instructions: loads, stores and atomics of every space.
+
+use super::Fault;
+use super::compile::{Unsupported, unsupported};
+use super::operand::{Dst, Exec, From, Kind, Operands, PredDst, Src, lanes};
+use super::state::{LOCAL_WINDOW, Machine, SHARED_WINDOW, Warp};
+use crate::fp::{self, F16, F64, Format, Round, Single};
+use sass::{AddrWidth, ConstBank, Operand, RegFile};
+
+/// An address space.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Space {
+    Global,
+    Generic,
+    Shared,
+    Local,
+}
+
+/// An address operand.
+#[derive(Clone, Copy)]
+struct Address {
+    space: Space,
+    base: Option<u8>,
+    /// The base register is a 64-bit pair.
+    base_wide: bool,
+    /// Left shift of the base.
+    scale: u32,
+    uniform: Option<u8>,
+    uniform_wide: bool,
+    offset: i64,
+}
+
+impl Address {
+    fn of(o: &Operands<'_>, slot: usize, space: Space) -> Result<Address, Unsupported> {
+        let Operand::Addr { desc: _, base, width, uniform, offset } = o.operand(slot)? else {
+            return unsupported(format!("{:?} where an address is expected", o.operand(slot)?));
+        };
+        let wide = o.take("E") || matches!(width, AddrWidth::R64);
+        let near = matches!(space, Space::Shared | Space::Local);
+        if near && wide {
+            return unsupported("a 64-bit address in this space");
+        }
+        let scale = match width {
+            AddrWidth::X4 => 2,
+            AddrWidth::X8 => 3,
+            AddrWidth::X16 => 4,
+            _ => 0,
+        };
+        let base_wide = wide && !matches!(width, AddrWidth::U32);
+        // A lone uniform register may come as the base.
+        let (base, uniform) = match (base, uniform) {
+            (Some(r), None) if r.file == RegFile::UR => (None, Some(*r)),
+            (b, u) => (*b, *u),
+        };
+        let (base, uniform) = (base.map(|r| r.index), uniform.map(|r| r.index));
+        Ok(Address { space, base, base_wide, scale, uniform, uniform_wide: wide, offset: (*offset).into() })
+    }
+
+    fn at(&self, w: &Warp, lane: usize) -> u64 {
+        let mut a = self.offset as u64;
+        if let Some(r) = self.base {
+            let low = u64::from(w.r[r as usize][lane]);
+            let high = if self.base_wide { u64::from(w.r[Warp::pair(r)][lane]) } else { 0 };
+            a = a.wrapping_add((high << 32 | low) << self.scale);
+        }
+        if let Some(u) = self.uniform {
+            let low = u64::from(w.ur[u as usize]);
+            let high = if self.uniform_wide { u64::from(w.ur[Warp::pair(u)]) } else { 0 };
+            a = a.wrapping_add(high << 32 | low);
+        }
+        match self.space {
+            Space::Shared | Space::Local => a & 0xffff_ffff,
+            _ => a,
+        }
+    }
+}
+
+impl Machine<'_> {
+    /// The bytes of a lane's memory.
+    pub(crate) fn bytes(&mut self, space: Space, lane: usize, a: u64, len: u32) -> Result<&mut [u8], Fault> {
+        let (space, a) = match (space, (a >> 32) as u32) {
+            (Space::Generic, SHARED_WINDOW) => (Space::Shared, a & 0xffff_ffff),
+            (Space::Generic, LOCAL_WINDOW) => (Space::Local, a & 0xffff_ffff),
+            _ => (space, a),
+        };
+        let (name, bytes) = match space {
+            Space::Global | Space::Generic => {
+                if !a.is_multiple_of(len.into()) {
+                    return Err(Fault::at(lane, format!("misaligned access to {len} bytes at {a:#x}")));
+                }
+                let bytes = self.memory.slice_mut(a, len as usize);
+                return bytes.ok_or_else(|| {
+                    Fault::at(lane, format!("access to {len} bytes at {a:#x}, which are not allocated"))
+                });
+            }
+            Space::Shared => ("shared", &mut self.block.shared[..]),
+            Space::Local => {
+                let size = self.env.local as usize;
+                ("local", &mut self.warp.local[lane * size..(lane + 1) * size])
+            }
+        };
+        if !a.is_multiple_of(len.into()) {
+            return Err(Fault::at(
+                lane,
+                format!("misaligned access to {len} bytes at {name} address {a:#x}"),
+            ));
+        }
+        let size = bytes.len();
+        match usize::try_from(a).ok().and_then(|a| bytes.get_mut(a..a.checked_add(len as usize)?)) {
+            Some(b) => Ok(b),
+            None => Err(Fault::at(
+                lane,
+                format!("access to {len} bytes at {name} address {a:#x}, beyond its {size:#x} bytes"),
+            )),
+        }
+    }
+
+    fn load(&mut self, space: Space, lane: usize, a: u64, len: u32) -> Result<u64, Fault> {
+        let b = self.bytes(space, lane, a, len)?;
+        Ok(b.iter().rev().fold(0, |x, b| x << 8 | u64::from(*b)))
+    }
+    fn store(&mut self, space: Space, lane: usize, a: u64, len: u32, x: u64) -> Result<(), Fault> {
+        let b = self.bytes(space, lane, a, len)?;
+        b.copy_from_slice(&x.to_le_bytes()[..len as usize]);
+        Ok(())
+    }
+}
+
+/// Modifiers that say how caches and other threads see the access: no effect on a machine that does one
+/// access after the other.
+const ORDERING: &[&str] = &[
+    "SYS", "GPU", "CTA", "SM", "VC", "STRONG", "WEAK", "CONSTANT", "PRIVATE", "MMIO", "EF", "EL", "LU", "EU",
+    "NA", "LTC64B", "LTC128B", "LTC256B",
+];
+
+/// Prepares a memory instruction; `None` if it isn't one.
+pub(crate) fn compile(name: &str, o: &Operands<'_>) -> Result<Option<Exec>, Unsupported> {
+    let space = match name {
+        "LDG" | "STG" | "ATOMG" | "RED" | "REDG" => Space::Global,
+        "LD" | "ST" | "ATOM" => Space::Generic,
+        "LDS" | "STS" | "ATOMS" | "ATOMS.CAST" => Space::Shared,
+        "LDL" | "STL" => Space::Local,
+        "LDC" | "LDCU" | "ULDC" => return load_constant(o).map(Some),
+        _ => return Ok(None),
+    };
+    // RED takes generic addresses on sm_75 and sm_80 with REDG not yet split off.
+    let space = if name == "RED" { Space::Generic } else { space };
+    o.ignore(ORDERING);
+    Ok(Some(match name {
+        "LDG" | "LD" => load(o, space, Some(o.pred_dst(0)?), 1, 2)?,
+        "LDS" | "LDL" => load(o, space, None, 0, 1)?,
+        "STG" | "ST" | "STS" | "STL" => store(o, space)?,
+        "ATOMG" | "ATOM" => atomic(o, space, Some(0), Some(1), 2)?,
+        "ATOMS" => atomic(o, space, None, Some(0), 1)?,
+        "ATOMS.CAST" => return unsupported("this form of compare and swap"),
+        _ => atomic(o, space, None, None, 0)?,
+    }))
+}
+
+/// Width of an access: bytes per register, registers, sign extension.
+#[derive(Clone, Copy)]
+struct Size {
+    bytes: u32,
+    signed: bool,
+}
+
+fn size(o: &Operands<'_>) -> Size {
+    let table = [
+        ("U8", Size { bytes: 1, signed: false }),
+        ("S8", Size { bytes: 1, signed: true }),
+        ("U16", Size { bytes: 2, signed: false }),
+        ("S16", Size { bytes: 2, signed: true }),
+        ("64", Size { bytes: 8, signed: false }),
+        ("128", Size { bytes: 16, signed: false }),
+        ("32", Size { bytes: 4, signed: false }),
+    ];
+    o.choose(&table).unwrap_or(Size { bytes: 4, signed: false })
+}
+
+impl Size {
+    fn registers(self) -> u8 {
+        (self.bytes as u8).div_ceil(4)
+    }
+    /// Writes the bytes read.
+    fn put(self, w: &mut Warp, dst: Dst, lane: usize, bytes: &[u8; 16]) {
+        let word = |i: usize| u32::from_le_bytes([bytes[i], bytes[i + 1], bytes[i + 2], bytes[i + 3]]);
+        match (self.bytes, self.signed) {
+            (1, true) => dst.word(w, lane, 0, bytes[0] as i8 as u32),
+            (1, _) => dst.word(w, lane, 0, bytes[0].into()),
+            (2, true) => dst.word(w, lane, 0, word(0) as i16 as u32),
+            (2, _) => dst.word(w, lane, 0, word(0) & 0xffff),
+            _ => (0..self.registers()).for_each(|n| dst.word(w, lane, n, word(4 * n as usize))),
+        }
+    }
+}
+
+fn load(
+    o: &Operands<'_>,
+    space: Space,
+    pred: Option<PredDst>,
+    dst: usize,
+    addr: usize,
+) -> Result<Exec, Unsupported> {
+    o.ignore(&["U"]);
+    let size = size(o);
+    let (dst, address) = (o.dst(dst, size.registers())?, Address::of(o, addr, space)?);
+    Ok(Box::new(move |m, mask| {
+        let mut results = [[0u8; 16]; 32];
+        for lane in lanes(mask) {
+            let a = address.at(m.warp, lane);
+            let bytes = m.bytes(space, lane, a, size.bytes)?;
+            results[lane][..size.bytes as usize].copy_from_slice(bytes);
+        }
+        for lane in lanes(mask) {
+            size.put(m.warp, dst, lane, &results[lane]);
+            if let Some(p) = pred {
+                p.put(m.warp, lane, true);
+            }
+        }
+        Ok(())
+    }))
+}
+
+/// Registers of a store's or atomic's data operand.
+fn data(o: &Operands<'_>, slot: usize) -> Result<u8, Unsupported> {
+    let s = o.raw(slot)?;
+    match s.from {
+        From::Reg(r) => Ok(r),
+        _ => unsupported("a data operand that is no general register"),
+    }
+}
+
+fn store(o: &Operands<'_>, space: Space) -> Result<Exec, Unsupported> {
+    let size = size(o);
+    let (address, data) = (Address::of(o, 0, space)?, data(o, 1)?);
+    Ok(Box::new(move |m, mask| {
+        for lane in lanes(mask) {
+            let mut bytes = [0u8; 16];
+            for n in 0..usize::from(size.registers()) {
+                let r = if data == 255 { 255 } else { (usize::from(data) + n).min(255) };
+                bytes[4 * n..4 * n + 4].copy_from_slice(&m.warp.r[r][lane].to_le_bytes());
+            }
+            let a = address.at(m.warp, lane);
+            let len = size.bytes as usize;
+            m.bytes(space, lane, a, size.bytes)?.copy_from_slice(&bytes[..len]);
+        }
+        Ok(())
+    }))
+}
+
+fn load_constant(o: &Operands<'_>) -> Result<Exec, Unsupported> {
+    let size = size(o);
+    let dst = o.dst(0, size.registers())?;
+    let Operand::Const { bank: ConstBank::Index(bank), index, offset, neg: false, abs: false, not: false } =
+        o.operand(1)?
+    else {
+        return unsupported("this constant operand");
+    };
+    let (bank, offset, index) = (*bank, *offset, *index);
+    let index = index.filter(|r| !r.is_zero());
+    Ok(Box::new(move |m, mask| {
+        let mask = if dst.is_uniform() { 1 } else { mask };
+        for lane in lanes(mask) {
+            let i = match index {
+                None => 0,
+                Some(r) if r.file == RegFile::UR => m.warp.ur[r.index as usize],
+                Some(r) => m.warp.r[r.index as usize][lane],
+            };
+            let a = i.wrapping_add(offset as u32);
+            let outside = || {
+                Fault::at(
+                    lane,
+                    format!("read of {} bytes at c[{bank:#x}][{a:#x}], beyond the bank", size.bytes),
+                )
+            };
+            if a % size.bytes != 0 {
+                return Err(Fault::at(lane, format!("misaligned read of c[{bank:#x}][{a:#x}]")));
+            }
+            let from = m.env.banks.slice(bank, a.into(), size.bytes as usize).ok_or_else(outside)?;
+            let mut bytes = [0; 16];
+            bytes[..from.len()].copy_from_slice(from);
+            size.put(m.warp, dst, lane, &bytes);
+        }
+        Ok(())
+    }))
+}
+
+/// What an atomic makes of the old value, the operand and (CAS) the second operand.
+type Update = Box<dyn Fn(u64, u64, u64) -> u64 + Send + Sync>;
+
+fn update(o: &Operands<'_>, bytes: u32, cas: bool) -> Result<Update, Unsupported> {
+    let signed = o.take("S32") | o.take("S64");
+    o.ignore(&["U32", "U64"]);
+    if cas {
+        return Ok(Box::new(|old, cmp, new| if old == cmp { new } else { old }));
+    }
+    let wide = bytes == 8;
+    if o.take("ADD") {
+        o.ignore(&["RN"]);
+        if o.take("F32") {
+            let op = Single { ftz: o.take("FTZ"), ..Single::default() };
+            return Ok(Box::new(move |old, x, _| op.add(old as u32, x as u32).into()));
+        }
+        if o.take("F64") {
+            return Ok(Box::new(|old, x, _| fp::add(old, x, F64, Round::Nearest)));
+        }
+        if o.take("F16x2") {
+            let half = |a: u64, b: u64, f: Format| fp::add(a & 0xffff, b & 0xffff, f, Round::Nearest);
+            return Ok(Box::new(move |old, x, _| half(old, x, F16) | half(old >> 16, x >> 16, F16) << 16));
+        }
+        return Ok(Box::new(u64_add));
+    }
+    // A signed comparison is an unsigned one with the sign bit flipped.
+    let flip = match (signed, wide) {
+        (true, true) => 1 << 63,
+        (true, false) => 1 << 31,
+        _ => 0,
+    };
+    let ops: &[(&str, u8)] =
+        &[("MIN", 0), ("MAX", 1), ("INC", 2), ("DEC", 3), ("AND", 4), ("OR", 5), ("XOR", 6), ("EXCH", 7)];
+    Ok(match o.choose(ops) {
+        Some(0) => Box::new(move |old, x, _| if old ^ flip <= x ^ flip { old } else { x }),
+        Some(1) => Box::new(move |old, x, _| if old ^ flip >= x ^ flip { old } else { x }),
+        Some(2) => Box::new(|old, x, _| if old >= x { 0 } else { old + 1 }),
+        Some(3) => Box::new(|old, x, _| if old == 0 || old > x { x } else { old - 1 }),
+        Some(4) => Box::new(|old, x, _| old & x),
+        Some(5) => Box::new(|old, x, _| old | x),
+        Some(6) => Box::new(|old, x, _| old ^ x),
+        Some(7) => Box::new(|_, x, _| x),
+        _ => return unsupported("an atomic operation"),
+    })
+}
+
+fn u64_add(old: u64, x: u64, _: u64) -> u64 {
+    old.wrapping_add(x)
+}
+
+/// An atomic: predicate and result slots where the form has them, then address, operand, second operand.
+fn atomic(
+    o: &Operands<'_>,
+    space: Space,
+    pred: Option<usize>,
+    dst: Option<usize>,
+    addr: usize,
+) -> Result<Exec, Unsupported> {
+    let address = Address::of(o, addr, space)?;
+    let cas = o.take("CAS");
+    if o.take("POPC") {
+        // The count of lanes that name an address is added to it: one for each lane.
+        if !o.take("INC") {
+            return unsupported("this population count");
+        }
+        o.ignore(&["32"]);
+        let dst = dst.map(|d| o.operand(d)).transpose()?.and_then(Operand::as_reg);
+        if dst.is_some_and(|r| !r.reg.is_zero()) {
+            return unsupported("the result of a population count");
+        }
+        return Ok(Box::new(move |m, mask| {
+            for lane in lanes(mask) {
+                let a = address.at(m.warp, lane);
+                let old = m.load(space, lane, a, 4)?;
+                m.store(space, lane, a, 4, u64_add(old, 1, 0))?;
+            }
+            Ok(())
+        }));
+    }
+    let bytes = if o.take("64") || o.inst.mods.iter().any(|m| matches!(m.name(), "F64" | "S64" | "U64")) {
+        8
+    } else {
+        4
+    };
+    let update = update(o, bytes, cas)?;
+    let width = bytes as u8 / 4;
+    let pred = pred.map(|p| o.pred_dst(p)).transpose()?;
+    let dst = dst.map(|d| o.dst(d, width)).transpose()?;
+    let kind = if bytes == 8 { Kind::Long } else { Kind::Int };
+    let x = o.src(addr + 1, kind)?;
+    let y = if cas { o.src(addr + 2, kind)? } else { x };
+    let lane_value = |s: &Src, w: &Warp| {
+        let mut v = [0; 32];
+        s.fetch(w, &mut v);
+        v
+    };
+    Ok(Box::new(move |m, mask| {
+        let (xs, ys) = (lane_value(&x, m.warp), lane_value(&y, m.warp));
+        let addresses: [u64; 32] = std::array::from_fn(|lane| address.at(m.warp, lane));
+        for lane in lanes(mask) {
+            let a = addresses[lane];
+            let old = m.load(space, lane, a, bytes)?;
+            m.store(space, lane, a, bytes, update(old, xs[lane], ys[lane]))?;
+            if let Some(d) = dst {
+                d.put(m.warp, lane, old);
+            }
+            if let Some(p) = pred {
+                p.put(m.warp, lane, true);
+            }
+        }
+        Ok(())
+    }))
+}

@@ -1,0 +1,325 @@
+//! The SASS simulator: executes a cubin, whoever compiled it, on the launch of a launch file.
+//!
+//! The execution model (convergence above all) is described in `docs/simulator.md`.
+
+mod compile;
+mod control;
+mod convert;
+mod float;
+mod image;
+mod int;
+mod mem;
+mod operand;
+mod state;
+mod warp;
+
+use crate::launch::{Buffers, Launch};
+use compile::{Action, Step};
+use image::Image;
+use sass::{Inst, Target};
+use state::{Barrier, Block, Env, Machine, Wait, Warp};
+
+/// What went wrong in a lane or a warp.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Fault {
+    lane: Option<usize>,
+    what: String,
+}
+
+impl Fault {
+    /// In a lane.
+    pub(crate) fn at(lane: usize, what: impl Into<String>) -> Fault {
+        Fault { lane: Some(lane), what: what.into() }
+    }
+    /// In the warp.
+    pub(crate) fn warp(what: impl Into<String>) -> Fault {
+        Fault { lane: None, what: what.into() }
+    }
+}
+
+/// Why a simulation stopped.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum SimError {
+    /// The file is no cubin, or lacks something that the launch needs.
+    Cubin(String),
+    /// The launch does not fit the kernel.
+    Launch(String),
+    /// An instruction could not be executed.
+    Instruction {
+        /// Byte address in the kernel's section.
+        address: u32,
+        /// The instruction.
+        text: String,
+        /// Block coordinates.
+        block: [u32; 3],
+        /// Warp of the block.
+        warp: u32,
+        /// Lane, where one is to blame.
+        lane: Option<usize>,
+        /// What is wrong.
+        what: String,
+    },
+    /// All threads of a block wait for each other.
+    Deadlock {
+        /// Block coordinates.
+        block: [u32; 3],
+        /// Who waits for what.
+        what: String,
+    },
+    /// More instructions were issued than the limit allows.
+    Limit(u64),
+}
+
+impl std::fmt::Display for SimError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            SimError::Cubin(what) | SimError::Launch(what) => f.write_str(what),
+            SimError::Instruction { address, text, block, warp, lane, what } => {
+                write!(f, "/*{address:04x}*/ {text}: {what} (block {block:?}, warp {warp}")?;
+                lane.map_or(Ok(()), |l| write!(f, ", lane {l}"))?;
+                f.write_str(")")
+            }
+            SimError::Deadlock { block, what } => write!(f, "deadlock in block {block:?}: {what}"),
+            SimError::Limit(n) => write!(f, "stopped after {n} instructions"),
+        }
+    }
+}
+
+impl std::error::Error for SimError {}
+
+/// How to simulate.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Most warp instructions to issue.
+    pub limit: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options { limit: 20_000_000 }
+    }
+}
+
+/// What a simulation did.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// The buffers afterwards.
+    pub buffers: Buffers,
+    /// Warp instructions issued.
+    pub issued: u64,
+}
+
+/// Decoded code: instructions (or why a word is none), 16 bytes each.
+type Code = Vec<Result<Inst, String>>;
+
+/// Decodes a section.
+fn decode(code: &[u128], target: Target) -> Code {
+    let words = code.iter().enumerate();
+    words.map(|(i, w)| sass::decode(*w, target, i as i64 * 16).map_err(|e| e.to_string())).collect()
+}
+
+/// Runs a kernel of a cubin as the launch says.
+///
+/// # Errors
+/// When the cubin cannot be loaded, or an instruction faults, is not supported, or never ends.
+pub fn run(cubin: &[u8], launch: &Launch, options: Options) -> Result<Run, SimError> {
+    let mut prepared = launch.prepare();
+    let image = Image::load(cubin, &launch.kernel, &mut prepared.memory).map_err(SimError::Cubin)?;
+    let code = decode(&image.code, image.target);
+    let env = environment(&image, launch, &prepared.params)?;
+    let steps: Vec<Step> = code
+        .iter()
+        .map(|inst| match inst {
+            Ok(inst) => Step::of(inst, &env.banks),
+            Err(e) => Step { guard: operand::Pred::TRUE, action: Action::Unsupported(e.clone()) },
+        })
+        .collect();
+    let mut issued = 0;
+    let [gx, gy, gz] = launch.grid;
+    for z in 0..gz {
+        for y in 0..gy {
+            for x in 0..gx {
+                let (memory, target) = (&mut prepared.memory, image.target);
+                let mut grid = Grid { target, code: &code, steps: &steps, env: &env, memory };
+                issued = grid.block(&image, [x, y, z], issued, options.limit)?;
+            }
+        }
+    }
+    Ok(Run { buffers: launch.collect(&prepared), issued })
+}
+
+/// Fills what the driver fills: bank 0.
+fn environment(image: &Image, launch: &Launch, params: &[u8]) -> Result<Env, SimError> {
+    let threads: u32 = launch.block.iter().product();
+    if threads == 0 || threads > 1024 {
+        return Err(SimError::Launch(format!("{threads} threads in a block")));
+    }
+    let (offset, size) = image.params;
+    if usize::from(size) != params.len() {
+        let what = format!("{} has {size} bytes of parameters, the launch {}", launch.kernel, params.len());
+        return Err(SimError::Launch(what));
+    }
+    let info = image.target.info();
+    let mut banks = image.banks.clone();
+    let bank = banks.bank_mut(0);
+    let end = usize::from(offset) + params.len();
+    if bank.len() < end {
+        bank.resize(end, 0);
+    }
+    let mut put = |at: usize, bytes: &[u8]| {
+        if at + bytes.len() > bank.len() {
+            bank.resize(at + bytes.len(), 0);
+        }
+        bank[at..at + bytes.len()].copy_from_slice(bytes);
+    };
+    put(offset.into(), params);
+    for (at, size) in [(info.ntid, launch.block), (info.nctaid, launch.grid)] {
+        size.iter().enumerate().for_each(|(i, n)| put(usize::from(at) + 4 * i, &n.to_le_bytes()));
+    }
+    let local = image.local.next_multiple_of(16);
+    put(info.stack_ptr.into(), &local.to_le_bytes());
+    Ok(Env { banks, block: launch.block, grid: launch.grid, local, shared: image.shared + launch.shared })
+}
+
+/// What the blocks of a launch share.
+struct Grid<'a> {
+    target: Target,
+    code: &'a Code,
+    steps: &'a [Step],
+    env: &'a Env,
+    memory: &'a mut crate::memory::Memory,
+}
+
+/// Instructions that a group issues before another one of the block gets its turn.
+const TURN: u32 = 1024;
+
+impl Grid<'_> {
+    /// Runs one block to its end; the number of instructions issued so far.
+    fn block(&mut self, image: &Image, index: [u32; 3], before: u64, limit: u64) -> Result<u64, SimError> {
+        let threads: u32 = self.env.block.iter().product();
+        let mut warps: Vec<Warp> = (0..threads.div_ceil(32))
+            .map(|i| Warp::new(i, threads - 32 * i, image.entry, self.env.local as usize))
+            .collect();
+        let mut block =
+            Block { shared: vec![0; self.env.shared as usize], barriers: [Barrier::IDLE; 16], index };
+        let mut issued = before;
+        loop {
+            let mut progress = false;
+            for warp in &mut warps {
+                let start = warp.issued;
+                self.turn(warp, &mut block)?;
+                issued += warp.issued - start;
+                progress |= warp.issued != start;
+            }
+            progress |= complete_barriers(&mut block, &mut warps);
+            if warps.iter().all(|w| w.live == 0) {
+                return Ok(issued);
+            }
+            if issued >= limit {
+                return Err(SimError::Limit(limit));
+            }
+            if !progress {
+                return Err(SimError::Deadlock { block: index, what: describe(&warps) });
+            }
+        }
+    }
+
+    /// Lets a warp run until its groups all wait or its turn is over.
+    fn turn(&mut self, warp: &mut Warp, block: &mut Block) -> Result<(), SimError> {
+        for _ in 0..TURN {
+            let Some(group) = warp.groups.last_mut() else { return Ok(()) };
+            let (pc, lanes) = (group.pc, group.mask);
+            group.pc += 16;
+            warp.issued += 1;
+            let (code, target) = (self.code, self.target);
+            let error = |f: Fault, warp: &Warp, block: &Block| SimError::Instruction {
+                address: pc,
+                text: text(code, target, pc),
+                block: block.index,
+                warp: warp.number,
+                lane: f.lane,
+                what: f.what,
+            };
+            let Some(step) = self.steps.get(pc as usize / 16).filter(|_| pc % 16 == 0) else {
+                return Err(error(Fault::warp("no instruction there"), warp, block));
+            };
+            let mask = step.guard.mask(warp) & lanes;
+            if mask == 0 {
+                continue;
+            }
+            let result = match &step.action {
+                Action::Nothing => Ok(()),
+                Action::Control(c) => warp.control(block, c, mask),
+                Action::Unsupported(what) => Err(Fault::warp(format!("not supported: {what}"))),
+                Action::Exec(exec) => {
+                    exec(&mut Machine { warp, block, memory: self.memory, env: self.env }, mask)
+                }
+            };
+            if let Err(f) = result {
+                return Err(error(f, warp, block));
+            }
+        }
+        // Another group gets its turn, for forward progress of spinning threads.
+        if warp.groups.len() > 1 {
+            warp.groups.rotate_right(1);
+        }
+        Ok(())
+    }
+}
+
+fn text(code: &Code, target: Target, pc: u32) -> String {
+    match code.get(pc as usize / 16) {
+        Some(Ok(inst)) => sass::print(inst, target).to_string(),
+        _ => "?".into(),
+    }
+}
+
+/// Wakes the threads of every barrier at which all have arrived; whether there was one.
+fn complete_barriers(block: &mut Block, warps: &mut [Warp]) -> bool {
+    let mut any = false;
+    for (id, b) in block.barriers.iter_mut().enumerate().filter(|(_, b)| b.busy) {
+        let here = |w: &Warp| w.waiting(|why| why == Wait::Block(id as u8));
+        let done = match b.expected {
+            None => warps.iter().all(|w| here(w) == w.live),
+            // A warp counts whole when all of its threads that are left have arrived.
+            Some(n) => {
+                let count = |w: &Warp| match here(w) {
+                    m if m != 0 && m == w.live => 32,
+                    m => m.count_ones(),
+                };
+                b.arrived + warps.iter().map(count).sum::<u32>() >= n
+            }
+        };
+        if !done {
+            continue;
+        }
+        let verdict = match b.reduce {
+            control::Reduce::And => b.count == b.voters,
+            _ => b.count != 0,
+        };
+        for w in warps.iter_mut() {
+            let mask = here(w);
+            if mask != 0 {
+                w.reduction = (b.count, verdict);
+                w.wake(mask);
+            }
+        }
+        *b = Barrier::IDLE;
+        any = true;
+    }
+    any
+}
+
+/// Who waits for what.
+fn describe(warps: &[Warp]) -> String {
+    let mut parts = Vec::new();
+    for w in warps.iter().filter(|w| w.live != 0) {
+        let lane = w.live.trailing_zeros() as usize;
+        parts.push(format!(
+            "warp {}: lanes {:#010x}, first at {:#06x} {:?}",
+            w.number, w.live, w.resume[lane], w.wait[lane]
+        ));
+    }
+    parts.truncate(4);
+    parts.join("; ")
+}

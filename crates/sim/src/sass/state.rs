@@ -1,0 +1,151 @@
+//! The state of a running grid: warps, the block they belong to, and what an instruction can reach.
+
+use super::control::Reduce;
+use super::image::Banks;
+use crate::memory::Memory;
+
+/// Index of PT and UPT among eight predicates.
+pub(crate) const PT: u8 = 7;
+
+/// Why a lane does not run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Wait {
+    /// It runs, or is ready to.
+    No,
+    /// At BSYNC of this barrier register.
+    Bsync(u8),
+    /// At WARPSYNC for these lanes.
+    Warpsync(u32),
+    /// At a barrier of the block.
+    Block(u8),
+}
+
+/// Lanes that execute together.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Group {
+    pub(crate) mask: u32,
+    /// Byte address of the next instruction.
+    pub(crate) pc: u32,
+}
+
+/// A warp.
+pub(crate) struct Warp {
+    /// General registers, a row of 32 lanes each; row 255 is RZ.
+    pub(crate) r: Box<[[u32; 32]; 256]>,
+    /// Predicates as lane masks; 7 is PT.
+    pub(crate) p: [u32; 8],
+    /// Uniform registers; 255 is URZ.
+    pub(crate) ur: Box<[u32; 256]>,
+    /// Uniform predicates; 7 is UPT.
+    pub(crate) up: [bool; 8],
+    /// Convergence barriers: for each register, the participants as each lane knows them.
+    pub(crate) b: [[u32; 32]; 16],
+    /// Groups that are ready to run; the last one runs.
+    pub(crate) groups: Vec<Group>,
+    /// Lanes that have not exited.
+    pub(crate) live: u32,
+    /// Why each lane waits, and where it goes on.
+    pub(crate) wait: [Wait; 32],
+    pub(crate) resume: [u32; 32],
+    /// Result of the last BAR.RED: the lanes' common value and predicate.
+    pub(crate) reduction: (u32, bool),
+    /// Linear thread number of lane 0 in the block.
+    pub(crate) first: u32,
+    /// Number in the block.
+    pub(crate) number: u32,
+    /// Local memory, lane after lane.
+    pub(crate) local: Vec<u8>,
+    /// Instructions issued.
+    pub(crate) issued: u64,
+}
+
+impl Warp {
+    /// A warp of `threads` lanes at `pc`, all registers zero.
+    pub(crate) fn new(number: u32, threads: u32, pc: u32, local: usize) -> Warp {
+        let live = if threads >= 32 { u32::MAX } else { (1 << threads) - 1 };
+        let mut p = [0; 8];
+        p[PT as usize] = u32::MAX;
+        let mut up = [false; 8];
+        up[PT as usize] = true;
+        Warp {
+            r: Box::new([[0; 32]; 256]),
+            p,
+            ur: Box::new([0; 256]),
+            up,
+            b: [[0; 32]; 16],
+            groups: vec![Group { mask: live, pc }],
+            live,
+            wait: [Wait::No; 32],
+            resume: [0; 32],
+            reduction: (0, false),
+            first: number * 32,
+            number,
+            local: vec![0; local * 32],
+            issued: 0,
+        }
+    }
+    /// Index of the register after `r`, RZ after RZ.
+    pub(crate) fn pair(r: u8) -> usize {
+        if r >= 254 { 255 } else { r as usize + 1 }
+    }
+    /// Lanes that wait for `what`.
+    pub(crate) fn waiting(&self, what: impl Fn(Wait) -> bool) -> u32 {
+        (0..32).filter(|l| self.live >> l & 1 != 0 && what(self.wait[*l])).fold(0, |m, l| m | 1 << l)
+    }
+}
+
+/// A hardware barrier of the block.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Barrier {
+    /// Some thread has arrived.
+    pub(crate) busy: bool,
+    /// What the waiting threads asked for.
+    pub(crate) reduce: Reduce,
+    /// Threads that have arrived without waiting.
+    pub(crate) arrived: u32,
+    /// Threads that must arrive; `None`: all live ones of the block.
+    pub(crate) expected: Option<u32>,
+    /// Threads whose predicate was true, for BAR.RED.
+    pub(crate) count: u32,
+    /// Threads whose predicate took part in the reduction.
+    pub(crate) voters: u32,
+}
+
+impl Barrier {
+    /// Nobody there.
+    pub(crate) const IDLE: Barrier =
+        Barrier { busy: false, reduce: Reduce::Sync, arrived: 0, expected: None, count: 0, voters: 0 };
+}
+
+/// What the warps of a block share.
+pub(crate) struct Block {
+    /// Shared memory.
+    pub(crate) shared: Vec<u8>,
+    pub(crate) barriers: [Barrier; 16],
+    /// Coordinates in the grid.
+    pub(crate) index: [u32; 3],
+}
+
+/// What does not change during a launch.
+pub(crate) struct Env {
+    pub(crate) banks: Banks,
+    pub(crate) block: [u32; 3],
+    pub(crate) grid: [u32; 3],
+    /// Bytes of local memory per thread.
+    pub(crate) local: u32,
+    /// Bytes of shared memory per block.
+    pub(crate) shared: u32,
+}
+
+/// High halves of the generic windows of shared and local memory (SR_SWINHI, SR_LWINHI).
+pub(crate) const SHARED_WINDOW: u32 = 0x7e00;
+/// See [`SHARED_WINDOW`].
+pub(crate) const LOCAL_WINDOW: u32 = 0x7d00;
+
+/// What an instruction works on.
+pub(crate) struct Machine<'a> {
+    pub(crate) warp: &'a mut Warp,
+    pub(crate) block: &'a mut Block,
+    pub(crate) memory: &'a mut Memory,
+    pub(crate) env: &'a Env,
+}
