@@ -121,7 +121,8 @@ pub struct Var {
 impl Var {
     /// Size in bytes; 0 for an unsized array.
     pub fn size(&self) -> u64 {
-        u64::from(self.ty.bytes()) * u64::from(self.vector) * self.dims.iter().product::<u64>()
+        let element = u64::from(self.ty.bytes()) * u64::from(self.vector);
+        self.dims.iter().fold(element, |n, d| n.saturating_mul(*d))
     }
     /// Whether it is an array without a size (`extern .shared x[]`).
     pub fn is_unsized(&self) -> bool {
@@ -449,9 +450,9 @@ impl Module {
             .iter()
             .map(|p| {
                 let v = &self.vars[*p];
-                at = at.next_multiple_of(v.align.max(1));
+                at = at.checked_next_multiple_of(v.align.max(1)).unwrap_or(u32::MAX);
                 let start = at;
-                at += v.size() as u32;
+                at = at.saturating_add(v.size().try_into().unwrap_or(u32::MAX));
                 start
             })
             .collect();

@@ -13,5 +13,5 @@ pub use ast::*;
 pub use check::check;
 pub use diag::{Diagnostic, Severity};
 pub use isa::{Mod, Op, SpecialReg, Type, TypeClass};
-pub use parser::parse;
+pub use parser::{parse, text};
 pub use span::{LineIndex, Span};

@@ -8,6 +8,9 @@ use crate::isa::Type;
 use crate::lexer::Tok;
 use rustc_hash::FxHashMap;
 
+/// Blocks may be nested as deep as this.
+const MAX_BLOCKS: usize = 1000;
+
 /// What a name stands for inside a function.
 #[derive(Clone, Copy)]
 pub(super) enum Local {
@@ -113,6 +116,10 @@ impl<'s> Parser<'s> {
                     self.state().scopes.pop();
                 }
                 Tok::LBrace => {
+                    if self.state().scopes.len() > MAX_BLOCKS {
+                        let span = self.span();
+                        return Err(self.error(span, "Blocks are nested too deeply"));
+                    }
                     self.bump();
                     self.open_scope(self.at - 1);
                 }

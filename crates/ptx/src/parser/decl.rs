@@ -6,6 +6,12 @@ use crate::isa::Type;
 use crate::lexer::Tok;
 use smallvec::SmallVec;
 
+/// No variable is larger than this.
+const MAX_SIZE: u64 = 1 << 40;
+
+/// Nor are initialized bytes more.
+const MAX_INIT: u64 = 1 << 31;
+
 impl Parser<'_> {
     /// `.align n`, `.attribute(…)`, `.vN`, and the type.
     pub(super) fn variable_type(&mut self) -> Parsed<(Type, u8, Option<u32>)> {
@@ -98,6 +104,9 @@ impl Parser<'_> {
             ptr: None,
             span,
         };
+        if var.size() > MAX_SIZE {
+            return Err(self.error(span, format!("Size of '{name}' is too large")));
+        }
         if self.eat(Tok::Eq) {
             let mut init = Init::default();
             let mut at = 0;
@@ -141,7 +150,7 @@ impl Parser<'_> {
             }
             let size = dims.iter().try_fold(u64::from(ty.bytes()), |n, d| n.checked_mul(*d));
             match (size, dims.first()) {
-                (Some(size), Some(1..)) if *at - start <= size => *at = start + size,
+                (Some(size), Some(1..)) if *at - start <= size => *at = start.saturating_add(size),
                 (_, Some(1..)) => {
                     let span = self.previous_span();
                     return Err(self.error(span, "Greater number of elements in array initializer"));
@@ -149,6 +158,10 @@ impl Parser<'_> {
                 _ => {}
             }
             return Ok(());
+        }
+        if *at > MAX_INIT {
+            let span = self.span();
+            return Err(self.error(span, "Initializer is too large"));
         }
         let size = ty.bytes() as u8;
         let value = match self.peek() {

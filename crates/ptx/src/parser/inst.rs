@@ -162,7 +162,7 @@ impl<'s> Parser<'s> {
                 Tok::Name => VectorElem::Reg(self.register()?),
                 _ => {
                     let span = self.span();
-                    match self.operand()? {
+                    match self.nested(Self::operand)? {
                         Operand::Int(n) => VectorElem::Int(n),
                         Operand::F32(n) => VectorElem::F32(n),
                         Operand::F64(n) => VectorElem::F64(n),

@@ -7,7 +7,7 @@ mod expr;
 mod inst;
 
 use crate::ast::{Func, FuncId, Item, Linkage, Module, Space};
-use crate::diag::Diagnostic;
+use crate::diag::{Diagnostic, Severity};
 use crate::lexer::{Tok, lex};
 use crate::span::Span;
 use body::FuncState;
@@ -16,11 +16,26 @@ use rustc_hash::FxHashMap;
 /// The newest PTX version that is understood.
 pub const NEWEST_VERSION: (u8, u8) = (9, 0);
 
+/// The text of a PTX file.
+///
+/// # Errors
+/// If it isn't text.
+pub fn text(bytes: &[u8]) -> Result<&str, Diagnostic> {
+    std::str::from_utf8(bytes).map_err(|e| Diagnostic {
+        severity: Severity::Fatal,
+        span: None,
+        message: format!("'{{file}}' is not a text file: byte {} is no character", e.valid_up_to()),
+    })
+}
+
 /// Parses a module and resolves its names.
 ///
 /// # Errors
 /// Every independent error found; at least one.
 pub fn parse(source: &str) -> Result<Module, Vec<Diagnostic>> {
+    if u32::try_from(source.len()).is_err() {
+        return Err(vec![Diagnostic::fatal(Span::default(), "A file of 4 GiB or more is not supported")]);
+    }
     let mut p = Parser {
         source,
         tokens: lex(source),
