@@ -86,6 +86,7 @@ const UNIFORM: &[&str] = &[
     "UFRND",
     "UVIADD",
     "UIMNMX",
+    "UMOV64",
 ];
 
 impl Step {

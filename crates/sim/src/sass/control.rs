@@ -35,6 +35,7 @@ pub(crate) enum Control {
     Indirect {
         register: Src,
         base: i64,
+        relative: bool,
     },
     Exit {
         cond: Pred,
@@ -53,6 +54,11 @@ pub(crate) enum Control {
     SaveBarrier {
         dst: Dst,
         barrier: u8,
+        clear: bool,
+    },
+    MoveBarrier {
+        barrier: u8,
+        from: u8,
         clear: bool,
     },
     RestoreBarrier {
@@ -107,7 +113,10 @@ pub(crate) fn compile(name: &str, o: &Operands<'_>) -> Result<Option<Control>, U
             o.ignore(&["U"]);
             Control::Branch { cond: o.pred(1)?, target: address(o, 2)? }
         }
-        "BRX" | "BRXU" => Control::Indirect { register: o.src(0, Kind::Long)?, base: o.label(1)? },
+        // The label counts from the next instruction.
+        "BRX" | "BRXU" => {
+            Control::Indirect { register: o.src(0, Kind::Long)?, base: o.label(1)?, relative: true }
+        }
         "CALL" => {
             o.ignore(&["NOINC"]);
             if !o.take("REL") {
@@ -120,7 +129,7 @@ pub(crate) fn compile(name: &str, o: &Operands<'_>) -> Result<Option<Control>, U
             if !o.take("REL") {
                 return unsupported("an absolute return");
             }
-            Control::Indirect { register: o.src(0, Kind::Long)?, base: o.label(1)? }
+            Control::Indirect { register: o.src(0, Kind::Long)?, base: o.label(1)?, relative: false }
         }
         "EXIT" => Control::Exit { cond: o.pred(0)? },
         "BSSY" => Control::Enter { barrier: barrier_register(o, 0)? },
@@ -133,6 +142,10 @@ pub(crate) fn compile(name: &str, o: &Operands<'_>) -> Result<Option<Control>, U
         }
         "BMOV.B" => {
             o.ignore(&["32"]);
+            if let Ok(from) = barrier_register(o, 1) {
+                let clear = o.take("CLEAR");
+                return Ok(Some(Control::MoveBarrier { barrier: barrier_register(o, 0)?, from, clear }));
+            }
             Control::RestoreBarrier { barrier: barrier_register(o, 0)?, src: o.src(1, Kind::Int)? }
         }
         "WARPSYNC" | "WARPSYNC.COLLECTIVE" => {
@@ -260,7 +273,8 @@ impl Warp {
                     self.branch(mask, *target);
                 }
             }
-            Control::Indirect { register, base } => {
+            Control::Indirect { register, base, relative } => {
+                let base = base + if *relative { i64::from(group.pc) } else { 0 };
                 let mut values = [0; 32];
                 register.fetch(self, &mut values);
                 let mut rest = mask;
@@ -305,6 +319,14 @@ impl Warp {
                         row[l] = 0;
                     }
                     dst.put(self, l, v.into());
+                }
+            }
+            Control::MoveBarrier { barrier, from, clear } => {
+                for l in lanes(mask) {
+                    self.b[usize::from(*barrier)][l] = self.b[usize::from(*from)][l];
+                    if *clear {
+                        self.b[usize::from(*from)][l] = 0;
+                    }
                 }
             }
             Control::RestoreBarrier { barrier, src } => {

@@ -27,6 +27,11 @@ pub(crate) fn compile(name: &str, o: &Operands<'_>) -> Result<Option<Exec>, Unsu
             value(d, [a, b], |[a, b]| u64::from((a as u32).wrapping_add(b as u32)))
         }
         "MOV" => mov(o)?,
+        "MOV64" => {
+            o.ignore(&["64"]);
+            let bits = u64::from(o.imm(1)?) << 32 | u64::from(o.imm(2)?);
+            value(o.dst(0, 2)?, [], move |[]| bits)
+        }
         "IABS" => unary(o, |x| (x as i32).unsigned_abs())?,
         "POPC" => unary(o, u32::count_ones)?,
         "BREV" => unary(o, u32::reverse_bits)?,

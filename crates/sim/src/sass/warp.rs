@@ -162,8 +162,8 @@ fn special_value(m: &Machine<'_>, name: &str, lane: usize) -> Option<u64> {
         "SR_LEMASK" => 2 * bit - 1,
         "SR_GTMASK" => !(2 * bit - 1) & 0xffff_ffff,
         "SR_GEMASK" => !(bit - 1) & 0xffff_ffff,
-        // The end of local memory.
-        "SR_LMEMHIOFF" => m.env.local.into(),
+        // Where the stack must not go below.
+        "SR_LMEMHIOFF" => 0,
         "SR_SWINHI" => SHARED_WINDOW.into(),
         "SR_LWINHI" => LOCAL_WINDOW.into(),
         "SR_SWINLO" | "SR_LWINLO" => 0,
