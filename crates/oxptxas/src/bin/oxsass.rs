@@ -78,6 +78,7 @@ fn dis(out: &mut impl Write, path: &str) -> Result<(), String> {
 
 /// A program to execute.
 enum Program {
+    Cubin { path: String, bytes: Vec<u8> },
     Ptx { path: String, source: String, module: Box<ptx::Module> },
 }
 
@@ -85,7 +86,7 @@ impl Program {
     fn load(path: &str) -> Result<Program, String> {
         let bytes = read(path)?;
         if bytes.starts_with(b"\x7fELF") {
-            return Err(format!("{path}: cubins cannot be executed yet"));
+            return Ok(Program::Cubin { path: path.into(), bytes });
         }
         let source = String::from_utf8(bytes).map_err(|_| format!("{path}: neither a cubin nor text"))?;
         let lines = ptx::LineIndex::new(&source);
@@ -100,6 +101,10 @@ impl Program {
 
     fn run(&self, launch: &Launch) -> Result<Buffers, String> {
         match self {
+            Program::Cubin { path, bytes } => {
+                let run = sim::sass::run(bytes, launch, sim::sass::Options::default());
+                run.map(|r| r.buffers).map_err(|e| format!("{path}: kernel '{}': {e}", launch.kernel))
+            }
             Program::Ptx { path, source, module } => {
                 sim::ptx::run(module, launch).map_err(|e| e.render(path, source))
             }
