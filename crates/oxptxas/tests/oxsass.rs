@@ -1,0 +1,67 @@
+//! The workbench's command line.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::{fs, str};
+
+fn kernel(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../kernels").join(name)
+}
+
+fn oxsass(args: &[&Path]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_oxsass")).args(args).output().unwrap()
+}
+
+/// Standard output of a run that succeeds.
+fn text(args: &[&Path]) -> String {
+    let out = oxsass(args);
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    String::from_utf8(out.stdout).unwrap()
+}
+
+fn saxpy_cubin(name: &str) -> PathBuf {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let compiler = Command::new(env!("CARGO_BIN_EXE_oxptxas"))
+        .args(["-arch=sm_90".as_ref(), kernel("saxpy.ptx").as_os_str(), "-o".as_ref(), path.as_os_str()])
+        .status();
+    assert!(compiler.unwrap().success());
+    path
+}
+
+#[test]
+fn dis_shows_the_kernel() {
+    let out = text(&["dis".as_ref(), &saxpy_cubin("dis.cubin")]);
+    assert!(out.starts_with("// sm_90\n"), "{out}");
+    assert!(out.contains("\nsaxpy:\n    /*0000*/  "), "{out}");
+    assert!(out.contains("FFMA R") && out.contains("EXIT ;"), "{out}");
+}
+
+#[test]
+fn run_prints_outputs_and_writes_files() {
+    let (ptx, launch) = (kernel("dot.ptx"), kernel("dot.toml"));
+    let out = text(&["run".as_ref(), &ptx, &launch]);
+    assert!(out.starts_with("dot:\n  out[0] = "), "{out}");
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("dot");
+    text(&["run".as_ref(), &ptx, &launch, "--out".as_ref(), &folder]);
+    let npy = fs::read(folder.join("0.dot.out.npy")).unwrap();
+    assert_eq!(npy.len(), 132);
+    assert!(str::from_utf8(&npy[10..128]).unwrap().starts_with("{'descr': '<f4', "));
+}
+
+#[test]
+fn verify_compares_ptx_and_cubin() {
+    let cubin = saxpy_cubin("verify.cubin");
+    let args: [&Path; 4] = ["verify".as_ref(), &cubin, &kernel("saxpy.ptx"), &kernel("saxpy.toml")];
+    assert_eq!(text(&args), "saxpy: same\n");
+}
+
+#[test]
+fn errors_name_the_place() {
+    let out = oxsass(&["run".as_ref(), &kernel("dot.ptx"), &kernel("saxpy.toml")]);
+    assert!(!out.status.success());
+    let message = String::from_utf8(out.stderr).unwrap();
+    assert!(message.contains("there is no kernel 'saxpy'"), "{message}");
+    let out = oxsass(&["dis".as_ref(), &kernel("dot.ptx")]);
+    assert!(!out.status.success() && String::from_utf8(out.stderr).unwrap().contains("not an ELF file"));
+    assert!(!oxsass(&["run".as_ref(), "missing".as_ref(), "missing".as_ref()]).status.success());
+}
