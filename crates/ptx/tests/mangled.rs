@@ -9,7 +9,9 @@ fn digest(source: &str) -> bool {
         Ok(module) => {
             let _ = ptx::check(&module, 90);
             let printed = module.to_string();
-            assert!(ptx::parse(&printed).is_ok(), "{source}\n---\n{printed}");
+            if let Err(e) = ptx::parse(&printed) {
+                panic!("{}", e[0].render("p", "f", &printed, &ptx::LineIndex::new(&printed)))
+            }
             true
         }
         Err(errors) => {

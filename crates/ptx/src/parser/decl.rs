@@ -276,6 +276,9 @@ impl Parser<'_> {
             self.add_func(func)?;
             return Ok(());
         }
+        if self.func.is_some() {
+            return Err(self.error(span, "A function cannot be defined inside another"));
+        }
         // Known before its body, which may refer to itself.
         let known = self.globals.contains_key(&func.name);
         if !known {
