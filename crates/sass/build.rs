@@ -6,6 +6,8 @@ use std::path::Path;
 
 #[path = "build/forms.rs"]
 mod forms;
+#[path = "build/latency.rs"]
+mod latency;
 
 /// A Rust identifier for a spelling: `64` → `_64`, `SR_TID.X` → `SR_TID_X`.
 fn ident(spelling: &str) -> String {
@@ -71,6 +73,7 @@ fn main() {
     println!("cargo::rerun-if-changed=build");
     let (mut ops, mut mods, mut srs) =
         (Vec::<Op>::new(), BTreeSet::<String>::new(), Vec::<(String, String)>::new());
+    let mut latency = latency::Latency::default();
     let (mut groups, mut form_lines) = (forms::Groups::new(), Vec::new());
     let mut files: Vec<_> = std::fs::read_dir(dir).expect("isa/").map(|e| e.expect("entry").path()).collect();
     files.sort();
@@ -100,6 +103,7 @@ fn main() {
                     let op = ops.last().expect("a form belongs to the op above it");
                     form_lines.push((op.name.clone(), rest.to_string()));
                 }
+                _ if latency.line(head, rest) => {}
                 _ => panic!("{}: unknown line `{line}`", file.display()),
             }
         }
@@ -175,6 +179,7 @@ fn main() {
         let _ = writeln!(out, "    {form},");
     }
     let _ = writeln!(out, "];");
+    latency.write(&names, &mut out);
     std::fs::write(Path::new(&std::env::var("OUT_DIR").expect("OUT_DIR")).join("isa.rs"), out)
         .expect("write");
 }

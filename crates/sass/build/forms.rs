@@ -38,7 +38,7 @@ fn spell(text: &str) -> Vec<String> {
 }
 
 /// `75+`, `75-90`, `90,120+`: a mask over `SMS`.
-fn targets(text: &str) -> u32 {
+pub fn targets(text: &str) -> u32 {
     let mut mask = 0;
     for part in text.split(',') {
         let (lo, hi) = if let Some(lo) = part.strip_suffix('+') {

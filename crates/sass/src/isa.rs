@@ -5,6 +5,7 @@ use crate::form::*;
 #[allow(unused_imports)]
 use crate::inst::AddrWidth;
 use crate::inst::{ModAt, Mods, Role, Slot, SlotKind, Width};
+use crate::latency::{RawRow, ReadSite, UnitInfo, WawRow};
 
 include!(concat!(env!("OUT_DIR"), "/isa.rs"));
 
