@@ -253,7 +253,7 @@ fn dependences(target: Target, region: &[MachineInst]) -> Vec<Node> {
                     if variable {
                         expected_latency(producer.op)
                     } else {
-                        u32::from(timing::waw(producer, u))
+                        u32::from(timing::waw(target, producer, u))
                     },
                 );
             }

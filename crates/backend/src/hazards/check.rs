@@ -201,7 +201,7 @@ fn step(
     units::for_each_write(inst, |u, _| {
         for ((_, kind, on), age) in of(u) {
             let why = match kind {
-                Kind::Fixed => early(*age, timing::waw(&insts[*on as usize], u)),
+                Kind::Fixed => early(*age, timing::waw(target, &insts[*on as usize], u)),
                 Kind::Variable(_) => Some(Why::Unwaited),
                 Kind::Read(..) => Some(Why::Overwrites),
                 Kind::Set => None,

@@ -43,7 +43,7 @@ fn missing(machine: &Machine, state: &State, inst: &Inst) -> u8 {
     });
     units::for_each_write(inst, |u, _| {
         for r in of(u) {
-            lack = lack.max(timing::waw(writer(r), u).saturating_sub(r.age));
+            lack = lack.max(timing::waw(target, writer(r), u).saturating_sub(r.age));
         }
     });
     for s in (0..6).filter(|s| inst.ctrl.wait >> s & 1 != 0) {
