@@ -23,9 +23,10 @@ pub enum Tok {
     /// `0d3FF0000000000000`
     #[regex(r"0[dD][0-9a-fA-F]{16}", priority = 10)]
     HexF64,
-    /// `1.5`, `1e-3`, `.5` is not PTX.
+    /// `1.5`, `1e-3`, `.5`
     #[regex(r"[0-9]+\.[0-9]*([eE][+-]?[0-9]+)?")]
     #[regex(r"[0-9]+[eE][+-]?[0-9]+")]
+    #[regex(r"\.[0-9]+([eE][+-]?[0-9]+)?", priority = 10)]
     Float,
     /// An integer: decimal, `0x`, `0b`, octal, perhaps with `U`.
     #[regex(r"0[xX][0-9a-fA-F]+U?")]
