@@ -320,6 +320,11 @@ fn calls_and_tables() {
     let body = ".local .align 8 .b8 array[16]; mov.u64 w, array; cvta.local.u64 w, w; mov.b64 d, 6;\n\
          st.u64 [w + 8], d; ld.local.u64 d, [array + 8]; st.global.u64 [o], d;";
     assert_eq!(words("", body, 1, 1), [6]);
+    let endless = ".func f()\n{\ncall f;\nret;\n}";
+    let error = run(&module(endless, "call f;"), &launch(1, 1)).unwrap_err();
+    assert!(error.contains("calls inside calls"), "{error}");
+    let error = run(&module(".global .b8 huge[1099511627776];", ""), &launch(1, 1)).unwrap_err();
+    assert!(error.contains("'huge' is too large to interpret"), "{error}");
     let body = "mov.b32 r, 1; mov.b64 d, 0;\ntargets: .branchtargets zero, one;\nbrx.idx r, targets;\n\
          zero: mov.b64 d, 10; bra end;\none: mov.b64 d, 11;\nend: st.global.u64 [o], d;";
     assert_eq!(words("", body, 1, 1), [11]);

@@ -67,6 +67,9 @@ pub(super) struct Layout {
     pub frame: u64,
 }
 
+/// Largest variable that is given memory.
+const LARGEST: u64 = 1 << 30;
+
 /// A module's code and layout.
 #[derive(Debug)]
 pub(super) struct Program<'m> {
@@ -92,6 +95,9 @@ fn place(at: &mut u64, align: u32, size: u64) -> u64 {
 impl<'m> Program<'m> {
     /// Prepares the module to run `kernel`.
     pub fn new(module: &'m Module, kernel: FuncId) -> Result<Program<'m>, SimError> {
+        if let Some(v) = module.vars.values().find(|v| v.size() > LARGEST) {
+            return Err(SimError::at(v.span, format!("'{}' is too large to interpret", v.name)));
+        }
         let mut p = Program {
             module,
             code: Vec::new(),

@@ -20,6 +20,7 @@ pub(super) fn execute(env: &mut Env<'_, '_>, t: &mut Thread, code: &Code<'_>) ->
     let read = |t: &Thread, env: &Env<'_, '_>, i: usize| t.read(env, &ops[i], code.types[i]);
     match inst.op {
         Op::mov => {
+            scalar_size(ty)?;
             let bits = t.read(env, &ops[1], ty)?;
             t.write(p, &ops[0], bits, ty)
         }
@@ -210,7 +211,7 @@ fn bytes<'a>(
         Space::Global => env.memory.slice_mut(at, size),
         Space::Shared => env.shared.get_mut(start..start + size),
         Space::Local => t.local.get_mut(start..start + size),
-        Space::Param if at >= STACK_PARAMS => {
+        Space::Param if start >= STACK_PARAMS as usize => {
             let start = start - STACK_PARAMS as usize;
             t.local.get_mut(start..start + size)
         }

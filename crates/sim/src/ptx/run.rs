@@ -17,6 +17,9 @@ const PATIENCE: u32 = 1 << 16;
 /// A launch that runs more warp instructions than this does not end.
 const LIMIT: u64 = 1 << 31;
 
+/// Calls inside calls that a thread may make.
+const DEPTH: usize = 1 << 12;
+
 /// Runs a launch on the module and returns the contents of all its buffers.
 ///
 /// # Errors
@@ -256,6 +259,9 @@ impl Block {
         let Some(entry) = layout.entry else {
             return Err(format!("call of '{}', which has no body", func.name));
         };
+        if t.callers.len() >= DEPTH {
+            return Err(format!("more than {DEPTH} calls inside calls"));
+        }
         if args.len() != func.params.len() {
             return Err(format!("'{}' takes {} arguments", func.name, func.params.len()));
         }
