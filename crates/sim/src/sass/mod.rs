@@ -11,6 +11,8 @@ mod int;
 mod mem;
 mod operand;
 mod state;
+#[cfg(test)]
+mod tests;
 mod warp;
 
 use crate::launch::{Buffers, Launch};
@@ -207,7 +209,7 @@ impl Grid<'_> {
             let mut progress = false;
             for warp in &mut warps {
                 let start = warp.issued;
-                self.turn(warp, &mut block)?;
+                self.turn(warp, &mut block, TURN)?;
                 issued += warp.issued - start;
                 progress |= warp.issued != start;
             }
@@ -224,9 +226,9 @@ impl Grid<'_> {
         }
     }
 
-    /// Lets a warp run until its groups all wait or its turn is over.
-    fn turn(&mut self, warp: &mut Warp, block: &mut Block) -> Result<(), SimError> {
-        for _ in 0..TURN {
+    /// Lets a warp run until its groups all wait or its turn of `length` instructions is over.
+    fn turn(&mut self, warp: &mut Warp, block: &mut Block, length: u32) -> Result<(), SimError> {
+        for _ in 0..length {
             let Some(group) = warp.groups.last_mut() else { return Ok(()) };
             let (pc, lanes) = (group.pc, group.mask);
             group.pc += 16;

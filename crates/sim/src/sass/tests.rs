@@ -1,0 +1,182 @@
+//! Single instructions, with values from the PTX ISA's definitions, and small programs on the warp model.
+
+use super::compile::{Action, Step};
+use super::image::Banks;
+use super::state::{Barrier, Block, Env, Group, Machine, Warp};
+use super::{Fault, Grid, SimError};
+use crate::memory::Memory;
+use sass::{Inst, Target};
+
+const SM: u8 = 90;
+
+fn inst(text: &str, sm: u8) -> Inst {
+    sass::parse_inst(text, Target::new(sm).unwrap()).unwrap_or_else(|e| panic!("{e}"))
+}
+
+fn env(threads: u32) -> Env {
+    Env { banks: Banks::default(), block: [threads, 1, 1], grid: [1; 3], local: 16, shared: 64 }
+}
+
+fn block() -> Block {
+    Block { shared: vec![0; 64], barriers: [Barrier::IDLE; 16], index: [0; 3] }
+}
+
+/// Executes one instruction on a full warp that `setup` has prepared.
+fn step_on(sm: u8, text: &str, setup: impl Fn(&mut Warp)) -> Result<Warp, Fault> {
+    let (env, mut block, mut memory) = (env(32), block(), Memory::new());
+    let mut warp = Warp::new(0, 32, 0, 16);
+    setup(&mut warp);
+    let step = Step::of(&inst(text, sm), &env.banks);
+    let mask = step.guard.mask(&warp);
+    match &step.action {
+        Action::Exec(f) => {
+            f(&mut Machine { warp: &mut warp, block: &mut block, memory: &mut memory, env: &env }, mask)?;
+        }
+        Action::Nothing => {}
+        Action::Control(_) => panic!("{text}: control"),
+        Action::Unsupported(what) => panic!("{text}: {what}"),
+    }
+    Ok(warp)
+}
+
+/// R2 … R5 (the same in all lanes) and P0, P1 in; R0, R1 and P2 of lane 7 out.
+fn eval(text: &str, r: [u32; 4], p: [bool; 2]) -> (u32, u32, bool) {
+    let w = step_on(SM, text, |w| {
+        for (i, x) in r.iter().enumerate() {
+            w.r[i + 2] = [*x; 32];
+        }
+        for (i, x) in p.iter().enumerate() {
+            w.p[i] = if *x { u32::MAX } else { 0 };
+        }
+    })
+    .unwrap();
+    (w.r[0][7], w.r[1][7], w.p[2] >> 7 & 1 != 0)
+}
+
+fn value(text: &str, r: [u32; 4]) -> u32 {
+    eval(text, r, [false; 2]).0
+}
+
+#[test]
+fn integer_values() {
+    let max = u32::MAX;
+    let table: &[(&str, [u32; 4], u32)] = &[
+        ("IADD3 R0, R2, -R3, R4", [10, 3, 5, 0], 12),
+        ("IMAD R0, R2, R3, R4", [7, 6, 5, 0], 47),
+        ("IMAD.MOV.U32 R0, RZ, RZ, R3", [0, 9, 0, 0], 9),
+        ("IMAD.HI.U32 R0, R2, R3, R4", [max, max, 1, 5], 3),
+        ("IMAD.WIDE R0, R2, R3, R4", [max, 5, 7, 0], 2),
+        ("LEA R0, R2, R3, 0x2", [5, 1, 0, 0], 21),
+        ("LEA.HI R0, R2, R3, R4, 0x4", [0x8000_0000, 1, 2, 0], 0x29),
+        ("LOP3.LUT R0, R2, R3, R4, 0x96, !PT", [12, 10, 1, 0], 7),
+        ("LOP3.LUT R0, R2, R3, R4, 0xe8, !PT", [12, 10, 9, 0], 8),
+        ("SHF.L.U32 R0, R2, R3, RZ", [1, 33, 0, 0], 0),
+        ("SHF.R.S32.HI R0, RZ, 0x1f, R2", [0x8000_0000, 0, 0, 0], max),
+        ("SHF.R.U32.HI R0, RZ, 0x4, R2", [0x80, 0, 0, 0], 8),
+        ("SHF.L.W.U32.HI R0, R2, R3, R4", [0x8000_0000, 33, 1, 0], 3),
+        ("SHF.R.U64 R0, R2, R3, R4", [0, 4, 1, 0], 0x1000_0000),
+        ("PRMT R0, R2, 0x7531, R3", [0x3322_1100, 0x7766_5544, 0, 0], 0x7755_3311),
+        ("PRMT R0, R2, 0x8880, RZ", [0x80, 0, 0, 0], 0xffff_ff80),
+        ("FLO.U32 R0, R2", [0x10, 0, 0, 0], 4),
+        ("FLO.U32.SH R0, R2", [0x10, 0, 0, 0], 27),
+        ("FLO.U32 R0, R2", [0; 4], max),
+        ("POPC R0, R2", [0xf0f0, 0, 0, 0], 8),
+        ("BREV R0, R2", [1, 0, 0, 0], 0x8000_0000),
+        ("IABS R0, R2", [(-5i32) as u32, 0, 0, 0], 5),
+        ("SGXT R0, R2, 0x8", [0x80, 0, 0, 0], 0xffff_ff80),
+        ("SGXT.U32 R0, R2, 0x8", [0x1_80, 0, 0, 0], 0x80),
+        ("VIMNMX R0, R2, R3, PT", [1, (-1i32) as u32, 0, 0], max),
+        ("VIMNMX R0, R2, R3, !PT", [1, (-1i32) as u32, 0, 0], 1),
+    ];
+    for (text, input, want) in table {
+        assert_eq!(value(text, *input), *want, "{text}");
+    }
+}
+
+#[test]
+fn carries() {
+    // 0 − 0 carries (no borrow), 0 − 1 does not.
+    assert_eq!(eval("IADD3 R0, P2, R2, -R3, RZ", [0; 4], [false; 2]), (0, 0, true));
+    assert_eq!(eval("IADD3 R0, P2, R2, -R3, RZ", [0, 1, 0, 0], [false; 2]), (u32::MAX, 0, false));
+    assert_eq!(eval("IADD3.X R0, R2, ~R3, RZ, P0, !PT", [5, 3, 0, 0], [true, false]).0, 2);
+    assert_eq!(eval("IADD3 R0, P2, R2, R3, RZ", [u32::MAX, 1, 0, 0], [false; 2]), (0, 0, true));
+    let wide = eval("IMAD.WIDE.U32 R0, P2, R2, R3, R4", [1, 1, u32::MAX, u32::MAX], [false; 2]);
+    assert_eq!(wide, (0, 0, true));
+}
+
+#[test]
+fn comparisons() {
+    let holds = |text: &str, r, p| eval(text, r, p).2;
+    assert!(holds("ISETP.LT.AND P2, PT, R2, R3, PT", [u32::MAX, 0, 0, 0], [false; 2]));
+    assert!(!holds("ISETP.LT.U32.AND P2, PT, R2, R3, PT", [u32::MAX, 0, 0, 0], [false; 2]));
+    // The low words decide where the high ones are equal.
+    assert!(holds("ISETP.GT.U32.AND.EX P2, PT, R2, R3, PT, P0", [4, 4, 0, 0], [true, false]));
+    assert!(!holds("ISETP.GT.U32.AND.EX P2, PT, R2, R3, PT, P0", [4, 4, 0, 0], [false, false]));
+    let (nan, one) = (f32::NAN.to_bits(), 1f32.to_bits());
+    assert!(!holds("FSETP.NE.AND P2, PT, R2, R3, PT", [nan, one, 0, 0], [false; 2]));
+    assert!(holds("FSETP.NEU.AND P2, PT, R2, R3, PT", [nan, one, 0, 0], [false; 2]));
+    assert!(holds("PLOP3.LUT P2, PT, P0, P1, PT, 0x80, 0x0", [0; 4], [true, true]));
+    assert!(!holds("PLOP3.LUT P2, PT, P0, P1, PT, 0x80, 0x0", [0; 4], [true, false]));
+}
+
+#[test]
+fn conversions() {
+    let f = |x: f32| x.to_bits();
+    assert_eq!(value("F2I.TRUNC.NTZ R0, R2", [f(-2.7), 0, 0, 0]), (-2i32) as u32);
+    assert_eq!(value("F2I.TRUNC.NTZ R0, R2", [f(f32::NAN), 0, 0, 0]), 0);
+    assert_eq!(value("F2I.U32.TRUNC.NTZ R0, R2", [f(1e20), 0, 0, 0]), u32::MAX);
+    assert_eq!(value("I2F.RP R0, R2", [16_777_217, 0, 0, 0]), f(16_777_218.0));
+    assert_eq!(value("FRND.FLOOR R0, R2", [f(-0.5), 0, 0, 0]), f(-1.0));
+    assert_eq!(value("FADD.RM R0, R2, -R3", [f(1.0), f(1.0), 0, 0]), f(-0.0));
+    assert_eq!(value("MUFU.RCP R0, R2", [f(4.0), 0, 0, 0]), f(0.25));
+}
+
+#[test]
+fn shuffles_and_votes() {
+    let lanes = |w: &mut Warp| (0..32).for_each(|l| w.r[2][l] = l as u32);
+    let w = step_on(SM, "SHFL.UP P2, R0, R2, 0x1, RZ", lanes).unwrap();
+    assert_eq!((w.r[0][0], w.r[0][31], w.p[2]), (0, 30, 0xffff_fffe));
+    let w = step_on(SM, "SHFL.BFLY PT, R0, R2, 0x10, 0x1f", lanes).unwrap();
+    assert_eq!((w.r[0][0], w.r[0][31]), (16, 15));
+    let w = step_on(SM, "VOTE.ANY R0, PT, P0", |w| w.p[0] = 0xf0).unwrap();
+    assert_eq!(w.r[0], [0xf0; 32]);
+    let fault = step_on(SM, "LDS R0, [R2]", |w| w.r[2] = [62; 32]).err().unwrap();
+    assert!(fault.what.contains("misaligned"), "{}", fault.what);
+    let fault = step_on(SM, "LDS R0, [R2]", |w| w.r[2] = [64; 32]).err().unwrap();
+    assert!(fault.what.contains("beyond"), "{}", fault.what);
+}
+
+/// Runs a program on one block; the address and mask of each instruction issued.
+fn program(threads: u32, lines: &[&str]) -> Result<Vec<(u32, u32)>, SimError> {
+    let (env, mut block, mut memory) = (env(threads), block(), Memory::new());
+    let code: super::Code = lines.iter().map(|l| Ok(inst(l, SM))).collect();
+    let steps: Vec<Step> = code.iter().map(|i| Step::of(i.as_ref().unwrap(), &env.banks)).collect();
+    let mut warp = Warp::new(0, threads, 0, 16);
+    warp.p[0] = 0xffff;
+    let target = Target::new(SM).unwrap();
+    let mut grid = Grid { target, code: &code, steps: &steps, env: &env, memory: &mut memory };
+    let mut trace = Vec::new();
+    for _ in 0..1000 {
+        let Some(Group { mask, pc }) = warp.groups.last().copied() else { break };
+        trace.push((pc / 16, mask));
+        grid.turn(&mut warp, &mut block, 1)?;
+    }
+    Ok(trace)
+}
+
+#[test]
+fn only_barriers_reconverge() {
+    let lines = ["@P0 BRA 0x20", "NOP", "NOP", "EXIT"];
+    let at_exit = |t: &[(u32, u32)]| t.iter().filter(|s| s.0 == 3).map(|s| s.1).collect::<Vec<_>>();
+    let apart = at_exit(&program(32, &lines).unwrap());
+    assert_eq!(apart.len(), 2);
+    let lines = ["BSSY B0, 0x40", "@P0 BRA 0x30", "NOP", "BSYNC B0", "EXIT"];
+    let trace = program(32, &lines).unwrap();
+    assert_eq!(trace.last(), Some(&(4, u32::MAX)));
+    // Lanes that leave by BREAK or EXIT are not waited for.
+    let lines = ["BSSY B0, 0x50", "@P0 BREAK B0", "@P0 BRA 0x40", "BSYNC B0", "EXIT", "EXIT"];
+    let trace = program(32, &lines).unwrap();
+    assert!(trace.contains(&(4, 0xffff_0000)) && trace.contains(&(4, 0xffff)));
+    let lines = ["@P0 EXIT", "WARPSYNC.ALL", "EXIT"];
+    assert_eq!(program(32, &lines).unwrap().last(), Some(&(2, 0xffff_0000)));
+}
