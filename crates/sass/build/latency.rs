@@ -62,7 +62,7 @@ impl Latency {
         for (_, kinds, _) in &self.units {
             let variable = match kinds[0].as_str() {
                 "fixed" => 0,
-                "variable" => kinds.get(1).filter(|k| *k != "late").map_or(u32::MAX & 0xffff, |t| targets(t)),
+                "variable" => kinds.get(1).filter(|k| *k != "late").map_or(0xffff, |t| targets(t)),
                 kind => panic!("unit kind `{kind}`"),
             };
             let late = kinds.iter().any(|k| k == "late");

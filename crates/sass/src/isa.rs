@@ -2,7 +2,6 @@
 
 use crate::RegFile;
 use crate::form::*;
-#[allow(unused_imports)]
 use crate::inst::AddrWidth;
 use crate::inst::{ModAt, Mods, Role, Slot, SlotKind, Width};
 use crate::latency::{RawRow, ReadSite, UnitInfo, WawRow};
