@@ -70,7 +70,8 @@ fn for_all(test: impl Fn(&Kernel, u8, u8) -> Result<(), String> + Sync) {
 #[test]
 fn our_code_gives_the_expected_results() {
     for_all(|k, sm, level| {
-        let settings = oxptxas::Settings { opt_level: level, ..oxptxas::Settings::new(Target::new(sm).unwrap()) };
+        let settings =
+            oxptxas::Settings { opt_level: level, ..oxptxas::Settings::new(Target::new(sm).unwrap()) };
         let compile = || oxptxas::compile(&k.source, "k.ptx", &settings).map_err(|f| f.render("oxptxas"));
         let first = compile()?;
         if first.cubin != compile()?.cubin {
@@ -83,8 +84,13 @@ fn our_code_gives_the_expected_results() {
 #[test]
 fn the_references_code_gives_the_expected_results() {
     let Some(tools) = std::env::var_os("OXPTXAS_ORACLES") else {
-        assert!(std::env::var_os("CI").is_none(), "the reference tools are missing: `cargo xtask test` installs them");
-        eprintln!("reference tools not installed: the_references_code_gives_the_expected_results was not run");
+        assert!(
+            std::env::var_os("CI").is_none(),
+            "the reference tools are missing: `cargo xtask test` installs them"
+        );
+        eprintln!(
+            "reference tools not installed: the_references_code_gives_the_expected_results was not run"
+        );
         return;
     };
     let ptxas = Path::new(&tools).join("ptxas");

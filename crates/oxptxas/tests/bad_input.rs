@@ -1,0 +1,146 @@
+//! Bad input: one clear error that names the place, ptxas's exit status, no output file, no panic.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+struct Outcome {
+    status: Option<i32>,
+    stderr: String,
+    output: PathBuf,
+}
+
+/// Runs the compiler on a file of these bytes in a folder of its own.
+fn compile(dir: &Path, name: &str, bytes: &[u8], options: &[&str]) -> Outcome {
+    let input = dir.join(name);
+    std::fs::write(&input, bytes).unwrap();
+    run(dir, &input, options)
+}
+
+fn run(dir: &Path, input: &Path, options: &[&str]) -> Outcome {
+    let output = dir.join("out.cubin");
+    let _ = std::fs::remove_file(&output);
+    let run = Command::new(env!("CARGO_BIN_EXE_oxptxas"))
+        .args(options)
+        .arg(input)
+        .arg("-o")
+        .arg(&output)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    Outcome { status: run.status.code(), stderr: String::from_utf8(run.stderr).unwrap(), output }
+}
+
+impl Outcome {
+    /// It failed as it should, and the first line of its message is this.
+    fn fails_with(&self, first_line: &str) {
+        assert_eq!(self.stderr.lines().next().unwrap_or_default(), first_line);
+        self.fails();
+    }
+    fn fails(&self) {
+        assert_eq!(self.status, Some(255), "{}", self.stderr);
+        assert!(!self.stderr.contains("panicked"), "{}", self.stderr);
+        assert!(!self.output.exists(), "an output file was left");
+    }
+}
+
+fn kernel() -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../kernels/saxpy.ptx");
+    std::fs::read_to_string(path).unwrap()
+}
+
+#[test]
+fn the_kernel_itself_compiles() {
+    let dir = tempfile::tempdir().unwrap();
+    let ok = compile(dir.path(), "k.ptx", kernel().as_bytes(), &["-arch=sm_90"]);
+    assert_eq!((ok.status, ok.stderr.as_str()), (Some(0), ""));
+    assert!(ok.output.exists());
+}
+
+#[test]
+fn files_that_are_no_ptx() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name).display().to_string();
+    let empty = compile(dir.path(), "empty.ptx", b"", &[]);
+    empty.fails();
+    assert!(
+        empty.stderr.starts_with(&format!("oxptxas {}, line 1; fatal   : Missing .version", at("empty.ptx")))
+    );
+    let missing = run(dir.path(), &dir.path().join("missing.ptx"), &[]);
+    missing.fails_with(&format!("oxptxas fatal   : Input file '{}' could not be opened", at("missing.ptx")));
+    let binary: Vec<u8> = (0..2000u32).map(|i| (i * 37 % 251) as u8).collect();
+    let binary = compile(dir.path(), "binary.ptx", &binary, &[]);
+    binary.fails();
+    assert!(binary.stderr.contains("binary.ptx"), "{}", binary.stderr);
+}
+
+#[test]
+fn truncated_at_every_50th_byte() {
+    let dir = tempfile::tempdir().unwrap();
+    let kernel = kernel();
+    let body = kernel.find('{').unwrap();
+    let end = kernel.rfind('}').unwrap();
+    for cut in (0..end).step_by(50) {
+        let got = compile(dir.path(), "cut.ptx", &kernel.as_bytes()[..cut], &["-arch=sm_80"]);
+        // Cut between directives, before the first function, a module is whole and empty.
+        if got.status == Some(0) {
+            assert!(cut < body, "accepted when cut at {cut}");
+        } else {
+            got.fails();
+            assert!(got.stderr.contains("cut.ptx"), "cut at {cut}: {}", got.stderr);
+        }
+    }
+}
+
+#[test]
+fn wrong_statements_are_placed() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("k.ptx").display().to_string();
+    let kernel = kernel();
+    let line_of = |text: &str, what: &str| text[..text.find(what).unwrap()].lines().count();
+    let cases = [
+        ("\tret;", "\tfrobnicate %f1;\n\tret;", "frobnicate"),
+        ("\tret;", "\tadd.s32 %r1, %r1, %q1;\n\tret;", "%q1"),
+        ("\tret;", "$L__BB0_2:\n\tret;", "$L__BB0_2:\n\tret"),
+    ];
+    for (from, to, what) in cases {
+        let text = kernel.replacen(from, to, 1);
+        let got = compile(dir.path(), "k.ptx", text.as_bytes(), &[]);
+        got.fails();
+        let line = line_of(&text, what).max(1);
+        let first = got.stderr.lines().next().unwrap();
+        let placed = (line..=line + 1).any(|l| first.starts_with(&format!("oxptxas {file}, line {l}; ")));
+        assert!(placed, "{first}");
+        // Line and column.
+        assert!(got.stderr.contains(&format!("--> {file}:")), "{}", got.stderr);
+    }
+}
+
+#[test]
+fn targets_versions_and_outputs() {
+    let dir = tempfile::tempdir().unwrap();
+    let kernel = kernel();
+    for arch in ["sm_60", "sm_999"] {
+        let got = compile(dir.path(), "k.ptx", kernel.as_bytes(), &["-arch", arch]);
+        got.fails_with(&format!("oxptxas fatal   : Value '{arch}' is not defined for option 'gpu-name'"));
+    }
+    let version = kernel.lines().find(|l| l.starts_with(".version")).unwrap();
+    let newer = compile(dir.path(), "k.ptx", kernel.replace(version, ".version 9.9").as_bytes(), &[]);
+    newer.fails();
+    assert!(
+        newer.stderr.contains("fatal   : Unsupported .version 9.9; current version is '9.0'"),
+        "{}",
+        newer.stderr
+    );
+    let input = dir.path().join("k.ptx");
+    std::fs::write(&input, &kernel).unwrap();
+    let run = Command::new(env!("CARGO_BIN_EXE_oxptxas"))
+        .arg(&input)
+        .args(["-o", "/nonexistent/k.cubin"])
+        .output()
+        .unwrap();
+    assert_eq!(run.status.code(), Some(255));
+    assert_eq!(
+        String::from_utf8(run.stderr).unwrap(),
+        "oxptxas fatal   : Output file '/nonexistent/k.cubin' could not be opened\n"
+    );
+}
