@@ -70,11 +70,11 @@ pub fn extend64(b: &mut Builder<'_>, src: &Src, ty: Ty) -> Pair {
 
 /// The smaller or larger of two 32-bit integers.
 pub fn minmax(b: &mut Builder<'_>, max: bool, signed: bool, x: Operand, y: Operand) -> Value {
-    let op = if b.func.target.sm >= 90 { Opcode::VIMNMX } else { Opcode::IMNMX };
+    let op = if b.func.target.info().vimnmx { Opcode::VIMNMX } else { Opcode::IMNMX };
     let which = if max { crate::emit::never() } else { pt() };
     let mods: &[Mod] = match (signed, b.func.target.sm) {
         (false, _) => &[Mod::U32],
-        (true, 110..) => &[Mod::S32],
+        (true, 120..) => &[Mod::S32],
         (true, _) => &[],
     };
     b.def(op, mods, &[x, y, which])

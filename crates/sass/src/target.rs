@@ -42,6 +42,8 @@ pub struct SmInfo {
     pub nctaid: u16,
     /// ALU instructions take constant-bank operands (`c[0x0][..]`) directly; otherwise LDC/LDCU load them.
     pub alu_const: bool,
+    /// Integer minimum and maximum are VIMNMX; IMNMX otherwise (nvdisasm 13.2 takes no VIMNMX for sm_110).
+    pub vimnmx: bool,
     /// Largest uniform register count (URZ not counted).
     pub uregs: u8,
     /// Index that encodes URZ.
@@ -90,6 +92,7 @@ const fn sm(sm: u8, has_a: bool, has_f: bool) -> SmInfo {
         ntid: if blackwell { 0x360 } else { 0 },
         nctaid: if blackwell { 0x370 } else { 0xc },
         alu_const: sm < 90,
+        vimnmx: sm >= 90 && sm != 110,
         uregs: if blackwell { 80 } else { 63 },
         urz: if blackwell { 255 } else { 63 },
     }
