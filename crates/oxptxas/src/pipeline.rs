@@ -130,6 +130,10 @@ pub fn compile(source: &str, file: &str, settings: &Settings) -> Result<Output, 
     }
     let lines = LineIndex::new(source);
     let layout = lower::ModuleLayout::new(&module, settings.target).map_err(fail)?;
+    let unresolved = unresolved_addresses(&module, &layout);
+    if !unresolved.is_empty() {
+        return Err(fail(unresolved));
+    }
     for name in &settings.entries {
         if !module.funcs.values().any(|f| f.entry && f.body.is_some() && f.name == *name) {
             return Err(fatal(format!("Unknown function {name}")));
@@ -165,6 +169,32 @@ pub fn compile(source: &str, file: &str, settings: &Settings) -> Result<Output, 
         return Err(fail(errors));
     }
     Ok(assemble(&module, &layout, &chosen, codes, settings))
+}
+
+/// Addresses that an executable can't hold: of what is not defined in it, of anything but global variables,
+/// in fields of another size than 8 bytes, or in constant memory.
+fn unresolved_addresses(module: &Module, layout: &lower::ModuleLayout) -> Vec<Diagnostic> {
+    let defined = |s: Symbol| matches!(s, Symbol::Var(v) if layout.globals.contains(&v));
+    let span_of = |s: Symbol| match s {
+        Symbol::Var(v) => module.vars[v].span,
+        Symbol::Func(f) => module.funcs[f].span,
+    };
+    let mut errors: Vec<Diagnostic> = Vec::new();
+    for s in layout.slots.iter().filter(|s| !defined(**s)) {
+        let message = format!("the address of '{}' is not supported yet", symbol_name(module, *s));
+        errors.push(Diagnostic::error(span_of(*s), message));
+    }
+    for (vars, constant) in [(&layout.globals, false), (&layout.consts, true)] {
+        for v in vars {
+            let var = &module.vars[*v];
+            let relocs = var.init.iter().flat_map(|i| &i.relocs);
+            if relocs.into_iter().any(|r| constant || r.size != 8 || !defined(r.symbol)) {
+                let message = format!("an address in the initializer of '{}' is not supported yet", var.name);
+                errors.push(Diagnostic::error(var.span, message));
+            }
+        }
+    }
+    errors
 }
 
 /// One kernel through lowering, optimization and the backend.

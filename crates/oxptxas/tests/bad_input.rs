@@ -144,3 +144,24 @@ fn targets_versions_and_outputs() {
         "oxptxas fatal   : Output file '/nonexistent/k.cubin' could not be opened\n"
     );
 }
+
+/// What an executable can't hold is refused, not left at address 0.
+#[test]
+fn addresses_without_a_definition() {
+    let dir = tempfile::tempdir().unwrap();
+    let kernel = kernel();
+    let header = kernel.find(".visible").unwrap();
+    let with = |declaration: &str, statement: &str| {
+        let (head, rest) = kernel.split_at(header);
+        format!("{head}{declaration}\n{}", rest.replacen("\tret;", &format!("{statement}\n\tret;"), 1))
+    };
+    for (declaration, statement) in [
+        (".extern .global .b32 elsewhere;", "\tmov.u64 %rd1, elsewhere;"),
+        (".global .b32 g;\n.const .b64 table = g;", ""),
+        (".extern .global .b32 elsewhere;\n.global .b64 pointer = elsewhere;", ""),
+    ] {
+        let got = compile(dir.path(), "k.ptx", with(declaration, statement).as_bytes(), &[]);
+        got.fails();
+        assert!(got.stderr.contains("not supported yet"), "{}", got.stderr);
+    }
+}
