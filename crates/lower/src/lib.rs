@@ -8,6 +8,7 @@
 //! construction of SSA, `func` the walk over a function's statements.
 
 mod access;
+mod address;
 mod approx;
 mod arith_float;
 mod arith_int;
@@ -17,11 +18,14 @@ mod convert;
 mod divconst;
 mod emit;
 mod func;
+mod graph;
 #[cfg(test)]
 mod int_tests;
 pub mod layout;
 pub mod math;
 mod memory;
+mod operands;
+mod regs;
 mod scalar;
 mod special;
 mod ssa;

@@ -1,0 +1,258 @@
+//! Addresses of variables and of memory operands in every state space.
+
+use crate::access::Address;
+use crate::emit::{Emit, Pair, constant, imm, rz};
+use crate::func::{Known, Lower, Result};
+use crate::types::Src;
+use ori::{Builder, Name, Operand, Value, operand};
+use ptx::{AddrBase, Space, Symbol, VarId};
+use sass::Reg;
+
+impl<'f> Lower<'_, 'f> {
+    /// Runs `f` at the end of the entry block.
+    pub fn in_prologue<T>(&mut self, f: impl FnOnce(&mut Builder<'f>) -> T) -> T {
+        let here = std::mem::replace(&mut self.b.block, self.b.func.entry_block());
+        let loc = std::mem::take(&mut self.b.loc);
+        let result = f(&mut self.b);
+        self.b.block = here;
+        self.b.loc = loc;
+        result
+    }
+
+    /// The memory descriptor of global and generic accesses; sm_75 has none.
+    pub fn desc(&mut self) -> Option<Value> {
+        let at = self.opts.target.info().mem_desc;
+        if at == 0 {
+            return None;
+        }
+        if self.desc.is_none() {
+            let op = if self.sm() >= 100 { sass::Opcode::LDCU } else { sass::Opcode::ULDC };
+            let v = self.in_prologue(|b| b.def(op, &[sass::Mod::_64], &[constant(0, at.into())]));
+            self.desc = Some(v);
+        }
+        self.desc
+    }
+
+    /// The start of the CTA's shared window as 32-bit shared addresses see it: 0 before sm_90, the CTA's
+    /// rank in its cluster in bits 24 … 31 from there on.
+    pub fn shared_window(&mut self) -> Option<Value> {
+        if self.sm() < 90 {
+            return None;
+        }
+        if self.smem.is_none() {
+            let v = self.in_prologue(|b| {
+                let rank = b.def(sass::Opcode::S2R, &[], &[Operand::Special(sass::SpecialReg::SR_CgaCtaId)]);
+                b.shl(operand(rank), imm(24))
+            });
+            self.smem = Some(v);
+        }
+        self.smem
+    }
+
+    /// The content of the slot of constant bank 4 that holds a symbol's address.
+    pub(crate) fn address_slot(&mut self, s: Symbol) -> Result<Src> {
+        let at = self.layout.address_slot(s).ok_or("symbol without an address slot")?;
+        let v = self.load_const64(4, at);
+        Ok(self.value_src(v))
+    }
+
+    /// A 64-bit word of constant memory.
+    pub fn load_const64(&mut self, bank: u8, at: u32) -> Value {
+        let (lo, hi) = (constant(bank, at), constant(bank, at + 4));
+        let v = if self.opts.target.info().alu_const && self.sm() < 90 {
+            self.b.collect(&[lo, hi])
+        } else {
+            self.b.def(sass::Opcode::LDC, &[sass::Mod::_64], &[lo])
+        };
+        self.known[v] = Known::Const(bank, at);
+        v
+    }
+
+    /// A 32-bit word of constant memory.
+    pub fn load_const32(&mut self, bank: u8, at: u32) -> Value {
+        let v = if self.opts.target.info().alu_const {
+            self.b.copy(constant(bank, at))
+        } else {
+            self.b.def(sass::Opcode::LDC, &[], &[constant(bank, at)])
+        };
+        self.known[v] = Known::Const(bank, at);
+        v
+    }
+
+    /// A parameter's offset in constant bank 0.
+    pub fn param_offset(&self, var: VarId) -> Option<u32> {
+        self.params.get(&var).copied()
+    }
+
+    /// The address of a variable in its own state space, as 64 bits.
+    pub(crate) fn address_of(&mut self, var: VarId, offset: i64) -> Result<Src> {
+        let space = self.module.vars[var].space;
+        let v = match space {
+            Space::Global => {
+                let base = self.address_slot(Symbol::Var(var))?;
+                if offset == 0 {
+                    return Ok(base);
+                }
+                self.b.add64(&base.pair(), &Pair::imm(offset as u64))
+            }
+            Space::Const | Space::Param => {
+                let at = self.bank_offset(var)?.1;
+                return Ok(Src::Wide(Pair::imm((i64::from(at) + offset) as u64)));
+            }
+            Space::Shared => {
+                let at = self.shared_offset(var)? + offset;
+                match self.shared_window() {
+                    None => return Ok(Src::Wide(Pair::imm(at as u64))),
+                    Some(w) => {
+                        let lo = self.b.iadd(operand(w), imm(at as u32));
+                        let v = self.b.collect(&[operand(lo), rz()]);
+                        self.known[v] = Known::Shared(at);
+                        v
+                    }
+                }
+            }
+            Space::Local => {
+                let at = self.local_offset(var)? + offset;
+                let lo = self.b.iadd(operand(Name::Phys(Reg::SP)), imm(at as u32));
+                let v = self.b.collect(&[operand(lo), rz()]);
+                self.known[v] = Known::Stack(at);
+                v
+            }
+            Space::Reg => return Err("a register has no address".into()),
+        };
+        Ok(self.value_src(v))
+    }
+
+    fn shared_offset(&self, var: VarId) -> Result<i64> {
+        let at = self.layout.shared_offset(self.id, var).ok_or("shared variable is not placed")?;
+        Ok(at.into())
+    }
+
+    fn local_offset(&self, var: VarId) -> Result<i64> {
+        self.locals
+            .get(&var)
+            .map(|o| i64::from(*o))
+            .ok_or_else(|| "local variable of another function".into())
+    }
+
+    /// Constant bank and offset of a `.const` variable or kernel parameter.
+    pub fn bank_offset(&self, var: VarId) -> Result<(u8, u32)> {
+        match self.module.vars[var].space {
+            Space::Const => self.layout.const_offset(var).map(|o| (3, o)),
+            Space::Param => self.param_offset(var).map(|o| (0, o)),
+            _ => None,
+        }
+        .ok_or_else(|| "variable has no place in constant memory".into())
+    }
+
+    /// A global or generic address.
+    pub fn address64(&mut self, a: &ptx::Addr) -> Result<Address> {
+        let base = match a.base {
+            AddrBase::Reg(r) => {
+                let v = self.read(r);
+                if self.b.func.values[v].width != 2 {
+                    let p = self.value_src(v).pair();
+                    self.b.pair(&p)
+                } else {
+                    v
+                }
+            }
+            AddrBase::Var(var) => {
+                let s = match self.module.vars[var].space {
+                    Space::Global => self.address_slot(Symbol::Var(var))?,
+                    _ => return Err("variable of another state space".into()),
+                };
+                self.b.pair(&s.pair())
+            }
+            AddrBase::Absolute => self.b.pair(&Pair::imm(0)),
+        };
+        // A sum with a constant is left to the instruction.
+        let (base, offset) = match self.known[base] {
+            Known::Sum(b, at) if in_range(at.saturating_add(a.offset)) => (b, at + a.offset),
+            _ => (base, a.offset),
+        };
+        let (base, offset) = if in_range(offset) {
+            (base, offset as i32)
+        } else {
+            (self.b.add64(&Pair::of(base), &Pair::imm(offset as u64)), 0)
+        };
+        Ok(Address { base: Some(Name::Val(base)), wide: true, offset })
+    }
+
+    /// A 32-bit shared or local address.
+    pub fn address32(&mut self, a: &ptx::Addr, space: Space) -> Result<Address> {
+        let (base, at) = match a.base {
+            AddrBase::Var(var) if space == Space::Shared => {
+                let at = self.shared_offset(var)?;
+                (self.shared_window().map(Name::Val), at)
+            }
+            AddrBase::Var(var) => (Some(Name::Phys(Reg::SP)), self.local_offset(var)?),
+            AddrBase::Absolute => (None, 0),
+            AddrBase::Reg(r) => {
+                let v = self.read(r);
+                match (self.known[v], space) {
+                    (Known::Stack(at), Space::Local) => (Some(Name::Phys(Reg::SP)), at),
+                    (Known::Shared(at), Space::Shared) => (self.shared_window().map(Name::Val), at),
+                    (Known::Imm(n), _) => (None, i64::from(n as u32)),
+                    _ => (Some(self.low_name(v)), 0),
+                }
+            }
+        };
+        let at = at + a.offset;
+        if in_range(at) {
+            return Ok(Address { base, wide: false, offset: at as i32 });
+        }
+        let lo = base.map_or_else(rz, operand);
+        let sum = self.b.iadd(lo, imm(at as u32));
+        Ok(Address { base: Some(Name::Val(sum)), wide: false, offset: 0 })
+    }
+
+    /// A constant-memory operand and whether it is at a fixed offset.
+    pub fn address_const(&mut self, a: &ptx::Addr) -> Result<(Operand, Option<(u8, u32)>)> {
+        let (bank, at, index) = match a.base {
+            AddrBase::Var(var) => {
+                let (bank, at) = self.bank_offset(var)?;
+                (bank, i64::from(at), None)
+            }
+            AddrBase::Absolute => (3, 0, None),
+            AddrBase::Reg(r) => {
+                let v = self.read(r);
+                match self.known[v] {
+                    Known::Imm(n) => (3, i64::from(n as u32), None),
+                    _ => (3, 0, Some(self.low_name(v))),
+                }
+            }
+        };
+        self.const_operand(bank, at + a.offset, index)
+    }
+
+    /// `c[bank][index + at]`.
+    pub fn const_operand(
+        &mut self,
+        bank: u8,
+        at: i64,
+        index: Option<Name>,
+    ) -> Result<(Operand, Option<(u8, u32)>)> {
+        match index {
+            None if (0..0x10000).contains(&at) => Ok((constant(bank, at as u32), Some((bank, at as u32)))),
+            None => Err("constant address out of range".into()),
+            Some(index) if (-0x8000..0x8000).contains(&at) => {
+                Ok((crate::emit::indexed_constant(bank, Some(index), at as i32), None))
+            }
+            Some(index) => {
+                let sum = self.b.iadd(operand(index), imm(at as u32));
+                Ok((crate::emit::indexed_constant(bank, Some(Name::Val(sum)), 0), None))
+            }
+        }
+    }
+
+    /// The low register of a value, as an address base or index.
+    pub fn low_name(&mut self, v: Value) -> Name {
+        if self.b.func.values[v].width == 1 { Name::Val(v) } else { Name::Part(v, 0) }
+    }
+}
+
+/// Whether an address offset fits the 24 bits of a memory instruction.
+fn in_range(offset: i64) -> bool {
+    (-(1 << 23)..1 << 23).contains(&offset)
+}

@@ -1,0 +1,123 @@
+//! The basic blocks of a PTX function body.
+
+use crate::func::Result;
+use cranelift_entity::SecondaryMap;
+use ptx::{Inst, LabelId, Stmt};
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+
+/// The PTX basic blocks of a function body.
+pub(crate) struct Graph {
+    /// Statements of each block.
+    pub(crate) ranges: Vec<std::ops::Range<usize>>,
+    pub(crate) succs: Vec<SmallVec<[u32; 2]>>,
+    pub(crate) of_label: SecondaryMap<LabelId, u32>,
+    tables: FxHashMap<LabelId, Vec<LabelId>>,
+}
+
+pub(crate) fn is_terminator(inst: &Inst) -> bool {
+    match inst.op {
+        ptx::Op::bra | ptx::Op::brx => true,
+        ptx::Op::ret | ptx::Op::exit => inst.guard.is_none(),
+        _ => false,
+    }
+}
+
+impl Graph {
+    pub(crate) fn new(body: &ptx::Body) -> Result<Graph> {
+        let mut g = Graph {
+            ranges: Vec::new(),
+            succs: Vec::new(),
+            of_label: SecondaryMap::with_default(u32::MAX),
+            tables: FxHashMap::default(),
+        };
+        let mut start = 0;
+        for (i, stmt) in body.stmts.iter().enumerate() {
+            match stmt {
+                Stmt::Label(l) => {
+                    if i > start {
+                        g.ranges.push(start..i);
+                        start = i;
+                    }
+                    g.of_label[*l] = g.ranges.len() as u32;
+                }
+                Stmt::Inst(inst) if is_terminator(inst) => {
+                    g.ranges.push(start..i + 1);
+                    start = i + 1;
+                }
+                Stmt::BranchTargets(l, targets) => {
+                    g.tables.insert(*l, targets.clone());
+                }
+                _ => {}
+            }
+        }
+        g.ranges.push(start..body.stmts.len());
+        for (k, r) in g.ranges.iter().enumerate() {
+            let mut succs = SmallVec::new();
+            let next = k as u32 + 1;
+            match body.stmts[r.clone()].last() {
+                Some(Stmt::Inst(inst)) if is_terminator(inst) => match inst.op {
+                    ptx::Op::bra => {
+                        succs.push(g.target(&inst.operands[0])?);
+                        if inst.guard.is_some() {
+                            succs.push(next);
+                        }
+                    }
+                    ptx::Op::brx => {
+                        for l in g.table(inst)? {
+                            succs.push(g.of_label[*l]);
+                        }
+                        if inst.guard.is_some() {
+                            succs.push(next);
+                        }
+                    }
+                    _ => {}
+                },
+                _ if next < g.ranges.len() as u32 => succs.push(next),
+                _ => {}
+            }
+            if succs.iter().any(|s| *s as usize >= g.ranges.len()) {
+                return Err("branch to a label that is not in the code".into());
+            }
+            g.succs.push(succs);
+        }
+        Ok(g)
+    }
+
+    pub(crate) fn target(&self, o: &ptx::Operand) -> Result<u32> {
+        match o {
+            ptx::Operand::Label(l) => Ok(self.of_label[*l]),
+            _ => Err("branch target is not a label".into()),
+        }
+    }
+
+    pub(crate) fn table(&self, inst: &Inst) -> Result<&[LabelId]> {
+        match inst.operands.get(1) {
+            Some(ptx::Operand::Label(l)) => {
+                self.tables.get(l).map(Vec::as_slice).ok_or_else(|| "no such .branchtargets".into())
+            }
+            _ => Err("brx.idx needs a .branchtargets label".into()),
+        }
+    }
+
+    /// Reachable blocks in reverse postorder.
+    pub(crate) fn order(&self) -> Vec<u32> {
+        let mut seen = vec![false; self.ranges.len()];
+        let mut post = Vec::new();
+        let mut stack = vec![(0u32, 0usize)];
+        seen[0] = true;
+        while let Some((b, k)) = stack.pop() {
+            match self.succs[b as usize].get(k) {
+                Some(&s) => {
+                    stack.push((b, k + 1));
+                    if !std::mem::replace(&mut seen[s as usize], true) {
+                        stack.push((s, 0));
+                    }
+                }
+                None => post.push(b),
+            }
+        }
+        post.reverse();
+        post
+    }
+}
