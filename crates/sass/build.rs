@@ -11,7 +11,7 @@ mod latency;
 
 /// A Rust identifier for a spelling: `64` → `_64`, `SR_TID.X` → `SR_TID_X`.
 fn ident(spelling: &str) -> String {
-    let body = spelling.replace(['.', ':'], "_");
+    let body = spelling.replace("???", "Undefined").replace(['.', ':'], "_");
     if body.starts_with(|c: char| c.is_ascii_digit()) { format!("_{body}") } else { body }
 }
 

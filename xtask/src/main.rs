@@ -4,6 +4,7 @@ use clap::{Parser, Subcommand};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
+mod fuzz;
 mod status;
 mod vendor;
 
@@ -23,6 +24,8 @@ enum Task {
     VendorCheck,
     /// Print the table of kernels and targets for docs/status.md.
     Status,
+    /// Compare the instruction table with nvdisasm on random variations of words.
+    FuzzSass(fuzz::Options),
 }
 
 fn main() -> ExitCode {
@@ -30,6 +33,9 @@ fn main() -> ExitCode {
         Task::Oracles => install_oracles().map(|bin| println!("{}", bin.display())),
         Task::Test => test(),
         Task::VendorCheck => install_oracles().and_then(|bin| vendor::check(&root(), &bin)),
+        Task::FuzzSass(options) => {
+            install_oracles().and_then(|bin| fuzz::run(&options, &bin, &root().join("target/fuzz-sass")))
+        }
         Task::Status => install_oracles().and_then(|bin| status::print(&root(), &bin)),
     };
     match result {
@@ -57,8 +63,11 @@ const PACKAGES: &[&str] = &[
     "nvidia-cuda-cuobjdump==13.2.78",
 ];
 
-/// Installs the tools unless they are there; the folder of the programs.
+/// The folder of the programs: `OXPTXAS_ORACLES`, else target/oracles, where they are installed if need be.
 fn install_oracles() -> Result<PathBuf, String> {
+    if let Some(dir) = std::env::var_os("OXPTXAS_ORACLES") {
+        return Ok(dir.into());
+    }
     let dir = root().join("target/oracles");
     let bin = dir.join("nvidia/cu13/bin");
     let stamp = dir.join(".complete");

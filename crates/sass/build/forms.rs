@@ -9,20 +9,33 @@ const SMS: [u32; 12] = [75, 80, 86, 87, 88, 89, 90, 100, 103, 110, 120, 121];
 /// The last SM whose arithmetic instructions read constant banks.
 const LAST_CONST_SM: u32 = 90;
 
-/// Named modifier groups: value, spelling.
-pub type Groups = BTreeMap<String, Vec<(u32, Vec<String>)>>;
+/// A named modifier group.
+#[derive(Clone, Default)]
+pub struct Spellings {
+    /// Value, spelling.
+    values: Vec<(u32, Vec<String>)>,
+    /// How the values that are not listed are spelled, followed by their number: `INVALID`, `???`.
+    others: Option<String>,
+}
 
-/// Parses `group NAME value=SPELLING…`; `_` spells nothing, dots separate several modifiers.
+/// Modifier groups by name.
+pub type Groups = BTreeMap<String, Spellings>;
+
+/// Parses `group NAME SPELLING=value…`; `_` spells nothing, dots separate several modifiers. `INVALID*` or
+/// `???*` spells every value that is not listed, with its number.
 pub fn parse_group(rest: &str, groups: &mut Groups) {
     let mut words = rest.split_whitespace();
     let name = words.next().expect("group NAME");
-    let values = words
-        .map(|w| {
-            let (spelling, value) = w.rsplit_once('=').expect("SPELLING=value");
-            (number(value), spell(spelling))
-        })
-        .collect();
-    assert!(groups.insert(name.into(), values).is_none(), "group {name} twice");
+    let mut group = Spellings::default();
+    for w in words {
+        if let Some(others) = w.strip_suffix('*') {
+            group.others = Some(others.into());
+            continue;
+        }
+        let (spelling, value) = w.rsplit_once('=').expect("SPELLING=value");
+        group.values.push((number(value), spell(spelling)));
+    }
+    assert!(groups.insert(name.into(), group).is_none(), "group {name} twice");
 }
 
 fn number(text: &str) -> u32 {
@@ -72,25 +85,23 @@ fn bits_rs(bits: &[(u32, u32)]) -> String {
     format!("&[{}]", parts.join(", "))
 }
 
-/// One form being built: source text of its parts and the bits that it defines.
+/// One form being built: source text of its parts.
 #[derive(Default)]
 struct Form {
-    known: u128,
     fields: Vec<String>,
     groups: Vec<String>,
     fixed: Vec<String>,
 }
 
 impl Form {
-    fn claim(&mut self, bits: &[(u32, u32)]) {
+    /// Checks that bits lie outside the control field.
+    fn claim(&self, bits: &[(u32, u32)]) {
         for &(lo, len) in bits {
-            let mask = if len == 128 { u128::MAX } else { ((1u128 << len) - 1) << lo };
             assert!(lo + len <= 105, "bits {lo}:{len} reach into the control field");
-            self.known |= mask;
         }
     }
 
-    fn flag(&mut self, bit: &str) -> String {
+    fn flag(&self, bit: &str) -> String {
         self.claim(&bits(bit));
         bit.into()
     }
@@ -105,7 +116,7 @@ fn leading_number<'a>(text: &mut &'a str) -> &'a str {
 }
 
 /// `-72|73~63!90u67r122`: where the source modifiers of a register or constant sit (255 = nowhere).
-fn source_mods(form: &mut Form, text: &str, reuse: u32) -> String {
+fn source_mods(form: &Form, text: &str, reuse: u32) -> String {
     let (mut neg, mut abs, mut not, mut uniform) = ("255".into(), "255".into(), "255".into(), "255".into());
     let mut reuse = reuse.to_string();
     let mut rest = text;
@@ -130,7 +141,7 @@ fn source_mods(form: &mut Form, text: &str, reuse: u32) -> String {
     format!("SourceBits {{ neg: {neg}, abs: {abs}, not: {not}, uniform: {uniform}, reuse: {reuse} }}")
 }
 
-fn register(form: &mut Form, file: &str, text: &str) -> String {
+fn register(form: &Form, file: &str, text: &str) -> String {
     let mut rest = text;
     let lo = leading_number(&mut rest);
     let at = number(lo);
@@ -157,9 +168,12 @@ fn register(form: &mut Form, file: &str, text: &str) -> String {
     format!("FieldKind::Reg {{ file: RegFile::{file}, lo: {at}, mods: {mods} }}")
 }
 
-fn address(form: &mut Form, text: &str) -> String {
+fn address(form: &Form, text: &str) -> String {
     let (desc, body) = text.split_once('[').expect("[");
-    let (mut d, mut hidden) = ("255".to_string(), false);
+    let (mut d, mut hidden, mut space) = ("255".to_string(), false, "");
+    if matches!(desc, "gdesc" | "tmem" | "idesc") {
+        space = desc;
+    }
     if let Some(lo) = desc.strip_prefix("dU").or(desc.strip_prefix("hU")) {
         let (lo, len) = lo.split_once(':').unwrap_or((lo, "8"));
         form.claim(&[(number(lo), number(len))]);
@@ -202,12 +216,12 @@ fn address(form: &mut Form, text: &str) -> String {
     let offset = if offset.is_empty() { "&[]".into() } else { offset };
     format!(
         "FieldKind::Addr {{ desc: {d}, desc_hidden: {hidden}, base: {base}, width: {width}, uniform: {uniform}, \
-         offset: {offset} }}"
+         offset: {offset}, space: {space:?} }}"
     )
 }
 
 /// A constant-bank operand: `K` with source modifiers, `KR24` or `KU24` with an index register.
-fn constant(form: &mut Form, text: &str) -> String {
+fn constant(form: &Form, text: &str) -> String {
     let (mut index, mut rest) = ("None".to_string(), text);
     // `V`: 17 bits of offset.
     let lo = if rest.starts_with('V') { 37 } else { 38 };
@@ -230,7 +244,7 @@ fn constant(form: &mut Form, text: &str) -> String {
 }
 
 /// One operand field.
-fn field(form: &mut Form, token: &str, groups: &Groups, mods: &mut BTreeSet<String>) -> String {
+fn field(form: &Form, token: &str, groups: &Groups, mods: &mut BTreeSet<String>) -> String {
     let (mut text, mut before) = (token, "");
     if let Some((literal, rest)) = text.strip_prefix('\'').and_then(|t| t.split_once('\'')) {
         (before, text) = (literal, rest);
@@ -246,6 +260,11 @@ fn field(form: &mut Form, token: &str, groups: &Groups, mods: &mut BTreeSet<Stri
         elide = match condition {
             "" => "Elide::Default".into(),
             "?" => "Elide::Always".into(),
+            m if m.ends_with('?') => {
+                let m = m.trim_end_matches('?');
+                mods.insert(m.into());
+                format!("Elide::WithoutOrDefault(Mod::{})", ident(m))
+            }
             m => {
                 mods.insert(m.into());
                 format!("Elide::Without(Mod::{})", ident(m))
@@ -256,7 +275,9 @@ fn field(form: &mut Form, token: &str, groups: &Groups, mods: &mut BTreeSet<Stri
         text = t;
         suffix = format!("Some({})", bits_group(form, g.trim_end_matches('}'), groups, mods));
     }
-    let kind = if text.contains('[') {
+    let kind = if text.starts_with('<') {
+        named(form, text, groups)
+    } else if text.contains('[') {
         address(form, text)
     } else {
         let split = text.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(text.len());
@@ -265,7 +286,7 @@ fn field(form: &mut Form, token: &str, groups: &Groups, mods: &mut BTreeSet<Stri
             "R" | "U" | "P" | "Q" | "B" => register(form, head, rest),
             "K" => constant(form, rest),
             "KR" | "KU" | "KVU" | "KS" => constant(form, &text[1..]),
-            "i" | "u" | "f" | "d" | "hh" | "hi" | "lo" => {
+            "i" | "u" | "f" | "d" | "hh" | "hb" | "hi" | "lo" => {
                 let b = bits(rest);
                 form.claim(&b);
                 let kind = match head {
@@ -273,16 +294,22 @@ fn field(form: &mut Form, token: &str, groups: &Groups, mods: &mut BTreeSet<Stri
                     "u" => "Unsigned",
                     "f" => "F32",
                     "d" => "F64",
+                    "hb" => "BfloatPair",
                     "hi" => "High",
                     "lo" => "Low",
                     _ => "HalfPair",
                 };
                 format!("FieldKind::Imm {{ bits: {}, kind: ImmKind::{kind} }}", bits_rs(&b))
             }
-            "L" | "La" => {
+            "L" | "La" | "Lb" => {
                 let b = bits(rest);
                 form.claim(&b);
-                format!("FieldKind::Label {{ bits: {}, relative: {} }}", bits_rs(&b), head == "L")
+                let shift = if head == "Lb" { 0 } else { 2 };
+                format!(
+                    "FieldKind::Label {{ bits: {}, shift: {shift}, relative: {} }}",
+                    bits_rs(&b),
+                    head != "La"
+                )
             }
             "SR" => {
                 let b = bits(rest);
@@ -331,24 +358,49 @@ fn mods_rs(list: &[String], mods: &mut BTreeSet<String>) -> String {
     format!("&[{}]", names.join(", "))
 }
 
+/// All values of a group in these bits.
+fn fill(group: &Spellings, place: &[(u32, u32)]) -> Vec<(u32, Vec<String>)> {
+    let mut values = group.values.clone();
+    if let Some(others) = &group.others {
+        for v in 0..1u32 << place.iter().map(|(_, len)| len).sum::<u32>() {
+            if !group.values.iter().any(|(listed, _)| *listed == v) {
+                values.push((v, vec![format!("{others}{v}")]));
+            }
+        }
+    }
+    values
+}
+
+/// `<name@72:3>`: an operand whose values have names.
+fn named(form: &Form, token: &str, groups: &Groups) -> String {
+    let (name, at) = token.trim_matches(['<', '>']).split_once('@').expect("group@bits");
+    let place = bits(at);
+    form.claim(&place);
+    let group = groups.get(name).unwrap_or_else(|| panic!("no group {name}"));
+    let names: Vec<String> =
+        fill(group, &place).iter().map(|(v, list)| format!("({v}, {:?})", list.join("."))).collect();
+    format!("FieldKind::Named {{ bits: {}, names: &[{}] }}", bits_rs(&place), names.join(", "))
+}
+
 /// `name@72:3`: a named group at these bits; `.X@74`: present when the bit is set; `.X!74`: when clear.
-fn bits_group(form: &mut Form, token: &str, groups: &Groups, mods: &mut BTreeSet<String>) -> String {
-    let (place, values) = if let Some(flag) = token.strip_prefix('.') {
+fn bits_group(form: &Form, token: &str, groups: &Groups, mods: &mut BTreeSet<String>) -> String {
+    let (place, group) = if let Some(flag) = token.strip_prefix('.') {
         let inverted = !flag.contains('@');
         let (name, at) = flag.split_once(if inverted { '!' } else { '@' }).expect("flag@bit");
-        (bits(at), vec![(u32::from(!inverted), spell(name)), (u32::from(inverted), Vec::new())])
+        let values = vec![(u32::from(!inverted), spell(name)), (u32::from(inverted), Vec::new())];
+        (bits(at), Spellings { values, others: None })
     } else {
         let (name, at) = token.split_once('@').unwrap_or_else(|| panic!("modifier `{token}`"));
         (bits(at), groups.get(name).unwrap_or_else(|| panic!("no group {name}")).clone())
     };
     form.claim(&place);
     let values: Vec<String> =
-        values.iter().map(|(v, list)| format!("({v}, {})", mods_rs(list, mods))).collect();
+        fill(&group, &place).iter().map(|(v, list)| format!("({v}, {})", mods_rs(list, mods))).collect();
     format!("BitsGroup {{ bits: {}, values: &[{}] }}", bits_rs(&place), values.join(", "))
 }
 
 /// One modifier token.
-fn group(form: &mut Form, token: &str, groups: &Groups, mods: &mut BTreeSet<String>) -> String {
+fn group(form: &Form, token: &str, groups: &Groups, mods: &mut BTreeSet<String>) -> String {
     if let Some(rules) = token.strip_prefix('?') {
         // ?2=RZ,3=RZ:MOV|3=1:IADD : a spelling that follows from the operands
         let rules: Vec<String> = rules
@@ -431,8 +483,17 @@ fn shapes(kind: &str) -> Vec<Shape> {
     }
 }
 
-/// `B-|:f` in place `R32`, `R64`, `U32`, `K` or `imm`: the field token.
-fn place(token: &str, at: &str, reuse: u32) -> String {
+/// `B-|:f` in place `R32`, `R64`, `U32`, `K` or `imm`: the field token. `half`: the modifiers of a source
+/// in the field of C are where half-precision instructions have them. A suffix `{x@60:2/81:2}` has one place
+/// for each of the two fields.
+fn place(token: &str, at: &str, reuse: u32, half: bool) -> String {
+    let second = at.ends_with("64");
+    let chosen = token.split_once('/').map(|(head, rest)| {
+        let (other, tail) = rest.split_once('}').expect("}");
+        let (before, first) = head.rsplit_once('@').expect("@");
+        format!("{before}@{}}}{tail}", if second { other } else { first })
+    });
+    let token = chosen.as_deref().unwrap_or(token);
     let (mods, rest) = token[1..].split_at(token[1..].find(['?', '{', '=', ':']).unwrap_or(token.len() - 1));
     let (tail, kind) = match rest.rsplit_once(':') {
         Some((tail, kind)) if !kind.contains('}') => (tail, kind),
@@ -441,7 +502,11 @@ fn place(token: &str, at: &str, reuse: u32) -> String {
     if at == "imm" {
         return format!("{kind}32:32");
     }
-    let (neg, abs) = if at.ends_with("64") { (75, 74) } else { (63, 62) };
+    let (neg, abs) = match (second, half) {
+        (false, _) => (63, 62),
+        (true, false) => (75, 74),
+        (true, true) => (84, 83),
+    };
     let mut out = at.to_string();
     for c in mods.chars() {
         match c {
@@ -466,33 +531,38 @@ pub fn parse_form(op: &str, rest: &str, groups: &Groups, mods: &mut BTreeSet<Str
     let (fields, modifiers, fixed) = (part(), part(), part());
     // The reuse flags go by operand, not by field: the second source of `ac` shapes counts as C.
     let b_reuse = if code.starts_with("ac:") || code.starts_with("aac:") { 124 } else { 123 };
+    let half = code.starts_with('h') || code.starts_with("nh");
     let mut emit = |mask: u32, code: u32, b: &str, c: &str| {
         let mut form = Form::default();
         for token in fields {
             let token = match token.as_bytes()[0] {
-                b'B' if !token.as_bytes().get(1).is_some_and(u8::is_ascii_digit) => place(token, b, b_reuse),
-                b'C' => place(token, c, 124),
+                b'B' if !token.as_bytes().get(1).is_some_and(u8::is_ascii_digit) => {
+                    place(token, b, b_reuse, half)
+                }
+                b'C' => place(token, c, 124, half),
                 _ => token.to_string(),
             };
-            let f = field(&mut form, &token, groups, mods);
+            let f = field(&form, &token, groups, mods);
             form.fields.push(f);
         }
         for token in modifiers {
-            let g = group(&mut form, token, groups, mods);
+            let g = group(&form, token, groups, mods);
             form.groups.push(g);
         }
         for token in fixed {
             let (at, value) = token.split_once('=').expect("bits=value");
             let ignored = at.starts_with('~');
-            let b = bits(at.trim_start_matches('~'));
-            form.claim(&b);
-            form.fixed.push(format!("({}, {}, {}, {ignored})", b[0].0, b[0].1, number(value)));
+            let mut value = number(value);
+            for (lo, len) in bits(at.trim_start_matches('~')) {
+                form.claim(&[(lo, len)]);
+                form.fixed.push(format!("({lo}, {len}, {}, {ignored})", value & ((1 << len) - 1)));
+                value >>= len;
+            }
         }
         out.push(format!(
-            "Form {{ targets: {mask:#x}, op: Opcode::{}, code: {code:#x}, known: {:#x}, fields: &[{}], \
+            "Form {{ targets: {mask:#x}, op: Opcode::{}, code: {code:#x}, fields: &[{}], \
              groups: &[{}], fixed: &[{}] }}",
             ident(op),
-            form.known,
             form.fields.join(", "),
             form.groups.join(", "),
             form.fixed.join(", ")
@@ -504,7 +574,11 @@ pub fn parse_form(op: &str, rest: &str, groups: &Groups, mods: &mut BTreeSet<Str
         return;
     };
     let low = u32::from_str_radix(low, 16).expect("code");
-    for s in shapes(kind) {
+    // `n`: no constants anywhere.
+    for s in shapes(kind.trim_start_matches(['n', 'h'])) {
+        if s.constant && kind.starts_with('n') {
+            continue;
+        }
         let old =
             SMS.iter().enumerate().filter(|(_, sm)| **sm <= LAST_CONST_SM).fold(0, |m, (i, _)| m | 1 << i);
         let mask = if s.constant { mask & old } else { mask };

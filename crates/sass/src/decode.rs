@@ -1,5 +1,5 @@
-//! Word → instruction, by the forms of the table. Fails closed: a word with a bit that the form does not
-//! define, or a value that a modifier group does not spell, is an error.
+//! Word → instruction, by the forms of the table. A value that a modifier group does not spell is an error;
+//! bits that a form does not mention mean nothing, as for nvdisasm.
 
 use crate::Control;
 use crate::encode::{default_operand, holds};
@@ -26,8 +26,6 @@ pub struct DecodeError {
 pub enum Undecodable {
     /// No form of the target has these opcode bits.
     Opcode(u16),
-    /// A bit is set that the form does not define.
-    UnknownBit(u8),
     /// A fixed field that starts at this bit has another value.
     Fixed(u8),
     /// A modifier group that starts at this bit has a value without a spelling.
@@ -43,7 +41,6 @@ impl fmt::Display for DecodeError {
         write!(f, "{}: cannot decode {high:#018x}:{low:#018x}: ", self.target)?;
         match self.reason {
             Undecodable::Opcode(code) => write!(f, "unknown opcode {code:#x}"),
-            Undecodable::UnknownBit(bit) => write!(f, "bit {bit} is set and has no known meaning here"),
             Undecodable::Fixed(bit) => write!(f, "unexpected value of the field at bit {bit}"),
             Undecodable::Modifier(bit) => write!(f, "unknown modifier value in the field at bit {bit}"),
             Undecodable::Operand(i) => write!(f, "operand {i} is malformed"),
@@ -56,7 +53,7 @@ impl std::error::Error for DecodeError {}
 /// The instruction that a word at byte address `pc` means.
 ///
 /// # Errors
-/// When the table does not define every bit of the word.
+/// When no form of the table fits the word.
 pub fn decode(word: u128, target: Target, pc: i64) -> Result<Inst, DecodeError> {
     let code = (word & 0xfff) as u16 | ((word >> 91) as u16 & 1) << 12;
     let bit = target_bit(target);
@@ -73,18 +70,11 @@ pub fn decode(word: u128, target: Target, pc: i64) -> Result<Inst, DecodeError> 
     Err(DecodeError { word, target, reason })
 }
 
-/// Opcode, guard, performance-monitor bits and control field: defined in every form.
-const COMMON: u128 = 0xffff | 1 << 91 | 3 << 102 | ((1 << 20) - 1) << 105;
-
 fn decode_form(form: &Form, word: u128, target: Target, pc: i64) -> Result<Inst, Undecodable> {
     for &(lo, len, value, ignored) in form.fixed {
         if !ignored && (word >> lo) & ((1 << len) - 1) != u128::from(value) {
             return Err(Undecodable::Fixed(lo));
         }
-    }
-    let unknown = word & !(form.known | COMMON);
-    if unknown != 0 {
-        return Err(Undecodable::UnknownBit(unknown.trailing_zeros() as u8));
     }
     let mut inst = Inst {
         guard: decode_guard(form, word),
@@ -117,11 +107,10 @@ fn decode_form(form: &Form, word: u128, target: Target, pc: i64) -> Result<Inst,
         }
     }
     inst.mods = mods;
-    // An operand that the modifiers leave out of the text must have its default value.
+    // An operand that the modifiers leave out of the text means nothing.
     for (i, field) in form.fields.iter().enumerate() {
-        let hidden = matches!(field.elide, Elide::Without(m) if !inst.mods.has(m));
-        if hidden && inst.operands[i] != default_operand(field, form.op.slots()[i].kind) {
-            return Err(Undecodable::Operand(i as u8));
+        if matches!(field.elide, Elide::Without(m) | Elide::WithoutOrDefault(m) if !inst.mods.has(m)) {
+            inst.operands[i] = default_operand(field, form.op.slots()[i].kind);
         }
     }
     // The reuse flags are part of the operands here.
@@ -242,9 +231,13 @@ fn decode_field(field: &Field, slot: SlotKind, word: u128, target: Target, pc: i
                 },
             }
         }
-        FieldKind::Label { bits, relative } => {
-            let value = sign_extend(get(word, bits), length(bits)) << 2;
+        FieldKind::Label { bits, shift, relative } => {
+            let value = sign_extend(get(word, bits), length(bits)) << shift;
             Operand::Label(if *relative { pc.wrapping_add(16).wrapping_add(value) } else { value })
+        }
+        FieldKind::Named { bits, names } => {
+            let value = get(word, bits) as u32;
+            names.iter().any(|(v, _)| *v == value).then_some(Operand::Imm(value))?
         }
         FieldKind::Special { lo } => {
             let code = (word >> lo) as u8;

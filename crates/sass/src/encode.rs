@@ -128,9 +128,10 @@ fn encode_form(form: &Form, inst: &Inst, target: Target, pc: i64) -> Result<u128
     for group in form.groups {
         match group {
             Group::Literal(list) => {
-                if mods[at..].starts_with(list) {
-                    at += list.len();
+                if !mods[at..].starts_with(list) {
+                    return Err((progress + at, Mismatch::MissingModifier(at)));
                 }
+                at += list.len();
             }
             Group::Alias(rules) => {
                 let rule = rules.iter().find(|(conditions, _)| holds(conditions, inst));
@@ -214,7 +215,7 @@ pub(crate) fn default_operand(field: &Field, kind: SlotKind) -> Operand {
     match kind {
         SlotKind::Reg(file) => zero(file),
         SlotKind::Source => match &field.kind {
-            FieldKind::Imm { .. } => Operand::Imm(field.default_imm),
+            FieldKind::Imm { .. } | FieldKind::Named { .. } => Operand::Imm(field.default_imm),
             FieldKind::Reg { file, .. } => zero(*file),
             _ => zero(RegFile::R),
         },
@@ -331,13 +332,17 @@ fn encode_field(
             Ok(word | bits.0.0 | bits.0.1 | bits.1)
         }
         (FieldKind::Addr { .. }, Operand::Addr { .. }) => encode_address(&field.kind, operand, target, i),
-        (FieldKind::Label { bits, relative }, Operand::Label(to)) => {
+        (FieldKind::Label { bits, shift, relative }, Operand::Label(to)) => {
             let value = if *relative { to.wrapping_sub(pc).wrapping_sub(16) } else { *to };
             let len = length(bits);
-            if value & 3 != 0 || sign_extend((value >> 2) as u64, len) != value >> 2 {
+            let units = value >> shift;
+            if units << shift != value || sign_extend(units as u64, len) != units {
                 return Err(range);
             }
-            Ok(put(bits, (value >> 2) as u64 & (u64::MAX >> (64 - len))))
+            Ok(put(bits, units as u64 & (u64::MAX >> (64 - len))))
+        }
+        (FieldKind::Named { bits, names }, Operand::Imm(value)) if names.iter().any(|(v, _)| v == value) => {
+            Ok(put(bits, u64::from(*value)))
         }
         (FieldKind::Special { lo }, Operand::Special(sr)) => Ok(u128::from(sr.code()) << lo),
         (FieldKind::Scoreboard { lo }, Operand::Scoreboard(n)) if *n < 8 => Ok(u128::from(*n) << lo),

@@ -16,8 +16,6 @@ pub(crate) struct Form {
     pub op: Opcode,
     /// Bits 0 … 11, and bit 91 as bit 12.
     pub code: u16,
-    /// Bits that fields, groups and fixed values define.
-    pub known: u128,
     /// One for each operand slot of the opcode.
     pub fields: &'static [Field],
     /// In spelling order.
@@ -50,6 +48,8 @@ pub(crate) enum Elide {
     Default,
     /// When the modifier is absent; it then has its default value.
     Without(Mod),
+    /// When the modifier is absent, or when it has its default value.
+    WithoutOrDefault(Mod),
     Always,
 }
 
@@ -95,9 +95,18 @@ pub(crate) enum FieldKind {
         width: AddrWidthBits,
         uniform: u8,
         offset: Ranges,
+        /// `gdesc`, `tmem`, `idesc` before the bracket; empty for memory.
+        space: &'static str,
+    },
+    /// An immediate whose values have names (`2D`).
+    Named {
+        bits: Ranges,
+        names: &'static [(u32, &'static str)],
     },
     Label {
         bits: Ranges,
+        /// The field counts units of `1 << shift` bytes.
+        shift: u8,
         relative: bool,
     },
     Special {
@@ -119,6 +128,7 @@ pub(crate) enum ImmKind {
     F32,
     F64,
     HalfPair,
+    BfloatPair,
     /// High half of a 64-bit number, printed together with the low half in the next slot.
     High,
     /// Low half of a 64-bit number.

@@ -145,12 +145,13 @@ fn align(form: &Form, texts: &[&str], at: usize, inst: &mut Inst) -> bool {
     }
     let may_skip = match field.elide {
         Elide::Never => false,
-        Elide::Always | Elide::Default => true,
+        Elide::Always | Elide::Default | Elide::WithoutOrDefault(_) => true,
         Elide::Without(m) => !inst.mods.has(m),
     };
     let mark = (inst.operands.len(), inst.mods.0.len());
     if field.elide != Elide::Always {
-        let width = if matches!(field.kind, FieldKind::Imm { kind: ImmKind::HalfPair, .. }) { 2 } else { 1 };
+        let pair = matches!(field.kind, FieldKind::Imm { kind: ImmKind::HalfPair | ImmKind::BfloatPair, .. });
+        let width = if pair { 2 } else { 1 };
         if texts.len() >= width {
             if let Some(operand) = operand(field, &texts[..width], inst) {
                 inst.operands.push(operand);
@@ -233,9 +234,15 @@ fn operand(field: &Field, texts: &[&str], inst: &mut Inst) -> Option<Operand> {
     match &field.kind {
         FieldKind::Absent => None,
         FieldKind::Reg { file, mods, .. } => {
+            let (text, bars) = if text.ends_with('|') {
+                (source(text).0, source(text))
+            } else {
+                (text, ("", false, false, false))
+            };
             let name = take_suffix(field, text, inst);
             let (name, reuse) = name.strip_suffix(".reuse").map_or((name, false), |n| (n, true));
             let (name, neg, abs, not) = source(name);
+            let (neg, abs, not) = (neg || bars.1, abs || bars.2, not || bars.3);
             let reg = register(name)?;
             (reg.file == *file || mods.uniform != NONE && reg.file == RegFile::UP)
                 .then_some(Operand::Reg(RegOp { reg, neg, abs, not, reuse }))
@@ -248,10 +255,21 @@ fn operand(field: &Field, texts: &[&str], inst: &mut Inst) -> Option<Operand> {
             ImmKind::F32 => (float(text)? as f32).to_bits() | nan_bits(text, 0x7f80_0000, 22),
             ImmKind::F64 => (float(text)?.to_bits() >> 32) as u32 | nan_bits(text, 0x7ff0_0000, 19),
             ImmKind::HalfPair => half(text)? << 16 | half(texts[1])?,
+            ImmKind::BfloatPair => {
+                let bits = |t: &str| Some((float(t)? as f32).to_bits() | nan_bits(t, 0x7f81_0000, 22));
+                bits(text)? & 0xffff_0000 | bits(texts[1])? >> 16
+            }
         })),
-        FieldKind::Const { .. } => constant(source(take_suffix(field, text, inst))),
+        FieldKind::Const { .. } => {
+            // The bars of an absolute value enclose the suffix, too.
+            let (inner, neg, abs, not) = source(text);
+            constant((take_suffix(field, inner, inst), neg, abs, not))
+        }
         FieldKind::Addr { .. } => address(field, text),
         FieldKind::Label { .. } => number(text).map(Operand::Label),
+        FieldKind::Named { names, .. } => {
+            names.iter().find(|(_, name)| *name == text).map(|(v, _)| Operand::Imm(*v))
+        }
         FieldKind::Special { .. } => SPECIAL.get(text).map(|s| Operand::Special(*s)),
         FieldKind::Scoreboard { .. } => {
             text.strip_prefix("SB").and_then(|n| n.parse().ok()).map(Operand::Scoreboard)
@@ -323,7 +341,10 @@ fn constant((text, neg, abs, not): (&str, bool, bool, bool)) -> Option<Operand> 
 }
 
 fn address(field: &Field, text: &str) -> Option<Operand> {
-    let FieldKind::Addr { desc, desc_hidden, width, uniform: u, .. } = &field.kind else { return None };
+    let FieldKind::Addr { desc, desc_hidden, width, uniform: u, space, .. } = &field.kind else {
+        return None;
+    };
+    let text = text.strip_prefix(space)?;
     let (mut descriptor, mut body) = (None, text);
     if let Some((d, rest)) = text.strip_prefix("desc[").and_then(|t| t.split_once(']')) {
         (descriptor, body) = (Some(register(d)?), rest);

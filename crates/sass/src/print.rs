@@ -31,7 +31,7 @@ fn form_of(inst: &Inst, target: Target) -> Option<&'static Form> {
                 (FieldKind::Reg { file, mods, .. }, Operand::Reg(r)) => {
                     *file == r.reg.file || mods.uniform != NONE && r.reg.file == RegFile::UP
                 }
-                (FieldKind::Imm { .. }, Operand::Imm(_))
+                (FieldKind::Imm { .. } | FieldKind::Named { .. }, Operand::Imm(_))
                 | (FieldKind::Label { .. }, Operand::Label(_))
                 | (FieldKind::Special { .. }, Operand::Special(_))
                 | (FieldKind::Scoreboard { .. }, Operand::Scoreboard(_))
@@ -58,7 +58,12 @@ impl fmt::Display for Printed<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let inst = self.inst;
         if inst.guard.not || !inst.guard.pred.is_zero() {
-            write!(f, "@{}{} ", if inst.guard.not { "!" } else { "" }, inst.guard.pred)?;
+            let not = if inst.guard.not { "!" } else { "" };
+            if inst.op.is_uniform() && inst.guard.pred.is_zero() {
+                write!(f, "@{not}UPT ")?;
+            } else {
+                write!(f, "@{not}{} ", inst.guard.pred)?;
+            }
         }
         f.write_str(inst.op.mnemonic())?;
         let form = form_of(inst, self.target);
@@ -93,6 +98,7 @@ impl fmt::Display for Printed<'_> {
                     Elide::Always => true,
                     Elide::Default => default(),
                     Elide::Without(m) => !inst.mods.has(m),
+                    Elide::WithoutOrDefault(m) => !inst.mods.has(m) || default(),
                 };
                 if !field.before.is_empty() {
                     f.write_str(if first { " " } else { ", " })?;
@@ -132,11 +138,20 @@ fn operand_text(
     let tail = |f: &mut fmt::Formatter<'_>| suffix.iter().try_for_each(|m| write!(f, ".{}", tail_name(*m)));
     match operand {
         Operand::Reg(r) => {
-            source(f, r.neg, r.abs, r.not, r.reg.file, |f| write!(f, "{}", r.reg))?;
+            // The bars of an absolute value enclose the suffix of a uniform register, but not of another.
+            let inside = r.reg.file == RegFile::UR;
+            source(f, r.neg, r.abs, r.not, r.reg.file, |f| {
+                write!(f, "{}", r.reg)?;
+                if inside { tail(f) } else { Ok(()) }
+            })?;
             f.write_str(if r.reuse { ".reuse" } else { "" })?;
-            tail(f)
+            if inside { Ok(()) } else { tail(f) }
         }
         Operand::Imm(value) => {
+            if let Some(FieldKind::Named { names, .. }) = field.map(|f| &f.kind) {
+                let name = names.iter().find(|(v, _)| v == value).map_or("", |(_, name)| name);
+                return f.write_str(name);
+            }
             let kind = match field.map(|f| &f.kind) {
                 Some(FieldKind::Imm { kind, .. }) => *kind,
                 _ => ImmKind::Unsigned,
@@ -153,7 +168,7 @@ fn operand_text(
                     ConstBank::Index(n) => write!(f, "c[{n:#x}]")?,
                     ConstBank::Bindless(r) => write!(f, "cx[{r}]")?,
                 }
-                let gap = if suffix.is_empty() { "" } else { " " };
+                let gap = if field.is_some_and(|f| f.suffix.is_some()) { " " } else { "" };
                 match index {
                     None if *offset == 0 && indexed.is_some() => {
                         write!(f, "{gap}[{}]", if indexed == Some(RegFile::R) { "RZ" } else { "URZ" })
@@ -161,11 +176,14 @@ fn operand_text(
                     None => write!(f, "{gap}[{}]", Hex(i64::from(*offset))),
                     Some(r) if *offset == 0 => write!(f, "{gap}[{r}]"),
                     Some(r) => write!(f, "{gap}[{r}+{}]", Hex(i64::from(*offset))),
-                }
-            })?;
-            tail(f)
+                }?;
+                tail(f)
+            })
         }
         Operand::Addr { desc, base, width, uniform, offset } => {
+            if let Some(FieldKind::Addr { space, .. }) = field.map(|f| &f.kind) {
+                f.write_str(space)?;
+            }
             let hidden = matches!(field.map(|f| &f.kind), Some(FieldKind::Addr { desc_hidden: true, .. }));
             if let Some(d) = desc.filter(|_| !hidden) {
                 write!(f, "desc[{d}]")?;
@@ -257,6 +275,11 @@ fn immediate(f: &mut fmt::Formatter<'_>, value: u32, kind: ImmKind) -> fmt::Resu
             f.write_str(", ")?;
             half(f, value as u16)
         }
+        ImmKind::BfloatPair => {
+            bfloat(f, value & 0xffff_0000)?;
+            f.write_str(", ")?;
+            bfloat(f, value << 16)
+        }
     }
 }
 
@@ -275,6 +298,11 @@ fn float(f: &mut fmt::Formatter<'_>, value: f64, negative: bool, quiet: bool) ->
         return write!(f, "{digits}e+{exponent:0>2}");
     }
     f.write_str(&general(value, 20))
+}
+
+/// A bfloat16 as the binary32 whose high half it is.
+fn bfloat(f: &mut fmt::Formatter<'_>, bits: u32) -> fmt::Result {
+    float(f, f64::from(f32::from_bits(bits)), bits >> 31 != 0, bits & 0x0040_0000 != 0)
 }
 
 fn half(f: &mut fmt::Formatter<'_>, bits: u16) -> fmt::Result {

@@ -28,11 +28,12 @@ fn squeeze(text: &str) -> String {
 }
 
 static KERNELS: &str = include_str!("golden/kernels.tsv");
+static CONVERSIONS: &str = include_str!("golden/conversions.tsv");
 
 #[test]
 fn words_of_ptxas_round_trip() {
     let mut failures = Vec::new();
-    for Line { target, word, text, pc } in lines(KERNELS) {
+    for Line { target, word, text, pc } in lines(KERNELS).chain(lines(CONVERSIONS)) {
         let check = || -> Result<(), String> {
             let inst = decode(word, target, pc).map_err(|e| e.to_string())?;
             let printed = print(&inst, target).to_string();
