@@ -124,6 +124,46 @@ pub fn expected(launch: &Launch) -> Buffers {
             r.update("q", n, |i, _: f64| poly(x[i]) / x[i]);
             r.update("r", n, |i, _: f64| x[i].abs().sqrt());
         }
+        "call_scalar" => {
+            let n = r.size(1);
+            let poly = |x: f32, n: usize| (0..n).fold(x, |s, _| s.mul_add(x, 0.5));
+            r.update("p", 96, |i, x: f32| poly(x, n) + poly(x * 0.5, n + i % 3));
+        }
+        "call_struct" => call_struct(&mut r),
+        "call_many" => {
+            const FACTORS: [i32; 16] = [1, 2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 0, 1];
+            let v = r.get::<i32>("in");
+            r.update("out", 33, |t, _: i32| {
+                let terms = FACTORS.iter().zip(&v[16 * t..]).map(|(f, x)| f.wrapping_mul(*x));
+                terms.fold(0, i32::wrapping_add)
+            });
+        }
+        "call_recursive" => {
+            let fib = |n: usize| (0..n).fold((0, 1), |(a, b), _| (b, a + b)).0;
+            r.update("p", r.size(1), |i, _: i32| fib(i % 11));
+        }
+        "call_indirect" => {
+            let (op, a, b) = (r.get::<i32>("op"), r.get::<i32>("a"), r.get::<i32>("b"));
+            r.update("out", op.len(), |i, _: i32| match op[i] {
+                0 => a[i] + b[i],
+                1 => a[i] ^ b[i],
+                _ => {
+                    let (mut x, mut n) = (a[i], 0);
+                    while x > b[i] {
+                        x = x / 2 - 1;
+                        n += 1;
+                    }
+                    n
+                }
+            });
+        }
+        "call_shared" => {
+            let x = r.get::<i32>("p");
+            let next = |v: &[i32]| -> Vec<i32> { (0..64).map(|i| v[(i + 1) % 64]).collect() };
+            let a = next(&x);
+            let b = next(&a.iter().map(|v| v * 3).collect::<Vec<i32>>());
+            r.update("p", 64, |i, _: i32| x[(i + 5) % 64] + a[i] - b[i]);
+        }
         "jumptable" => jumptable(&mut r),
         "localarray" => localarray(&mut r),
         "spill" => {
@@ -294,6 +334,27 @@ fn sha256(message: &[u8]) -> [u32; 8] {
         *h = h.wrapping_add(s);
     }
     h
+}
+
+fn call_struct(r: &mut Run<'_>) {
+    let k = r.size(2);
+    let (mut small, mut large) = (r.buffers["small"].clone(), r.get::<i32>("large"));
+    for (i, s) in small.chunks_exact_mut(32).enumerate() {
+        let word = |s: &[u8], k: usize| i32::load(&s[4 * k..4 * k + 4]);
+        let n = (k + i) % 5;
+        let x = word(s, n).wrapping_add(3);
+        s[4 * n..4 * n + 4].copy_from_slice(&x.to_le_bytes());
+        let d = i64::load(&s[24..32]).wrapping_mul(word(s, (k + i + 1) % 5).into());
+        s[24..32].copy_from_slice(&d.to_le_bytes());
+    }
+    for (i, v) in large.chunks_exact_mut(24).enumerate() {
+        let old = v.to_vec();
+        for (j, x) in v.iter_mut().enumerate() {
+            *x = old[(j + i + k) % 24].wrapping_mul(i as i32 - 20).wrapping_add(i as i32);
+        }
+    }
+    r.buffers.insert("small".into(), small);
+    r.set("large", &large);
 }
 
 fn nbody(r: &mut Run<'_>) {

@@ -1,11 +1,15 @@
 //! The last step: addresses, tail padding, the line table and instruction words.
 
-use crate::machine::{Machine, branch, inst};
+use crate::machine::{Link, Machine, branch, inst};
 use crate::{Code, Error};
 use sass::{AddrWidth, Control, Guard, Inst, Mod, Opcode, Operand, Target};
 
 /// Bytes of an instruction.
 pub const INST_BYTES: u32 = 16;
+
+fn is_call(op: Opcode) -> bool {
+    crate::units::leaves_function(op) || op == Opcode::LEPC
+}
 
 /// Instructions in address order, branch targets as byte offsets, and the line table.
 pub fn resolve(machine: &Machine) -> (Vec<Inst>, Vec<(u32, u32)>) {
@@ -25,7 +29,7 @@ pub fn resolve(machine: &Machine) -> (Vec<Inst>, Vec<(u32, u32)>) {
         let plain = machine.target.sm == 75 || inst.mods.has(Mod::CAS);
         for o in &mut inst.operands {
             match o {
-                Operand::Label(b) => *b = offsets[*b as usize],
+                Operand::Label(b) if i.link == Link::None && !is_call(inst.op) => *b = offsets[*b as usize],
                 // Before sm_80, and in a compare-and-swap, a 64-bit base is spelled without a suffix: the
                 // opcode and `.E` say its width.
                 Operand::Addr { width: w @ AddrWidth::R64, .. } if plain => *w = AddrWidth::R32,
@@ -39,7 +43,7 @@ pub fn resolve(machine: &Machine) -> (Vec<Inst>, Vec<(u32, u32)>) {
 
 /// Appends what follows the last instruction: a branch to itself and NOPs up to a multiple of 128 bytes,
 /// from sm_80 on with at least 128 bytes of prefetch distance.
-fn pad(target: Target, insts: &mut Vec<Inst>) {
+pub fn pad(target: Target, insts: &mut Vec<Inst>) {
     let idle = Control { stall: 0, no_yield: false, ..Control::default() };
     let here = insts.len() as u32 * INST_BYTES;
     let mut trap = branch(Guard::TRUE, here);
@@ -50,22 +54,35 @@ fn pad(target: Target, insts: &mut Vec<Inst>) {
     insts.resize(end, Inst { ctrl: idle, ..inst(Opcode::NOP, &[], &[]) });
 }
 
-/// Makes the code of a machine function; registers and sizes are left to the caller.
+/// Makes the code of a machine function; registers and sizes are left to the caller. The words of a kernel that
+/// calls functions, and of those, are made by [`crate::link`].
 ///
 /// # Errors
 /// If an instruction has no encoding on the target.
-pub fn run(machine: &Machine) -> Result<Code, Error> {
+pub fn run(machine: &Machine, entry: bool) -> Result<Code, Error> {
     let (mut insts, lines) = resolve(machine);
     let exit_offsets = (0..).zip(&insts).filter(|(_, i)| i.op == Opcode::EXIT).map(|(k, _)| k * INST_BYTES);
     let exit_offsets = exit_offsets.collect();
-    pad(machine.target, &mut insts);
+    let all = machine.blocks.iter().flat_map(|b| &b.insts);
+    let links: Vec<(u32, Link)> =
+        (0..).zip(all).filter(|(_, i)| i.link != Link::None).map(|(k, i)| (k, i.link)).collect();
+    let mut words = Vec::new();
+    if entry && links.is_empty() {
+        pad(machine.target, &mut insts);
+        words = encode(machine.target, &insts, &lines)?;
+    }
+    Ok(Code { words, insts, links, exit_offsets, lines, ..Code::default() })
+}
+
+/// The words of instructions from offset 0 on.
+pub fn encode(target: Target, insts: &[Inst], lines: &[(u32, u32)]) -> Result<Vec<u128>, Error> {
     let mut words = Vec::with_capacity(insts.len());
-    for (k, inst) in (0..).zip(&insts) {
-        let line = line_at(&lines, k * INST_BYTES);
-        let word = sass::encode(inst, machine.target, i64::from(k * INST_BYTES));
+    for (k, inst) in (0..).zip(insts) {
+        let line = line_at(lines, k * INST_BYTES);
+        let word = sass::encode(inst, target, i64::from(k * INST_BYTES));
         words.push(word.map_err(|e| Error::at(line, e.to_string()))?);
     }
-    Ok(Code { words, insts, exit_offsets, lines, ..Code::default() })
+    Ok(words)
 }
 
 /// The line that an offset belongs to.

@@ -5,6 +5,7 @@ pub mod convergence;
 pub mod emit;
 pub mod hazards;
 pub mod legalize;
+pub mod link;
 pub mod liveness;
 pub mod machine;
 pub mod regalloc;
@@ -67,12 +68,20 @@ pub struct Code {
     pub words: Vec<u128>,
     /// The same instructions; branch targets are byte offsets in this function.
     pub insts: Vec<sass::Inst>,
+    /// Instructions, by number, that need to know where functions are.
+    pub links: Vec<(u32, machine::Link)>,
+    /// What [`machine::Link::Callee`] numbers.
+    pub callees: Vec<ori::Callee>,
     /// General registers used (the highest index + 1).
     pub regs: u32,
     /// Uniform registers used.
     pub uregs: u32,
     /// Bytes of stack frame: local variables and spill slots.
     pub frame_bytes: u32,
+    /// Bytes of stack that the function and all that it calls take together, where there is a bound.
+    pub stack_bytes: u32,
+    /// Whether functions call themselves, so that there is none.
+    pub recursive: bool,
     /// Bytes that spill code stores.
     pub spill_store_bytes: u32,
     /// Bytes that spill code loads.
@@ -115,9 +124,11 @@ pub fn compile(mut func: Function, options: &Options) -> Result<Code, Error> {
 pub fn finish(func: &Function, frame_bytes: u32, options: &Options) -> Result<Code, Error> {
     let mut machine = machine::lower(func, frame_bytes)?;
     schedule_and_cover(&mut machine, options);
-    let mut code = emit::run(&machine)?;
+    let mut code = emit::run(&machine, func.entry)?;
     debug_assert_eq!(hazards::check::check(func.target, &code.insts), Ok(()), "{}\n{machine}", func.name);
-    code.frame_bytes = frame_bytes;
+    code.frame_bytes = machine.frame_bytes;
+    code.stack_bytes = machine.frame_bytes;
+    code.callees.clone_from(&func.callees);
     code.barriers = u32::from(func.barriers);
     code.shared_size = func.shared_size;
     code.literals.clone_from(&func.literals);

@@ -3,7 +3,7 @@
 
 use cranelift_entity::SecondaryMap;
 use ori::cfg::Cfg;
-use ori::{Block, Function, Inst, InstData, Name, Operand, Value};
+use ori::{Block, Function, Inst, InstData, Macro, Name, Op, Operand, Value};
 use rustc_hash::FxHashSet;
 use sass::{AddrWidth, ConstBank, Reg, Role};
 
@@ -89,12 +89,15 @@ pub fn for_each_use(func: &Function, d: &InstData, mut f: impl FnMut(Name, u8)) 
     }
 }
 
-/// Calls `f` for every name written with the number of registers it spans.
+/// Calls `f` for every name written with the number of registers it spans, what a call destroys included.
 pub fn for_each_def(func: &Function, d: &InstData, mut f: impl FnMut(Name, u8)) {
     for (i, o) in d.operands.iter().enumerate() {
         if let (true, Operand::Reg(r)) = (d.is_def(i), o) {
             f(r.reg, d.slot(i, &func.values).width);
         }
+    }
+    if d.op == Op::Macro(Macro::Call) {
+        ori::abi::clobbers().for_each(|r| f(Name::Phys(r), 1));
     }
 }
 

@@ -1,6 +1,8 @@
 //! Machine code before its addresses are known: blocks of [`sass::Inst`] whose labels are block indices.
 //! [`lower`] makes it from allocated Ori: the prologue, terminators as branches, blocks in layout order.
 
+mod call;
+
 use crate::Error;
 use ori::cfg::Cfg;
 use ori::{Block, Function, InstData, Macro, Name, Op, Terminator};
@@ -14,6 +16,8 @@ pub struct Machine {
     pub target: Target,
     /// Blocks in the order of their addresses; the first is the entry.
     pub blocks: Vec<MachineBlock>,
+    /// Bytes of its stack frame, kept registers included.
+    pub frame_bytes: u32,
 }
 
 /// A block: control enters at its first instruction only; branches stand at its end.
@@ -32,6 +36,33 @@ pub struct MachineInst {
     pub inst: Inst,
     /// PTX line, 0 if none.
     pub line: u32,
+    /// What is filled in when functions get their places.
+    pub link: Link,
+}
+
+impl MachineInst {
+    /// An instruction that is complete.
+    pub fn new(inst: Inst, line: u32) -> MachineInst {
+        MachineInst { inst, line, link: Link::None }
+    }
+}
+
+/// What an instruction needs to know of the places of functions in the code of a kernel.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Link {
+    /// Nothing.
+    #[default]
+    None,
+    /// Its label is where the kernel begins.
+    Base,
+    /// Its label is the function of this number in [`ori::Function::callees`].
+    Callee(u32),
+    /// Its immediate is the offset, from the start of the kernel, of the instruction after the next call.
+    ReturnOffset,
+    /// Its label is the instruction after the next call.
+    ReturnLabel,
+    /// Its immediate is the distance from the LEPC before it to the instruction after the next call.
+    ReturnDistance,
 }
 
 /// An instruction with default control field and no guard.
@@ -96,25 +127,27 @@ fn prologue(target: Target, frame_bytes: u32) -> Vec<Inst> {
         out.push(inst(Opcode::LDC, &[], &[sp.clone(), stack]));
     }
     if frame_bytes != 0 {
-        let size = Operand::Imm(frame_bytes.wrapping_neg());
-        let operands = [sp.clone(), PT, PT, sp, size, RZ, not(Reg::PT), not(Reg::PT)];
-        out.push(inst(Opcode::IADD3, &[], &operands));
+        out.push(add_immediate(sp.clone(), sp, frame_bytes.wrapping_neg()));
     }
     out
+}
+
+/// `dst = src + n`.
+fn add_immediate(dst: Operand, src: Operand, n: u32) -> Inst {
+    inst(Opcode::IADD3, &[], &[dst, PT, PT, src, Operand::Imm(n), RZ, not(Reg::PT), not(Reg::PT)])
 }
 
 /// Turns allocated Ori into machine code; `frame_bytes` is the whole stack frame.
 ///
 /// # Errors
-/// On what should be gone after allocation (values, tuples, switches) and what cannot be compiled yet
-/// (returns from functions).
-pub fn lower(func: &Function, frame_bytes: u32) -> Result<Machine, Error> {
+/// On what should be gone after allocation (values, tuples, switches).
+pub fn lower(func: &Function, mut frame_bytes: u32) -> Result<Machine, Error> {
     let target = func.target;
     let layout = Layout::new(func)?;
     let mut blocks = Vec::with_capacity(layout.order.len() + 1);
     let mut first: Vec<MachineInst> = Vec::new();
     if func.entry {
-        first.extend(prologue(target, frame_bytes).into_iter().map(|inst| MachineInst { inst, line: 0 }));
+        first.extend(prologue(target, frame_bytes).into_iter().map(|inst| MachineInst::new(inst, 0)));
     }
     if layout.entry_has_preds {
         blocks.push(MachineBlock { insts: std::mem::take(&mut first), succs: SmallVec::new() });
@@ -131,15 +164,23 @@ pub fn lower(func: &Function, frame_bytes: u32) -> Result<Machine, Error> {
             }
             if target.sm == 75 && d.op == Op::Sass(Opcode::BSSY) {
                 let clear = clear_barrier(d)?;
-                out.insts.push(MachineInst { inst: clear, line: d.loc.0 });
+                out.insts.push(MachineInst::new(clear, d.loc.0));
             }
-            if let Some(inst) = lower_inst(target, d, &layout)? {
-                out.insts.push(MachineInst { inst, line: d.loc.0 });
+            if let Op::Macro(m @ (Macro::Call | Macro::ReturnAddress)) = d.op {
+                let insts =
+                    if m == Macro::Call { call::call(func, d)? } else { call::return_address(func, b, i) };
+                out.insts.extend(insts.into_iter().map(|(inst, link)| MachineInst {
+                    inst,
+                    line: d.loc.0,
+                    link,
+                }));
+            } else if let Some(inst) = lower_inst(target, d, &layout)? {
+                out.insts.push(MachineInst::new(inst, d.loc.0));
             }
         }
         let next = layout.order.get(k + 1).copied();
         let line = data.term_loc.0;
-        let push = |out: &mut MachineBlock, inst| out.insts.push(MachineInst { inst, line });
+        let push = |out: &mut MachineBlock, inst| out.insts.push(MachineInst::new(inst, line));
         let index = |b: Block| layout.start[b];
         match &data.term {
             Terminator::Jump(t) => {
@@ -173,13 +214,18 @@ pub fn lower(func: &Function, frame_bytes: u32) -> Result<Machine, Error> {
             Terminator::Switch { .. } => {
                 return Err(Error::at(line, "internal error: switch after legalization"));
             }
-            Terminator::Return(_) => {
-                return Err(Error::at(line, "device functions are not supported yet"));
+            Terminator::Return(address) => {
+                out.insts.push(MachineInst { inst: call::ret(phys(*address)?), line, link: Link::Base });
             }
         }
         blocks.push(out);
     }
-    Ok(Machine { target, blocks: split_at_branches(blocks) })
+    let mut machine = Machine { target, blocks: split_at_branches(blocks), frame_bytes };
+    if !func.entry {
+        frame_bytes = call::keep_registers(&mut machine, frame_bytes);
+    }
+    machine.frame_bytes = frame_bytes;
+    Ok(machine)
 }
 
 /// Ends a block at every branch, and finds the successors.
@@ -191,7 +237,7 @@ fn split_at_branches(blocks: Vec<MachineBlock>) -> Vec<MachineBlock> {
         out.push(MachineBlock::default());
         let mut ended = false;
         for i in block.insts {
-            if std::mem::replace(&mut ended, i.inst.op == Opcode::BRA) {
+            if std::mem::replace(&mut ended, matches!(i.inst.op, Opcode::BRA | Opcode::CALL)) {
                 out.push(MachineBlock::default());
             }
             if let Some(last) = out.last_mut() {
@@ -201,11 +247,12 @@ fn split_at_branches(blocks: Vec<MachineBlock>) -> Vec<MachineBlock> {
     }
     for (k, block) in (0..).zip(&mut out) {
         let mut falls = true;
-        for inst in block.insts.iter_mut().map(|i| &mut i.inst) {
-            let ends = matches!(inst.op, Opcode::BRA | Opcode::EXIT);
+        for MachineInst { inst, link, .. } in &mut block.insts {
+            let ends = matches!(inst.op, Opcode::BRA | Opcode::EXIT | Opcode::RET);
             falls = !(ends && inst.guard == Guard::TRUE);
             for o in &mut inst.operands {
-                if let Operand::Label(b) = o {
+                let own = *link == Link::None && !matches!(inst.op, Opcode::CALL | Opcode::LEPC);
+                if let (Operand::Label(b), true) = (o, own) {
                     *b = i64::from(start[*b as usize]);
                     if ends {
                         block.succs.push(*b as u32);
@@ -329,7 +376,13 @@ fn lower_inst(target: Target, d: &InstData, layout: &Layout) -> Result<Option<In
             Ok(Some(Inst { guard, op, mods: d.mods.clone(), operands, ctrl: sass::Control::default() }))
         }
         Op::Macro(Macro::Undef) => Ok(None),
-        Op::Macro(Macro::Copy) => {
+        Op::Macro(Macro::FrameTop) => {
+            // The size of the frame comes later.
+            let dst = lower_operand(target, &d.operands[0], layout)?;
+            Ok(Some(Inst { guard, ..add_immediate(dst, Operand::reg(Reg::SP), call::FRAME_SIZE) }))
+        }
+        Op::Macro(Macro::Keep) => Ok(None),
+        Op::Macro(Macro::Copy | Macro::FromReg | Macro::ToReg) => {
             let src = lower_operand(target, &d.operands[1], layout)?;
             let Operand::Reg(RegOp { reg: dst, .. }) = lower_operand(target, &d.operands[0], layout)? else {
                 return Err(internal("copy to no register"));

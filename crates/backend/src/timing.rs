@@ -29,7 +29,7 @@ pub fn min_stall(op: Opcode) -> u8 {
     match op {
         Opcode::BSSY => 1,
         Opcode::MEMBAR | Opcode::CGAERRBAR => 6,
-        Opcode::CCTL => 5,
+        Opcode::CCTL | Opcode::BMOV_B => 5,
         _ if info.control || info.sync => 5,
         _ => 1,
     }

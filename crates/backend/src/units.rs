@@ -14,14 +14,31 @@ pub fn unit(reg: Reg) -> Option<Unit> {
     if reg.is_zero() {
         return None;
     }
-    let base = match reg.file {
+    Some(base(reg.file) + Unit::from(reg.index))
+}
+
+/// The first unit of a file.
+fn base(file: RegFile) -> Unit {
+    match file {
         RegFile::R => 0,
         RegFile::P => 256,
         RegFile::UR => 264,
         RegFile::UP => 392,
         RegFile::B => 400,
+    }
+}
+
+/// The register of a unit; `None` for those that no instruction names.
+pub fn register(unit: Unit) -> Option<Reg> {
+    let file = file(unit);
+    let index = unit - base(file);
+    let count = match file {
+        RegFile::R => 255,
+        RegFile::UR => 127,
+        RegFile::P | RegFile::UP => 7,
+        RegFile::B => 16,
     };
-    Some(base + Unit::from(reg.index))
+    (index < count).then_some(Reg { file, index: index as u8 })
 }
 
 /// The register file of a unit.
@@ -58,8 +75,17 @@ fn wide_uniform(op: Opcode) -> bool {
     )
 }
 
+/// Whether control leaves the function here and comes back, or doesn't: whatever the code there does with
+/// registers and scoreboards, everything that is under way must be complete.
+pub fn leaves_function(op: Opcode) -> bool {
+    matches!(op, Opcode::CALL | Opcode::RET)
+}
+
 /// Calls `f` for every unit read, with the place that names it.
 pub fn for_each_read(inst: &Inst, mut f: impl FnMut(Unit, Site)) {
+    if leaves_function(inst.op) {
+        return (0..COUNT as Unit).for_each(|u| f(u, Site::Operand(0)));
+    }
     if inst.guard != Guard::TRUE {
         span(inst.guard.pred, 1, &mut |u| f(u, Site::Guard));
     }
@@ -105,6 +131,9 @@ pub fn for_each_read(inst: &Inst, mut f: impl FnMut(Unit, Site)) {
 
 /// Calls `f` for every unit written, with the operand that names it.
 pub fn for_each_write(inst: &Inst, mut f: impl FnMut(Unit, u8)) {
+    if leaves_function(inst.op) {
+        return (0..COUNT as Unit).for_each(|u| f(u, 0));
+    }
     let info = inst.op.info();
     if info.writes_predicates {
         (0..7).for_each(|i| span(Reg::p(i), 1, &mut |u| f(u, 0)));

@@ -45,6 +45,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         constant_symbols: Vec::new(),
         addresses,
     };
-    std::fs::write(&args[2], cubin::write::write(&cubin))?;
+    std::fs::write(&args[2], cubin::write::write(&cubin)?)?;
     Ok(())
 }

@@ -8,6 +8,7 @@
 pub enum Attr {
     MaxThreads = 0x05,
     ParamCbank = 0x0a,
+    Externs = 0x0f,
     ReqNtid = 0x10,
     FrameSize = 0x11,
     MinStackSize = 0x12,
@@ -21,6 +22,8 @@ pub enum Attr {
     CudaApiVersion = 0x37,
     /// On sm_80 … sm_88; a bare flag.
     Sw2393858War = 0x35,
+    /// Byte offsets of the calls of external functions.
+    SyscallOffsets = 0x46,
     /// On sm_110; a bare flag. Name unknown.
     Flag41 = 0x41,
     /// On sm_100 and later.

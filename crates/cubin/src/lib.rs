@@ -38,8 +38,14 @@ pub struct Kernel {
     pub code: Vec<u128>,
     /// Registers per thread.
     pub registers: u8,
-    /// Bytes of local memory per thread.
+    /// Bytes of local memory per thread, for all functions; 0 if that is unknown because of recursion.
     pub frame_bytes: u32,
+    /// Device functions in the code: name, byte offset, size.
+    pub functions: Vec<(String, u32, u32)>,
+    /// External functions that it calls.
+    pub externs: Vec<String>,
+    /// Byte offsets of those calls.
+    pub syscalls: Vec<u32>,
     /// Named barriers used.
     pub barriers: u8,
     /// Whether convergence barriers are used (EIATTR_CRS_STACK_SIZE).

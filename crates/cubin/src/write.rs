@@ -24,7 +24,10 @@ const R_CUDA_64: u64 = 2;
 const TOOL: &str = "oxptxas";
 
 /// The bytes of an executable cubin.
-pub fn write(cubin: &Cubin) -> Vec<u8> {
+///
+/// # Errors
+/// On an address of something that is not in it and not external.
+pub fn write(cubin: &Cubin) -> Result<Vec<u8>, String> {
     let mut w = Writer {
         cubin,
         sections: Vec::new(),
@@ -42,11 +45,17 @@ fn symbol(name: &str, info: u8, other: u8, section: u16, value: u64, size: u64) 
 const SECTION_SYMBOL: u8 = elf::STT_SECTION;
 const LOCAL_OBJECT: u8 = elf::STT_OBJECT;
 const GLOBAL_OBJECT: u8 = elf::STB_GLOBAL << 4 | elf::STT_OBJECT;
+const LOCAL_FUNC: u8 = elf::STT_FUNC;
 const GLOBAL_FUNC: u8 = elf::STB_GLOBAL << 4 | elf::STT_FUNC;
 const WEAK_OBJECT: u8 = elf::STB_WEAK << 4 | elf::STT_OBJECT;
 const WEAK_NOTYPE: u8 = elf::STB_WEAK << 4;
 /// st_other of a kernel.
 const STO_ENTRY: u8 = 0x10;
+
+/// The name of a kernel's copy of a device function.
+fn function_symbol(k: &Kernel, function: &str) -> String {
+    format!("${}${function}", k.name)
+}
 
 struct Writer<'c> {
     cubin: &'c Cubin,
@@ -196,7 +205,7 @@ impl Writer<'_> {
     }
 
     /// Symbols, then everything that needs their numbers.
-    fn fill(mut self) -> Vec<u8> {
+    fn fill(mut self) -> Result<Vec<u8>, String> {
         let c = self.cubin;
         let mut section_symbols = vec![".note.nv.tkinfo".to_string(), ".note.nv.cuinfo".to_string()];
         for k in &c.kernels {
@@ -228,6 +237,14 @@ impl Writer<'_> {
             let n = self.number(".nv.constant3") as u16;
             self.symbols.push(symbol(name, LOCAL_OBJECT, 0, n, (*at).into(), (*size).into()));
         }
+        for k in &c.kernels {
+            let n = self.number(&format!(".text.{}", k.name)) as u16;
+            for (name, at, size) in &k.functions {
+                let name = function_symbol(k, name);
+                symbol_numbers.insert(name.clone(), self.symbols.len() as u32);
+                self.symbols.push(symbol(&name, LOCAL_FUNC, 0, n, (*at).into(), (*size).into()));
+            }
+        }
         for visible in [false, true] {
             if visible {
                 let first_global = self.symbols.len() as u32;
@@ -256,8 +273,24 @@ impl Writer<'_> {
             symbol_numbers.insert(k.name.clone(), self.symbols.len() as u32);
             self.symbols.push(symbol(&k.name, GLOBAL_FUNC, STO_ENTRY, n, 0, 16 * k.code.len() as u64));
         }
+        for e in c.kernels.iter().flat_map(|k| &k.externs) {
+            if !symbol_numbers.contains_key(e) {
+                symbol_numbers.insert(e.clone(), self.symbols.len() as u32);
+                self.symbols.push(symbol(e, GLOBAL_FUNC, 0, 0, 0, 0));
+            }
+        }
         self.attributes(&symbol_numbers);
-        self.relocations(&symbol_numbers);
+        self.relocations(&symbol_numbers)?;
+        let mut callgraph = self.section(".nv.callgraph").data.split_off(8);
+        let mut edges: Vec<u8> = Vec::new();
+        for k in &c.kernels {
+            for e in &k.externs {
+                edges.extend(symbol_numbers[&k.name].to_le_bytes());
+                edges.extend(symbol_numbers[e].to_le_bytes());
+            }
+        }
+        edges.append(&mut callgraph);
+        self.section(".nv.callgraph").data.append(&mut edges);
 
         let mut strings = Strings::default();
         let table = symbol_table(&self.symbols, &mut strings);
@@ -292,7 +325,7 @@ impl Writer<'_> {
         }
         let low = if c.sm >= 100 { 2 } else { 4 };
         let segments = self.segments();
-        file(self.sections, 0x0600_0000 | u32::from(c.sm) << 8 | low, &segments)
+        Ok(file(self.sections, 0x0600_0000 | u32::from(c.sm) << 8 | low, &segments))
     }
 
     fn segments(&self) -> Vec<Segment> {
@@ -341,6 +374,9 @@ impl Writer<'_> {
         for k in &c.kernels {
             let s = symbols[&k.name];
             global.words(Attr::Regcount, &[s, k.registers.into()]);
+            for (name, ..) in k.functions.iter().rev() {
+                global.words(Attr::FrameSize, &[symbols[&function_symbol(k, name)], k.frame_bytes]);
+            }
             global.words(Attr::FrameSize, &[s, k.frame_bytes]);
             global.words(Attr::MinStackSize, &[s, k.frame_bytes]);
         }
@@ -348,7 +384,8 @@ impl Writer<'_> {
         self.section(".nv.info").link = 3;
         for k in &c.kernels {
             let bank = symbols[&format!(".nv.constant0.{}", k.name)];
-            let data = kernel_attributes(c.sm, k, bank);
+            let externs: Vec<u32> = k.externs.iter().map(|e| symbols[e]).collect();
+            let data = kernel_attributes(c.sm, k, bank, &externs);
             let text = self.number(&format!(".text.{}", k.name));
             let s = self.section(&format!(".nv.info.{}", k.name));
             s.data = data;
@@ -357,7 +394,9 @@ impl Writer<'_> {
         }
     }
 
-    fn relocations(&mut self, symbols: &BTreeMap<String, u32>) {
+    fn relocations(&mut self, symbols: &BTreeMap<String, u32>) -> Result<(), String> {
+        let number =
+            |name: &String| symbols.get(name).copied().ok_or_else(|| format!("'{name}' is not in the file"));
         let c = self.cubin;
         let modern = self.modern();
         let rel = if modern { ".rela" } else { ".rel" };
@@ -372,24 +411,19 @@ impl Writer<'_> {
         let mut tables: Vec<(String, Vec<u8>)> = Vec::new();
         let mut slots = Vec::new();
         for (i, (name, addend)) in c.addresses.iter().enumerate() {
-            if let Some(s) = symbols.get(name) {
-                slots.extend(entry(8 * i as u64, *s, *addend));
-                if !modern {
-                    self.section(".nv.constant4").data[8 * i..8 * i + 8]
-                        .copy_from_slice(&addend.to_le_bytes());
-                }
+            slots.extend(entry(8 * i as u64, number(name)?, *addend));
+            if !modern {
+                self.section(".nv.constant4").data[8 * i..8 * i + 8].copy_from_slice(&addend.to_le_bytes());
             }
         }
         tables.push((".nv.constant4".into(), slots));
         let mut init = Vec::new();
         for (i, at) in self.global_offsets(true) {
             for (offset, name, addend) in &c.globals[i].relocs {
-                if let Some(s) = symbols.get(name) {
-                    init.extend(entry(at + offset, *s, *addend));
-                    if !modern {
-                        let o = (at + offset) as usize;
-                        self.section(".nv.global.init").data[o..o + 8].copy_from_slice(&addend.to_le_bytes());
-                    }
+                init.extend(entry(at + offset, number(name)?, *addend));
+                if !modern {
+                    let o = (at + offset) as usize;
+                    self.section(".nv.global.init").data[o..o + 8].copy_from_slice(&addend.to_le_bytes());
                 }
             }
         }
@@ -412,6 +446,7 @@ impl Writer<'_> {
             s.info = info;
             s.entsize = if modern { 24 } else { 16 };
         }
+        Ok(())
     }
 
     /// The note that names the tool: a table of string offsets, then the strings.
@@ -508,7 +543,7 @@ fn compat(sm: u8) -> Vec<u8> {
 }
 
 /// The records of `.nv.info.KERNEL`, in ptxas's order.
-fn kernel_attributes(sm: u8, k: &Kernel, bank_symbol: u32) -> Vec<u8> {
+fn kernel_attributes(sm: u8, k: &Kernel, bank_symbol: u32, externs: &[u32]) -> Vec<u8> {
     let mut a = Attrs::default();
     let modern = sm >= 90;
     let bank = |a: &mut Attrs| {
@@ -542,9 +577,15 @@ fn kernel_attributes(sm: u8, k: &Kernel, bank_symbol: u32) -> Vec<u8> {
     if k.barriers != 0 {
         a.byte(Attr::NumBarriers, k.barriers);
     }
+    if !externs.is_empty() {
+        a.words(Attr::Externs, externs);
+    }
     a.half(Attr::MercuryIsaVersion, if modern { 0x0101 } else { 0 });
     if sm >= 100 {
         a.byte(Attr::Flag4a, 0);
+    }
+    if !k.syscalls.is_empty() {
+        a.words(Attr::SyscallOffsets, &k.syscalls);
     }
     a.words(Attr::ExitInstrOffsets, &k.exits);
     if let Some(n) = k.maxntid {
@@ -553,7 +594,8 @@ fn kernel_attributes(sm: u8, k: &Kernel, bank_symbol: u32) -> Vec<u8> {
     if let Some(n) = k.reqntid {
         a.words(Attr::ReqNtid, &n);
     }
-    if k.convergence || k.barriers != 0 {
+    let calls = !k.functions.is_empty() || !k.externs.is_empty();
+    if k.convergence || k.barriers != 0 || calls {
         a.words(Attr::CrsStackSize, &[0]);
     }
     if modern {

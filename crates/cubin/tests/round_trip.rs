@@ -42,7 +42,7 @@ fn sample(sm: u8) -> Cubin {
 fn read_gives_what_was_written() {
     for sm in [75, 80, 89, 90, 100, 121] {
         let c = sample(sm);
-        let image = cubin::read::read(&cubin::write::write(&c)).unwrap();
+        let image = cubin::read::read(&cubin::write::write(&c).unwrap()).unwrap();
         assert_eq!(image.sm, sm);
         let k = &image.kernels["k"];
         assert_eq!(k.code, c.kernels[0].code);
@@ -64,7 +64,7 @@ fn read_gives_what_was_written() {
 fn garbage_is_refused() {
     assert!(cubin::read::read(b"").is_err());
     assert!(cubin::read::read(b"\x7fELF garbage").is_err());
-    let good = cubin::write::write(&sample(90));
+    let good = cubin::write::write(&sample(90)).unwrap();
     for end in (0..good.len()).step_by(50) {
         let _ = cubin::read::read(&good[..end]);
     }

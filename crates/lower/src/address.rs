@@ -186,7 +186,10 @@ impl<'f> Lower<'_, 'f> {
                 let at = self.shared_offset(var)?;
                 (self.shared_window().map(Name::Val), at)
             }
-            AddrBase::Var(var) => (Some(Name::Phys(Reg::SP)), self.local_offset(var)?),
+            AddrBase::Var(var) => match self.param_memory(var) {
+                Some((base, at)) => (Some(base), at.into()),
+                None => (Some(Name::Phys(Reg::SP)), self.local_offset(var)?),
+            },
             AddrBase::Absolute => (None, 0),
             AddrBase::Reg(r) => {
                 let v = self.read(r);

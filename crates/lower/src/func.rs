@@ -1,7 +1,8 @@
 //! The walk over a function: control-flow graph, registers, operands, guards.
 
+use crate::call::{self, Home};
 use crate::emit::Emit;
-use crate::graph::{Graph, is_terminator};
+use crate::graph::Graph;
 
 use crate::ssa::{PtxBlock, Ssa, Var};
 use crate::types::{Kind, Ty};
@@ -62,6 +63,12 @@ pub struct Lower<'a, 'f> {
     /// Values written since a side branch was entered, with what they replaced.
     pub(crate) region: Option<Vec<(Var, Value)>>,
     pub(crate) carry: Var,
+    /// Where `.param` variables of the code live.
+    pub(crate) homes: FxHashMap<VarId, Home>,
+    /// The stack pointer of the caller, once it is needed.
+    pub(crate) frame_top: Option<Value>,
+    /// Where a device function returns to.
+    pub(crate) return_address: Option<[Value; 2]>,
 }
 
 /// Lowers one function that has a body.
@@ -77,21 +84,34 @@ pub fn lower_function(
     let func = &module.funcs[id];
     let whole = |m: &str| vec![Diagnostic::error(func.span, m)];
     let body = func.body.as_ref().ok_or_else(|| whole("function without a body"))?;
-    if !func.entry {
-        return Err(whole("device functions (.func) are not supported yet"));
-    }
     if module.address_size != 64 {
         return Err(whole("only .address_size 64 is supported"));
     }
-    let graph = Graph::new(body).map_err(|m| whole(&m))?;
+    let graph = Graph::new(body, func.entry).map_err(|m| whole(&m))?;
     let mut out = Function::new(&func.name, opts.target);
+    out.entry = func.entry;
     out.shared_size = layout.shared_size(id);
     out.max_regs = max_regs(func, opts);
     let entry = out.entry_block();
 
     let (offsets, _) = module.param_layout(func);
     let base = u32::from(opts.target.info().param_base);
-    let params = func.params.iter().zip(&offsets).map(|(v, o)| (*v, base + o)).collect();
+    let params = match func.entry {
+        true => func.params.iter().zip(&offsets).map(|(v, o)| (*v, base + o)).collect(),
+        false => FxHashMap::default(),
+    };
+    let mut vars: Vec<ValueData> = Vec::with_capacity(body.regs.len() + 1);
+    for reg in body.regs.values() {
+        if reg.vector != 1 {
+            return Err(whole(&format!("vector register {} is not supported", reg.name)));
+        }
+        vars.push(reg_shape(reg.ty));
+    }
+    let carry = Var(vars.len() as u32);
+    vars.push(ValueData { file: RegFile::P, width: 1 });
+    let (homes, stack) = call::place_params(module, func, body, &mut vars);
+    out.local_size = stack;
+
     let mut locals = FxHashMap::default();
     for &v in &body.vars {
         let var = &module.vars[v];
@@ -102,16 +122,6 @@ pub fn lower_function(
         }
     }
     out.local_size = out.local_size.next_multiple_of(8);
-
-    let mut vars: Vec<ValueData> = Vec::with_capacity(body.regs.len() + 1);
-    for reg in body.regs.values() {
-        if reg.vector != 1 {
-            return Err(whole(&format!("vector register {} is not supported", reg.name)));
-        }
-        vars.push(reg_shape(reg.ty));
-    }
-    let carry = Var(vars.len() as u32);
-    vars.push(ValueData { file: RegFile::P, width: 1 });
 
     let n = graph.ranges.len();
     let prologue = PtxBlock(n as u32);
@@ -148,13 +158,23 @@ pub fn lower_function(
         smem: None,
         region: None,
         carry,
+        homes,
+        frame_top: None,
+        return_address: None,
     };
+    if !func.entry {
+        lower.enter_function(func, body, prologue);
+    }
     let mut errors = Vec::new();
     // Ori blocks made while lowering each PTX block, for the final layout.
     let mut made: Vec<Vec<Block>> = vec![Vec::new(); n];
     for &k in &order {
         let before = lower.b.func.blocks.len();
-        lower.block(&graph, body, k, &mut errors);
+        if k as usize == n - 1 && !func.entry {
+            lower.return_block(func, body, k, &mut errors);
+        } else {
+            lower.block(&graph, body, k, &mut errors);
+        }
         let after = lower.b.func.blocks.len();
         made[k as usize].extend((before..after).map(Block::new));
     }
@@ -171,7 +191,8 @@ pub fn lower_function(
     Ok(out)
 }
 
-fn max_regs(func: &Func, opts: &Options<'_>) -> u8 {
+/// Most registers that a kernel may use, from `.maxnreg`, launch bounds and options.
+pub fn max_regs(func: &Func, opts: &Options<'_>) -> u8 {
     let mut limit = 255;
     if let Some(n) = func.attrs.maxnreg {
         limit = limit.min(n);
@@ -214,6 +235,16 @@ pub fn ty(t: Type) -> Ty {
 }
 
 impl<'a, 'f> Lower<'a, 'f> {
+    /// Lowers the block at the end of a device function, to which all its returns lead.
+    fn return_block(&mut self, func: &Func, body: &ptx::Body, k: u32, errors: &mut Vec<Diagnostic>) {
+        self.block = PtxBlock(k);
+        self.b.block = self.ssa.head(self.block);
+        if let Err(message) = self.return_here(func, body) {
+            errors.push(Diagnostic::error(func.span, message));
+        }
+        self.ssa.set_tail(self.block, self.b.block);
+    }
+
     /// Lowers PTX block `k`.
     fn block(&mut self, graph: &Graph, body: &'a ptx::Body, k: u32, errors: &mut Vec<Diagnostic>) {
         self.block = PtxBlock(k);
@@ -222,7 +253,7 @@ impl<'a, 'f> Lower<'a, 'f> {
         for stmt in &body.stmts[graph.ranges[k as usize].clone()] {
             let Stmt::Inst(inst) = stmt else { continue };
             self.b.loc = Loc(self.opts.lines.map_or(0, |l| l.line(inst.span.start)));
-            let result = if is_terminator(inst) {
+            let result = if graph.is_terminator(inst) {
                 ended = true;
                 self.terminator(graph, inst, k)
             } else {
@@ -270,6 +301,17 @@ impl<'a, 'f> Lower<'a, 'f> {
                 }
                 self.b.terminate(Terminator::Switch { index, table });
             }
+            ptx::Op::ret if !graph.entry => {
+                let taken = to(self, graph.ranges.len() as u32 - 1);
+                let term = match inst.guard {
+                    None => Terminator::Jump(taken),
+                    Some((p, not)) => {
+                        let cond = Name::Val(self.read(p));
+                        Terminator::Branch { cond, not, taken, fall: to(self, k + 1) }
+                    }
+                };
+                self.b.terminate(term);
+            }
             _ => self.b.terminate(Terminator::Exit),
         }
         Ok(())
@@ -297,7 +339,7 @@ impl<'a, 'f> Lower<'a, 'f> {
             O::bar | O::barrier => self.barrier(inst),
             O::trap | O::brkpt | O::nanosleep | O::pmevent => self.misc(inst),
             O::shfl | O::vote | O::_match | O::redux | O::activemask | O::elect => self.warp(inst),
-            O::call => Err("calls are not supported yet".into()),
+            O::call => self.call(inst),
             _ => self.scalar(inst),
         }
     }

@@ -8,6 +8,8 @@ use smallvec::SmallVec;
 
 /// The PTX basic blocks of a function body.
 pub(crate) struct Graph {
+    /// Whether it is a kernel's.
+    pub(crate) entry: bool,
     /// Statements of each block.
     pub(crate) ranges: Vec<std::ops::Range<usize>>,
     pub(crate) succs: Vec<SmallVec<[u32; 2]>>,
@@ -15,17 +17,22 @@ pub(crate) struct Graph {
     tables: FxHashMap<LabelId, Vec<LabelId>>,
 }
 
-pub(crate) fn is_terminator(inst: &Inst) -> bool {
-    match inst.op {
-        ptx::Op::bra | ptx::Op::brx => true,
-        ptx::Op::ret | ptx::Op::exit => inst.guard.is_none(),
-        _ => false,
-    }
-}
-
 impl Graph {
-    pub(crate) fn new(body: &ptx::Body) -> Result<Graph> {
+    /// Whether a block ends with the instruction.
+    pub(crate) fn is_terminator(&self, inst: &Inst) -> bool {
+        match inst.op {
+            ptx::Op::bra | ptx::Op::brx => true,
+            ptx::Op::ret => inst.guard.is_none() || !self.entry,
+            ptx::Op::exit => inst.guard.is_none(),
+            _ => false,
+        }
+    }
+
+    /// The graph of a kernel (`entry`) or device function, which has an empty block at its end from which it
+    /// returns.
+    pub(crate) fn new(body: &ptx::Body, entry: bool) -> Result<Graph> {
         let mut g = Graph {
+            entry,
             ranges: Vec::new(),
             succs: Vec::new(),
             of_label: SecondaryMap::with_default(u32::MAX),
@@ -41,7 +48,7 @@ impl Graph {
                     }
                     g.of_label[*l] = g.ranges.len() as u32;
                 }
-                Stmt::Inst(inst) if is_terminator(inst) => {
+                Stmt::Inst(inst) if g.is_terminator(inst) => {
                     g.ranges.push(start..i + 1);
                     start = i + 1;
                 }
@@ -52,11 +59,14 @@ impl Graph {
             }
         }
         g.ranges.push(start..body.stmts.len());
+        if !entry {
+            g.ranges.push(body.stmts.len()..body.stmts.len());
+        }
         for (k, r) in g.ranges.iter().enumerate() {
             let mut succs = SmallVec::new();
             let next = k as u32 + 1;
             match body.stmts[r.clone()].last() {
-                Some(Stmt::Inst(inst)) if is_terminator(inst) => match inst.op {
+                Some(Stmt::Inst(inst)) if g.is_terminator(inst) => match inst.op {
                     ptx::Op::bra => {
                         succs.push(g.target(&inst.operands[0])?);
                         if inst.guard.is_some() {
@@ -67,6 +77,12 @@ impl Graph {
                         for l in g.table(inst)? {
                             succs.push(g.of_label[*l]);
                         }
+                        if inst.guard.is_some() {
+                            succs.push(next);
+                        }
+                    }
+                    ptx::Op::ret if !entry => {
+                        succs.push(g.ranges.len() as u32 - 1);
                         if inst.guard.is_some() {
                             succs.push(next);
                         }

@@ -22,6 +22,8 @@ pub struct ModuleLayout {
     pub slots: Vec<Symbol>,
     /// `.global` variables with storage, in the order of the text.
     pub globals: Vec<VarId>,
+    /// Device functions whose address is taken, in the order of their numbers.
+    pub functions: Vec<FuncId>,
     const_offsets: SecondaryMap<VarId, Option<u32>>,
     slot_index: FxHashMap<Symbol, u32>,
     shared: FxHashMap<(FuncId, VarId), u32>,
@@ -44,12 +46,23 @@ fn for_each_symbol(func: &Func, mut f: impl FnMut(Symbol)) {
         }
     }
     for stmt in func.body.iter().flat_map(|b| &b.stmts) {
-        if let Stmt::Inst(inst) = stmt
-            && inst.op != ptx::Op::call
-        {
-            inst.operands.iter().for_each(|o| operand(o, &mut f));
+        let Stmt::Inst(inst) = stmt else { continue };
+        for o in &inst.operands {
+            // The callee of a call is no address, and what it passes is in registers or on the stack.
+            if inst.op != ptx::Op::call {
+                operand(o, &mut f);
+            }
         }
     }
+}
+
+/// Whether a function is no kernel and has code.
+fn is_device(module: &Module, f: FuncId) -> bool {
+    !module.funcs[f].entry && module.funcs[f].body.is_some()
+}
+
+fn calls(body: &ptx::Body) -> bool {
+    body.stmts.iter().any(|s| matches!(s, Stmt::Inst(i) if i.op == ptx::Op::call))
 }
 
 impl ModuleLayout {
@@ -85,24 +98,60 @@ impl ModuleLayout {
             }
         }
         layout.const_size = at as u32;
+        for id in layout.globals.clone().into_iter().chain(layout.consts.clone()) {
+            for r in module.vars[id].init.iter().flat_map(|i| &i.relocs) {
+                if let Symbol::Func(f) = r.symbol {
+                    layout.add_function_number(module, f);
+                }
+            }
+        }
+        let device = |f: &Func| !f.entry && f.body.is_some();
+        let mut common: Vec<VarId> = Vec::new();
+        for func in module.funcs.values().filter(|f| device(f)) {
+            for_each_symbol(func, |s| {
+                if let Symbol::Var(v) = s
+                    && module.vars[v].space == Space::Shared
+                    && !common.contains(&v)
+                {
+                    common.push(v);
+                }
+            });
+        }
+        let calls = module.funcs.values().any(|f| f.body.as_ref().is_some_and(calls));
+        let common = if calls { common } else { Vec::new() };
         for (id, func) in module.funcs.iter() {
-            layout.add_function(module, target, id, func);
+            layout.add_function(module, target, id, func, &common);
+        }
+        if common.iter().any(|v| module.vars[*v].is_unsized()) {
+            layout.align_dynamic(module, &common);
         }
         if errors.is_empty() { Ok(layout) } else { Err(errors) }
     }
 
-    fn add_function(&mut self, module: &Module, target: Target, id: FuncId, func: &Func) {
-        let mut shared: Vec<VarId> = Vec::new();
+    /// Places what `func` uses in shared memory. Variables in `common`, which device functions use, come first, in
+    /// the same place for all.
+    fn add_function(&mut self, module: &Module, target: Target, id: FuncId, func: &Func, common: &[VarId]) {
+        let mut shared: Vec<VarId> = common.to_vec();
         for_each_symbol(func, |s| match s {
             Symbol::Var(v) => match module.vars[v].space {
                 Space::Global => self.add_slot(s),
                 Space::Shared if !shared.contains(&v) => shared.push(v),
                 _ => {}
             },
+            Symbol::Func(f) if is_device(module, f) => self.add_function_number(module, f),
             Symbol::Func(_) => self.add_slot(s),
         });
+        for stmt in func.body.iter().flat_map(|b| &b.stmts) {
+            if let Stmt::Inst(inst) = stmt
+                && inst.op == ptx::Op::call
+                && let Some(ptx::Operand::Func(f)) = crate::call::parts(inst).map(|p| p.callee)
+                && module.funcs[*f].body.is_none()
+            {
+                self.add_slot(Symbol::Func(*f));
+            }
+        }
         // Sized ones first, in the order of the text; all unsized ones start where those end.
-        shared.sort_by_key(|v| (module.vars[*v].is_unsized(), *v));
+        shared.sort_by_key(|v| (module.vars[*v].is_unsized(), !common.contains(v), *v));
         let base = if target.sm >= 90 { RESERVED_SHARED } else { 0 };
         let mut at = base;
         for v in &shared {
@@ -114,6 +163,33 @@ impl ModuleLayout {
             }
         }
         self.shared_size[id] = if at == base { 0 } else { at };
+    }
+
+    /// Lets dynamic shared memory start at the same place for every function.
+    fn align_dynamic(&mut self, module: &Module, common: &[VarId]) {
+        let most = self.shared_size.values().copied().max().unwrap_or(0);
+        let align = common.iter().map(|v| module.vars[*v].align).max().unwrap_or(1).max(16);
+        let start = most.next_multiple_of(align);
+        for ((_, v), at) in &mut self.shared {
+            if module.vars[*v].is_unsized() {
+                *at = start;
+            }
+        }
+        for id in module.funcs.keys() {
+            self.shared_size[id] = start;
+        }
+    }
+
+    fn add_function_number(&mut self, module: &Module, f: FuncId) {
+        if is_device(module, f) && !self.functions.contains(&f) {
+            self.functions.push(f);
+        }
+    }
+
+    /// What the address of a device function is: the byte offset of its entry in the table of functions, whose
+    /// first 8 bytes are no entry.
+    pub fn function_number(&self, f: FuncId) -> Option<u64> {
+        self.functions.iter().position(|g| *g == f).map(|n| 8 * (n as u64 + 1))
     }
 
     fn add_slot(&mut self, s: Symbol) {

@@ -13,6 +13,7 @@ mod approx;
 mod arith_float;
 mod arith_int;
 mod atomics;
+mod call;
 mod control;
 mod convert;
 mod divconst;
@@ -33,7 +34,7 @@ mod types;
 mod warp;
 mod wide;
 
-pub use func::lower_function;
+pub use func::{lower_function, max_regs};
 pub use layout::ModuleLayout;
 pub use ptx::Diagnostic;
 

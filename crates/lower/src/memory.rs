@@ -26,10 +26,15 @@ fn space_of(l: &Lower<'_, '_>, inst: &Inst, a: &ptx::Addr) -> Option<Space> {
             M::shared | M::shared_cta => Space::Shared,
             M::local => Space::Local,
             M::_const => Space::Const,
-            M::param | M::param_entry => Space::Param,
+            M::param | M::param_entry | M::param_func => Space::Param,
             _ => return None,
         })
     });
+    if let AddrBase::Var(v) = a.base
+        && l.homes.contains_key(&v)
+    {
+        return Some(Space::Local);
+    }
     named.or(match a.base {
         AddrBase::Var(v) => Some(l.module.vars[v].space),
         _ => None,
@@ -116,10 +121,13 @@ impl Lower<'_, '_> {
     pub fn ld(&mut self, inst: &Inst) -> Result<()> {
         let t = ty(inst.ty(0).ok_or("load without a type")?);
         let a = addr(&inst.operands[1])?;
-        if inst.one_of(&[M::shared_cluster, M::param_func, M::L2_cache_hint]).is_some() {
+        if inst.one_of(&[M::shared_cluster, M::L2_cache_hint]).is_some() {
             return self.unsupported(inst);
         }
         let dsts = destinations(inst)?;
+        if let Some(words) = self.param_words(a) {
+            return self.ld_words(words, a.offset, t, &dsts);
+        }
         let space = space_of(self, inst, a);
         let Some(space) = access_space(space) else {
             return self.ld_const(inst, t, a, &dsts);
@@ -213,7 +221,7 @@ impl Lower<'_, '_> {
     }
 
     /// Extends a loaded element to its register; `extended`: its bits up to 32 are right already.
-    fn fill_load(&mut self, d: RegId, value: Value, t: Ty, extended: bool) -> Value {
+    pub(crate) fn fill_load(&mut self, d: RegId, value: Value, t: Ty, extended: bool) -> Value {
         let t = if t.is_int() { t } else { Ty { kind: Kind::Bits, ..t } };
         if extended && t.bits < 32 {
             let word = Ty { kind: t.kind, bits: 32 };
@@ -263,7 +271,7 @@ impl Lower<'_, '_> {
     pub fn st(&mut self, inst: &Inst) -> Result<()> {
         let t = ty(inst.ty(0).ok_or("store without a type")?);
         let a = addr(&inst.operands[0])?;
-        if inst.one_of(&[M::shared_cluster, M::param_func, M::L2_cache_hint]).is_some() {
+        if inst.one_of(&[M::shared_cluster, M::L2_cache_hint]).is_some() {
             return self.unsupported(inst);
         }
         let space = space_of(self, inst, a);
@@ -279,6 +287,9 @@ impl Lower<'_, '_> {
                 }
             }
             o => sources.push(self.src(o, bits)?),
+        }
+        if let Some(words) = self.param_words(a) {
+            return self.st_words(words, a.offset, t, &sources);
         }
         let total = u32::from(t.bits) / 8 * sources.len() as u32;
         if !matches!(total, 1 | 2 | 4 | 8 | 16) {

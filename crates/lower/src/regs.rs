@@ -26,7 +26,7 @@ impl Lower<'_, '_> {
         self.ssa.shape(Var(r.index() as u32))
     }
 
-    fn write_var(&mut self, var: Var, value: Value) {
+    pub(crate) fn write_var(&mut self, var: Var, value: Value) {
         if self.region.is_some() {
             let old = self.read_var(var);
             if let Some(region) = &mut self.region
@@ -143,7 +143,7 @@ impl Lower<'_, '_> {
     }
 
     /// `guard ? new : old`.
-    fn merge(&mut self, shape: ValueData, new: Value, old: Value) -> Value {
+    pub(crate) fn merge(&mut self, shape: ValueData, new: Value, old: Value) -> Value {
         let p = self.guard_operand();
         match (shape.file, shape.width) {
             (RegFile::P, _) => self.b.def_pred(

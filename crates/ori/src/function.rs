@@ -79,15 +79,36 @@ pub enum Macro {
     Undef,
     /// Parallel copy, made by the allocator: n destinations, then n sources.
     ParCopy(u16),
+    /// `dst = physical register`: an argument or result of a call, where [`crate::abi`] puts it.
+    FromReg,
+    /// `physical register = src`.
+    ToReg,
+    /// The address to which the next call of the block returns, into [`crate::abi::RETURN_ADDRESS`].
+    ReturnAddress,
+    /// `call n, [address,] registers…`: calls [`Function::callees`]`[n]`, at `address` (2 registers) if that
+    /// is indirect; the registers hold arguments. Everything that [`crate::abi::clobbers`] names is lost.
+    Call,
+    /// `dst = ` the stack pointer as it was when the function was entered.
+    FrameTop,
+    /// Reads registers at the end of a function: results, for the caller.
+    Keep,
 }
 
 impl Macro {
     /// Number of leading operands that are written.
     pub fn defs(self) -> usize {
         match self {
-            Macro::Copy | Macro::Collect | Macro::Undef => 1,
+            Macro::Copy | Macro::Collect | Macro::Undef | Macro::FromReg | Macro::ToReg | Macro::FrameTop => {
+                1
+            }
             Macro::ParCopy(n) => n as usize,
+            Macro::ReturnAddress => 2,
+            Macro::Call | Macro::Keep => 0,
         }
+    }
+    /// Whether only the allocator's copies stand for it, which become moves.
+    pub fn is_copy(self) -> bool {
+        matches!(self, Macro::Copy | Macro::Collect | Macro::Undef | Macro::ParCopy(_))
     }
     /// Name in the text form.
     pub fn name(self) -> &'static str {
@@ -96,6 +117,12 @@ impl Macro {
             Macro::Collect => "collect",
             Macro::Undef => "undef",
             Macro::ParCopy(_) => "parcopy",
+            Macro::FromReg => "fromreg",
+            Macro::ToReg => "toreg",
+            Macro::ReturnAddress => "returnaddress",
+            Macro::Call => "call",
+            Macro::FrameTop => "frametop",
+            Macro::Keep => "keepregs",
         }
     }
 }
@@ -362,6 +389,17 @@ pub struct BlockData {
     pub term_loc: Loc,
 }
 
+/// What a call goes to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Callee {
+    /// A function of the same module.
+    Internal(String),
+    /// Any function of the module whose address is taken, by its number in the table of functions.
+    Indirect,
+    /// A function that the driver or the linker brings, at an absolute address.
+    External,
+}
+
 /// A kernel or device function.
 #[derive(Clone, Debug)]
 pub struct Function {
@@ -391,6 +429,8 @@ pub struct Function {
     pub max_regs: u8,
     /// Data of constant bank 2 (literals, jump tables).
     pub literals: Vec<u8>,
+    /// What its calls go to.
+    pub callees: Vec<Callee>,
 }
 
 impl Function {
@@ -409,6 +449,7 @@ impl Function {
             barriers: 0,
             max_regs: 255,
             literals: Vec::new(),
+            callees: Vec::new(),
         };
         f.add_block();
         f

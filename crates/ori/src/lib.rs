@@ -10,6 +10,7 @@
 //!
 //! The text form ([`print`]) is stable and round-trips through the parser; file tests are written in it.
 
+pub mod abi;
 pub mod builder;
 pub mod cfg;
 pub mod function;
@@ -21,8 +22,8 @@ pub use builder::Builder;
 pub use builder::{ALWAYS, default_operand};
 pub use function::operand;
 pub use function::{
-    Block, BlockCall, BlockData, Function, Guard, Inst, InstData, Loc, Macro, Name, Op, Operand, SlotInfo,
-    Terminator, Value, ValueData,
+    Block, BlockCall, BlockData, Callee, Function, Guard, Inst, InstData, Loc, Macro, Name, Op, Operand,
+    SlotInfo, Terminator, Value, ValueData,
 };
 
 #[cfg(test)]

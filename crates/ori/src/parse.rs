@@ -3,8 +3,8 @@
 
 use crate::builder::ALWAYS;
 use crate::function::{
-    Block, BlockCall, BlockData, Function, Guard, InstData, Loc, Macro, Name, Op, Operand, Terminator, Value,
-    ValueData,
+    Block, BlockCall, BlockData, Callee, Function, Guard, InstData, Loc, Macro, Name, Op, Operand,
+    Terminator, Value, ValueData,
 };
 use cranelift_entity::EntityRef;
 use rustc_hash::FxHashMap;
@@ -102,6 +102,14 @@ impl State {
         };
         for word in words {
             let (key, n) = word.split_once('=').ok_or("expected KEY=NUMBER")?;
+            if key == "callees" {
+                func.callees.extend(n.split(',').map(|name| match name {
+                    "*" => Callee::Indirect,
+                    "!" => Callee::External,
+                    name => Callee::Internal(name.into()),
+                }));
+                continue;
+            }
             let n = number(n)?;
             match key {
                 "local" => func.local_size = n,
@@ -534,6 +542,12 @@ fn operation(text: &str, defs: usize) -> Res<(Op, Mods)> {
         "collect" => Some(Macro::Collect),
         "undef" => Some(Macro::Undef),
         "parcopy" => Some(Macro::ParCopy(defs as u16)),
+        "fromreg" => Some(Macro::FromReg),
+        "toreg" => Some(Macro::ToReg),
+        "returnaddress" => Some(Macro::ReturnAddress),
+        "call" => Some(Macro::Call),
+        "frametop" => Some(Macro::FrameTop),
+        "keepregs" => Some(Macro::Keep),
         _ => None,
     };
     if let Some(m) = m {
@@ -612,7 +626,7 @@ mod tests {
     use super::*;
 
     const TEXT: &str = "\
-function k sm_90 entry local=16 shared=1024 barriers=1 regs=128 {
+function k sm_90 entry local=16 shared=1024 barriers=1 regs=128 callees=f,*,! {
 block0:
     v0:R = S2R SR_TID.X ; 12
     v1:R2 = collect v0, 0x0
@@ -624,6 +638,10 @@ block0:
     @!v3 v7:R = MOV v1.1, 0xf keep v6
     STG.E desc[v2][v5.64], v7
     STL [R1-0x8], v7 ; 9
+    toreg R4, v7
+    returnaddress R20, R21
+    call 0x0, R4, R20, R21
+    v10:R = fromreg R4
     branch !v3, block1(v7), block2(v6) ; 13
 block2(v8:R):
     BSYNC PT, B0
@@ -650,9 +668,9 @@ block1(v9:R):
             e.to_string()
         };
         assert_eq!(wrong("S2R", "FOO"), "line 3: unknown operation `FOO`");
-        assert_eq!(wrong("jump block1(v8)", "jump block7(v8)"), "line 20: block7 is used but never defined");
+        assert_eq!(wrong("jump block1(v8)", "jump block7(v8)"), "line 24: block7 is used but never defined");
         assert_eq!(wrong(", PT, PT\n", ", PT\n"), "line 6: ISETP: operand missing");
         assert_eq!(wrong("v1:R2", "v0:R2"), "line 4: v0 is defined twice");
-        assert_eq!(wrong("}\n", ""), "line 19: missing `}`");
+        assert_eq!(wrong("}\n", ""), "line 23: missing `}`");
     }
 }

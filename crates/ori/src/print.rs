@@ -12,7 +12,9 @@
 //! slot order (written ones that are physical registers too). `_` before `=` says that a written slot holds a
 //! physical register where the next value would fit. `; n` is the PTX line.
 
-use crate::function::{Block, BlockCall, Function, InstData, Name, Op, Operand, Terminator, ValueData};
+use crate::function::{
+    Block, BlockCall, Callee, Function, InstData, Name, Op, Operand, Terminator, ValueData,
+};
 use sass::{AddrWidth, ConstBank, RegFile, RegOp};
 use std::fmt::{self, Display, Formatter, Write};
 
@@ -233,13 +235,35 @@ fn block(f: &mut Formatter<'_>, func: &Function, b: Block) -> fmt::Result {
     writeln!(f)
 }
 
+/// ` callees=f,*,!`: a name, `*` for an indirect callee, `!` for an external one.
+fn callees(list: &[Callee]) -> String {
+    if list.is_empty() {
+        return String::new();
+    }
+    let names: Vec<&str> = list
+        .iter()
+        .map(|c| match c {
+            Callee::Internal(name) => name,
+            Callee::Indirect => "*",
+            Callee::External => "!",
+        })
+        .collect();
+    format!(" callees={}", names.join(","))
+}
+
 impl Display for Function {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let kind = if self.entry { "entry" } else { "func" };
         writeln!(
             f,
-            "function {} {} {kind} local={} shared={} barriers={} regs={} {{",
-            self.name, self.target, self.local_size, self.shared_size, self.barriers, self.max_regs
+            "function {} {} {kind} local={} shared={} barriers={} regs={}{} {{",
+            self.name,
+            self.target,
+            self.local_size,
+            self.shared_size,
+            self.barriers,
+            self.max_regs,
+            callees(&self.callees)
         )?;
         self.layout.iter().try_for_each(|b| block(f, self, *b))?;
         writeln!(f, "}}")

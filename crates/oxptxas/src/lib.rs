@@ -10,6 +10,7 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 
+mod functions;
 pub mod options;
 pub mod pipeline;
 

@@ -1,12 +1,16 @@
 //! From PTX text to a cubin: the order of the layers, kernels in parallel, the same bytes for any number of
 //! threads.
 
+use crate::functions;
 use backend::Code;
 use ptx::{Diagnostic, FuncId, LineIndex, Linkage, Module, Severity, Symbol};
 use rayon::prelude::*;
 use sass::Target;
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
+
+/// Registers that a kernel has at least if it calls what the driver brings (observed, ptxas 13.0.88, sm_75 … sm_100).
+const MIN_ABI_REGISTERS: u32 = 24;
 
 /// How to compile.
 #[derive(Clone, Debug)]
@@ -53,6 +57,10 @@ pub struct KernelStats {
     pub barriers: u32,
     /// Bytes of stack frame.
     pub frame: u32,
+    /// Bytes of stack with all functions that are called; 0 if there is none, or no bound.
+    pub cumulative: u32,
+    /// Device functions in the kernel's code: name, bytes of stack frame, of spill stores and loads.
+    pub functions: Vec<(String, u32, (u32, u32))>,
     /// Bytes of spill stores and loads.
     pub spills: (u32, u32),
     /// Bytes of static shared memory, the reserved part left out.
@@ -130,7 +138,10 @@ pub fn compile(source: &str, file: &str, settings: &Settings) -> Result<Output, 
     }
     let lines = LineIndex::new(source);
     let layout = lower::ModuleLayout::new(&module, settings.target).map_err(fail)?;
-    let unresolved = unresolved_addresses(&module, &layout);
+    let mut unresolved = functions::unresolved(&module);
+    if unresolved.is_empty() {
+        unresolved = unresolved_addresses(&module, &layout);
+    }
     if !unresolved.is_empty() {
         return Err(fail(unresolved));
     }
@@ -143,16 +154,37 @@ pub fn compile(source: &str, file: &str, settings: &Settings) -> Result<Output, 
     let chosen: Vec<FuncId> = module
         .funcs
         .iter()
-        .filter(|(_, f)| f.body.is_some())
+        .filter(|(_, f)| f.entry && f.body.is_some())
         .filter(|(_, f)| settings.entries.is_empty() || settings.entries.contains(&f.name))
         .map(|(id, _)| id)
         .rev()
         .collect();
-    let compiled: Vec<Result<(Code, Duration), Vec<Diagnostic>>> = chosen
+    let uses: Vec<Vec<FuncId>> =
+        chosen.iter().map(|k| functions::reachable(&module, *k, &layout.functions)).collect();
+    let options = lower::Options {
+        target: settings.target,
+        opt_level: settings.opt_level,
+        maxrregcount: settings.max_registers,
+        fmad: settings.fmad,
+        lines: Some(&lines),
+    };
+    // A function may use as many registers as the most limited kernel that reaches it.
+    let mut jobs: Vec<(FuncId, Option<u32>)> = chosen.iter().map(|k| (*k, settings.max_registers)).collect();
+    for (kernel, used) in chosen.iter().zip(&uses) {
+        let limit = u32::from(lower::max_regs(&module.funcs[*kernel], &options));
+        for f in used {
+            match jobs.iter_mut().find(|(g, _)| g == f) {
+                Some((_, most)) => *most = Some(most.map_or(limit, |m| m.min(limit))),
+                None => jobs.push((*f, Some(limit))),
+            }
+        }
+    }
+    let compiled: Vec<Result<(Code, Duration), Vec<Diagnostic>>> = jobs
         .par_iter()
-        .map(|id| {
+        .map(|(id, limit)| {
             let start = Instant::now();
-            let code = compile_function(&module, *id, &layout, &lines, settings)?;
+            let options = lower::Options { maxrregcount: *limit, ..options.clone() };
+            let code = compile_function(&module, *id, &layout, &lines, &options, settings.serial)?;
             Ok((code, start.elapsed()))
         })
         .collect();
@@ -168,13 +200,24 @@ pub fn compile(source: &str, file: &str, settings: &Settings) -> Result<Output, 
         errors.sort_by_key(|d| d.span.map_or(0, |s| s.start));
         return Err(fail(errors));
     }
-    Ok(assemble(&module, &layout, &chosen, codes, settings))
+    let device = codes.split_off(chosen.len());
+    let names = jobs[chosen.len()..].iter().map(|(f, _)| module.funcs[*f].name.as_str());
+    let functions = backend::link::Functions {
+        code: names.zip(device.iter().map(|(c, _)| c)).collect(),
+        table: layout.functions.iter().map(|f| module.funcs[*f].name.as_str()).collect(),
+    };
+    assemble(&module, &layout, &chosen, &uses, &functions, codes, settings).map_err(fatal)
 }
 
 /// Addresses that an executable can't hold: of what is not defined in it, of anything but global variables,
 /// in fields of another size than 8 bytes, or in constant memory.
 fn unresolved_addresses(module: &Module, layout: &lower::ModuleLayout) -> Vec<Diagnostic> {
-    let defined = |s: Symbol| matches!(s, Symbol::Var(v) if layout.globals.contains(&v));
+    let external = functions::externs(module, module.funcs.keys());
+    let defined = |s: Symbol| match s {
+        Symbol::Var(v) => layout.globals.contains(&v),
+        Symbol::Func(f) => external.contains(&f),
+    };
+    let numbered = |s: Symbol| matches!(s, Symbol::Func(f) if layout.function_number(f).is_some());
     let span_of = |s: Symbol| match s {
         Symbol::Var(v) => module.vars[v].span,
         Symbol::Func(f) => module.funcs[f].span,
@@ -188,7 +231,10 @@ fn unresolved_addresses(module: &Module, layout: &lower::ModuleLayout) -> Vec<Di
         for v in vars {
             let var = &module.vars[*v];
             let relocs = var.init.iter().flat_map(|i| &i.relocs);
-            if relocs.into_iter().any(|r| constant || r.size != 8 || !defined(r.symbol)) {
+            let held = |r: &ptx::ast::Reloc| {
+                numbered(r.symbol) || (!constant && defined(r.symbol) && matches!(r.symbol, Symbol::Var(_)))
+            };
+            if relocs.into_iter().any(|r| r.size != 8 || !held(r)) {
                 let message = format!("an address in the initializer of '{}' is not supported yet", var.name);
                 errors.push(Diagnostic::error(var.span, message));
             }
@@ -197,27 +243,21 @@ fn unresolved_addresses(module: &Module, layout: &lower::ModuleLayout) -> Vec<Di
     errors
 }
 
-/// One kernel through lowering, optimization and the backend.
+/// One function through lowering, optimization and the backend.
 fn compile_function(
     module: &Module,
     id: FuncId,
     layout: &lower::ModuleLayout,
     lines: &LineIndex,
-    settings: &Settings,
+    options: &lower::Options<'_>,
+    serial: bool,
 ) -> Result<Code, Vec<Diagnostic>> {
-    let options = lower::Options {
-        target: settings.target,
-        opt_level: settings.opt_level,
-        maxrregcount: settings.max_registers,
-        fmad: settings.fmad,
-        lines: Some(lines),
-    };
     let span = module.funcs[id].span;
     let internal = |message: String| vec![Diagnostic::error(span, message)];
-    let mut func = lower::lower_function(module, id, layout, &options)?;
-    opt::optimize(&mut func, settings.opt_level, |_, _| {})
+    let mut func = lower::lower_function(module, id, layout, options)?;
+    opt::optimize(&mut func, options.opt_level, |_, _| {})
         .map_err(|e| internal(format!("internal error: {e}")))?;
-    let options = backend::Options { opt_level: settings.opt_level, serial: settings.serial };
+    let options = backend::Options { opt_level: options.opt_level, serial };
     backend::compile(func, &options).map_err(|e| {
         let mut d = internal(e.message);
         if e.line != 0 {
@@ -233,9 +273,11 @@ fn assemble(
     module: &Module,
     layout: &lower::ModuleLayout,
     chosen: &[FuncId],
+    uses: &[Vec<FuncId>],
+    functions: &backend::link::Functions<'_>,
     codes: Vec<(Code, Duration)>,
     settings: &Settings,
-) -> Output {
+) -> Result<Output, String> {
     let target = settings.target;
     let info = target.info();
     let mut output = Output::default();
@@ -245,8 +287,28 @@ fn assemble(
         options: settings.options_text.clone(),
         ..cubin::Cubin::default()
     };
-    for (id, (code, time)) in chosen.iter().zip(codes) {
+    for ((id, used), (own, time)) in chosen.iter().zip(uses).zip(codes) {
         let func = &module.funcs[*id];
+        let (mut code, placed) = if own.links.is_empty() && own.callees.is_empty() {
+            (own.clone(), Vec::new())
+        } else {
+            functions.link(target, &own).map_err(|e| e.to_string())?
+        };
+        let externs = functions::externs(module, used.iter().copied().chain([*id]));
+        let mut syscalls = Vec::new();
+        if !externs.is_empty() {
+            // What the driver brings may use as many.
+            code.regs = code.regs.max(MIN_ABI_REGISTERS);
+            let absolute = |i: &sass::Inst| i.op == sass::Opcode::CALL && i.mods.has(sass::Mod::ABS);
+            syscalls
+                .extend((0..).step_by(16).zip(&code.insts).filter(|(_, i)| absolute(i)).map(|(at, _)| at));
+        }
+        // The driver reserves stack for the deepest chain of calls.
+        let cumulative = match (placed.is_empty(), code.recursive) {
+            (true, _) => own.frame_bytes,
+            (_, true) => 0,
+            _ => code.stack_bytes.next_multiple_of(16),
+        };
         let (offsets, param_bytes) = module.param_layout(func);
         let reserved =
             if target.sm >= 90 && code.shared_size != 0 { lower::layout::RESERVED_SHARED } else { 0 };
@@ -254,8 +316,16 @@ fn assemble(
             name: func.name.clone(),
             registers: code.regs,
             barriers: code.barriers,
-            frame: code.frame_bytes,
-            spills: (code.spill_store_bytes, code.spill_load_bytes),
+            frame: own.frame_bytes,
+            cumulative,
+            functions: placed
+                .iter()
+                .filter_map(|p| {
+                    let c = functions.code.get(p.name.as_str())?;
+                    Some((p.name.clone(), c.frame_bytes, (c.spill_store_bytes, c.spill_load_bytes)))
+                })
+                .collect(),
+            spills: (own.spill_store_bytes, own.spill_load_bytes),
             shared: code.shared_size - reserved,
             constant: (u32::from(info.param_base) + param_bytes, code.literals.len() as u32),
             instructions: code.words.len(),
@@ -265,7 +335,10 @@ fn assemble(
         file.kernels.push(cubin::Kernel {
             name: func.name.clone(),
             registers: code.regs.min(255) as u8,
-            frame_bytes: code.frame_bytes,
+            frame_bytes: cumulative,
+            functions: placed.into_iter().map(|p| (p.name, p.offset, p.size)).collect(),
+            externs: externs.iter().map(|f| module.funcs[*f].name.clone()).collect(),
+            syscalls,
             barriers: code.barriers as u8,
             convergence,
             shared_bytes: code.shared_size,
@@ -289,9 +362,10 @@ fn assemble(
         let init = var.init.as_ref().map(|i| {
             let mut bytes = i.bytes.clone();
             bytes.resize(var.size() as usize, 0);
+            number_functions(&mut bytes, i, layout);
             bytes
         });
-        let relocs = var.init.iter().flat_map(|i| &i.relocs);
+        let relocs = var.init.iter().flat_map(|i| &i.relocs).filter(|r| matches!(r.symbol, Symbol::Var(_)));
         file.globals.push(cubin::Global {
             name: var.name.clone(),
             size: var.size(),
@@ -306,15 +380,29 @@ fn assemble(
         let var = &module.vars[*v];
         let at = layout.const_offset(*v).unwrap_or(0);
         if let Some(init) = &var.init {
-            file.constants[at as usize..at as usize + init.bytes.len()].copy_from_slice(&init.bytes);
+            let place = &mut file.constants[at as usize..at as usize + init.bytes.len()];
+            place.copy_from_slice(&init.bytes);
+            number_functions(place, init, layout);
         }
         file.constant_symbols.push((var.name.clone(), at, var.size() as u32));
     }
     file.addresses = layout.slots.iter().map(|s| (symbol_name(module, *s), 0)).collect();
     let global_bytes = file.globals.iter().map(|g| g.size).sum();
     output.module_bytes = (global_bytes, layout.const_size, 8 * file.addresses.len() as u32);
-    output.cubin = cubin::write::write(&file);
-    output
+    output.cubin = cubin::write::write(&file)?;
+    Ok(output)
+}
+
+/// Puts the numbers of functions where an initializer has their addresses.
+fn number_functions(bytes: &mut [u8], init: &ptx::ast::Init, layout: &lower::ModuleLayout) {
+    for r in &init.relocs {
+        if let Symbol::Func(f) = r.symbol
+            && let Some(n) = layout.function_number(f)
+            && let Some(field) = bytes.get_mut(r.offset as usize..r.offset as usize + 8)
+        {
+            field.copy_from_slice(&n.wrapping_add(r.addend as u64).to_le_bytes());
+        }
+    }
 }
 
 fn symbol_name(module: &Module, symbol: Symbol) -> String {
@@ -348,8 +436,8 @@ impl Output {
                 k.frame, k.spills.0, k.spills.1
             );
             let _ = write!(out, "{info}: Used {} registers, used {} barriers", k.registers, k.barriers);
-            if k.frame != 0 {
-                let _ = write!(out, ", {} bytes cumulative stack size", k.frame);
+            if k.cumulative != 0 {
+                let _ = write!(out, ", {} bytes cumulative stack size", k.cumulative);
             }
             if k.shared != 0 {
                 let _ = write!(out, ", {} bytes smem", k.shared);
@@ -361,6 +449,13 @@ impl Output {
                 }
             }
             let _ = writeln!(out, "\n{info}: Compile time = {:.3} ms", k.time.as_secs_f64() * 1e3);
+            for (name, frame, (stores, loads)) in &k.functions {
+                let _ = writeln!(out, "{info}: Function properties for {name}");
+                let _ = writeln!(
+                    out,
+                    "    {frame} bytes stack frame, {stores} bytes spill stores, {loads} bytes spill loads"
+                );
+            }
         }
         out
     }

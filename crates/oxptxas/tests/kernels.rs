@@ -56,7 +56,7 @@ fn check(cubin: &[u8], kernel: &Kernel) -> Result<(), String> {
 /// Runs `test` on every case in parallel and fails with all complaints.
 fn for_all(test: impl Fn(&Kernel, u8, u8) -> Result<(), String> + Sync) {
     let kernels = kernels();
-    assert_eq!(kernels.len(), 22);
+    assert_eq!(kernels.len(), 23);
     let errors: Vec<String> = cases(&kernels)
         .par_iter()
         .filter_map(|(k, sm, level)| {

@@ -22,7 +22,7 @@ fn kernels() -> Vec<(String, String, ptx::Module, Vec<Launch>)> {
         let file = LaunchFile::parse(&text).unwrap_or_else(|e| panic!("{name}: {e}"));
         all.push((name, source, module, file.launch));
     }
-    assert_eq!(all.len(), 22);
+    assert_eq!(all.len(), 23);
     all.sort_by(|a, b| a.0.cmp(&b.0));
     all
 }

@@ -104,6 +104,9 @@ pub fn check(target: Target, insts: &[Inst]) -> Result<(), Vec<Violation>> {
             {
                 flow(&mut entry, &mut work, t, &state);
             }
+            if units::leaves_function(inst.op) {
+                state.clear();
+            }
             let ends = matches!(inst.op, Opcode::BRA | Opcode::EXIT | Opcode::RET) && always(inst);
             if ends {
                 break;
@@ -132,6 +135,9 @@ fn always(inst: &Inst) -> bool {
 }
 
 fn label(inst: &Inst) -> Option<usize> {
+    if units::leaves_function(inst.op) || inst.op == Opcode::LEPC {
+        return None;
+    }
     inst.operands.iter().find_map(|o| match o {
         Operand::Label(t) => usize::try_from(*t / INST_BYTES).ok(),
         _ => None,

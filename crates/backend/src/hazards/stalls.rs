@@ -60,6 +60,10 @@ fn record(target: Target, state: &mut State, inst: &Inst, at: (u32, u32)) {
         state.retain(|r| r.unit != unit || r.writer != at);
         state.push(Recent { unit, writer: at, age: 0 });
     };
+    if units::leaves_function(inst.op) {
+        // Whoever comes back has been away for longer than any latency.
+        return state.clear();
+    }
     if inst.ctrl.write_sb.is_none() && !timing::is_variable(target, inst) {
         units::for_each_write(inst, |u, _| add(u));
     }
@@ -149,7 +153,7 @@ pub fn run(machine: &mut Machine) {
 fn insert_nops(machine: &mut Machine) {
     for block in &mut machine.blocks {
         if block.insts.is_empty() {
-            block.insts.push(MachineInst { inst: inst(Opcode::NOP, &[], &[]), line: 0 });
+            block.insts.push(MachineInst::new(inst(Opcode::NOP, &[], &[]), 0));
         }
     }
 }

@@ -402,6 +402,11 @@ impl Checker<'_> {
                 writes.push((o.reg, to, slot.width));
             }
         }
+        if old.op == Op::Macro(Macro::Call) {
+            for r in ori::abi::clobbers() {
+                state.write(Place::Reg(r), BTreeSet::from([Fact::plain(Root::Fixed(r))]));
+            }
+        }
         let mut seen: BTreeSet<Place> = BTreeSet::new();
         for (name, to, width) in &writes {
             if let Name::Val(v) = name {

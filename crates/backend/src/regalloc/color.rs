@@ -53,13 +53,16 @@ impl Coloring {
             if let Some(unit) = c.units[reg.file as usize].get_mut(usize::from(reg.index)) {
                 unit.insert(at.start, (at.end, None));
             }
-            c.touch(reg.file, reg.index);
         }
         let mut weight: SecondaryMap<Web, f32> = SecondaryMap::new();
         let mut near: SecondaryMap<Web, SmallVec<[(Web, i16); 2]>> = SecondaryMap::new();
         for &((a, i), (b, j)) in &webs.copies {
             near[a].push((b, i16::from(j) - i16::from(i)));
             near[b].push((a, i16::from(i) - i16::from(j)));
+        }
+        let mut wishes: SecondaryMap<Web, SmallVec<[u8; 2]>> = SecondaryMap::new();
+        for ((w, offset), reg) in &webs.wishes {
+            wishes[*w].extend(reg.index.checked_sub(*offset));
         }
         let mut queue = BinaryHeap::new();
         for (w, d) in webs.webs.iter() {
@@ -76,7 +79,7 @@ impl Coloring {
             let hints = near[w]
                 .iter()
                 .filter_map(|(o, delta)| c.reg[*o].and_then(|r| u8::try_from(i16::from(r) + delta).ok()));
-            let hints: SmallVec<[u8; 4]> = hints.collect();
+            let hints: SmallVec<[u8; 4]> = hints.chain(wishes[w].iter().copied()).collect();
             if let Some(r) = c.free_frame(d, &hints) {
                 c.occupy(w, d, r);
                 continue;

@@ -184,7 +184,10 @@ fn stats(func: &Function, cfg: &Cfg, spiller: &Spiller) -> Stats {
     for &b in &cfg.rpo {
         for &i in &func.blocks[b].insts {
             crate::liveness::for_each_use(func, &func.insts[i], &mut note);
-            crate::liveness::for_each_def(func, &func.insts[i], &mut note);
+            let d = &func.insts[i];
+            if d.op != ori::Op::Macro(ori::Macro::Call) {
+                crate::liveness::for_each_def(func, d, &mut note);
+            }
         }
         if let Some(n) = func.blocks[b].term.used_name() {
             note(n, if matches!(func.blocks[b].term, ori::Terminator::Return(_)) { 2 } else { 1 });

@@ -56,7 +56,9 @@ pub fn apply(func: &mut Function, cfg: &Cfg, webs: &Webs, colors: &Coloring) -> 
                 Name::Phys(_) => n,
             });
             d.kept.clear();
-            if let Op::Macro(m) = d.op {
+            if let Op::Macro(m) = d.op
+                && m.is_copy()
+            {
                 let moves = macro_moves(m, &d, &widths);
                 let scratch = |file| colors.scratch(file, Segment { start: at, end: at + 2 });
                 sequence(func, moves, d.guard, d.loc, scratch, &mut out)?;
@@ -117,6 +119,7 @@ fn macro_moves(m: Macro, d: &InstData, widths: &[u8]) -> Vec<Move> {
             let n = usize::from(n);
             (0..n).for_each(|k| wide(dst(k), &d.operands[n + k], widths[k]));
         }
+        _ => unreachable!("{} is no copy", m.name()),
     }
     moves.retain(|m| !m.is_idle());
     moves

@@ -98,6 +98,11 @@ impl Spiller {
             for &i in &func.blocks[b].insts {
                 let d = &func.insts[i];
                 let at = 2 * n.inst[i] as usize;
+                if d.op == Op::Macro(Macro::Call) {
+                    // What lives across a call needs registers that the callee keeps.
+                    let lost = |r: &sass::Reg| r.file == file && u32::from(r.index) < limit;
+                    extra[at + 1] += ori::abi::clobbers().filter(lost).count() as i32;
+                }
                 d.for_each_use(|name| {
                     if let Some(v) = name.value().filter(of_file) {
                         cost[v] += w;

@@ -55,6 +55,8 @@ pub struct Webs {
     pub fixed: Vec<(Reg, Segment)>,
     /// Copies between different webs: (web, offset) of both sides and weight, heaviest first.
     pub copies: Vec<((Web, u8), (Web, u8))>,
+    /// Registers that webs would best be in, for arguments and results of calls: (web, offset) and register.
+    pub wishes: Vec<((Web, u8), Reg)>,
     /// The numbering that the intervals are in.
     pub numbering: Numbering,
 }
@@ -188,7 +190,7 @@ fn copied_lanes(func: &Function, lanes: &Lanes, d: &InstData, mut f: impl FnMut(
                 }
             }
         }
-        Macro::Undef => {}
+        _ => {}
     }
 }
 
@@ -207,6 +209,7 @@ impl Webs {
         let mut number: Vec<u32> = (0..lanes.count() as u32).collect();
         let mut weight: SecondaryMap<Value, f32> = SecondaryMap::new();
         let mut wanted: Vec<(f32, LanePair)> = Vec::new();
+        let mut passed: Vec<((Value, u8), Reg)> = Vec::new();
         for &b in &cfg.rpo {
             let w = block_weight(b);
             for &i in &func.blocks[b].insts {
@@ -218,6 +221,17 @@ impl Webs {
                 };
                 d.for_each_use(&mut count);
                 d.for_each_def(&mut count);
+                if let (Op::Macro(Macro::FromReg | Macro::ToReg), [Operand::Reg(x), Operand::Reg(y)]) =
+                    (d.op, &d.operands[..])
+                {
+                    match (x.reg, y.reg) {
+                        (Name::Val(v), Name::Phys(r)) | (Name::Phys(r), Name::Val(v)) => {
+                            passed.push(((v, 0), r))
+                        }
+                        (Name::Phys(r), Name::Part(v, k)) => passed.push(((v, k), r)),
+                        _ => {}
+                    }
+                }
                 let same = d.is_unguarded();
                 copied_lanes(func, &lanes, d, |(dst, src)| {
                     let file = |l: u32| lanes.owner(l).map(|(v, _)| func.values[v].file);
@@ -238,6 +252,7 @@ impl Webs {
             home: SecondaryMap::new(),
             fixed: Vec::new(),
             copies: Vec::new(),
+            wishes: Vec::new(),
             numbering,
         };
         for (v, d) in func.values.iter() {
@@ -286,6 +301,13 @@ impl Webs {
                 && out.webs[dw].file == out.webs[sw].file
             {
                 out.copies.push(((dw, doff + i), (sw, soff + j)));
+            }
+        }
+        for ((v, k), reg) in passed {
+            if let Some((web, offset)) = out.home[v]
+                && out.webs[web].file == reg.file
+            {
+                out.wishes.push(((web, offset + k), reg));
             }
         }
         out

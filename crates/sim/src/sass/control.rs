@@ -122,7 +122,12 @@ pub(crate) fn compile(name: &str, o: &Operands<'_>) -> Result<Option<Control>, U
             if !o.take("REL") {
                 return unsupported("an absolute call");
             }
-            Control::Branch { cond: Pred::TRUE, target: address(o, 1)? }
+            match o.operand(0)?.as_reg() {
+                Some(r) if r.reg.is_zero() => Control::Branch { cond: Pred::TRUE, target: address(o, 1)? },
+                _ => {
+                    Control::Indirect { register: o.src(0, Kind::Long)?, base: o.label(1)?, relative: false }
+                }
+            }
         }
         "RET" => {
             o.ignore(&["NODEC"]);

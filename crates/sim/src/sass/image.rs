@@ -4,6 +4,14 @@ use crate::memory::Memory;
 use rustc_hash::FxHashMap;
 use sass::Target;
 
+/// Bytes of stack that the driver gives every thread unless told otherwise.
+const DEFAULT_STACK: u32 = 1024;
+
+/// Whether the word is a CALL, of any form.
+fn is_call(word: &u128) -> bool {
+    matches!(word & 0x1ff, 0x143 | 0x144)
+}
+
 /// Constant banks of a launch.
 #[derive(Default, Clone)]
 pub(crate) struct Banks(Vec<Vec<u8>>);
@@ -58,8 +66,8 @@ impl Image {
             addresses.insert(g.name.clone(), memory.alloc(&g.name, g.bytes.clone()));
         }
         for r in &cubin.relocs {
-            let symbol = addresses.get(&r.symbol);
-            let symbol = symbol.ok_or(format!("the address of {} is not supported", r.symbol))?;
+            // Functions that the driver brings have no address here; calls of them are not simulated.
+            let Some(symbol) = addresses.get(&r.symbol) else { continue };
             let value = symbol.wrapping_add_signed(r.addend);
             let place = match addresses.get(&r.place) {
                 Some(base) => memory.slice_mut(base + r.offset, 8),
@@ -72,14 +80,9 @@ impl Image {
         *banks.bank_mut(2) = k.constant2;
         *banks.bank_mut(3) = cubin.constant3;
         *banks.bank_mut(4) = cubin.constant4;
-        Ok(Image {
-            target,
-            code: k.code,
-            entry,
-            banks,
-            params: k.params,
-            shared: k.shared_bytes,
-            local: k.stack_bytes,
-        })
+        // Where functions call themselves the file states no bound, and the driver's default holds.
+        let calls = k.code.iter().any(is_call);
+        let local = if calls && k.stack_bytes == 0 { DEFAULT_STACK } else { k.stack_bytes };
+        Ok(Image { target, code: k.code, entry, banks, params: k.params, shared: k.shared_bytes, local })
     }
 }

@@ -1,0 +1,201 @@
+//! Kernels with the functions that they call: one stretch of code, the kernel first.
+//!
+//! Every kernel gets its own copy of each function that it can reach, as with ptxas, so all calls within it are
+//! relative, and function pointers are numbers: 8 times the position in a table in constant bank 2, whose entries
+//! are the functions' distances from the start of the kernel. Entry 0 stays free, so no function is 0.
+
+use crate::emit::{self, INST_BYTES};
+use crate::machine::Link;
+use crate::{Code, Error};
+use ori::Callee;
+use rustc_hash::FxHashMap;
+use sass::{Inst, Opcode, Operand, Target};
+
+/// A function in the code of a kernel.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Placed {
+    /// Name.
+    pub name: String,
+    /// Byte offset from the start of the kernel.
+    pub offset: u32,
+    /// Size in bytes.
+    pub size: u32,
+}
+
+/// The functions of a module.
+pub struct Functions<'c> {
+    /// Code by name.
+    pub code: FxHashMap<&'c str, &'c Code>,
+    /// Those whose address is taken, in the order of their numbers.
+    pub table: Vec<&'c str>,
+}
+
+impl<'c> Functions<'c> {
+    /// The functions that `kernel` can reach, in the order of first mention, and whether it calls any through a
+    /// pointer.
+    pub fn reachable(&self, kernel: &'c Code) -> (Vec<&'c str>, bool) {
+        let mut found: Vec<&'c str> = Vec::new();
+        let mut indirect = false;
+        let mut next = 0;
+        let mut code = kernel;
+        loop {
+            for callee in &code.callees {
+                let names: &[&str] = match callee {
+                    Callee::Internal(name) => &[name.as_str()],
+                    Callee::Indirect => {
+                        indirect = true;
+                        &self.table
+                    }
+                    Callee::External => &[],
+                };
+                for name in names {
+                    if let (Some((name, _)), false) = (self.code.get_key_value(name), found.contains(name)) {
+                        found.push(name);
+                    }
+                }
+            }
+            match found.get(next) {
+                Some(name) => code = self.code[name],
+                None => return (found, indirect),
+            }
+            next += 1;
+        }
+    }
+
+    /// The most bytes of stack that `code` and what it calls take, and whether there is recursion, so that there
+    /// is no bound.
+    fn stack(
+        &self,
+        code: &'c Code,
+        open: &mut Vec<&'c str>,
+        known: &mut FxHashMap<&'c str, u32>,
+    ) -> (u32, bool) {
+        let (mut most, mut recursive) = (0, false);
+        for callee in &code.callees {
+            let names: Vec<&'c str> = match callee {
+                Callee::Internal(name) => {
+                    self.code.get_key_value(name.as_str()).map(|k| *k.0).into_iter().collect()
+                }
+                Callee::Indirect => self.table.clone(),
+                Callee::External => Vec::new(),
+            };
+            for name in names {
+                if open.contains(&name) {
+                    recursive = true;
+                    continue;
+                }
+                if let Some(n) = known.get(name) {
+                    most = most.max(*n);
+                    continue;
+                }
+                open.push(name);
+                let (n, r) = self.stack(self.code[name], open, known);
+                open.pop();
+                known.insert(name, n);
+                most = most.max(n);
+                recursive |= r;
+            }
+        }
+        (code.frame_bytes + most, recursive)
+    }
+
+    /// Puts `kernel` and its functions together: words, what each needs, where functions are. `None` of the
+    /// functions are changed.
+    ///
+    /// # Errors
+    /// On a call of what has no code, and on an instruction without an encoding.
+    pub fn link(&self, target: Target, kernel: &'c Code) -> Result<(Code, Vec<Placed>), Error> {
+        let (reached, indirect) = self.reachable(kernel);
+        let mut out = kernel.clone();
+        let mut placed: Vec<Placed> = Vec::new();
+        let mut at = kernel.insts.len() as u32 * INST_BYTES;
+        for name in &reached {
+            let size = self.code[name].insts.len() as u32 * INST_BYTES;
+            placed.push(Placed { name: (*name).into(), offset: at, size });
+            at += size;
+        }
+        let offsets: FxHashMap<&str, u32> = placed.iter().map(|p| (p.name.as_str(), p.offset)).collect();
+        out.insts.clear();
+        out.lines.clear();
+        out.exit_offsets.clear();
+        for (code, start) in
+            std::iter::once((kernel, 0)).chain(placed.iter().map(|p| (self.code[p.name.as_str()], p.offset)))
+        {
+            place(code, start, &offsets, &mut out)?;
+            out.regs = out.regs.max(code.regs);
+            out.uregs = out.uregs.max(code.uregs);
+            out.barriers = out.barriers.max(code.barriers);
+            out.shared_size = out.shared_size.max(code.shared_size);
+            out.exit_offsets.extend(code.exit_offsets.iter().map(|e| e + start));
+            out.lines.extend(code.lines.iter().map(|(offset, line)| (offset + start, *line)));
+        }
+        let (stack, recursive) = self.stack(kernel, &mut Vec::new(), &mut FxHashMap::default());
+        out.stack_bytes = stack;
+        out.recursive = recursive;
+        if indirect {
+            out.literals = 1u64.to_le_bytes().to_vec();
+            for name in &self.table {
+                out.literals.extend(u64::from(offsets.get(name).copied().unwrap_or(0)).to_le_bytes());
+            }
+        }
+        emit::pad(target, &mut out.insts);
+        out.words = emit::encode(target, &out.insts, &out.lines)?;
+        Ok((out, placed))
+    }
+}
+
+/// Appends a function's instructions at byte offset `start`.
+fn place(code: &Code, start: u32, offsets: &FxHashMap<&str, u32>, out: &mut Code) -> Result<(), Error> {
+    let first = out.insts.len();
+    for inst in &code.insts {
+        let mut inst: Inst = inst.clone();
+        if !matches!(inst.op, Opcode::CALL | Opcode::RET) {
+            for o in &mut inst.operands {
+                if let Operand::Label(at) = o {
+                    *at += i64::from(start);
+                }
+            }
+        }
+        out.insts.push(inst);
+    }
+    for (k, link) in &code.links {
+        let k = *k as usize;
+        let next_call = || {
+            let after = code.insts[k..].iter().position(|i| i.op == Opcode::CALL);
+            after.map(|n| start + (k + n + 1) as u32 * INST_BYTES)
+        };
+        let missing = || Error::new("internal error: return address without a call");
+        let label = |inst: &mut Inst, to: i64| {
+            for o in &mut inst.operands {
+                if let Operand::Label(at) = o {
+                    *at = to;
+                }
+            }
+        };
+        let immediate = |inst: &mut Inst, n: u32| {
+            if let Some(o) = inst.operands.iter_mut().find(|o| matches!(o, Operand::Imm(_))) {
+                *o = Operand::Imm(n);
+            }
+        };
+        let inst = &mut out.insts[first + k];
+        match link {
+            Link::None => {}
+            Link::Base => label(inst, 0),
+            Link::Callee(n) => match code.callees.get(*n as usize) {
+                Some(Callee::Internal(name)) => match offsets.get(name.as_str()) {
+                    Some(at) => label(inst, i64::from(*at)),
+                    None => return Err(Error::new(format!("call of '{name}', which has no body"))),
+                },
+                _ => return Err(Error::new("internal error: call of nothing")),
+            },
+            Link::ReturnOffset => immediate(inst, next_call().ok_or_else(missing)?),
+            Link::ReturnLabel => label(inst, next_call().ok_or_else(missing)?.into()),
+            Link::ReturnDistance => {
+                let lepc = code.insts[..k].iter().rposition(|i| i.op == Opcode::LEPC).ok_or_else(missing)?;
+                let here = start + lepc as u32 * INST_BYTES;
+                immediate(inst, next_call().ok_or_else(missing)? - here);
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,145 @@
+//! Calls and returns: [`ori::abi`] as instructions.
+
+use super::{Link, Machine, MachineInst, PT, RZ, add_immediate, inst, not, phys};
+use crate::Error;
+use ori::{Callee, Function, InstData, abi};
+use sass::{Inst, Mod, Opcode, Operand, Reg, RegFile};
+
+/// Stands for the size of the frame until that is known.
+pub const FRAME_SIZE: u32 = 0x8000_0000;
+
+/// What the call does with the next instruction's address: kernels are entered at an offset that only the
+/// driver knows, so functions of the same code are named by their distance from the kernel's start, others by
+/// their address.
+fn callee<'f>(func: &'f Function, call: &InstData) -> Option<(u32, &'f Callee)> {
+    match call.operands.first() {
+        Some(ori::Operand::Imm(n)) => Some((*n, func.callees.get(*n as usize)?)),
+        _ => None,
+    }
+}
+
+/// The call itself.
+pub fn call(func: &Function, d: &InstData) -> Result<Vec<(Inst, Link)>, Error> {
+    let internal = || Error::at(d.loc.0, "internal error: call of nothing");
+    let (n, callee) = callee(func, d).ok_or_else(internal)?;
+    let target = || match d.operands.get(1) {
+        Some(ori::Operand::Reg(r)) => Ok(Operand::reg(phys(r.reg)?)),
+        _ => Err(internal()),
+    };
+    let label = Operand::Label(0);
+    let (mode, address, link) = match callee {
+        Callee::Internal(_) => (Mod::REL, RZ, Link::Callee(n)),
+        Callee::Indirect => (Mod::REL, target()?, Link::Base),
+        Callee::External => (Mod::ABS, target()?, Link::None),
+    };
+    Ok(vec![(inst(Opcode::CALL, &[mode, Mod::NOINC], &[address, label]), link)])
+}
+
+/// The return address for the next call of the block, into the registers that the convention names.
+pub fn return_address(func: &Function, block: ori::Block, at: ori::Inst) -> Vec<(Inst, Link)> {
+    let (lo, hi) = (Operand::reg(Reg::r(abi::RETURN_ADDRESS)), Operand::reg(Reg::r(abi::RETURN_ADDRESS + 1)));
+    let insts = &func.blocks[block].insts;
+    let next = insts.iter().skip_while(|i| **i != at).map(|i| &func.insts[*i]);
+    let absolute = next
+        .filter(|d| d.op == ori::Op::Macro(ori::Macro::Call))
+        .find_map(|d| callee(func, d))
+        .is_some_and(|(_, c)| *c == Callee::External);
+    let all = Operand::Imm(0xf);
+    if !absolute {
+        return vec![
+            (inst(Opcode::MOV, &[], &[lo, Operand::Imm(0), all.clone()]), Link::ReturnOffset),
+            (inst(Opcode::MOV, &[], &[hi, Operand::Imm(0), all]), Link::None),
+        ];
+    }
+    if func.target.sm >= 90 {
+        return vec![(inst(Opcode::LEPC, &[], &[lo, Operand::Label(0)]), Link::ReturnLabel)];
+    }
+    // The call leaves no predicate as it was, and none is read between here and there.
+    let p0 = Operand::reg(Reg::p(0));
+    let low = [lo.clone(), p0.clone(), PT, lo.clone(), Operand::Imm(0), RZ, not(Reg::PT), not(Reg::PT)];
+    let high = [hi.clone(), PT, PT, hi, RZ, RZ, p0, not(Reg::PT)];
+    vec![
+        (inst(Opcode::LEPC, &[], &[lo, Operand::Label(0)]), Link::None),
+        (inst(Opcode::IADD3, &[], &low), Link::ReturnDistance),
+        (inst(Opcode::IADD3, &[Mod::X], &high), Link::None),
+    ]
+}
+
+/// `RET`.
+pub fn ret(address: Reg) -> Inst {
+    inst(Opcode::RET, &[Mod::REL, Mod::NODEC], &[Operand::reg(address), Operand::Label(0)])
+}
+
+fn local(at: u32) -> Operand {
+    Operand::Addr {
+        desc: None,
+        base: Some(Reg::SP),
+        width: sass::AddrWidth::R32,
+        uniform: None,
+        offset: at as i32,
+    }
+}
+
+/// Lets a function set up its frame and leave the registers that it must keep as they were; returns the size of
+/// the whole frame.
+pub fn keep_registers(machine: &mut Machine, frame_bytes: u32) -> u32 {
+    let mut kept: Vec<Reg> = Vec::new();
+    for i in machine.blocks.iter().flat_map(|b| &b.insts) {
+        if crate::units::leaves_function(i.inst.op) {
+            continue;
+        }
+        crate::units::for_each_write(&i.inst, |u, _| {
+            if let Some(r) = crate::units::register(u)
+                && r != Reg::SP
+                && abi::is_preserved(r)
+            {
+                kept.push(r);
+            }
+        });
+    }
+    kept.sort_unstable_by_key(|r| (r.file as u8, r.index));
+    kept.dedup();
+    let base = frame_bytes.next_multiple_of(4);
+    let frame = (base + 4 * kept.len() as u32).next_multiple_of(8);
+    // R0 and R3 hold no arguments and no results.
+    let (before, after) = (Operand::reg(Reg::r(0)), Operand::reg(Reg::r(3)));
+    let (mut save, mut restore) = (Vec::new(), Vec::new());
+    let sp = || Operand::reg(Reg::SP);
+    if frame != 0 {
+        save.push(add_immediate(sp(), sp(), frame.wrapping_neg()));
+    }
+    for (at, reg) in (base..).step_by(4).zip(&kept) {
+        let place = local(at);
+        let reg_op = Operand::reg(*reg);
+        if reg.file == RegFile::B {
+            save.push(inst(Opcode::BMOV, &[Mod::_32, Mod::CLEAR], &[before.clone(), reg_op.clone()]));
+            save.push(inst(Opcode::STL, &[], &[place.clone(), before.clone()]));
+            restore.push(inst(Opcode::LDL, &[], &[after.clone(), place]));
+            restore.push(inst(Opcode::BMOV_B, &[Mod::_32], &[reg_op, after.clone()]));
+        } else {
+            save.push(inst(Opcode::STL, &[], &[place.clone(), reg_op.clone()]));
+            restore.push(inst(Opcode::LDL, &[], &[reg_op, place]));
+        }
+    }
+    if frame != 0 {
+        restore.push(add_immediate(sp(), sp(), frame));
+    }
+    for block in &mut machine.blocks {
+        for i in &mut block.insts {
+            for o in &mut i.inst.operands {
+                if i.inst.op == Opcode::IADD3 && *o == Operand::Imm(FRAME_SIZE) {
+                    *o = Operand::Imm(frame);
+                }
+            }
+        }
+        if let Some(last) = block.insts.last().filter(|i| i.inst.op == Opcode::RET) {
+            let (last, line) = (last.clone(), last.line);
+            block.insts.pop();
+            block.insts.extend(restore.iter().map(|r| MachineInst::new(r.clone(), line)));
+            block.insts.push(last);
+        }
+    }
+    let entry = &mut machine.blocks[0].insts;
+    entry.splice(0..0, save.into_iter().map(|inst| MachineInst::new(inst, 0)));
+    frame
+}

@@ -1,0 +1,563 @@
+//! Calls, and the parameters and results of device functions.
+//!
+//! What PTX passes through `.param` variables is kept as one variable of the SSA construction for each 4 bytes,
+//! and goes from and to the registers of [`ori::abi`] at calls, entries and returns. Aggregates that the
+//! convention passes in memory are in the caller's stack frame.
+
+use crate::access::{self, Access, Address, Order, Space as AccessSpace};
+use crate::emit::{Emit, Pair, imm, rz};
+use crate::func::{Lower, Result};
+use crate::ssa::{PtxBlock, Var};
+use crate::types::{Src, Ty};
+use ori::abi::{self, Place};
+use ori::{ALWAYS, Callee, Macro, Name, Operand, Terminator, Value, ValueData, operand};
+use ptx::{Func, FuncId, Inst, Module, RegId, Space, Stmt, Symbol, VarId};
+use rustc_hash::FxHashMap;
+use sass::{Reg, RegFile};
+
+/// Results of more bytes than this are written to memory that the caller provides.
+const MAX_RESULT: u32 = 4 * abi::ARGUMENTS as u32;
+
+/// Where a `.param` variable of a function's code lives.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Home {
+    /// This many variables, one for each 4 bytes.
+    Words(Var, u32),
+    /// Bytes from the stack pointer.
+    Frame(u32),
+    /// Bytes from the caller's stack pointer.
+    Incoming(u32),
+    /// Where this points to in local memory.
+    Pointer(Value),
+}
+
+/// What a function takes and gives.
+pub(crate) struct Signature {
+    /// Places of the parameters.
+    pub params: Vec<Place>,
+    /// Bytes of stack that they take.
+    pub stack: u32,
+    /// Registers of the results; `None` if they are in memory.
+    pub results: Option<Vec<u8>>,
+}
+
+fn shape(module: &Module, v: VarId) -> (u32, u32) {
+    let var = &module.vars[v];
+    (var.size().min(1 << 20) as u32, var.align)
+}
+
+/// The calling convention of a function.
+pub(crate) fn signature(module: &Module, func: &Func) -> Signature {
+    let (places, stack) = abi::assign(func.returns.iter().map(|v| shape(module, *v)));
+    let in_registers = stack == 0 && func.returns.iter().all(|v| shape(module, *v).0 <= MAX_RESULT);
+    let results = in_registers.then(|| {
+        let register = |p: &Place| if let Place::Regs(r) = p { *r } else { abi::FIRST_ARGUMENT };
+        places.iter().map(register).collect()
+    });
+    // The address of the results comes first.
+    let hidden = results.is_none().then_some((4, 4));
+    let shapes = hidden.into_iter().chain(func.params.iter().map(|v| shape(module, *v)));
+    let (mut params, stack) = abi::assign(shapes);
+    if results.is_none() {
+        params.remove(0);
+    }
+    Signature { params, stack, results }
+}
+
+/// The parts of a call: results, callee, arguments, table or prototype.
+pub(crate) struct Parts<'i> {
+    pub results: &'i [ptx::Operand],
+    pub callee: &'i ptx::Operand,
+    pub arguments: &'i [ptx::Operand],
+    pub label: Option<ptx::LabelId>,
+}
+
+pub(crate) fn parts(inst: &Inst) -> Option<Parts<'_>> {
+    let mut ops = inst.operands.iter().peekable();
+    let results = match ops.peek() {
+        Some(ptx::Operand::List(l)) => {
+            ops.next();
+            &l[..]
+        }
+        _ => &[],
+    };
+    let callee = ops.next()?;
+    let arguments = match ops.peek() {
+        Some(ptx::Operand::List(l)) => {
+            ops.next();
+            &l[..]
+        }
+        _ => &[],
+    };
+    let label = match ops.next() {
+        Some(ptx::Operand::Label(l)) => Some(*l),
+        _ => None,
+    };
+    Some(Parts { results, callee, arguments, label })
+}
+
+/// The function whose header says what a call passes.
+pub(crate) fn prototype(body: &ptx::Body, p: &Parts<'_>) -> Option<FuncId> {
+    if let ptx::Operand::Func(f) = p.callee {
+        return Some(*f);
+    }
+    let label = p.label?;
+    body.stmts.iter().find_map(|s| match s {
+        Stmt::CallTargets(l, funcs) if *l == label => funcs.first().copied(),
+        Stmt::CallPrototype(l, f) if *l == label => Some(*f),
+        _ => None,
+    })
+}
+
+/// Places the `.param` variables of a function: makes variables for those in registers and reserves stack for the
+/// others, the arguments of calls at the bottom. Returns the homes and the bytes of stack used.
+pub(crate) fn place_params(
+    module: &Module,
+    func: &Func,
+    body: &ptx::Body,
+    vars: &mut Vec<ValueData>,
+) -> (FxHashMap<VarId, Home>, u32) {
+    let mut homes = FxHashMap::default();
+    let mut outgoing = 0;
+    let mut in_memory: Vec<VarId> = Vec::new();
+    for stmt in &body.stmts {
+        let Stmt::Inst(inst) = stmt else { continue };
+        if inst.op != ptx::Op::call {
+            continue;
+        }
+        let Some(p) = parts(inst) else { continue };
+        let Some(callee) = prototype(body, &p) else { continue };
+        let sig = signature(module, &module.funcs[callee]);
+        outgoing = outgoing.max(sig.stack);
+        if sig.results.is_none() {
+            in_memory.extend(p.results.iter().filter_map(|o| match o {
+                ptx::Operand::Var(v, _) => Some(*v),
+                _ => None,
+            }));
+        }
+    }
+    let mut at = outgoing.next_multiple_of(16);
+    let mut words = |v: VarId, homes: &mut FxHashMap<VarId, Home>| {
+        let n = shape(module, v).0.div_ceil(4).max(1);
+        homes.insert(v, Home::Words(Var(vars.len() as u32), n));
+        vars.extend((0..n).map(|_| ValueData { file: RegFile::R, width: 1 }));
+    };
+    if !func.entry {
+        let sig = signature(module, func);
+        for (v, place) in func.params.iter().zip(&sig.params) {
+            match place {
+                Place::Regs(_) => words(*v, &mut homes),
+                Place::Stack(at) => {
+                    homes.insert(*v, Home::Incoming(*at));
+                }
+            }
+        }
+        if sig.results.is_some() {
+            func.returns.iter().for_each(|v| words(*v, &mut homes));
+        }
+    }
+    for &v in body.vars.iter().filter(|v| module.vars[**v].space == Space::Param) {
+        if homes.contains_key(&v) || func.params.contains(&v) || func.returns.contains(&v) {
+            continue;
+        }
+        if in_memory.contains(&v) {
+            let (size, align) = shape(module, v);
+            at = at.next_multiple_of(align.max(4));
+            homes.insert(v, Home::Frame(at));
+            at += size;
+        } else {
+            words(v, &mut homes);
+        }
+    }
+    (homes, at)
+}
+
+/// The register of a `.reg` formal parameter or result.
+fn formal_register(module: &Module, body: &ptx::Body, v: VarId) -> Option<RegId> {
+    let var = &module.vars[v];
+    (var.space == Space::Reg)
+        .then(|| body.regs.iter().find(|(_, r)| r.name == var.name).map(|(id, _)| id))
+        .flatten()
+}
+
+impl Lower<'_, '_> {
+    fn macro_inst(&mut self, m: Macro, operands: &[Operand]) {
+        let data = ori::InstData {
+            guard: ALWAYS,
+            op: ori::Op::Macro(m),
+            mods: sass::Mods::none(),
+            operands: operands.iter().cloned().collect(),
+            kept: smallvec::SmallVec::new(),
+            loc: self.b.loc,
+        };
+        self.b.raw(data);
+    }
+
+    fn take_register(&mut self, r: u8) -> Value {
+        self.b.def_macro(Macro::FromReg, RegFile::R, 1, &[operand(Name::Phys(Reg::r(r)))])
+    }
+
+    fn give_register(&mut self, r: u8, source: Operand) {
+        self.macro_inst(Macro::ToReg, &[operand(Name::Phys(Reg::r(r))), source]);
+    }
+
+    fn undefined_word(&mut self) -> Value {
+        self.undefined_value(ValueData { file: RegFile::R, width: 1 })
+    }
+
+    /// Takes over the parameters at the start of a device function.
+    pub(crate) fn enter_function(&mut self, func: &Func, body: &ptx::Body, prologue: PtxBlock) {
+        let sig = signature(self.module, func);
+        let (module, here) = (self.module, std::mem::replace(&mut self.block, prologue));
+        if sig.results.is_none() {
+            let at = self.take_register(abi::FIRST_ARGUMENT);
+            for v in &func.returns {
+                self.homes.insert(*v, Home::Pointer(at));
+            }
+        }
+        let ra = abi::RETURN_ADDRESS;
+        self.return_address = Some([self.take_register(ra), self.take_register(ra + 1)]);
+        for (v, place) in func.params.iter().zip(&sig.params) {
+            let Place::Regs(first) = place else { continue };
+            let n = shape(module, *v).0.div_ceil(4).max(1) as u8;
+            let words: Vec<Value> = (0..n).map(|i| self.take_register(first + i)).collect();
+            if let Some(Home::Words(var, _)) = self.homes.get(v).copied() {
+                for (i, word) in words.iter().enumerate() {
+                    self.write_var(Var(var.0 + i as u32), *word);
+                }
+            }
+            if let Some(r) = formal_register(module, body, *v) {
+                self.formal(r, &words);
+            }
+        }
+        for (v, place) in func.params.iter().zip(&sig.params) {
+            let (Place::Stack(at), Some(r)) = (place, formal_register(module, body, *v)) else { continue };
+            let n = shape(module, *v).0.div_ceil(4).max(1);
+            let base = self.frame_top();
+            let words: Vec<Value> = (0..n).map(|i| self.stack_load(Name::Val(base), at + 4 * i)).collect();
+            self.formal(r, &words);
+        }
+        self.block = here;
+    }
+
+    /// Gives a register parameter its value.
+    fn formal(&mut self, r: RegId, words: &[Value]) {
+        let parts: Vec<Operand> = words.iter().map(|w| operand(*w)).collect();
+        let shape = self.shape(r);
+        let value = match (shape.file, words) {
+            (RegFile::P, [w, ..]) => self.b.isetp(sass::Mod::NE, false, operand(*w), rz()),
+            (_, [w]) => *w,
+            _ => self.b.collect(&parts),
+        };
+        self.write(r, value);
+    }
+
+    /// The stack pointer of the caller.
+    fn frame_top(&mut self) -> Value {
+        if let Some(v) = self.frame_top {
+            return v;
+        }
+        let v = self.in_prologue(|b| b.def_macro(Macro::FrameTop, RegFile::R, 1, &[]));
+        self.frame_top = Some(v);
+        v
+    }
+
+    fn stack_access() -> Access {
+        Access {
+            space: AccessSpace::Local,
+            size: 4,
+            signed: false,
+            order: Order::Weak,
+            evict: None,
+            constant: false,
+        }
+    }
+
+    fn stack_load(&mut self, base: Name, at: u32) -> Value {
+        let address = Address { base: Some(base), wide: false, offset: at as i32 }.operand(None);
+        access::load(&mut self.b, &Self::stack_access(), address, ALWAYS, None)
+    }
+
+    fn stack_store(&mut self, at: u32, value: Operand) {
+        let value = operand(self.b.reg(&value));
+        let address =
+            Address { base: Some(Name::Phys(Reg::SP)), wide: false, offset: at as i32 }.operand(None);
+        access::store(&mut self.b, &Self::stack_access(), address, value, ALWAYS);
+    }
+
+    /// Base and offset of a `.param` variable that is in memory.
+    pub(crate) fn param_memory(&mut self, v: VarId) -> Option<(Name, u32)> {
+        Some(match *self.homes.get(&v)? {
+            Home::Words(..) => return None,
+            Home::Frame(at) => (Name::Phys(Reg::SP), at),
+            Home::Incoming(at) => (Name::Val(self.frame_top()), at),
+            Home::Pointer(p) => (Name::Val(p), 0),
+        })
+    }
+
+    /// The variables of a `.param` variable that is not in memory: the first, and how many.
+    pub(crate) fn param_words(&self, a: &ptx::Addr) -> Option<(Var, u32)> {
+        let ptx::AddrBase::Var(v) = a.base else { return None };
+        match self.homes.get(&v)? {
+            Home::Words(first, n) => Some((*first, *n)),
+            _ => None,
+        }
+    }
+
+    /// The variable that holds a byte of a `.param` variable, and the bit that starts it there.
+    fn word_at(&self, (first, n): (Var, u32), at: i64, bytes: u32) -> Result<(Var, u32)> {
+        let outside = || "access outside of the parameter".to_string();
+        let at = u32::try_from(at).map_err(|_| outside())?;
+        if at + bytes > 4 * n {
+            return Err(outside());
+        }
+        if !at.is_multiple_of(bytes.min(4)) {
+            return Err("unaligned access to a parameter".into());
+        }
+        Ok((Var(first.0 + at / 4), 8 * (at % 4)))
+    }
+
+    /// `ld.param` of a variable in registers.
+    pub(crate) fn ld_words(
+        &mut self,
+        home: (Var, u32),
+        at: i64,
+        t: Ty,
+        dsts: &[Option<RegId>],
+    ) -> Result<()> {
+        let bytes = u32::from(t.bits) / 8;
+        for (i, d) in dsts.iter().enumerate() {
+            let Some(d) = *d else { continue };
+            let (var, bit) = self.word_at(home, at + i64::from(bytes) * i as i64, bytes)?;
+            let mark = self.mark();
+            let words: Vec<Operand> =
+                (0..bytes.div_ceil(4)).map(|k| operand(self.read_var(Var(var.0 + k)))).collect();
+            let value = match &words[..] {
+                [w] if bit != 0 => self.b.shr(false, w.clone(), imm(bit)),
+                [w] => self.b.copy(w.clone()),
+                _ => self.b.collect(&words),
+            };
+            let value = if t.bits < 64 { self.fill_load(d, value, t, false) } else { value };
+            self.assign(d, value, mark);
+        }
+        Ok(())
+    }
+
+    /// `st.param` of a variable in registers.
+    pub(crate) fn st_words(&mut self, home: (Var, u32), at: i64, t: Ty, sources: &[Src]) -> Result<()> {
+        let bytes = u32::from(t.bits) / 8;
+        for (i, s) in sources.iter().enumerate() {
+            let (var, bit) = self.word_at(home, at + i64::from(bytes) * i as i64, bytes)?;
+            let new: Vec<Value> = match (t.bits, s) {
+                (8 | 16, s) => {
+                    let old = self.read_var(var);
+                    let old = if self.is_undefined(old) { rz() } else { operand(old) };
+                    let byte = bit / 8;
+                    let (mask, pick) = if t.bits == 8 { (0xf, 4) } else { (0xff, 0x54) };
+                    let selector = (0x3210 & !(mask << (4 * byte))) | pick << (4 * byte);
+                    let low = operand(self.b.reg(&s.low()));
+                    vec![self.b.prmt(old, imm(selector), low)]
+                }
+                (32, s) => vec![self.b.copy(s.low())],
+                (64, s) => {
+                    let p: Pair = s.pair();
+                    vec![self.b.copy(p.lo), self.b.copy(p.hi)]
+                }
+                (_, Src::Quad(v)) => (0..4).map(|k| self.b.copy(operand(Name::Part(*v, k)))).collect(),
+                _ => return Err("store of this size is not supported yet".into()),
+            };
+            for (k, value) in new.into_iter().enumerate() {
+                let var = Var(var.0 + k as u32);
+                let old = self.read_var(var);
+                let value = if self.guard == ALWAYS || self.is_undefined(old) {
+                    value
+                } else {
+                    self.merge(ValueData { file: RegFile::R, width: 1 }, value, old)
+                };
+                self.write_var(var, value);
+            }
+        }
+        Ok(())
+    }
+
+    /// The registers that a value of the caller's goes to, word by word.
+    fn argument_words(&mut self, o: &ptx::Operand, formal: VarId) -> Result<Vec<Value>> {
+        let n = shape(self.module, formal).0.div_ceil(4).max(1);
+        match o {
+            ptx::Operand::Var(v, 0) => match self.homes.get(v).copied() {
+                Some(Home::Words(first, have)) => Ok((0..n)
+                    .map(|i| if i < have { self.read_var(Var(first.0 + i)) } else { self.undefined_word() })
+                    .collect()),
+                Some(_) => {
+                    let (base, at) = self.param_memory(*v).ok_or("argument without a place")?;
+                    Ok((0..n).map(|i| self.stack_load(base, at + 4 * i)).collect())
+                }
+                None => Err("an argument must be a .param variable of the caller".into()),
+            },
+            o => {
+                let t = crate::func::ty(self.module.vars[formal].ty);
+                if t.kind == crate::types::Kind::Pred {
+                    let p = self.pred(o)?;
+                    return Ok(vec![self.b.sel(p, imm(1), rz())]);
+                }
+                Ok(match self.src(o, t)? {
+                    Src::Narrow(x) => vec![self.b.copy(x)],
+                    Src::Wide(p) => vec![self.b.copy(p.lo), self.b.copy(p.hi)],
+                    Src::Quad(v) => (0..4).map(|k| self.b.copy(operand(Name::Part(v, k)))).collect(),
+                })
+            }
+        }
+    }
+
+    /// `call`.
+    pub(crate) fn call(&mut self, inst: &Inst) -> Result<()> {
+        self.branch_around(|l| l.call_here(inst))
+    }
+
+    fn call_here(&mut self, inst: &Inst) -> Result<()> {
+        let module = self.module;
+        let body = module.funcs[self.id].body.as_ref().ok_or("no code")?;
+        let p = parts(inst).ok_or("call without a callee")?;
+        let callee = prototype(body, &p).ok_or("call without a prototype")?;
+        let header = &module.funcs[callee];
+        let sig = signature(module, header);
+        if p.arguments.len() != header.params.len() || p.results.len() != header.returns.len() {
+            return Err("call with another number of parameters".into());
+        }
+        let (kind, address) = match p.callee {
+            ptx::Operand::Func(f) if module.funcs[*f].entry => {
+                return Err("call of a kernel".into());
+            }
+            ptx::Operand::Func(f) if module.funcs[*f].body.is_some() => {
+                (Callee::Internal(module.funcs[*f].name.clone()), None)
+            }
+            ptx::Operand::Func(f) => {
+                let s = self.address_slot(Symbol::Func(*f))?;
+                (Callee::External, Some(self.b.pair(&s.pair())))
+            }
+            o => {
+                // The number of a function is the byte offset of its distance in constant bank 2.
+                let s = self.src(o, Ty { kind: crate::types::Kind::Bits, bits: 64 })?;
+                let number = Name::Val(self.b.reg(&s.pair().lo));
+                let place = crate::emit::indexed_constant(2, Some(number), 0);
+                (Callee::Indirect, Some(self.b.def(sass::Opcode::LDC, &[sass::Mod::_64], &[place])))
+            }
+        };
+        let mut words: Vec<(Place, Vec<Value>)> = Vec::new();
+        for ((o, formal), place) in p.arguments.iter().zip(&header.params).zip(&sig.params) {
+            words.push((*place, self.argument_words(o, *formal)?));
+        }
+        let mut buffers: Vec<Home> = Vec::new();
+        if sig.results.is_none() {
+            for o in p.results {
+                match o {
+                    ptx::Operand::Var(v, 0) => buffers.extend(self.homes.get(v)),
+                    _ => return Err("a large result needs a .param variable".into()),
+                }
+            }
+        }
+        let mut operands: Vec<Operand> = Vec::new();
+        let n = match self.b.func.callees.iter().position(|c| *c == kind) {
+            Some(n) => n,
+            None => {
+                self.b.func.callees.push(kind);
+                self.b.func.callees.len() - 1
+            }
+        };
+        operands.push(Operand::Imm(n as u32));
+        operands.extend(address.map(operand));
+        for (place, values) in &words {
+            if let Place::Stack(at) = place {
+                for (i, v) in values.iter().enumerate() {
+                    if !self.is_undefined(*v) {
+                        self.stack_store(at + 4 * i as u32, operand(*v));
+                    }
+                }
+            }
+        }
+        match buffers[..] {
+            [] => {}
+            [Home::Frame(at)] => {
+                let sp = operand(Name::Phys(Reg::SP));
+                let to = self.b.iadd(sp, imm(at));
+                self.give_register(abi::FIRST_ARGUMENT, operand(to));
+                operands.push(operand(Name::Phys(Reg::r(abi::FIRST_ARGUMENT))));
+            }
+            _ => return Err("results of this kind are not supported yet".into()),
+        }
+        for (place, values) in &words {
+            let Place::Regs(first) = place else { continue };
+            for (r, v) in (*first..).zip(values) {
+                if !self.is_undefined(*v) {
+                    self.give_register(r, operand(*v));
+                    operands.push(operand(Name::Phys(Reg::r(r))));
+                }
+            }
+        }
+        let ra = [abi::RETURN_ADDRESS, abi::RETURN_ADDRESS + 1].map(|r| operand(Name::Phys(Reg::r(r))));
+        self.macro_inst(Macro::ReturnAddress, &ra);
+        operands.extend(ra);
+        self.macro_inst(Macro::Call, &operands);
+        let Some(results) = sig.results else { return Ok(()) };
+        let mut values: Vec<Vec<Value>> = Vec::new();
+        for (first, formal) in results.iter().zip(&header.returns) {
+            let n = shape(module, *formal).0.div_ceil(4).max(1) as u8;
+            values.push((0..n).map(|i| self.take_register(first + i)).collect());
+        }
+        for (o, values) in p.results.iter().zip(values) {
+            match o {
+                ptx::Operand::Var(v, 0) => {
+                    let Some(Home::Words(first, n)) = self.homes.get(v).copied() else {
+                        return Err("result without a place".into());
+                    };
+                    for (k, value) in (0..n).zip(values) {
+                        self.write_var(Var(first.0 + k), value);
+                    }
+                }
+                ptx::Operand::Reg(r) => self.formal(*r, &values),
+                ptx::Operand::Sink => {}
+                _ => return Err("result of a kind that is not supported here".into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// The end of a device function: results into their registers, and back.
+    pub(crate) fn return_here(&mut self, func: &Func, body: &ptx::Body) -> Result<()> {
+        let module = self.module;
+        let sig = signature(module, func);
+        let mut kept: Vec<Operand> = Vec::new();
+        if let Some(results) = &sig.results {
+            let mut words: Vec<(u8, Value)> = Vec::new();
+            for (first, v) in results.iter().zip(&func.returns) {
+                let values: Vec<Value> = if let Some(r) = formal_register(module, body, *v) {
+                    let value = self.read(r);
+                    match self.b.func.values[value] {
+                        ValueData { file: RegFile::P, .. } => vec![self.b.sel(operand(value), imm(1), rz())],
+                        ValueData { width: 1, .. } => vec![value],
+                        d => (0..d.width).map(|k| self.b.copy(operand(Name::Part(value, k)))).collect(),
+                    }
+                } else {
+                    match self.homes.get(v).copied() {
+                        Some(Home::Words(var, n)) => (0..n).map(|k| self.read_var(Var(var.0 + k))).collect(),
+                        _ => return Err("result without a place".into()),
+                    }
+                };
+                words.extend((*first..).zip(values));
+            }
+            for (r, v) in words {
+                if !self.is_undefined(v) {
+                    self.give_register(r, operand(v));
+                    kept.push(operand(Name::Phys(Reg::r(r))));
+                }
+            }
+        }
+        let [lo, hi] = self.return_address.ok_or("return from a kernel")?;
+        let ra = abi::RETURN_ADDRESS;
+        self.give_register(ra, operand(lo));
+        self.give_register(ra + 1, operand(hi));
+        self.macro_inst(Macro::Keep, &kept);
+        self.b.terminate(Terminator::Return(Name::Phys(Reg::r(ra))));
+        Ok(())
+    }
+}

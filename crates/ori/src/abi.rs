@@ -1,0 +1,104 @@
+//! The calling convention of device functions, as ptxas 13.0 has it with `-c` on every target (observed:
+//! which registers its functions save, where arguments and results are, what callers expect).
+//!
+//! The stack pointer R1 grows down. Arguments are in R4 … R15, results from R4 on; what does not fit is on the
+//! caller's stack. The return address is in R20 and R21, which neither side keeps.
+
+use sass::{Reg, RegFile};
+
+/// The first register of arguments and results.
+pub const FIRST_ARGUMENT: u8 = 4;
+/// Number of registers for arguments.
+pub const ARGUMENTS: u8 = 12;
+/// The first of two registers that hold the address to return to.
+pub const RETURN_ADDRESS: u8 = 20;
+/// The first convergence barrier that a function keeps.
+pub const FIRST_KEPT_BARRIER: u8 = 6;
+
+/// Whether a function leaves in the register what was there, R1 included.
+pub fn is_preserved(reg: Reg) -> bool {
+    match reg.file {
+        RegFile::R => match reg.index {
+            1 | 2 | 16..=19 | 22..=31 => true,
+            Reg::ZERO => false,
+            n => n >= 32 && n & 4 != 0,
+        },
+        RegFile::B => reg.index >= FIRST_KEPT_BARRIER,
+        RegFile::P | RegFile::UR | RegFile::UP => false,
+    }
+}
+
+/// The registers that a call may change.
+pub fn clobbers() -> impl Iterator<Item = Reg> {
+    let files = [(RegFile::R, 255), (RegFile::P, 7), (RegFile::UR, 255), (RegFile::UP, 7), (RegFile::B, 16)];
+    files
+        .into_iter()
+        .flat_map(|(file, n)| (0..n).map(move |index| Reg { file, index }))
+        .filter(|r| !is_preserved(*r))
+}
+
+/// Where an argument or a result goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Place {
+    /// Registers from this one on, one for each 4 bytes.
+    Regs(u8),
+    /// Bytes from the caller's stack pointer at the call.
+    Stack(u32),
+}
+
+/// Places arguments of these sizes and alignments in bytes, in order: each in the first free registers that are
+/// aligned for it, else on the stack. Also the bytes of stack that they take.
+pub fn assign(arguments: impl IntoIterator<Item = (u32, u32)>) -> (Vec<Place>, u32) {
+    let mut taken = 0u32;
+    let mut stack = 0u32;
+    let places = arguments
+        .into_iter()
+        .map(|(size, align)| {
+            let words = size.div_ceil(4).max(1);
+            let step = (align / 4).clamp(1, 4).next_power_of_two() as u8;
+            let fits = |at: u8| {
+                let mask = ((1u64 << words) - 1) << at;
+                u32::from(at) + words <= u32::from(ARGUMENTS) && u64::from(taken) & mask == 0
+            };
+            let found = (words <= u32::from(ARGUMENTS))
+                .then(|| (0..ARGUMENTS).step_by(step.into()).find(|at| fits(*at)));
+            match found.flatten() {
+                Some(at) => {
+                    taken |= ((1u32 << words) - 1) << at;
+                    Place::Regs(FIRST_ARGUMENT + at)
+                }
+                None => {
+                    let at = stack.next_multiple_of(align.max(4));
+                    stack = at + 4 * words;
+                    Place::Stack(at)
+                }
+            }
+        })
+        .collect();
+    (places, stack)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // As ptxas 13.0.88 -c -arch=sm_80 places them.
+    #[test]
+    fn arguments_fill_holes() {
+        let regs = |args: &[(u32, u32)]| assign(args.iter().copied()).0;
+        let r = Place::Regs;
+        // b64, b32, 16 bytes, b64, b32, b64
+        let mixed = [(8, 8), (4, 4), (16, 16), (8, 8), (4, 4), (8, 8)];
+        assert_eq!(regs(&mixed), [r(4), r(6), r(8), r(12), r(7), r(14)]);
+        // b8, b16, b64, b32, 6 bytes aligned to 2
+        assert_eq!(regs(&[(1, 1), (2, 2), (8, 8), (4, 4), (6, 2)]), [r(4), r(5), r(6), r(8), r(9)]);
+        // b32, 64 bytes, b64
+        assert_eq!(regs(&[(4, 4), (64, 8), (8, 8)]), [r(4), Place::Stack(0), r(6)]);
+    }
+
+    #[test]
+    fn stack_pointer_and_argument_registers() {
+        assert!(is_preserved(Reg::SP));
+        assert!(clobbers().any(|r| r == Reg::r(4)) && clobbers().all(|r| r != Reg::r(16)));
+    }
+}

@@ -1,0 +1,74 @@
+//! Which device functions each kernel needs, and what the driver or linker brings.
+
+use ptx::{Diagnostic, Inst};
+use ptx::{FuncId, Module, Op, Operand, Severity, Stmt};
+
+/// The functions that the driver resolves in an executable (ptxas 13.0.88 calls any other undefined one
+/// "unresolved").
+const SYSTEM_CALLS: &[&str] = &["__assertfail", "free", "malloc", "vfprintf", "vprintf"];
+
+fn calls(module: &Module, f: FuncId) -> impl Iterator<Item = &Inst> {
+    module.funcs[f].body.iter().flat_map(|b| &b.stmts).filter_map(|s| match s {
+        Stmt::Inst(i) if i.op == Op::call => Some(i),
+        _ => None,
+    })
+}
+
+/// What a call names, or `None` for one through a pointer.
+fn callee(call: &Inst) -> Option<FuncId> {
+    let named = call.operands.iter().find(|o| !matches!(o, Operand::List(_)));
+    match named {
+        Some(Operand::Func(f)) => Some(*f),
+        _ => None,
+    }
+}
+
+/// The device functions with code that a function can reach, in the order of first mention. `table`: those that
+/// a call through a pointer may go to.
+pub fn reachable(module: &Module, from: FuncId, table: &[FuncId]) -> Vec<FuncId> {
+    let mut found: Vec<FuncId> = Vec::new();
+    let mut at = Some(from);
+    let mut next = 0;
+    while let Some(f) = at {
+        for call in calls(module, f) {
+            let targets = match callee(call) {
+                Some(ref f) => std::slice::from_ref(f).to_vec(),
+                None => table.to_vec(),
+            };
+            for t in targets {
+                if module.funcs[t].body.is_some() && !module.funcs[t].entry && !found.contains(&t) {
+                    found.push(t);
+                }
+            }
+        }
+        at = found.get(next).copied();
+        next += 1;
+    }
+    found
+}
+
+/// The external functions that these functions call.
+pub fn externs(module: &Module, funcs: impl IntoIterator<Item = FuncId>) -> Vec<FuncId> {
+    let mut found: Vec<FuncId> = Vec::new();
+    for f in funcs {
+        for t in calls(module, f).filter_map(callee) {
+            if module.funcs[t].body.is_none() && !found.contains(&t) {
+                found.push(t);
+            }
+        }
+    }
+    found
+}
+
+/// Calls of functions that are nowhere.
+pub fn unresolved(module: &Module) -> Vec<Diagnostic> {
+    externs(module, module.funcs.keys())
+        .into_iter()
+        .filter(|f| !SYSTEM_CALLS.contains(&module.funcs[*f].name.as_str()))
+        .map(|f| Diagnostic {
+            severity: Severity::Fatal,
+            span: None,
+            message: format!("Unresolved extern function '{}'", module.funcs[f].name),
+        })
+        .collect()
+}
