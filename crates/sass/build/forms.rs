@@ -145,18 +145,28 @@ fn register(form: &Form, file: &str, text: &str) -> String {
     let mut rest = text;
     let lo = leading_number(&mut rest);
     let at = number(lo);
+    let inverted = file == "X";
     let (file, len) = match file {
         "R" => ("R", 8),
         "U" => ("UR", 8),
         "P" => ("P", 3),
-        "Q" => ("UP", 3),
+        "Q" | "X" => ("UP", 3),
         _ => ("B", 4),
     };
     // A uniform register has 6 bits up to sm_90; `:6` leaves the two above to other fields.
-    let (rest, len) = match rest.strip_prefix(":6") {
+    let (mut rest, len) = match rest.strip_prefix(":6") {
         Some(r) => (r, 6),
         None => (rest, len),
     };
+    // `60:3+73:5`: the number in two parts.
+    let mut split = (0, 0);
+    if let Some((low, r)) = rest.strip_prefix(':').and_then(|r| r.split_once('+')) {
+        let mut r = r;
+        split = (number(low), number(leading_number(&mut r)));
+        r = r.strip_prefix(':').expect(":length");
+        leading_number(&mut r);
+        rest = r;
+    }
     form.claim(&[(at, len)]);
     let reuse = match (file, at) {
         ("R", 24) => 122,
@@ -165,7 +175,9 @@ fn register(form: &Form, file: &str, text: &str) -> String {
         _ => 255,
     };
     let mods = source_mods(form, rest, reuse);
-    format!("FieldKind::Reg {{ file: RegFile::{file}, lo: {at}, mods: {mods} }}")
+    format!(
+        "FieldKind::Reg {{ file: RegFile::{file}, lo: {at}, split: {split:?}, inverted: {inverted}, mods: {mods} }}"
+    )
 }
 
 fn address(form: &Form, text: &str) -> String {
@@ -283,7 +295,7 @@ fn field(form: &Form, token: &str, groups: &Groups, mods: &mut BTreeSet<String>)
         let split = text.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(text.len());
         let (head, rest) = text.split_at(split);
         match head {
-            "R" | "U" | "P" | "Q" | "B" => register(form, head, rest),
+            "R" | "U" | "P" | "Q" | "X" | "B" => register(form, head, rest),
             "K" => constant(form, rest),
             "KR" | "KU" | "KVU" | "KS" => constant(form, &text[1..]),
             "i" | "u" | "f" | "d" | "hh" | "hb" | "hi" | "lo" => {
@@ -530,7 +542,7 @@ pub fn parse_form(op: &str, rest: &str, groups: &Groups, mods: &mut BTreeSet<Str
     let mut part = || parts.next().unwrap_or(&[]);
     let (fields, modifiers, fixed) = (part(), part(), part());
     // The reuse flags go by operand, not by field: the second source of `ac` shapes counts as C.
-    let b_reuse = if code.starts_with("ac:") || code.starts_with("aac:") { 124 } else { 123 };
+    let b_reuse = if code.contains("ac:") { 124 } else { 123 };
     let half = code.starts_with('h') || code.starts_with("nh");
     let mut emit = |mask: u32, code: u32, b: &str, c: &str| {
         let mut form = Form::default();

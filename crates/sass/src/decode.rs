@@ -158,8 +158,17 @@ fn bit(word: u128, at: u8) -> bool {
 fn decode_field(field: &Field, slot: SlotKind, word: u128, target: Target, pc: i64) -> Option<Operand> {
     Some(match &field.kind {
         FieldKind::Absent => default_operand(field, slot),
-        FieldKind::Reg { file, lo, mods } => {
+        FieldKind::Reg { file, lo, split: (low, rest), inverted, mods } => {
             let file = if bit(word, mods.uniform) { RegFile::UP } else { *file };
+            // A number in two parts is put together as if it were in one.
+            let word = if *inverted {
+                word ^ 7 << lo
+            } else if *low == 0 {
+                word
+            } else {
+                let number = word >> lo & ((1 << low) - 1) | word >> rest << low & 0xff;
+                word & !(0xff << lo) | number << lo
+            };
             Operand::Reg(RegOp {
                 reg: register(word, *lo, file, target)?,
                 neg: bit(word, mods.neg),

@@ -273,7 +273,7 @@ fn encode_field(
                 Err(wrong)
             }
         }
-        (FieldKind::Reg { file, lo, mods }, Operand::Reg(r)) => {
+        (FieldKind::Reg { file, lo, split: (low, rest), inverted, mods }, Operand::Reg(r)) => {
             let mods_reuse = mods.reuse;
             let mut file = *file;
             let mut word = 0;
@@ -289,7 +289,13 @@ fn encode_field(
             if r.reuse && mods_reuse == NONE {
                 return Err(wrong);
             }
-            Ok(word | u128::from(number) << lo | mods.0.0 | mods.0.1 | mods.1)
+            let number = u128::from(if *inverted { number ^ 7 } else { number });
+            let placed = if *low == 0 {
+                number << lo
+            } else {
+                (number & ((1 << low) - 1)) << lo | number >> low << rest
+            };
+            Ok(word | placed | mods.0.0 | mods.0.1 | mods.1)
         }
         (FieldKind::Imm { bits, kind }, Operand::Imm(value)) => {
             let len = length(bits);

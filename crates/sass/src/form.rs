@@ -74,6 +74,10 @@ pub(crate) enum FieldKind {
     Reg {
         file: RegFile,
         lo: u8,
+        /// Where the number is in two parts: bits of the low one, first bit of the other; else zeros.
+        split: (u8, u8),
+        /// The bits of the number are inverted (zero is UPT).
+        inverted: bool,
         mods: SourceBits,
     },
     Imm {

@@ -28,12 +28,13 @@ fn squeeze(text: &str) -> String {
 }
 
 static KERNELS: &str = include_str!("golden/kernels.tsv");
-static CONVERSIONS: &str = include_str!("golden/conversions.tsv");
+/// Words of single instructions, by group.
+static FORMS: &[&str] = &[include_str!("golden/conversions.tsv"), include_str!("golden/tensor.tsv")];
 
 #[test]
 fn words_of_ptxas_round_trip() {
     let mut failures = Vec::new();
-    for Line { target, word, text, pc } in lines(KERNELS).chain(lines(CONVERSIONS)) {
+    for Line { target, word, text, pc } in lines(KERNELS).chain(FORMS.iter().flat_map(|f| lines(f))) {
         let check = || -> Result<(), String> {
             let inst = decode(word, target, pc).map_err(|e| e.to_string())?;
             let printed = print(&inst, target).to_string();
