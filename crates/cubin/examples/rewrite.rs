@@ -44,6 +44,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         constants: image.constant3.clone(),
         constant_symbols: Vec::new(),
         addresses,
+        lines: None,
     };
     std::fs::write(&args[2], cubin::write::write(&cubin)?)?;
     Ok(())

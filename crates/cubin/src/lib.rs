@@ -5,6 +5,7 @@
 
 pub mod attrs;
 mod elf;
+pub mod lines;
 pub mod read;
 pub mod write;
 
@@ -27,6 +28,8 @@ pub struct Cubin {
     pub constant_symbols: Vec<(String, u32, u32)>,
     /// Constant bank 4: 8-byte slots with the addresses of these globals plus addends.
     pub addresses: Vec<(String, i64)>,
+    /// Line tables, if there are to be any.
+    pub lines: Option<lines::Lines>,
 }
 
 /// A kernel.

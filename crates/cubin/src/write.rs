@@ -2,6 +2,7 @@
 
 use crate::attrs::{Attr, Attrs};
 use crate::elf::{Section, Segment, Strings, Symbol, file, symbol_table};
+use crate::lines;
 use crate::{Cubin, Kernel};
 use object::elf;
 use std::collections::BTreeMap;
@@ -97,6 +98,18 @@ impl Writer<'_> {
         self.add(plain(".strtab", elf::SHT_STRTAB, 0, 1));
         self.add(plain(".symtab", elf::SHT_SYMTAB, 0, 8));
         self.add(Section::new(".debug_frame", elf::SHT_PROGBITS, 0, 1, debug_frame(&c.kernels)));
+        if let Some(lines) = &c.lines {
+            for (name, data) in [
+                (".debug_line", lines::program(&lines.files, &lines.source).0),
+                (".debug_str", lines.strings.clone()),
+                (".nv_debug_line_sass", lines::program(&[], &lines.ptx).0),
+                (".nv_debug_ptx_txt", lines.ptx_text.clone()),
+            ] {
+                if name != ".debug_str" || !data.is_empty() {
+                    self.add(Section::new(name, elf::SHT_PROGBITS, 0, 1, data));
+                }
+            }
+        }
         self.add(Section::new(".note.nv.tkinfo", elf::SHT_NOTE, 0x200_0000, 4, self.tkinfo()));
         let cuinfo_flags = 0x100_0000 | if modern { INFO_LINK } else { 0 };
         self.add(Section::new(".note.nv.cuinfo", elf::SHT_NOTE, cuinfo_flags, 4, self.cuinfo()));
@@ -121,6 +134,13 @@ impl Writer<'_> {
         if modern {
             for k in &c.kernels {
                 self.add(plain(&format!(".rela.text.{}", k.name), rel_type, INFO_LINK, 8));
+            }
+        }
+        if let Some(lines) = &c.lines {
+            for (name, sequences) in [(".debug_line", &lines.source), (".nv_debug_line_sass", &lines.ptx)] {
+                if !sequences.is_empty() {
+                    self.add(plain(&format!("{rel}{name}"), rel_type, INFO_LINK, 8));
+                }
             }
         }
         self.add(plain(&format!("{rel}.debug_frame"), rel_type, INFO_LINK, 8));
@@ -222,6 +242,10 @@ impl Writer<'_> {
                 ".nv.global",
                 ".nv.callgraph",
                 ".nv.rel.action",
+                ".debug_line",
+                ".debug_str",
+                ".nv_debug_line_sass",
+                ".nv_debug_ptx_txt",
             ]
             .map(String::from),
         );
@@ -325,7 +349,9 @@ impl Writer<'_> {
         }
         let low = if c.sm >= 100 { 2 } else { 4 };
         let segments = self.segments();
-        Ok(file(self.sections, 0x0600_0000 | u32::from(c.sm) << 8 | low, &segments))
+        // The highest byte is the number of the cuinfo note; tools reject a file in which it is not.
+        let flags = self.number(".note.nv.cuinfo") << 24 | u32::from(c.sm) << 8 | low;
+        Ok(file(self.sections, flags, &segments))
     }
 
     fn segments(&self) -> Vec<Segment> {
@@ -431,6 +457,18 @@ impl Writer<'_> {
         let frames = c.kernels.iter().enumerate();
         let frames = frames.flat_map(|(i, k)| entry(fde_location(i), symbols[&k.name], 0)).collect();
         tables.push((".debug_frame".into(), frames));
+        if let Some(l) = &c.lines {
+            for (name, files, sequences) in
+                [(".debug_line", &l.files[..], &l.source), (".nv_debug_line_sass", &[][..], &l.ptx)]
+            {
+                let places = lines::program(files, sequences).1;
+                let mut data = Vec::new();
+                for (at, function) in places {
+                    data.extend(entry(at, number(&function)?, 0));
+                }
+                tables.push((name.into(), data));
+            }
+        }
         if modern {
             tables.extend(c.kernels.iter().map(|k| (format!(".text.{}", k.name), Vec::new())));
         }

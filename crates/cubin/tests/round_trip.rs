@@ -35,6 +35,7 @@ fn sample(sm: u8) -> Cubin {
         constants: vec![9; 20],
         constant_symbols: vec![("table".into(), 4, 16)],
         addresses: vec![("zero".into(), 0), ("pointer".into(), 0)],
+        lines: None,
     }
 }
 

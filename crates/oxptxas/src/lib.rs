@@ -10,6 +10,7 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 
+mod debug;
 mod functions;
 pub mod options;
 pub mod pipeline;

@@ -112,7 +112,7 @@ pub static OPTIONS: &[Opt] = &[
         NotBuilt,
         "check tensor memory accesses",
     ),
-    opt("generate-line-info", "lineinfo", Flag, NotBuilt, "line number information"),
+    opt("generate-line-info", "lineinfo", Flag, Built, "line number information"),
     opt(
         "gno-tensor-memory-access-check",
         "gno-tmem-access-check",
@@ -173,7 +173,7 @@ pub static OPTIONS: &[Opt] = &[
         Moot,
         "no such warning",
     ),
-    opt("suppress-debug-info", "suppress-debug-info", Flag, Moot, "no debug information (there is none)"),
+    opt("suppress-debug-info", "suppress-debug-info", Flag, Built, "no debug information"),
     opt("suppress-double-demote-warning", "suppress-double-demote-warning", Flag, Moot, "no such warning"),
     opt(
         "suppress-sparse-mma-advisory-info",

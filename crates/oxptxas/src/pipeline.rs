@@ -1,7 +1,7 @@
 //! From PTX text to a cubin: the order of the layers, kernels in parallel, the same bytes for any number of
 //! threads.
 
-use crate::functions;
+use crate::{debug, functions};
 use backend::Code;
 use ptx::{Diagnostic, FuncId, LineIndex, Linkage, Module, Severity, Symbol};
 use rayon::prelude::*;
@@ -29,6 +29,8 @@ pub struct Settings {
     pub options_text: String,
     /// Every instruction waits for everything before it.
     pub serial: bool,
+    /// Line tables: always, never, or where the PTX has `.loc` directives.
+    pub line_info: Option<bool>,
 }
 
 impl Settings {
@@ -42,6 +44,7 @@ impl Settings {
             entries: Vec::new(),
             options_text: format!("-arch {target}"),
             serial: false,
+            line_info: None,
         }
     }
 }
@@ -206,7 +209,10 @@ pub fn compile(source: &str, file: &str, settings: &Settings) -> Result<Output, 
         code: names.zip(device.iter().map(|(c, _)| c)).collect(),
         table: layout.functions.iter().map(|f| module.funcs[*f].name.as_str()).collect(),
     };
-    assemble(&module, &layout, &chosen, &uses, &functions, codes, settings).map_err(fatal)
+    let sources =
+        settings.line_info.unwrap_or_else(|| debug::has_source(&module)).then_some((source, &lines));
+    let kernels: Vec<(FuncId, Vec<FuncId>)> = chosen.into_iter().zip(uses).collect();
+    assemble(&module, &layout, &kernels, &functions, codes, sources, settings).map_err(fatal)
 }
 
 /// Addresses that an executable can't hold: of what is not defined in it, of anything but global variables,
@@ -272,22 +278,23 @@ fn compile_function(
 fn assemble(
     module: &Module,
     layout: &lower::ModuleLayout,
-    chosen: &[FuncId],
-    uses: &[Vec<FuncId>],
+    chosen: &[(FuncId, Vec<FuncId>)],
     functions: &backend::link::Functions<'_>,
     codes: Vec<(Code, Duration)>,
+    sources: Option<(&str, &LineIndex)>,
     settings: &Settings,
 ) -> Result<Output, String> {
     let target = settings.target;
     let info = target.info();
     let mut output = Output::default();
+    let mut with_lines: Vec<(FuncId, Code, Vec<FuncId>)> = Vec::new();
     let mut file = cubin::Cubin {
         sm: target.sm,
         ptx_sm: ptx::check::target_sm(module).min(255) as u8,
         options: settings.options_text.clone(),
         ..cubin::Cubin::default()
     };
-    for ((id, used), (own, time)) in chosen.iter().zip(uses).zip(codes) {
+    for ((id, used), (own, time)) in chosen.iter().zip(codes) {
         let func = &module.funcs[*id];
         let (mut code, placed) = if own.links.is_empty() && own.callees.is_empty() {
             (own.clone(), Vec::new())
@@ -332,6 +339,11 @@ fn assemble(
             time,
         });
         let convergence = code.insts.iter().any(|i| i.op == sass::Opcode::BSSY);
+        if sources.is_some() {
+            let in_it = used.iter().copied().chain([*id]).collect();
+            let lines = code.lines.clone();
+            with_lines.push((*id, Code { lines, words: code.words.clone(), ..Code::default() }, in_it));
+        }
         file.kernels.push(cubin::Kernel {
             name: func.name.clone(),
             registers: code.regs.min(255) as u8,
@@ -389,6 +401,13 @@ fn assemble(
     file.addresses = layout.slots.iter().map(|s| (symbol_name(module, *s), 0)).collect();
     let global_bytes = file.globals.iter().map(|g| g.size).sum();
     output.module_bytes = (global_bytes, layout.const_size, 8 * file.addresses.len() as u32);
+    if let Some((source, index)) = sources {
+        let kernels: Vec<(&str, &Code, Vec<FuncId>)> = with_lines
+            .iter()
+            .map(|(k, code, fs)| (module.funcs[*k].name.as_str(), code, fs.clone()))
+            .collect();
+        file.lines = Some(debug::lines(module, source, index, &kernels));
+    }
     output.cubin = cubin::write::write(&file)?;
     Ok(output)
 }

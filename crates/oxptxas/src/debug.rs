@@ -1,0 +1,270 @@
+//! Line information: from the PTX's `.loc` and `.file` directives, and from its own lines, to line tables.
+
+use backend::Code;
+use cubin::lines::{Lines, Row, Sequence};
+use ptx::{FuncId, LineIndex, Module, Stmt};
+use rustc_hash::FxHashMap;
+
+/// A place in the source, perhaps in a function that was inlined at another.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+struct Place {
+    file: u32,
+    line: u32,
+    /// The place of the call, and the offset of the function's name.
+    inlined: Option<(usize, u32)>,
+}
+
+/// The places that a function's `.loc` directives name, and which of them holds for each line of PTX.
+#[derive(Default)]
+struct Places {
+    all: Vec<Place>,
+    /// By line number of an instruction.
+    of_line: FxHashMap<u32, usize>,
+}
+
+impl Places {
+    fn add(&mut self, p: Place) -> usize {
+        match self.all.iter().rposition(|q| *q == p) {
+            Some(i) => i,
+            None => {
+                self.all.push(p);
+                self.all.len() - 1
+            }
+        }
+    }
+
+    /// `names` are the offsets of labels in `.debug_str`.
+    fn new(module: &Module, f: FuncId, lines: &LineIndex, names: &FxHashMap<String, u32>) -> Places {
+        let mut places = Places::default();
+        let mut here = None;
+        for stmt in module.funcs[f].body.iter().flat_map(|b| &b.stmts) {
+            match stmt {
+                Stmt::Loc(loc) => {
+                    let inlined = loc.inlined.as_ref().map(|i| {
+                        // The call's own `.loc` came before, with its own history of inlining.
+                        let known = places.all.iter().rposition(|p| (p.file, p.line) == (i.file, i.line));
+                        let call = known.unwrap_or_else(|| {
+                            places.add(Place { file: i.file, line: i.line, inlined: None })
+                        });
+                        let name = names.get(&i.function).copied().unwrap_or(0);
+                        (call, name.wrapping_add(i.offset as u32))
+                    });
+                    here = Some(places.add(Place { file: loc.file, line: loc.line, inlined }));
+                }
+                Stmt::Inst(inst) => {
+                    // Line 0 is no line: the code belongs to what came before.
+                    if let Some(p) = here.filter(|p| places.all[*p].line != 0) {
+                        places.of_line.insert(lines.line(inst.span.start), p);
+                    }
+                }
+                _ => {}
+            }
+        }
+        places
+    }
+}
+
+/// Rows under construction.
+struct Rows<'p> {
+    places: &'p Places,
+    rows: Vec<Row>,
+    /// The row (from 1) that last held each place.
+    last: FxHashMap<usize, u32>,
+}
+
+impl Rows<'_> {
+    fn push(&mut self, address: u32, place: usize) -> u32 {
+        let Place { file, line, inlined } = self.places.all[place];
+        let inlined = inlined.map(|(call, name)| {
+            let row = match self.last.get(&call) {
+                Some(row) => *row,
+                None => self.push(address, call),
+            };
+            (row, name)
+        });
+        self.rows.push(Row { address, file, line, inlined });
+        let row = self.rows.len() as u32;
+        self.last.insert(place, row);
+        row
+    }
+}
+
+/// Whether line tables are made even if nobody asks for them: where the PTX says what its source is.
+pub fn has_source(module: &Module) -> bool {
+    let bodies = module.funcs.values().filter_map(|f| f.body.as_ref());
+    bodies.flat_map(|b| &b.stmts).any(|s| matches!(s, Stmt::Loc(_)))
+}
+
+/// The line tables of compiled kernels: name, code (with the lines of PTX that it comes from), and the functions
+/// whose PTX is in it.
+pub fn lines(
+    module: &Module,
+    source: &str,
+    index: &LineIndex,
+    kernels: &[(&str, &Code, Vec<FuncId>)],
+) -> Lines {
+    let (strings, names) = debug_strings(module);
+    let mut files: Vec<String> = Vec::new();
+    for (n, name) in &module.files {
+        let n = *n as usize;
+        if n > 0 && n < 1 << 16 {
+            files.resize(files.len().max(n), String::new());
+            files[n - 1].clone_from(name);
+        }
+    }
+    let mut out = Lines { files, strings, ptx_text: text(source), ..Lines::default() };
+    for (name, code, functions) in kernels {
+        let size = 16 * code.words.len() as u32;
+        let ptx = code.lines.iter().map(|(address, line)| Row {
+            address: *address,
+            file: 0,
+            line: *line,
+            inlined: None,
+        });
+        out.ptx.push(Sequence { function: (*name).into(), size, rows: ptx.collect() });
+        let mut places = Places::default();
+        for f in functions {
+            let of = Places::new(module, *f, index, &names);
+            let base = places.all.len();
+            let moved =
+                |p: &Place| Place { inlined: p.inlined.map(|(call, name)| (call + base, name)), ..*p };
+            places.all.extend(of.all.iter().map(moved));
+            places.of_line.extend(of.of_line.iter().map(|(line, p)| (*line, p + base)));
+        }
+        let mut rows = Rows { places: &places, rows: Vec::new(), last: FxHashMap::default() };
+        let mut before = None;
+        for (address, line) in &code.lines {
+            let place = places.of_line.get(line).copied();
+            if let Some(p) = place
+                && place != before
+            {
+                rows.push(*address, p);
+                before = place;
+            }
+        }
+        if !rows.rows.is_empty() {
+            out.source.push(Sequence { function: (*name).into(), size, rows: rows.rows });
+        }
+    }
+    out
+}
+
+/// The PTX as debuggers expect it: without comments and indentation, a NUL after each line.
+fn text(source: &str) -> Vec<u8> {
+    let mut out = Vec::with_capacity(source.len());
+    let mut in_comment = false;
+    let mut in_section = false;
+    for line in source.trim_end().lines() {
+        let mut rest = line;
+        let mut kept = String::new();
+        while !rest.is_empty() {
+            if in_comment {
+                match rest.find("*/") {
+                    Some(at) => {
+                        rest = &rest[at + 2..];
+                        in_comment = false;
+                    }
+                    None => rest = "",
+                }
+                continue;
+            }
+            match (rest.find("//"), rest.find("/*")) {
+                (Some(a), b) if b.is_none_or(|b| a < b) => {
+                    kept.push_str(&rest[..a]);
+                    rest = "";
+                }
+                (_, Some(b)) => {
+                    kept.push_str(&rest[..b]);
+                    rest = &rest[b + 2..];
+                    in_comment = true;
+                }
+                _ => {
+                    kept.push_str(rest);
+                    rest = "";
+                }
+            }
+        }
+        // Debug directives are left out.
+        let kept = kept.trim();
+        in_section |= kept.starts_with(".section");
+        if !in_section && !kept.starts_with(".loc") && !kept.starts_with(".file") {
+            out.extend(kept.as_bytes());
+        }
+        in_section &= !kept.contains('}');
+        out.push(0);
+    }
+    out.push(0);
+    out
+}
+
+/// The bytes of `.section .debug_str`, and the offsets of its labels.
+fn debug_strings(module: &Module) -> (Vec<u8>, FxHashMap<String, u32>) {
+    let mut bytes = Vec::new();
+    let mut labels = FxHashMap::default();
+    let body = module.sections.iter().find(|(name, _)| name == ".debug_str" || name == "debug_str");
+    for line in body.iter().flat_map(|(_, text)| text.lines()) {
+        let mut line = line.trim();
+        if let Some((label, rest)) = line.split_once(':') {
+            labels.insert(label.trim().to_owned(), bytes.len() as u32);
+            line = rest.trim();
+        }
+        if let Some(list) = line.strip_prefix(".b8") {
+            let values = list.trim_end_matches(';').split(',').map(str::trim);
+            bytes.extend(values.filter_map(|v| match v.strip_prefix("0x") {
+                Some(hex) => u8::from_str_radix(hex, 16).ok(),
+                None => v.parse::<i16>().ok().map(|n| n as u8),
+            }));
+        }
+    }
+    (bytes, labels)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PTX: &str = "\
+.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 p)
+{
+.reg .b64 %rd<3>;
+.loc 1 5 3
+ld.param.b64 %rd1, [p]; // comment
+.loc 2 9 1, function_name name1, inlined_at 1 5 3
+st.global.b64 [%rd1], %rd1;
+.loc 1 0 0
+ret;
+}
+.file 1 \"a.cu\"
+.file 2 \"b.h\"
+.section .debug_str {
+name0:
+.b8 97,0
+name1:
+.b8 98,99,0
+}
+";
+
+    #[test]
+    fn rows_follow_the_directives() {
+        let module = ptx::parse(PTX).unwrap();
+        let index = LineIndex::new(PTX);
+        let kernel = module.funcs.keys().next().unwrap();
+        let code = Code {
+            words: vec![0; 8],
+            lines: vec![(0, 8), (0x10, 10), (0x30, 8), (0x40, 12)],
+            ..Code::default()
+        };
+        let lines = lines(&module, PTX, &index, &[("k", &code, vec![kernel])]);
+        let row = |address, file, line, inlined| Row { address, file, line, inlined };
+        let want = [row(0, 1, 5, None), row(0x10, 2, 9, Some((1, 2))), row(0x30, 1, 5, None)];
+        assert_eq!(lines.source[0].rows, want);
+        assert_eq!(lines.ptx[0].rows.len(), 4);
+        assert_eq!(lines.strings, b"a\0bc\0");
+        assert_eq!(lines.files, ["a.cu", "b.h"]);
+        let text = String::from_utf8(lines.ptx_text).unwrap();
+        assert!(text.contains("ld.param.b64 %rd1, [p];\0\0st.global") && !text.contains(".b8"), "{text}");
+    }
+}
