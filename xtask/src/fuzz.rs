@@ -1,6 +1,6 @@
 //! `fuzz-sass`: random variations of real instruction words, as the table and as nvdisasm read them.
 
-use sass::{Target, decode, print};
+use sass::{Target, disassemble};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -154,7 +154,7 @@ pub fn run(options: &Options, bin: &Path, dir: &Path) -> Result<(), String> {
         let answers = ask(&bin.join("nvdisasm"), dir, *target, &words)?;
         let (mut both, mut theirs, mut ours, mut text) = (0, 0, 0, 0);
         for Answer { word, text: expected, pc } in &answers {
-            let decoded = decode(*word, *target, *pc);
+            let decoded = disassemble(*word, *target, *pc);
             let agrees = match (expected, &decoded) {
                 (None, Err(_)) => true,
                 (None, Ok(_)) => {
@@ -165,9 +165,9 @@ pub fn run(options: &Options, bin: &Path, dir: &Path) -> Result<(), String> {
                     theirs += 1;
                     false
                 }
-                (Some(expected), Ok(inst)) => {
+                (Some(expected), Ok(printed)) => {
                     both += 1;
-                    let same = squeeze(&print(inst, *target).to_string()) == *expected;
+                    let same = squeeze(printed) == *expected;
                     text += usize::from(same);
                     same
                 }

@@ -145,11 +145,11 @@ fn register(form: &Form, file: &str, text: &str) -> String {
     let mut rest = text;
     let lo = leading_number(&mut rest);
     let at = number(lo);
-    let inverted = file == "X";
+    let inverted = matches!(file, "X" | "N");
     let (file, len) = match file {
         "R" => ("R", 8),
         "U" => ("UR", 8),
-        "P" => ("P", 3),
+        "P" | "N" => ("P", 3),
         "Q" | "X" => ("UP", 3),
         _ => ("B", 4),
     };
@@ -183,7 +183,7 @@ fn register(form: &Form, file: &str, text: &str) -> String {
 fn address(form: &Form, text: &str) -> String {
     let (desc, body) = text.split_once('[').expect("[");
     let (mut d, mut hidden, mut space) = ("255".to_string(), false, "");
-    if matches!(desc, "gdesc" | "tmem" | "idesc") {
+    if matches!(desc, "gdesc" | "tmem" | "idesc" | "desc") {
         space = desc;
     }
     if let Some(lo) = desc.strip_prefix("dU").or(desc.strip_prefix("hU")) {
@@ -198,8 +198,13 @@ fn address(form: &Form, text: &str) -> String {
         "255".to_string(),
         String::new(),
     );
+    let (mut next, mut hide_zero) = (false, false);
     for part in body.trim_end_matches(']').split('_') {
-        if let Some(reg) = part.strip_prefix('R') {
+        if part == "n" {
+            next = true;
+        } else if part == "z" {
+            hide_zero = true;
+        } else if let Some(reg) = part.strip_prefix('R') {
             let (lo, w) = reg.split_once('.').unwrap_or((reg, ""));
             form.claim(&[(number(lo), 8)]);
             base = lo.into();
@@ -228,7 +233,8 @@ fn address(form: &Form, text: &str) -> String {
     let offset = if offset.is_empty() { "&[]".into() } else { offset };
     format!(
         "FieldKind::Addr {{ desc: {d}, desc_hidden: {hidden}, base: {base}, width: {width}, uniform: {uniform}, \
-         offset: {offset}, space: {space:?} }}"
+         offset: {offset}, space: {space:?}, next: {next}, \
+         hide_zero: {hide_zero} }}"
     )
 }
 
@@ -295,7 +301,7 @@ fn field(form: &Form, token: &str, groups: &Groups, mods: &mut BTreeSet<String>)
         let split = text.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(text.len());
         let (head, rest) = text.split_at(split);
         match head {
-            "R" | "U" | "P" | "Q" | "X" | "B" => register(form, head, rest),
+            "R" | "U" | "P" | "Q" | "X" | "N" | "B" => register(form, head, rest),
             "K" => constant(form, rest),
             "KR" | "KU" | "KVU" | "KS" => constant(form, &text[1..]),
             "i" | "u" | "f" | "d" | "hh" | "hb" | "hi" | "lo" => {

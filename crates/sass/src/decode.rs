@@ -55,6 +55,11 @@ impl std::error::Error for DecodeError {}
 /// # Errors
 /// When no form of the table fits the word.
 pub fn decode(word: u128, target: Target, pc: i64) -> Result<Inst, DecodeError> {
+    find(word, target, pc).map(|(inst, _)| inst)
+}
+
+/// The instruction and the form that it was read by.
+pub(crate) fn find(word: u128, target: Target, pc: i64) -> Result<(Inst, &'static Form), DecodeError> {
     let code = (word & 0xfff) as u16 | ((word >> 91) as u16 & 1) << 12;
     let bit = target_bit(target);
     let mut reason = Undecodable::Opcode(code);
@@ -62,7 +67,7 @@ pub fn decode(word: u128, target: Target, pc: i64) -> Result<Inst, DecodeError> 
         let form = &FORMS[usize::from(i)];
         if form.targets & bit != 0 {
             match decode_form(form, word, target, pc) {
-                Ok(inst) => return Ok(inst),
+                Ok(inst) => return Ok((inst, form)),
                 Err(why) => reason = why,
             }
         }
@@ -205,13 +210,16 @@ fn decode_field(field: &Field, slot: SlotKind, word: u128, target: Target, pc: i
                 not: bit(word, mods.not),
             }
         }
-        FieldKind::Addr { desc, base, width, uniform, offset, .. } => {
+        FieldKind::Addr { desc, base, width, uniform, offset, next, hide_zero, .. } => {
             let optional = |lo: u8, file| match lo {
                 NONE => Some(None),
                 lo => register(word, lo, file, target).map(Some),
             };
             let base = optional(*base, RegFile::R)?.filter(|r| !r.is_zero());
-            let uniform = optional(*uniform, RegFile::UR)?;
+            let mut uniform = optional(*uniform, RegFile::UR)?;
+            if let Some(u) = uniform.as_mut().filter(|u| *next && !u.is_zero()) {
+                u.index += 1;
+            }
             let len = length(offset);
             let raw = get(word, offset);
             let unsigned = base.is_none() && uniform.is_none() && len < 32;
@@ -228,6 +236,9 @@ fn decode_field(field: &Field, slot: SlotKind, word: u128, target: Target, pc: i
                     [AddrWidth::R32, AddrWidth::X4, AddrWidth::X8, AddrWidth::X16][(word >> lo) as usize & 3]
                 }
             };
+            if *hide_zero && width == AddrWidth::R64 {
+                uniform = uniform.filter(|u| !u.is_zero());
+            }
             Operand::Addr {
                 desc: optional(*desc, RegFile::UR)?,
                 base,

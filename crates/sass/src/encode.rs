@@ -101,7 +101,12 @@ pub(crate) fn accepts(form: &Form, inst: &Inst, target: Target) -> bool {
 }
 
 /// The word, or how far the attempt came and why it failed.
-fn encode_form(form: &Form, inst: &Inst, target: Target, pc: i64) -> Result<u128, (usize, Mismatch)> {
+pub(crate) fn encode_form(
+    form: &Form,
+    inst: &Inst,
+    target: Target,
+    pc: i64,
+) -> Result<u128, (usize, Mismatch)> {
     let mut word = u128::from(form.code & 0xfff) | u128::from(form.code >> 12) << 91;
     for &(lo, _, value, _) in form.fixed {
         word |= u128::from(value) << lo;
@@ -307,7 +312,7 @@ fn encode_field(
             }
             let wide =
                 if *kind == ImmKind::Signed { i64::from(*value as i32) as u64 } else { u64::from(*value) };
-            let low = wide & (u64::MAX >> (64 - len));
+            let low = if len == 0 { 0 } else { wide & (u64::MAX >> (64 - len)) };
             Ok(put(bits, low))
         }
         (
@@ -373,7 +378,7 @@ fn absent(operand: &Operand, field: &Field) -> bool {
 fn encode_address(kind: &FieldKind, operand: &Operand, target: Target, i: usize) -> Result<u128, Mismatch> {
     let wrong = Mismatch::Operand(i);
     let (
-        FieldKind::Addr { desc, base, width, uniform, offset, .. },
+        FieldKind::Addr { desc, base, width, uniform, offset, next, hide_zero, .. },
         Operand::Addr { desc: d, base: b, width: w, uniform: u, offset: o },
     ) = (kind, operand)
     else {
@@ -392,7 +397,11 @@ fn encode_address(kind: &FieldKind, operand: &Operand, target: Target, i: usize)
     };
     part(*desc, *d, RegFile::UR, true)?;
     part(*base, *b, RegFile::R, false)?;
-    part(*uniform, *u, RegFile::UR, true)?;
+    let previous = |u: Reg| if *next && !u.is_zero() { Reg { index: u.index - 1, ..u } } else { u };
+    if *next && u.is_some_and(|u| u.index == 0) {
+        return Err(wrong);
+    }
+    part(*uniform, u.map(previous), RegFile::UR, !hide_zero)?;
     word |= match width {
         AddrWidthBits::Fixed(f) if f == w || b.is_none() => 0,
         AddrWidthBits::Wide(bit) if *w == AddrWidth::R64 => 1 << bit,

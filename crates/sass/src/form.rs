@@ -101,6 +101,10 @@ pub(crate) enum FieldKind {
         offset: Ranges,
         /// `gdesc`, `tmem`, `idesc` before the bracket; empty for memory.
         space: &'static str,
+        /// The uniform register after the one in the field.
+        next: bool,
+        /// URZ is left out next to a 64-bit base.
+        hide_zero: bool,
     },
     /// An immediate whose values have names (`2D`).
     Named {

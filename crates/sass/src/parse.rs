@@ -46,6 +46,22 @@ static SPECIAL: LazyLock<HashMap<&str, SpecialReg>> =
 /// # Errors
 /// When no form of the table on this target prints as this line.
 pub fn parse_inst(line: &str, target: Target) -> Result<Inst, ParseError> {
+    parse_form(line, target).map(|(inst, _)| inst)
+}
+
+/// The word that a line as nvdisasm prints it stands for at byte address `pc`: what [`crate::disassemble`]
+/// gives back, except for what the text does not show.
+///
+/// # Errors
+/// When no form of the table on this target prints as this line, or a label is out of reach.
+pub fn assemble(line: &str, target: Target, pc: i64, ctrl: Control) -> Result<u128, ParseError> {
+    let (mut inst, form) = parse_form(line, target)?;
+    inst.ctrl = ctrl;
+    crate::encode::encode_form(form, &inst, target, pc)
+        .map_err(|_| ParseError { text: line.to_string(), message: "a label is out of reach" })
+}
+
+fn parse_form(line: &str, target: Target) -> Result<(Inst, &'static Form), ParseError> {
     let error = |message| ParseError { text: line.to_string(), message };
     let mut text = line.trim().trim_end_matches(';').trim_end();
     // nvdisasm prints infinities and NaNs with a space behind them.
@@ -87,10 +103,10 @@ pub fn parse_inst(line: &str, target: Target) -> Result<Inst, ParseError> {
                 ctrl: Control::default(),
             };
             if align(form, &operands, 0, &mut inst)
-                && print::print(&inst, target).to_string() == whole
+                && print::print_as(&inst, target, form).to_string() == whole
                 && crate::encode::accepts(form, &inst, target)
             {
-                return Ok(inst);
+                return Ok((inst, form));
             }
         }
     }
@@ -265,7 +281,7 @@ fn operand(field: &Field, texts: &[&str], inst: &mut Inst) -> Option<Operand> {
             let (inner, neg, abs, not) = source(text);
             constant((take_suffix(field, inner, inst), neg, abs, not))
         }
-        FieldKind::Addr { .. } => address(field, text),
+        FieldKind::Addr { .. } => address(field, take_suffix(field, text, inst)),
         FieldKind::Label { .. } => number(text).map(Operand::Label),
         FieldKind::Named { names, .. } => {
             names.iter().find(|(_, name)| *name == text).map(|(v, _)| Operand::Imm(*v))
@@ -341,7 +357,7 @@ fn constant((text, neg, abs, not): (&str, bool, bool, bool)) -> Option<Operand> 
 }
 
 fn address(field: &Field, text: &str) -> Option<Operand> {
-    let FieldKind::Addr { desc, desc_hidden, width, uniform: u, space, .. } = &field.kind else {
+    let FieldKind::Addr { desc, desc_hidden, width, uniform: u, space, hide_zero, .. } = &field.kind else {
         return None;
     };
     let text = text.strip_prefix(space)?;
@@ -383,7 +399,7 @@ fn address(field: &Field, text: &str) -> Option<Operand> {
             _ => return None,
         };
     }
-    ((*u != NONE) == uniform.is_some()).then_some(Operand::Addr {
+    ((*u != NONE) == uniform.is_some() || *hide_zero).then_some(Operand::Addr {
         desc: descriptor,
         base,
         width: spelled,

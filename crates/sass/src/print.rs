@@ -1,6 +1,9 @@
 //! Instruction → text in nvdisasm's spelling. Which operands are left out follows from the form that the
 //! instruction has on the target.
 
+#[cfg(doc)]
+use crate::decode;
+use crate::decode::{DecodeError, find};
 use crate::encode::default_operand;
 use crate::form::*;
 use crate::inst::{AddrWidth, ConstBank, Inst, Operand};
@@ -14,11 +17,28 @@ use std::fmt::{self, Write as _};
 pub struct Printed<'a> {
     inst: &'a Inst,
     target: Target,
+    /// Looked up where it is not known.
+    form: Option<&'static Form>,
 }
 
 /// The instruction as nvdisasm spells it on `target`, without the closing semicolon.
 pub fn print(inst: &Inst, target: Target) -> Printed<'_> {
-    Printed { inst, target }
+    Printed { inst, target, form: None }
+}
+
+/// The same, by a form that is known.
+pub(crate) fn print_as<'a>(inst: &'a Inst, target: Target, form: &'static Form) -> Printed<'a> {
+    Printed { inst, target, form: Some(form) }
+}
+
+/// The word at byte address `pc` in nvdisasm's spelling. It tells more than [`print`] of what [`decode`]
+/// gives: whether a descriptor that an instruction of sm_80 … sm_89 has is shown is not part of an [`Inst`].
+///
+/// # Errors
+/// When the table does not know the word.
+pub fn disassemble(word: u128, target: Target, pc: i64) -> Result<String, DecodeError> {
+    let (inst, form) = find(word, target, pc)?;
+    Ok(print_as(&inst, target, form).to_string())
 }
 
 /// The first form whose operand fields fit the kinds of the operands, as far as printing is concerned.
@@ -39,9 +59,10 @@ fn form_of(inst: &Inst, target: Target) -> Option<&'static Form> {
                 (FieldKind::Const { index, .. }, Operand::Const { index: reg, .. }) => {
                     index.is_some() || reg.is_none()
                 }
-                (FieldKind::Addr { desc, uniform, .. }, Operand::Addr { desc: d, uniform: u, .. }) => {
-                    (*desc != NONE) == d.is_some() && (*uniform != NONE) == u.is_some()
-                }
+                (
+                    FieldKind::Addr { desc, uniform, hide_zero, .. },
+                    Operand::Addr { desc: d, uniform: u, .. },
+                ) => (*desc != NONE) == d.is_some() && ((*uniform != NONE) == u.is_some() || *hide_zero),
                 _ => false,
             })
     };
@@ -66,7 +87,7 @@ impl fmt::Display for Printed<'_> {
             }
         }
         f.write_str(inst.op.mnemonic())?;
-        let form = form_of(inst, self.target);
+        let form = self.form.or_else(|| form_of(inst, self.target));
         let mut mods = &inst.mods.0[..];
         let mut suffixes: Vec<(usize, &[Mod])> = Vec::new();
         if let Some(form) = form {
@@ -210,7 +231,8 @@ fn operand_text(
                 let plus = if has_base || uniform.is_some() { "+" } else { "" };
                 write!(f, "{plus}{}", Hex(i64::from(*offset)))?;
             }
-            f.write_char(']')
+            f.write_char(']')?;
+            tail(f)
         }
         Operand::Label(to) => write!(f, "{}", Hex(*to)),
         Operand::Special(sr) => f.write_str(sr.name()),

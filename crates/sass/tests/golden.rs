@@ -1,6 +1,9 @@
 //! Words of ptxas with nvdisasm's text: decoding, printing, encoding and parsing must reproduce them.
 
-use sass::{Guard, Inst, Mod, Mods, Opcode, Operand, Reg, Target, decode, encode, parse_inst, print};
+use sass::{
+    Control, Guard, Inst, Mod, Mods, Opcode, Operand, Reg, Target, assemble, decode, disassemble, encode,
+    print,
+};
 
 struct Line<'a> {
     target: Target,
@@ -29,7 +32,12 @@ fn squeeze(text: &str) -> String {
 
 static KERNELS: &str = include_str!("golden/kernels.tsv");
 /// Words of single instructions, by group.
-static FORMS: &[&str] = &[include_str!("golden/conversions.tsv"), include_str!("golden/tensor.tsv")];
+static FORMS: &[&str] = &[
+    include_str!("golden/conversions.tsv"),
+    include_str!("golden/tensor.tsv"),
+    include_str!("golden/async.tsv"),
+    include_str!("golden/programs.tsv"),
+];
 
 #[test]
 fn words_of_ptxas_round_trip() {
@@ -37,7 +45,7 @@ fn words_of_ptxas_round_trip() {
     for Line { target, word, text, pc } in lines(KERNELS).chain(FORMS.iter().flat_map(|f| lines(f))) {
         let check = || -> Result<(), String> {
             let inst = decode(word, target, pc).map_err(|e| e.to_string())?;
-            let printed = print(&inst, target).to_string();
+            let printed = disassemble(word, target, pc).map_err(|e| e.to_string())?;
             if squeeze(&printed) != squeeze(text) {
                 return Err(format!("prints as `{printed}`"));
             }
@@ -47,9 +55,11 @@ fn words_of_ptxas_round_trip() {
             if again != inst {
                 return Err(format!("encodes as {back:#034x}, {}", print(&again, target)));
             }
-            let parsed = parse_inst(text, target).map_err(|e| e.to_string())?;
-            if print(&parsed, target).to_string() != printed {
-                return Err(format!("parses as {}", print(&parsed, target)));
+            let ctrl = Control::from_bits(word);
+            let assembled = assemble(text, target, pc, ctrl).map_err(|e| e.to_string())?;
+            let again = disassemble(assembled, target, pc).map_err(|e| e.to_string())?;
+            if again != printed {
+                return Err(format!("assembles to {assembled:#034x}, {again}"));
             }
             Ok(())
         };
