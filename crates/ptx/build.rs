@@ -12,13 +12,15 @@ fn ident(spelling: &str) -> String {
     if body.starts_with(|c: char| c.is_ascii_digit()) || keyword { format!("_{body}") } else { body }
 }
 
-/// `%pm[0-7]_64` stands for eight names.
+/// `%pm[0-7]_64` stands for eight names, `m64n[8-256/8]k16` for every eighth number.
 fn numbered(name: &str) -> Vec<String> {
     let Some((head, rest)) = name.split_once('[') else { return vec![name.to_string()] };
     let (range, tail) = rest.split_once(']').expect("`]`");
+    let (range, step) = range.split_once('/').unwrap_or((range, "1"));
+    let step: usize = step.parse().expect("number");
     let (first, last) = range.split_once('-').expect("`-`");
     let (first, last): (u32, u32) = (first.parse().expect("number"), last.parse().expect("number"));
-    (first..=last).map(|n| format!("{head}{n}{tail}")).collect()
+    (first..=last).step_by(step).map(|n| format!("{head}{n}{tail}")).collect()
 }
 
 #[derive(Default)]
@@ -35,7 +37,7 @@ impl Table {
         text.split_whitespace()
             .flat_map(|w| match w.strip_prefix('$') {
                 Some(name) => self.lists.get(name).unwrap_or_else(|| panic!("no list ${name}")).clone(),
-                None => vec![w.to_string()],
+                None => numbered(w),
             })
             .collect()
     }
@@ -87,6 +89,13 @@ impl Table {
                     Some(w) => (w, true),
                     None => (w, false),
                 };
+                let bare = w.trim_start_matches(|c: char| c.is_ascii_digit() || c == '*');
+                let count = match &w[..w.len() - bare.len()] {
+                    "" => "None".to_string(),
+                    "*" => "Some(255)".to_string(),
+                    n => format!("Some({n})"),
+                };
+                let w = bare;
                 let (head, fixed) = w.split_once('.').map_or((w, None), |(h, t)| (h, Some(t)));
                 let letters = head.trim_end_matches(|c: char| c.is_ascii_digit());
                 let index: u8 = head[letters.len()..].parse().unwrap_or(0);
@@ -98,6 +107,7 @@ impl Table {
                     "dq" => "DstPred",
                     "qq" => "PredPair",
                     "m" => "Addr",
+                    "t" => "Bracket",
                     "l" => "Label",
                     "f" => "Func",
                     "i" => "Imm",
@@ -110,8 +120,8 @@ impl Table {
                     None => format!("TypeRef::Mod({index})"),
                 };
                 format!(
-                    "OperandSpec {{ kind: OperandKind::{kind}, ty: {ty}, vector: {vector}, wider: {wider}, \
-                     optional: {optional} }}, "
+                    "OperandSpec {{ kind: OperandKind::{kind}, ty: {ty}, vector: {vector}, count: {count}, \
+                     wider: {wider}, optional: {optional} }}, "
                 )
             })
             .collect()

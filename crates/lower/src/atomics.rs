@@ -73,8 +73,10 @@ impl Lower<'_, '_> {
         let t = ty(pt_ty);
         let n = usize::from(is_atom);
         let a = self.addr_operand(&inst.operands[n])?;
-        let (Some(space), None) = (self.access_space(inst, a), inst.one_of(&[M::shared_cluster, M::noftz]))
-        else {
+        let (Some(space), None) = (
+            self.access_space(inst, a),
+            inst.one_of(&[M::shared_cluster, M::noftz, M::L2_cache_hint, M::_async]),
+        ) else {
             return self.unsupported(inst);
         };
         if space == Space::Local || !matches!(t.bits, 32 | 64) {

@@ -362,6 +362,8 @@ pub enum Operand {
     },
     /// `[base + offset]`
     Addr(Addr),
+    /// `[a, {x, y}]`: a texture or tensor map with coordinates, perhaps with a sampler between.
+    Bracket(Vec<Operand>),
     /// `p|q`; an absent one was written `_`.
     Pair(Option<RegId>, Option<RegId>),
     /// `_`

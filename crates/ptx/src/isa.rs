@@ -166,6 +166,8 @@ pub struct OperandSpec {
     pub ty: TypeRef,
     /// `.v2`, `.v4`, `.v8` make it a vector.
     pub vector: bool,
+    /// A list in braces of this many, whatever the modifiers say; 1 may stand without braces, 255 is any number.
+    pub count: Option<u8>,
     /// Registers may be wider than the type.
     pub wider: bool,
     /// May be absent.
@@ -189,6 +191,8 @@ pub enum OperandKind {
     PredPair,
     /// `[address]`
     Addr,
+    /// `[address, {coordinates}]`, with more between perhaps.
+    Bracket,
     /// Label.
     Label,
     /// Function.
@@ -223,13 +227,17 @@ impl Form {
 }
 
 impl Form {
-    /// Whether these modifiers, in any order, are those of the form; only the types must come in its order.
+    /// Whether these modifiers, in any order, are those of the form; only the types, and the layouts of matrices,
+    /// must come in its order.
     /// ptxas takes `add.f32.rn` and `atom.global.gpu.acq_rel.add.u32`.
     pub fn matches_unordered(&self, mods: &[Mod]) -> bool {
         fn take(mods: &[Mod], used: u32, m: Mod) -> Option<u32> {
             let free = |i: usize| used >> i & 1 == 0;
+            let layout = |m: Mod| matches!(m, Mod::row | Mod::col);
             let at = if m.as_type().is_some() {
                 (0..mods.len()).find(|i| free(*i) && mods[*i].as_type().is_some()).filter(|i| mods[*i] == m)
+            } else if layout(m) {
+                (0..mods.len()).find(|i| free(*i) && layout(mods[*i])).filter(|i| mods[*i] == m)
             } else {
                 (0..mods.len()).find(|i| free(*i) && mods[*i] == m)
             };

@@ -409,15 +409,18 @@ impl<'m> Printer<'m> {
             Operand::Part { reg, part } => write!(out, "{}.{part}", self.regs[*reg]),
             Operand::Addr(a) => {
                 out.push('[');
-                match a.base {
-                    AddrBase::Reg(r) => out.push_str(&self.regs[r]),
-                    AddrBase::Var(v) => out.push_str(self.var(v)),
-                    AddrBase::Absolute => {
-                        let _ = write!(out, "{}", a.offset);
+                self.address(out, a);
+                out.push(']');
+                Ok(())
+            }
+            Operand::Bracket(list) => {
+                out.push('[');
+                for (i, o) in list.iter().enumerate() {
+                    out.push_str(if i == 0 { "" } else { ", " });
+                    match o {
+                        Operand::Addr(a) if i == 0 => self.address(out, a),
+                        o => self.operand(out, o),
                     }
-                }
-                if a.base != AddrBase::Absolute {
-                    Self::offset(out, a.offset);
                 }
                 out.push(']');
                 Ok(())
@@ -434,6 +437,19 @@ impl<'m> Printer<'m> {
                 Ok(())
             }
         };
+    }
+
+    fn address(&self, out: &mut String, a: &crate::ast::Addr) {
+        match a.base {
+            AddrBase::Reg(r) => out.push_str(&self.regs[r]),
+            AddrBase::Var(v) => out.push_str(self.var(v)),
+            AddrBase::Absolute => {
+                let _ = write!(out, "{}", a.offset);
+            }
+        }
+        if a.base != AddrBase::Absolute {
+            Self::offset(out, a.offset);
+        }
     }
 }
 

@@ -97,6 +97,7 @@ impl Checker<'_> {
                 }
             }
             Op::call => self.call(body, inst),
+            Op::cp => self.coordinates(inst),
             Op::ld | Op::st => self.wide_access(inst),
             Op::vote | Op::shfl if !inst.has(Mod::sync) && self.sm >= 70 && self.module.version >= (6, 4) => {
                 let name = inst.op.name();
@@ -112,6 +113,24 @@ impl Checker<'_> {
 }
 
 impl Checker<'_> {
+    /// A tensor copy has as many coordinates as its tensor has dimensions.
+    fn coordinates(&mut self, inst: &Inst) {
+        let dims = [Mod::_1d, Mod::_2d, Mod::_3d, Mod::_4d, Mod::_5d];
+        let Some(n) = dims.iter().position(|m| inst.has(*m)) else { return };
+        // Rows that are gathered or scattered have a coordinate each.
+        let n = if inst.one_of(&[Mod::tile_gather4, Mod::tile_scatter4]).is_some() { 5 } else { n + 1 };
+        for o in &inst.operands {
+            let Operand::Bracket(list) = o else { continue };
+            let have = match list.last() {
+                Some(Operand::Vector(elems)) => elems.len(),
+                _ => 1,
+            };
+            if have != n {
+                self.error(inst.span, "Argument vector size mismatch for instruction 'cp.async.bulk.tensor'");
+            }
+        }
+    }
+
     /// 256-bit loads and stores are new; nothing is wider.
     fn wide_access(&mut self, inst: &Inst) {
         let Some(Operand::Vector(elems)) = inst.operands.iter().find(|o| matches!(o, Operand::Vector(_)))

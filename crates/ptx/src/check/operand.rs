@@ -29,6 +29,20 @@ impl Checker<'_> {
         let pred = |r: &RegId| body.regs[*r].ty == Type::pred;
         match (spec.kind, o) {
             (OperandKind::Any, _) => true,
+            (OperandKind::Dst | OperandKind::Src, Operand::Vector(elems)) if spec.count.is_some() => {
+                spec.count.is_some_and(|n| n == 255 || usize::from(n) == elems.len())
+                    && elems.iter().all(|e| match e {
+                        VectorElem::Reg(r) => reg(*r),
+                        VectorElem::Sink => spec.kind == OperandKind::Dst,
+                        VectorElem::Int(_) => spec.kind == OperandKind::Src && ty.is_none_or(int_fits),
+                        VectorElem::F32(_) => ty.is_none_or(|t| float_fits(t, 4)),
+                        VectorElem::F64(_) => ty.is_none_or(|t| float_fits(t, 8)),
+                    })
+            }
+            (OperandKind::Dst | OperandKind::Src, Operand::Reg(r)) if spec.count.is_some() => {
+                matches!(spec.count, Some(1 | 255)) && reg(*r)
+            }
+            (OperandKind::Bracket, Operand::Bracket(_)) => true,
             (OperandKind::Dst | OperandKind::PredDst | OperandKind::PredPair, Operand::Sink) => true,
             (OperandKind::Dst | OperandKind::DstPred, Operand::Reg(r)) => {
                 // Without braces a vector needs a vector register.

@@ -69,6 +69,14 @@ impl<'s> Parser<'s> {
             Tok::LBracket => {
                 self.bump();
                 let addr = self.address()?;
+                if self.peek() == Tok::Comma {
+                    let mut list = vec![Operand::Addr(addr)];
+                    while self.eat(Tok::Comma) {
+                        list.push(self.nested(Self::operand)?);
+                    }
+                    self.expect(Tok::RBracket)?;
+                    return Ok(Operand::Bracket(list));
+                }
                 self.expect(Tok::RBracket)?;
                 Ok(Operand::Addr(addr))
             }
