@@ -12,6 +12,7 @@
 
 mod debug;
 mod functions;
+pub mod listing;
 pub mod options;
 pub mod pipeline;
 

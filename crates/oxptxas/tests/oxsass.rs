@@ -32,7 +32,7 @@ fn saxpy_cubin(name: &str) -> PathBuf {
 fn dis_shows_the_kernel() {
     let out = text(&["dis".as_ref(), &saxpy_cubin("dis.cubin")]);
     assert!(out.starts_with("// sm_90\n"), "{out}");
-    assert!(out.contains("\nsaxpy:\n    /*0000*/  "), "{out}");
+    assert!(out.contains("\nsaxpy:\n        /*0000*/  "), "{out}");
     assert!(out.contains("FFMA R") && out.contains("EXIT ;"), "{out}");
 }
 

@@ -65,6 +65,48 @@ impl std::fmt::Display for Control {
     }
 }
 
+impl std::str::FromStr for Control {
+    type Err = &'static str;
+
+    /// Reads what [`Display`](std::fmt::Display) writes; the reuse flags, which it leaves to the operands,
+    /// are clear.
+    fn from_str(text: &str) -> Result<Control, Self::Err> {
+        const WRONG: &str = "not a control field like [B------:R-:W0:Y:S04]";
+        let body = text.strip_prefix("[B").and_then(|t| t.strip_suffix(']')).ok_or(WRONG)?;
+        let parts: Vec<&str> = body.split(':').collect();
+        let &[wait, read, write, switch, stall] = &parts[..] else { return Err(WRONG) };
+        if wait.len() != 6 {
+            return Err(WRONG);
+        }
+        let mut mask = 0;
+        for (i, c) in wait.chars().enumerate() {
+            match c {
+                '-' => {}
+                c if c.to_digit(10) == Some(i as u32) => mask |= 1 << i,
+                _ => return Err(WRONG),
+            }
+        }
+        let scoreboard = |part: &str, letter: char| match part.strip_prefix(letter) {
+            Some("-") => Ok(None),
+            Some(n) => n.parse().ok().filter(|n| *n < 7).map(Some).ok_or(WRONG),
+            None => Err(WRONG),
+        };
+        let stall = stall.strip_prefix('S').and_then(|n| n.parse().ok()).filter(|n| *n < 16);
+        Ok(Control {
+            stall: stall.ok_or(WRONG)?,
+            no_yield: match switch {
+                "-" => true,
+                "Y" => false,
+                _ => return Err(WRONG),
+            },
+            write_sb: scoreboard(write, 'W')?,
+            read_sb: scoreboard(read, 'R')?,
+            wait: mask,
+            reuse: 0,
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -75,5 +117,9 @@ mod tests {
             Control { stall: 5, no_yield: false, write_sb: Some(2), read_sb: None, wait: 0b101, reuse: 3 };
         assert_eq!(Control::from_bits(c.to_bits()), c);
         assert_eq!(c.to_string(), "[B0-2---:R-:W2:Y:S05]");
+        assert_eq!(c.to_string().parse(), Ok(Control { reuse: 0, ..c }));
+        for wrong in ["", "[B------:R-:W-:-:S16]", "[B1-----:R-:W-:-:S01]", "[B------:R8:W-:-:S01]", "[é]"] {
+            assert!(wrong.parse::<Control>().is_err(), "{wrong}");
+        }
     }
 }

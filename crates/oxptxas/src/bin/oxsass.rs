@@ -1,5 +1,6 @@
 //! `oxsass`: the workbench.
 
+use oxptxas::listing::{self, Style};
 use sass::Target;
 use sim::launch::{Buffers, Launch, LaunchFile, format_elem, npy, output_name};
 use sim::memory::little_endian;
@@ -11,8 +12,12 @@ use std::process::ExitCode;
 const HELP: &str = "\
 oxsass: look at and execute GPU code
 
-  oxsass dis FILE.cubin
-      Disassemble.
+  oxsass dis [--hex] [--control] [--json] FILE.cubin
+  oxsass dis --raw sm_90 [--hex] [--control] [--json] FILE
+      Disassemble a cubin, or a file of instruction words. --hex adds the words, --control the control
+      fields; --json prints an object a line.
+  oxsass asm --raw sm_90 LISTING FILE
+      Assemble a listing as `dis` prints it to a file of instruction words.
   oxsass run FILE LAUNCH.toml [--out DIR] [--all]
       Execute a cubin, or interpret a PTX file, as the launch file says (docs/launch-files.md). Prints the
       output buffers, with --all every buffer; with --out, writes all of them as .npy files instead.
@@ -26,7 +31,8 @@ fn main() -> ExitCode {
     let mut out = io::BufWriter::new(io::stdout().lock());
     let result = match &args[..] {
         [] | ["help" | "--help" | "-h", ..] => write!(out, "{HELP}").map_err(|e| e.to_string()),
-        ["dis", file] => dis(&mut out, file),
+        ["dis", options @ ..] => dis(&mut out, options),
+        ["asm", "--raw", target, listing, file] => assemble(target, listing, file),
         ["run", file, launch, options @ ..] => run(&mut out, file, launch, options),
         ["verify", file, other, launch] => verify(&mut out, file, other, launch),
         _ => Err("bad arguments; see oxsass --help".into()),
@@ -51,29 +57,60 @@ fn launches(path: &str) -> Result<Vec<Launch>, String> {
     Ok(LaunchFile::parse(&text).map_err(|e| format!("{path}: {e}"))?.launch)
 }
 
-fn dis(out: &mut impl Write, path: &str) -> Result<(), String> {
-    let image = cubin::read::read(&read(path)?).map_err(|e| format!("{path}: {e}"))?;
-    let target = Target::new(image.sm).ok_or_else(|| format!("{path}: sm_{} is not known", image.sm))?;
-    let mut write = || -> io::Result<()> {
-        writeln!(out, "// {target}")?;
-        for (name, kernel) in &image.kernels {
-            writeln!(
-                out,
-                "\n// {} registers, {} bytes of stack, {} bytes of shared memory",
-                kernel.registers, kernel.stack_bytes, kernel.shared_bytes
-            )?;
-            writeln!(out, "{name}:")?;
-            for (i, word) in kernel.code.iter().enumerate() {
-                let at = 16 * i as i64;
-                match sass::decode(*word, target, at) {
-                    Ok(inst) => writeln!(out, "    /*{at:04x}*/  {} ;", sass::print(&inst, target))?,
-                    Err(_) => writeln!(out, "    /*{at:04x}*/  .word {word:#034x}")?,
-                }
-            }
+fn parse_target(name: &str) -> Result<Target, String> {
+    Target::parse(name).ok_or_else(|| format!("{name} is not a known target"))
+}
+
+fn dis(out: &mut impl Write, options: &[&str]) -> Result<(), String> {
+    let (mut style, mut raw, mut path) = (Style { labels: true, ..Style::default() }, None, None);
+    let mut options = options.iter();
+    while let Some(o) = options.next() {
+        match *o {
+            "--hex" => style.hex = true,
+            "--control" => style.control = true,
+            "--json" => style.json = true,
+            "--raw" => raw = Some(parse_target(options.next().ok_or("--raw needs a target")?)?),
+            o if o.starts_with("--") => return Err(format!("unknown option '{o}'")),
+            o if path.is_none() => path = Some(o),
+            _ => return Err("dis takes one file".into()),
         }
-        Ok(())
-    };
-    write().map_err(|e| e.to_string())
+    }
+    let path = path.ok_or("dis needs a file")?;
+    let bytes = read(path)?;
+    let mut text = String::new();
+    if let Some(target) = raw {
+        let (words, rest) = bytes.as_chunks::<16>();
+        if !rest.is_empty() {
+            return Err(format!("{path}: {} bytes are not a whole number of words", bytes.len()));
+        }
+        let words: Vec<u128> = words.iter().map(|w| u128::from_le_bytes(*w)).collect();
+        style.labels = false;
+        listing::write(&mut text, &words, target, style, &mut 0);
+        return out.write_all(text.as_bytes()).map_err(|e| e.to_string());
+    }
+    let image = cubin::read::read(&bytes).map_err(|e| format!("{path}: {e}"))?;
+    let target = Target::new(image.sm).ok_or_else(|| format!("{path}: sm_{} is not known", image.sm))?;
+    if !style.json {
+        text += &format!("// {target}\n");
+    }
+    let mut next_label = 0;
+    for (name, kernel) in &image.kernels {
+        if !style.json {
+            text += &format!(
+                "\n// {} registers, {} bytes of stack, {} bytes of shared memory\n{name}:\n",
+                kernel.registers, kernel.stack_bytes, kernel.shared_bytes
+            );
+        }
+        listing::write(&mut text, &kernel.code, target, style, &mut next_label);
+    }
+    out.write_all(text.as_bytes()).map_err(|e| e.to_string())
+}
+
+fn assemble(target: &str, source: &str, file: &str) -> Result<(), String> {
+    let text = fs::read_to_string(source).map_err(|e| format!("{source}: {e}"))?;
+    let words = listing::assemble(&text, parse_target(target)?).map_err(|e| format!("{source}:{e}"))?;
+    let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
+    fs::write(file, bytes).map_err(|e| format!("{file}: {e}"))
 }
 
 /// A program to execute.

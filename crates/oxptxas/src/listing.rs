@@ -1,0 +1,249 @@
+//! Listings of machine code: what `oxsass dis` prints and `oxsass asm` reads.
+
+use sass::{Control, Operand, Target};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+/// What a listing shows besides the instructions.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Style {
+    /// The two halves of each word in comments, as `nvdisasm -hex` prints them.
+    pub hex: bool,
+    /// The control field before each instruction: `[B------:R-:W0:Y:S04]`.
+    pub control: bool,
+    /// One JSON object a line instead.
+    pub json: bool,
+    /// Branch targets within the code get names, as in `nvdisasm -c`.
+    pub labels: bool,
+}
+
+/// Names of branch targets, numbered in the order in which the code mentions them from `next_label` on.
+fn labels(code: &[u128], target: Target, next_label: &mut usize) -> BTreeMap<i64, String> {
+    let mut names = BTreeMap::new();
+    for (i, word) in code.iter().enumerate() {
+        let to = label(*word, target, 16 * i as i64);
+        let inside = |to: &i64| *to >= 0 && to & 15 == 0 && (*to as usize) < 16 * code.len();
+        if let Some(to) = to.filter(inside) {
+            names.entry(to).or_insert_with(|| {
+                *next_label += 1;
+                format!(".L_x_{}", *next_label - 1)
+            });
+        }
+    }
+    names
+}
+
+/// The place that an instruction names, where its text ends with it.
+fn label(word: u128, target: Target, pc: i64) -> Option<i64> {
+    let inst = sass::decode(word, target, pc).ok()?;
+    let named = matches!(inst.op.mnemonic(), "BRA" | "BSSY" | "WARPSYNC.COLLECTIVE");
+    inst.operands
+        .iter()
+        .find_map(|o| if let Operand::Label(to) = o { Some(*to) } else { None })
+        .filter(|_| named)
+}
+
+/// Text of a word, `None` where the table does not know it, with its branch target by name.
+fn text(word: u128, target: Target, pc: i64, names: &BTreeMap<i64, String>) -> Option<String> {
+    let text = sass::disassemble(word, target, pc).ok()?;
+    let name = label(word, target, pc).and_then(|to| names.get(&to));
+    match (name, text.rsplit_once(' ')) {
+        (Some(name), Some((head, _))) => Some(format!("{head} `({name})")),
+        _ => Some(text),
+    }
+}
+
+/// Appends the listing of code that begins at address 0.
+pub fn write(out: &mut String, code: &[u128], target: Target, style: Style, next_label: &mut usize) {
+    let names = if style.labels { labels(code, target, next_label) } else { BTreeMap::new() };
+    let texts: Vec<Option<String>> =
+        code.iter().enumerate().map(|(i, w)| text(*w, target, 16 * i as i64, &names)).collect();
+    // The comments with the words stand in one column.
+    let width = |t: &Option<String>| {
+        t.as_ref().map_or(0, |t| t.len() - if t.starts_with('@') { t.find(' ').unwrap_or(0) + 1 } else { 0 })
+    };
+    let widest = texts.iter().map(width).max().unwrap_or(0);
+    for (i, (word, text)) in code.iter().zip(&texts).enumerate() {
+        let (pc, high, low) = (16 * i, (word >> 64) as u64, *word as u64);
+        let control = Control::from_bits(*word);
+        if style.json {
+            let text = text.as_ref().map_or("null".into(), |t| format!("\"{}\"", t.replace('"', "\\\"")));
+            let _ = writeln!(
+                out,
+                "{{\"address\":{pc},\"text\":{text},\"control\":\"{control}\",\"high\":\"{high:#018x}\",\"low\":\"{low:#018x}\"}}"
+            );
+            continue;
+        }
+        if let Some(name) = names.get(&(pc as i64)) {
+            let _ = writeln!(out, "{name}:");
+        }
+        let (guard, body) = match text {
+            Some(t) if t.starts_with('@') => t.split_at(t.find(' ').unwrap_or(0) + 1),
+            Some(t) => ("", t.as_str()),
+            None => ("", ""),
+        };
+        let _ = write!(out, "        /*{pc:04x}*/");
+        if style.control {
+            let _ = write!(out, "  {control}");
+        }
+        if text.is_none() {
+            let _ = writeln!(out, "{:19}.word {word:#034x}", "");
+            continue;
+        }
+        let _ = write!(out, "{guard:>19}{body} ;");
+        if style.hex {
+            let start = out.rfind('\n').map_or(0, |n| n + 1);
+            let _ = writeln!(out, "{:1$}  /* {low:#018x} */", "", widest - body.len());
+            let column = out[start..].find("/* 0x").unwrap_or(0);
+            let _ = writeln!(out, "{:column$}/* {high:#018x} */", "");
+        } else {
+            out.push('\n');
+        }
+    }
+}
+
+/// Where and why a listing does not assemble.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ListingError {
+    /// Line, from 1.
+    pub line: usize,
+    /// Column in characters, from 1.
+    pub column: usize,
+    /// What is wrong.
+    pub message: String,
+}
+
+impl std::fmt::Display for ListingError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}:{}: {}", self.line, self.column, self.message)
+    }
+}
+
+impl std::error::Error for ListingError {}
+
+/// One line of a listing: the column and text of its instruction, and its control field.
+struct Line<'a> {
+    line: usize,
+    column: usize,
+    text: &'a str,
+    control: Control,
+}
+
+/// Reads a listing as [`write`] prints it (without JSON): comments, labels, control fields and instructions;
+/// an instruction without a control field issues alone, one cycle after the one before it.
+///
+/// # Errors
+/// At the first line that is not an instruction of the target.
+pub fn assemble(source: &str, target: Target) -> Result<Vec<u128>, ListingError> {
+    let (mut lines, mut names) = (Vec::new(), BTreeMap::new());
+    for (i, whole) in source.lines().enumerate() {
+        let error = |at: &str, message: &str| ListingError {
+            line: i + 1,
+            column: 1 + whole[..at.as_ptr() as usize - whole.as_ptr() as usize].chars().count(),
+            message: message.into(),
+        };
+        let mut rest = skip(whole);
+        if rest.is_empty() || rest.starts_with("//") || rest.starts_with(".headerflags") {
+            continue;
+        }
+        if let Some(name) = rest.strip_suffix(':') {
+            names.insert(name.to_string(), 16 * lines.len() as i64);
+            continue;
+        }
+        let mut control = Control::default();
+        if rest.starts_with('[') {
+            let end = rest.find(']').ok_or_else(|| error(rest, "an open control field"))? + 1;
+            control = rest[..end].parse().map_err(|m| error(rest, m))?;
+            rest = skip(&rest[end..]);
+        }
+        let end = rest.find(';').ok_or_else(|| error(rest, "an instruction without ';'"))?;
+        let tail = skip(&rest[end + 1..]);
+        if !tail.is_empty() {
+            return Err(error(tail, "something behind the instruction"));
+        }
+        let column = error(rest, "").column;
+        lines.push(Line { line: i + 1, column, text: rest[..end].trim_end(), control });
+    }
+    let word = |(i, line): (usize, &Line)| {
+        let error = |message: String| ListingError { line: line.line, column: line.column, message };
+        let mut text = line.text.split_whitespace().collect::<Vec<_>>().join(" ");
+        if let Some((head, name)) = text.split_once(" `(") {
+            let name = name.trim_end_matches(')');
+            let to = names.get(name).ok_or_else(|| error(format!("no label '{name}'")))?;
+            text = format!("{head} {to:#x}");
+        }
+        // nvdisasm prints infinities and NaNs with a space behind them.
+        for special in ["INF", "NAN"] {
+            text = text.replace(&format!("{special},"), &format!("{special} ,"));
+        }
+        sass::assemble(&text, target, 16 * i as i64, line.control).map_err(|e| error(e.message.into()))
+    };
+    lines.iter().enumerate().map(word).collect()
+}
+
+/// Without leading blanks and comments.
+fn skip(text: &str) -> &str {
+    let mut rest = text.trim_start();
+    while let Some((_, after)) = rest.strip_prefix("/*").and_then(|t| t.split_once("*/")) {
+        rest = after.trim_start();
+    }
+    rest.trim_end()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `MOV R1, 0xa00` and a branch back to it.
+    fn code(target: Target) -> Vec<u128> {
+        let branch = sass::assemble("BRA 0x0", target, 0x10, Control::default()).unwrap();
+        vec![0x000f_e400_0000_0f00_0000_0a00_0001_7802, branch]
+    }
+
+    #[test]
+    fn listings_assemble_to_the_same_words() {
+        let target = Target::new(90).unwrap();
+        let code = &code(target)[..];
+        for style in [
+            Style { control: true, ..Style::default() },
+            Style { control: true, hex: true, ..Style::default() },
+            Style { control: true, labels: true, ..Style::default() },
+        ] {
+            let mut out = String::new();
+            write(&mut out, code, target, style, &mut 0);
+            assert_eq!(assemble(&out, target).as_deref(), Ok(code), "{out}");
+        }
+    }
+
+    #[test]
+    fn the_layout_is_nvdisasms() {
+        let target = Target::new(90).unwrap();
+        let mut out = String::new();
+        write(&mut out, &code(target)[..1], target, Style { hex: true, ..Style::default() }, &mut 0);
+        let expected = "        /*0000*/                   MOV R1, 0xa00 ;  /* 0x00000a0000017802 */\n                                                    /* 0x000fe40000000f00 */\n";
+        assert_eq!(out, expected);
+        out.clear();
+        write(&mut out, &code(target), target, Style { labels: true, ..Style::default() }, &mut 0);
+        let expected = ".L_x_0:\n        /*0000*/                   MOV R1, 0xa00 ;\n        /*0010*/                   BRA `(.L_x_0) ;\n";
+        assert_eq!(out, expected);
+    }
+
+    #[test]
+    fn unknown_words_and_wrong_text() {
+        let target = Target::new(90).unwrap();
+        let mut out = String::new();
+        write(&mut out, &[0x7ff0_0000_0000_0000], target, Style::default(), &mut 0);
+        assert!(out.contains(".word 0x"), "{out}");
+        for (source, line, column) in [
+            ("\n   FROB R1 ;", 2, 4),
+            ("MOV R1, R2", 1, 1),
+            ("[B-] MOV R1, R2 ;", 1, 1),
+            ("MOV R1, R2 ; MOV", 1, 14),
+            ("BRA `(.L_x_7) ;", 1, 1),
+            ("@ ;", 1, 1),
+        ] {
+            let e = assemble(source, target).unwrap_err();
+            assert_eq!((e.line, e.column), (line, column), "{source}: {e}");
+        }
+    }
+}
