@@ -198,7 +198,9 @@ fn decode_field(field: &Field, slot: SlotKind, word: u128, target: Target, pc: i
             };
             let len = u32::from(54 - at);
             let raw = (word >> at) as u64 & ((1 << len) - 1);
-            if !signed && (raw & 3 != 0 || raw >> (len - 1) != 0) {
+            // Words: the two low bits mean nothing.
+            let raw = if *signed { raw } else { raw & !3 };
+            if !signed && raw >> (len - 1) != 0 {
                 return None;
             }
             Operand::Const {
