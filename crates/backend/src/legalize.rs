@@ -25,6 +25,7 @@ pub fn run(func: &mut Function) -> Result<(), Error> {
             func,
             out: Vec::with_capacity(insts.len()),
             constants: FxHashMap::default(),
+            immediates: FxHashMap::default(),
             loc: Loc::default(),
         };
         for i in insts {
@@ -72,6 +73,8 @@ struct Legalizer<'f> {
     out: Vec<ori::Inst>,
     /// Constants loaded earlier in the block: bank, offset and width.
     constants: FxHashMap<(u8, i32, u8), Value>,
+    /// Immediates put into registers earlier in the block.
+    immediates: FxHashMap<u32, Value>,
     loc: Loc,
 }
 
@@ -136,15 +139,14 @@ impl Legalizer<'_> {
             return Ok(());
         }
         self.commute(d, &slots, rules.places);
-        // At most one stays.
-        let mut stays = None;
-        for (n, &i) in slots.iter().enumerate() {
-            if is_reg(self.func, &d.operands[i]) {
-                continue;
-            }
-            if stays.is_none() && rules.places.contains(&n) {
-                stays = Some(i);
-            } else {
+        // At most one stays: a pair of constants, which two instructions would load, before a single word.
+        let can_stay = |d: &InstData, (n, i): (usize, usize)| {
+            let wide = matches!(d.operands[i], Operand::Const { .. }) && op.width(i, &d.mods) == 2;
+            (!is_reg(self.func, &d.operands[i]) && rules.places.contains(&n)).then_some((!wide, n, i))
+        };
+        let stays = slots.iter().copied().enumerate().filter_map(|s| can_stay(d, s)).min().map(|s| s.2);
+        for &i in &slots {
+            if !is_reg(self.func, &d.operands[i]) && stays != Some(i) {
                 self.materialize(d, i);
             }
         }
@@ -226,6 +228,7 @@ impl Legalizer<'_> {
                 };
                 (value, neg, abs, not)
             }
+            Operand::Imm(n) if width == 1 => (self.immediate(n), false, false, false),
             other => (self.define(Macro::Copy, width, &[other]), false, false, false),
         };
         d.operands[i] = Operand::Reg(RegOp { reg: name.into(), neg, abs, not, reuse: false });
@@ -237,6 +240,16 @@ impl Legalizer<'_> {
         operands.push(operand(v));
         operands.extend(sources.iter().cloned());
         self.push(Op::Macro(m), &[], operands);
+        v
+    }
+
+    /// An immediate in a register, once a block.
+    fn immediate(&mut self, n: u32) -> Value {
+        if let Some(v) = self.immediates.get(&n) {
+            return *v;
+        }
+        let v = self.define(Macro::Copy, 1, &[Operand::Imm(n)]);
+        self.immediates.insert(n, v);
         v
     }
 

@@ -8,6 +8,7 @@ pub mod copy_prop;
 pub mod dce;
 pub mod effects;
 pub mod gvn;
+pub mod wide_add;
 
 use ori::Function;
 
@@ -26,6 +27,7 @@ pub struct Phase {
 pub static PHASES: &[Phase] = &[
     Phase { name: "OriBranchOpt", min_level: 1, run: branch_opt::run },
     Phase { name: "OriCopyProp", min_level: 1, run: copy_prop::run },
+    Phase { name: "GeneralOptimize", min_level: 1, run: wide_add::run },
     Phase { name: "GvnCse", min_level: 2, run: gvn::run },
     Phase { name: "OriCopyProp2", min_level: 2, run: copy_prop::run },
     Phase { name: "OriPerformLiveDead", min_level: 0, run: dce::run },
