@@ -2,7 +2,7 @@
 
 use crate::machine::{Link, Machine, branch, inst};
 use crate::{Code, Error};
-use sass::{AddrWidth, Control, Guard, Inst, Mod, Opcode, Operand, Target};
+use sass::{AddrWidth, Control, Guard, Inst, Opcode, Operand, Target};
 
 /// Bytes of an instruction.
 pub const INST_BYTES: u32 = 16;
@@ -26,13 +26,14 @@ pub fn resolve(machine: &Machine) -> (Vec<Inst>, Vec<(u32, u32)>) {
             lines.push((insts.len() as u32 * INST_BYTES, i.line));
         }
         let mut inst = i.inst.clone();
-        let plain = machine.target.sm == 75 || inst.mods.has(Mod::CAS);
         for o in &mut inst.operands {
             match o {
                 Operand::Label(b) if i.link == Link::None && !is_call(inst.op) => *b = offsets[*b as usize],
-                // Before sm_80, and in a compare-and-swap, a 64-bit base is spelled without a suffix: the
-                // opcode and `.E` say its width.
-                Operand::Addr { width: w @ AddrWidth::R64, .. } if plain => *w = AddrWidth::R32,
+                // A 64-bit base without a descriptor is spelled without a suffix: the opcode and `.E` say its
+                // width.
+                Operand::Addr { desc: None, uniform: None, width: w @ AddrWidth::R64, .. } => {
+                    *w = AddrWidth::R32;
+                }
                 _ => {}
             }
         }

@@ -71,6 +71,8 @@ pub struct Access {
     pub order: Order,
     /// Eviction priority: `EF`, `EL`, `LU`, `EU`, `NA`.
     pub evict: Option<Mod>,
+    /// How much the L2 cache fetches: `LTC64B`, `LTC128B`, `LTC256B`.
+    pub prefetch: Option<Mod>,
     /// Read-only data: `ld.global.nc`.
     pub constant: bool,
 }
@@ -127,6 +129,9 @@ fn mods(sm: u8, a: &Access, load: bool) -> Mods {
         Space::Generic | Space::Global => {
             m.push(Mod::E);
             m.extend(a.evict);
+            if sm >= 80 {
+                m.extend(a.prefetch);
+            }
             m.extend(size_mod(a.size, a.signed));
             if a.constant {
                 m.push(Mod::CONSTANT);
@@ -242,8 +247,8 @@ pub struct Atomic {
     pub space: Space,
     /// Operation.
     pub op: AtomOp,
-    /// 64-bit operands.
-    pub wide: bool,
+    /// Registers of the operands: 1, 2 or 4.
+    pub words: u8,
     /// Scope.
     pub scope: Scope,
 }
@@ -270,6 +275,16 @@ pub fn atom(
         Some(kept) => b.def_guarded(guard, op, &m, &sources, kept),
         None => b.def(op, &m, &sources),
     }
+}
+
+/// An atomic operation on a generic address that the hardware has for global memory only: the old value, and
+/// whether it was done.
+pub fn try_atom(b: &mut Builder<'_>, a: &Atomic, address: Operand, data: Operand) -> (Value, Value) {
+    let m = atomic_mods(b.func.target.sm, a);
+    let old = b.func.add_value(RegFile::R, a.words);
+    let done = b.func.add_value(RegFile::P, 1);
+    b.inst(Opcode::ATOM, &m, &[operand(done), operand(old), address, data, rz()]);
+    (old, done)
 }
 
 /// An atomic operation whose result nobody wants.
@@ -302,8 +317,10 @@ fn atomic_mods(sm: u8, a: &Atomic) -> Mods {
         AtomOp::Arith(op) => m.extend(op.iter().copied()),
         AtomOp::Cas | AtomOp::Exch => {
             m.push(if a.op == AtomOp::Cas { Mod::CAS } else { Mod::EXCH });
-            if a.wide {
-                m.push(Mod::_64);
+            match a.words {
+                2 => m.push(Mod::_64),
+                4 => m.push(Mod::_128),
+                _ => {}
             }
         }
     }
@@ -322,7 +339,7 @@ pub fn cas_loop(
     first: Value,
     modify: impl FnOnce(&mut Builder<'_>, Value) -> Value,
 ) -> Value {
-    let width = if a.wide { 2 } else { 1 };
+    let width = a.words;
     let (head, done) = (b.func.add_block(), b.func.add_block());
     let old = b.func.add_value(RegFile::R, width);
     b.func.blocks[head].params.push(old);
@@ -331,7 +348,7 @@ pub fn cas_loop(
     let new = modify(b, old);
     let cas = Atomic { op: AtomOp::Cas, ..*a };
     let seen = atom(b, &cas, address.clone(), &[operand(old), operand(new)], ori::ALWAYS, None);
-    let changed = if a.wide {
+    let changed = if a.words == 2 {
         use crate::emit::Pair;
         b.isetp64(Mod::NE, false, &Pair::of(seen), &Pair::of(old))
     } else {

@@ -210,6 +210,16 @@ impl<'f> Lower<'_, 'f> {
         Ok(Address { base: Some(Name::Val(sum)), wide: false, offset: 0 })
     }
 
+    /// An address in the shared memory of any CTA of the cluster, as a generic one.
+    pub fn cluster_address(&mut self, a: &ptx::Addr) -> Result<Operand> {
+        let at = self.address32(a, Space::Shared)?;
+        let lo = at.base.map_or_else(rz, operand);
+        let window = Operand::Special(sass::SpecialReg::SR_SWINHI);
+        let hi = self.b.def(sass::Opcode::S2R, &[], &[window]);
+        let base = self.b.collect(&[lo, operand(hi)]);
+        Ok(Address { base: Some(Name::Val(base)), wide: true, offset: at.offset }.operand(None))
+    }
+
     /// A constant-memory operand and whether it is at a fixed offset.
     pub fn address_const(&mut self, a: &ptx::Addr) -> Result<(Operand, Option<(u8, u32)>)> {
         let (bank, at, index) = match a.base {

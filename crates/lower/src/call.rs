@@ -269,6 +269,7 @@ impl Lower<'_, '_> {
             signed: false,
             order: Order::Weak,
             evict: None,
+            prefetch: None,
             constant: false,
         }
     }

@@ -27,8 +27,18 @@ impl Lower<'_, '_> {
 
     /// `membar` and `fence`.
     pub fn fence(&mut self, inst: &Inst) -> Result<()> {
-        if inst.one_of(&[M::proxy, M::mbarrier_init]).is_some() {
-            return self.unsupported(inst);
+        if inst.has(M::mbarrier_init) {
+            return Ok(());
+        }
+        if inst.one_of(&[M::sync_restrict_shared_cta, M::sync_restrict_shared_cluster]).is_some() {
+            // An acquire needs nothing.
+            if inst.has(M::release) {
+                self.view_async(Some(Mod::CTA), Mod::S);
+            }
+            return Ok(());
+        }
+        if inst.has(M::proxy) {
+            return self.proxy_fence(inst);
         }
         let (sc, scope) = if inst.op == O::membar {
             let scope = match inst.one_of(&[M::cta, M::gl, M::sys]) {
@@ -46,10 +56,75 @@ impl Lower<'_, '_> {
         Ok(())
     }
 
+    /// `fence.proxy`: between accesses by different paths.
+    fn proxy_fence(&mut self, inst: &Inst) -> Result<()> {
+        if inst.has(M::alias) {
+            // A fence at system scope, with the first-level cache emptied, is at least as strong.
+            access::fence(&mut self.b, true, Scope::Sys, self.guard);
+            return Ok(());
+        }
+        if !inst.has(M::_async) {
+            return self.unsupported(inst);
+        }
+        match inst.one_of(&[M::global, M::shared_cta, M::shared_cluster]) {
+            Some(M::global) => self.view_async(None, Mod::G),
+            Some(M::shared_cta) => self.view_async(Some(Mod::CTA), Mod::S),
+            _ => self.view_async(Some(Mod::GPU), Mod::S),
+        }
+        Ok(())
+    }
+
+    fn view_async(&mut self, level: Option<Mod>, space: Mod) {
+        if let Some(level) = level {
+            self.b.guarded(self.guard, Opcode::MEMBAR, &[Mod::ALL, level], &[], &[]);
+        }
+        self.b.guarded(self.guard, Opcode::FENCE, &[Mod::VIEW, Mod::ASYNC, space], &[], &[]);
+    }
+
+    /// `barrier.cluster`. Where the kernel is not launched with clusters, a cluster is one CTA, which has no
+    /// such barrier: a release is then a fence for the CTA, and waiting is `bar.sync 0`.
+    fn cluster_barrier(&mut self, inst: &Inst) -> Result<()> {
+        let arrive = inst.has(M::arrive);
+        if !arrive {
+            self.b.func.barriers = self.b.func.barriers.max(1);
+        }
+        let at = if self.sm() >= 100 { 0x36c } else { 0x140 };
+        self.branch_around(|l| {
+            let clusters = l.driver_word(at).low();
+            let real = l.b.isetp(Mod::EQ, false, clusters, imm(1));
+            let [then, other, join] = [(); 3].map(|()| l.b.func.add_block());
+            l.b.terminate(Terminator::Branch {
+                cond: real.into(),
+                not: false,
+                taken: Builder::call(then),
+                fall: Builder::call(other),
+            });
+            l.b.block = then;
+            if arrive {
+                if !inst.has(M::relaxed) {
+                    access::before(&mut l.b, access::Order::Release(Scope::Cluster), ALWAYS);
+                }
+                l.b.inst(Opcode::UCGABAR_ARV, &[], &[]);
+            } else {
+                l.b.inst(Opcode::UCGABAR_WAIT, &[], &[]);
+                access::after(&mut l.b, access::Order::Acquire(Scope::Cluster), ALWAYS);
+            }
+            l.b.terminate(Terminator::Jump(Builder::call(join)));
+            l.b.block = other;
+            if !arrive {
+                let mods = [Mod::SYNC, Mod::DEFER_BLOCKING];
+                l.b.inst(Opcode::BAR, &mods, &[Operand::Imm(0), Operand::Imm(0), pt()]);
+            }
+            l.b.terminate(Terminator::Jump(Builder::call(join)));
+            l.b.block = join;
+            Ok(())
+        })
+    }
+
     /// `bar` and `barrier`.
     pub fn barrier(&mut self, inst: &Inst) -> Result<()> {
         if inst.has(M::cluster) {
-            return self.unsupported(inst);
+            return self.cluster_barrier(inst);
         }
         if inst.has(M::warp) {
             let mask = self.src(&inst.operands[0], Ty::U32)?;
@@ -134,12 +209,21 @@ impl Lower<'_, '_> {
                 self.b.guarded(self.guard, Opcode::BPT, &[Mod::TRAP], &[Operand::Imm(1)], &[]);
             }
             O::brkpt => {
-                self.b.guarded(self.guard, Opcode::BPT, &[Mod::INT], &[Operand::Imm(1)], &[]);
+                self.b.guarded(self.guard, Opcode::BPT, &[Mod::TRAP], &[Operand::Imm(1)], &[]);
             }
             O::nanosleep => {
                 let t = self.src(&inst.operands[0], Ty::U32)?.low();
                 let mods: &[Mod] = if self.sm() == 75 { &[Mod::WARP] } else { &[] };
                 self.b.guarded(self.guard, Opcode::NANOSLEEP, mods, &[t], &[]);
+            }
+            O::pmevent => {
+                let n = self.integer(&inst.operands[0])? as u32;
+                let mask = if inst.has(M::mask) { n } else { 1 << (n & 15) };
+                self.b.guarded(self.guard, Opcode::PMTRIG, &[], &[Operand::Imm(mask & 0xffff)], &[]);
+            }
+            O::griddepcontrol => {
+                let op = if inst.has(M::wait) { Opcode::ACQBULK } else { Opcode::PREEXIT };
+                self.b.guarded(self.guard, op, &[], &[], &[]);
             }
             _ => return self.unsupported(inst),
         }

@@ -297,7 +297,7 @@ impl<'a, 'f> Lower<'a, 'f> {
                     let then = self.b.func.add_block();
                     let fall = to(self, k + 1);
                     self.b.terminate(Terminator::Branch { cond, not, taken: Builder::call(then), fall });
-                    return Err("guarded brx.idx is not supported yet".into());
+                    self.b.block = then;
                 }
                 self.b.terminate(Terminator::Switch { index, table });
             }
@@ -332,12 +332,18 @@ impl<'a, 'f> Lower<'a, 'f> {
         match inst.op {
             O::ld | O::ldu => self.ld(inst),
             O::st => self.st(inst),
-            O::prefetch | O::prefetchu => self.prefetch(inst),
+            O::prefetch | O::prefetchu | O::discard | O::applypriority => self.cache_control(inst),
+            O::createpolicy => self.createpolicy(inst),
+            O::cp => self.copy_async(inst),
+            O::mbarrier => self.mbarrier(inst),
+            O::isspacep => self.isspacep(inst),
+            O::mapa => self.mapa(inst),
+            O::getctarank => self.getctarank(inst),
             O::atom | O::red => self.atomic(inst),
             O::membar | O::fence => self.fence(inst),
             O::ret | O::exit => self.exit(),
             O::bar | O::barrier => self.barrier(inst),
-            O::trap | O::brkpt | O::nanosleep | O::pmevent => self.misc(inst),
+            O::trap | O::brkpt | O::nanosleep | O::pmevent | O::griddepcontrol => self.misc(inst),
             O::shfl | O::vote | O::_match | O::redux | O::activemask | O::elect => self.warp(inst),
             O::call => self.call(inst),
             _ => self.scalar(inst),

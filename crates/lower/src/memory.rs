@@ -43,7 +43,9 @@ fn space_of(l: &Lower<'_, '_>, inst: &Inst, a: &ptx::Addr) -> Option<Space> {
 
 /// Memory order, eviction priority and whether the data is read-only.
 fn access_of(inst: &Inst, space: AccessSpace, size: u8, signed: bool) -> Access {
-    let order = if inst.has(M::volatile) || inst.has(M::mmio) {
+    let order = if inst.has(M::nc) {
+        Order::Weak
+    } else if inst.has(M::volatile) || inst.has(M::mmio) {
         Order::Strong(Scope::Sys)
     } else if inst.has(M::relaxed) {
         Order::Strong(scope(inst))
@@ -63,14 +65,29 @@ fn access_of(inst: &Inst, space: AccessSpace, size: u8, signed: bool) -> Access 
             M::cs | M::L1_evict_first => Mod::EF,
             M::L1_evict_last => Mod::EL,
             M::L1_no_allocate => Mod::NA,
+            M::L1_evict_unchanged => Mod::EU,
+            M::lu => Mod::LU,
             _ => return None,
         })
     });
-    Access { space, size, signed, order, evict, constant: inst.has(M::nc) }
+    let constant = inst.has(M::nc);
+    Access { space, size, signed, order, evict, prefetch: prefetch_size(inst), constant }
+}
+
+/// How much the L2 cache is asked to fetch.
+pub fn prefetch_size(inst: &Inst) -> Option<Mod> {
+    inst.mods.iter().find_map(|m| {
+        Some(match m {
+            M::L2_64B => Mod::LTC64B,
+            M::L2_128B => Mod::LTC128B,
+            M::L2_256B => Mod::LTC256B,
+            _ => return None,
+        })
+    })
 }
 
 /// What a load writes, element by element; `None` for `_`.
-fn destinations(inst: &Inst) -> Result<Vec<Option<RegId>>> {
+pub(crate) fn destinations(inst: &Inst) -> Result<Vec<Option<RegId>>> {
     match &inst.operands[0] {
         ptx::Operand::Reg(r) => Ok(vec![Some(*r)]),
         ptx::Operand::Sink => Ok(vec![None]),
@@ -105,8 +122,15 @@ fn access_space(space: Option<Space>) -> Option<AccessSpace> {
 
 impl Lower<'_, '_> {
     /// The address as an operand of a memory instruction.
-    pub fn address(&mut self, a: &ptx::Addr, space: AccessSpace, descriptor: bool) -> Result<Operand> {
+    pub fn address(
+        &mut self,
+        inst: &Inst,
+        a: &ptx::Addr,
+        space: AccessSpace,
+        descriptor: bool,
+    ) -> Result<Operand> {
         Ok(match space {
+            AccessSpace::Generic if inst.has(M::shared_cluster) => self.cluster_address(a)?,
             AccessSpace::Generic | AccessSpace::Global => {
                 let at = self.address64(a)?;
                 let desc = if descriptor { self.desc() } else { None };
@@ -121,9 +145,6 @@ impl Lower<'_, '_> {
     pub fn ld(&mut self, inst: &Inst) -> Result<()> {
         let t = ty(inst.ty(0).ok_or("load without a type")?);
         let a = addr(&inst.operands[1])?;
-        if inst.one_of(&[M::shared_cluster, M::L2_cache_hint]).is_some() {
-            return self.unsupported(inst);
-        }
         let dsts = destinations(inst)?;
         if let Some(words) = self.param_words(a) {
             return self.ld_words(words, a.offset, t, &dsts);
@@ -138,7 +159,7 @@ impl Lower<'_, '_> {
         }
         let signed = t.is_signed() && dsts.len() == 1;
         let acc = access_of(inst, space, total as u8, signed);
-        let address = self.address(a, space, true)?;
+        let address = self.address(inst, a, space, true)?;
         if let [Some(d)] = dsts[..]
             && t.bits <= 64
             && self.shape(d).width == t.width()
@@ -188,7 +209,7 @@ impl Lower<'_, '_> {
     }
 
     /// Assigns the elements of a loaded vector, under the guard.
-    fn scatter(&mut self, dsts: &[Option<RegId>], t: Ty, words: &[Operand]) {
+    pub(crate) fn scatter(&mut self, dsts: &[Option<RegId>], t: Ty, words: &[Operand]) {
         let bits = u32::from(t.bits);
         // A guarded load of whole words has kept the old ones already.
         let kept = bits >= 32 && words.len() > 1;
@@ -271,9 +292,6 @@ impl Lower<'_, '_> {
     pub fn st(&mut self, inst: &Inst) -> Result<()> {
         let t = ty(inst.ty(0).ok_or("store without a type")?);
         let a = addr(&inst.operands[0])?;
-        if inst.one_of(&[M::shared_cluster, M::L2_cache_hint]).is_some() {
-            return self.unsupported(inst);
-        }
         let space = space_of(self, inst, a);
         let Some(space) = access_space(space) else {
             return self.unsupported(inst);
@@ -307,15 +325,9 @@ impl Lower<'_, '_> {
             o => operand(self.b.reg(o)),
         };
         let acc = access_of(inst, space, total as u8, false);
-        let address = self.address(a, space, true)?;
+        let address = self.address(inst, a, space, true)?;
         access::before(&mut self.b, acc.order, self.guard);
         access::store(&mut self.b, &acc, address, data, self.guard);
-        Ok(())
-    }
-
-    /// `prefetch` is a hint.
-    pub fn prefetch(&mut self, inst: &Inst) -> Result<()> {
-        addr(&inst.operands[0])?;
         Ok(())
     }
 

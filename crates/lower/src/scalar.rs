@@ -700,12 +700,15 @@ impl Lower<'_, '_> {
             Some(M::shared | M::shared_cta) => window(&mut self.b, &x, 0x18),
             Some(M::local) => window(&mut self.b, &x, if sm >= 100 { 0x2f8 } else { 0x20 }),
             Some(M::_const) => {
-                let at = match sm {
-                    100.. => 0x120,
-                    90 => 0xd0,
-                    _ => 0x50,
-                };
+                let at = self.constant_window();
                 window(&mut self.b, &x, at)
+            }
+            None if inst.one_of(&[M::param, M::param_entry]).is_some() => {
+                let base = self.param_window();
+                // A parameter's address is its offset in the constant bank.
+                let first = Pair::imm(u64::from(self.opts.target.info().param_base));
+                let base = Pair::of(self.b.sub64(&base, &first));
+                if to { self.b.sub64(&x.pair(), &base) } else { self.b.add64(&x.pair(), &base) }
             }
             _ => return self.unsupported(inst),
         })

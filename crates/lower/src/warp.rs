@@ -31,8 +31,26 @@ impl Lower<'_, '_> {
                 self.assign(d, v, mark);
                 Ok(())
             }
+            O::elect => self.branch_around(|l| l.elect(inst)),
             _ => self.unsupported(inst),
         }
+    }
+
+    /// `elect.sync`: one of the threads, and its lane.
+    fn elect(&mut self, inst: &Inst) -> Result<()> {
+        let (d, p) = self.dst_pair(&inst.operands[0])?;
+        self.members(&inst.operands[1])?;
+        let chosen = self.b.func.add_value(RegFile::P, 1);
+        let lane = self.b.func.add_value(RegFile::UR, 1);
+        self.b.inst(Opcode::ELECT, &[], &[operand(chosen), operand(lane), pt()]);
+        if let Some(d) = d {
+            let v = self.b.copy(operand(lane));
+            self.write(d, v);
+        }
+        if let Some(p) = p {
+            self.write(p, chosen);
+        }
+        Ok(())
     }
 
     /// The member mask; brings its threads together.
@@ -194,8 +212,14 @@ impl Lower<'_, '_> {
         let d = self.dst(d)?;
         let t = ty(inst.ty(0).ok_or("redux without a type")?);
         let a: Src = self.src(a, t)?;
-        if !matches!(self.members(mask)?, Members::All) {
-            return Err("redux.sync with a mask other than the whole warp is not supported yet".into());
+        // Only the threads that execute this together take part: those of the mask, once they are gathered.
+        let fixed = as_imm(&self.src(mask, Ty::U32)?.low()).is_some();
+        if !fixed {
+            return Err("redux.sync with a mask in a register is not supported yet".into());
+        }
+        self.members(mask)?;
+        if t.is_float() {
+            return self.unsupported(inst);
         }
         let signed = t.is_signed();
         let mods: &[Mod] = match (inst.one_of(&[M::add, M::min, M::max, M::and, M::or, M::xor]), signed) {
@@ -211,7 +235,9 @@ impl Lower<'_, '_> {
             _ => return self.unsupported(inst),
         };
         let a = operand(self.b.reg(&a.low()));
-        let u = self.b.def(Opcode::REDUX, mods, &[a]);
+        let minmax = inst.one_of(&[M::min, M::max]).is_some();
+        let op = if minmax && self.sm() >= 100 { Opcode::CREDUX } else { Opcode::REDUX };
+        let u = self.b.def(op, mods, &[a]);
         let v = self.b.copy(operand(u));
         self.write(d, v);
         Ok(())

@@ -27,6 +27,8 @@ pub fn is_pure(d: &InstData) -> bool {
         | Opcode::MATCH
         | Opcode::REDUX
         | Opcode::R2UR
+        | Opcode::ELECT
+        | Opcode::CREDUX
         | Opcode::NANOSLEEP
         | Opcode::DEPBAR
         | Opcode::NOP

@@ -1,0 +1,199 @@
+//! `mbarrier`: barriers in shared memory, which SYNCS operates from sm_90 on.
+//!
+//! The hardware counts up to zero: an arrival count `n` is kept as 2²⁰ − n, pending in bits 43 … 62 below the
+//! phase in bit 63, expected in bits 1 … 20.
+
+use crate::access::{self, Order};
+use crate::emit::{Emit, Pair, as_imm, imm, ineg, rz};
+use crate::func::{Lower, Result};
+use crate::types::Ty;
+use ori::{Builder, Macro, Name, Operand, Terminator, Value, operand};
+use ptx::{Inst, Mod as M, Space};
+use sass::{Mod, Opcode, Reg, RegFile};
+
+impl Lower<'_, '_> {
+    /// `mbarrier`.
+    pub fn mbarrier(&mut self, inst: &Inst) -> Result<()> {
+        if inst.has(M::pending_count) {
+            let s = self.src(&inst.operands[1], Ty { bits: 64, ..Ty::B32 })?.pair();
+            let d = self.dst(&inst.operands[0])?;
+            let mark = self.mark();
+            let up = self.b.shr(false, s.hi, imm(11));
+            let left = self.b.and(operand(up), imm(0xf_ffff));
+            let n = self.b.iadd(imm(0x10_0000), ineg(operand(left)));
+            self.assign(d, n, mark);
+            return Ok(());
+        }
+        if self.sm() < 90 {
+            return self.unsupported(inst);
+        }
+        self.branch_around(|l| l.mbarrier_here(inst))
+    }
+
+    fn mbarrier_here(&mut self, inst: &Inst) -> Result<()> {
+        if inst.has(M::init) {
+            return self.mbarrier_init(inst);
+        }
+        if inst.has(M::inval) {
+            let a = self.addr_operand(&inst.operands[0])?;
+            let at = self.mbarrier_address(inst, a)?;
+            self.b.inst(Opcode::SYNCS_CCTL, &[Mod::CCTL, Mod::IV], &[at]);
+            return Ok(());
+        }
+        if inst.one_of(&[M::test_wait, M::try_wait]).is_some() {
+            return self.mbarrier_wait(inst);
+        }
+        self.mbarrier_arrive(inst)
+    }
+
+    /// The address of a barrier: the low half of a generic one is the one in shared memory.
+    pub(crate) fn mbarrier_address(&mut self, inst: &Inst, a: &ptx::Addr) -> Result<Operand> {
+        let generic = inst.one_of(&[M::shared, M::shared_cta, M::shared_cluster]).is_none();
+        let space =
+            if generic && matches!(a.base, ptx::AddrBase::Var(_)) { None } else { Some(Space::Shared) };
+        match space {
+            Some(space) => {
+                let at = self.address32(a, space)?;
+                Ok(Operand::Addr {
+                    desc: None,
+                    base: at.base,
+                    width: sass::AddrWidth::R32,
+                    uniform: Some(Name::Phys(Reg::URZ)),
+                    offset: at.offset,
+                })
+            }
+            None => Err("a variable's name is not a generic address".into()),
+        }
+    }
+
+    /// `.init`: one exchange for the warp, repeated while lanes have other barriers.
+    fn mbarrier_init(&mut self, inst: &Inst) -> Result<()> {
+        let a = self.addr_operand(&inst.operands[0])?;
+        let at = self.mbarrier_address(inst, a)?;
+        let Operand::Addr { base, offset, .. } = at else { return self.unsupported(inst) };
+        let count = self.src(&inst.operands[1], Ty::U32)?.low();
+        let left = match as_imm(&count) {
+            Some(n) => imm(0x10_0000u32.wrapping_sub(n)),
+            None => operand(self.b.iadd(imm(0x10_0000), ineg(count))),
+        };
+        let word = |b: &mut Builder<'_>, n: u32| match as_imm(&left) {
+            Some(x) => b.reg(&imm(x << n)),
+            None => b.shl(left.clone(), imm(n)),
+        };
+        let (lo, hi) = (word(&mut self.b, 1), word(&mut self.b, 11));
+        let base = match base {
+            Some(n) => self.b.reg(&operand(n)),
+            None => self.b.reg(&rz()),
+        };
+        let (head, done) = (self.b.func.add_block(), self.b.func.add_block());
+        self.b.terminate(Terminator::Jump(Builder::call(head)));
+        self.b.block = head;
+        let uniform = |b: &mut Builder<'_>, v: Value| b.def(Opcode::R2UR, &[], &[operand(v)]);
+        let (u_at, u_lo, u_hi) =
+            (uniform(&mut self.b, base), uniform(&mut self.b, lo), uniform(&mut self.b, hi));
+        let data = self.b.def_macro(Macro::Collect, RegFile::UR, 2, &[operand(u_lo), operand(u_hi)]);
+        let at = Operand::Addr {
+            desc: None,
+            base: None,
+            width: sass::AddrWidth::R32,
+            uniform: Some(Name::Val(u_at)),
+            offset,
+        };
+        let urz = operand(Name::Phys(Reg::URZ));
+        self.b.inst(Opcode::SYNCS_EXCH, &[Mod::EXCH, Mod::_64], &[urz, at, operand(data)]);
+        let mine = self.b.copy(operand(u_at));
+        let other = self.b.isetp(Mod::NE, false, operand(mine), operand(base));
+        self.b.terminate(Terminator::Branch {
+            cond: other.into(),
+            not: false,
+            taken: Builder::call(head),
+            fall: Builder::call(done),
+        });
+        self.b.block = done;
+        Ok(())
+    }
+
+    /// `.arrive`, `.arrive_drop`, `.expect_tx`, `.complete_tx`.
+    fn mbarrier_arrive(&mut self, inst: &Inst) -> Result<()> {
+        let n = usize::from(!matches!(inst.operands[0], ptx::Operand::Addr(_)));
+        let d = match &inst.operands[0] {
+            ptx::Operand::Reg(r) => Some(*r),
+            _ => None,
+        };
+        let a = self.addr_operand(&inst.operands[n])?;
+        let at = self.mbarrier_address(inst, a)?;
+        let count = match inst.operands.get(n + 1) {
+            Some(o) => {
+                let c = self.src(o, Ty::U32)?.low();
+                Some(operand(self.b.reg(&c)))
+            }
+            None => None,
+        };
+        let arrives = inst.one_of(&[M::arrive, M::arrive_drop]).is_some();
+        let mut mods = vec![Mod::ARRIVE, Mod::TRANS64];
+        if d.is_none() && (!arrives || inst.has(M::shared_cluster)) {
+            mods.push(Mod::RED);
+        }
+        if inst.has(M::arrive_drop) {
+            mods.push(Mod::OPTOUT);
+        }
+        match (arrives, inst.has(M::expect_tx), inst.has(M::complete_tx), &count) {
+            (true, true, ..) => {}
+            (true, false, _, None) => mods.push(Mod::A1T0),
+            (true, false, _, Some(_)) => mods.push(Mod::ART0),
+            (false, true, ..) => mods.push(Mod::A0TR),
+            (false, _, true, _) => mods.push(Mod::A0TX),
+            _ => return self.unsupported(inst),
+        }
+        if arrives && inst.has(M::cluster) && !inst.has(M::relaxed) {
+            access::before(&mut self.b, Order::Release(access::Scope::Cluster), ori::ALWAYS);
+        }
+        let count = count.unwrap_or_else(rz);
+        match d {
+            Some(d) => {
+                let v = self.b.def(Opcode::SYNCS_ARRIVE, &mods, &[at, count]);
+                self.write(d, v);
+            }
+            None => {
+                self.b.inst(Opcode::SYNCS_ARRIVE, &mods, &[rz(), at, count]);
+            }
+        }
+        Ok(())
+    }
+
+    /// `.test_wait`, `.try_wait`.
+    fn mbarrier_wait(&mut self, inst: &Inst) -> Result<()> {
+        let d = self.dst(&inst.operands[0])?;
+        let a = self.addr_operand(&inst.operands[1])?;
+        let at = self.mbarrier_address(inst, a)?;
+        let phase = if inst.has(M::parity) {
+            let p = self.src(&inst.operands[2], Ty::U32)?.low();
+            match as_imm(&p) {
+                Some(n) => self.b.reg(&imm(n << 31)),
+                None => self.b.shl(p, imm(31)),
+            }
+        } else {
+            let s: Pair = self.src(&inst.operands[2], Ty { bits: 64, ..Ty::B32 })?.pair();
+            self.b.reg(&s.hi)
+        };
+        let phase = operand(phase);
+        let once = [Mod::PHASECHK, Mod::TRANS64];
+        let again = [Mod::PHASECHK, Mod::TRANS64, Mod::TRYWAIT];
+        let mods: &[Mod] = if inst.has(M::try_wait) { &again } else { &once };
+        let mut p = self.b.def_pred(Opcode::SYNCS_PHASECHK, mods, &[at.clone(), phase.clone()]);
+        if let Some(limit) = inst.operands.get(3) {
+            let limit = self.src(limit, Ty::U32)?.low();
+            let guard = ori::Guard { pred: Name::Val(p), not: true };
+            self.b.guarded(guard, Opcode::NANOSLEEP, &[Mod::SYNCS], &[limit], &[]);
+            let q = self.b.func.add_value(RegFile::P, 1);
+            self.b.guarded(guard, Opcode::SYNCS_PHASECHK, &once, &[operand(q), at, phase], &[Name::Val(p)]);
+            p = q;
+        }
+        if inst.has(M::cluster) && !inst.has(M::relaxed) {
+            let guard = ori::Guard { pred: Name::Val(p), not: false };
+            access::after(&mut self.b, Order::Acquire(access::Scope::Cluster), guard);
+        }
+        self.write(d, p);
+        Ok(())
+    }
+}

@@ -1,0 +1,92 @@
+//! Cache hints: prefetches, discards, priorities and policies.
+//!
+//! A policy given to an access is a hint, and is not followed: the descriptor that carries it would have to be
+//! in uniform registers, the same for all lanes of the warp.
+
+use crate::access::{Address, Space as AccessSpace};
+use crate::emit::{Emit, as_imm, imm, rz};
+use crate::func::{Lower, Result};
+use crate::types::Ty;
+use ori::{Name, Operand, operand};
+use ptx::{Inst, Mod as M};
+use sass::{Mod, Opcode};
+
+impl Lower<'_, '_> {
+    /// `prefetch`, `prefetchu`, `discard`, `applypriority`.
+    pub fn cache_control(&mut self, inst: &Inst) -> Result<()> {
+        let a = self.addr_operand(&inst.operands[0])?;
+        let action = match inst.op {
+            ptx::Op::discard => Mod::RML2,
+            ptx::Op::applypriority => Mod::DML2,
+            _ if inst.has(M::L1) => Mod::PF1,
+            _ if inst.has(M::L2_evict_last) => Mod::PML2,
+            _ => Mod::PF2,
+        };
+        let hint = matches!(action, Mod::RML2 | Mod::DML2 | Mod::PML2) && self.sm() < 90;
+        if hint || self.access_space(inst, a) == Some(AccessSpace::Local) || inst.has(M::local) {
+            return Ok(());
+        }
+        let at = self.address64(a)?;
+        // The offset has 32 bits but is kept out of the way of wrapping.
+        let at = Address { ..at }.operand(None);
+        self.b.guarded(self.guard, Opcode::CCTL, &[Mod::E, action], &[at], &[]);
+        Ok(())
+    }
+
+    /// `createpolicy`: bits 56 … 63 say what, bits 52 … 55 for which fraction of the lines in sixteenths.
+    pub fn createpolicy(&mut self, inst: &Inst) -> Result<()> {
+        let d = self.dst(&inst.operands[0])?;
+        if inst.has(M::cvt) {
+            let s = self.src(&inst.operands[1], Ty { bits: 64, ..Ty::B32 })?;
+            let v = self.materialize(&s);
+            let mark = self.mark();
+            let lo = Operand::from(operand(Name::Part(v, 0)));
+            let v = self.b.collect(&[lo, operand(Name::Part(v, 1))]);
+            self.assign(d, v, mark);
+            return Ok(());
+        }
+        if !inst.has(M::fractional) {
+            return self.unsupported(inst);
+        }
+        let priorities: Vec<M> = inst
+            .mods
+            .iter()
+            .copied()
+            .filter(|m| {
+                matches!(m, M::L2_evict_last | M::L2_evict_normal | M::L2_evict_first | M::L2_evict_unchanged)
+            })
+            .collect();
+        let base: u32 = match priorities.first() {
+            Some(M::L2_evict_last) => 0x140,
+            Some(M::L2_evict_normal) => 0x160,
+            Some(M::L2_evict_first) => 0x120,
+            _ => 0x100,
+        };
+        let second: u32 = if priorities.get(1) == Some(&M::L2_evict_first) { 0x10 } else { 0 };
+        let fraction = match inst.operands.get(1) {
+            None => imm(15),
+            Some(o) => {
+                let f = self.src(o, crate::func::ty(ptx::Type::f32))?.low();
+                match as_imm(&f) {
+                    Some(bits) => imm((f32::from_bits(bits) * 15.99) as u32 & 15),
+                    None => {
+                        let x = self.b.def(Opcode::FMUL, &[], &[f, imm(15.99f32.to_bits())]);
+                        let n = self.b.def(Opcode::F2I, &[Mod::U32, Mod::TRUNC, Mod::NTZ], &[operand(x)]);
+                        operand(self.b.and(operand(n), imm(15)))
+                    }
+                }
+            }
+        };
+        let mark = self.mark();
+        let hi = match as_imm(&fraction) {
+            Some(n) => imm((base | second | n) << 20),
+            None => {
+                let all = self.b.lop3(fraction, imm(base | second), rz(), 0xfc);
+                operand(self.b.shl(operand(all), imm(20)))
+            }
+        };
+        let v = self.b.collect(&[rz(), hi]);
+        self.assign(d, v, mark);
+        Ok(())
+    }
+}
