@@ -118,7 +118,9 @@ fn is_dead_load(func: &Function, i: Inst) -> bool {
             Opcode::LDG | Opcode::LD | Opcode::LDS | Opcode::LDL | Opcode::LDC | Opcode::LDCU | Opcode::ULDC
         )
     );
-    load && !d.mods.has(Mod::STRONG) && !d.mods.has(Mod::MMIO)
+    // A load that never runs is there on purpose: it keeps others in order.
+    let never = d.guard == ori::Guard { pred: Name::Phys(sass::Reg::PT), not: true };
+    load && !never && !d.mods.has(Mod::STRONG) && !d.mods.has(Mod::MMIO)
 }
 
 /// Points written predicates that nobody reads at PT, and keeps shapes intact.
