@@ -28,7 +28,8 @@ pub(super) fn execute(env: &mut Env<'_, '_>, t: &mut Thread, code: &Code<'_>) ->
         Op::st => store(env, t, code),
         Op::atom | Op::red => atomic(env, t, code),
         Op::prefetch | Op::prefetchu | Op::membar | Op::fence | Op::nanosleep | Op::pmevent => Ok(()),
-        Op::griddepcontrol => Ok(()),
+        Op::griddepcontrol | Op::discard | Op::applypriority => Ok(()),
+        Op::cp => copy(env, t, code),
         Op::cvta => {
             let window = window(space(code).ok_or("cvta without a space")?);
             let a = read(t, env, 1)?;
@@ -282,6 +283,55 @@ fn store(env: &mut Env<'_, '_>, t: &mut Thread, code: &Code<'_>) -> Res<()> {
         let to = bytes(env, t, (space, at + (i * size) as u64), size, true)?;
         to.copy_from_slice(&v.to_le_bytes()[..size]);
     }
+    Ok(())
+}
+
+/// `cp.async`, done at once: groups and waits have nothing left to do.
+fn copy(env: &mut Env<'_, '_>, t: &mut Thread, code: &Code<'_>) -> Res<()> {
+    let (inst, p) = (code.inst, env.program);
+    if inst.has(Mod::commit_group) || inst.has(Mod::wait_group) || inst.has(Mod::wait_all) {
+        return Ok(());
+    }
+    let Operand::Int(size) = inst.operands.get(2).ok_or("copy without a size")? else {
+        return Err("unsupported copy".into());
+    };
+    if inst.has(Mod::mbarrier) || !matches!(size, 4 | 8 | 16) {
+        return Err("unsupported copy".into());
+    }
+    let size = *size as usize;
+    let at = |t: &Thread, o: &Operand| -> Res<u64> {
+        let Operand::Addr(Addr { base, offset }) = o else { return Err("unsupported address".into()) };
+        let base = match base {
+            AddrBase::Reg(r) => t.reg(p, *r),
+            AddrBase::Var(v) => t.var(p, *v)?,
+            AddrBase::Absolute => 0,
+        };
+        Ok(base.wrapping_add(*offset as u64))
+    };
+    let (to, from) = (at(t, &inst.operands[0])?, at(t, &inst.operands[1])?);
+    let rest = inst.operands.len() - usize::from(inst.has(Mod::L2_cache_hint));
+    let valid = match &inst.operands[3..rest] {
+        [] => size,
+        [o] => {
+            let predicate = match o {
+                Operand::NotPred(_) => true,
+                Operand::Reg(r) => p.reg_type(t.func, *r) == Type::pred,
+                _ => false,
+            };
+            match (predicate, t.read(env, o, if predicate { Type::pred } else { Type::u32 })?) {
+                (true, 0) => size,
+                (true, _) => 0,
+                (false, n) => (n as usize).min(size),
+            }
+        }
+        _ => return Err("unsupported copy".into()),
+    };
+    let mut data = [0u8; 16];
+    if valid != 0 {
+        let source = bytes(env, t, (Space::Global, from), size, false)?;
+        data[..valid].copy_from_slice(&source[..valid]);
+    }
+    bytes(env, t, (Space::Shared, to), size, true)?.copy_from_slice(&data[..size]);
     Ok(())
 }
 

@@ -4,7 +4,7 @@ use super::Fault;
 use super::compile::{Unsupported, unsupported};
 use super::operand::{Dst, Exec, From, Kind, Operands, PredDst, Src, lanes};
 use super::state::{LOCAL_WINDOW, Machine, SHARED_WINDOW, Warp};
-use crate::fp::{self, F16, F64, Format, Round, Single};
+use crate::fp::{self, BF16, F16, F64, Format, Round, Single};
 use sass::{AddrWidth, ConstBank, Operand, RegFile};
 
 /// An address space.
@@ -141,6 +141,7 @@ pub(crate) fn compile(name: &str, o: &Operands<'_>) -> Result<Option<Exec>, Unsu
         "LDS" | "STS" | "ATOMS" | "ATOMS.CAST" => Space::Shared,
         "LDL" | "STL" => Space::Local,
         "LDC" | "LDCU" | "ULDC" => return load_constant(o).map(Some),
+        "LDGSTS" => return copy(o).map(Some),
         _ => return Ok(None),
     };
     // RED takes generic addresses on sm_75 and sm_80 with REDG not yet split off.
@@ -285,6 +286,38 @@ fn load_constant(o: &Operands<'_>) -> Result<Exec, Unsupported> {
     }))
 }
 
+/// LDGSTS: copies from global to shared memory, at once. With ZFILL, a source address that is off by `n` bytes
+/// leaves `n` bytes to be filled with zeros; so does the predicate with all of them.
+fn copy(o: &Operands<'_>) -> Result<Exec, Unsupported> {
+    o.ignore(ORDERING);
+    o.ignore(&["BYPASS"]);
+    let fill = o.take("ZFILL");
+    let size = size(o).bytes;
+    let from = Address::of(o, 1, Space::Global)?;
+    // `.E` is about the source.
+    let to = Address {
+        space: Space::Shared,
+        base_wide: false,
+        uniform_wide: false,
+        ..Address::of(o, 0, Space::Global)?
+    };
+    let pred = o.pred(2)?;
+    Ok(Box::new(move |m, mask| {
+        let reads = pred.mask(m.warp);
+        for lane in lanes(mask) {
+            let (a, d) = (from.at(m.warp, lane), to.at(m.warp, lane));
+            let missing = if fill { a % u64::from(size) } else { 0 };
+            let mut bytes = [0u8; 16];
+            if reads >> lane & 1 != 0 {
+                let n = (u64::from(size) - missing) as usize;
+                bytes[..n].copy_from_slice(&m.bytes(Space::Global, lane, a - missing, size)?[..n]);
+            }
+            m.bytes(Space::Shared, lane, d, size)?.copy_from_slice(&bytes[..size as usize]);
+        }
+        Ok(())
+    }))
+}
+
 /// What an atomic makes of the old value, the operand and (CAS) the second operand.
 type Update = Box<dyn Fn(u64, u64, u64) -> u64 + Send + Sync>;
 
@@ -307,6 +340,10 @@ fn update(o: &Operands<'_>, bytes: u32, cas: bool) -> Result<Update, Unsupported
         if o.take("F16x2") {
             let half = |a: u64, b: u64, f: Format| fp::add(a & 0xffff, b & 0xffff, f, Round::Nearest);
             return Ok(Box::new(move |old, x, _| half(old, x, F16) | half(old >> 16, x >> 16, F16) << 16));
+        }
+        if o.take("BF16x2") {
+            let half = |a: u64, b: u64, f: Format| fp::add(a & 0xffff, b & 0xffff, f, Round::Nearest);
+            return Ok(Box::new(move |old, x, _| half(old, x, BF16) | half(old >> 16, x >> 16, BF16) << 16));
         }
         return Ok(Box::new(u64_add));
     }
@@ -369,6 +406,10 @@ fn atomic(
     } else {
         4
     };
+    // Shared memory has only exchanges and 32-bit integer operations; a generic access there says so.
+    let float = o.inst.mods.iter().any(|m| matches!(m.name(), "F32" | "F64" | "F16x2" | "BF16x2"));
+    let exchange = cas || o.inst.mods.iter().any(|m| m.name() == "EXCH");
+    let global_only = space == Space::Generic && pred.is_some() && !exchange && (float || bytes == 8);
     let update = update(o, bytes, cas)?;
     let width = bytes as u8 / 4;
     let pred = pred.map(|p| o.pred_dst(p)).transpose()?;
@@ -386,6 +427,12 @@ fn atomic(
         let addresses: [u64; 32] = std::array::from_fn(|lane| address.at(m.warp, lane));
         for lane in lanes(mask) {
             let a = addresses[lane];
+            if global_only && (a >> 32) as u32 == SHARED_WINDOW {
+                if let Some(p) = pred {
+                    p.put(m.warp, lane, false);
+                }
+                continue;
+            }
             let old = m.load(space, lane, a, bytes)?;
             m.store(space, lane, a, bytes, update(old, xs[lane], ys[lane]))?;
             if let Some(d) = dst {

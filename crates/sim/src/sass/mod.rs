@@ -180,6 +180,12 @@ fn environment(image: &Image, launch: &Launch, params: &[u8]) -> Result<Env, Sim
     }
     let local = image.local.next_multiple_of(16);
     put(info.stack_ptr.into(), &local.to_le_bytes());
+    // The generic windows of shared memory (from sm_90 on a special register says it) and local memory.
+    if image.target.sm < 90 {
+        put(0x18, &(u64::from(state::SHARED_WINDOW) << 32).to_le_bytes());
+    }
+    let at = if image.target.sm >= 100 { 0x2f8 } else { 0x20 };
+    put(at, &(u64::from(state::LOCAL_WINDOW) << 32).to_le_bytes());
     Ok(Env { banks, block: launch.block, grid: launch.grid, local, shared: image.shared + launch.shared })
 }
 

@@ -1,0 +1,91 @@
+//! Memory, synchronization and warp instructions: every form compiles, and what they do is what PTX says.
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{fs, str};
+
+fn data(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/memory").join(name)
+}
+
+fn scratch(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)
+}
+
+/// Compiles a file; the messages if that fails.
+fn compile(ptx: &Path, sm: u32, level: u32, to: &Path) -> Result<(), String> {
+    let out = Command::new(env!("CARGO_BIN_EXE_oxptxas"))
+        .args([format!("-arch=sm_{sm}"), format!("-O{level}"), "-o".to_string()])
+        .args([to, ptx])
+        .output()
+        .unwrap();
+    if out.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&out.stderr).into_owned()) }
+}
+
+/// Simulates `name` on these targets at -O0 and -O3 and compares with the interpreter.
+fn verify(name: &str, sms: &[u32]) {
+    let source = fs::read_to_string(data(&format!("{name}.ptx"))).unwrap();
+    for &sm in sms {
+        let at = source.find(".target sm_").unwrap() + ".target sm_".len();
+        let text = format!("{}{sm}{}", &source[..at], &source[at + 2..]);
+        let ptx = scratch(&format!("{name}.{sm}.ptx"));
+        fs::write(&ptx, text).unwrap();
+        for level in [0, 3] {
+            let cubin = scratch(&format!("{name}.{sm}.{level}.cubin"));
+            compile(&ptx, sm, level, &cubin).unwrap();
+            let out = Command::new(env!("CARGO_BIN_EXE_oxsass"))
+                .arg("verify")
+                .args([&ptx, &cubin, &data(&format!("{name}.toml"))])
+                .output()
+                .unwrap();
+            let said = str::from_utf8(&out.stdout).unwrap();
+            assert_eq!(said, format!("{name}: same\n"), "sm_{sm} -O{level}: {out:?}");
+        }
+    }
+}
+
+#[test]
+fn atomics_on_every_space() {
+    verify("atoms", &[75, 80, 90, 100, 120]);
+}
+
+#[test]
+fn asynchronous_copies() {
+    verify("cp", &[80, 90, 100, 120]);
+}
+
+const HEAD: &str = ".extern .shared .align 16 .b8 dyn[];
+.const .align 16 .b8 cbuf[256];
+.global .align 16 .b8 gbuf[256];
+";
+
+const BODY: &str = ".shared .align 16 .b8 sbuf[256];
+.local .align 16 .b8 lbuf[128];
+.reg .b8 %c<4>; .reg .b16 %h<20>; .reg .b32 %r<60>; .reg .b64 %rd<60>; .reg .f32 %f<20>; .reg .f64 %fd<8>;
+.reg .pred %p<8>; .reg .b128 %q<4>;
+ld.param.u64 %rd0,[pa]; ld.param.u64 %rd1,[pb]; ld.param.u32 %r0,[pc]; ld.param.u32 %r1,[pd];
+cvta.to.global.u64 %rd2,%rd0; ld.param.f32 %f0,[pc]; ld.param.f64 %fd0,[pa]; cvt.u16.u32 %h0,%r0;
+cvt.u16.u32 %h1,%r1; setp.lt.u32 %p0,%r0,%r1; mov.b128 %q0,{%rd0,%rd1}; mov.b128 %q1,{%rd1,%rd0};
+";
+
+#[test]
+fn every_form_compiles() {
+    let forms = fs::read_to_string(data("forms.txt")).unwrap();
+    for sm in [75, 80, 90, 120] {
+        let mut text = format!(".version 9.0\n.target sm_{sm}\n.address_size 64\n{HEAD}");
+        let mut count = 0;
+        for line in forms.lines().filter(|l| !l.starts_with('#')) {
+            let (from, form) = line.split_once(' ').unwrap();
+            if from.parse::<u32>().unwrap() <= sm {
+                let params = ".param .u64 pa,.param .u64 pb,.param .u32 pc,.param .u32 pd";
+                writeln!(text, ".visible .entry k{count}({params})\n{{\n{BODY}{form}\nret;\n}}").unwrap();
+                count += 1;
+            }
+        }
+        assert!(count > 700);
+        let ptx = scratch(&format!("forms.{sm}.ptx"));
+        fs::write(&ptx, text).unwrap();
+        compile(&ptx, sm, 3, &scratch("forms.cubin")).unwrap();
+    }
+}
