@@ -11,6 +11,9 @@ use sass::{Mod, Opcode, Reg};
 impl Lower<'_, '_> {
     /// `cp`.
     pub fn copy_async(&mut self, inst: &Inst) -> Result<()> {
+        if inst.one_of(&[M::bulk, M::reduce]).is_some() {
+            return self.unsupported(inst);
+        }
         if inst.has(M::commit_group) {
             self.b.guarded(self.guard, Opcode::LDGDEPBAR, &[], &[], &[]);
             return Ok(());

@@ -290,6 +290,9 @@ impl Lower<'_, '_> {
 
     /// `st`.
     pub fn st(&mut self, inst: &Inst) -> Result<()> {
+        if inst.one_of(&[M::_async, M::bulk]).is_some() {
+            return self.unsupported(inst);
+        }
         let t = ty(inst.ty(0).ok_or("store without a type")?);
         let a = addr(&inst.operands[0])?;
         let space = space_of(self, inst, a);

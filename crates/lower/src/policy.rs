@@ -14,6 +14,9 @@ use sass::{Mod, Opcode};
 impl Lower<'_, '_> {
     /// `prefetch`, `prefetchu`, `discard`, `applypriority`.
     pub fn cache_control(&mut self, inst: &Inst) -> Result<()> {
+        if inst.has(M::tensormap) {
+            return self.unsupported(inst);
+        }
         let a = self.addr_operand(&inst.operands[0])?;
         let action = match inst.op {
             ptx::Op::discard => Mod::RML2,
