@@ -123,6 +123,20 @@ pub fn front_end(source: &str, file: &str, sm: u8) -> Result<Module, Failure> {
     Ok(module)
 }
 
+/// What the front end knows but the code generator does not.
+fn not_built(module: &Module) -> Option<ptx::Diagnostic> {
+    let refuse =
+        |span, what: &str| ptx::Diagnostic::error(span, format!("Feature '{what}' is not supported yet"));
+    if let Some((_, _, span)) = module.aliases.first() {
+        return Some(refuse(*span, ".alias"));
+    }
+    let own_abi = module
+        .funcs
+        .values()
+        .find(|f| f.attrs.abi_preserve.is_some() || f.attrs.abi_preserve_control.is_some())?;
+    Some(refuse(own_abi.span, ".abi_preserve"))
+}
+
 /// Compiles a module.
 ///
 /// # Errors
@@ -131,13 +145,16 @@ pub fn compile(source: &str, file: &str, settings: &Settings) -> Result<Output, 
     let fail = |diagnostics| Failure { diagnostics, file: file.into(), source: source.into() };
     let fatal = |message: String| fail(vec![Diagnostic { severity: Severity::Fatal, span: None, message }]);
     let module = front_end(source, file, settings.target.sm)?;
-    let suffixed = module.targets.iter().any(|t| t.starts_with("sm_") && t.ends_with(['a', 'f']));
-    if suffixed && !module.targets.contains(&settings.target.to_string()) {
+    let suffix = ptx::isa::Suffix::of(&settings.target.to_string());
+    if !ptx::check::runs_on(&module, u16::from(settings.target.sm), suffix) {
         let message = format!(
             "PTX with .target '{}' cannot be compiled to architecture '{}'",
             module.targets[0], settings.target
         );
         return Err(fatal(message));
+    }
+    if let Some(d) = not_built(&module) {
+        return Err(fail(vec![d]));
     }
     let lines = LineIndex::new(source);
     let layout = lower::ModuleLayout::new(&module, settings.target).map_err(fail)?;

@@ -47,6 +47,10 @@ pub struct Module {
     pub items: Vec<Item>,
     /// `.file` directives: index and name.
     pub files: Vec<(u32, String)>,
+    /// `.alias` directives: the new name and what it stands for, and where.
+    pub aliases: Vec<(FuncId, FuncId, Span)>,
+    /// Strings of `.pragma` at module scope.
+    pub pragmas: Vec<String>,
     /// `.section` bodies (DWARF data), as text.
     pub sections: Vec<(String, String)>,
 }
@@ -207,6 +211,10 @@ pub struct FuncAttrs {
     pub maxclusterrank: Option<u32>,
     /// `.blocksareclusters`
     pub blocks_are_clusters: bool,
+    /// `.abi_preserve`
+    pub abi_preserve: Option<u32>,
+    /// `.abi_preserve_control`
+    pub abi_preserve_control: Option<u32>,
     /// `.pragma` strings.
     pub pragmas: Vec<String>,
 }

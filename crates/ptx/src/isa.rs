@@ -111,6 +111,17 @@ pub enum Suffix {
     Arch,
 }
 
+impl Suffix {
+    /// Of a name such as `sm_100a`.
+    pub fn of(name: &str) -> Suffix {
+        match name.as_bytes().last() {
+            Some(b'a') => Suffix::Arch,
+            Some(b'f') => Suffix::Family,
+            _ => Suffix::None,
+        }
+    }
+}
+
 /// SMs that have a form.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TargetGate {

@@ -87,6 +87,27 @@ pub enum Tok {
     /// `=`
     #[token("=")]
     Eq,
+    /// `==`
+    #[token("==")]
+    EqEq,
+    /// `!=`
+    #[token("!=")]
+    NotEq,
+    /// `<=`
+    #[token("<=")]
+    Le,
+    /// `>=`
+    #[token(">=")]
+    Ge,
+    /// `&&`
+    #[token("&&")]
+    AndAnd,
+    /// `||`
+    #[token("||")]
+    OrOr,
+    /// `?`
+    #[token("?")]
+    Question,
     /// `+`
     #[token("+")]
     Plus,

@@ -18,6 +18,9 @@ impl Display for Module {
         for (index, name) in &self.files {
             writeln!(f, ".file {index} \"{name}\"")?;
         }
+        for p in &self.pragmas {
+            writeln!(f, ".pragma \"{p}\";")?;
+        }
         let funcs = || {
             self.items.iter().filter_map(|i| match i {
                 Item::Func(id) => Some(&self.funcs[*id]),
@@ -47,6 +50,9 @@ impl Display for Module {
                     f.write_str(&out)?;
                 }
             }
+        }
+        for (alias, function, _) in &self.aliases {
+            writeln!(f, ".alias {}, {};", self.funcs[*alias].name, self.funcs[*function].name)?;
         }
         for (name, text) in &self.sections {
             writeln!(f, "\n.section {name}\n{{{text}}}")?;
@@ -197,6 +203,8 @@ fn attributes(out: &mut String, a: &FuncAttrs) {
         ("maxnctapersm", a.maxnctapersm),
         ("maxnreg", a.maxnreg),
         ("maxclusterrank", a.maxclusterrank),
+        ("abi_preserve", a.abi_preserve),
+        ("abi_preserve_control", a.abi_preserve_control),
     ];
     for (name, value) in numbers {
         if let Some(n) = value {

@@ -18,6 +18,8 @@ oxsass: look at and execute GPU code
       fields; --json prints an object a line.
   oxsass asm --raw sm_90 LISTING FILE
       Assemble a listing as `dis` prints it to a file of instruction words.
+  oxsass ptx fmt FILE
+      Print a PTX file in canonical form.
   oxsass run FILE LAUNCH.toml [--out DIR] [--all]
       Execute a cubin, or interpret a PTX file, as the launch file says (docs/launch-files.md). Prints the
       output buffers, with --all every buffer; with --out, writes all of them as .npy files instead.
@@ -33,6 +35,7 @@ fn main() -> ExitCode {
         [] | ["help" | "--help" | "-h", ..] => write!(out, "{HELP}").map_err(|e| e.to_string()),
         ["dis", options @ ..] => dis(&mut out, options),
         ["asm", "--raw", target, listing, file] => assemble(target, listing, file),
+        ["ptx", "fmt", file] => format_ptx(&mut out, file),
         ["run", file, launch, options @ ..] => run(&mut out, file, launch, options),
         ["verify", file, other, launch] => verify(&mut out, file, other, launch),
         _ => Err("bad arguments; see oxsass --help".into()),
@@ -50,6 +53,20 @@ fn main() -> ExitCode {
 
 fn read(path: &str) -> Result<Vec<u8>, String> {
     fs::read(path).map_err(|e| format!("{path}: {e}"))
+}
+
+/// Prints a PTX file that passes all checks for its own target.
+fn format_ptx(out: &mut impl Write, path: &str) -> Result<(), String> {
+    let source = String::from_utf8(read(path)?).map_err(|_| format!("{path}: not text"))?;
+    let checked = ptx::parse(&source).and_then(|module| {
+        ptx::check(&module, ptx::check::target_sm(&module))?;
+        Ok(module)
+    });
+    let module = checked.map_err(|errors| {
+        let lines = ptx::LineIndex::new(&source);
+        errors.iter().map(|d| d.render("oxsass", path, &source, &lines)).collect::<String>()
+    })?;
+    write!(out, "{module}").map_err(|e| e.to_string())
 }
 
 fn launches(path: &str) -> Result<Vec<Launch>, String> {

@@ -44,6 +44,16 @@ pub fn target(module: &Module) -> (u16, Suffix) {
     module.targets.iter().find_map(sm).unwrap_or((0, Suffix::None))
 }
 
+/// Whether a module can be compiled to `sm` with `suffix`. A module for `sm_100f` runs on every SM of the family
+/// from 100 on, whatever its suffix; one for `sm_100a` on `sm_100a` alone.
+pub fn runs_on(module: &Module, sm: u16, suffix: Suffix) -> bool {
+    match target(module) {
+        (own, Suffix::None) => own <= sm,
+        (own, Suffix::Family) => own <= sm && own / 10 == sm / 10,
+        (own, Suffix::Arch) => own == sm && suffix == Suffix::Arch,
+    }
+}
+
 /// The first PTX version that knows an SM.
 fn first_version(sm: u16, suffix: Suffix) -> (u8, u8) {
     let base = match sm {

@@ -297,10 +297,10 @@ impl<'s> Parser<'s> {
             }
             ".pragma" => {
                 self.bump();
-                let text = self.expect(Tok::Str)?;
+                let mut texts = Vec::new();
+                self.strings(&mut texts)?;
                 self.expect(Tok::Semi)?;
-                let text = self.text_of(text).trim_matches('"').to_string();
-                self.state().body.stmts.push(Stmt::Pragma(text));
+                self.state().body.stmts.extend(texts.into_iter().map(Stmt::Pragma));
                 Ok(())
             }
             _ => match self.space() {
@@ -331,7 +331,7 @@ impl<'s> Parser<'s> {
         loop {
             let (name, span) = self.name()?;
             if self.eat(Tok::Lt) {
-                let (count, count_span) = self.int_const()?;
+                let (count, count_span) = self.count_const()?;
                 self.expect(Tok::Gt)?;
                 let Ok(count) = u32::try_from(count) else {
                     return Err(self.error(count_span, "Register range is too large"));

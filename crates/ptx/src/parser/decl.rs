@@ -312,12 +312,13 @@ impl Parser<'_> {
             "maxnctapersm" => attrs.maxnctapersm = Some(self.int_const()?.0 as u32),
             "maxnreg" => attrs.maxnreg = Some(self.int_const()?.0 as u32),
             "maxclusterrank" => attrs.maxclusterrank = Some(self.int_const()?.0 as u32),
+            "abi_preserve" => attrs.abi_preserve = Some(self.int_const()?.0 as u32),
+            "abi_preserve_control" => attrs.abi_preserve_control = Some(self.int_const()?.0 as u32),
             "noreturn" => attrs.noreturn = true,
             "explicitcluster" => attrs.explicit_cluster = true,
             "blocksareclusters" => attrs.blocks_are_clusters = true,
             "pragma" => {
-                let text = self.expect(Tok::Str)?;
-                attrs.pragmas.push(self.text_of(text).trim_matches('"').to_string());
+                self.strings(&mut attrs.pragmas)?;
                 self.eat(Tok::Semi);
             }
             other => {

@@ -10,17 +10,43 @@ const LEVELS: &[&[Tok]] = &[
     &[Tok::Star, Tok::Slash, Tok::Percent],
     &[Tok::Plus, Tok::Minus],
     &[Tok::Shl, Tok::Shr],
+    &[Tok::Lt, Tok::Le, Tok::Gt, Tok::Ge],
+    &[Tok::EqEq, Tok::NotEq],
     &[Tok::Amp],
     &[Tok::Caret],
     &[Tok::Pipe],
+    &[Tok::AndAnd],
+    &[Tok::OrOr],
 ];
+
+/// As many of them bind tighter than comparisons: what the `<…>` of a register range may hold.
+const ARITHMETIC: usize = 3;
 
 impl Parser<'_> {
     /// An integer constant expression: its 64 bits.
     pub(super) fn int_const(&mut self) -> Parsed<(u64, Span)> {
         let start = self.span();
-        let value = self.binary(LEVELS.len())?;
+        let value = self.ternary()?;
         Ok((value, start.to(self.previous_span())))
+    }
+
+    /// An integer constant expression without comparisons, for `%r<100>`.
+    pub(super) fn count_const(&mut self) -> Parsed<(u64, Span)> {
+        let start = self.span();
+        let value = self.binary(ARITHMETIC)?;
+        Ok((value, start.to(self.previous_span())))
+    }
+
+    /// `a ? b : c`, or what binds tighter.
+    fn ternary(&mut self) -> Parsed<u64> {
+        let condition = self.binary(LEVELS.len())?;
+        if !self.eat(Tok::Question) {
+            return Ok(condition);
+        }
+        let yes = self.nested(Self::ternary)?;
+        self.expect(Tok::Colon)?;
+        let no = self.nested(Self::ternary)?;
+        Ok(if condition != 0 { yes } else { no })
     }
 
     /// One integer literal that fits 32 bits.
@@ -48,6 +74,14 @@ impl Parser<'_> {
                 Tok::Minus => a.wrapping_sub(b),
                 Tok::Shl => a.checked_shl(b as u32).unwrap_or(0),
                 Tok::Shr => ((a as i64) >> b.min(63)) as u64,
+                Tok::Lt => u64::from((a as i64) < b as i64),
+                Tok::Le => u64::from(a as i64 <= b as i64),
+                Tok::Gt => u64::from(a as i64 > b as i64),
+                Tok::Ge => u64::from(a as i64 >= b as i64),
+                Tok::EqEq => u64::from(a == b),
+                Tok::NotEq => u64::from(a != b),
+                Tok::AndAnd => u64::from(a != 0 && b != 0),
+                Tok::OrOr => u64::from(a != 0 || b != 0),
                 Tok::Amp => a & b,
                 Tok::Caret => a ^ b,
                 _ => a | b,
@@ -82,7 +116,7 @@ impl Parser<'_> {
                     self.expect(Tok::RParen)?;
                     return self.nested(Self::unary);
                 }
-                let v = self.nested(|p| p.binary(LEVELS.len()))?;
+                let v = self.nested(Self::ternary)?;
                 self.expect(Tok::RParen)?;
                 Ok(v)
             }

@@ -299,11 +299,44 @@ impl<'s> Parser<'s> {
             "section" => self.section(),
             "pragma" => {
                 self.bump();
-                self.expect(Tok::Str)?;
+                let mut texts = Vec::new();
+                self.strings(&mut texts)?;
                 self.expect(Tok::Semi)?;
+                self.module.pragmas.extend(texts);
                 Ok(())
             }
+            "alias" => self.alias(),
             _ => self.declaration(),
+        }
+    }
+
+    /// The strings of a `.pragma`.
+    fn strings(&mut self, out: &mut Vec<String>) -> Parsed<()> {
+        loop {
+            let text = self.expect(Tok::Str)?;
+            out.push(self.text_of(text).trim_matches('"').to_string());
+            if !self.eat(Tok::Comma) {
+                return Ok(());
+            }
+        }
+    }
+
+    /// `.alias name, function;`: both are known.
+    fn alias(&mut self) -> Parsed<()> {
+        let start = self.bump().1;
+        let alias = self.function_name()?;
+        self.expect(Tok::Comma)?;
+        let function = self.function_name()?;
+        let span = start.to(self.expect(Tok::Semi)?);
+        self.module.aliases.push((alias, function, span));
+        Ok(())
+    }
+
+    fn function_name(&mut self) -> Parsed<FuncId> {
+        let (name, span) = self.name()?;
+        match self.globals.get(name) {
+            Some(Item::Func(f)) => Ok(*f),
+            _ => Err(self.error(span, format!("Unknown function '{name}'"))),
         }
     }
 

@@ -1,0 +1,72 @@
+//! Module directives, constant expressions and targets: what ptxas says of them.
+
+use ptx::check::runs_on;
+use ptx::isa::Suffix;
+
+const HEAD: &str = ".version 9.0\n.target sm_90\n.address_size 64\n";
+
+fn accepts(text: &str) -> bool {
+    ptx::parse(&format!("{HEAD}{text}")).and_then(|m| ptx::check(&m, 90)).is_ok()
+}
+
+#[test]
+fn directives_are_accepted_and_printed() {
+    for text in [
+        ".visible .func f() { ret; }\n.visible .func g();\n.alias g, f;\n",
+        ".pragma \"nounroll\", \"b\";\n.entry k() { .pragma \"c\", \"d\"; ret; }\n",
+        ".func f() .abi_preserve 10 { ret; }\n",
+        ".func f() .abi_preserve_control 4 { ret; }\n",
+        ".entry k() .reqntid 32 .reqnctapercluster 2 .blocksareclusters { ret; }\n",
+        ".entry k() { ret; }\n.section .debug_str { info: .b8 1,2,3\n .b32 info+4\n .b64 info-info }\n",
+    ] {
+        assert!(accepts(text), "{text}");
+        let once = ptx::parse(&format!("{HEAD}{text}")).unwrap().to_string();
+        let again = ptx::parse(&once).unwrap_or_else(|e| panic!("{e:?}\n{once}"));
+        assert_eq!(again.to_string(), once);
+        for word in [".alias g, f;", "abi_preserve", "\"b\"", "\"d\"", "info-info", ".blocksareclusters"] {
+            assert!(!text.contains(word) || once.contains(word), "{word} is lost:\n{once}");
+        }
+    }
+    for text in [".alias g, f;", ".pragma nounroll;", ".entry k() .minnreg 24 { ret; }"] {
+        assert!(!accepts(text), "{text}");
+    }
+}
+
+#[test]
+fn constant_expressions_have_all_operators() {
+    let text = ".global .s32 x[] = {1 ? 2 : 3, 0 ? 2 : 1 ? 5 : 6, 3 < 4, 4 <= 3, -1 > -2, 2 >= 3, 1 == 1, 1 != 1, 2 && 0, 0 || 3};\n\
+        .entry k() { .reg .u32 %r<2+3>; mov.u32 %r4, 1; ret; }\n";
+    let module = ptx::parse(&format!("{HEAD}{text}")).unwrap();
+    let bytes = &module.vars.values().next().unwrap().init.as_ref().unwrap().bytes;
+    let words: Vec<u32> = bytes.chunks(4).map(|b| u32::from_le_bytes(b.try_into().unwrap())).collect();
+    assert_eq!(words, [2, 5, 1, 0, 1, 0, 1, 0, 0, 1]);
+}
+
+/// `ptxas -arch=COLUMN` of an empty kernel with `.version 9.0` and `.target ROW`.
+#[test]
+fn suffixed_targets_compile_where_ptxas_compiles_them() {
+    const COLUMNS: &str = "sm_90 sm_90a sm_100 sm_100f sm_100a sm_103 sm_103f sm_103a sm_110 sm_110f sm_110a sm_120 \
+                           sm_120f sm_120a sm_121f sm_121a";
+    for (row, want) in [
+        ("sm_90", COLUMNS),
+        ("sm_90a", "sm_90a"),
+        ("sm_100", COLUMNS.strip_prefix("sm_90 sm_90a ").unwrap()),
+        ("sm_100f", "sm_100 sm_100f sm_100a sm_103 sm_103f sm_103a"),
+        ("sm_100a", "sm_100a"),
+        ("sm_103f", "sm_103 sm_103f sm_103a"),
+        ("sm_103a", "sm_103a"),
+        ("sm_110f", "sm_110 sm_110f sm_110a"),
+        ("sm_120f", "sm_120 sm_120f sm_120a sm_121f sm_121a"),
+        ("sm_120a", "sm_120a"),
+        ("sm_121f", "sm_121f sm_121a"),
+        ("sm_121a", "sm_121a"),
+    ] {
+        let module = ptx::parse(&format!(".version 9.0\n.target {row}\n.entry k() {{ ret; }}\n")).unwrap();
+        let compiles = |column: &&str| {
+            let sm = column[3..].trim_end_matches(['a', 'f']).parse().unwrap();
+            runs_on(&module, sm, Suffix::of(column))
+        };
+        let got: Vec<&str> = COLUMNS.split_whitespace().filter(compiles).collect();
+        assert_eq!(got.join(" "), want, ".target {row}");
+    }
+}
