@@ -60,7 +60,8 @@ pub fn write(out: &mut String, code: &[u128], target: Target, style: Style, next
         code.iter().enumerate().map(|(i, w)| text(*w, target, 16 * i as i64, &names)).collect();
     // The comments with the words stand in one column.
     let width = |t: &Option<String>| {
-        t.as_ref().map_or(0, |t| t.len() - if t.starts_with('@') { t.find(' ').unwrap_or(0) + 1 } else { 0 })
+        let guard = |t: &String| t.starts_with("@P") || t.starts_with("@!P");
+        t.as_ref().map_or(0, |t| t.len() - if guard(t) { t.find(' ').unwrap_or(0) + 1 } else { 0 })
     };
     let widest = texts.iter().map(width).max().unwrap_or(0);
     for (i, (word, text)) in code.iter().zip(&texts).enumerate() {
@@ -78,7 +79,10 @@ pub fn write(out: &mut String, code: &[u128], target: Target, style: Style, next
             let _ = writeln!(out, "{name}:");
         }
         let (guard, body) = match text {
-            Some(t) if t.starts_with('@') => t.split_at(t.find(' ').unwrap_or(0) + 1),
+            // A guard by a uniform predicate stands behind the margin.
+            Some(t) if t.starts_with('@') && !t.starts_with("@UP") && !t.starts_with("@!UP") => {
+                t.split_at(t.find(' ').unwrap_or(0) + 1)
+            }
             Some(t) => ("", t.as_str()),
             None => ("", ""),
         };
@@ -90,10 +94,13 @@ pub fn write(out: &mut String, code: &[u128], target: Target, style: Style, next
             let _ = writeln!(out, "{:19}.word {word:#034x}", "");
             continue;
         }
-        let _ = write!(out, "{guard:>19}{body} ;");
+        // nvdisasm puts no space behind these.
+        let plain = body.rsplit(' ').next().unwrap_or(body);
+        let bare = matches!(plain, "NOP" | "ERRBAR") || plain.starts_with("MEMBAR") && plain.ends_with(".VC");
+        let _ = write!(out, "{guard:>19}{body}{}", if bare { ";" } else { " ;" });
         if style.hex {
             let start = out.rfind('\n').map_or(0, |n| n + 1);
-            let _ = writeln!(out, "{:1$}  /* {low:#018x} */", "", widest - body.len());
+            let _ = writeln!(out, "{:1$}  /* {low:#018x} */", "", widest + usize::from(bare) - body.len());
             let column = out[start..].find("/* 0x").unwrap_or(0);
             let _ = writeln!(out, "{:column$}/* {high:#018x} */", "");
         } else {
