@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 mod fuzz;
+mod hazards;
 mod status;
 mod vendor;
 
@@ -24,6 +25,12 @@ enum Task {
     VendorCheck,
     /// Print the table of kernels and targets for docs/status.md.
     Status,
+    /// Write the hazard checker's table of least distances from ptxas's code.
+    MineLatencies(hazards::Options),
+    /// Check ptxas's code for hazards: there are none.
+    CheckHazards(hazards::Options),
+    /// Spoil control fields of ptxas's code and count what the hazard checker finds.
+    Sabotage(hazards::Options),
     /// Compare the instruction table with nvdisasm on random variations of words.
     FuzzSass(fuzz::Options),
 }
@@ -36,6 +43,9 @@ fn main() -> ExitCode {
         Task::FuzzSass(options) => {
             install_oracles().and_then(|bin| fuzz::run(&options, &bin, &root().join("target/fuzz-sass")))
         }
+        Task::MineLatencies(o) => install_oracles().and_then(|bin| hazards::mine(&root(), &bin, &o)),
+        Task::CheckHazards(o) => install_oracles().and_then(|bin| hazards::check(&root(), &bin, &o)),
+        Task::Sabotage(o) => install_oracles().and_then(|bin| hazards::sabotage(&root(), &bin, &o)),
         Task::Status => install_oracles().and_then(|bin| status::print(&root(), &bin)),
     };
     match result {

@@ -1,9 +1,10 @@
 //! Every kernel × target × {-O0, -O3}, end to end: our cubin, run by the SASS simulator, gives the result that
-//! `kernels/expected.rs` computes independently; the bytes are the same every time. With the vendor's tools at
+//! `kernels/expected.rs` computes independently, and the hazard checker finds nothing in it; the bytes are the same every time. With the vendor's tools at
 //! hand, ptxas's cubin must give the same in the same simulator: that is what shows that the simulator is right.
 
 use rayon::prelude::*;
 use sass::Target;
+use sim::hazard;
 use sim::launch::{Launch, LaunchFile};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -53,6 +54,16 @@ fn check(cubin: &[u8], kernel: &Kernel) -> Result<(), String> {
     Ok(())
 }
 
+/// The hazard checker finds nothing.
+fn check_hazards(cubin: &[u8]) -> Result<(), String> {
+    for (name, violations, _) in hazard::check_cubin(cubin, hazard::Minima::built_in())? {
+        if let Some(first) = violations.first() {
+            return Err(format!("{name}: {} hazards: {first}", violations.len()));
+        }
+    }
+    Ok(())
+}
+
 /// Runs `test` on every case in parallel and fails with all complaints.
 fn for_all(test: impl Fn(&Kernel, u8, u8) -> Result<(), String> + Sync) {
     let kernels = kernels();
@@ -77,6 +88,7 @@ fn our_code_gives_the_expected_results() {
         if first.cubin != compile()?.cubin {
             return Err("two compilations differ".into());
         }
+        check_hazards(&first.cubin)?;
         check(&first.cubin, k)
     });
 }
@@ -107,6 +119,8 @@ fn the_references_code_gives_the_expected_results() {
         if !status.success() {
             return Err("ptxas refuses it".into());
         }
-        check(&std::fs::read(&out).map_err(|e| e.to_string())?, k)
+        let cubin = std::fs::read(&out).map_err(|e| e.to_string())?;
+        check_hazards(&cubin)?;
+        check(&cubin, k)
     });
 }

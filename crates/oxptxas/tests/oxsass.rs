@@ -37,6 +37,26 @@ fn dis_shows_the_kernel() {
 }
 
 #[test]
+fn check_finds_a_dropped_wait() {
+    let cubin = saxpy_cubin("check.cubin");
+    assert!(text(&["check".as_ref(), &cubin]).contains(" 0 hazards\n"));
+    // No instruction of the copy waits for anything.
+    let mut bytes = fs::read(&cubin).unwrap();
+    let words = cubin::read::read(&bytes).unwrap().kernels["saxpy"].code.clone();
+    for word in words {
+        let old = word.to_le_bytes();
+        let new = (word & !(0x3f << 116)).to_le_bytes();
+        let at = bytes.windows(16).position(|w| w == old).unwrap();
+        bytes[at..at + 16].copy_from_slice(&new);
+    }
+    let spoilt = cubin.with_extension("spoilt");
+    fs::write(&spoilt, bytes).unwrap();
+    let out = oxsass(&["check".as_ref(), &spoilt]);
+    assert!(!out.status.success());
+    assert!(String::from_utf8_lossy(&out.stdout).contains("the result is not waited for"));
+}
+
+#[test]
 fn run_prints_outputs_and_writes_files() {
     let (ptx, launch) = (kernel("dot.ptx"), kernel("dot.toml"));
     let out = text(&["run".as_ref(), &ptx, &launch]);

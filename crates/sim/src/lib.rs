@@ -1,6 +1,7 @@
 //! Two executors of the same launch: the PTX interpreter and the SASS simulator.
 
 pub mod fp;
+pub mod hazard;
 pub mod launch;
 pub mod memory;
 pub mod ptx;

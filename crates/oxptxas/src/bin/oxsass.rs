@@ -23,6 +23,8 @@ oxsass: look at and execute GPU code
   oxsass run FILE LAUNCH.toml [--out DIR] [--all]
       Execute a cubin, or interpret a PTX file, as the launch file says (docs/launch-files.md). Prints the
       output buffers, with --all every buffer; with --out, writes all of them as .npy files instead.
+  oxsass check FILE.cubin
+      Look for hazards: dependences that the control fields of the code do not cover, along every path.
   oxsass verify FILE OTHER LAUNCH.toml
       Execute both (cubin or PTX) and compare the output buffers as the launch file says.
 ";
@@ -37,6 +39,7 @@ fn main() -> ExitCode {
         ["asm", "--raw", target, listing, file] => assemble(target, listing, file),
         ["ptx", "fmt", file] => format_ptx(&mut out, file),
         ["run", file, launch, options @ ..] => run(&mut out, file, launch, options),
+        ["check", file] => check(&mut out, file),
         ["verify", file, other, launch] => verify(&mut out, file, other, launch),
         _ => Err("bad arguments; see oxsass --help".into()),
     };
@@ -128,6 +131,24 @@ fn assemble(target: &str, source: &str, file: &str) -> Result<(), String> {
     let words = listing::assemble(&text, parse_target(target)?).map_err(|e| format!("{source}:{e}"))?;
     let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
     fs::write(file, bytes).map_err(|e| format!("{file}: {e}"))
+}
+
+fn check(out: &mut impl Write, path: &str) -> Result<(), String> {
+    let kernels = sim::hazard::check_cubin(&read(path)?, sim::hazard::Minima::built_in())
+        .map_err(|e| format!("{path}: {e}"))?;
+    let mut found = 0;
+    for (name, violations, stats) in &kernels {
+        found += violations.len();
+        let mut write = || -> io::Result<()> {
+            writeln!(out, "{name}: {} instructions, {} hazards", stats.instructions, violations.len())?;
+            if stats.unknown > 0 {
+                writeln!(out, "  {} instructions are not in the table", stats.unknown)?;
+            }
+            violations.iter().try_for_each(|v| writeln!(out, "  {v}"))
+        };
+        write().map_err(|e| e.to_string())?;
+    }
+    if found == 0 { Ok(()) } else { Err(format!("{path}: {found} hazards")) }
 }
 
 /// A program to execute.

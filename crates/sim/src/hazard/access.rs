@@ -1,0 +1,127 @@
+//! Which registers an instruction reads and writes, and how.
+
+use sass::{AddrWidth, ConstBank, Guard, Inst, Mod, Opcode, Operand, Reg, RegFile, Role, SlotKind};
+
+/// A 32-bit register or predicate as a small dense number.
+pub(super) type Cell = u16;
+
+/// Each file, its first cell and its size.
+const FILES: [(RegFile, Cell, u8); 5] = [
+    (RegFile::R, 0, 255),
+    (RegFile::P, 256, 7),
+    (RegFile::UR, 264, 127),
+    (RegFile::UP, 392, 7),
+    (RegFile::B, 400, 16),
+];
+
+/// How a register is read.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Use {
+    /// As the execution guard.
+    Guard,
+    /// As part of a memory address.
+    Address,
+    /// As an operand.
+    Source,
+}
+
+/// The cell of a register; `None` for RZ, PT and the like.
+pub(super) fn cell(reg: Reg) -> Option<Cell> {
+    let (_, base, count) = FILES.iter().find(|f| f.0 == reg.file)?;
+    (!reg.is_zero() && reg.index < *count).then(|| base + Cell::from(reg.index))
+}
+
+/// The register of a cell.
+pub(super) fn register(cell: Cell) -> Reg {
+    let (file, base, _) = FILES.iter().rev().find(|f| f.1 <= cell).unwrap_or(&FILES[0]);
+    Reg { file: *file, index: (cell - base) as u8 }
+}
+
+fn span(reg: Reg, width: u8, mut f: impl FnMut(Cell)) {
+    for i in 0..width {
+        if let Some(index) = reg.index.checked_add(i)
+            && let Some(c) = cell(Reg { index, ..reg })
+        {
+            f(c);
+        }
+    }
+}
+
+fn every(file: RegFile, f: impl FnMut(Cell)) {
+    span(Reg { file, index: 0 }, 7, f);
+}
+
+/// Whether the uniform part of its addresses has 32 bits.
+fn narrow_uniform(op: Opcode) -> bool {
+    use Opcode::*;
+    matches!(op, LDS | STS | ATOMS | ATOMS_CAST | LDL | STL | LDC | LDSM | STSM | CCTLL)
+        || matches!(op, SYNCS_ARRIVE | SYNCS_PHASECHK | SYNCS_EXCH | SYNCS_CCTL)
+}
+
+/// Calls `f` for every cell read.
+pub(super) fn reads(inst: &Inst, mut f: impl FnMut(Cell, Use)) {
+    if inst.guard != Guard::TRUE {
+        span(inst.guard.pred, 1, |c| f(c, Use::Guard));
+    }
+    let info = inst.op.info();
+    if info.reads_predicates {
+        every(RegFile::P, |c| f(c, Use::Source));
+    }
+    if info.reads_uniform_predicates {
+        every(RegFile::UP, |c| f(c, Use::Source));
+    }
+    for (i, (operand, slot)) in inst.operands.iter().zip(inst.op.slots()).enumerate() {
+        match operand {
+            Operand::Reg(r) if slot.role != Role::Def => {
+                let address = slot.kind == SlotKind::Addr;
+                // `R0.F32` of FADD2 is one register; which operand it is, the modifiers don't say.
+                let pair = matches!(inst.op, Opcode::FADD2 | Opcode::FMUL2 | Opcode::FFMA2);
+                let single =
+                    address || pair && [Mod::A_F32, Mod::B_F32, Mod::C_F32].iter().any(|m| inst.mods.has(*m));
+                let width = if single { 1 } else { inst.op.width(i, &inst.mods) };
+                span(r.reg, width, |c| f(c, if address { Use::Address } else { Use::Source }));
+            }
+            Operand::Const { bank, index, .. } => {
+                if let ConstBank::Bindless(r) = bank {
+                    span(*r, 2, |c| f(c, Use::Address));
+                }
+                if let Some(r) = index {
+                    span(*r, 1, |c| f(c, Use::Address));
+                }
+            }
+            Operand::Addr { desc, base, width, uniform, .. } => {
+                if let Some(r) = desc {
+                    span(*r, 2, |c| f(c, Use::Address));
+                }
+                if let Some(r) = base {
+                    // Without a uniform part, `.E` alone says that the address has 64 bits.
+                    let plain = *width == AddrWidth::R32 && inst.mods.has(Mod::E);
+                    // The first address of LDGSTS is one of shared memory.
+                    let shared = inst.op == Opcode::LDGSTS && i == 0;
+                    let wide = !shared && (plain || *width == AddrWidth::R64);
+                    span(*r, if wide { 2 } else { 1 }, |c| f(c, Use::Address));
+                }
+                if let Some(r) = uniform {
+                    span(*r, if narrow_uniform(inst.op) { 1 } else { 2 }, |c| f(c, Use::Address));
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Calls `f` for every cell written.
+pub(super) fn writes(inst: &Inst, mut f: impl FnMut(Cell)) {
+    let info = inst.op.info();
+    if info.writes_predicates {
+        every(RegFile::P, &mut f);
+    }
+    if info.writes_uniform_predicates {
+        every(RegFile::UP, &mut f);
+    }
+    for (i, (operand, slot)) in inst.operands.iter().zip(inst.op.slots()).enumerate() {
+        if let (Operand::Reg(r), Role::Def | Role::Both) = (operand, slot.role) {
+            span(r.reg, inst.op.width(i, &inst.mods), &mut f);
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! The hazard checker against the reference compiler's code.
+
+use rayon::prelude::*;
+use sass::{Control, Target};
+use sim::hazard::{self, Class, Kind, Minima};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// What to look at.
+#[derive(clap::Args)]
+pub struct Options {
+    /// PTX files or folders of them; kernels/ when there are none.
+    paths: Vec<PathBuf>,
+    /// For these targets (75, 90a …); without it, those of kernels/ for all and other files for their own.
+    #[arg(long, value_delimiter = ',')]
+    sm: Vec<String>,
+    /// Sabotaged copies per kernel and kind.
+    #[arg(long, default_value_t = 8)]
+    copies: usize,
+}
+
+/// PTX files under a path, sorted.
+pub fn ptx_files(path: &Path) -> Vec<PathBuf> {
+    if path.is_file() {
+        return vec![path.into()];
+    }
+    let mut entries: Vec<PathBuf> =
+        std::fs::read_dir(path).into_iter().flatten().filter_map(|e| Some(e.ok()?.path())).collect();
+    entries.sort();
+    let wanted = |p: &PathBuf| p.is_dir() || p.extension().is_some_and(|x| x == "ptx");
+    entries.iter().filter(|p| wanted(p)).flat_map(|p| ptx_files(p)).collect()
+}
+
+/// The target that a PTX file names, without `sm_`.
+pub fn own_target(text: &str) -> Option<String> {
+    let line = text.lines().find_map(|l| l.trim().strip_prefix(".target"))?;
+    Some(line.trim().strip_prefix("sm_")?.split(|c: char| !c.is_ascii_alphanumeric()).next()?.into())
+}
+
+/// Files and targets to compile.
+pub fn jobs(root: &Path, paths: &[PathBuf], sms: &[String]) -> Vec<(PathBuf, String)> {
+    let kernels = root.join("kernels");
+    let paths = if paths.is_empty() { vec![kernels.clone()] } else { paths.to_vec() };
+    let files = paths.iter().flat_map(|p| ptx_files(p));
+    files
+        .flat_map(|f| {
+            let ours = f.canonicalize().is_ok_and(|f| f.starts_with(&kernels));
+            let targets = match (sms.is_empty(), ours) {
+                (false, _) => sms.to_vec(),
+                (true, true) => crate::SMS.iter().map(u32::to_string).collect(),
+                (true, false) => std::fs::read_to_string(&f).iter().filter_map(|t| own_target(t)).collect(),
+            };
+            targets.into_iter().map(move |t| (f.clone(), t))
+        })
+        .collect()
+}
+
+/// Compiles with ptxas, or finds what it made before in target/reference.
+pub fn reference(root: &Path, bin: &Path, ptx: &Path, sm: &str) -> Result<Vec<u8>, String> {
+    let text = std::fs::read(ptx).map_err(|e| format!("{}: {e}", ptx.display()))?;
+    let mut hash = 0xcbf2_9ce4_8422_2325u64;
+    for b in &text {
+        hash = (hash ^ u64::from(*b)).wrapping_mul(0x100_0000_01b3);
+    }
+    let dir = root.join("target/reference");
+    std::fs::create_dir_all(&dir).map_err(|e| e.to_string())?;
+    let out = dir.join(format!("{hash:016x}.{sm}.cubin"));
+    if let Ok(bytes) = std::fs::read(&out) {
+        return Ok(bytes);
+    }
+    let mut c = Command::new(bin.join("ptxas"));
+    c.arg(format!("-arch=sm_{sm}")).arg(ptx).arg("-o").arg(&out);
+    let done = c.output().map_err(|e| format!("ptxas: {e}"))?;
+    if !done.status.success() {
+        return Err(format!("ptxas -arch=sm_{sm} refuses {}", ptx.display()));
+    }
+    std::fs::read(&out).map_err(|e| e.to_string())
+}
+
+type Loaded = Vec<(Target, hazard::Code)>;
+
+fn load(root: &Path, bin: &Path, options: &Options) -> Loaded {
+    let codes = jobs(root, &options.paths, &options.sm);
+    let load = |(ptx, sm): &(PathBuf, String)| -> Result<Loaded, String> {
+        let bytes = reference(root, bin, ptx, sm)?;
+        let target = Target::parse(&format!("sm_{sm}")).ok_or("unknown target")?;
+        Ok(hazard::load(&bytes)?.into_iter().map(|(_, code)| (target, code)).collect())
+    };
+    let loaded: Vec<_> = codes.par_iter().map(load).collect();
+    loaded
+        .into_iter()
+        .flat_map(|r| {
+            r.unwrap_or_else(|e| {
+                eprintln!("{e}");
+                vec![]
+            })
+        })
+        .collect()
+}
+
+/// Writes the table of least distances.
+pub fn mine(root: &Path, bin: &Path, options: &Options) -> Result<(), String> {
+    let codes = load(root, bin, options);
+    let mut minima = Minima::default();
+    for (target, code) in &codes {
+        code.distances(&mut |d| minima.add(*target, Class::of(d), d.cycles));
+    }
+    let path = root.join("crates/sim/src/hazard/minima.tsv");
+    std::fs::write(&path, minima.print()).map_err(|e| e.to_string())?;
+    let count: usize = codes.iter().map(|(_, c)| c.insts().len()).sum();
+    println!("{count} words of {} kernels; wrote {}", codes.len(), path.display());
+    Ok(())
+}
+
+/// Checks the reference compiler's code, which has no hazards.
+pub fn check(root: &Path, bin: &Path, options: &Options) -> Result<(), String> {
+    let (mut instructions, mut unknown, mut found) = (0, 0, 0);
+    for (target, code) in load(root, bin, options) {
+        let (violations, stats) = code.check(Minima::built_in());
+        instructions += stats.instructions;
+        unknown += stats.unknown;
+        found += violations.len();
+        violations.iter().for_each(|v| println!("{target}: {v}"));
+    }
+    println!("{instructions} instructions, {unknown} of them unknown, {found} hazards");
+    if found == 0 { Ok(()) } else { Err("hazards in code that works".into()) }
+}
+
+/// A control field that no longer covers a dependence.
+struct Sabotage {
+    kind: &'static str,
+    at: usize,
+    ctrl: Control,
+}
+
+/// Makes copies of the reference compiler's code with one control field spoilt and counts the finds.
+pub fn sabotage(root: &Path, bin: &Path, options: &Options) -> Result<(), String> {
+    let codes = load(root, bin, options);
+    let kinds = ["stall lowered", "wait dropped", "scoreboard changed"];
+    let tried: Vec<(&'static str, bool, String)> = codes
+        .par_iter()
+        .flat_map_iter(|(target, code)| {
+            let clean = code.check(Minima::built_in()).0.is_empty();
+            let plans = if clean { plan(*target, code, options.copies) } else { vec![] };
+            plans.into_iter().map(move |s| {
+                let copy = code.with_control(s.at, s.ctrl);
+                let found = !copy.check(Minima::built_in()).0.is_empty();
+                (s.kind, found, format!("{target}: {} at {:#x}", s.kind, s.at * 16))
+            })
+        })
+        .collect();
+    for kind in kinds {
+        let of: Vec<_> = tried.iter().filter(|t| t.0 == kind).collect();
+        let found = of.iter().filter(|t| t.1).count();
+        println!("{kind}: {found} of {} found", of.len());
+        of.iter().filter(|t| !t.1).take(5).for_each(|t| println!("  missed: {}", t.2));
+    }
+    Ok(())
+}
+
+/// Every n-th of a list, at most `count` of them.
+fn sample<T: Copy>(list: &[T], count: usize) -> Vec<T> {
+    let step = list.len().div_ceil(count.max(1)).max(1);
+    list.iter().copied().step_by(step).collect()
+}
+
+fn plan(target: Target, code: &hazard::Code, copies: usize) -> Vec<Sabotage> {
+    let ctrl = |at: usize| Control::from_bits(code.word(at));
+    let mut plans = vec![];
+    // A dependence within a block that has its least distance: any stall between the two may go.
+    let mut least = vec![];
+    code.distances(&mut |d| {
+        let (from, to) = (d.at.0 / 16, d.at.1 / 16);
+        let straight = from < to && (from..to).all(|k| !code.ends_block(k as usize));
+        let min = Minima::built_in().least(target, Class::of(d));
+        if straight && d.cycles == min && d.kind != Kind::Write && ctrl(from as usize).stall > 1 {
+            least.push(from as usize);
+        }
+    });
+    least.dedup();
+    for at in sample(&least, copies) {
+        let old = ctrl(at);
+        plans.push(Sabotage { kind: "stall lowered", at, ctrl: Control { stall: old.stall - 1, ..old } });
+    }
+    let pairs = code.waited_results();
+    for (_, at) in sample(&pairs, copies) {
+        plans.push(Sabotage { kind: "wait dropped", at, ctrl: Control { wait: 0, ..ctrl(at) } });
+    }
+    for (at, reader) in sample(&pairs, copies) {
+        let old = ctrl(at);
+        // A scoreboard that nobody waits for in time.
+        let waited = (at + 1..=reader).fold(0, |mask, k| mask | ctrl(k).wait);
+        if let Some(free) = (0..6).find(|s| waited >> s & 1 == 0) {
+            let ctrl = Control { write_sb: Some(free), ..old };
+            plans.push(Sabotage { kind: "scoreboard changed", at, ctrl });
+        }
+    }
+    plans
+}
