@@ -55,6 +55,12 @@ fn asynchronous_copies() {
     verify("cp", &[80, 90, 100, 120]);
 }
 
+/// Lanes of one warp take turns: those that wait must not starve the one that holds the lock.
+#[test]
+fn lock_within_a_warp() {
+    verify("lock", &[75, 80, 90, 100, 120]);
+}
+
 const HEAD: &str = ".extern .shared .align 16 .b8 dyn[];
 .const .align 16 .b8 cbuf[256];
 .global .align 16 .b8 gbuf[256];
