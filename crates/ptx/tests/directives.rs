@@ -27,7 +27,9 @@ fn directives_are_accepted_and_printed() {
             assert!(!text.contains(word) || once.contains(word), "{word} is lost:\n{once}");
         }
     }
-    for text in [".alias g, f;", ".pragma nounroll;", ".entry k() .minnreg 24 { ret; }"] {
+    for text in
+        [".entry k() { ret;; }", ".alias g, f;", ".pragma nounroll;", ".entry k() .minnreg 24 { ret; }"]
+    {
         assert!(!accepts(text), "{text}");
     }
 }

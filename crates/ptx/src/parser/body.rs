@@ -181,10 +181,6 @@ impl<'s> Parser<'s> {
 
     fn statement(&mut self) -> Parsed<()> {
         match self.peek() {
-            Tok::Semi => {
-                self.bump();
-                Ok(())
-            }
             Tok::Name if self.peek2() == Tok::Colon => self.label(),
             Tok::Dot => self.directive(),
             Tok::AtAt => self.item(),
