@@ -1,69 +1,142 @@
-//! Sums of a 64-bit value and a wide product, which nearly every address is, in one instruction: where the halves
-//! of `x + a × b` are added with a carry and collected, IMAD.WIDE does it all.
+//! Sums of a 64-bit value and a wide product, which nearly every address is: where the halves of `x + a × b` are
+//! added with a carry, IMAD.WIDE does it all. In a product of 64-bit factors the upper word has further products
+//! added to it; those are then added to the upper word of the sum.
 //!
 //! The product's factors live on until the sum instead of the product: one or two registers instead of two. The
 //! additions and the product go with the next removal of dead code unless something else needs them.
 
 use cranelift_entity::SecondaryMap;
 use ori::cfg::Cfg;
-use ori::{Function, Inst, InstData, Macro, Name, Op, Operand, Value};
+use ori::{Block, Function, Inst, InstData, Macro, Name, Op, Operand, Value};
+use rustc_hash::FxHashMap;
 use sass::{Mod, Mods, Opcode, Reg};
 use smallvec::SmallVec;
 
 /// The pass.
 pub fn run(func: &mut Function) -> bool {
     let cfg = Cfg::new(func);
-    let mut def: SecondaryMap<Value, Option<Inst>> = SecondaryMap::new();
+    let mut changed = false;
+    let mut at: Places = SecondaryMap::new();
+    let mut uses: SecondaryMap<Value, u32> = SecondaryMap::new();
     for &b in &cfg.rpo {
-        for &i in &func.blocks[b].insts {
+        for (k, &i) in func.blocks[b].insts.iter().enumerate() {
             func.insts[i].for_each_def(|n| {
                 if let Some(v) = n.value() {
-                    def[v] = Some(i);
+                    at[v] = Some((i, b, k));
+                }
+            });
+            func.insts[i].for_each_use(|n| {
+                if let Some(v) = n.value() {
+                    uses[v] += 1;
                 }
             });
         }
     }
-    let mut changed = false;
     for &b in &cfg.rpo {
-        let mut k = 0;
-        while k < func.blocks[b].insts.len() {
-            let i = func.blocks[b].insts[k];
-            if let Some((mut sum, other)) = match_sum(func, &def, i) {
-                let addend = match other {
-                    Addend::Value(v) => ori::operand(v),
-                    // Where a constant can be an operand, the other one cannot.
-                    Addend::Halves(lo, hi) if func.target.info().alu_const && adjacent(&lo, &hi) => {
-                        if let Operand::Imm(_) = sum.operands[3] {
-                            let factor = func.add_value(sass::RegFile::R, 1);
-                            let mut copy = func.insts[i].clone();
-                            copy.op = Op::Macro(Macro::Copy);
-                            copy.operands =
-                                [ori::operand(factor), sum.operands[3].clone()].into_iter().collect();
-                            let new = func.insts.push(copy);
-                            func.blocks[b].insts.insert(k, new);
-                            k += 1;
-                            sum.operands[3] = ori::operand(factor);
-                        }
-                        lo
-                    }
-                    Addend::Halves(lo, hi) => {
-                        let pair = func.add_value(sass::RegFile::R, 2);
-                        let mut collect = func.insts[i].clone();
-                        collect.operands = [ori::operand(pair), lo, hi].into_iter().collect();
-                        let new = func.insts.push(collect);
-                        func.blocks[b].insts.insert(k, new);
-                        k += 1;
-                        ori::operand(pair)
-                    }
-                };
-                sum.operands[4] = addend;
-                func.insts[i] = sum;
-                changed = true;
-            }
-            k += 1;
+        let term = &func.blocks[b].term;
+        let passed = term.targets().into_iter().flat_map(|t| t.args.iter().copied());
+        for v in term.used_name().and_then(Name::value).into_iter().chain(passed) {
+            uses[v] += 1;
         }
     }
+    for &b in &cfg.rpo {
+        // What comes before the instruction at each position.
+        let mut before: FxHashMap<usize, SmallVec<[Inst; 4]>> = FxHashMap::default();
+        for k in 0..func.blocks[b].insts.len() {
+            let i = func.blocks[b].insts[k];
+            let Some(sum) = match_sum(func, &at, &uses, i, b) else { continue };
+            apply(func, sum, i, k, &mut before);
+            changed = true;
+        }
+        if before.is_empty() {
+            continue;
+        }
+        let old = std::mem::take(&mut func.blocks[b].insts);
+        let mut new = Vec::with_capacity(old.len() + 4 * before.len());
+        for (k, i) in old.into_iter().enumerate() {
+            new.extend(before.remove(&k).into_iter().flatten());
+            new.push(i);
+        }
+        func.blocks[b].insts = new;
+    }
     changed
+}
+
+/// Instruction, block and position that define each value.
+type Places = SecondaryMap<Value, Option<(Inst, Block, usize)>>;
+
+/// A sum that was found.
+struct Sum {
+    /// The instruction that adds the low words, and its position.
+    low: (Inst, usize),
+    /// The product that it adds.
+    factors: Inst,
+    addend: Addend,
+    /// Multiplications that come on top of the product's upper word, outermost first.
+    chain: SmallVec<[Inst; 2]>,
+}
+
+/// A copy of `name` that takes the place of what `inst` writes first.
+fn copy_into(func: &mut Function, inst: Inst, name: Name) {
+    let d = &mut func.insts[inst];
+    let dst = d.operands[0].clone();
+    d.op = Op::Macro(Macro::Copy);
+    d.mods = Mods::none();
+    d.operands = [dst, ori::operand(name)].into_iter().collect();
+}
+
+/// Rewrites the additions `sum.low` and `high`.
+fn apply(
+    func: &mut Function,
+    sum: Sum,
+    high: Inst,
+    high_at: usize,
+    before: &mut FxHashMap<usize, SmallVec<[Inst; 4]>>,
+) {
+    let (low, low_at) = sum.low;
+    let loc = func.insts[low].loc;
+    let mut data = func.insts[sum.factors].clone();
+    data.loc = loc;
+    let place = before.entry(low_at).or_default();
+    let mut add = |func: &mut Function, m: Macro, width: u8, sources: &[Operand]| {
+        let v = func.add_value(sass::RegFile::R, width);
+        let operands = std::iter::once(ori::operand(v)).chain(sources.iter().cloned()).collect();
+        let d = InstData {
+            guard: ori::ALWAYS,
+            op: Op::Macro(m),
+            mods: Mods::none(),
+            operands,
+            kept: SmallVec::new(),
+            loc,
+        };
+        place.push(func.insts.push(d));
+        ori::operand(v)
+    };
+    data.operands[4] = match sum.addend {
+        Addend::Value(v) => ori::operand(v),
+        // Where a constant can be an operand, the other one cannot.
+        Addend::Halves(lo, hi) if func.target.info().alu_const && adjacent(&lo, &hi) => {
+            if let Operand::Imm(_) = data.operands[3] {
+                data.operands[3] = add(func, Macro::Copy, 1, &[data.operands[3].clone()]);
+            }
+            lo
+        }
+        Addend::Halves(lo, hi) => add(func, Macro::Collect, 2, &[lo, hi]),
+    };
+    let pair = func.add_value(sass::RegFile::R, 2);
+    data.operands[0] = ori::operand(pair);
+    place.push(func.insts.push(data));
+    copy_into(func, low, Name::Part(pair, 0));
+    let mut upper = Name::Part(pair, 1);
+    for &i in sum.chain.iter().rev() {
+        let mut d = func.insts[i].clone();
+        let v = func.add_value(sass::RegFile::R, 1);
+        d.operands[0] = ori::operand(v);
+        d.operands[4] = ori::operand(upper);
+        before.entry(high_at).or_default().push(func.insts.push(d));
+        upper = Name::Val(v);
+    }
+    copy_into(func, high, upper);
 }
 
 /// What is added to the product.
@@ -147,41 +220,72 @@ fn summands(d: &InstData, carry_in: Option<Name>) -> Option<[Operand; 2]> {
     }
 }
 
-/// The wide product whose word `part` this is.
-fn product(func: &Function, def: &SecondaryMap<Value, Option<Inst>>, o: &Operand, part: u8) -> Option<Value> {
+/// The wide product whose lower word this is.
+fn product(func: &Function, at: &Places, o: &Operand) -> Option<Value> {
     let Operand::Reg(r) = o else { return None };
-    let Name::Part(v, k) = r.reg else { return None };
-    let d = &func.insts[def[v]?];
+    let Name::Part(v, 0) = r.reg else { return None };
+    let d = &func.insts[at[v]?.0];
     let wide = d.op == Op::Sass(Opcode::IMAD) && d.mods.has(Mod::WIDE) && !d.mods.has(Mod::X);
-    let ok = k == part && wide && d.is_unguarded() && is_zero(&d.operands[4]);
     let pt = Name::Phys(Reg::PT);
-    (ok && is_pred(&d.operands[1], pt, false)).then_some(v)
+    (wide && d.is_unguarded() && is_zero(&d.operands[4]) && is_pred(&d.operands[1], pt, false)).then_some(v)
 }
 
-/// The IMAD.WIDE that a collect of two added words can be, but for its addend.
+/// Whether this is the upper word of `p`, with products added to it perhaps: those.
+fn upper_word(func: &Function, at: &Places, o: &Operand, p: Value) -> Option<SmallVec<[Inst; 2]>> {
+    let mut chain: SmallVec<[Inst; 2]> = SmallVec::new();
+    let mut word = o;
+    loop {
+        let Operand::Reg(r) = word else { return None };
+        if !plain(word) {
+            return None;
+        }
+        match r.reg {
+            Name::Part(v, 1) if v == p => return Some(chain),
+            Name::Val(v) if chain.len() < 2 => {
+                let i = at[v]?.0;
+                let d = &func.insts[i];
+                let multiplies = d.op == Op::Sass(Opcode::IMAD) && d.mods.iter().next().is_none();
+                if !multiplies || !d.is_unguarded() {
+                    return None;
+                }
+                chain.push(i);
+                word = &d.operands[4];
+            }
+            _ => return None,
+        }
+    }
+}
+
+/// A sum whose upper words `i` adds.
 fn match_sum(
     func: &Function,
-    def: &SecondaryMap<Value, Option<Inst>>,
+    at: &Places,
+    uses: &SecondaryMap<Value, u32>,
     i: Inst,
-) -> Option<(InstData, Addend)> {
-    let collect = &func.insts[i];
-    if collect.op != Op::Macro(Macro::Collect) || !collect.is_unguarded() {
+    b: Block,
+) -> Option<Sum> {
+    let hi = &func.insts[i];
+    if hi.op != Op::Sass(Opcode::IADD3) || hi.operands.len() != 8 {
         return None;
     }
-    let [dst, lo, hi] = &collect.operands[..] else { return None };
-    let lo = &func.insts[def[value_of(lo)?]?];
-    let hi = &func.insts[def[value_of(hi)?]?];
-    let carry = value_of(lo.operands.get(1)?)?;
+    let carry = match &hi.operands[6] {
+        Operand::Reg(r) if !r.not => r.reg.value()?,
+        _ => return None,
+    };
+    // Nobody else may want the carry: it goes.
+    let (low_inst, low_block, low_at) = at[carry].filter(|_| uses[carry] == 1)?;
+    let lo = &func.insts[low_inst];
+    if low_block != b || value_of(&lo.operands[0]).is_none() || value_of(lo.operands.get(1)?) != Some(carry) {
+        return None;
+    }
     let low = summands(lo, None)?;
     let high = summands(hi, Some(Name::Val(carry)))?;
-    if !is_pred(hi.operands.get(1)?, Name::Phys(Reg::PT), false) {
+    if !is_pred(&hi.operands[1], Name::Phys(Reg::PT), false) || value_of(&hi.operands[0]).is_none() {
         return None;
     }
     for (n, m) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
-        let Some(p) = product(func, def, &low[n], 0) else { continue };
-        if product(func, def, &high[m], 1) != Some(p) {
-            continue;
-        }
+        let Some(p) = product(func, at, &low[n]) else { continue };
+        let Some(chain) = upper_word(func, at, &high[m], p) else { continue };
         let (x, y) = (low[1 - n].clone(), high[1 - m].clone());
         let whole = match (&x, &y) {
             (Operand::Reg(a), Operand::Reg(b)) => match (a.reg, b.reg) {
@@ -190,22 +294,22 @@ fn match_sum(
             },
             _ => None,
         };
-        let factors = &func.insts[def[p]?];
-        let sum = InstData {
-            operands: {
-                let mut o = factors.operands.clone();
-                o[0] = dst.clone();
-                o
+        // The addend's upper word must be there when the lower ones are added.
+        let early = |o: &Operand| match o {
+            Operand::Reg(r) => match r.reg.value() {
+                Some(v) => at[v].is_none_or(|(_, block, k)| block != b || k < low_at),
+                None => true,
             },
-            mods: Mods::of(&factors.mods.iter().collect::<SmallVec<[Mod; 4]>>()),
-            loc: collect.loc,
-            ..factors.clone()
+            _ => true,
         };
+        if !early(&y) {
+            continue;
+        }
         let addend = match whole {
             Some(v) => Addend::Value(v),
             None => Addend::Halves(x, y),
         };
-        return Some((sum, addend));
+        return Some(Sum { low: (low_inst, low_at), factors: at[p]?.0, addend, chain });
     }
     None
 }
@@ -234,12 +338,32 @@ block0:
     fn sums_of_products_become_one_instruction() {
         let mut f = ori::parse::parse(BEFORE).unwrap();
         assert!(super::run(&mut f));
+        ori::verify::verify(&f).unwrap();
+        crate::copy_prop::run(&mut f);
         crate::dce::run(&mut f);
         ori::verify::verify(&f).unwrap();
         let text = f.to_string();
-        assert!(text.contains("v6:R2 = IMAD.WIDE PT, v0, 0x4, v1, PT"), "{text}");
-        assert!(text.contains("= collect v7.0, v0\n    v11:R2 = IMAD.WIDE PT, v0, 0x4, v12, PT"), "{text}");
+        assert!(text.contains("= IMAD.WIDE PT, v0, 0x4, v1, PT"), "{text}");
+        assert!(text.contains("= collect v7.0, v0"), "{text}");
         assert!(!text.contains("IADD3"), "{text}");
+    }
+
+    #[test]
+    fn upper_products_follow() {
+        let more = "\
+    v20:R2 = LDC.64 c[0x0][0x218]
+    v21:R = IMAD PT, v0, v20.1, v2.1, PT
+    v3:R, v4:P";
+        let before = BEFORE.replace("v0, 0x4, RZ", "v0, v1.0, RZ").replace("    v3:R, v4:P", more);
+        let before = before.replace("IADD3.X PT, PT, v1.1, v2.1", "IADD3.X PT, PT, v1.1, v21");
+        let mut f = ori::parse::parse(&before).unwrap();
+        assert!(super::run(&mut f));
+        ori::verify::verify(&f).unwrap();
+        crate::copy_prop::run(&mut f);
+        crate::dce::run(&mut f);
+        let text = f.to_string();
+        assert!(text.contains("IMAD.WIDE PT, v0, v1.0, v1, PT"), "{text}");
+        assert!(text.contains("IMAD PT, v0, v20.1, v22.1, PT") && !text.contains("IADD3"), "{text}");
     }
 
     #[test]
