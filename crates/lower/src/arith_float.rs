@@ -27,12 +27,7 @@ impl Flags {
         if self.ftz {
             m.push(Mod::FTZ);
         }
-        m.extend(match self.round {
-            Round::Nearest => None,
-            Round::Zero => Some(Mod::RZ),
-            Round::Minus => Some(Mod::RM),
-            Round::Plus => Some(Mod::RP),
-        });
+        m.extend(self.round.sass());
         if self.sat {
             m.push(Mod::SAT);
         }
@@ -74,19 +69,47 @@ pub fn sign(b: &mut Builder<'_>, ty: Ty, ftz: bool, absolute: bool, x: &Src) -> 
     }
 }
 
-/// `min` and `max`; with `nan`, a NaN operand makes the result NaN.
-pub fn min_max(b: &mut Builder<'_>, ty: Ty, max: bool, ftz: bool, nan: bool, x: &Src, y: &Src) -> Value {
+/// Modifiers of `min` and `max`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MinMax {
+    /// The larger.
+    pub max: bool,
+    /// `.ftz`
+    pub ftz: bool,
+    /// A NaN operand makes the result NaN.
+    pub nan: bool,
+    /// Of the absolute values.
+    pub abs: bool,
+    /// With the product of the signs.
+    pub xorsign: bool,
+}
+
+impl MinMax {
+    /// In SASS's spelling order.
+    pub fn mods(self) -> SmallVec<[Mod; 4]> {
+        let mut m = SmallVec::new();
+        m.extend(self.ftz.then_some(Mod::FTZ));
+        m.extend(self.nan.then_some(Mod::NAN));
+        m.extend(self.xorsign.then_some(Mod::XORSIGN));
+        m
+    }
+    /// The predicate that chooses.
+    pub fn which(self) -> Operand {
+        if self.max { never() } else { pt() }
+    }
+}
+
+/// `min` and `max` of two or three numbers.
+pub fn min_max(b: &mut Builder<'_>, ty: Ty, f: MinMax, x: &Src, y: &Src, z: Option<&Src>) -> Value {
     if ty.bits == 64 {
-        return minmax_f64(b, max, x, y);
+        return minmax_f64(b, f.max, x, y);
     }
-    let mut m: SmallVec<[Mod; 2]> = SmallVec::new();
-    if ftz {
-        m.push(Mod::FTZ);
+    let source = |s: &Src| if f.abs { fabs(s.low()) } else { s.low() };
+    let r = b.def(Opcode::FMNMX, &f.mods(), &[source(x), source(y), f.which()]);
+    match z {
+        Some(z) => b.def(Opcode::FMNMX, &f.mods(), &[operand(r), source(z), f.which()]),
+        None => r,
     }
-    if nan {
-        m.push(Mod::NAN);
-    }
-    b.def(Opcode::FMNMX, &m, &[x.low(), y.low(), if max { never() } else { pt() }])
 }
 
 /// `(x cmp y) op with`.
@@ -127,7 +150,7 @@ pub enum Class {
     Number,
     /// NaN.
     NotANumber,
-    /// Neither zero, subnormal, infinite nor NaN.
+    /// Neither subnormal, infinite nor NaN; zeros count.
     Normal,
     /// Subnormal (and not zero).
     Subnormal,
@@ -159,7 +182,9 @@ pub fn testp(b: &mut Builder<'_>, ty: Ty, class: Class, x: &Src) -> Value {
         Class::NotANumber => pair(b, Mod::GT, infinity),
         Class::Normal => {
             let shifted = b.iadd(high.clone(), imm(min_normal.wrapping_neg()));
-            b.isetp(Mod::LT, false, operand(shifted), imm(infinity - min_normal))
+            let normal = b.isetp(Mod::LT, false, operand(shifted), imm(infinity - min_normal));
+            let zero = pair(b, Mod::EQ, 0);
+            b.plop(operand(normal), operand(zero), 0xf0 | 0xcc)
         }
         Class::Subnormal => {
             let small = b.isetp(Mod::LT, false, high.clone(), imm(min_normal));
@@ -169,36 +194,54 @@ pub fn testp(b: &mut Builder<'_>, ty: Ty, class: Class, x: &Src) -> Value {
     }
 }
 
-/// `div.rn`.
-pub fn div_rn(b: &mut Builder<'_>, ty: Ty, ftz: bool, x: &Src, y: &Src) -> Value {
+/// `div` with a rounding.
+pub fn div(b: &mut Builder<'_>, ty: Ty, f: Flags, x: &Src, y: &Src) -> Value {
     if ty.bits == 64 {
         let (x, y) = (b.pair(&x.pair()), b.pair(&y.pair()));
-        math::div_f64(b, x, y)
+        match f.round {
+            Round::Nearest => math::div_f64(b, x, y),
+            round => math::div_f64_directed(b, x, y, round),
+        }
     } else {
         let (x, y) = (b.reg(&x.low()), b.reg(&y.low()));
-        math::div_f32(b, x, y, ftz)
+        match f.round {
+            Round::Nearest => math::div_f32(b, x, y, f.ftz),
+            round => math::div_f32_directed(b, x, y, round, f.ftz),
+        }
     }
 }
 
-/// `rcp.rn`.
-pub fn rcp_rn(b: &mut Builder<'_>, ty: Ty, ftz: bool, x: &Src) -> Value {
+/// `rcp` with a rounding.
+pub fn rcp(b: &mut Builder<'_>, ty: Ty, f: Flags, x: &Src) -> Value {
     if ty.bits == 64 {
         let x = b.pair(&x.pair());
-        math::rcp_f64(b, x)
+        match f.round {
+            Round::Nearest => math::rcp_f64(b, x),
+            round => math::rcp_f64_directed(b, x, round),
+        }
     } else {
         let x = b.reg(&x.low());
-        math::rcp_f32(b, x, ftz)
+        match f.round {
+            Round::Nearest => math::rcp_f32(b, x, f.ftz),
+            round => math::rcp_f32_directed(b, x, round, f.ftz),
+        }
     }
 }
 
-/// `sqrt.rn`.
-pub fn sqrt_rn(b: &mut Builder<'_>, ty: Ty, ftz: bool, x: &Src) -> Value {
+/// `sqrt` with a rounding.
+pub fn sqrt(b: &mut Builder<'_>, ty: Ty, f: Flags, x: &Src) -> Value {
     if ty.bits == 64 {
         let x = b.pair(&x.pair());
-        math::sqrt_f64(b, x)
+        match f.round {
+            Round::Nearest => math::sqrt_f64(b, x),
+            round => math::sqrt_f64_directed(b, x, round),
+        }
     } else {
         let x = b.reg(&x.low());
-        math::sqrt_f32(b, x, ftz)
+        match f.round {
+            Round::Nearest => math::sqrt_f32(b, x, f.ftz),
+            round => math::sqrt_f32_directed(b, x, round, f.ftz),
+        }
     }
 }
 

@@ -140,12 +140,15 @@ fn int_to_int(b: &mut Builder<'_>, c: &Conversion, src: &Src) -> Value {
     b.reg(&v)
 }
 
-fn round_mod(r: Round) -> Option<Mod> {
-    match r {
-        Round::Nearest => None,
-        Round::Zero => Some(Mod::RZ),
-        Round::Minus => Some(Mod::RM),
-        Round::Plus => Some(Mod::RP),
+impl Round {
+    /// The modifier of an arithmetic instruction or conversion; none for nearest.
+    pub fn sass(self) -> Option<Mod> {
+        match self {
+            Round::Nearest => None,
+            Round::Zero => Some(Mod::RZ),
+            Round::Minus => Some(Mod::RM),
+            Round::Plus => Some(Mod::RP),
+        }
     }
 }
 
@@ -186,7 +189,7 @@ fn int_to_float(b: &mut Builder<'_>, c: &Conversion, src: &Src) -> Option<Value>
     if to.bits == 32 && c.from.bits <= 32 && b.func.target.sm >= 86 && !signed_narrow {
         let v = extend32(b, &src.low(), c.from);
         mods.extend([Mod::F32, if c.from.is_signed() { Mod::S32 } else { Mod::U32 }]);
-        mods.extend(round_mod(c.round));
+        mods.extend(c.round.sass());
         let r = b.def(Opcode::I2FP, &mods, &[v]);
         return Some(saturate(b, c.sat, r));
     }
@@ -194,7 +197,7 @@ fn int_to_float(b: &mut Builder<'_>, c: &Conversion, src: &Src) -> Option<Value>
         mods.push(Mod::F64);
     }
     mods.extend(int_mod(c.from));
-    mods.extend(round_mod(c.round));
+    mods.extend(c.round.sass());
     let source = if c.from.bits == 64 { operand(b.pair(&src.pair())) } else { src.low() };
     // An immediate or constant narrower than 32 bits is not told apart by I2F's byte selectors.
     let source = if c.from.bits < 32 { operand(b.reg(&source)) } else { source };
@@ -282,7 +285,7 @@ fn float_to_float(b: &mut Builder<'_>, c: &Conversion, src: &Src) -> Option<Valu
         (32, 64) => {
             let mut mods = Mods::new();
             mods.extend([Mod::F32, Mod::F64]);
-            mods.extend(round_mod(c.round));
+            mods.extend(c.round.sass());
             let x = double(b, src);
             let mut r = b.def(Opcode::F2F, &mods, std::slice::from_ref(&x));
             if c.ftz {

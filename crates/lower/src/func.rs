@@ -223,11 +223,16 @@ pub fn ty(t: Type) -> Ty {
     let kind = match t {
         Type::f16 | Type::f32 | Type::f64 => Kind::Float,
         Type::bf16 => Kind::Bf16,
+        Type::f16x2 => Kind::F16x2,
+        Type::bf16x2 => Kind::Bf16x2,
+        Type::f32x2 => Kind::F32x2,
+        Type::u16x2 => Kind::U16x2,
+        Type::s16x2 => Kind::S16x2,
         Type::pred => return Ty { kind: Kind::Pred, bits: 1 },
         t => match t.class() {
             TypeClass::Bits if t.bits() <= 128 => Kind::Bits,
-            TypeClass::Unsigned if t != Type::u16x2 => Kind::Unsigned,
-            TypeClass::Signed if t != Type::s16x2 => Kind::Signed,
+            TypeClass::Unsigned => Kind::Unsigned,
+            TypeClass::Signed => Kind::Signed,
             _ => Kind::Packed,
         },
     };

@@ -13,7 +13,17 @@ pub enum Kind {
     Float,
     /// bfloat16.
     Bf16,
-    /// Two binary16 or bfloat16 numbers in 32 bits.
+    /// Two binary16 numbers.
+    F16x2,
+    /// Two bfloat16 numbers.
+    Bf16x2,
+    /// Two binary32 numbers.
+    F32x2,
+    /// Two unsigned 16-bit integers.
+    U16x2,
+    /// Two signed 16-bit integers.
+    S16x2,
+    /// Several numbers of a narrow format, or a format that only conversions know.
     Packed,
     /// Predicate.
     Pred,
@@ -45,6 +55,18 @@ impl Ty {
     /// Whether it is an IEEE floating-point number.
     pub fn is_float(self) -> bool {
         self.kind == Kind::Float
+    }
+    /// Whether it is binary16 or bfloat16, or two of them.
+    pub fn is_half(self) -> bool {
+        match self.kind {
+            Kind::Float => self.bits == 16,
+            Kind::Bf16 | Kind::F16x2 | Kind::Bf16x2 => true,
+            _ => false,
+        }
+    }
+    /// Whether it is bfloat16, or two of them.
+    pub fn is_bf16(self) -> bool {
+        matches!(self.kind, Kind::Bf16 | Kind::Bf16x2)
     }
     /// Number of registers that hold it.
     pub fn width(self) -> u8 {

@@ -2,11 +2,12 @@
 
 use super::asm::{A, Asm, B, C, f32_imm, neg, rz};
 use super::f64::{newton_rcp_f64, quotient_f64};
+use crate::convert::Round;
 use ori::{Builder, Operand, Value, operand};
 use sass::{Mod, Opcode};
 
 /// Replaces a subnormal by a zero of its sign.
-fn flush(b: &mut Builder, x: Value) -> Value {
+pub(super) fn flush(b: &mut Builder, x: Value) -> Value {
     b.def(Opcode::FMUL, &[Mod::FTZ], &[operand(x), f32_imm(1.0)])
 }
 
@@ -21,7 +22,7 @@ pub fn div_f32(b: &mut Builder, x: Value, y: Value, ftz: bool) -> Value {
     let q = b.ffma(&[], xo.clone(), operand(r), rz());
     let rem = b.ffma(&[], neg(yo), operand(q), xo);
     let q = b.ffma(&[], operand(r), operand(rem), operand(q));
-    let result = with_slow_path(b, risky, q, |b| div_f32_any(b, x, y));
+    let result = with_slow_path(b, risky, q, |b| div_f32_any(b, x, y, Round::Nearest));
     if ftz { flush(b, result) } else { result }
 }
 
@@ -38,7 +39,7 @@ pub fn rcp_f32(b: &mut Builder, x: Value, ftz: bool) -> Value {
     let q = b.ffma(&[], operand(r), operand(e), operand(r));
     let result = with_slow_path(b, risky, q, |b| {
         let one = b.copy(f32_imm(1.0));
-        div_f32_any(b, one, x)
+        div_f32_any(b, one, x, Round::Nearest)
     });
     if ftz { flush(b, result) } else { result }
 }
@@ -107,7 +108,7 @@ fn with_slow_path(
 /// results included: they only have fewer bits), and then exact in 53 bits, or at least 2^-49 away from
 /// every midpoint relative to its size, so rounding first to 53 bits does not change the second rounding.
 /// Operands are in the range of binary32, so nothing overflows or underflows in binary64.
-fn div_f32_any(b: &mut Builder, x: Value, y: Value) -> Value {
+pub(super) fn div_f32_any(b: &mut Builder, x: Value, y: Value, round: Round) -> Value {
     let special_of = |b: &mut Builder, v: Value| {
         // 0, infinity and NaN have |v| - 1 >= 0x7f7fffff as an unsigned number.
         let m = b.lop3(operand(v), Operand::Imm(0x7fff_ffff), rz(), A & B);
@@ -120,7 +121,9 @@ fn div_f32_any(b: &mut Builder, x: Value, y: Value) -> Value {
     let dy = b.def(Opcode::F2F, &[Mod::F64, Mod::F32], &[operand(y)]);
     let r = newton_rcp_f64(b, dy);
     let q = quotient_f64(b, dx, dy, r);
-    let finite = b.def(Opcode::F2F, &[Mod::F32, Mod::F64], &[operand(q)]);
+    let mut mods: smallvec::SmallVec<[Mod; 3]> = smallvec::SmallVec::from_slice(&[Mod::F32, Mod::F64]);
+    mods.extend(round.sass());
+    let finite = b.def(Opcode::F2F, &mods, &[operand(q)]);
     // Specials: x * (1/y) where y is 0, infinite or NaN; otherwise x with the sign of y folded in.
     let r = b.def(Opcode::MUFU, &[Mod::RCP], &[operand(y)]);
     let one = b.lop3(operand(y), Operand::Imm(0x8000_0000), Operand::Imm(0x3f80_0000), (A & B) | C);

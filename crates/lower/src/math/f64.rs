@@ -115,7 +115,7 @@ fn slow_unless(b: &mut Builder, fine: Value, fast: Value, slow: impl FnOnce(&mut
 }
 
 /// The significand of `v` in [1, 2) and its exponent plus 1023, for finite non-zero `v`.
-fn normalize(b: &mut Builder, v: Value) -> (Value, Value) {
+pub(super) fn normalize(b: &mut Builder, v: Value) -> (Value, Value) {
     let up = b.def(Opcode::DMUL, &[], &[operand(v), f64_imm(18014398509481984.0)]);
     let exponent_bits = b.lop3(part(v, 1), Operand::Imm(0x7ff0_0000), rz(), A & B);
     let normal = b.isetp(&[Mod::NE, Mod::U32], operand(exponent_bits), rz());

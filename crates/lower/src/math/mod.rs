@@ -6,12 +6,17 @@
 //! they are known right on hardware; the slow paths are our own and carry their argument.
 
 mod asm;
+mod directed;
 #[cfg(test)]
 pub(crate) mod eval;
 mod f32;
 mod f64;
 mod int;
 
+pub use directed::{
+    div_f32_directed, div_f64_directed, rcp_f32_directed, rcp_f64_directed, sqrt_f32_directed,
+    sqrt_f64_directed,
+};
 pub use f32::{div_f32, rcp_f32, sqrt_f32};
 pub use f64::{div_f64, rcp_f64, sqrt_f64};
 pub use int::{Want, div_s32, div_s64, div_u32, div_u64};

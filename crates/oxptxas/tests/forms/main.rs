@@ -293,6 +293,5 @@ fn every_form_gives_the_interpreters_result() {
         }
     }
     eprintln!("{text}");
-    let known = |k: &str| k == "accepted, not by ptxas";
-    assert!(report.kinds.keys().all(|k| known(k)), "{text}");
+    assert!(compared > 0 && !report.kinds.contains_key("ours / interpreter"), "{text}");
 }

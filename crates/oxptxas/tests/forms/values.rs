@@ -8,23 +8,28 @@ use sim::launch::Rng;
 pub enum Shape {
     /// Of this type.
     Of(Type),
-    /// A shift, position or length.
+    /// A shift.
+    Any,
+    /// A position or length: below 256.
     Small,
+    /// A bit number.
+    Index,
+    /// Which of the set bits, from either end.
+    Count,
 }
 
 impl Shape {
     /// Of the n-th source of an instruction.
     pub fn of(op: Op, n: usize, t: Type) -> Shape {
-        let small = match op {
-            Op::shl | Op::shr | Op::vshl | Op::vshr | Op::szext => n == 1,
-            Op::shf => n == 2,
-            Op::bfe => n >= 1,
-            Op::bfi => n >= 2,
-            Op::bmsk => true,
-            Op::fns => n >= 1,
-            _ => false,
-        };
-        if small { Shape::Small } else { Shape::Of(t) }
+        match (op, n) {
+            (Op::shl | Op::shr | Op::vshl | Op::vshr | Op::szext, 1) | (Op::shf, 2) | (Op::bmsk, _) => {
+                Shape::Any
+            }
+            (Op::bfe, 1..) | (Op::bfi, 2..) => Shape::Small,
+            (Op::fns, 1) => Shape::Index,
+            (Op::fns, 2) => Shape::Count,
+            _ => Shape::Of(t),
+        }
     }
 }
 
@@ -110,8 +115,13 @@ pub fn values(shapes: &[Shape], count: usize, width: usize) -> Vec<[u32; 4]> {
 
 fn one(shape: Shape, i: usize, r: u64, rng: &mut Rng) -> u64 {
     let Shape::Of(t) = shape else {
+        // What positions above 255 and bases above 31 give is not defined.
         return match r % 8 {
-            0 => r >> 32,
+            0 if shape == Shape::Any => r >> 32,
+            _ if shape == Shape::Count => (r >> 8 & 63).wrapping_sub(20) & 0xffff_ffff,
+            0 if shape == Shape::Index => (r >> 8) % 32,
+            0 => (r >> 8) % 256,
+            _ if shape == Shape::Index => (r >> 8) % 34,
             1 => [0, 1, 31, 32, 33, 63, 64, 255][(r >> 8) as usize % 8],
             n if n < 5 => (r >> 8) % 32,
             _ => (r >> 8) % 70,

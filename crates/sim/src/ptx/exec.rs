@@ -106,6 +106,7 @@ pub(super) fn execute(env: &mut Env<'_, '_>, t: &mut Thread, code: &Code<'_>) ->
             let r = float::test(what, ty, a).ok_or("unsupported instruction")?;
             t.write(p, &ops[0], r.into(), Type::pred)
         }
+        op if op.name().starts_with('v') && op != Op::vote => super::video::execute(env, t, code),
         Op::lop3 if ops.len() == 6 => {
             let x = [read(t, env, 1)?, read(t, env, 2)?, read(t, env, 3)?, read(t, env, 4)?];
             let q = read(t, env, 5)? != 0;
@@ -125,7 +126,6 @@ pub(super) fn execute(env: &mut Env<'_, '_>, t: &mut Thread, code: &Code<'_>) ->
             let (bits, ty) = match inst.op {
                 Op::cvt => (convert::eval(code, &x).ok_or_else(unsupported)?, ty),
                 _ if ty.is_float() => (float::eval(code, &x).ok_or_else(unsupported)?, ty),
-                Op::vadd | Op::vsub | Op::vabsdiff | Op::vabsdiff4 => return Err(unsupported()),
                 _ => int::eval(code, &x, &mut t.carry).ok_or_else(unsupported)?,
             };
             t.write(p, &ops[0], bits, ty)

@@ -54,7 +54,13 @@ fn one(code: &Code<'_>, f: Format, x: &[u64]) -> Option<u64> {
     if inst.has(Mod::approx) || inst.has(Mod::full) {
         return approximate(code, f, &x).map(flush);
     }
-    let minus = |b: u64| if f.is_nan(b) { b } else { b ^ sign(f) };
+    // Arithmetic gives the canonical NaN; binary64 passes on the operand's, quieted.
+    let quiet = |b: u64| match () {
+        () if !f.is_nan(b) => b,
+        () if f == F64 => b | 1 << 51,
+        () => canonical(f),
+    };
+    let minus = |b: u64| b ^ sign(f);
     let one = fp::from_int(1, f, Round::Nearest);
     Some(match inst.op {
         Op::add => exact(add(x[0], x[1], f, rm)),
@@ -64,10 +70,14 @@ fn one(code: &Code<'_>, f: Format, x: &[u64]) -> Option<u64> {
         Op::div => exact(fp::div(x[0], x[1], f, rm)),
         Op::rcp => exact(fp::div(one, x[0], f, rm)),
         Op::sqrt => exact(fp::sqrt(x[0], f, rm)),
-        Op::abs => x[0] & !sign(f),
-        Op::neg => x[0] ^ sign(f),
+        Op::abs => quiet(x[0] & !sign(f)),
+        Op::neg => quiet(x[0] ^ sign(f)),
         Op::copysign => x[0] & sign(f) | x[1] & !sign(f),
-        Op::min | Op::max => extremum(code, f, x[0], x[1]),
+        Op::min | Op::max if x.len() == 2 => extremum(code, f, x[0], x[1]),
+        Op::min | Op::max => {
+            let first = extremum(code, f, x[0], x[1]);
+            extremum(code, f, first, x[2])
+        }
         _ => return None,
     })
 }
@@ -114,7 +124,7 @@ fn order(b: u64, f: Format) -> i128 {
 fn extremum(code: &Code<'_>, f: Format, a: u64, b: u64) -> u64 {
     let xorsign = code.inst.has(Mod::xorsign);
     let s = if xorsign { (a ^ b) & sign(f) } else { 0 };
-    let (a, b) = if xorsign { (a & !sign(f), b & !sign(f)) } else { (a, b) };
+    let (a, b) = if code.inst.has(Mod::abs) { (a & !sign(f), b & !sign(f)) } else { (a, b) };
     let (na, nb) = (f.is_nan(a), f.is_nan(b));
     if na && nb || (na || nb) && code.inst.has(Mod::NaN) {
         return canonical(f);
@@ -130,14 +140,25 @@ fn extremum(code: &Code<'_>, f: Format, a: u64, b: u64) -> u64 {
 /// An approximate function, correctly rounded from binary64.
 fn approximate(code: &Code<'_>, f: Format, x: &[u64]) -> Option<u64> {
     let wide = |b: u64| f64::from_bits(fp::convert(b, f, F64, Round::Nearest));
-    let a = wide(x[0]);
+    // The binary64 approximations see the upper word only; bfloat16 ones have no subnormal numbers.
+    let a = match f {
+        F64 if code.ftz => f64::from_bits(f.flush(x[0] & !0xffff_ffff)),
+        BF16 => wide(f.flush(x[0])),
+        _ => wide(x[0]),
+    };
+    // Sine and cosine take the angle in turns, rounded to binary32.
+    let turn = || {
+        let turns = fp::Single { rm: Round::Zero, ..Default::default() }.mul(x[0] as u32, 0x3e22_f983);
+        let turns = f32::from_bits(F32.flush(turns.into()) as u32);
+        f64::from(turns).fract() * std::f64::consts::TAU
+    };
     let r = match code.inst.op {
         Op::div => a / wide(x[1]),
         Op::rcp => 1.0 / a,
         Op::sqrt => a.sqrt(),
         Op::rsqrt => 1.0 / a.sqrt(),
-        Op::sin => a.sin(),
-        Op::cos => a.cos(),
+        Op::sin => turn().sin(),
+        Op::cos => turn().cos(),
         Op::lg2 => a.log2(),
         Op::ex2 => a.exp2(),
         Op::tanh => a.tanh(),
@@ -147,6 +168,7 @@ fn approximate(code: &Code<'_>, f: Format, x: &[u64]) -> Option<u64> {
         return Some(canonical(f));
     }
     let r = fp::convert(r.to_bits(), F64, f, Round::Nearest);
+    let r = if f == BF16 { f.flush(r) } else { r };
     // The binary64 approximations leave the low word zero.
     Some(if f == F64 { r & !0xffff_ffff } else { r })
 }
@@ -201,7 +223,8 @@ pub(super) fn test(what: Mod, ty: Type, a: u64) -> Option<bool> {
         Mod::number => magnitude <= infinity,
         Mod::notanumber => magnitude > infinity,
         Mod::subnormal => f.is_subnormal(a),
-        Mod::normal => magnitude < infinity && magnitude != 0 && !f.is_subnormal(a),
+        // Zeros are normal.
+        Mod::normal => magnitude < infinity && !f.is_subnormal(a),
         _ => return None,
     })
 }

@@ -115,9 +115,9 @@ pub(super) fn eval(code: &Code<'_>, x: &[u64], carry: &mut bool) -> Option<(u64,
             if inst.op == Op::mad24 { clamp(p + v(2)) } else { p }
         }
         Op::sad => v(2) + (v(0) - v(1)).abs(),
-        // Division by zero gives all ones, as the hardware's sequence does.
+        // Division by zero gives all ones, quotient and remainder, as ptxas's sequence does.
         Op::div if v(1) == 0 => -1,
-        Op::rem if v(1) == 0 => v(0),
+        Op::rem if v(1) == 0 => -1,
         Op::div => v(0) / v(1),
         Op::rem => v(0) % v(1),
         Op::abs => v(0).abs(),
@@ -223,11 +223,13 @@ fn bfi(a: u64, b: u64, pos: u64, len: u64, bits: u32) -> u64 {
 
 /// The n-th set bit from a base, as the PTX manual's pseudocode finds it.
 fn fns(bits: u32, base: u32, offset: i32) -> u32 {
-    let base = base & 31;
+    if base > 31 {
+        return u32::MAX;
+    }
     let (inc, mut left) = match offset {
         0 => return if bits >> base & 1 != 0 { base } else { u32::MAX },
-        n if n > 0 => (1, n),
-        n => (-1, -n),
+        n if n > 0 => (1, n.unsigned_abs()),
+        n => (-1, n.unsigned_abs()),
     };
     let mut at = base as i32;
     while (0..32).contains(&at) {

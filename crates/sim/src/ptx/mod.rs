@@ -11,6 +11,7 @@ mod float;
 mod int;
 mod run;
 mod thread;
+mod video;
 mod warp;
 
 pub use run::run;

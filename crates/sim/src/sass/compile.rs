@@ -3,7 +3,7 @@
 use super::control::{self, Control};
 use super::image::Banks;
 use super::operand::{Exec, Operands, Pred};
-use super::{convert, float, int, mem, warp};
+use super::{convert, float, half, int, mem, warp};
 use sass::Inst;
 
 /// Why an instruction cannot be executed.
@@ -108,7 +108,7 @@ fn action(inst: &Inst, banks: &Banks) -> Result<Action, Unsupported> {
     }
     let o = Operands::new(inst, banks);
     let plain = if UNIFORM.contains(&name) { &name[1..] } else { name };
-    let families = [int::compile, float::compile, convert::compile];
+    let families = [int::compile, float::compile, half::compile, convert::compile];
     for family in families {
         if let Some(exec) = family(plain, &o)? {
             o.finish()?;

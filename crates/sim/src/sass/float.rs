@@ -2,7 +2,7 @@
 
 use super::compile::{Unsupported, unsupported};
 use super::int::combine;
-use super::operand::{Exec, Kind, Operands, PredDst, lanewise, value};
+use super::operand::{Exec, Kind, Operands, PredDst, Src, lanewise, value};
 use crate::fp::{self, BF16, F16, F32, Format, Round, Single};
 use std::cmp::Ordering;
 
@@ -26,7 +26,7 @@ pub(crate) fn compile(name: &str, o: &Operands<'_>) -> Result<Option<Exec>, Unsu
             let srcs = [o.src(1, Kind::Single)?, o.src(2, Kind::Single)?, o.src(3, Kind::Single)?];
             value(d, srcs, move |[a, b, c]| op.fma(a as u32, b as u32, c as u32).into())
         }
-        "FMNMX" => fmnmx(o)?,
+        "FMNMX" | "FMNMX3" => fmnmx(o)?,
         "FSEL" => {
             let ftz = o.take("FTZ");
             let srcs = [o.src(1, Kind::Single)?, o.src(2, Kind::Single)?];
@@ -59,7 +59,6 @@ pub(crate) fn compile(name: &str, o: &Operands<'_>) -> Result<Option<Exec>, Unsu
             let srcs = [o.src(1, Kind::Double)?, o.src(2, Kind::Double)?, o.src(3, Kind::Double)?];
             value(o.dst(0, 2)?, srcs, move |[a, b, c]| fp::dfma(a, b, c, rm))
         }
-        "HADD2" | "HMUL2" | "HFMA2" => halves(name, o)?,
         "MUFU" => mufu(o)?,
         _ => return Ok(None),
     }))
@@ -84,31 +83,60 @@ fn division_needs_care(a: u32, b: u32) -> bool {
     ea <= 24 || ea == 255 || eb == 0 || eb >= 253 || !(-125..=125).contains(&quotient)
 }
 
+/// The NaN of an operation on this format.
+pub(crate) fn canonical(f: Format) -> u64 {
+    (1 << (f.bits() - 1)) - 1
+}
+
 /// The smaller or larger of two numbers; a NaN only wins over a NaN, unless `nan` is set. −0 is below +0.
-fn fmnmx(o: &Operands<'_>) -> Result<Exec, Unsupported> {
-    let (ftz, nan) = (o.take("FTZ"), o.take("NAN"));
-    let srcs = [o.src(1, Kind::Single)?, o.src(2, Kind::Single)?];
-    Ok(lanewise((Some(o.dst(0, 1)?), NO_PREDS), srcs, [o.pred(3)?], move |[a, b], [min]| {
-        let flush = |x: u64| if ftz { F32.flush(x) } else { x };
-        let (a, b) = (flush(a), flush(b));
-        let r = match (F32.is_nan(a), F32.is_nan(b)) {
-            (true, true) => 0x7fff_ffff,
-            (true, _) | (_, true) if nan => 0x7fff_ffff,
-            (true, _) => b,
-            (_, true) => a,
-            _ => {
-                let order = f32::from_bits(a as u32).total_cmp(&f32::from_bits(b as u32));
-                if order.is_lt() == min { a } else { b }
+pub(crate) fn extremum(f: Format, a: u64, b: u64, least: bool, nan: bool) -> u64 {
+    let sign = 1 << (f.bits() - 1);
+    let key = |x: u64| {
+        let magnitude = (x & (sign - 1)) as i64;
+        if x & sign != 0 { -magnitude - 1 } else { magnitude }
+    };
+    match (f.is_nan(a), f.is_nan(b)) {
+        (true, true) => canonical(f),
+        (true, _) | (_, true) if nan => canonical(f),
+        (true, _) => b,
+        (_, true) => a,
+        _ => {
+            if (key(a) < key(b)) == least {
+                a
+            } else {
+                b
             }
-        };
-        (r, false, false)
+        }
+    }
+}
+
+/// Rd, Ra, Rb, P, or with three sources Rd, Ra, Rb, Rc, P: the least where P holds, else the greatest. With
+/// XORSIGN the result has the product of the sources' signs.
+fn fmnmx(o: &Operands<'_>) -> Result<Exec, Unsupported> {
+    let (ftz, nan, xorsign) = (o.take("FTZ"), o.take("NAN"), o.take("XORSIGN"));
+    let three = o.len() == 5;
+    if three && xorsign {
+        return unsupported("three signs");
+    }
+    let srcs =
+        [o.src(1, Kind::Single)?, o.src(2, Kind::Single)?, o.src(if three { 3 } else { 2 }, Kind::Single)?];
+    let out = (Some(o.dst(0, 1)?), NO_PREDS);
+    let flush = move |x: u64| if ftz { F32.flush(x) } else { x };
+    Ok(lanewise(out, srcs.map(Src::plain), [o.pred(o.len() - 1)?], move |x, [least]| {
+        let [a, b, c] = [0, 1, 2].map(|i| flush(srcs[i].apply(x[i])));
+        let mut r = extremum(F32, a, b, least, nan);
+        if three {
+            r = extremum(F32, r, c, least, nan);
+        }
+        let sign = if xorsign && !F32.is_nan(r) { (x[0] ^ x[1]) & 1 << 31 } else { 0 };
+        (r | sign, false, false)
     }))
 }
 
 /// A comparison of numbers that may be unordered (`None`).
-type Compare = fn(Option<Ordering>) -> bool;
+pub(crate) type Compare = fn(Option<Ordering>) -> bool;
 
-fn comparison(o: &Operands<'_>) -> Result<Compare, Unsupported> {
+pub(crate) fn comparison(o: &Operands<'_>) -> Result<Compare, Unsupported> {
     use Ordering::{Equal, Greater, Less};
     let table: &[(&str, Compare)] = &[
         ("F", |_| false),
@@ -166,34 +194,6 @@ fn dsetp(o: &Operands<'_>) -> Result<Exec, Unsupported> {
     }))
 }
 
-/// Arithmetic on two halves at once.
-fn halves(name: &str, o: &Operands<'_>) -> Result<Exec, Unsupported> {
-    o.ignore(&["MMA"]);
-    let format: Format = if o.take("BF16_V2") { BF16 } else { F16 };
-    let (ftz, sat) = (o.take("FTZ"), o.take("SAT"));
-    let one = if format == F16 { 0x3c00 } else { 0x3f80 };
-    let (a, b) = (o.src(1, Kind::Halves)?, o.src(2, Kind::Halves)?);
-    let c = if name == "HFMA2" { o.src(3, Kind::Halves)? } else { b };
-    let (add, mul) = (name == "HADD2", name == "HMUL2");
-    Ok(value(o.dst(0, 1)?, [a, b, c], move |[a, b, c]| {
-        let half = |at: u32| {
-            let pick = |x: u64| {
-                let x = x >> at & 0xffff;
-                if ftz { format.flush(x) } else { x }
-            };
-            let (a, b, c) = (pick(a), pick(b), pick(c));
-            let r = match () {
-                () if add => fp::fma(a, one, b, format, Round::Nearest),
-                () if mul => fp::mul(a, b, format, Round::Nearest),
-                () => fp::fma(a, b, c, format, Round::Nearest),
-            };
-            let r = if ftz { format.flush(r) } else { r };
-            (if sat { format.saturate(r) } else { r }) << at
-        };
-        half(0) | half(16)
-    }))
-}
-
 /// A special function by name.
 type Function = (&'static str, fn(f64) -> f64);
 
@@ -211,12 +211,28 @@ fn mufu(o: &Operands<'_>) -> Result<Exec, Unsupported> {
         ("COS", |x| (x.fract() * std::f64::consts::TAU).cos()),
         ("TANH", f64::tanh),
     ];
-    let src = o.src(1, Kind::Single)?;
     let dst = o.dst(0, 1)?;
-    if let Some(f) = o.choose(table) {
+    // Halves keep subnormal binary16 numbers; bfloat16 has none.
+    if let Some(format) = o.choose(&[("F16", F16), ("BF16", BF16)]) {
+        let src = o.src(1, Kind::Halves)?;
+        let shift = if o.take("B:H1") { 16 } else { 0 };
+        let Some(f) = o.choose(table) else { return unsupported("a special function of halves") };
+        let flush = move |x| if format == BF16 { BF16.flush(x) } else { x };
         return Ok(value(dst, [src], move |[x]| {
-            let r = f(f32::from_bits(F32.flush(x) as u32).into()) as f32;
-            F32.flush(if r.is_nan() { 0x7fff_ffff } else { r.to_bits().into() })
+            let x = fp::convert(flush(x >> shift & 0xffff), format, fp::F64, Round::Nearest);
+            let r = f(f64::from_bits(x));
+            let r = fp::convert(r.to_bits(), fp::F64, format, Round::Nearest);
+            flush(if format.is_nan(r) { canonical(format) } else { r })
+        }));
+    }
+    let src = o.src(1, Kind::Single)?;
+    // TANH is the identity near zero, subnormal numbers included.
+    let keeps = o.inst.mods.iter().any(|m| m.name() == "TANH");
+    if let Some(f) = o.choose(table) {
+        let flush = move |x| if keeps { x } else { F32.flush(x) };
+        return Ok(value(dst, [src], move |[x]| {
+            let r = f(f32::from_bits(flush(x) as u32).into()) as f32;
+            flush(if r.is_nan() { 0x7fff_ffff } else { r.to_bits().into() })
         }));
     }
     let wide: &[Function] =

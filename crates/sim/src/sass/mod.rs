@@ -6,6 +6,7 @@ mod compile;
 mod control;
 mod convert;
 mod float;
+mod half;
 mod image;
 mod int;
 mod mem;

@@ -49,7 +49,8 @@ pub(crate) struct Src {
 }
 
 impl Src {
-    fn apply(&self, x: u64) -> u64 {
+    /// What the source modifiers make of its bits.
+    pub(crate) fn apply(&self, x: u64) -> u64 {
         let (neg, abs, not) = (self.neg, self.abs, self.not);
         let low = x as u32;
         match self.kind {

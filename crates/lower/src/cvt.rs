@@ -1,0 +1,113 @@
+//! `cvt` and `cvta`: modifiers and operands; `convert` does the work.
+
+use crate::arith_int;
+use crate::convert::{self, Conversion, Round};
+use crate::emit::{self, Emit, Pair, rz};
+use crate::func::{Lower, Result, ty};
+use crate::scalar::rounding;
+use crate::types::{Src, Ty};
+use ori::{Operand, Value, operand};
+use ptx::{Inst, Mod as M};
+use sass::{Opcode, RegFile};
+
+impl Lower<'_, '_> {
+    pub(crate) fn cvt(&mut self, inst: &Inst) -> Result<()> {
+        let mut types = inst.types();
+        let (Some(to), Some(from), None) = (types.next(), types.next(), types.next()) else {
+            return self.unsupported(inst);
+        };
+        let unknown = [M::relu, M::satfinite, M::rna, M::rs];
+        if inst.one_of(&unknown).is_some() || inst.operands.len() != 2 {
+            return self.unsupported(inst);
+        }
+        let integral = inst.one_of(&[M::rni, M::rzi, M::rmi, M::rpi]);
+        let round = match integral {
+            Some(M::rni) => Round::Nearest,
+            Some(M::rzi) => Round::Zero,
+            Some(M::rmi) => Round::Minus,
+            Some(M::rpi) => Round::Plus,
+            _ => rounding(inst),
+        };
+        let c = Conversion {
+            to: ty(to),
+            from: ty(from),
+            round,
+            integral: integral.is_some(),
+            ftz: inst.has(M::ftz),
+            sat: inst.has(M::sat),
+        };
+        let d = self.dst(&inst.operands[0])?;
+        let s = self.arg(inst, 1, c.from)?;
+        let mark = self.mark();
+        let Some(value) = convert::convert(&mut self.b, &c, &s) else {
+            return self.unsupported(inst);
+        };
+        let value = self.fill(d, value, c.to);
+        self.assign(d, value, mark);
+        Ok(())
+    }
+
+    /// Extends a value of type `t` to all of a register that is wider than `t`.
+    pub fn fill(&mut self, d: ptx::RegId, value: Value, t: Ty) -> Value {
+        let shape = self.shape(d);
+        if shape.file != RegFile::R || !t.is_int() {
+            return value;
+        }
+        let reg_bits = self.reg_bits(d);
+        if u32::from(t.bits) >= reg_bits {
+            return value;
+        }
+        let s = Src::Narrow(operand(value));
+        if reg_bits == 64 {
+            return arith_int::widen(&mut self.b, &s, t);
+        }
+        let o = convert::extend32(&mut self.b, &s.low(), t);
+        self.b.reg(&o)
+    }
+
+    /// Width of a register in bits.
+    fn reg_bits(&self, d: ptx::RegId) -> u32 {
+        self.module.funcs[self.id].body.as_ref().map_or(32, |b| b.regs[d].ty.bits())
+    }
+
+    pub(crate) fn cvta(&mut self, inst: &Inst, t: Ty) -> Result<Value> {
+        let x = self.arg(inst, 1, t)?;
+        if t.bits != 64 {
+            return self.unsupported(inst);
+        }
+        let to = inst.has(M::to);
+        let sm = self.sm();
+        let window = |b: &mut ori::Builder<'_>, x: &Src, at: u32| {
+            let base = Pair::parts(emit::constant(0, at), emit::constant(0, at + 4));
+            if to { b.sub64(&x.pair(), &base) } else { b.add64(&x.pair(), &base) }
+        };
+        let space =
+            inst.one_of(&[M::global, M::local, M::shared, M::shared_cta, M::shared_cluster, M::_const]);
+        Ok(match space {
+            Some(M::global) => self.materialize(&x),
+            Some(M::shared | M::shared_cta | M::shared_cluster) if sm >= 90 => {
+                let hi = if to {
+                    rz()
+                } else {
+                    let s = Operand::Special(sass::SpecialReg::SR_SWINHI);
+                    operand(self.b.def(Opcode::S2R, &[], &[s]))
+                };
+                self.b.collect(&[x.pair().lo, hi])
+            }
+            Some(M::shared | M::shared_cta) => window(&mut self.b, &x, 0x18),
+            Some(M::local) => window(&mut self.b, &x, if sm >= 100 { 0x2f8 } else { 0x20 }),
+            Some(M::_const) => {
+                let at = self.constant_window();
+                window(&mut self.b, &x, at)
+            }
+            None if inst.one_of(&[M::param, M::param_entry]).is_some() => {
+                let base = self.param_window();
+                // A parameter's address is its offset in the constant bank.
+                let first = Pair::imm(u64::from(self.opts.target.info().param_base));
+                let base = Pair::of(self.b.sub64(&base, &first));
+                if to { self.b.sub64(&x.pair(), &base) } else { self.b.add64(&x.pair(), &base) }
+            }
+            _ => return self.unsupported(inst),
+        })
+    }
+}

@@ -1,0 +1,158 @@
+//! Arithmetic, comparison and selection on pairs of binary16 or bfloat16 numbers.
+
+use super::compile::{Unsupported, unsupported};
+use super::float::{canonical, comparison};
+use super::int::combine;
+use super::operand::{Exec, Kind, Operands, PredDst, Src, lanewise, value};
+use crate::fp::{self, BF16, F16, F32, Format, Round};
+
+const NO_PREDS: [PredDst; 2] = [PredDst::NONE; 2];
+
+/// Prepares an instruction on halves; `None` if `name` isn't one.
+pub(crate) fn compile(name: &str, o: &Operands<'_>) -> Result<Option<Exec>, Unsupported> {
+    Ok(Some(match name {
+        "HADD2" | "HMUL2" | "HFMA2" => arithmetic(name, o)?,
+        "HMNMX2" => min_max(o)?,
+        "HSETP2" => {
+            let (op, compare) = (Options::of(o), comparison(o)?);
+            let join = combine(o)?;
+            let out = (None, [o.pred_dst(0)?, o.pred_dst(1)?]);
+            let (a, b) = (halves(o, 2, 'A')?, halves(o, 3, 'B')?);
+            lanewise(out, [a.src, b.src], [o.pred(4)?], move |[x, y], [p]| {
+                let one = |at| join(compare(op.order(a.pick(x, at), b.pick(y, at))), p);
+                (0, one(0), one(16))
+            })
+        }
+        "HSET2" => {
+            let number = o.take("BF");
+            let (op, compare) = (Options::of(o), comparison(o)?);
+            let join = combine(o)?;
+            let yes = if number { op.one() } else { 0xffff };
+            let (a, b) = (halves(o, 1, 'A')?, halves(o, 2, 'B')?);
+            let out = (Some(o.dst(0, 1)?), NO_PREDS);
+            lanewise(out, [a.src, b.src], [o.pred(3)?], move |[x, y], [p]| {
+                let one = |at| {
+                    let r = join(compare(op.order(a.pick(x, at), b.pick(y, at))), p);
+                    if r { yes << at } else { 0 }
+                };
+                (one(0) | one(16), false, false)
+            })
+        }
+        _ => return Ok(None),
+    }))
+}
+
+/// A source and which half of it each half of the operation reads.
+#[derive(Clone, Copy)]
+struct Halves {
+    src: Src,
+    /// For the low and the high half.
+    from: [u32; 2],
+}
+
+impl Halves {
+    fn pick(self, x: u64, at: u32) -> u64 {
+        x >> self.from[(at / 16) as usize] & 0xffff
+    }
+}
+
+fn halves(o: &Operands<'_>, slot: usize, letter: char) -> Result<Halves, Unsupported> {
+    let take = |s: &str| o.take(&format!("{letter}:{s}"));
+    let from = if take("H0_H0") {
+        [0, 0]
+    } else if take("H1_H1") {
+        [16, 16]
+    } else {
+        [0, 16]
+    };
+    Ok(Halves { src: o.src(slot, Kind::Halves)?, from })
+}
+
+/// What the modifiers say.
+#[derive(Clone, Copy)]
+struct Options {
+    format: Format,
+    ftz: bool,
+    sat: bool,
+    relu: bool,
+}
+
+impl Options {
+    fn of(o: &Operands<'_>) -> Options {
+        o.ignore(&["MMA"]);
+        let format = if o.take("BF16_V2") { BF16 } else { F16 };
+        Options { format, ftz: o.take("FTZ"), sat: o.take("SAT"), relu: o.take("RELU") }
+    }
+    fn one(self) -> u64 {
+        if self.format == F16 { 0x3c00 } else { 0x3f80 }
+    }
+    fn input(self, x: u64) -> u64 {
+        if self.ftz { self.format.flush(x) } else { x }
+    }
+    fn finish(self, r: u64) -> u64 {
+        let r = self.input(r);
+        match () {
+            () if self.sat => self.format.saturate(r),
+            () if !self.relu => r,
+            () if self.format.is_nan(r) => canonical(self.format),
+            () if r & 0x8000 != 0 => 0,
+            () => r,
+        }
+    }
+    fn order(self, a: u64, b: u64) -> Option<std::cmp::Ordering> {
+        let wide = |x| f32::from_bits(fp::convert(self.input(x), self.format, F32, Round::Nearest) as u32);
+        wide(a).partial_cmp(&wide(b))
+    }
+}
+
+/// Arithmetic on two halves at once.
+fn arithmetic(name: &str, o: &Operands<'_>) -> Result<Exec, Unsupported> {
+    let op = Options::of(o);
+    let format = op.format;
+    let (add, mul) = (name == "HADD2", name == "HMUL2");
+    let wide = o.take("F32");
+    let (a, b) = (halves(o, 1, 'A')?, halves(o, 2, 'B')?);
+    let c = if name == "HFMA2" { halves(o, 3, 'C')? } else { b };
+    if wide {
+        // One sum, of the low halves, in binary32.
+        if !add {
+            return unsupported("a binary32 result of this operation");
+        }
+        return Ok(value(o.dst(0, 1)?, [a.src, b.src], move |[x, y]| {
+            let up = |x| fp::convert(op.input(x), format, F32, Round::Nearest);
+            fp::add(up(a.pick(x, 0)), up(b.pick(y, 0)), F32, Round::Nearest)
+        }));
+    }
+    Ok(value(o.dst(0, 1)?, [a.src, b.src, c.src], move |[x, y, z]| {
+        let half = |at: u32| {
+            let (x, y, z) = (op.input(a.pick(x, at)), op.input(b.pick(y, at)), op.input(c.pick(z, at)));
+            let r = match () {
+                () if add => fp::add(x, y, format, Round::Nearest),
+                () if mul => fp::mul(x, y, format, Round::Nearest),
+                () => fp::fma(x, y, z, format, Round::Nearest),
+            };
+            op.finish(r) << at
+        };
+        half(0) | half(16)
+    }))
+}
+
+/// The smaller or larger; see [`super::float::extremum`].
+fn min_max(o: &Operands<'_>) -> Result<Exec, Unsupported> {
+    let op = Options::of(o);
+    let (nan, xorsign) = (o.take("NAN"), o.take("XORSIGN"));
+    let (a, b) = (halves(o, 1, 'A')?, halves(o, 2, 'B')?);
+    let out = (Some(o.dst(0, 1)?), NO_PREDS);
+    let raw = [a.src.plain(), b.src.plain()];
+    let (ma, mb) = (a.src, b.src);
+    Ok(lanewise(out, raw, [o.pred(3)?], move |[x, y], [least]| {
+        let half = |at: u32| {
+            let (rx, ry) = (a.pick(x, at), b.pick(y, at));
+            let (vx, vy) = (a.pick(ma.apply(x), at), b.pick(mb.apply(y), at));
+            let r = super::float::extremum(op.format, op.input(vx), op.input(vy), least, nan);
+            let sign = if xorsign && !op.format.is_nan(r) { (rx ^ ry) & 0x8000 } else { 0 };
+            (if xorsign { r | sign } else { r }) << at
+        };
+        (half(0) | half(16), false, false)
+    }))
+}
