@@ -255,3 +255,9 @@ pub fn approx64(b: &mut Builder<'_>, function: Mod, x: &Src) -> Value {
 pub fn not_negative(b: &mut Builder<'_>, ftz: bool, x: Operand) -> Value {
     approx::fsetp(b, Mod::GE, ftz, x, rz())
 }
+
+/// `rsqrt.approx.f64`, subnormal arguments included.
+pub fn rsqrt64(b: &mut Builder<'_>, x: &Src) -> Value {
+    let x = b.pair(&x.pair());
+    math::rsqrt_f64(b, x)
+}

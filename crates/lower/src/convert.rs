@@ -1,5 +1,6 @@
 //! `cvt`, and the extensions that give a narrow register defined upper bits.
 
+use crate::convert_half::saturated_double;
 use crate::emit::{Emit, Pair, as_imm, fimm, pt, rz};
 use crate::types::{Kind, Src, Ty};
 use ori::{Builder, Guard, Operand, Value, operand};
@@ -152,7 +153,8 @@ impl Round {
     }
 }
 
-fn integral_mod(r: Round) -> Option<Mod> {
+/// The modifier of a rounding to a whole number.
+pub fn integral_mod(r: Round) -> Option<Mod> {
     match r {
         Round::Nearest => None,
         Round::Zero => Some(Mod::TRUNC),
@@ -161,7 +163,8 @@ fn integral_mod(r: Round) -> Option<Mod> {
     }
 }
 
-fn int_mod(ty: Ty) -> Option<Mod> {
+/// The modifier of an integer type; none for `.s32`.
+pub fn int_mod(ty: Ty) -> Option<Mod> {
     Some(match (ty.bits, ty.is_signed()) {
         (8, false) => Mod::U8,
         (8, true) => Mod::S8,
@@ -180,13 +183,18 @@ fn saturate(b: &mut Builder<'_>, sat: bool, v: Value) -> Value {
 
 fn int_to_float(b: &mut Builder<'_>, c: &Conversion, src: &Src) -> Option<Value> {
     let to = c.to;
-    if !to.is_float() || !matches!(to.bits, 32 | 64) || (c.sat && to.bits == 64) {
+    if !to.is_float() || !matches!(to.bits, 32 | 64) {
         return None;
     }
     let mut mods = Mods::new();
     // From sm_86 on, a fixed-latency conversion of 32-bit integers to binary32.
     let signed_narrow = c.from.is_signed() && c.from.bits < 32;
-    if to.bits == 32 && c.from.bits <= 32 && b.func.target.sm >= 86 && !signed_narrow {
+    if to.bits == 32
+        && c.from.bits <= 32
+        && b.func.target.sm >= 86
+        && !signed_narrow
+        && matches!(c.round, Round::Nearest | Round::Zero)
+    {
         let v = extend32(b, &src.low(), c.from);
         mods.extend([Mod::F32, if c.from.is_signed() { Mod::S32 } else { Mod::U32 }]);
         mods.extend(c.round.sass());
@@ -202,7 +210,7 @@ fn int_to_float(b: &mut Builder<'_>, c: &Conversion, src: &Src) -> Option<Value>
     // An immediate or constant narrower than 32 bits is not told apart by I2F's byte selectors.
     let source = if c.from.bits < 32 { operand(b.reg(&source)) } else { source };
     let r = b.def(Opcode::I2F, &mods, &[source]);
-    Some(saturate(b, c.sat, r))
+    Some(if to.bits == 64 && c.sat { saturated_double(b, r) } else { saturate(b, c.sat, r) })
 }
 
 fn float_to_int(b: &mut Builder<'_>, c: &Conversion, src: &Src) -> Option<Value> {
@@ -265,22 +273,25 @@ fn float_to_float(b: &mut Builder<'_>, c: &Conversion, src: &Src) -> Option<Valu
                 b.reg(&x)
             })
         }
-        (64, 64) if !c.sat => {
+        (64, 64) => {
             let x = double(b, src);
-            if !c.integral {
-                return Some(b.pair(&src.pair()));
-            }
-            let mut mods = Mods::new();
-            mods.push(Mod::F64);
-            mods.extend(integral_mod(c.round));
-            Some(b.def(Opcode::FRND, &mods, &[x]))
+            let r = if c.integral {
+                let mut mods = Mods::new();
+                mods.push(Mod::F64);
+                mods.extend(integral_mod(c.round));
+                b.def(Opcode::FRND, &mods, &[x])
+            } else {
+                b.pair(&src.pair())
+            };
+            Some(if c.sat { saturated_double(b, r) } else { r })
         }
-        (64, 32) if !c.sat => {
+        (64, 32) => {
             let mut x = src.low();
             if c.ftz {
                 x = operand(b.def(Opcode::FMUL, &[Mod::FTZ], &[x, fimm(1.0)]));
             }
-            Some(b.def(Opcode::F2F, &[Mod::F64, Mod::F32], &[x]))
+            let r = b.def(Opcode::F2F, &[Mod::F64, Mod::F32], &[x]);
+            Some(if c.sat { saturated_double(b, r) } else { r })
         }
         (32, 64) => {
             let mut mods = Mods::new();

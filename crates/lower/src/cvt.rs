@@ -2,22 +2,32 @@
 
 use crate::arith_int;
 use crate::convert::{self, Conversion, Round};
+use crate::convert_half::{self, Narrowing};
 use crate::emit::{self, Emit, Pair, rz};
 use crate::func::{Lower, Result, ty};
 use crate::scalar::rounding;
-use crate::types::{Src, Ty};
+use crate::types::{Kind, Src, Ty};
 use ori::{Operand, Value, operand};
-use ptx::{Inst, Mod as M};
+use ptx::{Inst, Mod as M, Type};
 use sass::{Opcode, RegFile};
+use smallvec::SmallVec;
 
 impl Lower<'_, '_> {
     pub(crate) fn cvt(&mut self, inst: &Inst) -> Result<()> {
         let mut types = inst.types();
-        let (Some(to), Some(from), None) = (types.next(), types.next(), types.next()) else {
+        let (Some(to), Some(from)) = (types.next(), types.next()) else {
             return self.unsupported(inst);
         };
-        let unknown = [M::relu, M::satfinite, M::rna, M::rs];
-        if inst.one_of(&unknown).is_some() || inst.operands.len() != 2 {
+        let narrowing = Narrowing { relu: inst.has(M::relu), satfinite: inst.has(M::satfinite) };
+        let half = matches!(to, Type::f16 | Type::bf16) || matches!(from, Type::f16 | Type::bf16);
+        if ty(to).kind == Kind::Packed
+            || ty(from).kind == Kind::Packed
+            || matches!(to, Type::f16x2 | Type::bf16x2)
+            || inst.has(M::pack)
+        {
+            return self.cvt_packed(inst, to, from, narrowing);
+        }
+        if types.next().is_some() || inst.operands.len() != 2 {
             return self.unsupported(inst);
         }
         let integral = inst.one_of(&[M::rni, M::rzi, M::rmi, M::rpi]);
@@ -39,10 +49,54 @@ impl Lower<'_, '_> {
         let d = self.dst(&inst.operands[0])?;
         let s = self.arg(inst, 1, c.from)?;
         let mark = self.mark();
-        let Some(value) = convert::convert(&mut self.b, &c, &s) else {
+        let value = if half {
+            convert_half::convert_half(&mut self.b, &c, narrowing, &s)
+        } else if narrowing != Narrowing::default() {
+            None
+        } else {
+            convert::convert(&mut self.b, &c, &s)
+        };
+        let Some(value) = value else {
             return self.unsupported(inst);
         };
         let value = self.fill(d, value, c.to);
+        self.assign(d, value, mark);
+        Ok(())
+    }
+
+    /// Conversions from and to pairs of numbers, and to tf32.
+    fn cvt_packed(&mut self, inst: &Inst, to: Type, from: Type, n: Narrowing) -> Result<()> {
+        use convert_half as h;
+        let round = rounding(inst);
+        let word = Ty::B32;
+        let d = self.dst(&inst.operands[0])?;
+        let mut x: SmallVec<[Operand; 3]> = SmallVec::new();
+        for o in &inst.operands[1..] {
+            x.push(
+                self.src(o, if from == Type::f32 { Ty { kind: Kind::Float, bits: 32 } } else { word })?.low(),
+            );
+        }
+        let mark = self.mark();
+        let b = &mut self.b;
+        let bf16 = to == Type::bf16x2;
+        let value = match (to, from, &x[..]) {
+            (_, _, [x, y]) if inst.has(M::pack) => h::pack_integers(b, to, x.clone(), y.clone(), rz()),
+            (_, _, [x, y, c]) if inst.has(M::pack) => {
+                h::pack_integers(b, to, x.clone(), y.clone(), c.clone())
+            }
+            (Type::tf32, Type::f32, [x]) => Some(h::to_tf32(b, n, round, inst.has(M::rna), x.clone())),
+            (Type::f16x2 | Type::bf16x2, Type::f32, [x, y, bits]) if inst.has(M::rs) => {
+                Some(h::pack_stochastic(b, bf16, n, x.clone(), y.clone(), bits.clone()))
+            }
+            (Type::f16x2 | Type::bf16x2, Type::f32, [x, y]) => {
+                Some(h::pack_halves(b, bf16, n, round, x.clone(), y.clone()))
+            }
+            (Type::f16x2 | Type::bf16x2, _, [x]) => h::from_small(b, to, from, n, x.clone()),
+            (_, Type::f32, [x, y]) => h::to_small(b, to, from, n, round, x.clone(), Some(y.clone())),
+            (_, Type::f16x2 | Type::bf16x2, [x]) => h::to_small(b, to, from, n, round, x.clone(), None),
+            _ => None,
+        };
+        let Some(value) = value else { return self.unsupported(inst) };
         self.assign(d, value, mark);
         Ok(())
     }

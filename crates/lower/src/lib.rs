@@ -20,6 +20,7 @@ mod carry;
 mod compare;
 mod control;
 mod convert;
+mod convert_half;
 mod cvt;
 mod divconst;
 mod emit;

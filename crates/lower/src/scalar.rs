@@ -281,6 +281,7 @@ impl Lower<'_, '_> {
             }
             O::rcp if approx && t.bits == 64 => a::approx64(&mut self.b, Mod::RCP64H, &x),
             O::rsqrt if t.bits == 64 && f.ftz => a::approx64(&mut self.b, Mod::RSQ64H, &x),
+            O::rsqrt if t.bits == 64 => a::rsqrt64(&mut self.b, &x),
             O::rcp if !approx => a::rcp(&mut self.b, t, f, &x),
             O::sqrt if !approx => a::sqrt(&mut self.b, t, f, &x),
             _ if t.bits != 32 || !approx => return self.unsupported(inst),

@@ -6,3 +6,4 @@ pub mod launch;
 pub mod memory;
 pub mod ptx;
 pub mod sass;
+pub mod small;

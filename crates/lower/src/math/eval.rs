@@ -353,6 +353,8 @@ impl Machine<'_> {
                 let (a, b) = (self.f64(&o[2]), self.f64(&o[3]));
                 let holds = if has(Mod::NEU) {
                     a != b
+                } else if has(Mod::EQ) {
+                    a == b
                 } else if has(Mod::GT) {
                     a > b
                 } else if has(Mod::LT) {

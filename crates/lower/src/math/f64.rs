@@ -77,6 +77,46 @@ pub fn sqrt_f64(b: &mut Builder, x: Value) -> Value {
     })
 }
 
+/// An approximation of `1 / sqrt(x)`: the seed and one step, as ptxas has it.
+pub fn rsqrt_f64(b: &mut Builder, x: Value) -> Value {
+    let t = b.iadd3(part(x, 1), Operand::Imm(0x0010_0000u32.wrapping_neg()), rz());
+    let fine = b.isetp(&[Mod::LT, Mod::U32], operand(t), Operand::Imm(0x7fe0_0000));
+    let r = rsqrt_f64_normal(b, x);
+    slow_unless(b, fine, r, |b| {
+        // Subnormal: rsqrt(x 2^54) 2^27. Zero: the infinity of its sign. Infinity: 0. Negative, NaN: NaN.
+        let scaled = b.def(Opcode::DMUL, &[], &[operand(x), f64_imm(18014398509481984.0)]);
+        let small = rsqrt_f64_normal(b, scaled);
+        let small = b.def(Opcode::DMUL, &[], &[operand(small), f64_imm(134217728.0)]);
+        let hi = b.lop3(part(x, 1), Operand::Imm(0x8000_0000), Operand::Imm(0x7ff0_0000), (A & B) | C);
+        let infinity = b.collect(&[rz(), operand(hi)]);
+        let zero = b.collect(&[rz(), rz()]);
+        let invalid = b.collect(&[rz(), Operand::Imm(0xfff8_0000)]);
+        let twice = b.def(Opcode::DADD, &[], &[operand(x), operand(x)]);
+        let test = |b: &mut Builder, cmp: Mod, y: Operand| {
+            b.def_pred(Opcode::DSETP, &[cmp, Mod::AND], &[operand(x), y])
+        };
+        let is_infinite = test(b, Mod::EQ, f64_imm(f64::INFINITY));
+        let r = b.sel64(zero, small, is_infinite);
+        let below = test(b, Mod::LT, rz());
+        let r = b.sel64(invalid, r, below);
+        let is_zero = test(b, Mod::EQ, rz());
+        let r = b.sel64(infinity, r, is_zero);
+        let nan = test(b, Mod::NAN, operand(x));
+        b.sel64(twice, r, nan)
+    })
+}
+
+fn rsqrt_f64_normal(b: &mut Builder, x: Value) -> Value {
+    let hi = b.def(Opcode::MUFU, &[Mod::RSQ64H], &[part(x, 1)]);
+    let r = b.collect(&[rz(), operand(hi)]);
+    let rr = b.def(Opcode::DMUL, &[], &[operand(r), operand(r)]);
+    let e = b.dfma(operand(x), neg(operand(rr)), f64_imm(1.0));
+    let k = b.collect(&[rz(), f64_imm(0.375)]);
+    let c = b.dfma(operand(e), operand(k), f64_imm(0.5));
+    let re = b.def(Opcode::DMUL, &[], &[operand(r), operand(e)]);
+    b.dfma(operand(c), operand(re), operand(r))
+}
+
 /// `sqrt(x)` for 2^-970 <= x < infinity.
 fn sqrt_f64_normal(b: &mut Builder, x: Value) -> Value {
     let hi = b.def(Opcode::MUFU, &[Mod::RSQ64H], &[part(x, 1)]);

@@ -18,7 +18,7 @@ pub use directed::{
     sqrt_f64_directed,
 };
 pub use f32::{div_f32, rcp_f32, sqrt_f32};
-pub use f64::{div_f64, rcp_f64, sqrt_f64};
+pub use f64::{div_f64, rcp_f64, rsqrt_f64, sqrt_f64};
 pub use int::{Want, div_s32, div_s64, div_u32, div_u64};
 
 #[cfg(test)]

@@ -262,6 +262,8 @@ fn every_form_gives_the_interpreters_result() {
                     }
                 }
             }
+            // ptxas computes some 33- and 34-bit intermediate results of video instructions in 32 bits.
+            let their = their.filter(|_| !c.text.starts_with('v'));
             match (their, &expected[*i], &mine[k]) {
                 (Some(Err(m)), _, _) => report.add("ptxas's code", place(m)),
                 (Some(Ok(a)), Ok(b), _) => {
@@ -293,5 +295,7 @@ fn every_form_gives_the_interpreters_result() {
         }
     }
     eprintln!("{text}");
-    assert!(compared > 0 && !report.kinds.contains_key("ours / interpreter"), "{text}");
+    // What the simulator cannot run of ptxas's code is no failure of ours.
+    let failure = |k: &str| !matches!(k, "accepted, not by ptxas" | "ptxas's code" | "interpreter");
+    assert!(compared > 0 && !report.kinds.keys().any(|k| failure(k)), "{text}");
 }

@@ -3,20 +3,30 @@
 use super::decode::Code;
 use super::float::{canonical, format, relu};
 use super::int::{mask, range, value};
-use crate::fp::{self, F32, Format, Round};
+use crate::fp::{self, BF16, F16, F32, Format, Round};
+use crate::sass::pack_integers;
+use crate::small;
 use ::ptx::{Mod, Op, Type};
 
 /// The value of a conversion in the destination type.
 pub(super) fn eval(code: &Code<'_>, x: &[u64]) -> Option<u64> {
     debug_assert_eq!(code.inst.op, Op::cvt);
     let (to, from) = (code.ty, code.ty2);
-    if matches!(to, Type::f16x2 | Type::bf16x2) {
-        // The first source is the upper half.
-        let f = format(to)?;
-        let half = |b: u64| finish(code, f, fp::convert(b, F32, f, code.rm));
-        return Some(half(x[0]) << 16 | half(x[1]));
+    if code.inst.has(Mod::pack) {
+        let bits = match to {
+            Type::u4 | Type::s4 => 4,
+            Type::u2 | Type::s2 => 2,
+            t => t.bits(),
+        };
+        let c = x.get(2).copied().unwrap_or(0) as u32;
+        return Some(pack_integers(x[0] as u32, x[1] as u32, c, bits, to.is_signed()).into());
     }
-    let input = |f: Format| if code.ftz { f.flush(x[0]) } else { x[0] };
+    if let Some(r) = packed(code, x) {
+        return Some(r);
+    }
+    // `.ftz` is about binary32.
+    let input =
+        |f: Format| if code.ftz && f == F32 && format(to) != Some(F16) { f.flush(x[0]) } else { x[0] };
     Some(match (format(to), format(from)) {
         (None, None) => {
             let v = value(x[0], from);
@@ -39,8 +49,15 @@ pub(super) fn eval(code: &Code<'_>, x: &[u64]) -> Option<u64> {
             // 10 fraction bits; `.rna` rounds ties away from zero, which adding half a unit does.
             let b = input(f);
             let kept = match code.rm {
+                _ if !f.is_nan(b) && b << 1 & 0xffff_ffff >= 0xff00_0000 => b,
+                _ if code.inst.has(Mod::rna) && f.is_nan(b) => {
+                    return Some(if code.inst.has(Mod::satfinite) {
+                        (b & !0x1fff) - 0x2000
+                    } else {
+                        b & !0x1fff
+                    });
+                }
                 _ if f.is_nan(b) => return Some(canonical(t)),
-                _ if b << 1 & 0xffff_ffff >= 0xff00_0000 => b,
                 Round::Nearest if code.inst.has(Mod::rn) => {
                     let odd = b >> 13 & 1;
                     b + 0xfff + odd
@@ -48,14 +65,24 @@ pub(super) fn eval(code: &Code<'_>, x: &[u64]) -> Option<u64> {
                 Round::Nearest => b + 0x1000,
                 _ => b,
             };
-            finish(code, t, kept & !0x1fff)
+            let kept = kept & 0xffff_e000;
+            // The largest number has ten fraction bits.
+            if code.inst.has(Mod::satfinite) && kept & 0x7fff_ffff == 0x7f80_0000 {
+                finish(code, t, kept - 0x2000)
+            } else {
+                finish(code, t, kept)
+            }
         }
         (Some(t), Some(f)) => {
             let b = input(f);
             let integral = code.inst.one_of(&[Mod::rni, Mod::rzi, Mod::rmi, Mod::rpi]).is_some();
             let r = match () {
                 () if integral && t == f => fp::round_integral(b, f, code.rm),
+                // Flushing and binary16 go through an addition, bfloat16 to binary32 through a shift.
+                () if t == f && f.is_nan(b) && (code.ftz || f == F16) => canonical(f),
                 () if t == f => b,
+                () if code.ftz && f == F32 && f.is_nan(b) => fp::convert(canonical(f), f, t, code.rm),
+                () if f == BF16 && t == F32 && !code.ftz => b << 16,
                 () => fp::convert(b, f, t, code.rm),
             };
             finish(code, t, r)
@@ -63,9 +90,56 @@ pub(super) fn eval(code: &Code<'_>, x: &[u64]) -> Option<u64> {
     })
 }
 
+/// Pairs of halves and of small formats; `None` for other conversions.
+fn packed(code: &Code<'_>, x: &[u64]) -> Option<u64> {
+    let (to, from, relu) = (code.ty, code.ty2, code.inst.has(Mod::relu));
+    let halves = |t: Type| matches!(t, Type::f16x2 | Type::bf16x2);
+    let half = |bits: u64| finish(code, format(to).unwrap_or(F16), bits);
+    if let (true, Some(s)) = (halves(to), small::format(from.name())) {
+        let f = format(to)?;
+        let width = if s.bits == 4 { 4 } else { 8 };
+        let one = |at: u32| {
+            let code = (x[0] >> at) as u8 & ((1u32 << s.bits) - 1) as u8;
+            half(fp::convert(s.decode(code).into(), F32, f, Round::Nearest))
+        };
+        return Some(one(width) << 16 | one(0));
+    }
+    if halves(to) && from.name() == "ue8m0x2" {
+        let f = format(to)?;
+        let one =
+            |at: u32| fp::convert(small::decode_scale((x[0] >> at) as u8).into(), F32, f, Round::Nearest);
+        return Some(one(8) << 16 | one(0));
+    }
+    if halves(to) {
+        // The first source is the upper half.
+        let f = format(to)?;
+        let one = |b: u64| half(fp::convert(b, F32, f, code.rm));
+        return Some(one(x[0]) << 16 | one(x[1]));
+    }
+    // The two binary32 numbers: sources, or halves of one source.
+    let wide = || -> Option<[u64; 2]> {
+        if halves(from) {
+            let f = format(from)?;
+            let up = |at: u32| fp::convert(x[0] >> at & 0xffff, f, F32, Round::Nearest);
+            return Some([up(16), up(0)]);
+        }
+        Some([*x.first()?, *x.get(1)?])
+    };
+    if let Some(s) = small::format(to.name()) {
+        let width = if s.bits == 4 { 4 } else { 8 };
+        let [a, b] = wide()?.map(|v| u64::from(s.encode(v as u32, relu)));
+        return Some(a << width | b);
+    }
+    if to.name() == "ue8m0x2" {
+        let [a, b] = wide()?.map(|v| u64::from(small::encode_scale(v as u32, code.rm)));
+        return Some(a << 8 | b);
+    }
+    None
+}
+
 /// Flushing, saturation and clamping of a floating-point result.
 fn finish(code: &Code<'_>, f: Format, r: u64) -> u64 {
-    let r = if code.ftz { f.flush(r) } else { r };
+    let r = if code.ftz && f == F32 { f.flush(r) } else { r };
     let r = if code.sat { f.saturate(r) } else { r };
     let r = if code.inst.has(Mod::relu) { relu(r, f) } else { r };
     let infinity = fp::convert(0x7f80_0000, F32, f, Round::Nearest);

@@ -124,7 +124,10 @@ pub(super) fn execute(env: &mut Env<'_, '_>, t: &mut Thread, code: &Code<'_>) ->
             }
             let unsupported = || "unsupported instruction".to_string();
             let (bits, ty) = match inst.op {
-                Op::cvt => (convert::eval(code, &x).ok_or_else(unsupported)?, ty),
+                Op::cvt => {
+                    let ty = if inst.has(Mod::pack) { Type::b32 } else { ty };
+                    (convert::eval(code, &x).ok_or_else(unsupported)?, ty)
+                }
                 _ if ty.is_float() => (float::eval(code, &x).ok_or_else(unsupported)?, ty),
                 _ => int::eval(code, &x, &mut t.carry).ok_or_else(unsupported)?,
             };

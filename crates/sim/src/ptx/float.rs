@@ -126,6 +126,10 @@ fn extremum(code: &Code<'_>, f: Format, a: u64, b: u64) -> u64 {
     let s = if xorsign { (a ^ b) & sign(f) } else { 0 };
     let (a, b) = if code.inst.has(Mod::abs) { (a & !sign(f), b & !sign(f)) } else { (a, b) };
     let (na, nb) = (f.is_nan(a), f.is_nan(b));
+    if na && nb && f == F64 {
+        // The second one, quieted.
+        return b | 1 << 51;
+    }
     if na && nb || (na || nb) && code.inst.has(Mod::NaN) {
         return canonical(f);
     }
@@ -170,7 +174,7 @@ fn approximate(code: &Code<'_>, f: Format, x: &[u64]) -> Option<u64> {
     let r = fp::convert(r.to_bits(), F64, f, Round::Nearest);
     let r = if f == BF16 { f.flush(r) } else { r };
     // The binary64 approximations leave the low word zero.
-    Some(if f == F64 { r & !0xffff_ffff } else { r })
+    Some(if f == F64 && code.ftz { r & !0xffff_ffff } else { r })
 }
 
 /// A comparison of `setp` and `set`.

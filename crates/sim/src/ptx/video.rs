@@ -93,6 +93,8 @@ fn scalar(code: &Code<'_>, s: &[Source], part: Option<Part>) -> Option<u32> {
         Op::vabsdiff => (a - b).abs(),
         Op::vmin => a.min(b),
         Op::vmax => a.max(b),
+        // 64 bits, of which saturation sees more.
+        Op::vshl if !code.sat => i128::from((a << amount) as i64),
         Op::vshl => a << amount,
         Op::vshr => a >> amount,
         Op::vset => compare(inst, a, b),

@@ -12,7 +12,8 @@ pub(crate) fn compile(name: &str, o: &Operands<'_>) -> Result<Option<Exec>, Unsu
         "F2I" => float_to_int(o)?,
         "F2F" => float_to_float(o)?,
         "FRND" => round_to_integral(o)?,
-        "F2FP" => pack(o)?,
+        "F2FP" => super::pack::f2fp(o)?,
+        "I2IP" => super::pack::i2ip(o)?,
         _ => return Ok(None),
     }))
 }
@@ -52,7 +53,17 @@ fn narrow(x: u64, f: Format) -> u64 {
 fn int_to_float(o: &Operands<'_>) -> Result<Exec, Unsupported> {
     let format = o.choose(&FORMATS).unwrap_or(F32);
     let (bits, signed) = o.choose(&INTS).unwrap_or((32, true));
-    let shift = o.choose(&[("B1", 8), ("B2", 16), ("B3", 24), ("H1", 16)]).unwrap_or(0);
+    let parts = [
+        ("B1", 8),
+        ("B2", 16),
+        ("B3", 24),
+        ("H1", 16),
+        ("B:B1", 8),
+        ("B:B2", 16),
+        ("B:B3", 24),
+        ("B:H1", 16),
+    ];
+    let shift = o.choose(&parts).unwrap_or(0);
     o.ignore(&["B0"]);
     let rm = rounding(o);
     let src = o.src(1, if bits == 64 { Kind::Long } else { Kind::Int })?;
@@ -109,28 +120,4 @@ fn round_to_integral(o: &Operands<'_>) -> Result<Exec, Unsupported> {
         let x = narrow(x, format);
         fp::round_integral(if ftz { format.flush(x) } else { x }, format, rm)
     }))
-}
-
-/// Rd, Ra, Rb: Ra in the high half, Rb in the low one, both binary32 made narrower.
-fn pack(o: &Operands<'_>) -> Result<Exec, Unsupported> {
-    let to = match o.next() {
-        Some("F16") => F16,
-        Some("BF16") => BF16,
-        Some("PACK_AB") => {
-            let srcs = [o.src(1, Kind::Single)?, o.src(2, Kind::Single)?];
-            return Ok(value(o.dst(0, 1)?, srcs, |[a, b]| packed(a, b, F16)));
-        }
-        _ => return unsupported("a packed conversion of this type"),
-    };
-    o.ignore(&["F32"]);
-    if !o.take("PACK_AB") {
-        return unsupported("a packed conversion of this shape");
-    }
-    let srcs = [o.src(1, Kind::Single)?, o.src(2, Kind::Single)?];
-    Ok(value(o.dst(0, 1)?, srcs, move |[a, b]| packed(a, b, to)))
-}
-
-fn packed(a: u64, b: u64, to: Format) -> u64 {
-    let half = |x| fp::convert(x, F32, to, Round::Nearest);
-    half(a) << 16 | half(b)
 }

@@ -185,6 +185,20 @@ fn fset(o: &Operands<'_>) -> Result<Exec, Unsupported> {
 }
 
 fn dsetp(o: &Operands<'_>) -> Result<Exec, Unsupported> {
+    if let Some(least) = o.choose(&[("MIN", true), ("MAX", false)]) {
+        // Whether the first number is the result, and whether both are NaNs.
+        combine(o)?;
+        let out = (None, [o.pred_dst(0)?, o.pred_dst(1)?]);
+        let srcs = [o.src(2, Kind::Double)?, o.src(3, Kind::Double)?];
+        return Ok(lanewise(out, srcs, [], move |[a, b], []| {
+            let (na, nb) = (fp::F64.is_nan(a), fp::F64.is_nan(b));
+            let first = match (na, nb) {
+                (false, false) => f64::from_bits(a).total_cmp(&f64::from_bits(b)).is_lt() == least,
+                _ => !na,
+            };
+            (0, first, na && nb)
+        }));
+    }
     let (compare, join) = (comparison(o)?, combine(o)?);
     let out = (None, [o.pred_dst(0)?, o.pred_dst(1)?]);
     let srcs = [o.src(2, Kind::Double)?, o.src(3, Kind::Double)?];

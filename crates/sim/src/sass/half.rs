@@ -120,7 +120,8 @@ fn arithmetic(name: &str, o: &Operands<'_>) -> Result<Exec, Unsupported> {
         }
         return Ok(value(o.dst(0, 1)?, [a.src, b.src], move |[x, y]| {
             let up = |x| fp::convert(op.input(x), format, F32, Round::Nearest);
-            fp::add(up(a.pick(x, 0)), up(b.pick(y, 0)), F32, Round::Nearest)
+            let r = fp::add(up(a.pick(x, 0)), up(b.pick(y, 0)), F32, Round::Nearest);
+            if op.sat { F32.saturate(r) } else { r }
         }));
     }
     Ok(value(o.dst(0, 1)?, [a.src, b.src, c.src], move |[x, y, z]| {

@@ -22,9 +22,39 @@ pub(crate) fn compile(name: &str, o: &Operands<'_>) -> Result<Option<Exec>, Unsu
         "VIMNMX3" => min_max_3(o)?,
         "VIADDMNMX" => add_min_max(o)?,
         "VIADD" => {
-            o.ignore(&["S32", "U32"]);
+            let (halves, sat) = (o.take("16x2"), o.take("ISAT"));
+            let signed = o.take("S32");
             let (d, a, b) = (o.dst(0, 1)?, o.src(1, Kind::Int)?, o.src(2, Kind::Int)?);
+            if sat && !signed || sat && halves {
+                return unsupported("this saturating sum");
+            }
+            if halves {
+                let one =
+                    |a: u64, b: u64, at: u32| u64::from((a >> at) as u16).wrapping_add(b >> at) & 0xffff;
+                return Ok(Some(value(d, [a, b], move |[a, b]| one(a, b, 0) | one(a, b, 16) << 16)));
+            }
+            if sat {
+                // A minus is exact: the sum has one bit more than its sources.
+                let wide = |s: Src, x: u64| if s.neg { -i64::from(x as i32) } else { i64::from(x as i32) };
+                let range = (i64::from(i32::MIN), i64::from(i32::MAX));
+                let plain = [a.plain(), b.plain()];
+                return Ok(Some(value(d, plain, move |[x, y]| {
+                    u64::from((wide(a, x) + wide(b, y)).clamp(range.0, range.1) as u32)
+                })));
+            }
             value(d, [a, b], |[a, b]| u64::from((a as u32).wrapping_add(b as u32)))
+        }
+        "VABSDIFF" => {
+            let signed = !o.take("U32");
+            let srcs = [o.src(2, Kind::Int)?, o.src(3, Kind::Int)?, o.src(4, Kind::Int)?];
+            if o.inst.operands[1].as_reg().is_some_and(|r| !r.reg.is_zero()) {
+                return unsupported("a predicate result");
+            }
+            value(o.dst(0, 1)?, srcs, move |[a, b, c]| {
+                let (a, b) = (a as u32, b as u32);
+                let d = if signed { (a as i32).abs_diff(b as i32) } else { a.abs_diff(b) };
+                d.wrapping_add(c as u32).into()
+            })
         }
         "MOV" => mov(o)?,
         "MOV64" => {
@@ -312,6 +342,22 @@ fn pick_32(signed: bool) -> impl Fn(u32, u32, bool) -> u32 + Copy + Send + Sync 
 
 /// Rd, Ra, Rb, P: the minimum where P holds, else the maximum.
 fn min_max(o: &Operands<'_>) -> Result<Exec, Unsupported> {
+    if let Some(signed) = o.choose(&[("S16x2", true), ("U16x2", false)]) {
+        let relu = o.take("RELU");
+        let srcs = [o.src(1, Kind::Int)?, o.src(2, Kind::Int)?];
+        return Ok(lanewise((Some(o.dst(0, 1)?), NO_PREDS), srcs, [o.pred(3)?], move |[a, b], [least]| {
+            let one = |at: u32| {
+                let half = |x: u64| {
+                    let h = (x >> at) as u16;
+                    if signed { i32::from(h as i16) } else { h.into() }
+                };
+                let (x, y) = (half(a), half(b));
+                let r = if least { x.min(y) } else { x.max(y) };
+                u64::from((if relu { r.max(0) } else { r }) as u16) << at
+            };
+            (one(0) | one(16), false, false)
+        }));
+    }
     let pick = pick_32(!o.take("U32"));
     o.ignore(&["S32"]);
     let relu = o.take("RELU");
@@ -330,7 +376,12 @@ fn min_max_64(o: &Operands<'_>, signed: bool) -> Result<Exec, Unsupported> {
         }
     }
     let srcs = [o.src(3, Kind::Long)?, o.src(4, Kind::Long)?];
-    Ok(lanewise(out, srcs, [o.pred(6)?], move |[a, b], [p]| {
+    // The first predicate chooses the least; the second one is not understood.
+    let unused = o.operand(6)?.as_reg().is_some_and(|r| r.reg.is_zero() && r.not);
+    if !unused {
+        return unsupported("a second predicate of a 64-bit minimum");
+    }
+    Ok(lanewise(out, srcs, [o.pred(5)?], move |[a, b], [p]| {
         let a_less = if signed { (a as i64) < b as i64 } else { a < b };
         (if a_less == p { a } else { b }, false, false)
     }))

@@ -11,10 +11,13 @@ mod image;
 mod int;
 mod mem;
 mod operand;
+mod pack;
 mod state;
 #[cfg(test)]
 mod tests;
 mod warp;
+
+pub(crate) use pack::pack_integers;
 
 use crate::launch::{Buffers, Launch};
 use compile::{Action, Step};
