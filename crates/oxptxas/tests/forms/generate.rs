@@ -283,6 +283,22 @@ fn case(op: Op, form: &Form, mods: &[Mod], variant: usize) -> Option<Case> {
                 text.push_str(["0x96", "0xe2", "0x1"][variant]);
                 varied = true;
             }
+            OperandKind::Dst if t == Type::pred => {
+                text.push_str("%p");
+                decls.push_str(".reg .pred %p;\n");
+                stores.push_str("selp.b32 %u, 1, 0, %p;\nst.global.b32 [%out], %u;\n");
+            }
+            OperandKind::Src if t == Type::pred => {
+                let _ = write!(text, "%s{sources}");
+                let _ = writeln!(decls, ".reg .pred %s{sources};");
+                let _ = writeln!(
+                    loads,
+                    "ld.global.b32 %u, [%in+{at}];\nand.b32 %u, %u, 1;\nsetp.ne.b32 %s{sources}, %u, 0;",
+                    at = 16 * sources
+                );
+                shapes.push(Shape::of(op, sources, Type::b32));
+                sources += 1;
+            }
             _ if written && spec.kind != OperandKind::Addr => {
                 let t = if spec.wider && has(Mod::wide) { wide(t) } else { t };
                 let r = register(t, spec.wider)?;

@@ -15,7 +15,6 @@ pub fn cases() -> Vec<Case> {
         ("b64", "b32", 2),
         ("b128", "b32", 4),
         ("b128", "b64", 2),
-        ("b64", "b8", 8),
     ];
     let mut out = Vec::new();
     for (whole, part, n) in shapes {

@@ -103,7 +103,7 @@ pub fn values(shapes: &[Shape], count: usize, width: usize) -> Vec<[u32; 4]> {
             let (low, high) = (rng.next(), rng.next());
             let mut x = one(shape, i, low, &mut rng);
             // Now and then the same operand again.
-            if k > 0 && i % 13 == 5 && shape == shapes[0.min(shapes.len() - 1)] {
+            if k > 0 && i % 13 == 5 && shape == shapes[0] {
                 x = last;
             }
             last = x;

@@ -25,7 +25,7 @@ pub(crate) fn compile(name: &str, o: &Operands<'_>) -> Result<Option<Exec>, Unsu
             let (halves, sat) = (o.take("16x2"), o.take("ISAT"));
             let signed = o.take("S32");
             let (d, a, b) = (o.dst(0, 1)?, o.src(1, Kind::Int)?, o.src(2, Kind::Int)?);
-            if sat && !signed || sat && halves {
+            if sat && (halves || !signed) {
                 return unsupported("this saturating sum");
             }
             if halves {
