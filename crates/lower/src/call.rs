@@ -96,6 +96,35 @@ pub(crate) fn parts(inst: &Inst) -> Option<Parts<'_>> {
     Some(Parts { results, callee, arguments, label })
 }
 
+/// The device functions with code that a function can reach, in the order of first mention. `table`: those that
+/// a call through a pointer may go to.
+pub fn reachable(module: &Module, from: FuncId, table: &[FuncId]) -> Vec<FuncId> {
+    let mut found: Vec<FuncId> = Vec::new();
+    let mut at = Some(from);
+    let mut next = 0;
+    while let Some(f) = at {
+        let stmts = module.funcs[f].body.iter().flat_map(|b| &b.stmts);
+        for stmt in stmts {
+            let Stmt::Inst(inst) = stmt else { continue };
+            if inst.op != ptx::Op::call {
+                continue;
+            }
+            let one = match parts(inst).map(|p| p.callee) {
+                Some(ptx::Operand::Func(f)) => Some(*f),
+                _ => None,
+            };
+            for &t in one.as_ref().map_or(table, std::slice::from_ref) {
+                if module.funcs[t].body.is_some() && !module.funcs[t].entry && !found.contains(&t) {
+                    found.push(t);
+                }
+            }
+        }
+        at = found.get(next).copied();
+        next += 1;
+    }
+    found
+}
+
 /// The function whose header says what a call passes.
 pub(crate) fn prototype(body: &ptx::Body, p: &Parts<'_>) -> Option<FuncId> {
     if let ptx::Operand::Func(f) = p.callee {

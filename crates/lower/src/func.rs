@@ -351,6 +351,13 @@ impl<'a, 'f> Lower<'a, 'f> {
             O::trap | O::brkpt | O::nanosleep | O::pmevent | O::griddepcontrol => self.misc(inst),
             O::shfl | O::vote | O::_match | O::redux | O::activemask | O::elect => self.warp(inst),
             O::call => self.call(inst),
+            O::ldmatrix | O::stmatrix | O::movmatrix | O::mma | O::wmma | O::wgmma | O::tcgen05 => {
+                self.unsupported(inst)
+            }
+            O::tex | O::tld4 | O::txq | O::suld | O::sust | O::sured | O::suq | O::istypep => {
+                self.unsupported(inst)
+            }
+            O::setmaxnreg | O::tensormap | O::multimem | O::clusterlaunchcontrol => self.unsupported(inst),
             _ => self.scalar(inst),
         }
     }

@@ -120,7 +120,15 @@ impl ModuleLayout {
         let calls = module.funcs.values().any(|f| f.body.as_ref().is_some_and(calls));
         let common = if calls { common } else { Vec::new() };
         for (id, func) in module.funcs.iter() {
-            layout.add_function(module, target, id, func, &common);
+            layout.add_function(module, target, id, func, &[]);
+        }
+        // Kernels whose functions use shared memory hold what those use, where all have it.
+        let users: Vec<FuncId> = module.funcs.keys().filter(|f| layout.names_shared(*f)).collect();
+        for (id, func) in module.funcs.iter() {
+            let reached = crate::call::reachable(module, id, &layout.functions);
+            if reached.iter().chain([&id]).any(|f| users.contains(f)) {
+                layout.add_function(module, target, id, func, &common);
+            }
         }
         if common.iter().any(|v| module.vars[*v].is_unsized()) {
             layout.align_dynamic(module, &common);
@@ -176,8 +184,15 @@ impl ModuleLayout {
             }
         }
         for id in module.funcs.keys() {
-            self.shared_size[id] = start;
+            if common.iter().any(|v| self.shared.contains_key(&(id, *v))) {
+                self.shared_size[id] = start;
+            }
         }
+    }
+
+    /// Whether the function names a shared variable.
+    fn names_shared(&self, f: FuncId) -> bool {
+        self.shared.keys().any(|(g, _)| *g == f)
     }
 
     fn add_function_number(&mut self, module: &Module, f: FuncId) {

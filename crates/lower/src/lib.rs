@@ -46,6 +46,7 @@ mod video;
 mod warp;
 mod wide;
 
+pub use call::reachable;
 pub use func::{lower_function, max_regs};
 pub use layout::ModuleLayout;
 pub use ptx::Diagnostic;

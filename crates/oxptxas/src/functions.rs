@@ -23,30 +23,6 @@ fn callee(call: &Inst) -> Option<FuncId> {
     }
 }
 
-/// The device functions with code that a function can reach, in the order of first mention. `table`: those that
-/// a call through a pointer may go to.
-pub fn reachable(module: &Module, from: FuncId, table: &[FuncId]) -> Vec<FuncId> {
-    let mut found: Vec<FuncId> = Vec::new();
-    let mut at = Some(from);
-    let mut next = 0;
-    while let Some(f) = at {
-        for call in calls(module, f) {
-            let targets = match callee(call) {
-                Some(ref f) => std::slice::from_ref(f).to_vec(),
-                None => table.to_vec(),
-            };
-            for t in targets {
-                if module.funcs[t].body.is_some() && !module.funcs[t].entry && !found.contains(&t) {
-                    found.push(t);
-                }
-            }
-        }
-        at = found.get(next).copied();
-        next += 1;
-    }
-    found
-}
-
 /// The external functions that these functions call.
 pub fn externs(module: &Module, funcs: impl IntoIterator<Item = FuncId>) -> Vec<FuncId> {
     let mut found: Vec<FuncId> = Vec::new();

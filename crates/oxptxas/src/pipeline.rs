@@ -180,7 +180,7 @@ pub fn compile(source: &str, file: &str, settings: &Settings) -> Result<Output, 
         .rev()
         .collect();
     let uses: Vec<Vec<FuncId>> =
-        chosen.iter().map(|k| functions::reachable(&module, *k, &layout.functions)).collect();
+        chosen.iter().map(|k| lower::reachable(&module, *k, &layout.functions)).collect();
     let options = lower::Options {
         target: settings.target,
         opt_level: settings.opt_level,

