@@ -4,6 +4,7 @@ use clap::{Parser, Subcommand};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
+mod coverage;
 mod fuzz;
 mod hazards;
 mod status;
@@ -31,6 +32,8 @@ enum Task {
     CheckHazards(hazards::Options),
     /// Spoil control fields of ptxas's code and count what the hazard checker finds.
     Sabotage(hazards::Options),
+    /// List the instructions of a folder's code that the simulator refuses, most frequent first.
+    SimCoverage(coverage::Options),
     /// Compare the instruction table with nvdisasm on random variations of words.
     FuzzSass(fuzz::Options),
 }
@@ -46,6 +49,7 @@ fn main() -> ExitCode {
         Task::MineLatencies(o) => install_oracles().and_then(|bin| hazards::mine(&root(), &bin, &o)),
         Task::CheckHazards(o) => install_oracles().and_then(|bin| hazards::check(&root(), &bin, &o)),
         Task::Sabotage(o) => install_oracles().and_then(|bin| hazards::sabotage(&root(), &bin, &o)),
+        Task::SimCoverage(o) => install_oracles().and_then(|bin| coverage::run(&root(), &bin, &o)),
         Task::Status => install_oracles().and_then(|bin| status::print(&root(), &bin)),
     };
     match result {

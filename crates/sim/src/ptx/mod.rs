@@ -5,6 +5,7 @@
 //! are furthest behind; `.sync` instructions collect the threads that they name.
 
 mod convert;
+mod coverage;
 mod decode;
 mod exec;
 mod float;
@@ -14,6 +15,7 @@ mod thread;
 mod video;
 mod warp;
 
+pub use coverage::coverage;
 pub use run::run;
 
 use ::ptx::{LineIndex, Span};

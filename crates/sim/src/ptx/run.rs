@@ -93,15 +93,15 @@ struct Barrier {
 }
 
 /// A running block.
-struct Block {
-    threads: Vec<Thread>,
+pub(super) struct Block {
+    pub threads: Vec<Thread>,
     barriers: [Barrier; 16],
     /// Threads that have not exited.
     live: u32,
 }
 
 impl Block {
-    fn new(env: &Env<'_, '_>, kernel: FuncId) -> Block {
+    pub fn new(env: &Env<'_, '_>, kernel: FuncId) -> Block {
         let [nx, ny, nz] = env.launch.block;
         let tids = (0..nz).flat_map(|z| (0..ny).flat_map(move |y| (0..nx).map(move |x| [x, y, z])));
         let threads: Vec<Thread> =
@@ -157,7 +157,7 @@ impl Block {
     }
 
     /// Executes one instruction for lanes that stand at the same place.
-    fn step(&mut self, env: &mut Env<'_, '_>, lanes: &[usize]) -> Result<(), SimError> {
+    pub fn step(&mut self, env: &mut Env<'_, '_>, lanes: &[usize]) -> Result<(), SimError> {
         let p = env.program;
         let pc = self.threads[lanes[0]].pc;
         let func = self.threads[lanes[0]].func;

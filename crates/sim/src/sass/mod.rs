@@ -5,6 +5,7 @@
 mod compile;
 mod control;
 mod convert;
+mod coverage;
 mod float;
 mod half;
 mod image;
@@ -17,6 +18,7 @@ mod state;
 mod tests;
 mod warp;
 
+pub use coverage::{Coverage, coverage};
 pub(crate) use pack::pack_integers;
 
 use crate::launch::{Buffers, Launch};
