@@ -112,14 +112,18 @@ impl Failure {
     }
 }
 
-/// Parses and checks; what `-arch=compute_XX` does.
+/// Parses and checks for `target`, which the user called `arch`; what `-arch=compute_XX` does.
 ///
 /// # Errors
 /// Everything that is wrong with the source.
-pub fn front_end(source: &str, file: &str, sm: u8) -> Result<Module, Failure> {
+pub fn front_end(source: &str, file: &str, target: Target, arch: &str) -> Result<Module, Failure> {
     let fail = |diagnostics| Failure { diagnostics, file: file.into(), source: source.into() };
     let module = ptx::parse(source).map_err(fail)?;
-    ptx::check(&module, u16::from(sm)).map_err(fail)?;
+    let suffix = ptx::isa::Suffix::of(&target.to_string());
+    if let Some(message) = ptx::check::refusal(&module, u16::from(target.sm), suffix, arch) {
+        return Err(fail(vec![Diagnostic { severity: Severity::Fatal, span: None, message }]));
+    }
+    ptx::check(&module, u16::from(target.sm)).map_err(fail)?;
     Ok(module)
 }
 
@@ -144,15 +148,7 @@ fn not_built(module: &Module) -> Option<ptx::Diagnostic> {
 pub fn compile(source: &str, file: &str, settings: &Settings) -> Result<Output, Failure> {
     let fail = |diagnostics| Failure { diagnostics, file: file.into(), source: source.into() };
     let fatal = |message: String| fail(vec![Diagnostic { severity: Severity::Fatal, span: None, message }]);
-    let module = front_end(source, file, settings.target.sm)?;
-    let suffix = ptx::isa::Suffix::of(&settings.target.to_string());
-    if !ptx::check::runs_on(&module, u16::from(settings.target.sm), suffix) {
-        let message = format!(
-            "PTX with .target '{}' cannot be compiled to architecture '{}'",
-            module.targets[0], settings.target
-        );
-        return Err(fatal(message));
-    }
+    let module = front_end(source, file, settings.target, &settings.target.to_string())?;
     if let Some(d) = not_built(&module) {
         return Err(fail(vec![d]));
     }

@@ -114,7 +114,7 @@ fn run(program: &str, args: &[String]) -> Result<(), String> {
         ..Settings::new(target)
     };
     if check_only {
-        pipeline::front_end(source, file, target.sm).map_err(|f| f.render(program))?;
+        pipeline::front_end(source, file, target, arch).map_err(|f| f.render(program))?;
         return Ok(());
     }
     let output = compile(source, file, &settings).map_err(|f| f.render(program))?;

@@ -54,6 +54,27 @@ pub fn runs_on(module: &Module, sm: u16, suffix: Suffix) -> bool {
     }
 }
 
+/// Why a module can't be compiled to `sm` with `suffix`, which the user called `arch`; in ptxas's words.
+pub fn refusal(module: &Module, sm: u16, suffix: Suffix, arch: &str) -> Option<String> {
+    let (own, own_suffix) = target(module);
+    let name = module.targets.first()?;
+    if own > sm {
+        return Some("SM version specified by .target is higher than default SM version assumed".into());
+    }
+    if runs_on(module, sm, suffix) {
+        return None;
+    }
+    Some(match own_suffix {
+        Suffix::Arch if own == sm => {
+            format!("PTX with .target '{name}' cannot be compiled for architecture '{arch}'")
+        }
+        Suffix::Family => {
+            format!("Program with .target '{name}' cannot be compiled to different SM-family architecture")
+        }
+        _ => format!("Program with .target '{name}' cannot be compiled to future architecture"),
+    })
+}
+
 /// The first PTX version that knows an SM.
 fn first_version(sm: u16, suffix: Suffix) -> (u8, u8) {
     let base = match sm {
