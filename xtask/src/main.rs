@@ -9,6 +9,7 @@ mod fuzz;
 mod hazards;
 mod status;
 mod vendor;
+mod verify;
 
 #[derive(Parser)]
 struct Args {
@@ -34,6 +35,8 @@ enum Task {
     Sabotage(hazards::Options),
     /// List the instructions of a folder's code that the simulator refuses, most frequent first.
     SimCoverage(coverage::Options),
+    /// Execute PTX and code of every kernel in folders of PTX on made-up launches and compare.
+    Verify(verify::Options),
     /// Compare the instruction table with nvdisasm on random variations of words.
     FuzzSass(fuzz::Options),
 }
@@ -50,6 +53,7 @@ fn main() -> ExitCode {
         Task::CheckHazards(o) => install_oracles().and_then(|bin| hazards::check(&root(), &bin, &o)),
         Task::Sabotage(o) => install_oracles().and_then(|bin| hazards::sabotage(&root(), &bin, &o)),
         Task::SimCoverage(o) => install_oracles().and_then(|bin| coverage::run(&root(), &bin, &o)),
+        Task::Verify(o) => install_oracles().and_then(|bin| verify::run(&root(), &bin, &o)),
         Task::Status => install_oracles().and_then(|bin| status::print(&root(), &bin)),
     };
     match result {

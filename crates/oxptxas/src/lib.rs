@@ -15,5 +15,6 @@ mod functions;
 pub mod listing;
 pub mod options;
 pub mod pipeline;
+pub mod verify;
 
 pub use pipeline::{Failure, KernelStats, Output, Settings, compile};

@@ -76,6 +76,25 @@ fn verify_compares_ptx_and_cubin() {
 }
 
 #[test]
+fn verify_needs_no_launch_file() {
+    let (verify, flag): (&Path, &Path) = ("verify".as_ref(), "--arch".as_ref());
+    assert_eq!(text(&[verify, &kernel("sha256.ptx"), flag, "sm_86".as_ref()]), "sha256: same\n");
+    // Code of another kernel is found out.
+    let cubin = Path::new(env!("CARGO_TARGET_TMPDIR")).join("other.cubin");
+    let source = fs::read_to_string(kernel("saxpy.ptx")).unwrap();
+    let other = source.replace("%f4, %f2, %f1, %f3;", "%f4, %f2, %f3, %f1;");
+    let changed = Path::new(env!("CARGO_TARGET_TMPDIR")).join("other.ptx");
+    fs::write(&changed, other).unwrap();
+    let args = ["-arch=sm_90".as_ref(), changed.as_os_str(), "-o".as_ref(), cubin.as_os_str()];
+    let compiled = Command::new(env!("CARGO_BIN_EXE_oxptxas")).args(args).status().unwrap();
+    assert!(compiled.success());
+    let out = oxsass(&[verify, &kernel("saxpy.ptx"), "--cubin".as_ref(), &cubin]);
+    assert!(!out.status.success());
+    let shown = str::from_utf8(&out.stdout).unwrap();
+    assert!(shown.starts_with("saxpy: DIFFERS: seed 0: region "), "{shown}");
+}
+
+#[test]
 fn errors_name_the_place() {
     let out = oxsass(&["run".as_ref(), &kernel("dot.ptx"), &kernel("saxpy.toml")]);
     assert!(!out.status.success());

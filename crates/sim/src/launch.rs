@@ -1,6 +1,7 @@
 //! Launch files: which kernel to run, on what grid, with what arguments and buffers, and what to compare
 //! afterwards. The format is described in `docs/launch-files.md`.
 
+use crate::generate::Generated;
 use crate::memory::Memory;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -31,6 +32,9 @@ pub struct Launch {
     /// Buffers by name.
     #[serde(default)]
     pub buffers: BTreeMap<String, Buffer>,
+    /// Parameters and memory that were made up for the kernel; `args` and `buffers` are empty then.
+    #[serde(skip)]
+    pub generated: Option<Generated>,
 }
 
 /// An argument: exactly one of the fields is set.
@@ -275,6 +279,10 @@ impl LaunchFile {
 impl Launch {
     /// Generates the buffers and packs the arguments, each at its natural alignment.
     pub fn prepare(&self) -> Prepared {
+        if let Some(g) = &self.generated {
+            let memory = Memory::around(g.memory.clone());
+            return Prepared { memory, addresses: BTreeMap::new(), params: g.params.clone() };
+        }
         let mut memory = Memory::new();
         let addresses: BTreeMap<String, u64> =
             self.buffers.iter().map(|(name, b)| (name.clone(), memory.alloc(name, b.generate()))).collect();

@@ -1,5 +1,8 @@
 //! Global memory of a simulated device: separate allocations with gaps between them, so that an access
-//! outside of all is found.
+//! outside of all is found, unless the rest is sparse memory.
+
+use crate::launch::Rng;
+use crate::sparse::Sparse;
 
 /// One allocation.
 #[derive(Clone, Debug)]
@@ -17,12 +20,17 @@ pub struct Allocation {
 pub struct Memory {
     /// Ascending by address.
     allocations: Vec<Allocation>,
+    /// What lies outside of them, if anything does.
+    pub(crate) sparse: Option<Sparse>,
 }
 
 /// First address handed out. Away from null and from the windows of shared and local memory.
 const FIRST: u64 = 0x7f_1000_0000;
 /// Bytes left free behind each allocation.
 const GAP: u64 = 0x1_0000;
+/// Where variables lie in a sparse memory, and the distance of their places.
+const NAMED: u64 = 0x1000_0000_0000;
+const SLOT: u64 = 0x100_0000;
 
 impl Memory {
     /// Nothing allocated.
@@ -30,14 +38,40 @@ impl Memory {
         Memory::default()
     }
 
-    /// Allocates `bytes` and returns the address, a multiple of 256.
+    /// Nothing allocated in a memory of which every byte exists.
+    pub fn around(sparse: Sparse) -> Memory {
+        Memory { sparse: Some(sparse), ..Memory::default() }
+    }
+
+    /// Allocates `bytes` and returns the address, a multiple of 256. In a sparse memory the address follows from
+    /// the name, so that it doesn't depend on the order.
     pub fn alloc(&mut self, name: &str, bytes: Vec<u8>) -> u64 {
+        if self.sparse.is_some() {
+            return self.alloc_by_name(name, bytes);
+        }
         let base = self
             .allocations
             .last()
             .map_or(FIRST, |a| (a.base + a.bytes.len() as u64 + GAP).next_multiple_of(256));
         self.allocations.push(Allocation { base, bytes, name: name.to_string() });
         base
+    }
+
+    fn alloc_by_name(&mut self, name: &str, bytes: Vec<u8>) -> u64 {
+        let hash = name.bytes().fold(0u64, |h, b| Rng::new(h ^ u64::from(b)).next());
+        let mut base = NAMED + (hash & 0xf_ffff) * SLOT;
+        let end = |a: &Allocation| a.base + a.bytes.len() as u64;
+        loop {
+            let i = self.allocations.partition_point(|a| a.base <= base);
+            let before = i.checked_sub(1).map(|i| &self.allocations[i]);
+            let free = before.is_none_or(|a| end(a) <= base)
+                && self.allocations.get(i).is_none_or(|a| base + bytes.len() as u64 <= a.base);
+            if free {
+                self.allocations.insert(i, Allocation { base, bytes, name: name.to_string() });
+                return base;
+            }
+            base += SLOT;
+        }
     }
 
     /// The allocation that holds all of `address … address + size`.
@@ -56,7 +90,9 @@ impl Memory {
 
     /// The bytes at `address`, for writing.
     pub fn slice_mut(&mut self, address: u64, size: usize) -> Option<&mut [u8]> {
-        let i = self.find(address, size)?;
+        let Some(i) = self.find(address, size) else {
+            return self.sparse.as_mut()?.bytes(address, size);
+        };
         let a = &mut self.allocations[i];
         let at = (address - a.base) as usize;
         Some(&mut a.bytes[at..at + size])
@@ -71,6 +107,48 @@ impl Memory {
     pub fn write(&mut self, address: u64, size: usize, value: u64) -> Option<()> {
         self.slice_mut(address, size)?.copy_from_slice(&value.to_le_bytes()[..size]);
         Some(())
+    }
+
+    /// Addresses of the aligned 8-byte words that differ between two memories that began alike, with both contents.
+    pub fn differences(&self, other: &Memory) -> Vec<(u64, [u64; 2])> {
+        let mut out = Vec::new();
+        for a in &self.allocations {
+            let Some(b) = other.allocations.iter().find(|b| b.name == a.name) else { continue };
+            let words = a.bytes.chunks(8).zip(b.bytes.chunks(8)).enumerate();
+            let differ = words.filter(|(_, (x, y))| x != y);
+            out.extend(
+                differ.map(|(i, (x, y))| (a.base + 8 * i as u64, [little_endian(x), little_endian(y)])),
+            );
+        }
+        if let (Some(a), Some(b)) = (&self.sparse, &other.sparse) {
+            out.extend(a.differences(b));
+        }
+        out
+    }
+
+    /// Whether nothing was stored outside of the allocations.
+    pub fn is_untouched(&self) -> bool {
+        self.sparse.as_ref().is_none_or(Sparse::is_untouched)
+    }
+
+    /// What lies at an address, for messages: an offset in a variable or a region.
+    pub fn describe(&self, address: u64) -> String {
+        if let Some(a) = self.find(address, 0) {
+            let a = &self.allocations[a];
+            return format!("{}+{:#x}", a.name, address - a.base);
+        }
+        match Sparse::locate(address) {
+            Some((n, offset)) => format!("region {n}, byte {offset}"),
+            None => format!("{address:#x}"),
+        }
+    }
+
+    /// What is expected at an address; `None` in an allocation.
+    pub fn content(&self, address: u64) -> Option<crate::sparse::Content> {
+        if self.find(address, 0).is_some() {
+            return None;
+        }
+        self.sparse.as_ref().map(|s| s.content(address))
     }
 
     /// The allocation at `base`.

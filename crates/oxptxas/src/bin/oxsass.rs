@@ -1,6 +1,7 @@
 //! `oxsass`: the workbench.
 
 use oxptxas::listing::{self, Style};
+use oxptxas::verify::Verdict;
 use sass::Target;
 use sim::launch::{Buffers, Launch, LaunchFile, format_elem, npy, output_name};
 use sim::memory::little_endian;
@@ -25,6 +26,9 @@ oxsass: look at and execute GPU code
       output buffers, with --all every buffer; with --out, writes all of them as .npy files instead.
   oxsass check FILE.cubin
       Look for hazards: dependences that the control fields of the code do not cover, along every path.
+  oxsass verify FILE.ptx [--arch sm_90] [--opt-level 3] [--cubin FILE] [--seeds 4]
+      Compile the file (or take the cubin given), execute every kernel and interpret its PTX on launches that
+      are made up from seeds, compare memory, and look for hazards. The exit status is 0 only if all agree.
   oxsass verify FILE OTHER LAUNCH.toml
       Execute both (cubin or PTX) and compare the output buffers as the launch file says.
 ";
@@ -40,7 +44,8 @@ fn main() -> ExitCode {
         ["ptx", "fmt", file] => format_ptx(&mut out, file),
         ["run", file, launch, options @ ..] => run(&mut out, file, launch, options),
         ["check", file] => check(&mut out, file),
-        ["verify", file, other, launch] => verify(&mut out, file, other, launch),
+        ["verify", file, other, launch] if !other.starts_with('-') => compare(&mut out, file, other, launch),
+        ["verify", file, options @ ..] => verify(&mut out, file, options),
         _ => Err("bad arguments; see oxsass --help".into()),
     };
     // A closed pipe is the reader's choice.
@@ -151,6 +156,49 @@ fn check(out: &mut impl Write, path: &str) -> Result<(), String> {
     if found == 0 { Ok(()) } else { Err(format!("{path}: {found} hazards")) }
 }
 
+/// `oxsass verify` without a launch file.
+fn verify(out: &mut impl Write, path: &str, options: &[&str]) -> Result<(), String> {
+    let (mut target, mut level, mut cubin, mut seeds) = (None, 3, None, 4);
+    for pair in options.chunks(2) {
+        let [name, value] = pair else { return Err(format!("option '{}' lacks its value", pair[0])) };
+        let number = || value.parse::<u64>().map_err(|_| format!("{name}: '{value}' is not a number"));
+        match *name {
+            "--arch" => target = Some(parse_target(value)?),
+            "--opt-level" => level = number()?.min(3) as u8,
+            "--seeds" => seeds = number()?,
+            "--cubin" => cubin = Some(read(value)?),
+            other => return Err(format!("unknown option '{other}'")),
+        }
+    }
+    let Program::Ptx { source, module, .. } = Program::load(path)? else {
+        return Err(format!("{path}: verify starts from PTX"));
+    };
+    let bytes = match cubin {
+        Some(bytes) => bytes,
+        None => {
+            let own = module.targets.first().and_then(|t| Target::parse(t));
+            let target = target.or(own).ok_or("--arch is needed: the file names no target that is known")?;
+            let settings = oxptxas::Settings { opt_level: level, ..oxptxas::Settings::new(target) };
+            let output = oxptxas::compile(&source, path, &settings);
+            output.map_err(|f| f.render("oxsass"))?.cubin
+        }
+    };
+    let mut agree = true;
+    for name in oxptxas::verify::kernels(&module) {
+        let verdict = oxptxas::verify::kernel(&module, &bytes, name, 0..seeds);
+        agree &= matches!(verdict, Verdict::Same | Verdict::Close | Verdict::Silent);
+        writeln!(out, "{name}: {verdict}").map_err(|e| e.to_string())?;
+    }
+    let hazards = sim::hazard::check_cubin(&bytes, sim::hazard::Minima::built_in())?;
+    for (name, violations, _) in &hazards {
+        agree &= violations.is_empty();
+        for v in violations {
+            writeln!(out, "{name}: hazard: {v}").map_err(|e| e.to_string())?;
+        }
+    }
+    if agree { Ok(()) } else { Err(format!("{path}: not verified")) }
+}
+
 /// A program to execute.
 enum Program {
     Cubin { path: String, bytes: Vec<u8> },
@@ -230,7 +278,8 @@ fn show(out: &mut impl Write, launch: &Launch, buffers: &Buffers, all: bool) -> 
     Ok(())
 }
 
-fn verify(out: &mut impl Write, file: &str, other: &str, launch_file: &str) -> Result<(), String> {
+/// `oxsass verify` with a launch file.
+fn compare(out: &mut impl Write, file: &str, other: &str, launch_file: &str) -> Result<(), String> {
     let (a, b) = (Program::load(file)?, Program::load(other)?);
     for launch in &launches(launch_file)? {
         launch.compare(&a.run(launch)?, &b.run(launch)?)?;

@@ -70,6 +70,7 @@ impl Case {
                 ("in".into(), buffer(words.len(), Some(words))),
                 ("out".into(), buffer(THREADS * 8, None)),
             ]),
+            generated: None,
         }
     }
 }

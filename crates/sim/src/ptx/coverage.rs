@@ -44,6 +44,7 @@ pub fn coverage(module: &Module) -> Coverage {
             shared: 1 << 16,
             args: vec![],
             buffers: Default::default(),
+            generated: None,
         };
         let params = vec![0; 1 << 12];
         let mut env = Env {
@@ -54,6 +55,7 @@ pub fn coverage(module: &Module) -> Coverage {
             shared: vec![0; program.shared as usize + (1 << 16)],
             ctaid: [0; 3],
             clock: 0,
+            limit: 0,
         };
         for (pc, code) in program.code.iter().enumerate().filter(|(_, c)| c.func == kernel) {
             let mut block = Block::new(&env, kernel);

@@ -16,7 +16,7 @@ mod video;
 mod warp;
 
 pub use coverage::coverage;
-pub use run::run;
+pub use run::{execute, run};
 
 use ::ptx::{LineIndex, Span};
 use std::fmt;

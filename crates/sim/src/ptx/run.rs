@@ -5,7 +5,7 @@ use super::decode::{FUNCTIONS, Place, Program};
 use super::exec;
 use super::thread::{Caller, Env, Res, State, Thread};
 use super::warp;
-use crate::launch::{Buffers, Launch};
+use crate::launch::{Buffers, Launch, Prepared};
 use ::ptx::ast::{FuncId, Module, Operand, Space};
 use ::ptx::{Mod, Op, Type};
 
@@ -15,7 +15,7 @@ const TURN: u32 = 1 << 14;
 /// threads that spin get what they wait for.
 const PATIENCE: u32 = 1 << 16;
 /// A launch that runs more warp instructions than this does not end.
-const LIMIT: u64 = 1 << 31;
+pub const LIMIT: u64 = 1 << 31;
 
 /// Calls inside calls that a thread may make.
 const DEPTH: usize = 1 << 12;
@@ -25,6 +25,15 @@ const DEPTH: usize = 1 << 12;
 /// # Errors
 /// When the launch doesn't fit the kernel, or the kernel does something that is not supported or not allowed.
 pub fn run(module: &Module, launch: &Launch) -> Result<Buffers, SimError> {
+    let prepared = execute(module, launch, LIMIT)?;
+    Ok(launch.collect(&prepared))
+}
+
+/// Runs a launch of at most `limit` warp instructions and returns the memory afterwards.
+///
+/// # Errors
+/// As [`run`].
+pub fn execute(module: &Module, launch: &Launch, limit: u64) -> Result<Prepared, SimError> {
     let kernel = module.funcs.iter().find(|(_, f)| f.entry && f.body.is_some() && f.name == launch.kernel);
     let (kernel, func) =
         kernel.ok_or_else(|| SimError::new(format!("there is no kernel '{}'", launch.kernel)))?;
@@ -71,6 +80,7 @@ pub fn run(module: &Module, launch: &Launch) -> Result<Buffers, SimError> {
         shared: Vec::new(),
         ctaid: [0; 3],
         clock: 0,
+        limit,
     };
     let [x, y, z] = launch.grid;
     for ctaid in (0..z).flat_map(|z| (0..y).flat_map(move |y| (0..x).map(move |x| [x, y, z]))) {
@@ -78,7 +88,7 @@ pub fn run(module: &Module, launch: &Launch) -> Result<Buffers, SimError> {
         env.shared = vec![0; program.shared as usize + launch.shared as usize];
         Block::new(&env, kernel).run(&mut env)?;
     }
-    Ok(launch.collect(&prepared))
+    Ok(prepared)
 }
 
 /// A barrier of the block.
@@ -120,8 +130,8 @@ impl Block {
                 let stuck = self.threads.iter().position(|t| t.state != State::Exited).unwrap_or(0);
                 return Err(self.error(env, stuck, "deadlock: every thread waits"));
             }
-            if env.clock > LIMIT {
-                return Err(SimError::new("the launch does not end"));
+            if env.clock > env.limit {
+                return Err(SimError::new(format!("stopped after {} instructions", env.limit)));
             }
         }
         Ok(())

@@ -61,6 +61,8 @@ pub(super) struct Env<'e, 'm> {
     pub ctaid: [u32; 3],
     /// Warp instructions so far.
     pub clock: u64,
+    /// Most of them.
+    pub limit: u64,
 }
 
 /// The result of something that an instruction does; the caller adds the place to an error.

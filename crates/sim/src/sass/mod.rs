@@ -113,6 +113,8 @@ impl Default for Options {
 pub struct Run {
     /// The buffers afterwards.
     pub buffers: Buffers,
+    /// Global memory afterwards.
+    pub memory: crate::memory::Memory,
     /// Warp instructions issued.
     pub issued: u64,
 }
@@ -153,7 +155,7 @@ pub fn run(cubin: &[u8], launch: &Launch, options: Options) -> Result<Run, SimEr
             }
         }
     }
-    Ok(Run { buffers: launch.collect(&prepared), issued })
+    Ok(Run { buffers: launch.collect(&prepared), memory: prepared.memory, issued })
 }
 
 /// Fills what the driver fills: bank 0.

@@ -1,0 +1,135 @@
+//! Whether a cubin does what its PTX says: both are executed on launches that are made up for each kernel, and
+//! what they leave in memory is compared.
+
+use sim::generate::generate;
+use sim::memory::Memory;
+use sim::sparse::Content;
+use std::fmt;
+
+/// Warp instructions that the interpreter may spend on a launch, and the simulator.
+const LIMITS: (u64, u64) = (400_000, 4_000_000);
+
+/// What was found out about a kernel.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Verdict {
+    /// The same bytes everywhere.
+    Same,
+    /// Floating-point numbers differ as much as approximate functions and contraction may.
+    Close,
+    /// No launch changed global memory, so that nothing was compared.
+    Silent,
+    /// No launch had a defined result: the last reason.
+    Undefined(String),
+    /// Something that is not simulated.
+    OutOfScope(String),
+    /// They disagree.
+    Differs(String),
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Verdict::Same => f.write_str("same"),
+            Verdict::Close => f.write_str("same up to rounding"),
+            Verdict::Silent => f.write_str("nothing stored"),
+            Verdict::Undefined(why) => write!(f, "no defined result: {why}"),
+            Verdict::OutOfScope(why) => write!(f, "not simulated: {why}"),
+            Verdict::Differs(how) => write!(f, "DIFFERS: {how}"),
+        }
+    }
+}
+
+/// Names of the kernels of a module.
+pub fn kernels(module: &ptx::Module) -> Vec<&str> {
+    let entries = module.funcs.values().filter(|f| f.entry && f.body.is_some());
+    entries.map(|f| f.name.as_str()).collect()
+}
+
+/// Whether results may differ by rounding: approximate functions, or products and sums that may be contracted.
+fn may_round_differently(module: &ptx::Module) -> bool {
+    let insts = module.funcs.values().filter_map(|f| f.body.as_ref()).flat_map(|b| &b.stmts);
+    let mut insts = insts.filter_map(|s| match s {
+        ptx::ast::Stmt::Inst(i) => Some(i),
+        _ => None,
+    });
+    insts.any(|i| {
+        let approximate = i.has(ptx::Mod::approx) || i.has(ptx::Mod::full);
+        let product = i.op == ptx::Op::mul && i.ty(0).is_some_and(ptx::Type::is_float);
+        approximate || product && !i.has(ptx::Mod::rn)
+    })
+}
+
+/// Compares a cubin's kernel with the PTX on a launch for each seed.
+pub fn kernel(module: &ptx::Module, cubin: &[u8], name: &str, seeds: std::ops::Range<u64>) -> Verdict {
+    let rounding = may_round_differently(module);
+    let (mut verdict, mut undefined) = (None, None);
+    for seed in seeds {
+        let Some(launch) = generate(module, name, seed) else {
+            return Verdict::OutOfScope("there is no such kernel".into());
+        };
+        let expected = match sim::ptx::execute(module, &launch, LIMITS.0) {
+            Ok(prepared) => prepared.memory,
+            Err(e) if e.message.contains("not supported") => return Verdict::OutOfScope(format!("PTX: {e}")),
+            Err(e) => {
+                undefined = Some(e.to_string());
+                continue;
+            }
+        };
+        let options = sim::sass::Options { limit: LIMITS.1 };
+        let found = match sim::sass::run(cubin, &launch, options) {
+            Ok(run) => run.memory,
+            Err(e) if e.to_string().contains("not supported") => {
+                return Verdict::OutOfScope(format!("SASS: {e}"));
+            }
+            Err(e) => return Verdict::Differs(format!("seed {seed}: {e}")),
+        };
+        let differences = found.differences(&expected);
+        let differs = |(at, [a, b]): &&(u64, [u64; 2])| !(rounding && close(&expected, *at, *a, *b));
+        let wrong: Vec<_> = differences.iter().filter(differs).collect();
+        if let Some((at, [a, b])) = wrong.first() {
+            return Verdict::Differs(format!(
+                "seed {seed}: {} holds {a:#018x}, not {b:#018x} ({} of 8 bytes each differ)",
+                expected.describe(*at),
+                wrong.len()
+            ));
+        }
+        let this = if !differences.is_empty() {
+            Verdict::Close
+        } else if expected.is_untouched() {
+            Verdict::Silent
+        } else {
+            Verdict::Same
+        };
+        verdict = match (verdict, this) {
+            (Some(Verdict::Close), _) | (_, Verdict::Close) => Some(Verdict::Close),
+            (Some(Verdict::Same), _) | (_, Verdict::Same) => Some(Verdict::Same),
+            _ => Some(Verdict::Silent),
+        };
+    }
+    verdict.unwrap_or_else(|| Verdict::Undefined(undefined.unwrap_or_default()))
+}
+
+/// Whether eight bytes hold numbers that are nearly the same.
+fn close(memory: &Memory, at: u64, a: u64, b: u64) -> bool {
+    let parts = |bits: u32, value: &dyn Fn(u64) -> f64, error: f64| {
+        let mask = u64::MAX >> (64 - bits);
+        (0..64 / bits).all(|i| {
+            let (a, b) = (a >> (i * bits) & mask, b >> (i * bits) & mask);
+            let (x, y) = (value(a), value(b));
+            let scale = x.abs().max(y.abs()).max(1.0);
+            a == b || x.is_nan() && y.is_nan() || x == y || (x - y).abs() <= error * scale
+        })
+    };
+    let f32s = || parts(32, &|x| f32::from_bits(x as u32).into(), 1e-4);
+    let f64s = || parts(64, &f64::from_bits, 1e-9);
+    let f16s = || parts(16, &|x| half::f16::from_bits(x as u16).into(), 4e-3);
+    let bf16s = || parts(16, &|x| half::bf16::from_bits(x as u16).into(), 2e-2);
+    match memory.content(at) {
+        Some(Content::F32) => f32s(),
+        Some(Content::F64) => f64s(),
+        Some(Content::F16) => f16s(),
+        Some(Content::Bf16) => bf16s(),
+        // Anything may lie there.
+        _ => f32s() || f64s(),
+    }
+}

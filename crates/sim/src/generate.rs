@@ -1,0 +1,305 @@
+//! A launch for a kernel that has no launch file: pointers and the kinds of data behind them are found by following
+//! the kernel's code, everything else is made from a seed.
+
+use crate::launch::{Launch, Rng};
+use crate::sparse::{Content, Sparse};
+use ::ptx::ast::{Addr, AddrBase, Body, FuncId, Inst, Module, Operand, RegId, Space, Stmt, VectorElem};
+use ::ptx::isa::TypeClass;
+use ::ptx::{Mod, Op, Type};
+use cranelift_entity::SecondaryMap;
+use std::collections::BTreeMap;
+
+/// Parameters and memory of a generated launch.
+#[derive(Clone, Debug, Default)]
+pub struct Generated {
+    /// The kernel's parameter block.
+    pub params: Vec<u8>,
+    /// Global memory.
+    pub memory: Sparse,
+}
+
+/// What a set of registers that are copied to each other is used for.
+#[derive(Clone, Copy, Default, Debug)]
+struct Facts {
+    /// As an address of global memory, or as part of a sum that is one.
+    address: bool,
+    /// The region that it points into, plus one.
+    region: usize,
+    /// As a number of this kind.
+    number: Option<Content>,
+}
+
+/// Registers of a body, those that are copied to each other as one.
+struct Flow {
+    parent: SecondaryMap<RegId, Option<RegId>>,
+    facts: SecondaryMap<RegId, Facts>,
+}
+
+impl Flow {
+    fn root(&self, mut r: RegId) -> RegId {
+        while let Some(up) = self.parent[r] {
+            r = up;
+        }
+        r
+    }
+    fn unite(&mut self, a: RegId, b: RegId) {
+        let (a, b) = (self.root(a), self.root(b));
+        if a != b {
+            self.parent[b] = Some(a);
+        }
+    }
+    fn facts(&mut self, r: RegId) -> &mut Facts {
+        let r = self.root(r);
+        &mut self.facts[r]
+    }
+}
+
+fn content_of(ty: Type) -> Option<Content> {
+    match (ty.class(), ty.bytes()) {
+        (TypeClass::Float, 8) if ty != Type::f32x2 => Some(Content::F64),
+        (TypeClass::Float, 2 | 4) if matches!(ty, Type::bf16 | Type::bf16x2) => Some(Content::Bf16),
+        (TypeClass::Float, 2 | 4) if matches!(ty, Type::f16 | Type::f16x2) => Some(Content::F16),
+        (TypeClass::Float, _) => Some(Content::F32),
+        (TypeClass::Signed | TypeClass::Unsigned, n) => Some(Content::Int(n as u8)),
+        _ => None,
+    }
+}
+
+fn registers(o: &Operand) -> impl Iterator<Item = RegId> + '_ {
+    let (one, many) = match o {
+        Operand::Reg(r) | Operand::Component(r, _) => (Some(*r), &[][..]),
+        Operand::Vector(v) => (None, &v[..]),
+        _ => (None, &[][..]),
+    };
+    one.into_iter().chain(many.iter().filter_map(|e| match e {
+        VectorElem::Reg(r) => Some(*r),
+        _ => None,
+    }))
+}
+
+/// Whether the instruction accesses global memory, perhaps by a generic address.
+fn is_global_access(inst: &Inst) -> bool {
+    let access = matches!(inst.op, Op::ld | Op::st | Op::atom | Op::red | Op::ldu | Op::prefetch)
+        || matches!(inst.op, Op::cp | Op::discard | Op::applypriority);
+    access && inst.one_of(&[Mod::shared, Mod::local, Mod::param, Mod::_const]).is_none()
+        || inst.op == Op::cp && inst.has(Mod::global)
+}
+
+/// Sources whose sum is the result.
+fn terms(inst: &Inst) -> &[Operand] {
+    match inst.op {
+        _ if inst.ty(0).is_none_or(|t| t.is_float()) || inst.operands.len() < 3 => &[],
+        Op::add => &inst.operands[1..3],
+        Op::sub => &inst.operands[1..2],
+        Op::mad => inst.operands.get(3..4).unwrap_or(&[]),
+        _ => &[],
+    }
+}
+
+fn analyse(body: &Body) -> Flow {
+    let mut flow = Flow { parent: SecondaryMap::new(), facts: SecondaryMap::new() };
+    let insts = || {
+        body.stmts.iter().filter_map(|s| match s {
+            Stmt::Inst(i) => Some(i),
+            _ => None,
+        })
+    };
+    for i in insts() {
+        let copies = match i.op {
+            Op::mov | Op::cvta => &i.operands[..],
+            Op::selp => i.operands.get(..3).unwrap_or(&[]),
+            _ => &[],
+        };
+        let mut all = copies.iter().flat_map(registers);
+        if let Some(first) = all.next() {
+            all.for_each(|r| flow.unite(first, r));
+        }
+    }
+    for i in insts() {
+        if is_global_access(i) {
+            for o in &i.operands {
+                if let Operand::Addr(a) = o
+                    && let AddrBase::Reg(r) = a.base
+                {
+                    flow.facts(r).address = true;
+                }
+            }
+        }
+        if matches!(i.op, Op::mov | Op::cvta | Op::selp) {
+            continue;
+        }
+        let stored = matches!(i.op, Op::st | Op::ld);
+        if let Some(ty) = i.types().last()
+            && let Some(c) = content_of(ty)
+        {
+            let from = usize::from(!stored && i.operands.len() > 1);
+            for r in i.operands[from..].iter().flat_map(registers) {
+                // A floating-point use says more than an integer one.
+                let number = &mut flow.facts(r).number;
+                if number.is_none() || !matches!(c, Content::Int(_)) {
+                    *number = Some(c);
+                }
+            }
+        }
+        if i.op == Op::st && i.has(Mod::param) && i.ty(0).is_some_and(|t| t.bytes() == 8) {
+            // An argument of a call: an address unless it is seen as a number.
+            for r in i.operands.iter().flat_map(registers) {
+                let f = flow.facts(r);
+                f.address |= f.number.is_none();
+            }
+        }
+    }
+    // Addresses are sums of an address and an offset; where it is not clear which is which, both may be.
+    loop {
+        let mut changed = false;
+        for i in insts().filter(|i| !terms(i).is_empty()) {
+            let Some(d) = registers(&i.operands[0]).next() else { continue };
+            if flow.facts(d).address {
+                for r in terms(i).iter().flat_map(registers) {
+                    changed |= !std::mem::replace(&mut flow.facts(r).address, true);
+                }
+            }
+        }
+        if !changed {
+            return flow;
+        }
+    }
+}
+
+/// A field of the parameter block that the kernel reads.
+struct Field {
+    offset: u32,
+    bytes: u32,
+    content: Option<Content>,
+    /// Region that it points to.
+    region: Option<usize>,
+}
+
+/// Threads of a block: as the kernel says, else 64.
+fn block_of(module: &Module, kernel: FuncId, seed: u64) -> [u32; 3] {
+    let attrs = &module.funcs[kernel].attrs;
+    let product = |d: [u32; 3]| d.iter().map(|n| u64::from(*n)).product::<u64>();
+    if let Some(d) = attrs.reqntid.filter(|d| product(*d) > 0) {
+        return d;
+    }
+    let most = attrs.maxntid.map_or(1024, product);
+    if most < 64 {
+        return [most.max(1) as u32, 1, 1];
+    }
+    if seed % 4 == 2 { [16, 4, 1] } else { [64, 1, 1] }
+}
+
+/// A launch of the kernel, or `None` if there is no such kernel. The same seed gives the same launch.
+pub fn generate(module: &Module, name: &str, seed: u64) -> Option<Launch> {
+    let (kernel, func) = module.funcs.iter().find(|(_, f)| f.entry && f.body.is_some() && f.name == name)?;
+    let body = func.body.as_ref()?;
+    let (offsets, size) = module.param_layout(func);
+    let mut flow = analyse(body);
+    let mut fields: BTreeMap<u32, Field> = BTreeMap::new();
+    let mut regions = 0;
+    let insts = || {
+        body.stmts.iter().filter_map(|s| match s {
+            Stmt::Inst(i) => Some(i),
+            _ => None,
+        })
+    };
+    for i in insts().filter(|i| i.op == Op::ld && i.has(Mod::param)) {
+        let [to, Operand::Addr(a), ..] = &i.operands[..] else { continue };
+        let (AddrBase::Var(v), Some(ty)) = (a.base, i.types().last()) else { continue };
+        let Some(n) = func.params.iter().position(|p| *p == v) else { continue };
+        for (k, r) in registers(to).enumerate() {
+            let offset = offsets[n].wrapping_add(a.offset as u32).wrapping_add(k as u32 * ty.bytes());
+            let facts = flow.facts(r);
+            let pointer = facts.address && ty.bytes() == 8;
+            let field =
+                fields.entry(offset).or_insert(Field { offset, bytes: 0, content: None, region: None });
+            field.bytes = field.bytes.max(ty.bytes());
+            field.content = field.content.or(facts.number).or(content_of(ty));
+            if pointer && field.region.is_none() {
+                field.region = Some(regions);
+                regions += 1;
+            }
+            if let Some(region) = field.region {
+                facts.region = region + 1;
+            }
+        }
+    }
+    // Pointers derived from parameters point where these do.
+    loop {
+        let mut changed = false;
+        for i in insts().filter(|i| !terms(i).is_empty()) {
+            let Some(d) = registers(&i.operands[0]).next() else { continue };
+            let from = terms(i).iter().flat_map(registers).map(|r| flow.facts(r).region).max().unwrap_or(0);
+            let to = &mut flow.facts(d).region;
+            if *to == 0 && from != 0 {
+                *to = from;
+                changed = true;
+            }
+        }
+        if !changed {
+            break;
+        }
+    }
+    let mut contents: Vec<Option<Content>> = vec![None; regions];
+    for i in insts().filter(|i| is_global_access(i)) {
+        let Some(ty) = i.types().last() else { continue };
+        let Some(base) = i.operands.iter().find_map(|o| match o {
+            Operand::Addr(Addr { base: AddrBase::Reg(r), .. }) => Some(*r),
+            _ => None,
+        }) else {
+            continue;
+        };
+        let Some(region) = flow.facts(base).region.checked_sub(1) else { continue };
+        let data = i.operands.iter().flat_map(registers).next();
+        let facts = data.map_or(Facts::default(), |r| *flow.facts(r));
+        let seen = if facts.address && ty.bytes() == 8 && i.op == Op::ld {
+            Some(Content::Pointer)
+        } else {
+            facts.number.filter(|c| !matches!(c, Content::Int(_))).or(content_of(ty)).or(facts.number)
+        };
+        let content = &mut contents[region];
+        if content.is_none() || seen == Some(Content::Pointer) {
+            *content = seen.or(*content);
+        }
+    }
+    let mut rng = Rng::new(seed);
+    let unknown = if seed.is_multiple_of(2) { Content::Int(4) } else { Content::F32 };
+    let contents = contents.into_iter().map(|c| c.unwrap_or(unknown)).collect();
+    let mut params = vec![0; size as usize];
+    for f in fields.values() {
+        let bytes = match f.region {
+            Some(n) => Sparse::address(n),
+            None => scalar(f, &mut rng),
+        };
+        let at = f.offset as usize;
+        if let Some(to) = params.get_mut(at..at + f.bytes.min(8) as usize) {
+            to.copy_from_slice(&bytes.to_le_bytes()[..to.len()]);
+        }
+    }
+    let dynamic = module.vars.values().any(|v| v.space == Space::Shared && v.is_unsized());
+    let cluster = func.attrs.reqnctapercluster.unwrap_or([1; 3]);
+    let grid = [[2, 1, 1], [1, 2, 1], [3, 1, 1], [1, 1, 1]][(seed % 4) as usize];
+    Some(Launch {
+        kernel: name.to_string(),
+        grid: [0, 1, 2].map(|i| grid[i] * cluster[i].max(1)),
+        block: block_of(module, kernel, seed),
+        shared: if dynamic { 32 << 10 } else { 0 },
+        args: Vec::new(),
+        buffers: BTreeMap::new(),
+        generated: Some(Generated { params, memory: Sparse::new(seed, contents) }),
+    })
+}
+
+/// A number for a parameter: sizes and strides that are likely to lead through the kernel, short loops.
+fn scalar(f: &Field, rng: &mut Rng) -> u64 {
+    let r = rng.next();
+    match f.content {
+        Some(Content::F32) => u64::from((((r >> 40) as f32) / 8_388_608.0 - 0.75).to_bits()),
+        Some(Content::F64) => ((r >> 11) as f64 / (1u64 << 52) as f64 - 0.75).to_bits(),
+        Some(Content::F16) => 0x3800 + (r & 0x7ff),
+        Some(Content::Bf16) => 0x3f00 + (r & 0xff),
+        _ if f.bytes == 8 => [8, 16, 32, 64][r as usize % 4],
+        _ if f.bytes == 4 => [1, 2, 4, 8, 16, 31, 32, 33, 64, 100][r as usize % 10],
+        _ => r >> 62,
+    }
+}

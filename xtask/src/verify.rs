@@ -1,0 +1,113 @@
+//! Verification over folders of PTX: every kernel, ours or the reference compiler's code.
+
+use crate::hazards::{jobs, reference};
+use oxptxas::verify::{self, Verdict};
+use rayon::prelude::*;
+use sass::Target;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// What to verify.
+#[derive(clap::Args)]
+pub struct Options {
+    /// PTX files or folders of them; kernels/ when there are none.
+    paths: Vec<PathBuf>,
+    /// For these targets (75, 90a …); without it, those of kernels/ for all and other files for their own.
+    #[arg(long, value_delimiter = ',')]
+    sm: Vec<String>,
+    /// The reference compiler's code instead of ours.
+    #[arg(long)]
+    ptxas: bool,
+    /// Optimization level of ours.
+    #[arg(long, default_value_t = 3)]
+    opt_level: u8,
+    /// Launches per kernel.
+    #[arg(long, default_value_t = 4)]
+    seeds: u64,
+    /// Print every kernel's verdict.
+    #[arg(long)]
+    all: bool,
+}
+
+/// Verdicts by kernel of a file, or why there are none.
+type Found = Result<Vec<(String, Verdict)>, String>;
+
+fn file(root: &Path, bin: &Path, ptx: &Path, sm: &str, options: &Options) -> Found {
+    let source = std::fs::read_to_string(ptx).map_err(|e| e.to_string())?;
+    let target = Target::parse(&format!("sm_{sm}")).ok_or("unknown target")?;
+    let module = ptx::parse(&source).map_err(|_| "not accepted".to_string())?;
+    let cubin = if options.ptxas {
+        reference(root, bin, ptx, sm)?
+    } else {
+        let settings = oxptxas::Settings { opt_level: options.opt_level, ..oxptxas::Settings::new(target) };
+        let output = oxptxas::compile(&source, &ptx.display().to_string(), &settings);
+        output.map_err(|f| f.diagnostics.first().map_or(String::new(), |d| d.message.clone()))?.cubin
+    };
+    let mut found: Vec<(String, Verdict)> = Vec::new();
+    for name in verify::kernels(&module) {
+        found.push((name.to_string(), verify::kernel(&module, &cubin, name, 0..options.seeds)));
+    }
+    if !options.ptxas {
+        let hazards = sim::hazard::check_cubin(&cubin, sim::hazard::Minima::built_in())?;
+        for (name, violations, _) in hazards.iter().filter(|(_, v, _)| !v.is_empty()) {
+            found.push((name.clone(), Verdict::Differs(format!("{} hazards", violations.len()))));
+        }
+    }
+    Ok(found)
+}
+
+/// Verifies and prints what disagrees, then how many kernels have which verdict.
+pub fn run(root: &Path, bin: &Path, options: &Options) -> Result<(), String> {
+    let jobs = jobs(root, &options.paths, &options.sm);
+    let found: Vec<Found> = jobs.par_iter().map(|(f, sm)| file(root, bin, f, sm, options)).collect();
+    let (mut counts, mut reasons) = (BTreeMap::<&str, usize>::new(), BTreeMap::<String, usize>::new());
+    let mut wrong = 0;
+    for ((path, sm), found) in jobs.iter().zip(&found) {
+        let kernels = match found {
+            Ok(k) => k,
+            Err(e) => {
+                *counts.entry("files not compiled").or_default() += 1;
+                *reasons.entry(format!("not compiled: {}", general(e))).or_default() += 1;
+                continue;
+            }
+        };
+        for (name, verdict) in kernels {
+            let (label, reason) = match verdict {
+                Verdict::Same => ("same", None),
+                Verdict::Close => ("same up to rounding", None),
+                Verdict::Silent => ("nothing stored", None),
+                Verdict::Undefined(e) => ("no defined result", Some(e)),
+                Verdict::OutOfScope(e) => ("not simulated", Some(e)),
+                Verdict::Differs(_) => ("DIFFERS", None),
+            };
+            *counts.entry(label).or_default() += 1;
+            if let Some(r) = reason {
+                *reasons.entry(format!("{label}: {}", general(r))).or_default() += 1;
+            }
+            wrong += usize::from(matches!(verdict, Verdict::Differs(_)));
+            if options.all || matches!(verdict, Verdict::Differs(_)) {
+                println!("{} sm_{sm} {name}: {verdict}", path.display());
+            }
+        }
+    }
+    let mut reasons: Vec<_> = reasons.into_iter().collect();
+    reasons.sort_by_key(|r| std::cmp::Reverse(r.1));
+    reasons.iter().take(30).for_each(|(why, n)| println!("{n:6} {why}"));
+    counts.iter().for_each(|(what, n)| println!("{n:6} {what}"));
+    if wrong == 0 { Ok(()) } else { Err(format!("{wrong} kernels disagree")) }
+}
+
+/// A message without its numbers and places, so that like ones are counted together.
+fn general(message: &str) -> String {
+    let message = message.split(" (block").next().unwrap_or(message);
+    let text = message.split_once("*/ ").map_or(message, |(_, rest)| rest);
+    let mut out = String::new();
+    for c in text.chars().take(100) {
+        match c {
+            '0'..='9' if out.ends_with('#') => {}
+            '0'..='9' => out.push('#'),
+            c => out.push(c),
+        }
+    }
+    out
+}
