@@ -134,6 +134,9 @@ fn not_built(module: &Module) -> Option<ptx::Diagnostic> {
     if let Some((_, _, span)) = module.aliases.first() {
         return Some(refuse(*span, ".alias"));
     }
+    if let Some(var) = module.vars.values().find(|v| v.opaque.is_some()) {
+        return Some(refuse(var.span, &format!(".{}", var.opaque.map_or("", |o| o.name()))));
+    }
     let own_abi = module
         .funcs
         .values()
@@ -253,7 +256,7 @@ fn unresolved_addresses(module: &Module, layout: &lower::ModuleLayout) -> Vec<Di
             let held = |r: &ptx::ast::Reloc| {
                 numbered(r.symbol) || (!constant && defined(r.symbol) && matches!(r.symbol, Symbol::Var(_)))
             };
-            if relocs.into_iter().any(|r| r.size != 8 || !held(r)) {
+            if relocs.into_iter().any(|r| r.size != 8 || r.byte.is_some() || !held(r)) {
                 let message = format!("an address in the initializer of '{}' is not supported yet", var.name);
                 errors.push(Diagnostic::error(var.span, message));
             }

@@ -106,6 +106,8 @@ pub struct Var {
     pub space: Space,
     /// Element type (of one vector component).
     pub ty: Type,
+    /// What it is instead, if it is a texture, sampler or surface: then the type is that of a handle.
+    pub opaque: Option<Opaque>,
     /// Vector components: 1, 2 or 4.
     pub vector: u8,
     /// Array dimensions; an unsized first one is 0.
@@ -120,6 +122,33 @@ pub struct Var {
     pub ptr: Option<(Option<Space>, u32)>,
     /// Where it is declared.
     pub span: Span,
+}
+
+/// The kinds of opaque variables.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Opaque {
+    /// `.texref`
+    Texture,
+    /// `.samplerref`
+    Sampler,
+    /// `.surfref`
+    Surface,
+}
+
+impl Opaque {
+    /// Its word, without the dot.
+    pub fn name(self) -> &'static str {
+        match self {
+            Opaque::Texture => "texref",
+            Opaque::Sampler => "samplerref",
+            Opaque::Surface => "surfref",
+        }
+    }
+
+    /// The kind of this name.
+    pub fn parse(word: &str) -> Option<Opaque> {
+        [Opaque::Texture, Opaque::Sampler, Opaque::Surface].into_iter().find(|o| o.name() == word)
+    }
 }
 
 impl Var {
@@ -141,6 +170,8 @@ pub struct Init {
     pub bytes: Vec<u8>,
     /// Addresses stored in it.
     pub relocs: Vec<Reloc>,
+    /// Of textures, samplers and surfaces: the fields of each element, `{field = value, …}`.
+    pub fields: Vec<Vec<(String, String)>>,
 }
 
 /// An address in an initializer.
@@ -156,6 +187,8 @@ pub struct Reloc {
     pub addend: i64,
     /// `generic(symbol)`.
     pub generic: bool,
+    /// `0xFF00(symbol)`: only this byte of the address, counted from the lowest.
+    pub byte: Option<u8>,
 }
 
 /// A symbol whose address can be taken.

@@ -104,7 +104,10 @@ impl Module {
         if var.vector > 1 {
             let _ = write!(out, ".v{} ", var.vector);
         }
-        let _ = write!(out, "{}", var.ty);
+        let _ = match var.opaque {
+            Some(kind) => write!(out, ".{}", kind.name()),
+            None => write!(out, "{}", var.ty),
+        };
         if let Some((pointee, align)) = var.ptr {
             out.push_str(" .ptr");
             if let Some(s) = pointee {
@@ -127,6 +130,9 @@ impl Module {
                 dims.push(u64::from(var.vector));
             }
             let mut at = 0;
+            if var.opaque.is_some() {
+                return opaque_initializer(out, init, !dims.is_empty());
+            }
             self.initializer(out, var, init, &dims, &mut at);
         }
     }
@@ -159,8 +165,14 @@ impl Module {
         let _ = match reloc {
             Some(r) => {
                 let name = self.symbol(r.symbol);
+                if let Some(byte) = r.byte {
+                    let _ = write!(out, "{:#x}(", 0xffu64 << (8 * byte));
+                }
                 let _ = if r.generic { write!(out, "generic({name})") } else { write!(out, "{name}") };
-                if r.addend == 0 { Ok(()) } else { write!(out, "+{}", r.addend) }
+                if r.addend != 0 {
+                    let _ = write!(out, "+{}", r.addend);
+                }
+                if r.byte.is_some() { write!(out, ")") } else { Ok(()) }
             }
             None if var.ty.class() == TypeClass::Float && size == 4 => write!(out, "0f{bits:08X}"),
             None if var.ty.class() == TypeClass::Float && size == 8 => write!(out, "0d{bits:016X}"),
@@ -188,6 +200,21 @@ impl Module {
         self.params(out, &func.params);
         attributes(out, &func.attrs);
     }
+}
+
+/// `{field = value, …}` of each element.
+fn opaque_initializer(out: &mut String, init: &Init, array: bool) {
+    let elements: Vec<String> = init
+        .fields
+        .iter()
+        .map(|fields| {
+            let fields: Vec<String> =
+                fields.iter().map(|(name, value)| format!("{name} = {value}")).collect();
+            format!("{{{}}}", fields.join(", "))
+        })
+        .collect();
+    let elements = elements.join(", ");
+    let _ = if array { write!(out, "{{{elements}}}") } else { write!(out, "{elements}") };
 }
 
 fn attributes(out: &mut String, a: &FuncAttrs) {

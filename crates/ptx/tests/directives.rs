@@ -99,3 +99,32 @@ fn refusals_are_in_ptxas_words() {
         }
     }
 }
+
+#[test]
+fn textures_and_masked_addresses() {
+    let head = ".version 9.0\n.target sm_90\n.global .u32 gv;\n";
+    let parse = |text: &str| ptx::parse(&format!("{head}{text}\n"));
+    for text in [
+        ".global .texref t = {addr_mode_0 = wrap, filter_mode = linear};",
+        ".global .surfref s[2] = {{width = 4}, {width = 5}};",
+        ".entry k(.param .texref t) { ret; }",
+        ".global .u8 a[] = {0xff(gv), 0xff00(gv+3), 3, 0xff0000(generic(gv))};",
+    ] {
+        let module = parse(text).unwrap();
+        let printed = module.to_string();
+        assert_eq!(ptx::parse(&printed).unwrap().to_string(), printed);
+    }
+    for text in [
+        ".const .texref t;",
+        ".global .v2 .texref t;",
+        ".global .texref t = 1;",
+        ".global .texref t = {no_field = 3};",
+        ".entry k() { .global .texref t; ret; }",
+        ".global .u8 a[] = {0xff0(gv)};",
+        ".global .u16 a = gv;",
+        ".global .bf16 a;",
+        ".entry k() { .reg .f32x2 a; ret; }",
+    ] {
+        assert!(parse(text).is_err(), "{text}");
+    }
+}

@@ -6,7 +6,7 @@ mod operand;
 
 use crate::ast::{Body, Func, LabelId, Module, Space, Stmt};
 use crate::diag::{Diagnostic, Severity};
-use crate::isa::{Op, Suffix};
+use crate::isa::{Mod, Op, Suffix};
 use crate::span::Span;
 use cranelift_entity::SecondaryMap;
 
@@ -76,7 +76,7 @@ pub fn refusal(module: &Module, sm: u16, suffix: Suffix, arch: &str) -> Option<S
 }
 
 /// The first PTX version that knows an SM.
-fn first_version(sm: u16, suffix: Suffix) -> (u8, u8) {
+pub fn first_version(sm: u16, suffix: Suffix) -> (u8, u8) {
     let base = match sm {
         ..=13 => (1, 0),
         20 | 21 => (2, 0),
@@ -192,4 +192,10 @@ impl Checker<'_> {
 /// Mnemonics that end a thread or a function.
 pub fn is_exit(op: Op) -> bool {
     matches!(op, Op::ret | Op::exit | Op::trap)
+}
+
+/// How many registers operand `at` lists, where the instruction's words say so.
+pub fn list_length(op: Op, mods: &[Mod], at: usize) -> Option<usize> {
+    let _ = (op, mods, at);
+    None
 }

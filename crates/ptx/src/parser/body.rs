@@ -323,7 +323,7 @@ impl<'s> Parser<'s> {
 
     /// `.reg .b32 %r<10>, a;`
     fn registers(&mut self) -> Parsed<()> {
-        let (ty, vector, _) = self.variable_type()?;
+        let super::decl::VarType { ty, vector, .. } = self.variable_type()?;
         loop {
             let (name, span) = self.name()?;
             if self.eat(Tok::Lt) {

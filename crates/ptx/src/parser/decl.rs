@@ -1,8 +1,8 @@
 //! Variables, initializers and function headers.
 
 use super::{Parsed, Parser};
-use crate::ast::{Func, FuncAttrs, Init, Linkage, Reloc, Space, Symbol, Var, VarId};
-use crate::isa::Type;
+use crate::ast::{Func, FuncAttrs, Init, Linkage, Opaque, Reloc, Space, Symbol, Var, VarId};
+use crate::isa::{Type, TypeClass};
 use crate::lexer::Tok;
 use smallvec::SmallVec;
 
@@ -12,9 +12,54 @@ const MAX_SIZE: u64 = 1 << 40;
 /// Nor are initialized bytes more.
 const MAX_INIT: u64 = 1 << 31;
 
+/// Fields of textures, samplers and surfaces.
+const FIELDS: &[(&str, &[Opaque])] = {
+    use Opaque::{Sampler, Surface, Texture};
+    &[
+        ("width", &[Texture, Surface]),
+        ("height", &[Texture, Surface]),
+        ("depth", &[Texture, Surface]),
+        ("channel_data_type", &[Texture, Surface]),
+        ("channel_order", &[Texture, Surface]),
+        ("normalized_coords", &[Texture]),
+        ("addr_mode_0", &[Texture, Sampler]),
+        ("addr_mode_1", &[Texture, Sampler]),
+        ("addr_mode_2", &[Texture, Sampler]),
+        ("filter_mode", &[Texture, Sampler]),
+        ("force_unnormalized_coords", &[Sampler]),
+    ]
+};
+
+/// What may stand as the value of such a field, beside numbers.
+const FIELD_VALUES: &[&str] =
+    &["wrap", "mirror", "clamp_ogl", "clamp_to_edge", "clamp_to_border", "nearest", "linear"];
+
+/// Whether registers and variables have this type.
+fn declarable(ty: Type) -> bool {
+    let plain = ty.class() != TypeClass::Float
+        && !ty.name().contains('x')
+        && !matches!(ty, Type::u4 | Type::s4 | Type::u2 | Type::s2);
+    plain || matches!(ty, Type::f16 | Type::f16x2 | Type::f32 | Type::f64)
+}
+
+/// Whether ptxas knows it as a type that declarations don't have.
+fn instruction_only(ty: Type) -> bool {
+    matches!(ty, Type::f32x2 | Type::u16x2 | Type::s16x2 | Type::e4m3x2 | Type::e5m2x2)
+}
+
+/// What comes before a name in a declaration.
+#[derive(Clone, Copy)]
+pub(super) struct VarType {
+    pub(super) ty: Type,
+    pub(super) vector: u8,
+    align: Option<u32>,
+    opaque: Option<Opaque>,
+    ptr: Option<(Option<Space>, u32)>,
+}
+
 impl Parser<'_> {
     /// `.align n`, `.attribute(…)`, `.vN`, and the type.
-    pub(super) fn variable_type(&mut self) -> Parsed<(Type, u8, Option<u32>)> {
+    pub(super) fn variable_type(&mut self) -> Parsed<VarType> {
         let (mut align, mut vector) = (None, 1);
         loop {
             let span = self.span();
@@ -48,11 +93,19 @@ impl Parser<'_> {
                     vector = 4;
                 }
                 word => {
-                    let Some(ty) = Type::parse(word) else {
+                    let opaque = Opaque::parse(word);
+                    let ty = if opaque.is_some() { Some(Type::b64) } else { Type::parse(word) };
+                    let Some(ty) = ty.filter(|t| declarable(*t) || instruction_only(*t)) else {
                         return Err(self.error(span, format!("Parsing error near '.{word}': syntax error")));
                     };
+                    if !declarable(ty) {
+                        self.error(span, format!("Type .{word} may only be used as an instruction type"));
+                    }
+                    if opaque.is_some() && vector > 1 {
+                        self.error(span, "Vector type only allowed over basic types");
+                    }
                     self.bump();
-                    return Ok((ty, vector, align));
+                    return Ok(VarType { ty, vector, align, opaque, ptr: None });
                 }
             }
         }
@@ -60,10 +113,18 @@ impl Parser<'_> {
 
     /// The declarators after a space: `type a, b[4] = {…};`
     pub(super) fn variables(&mut self, space: Space, linkage: Linkage) -> Parsed<Vec<VarId>> {
-        let (ty, vector, align) = self.variable_type()?;
+        let ty = self.variable_type()?;
+        if ty.opaque.is_some() {
+            let span = self.previous_span();
+            if self.func.is_some() {
+                self.error(span, "Texture/surface variable must be at module or entry parameter scope");
+            } else if space != Space::Global {
+                self.error(span, "Texture and surface variables must be declared in .global space");
+            }
+        }
         let mut out = Vec::new();
         loop {
-            out.push(self.declarator(space, linkage, ty, vector, align)?);
+            out.push(self.declarator(space, linkage, ty)?);
             if !self.eat(Tok::Comma) {
                 break;
             }
@@ -72,14 +133,8 @@ impl Parser<'_> {
         Ok(out)
     }
 
-    fn declarator(
-        &mut self,
-        space: Space,
-        linkage: Linkage,
-        ty: Type,
-        vector: u8,
-        align: Option<u32>,
-    ) -> Parsed<VarId> {
+    fn declarator(&mut self, space: Space, linkage: Linkage, of: VarType) -> Parsed<VarId> {
+        let VarType { ty, vector, align, opaque, ptr } = of;
         let (name, span) = self.name()?;
         let mut dims: SmallVec<[u64; 2]> = SmallVec::new();
         while self.eat(Tok::LBracket) {
@@ -96,12 +151,13 @@ impl Parser<'_> {
             name: name.to_string(),
             space,
             ty,
+            opaque,
             vector,
             dims,
             align: align.unwrap_or(natural).max(1),
             linkage,
             init: None,
-            ptr: None,
+            ptr,
             span,
         };
         if var.size() > MAX_SIZE {
@@ -114,7 +170,10 @@ impl Parser<'_> {
             if vector > 1 {
                 dims.push(u64::from(vector));
             }
-            self.initializer(&mut init, &mut at, ty, &dims)?;
+            match opaque {
+                Some(kind) => self.opaque_initializer(&mut init, kind, !dims.is_empty())?,
+                None => self.initializer(&mut init, &mut at, ty, &dims)?,
+            }
             if var.is_unsized() {
                 var.dims[0] = at.div_ceil(u64::from(natural));
             }
@@ -164,23 +223,33 @@ impl Parser<'_> {
             return Err(self.error(span, "Initializer is too large"));
         }
         let size = ty.bytes() as u8;
+        let masked = self.peek() == Tok::Int && self.peek2() == Tok::LParen;
         let value = match self.peek() {
-            Tok::Name => {
-                let generic = self.text() == "generic" && self.peek2() == Tok::LParen;
-                if generic {
-                    self.bump();
-                    self.bump();
+            Tok::Name if self.text() != "WARP_SZ" => {
+                let span = self.span();
+                let reloc = self.address_constant(*at, size)?;
+                if !matches!(ty, Type::u32 | Type::u64) {
+                    return Err(self.fatal(span, "Initial value type mismatch"));
                 }
-                let (name, span) = self.name()?;
-                let Some(symbol) = self.symbol(name) else {
-                    return Err(self.error(span, format!("Invalid initial value symbol '{name}'")));
-                };
-                if generic {
-                    self.expect(Tok::RParen)?;
+                init.relocs.push(reloc);
+                0
+            }
+            Tok::Int if masked => {
+                let (text, span) = (self.text(), self.span());
+                self.bump();
+                self.bump();
+                let mask = super::expr::parse_int(text).unwrap_or(0);
+                let byte = mask.trailing_zeros() / 8;
+                if byte == 8 || mask != 0xff << (8 * byte) {
+                    let message = format!("Invalid mask value '{text}' used in initializer");
+                    return Err(self.error(span, message));
                 }
-                let addend =
-                    if matches!(self.peek(), Tok::Plus | Tok::Minus) { self.signed_offset()? } else { 0 };
-                init.relocs.push(Reloc { offset: *at, size, symbol, addend, generic });
+                let reloc = self.address_constant(*at, size)?;
+                self.expect(Tok::RParen)?;
+                if !matches!(ty, Type::u8 | Type::u32 | Type::u64) {
+                    return Err(self.fatal(span, "Initial value type mismatch"));
+                }
+                init.relocs.push(Reloc { byte: Some(byte as u8), ..reloc });
                 0
             }
             _ => self.numeric_const(ty)?,
@@ -189,6 +258,64 @@ impl Parser<'_> {
         init.bytes.extend_from_slice(&value.to_le_bytes()[..usize::from(size).min(8)]);
         *at += u64::from(size);
         init.bytes.resize(*at as usize, 0);
+        Ok(())
+    }
+
+    /// `symbol+offset` or `generic(symbol)+offset`.
+    fn address_constant(&mut self, offset: u64, size: u8) -> Parsed<Reloc> {
+        let generic = self.text() == "generic" && self.peek2() == Tok::LParen;
+        if generic {
+            self.bump();
+            self.bump();
+        }
+        let (name, span) = self.name()?;
+        let Some(symbol) = self.symbol(name) else {
+            return Err(self.error(span, format!("Invalid initial value symbol '{name}'")));
+        };
+        if generic {
+            self.expect(Tok::RParen)?;
+        }
+        let addend = if matches!(self.peek(), Tok::Plus | Tok::Minus) { self.signed_offset()? } else { 0 };
+        Ok(Reloc { offset, size, symbol, addend, generic, byte: None })
+    }
+
+    /// `{field = value, …}`; of an array, braces around those of each element.
+    fn opaque_initializer(&mut self, init: &mut Init, kind: Opaque, array: bool) -> Parsed<()> {
+        if self.peek() != Tok::LBrace {
+            let span = self.span();
+            return Err(self.fatal(span, "Initial value type mismatch"));
+        }
+        self.bump();
+        let mut fields = Vec::new();
+        while self.peek() != Tok::RBrace {
+            if array {
+                self.opaque_initializer(init, kind, false)?;
+            } else {
+                let (field, span) = self.name()?;
+                if !FIELDS.iter().any(|(name, kinds)| *name == field && kinds.contains(&kind)) {
+                    let message = format!("Unrecognized field name '{field}' in opaque struct initializer");
+                    return Err(self.fatal(span, message));
+                }
+                self.expect(Tok::Eq)?;
+                let value = if self.peek() == Tok::Name {
+                    let (value, span) = self.name()?;
+                    if !FIELD_VALUES.contains(&value) {
+                        self.error(span, format!("Unrecognized initial value symbol '{value}'"));
+                    }
+                    value.to_string()
+                } else {
+                    self.int_const()?.0.to_string()
+                };
+                fields.push((field.to_string(), value));
+            }
+            if !self.eat(Tok::Comma) {
+                break;
+            }
+        }
+        self.expect(Tok::RBrace)?;
+        if !array {
+            init.fields.push(fields);
+        }
         Ok(())
     }
 
@@ -211,18 +338,18 @@ impl Parser<'_> {
             let Some(space @ (Space::Param | Space::Reg)) = self.space() else {
                 return Err(self.unexpected());
             };
-            let (ty, vector, align, ptr) = self.param_type()?;
+            let of = self.param_type()?;
             // Prototypes may leave the name out or write `_`.
             if self.peek() == Tok::Name {
-                let var = self.declarator(space, Linkage::Internal, ty, vector, align)?;
-                self.module.vars[var].ptr = ptr;
-                out.push(var);
+                out.push(self.declarator(space, Linkage::Internal, of)?);
             } else {
+                let VarType { ty, vector, align, opaque, ptr } = of;
                 let natural = ty.bytes() * u32::from(vector);
                 out.push(self.module.vars.push(Var {
                     name: String::new(),
                     space,
                     ty,
+                    opaque,
                     vector,
                     dims: SmallVec::new(),
                     align: align.unwrap_or(natural).max(1),
@@ -240,22 +367,20 @@ impl Parser<'_> {
         Ok(out)
     }
 
-    #[allow(clippy::type_complexity)]
-    fn param_type(&mut self) -> Parsed<(Type, u8, Option<u32>, Option<(Option<Space>, u32)>)> {
-        let (ty, vector, mut align) = self.variable_type()?;
-        let mut ptr = None;
+    fn param_type(&mut self) -> Parsed<VarType> {
+        let mut of = self.variable_type()?;
         if self.eat_dot("ptr") {
             let space = self.space();
             let mut pointee = 4;
             if self.eat_dot("align") {
                 pointee = self.int_const()?.0 as u32;
             }
-            ptr = Some((space, pointee));
+            of.ptr = Some((space, pointee));
         }
         if self.eat_dot("align") {
-            align = Some(self.int_const()?.0 as u32);
+            of.align = Some(self.int_const()?.0 as u32);
         }
-        Ok((ty, vector, align, ptr))
+        Ok(of)
     }
 
     pub(super) fn function(&mut self, entry: bool, linkage: Linkage) -> Parsed<()> {

@@ -166,6 +166,10 @@ impl<'m> Program<'m> {
             };
             let address = address.wrapping_add(r.addend as u64).to_le_bytes();
             let (at, size) = (r.offset as usize, usize::from(r.size));
+            let address = match r.byte {
+                Some(n) => u64::from(address[usize::from(n)]).to_le_bytes(),
+                None => address,
+            };
             if let Some(field) = bytes.get_mut(at..at + size) {
                 field.copy_from_slice(&address[..size]);
             }
