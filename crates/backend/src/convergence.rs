@@ -112,6 +112,7 @@ fn without_early_exits(func: &Function, cfg: &Cfg) -> Cfg {
     let last = cfg.rpo.iter().rev().find(|b| ends_thread(func, **b) && is_worthwhile(func, **b));
     let early = |b: Block| ends_thread(func, b) && Some(&b) != last;
     let mut out = cfg.clone();
+    let mut cut = Vec::new();
     for &b in &cfg.rpo {
         let (gone, kept): (SmallVec<[Block; 2]>, SmallVec<[Block; 2]>) =
             cfg.succs[b].iter().copied().partition(|s| early(*s));
@@ -120,6 +121,20 @@ fn without_early_exits(func: &Function, cfg: &Cfg) -> Cfg {
             for s in gone {
                 out.preds[s].retain(|p| *p != b);
             }
+            cut.push(b);
+        }
+    }
+    // An exit that is the only way out of a loop is not early.
+    let mut ends: FixedBitSet = FixedBitSet::with_capacity(func.blocks.len());
+    let mut stack: Vec<Block> = cfg.rpo.iter().copied().filter(|b| ends_thread(func, *b)).collect();
+    ends.extend(stack.iter().map(|b| b.index()));
+    while let Some(b) = stack.pop() {
+        stack.extend(out.preds[b].iter().filter(|p| !ends.put(p.index())));
+    }
+    for b in cut.into_iter().filter(|b| !ends.contains(b.index())) {
+        out.succs[b].clone_from(&cfg.succs[b]);
+        for s in cfg.succs[b].iter().filter(|s| early(**s)) {
+            out.preds[*s].push(b);
         }
     }
     out

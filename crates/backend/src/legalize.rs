@@ -267,9 +267,10 @@ impl Legalizer<'_> {
     }
 }
 
-/// Whether an immediate of this opcode is the high half of a 64-bit value.
+/// Whether a 64-bit immediate of this opcode is the high half of a binary64 number.
 fn takes_high_half(op: Opcode) -> bool {
-    matches!(op, Opcode::DADD | Opcode::DMUL | Opcode::DFMA | Opcode::DSETP)
+    use Opcode::*;
+    matches!(op, DADD | DMUL | DFMA | DSETP | FRND | F2F | F2I)
 }
 
 /// The comparison with its sides exchanged.
