@@ -54,7 +54,8 @@ impl Format {
     const fn sign_bit(self) -> u64 {
         1 << (self.bits() - 1)
     }
-    const fn infinity(self) -> u64 {
+    /// Positive infinity.
+    pub const fn infinity(self) -> u64 {
         self.exp_mask() << self.frac
     }
     /// Whether `bits` is a NaN.
@@ -95,13 +96,13 @@ impl Format {
 
 /// A number taken apart: `(-1)^sign · mant · 2^exp`, or not a number.
 #[derive(Clone, Copy, Debug)]
-enum Parts {
+pub(crate) enum Parts {
     Nan,
     Inf(bool),
     Num { sign: bool, exp: i32, mant: u128 },
 }
 
-fn unpack(bits: u64, f: Format) -> Parts {
+pub(crate) fn unpack(bits: u64, f: Format) -> Parts {
     let sign = bits & f.sign_bit() != 0;
     let (e, m) = ((bits >> f.frac & f.exp_mask()) as i32, bits & f.frac_mask());
     match (e as u64 == f.exp_mask(), e) {
@@ -123,7 +124,7 @@ fn rounds_up(sign: bool, odd: bool, rest: u128, half: u128, rm: Round) -> bool {
 }
 
 /// Rounds `(-1)^sign · mant · 2^exp` (mant below 2^127, its lowest bit may be sticky) to the format.
-fn pack(sign: bool, exp: i32, mant: u128, f: Format, rm: Round) -> u64 {
+pub(crate) fn pack(sign: bool, exp: i32, mant: u128, f: Format, rm: Round) -> u64 {
     let s = if sign { f.sign_bit() } else { 0 };
     if mant == 0 {
         return s;

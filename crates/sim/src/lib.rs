@@ -4,6 +4,7 @@ pub mod fp;
 pub mod generate;
 pub mod hazard;
 pub mod launch;
+mod matrix;
 pub mod memory;
 pub mod ptx;
 pub mod sass;

@@ -183,7 +183,7 @@ fn locate(a: u64) -> (Space, u64) {
 }
 
 /// Space and address of a memory operand.
-fn resolve(env: &Env<'_, '_>, t: &Thread, code: &Code<'_>, o: &Operand) -> Res<(Space, u64)> {
+pub(super) fn resolve(env: &Env<'_, '_>, t: &Thread, code: &Code<'_>, o: &Operand) -> Res<(Space, u64)> {
     let p = env.program;
     let Operand::Addr(Addr { base, offset }) = o else { return Err("unsupported address".into()) };
     let at = match base {
@@ -199,7 +199,7 @@ fn resolve(env: &Env<'_, '_>, t: &Thread, code: &Code<'_>, o: &Operand) -> Res<(
 }
 
 /// The bytes at an address.
-fn bytes<'a>(
+pub(super) fn bytes<'a>(
     env: &'a mut Env<'_, '_>,
     t: &'a mut Thread,
     (space, at): (Space, u64),

@@ -11,6 +11,7 @@ mod exec;
 mod float;
 mod int;
 mod run;
+mod tensor;
 mod thread;
 mod video;
 mod warp;

@@ -193,6 +193,7 @@ impl Block {
                 }
             }
             Op::shfl | Op::vote | Op::_match | Op::redux | Op::elect => self.sync(env, &active)?,
+            op if warp::is_matrix(op) => self.sync(env, &active)?,
             Op::bar if inst.has(Mod::warp) => self.sync(env, &active)?,
             _ => {
                 for i in active {
@@ -371,8 +372,10 @@ impl Block {
         for i in lanes {
             let t = &self.threads[*i];
             let code = &env.program.code[t.pc as usize];
-            let mask = t.read(env, &code.inst.operands[warp::member_mask(code)], Type::b32);
-            let mask = mask.map_err(|e| self.error(env, *i, e))? as u32;
+            let mask = match warp::member_mask(code) {
+                Some(o) => t.read(env, o, Type::b32).map_err(|e| self.error(env, *i, e))? as u32,
+                None => u32::MAX,
+            };
             if mask >> t.lane() & 1 == 0 {
                 return Err(self.error(env, *i, format!("lane is not in its own member mask {mask:#x}")));
             }

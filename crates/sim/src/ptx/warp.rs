@@ -3,11 +3,17 @@
 use super::decode::Code;
 use super::int::{mask, value};
 use super::thread::{Env, Res, Thread};
+use ::ptx::ast::Operand;
 use ::ptx::{Mod, Op, Type};
 
-/// Where the member mask of a `.sync` instruction stands among its operands.
-pub(super) fn member_mask(code: &Code<'_>) -> usize {
-    code.inst.operands.len() - 1
+/// The operand that says which lanes take part; `None` where all do.
+pub(super) fn member_mask<'m>(code: &Code<'m>) -> Option<&'m Operand> {
+    if is_matrix(code.inst.op) { None } else { code.inst.operands.last() }
+}
+
+/// Whether the whole warp executes it on one matrix.
+pub(super) fn is_matrix(op: Op) -> bool {
+    matches!(op, Op::mma | Op::wmma | Op::ldmatrix | Op::stmatrix | Op::movmatrix)
 }
 
 /// Whether two lanes wait for each other: the same operation with the same modifiers.
@@ -18,7 +24,7 @@ pub(super) fn same(a: &Code<'_>, b: &Code<'_>) -> bool {
 /// Executes a `.sync` instruction for `lanes` (indices into `threads`, ascending), each at its own place in
 /// the code.
 pub(super) fn collective(
-    env: &Env<'_, '_>,
+    env: &mut Env<'_, '_>,
     threads: &mut [Thread],
     lanes: &[usize],
     codes: &[&Code<'_>],
@@ -98,6 +104,7 @@ pub(super) fn collective(
                 threads[*l].write_second(p, &code.inst.operands[0], chosen);
             }
         }
+        _ if is_matrix(inst.op) => super::tensor::execute(env, threads, lanes, first)?,
         _ => return Err("unsupported instruction".into()),
     }
     Ok(())

@@ -3,7 +3,7 @@
 use super::control::{self, Control};
 use super::image::Banks;
 use super::operand::{Exec, Operands, Pred};
-use super::{convert, float, half, int, mem, warp};
+use super::{convert, float, half, int, mem, tensor, warp};
 use sass::Inst;
 
 /// Why an instruction cannot be executed.
@@ -114,6 +114,10 @@ fn action(inst: &Inst, banks: &Banks) -> Result<Action, Unsupported> {
             o.finish()?;
             return Ok(Action::Exec(exec));
         }
+    }
+    if let Some(exec) = tensor::compile(&o)? {
+        o.finish()?;
+        return Ok(Action::Exec(exec));
     }
     for family in [mem::compile, warp::compile] {
         if let Some(exec) = family(name, &o)? {

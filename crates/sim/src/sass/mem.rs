@@ -18,7 +18,7 @@ pub(crate) enum Space {
 
 /// An address operand.
 #[derive(Clone, Copy)]
-struct Address {
+pub(super) struct Address {
     space: Space,
     base: Option<u8>,
     /// The base register is a 64-bit pair.
@@ -31,7 +31,7 @@ struct Address {
 }
 
 impl Address {
-    fn of(o: &Operands<'_>, slot: usize, space: Space) -> Result<Address, Unsupported> {
+    pub(super) fn of(o: &Operands<'_>, slot: usize, space: Space) -> Result<Address, Unsupported> {
         let Operand::Addr { desc: _, base, width, uniform, offset } = o.operand(slot)? else {
             return unsupported(format!("{:?} where an address is expected", o.operand(slot)?));
         };
@@ -56,7 +56,7 @@ impl Address {
         Ok(Address { space, base, base_wide, scale, uniform, uniform_wide: wide, offset: (*offset).into() })
     }
 
-    fn at(&self, w: &Warp, lane: usize) -> u64 {
+    pub(super) fn at(&self, w: &Warp, lane: usize) -> u64 {
         let mut a = self.offset as u64;
         if let Some(r) = self.base {
             let low = u64::from(w.r[r as usize][lane]);

@@ -14,6 +14,7 @@ mod mem;
 mod operand;
 mod pack;
 mod state;
+mod tensor;
 #[cfg(test)]
 mod tests;
 mod warp;

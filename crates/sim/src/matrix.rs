@@ -1,0 +1,478 @@
+//! Products of small matrices whose elements are spread over the registers of a warp, and the moves that
+//! arrange them: one definition for the PTX interpreter and the SASS simulator.
+//!
+//! The model of floating-point products: every product is exact, the sum of all products and of the addend is
+//! exact, and it is rounded once, to nearest, ties to even; a zero sum is +0, and a NaN is the canonical one.
+//! Binary64 products are a chain of fused multiply-adds in ascending k.
+
+use crate::fp::{self, BF16, F16, F32, F64, Format, Parts, Round};
+use crate::small::{self, Small};
+
+/// A register of a warp: one word for each lane.
+pub(crate) type Row = [u32; 32];
+
+/// What an element of A or B is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Elem {
+    /// binary16, bfloat16, binary64
+    Float(Format),
+    /// binary32 of which the low 13 bits are ignored.
+    Tf32,
+    /// A format of at most 8 bits in bytes.
+    Small(Small),
+    /// Two E2M1 to the byte.
+    Fp4,
+    /// An integer of so many bits.
+    Int(u32, bool),
+    /// A bit.
+    Bit,
+}
+
+/// The element type of this name in PTX (`s8`) or SASS (`S8`).
+pub(crate) fn element(name: &str) -> Option<Elem> {
+    let name = name.to_ascii_lowercase();
+    Some(match name.as_str() {
+        "f16" => Elem::Float(F16),
+        "bf16" => Elem::Float(BF16),
+        "f64" => Elem::Float(F64),
+        "tf32" => Elem::Tf32,
+        "u8" => Elem::Int(8, false),
+        "s8" => Elem::Int(8, true),
+        "u4" => Elem::Int(4, false),
+        "s4" => Elem::Int(4, true),
+        "b1" => Elem::Bit,
+        n => Elem::Small(small::format(n)?),
+    })
+}
+
+impl Elem {
+    /// Bits that an element takes in a register.
+    pub(crate) fn bits(self) -> u32 {
+        match self {
+            Elem::Float(f) => f.bits(),
+            Elem::Tf32 => 32,
+            Elem::Small(_) => 8,
+            Elem::Fp4 => 4,
+            Elem::Int(bits, _) => bits,
+            Elem::Bit => 1,
+        }
+    }
+
+    fn value(self, bits: u64) -> Value {
+        match self {
+            Elem::Float(f) => Value::of(bits, f),
+            Elem::Tf32 => Value::of(bits & !0x1fff, F32),
+            // A 4-bit number stands in the middle of its byte.
+            Elem::Small(s) if s.bits == 4 => Value::of(s.decode((bits >> 2 & 15) as u8).into(), F32),
+            Elem::Small(s) => Value::of(s.decode((bits & ((1 << s.bits) - 1)) as u8).into(), F32),
+            Elem::Fp4 => Value::of(small::E2M1.decode(bits as u8).into(), F32),
+            Elem::Int(n, true) => Value::Num { sig: (bits << (64 - n)) as i64 >> (64 - n), exp: 0 },
+            Elem::Int(..) | Elem::Bit => Value::Num { sig: bits as i64, exp: 0 },
+        }
+    }
+}
+
+/// What C and D are, and how sums are made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Sum {
+    /// Floating point.
+    Float(Format),
+    /// 32-bit integers that wrap, or saturate.
+    Int { saturate: bool },
+    /// Counts of the ones of a XOR, or an AND.
+    Count { and: bool },
+}
+
+impl Sum {
+    pub(crate) fn bits(self) -> u32 {
+        match self {
+            Sum::Float(f) => f.bits(),
+            _ => 32,
+        }
+    }
+}
+
+/// A product D = A·B + C.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Product {
+    pub(crate) m: usize,
+    pub(crate) n: usize,
+    pub(crate) k: usize,
+    pub(crate) a: Elem,
+    pub(crate) b: Elem,
+    pub(crate) sum: Sum,
+}
+
+/// Factors of A's rows and B's columns, for each block along k.
+#[derive(Clone, Debug)]
+pub(crate) struct Scales {
+    /// Blocks along k.
+    pub(crate) blocks: usize,
+    /// Row by row.
+    pub(crate) a: Vec<u32>,
+    /// Column by column; both as binary32.
+    pub(crate) b: Vec<u32>,
+}
+
+/// A signed number `sig · 2^exp`, or none.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Value {
+    Nan,
+    Inf(bool),
+    Num { sig: i64, exp: i32 },
+}
+
+impl Value {
+    fn of(bits: u64, f: Format) -> Value {
+        match fp::unpack(bits, f) {
+            Parts::Nan => Value::Nan,
+            Parts::Inf(sign) => Value::Inf(sign),
+            Parts::Num { sign, exp, mant } => {
+                Value::Num { sig: if sign { -(mant as i64) } else { mant as i64 }, exp }
+            }
+        }
+    }
+    /// The exact product; factors have at most 31 bits.
+    fn times(self, other: Value) -> Value {
+        match (self, other) {
+            (Value::Num { sig: a, exp: e }, Value::Num { sig: b, exp: f }) => {
+                Value::Num { sig: a * b, exp: e + f }
+            }
+            (Value::Nan, _) | (_, Value::Nan) => Value::Nan,
+            (Value::Inf(_), Value::Num { sig: 0, .. }) | (Value::Num { sig: 0, .. }, Value::Inf(_)) => {
+                Value::Nan
+            }
+            (Value::Inf(s), o) | (o, Value::Inf(s)) => match o {
+                Value::Inf(t) => Value::Inf(s != t),
+                Value::Num { sig, .. } => Value::Inf(s != (sig < 0)),
+                Value::Nan => Value::Nan,
+            },
+        }
+    }
+}
+
+/// The sum of exact terms, rounded once.
+fn sum(terms: &[Value], f: Format) -> u64 {
+    let mut infinity = None;
+    let (mut least, mut most) = (i32::MAX, i32::MIN);
+    for t in terms {
+        match *t {
+            Value::Nan => return f.invalid_nan(),
+            Value::Inf(s) if infinity == Some(!s) => return f.invalid_nan(),
+            Value::Inf(s) => infinity = Some(s),
+            Value::Num { sig: 0, .. } => {}
+            Value::Num { sig, exp } => {
+                least = least.min(exp);
+                most = most.max(exp + 64 - sig.unsigned_abs().leading_zeros() as i32);
+            }
+        }
+    }
+    if let Some(s) = infinity {
+        return fp::convert(if s { 0xff80_0000 } else { 0x7f80_0000 }, F32, f, Round::Nearest);
+    }
+    let numbers = terms.iter().filter_map(|t| match *t {
+        Value::Num { sig, exp } if sig != 0 => Some((sig, exp)),
+        _ => None,
+    });
+    if least == i32::MAX {
+        return 0;
+    }
+    if most - least <= 110 {
+        let total = numbers.fold(0i128, |s, (sig, exp)| s + (i128::from(sig) << (exp - least)));
+        return fp::pack(total < 0, least, total.unsigned_abs(), f, Round::Nearest);
+    }
+    // 32-bit limbs from the least exponent on, two's complement.
+    let mut limbs = vec![0i64; (most - least) as usize / 32 + 4];
+    for (sig, exp) in numbers {
+        let at = (exp - least) as usize;
+        let wide = i128::from(sig) << (at % 32);
+        for (i, limb) in limbs[at / 32..].iter_mut().take(4).enumerate() {
+            *limb += if i == 3 { (wide >> 96) as i64 } else { (wide >> (32 * i)) as u32 as i64 };
+        }
+    }
+    let negative = {
+        let mut carry = 0;
+        for limb in &mut limbs {
+            let v = *limb + carry;
+            carry = v >> 32;
+            *limb = v & 0xffff_ffff;
+        }
+        carry < 0
+    };
+    if negative {
+        let mut carry = 1;
+        for limb in &mut limbs {
+            let v = (!*limb & 0xffff_ffff) + carry;
+            carry = v >> 32;
+            *limb = v & 0xffff_ffff;
+        }
+    }
+    let Some(top) = limbs.iter().rposition(|l| *l != 0) else { return 0 };
+    let low = top.saturating_sub(2);
+    let mant = limbs[low..=top].iter().rev().fold(0u128, |m, l| m << 32 | *l as u128);
+    let sticky = limbs[..low].iter().any(|l| *l != 0);
+    fp::pack(negative, least + 32 * low as i32 - 1, mant << 1 | u128::from(sticky), f, Round::Nearest)
+}
+
+impl Product {
+    /// D of matrices given row by row (B: by rows of k), elements as bits.
+    pub(crate) fn of_matrices(&self, a: &[u64], b: &[u64], c: &[u64], scales: Option<&Scales>) -> Vec<u64> {
+        let Product { m, n, k, .. } = *self;
+        let mut out = vec![0; m * n];
+        if let (Sum::Float(F64), Elem::Float(F64)) = (self.sum, self.a) {
+            for (at, d) in out.iter_mut().enumerate() {
+                let (i, j) = (at / n, at % n);
+                *d = (0..k).fold(c[at], |s, l| fp::dfma(a[i * k + l], b[l * n + j], s, Round::Nearest));
+            }
+            return out;
+        }
+        if let Sum::Count { and } = self.sum {
+            for (at, d) in out.iter_mut().enumerate() {
+                let (i, j) = (at / n, at % n);
+                let one = |l: usize| {
+                    let (x, y) = (a[i * k + l], b[l * n + j]);
+                    if and { x & y } else { x ^ y }
+                };
+                *d = u64::from((0..k).fold(c[at] as u32, |s, l| s.wrapping_add(one(l) as u32)));
+            }
+            return out;
+        }
+        let mut va: Vec<Value> = a.iter().map(|x| self.a.value(*x)).collect();
+        let mut vb: Vec<Value> = b.iter().map(|x| self.b.value(*x)).collect();
+        if let Some(s) = scales {
+            let block = |l: usize| l * s.blocks / k;
+            for (at, v) in va.iter_mut().enumerate() {
+                *v = v.times(Value::of(s.a[at / k * s.blocks + block(at % k)].into(), F32));
+            }
+            for (at, v) in vb.iter_mut().enumerate() {
+                *v = v.times(Value::of(s.b[at % n * s.blocks + block(at / n)].into(), F32));
+            }
+        }
+        let mut terms = vec![Value::Nan; k + 1];
+        for (at, d) in out.iter_mut().enumerate() {
+            let (i, j) = (at / n, at % n);
+            for (l, t) in terms.iter_mut().take(k).enumerate() {
+                *t = va[i * k + l].times(vb[l * n + j]);
+            }
+            *d = match self.sum {
+                Sum::Float(f) => {
+                    terms[k] = Value::of(c[at], f);
+                    sum(&terms, f)
+                }
+                Sum::Int { saturate } => {
+                    let total = terms[..k].iter().fold(i64::from(c[at] as i32), |s, t| match t {
+                        Value::Num { sig, .. } => s + sig,
+                        _ => s,
+                    });
+                    let total = if saturate { total.clamp(i32::MIN.into(), i32::MAX.into()) } else { total };
+                    u64::from(total as u32)
+                }
+                Sum::Count { .. } => 0,
+            };
+        }
+        out
+    }
+
+    /// Registers of a lane that A, B, and C or D take.
+    pub(crate) fn registers(&self) -> [usize; 3] {
+        let words = |elements: usize, bits: u32| (elements * bits as usize).div_ceil(1024);
+        [
+            words(self.m * self.k, self.a.bits()),
+            words(self.k * self.n, self.b.bits()),
+            words(self.m * self.n, self.sum.bits()),
+        ]
+    }
+
+    /// A, row by row, from the registers of the lanes: lane 4g+t holds row g (and g+8) and, for each group
+    /// of four registers' worth of columns, those of its word t.
+    pub(crate) fn gather_a(&self, rows: &[Row]) -> Vec<u64> {
+        let bits = self.a.bits();
+        let mut out = vec![0; self.m * self.k];
+        let halves = self.m / 8;
+        spread(bits, |lane, word, e, per| {
+            let column = (lane % 4) * per + e + word / halves * 4 * per;
+            let row = lane / 4 + 8 * (word % halves);
+            (column < self.k).then(|| out[row * self.k + column] = read(rows, bits, lane, word, e))
+        });
+        out
+    }
+
+    /// B, by rows of k: as A's, transposed, eight columns.
+    pub(crate) fn gather_b(&self, rows: &[Row]) -> Vec<u64> {
+        let bits = self.b.bits();
+        let mut out = vec![0; self.k * self.n];
+        spread(bits, |lane, word, e, per| {
+            let k = (lane % 4) * per + e + word * 4 * per;
+            (k < self.k).then(|| out[k * self.n + lane / 4] = read(rows, bits, lane, word, e))
+        });
+        out
+    }
+
+    /// Place of an element of C and D: a lane holds pairs of columns of row g, then of row g+8.
+    fn place(&self, lane: usize, i: usize) -> Option<usize> {
+        let row = lane / 4 + 8 * (i / 2);
+        (row < self.m).then_some(row * self.n + lane % 4 * 2 + i % 2)
+    }
+
+    /// C, row by row.
+    pub(crate) fn gather_c(&self, rows: &[Row]) -> Vec<u64> {
+        let bits = self.sum.bits();
+        let mut out = vec![0; self.m * self.n];
+        spread(bits, |lane, word, e, per| {
+            let at = self.place(lane, word * per + e)?;
+            out[at] = read(rows, bits, lane, word, e);
+            Some(())
+        });
+        out
+    }
+
+    /// D's registers.
+    pub(crate) fn scatter_d(&self, d: &[u64]) -> Vec<Row> {
+        let bits = self.sum.bits();
+        let mut rows = vec![[0; 32]; self.registers()[2]];
+        spread(bits, |lane, word, e, per| {
+            let at = self.place(lane, word * per + e)?;
+            write(&mut rows, bits, lane, word, e, d[at]);
+            Some(())
+        });
+        rows
+    }
+
+    /// D's registers from those of A, B and C.
+    pub(crate) fn of_registers(&self, [a, b, c]: [&[Row]; 3], scales: Option<&Scales>) -> Vec<Row> {
+        let d = self.of_matrices(&self.gather_a(a), &self.gather_b(b), &self.gather_c(c), scales);
+        self.scatter_d(&d)
+    }
+}
+
+/// Calls `f` with lane, word (a register, or a pair for 64-bit elements), element in the word and elements to
+/// the word, until it says that there is no such word.
+fn spread(bits: u32, mut f: impl FnMut(usize, usize, usize, usize) -> Option<()>) {
+    let per = (32 / bits as usize).max(1);
+    for lane in 0..32 {
+        'words: for word in 0.. {
+            for e in 0..per {
+                if f(lane, word, e, per).is_none() {
+                    break 'words;
+                }
+            }
+        }
+    }
+}
+
+fn read(rows: &[Row], bits: u32, lane: usize, word: usize, e: usize) -> u64 {
+    let at = |i: usize| u64::from(rows.get(i).map_or(0, |r| r[lane]));
+    if bits == 64 {
+        return at(2 * word) | at(2 * word + 1) << 32;
+    }
+    at(word) >> (e as u32 * bits) & (u64::MAX >> (64 - bits))
+}
+
+fn write(rows: &mut [Row], bits: u32, lane: usize, word: usize, e: usize, x: u64) {
+    if bits == 64 {
+        rows[2 * word][lane] = x as u32;
+        rows[2 * word + 1][lane] = (x >> 32) as u32;
+    } else {
+        rows[word][lane] |= (x as u32) << (e as u32 * bits);
+    }
+}
+
+/// Eight rows of 16 bytes: an 8×8 matrix of 16-bit elements in memory.
+pub(crate) type Tile = [[u8; 16]; 8];
+
+/// The lane's word of an 8×8 matrix of 16-bit elements: two neighbours of row lane/4, of the transposed matrix
+/// where so wanted.
+pub(crate) fn tile_word(tile: &Tile, lane: usize, transposed: bool) -> u32 {
+    let (row, column) = (lane / 4, lane % 4 * 2);
+    let half = |r: usize, c: usize| u32::from(u16::from_le_bytes([tile[r][2 * c], tile[r][2 * c + 1]]));
+    if transposed {
+        half(column, row) | half(column + 1, row) << 16
+    } else {
+        half(row, column) | half(row, column + 1) << 16
+    }
+}
+
+/// The matrix whose words the lanes hold.
+pub(crate) fn tile_of(words: &Row, transposed: bool) -> Tile {
+    let mut tile = [[0; 16]; 8];
+    for (lane, word) in words.iter().enumerate() {
+        let (row, column) = (lane / 4, lane % 4 * 2);
+        for (i, half) in [*word as u16, (*word >> 16) as u16].into_iter().enumerate() {
+            let (r, c) = if transposed { (column + i, row) } else { (row, column + i) };
+            tile[r][2 * c..2 * c + 2].copy_from_slice(&half.to_le_bytes());
+        }
+    }
+    tile
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_are_rounded_once() {
+        let f = |x: f32| Value::of(x.to_bits().into(), F32);
+        let of = |v: &[f32]| f32::from_bits(sum(&v.iter().map(|x| f(*x)).collect::<Vec<_>>(), F32) as u32);
+        assert_eq!(of(&[1.0, 2.0, -3.0]), 0.0);
+        assert_eq!(of(&[1e30, 1.0, -1e30]), 1.0);
+        assert_eq!(of(&[3e38, -1e-45, -3e38]), -1e-45);
+        assert_eq!(of(&[16_777_216.0, 1.0]), 16_777_216.0);
+        assert_eq!(of(&[16_777_216.0, 1.0, 1e-40]), 16_777_218.0);
+        assert!(of(&[f32::INFINITY, f32::NEG_INFINITY]).is_nan());
+        assert_eq!(of(&[f32::INFINITY, 1.0]), f32::INFINITY);
+    }
+
+    /// Registers that hold `value(row, column)` where the layout says.
+    #[test]
+    fn a_product_of_halves() {
+        let p =
+            Product { m: 16, n: 8, k: 16, a: Elem::Float(F16), b: Elem::Float(F16), sum: Sum::Float(F32) };
+        assert_eq!(p.registers(), [4, 2, 4]);
+        // A = identity: D = B + C.
+        let one = 0x3c00u64;
+        let a: Vec<u64> = (0..256).map(|i| if i / 16 == i % 16 { one } else { 0 }).collect();
+        let b: Vec<u64> = (0..128).map(|i| fp::from_int(i, F16, Round::Nearest)).collect();
+        let c = vec![u64::from(0.5f32.to_bits()); 128];
+        let d = p.of_matrices(&a, &b, &c, None);
+        for (i, d) in d.iter().enumerate() {
+            assert_eq!(f32::from_bits(*d as u32), i as f32 + 0.5);
+        }
+        // Lane 5 holds columns 2, 3 of rows 1 and 9.
+        let rows = p.scatter_d(&d);
+        let lane: Vec<f32> = rows.iter().map(|r| f32::from_bits(r[5])).collect();
+        assert_eq!(lane, [10.5, 11.5, 74.5, 75.5]);
+        assert_eq!(p.gather_c(&rows), d);
+    }
+
+    #[test]
+    fn integers_saturate_and_bits_count() {
+        let p = Product {
+            m: 8,
+            n: 8,
+            k: 16,
+            a: Elem::Int(8, true),
+            b: Elem::Int(8, false),
+            sum: Sum::Int { saturate: true },
+        };
+        let d = p.of_matrices(&[0x80; 128], &[0xff; 128], &[0x8000_0000; 64], None);
+        assert_eq!(d[0], 0x8000_0000);
+        let p = Product { sum: Sum::Int { saturate: false }, ..p };
+        let d = p.of_matrices(&[0x80; 128], &[0xff; 128], &[0; 64], None);
+        assert_eq!(d[9] as u32 as i32, -128 * 255 * 16);
+        let p = Product { m: 8, n: 8, k: 128, a: Elem::Bit, b: Elem::Bit, sum: Sum::Count { and: false } };
+        assert_eq!(p.registers(), [1, 1, 2]);
+        assert_eq!(p.of_matrices(&[1; 1024], &[0; 1024], &[2; 64], None)[63], 130);
+    }
+
+    #[test]
+    fn tiles_go_round() {
+        let words: Row = std::array::from_fn(|i| 0x1_0001 * i as u32 + 0x80_0000);
+        for t in [false, true] {
+            let tile = tile_of(&words, t);
+            assert_eq!(std::array::from_fn(|lane| tile_word(&tile, lane, t)), words);
+        }
+        // Lane 4 holds row 1, columns 0 and 1; transposed, column 1 of rows 0 and 1.
+        let tile = tile_of(&words, false);
+        assert_eq!(tile_word(&tile, 4, true) & 0xffff, words[0] >> 16);
+    }
+}

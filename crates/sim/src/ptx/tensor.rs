@@ -1,0 +1,418 @@
+//! Matrix instructions: `mma`, `wmma`, `ldmatrix`, `stmatrix`, `movmatrix`.
+//!
+//! Which element of a `wmma` fragment a thread holds is unspecified; here element `i` of lane `l` is number
+//! `32·i + l` of the matrix, row by row, again from the start where there are more places than elements.
+
+use super::decode::Code;
+use super::exec::{bytes, resolve};
+use super::thread::{Env, Res, Thread};
+use crate::fp::{self, F16, F32, F64, Format, Round};
+use crate::matrix::{self, Elem, Product, Row, Scales, Sum, Tile};
+use crate::memory::little_endian;
+use crate::small;
+use ::ptx::ast::{Operand, Space, VectorElem};
+use ::ptx::{Mod, Op, Type};
+
+/// Executes a matrix instruction for a whole warp (`lanes`: indices into `threads`).
+pub(super) fn execute(
+    env: &mut Env<'_, '_>,
+    threads: &mut [Thread],
+    lanes: &[usize],
+    code: &Code<'_>,
+) -> Res<()> {
+    if lanes.len() != 32 {
+        return Err("a matrix instruction needs 32 threads".into());
+    }
+    let inst = code.inst;
+    match inst.op {
+        Op::mma => mma(env, threads, lanes, code),
+        Op::wmma if inst.has(Mod::load) => wmma_load(env, threads, lanes, code),
+        Op::wmma if inst.has(Mod::store) => wmma_store(env, threads, lanes, code),
+        Op::wmma => wmma_mma(env, threads, lanes, code),
+        Op::movmatrix => {
+            let words = words(env, threads, lanes, &inst.operands[1], 32)?;
+            let tile = matrix::tile_of(&words[0], false);
+            let out: Row = std::array::from_fn(|l| matrix::tile_word(&tile, l, true));
+            put(env, threads, lanes, &inst.operands[0], &[out], 32)
+        }
+        _ => tiles(env, threads, lanes, code),
+    }
+}
+
+/// The registers of an operand: a row for each, two for each of 64 bits.
+fn words(env: &Env<'_, '_>, threads: &[Thread], lanes: &[usize], o: &Operand, bits: u32) -> Res<Vec<Row>> {
+    let p = env.program;
+    let one;
+    let elems: &[VectorElem] = match o {
+        Operand::Vector(v) => v,
+        Operand::Reg(r) => {
+            one = [VectorElem::Reg(*r)];
+            &one
+        }
+        _ => return Err("unsupported matrix operand".into()),
+    };
+    let mut rows = Vec::new();
+    for e in elems {
+        let values: Vec<u64> = lanes.iter().map(|l| threads[*l].elem(p, *e)).collect();
+        rows.push(std::array::from_fn(|i| values[i] as u32));
+        if bits == 64 {
+            rows.push(std::array::from_fn(|i| (values[i] >> 32) as u32));
+        }
+    }
+    Ok(rows)
+}
+
+/// The inverse of [`words`].
+fn put(
+    env: &Env<'_, '_>,
+    threads: &mut [Thread],
+    lanes: &[usize],
+    o: &Operand,
+    rows: &[Row],
+    bits: u32,
+) -> Res<()> {
+    let p = env.program;
+    let one;
+    let elems: &[VectorElem] = match o {
+        Operand::Vector(v) => v,
+        Operand::Reg(r) => {
+            one = [VectorElem::Reg(*r)];
+            &one
+        }
+        _ => return Err("unsupported matrix operand".into()),
+    };
+    for (i, e) in elems.iter().enumerate() {
+        let VectorElem::Reg(r) = e else { continue };
+        for (n, l) in lanes.iter().enumerate() {
+            let (value, ty) = match bits {
+                64 => (u64::from(rows[2 * i][n]) | u64::from(rows[2 * i + 1][n]) << 32, Type::b64),
+                _ => (rows[i][n].into(), Type::b32),
+            };
+            threads[*l].set_reg(p, *r, 0, value, ty);
+        }
+    }
+    Ok(())
+}
+
+/// `m16n8k16` among the modifiers.
+fn shape(code: &Code<'_>) -> Res<(usize, usize, usize)> {
+    let parse = |s: &str| {
+        let (m, rest) = s.strip_prefix('m')?.split_once('n')?;
+        let (n, k) = rest.split_once('k').unwrap_or((rest, "0"));
+        Some((m.parse().ok()?, n.parse().ok()?, k.parse().ok()?))
+    };
+    code.inst.mods.iter().find_map(|m| parse(m.name())).ok_or_else(|| "unsupported matrix shape".into())
+}
+
+/// The types among the modifiers, those of small elements included.
+fn types<'m>(code: &Code<'m>) -> Vec<&'m str> {
+    let all = code.inst.mods.iter().map(|m| m.name());
+    all.filter(|n| matches!(*n, "f32" | "s32") || matrix::element(n).is_some()).collect()
+}
+
+fn element(name: &str) -> Res<Elem> {
+    matrix::element(name).ok_or_else(|| format!("unsupported matrix type '{name}'"))
+}
+
+/// The floating-point format of C or D.
+fn format(name: &str) -> Option<Format> {
+    [("f16", F16), ("f32", F32), ("f64", F64)].into_iter().find(|(n, _)| *n == name).map(|(_, f)| f)
+}
+
+/// How D is summed up, from the types of C or D and of A.
+fn sum_of(code: &Code<'_>, d: &str) -> Res<Sum> {
+    let inst = code.inst;
+    Ok(match format(d) {
+        Some(f) => Sum::Float(f),
+        None if inst.mods.iter().any(|m| m.name().ends_with("popc")) => {
+            let and = inst.mods.iter().any(|m| m.name().starts_with("and"));
+            Sum::Count { and }
+        }
+        None => Sum::Int { saturate: inst.has(Mod::satfinite) },
+    })
+}
+
+fn mma(env: &mut Env<'_, '_>, threads: &mut [Thread], lanes: &[usize], code: &Code<'_>) -> Res<()> {
+    let inst = code.inst;
+    let (m, n, k) = shape(code)?;
+    let types = types(code);
+    let [d_type, a_type, b_type, c_type] = types[..] else { return Err("unsupported matrix types".into()) };
+    let name = |prefix: &str| inst.mods.iter().any(|m| m.name().starts_with(prefix));
+    if name("sp") {
+        return Err("not simulated: a product with a sparse matrix".into());
+    }
+    let (a, b) = (element(a_type)?, element(b_type)?);
+    let scaled = name("block_scale");
+    let fp4 = name("kind::mxf4");
+    let (a, b) = if fp4 { (Elem::Fp4, Elem::Fp4) } else { (a, b) };
+    let p = Product { m, n, k, a, b, sum: sum_of(code, d_type)? };
+    let ops = &inst.operands;
+    let bits = [p.a.bits(), p.b.bits(), p.sum.bits()];
+    let x: Vec<Vec<Row>> =
+        (0..3).map(|i| words(env, threads, lanes, &ops[i + 1], bits[i])).collect::<Res<_>>()?;
+    if (m, n, k) == (8, 8, 4) && a != Elem::Float(F64) {
+        let d = quad_pairs(code, [&x[0], &x[1], &x[2]], p, c_type)?;
+        return put(env, threads, lanes, &ops[0], &d, 32);
+    }
+    let scales = if scaled { Some(scales(env, threads, lanes, code, &p)?) } else { None };
+    let d = p.of_registers([&x[0], &x[1], &x[2]], scales.as_ref());
+    put(env, threads, lanes, &ops[0], &d, p.sum.bits())
+}
+
+/// The factors of a block-scaled product: operands `a-data, {byte, thread}, b-data, {byte, thread}`.
+fn scales(
+    env: &Env<'_, '_>,
+    threads: &[Thread],
+    lanes: &[usize],
+    code: &Code<'_>,
+    p: &Product,
+) -> Res<Scales> {
+    let inst = code.inst;
+    let name = |prefix: &str| inst.mods.iter().any(|m| m.name().starts_with(prefix));
+    let blocks = match () {
+        () if name("scale_vec::4X") => 4,
+        () if name("scale_vec::2X") || p.a == Elem::Fp4 => 2,
+        () => 1,
+    };
+    let fraction = name("ue4m3");
+    let selector = |i: usize| -> Res<[usize; 2]> {
+        let Operand::Vector(v) = &inst.operands[i] else { return Err("unsupported matrix operand".into()) };
+        let one = |e: &VectorElem| threads[lanes[0]].elem(env.program, *e) as usize;
+        match &v[..] {
+            [byte, thread] => Ok([one(byte), one(thread)]),
+            _ => Err("unsupported matrix operand".into()),
+        }
+    };
+    let first = inst.operands.len() - 4;
+    let (sa, sb) = (selector(first + 1)?, selector(first + 3)?);
+    let (a, b) = (
+        words(env, threads, lanes, &inst.operands[first], 32)?,
+        words(env, threads, lanes, &inst.operands[first + 2], 32)?,
+    );
+    let one = |row: &Row, lane: usize, byte: usize| {
+        let byte = (row[lane & 31] >> (8 * (byte & 3))) as u8;
+        if fraction { small::E4M3.decode(byte & 0x7f) } else { small::decode_scale(byte) }
+    };
+    let each = |n: usize, f: &dyn Fn(usize, usize) -> u32| {
+        (0..n * blocks).map(|i| f(i / blocks, i % blocks)).collect::<Vec<u32>>()
+    };
+    Ok(Scales {
+        blocks,
+        a: each(p.m, &|i, block| one(&a[0], i % 8 * 4 + 2 * sa[1] + i / 8, sa[0] + block)),
+        b: each(p.n, &|j, block| one(&b[0], j * 4 + sb[1], sb[0] + block)),
+    })
+}
+
+/// `m8n8k4` of binary16: four products, each of lanes 4i … 4i+3 and 4i+16 … 4i+19.
+fn quad_pairs(code: &Code<'_>, [a, b, c]: [&[Row]; 3], p: Product, c_type: &str) -> Res<Vec<Row>> {
+    let mut layouts = code.inst.mods.iter().filter(|m| matches!(m, Mod::row | Mod::col));
+    let mut is_row = || layouts.next() == Some(&Mod::row);
+    let (a_row, b_row) = (is_row(), is_row());
+    let half = |rows: &[Row], lane: usize, i: usize| u64::from(rows[i / 2][lane] >> (16 * (i % 2)) & 0xffff);
+    // Row and column of element i of a lane in the upper or lower part.
+    let place = |wide: bool, t: usize, low: usize, i: usize| match wide {
+        true => ((t & 1) + (i & 2) + low, (i & 4) + (t & 2) + (i & 1)),
+        false => (t + low, i),
+    };
+    let (wide_d, wide_c) = (p.sum.bits() == 32, c_type == "f32");
+    let mut out = vec![[0; 32]; if wide_d { 8 } else { 4 }];
+    for pair in 0..4 {
+        let (mut ma, mut mb, mut mc) = (vec![0; 32], vec![0; 32], vec![0; 64]);
+        let lanes = (0..8).map(|i| (4 * pair + i % 4 + i / 4 * 16, i % 4, i / 4 * 4));
+        for (lane, t, low) in lanes.clone() {
+            for i in 0..4 {
+                let (r, col) = if a_row { (t + low, i) } else { (i + low, t) };
+                ma[r * 4 + col] = half(a, lane, i);
+                let (r, col) = if b_row { (t, i + low) } else { (i, t + low) };
+                mb[r * 8 + col] = half(b, lane, i);
+            }
+            for i in 0..8 {
+                let (r, col) = place(wide_c, t, low, i);
+                let bits = if wide_c { c[i][lane].into() } else { half(c, lane, i) };
+                let Sum::Float(f) = p.sum else { return Err("unsupported matrix type".into()) };
+                let from = if wide_c { F32 } else { F16 };
+                mc[r * 8 + col] = fp::convert(bits, from, f, Round::Nearest);
+            }
+        }
+        let d = p.of_matrices(&ma, &mb, &mc, None);
+        for (lane, t, low) in lanes {
+            for i in 0..8 {
+                let (r, col) = place(wide_d, t, low, i);
+                let bits = d[r * 8 + col] as u32;
+                if wide_d { out[i][lane] = bits } else { out[i / 2][lane] |= bits << (16 * (i % 2)) }
+            }
+        }
+    }
+    Ok(out)
+}
+
+/// Rows and columns of a fragment, whether A, B or C.
+fn fragment(code: &Code<'_>) -> Res<(usize, usize)> {
+    let (m, n, k) = shape(code)?;
+    Ok(match code.inst.one_of(&[Mod::a, Mod::b]) {
+        Some(Mod::a) => (m, k),
+        Some(_) => (k, n),
+        None => (m, n),
+    })
+}
+
+/// Element `i` of the matrix in the fragments.
+fn at(i: usize, bits: u32) -> (usize, usize, u32) {
+    let (lane, n) = (i % 32, i / 32);
+    let per = (32 / bits as usize).max(1);
+    (lane, n / per, (n % per) as u32 * bits)
+}
+
+/// The matrix in fragments of `bits` wide elements.
+fn of_fragment(rows: &[Row], elements: usize, bits: u32) -> Vec<u64> {
+    (0..elements)
+        .map(|i| {
+            let (lane, word, shift) = at(i, bits);
+            match bits {
+                64 => u64::from(rows[2 * word][lane]) | u64::from(rows[2 * word + 1][lane]) << 32,
+                _ => u64::from(rows[word][lane] >> shift) & (u64::MAX >> (64 - bits)),
+            }
+        })
+        .collect()
+}
+
+/// Fragments of `registers` words that hold a matrix, as often as it fits.
+fn to_fragment(matrix: &[u64], registers: usize, bits: u32) -> Vec<Row> {
+    let mut rows = vec![[0u32; 32]; registers];
+    let places = registers * 1024 / bits as usize;
+    for i in 0..places {
+        let (lane, word, shift) = at(i, bits);
+        let x = matrix[i % matrix.len()];
+        match bits {
+            64 => (rows[2 * word][lane], rows[2 * word + 1][lane]) = (x as u32, (x >> 32) as u32),
+            _ => rows[word][lane] |= (x as u32) << shift,
+        }
+    }
+    rows
+}
+
+/// Words of 32 bits in an operand.
+fn width(o: &Operand, bits: u32) -> usize {
+    let n = if let Operand::Vector(v) = o { v.len() } else { 1 };
+    n * if bits == 64 { 2 } else { 1 }
+}
+
+/// Where the elements of a `wmma` matrix are in memory: bit offsets from the address.
+fn places(code: &Code<'_>, (rows, columns): (usize, usize), bits: u32, stride: Option<u64>) -> Vec<u64> {
+    let by_rows = code.inst.has(Mod::row);
+    let stride = stride.unwrap_or(if by_rows { columns } else { rows } as u64);
+    (0..rows * columns)
+        .map(|i| {
+            let (r, c) = ((i / columns) as u64, (i % columns) as u64);
+            let (major, minor) = if by_rows { (r, c) } else { (c, r) };
+            (major * stride + minor) * u64::from(bits)
+        })
+        .collect()
+}
+
+/// Bits of an element of that type.
+fn bits_of(name: Option<&&str>) -> Res<u32> {
+    match name {
+        Some(&("s32" | "f32")) => Ok(32),
+        Some(n) => Ok(element(n)?.bits()),
+        None => Err("unsupported matrix type".into()),
+    }
+}
+
+fn wmma_load(env: &mut Env<'_, '_>, threads: &mut [Thread], lanes: &[usize], code: &Code<'_>) -> Res<()> {
+    let ops = &code.inst.operands;
+    let bits = bits_of(types(code).first())?;
+    let size = fragment(code)?;
+    let t = &mut threads[lanes[0]];
+    let stride = ops.get(2).map(|o| t.read(env, o, Type::u32)).transpose()?;
+    let (space, base) = resolve(env, t, code, &ops[1])?;
+    let step = bits.div_ceil(8) as usize;
+    let mut matrix = Vec::new();
+    for place in places(code, size, bits, stride) {
+        let b = bytes(env, t, (space, base + place / 8), step, false)?;
+        matrix.push(little_endian(b) >> (place % 8) & (u64::MAX >> (64 - bits)));
+    }
+    put(env, threads, lanes, &ops[0], &to_fragment(&matrix, width(&ops[0], bits), bits), bits)
+}
+
+fn wmma_store(env: &mut Env<'_, '_>, threads: &mut [Thread], lanes: &[usize], code: &Code<'_>) -> Res<()> {
+    let ops = &code.inst.operands;
+    let bits = bits_of(types(code).first())?;
+    let size = fragment(code)?;
+    let matrix = of_fragment(&words(env, threads, lanes, &ops[1], bits)?, size.0 * size.1, bits);
+    let t = &mut threads[lanes[0]];
+    let stride = ops.get(2).map(|o| t.read(env, o, Type::u32)).transpose()?;
+    let (space, base) = resolve(env, t, code, &ops[0])?;
+    let step = (bits / 8) as usize;
+    for (x, place) in matrix.iter().zip(places(code, size, bits, stride)) {
+        bytes(env, t, (space, base + place / 8), step, true)?.copy_from_slice(&x.to_le_bytes()[..step]);
+    }
+    Ok(())
+}
+
+fn wmma_mma(env: &mut Env<'_, '_>, threads: &mut [Thread], lanes: &[usize], code: &Code<'_>) -> Res<()> {
+    let inst = code.inst;
+    let (m, n, k) = shape(code)?;
+    // Two types: D and C around binary16; else D, A, B, C.
+    let (d, a, b, c) = match types(code)[..] {
+        [d, c] => (d, "f16", "f16", c),
+        [d, a, b, c] => (d, a, b, c),
+        _ => return Err("unsupported matrix type".into()),
+    };
+    let p = Product { m, n, k, a: element(a)?, b: element(b)?, sum: sum_of(code, d)? };
+    let ops = &inst.operands;
+    let get = |i: usize, elements: usize, bits: u32| -> Res<Vec<u64>> {
+        Ok(of_fragment(&words(env, threads, lanes, &ops[i], bits)?, elements, bits))
+    };
+    let (ma, mb) = (get(1, m * k, p.a.bits())?, get(2, k * n, p.b.bits())?);
+    let mut mc = get(3, m * n, bits_of(Some(&c))?)?;
+    if let (Some(from), Sum::Float(to)) = (format(c), p.sum) {
+        mc.iter_mut().for_each(|x| *x = fp::convert(*x, from, to, Round::Nearest));
+    }
+    let mut md = p.of_matrices(&ma, &mb, &mc, None);
+    if let (true, Sum::Float(f)) = (inst.has(Mod::satfinite), p.sum) {
+        let infinity = f.infinity();
+        for x in &mut md {
+            let magnitude = *x & (u64::MAX >> (65 - f.bits()));
+            *x = match () {
+                () if magnitude > infinity => f.invalid_nan(),
+                () if magnitude == infinity => *x - 1,
+                () => *x,
+            };
+        }
+    }
+    let bits = p.sum.bits();
+    put(env, threads, lanes, &ops[0], &to_fragment(&md, width(&ops[0], bits), bits), bits)
+}
+
+/// `ldmatrix` and `stmatrix` of 8×8 matrices: lanes 8i … 8i+7 name the rows of matrix i.
+fn tiles(env: &mut Env<'_, '_>, threads: &mut [Thread], lanes: &[usize], code: &Code<'_>) -> Res<()> {
+    let inst = code.inst;
+    if !inst.has(Mod::m8n8) {
+        return Err("not simulated: matrices of this shape".into());
+    }
+    let n = match inst.one_of(&[Mod::x1, Mod::x2, Mod::x4]) {
+        Some(Mod::x2) => 2,
+        Some(Mod::x4) => 4,
+        _ => 1,
+    };
+    let (load, transposed) = (inst.op == Op::ldmatrix, inst.has(Mod::trans));
+    let (registers, address) = (&inst.operands[usize::from(!load)], &inst.operands[usize::from(load)]);
+    let mut rows = if load { Vec::new() } else { words(env, threads, lanes, registers, 32)? };
+    for i in 0..n {
+        let mut tile: Tile = if load { [[0; 16]; 8] } else { matrix::tile_of(&rows[i], transposed) };
+        for (row, content) in tile.iter_mut().enumerate() {
+            let t = &mut threads[lanes[8 * i + row]];
+            let (space, at) = resolve(env, t, code, address)?;
+            if space != Space::Shared {
+                return Err(format!("a matrix in {space:?} memory"));
+            }
+            let b = bytes(env, t, (space, at), 16, !load)?;
+            if load { content.copy_from_slice(b) } else { b.copy_from_slice(content) }
+        }
+        if load {
+            rows.push(std::array::from_fn(|l| matrix::tile_word(&tile, l, transposed)));
+        }
+    }
+    if load { put(env, threads, lanes, registers, &rows, 32) } else { Ok(()) }
+}

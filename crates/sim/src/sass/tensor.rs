@@ -1,0 +1,263 @@
+//! Tensor cores with operands in registers, and the moves that arrange matrices for them.
+
+use super::Fault;
+use super::compile::{Unsupported, unsupported};
+use super::mem::{Address, Space};
+use super::operand::{Dst, Exec, From, Kind, Operands, Src};
+use super::state::Warp;
+use crate::fp::{BF16, F16, F32, F64, Format, Round};
+use crate::matrix::{self, Elem, Product, Row, Scales, Sum, Tile};
+use crate::small;
+use sass::Opcode;
+
+/// Prepares such an instruction; `None` if it isn't one.
+pub(super) fn compile(o: &Operands<'_>) -> Result<Option<Exec>, Unsupported> {
+    Ok(Some(match o.inst.op {
+        Opcode::HMMA | Opcode::IMMA | Opcode::DMMA | Opcode::BMMA | Opcode::QMMA => product(o, false)?,
+        Opcode::QMMA_SF | Opcode::OMMA_SF => product(o, true)?,
+        Opcode::LDSM => load_matrix(o)?,
+        Opcode::STSM => store_matrix(o)?,
+        Opcode::MOVM => move_matrix(o)?,
+        _ => return Ok(None),
+    }))
+}
+
+/// A shape as HMMA, IMMA, QMMA spell it: m·n·k without signs.
+const SHAPES: &[(&str, (usize, usize, usize))] = &[
+    ("1684", (16, 8, 4)),
+    ("1688", (16, 8, 8)),
+    ("16816", (16, 8, 16)),
+    ("16832", (16, 8, 32)),
+    ("16864", (16, 8, 64)),
+    ("8816", (8, 8, 16)),
+    ("8832", (8, 8, 32)),
+    ("88128", (8, 8, 128)),
+    ("168128", (16, 8, 128)),
+    ("168256", (16, 8, 256)),
+    ("884", (8, 8, 4)),
+    ("8x8x4", (8, 8, 4)),
+    ("16x8x4", (16, 8, 4)),
+    ("16x8x8", (16, 8, 8)),
+    ("16x8x16", (16, 8, 16)),
+];
+
+/// The sign bits of every element of a register.
+fn signs(e: Elem) -> u32 {
+    match e {
+        Elem::Float(F16 | BF16) => 0x8000_8000,
+        _ => 0x8000_0000,
+    }
+}
+
+/// Registers from `first` on.
+fn rows(w: &Warp, first: u8, count: usize) -> Vec<Row> {
+    (0..count).map(|i| if first == 255 { [0; 32] } else { w.r[usize::from(first) + i] }).collect()
+}
+
+fn register(s: &Src) -> Result<u8, Unsupported> {
+    match s.from {
+        From::Reg(r) => Ok(r),
+        _ => unsupported("a matrix that is not in registers"),
+    }
+}
+
+/// Every lane must take part.
+fn whole(mask: u32) -> Result<(), Fault> {
+    if mask == u32::MAX {
+        Ok(())
+    } else {
+        Err(Fault::warp(format!("a matrix operation of the lanes {mask:#x} only")))
+    }
+}
+
+/// Rd, Ra, Rb, Rc, UP and for scaled products the registers of the scales and a selector.
+fn product(o: &Operands<'_>, scaled: bool) -> Result<Exec, Unsupported> {
+    let Some((m, n, k)) = o.choose(SHAPES) else { return unsupported("a matrix of this shape") };
+    o.ignore(&["A:ROW", "B:COL"]);
+    let (a, b, sum) = match o.inst.op {
+        Opcode::DMMA => {
+            if super::float::rounding(o) != Round::Nearest {
+                return unsupported("a matrix product rounded this way");
+            }
+            (Elem::Float(F64), Elem::Float(F64), Sum::Float(F64))
+        }
+        Opcode::BMMA => {
+            o.ignore(&["POPC"]);
+            let Some(and) = o.choose(&[("AND", true), ("XOR", false)]) else {
+                return unsupported("this product of bits");
+            };
+            (Elem::Bit, Elem::Bit, Sum::Count { and })
+        }
+        Opcode::IMMA => {
+            let sum = Sum::Int { saturate: o.take("SAT") };
+            (next(o)?, next(o)?, sum)
+        }
+        Opcode::HMMA => {
+            let sum = Sum::Float(accumulator(o)?);
+            let e = o.choose(&[("BF16", Elem::Float(BF16)), ("TF32", Elem::Tf32)]);
+            let e = e.unwrap_or(Elem::Float(F16));
+            (e, e, sum)
+        }
+        Opcode::OMMA_SF => {
+            let sum = Sum::Float(accumulator(o)?);
+            o.take("E2M1");
+            o.take("E2M1");
+            (Elem::Fp4, Elem::Fp4, sum)
+        }
+        _ => {
+            let sum = Sum::Float(accumulator(o)?);
+            (next(o)?, next(o)?, sum)
+        }
+    };
+    let p = Product { m, n, k, a, b, sum };
+    let float = matches!(a, Elem::Float(_) | Elem::Tf32);
+    let kind = if float { Kind::Halves } else { Kind::Int };
+    let s = [o.src(1, kind)?, o.src(2, kind)?, o.src(3, kind)?];
+    if s.iter().any(|s| s.abs || s.not)
+        || s[2].neg
+        || (s[0].neg || s[1].neg) && !matches!(p.sum, Sum::Float(F32 | F16))
+    {
+        return unsupported("a source modifier of a matrix");
+    }
+    if o.len() > 4 && !o.operand(4)?.as_reg().is_some_and(|r| r.reg.is_zero() && !r.not) {
+        return unsupported("the predicate of a matrix product");
+    }
+    let flip = [if s[0].neg { signs(a) } else { 0 }, if s[1].neg { signs(b) } else { 0 }];
+    let from = [register(&s[0])?, register(&s[1])?, register(&s[2])?];
+    let counts = p.registers();
+    let to = o.dst(0, counts[2] as u8)?;
+    let scales = if scaled { Some(scale_operands(o, k)?) } else { None };
+    Ok(Box::new(move |machine, mask| {
+        whole(mask)?;
+        let w = &mut *machine.warp;
+        let mut x: [Vec<Row>; 3] = std::array::from_fn(|i| rows(w, from[i], counts[i]));
+        for (x, flip) in x.iter_mut().zip(flip) {
+            x.iter_mut().flatten().for_each(|v| *v ^= flip);
+        }
+        let scales = scales.map(|s| s.read(w));
+        let d = p.of_registers([&x[0], &x[1], &x[2]], scales.as_ref());
+        put(w, to, &d);
+        Ok(())
+    }))
+}
+
+/// The format of C and D.
+fn accumulator(o: &Operands<'_>) -> Result<Format, Unsupported> {
+    let found = o.choose(&[("F32", F32), ("F16", F16)]);
+    found.map_or_else(|| unsupported("a sum of this format"), Ok)
+}
+
+/// The next modifier as an element type.
+fn next(o: &Operands<'_>) -> Result<Elem, Unsupported> {
+    let e = o.next().and_then(matrix::element);
+    e.map_or_else(|| unsupported("a matrix of this type"), Ok)
+}
+
+/// Where the factors of a block-scaled product are.
+#[derive(Clone, Copy)]
+struct ScaleOperands {
+    a: u8,
+    b: u8,
+    blocks: usize,
+    /// UE4M3 instead of powers of two.
+    fraction: bool,
+}
+
+fn scale_operands(o: &Operands<'_>, k: usize) -> Result<ScaleOperands, Unsupported> {
+    let fraction = o.take("UE4M3");
+    o.ignore(&["E8"]);
+    let blocks = if o.take("4X") { 4 } else { k / 32 };
+    // The selector names bytes and lanes; zero is the first of each.
+    if !o.operand(7)?.as_reg().is_some_and(|r| r.reg.is_zero()) {
+        return unsupported("a selector of scales");
+    }
+    Ok(ScaleOperands { a: register(&o.raw(5)?)?, b: register(&o.raw(6)?)?, blocks, fraction })
+}
+
+impl ScaleOperands {
+    /// Row g's factors are in lane 4g, row g+8's in lane 4g+1, column g's in lane 4g: one byte for each block.
+    fn read(self, w: &Warp) -> Scales {
+        let one = |r: u8, lane: usize, block: usize| {
+            let byte = (w.r[usize::from(r)][lane] >> (8 * block)) as u8;
+            if self.fraction { small::E4M3.decode(byte & 0x7f) } else { small::decode_scale(byte) }
+        };
+        let blocks = self.blocks;
+        let all = |r: u8, n: usize| {
+            (0..n * blocks).map(|i| one(r, i / blocks % 8 * 4 + i / blocks / 8, i % blocks)).collect()
+        };
+        Scales { blocks, a: all(self.a, 16), b: all(self.b, 8) }
+    }
+}
+
+/// How many 8×8 matrices.
+fn count(o: &Operands<'_>) -> usize {
+    o.choose(&[("2", 2), ("4", 4)]).unwrap_or(1)
+}
+
+fn shape(o: &Operands<'_>) -> Result<bool, Unsupported> {
+    let t = o.choose(&[("M88", false), ("MT88", true)]);
+    match t {
+        Some(t) if o.take("16") => Ok(t),
+        _ => unsupported("matrices of this shape"),
+    }
+}
+
+/// Rd, address: lanes 8i … 8i+7 name the rows of matrix i.
+fn load_matrix(o: &Operands<'_>) -> Result<Exec, Unsupported> {
+    let (transposed, n) = (shape(o)?, count(o));
+    let (to, from) = (o.dst(0, n as u8)?, Address::of(o, 1, Space::Shared)?);
+    Ok(Box::new(move |m, mask| {
+        whole(mask)?;
+        // The destination may hold the addresses of later matrices.
+        let mut words: Vec<Row> = Vec::with_capacity(n);
+        for i in 0..n {
+            let mut tile: Tile = [[0; 16]; 8];
+            for (row, bytes) in tile.iter_mut().enumerate() {
+                let a = from.at(m.warp, 8 * i + row);
+                bytes.copy_from_slice(m.bytes(Space::Shared, 8 * i + row, a, 16)?);
+            }
+            words.push(std::array::from_fn(|lane| matrix::tile_word(&tile, lane, transposed)));
+        }
+        put(m.warp, to, &words);
+        Ok(())
+    }))
+}
+
+/// Writes whole registers.
+fn put(w: &mut Warp, to: Dst, words: &[Row]) {
+    for (i, row) in words.iter().enumerate() {
+        (0..32).for_each(|lane| to.word(w, lane, i as u8, row[lane]));
+    }
+}
+
+/// Address, Rd: the inverse.
+fn store_matrix(o: &Operands<'_>) -> Result<Exec, Unsupported> {
+    let (transposed, n) = (shape(o)?, count(o));
+    let (from, to) = (register(&o.raw(1)?)?, Address::of(o, 0, Space::Shared)?);
+    Ok(Box::new(move |m, mask| {
+        whole(mask)?;
+        for (i, words) in rows(m.warp, from, n).iter().enumerate() {
+            for (row, bytes) in matrix::tile_of(words, transposed).iter().enumerate() {
+                let a = to.at(m.warp, 8 * i + row);
+                m.bytes(Space::Shared, 8 * i + row, a, 16)?.copy_from_slice(bytes);
+            }
+        }
+        Ok(())
+    }))
+}
+
+/// Rd, Ra: an 8×8 matrix transposed.
+fn move_matrix(o: &Operands<'_>) -> Result<Exec, Unsupported> {
+    if !o.take("16") || !o.take("MT88") {
+        return unsupported("a move of matrices of this shape");
+    }
+    let (to, from) = (o.dst(0, 1)?, register(&o.raw(1)?)?);
+    Ok(Box::new(move |m, mask| {
+        whole(mask)?;
+        let tile = matrix::tile_of(&rows(m.warp, from, 1)[0], false);
+        for lane in 0..32 {
+            to.word(m.warp, lane, 0, matrix::tile_word(&tile, lane, true));
+        }
+        Ok(())
+    }))
+}
