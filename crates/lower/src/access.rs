@@ -172,6 +172,40 @@ pub fn load(b: &mut Builder<'_>, a: &Access, address: Operand, guard: Guard, kep
     }
 }
 
+fn mods_256(sm: u8, a: &Access, l2: Mod) -> Mods {
+    let mut m = mods(sm, a, true);
+    // `.E`, eviction from L1 and L2, prefetch, `.256`, the rest.
+    let at = 1 + usize::from(a.evict.is_some());
+    m.insert(at, l2);
+    m.insert(at + 1 + usize::from(a.prefetch.is_some()), Mod::_256);
+    m
+}
+
+/// A load of 256 bits from global memory (sm_100 and later): the lower and the upper half. `l2` is the eviction
+/// priority in the L2 cache.
+pub fn load_256(
+    b: &mut Builder<'_>,
+    a: &Access,
+    l2: Mod,
+    address: Operand,
+    guard: Guard,
+    kept: Option<[Value; 2]>,
+) -> [Value; 2] {
+    let m = mods_256(b.func.target.sm, a, l2);
+    let [low, high] = [(); 2].map(|()| b.func.add_value(RegFile::R, 4));
+    let operands = [operand(high), operand(low), address, Operand::Imm(255), pt()];
+    let kept = kept.map(|[low, high]| [Name::Val(high), Name::Val(low)]);
+    b.guarded(guard, Opcode::LDG_256, &m, &operands, kept.as_ref().map_or(&[], |k| k));
+    [low, high]
+}
+
+/// A store of 256 bits to global memory, the lower half first.
+pub fn store_256(b: &mut Builder<'_>, a: &Access, l2: Mod, address: Operand, data: [Value; 2], guard: Guard) {
+    let m = mods_256(b.func.target.sm, &Access { prefetch: None, ..*a }, l2);
+    let operands = [address, operand(data[0]), operand(data[1]), Operand::Imm(255)];
+    b.guarded(guard, Opcode::STG_256, &m, &operands, &[]);
+}
+
 /// A store of a value of 1, 2 or 4 registers.
 pub fn store(b: &mut Builder<'_>, a: &Access, address: Operand, data: Operand, guard: Guard) {
     let op = match a.space {

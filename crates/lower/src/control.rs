@@ -88,10 +88,8 @@ impl Lower<'_, '_> {
         if !arrive {
             self.b.func.barriers = self.b.func.barriers.max(1);
         }
-        let at = if self.sm() >= 100 { 0x36c } else { 0x140 };
         self.branch_around(|l| {
-            let clusters = l.driver_word(at).low();
-            let real = l.b.isetp(Mod::EQ, false, clusters, imm(1));
+            let real = l.explicit_cluster();
             let [then, other, join] = [(); 3].map(|()| l.b.func.add_block());
             l.b.terminate(Terminator::Branch {
                 cond: real.into(),

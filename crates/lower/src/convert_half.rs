@@ -70,11 +70,11 @@ pub fn pack_stochastic(
 /// The name of a small format.
 fn small(t: Type) -> Option<Mod> {
     Some(match t.name() {
-        "e4m3x2" => Mod::E4M3,
-        "e5m2x2" => Mod::E5M2,
-        "e2m1x2" => Mod::E2M1,
-        "e2m3x2" => Mod::E2M3,
-        "e3m2x2" => Mod::E3M2,
+        "e4m3x2" | "e4m3x4" => Mod::E4M3,
+        "e5m2x2" | "e5m2x4" => Mod::E5M2,
+        "e2m1x2" | "e2m1x4" => Mod::E2M1,
+        "e2m3x2" | "e2m3x4" => Mod::E2M3,
+        "e3m2x2" | "e3m2x4" => Mod::E3M2,
         "ue8m0x2" => Mod::E8,
         _ => return None,
     })
@@ -108,6 +108,26 @@ pub fn to_small(
             b.def(Opcode::F2FP, &m, &[rz(), x, rz()])
         }
     })
+}
+
+/// Four numbers of a small format from binary32, the first in the uppermost bits; random bits decide the rounding.
+pub fn to_small_stochastic(
+    b: &mut Builder<'_>,
+    to: Type,
+    n: Narrowing,
+    x: &[Operand],
+    bits: Operand,
+) -> Option<Value> {
+    let mut m = Mods::new();
+    m.extend(n.satfinite.then_some(Mod::SATFINITE));
+    m.extend(n.relu.then_some(Mod::RELU));
+    m.extend([small(to)?, Mod::F32, Mod::PACK_AB_MERGE_C, Mod::RS]);
+    let mut last = operand(b.reg(&bits));
+    for pair in x.chunks(2) {
+        let (upper, lower) = (b.reg(&pair[0]), b.reg(&pair[1]));
+        last = operand(b.def(Opcode::F2FP, &m, &[operand(upper), operand(lower), last]));
+    }
+    last.as_reg()?.reg.value()
 }
 
 /// A pair of halves from two numbers of a small format.

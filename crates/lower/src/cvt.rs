@@ -70,11 +70,17 @@ impl Lower<'_, '_> {
         let round = rounding(inst);
         let word = Ty::B32;
         let d = self.dst(&inst.operands[0])?;
-        let mut x: SmallVec<[Operand; 3]> = SmallVec::new();
+        let mut x: SmallVec<[Operand; 5]> = SmallVec::new();
+        let from_ty = if from == Type::f32 { Ty { kind: Kind::Float, bits: 32 } } else { word };
         for o in &inst.operands[1..] {
-            x.push(
-                self.src(o, if from == Type::f32 { Ty { kind: Kind::Float, bits: 32 } } else { word })?.low(),
-            );
+            match o {
+                ptx::Operand::Vector(elems) => {
+                    for e in elems {
+                        x.push(self.elem(e, from_ty)?.low());
+                    }
+                }
+                o => x.push(self.src(o, from_ty)?.low()),
+            }
         }
         let mark = self.mark();
         let b = &mut self.b;
@@ -92,6 +98,9 @@ impl Lower<'_, '_> {
                 Some(h::pack_halves(b, bf16, n, round, x.clone(), y.clone()))
             }
             (Type::f16x2 | Type::bf16x2, _, [x]) => h::from_small(b, to, from, n, x.clone()),
+            (_, Type::f32, [x @ .., bits]) if inst.has(M::rs) && x.len() == 4 => {
+                h::to_small_stochastic(b, to, n, x, bits.clone())
+            }
             (_, Type::f32, [x, y]) => h::to_small(b, to, from, n, round, x.clone(), Some(y.clone())),
             (_, Type::f16x2 | Type::bf16x2, [x]) => h::to_small(b, to, from, n, round, x.clone(), None),
             _ => None,

@@ -86,6 +86,15 @@ pub fn prefetch_size(inst: &Inst) -> Option<Mod> {
     })
 }
 
+/// L2 eviction priority, as accesses of 256 bits spell it.
+fn l2_evict(inst: &Inst) -> Mod {
+    match inst.one_of(&[M::L2_evict_first, M::L2_evict_last]) {
+        Some(M::L2_evict_first) => Mod::EFL2,
+        Some(_) => Mod::ELL2,
+        None => Mod::ENL2,
+    }
+}
+
 /// What a load writes, element by element; `None` for `_`.
 pub(crate) fn destinations(inst: &Inst) -> Result<Vec<Option<RegId>>> {
     match &inst.operands[0] {
@@ -154,6 +163,9 @@ impl Lower<'_, '_> {
             return self.ld_const(inst, t, a, &dsts);
         };
         let total = u32::from(t.bits) / 8 * dsts.len() as u32;
+        if total == 32 && space == AccessSpace::Global {
+            return self.ld_256(inst, t, a, &dsts);
+        }
         if !matches!(total, 1 | 2 | 4 | 8 | 16) {
             return self.unsupported(inst);
         }
@@ -181,6 +193,52 @@ impl Lower<'_, '_> {
         };
         self.scatter(&dsts, t, &words);
         Ok(())
+    }
+
+    /// `ld.global` of 256 bits: two results of four registers.
+    fn ld_256(&mut self, inst: &Inst, t: Ty, a: &ptx::Addr, dsts: &[Option<RegId>]) -> Result<()> {
+        let acc = access_of(inst, AccessSpace::Global, 32, false);
+        let address = self.address_256(a)?;
+        let halves = dsts.chunks(dsts.len() / 2);
+        let kept = match self.guard == ALWAYS {
+            true => None,
+            false => {
+                let words: Vec<Value> = halves.map(|h| self.kept_words(h, t, 16)).collect();
+                Some([words[0], words[1]])
+            }
+        };
+        let [low, high] = access::load_256(&mut self.b, &acc, l2_evict(inst), address, self.guard, kept);
+        access::after(&mut self.b, acc.order, self.guard);
+        let words: Vec<Operand> =
+            (0..8).map(|i| operand(Name::Part(if i < 4 { low } else { high }, i % 4))).collect();
+        self.scatter(dsts, t, &words);
+        Ok(())
+    }
+
+    /// `st.global` of 256 bits.
+    fn st_256(&mut self, inst: &Inst, a: &ptx::Addr, sources: &[Src]) -> Result<()> {
+        let words: Vec<Operand> = match sources.len() {
+            8 => sources.iter().map(Src::low).collect(),
+            _ => sources.iter().flat_map(|s| [s.pair().lo, s.pair().hi]).collect(),
+        };
+        let data = [0, 4].map(|i| self.b.collect(&words[i..i + 4]));
+        let acc = access_of(inst, AccessSpace::Global, 32, false);
+        let address = self.address_256(a)?;
+        access::before(&mut self.b, acc.order, self.guard);
+        access::store_256(&mut self.b, &acc, l2_evict(inst), address, data, self.guard);
+        Ok(())
+    }
+
+    /// The address of an access of 256 bits, which has less room for the offset.
+    fn address_256(&mut self, a: &ptx::Addr) -> Result<Operand> {
+        let mut at = self.address64(a)?;
+        // The offset is counted in units of 32 bytes, in 17 bits.
+        if !(-0x20_0000..0x20_0000).contains(&at.offset) || at.offset % 32 != 0 {
+            let base = at.base.and_then(Name::value).ok_or("address without a base")?;
+            let sum = self.b.add64(&Pair::of(base), &Pair::imm(i64::from(at.offset) as u64));
+            at = access::Address { base: Some(Name::Val(sum)), wide: true, offset: 0 };
+        }
+        Ok(at.operand(self.desc()))
     }
 
     /// The registers that a guarded vector load writes, as one value, for what it keeps.
@@ -313,6 +371,9 @@ impl Lower<'_, '_> {
             return self.st_words(words, a.offset, t, &sources);
         }
         let total = u32::from(t.bits) / 8 * sources.len() as u32;
+        if total == 32 && space == AccessSpace::Global {
+            return self.st_256(inst, a, &sources);
+        }
         if !matches!(total, 1 | 2 | 4 | 8 | 16) {
             return self.unsupported(inst);
         }

@@ -84,6 +84,10 @@ impl Lower<'_, '_> {
             ptx::Operand::Reg(r) => Ok(operand(self.read(*r))),
             ptx::Operand::NotPred(r) => Ok(crate::emit::not(self.read(*r))),
             ptx::Operand::Int(n) => Ok(if *n != 0 { pt() } else { crate::emit::never() }),
+            ptx::Operand::Special(ptx::SpecialReg::is_explicit_cluster, _) => {
+                let set = self.explicit_cluster();
+                Ok(operand(set))
+            }
             _ => Err("not a predicate".into()),
         }
     }

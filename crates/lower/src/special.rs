@@ -142,6 +142,12 @@ impl Lower<'_, '_> {
         Src::Narrow(operand(n))
     }
 
+    /// Whether the kernel was launched with clusters.
+    pub fn explicit_cluster(&mut self) -> Value {
+        let word = self.driver_word(if self.sm() >= 100 { 0x36c } else { 0x140 }).low();
+        self.b.isetp(sass::Mod::EQ, false, word, imm(1))
+    }
+
     fn s2r(&mut self, r: R) -> Src {
         Src::Narrow(operand(self.b.def(Opcode::S2R, &[], &[Operand::Special(r)])))
     }

@@ -6,9 +6,10 @@
 use crate::emit::{Emit, as_imm, pt, rz};
 use crate::func::{Lower, Result, ty};
 use crate::types::{Src, Ty};
-use ori::{ALWAYS, Name, Operand, Value, operand};
+use ori::{ALWAYS, BlockCall, Builder, Name, Operand, Terminator, Value, operand};
 use ptx::{Inst, Mod as M, Op as O};
 use sass::{Mod, Opcode, RegFile};
+use smallvec::SmallVec;
 
 /// A member mask.
 enum Members {
@@ -212,34 +213,89 @@ impl Lower<'_, '_> {
         let d = self.dst(d)?;
         let t = ty(inst.ty(0).ok_or("redux without a type")?);
         let a: Src = self.src(a, t)?;
-        // Only the threads that execute this together take part: those of the mask, once they are gathered.
-        let fixed = as_imm(&self.src(mask, Ty::U32)?.low()).is_some();
-        if !fixed {
-            return Err("redux.sync with a mask in a register is not supported yet".into());
-        }
-        self.members(mask)?;
-        if t.is_float() {
-            return self.unsupported(inst);
-        }
-        let signed = t.is_signed();
-        let mods: &[Mod] = match (inst.one_of(&[M::add, M::min, M::max, M::and, M::or, M::xor]), signed) {
-            (Some(M::add), true) => &[Mod::SUM, Mod::S32],
-            (Some(M::add), false) => &[Mod::SUM],
-            (Some(M::min), true) => &[Mod::MIN, Mod::S32],
-            (Some(M::min), false) => &[Mod::MIN],
-            (Some(M::max), true) => &[Mod::MAX, Mod::S32],
-            (Some(M::max), false) => &[Mod::MAX],
-            (Some(M::and), _) => &[],
-            (Some(M::or), _) => &[Mod::OR],
-            (Some(M::xor), _) => &[Mod::XOR],
-            _ => return self.unsupported(inst),
-        };
+        let mods = redux_mods(inst, t).ok_or_else(|| inst.op.name().to_string());
+        let mods = mods.or_else(|_| self.unsupported(inst))?;
         let a = operand(self.b.reg(&a.low()));
         let minmax = inst.one_of(&[M::min, M::max]).is_some();
         let op = if minmax && self.sm() >= 100 { Opcode::CREDUX } else { Opcode::REDUX };
-        let u = self.b.def(op, mods, &[a]);
-        let v = self.b.copy(operand(u));
+        let reduce = |l: &mut Self| {
+            let u = l.b.def(op, &mods, &[a]);
+            l.b.copy(operand(u))
+        };
+        // All threads that execute it together take part, so those of one mask must be on their own.
+        let mask = self.src(mask, Ty::U32)?.low();
+        let v = match as_imm(&mask) {
+            Some(u32::MAX) => reduce(self),
+            Some(_) => {
+                let mask = operand(self.b.reg(&mask));
+                self.b.inst(Opcode::WARPSYNC, &[], &[pt(), mask]);
+                reduce(self)
+            }
+            None => self.by_mask(mask, reduce),
+        };
         self.write(d, v);
         Ok(())
     }
+
+    /// Runs `f`, which gives one register, once for each mask that the threads have, with the threads of that
+    /// mask only: `f` must not be where all have come together again, so it is on one side of a branch in a loop.
+    fn by_mask(&mut self, mask: Operand, f: impl FnOnce(&mut Self) -> Value) -> Value {
+        let mask = self.b.reg(&mask);
+        let [head, then, join, done] = [(); 4].map(|()| self.b.func.add_block());
+        let result = self.b.func.add_value(RegFile::R, 1);
+        self.b.func.blocks[join].params.push(result);
+        self.b.terminate(Terminator::Jump(Builder::call(head)));
+        self.b.block = head;
+        let one = self.b.def(Opcode::R2UR, &[], &[operand(mask)]);
+        let one = self.b.copy(operand(one));
+        let mine = self.b.isetp(Mod::EQ, false, operand(one), operand(mask));
+        let none = self.b.copy(rz());
+        self.b.terminate(Terminator::Branch {
+            cond: mine.into(),
+            not: false,
+            taken: Builder::call(then),
+            fall: BlockCall { block: join, args: SmallVec::from_slice(&[none]) },
+        });
+        self.b.block = then;
+        self.b.inst(Opcode::WARPSYNC, &[], &[pt(), operand(mask)]);
+        let v = f(self);
+        self.b.terminate(Terminator::Jump(BlockCall { block: join, args: SmallVec::from_slice(&[v]) }));
+        self.b.block = join;
+        self.b.terminate(Terminator::Branch {
+            cond: mine.into(),
+            not: true,
+            taken: Builder::call(head),
+            fall: Builder::call(done),
+        });
+        self.b.block = done;
+        result
+    }
+}
+
+/// Modifiers of REDUX and CREDUX.
+fn redux_mods(inst: &Inst, t: Ty) -> Option<SmallVec<[Mod; 3]>> {
+    let action = inst.one_of(&[M::add, M::min, M::max, M::and, M::or, M::xor])?;
+    let mut mods: SmallVec<[Mod; 3]> = SmallVec::new();
+    if t.is_float() {
+        mods.push(match (action, inst.has(M::abs)) {
+            (M::min, false) => Mod::MIN,
+            (M::max, false) => Mod::MAX,
+            (M::min, true) => Mod::MINABS,
+            (M::max, true) => Mod::MAXABS,
+            _ => return None,
+        });
+        mods.push(Mod::F32);
+        mods.extend(inst.has(M::NaN).then_some(Mod::NAN));
+        return Some(mods);
+    }
+    mods.extend(match action {
+        M::add => Some(Mod::SUM),
+        M::min => Some(Mod::MIN),
+        M::max => Some(Mod::MAX),
+        M::or => Some(Mod::OR),
+        M::xor => Some(Mod::XOR),
+        _ => None,
+    });
+    mods.extend(t.is_signed().then_some(Mod::S32));
+    Some(mods)
 }

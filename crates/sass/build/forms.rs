@@ -198,12 +198,14 @@ fn address(form: &Form, text: &str) -> String {
         "255".to_string(),
         String::new(),
     );
-    let (mut next, mut hide_zero) = (false, false);
+    let (mut next, mut hide_zero, mut shift) = (false, false, 0);
     for part in body.trim_end_matches(']').split('_') {
         if part == "n" {
             next = true;
         } else if part == "z" {
             hide_zero = true;
+        } else if let Some(n) = part.strip_prefix('s') {
+            shift = number(n);
         } else if let Some(reg) = part.strip_prefix('R') {
             let (lo, w) = reg.split_once('.').unwrap_or((reg, ""));
             form.claim(&[(number(lo), 8)]);
@@ -233,7 +235,7 @@ fn address(form: &Form, text: &str) -> String {
     let offset = if offset.is_empty() { "&[]".into() } else { offset };
     format!(
         "FieldKind::Addr {{ desc: {d}, desc_hidden: {hidden}, base: {base}, width: {width}, uniform: {uniform}, \
-         offset: {offset}, space: {space:?}, next: {next}, \
+         offset: {offset}, shift: {shift}, space: {space:?}, next: {next}, \
          hide_zero: {hide_zero} }}"
     )
 }

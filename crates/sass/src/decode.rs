@@ -212,7 +212,7 @@ fn decode_field(field: &Field, slot: SlotKind, word: u128, target: Target, pc: i
                 not: bit(word, mods.not),
             }
         }
-        FieldKind::Addr { desc, base, width, uniform, offset, next, hide_zero, .. } => {
+        FieldKind::Addr { desc, base, width, uniform, offset, shift, next, hide_zero, .. } => {
             let optional = |lo: u8, file| match lo {
                 NONE => Some(None),
                 lo => register(word, lo, file, target).map(Some),
@@ -248,8 +248,8 @@ fn decode_field(field: &Field, slot: SlotKind, word: u128, target: Target, pc: i
                 uniform,
                 offset: match len {
                     0 => 0,
-                    _ if unsigned => raw as i32,
-                    _ => sign_extend(raw, len) as i32,
+                    _ if unsigned => (raw as i32) << shift,
+                    _ => (sign_extend(raw, len) as i32) << shift,
                 },
             }
         }

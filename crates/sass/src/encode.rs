@@ -378,7 +378,7 @@ fn absent(operand: &Operand, field: &Field) -> bool {
 fn encode_address(kind: &FieldKind, operand: &Operand, target: Target, i: usize) -> Result<u128, Mismatch> {
     let wrong = Mismatch::Operand(i);
     let (
-        FieldKind::Addr { desc, base, width, uniform, offset, next, hide_zero, .. },
+        FieldKind::Addr { desc, base, width, uniform, offset, shift, next, hide_zero, .. },
         Operand::Addr { desc: d, base: b, width: w, uniform: u, offset: o },
     ) = (kind, operand)
     else {
@@ -420,7 +420,10 @@ fn encode_address(kind: &FieldKind, operand: &Operand, target: Target, i: usize)
     };
     let len = length(offset);
     // Without any register the offset is an unsigned address.
-    let value = i64::from(*o);
+    if o & ((1 << shift) - 1) != 0 {
+        return Err(Mismatch::Range(i));
+    }
+    let value = i64::from(*o >> shift);
     let fits = if len == 0 {
         value == 0
     } else {

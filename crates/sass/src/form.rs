@@ -99,6 +99,8 @@ pub(crate) enum FieldKind {
         width: AddrWidthBits,
         uniform: u8,
         offset: Ranges,
+        /// The offset is a multiple of this power of two.
+        shift: u8,
         /// `gdesc`, `tmem`, `idesc` before the bracket; empty for memory.
         space: &'static str,
         /// The uniform register after the one in the field.
