@@ -26,12 +26,13 @@ pub fn resolve(machine: &Machine) -> (Vec<Inst>, Vec<(u32, u32)>) {
             lines.push((insts.len() as u32 * INST_BYTES, i.line));
         }
         let mut inst = i.inst.clone();
+        let pairs = matches!(inst.op, sass::Opcode::STAS | sass::Opcode::REDAS);
         for o in &mut inst.operands {
             match o {
                 Operand::Label(b) if i.link == Link::None && !is_call(inst.op) => *b = offsets[*b as usize],
                 // A 64-bit base without a descriptor is spelled without a suffix: the opcode and `.E` say its
-                // width.
-                Operand::Addr { desc: None, uniform: None, width: w @ AddrWidth::R64, .. } => {
+                // width; but STAS and REDAS, which take two addresses in it, have one.
+                Operand::Addr { desc: None, uniform: None, width: w @ AddrWidth::R64, .. } if !pairs => {
                     *w = AddrWidth::R32;
                 }
                 _ => {}

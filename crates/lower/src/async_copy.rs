@@ -138,7 +138,7 @@ impl Lower<'_, '_> {
         let a = self.addr_operand(&inst.operands[0])?;
         let noinc = inst.has(M::noinc);
         if self.sm() < 90 {
-            return self.unsupported(inst);
+            return self.branch_around(|l| l.copy_arrive_words(inst));
         }
         let at = self.mbarrier_address(inst, a)?;
         if !noinc {

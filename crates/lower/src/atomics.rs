@@ -145,12 +145,15 @@ struct Request<'i> {
 impl Lower<'_, '_> {
     /// `atom` and `red`.
     pub fn atomic(&mut self, inst: &Inst) -> Result<()> {
+        if inst.has(M::_async) {
+            return self.red_async(inst);
+        }
         let is_atom = inst.op == O::atom;
         let pt_ty = inst.ty(0).ok_or("atomic without a type")?;
         let n = usize::from(is_atom);
         let a = self.addr_operand(&inst.operands[n])?;
         let Some(space) = self.access_space(inst, a) else { return self.unsupported(inst) };
-        if space == Space::Local || inst.has(M::_async) {
+        if space == Space::Local {
             return self.unsupported(inst);
         }
         let ops = [M::add, M::min, M::max, M::inc, M::dec, M::and, M::or, M::xor, M::cas, M::exch];

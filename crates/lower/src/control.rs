@@ -37,6 +37,14 @@ impl Lower<'_, '_> {
             }
             return Ok(());
         }
+        if inst.has(M::tensormap_generic) {
+            if inst.has(M::acquire) {
+                return self.acquire_tensor_map(inst);
+            }
+            let scope = crate::memory::scope(inst).max(Scope::Gpu);
+            access::before(&mut self.b, access::Order::Release(scope), self.guard);
+            return Ok(());
+        }
         if inst.has(M::proxy) {
             return self.proxy_fence(inst);
         }

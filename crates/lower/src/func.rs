@@ -5,6 +5,7 @@ use crate::emit::Emit;
 use crate::graph::Graph;
 
 use crate::ssa::{PtxBlock, Ssa, Var};
+use crate::stack;
 use crate::types::{Kind, Ty};
 use crate::{Diagnostic, ModuleLayout, Options};
 use cranelift_entity::{EntityRef, SecondaryMap};
@@ -63,6 +64,8 @@ pub struct Lower<'a, 'f> {
     /// Values written since a side branch was entered, with what they replaced.
     pub(crate) region: Option<Vec<(Var, Value)>>,
     pub(crate) carry: Var,
+    /// The lowest address of the stack that is in use, if the code allocates on it.
+    pub(crate) stack: Option<Var>,
     /// Where `.param` variables of the code live.
     pub(crate) homes: FxHashMap<VarId, Home>,
     /// The stack pointer of the caller, once it is needed.
@@ -109,6 +112,10 @@ pub fn lower_function(
     }
     let carry = Var(vars.len() as u32);
     vars.push(ValueData { file: RegFile::P, width: 1 });
+    let stack_var = stack::allocates(body).then(|| {
+        vars.push(ValueData { file: RegFile::R, width: 1 });
+        Var(vars.len() as u32 - 1)
+    });
     let (homes, stack) = call::place_params(module, func, body, &mut vars);
     out.local_size = stack;
 
@@ -158,12 +165,19 @@ pub fn lower_function(
         smem: None,
         region: None,
         carry,
+        stack: stack_var,
         homes,
         frame_top: None,
         return_address: None,
     };
     if !func.entry {
         lower.enter_function(func, body, prologue);
+    }
+    if let Some(var) = stack_var {
+        let low = lower.b.iadd(operand(Name::Phys(sass::Reg::SP)), crate::emit::rz());
+        let here = std::mem::replace(&mut lower.block, prologue);
+        lower.write_var(var, low);
+        lower.block = here;
     }
     let mut errors = Vec::new();
     // Ori blocks made while lowering each PTX block, for the final layout.
@@ -350,6 +364,7 @@ impl<'a, 'f> Lower<'a, 'f> {
             O::bar | O::barrier => self.barrier(inst),
             O::trap | O::brkpt | O::nanosleep | O::pmevent | O::griddepcontrol => self.misc(inst),
             O::shfl | O::vote | O::_match | O::redux | O::activemask | O::elect => self.warp(inst),
+            O::call if self.stack.is_some() => Err("a call after alloca is not supported yet".into()),
             O::call => self.call(inst),
             O::ldmatrix | O::stmatrix | O::movmatrix | O::mma | O::wmma | O::wgmma | O::tcgen05 => {
                 self.unsupported(inst)
@@ -357,7 +372,11 @@ impl<'a, 'f> Lower<'a, 'f> {
             O::tex | O::tld4 | O::txq | O::suld | O::sust | O::sured | O::suq | O::istypep => {
                 self.unsupported(inst)
             }
-            O::setmaxnreg | O::tensormap | O::multimem | O::clusterlaunchcontrol => self.unsupported(inst),
+            O::alloca | O::stacksave | O::stackrestore => self.dynamic_stack(inst),
+            O::clusterlaunchcontrol => self.cluster_launch(inst),
+            // How many registers a warp holds is its own affair: none are given back, so none are asked for.
+            O::setmaxnreg => Ok(()),
+            O::tensormap | O::multimem => self.unsupported(inst),
             _ => self.scalar(inst),
         }
     }

@@ -18,6 +18,12 @@ impl Lower<'_, '_> {
             let s = self.src(&inst.operands[1], Ty { bits: 64, ..Ty::B32 })?.pair();
             let d = self.dst(&inst.operands[0])?;
             let mark = self.mark();
+            if self.sm() < 90 {
+                let count = self.b.and(s.hi, Operand::Imm(0x7fff_ffff));
+                let n = self.b.iadd(Operand::Imm(1 << 31), ineg(operand(count)));
+                self.assign(d, n, mark);
+                return Ok(());
+            }
             let up = self.b.shr(false, s.hi, imm(11));
             let left = self.b.and(operand(up), imm(0xf_ffff));
             let n = self.b.iadd(imm(0x10_0000), ineg(operand(left)));
@@ -25,7 +31,7 @@ impl Lower<'_, '_> {
             return Ok(());
         }
         if self.sm() < 90 {
-            return self.unsupported(inst);
+            return self.mbarrier_words(inst);
         }
         self.branch_around(|l| l.mbarrier_here(inst))
     }

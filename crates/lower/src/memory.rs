@@ -348,8 +348,11 @@ impl Lower<'_, '_> {
 
     /// `st`.
     pub fn st(&mut self, inst: &Inst) -> Result<()> {
-        if inst.one_of(&[M::_async, M::bulk]).is_some() {
-            return self.unsupported(inst);
+        if inst.has(M::_async) {
+            return self.st_async(inst);
+        }
+        if inst.has(M::bulk) {
+            return self.st_bulk(inst);
         }
         let t = ty(inst.ty(0).ok_or("store without a type")?);
         let a = addr(&inst.operands[0])?;

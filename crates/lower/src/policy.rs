@@ -15,7 +15,7 @@ impl Lower<'_, '_> {
     /// `prefetch`, `prefetchu`, `discard`, `applypriority`.
     pub fn cache_control(&mut self, inst: &Inst) -> Result<()> {
         if inst.has(M::tensormap) {
-            return self.unsupported(inst);
+            return self.prefetch_tensor_map(inst);
         }
         let a = self.addr_operand(&inst.operands[0])?;
         let action = match inst.op {

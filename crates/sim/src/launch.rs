@@ -24,6 +24,9 @@ pub struct Launch {
     pub grid: [u32; 3],
     /// Threads of a block in x, y, z.
     pub block: [u32; 3],
+    /// Bytes of stack that the driver is asked for, if more than the kernel says that it needs.
+    #[serde(default)]
+    pub stack: u32,
     /// Bytes of dynamic shared memory.
     #[serde(default)]
     pub shared: u32,

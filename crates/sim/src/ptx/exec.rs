@@ -12,6 +12,9 @@ use ::ptx::ast::{Addr, AddrBase, Operand, Space, VectorElem};
 use ::ptx::{Mod, Op, Type};
 use smallvec::SmallVec;
 
+/// Bytes of local memory that a thread may have.
+const MOST_LOCAL: u64 = 1 << 20;
+
 /// Runs an instruction that neither branches nor involves other threads.
 pub(super) fn execute(env: &mut Env<'_, '_>, t: &mut Thread, code: &Code<'_>) -> Res<()> {
     let p = env.program;
@@ -29,6 +32,23 @@ pub(super) fn execute(env: &mut Env<'_, '_>, t: &mut Thread, code: &Code<'_>) ->
         Op::atom | Op::red => atomic(env, t, code),
         Op::prefetch | Op::prefetchu | Op::membar | Op::fence | Op::nanosleep | Op::pmevent => Ok(()),
         Op::griddepcontrol | Op::discard | Op::applypriority => Ok(()),
+        Op::alloca => {
+            let bytes = read(t, env, 1)?;
+            let align = if ops.len() > 2 { read(t, env, 2)? } else { 8 };
+            let at = (t.local.len() as u64).next_multiple_of(align.max(1));
+            let end = at.checked_add(bytes).filter(|end| *end <= MOST_LOCAL).ok_or("too much stack")?;
+            t.local.resize(end as usize, 0);
+            t.write(p, &ops[0], at, ty)
+        }
+        Op::stacksave => t.write(p, &ops[0], t.local.len() as u64, ty),
+        Op::stackrestore => {
+            let end = read(t, env, 0)?;
+            if end > t.local.len() as u64 {
+                return Err("stackrestore of what is not on the stack".into());
+            }
+            t.local.truncate(end as usize);
+            Ok(())
+        }
         Op::cp => copy(env, t, code),
         Op::cvta => {
             let window = window(space(code).ok_or("cvta without a space")?);

@@ -187,7 +187,7 @@ fn environment(image: &Image, launch: &Launch, params: &[u8]) -> Result<Env, Sim
     for (at, size) in [(info.ntid, launch.block), (info.nctaid, launch.grid)] {
         size.iter().enumerate().for_each(|(i, n)| put(usize::from(at) + 4 * i, &n.to_le_bytes()));
     }
-    let local = image.local.next_multiple_of(16);
+    let local = image.local.max(launch.stack).next_multiple_of(16);
     put(info.stack_ptr.into(), &local.to_le_bytes());
     // The generic windows of shared memory (from sm_90 on a special register says it) and local memory.
     if image.target.sm < 90 {

@@ -1,0 +1,189 @@
+//! Instructions that take uniform registers, where the threads of a warp may disagree: one execution for each
+//! value that they have, in a loop in which the warp stays together.
+
+use crate::emit::{Emit, Pair, imm, ineg, pt, rz};
+use crate::func::{Lower, Result};
+use crate::types::Ty;
+use ori::{Builder, Macro, Name, Operand, Terminator, Value, operand};
+use ptx::{Inst, Mod as M, Space};
+use sass::{Mod, Opcode, Reg, RegFile};
+
+impl Lower<'_, '_> {
+    /// Runs `f` with these words in uniform registers, once for each combination of values that the threads
+    /// have. With `each`, once for every thread.
+    fn in_turns(&mut self, words: &[Operand], each: bool, f: impl FnOnce(&mut Self, &[Value])) {
+        let words: Vec<Value> = words.iter().map(|w| self.b.reg(w)).collect();
+        let [head, done] = [(); 2].map(|()| self.b.func.add_block());
+        self.b.terminate(Terminator::Jump(Builder::call(head)));
+        self.b.block = head;
+        let uniform: Vec<Value> =
+            words.iter().map(|w| self.b.def(Opcode::R2UR, &[], &[operand(*w)])).collect();
+        f(self, &uniform);
+        let mut mine = pt();
+        for (u, w) in uniform.iter().zip(&words) {
+            let same = [operand(*w), operand(*u), mine, pt()];
+            mine = operand(self.b.def_pred(Opcode::ISETP, &[Mod::EQ, Mod::U32, Mod::AND], &same));
+        }
+        if each {
+            // Of those that have these values, the one with the lowest number is done.
+            let with = self.b.func.add_value(RegFile::R, 1);
+            self.b.inst(Opcode::VOTE, &[Mod::ANY], &[operand(with), pt(), mine]);
+            let minus = self.b.iadd(ineg(operand(with)), rz());
+            let lowest = self.b.and(operand(with), operand(minus));
+            let lane = self.b.def(Opcode::S2R, &[], &[Operand::Special(sass::SpecialReg::SR_EQMASK)]);
+            mine = operand(self.b.isetp(Mod::EQ, false, operand(lowest), operand(lane)));
+        }
+        let Operand::Reg(mine) = mine else { return };
+        self.b.terminate(Terminator::Branch {
+            cond: mine.reg,
+            not: true,
+            taken: Builder::call(head),
+            fall: Builder::call(done),
+        });
+        self.b.block = done;
+    }
+
+    fn uniform_address(base: impl Into<Name>) -> Operand {
+        Operand::Addr {
+            desc: None,
+            base: None,
+            width: sass::AddrWidth::R32,
+            uniform: Some(base.into()),
+            offset: 0,
+        }
+    }
+
+    /// Words of a generic address, its offset added.
+    fn address_words(&mut self, a: &ptx::Addr) -> Result<[Operand; 2]> {
+        let at = self.address64(a)?;
+        let base = at.base.and_then(Name::value).ok_or("address without a base")?;
+        let v = self.b.add64(&Pair::of(base), &Pair::imm(i64::from(at.offset) as u64));
+        Ok([operand(Name::Part(v, 0)), operand(Name::Part(v, 1))])
+    }
+
+    /// A shared address, its offset added; of a generic one, the lower half.
+    fn shared_word(&mut self, a: &ptx::Addr) -> Result<Operand> {
+        let at = self.address32(a, Space::Shared)?;
+        let base = at.base.map_or_else(rz, operand);
+        Ok(if at.offset == 0 { base } else { operand(self.b.iadd(base, imm(at.offset as u32))) })
+    }
+
+    /// Runs UTMACCTL with this action on a tensor map.
+    fn tensor_map(&mut self, a: &ptx::Addr, param: bool, action: Mod) -> Result<()> {
+        let words = match (param, a.base) {
+            (false, _) => self.address_words(a)?,
+            (true, base) => {
+                // The address of a parameter is its offset in the constant bank.
+                let at = match base {
+                    ptx::AddrBase::Var(v) => Pair::imm((i64::from(self.bank_offset(v)?.1) + a.offset) as u64),
+                    _ => {
+                        let [lo, hi] = self.address_words(a)?;
+                        Pair::parts(lo, hi)
+                    }
+                };
+                let window = self.param_window();
+                let first = Pair::imm(u64::from(self.opts.target.info().param_base));
+                let at = Pair::of(self.b.sub64(&at, &first));
+                let v = self.b.add64(&window, &at);
+                [operand(Name::Part(v, 0)), operand(Name::Part(v, 1))]
+            }
+        };
+        let deep = self.sm() >= 100 && action == Mod::IV;
+        if action == Mod::IV {
+            let all = [Operand::ScoreboardSet(0), Operand::Imm(0), Operand::ScoreboardSet(0x3f)];
+            self.b.inst(Opcode::DEPBAR, &[], &all);
+        }
+        self.in_turns(&words, false, |l, u| {
+            let at = l.b.def_macro(Macro::Collect, RegFile::UR, 2, &[operand(u[0]), operand(u[1])]);
+            if deep {
+                let mods = [Mod::E, Mod::C, Mod::LDCU, Mod::IV, Mod::DEEP];
+                l.b.inst(Opcode::CCTL_LDCU, &mods, &[Self::uniform_address(at)]);
+            }
+            l.b.inst(Opcode::UTMACCTL, &[action], &[Self::uniform_address(at)]);
+        });
+        Ok(())
+    }
+
+    /// `prefetch.tensormap`.
+    pub fn prefetch_tensor_map(&mut self, inst: &Inst) -> Result<()> {
+        let a = self.addr_operand(&inst.operands[0])?;
+        self.branch_around(|l| l.tensor_map(a, inst.has(M::param), Mod::PF))
+    }
+
+    /// `fence.proxy.tensormap::generic.acquire`.
+    pub fn acquire_tensor_map(&mut self, inst: &Inst) -> Result<()> {
+        let a = self.addr_operand(&inst.operands[0])?;
+        self.branch_around(|l| l.tensor_map(a, false, Mod::IV))
+    }
+
+    /// `st.bulk`: zeros, counted in 8 bytes.
+    pub fn st_bulk(&mut self, inst: &Inst) -> Result<()> {
+        let a = self.addr_operand(&inst.operands[0])?;
+        self.branch_around(|l| {
+            let at = l.shared_word(a)?;
+            let size = l.src(&inst.operands[1], Ty { bits: 64, ..Ty::U32 })?.pair();
+            let count = match size.as_imm() {
+                Some(n) => imm((n >> 3) as u32),
+                None => operand(l.b.shf(&[Mod::R, Mod::U64], size.lo, imm(3), size.hi)),
+            };
+            l.in_turns(&[at, count], false, |l, u| {
+                let zero = operand(Name::Phys(Reg::URZ));
+                let operands = [Self::uniform_address(u[0]), zero, operand(u[1])];
+                l.b.inst(Opcode::UMEMSETS, &[Mod::_64], &operands);
+            });
+            Ok(())
+        })
+    }
+
+    /// `clusterlaunchcontrol`: a request for another CTA's work, and what its answer says.
+    pub fn cluster_launch(&mut self, inst: &Inst) -> Result<()> {
+        if inst.has(M::try_cancel) {
+            let (to, barrier) =
+                (self.addr_operand(&inst.operands[0])?, self.addr_operand(&inst.operands[1])?);
+            let how = match inst.has(M::multicast_cluster_all) {
+                true => Mod::BROADCAST,
+                false => Mod::SELFCAST,
+            };
+            return self.branch_around(|l| {
+                let words = [l.shared_word(to)?, l.shared_word(barrier)?];
+                l.in_turns(&words, true, |l, u| {
+                    let pair = l.b.def_macro(Macro::Collect, RegFile::UR, 2, &[operand(u[0]), operand(u[1])]);
+                    let barrier = Self::uniform_address(Name::Part(pair, 1));
+                    l.b.inst(Opcode::UGETNEXTWORKID, &[how], &[Self::uniform_address(pair), barrier]);
+                });
+                Ok(())
+            });
+        }
+        let answer = match self.src(&inst.operands[1], Ty { bits: 128, ..Ty::B32 })? {
+            crate::types::Src::Quad(v) => v,
+            _ => return self.unsupported(inst),
+        };
+        let word = |i: u8| operand(Name::Part(answer, i));
+        let mark = self.mark();
+        if inst.has(M::is_canceled) {
+            let d = self.dst(&inst.operands[0])?;
+            let bit = self.b.and(word(2), imm(1));
+            let set = self.b.isetp(Mod::NE, false, operand(bit), rz());
+            self.assign(d, set, mark);
+            return Ok(());
+        }
+        let dsts = crate::memory::destinations(inst)?;
+        let first = match inst.one_of(&[M::get_first_ctaid_y, M::get_first_ctaid_z]) {
+            Some(M::get_first_ctaid_y) => 1,
+            Some(_) => 2,
+            None => 0,
+        };
+        for (i, d) in dsts.iter().enumerate() {
+            let Some(d) = *d else { continue };
+            let mark = self.mark();
+            let v = match first + i {
+                0 => self.b.copy(word(0)),
+                1 => self.b.and(word(1), imm(0xffff)),
+                2 => self.b.shr(false, word(1), imm(16)),
+                _ => self.b.copy(rz()),
+            };
+            self.assign(d, v, mark);
+        }
+        Ok(())
+    }
+}
