@@ -283,6 +283,7 @@ pub fn generate(module: &Module, name: &str, seed: u64) -> Option<Launch> {
         kernel: name.to_string(),
         grid: [0, 1, 2].map(|i| grid[i] * cluster[i].max(1)),
         block: block_of(module, kernel, seed),
+        stack: 0,
         shared: if dynamic { 32 << 10 } else { 0 },
         args: Vec::new(),
         buffers: BTreeMap::new(),

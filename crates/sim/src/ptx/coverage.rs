@@ -41,6 +41,7 @@ pub fn coverage(module: &Module) -> Coverage {
             kernel: func.name.clone(),
             grid: [1; 3],
             block: [32, 1, 1],
+            stack: 0,
             shared: 1 << 16,
             args: vec![],
             buffers: Default::default(),
