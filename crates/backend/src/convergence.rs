@@ -50,7 +50,13 @@ pub fn run(func: &mut Function) {
             if !dom.dominates(d, meet) && cfg.order[meet] > cfg.order[d] {
                 break;
             }
-            match body(func, &cfg, &dom, &read, d, meet) {
+            // Lanes that take another way would wait at an outer meeting for those that wait at this one.
+            let way = if d == meet || post.dominates(meet, d) {
+                body(func, &cfg, &dom, &read, d, meet)
+            } else {
+                Err(Obstacle::Leaks)
+            };
+            match way {
                 Ok(body) => {
                     regions.push(Region { enter: d, meet, body });
                     break;

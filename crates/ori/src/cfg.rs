@@ -211,6 +211,11 @@ impl PostDom {
         PostDom { ipdom }
     }
 
+    /// Whether every way from `b` to an exit leads through `a`.
+    pub fn dominates(&self, a: Block, b: Block) -> bool {
+        std::iter::successors(Some(b), |x| self.ipdom(*x)).any(|x| x == a)
+    }
+
     /// The nearest block that every path from `b` to the end goes through; `None` if there is none.
     pub fn ipdom(&self, b: Block) -> Option<Block> {
         self.ipdom[b]
