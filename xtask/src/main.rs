@@ -7,6 +7,7 @@ use std::process::{Command, ExitCode};
 mod coverage;
 mod fuzz;
 mod hazards;
+mod ptxfuzz;
 mod status;
 mod vendor;
 mod verify;
@@ -39,6 +40,9 @@ enum Task {
     Verify(verify::Options),
     /// Compare the instruction table with nvdisasm on random variations of words.
     FuzzSass(fuzz::Options),
+    /// Compare our code for random PTX programs with the PTX interpreter, in the SASS simulator.
+    #[command(name = "ptxfuzz")]
+    PtxFuzz(ptxfuzz::Options),
 }
 
 fn main() -> ExitCode {
@@ -49,6 +53,10 @@ fn main() -> ExitCode {
         Task::FuzzSass(options) => {
             install_oracles().and_then(|bin| fuzz::run(&options, &bin, &root().join("target/fuzz-sass")))
         }
+        Task::PtxFuzz(o) if o.ptxas => {
+            install_oracles().and_then(|bin| ptxfuzz::main(&o, Some(&bin.join("ptxas"))))
+        }
+        Task::PtxFuzz(o) => ptxfuzz::main(&o, None),
         Task::MineLatencies(o) => install_oracles().and_then(|bin| hazards::mine(&root(), &bin, &o)),
         Task::CheckHazards(o) => install_oracles().and_then(|bin| hazards::check(&root(), &bin, &o)),
         Task::Sabotage(o) => install_oracles().and_then(|bin| hazards::sabotage(&root(), &bin, &o)),

@@ -61,8 +61,8 @@ pub(super) struct Layout {
     pub entry: Option<u32>,
     /// First slot of each register.
     pub slots: Vec<u32>,
-    /// Register slots in all.
-    pub slot_count: usize,
+    /// What the registers hold at the start, a slot each.
+    pub initial: Vec<u64>,
     /// Bytes of its local and parameter variables.
     pub frame: u64,
 }
@@ -74,6 +74,8 @@ const LARGEST: u64 = 1 << 30;
 #[derive(Debug)]
 pub(super) struct Program<'m> {
     pub module: &'m Module,
+    /// Every byte of registers and memory of a thread before it is written.
+    pub fill: u8,
     pub code: Vec<Code<'m>>,
     pub layouts: SecondaryMap<FuncId, Layout>,
     pub places: SecondaryMap<VarId, Place>,
@@ -94,12 +96,13 @@ fn place(at: &mut u64, align: u32, size: u64) -> u64 {
 
 impl<'m> Program<'m> {
     /// Prepares the module to run `kernel`.
-    pub fn new(module: &'m Module, kernel: FuncId) -> Result<Program<'m>, SimError> {
+    pub fn new(module: &'m Module, kernel: FuncId, fill: u8) -> Result<Program<'m>, SimError> {
         if let Some(v) = module.vars.values().find(|v| v.size() > LARGEST) {
             return Err(SimError::at(v.span, format!("'{}' is too large to interpret", v.name)));
         }
         let mut p = Program {
             module,
+            fill,
             code: Vec::new(),
             layouts: SecondaryMap::new(),
             places: SecondaryMap::new(),
@@ -207,8 +210,9 @@ impl<'m> Program<'m> {
             }
         }
         for r in body.regs.values() {
-            layout.slots.push(layout.slot_count as u32);
-            layout.slot_count += usize::from(r.vector);
+            layout.slots.push(layout.initial.len() as u32);
+            let bits = u64::from_le_bytes([self.fill; 8]) & super::int::mask(r.ty);
+            layout.initial.resize(layout.initial.len() + usize::from(r.vector), bits);
         }
         let first = self.code.len() as u32;
         layout.entry = Some(first);

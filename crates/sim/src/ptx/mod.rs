@@ -17,7 +17,7 @@ mod video;
 mod warp;
 
 pub use coverage::coverage;
-pub use run::{execute, run};
+pub use run::{execute, execute_filled, run};
 
 use ::ptx::{LineIndex, Span};
 use std::fmt;

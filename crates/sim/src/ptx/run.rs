@@ -34,10 +34,19 @@ pub fn run(module: &Module, launch: &Launch) -> Result<Buffers, SimError> {
 /// # Errors
 /// As [`run`].
 pub fn execute(module: &Module, launch: &Launch, limit: u64) -> Result<Prepared, SimError> {
+    execute_filled(module, launch, limit, 0)
+}
+
+/// Like [`execute`], where registers, local and shared memory hold `fill` in every byte before they are written: a
+/// program whose result depends on it reads what is not defined.
+///
+/// # Errors
+/// As [`run`].
+pub fn execute_filled(module: &Module, launch: &Launch, limit: u64, fill: u8) -> Result<Prepared, SimError> {
     let kernel = module.funcs.iter().find(|(_, f)| f.entry && f.body.is_some() && f.name == launch.kernel);
     let (kernel, func) =
         kernel.ok_or_else(|| SimError::new(format!("there is no kernel '{}'", launch.kernel)))?;
-    let mut program = Program::new(module, kernel)?;
+    let mut program = Program::new(module, kernel, fill)?;
     let mut prepared = launch.prepare();
     let size = module.param_layout(func).1 as usize;
     if prepared.params.len() != size {
@@ -85,7 +94,7 @@ pub fn execute(module: &Module, launch: &Launch, limit: u64) -> Result<Prepared,
     let [x, y, z] = launch.grid;
     for ctaid in (0..z).flat_map(|z| (0..y).flat_map(move |y| (0..x).map(move |x| [x, y, z]))) {
         env.ctaid = ctaid;
-        env.shared = vec![0; program.shared as usize + launch.shared as usize];
+        env.shared = vec![fill; program.shared as usize + launch.shared as usize];
         Block::new(&env, kernel).run(&mut env)?;
     }
     Ok(prepared)
@@ -277,7 +286,7 @@ impl Block {
             return Err(format!("'{}' takes {} arguments", func.name, func.params.len()));
         }
         let frame = t.local.len().next_multiple_of(16) as u64;
-        t.local.resize((frame + layout.frame) as usize, 0);
+        t.local.resize((frame + layout.frame) as usize, p.fill);
         for (a, v) in args.iter().zip(&func.params) {
             let var = &p.module.vars[*v];
             let Place::Frame(at) = p.places[*v] else { continue };
@@ -297,7 +306,7 @@ impl Block {
         }
         t.callers.push(Caller { func: t.func, pc: t.pc, registers: t.registers, frame: t.frame });
         t.registers = t.regs.len();
-        t.regs.resize(t.registers + layout.slot_count, 0);
+        t.regs.extend_from_slice(&layout.initial);
         t.frame = frame;
         t.func = callee;
         t.pc = entry;
