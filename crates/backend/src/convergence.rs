@@ -6,7 +6,11 @@
 //! barriers, so ways that end the thread need not meet. Where a meeting cannot be arranged surely (irreducible
 //! flow, endless loops), or must not be (lanes that spin until another lane has done something), the lanes
 //! simply stay apart.
+//!
+//! Warp-wide instructions whose member mask is the whole warp come with a WARPSYNC of all lanes, which is taken
+//! away where the lanes are surely together.
 
+use crate::uniformity::Uniformity;
 use cranelift_entity::{EntityRef, SecondaryMap};
 use fixedbitset::FixedBitSet;
 use ori::cfg::{Cfg, DomTree, PostDom};
@@ -33,9 +37,11 @@ pub fn run(func: &mut Function) {
     let dom = DomTree::dominators(&cfg);
     let trimmed = without_early_exits(func, &cfg);
     let post = PostDom::new(&trimmed);
+    let uniformity = Uniformity::new(func, &cfg);
+    let parts = |func: &Function, b: Block| splits(func, b) && uniformity.is_divergent_branch(b);
     let mut enter: SecondaryMap<Block, Option<Block>> = SecondaryMap::with_default(None);
     for &b in &cfg.rpo {
-        if trimmed.succs[b].len() < 2 || !is_divergent(func, b) {
+        if trimmed.succs[b].len() < 2 || !parts(func, b) {
             continue;
         }
         if let Some(y) = post.ipdom(b).filter(|y| is_worthwhile(func, *y)) {
@@ -91,10 +97,92 @@ pub fn run(func: &mut Function) {
             insts.iter().rposition(|i| func.insts[*i].op != Op::Sass(Opcode::BSSY)).map_or(0, |k| k + 1);
         insts.insert(first, inst);
     }
+    let divergent: FixedBitSet = cfg.rpo.iter().filter(|b| parts(func, **b)).map(|b| b.index()).collect();
+    gather(func, &divergent);
 }
 
-/// Whether lanes may part at the end of `b`.
-fn is_divergent(func: &Function, b: Block) -> bool {
+/// Whether the instruction is a WARPSYNC of all lanes.
+fn gathers_all(d: &InstData) -> bool {
+    d.op == Op::Sass(Opcode::WARPSYNC) && d.operands.get(1) == Some(&Operand::Imm(!0))
+}
+
+/// Takes WARPSYNCs of all lanes away where they are together. `divergent`: blocks at whose end lanes part.
+fn gather(func: &mut Function, divergent: &FixedBitSet) {
+    let any = func.layout.iter().flat_map(|b| &func.blocks[*b].insts).any(|i| gathers_all(&func.insts[*i]));
+    if !any {
+        return;
+    }
+    let cfg = Cfg::new(func);
+    // Whether all lanes that have not ended are together at the start and at the end of each block, and where a
+    // barrier was set; true until shown otherwise.
+    let mut start: SecondaryMap<Block, bool> = SecondaryMap::with_default(true);
+    let mut end: SecondaryMap<Block, bool> = SecondaryMap::with_default(true);
+    let mut set: SecondaryMap<Value, bool> = SecondaryMap::with_default(true);
+    let mut changed = true;
+    while changed {
+        changed = false;
+        for &b in &cfg.rpo {
+            let mut together = match b == func.entry_block() {
+                true => func.entry,
+                false => cfg.preds[b].iter().all(|p| end[*p] && !leaves_lanes(func, divergent, *p, b)),
+            };
+            start[b] = together;
+            for i in &func.blocks[b].insts {
+                together = after(&func.insts[*i], together, &mut set);
+            }
+            changed |= std::mem::replace(&mut end[b], together) != together;
+        }
+    }
+    for &b in &cfg.rpo {
+        let mut together = start[b];
+        let insts = std::mem::take(&mut func.blocks[b].insts);
+        let needed = |i: &ori::Inst| {
+            let d = &func.insts[*i];
+            let needless = together && gathers_all(d);
+            together = after(d, together, &mut set);
+            !needless
+        };
+        func.blocks[b].insts = insts.into_iter().filter(needed).collect();
+        for i in func.blocks[b].insts.clone() {
+            if func.target.sm >= 90 && gathers_all(&func.insts[i]) {
+                let d = &mut func.insts[i];
+                d.mods = Mods::of(&[Mod::ALL]);
+                d.operands[1] = ori::default_operand(Opcode::WARPSYNC, 1);
+            }
+        }
+    }
+}
+
+/// Whether lanes that go from `b` to `to` leave others behind. Those that end at once are none.
+fn leaves_lanes(func: &Function, divergent: &FixedBitSet, b: Block, to: Block) -> bool {
+    let others = func.blocks[b].term.targets();
+    let over = |s: Block| ends_thread(func, s) && func.blocks[s].insts.is_empty();
+    divergent.contains(b.index()) && others.iter().any(|t| t.block != to && !over(t.block))
+}
+
+/// Whether all lanes are together after an instruction.
+fn after(d: &InstData, together: bool, set: &mut SecondaryMap<Value, bool>) -> bool {
+    let barrier = |at: usize| match d.operands.get(at) {
+        Some(Operand::Reg(r)) => r.reg.value(),
+        _ => None,
+    };
+    match d.op {
+        Op::Sass(Opcode::BSSY) => {
+            if let Some(v) = barrier(0) {
+                set[v] = together;
+            }
+            together
+        }
+        Op::Sass(Opcode::BSYNC) => barrier(1).is_some_and(|v| set[v]),
+        Op::Sass(Opcode::WARPSYNC) if gathers_all(d) => together || d.is_unguarded(),
+        Op::Sass(Opcode::WARPSYNC) => false,
+        Op::Macro(ori::Macro::Call) | Op::Sass(Opcode::CALL) => false,
+        _ => together,
+    }
+}
+
+/// Whether two ways lead out of `b`, chosen lane by lane.
+fn splits(func: &Function, b: Block) -> bool {
     match &func.blocks[b].term {
         Terminator::Branch { cond, taken, fall, .. } => {
             let constant = matches!(cond, Name::Phys(r) if r.is_zero());

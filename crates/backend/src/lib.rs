@@ -11,6 +11,7 @@ pub mod machine;
 pub mod regalloc;
 pub mod schedule;
 pub mod timing;
+pub mod uniformity;
 pub mod units;
 
 use ori::Function;

@@ -134,7 +134,10 @@ impl Lower<'_, '_> {
         }
         if inst.has(M::warp) {
             let mask = self.src(&inst.operands[0], Ty::U32)?;
-            let mask = operand(self.b.reg(&mask.low()));
+            let mask = match mask.low() {
+                all @ Operand::Imm(0xffff_ffff) => all,
+                mask => operand(self.b.reg(&mask)),
+            };
             self.b.guarded(self.guard, Opcode::WARPSYNC, &[], &[pt(), mask], &[]);
             return Ok(());
         }

@@ -1,7 +1,7 @@
 //! Warp-wide communication: shuffles, votes, matches, reductions.
 //!
-//! Where the member mask is not known to be the whole warp, the threads of the mask are brought together
-//! first (WARPSYNC) and what the others said is masked out.
+//! The threads of the member mask are brought together first (WARPSYNC; the backend takes it away where the whole
+//! warp is surely together), and what the others said is masked out.
 
 use crate::emit::{Emit, as_imm, pt, rz};
 use crate::func::{Lower, Result, ty};
@@ -58,6 +58,7 @@ impl Lower<'_, '_> {
     fn members(&mut self, o: &ptx::Operand) -> Result<Members> {
         let mask = self.src(o, Ty::U32)?.low();
         if as_imm(&mask) == Some(!0) {
+            self.b.guarded(self.guard, Opcode::WARPSYNC, &[], &[pt(), mask], &[]);
             return Ok(Members::All);
         }
         let mask = operand(self.b.reg(&mask));

@@ -20,11 +20,11 @@ pub mod verify;
 
 pub use builder::Builder;
 pub use builder::{ALWAYS, default_operand};
-pub use function::operand;
 pub use function::{
     Block, BlockCall, BlockData, Callee, Function, Guard, Inst, InstData, Loc, Macro, Name, Op, Operand,
     SlotInfo, Terminator, Value, ValueData,
 };
+pub use function::{for_each_name, operand};
 
 #[cfg(test)]
 mod tests {

@@ -19,7 +19,7 @@ pub(crate) struct UnitInfo {
 pub enum ReadSite {
     /// As the execution guard, or by a branch or barrier.
     Guard,
-    /// By an instruction outside the arithmetic pipes: memory, variable latency, double precision.
+    /// By an instruction outside the arithmetic pipes: memory, variable latency, double precision, barriers.
     Remote,
     /// By any other instruction.
     Arithmetic,
@@ -69,7 +69,10 @@ pub fn read_site(reader: &Inst, guard: bool, target: Target) -> ReadSite {
     let op = reader.op.info();
     if guard || op.control {
         ReadSite::Guard
-    } else if op.memory || is_variable_latency(reader.op, target) || reader.op.unit() == Unit::Fp64 {
+    } else if op.memory
+        || is_variable_latency(reader.op, target)
+        || matches!(reader.op.unit(), Unit::Fp64 | Unit::Control)
+    {
         ReadSite::Remote
     } else {
         ReadSite::Arithmetic
