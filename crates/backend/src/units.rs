@@ -118,7 +118,21 @@ pub fn for_each_read(inst: &Inst, mut f: impl FnMut(Unit, Site)) {
                 if let Some(r) = base {
                     // Without a uniform part, `.E` alone says that the address has 64 bits.
                     let plain = *width == AddrWidth::R32 && inst.mods.has(Mod::E);
-                    span(*r, if plain || *width == AddrWidth::R64 { 2 } else { 1 }, &mut f);
+                    let width = match inst.op {
+                        // Coordinates.
+                        Opcode::SULD
+                        | Opcode::SULD_U
+                        | Opcode::SULD_B
+                        | Opcode::SUST
+                        | Opcode::SUST_U
+                        | Opcode::SUST_B
+                        | Opcode::SURED
+                        | Opcode::SURED_U
+                        | Opcode::SURED_B => 4,
+                        _ if plain || *width == AddrWidth::R64 => 2,
+                        _ => 1,
+                    };
+                    span(*r, width, &mut f);
                 }
                 if let Some(r) = uniform {
                     span(*r, if wide_uniform(inst.op) { 2 } else { 1 }, &mut f);

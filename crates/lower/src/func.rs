@@ -369,9 +369,12 @@ impl<'a, 'f> Lower<'a, 'f> {
             O::ldmatrix | O::stmatrix | O::movmatrix | O::mma | O::wmma | O::wgmma | O::tcgen05 => {
                 self.unsupported(inst)
             }
-            O::tex | O::tld4 | O::txq | O::suld | O::sust | O::sured | O::suq | O::istypep => {
-                self.unsupported(inst)
-            }
+            O::tex | O::tld4 => self.texture(inst),
+            O::txq | O::suq => self.texture_query(inst),
+            O::istypep => self.handle_type(inst),
+            O::suld => self.surface_load(inst),
+            O::sust => self.surface_store(inst),
+            O::sured => self.surface_reduce(inst),
             O::alloca | O::stacksave | O::stackrestore => self.dynamic_stack(inst),
             O::clusterlaunchcontrol => self.cluster_launch(inst),
             // How many registers a warp holds is its own affair: none are given back, so none are asked for.

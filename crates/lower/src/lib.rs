@@ -44,6 +44,8 @@ mod space;
 mod special;
 mod ssa;
 mod stack;
+mod surface;
+mod texture;
 mod types;
 mod uniform;
 mod video;

@@ -1,0 +1,530 @@
+//! Textures: `tex`, `tld4`, `txq`, `istypep`.
+//!
+//! TEX and its like take two vectors of up to four registers: coordinates, behind the number in an array; and what
+//! else there is, in the order handle, sample, level, offsets, reference value of a comparison. The handle is a word
+//! of constant memory or such a register up to sm_89, a pair of uniform registers from sm_90 on.
+
+use crate::convert_half::{self, Narrowing};
+use crate::emit::{Emit, as_imm, constant, fabs, fimm, imm, pt, rz};
+use crate::func::{Known, Lower, Result};
+use crate::types::{Kind, Ty};
+use ori::{ALWAYS, Builder, Guard, Macro, Name, Operand, Terminator, Value, operand};
+use ptx::{Inst, Mod as M, Op, Type, VectorElem};
+use sass::{Mod, Opcode, Reg, RegFile, Role};
+use smallvec::SmallVec;
+
+/// The level that stands for "the base level" (ptxas has it wherever no other is given).
+const BASE_LEVEL: f32 = -32.0;
+const F32: Ty = Ty { kind: Kind::Float, bits: 32 };
+
+/// Where the handle of a texture or surface is.
+#[derive(Clone, Debug)]
+pub(crate) enum Handle {
+    /// At this offset in constant bank 0.
+    Const(u32),
+    /// In the lower half of a pair of registers.
+    Word(Value),
+    /// In uniform registers.
+    Uniform(Value),
+    /// In a register, and has to get into uniform ones.
+    Varying(Value),
+}
+
+/// The opcodes of an instruction with its handle in constant memory, in uniform registers, in a register.
+pub(crate) type Ops = [Opcode; 3];
+
+const TEX: Ops = [Opcode::TEX, Opcode::TEX_U, Opcode::TEX_B];
+const TLD: Ops = [Opcode::TLD, Opcode::TLD_U, Opcode::TLD_B];
+const TLD4: Ops = [Opcode::TLD4, Opcode::TLD4_U, Opcode::TLD4_B];
+const TXD: Ops = [Opcode::TXD, Opcode::TXD_U, Opcode::TXD_B];
+const TXQ: Ops = [Opcode::TXQ, Opcode::TXQ_U, Opcode::TXQ_B];
+
+/// Numbers of the dimensions as the instructions name them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Dim {
+    D1 = 0,
+    D2 = 1,
+    D3 = 2,
+    Cube = 3,
+    Array1 = 4,
+    Array2 = 5,
+    ArrayCube = 7,
+}
+
+/// The shape of a texture access.
+struct Geometry {
+    dim: Dim,
+    /// Number of coordinates, array and sample numbers left out.
+    coords: usize,
+    array: bool,
+    multisample: bool,
+}
+
+fn geometry(inst: &Inst) -> Option<Geometry> {
+    let one = |dim, coords, array, multisample| Some(Geometry { dim, coords, array, multisample });
+    match inst.one_of(&[M::_1d, M::_2d, M::_3d, M::a1d, M::a2d, M::cube, M::acube, M::_2dms, M::a2dms])? {
+        M::_1d => one(Dim::D1, 1, false, false),
+        M::_2d => one(Dim::D2, 2, false, false),
+        M::_3d => one(Dim::D3, 3, false, false),
+        M::a1d => one(Dim::Array1, 1, true, false),
+        M::a2d => one(Dim::Array2, 2, true, false),
+        M::cube => one(Dim::Cube, 3, false, false),
+        M::acube => one(Dim::ArrayCube, 3, true, false),
+        M::_2dms => one(Dim::D2, 2, false, true),
+        _ => one(Dim::Array2, 2, true, true),
+    }
+}
+
+impl Lower<'_, '_> {
+    /// The handle in an operand.
+    pub(crate) fn handle(&mut self, o: &ptx::Operand) -> Result<Handle> {
+        let r = match o {
+            ptx::Operand::Reg(r) => *r,
+            ptx::Operand::Addr(ptx::Addr { base: ptx::AddrBase::Reg(r), offset: 0 }) => *r,
+            _ => {
+                let what = "a texture or surface that is not a handle in a register";
+                return Err(format!("{what} is not supported yet"));
+            }
+        };
+        let v = self.read(r);
+        if self.b.func.values[v].width != 2 {
+            return Err("a handle has 64 bits".into());
+        }
+        Ok(match self.known[v] {
+            Known::Const(0, at) if at % 4 == 0 => match self.sm() {
+                ..90 => Handle::Const(at),
+                sm => {
+                    let load = if sm >= 100 { Opcode::LDCU } else { Opcode::ULDC };
+                    Handle::Uniform(self.in_prologue(|b| {
+                        let word = b.def(load, &[], &[constant(0, at)]);
+                        let zero = operand(Name::Phys(Reg::URZ));
+                        b.def_macro(Macro::Collect, RegFile::UR, 2, &[operand(word), zero])
+                    }))
+                }
+            },
+            _ if self.sm() < 90 => Handle::Word(v),
+            _ => Handle::Varying(self.b.copy(operand(Name::Part(v, 0)))),
+        })
+    }
+
+    /// The words in one value of four registers; none at all is RZ.
+    pub(crate) fn vector4(&mut self, words: &[Operand]) -> Operand {
+        if words.is_empty() {
+            return rz();
+        }
+        let mut parts: SmallVec<[Operand; 4]> = words.iter().cloned().collect();
+        while parts.len() < 4 {
+            let none = self.undefined(ori::ValueData { file: RegFile::R, width: 1 });
+            parts.push(operand(none));
+        }
+        operand(self.b.collect(&parts))
+    }
+
+    /// Appends an instruction with its handle as the `at`th operand (and the one behind it, if it takes two); a
+    /// handle that threads may not agree about is taken one value after the other.
+    pub(crate) fn with_handle(
+        &mut self,
+        handle: &Handle,
+        ops: Ops,
+        mods: &[Mod],
+        mut operands: Vec<Operand>,
+        at: usize,
+    ) {
+        match handle {
+            Handle::Const(offset) => {
+                operands.insert(at, Operand::Imm(0));
+                operands.insert(at + 1, Operand::Imm(offset / 4));
+                self.b.inst(ops[0], mods, &operands);
+            }
+            Handle::Word(v) => {
+                if matches!(ops[2], Opcode::SULD_B | Opcode::SUST_B | Opcode::SURED_B) {
+                    operands.insert(at, operand(*v));
+                }
+                self.b.inst(ops[2], mods, &operands);
+            }
+            Handle::Uniform(pair) => {
+                operands.insert(at, operand(*pair));
+                operands.insert(at + 1, Operand::Imm(0));
+                self.b.inst(ops[1], mods, &operands);
+            }
+            Handle::Varying(word) => {
+                let [head, done] = [(); 2].map(|()| self.b.func.add_block());
+                self.b.terminate(Terminator::Jump(Builder::call(head)));
+                self.b.block = head;
+                let one = self.b.def(Opcode::R2UR, &[], &[operand(*word)]);
+                let zero = operand(Name::Phys(Reg::URZ));
+                let pair = self.b.def_macro(Macro::Collect, RegFile::UR, 2, &[operand(one), zero]);
+                let mine = self.b.isetp(Mod::EQ, false, operand(*word), operand(one));
+                operands.insert(at, operand(pair));
+                operands.insert(at + 1, Operand::Imm(0));
+                let defs = ops[1].slots().iter().zip(&operands).filter(|(s, _)| s.role == Role::Def);
+                let defs: Vec<Operand> = defs.map(|(_, o)| o.clone()).collect();
+                let kept: Vec<Name> = defs
+                    .iter()
+                    .map(|o| match o.as_reg().map(|r| r.reg) {
+                        Some(Name::Val(v)) => Name::Val(self.undefined(self.b.func.values[v])),
+                        Some(n) => n,
+                        None => Name::Phys(Reg::PT),
+                    })
+                    .collect();
+                let guard = Guard { pred: Name::Val(mine), not: false };
+                self.b.guarded(guard, ops[1], mods, &operands, &kept);
+                self.b.terminate(Terminator::Branch {
+                    cond: mine.into(),
+                    not: true,
+                    taken: Builder::call(head),
+                    fall: Builder::call(done),
+                });
+                self.b.block = done;
+            }
+        }
+    }
+
+    /// A number in an array: at most 65535.
+    fn array_index(&mut self, o: Operand) -> Operand {
+        match as_imm(&o) {
+            Some(n) => imm(n.min(0xffff)),
+            None => operand(crate::convert::minmax(&mut self.b, false, false, o, imm(0xffff))),
+        }
+    }
+
+    /// Offsets in texels as TEX and TLD (4 bits each) or TLD4 (8 bits each) take them.
+    fn texel_offsets(&mut self, elems: &[VectorElem], bits: u32) -> Result<Operand> {
+        let mut sum = rz();
+        for (i, e) in elems.iter().take(3).enumerate() {
+            let at = bits * i as u32;
+            let mask = if bits == 8 { 0x3f } else { 0xf };
+            let x = self.elem(e, Ty { kind: Kind::Signed, bits: 32 })?.low();
+            sum = match (as_imm(&x), as_imm(&sum)) {
+                (Some(n), Some(s)) => imm(s | (n & mask) << at),
+                _ => {
+                    let x = self.b.and(x, imm(mask));
+                    let x = self.b.shl(operand(x), imm(at));
+                    operand(self.b.lop3(operand(x), sum, rz(), 0xfc))
+                }
+            };
+        }
+        Ok(sum)
+    }
+
+    /// `tex`, `tld4`.
+    pub fn texture(&mut self, inst: &Inst) -> Result<()> {
+        self.branch_around(|l| l.texture_here(inst))
+    }
+
+    fn texture_here(&mut self, inst: &Inst) -> Result<()> {
+        let g = geometry(inst).ok_or("texture access without a geometry")?;
+        let ptx::Operand::Bracket(place) = &inst.operands[1] else { return self.unsupported(inst) };
+        let [handle, coords] = &place[..] else {
+            return Err("a sampler of its own is not supported yet".into());
+        };
+        let handle = self.handle(handle)?;
+        let gather = inst.op == Op::tld4;
+        let from = if gather { Some(Type::f32) } else { inst.types().last() };
+        let integers = match from {
+            Some(Type::s32) => true,
+            Some(Type::f32) => false,
+            _ => return self.unsupported(inst),
+        };
+        let grad = inst.has(M::grad);
+        // Sample, number in the array, coordinates.
+        let mut numbers: SmallVec<[Operand; 4]> = SmallVec::new();
+        let skip = usize::from(g.array) + usize::from(g.multisample);
+        let elems: Vec<VectorElem> = match coords {
+            ptx::Operand::Vector(v) => v.to_vec(),
+            ptx::Operand::Reg(r) => vec![VectorElem::Reg(*r)],
+            _ => return self.unsupported(inst),
+        };
+        if elems.len() < skip + g.coords {
+            return Err("too few coordinates".into());
+        }
+        let mut extra: SmallVec<[Operand; 4]> = SmallVec::new();
+        if g.multisample {
+            extra.push(self.elem(&elems[0], Ty::B32)?.low());
+        }
+        let array = match g.array {
+            true => {
+                let n = self.elem(&elems[skip - 1], Ty::U32)?.low();
+                Some(self.array_index(n))
+            }
+            false => None,
+        };
+        for e in &elems[skip..skip + g.coords] {
+            numbers.push(self.elem(e, if integers { Ty::B32 } else { F32 })?.low());
+        }
+        if matches!(g.dim, Dim::Cube | Dim::ArrayCube) {
+            self.onto_cube(&mut numbers);
+        }
+        let mut dim = g.dim;
+        if dim == Dim::D1 && !integers {
+            // One coordinate is the first of two.
+            dim = Dim::D2;
+            numbers.push(rz());
+        }
+        let mut rest = inst.operands[2..].iter();
+        let level = match inst.has(M::level) {
+            true => Some(rest.next().ok_or("access without a level")?),
+            false => None,
+        };
+        let derivatives = match grad {
+            true => Some((rest.next().ok_or("no derivatives")?, rest.next().ok_or("no derivatives")?)),
+            false => None,
+        };
+        let (mut offsets, mut reference) = (None, None);
+        for o in rest {
+            match o {
+                ptx::Operand::Vector(v) if offsets.is_none() && reference.is_none() => {
+                    offsets = Some(self.texel_offsets(v, if gather { 8 } else { 4 })?);
+                }
+                o if reference.is_none() => reference = Some(self.src(o, F32)?.low()),
+                _ => return self.unsupported(inst),
+            }
+        }
+        let word = match &handle {
+            Handle::Word(v) => Some(operand(Name::Part(*v, 0))),
+            _ => None,
+        };
+        if let Some((dx, dy)) = derivatives {
+            if integers || reference.is_some() {
+                return self.unsupported(inst);
+            }
+            return self.by_derivatives(inst, &handle, dim, word, &numbers, array, offsets, dx, dy);
+        }
+        numbers.insert_many(0, array);
+        extra.insert_many(0, word.clone());
+        let op = match (gather, integers) {
+            (true, _) => TLD4,
+            (_, true) => TLD,
+            _ => TEX,
+        };
+        let mut mods: Vec<Mod> = Vec::new();
+        match (op, level) {
+            (TEX, None) => extra.push(fimm(BASE_LEVEL)),
+            (TEX, Some(l)) => extra.push(self.src(l, F32)?.low()),
+            (_, Some(l)) => extra.push(self.src(l, Ty::B32)?.low()),
+            _ => {}
+        }
+        extra.extend(offsets.clone());
+        extra.extend(reference.clone());
+        let old = self.sm() < 90;
+        let close = old && numbers.len() + extra.len() <= 4;
+        mods.extend(close.then_some(Mod::SCR));
+        if gather {
+            mods.push(match inst.one_of(&[M::r, M::g, M::b, M::a]) {
+                Some(M::r) => Mod::R,
+                Some(M::g) => Mod::G,
+                Some(M::b) => Mod::B,
+                _ => Mod::A,
+            });
+        }
+        mods.extend(word.is_some().then_some(Mod::B));
+        match (op, level) {
+            (TLD4, _) => {}
+            (TLD, None) => mods.push(Mod::LZ),
+            _ => mods.push(Mod::LL),
+        }
+        mods.extend(offsets.is_some().then_some(Mod::AOFFI));
+        mods.extend((op == TLD && level.is_some()).then_some(Mod::CL));
+        mods.extend(g.multisample.then_some(Mod::MS));
+        mods.extend(reference.is_some().then_some(Mod::DC));
+        if close {
+            // Few enough are dealt to both vectors.
+            let mut all = numbers;
+            all.append(&mut extra);
+            extra = all.drain(all.len().div_ceil(2)..).collect();
+            numbers = all;
+        }
+        let sources = [self.vector4(&numbers), self.vector4(&extra)];
+        self.fetch(inst, &handle, op, &mods, dim, sources)
+    }
+
+    /// Divides a direction by its largest component.
+    fn onto_cube(&mut self, v: &mut [Operand]) {
+        let max = |b: &mut Builder<'_>, x: Operand, y: Operand| {
+            b.def(Opcode::FMNMX, &[], &[fabs(x), fabs(y), crate::emit::never()])
+        };
+        let largest = max(&mut self.b, v[0].clone(), v[1].clone());
+        let largest = max(&mut self.b, v[2].clone(), operand(largest));
+        let scale = self.b.def(Opcode::MUFU, &[Mod::RCP], &[operand(largest)]);
+        for x in v {
+            *x = operand(self.b.def(Opcode::FMUL, &[], &[x.clone(), operand(scale)]));
+        }
+    }
+
+    /// `tex.grad`: TXD, which has the derivatives by turns, and the number in the array behind the coordinates, with
+    /// the offsets in its upper half.
+    #[allow(clippy::too_many_arguments)]
+    fn by_derivatives(
+        &mut self,
+        inst: &Inst,
+        handle: &Handle,
+        dim: Dim,
+        word: Option<Operand>,
+        coords: &[Operand],
+        array: Option<Operand>,
+        offsets: Option<Operand>,
+        dx: &ptx::Operand,
+        dy: &ptx::Operand,
+    ) -> Result<()> {
+        if !matches!(dim, Dim::D2 | Dim::Array1 | Dim::Array2) {
+            return self.unsupported(inst);
+        }
+        let mut by: SmallVec<[Operand; 4]> = SmallVec::new();
+        let elems = |o: &ptx::Operand| match o {
+            ptx::Operand::Vector(v) => Some(v.to_vec()),
+            ptx::Operand::Reg(r) => Some(vec![VectorElem::Reg(*r)]),
+            _ => None,
+        };
+        let (Some(dx), Some(dy)) = (elems(dx), elems(dy)) else { return self.unsupported(inst) };
+        for i in 0..coords.len() {
+            for d in [&dx, &dy] {
+                by.push(match d.get(i) {
+                    Some(e) => self.elem(e, F32)?.low(),
+                    None => rz(),
+                });
+            }
+        }
+        let mut first: SmallVec<[Operand; 4]> = SmallVec::new();
+        first.extend(word.clone());
+        first.extend(coords.iter().cloned());
+        let high = match &offsets {
+            Some(o) => Some(match as_imm(o) {
+                Some(n) => imm(n << 16),
+                None => operand(self.b.shl(o.clone(), imm(16))),
+            }),
+            None => None,
+        };
+        match (array, high) {
+            (Some(a), Some(h)) => first.push(operand(self.b.lop3(a, h, rz(), 0xfc))),
+            (a, h) => first.extend(a.or(h)),
+        }
+        let mut mods: Vec<Mod> = Vec::new();
+        mods.extend(word.is_some().then_some(Mod::B));
+        mods.extend(offsets.is_some().then_some(Mod::AOFFI));
+        let sources = [self.vector4(&first), self.vector4(&by)];
+        self.fetch(inst, handle, TXD, &mods, dim, sources)
+    }
+
+    /// The instruction itself, and its four results.
+    fn fetch(
+        &mut self,
+        inst: &Inst,
+        handle: &Handle,
+        op: Ops,
+        mods: &[Mod],
+        dim: Dim,
+        [first, second]: [Operand; 2],
+    ) -> Result<()> {
+        let dsts = crate::memory::destinations(inst)?;
+        let [low, high] = [(); 2].map(|()| self.b.func.add_value(RegFile::R, 2));
+        let operands = vec![
+            pt(),
+            operand(high),
+            operand(low),
+            first,
+            second,
+            Operand::Imm(dim as u32),
+            Operand::Imm(15),
+        ];
+        self.with_handle(handle, op, mods, operands, 5);
+        let words: Vec<Operand> =
+            [low, high].iter().flat_map(|v| [0, 1].map(|i| operand(Name::Part(*v, i)))).collect();
+        let to = inst.ty(0).ok_or("texture access without a type")?;
+        match to {
+            Type::f16 | Type::f16x2 => {
+                let none = Narrowing::default();
+                let near = crate::convert::Round::Nearest;
+                let halves: Vec<Operand> = words
+                    .iter()
+                    .map(|w| match self.sm() {
+                        75 => {
+                            let v = self.b.def(Opcode::F2F, &[Mod::F16, Mod::F32], std::slice::from_ref(w));
+                            operand(v)
+                        }
+                        _ => operand(convert_half::pack_halves(
+                            &mut self.b,
+                            false,
+                            none,
+                            near,
+                            rz(),
+                            w.clone(),
+                        )),
+                    })
+                    .collect();
+                for (i, d) in dsts.iter().enumerate() {
+                    let Some(d) = *d else { continue };
+                    let mark = self.mark();
+                    let v = match to {
+                        Type::f16 => self.b.copy(halves[i].clone()),
+                        _ => self.b.prmt(halves[2 * i].clone(), imm(0x5410), halves[2 * i + 1].clone()),
+                    };
+                    self.assign(d, v, mark);
+                }
+            }
+            _ => {
+                for (d, w) in dsts.iter().zip(words) {
+                    let Some(d) = *d else { continue };
+                    let mark = self.mark();
+                    let v = self.b.copy(w);
+                    self.assign(d, v, mark);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// `txq`, `suq`: what TXQ tells; the rest is in tables of the driver.
+    pub fn texture_query(&mut self, inst: &Inst) -> Result<()> {
+        debug_assert!(self.guard == ALWAYS || inst.guard.is_some());
+        let mask = match inst.one_of(&[M::width, M::height, M::depth]) {
+            Some(M::width) => 1,
+            Some(M::height) => 2,
+            Some(_) => 4,
+            None => return self.unsupported(inst),
+        };
+        self.branch_around(|l| {
+            let d = l.dst(&inst.operands[0])?;
+            let handle = l.handle(&inst.operands[1])?;
+            let level = match inst.operands.get(2) {
+                Some(o) => l.src(o, Ty::U32)?.low(),
+                None => rz(),
+            };
+            let mut words: SmallVec<[Operand; 2]> = SmallVec::new();
+            let mut mods: SmallVec<[Mod; 1]> = SmallVec::new();
+            if let Handle::Word(v) = &handle {
+                words.push(operand(Name::Part(*v, 0)));
+                mods.push(Mod::B);
+            }
+            words.push(operand(l.b.copy(level)));
+            if words.len() == 1 {
+                let none = l.undefined(ori::ValueData { file: RegFile::R, width: 1 });
+                words.push(operand(none));
+            }
+            let source = l.b.collect(&words);
+            let v = l.b.func.add_value(RegFile::R, 2);
+            let dimension = Operand::Imm(0);
+            let operands = vec![rz(), operand(v), operand(source), dimension, Operand::Imm(mask)];
+            l.with_handle(&handle, TXQ, &mods, operands, 4);
+            let v = l.b.copy(operand(Name::Part(v, 0)));
+            l.write(d, v);
+            Ok(())
+        })
+    }
+
+    /// `istypep`: a bit of the handle.
+    pub fn handle_type(&mut self, inst: &Inst) -> Result<()> {
+        let bit = match inst.one_of(&[M::texref, M::samplerref, M::surfref]) {
+            Some(M::texref) => 29,
+            Some(M::samplerref) => 30,
+            Some(M::surfref) => 31,
+            _ => return self.unsupported(inst),
+        };
+        let d = self.dst(&inst.operands[0])?;
+        let handle = self.src(&inst.operands[1], Ty { bits: 64, ..Ty::B32 })?.pair();
+        let mark = self.mark();
+        let set = self.b.and(handle.hi, Operand::Imm(1 << bit));
+        let p = self.b.isetp(Mod::NE, false, operand(set), rz());
+        self.assign(d, p, mark);
+        Ok(())
+    }
+}
