@@ -30,6 +30,7 @@ struct Table {
     lists: BTreeMap<String, Vec<String>>,
     forms: BTreeMap<String, Vec<String>>,
     mods: BTreeSet<String>,
+    word_gates: BTreeMap<String, Vec<String>>,
 }
 
 impl Table {
@@ -83,7 +84,18 @@ impl Table {
     fn operands(&self, text: &str) -> String {
         text.split_whitespace()
             .map(|w| {
-                let (w, optional) = w.strip_suffix('?').map_or((w, false), |w| (w, true));
+                let (w, optional, with) = match w.split_once('?') {
+                    Some((w, with)) => (w, true, with),
+                    None => (w, false, ""),
+                };
+                let with: Vec<String> =
+                    with.split('|').filter(|m| !m.is_empty()).map(|m| format!("Mod::{}", ident(m))).collect();
+                let (w, values) = w.split_once('[').map_or((w, ""), |(w, v)| (w, v.trim_end_matches(']')));
+                let values = match (values.split_once('-'), values.strip_prefix('/')) {
+                    (Some((a, b)), _) => format!("Values::Range({a}, {b})"),
+                    (_, Some(n)) => format!("Values::Multiples({n})"),
+                    _ => "Values::All".to_string(),
+                };
                 let (w, wider) = w.strip_suffix('~').map_or((w, false), |w| (w, true));
                 let (w, vector) = match w.strip_prefix('v') {
                     Some(w) => (w, true),
@@ -112,7 +124,9 @@ impl Table {
                     "f" => "Func",
                     "i" => "Imm",
                     "b" => "Part",
+                    "w" => "PartDst",
                     "x" => "Any",
+                    "n" => "Sink",
                     _ => panic!("operand `{w}`"),
                 };
                 let ty = match fixed {
@@ -121,21 +135,62 @@ impl Table {
                 };
                 format!(
                     "OperandSpec {{ kind: OperandKind::{kind}, ty: {ty}, vector: {vector}, count: {count}, \
-                     wider: {wider}, optional: {optional} }}, "
+                     wider: {wider}, values: {values}, optional: {optional}, with: &[{}] }}, ",
+                    with.join(", ")
                 )
             })
             .collect()
     }
 
-    fn form(&mut self, op: &str, text: &str) {
+    /// A form of `op`; `name` holds the words that belong to its name.
+    fn form(&mut self, op: &str, name: &[&str], text: &str) {
         let (text, gates) = text.split_once('@').unwrap_or((text, ""));
         let (groups, operands) =
             text.split_once(" :").or(text.strip_prefix(':').map(|o| ("", o))).expect("`:`");
-        let (mut version, mut targets) = ("(1, 0)".to_string(), String::new());
-        for gate in gates.split_whitespace() {
+        let gates = Self::gates(gates);
+        let own: String = name.iter().map(|w| format!(".{w} ")).collect();
+        let groups = self.groups(&format!("{own}{groups}"));
+        let operands = self.operands(operands);
+        let name = name.len();
+        self.forms
+            .entry(op.to_string())
+            .or_default()
+            .push(format!("Form {{ name: {name}, groups: &[{groups}], operands: &[{operands}], {gates} }}"));
+    }
+
+    /// `word WORD… of OP… @ GATE…`
+    fn word(&mut self, text: &str) {
+        let (text, gates) = text.split_once('@').expect("`@`");
+        let (words, ops) = text.split_once(" of ").unwrap_or((text, ""));
+        let (ops, others) = ops.strip_prefix("not ").map_or((ops, ops.is_empty()), |o| (o, true));
+        let ops: Vec<String> = ops.split_whitespace().map(|o| format!("Op::{}", ident(o))).collect();
+        for w in self.words(words) {
+            self.mods.insert(w.clone());
+            let gate = format!(
+                "WordGate {{ ops: &[{}], others: {others}, {} }}",
+                ops.join(", "),
+                Self::gates(gates)
+            );
+            self.word_gates.entry(w).or_default().push(gate);
+        }
+    }
+
+    /// The fields `version`, `until` and `targets`.
+    fn gates(text: &str) -> String {
+        let (mut version, mut until) = ("(1, 0)".to_string(), "(255, 0)".to_string());
+        let mut before = "u16::MAX";
+        let mut targets = String::new();
+        let number = |v: &str| {
+            let (major, minor) = v.split_once('.').expect("version");
+            format!("({major}, {minor})")
+        };
+        for gate in text.split_whitespace() {
             if let Some(v) = gate.strip_prefix("ptx") {
-                let (major, minor) = v.split_once('.').expect("version");
-                version = format!("({major}, {minor})");
+                version = number(v);
+            } else if let Some(v) = gate.strip_prefix("<ptx") {
+                until = number(v);
+            } else if let Some(sm) = gate.strip_prefix("<sm") {
+                before = sm;
             } else {
                 let number = gate.strip_prefix("sm").expect("gate");
                 let digits = number.trim_end_matches(['a', 'f']);
@@ -148,11 +203,7 @@ impl Table {
                 let _ = write!(targets, "TargetGate {{ sm: {sm}, suffix: Suffix::{suffix} }}, ");
             }
         }
-        let groups = self.groups(groups);
-        let operands = self.operands(operands);
-        self.forms.entry(op.to_string()).or_default().push(format!(
-            "Form {{ groups: &[{groups}], operands: &[{operands}], version: {version}, targets: &[{targets}] }}"
-        ));
+        format!("version: {version}, until: {until}, before: {before}, targets: &[{targets}]")
     }
 }
 
@@ -205,15 +256,17 @@ fn main() {
         let words: Vec<&str> = line.split_whitespace().collect();
         match words[0] {
             "let" => {}
+            "word" => t.word(&line["word".len()..]),
             "type" => t.types.push((words[1].into(), words[2].parse().expect("bytes"), words[3].into())),
             "sreg" => {
                 for name in numbered(words[1]) {
                     t.sregs.push((name, words[2].into(), words[3].into()));
                 }
             }
-            op => {
-                let rest = line[op.len()..].trim().to_string();
-                t.form(op, &rest);
+            name => {
+                let (op, words) = name.split_once('.').unwrap_or((name, ""));
+                let words: Vec<&str> = words.split('.').filter(|w| !w.is_empty()).collect();
+                t.form(op, &words, line[name.len()..].trim());
             }
         }
     }
@@ -250,6 +303,10 @@ fn main() {
         } else {
             let _ = writeln!(out, "    None,");
         }
+    }
+    let _ = writeln!(out, "];\npub(crate) static WORD_GATES: &[&[WordGate]] = &[");
+    for m in &mods {
+        let _ = writeln!(out, "    &[{}],", t.word_gates.get(m).map_or(String::new(), |g| g.join(", ")));
     }
     let _ = writeln!(out, "];\npub(crate) static SREGS: &[(Type, bool)] = &[");
     for (_, ty, components) in &t.sregs {

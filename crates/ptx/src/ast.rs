@@ -344,11 +344,17 @@ pub struct Inst {
     pub mods: SmallVec<[Mod; 8]>,
     /// Operands.
     pub operands: SmallVec<[Operand; 4]>,
+    /// Which of them were written as a list of one register, `{r}`: a bit each, the first the lowest.
+    pub braced: u16,
     /// The whole statement.
     pub span: Span,
 }
 
 impl Inst {
+    /// Whether operand `at` was written as a list of one register.
+    pub fn is_braced(&self, at: usize) -> bool {
+        at < 16 && self.braced >> at & 1 == 1
+    }
     /// Whether the modifier is present.
     pub fn has(&self, m: Mod) -> bool {
         self.mods.contains(&m)

@@ -61,6 +61,13 @@ impl Mod {
     }
 }
 
+impl Mod {
+    /// What instruction `op` needs if it has this word.
+    pub fn gates(self, op: Op) -> impl Iterator<Item = &'static WordGate> {
+        WORD_GATES[self as usize].iter().filter(move |g| g.ops.contains(&op) != g.others)
+    }
+}
+
 impl Op {
     /// The mnemonic of this spelling. The table is sorted by spelling.
     pub fn parse(word: &str) -> Option<Op> {
@@ -90,14 +97,44 @@ impl SpecialReg {
 /// One form of an instruction.
 #[derive(Clone, Copy, Debug)]
 pub struct Form {
+    /// So many of the first groups are part of the name, and stand in front: `cp.async.bulk`.
+    pub name: usize,
     /// Modifier groups, in order.
     pub groups: &'static [Group],
     /// Operands.
     pub operands: &'static [OperandSpec],
     /// First PTX version.
     pub version: (u8, u8),
+    /// The PTX version that has it no more.
+    pub until: (u8, u8),
+    /// The SM from which on it is no more.
+    pub before: u16,
     /// Where it exists, one of these; everywhere if there is none.
     pub targets: &'static [TargetGate],
+}
+
+/// What an instruction with a certain word needs, whatever its form.
+#[derive(Clone, Copy, Debug)]
+pub struct WordGate {
+    /// Instructions that this is about, or, with `others`, that it is not about.
+    pub ops: &'static [Op],
+    /// It is about all other instructions.
+    pub others: bool,
+    /// First PTX version.
+    pub version: (u8, u8),
+    /// The PTX version that has it no more.
+    pub until: (u8, u8),
+    /// The SM from which on it is no more.
+    pub before: u16,
+    /// Where it exists, one of these; everywhere if there is none.
+    pub targets: &'static [TargetGate],
+}
+
+impl WordGate {
+    /// Whether `sm` with `suffix` has it.
+    pub fn on(&self, sm: u16, suffix: Suffix) -> bool {
+        sm < self.before && (self.targets.is_empty() || self.targets.iter().any(|t| t.has(sm, suffix)))
+    }
 }
 
 /// What follows the number in `sm_100a`.
@@ -181,8 +218,12 @@ pub struct OperandSpec {
     pub count: Option<u8>,
     /// Registers may be wider than the type.
     pub wider: bool,
+    /// Constants that may stand there.
+    pub values: Values,
     /// May be absent.
     pub optional: bool,
+    /// If there are any: it is there if, and only if, the instruction has one of these words.
+    pub with: &'static [Mod],
 }
 
 /// What an operand is.
@@ -212,8 +253,23 @@ pub enum OperandKind {
     Imm,
     /// Read by a video instruction: register, perhaps a part of it (`.b0`, `.h1`), or constant.
     Part,
+    /// Written by a video instruction: register, or a part of it.
+    PartDst,
+    /// `_`
+    Sink,
     /// Checked elsewhere.
     Any,
+}
+
+/// Constants that an operand takes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Values {
+    /// All.
+    All,
+    /// From the first to the last.
+    Range(u64, u64),
+    /// Multiples of this.
+    Multiples(u64),
 }
 
 /// Where an operand's type comes from.
@@ -238,17 +294,21 @@ impl Form {
 }
 
 impl Form {
-    /// Whether these modifiers, in any order, are those of the form; only the types, and the layouts of matrices,
+    /// Whether these modifiers, in any order, are those of the form; only the types, the layouts of matrices and the state spaces
     /// must come in its order.
     /// ptxas takes `add.f32.rn` and `atom.global.gpu.acq_rel.add.u32`.
     pub fn matches_unordered(&self, mods: &[Mod]) -> bool {
         fn take(mods: &[Mod], used: u32, m: Mod) -> Option<u32> {
             let free = |i: usize| used >> i & 1 == 0;
             let layout = |m: Mod| matches!(m, Mod::row | Mod::col);
+            let space =
+                |m: Mod| matches!(m, Mod::global | Mod::shared | Mod::shared_cta | Mod::shared_cluster);
             let at = if m.as_type().is_some() {
                 (0..mods.len()).find(|i| free(*i) && mods[*i].as_type().is_some()).filter(|i| mods[*i] == m)
             } else if layout(m) {
                 (0..mods.len()).find(|i| free(*i) && layout(mods[*i])).filter(|i| mods[*i] == m)
+            } else if space(m) {
+                (0..mods.len()).find(|i| free(*i) && space(mods[*i])).filter(|i| mods[*i] == m)
             } else {
                 (0..mods.len()).find(|i| free(*i) && mods[*i] == m)
             };
@@ -263,7 +323,19 @@ impl Form {
                 all.is_some_and(|used| go(rest, mods, used))
             }) || g.optional && go(rest, mods, used)
         }
-        mods.len() < 32 && go(self.groups, mods, 0)
+        let named = self.groups[..self.name].iter().zip(mods).all(|(g, m)| g.alternatives[0] == [*m]);
+        named && mods.len() < 32 && go(self.groups, mods, 0)
+    }
+
+    /// The operands that an instruction with these words may have.
+    pub fn operands_with(&self, mods: &[Mod]) -> impl Iterator<Item = &'static OperandSpec> {
+        self.operands.iter().filter(|o| o.with.is_empty() || o.with.iter().any(|m| mods.contains(m)))
+    }
+
+    /// Whether so many operands may stand with these words.
+    pub fn takes_operands(&self, mods: &[Mod], n: usize) -> bool {
+        let needed = self.operands_with(mods).filter(|o| !o.optional || !o.with.is_empty()).count();
+        (needed..=self.operands_with(mods).count()).contains(&n)
     }
 
     /// Whether it can have these types, in this order.
@@ -286,7 +358,7 @@ impl Form {
 
     /// Whether `sm` with `suffix` has it.
     pub fn on(&self, sm: u16, suffix: Suffix) -> bool {
-        self.targets.is_empty() || self.targets.iter().any(|t| t.has(sm, suffix))
+        sm < self.before && (self.targets.is_empty() || self.targets.iter().any(|t| t.has(sm, suffix)))
     }
 }
 

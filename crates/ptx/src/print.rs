@@ -396,7 +396,13 @@ impl<'m> Printer<'m> {
         }
         for (i, o) in inst.operands.iter().enumerate() {
             out.push_str(if i == 0 { " " } else { ", " });
-            self.operand(out, o);
+            if inst.is_braced(i) {
+                out.push('{');
+                self.operand(out, o);
+                out.push('}');
+            } else {
+                self.operand(out, o);
+            }
         }
         out.push_str(";\n");
     }

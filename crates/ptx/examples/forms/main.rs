@@ -114,17 +114,21 @@ fn text(op: Op, mods: &[Mod], operands: &[String]) -> String {
     format!("{}{words}{space}{};", op.name(), operands.join(", "))
 }
 
-/// The headers with which a form begins to be legal: one for each of its targets.
-fn first_headers(form: &Form) -> Vec<Header> {
-    let header = |sm: u16, suffix: Suffix| {
-        let version = form.version.max(first_version(sm, suffix)).max((1, 4));
-        // From 2.0 on there is an ABI; before, a module can say little.
-        Header::new(version, sm, suffix)
-    };
-    if form.targets.is_empty() {
-        return vec![header(10, Suffix::None)];
+/// The headers with which a form with these words begins to be legal: one for each of its targets.
+fn first_headers(op: Op, form: &Form, mods: &[Mod]) -> Vec<Header> {
+    let gates = || mods.iter().flat_map(|m| m.gates(op));
+    let version = gates().map(|g| g.version).fold(form.version, Ord::max).max((1, 4));
+    let open = |sm: u16, suffix: Suffix| form.on(sm, suffix) && gates().all(|g| g.on(sm, suffix));
+    let header = |sm: u16, suffix: Suffix| Header::new(version.max(first_version(sm, suffix)), sm, suffix);
+    if let Some(sm) = SMS.iter().copied().find(|sm| open(*sm, Suffix::None)) {
+        return vec![header(sm, Suffix::None)];
     }
-    form.targets.iter().filter(|t| SMS.contains(&t.sm)).map(|t| header(t.sm, t.suffix)).collect()
+    let all = form.targets.iter().chain(gates().flat_map(|g| g.targets));
+    let own: BTreeSet<(u16, Suffix)> = all
+        .filter(|t| t.suffix != Suffix::None && SMS.contains(&t.sm) && open(t.sm, t.suffix))
+        .map(|t| (t.sm, t.suffix))
+        .collect();
+    own.into_iter().map(|(sm, suffix)| header(sm, suffix)).collect()
 }
 
 /// The header with the version or the target before.
@@ -225,7 +229,10 @@ fn cases(seed: u64, only: Option<&str>) -> (Vec<Case>, Vec<String>) {
                 {
                     let Some(list) = operands::operands(op, form, &mods, style, optional) else { continue };
                     written = true;
-                    let headers = first_headers(form);
+                    let headers = first_headers(op, form, &mods);
+                    if headers.is_empty() {
+                        continue;
+                    }
                     let header = headers[round % headers.len()];
                     let mut push = |header, mods: &[Mod], list: &[String], kind| {
                         out.push(Case { header, statement: text(op, mods, list), op, form: index, kind });
@@ -273,6 +280,12 @@ fn main() {
     let verbose = std::env::var_os("VERBOSE").is_some();
     let ptxas = ptxas::tools().join("ptxas");
     let (cases, without) = cases(seed, only.as_deref());
+    if std::env::var_os("DUMP").is_some() {
+        for c in cases.iter().filter(|c| c.kind == "legal") {
+            println!("{}\t{}\t{}", c.op.name(), c.form, c.statement);
+        }
+        return;
+    }
     let asked: Vec<(Header, &str)> = cases.iter().map(|c| (c.header, c.statement.as_str())).collect();
     let theirs = ptxas::ask_all(&ptxas, &asked);
     // By kind: cases, those that agree, those that both refuse, those of them with the same words.

@@ -1,7 +1,7 @@
 //! Operands for a form: legal ones, as text, and ways to spoil them.
 
 use crate::ptxas::Random;
-use ptx::isa::{Form, Mod, Op, OperandKind, OperandSpec, Type, TypeClass, TypeRef};
+use ptx::isa::{Form, Mod, Op, OperandKind, OperandSpec, Type, TypeClass, TypeRef, Values};
 
 /// The kind of registers that stand for a type: its own, or untyped ones of its size.
 fn family(ty: Type) -> String {
@@ -139,6 +139,11 @@ fn operand(op: Op, mods: &[Mod], spec: &OperandSpec, at: usize, style: Style) ->
         None if spec.vector => vector_len(mods),
         None => None,
     };
+    let constant = match spec.values {
+        Values::All => 7,
+        Values::Range(_, last) => last,
+        Values::Multiples(n) => n,
+    };
     Some(match spec.kind {
         OperandKind::Dst | OperandKind::Src if length.is_some() => {
             reg(n)?;
@@ -170,9 +175,11 @@ fn operand(op: Op, mods: &[Mod], spec: &OperandSpec, at: usize, style: Style) ->
         OperandKind::Label if op == Op::brx => "T".into(),
         OperandKind::Label => "K".into(),
         OperandKind::Func => return None,
+        OperandKind::Sink => "_".into(),
+        OperandKind::Imm if spec.values != Values::All => constant.to_string(),
         OperandKind::Imm => immediate(op, mods, at),
         OperandKind::Part if style == Style::Rich => format!("{}.h1", reg(n)?),
-        OperandKind::Part => reg(n)?,
+        OperandKind::Part | OperandKind::PartDst => reg(n)?,
         OperandKind::Any => return special(op, mods, at, style),
     })
 }
@@ -224,8 +231,8 @@ fn special(op: Op, mods: &[Mod], at: usize, style: Style) -> Option<String> {
 pub fn operands(op: Op, form: &Form, mods: &[Mod], style: Style, optional: usize) -> Option<Vec<String>> {
     let mut left = optional;
     let mut out = Vec::new();
-    for (at, spec) in form.operands.iter().enumerate() {
-        if spec.optional {
+    for (at, spec) in form.operands_with(mods).enumerate() {
+        if spec.optional && spec.with.is_empty() {
             let Some(n) = left.checked_sub(1) else { break };
             left = n;
         }

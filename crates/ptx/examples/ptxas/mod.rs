@@ -64,7 +64,7 @@ impl Header {
         if self.version >= (2, 3) {
             out += ".address_size 64\n";
         }
-        out += ".global .u32 gv;\n.const .u32 cv[4];\n";
+        out += ".global .align 32 .b8 gv[64];\n.const .align 16 .b8 cv[64];\n";
         if self.at_least((1, 5), 10) {
             out += ".global .texref tx;\n.global .surfref sf;\n";
         }
@@ -126,7 +126,7 @@ pub fn complaints(stderr: &str) -> Vec<(usize, String)> {
         let located = line.split_once(", line ").and_then(|(_, rest)| {
             let (number, rest) = rest.split_once(';')?;
             let (kind, message) = rest.split_once(": ")?;
-            (kind.trim() != "warning").then_some((number.parse().ok()?, message.to_string()))
+            matches!(kind.trim(), "error" | "fatal").then_some((number.parse().ok()?, message.to_string()))
         });
         if let Some(l) = located {
             out.push(l);

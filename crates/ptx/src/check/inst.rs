@@ -2,7 +2,8 @@
 
 use super::Checker;
 use crate::ast::{Body, Inst, Operand};
-use crate::isa::{Form, Mod, Op, Type};
+use crate::isa::{Form, Mod, Op, Type, Values};
+use std::fmt::Write as _;
 
 /// Words that say how to round.
 const ROUNDINGS: &[Mod] =
@@ -50,13 +51,72 @@ impl Checker<'_> {
                 return self.error(inst.span, message);
             }
         }
+        self.words(inst);
+        self.values(inst);
         self.addresses(body, inst);
         self.particulars(body, inst);
     }
 
     /// Whether the module's version and target have the form.
     fn open(&self, f: &Form) -> bool {
-        f.version <= self.module.version && f.on(self.sm, self.suffix)
+        f.version <= self.module.version && self.module.version < f.until && f.on(self.sm, self.suffix)
+    }
+
+    /// Constants out of the range that the form allows.
+    fn values(&mut self, inst: &Inst) {
+        if !inst.operands.iter().any(|o| matches!(o, Operand::Int(_))) {
+            return;
+        }
+        let fits = |f: &&Form| {
+            f.matches_unordered(&inst.mods)
+                && f.takes_operands(&inst.mods, inst.operands.len())
+                && self.open(f)
+        };
+        let Some(form) = inst.op.forms().iter().find(fits) else { return };
+        for (n, (o, spec)) in inst.operands.iter().zip(form.operands_with(&inst.mods)).enumerate() {
+            let Operand::Int(v) = o else { continue };
+            let v = *v;
+            let wanted = match spec.values {
+                Values::Range(0, 1) if v > 1 => "0 or 1".to_string(),
+                Values::Range(a, b) if v < a || v > b => format!("in range [{a}..{b}]"),
+                Values::Multiples(k) if v % k != 0 => format!("multiple of {k}"),
+                _ => continue,
+            };
+            let name = full_name(inst);
+            let message = format!(
+                "Argument {n} of instruction '{name}': unexpected value '{v}', expected to be {wanted}"
+            );
+            self.error(inst.span, message);
+        }
+    }
+
+    /// Words that need more than the form does.
+    fn words(&mut self, inst: &Inst) {
+        let module = self.module;
+        for m in &inst.mods {
+            for gate in m.gates(inst.op) {
+                let name = m.name();
+                if gate.version > module.version {
+                    let (major, minor) = gate.version;
+                    let message =
+                        format!("Feature '.{name}' requires PTX ISA .version {major}.{minor} or later");
+                    self.error(inst.span, message);
+                }
+                if !gate.on(self.sm, self.suffix) {
+                    let wanted: Vec<String> = gate.targets.iter().map(ToString::to_string).collect();
+                    let message = format!("Feature '.{name}' requires .target {}", wanted.join(", "));
+                    self.error(inst.span, message);
+                }
+                if module.version >= gate.until {
+                    let (major, minor) = gate.until;
+                    let message = format!(
+                        "Instruction '{}' with '.{name}' is not supported starting from PTX ISA version {major}.{minor}",
+                        inst.op.name()
+                    );
+                    self.error(inst.span, message);
+                }
+            }
+        }
     }
 
     fn closed(&mut self, inst: &Inst, f: &Form) {
@@ -64,6 +124,13 @@ impl Checker<'_> {
         let (major, minor) = f.version;
         if f.version > self.module.version {
             let message = format!("Feature '{name}' requires PTX ISA .version {major}.{minor} or later");
+            self.error(inst.span, message);
+        }
+        if self.module.version >= f.until {
+            let (major, minor) = f.until;
+            let message = format!(
+                "Instruction '{name}' is not supported starting from PTX ISA version {major}.{minor}"
+            );
             self.error(inst.span, message);
         }
         if !f.on(self.sm, self.suffix) {
@@ -98,6 +165,7 @@ impl Checker<'_> {
             }
             Op::call => self.call(body, inst),
             Op::cp => self.coordinates(inst),
+            op if is_video(op) => self.video(inst),
             Op::ld | Op::st => self.wide_access(inst),
             Op::vote | Op::shfl if !inst.has(Mod::sync) && self.sm >= 70 && self.module.version >= (6, 4) => {
                 let name = inst.op.name();
@@ -131,39 +199,86 @@ impl Checker<'_> {
         }
     }
 
-    /// 256-bit loads and stores are new; nothing is wider.
+    /// 256-bit loads and stores are new, and of global memory; nothing is wider.
     fn wide_access(&mut self, inst: &Inst) {
         let Some(Operand::Vector(elems)) = inst.operands.iter().find(|o| matches!(o, Operand::Vector(_)))
         else {
             return;
         };
         let size = elems.len() as u32 * inst.ty(0).map_or(0, Type::bytes);
-        if size <= 16 && elems.len() < 8 {
+        if size <= 16 {
             return;
         }
-        if size != 32 {
-            self.error(inst.span, format!("Illegal vector size: {}", elems.len()));
+        let element = inst.ty(0).map_or(0, Type::bytes);
+        if size != 32 || element == 16 {
+            return self.error(inst.span, "Vector type too large, exceeds 128 bit limit");
         }
-        let feature = "Feature '256 bit wide load/store' requires";
+        let feature = "eature '256 bit wide load/store'";
         if self.module.version < (8, 8) {
-            self.error(inst.span, format!("{feature} PTX ISA .version 8.8 or later"));
+            self.error(inst.span, format!("F{feature} requires PTX ISA .version 8.8 or later"));
         }
         if self.sm < 100 {
-            self.error(inst.span, format!("{feature} .target sm_100 or higher"));
+            self.error(inst.span, format!("F{feature} requires .target sm_100 or higher"));
+        }
+        if inst.mods.iter().any(|m| SPACES.contains(m) && *m != Mod::global) {
+            self.error(inst.span, format!("global state space expected for f{feature}"));
+        }
+    }
+}
+
+/// Whether it is a video instruction.
+fn is_video(op: Op) -> bool {
+    op.name().starts_with('v') && op != Op::vote
+}
+
+impl Checker<'_> {
+    /// Which parts of registers a video instruction takes, and when it has a last operand.
+    fn video(&mut self, inst: &Inst) {
+        let lanes: u8 = match inst.op.name().as_bytes().last() {
+            Some(b'2') => 2,
+            Some(b'4') => 4,
+            _ => 1,
+        };
+        for (n, o) in inst.operands.iter().enumerate() {
+            let Operand::Part { part, .. } = o else { continue };
+            let last = n == 3 || (n == 0 && inst.op == Op::vmad);
+            let fits = match lanes {
+                1 => part.count == 1,
+                2 => part.halves && (part.count == 2 || n == 0),
+                _ => !part.halves && (part.count == 4 || n == 0),
+            };
+            if last || !fits {
+                self.error(inst.span, format!("Incorrect video selector for operand {n}"));
+            }
+        }
+        // An operation on, or a merge into, something needs that.
+        let second = inst.mods.iter().skip(1).any(|m| matches!(m, Mod::add | Mod::min | Mod::max));
+        let part = matches!(inst.operands.first(), Some(Operand::Part { .. }));
+        if inst.operands.len() < if second || part { 4 } else { 3 } || (second && part && lanes == 1) {
+            self.error(inst.span, format!("Arguments mismatch for instruction '{}'", inst.op.name()));
         }
     }
 }
 
 /// The name as ptxas gives it in messages: with the words that make it another operation.
 pub(super) fn full_name(inst: &Inst) -> String {
+    let named = |f: &&Form| {
+        f.name <= inst.mods.len()
+            && f.groups[..f.name].iter().zip(&inst.mods).all(|(g, m)| g.alternatives[0] == [*m])
+    };
+    let words = inst.op.forms().iter().filter(named).map(|f| f.name).max().unwrap_or(0);
+    let mut name = inst.op.name().to_string();
+    for m in &inst.mods[..words] {
+        let _ = write!(name, ".{}", m.name());
+    }
     let word = inst.mods.iter().find(|m| {
         matches!(m, Mod::lo | Mod::hi | Mod::wide | Mod::idx | Mod::to | Mod::f32x2)
             && !matches!(inst.op, Op::shfl | Op::setp | Op::set)
     });
-    match word {
-        Some(m) => format!("{}.{}", inst.op.name(), m.name()),
-        None => inst.op.name().to_string(),
+    if let (Some(m), 0) = (word, words) {
+        let _ = write!(name, ".{}", m.name());
     }
+    name
 }
 
 /// Why no form has these words.
@@ -193,7 +308,14 @@ fn complaint(inst: &Inst) -> String {
         }
         return format!("Illegal modifier '.{}' for instruction '{name}'", m.name());
     }
-    // Every word is known: one is missing, or two exclude each other.
+    // Every word is known: one is missing, or two exclude each other. The form that has most of the words, and
+    // the fewest that are missing, says which.
+    let covered =
+        |f: &Form| inst.mods.iter().filter(|m| f.groups.iter().any(|g| g.words().any(|w| w == **m))).count();
+    let missing =
+        |f: &Form| f.groups.iter().filter(|g| !g.optional && !g.words().any(|w| inst.has(w))).count();
+    let mut typed = typed;
+    typed.sort_by_key(|f| (std::cmp::Reverse(covered(f)), missing(f)));
     for f in &typed {
         for g in f.groups.iter().filter(|g| !g.optional) {
             let there = g.words().any(|w| inst.has(w));

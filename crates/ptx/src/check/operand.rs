@@ -4,19 +4,24 @@ use super::inst::full_name;
 use super::{Checker, LabelKind};
 use crate::ast::{AddrBase, Body, Inst, Operand, RegId, Space, VarId, VectorElem};
 use crate::isa::{Form, Mod, Op, OperandKind, OperandSpec, Type, TypeClass, TypeRef};
+use smallvec::SmallVec;
 
 impl Checker<'_> {
     pub(super) fn operands_fit(&self, body: &Body, inst: &Inst, form: &Form) -> bool {
-        if !count_fits(form, inst.operands.len()) {
+        if !form.takes_operands(&inst.mods, inst.operands.len()) {
             return false;
         }
         if inst.op == Op::mov {
             return move_fits(self, body, inst);
         }
-        inst.operands.iter().zip(form.operands).all(|(o, spec)| self.operand_fits(body, inst, o, spec))
+        inst.operands
+            .iter()
+            .zip(form.operands_with(&inst.mods))
+            .enumerate()
+            .all(|(at, (o, spec))| self.operand_fits(body, inst, at, o, spec))
     }
 
-    fn operand_fits(&self, body: &Body, inst: &Inst, o: &Operand, spec: &OperandSpec) -> bool {
+    fn operand_fits(&self, body: &Body, inst: &Inst, at: usize, o: &Operand, spec: &OperandSpec) -> bool {
         let ty = match spec.ty {
             TypeRef::Fixed(t) => Some(t),
             TypeRef::Mod(n) => inst.ty(n as usize),
@@ -27,8 +32,12 @@ impl Checker<'_> {
             ty.is_none_or(|t| if double { twice(have, t) } else { register_fits(have, t, spec.wider) })
         };
         let pred = |r: &RegId| body.regs[*r].ty == Type::pred;
+        // A list of one register is a vector, too.
+        if inst.is_braced(at) && spec.count.is_none() && !spec.vector && spec.kind != OperandKind::Any {
+            return false;
+        }
         match (spec.kind, o) {
-            (OperandKind::Any, _) => true,
+            (OperandKind::Any, _) | (OperandKind::Sink, Operand::Sink) => true,
             (OperandKind::Dst | OperandKind::Src, Operand::Vector(elems)) if spec.count.is_some() => {
                 spec.count.is_some_and(|n| n == 255 || usize::from(n) == elems.len())
                     && elems.iter().all(|e| match e {
@@ -40,7 +49,7 @@ impl Checker<'_> {
                     })
             }
             (OperandKind::Dst | OperandKind::Src, Operand::Reg(r)) if spec.count.is_some() => {
-                matches!(spec.count, Some(1 | 255)) && reg(*r)
+                matches!(spec.count, Some(1 | 255)) && inst.is_braced(at) && reg(*r)
             }
             (OperandKind::Bracket, Operand::Bracket(_)) => true,
             (OperandKind::Dst | OperandKind::PredDst | OperandKind::PredPair, Operand::Sink) => true,
@@ -65,6 +74,7 @@ impl Checker<'_> {
             (OperandKind::Src, Operand::Reg(r)) => {
                 reg(*r) && (spec.vector && vector_len(inst).is_some()) == (body.regs[*r].vector > 1)
             }
+            (OperandKind::PartDst, Operand::Reg(r) | Operand::Part { reg: r, .. }) => reg(*r),
             (OperandKind::Part, Operand::Reg(r) | Operand::Part { reg: r, .. }) => reg(*r),
             (OperandKind::Part, Operand::NegReg(r)) => inst.op == Op::vmad && reg(*r),
             (OperandKind::Part, Operand::Int(_)) => true,
@@ -96,9 +106,9 @@ impl Checker<'_> {
     /// Why the operands fit no form, `form` being the nearest.
     pub(super) fn mismatch(&self, body: &Body, inst: &Inst, form: &Form) -> String {
         let name = full_name(inst);
-        if count_fits(form, inst.operands.len()) && inst.op != Op::mov {
-            for (n, (o, spec)) in inst.operands.iter().zip(form.operands).enumerate() {
-                if self.operand_fits(body, inst, o, spec) {
+        if form.takes_operands(&inst.mods, inst.operands.len()) && inst.op != Op::mov {
+            for (n, (o, spec)) in inst.operands.iter().zip(form.operands_with(&inst.mods)).enumerate() {
+                if self.operand_fits(body, inst, n, o, spec) {
                     continue;
                 }
                 return match (spec.kind, o) {
@@ -136,9 +146,22 @@ impl Checker<'_> {
 
     /// The bases of addresses, and the spaces they are in.
     pub(super) fn addresses(&mut self, body: &Body, inst: &Inst) {
-        let explicit = inst.mods.iter().find_map(|m| space_of(*m));
-        for o in &inst.operands {
-            let Operand::Addr(addr) = o else { continue };
+        // The words say the spaces of the addresses in order; what comes after them is a barrier in shared memory.
+        let spaces: SmallVec<[Space; 4]> = inst.mods.iter().filter_map(|m| space_of(*m)).collect();
+        let addresses = inst.operands.iter().filter_map(|o| match o {
+            Operand::Addr(addr) => Some(addr),
+            Operand::Bracket(list) => match list.first() {
+                Some(Operand::Addr(addr)) => Some(addr),
+                _ => None,
+            },
+            _ => None,
+        });
+        for (n, addr) in addresses.enumerate() {
+            let explicit = match spaces[..] {
+                [] => None,
+                [one] if n == 0 => Some(one),
+                _ => Some(spaces.get(n).copied().unwrap_or(Space::Shared)),
+            };
             match addr.base {
                 AddrBase::Reg(r) => {
                     let reg = &body.regs[r];
@@ -153,11 +176,11 @@ impl Checker<'_> {
                 AddrBase::Var(v) => {
                     let space = self.module.vars[v].space;
                     let plain = matches!(inst.op, Op::ld | Op::st | Op::atom | Op::red | Op::ldu);
-                    let fits = explicit.map_or(space != Space::Param, |e| e == space);
-                    if plain && !fits {
+                    let fits = explicit.map_or(!plain || space != Space::Param, |e| e == space);
+                    if !fits {
                         let message = format!(
                             "State space mismatch between instruction and address in instruction '{}'",
-                            inst.op.name()
+                            full_name(inst)
                         );
                         self.error(inst.span, message);
                     }
@@ -306,11 +329,6 @@ fn vector_len(inst: &Inst) -> Option<usize> {
         Mod::v8 => Some(8),
         _ => None,
     })
-}
-
-fn count_fits(form: &Form, n: usize) -> bool {
-    let needed = form.operands.iter().filter(|o| !o.optional).count();
-    (needed..=form.operands.len()).contains(&n)
 }
 
 /// Whether an integer constant can stand for a value of type `ty`.

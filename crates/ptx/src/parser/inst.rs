@@ -38,14 +38,20 @@ impl<'s> Parser<'s> {
             }
         }
         let mut operands: SmallVec<[Operand; 4]> = SmallVec::new();
+        let mut braced = 0;
         while self.peek() != Tok::Semi {
-            operands.push(self.operand()?);
+            let brace = self.peek() == Tok::LBrace;
+            let operand = self.operand()?;
+            if brace && matches!(operand, Operand::Reg(_)) && operands.len() < 16 {
+                braced |= 1 << operands.len();
+            }
+            operands.push(operand);
             if !self.eat(Tok::Comma) {
                 break;
             }
         }
         let end = self.expect(Tok::Semi)?;
-        Ok(Inst { guard, op, mods, operands, span: start.to(end) })
+        Ok(Inst { guard, op, mods, operands, braced, span: start.to(end) })
     }
 
     fn local(&mut self, name: &'s str) -> Option<Local> {

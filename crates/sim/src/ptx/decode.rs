@@ -260,8 +260,7 @@ impl<'m> Program<'m> {
             .or_else(|| forms.find(|f| f.matches_unordered(&inst.mods)))
             .ok_or_else(unsupported)?;
         let types = form
-            .operands
-            .iter()
+            .operands_with(&inst.mods)
             .map(|o| match o.ty {
                 TypeRef::Mod(n) => inst.ty(n.into()).unwrap_or(Type::b32),
                 TypeRef::Fixed(t) => t,
@@ -320,8 +319,7 @@ impl<'m> Program<'m> {
 
 /// Whether the form takes this many operands.
 fn fits(form: &Form, inst: &Inst) -> bool {
-    let least = form.operands.iter().filter(|o| !o.optional).count();
-    (least..=form.operands.len()).contains(&inst.operands.len())
+    form.takes_operands(&inst.mods, inst.operands.len())
 }
 
 /// The instruction's name with its modifiers.
