@@ -69,16 +69,16 @@ pub fn kernel(module: &ptx::Module, cubin: &[u8], name: &str, seeds: std::ops::R
         };
         let expected = match sim::ptx::execute(module, &launch, LIMITS.0) {
             Ok(prepared) => prepared.memory,
-            Err(e) if e.message.contains("not supported") => return Verdict::OutOfScope(format!("PTX: {e}")),
+            Err(e) if e.message.contains("supported") => return Verdict::OutOfScope(format!("PTX: {e}")),
             Err(e) => {
                 undefined = Some(e.to_string());
                 continue;
             }
         };
-        let options = sim::sass::Options { limit: LIMITS.1 };
+        let options = sim::sass::Options { limit: LIMITS.1, ..Default::default() };
         let found = match sim::sass::run(cubin, &launch, options) {
             Ok(run) => run.memory,
-            Err(e) if e.to_string().contains("not supported") => {
+            Err(e) if e.to_string().contains("supported") => {
                 return Verdict::OutOfScope(format!("SASS: {e}"));
             }
             Err(e) => return Verdict::Differs(format!("seed {seed}: {e}")),

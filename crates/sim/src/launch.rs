@@ -3,6 +3,7 @@
 
 use crate::generate::Generated;
 use crate::memory::Memory;
+use crate::output::Output;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
@@ -257,6 +258,8 @@ pub struct Prepared {
     pub addresses: BTreeMap<String, u64>,
     /// The kernel's parameter block.
     pub params: Vec<u8>,
+    /// What the threads printed, after a run.
+    pub output: Output,
 }
 
 impl LaunchFile {
@@ -284,7 +287,12 @@ impl Launch {
     pub fn prepare(&self) -> Prepared {
         if let Some(g) = &self.generated {
             let memory = Memory::around(g.memory.clone());
-            return Prepared { memory, addresses: BTreeMap::new(), params: g.params.clone() };
+            return Prepared {
+                memory,
+                addresses: BTreeMap::new(),
+                params: g.params.clone(),
+                output: Output::default(),
+            };
         }
         let mut memory = Memory::new();
         let addresses: BTreeMap<String, u64> =
@@ -320,7 +328,7 @@ impl Launch {
                 push(&bytes, align, &mut params);
             }
         }
-        Prepared { memory, addresses, params }
+        Prepared { memory, addresses, params, output: Output::default() }
     }
 
     /// The contents of all buffers after a run.

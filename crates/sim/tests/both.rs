@@ -1,7 +1,7 @@
 //! Small kernels: ptxas's cubins of them give in the SASS simulator what the PTX gives in the interpreter. The
 //! interpreter's half runs everywhere, the other needs the vendor tools (`OXPTXAS_ORACLES`).
 
-use sim::launch::{Buffers, Launch, LaunchFile};
+use sim::launch::{Launch, LaunchFile};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
@@ -35,7 +35,10 @@ fn kernel(target: &str, body: &str) -> String {
          mov.u32 %n, %tid.x; mul.wide.u32 %t, %n, {bytes};\n\
          add.s64 %in, %in, %t; add.s64 %out, %out, %t;\n{body}\nret;\n}}\n",
         globals = if body.contains("vprintf") {
-            ".extern .func (.param .b32 r) vprintf(.param .b64 f, .param .b64 a);"
+            ".extern .func (.param .b32 r) vprintf(.param .b64 f, .param .b64 a);\n\
+             .extern .func (.param .b64 r) malloc(.param .b64 n);\n.extern .func free(.param .b64 p);\n\
+             .global .align 1 .b8 text[12] = {105, 61, 37, 100, 32, 102, 61, 37, 46, 50, 102, 10};\n\
+             .global .align 1 .b8 end[1] = {0};"
         } else {
             ""
         },
@@ -77,18 +80,18 @@ struct Case {
     body: &'static str,
 }
 
-/// Runs the cases; the interpreter's results of each.
-fn check(test: &str, cases: &[Case]) -> Vec<Buffers> {
+/// Runs the cases.
+fn check(test: &str, cases: &[Case]) {
     let tools = oracles(test);
     let mut errors = Vec::new();
-    let mut results = Vec::new();
     for case in cases {
         let launch = launch(case.input);
         for target in case.targets {
             let source = kernel(target, case.body);
             let module = ptx::parse(&source).unwrap_or_else(|e| panic!("{}: {e:?}", case.name));
-            let wanted = sim::ptx::run(&module, &launch)
+            let after = sim::ptx::execute(&module, &launch, 1 << 20)
                 .unwrap_or_else(|e| panic!("{}: {}", case.name, e.render(case.name, &source)));
+            let wanted = launch.collect(&after);
             assert!(wanted["out"].iter().any(|b| *b != 0), "{}: writes nothing", case.name);
             for level in [0, 3] {
                 let Some(tools) = &tools else { continue };
@@ -99,11 +102,9 @@ fn check(test: &str, cases: &[Case]) -> Vec<Buffers> {
                     errors.push(format!("{} {target} -O{level}: {e}", case.name));
                 }
             }
-            results.push(wanted);
         }
     }
     assert!(errors.is_empty(), "{} failures\n{}", errors.len(), errors.join("\n"));
-    results
 }
 
 const INTEGERS: &str = "random = [0, 4294967295]";
@@ -248,6 +249,147 @@ fn matrix_moves() {
                    ld.shared.v4.u32 {%r10,%r11,%r12,%r13}, [%r6]; st.global.v4.u32 [%out], {%r10,%r11,%r12,%r13}; bar.sync 0;\n\
                    stmatrix.sync.aligned.m8n8.x2.trans.shared.b16 [%r6], {%r2,%r3}; bar.sync 0;\n\
                    ld.shared.v4.u32 {%r10,%r11,%r12,%r13}, [%r6]; st.global.v4.u32 [%out+16], {%r10,%r11,%r12,%r13};",
+            },
+        ],
+    );
+}
+
+#[test]
+fn driver_functions() {
+    check(
+        "driver_functions",
+        &[Case {
+            name: "vprintf",
+            targets: &["sm_75", "sm_90", "sm_100", "sm_120"],
+            input: INTEGERS,
+            body: ".local .align 8 .b8 list[16]; .reg .b32 %len; ld.global.u32 %r0, [%in]; cvt.rn.f64.u32 %d0, %r0;\n\
+               .global .align 1 .b8 fmt[16] = {105, 61, 37, 100, 32, 102, 61, 37, 46, 50, 102, 10, 0, 0, 0, 0};\n\
+               mov.u64 %rd0, list; cvta.local.u64 %rd1, %rd0; st.local.u32 [%rd0], %r0; st.local.f64 [%rd0+8], %d0;\n\
+               mov.u64 %rd2, fmt; cvta.global.u64 %rd2, %rd2;\n\
+               setp.lt.u32 %p0, %n, 40; @!%p0 bra SKIP;\n\
+               { .param .b64 x; .param .b64 y; .param .b32 r; st.param.b64 [x], %rd2; st.param.b64 [y], %rd1;\n\
+                 call.uni (r), vprintf, (x, y); ld.param.b32 %r1, [r]; }\n\
+               SKIP:\n\
+               { .param .b64 m; .param .b64 r; st.param.b64 [m], 32; call.uni (r), malloc, (m); ld.param.b64 %rd3, [r]; }\n\
+               st.u32 [%rd3+4], %r0; ld.u32 %r2, [%rd3+4];\n\
+               { .param .b64 m; st.param.b64 [m], %rd3; call.uni free, (m); }\n\
+               st.global.u32 [%out], %r2;",
+        }],
+    );
+}
+
+#[test]
+fn barriers_in_shared_memory() {
+    check(
+        "barriers_in_shared_memory",
+        &[
+            Case {
+                name: "mbarrier",
+                targets: &["sm_90", "sm_100", "sm_120"],
+                input: INTEGERS,
+                body: ".shared .align 8 .b64 bar[2]; setp.ne.u32 %p0, %n, 0; @%p0 bra A;\n\
+                   mbarrier.init.shared.b64 [bar], 64; mbarrier.init.shared.b64 [bar+8], 64;\n\
+                   A: bar.sync 0; mov.u32 %r0, sh; shl.b32 %r1, %n, 2; add.u32 %r0, %r0, %r1; ld.global.u32 %r2, [%in];\n\
+                   st.shared.u32 [%r0], %r2; mbarrier.arrive.shared.b64 %rd0, [bar];\n\
+                   W: mbarrier.try_wait.shared.b64 %p1, [bar], %rd0; @!%p1 bra W;\n\
+                   xor.b32 %r1, %r1, 0x84; mov.u32 %r3, sh; add.u32 %r3, %r3, %r1; ld.shared.u32 %r4, [%r3];\n\
+                   mbarrier.arrive.expect_tx.shared.b64 %rd1, [bar+8], 16; mbarrier.complete_tx.shared.b64 [bar+8], 16;\n\
+                   V: mbarrier.test_wait.parity.shared.b64 %p1, [bar+8], 0; @!%p1 bra V;\n\
+                   mbarrier.pending_count.b64 %r5, %rd0; min.u32 %r5, %r5, 1; mbarrier.arrive_drop.shared.b64 _, [bar];\n\
+                   U: mbarrier.try_wait.parity.shared.b64 %p1, [bar], 1; @!%p1 bra U;\n\
+                   st.global.v2.u32 [%out], {%r4, %r5};",
+            },
+            Case {
+                name: "mbarrier80",
+                targets: &["sm_80", "sm_89"],
+                input: INTEGERS,
+                body: ".shared .align 8 .b64 bar[2]; setp.ne.u32 %p0, %n, 0; @%p0 bra A; mbarrier.init.shared.b64 [bar], 64;\n\
+                   A: bar.sync 0; mov.u32 %r0, sh; shl.b32 %r1, %n, 2; add.u32 %r0, %r0, %r1;\n\
+                   cp.async.ca.shared.global [%r0], [%in], 4; cp.async.mbarrier.arrive.shared.b64 [bar];\n\
+                   mbarrier.arrive.shared.b64 %rd0, [bar];\n\
+                   W: mbarrier.test_wait.shared.b64 %p1, [bar], %rd0; @!%p1 bra W;\n\
+                   xor.b32 %r1, %r1, 0x84; mov.u32 %r3, sh; add.u32 %r3, %r3, %r1; ld.shared.u32 %r4, [%r3]; st.global.u32 [%out], %r4;",
+            },
+            Case {
+                name: "bulk",
+                targets: &["sm_90", "sm_100", "sm_120"],
+                input: INTEGERS,
+                body: ".shared .align 8 .b64 bar; setp.ne.u32 %p0, %n, 0; @%p0 bra A; mbarrier.init.shared.b64 [bar], 1;\n\
+                   fence.mbarrier_init.release.cluster; mbarrier.arrive.expect_tx.shared.b64 _, [bar], 1024;\n\
+                   cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [sh], [%in], 1024, [bar];\n\
+                   A: bar.sync 0;\n\
+                   W: mbarrier.try_wait.parity.shared.b64 %p1, [bar], 0; @!%p1 bra W;\n\
+                   mov.u32 %r0, sh; shl.b32 %r1, %n, 4; add.u32 %r0, %r0, %r1; ld.shared.v4.u32 {%r2,%r3,%r4,%r5}, [%r0];\n\
+                   st.global.v4.u32 [%out], {%r2,%r3,%r4,%r5}; bar.sync 0; st.shared.u32 [%r0], %n; fence.proxy.async; bar.sync 0;\n\
+                   @%p0 bra B; cp.async.bulk.global.shared::cta.bulk_group [%out+64], [sh], 64; cp.async.bulk.commit_group;\n\
+                   cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32 [%out+16], [sh+64], 32; cp.async.bulk.wait_group 0;\n\
+                   B: bar.sync 0;",
+            },
+            Case {
+                name: "cluster",
+                targets: &["sm_90", "sm_100"],
+                input: INTEGERS,
+                body: ".shared .align 8 .b64 bar; mov.u32 %r0, sh; shl.b32 %r1, %n, 4; add.u32 %r0, %r0, %r1; ld.global.v4.u32 {%r2,%r3,%r4,%r5}, [%in];\n\
+                   mapa.shared::cluster.u32 %r6, %r0, 0; mov.u32 %r7, bar; mapa.shared::cluster.u32 %r7, %r7, 0;\n\
+                   setp.ne.u32 %p0, %n, 0; @%p0 bra A; mbarrier.init.shared.b64 [bar], 1; mbarrier.arrive.expect_tx.shared.b64 _, [bar], 1536;\n\
+                   A: barrier.cluster.arrive; barrier.cluster.wait;\n\
+                   st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%r6], {%r2,%r3,%r4,%r5}, [%r7];\n\
+                   red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.add.u64 [%r6+2048], %rd0, [%r7];\n\
+                   W: mbarrier.try_wait.parity.shared.b64 %p1, [bar], 0; @!%p1 bra W; barrier.cluster.arrive; barrier.cluster.wait;\n\
+                   xor.b32 %r1, %r1, 0x210; mov.u32 %r8, sh; add.u32 %r8, %r8, %r1; ld.shared.v4.u32 {%r2,%r3,%r4,%r5}, [%r8];\n\
+                   elect.sync %r9|%p2, 0xffffffff; selp.u32 %r10, 77, %r9, %p2;\n\
+                   st.global.v4.u32 [%out], {%r2,%r3,%r4,%r5}; st.global.u32 [%out+16], %r10;",
+            },
+        ],
+    );
+}
+
+#[test]
+fn wide_and_packed_values() {
+    check(
+        "wide_and_packed_values",
+        &[
+            Case {
+                name: "b128",
+                targets: &["sm_90", "sm_100"],
+                input: INTEGERS,
+                body: "ld.global.v2.u64 {%rd0,%rd1}, [%in]; mov.b128 %q0, {%rd0,%rd1}; ld.global.v2.u64 {%rd2,%rd3}, [%in+16];\n\
+                   mov.b128 %q1, {%rd2,%rd3}; st.global.b128 [%out], %q0; atom.global.exch.b128 %q2, [%out], %q1;\n\
+                   atom.global.cas.b128 %q3, [%out], %q1, %q0; mov.b128 {%rd4,%rd5}, %q2; mov.b128 {%rd6,%rd7}, %q3;\n\
+                   st.global.v2.u64 [%out+16], {%rd4,%rd5}; st.global.v2.u64 [%out+32], {%rd6,%rd7};",
+            },
+            Case {
+                name: "f32x2",
+                targets: &["sm_100", "sm_120"],
+                input: "random = [1000000000, 1100000000]",
+                body: "ld.global.v2.u64 {%rd0,%rd1}, [%in]; fma.rn.f32x2 %rd2, %rd0, %rd1, %rd0; add.rz.f32x2 %rd3, %rd2, %rd1;\n\
+                   mul.rm.ftz.f32x2 %rd4, %rd3, %rd0; st.global.v2.u64 [%out], {%rd2,%rd3}; st.global.u64 [%out+16], %rd4;",
+            },
+            Case {
+                name: "v8",
+                targets: &["sm_100", "sm_120"],
+                input: INTEGERS,
+                body: "ld.global.v8.b32 {%r0,%r1,%r2,%r3,%r4,%r5,%r6,%r7}, [%in]; add.u32 %r0, %r0, %r7;\n\
+                   st.global.v8.b32 [%out+32], {%r7,%r6,%r5,%r4,%r3,%r2,%r1,%r0}; st.global.v4.u32 [%out], {%r0,%r1,%r2,%r3};",
+            },
+            Case {
+                name: "small",
+                targets: &["sm_90", "sm_100", "sm_120"],
+                input: INTEGERS,
+                body: "ld.global.v4.u32 {%r0,%r1,%r2,%r3}, [%in]; mov.b32 {%h0,%h1}, %r0; cvt.rn.f16x2.e4m3x2 %r4, %h1; cvt.rn.f16x2.e5m2x2 %r5, %h0;\n\
+                   cvt.sat.s8.s32 %r6, %r1; cvt.sat.u16.s32 %h2, %r2; cvt.u32.u16 %r7, %h2;\n\
+                   add.u16x2 %r8, %r0, %r1; min.s16x2 %r9, %r8, %r2; max.u16x2 %r10, %r9, %r3;\n\
+                   vabsdiff4.u32.u32.u32.add %r11, %r0, %r1, %r2;\n\
+                   st.global.v4.u32 [%out], {%r4,%r5,%r6,%r7}; st.global.v4.u32 [%out+16], {%r8,%r9,%r10,%r11};",
+            },
+            Case {
+                name: "spin",
+                targets: &["sm_75", "sm_90", "sm_100", "sm_120"],
+                input: "random = [1, 60]",
+                body: "ld.global.u32 %r0, [%in]; cvt.rn.f32.u32 %f0, %r0; cvt.u64.u32 %rd0, %r0; mov.u64 %rd1, sh; cvta.shared.u64 %rd2, %rd1;\n\
+                   atom.shared.add.f32 %f1, [sh], %f0; atom.shared.add.u64 %rd3, [sh+8], %rd0; atom.add.f32 %f2, [%rd2+16], %f0;\n\
+                   atom.shared.max.u64 %rd4, [sh+24], %rd0; bar.sync 0; ld.shared.v2.u64 {%rd5,%rd6}, [sh]; ld.shared.v2.u64 {%rd7,%rd8}, [sh+16];\n\
+                   st.global.v2.u64 [%out], {%rd5,%rd6}; st.global.v2.u64 [%out+16], {%rd7,%rd8};",
             },
         ],
     );

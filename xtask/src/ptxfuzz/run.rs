@@ -184,7 +184,7 @@ pub fn check(p: &Program, want: &Buffers, setup: &Setup) -> Option<Failure> {
             }
         }
     }
-    let options = sim::sass::Options { limit: 10 * LIMIT };
+    let options = sim::sass::Options { limit: 10 * LIMIT, ..Default::default() };
     match guarded(|| sim::sass::run(&cubin, &p.launch, options)) {
         Err(e) => fail(Kind::Panic, e),
         Ok(Err(e)) => fail(if vendor { Kind::VendorFault } else { Kind::Fault }, e.to_string()),

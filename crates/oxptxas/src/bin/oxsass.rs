@@ -5,6 +5,8 @@ use oxptxas::verify::Verdict;
 use sass::Target;
 use sim::launch::{Buffers, Launch, LaunchFile, format_elem, npy, output_name};
 use sim::memory::little_endian;
+use sim::output::Output;
+use sim::schedule::Schedule;
 use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
@@ -21,9 +23,10 @@ oxsass: look at and execute GPU code
       Assemble a listing as `dis` prints it to a file of instruction words.
   oxsass ptx fmt FILE
       Print a PTX file in canonical form.
-  oxsass run FILE LAUNCH.toml [--out DIR] [--all]
+  oxsass run FILE LAUNCH.toml [--out DIR] [--all] [--schedule random:SEED]
       Execute a cubin, or interpret a PTX file, as the launch file says (docs/launch-files.md). Prints the
       output buffers, with --all every buffer; with --out, writes all of them as .npy files instead.
+      With --schedule, warps and threads run in a random order, so that races show.
   oxsass check FILE.cubin
       Look for hazards: dependences that the control fields of the code do not cover, along every path.
   oxsass verify FILE.ptx [--arch sm_90] [--opt-level 3] [--cubin FILE] [--seeds 4]
@@ -222,32 +225,40 @@ impl Program {
         Ok(Program::Ptx { path: path.into(), source, module: module.into() })
     }
 
-    fn run(&self, launch: &Launch) -> Result<Buffers, String> {
+    /// The buffers afterwards, and what the threads printed.
+    fn run(&self, launch: &Launch, schedule: Schedule) -> Result<(Buffers, Output), String> {
         match self {
             Program::Cubin { path, bytes } => {
-                let run = sim::sass::run(bytes, launch, sim::sass::Options::default());
-                run.map(|r| r.buffers).map_err(|e| format!("{path}: kernel '{}': {e}", launch.kernel))
+                let options = sim::sass::Options { schedule, ..Default::default() };
+                let run = sim::sass::run(bytes, launch, options);
+                run.map(|r| (r.buffers, r.output))
+                    .map_err(|e| format!("{path}: kernel '{}': {e}", launch.kernel))
             }
             Program::Ptx { path, source, module } => {
-                sim::ptx::run(module, launch).map_err(|e| e.render(path, source))
+                let options = sim::ptx::Options { schedule, ..Default::default() };
+                let run = sim::ptx::execute_with(module, launch, options);
+                let after = run.map_err(|e| e.render(path, source))?;
+                Ok((launch.collect(&after), after.output))
             }
         }
     }
 }
 
 fn run(out: &mut impl Write, file: &str, launch_file: &str, options: &[&str]) -> Result<(), String> {
-    let (mut folder, mut all) = (None, false);
+    let (mut folder, mut all, mut schedule) = (None, false, Schedule::Turns);
     let mut options = options.iter();
     while let Some(o) = options.next() {
         match *o {
             "--all" => all = true,
+            "--schedule" => schedule = options.next().ok_or("--schedule needs a value")?.parse()?,
             "--out" => folder = Some(*options.next().ok_or("--out needs a folder")?),
             other => return Err(format!("unknown option '{other}'")),
         }
     }
     let program = Program::load(file)?;
     for (index, launch) in launches(launch_file)?.iter().enumerate() {
-        let buffers = program.run(launch)?;
+        let (buffers, output) = program.run(launch, schedule)?;
+        write!(out, "{}", output.text()).map_err(|e| e.to_string())?;
         match folder {
             Some(f) => save(Path::new(f), index, launch, &buffers).map_err(|e| format!("{f}: {e}"))?,
             None => show(out, launch, &buffers, all).map_err(|e| e.to_string())?,
@@ -282,7 +293,11 @@ fn show(out: &mut impl Write, launch: &Launch, buffers: &Buffers, all: bool) -> 
 fn compare(out: &mut impl Write, file: &str, other: &str, launch_file: &str) -> Result<(), String> {
     let (a, b) = (Program::load(file)?, Program::load(other)?);
     for launch in &launches(launch_file)? {
-        launch.compare(&a.run(launch)?, &b.run(launch)?)?;
+        let (a, b) = (a.run(launch, Schedule::Turns)?, b.run(launch, Schedule::Turns)?);
+        launch.compare(&a.0, &b.0)?;
+        if a.1 != b.1 {
+            return Err(format!("{file} prints\n{}{other} prints\n{}", a.1.text(), b.1.text()));
+        }
         writeln!(out, "{}: same", launch.kernel).map_err(|e| e.to_string())?;
     }
     Ok(())

@@ -10,7 +10,7 @@ use crate::sass::Coverage;
 use ::ptx::ast::{Module, Stmt};
 
 /// How messages about instructions without a meaning in the interpreter begin.
-pub(super) const UNSUPPORTED: [&str; 2] = ["unsupported", "not simulated"];
+pub(super) const UNSUPPORTED: [&str; 2] = ["unsupported", "not supported"];
 
 /// What the interpreter makes of each instruction of a module.
 pub fn coverage(module: &Module) -> Coverage {
@@ -55,6 +55,7 @@ pub fn coverage(module: &Module) -> Coverage {
             memory: &mut memory,
             shared: vec![0; program.shared as usize + (1 << 16)],
             ctaid: [0; 3],
+            output: Default::default(),
             clock: 0,
             limit: 0,
         };

@@ -212,7 +212,9 @@ impl<'m> Program<'m> {
         for r in body.regs.values() {
             layout.slots.push(layout.initial.len() as u32);
             let bits = u64::from_le_bytes([self.fill; 8]) & super::int::mask(r.ty);
-            layout.initial.resize(layout.initial.len() + usize::from(r.vector), bits);
+            // 128 bits take two slots.
+            let slots = usize::from(r.vector) * if r.ty == Type::b128 { 2 } else { 1 };
+            layout.initial.resize(layout.initial.len() + slots, bits);
         }
         let first = self.code.len() as u32;
         layout.entry = Some(first);

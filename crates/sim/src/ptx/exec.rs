@@ -8,6 +8,7 @@ use super::thread::{Env, Res, Thread};
 use super::{convert, float};
 use crate::fp::{self, BF16, F16, F32, F64, Format, Round};
 use crate::memory::little_endian;
+use crate::output::Driver;
 use ::ptx::ast::{Addr, AddrBase, Operand, Space, VectorElem};
 use ::ptx::{Mod, Op, Type};
 use smallvec::SmallVec;
@@ -22,11 +23,28 @@ pub(super) fn execute(env: &mut Env<'_, '_>, t: &mut Thread, code: &Code<'_>) ->
     let ops = &inst.operands[..];
     let read = |t: &Thread, env: &Env<'_, '_>, i: usize| t.read(env, &ops[i], code.types[i]);
     match inst.op {
+        Op::mov | Op::ld | Op::st | Op::atom if ty == Type::b128 => super::wide::execute(env, t, code),
         Op::mov => {
             scalar_size(ty)?;
             let bits = t.read(env, &ops[1], ty)?;
             t.write(p, &ops[0], bits, ty)
         }
+        Op::st | Op::red if inst.has(Mod::_async) => super::asynchronous::execute(env, t, code),
+        Op::mbarrier => super::asynchronous::execute(env, t, code),
+        Op::cp if inst.mods.iter().any(|m| matches!(m.name(), "bulk" | "mbarrier")) => {
+            super::asynchronous::execute(env, t, code)
+        }
+        // A cluster is one block.
+        Op::mapa => {
+            let a = match &ops[1] {
+                Operand::Var(v, offset) => t.var(p, *v)?.wrapping_add(*offset as u64),
+                o => t.read(env, o, ty)?,
+            };
+            t.write(p, &ops[0], a, ty)
+        }
+        Op::getctarank => t.write(p, &ops[0], 0, Type::u32),
+        Op::setmaxnreg => Ok(()),
+        Op::createpolicy => t.write(p, &ops[0], 0, Type::b64),
         Op::ld | Op::ldu => load(env, t, code),
         Op::st => store(env, t, code),
         Op::atom | Op::red => atomic(env, t, code),
@@ -202,6 +220,17 @@ fn locate(a: u64) -> (Space, u64) {
     }
 }
 
+/// The address that an operand names, whatever its space.
+pub(super) fn address(env: &Env<'_, '_>, t: &Thread, o: &Operand) -> Res<u64> {
+    let Operand::Addr(Addr { base, offset }) = o else { return Err("unsupported address".into()) };
+    let at = match base {
+        AddrBase::Reg(r) => t.reg(env.program, *r),
+        AddrBase::Var(v) => t.var(env.program, *v)?,
+        AddrBase::Absolute => 0,
+    };
+    Ok(at.wrapping_add(*offset as u64))
+}
+
 /// Space and address of a memory operand.
 pub(super) fn resolve(env: &Env<'_, '_>, t: &Thread, code: &Code<'_>, o: &Operand) -> Res<(Space, u64)> {
     let p = env.program;
@@ -246,7 +275,7 @@ pub(super) fn bytes<'a>(
 }
 
 /// The number of `size` bytes at an address.
-fn read(env: &mut Env<'_, '_>, t: &mut Thread, at: (Space, u64), size: usize) -> Res<u64> {
+pub(super) fn read(env: &mut Env<'_, '_>, t: &mut Thread, at: (Space, u64), size: usize) -> Res<u64> {
     let constant = match at.0 {
         Space::Const => &env.program.consts[..],
         Space::Param if at.1 < STACK_PARAMS => env.params,
@@ -322,16 +351,7 @@ fn copy(env: &mut Env<'_, '_>, t: &mut Thread, code: &Code<'_>) -> Res<()> {
         return Err("unsupported copy".into());
     }
     let size = *size as usize;
-    let at = |t: &Thread, o: &Operand| -> Res<u64> {
-        let Operand::Addr(Addr { base, offset }) = o else { return Err("unsupported address".into()) };
-        let base = match base {
-            AddrBase::Reg(r) => t.reg(p, *r),
-            AddrBase::Var(v) => t.var(p, *v)?,
-            AddrBase::Absolute => 0,
-        };
-        Ok(base.wrapping_add(*offset as u64))
-    };
-    let (to, from) = (at(t, &inst.operands[0])?, at(t, &inst.operands[1])?);
+    let (to, from) = (address(env, t, &inst.operands[0])?, address(env, t, &inst.operands[1])?);
     let rest = inst.operands.len() - usize::from(inst.has(Mod::L2_cache_hint));
     let valid = match &inst.operands[3..rest] {
         [] => size,
@@ -369,6 +389,18 @@ fn atomic(env: &mut Env<'_, '_>, t: &mut Thread, code: &Code<'_>) -> Res<()> {
         None => 0,
     };
     let old = read(env, t, place, size)?;
+    // On global memory, subnormal numbers are flushed; on shared memory they are not.
+    let new = update(code, ty, place.0 == Space::Global, [old, b, c])?;
+    bytes(env, t, place, size, true)?.copy_from_slice(&new.to_le_bytes()[..size]);
+    if with_result {
+        t.write(env.program, &inst.operands[0], old, ty)?;
+    }
+    Ok(())
+}
+
+/// What an atomic operation makes of the old value and its operands.
+pub(super) fn update(code: &Code<'_>, ty: Type, ftz: bool, [old, b, c]: [u64; 3]) -> Res<u64> {
+    let inst = code.inst;
     let (x, y) = (int::value(old, ty), int::value(b, ty));
     let what = inst.one_of(&[
         Mod::and,
@@ -382,7 +414,7 @@ fn atomic(env: &mut Env<'_, '_>, t: &mut Thread, code: &Code<'_>) -> Res<()> {
         Mod::min,
         Mod::max,
     ]);
-    let new = match what.ok_or("unsupported instruction")? {
+    Ok(match what.ok_or("unsupported instruction")? {
         Mod::and => old & b,
         Mod::or => old | b,
         Mod::xor => old ^ b,
@@ -395,11 +427,7 @@ fn atomic(env: &mut Env<'_, '_>, t: &mut Thread, code: &Code<'_>) -> Res<()> {
             }
         }
         Mod::add => match ty {
-            Type::f32 => {
-                // On global memory, subnormal numbers are flushed; on shared memory they are not.
-                let ftz = place.0 == Space::Global;
-                fp::Single { ftz, ..Default::default() }.add(old as u32, b as u32).into()
-            }
+            Type::f32 => fp::Single { ftz, ..Default::default() }.add(old as u32, b as u32).into(),
             Type::f64 => fp::add(old, b, F64, Round::Nearest),
             Type::f16 => fp::add(old, b, F16, Round::Nearest),
             Type::bf16 => fp::add(old, b, BF16, Round::Nearest),
@@ -423,16 +451,60 @@ fn atomic(env: &mut Env<'_, '_>, t: &mut Thread, code: &Code<'_>) -> Res<()> {
         }
         Mod::min => x.min(y) as u64,
         _ => x.max(y) as u64,
-    };
-    bytes(env, t, place, size, true)?.copy_from_slice(&new.to_le_bytes()[..size]);
-    if with_result {
-        t.write(env.program, &inst.operands[0], old, ty)?;
-    }
-    Ok(())
+    })
 }
 
 fn packed_add(a: u64, b: u64, f: Format) -> u64 {
     let one = |s: u32| fp::add(a >> s & 0xffff, b >> s & 0xffff, f, Round::Nearest) << s;
     debug_assert_ne!(f, F32);
     one(0) | one(16)
+}
+
+/// A text in memory.
+fn text(env: &mut Env<'_, '_>, t: &mut Thread, at: u64) -> Option<Vec<u8>> {
+    let mut out = Vec::new();
+    while let Ok(b) = read(env, t, locate(at + out.len() as u64), 1) {
+        match b {
+            0 => return Some(out),
+            c if out.len() < 1 << 16 => out.push(c as u8),
+            _ => return None,
+        }
+    }
+    None
+}
+
+/// What a function of the driver does and returns.
+pub(super) fn driver(env: &mut Env<'_, '_>, t: &mut Thread, f: Driver, [a, b]: [u64; 2]) -> Res<u64> {
+    match f {
+        Driver::Printf => {
+            let what = text(env, t, a).ok_or_else(|| format!("no format at {a:#x}"))?;
+            let mut at = b;
+            let state = std::cell::RefCell::new((&mut *env, &mut *t));
+            let printed = crate::output::format(
+                &what,
+                &mut |size| {
+                    at = at.next_multiple_of(size as u64);
+                    let (env, t) = &mut *state.borrow_mut();
+                    let x = read(env, t, locate(at), size).ok()?;
+                    at += size as u64;
+                    Some(x)
+                },
+                &mut |at| {
+                    let (env, t) = &mut *state.borrow_mut();
+                    text(env, t, at)
+                },
+            );
+            let printed = printed.ok_or("arguments of vprintf that are not there")?;
+            let ([x, y, z], [nx, ny, _]) = (env.ctaid.map(u64::from), env.launch.grid.map(u64::from));
+            env.output.print((z * ny + y) * nx + x, t.index, &printed);
+            Ok(0)
+        }
+        Driver::Malloc if a > crate::output::HEAP => Ok(0),
+        Driver::Malloc => Ok(env.memory.alloc("heap", vec![0; a as usize])),
+        Driver::Free => Ok(0),
+        Driver::Assert => {
+            let what = text(env, t, a).unwrap_or_default();
+            Err(format!("assertion `{}` failed", String::from_utf8_lossy(&what)))
+        }
+    }
 }

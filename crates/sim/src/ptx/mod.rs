@@ -4,6 +4,7 @@
 //! program counter, registers and local memory; a warp executes, one instruction at a time, the threads that
 //! are furthest behind; `.sync` instructions collect the threads that they name.
 
+mod asynchronous;
 mod convert;
 mod coverage;
 mod decode;
@@ -15,9 +16,10 @@ mod tensor;
 mod thread;
 mod video;
 mod warp;
+mod wide;
 
 pub use coverage::coverage;
-pub use run::{execute, execute_filled, run};
+pub use run::{LIMIT, Options, execute, execute_filled, execute_with, run};
 
 use ::ptx::{LineIndex, Span};
 use std::fmt;

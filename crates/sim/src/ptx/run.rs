@@ -6,6 +6,8 @@ use super::exec;
 use super::thread::{Caller, Env, Res, State, Thread};
 use super::warp;
 use crate::launch::{Buffers, Launch, Prepared};
+use crate::output::{DRIVER, Driver};
+use crate::schedule::{Dice, Schedule};
 use ::ptx::ast::{FuncId, Module, Operand, Space};
 use ::ptx::{Mod, Op, Type};
 
@@ -34,7 +36,7 @@ pub fn run(module: &Module, launch: &Launch) -> Result<Buffers, SimError> {
 /// # Errors
 /// As [`run`].
 pub fn execute(module: &Module, launch: &Launch, limit: u64) -> Result<Prepared, SimError> {
-    execute_filled(module, launch, limit, 0)
+    execute_with(module, launch, Options { limit, ..Options::default() })
 }
 
 /// Like [`execute`], where registers, local and shared memory hold `fill` in every byte before they are written: a
@@ -43,6 +45,32 @@ pub fn execute(module: &Module, launch: &Launch, limit: u64) -> Result<Prepared,
 /// # Errors
 /// As [`run`].
 pub fn execute_filled(module: &Module, launch: &Launch, limit: u64, fill: u8) -> Result<Prepared, SimError> {
+    execute_with(module, launch, Options { limit, fill, ..Options::default() })
+}
+
+/// How to interpret.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Most warp instructions to run.
+    pub limit: u64,
+    /// What every byte holds before it is written, outside of global memory.
+    pub fill: u8,
+    /// Which threads run when.
+    pub schedule: Schedule,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { limit: LIMIT, fill: 0, schedule: Schedule::Turns }
+    }
+}
+
+/// Runs a launch as the options say and returns the memory afterwards.
+///
+/// # Errors
+/// As [`run`].
+pub fn execute_with(module: &Module, launch: &Launch, options: Options) -> Result<Prepared, SimError> {
+    let Options { limit, fill, schedule } = options;
     let kernel = module.funcs.iter().find(|(_, f)| f.entry && f.body.is_some() && f.name == launch.kernel);
     let (kernel, func) =
         kernel.ok_or_else(|| SimError::new(format!("there is no kernel '{}'", launch.kernel)))?;
@@ -88,15 +116,18 @@ pub fn execute_filled(module: &Module, launch: &Launch, limit: u64, fill: u8) ->
         memory: &mut prepared.memory,
         shared: Vec::new(),
         ctaid: [0; 3],
+        output: Default::default(),
         clock: 0,
         limit,
     };
+    let mut dice = Dice::new(schedule);
     let [x, y, z] = launch.grid;
     for ctaid in (0..z).flat_map(|z| (0..y).flat_map(move |y| (0..x).map(move |x| [x, y, z]))) {
         env.ctaid = ctaid;
         env.shared = vec![fill; program.shared as usize + launch.shared as usize];
-        Block::new(&env, kernel).run(&mut env)?;
+        Block::new(&env, kernel).run(&mut env, &mut dice)?;
     }
+    prepared.output = std::mem::take(&mut env.output);
     Ok(prepared)
 }
 
@@ -114,7 +145,8 @@ struct Barrier {
 /// A running block.
 pub(super) struct Block {
     pub threads: Vec<Thread>,
-    barriers: [Barrier; 16],
+    /// The last one is the cluster's.
+    barriers: [Barrier; 17],
     /// Threads that have not exited.
     live: u32,
 }
@@ -126,14 +158,14 @@ impl Block {
         let threads: Vec<Thread> =
             tids.enumerate().map(|(i, tid)| Thread::new(env.program, kernel, tid, i as u32)).collect();
         let live = threads.len() as u32;
-        Block { threads, barriers: [Barrier::default(); 16], live }
+        Block { threads, barriers: [Barrier::default(); 17], live }
     }
 
-    fn run(&mut self, env: &mut Env<'_, '_>) -> Result<(), SimError> {
+    fn run(&mut self, env: &mut Env<'_, '_>, dice: &mut Dice) -> Result<(), SimError> {
         while self.live > 0 {
             let before = env.clock;
-            for first in (0..self.threads.len()).step_by(32) {
-                self.run_warp(env, first)?;
+            for warp in dice.order(self.threads.len().div_ceil(32)) {
+                self.run_warp(env, 32 * warp, dice)?;
             }
             if env.clock == before {
                 let stuck = self.threads.iter().position(|t| t.state != State::Exited).unwrap_or(0);
@@ -155,15 +187,25 @@ impl Block {
         }
     }
 
-    fn run_warp(&mut self, env: &mut Env<'_, '_>, first: usize) -> Result<(), SimError> {
+    fn run_warp(&mut self, env: &mut Env<'_, '_>, first: usize, dice: &mut Dice) -> Result<(), SimError> {
         let end = self.threads.len().min(first + 32);
         let mut lanes: Vec<usize> = Vec::with_capacity(32);
-        for _ in 0..TURN {
+        for _ in 0..dice.turn(TURN) {
             // Those that are deepest in calls, then those at the lowest address.
             let ready = self.threads[first..end].iter().filter(|t| t.state == State::Ready);
             let keys = ready.map(|t| (usize::MAX - t.callers.len(), t.pc));
             let ahead = (env.clock as u32 % PATIENCE) > PATIENCE - 64;
-            let Some(key) = (if ahead { keys.max() } else { keys.min() }) else { break };
+            let key = match dice.random() && dice.below(4) == 0 {
+                true => {
+                    let mut keys: Vec<_> = keys.collect();
+                    keys.sort_unstable();
+                    keys.dedup();
+                    keys.get(dice.below(keys.len())).copied()
+                }
+                false if ahead => keys.max(),
+                false => keys.min(),
+            };
+            let Some(key) = key else { break };
             lanes.clear();
             lanes.extend((first..end).filter(|i| {
                 let t = &self.threads[*i];
@@ -277,6 +319,9 @@ impl Block {
         let func = &p.module.funcs[callee];
         let layout = &p.layouts[callee];
         let Some(entry) = layout.entry else {
+            if let Some((_, f)) = DRIVER.iter().find(|d| d.0 == func.name) {
+                return self.driver(env, i, *f);
+            }
             return Err(format!("call of '{}', which has no body", func.name));
         };
         if t.callers.len() >= DEPTH {
@@ -310,6 +355,36 @@ impl Block {
         t.frame = frame;
         t.func = callee;
         t.pc = entry;
+        Ok(())
+    }
+
+    /// A call of one of the driver's functions.
+    fn driver(&mut self, env: &mut Env<'_, '_>, i: usize, f: Driver) -> Res<()> {
+        let t = &mut self.threads[i];
+        let code = &env.program.code[t.pc as usize];
+        let (results, _, args) = Self::call_parts(&code.inst.operands);
+        let mut values = [0; 2];
+        for (value, a) in values.iter_mut().zip(args) {
+            *value = match a {
+                Operand::Var(v, 0) => {
+                    let at = t.frame as usize + Self::in_frame(env.program, *v)? as usize;
+                    let size = (env.program.module.vars[*v].size() as usize).min(8);
+                    crate::memory::little_endian(&t.local[at..at + size])
+                }
+                o => t.read(env, o, Type::b64)?,
+            };
+        }
+        let result = super::exec::driver(env, t, f, values)?;
+        match results.first() {
+            Some(Operand::Var(v, 0)) => {
+                let at = t.frame as usize + Self::in_frame(env.program, *v)? as usize;
+                let size = (env.program.module.vars[*v].size() as usize).min(8);
+                t.local[at..at + size].copy_from_slice(&result.to_le_bytes()[..size]);
+            }
+            Some(o) => t.write(env.program, o, result, Type::b64)?,
+            None => {}
+        }
+        t.pc += 1;
         Ok(())
     }
 
@@ -368,7 +443,7 @@ impl Block {
                 self.release(env, k)?;
             }
         }
-        for b in 0..16 {
+        for b in 0..17 {
             if self.barriers[b].arrived > 0 {
                 self.complete(env, b)?;
             }
@@ -428,8 +503,14 @@ impl Block {
         let code = &env.program.code[t.pc as usize];
         let inst = code.inst;
         if inst.has(Mod::cluster) {
-            // A cluster of one block: arriving and waiting are the block's own business.
-            return Err("cluster barriers are not supported".into());
+            // A cluster is one block: arriving is waiting's business.
+            if inst.has(Mod::arrive) {
+                self.threads[i].pc += 1;
+                return Ok(());
+            }
+            self.barriers[16].arrived += 1;
+            self.threads[i].state = State::Barrier(16);
+            return self.complete(env, 16).map_err(|e| e.message);
         }
         let ops = &inst.operands[usize::from(inst.has(Mod::red))..];
         let (numbers, predicate) = match ops.split_last() {
@@ -444,7 +525,7 @@ impl Block {
             Some(o) => t.read(env, o, Type::u32)? as u32,
             None => 0,
         };
-        let Some(b) = self.barriers.get_mut(number as usize) else {
+        let Some(b) = self.barriers[..16].get_mut(number as usize) else {
             return Err(format!("there is no barrier {number}"));
         };
         if !expected.is_multiple_of(32) {

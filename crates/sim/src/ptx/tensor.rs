@@ -139,7 +139,7 @@ fn mma(env: &mut Env<'_, '_>, threads: &mut [Thread], lanes: &[usize], code: &Co
     let [d_type, a_type, b_type, c_type] = types[..] else { return Err("unsupported matrix types".into()) };
     let name = |prefix: &str| inst.mods.iter().any(|m| m.name().starts_with(prefix));
     if name("sp") {
-        return Err("not simulated: a product with a sparse matrix".into());
+        return Err("not supported: a product with a sparse matrix".into());
     }
     let (a, b) = (element(a_type)?, element(b_type)?);
     let scaled = name("block_scale");
@@ -389,7 +389,7 @@ fn wmma_mma(env: &mut Env<'_, '_>, threads: &mut [Thread], lanes: &[usize], code
 fn tiles(env: &mut Env<'_, '_>, threads: &mut [Thread], lanes: &[usize], code: &Code<'_>) -> Res<()> {
     let inst = code.inst;
     if !inst.has(Mod::m8n8) {
-        return Err("not simulated: matrices of this shape".into());
+        return Err("not supported: matrices of this shape".into());
     }
     let n = match inst.one_of(&[Mod::x1, Mod::x2, Mod::x4]) {
         Some(Mod::x2) => 2,

@@ -59,6 +59,8 @@ pub(super) struct Env<'e, 'm> {
     pub memory: &'e mut Memory,
     pub shared: Vec<u8>,
     pub ctaid: [u32; 3],
+    /// What threads have printed.
+    pub output: crate::output::Output,
     /// Warp instructions so far.
     pub clock: u64,
     /// Most of them.

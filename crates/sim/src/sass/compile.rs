@@ -3,7 +3,7 @@
 use super::control::{self, Control};
 use super::image::Banks;
 use super::operand::{Exec, Operands, Pred};
-use super::{convert, float, half, int, mem, tensor, warp};
+use super::{barrier, bulk, convert, driver, float, half, int, mem, packed, tensor, warp};
 use sass::Inst;
 
 /// Why an instruction cannot be executed.
@@ -48,6 +48,13 @@ const NO_EFFECT: &[&str] = &[
     "PMTRIG",
     "ENDCOLLECTIVE",
     "LDGDEPBAR",
+    "UCGABAR_ARV",
+    "CCTL.LDCU",
+    "UTMACMDFLUSH",
+    "UTMACCTL",
+    "UBLKPF",
+    "USETMAXREG",
+    "UVIRTCOUNT",
 ];
 
 /// The uniform forms whose operation is the one of the name without `U`.
@@ -115,9 +122,11 @@ fn action(inst: &Inst, banks: &Banks) -> Result<Action, Unsupported> {
             return Ok(Action::Exec(exec));
         }
     }
-    if let Some(exec) = tensor::compile(&o)? {
-        o.finish()?;
-        return Ok(Action::Exec(exec));
+    for family in [tensor::compile, barrier::compile, bulk::compile, driver::compile, packed::compile] {
+        if let Some(exec) = family(&o)? {
+            o.finish()?;
+            return Ok(Action::Exec(exec));
+        }
     }
     for family in [mem::compile, warp::compile] {
         if let Some(exec) = family(name, &o)? {

@@ -31,6 +31,10 @@ pub(crate) enum Control {
         diverged: bool,
         target: u32,
     },
+    /// Branch of the whole group.
+    BranchAny {
+        target: u32,
+    },
     /// Branch to a register's value plus a base.
     Indirect {
         register: Src,
@@ -109,6 +113,12 @@ pub(crate) fn compile(name: &str, o: &Operands<'_>) -> Result<Option<Control>, U
             always(o, 1)?;
             Control::BranchDiverged { lanes: o.src(0, Kind::Int)?, diverged: false, target: address(o, 2)? }
         }
+        // Where one lane branches, all of the group do.
+        "BRA" if o.take("ANY") => {
+            o.ignore(&["U"]);
+            always(o, 1)?;
+            Control::BranchAny { target: address(o, 2)? }
+        }
         "BRA" => {
             o.ignore(&["U"]);
             Control::Branch { cond: o.pred(1)?, target: address(o, 2)? }
@@ -158,7 +168,14 @@ pub(crate) fn compile(name: &str, o: &Operands<'_>) -> Result<Option<Control>, U
             let lanes = if o.take("ALL") { Src::fixed(0xffff_ffff) } else { o.src(1, Kind::Int)? };
             Control::Warpsync { lanes }
         }
-        "YIELD" | "NANOSLEEP" => Control::Yield,
+        "YIELD" | "NANOSLEEP" => {
+            o.ignore(&["SYNCS", "WARP", "RAND"]);
+            Control::Yield
+        }
+        // A cluster is one block here: arriving is waiting's business.
+        "UCGABAR_WAIT" => {
+            Control::Barrier { kind: Reduce::Sync, id: Src::fixed(16), threads: None, pred: Pred::TRUE }
+        }
         "BAR" => barrier(o)?,
         "BPT" => {
             if !o.take("TRAP") {
@@ -189,7 +206,11 @@ fn barrier(o: &Operands<'_>) -> Result<Control, Unsupported> {
     }
     let (id, threads) = (o.src(0, Kind::Int)?, o.src(1, Kind::Int)?);
     if !id.is_fixed() && !threads.is_fixed() {
-        return unsupported("a barrier number and thread count in registers");
+        // Both in one register: the number below, the count from bit 16 on.
+        if o.operand(0)? != o.operand(1)? {
+            return unsupported("a barrier number and thread count in two registers");
+        }
+        return Ok(Control::Barrier { kind, id, threads: None, pred: o.pred(2)? });
     }
     let none = match o.operand(1)? {
         Operand::Imm(0) => true,
@@ -229,7 +250,7 @@ impl Warp {
         }
     }
     /// Sends lanes of the running group elsewhere.
-    fn branch(&mut self, mask: u32, target: u32) {
+    pub(crate) fn branch(&mut self, mask: u32, target: u32) {
         match self.groups.last_mut() {
             Some(g) if g.mask == mask => g.pc = target,
             Some(g) if mask != 0 => {
@@ -272,6 +293,7 @@ impl Warp {
         let Some(group) = self.groups.last().copied() else { return Ok(()) };
         match c {
             Control::Branch { cond, target } => self.branch(mask & cond.mask(self), *target),
+            Control::BranchAny { target } => self.branch(group.mask, *target),
             Control::BranchDiverged { lanes, diverged, target } => {
                 let needed = lanes.uniform(self) as u32 & self.live;
                 if (needed & !group.mask != 0) == *diverged {
@@ -372,9 +394,14 @@ impl Warp {
             t.fetch(self, &mut counts);
         }
         let Some(first) = lanes(mask).next() else { return Ok(()) };
+        let packed = ids[first] >> 16;
+        ids.iter_mut().for_each(|id| *id &= 0xffff);
         let id = ids[first];
-        let count = threads.map(|_| counts[first] as u32);
-        if lanes(mask).any(|l| ids[l] != id) || id > 15 {
+        let count = match packed {
+            0 => threads.map(|_| counts[first] as u32),
+            n => Some(n as u32),
+        };
+        if lanes(mask).any(|l| ids[l] != id) || id > 16 {
             return Err(Fault::warp(format!("barrier number {id}, or different ones in a warp")));
         }
         if count.is_some_and(|n| n == 0 || n % 32 != 0) {

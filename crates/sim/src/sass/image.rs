@@ -1,6 +1,8 @@
 //! A cubin as the loader sees it: code, constant banks, global variables, memory sizes.
 
+use super::state::{CODE, DRIVER_CODE};
 use crate::memory::Memory;
+use crate::output::DRIVER;
 use rustc_hash::FxHashMap;
 use sass::Target;
 
@@ -59,6 +61,15 @@ impl Image {
         let mut cubin = cubin::read::read(file)?;
         let target = Target::new(cubin.sm).ok_or(format!("unknown target sm_{}", cubin.sm))?;
         let k = cubin.kernels.remove(kernel).ok_or(format!("no kernel {kernel}"))?;
+        // Functions of their own sections come after the kernel's code.
+        let mut code = k.code;
+        let mut functions: FxHashMap<String, u64> = k.functions.iter().map(|f| (f.0.clone(), f.1)).collect();
+        let wanted = |name: &str| cubin.relocs.iter().any(|r| r.symbol == name);
+        for (name, section) in cubin.kernels.iter().filter(|s| wanted(s.0)) {
+            code.resize(code.len().next_multiple_of(8), 0);
+            functions.insert(name.clone(), 16 * code.len() as u64);
+            code.extend_from_slice(&section.code);
+        }
         let entry = k.functions.iter().find(|f| f.0 == kernel).ok_or(format!("no symbol {kernel}"))?.1 as u32;
 
         let mut addresses = FxHashMap::default();
@@ -66,8 +77,12 @@ impl Image {
             addresses.insert(g.name.clone(), memory.alloc(&g.name, g.bytes.clone()));
         }
         for r in &cubin.relocs {
-            // Functions that the driver brings have no address here; calls of them are not simulated.
-            let Some(symbol) = addresses.get(&r.symbol) else { continue };
+            let driver = || DRIVER.iter().position(|d| d.0 == r.symbol).map(|i| DRIVER_CODE + 16 * i as u64);
+            let function = || functions.get(&r.symbol).map(|at| CODE + at);
+            // Other functions that the driver brings have no address here.
+            let Some(symbol) = addresses.get(&r.symbol).copied().or_else(function).or_else(driver) else {
+                continue;
+            };
             let value = symbol.wrapping_add_signed(r.addend);
             let place = match addresses.get(&r.place) {
                 Some(base) => memory.slice_mut(base + r.offset, 8),
@@ -81,8 +96,8 @@ impl Image {
         *banks.bank_mut(3) = cubin.constant3;
         *banks.bank_mut(4) = cubin.constant4;
         // Where functions call themselves the file states no bound, and the driver's default holds.
-        let calls = k.code.iter().any(is_call);
+        let calls = code.iter().any(is_call);
         let local = if calls && k.stack_bytes == 0 { DEFAULT_STACK } else { k.stack_bytes };
-        Ok(Image { target, code: k.code, entry, banks, params: k.params, shared: k.shared_bytes, local })
+        Ok(Image { target, code, entry, banks, params: k.params, shared: k.shared_bytes, local })
     }
 }

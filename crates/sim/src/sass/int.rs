@@ -22,6 +22,18 @@ pub(crate) fn compile(name: &str, o: &Operands<'_>) -> Result<Option<Exec>, Unsu
         "VIMNMX3" => min_max_3(o)?,
         "VIADDMNMX" => add_min_max(o)?,
         "VIADD" => {
+            if o.take("U8x4") || o.take("S8x4") {
+                let (a, b) = (o.src(1, Kind::Int)?, o.src(2, Kind::Int)?);
+                let (na, nb) = (a.neg, b.neg);
+                return Ok(Some(value(o.dst(0, 1)?, [a.plain(), b.plain()], move |[a, b]| {
+                    let byte = |x: u64, at: u32, neg: bool| {
+                        let x = (x >> at) as u8;
+                        if neg { x.wrapping_neg() } else { x }
+                    };
+                    let one = |at| u64::from(byte(a, at, na).wrapping_add(byte(b, at, nb))) << at;
+                    one(0) | one(8) | one(16) | one(24)
+                })));
+            }
             let (halves, sat) = (o.take("16x2"), o.take("ISAT"));
             let signed = o.take("S32");
             let (d, a, b) = (o.dst(0, 1)?, o.src(1, Kind::Int)?, o.src(2, Kind::Int)?);
@@ -342,6 +354,18 @@ fn pick_32(signed: bool) -> impl Fn(u32, u32, bool) -> u32 + Copy + Send + Sync 
 
 /// Rd, Ra, Rb, P: the minimum where P holds, else the maximum.
 fn min_max(o: &Operands<'_>) -> Result<Exec, Unsupported> {
+    if let Some(signed) = o.choose(&[("S8x4", true), ("U8x4", false)]) {
+        let srcs = [o.src(1, Kind::Int)?, o.src(2, Kind::Int)?];
+        return Ok(lanewise((Some(o.dst(0, 1)?), NO_PREDS), srcs, [o.pred(3)?], move |[a, b], [least]| {
+            let one = |at: u32| {
+                let byte =
+                    |x: u64| if signed { i32::from((x >> at) as i8) } else { i32::from((x >> at) as u8) };
+                let (x, y) = (byte(a), byte(b));
+                u64::from((if least { x.min(y) } else { x.max(y) }) as u8) << at
+            };
+            ((0..4).fold(0, |r, i| r | one(8 * i)), false, false)
+        }));
+    }
     if let Some(signed) = o.choose(&[("S16x2", true), ("U16x2", false)]) {
         let relu = o.take("RELU");
         let srcs = [o.src(1, Kind::Int)?, o.src(2, Kind::Int)?];
@@ -388,22 +412,67 @@ fn min_max_64(o: &Operands<'_>, signed: bool) -> Result<Exec, Unsupported> {
 }
 
 fn min_max_3(o: &Operands<'_>) -> Result<Exec, Unsupported> {
+    if let Some((signed, relu)) = halves(o) {
+        let srcs = [o.src(1, Kind::Int)?, o.src(2, Kind::Int)?, o.src(3, Kind::Int)?];
+        let out = (Some(o.dst(0, 1)?), NO_PREDS);
+        return Ok(lanewise(out, srcs, [o.pred(4)?], move |[a, b, c], [p]| {
+            let r = each_half(|at| {
+                let pick = |x: i32, y: i32| if p { x.min(y) } else { x.max(y) };
+                let half = |x: u64| half_of(x, at, signed);
+                let r = pick(pick(half(a), half(b)), half(c));
+                if relu { r.max(0) } else { r }
+            });
+            (r, false, false)
+        }));
+    }
     let pick = pick_32(!o.take("U32"));
     o.ignore(&["S32"]);
+    let relu = o.take("RELU");
     let srcs = [o.src(1, Kind::Int)?, o.src(2, Kind::Int)?, o.src(3, Kind::Int)?];
     Ok(lanewise((Some(o.dst(0, 1)?), NO_PREDS), srcs, [o.pred(4)?], move |[a, b, c], [p]| {
-        (pick(pick(a as u32, b as u32, p), c as u32, p).into(), false, false)
+        let r = pick(pick(a as u32, b as u32, p), c as u32, p);
+        (u64::from(if relu { (r as i32).max(0) as u32 } else { r }), false, false)
     }))
 }
 
 /// Rd, Ra, Rb, Rc, P: minimum or maximum of Ra + Rb and Rc.
 fn add_min_max(o: &Operands<'_>) -> Result<Exec, Unsupported> {
+    if let Some((signed, relu)) = halves(o) {
+        let srcs = [o.src(1, Kind::Int)?, o.src(2, Kind::Int)?, o.src(3, Kind::Int)?];
+        let out = (Some(o.dst(0, 1)?), NO_PREDS);
+        return Ok(lanewise(out, srcs, [o.pred(4)?], move |[a, b, c], [p]| {
+            let r = each_half(|at| {
+                let sum = half_of(u64::from((a >> at) as u16).wrapping_add(b >> at), 0, signed);
+                let c = half_of(c, at, signed);
+                let r = if p { sum.min(c) } else { sum.max(c) };
+                if relu { r.max(0) } else { r }
+            });
+            (r, false, false)
+        }));
+    }
     let pick = pick_32(!o.take("U32"));
     o.ignore(&["S32"]);
+    let relu = o.take("RELU");
     let srcs = [o.src(1, Kind::Int)?, o.src(2, Kind::Int)?, o.src(3, Kind::Int)?];
     Ok(lanewise((Some(o.dst(0, 1)?), NO_PREDS), srcs, [o.pred(4)?], move |[a, b, c], [p]| {
-        (pick((a as u32).wrapping_add(b as u32), c as u32, p).into(), false, false)
+        let r = pick((a as u32).wrapping_add(b as u32), c as u32, p);
+        (u64::from(if relu { (r as i32).max(0) as u32 } else { r }), false, false)
     }))
+}
+
+/// The type of halves that the modifiers name, and whether negative results become 0.
+fn halves(o: &Operands<'_>) -> Option<(bool, bool)> {
+    let signed = o.choose(&[("S16x2", true), ("U16x2", false)])?;
+    Some((signed, o.take("RELU")))
+}
+
+fn half_of(x: u64, at: u32, signed: bool) -> i32 {
+    let half = (x >> at) as u16;
+    if signed { (half as i16).into() } else { half.into() }
+}
+
+fn each_half(f: impl Fn(u32) -> i32) -> u64 {
+    u64::from(f(0) as u16) | u64::from(f(16) as u16) << 16
 }
 
 fn mov(o: &Operands<'_>) -> Result<Exec, Unsupported> {

@@ -56,6 +56,11 @@ impl Address {
         Ok(Address { space, base, base_wide, scale, uniform, uniform_wide: wide, offset: (*offset).into() })
     }
 
+    /// The same where the offset counts units of so many bytes.
+    fn in_units(self, bytes: i64) -> Address {
+        Address { offset: self.offset * bytes, ..self }
+    }
+
     pub(super) fn at(&self, w: &Warp, lane: usize) -> u64 {
         let mut a = self.offset as u64;
         if let Some(r) = self.base {
@@ -115,11 +120,11 @@ impl Machine<'_> {
         }
     }
 
-    fn load(&mut self, space: Space, lane: usize, a: u64, len: u32) -> Result<u64, Fault> {
+    pub(super) fn load(&mut self, space: Space, lane: usize, a: u64, len: u32) -> Result<u64, Fault> {
         let b = self.bytes(space, lane, a, len)?;
         Ok(b.iter().rev().fold(0, |x, b| x << 8 | u64::from(*b)))
     }
-    fn store(&mut self, space: Space, lane: usize, a: u64, len: u32, x: u64) -> Result<(), Fault> {
+    pub(super) fn store(&mut self, space: Space, lane: usize, a: u64, len: u32, x: u64) -> Result<(), Fault> {
         let b = self.bytes(space, lane, a, len)?;
         b.copy_from_slice(&x.to_le_bytes()[..len as usize]);
         Ok(())
@@ -136,7 +141,7 @@ const ORDERING: &[&str] = &[
 /// Prepares a memory instruction; `None` if it isn't one.
 pub(crate) fn compile(name: &str, o: &Operands<'_>) -> Result<Option<Exec>, Unsupported> {
     let space = match name {
-        "LDG" | "STG" | "ATOMG" | "RED" | "REDG" => Space::Global,
+        "LDG.256" | "STG.256" | "LDG" | "STG" | "ATOMG" | "RED" | "REDG" => Space::Global,
         "LD" | "ST" | "ATOM" => Space::Generic,
         "LDS" | "STS" | "ATOMS" | "ATOMS.CAST" => Space::Shared,
         "LDL" | "STL" => Space::Local,
@@ -148,12 +153,18 @@ pub(crate) fn compile(name: &str, o: &Operands<'_>) -> Result<Option<Exec>, Unsu
     let space = if name == "RED" { Space::Generic } else { space };
     o.ignore(ORDERING);
     Ok(Some(match name {
+        "LDG.256" => load_256(o)?,
+        "STG.256" => store_256(o)?,
         "LDG" | "LD" => load(o, space, Some(o.pred_dst(0)?), 1, 2)?,
         "LDS" | "LDL" => load(o, space, None, 0, 1)?,
         "STG" | "ST" | "STS" | "STL" => store(o, space)?,
         "ATOMG" | "ATOM" => atomic(o, space, Some(0), Some(1), 2)?,
         "ATOMS" => atomic(o, space, None, Some(0), 1)?,
-        "ATOMS.CAST" => return unsupported("this form of compare and swap"),
+        "ATOMS.CAST" => {
+            let address = Address::of(o, 1, space)?;
+            o.take("CAST");
+            compare_and_set(o, (space, address), Some(0), None, 1)?
+        }
         _ => atomic(o, space, None, None, 0)?,
     }))
 }
@@ -222,8 +233,53 @@ fn load(
     }))
 }
 
+/// Two quads, the lower addresses in the second one, address, mask of the words wanted.
+fn load_256(o: &Operands<'_>) -> Result<Exec, Unsupported> {
+    o.ignore(HINTS_256);
+    let (high, low, address) = (o.dst(0, 4)?, o.dst(1, 4)?, Address::of(o, 2, Space::Global)?.in_units(32));
+    if o.imm(3)? & 0xff != 0xff || !o.operand(4)?.as_reg().is_some_and(|r| r.reg.is_zero() && !r.not) {
+        return unsupported("a masked load");
+    }
+    Ok(Box::new(move |m, mask| {
+        let addresses: [u64; 32] = std::array::from_fn(|lane| address.at(m.warp, lane));
+        for lane in lanes(mask) {
+            let mut bytes = [0; 32];
+            bytes.copy_from_slice(m.bytes(Space::Global, lane, addresses[lane], 32)?);
+            for (dst, half) in [low, high].into_iter().zip(bytes.as_chunks::<16>().0) {
+                Size { bytes: 16, signed: false }.put(m.warp, dst, lane, half);
+            }
+        }
+        Ok(())
+    }))
+}
+
+/// Address, two quads, the lower addresses first, mask of the words to write.
+fn store_256(o: &Operands<'_>) -> Result<Exec, Unsupported> {
+    o.ignore(HINTS_256);
+    let (address, low, high) = (Address::of(o, 0, Space::Global)?.in_units(32), data(o, 1)?, data(o, 2)?);
+    if o.imm(3)? & 0xff != 0xff {
+        return unsupported("a masked store");
+    }
+    Ok(Box::new(move |m, mask| {
+        for lane in lanes(mask) {
+            let a = address.at(m.warp, lane);
+            let word = |i: usize| {
+                let r = if i < 4 { low } else { high };
+                m.warp.r[if r == 255 { 255 } else { usize::from(r) + i % 4 }][lane].to_le_bytes()
+            };
+            let bytes: [u8; 32] = std::array::from_fn(|i| word(i / 4)[i % 4]);
+            m.bytes(Space::Global, lane, a, 32)?.copy_from_slice(&bytes);
+        }
+        Ok(())
+    }))
+}
+
+/// Hints of accesses to 32 bytes.
+const HINTS_256: &[&str] =
+    &["256", "ENL2", "EFL2", "ELL2", "EUL2", "NAL2", "EF", "EL", "NA", "CONSTANT", "EN", "LU", "EU"];
+
 /// Registers of a store's or atomic's data operand.
-fn data(o: &Operands<'_>, slot: usize) -> Result<u8, Unsupported> {
+pub(super) fn data(o: &Operands<'_>, slot: usize) -> Result<u8, Unsupported> {
     let s = o.raw(slot)?;
     match s.from {
         From::Reg(r) => Ok(r),
@@ -319,9 +375,9 @@ fn copy(o: &Operands<'_>) -> Result<Exec, Unsupported> {
 }
 
 /// What an atomic makes of the old value, the operand and (CAS) the second operand.
-type Update = Box<dyn Fn(u64, u64, u64) -> u64 + Send + Sync>;
+pub(super) type Update = Box<dyn Fn(u64, u64, u64) -> u64 + Send + Sync>;
 
-fn update(o: &Operands<'_>, bytes: u32, cas: bool) -> Result<Update, Unsupported> {
+pub(super) fn update(o: &Operands<'_>, bytes: u32, cas: bool) -> Result<Update, Unsupported> {
     let signed = o.take("S32") | o.take("S64");
     o.ignore(&["U32", "U64"]);
     if cas {
@@ -372,6 +428,110 @@ fn u64_add(old: u64, x: u64, _: u64) -> u64 {
     old.wrapping_add(x)
 }
 
+/// Compares and swaps, and says 1 where that was done: hardware may also fail without a reason.
+fn compare_and_set(
+    o: &Operands<'_>,
+    (space, address): (Space, Address),
+    pred: Option<usize>,
+    dst: Option<usize>,
+    addr: usize,
+) -> Result<Exec, Unsupported> {
+    o.ignore(&["SPIN"]);
+    let (kind, bytes) = if o.take("64") { (Kind::Long, 8) } else { (Kind::Int, 4) };
+    let pred = pred.map(|p| o.pred_dst(p)).transpose()?;
+    // The result is in a register, or where there is none, in the predicate.
+    let dst = dst.map(|d| o.dst(d, bytes as u8 / 4)).transpose()?;
+    let (expected, new) = (o.src(addr + 1, kind)?, o.src(addr + 2, kind)?);
+    Ok(Box::new(move |m, mask| {
+        let (mut xs, mut ys) = ([0; 32], [0; 32]);
+        expected.fetch(m.warp, &mut xs);
+        new.fetch(m.warp, &mut ys);
+        let addresses: [u64; 32] = std::array::from_fn(|lane| address.at(m.warp, lane));
+        for lane in lanes(mask) {
+            let old = m.load(space, lane, addresses[lane], bytes)?;
+            if old == xs[lane] {
+                m.store(space, lane, addresses[lane], bytes, ys[lane])?;
+            }
+            let done = old == xs[lane];
+            if let Some(d) = dst {
+                d.put(m.warp, lane, done.into());
+            }
+            if let Some(p) = pred {
+                p.put(m.warp, lane, done || dst.is_some());
+            }
+        }
+        Ok(())
+    }))
+}
+
+impl Machine<'_> {
+    /// An arrival at a barrier of sm_80; its state before.
+    pub(super) fn arrive_80(&mut self, lane: usize, at: u64) -> Result<u64, Fault> {
+        let old = self.load(Space::Shared, lane, at, 8)?;
+        let (low, high) = (old as u32, (old >> 32) as u32);
+        let mut next = high.wrapping_add(1);
+        if (next ^ high) >> 31 != 0 {
+            next = next & 1 << 31 | low.wrapping_add(1 << 30) & !(1 << 31);
+        }
+        self.store(Space::Shared, lane, at, 8, u64::from(next) << 32 | u64::from(low))?;
+        Ok(old)
+    }
+}
+
+/// ATOMS.ARRIVE of sm_80: the high word counts up to its sign bit, the phase, and starts again from the low
+/// word, which is 2^30 less the expected arrivals.
+fn arrive(o: &Operands<'_>, address: Address) -> Result<Exec, Unsupported> {
+    o.ignore(&["64"]);
+    let dst = o.dst(0, 2)?;
+    Ok(Box::new(move |m, mask| {
+        let addresses: [u64; 32] = std::array::from_fn(|lane| address.at(m.warp, lane));
+        for lane in lanes(mask) {
+            let old = m.arrive_80(lane, addresses[lane])?;
+            dst.put(m.warp, lane, old);
+        }
+        Ok(())
+    }))
+}
+
+/// Exchange or compare-and-swap of 16 bytes.
+fn wide_exchange(
+    o: &Operands<'_>,
+    (space, address): (Space, Address),
+    cas: bool,
+    (pred, dst, addr): (Option<usize>, Option<usize>, usize),
+) -> Result<Exec, Unsupported> {
+    o.ignore(&["128"]);
+    if !cas && !o.take("EXCH") {
+        return unsupported("an atomic operation on 16 bytes");
+    }
+    let pred = pred.map(|p| o.pred_dst(p)).transpose()?;
+    let dst = dst.map(|d| o.dst(d, 4)).transpose()?;
+    let first = data(o, addr + 1)?;
+    let new = if cas { data(o, addr + 2)? } else { first };
+    let quad = |w: &Warp, r: u8, lane: usize| -> [u8; 16] {
+        let word = |i: usize| w.r[if r == 255 { 255 } else { usize::from(r) + i }][lane].to_le_bytes();
+        std::array::from_fn(|i| word(i / 4)[i % 4])
+    };
+    Ok(Box::new(move |m, mask| {
+        let addresses: [u64; 32] = std::array::from_fn(|lane| address.at(m.warp, lane));
+        for lane in lanes(mask) {
+            let (expected, new) = (quad(m.warp, first, lane), quad(m.warp, new, lane));
+            let place = m.bytes(space, lane, addresses[lane], 16)?;
+            let old: [u8; 16] = std::array::from_fn(|i| place[i]);
+            if !cas || old == expected {
+                place.copy_from_slice(&new);
+            }
+            if let Some(d) = dst {
+                Size { bytes: 16, signed: false }.put(m.warp, d, lane, &old);
+            }
+            if let Some(p) = pred {
+                p.put(m.warp, lane, true);
+            }
+        }
+        Ok(())
+    }))
+}
+
 /// An atomic: predicate and result slots where the form has them, then address, operand, second operand.
 fn atomic(
     o: &Operands<'_>,
@@ -382,6 +542,15 @@ fn atomic(
 ) -> Result<Exec, Unsupported> {
     let address = Address::of(o, addr, space)?;
     let cas = o.take("CAS");
+    if o.take("CAST") {
+        return compare_and_set(o, (space, address), pred, dst, addr);
+    }
+    if o.take("ARRIVE") {
+        return arrive(o, address);
+    }
+    if o.inst.mods.iter().any(|m| m.name() == "128") {
+        return wide_exchange(o, (space, address), cas, (pred, dst, addr));
+    }
     if o.take("POPC") {
         // The count of lanes that name an address is added to it: one for each lane.
         if !o.take("INC") {

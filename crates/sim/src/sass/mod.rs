@@ -2,10 +2,13 @@
 //!
 //! The execution model (convergence above all) is described in `docs/simulator.md`.
 
+mod barrier;
+mod bulk;
 mod compile;
 mod control;
 mod convert;
 mod coverage;
+mod driver;
 mod float;
 mod half;
 mod image;
@@ -13,6 +16,7 @@ mod int;
 mod mem;
 mod operand;
 mod pack;
+mod packed;
 mod state;
 mod tensor;
 #[cfg(test)]
@@ -23,6 +27,7 @@ pub use coverage::{Coverage, coverage};
 pub(crate) use pack::pack_integers;
 
 use crate::launch::{Buffers, Launch};
+use crate::schedule::{Dice, Schedule};
 use compile::{Action, Step};
 use image::Image;
 use sass::{Inst, Target};
@@ -101,11 +106,13 @@ impl std::error::Error for SimError {}
 pub struct Options {
     /// Most warp instructions to issue.
     pub limit: u64,
+    /// Which warps run when.
+    pub schedule: Schedule,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { limit: 20_000_000 }
+        Options { limit: 20_000_000, schedule: Schedule::Turns }
     }
 }
 
@@ -118,6 +125,8 @@ pub struct Run {
     pub memory: crate::memory::Memory,
     /// Warp instructions issued.
     pub issued: u64,
+    /// What the threads printed.
+    pub output: crate::output::Output,
 }
 
 /// Decoded code: instructions (or why a word is none), 16 bytes each.
@@ -146,17 +155,19 @@ pub fn run(cubin: &[u8], launch: &Launch, options: Options) -> Result<Run, SimEr
         })
         .collect();
     let mut issued = 0;
+    let mut output = crate::output::Output::default();
+    let mut dice = Dice::new(options.schedule);
     let [gx, gy, gz] = launch.grid;
     for z in 0..gz {
         for y in 0..gy {
             for x in 0..gx {
                 let (memory, target) = (&mut prepared.memory, image.target);
                 let mut grid = Grid { target, code: &code, steps: &steps, env: &env, memory };
-                issued = grid.block(&image, [x, y, z], issued, options.limit)?;
+                issued = grid.block(&image, [x, y, z], (issued, options.limit), &mut output, &mut dice)?;
             }
         }
     }
-    Ok(Run { buffers: launch.collect(&prepared), memory: prepared.memory, issued })
+    Ok(Run { buffers: launch.collect(&prepared), memory: prepared.memory, issued, output })
 }
 
 /// Fills what the driver fills: bank 0.
@@ -212,24 +223,36 @@ const TURN: u32 = 1024;
 
 impl Grid<'_> {
     /// Runs one block to its end; the number of instructions issued so far.
-    fn block(&mut self, image: &Image, index: [u32; 3], before: u64, limit: u64) -> Result<u64, SimError> {
+    fn block(
+        &mut self,
+        image: &Image,
+        index: [u32; 3],
+        (before, limit): (u64, u64),
+        output: &mut crate::output::Output,
+        dice: &mut Dice,
+    ) -> Result<u64, SimError> {
         let threads: u32 = self.env.block.iter().product();
         let mut warps: Vec<Warp> = (0..threads.div_ceil(32))
             .map(|i| Warp::new(i, threads - 32 * i, image.entry, self.env.local as usize))
             .collect();
-        let mut block =
-            Block { shared: vec![0; self.env.shared as usize], barriers: [Barrier::IDLE; 16], index };
+        let mut block = Block::new(self.env.shared as usize, index, std::mem::take(output));
         let mut issued = before;
         loop {
             let mut progress = false;
-            for warp in &mut warps {
+            for i in dice.order(warps.len()) {
+                let warp = &mut warps[i];
                 let start = warp.issued;
-                self.turn(warp, &mut block, TURN)?;
+                self.turn(warp, &mut block, dice.turn(TURN))?;
+                if dice.random() && !warp.groups.is_empty() {
+                    let n = dice.below(warp.groups.len());
+                    warp.groups.rotate_right(n);
+                }
                 issued += warp.issued - start;
                 progress |= warp.issued != start;
             }
             progress |= complete_barriers(&mut block, &mut warps);
             if warps.iter().all(|w| w.live == 0) {
+                *output = block.output;
                 return Ok(issued);
             }
             if issued >= limit {

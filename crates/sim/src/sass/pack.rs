@@ -78,6 +78,11 @@ pub(crate) fn f2fp(o: &Operands<'_>) -> Result<Exec, Unsupported> {
     // Before sm_89 the formats are implied: binary32 to binary16 unless it says bfloat16.
     let (mut to, mut from) = (Side::Wide(F16), Side::Wide(F32));
     let mut named = 0;
+    // The upper half of the source instead of the lower one.
+    let upper = if o.take("B:H1") { 16 } else { 0 };
+    if upper != 0 && shape != "UNPACK_B" {
+        return unsupported("a conversion of an upper half");
+    }
     while let Some(m) = o.next() {
         let Some(s) = side(m) else { return unsupported(format!("modifier .{m}")) };
         *(if named == 0 { &mut to } else { &mut from }) = s;
@@ -109,6 +114,7 @@ pub(crate) fn f2fp(o: &Operands<'_>) -> Result<Exec, Unsupported> {
             one(16) << width | one(0)
         }),
         ("UNPACK_B", Side::Wide(f), Side::Small(s)) => value(d, [b], move |[x]| {
+            let x = x >> upper;
             let width = if s.bits == 4 { 4 } else { 8 };
             let one = |at: u32| {
                 let code = (x >> at) as u8 & ((1u32 << s.bits) - 1) as u8;
@@ -117,6 +123,7 @@ pub(crate) fn f2fp(o: &Operands<'_>) -> Result<Exec, Unsupported> {
             one(width) << 16 | one(0)
         }),
         ("UNPACK_B", Side::Wide(f), Side::Scale) => value(d, [b], move |[x]| {
+            let x = x >> upper;
             let one =
                 |at: u32| fp::convert(small::decode_scale((x >> at) as u8).into(), F32, f, Round::Nearest);
             one(8) << 16 | one(0)

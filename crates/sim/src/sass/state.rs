@@ -3,6 +3,7 @@
 use super::control::Reduce;
 use super::image::Banks;
 use crate::memory::Memory;
+use crate::output::Output;
 
 /// Index of PT and UPT among eight predicates.
 pub(crate) const PT: u8 = 7;
@@ -121,9 +122,19 @@ impl Barrier {
 pub(crate) struct Block {
     /// Shared memory.
     pub(crate) shared: Vec<u8>,
-    pub(crate) barriers: [Barrier; 16],
+    /// Those of BAR; the last one is the cluster's.
+    pub(crate) barriers: [Barrier; 17],
     /// Coordinates in the grid.
     pub(crate) index: [u32; 3],
+    /// What the grid's threads have printed so far.
+    pub(crate) output: Output,
+}
+
+impl Block {
+    /// A block about to start.
+    pub(crate) fn new(shared: usize, index: [u32; 3], output: Output) -> Block {
+        Block { shared: vec![0; shared], barriers: [Barrier::IDLE; 17], index, output }
+    }
 }
 
 /// What does not change during a launch.
@@ -142,10 +153,23 @@ pub(crate) const SHARED_WINDOW: u32 = 0x7e00;
 /// See [`SHARED_WINDOW`].
 pub(crate) const LOCAL_WINDOW: u32 = 0x7d00;
 
+/// Where the code lies, for absolute addresses.
+pub(crate) const CODE: u64 = 0x7a00 << 32;
+/// Where the driver's functions lie, 16 bytes each.
+pub(crate) const DRIVER_CODE: u64 = 0x7900 << 32;
+
 /// What an instruction works on.
 pub(crate) struct Machine<'a> {
     pub(crate) warp: &'a mut Warp,
     pub(crate) block: &'a mut Block,
     pub(crate) memory: &'a mut Memory,
     pub(crate) env: &'a Env,
+}
+
+impl Machine<'_> {
+    /// Number of the block in the grid.
+    pub(crate) fn block_number(&self) -> u64 {
+        let ([x, y, z], [nx, ny, _]) = (self.block.index.map(u64::from), self.env.grid.map(u64::from));
+        (z * ny + y) * nx + x
+    }
 }

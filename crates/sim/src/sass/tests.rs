@@ -2,7 +2,7 @@
 
 use super::compile::{Action, Step};
 use super::image::Banks;
-use super::state::{Barrier, Block, Env, Group, Machine, Warp};
+use super::state::{Block, Env, Group, Machine, Warp};
 use super::{Fault, Grid, SimError};
 use crate::memory::Memory;
 use sass::{Inst, Target};
@@ -18,7 +18,7 @@ fn env(threads: u32) -> Env {
 }
 
 fn block() -> Block {
-    Block { shared: vec![0; 64], barriers: [Barrier::IDLE; 16], index: [0; 3] }
+    Block::new(64, [0; 3], crate::output::Output::default())
 }
 
 /// Executes one instruction on a full warp that `setup` has prepared.

@@ -2,6 +2,7 @@
 //! general and the uniform file.
 
 use super::compile::{Unsupported, unsupported};
+use super::mem::{Address, Space};
 use super::operand::{Exec, Kind, Operands, Src, lanes};
 use super::state::{LOCAL_WINDOW, Machine, SHARED_WINDOW, Warp};
 use sass::Operand;
@@ -14,9 +15,11 @@ pub(crate) fn compile(name: &str, o: &Operands<'_>) -> Result<Option<Exec>, Unsu
         "MATCH" => matching(o)?,
         "REDUX" | "CREDUX" => reduction(o)?,
         "R2UR" => to_uniform(o)?,
+        "R2UR.P" | "R2UR.OR" => to_uniform_and_compare(o, name.ends_with("OR"))?,
         "S2R" | "S2UR" | "CS2R" | "CS2UR" => special(o, name.starts_with('C'))?,
         "B2R" => barrier_result(o)?,
         "QSPC" => query_space(o)?,
+        "ELECT" => elect(o)?,
         _ => return Ok(None),
     }))
 }
@@ -131,11 +134,42 @@ fn reduction(o: &Operands<'_>) -> Result<Exec, Unsupported> {
 
 /// URd, value: the first active lane's value.
 fn to_uniform(o: &Operands<'_>) -> Result<Exec, Unsupported> {
+    o.ignore(&["BROADCAST", "FILL"]);
     let (dst, value) = (o.dst(0, 1)?, o.src(1, Kind::Int)?);
     Ok(Box::new(move |m, mask| {
         let values = rows(&value, m.warp);
         let lane = mask.trailing_zeros() as usize & 31;
         dst.put(m.warp, 0, values[lane]);
+        Ok(())
+    }))
+}
+
+/// Pd, URd, P: the first lane in which P holds.
+fn elect(o: &Operands<'_>) -> Result<Exec, Unsupported> {
+    let (pred, dst, p) = (o.pred_dst(0)?, o.dst(1, 1)?, o.pred(2)?);
+    Ok(Box::new(move |m, mask| {
+        let leader = (p.mask(m.warp) & mask).trailing_zeros();
+        for lane in lanes(mask) {
+            pred.put(m.warp, lane, lane as u32 == leader);
+        }
+        dst.put(m.warp, 0, u64::from(leader & 31));
+        Ok(())
+    }))
+}
+
+/// Pd, URd, value: the first active lane's value, and in which lanes it differs from their own; with OR, or
+/// where Pd held before.
+fn to_uniform_and_compare(o: &Operands<'_>, or: bool) -> Result<Exec, Unsupported> {
+    o.ignore(&["OR"]);
+    let (pred, old, dst, value) = (o.pred_dst(0)?, o.pred(0)?, o.dst(1, 1)?, o.src(2, Kind::Int)?);
+    Ok(Box::new(move |m, mask| {
+        let values = rows(&value, m.warp);
+        let before = old.mask(m.warp);
+        let first = values[mask.trailing_zeros() as usize & 31];
+        dst.put(m.warp, 0, first);
+        for lane in lanes(mask) {
+            pred.put(m.warp, lane, values[lane] != first || or && before >> lane & 1 != 0);
+        }
         Ok(())
     }))
 }
@@ -213,18 +247,16 @@ fn barrier_result(o: &Operands<'_>) -> Result<Exec, Unsupported> {
 
 /// Pd, Rd, address: whether a generic address lies in the window of a space.
 fn query_space(o: &Operands<'_>) -> Result<Exec, Unsupported> {
-    o.ignore(&["E"]);
-    let spaces = [("S", Some(SHARED_WINDOW)), ("L", Some(LOCAL_WINDOW)), ("G", None)];
+    // Shared memory of the cluster is that of the block.
+    let spaces =
+        [("S", Some(SHARED_WINDOW)), ("D", Some(SHARED_WINDOW)), ("L", Some(LOCAL_WINDOW)), ("G", None)];
     let Some(window) = o.choose(&spaces) else {
         return unsupported("a query of this space");
     };
-    let Operand::Addr { base: Some(base), .. } = o.operand(2)? else {
-        return unsupported("this address");
-    };
-    let (pred, high) = (o.pred_dst(0)?, Warp::pair(base.index));
+    let (pred, address) = (o.pred_dst(0)?, Address::of(o, 2, Space::Generic)?);
     Ok(Box::new(move |m, mask| {
         for lane in lanes(mask) {
-            let high = m.warp.r[high][lane];
+            let high = (address.at(m.warp, lane) >> 32) as u32;
             let inside = match window {
                 Some(w) => high == w,
                 None => high != SHARED_WINDOW && high != LOCAL_WINDOW,

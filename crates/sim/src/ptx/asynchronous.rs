@@ -1,0 +1,164 @@
+//! Barriers in shared memory, bulk copies, and stores that tell such a barrier: copies are done at once. A
+//! cluster is one block.
+
+use super::decode::Code;
+use super::exec::{address, bytes, read, update};
+use super::thread::{Env, Res, Thread};
+use crate::mbarrier::Barrier;
+use crate::memory::little_endian;
+use ::ptx::ast::{Operand, Space};
+use ::ptx::{Mod, Op, Type};
+
+/// Executes such an instruction.
+pub(super) fn execute(env: &mut Env<'_, '_>, t: &mut Thread, code: &Code<'_>) -> Res<()> {
+    match code.inst.op {
+        Op::mbarrier => mbarrier(env, t, code),
+        Op::cp => bulk(env, t, code),
+        Op::st => {
+            let (space, at) = target(env, t, code)?;
+            if space != Space::Shared {
+                return Err("not supported: this asynchronous store".into());
+            }
+            let ops = &code.inst.operands;
+            let size = code.ty.bytes() as usize;
+            let values: Vec<u64> = match &ops[1] {
+                Operand::Vector(v) => v.iter().map(|e| t.elem(env.program, *e)).collect(),
+                o => vec![t.read(env, o, code.ty)?],
+            };
+            for (i, v) in values.iter().enumerate() {
+                let to = bytes(env, t, (Space::Shared, at + (i * size) as u64), size, true)?;
+                to.copy_from_slice(&v.to_le_bytes()[..size]);
+            }
+            let barrier = address(env, t, &ops[2])?;
+            arrive(env, t, barrier, (0, 0), -((values.len() * size) as i64)).map(|_| ())
+        }
+        _ => {
+            let (space, at) = target(env, t, code)?;
+            if space != Space::Shared {
+                return Err("not supported: this asynchronous reduction".into());
+            }
+            let ops = &code.inst.operands;
+            let size = code.ty.bytes() as usize;
+            let x = t.read(env, &ops[1], code.ty)?;
+            let old = read(env, t, (Space::Shared, at), size)?;
+            let new = update(code, code.ty, false, [old, x, 0])?;
+            bytes(env, t, (Space::Shared, at), size, true)?.copy_from_slice(&new.to_le_bytes()[..size]);
+            let barrier = address(env, t, &ops[2])?;
+            arrive(env, t, barrier, (0, 0), -(size as i64)).map(|_| ())
+        }
+    }
+}
+
+/// Space and address that an asynchronous store writes.
+fn target(env: &Env<'_, '_>, t: &Thread, code: &Code<'_>) -> Res<(Space, u64)> {
+    let inst = code.inst;
+    let to_barrier = inst.mods.iter().any(|m| m.name() == "mbarrier::complete_tx::bytes");
+    let at = address(env, t, &inst.operands[0])? & 0xffff_ffff;
+    Ok((if to_barrier || inst.operands.len() > 2 { Space::Shared } else { Space::Global }, at))
+}
+
+/// Arrivals at the barrier at a shared address; its state before.
+fn arrive(env: &mut Env<'_, '_>, t: &mut Thread, at: u64, (n, leaving): (u64, u64), tx: i64) -> Res<u64> {
+    let place = (Space::Shared, at & 0xffff_ffff);
+    let old = read(env, t, place, 8)?;
+    let new = Barrier::of(old).arrive(n, leaving, tx);
+    let new =
+        new.ok_or_else(|| format!("{n} arrivals at a barrier that misses {}", Barrier::of(old).missing))?;
+    bytes(env, t, place, 8, true)?.copy_from_slice(&new.bits().to_le_bytes());
+    Ok(old)
+}
+
+fn mbarrier(env: &mut Env<'_, '_>, t: &mut Thread, code: &Code<'_>) -> Res<()> {
+    let (inst, p) = (code.inst, env.program);
+    let ops = &inst.operands;
+    let has = |name: &str| inst.mods.iter().any(|m| m.name() == name);
+    if has("pending_count") {
+        let state = t.read(env, &ops[1], Type::b64)?;
+        return t.write(p, &ops[0], Barrier::of(state).missing, Type::u32);
+    }
+    let result = has("arrive") || has("arrive_drop") || has("test_wait") || has("try_wait");
+    let at = address(env, t, &ops[usize::from(result)])? & 0xffff_ffff;
+    let operand = ops.get(usize::from(result) + 1);
+    let number = |t: &Thread, env: &Env<'_, '_>, ty| operand.map(|o| t.read(env, o, ty)).transpose();
+    if has("init") {
+        let n = number(t, env, Type::u32)?.unwrap_or(0);
+        bytes(env, t, (Space::Shared, at), 8, true)?.copy_from_slice(&Barrier::new(n).bits().to_le_bytes());
+        return Ok(());
+    }
+    if has("test_wait") || has("try_wait") {
+        let phase = match has("parity") {
+            true => number(t, env, Type::u32)?.unwrap_or(0) & 1,
+            false => number(t, env, Type::b64)?.unwrap_or(0) >> 63,
+        };
+        let now = read(env, t, (Space::Shared, at), 8)? >> 63;
+        return t.write(p, &ops[0], u64::from(now != phase), Type::pred);
+    }
+    if has("inval") {
+        return Ok(());
+    }
+    let n = number(t, env, Type::u32)?;
+    let tx = i64::from(n.unwrap_or(0) as u32 as i32);
+    if !result {
+        let tx = if has("complete_tx") { -tx } else { tx };
+        return arrive(env, t, at, (0, 0), tx).map(|_| ());
+    }
+    let (count, tx) = if has("expect_tx") { (1, tx) } else { (n.unwrap_or(1), 0) };
+    let leaving = if has("arrive_drop") { count } else { 0 };
+    let old = arrive(env, t, at, (count, leaving), tx)?;
+    t.write(p, &ops[0], old, Type::b64)
+}
+
+/// `cp.async.bulk`, `cp.reduce.async.bulk`, `cp.async.mbarrier.arrive`.
+fn bulk(env: &mut Env<'_, '_>, t: &mut Thread, code: &Code<'_>) -> Res<()> {
+    let inst = code.inst;
+    let has = |name: &str| inst.mods.iter().any(|m| m.name() == name);
+    let ops = &inst.operands;
+    if has("mbarrier") {
+        let at = address(env, t, &ops[0])?;
+        // Without `noinc`, the count that goes up for the copies goes down at the same moment.
+        return if has("noinc") { arrive(env, t, at, (1, 0), 0).map(|_| ()) } else { Ok(()) };
+    }
+    if has("prefetch") || has("commit_group") || has("wait_group") {
+        return Ok(());
+    }
+    if has("tensor") || has("cp_mask") {
+        return Err("not supported: this bulk copy".into());
+    }
+    let mut spaces = inst.mods.iter().filter_map(|m| match m {
+        Mod::global => Some(Space::Global),
+        Mod::shared | Mod::shared_cta | Mod::shared_cluster => Some(Space::Shared),
+        _ => None,
+    });
+    let (Some(to_space), Some(from_space)) = (spaces.next(), spaces.next()) else {
+        return Err("unsupported copy".into());
+    };
+    let (to, from) = (address(env, t, &ops[0])?, address(env, t, &ops[1])?);
+    let size = t.read(env, &ops[2], Type::u32)?;
+    if !size.is_multiple_of(16) {
+        return Err(format!("a bulk copy of {size} bytes"));
+    }
+    let reduces = has("reduce")
+        || inst
+            .one_of(&[Mod::add, Mod::min, Mod::max, Mod::and, Mod::or, Mod::xor, Mod::inc, Mod::dec])
+            .is_some();
+    let step = if reduces { u64::from(code.ty.bytes()) } else { 16 };
+    for i in 0..size / step {
+        let source = bytes(env, t, (from_space, from + i * step), step as usize, false)?;
+        let mut data = [0; 16];
+        data[..step as usize].copy_from_slice(source);
+        let place = (to_space, to + i * step);
+        if reduces {
+            let old = read(env, t, place, step as usize)?;
+            let ftz = !has("noftz") && code.ty == Type::f32;
+            let new = update(code, code.ty, ftz, [old, little_endian(&data[..step as usize]), 0])?;
+            bytes(env, t, place, step as usize, true)?.copy_from_slice(&new.to_le_bytes()[..step as usize]);
+        } else {
+            bytes(env, t, place, 16, true)?.copy_from_slice(&data);
+        }
+    }
+    if to_space == Space::Shared {
+        let barrier = address(env, t, &ops[3])?;
+        arrive(env, t, barrier, (0, 0), -(size as i64))?;
+    }
+    Ok(())
+}

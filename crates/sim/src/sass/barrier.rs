@@ -1,0 +1,124 @@
+//! Barriers in shared memory: SYNCS from sm_90 on, ATOMS.ARRIVE before.
+
+use super::Fault;
+use super::compile::{Unsupported, unsupported};
+use super::mem::{Address, Space};
+use super::operand::{Exec, Kind, Operands, lanes};
+use super::state::Machine;
+use crate::mbarrier::Barrier;
+use sass::Opcode;
+
+impl Machine<'_> {
+    /// Adds bytes that have come (or, negative, that are to come) to the barrier at a shared address.
+    pub(super) fn complete_bytes(&mut self, lane: usize, at: u64, bytes: i64) -> Result<(), Fault> {
+        self.arrive_at(lane, at, 0, 0, -bytes).map(|_| ())
+    }
+
+    /// Arrivals at the barrier at a shared address; its state before.
+    fn arrive_at(
+        &mut self,
+        lane: usize,
+        at: u64,
+        arrivals: u64,
+        leaving: u64,
+        bytes: i64,
+    ) -> Result<u64, Fault> {
+        // Other blocks' barriers are at addresses with a block number from bit 24 on.
+        let at = at & 0xff_ffff;
+        let old = self.load(Space::Shared, lane, at, 8)?;
+        let Some(new) = Barrier::of(old).arrive(arrivals, leaving, bytes) else {
+            let missing = Barrier::of(old).missing;
+            return Err(Fault::at(lane, format!("{arrivals} arrivals at a barrier that misses {missing}")));
+        };
+        self.store(Space::Shared, lane, at, 8, new.bits())?;
+        Ok(old)
+    }
+}
+
+/// Prepares such an instruction; `None` if it isn't one.
+pub(super) fn compile(o: &Operands<'_>) -> Result<Option<Exec>, Unsupported> {
+    Ok(Some(match o.inst.op {
+        Opcode::SYNCS_EXCH => {
+            o.ignore(&["EXCH"]);
+            if !o.take("64") {
+                return unsupported("an exchange of this size");
+            }
+            let (dst, at, x) = (o.dst(0, 2)?, Address::of(o, 1, Space::Shared)?, o.src(2, Kind::Long)?);
+            Box::new(move |m, mask| {
+                let lane = mask.trailing_zeros() as usize & 31;
+                let a = at.at(m.warp, lane);
+                let old = m.load(Space::Shared, lane, a, 8)?;
+                m.store(Space::Shared, lane, a, 8, x.uniform(m.warp))?;
+                dst.put(m.warp, lane, old);
+                Ok(())
+            })
+        }
+        Opcode::SYNCS_CCTL => {
+            o.ignore(&["CCTL", "IV", "IVALL"]);
+            Box::new(|_, _| Ok(()))
+        }
+        Opcode::SYNCS_PHASECHK => {
+            o.ignore(&["PHASECHK", "TRANS64", "TRYWAIT"]);
+            let (pred, at, x) = (o.pred_dst(0)?, Address::of(o, 1, Space::Shared)?, o.src(2, Kind::Int)?);
+            Box::new(move |m, mask| {
+                let mut phases = [0; 32];
+                x.fetch(m.warp, &mut phases);
+                for lane in lanes(mask) {
+                    let a = at.at(m.warp, lane);
+                    let now = m.load(Space::Shared, lane, a, 8)? >> 63;
+                    pred.put(m.warp, lane, now != phases[lane] >> 31 & 1);
+                }
+                Ok(())
+            })
+        }
+        Opcode::SYNCS_ARRIVE => arrive(o)?,
+        Opcode::ARRIVES => {
+            o.ignore(&["LDGSTSBAR", "64"]);
+            // Copies are done at once: the count that goes up for them goes down at the same moment, unless the
+            // thread's own arrival stands for them.
+            // Before sm_90, where no modifier tells, code has made the count go up itself.
+            let kind = o.choose(&[("ARVCNT", Some(true)), ("TRANSCNT", Some(false))]).unwrap_or(None);
+            let at = Address::of(o, 0, Space::Shared)?;
+            Box::new(move |m, mask| {
+                for lane in lanes(if kind == Some(false) { 0 } else { mask }) {
+                    let a = at.at(m.warp, lane);
+                    match kind {
+                        Some(_) => m.arrive_at(lane, a, 1, 0, 0)?,
+                        None => m.arrive_80(lane, a)?,
+                    };
+                }
+                Ok(())
+            })
+        }
+        _ => return Ok(None),
+    }))
+}
+
+/// Rd, address, operand: how many arrive and how many bytes are to come is in the modifier's letters: `A1` or
+/// `AR` arrivals, `T1`, `TR` more bytes to come, `TX` bytes that have come; without one it is `A1TR`.
+fn arrive(o: &Operands<'_>) -> Result<Exec, Unsupported> {
+    o.ignore(&["ARRIVE", "TRANS64", "RED"]);
+    let leaves = o.take("OPTOUT");
+    let counts = [
+        ("A1T0", (Some(1), Some(0))),
+        ("A0T1", (Some(0), Some(1))),
+        ("A0TR", (Some(0), None)),
+        ("ART0", (None, Some(0))),
+    ];
+    let done = o.take("A0TX");
+    let (arrivals, bytes) = if done { (Some(0), None) } else { o.choose(&counts).unwrap_or((Some(1), None)) };
+    let (dst, at, x) = (o.dst(0, 2)?, Address::of(o, 1, Space::Shared)?, o.src(2, Kind::Int)?);
+    Ok(Box::new(move |m, mask| {
+        let mut values = [0; 32];
+        x.fetch(m.warp, &mut values);
+        let addresses: [u64; 32] = std::array::from_fn(|lane| at.at(m.warp, lane));
+        for lane in lanes(mask) {
+            let value = i64::from(values[lane] as u32 as i32);
+            let arrivals: i64 = arrivals.unwrap_or(value);
+            let bytes = bytes.unwrap_or(if done { -value } else { value });
+            let raw = m.arrive_at(lane, addresses[lane], arrivals as u64, u64::from(leaves), bytes)?;
+            dst.put(m.warp, lane, raw);
+        }
+        Ok(())
+    }))
+}

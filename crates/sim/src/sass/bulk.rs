@@ -1,0 +1,128 @@
+//! Bulk copies, reductions and stores that tell a barrier in shared memory when they are done: here, at once.
+
+use super::compile::{Unsupported, unsupported};
+use super::mem::{self, Space};
+use super::operand::{Exec, Kind, Operands, lanes};
+use super::state::{Machine, Warp};
+use sass::{Opcode, Operand, RegFile};
+
+/// Prepares such an instruction; `None` if it isn't one.
+pub(super) fn compile(o: &Operands<'_>) -> Result<Option<Exec>, Unsupported> {
+    Ok(Some(match o.inst.op {
+        Opcode::UBLKCP => copy(o)?,
+        Opcode::UBLKRED => reduce(o)?,
+        Opcode::STAS | Opcode::REDAS => store(o)?,
+        _ => return Ok(None),
+    }))
+}
+
+/// The uniform register pair of an address.
+fn pair(o: &Operands<'_>, slot: usize) -> Result<u8, Unsupported> {
+    match o.operand(slot)? {
+        Operand::Addr { base: Some(r), uniform: None, offset: 0, .. } if r.file == RegFile::UR => Ok(r.index),
+        Operand::Addr { base: None, uniform: Some(r), offset: 0, .. } => Ok(r.index),
+        _ => unsupported("this address of a bulk copy"),
+    }
+}
+
+fn words(w: &Warp, r: u8) -> (u64, u64) {
+    (w.ur[usize::from(r)].into(), w.ur[Warp::pair(r)].into())
+}
+
+/// Destination, source, size in units of 16 bytes. A destination in shared memory has its barrier's address in
+/// the second register.
+fn copy(o: &Operands<'_>) -> Result<Exec, Unsupported> {
+    o.ignore(&["LTC64B", "LTC128B", "LTC256B", "SEQUENCED", "MULTICAST"]);
+    let (Some(to), Some(from)) = (o.next(), o.next()) else { return unsupported("this bulk copy") };
+    let (to_shared, from_shared) = (to == "S", from == "S");
+    let (to, from, size) = (pair(o, 0)?, pair(o, 1)?, o.src(2, Kind::Int)?);
+    Ok(Box::new(move |m, mask| {
+        let lane = mask.trailing_zeros() as usize & 31;
+        let (low, high) = words(m.warp, to);
+        let (from_low, from_high) = words(m.warp, from);
+        let units = size.uniform(m.warp) & 0xffff;
+        for i in 0..units {
+            let source = if from_shared { from_low } else { from_high << 32 | from_low } + 16 * i;
+            let space = |shared: bool| if shared { Space::Shared } else { Space::Global };
+            let mut bytes = [0; 16];
+            bytes.copy_from_slice(m.bytes(space(from_shared), lane, source, 16)?);
+            let target = if to_shared { low & 0xff_ffff } else { high << 32 | low } + 16 * i;
+            m.bytes(space(to_shared), lane, target, 16)?.copy_from_slice(&bytes);
+        }
+        if to_shared {
+            m.complete_bytes(lane, high, 16 * units as i64)?;
+        }
+        Ok(())
+    }))
+}
+
+/// Bytes of an element of a reduction, and whether two share a register.
+fn element(o: &Operands<'_>) -> u32 {
+    let mut names = o.inst.mods.iter().map(|m| m.name());
+    match names.find(|n| matches!(*n, "U64" | "S64" | "F64" | "F16" | "BF16")) {
+        Some("F16" | "BF16") => 2,
+        Some(_) => 8,
+        None => 4,
+    }
+}
+
+/// Destination in global memory, source in shared memory, size in units of 16 bytes: element by element.
+fn reduce(o: &Operands<'_>) -> Result<Exec, Unsupported> {
+    o.ignore(&["G", "S"]);
+    let bytes = element(o);
+    if bytes == 2 {
+        return unsupported("a bulk reduction of halves");
+    }
+    let update = mem::update(o, bytes, false)?;
+    let (to, from, size) = (pair(o, 0)?, pair(o, 1)?, o.src(2, Kind::Int)?);
+    Ok(Box::new(move |m, mask| {
+        let lane = mask.trailing_zeros() as usize & 31;
+        let (low, high) = words(m.warp, to);
+        let source = words(m.warp, from).0;
+        let count = (size.uniform(m.warp) & 0xffff) * 16 / u64::from(bytes);
+        for i in 0..count {
+            let at = (high << 32 | low) + i * u64::from(bytes);
+            let x = m.load(Space::Shared, lane, source + i * u64::from(bytes), bytes)?;
+            let old = m.load(Space::Global, lane, at, bytes)?;
+            m.store(Space::Global, lane, at, bytes, update(old, x, 0))?;
+        }
+        Ok(())
+    }))
+}
+
+/// Address (shared, and the barrier's in the second register), data.
+fn store(o: &Operands<'_>) -> Result<Exec, Unsupported> {
+    let bytes: u32 = o.choose(&[("64", 8), ("128", 16)]).unwrap_or(4);
+    let update = if o.inst.op == Opcode::REDAS { Some(mem::update(o, bytes, false)?) } else { None };
+    let Operand::Addr { base: Some(base), uniform: None, offset, .. } = o.operand(0)? else {
+        return unsupported("this address of an asynchronous store");
+    };
+    let (base, offset) = (*base, i64::from(*offset));
+    let data = mem::data(o, 1)?;
+    Ok(Box::new(move |m: &mut Machine<'_>, mask| {
+        lanes(mask).try_for_each(|lane| {
+            let value = |m: &Machine<'_>, i: usize| {
+                m.warp.r[if data == 255 { 255 } else { usize::from(data) + i }][lane]
+            };
+            let at =
+                u64::from(m.warp.r[usize::from(base.index)][lane]).wrapping_add_signed(offset) & 0xff_ffff;
+            let barrier = m.warp.r[Warp::pair(base.index)][lane].into();
+            match &update {
+                Some(f) => {
+                    let high = if bytes == 8 { u64::from(value(m, 1)) << 32 } else { 0 };
+                    let x = u64::from(value(m, 0)) | high;
+                    let old = m.load(Space::Shared, lane, at, bytes)?;
+                    m.store(Space::Shared, lane, at, bytes, f(old, x, 0))?;
+                }
+                None => {
+                    let words: Vec<u32> = (0..bytes as usize / 4).map(|i| value(m, i)).collect();
+                    let to = m.bytes(Space::Shared, lane, at, bytes)?;
+                    for (to, w) in to.as_chunks_mut::<4>().0.iter_mut().zip(words) {
+                        *to = w.to_le_bytes();
+                    }
+                }
+            }
+            m.complete_bytes(lane, barrier, bytes.into())
+        })
+    }))
+}
