@@ -34,7 +34,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             ..Global::default()
         })
         .collect();
-    let addresses = image.relocs.iter().map(|r| (r.symbol.clone(), r.addend)).collect();
+    let slots = image.relocs.iter().filter(|r| r.place == ".nv.constant4");
+    let addresses = slots.map(|r| (r.symbol.clone(), r.addend)).collect();
+    let constants = image.relocs.iter().filter(|r| r.place == ".nv.constant3");
+    let constant_relocs = constants.map(|r| (r.offset, r.symbol.clone(), r.addend)).collect();
     let cubin = Cubin {
         sm: image.sm,
         ptx_sm: 75,
@@ -42,6 +45,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         kernels,
         globals,
         constants: image.constant3.clone(),
+        constant_relocs,
         constant_symbols: Vec::new(),
         addresses,
         lines: None,

@@ -24,6 +24,10 @@ pub enum Attr {
     Sw2393858War = 0x35,
     /// Byte offsets of the calls of external functions.
     SyscallOffsets = 0x46,
+    CtaPerCluster = 0x3d,
+    /// A bare flag.
+    ExplicitCluster = 0x3e,
+    MaxClusterRank = 0x3f,
     /// On sm_110; a bare flag. Name unknown.
     Flag41 = 0x41,
     /// On sm_100 and later.

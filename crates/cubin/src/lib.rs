@@ -24,6 +24,8 @@ pub struct Cubin {
     pub globals: Vec<Global>,
     /// Constant bank 3: the module's `.const` variables.
     pub constants: Vec<u8>,
+    /// Addresses in constant bank 3: offset, symbol, addend.
+    pub constant_relocs: Vec<(u64, String, i64)>,
     /// Symbols of constant bank 3: name, offset, size.
     pub constant_symbols: Vec<(String, u32, u32)>,
     /// Constant bank 4: 8-byte slots with the addresses of these globals plus addends.
@@ -67,6 +69,12 @@ pub struct Kernel {
     pub literals: Vec<u8>,
     /// `.maxnreg`, or what the launch bounds allow.
     pub max_registers: Option<u8>,
+    /// `.explicitcluster`
+    pub explicit_cluster: bool,
+    /// `.reqnctapercluster`
+    pub cluster: Option<[u32; 3]>,
+    /// `.maxclusterrank`
+    pub max_cluster_rank: Option<u32>,
     /// `.maxntid`
     pub maxntid: Option<[u32; 3]>,
     /// `.reqntid`

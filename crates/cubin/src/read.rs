@@ -19,7 +19,7 @@ pub struct Image {
     pub constant4: Vec<u8>,
     /// Global variables.
     pub globals: Vec<GlobalImage>,
-    /// Addresses to put into `.nv.constant4` and into globals.
+    /// Addresses to put into `.nv.constant4`, `.nv.constant3` and globals.
     pub relocs: Vec<RelocImage>,
 }
 
@@ -56,7 +56,7 @@ pub struct GlobalImage {
 /// An address to be filled in.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RelocImage {
-    /// In which section: `.nv.constant4` or the name of a global.
+    /// In which section: `.nv.constant4`, `.nv.constant3`, or the name of a global.
     pub place: String,
     /// Byte offset there.
     pub offset: u64,
@@ -169,7 +169,7 @@ pub fn read(data: &[u8]) -> Result<Image, String> {
             (_, Some(p)) if p.starts_with('.') => (p, 16),
             _ => continue,
         };
-        if place != ".nv.constant4" && place != ".nv.global.init" {
+        if !matches!(place, ".nv.constant4" | ".nv.constant3" | ".nv.global.init") {
             continue;
         }
         for e in bytes.chunks_exact(entry) {

@@ -20,6 +20,8 @@ const INFO_LINK: u64 = elf::SHF_INFO_LINK as u64;
 
 /// R_CUDA_64: a 64-bit address.
 const R_CUDA_64: u64 = 2;
+/// R_CUDA_G64: a 64-bit generic address, in initial contents of variables.
+const R_CUDA_G64: u64 = 4;
 
 /// The name that the tool note gives; the note's second string says which release's output this resembles.
 const TOOL: &str = "oxptxas";
@@ -148,8 +150,13 @@ impl Writer<'_> {
             self.add(plain(&format!("{rel}.nv.constant4"), rel_type, INFO_LINK, 8));
         }
         let initialized = c.globals.iter().any(|g| g.init.is_some());
-        if c.globals.iter().any(|g| !g.relocs.is_empty()) {
-            self.add(plain(&format!("{rel}.nv.global.init"), rel_type, INFO_LINK, 8));
+        for (place, entries) in [
+            (".nv.constant3", c.constant_relocs.clone()),
+            (".nv.global.init", c.globals.iter().flat_map(|g| g.relocs.iter().cloned()).collect()),
+        ] {
+            for (rel, rel_type) in self.tables_of(&entries) {
+                self.add(plain(&format!("{rel}{place}"), rel_type, INFO_LINK, 8));
+            }
         }
         if !c.constants.is_empty() {
             self.add(Section::new(".nv.constant3", elf::SHT_PROGBITS, ALLOC, 8, c.constants.clone()));
@@ -199,6 +206,19 @@ impl Writer<'_> {
                 self.add(constant0(k));
             }
         }
+    }
+
+    /// The relocation tables that initial contents need: before sm_90, those with an addend have their own.
+    fn tables_of(&self, entries: &[(u64, String, i64)]) -> Vec<(&'static str, u32)> {
+        let (plain, more) = (entries.iter().any(|e| e.2 == 0), entries.iter().any(|e| e.2 != 0));
+        let mut out = Vec::new();
+        if plain && !self.modern() {
+            out.push((".rel", elf::SHT_REL));
+        }
+        if more || plain && self.modern() {
+            out.push((".rela", elf::SHT_RELA));
+        }
+        out
     }
 
     /// Offsets of the globals with (or without) initial contents, in order.
@@ -259,6 +279,7 @@ impl Writer<'_> {
         }
         for (name, at, size) in &c.constant_symbols {
             let n = self.number(".nv.constant3") as u16;
+            symbol_numbers.insert(name.clone(), self.symbols.len() as u32);
             self.symbols.push(symbol(name, LOCAL_OBJECT, 0, n, (*at).into(), (*size).into()));
         }
         for k in &c.kernels {
@@ -443,17 +464,27 @@ impl Writer<'_> {
             }
         }
         tables.push((".nv.constant4".into(), slots));
-        let mut init = Vec::new();
-        for (i, at) in self.global_offsets(true) {
-            for (offset, name, addend) in &c.globals[i].relocs {
-                init.extend(entry(at + offset, number(name)?, *addend));
-                if !modern {
-                    let o = (at + offset) as usize;
-                    self.section(".nv.global.init").data[o..o + 8].copy_from_slice(&addend.to_le_bytes());
+        let globals: Vec<(u64, &String, i64)> = self
+            .global_offsets(true)
+            .into_iter()
+            .flat_map(|(i, at)| c.globals[i].relocs.iter().map(move |(o, n, a)| (at + o, n, *a)))
+            .collect();
+        let constants: Vec<(u64, &String, i64)> =
+            c.constant_relocs.iter().map(|(o, n, a)| (*o, n, *a)).collect();
+        let mut initial: Vec<(String, Vec<u8>)> = Vec::new();
+        for (place, entries) in [(".nv.constant3", constants), (".nv.global.init", globals)] {
+            let (mut rel, mut rela) = (Vec::new(), Vec::new());
+            for (at, name, addend) in entries {
+                let info = u64::from(number(name)?) << 32 | R_CUDA_G64;
+                let table = if modern || addend != 0 { &mut rela } else { &mut rel };
+                table.extend(at.to_le_bytes());
+                table.extend(info.to_le_bytes());
+                if modern || addend != 0 {
+                    table.extend(addend.to_le_bytes());
                 }
             }
+            initial.extend([(format!(".rel{place}"), rel), (format!(".rela{place}"), rela)]);
         }
-        tables.push((".nv.global.init".into(), init));
         let frames = c.kernels.iter().enumerate();
         let frames = frames.flat_map(|(i, k)| entry(fde_location(i), symbols[&k.name], 0)).collect();
         tables.push((".debug_frame".into(), frames));
@@ -472,17 +503,18 @@ impl Writer<'_> {
         if modern {
             tables.extend(c.kernels.iter().map(|k| (format!(".text.{}", k.name), Vec::new())));
         }
-        for (target, data) in tables {
-            let name = format!("{rel}{target}");
+        let tables = tables.into_iter().map(|(target, data)| (format!("{rel}{target}"), data));
+        for (name, data) in tables.chain(initial) {
             if self.number(&name) == 0 {
                 continue;
             }
-            let info = self.number(&target);
+            let with_addends = name.starts_with(".rela.");
+            let info = self.number(name.trim_start_matches(if with_addends { ".rela" } else { ".rel" }));
             let s = self.section(&name);
             s.data = data;
             s.link = 3;
             s.info = info;
-            s.entsize = if modern { 24 } else { 16 };
+            s.entsize = if with_addends { 24 } else { 16 };
         }
         Ok(())
     }
@@ -607,6 +639,15 @@ fn kernel_attributes(sm: u8, k: &Kernel, bank_symbol: u32, externs: &[u32]) -> V
     }
     if sm == 110 {
         a.flag(Attr::Flag41);
+    }
+    if let Some(n) = k.max_cluster_rank {
+        a.words(Attr::MaxClusterRank, &[n]);
+    }
+    if k.explicit_cluster {
+        a.flag(Attr::ExplicitCluster);
+    }
+    if let Some(n) = k.cluster {
+        a.words(Attr::CtaPerCluster, &n);
     }
     if modern {
         a.half(Attr::SparseMmaMask, 0);

@@ -32,7 +32,8 @@ fn sample(sm: u8) -> Cubin {
                 visible: true,
             },
         ],
-        constants: vec![9; 20],
+        constants: [vec![0; 16], vec![9; 4]].concat(),
+        constant_relocs: vec![(0, "zero".into(), 0), (8, "zero".into(), 8)],
         constant_symbols: vec![("table".into(), 4, 16)],
         addresses: vec![("zero".into(), 0), ("pointer".into(), 0)],
         lines: None,
@@ -58,6 +59,8 @@ fn read_gives_what_was_written() {
         assert!(places.contains(&(".nv.constant4", 0, "zero", 0)), "{places:?}");
         assert!(places.contains(&(".nv.constant4", 8, "pointer", 0)));
         assert!(places.contains(&("pointer", 0, "zero", 4)));
+        assert!(places.contains(&(".nv.constant3", 0, "zero", 0)));
+        assert!(places.contains(&(".nv.constant3", 8, "zero", 8)));
     }
 }
 

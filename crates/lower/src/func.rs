@@ -205,19 +205,28 @@ pub fn lower_function(
     Ok(out)
 }
 
+/// Most threads that a multiprocessor runs.
+fn threads_per_sm(sm: u8) -> u32 {
+    match sm {
+        75 => 1024,
+        80 | 90 | 100 | 103 => 2048,
+        _ => 1536,
+    }
+}
+
 /// Most registers that a kernel may use, from `.maxnreg`, launch bounds and options.
 pub fn max_regs(func: &Func, opts: &Options<'_>) -> u8 {
     let mut limit = 255;
     if let Some(n) = func.attrs.maxnreg {
         limit = limit.min(n);
-    } else if let Some(ctas) = func.attrs.minnctapersm {
-        // As many registers as leave room for the CTAs: 64 Ki registers, granted by the warp in units of 256.
-        let threads = func.attrs.reqntid.or(func.attrs.maxntid).map_or(1024, |d| d.iter().product::<u32>());
-        let warps = threads.div_ceil(32).max(1) * ctas.max(1);
-        limit = limit.min((65536 / 32 / warps) & !7);
     } else if let Some(d) = func.attrs.reqntid.or(func.attrs.maxntid) {
-        let warps = d.iter().product::<u32>().div_ceil(32).max(1);
-        limit = limit.min((65536 / 32 / warps) & !7);
+        // As many registers as leave room for the CTAs, if there can be so many: 64 Ki registers, granted by the
+        // warp in units of 256; warps come in fours.
+        let threads = d.iter().fold(1u32, |n, d| n.saturating_mul(*d)).max(1);
+        let most = threads_per_sm(opts.target.sm);
+        let ctas = func.attrs.minnctapersm.filter(|n| threads.saturating_mul(*n) <= most);
+        let warps = threads.div_ceil(32).next_multiple_of(4).saturating_mul(ctas.unwrap_or(1).max(1));
+        limit = limit.min((65536 / 32 / warps.clamp(1, 2048)) & !7);
     } else if let Some(n) = opts.maxrregcount {
         limit = limit.min(n);
     }

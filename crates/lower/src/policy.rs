@@ -4,9 +4,10 @@
 //! in uniform registers, the same for all lanes of the warp.
 
 use crate::access::{Address, Space as AccessSpace};
-use crate::emit::{Emit, as_imm, imm, rz};
+use crate::convert::{self, Conversion, Round};
+use crate::emit::{Emit, Pair, as_imm, imm, rz};
 use crate::func::{Lower, Result};
-use crate::types::Ty;
+use crate::types::{Kind, Src, Ty};
 use ori::{Name, Operand, operand};
 use ptx::{Inst, Mod as M};
 use sass::{Mod, Opcode};
@@ -48,9 +49,6 @@ impl Lower<'_, '_> {
             self.assign(d, v, mark);
             return Ok(());
         }
-        if !inst.has(M::fractional) {
-            return self.unsupported(inst);
-        }
         let priorities: Vec<M> = inst
             .mods
             .iter()
@@ -66,6 +64,9 @@ impl Lower<'_, '_> {
             _ => 0x100,
         };
         let second: u32 = if priorities.get(1) == Some(&M::L2_evict_first) { 0x10 } else { 0 };
+        if inst.has(M::range) {
+            return self.policy_of_range(inst, (base | second) << 20);
+        }
         let fraction = match inst.operands.get(1) {
             None => imm(15),
             Some(o) => {
@@ -89,6 +90,58 @@ impl Lower<'_, '_> {
             }
         };
         let v = self.b.collect(&[rz(), hi]);
+        self.assign(d, v, mark);
+        Ok(())
+    }
+
+    /// `createpolicy.range`: which blocks of 2ˢ bytes the primary priority is for. Bits 52 … 55 hold s − 12, 44 … 50
+    /// the first block, 37 … 43 the number of blocks; bit 59 says that it is a range.
+    fn policy_of_range(&mut self, inst: &Inst, mode: u32) -> Result<()> {
+        const RANGE: u32 = 1 << 27;
+        let d = self.dst(&inst.operands[0])?;
+        let a = self.addr_operand(&inst.operands[1])?;
+        let at = self.address64(a)?;
+        let base = at.base.and_then(Name::value).ok_or("address without a base")?;
+        let base = self.b.add64(&Pair::of(base), &Pair::imm(i64::from(at.offset) as u64));
+        let primary = self.src(&inst.operands[2], Ty::U32)?.low();
+        let total = self.src(&inst.operands[3], Ty::U32)?.low();
+        let mark = self.mark();
+        // The logarithm of the block's size: 128 blocks cover all, and none is smaller than 4 KiB.
+        let some = self.b.isetp(Mod::NE, false, total.clone(), rz());
+        let total = operand(self.b.reg(&total));
+        let to_float = Conversion {
+            to: Ty { kind: Kind::Float, bits: 32 },
+            from: Ty::U32,
+            round: Round::Nearest,
+            integral: false,
+            ftz: false,
+            sat: false,
+        };
+        let x = convert::convert(&mut self.b, &to_float, &Src::Narrow(total)).ok_or("no such conversion")?;
+        let log = self.b.def(Opcode::MUFU, &[Mod::LG2], &[operand(x)]);
+        let log = self.b.def(Opcode::F2I, &[Mod::U32, Mod::CEIL, Mod::NTZ], &[operand(log)]);
+        let log = self.b.iadd(operand(log), imm(7u32.wrapping_neg()));
+        let log = convert::minmax(&mut self.b, true, true, operand(log), imm(12));
+        let block = self.b.shl(imm(1), operand(log));
+        let past = self.b.iadd3(primary, operand(block), Operand::Imm(u32::MAX));
+        let end = self.b.add64(&Pair::of(base), &Pair::parts(operand(past), rz()));
+        let number = |l: &mut Self, v| {
+            let (lo, hi) = (operand(Name::Part(v, 0)), operand(Name::Part(v, 1)));
+            l.b.shf(&[Mod::R, Mod::U64], lo, operand(log), hi)
+        };
+        let (first, end) = (number(self, base), number(self, end));
+        let count = self.b.iadd(operand(end), crate::emit::ineg(operand(first)));
+        let count = convert::minmax(&mut self.b, false, false, operand(count), imm(0x7f));
+        let scale = self.b.iadd(operand(log), imm(12u32.wrapping_neg()));
+        let mut hi = Operand::Imm(mode | RANGE);
+        for (field, mask, shift) in [(scale, 0xf, 20), (first, 0x7f, 12), (count, 0x7f, 5)] {
+            let field = self.b.and(operand(field), imm(mask));
+            let field = self.b.shl(operand(field), imm(shift));
+            hi = operand(self.b.lop3(operand(field), hi, rz(), 0xfc));
+        }
+        // Of no bytes at all, nothing.
+        let hi = self.b.sel(operand(some), hi, Operand::Imm(0x1000_0000 | RANGE));
+        let v = self.b.collect(&[rz(), operand(hi)]);
         self.assign(d, v, mark);
         Ok(())
     }

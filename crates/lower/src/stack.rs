@@ -30,7 +30,7 @@ impl Lower<'_, '_> {
         let mark = self.mark();
         let low = match self.stack {
             Some(var) => operand(self.read_var(var)),
-            None => operand(Name::Phys(Reg::SP)),
+            None => operand(self.b.iadd(operand(Name::Phys(Reg::SP)), rz())),
         };
         let low = match (inst.op, self.stack) {
             (Op::alloca, Some(var)) => {

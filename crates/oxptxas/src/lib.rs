@@ -11,6 +11,7 @@
 //! ```
 
 mod debug;
+pub mod directives;
 mod functions;
 pub mod listing;
 pub mod options;

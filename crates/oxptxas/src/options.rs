@@ -55,6 +55,10 @@ const fn opt(long: &'static str, short: &'static str, kind: Kind, status: Status
 use Kind::{Bool, Flag, List, Number, Word};
 use Status::{Built, Moot, NotBuilt, Only};
 
+/// Cache operators of loads and of stores.
+const LOADS: &[&str] = &["ca", "cg", "cs", "lu", "cv"];
+const STORES: &[&str] = &["wb", "cg", "cs", "wt"];
+
 /// All options that ptxas documents, and those it takes silently that tools pass.
 pub static OPTIONS: &[Opt] = &[
     opt(
@@ -74,12 +78,12 @@ pub static OPTIONS: &[Opt] = &[
     opt("compile-as-tools-patch", "astoolspatch", Flag, NotBuilt, "compile patch code for tools"),
     opt("compile-only", "c", Flag, NotBuilt, "make a relocatable object"),
     opt("compiler-annotations", "annotate", Flag, NotBuilt, "annotate the output with compiler internals"),
-    opt("def-load-cache", "dlcm", Word(&[]), NotBuilt, "default cache modifier of global and generic loads"),
+    opt("def-load-cache", "dlcm", Word(LOADS), Built, "default cache modifier of global and generic loads"),
     opt(
         "def-store-cache",
         "dscm",
-        Word(&[]),
-        NotBuilt,
+        Word(STORES),
+        Built,
         "default cache modifier of global and generic stores",
     ),
     opt("device-debug", "g", Flag, NotBuilt, "debug information"),
@@ -103,8 +107,8 @@ pub static OPTIONS: &[Opt] = &[
     opt("entry", "e", List, Built, "compile only these kernels"),
     opt("extensible-whole-program", "ewp", Flag, NotBuilt, "extensible whole program mode"),
     opt("fmad", "fmad", Bool, Built, "contract multiplications and additions"),
-    opt("force-load-cache", "flcm", Word(&[]), NotBuilt, "force a cache modifier on loads"),
-    opt("force-store-cache", "fscm", Word(&[]), NotBuilt, "force a cache modifier on stores"),
+    opt("force-load-cache", "flcm", Word(LOADS), Built, "force a cache modifier on loads"),
+    opt("force-store-cache", "fscm", Word(STORES), Built, "force a cache modifier on stores"),
     opt(
         "g-tensor-memory-access-check",
         "g-tmem-access-check",
@@ -139,9 +143,9 @@ pub static OPTIONS: &[Opt] = &[
         NotBuilt,
         "make memory errors visible at exit",
     ),
-    opt("maxntid", "maxntid", List, NotBuilt, "launch bounds"),
+    opt("maxntid", "maxntid", List, Built, "launch bounds"),
     opt("maxrregcount", "maxrregcount", Word(&[]), Built, "register limit: N, archmax or archmin"),
-    opt("minnctapersm", "minnctapersm", Number, NotBuilt, "least blocks per multiprocessor"),
+    opt("minnctapersm", "minnctapersm", Number, Built, "least blocks per multiprocessor"),
     opt("opt-level", "O", Number, Built, "optimization level, 0 to 3"),
     opt(
         "optimize-float-atomics",
@@ -152,13 +156,7 @@ pub static OPTIONS: &[Opt] = &[
     ),
     opt("options-file", "optf", List, Built, "read options from these files"),
     opt("output-file", "o", Word(&[]), Built, "output file (elf.o)"),
-    opt(
-        "override-directive-values",
-        "override-directive-values",
-        Flag,
-        NotBuilt,
-        "options win over directives",
-    ),
+    opt("override-directive-values", "override-directive-values", Flag, Built, "options win over directives"),
     opt("position-independent-code", "pic", Bool, Moot, "position independent code (it always is)"),
     opt("preserve-relocs", "preserve-relocs", Flag, NotBuilt, "keep relocations"),
     opt("register-usage-level", "regUsageLevel", Number, Moot, "readiness to use more registers"),

@@ -23,6 +23,8 @@ pub struct Settings {
     pub max_registers: Option<u32>,
     /// `-fmad`
     pub fmad: bool,
+    /// What options say in place of the PTX.
+    pub directives: crate::directives::Directives,
     /// `-e`: only these kernels; empty for all.
     pub entries: Vec<String>,
     /// The options as text, for the note in the cubin.
@@ -41,6 +43,7 @@ impl Settings {
             opt_level: 3,
             max_registers: None,
             fmad: true,
+            directives: crate::directives::Directives::default(),
             entries: Vec::new(),
             options_text: format!("-arch {target}"),
             serial: false,
@@ -151,7 +154,8 @@ fn not_built(module: &Module) -> Option<ptx::Diagnostic> {
 pub fn compile(source: &str, file: &str, settings: &Settings) -> Result<Output, Failure> {
     let fail = |diagnostics| Failure { diagnostics, file: file.into(), source: source.into() };
     let fatal = |message: String| fail(vec![Diagnostic { severity: Severity::Fatal, span: None, message }]);
-    let module = front_end(source, file, settings.target, &settings.target.to_string())?;
+    let mut module = front_end(source, file, settings.target, &settings.target.to_string())?;
+    settings.directives.apply(&mut module, settings.max_registers);
     if let Some(d) = not_built(&module) {
         return Err(fail(vec![d]));
     }
@@ -236,7 +240,7 @@ pub fn compile(source: &str, file: &str, settings: &Settings) -> Result<Output, 
 fn unresolved_addresses(module: &Module, layout: &lower::ModuleLayout) -> Vec<Diagnostic> {
     let external = functions::externs(module, module.funcs.keys());
     let defined = |s: Symbol| match s {
-        Symbol::Var(v) => layout.globals.contains(&v),
+        Symbol::Var(v) => layout.globals.contains(&v) || layout.const_offset(v).is_some(),
         Symbol::Func(f) => external.contains(&f),
     };
     let numbered = |s: Symbol| matches!(s, Symbol::Func(f) if layout.function_number(f).is_some());
@@ -249,12 +253,12 @@ fn unresolved_addresses(module: &Module, layout: &lower::ModuleLayout) -> Vec<Di
         let message = format!("the address of '{}' is not supported yet", symbol_name(module, *s));
         errors.push(Diagnostic::error(span_of(*s), message));
     }
-    for (vars, constant) in [(&layout.globals, false), (&layout.consts, true)] {
+    for vars in [&layout.globals, &layout.consts] {
         for v in vars {
             let var = &module.vars[*v];
             let relocs = var.init.iter().flat_map(|i| &i.relocs);
             let held = |r: &ptx::ast::Reloc| {
-                numbered(r.symbol) || (!constant && defined(r.symbol) && matches!(r.symbol, Symbol::Var(_)))
+                numbered(r.symbol) || (defined(r.symbol) && matches!(r.symbol, Symbol::Var(_)))
             };
             if relocs.into_iter().any(|r| r.size != 8 || r.byte.is_some() || !held(r)) {
                 let message = format!("an address in the initializer of '{}' is not supported yet", var.name);
@@ -302,6 +306,8 @@ fn assemble(
 ) -> Result<Output, String> {
     let target = settings.target;
     let info = target.info();
+    let options =
+        lower::Options { maxrregcount: settings.max_registers, ..lower::Options::new(settings.target) };
     let mut output = Output::default();
     let mut with_lines: Vec<(FuncId, Code, Vec<FuncId>)> = Vec::new();
     let mut file = cubin::Cubin {
@@ -379,7 +385,10 @@ fn assemble(
                 .collect(),
             exits: code.exit_offsets,
             literals: code.literals,
-            max_registers: func.attrs.maxnreg.map(|n| n.min(255) as u8),
+            max_registers: Some(lower::max_regs(func, &options)),
+            explicit_cluster: func.attrs.explicit_cluster,
+            cluster: func.attrs.reqnctapercluster,
+            max_cluster_rank: func.attrs.maxclusterrank,
             maxntid: func.attrs.maxntid,
             reqntid: func.attrs.reqntid,
             code: code.words,
@@ -393,7 +402,7 @@ fn assemble(
             number_functions(&mut bytes, i, layout);
             bytes
         });
-        let relocs = var.init.iter().flat_map(|i| &i.relocs).filter(|r| matches!(r.symbol, Symbol::Var(_)));
+        let relocs = var.init.iter().flat_map(|i| &i.relocs).filter(|r| is_relocated(r, layout));
         file.globals.push(cubin::Global {
             name: var.name.clone(),
             size: var.size(),
@@ -411,6 +420,10 @@ fn assemble(
             let place = &mut file.constants[at as usize..at as usize + init.bytes.len()];
             place.copy_from_slice(&init.bytes);
             number_functions(place, init, layout);
+            for r in init.relocs.iter().filter(|r| is_relocated(r, layout)) {
+                let at = u64::from(at) + r.offset;
+                file.constant_relocs.push((at, symbol_name(module, r.symbol), r.addend));
+            }
         }
         file.constant_symbols.push((var.name.clone(), at, var.size() as u32));
     }
@@ -428,11 +441,24 @@ fn assemble(
     Ok(output)
 }
 
-/// Puts the numbers of functions where an initializer has their addresses.
+/// Whether an address in an initializer is the linker's to fill in: that of a constant in its own state space is an
+/// offset, that of a function a number.
+fn is_relocated(r: &ptx::ast::Reloc, layout: &lower::ModuleLayout) -> bool {
+    match r.symbol {
+        Symbol::Var(v) => r.generic || layout.const_offset(v).is_none(),
+        Symbol::Func(_) => false,
+    }
+}
+
+/// Puts the numbers of functions where an initializer has their addresses, and the offsets of constants.
 fn number_functions(bytes: &mut [u8], init: &ptx::ast::Init, layout: &lower::ModuleLayout) {
     for r in &init.relocs {
-        if let Symbol::Func(f) = r.symbol
-            && let Some(n) = layout.function_number(f)
+        let number = match r.symbol {
+            Symbol::Func(f) => layout.function_number(f),
+            Symbol::Var(v) if !r.generic => layout.const_offset(v).map(u64::from),
+            Symbol::Var(_) => None,
+        };
+        if let Some(n) = number
             && let Some(field) = bytes.get_mut(r.offset as usize..r.offset as usize + 8)
         {
             field.copy_from_slice(&n.wrapping_add(r.addend as u64).to_le_bytes());

@@ -56,6 +56,12 @@ fn reductions_by_mask() {
     verify("redux", &[80, 90, 100, 120]);
 }
 
+/// Addresses in the initial contents of global and constant variables.
+#[test]
+fn addresses_in_initial_contents() {
+    verify("initial", &[75, 80, 90, 120]);
+}
+
 /// Memory below the frame, in a loop and given back.
 #[test]
 fn allocation_on_the_stack() {

@@ -1,5 +1,6 @@
 //! `oxptxas`: ptxas's command line.
 
+use oxptxas::directives::{Directives, cache_operator};
 use oxptxas::options::{CommandLine, help};
 use oxptxas::{Settings, compile, pipeline};
 use sass::Target;
@@ -100,7 +101,21 @@ fn run(program: &str, args: &[String]) -> Result<(), String> {
         place + &format!("    --> {file}:{row}:{column}\n") + &aborted()
     })?;
     let source = source.trim_end_matches('\0');
+    let mut maxntid = None;
+    for (i, n) in line.list("maxntid").iter().enumerate().take(3) {
+        let n: u32 = n.parse().map_err(|_| fatal(format!("Invalid value '{n}' for option 'maxntid'")))?;
+        maxntid.get_or_insert([1; 3])[i] = n;
+    }
+    let cache = |name: &str| line.value(name).and_then(cache_operator);
+    let directives = Directives {
+        maxntid,
+        minnctapersm: line.value("minnctapersm").and_then(|n| n.parse().ok()),
+        win: line.has("override-directive-values"),
+        default_cache: [cache("def-load-cache"), cache("def-store-cache")],
+        forced_cache: [cache("force-load-cache"), cache("force-store-cache")],
+    };
     let settings = Settings {
+        directives,
         opt_level: line.value("opt-level").and_then(|n| n.parse::<u32>().ok()).unwrap_or(3).min(3) as u8,
         max_registers,
         fmad: line.value("fmad") != Some("false"),

@@ -86,6 +86,9 @@ impl Image {
             let value = symbol.wrapping_add_signed(r.addend);
             let place = match addresses.get(&r.place) {
                 Some(base) => memory.slice_mut(base + r.offset, 8),
+                None if r.place == ".nv.constant3" => {
+                    cubin.constant3.get_mut(r.offset as usize..).and_then(|b| b.get_mut(..8))
+                }
                 None => cubin.constant4.get_mut(r.offset as usize..).and_then(|b| b.get_mut(..8)),
             };
             place.ok_or("a relocation lies outside its section")?.copy_from_slice(&value.to_le_bytes());
