@@ -17,6 +17,9 @@ pub struct Options {
     /// Sabotaged copies per kernel and kind.
     #[arg(long, default_value_t = 8)]
     copies: usize,
+    /// Take the least distances from one half of the files, and test on the other.
+    #[arg(long)]
+    held_out: bool,
 }
 
 /// PTX files under a path, sorted.
@@ -135,16 +138,40 @@ struct Sabotage {
 
 /// Makes copies of the reference compiler's code with one control field spoilt and counts the finds.
 pub fn sabotage(root: &Path, bin: &Path, options: &Options) -> Result<(), String> {
-    let codes = load(root, bin, options);
+    let mut codes = load(root, bin, options);
+    let mut learnt = None;
+    if options.held_out {
+        // The kernels of a file are neighbours; every second sixteen of them is for learning.
+        let (learn, test): (Vec<_>, Vec<_>) =
+            codes.into_iter().enumerate().partition(|(i, _)| i / 16 % 2 == 0);
+        let mut seen = vec![];
+        for (_, (target, code)) in &learn {
+            code.distances(&mut |d| seen.push((*target, Class::of(d), d.cycles)));
+        }
+        codes = test.into_iter().map(|(_, c)| c).collect();
+        let minima = Minima::of(seen);
+        let (mut alarms, mut dependences) = (0, 0);
+        for (target, code) in &codes {
+            alarms += code.check(&minima).0.len();
+            code.distances(&mut |d| dependences += usize::from(minima.least(*target, Class::of(d)) > 0));
+        }
+        println!(
+            "learnt from {} kernels; {alarms} false alarms in {dependences} dependences of {} others",
+            learn.len(),
+            codes.len()
+        );
+        learnt = Some(minima);
+    }
+    let minima = learnt.as_ref().unwrap_or(Minima::built_in());
     let kinds = ["stall lowered", "wait dropped", "scoreboard changed"];
     let tried: Vec<(&'static str, bool, String)> = codes
         .par_iter()
         .flat_map_iter(|(target, code)| {
-            let clean = code.check(Minima::built_in()).0.is_empty();
+            let clean = code.check(minima).0.is_empty();
             let plans = if clean { plan(*target, code, options.copies) } else { vec![] };
             plans.into_iter().map(move |s| {
                 let copy = code.with_control(s.at, s.ctrl);
-                let found = !copy.check(Minima::built_in()).0.is_empty();
+                let found = !copy.check(minima).0.is_empty();
                 (s.kind, found, format!("{target}: {} at {:#x}", s.kind, s.at * 16))
             })
         })

@@ -150,6 +150,14 @@ impl Minima {
         *times += u32::from(cycles == *min);
     }
 
+    /// The table made of observations.
+    pub fn of(observations: impl IntoIterator<Item = (Target, Class, u8)>) -> Minima {
+        let mut minima = Minima::default();
+        observations.into_iter().for_each(|(target, class, cycles)| minima.add(target, class, cycles));
+        minima.resolve();
+        minima
+    }
+
     /// The least distance of a dependence: the smallest one seen on the target's generation. A class that was
     /// not seen often enough to say anything has the least of those with the same writer and register file.
     pub fn least(&self, target: Target, class: Class) -> u8 {

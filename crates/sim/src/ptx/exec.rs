@@ -383,6 +383,25 @@ fn atomic(env: &mut Env<'_, '_>, t: &mut Thread, code: &Code<'_>) -> Res<()> {
     let with_result = inst.op == Op::atom;
     let ops = &inst.operands[usize::from(with_result)..];
     let place = resolve(env, t, code, &ops[0])?;
+    if let Operand::Vector(elems) = &ops[1] {
+        // One after the other.
+        let mut olds: SmallVec<[u64; 8]> = SmallVec::new();
+        for (i, e) in elems.iter().enumerate() {
+            let at = (place.0, place.1 + (i * size) as u64);
+            let (old, b) = (read(env, t, at, size)?, t.elem(env.program, *e) & mask(ty));
+            let new = update(code, ty, true, [old, b, 0])?;
+            bytes(env, t, at, size, true)?.copy_from_slice(&new.to_le_bytes()[..size]);
+            olds.push(old);
+        }
+        if let (true, Operand::Vector(to)) = (with_result, &inst.operands[0]) {
+            for (e, old) in to.iter().zip(olds) {
+                if let VectorElem::Reg(r) = e {
+                    t.set_reg(env.program, *r, 0, old, ty);
+                }
+            }
+        }
+        return Ok(());
+    }
     let b = t.read(env, &ops[1], ty)?;
     let c = match ops.get(2) {
         Some(o) => t.read(env, o, ty)?,
@@ -448,6 +467,14 @@ pub(super) fn update(code: &Code<'_>, ty: Type, ftz: bool, [old, b, c]: [u64; 3]
             } else {
                 (x - 1) as u64
             }
+        }
+        what if ty.is_float() => {
+            let f = float::format(ty).ok_or("unsupported instruction")?;
+            let one = |s: u32| {
+                let part = |x: u64| x >> s & (u64::MAX >> (64 - f.bits()));
+                crate::sass::extremum(f, part(old), part(b), what == Mod::min, false) << s
+            };
+            if ty.bits() > f.bits() { one(0) | one(16) } else { one(0) }
         }
         Mod::min => x.min(y) as u64,
         _ => x.max(y) as u64,

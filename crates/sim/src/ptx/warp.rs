@@ -84,7 +84,13 @@ pub(super) fn collective(
             let ty = first.ty;
             let v = source(threads, 1, ty)?;
             let numbers = v.iter().map(|x| value(*x, ty));
+            let floats = super::float::format(ty).map(|f| {
+                let abs = |x: &u64| if inst.has(Mod::abs) { x & !(1 << (f.bits() - 1)) } else { *x };
+                let pick = |a, b| crate::sass::extremum(f, a, b, inst.has(Mod::min), inst.has(Mod::NaN));
+                v.iter().map(abs).reduce(pick).unwrap_or(0)
+            });
             let r = match inst.one_of(&[Mod::add, Mod::min, Mod::max, Mod::and, Mod::or, Mod::xor]) {
+                _ if floats.is_some() => floats.unwrap_or(0),
                 Some(Mod::add) => numbers.sum::<i128>() as u64,
                 Some(Mod::min) => numbers.min().unwrap_or(0) as u64,
                 Some(Mod::max) => numbers.max().unwrap_or(0) as u64,

@@ -165,6 +165,7 @@ pub(crate) fn compile(name: &str, o: &Operands<'_>) -> Result<Option<Control>, U
         }
         "WARPSYNC" | "WARPSYNC.COLLECTIVE" => {
             always(o, 0)?;
+            o.ignore(&["EXCLUSIVE"]);
             let lanes = if o.take("ALL") { Src::fixed(0xffff_ffff) } else { o.src(1, Kind::Int)? };
             Control::Warpsync { lanes }
         }

@@ -116,8 +116,9 @@ fn float_to_float(o: &Operands<'_>) -> Result<Exec, Unsupported> {
 fn round_to_integral(o: &Operands<'_>) -> Result<Exec, Unsupported> {
     let (ftz, rm) = (o.take("FTZ"), integral_rounding(o));
     let format = o.choose(&FORMATS).unwrap_or(F32);
+    let shift = if o.take("B:H1") { 16 } else { 0 };
     Ok(value(o.dst(0, registers(format))?, [float_src(o, 1, format)?], move |[x]| {
-        let x = narrow(x, format);
+        let x = narrow(x >> shift, format);
         fp::round_integral(if ftz { format.flush(x) } else { x }, format, rm)
     }))
 }

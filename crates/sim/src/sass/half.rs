@@ -48,16 +48,19 @@ struct Halves {
     src: Src,
     /// For the low and the high half.
     from: [u32; 2],
+    /// The sign of the high half is changed.
+    flip: bool,
 }
 
 impl Halves {
     fn pick(self, x: u64, at: u32) -> u64 {
-        x >> self.from[(at / 16) as usize] & 0xffff
+        (x >> self.from[(at / 16) as usize] & 0xffff) ^ if self.flip && at == 16 { 0x8000 } else { 0 }
     }
 }
 
 fn halves(o: &Operands<'_>, slot: usize, letter: char) -> Result<Halves, Unsupported> {
     let take = |s: &str| o.take(&format!("{letter}:{s}"));
+    let flip = take("H0_NH1");
     let from = if take("H0_H0") {
         [0, 0]
     } else if take("H1_H1") {
@@ -65,7 +68,7 @@ fn halves(o: &Operands<'_>, slot: usize, letter: char) -> Result<Halves, Unsuppo
     } else {
         [0, 16]
     };
-    Ok(Halves { src: o.src(slot, Kind::Halves)?, from })
+    Ok(Halves { src: o.src(slot, Kind::Halves)?, from, flip })
 }
 
 /// What the modifiers say.

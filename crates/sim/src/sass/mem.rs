@@ -4,7 +4,7 @@ use super::Fault;
 use super::compile::{Unsupported, unsupported};
 use super::operand::{Dst, Exec, From, Kind, Operands, PredDst, Src, lanes};
 use super::state::{LOCAL_WINDOW, Machine, SHARED_WINDOW, Warp};
-use crate::fp::{self, BF16, F16, F64, Format, Round, Single};
+use crate::fp::{self, BF16, F16, F32, F64, Format, Round, Single};
 use sass::{AddrWidth, ConstBank, Operand, RegFile};
 
 /// An address space.
@@ -54,11 +54,6 @@ impl Address {
         };
         let (base, uniform) = (base.map(|r| r.index), uniform.map(|r| r.index));
         Ok(Address { space, base, base_wide, scale, uniform, uniform_wide: wide, offset: (*offset).into() })
-    }
-
-    /// The same where the offset counts units of so many bytes.
-    fn in_units(self, bytes: i64) -> Address {
-        Address { offset: self.offset * bytes, ..self }
     }
 
     pub(super) fn at(&self, w: &Warp, lane: usize) -> u64 {
@@ -236,7 +231,7 @@ fn load(
 /// Two quads, the lower addresses in the second one, address, mask of the words wanted.
 fn load_256(o: &Operands<'_>) -> Result<Exec, Unsupported> {
     o.ignore(HINTS_256);
-    let (high, low, address) = (o.dst(0, 4)?, o.dst(1, 4)?, Address::of(o, 2, Space::Global)?.in_units(32));
+    let (high, low, address) = (o.dst(0, 4)?, o.dst(1, 4)?, Address::of(o, 2, Space::Global)?);
     if o.imm(3)? & 0xff != 0xff || !o.operand(4)?.as_reg().is_some_and(|r| r.reg.is_zero() && !r.not) {
         return unsupported("a masked load");
     }
@@ -256,7 +251,7 @@ fn load_256(o: &Operands<'_>) -> Result<Exec, Unsupported> {
 /// Address, two quads, the lower addresses first, mask of the words to write.
 fn store_256(o: &Operands<'_>) -> Result<Exec, Unsupported> {
     o.ignore(HINTS_256);
-    let (address, low, high) = (Address::of(o, 0, Space::Global)?.in_units(32), data(o, 1)?, data(o, 2)?);
+    let (address, low, high) = (Address::of(o, 0, Space::Global)?, data(o, 1)?, data(o, 2)?);
     if o.imm(3)? & 0xff != 0xff {
         return unsupported("a masked store");
     }
@@ -428,6 +423,64 @@ fn u64_add(old: u64, x: u64, _: u64) -> u64 {
     old.wrapping_add(x)
 }
 
+/// Registers full of numbers: their format and how many.
+const VECTORS: &[(&str, (Format, usize))] = &[
+    ("F32x2", (F32, 2)),
+    ("F32x4", (F32, 4)),
+    ("F16x4", (F16, 4)),
+    ("F16x8", (F16, 8)),
+    ("BF16x4", (BF16, 4)),
+    ("BF16x8", (BF16, 8)),
+];
+
+/// An atomic on each number of a vector.
+fn vector_atomic(
+    o: &Operands<'_>,
+    (space, address): (Space, Address),
+    (format, count): (Format, usize),
+    (pred, dst, addr): (Option<usize>, Option<usize>, usize),
+) -> Result<Exec, Unsupported> {
+    o.ignore(&["RN"]);
+    let ftz = o.take("FTZ");
+    let Some(op) = o.choose(&[("ADD", 0), ("MIN", 1), ("MAX", 2)]) else {
+        return unsupported("this atomic operation on a vector");
+    };
+    let bytes = count as u32 * format.bits() / 8;
+    let pred = pred.map(|p| o.pred_dst(p)).transpose()?;
+    let dst = dst.map(|d| o.dst(d, (bytes / 4) as u8)).transpose()?;
+    let first = data(o, addr + 1)?;
+    Ok(Box::new(move |m, mask| {
+        let addresses: [u64; 32] = std::array::from_fn(|lane| address.at(m.warp, lane));
+        for lane in lanes(mask) {
+            let word =
+                |w: &Warp, i: usize| w.r[if first == 255 { 255 } else { usize::from(first) + i }][lane];
+            let mut all = [0u8; 16];
+            for i in 0..count as u64 {
+                let size = format.bits() / 8;
+                let at = i * u64::from(size);
+                let x = u64::from(word(m.warp, at as usize / 4)) >> (at % 4 * 8)
+                    & (u64::MAX >> (64 - format.bits()));
+                let old = m.load(space, lane, addresses[lane] + at, size)?;
+                let flush = |x| if ftz { format.flush(x) } else { x };
+                let new = match op {
+                    0 => flush(fp::add(flush(old), flush(x), format, Round::Nearest)),
+                    _ => super::extremum(format, old, x, op == 1, false),
+                };
+                m.store(space, lane, addresses[lane] + at, size, new)?;
+                all[at as usize..(at as usize + size as usize)]
+                    .copy_from_slice(&old.to_le_bytes()[..size as usize]);
+            }
+            if let Some(d) = dst {
+                Size { bytes, signed: false }.put(m.warp, d, lane, &all);
+            }
+            if let Some(p) = pred {
+                p.put(m.warp, lane, true);
+            }
+        }
+        Ok(())
+    }))
+}
+
 /// Compares and swaps, and says 1 where that was done: hardware may also fail without a reason.
 fn compare_and_set(
     o: &Operands<'_>,
@@ -542,6 +595,9 @@ fn atomic(
 ) -> Result<Exec, Unsupported> {
     let address = Address::of(o, addr, space)?;
     let cas = o.take("CAS");
+    if let Some(element) = o.choose(VECTORS) {
+        return vector_atomic(o, (space, address), element, (pred, dst, addr));
+    }
     if o.take("CAST") {
         return compare_and_set(o, (space, address), pred, dst, addr);
     }

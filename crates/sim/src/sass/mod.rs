@@ -24,6 +24,7 @@ mod tests;
 mod warp;
 
 pub use coverage::{Coverage, coverage};
+pub(crate) use float::extremum;
 pub(crate) use pack::pack_integers;
 
 use crate::launch::{Buffers, Launch};

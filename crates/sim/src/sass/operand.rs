@@ -176,6 +176,25 @@ impl Dst {
             self.word(w, lane, 1, (value >> 32) as u32);
         }
     }
+    /// Writes the lanes of `mask`.
+    fn put_row(self, w: &mut Warp, mask: u32, values: &[u64; 32]) {
+        for n in 0..self.width.min(2) {
+            let i = usize::from(self.index) + usize::from(n);
+            if i >= usize::from(Reg::ZERO) {
+                return;
+            }
+            let row = &mut w.r[i];
+            let shift = 32 * u32::from(n);
+            if mask == u32::MAX {
+                row.iter_mut().zip(values).for_each(|(r, v)| *r = (v >> shift) as u32);
+            } else {
+                for (lane, (r, v)) in row.iter_mut().zip(values).enumerate() {
+                    let keep = (mask >> lane & 1).wrapping_sub(1);
+                    *r = *r & keep | (v >> shift) as u32 & !keep;
+                }
+            }
+        }
+    }
     /// Writes the `n`-th register of the tuple.
     pub(crate) fn word(self, w: &mut Warp, lane: usize, n: u8, value: u32) {
         if self.index == Reg::ZERO {
@@ -204,6 +223,13 @@ impl PredDst {
     /// PT: dropped.
     pub(crate) const NONE: PredDst = PredDst { uniform: false, index: PT };
 
+    /// Writes the lanes of `mask` of a predicate that is not uniform.
+    fn put_mask(self, w: &mut Warp, mask: u32, bits: u32) {
+        if self.index != PT {
+            let p = &mut w.p[self.index as usize];
+            *p = *p & !mask | bits & mask;
+        }
+    }
     /// Writes one lane (or the warp's predicate).
     pub(crate) fn put(self, w: &mut Warp, lane: usize, value: bool) {
         if self.index == PT {
@@ -364,7 +390,8 @@ pub(crate) fn lanes(mut mask: u32) -> impl Iterator<Item = usize> {
 pub(crate) type Exec = Box<dyn Fn(&mut Machine<'_>, u32) -> Result<(), super::Fault> + Send + Sync>;
 
 /// A lane-wise operation: `f` maps the sources and the predicate sources of a lane to a result and two
-/// predicate results.
+/// predicate results. It must have a result for whatever bits there are: lanes that are not active may be
+/// computed and dropped.
 pub(crate) fn lanewise<const N: usize, const P: usize>(
     (dst, pdst): (Option<Dst>, [PredDst; 2]),
     srcs: [Src; N],
@@ -372,34 +399,45 @@ pub(crate) fn lanewise<const N: usize, const P: usize>(
     f: impl Fn([u64; N], [bool; P]) -> (u64, bool, bool) + Send + Sync + 'static,
 ) -> Exec {
     let uniform = dst.is_some_and(Dst::is_uniform) || pdst.iter().any(|p| p.uniform);
-    Box::new(move |m, mask| {
-        let w = &mut *m.warp;
-        let pm = preds.map(|p| p.mask(w));
-        if uniform {
+    if uniform {
+        return Box::new(move |m, _| {
+            let w = &mut *m.warp;
+            let pm = preds.map(|p| p.mask(w));
             let (v, p, q) = f(srcs.map(|s| s.uniform(w)), pm.map(|m| m & 1 != 0));
             if let Some(d) = dst {
                 d.put(w, 0, v);
             }
             pdst[0].put(w, 0, p);
             pdst[1].put(w, 0, q);
-            return Ok(());
-        }
+            Ok(())
+        });
+    }
+    let dst = dst.filter(|d| d.index != Reg::ZERO);
+    Box::new(move |m, mask| {
+        let w = &mut *m.warp;
+        let pm = preds.map(|p| p.mask(w));
         let mut values = [[0u64; 32]; N];
         for (s, v) in srcs.iter().zip(&mut values) {
             s.fetch(w, v);
         }
-        for lane in lanes(mask) {
-            let mut x = [0; N];
-            for (x, v) in x.iter_mut().zip(&values) {
-                *x = v[lane];
-            }
-            let (v, p, q) = f(x, pm.map(|m| m >> lane & 1 != 0));
-            if let Some(d) = dst {
-                d.put(w, lane, v);
-            }
-            pdst[0].put(w, lane, p);
-            pdst[1].put(w, lane, q);
+        let mut results = [0u64; 32];
+        let (mut ps, mut qs) = (0, 0);
+        let mut one = |lane: usize| {
+            let (v, p, q) = f(std::array::from_fn(|i| values[i][lane]), pm.map(|m| m >> lane & 1 != 0));
+            results[lane] = v;
+            ps |= u32::from(p) << lane;
+            qs |= u32::from(q) << lane;
+        };
+        if mask.count_ones() >= 24 {
+            (0..32).for_each(&mut one)
+        } else {
+            lanes(mask).for_each(&mut one)
         }
+        if let Some(d) = dst {
+            d.put_row(w, mask, &results);
+        }
+        pdst[0].put_mask(w, mask, ps);
+        pdst[1].put_mask(w, mask, qs);
         Ok(())
     })
 }
@@ -410,5 +448,23 @@ pub(crate) fn value<const N: usize>(
     srcs: [Src; N],
     f: impl Fn([u64; N]) -> u64 + Send + Sync + 'static,
 ) -> Exec {
-    lanewise((Some(dst), [PredDst::NONE; 2]), srcs, [], move |x, []| (f(x), false, false))
+    if dst.is_uniform() {
+        return lanewise((Some(dst), [PredDst::NONE; 2]), srcs, [], move |x, []| (f(x), false, false));
+    }
+    Box::new(move |m, mask| {
+        let w = &mut *m.warp;
+        let mut values = [[0u64; 32]; N];
+        for (s, v) in srcs.iter().zip(&mut values) {
+            s.fetch(w, v);
+        }
+        let mut results = [0u64; 32];
+        let mut one = |lane: usize| results[lane] = f(std::array::from_fn(|i| values[i][lane]));
+        if mask.count_ones() >= 24 {
+            (0..32).for_each(&mut one)
+        } else {
+            lanes(mask).for_each(&mut one)
+        }
+        dst.put_row(w, mask, &results);
+        Ok(())
+    })
 }

@@ -110,6 +110,24 @@ fn matching(o: &Operands<'_>) -> Result<Exec, Unsupported> {
 
 /// URd, value: a reduction over the active lanes; a bitwise AND if nothing else is said.
 fn reduction(o: &Operands<'_>) -> Result<Exec, Unsupported> {
+    if o.take("F32") {
+        let nan = o.take("NAN");
+        let ops = [
+            ("MIN", (true, false)),
+            ("MAX", (false, false)),
+            ("MINABS", (true, true)),
+            ("MAXABS", (false, true)),
+        ];
+        let Some((least, abs)) = o.choose(&ops) else { return unsupported("this reduction") };
+        let (dst, value) = (o.dst(0, 1)?, o.src(1, Kind::Single)?);
+        return Ok(Box::new(move |m, mask| {
+            let values = rows(&value, m.warp);
+            let all = lanes(mask).map(|l| if abs { values[l] & 0x7fff_ffff } else { values[l] });
+            let result = all.reduce(|a, b| super::extremum(crate::fp::F32, a, b, least, nan));
+            dst.put(m.warp, 0, result.unwrap_or(0));
+            Ok(())
+        }));
+    }
     let signed = o.take("S32");
     o.ignore(&["U32"]);
     let flip = if signed { 1 << 31 } else { 0 };
