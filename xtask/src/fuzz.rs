@@ -49,12 +49,20 @@ struct Answer {
     pc: i64,
 }
 
+/// The opcode bits of a word: 0 … 11 and 91.
+fn code(word: u128) -> u16 {
+    (word & 0xfff) as u16 | (word >> 79) as u16 & 0x1000
+}
+
 /// What nvdisasm makes of words. It prints nothing for a file with an illegal word, but names the addresses
-/// of those: they are dropped and the rest is tried again.
+/// of those: they are dropped and the rest is tried again. A word that fits two of its patterns ends it at
+/// once: words of that opcode (of the graphics pipeline) are left out.
 fn ask(nvdisasm: &Path, dir: &Path, target: Target, words: &[u128]) -> Result<Vec<Answer>, String> {
     let mut answers = Vec::with_capacity(words.len());
+    let mut ambiguous: Vec<u16> = Vec::new();
     for chunk in words.chunks(50_000) {
         let mut live: Vec<u128> = chunk.to_vec();
+        live.retain(|w| !ambiguous.contains(&code(*w)));
         let file = dir.join("words.bin");
         let arch = format!("SM{}", target.sm);
         while !live.is_empty() {
@@ -74,6 +82,12 @@ fn ask(nvdisasm: &Path, dir: &Path, target: Target, words: &[u128]) -> Result<Ve
                     usize::from_str_radix(&digits, 16).ok().map(|a| a / 16)
                 })
                 .collect();
+            if let (true, Some(&at)) = (errors.contains("More than one pattern"), bad.first()) {
+                ambiguous.push(code(live[at]));
+                eprintln!("{target}: left out words of opcode {:#x}", code(live[at]));
+                live.retain(|w| !ambiguous.contains(&code(*w)));
+                continue;
+            }
             if !bad.is_empty() {
                 let refused = bad.iter().map(|&i| Answer { word: live[i], text: None, pc: 0 });
                 answers.extend(refused);
@@ -175,7 +189,11 @@ pub fn run(options: &Options, bin: &Path, dir: &Path) -> Result<(), String> {
             if !agrees {
                 let (high, low) = ((word >> 64) as u64, *word as u64);
                 let expected = expected.as_deref().unwrap_or("(illegal)");
-                let _ = writeln!(out, "{target}\t{high:#018x}\t{low:#018x}\t{expected}\t{pc:#x}");
+                let ours = match decoded {
+                    Ok(text) => squeeze(&text),
+                    Err(e) => format!("{:?}", e.reason),
+                };
+                let _ = writeln!(out, "{target}\t{high:#018x}\t{low:#018x}\t{expected}\t{pc:#x}\t{ours}");
             }
         }
         let total = answers.len();

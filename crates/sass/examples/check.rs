@@ -1,6 +1,6 @@
 //! Compares the table with nvdisasm's text: `check FILE.tsv…`, lines `target<TAB>high<TAB>low<TAB>text`,
 //! then optionally `<TAB>pc` (hexadecimal halves of the word; the text as nvdisasm prints it at address pc
-//! or 0, spaces collapsed).
+//! or 0, spaces collapsed; more columns are ignored).
 //!
 //! For each line: decode, print, compare; encode back, compare the word; parse the text, encode, compare.
 //! Prints the failures grouped by kind, most frequent first.
@@ -17,7 +17,7 @@ fn main() {
             let columns: Vec<&str> = line.split('\t').collect();
             let (&[target, high, low, text], pc) = match columns[..] {
                 [_, _, _, _] => (columns.first_chunk().expect("4 columns"), "0"),
-                [_, _, _, _, pc] => (columns.first_chunk().expect("4 columns"), pc),
+                [_, _, _, _, pc, ..] => (columns.first_chunk().expect("4 columns"), pc),
                 _ => panic!("bad line `{line}`"),
             };
             let hex = |s: &str| u64::from_str_radix(s.trim_start_matches("0x"), 16).expect("hexadecimal");
