@@ -18,6 +18,9 @@ pub struct Options {
     /// Flip each single bit of every seed instead.
     #[arg(long)]
     each_bit: bool,
+    /// Ask about the words as they are.
+    #[arg(long)]
+    unchanged: bool,
     /// Seed of the random numbers.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -153,6 +156,8 @@ pub fn run(options: &Options, bin: &Path, dir: &Path) -> Result<(), String> {
         let mut random = Random(options.seed << 8 | u64::from(target.sm));
         let mut words: Vec<u128> = if options.each_bit {
             seeds.iter().flat_map(|w| (0..105).map(move |b| w ^ 1 << b)).collect()
+        } else if options.unchanged {
+            seeds.clone()
         } else {
             let vary = |_| {
                 let mut word = seeds[random.below(seeds.len())];
