@@ -112,7 +112,8 @@ fn main() {
         ops.iter().map(|o| o.slots.iter().map(|s| slot(s, &mut mods)).collect()).collect();
     let mut form_table = Vec::new();
     for (op, line) in &form_lines {
-        forms::parse_form(op, line, &groups, &mut mods, &mut form_table);
+        let flags = &ops.iter().find(|o| o.name == *op).expect("the op of the form").flags;
+        forms::parse_form(op, flags, line, &groups, &mut mods, &mut form_table);
     }
     let mut out = String::new();
     let enumeration = |out: &mut String, doc: &str, name: &str, names: &[String]| {

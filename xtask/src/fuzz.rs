@@ -155,14 +155,14 @@ pub fn run(options: &Options, bin: &Path, dir: &Path) -> Result<(), String> {
         seeds.dedup();
         let mut random = Random(options.seed << 8 | u64::from(target.sm));
         let mut words: Vec<u128> = if options.each_bit {
-            seeds.iter().flat_map(|w| (0..105).map(move |b| w ^ 1 << b)).collect()
+            seeds.iter().flat_map(|w| (0..128).map(move |b| w ^ 1 << b)).collect()
         } else if options.unchanged {
             seeds.clone()
         } else {
             let vary = |_| {
                 let mut word = seeds[random.below(seeds.len())];
                 for _ in 0..=random.below(4) {
-                    word ^= 1 << random.below(105);
+                    word ^= 1 << random.below(128);
                 }
                 word
             };

@@ -88,6 +88,8 @@ fn bits_rs(bits: &[(u32, u32)]) -> String {
 /// One form being built: source text of its parts.
 #[derive(Default)]
 struct Form {
+    /// Bits 122 … 124 that are `.reuse` flags of operands.
+    reuse: std::cell::Cell<u32>,
     fields: Vec<String>,
     groups: Vec<String>,
     fixed: Vec<String>,
@@ -137,6 +139,9 @@ fn source_mods(form: &Form, text: &str, reuse: u32) -> String {
             _ => panic!("source modifier `{text}`"),
         };
         *slot = form.flag(bit);
+    }
+    if let Ok(bit @ 122..=124) = reuse.parse::<u32>() {
+        form.reuse.set(form.reuse.get() | 1 << (bit - 122));
     }
     format!("SourceBits {{ neg: {neg}, abs: {abs}, not: {not}, uniform: {uniform}, reuse: {reuse} }}")
 }
@@ -240,16 +245,24 @@ fn address(form: &Form, text: &str) -> String {
     )
 }
 
-/// A constant-bank operand: `K` with source modifiers, `KR24` or `KU24` with an index register.
+/// A constant-bank operand: `K` with source modifiers, `KR24` or `KU24` with an index register, `KX32` with a
+/// uniform register instead of the bank.
 fn constant(form: &Form, text: &str) -> String {
     let (mut index, mut rest) = ("None".to_string(), text);
     // `V`: 17 bits of offset.
     let lo = if rest.starts_with('V') { 37 } else { 38 };
     rest = rest.trim_start_matches('V');
     // `S` (and any index register): a signed byte offset; otherwise words.
-    let signed = rest.starts_with(['S', 'R', 'U']);
+    let signed = rest.starts_with(['S', 'R', 'U']) || rest.contains('R') || rest.contains('U');
     rest = rest.trim_start_matches('S');
     form.claim(&[(lo, 54 - lo), (54, 5)]);
+    let mut bindless = "255".to_string();
+    if let Some(r) = rest.strip_prefix('X') {
+        let mut r = r;
+        bindless = leading_number(&mut r).to_string();
+        form.claim(&[(number(&bindless), 6)]);
+        rest = r;
+    }
     for (prefix, file) in [("R", "R"), ("U", "UR")] {
         if let Some(r) = rest.strip_prefix(prefix) {
             let mut r = r;
@@ -260,7 +273,9 @@ fn constant(form: &Form, text: &str) -> String {
         }
     }
     let mods = source_mods(form, rest, 255);
-    format!("FieldKind::Const {{ lo: {lo}, signed: {signed}, index: {index}, mods: {mods} }}")
+    format!(
+        "FieldKind::Const {{ lo: {lo}, signed: {signed}, bindless: {bindless}, index: {index}, mods: {mods} }}"
+    )
 }
 
 /// One operand field.
@@ -305,7 +320,7 @@ fn field(form: &Form, token: &str, groups: &Groups, mods: &mut BTreeSet<String>)
         match head {
             "R" | "U" | "P" | "Q" | "X" | "N" | "B" => register(form, head, rest),
             "K" => constant(form, rest),
-            "KR" | "KU" | "KVU" | "KS" => constant(form, &text[1..]),
+            "KR" | "KU" | "KVU" | "KS" | "KX" => constant(form, &text[1..]),
             "i" | "u" | "f" | "d" | "hh" | "hb" | "hi" | "lo" => {
                 let b = bits(rest);
                 form.claim(&b);
@@ -470,6 +485,8 @@ fn shapes(kind: &str) -> Vec<Shape> {
             s(3, false, "R64", "K", true),
             s(4, false, "imm", "R64", false),
             s(5, false, "K", "R64", true),
+            s(3, true, "R64", "KX32", true),
+            s(5, true, "KX32", "R64", true),
             s(6, true, "U32", "R64", false),
             s(7, true, "R64", "U32", false),
         ],
@@ -477,18 +494,21 @@ fn shapes(kind: &str) -> Vec<Shape> {
             s(1, false, "R32", "", false),
             s(4, false, "imm", "", false),
             s(5, false, "K", "", true),
+            s(5, true, "KX32", "", true),
             s(6, true, "U32", "", false),
         ],
         "ac" => vec![
             s(1, false, "R32", "", false),
             s(2, false, "imm", "", false),
             s(3, false, "K", "", true),
+            s(3, true, "KX32", "", true),
             s(7, true, "U32", "", false),
         ],
         "aac" => vec![
             s(1, false, "R64", "", false),
             s(2, false, "imm", "", false),
             s(3, false, "K", "", true),
+            s(3, true, "KX32", "", true),
             s(7, true, "U32", "", false),
         ],
         "uabc" => vec![
@@ -543,7 +563,14 @@ fn place(token: &str, at: &str, reuse: u32, half: bool) -> String {
 }
 
 /// Parses one `form` line of `op` and appends the encodings it stands for.
-pub fn parse_form(op: &str, rest: &str, groups: &Groups, mods: &mut BTreeSet<String>, out: &mut Vec<String>) {
+pub fn parse_form(
+    op: &str,
+    flags: &[String],
+    rest: &str,
+    groups: &Groups,
+    mods: &mut BTreeSet<String>,
+    out: &mut Vec<String>,
+) {
     let words: Vec<&str> = rest.split_whitespace().collect();
     let mut parts = words.split(|w| *w == ":");
     let Some(&[targets_text, code]) = parts.next() else { panic!("form TARGETS CODE : …: `{rest}`") };
@@ -569,7 +596,13 @@ pub fn parse_form(op: &str, rest: &str, groups: &Groups, mods: &mut BTreeSet<Str
             let g = group(&form, token, groups, mods);
             form.groups.push(g);
         }
-        for token in fixed {
+        let has = |flag: &str| flags.iter().any(|f| f == flag) || fixed.contains(&flag);
+        let queued = flags.iter().find_map(|f| f.strip_prefix("queued")).map_or(0, |on| match on {
+            "" => 0xffff,
+            on => targets(on.trim_start_matches('=')),
+        });
+        let (no_write_sb, no_read_sb) = (has("nowb"), has("norb"));
+        for token in fixed.iter().filter(|t| !matches!(**t, "nowb" | "norb")) {
             let (at, value) = token.split_once('=').expect("bits=value");
             let ignored = at.starts_with('~');
             let mut value = number(value);
@@ -581,11 +614,12 @@ pub fn parse_form(op: &str, rest: &str, groups: &Groups, mods: &mut BTreeSet<Str
         }
         out.push(format!(
             "Form {{ targets: {mask:#x}, op: Opcode::{}, code: {code:#x}, fields: &[{}], \
-             groups: &[{}], fixed: &[{}] }}",
+             groups: &[{}], fixed: &[{}], queued: {queued:#x}, reuse: {}, no_write_sb: {no_write_sb}, no_read_sb: {no_read_sb} }}",
             ident(op),
             form.fields.join(", "),
             form.groups.join(", "),
-            form.fixed.join(", ")
+            form.fixed.join(", "),
+            form.reuse.get()
         ));
     };
     let mask = targets(targets_text);

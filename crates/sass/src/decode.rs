@@ -30,6 +30,8 @@ pub enum Undecodable {
     Fixed(u8),
     /// A modifier group that starts at this bit has a value without a spelling.
     Modifier(u8),
+    /// The control field: a stall without `Y`, `.reuse` with it, or a scoreboard that the form has no use for.
+    Control,
     /// The operand of this index has no meaning.
     Operand(u8),
 }
@@ -43,6 +45,7 @@ impl fmt::Display for DecodeError {
             Undecodable::Opcode(code) => write!(f, "unknown opcode {code:#x}"),
             Undecodable::Fixed(bit) => write!(f, "unexpected value of the field at bit {bit}"),
             Undecodable::Modifier(bit) => write!(f, "unknown modifier value in the field at bit {bit}"),
+            Undecodable::Control => f.write_str("unexpected control field"),
             Undecodable::Operand(i) => write!(f, "operand {i} is malformed"),
         }
     }
@@ -81,12 +84,19 @@ fn decode_form(form: &Form, word: u128, target: Target, pc: i64) -> Result<Inst,
             return Err(Undecodable::Fixed(lo));
         }
     }
+    let control = Control::from_bits(word);
+    let flags = control.no_yield && form.queued & target_bit(target) == 0;
+    if !control_fits(form, control, flags) {
+        return Err(Undecodable::Control);
+    }
+    // Without flags, bits 122 … 124 say something else that the text does not show.
+    let word = if flags { word } else { word & !(7 << 122) };
     let mut inst = Inst {
         guard: decode_guard(form, word),
         op: form.op,
         mods: Mods::none(),
         operands: Default::default(),
-        ctrl: Control::from_bits(word),
+        ctrl: control,
     };
     for (i, field) in form.fields.iter().enumerate() {
         let slot = form.op.slots().get(i).ok_or(Undecodable::Operand(i as u8))?;
@@ -119,8 +129,26 @@ fn decode_form(form: &Form, word: u128, target: Target, pc: i64) -> Result<Inst,
         }
     }
     // The reuse flags are part of the operands here.
-    inst.ctrl.reuse = 0;
+    if flags {
+        inst.ctrl.reuse = 0;
+    }
     Ok(inst)
+}
+
+/// Whether nvdisasm takes the control field of a word of this form.
+fn control_fits(form: &Form, control: Control, flags: bool) -> bool {
+    let stall = match control.stall {
+        0 => !control.no_yield && control.reuse == 0,
+        n => n < 12 || !control.no_yield,
+    };
+    let reuse = match control.reuse {
+        set if flags => set & !form.reuse == 0,
+        set => set < 6 && !(set == 3 && form.reuse == 0 && form.queued == 0),
+    };
+    stall
+        && reuse
+        && !(form.no_write_sb && control.write_sb.is_some())
+        && !(form.no_read_sb && control.read_sb.is_some())
 }
 
 fn decode_guard(form: &Form, word: u128) -> Guard {
@@ -191,7 +219,7 @@ fn decode_field(field: &Field, slot: SlotKind, word: u128, target: Target, pc: i
                 u32::try_from(value).ok()?
             })
         }
-        FieldKind::Const { lo: at, signed, index, mods } => {
+        FieldKind::Const { lo: at, signed, bindless, index, mods } => {
             let index = match index {
                 Some((file, lo)) => Some(register(word, *lo, *file, target)?).filter(|r| !r.is_zero()),
                 None => None,
@@ -200,12 +228,14 @@ fn decode_field(field: &Field, slot: SlotKind, word: u128, target: Target, pc: i
             let raw = (word >> at) as u64 & ((1 << len) - 1);
             // Words: the two low bits mean nothing.
             let raw = if *signed { raw } else { raw & !3 };
-            if !signed && raw >> (len - 1) != 0 {
-                return None;
-            }
+            let bank = match *bindless {
+                NONE => ConstBank::Index((word >> 54) as u8 & 31),
+                lo => ConstBank::Bindless(register(word, lo, RegFile::UR, target)?),
+            };
+            let unsigned = *bindless != NONE && !signed;
             Operand::Const {
-                bank: ConstBank::Index((word >> 54) as u8 & 31),
-                offset: if *signed { sign_extend(raw, len) as i32 } else { raw as i32 },
+                bank,
+                offset: if unsigned { raw as i32 } else { sign_extend(raw, len) as i32 },
                 index,
                 neg: bit(word, mods.neg),
                 abs: bit(word, mods.abs),

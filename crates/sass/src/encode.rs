@@ -316,20 +316,23 @@ fn encode_field(
             Ok(put(bits, low))
         }
         (
-            FieldKind::Const { lo: at, signed, index, mods },
+            FieldKind::Const { lo: at, signed, bindless, index, mods },
             Operand::Const { bank, index: reg, offset, neg, abs, not },
         ) => {
-            let ConstBank::Index(bank) = bank else { return Err(wrong) };
-            let half = 1 << (53 - at);
-            let fits = if *signed {
-                (-half..half).contains(offset)
-            } else {
-                offset & 3 == 0 && (0..half).contains(offset)
+            let bank = match (bank, *bindless) {
+                (ConstBank::Index(bank), NONE) if *bank < 32 => u128::from(*bank) << 54,
+                (ConstBank::Index(_), NONE) => return Err(range),
+                (ConstBank::Bindless(reg), lo) if lo != NONE => {
+                    u128::from(register_number(*reg, RegFile::UR, target).ok_or(wrong)?) << lo
+                }
+                _ => return Err(wrong),
             };
-            if *bank > 31 || !fits {
+            let half = 1 << (53 - at);
+            let reach = if *bindless != NONE && !signed { 0..2 * half } else { -half..half };
+            if !reach.contains(offset) || !signed && offset & 3 != 0 {
                 return Err(range);
             }
-            let mut word = u128::from(*bank) << 54 | (*offset as u128 & ((1 << (54 - at)) - 1)) << at;
+            let mut word = bank | (*offset as u128 & ((1 << (54 - at)) - 1)) << at;
             match (index, reg) {
                 (None, None) => {}
                 (Some((file, lo)), reg) => {

@@ -22,6 +22,14 @@ pub(crate) struct Form {
     pub groups: &'static [Group],
     /// (first bit, length, value, whether the decoder accepts any value).
     pub fixed: &'static [(u8, u8, u32, bool)],
+    /// Targets on which the instruction goes through a queue, so that it has no `.reuse` flags.
+    pub queued: u16,
+    /// The slots A, B, C (bits 0, 1, 2) that have a `.reuse` flag.
+    pub reuse: u8,
+    /// The results set no scoreboard (bits 110 … 112 are 7).
+    pub no_write_sb: bool,
+    /// The sources set no scoreboard (bits 113 … 115 are 7).
+    pub no_read_sb: bool,
 }
 
 /// How one operand is encoded and printed.
@@ -84,11 +92,13 @@ pub(crate) enum FieldKind {
         bits: Ranges,
         kind: ImmKind,
     },
-    /// `signed`: a signed byte offset; otherwise a multiple of 4.
     Const {
         lo: u8,
-        /// A signed byte offset; otherwise an unsigned multiple of 4.
+        /// A signed byte offset; otherwise a signed multiple of 4.
         signed: bool,
+        /// First bit of the uniform register pair that names the bank (`cx[UR4][0x10]`); its offsets are
+        /// unsigned.
+        bindless: u8,
         index: Option<(RegFile, u8)>,
         mods: SourceBits,
     },

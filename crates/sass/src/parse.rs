@@ -337,7 +337,12 @@ fn half(text: &str) -> Option<u32> {
 }
 
 fn constant((text, neg, abs, not): (&str, bool, bool, bool)) -> Option<Operand> {
-    let (bank, rest) = text.strip_prefix("c[")?.split_once(']')?;
+    let (bank, rest) = text.split_once(']')?;
+    let bank = match (bank.strip_prefix("c["), bank.strip_prefix("cx[")) {
+        (Some(number_text), _) => ConstBank::Index(u8::try_from(number(number_text)?).ok()?),
+        (_, Some(name)) => ConstBank::Bindless(register(name)?),
+        _ => return None,
+    };
     let inner = rest.trim_start().strip_prefix('[')?.strip_suffix(']')?;
     let (index, offset) = match inner.split_once('+') {
         Some((r, o)) => (Some(register(r)?), number(o)?),
@@ -346,14 +351,7 @@ fn constant((text, neg, abs, not): (&str, bool, bool, bool)) -> Option<Operand> 
             None => (None, number(inner)?),
         },
     };
-    Some(Operand::Const {
-        bank: ConstBank::Index(u8::try_from(number(bank)?).ok()?),
-        index,
-        offset: i32::try_from(offset).ok()?,
-        neg,
-        abs,
-        not,
-    })
+    Some(Operand::Const { bank, index, offset: i32::try_from(offset).ok()?, neg, abs, not })
 }
 
 fn address(field: &Field, text: &str) -> Option<Operand> {

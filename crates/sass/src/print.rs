@@ -56,8 +56,9 @@ fn form_of(inst: &Inst, target: Target) -> Option<&'static Form> {
                 | (FieldKind::Special { .. }, Operand::Special(_))
                 | (FieldKind::Scoreboard { .. }, Operand::Scoreboard(_))
                 | (FieldKind::ScoreboardSet { .. }, Operand::ScoreboardSet(_)) => true,
-                (FieldKind::Const { index, .. }, Operand::Const { index: reg, .. }) => {
-                    index.is_some() || reg.is_none()
+                (FieldKind::Const { index, bindless, .. }, Operand::Const { bank, index: reg, .. }) => {
+                    (index.is_some() || reg.is_none())
+                        && (*bindless != NONE) == matches!(bank, ConstBank::Bindless(_))
                 }
                 (
                     FieldKind::Addr { desc, uniform, hide_zero, .. },
