@@ -188,7 +188,7 @@ fn register(form: &Form, file: &str, text: &str) -> String {
 fn address(form: &Form, text: &str) -> String {
     let (desc, body) = text.split_once('[').expect("[");
     let (mut d, mut hidden, mut space) = ("255".to_string(), false, "");
-    if matches!(desc, "gdesc" | "tmem" | "idesc" | "desc") {
+    if matches!(desc, "gdesc" | "tmem" | "idesc" | "desc" | "a") {
         space = desc;
     }
     if let Some(lo) = desc.strip_prefix("dU").or(desc.strip_prefix("hU")) {
@@ -230,9 +230,11 @@ fn address(form: &Form, text: &str) -> String {
             form.claim(&[(number(lo), number(len))]);
             uniform = lo.into();
         } else if let Some(at) = part.strip_prefix('o') {
+            let (at, unit) = at.split_once('x').unwrap_or((at, "1"));
             let b = bits(at);
             form.claim(&b);
             offset = bits_rs(&b);
+            shift = number(unit).trailing_zeros();
         } else {
             panic!("address part `{part}`");
         }

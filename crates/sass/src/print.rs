@@ -212,10 +212,16 @@ fn operand_text(
             }
             f.write_char('[')?;
             let spelled_zero = uniform.is_some() && *width == AddrWidth::U32;
-            let has_base =
-                base.is_some() || spelled_zero || uniform.is_none() && (*offset == 0 || desc.is_some());
+            // A scale is spelled even if the register that it scales is zero, next to a uniform register.
+            let scaled = matches!(width, AddrWidth::X4 | AddrWidth::X8 | AddrWidth::X16);
+            let bare = matches!(field.map(|f| &f.kind), Some(FieldKind::Addr { base: NONE, .. }));
+            let has_base = base.is_some()
+                || spelled_zero
+                || uniform.is_some() && scaled
+                || !bare && uniform.is_none() && (*offset == 0 || desc.is_some());
             if has_base {
                 let scale = match width {
+                    _ if base.is_none() && uniform.is_none() && scaled => "",
                     AddrWidth::R32 => "",
                     AddrWidth::R64 => ".64",
                     AddrWidth::U32 => ".U32",
@@ -228,7 +234,7 @@ fn operand_text(
             if let Some(u) = uniform {
                 write!(f, "{}{u}", if has_base { "+" } else { "" })?;
             }
-            if *offset != 0 {
+            if *offset != 0 || bare && uniform.is_none() {
                 let plus = if has_base || uniform.is_some() { "+" } else { "" };
                 write!(f, "{plus}{}", Hex(i64::from(*offset)))?;
             }
