@@ -53,11 +53,11 @@ impl Table {
                 let end = list.find(')').expect("closing parenthesis");
                 (list[..end].to_string(), &list[end + 1..])
             } else {
-                let end = body.find([' ', '?']).unwrap_or(body.len());
+                let end = body.find([' ', '?', '!']).unwrap_or(body.len());
                 (body[..end].to_string(), &body[end..])
             };
             let optional = after.starts_with('?');
-            rest = after.trim_start_matches('?').trim_start();
+            rest = after.trim_start_matches(['?', '!']).trim_start();
             let alternatives: Vec<String> = self
                 .words(&inner)
                 .iter()
@@ -117,6 +117,9 @@ impl Table {
                     "p" => "PredSrc",
                     "q" => "PredDst",
                     "dq" => "DstPred",
+                    "dp" => "DstAndPred",
+                    "r" => "Reg",
+                    "y" => "TensorAddr",
                     "qq" => "PredPair",
                     "m" => "Addr",
                     "t" => "Bracket",
@@ -151,7 +154,7 @@ impl Table {
         let own: String = name.iter().map(|w| format!(".{w} ")).collect();
         let groups = self.groups(&format!("{own}{groups}"));
         let operands = self.operands(operands);
-        let name = name.len();
+        let name = name.len() + text.matches('!').count();
         self.forms
             .entry(op.to_string())
             .or_default()

@@ -157,7 +157,7 @@ fn addresses_without_a_definition() {
     };
     for (declaration, statement) in [
         (".extern .global .b32 elsewhere;", "\tmov.u64 %rd1, elsewhere;"),
-        (".global .b32 g;\n.const .b64 table = g;", ""),
+        (".global .b32 g;\n.const .u64 table = g;", ""),
         (".extern .global .b32 elsewhere;\n.global .b64 pointer = elsewhere;", ""),
     ] {
         let got = compile(dir.path(), "k.ptx", with(declaration, statement).as_bytes(), &[]);

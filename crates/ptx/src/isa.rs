@@ -239,6 +239,12 @@ pub enum OperandKind {
     PredDst,
     /// Written register, perhaps with a predicate: `d|p`.
     DstPred,
+    /// Written register and predicate: `d|p`.
+    DstAndPred,
+    /// Register read.
+    Reg,
+    /// `[address]` in tensor memory.
+    TensorAddr,
     /// One or two written predicates: `p|q`.
     PredPair,
     /// `[address]`
@@ -303,8 +309,12 @@ impl Form {
             let layout = |m: Mod| matches!(m, Mod::row | Mod::col);
             let space =
                 |m: Mod| matches!(m, Mod::global | Mod::shared | Mod::shared_cta | Mod::shared_cluster);
-            let at = if m.as_type().is_some() {
-                (0..mods.len()).find(|i| free(*i) && mods[*i].as_type().is_some()).filter(|i| mods[*i] == m)
+            let typed = |m: Mod| {
+                let small = matches!(m, Mod::e4m3 | Mod::e5m2 | Mod::e3m2 | Mod::e2m3 | Mod::e2m1 | Mod::b1);
+                small || m.as_type().is_some()
+            };
+            let at = if typed(m) {
+                (0..mods.len()).find(|i| free(*i) && typed(mods[*i])).filter(|i| mods[*i] == m)
             } else if layout(m) {
                 (0..mods.len()).find(|i| free(*i) && layout(mods[*i])).filter(|i| mods[*i] == m)
             } else if space(m) {
@@ -323,7 +333,10 @@ impl Form {
                 all.is_some_and(|used| go(rest, mods, used))
             }) || g.optional && go(rest, mods, used)
         }
-        let named = self.groups[..self.name].iter().zip(mods).all(|(g, m)| g.alternatives[0] == [*m]);
+        let named = self.groups[..self.name]
+            .iter()
+            .zip(mods)
+            .all(|(g, m)| g.alternatives.iter().any(|a| **a == [*m]));
         named && mods.len() < 32 && go(self.groups, mods, 0)
     }
 

@@ -59,7 +59,7 @@ fn variable(mods: &[Mod]) -> &'static str {
 
 fn list(n: usize, one: impl Fn(usize) -> String) -> String {
     let items: Vec<String> = (0..n).map(one).collect();
-    if n == 1 { items[0].clone() } else { format!("{{{}}}", items.join(", ")) }
+    format!("{{{}}}", items.join(", "))
 }
 
 /// The type of an operand, if the table fixes one.
@@ -145,7 +145,7 @@ fn operand(op: Op, mods: &[Mod], spec: &OperandSpec, at: usize, style: Style) ->
         Values::Multiples(n) => n,
     };
     Some(match spec.kind {
-        OperandKind::Dst | OperandKind::Src if length.is_some() => {
+        OperandKind::Dst | OperandKind::Src | OperandKind::Reg if length.is_some() => {
             reg(n)?;
             list(length?, |i| reg(n + i).expect("a register"))
         }
@@ -154,9 +154,11 @@ fn operand(op: Op, mods: &[Mod], spec: &OperandSpec, at: usize, style: Style) ->
         }
         OperandKind::Src if style == Style::Rich && ty == Some(Type::f32) => "0f3F800000".into(),
         OperandKind::Src if style == Style::Rich && ty == Some(Type::f64) => "0d3FF0000000000000".into(),
-        OperandKind::Dst | OperandKind::Src => reg(n)?,
+        OperandKind::Dst | OperandKind::Src | OperandKind::Reg => reg(n)?,
         OperandKind::DstPred if style == Style::Rich => format!("{}|p{}", reg(n)?, n + 1),
         OperandKind::DstPred => reg(n)?,
+        OperandKind::DstAndPred => format!("{}|p{}", reg(n)?, n + 1),
+        OperandKind::TensorAddr => format!("[b32r{n}]"),
         OperandKind::PredSrc if style == Style::Rich => format!("!p{n}"),
         OperandKind::PredSrc | OperandKind::PredDst => format!("p{n}"),
         OperandKind::PredPair if style == Style::Rich => format!("p{n}|p{}", n + 1),
@@ -221,6 +223,15 @@ fn special(op: Op, mods: &[Mod], at: usize, style: Style) -> Option<String> {
         (Op::mapa | Op::getctarank, 1) => {
             let t = types(mods).next()?;
             Some(format!("{}2", family(t)))
+        }
+        // The differences of the coordinates, a vector as long as they are.
+        (Op::tex, 2 | 3) if mods.contains(&Mod::grad) => {
+            let n = match () {
+                () if mods.iter().any(|m| matches!(m, Mod::_1d | Mod::a1d)) => 1,
+                () if mods.iter().any(|m| matches!(m, Mod::_2d | Mod::a2d)) => 2,
+                () => 4,
+            };
+            Some(list(n, |i| format!("f32r{}", 200 + i)))
         }
         _ if op.name().starts_with('v') && at == 0 => Some("b32r1".into()),
         _ => None,

@@ -53,6 +53,7 @@ impl Checker<'_> {
         }
         self.words(inst);
         self.values(inst);
+        self.wide_atomics(inst);
         self.addresses(body, inst);
         self.particulars(body, inst);
     }
@@ -87,6 +88,14 @@ impl Checker<'_> {
                 "Argument {n} of instruction '{name}': unexpected value '{v}', expected to be {wanted}"
             );
             self.error(inst.span, message);
+        }
+    }
+
+    /// 128-bit accesses of the whole system are newer than others.
+    fn wide_atomics(&mut self, inst: &Inst) {
+        let wide = matches!(inst.op, Op::ld | Op::st | Op::atom) && inst.has(Mod::b128) && inst.has(Mod::sys);
+        if wide && self.module.version < (8, 4) {
+            self.error(inst.span, "Feature '.b128 with .sys' requires PTX ISA .version 8.4 or later");
         }
     }
 
@@ -166,7 +175,7 @@ impl Checker<'_> {
             Op::call => self.call(body, inst),
             Op::cp => self.coordinates(inst),
             op if is_video(op) => self.video(inst),
-            Op::ld | Op::st => self.wide_access(inst),
+            Op::ld | Op::st | Op::ldu | Op::mov => self.wide_access(inst),
             Op::vote | Op::shfl if !inst.has(Mod::sync) && self.sm >= 70 && self.module.version >= (6, 4) => {
                 let name = inst.op.name();
                 let message = format!(
@@ -205,12 +214,13 @@ impl Checker<'_> {
         else {
             return;
         };
+        let packs = inst.op == Op::mov && inst.one_of(&[Mod::v2, Mod::v4]).is_none();
         let size = elems.len() as u32 * inst.ty(0).map_or(0, Type::bytes);
-        if size <= 16 {
+        if size <= 16 || packs {
             return;
         }
         let element = inst.ty(0).map_or(0, Type::bytes);
-        if size != 32 || element == 16 {
+        if size != 32 || element == 16 || !matches!(inst.op, Op::ld | Op::st) {
             return self.error(inst.span, "Vector type too large, exceeds 128 bit limit");
         }
         let feature = "eature '256 bit wide load/store'";
@@ -264,7 +274,10 @@ impl Checker<'_> {
 pub(super) fn full_name(inst: &Inst) -> String {
     let named = |f: &&Form| {
         f.name <= inst.mods.len()
-            && f.groups[..f.name].iter().zip(&inst.mods).all(|(g, m)| g.alternatives[0] == [*m])
+            && f.groups[..f.name]
+                .iter()
+                .zip(&inst.mods)
+                .all(|(g, m)| g.alternatives.iter().any(|a| **a == [*m]))
     };
     let words = inst.op.forms().iter().filter(named).map(|f| f.name).max().unwrap_or(0);
     let mut name = inst.op.name().to_string();

@@ -52,12 +52,30 @@ impl Checker<'_> {
                 matches!(spec.count, Some(1 | 255)) && inst.is_braced(at) && reg(*r)
             }
             (OperandKind::Bracket, Operand::Bracket(_)) => true,
-            (OperandKind::Dst | OperandKind::PredDst | OperandKind::PredPair, Operand::Sink) => true,
+            // Only these can do without their result.
+            (OperandKind::Dst, Operand::Sink) => {
+                inst.op == Op::atom || inst.one_of(&[Mod::arrive, Mod::arrive_drop]).is_some()
+            }
+            (OperandKind::PredDst | OperandKind::PredPair, Operand::Sink) => inst.op == Op::setp,
             (OperandKind::Dst | OperandKind::DstPred, Operand::Reg(r)) => {
                 // Without braces a vector needs a vector register.
                 reg(*r) && (spec.vector && vector_len(inst).is_some()) == (body.regs[*r].vector > 1)
             }
-            (OperandKind::DstPred, Operand::Pair(d, p)) => d.is_none_or(&reg) && p.as_ref().is_none_or(pred),
+            (OperandKind::DstPred | OperandKind::DstAndPred, Operand::Pair(d, p)) => {
+                d.map_or(inst.op != Op::shfl, &reg) && p.as_ref().is_none_or(pred)
+            }
+            (OperandKind::Reg, Operand::Reg(r)) => {
+                (spec.count.is_none() || matches!(spec.count, Some(1 | 255)) && inst.is_braced(at)) && reg(*r)
+            }
+            (OperandKind::Reg, Operand::Vector(elems)) => {
+                spec.count.is_some_and(|n| n == 255 || usize::from(n) == elems.len())
+                    && elems.iter().all(|e| matches!(e, VectorElem::Reg(r) if reg(*r)))
+            }
+            (OperandKind::TensorAddr, Operand::Addr(a)) => match a.base {
+                AddrBase::Reg(r) => register_fits(body.regs[r].ty, Type::u32, false),
+                _ => true,
+            },
+
             (OperandKind::Dst | OperandKind::Src, Operand::Vector(elems)) => {
                 spec.vector
                     && vector_len(inst) == Some(elems.len())
@@ -78,6 +96,11 @@ impl Checker<'_> {
             (OperandKind::Part, Operand::Reg(r) | Operand::Part { reg: r, .. }) => reg(*r),
             (OperandKind::Part, Operand::NegReg(r)) => inst.op == Op::vmad && reg(*r),
             (OperandKind::Part, Operand::Int(_)) => true,
+            (OperandKind::Src, Operand::Int(_) | Operand::F32(_) | Operand::F64(_))
+                if spec.count.is_some() || spec.vector && vector_len(inst).is_some() =>
+            {
+                false
+            }
             (OperandKind::Src, Operand::Int(_)) => ty.is_none_or(int_fits),
             (OperandKind::Src, Operand::F32(_)) => ty.is_none_or(|t| float_fits(t, 4)),
             (OperandKind::Src, Operand::F64(_)) => ty.is_none_or(|t| float_fits(t, 8)),
