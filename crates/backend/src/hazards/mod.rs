@@ -2,6 +2,7 @@
 //! for the others ([`stalls`]); [`check`] proves, independently, that every dependence is covered.
 
 pub mod check;
+mod pacing;
 mod scoreboards;
 mod stalls;
 
@@ -17,6 +18,7 @@ pub fn run(machine: &mut Machine, options: &Options) {
     } else {
         scoreboards::run(machine);
         stalls::run(machine);
+        pacing::run(machine);
         for inst in machine.blocks.iter_mut().flat_map(|b| &mut b.insts).map(|i| &mut i.inst) {
             // As ptxas: a warp gives way where it waits for a result anyway.
             let gives_way = inst.ctrl.stall >= 3 && !inst.op.info().control && inst.ctrl.write_sb.is_none();
