@@ -20,6 +20,9 @@ use sass::RegFile;
 use spill::Spiller;
 use std::fmt;
 
+/// Stack frames are multiples of this, so that the widest access to local memory is aligned in every one.
+pub const FRAME_ALIGN: u32 = 16;
+
 /// How many registers of each file may be used, numbered from 0.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
@@ -201,6 +204,6 @@ fn stats(func: &Function, cfg: &Cfg, spiller: &Spiller) -> Stats {
         preds_used: used[RegFile::P as usize],
         spill_store_bytes: spiller.store_bytes,
         spill_load_bytes: spiller.load_bytes,
-        frame_bytes: frame,
+        frame_bytes: frame.next_multiple_of(FRAME_ALIGN),
     }
 }
