@@ -72,6 +72,10 @@ fn integers() {
         ("add.s16x2 r, ra, rb;", [0xffff_0001, 0x0001_ffff, 0], 0),
         ("add.cc.u32 t, ra, rb; addc.u32 r, rc, 0;", [0xffff_ffff, 1, 7], 8),
         ("sub.cc.u32 t, ra, rb; subc.u32 r, rc, 0;", [0, 1, 7], 6),
+        // The condition code is a carry, not a borrow (as ptxas 13.0.88 has it).
+        ("sub.cc.u32 t, ra, rb; addc.u32 r, rc, 0;", [0, 1, 7], 7),
+        ("sub.cc.u32 t, ra, rb; addc.u32 r, rc, 0;", [1, 1, 7], 8),
+        ("add.cc.u32 t, ra, rb; subc.u32 r, rc, 0;", [0, 1, 7], 6),
         ("mul.hi.u32 r, ra, rb;", [0xffff_ffff, 0xffff_ffff, 0], 0xffff_fffe),
         ("mul.hi.s32 r, ra, rb;", [0xffff_ffff, 5, 0], 0xffff_ffff),
         ("mul.hi.u64 d, da, db;", [u64::MAX, u64::MAX, 0], u64::MAX - 1),

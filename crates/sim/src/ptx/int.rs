@@ -84,16 +84,10 @@ pub(super) fn eval(code: &Code<'_>, x: &[u64], carry: &mut bool) -> Option<(u64,
     let r: i128 = match inst.op {
         Op::add if with_carry => sum(carry, x[0], x[1], false).into(),
         Op::addc => sum(carry, x[0], x[1], *carry).into(),
-        // Subtraction adds the complement; the condition code holds the borrow.
-        Op::sub | Op::subc if with_carry || inst.op == Op::subc => {
-            let borrow = inst.op == Op::subc && *carry;
-            let mut out = false;
-            let r = sum(&mut out, x[0], !x[1], !borrow);
-            if with_carry {
-                *carry = !out;
-            }
-            r.into()
-        }
+        // Subtraction adds the complement, and the condition code is the carry of that sum: what ptxas 13.0.88
+        // compiles `addc` after `sub.cc` and `subc` after `add.cc` to.
+        Op::sub if with_carry => sum(carry, x[0], !x[1], true).into(),
+        Op::subc => sum(carry, x[0], !x[1], *carry).into(),
         Op::add => clamp(v(0) + v(1)),
         Op::sub => clamp(v(0) - v(1)),
         Op::mul if is_wide => return Some((v(0).wrapping_mul(v(1)) as u64, wide(ty))),
