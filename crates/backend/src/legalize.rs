@@ -98,6 +98,7 @@ impl Legalizer<'_> {
     }
 
     fn instruction(&mut self, d: &mut InstData) -> Result<(), Error> {
+        self.hold_kept(d);
         let Op::Sass(op) = d.op else { return Ok(()) };
         for o in &d.operands {
             if let Operand::Addr { offset, .. } = o
@@ -151,6 +152,23 @@ impl Legalizer<'_> {
             }
         }
         Ok(())
+    }
+
+    /// What a guarded instruction keeps where its guard is false must lie in a register that can be written.
+    fn hold_kept(&mut self, d: &mut InstData) {
+        let mut defs: SmallVec<[Name; 2]> = SmallVec::new();
+        d.for_each_def(|n| defs.push(n));
+        for (k, def) in defs.into_iter().enumerate() {
+            if let (Name::Val(v), Some(Name::Phys(r))) = (def, d.kept.get(k).copied()) {
+                let shape = self.func.values[v];
+                let held = self.func.add_value(shape.file, shape.width);
+                let (m, count) =
+                    if shape.width == 1 { (Macro::Copy, 1) } else { (Macro::Collect, shape.width) };
+                let sources = std::iter::repeat_n(operand(Name::Phys(r)), usize::from(count));
+                self.push(Op::Macro(m), &[], std::iter::once(operand(held)).chain(sources).collect());
+                d.kept[k] = Name::Val(held);
+            }
+        }
     }
 
     /// Moves a source that is no register to where a form takes it, by exchanging commutative operands.

@@ -52,6 +52,12 @@ impl Dice {
     pub(crate) fn turn(&mut self, turn: u32) -> u32 {
         if self.random() { 1 + self.below(24) as u32 } else { turn }
     }
+    /// Puts threads that stand at the same place into the order in which they execute.
+    pub(crate) fn shuffle(&mut self, lanes: &mut [usize]) {
+        if self.random() {
+            (1..lanes.len()).rev().for_each(|i| lanes.swap(i, self.below(i + 1)));
+        }
+    }
     /// The order in which `n` warps get their turns.
     pub(crate) fn order(&mut self, n: usize) -> Vec<usize> {
         let mut order: Vec<usize> = (0..n).collect();

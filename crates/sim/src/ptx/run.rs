@@ -211,6 +211,7 @@ impl Block {
                 let t = &self.threads[*i];
                 t.state == State::Ready && (usize::MAX - t.callers.len(), t.pc) == key
             }));
+            dice.shuffle(&mut lanes);
             env.clock += 1;
             self.step(env, &lanes)?;
         }
