@@ -123,7 +123,13 @@ pub fn check(root: &Path, bin: &Path, options: &Options) -> Result<(), String> {
         instructions += stats.instructions;
         unknown += stats.unknown;
         found += violations.len();
-        violations.iter().for_each(|v| println!("{target}: {v}"));
+        for v in &violations {
+            let text = |at: i64| match code.insts().get((at / 16) as usize) {
+                Some(Some(inst)) => sass::print(inst, target).to_string(),
+                _ => "?".into(),
+            };
+            println!("{target}: {v}: {} -> {}", text(v.on), text(v.at));
+        }
     }
     println!("{instructions} instructions, {unknown} of them unknown, {found} hazards");
     if found == 0 { Ok(()) } else { Err("hazards in code that works".into()) }

@@ -416,7 +416,7 @@ impl Engine<'_, '_> {
                     if kind == Kind::Write && pipes::needs_scoreboard(inst.op, code.target) {
                         continue;
                     }
-                    let needs = (self.least)(&distance);
+                    let needs = (self.least)(&distance).min(pipes::most_before(inst.op));
                     (e.age < needs).then_some(Why::TooEarly { has: e.age, needs })
                 }
                 (Under::Variable, Kind::Read(_)) => Some(Why::Unwaited),

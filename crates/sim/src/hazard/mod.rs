@@ -29,6 +29,7 @@ impl Code {
             .iter()
             .enumerate()
             .map(|(k, w)| sass::decode(*w, target, flow::INST_BYTES * k as i64).ok())
+            .map(|inst| inst.filter(|i| pipes::transparent(i.op)))
             .collect();
         let starts: Vec<usize> =
             functions.iter().filter_map(|f| usize::try_from(*f / flow::INST_BYTES as u64).ok()).collect();
@@ -36,7 +37,8 @@ impl Code {
         Code { target, insts, words: words.to_vec(), graph }
     }
 
-    /// The decoded instructions; `None` where the table has no form of the word.
+    /// The decoded instructions; `None` where the table has no form of the word, or the checker doesn't know what
+    /// registers it uses.
     pub fn insts(&self) -> &[Option<Inst>] {
         &self.insts
     }

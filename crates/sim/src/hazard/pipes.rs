@@ -2,6 +2,25 @@
 
 use sass::{Opcode, Target, Unit, latency};
 
+/// Instructions whose registers the checker doesn't know: how many a texture or surface access takes depends on its
+/// dimension and mask, and the asynchronous matrix instructions have an order of their own. Like words that are in
+/// no table, they are seen only by their stalls and scoreboards.
+const OPAQUE: [&str; 14] = [
+    "TEX", "TLD", "TXD", "TXQ", "SULD", "SUST", "SURED", "HGMMA", "IGMMA", "QGMMA", "BGMMA", "UTC", "UTMA",
+    "LDGMC",
+];
+
+/// Whether the checker knows what registers the instruction uses.
+pub(super) fn transparent(op: Opcode) -> bool {
+    let name = op.name();
+    !OPAQUE.iter().any(|p| name.starts_with(p)) && !matches!(op, Opcode::LDTM | Opcode::STTM)
+}
+
+/// Cycles that a uniform register is written at least before a bulk copy uses it: fewer than before others.
+pub(super) fn most_before(op: Opcode) -> u8 {
+    if matches!(op, Opcode::UBLKCP | Opcode::UBLKRED | Opcode::UBLKPF) { 2 } else { u8::MAX }
+}
+
 /// A pipe whose operations end in the order of issue.
 fn in_order(op: Opcode) -> Option<u8> {
     use Opcode::*;

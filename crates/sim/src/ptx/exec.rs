@@ -16,12 +16,32 @@ use smallvec::SmallVec;
 /// Bytes of local memory that a thread may have.
 const MOST_LOCAL: u64 = 1 << 20;
 
+/// Textures and surfaces, tensor cores with memories of their own, and what belongs to them.
+const NOT_SIMULATED: &[&str] = &[
+    "tex",
+    "tld4",
+    "txq",
+    "suld",
+    "sust",
+    "sured",
+    "suq",
+    "wgmma",
+    "tcgen05",
+    "tensormap",
+    "multimem",
+    "clusterlaunchcontrol",
+];
+
 /// Runs an instruction that neither branches nor involves other threads.
 pub(super) fn execute(env: &mut Env<'_, '_>, t: &mut Thread, code: &Code<'_>) -> Res<()> {
     let p = env.program;
     let (inst, ty) = (code.inst, code.ty);
     let ops = &inst.operands[..];
     let read = |t: &Thread, env: &Env<'_, '_>, i: usize| t.read(env, &ops[i], code.types[i]);
+    let name = inst.op.name();
+    if NOT_SIMULATED.iter().any(|n| name.starts_with(n)) {
+        return Err(format!("not supported: {name} is not simulated"));
+    }
     match inst.op {
         Op::mov | Op::ld | Op::st | Op::atom if ty == Type::b128 => super::wide::execute(env, t, code),
         Op::mov => {
