@@ -163,7 +163,7 @@ impl Lower<'_, '_> {
             return self.ld_const(inst, t, a, &dsts);
         };
         let total = u32::from(t.bits) / 8 * dsts.len() as u32;
-        if total == 32 && space == AccessSpace::Global {
+        if total == 32 && matches!(space, AccessSpace::Global | AccessSpace::Generic) {
             return self.ld_256(inst, t, a, &dsts);
         }
         if !matches!(total, 1 | 2 | 4 | 8 | 16) {
@@ -195,7 +195,7 @@ impl Lower<'_, '_> {
         Ok(())
     }
 
-    /// `ld.global` of 256 bits: two results of four registers.
+    /// `ld` of 256 bits: two results of four registers. Such an access is to global memory, whatever it says.
     fn ld_256(&mut self, inst: &Inst, t: Ty, a: &ptx::Addr, dsts: &[Option<RegId>]) -> Result<()> {
         let acc = access_of(inst, AccessSpace::Global, 32, false);
         let address = self.address_256(a)?;
@@ -374,7 +374,7 @@ impl Lower<'_, '_> {
             return self.st_words(words, a.offset, t, &sources);
         }
         let total = u32::from(t.bits) / 8 * sources.len() as u32;
-        if total == 32 && space == AccessSpace::Global {
+        if total == 32 && matches!(space, AccessSpace::Global | AccessSpace::Generic) {
             return self.st_256(inst, a, &sources);
         }
         if !matches!(total, 1 | 2 | 4 | 8 | 16) {

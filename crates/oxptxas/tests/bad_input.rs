@@ -157,8 +157,8 @@ fn addresses_without_a_definition() {
     };
     for (declaration, statement) in [
         (".extern .global .b32 elsewhere;", "\tmov.u64 %rd1, elsewhere;"),
-        (".global .b32 g;\n.const .u64 table = g;", ""),
-        (".extern .global .b32 elsewhere;\n.global .b64 pointer = elsewhere;", ""),
+        (".extern .global .b32 elsewhere;\n.const .u64 table = elsewhere;", ""),
+        (".extern .global .b32 elsewhere;\n.global .u64 pointer = elsewhere;", ""),
     ] {
         let got = compile(dir.path(), "k.ptx", with(declaration, statement).as_bytes(), &[]);
         got.fails();
