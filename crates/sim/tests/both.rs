@@ -2,6 +2,7 @@
 //! interpreter's half runs everywhere, the other needs the vendor tools (`OXPTXAS_ORACLES`).
 
 use sim::launch::{Launch, LaunchFile};
+use sim::schedule::Schedule;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
@@ -93,13 +94,24 @@ fn check(test: &str, cases: &[Case]) {
                 .unwrap_or_else(|e| panic!("{}: {}", case.name, e.render(case.name, &source)));
             let wanted = launch.collect(&after);
             assert!(wanted["out"].iter().any(|b| *b != 0), "{}: writes nothing", case.name);
+            // In a random order of the threads it is the same.
+            let schedule = Schedule::Random(11);
+            let options = sim::ptx::Options { schedule, ..Default::default() };
+            let again = sim::ptx::execute_with(&module, &launch, options).unwrap();
+            launch.compare(&launch.collect(&again), &wanted).unwrap_or_else(|e| panic!("{}: {e}", case.name));
             for level in [0, 3] {
                 let Some(tools) = &tools else { continue };
                 let cubin = ptxas(tools, case.name, &source, target, level);
-                let run = sim::sass::run(&cubin, &launch, sim::sass::Options::default());
-                let result = run.map_err(|e| e.to_string()).and_then(|r| launch.compare(&r.buffers, &wanted));
-                if let Err(e) = result {
-                    errors.push(format!("{} {target} -O{level}: {e}", case.name));
+                for schedule in [Schedule::Turns, schedule] {
+                    let options = sim::sass::Options { schedule, ..Default::default() };
+                    let run = sim::sass::run(&cubin, &launch, options).map_err(|e| e.to_string());
+                    let result = run.and_then(|r| match r.output == after.output {
+                        true => launch.compare(&r.buffers, &wanted),
+                        false => Err(format!("prints {}, not {}", r.output.text(), after.output.text())),
+                    });
+                    if let Err(e) = result {
+                        errors.push(format!("{} {target} -O{level} {schedule:?}: {e}", case.name));
+                    }
                 }
             }
         }
@@ -196,7 +208,7 @@ fn matrix_products() {
                 name: "wmma_bits",
                 targets: &["sm_80"],
                 input: ints,
-                body: "ld.global.u32 %r0, [%in]; and.b32 %r3, %n, 31; shl.b32 %r4, %r3, 2; mov.u32 %r5, sh; add.u32 %r4, %r4, %r5;\n\
+                body: "and.b32 %r3, %n, 31; mul.lo.u32 %r0, %r3, 0x9E3779B1; shl.b32 %r4, %r3, 2; mov.u32 %r5, sh; add.u32 %r4, %r4, %r5;\n\
                    st.shared.u32 [%r4], %r0; st.shared.u32 [%r4+128], %r0; mov.u32 %r14, 7; bar.sync 0;\n\
                    wmma.load.a.sync.aligned.row.m8n8k128.shared.b1 {%r10}, [sh]; wmma.load.b.sync.aligned.col.m8n8k128.shared.b1 {%r11}, [sh+64];\n\
                    wmma.mma.xor.popc.sync.aligned.row.col.m8n8k128.s32.b1.b1.s32 {%r12,%r13}, {%r10}, {%r11}, {%r14,%r14};\n\
@@ -208,7 +220,7 @@ fn matrix_products() {
                 name: "wmma",
                 targets: &["sm_75", "sm_80", "sm_90", "sm_120"],
                 input: "random = [1, 60]",
-                body: "ld.global.u32 %r0, [%in]; cvt.rn.f16.u32 %h0, %r0; ld.global.u32 %r1, [%in+4]; cvt.rn.f16.u32 %h1, %r1;\n\
+                body: "and.b32 %r0, %n, 31; cvt.rn.f16.u32 %h0, %r0; xor.b32 %r1, %r0, 37; cvt.rn.f16.u32 %h1, %r1;\n\
                    mov.b32 %r2, {%h0,%h1}; and.b32 %r3, %n, 31; mul.lo.u32 %r4, %r3, 16; mov.u32 %r5, sh; add.u32 %r4, %r4, %r5;\n\
                    st.shared.v4.u32 [%r4], {%r2,%r2,%r2,%r2}; bar.sync 0;\n\
                    wmma.load.a.sync.aligned.row.m16n16k16.shared.f16 {%r10,%r11,%r12,%r13,%r14,%r15,%r16,%r17}, [sh];\n\
@@ -393,4 +405,23 @@ fn wide_and_packed_values() {
             },
         ],
     );
+}
+
+/// Both warps write a word without a barrier: who comes last depends on the order.
+#[test]
+fn random_schedules_show_races() {
+    let source = kernel(
+        "sm_90",
+        "st.shared.u32 [sh], %n; st.shared.u32 [sh+4], %n; ld.shared.u32 %r1, [sh]; st.global.u32 [%out], %r1;",
+    );
+    let module = ptx::parse(&source).unwrap();
+    let launch = launch(INTEGERS);
+    let of = |schedule| {
+        let options = sim::ptx::Options { schedule, ..Default::default() };
+        launch.collect(&sim::ptx::execute_with(&module, &launch, options).unwrap())
+    };
+    let results: Vec<_> = (0..8).map(|seed| of(Schedule::Random(seed))).collect();
+    assert!(results.iter().any(|r| *r != results[0]));
+    assert_eq!(of(Schedule::Random(3)), results[3]);
+    assert_eq!(of(Schedule::Turns), of(Schedule::Turns));
 }
