@@ -136,6 +136,14 @@ impl Legalizer<'_> {
                 self.materialize(d, i);
             }
         }
+        if op == Opcode::SHFL {
+            // The bits that count.
+            for (n, bits) in [(1, 0x1f), (2, 0x1f1f)] {
+                if let Operand::Imm(x) = &mut d.operands[slots[n]] {
+                    *x &= bits;
+                }
+            }
+        }
         if rules.any {
             return Ok(());
         }

@@ -67,7 +67,7 @@ pub fn reads_late(op: Opcode, target: Target) -> bool {
 /// The site of a register that `reader` reads as its guard or as an operand.
 pub fn read_site(reader: &Inst, guard: bool, target: Target) -> ReadSite {
     let op = reader.op.info();
-    if guard || op.control {
+    if guard || op.control || reader.op.unit() == Unit::Control {
         ReadSite::Guard
     } else if op.memory
         || is_variable_latency(reader.op, target)

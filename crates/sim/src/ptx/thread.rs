@@ -82,7 +82,7 @@ impl Thread {
             registers: 0,
             local: vec![program.fill; layout.frame as usize],
             frame: 0,
-            carry: false,
+            carry: program.fill & 1 != 0,
             tid,
             index,
         }

@@ -27,6 +27,10 @@ impl Banks {
         }
         &mut self.0[i]
     }
+    /// All bytes of a bank.
+    pub(crate) fn bank(&self, bank: u8) -> &[u8] {
+        self.0.get(usize::from(bank)).map_or(&[], Vec::as_slice)
+    }
     /// `len` bytes, if they lie in the bank.
     pub(crate) fn slice(&self, bank: u8, at: u64, len: usize) -> Option<&[u8]> {
         let at = usize::try_from(at).ok()?;

@@ -147,7 +147,7 @@ pub fn run(cubin: &[u8], launch: &Launch, options: Options) -> Result<Run, SimEr
     let mut prepared = launch.prepare();
     let image = Image::load(cubin, &launch.kernel, &mut prepared.memory).map_err(SimError::Cubin)?;
     let code = decode(&image.code, image.target);
-    let env = environment(&image, launch, &prepared.params)?;
+    let env = environment(&image, launch, &prepared.params, &mut prepared.memory)?;
     let steps: Vec<Step> = code
         .iter()
         .map(|inst| match inst {
@@ -172,7 +172,12 @@ pub fn run(cubin: &[u8], launch: &Launch, options: Options) -> Result<Run, SimEr
 }
 
 /// Fills what the driver fills: bank 0.
-fn environment(image: &Image, launch: &Launch, params: &[u8]) -> Result<Env, SimError> {
+fn environment(
+    image: &Image,
+    launch: &Launch,
+    params: &[u8],
+    memory: &mut crate::memory::Memory,
+) -> Result<Env, SimError> {
     let threads: u32 = launch.block.iter().product();
     if threads == 0 || threads > 1024 {
         return Err(SimError::Launch(format!("{threads} threads in a block")));
@@ -205,8 +210,29 @@ fn environment(image: &Image, launch: &Launch, params: &[u8]) -> Result<Env, Sim
     if image.target.sm < 90 {
         put(0x18, &(u64::from(state::SHARED_WINDOW) << 32).to_le_bytes());
     }
-    let at = if image.target.sm >= 100 { 0x2f8 } else { 0x20 };
+    let sm = image.target.sm;
+    let at = if sm >= 100 { 0x2f8 } else { 0x20 };
     put(at, &(u64::from(state::LOCAL_WINDOW) << 32).to_le_bytes());
+    // Those of constant bank 3 and of the parameters are read like global memory.
+    let constants = memory.alloc("constant memory", image.banks.bank(3).to_vec());
+    let at = match sm {
+        100.. => 0x120,
+        90 => 0xd0,
+        _ => 0x50,
+    };
+    put(at, &constants.to_le_bytes());
+    if sm >= 90 {
+        let first = memory.alloc("parameters", params.to_vec());
+        let at = if sm >= 100 { 0x348 } else { 0x198 };
+        put(at, &first.to_le_bytes());
+        put(at + 8, &(first + params.len() as u64).wrapping_sub(1).to_le_bytes());
+    } else {
+        let mut whole = vec![0; offset.into()];
+        whole.extend_from_slice(params);
+        let (size, at) = (whole.len() as u32, if sm == 75 { 0x114 } else { 0x12c });
+        put(0x40, &memory.alloc("parameters", whole).to_le_bytes());
+        put(at, &size.to_le_bytes());
+    }
     Ok(Env { banks, block: launch.block, grid: launch.grid, local, shared: image.shared + launch.shared })
 }
 
