@@ -5,6 +5,9 @@ use super::run::{self, Failure, Kind};
 
 /// Whether the program still fails as `failure` says.
 fn still(p: &Program, failure: &Failure) -> bool {
+    if mixes_carries(&p.text) {
+        return false;
+    }
     let sm = failure.setup.sm;
     let runs = !matches!(failure.kind, Kind::Rejected | Kind::Hazard | Kind::VendorRejected);
     let want = match run::define(p, sm, runs) {
@@ -12,6 +15,23 @@ fn still(p: &Program, failure: &Failure) -> bool {
         Err((kind, _)) => return kind == Kind::Panic && failure.kind == Kind::Panic,
     };
     run::check(p, &want, &failure.setup).is_some_and(|f| f.signature() == failure.signature())
+}
+
+/// Whether something reads a carry that nothing, or the opposite operation, wrote.
+fn mixes_carries(text: &str) -> bool {
+    let mut last = "";
+    for l in text.lines() {
+        let op = l.trim().split(' ').next().unwrap_or("");
+        let kind = if op.starts_with("sub") { "sub" } else { "add" };
+        let reads = ["subc.", "addc.", "madc."].iter().any(|p| op.starts_with(p));
+        if reads && last != kind {
+            return true;
+        }
+        if op.contains(".cc.") {
+            last = kind;
+        }
+    }
+    false
 }
 
 /// The smallest program found that fails in the same way.

@@ -297,7 +297,8 @@ impl Gen {
             block: [self.profile.threads as u32, 1, 1],
             shared: 0,
             generated: None,
-            stack: 0,
+            // For recursion, whose depth the compiler doesn't know.
+            stack: 1 << 14,
             args: vec![
                 pointer("in"),
                 pointer("floats"),
