@@ -35,6 +35,13 @@ pub struct Operation {
     pub slots: Vec<Slot>,
 }
 
+impl Operation {
+    /// Whether it compares 16-bit floating-point numbers, which gives one predicate only unless they are pairs.
+    pub fn halves(&self) -> bool {
+        self.op == Op::setp && (self.text.ends_with("f16") || self.text.ends_with("bf16"))
+    }
+}
+
 /// Operations by mnemonic.
 pub type Table = Vec<Vec<Operation>>;
 

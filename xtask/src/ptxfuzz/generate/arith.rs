@@ -82,7 +82,7 @@ impl Gen {
                     None => self.reg(*c),
                 },
                 Slot::DstPred(c) => format!("{}|{}", self.reg(*c), self.reg(Class::P)),
-                Slot::PredPair if o.op == Op::testp => self.reg(Class::P),
+                Slot::PredPair if o.op == Op::testp || o.halves() => self.reg(Class::P),
                 Slot::PredPair => {
                     let (p, q) = (self.reg(Class::P), self.reg(Class::P));
                     if p != q && self.rng.percent(40) { format!("{p}|{q}") } else { p }

@@ -175,7 +175,7 @@ impl Gen {
             (true, _) => self.rng.pick(&["", "", "", ".volatile", ".weak", ".relaxed.gpu"]),
         };
         // Only weak accesses of local and parameter memory.
-        let how = if p.space == ".local" && how.starts_with(".r") { "" } else { how };
+        let how = if p.space == ".local" && how != ".weak" { "" } else { how };
         let space = p.space;
         if how == ".nc" {
             self.line(format!("{guard}ld{space}.nc{v}.{ty} {data}, {a};"));
