@@ -218,7 +218,7 @@ impl Lower<'_, '_> {
         let mods = mods.or_else(|_| self.unsupported(inst))?;
         let a = operand(self.b.reg(&a.low()));
         let minmax = inst.one_of(&[M::min, M::max]).is_some();
-        let op = if minmax && self.sm() >= 100 { Opcode::CREDUX } else { Opcode::REDUX };
+        let op = if minmax && matches!(self.sm(), 100 | 103) { Opcode::CREDUX } else { Opcode::REDUX };
         let reduce = |l: &mut Self| {
             let u = l.b.def(op, &mods, &[a]);
             l.b.copy(operand(u))
