@@ -46,10 +46,10 @@ impl Random {
 }
 
 /// One word, nvdisasm's text (`None`: it refuses the word) and the address that the text is for.
-struct Answer {
-    word: u128,
-    text: Option<String>,
-    pc: i64,
+pub struct Answer {
+    pub word: u128,
+    pub text: Option<String>,
+    pub pc: i64,
 }
 
 /// The opcode bits of a word: 0 … 11 and 91.
@@ -60,7 +60,7 @@ fn code(word: u128) -> u16 {
 /// What nvdisasm makes of words. It prints nothing for a file with an illegal word, but names the addresses
 /// of those: they are dropped and the rest is tried again. A word that fits two of its patterns ends it at
 /// once: words of that opcode (of the graphics pipeline) are left out.
-fn ask(nvdisasm: &Path, dir: &Path, target: Target, words: &[u128]) -> Result<Vec<Answer>, String> {
+pub fn ask(nvdisasm: &Path, dir: &Path, target: Target, words: &[u128]) -> Result<Vec<Answer>, String> {
     let mut answers = Vec::with_capacity(words.len());
     let mut ambiguous: Vec<u16> = Vec::new();
     for chunk in words.chunks(50_000) {
@@ -118,7 +118,7 @@ fn ask(nvdisasm: &Path, dir: &Path, target: Target, words: &[u128]) -> Result<Ve
 }
 
 /// Runs of spaces are one: nvdisasm pads after infinities and NaNs.
-fn squeeze(text: &str) -> String {
+pub fn squeeze(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 

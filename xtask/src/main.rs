@@ -11,6 +11,7 @@ mod ptxfuzz;
 mod status;
 mod vendor;
 mod verify;
+mod words;
 
 #[derive(Parser)]
 struct Args {
@@ -40,6 +41,8 @@ enum Task {
     Verify(verify::Options),
     /// Compare the instruction table with nvdisasm on random variations of words.
     FuzzSass(fuzz::Options),
+    /// Compare the instruction table with nvdisasm on every word of cubins.
+    VendorWords(words::Options),
     /// Compare our code for random PTX programs with the PTX interpreter, in the SASS simulator.
     #[command(name = "ptxfuzz")]
     PtxFuzz(ptxfuzz::Options),
@@ -57,6 +60,9 @@ fn main() -> ExitCode {
             install_oracles().and_then(|bin| ptxfuzz::main(&o, Some(&bin.join("ptxas"))))
         }
         Task::PtxFuzz(o) => ptxfuzz::main(&o, None),
+        Task::VendorWords(options) => {
+            install_oracles().and_then(|bin| words::run(&options, &bin, &root().join("target/vendor-words")))
+        }
         Task::MineLatencies(o) => install_oracles().and_then(|bin| hazards::mine(&root(), &bin, &o)),
         Task::CheckHazards(o) => install_oracles().and_then(|bin| hazards::check(&root(), &bin, &o)),
         Task::Sabotage(o) => install_oracles().and_then(|bin| hazards::sabotage(&root(), &bin, &o)),

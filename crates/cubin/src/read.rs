@@ -203,3 +203,23 @@ pub fn read(data: &[u8]) -> Result<Image, String> {
     }
     Ok(image)
 }
+
+/// Where the code of each kernel lies in the file.
+///
+/// # Errors
+/// What is wrong with the file.
+pub fn code_ranges(data: &[u8]) -> Result<BTreeMap<String, std::ops::Range<usize>>, String> {
+    let header = FileHeader64::<LE>::parse(data).map_err(|e| format!("not an ELF file: {e}"))?;
+    let sections = header.sections(LE, data).map_err(|e| e.to_string())?;
+    let mut ranges = BTreeMap::new();
+    for (_, s) in sections.enumerate() {
+        let name = String::from_utf8_lossy(sections.section_name(LE, s).map_err(|e| e.to_string())?);
+        let (Some(kernel), Some((at, size))) = (name.strip_prefix(".text."), s.file_range(LE)) else {
+            continue;
+        };
+        let range = usize::try_from(at).ok().zip(usize::try_from(at.saturating_add(size)).ok());
+        let (from, to) = range.filter(|r| r.1 <= data.len()).ok_or("a section lies outside the file")?;
+        ranges.insert(kernel.to_string(), from..to);
+    }
+    Ok(ranges)
+}

@@ -188,6 +188,65 @@ pub fn assemble(source: &str, target: Target) -> Result<Vec<u128>, ListingError>
     lines.iter().enumerate().map(word).collect()
 }
 
+/// Why a listing does not go into a cubin.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum PatchError {
+    /// The listing is wrong.
+    Listing(ListingError),
+    /// The cubin is, or does not fit the listing.
+    Cubin(String),
+}
+
+/// The cubin with the code of a listing in the place of code of the same length: of the kernel named, or of
+/// every kernel whose name stands before its instructions (`NAME:`); a listing without names is the code of the
+/// only kernel.
+///
+/// # Errors
+/// When the listing is not text of the cubin's target, or not as long as the code that it replaces.
+pub fn patch(source: &str, cubin: &[u8], only: Option<&str>) -> Result<Vec<u8>, PatchError> {
+    let wrong = PatchError::Cubin;
+    let sm = cubin::read::read(cubin).map_err(wrong)?.sm;
+    let target = Target::new(sm).ok_or_else(|| wrong(format!("sm_{sm} is not known")))?;
+    let ranges = cubin::read::code_ranges(cubin).map_err(wrong)?;
+    // Each kernel's part of the listing, with empty lines in the place of the lines before it.
+    let mut parts: BTreeMap<&str, String> = BTreeMap::new();
+    let mut at = (ranges.len() == 1).then(|| ranges.keys().next()).flatten().map(String::as_str);
+    let named = |line: &str| line.trim().strip_suffix(':').and_then(|n| ranges.get_key_value(n));
+    if !source.lines().any(|l| named(l).is_some()) {
+        at = only.or(at);
+    }
+    for (i, line) in source.lines().enumerate() {
+        if let Some((name, _)) = named(line) {
+            at = Some(name);
+        } else if let Some(name) = at {
+            let part = parts.entry(name).or_default();
+            let missing = i.saturating_sub(part.bytes().filter(|b| *b == b'\n').count());
+            part.extend(std::iter::repeat_n('\n', missing));
+            part.push_str(line);
+            part.push('\n');
+        }
+    }
+    parts.retain(|name, _| only.is_none_or(|n| n == *name));
+    if parts.is_empty() {
+        return Err(wrong("the listing names none of its kernels".into()));
+    }
+    let mut bytes = cubin.to_vec();
+    for (name, part) in parts {
+        let range = ranges.get(name).ok_or_else(|| wrong(format!("it has no kernel '{name}'")))?;
+        let words = assemble(&part, target).map_err(PatchError::Listing)?;
+        let code: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
+        if code.len() != range.len() {
+            return Err(wrong(format!(
+                "kernel '{name}' has {} instructions, the listing {}",
+                range.len() / 16,
+                words.len()
+            )));
+        }
+        bytes[range.clone()].copy_from_slice(&code);
+    }
+    Ok(bytes)
+}
+
 /// Without leading blanks and comments.
 fn skip(text: &str) -> &str {
     let mut rest = text.trim_start();

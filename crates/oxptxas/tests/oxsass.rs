@@ -57,6 +57,26 @@ fn check_finds_a_dropped_wait() {
 }
 
 #[test]
+fn listings_go_back_into_cubins() {
+    let cubin = saxpy_cubin("patch.cubin");
+    let listing = text(&["dis".as_ref(), "--control".as_ref(), &cubin]);
+    let (source, patched) = (cubin.with_extension("txt"), cubin.with_extension("patched"));
+    let args: [&Path; 6] = ["asm".as_ref(), &source, "--into".as_ref(), &cubin, "-o".as_ref(), &patched];
+    fs::write(&source, &listing).unwrap();
+    text(&args);
+    assert_eq!(fs::read(&cubin).unwrap(), fs::read(&patched).unwrap());
+    fs::write(&source, listing.replacen("FFMA R", "FADD R", 1)).unwrap();
+    let out = oxsass(&args);
+    let line = 1 + listing.lines().position(|l| l.contains("FFMA R")).unwrap();
+    let message = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert!(!out.status.success() && message.contains(&format!("patch.txt:{line}:")), "{message}");
+    let shorter: Vec<&str> = listing.lines().filter(|l| !l.contains("FFMA R")).collect();
+    fs::write(&source, shorter.join("\n")).unwrap();
+    let out = oxsass(&args);
+    assert!(String::from_utf8_lossy(&out.stderr).contains("instructions, the listing"));
+}
+
+#[test]
 fn run_prints_outputs_and_writes_files() {
     let (ptx, launch) = (kernel("dot.ptx"), kernel("dot.toml"));
     let out = text(&["run".as_ref(), &ptx, &launch]);

@@ -21,6 +21,9 @@ oxsass: look at and execute GPU code
       fields; --json prints an object a line.
   oxsass asm --raw sm_90 LISTING FILE
       Assemble a listing as `dis` prints it to a file of instruction words.
+  oxsass asm LISTING --into FILE.cubin [--kernel NAME] -o OUT.cubin
+      Put the code of a listing, as `dis --control` prints it, in the place of the code of the same length in a
+      cubin: of every kernel whose name (`NAME:`) stands in the listing, or of the kernel that is named.
   oxsass ptx fmt FILE
       Print a PTX file in canonical form.
   oxsass run FILE LAUNCH.toml [--out DIR] [--all] [--schedule random:SEED]
@@ -44,6 +47,7 @@ fn main() -> ExitCode {
         [] | ["help" | "--help" | "-h", ..] => write!(out, "{HELP}").map_err(|e| e.to_string()),
         ["dis", options @ ..] => dis(&mut out, options),
         ["asm", "--raw", target, listing, file] => assemble(target, listing, file),
+        ["asm", listing, options @ ..] => patch(listing, options),
         ["ptx", "fmt", file] => format_ptx(&mut out, file),
         ["run", file, launch, options @ ..] => run(&mut out, file, launch, options),
         ["check", file] => check(&mut out, file),
@@ -139,6 +143,27 @@ fn assemble(target: &str, source: &str, file: &str) -> Result<(), String> {
     let words = listing::assemble(&text, parse_target(target)?).map_err(|e| format!("{source}:{e}"))?;
     let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
     fs::write(file, bytes).map_err(|e| format!("{file}: {e}"))
+}
+
+/// `oxsass asm` into a cubin.
+fn patch(source: &str, options: &[&str]) -> Result<(), String> {
+    let (mut cubin, mut only, mut to) = (None, None, None);
+    for pair in options.chunks(2) {
+        let [name, value] = *pair else { return Err(format!("option '{}' lacks its value", pair[0])) };
+        match name {
+            "--into" => cubin = Some(value),
+            "--kernel" | "--section" => only = Some(value.trim_start_matches(".text.")),
+            "-o" => to = Some(value),
+            _ => return Err(format!("unknown option '{name}'")),
+        }
+    }
+    let (cubin, to) = cubin.zip(to).ok_or("asm needs --raw, or --into FILE.cubin and -o OUT.cubin")?;
+    let text = fs::read_to_string(source).map_err(|e| format!("{source}: {e}"))?;
+    let bytes = listing::patch(&text, &read(cubin)?, only).map_err(|e| match e {
+        listing::PatchError::Listing(e) => format!("{source}:{e}"),
+        listing::PatchError::Cubin(e) => format!("{cubin}: {e}"),
+    })?;
+    fs::write(to, bytes).map_err(|e| format!("{to}: {e}"))
 }
 
 fn check(out: &mut impl Write, path: &str) -> Result<(), String> {
