@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 mod coverage;
+mod docs;
 mod fuzz;
 mod hazards;
 mod ptxfuzz;
@@ -41,6 +42,8 @@ enum Task {
     Verify(verify::Options),
     /// Compare the instruction table with nvdisasm on random variations of words.
     FuzzSass(fuzz::Options),
+    /// Write docs/isa from the instruction table.
+    DocsIsa,
     /// Compare the instruction table with nvdisasm on every word of cubins.
     VendorWords(words::Options),
     /// Compare our code for random PTX programs with the PTX interpreter, in the SASS simulator.
@@ -60,6 +63,7 @@ fn main() -> ExitCode {
             install_oracles().and_then(|bin| ptxfuzz::main(&o, Some(&bin.join("ptxas"))))
         }
         Task::PtxFuzz(o) => ptxfuzz::main(&o, None),
+        Task::DocsIsa => docs::write(&root()),
         Task::VendorWords(options) => {
             install_oracles().and_then(|bin| words::run(&options, &bin, &root().join("target/vendor-words")))
         }
