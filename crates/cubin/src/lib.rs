@@ -96,4 +96,6 @@ pub struct Global {
     pub relocs: Vec<(u64, String, i64)>,
     /// Visible to the driver and other modules.
     pub visible: bool,
+    /// In managed memory.
+    pub managed: bool,
 }

@@ -52,6 +52,8 @@ const LOCAL_FUNC: u8 = elf::STT_FUNC;
 const GLOBAL_FUNC: u8 = elf::STB_GLOBAL << 4 | elf::STT_FUNC;
 const WEAK_OBJECT: u8 = elf::STB_WEAK << 4 | elf::STT_OBJECT;
 const WEAK_NOTYPE: u8 = elf::STB_WEAK << 4;
+/// st_other of a variable in managed memory.
+const MANAGED: u8 = 4;
 /// st_other of a kernel.
 const STO_ENTRY: u8 = 0x10;
 
@@ -302,7 +304,8 @@ impl Writer<'_> {
                     if g.visible == visible {
                         symbol_numbers.insert(g.name.clone(), self.symbols.len() as u32);
                         let info = if visible { GLOBAL_OBJECT } else { LOCAL_OBJECT };
-                        self.symbols.push(symbol(&g.name, info, 0, n, at, g.size));
+                        let other = if g.managed { MANAGED } else { 0 };
+                        self.symbols.push(symbol(&g.name, info, other, n, at, g.size));
                     }
                 }
             }

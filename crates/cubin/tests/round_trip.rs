@@ -30,6 +30,7 @@ fn sample(sm: u8) -> Cubin {
                 init: Some(vec![0; 8]),
                 relocs: vec![(0, "zero".into(), 4)],
                 visible: true,
+                managed: false,
             },
         ],
         constants: [vec![0; 16], vec![9; 4]].concat(),

@@ -1,7 +1,7 @@
 //! Which device functions each kernel needs, and what the driver or linker brings.
 
 use ptx::{Diagnostic, Inst};
-use ptx::{FuncId, Module, Op, Operand, Severity, Stmt};
+use ptx::{FuncId, Module, Op, Operand, Stmt};
 
 /// The functions that the driver resolves in an executable (ptxas 13.0.88 calls any other undefined one
 /// "unresolved").
@@ -41,10 +41,6 @@ pub fn unresolved(module: &Module) -> Vec<Diagnostic> {
     externs(module, module.funcs.keys())
         .into_iter()
         .filter(|f| !SYSTEM_CALLS.contains(&module.funcs[*f].name.as_str()))
-        .map(|f| Diagnostic {
-            severity: Severity::Fatal,
-            span: None,
-            message: format!("Unresolved extern function '{}'", module.funcs[f].name),
-        })
+        .map(|f| Diagnostic::whole(format!("Unresolved extern function '{}'", module.funcs[f].name)))
         .collect()
 }

@@ -181,6 +181,8 @@ pub static OPTIONS: &[Opt] = &[
         "no such message",
     ),
     opt("suppress-stack-size-warning", "suppress-stack-size-warning", Flag, Moot, "no such warning"),
+    // Ours: how messages are written; rich at a terminal, else plain.
+    opt("diagnostics", "diagnostics", Word(&["rich", "json", "plain"]), Built, "style of the messages"),
     opt("verbose", "v", Flag, Built, "print code statistics"),
     opt("version", "V", Flag, Built, "print the version"),
     opt("warn-on-double-precision-use", "warn-double-usage", Flag, NotBuilt, "warn of double precision"),

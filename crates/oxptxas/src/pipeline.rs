@@ -3,7 +3,7 @@
 
 use crate::{debug, functions};
 use backend::Code;
-use ptx::{Diagnostic, FuncId, LineIndex, Linkage, Module, Severity, Symbol};
+use ptx::{Diagnostic, FuncId, LineIndex, Linkage, Module, Severity, Style, Symbol};
 use rayon::prelude::*;
 use sass::Target;
 use std::fmt::Write as _;
@@ -100,11 +100,19 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// The messages as text, closed as ptxas closes them.
+    /// The messages as text with all that is known, closed as ptxas closes them.
     pub fn render(&self, program: &str) -> String {
+        self.render_as(Style::Rich, program)
+    }
+
+    /// The messages as text in a style.
+    pub fn render_as(&self, style: Style, program: &str) -> String {
         let lines = LineIndex::new(&self.source);
-        let mut out: String =
-            self.diagnostics.iter().map(|d| d.render(program, &self.file, &self.source, &lines)).collect();
+        let one = |d: &Diagnostic| d.render_as(style, program, &self.file, &self.source, &lines);
+        let mut out: String = self.diagnostics.iter().map(one).collect();
+        if style == Style::Json {
+            return out;
+        }
         // ptxas leaves this line out when the target itself is refused.
         let located = self.diagnostics.iter().any(|d| d.span.is_some() || d.severity != Severity::Fatal);
         if located {
@@ -124,7 +132,7 @@ pub fn front_end(source: &str, file: &str, target: Target, arch: &str) -> Result
     let module = ptx::parse(source).map_err(fail)?;
     let suffix = ptx::isa::Suffix::of(&target.to_string());
     if let Some(message) = ptx::check::refusal(&module, u16::from(target.sm), suffix, arch) {
-        return Err(fail(vec![Diagnostic { severity: Severity::Fatal, span: None, message }]));
+        return Err(fail(vec![Diagnostic::whole(message)]));
     }
     ptx::check(&module, u16::from(target.sm)).map_err(fail)?;
     Ok(module)
@@ -153,7 +161,7 @@ fn not_built(module: &Module) -> Option<ptx::Diagnostic> {
 /// Everything that is wrong with the source, or not supported yet.
 pub fn compile(source: &str, file: &str, settings: &Settings) -> Result<Output, Failure> {
     let fail = |diagnostics| Failure { diagnostics, file: file.into(), source: source.into() };
-    let fatal = |message: String| fail(vec![Diagnostic { severity: Severity::Fatal, span: None, message }]);
+    let fatal = |message: String| fail(vec![Diagnostic::whole(message)]);
     let mut module = front_end(source, file, settings.target, &settings.target.to_string())?;
     settings.directives.apply(&mut module, settings.max_registers);
     if let Some(d) = not_built(&module) {
@@ -410,6 +418,7 @@ fn assemble(
             init,
             relocs: relocs.map(|r| (r.offset, symbol_name(module, r.symbol), r.addend)).collect(),
             visible: var.linkage != Linkage::Internal,
+            managed: var.managed,
         });
     }
     file.constants = vec![0; layout.const_size as usize];

@@ -104,7 +104,7 @@ fn wrong_statements_are_placed() {
     ];
     for (from, to, what) in cases {
         let text = kernel.replacen(from, to, 1);
-        let got = compile(dir.path(), "k.ptx", text.as_bytes(), &[]);
+        let got = compile(dir.path(), "k.ptx", text.as_bytes(), &["--diagnostics=rich"]);
         got.fails();
         let line = line_of(&text, what).max(1);
         let first = got.stderr.lines().next().unwrap();

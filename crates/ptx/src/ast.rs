@@ -110,6 +110,8 @@ pub struct Var {
     pub opaque: Option<Opaque>,
     /// Vector components: 1, 2 or 4.
     pub vector: u8,
+    /// `.attribute(.managed)`
+    pub managed: bool,
     /// Array dimensions; an unsized first one is 0.
     pub dims: SmallVec<[u64; 2]>,
     /// Alignment in bytes: `.align`, or the natural one.

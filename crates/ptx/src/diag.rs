@@ -37,16 +37,73 @@ pub struct Diagnostic {
     pub span: Option<Span>,
     /// What. `{file}` in it stands for the name of the file.
     pub message: String,
+    /// What was expected, the nearest form that exists, and why it does not here.
+    pub notes: Vec<String>,
+}
+
+/// How messages are written.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Style {
+    /// One line each, as ptxas writes it.
+    Plain,
+    /// With the place, the source line under a caret, and the notes.
+    #[default]
+    Rich,
+    /// A JSON object a line.
+    Json,
 }
 
 impl Diagnostic {
     /// An error at a place.
     pub fn error(span: Span, message: impl Into<String>) -> Diagnostic {
-        Diagnostic { severity: Severity::Error, span: Some(span), message: message.into() }
+        Diagnostic { severity: Severity::Error, span: Some(span), message: message.into(), notes: Vec::new() }
     }
     /// A fatal error at a place.
     pub fn fatal(span: Span, message: impl Into<String>) -> Diagnostic {
-        Diagnostic { severity: Severity::Fatal, span: Some(span), message: message.into() }
+        Diagnostic { severity: Severity::Fatal, span: Some(span), message: message.into(), notes: Vec::new() }
+    }
+
+    /// A fatal error of the file as a whole.
+    pub fn whole(message: impl Into<String>) -> Diagnostic {
+        Diagnostic { severity: Severity::Fatal, span: None, message: message.into(), notes: Vec::new() }
+    }
+
+    /// The message in a style.
+    pub fn render_as(
+        &self,
+        style: Style,
+        program: &str,
+        file: &str,
+        source: &str,
+        lines: &LineIndex,
+    ) -> String {
+        match style {
+            Style::Rich => self.render(program, file, source, lines),
+            Style::Plain => {
+                let text = self.render(program, file, source, lines);
+                let end = text.find('\n').map_or(text.len(), |n| n + 1);
+                text[..end].to_string()
+            }
+            Style::Json => self.json(file, lines),
+        }
+    }
+
+    /// The message as a JSON object on a line.
+    fn json(&self, file: &str, lines: &LineIndex) -> String {
+        let message = self.message.replace("{file}", file);
+        let severity = self.severity.padded().trim();
+        let mut out = format!("{{\"severity\":\"{severity}\",\"file\":{}", quoted(file));
+        if let Some(span) = self.span {
+            let (line, column) = lines.line_col(span.start);
+            let (end_line, end_column) = lines.line_col(span.end);
+            let _ = write!(
+                out,
+                ",\"line\":{line},\"column\":{column},\"end_line\":{end_line},\"end_column\":{end_column}"
+            );
+        }
+        let notes: Vec<String> = self.notes.iter().map(|n| quoted(n)).collect();
+        let _ = writeln!(out, ",\"message\":{},\"notes\":[{}]}}", quoted(&message), notes.join(","));
+        out
     }
 
     /// The message as text: first the line that tools parse, as ptxas writes it, then the place with its
@@ -70,6 +127,25 @@ impl Diagnostic {
             let carets = "^".repeat(width.min(text.len().saturating_sub(start)).max(1));
             let _ = writeln!(out, "    | {text}\n    | {indent}{carets}");
         }
+        for note in &self.notes {
+            let _ = writeln!(out, "    = {note}");
+        }
         out
     }
+}
+
+/// A JSON string.
+fn quoted(text: &str) -> String {
+    let mut out = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => out.extend(['\\', c]),
+            c if u32::from(c) < 0x20 => {
+                let _ = write!(out, "\\u{:04x}", u32::from(c));
+            }
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+    out
 }

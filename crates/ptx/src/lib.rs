@@ -11,7 +11,7 @@ pub mod span;
 
 pub use ast::*;
 pub use check::check;
-pub use diag::{Diagnostic, Severity};
+pub use diag::{Diagnostic, Severity, Style};
 pub use isa::{Mod, Op, SpecialReg, Type, TypeClass};
 pub use parser::{parse, text};
 pub use span::{LineIndex, Span};

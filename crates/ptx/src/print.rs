@@ -97,6 +97,9 @@ impl Module {
 
     fn variable(&self, out: &mut String, var: &Var, name: &str) {
         let _ = write!(out, "{}.{} ", linkage(var.linkage), space(var.space));
+        if var.managed {
+            out.push_str(".attribute(.managed) ");
+        }
         let natural = var.ty.bytes() * u32::from(var.vector);
         if var.space != Space::Reg && var.align != natural {
             let _ = write!(out, ".align {} ", var.align);
@@ -460,6 +463,10 @@ impl<'m> Printer<'m> {
                     out.push_str(if i == 0 { "" } else { ", " });
                     match o {
                         Operand::Addr(a) if i == 0 => self.address(out, a),
+                        // Coordinates, even of one dimension.
+                        Operand::Reg(r) if i + 1 == list.len() => {
+                            let _ = write!(out, "{{{}}}", self.regs[*r]);
+                        }
                         o => self.operand(out, o),
                     }
                 }

@@ -3,8 +3,9 @@
 use oxptxas::directives::{Directives, cache_operator};
 use oxptxas::options::{CommandLine, help};
 use oxptxas::{Settings, compile, pipeline};
+use ptx::Style;
 use sass::Target;
-use std::io::{Read, Write};
+use std::io::{IsTerminal, Read, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -128,11 +129,18 @@ fn run(program: &str, args: &[String]) -> Result<(), String> {
         },
         ..Settings::new(target)
     };
+    let style = match line.value("diagnostics") {
+        Some("rich") => Style::Rich,
+        Some("json") => Style::Json,
+        Some(_) => Style::Plain,
+        None if std::io::stderr().is_terminal() => Style::Rich,
+        None => Style::Plain,
+    };
     if check_only {
-        pipeline::front_end(source, file, target, arch).map_err(|f| f.render(program))?;
+        pipeline::front_end(source, file, target, arch).map_err(|f| f.render_as(style, program))?;
         return Ok(());
     }
-    let output = compile(source, file, &settings).map_err(|f| f.render(program))?;
+    let output = compile(source, file, &settings).map_err(|f| f.render_as(style, program))?;
     for k in &output.kernels {
         if line.has("warn-on-local-memory-usage") && k.frame != 0 {
             warn(&format!(

@@ -1,6 +1,8 @@
 //! What ptxas and we say of single statements, each one line of a module; shared by the examples that compare the
 //! two.
 
+#![allow(dead_code)]
+
 use ptx::check::first_version;
 use ptx::isa::Suffix;
 use std::collections::BTreeMap;
@@ -111,6 +113,7 @@ impl Header {
 pub type Verdict = Option<String>;
 
 /// Our verdict.
+#[allow(dead_code)]
 pub fn ours(header: Header, statement: &str) -> Verdict {
     let text = format!("{}{statement}\nret;\n}}\n", header.prelude());
     match ptx::parse(&text).and_then(|m| ptx::check(&m, header.sm)) {

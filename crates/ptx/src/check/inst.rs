@@ -1,6 +1,7 @@
 //! One instruction: which form of the table it is, and whether that exists here.
 
 use super::Checker;
+use super::advice::spelling;
 use crate::ast::{Body, Inst, Operand};
 use crate::isa::{Form, Mod, Op, Type, Values};
 use std::fmt::Write as _;
@@ -35,8 +36,9 @@ impl Checker<'_> {
         if !ordered {
             let matching: Vec<&Form> = forms.iter().filter(|f| f.matches_unordered(&inst.mods)).collect();
             if matching.is_empty() {
-                let message = complaint(inst);
-                return self.error(inst.span, message);
+                let nearest = inst.op.forms().iter().min_by_key(|f| distance(inst, f));
+                let notes = nearest.map(|f| format!("nearest form: {}", spelling(inst, f)));
+                return self.error_with(inst.span, complaint(inst), notes.into_iter().collect());
             }
             let open: Vec<&Form> = matching.iter().copied().filter(|f| self.open(f)).collect();
             if open.is_empty() {
@@ -47,8 +49,12 @@ impl Checker<'_> {
                 if let Some(f) = matching.iter().find(|f| !self.open(f) && self.operands_fit(body, inst, f)) {
                     return self.closed(inst, f);
                 }
-                let message = self.mismatch(body, inst, open[0]);
-                return self.error(inst.span, message);
+                let count = inst.operands.len();
+                let nearest = open.iter().find(|f| f.takes_operands(&inst.mods, count)).unwrap_or(&open[0]);
+                let message = self.mismatch(body, inst, nearest);
+                let mut notes: Vec<String> = self.expected(body, inst, nearest).into_iter().collect();
+                notes.push(format!("nearest form: {}", spelling(inst, nearest)));
+                return self.error_with(inst.span, message, notes);
             }
         }
         self.words(inst);
@@ -104,17 +110,22 @@ impl Checker<'_> {
         let module = self.module;
         for m in &inst.mods {
             for gate in m.gates(inst.op) {
+                let old = gate.version > module.version || module.version >= gate.until;
+                if !old && gate.on(self.sm, self.suffix) {
+                    continue;
+                }
                 let name = m.name();
+                let note = vec![self.needs(&format!("'.{name}'"), gate.version, gate.targets)];
                 if gate.version > module.version {
                     let (major, minor) = gate.version;
                     let message =
                         format!("Feature '.{name}' requires PTX ISA .version {major}.{minor} or later");
-                    self.error(inst.span, message);
+                    self.error_with(inst.span, message, note.clone());
                 }
                 if !gate.on(self.sm, self.suffix) {
                     let wanted: Vec<String> = gate.targets.iter().map(ToString::to_string).collect();
                     let message = format!("Feature '.{name}' requires .target {}", wanted.join(", "));
-                    self.error(inst.span, message);
+                    self.error_with(inst.span, message, note.clone());
                 }
                 if module.version >= gate.until {
                     let (major, minor) = gate.until;
@@ -130,10 +141,11 @@ impl Checker<'_> {
 
     fn closed(&mut self, inst: &Inst, f: &Form) {
         let name = full_name(inst);
+        let note = vec![self.needs(&format!("'{name}' in this form"), f.version, f.targets)];
         let (major, minor) = f.version;
         if f.version > self.module.version {
             let message = format!("Feature '{name}' requires PTX ISA .version {major}.{minor} or later");
-            self.error(inst.span, message);
+            self.error_with(inst.span, message, note.clone());
         }
         if self.module.version >= f.until {
             let (major, minor) = f.until;
@@ -145,7 +157,7 @@ impl Checker<'_> {
         if !f.on(self.sm, self.suffix) {
             let wanted: Vec<String> = f.targets.iter().map(ToString::to_string).collect();
             let message = format!("Feature '{name}' requires .target {}", wanted.join(", "));
-            self.error(inst.span, message);
+            self.error_with(inst.span, message, note);
         }
     }
 
@@ -294,6 +306,13 @@ pub(super) fn full_name(inst: &Inst) -> String {
     name
 }
 
+/// How far a form is from the words of an instruction: words that it does not have, groups without a word.
+fn distance(inst: &Inst, f: &Form) -> usize {
+    let strange = inst.mods.iter().filter(|m| !f.groups.iter().any(|g| g.words().any(|w| w == **m))).count();
+    let missing = f.groups.iter().filter(|g| !g.optional && !g.words().any(|w| inst.has(w))).count();
+    2 * strange + missing
+}
+
 /// Why no form has these words.
 fn complaint(inst: &Inst) -> String {
     let name = full_name(inst);
@@ -323,12 +342,8 @@ fn complaint(inst: &Inst) -> String {
     }
     // Every word is known: one is missing, or two exclude each other. The form that has most of the words, and
     // the fewest that are missing, says which.
-    let covered =
-        |f: &Form| inst.mods.iter().filter(|m| f.groups.iter().any(|g| g.words().any(|w| w == **m))).count();
-    let missing =
-        |f: &Form| f.groups.iter().filter(|g| !g.optional && !g.words().any(|w| inst.has(w))).count();
     let mut typed = typed;
-    typed.sort_by_key(|f| (std::cmp::Reverse(covered(f)), missing(f)));
+    typed.sort_by_key(|f| distance(inst, f));
     for f in &typed {
         for g in f.groups.iter().filter(|g| !g.optional) {
             let there = g.words().any(|w| inst.has(w));

@@ -1,11 +1,12 @@
 //! Semantic checks: modifiers and operands against the instruction table, version and target gates, in
 //! ptxas's words.
 
+mod advice;
 mod inst;
 mod operand;
 
 use crate::ast::{Body, Func, LabelId, Module, Space, Stmt};
-use crate::diag::{Diagnostic, Severity};
+use crate::diag::Diagnostic;
 use crate::isa::{Mod, Op, Suffix};
 use crate::span::Span;
 use cranelift_entity::SecondaryMap;
@@ -129,8 +130,7 @@ struct Checker<'m> {
 impl Checker<'_> {
     fn header(&mut self, sm: u16) {
         let module = self.module;
-        let fatal =
-            |message: &str| Diagnostic { severity: Severity::Fatal, span: None, message: message.into() };
+        let fatal = |message: &str| Diagnostic::whole(message);
         if module.targets.is_empty() {
             self.errors.push(Diagnostic::fatal(
                 module.target_span,
@@ -153,6 +153,11 @@ impl Checker<'_> {
 
     fn error(&mut self, span: Span, message: impl Into<String>) {
         self.errors.push(Diagnostic::error(span, message));
+    }
+
+    /// An error with what helps to mend it.
+    fn error_with(&mut self, span: Span, message: impl Into<String>, notes: Vec<String>) {
+        self.errors.push(Diagnostic { notes, ..Diagnostic::error(span, message) });
     }
 
     fn function(&mut self, func: &Func) {

@@ -21,7 +21,14 @@ impl Checker<'_> {
             .all(|(at, (o, spec))| self.operand_fits(body, inst, at, o, spec))
     }
 
-    fn operand_fits(&self, body: &Body, inst: &Inst, at: usize, o: &Operand, spec: &OperandSpec) -> bool {
+    pub(super) fn operand_fits(
+        &self,
+        body: &Body,
+        inst: &Inst,
+        at: usize,
+        o: &Operand,
+        spec: &OperandSpec,
+    ) -> bool {
         let ty = match spec.ty {
             TypeRef::Fixed(t) => Some(t),
             TypeRef::Mod(n) => inst.ty(n as usize),

@@ -53,6 +53,7 @@ pub(super) struct VarType {
     pub(super) ty: Type,
     pub(super) vector: u8,
     align: Option<u32>,
+    managed: bool,
     opaque: Option<Opaque>,
     ptr: Option<(Option<Space>, u32)>,
 }
@@ -60,7 +61,7 @@ pub(super) struct VarType {
 impl Parser<'_> {
     /// `.align n`, `.attribute(…)`, `.vN`, and the type.
     pub(super) fn variable_type(&mut self) -> Parsed<VarType> {
-        let (mut align, mut vector) = (None, 1);
+        let (mut align, mut vector, mut managed) = (None, 1, false);
         loop {
             let span = self.span();
             if self.peek() != Tok::Dot {
@@ -78,7 +79,7 @@ impl Parser<'_> {
                 "attribute" => {
                     self.bump();
                     self.expect(Tok::LParen)?;
-                    let managed = self.eat_dot("managed");
+                    managed = self.eat_dot("managed");
                     if !managed {
                         return Err(self.error(span, "Variable attribute is not supported"));
                     }
@@ -105,7 +106,7 @@ impl Parser<'_> {
                         self.error(span, "Vector type only allowed over basic types");
                     }
                     self.bump();
-                    return Ok(VarType { ty, vector, align, opaque, ptr: None });
+                    return Ok(VarType { ty, vector, align, managed, opaque, ptr: None });
                 }
             }
         }
@@ -134,7 +135,7 @@ impl Parser<'_> {
     }
 
     fn declarator(&mut self, space: Space, linkage: Linkage, of: VarType) -> Parsed<VarId> {
-        let VarType { ty, vector, align, opaque, ptr } = of;
+        let VarType { ty, vector, align, managed, opaque, ptr } = of;
         let (name, span) = self.name()?;
         let mut dims: SmallVec<[u64; 2]> = SmallVec::new();
         while self.eat(Tok::LBracket) {
@@ -152,6 +153,7 @@ impl Parser<'_> {
             space,
             ty,
             opaque,
+            managed,
             vector,
             dims,
             align: align.unwrap_or(natural).max(1),
@@ -343,13 +345,14 @@ impl Parser<'_> {
             if self.peek() == Tok::Name {
                 out.push(self.declarator(space, Linkage::Internal, of)?);
             } else {
-                let VarType { ty, vector, align, opaque, ptr } = of;
+                let VarType { ty, vector, align, managed, opaque, ptr } = of;
                 let natural = ty.bytes() * u32::from(vector);
                 out.push(self.module.vars.push(Var {
                     name: String::new(),
                     space,
                     ty,
                     opaque,
+                    managed,
                     vector,
                     dims: SmallVec::new(),
                     align: align.unwrap_or(natural).max(1),

@@ -7,7 +7,7 @@ mod expr;
 mod inst;
 
 use crate::ast::{Func, FuncId, Item, Linkage, Module, Space};
-use crate::diag::{Diagnostic, Severity};
+use crate::diag::Diagnostic;
 use crate::lexer::{Tok, lex};
 use crate::span::Span;
 use body::FuncState;
@@ -21,10 +21,8 @@ pub const NEWEST_VERSION: (u8, u8) = (9, 0);
 /// # Errors
 /// If it isn't text.
 pub fn text(bytes: &[u8]) -> Result<&str, Diagnostic> {
-    std::str::from_utf8(bytes).map_err(|e| Diagnostic {
-        severity: Severity::Fatal,
-        span: None,
-        message: format!("'{{file}}' is not a text file: byte {} is no character", e.valid_up_to()),
+    std::str::from_utf8(bytes).map_err(|e| {
+        Diagnostic::whole(format!("'{{file}}' is not a text file: byte {} is no character", e.valid_up_to()))
     })
 }
 
