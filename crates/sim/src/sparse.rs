@@ -67,8 +67,10 @@ impl Sparse {
         })
     }
 
-    /// The bytes at an address; `None` across the edge of a page, or when too much was touched.
+    /// The bytes at an address; `None` outside of all regions, across the edge of a page, or when too much was
+    /// touched.
     pub fn bytes(&mut self, address: u64, size: usize) -> Option<&mut [u8]> {
+        Sparse::locate(address)?;
         let page = address / PAGE;
         let at = (address % PAGE) as usize;
         if !self.pages.contains_key(&page) {
