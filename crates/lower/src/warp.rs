@@ -226,7 +226,10 @@ impl Lower<'_, '_> {
         // All threads that execute it together take part, so those of one mask must be on their own.
         let mask = self.src(mask, Ty::U32)?.low();
         let v = match as_imm(&mask) {
-            Some(u32::MAX) => reduce(self),
+            Some(u32::MAX) => {
+                self.b.guarded(self.guard, Opcode::WARPSYNC, &[], &[pt(), mask], &[]);
+                reduce(self)
+            }
             Some(_) => {
                 let mask = operand(self.b.reg(&mask));
                 self.b.inst(Opcode::WARPSYNC, &[], &[pt(), mask]);
