@@ -129,13 +129,20 @@ impl Failure {
 /// Everything that is wrong with the source.
 pub fn front_end(source: &str, file: &str, target: Target, arch: &str) -> Result<Module, Failure> {
     let fail = |diagnostics| Failure { diagnostics, file: file.into(), source: source.into() };
-    let module = ptx::parse(source).map_err(fail)?;
+    let (module, mut errors) = ptx::parse_all(source);
+    if errors.iter().any(|e| e.severity == Severity::Fatal) {
+        return Err(fail(errors));
+    }
     let suffix = ptx::isa::Suffix::of(&target.to_string());
     if let Some(message) = ptx::check::refusal(&module, u16::from(target.sm), suffix, arch) {
         return Err(fail(vec![Diagnostic::whole(message)]));
     }
-    ptx::check(&module, u16::from(target.sm)).map_err(fail)?;
-    Ok(module)
+    // What could be parsed is checked even where something could not.
+    if let Err(more) = ptx::check(&module, u16::from(target.sm)) {
+        errors.extend(more);
+        errors.sort_by_key(|e| e.span.map_or(0, |s| s.start));
+    }
+    if errors.is_empty() { Ok(module) } else { Err(fail(errors)) }
 }
 
 /// What the front end knows but the code generator does not.

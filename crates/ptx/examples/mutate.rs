@@ -2,6 +2,7 @@
 //! ptxas and we accept what comes out, and the line of the first complaint. `SEED=n` chooses others, `VERBOSE=1`
 //! prints what differs.
 
+#[allow(dead_code)]
 #[path = "ptxas/mod.rs"]
 mod ptxas;
 

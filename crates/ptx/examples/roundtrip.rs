@@ -1,6 +1,7 @@
 //! `roundtrip FILE…`: prints each file's module, and says whether ptxas makes the same bytes of it as of the file.
 //! `LEVEL=n` gives ptxas `-On`; 0 unless told.
 
+#[allow(dead_code)]
 #[path = "ptxas/mod.rs"]
 mod ptxas;
 

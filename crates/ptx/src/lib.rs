@@ -13,5 +13,5 @@ pub use ast::*;
 pub use check::check;
 pub use diag::{Diagnostic, Severity, Style};
 pub use isa::{Mod, Op, SpecialReg, Type, TypeClass};
-pub use parser::{parse, text};
+pub use parser::{parse, parse_all, text};
 pub use span::{LineIndex, Span};

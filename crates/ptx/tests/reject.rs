@@ -92,3 +92,19 @@ fn no_truncation_panics_and_none_is_accepted_inside_the_body() {
     assert!(!errors("").is_empty());
     assert!(!errors("\u{7f}ELF\u{2}\u{1}").is_empty());
 }
+
+#[test]
+fn what_could_be_parsed_is_checked_too() {
+    let text =
+        ".version 8.0\n.target sm_90\n.entry k()\n{\n.reg .b32 r<4>;\nbla r1;\nadd.f32 r1, r2;\nret;\n}\n";
+    let (module, errors) = ptx::parse_all(text);
+    assert_eq!(errors.len(), 1);
+    let more = ptx::check(&module, 90).unwrap_err();
+    assert_eq!(more.len(), 1);
+    assert!(more[0].notes.iter().any(|n| n.starts_with("nearest form: add")), "{:?}", more[0].notes);
+    let lines = ptx::LineIndex::new(text);
+    let json = more[0].render_as(ptx::Style::Json, "ptxas", "k.ptx", text, &lines);
+    assert!(json.starts_with("{\"severity\":\"error\",\"file\":\"k.ptx\",\"line\":7,"), "{json}");
+    let plain = more[0].render_as(ptx::Style::Plain, "ptxas", "k.ptx", text, &lines);
+    assert_eq!(plain, "ptxas k.ptx, line 7; error   : Arguments mismatch for instruction 'add'\n");
+}

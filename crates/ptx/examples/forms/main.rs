@@ -3,6 +3,7 @@
 //! what ptxas says of them with what we say. `OP=name` takes one instruction only, `VERBOSE=1` lists what differs.
 
 mod operands;
+#[allow(dead_code)]
 #[path = "../ptxas/mod.rs"]
 mod ptxas;
 

@@ -1,8 +1,6 @@
 //! What ptxas and we say of single statements, each one line of a module; shared by the examples that compare the
 //! two.
 
-#![allow(dead_code)]
-
 use ptx::check::first_version;
 use ptx::isa::Suffix;
 use std::collections::BTreeMap;

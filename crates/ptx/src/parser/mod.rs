@@ -31,8 +31,15 @@ pub fn text(bytes: &[u8]) -> Result<&str, Diagnostic> {
 /// # Errors
 /// Every independent error found; at least one.
 pub fn parse(source: &str) -> Result<Module, Vec<Diagnostic>> {
+    let (module, errors) = parse_all(source);
+    if errors.is_empty() { Ok(module) } else { Err(errors) }
+}
+
+/// What could be parsed of a module, without the statements that are wrong, and what is wrong with those.
+pub fn parse_all(source: &str) -> (Module, Vec<Diagnostic>) {
     if u32::try_from(source.len()).is_err() {
-        return Err(vec![Diagnostic::fatal(Span::default(), "A file of 4 GiB or more is not supported")]);
+        let error = Diagnostic::fatal(Span::default(), "A file of 4 GiB or more is not supported");
+        return (Module::default(), vec![error]);
     }
     let mut p = Parser {
         source,
@@ -45,7 +52,7 @@ pub fn parse(source: &str) -> Result<Module, Vec<Diagnostic>> {
         errors: Vec::new(),
     };
     p.module();
-    if p.errors.is_empty() { Ok(p.module) } else { Err(p.errors) }
+    (p.module, p.errors)
 }
 
 /// An error has been reported; the caller recovers.
