@@ -70,7 +70,9 @@ fn may_round_differently(module: &ptx::Module) -> bool {
 /// Compares a cubin's kernel with the PTX on a launch for each seed.
 pub fn kernel(module: &ptx::Module, cubin: &[u8], name: &str, seeds: std::ops::Range<u64>) -> Verdict {
     let rounding = may_round_differently(module);
-    if instructions(module).any(|i| i.op == ptx::Op::cvta && (i.has(ptx::Mod::_const) || i.has(ptx::Mod::param))) {
+    if instructions(module)
+        .any(|i| i.op == ptx::Op::cvta && (i.has(ptx::Mod::_const) || i.has(ptx::Mod::param)))
+    {
         return Verdict::OutOfScope("generic addresses of constants and parameters".into());
     }
     let (mut verdict, mut undefined) = (None, None);
