@@ -318,15 +318,23 @@ impl Emit for Builder<'_> {
 
     fn guarded(&mut self, guard: Guard, op: Opcode, mods: &[Mod], operands: &[Operand], kept: &[Name]) {
         debug_assert_eq!(operands.len(), op.slots().len(), "{op}: operand count");
-        let kept = if guard == ALWAYS { SmallVec::new() } else { SmallVec::from_slice(kept) };
-        let data = InstData {
+        let mut data = InstData {
             guard,
             op: Op::Sass(op),
             mods: Mods::of(mods),
             operands: SmallVec::from(operands),
-            kept,
+            kept: SmallVec::new(),
             loc: self.loc,
         };
+        if guard != ALWAYS {
+            let mut nowhere: SmallVec<[Name; 1]> = SmallVec::new();
+            if kept.is_empty() {
+                // Results that are thrown away keep nothing.
+                data.for_each_def(|n| nowhere.push(n));
+                debug_assert!(nowhere.iter().all(|n| matches!(n, Name::Phys(_))), "{op}: nothing is kept");
+            }
+            data.kept = if kept.is_empty() { nowhere } else { SmallVec::from_slice(kept) };
+        }
         self.raw(data);
     }
 
