@@ -271,6 +271,16 @@ fn float_to_half(b: &mut Builder<'_>, c: &Conversion, n: Narrowing, src: &Src) -
     Some(b.def(Opcode::F2F, &m, &[src.low()]))
 }
 
+/// A half as binary32: exact.
+pub fn widen(b: &mut Builder<'_>, from: Ty, src: &Src) -> Value {
+    let x = narrow_source(b, src);
+    if from.is_bf16() {
+        b.shl(x, imm(16))
+    } else {
+        b.def(Opcode::HADD2, &[Mod::F32, Mod::B_H0_H0], &[fneg(rz()), x])
+    }
+}
+
 fn half_to_float(b: &mut Builder<'_>, c: &Conversion, src: &Src) -> Option<Value> {
     let x = narrow_source(b, src);
     let from = format(c.from.is_bf16());
@@ -280,8 +290,7 @@ fn half_to_float(b: &mut Builder<'_>, c: &Conversion, src: &Src) -> Option<Value
     }
     let r = match (from, c.ftz) {
         (Mod::BF16, true) => b.def(Opcode::F2F, &[Mod::FTZ, Mod::F32, Mod::BF16], &[x]),
-        (Mod::BF16, false) => b.shl(x, imm(16)),
-        _ => b.def(Opcode::HADD2, &[Mod::F32, Mod::B_H0_H0], &[fneg(rz()), x]),
+        _ => widen(b, c.from, src),
     };
     Some(if c.sat { b.def(Opcode::FADD, &[Mod::SAT], &[rz(), operand(r)]) } else { r })
 }

@@ -147,6 +147,9 @@ fn special(b: &mut Builder<'_>, ty: Ty, function: Mod, x: Operand) -> Value {
 impl Lower<'_, '_> {
     /// Arithmetic of these types.
     pub(crate) fn half(&mut self, inst: &Inst, t: Ty) -> Result<Value> {
+        if inst.has(ptx::Mod::oob) {
+            return self.unsupported(inst);
+        }
         let f = flags(inst);
         let mut x: SmallVec<[Operand; 3]> = SmallVec::new();
         for n in 1..inst.operands.len() {

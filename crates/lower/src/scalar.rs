@@ -239,10 +239,24 @@ impl Lower<'_, '_> {
         })
     }
 
+    /// A source of a sum or product: in `add.f32.f16` and its like all but the last are halves.
+    fn term(&mut self, inst: &Inst, n: usize, t: Ty) -> Result<Src> {
+        let mixed = matches!(inst.op, O::add | O::sub | O::fma) && n + 1 < inst.operands.len();
+        match inst.ty(1).filter(|from| mixed && t.bits == 32 && from.is_float()) {
+            Some(from) if from.bytes() == 2 => {
+                let from = ty(from);
+                let half = self.arg(inst, n, from)?;
+                Ok(Src::Narrow(operand(crate::convert_half::widen(&mut self.b, from, &half))))
+            }
+            Some(_) => Err("this combination of types is not supported yet".into()),
+            None => self.arg(inst, n, t),
+        }
+    }
+
     fn float(&mut self, inst: &Inst, t: Ty) -> Result<Value> {
         use arith_float as a;
         let f = flags(inst);
-        let x = self.arg(inst, 1, t)?;
+        let x = self.term(inst, 1, t)?;
         let approx = inst.has(M::approx);
         Ok(match inst.op {
             O::add | O::sub => {
@@ -254,7 +268,7 @@ impl Lower<'_, '_> {
                 a::mul(&mut self.b, t, f, &x, &y)
             }
             O::fma | O::mad => {
-                let (y, z) = (self.arg(inst, 2, t)?, self.arg(inst, 3, t)?);
+                let (y, z) = (self.term(inst, 2, t)?, self.arg(inst, 3, t)?);
                 a::fma(&mut self.b, t, f, &x, &y, &z)
             }
             O::neg | O::abs => a::sign(&mut self.b, t, f.ftz, inst.op == O::abs, &x),

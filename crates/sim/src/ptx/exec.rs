@@ -174,11 +174,23 @@ pub(super) fn execute(env: &mut Env<'_, '_>, t: &mut Thread, code: &Code<'_>) ->
             Ok(())
         }
         _ => {
+            if inst.has(Mod::oob) {
+                return Err("unsupported instruction: the special NaN of .oob".into());
+            }
+            // In `add.f32.f16` and its like all sources but the last are halves.
+            let half = inst.ty(1).filter(|t| ty == Type::f32 && matches!(t, Type::f16 | Type::bf16));
+            let half = half.filter(|_| matches!(inst.op, Op::add | Op::sub | Op::fma));
             let mut x: SmallVec<[u64; 4]> = SmallVec::new();
             for (i, (o, own)) in ops.iter().zip(&code.types).enumerate().skip(1) {
                 // The sum of a wide multiplication has the wide type.
                 let ty = if i == 3 && inst.has(Mod::wide) { int::wide(ty) } else { *own };
-                x.push(t.read(env, o, ty)?);
+                x.push(match half.filter(|_| i + 1 < ops.len()) {
+                    Some(h) => {
+                        let format = if h == Type::f16 { fp::F16 } else { fp::BF16 };
+                        fp::convert(t.read(env, o, h)?, format, fp::F32, fp::Round::Nearest)
+                    }
+                    None => t.read(env, o, ty)?,
+                });
             }
             let unsupported = || "unsupported instruction".to_string();
             let (bits, ty) = match inst.op {
