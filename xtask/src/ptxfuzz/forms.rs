@@ -152,7 +152,13 @@ fn operation(op: Op, form: &Form, mods: &[Mod]) -> Option<Operation> {
     let has = |m: Mod| mods.contains(&m);
     let types: Vec<Type> = mods.iter().filter_map(|m| m.as_type()).collect();
     // Approximate results; carries, which have their own chains; stochastic rounding; the sign of a NaN.
-    if has(Mod::approx) || has(Mod::full) || has(Mod::cc) || has(Mod::rs) || has(Mod::xorsign) {
+    if has(Mod::approx)
+        || has(Mod::full)
+        || has(Mod::cc)
+        || has(Mod::rs)
+        || has(Mod::xorsign)
+        || has(Mod::oob)
+    {
         return None;
     }
     // Products and sums without a rounding mode may be contracted.
