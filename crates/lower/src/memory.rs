@@ -251,9 +251,10 @@ impl Lower<'_, '_> {
                 match d {
                     Some(d) => {
                         let v = self.read(*d);
+                        // A register may be wider than what is loaded.
                         match self.b.func.values[v].width {
                             1 => words.push(operand(v)),
-                            w => words.extend((0..w).map(|i| operand(Name::Part(v, i)))),
+                            _ => words.extend((0..t.width()).map(|i| operand(Name::Part(v, i)))),
                         }
                     }
                     None => words.extend((0..t.width()).map(|_| rz())),
@@ -269,10 +270,10 @@ impl Lower<'_, '_> {
     /// Assigns the elements of a loaded vector, under the guard.
     pub(crate) fn scatter(&mut self, dsts: &[Option<RegId>], t: Ty, words: &[Operand]) {
         let bits = u32::from(t.bits);
-        // A guarded load of whole words has kept the old ones already.
-        let kept = bits >= 32 && words.len() > 1;
         for (i, d) in dsts.iter().enumerate() {
             let Some(d) = *d else { continue };
+            // A guarded load of whole words has kept the old ones already, but not the rest of a wider register.
+            let kept = bits >= 32 && words.len() > 1 && self.shape(d).width == t.width();
             let at = i as u32 * bits;
             let mark = self.mark();
             let mut value = match bits {
