@@ -284,9 +284,11 @@ impl Spiller {
                 });
             }
         }
+        let sources = sources(func, cfg);
         for &b in &cfg.rpo {
-            self.rewrite_block(func, b, &homes, &old_params);
+            self.rewrite_block(func, b, &homes, &old_params, &sources);
         }
+        drop_unread(func, cfg);
     }
 
     fn home(&mut self, func: &mut Function, v: Value) -> Home {
@@ -307,6 +309,7 @@ impl Spiller {
         b: Block,
         homes: &FxHashMap<Value, Home>,
         old_params: &SecondaryMap<Block, SmallVec<[Value; 4]>>,
+        sources: &FxHashMap<Value, Source>,
     ) {
         let old = std::mem::take(&mut func.blocks[b].insts);
         let mut out = Vec::with_capacity(old.len() + 8);
@@ -382,6 +385,21 @@ impl Spiller {
                     (None, Some(h)) => args.push(self.reload(func, &mut out, *a, None, h, loc)),
                     (Some(Home::Value(_)), Some(Home::Value(r))) => args.push(*r),
                     (Some(Home::Value(_)), h) => {
+                        match sources.get(a) {
+                            // It came from a general register in an earlier round.
+                            Some(Source::General(n)) if h.is_none() => {
+                                args.push(*n);
+                                continue;
+                            }
+                            Some(Source::Undefined) => {
+                                let r = func.add_value(RegFile::R, func.values[*a].width);
+                                let undef = plain(Op::Macro(Macro::Undef), &[], smallvec![operand(r)], loc);
+                                out.push(func.insts.push(undef));
+                                args.push(r);
+                                continue;
+                            }
+                            _ => {}
+                        }
                         let v = match h {
                             None => *a,
                             Some(h) => self.reload(func, &mut out, *a, None, h, loc),
@@ -529,6 +547,67 @@ impl Spiller {
             Some(mods) => one(func, Name::Val(v), at, mods),
             None => (0..width).for_each(|k| one(func, Name::Part(v, k), at + 4 * u32::from(k), &[])),
         }
+    }
+}
+
+/// What a value of a file other than R is a copy of.
+enum Source {
+    General(Value),
+    Undefined,
+}
+
+/// The values outside R that only repeat what is at hand in R, or nothing.
+fn sources(func: &Function, cfg: &Cfg) -> FxHashMap<Value, Source> {
+    let mut sources = FxHashMap::default();
+    for &b in &cfg.rpo {
+        for d in func.blocks[b].insts.iter().map(|i| &func.insts[*i]).filter(|d| d.is_unguarded()) {
+            let [Operand::Reg(to), from @ ..] = d.operands.as_slice() else { continue };
+            let Name::Val(to) = to.reg else { continue };
+            if func.values[to].file == RegFile::R {
+                continue;
+            }
+            match (d.op, from) {
+                (Op::Macro(Macro::Undef), _) => {
+                    sources.insert(to, Source::Undefined);
+                }
+                (Op::Macro(Macro::Copy), [Operand::Reg(from)]) if *from == RegOp::plain(from.reg) => {
+                    if let Name::Val(v) = from.reg
+                        && func.values[v].file == RegFile::R
+                    {
+                        sources.insert(to, Source::General(v));
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+    sources
+}
+
+/// Removes copies to files other than R that nothing reads any more.
+fn drop_unread(func: &mut Function, cfg: &Cfg) {
+    let mut read = FixedBitSet::with_capacity(func.values.len());
+    for &b in &cfg.rpo {
+        let data = &func.blocks[b];
+        for &i in &data.insts {
+            func.insts[i].for_each_use(|n| read.extend(n.value().map(EntityRef::index)));
+        }
+        read.extend(data.term.used_name().and_then(Name::value).map(EntityRef::index));
+        for t in data.term.targets() {
+            read.extend(t.args.iter().map(|a| a.index()));
+        }
+    }
+    for &b in &cfg.rpo {
+        let Function { blocks, insts, values, .. } = func;
+        blocks[b].insts.retain(|i| {
+            let d = &insts[*i];
+            let copy = matches!(d.op, Op::Macro(Macro::Copy | Macro::Undef)) && d.is_unguarded();
+            let mut wanted = !copy;
+            d.for_each_def(|n| {
+                wanted |= n.value().is_none_or(|v| values[v].file == RegFile::R || read.contains(v.index()));
+            });
+            wanted
+        });
     }
 }
 
