@@ -130,7 +130,9 @@ fn mods(sm: u8, a: &Access, load: bool) -> Mods {
             m.push(Mod::E);
             m.extend(a.evict);
             if sm >= 80 {
-                m.extend(a.prefetch);
+                // Ordered loads of sm_80 have no fetch of 256 bytes; ptxas asks for 128.
+                let wide = sm == 80 && a.order.scope().is_some() && a.prefetch == Some(Mod::LTC256B);
+                m.extend(if wide { Some(Mod::LTC128B) } else { a.prefetch });
             }
             m.extend(size_mod(a.size, a.signed));
             if a.constant {

@@ -206,6 +206,19 @@ impl Lower<'_, '_> {
         };
         let spec = Atomic { space, op, words, scope };
         let partial = matches!(op, AtomOp::Arith(_)) && arithmetic(r.op, pt_ty, true).is_none();
+        if space == Space::Generic && partial && inst.has(M::shared_cluster) {
+            let spec = Atomic { op: AtomOp::Cas, ..spec };
+            return self.branch_around(|l| {
+                let address = l.address(inst, a, space, false)?;
+                access::before(&mut l.b, order, ALWAYS);
+                let old = l.emulated(&spec, &address, &r, &x)?;
+                access::after(&mut l.b, order, ALWAYS);
+                if let Some(d) = dst {
+                    l.write(d, old);
+                }
+                Ok(())
+            });
+        }
         if space == Space::Generic && partial {
             return self.branch_around(|l| l.generic_atomic(&r, &spec, dst, &x));
         }
@@ -282,7 +295,7 @@ impl Lower<'_, '_> {
     /// A vector of floating-point operations, each atomic.
     fn vector_atomic(&mut self, r: &Request<'_>) -> Result<()> {
         let inst = r.inst;
-        if r.space != Space::Global || self.sm() < 90 {
+        if !matches!(r.space, Space::Global | Space::Generic) || self.sm() < 90 {
             return self.unsupported(inst);
         }
         let n = usize::from(inst.op == O::atom);

@@ -147,9 +147,6 @@ fn special(b: &mut Builder<'_>, ty: Ty, function: Mod, x: Operand) -> Value {
 impl Lower<'_, '_> {
     /// Arithmetic of these types.
     pub(crate) fn half(&mut self, inst: &Inst, t: Ty) -> Result<Value> {
-        if inst.has(ptx::Mod::oob) {
-            return self.unsupported(inst);
-        }
         let f = flags(inst);
         let mut x: SmallVec<[Operand; 3]> = SmallVec::new();
         for n in 1..inst.operands.len() {
@@ -161,6 +158,13 @@ impl Lower<'_, '_> {
             (O::add, [x, y]) => add(b, t, f, x.clone(), y.clone()),
             (O::sub, [x, y]) => add(b, t, f, x.clone(), fneg(y.clone())),
             (O::mul, [x, y]) => mul(b, t, f, x.clone(), y.clone()),
+            (O::fma, [x, y, z]) if inst.has(ptx::Mod::oob) => {
+                let mut m = modifiers(t, f, false);
+                m.push(Mod::OOB);
+                m.extend(inst.has(M::relu).then_some(Mod::RELU));
+                swizzles(&mut m, t, 3);
+                b.def(Opcode::HFMA2, &m, &[x.clone(), y.clone(), z.clone()])
+            }
             (O::fma, [x, y, z]) => fma(b, t, f, inst.has(M::relu), x.clone(), y.clone(), z.clone()),
             (O::neg, [x]) => identity(b, t, f.ftz, fneg(x.clone())),
             (O::abs, [x]) => identity(b, t, f.ftz, absolute(x.clone())),

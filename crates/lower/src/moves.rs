@@ -12,6 +12,9 @@ impl Lower<'_, '_> {
         let t = self.ty0(inst)?;
         let mark = self.mark();
         if let ptx::Operand::Vector(elems) = &inst.operands[0] {
+            if let ptx::Operand::Vector(from) = &inst.operands[1] {
+                return self.mov_vector(t, elems, from);
+            }
             return self.unpack(inst, t, elems);
         }
         let d = self.dst(&inst.operands[0])?;
@@ -32,6 +35,26 @@ impl Lower<'_, '_> {
             }
         };
         self.assign(d, value, mark);
+        Ok(())
+    }
+
+    /// `mov.v2.b32 {a, b}, {c, d}` and its like: every source is read before any result is there.
+    fn mov_vector(&mut self, t: Ty, to: &[ptx::VectorElem], from: &[ptx::VectorElem]) -> Result<()> {
+        let mut sources = Vec::new();
+        for e in from {
+            sources.push(self.elem(e, t)?);
+        }
+        for (e, s) in to.iter().zip(&sources) {
+            match e {
+                ptx::VectorElem::Reg(r) => {
+                    let mark = self.mark();
+                    let value = self.materialize(s);
+                    self.assign(*r, value, mark);
+                }
+                ptx::VectorElem::Sink => {}
+                _ => return Err("result is not a register".into()),
+            }
+        }
         Ok(())
     }
 

@@ -178,7 +178,8 @@ impl Lower<'_, '_> {
                 let up = b.shl(r.lo, imm(at));
                 Ok(b.lop3(operand(up), c, imm(mask), 0xe4))
             }
-            (None, None, None) => Ok(b.reg(&r.lo)),
+            // Without a second operation or a part of the result, ptxas does not look at the third operand.
+            (None, _, None) => Ok(b.reg(&r.lo)),
             _ => self.unsupported(inst),
         }
     }
