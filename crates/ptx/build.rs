@@ -92,6 +92,7 @@ impl Table {
                     with.split('|').filter(|m| !m.is_empty()).map(|m| format!("Mod::{}", ident(m))).collect();
                 let (w, values) = w.split_once('[').map_or((w, ""), |(w, v)| (w, v.trim_end_matches(']')));
                 let values = match (values.split_once('-'), values.strip_prefix('/')) {
+                    _ if values == "sign" => "Values::Sign".to_string(),
                     (Some((a, b)), _) => format!("Values::Range({a}, {b})"),
                     (_, Some(n)) => format!("Values::Multiples({n})"),
                     _ => "Values::All".to_string(),

@@ -55,6 +55,11 @@ impl Mod {
     pub fn as_type(self) -> Option<Type> {
         MOD_TYPES[self as usize]
     }
+    /// Whether it may be said twice.
+    pub fn repeats(self) -> bool {
+        use Mod::{NaN, approx, cc, relu, sat, satfinite, shiftamt, sync, uni};
+        matches!(self, NaN | approx | cc | relu | sat | satfinite | shiftamt | sync | uni)
+    }
     /// The word of this spelling. The table is sorted by spelling.
     pub fn parse(word: &str) -> Option<Mod> {
         Mod::ALL.binary_search_by(|m| m.name().cmp(word)).ok().map(|i| Mod::ALL[i])
@@ -276,6 +281,8 @@ pub enum Values {
     Range(u64, u64),
     /// Multiples of this.
     Multiples(u64),
+    /// 1 and -1.
+    Sign,
 }
 
 /// Where an operand's type comes from.
@@ -310,7 +317,18 @@ impl Form {
             let space =
                 |m: Mod| matches!(m, Mod::global | Mod::shared | Mod::shared_cta | Mod::shared_cluster);
             let typed = |m: Mod| {
-                let small = matches!(m, Mod::e4m3 | Mod::e5m2 | Mod::e3m2 | Mod::e2m3 | Mod::e2m1 | Mod::b1);
+                let small = matches!(
+                    m,
+                    Mod::e4m3
+                        | Mod::e5m2
+                        | Mod::e3m2
+                        | Mod::e2m3
+                        | Mod::e2m1
+                        | Mod::b1
+                        | Mod::b8x16
+                        | Mod::b6x16_p32
+                        | Mod::b4x16_p64
+                );
                 small || m.as_type().is_some()
             };
             let at = if typed(m) {
@@ -333,11 +351,20 @@ impl Form {
                 all.is_some_and(|used| go(rest, mods, used))
             }) || g.optional && go(rest, mods, used)
         }
-        let named = self.groups[..self.name]
+        self.name_words(mods).is_some() && mods.len() < 32 && go(self.groups, mods, 0)
+    }
+
+    /// How many of the words, all in front, are part of the name; `None` if one that must be there is not.
+    pub fn name_words(&self, mods: &[Mod]) -> Option<usize> {
+        let mut at = 0;
+        self.groups[..self.name]
             .iter()
-            .zip(mods)
-            .all(|(g, m)| g.alternatives.iter().any(|a| **a == [*m]));
-        named && mods.len() < 32 && go(self.groups, mods, 0)
+            .all(|g| {
+                let here = mods.get(at).is_some_and(|m| g.alternatives.iter().any(|a| **a == [*m]));
+                at += usize::from(here);
+                here || g.optional
+            })
+            .then_some(at)
     }
 
     /// The operands that an instruction with these words may have.

@@ -143,6 +143,7 @@ fn operand(op: Op, mods: &[Mod], spec: &OperandSpec, at: usize, style: Style) ->
         Values::All => 7,
         Values::Range(_, last) => last,
         Values::Multiples(n) => n,
+        Values::Sign => 1,
     };
     Some(match spec.kind {
         OperandKind::Dst | OperandKind::Src | OperandKind::Reg if length.is_some() => {
@@ -220,6 +221,12 @@ fn special(op: Op, mods: &[Mod], at: usize, style: Style) -> Option<String> {
                 format!("{}{n}", family(t))
             })
         }
+        (Op::call, _) => match (style, at) {
+            (Style::Typed, 0) => Some("ff".into()),
+            (Style::Bits, _) => ["(pr)", "fg", "(pa, pb)"].get(at).map(ToString::to_string),
+            (Style::Rich, _) => ["(pr)", "b64r1", "(pa, pb)", "P"].get(at).map(ToString::to_string),
+            _ => None,
+        },
         (Op::mapa | Op::getctarank, 1) => {
             let t = types(mods).next()?;
             Some(format!("{}2", family(t)))
@@ -247,7 +254,11 @@ pub fn operands(op: Op, form: &Form, mods: &[Mod], style: Style, optional: usize
             let Some(n) = left.checked_sub(1) else { break };
             left = n;
         }
-        out.push(operand(op, mods, spec, at, style)?);
+        match operand(op, mods, spec, at, style) {
+            Some(o) => out.push(o),
+            None if spec.optional => break,
+            None => return None,
+        }
     }
     Some(out)
 }

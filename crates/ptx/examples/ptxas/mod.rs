@@ -87,7 +87,7 @@ impl Header {
             ("f64", "f64r"),
         ];
         if self.at_least((2, 0), 20) {
-            out += ".func ff() { ret; }\n";
+            out += ".func ff() { ret; }\n.func (.param .b32 o) fg(.param .b32 i, .param .b64 j) { ret; }\n";
         }
         out += ".entry k(.param .u64 k0, .param .u32 k1)\n{\n";
         for (ty, name) in regs {
@@ -102,6 +102,10 @@ impl Header {
         out += ".shared .align 16 .b8 sv[64];\n.local .align 16 .b8 lv[64];\nK:\n";
         if self.at_least((6, 0), 30) {
             out += "T: .branchtargets K;\n";
+        }
+        if self.at_least((2, 1), 20) {
+            out += ".param .b32 pa, pr;\n.param .b64 pb;\n";
+            out += "P: .callprototype (.param .b32 _) _ (.param .b32 _, .param .b64 _);\n";
         }
         out
     }

@@ -2,8 +2,9 @@
 
 use super::Checker;
 use super::advice::spelling;
+use super::operand::space_of;
 use crate::ast::{Body, Inst, Operand};
-use crate::isa::{Form, Mod, Op, Type, Values};
+use crate::isa::{Form, Mod, Op, Type, TypeClass, Values};
 use std::fmt::Write as _;
 
 /// Words that say how to round.
@@ -84,8 +85,10 @@ impl Checker<'_> {
             let Operand::Int(v) = o else { continue };
             let v = *v;
             let wanted = match spec.values {
+                Values::Range(a, b) if a == b && v != a => a.to_string(),
                 Values::Range(0, 1) if v > 1 => "0 or 1".to_string(),
                 Values::Range(a, b) if v < a || v > b => format!("in range [{a}..{b}]"),
+                Values::Sign if v != 1 && v != u64::MAX => "-1 or 1".to_string(),
                 Values::Multiples(k) if v % k != 0 => format!("multiple of {k}"),
                 _ => continue,
             };
@@ -188,6 +191,13 @@ impl Checker<'_> {
             Op::cp => self.coordinates(inst),
             op if is_video(op) => self.video(inst),
             Op::ld | Op::st | Op::ldu | Op::mov => self.wide_access(inst),
+            Op::tex | Op::tld4 | Op::sured => self.texture(body, inst),
+            Op::suld | Op::sust => {
+                self.texture(body, inst);
+                self.wide_access(inst);
+            }
+            Op::cvt => self.special_converted(inst),
+            Op::cvta => self.converted_address(inst),
             Op::vote | Op::shfl if !inst.has(Mod::sync) && self.sm >= 70 && self.module.version >= (6, 4) => {
                 let name = inst.op.name();
                 let message = format!(
@@ -217,6 +227,26 @@ impl Checker<'_> {
             if have != n {
                 self.error(inst.span, "Argument vector size mismatch for instruction 'cp.async.bulk.tensor'");
             }
+        }
+    }
+
+    /// `cvta.global` takes the addresses of global variables, and so on.
+    fn converted_address(&mut self, inst: &Inst) {
+        let space = inst.mods.iter().find_map(|m| space_of(*m));
+        if let (Some(Operand::Var(v, _)), Some(space)) = (inst.operands.get(1), space)
+            && self.module.vars[*v].space != space
+        {
+            let message = "State space mismatch between instruction and address in instruction 'cvta'";
+            self.error(inst.span, message);
+        }
+    }
+
+    /// Special registers are converted to integers only.
+    fn special_converted(&mut self, inst: &Inst) {
+        let special = inst.operands.iter().any(|o| matches!(o, Operand::Special(..)));
+        if special && (inst.types().any(|t| t.class() == TypeClass::Float) || inst.has(Mod::pack)) {
+            let name = full_name(inst);
+            self.error(inst.span, format!("Special register argument not allowed for instruction '{name}'"));
         }
     }
 
@@ -262,6 +292,10 @@ impl Checker<'_> {
             _ => 1,
         };
         for (n, o) in inst.operands.iter().enumerate() {
+            let constant = matches!(o, Operand::Int(_)) && lanes > 1;
+            if constant {
+                self.error(inst.span, format!("Incorrect video selector for operand {n}"));
+            }
             let Operand::Part { part, .. } = o else { continue };
             let last = n == 3 || (n == 0 && inst.op == Op::vmad);
             let fits = match lanes {
@@ -284,16 +318,10 @@ impl Checker<'_> {
 
 /// The name as ptxas gives it in messages: with the words that make it another operation.
 pub(super) fn full_name(inst: &Inst) -> String {
-    let named = |f: &&Form| {
-        f.name <= inst.mods.len()
-            && f.groups[..f.name]
-                .iter()
-                .zip(&inst.mods)
-                .all(|(g, m)| g.alternatives.iter().any(|a| **a == [*m]))
-    };
-    let words = inst.op.forms().iter().filter(named).map(|f| f.name).max().unwrap_or(0);
+    let words = inst.op.forms().iter().filter_map(|f| f.name_words(&inst.mods)).max().unwrap_or(0);
     let mut name = inst.op.name().to_string();
-    for m in &inst.mods[..words] {
+    let plain = matches!(inst.op, Op::bar | Op::barrier | Op::div | Op::dp2a | Op::shf | Op::suld | Op::sust);
+    for m in inst.mods[..words].iter().filter(|m| !plain || **m == Mod::red) {
         let _ = write!(name, ".{}", m.name());
     }
     let word = inst.mods.iter().find(|m| {

@@ -4,10 +4,11 @@
 mod advice;
 mod inst;
 mod operand;
+mod texture;
 
-use crate::ast::{Body, Func, LabelId, Module, Space, Stmt};
+use crate::ast::{Body, Func, LabelId, Module, Space, Stmt, VarId};
 use crate::diag::Diagnostic;
-use crate::isa::{Mod, Op, Suffix};
+use crate::isa::{Mod, Op, Suffix, Type};
 use crate::span::Span;
 use cranelift_entity::SecondaryMap;
 
@@ -17,7 +18,8 @@ use cranelift_entity::SecondaryMap;
 /// Everything that ptxas would reject as well, as far as it is checked.
 pub fn check(module: &Module, sm: u16) -> Result<(), Vec<Diagnostic>> {
     let (target, suffix) = target(module);
-    let mut c = Checker { module, sm: target, suffix, labels: SecondaryMap::new(), errors: Vec::new() };
+    let mut c =
+        Checker { module, sm: target, suffix, labels: SecondaryMap::new(), inputs: &[], errors: Vec::new() };
     c.header(sm);
     for func in module.funcs.values() {
         c.function(func);
@@ -124,10 +126,12 @@ struct Checker<'m> {
     suffix: Suffix,
     /// What the labels of the current function name.
     labels: SecondaryMap<LabelId, LabelKind>,
+    /// The parameters of the current function.
+    inputs: &'m [VarId],
     errors: Vec<Diagnostic>,
 }
 
-impl Checker<'_> {
+impl<'m> Checker<'m> {
     fn header(&mut self, sm: u16) {
         let module = self.module;
         let fatal = |message: &str| Diagnostic::whole(message);
@@ -160,7 +164,7 @@ impl Checker<'_> {
         self.errors.push(Diagnostic { notes, ..Diagnostic::error(span, message) });
     }
 
-    fn function(&mut self, func: &Func) {
+    fn function(&mut self, func: &'m Func) {
         let a = &func.attrs;
         if a.maxntid.is_some() && a.reqntid.is_some() {
             let message = "Conflicting directives: .maxntid and .reqntid cannot both be specified";
@@ -173,6 +177,7 @@ impl Checker<'_> {
             }
         }
         let Some(body) = &func.body else { return };
+        self.inputs = &func.params;
         self.find_labels(body);
         for stmt in &body.stmts {
             if let Stmt::Inst(inst) = stmt {
@@ -199,8 +204,40 @@ pub fn is_exit(op: Op) -> bool {
     matches!(op, Op::ret | Op::exit | Op::trap)
 }
 
-/// How many registers operand `at` lists, where the instruction's words say so.
+/// How many registers the list at operand `at` holds, where the table leaves it to the instruction's words.
 pub fn list_length(op: Op, mods: &[Mod], at: usize) -> Option<usize> {
-    let _ = (op, mods, at);
-    None
+    match op {
+        Op::tcgen05 => {
+            let counts = [Mod::x1, Mod::x2, Mod::x4, Mod::x8, Mod::x16, Mod::x32, Mod::x64, Mod::x128];
+            let times = 1 << counts.iter().position(|x| mods.contains(x))?;
+            let wide = if mods.contains(&Mod::_16x128b) {
+                2
+            } else if mods.contains(&Mod::_16x256b) {
+                4
+            } else {
+                1
+            };
+            Some(wide * times)
+        }
+        // `m64n8k16`: the accumulators of 128 threads.
+        Op::wgmma => {
+            let shape = mods.iter().find_map(|m| m.name().strip_prefix("m64n"))?;
+            let n: usize = shape.split('k').next()?.parse().ok()?;
+            let first = mods.iter().find_map(|m| m.as_type())?;
+            Some(if first == Type::f16 { n / 4 } else { n / 2 })
+        }
+        // Rows of `a`, columns of `b`: 8, 16 or 32 of 16 elements, by 32 threads.
+        Op::wmma => {
+            let rows = match (at, mods) {
+                (1 | 2, mods) if mods.contains(&Mod::m16n16k16) => 2,
+                (1, mods) if mods.contains(&Mod::m8n32k16) => 1,
+                (1, mods) if mods.contains(&Mod::m32n8k16) => 4,
+                (2, mods) if mods.contains(&Mod::m8n32k16) => 4,
+                (2, mods) if mods.contains(&Mod::m32n8k16) => 1,
+                _ => return None,
+            };
+            Some(if mods.contains(&Mod::bf16) { 2 * rows } else { rows })
+        }
+        _ => None,
+    }
 }

@@ -39,6 +39,10 @@ impl Checker<'_> {
             ty.is_none_or(|t| if double { twice(have, t) } else { register_fits(have, t, spec.wider) })
         };
         let pred = |r: &RegId| body.regs[*r].ty == Type::pred;
+        let length = || match spec.count {
+            Some(255) => super::list_length(inst.op, &inst.mods, at),
+            n => n.map(usize::from),
+        };
         // A list of one register is a vector, too.
         if inst.is_braced(at) && spec.count.is_none() && !spec.vector && spec.kind != OperandKind::Any {
             return false;
@@ -46,7 +50,7 @@ impl Checker<'_> {
         match (spec.kind, o) {
             (OperandKind::Any, _) | (OperandKind::Sink, Operand::Sink) => true,
             (OperandKind::Dst | OperandKind::Src, Operand::Vector(elems)) if spec.count.is_some() => {
-                spec.count.is_some_and(|n| n == 255 || usize::from(n) == elems.len())
+                length() == Some(elems.len())
                     && elems.iter().all(|e| match e {
                         VectorElem::Reg(r) => reg(*r),
                         VectorElem::Sink => spec.kind == OperandKind::Dst,
@@ -56,7 +60,7 @@ impl Checker<'_> {
                     })
             }
             (OperandKind::Dst | OperandKind::Src, Operand::Reg(r)) if spec.count.is_some() => {
-                matches!(spec.count, Some(1 | 255)) && inst.is_braced(at) && reg(*r)
+                length() == Some(1) && inst.is_braced(at) && reg(*r)
             }
             (OperandKind::Bracket, Operand::Bracket(_)) => true,
             // Only these can do without their result.
@@ -72,15 +76,16 @@ impl Checker<'_> {
                 d.map_or(inst.op != Op::shfl, &reg) && p.as_ref().is_none_or(pred)
             }
             (OperandKind::Reg, Operand::Reg(r)) => {
-                (spec.count.is_none() || matches!(spec.count, Some(1 | 255)) && inst.is_braced(at)) && reg(*r)
+                (spec.count.is_none() || length() == Some(1) && inst.is_braced(at)) && reg(*r)
             }
             (OperandKind::Reg, Operand::Vector(elems)) => {
-                spec.count.is_some_and(|n| n == 255 || usize::from(n) == elems.len())
+                length() == Some(elems.len())
                     && elems.iter().all(|e| matches!(e, VectorElem::Reg(r) if reg(*r)))
             }
             (OperandKind::TensorAddr, Operand::Addr(a)) => match a.base {
                 AddrBase::Reg(r) => register_fits(body.regs[r].ty, Type::u32, false),
-                _ => true,
+                AddrBase::Var(_) => false,
+                AddrBase::Absolute => true,
             },
 
             (OperandKind::Dst | OperandKind::Src, Operand::Vector(elems)) => {
@@ -207,6 +212,11 @@ impl Checker<'_> {
                     let space = self.module.vars[v].space;
                     let plain = matches!(inst.op, Op::ld | Op::st | Op::atom | Op::red | Op::ldu);
                     let fits = explicit.map_or(!plain || space != Space::Param, |e| e == space);
+                    if inst.op == Op::st && self.inputs.contains(&v) {
+                        let name = &self.module.vars[v].name;
+                        let message = format!("Illegal to write to function input parameter '{name}'");
+                        self.error(inst.span, message);
+                    }
                     if !fits {
                         let message = format!(
                             "State space mismatch between instruction and address in instruction '{}'",
@@ -341,7 +351,7 @@ fn move_fits(checker: &Checker<'_>, body: &Body, inst: &Inst) -> bool {
     dst_fits && src_fits
 }
 
-fn space_of(m: Mod) -> Option<Space> {
+pub(super) fn space_of(m: Mod) -> Option<Space> {
     Some(match m {
         Mod::global => Space::Global,
         Mod::shared | Mod::shared_cta | Mod::shared_cluster => Space::Shared,
@@ -384,7 +394,7 @@ fn twice(reg: Type, ty: Type) -> bool {
 /// Whether a register of type `reg` can stand where the instruction has type `ty`: the same size, or, with
 /// `wider`, a larger one; and untyped bits on one side or the same kind of number. Numbers of two floating
 /// types never fit each other.
-fn register_fits(reg: Type, ty: Type, wider: bool) -> bool {
+pub(super) fn register_fits(reg: Type, ty: Type, wider: bool) -> bool {
     if reg == ty {
         return true;
     }

@@ -31,6 +31,8 @@ impl<'s> Parser<'s> {
             let span = self.span();
             self.bump();
             match Mod::parse(word) {
+                // ptxas takes these words as often as one likes; all others count.
+                Some(m) if m.repeats() && mods.contains(&m) => {}
                 Some(m) => mods.push(m),
                 None => {
                     return Err(self.error(span, format!("Unknown modifier '.{word}'")));
