@@ -73,6 +73,8 @@ pub struct Code {
     pub links: Vec<(u32, machine::Link)>,
     /// What [`machine::Link::Callee`] numbers.
     pub callees: Vec<ori::Callee>,
+    /// What [`machine::Link::Symbol`] numbers.
+    pub symbols: Vec<ori::SymbolUse>,
     /// General registers used (the highest index + 1).
     pub regs: u32,
     /// Uniform registers used.
@@ -130,6 +132,7 @@ pub fn finish(func: &Function, frame_bytes: u32, options: &Options) -> Result<Co
     code.frame_bytes = machine.frame_bytes;
     code.stack_bytes = machine.frame_bytes;
     code.callees.clone_from(&func.callees);
+    code.symbols.clone_from(&func.symbols);
     code.barriers = u32::from(func.barriers);
     code.shared_size = func.shared_size;
     code.literals.clone_from(&func.literals);

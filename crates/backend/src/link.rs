@@ -7,7 +7,7 @@
 use crate::emit::{self, INST_BYTES};
 use crate::machine::Link;
 use crate::{Code, Error};
-use ori::Callee;
+use ori::{Callee, Part};
 use rustc_hash::FxHashMap;
 use sass::{Inst, Opcode, Operand, Target};
 
@@ -144,6 +144,79 @@ impl<'c> Functions<'c> {
     }
 }
 
+/// Whose address a relocation fills in.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Whose {
+    /// Of the function that holds it.
+    Own,
+    /// Of the symbol of this name.
+    Symbol(String),
+    /// What function pointers count from.
+    FunctionBase,
+}
+
+/// What a relocation fills in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fill {
+    /// The immediate, with this part of an address.
+    Part(Part),
+    /// The label of a call.
+    Call,
+}
+
+/// A relocation of code.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Reloc {
+    /// Byte offset of the instruction.
+    pub offset: u32,
+    /// What is filled in.
+    pub fill: Fill,
+    /// With whose address.
+    pub whose: Whose,
+    /// Added to it.
+    pub addend: u32,
+}
+
+/// Makes a function ready for a relocatable object: words, padding included, and relocations in ascending order.
+///
+/// # Errors
+/// On an instruction without an encoding.
+pub fn object(target: Target, code: &Code) -> Result<(Code, Vec<Reloc>), Error> {
+    let mut out = code.clone();
+    let mut relocs = Vec::new();
+    for (k, link) in &code.links {
+        let offset = k * INST_BYTES;
+        let mut add = |fill, whose, addend| relocs.push(Reloc { offset, fill, whose, addend });
+        let next_call = || {
+            let after = code.insts[*k as usize..].iter().position(|i| i.op == Opcode::CALL);
+            let missing = || Error::new("internal error: return address without a call");
+            after.map(|n| (k + n as u32 + 1) * INST_BYTES).ok_or_else(missing)
+        };
+        match link {
+            Link::None | Link::Base => {}
+            Link::FunctionBase => add(Fill::Call, Whose::FunctionBase, 0),
+            Link::ReturnLow => add(Fill::Part(Part::Low), Whose::Own, next_call()?),
+            Link::ReturnHigh => add(Fill::Part(Part::High), Whose::Own, next_call()?),
+            Link::Callee(n) => match code.callees.get(*n as usize) {
+                Some(Callee::Internal(name)) => add(Fill::Call, Whose::Symbol(name.clone()), 0),
+                _ => return Err(Error::new("internal error: call of nothing")),
+            },
+            Link::Symbol(n) => match code.symbols.get(*n as usize) {
+                Some(s) => add(Fill::Part(s.part), Whose::Symbol(s.name.clone()), 0),
+                None => return Err(Error::new("internal error: address of nothing")),
+            },
+            Link::ReturnOffset | Link::ReturnLabel | Link::ReturnDistance => {
+                return Err(Error::new("internal error: code of an executable in an object"));
+            }
+        }
+    }
+    if out.words.is_empty() {
+        emit::pad(target, &mut out.insts);
+        out.words = emit::encode(target, &out.insts, &out.lines)?;
+    }
+    Ok((out, relocs))
+}
+
 /// Appends a function's instructions at byte offset `start`.
 fn place(code: &Code, start: u32, offsets: &FxHashMap<&str, u32>, out: &mut Code) -> Result<(), Error> {
     let first = out.insts.len();
@@ -180,6 +253,9 @@ fn place(code: &Code, start: u32, offsets: &FxHashMap<&str, u32>, out: &mut Code
         let inst = &mut out.insts[first + k];
         match link {
             Link::None => {}
+            Link::ReturnLow | Link::ReturnHigh | Link::FunctionBase | Link::Symbol(_) => {
+                return Err(Error::new("internal error: relocatable code in an executable"));
+            }
             Link::Base => label(inst, 0),
             Link::Callee(n) => match code.callees.get(*n as usize) {
                 Some(Callee::Internal(name)) => match offsets.get(name.as_str()) {

@@ -61,6 +61,14 @@ pub enum Link {
     ReturnOffset,
     /// Its label is the instruction after the next call.
     ReturnLabel,
+    /// Its immediates are the lower and the upper half of the address of the instruction after the next call.
+    ReturnLow,
+    /// See [`Link::ReturnLow`].
+    ReturnHigh,
+    /// Its label is what function pointers of relocatable objects count from.
+    FunctionBase,
+    /// Its immediate is the part of an address of this number in [`ori::Function::symbols`].
+    Symbol(u32),
     /// Its immediate is the distance from the LEPC before it to the instruction after the next call.
     ReturnDistance,
 }
@@ -175,7 +183,11 @@ pub fn lower(func: &Function, mut frame_bytes: u32) -> Result<Machine, Error> {
                     link,
                 }));
             } else if let Some(inst) = lower_inst(target, d, &layout)? {
-                out.insts.push(MachineInst::new(inst, d.loc.0));
+                let link = match (d.op, d.operands.get(1)) {
+                    (Op::Macro(Macro::Symbol), Some(ori::Operand::Imm(n))) => Link::Symbol(*n),
+                    _ => Link::None,
+                };
+                out.insts.push(MachineInst { inst, line: d.loc.0, link });
             }
         }
         let next = layout.order.get(k + 1).copied();
@@ -215,7 +227,11 @@ pub fn lower(func: &Function, mut frame_bytes: u32) -> Result<Machine, Error> {
                 return Err(Error::at(line, "internal error: switch after legalization"));
             }
             Terminator::Return(address) => {
-                out.insts.push(MachineInst { inst: call::ret(phys(*address)?), line, link: Link::Base });
+                out.insts.push(MachineInst {
+                    inst: call::ret(func, phys(*address)?),
+                    line,
+                    link: Link::Base,
+                });
             }
         }
         blocks.push(out);
@@ -380,6 +396,10 @@ fn lower_inst(target: Target, d: &InstData, layout: &Layout) -> Result<Option<In
             // The size of the frame comes later.
             let dst = lower_operand(target, &d.operands[0], layout)?;
             Ok(Some(Inst { guard, ..add_immediate(dst, Operand::reg(Reg::SP), call::FRAME_SIZE) }))
+        }
+        Op::Macro(Macro::Symbol) => {
+            let dst = lower_operand(target, &d.operands[0], layout)?;
+            Ok(Some(Inst { guard, ..inst(Opcode::MOV, &[], &[dst, Operand::Imm(0), Operand::Imm(0xf)]) }))
         }
         Op::Macro(Macro::Keep) => Ok(None),
         Op::Macro(Macro::Copy | Macro::FromReg | Macro::ToReg) => {

@@ -17,6 +17,7 @@ pub enum Attr {
     MaxregCount = 0x1b,
     ExitInstrOffsets = 0x1c,
     CrsStackSize = 0x1e,
+    MaxStackSize = 0x23,
     Regcount = 0x2f,
     SwWar = 0x36,
     CudaApiVersion = 0x37,

@@ -16,14 +16,27 @@ pub(crate) struct Section {
     pub(crate) data: Vec<u8>,
     /// Size of a section without contents.
     pub(crate) nobits: u64,
+    /// Whether it has none, whatever its type.
+    pub(crate) no_bits: bool,
 }
 
 impl Section {
     pub(crate) fn new(name: &str, ty: u32, flags: u64, align: u64, data: Vec<u8>) -> Section {
-        Section { name: name.into(), ty, flags, link: 0, info: 0, align, entsize: 0, data, nobits: 0 }
+        Section {
+            name: name.into(),
+            ty,
+            flags,
+            link: 0,
+            info: 0,
+            align,
+            entsize: 0,
+            data,
+            nobits: 0,
+            no_bits: ty == elf::SHT_NOBITS,
+        }
     }
     fn size(&self) -> u64 {
-        if self.ty == elf::SHT_NOBITS { self.nobits } else { self.data.len() as u64 }
+        if self.no_bits { self.nobits } else { self.data.len() as u64 }
     }
 }
 
@@ -83,7 +96,16 @@ pub(crate) enum Segment {
 }
 
 /// The file. Section 0 is made here; `sections[i]` becomes number i + 1. `.shstrtab` must be the first.
-pub(crate) fn file(mut sections: Vec<Section>, flags: u32, segments: &[Segment]) -> Vec<u8> {
+pub(crate) fn file(sections: Vec<Section>, flags: u32, segments: &[Segment]) -> Vec<u8> {
+    build(sections, flags, segments, elf::ET_EXEC)
+}
+
+/// A relocatable file, which has no segments.
+pub(crate) fn relocatable(sections: Vec<Section>, flags: u32) -> Vec<u8> {
+    build(sections, flags, &[], elf::ET_REL)
+}
+
+fn build(mut sections: Vec<Section>, flags: u32, segments: &[Segment], file_type: u16) -> Vec<u8> {
     let mut names = Strings::default();
     names.add("");
     let name_offsets: Vec<u32> = sections.iter().map(|s| names.add(&s.name)).collect();
@@ -93,7 +115,7 @@ pub(crate) fn file(mut sections: Vec<Section>, flags: u32, segments: &[Segment])
     for s in &sections {
         out.resize(out.len().next_multiple_of(s.align.max(1) as usize), 0);
         offsets.push(out.len() as u64);
-        if s.ty != elf::SHT_NOBITS {
+        if !s.no_bits {
             out.extend_from_slice(&s.data);
         }
     }
@@ -130,7 +152,7 @@ pub(crate) fn file(mut sections: Vec<Section>, flags: u32, segments: &[Segment])
                 let mut file_end = start;
                 let mut memory = 0;
                 for i in *first..=*last {
-                    if sections[i].ty == elf::SHT_NOBITS {
+                    if sections[i].no_bits {
                         memory += sections[i].nobits;
                     } else {
                         file_end = offsets[i] + sections[i].data.len() as u64;
@@ -161,11 +183,11 @@ pub(crate) fn file(mut sections: Vec<Section>, flags: u32, segments: &[Segment])
             abi_version: 8,
             padding: [0; 7],
         },
-        e_type: U16::new(LE, elf::ET_EXEC),
+        e_type: U16::new(LE, file_type),
         e_machine: U16::new(LE, 190),
         e_version: U32::new(LE, 1),
         e_entry: U64::new(LE, 0),
-        e_phoff: U64::new(LE, program_headers),
+        e_phoff: U64::new(LE, if segments.is_empty() { 0 } else { program_headers }),
         e_shoff: U64::new(LE, section_headers),
         e_flags: U32::new(LE, flags),
         e_ehsize: U16::new(LE, 64),

@@ -4,8 +4,10 @@
 //! ptxas's. What is known of the format, and how, is in `docs/cubin.md`.
 
 pub mod attrs;
+mod common;
 mod elf;
 pub mod lines;
+pub mod object;
 pub mod read;
 pub mod write;
 

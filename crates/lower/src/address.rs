@@ -4,7 +4,7 @@ use crate::access::Address;
 use crate::emit::{Emit, Pair, constant, imm, rz};
 use crate::func::{Known, Lower, Result};
 use crate::types::Src;
-use ori::{Builder, Name, Operand, Value, operand};
+use ori::{Builder, Macro, Name, Operand, Part, SymbolUse, Value, operand};
 use ptx::{AddrBase, Space, Symbol, VarId};
 use sass::Reg;
 
@@ -49,8 +49,40 @@ impl<'f> Lower<'_, 'f> {
         self.smem
     }
 
+    /// A part of a symbol's address, which the linker fills in.
+    fn symbol_part(&mut self, part: Part, s: Symbol) -> Value {
+        let entry = SymbolUse { name: self.layout.symbol_name(self.module, s), part };
+        let list = &mut self.b.func.symbols;
+        let n = list.iter().position(|e| *e == entry).unwrap_or_else(|| {
+            list.push(entry);
+            list.len() - 1
+        });
+        self.b.def_macro(Macro::Symbol, sass::RegFile::R, 1, &[Operand::Imm(n as u32)])
+    }
+
+    /// Where a shared variable is that the linker places, as 32-bit shared addresses see it.
+    fn linked_shared(&mut self, var: VarId) -> Value {
+        let at = self.symbol_part(Part::Shared, Symbol::Var(var));
+        match self.shared_window() {
+            None => at,
+            Some(window) => {
+                let start = self.b.iadd(operand(window), imm(crate::layout::RESERVED_SHARED));
+                self.b.iadd(operand(start), operand(at))
+            }
+        }
+    }
+
     /// The content of the slot of constant bank 4 that holds a symbol's address.
     pub(crate) fn address_slot(&mut self, s: Symbol) -> Result<Src> {
+        if self.opts.relocatable {
+            let parts = match s {
+                Symbol::Var(_) => [Part::Low, Part::High],
+                Symbol::Func(_) => [Part::FunctionLow, Part::FunctionHigh],
+            };
+            let [lo, hi] = parts.map(|p| operand(self.symbol_part(p, s)));
+            let v = self.b.collect(&[lo, hi]);
+            return Ok(self.value_src(v));
+        }
         let at = self.layout.address_slot(s).ok_or("symbol without an address slot")?;
         let v = self.load_const64(4, at);
         Ok(self.value_src(v))
@@ -95,6 +127,14 @@ impl<'f> Lower<'_, 'f> {
                 }
                 self.b.add64(&base.pair(), &Pair::imm(offset as u64))
             }
+            Space::Const | Space::Shared if self.opts.relocatable => {
+                let at = match space {
+                    Space::Const => self.symbol_part(Part::Constant, Symbol::Var(var)),
+                    _ => self.linked_shared(var),
+                };
+                let lo = self.b.iadd(operand(at), imm(offset as u32));
+                self.b.collect(&[operand(lo), rz()])
+            }
             Space::Const | Space::Param => {
                 let at = self.bank_offset(var)?.1;
                 return Ok(Src::Wide(Pair::imm((i64::from(at) + offset) as u64)));
@@ -124,8 +164,8 @@ impl<'f> Lower<'_, 'f> {
     }
 
     fn shared_offset(&self, var: VarId) -> Result<i64> {
-        let at = self.layout.shared_offset(self.id, var).ok_or("shared variable is not placed")?;
-        Ok(at.into())
+        let at = self.layout.shared_offset(self.id, var).filter(|_| !self.opts.relocatable);
+        at.map(i64::from).ok_or_else(|| "shared variable is not placed".into())
     }
 
     fn local_offset(&self, var: VarId) -> Result<i64> {
@@ -138,7 +178,7 @@ impl<'f> Lower<'_, 'f> {
     /// Constant bank and offset of a `.const` variable or kernel parameter.
     pub fn bank_offset(&self, var: VarId) -> Result<(u8, u32)> {
         match self.module.vars[var].space {
-            Space::Const => self.layout.const_offset(var).map(|o| (3, o)),
+            Space::Const if !self.opts.relocatable => self.layout.const_offset(var).map(|o| (3, o)),
             Space::Param => self.param_offset(var).map(|o| (0, o)),
             _ => None,
         }
@@ -182,6 +222,9 @@ impl<'f> Lower<'_, 'f> {
     /// A 32-bit shared or local address.
     pub fn address32(&mut self, a: &ptx::Addr, space: Space) -> Result<Address> {
         let (base, at) = match a.base {
+            AddrBase::Var(var) if space == Space::Shared && self.opts.relocatable => {
+                (Some(Name::Val(self.linked_shared(var))), 0)
+            }
             AddrBase::Var(var) if space == Space::Shared => {
                 let at = self.shared_offset(var)?;
                 (self.shared_window().map(Name::Val), at)
@@ -223,6 +266,10 @@ impl<'f> Lower<'_, 'f> {
     /// A constant-memory operand and whether it is at a fixed offset.
     pub fn address_const(&mut self, a: &ptx::Addr) -> Result<(Operand, Option<(u8, u32)>)> {
         let (bank, at, index) = match a.base {
+            AddrBase::Var(var) if self.opts.relocatable && self.module.vars[var].space == Space::Const => {
+                let index = self.symbol_part(Part::Constant, Symbol::Var(var));
+                (3, 0, Some(Name::Val(index)))
+            }
             AddrBase::Var(var) => {
                 let (bank, at) = self.bank_offset(var)?;
                 (bank, i64::from(at), None)

@@ -458,12 +458,16 @@ impl Lower<'_, '_> {
             ptx::Operand::Func(f) if module.funcs[*f].entry => {
                 return Err("call of a kernel".into());
             }
-            ptx::Operand::Func(f) if module.funcs[*f].body.is_some() => {
+            ptx::Operand::Func(f) if module.funcs[*f].body.is_some() || self.opts.relocatable => {
                 (Callee::Internal(module.funcs[*f].name.clone()), None)
             }
             ptx::Operand::Func(f) => {
                 let s = self.address_slot(Symbol::Func(*f))?;
                 (Callee::External, Some(self.b.pair(&s.pair())))
+            }
+            o if self.opts.relocatable => {
+                let s = self.src(o, Ty { kind: crate::types::Kind::Bits, bits: 64 })?;
+                (Callee::Indirect, Some(self.b.pair(&s.pair())))
             }
             o => {
                 // The number of a function is the byte offset of its distance in constant bank 2.

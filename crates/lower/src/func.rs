@@ -93,7 +93,8 @@ pub fn lower_function(
     let graph = Graph::new(body, func.entry).map_err(|m| whole(&m))?;
     let mut out = Function::new(&func.name, opts.target);
     out.entry = func.entry;
-    out.shared_size = layout.shared_size(id);
+    out.relocatable = opts.relocatable;
+    out.shared_size = if opts.relocatable { 0 } else { layout.shared_size(id) };
     out.max_regs = max_regs(func, opts);
     let entry = out.entry_block();
 

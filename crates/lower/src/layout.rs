@@ -1,9 +1,9 @@
 //! Where a module's variables live: offsets in the constant bank of the module, slots of addresses in
 //! constant bank 4, offsets in shared memory.
 
-use cranelift_entity::SecondaryMap;
+use cranelift_entity::{EntityRef, SecondaryMap};
 use ptx::{AddrBase, Func, FuncId, Item, Module, Operand, Space, Stmt, Symbol, VarId};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use sass::Target;
 
 use crate::Diagnostic;
@@ -25,6 +25,8 @@ pub struct ModuleLayout {
     /// Device functions whose address is taken, in the order of their numbers.
     pub functions: Vec<FuncId>,
     const_offsets: SecondaryMap<VarId, Option<u32>>,
+    /// Variables of functions' bodies that have a place of their own.
+    scoped: FxHashSet<VarId>,
     slot_index: FxHashMap<Symbol, u32>,
     shared: FxHashMap<(FuncId, VarId), u32>,
     shared_size: SecondaryMap<FuncId, u32>,
@@ -73,6 +75,11 @@ impl ModuleLayout {
     pub fn new(module: &Module, target: Target) -> Result<ModuleLayout, Vec<Diagnostic>> {
         let mut layout = ModuleLayout::default();
         let mut errors = Vec::new();
+        for v in module.funcs.values().flat_map(|f| f.body.iter().flat_map(|b| b.vars.iter())) {
+            if module.vars[*v].linkage != ptx::Linkage::Extern {
+                layout.scoped.insert(*v);
+            }
+        }
         let mut at = 0u64;
         let local_vars =
             module.funcs.values().flat_map(|f| f.body.iter().flat_map(|b| b.vars.iter().copied()));
@@ -211,6 +218,17 @@ impl ModuleLayout {
         if !self.slot_index.contains_key(&s) {
             self.slot_index.insert(s, self.slots.len() as u32);
             self.slots.push(s);
+        }
+    }
+
+    /// The name that a symbol has in an object: variables of a function's body have one of their own.
+    pub fn symbol_name(&self, module: &Module, s: Symbol) -> String {
+        match s {
+            Symbol::Func(f) => module.funcs[f].name.clone(),
+            Symbol::Var(v) if self.scoped.contains(&v) => {
+                format!("$__{}__{}", module.vars[v].name, v.index())
+            }
+            Symbol::Var(v) => module.vars[v].name.clone(),
         }
     }
 

@@ -74,11 +74,13 @@ pub struct Options<'a> {
     pub fmad: bool,
     /// Line numbers of the source, for [`ori::Loc`].
     pub lines: Option<&'a LineIndex>,
+    /// `-c`: addresses are left to the linker.
+    pub relocatable: bool,
 }
 
 impl Options<'_> {
     /// Defaults for a target.
     pub fn new(target: Target) -> Options<'static> {
-        Options { target, opt_level: 3, maxrregcount: None, fmad: true, lines: None }
+        Options { target, opt_level: 3, maxrregcount: None, fmad: true, lines: None, relocatable: false }
     }
 }

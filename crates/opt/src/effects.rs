@@ -9,7 +9,7 @@ use sass::{Opcode, Operand, SpecialReg};
 /// False for memory, control, synchronization, and everything that depends on which lanes are active.
 pub fn is_pure(d: &InstData) -> bool {
     let op = match d.op {
-        Op::Macro(m) => return matches!(m, Macro::Copy | Macro::Collect | Macro::Undef),
+        Op::Macro(m) => return matches!(m, Macro::Copy | Macro::Collect | Macro::Undef | Macro::Symbol),
         Op::Sass(op) => op,
     };
     let info = op.info();

@@ -90,6 +90,8 @@ pub enum Macro {
     Call,
     /// `dst = ` the stack pointer as it was when the function was entered.
     FrameTop,
+    /// `dst = symbol n`: the part of an address that [`Function::symbols`]`[n]` says, known when objects are linked.
+    Symbol,
     /// Reads registers at the end of a function: results, for the caller.
     Keep,
 }
@@ -98,9 +100,13 @@ impl Macro {
     /// Number of leading operands that are written.
     pub fn defs(self) -> usize {
         match self {
-            Macro::Copy | Macro::Collect | Macro::Undef | Macro::FromReg | Macro::ToReg | Macro::FrameTop => {
-                1
-            }
+            Macro::Copy
+            | Macro::Collect
+            | Macro::Undef
+            | Macro::FromReg
+            | Macro::ToReg
+            | Macro::FrameTop
+            | Macro::Symbol => 1,
             Macro::ParCopy(n) => n as usize,
             Macro::ReturnAddress => 2,
             Macro::Call | Macro::Keep => 0,
@@ -122,6 +128,7 @@ impl Macro {
             Macro::ReturnAddress => "returnaddress",
             Macro::Call => "call",
             Macro::FrameTop => "frametop",
+            Macro::Symbol => "symbol",
             Macro::Keep => "keepregs",
         }
     }
@@ -400,6 +407,49 @@ pub enum Callee {
     External,
 }
 
+/// Which part of a symbol's address.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Part {
+    /// The lower half of a 64-bit address.
+    Low,
+    /// The upper half.
+    High,
+    /// The lower half of the address of a function.
+    FunctionLow,
+    /// The upper half.
+    FunctionHigh,
+    /// The offset of a shared variable.
+    Shared,
+    /// The offset of a constant in its bank.
+    Constant,
+}
+
+impl Part {
+    /// All of them.
+    pub const ALL: [Part; 6] =
+        [Part::Low, Part::High, Part::FunctionLow, Part::FunctionHigh, Part::Shared, Part::Constant];
+    /// Name in the text form.
+    pub fn name(self) -> &'static str {
+        match self {
+            Part::Low => "low",
+            Part::High => "high",
+            Part::FunctionLow => "flow",
+            Part::FunctionHigh => "fhigh",
+            Part::Shared => "shared",
+            Part::Constant => "const",
+        }
+    }
+}
+
+/// An address that the linker fills in.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct SymbolUse {
+    /// Whose.
+    pub name: String,
+    /// Which part of it.
+    pub part: Part,
+}
+
 /// A kernel or device function.
 #[derive(Clone, Debug)]
 pub struct Function {
@@ -431,6 +481,10 @@ pub struct Function {
     pub literals: Vec<u8>,
     /// What its calls go to.
     pub callees: Vec<Callee>,
+    /// Addresses that the linker fills in.
+    pub symbols: Vec<SymbolUse>,
+    /// Whether it is for a relocatable object: calls and returns by absolute address.
+    pub relocatable: bool,
 }
 
 impl Function {
@@ -450,6 +504,8 @@ impl Function {
             max_regs: 255,
             literals: Vec::new(),
             callees: Vec::new(),
+            symbols: Vec::new(),
+            relocatable: false,
         };
         f.add_block();
         f

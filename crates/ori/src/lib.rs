@@ -22,7 +22,7 @@ pub use builder::Builder;
 pub use builder::{ALWAYS, default_operand};
 pub use function::{
     Block, BlockCall, BlockData, Callee, Function, Guard, Inst, InstData, Loc, Macro, Name, Op, Operand,
-    SlotInfo, Terminator, Value, ValueData,
+    Part, SlotInfo, SymbolUse, Terminator, Value, ValueData,
 };
 pub use function::{for_each_name, operand};
 

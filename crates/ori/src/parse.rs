@@ -3,8 +3,8 @@
 
 use crate::builder::ALWAYS;
 use crate::function::{
-    Block, BlockCall, BlockData, Callee, Function, Guard, InstData, Loc, Macro, Name, Op, Operand,
-    Terminator, Value, ValueData,
+    Block, BlockCall, BlockData, Callee, Function, Guard, InstData, Loc, Macro, Name, Op, Operand, Part,
+    SymbolUse, Terminator, Value, ValueData,
 };
 use cranelift_entity::EntityRef;
 use rustc_hash::FxHashMap;
@@ -110,8 +110,18 @@ impl State {
                 }));
                 continue;
             }
+            if key == "symbols" {
+                for word in n.split(',') {
+                    let (part, name) = word.split_once(':').ok_or("expected PART:NAME")?;
+                    let part = Part::ALL.into_iter().find(|p| p.name() == part);
+                    let part = part.ok_or("unknown part of an address")?;
+                    func.symbols.push(SymbolUse { name: name.into(), part });
+                }
+                continue;
+            }
             let n = number(n)?;
             match key {
+                "relocatable" => func.relocatable = n != 0,
                 "local" => func.local_size = n,
                 "shared" => func.shared_size = n,
                 "barriers" => func.barriers = narrow(n)?,
@@ -547,6 +557,7 @@ fn operation(text: &str, defs: usize) -> Res<(Op, Mods)> {
         "returnaddress" => Some(Macro::ReturnAddress),
         "call" => Some(Macro::Call),
         "frametop" => Some(Macro::FrameTop),
+        "symbol" => Some(Macro::Symbol),
         "keepregs" => Some(Macro::Keep),
         _ => None,
     };

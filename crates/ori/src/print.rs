@@ -251,19 +251,30 @@ fn callees(list: &[Callee]) -> String {
     format!(" callees={}", names.join(","))
 }
 
+/// ` symbols=low:x,high:x`: parts of addresses.
+fn symbols(list: &[crate::SymbolUse]) -> String {
+    if list.is_empty() {
+        return String::new();
+    }
+    let words: Vec<String> = list.iter().map(|s| format!("{}:{}", s.part.name(), s.name)).collect();
+    format!(" symbols={}", words.join(","))
+}
+
 impl Display for Function {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let kind = if self.entry { "entry" } else { "func" };
         writeln!(
             f,
-            "function {} {} {kind} local={} shared={} barriers={} regs={}{} {{",
+            "function {} {} {kind} local={} shared={} barriers={} regs={}{}{}{} {{",
             self.name,
             self.target,
             self.local_size,
             self.shared_size,
             self.barriers,
             self.max_regs,
-            callees(&self.callees)
+            callees(&self.callees),
+            symbols(&self.symbols),
+            if self.relocatable { " relocatable=1" } else { "" },
         )?;
         self.layout.iter().try_for_each(|b| block(f, self, *b))?;
         writeln!(f, "}}")

@@ -7,7 +7,7 @@ use ptx::{FuncId, Module, Op, Operand, Stmt};
 /// "unresolved").
 const SYSTEM_CALLS: &[&str] = &["__assertfail", "free", "malloc", "vfprintf", "vprintf"];
 
-fn calls(module: &Module, f: FuncId) -> impl Iterator<Item = &Inst> {
+pub(crate) fn calls(module: &Module, f: FuncId) -> impl Iterator<Item = &Inst> {
     module.funcs[f].body.iter().flat_map(|b| &b.stmts).filter_map(|s| match s {
         Stmt::Inst(i) if i.op == Op::call => Some(i),
         _ => None,

@@ -14,6 +14,7 @@ mod debug;
 pub mod directives;
 mod functions;
 pub mod listing;
+mod object;
 pub mod options;
 pub mod pipeline;
 pub mod verify;

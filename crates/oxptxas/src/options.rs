@@ -76,7 +76,7 @@ pub static OPTIONS: &[Opt] = &[
         "spend time and memory on optimization",
     ),
     opt("compile-as-tools-patch", "astoolspatch", Flag, NotBuilt, "compile patch code for tools"),
-    opt("compile-only", "c", Flag, NotBuilt, "make a relocatable object"),
+    opt("compile-only", "c", Flag, Built, "make a relocatable object"),
     opt("compiler-annotations", "annotate", Flag, NotBuilt, "annotate the output with compiler internals"),
     opt("def-load-cache", "dlcm", Word(LOADS), Built, "default cache modifier of global and generic loads"),
     opt(

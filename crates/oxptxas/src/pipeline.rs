@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
 /// Registers that a kernel has at least if it calls what the driver brings (observed, ptxas 13.0.88, sm_75 … sm_100).
-const MIN_ABI_REGISTERS: u32 = 24;
+pub(crate) const MIN_ABI_REGISTERS: u32 = 24;
 
 /// How to compile.
 #[derive(Clone, Debug)]
@@ -33,6 +33,8 @@ pub struct Settings {
     pub serial: bool,
     /// Line tables: always, never, or where the PTX has `.loc` directives.
     pub line_info: Option<bool>,
+    /// `-c`: a relocatable object.
+    pub relocatable: bool,
 }
 
 impl Settings {
@@ -48,6 +50,7 @@ impl Settings {
             options_text: format!("-arch {target}"),
             serial: false,
             line_info: None,
+            relocatable: false,
         }
     }
 }
@@ -176,6 +179,9 @@ pub fn compile(source: &str, file: &str, settings: &Settings) -> Result<Output, 
     }
     let lines = LineIndex::new(source);
     let layout = lower::ModuleLayout::new(&module, settings.target).map_err(fail)?;
+    if settings.relocatable {
+        return crate::object::compile(&module, &layout, &lines, settings).map_err(fail);
+    }
     let mut unresolved = functions::unresolved(&module);
     if unresolved.is_empty() {
         unresolved = unresolved_addresses(&module, &layout);
@@ -205,6 +211,7 @@ pub fn compile(source: &str, file: &str, settings: &Settings) -> Result<Output, 
         maxrregcount: settings.max_registers,
         fmad: settings.fmad,
         lines: Some(&lines),
+        relocatable: false,
     };
     // A function may use as many registers as the most limited kernel that reaches it.
     let mut jobs: Vec<(FuncId, Option<u32>)> = chosen.iter().map(|k| (*k, settings.max_registers)).collect();
@@ -285,7 +292,7 @@ fn unresolved_addresses(module: &Module, layout: &lower::ModuleLayout) -> Vec<Di
 }
 
 /// One function through lowering, optimization and the backend.
-fn compile_function(
+pub(crate) fn compile_function(
     module: &Module,
     id: FuncId,
     layout: &lower::ModuleLayout,
@@ -353,7 +360,7 @@ fn assemble(
             (_, true) => 0,
             _ => code.stack_bytes.next_multiple_of(16),
         };
-        let (offsets, param_bytes) = module.param_layout(func);
+        let (_, param_bytes) = module.param_layout(func);
         let reserved =
             if target.sm >= 90 && code.shared_size != 0 { lower::layout::RESERVED_SHARED } else { 0 };
         output.kernels.push(KernelStats {
@@ -375,38 +382,17 @@ fn assemble(
             instructions: code.words.len(),
             time,
         });
-        let convergence = code.insts.iter().any(|i| i.op == sass::Opcode::BSSY);
         if sources.is_some() {
             let in_it = used.iter().copied().chain([*id]).collect();
             let lines = code.lines.clone();
             with_lines.push((*id, Code { lines, words: code.words.clone(), ..Code::default() }, in_it));
         }
         file.kernels.push(cubin::Kernel {
-            name: func.name.clone(),
-            registers: code.regs.min(255) as u8,
             frame_bytes: cumulative,
             functions: placed.into_iter().map(|p| (p.name, p.offset, p.size)).collect(),
             externs: externs.iter().map(|f| module.funcs[*f].name.clone()).collect(),
             syscalls,
-            barriers: code.barriers as u8,
-            convergence,
-            shared_bytes: code.shared_size,
-            param_base: info.param_base,
-            param_bytes: param_bytes as u16,
-            params: offsets
-                .iter()
-                .zip(&func.params)
-                .map(|(at, p)| (*at as u16, module.vars[*p].size() as u32))
-                .collect(),
-            exits: code.exit_offsets,
-            literals: code.literals,
-            max_registers: Some(lower::max_regs(func, &options)),
-            explicit_cluster: func.attrs.explicit_cluster,
-            cluster: func.attrs.reqnctapercluster,
-            max_cluster_rank: func.attrs.maxclusterrank,
-            maxntid: func.attrs.maxntid,
-            reqntid: func.attrs.reqntid,
-            code: code.words,
+            ..kernel_record(module, func, code, &options)
         });
     }
     for v in &layout.globals {
@@ -455,6 +441,41 @@ fn assemble(
     }
     output.cubin = cubin::write::write(&file)?;
     Ok(output)
+}
+
+/// What a file says of a kernel or device function, without what it says of the functions that it calls.
+pub(crate) fn kernel_record(
+    module: &Module,
+    func: &ptx::Func,
+    code: Code,
+    options: &lower::Options<'_>,
+) -> cubin::Kernel {
+    let (offsets, param_bytes) = if func.entry { module.param_layout(func) } else { Default::default() };
+    cubin::Kernel {
+        name: func.name.clone(),
+        registers: code.regs.min(255) as u8,
+        frame_bytes: code.frame_bytes,
+        barriers: code.barriers as u8,
+        convergence: code.insts.iter().any(|i| i.op == sass::Opcode::BSSY),
+        shared_bytes: code.shared_size,
+        param_base: options.target.info().param_base,
+        param_bytes: param_bytes as u16,
+        params: offsets
+            .iter()
+            .zip(&func.params)
+            .map(|(at, p)| (*at as u16, module.vars[*p].size() as u32))
+            .collect(),
+        exits: code.exit_offsets,
+        literals: code.literals,
+        max_registers: Some(lower::max_regs(func, options)),
+        explicit_cluster: func.attrs.explicit_cluster,
+        cluster: func.attrs.reqnctapercluster,
+        max_cluster_rank: func.attrs.maxclusterrank,
+        maxntid: func.attrs.maxntid,
+        reqntid: func.attrs.reqntid,
+        code: code.words,
+        ..cubin::Kernel::default()
+    }
 }
 
 /// Whether an address in an initializer is the linker's to fill in: that of a constant in its own state space is an

@@ -28,6 +28,8 @@ pub fn call(func: &Function, d: &InstData) -> Result<Vec<(Inst, Link)>, Error> {
     };
     let label = Operand::Label(0);
     let (mode, address, link) = match callee {
+        Callee::Internal(_) if func.relocatable => (Mod::ABS, RZ, Link::Callee(n)),
+        Callee::Indirect if func.relocatable => (Mod::ABS, target()?, Link::FunctionBase),
         Callee::Internal(_) => (Mod::REL, RZ, Link::Callee(n)),
         Callee::Indirect => (Mod::REL, target()?, Link::Base),
         Callee::External => (Mod::ABS, target()?, Link::None),
@@ -45,6 +47,12 @@ pub fn return_address(func: &Function, block: ori::Block, at: ori::Inst) -> Vec<
         .find_map(|d| callee(func, d))
         .is_some_and(|(_, c)| *c == Callee::External);
     let all = Operand::Imm(0xf);
+    if func.relocatable {
+        return vec![
+            (inst(Opcode::MOV, &[], &[lo, Operand::Imm(0), all.clone()]), Link::ReturnLow),
+            (inst(Opcode::MOV, &[], &[hi, Operand::Imm(0), all]), Link::ReturnHigh),
+        ];
+    }
     if !absolute {
         return vec![
             (inst(Opcode::MOV, &[], &[lo, Operand::Imm(0), all.clone()]), Link::ReturnOffset),
@@ -66,8 +74,9 @@ pub fn return_address(func: &Function, block: ori::Block, at: ori::Inst) -> Vec<
 }
 
 /// `RET`.
-pub fn ret(address: Reg) -> Inst {
-    inst(Opcode::RET, &[Mod::REL, Mod::NODEC], &[Operand::reg(address), Operand::Label(0)])
+pub fn ret(func: &Function, address: Reg) -> Inst {
+    let mode = if func.relocatable { Mod::ABS } else { Mod::REL };
+    inst(Opcode::RET, &[mode, Mod::NODEC], &[Operand::reg(address), Operand::Label(0)])
 }
 
 fn local(at: u32) -> Operand {

@@ -122,6 +122,7 @@ fn run(program: &str, args: &[String]) -> Result<(), String> {
         fmad: line.value("fmad") != Some("false"),
         entries: line.list("entry").to_vec(),
         options_text: args.iter().filter(|a| *a != input).cloned().collect::<Vec<_>>().join(" "),
+        relocatable: line.has("compile-only"),
         line_info: match (line.has("suppress-debug-info"), line.has("generate-line-info")) {
             (true, _) => Some(false),
             (_, true) => Some(true),

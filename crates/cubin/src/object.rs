@@ -1,0 +1,598 @@
+//! Relocatable objects: what `-c` makes and nvlink links. Each function has a section of its own, all addresses are
+//! relocations, and the call graph says who calls whom. What is known of the format is in `docs/linking.md`.
+
+use crate::Kernel;
+use crate::attrs::{Attr, Attrs};
+use crate::common::{compat, cuinfo, debug_frames, kernel_attributes, tkinfo};
+use crate::elf::{Section, Strings, Symbol, relocatable, symbol_table};
+use object::elf;
+use std::collections::BTreeMap;
+
+/// Section types of CUDA's own (observed, ptxas 13.0.88 -c).
+mod kind {
+    pub(super) const INFO: u32 = 0x7000_0000;
+    pub(super) const CALLGRAPH: u32 = 0x7000_0001;
+    pub(super) const PROTOTYPE: u32 = 0x7000_0002;
+    pub(super) const GLOBAL: u32 = 0x7000_0007;
+    pub(super) const GLOBAL_INIT: u32 = 0x7000_0008;
+    pub(super) const SHARED: u32 = 0x7000_000a;
+    /// Of bank 0; that of bank n is n more.
+    pub(super) const CONSTANT: u32 = 0x7000_0064;
+    pub(super) const COMPAT: u32 = 0x7000_0086;
+}
+
+const ALLOC: u64 = elf::SHF_ALLOC as u64;
+const WRITE: u64 = elf::SHF_WRITE as u64;
+const EXEC: u64 = elf::SHF_EXECINSTR as u64;
+const INFO_LINK: u64 = elf::SHF_INFO_LINK as u64;
+
+/// Symbol type of a variable.
+const CUDA_OBJECT: u8 = 13;
+/// st_other of a kernel.
+const STO_ENTRY: u8 = 0x10;
+/// st_other of a variable in managed memory, beside that of its space.
+const STO_MANAGED: u8 = 4;
+/// The symbol that function pointers count from, from sm_90 on.
+const FUNCTION_BASE: &str = "__UFT_OFFSET";
+
+/// Who sees a symbol.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Binding {
+    /// This object.
+    #[default]
+    Local,
+    /// All objects; one of them defines it.
+    Global,
+    /// All objects; the first definition holds.
+    Weak,
+}
+
+/// What a relocation fills in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fill {
+    /// The 32-bit immediate of an instruction: the lower half of an address.
+    Low,
+    /// The upper half.
+    High,
+    /// The lower half of the address of a function.
+    FunctionLow,
+    /// The upper half.
+    FunctionHigh,
+    /// The offset of a shared variable, 32 bits.
+    Shared,
+    /// The offset of a constant in its bank, 16 bits.
+    Constant,
+    /// The label of a call.
+    Call,
+    /// The label of a call through a pointer.
+    FunctionBase,
+    /// 8 bytes of data: a generic address.
+    Generic,
+    /// 8 bytes of data: an offset in a state space.
+    Offset,
+    /// 8 bytes of data: the address of a function.
+    Function,
+    /// 8 bytes of data: the address of a kernel.
+    Kernel,
+    /// This byte of a generic address.
+    Byte(u8),
+}
+
+impl Fill {
+    /// The type of relocation; `None` where nothing is to be filled in.
+    fn number(self, sm: u8) -> Option<u32> {
+        let modern = sm >= 90;
+        Some(match self {
+            Fill::FunctionLow if modern => 0x70,
+            Fill::FunctionHigh if modern => 0x71,
+            Fill::Low | Fill::FunctionLow => 0x38,
+            Fill::High | Fill::FunctionHigh => 0x39,
+            Fill::Shared => 0x37,
+            Fill::Constant => 0x3b,
+            Fill::Call if modern => 0x4b,
+            Fill::Call => 0x3a,
+            Fill::FunctionBase if modern => 0x72,
+            Fill::FunctionBase => return None,
+            Fill::Function if modern => 0x66,
+            Fill::Offset | Fill::Function => 2,
+            Fill::Generic => 4,
+            Fill::Kernel => 0x23,
+            Fill::Byte(n) => 0x54 + u32::from(n),
+        })
+    }
+}
+
+/// A relocation.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Reloc {
+    /// Byte offset in the function or variable.
+    pub offset: u64,
+    /// What is filled in.
+    pub fill: Fill,
+    /// Whose address; of no meaning for [`Fill::FunctionBase`].
+    pub symbol: String,
+    /// Added to it.
+    pub addend: i64,
+}
+
+/// A kernel or device function with code.
+#[derive(Clone, Debug, Default)]
+pub struct Function {
+    /// What the section and the attributes say; of a device function, only what applies.
+    pub code: Kernel,
+    /// Whether it is a kernel.
+    pub entry: bool,
+    /// Who sees it.
+    pub binding: Binding,
+    /// Relocations of its code.
+    pub relocs: Vec<Reloc>,
+    /// The functions that it calls by name.
+    pub calls: Vec<String>,
+    /// The functions whose address it takes.
+    pub takes: Vec<String>,
+    /// The prototypes of its calls through pointers.
+    pub indirect: Vec<String>,
+}
+
+/// Where a variable is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Place {
+    /// Global memory.
+    Global,
+    /// Constant bank 3.
+    Constant,
+    /// Shared memory, of this kernel only if one is named.
+    Shared(Option<String>),
+}
+
+/// A variable.
+#[derive(Clone, Debug)]
+pub struct Variable {
+    /// Name.
+    pub name: String,
+    /// Where it is.
+    pub place: Place,
+    /// Who sees it.
+    pub binding: Binding,
+    /// Whether this object has storage for it.
+    pub defined: bool,
+    /// Whether all objects share the storage, which the linker makes (`.common`).
+    pub common: bool,
+    /// In managed memory.
+    pub managed: bool,
+    /// Bytes; 0 of an array of unknown size.
+    pub size: u64,
+    /// Alignment.
+    pub align: u64,
+    /// Initial contents; `None` for zeros.
+    pub init: Option<Vec<u8>>,
+    /// Addresses in the initial contents.
+    pub relocs: Vec<Reloc>,
+}
+
+/// Everything that goes into a relocatable object.
+#[derive(Clone, Debug, Default)]
+pub struct Object {
+    /// SM number, 75 … 121.
+    pub sm: u8,
+    /// SM of the PTX's `.target`.
+    pub ptx_sm: u8,
+    /// Command line, for the tool note.
+    pub options: String,
+    /// Functions with code.
+    pub functions: Vec<Function>,
+    /// Names of functions that are elsewhere.
+    pub externs: Vec<String>,
+    /// What each device function takes and gives (see `docs/linking.md`), for those that other objects see.
+    pub prototypes: Vec<(String, String)>,
+    /// Variables.
+    pub variables: Vec<Variable>,
+}
+
+/// The bytes of an object.
+///
+/// # Errors
+/// On an address of something that it neither has nor declares.
+pub fn write(object: &Object) -> Result<Vec<u8>, String> {
+    let mut w = Writer { object, sections: Vec::new(), index: BTreeMap::new(), symbols: BTreeMap::new() };
+    w.fill()
+}
+
+struct Writer<'o> {
+    object: &'o Object,
+    /// In file order; number 1 first.
+    sections: Vec<Section>,
+    /// Section numbers by name.
+    index: BTreeMap<String, u32>,
+    /// Symbol numbers by name.
+    symbols: BTreeMap<String, u32>,
+}
+
+/// What is known of a variable once it has a place.
+struct Placed<'o> {
+    var: &'o Variable,
+    section: String,
+    offset: u64,
+}
+
+impl<'o> Writer<'o> {
+    fn modern(&self) -> bool {
+        self.object.sm >= 90
+    }
+
+    fn add(&mut self, s: Section) {
+        self.index.insert(s.name.clone(), self.sections.len() as u32 + 1);
+        self.sections.push(s);
+    }
+
+    fn plain(&mut self, name: &str, ty: u32, flags: u64, align: u64) {
+        self.add(Section::new(name, ty, flags, align, Vec::new()));
+    }
+
+    fn number(&self, name: &str) -> u32 {
+        self.index.get(name).copied().unwrap_or(0)
+    }
+
+    fn section(&mut self, name: &str) -> &mut Section {
+        let n = self.index[name];
+        &mut self.sections[n as usize - 1]
+    }
+
+    /// Gives every defined variable a section and an offset; returns also the contents of those sections.
+    fn place(&self) -> (Vec<Placed<'o>>, BTreeMap<String, (Vec<u8>, u64)>) {
+        let mut placed = Vec::new();
+        let mut contents: BTreeMap<String, (Vec<u8>, u64)> = BTreeMap::new();
+        for var in self.object.variables.iter().filter(|v| v.defined && !v.common) {
+            let section = match &var.place {
+                Place::Constant => ".nv.constant3".to_string(),
+                Place::Global if var.init.is_some() => ".nv.global.init".into(),
+                Place::Global => ".nv.global".into(),
+                Place::Shared(None) => ".nv_debug.shared".into(),
+                Place::Shared(Some(k)) => format!(".nv.shared.{k}"),
+            };
+            let (data, align) = contents.entry(section.clone()).or_default();
+            *align = (*align).max(var.align.max(1));
+            let offset = (data.len() as u64).next_multiple_of(var.align.max(1));
+            data.resize(offset as usize, 0);
+            data.extend_from_slice(var.init.as_deref().unwrap_or(&[]));
+            data.resize((offset + var.size) as usize, 0);
+            placed.push(Placed { var, section, offset });
+        }
+        (placed, contents)
+    }
+
+    /// The sections in ptxas's order.
+    fn layout(
+        &mut self,
+        contents: &BTreeMap<String, (Vec<u8>, u64)>,
+        tables: &BTreeMap<String, Vec<(u64, u32, String, i64)>>,
+        frames: Vec<u8>,
+    ) {
+        let o = self.object;
+        let modern = self.modern();
+        self.plain(".shstrtab", elf::SHT_STRTAB, 0, 1);
+        self.plain(".strtab", elf::SHT_STRTAB, 0, 1);
+        self.plain(".symtab", elf::SHT_SYMTAB, 0, 8);
+        self.add(Section::new(".debug_frame", elf::SHT_PROGBITS, 0, 1, frames));
+        self.add(Section::new(".note.nv.tkinfo", elf::SHT_NOTE, 0x200_0000, 4, tkinfo(&o.options)));
+        let flags = 0x100_0000 | if modern { INFO_LINK } else { 0 };
+        self.add(Section::new(".note.nv.cuinfo", elf::SHT_NOTE, flags, 4, cuinfo(o.ptx_sm)));
+        self.plain(".nv.info", kind::INFO, 0, 4);
+        if modern {
+            self.add(Section::new(".nv.compat", kind::COMPAT, 0, 4, compat(o.sm)));
+        }
+        for f in &o.functions {
+            self.plain(&format!(".nv.info.{}", f.code.name), kind::INFO, INFO_LINK, 4);
+        }
+        self.plain(".nv.callgraph", kind::CALLGRAPH, 0, 4);
+        self.plain(".nv.prototype", kind::PROTOTYPE, 0, 4);
+        for (place, entries) in tables {
+            for with_addends in [true, false] {
+                let (name, ty) = if with_addends { (".rela", elf::SHT_RELA) } else { (".rel", elf::SHT_REL) };
+                if entries.iter().any(|e| self.has_addend(e.3) == with_addends) {
+                    self.plain(&format!("{name}{place}"), ty, INFO_LINK, 8);
+                }
+            }
+        }
+        let take = |name: &str| contents.get(name).cloned();
+        if let Some((data, align)) = take(".nv.constant3") {
+            self.add(Section::new(".nv.constant3", kind::CONSTANT + 3, ALLOC, align, data));
+        }
+        let bank0 = |w: &mut Self| {
+            for k in o.functions.iter().filter(|f| f.entry).map(|f| &f.code) {
+                let data = vec![0; usize::from(k.param_base) + usize::from(k.param_bytes)];
+                let name = format!(".nv.constant0.{}", k.name);
+                w.add(Section::new(&name, kind::CONSTANT, ALLOC | INFO_LINK, 4, data));
+            }
+        };
+        if !modern {
+            bank0(self);
+        }
+        for f in &o.functions {
+            let code = f.code.code.iter().flat_map(|w| w.to_le_bytes()).collect();
+            let name = format!(".text.{}", f.code.name);
+            self.add(Section::new(&name, elf::SHT_PROGBITS, ALLOC | EXEC, 128, code));
+        }
+        if let Some((data, align)) = take(".nv.global.init") {
+            self.add(Section::new(".nv.global.init", kind::GLOBAL_INIT, ALLOC | WRITE, align, data));
+        }
+        for (name, (data, align)) in contents {
+            let (ty, flags) = match name.as_str() {
+                ".nv.constant3" | ".nv.global.init" => continue,
+                ".nv.global" => (kind::GLOBAL, ALLOC | WRITE),
+                ".nv_debug.shared" => (kind::SHARED, ALLOC | WRITE),
+                _ => (kind::SHARED, ALLOC | WRITE | INFO_LINK),
+            };
+            let mut s = Section::new(name, ty, flags, *align, Vec::new());
+            s.nobits = data.len() as u64;
+            s.no_bits = true;
+            self.add(s);
+        }
+        if modern {
+            bank0(self);
+        }
+    }
+
+    /// Up to sm_89 relocations without an addend are in a table without addends.
+    fn has_addend(&self, addend: i64) -> bool {
+        addend != 0 || self.modern()
+    }
+
+    /// Every relocation, by the name of the section that it is for: offset, type, symbol, addend.
+    fn relocations(
+        &self,
+        placed: &[Placed<'_>],
+        frames: &[[u64; 4]],
+    ) -> BTreeMap<String, Vec<(u64, u32, String, i64)>> {
+        let sm = self.object.sm;
+        let mut tables: BTreeMap<String, Vec<(u64, u32, String, i64)>> = BTreeMap::new();
+        let entry = |at: u64, r: &Reloc| {
+            let symbol =
+                if r.fill == Fill::FunctionBase { FUNCTION_BASE.to_string() } else { r.symbol.clone() };
+            Some((at + r.offset, r.fill.number(sm)?, symbol, r.addend))
+        };
+        for f in self.object.functions.iter().filter(|f| !f.relocs.is_empty()) {
+            let table = tables.entry(format!(".text.{}", f.code.name)).or_default();
+            table.extend(f.relocs.iter().filter_map(|r| entry(0, r)));
+        }
+        for p in placed.iter().filter(|p| !p.var.relocs.is_empty()) {
+            let table = tables.entry(p.section.clone()).or_default();
+            table.extend(p.var.relocs.iter().filter_map(|r| entry(p.offset, r)));
+        }
+        /// R_CUDA_64 and R_CUDA_UNUSED_CLEAR64.
+        const ADDRESS: (u32, u32) = (2, 0x49);
+        let table = tables.entry(".debug_frame".into()).or_default();
+        for (f, [common, link, address, size]) in self.object.functions.iter().zip(frames) {
+            let name = &f.code.name;
+            table.push((*link, ADDRESS.0, ".debug_frame".into(), *common as i64));
+            table.push((*address, ADDRESS.0, name.clone(), 0));
+            table.push((*size, ADDRESS.1, name.clone(), 0));
+        }
+        tables.retain(|_, t| !t.is_empty());
+        tables
+    }
+
+    fn symbol_list(&mut self, placed: &[Placed<'_>], used: &[&str]) -> Vec<Symbol> {
+        let o = self.object;
+        let symbol = |name: &str, bind: u8, ty: u8, other: u8, section: u16, value: u64, size: u64| Symbol {
+            name: name.into(),
+            info: bind << 4 | ty,
+            other,
+            section,
+            value,
+            size,
+        };
+        let mut list = vec![symbol("", 0, 0, 0, 0, 0, 0)];
+        for (i, s) in self.sections.iter().enumerate() {
+            let named = ![".shstrtab", ".strtab", ".symtab", ".nv.info", ".nv.compat"]
+                .contains(&s.name.as_str())
+                && !s.name.starts_with(".rel")
+                && !s.name.starts_with(".nv.info.");
+            if named {
+                list.push(symbol(&s.name, elf::STB_LOCAL, elf::STT_SECTION, 0, i as u16 + 1, 0, 0));
+            }
+        }
+        let bind = |b: Binding| match b {
+            Binding::Local => elf::STB_LOCAL,
+            Binding::Global => elf::STB_GLOBAL,
+            Binding::Weak => elf::STB_WEAK,
+        };
+        let other = |v: &Variable| {
+            let space = match v.place {
+                Place::Global => 0x20,
+                Place::Shared(_) => 0x40,
+                Place::Constant => 0x80,
+            };
+            space | if v.managed { STO_MANAGED } else { 0 }
+        };
+        let mut globals = Vec::new();
+        for p in placed {
+            let v = p.var;
+            let n = self.number(&p.section) as u16;
+            let s = symbol(&v.name, bind(v.binding), CUDA_OBJECT, other(v), n, p.offset, v.size);
+            if v.binding == Binding::Local { list.push(s) } else { globals.push(s) }
+        }
+        for v in o.variables.iter().filter(|v| !v.defined || v.common) {
+            let (section, value) = if v.common { (elf::SHN_COMMON, v.align) } else { (0, 0) };
+            globals.push(symbol(&v.name, elf::STB_GLOBAL, CUDA_OBJECT, other(v), section, value, v.size));
+        }
+        for f in &o.functions {
+            let n = self.number(&format!(".text.{}", f.code.name)) as u16;
+            let other = if f.entry { STO_ENTRY } else { 0 };
+            let size = 16 * f.code.code.len() as u64;
+            let s = symbol(&f.code.name, bind(f.binding), elf::STT_FUNC, other, n, 0, size);
+            if f.binding == Binding::Local { list.push(s) } else { globals.push(s) }
+        }
+        for e in &o.externs {
+            globals.push(symbol(e, elf::STB_GLOBAL, elf::STT_FUNC, 0, 0, 0, 0));
+        }
+        if self.modern() {
+            let weak = |name: &str, value: u64, size: u64| {
+                symbol(name, elf::STB_WEAK, elf::STT_OBJECT, 0, 0, value, size)
+            };
+            let (reserved, cap) = if o.sm >= 100 { (0x40, 0x400) } else { (0, 0) };
+            globals.push(weak(".nv.reservedSmem.offset0", reserved, 4));
+            let shared = o.variables.iter().any(|v| matches!(v.place, Place::Shared(_)));
+            if cap != 0 && shared {
+                globals.push(weak(".nv.reservedSmem.cap", cap, 4));
+            }
+            if used.contains(&FUNCTION_BASE) {
+                globals.push(weak(FUNCTION_BASE, 0, 8));
+            }
+        }
+        self.section(".symtab").info = list.len() as u32;
+        list.append(&mut globals);
+        for (n, s) in (0..).zip(&list) {
+            self.symbols.insert(s.name.clone(), n);
+        }
+        list
+    }
+
+    fn symbol(&self, name: &str) -> Result<u32, String> {
+        self.symbols.get(name).copied().ok_or_else(|| format!("'{name}' is not in the object"))
+    }
+
+    /// `.nv.callgraph`: calls by name (behind the mark -1), functions whose address is taken with their prototypes
+    /// (-2), functions that call through pointers with the prototypes (-3), who takes whose address (-4). And
+    /// `.nv.prototype`: the prototypes of all other functions that other objects see.
+    fn graph(&self, prototypes: &BTreeMap<&str, u32>) -> Result<(Vec<u8>, Vec<u8>), String> {
+        let o = self.object;
+        let mut graph: Vec<u8> = Vec::new();
+        let pair = |out: &mut Vec<u8>, a: u32, b: u32| {
+            out.extend(a.to_le_bytes());
+            out.extend(b.to_le_bytes());
+        };
+        let mark = |out: &mut Vec<u8>, n: i32| pair(out, 0, (-n) as u32);
+        mark(&mut graph, 1);
+        for f in &o.functions {
+            for callee in &f.calls {
+                pair(&mut graph, self.symbol(&f.code.name)?, self.symbol(callee)?);
+            }
+        }
+        mark(&mut graph, 2);
+        let in_data = o.variables.iter().flat_map(|v| &v.relocs).filter(|r| r.fill == Fill::Function);
+        let taken: Vec<&str> = o
+            .functions
+            .iter()
+            .flat_map(|f| f.takes.iter().map(String::as_str))
+            .chain(in_data.map(|r| r.symbol.as_str()))
+            .collect();
+        let mut rest = Vec::new();
+        for (name, prototype) in &o.prototypes {
+            let to = if taken.contains(&name.as_str()) { &mut graph } else { &mut rest };
+            pair(to, self.symbol(name)?, prototypes[prototype.as_str()]);
+        }
+        mark(&mut graph, 3);
+        for f in &o.functions {
+            for p in &f.indirect {
+                pair(&mut graph, self.symbol(&f.code.name)?, prototypes[p.as_str()]);
+            }
+        }
+        mark(&mut graph, 4);
+        for f in &o.functions {
+            for t in &f.takes {
+                pair(&mut graph, self.symbol(&f.code.name)?, self.symbol(t)?);
+            }
+        }
+        Ok((graph, rest))
+    }
+
+    /// Fills `.nv.info` and `.nv.info.FUNCTION`.
+    fn attributes(&mut self) -> Result<(), String> {
+        let o = self.object;
+        let mut all = Attrs::default();
+        for f in o.functions.iter().rev() {
+            let n = self.symbol(&f.code.name)?;
+            all.words(Attr::Regcount, &[n, f.code.registers.into()]);
+            // The linker adds up the frames along the call graph.
+            all.words(Attr::MaxStackSize, &[n, 0]);
+            all.words(Attr::FrameSize, &[n, f.code.frame_bytes]);
+        }
+        let info = self.section(".nv.info");
+        info.data = all.0;
+        info.link = 3;
+        for f in &o.functions {
+            let name = &f.code.name;
+            let bank = if f.entry { Some(self.symbol(&format!(".nv.constant0.{name}"))?) } else { None };
+            let mut externs = Vec::new();
+            for e in f.calls.iter().chain(&f.takes).filter(|e| o.externs.contains(e)) {
+                let n = self.symbol(e)?;
+                if !externs.contains(&n) {
+                    externs.push(n);
+                }
+            }
+            let data = kernel_attributes(o.sm, &f.code, bank, &externs);
+            let text = self.number(&format!(".text.{name}"));
+            let number = self.symbol(name)?;
+            let modern = self.modern();
+            let s = self.section(&format!(".nv.info.{name}"));
+            (s.data, s.link, s.info) = (data, 3, text);
+            let s = self.section(&format!(".text.{name}"));
+            let registers = if modern { 0 } else { u32::from(f.code.registers) << 24 };
+            (s.link, s.info) = (3, number | registers);
+            for prefix in [".nv.constant0.", ".nv.shared."] {
+                let name = format!("{prefix}{name}");
+                if self.number(&name) != 0 {
+                    self.section(&name).info = text;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn fill(&mut self) -> Result<Vec<u8>, String> {
+        let o = self.object;
+        let (placed, contents) = self.place();
+        let (frame_data, frames) = debug_frames(o.functions.iter().map(|f| &f.code));
+        let tables = self.relocations(&placed, &frames);
+        self.layout(&contents, &tables, frame_data);
+        let used: Vec<&str> = tables.values().flatten().map(|e| e.2.as_str()).collect();
+        let symbols = self.symbol_list(&placed, &used);
+
+        let mut strings = Strings::default();
+        let mut prototypes = BTreeMap::new();
+        let indirect = o.functions.iter().flat_map(|f| &f.indirect);
+        for p in o.prototypes.iter().map(|p| &p.1).chain(indirect) {
+            if !prototypes.contains_key(p.as_str()) {
+                prototypes.insert(p.as_str(), strings.add(p));
+            }
+        }
+        let (graph, rest) = self.graph(&prototypes)?;
+        for (name, data) in [(".nv.callgraph", graph), (".nv.prototype", rest)] {
+            let s = self.section(name);
+            (s.data, s.link, s.entsize) = (data, 3, 8);
+        }
+        self.attributes()?;
+        for (place, entries) in &tables {
+            let (mut rel, mut rela) = (Vec::new(), Vec::new());
+            for (at, ty, name, addend) in entries {
+                let table = if self.has_addend(*addend) { &mut rela } else { &mut rel };
+                table.extend(at.to_le_bytes());
+                table.extend((u64::from(self.symbol(name)?) << 32 | u64::from(*ty)).to_le_bytes());
+                if self.has_addend(*addend) {
+                    table.extend(addend.to_le_bytes());
+                }
+            }
+            let info = self.number(place);
+            for (name, data, size) in [(format!(".rel{place}"), rel, 16), (format!(".rela{place}"), rela, 24)]
+            {
+                if self.number(&name) != 0 {
+                    let s = self.section(&name);
+                    (s.data, s.link, s.info, s.entsize) = (data, 3, info, size);
+                }
+            }
+        }
+        let table = symbol_table(&symbols, &mut strings);
+        let strtab = self.number(".strtab");
+        let s = self.section(".symtab");
+        (s.data, s.link, s.entsize) = (table, strtab, 24);
+        self.section(".strtab").data = strings.bytes;
+        let (tkinfo, compat) = (self.number(".note.nv.tkinfo"), self.number(".nv.compat"));
+        let s = self.section(".note.nv.cuinfo");
+        (s.link, s.info) = (tkinfo, compat);
+        // The low byte says that the file holds code of this SM only: with 2, as ptxas has from sm_100 on, nvlink looks
+        // for capsules.
+        let flags = self.number(".note.nv.cuinfo") << 24 | u32::from(o.sm) << 8 | 4;
+        Ok(relocatable(std::mem::take(&mut self.sections), flags))
+    }
+}

@@ -1,0 +1,313 @@
+//! `-c`: a relocatable object instead of an executable. Every function is compiled on its own and keeps to the calling
+//! convention; whatever has an address is left to the linker.
+
+use crate::functions;
+use crate::pipeline::{KernelStats, MIN_ABI_REGISTERS, Output, Settings, compile_function, kernel_record};
+use backend::Code;
+use backend::link::{Fill, Whose};
+use cubin::object::{Binding, Object, Place, Variable};
+use ori::Part;
+use ptx::{Diagnostic, Func, FuncId, Item, LineIndex, Linkage, Module, Operand, Space, Stmt, Symbol, VarId};
+use rayon::prelude::*;
+use rustc_hash::FxHashSet;
+use std::time::{Duration, Instant};
+
+/// Compiles a module whose options are applied to an object.
+///
+/// # Errors
+/// What is not supported.
+pub(crate) fn compile(
+    module: &Module,
+    layout: &lower::ModuleLayout,
+    lines: &LineIndex,
+    settings: &Settings,
+) -> Result<Output, Vec<Diagnostic>> {
+    let options = lower::Options {
+        target: settings.target,
+        opt_level: settings.opt_level,
+        maxrregcount: settings.max_registers,
+        fmad: settings.fmad,
+        lines: Some(lines),
+        relocatable: true,
+    };
+    for name in &settings.entries {
+        if !module.funcs.values().any(|f| f.entry && f.body.is_some() && f.name == *name) {
+            return Err(vec![Diagnostic::whole(format!("Unknown function {name}"))]);
+        }
+    }
+    let wanted = |f: &Func| {
+        f.body.is_some() && (!f.entry || settings.entries.is_empty() || settings.entries.contains(&f.name))
+    };
+    let chosen: Vec<FuncId> = module.funcs.iter().filter(|(_, f)| wanted(f)).map(|(id, _)| id).collect();
+    let compiled: Vec<Result<(Code, Duration), Vec<Diagnostic>>> = chosen
+        .par_iter()
+        .map(|id| {
+            let start = Instant::now();
+            let code = compile_function(module, *id, layout, lines, &options, settings.serial)?;
+            Ok((code, start.elapsed()))
+        })
+        .collect();
+    let mut object = Object {
+        sm: settings.target.sm,
+        ptx_sm: ptx::check::target_sm(module).min(255) as u8,
+        options: settings.options_text.clone(),
+        ..Object::default()
+    };
+    let mut output = Output::default();
+    let mut errors = Vec::new();
+    for (id, result) in chosen.iter().zip(compiled) {
+        let func = &module.funcs[*id];
+        let done = result.and_then(|(code, time)| {
+            let f = function(module, *id, code, &options)?;
+            output.kernels.push(stats(&f, func, time));
+            object.functions.push(f);
+            Ok(())
+        });
+        if let Err(e) = done {
+            errors.extend(e);
+        }
+    }
+    variables(module, layout, &mut object, &mut errors);
+    if !errors.is_empty() {
+        errors.sort_by_key(|d| d.span.map_or(0, |s| s.start));
+        return Err(errors);
+    }
+    let in_data = object.variables.iter().flat_map(|v| &v.relocs);
+    let in_code = object.functions.iter().flat_map(|f| &f.relocs);
+    let used: FxHashSet<String> = in_data.chain(in_code).map(|r| r.symbol.clone()).collect();
+    object.variables.retain(|v| v.defined || used.contains(&v.name));
+    object.externs = module
+        .funcs
+        .values()
+        .filter(|f| f.body.is_none() && !is_prototype(f) && used.contains(&f.name))
+        .map(|f| f.name.clone())
+        .collect();
+    object.prototypes = module
+        .funcs
+        .values()
+        .filter(|f| !f.entry && (f.body.is_some() || object.externs.contains(&f.name)))
+        .filter(|f| f.linkage != Linkage::Internal || f.body.is_none())
+        .map(|f| (f.name.clone(), prototype(module, f)))
+        .collect();
+    output.cubin = cubin::object::write(&object).map_err(|e| vec![Diagnostic::whole(e)])?;
+    Ok(output)
+}
+
+/// Whether this is the header of a `.callprototype`, which has no name.
+fn is_prototype(f: &Func) -> bool {
+    f.name == "_" || f.name.is_empty()
+}
+
+fn stats(f: &cubin::object::Function, func: &Func, time: Duration) -> KernelStats {
+    KernelStats {
+        name: func.name.clone(),
+        registers: f.code.registers.into(),
+        barriers: f.code.barriers.into(),
+        frame: f.code.frame_bytes,
+        instructions: f.code.code.len(),
+        time,
+        ..KernelStats::default()
+    }
+}
+
+fn binding(linkage: Linkage) -> Binding {
+    match linkage {
+        Linkage::Internal => Binding::Local,
+        Linkage::Weak => Binding::Weak,
+        Linkage::Visible | Linkage::Extern | Linkage::Common => Binding::Global,
+    }
+}
+
+/// A compiled function as the object has it.
+fn function(
+    module: &Module,
+    id: FuncId,
+    code: Code,
+    options: &lower::Options<'_>,
+) -> Result<cubin::object::Function, Vec<Diagnostic>> {
+    let func = &module.funcs[id];
+    let error = |e: backend::Error| vec![Diagnostic::error(func.span, e.message)];
+    let (mut code, relocs) = backend::link::object(options.target, &code).map_err(error)?;
+    if !func.entry || !code.callees.is_empty() {
+        code.regs = code.regs.max(MIN_ABI_REGISTERS);
+    }
+    let mut calls: Vec<String> = Vec::new();
+    for c in &code.callees {
+        if let ori::Callee::Internal(name) = c {
+            calls.push(name.clone());
+        }
+    }
+    let mut takes: Vec<String> = Vec::new();
+    for s in code.symbols.iter().filter(|s| s.part == Part::FunctionLow) {
+        takes.push(s.name.clone());
+    }
+    let mut indirect: Vec<String> = Vec::new();
+    for f in indirect_prototypes(module, id) {
+        let p = prototype(module, &module.funcs[f]);
+        if !indirect.contains(&p) {
+            indirect.push(p);
+        }
+    }
+    let relocs = relocs
+        .into_iter()
+        .map(|r| cubin::object::Reloc {
+            offset: r.offset.into(),
+            fill: match (r.fill, &r.whose) {
+                (Fill::Call, Whose::FunctionBase) => cubin::object::Fill::FunctionBase,
+                (Fill::Call, _) => cubin::object::Fill::Call,
+                (Fill::Part(p), _) => match p {
+                    Part::Low => cubin::object::Fill::Low,
+                    Part::High => cubin::object::Fill::High,
+                    Part::FunctionLow => cubin::object::Fill::FunctionLow,
+                    Part::FunctionHigh => cubin::object::Fill::FunctionHigh,
+                    Part::Shared => cubin::object::Fill::Shared,
+                    Part::Constant => cubin::object::Fill::Constant,
+                },
+            },
+            symbol: match r.whose {
+                Whose::Own => func.name.clone(),
+                Whose::Symbol(name) => name,
+                Whose::FunctionBase => String::new(),
+            },
+            addend: r.addend.into(),
+        })
+        .collect();
+    Ok(cubin::object::Function {
+        code: kernel_record(module, func, code, options),
+        entry: func.entry,
+        // All see kernels.
+        binding: if func.entry && func.linkage != Linkage::Weak {
+            Binding::Global
+        } else {
+            binding(func.linkage)
+        },
+        relocs,
+        calls,
+        takes,
+        indirect,
+    })
+}
+
+/// The headers that say what a function passes to calls through pointers.
+fn indirect_prototypes(module: &Module, id: FuncId) -> Vec<FuncId> {
+    let Some(body) = &module.funcs[id].body else { return Vec::new() };
+    let mut found = Vec::new();
+    for call in functions::calls(module, id) {
+        let mut labels =
+            call.operands.iter().filter_map(|o| if let Operand::Label(l) = o { Some(*l) } else { None });
+        let Some(label) = labels.next() else { continue };
+        found.extend(body.stmts.iter().find_map(|s| match s {
+            Stmt::CallTargets(l, funcs) if *l == label => funcs.first().copied(),
+            Stmt::CallPrototype(l, f) if *l == label => Some(*f),
+            _ => None,
+        }));
+    }
+    found
+}
+
+/// What a function takes and gives, as the call graph spells it: `#`, the result (`v` for none), the parameters.
+fn prototype(module: &Module, func: &Func) -> String {
+    let letter = |v: &VarId| {
+        let var = &module.vars[*v];
+        let size = var.size();
+        if !var.dims.is_empty() || var.vector != 1 {
+            return format!("b{size}");
+        }
+        match (size, var.ty.is_float()) {
+            (4, false) => "i".into(),
+            (8, false) => "l".into(),
+            (4, true) => "f".into(),
+            (8, true) => "d".into(),
+            (16, _) => "x".into(),
+            _ => format!("b{size}"),
+        }
+    };
+    let results: String = func.returns.iter().map(letter).collect();
+    let params: String = func.params.iter().map(letter).collect();
+    format!("#{}{params}", if results.is_empty() { "v" } else { &results })
+}
+
+/// The variables that have an address, with what they hold.
+fn variables(
+    module: &Module,
+    layout: &lower::ModuleLayout,
+    object: &mut Object,
+    errors: &mut Vec<Diagnostic>,
+) {
+    let mut add = |id: VarId, owner: Option<&Func>, errors: &mut Vec<Diagnostic>| {
+        let var = &module.vars[id];
+        let place = match var.space {
+            Space::Global => Place::Global,
+            Space::Const => Place::Constant,
+            Space::Shared => Place::Shared(owner.filter(|f| f.entry).map(|f| f.name.clone())),
+            _ => return,
+        };
+        let name = layout.symbol_name(module, Symbol::Var(id));
+        // An array of unknown size is the launch's.
+        let dynamic = var.space == Space::Shared && var.is_unsized();
+        let defined = var.linkage != Linkage::Extern && !dynamic;
+        let known = object.variables.iter().position(|v| v.name == name);
+        if let Some(old) = known.map(|n| &mut object.variables[n]) {
+            // A declaration and its definition.
+            if old.defined || !defined {
+                return;
+            }
+            old.binding = binding(var.linkage);
+            old.defined = true;
+        } else {
+            object.variables.push(Variable {
+                name,
+                place,
+                binding: binding(var.linkage),
+                defined,
+                common: var.linkage == Linkage::Common,
+                managed: var.managed,
+                size: var.size(),
+                align: u64::from(var.align),
+                init: None,
+                relocs: Vec::new(),
+            });
+        }
+        let Some(init) = &var.init else { return };
+        let mut bytes = init.bytes.clone();
+        bytes.resize(var.size() as usize, 0);
+        let mut relocs = Vec::new();
+        for r in &init.relocs {
+            let fill = match (r.byte, r.symbol) {
+                (Some(n), Symbol::Var(_)) if n < 8 => cubin::object::Fill::Byte(n),
+                (None, Symbol::Var(v)) if r.size == 8 => match module.vars[v].space {
+                    Space::Const | Space::Shared if !r.generic => cubin::object::Fill::Offset,
+                    _ => cubin::object::Fill::Generic,
+                },
+                (None, Symbol::Func(f)) if r.size == 8 => match module.funcs[f].entry {
+                    true => cubin::object::Fill::Kernel,
+                    false => cubin::object::Fill::Function,
+                },
+                _ => {
+                    let message =
+                        format!("an address in the initializer of '{}' is not supported yet", var.name);
+                    errors.push(Diagnostic::error(var.span, message));
+                    continue;
+                }
+            };
+            let symbol = layout.symbol_name(module, r.symbol);
+            relocs.push(cubin::object::Reloc { offset: r.offset, fill, symbol, addend: r.addend });
+        }
+        let n = known.unwrap_or(object.variables.len() - 1);
+        if let Some(v) = object.variables.get_mut(n) {
+            v.init = Some(bytes);
+            v.relocs = relocs;
+        }
+    };
+    for item in &module.items {
+        match item {
+            Item::Var(v) => add(*v, None, errors),
+            Item::Func(f) => {
+                let func = &module.funcs[*f];
+                for v in func.body.iter().flat_map(|b| &b.vars) {
+                    add(*v, Some(func), errors);
+                }
+            }
+        }
+    }
+}
