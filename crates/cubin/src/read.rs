@@ -56,7 +56,7 @@ pub struct GlobalImage {
 /// An address to be filled in.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RelocImage {
-    /// In which section: `.nv.constant4`, `.nv.constant3`, or the name of a global.
+    /// In which section: `.nv.constant4`, `.nv.constant3`, `.text.FUNCTION`, or the name of a global.
     pub place: String,
     /// Byte offset there.
     pub offset: u64,
@@ -64,6 +64,8 @@ pub struct RelocImage {
     pub symbol: String,
     /// Added to it.
     pub addend: i64,
+    /// Type of relocation.
+    pub kind: u32,
 }
 
 /// Reads an executable.
@@ -169,7 +171,8 @@ pub fn read(data: &[u8]) -> Result<Image, String> {
             (_, Some(p)) if p.starts_with('.') => (p, 16),
             _ => continue,
         };
-        if !matches!(place, ".nv.constant4" | ".nv.constant3" | ".nv.global.init") {
+        let code = place.starts_with(".text.");
+        if !code && !matches!(place, ".nv.constant4" | ".nv.constant3" | ".nv.global.init") {
             continue;
         }
         for e in bytes.chunks_exact(entry) {
@@ -177,7 +180,9 @@ pub fn read(data: &[u8]) -> Result<Image, String> {
             let (mut offset, info) = (word(0), word(8));
             let mut place = place.to_string();
             let base = contents.get(&place).map(Vec::as_slice).unwrap_or_default();
-            let addend = if entry == 24 {
+            let addend = if code && entry == 16 {
+                0
+            } else if entry == 24 {
                 word(16) as i64
             } else {
                 base.get(offset as usize..offset as usize + 8)
@@ -198,7 +203,7 @@ pub fn read(data: &[u8]) -> Result<Image, String> {
                 }
             }
             let symbol = symbol_names.get((info >> 32) as usize).cloned().unwrap_or_default();
-            image.relocs.push(RelocImage { place, offset, symbol, addend });
+            image.relocs.push(RelocImage { place, offset, symbol, addend, kind: info as u32 });
         }
     }
     Ok(image)

@@ -42,6 +42,27 @@ impl Banks {
     }
 }
 
+/// An instruction with an address filled in.
+fn relocate(word: u128, kind: u32, value: u64, target: Target) -> Result<u128, String> {
+    const IMMEDIATE: u128 = 0xffff_ffff << 32;
+    match kind {
+        // R_CUDA_ABS32_LO_32, R_CUDA_ABS32_HI_32
+        0x38 => Ok(word & !IMMEDIATE | u128::from(value as u32) << 32),
+        0x39 => Ok(word & !IMMEDIATE | u128::from(value >> 32) << 32),
+        // R_CUDA_ABS47_34, R_CUDA_ABS55_16_34: the label of a call
+        0x3a | 0x4b => {
+            let mut inst = sass::decode(word, target, 0).map_err(|e| e.to_string())?;
+            for o in &mut inst.operands {
+                if let sass::Operand::Label(at) = o {
+                    *at = value as i64;
+                }
+            }
+            sass::encode(&inst, target, 0).map_err(|e| e.to_string())
+        }
+        _ => Err(format!("relocation of type {kind:#x}")),
+    }
+}
+
 /// A kernel, loaded.
 pub(crate) struct Image {
     pub(crate) target: Target,
@@ -88,6 +109,15 @@ impl Image {
                 continue;
             };
             let value = symbol.wrapping_add_signed(r.addend);
+            if let Some(function) = r.place.strip_prefix(".text.") {
+                // Code that the kernel doesn't reach is not loaded.
+                if let Some(start) = functions.get(function) {
+                    let at = start.wrapping_add(r.offset) / 16;
+                    let word = code.get_mut(at as usize).ok_or("a relocation lies outside its section")?;
+                    *word = relocate(*word, r.kind, value, target)?;
+                }
+                continue;
+            }
             let place = match addresses.get(&r.place) {
                 Some(base) => memory.slice_mut(base + r.offset, 8),
                 None if r.place == ".nv.constant3" => {
