@@ -8,6 +8,7 @@ mod coverage;
 mod docs;
 mod fuzz;
 mod hazards;
+mod link;
 mod ptxfuzz;
 mod status;
 mod vendor;
@@ -42,6 +43,8 @@ enum Task {
     Verify(verify::Options),
     /// Compare the instruction table with nvdisasm on random variations of words.
     FuzzSass(fuzz::Options),
+    /// Link our objects with ptxas's and compare what they do with the PTX interpreter.
+    LinkCheck(link::Options),
     /// Write docs/isa from the instruction table.
     DocsIsa,
     /// Compare the instruction table with nvdisasm on every word of cubins.
@@ -63,6 +66,14 @@ fn main() -> ExitCode {
             install_oracles().and_then(|bin| ptxfuzz::main(&o, Some(&bin.join("ptxas"))))
         }
         Task::PtxFuzz(o) => ptxfuzz::main(&o, None),
+        Task::LinkCheck(o) => match install_oracles() {
+            Ok(bin) => link::check(&root(), &bin, &o),
+            Err(e) if std::env::var_os("CI").is_some_and(|v| v == "true") => Err(e),
+            Err(e) => {
+                eprintln!("oracle tools not installed: skipped link-check ({e})");
+                Ok(())
+            }
+        },
         Task::DocsIsa => docs::write(&root()),
         Task::VendorWords(options) => {
             install_oracles().and_then(|bin| words::run(&options, &bin, &root().join("target/vendor-words")))

@@ -198,6 +198,12 @@ pub fn write(object: &Object) -> Result<Vec<u8>, String> {
     w.fill()
 }
 
+/// Contents and alignment of the sections of variables, by name.
+type Contents = BTreeMap<String, (Vec<u8>, u64)>;
+
+/// Relocations by the section that they are for: offset, type, symbol, addend.
+type Tables = BTreeMap<String, Vec<(u64, u32, String, i64)>>;
+
 struct Writer<'o> {
     object: &'o Object,
     /// In file order; number 1 first.
@@ -239,9 +245,9 @@ impl<'o> Writer<'o> {
     }
 
     /// Gives every defined variable a section and an offset; returns also the contents of those sections.
-    fn place(&self) -> (Vec<Placed<'o>>, BTreeMap<String, (Vec<u8>, u64)>) {
+    fn place(&self) -> (Vec<Placed<'o>>, Contents) {
         let mut placed = Vec::new();
-        let mut contents: BTreeMap<String, (Vec<u8>, u64)> = BTreeMap::new();
+        let mut contents = Contents::new();
         for var in self.object.variables.iter().filter(|v| v.defined && !v.common) {
             let section = match &var.place {
                 Place::Constant => ".nv.constant3".to_string(),
@@ -262,12 +268,7 @@ impl<'o> Writer<'o> {
     }
 
     /// The sections in ptxas's order.
-    fn layout(
-        &mut self,
-        contents: &BTreeMap<String, (Vec<u8>, u64)>,
-        tables: &BTreeMap<String, Vec<(u64, u32, String, i64)>>,
-        frames: Vec<u8>,
-    ) {
+    fn layout(&mut self, contents: &Contents, tables: &Tables, frames: Vec<u8>) {
         let o = self.object;
         let modern = self.modern();
         self.plain(".shstrtab", elf::SHT_STRTAB, 0, 1);
@@ -339,13 +340,9 @@ impl<'o> Writer<'o> {
     }
 
     /// Every relocation, by the name of the section that it is for: offset, type, symbol, addend.
-    fn relocations(
-        &self,
-        placed: &[Placed<'_>],
-        frames: &[[u64; 4]],
-    ) -> BTreeMap<String, Vec<(u64, u32, String, i64)>> {
+    fn relocations(&self, placed: &[Placed<'_>], frames: &[[u64; 4]]) -> Tables {
         let sm = self.object.sm;
-        let mut tables: BTreeMap<String, Vec<(u64, u32, String, i64)>> = BTreeMap::new();
+        let mut tables = Tables::new();
         let entry = |at: u64, r: &Reloc| {
             let symbol =
                 if r.fill == Fill::FunctionBase { FUNCTION_BASE.to_string() } else { r.symbol.clone() };

@@ -4,7 +4,7 @@ use crate::attrs::records;
 use object::LittleEndian as LE;
 use object::elf::{self, FileHeader64};
 use object::read::elf::{FileHeader, SectionHeader};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A loaded executable.
 #[derive(Clone, Debug, Default)]
@@ -79,29 +79,36 @@ pub fn read(data: &[u8]) -> Result<Image, String> {
     }
     let sections = header.sections(LE, data).map_err(|e| e.to_string())?;
     let symbols = sections.symbols(LE, data, elf::SHT_SYMTAB).map_err(|e| e.to_string())?;
-    let section_name = |i: usize| -> String {
-        sections
-            .section(object::SectionIndex(i))
-            .ok()
-            .and_then(|s| sections.section_name(LE, s).ok())
-            .map(|n| String::from_utf8_lossy(n).into_owned())
-            .unwrap_or_default()
-    };
+    // Linked files may have several functions, so sections, of one name: all but the first get their number as well.
+    let (mut names, mut seen) = (Vec::new(), BTreeSet::new());
+    for (i, s) in sections.enumerate() {
+        let name = String::from_utf8_lossy(sections.section_name(LE, s).map_err(|e| e.to_string())?);
+        let first = seen.insert(name.to_string());
+        names.push(if first { name.into_owned() } else { format!("{name}#{}", i.0) });
+    }
+    let section_name = |i: usize| names.get(i).cloned().unwrap_or_default();
     let mut image = Image { sm: (header.e_flags.get(LE) >> 8) as u8, ..Image::default() };
     let mut contents: BTreeMap<String, Vec<u8>> = BTreeMap::new();
     let mut sizes: BTreeMap<String, u64> = BTreeMap::new();
-    for (_, s) in sections.enumerate() {
-        let name =
-            String::from_utf8_lossy(sections.section_name(LE, s).map_err(|e| e.to_string())?).into_owned();
+    for (i, s) in sections.enumerate() {
+        let name = section_name(i.0);
         sizes.insert(name.clone(), s.sh_size(LE));
         if s.sh_type(LE) != elf::SHT_NOBITS {
             contents.insert(name, s.data(LE, data).map_err(|e| e.to_string())?.to_vec());
         }
     }
-    let symbol_names: Vec<String> = symbols
-        .iter()
-        .map(|s| String::from_utf8_lossy(symbols.symbol_name(LE, s).unwrap_or_default()).into_owned())
-        .collect();
+    let (mut symbol_names, mut seen) = (Vec::new(), BTreeSet::new());
+    for (i, s) in symbols.iter().enumerate() {
+        let name = String::from_utf8_lossy(symbols.symbol_name(LE, s).unwrap_or_default()).into_owned();
+        let place = section_name(usize::from(s.st_shndx.get(LE)));
+        symbol_names.push(
+            match place.strip_prefix(".text.").filter(|p| p.starts_with(&format!("{name}#"))) {
+                Some(of_section) => of_section.to_string(),
+                None if !name.is_empty() && !seen.insert(name.clone()) => format!("{name}#{i}"),
+                None => name,
+            },
+        );
+    }
     for (name, bytes) in &contents {
         let Some(kernel) = name.strip_prefix(".text.") else { continue };
         let words = bytes.as_chunks::<16>().0.iter().map(|c| u128::from_le_bytes(*c)).collect();
@@ -159,18 +166,21 @@ pub fn read(data: &[u8]) -> Result<Image, String> {
             };
             match code {
                 0x2f => k.registers = word(4),
+                // Without a bound, nvlink says u32::MAX.
+                0x12 if word(4) == u32::MAX => k.stack_bytes = 0,
                 0x12 => k.stack_bytes = k.stack_bytes.max(word(4)),
                 0x11 => k.stack_bytes = k.stack_bytes.max(word(4)),
                 _ => {}
             }
         }
     }
-    for (name, bytes) in &contents {
-        let (place, entry) = match (name.strip_prefix(".rela"), name.strip_prefix(".rel")) {
-            (Some(p), _) if p.starts_with('.') => (p, 24),
-            (_, Some(p)) if p.starts_with('.') => (p, 16),
+    for (i, s) in sections.enumerate() {
+        let (place, entry) = match s.sh_type(LE) {
+            elf::SHT_RELA => (section_name(s.sh_info(LE) as usize), 24),
+            elf::SHT_REL => (section_name(s.sh_info(LE) as usize), 16),
             _ => continue,
         };
+        let (place, Some(bytes)) = (place.as_str(), contents.get(&section_name(i.0))) else { continue };
         let code = place.starts_with(".text.");
         if !code && !matches!(place, ".nv.constant4" | ".nv.constant3" | ".nv.global.init") {
             continue;

@@ -1,0 +1,306 @@
+//! Linking our objects with the reference compiler's: pairs of modules, each compiled by both, linked in all four
+//! combinations; what the linked file does in the simulator is what the PTX interpreter says of both modules as one.
+
+mod cases;
+
+use cases::Case;
+use rayon::prelude::*;
+use sass::Target;
+use sim::launch::{Launch, LaunchFile};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// What to link.
+#[derive(clap::Args)]
+pub struct Options {
+    /// For these SMs.
+    #[arg(long, value_delimiter = ',', default_value = "75,80,90,100,120")]
+    sm: Vec<u8>,
+    /// At these levels of optimization.
+    #[arg(long, value_delimiter = ',', default_value = "0,3")]
+    level: Vec<u8>,
+    /// Only pairs whose name contains this.
+    #[arg(long, default_value = "")]
+    only: String,
+    /// Keep the modules, objects and linked files, in target/link-check.
+    #[arg(long)]
+    keep: bool,
+}
+
+/// The launch of every kernel.
+const LAUNCH: &str = r#"
+[[launch]]
+kernel = "k"
+grid = [2, 1, 1]
+block = [64, 1, 1]
+stack = 4096
+shared = 256
+args = [{ buffer = "out" }, { buffer = "in" }]
+[launch.buffers.in]
+type = "u32"
+length = 128
+random = [0, 1000]
+seed = 5
+[launch.buffers.out]
+type = "u32"
+length = 128
+compare = "exact"
+"#;
+
+/// What ptxas puts first in a module.
+fn is_header(item: &str) -> bool {
+    [".version", ".target", ".address_size"].iter().any(|h| item.starts_with(h))
+}
+
+/// The declarations and definitions of a module, in order.
+fn items(text: &str) -> Vec<String> {
+    let mut out = Vec::new();
+    let mut item = String::new();
+    let mut depth = 0;
+    for line in text.split_inclusive('\n') {
+        let header = depth == 0 && is_header(line.trim_start());
+        for c in line.chars() {
+            item.push(c);
+            depth += match c {
+                '{' => 1,
+                '}' => -1,
+                _ => 0,
+            };
+            let initializer = item.contains('=') && !item.contains(".func") && !item.contains(".entry");
+            if depth == 0 && (c == ';' || c == '}' && !initializer) {
+                out.push(std::mem::take(&mut item));
+            }
+        }
+        if header {
+            out.push(std::mem::take(&mut item));
+        }
+    }
+    out.retain(|i| !i.trim().is_empty());
+    out.into_iter().map(|i| i.trim().to_string() + "\n").collect()
+}
+
+/// The name that an item declares.
+fn name(item: &str) -> &str {
+    let word = |s: &'static str| item.find(s).map(|at| at + s.len());
+    let start = match (word(".entry "), word(".func ")) {
+        (Some(at), _) | (_, Some(at)) => at,
+        _ => {
+            let head = item.split(['=', '[', ';']).next().unwrap_or("").trim_end();
+            return head.rsplit([' ', ')']).next().unwrap_or(head);
+        }
+    };
+    let rest = item[start..].trim_start();
+    let rest =
+        if rest.starts_with('(') { rest[rest.find(')').map_or(0, |n| n + 1)..].trim_start() } else { rest };
+    rest.split(|c: char| !(c.is_alphanumeric() || c == '_')).next().unwrap_or(rest)
+}
+
+/// Both modules as one: declarations of what the other one has become forward declarations, or go.
+fn merge(a: &str, b: &str) -> String {
+    let b = b.replace("static_", "static_of_b_");
+    let (a, b) = (items(a), items(&b));
+    let all = || a.iter().chain(b.iter().filter(|i| !is_header(i)));
+    let external = |i: &str| i.starts_with(".extern");
+    let function = |i: &str| i.contains(".func");
+    let elsewhere = |i: &String| all().any(|j| !external(j) && name(j) == name(i));
+    let mut out: String = a.iter().filter(|i| is_header(i)).cloned().collect();
+    let mut seen = Vec::new();
+    // First the functions' headers, since variables name them, then variables that name no other.
+    for i in all().filter(|i| function(i)) {
+        let head = i.split('\n').next().unwrap_or(i).trim_end_matches(';');
+        if !seen.contains(&name(i)) {
+            seen.push(name(i));
+            let linkage = all().find(|j| function(j) && !external(j) && name(j) == name(i));
+            let linkage = linkage.and_then(|j| j.split(' ').next()).unwrap_or(".extern");
+            let head = head
+                .trim_start_matches(".extern ")
+                .trim_start_matches(".visible ")
+                .trim_start_matches(".weak ");
+            let linkage = if linkage == ".func" { "" } else { linkage };
+            out += &format!("{linkage} {head};\n");
+        }
+    }
+    let is_variable = |i: &&String| !function(i) && !i.contains(".entry") && !is_header(i);
+    let mut variables: Vec<&String> =
+        all().filter(is_variable).filter(|i| !(external(i) && elsewhere(i))).collect();
+    variables.sort_by_key(|i| i.contains('=') && i.contains("generic"));
+    variables.dedup_by_key(|i| name(i));
+    let mut names: Vec<&str> = Vec::new();
+    for i in variables {
+        if !names.contains(&name(i)) {
+            names.push(name(i));
+            out += i;
+        }
+    }
+    let mut defined: Vec<&str> = Vec::new();
+    for i in all().filter(|i| (function(i) || i.contains(".entry")) && i.contains('{')) {
+        if !defined.contains(&name(i)) {
+            defined.push(name(i));
+            out += i;
+        }
+    }
+    out
+}
+
+fn run(program: &Path, args: &[&str]) -> Result<(), String> {
+    let out = Command::new(program).args(args).output().map_err(|e| format!("{}: {e}", program.display()))?;
+    if out.status.success() {
+        return Ok(());
+    }
+    let what = program.file_name().unwrap_or_default().to_string_lossy();
+    Err(format!("{what}: {}{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr)))
+}
+
+/// Compiles a module to an object of ours or of the reference compiler.
+fn compile(bin: &Path, ptx: &Path, sm: u8, level: u8, ours: bool, object: &Path) -> Result<(), String> {
+    if !ours {
+        let (ptx, object) = (ptx.display().to_string(), object.display().to_string());
+        let (arch, level) = (format!("-arch=sm_{sm}"), format!("-O{level}"));
+        return self::run(&bin.join("ptxas"), &["-c", &arch, &level, &ptx, "-o", &object]);
+    }
+    let target = Target::new(sm).ok_or("unknown target")?;
+    let source = std::fs::read_to_string(ptx).map_err(|e| e.to_string())?;
+    let settings =
+        oxptxas::Settings { opt_level: level, relocatable: true, ..oxptxas::Settings::new(target) };
+    let output =
+        oxptxas::compile(&source, &ptx.display().to_string(), &settings).map_err(|f| f.render("oxptxas"))?;
+    std::fs::write(object, output.cubin).map_err(|e| e.to_string())
+}
+
+/// Whether a linked file does what the modules as one say.
+fn verify(cubin: &Path, ours: bool, launch: &Launch, expected: &sim::launch::Prepared) -> Result<(), String> {
+    let cubin = std::fs::read(cubin).map_err(|e| e.to_string())?;
+    let run = sim::sass::run(&cubin, launch, sim::sass::Options::default()).map_err(|e| e.to_string())?;
+    launch.compare(&run.buffers, &launch.collect(expected))?;
+    if run.output != expected.output {
+        return Err(format!("prints\n{}not\n{}", run.output.text(), expected.output.text()));
+    }
+    if !ours {
+        return Ok(());
+    }
+    let hazards = sim::hazard::check_cubin(&cubin, sim::hazard::Minima::built_in())?;
+    match hazards.iter().find(|(_, v, _)| !v.is_empty()) {
+        Some((name, ..)) => Err(format!("hazards in {name}")),
+        None => Ok(()),
+    }
+}
+
+/// A way to make the two objects: whether each is ours.
+const COMBINATIONS: [(&str, bool, bool); 4] = [
+    ("ours + ours", true, true),
+    ("ours + ptxas", true, false),
+    ("ptxas + ours", false, true),
+    ("ptxas + ptxas", false, false),
+];
+
+/// Links a pair in all combinations; the failures.
+fn pair(bin: &Path, dir: &Path, case: &Case, sm: u8, level: u8) -> Vec<(&'static str, String)> {
+    let stem = format!("{}.{sm}.{level}", case.name.replace(' ', "-"));
+    let all = |e: String| vec![("both", e)];
+    let launch = match LaunchFile::parse(LAUNCH) {
+        Ok(mut file) => file.launch.remove(0),
+        Err(e) => return all(e),
+    };
+    let merged = merge(&case.a, &case.b);
+    let path = |kind: &str| dir.join(format!("{stem}.{kind}"));
+    for (kind, text) in [("a.ptx", &case.a), ("b.ptx", &case.b), ("both.ptx", &merged)] {
+        if let Err(e) = std::fs::write(path(kind), text) {
+            return all(e.to_string());
+        }
+    }
+    let module = match ptx::parse(&merged) {
+        Ok(m) => m,
+        Err(e) => return all(format!("the modules as one: {}", e.first().map_or("", |d| &d.message))),
+    };
+    let expected = match sim::ptx::execute_with(&module, &launch, sim::ptx::Options::default()) {
+        Ok(p) => p,
+        Err(e) => return all(format!("interpreter: {e}")),
+    };
+    let mut objects: BTreeMap<(&str, bool), Result<PathBuf, String>> = BTreeMap::new();
+    for part in ["a", "b"] {
+        for ours in [true, false] {
+            let object = path(&format!("{part}.{}.o", if ours { "ours" } else { "ptxas" }));
+            let made = compile(bin, &path(&format!("{part}.ptx")), sm, level, ours, &object);
+            objects.insert((part, ours), made.map(|()| object));
+        }
+    }
+    let mut failures = Vec::new();
+    for (label, a, b) in COMBINATIONS {
+        let linked = path(&format!("{}.cubin", label.replace(" + ", "-")));
+        let link = || -> Result<(), String> {
+            let first = objects[&("a", a)].clone()?.display().to_string();
+            let second = objects[&("b", b)].clone()?.display().to_string();
+            let output = linked.display().to_string();
+            self::run(&bin.join("nvlink"), &[&format!("-arch=sm_{sm}"), &first, &second, "-o", &output])?;
+            verify(&linked, a && b, &launch, &expected)
+        };
+        if let Err(e) = link() {
+            failures.push((label, e));
+        }
+    }
+    failures
+}
+
+/// Links every pair for every target and level.
+pub fn check(root: &Path, bin: &Path, options: &Options) -> Result<(), String> {
+    let dir = root.join("target/link-check");
+    std::fs::create_dir_all(&dir).map_err(|e| e.to_string())?;
+    let cases = cases::all();
+    let mut jobs: Vec<(&Case, u8, u8)> = Vec::new();
+    for case in cases.iter().filter(|c| c.name.contains(&options.only)) {
+        for sm in &options.sm {
+            jobs.extend(options.level.iter().map(|l| (case, *sm, *l)));
+        }
+    }
+    let found: Vec<_> = jobs.par_iter().map(|(case, sm, level)| pair(bin, &dir, case, *sm, *level)).collect();
+    let mut failed = 0;
+    for ((case, sm, level), failures) in jobs.iter().zip(&found) {
+        for (label, what) in failures {
+            println!("{}, sm_{sm} -O{level}, {label}: {what}", case.name);
+            failed += if *label == "both" { 4 } else { 1 };
+        }
+    }
+    println!(
+        "{} pairs, {} targets, {} levels: {} of {} linked files do what the PTX says",
+        jobs.len() / (options.sm.len() * options.level.len()).max(1),
+        options.sm.len(),
+        options.level.len(),
+        4 * jobs.len() - failed,
+        4 * jobs.len()
+    );
+    if !options.keep {
+        std::fs::remove_dir_all(&dir).map_err(|e| e.to_string())?;
+    }
+    if failed == 0 { Ok(()) } else { Err(format!("{failed} linked files are wrong")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_pair_is_one_module() {
+        let cases = cases::all();
+        assert!(cases.len() >= 30);
+        for case in &cases {
+            let merged = merge(&case.a, &case.b);
+            let module = ptx::parse(&merged).unwrap_or_else(|e| panic!("{}: {e:?}\n{merged}", case.name));
+            let launch = LaunchFile::parse(LAUNCH).unwrap().launch.remove(0);
+            let run = sim::ptx::execute_with(&module, &launch, sim::ptx::Options::default());
+            assert!(run.is_ok(), "{}: {:?}\n{merged}", case.name, run.err().map(|e| e.to_string()));
+        }
+    }
+
+    #[test]
+    fn every_module_is_an_object() {
+        for case in cases::all() {
+            for (sm, text) in [(75, &case.a), (75, &case.b), (100, &case.a), (100, &case.b)] {
+                let target = Target::new(sm).unwrap();
+                let settings = oxptxas::Settings { relocatable: true, ..oxptxas::Settings::new(target) };
+                let output = oxptxas::compile(text, case.name, &settings);
+                assert!(output.is_ok(), "{}: {}\n{text}", case.name, output.unwrap_err().render("oxptxas"));
+            }
+        }
+    }
+}
