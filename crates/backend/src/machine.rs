@@ -237,8 +237,11 @@ pub fn lower(func: &Function, mut frame_bytes: u32) -> Result<Machine, Error> {
         blocks.push(out);
     }
     let mut machine = Machine { target, blocks: split_at_branches(blocks), frame_bytes };
+    if func.moves_stack() {
+        call::use_frame_pointer(&mut machine, func.entry);
+    }
     if !func.entry {
-        frame_bytes = call::keep_registers(&mut machine, frame_bytes);
+        frame_bytes = call::keep_registers(&mut machine, frame_bytes, func.moves_stack());
     }
     machine.frame_bytes = frame_bytes;
     Ok(machine)
@@ -402,6 +405,10 @@ fn lower_inst(target: Target, d: &InstData, layout: &Layout) -> Result<Option<In
             Ok(Some(Inst { guard, ..inst(Opcode::MOV, &[], &[dst, Operand::Imm(0), Operand::Imm(0xf)]) }))
         }
         Op::Macro(Macro::Keep) => Ok(None),
+        Op::Macro(Macro::SetStack) => {
+            let to = lower_operand(target, &d.operands[0], layout)?;
+            Ok(Some(Inst { guard, ..copy(target, Reg::SP, to)? }))
+        }
         Op::Macro(Macro::Copy | Macro::FromReg | Macro::ToReg) => {
             let src = lower_operand(target, &d.operands[1], layout)?;
             let Operand::Reg(RegOp { reg: dst, .. }) = lower_operand(target, &d.operands[0], layout)? else {

@@ -17,6 +17,8 @@ use sass::{Reg, RegFile};
 
 /// Results of more bytes than this are written to memory that the caller provides.
 const MAX_RESULT: u32 = 4 * abi::ARGUMENTS as u32;
+/// What the stack pointer is a multiple of at calls: no access to a frame is wider.
+const STACK_ALIGN: u32 = 16;
 
 /// Where a `.param` variable of a function's code lives.
 #[derive(Clone, Copy, Debug)]
@@ -308,10 +310,9 @@ impl Lower<'_, '_> {
         access::load(&mut self.b, &Self::stack_access(), address, ALWAYS, None)
     }
 
-    fn stack_store(&mut self, at: u32, value: Operand) {
+    fn stack_store(&mut self, base: Name, at: u32, value: Operand) {
         let value = operand(self.b.reg(&value));
-        let address =
-            Address { base: Some(Name::Phys(Reg::SP)), wide: false, offset: at as i32 }.operand(None);
+        let address = Address { base: Some(base), wide: false, offset: at as i32 }.operand(None);
         access::store(&mut self.b, &Self::stack_access(), address, value, ALWAYS);
     }
 
@@ -444,6 +445,13 @@ impl Lower<'_, '_> {
         self.branch_around(|l| l.call_here(inst))
     }
 
+    /// In code that allocates on the stack: the stack pointer for a call with so many bytes of arguments on the stack.
+    fn stack_for_call(&mut self, bytes: u32) -> Option<Value> {
+        let low = operand(self.read_var(self.stack?));
+        let below = self.b.iadd(low, imm(bytes.wrapping_neg()));
+        Some(self.b.and(operand(below), imm(STACK_ALIGN.wrapping_neg())))
+    }
+
     fn call_here(&mut self, inst: &Inst) -> Result<()> {
         let module = self.module;
         let body = module.funcs[self.id].body.as_ref().ok_or("no code")?;
@@ -500,11 +508,13 @@ impl Lower<'_, '_> {
         };
         operands.push(Operand::Imm(n as u32));
         operands.extend(address.map(operand));
+        let stack = self.stack_for_call(sig.stack);
+        let base = stack.map_or(Name::Phys(Reg::SP), Name::Val);
         for (place, values) in &words {
             if let Place::Stack(at) = place {
                 for (i, v) in values.iter().enumerate() {
                     if !self.is_undefined(*v) {
-                        self.stack_store(at + 4 * i as u32, operand(*v));
+                        self.stack_store(base, at + 4 * i as u32, operand(*v));
                     }
                 }
             }
@@ -529,6 +539,9 @@ impl Lower<'_, '_> {
             }
         }
         let ra = [abi::RETURN_ADDRESS, abi::RETURN_ADDRESS + 1].map(|r| operand(Name::Phys(Reg::r(r))));
+        if let Some(v) = stack {
+            self.macro_inst(Macro::SetStack, &[operand(v)]);
+        }
         self.macro_inst(Macro::ReturnAddress, &ra);
         operands.extend(ra);
         self.macro_inst(Macro::Call, &operands);

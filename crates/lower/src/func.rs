@@ -374,7 +374,6 @@ impl<'a, 'f> Lower<'a, 'f> {
             O::bar | O::barrier => self.barrier(inst),
             O::trap | O::brkpt | O::nanosleep | O::pmevent | O::griddepcontrol => self.misc(inst),
             O::shfl | O::vote | O::_match | O::redux | O::activemask | O::elect => self.warp(inst),
-            O::call if self.stack.is_some() => Err("a call after alloca is not supported yet".into()),
             O::call => self.call(inst),
             O::ldmatrix | O::stmatrix | O::movmatrix | O::mma | O::wmma | O::wgmma | O::tcgen05 => {
                 self.unsupported(inst)

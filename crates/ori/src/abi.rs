@@ -12,6 +12,8 @@ pub const FIRST_ARGUMENT: u8 = 4;
 pub const ARGUMENTS: u8 = 12;
 /// The first of two registers that hold the address to return to.
 pub const RETURN_ADDRESS: u8 = 20;
+/// Where a function keeps the address of its frame if its stack pointer moves: a register that callees keep.
+pub const FRAME_POINTER: Reg = Reg { file: RegFile::R, index: 2 };
 /// The first convergence barrier that a function keeps.
 pub const FIRST_KEPT_BARRIER: u8 = 6;
 

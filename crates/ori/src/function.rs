@@ -94,6 +94,9 @@ pub enum Macro {
     Symbol,
     /// Reads registers at the end of a function: results, for the caller.
     Keep,
+    /// `stack pointer = src`, for a call below memory that the code has allocated. Everywhere else R1 means the
+    /// frame, which a function with this macro keeps in [`crate::abi::FRAME_POINTER`].
+    SetStack,
 }
 
 impl Macro {
@@ -109,7 +112,7 @@ impl Macro {
             | Macro::Symbol => 1,
             Macro::ParCopy(n) => n as usize,
             Macro::ReturnAddress => 2,
-            Macro::Call | Macro::Keep => 0,
+            Macro::Call | Macro::Keep | Macro::SetStack => 0,
         }
     }
     /// Whether only the allocator's copies stand for it, which become moves.
@@ -130,6 +133,7 @@ impl Macro {
             Macro::FrameTop => "frametop",
             Macro::Symbol => "symbol",
             Macro::Keep => "keepregs",
+            Macro::SetStack => "setstack",
         }
     }
 }
@@ -509,6 +513,10 @@ impl Function {
         };
         f.add_block();
         f
+    }
+    /// Whether the stack pointer moves after the prologue ([`Macro::SetStack`]).
+    pub fn moves_stack(&self) -> bool {
+        self.insts.values().any(|d| d.op == Op::Macro(Macro::SetStack))
     }
     /// The entry block.
     pub fn entry_block(&self) -> Block {

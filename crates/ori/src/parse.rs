@@ -559,6 +559,7 @@ fn operation(text: &str, defs: usize) -> Res<(Op, Mods)> {
         "frametop" => Some(Macro::FrameTop),
         "symbol" => Some(Macro::Symbol),
         "keepregs" => Some(Macro::Keep),
+        "setstack" => Some(Macro::SetStack),
         _ => None,
     };
     if let Some(m) = m {

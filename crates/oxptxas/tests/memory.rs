@@ -66,6 +66,7 @@ fn addresses_in_initial_contents() {
 #[test]
 fn allocation_on_the_stack() {
     verify("alloca", &[75, 90, 120]);
+    verify("alloca_call", &[75, 90, 120]);
 }
 
 #[test]
@@ -119,5 +120,39 @@ fn every_form_compiles() {
         let ptx = scratch(&format!("forms.{target}.ptx"));
         fs::write(&ptx, text).unwrap();
         compile(&ptx, target, 3, &scratch("forms.cubin")).unwrap();
+    }
+}
+
+/// Calls of functions that only the driver has, and of one that allocates, on every target.
+#[test]
+fn calls_of_the_driver() {
+    let source = "
+.version 9.0
+.target sm_75
+.address_size 64
+.extern .func (.param .b32 r) vprintf(.param .b64 format, .param .b64 list);
+.global .align 1 .b8 text[4] = {37, 100, 10, 0};
+.visible .entry k(.param .u32 n)
+{
+  .local .align 8 .b8 list[8];
+  .reg .b64 %rd<4>; .reg .b32 %r<3>;
+  ld.param.u32 %r0, [n];
+  cvt.u64.u32 %rd0, %r0;
+  alloca.u64 %rd1, %rd0;
+  st.local.u32 [list], %r0;
+  mov.u64 %rd2, list; cvta.local.u64 %rd2, %rd2;
+  mov.u64 %rd3, text; cvta.global.u64 %rd3, %rd3;
+  { .param .b64 p; .param .b64 q; .param .b32 r;
+    st.param.b64 [p], %rd3; st.param.b64 [q], %rd2;
+    call (r), vprintf, (p, q); ld.param.b32 %r1, [r]; }
+  ret;
+}
+";
+    for sm in [75, 80, 86, 87, 88, 89, 90, 100, 103, 110, 120, 121] {
+        let ptx = scratch(&format!("driver.{sm}.ptx"));
+        fs::write(&ptx, source).unwrap();
+        for level in [0, 3] {
+            compile(&ptx, sm, level, &scratch("driver.cubin")).unwrap();
+        }
     }
 }

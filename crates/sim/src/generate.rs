@@ -277,13 +277,17 @@ pub fn generate(module: &Module, name: &str, seed: u64) -> Option<Launch> {
         }
     }
     let dynamic = module.vars.values().any(|v| v.space == Space::Shared && v.is_unsized());
+    let mut bodies = module.funcs.values().filter_map(|f| f.body.as_ref());
+    let allocates =
+        bodies.any(|b| b.stmts.iter().any(|s| matches!(s, ptx::Stmt::Inst(i) if i.op == Op::alloca)));
     let cluster = func.attrs.reqnctapercluster.unwrap_or([1; 3]);
     let grid = [[2, 1, 1], [1, 2, 1], [3, 1, 1], [1, 1, 1]][(seed % 4) as usize];
     Some(Launch {
         kernel: name.to_string(),
         grid: [0, 1, 2].map(|i| grid[i] * cluster[i].max(1)),
         block: block_of(module, kernel, seed),
-        stack: 0,
+        // What a kernel allocates on its stack is in no header; the driver gives every thread this much.
+        stack: if allocates { 1024 } else { 0 },
         shared: if dynamic { 32 << 10 } else { 0 },
         args: Vec::new(),
         buffers: BTreeMap::new(),

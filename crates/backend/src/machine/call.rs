@@ -67,7 +67,7 @@ pub fn return_address(func: &Function, block: ori::Block, at: ori::Inst) -> Vec<
     let low = [lo.clone(), p0.clone(), PT, lo.clone(), Operand::Imm(0), RZ, not(Reg::PT), not(Reg::PT)];
     let high = [hi.clone(), PT, PT, hi, RZ, RZ, p0, not(Reg::PT)];
     vec![
-        (inst(Opcode::LEPC, &[], &[lo, Operand::Label(0)]), Link::None),
+        (inst(Opcode::LEPC, &[], &[lo, RZ]), Link::None),
         (inst(Opcode::IADD3, &[], &low), Link::ReturnDistance),
         (inst(Opcode::IADD3, &[Mod::X], &high), Link::None),
     ]
@@ -89,10 +89,43 @@ fn local(at: u32) -> Operand {
     }
 }
 
+/// Whether the instruction computes the stack pointer.
+fn sets_stack(inst: &Inst) -> bool {
+    matches!(inst.operands.first(), Some(Operand::Reg(r)) if r.reg == Reg::SP)
+}
+
+/// Reads the frame through the frame pointer wherever code names the stack pointer, which may have moved. In a kernel
+/// the frame pointer is set up here, in a function by [`keep_registers`].
+pub fn use_frame_pointer(machine: &mut Machine, entry: bool) {
+    for i in machine.blocks.iter_mut().flat_map(|b| &mut b.insts).filter(|i| !sets_stack(&i.inst)) {
+        for o in &mut i.inst.operands {
+            match o {
+                Operand::Reg(r) if r.reg == Reg::SP => r.reg = abi::FRAME_POINTER,
+                Operand::Addr { base: Some(r), .. } if *r == Reg::SP => *r = abi::FRAME_POINTER,
+                _ => {}
+            }
+        }
+    }
+    if entry {
+        let insts = &mut machine.blocks[0].insts;
+        let prologue = insts.iter().take_while(|i| sets_stack(&i.inst)).count();
+        insts.insert(prologue, MachineInst::new(frame_pointer(), 0));
+    }
+}
+
+/// `frame pointer = stack pointer`.
+fn frame_pointer() -> Inst {
+    let operands = [Operand::reg(abi::FRAME_POINTER), Operand::reg(Reg::SP), Operand::Imm(0xf)];
+    inst(Opcode::MOV, &[], &operands)
+}
+
 /// Lets a function set up its frame and leave the registers that it must keep as they were; returns the size of
-/// the whole frame.
-pub fn keep_registers(machine: &mut Machine, frame_bytes: u32) -> u32 {
+/// the whole frame. `moves` says whether its stack pointer moves.
+pub fn keep_registers(machine: &mut Machine, frame_bytes: u32, moves: bool) -> u32 {
     let mut kept: Vec<Reg> = Vec::new();
+    if moves {
+        kept.push(abi::FRAME_POINTER);
+    }
     for i in machine.blocks.iter().flat_map(|b| &b.insts) {
         if crate::units::leaves_function(i.inst.op) {
             continue;
@@ -117,6 +150,10 @@ pub fn keep_registers(machine: &mut Machine, frame_bytes: u32) -> u32 {
     if frame != 0 {
         save.push(add_immediate(sp(), sp(), frame.wrapping_neg()));
     }
+    if moves {
+        let operands = [sp(), Operand::reg(abi::FRAME_POINTER), Operand::Imm(0xf)];
+        restore.push(inst(Opcode::MOV, &[], &operands));
+    }
     for (at, reg) in (base..).step_by(4).zip(&kept) {
         let place = local(at);
         let reg_op = Operand::reg(*reg);
@@ -129,6 +166,9 @@ pub fn keep_registers(machine: &mut Machine, frame_bytes: u32) -> u32 {
             save.push(inst(Opcode::STL, &[], &[place.clone(), reg_op.clone()]));
             restore.push(inst(Opcode::LDL, &[], &[reg_op, place]));
         }
+    }
+    if moves {
+        save.push(frame_pointer());
     }
     if frame != 0 {
         restore.push(add_immediate(sp(), sp(), frame));

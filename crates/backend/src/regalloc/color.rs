@@ -21,6 +21,7 @@ pub struct Coloring {
     /// First register of each web's frame.
     pub reg: SecondaryMap<Web, Option<u8>>,
     units: [Vec<Unit>; 5],
+    frame_pointer: bool,
     /// Registers of each file up to the highest that is used.
     pub used: [u16; 5],
 }
@@ -47,6 +48,7 @@ impl Coloring {
         let mut c = Coloring {
             reg: SecondaryMap::new(),
             units: FILES.map(|f| vec![Unit::new(); usize::from(limits.count(f))]),
+            frame_pointer: limits.frame_pointer,
             used: [0; 5],
         };
         for (reg, at) in &webs.fixed {
@@ -109,7 +111,7 @@ impl Coloring {
         let below = usize::from(self.used[file as usize]).min(units.len());
         (0..below)
             .map(|r| Reg { file, index: r as u8 })
-            .find(|r| *r != Reg::SP && conflicts(&units[usize::from(r.index)], at).next().is_none())
+            .find(|r| !self.reserved(*r, 1) && conflicts(&units[usize::from(r.index)], at).next().is_none())
     }
 
     fn touch(&mut self, file: RegFile, index: u8) {
@@ -122,7 +124,14 @@ impl Coloring {
         let last = usize::from(r) + d.lanes.len();
         r.is_multiple_of(d.align)
             && last <= self.units[d.file as usize].len()
-            && !(d.file == RegFile::R && r <= 1 && last > 1)
+            && !self.reserved(Reg { file: d.file, index: r }, d.lanes.len())
+    }
+
+    /// Whether one of these registers is the stack or frame pointer.
+    fn reserved(&self, first: Reg, n: usize) -> bool {
+        let range = usize::from(first.index)..usize::from(first.index) + n;
+        let taken = |r: Reg| range.contains(&usize::from(r.index));
+        first.file == RegFile::R && (taken(Reg::SP) || self.frame_pointer && taken(ori::abi::FRAME_POINTER))
     }
 
     fn candidates(&self, d: &WebData) -> impl Iterator<Item = u8> + use<> {

@@ -36,6 +36,8 @@ pub struct Limits {
     pub upreds: u8,
     /// Convergence barrier registers.
     pub barriers: u8,
+    /// Whether [`ori::abi::FRAME_POINTER`] is taken.
+    pub frame_pointer: bool,
 }
 
 impl Limits {
@@ -47,6 +49,7 @@ impl Limits {
             preds: 7,
             upreds: 7,
             barriers: 16,
+            frame_pointer: func.moves_stack(),
         }
     }
 
@@ -113,10 +116,11 @@ pub fn allocate(func: &mut Function, limits: &Limits) -> Result<Stats, Error> {
     let prepared = cfg!(debug_assertions).then(|| func.clone());
 
     let mut spiller = Spiller::default();
-    // Registers to aim for; R1 is not available.
+    // Registers to aim for; R1 and the frame pointer are not available.
+    let taken = 1 + u32::from(limits.frame_pointer);
     let mut aim = [RegFile::UP, RegFile::P, RegFile::UR, RegFile::R].map(|f| {
         let n = u32::from(limits.count(f));
-        (f, if f == RegFile::R { n - 1 } else { n })
+        (f, if f == RegFile::R { n - taken } else { n })
     });
     let mut apart = FixedBitSet::new();
     let mut forced: Vec<Value> = Vec::new();
