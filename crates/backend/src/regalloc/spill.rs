@@ -30,6 +30,8 @@ enum Home {
 pub struct Spiller {
     /// Values that must not be spilled (again).
     pub pinned: FixedBitSet,
+    /// Values of file R in which values of other files are kept.
+    homes: FixedBitSet,
     /// Bytes of local memory in slots.
     pub slot_bytes: u32,
     /// Bytes stored by inserted instructions.
@@ -298,6 +300,8 @@ impl Spiller {
             Home::Slot { at, arrives: at }
         } else {
             let home = func.add_value(RegFile::R, d.width);
+            self.homes.grow(home.index() + 1);
+            self.homes.insert(home.index());
             self.pinned.grow(func.values.len());
             Home::Value(home)
         }
@@ -387,7 +391,7 @@ impl Spiller {
                     (Some(Home::Value(_)), h) => {
                         match sources.get(a) {
                             // It came from a general register in an earlier round.
-                            Some(Source::General(n)) if h.is_none() => {
+                            Some(Source::General(n)) if h.is_none() && self.homes.contains(n.index()) => {
                                 args.push(*n);
                                 continue;
                             }
