@@ -62,7 +62,7 @@ fn main() -> ExitCode {
         Task::FuzzSass(options) => {
             install_oracles().and_then(|bin| fuzz::run(&options, &bin, &root().join("target/fuzz-sass")))
         }
-        Task::PtxFuzz(o) if o.ptxas => {
+        Task::PtxFuzz(o) if o.ptxas || o.only_ptxas => {
             install_oracles().and_then(|bin| ptxfuzz::main(&o, Some(&bin.join("ptxas"))))
         }
         Task::PtxFuzz(o) => ptxfuzz::main(&o, None),

@@ -36,6 +36,22 @@ pub struct Operation {
 }
 
 impl Operation {
+    /// Whether ptxas gives another result than the PTX manual (docs/verification.md).
+    fn miscompiled(&self) -> bool {
+        let has = |m: &str| self.text.split('.').any(|w| w == m);
+        match self.op {
+            Op::vmad => has("sat") || has("shr7") || has("shr15"),
+            Op::szext => has("clamp"),
+            Op::fns => true,
+            _ => false,
+        }
+    }
+
+    /// Whether ptxas, which makes several instructions of it, guards all of them.
+    pub fn may_be_guarded(&self) -> bool {
+        !(matches!(self.op, Op::testp | Op::set) || self.op.name().starts_with('v'))
+    }
+
     /// Whether it compares 16-bit floating-point numbers, which gives one predicate only unless they are pairs.
     pub fn halves(&self) -> bool {
         self.op == Op::setp && (self.text.ends_with("f16") || self.text.ends_with("bf16"))
@@ -119,18 +135,21 @@ const OPS: &[&str] = &[
 pub const FREQUENT: usize = 23;
 
 /// The operations that a target has, made on first use.
-pub fn table(sm: u8) -> &'static Table {
-    static TABLES: OnceLock<Mutex<BTreeMap<u8, &'static Table>>> = OnceLock::new();
+pub fn table(sm: u8, vendor: bool) -> &'static Table {
+    static TABLES: OnceLock<Mutex<BTreeMap<(u8, bool), &'static Table>>> = OnceLock::new();
     let tables = TABLES.get_or_init(Mutex::default);
     let mut tables = tables.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    tables.entry(sm).or_insert_with(|| Box::leak(Box::new(build(sm))))
+    tables.entry((sm, vendor)).or_insert_with(|| Box::leak(Box::new(build(sm, vendor))))
 }
 
-fn build(sm: u8) -> Table {
+fn build(sm: u8, vendor: bool) -> Table {
     let one = |name: &&str| -> Vec<Operation> {
         let Some(op) = Op::parse(name) else { return Vec::new() };
         let forms = op.forms().iter().flat_map(|f| choices(f).into_iter().map(move |m| (f, m)));
-        forms.filter_map(|(f, mods)| operation(op, f, &mods)).filter(|o| legal(o, sm)).collect()
+        forms
+            .filter_map(|(f, mods)| operation(op, f, &mods))
+            .filter(|o| legal(o, sm) && !(vendor && o.miscompiled()))
+            .collect()
     };
     OPS.iter().map(one).filter(|list| !list.is_empty()).collect()
 }

@@ -34,6 +34,9 @@ pub struct Options {
     /// Run ptxas's code too.
     #[arg(long)]
     pub ptxas: bool,
+    /// Run ptxas's code only.
+    #[arg(long)]
+    pub only_ptxas: bool,
     /// Make the first program of each kind of failure small and print it.
     #[arg(long)]
     reduce: bool,
@@ -92,10 +95,12 @@ fn one(seed: u64, options: &Options, ptxas: Option<&Path>) -> (usize, Vec<(u8, F
     }
     let (mut runs, mut found) = (0, Vec::new());
     for (written, targets) in groups {
-        let p = generate::generate(seed, written);
+        let p = generate::generate(seed, written, ptxas.is_some());
         let setups = targets.iter().flat_map(|sm| {
             let vendors = [None, ptxas.map(Path::to_path_buf)];
-            let vendors = vendors.into_iter().enumerate().filter(|(i, v)| *i == 0 || v.is_some());
+            let ours = !options.only_ptxas;
+            let vendors =
+                vendors.into_iter().enumerate().filter(move |(i, v)| *i == 0 && ours || v.is_some());
             vendors.flat_map(move |(_, vendor)| {
                 options.opt.iter().map(move |level| Setup { sm: *sm, level: *level, vendor: vendor.clone() })
             })
@@ -120,7 +125,15 @@ fn one(seed: u64, options: &Options, ptxas: Option<&Path>) -> (usize, Vec<(u8, F
 pub fn main(options: &Options, ptxas: Option<&Path>) -> Result<(), String> {
     if options.print {
         let sm = options.arch.first().copied().unwrap_or(75);
-        print!("{}", generate::generate(options.seed, written_for(options.seed, sm)).text);
+        print!(
+            "{}",
+            generate::generate(
+                options.seed,
+                written_for(options.seed, sm),
+                options.ptxas || options.only_ptxas
+            )
+            .text
+        );
         return Ok(());
     }
     let report = explore(options, ptxas);
@@ -139,7 +152,7 @@ pub fn main(options: &Options, ptxas: Option<&Path>) -> Result<(), String> {
         println!("  seeds {:?}; {}", &seeds[..seeds.len().min(12)], setups.join(" "));
         println!("  seed {seed}, written for sm_{written}, {}: {}", show(&f.setup), f.message);
         if options.reduce {
-            let p: Program = reduce::reduce(&generate::generate(*seed, *written), f);
+            let p: Program = reduce::reduce(&generate::generate(*seed, *written, ptxas.is_some()), f);
             let message = run::define(&p, f.setup.sm, false)
                 .ok()
                 .and_then(|want| run::check(&p, &want, &f.setup))

@@ -2,10 +2,11 @@
 
 use super::generate::Program;
 use super::run::{self, Failure, Kind};
+use std::collections::HashSet;
 
 /// Whether the program still fails as `failure` says.
 fn still(p: &Program, failure: &Failure) -> bool {
-    if mixes_carries(&p.text) {
+    if mixes_carries(&p.text) || reads_before_writing(&p.text) {
         return false;
     }
     let sm = failure.setup.sm;
@@ -34,10 +35,61 @@ fn mixes_carries(text: &str) -> bool {
     false
 }
 
+/// Whether some line names a register that no line before it, and none of the same function, has written.
+fn reads_before_writing(text: &str) -> bool {
+    let mut written: HashSet<&str> = HashSet::new();
+    let registers = |s: &'_ str| -> Vec<(usize, usize)> {
+        let mut found = vec![];
+        for (at, _) in s.match_indices('%') {
+            let rest = &s[at + 1..];
+            let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
+            found.push((at, at + 1 + end));
+        }
+        found
+    };
+    for line in text.lines() {
+        if line.starts_with(".func") || line.contains(".entry") {
+            written.clear();
+        }
+        let statement = line.trim_start();
+        if statement.starts_with('.') || statement.starts_with('{') {
+            continue;
+        }
+        let (guard, rest) = match statement.strip_prefix('@') {
+            Some(s) => s.split_once(' ').unwrap_or((s, "")),
+            None => ("", statement),
+        };
+        let (op, operands) = rest.split_once(' ').unwrap_or((rest, ""));
+        let stores = ["st.", "red.", "bra", "bar", "call"].iter().any(|s| op.starts_with(s));
+        // The first operand is the result; a vector up to its closing brace.
+        let end = match operands.strip_prefix('{') {
+            _ if stores => 0,
+            Some(v) => v.find('}').unwrap_or(0),
+            None => operands.find(',').unwrap_or(operands.len()),
+        };
+        let known = |s: &str| written.contains(s) || ["%tid", "%ctaid", "%ntid", "%laneid"].contains(&s);
+        let special = |s: &str| matches!(s, "%nctaid" | "%warpid" | "%activemask");
+        let mut results = vec![];
+        for (from, to) in registers(operands) {
+            match from < end {
+                true => results.push(&operands[from..to]),
+                false if !known(&operands[from..to]) && !special(&operands[from..to]) => return true,
+                false => {}
+            }
+        }
+        if registers(guard).iter().any(|(from, to)| !known(&guard[*from..*to])) {
+            return true;
+        }
+        written.extend(results);
+    }
+    false
+}
+
 /// The smallest program found that fails in the same way.
 pub fn reduce(program: &Program, failure: &Failure) -> Program {
     let mut best = program.clone();
-    for threads in [1, 2, 32] {
+    let whole = [".sync", "%lane", "bar."].iter().any(|w| program.text.contains(w));
+    for threads in [1, 2, 32].into_iter().filter(|n| *n == 32 || !whole) {
         let mut p = best.clone();
         p.launch.block = [threads, 1, 1];
         p.launch.grid = [1; 3];

@@ -113,7 +113,10 @@ pub fn define(p: &Program, sm: u8, strict: bool) -> Result<Buffers, (Kind, Strin
     };
     let memory = run(0)?;
     if strict {
-        compare(p, &run(0xa5)?, &memory).map_err(|e| undefined(format!("reads what is not defined: {e}")))?;
+        for fill in [0xa5, 0x5b, 0x17] {
+            let other = run(fill)?;
+            compare(p, &other, &memory).map_err(|e| undefined(format!("reads what is not defined: {e}")))?;
+        }
     }
     Ok(memory)
 }

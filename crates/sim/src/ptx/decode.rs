@@ -87,6 +87,14 @@ pub(super) struct Program<'m> {
     pub globals: Vec<VarId>,
 }
 
+/// What a register slot holds before it is written: another thing in each, unless it is zero.
+fn garbage(fill: u8, slot: usize) -> u64 {
+    match fill {
+        0 => 0,
+        n => crate::launch::Rng::new(slot as u64 ^ u64::from(n) << 32).next(),
+    }
+}
+
 /// Places variables one after another.
 fn place(at: &mut u64, align: u32, size: u64) -> u64 {
     let start = at.next_multiple_of(u64::from(align.max(1)));
@@ -211,7 +219,7 @@ impl<'m> Program<'m> {
         }
         for r in body.regs.values() {
             layout.slots.push(layout.initial.len() as u32);
-            let bits = u64::from_le_bytes([self.fill; 8]) & super::int::mask(r.ty);
+            let bits = garbage(self.fill, layout.initial.len()) & super::int::mask(r.ty);
             // 128 bits take two slots.
             let slots = usize::from(r.vector) * if r.ty == Type::b128 { 2 } else { 1 };
             layout.initial.resize(layout.initial.len() + slots, bits);

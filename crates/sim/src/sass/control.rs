@@ -25,6 +25,11 @@ pub(crate) enum Control {
         cond: Pred,
         target: u32,
     },
+    /// Branch if all of the group do.
+    BranchAll {
+        cond: Pred,
+        target: u32,
+    },
     /// Branch where the named lanes are not all here (`diverged`) or are.
     BranchDiverged {
         lanes: Src,
@@ -119,14 +124,14 @@ pub(crate) fn compile(name: &str, o: &Operands<'_>) -> Result<Option<Control>, U
             always(o, 1)?;
             Control::BranchAny { target: address(o, 2)? }
         }
-        "BRA" => {
-            o.ignore(&["U"]);
-            Control::Branch { cond: o.pred(1)?, target: address(o, 2)? }
-        }
+        "BRA" if o.take("U") => Control::BranchAll { cond: o.pred(1)?, target: address(o, 2)? },
+        "BRA" => Control::Branch { cond: o.pred(1)?, target: address(o, 2)? },
         // The label counts from the next instruction.
-        "BRX" | "BRXU" => {
-            Control::Indirect { register: o.src(0, Kind::Long)?, base: o.label(1)?, relative: true }
+        "BRXU" => {
+            always(o, 0)?;
+            Control::Indirect { register: o.src(1, Kind::Long)?, base: o.label(2)?, relative: true }
         }
+        "BRX" => Control::Indirect { register: o.src(0, Kind::Long)?, base: o.label(1)?, relative: true },
         "CALL" => {
             o.ignore(&["NOINC"]);
             if !o.take("REL") {
@@ -294,6 +299,11 @@ impl Warp {
         let Some(group) = self.groups.last().copied() else { return Ok(()) };
         match c {
             Control::Branch { cond, target } => self.branch(mask & cond.mask(self), *target),
+            Control::BranchAll { cond, target } => {
+                if mask & cond.mask(self) == group.mask {
+                    self.branch(mask, *target);
+                }
+            }
             Control::BranchAny { target } => self.branch(group.mask, *target),
             Control::BranchDiverged { lanes, diverged, target } => {
                 let needed = lanes.uniform(self) as u32 & self.live;

@@ -13,6 +13,7 @@ pub(crate) fn compile(name: &str, o: &Operands<'_>) -> Result<Option<Exec>, Unsu
         "F2F" => float_to_float(o)?,
         "FRND" => round_to_integral(o)?,
         "F2FP" => super::pack::f2fp(o)?,
+        "F2IP" => floats_to_bytes(o)?,
         "I2IP" => super::pack::i2ip(o)?,
         _ => return Ok(None),
     }))
@@ -86,17 +87,39 @@ fn float_to_int(o: &Operands<'_>) -> Result<Exec, Unsupported> {
     let (bits, signed) = o.choose(&INTS).unwrap_or((32, true));
     let format = o.choose(&FORMATS).unwrap_or(F32);
     let rm = integral_rounding(o);
+    let shift = if o.take("B:H1") { 16 } else { 0 };
     let src = float_src(o, 1, format)?;
     let (min, max) =
         if signed { (-1i128 << (bits - 1), (1i128 << (bits - 1)) - 1) } else { (0, (1 << bits) - 1) };
     Ok(value(o.dst(0, if bits == 64 { 2 } else { 1 })?, [src], move |[x]| {
-        let x = narrow(x, format);
+        let x = narrow(x >> shift, format);
         let x = if ftz { format.flush(x) } else { x };
         match fp::to_int(x, format, rm) {
             Some(n) => n.clamp(min, max) as u64,
             None if ntz => 0,
             None => 1 << (bits - 1),
         }
+    }))
+}
+
+/// Two numbers as bytes below the low half of the third source.
+fn floats_to_bytes(o: &Operands<'_>) -> Result<Exec, Unsupported> {
+    let signed = o.take("S8");
+    if !signed && !o.take("U8") {
+        return unsupported("a packing of this type");
+    }
+    o.ignore(&["F32"]);
+    let (ntz, relu) = (o.take("NTZ"), o.take("RELU"));
+    let rm = integral_rounding(o);
+    let high = o.take("C:H1");
+    let (least, greatest) = if signed { (-128, 127) } else { (0, 255) };
+    let least = if relu { 0 } else { least };
+    let srcs = [o.src(1, Kind::Single)?, o.src(2, Kind::Single)?, o.src(3, Kind::Int)?];
+    let nan = if ntz { 0 } else { 0x80 };
+    Ok(value(o.dst(0, 1)?, srcs, move |[a, b, c]| {
+        let byte = |x: u64| fp::to_int(x, F32, rm).map_or(nan, |n| n.clamp(least, greatest) as u64 & 0xff);
+        let rest = if high { c >> 16 } else { c };
+        byte(b) | byte(a) << 8 | (rest & 0xffff) << 16
     }))
 }
 
@@ -107,9 +130,10 @@ fn float_to_float(o: &Operands<'_>) -> Result<Exec, Unsupported> {
         found.map_or_else(|| unsupported("a conversion between these formats"), Ok)
     };
     let (to, from) = (format(o.next())?, format(o.next())?);
+    let shift = if o.take("B:H1") { 16 } else { 0 };
     let flush = move |x, f: Format| if ftz && f == F32 { f.flush(x) } else { x };
     Ok(value(o.dst(0, registers(to))?, [float_src(o, 1, from)?], move |[x]| {
-        flush(fp::convert(flush(narrow(x, from), from), from, to, rm), to)
+        flush(fp::convert(flush(narrow(x >> shift, from), from), from, to, rm), to)
     }))
 }
 

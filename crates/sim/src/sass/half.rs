@@ -3,7 +3,7 @@
 use super::compile::{Unsupported, unsupported};
 use super::float::{canonical, comparison};
 use super::int::combine;
-use super::operand::{Exec, Kind, Operands, PredDst, Src, lanewise, value};
+use super::operand::{Exec, From, Kind, Operands, PredDst, Src, lanewise, value};
 use crate::fp::{self, BF16, F16, F32, Format, Round};
 
 const NO_PREDS: [PredDst; 2] = [PredDst::NONE; 2];
@@ -12,7 +12,7 @@ const NO_PREDS: [PredDst; 2] = [PredDst::NONE; 2];
 pub(crate) fn compile(name: &str, o: &Operands<'_>) -> Result<Option<Exec>, Unsupported> {
     Ok(Some(match name {
         "HADD2" | "HMUL2" | "HFMA2" => arithmetic(name, o)?,
-        "HMNMX2" => min_max(o)?,
+        "HMNMX2" | "VHMNMX" => min_max(o)?,
         "HSETP2" => {
             let (op, compare) = (Options::of(o), comparison(o)?);
             let join = combine(o)?;
@@ -114,6 +114,9 @@ fn arithmetic(name: &str, o: &Operands<'_>) -> Result<Exec, Unsupported> {
     let format = op.format;
     let (add, mul) = (name == "HADD2", name == "HMUL2");
     let wide = o.take("F32");
+    if add && o.take("B:F32") {
+        return narrowing(o, op);
+    }
     let (a, b) = (halves(o, 1, 'A')?, halves(o, 2, 'B')?);
     let c = if name == "HFMA2" { halves(o, 3, 'C')? } else { b };
     if wide {
@@ -141,11 +144,43 @@ fn arithmetic(name: &str, o: &Operands<'_>) -> Result<Exec, Unsupported> {
     }))
 }
 
+/// A binary32 number, added to zero, as both halves: a conversion.
+fn narrowing(o: &Operands<'_>, op: Options) -> Result<Exec, Unsupported> {
+    let zero = halves(o, 1, 'A')?;
+    if !matches!(zero.src.from, From::Reg(255)) {
+        return unsupported("a sum of different formats");
+    }
+    Ok(value(o.dst(0, 1)?, [o.src(2, Kind::Single)?], move |[x]| {
+        let x = if op.ftz { F32.flush(x) } else { x };
+        let r = op.finish(fp::convert(x, F32, op.format, Round::Nearest));
+        r | r << 16
+    }))
+}
+
 /// The smaller or larger; see [`super::float::extremum`].
 fn min_max(o: &Operands<'_>) -> Result<Exec, Unsupported> {
     let op = Options::of(o);
     let (nan, xorsign) = (o.take("NAN"), o.take("XORSIGN"));
     let (a, b) = (halves(o, 1, 'A')?, halves(o, 2, 'B')?);
+    if o.len() == 5 {
+        if xorsign {
+            return unsupported("three signs");
+        }
+        let c = halves(o, 3, 'C')?;
+        return Ok(lanewise(
+            (Some(o.dst(0, 1)?), NO_PREDS),
+            [a.src, b.src, c.src],
+            [o.pred(4)?],
+            move |[x, y, z], [least]| {
+                let half = |at: u32| {
+                    let [x, y, z] = [a.pick(x, at), b.pick(y, at), c.pick(z, at)].map(|x| op.input(x));
+                    let r = super::float::extremum(op.format, x, y, least, nan);
+                    super::float::extremum(op.format, r, z, least, nan) << at
+                };
+                (half(0) | half(16), false, false)
+            },
+        ));
+    }
     let out = (Some(o.dst(0, 1)?), NO_PREDS);
     let raw = [a.src.plain(), b.src.plain()];
     let (ma, mb) = (a.src, b.src);

@@ -170,7 +170,7 @@ fn imad(o: &Operands<'_>) -> Result<Exec, Unsupported> {
     let srcs = [a.plain(), b.plain(), c.plain()];
     let carry_in = if x { o.pred(5)? } else { Pred::TRUE };
     let wrote_carry = o.inst.operands[1].as_reg().is_some_and(|r| !r.reg.is_zero());
-    if wrote_carry && (negate || signed && (wide || hi) && x) {
+    if wrote_carry && negate {
         return unsupported("a carry out of this form");
     }
     if !wide && !hi {

@@ -190,7 +190,7 @@ fn environment(
     let info = image.target.info();
     let mut banks = image.banks.clone();
     let bank = banks.bank_mut(0);
-    let end = usize::from(offset) + params.len();
+    let end = (usize::from(offset) + params.len()).max(0x400);
     if bank.len() < end {
         bank.resize(end, 0);
     }

@@ -41,6 +41,8 @@ pub(crate) struct Warp {
     pub(crate) up: [bool; 8],
     /// Convergence barriers: for each register, the participants as each lane knows them.
     pub(crate) b: [[u32; 32]; 16],
+    /// Halves of the return address that calls without a register of their own use.
+    pub(crate) rpc: [[u32; 32]; 2],
     /// Groups that are ready to run; the last one runs.
     pub(crate) groups: Vec<Group>,
     /// Lanes that have not exited.
@@ -74,6 +76,7 @@ impl Warp {
             ur: Box::new([0; 256]),
             up,
             b: [[0; 32]; 16],
+            rpc: [[0; 32]; 2],
             groups: vec![Group { mask: live, pc }],
             live,
             wait: [Wait::No; 32],

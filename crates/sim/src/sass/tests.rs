@@ -85,6 +85,7 @@ fn integer_values() {
         ("IABS R0, R2", [(-5i32) as u32, 0, 0, 0], 5),
         ("SGXT R0, R2, 0x8", [0x80, 0, 0, 0], 0xffff_ff80),
         ("SGXT.U32 R0, R2, 0x8", [0x1_80, 0, 0, 0], 0x80),
+        ("VHMNMX R0, R2, R3, R4, !PT", [0x3c00_0000, 0x4000_3c00, 0x3800_4200, 0], 0x4000_4200),
         ("VIMNMX R0, R2, R3, PT", [1, (-1i32) as u32, 0, 0], max),
         ("VIMNMX R0, R2, R3, !PT", [1, (-1i32) as u32, 0, 0], 1),
     ];
@@ -128,6 +129,9 @@ fn conversions() {
     assert_eq!(value("I2F.RP R0, R2", [16_777_217, 0, 0, 0]), f(16_777_218.0));
     assert_eq!(value("FRND.FLOOR R0, R2", [f(-0.5), 0, 0, 0]), f(-1.0));
     assert_eq!(value("FADD.RM R0, R2, -R3", [f(1.0), f(1.0), 0, 0]), f(-0.0));
+    assert_eq!(value("F2IP.U8.F32.NTZ R0, R2, R3, R4", [f(1.6), f(300.0), 0xabc, 0]), 0xabc_02ff);
+    let converted = step_on(75, "HADD2 R0, -RZ.H0_H0, R2.F32", |w| w.r[2] = [f(1.0); 32]).unwrap();
+    assert_eq!(converted.r[0][7], 0x3c00_3c00);
     assert_eq!(value("MUFU.RCP R0, R2", [f(4.0), 0, 0, 0]), f(0.25));
 }
 
@@ -177,6 +181,10 @@ fn only_barriers_reconverge() {
     let lines = ["BSSY B0, 0x50", "@P0 BREAK B0", "@P0 BRA 0x40", "BSYNC B0", "EXIT", "EXIT"];
     let trace = program(32, &lines).unwrap();
     assert!(trace.contains(&(4, 0xffff_0000)) && trace.contains(&(4, 0xffff)));
+    // A warp that is not of one mind stays together.
+    let lines = ["@P0 BRA.U 0x20", "NOP", "EXIT"];
+    assert_eq!(program(32, &lines).unwrap(), [(0, u32::MAX), (1, u32::MAX), (2, u32::MAX)]);
+    assert_eq!(program(16, &lines).unwrap(), [(0, 0xffff), (2, 0xffff)]);
     let lines = ["@P0 EXIT", "WARPSYNC.ALL", "EXIT"];
     assert_eq!(program(32, &lines).unwrap().last(), Some(&(2, 0xffff_0000)));
 }

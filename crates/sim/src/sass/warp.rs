@@ -20,6 +20,7 @@ pub(crate) fn compile(name: &str, o: &Operands<'_>) -> Result<Option<Exec>, Unsu
         "B2R" => barrier_result(o)?,
         "QSPC" => query_space(o)?,
         "ELECT" => elect(o)?,
+        "RPCMOV" | "RPCMOV.W" => return_address(o, name)?,
         _ => return Ok(None),
     }))
 }
@@ -158,6 +159,24 @@ fn to_uniform(o: &Operands<'_>) -> Result<Exec, Unsupported> {
         let values = rows(&value, m.warp);
         let lane = mask.trailing_zeros() as usize & 31;
         dst.put(m.warp, 0, values[lane]);
+        Ok(())
+    }))
+}
+
+/// Moves between a general register and a half of the return address, which serves as a register here.
+fn return_address(o: &Operands<'_>, name: &str) -> Result<Exec, Unsupported> {
+    o.ignore(&["32"]);
+    if name == "RPCMOV" {
+        let (dst, half) = (o.dst(0, 1)?, o.imm(1)? as usize & 1);
+        return Ok(Box::new(move |m, mask| {
+            lanes(mask).for_each(|l| dst.put(m.warp, l, m.warp.rpc[half][l].into()));
+            Ok(())
+        }));
+    }
+    let (half, src) = (o.imm(0)? as usize & 1, o.src(1, Kind::Int)?);
+    Ok(Box::new(move |m, mask| {
+        let values = rows(&src, m.warp);
+        lanes(mask).for_each(|l| m.warp.rpc[half][l] = values[l] as u32);
         Ok(())
     }))
 }

@@ -36,6 +36,7 @@ impl Gen {
                 _ => true,
             });
             if there {
+                let guard = if self.vendor && !o.may_be_guarded() { "" } else { guard };
                 self.emit(o, guard, None);
                 return;
             }
@@ -110,10 +111,16 @@ impl Gen {
         let constants = !matches!(o.op, Op::cvt) && !o.op.name().starts_with('v') && sources > 1;
         let shift = matches!(o.op, Op::shl | Op::shr) && i == 2 || o.op == Op::shf && i == 3;
         let field = o.op == Op::bfe && i >= 2 || o.op == Op::bfi && i >= 3;
+        let word =
+            o.slots.iter().map(|s| if let Slot::Dst(c) = s { 8 * c.bytes() } else { 0 }).max().unwrap_or(32);
         let divisor = matches!(o.op, Op::div | Op::rem) && i == 2 && !c.is_float();
         if constants
             && self.rng.percent(if shift || field || divisor { 50 } else { 15 })
-            && let Some(text) = self.constant(t, shift || field, divisor)
+            && let Some(text) = match field {
+                // ptxas folds others in its own ways (docs/verification.md).
+                true => Some(self.rng.below(word).to_string()),
+                false => self.constant(t, shift, divisor),
+            }
         {
             return text;
         }
@@ -134,6 +141,8 @@ impl Gen {
             // Nor is a position outside of the word.
             () if o.op == Op::fns && i == 2 => masked(self, "and", 31),
             () if (shift || field) && self.rng.percent(60) => masked(self, "and", 63),
+            // Positions and lengths go to 255.
+            () if field => masked(self, "and", 255),
             () => r,
         }
     }

@@ -183,6 +183,8 @@ pub(super) struct Gen {
     pub rng: Random,
     pub sm: u8,
     table: &'static Table,
+    /// Without what ptxas is known to compile wrongly.
+    vendor: bool,
     pub profile: Profile,
     /// Module-level text.
     module: String,
@@ -194,14 +196,16 @@ pub(super) struct Gen {
     accumulators: Vec<&'static str>,
 }
 
-/// Makes the program of a seed for a target and all later ones.
-pub fn generate(seed: u64, sm: u8) -> Program {
+/// Makes the program of a seed for a target and all later ones; `vendor` leaves out what ptxas is known to compile
+/// wrongly (docs/verification.md).
+pub fn generate(seed: u64, sm: u8, vendor: bool) -> Program {
     let mut rng = Random::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ u64::from(sm));
     let profile = Profile::new(&mut rng, sm);
     let g = Gen {
         rng,
         sm,
-        table: forms::table(sm),
+        table: forms::table(sm, vendor),
+        vendor,
         profile,
         module: format!(".version 9.0\n.target sm_{sm}\n.address_size 64\n"),
         functions: Vec::new(),
