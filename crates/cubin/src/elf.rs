@@ -101,8 +101,8 @@ pub(crate) fn file(sections: Vec<Section>, flags: u32, segments: &[Segment]) -> 
 }
 
 /// A relocatable file, which has no segments.
-pub(crate) fn relocatable(sections: Vec<Section>, flags: u32) -> Vec<u8> {
-    build(sections, flags, &[], elf::ET_REL)
+pub(crate) fn relocatable(sections: Vec<Section>, flags: u32, file_type: u16) -> Vec<u8> {
+    build(sections, flags, &[], file_type)
 }
 
 fn build(mut sections: Vec<Section>, flags: u32, segments: &[Segment], file_type: u16) -> Vec<u8> {

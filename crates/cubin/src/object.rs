@@ -187,6 +187,10 @@ pub struct Object {
     pub prototypes: Vec<(String, String)>,
     /// Variables.
     pub variables: Vec<Variable>,
+    /// Other names of functions with code: the name, the function.
+    pub aliases: Vec<(String, String)>,
+    /// Whether it is a whole program that can be extended (`-ewp`).
+    pub extensible: bool,
 }
 
 /// The bytes of an object.
@@ -420,6 +424,12 @@ impl<'o> Writer<'o> {
             let s = symbol(&f.code.name, bind(f.binding), elf::STT_FUNC, other, n, 0, size);
             if f.binding == Binding::Local { list.push(s) } else { globals.push(s) }
         }
+        for (alias, function) in &o.aliases {
+            let Some(f) = o.functions.iter().find(|f| f.code.name == *function) else { continue };
+            let n = self.number(&format!(".text.{function}")) as u16;
+            let s = symbol(alias, bind(f.binding), elf::STT_FUNC, 0, n, 0, 0);
+            if f.binding == Binding::Local { list.push(s) } else { globals.push(s) }
+        }
         for e in &o.externs {
             globals.push(symbol(e, elf::STB_GLOBAL, elf::STT_FUNC, 0, 0, 0, 0));
         }
@@ -465,6 +475,9 @@ impl<'o> Writer<'o> {
             for callee in &f.calls {
                 pair(&mut graph, self.symbol(&f.code.name)?, self.symbol(callee)?);
             }
+        }
+        for (alias, function) in &o.aliases {
+            pair(&mut graph, self.symbol(alias)?, self.symbol(function)?);
         }
         mark(&mut graph, 2);
         let in_data = o.variables.iter().flat_map(|v| &v.relocs).filter(|r| r.fill == Fill::Function);
@@ -590,6 +603,9 @@ impl<'o> Writer<'o> {
         // The low byte says that the file holds code of this SM only: with 2, as ptxas has from sm_100 on, nvlink looks
         // for capsules.
         let flags = self.number(".note.nv.cuinfo") << 24 | u32::from(o.sm) << 8 | 4;
-        Ok(relocatable(std::mem::take(&mut self.sections), flags))
+        /// ptxas -ewp's type of file.
+        const ET_EWP: u16 = 0xff00;
+        let file_type = if o.extensible { ET_EWP } else { elf::ET_REL };
+        Ok(relocatable(std::mem::take(&mut self.sections), flags, file_type))
     }
 }

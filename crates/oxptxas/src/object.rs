@@ -51,6 +51,7 @@ pub(crate) fn compile(
         sm: settings.target.sm,
         ptx_sm: ptx::check::target_sm(module).min(255) as u8,
         options: settings.options_text.clone(),
+        extensible: settings.extensible && !settings.relocatable,
         ..Object::default()
     };
     let mut output = Output::default();
@@ -89,6 +90,13 @@ pub(crate) fn compile(
         .filter(|f| f.linkage != Linkage::Internal || f.body.is_none())
         .map(|f| (f.name.clone(), prototype(module, f)))
         .collect();
+    for (alias, function, _) in &module.aliases {
+        let (alias, function) = (&module.funcs[*alias], &module.funcs[*function]);
+        object.aliases.push((alias.name.clone(), function.name.clone()));
+        if function.linkage != Linkage::Internal {
+            object.prototypes.push((alias.name.clone(), prototype(module, alias)));
+        }
+    }
     output.cubin = cubin::object::write(&object).map_err(|e| vec![Diagnostic::whole(e)])?;
     Ok(output)
 }

@@ -35,6 +35,8 @@ pub struct Settings {
     pub line_info: Option<bool>,
     /// `-c`: a relocatable object.
     pub relocatable: bool,
+    /// `-ewp`: an object that says of itself that it is a whole program.
+    pub extensible: bool,
 }
 
 impl Settings {
@@ -51,6 +53,7 @@ impl Settings {
             serial: false,
             line_info: None,
             relocatable: false,
+            extensible: false,
         }
     }
 }
@@ -152,9 +155,6 @@ pub fn front_end(source: &str, file: &str, target: Target, arch: &str) -> Result
 fn not_built(module: &Module) -> Option<ptx::Diagnostic> {
     let refuse =
         |span, what: &str| ptx::Diagnostic::error(span, format!("Feature '{what}' is not supported yet"));
-    if let Some((_, _, span)) = module.aliases.first() {
-        return Some(refuse(*span, ".alias"));
-    }
     if let Some(var) = module.vars.values().find(|v| v.opaque.is_some()) {
         return Some(refuse(var.span, &format!(".{}", var.opaque.map_or("", |o| o.name()))));
     }
@@ -174,12 +174,13 @@ pub fn compile(source: &str, file: &str, settings: &Settings) -> Result<Output, 
     let fatal = |message: String| fail(vec![Diagnostic::whole(message)]);
     let mut module = front_end(source, file, settings.target, &settings.target.to_string())?;
     settings.directives.apply(&mut module, settings.max_registers);
+    module.resolve_aliases();
     if let Some(d) = not_built(&module) {
         return Err(fail(vec![d]));
     }
     let lines = LineIndex::new(source);
     let layout = lower::ModuleLayout::new(&module, settings.target).map_err(fail)?;
-    if settings.relocatable {
+    if settings.relocatable || settings.extensible {
         return crate::object::compile(&module, &layout, &lines, settings).map_err(fail);
     }
     let mut unresolved = functions::unresolved(&module);

@@ -699,5 +699,21 @@ pub fn all() -> Vec<Case> {
             ),
         ]),
     });
+
+    cases.push(simple(
+        "alias",
+        &[external(&int("other_fb"))],
+        &format!(
+            "{}{} mov.u64 d5, other_fb;\n{}",
+            fb(),
+            call_int("other_fb", "r2", "r6"),
+            call_pointer("d5", "r6", "r2")
+        ),
+        &[
+            visible_fb(&back("r1", "r2")),
+            format!("{};\n", visible(&int("other_fb"))),
+            s(".alias other_fb, fb;\n"),
+        ],
+    ));
     cases
 }

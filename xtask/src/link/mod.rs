@@ -4,6 +4,7 @@
 mod cases;
 
 use cases::Case;
+use oxptxas::verify::Verdict;
 use rayon::prelude::*;
 use sass::Target;
 use sim::launch::{Launch, LaunchFile};
@@ -121,7 +122,8 @@ fn merge(a: &str, b: &str) -> String {
             out += &format!("{linkage} {head};\n");
         }
     }
-    let is_variable = |i: &&String| !function(i) && !i.contains(".entry") && !is_header(i);
+    let alias = |i: &str| i.starts_with(".alias");
+    let is_variable = |i: &&String| !function(i) && !alias(i) && !i.contains(".entry") && !is_header(i);
     let mut variables: Vec<&String> =
         all().filter(is_variable).filter(|i| !(external(i) && elsewhere(i))).collect();
     variables.sort_by_key(|i| i.contains('=') && i.contains("generic"));
@@ -140,6 +142,7 @@ fn merge(a: &str, b: &str) -> String {
             out += i;
         }
     }
+    out.extend(all().filter(|i| alias(i)).cloned());
     out
 }
 
@@ -242,6 +245,28 @@ fn pair(bin: &Path, dir: &Path, case: &Case, sm: u8, level: u8) -> Vec<(&'static
     failures
 }
 
+/// Compiles the PTX of a kernel of this repository to an object of ours, links that alone and compares it with the
+/// PTX.
+fn alone(bin: &Path, dir: &Path, ptx: &Path, sm: u8, level: u8) -> Result<usize, String> {
+    let stem = ptx.file_stem().unwrap_or_default().to_string_lossy();
+    let path = |kind: &str| dir.join(format!("{stem}.{sm}.{level}.{kind}"));
+    let (object, linked) = (path("o"), path("cubin"));
+    compile(bin, ptx, sm, level, true, &object)?;
+    let (object, output) = (object.display().to_string(), linked.display().to_string());
+    self::run(&bin.join("nvlink"), &[&format!("-arch=sm_{sm}"), &object, "-o", &output])?;
+    let cubin = std::fs::read(&linked).map_err(|e| e.to_string())?;
+    let source = std::fs::read_to_string(ptx).map_err(|e| e.to_string())?;
+    let module = ptx::parse(&source).map_err(|_| "not accepted".to_string())?;
+    let kernels = oxptxas::verify::kernels(&module);
+    for name in &kernels {
+        let verdict = oxptxas::verify::kernel(&module, &cubin, name, 0..2);
+        if let Verdict::Differs(_) | Verdict::OutOfScope(_) = verdict {
+            return Err(format!("{name}: {verdict}"));
+        }
+    }
+    Ok(kernels.len())
+}
+
 /// Links every pair for every target and level.
 pub fn check(root: &Path, bin: &Path, options: &Options) -> Result<(), String> {
     let dir = root.join("target/link-check");
@@ -261,6 +286,27 @@ pub fn check(root: &Path, bin: &Path, options: &Options) -> Result<(), String> {
             failed += if *label == "both" { 4 } else { 1 };
         }
     }
+    let files = if options.only.is_empty() { crate::kernels(root)? } else { Vec::new() };
+    let mut jobs_alone: Vec<(&Path, u8, u8)> = Vec::new();
+    for f in &files {
+        for sm in &options.sm {
+            jobs_alone.extend(options.level.iter().map(|l| (f.as_path(), *sm, *l)));
+        }
+    }
+    let found: Vec<_> =
+        jobs_alone.par_iter().map(|(f, sm, level)| alone(bin, &dir, f, *sm, *level)).collect();
+    let mut wrong = 0;
+    for ((file, sm, level), found) in jobs_alone.iter().zip(&found) {
+        if let Err(e) = found {
+            println!("{}, sm_{sm} -O{level}: {e}", file.display());
+            wrong += 1;
+        }
+    }
+    println!(
+        "{} of {} objects of kernels/ linked alone do what the PTX says",
+        found.len() - wrong,
+        found.len()
+    );
     println!(
         "{} pairs, {} targets, {} levels: {} of {} linked files do what the PTX says",
         jobs.len() / (options.sm.len() * options.level.len()).max(1),
@@ -272,7 +318,10 @@ pub fn check(root: &Path, bin: &Path, options: &Options) -> Result<(), String> {
     if !options.keep {
         std::fs::remove_dir_all(&dir).map_err(|e| e.to_string())?;
     }
-    if failed == 0 { Ok(()) } else { Err(format!("{failed} linked files are wrong")) }
+    match failed + wrong {
+        0 => Ok(()),
+        n => Err(format!("{n} linked files are wrong")),
+    }
 }
 
 #[cfg(test)]

@@ -64,6 +64,24 @@ fn run(program: &str, args: &[String]) -> Result<(), String> {
     for w in &line.warnings {
         warn(w)?;
     }
+    if line.has("compile-only") && line.has("extensible-whole-program") {
+        warn(
+            "Conflicting options '--compile-only' and '--extensible-whole-program' specified, ignoring '--extensible-whole-program' option",
+        )?;
+    }
+    if line.has("preserve-relocs") {
+        // What an object needs is there anyway. ptxas lists the other addresses up to sm_89 only.
+        if target.sm < 90 && !line.has("compile-only") {
+            return Err(fatal(
+                "Option '--preserve-relocs' is not supported for executables before sm_90".into(),
+            ));
+        }
+        if target.sm >= 90 {
+            warn(&format!(
+                "'--preserve-relocs' option is not fully implemented for '{target}' and may not work as expected"
+            ))?;
+        }
+    }
     let max_registers = match line.value("maxrregcount") {
         None | Some("archmax") => None,
         Some("archmin") => Some(24),
@@ -123,6 +141,7 @@ fn run(program: &str, args: &[String]) -> Result<(), String> {
         entries: line.list("entry").to_vec(),
         options_text: args.iter().filter(|a| *a != input).cloned().collect::<Vec<_>>().join(" "),
         relocatable: line.has("compile-only"),
+        extensible: line.has("extensible-whole-program"),
         line_info: match (line.has("suppress-debug-info"), line.has("generate-line-info")) {
             (true, _) => Some(false),
             (_, true) => Some(true),

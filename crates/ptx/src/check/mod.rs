@@ -24,6 +24,7 @@ pub fn check(module: &Module, sm: u16) -> Result<(), Vec<Diagnostic>> {
     for func in module.funcs.values() {
         c.function(func);
     }
+    c.errors.extend(crate::alias::check(module));
     if c.errors.is_empty() { Ok(()) } else { Err(c.errors) }
 }
 

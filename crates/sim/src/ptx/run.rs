@@ -70,6 +70,12 @@ impl Default for Options {
 /// # Errors
 /// As [`run`].
 pub fn execute_with(module: &Module, launch: &Launch, options: Options) -> Result<Prepared, SimError> {
+    if !module.aliases.is_empty() {
+        let mut resolved = module.clone();
+        resolved.resolve_aliases();
+        resolved.aliases.clear();
+        return execute_with(&resolved, launch, options);
+    }
     let Options { limit, fill, schedule } = options;
     let kernel = module.funcs.iter().find(|(_, f)| f.entry && f.body.is_some() && f.name == launch.kernel);
     let (kernel, func) =
