@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::Path;
 
+include!("src/isa/hash.rs");
+
 /// A Rust identifier for a spelling: `shared::cta` → `shared_cta`, `2d` → `_2d`.
 fn ident(spelling: &str) -> String {
     let body = spelling.trim_start_matches('%').replace("::", "_");
@@ -233,10 +235,25 @@ fn enumeration(out: &mut String, doc: &str, name: &str, names: &[String]) {
         "#[allow(non_upper_case_globals)]\nstatic NAMES_{name}: &[&str] = &[{}];",
         list.join(", ")
     );
+    // A name is at its hash, or the next free slot.
+    let mut slots = vec![u16::MAX; (4 * names.len()).next_power_of_two()];
+    for (i, n) in names.iter().enumerate() {
+        let mut at = hash(n.as_bytes()) as usize & (slots.len() - 1);
+        while slots[at] != u16::MAX {
+            at = (at + 1) & (slots.len() - 1);
+        }
+        slots[at] = i as u16;
+    }
+    let _ = writeln!(
+        out,
+        "#[allow(non_upper_case_globals)]\nstatic HASH_{name}: [u16; {}] = {slots:?};",
+        slots.len()
+    );
 }
 
 fn main() {
     println!("cargo::rerun-if-changed=isa");
+    println!("cargo::rerun-if-changed=src/isa/hash.rs");
     let mut files: Vec<_> =
         std::fs::read_dir("isa").expect("isa/").map(|e| e.expect("entry").path()).collect();
     files.sort();

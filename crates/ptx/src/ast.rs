@@ -399,7 +399,7 @@ pub enum Operand {
     /// A label: branch target, or table.
     Label(LabelId),
     /// `{a, b, …}`
-    Vector(SmallVec<[VectorElem; 4]>),
+    Vector(Box<[VectorElem]>),
     /// `v.x` of a vector register.
     Component(RegId, u8),
     /// `r.b0`, `r.h1`, `r.b3210`: the bytes or halves of a register that a video instruction takes.

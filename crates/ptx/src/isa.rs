@@ -2,6 +2,20 @@
 
 include!(concat!(env!("OUT_DIR"), "/isa.rs"));
 
+include!("isa/hash.rs");
+
+/// Which of the names this is. `slots` has, from the place that its hash says, the numbers of the names that may be.
+fn look_up(word: &str, slots: &[u16], names: &[&str]) -> Option<usize> {
+    let mut at = hash(word.as_bytes()) as usize & (slots.len() - 1);
+    loop {
+        let index = usize::from(*slots.get(at)?);
+        if *names.get(index)? == word {
+            return Some(index);
+        }
+        at = (at + 1) & (slots.len() - 1);
+    }
+}
+
 /// What kind of number a type is.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum TypeClass {
@@ -40,7 +54,7 @@ impl Type {
     }
     /// The type of this name.
     pub fn parse(name: &str) -> Option<Type> {
-        Type::ALL.iter().copied().find(|t| t.name() == name)
+        look_up(name, &HASH_Type, NAMES_Type).map(|i| Type::ALL[i])
     }
 }
 
@@ -60,9 +74,9 @@ impl Mod {
         use Mod::{NaN, approx, cc, relu, sat, satfinite, shiftamt, sync, uni};
         matches!(self, NaN | approx | cc | relu | sat | satfinite | shiftamt | sync | uni)
     }
-    /// The word of this spelling. The table is sorted by spelling.
+    /// The word of this spelling.
     pub fn parse(word: &str) -> Option<Mod> {
-        Mod::ALL.binary_search_by(|m| m.name().cmp(word)).ok().map(|i| Mod::ALL[i])
+        look_up(word, &HASH_Mod, NAMES_Mod).map(|i| Mod::ALL[i])
     }
 }
 
@@ -74,9 +88,9 @@ impl Mod {
 }
 
 impl Op {
-    /// The mnemonic of this spelling. The table is sorted by spelling.
+    /// The mnemonic of this spelling.
     pub fn parse(word: &str) -> Option<Op> {
-        Op::ALL.binary_search_by(|m| m.name().cmp(word)).ok().map(|i| Op::ALL[i])
+        look_up(word, &HASH_Op, NAMES_Op).map(|i| Op::ALL[i])
     }
     /// Its forms.
     pub fn forms(self) -> &'static [Form] {
@@ -95,7 +109,7 @@ impl SpecialReg {
     }
     /// The special register of this name (with its `%`).
     pub fn parse(name: &str) -> Option<SpecialReg> {
-        SpecialReg::ALL.iter().copied().find(|s| s.name() == name)
+        look_up(name, &HASH_SpecialReg, NAMES_SpecialReg).map(|i| SpecialReg::ALL[i])
     }
 }
 

@@ -6,6 +6,7 @@ use crate::ast::{
 };
 use crate::isa::Type;
 use crate::lexer::Tok;
+use cranelift_entity::packed_option::PackedOption;
 use rustc_hash::FxHashMap;
 
 /// Blocks may be nested as deep as this.
@@ -20,18 +21,29 @@ pub(super) enum Local {
 }
 
 /// `%r<100>`
-struct Range {
+struct Range<'s> {
+    prefix: &'s str,
+    short: u64,
     ty: Type,
     vector: u8,
     count: u32,
+    /// The registers that were used, by their number; the highest ones are among the other names.
+    regs: Vec<PackedOption<RegId>>,
 }
+
+/// So many registers of a range are looked up by number.
+const NUMBERED: u32 = 1 << 22;
 
 /// The names of one block.
 #[derive(Default)]
 struct Scope<'s> {
     names: FxHashMap<&'s str, Local>,
-    /// Registers declared by number; each enters `names` when it is first used.
-    ranges: FxHashMap<&'s str, Range>,
+    /// Registers declared by number; each becomes one when it is first used.
+    ranges: Vec<Range<'s>>,
+    /// Whether the prefix of one ends with a digit.
+    digits: bool,
+    /// Where they are, by prefix, if there are more than a few.
+    prefixes: FxHashMap<&'s str, usize>,
 }
 
 /// State of the function being parsed.
@@ -43,33 +55,100 @@ pub(super) struct FuncState<'s> {
     labels: FxHashMap<usize, Vec<(&'s str, LabelId)>>,
 }
 
+/// The first bytes of a prefix, all of it if it has eight or less.
+fn short(prefix: &str) -> u64 {
+    prefix.bytes().take(8).fold(0, |n, b| n << 8 | u64::from(b))
+}
+
+/// So many ranges are searched one after another.
+const FEW: usize = 8;
+
+impl<'s> Scope<'s> {
+    fn range_of(&self, prefix: &str) -> Option<usize> {
+        if self.ranges.len() > FEW {
+            return self.prefixes.get(prefix).copied();
+        }
+        let short = short(prefix);
+        self.ranges.iter().position(|r| r.short == short && (prefix.len() <= 8 || r.prefix == prefix))
+    }
+
+    fn add_range(&mut self, range: Range<'s>) {
+        self.digits |= range.prefix.ends_with(|c: char| c.is_ascii_digit());
+        self.ranges.push(range);
+        let known = self.prefixes.len();
+        if self.ranges.len() > FEW {
+            for (n, r) in self.ranges.iter().enumerate().skip(known) {
+                self.prefixes.entry(r.prefix).or_insert(n);
+            }
+        }
+    }
+
+    /// The range with a register of this name, and its number.
+    fn range(&self, name: &str) -> Option<(usize, u32)> {
+        if self.ranges.is_empty() {
+            return None;
+        }
+        // Most names have but one reading: `%r12` is no `%r1<3>` if no prefix ends with a digit.
+        let bytes = name.as_bytes();
+        let (mut at, mut n, mut scale) = (bytes.len(), 0, 1);
+        while at > 0 && bytes.len() - at < 9 && bytes[at - 1].is_ascii_digit() {
+            at -= 1;
+            n += u32::from(bytes[at] - b'0') * scale;
+            scale = scale.wrapping_mul(10);
+        }
+        let whole = at == bytes.len() || at > 0 && bytes[at - 1].is_ascii_digit();
+        if !whole && !self.digits && (bytes[at] != b'0' || bytes.len() - at == 1) {
+            let range = self.range_of(&name[..at])?;
+            return (n < self.ranges[range].count).then_some((range, n));
+        }
+        splits(name).find_map(|(prefix, n)| {
+            let at = self.range_of(prefix)?;
+            (n < self.ranges[at].count).then_some((at, n))
+        })
+    }
+}
+
 impl<'s> FuncState<'s> {
     fn define(&mut self, name: &'s str, local: Local) -> Result<(), ()> {
         let scope = self.scopes.last_mut().expect("a scope");
-        let clash = scope.names.contains_key(name)
-            || splits(name).any(|(prefix, n)| scope.ranges.get(prefix).is_some_and(|r| n < r.count));
+        let clash = scope.names.contains_key(name) || scope.range(name).is_some();
         scope.names.insert(name, local);
         if clash { Err(()) } else { Ok(()) }
     }
 
     /// What a name stands for, innermost scope first.
     pub(super) fn local(&mut self, name: &'s str) -> Option<Local> {
+        let numbered = name.as_bytes().last().is_some_and(u8::is_ascii_digit);
         for scope in self.scopes.iter_mut().rev() {
+            // A name that is declared twice is an error, so it doesn't matter which is found.
+            if numbered && let Some((at, n)) = scope.range(name) {
+                let range = &mut scope.ranges[at];
+                let known = if n < NUMBERED {
+                    range.regs.get(n as usize).and_then(|r| r.expand())
+                } else {
+                    match scope.names.get(name) {
+                        Some(Local::Reg(r)) => Some(*r),
+                        _ => None,
+                    }
+                };
+                if let Some(r) = known {
+                    return Some(Local::Reg(r));
+                }
+                let reg = Reg { name: name.to_string(), ty: range.ty, vector: range.vector };
+                let id = self.body.regs.push(reg);
+                if n < NUMBERED {
+                    let n = n as usize;
+                    if range.regs.len() <= n {
+                        range.regs.resize(n + 1, PackedOption::default());
+                    }
+                    range.regs[n] = id.into();
+                } else {
+                    scope.names.insert(name, Local::Reg(id));
+                }
+                return Some(Local::Reg(id));
+            }
             if let Some(l) = scope.names.get(name) {
                 return Some(*l);
-            }
-            if scope.ranges.is_empty() {
-                continue;
-            }
-            for (prefix, n) in splits(name) {
-                if let Some(r) = scope.ranges.get(prefix)
-                    && n < r.count
-                {
-                    let reg = Reg { name: name.to_string(), ty: r.ty, vector: r.vector };
-                    let local = Local::Reg(self.body.regs.push(reg));
-                    scope.names.insert(name, local);
-                    return Some(local);
-                }
             }
         }
         None
@@ -333,7 +412,17 @@ impl<'s> Parser<'s> {
                     return Err(self.error(count_span, "Register range is too large"));
                 };
                 let scope = self.state().scopes.last_mut().expect("a scope");
-                if scope.ranges.insert(name, Range { ty, vector, count }).is_some() {
+                let clash = scope.range_of(name).is_some();
+                if !clash {
+                    scope.add_range(Range {
+                        prefix: name,
+                        short: short(name),
+                        ty,
+                        vector,
+                        count,
+                        regs: Vec::new(),
+                    });
+                } else {
                     self.error(span, format!("Duplicate definition of variable '{name}0'"));
                 }
             } else {

@@ -9,6 +9,7 @@ use crate::span::Span;
 use smallvec::SmallVec;
 
 impl<'s> Parser<'s> {
+    #[inline]
     pub(super) fn instruction(&mut self) -> Parsed<Inst> {
         let start = self.span();
         let guard = if self.eat(Tok::At) {
@@ -194,7 +195,7 @@ impl<'s> Parser<'s> {
         // Triton writes single operands as `{ %r1 }`.
         Ok(match elems[..] {
             [VectorElem::Reg(r)] => Operand::Reg(r),
-            _ => Operand::Vector(elems),
+            _ => Operand::Vector(elems.into_vec().into_boxed_slice()),
         })
     }
 

@@ -243,7 +243,10 @@ impl<'s> Parser<'s> {
 
     /// `.version` and `.target`, which must come first.
     fn header(&mut self) -> Parsed<()> {
-        if let Some((at, c)) = self.source.char_indices().find(|(_, c)| c.is_control() && !c.is_whitespace())
+        let plain = |b: u8| matches!(b, b' '..=b'~' | b'\n' | b'\t' | b'\r');
+        let strange = |(_, c): &(usize, char)| c.is_control() && !c.is_whitespace();
+        if !self.source.bytes().all(plain)
+            && let Some((at, c)) = self.source.char_indices().find(strange)
         {
             let span = Span::new(at, at + c.len_utf8());
             return Err(self.fatal(span, "Unexpected non-ASCII character encountered: not a text file"));
