@@ -93,6 +93,7 @@ struct Form {
     fields: Vec<String>,
     groups: Vec<String>,
     fixed: Vec<String>,
+    limits: Vec<String>,
 }
 
 impl Form {
@@ -312,6 +313,9 @@ fn field(form: &Form, token: &str, groups: &Groups, mods: &mut BTreeSet<String>)
         text = t;
         suffix = format!("Some({})", bits_group(form, g.trim_end_matches('}'), groups, mods));
     }
+    // An operand that is never spelled has no `.reuse` flag either.
+    let silent = (elide == "Elide::Always" && text.starts_with('R')).then(|| format!("{text}r255"));
+    let text = silent.as_deref().unwrap_or(text);
     let kind = if text.starts_with('<') {
         named(form, text, groups)
     } else if text.contains('[') {
@@ -564,6 +568,20 @@ fn place(token: &str, at: &str, reuse: u32, half: bool) -> String {
     out + tail
 }
 
+/// `75:2=0|2-3`, `75:2!=1`: the values that bits may have.
+fn limit(place: &[(u32, u32)], text: &str, others: bool) -> String {
+    let listed: BTreeSet<u32> = text
+        .split('|')
+        .flat_map(|part| {
+            let (lo, hi) = part.split_once('-').unwrap_or((part, part));
+            number(lo)..=number(hi)
+        })
+        .collect();
+    let all = 0..1u32 << place.iter().map(|(_, len)| len).sum::<u32>();
+    let values: Vec<String> = all.filter(|v| listed.contains(v) != others).map(|v| v.to_string()).collect();
+    format!("({}, &[{}])", bits_rs(place), values.join(", "))
+}
+
 /// Parses one `form` line of `op` and appends the encodings it stands for.
 pub fn parse_form(
     op: &str,
@@ -606,6 +624,13 @@ pub fn parse_form(
         let (no_write_sb, no_read_sb) = (has("nowb"), has("norb"));
         for token in fixed.iter().filter(|t| !matches!(**t, "nowb" | "norb")) {
             let (at, value) = token.split_once('=').expect("bits=value");
+            if at.ends_with('!') || value.contains(['|', '-']) {
+                let place = bits(at.trim_end_matches('!'));
+                form.claim(&place);
+                let limit = limit(&place, value, at.ends_with('!'));
+                form.limits.push(limit);
+                continue;
+            }
             let ignored = at.starts_with('~');
             let mut value = number(value);
             for (lo, len) in bits(at.trim_start_matches('~')) {
@@ -616,11 +641,12 @@ pub fn parse_form(
         }
         out.push(format!(
             "Form {{ targets: {mask:#x}, op: Opcode::{}, code: {code:#x}, fields: &[{}], \
-             groups: &[{}], fixed: &[{}], queued: {queued:#x}, reuse: {}, no_write_sb: {no_write_sb}, no_read_sb: {no_read_sb} }}",
+             groups: &[{}], fixed: &[{}], limits: &[{}], queued: {queued:#x}, reuse: {}, no_write_sb: {no_write_sb}, no_read_sb: {no_read_sb} }}",
             ident(op),
             form.fields.join(", "),
             form.groups.join(", "),
             form.fixed.join(", "),
+            form.limits.join(", "),
             form.reuse.get()
         ));
     };
@@ -631,8 +657,9 @@ pub fn parse_form(
     };
     let low = u32::from_str_radix(low, 16).expect("code");
     // `n`: no constants anywhere.
+    let (kind, except) = kind.split_once('-').unwrap_or((kind, "0"));
     for s in shapes(kind.trim_start_matches(['n', 'h'])) {
-        if s.constant && kind.starts_with('n') {
+        if s.constant && kind.starts_with('n') || s.number == number(except) {
             continue;
         }
         let old =

@@ -3,7 +3,8 @@
 //! or 0, spaces collapsed; more columns are ignored).
 //!
 //! For each line: decode, print, compare; encode back, compare the word; parse the text, encode, compare.
-//! Prints the failures grouped by kind, most frequent first.
+//! Prints the failures grouped by kind, most frequent first; with `--list OUT` writes each failing line to OUT, with
+//! what is wrong in front.
 
 use sass::{Control, Target, assemble, decode, disassemble, encode, print};
 use std::collections::BTreeMap;
@@ -11,7 +12,10 @@ use std::collections::BTreeMap;
 fn main() {
     let mut failures: BTreeMap<String, (usize, String)> = BTreeMap::new();
     let (mut lines, mut good, mut exact) = (0, 0, 0);
-    for path in std::env::args().skip(1) {
+    let mut paths: Vec<String> = std::env::args().skip(1).collect();
+    let list_to = paths.iter().position(|p| p == "--list").map(|i| paths.drain(i..i + 2).nth(1).expect("a file"));
+    let mut listed = String::new();
+    for path in paths {
         let text = std::fs::read_to_string(&path).expect("readable file");
         for line in text.lines().filter(|l| !l.starts_with('#')) {
             let columns: Vec<&str> = line.split('\t').collect();
@@ -28,6 +32,9 @@ fn main() {
             let name =
                 text.split(' ').find(|w| !w.starts_with('@')).unwrap_or("").split('.').next().unwrap_or("");
             let mut fail = |what: String, got: String| {
+                if list_to.is_some() {
+                    listed += &format!("{name} {what}\t{line}\t{got}\n");
+                }
                 let entry = failures
                     .entry(format!("{name} {what}"))
                     .or_insert((0, format!("{target} {high}:{low} `{text}` {got}")));
@@ -78,6 +85,9 @@ fn main() {
                 }
             }
         }
+    }
+    if let Some(path) = list_to {
+        std::fs::write(path, listed).expect("writable file");
     }
     let mut list: Vec<_> = failures.into_iter().collect();
     list.sort_by_key(|(_, (n, _))| std::cmp::Reverse(*n));

@@ -26,7 +26,7 @@ pub struct DecodeError {
 pub enum Undecodable {
     /// No form of the target has these opcode bits.
     Opcode(u16),
-    /// A fixed field that starts at this bit has another value.
+    /// A field that starts at this bit has a value that it may not have.
     Fixed(u8),
     /// A modifier group that starts at this bit has a value without a spelling.
     Modifier(u8),
@@ -84,9 +84,12 @@ fn decode_form(form: &Form, word: u128, target: Target, pc: i64) -> Result<Inst,
             return Err(Undecodable::Fixed(lo));
         }
     }
+    if let Some(lo) = form.off_limits(word) {
+        return Err(Undecodable::Fixed(lo));
+    }
     let control = Control::from_bits(word);
-    let flags = control.no_yield && form.queued & target_bit(target) == 0;
-    if !control_fits(form, control, flags) {
+    let flags = has_flags(form, control, target);
+    if !control_fits(form, control, target) {
         return Err(Undecodable::Control);
     }
     // Without flags, bits 122 … 124 say something else that the text does not show.
@@ -135,8 +138,14 @@ fn decode_form(form: &Form, word: u128, target: Target, pc: i64) -> Result<Inst,
     Ok(inst)
 }
 
+/// Whether bits 122 … 124 are `.reuse` flags.
+fn has_flags(form: &Form, control: Control, target: Target) -> bool {
+    control.no_yield && form.queued & target_bit(target) == 0
+}
+
 /// Whether nvdisasm takes the control field of a word of this form.
-fn control_fits(form: &Form, control: Control, flags: bool) -> bool {
+pub(crate) fn control_fits(form: &Form, control: Control, target: Target) -> bool {
+    let flags = has_flags(form, control, target);
     let stall = match control.stall {
         0 => !control.no_yield && control.reuse == 0,
         n => n < 12 || !control.no_yield,

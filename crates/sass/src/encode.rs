@@ -1,5 +1,7 @@
 //! Instruction → word, by the forms of the table.
 
+use crate::Control;
+use crate::decode::control_fits;
 use crate::form::*;
 use crate::inst::{AddrWidth, ConstBank, Inst, Operand, RegOp, SlotKind};
 use crate::isa::{FORMS, Mod};
@@ -43,6 +45,10 @@ pub enum Mismatch {
     Range(usize),
     /// The guard.
     Guard,
+    /// Values that do not go together, in fields of which one starts at this bit.
+    Combination(u8),
+    /// The control field: a stall without `Y`, `.reuse` with it, or a scoreboard that the form has no use for.
+    Control,
 }
 
 impl fmt::Display for EncodeError {
@@ -58,6 +64,8 @@ impl fmt::Display for EncodeError {
                     Mismatch::Operand(i) => write!(f, "operand {i}"),
                     Mismatch::Range(i) => write!(f, "operand {i} is out of range"),
                     Mismatch::Guard => f.write_str("the guard"),
+                    Mismatch::Combination(bit) => write!(f, "the combination of values (bit {bit})"),
+                    Mismatch::Control => f.write_str("the control field"),
                 }
             }
         }
@@ -158,7 +166,14 @@ pub(crate) fn encode_form(
         return Err((progress + at, Mismatch::Modifier(mods[at])));
     }
     let guard = encode_guard(inst).ok_or((progress + at, Mismatch::Guard))?;
-    Ok(word | guard | inst.ctrl.to_bits() | reuse_bits(form, inst))
+    let word = word | guard | inst.ctrl.to_bits() | reuse_bits(form, inst);
+    if let Some(lo) = form.off_limits(word) {
+        return Err((progress + at + 1, Mismatch::Combination(lo)));
+    }
+    if !control_fits(form, Control::from_bits(word), target) {
+        return Err((progress + at + 2, Mismatch::Control));
+    }
+    Ok(word)
 }
 
 /// Bits 12 … 15. Uniform datapath instructions are guarded by uniform predicates, which share the field.
@@ -203,11 +218,12 @@ fn encode_bits(group: &BitsGroup, mods: &[Mod], at: &mut usize) -> Result<u128, 
 /// Whether operands satisfy the conditions of an alias.
 pub(crate) fn holds(conditions: Conditions, inst: &Inst) -> bool {
     conditions.iter().all(|(slot, condition)| match (condition, &inst.operands[*slot]) {
-        (Condition::Zero, Operand::Reg(r)) => r.reg.is_zero() && !r.neg && !r.not,
+        (Condition::Zero, Operand::Reg(r)) => r.reg.is_zero() && r.reg.file == RegFile::R,
         (Condition::Zero, Operand::Imm(v)) => *v == 0,
         (Condition::Imm(n), Operand::Imm(v)) => v == n,
         (Condition::Shift, Operand::Imm(v)) => v.is_power_of_two() && *v != 1 << 16 && *v != 1 << 31,
         (Condition::Plain, Operand::Reg(r)) => r.reg.file != RegFile::UR,
+        (Condition::Plain, Operand::Const { bank, .. }) => matches!(bank, ConstBank::Index(_)),
         (Condition::Plain, _) => true,
         _ => false,
     })
@@ -379,6 +395,7 @@ fn absent(operand: &Operand, field: &Field) -> bool {
 }
 
 fn encode_address(kind: &FieldKind, operand: &Operand, target: Target, i: usize) -> Result<u128, Mismatch> {
+    use AddrWidth::U32;
     let wrong = Mismatch::Operand(i);
     let (
         FieldKind::Addr { desc, base, width, uniform, offset, shift, next, hide_zero, .. },
@@ -406,7 +423,8 @@ fn encode_address(kind: &FieldKind, operand: &Operand, target: Target, i: usize)
     }
     part(*uniform, u.map(previous), RegFile::UR, !hide_zero)?;
     word |= match width {
-        AddrWidthBits::Fixed(f) if f == w || b.is_none() => 0,
+        // Without a base its width means nothing, except that the word next to a uniform register says it.
+        AddrWidthBits::Fixed(f) if f == w || b.is_none() && (u.is_none() || *f != U32 && *w != U32) => 0,
         AddrWidthBits::Wide(bit) if *w == AddrWidth::R64 => 1 << bit,
         AddrWidthBits::Wide(_) if *w == AddrWidth::U32 || b.is_none() => 0,
         AddrWidthBits::Scale(lo) => {

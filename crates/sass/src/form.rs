@@ -22,6 +22,8 @@ pub(crate) struct Form {
     pub groups: &'static [Group],
     /// (first bit, length, value, whether the decoder accepts any value).
     pub fixed: &'static [(u8, u8, u32, bool)],
+    /// The values that bits may have, in ascending order.
+    pub limits: &'static [(Ranges, &'static [u32])],
     /// Targets on which the instruction goes through a queue, so that it has no `.reuse` flags.
     pub queued: u16,
     /// The slots A, B, C (bits 0, 1, 2) that have a `.reuse` flag.
@@ -174,12 +176,12 @@ pub(crate) struct BitsGroup {
 /// What an operand must be for an alias.
 #[derive(Clone, Copy)]
 pub(crate) enum Condition {
-    /// RZ, or the immediate 0.
+    /// RZ (negated or not), or the immediate 0.
     Zero,
     Imm(u32),
     /// A power of two other than 2¹⁶ and 2³¹.
     Shift,
-    /// Anything but a uniform register.
+    /// Anything but a uniform register and what it selects.
     Plain,
 }
 
@@ -198,6 +200,14 @@ pub(crate) enum Group {
 /// The bit of `target` in [`Form::targets`].
 pub(crate) fn target_bit(target: Target) -> u16 {
     SMS.iter().position(|s| s.sm == target.sm).map_or(0, |i| 1 << i)
+}
+
+impl Form {
+    /// The first bit of a field whose value in `word` the form does not allow.
+    pub fn off_limits(&self, word: u128) -> Option<u8> {
+        let out = |(bits, values): &&(Ranges, &[u32])| values.binary_search(&(get(word, bits) as u32)).is_err();
+        self.limits.iter().find(out).map(|(bits, _)| bits[0].0)
+    }
 }
 
 /// Indices into [`FORMS`] by opcode and by code.

@@ -381,7 +381,7 @@ fn address(field: &Field, text: &str) -> Option<Operand> {
             continue;
         }
         let (name, suffix) = part.split_once('.').unwrap_or((part, ""));
-        let reg = register(name)?;
+        let reg = if name == "???255" { Reg::RZ } else { register(name)? };
         if reg.file == RegFile::UR {
             uniform = Some(reg);
             continue;

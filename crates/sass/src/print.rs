@@ -144,7 +144,7 @@ impl fmt::Display for Printed<'_> {
                 (Some(FieldKind::Imm { kind: ImmKind::Low, .. }), Operand::Imm(low)) => {
                     write!(f, "{:#x}", u64::from(high) << 32 | u64::from(*low))?;
                 }
-                _ => operand_text(f, operand, field, suffix)?,
+                _ => operand_text(f, operand, field, suffix, self.target)?,
             }
         }
         Ok(())
@@ -156,6 +156,7 @@ fn operand_text(
     operand: &Operand,
     field: Option<&Field>,
     suffix: &[Mod],
+    target: Target,
 ) -> fmt::Result {
     let tail = |f: &mut fmt::Formatter<'_>| suffix.iter().try_for_each(|m| write!(f, ".{}", tail_name(*m)));
     match operand {
@@ -211,7 +212,11 @@ fn operand_text(
                 write!(f, "desc[{d}]")?;
             }
             f.write_char('[')?;
-            let spelled_zero = uniform.is_some() && *width == AddrWidth::U32;
+            // Next to a uniform register, sm_90 and later spell RZ when it has a width; as 64 bits it has no name.
+            let optional = matches!(field.map(|f| &f.kind), Some(FieldKind::Addr { hide_zero: true, .. }));
+            let spelled_zero = uniform.is_some()
+                && target.sm >= 90
+                && (*width == AddrWidth::U32 || *width == AddrWidth::R64 && !optional);
             // A scale is spelled even if the register that it scales is zero, next to a uniform register.
             let scaled = matches!(width, AddrWidth::X4 | AddrWidth::X8 | AddrWidth::X16);
             let bare = matches!(field.map(|f| &f.kind), Some(FieldKind::Addr { base: NONE, .. }));
@@ -229,7 +234,12 @@ fn operand_text(
                     AddrWidth::X8 => ".X8",
                     AddrWidth::X16 => ".X16",
                 };
-                write!(f, "{}{scale}", base.unwrap_or(Reg::RZ))?;
+                match base {
+                    None if uniform.is_some() && *width == AddrWidth::R64 && !optional => {
+                        write!(f, "???255{scale}")
+                    }
+                    _ => write!(f, "{}{scale}", base.unwrap_or(Reg::RZ)),
+                }?;
             }
             if let Some(u) = uniform {
                 write!(f, "{}{u}", if has_base { "+" } else { "" })?;
