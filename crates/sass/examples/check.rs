@@ -13,7 +13,8 @@ fn main() {
     let mut failures: BTreeMap<String, (usize, String)> = BTreeMap::new();
     let (mut lines, mut good, mut exact) = (0, 0, 0);
     let mut paths: Vec<String> = std::env::args().skip(1).collect();
-    let list_to = paths.iter().position(|p| p == "--list").map(|i| paths.drain(i..i + 2).nth(1).expect("a file"));
+    let list_to =
+        paths.iter().position(|p| p == "--list").map(|i| paths.drain(i..i + 2).nth(1).expect("a file"));
     let mut listed = String::new();
     for path in paths {
         let text = std::fs::read_to_string(&path).expect("readable file");

@@ -263,7 +263,7 @@ fn decode_field(field: &Field, slot: SlotKind, word: u128, target: Target, pc: i
             }
             let len = length(offset);
             let raw = get(word, offset);
-            let unsigned = base.is_none() && uniform.is_none() && len < 32 || *shift != 0;
+            let unsigned = base.is_none() && uniform.is_none() && *desc == NONE && len < 32 || *shift != 0;
             let width = match width {
                 AddrWidthBits::Fixed(w) => *w,
                 AddrWidthBits::Wide(b) => {

@@ -318,6 +318,11 @@ fn encode_field(
             };
             Ok(word | placed | mods.0.0 | mods.0.1 | mods.1)
         }
+        // An optional register that another target has as a number.
+        (FieldKind::Reg { file, lo, .. }, Operand::Imm(0)) if field.elide == Elide::Default => {
+            let zero = Reg { file: *file, index: Reg::ZERO };
+            Ok(u128::from(register_number(zero, *file, target).ok_or(wrong)?) << lo)
+        }
         (FieldKind::Imm { bits, kind }, Operand::Imm(value)) => {
             let len = length(bits);
             let fits = len >= 32

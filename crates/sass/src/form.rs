@@ -205,7 +205,8 @@ pub(crate) fn target_bit(target: Target) -> u16 {
 impl Form {
     /// The first bit of a field whose value in `word` the form does not allow.
     pub fn off_limits(&self, word: u128) -> Option<u8> {
-        let out = |(bits, values): &&(Ranges, &[u32])| values.binary_search(&(get(word, bits) as u32)).is_err();
+        let out =
+            |(bits, values): &&(Ranges, &[u32])| values.binary_search(&(get(word, bits) as u32)).is_err();
         self.limits.iter().find(out).map(|(bits, _)| bits[0].0)
     }
 }
