@@ -37,7 +37,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let slots = image.relocs.iter().filter(|r| r.place == ".nv.constant4");
     let addresses = slots.map(|r| (r.symbol.clone(), r.addend)).collect();
     let constants = image.relocs.iter().filter(|r| r.place == ".nv.constant3");
-    let constant_relocs = constants.map(|r| (r.offset, r.symbol.clone(), r.addend)).collect();
+    let constant_relocs = constants
+        .map(|r| cubin::object::Reloc {
+            offset: r.offset,
+            fill: cubin::object::Fill::Generic,
+            symbol: r.symbol.clone(),
+            addend: r.addend,
+        })
+        .collect();
     let cubin = Cubin {
         sm: image.sm,
         ptx_sm: 75,

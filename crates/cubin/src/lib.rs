@@ -26,10 +26,10 @@ pub struct Cubin {
     pub globals: Vec<Global>,
     /// Constant bank 3: the module's `.const` variables.
     pub constants: Vec<u8>,
-    /// Addresses in constant bank 3: offset, symbol, addend.
-    pub constant_relocs: Vec<(u64, String, i64)>,
-    /// Symbols of constant bank 3: name, offset, size.
-    pub constant_symbols: Vec<(String, u32, u32)>,
+    /// Addresses in constant bank 3.
+    pub constant_relocs: Vec<object::Reloc>,
+    /// Symbols of constant bank 3: name, offset, size, who sees it.
+    pub constant_symbols: Vec<(String, u32, u32, object::Binding)>,
     /// Constant bank 4: 8-byte slots with the addresses of these globals plus addends.
     pub addresses: Vec<(String, i64)>,
     /// Line tables, if there are to be any.
@@ -41,6 +41,8 @@ pub struct Cubin {
 pub struct Kernel {
     /// Name.
     pub name: String,
+    /// Who sees it.
+    pub binding: object::Binding,
     /// Instruction words, padding included.
     pub code: Vec<u128>,
     /// Registers per thread.
@@ -94,10 +96,10 @@ pub struct Global {
     pub align: u64,
     /// Initial contents; `None` for zeros.
     pub init: Option<Vec<u8>>,
-    /// Addresses in the initial contents: offset, symbol, addend.
-    pub relocs: Vec<(u64, String, i64)>,
-    /// Visible to the driver and other modules.
-    pub visible: bool,
+    /// Addresses in the initial contents.
+    pub relocs: Vec<object::Reloc>,
+    /// Who sees it.
+    pub binding: object::Binding,
     /// In managed memory.
     pub managed: bool,
 }

@@ -39,12 +39,23 @@ const FUNCTION_BASE: &str = "__UFT_OFFSET";
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Binding {
     /// This object.
-    #[default]
     Local,
     /// All objects; one of them defines it.
+    #[default]
     Global,
     /// All objects; the first definition holds.
     Weak,
+}
+
+impl Binding {
+    /// As a symbol has it.
+    pub(crate) fn bits(self) -> u8 {
+        match self {
+            Binding::Local => elf::STB_LOCAL,
+            Binding::Global => elf::STB_GLOBAL,
+            Binding::Weak => elf::STB_WEAK,
+        }
+    }
 }
 
 /// What a relocation fills in.
@@ -80,7 +91,7 @@ pub enum Fill {
 
 impl Fill {
     /// The type of relocation; `None` where nothing is to be filled in.
-    fn number(self, sm: u8) -> Option<u32> {
+    pub(crate) fn number(self, sm: u8) -> Option<u32> {
         let modern = sm >= 90;
         Some(match self {
             Fill::FunctionLow if modern => 0x70,
@@ -122,8 +133,6 @@ pub struct Function {
     pub code: Kernel,
     /// Whether it is a kernel.
     pub entry: bool,
-    /// Who sees it.
-    pub binding: Binding,
     /// Relocations of its code.
     pub relocs: Vec<Reloc>,
     /// The functions that it calls by name.
@@ -393,11 +402,6 @@ impl<'o> Writer<'o> {
                 list.push(symbol(&s.name, elf::STB_LOCAL, elf::STT_SECTION, 0, i as u16 + 1, 0, 0));
             }
         }
-        let bind = |b: Binding| match b {
-            Binding::Local => elf::STB_LOCAL,
-            Binding::Global => elf::STB_GLOBAL,
-            Binding::Weak => elf::STB_WEAK,
-        };
         let other = |v: &Variable| {
             let space = match v.place {
                 Place::Global => 0x20,
@@ -410,7 +414,7 @@ impl<'o> Writer<'o> {
         for p in placed {
             let v = p.var;
             let n = self.number(&p.section) as u16;
-            let s = symbol(&v.name, bind(v.binding), CUDA_OBJECT, other(v), n, p.offset, v.size);
+            let s = symbol(&v.name, v.binding.bits(), CUDA_OBJECT, other(v), n, p.offset, v.size);
             if v.binding == Binding::Local { list.push(s) } else { globals.push(s) }
         }
         for v in o.variables.iter().filter(|v| !v.defined || v.common) {
@@ -421,14 +425,14 @@ impl<'o> Writer<'o> {
             let n = self.number(&format!(".text.{}", f.code.name)) as u16;
             let other = if f.entry { STO_ENTRY } else { 0 };
             let size = 16 * f.code.code.len() as u64;
-            let s = symbol(&f.code.name, bind(f.binding), elf::STT_FUNC, other, n, 0, size);
-            if f.binding == Binding::Local { list.push(s) } else { globals.push(s) }
+            let s = symbol(&f.code.name, f.code.binding.bits(), elf::STT_FUNC, other, n, 0, size);
+            if f.code.binding == Binding::Local { list.push(s) } else { globals.push(s) }
         }
         for (alias, function) in &o.aliases {
             let Some(f) = o.functions.iter().find(|f| f.code.name == *function) else { continue };
             let n = self.number(&format!(".text.{function}")) as u16;
-            let s = symbol(alias, bind(f.binding), elf::STT_FUNC, 0, n, 0, 0);
-            if f.binding == Binding::Local { list.push(s) } else { globals.push(s) }
+            let s = symbol(alias, f.code.binding.bits(), elf::STT_FUNC, 0, n, 0, 0);
+            if f.code.binding == Binding::Local { list.push(s) } else { globals.push(s) }
         }
         for e in &o.externs {
             globals.push(symbol(e, elf::STB_GLOBAL, elf::STT_FUNC, 0, 0, 0, 0));

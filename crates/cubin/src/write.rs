@@ -4,6 +4,7 @@ use crate::attrs::{Attr, Attrs};
 use crate::common::{compat, cuinfo, debug_frame, fde_location, kernel_attributes, tkinfo};
 use crate::elf::{Section, Segment, Strings, Symbol, file, symbol_table};
 use crate::lines;
+use crate::object::{Binding, Reloc};
 use crate::{Cubin, Kernel};
 use object::elf;
 use std::collections::BTreeMap;
@@ -21,8 +22,6 @@ const INFO_LINK: u64 = elf::SHF_INFO_LINK as u64;
 
 /// R_CUDA_64: a 64-bit address.
 const R_CUDA_64: u64 = 2;
-/// R_CUDA_G64: a 64-bit generic address, in initial contents of variables.
-const R_CUDA_G64: u64 = 4;
 
 /// The bytes of an executable cubin.
 ///
@@ -44,8 +43,6 @@ fn symbol(name: &str, info: u8, other: u8, section: u16, value: u64, size: u64) 
 }
 
 const SECTION_SYMBOL: u8 = elf::STT_SECTION;
-const LOCAL_OBJECT: u8 = elf::STT_OBJECT;
-const GLOBAL_OBJECT: u8 = elf::STB_GLOBAL << 4 | elf::STT_OBJECT;
 const LOCAL_FUNC: u8 = elf::STT_FUNC;
 const GLOBAL_FUNC: u8 = elf::STB_GLOBAL << 4 | elf::STT_FUNC;
 const WEAK_OBJECT: u8 = elf::STB_WEAK << 4 | elf::STT_OBJECT;
@@ -209,8 +206,8 @@ impl Writer<'_> {
     }
 
     /// The relocation tables that initial contents need: before sm_90, those with an addend have their own.
-    fn tables_of(&self, entries: &[(u64, String, i64)]) -> Vec<(&'static str, u32)> {
-        let (plain, more) = (entries.iter().any(|e| e.2 == 0), entries.iter().any(|e| e.2 != 0));
+    fn tables_of(&self, entries: &[Reloc]) -> Vec<(&'static str, u32)> {
+        let (plain, more) = (entries.iter().any(|e| e.addend == 0), entries.iter().any(|e| e.addend != 0));
         let mut out = Vec::new();
         if plain && !self.modern() {
             out.push((".rel", elf::SHT_REL));
@@ -277,11 +274,6 @@ impl Writer<'_> {
                 self.symbols.push(symbol(&name, SECTION_SYMBOL, 0, n as u16, 0, 0));
             }
         }
-        for (name, at, size) in &c.constant_symbols {
-            let n = self.number(".nv.constant3") as u16;
-            symbol_numbers.insert(name.clone(), self.symbols.len() as u32);
-            self.symbols.push(symbol(name, LOCAL_OBJECT, 0, n, (*at).into(), (*size).into()));
-        }
         for k in &c.kernels {
             let n = self.number(&format!(".text.{}", k.name)) as u16;
             for (name, at, size) in &k.functions {
@@ -290,35 +282,52 @@ impl Writer<'_> {
                 self.symbols.push(symbol(&name, LOCAL_FUNC, 0, n, (*at).into(), (*size).into()));
             }
         }
+        let kernel_symbols = |w: &mut Self, visible: bool, numbers: &mut BTreeMap<String, u32>| {
+            for k in c.kernels.iter().filter(|k| (k.binding != Binding::Local) == visible) {
+                let n = w.number(&format!(".text.{}", k.name)) as u16;
+                numbers.insert(k.name.clone(), w.symbols.len() as u32);
+                let info = k.binding.bits() << 4 | elf::STT_FUNC;
+                w.symbols.push(symbol(&k.name, info, STO_ENTRY, n, 0, 16 * k.code.len() as u64));
+            }
+        };
         for visible in [false, true] {
             if visible {
+                kernel_symbols(&mut self, false, &mut symbol_numbers);
                 let first_global = self.symbols.len() as u32;
                 self.section(".symtab").info = first_global;
+            }
+            for (name, at, size, binding) in &c.constant_symbols {
+                if (*binding != Binding::Local) == visible {
+                    let n = self.number(".nv.constant3") as u16;
+                    symbol_numbers.insert(name.clone(), self.symbols.len() as u32);
+                    let info = binding.bits() << 4 | elf::STT_OBJECT;
+                    self.symbols.push(symbol(name, info, 0, n, (*at).into(), (*size).into()));
+                }
             }
             for (init, section) in [(true, ".nv.global.init"), (false, ".nv.global")] {
                 let n = self.number(section) as u16;
                 for (i, at) in self.global_offsets(init) {
                     let g = &c.globals[i];
-                    if g.visible == visible {
+                    if (g.binding != Binding::Local) == visible {
                         symbol_numbers.insert(g.name.clone(), self.symbols.len() as u32);
-                        let info = if visible { GLOBAL_OBJECT } else { LOCAL_OBJECT };
+                        let info = g.binding.bits() << 4 | elf::STT_OBJECT;
                         let other = if g.managed { MANAGED } else { 0 };
                         self.symbols.push(symbol(&g.name, info, other, n, at, g.size));
                     }
                 }
             }
         }
-        if self.modern() {
-            let reserved = self.number(".nv.shared.reserved.0") as u16;
+        let reserved_symbols = |w: &mut Self| {
+            if !w.modern() {
+                return;
+            }
+            let reserved = w.number(".nv.shared.reserved.0") as u16;
             let at = if c.sm >= 100 { 0x40 } else { 0 };
-            self.symbols.push(symbol(".nv.reservedSmem.offset0", WEAK_OBJECT, 0, 0, at, 4));
-            self.symbols.push(symbol("__nv_reservedSMEM_offset_0_alias", WEAK_NOTYPE, 0xa0, reserved, at, 0));
-        }
-        for k in &c.kernels {
-            let n = self.number(&format!(".text.{}", k.name)) as u16;
-            symbol_numbers.insert(k.name.clone(), self.symbols.len() as u32);
-            self.symbols.push(symbol(&k.name, GLOBAL_FUNC, STO_ENTRY, n, 0, 16 * k.code.len() as u64));
-        }
+            w.symbols.push(symbol(".nv.reservedSmem.offset0", WEAK_OBJECT, 0, 0, at, 4));
+            w.symbols.push(symbol("__nv_reservedSMEM_offset_0_alias", WEAK_NOTYPE, 0xa0, reserved, at, 0));
+        };
+        reserved_symbols(&mut self);
+        kernel_symbols(&mut self, true, &mut symbol_numbers);
         for e in c.kernels.iter().flat_map(|k| &k.externs) {
             if !symbol_numbers.contains_key(e) {
                 symbol_numbers.insert(e.clone(), self.symbols.len() as u32);
@@ -465,23 +474,23 @@ impl Writer<'_> {
             }
         }
         tables.push((".nv.constant4".into(), slots));
-        let globals: Vec<(u64, &String, i64)> = self
+        let globals: Vec<(u64, &Reloc)> = self
             .global_offsets(true)
             .into_iter()
-            .flat_map(|(i, at)| c.globals[i].relocs.iter().map(move |(o, n, a)| (at + o, n, *a)))
+            .flat_map(|(i, at)| c.globals[i].relocs.iter().map(move |r| (at, r)))
             .collect();
-        let constants: Vec<(u64, &String, i64)> =
-            c.constant_relocs.iter().map(|(o, n, a)| (*o, n, *a)).collect();
+        let constants: Vec<(u64, &Reloc)> = c.constant_relocs.iter().map(|r| (0, r)).collect();
         let mut initial: Vec<(String, Vec<u8>)> = Vec::new();
         for (place, entries) in [(".nv.constant3", constants), (".nv.global.init", globals)] {
             let (mut rel, mut rela) = (Vec::new(), Vec::new());
-            for (at, name, addend) in entries {
-                let info = u64::from(number(name)?) << 32 | R_CUDA_G64;
-                let table = if modern || addend != 0 { &mut rela } else { &mut rel };
-                table.extend(at.to_le_bytes());
+            for (at, r) in entries {
+                let Some(ty) = r.fill.number(c.sm) else { continue };
+                let info = u64::from(number(&r.symbol)?) << 32 | u64::from(ty);
+                let table = if modern || r.addend != 0 { &mut rela } else { &mut rel };
+                table.extend((at + r.offset).to_le_bytes());
                 table.extend(info.to_le_bytes());
-                if modern || addend != 0 {
-                    table.extend(addend.to_le_bytes());
+                if modern || r.addend != 0 {
+                    table.extend(r.addend.to_le_bytes());
                 }
             }
             initial.extend([(format!(".rel{place}"), rel), (format!(".rela{place}"), rela)]);

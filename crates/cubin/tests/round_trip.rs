@@ -1,6 +1,11 @@
 //! What is written is read back.
 
+use cubin::object::{Binding, Fill, Reloc};
 use cubin::{Cubin, Global, Kernel};
+
+fn address(offset: u64, addend: i64) -> Reloc {
+    Reloc { offset, fill: Fill::Generic, symbol: "zero".into(), addend }
+}
 
 fn sample(sm: u8) -> Cubin {
     Cubin {
@@ -28,14 +33,14 @@ fn sample(sm: u8) -> Cubin {
                 size: 8,
                 align: 8,
                 init: Some(vec![0; 8]),
-                relocs: vec![(0, "zero".into(), 4)],
-                visible: true,
+                relocs: vec![address(0, 4)],
+                binding: Binding::Global,
                 managed: false,
             },
         ],
         constants: [vec![0; 16], vec![9; 4]].concat(),
-        constant_relocs: vec![(0, "zero".into(), 0), (8, "zero".into(), 8)],
-        constant_symbols: vec![("table".into(), 4, 16)],
+        constant_relocs: vec![address(0, 0), address(8, 8)],
+        constant_symbols: vec![("table".into(), 4, 16, Binding::Weak)],
         addresses: vec![("zero".into(), 0), ("pointer".into(), 0)],
         lines: None,
     }

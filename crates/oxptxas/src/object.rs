@@ -2,10 +2,13 @@
 //! convention; whatever has an address is left to the linker.
 
 use crate::functions;
-use crate::pipeline::{KernelStats, MIN_ABI_REGISTERS, Output, Settings, compile_function, kernel_record};
+use crate::pipeline::{
+    KernelStats, MIN_ABI_REGISTERS, Output, Settings, address_fill, binding, compile_function, kernel_record,
+};
 use backend::Code;
-use backend::link::{Fill, Whose};
-use cubin::object::{Binding, Object, Place, Variable};
+use backend::link::Fill as CodeFill;
+use backend::link::Whose;
+use cubin::object::{Fill, Object, Place, Variable};
 use ori::Part;
 use ptx::{Diagnostic, Func, FuncId, Item, LineIndex, Linkage, Module, Operand, Space, Stmt, Symbol, VarId};
 use rayon::prelude::*;
@@ -118,14 +121,6 @@ fn stats(f: &cubin::object::Function, func: &Func, time: Duration) -> KernelStat
     }
 }
 
-fn binding(linkage: Linkage) -> Binding {
-    match linkage {
-        Linkage::Internal => Binding::Local,
-        Linkage::Weak => Binding::Weak,
-        Linkage::Visible | Linkage::Extern | Linkage::Common => Binding::Global,
-    }
-}
-
 /// A compiled function as the object has it.
 fn function(
     module: &Module,
@@ -161,15 +156,15 @@ fn function(
         .map(|r| cubin::object::Reloc {
             offset: r.offset.into(),
             fill: match (r.fill, &r.whose) {
-                (Fill::Call, Whose::FunctionBase) => cubin::object::Fill::FunctionBase,
-                (Fill::Call, _) => cubin::object::Fill::Call,
-                (Fill::Part(p), _) => match p {
-                    Part::Low => cubin::object::Fill::Low,
-                    Part::High => cubin::object::Fill::High,
-                    Part::FunctionLow => cubin::object::Fill::FunctionLow,
-                    Part::FunctionHigh => cubin::object::Fill::FunctionHigh,
-                    Part::Shared => cubin::object::Fill::Shared,
-                    Part::Constant => cubin::object::Fill::Constant,
+                (CodeFill::Call, Whose::FunctionBase) => Fill::FunctionBase,
+                (CodeFill::Call, _) => Fill::Call,
+                (CodeFill::Part(p), _) => match p {
+                    Part::Low => Fill::Low,
+                    Part::High => Fill::High,
+                    Part::FunctionLow => Fill::FunctionLow,
+                    Part::FunctionHigh => Fill::FunctionHigh,
+                    Part::Shared => Fill::Shared,
+                    Part::Constant => Fill::Constant,
                 },
             },
             symbol: match r.whose {
@@ -183,12 +178,6 @@ fn function(
     Ok(cubin::object::Function {
         code: kernel_record(module, func, code, options),
         entry: func.entry,
-        // All see kernels.
-        binding: if func.entry && func.linkage != Linkage::Weak {
-            Binding::Global
-        } else {
-            binding(func.linkage)
-        },
         relocs,
         calls,
         takes,
@@ -281,22 +270,15 @@ fn variables(
         bytes.resize(var.size() as usize, 0);
         let mut relocs = Vec::new();
         for r in &init.relocs {
-            let fill = match (r.byte, r.symbol) {
-                (Some(n), Symbol::Var(_)) if n < 8 => cubin::object::Fill::Byte(n),
-                (None, Symbol::Var(v)) if r.size == 8 => match module.vars[v].space {
-                    Space::Const | Space::Shared if !r.generic => cubin::object::Fill::Offset,
-                    _ => cubin::object::Fill::Generic,
-                },
-                (None, Symbol::Func(f)) if r.size == 8 => match module.funcs[f].entry {
-                    true => cubin::object::Fill::Kernel,
-                    false => cubin::object::Fill::Function,
-                },
-                _ => {
-                    let message =
-                        format!("an address in the initializer of '{}' is not supported yet", var.name);
-                    errors.push(Diagnostic::error(var.span, message));
-                    continue;
-                }
+            let fill = match (address_fill(module, r), r.symbol) {
+                (None, Symbol::Func(f)) if r.size == 8 && !module.funcs[f].entry => Some(Fill::Function),
+                (None, Symbol::Var(_)) if r.size == 8 && r.byte.is_none() => Some(Fill::Offset),
+                (fill, _) => fill,
+            };
+            let Some(fill) = fill else {
+                let message = format!("an address in the initializer of '{}' is not supported yet", var.name);
+                errors.push(Diagnostic::error(var.span, message));
+                continue;
             };
             let symbol = layout.symbol_name(module, r.symbol);
             relocs.push(cubin::object::Reloc { offset: r.offset, fill, symbol, addend: r.addend });

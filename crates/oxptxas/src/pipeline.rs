@@ -3,7 +3,8 @@
 
 use crate::{debug, functions};
 use backend::Code;
-use ptx::{Diagnostic, FuncId, LineIndex, Linkage, Module, Severity, Style, Symbol};
+use cubin::object::{Binding, Fill};
+use ptx::{Diagnostic, FuncId, LineIndex, Linkage, Module, Severity, Space, Style, Symbol};
 use rayon::prelude::*;
 use sass::Target;
 use std::fmt::Write as _;
@@ -283,7 +284,7 @@ fn unresolved_addresses(module: &Module, layout: &lower::ModuleLayout) -> Vec<Di
             let held = |r: &ptx::ast::Reloc| {
                 numbered(r.symbol) || (defined(r.symbol) && matches!(r.symbol, Symbol::Var(_)))
             };
-            if relocs.into_iter().any(|r| r.size != 8 || r.byte.is_some() || !held(r)) {
+            if relocs.into_iter().any(|r| !is_kernel(module, r) && (!fits(module, r) || !held(r))) {
                 let message = format!("an address in the initializer of '{}' is not supported yet", var.name);
                 errors.push(Diagnostic::error(var.span, message));
             }
@@ -404,14 +405,14 @@ fn assemble(
             number_functions(&mut bytes, i, layout);
             bytes
         });
-        let relocs = var.init.iter().flat_map(|i| &i.relocs).filter(|r| is_relocated(r, layout));
+        let relocs = var.init.iter().flat_map(|i| &i.relocs);
         file.globals.push(cubin::Global {
             name: var.name.clone(),
             size: var.size(),
             align: u64::from(var.align),
             init,
-            relocs: relocs.map(|r| (r.offset, symbol_name(module, r.symbol), r.addend)).collect(),
-            visible: var.linkage != Linkage::Internal,
+            relocs: relocs.filter_map(|r| data_reloc(module, 0, r)).collect(),
+            binding: binding(var.linkage),
             managed: var.managed,
         });
     }
@@ -423,12 +424,9 @@ fn assemble(
             let place = &mut file.constants[at as usize..at as usize + init.bytes.len()];
             place.copy_from_slice(&init.bytes);
             number_functions(place, init, layout);
-            for r in init.relocs.iter().filter(|r| is_relocated(r, layout)) {
-                let at = u64::from(at) + r.offset;
-                file.constant_relocs.push((at, symbol_name(module, r.symbol), r.addend));
-            }
+            file.constant_relocs.extend(init.relocs.iter().filter_map(|r| data_reloc(module, at.into(), r)));
         }
-        file.constant_symbols.push((var.name.clone(), at, var.size() as u32));
+        file.constant_symbols.push((var.name.clone(), at, var.size() as u32, binding(var.linkage)));
     }
     file.addresses = layout.slots.iter().map(|s| (symbol_name(module, *s), 0)).collect();
     let global_bytes = file.globals.iter().map(|g| g.size).sum();
@@ -454,6 +452,7 @@ pub(crate) fn kernel_record(
     let (offsets, param_bytes) = if func.entry { module.param_layout(func) } else { Default::default() };
     cubin::Kernel {
         name: func.name.clone(),
+        binding: binding(func.linkage),
         registers: code.regs.min(255) as u8,
         frame_bytes: code.frame_bytes,
         barriers: code.barriers as u8,
@@ -479,13 +478,51 @@ pub(crate) fn kernel_record(
     }
 }
 
-/// Whether an address in an initializer is the linker's to fill in: that of a constant in its own state space is an
-/// offset, that of a function a number.
-fn is_relocated(r: &ptx::ast::Reloc, layout: &lower::ModuleLayout) -> bool {
-    match r.symbol {
-        Symbol::Var(v) => r.generic || layout.const_offset(v).is_none(),
-        Symbol::Func(_) => false,
+/// Who sees what is declared so.
+pub(crate) fn binding(linkage: Linkage) -> Binding {
+    match linkage {
+        Linkage::Internal => Binding::Local,
+        Linkage::Weak => Binding::Weak,
+        Linkage::Visible | Linkage::Extern | Linkage::Common => Binding::Global,
     }
+}
+
+/// Whether it is the address of a kernel, 8 bytes.
+fn is_kernel(module: &Module, r: &ptx::ast::Reloc) -> bool {
+    address_fill(module, r) == Some(Fill::Kernel)
+}
+
+/// Whether the field can hold it: 8 bytes or a byte of the address of a variable in global memory, offsets in 4 or 8.
+fn fits(module: &Module, r: &ptx::ast::Reloc) -> bool {
+    let offset = matches!(r.symbol, Symbol::Var(v) if !r.generic && module.vars[v].space != Space::Global);
+    match r.byte {
+        None => r.size == 8 || offset && r.size == 4,
+        Some(_) => address_fill(module, r).is_some(),
+    }
+}
+
+/// What the linker or driver puts where an initializer has a generic address, or that of a kernel; `None` of others.
+pub(crate) fn address_fill(module: &Module, r: &ptx::ast::Reloc) -> Option<Fill> {
+    let generic = match r.symbol {
+        Symbol::Var(v) => r.generic || module.vars[v].space == Space::Global,
+        Symbol::Func(_) => false,
+    };
+    match (r.byte, r.symbol) {
+        (None, Symbol::Func(f)) if module.funcs[f].entry && r.size == 8 => Some(Fill::Kernel),
+        (Some(n), _) if generic && n < 8 && r.size == 1 => Some(Fill::Byte(n)),
+        (None, _) if generic && r.size == 8 => Some(Fill::Generic),
+        _ => None,
+    }
+}
+
+/// An address in an initializer as the file has it.
+fn data_reloc(module: &Module, at: u64, r: &ptx::ast::Reloc) -> Option<cubin::object::Reloc> {
+    Some(cubin::object::Reloc {
+        offset: at + r.offset,
+        fill: address_fill(module, r)?,
+        symbol: symbol_name(module, r.symbol),
+        addend: r.addend,
+    })
 }
 
 /// Puts the numbers of functions where an initializer has their addresses, and the offsets of constants.
@@ -497,9 +534,10 @@ fn number_functions(bytes: &mut [u8], init: &ptx::ast::Init, layout: &lower::Mod
             Symbol::Var(_) => None,
         };
         if let Some(n) = number
-            && let Some(field) = bytes.get_mut(r.offset as usize..r.offset as usize + 8)
+            && let Some(field) = bytes.get_mut(r.offset as usize..r.offset as usize + usize::from(r.size))
         {
-            field.copy_from_slice(&n.wrapping_add(r.addend as u64).to_le_bytes());
+            let value = n.wrapping_add(r.addend as u64).to_le_bytes();
+            field.copy_from_slice(&value[..usize::from(r.size).min(8)]);
         }
     }
 }

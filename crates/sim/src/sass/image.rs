@@ -118,14 +118,19 @@ impl Image {
                 }
                 continue;
             }
+            // R_CUDA_G8_0 … R_CUDA_G8_56: one byte of the address
+            let (bytes, size) = match r.kind {
+                0x54..=0x5b => ((value >> (8 * (r.kind - 0x54))).to_le_bytes(), 1),
+                _ => (value.to_le_bytes(), 8),
+            };
             let place = match addresses.get(&r.place) {
-                Some(base) => memory.slice_mut(base + r.offset, 8),
+                Some(base) => memory.slice_mut(base + r.offset, size),
                 None if r.place == ".nv.constant3" => {
-                    cubin.constant3.get_mut(r.offset as usize..).and_then(|b| b.get_mut(..8))
+                    cubin.constant3.get_mut(r.offset as usize..).and_then(|b| b.get_mut(..size))
                 }
                 None => cubin.constant4.get_mut(r.offset as usize..).and_then(|b| b.get_mut(..8)),
             };
-            place.ok_or("a relocation lies outside its section")?.copy_from_slice(&value.to_le_bytes());
+            place.ok_or("a relocation lies outside its section")?.copy_from_slice(&bytes[..size]);
         }
         let mut banks = Banks::default();
         *banks.bank_mut(0) = k.constant0;
