@@ -53,19 +53,31 @@ pub enum Style {
     Json,
 }
 
+/// Longer messages are cut: a name may be as long as the file.
+const LONGEST: usize = 500;
+
+fn cut(message: impl Into<String>) -> String {
+    let mut message = message.into();
+    if message.len() > LONGEST {
+        message.truncate(message.floor_char_boundary(LONGEST));
+        message += "…";
+    }
+    message
+}
+
 impl Diagnostic {
     /// An error at a place.
     pub fn error(span: Span, message: impl Into<String>) -> Diagnostic {
-        Diagnostic { severity: Severity::Error, span: Some(span), message: message.into(), notes: Vec::new() }
+        Diagnostic { severity: Severity::Error, span: Some(span), message: cut(message), notes: Vec::new() }
     }
     /// A fatal error at a place.
     pub fn fatal(span: Span, message: impl Into<String>) -> Diagnostic {
-        Diagnostic { severity: Severity::Fatal, span: Some(span), message: message.into(), notes: Vec::new() }
+        Diagnostic { severity: Severity::Fatal, span: Some(span), message: cut(message), notes: Vec::new() }
     }
 
     /// A fatal error of the file as a whole.
     pub fn whole(message: impl Into<String>) -> Diagnostic {
-        Diagnostic { severity: Severity::Fatal, span: None, message: message.into(), notes: Vec::new() }
+        Diagnostic { severity: Severity::Fatal, span: None, message: cut(message), notes: Vec::new() }
     }
 
     /// The message in a style.

@@ -148,10 +148,11 @@ impl<'m> Checker<'m> {
         if module.address_size == 32 {
             self.errors.push(fatal("32-Bit addressing is not supported"));
         }
-        if module.version < first_version(self.sm, self.suffix) {
+        if let Some(target) = module.targets.first()
+            && module.version < first_version(self.sm, self.suffix)
+        {
             let (major, minor) = module.version;
-            let message =
-                format!("PTX .version {major}.{minor} does not support .target {}", module.targets[0]);
+            let message = format!("PTX .version {major}.{minor} does not support .target {target}");
             self.error(module.target_span, message);
         }
     }

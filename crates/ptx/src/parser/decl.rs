@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 const MAX_SIZE: u64 = 1 << 40;
 
 /// Nor are initialized bytes more.
-const MAX_INIT: u64 = 1 << 31;
+const MAX_INIT: u64 = 1 << 28;
 
 /// Fields of textures, samplers and surfaces.
 const FIELDS: &[(&str, &[Opaque])] = {
