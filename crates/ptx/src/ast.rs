@@ -348,6 +348,8 @@ pub struct Inst {
     pub operands: SmallVec<[Operand; 4]>,
     /// Which of them were written as a list of one register, `{r}`: a bit each, the first the lowest.
     pub braced: u16,
+    /// Which of them are addresses with an offset of zero that was written: a bit each. `ptxas -O0` adds it.
+    pub zeros: u16,
     /// The whole statement.
     pub span: Span,
 }

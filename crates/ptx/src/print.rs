@@ -399,7 +399,14 @@ impl<'m> Printer<'m> {
         }
         for (i, o) in inst.operands.iter().enumerate() {
             out.push_str(if i == 0 { " " } else { ", " });
-            if inst.is_braced(i) {
+            if let Operand::Addr(a) = o
+                && i < 16
+                && inst.zeros >> i & 1 == 1
+            {
+                out.push('[');
+                self.address(out, a);
+                out.push_str("+0]");
+            } else if inst.is_braced(i) {
                 out.push('{');
                 self.operand(out, o);
                 out.push('}');

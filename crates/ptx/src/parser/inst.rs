@@ -41,12 +41,18 @@ impl<'s> Parser<'s> {
             }
         }
         let mut operands: SmallVec<[Operand; 4]> = SmallVec::new();
-        let mut braced = 0;
+        let (mut braced, mut zeros) = (0, 0);
         while self.peek() != Tok::Semi {
             let brace = self.peek() == Tok::LBrace;
             let operand = self.operand()?;
             if brace && matches!(operand, Operand::Reg(_)) && operands.len() < 16 {
                 braced |= 1 << operands.len();
+            }
+            if let Operand::Addr(Addr { offset: 0, base: AddrBase::Reg(_) }) = operand
+                && self.tokens[self.at - 2].0 == Tok::Int
+                && operands.len() < 16
+            {
+                zeros |= 1 << operands.len();
             }
             operands.push(operand);
             if !self.eat(Tok::Comma) {
@@ -54,7 +60,7 @@ impl<'s> Parser<'s> {
             }
         }
         let end = self.expect(Tok::Semi)?;
-        Ok(Inst { guard, op, mods, operands, braced, span: start.to(end) })
+        Ok(Inst { guard, op, mods, operands, braced, zeros, span: start.to(end) })
     }
 
     fn local(&mut self, name: &'s str) -> Option<Local> {
