@@ -140,6 +140,17 @@ fn prologue(target: Target, frame_bytes: u32) -> Vec<Inst> {
     out
 }
 
+/// What ptxas's kernels in objects for sm_87 begin with: it sets up the convergence barriers, and says so to the
+/// functions.
+fn set_up_barriers() -> Vec<Inst> {
+    let b = |index| Operand::reg(Reg { file: RegFile::B, index });
+    let mut out = vec![inst(Opcode::BMOV_B, &[Mod::_32], &[b(0), Operand::Imm(u32::MAX)])];
+    out.extend((1..16).map(|n| inst(Opcode::BMOV_B, &[Mod::_32, Mod::CLEAR], &[b(n), b(n - 1)])));
+    out.push(inst(Opcode::BMOV_B, &[Mod::_32], &[b(15), Operand::Imm(0)]));
+    out.push(inst(Opcode::UMOV, &[], &[Operand::reg(ori::abi::BARRIERS_READY), Operand::Imm(1)]));
+    out
+}
+
 /// `dst = src + n`.
 fn add_immediate(dst: Operand, src: Operand, n: u32) -> Inst {
     inst(Opcode::IADD3, &[], &[dst, PT, PT, src, Operand::Imm(n), RZ, not(Reg::PT), not(Reg::PT)])
@@ -156,6 +167,9 @@ pub fn lower(func: &Function, mut frame_bytes: u32) -> Result<Machine, Error> {
     let mut first: Vec<MachineInst> = Vec::new();
     if func.entry {
         first.extend(prologue(target, frame_bytes).into_iter().map(|inst| MachineInst::new(inst, 0)));
+    }
+    if func.entry && ori::abi::has_barriers_ready(target.sm, func.relocatable) {
+        first.extend(set_up_barriers().into_iter().map(|inst| MachineInst::new(inst, 0)));
     }
     if layout.entry_has_preds {
         blocks.push(MachineBlock { insts: std::mem::take(&mut first), succs: SmallVec::new() });

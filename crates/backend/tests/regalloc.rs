@@ -313,7 +313,15 @@ fn allocates(func: &Function, limits: &Limits) -> Result<(), String> {
 }
 
 fn tight() -> Limits {
-    Limits { regs_r: 24, uregs: 10, preds: 7, upreds: 7, barriers: 16, frame_pointer: false }
+    Limits {
+        regs_r: 24,
+        uregs: 10,
+        preds: 7,
+        upreds: 7,
+        barriers: 16,
+        frame_pointer: false,
+        barriers_ready: false,
+    }
 }
 
 proptest! {

@@ -22,6 +22,7 @@ pub struct Coloring {
     pub reg: SecondaryMap<Web, Option<u8>>,
     units: [Vec<Unit>; 5],
     frame_pointer: bool,
+    barriers_ready: bool,
     /// Registers of each file up to the highest that is used.
     pub used: [u16; 5],
 }
@@ -49,6 +50,7 @@ impl Coloring {
             reg: SecondaryMap::new(),
             units: FILES.map(|f| vec![Unit::new(); usize::from(limits.count(f))]),
             frame_pointer: limits.frame_pointer,
+            barriers_ready: limits.barriers_ready,
             used: [0; 5],
         };
         for (reg, at) in &webs.fixed {
@@ -127,11 +129,15 @@ impl Coloring {
             && !self.reserved(Reg { file: d.file, index: r }, d.lanes.len())
     }
 
-    /// Whether one of these registers is the stack or frame pointer.
+    /// Whether one of these registers is the stack or frame pointer, or taken otherwise.
     fn reserved(&self, first: Reg, n: usize) -> bool {
         let range = usize::from(first.index)..usize::from(first.index) + n;
         let taken = |r: Reg| range.contains(&usize::from(r.index));
-        first.file == RegFile::R && (taken(Reg::SP) || self.frame_pointer && taken(ori::abi::FRAME_POINTER))
+        match first.file {
+            RegFile::R => taken(Reg::SP) || self.frame_pointer && taken(ori::abi::FRAME_POINTER),
+            RegFile::UR => self.barriers_ready && taken(ori::abi::BARRIERS_READY),
+            _ => false,
+        }
     }
 
     fn candidates(&self, d: &WebData) -> impl Iterator<Item = u8> + use<> {

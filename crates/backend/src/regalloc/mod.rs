@@ -38,6 +38,8 @@ pub struct Limits {
     pub barriers: u8,
     /// Whether [`ori::abi::FRAME_POINTER`] is taken.
     pub frame_pointer: bool,
+    /// Whether [`ori::abi::BARRIERS_READY`] is taken.
+    pub barriers_ready: bool,
 }
 
 impl Limits {
@@ -50,6 +52,7 @@ impl Limits {
             upreds: 7,
             barriers: 16,
             frame_pointer: func.moves_stack(),
+            barriers_ready: ori::abi::has_barriers_ready(func.target.sm, func.relocatable),
         }
     }
 
@@ -117,10 +120,14 @@ pub fn allocate(func: &mut Function, limits: &Limits) -> Result<Stats, Error> {
 
     let mut spiller = Spiller::default();
     // Registers to aim for; R1 and the frame pointer are not available.
-    let taken = 1 + u32::from(limits.frame_pointer);
+    let taken = |f: RegFile| match f {
+        RegFile::R => 1 + u32::from(limits.frame_pointer),
+        RegFile::UR => u32::from(limits.barriers_ready),
+        _ => 0,
+    };
     let mut aim = [RegFile::UP, RegFile::P, RegFile::UR, RegFile::R].map(|f| {
         let n = u32::from(limits.count(f));
-        (f, if f == RegFile::R { n - taken } else { n })
+        (f, n - taken(f))
     });
     let mut apart = FixedBitSet::new();
     let mut forced: Vec<Value> = Vec::new();
