@@ -86,3 +86,12 @@ fn scopes_and_initializers_round_trip() {
     let text = module.to_string();
     assert!(text.contains("add.f32 %r1, %r2, 0f3F800000") || text.contains("add.f32 %r1_1"), "{text}");
 }
+
+#[test]
+fn written_zero_offsets_are_kept() {
+    let head =
+        ".version 9.0\n.target sm_90\n.address_size 64\n.entry k()\n{\n.reg .b32 %r<2>;\n.reg .b64 %rd<2>;\n";
+    let source = format!("{head}ld.global.b32 %r1, [ %rd1 + 0 ];\nld.global.b32 %r1, [%rd1];\nret;\n}}\n");
+    let text = ptx::parse(&source).expect("a right module").to_string();
+    assert!(text.contains("[%rd1+0];") && text.contains("[%rd1];"), "{text}");
+}
