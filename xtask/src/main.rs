@@ -9,6 +9,7 @@ mod docs;
 mod fuzz;
 mod hazards;
 mod link;
+mod mutate;
 mod ptxfuzz;
 mod status;
 mod vendor;
@@ -37,6 +38,8 @@ enum Task {
     CheckHazards(hazards::Options),
     /// Spoil control fields of ptxas's code and count what the hazard checker finds.
     Sabotage(hazards::Options),
+    /// Change single bits of instructions of ptxas's code and count what verification notices.
+    MutateCode(mutate::Options),
     /// List the instructions of a folder's code that the simulator refuses, most frequent first.
     SimCoverage(coverage::Options),
     /// Execute PTX and code of every kernel in folders of PTX on made-up launches and compare.
@@ -81,6 +84,7 @@ fn main() -> ExitCode {
         Task::MineLatencies(o) => install_oracles().and_then(|bin| hazards::mine(&root(), &bin, &o)),
         Task::CheckHazards(o) => install_oracles().and_then(|bin| hazards::check(&root(), &bin, &o)),
         Task::Sabotage(o) => install_oracles().and_then(|bin| hazards::sabotage(&root(), &bin, &o)),
+        Task::MutateCode(o) => install_oracles().and_then(|bin| mutate::run(&root(), &bin, &o)),
         Task::SimCoverage(o) => install_oracles().and_then(|bin| coverage::run(&root(), &bin, &o)),
         Task::Verify(o) => install_oracles().and_then(|bin| verify::run(&root(), &bin, &o)),
         Task::Status => install_oracles().and_then(|bin| status::print(&root(), &bin)),

@@ -45,7 +45,7 @@ fn file(root: &Path, bin: &Path, ptx: &Path, sm: &str, options: &Options) -> Fou
     };
     let mut found: Vec<(String, Verdict)> = Vec::new();
     for name in verify::kernels(&module) {
-        found.push((name.to_string(), verify::kernel(&module, &cubin, name, 0..options.seeds)));
+        found.push((name.to_string(), verify::kernel(&module, &source, &cubin, name, 0..options.seeds)));
     }
     if !options.ptxas {
         let hazards = sim::hazard::check_cubin(&cubin, sim::hazard::Minima::built_in())?;

@@ -6,6 +6,7 @@ use sim::memory::Memory;
 use sim::ptx::Options;
 use sim::schedule::Schedule;
 use sim::sparse::Content;
+use sim::watch::Watch;
 use std::fmt;
 
 /// Warp instructions that the interpreter may spend on a launch, and the simulator.
@@ -67,8 +68,51 @@ fn may_round_differently(module: &ptx::Module) -> bool {
     })
 }
 
-/// Compares a cubin's kernel with the PTX on a launch for each seed.
-pub fn kernel(module: &ptx::Module, cubin: &[u8], name: &str, seeds: std::ops::Range<u64>) -> Verdict {
+/// Differing places of which the first to be written is looked for.
+const WATCHED: usize = 64;
+
+/// Which instructions wrote the differing place that was written first: of the PTX, and of the code.
+fn blame(
+    module: &ptx::Module,
+    source: &str,
+    cubin: &[u8],
+    launch: &sim::launch::Launch,
+    addresses: &[u64],
+) -> Option<(u64, String)> {
+    let mut probe = sim::sass::Probe::new(addresses, None);
+    let options = sim::sass::Options { limit: LIMITS.1, ..Default::default() };
+    sim::sass::observe(cubin, launch, options, &mut probe).ok()?;
+    let mut watch = Watch::new(addresses);
+    let options = Options { limit: LIMITS.0, ..Options::default() };
+    sim::ptx::observe(module, launch, options, &mut watch).ok()?;
+    let both = watch.changes().zip(probe.watch.changes());
+    // In the order of the PTX; what only the code writes comes last.
+    let first = both
+        .min_by_key(|((_, ptx), (_, sass))| (ptx.map_or(u64::MAX, |p| p.0), sass.map_or(u64::MAX, |s| s.0)));
+    let ((address, ptx), (_, sass)) = first?;
+    let lines = ptx::LineIndex::new(source);
+    let ptx = match ptx {
+        Some((_, span)) => format!("stored by line {} of the PTX", lines.line(span.start)),
+        None => "not stored by the PTX".into(),
+    };
+    let sass = match sass {
+        Some((_, pc)) => {
+            let text = sim::sass::instruction(cubin, &launch.kernel, pc).unwrap_or_default();
+            format!("by /*{pc:04x}*/ {text} of the code")
+        }
+        None => "not by the code".into(),
+    };
+    Some((address, format!("{ptx}, {sass}")))
+}
+
+/// Compares a cubin's kernel with the PTX, of which `source` is the text, on a launch for each seed.
+pub fn kernel(
+    module: &ptx::Module,
+    source: &str,
+    cubin: &[u8],
+    name: &str,
+    seeds: std::ops::Range<u64>,
+) -> Verdict {
     let rounding = may_round_differently(module);
     if instructions(module)
         .any(|i| i.op == ptx::Op::cvta && (i.has(ptx::Mod::_const) || i.has(ptx::Mod::param)))
@@ -118,9 +162,13 @@ pub fn kernel(module: &ptx::Module, cubin: &[u8], name: &str, seeds: std::ops::R
             undefined = Some(UNSTABLE.into());
             continue;
         }
-        if let Some((at, [a, b])) = wrong.first() {
+        if let Some(first) = wrong.first() {
+            let addresses: Vec<u64> = wrong.iter().take(WATCHED).map(|w| w.0).collect();
+            let (at, who) =
+                blame(module, source, cubin, &launch, &addresses).unwrap_or((first.0, String::new()));
+            let (at, [a, b]) = wrong.iter().find(|w| w.0 == at).unwrap_or(first);
             return Verdict::Differs(format!(
-                "seed {seed}: {} holds {a:#018x}, not {b:#018x} ({} of 8 bytes each differ)",
+                "seed {seed}: {} holds {a:#018x}, not {b:#018x}, {who} ({} of 8 bytes each differ)",
                 expected.describe(*at),
                 wrong.len()
             ));

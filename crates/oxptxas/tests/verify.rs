@@ -19,7 +19,7 @@ fn kernels_agree_on_made_up_launches() {
             let settings = Settings { opt_level, ..Settings::new(Target::parse(arch).unwrap()) };
             let cubin = compile(&source, "kernel.ptx", &settings).unwrap().cubin;
             for name in verify::kernels(&module) {
-                match verify::kernel(&module, &cubin, name, 0..2) {
+                match verify::kernel(&module, &source, &cubin, name, 0..2) {
                     Verdict::Same | Verdict::Close => compared += 1,
                     Verdict::Differs(how) => wrong.push(format!("{name} {arch} -O{opt_level}: {how}")),
                     Verdict::Silent | Verdict::Undefined(_) | Verdict::OutOfScope(_) => {}
@@ -75,6 +75,20 @@ fn guarded_vector_loads_keep_whole_registers() {
     for opt_level in [0, 3] {
         let settings = Settings { opt_level, ..Settings::new(Target::parse("sm_75").unwrap()) };
         let cubin = compile(GUARDED, "guarded.ptx", &settings).unwrap().cubin;
-        assert_eq!(verify::kernel(&module, &cubin, "k", 0..2), Verdict::Same, "-O{opt_level}");
+        assert_eq!(verify::kernel(&module, GUARDED, &cubin, "k", 0..2), Verdict::Same, "-O{opt_level}");
     }
+}
+
+/// What differs is told with both instructions that made it.
+#[test]
+fn the_first_differing_store_is_named() {
+    let module = ptx::parse(GUARDED).unwrap();
+    let other = GUARDED.replace("st.global.u64 [%t1+16], %d2", "st.global.u64 [%t1+16], %d1");
+    let cubin = compile(&other, "other.ptx", &Settings::new(Target::parse("sm_75").unwrap())).unwrap().cubin;
+    let Verdict::Differs(how) = verify::kernel(&module, GUARDED, &cubin, "k", 0..2) else {
+        panic!("no difference")
+    };
+    let line = 1 + GUARDED.lines().position(|l| l.contains("[%t1+16]")).unwrap();
+    assert!(how.contains(&format!("stored by line {line} of the PTX, by /*")), "{how}");
+    assert!(how.contains("STG"), "{how}");
 }

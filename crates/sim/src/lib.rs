@@ -13,3 +13,4 @@ pub mod sass;
 pub mod schedule;
 pub mod small;
 pub mod sparse;
+pub mod watch;

@@ -126,6 +126,19 @@ impl Memory {
         out
     }
 
+    /// The aligned eight bytes at an address, if they lie in an allocation or in a page that was touched.
+    pub(crate) fn word(&self, address: u64) -> Option<u64> {
+        match self.find(address, 8) {
+            Some(_) => self.read(address, 8),
+            None => self.sparse.as_ref()?.touched(address),
+        }
+    }
+
+    /// What the aligned eight bytes at an address of sparse memory hold at first.
+    pub(crate) fn fresh(&self, address: u64) -> Option<u64> {
+        self.sparse.as_ref().map(|s| s.first(address))
+    }
+
     /// Whether nothing was stored outside of the allocations.
     pub fn is_untouched(&self) -> bool {
         self.sparse.as_ref().is_none_or(Sparse::is_untouched)

@@ -85,12 +85,19 @@ impl Sparse {
 
     /// A page as it is before it is written.
     fn fresh(&self, page: u64) -> Box<[u8]> {
-        let content = self.content(page * PAGE);
-        let words = (0..PAGE / 8).flat_map(|i| {
-            word(content, self.seed & 1 != 0, Rng::new(self.seed ^ (page * PAGE + 8 * i)).next())
-                .to_le_bytes()
-        });
-        words.collect()
+        (0..PAGE / 8).flat_map(|i| self.first(page * PAGE + 8 * i).to_le_bytes()).collect()
+    }
+
+    /// What the aligned eight bytes at an address hold before they are written.
+    pub(crate) fn first(&self, address: u64) -> u64 {
+        let content = self.content(address / PAGE * PAGE);
+        word(content, self.seed & 1 != 0, Rng::new(self.seed ^ address).next())
+    }
+
+    /// The aligned eight bytes at an address of a page that was touched.
+    pub(crate) fn touched(&self, address: u64) -> Option<u64> {
+        let at = (address % PAGE) as usize;
+        self.pages.get(&(address / PAGE))?.get(at..at + 8).map(crate::memory::little_endian)
     }
 
     /// Whether nothing has been stored, or only what was there.

@@ -259,7 +259,7 @@ fn alone(bin: &Path, dir: &Path, ptx: &Path, sm: u8, level: u8) -> Result<usize,
     let module = ptx::parse(&source).map_err(|_| "not accepted".to_string())?;
     let kernels = oxptxas::verify::kernels(&module);
     for name in &kernels {
-        let verdict = oxptxas::verify::kernel(&module, &cubin, name, 0..2);
+        let verdict = oxptxas::verify::kernel(&module, &source, &cubin, name, 0..2);
         if let Verdict::Differs(_) | Verdict::OutOfScope(_) = verdict {
             return Err(format!("{name}: {verdict}"));
         }

@@ -32,9 +32,11 @@ oxsass: look at and execute GPU code
       With --schedule, warps and threads run in a random order, so that races show.
   oxsass check FILE.cubin
       Look for hazards: dependences that the control fields of the code do not cover, along every path.
-  oxsass verify FILE.ptx [--arch sm_90] [--opt-level 3] [--cubin FILE] [--seeds 4]
+  oxsass verify FILE.ptx [--arch sm_90] [--opt-level 3] [--cubin FILE] [--against FILE] [--seeds 4]
       Compile the file (or take the cubin given), execute every kernel and interpret its PTX on launches that
       are made up from seeds, compare memory, and look for hazards. The exit status is 0 only if all agree.
+      What differs is shown with the line of the PTX and the instruction of the code that stored it. With
+      --against, another cubin of the same PTX, say ptxas's, is judged in the same way.
   oxsass verify FILE OTHER LAUNCH.toml
       Execute both (cubin or PTX) and compare the output buffers as the launch file says.
 ";
@@ -186,7 +188,7 @@ fn check(out: &mut impl Write, path: &str) -> Result<(), String> {
 
 /// `oxsass verify` without a launch file.
 fn verify(out: &mut impl Write, path: &str, options: &[&str]) -> Result<(), String> {
-    let (mut target, mut level, mut cubin, mut seeds) = (None, 3, None, 4);
+    let (mut target, mut level, mut cubin, mut against, mut seeds) = (None, 3, None, None, 4);
     for pair in options.chunks(2) {
         let [name, value] = pair else { return Err(format!("option '{}' lacks its value", pair[0])) };
         let number = || value.parse::<u64>().map_err(|_| format!("{name}: '{value}' is not a number"));
@@ -195,6 +197,7 @@ fn verify(out: &mut impl Write, path: &str, options: &[&str]) -> Result<(), Stri
             "--opt-level" => level = number()?.min(3) as u8,
             "--seeds" => seeds = number()?,
             "--cubin" => cubin = Some(read(value)?),
+            "--against" => against = Some((*value, read(value)?)),
             other => return Err(format!("unknown option '{other}'")),
         }
     }
@@ -213,9 +216,15 @@ fn verify(out: &mut impl Write, path: &str, options: &[&str]) -> Result<(), Stri
     };
     let mut agree = true;
     for name in oxptxas::verify::kernels(&module) {
-        let verdict = oxptxas::verify::kernel(&module, &bytes, name, 0..seeds);
-        agree &= matches!(verdict, Verdict::Same | Verdict::Close | Verdict::Silent);
-        writeln!(out, "{name}: {verdict}").map_err(|e| e.to_string())?;
+        let mut show = |whose: &str, cubin: &[u8]| {
+            let verdict = oxptxas::verify::kernel(&module, &source, cubin, name, 0..seeds);
+            agree &= matches!(verdict, Verdict::Same | Verdict::Close | Verdict::Silent);
+            writeln!(out, "{name}{whose}: {verdict}").map_err(|e| e.to_string())
+        };
+        show("", &bytes)?;
+        if let Some((file, other)) = &against {
+            show(&format!(" in {file}"), other)?;
+        }
     }
     let hazards = sim::hazard::check_cubin(&bytes, sim::hazard::Minima::built_in())?;
     for (name, violations, _) in &hazards {

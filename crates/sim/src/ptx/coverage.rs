@@ -48,7 +48,9 @@ pub fn coverage(module: &Module) -> Coverage {
             generated: None,
         };
         let params = vec![0; 1 << 12];
+        let mut watch = crate::watch::Watch::new(&[]);
         let mut env = Env {
+            watch: &mut watch,
             program: &program,
             launch: &launch,
             params: &params,

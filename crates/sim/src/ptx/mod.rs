@@ -19,7 +19,7 @@ mod warp;
 mod wide;
 
 pub use coverage::coverage;
-pub use run::{LIMIT, Options, execute, execute_filled, execute_with, run};
+pub use run::{LIMIT, Options, execute, execute_filled, execute_with, observe, run};
 
 use ::ptx::{LineIndex, Span};
 use std::fmt;

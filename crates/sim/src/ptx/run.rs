@@ -8,6 +8,7 @@ use super::warp;
 use crate::launch::{Buffers, Launch, Prepared};
 use crate::output::{DRIVER, Driver};
 use crate::schedule::{Dice, Schedule};
+use crate::watch::Watch;
 use ::ptx::ast::{FuncId, Module, Operand, Space};
 use ::ptx::{Mod, Op, Type};
 
@@ -70,11 +71,24 @@ impl Default for Options {
 /// # Errors
 /// As [`run`].
 pub fn execute_with(module: &Module, launch: &Launch, options: Options) -> Result<Prepared, SimError> {
+    observe(module, launch, options, &mut Watch::new(&[]))
+}
+
+/// Runs a launch and notes which instruction changed the watched places last.
+///
+/// # Errors
+/// As [`run`].
+pub fn observe(
+    module: &Module,
+    launch: &Launch,
+    options: Options,
+    watch: &mut Watch<::ptx::Span>,
+) -> Result<Prepared, SimError> {
     if !module.aliases.is_empty() {
         let mut resolved = module.clone();
         resolved.resolve_aliases();
         resolved.aliases.clear();
-        return execute_with(&resolved, launch, options);
+        return observe(&resolved, launch, options, watch);
     }
     let Options { limit, fill, schedule } = options;
     let kernel = module.funcs.iter().find(|(_, f)| f.entry && f.body.is_some() && f.name == launch.kernel);
@@ -125,7 +139,9 @@ pub fn execute_with(module: &Module, launch: &Launch, options: Options) -> Resul
         output: Default::default(),
         clock: 0,
         limit,
+        watch,
     };
+    env.watch.begin(env.memory);
     let mut dice = Dice::new(schedule);
     let [x, y, z] = launch.grid;
     for ctaid in (0..z).flat_map(|z| (0..y).flat_map(move |y| (0..x).map(move |x| [x, y, z]))) {
@@ -219,7 +235,11 @@ impl Block {
             }));
             dice.shuffle(&mut lanes);
             env.clock += 1;
+            let pc = self.threads[lanes[0]].pc;
             self.step(env, &lanes)?;
+            if let Some(code) = env.program.code.get(pc as usize) {
+                env.watch.look(env.memory, env.clock, code.inst.span);
+            }
         }
         Ok(())
     }

@@ -65,6 +65,8 @@ pub(super) struct Env<'e, 'm> {
     pub clock: u64,
     /// Most of them.
     pub limit: u64,
+    /// Places of global memory that are looked at.
+    pub watch: &'e mut crate::watch::Watch<::ptx::Span>,
 }
 
 /// The result of something that an instruction does; the caller adds the place to an error.

@@ -29,6 +29,7 @@ pub(crate) use pack::pack_integers;
 
 use crate::launch::{Buffers, Launch};
 use crate::schedule::{Dice, Schedule};
+use crate::watch::Watch;
 use compile::{Action, Step};
 use image::Image;
 use sass::{Inst, Target};
@@ -139,11 +140,72 @@ fn decode(code: &[u128], target: Target) -> Code {
     words.map(|(i, w)| sass::decode(*w, target, i as i64 * 16).map_err(|e| e.to_string())).collect()
 }
 
+/// What to observe of a run.
+#[derive(Clone, Debug)]
+pub struct Probe {
+    /// Places of global memory, with the address of the instruction that wrote them last.
+    pub watch: Watch<u32>,
+    /// Whether each instruction was executed by some thread.
+    pub executed: Vec<bool>,
+    /// The instruction (byte address) after which the state of the warp is noted.
+    pub at: Option<u32>,
+    /// Hashes of the state of the warp and its block after the first executions of that instruction.
+    pub states: Vec<u64>,
+}
+
+impl Probe {
+    /// States that are noted at most.
+    const MOST_STATES: usize = 256;
+
+    /// Watches these addresses, and one instruction.
+    pub fn new(addresses: &[u64], at: Option<u32>) -> Probe {
+        Probe { watch: Watch::new(addresses), executed: Vec::new(), at, states: Vec::new() }
+    }
+
+    fn look(&mut self, pc: u32, time: u64, warp: &Warp, block: &Block, memory: &crate::memory::Memory) {
+        let index = pc as usize / 16;
+        if self.executed.len() <= index {
+            self.executed.resize(index + 1, false);
+        }
+        self.executed[index] = true;
+        self.watch.look(memory, time, pc);
+        if self.at == Some(pc) && self.states.len() < Self::MOST_STATES {
+            self.states.push(warp.digest(block));
+        }
+    }
+}
+
 /// Runs a kernel of a cubin as the launch says.
 ///
 /// # Errors
 /// When the cubin cannot be loaded, or an instruction faults, is not supported, or never ends.
 pub fn run(cubin: &[u8], launch: &Launch, options: Options) -> Result<Run, SimError> {
+    simulate(cubin, launch, options, None)
+}
+
+/// Runs a kernel and observes it.
+///
+/// # Errors
+/// As [`run`].
+pub fn observe(cubin: &[u8], launch: &Launch, options: Options, probe: &mut Probe) -> Result<Run, SimError> {
+    simulate(cubin, launch, options, Some(probe))
+}
+
+/// An instruction of a kernel as text.
+///
+/// # Errors
+/// When the cubin cannot be loaded.
+pub fn instruction(cubin: &[u8], kernel: &str, address: u32) -> Result<String, SimError> {
+    let image = Image::load(cubin, kernel, &mut crate::memory::Memory::new()).map_err(SimError::Cubin)?;
+    Ok(text(&decode(&image.code, image.target), image.target, address))
+}
+
+fn simulate(
+    cubin: &[u8],
+    launch: &Launch,
+    options: Options,
+    mut probe: Option<&mut Probe>,
+) -> Result<Run, SimError> {
     let mut prepared = launch.prepare();
     let image = Image::load(cubin, &launch.kernel, &mut prepared.memory).map_err(SimError::Cubin)?;
     let code = decode(&image.code, image.target);
@@ -155,6 +217,9 @@ pub fn run(cubin: &[u8], launch: &Launch, options: Options) -> Result<Run, SimEr
             Err(e) => Step { guard: operand::Pred::TRUE, action: Action::Unsupported(e.clone()) },
         })
         .collect();
+    if let Some(p) = &mut probe {
+        p.watch.begin(&prepared.memory);
+    }
     let mut issued = 0;
     let mut output = crate::output::Output::default();
     let mut dice = Dice::new(options.schedule);
@@ -163,7 +228,8 @@ pub fn run(cubin: &[u8], launch: &Launch, options: Options) -> Result<Run, SimEr
         for y in 0..gy {
             for x in 0..gx {
                 let (memory, target) = (&mut prepared.memory, image.target);
-                let mut grid = Grid { target, code: &code, steps: &steps, env: &env, memory };
+                let probe = probe.as_deref_mut();
+                let mut grid = Grid { target, code: &code, steps: &steps, env: &env, memory, probe };
                 issued = grid.block(&image, [x, y, z], (issued, options.limit), &mut output, &mut dice)?;
             }
         }
@@ -243,6 +309,7 @@ struct Grid<'a> {
     steps: &'a [Step],
     env: &'a Env,
     memory: &'a mut crate::memory::Memory,
+    probe: Option<&'a mut Probe>,
 }
 
 /// Instructions that a group issues before another one of the block gets its turn.
@@ -324,6 +391,9 @@ impl Grid<'_> {
             };
             if let Err(f) = result {
                 return Err(error(f, warp, block));
+            }
+            if let Some(p) = &mut self.probe {
+                p.look(pc, warp.issued, warp, block, self.memory);
             }
         }
         // Another group gets its turn, for forward progress of spinning threads.

@@ -88,6 +88,17 @@ impl Warp {
             issued: 0,
         }
     }
+    /// A hash of everything that the warp's threads and its block hold, global memory aside.
+    pub(crate) fn digest(&self, block: &Block) -> u64 {
+        use std::hash::{Hash, Hasher};
+        let mut h = rustc_hash::FxHasher::default();
+        (&self.r[..255], &self.p, &self.ur[..255], &self.up, &self.b, &self.rpc).hash(&mut h);
+        (self.live, &self.resume, &self.local, &block.shared).hash(&mut h);
+        for g in &self.groups {
+            (g.mask, g.pc).hash(&mut h);
+        }
+        h.finish()
+    }
     /// Index of the register after `r`, RZ after RZ.
     pub(crate) fn pair(r: u8) -> usize {
         if r >= 254 { 255 } else { r as usize + 1 }

@@ -158,7 +158,7 @@ fn program(threads: u32, lines: &[&str]) -> Result<Vec<(u32, u32)>, SimError> {
     let mut warp = Warp::new(0, threads, 0, 16);
     warp.p[0] = 0xffff;
     let target = Target::new(SM).unwrap();
-    let mut grid = Grid { target, code: &code, steps: &steps, env: &env, memory: &mut memory };
+    let mut grid = Grid { target, code: &code, steps: &steps, env: &env, memory: &mut memory, probe: None };
     let mut trace = Vec::new();
     for _ in 0..1000 {
         let Some(Group { mask, pc }) = warp.groups.last().copied() else { break };
