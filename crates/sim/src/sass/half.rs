@@ -115,7 +115,10 @@ fn arithmetic(name: &str, o: &Operands<'_>) -> Result<Exec, Unsupported> {
     let (add, mul) = (name == "HADD2", name == "HMUL2");
     let wide = o.take("F32");
     if add && o.take("B:F32") {
-        return narrowing(o, op);
+        return narrowing(o, op, 1, 2);
+    }
+    if add && o.take("A:F32") {
+        return narrowing(o, op, 2, 1);
     }
     let (a, b) = (halves(o, 1, 'A')?, halves(o, 2, 'B')?);
     let c = if name == "HFMA2" { halves(o, 3, 'C')? } else { b };
@@ -145,12 +148,12 @@ fn arithmetic(name: &str, o: &Operands<'_>) -> Result<Exec, Unsupported> {
 }
 
 /// A binary32 number, added to zero, as both halves: a conversion.
-fn narrowing(o: &Operands<'_>, op: Options) -> Result<Exec, Unsupported> {
-    let zero = halves(o, 1, 'A')?;
+fn narrowing(o: &Operands<'_>, op: Options, zero: usize, number: usize) -> Result<Exec, Unsupported> {
+    let zero = halves(o, zero, if zero == 1 { 'A' } else { 'B' })?;
     if !matches!(zero.src.from, From::Reg(255)) {
         return unsupported("a sum of different formats");
     }
-    Ok(value(o.dst(0, 1)?, [o.src(2, Kind::Single)?], move |[x]| {
+    Ok(value(o.dst(0, 1)?, [o.src(number, Kind::Single)?], move |[x]| {
         let x = if op.ftz { F32.flush(x) } else { x };
         let r = op.finish(fp::convert(x, F32, op.format, Round::Nearest));
         r | r << 16

@@ -130,8 +130,10 @@ fn conversions() {
     assert_eq!(value("FRND.FLOOR R0, R2", [f(-0.5), 0, 0, 0]), f(-1.0));
     assert_eq!(value("FADD.RM R0, R2, -R3", [f(1.0), f(1.0), 0, 0]), f(-0.0));
     assert_eq!(value("F2IP.U8.F32.NTZ R0, R2, R3, R4", [f(1.6), f(300.0), 0xabc, 0]), 0xabc_02ff);
-    let converted = step_on(75, "HADD2 R0, -RZ.H0_H0, R2.F32", |w| w.r[2] = [f(1.0); 32]).unwrap();
-    assert_eq!(converted.r[0][7], 0x3c00_3c00);
+    for text in ["HADD2 R0, -RZ.H0_H0, R2.F32", "HADD2 R0, R2.F32, -RZ.H0_H0"] {
+        let converted = step_on(75, text, |w| w.r[2] = [f(1.0); 32]).unwrap();
+        assert_eq!(converted.r[0][7], 0x3c00_3c00);
+    }
     assert_eq!(value("MUFU.RCP R0, R2", [f(4.0), 0, 0, 0]), f(0.25));
 }
 
