@@ -237,6 +237,40 @@ impl Spiller {
         }
     }
 
+    /// Removes what earlier rounds inserted and nothing reads any more: copies to files other than R, and loads.
+    fn drop_unread(&mut self, func: &mut Function, cfg: &Cfg) {
+        let mut read = FixedBitSet::with_capacity(func.values.len());
+        for &b in &cfg.rpo {
+            let data = &func.blocks[b];
+            for &i in &data.insts {
+                func.insts[i].for_each_use(|n| read.extend(n.value().map(EntityRef::index)));
+            }
+            read.extend(data.term.used_name().and_then(Name::value).map(EntityRef::index));
+            for t in data.term.targets() {
+                read.extend(t.args.iter().map(|a| a.index()));
+            }
+        }
+        for &b in &cfg.rpo {
+            let mut insts = std::mem::take(&mut func.blocks[b].insts);
+            insts.retain(|i| {
+                let d = &func.insts[*i];
+                let unread = |n: Name| n.value().filter(|v| !read.contains(v.index()));
+                let Some(v) = d.operands.first().and_then(Operand::as_reg).and_then(|r| unread(r.reg)) else {
+                    return true;
+                };
+                let loads = loaded_slot(func, d).is_some() && self.pinned.contains(v.index());
+                let copies = matches!(d.op, Op::Macro(Macro::Copy | Macro::Undef))
+                    && d.is_unguarded()
+                    && func.values[v].file != RegFile::R;
+                if loads {
+                    self.load_bytes -= 4 * u32::from(func.values[v].width);
+                }
+                !loads && !copies
+            });
+            func.blocks[b].insts = insts;
+        }
+    }
+
     fn pin(&mut self, v: Value) -> Value {
         self.pinned.grow(v.index() + 1);
         self.pinned.insert(v.index());
@@ -290,7 +324,7 @@ impl Spiller {
         for &b in &cfg.rpo {
             self.rewrite_block(func, b, &homes, &old_params, &sources);
         }
-        drop_unread(func, cfg);
+        self.drop_unread(func, cfg);
     }
 
     fn home(&mut self, func: &mut Function, v: Value) -> Home {
@@ -376,7 +410,13 @@ impl Spiller {
             for (a, p) in t.args.iter().zip(&old_params[t.block]) {
                 if let Some(Home::Slot { arrives, .. }) = homes.get(p) {
                     let v = match homes.get(a) {
-                        None => *a,
+                        None => match sources.get(a) {
+                            // Brought back in an earlier round, with others: one at a time will do.
+                            Some(Source::Slot(at)) if self.pinned.contains(a.index()) => {
+                                self.load(func, &mut out, *a, None, *at, loc)
+                            }
+                            _ => *a,
+                        },
                         Some(h) => self.reload(func, &mut out, *a, None, h, loc),
                     };
                     self.store(func, &mut out, v, *arrives, loc);
@@ -554,13 +594,28 @@ impl Spiller {
     }
 }
 
-/// What a value of a file other than R is a copy of.
+/// What a value only repeats.
 enum Source {
+    /// A general register, in another file.
     General(Value),
+    /// Nothing, in a file other than R.
     Undefined,
+    /// A slot in local memory, at this offset from the first.
+    Slot(u32),
 }
 
-/// The values outside R that only repeat what is at hand in R, or nothing.
+/// The offset of the spill slot that an instruction loads.
+fn loaded_slot(func: &Function, d: &InstData) -> Option<u32> {
+    match (d.op, d.operands.get(1)) {
+        (
+            Op::Sass(Opcode::LDL),
+            Some(Operand::Addr { base: Some(Name::Phys(Reg::SP)), uniform: None, offset, .. }),
+        ) if d.is_unguarded() => u32::try_from(*offset).ok()?.checked_sub(slots_base(func)),
+        _ => None,
+    }
+}
+
+/// The values that only repeat what is at hand elsewhere.
 fn sources(func: &Function, cfg: &Cfg) -> FxHashMap<Value, Source> {
     let mut sources = FxHashMap::default();
     for &b in &cfg.rpo {
@@ -568,6 +623,7 @@ fn sources(func: &Function, cfg: &Cfg) -> FxHashMap<Value, Source> {
             let [Operand::Reg(to), from @ ..] = d.operands.as_slice() else { continue };
             let Name::Val(to) = to.reg else { continue };
             if func.values[to].file == RegFile::R {
+                sources.extend(loaded_slot(func, d).map(|at| (to, Source::Slot(at))));
                 continue;
             }
             match (d.op, from) {
@@ -586,33 +642,6 @@ fn sources(func: &Function, cfg: &Cfg) -> FxHashMap<Value, Source> {
         }
     }
     sources
-}
-
-/// Removes copies to files other than R that nothing reads any more.
-fn drop_unread(func: &mut Function, cfg: &Cfg) {
-    let mut read = FixedBitSet::with_capacity(func.values.len());
-    for &b in &cfg.rpo {
-        let data = &func.blocks[b];
-        for &i in &data.insts {
-            func.insts[i].for_each_use(|n| read.extend(n.value().map(EntityRef::index)));
-        }
-        read.extend(data.term.used_name().and_then(Name::value).map(EntityRef::index));
-        for t in data.term.targets() {
-            read.extend(t.args.iter().map(|a| a.index()));
-        }
-    }
-    for &b in &cfg.rpo {
-        let Function { blocks, insts, values, .. } = func;
-        blocks[b].insts.retain(|i| {
-            let d = &insts[*i];
-            let copy = matches!(d.op, Op::Macro(Macro::Copy | Macro::Undef)) && d.is_unguarded();
-            let mut wanted = !copy;
-            d.for_each_def(|n| {
-                wanted |= n.value().is_none_or(|v| values[v].file == RegFile::R || read.contains(v.index()));
-            });
-            wanted
-        });
-    }
 }
 
 /// Modifiers of LDL and STL for a width that they have.
