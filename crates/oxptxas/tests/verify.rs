@@ -92,3 +92,108 @@ fn the_first_differing_store_is_named() {
     assert!(how.contains(&format!("stored by line {line} of the PTX, by /*")), "{how}");
     assert!(how.contains("STG"), "{how}");
 }
+
+fn verified(source: &str, levels: [u8; 2]) {
+    let module = ptx::parse(source).unwrap();
+    for opt_level in levels {
+        let settings = Settings { opt_level, ..Settings::new(Target::parse("sm_75").unwrap()) };
+        let cubin = compile(source, "test.ptx", &settings).unwrap().cubin;
+        assert_eq!(verify::kernel(&module, source, &cubin, "k", 0..2), Verdict::Same, "-O{opt_level}");
+    }
+}
+
+/// More values than registers go around a loop, each in the place of another.
+#[test]
+fn spilled_values_go_around_loops() {
+    use std::fmt::Write;
+    const N: usize = 60;
+    let mut s = String::from(
+        ".version 9.0\n.target sm_75\n.address_size 64\n.visible .entry k(.param .u64 in, .param .u64 out) .maxnreg 24\n\
+         {\n.reg .pred %p<70>;\n.reg .b32 %r<140>;\n.reg .b64 %d<4>;\nld.param.u64 %d0, [in];\n\
+         ld.param.u64 %d1, [out];\nmov.u32 %r0, %tid.x;\nmul.wide.u32 %d2, %r0, 512;\nadd.u64 %d0, %d0, %d2;\n\
+         add.u64 %d1, %d1, %d2;\nmov.u32 %r139, 0;\n",
+    );
+    for i in 1..=N {
+        writeln!(s, "ld.global.u32 %r{i}, [%d0+{}];\nsetp.gt.s32 %p{i}, %r{i}, 0;", 4 * i).unwrap();
+    }
+    s += "LOOP:\nmov.u32 %r138, %r1;\n";
+    for i in 1..N {
+        writeln!(s, "@%p{i} add.u32 %r{i}, %r{}, %r{i};\n@!%p{i} mov.u32 %r{i}, %r{};", i + 1, i + 1)
+            .unwrap();
+    }
+    writeln!(
+        s,
+        "mov.u32 %r{N}, %r138;\nadd.u32 %r139, %r139, 1;\nsetp.lt.u32 %p69, %r139, 5;\n@%p69 bra LOOP;"
+    )
+    .unwrap();
+    for i in 1..=N {
+        writeln!(s, "@%p{i} add.u32 %r{i}, %r{i}, 1;\nst.global.u32 [%d1+{}], %r{i};", 4 * i).unwrap();
+    }
+    s += "ret;\n}\n";
+    verified(&s, [0, 3]);
+}
+
+/// Predicates without a value, and more of them than there are, where two loops cross.
+const CROSSED: &str = "
+.version 9.0
+.target sm_75
+.address_size 64
+.visible .entry k(.param .u64 in, .param .u64 floats, .param .u64 out, .param .u64 gsums, .param .u32 n0, .param .u32 n1)
+{
+	.reg .pred %p<5>;
+	.reg .b32 %r<8>;
+	.reg .b32 %u<4>;
+	.reg .b32 %lane, %id, %sown, %sex;
+	.reg .b64 %t3;
+	.reg .b32 %t31;
+	.reg .pred %t39;
+	.reg .b32 %t42;
+	.reg .b32 %t43;
+	.reg .pred %t45;
+	.reg .b64 %t53;
+	.reg .b32 %t57;
+	.reg .pred %t58;
+	.reg .b32 %t65;
+	.reg .b32 %t66;
+	.reg .b32 %t67;
+	ld.param.u64 %t3, [out];
+	L32: .branchtargets L28, L29, L30;
+	brx.idx %t31, L32;
+L28:
+	bra L27;
+L29:
+L30:
+	setp.ne.s32 %t39, %lane, -889026680;
+	@!%t39 bra L36;
+L35:
+	bra L37;
+L36:
+	bfi.b32 %r1, %r6, %r6, %t42, %t43;
+	@%p4 bra L35;
+L37:
+	set.eq.and.u32.b32 %r6, %r1, %r0, !%p1;
+	setp.eq.u32 %t45, %r4, 2268;
+	@%t45 bra L36;
+	not.pred %p1, %p3;
+	st.global.u16 [%t53], %r6;
+L27:
+	setp.eq.u32 %t58, %t57, 0;
+	@%t58 bra L56;
+	setp.lt.xor.s32 %p2|%p3, %u3, 0, %p4;
+L56:
+	selp.b32 %t65, 1, 0, %p0;
+	st.global.u8 [%t3+0], %t65;
+	selp.b32 %t66, 1, 0, %p1;
+	st.global.u8 [%t3+1], %t66;
+	selp.b32 %t67, 1, 0, %p2;
+	st.global.u8 [%t3+2], %t67;
+}
+";
+
+#[test]
+fn spilled_predicates_cross_loops() {
+    for opt_level in [0, 3] {
+        let settings = Settings { opt_level, ..Settings::new(Target::parse("sm_75").unwrap()) };
+        compile(CROSSED, "crossed.ptx", &settings).unwrap();
+    }
+}

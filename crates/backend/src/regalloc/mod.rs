@@ -3,12 +3,13 @@
 //! Pressure is lowered in SSA ([`spill`]) until what is live fits; then parameters and kept values are
 //! isolated by copies, copies are coalesced ([`webs`]), the webs are coloured ([`color`]) and the result is
 //! written back ([`rewrite`]). If colouring finds no room, the webs that failed are split, then spilled, and
-//! the last steps run again. [`checker`] proves the result independently.
+//! the last steps run again. At the end spill slots come to share memory ([`slots`]). [`checker`] proves the result independently.
 
 pub mod checker;
 mod color;
 mod prepare;
 mod rewrite;
+mod slots;
 mod spill;
 mod webs;
 
@@ -179,6 +180,7 @@ pub fn allocate(func: &mut Function, limits: &Limits) -> Result<Stats, Error> {
             target.1 -= 1.max(target.1 / 8);
         }
     }
+    spiller.slot_bytes = slots::share(func, &cfg, &spiller.slots, spiller.slot_bytes);
     if let Some(before) = prepared {
         checker::check(&before, func, limits).map_err(|e| Error::Check(format!("{e}\n{func}")))?;
     }

@@ -1,6 +1,7 @@
 //! Lowers register pressure in SSA: chosen values are recomputed before each use, or kept in a register of a
 //! roomier file (P and UR in R), or in local memory.
 
+use super::slots::Slot;
 use crate::liveness::{Lanes, Liveness, Numbering, Spread, loop_depths, segments};
 use cranelift_entity::{EntityRef, SecondaryMap};
 use fixedbitset::FixedBitSet;
@@ -34,6 +35,8 @@ pub struct Spiller {
     homes: FixedBitSet,
     /// Bytes of local memory in slots.
     pub slot_bytes: u32,
+    /// The slots.
+    pub slots: Vec<Slot>,
     /// Bytes stored by inserted instructions.
     pub store_bytes: u32,
     /// Bytes loaded by inserted instructions.
@@ -281,6 +284,7 @@ impl Spiller {
         let align = 4 * u32::from(width.next_power_of_two().min(4));
         let at = self.slot_bytes.next_multiple_of(align);
         self.slot_bytes = at + 4 * u32::from(width);
+        self.slots.push(Slot { at, width });
         at
     }
 
