@@ -200,7 +200,7 @@ const VARIANTS: usize = 3;
 fn register(t: Type, wider: bool) -> Option<&'static str> {
     Some(match t.bits() {
         _ if t == Type::pred => "pred",
-        8 if matches!(t, Type::u8 | Type::s8 | Type::u4 | Type::s4 | Type::u2 | Type::s2 | Type::b8) => "b32",
+        8 if wider && matches!(t, Type::u8 | Type::s8 | Type::u4 | Type::s4 | Type::u2 | Type::s2 | Type::b8) => "b32",
         8 => "b8",
         16 if wider && !t.is_float() => "b32",
         16 => "b16",
@@ -307,7 +307,7 @@ fn case(op: Op, form: &Form, mods: &[Mod], variant: usize) -> Option<Case> {
                 let r = register(t, spec.wider)?;
                 let _ = writeln!(decls, ".reg .{r} %d;");
                 match (video && variant == 2 && !two_steps, spec.kind) {
-                    (_, OperandKind::DstPred) => {
+                    (_, OperandKind::DstPred | OperandKind::DstAndPred) => {
                         text.push_str("%d|%p");
                         decls.push_str(".reg .pred %p;\n");
                         stores.push_str("selp.b32 %u, 1, 0, %p;\nst.global.b32 [%out+16], %u;\n");
