@@ -200,7 +200,11 @@ const VARIANTS: usize = 3;
 fn register(t: Type, wider: bool) -> Option<&'static str> {
     Some(match t.bits() {
         _ if t == Type::pred => "pred",
-        8 if wider && matches!(t, Type::u8 | Type::s8 | Type::u4 | Type::s4 | Type::u2 | Type::s2 | Type::b8) => "b32",
+        8 if wider
+            && matches!(t, Type::u8 | Type::s8 | Type::u4 | Type::s4 | Type::u2 | Type::s2 | Type::b8) =>
+        {
+            "b32"
+        }
         8 => "b8",
         16 if wider && !t.is_float() => "b32",
         16 => "b16",

@@ -115,10 +115,11 @@ fn arithmetic(name: &str, o: &Operands<'_>) -> Result<Exec, Unsupported> {
     let (add, mul) = (name == "HADD2", name == "HMUL2");
     let wide = o.take("F32");
     if add && o.take("B:F32") {
-        return narrowing(o, op, 1, 2);
+        return narrowing(o, op, 1, 2, Round::Nearest);
     }
     if add && o.take("A:F32") {
-        return narrowing(o, op, 2, 1);
+        // ptxas 13.0 converts with `.rz` like this on sm_75.
+        return narrowing(o, op, 2, 1, Round::Zero);
     }
     let (a, b) = (halves(o, 1, 'A')?, halves(o, 2, 'B')?);
     let c = if name == "HFMA2" { halves(o, 3, 'C')? } else { b };
@@ -148,14 +149,20 @@ fn arithmetic(name: &str, o: &Operands<'_>) -> Result<Exec, Unsupported> {
 }
 
 /// A binary32 number, added to zero, as both halves: a conversion.
-fn narrowing(o: &Operands<'_>, op: Options, zero: usize, number: usize) -> Result<Exec, Unsupported> {
+fn narrowing(
+    o: &Operands<'_>,
+    op: Options,
+    zero: usize,
+    number: usize,
+    round: Round,
+) -> Result<Exec, Unsupported> {
     let zero = halves(o, zero, if zero == 1 { 'A' } else { 'B' })?;
     if !matches!(zero.src.from, From::Reg(255)) {
         return unsupported("a sum of different formats");
     }
     Ok(value(o.dst(0, 1)?, [o.src(number, Kind::Single)?], move |[x]| {
         let x = if op.ftz { F32.flush(x) } else { x };
-        let r = op.finish(fp::convert(x, F32, op.format, Round::Nearest));
+        let r = op.finish(fp::convert(x, F32, op.format, round));
         r | r << 16
     }))
 }
