@@ -109,7 +109,7 @@ impl Legalizer<'_> {
         }
         let slots: SmallVec<[usize; 4]> =
             (0..d.operands.len()).filter(|&i| op.slots()[i].kind == SlotKind::Source).collect();
-        if slots.is_empty() {
+        if slots.is_empty() || by_handle(op) {
             return Ok(());
         }
         let rules = sources(op);
@@ -383,6 +383,12 @@ fn tree(func: &mut Function, b: Block, index: Name, runs: &[(u32, BlockCall)]) {
             func.blocks[b].term = Terminator::Branch { cond: cond.into(), not: false, taken, fall };
         }
     }
+}
+
+/// Textures and surfaces by uniform handles: their source is a number or a uniform register, as the target has it.
+fn by_handle(op: Opcode) -> bool {
+    use Opcode::{SULD_U, SURED_U, SUST_U, TEX_U, TLD_U, TLD4_U, TXD_U};
+    matches!(op, TEX_U | TLD_U | TLD4_U | TXD_U | SULD_U | SUST_U | SURED_U)
 }
 
 #[cfg(test)]

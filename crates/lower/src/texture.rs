@@ -10,7 +10,7 @@ use crate::func::{Known, Lower, Result};
 use crate::types::{Kind, Ty};
 use ori::{ALWAYS, Builder, Guard, Macro, Name, Operand, Terminator, Value, operand};
 use ptx::{Inst, Mod as M, Op, Type, VectorElem};
-use sass::{Mod, Opcode, Reg, RegFile, Role};
+use sass::{Mod, Opcode, Reg, RegFile, Role, SlotKind};
 use smallvec::SmallVec;
 
 /// The level that stands for "the base level" (ptxas has it wherever no other is given).
@@ -120,6 +120,14 @@ impl Lower<'_, '_> {
         operand(self.b.collect(&parts))
     }
 
+    /// What stands behind a uniform handle: a uniform register from sm_120 on, a number before.
+    fn no_sampler(&self, op: Opcode, at: usize) -> Operand {
+        match op.slots()[at].kind {
+            SlotKind::Source if self.sm() >= 120 => operand(Name::Phys(Reg::URZ)),
+            _ => Operand::Imm(0),
+        }
+    }
+
     /// Appends an instruction with its handle as the `at`th operand (and the one behind it, if it takes two); a
     /// handle that threads may not agree about is taken one value after the other.
     pub(crate) fn with_handle(
@@ -144,7 +152,7 @@ impl Lower<'_, '_> {
             }
             Handle::Uniform(pair) => {
                 operands.insert(at, operand(*pair));
-                operands.insert(at + 1, Operand::Imm(0));
+                operands.insert(at + 1, self.no_sampler(ops[1], at + 1));
                 self.b.inst(ops[1], mods, &operands);
             }
             Handle::Varying(word) => {
@@ -156,7 +164,7 @@ impl Lower<'_, '_> {
                 let pair = self.b.def_macro(Macro::Collect, RegFile::UR, 2, &[operand(one), zero]);
                 let mine = self.b.isetp(Mod::EQ, false, operand(*word), operand(one));
                 operands.insert(at, operand(pair));
-                operands.insert(at + 1, Operand::Imm(0));
+                operands.insert(at + 1, self.no_sampler(ops[1], at + 1));
                 let defs = ops[1].slots().iter().zip(&operands).filter(|(s, _)| s.role == Role::Def);
                 let defs: Vec<Operand> = defs.map(|(_, o)| o.clone()).collect();
                 let kept: Vec<Name> = defs
