@@ -194,6 +194,7 @@ pub fn object(target: Target, code: &Code) -> Result<(Code, Vec<Reloc>), Error> 
         };
         match link {
             Link::None | Link::Base => {}
+            Link::FrameSize => return Err(Error::new("internal error: the size of a frame is not known")),
             Link::FunctionBase => add(Fill::Call, Whose::FunctionBase, 0),
             Link::ReturnLow => add(Fill::Part(Part::Low), Whose::Own, next_call()?),
             Link::ReturnHigh => add(Fill::Part(Part::High), Whose::Own, next_call()?),
@@ -253,6 +254,7 @@ fn place(code: &Code, start: u32, offsets: &FxHashMap<&str, u32>, out: &mut Code
         let inst = &mut out.insts[first + k];
         match link {
             Link::None => {}
+            Link::FrameSize => return Err(Error::new("internal error: the size of a frame is not known")),
             Link::ReturnLow | Link::ReturnHigh | Link::FunctionBase | Link::Symbol(_) => {
                 return Err(Error::new("internal error: relocatable code in an executable"));
             }

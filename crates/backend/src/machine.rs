@@ -71,6 +71,8 @@ pub enum Link {
     Symbol(u32),
     /// Its immediate is the distance from the LEPC before it to the instruction after the next call.
     ReturnDistance,
+    /// Its immediate is the size of the frame; gone once that is known.
+    FrameSize,
 }
 
 /// An instruction with default control field and no guard.
@@ -199,6 +201,7 @@ pub fn lower(func: &Function, mut frame_bytes: u32) -> Result<Machine, Error> {
             } else if let Some(inst) = lower_inst(target, d, &layout)? {
                 let link = match (d.op, d.operands.get(1)) {
                     (Op::Macro(Macro::Symbol), Some(ori::Operand::Imm(n))) => Link::Symbol(*n),
+                    (Op::Macro(Macro::FrameTop), _) => Link::FrameSize,
                     _ => Link::None,
                 };
                 out.insts.push(MachineInst { inst, line: d.loc.0, link });
@@ -412,7 +415,7 @@ fn lower_inst(target: Target, d: &InstData, layout: &Layout) -> Result<Option<In
         Op::Macro(Macro::FrameTop) => {
             // The size of the frame comes later.
             let dst = lower_operand(target, &d.operands[0], layout)?;
-            Ok(Some(Inst { guard, ..add_immediate(dst, Operand::reg(Reg::SP), call::FRAME_SIZE) }))
+            Ok(Some(Inst { guard, ..add_immediate(dst, Operand::reg(Reg::SP), 0) }))
         }
         Op::Macro(Macro::Symbol) => {
             let dst = lower_operand(target, &d.operands[0], layout)?;

@@ -197,3 +197,38 @@ fn spilled_predicates_cross_loops() {
         compile(CROSSED, "crossed.ptx", &settings).unwrap();
     }
 }
+
+/// Every number may be added in a function, with a frame and without one.
+const SUMS: &str = "
+.version 9.0
+.target sm_75
+.address_size 64
+.func (.param .b32 r) sum(.param .b32 x)
+{
+    .reg .b32 %r<3>;
+    ld.param.b32 %r0, [x];
+    add.s32 %r1, %r0, -2147483648;
+    add.s32 %r2, %r0, 16;
+    xor.b32 %r1, %r1, %r2;
+    st.param.b32 [r], %r1;
+    ret;
+}
+.visible .entry k(.param .u64 out)
+{
+    .reg .b32 %r<3>;
+    .reg .b64 %d<3>;
+    ld.param.u64 %d0, [out];
+    mov.u32 %r0, %tid.x;
+    mul.wide.u32 %d1, %r0, 4;
+    add.u64 %d0, %d0, %d1;
+    { .param .b32 x; .param .b32 r;
+      st.param.b32 [x], %r0; call (r), sum, (x); ld.param.b32 %r1, [r]; }
+    st.global.u32 [%d0], %r1;
+    ret;
+}
+";
+
+#[test]
+fn functions_add_every_number() {
+    verified(SUMS, [0, 3]);
+}

@@ -5,9 +5,6 @@ use crate::Error;
 use ori::{Callee, Function, InstData, abi};
 use sass::{Inst, Mod, Opcode, Operand, Reg, RegFile};
 
-/// Stands for the size of the frame until that is known.
-pub const FRAME_SIZE: u32 = 0x8000_0000;
-
 /// What the call does with the next instruction's address: kernels are entered at an offset that only the
 /// driver knows, so functions of the same code are named by their distance from the kernel's start, others by
 /// their address.
@@ -174,12 +171,11 @@ pub fn keep_registers(machine: &mut Machine, frame_bytes: u32, moves: bool) -> u
         restore.push(add_immediate(sp(), sp(), frame));
     }
     for block in &mut machine.blocks {
-        for i in &mut block.insts {
-            for o in &mut i.inst.operands {
-                if i.inst.op == Opcode::IADD3 && *o == Operand::Imm(FRAME_SIZE) {
-                    *o = Operand::Imm(frame);
-                }
+        for i in block.insts.iter_mut().filter(|i| i.link == Link::FrameSize) {
+            for o in i.inst.operands.iter_mut().filter(|o| matches!(o, Operand::Imm(_))) {
+                *o = Operand::Imm(frame);
             }
+            i.link = Link::None;
         }
         if let Some(last) = block.insts.last().filter(|i| i.inst.op == Opcode::RET) {
             let (last, line) = (last.clone(), last.line);
