@@ -10,6 +10,7 @@
 //! Warp-wide instructions whose member mask is the whole warp come with a WARPSYNC of all lanes, which is taken
 //! away where the lanes are surely together.
 
+use crate::liveness::values_read;
 use crate::uniformity::Uniformity;
 use cranelift_entity::{EntityRef, SecondaryMap};
 use fixedbitset::FixedBitSet;
@@ -303,20 +304,6 @@ fn waits_for_others(func: &Function, read: &FixedBitSet, b: Block) -> bool {
             _ => false,
         }
     })
-}
-
-/// The values that anything reads.
-fn values_read(func: &Function, cfg: &Cfg) -> FixedBitSet {
-    let mut read = FixedBitSet::with_capacity(func.values.len());
-    for &b in &cfg.rpo {
-        let data = &func.blocks[b];
-        for &i in &data.insts {
-            func.insts[i].for_each_use(|n| read.extend(n.value().map(EntityRef::index)));
-        }
-        read.extend(data.term.used_name().and_then(Name::value).map(EntityRef::index));
-        read.extend(data.term.targets().iter().flat_map(|t| t.args.iter().map(|a| a.index())));
-    }
-    read
 }
 
 fn instruction(op: Opcode, mods: &[Mod], operands: impl IntoIterator<Item = Operand>) -> InstData {

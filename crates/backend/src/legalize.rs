@@ -62,6 +62,10 @@ fn sources(op: Opcode) -> Sources {
         PRMT | SGXT | BMSK => Sources { places: &[1], any: false, constant: false },
         SHFL => Sources { places: &[1, 2], any: true, constant: false },
         BAR => Sources { places: &[0, 1], any: true, constant: false },
+        // Behind a uniform handle: a number or a uniform register, as the target has it.
+        TEX_U | TLD_U | TLD4_U | TXD_U | SULD_U | SUST_U | SURED_U => {
+            Sources { places: &[0], any: true, constant: true }
+        }
         NANOSLEEP | WARPSYNC => Sources { places: &[0], any: false, constant: false },
         _ => of(&[]),
     }
@@ -109,7 +113,7 @@ impl Legalizer<'_> {
         }
         let slots: SmallVec<[usize; 4]> =
             (0..d.operands.len()).filter(|&i| op.slots()[i].kind == SlotKind::Source).collect();
-        if slots.is_empty() || by_handle(op) {
+        if slots.is_empty() {
             return Ok(());
         }
         let rules = sources(op);
@@ -383,12 +387,6 @@ fn tree(func: &mut Function, b: Block, index: Name, runs: &[(u32, BlockCall)]) {
             func.blocks[b].term = Terminator::Branch { cond: cond.into(), not: false, taken, fall };
         }
     }
-}
-
-/// Textures and surfaces by uniform handles: their source is a number or a uniform register, as the target has it.
-fn by_handle(op: Opcode) -> bool {
-    use Opcode::{SULD_U, SURED_U, SUST_U, TEX_U, TLD_U, TLD4_U, TXD_U};
-    matches!(op, TEX_U | TLD_U | TLD4_U | TXD_U | SULD_U | SUST_U | SURED_U)
 }
 
 #[cfg(test)]

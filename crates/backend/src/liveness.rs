@@ -1,7 +1,8 @@
 //! Liveness per register: which lanes of which values (and which physical registers) are live at block
 //! boundaries, and as intervals over a linear numbering.
 
-use cranelift_entity::SecondaryMap;
+use cranelift_entity::{EntityRef, SecondaryMap};
+use fixedbitset::FixedBitSet;
 use ori::cfg::Cfg;
 use ori::{Block, Function, Inst, InstData, Macro, Name, Op, Operand, Value};
 use rustc_hash::FxHashSet;
@@ -331,4 +332,18 @@ pub fn loop_depths(cfg: &Cfg, dom: &ori::cfg::DomTree) -> SecondaryMap<Block, u3
         }
     }
     depth
+}
+
+/// The values that anything reads.
+pub fn values_read(func: &Function, cfg: &Cfg) -> FixedBitSet {
+    let mut read = FixedBitSet::with_capacity(func.values.len());
+    for &b in &cfg.rpo {
+        let data = &func.blocks[b];
+        for &i in &data.insts {
+            func.insts[i].for_each_use(|n| read.extend(n.value().map(EntityRef::index)));
+        }
+        read.extend(data.term.used_name().and_then(Name::value).map(EntityRef::index));
+        read.extend(data.term.targets().iter().flat_map(|t| t.args.iter().map(|a| a.index())));
+    }
+    read
 }

@@ -484,7 +484,7 @@ impl Writer<'_> {
         for (place, entries) in [(".nv.constant3", constants), (".nv.global.init", globals)] {
             let (mut rel, mut rela) = (Vec::new(), Vec::new());
             for (at, r) in entries {
-                let Some(ty) = r.fill.number(c.sm) else { continue };
+                let ty = r.fill.number(c.sm).ok_or("data with an address that only code has")?;
                 let info = u64::from(number(&r.symbol)?) << 32 | u64::from(ty);
                 let table = if modern || r.addend != 0 { &mut rela } else { &mut rel };
                 table.extend((at + r.offset).to_le_bytes());

@@ -192,32 +192,12 @@ impl Lower<'_, '_> {
         };
         let Some(op) = hardware else {
             // Shared memory has only a compare-and-swap for these.
-            return self.branch_around(|l| {
-                let address = l.address(inst, a, space, false)?;
-                let spec = Atomic { space, op: AtomOp::Cas, words, scope };
-                access::before(&mut l.b, order, ALWAYS);
-                let old = l.emulated(&spec, &address, &r, &x)?;
-                access::after(&mut l.b, order, ALWAYS);
-                if let Some(d) = dst {
-                    l.write(d, old);
-                }
-                Ok(())
-            });
+            return self.by_swapping(&r, words, dst, &x);
         };
         let spec = Atomic { space, op, words, scope };
         let partial = matches!(op, AtomOp::Arith(_)) && arithmetic(r.op, pt_ty, true).is_none();
         if space == Space::Generic && partial && inst.has(M::shared_cluster) {
-            let spec = Atomic { op: AtomOp::Cas, ..spec };
-            return self.branch_around(|l| {
-                let address = l.address(inst, a, space, false)?;
-                access::before(&mut l.b, order, ALWAYS);
-                let old = l.emulated(&spec, &address, &r, &x)?;
-                access::after(&mut l.b, order, ALWAYS);
-                if let Some(d) = dst {
-                    l.write(d, old);
-                }
-                Ok(())
-            });
+            return self.by_swapping(&r, words, dst, &x);
         }
         if space == Space::Generic && partial {
             return self.branch_around(|l| l.generic_atomic(&r, &spec, dst, &x));
@@ -242,6 +222,21 @@ impl Lower<'_, '_> {
             }
         }
         Ok(())
+    }
+
+    /// An operation that the memory does not have: a compare-and-swap loop with its order around it.
+    fn by_swapping(&mut self, r: &Request<'_>, words: u8, dst: Option<ptx::RegId>, x: &Src) -> Result<()> {
+        self.branch_around(|l| {
+            let address = l.address(r.inst, r.address, r.space, false)?;
+            let spec = Atomic { space: r.space, op: AtomOp::Cas, words, scope: r.scope };
+            access::before(&mut l.b, r.order, ALWAYS);
+            let old = l.emulated(&spec, &address, r, x)?;
+            access::after(&mut l.b, r.order, ALWAYS);
+            if let Some(d) = dst {
+                l.write(d, old);
+            }
+            Ok(())
+        })
     }
 
     fn atomic_data(&mut self, s: &Src, words: u8) -> Operand {
@@ -295,7 +290,8 @@ impl Lower<'_, '_> {
     /// A vector of floating-point operations, each atomic.
     fn vector_atomic(&mut self, r: &Request<'_>) -> Result<()> {
         let inst = r.inst;
-        if !matches!(r.space, Space::Global | Space::Generic) || self.sm() < 90 {
+        let global = matches!(r.space, Space::Global | Space::Generic) && !inst.has(M::shared_cluster);
+        if !global || self.sm() < 90 {
             return self.unsupported(inst);
         }
         let n = usize::from(inst.op == O::atom);

@@ -17,8 +17,6 @@ use sass::{Reg, RegFile};
 
 /// Results of more bytes than this are written to memory that the caller provides.
 const MAX_RESULT: u32 = 4 * abi::ARGUMENTS as u32;
-/// What the stack pointer is a multiple of at calls: no access to a frame is wider.
-const STACK_ALIGN: u32 = 16;
 
 /// Where a `.param` variable of a function's code lives.
 #[derive(Clone, Copy, Debug)]
@@ -449,7 +447,7 @@ impl Lower<'_, '_> {
     fn stack_for_call(&mut self, bytes: u32) -> Option<Value> {
         let low = operand(self.read_var(self.stack?));
         let below = self.b.iadd(low, imm(bytes.wrapping_neg()));
-        Some(self.b.and(operand(below), imm(STACK_ALIGN.wrapping_neg())))
+        Some(self.b.and(operand(below), imm(abi::STACK_ALIGN.wrapping_neg())))
     }
 
     fn call_here(&mut self, inst: &Inst) -> Result<()> {

@@ -40,6 +40,9 @@ impl Lower<'_, '_> {
 
     /// `mov.v2.b32 {a, b}, {c, d}` and its like: every source is read before any result is there.
     fn mov_vector(&mut self, t: Ty, to: &[ptx::VectorElem], from: &[ptx::VectorElem]) -> Result<()> {
+        if to.len() != from.len() {
+            return Err("vectors of different lengths".into());
+        }
         let mut sources = Vec::new();
         for e in from {
             sources.push(self.elem(e, t)?);

@@ -14,6 +14,8 @@ pub const ARGUMENTS: u8 = 12;
 pub const RETURN_ADDRESS: u8 = 20;
 /// Where a function keeps the address of its frame if its stack pointer moves: a register that callees keep.
 pub const FRAME_POINTER: Reg = Reg { file: RegFile::R, index: 2 };
+/// What stack frames, and the stack pointer at calls, are a multiple of: no access to a frame is wider.
+pub const STACK_ALIGN: u32 = 16;
 /// The first convergence barrier that a function keeps.
 pub const FIRST_KEPT_BARRIER: u8 = 6;
 

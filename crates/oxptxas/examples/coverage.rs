@@ -1,5 +1,6 @@
 //! `coverage`: compiles statements of every form in the PTX instruction table and writes docs/ptx-coverage.md: how
-//! many of those that the front end takes are compiled, and why others are not.
+//! many of those that the front end takes are compiled, and why others are not. With `LIST` in the environment it also prints every statement that is
+//! refused.
 
 #[path = "../../ptx/examples/forms/operands.rs"]
 #[allow(dead_code)]

@@ -3,20 +3,16 @@
 
 use oxptxas::listing::{self, Style};
 use sass::{Control, Target, assemble, disassemble};
+use sim::launch::Rng;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// SplitMix64.
-struct Random(u64);
+struct Random(Rng);
 
 impl Random {
     fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ z >> 31
+        self.0.next()
     }
 
     fn below(&mut self, n: usize) -> usize {
@@ -75,7 +71,7 @@ fn cubin_file(bytes: &[u8]) -> Option<()> {
 fn main() -> ExitCode {
     let mut args = std::env::args().skip(1);
     let mut number = || args.next().and_then(|a| a.parse::<u64>().ok()).expect("SECONDS SEED FILE.cubin…");
-    let (seconds, mut random) = (number(), Random(number()));
+    let (seconds, mut random) = (number(), Random(Rng::new(number())));
     let files: Vec<Vec<u8>> = args.map(|p| std::fs::read(p).expect("readable file")).collect();
     let listings: Vec<(Target, String)> = files
         .iter()

@@ -12,7 +12,7 @@ use cubin::object::{Fill, Object, Place, Variable};
 use ori::Part;
 use ptx::{Diagnostic, Func, FuncId, Item, LineIndex, Linkage, Module, Operand, Space, Stmt, Symbol, VarId};
 use rayon::prelude::*;
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::time::{Duration, Instant};
 
 /// Compiles a module whose options are applied to an object.
@@ -231,6 +231,7 @@ fn variables(
     object: &mut Object,
     errors: &mut Vec<Diagnostic>,
 ) {
+    let mut numbers: FxHashMap<String, usize> = FxHashMap::default();
     let mut add = |id: VarId, owner: Option<&Func>, errors: &mut Vec<Diagnostic>| {
         let var = &module.vars[id];
         let place = match var.space {
@@ -243,8 +244,9 @@ fn variables(
         // An array of unknown size is the launch's.
         let dynamic = var.space == Space::Shared && var.is_unsized();
         let defined = var.linkage != Linkage::Extern && !dynamic;
-        let known = object.variables.iter().position(|v| v.name == name);
-        if let Some(old) = known.map(|n| &mut object.variables[n]) {
+        let new = object.variables.len();
+        let n = *numbers.entry(name.clone()).or_insert(new);
+        if let Some(old) = object.variables.get_mut(n) {
             // A declaration and its definition.
             if old.defined || !defined {
                 return;
@@ -283,11 +285,9 @@ fn variables(
             let symbol = layout.symbol_name(module, r.symbol);
             relocs.push(cubin::object::Reloc { offset: r.offset, fill, symbol, addend: r.addend });
         }
-        let n = known.unwrap_or(object.variables.len() - 1);
-        if let Some(v) = object.variables.get_mut(n) {
-            v.init = Some(bytes);
-            v.relocs = relocs;
-        }
+        let v = &mut object.variables[n];
+        v.init = Some(bytes);
+        v.relocs = relocs;
     };
     for item in &module.items {
         match item {

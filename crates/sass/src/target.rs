@@ -44,6 +44,8 @@ pub struct SmInfo {
     pub alu_const: bool,
     /// Integer minimum and maximum are VIMNMX; IMNMX otherwise (nvdisasm 13.2 takes no VIMNMX for sm_110).
     pub vimnmx: bool,
+    /// Binary64 is so slow that ptxas keeps its instructions apart (`backend`'s `hazards::pacing`).
+    pub paced_fp64: bool,
     /// Largest uniform register count (URZ not counted).
     pub uregs: u8,
     /// Index that encodes URZ.
@@ -93,6 +95,7 @@ const fn sm(sm: u8, has_a: bool, has_f: bool) -> SmInfo {
         nctaid: if blackwell { 0x370 } else { 0xc },
         alu_const: sm < 90,
         vimnmx: sm >= 90 && sm != 110,
+        paced_fp64: matches!(sm, 103 | 110 | 120 | 121),
         uregs: if blackwell { 80 } else { 63 },
         urz: if blackwell { 255 } else { 63 },
     }

@@ -4,27 +4,19 @@
 //! else is left to do; across blocks it doesn't. Conversions from and to binary64 count.
 
 use crate::machine::{Machine, MachineInst, inst};
-use sass::{Inst, Mod, Opcode, Target};
+use sass::{Inst, Mod, Opcode, Unit};
 
 /// Cycles from one to the next.
 const DISTANCE: u32 = 64;
 const MAX_STALL: u8 = 15;
 
-fn paced(target: Target) -> bool {
-    matches!(target.sm, 103 | 110 | 120 | 121)
-}
-
 fn is_slow(i: &Inst) -> bool {
-    match i.op {
-        Opcode::DADD | Opcode::DMUL | Opcode::DFMA | Opcode::DSETP => true,
-        Opcode::F2F => i.mods.has(Mod::F64),
-        _ => false,
-    }
+    i.op.unit() == Unit::Fp64 || i.op == Opcode::F2F && i.mods.has(Mod::F64)
 }
 
 /// Spreads the binary64 instructions of each block; the stall counts are final before and after.
 pub fn run(machine: &mut Machine) {
-    if !paced(machine.target) {
+    if !machine.target.info().paced_fp64 {
         return;
     }
     for block in &mut machine.blocks {

@@ -139,7 +139,7 @@ pub fn keep_registers(machine: &mut Machine, frame_bytes: u32, moves: bool) -> u
     kept.sort_unstable_by_key(|r| (r.file as u8, r.index));
     kept.dedup();
     let base = frame_bytes.next_multiple_of(4);
-    let frame = (base + 4 * kept.len() as u32).next_multiple_of(crate::regalloc::FRAME_ALIGN);
+    let frame = (base + 4 * kept.len() as u32).next_multiple_of(abi::STACK_ALIGN);
     // R0 and R3 hold no arguments and no results.
     let (before, after) = (Operand::reg(Reg::r(0)), Operand::reg(Reg::r(3)));
     let (mut save, mut restore) = (Vec::new(), Vec::new());

@@ -418,7 +418,7 @@ impl Checker<'_> {
             }
             for k in 0..if to.is_zero() { 0 } else { *width } {
                 let r = Reg { index: to.index + k, ..*to };
-                if r == Reg::SP || r.index >= self.limits.count(r.file) {
+                if self.limits.reserved(r) || r.index >= self.limits.count(r.file) {
                     return Err(fail(format!("{r} is reserved")));
                 }
                 if !seen.insert(Place::Reg(r)) {
@@ -574,7 +574,9 @@ impl Checker<'_> {
 
     fn put(&self, state: &mut State, p: Place, facts: BTreeSet<Fact>) -> Result<(), String> {
         match p {
-            Place::Reg(r) if r == Reg::SP || r.is_zero() || r.index >= self.limits.count(r.file) => {
+            Place::Reg(r)
+                if self.limits.reserved(r) || r.is_zero() || r.index >= self.limits.count(r.file) =>
+            {
                 Err(format!("a move writes {r}"))
             }
             _ => {

@@ -21,8 +21,7 @@ pub struct Coloring {
     /// First register of each web's frame.
     pub reg: SecondaryMap<Web, Option<u8>>,
     units: [Vec<Unit>; 5],
-    frame_pointer: bool,
-    barriers_ready: bool,
+    limits: Limits,
     /// Registers of each file up to the highest that is used.
     pub used: [u16; 5],
 }
@@ -49,8 +48,7 @@ impl Coloring {
         let mut c = Coloring {
             reg: SecondaryMap::new(),
             units: FILES.map(|f| vec![Unit::new(); usize::from(limits.count(f))]),
-            frame_pointer: limits.frame_pointer,
-            barriers_ready: limits.barriers_ready,
+            limits: *limits,
             used: [0; 5],
         };
         for (reg, at) in &webs.fixed {
@@ -111,9 +109,9 @@ impl Coloring {
     pub fn scratch(&self, file: RegFile, at: Segment) -> Option<Reg> {
         let units = &self.units[file as usize];
         let below = usize::from(self.used[file as usize]).min(units.len());
-        (0..below)
-            .map(|r| Reg { file, index: r as u8 })
-            .find(|r| !self.reserved(*r, 1) && conflicts(&units[usize::from(r.index)], at).next().is_none())
+        (0..below).map(|r| Reg { file, index: r as u8 }).find(|r| {
+            !self.limits.reserved(*r) && conflicts(&units[usize::from(r.index)], at).next().is_none()
+        })
     }
 
     fn touch(&mut self, file: RegFile, index: u8) {
@@ -126,18 +124,8 @@ impl Coloring {
         let last = usize::from(r) + d.lanes.len();
         r.is_multiple_of(d.align)
             && last <= self.units[d.file as usize].len()
-            && !self.reserved(Reg { file: d.file, index: r }, d.lanes.len())
-    }
-
-    /// Whether one of these registers is the stack or frame pointer, or taken otherwise.
-    fn reserved(&self, first: Reg, n: usize) -> bool {
-        let range = usize::from(first.index)..usize::from(first.index) + n;
-        let taken = |r: Reg| range.contains(&usize::from(r.index));
-        match first.file {
-            RegFile::R => taken(Reg::SP) || self.frame_pointer && taken(ori::abi::FRAME_POINTER),
-            RegFile::UR => self.barriers_ready && taken(ori::abi::BARRIERS_READY),
-            _ => false,
-        }
+            && (usize::from(r)..last)
+                .all(|index| !self.limits.reserved(Reg { file: d.file, index: index as u8 }))
     }
 
     fn candidates(&self, d: &WebData) -> impl Iterator<Item = u8> + use<> {

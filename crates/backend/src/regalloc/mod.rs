@@ -3,7 +3,8 @@
 //! Pressure is lowered in SSA ([`spill`]) until what is live fits; then parameters and kept values are
 //! isolated by copies, copies are coalesced ([`webs`]), the webs are coloured ([`color`]) and the result is
 //! written back ([`rewrite`]). If colouring finds no room, the webs that failed are split, then spilled, and
-//! the last steps run again. At the end spill slots come to share memory ([`slots`]). [`checker`] proves the result independently.
+//! the last steps run again. At the end spill slots come to share memory ([`slots`]). [`checker`] proves the
+//! result independently.
 
 pub mod checker;
 mod color;
@@ -17,12 +18,9 @@ use cranelift_entity::EntityRef;
 use fixedbitset::FixedBitSet;
 use ori::cfg::Cfg;
 use ori::{Function, Name, Value};
-use sass::RegFile;
+use sass::{Reg, RegFile};
 use spill::Spiller;
 use std::fmt;
-
-/// Stack frames are multiples of this, so that the widest access to local memory is aligned in every one.
-pub const FRAME_ALIGN: u32 = 16;
 
 /// How many registers of each file may be used, numbered from 0.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -55,6 +53,14 @@ impl Limits {
             frame_pointer: func.moves_stack(),
             barriers_ready: ori::abi::has_barriers_ready(func.target.sm, func.relocatable),
         }
+    }
+
+    /// Whether the register holds something that is not allocated: the stack or frame pointer, the state of sm_87's
+    /// convergence barriers.
+    fn reserved(&self, r: Reg) -> bool {
+        r == Reg::SP
+            || self.frame_pointer && r == ori::abi::FRAME_POINTER
+            || self.barriers_ready && r == ori::abi::BARRIERS_READY
     }
 
     fn count(&self, file: RegFile) -> u8 {
@@ -120,15 +126,10 @@ pub fn allocate(func: &mut Function, limits: &Limits) -> Result<Stats, Error> {
     let prepared = cfg!(debug_assertions).then(|| func.clone());
 
     let mut spiller = Spiller::default();
-    // Registers to aim for; R1 and the frame pointer are not available.
-    let taken = |f: RegFile| match f {
-        RegFile::R => 1 + u32::from(limits.frame_pointer),
-        RegFile::UR => u32::from(limits.barriers_ready),
-        _ => 0,
-    };
-    let mut aim = [RegFile::UP, RegFile::P, RegFile::UR, RegFile::R].map(|f| {
-        let n = u32::from(limits.count(f));
-        (f, n - taken(f))
+    // Registers to aim for.
+    let mut aim = [RegFile::UP, RegFile::P, RegFile::UR, RegFile::R].map(|file| {
+        let free = (0..limits.count(file)).filter(|index| !limits.reserved(Reg { file, index: *index }));
+        (file, free.count() as u32)
     });
     let mut apart = FixedBitSet::new();
     let mut forced: Vec<Value> = Vec::new();
@@ -217,6 +218,6 @@ fn stats(func: &Function, cfg: &Cfg, spiller: &Spiller) -> Stats {
         preds_used: used[RegFile::P as usize],
         spill_store_bytes: spiller.store_bytes,
         spill_load_bytes: spiller.load_bytes,
-        frame_bytes: frame.next_multiple_of(FRAME_ALIGN),
+        frame_bytes: frame.next_multiple_of(ori::abi::STACK_ALIGN),
     }
 }

@@ -5,7 +5,7 @@ use cranelift_entity::SecondaryMap;
 use fixedbitset::FixedBitSet;
 use ori::cfg::Cfg;
 use ori::{Block, Function, InstData, Name, Op, Operand};
-use sass::{Mod, Opcode, Reg};
+use sass::{Opcode, Reg};
 
 /// Bytes in a word of a slot.
 const WORD: u32 = 4;
@@ -20,32 +20,39 @@ pub struct Slot {
 }
 
 /// A load from or a store to the words of a slot.
-struct Access {
+pub(super) struct Access {
     first: usize,
     words: usize,
-    store: bool,
+    pub(super) store: bool,
 }
 
-fn access(func: &Function, d: &InstData) -> Option<Access> {
-    let (store, address) = match d.op {
-        Op::Sass(Opcode::LDL) => (false, d.operands.get(1)?),
-        Op::Sass(Opcode::STL) => (true, d.operands.first()?),
+impl Access {
+    /// Its first byte, from the first slot.
+    pub(super) fn at(&self) -> u32 {
+        self.first as u32 * WORD
+    }
+}
+
+/// What an instruction does with slots, if anything.
+pub(super) fn access(func: &Function, d: &InstData) -> Option<Access> {
+    let (op, store) = match d.op {
+        Op::Sass(op @ Opcode::LDL) => (op, false),
+        Op::Sass(op @ Opcode::STL) => (op, true),
         _ => return None,
     };
-    let Operand::Addr { base: Some(Name::Phys(Reg::SP)), offset, .. } = address else { return None };
-    let at = u32::try_from(*offset).ok()?.checked_sub(slots_base(func))?;
-    let words = if d.mods.has(Mod::_128) {
-        4
-    } else if d.mods.has(Mod::_64) {
-        2
-    } else {
-        1
+    let (address, data) = if store { (0, 1) } else { (1, 0) };
+    let Operand::Addr { base: Some(Name::Phys(Reg::SP)), offset, .. } = d.operands.get(address)? else {
+        return None;
     };
-    Some(Access { first: (at / WORD) as usize, words, store })
+    let at = u32::try_from(*offset).ok()?.checked_sub(slots_base(func))?;
+    Some(Access { first: (at / WORD) as usize, words: op.width(data, &d.mods).into(), store })
 }
 
 /// Moves the slots of an allocated function together and returns how many bytes they take now.
 pub fn share(func: &mut Function, cfg: &Cfg, slots: &[Slot], bytes: u32) -> u32 {
+    if slots.is_empty() {
+        return bytes;
+    }
     let words = (bytes / WORD) as usize;
     let mut slot_of: Vec<Option<usize>> = vec![None; words];
     for (n, s) in slots.iter().enumerate() {

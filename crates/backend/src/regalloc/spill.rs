@@ -1,8 +1,8 @@
 //! Lowers register pressure in SSA: chosen values are recomputed before each use, or kept in a register of a
 //! roomier file (P and UR in R), or in local memory.
 
-use super::slots::Slot;
-use crate::liveness::{Lanes, Liveness, Numbering, Spread, loop_depths, segments};
+use super::slots::{self, Slot};
+use crate::liveness::{Lanes, Liveness, Numbering, Spread, loop_depths, segments, values_read};
 use cranelift_entity::{EntityRef, SecondaryMap};
 use fixedbitset::FixedBitSet;
 use ori::cfg::{Cfg, DomTree};
@@ -241,18 +241,8 @@ impl Spiller {
     }
 
     /// Removes what earlier rounds inserted and nothing reads any more: copies to files other than R, and loads.
-    fn drop_unread(&mut self, func: &mut Function, cfg: &Cfg) {
-        let mut read = FixedBitSet::with_capacity(func.values.len());
-        for &b in &cfg.rpo {
-            let data = &func.blocks[b];
-            for &i in &data.insts {
-                func.insts[i].for_each_use(|n| read.extend(n.value().map(EntityRef::index)));
-            }
-            read.extend(data.term.used_name().and_then(Name::value).map(EntityRef::index));
-            for t in data.term.targets() {
-                read.extend(t.args.iter().map(|a| a.index()));
-            }
-        }
+    fn drop_leftovers(&mut self, func: &mut Function, cfg: &Cfg) {
+        let read = values_read(func, cfg);
         for &b in &cfg.rpo {
             let mut insts = std::mem::take(&mut func.blocks[b].insts);
             insts.retain(|i| {
@@ -328,7 +318,7 @@ impl Spiller {
         for &b in &cfg.rpo {
             self.rewrite_block(func, b, &homes, &old_params, &sources);
         }
-        self.drop_unread(func, cfg);
+        self.drop_leftovers(func, cfg);
     }
 
     fn home(&mut self, func: &mut Function, v: Value) -> Home {
@@ -610,13 +600,7 @@ enum Source {
 
 /// The offset of the spill slot that an instruction loads.
 fn loaded_slot(func: &Function, d: &InstData) -> Option<u32> {
-    match (d.op, d.operands.get(1)) {
-        (
-            Op::Sass(Opcode::LDL),
-            Some(Operand::Addr { base: Some(Name::Phys(Reg::SP)), uniform: None, offset, .. }),
-        ) if d.is_unguarded() => u32::try_from(*offset).ok()?.checked_sub(slots_base(func)),
-        _ => None,
-    }
+    slots::access(func, d).filter(|a| !a.store && d.is_unguarded()).map(|a| a.at())
 }
 
 /// The values that only repeat what is at hand elsewhere.
