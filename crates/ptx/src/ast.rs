@@ -7,6 +7,7 @@ use crate::isa::{Mod, Op, SpecialReg, Type};
 use crate::span::Span;
 use cranelift_entity::{PrimaryMap, entity_impl};
 use smallvec::SmallVec;
+use smol_str::SmolStr;
 
 /// A variable: global, constant, shared, local or a parameter.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -271,7 +272,7 @@ pub struct Body {
 #[derive(Clone, PartialEq, Debug)]
 pub struct Reg {
     /// Name with its `%`.
-    pub name: String,
+    pub name: SmolStr,
     /// Type.
     pub ty: Type,
     /// Vector components (old PTX): 1, 2 or 4.
@@ -282,7 +283,7 @@ pub struct Reg {
 #[derive(Clone, PartialEq, Debug)]
 pub struct Label {
     /// Name.
-    pub name: String,
+    pub name: SmolStr,
     /// Where it is defined.
     pub span: Span,
 }

@@ -143,12 +143,24 @@ pub enum Tok {
 
 /// All tokens of `source`, closed by [`Tok::Eof`].
 pub fn lex(source: &str) -> Vec<(Tok, Span)> {
+    lex_with_blocks(source).0
+}
+
+/// All tokens of `source`, and which of them are braces or colons, for finding labels without reading all.
+pub(crate) fn lex_with_blocks(source: &str) -> (Vec<(Tok, Span)>, Vec<u32>) {
     let mut tokens = Vec::with_capacity(source.len() / 4);
-    for (token, range) in Tok::lexer(source).spanned() {
-        tokens.push((token.unwrap_or(Tok::Bad), Span::new(range.start, range.end)));
+    let mut blocks = Vec::new();
+    let mut lexer = Tok::lexer(source);
+    while let Some(token) = lexer.next() {
+        let token = token.unwrap_or(Tok::Bad);
+        if matches!(token, Tok::LBrace | Tok::RBrace | Tok::Colon) {
+            blocks.push(tokens.len() as u32);
+        }
+        let range = lexer.span();
+        tokens.push((token, Span::new(range.start, range.end)));
     }
     tokens.push((Tok::Eof, Span::new(source.len(), source.len())));
-    tokens
+    (tokens, blocks)
 }
 
 #[cfg(test)]

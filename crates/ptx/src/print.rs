@@ -298,7 +298,7 @@ impl<'m> Printer<'m> {
         };
         taken.extend(header.map(|v| v.name.clone()));
         for (i, reg) in body.regs.values().enumerate() {
-            p.regs.push(if i < in_regs { reg.name.clone() } else { distinct(&mut taken, &reg.name) });
+            p.regs.push(if i < in_regs { reg.name.to_string() } else { distinct(&mut taken, &reg.name) });
         }
         for v in &body.vars {
             p.vars[*v] = Some(distinct(&mut taken, &module.vars[*v].name));

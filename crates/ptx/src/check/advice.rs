@@ -1,8 +1,9 @@
 //! What helps to mend an instruction: the nearest form that exists, what an operand should be, what a form needs.
 
 use super::Checker;
+use super::shape::Plan;
 use crate::ast::{Body, Inst, Operand};
-use crate::isa::{Form, OperandKind, OperandSpec, Suffix, TargetGate, TypeRef};
+use crate::isa::{Form, OperandKind, OperandSpec, Suffix, TargetGate};
 use std::fmt::Write as _;
 
 /// More words of a group than these are left out.
@@ -85,18 +86,16 @@ impl Checker<'_> {
     }
 
     /// What the first operand that does not fit should be.
-    pub(super) fn expected(&self, body: &Body, inst: &Inst, form: &Form) -> Option<String> {
+    pub(super) fn expected(&self, body: &Body, inst: &Inst, form: &'static Form) -> Option<String> {
         let wanted = form.operands_with(&inst.mods).count();
         if !form.takes_operands(&inst.mods, inst.operands.len()) {
             let have = inst.operands.len();
             return Some(format!("expected {wanted} operands at most, there are {have}"));
         }
-        let mut pairs = inst.operands.iter().zip(form.operands_with(&inst.mods)).enumerate();
-        let (n, (o, spec)) = pairs.find(|(n, (o, spec))| !self.operand_fits(body, inst, *n, o, spec))?;
-        let ty = match spec.ty {
-            TypeRef::Fixed(t) => Some(t),
-            TypeRef::Mod(i) => inst.ty(i.into()),
-        };
+        let plan = Plan::new(inst.op, &inst.mods, form);
+        let mut pairs = inst.operands.iter().zip(&plan.slots).enumerate();
+        let (n, (o, slot)) = pairs.find(|(n, (o, slot))| !self.operand_fits(body, inst, *n, o, slot))?;
+        let (spec, ty) = (slot.spec, slot.ty);
         let kind = match spec.kind {
             OperandKind::PredSrc | OperandKind::PredDst | OperandKind::PredPair => "a predicate".to_string(),
             OperandKind::Addr | OperandKind::TensorAddr => "an address in brackets".to_string(),

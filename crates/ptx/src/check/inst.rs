@@ -3,6 +3,7 @@
 use super::Checker;
 use super::advice::spelling;
 use super::operand::space_of;
+use super::shape::Plan;
 use crate::ast::{Body, Inst, Operand};
 use crate::isa::{Form, Mod, Op, Type, TypeClass, Values};
 use std::fmt::Write as _;
@@ -32,22 +33,23 @@ impl Checker<'_> {
         }
         let forms = inst.op.forms();
         // Most instructions have their words in the order of the manual and are right.
-        let ordered =
-            forms.iter().any(|f| f.matches(&inst.mods) && self.open(f) && self.operands_fit(body, inst, f));
-        if !ordered {
-            let matching: Vec<&Form> = forms.iter().filter(|f| f.matches_unordered(&inst.mods)).collect();
+        let shape = self.shape(inst);
+        if !shape.plans.iter().any(|p| self.operands_fit(body, inst, p)) {
+            let fits = |f: &'static Form| self.operands_fit(body, inst, &Plan::new(inst.op, &inst.mods, f));
+            let matching: Vec<&'static Form> =
+                forms.iter().filter(|f| f.matches_unordered(&inst.mods)).collect();
             if matching.is_empty() {
                 let nearest = inst.op.forms().iter().min_by_key(|f| distance(inst, f));
                 let notes = nearest.map(|f| format!("nearest form: {}", spelling(inst, f)));
                 return self.error_with(inst.span, complaint(inst), notes.into_iter().collect());
             }
-            let open: Vec<&Form> = matching.iter().copied().filter(|f| self.open(f)).collect();
+            let open: Vec<&'static Form> = matching.iter().copied().filter(|f| self.open(f)).collect();
             if open.is_empty() {
                 return self.closed(inst, matching[0]);
             }
-            if !open.iter().any(|f| self.operands_fit(body, inst, f)) {
+            if !open.iter().any(|f| fits(f)) {
                 // A newer form may have these operands.
-                if let Some(f) = matching.iter().find(|f| !self.open(f) && self.operands_fit(body, inst, f)) {
+                if let Some(f) = matching.iter().find(|f| !self.open(f) && fits(f)) {
                     return self.closed(inst, f);
                 }
                 let count = inst.operands.len();
@@ -58,15 +60,19 @@ impl Checker<'_> {
                 return self.error_with(inst.span, message, notes);
             }
         }
-        self.words(inst);
-        self.values(inst);
+        if shape.gated {
+            self.words(inst);
+        }
+        if shape.ranged {
+            self.values(inst);
+        }
         self.wide_atomics(inst);
-        self.addresses(body, inst);
+        self.addresses(body, inst, &shape.spaces);
         self.particulars(body, inst);
     }
 
     /// Whether the module's version and target have the form.
-    fn open(&self, f: &Form) -> bool {
+    pub(super) fn open(&self, f: &Form) -> bool {
         f.version <= self.module.version && self.module.version < f.until && f.on(self.sm, self.suffix)
     }
 

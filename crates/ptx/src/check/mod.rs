@@ -4,6 +4,7 @@
 mod advice;
 mod inst;
 mod operand;
+mod shape;
 mod texture;
 
 use crate::ast::{Body, Func, LabelId, Module, Space, Stmt, VarId};
@@ -11,6 +12,10 @@ use crate::diag::Diagnostic;
 use crate::isa::{Mod, Op, Suffix, Type};
 use crate::span::Span;
 use cranelift_entity::SecondaryMap;
+use rustc_hash::FxHashMap;
+use shape::Shape;
+use smallvec::SmallVec;
+use std::rc::Rc;
 
 /// Checks a parsed module for compilation to `sm` (90 for `sm_90`).
 ///
@@ -18,8 +23,16 @@ use cranelift_entity::SecondaryMap;
 /// Everything that ptxas would reject as well, as far as it is checked.
 pub fn check(module: &Module, sm: u16) -> Result<(), Vec<Diagnostic>> {
     let (target, suffix) = target(module);
-    let mut c =
-        Checker { module, sm: target, suffix, labels: SecondaryMap::new(), inputs: &[], errors: Vec::new() };
+    let mut c = Checker {
+        module,
+        sm: target,
+        suffix,
+        labels: SecondaryMap::new(),
+        inputs: &[],
+        shapes: FxHashMap::default(),
+        last: None,
+        errors: Vec::new(),
+    };
     c.header(sm);
     for func in module.funcs.values() {
         c.function(func);
@@ -129,6 +142,10 @@ struct Checker<'m> {
     labels: SecondaryMap<LabelId, LabelKind>,
     /// The parameters of the current function.
     inputs: &'m [VarId],
+    /// What the table says of the mnemonics and words that were seen.
+    shapes: FxHashMap<(Op, SmallVec<[Mod; 8]>), Rc<Shape>>,
+    /// That of the last instruction.
+    last: Option<Rc<Shape>>,
     errors: Vec<Diagnostic>,
 }
 

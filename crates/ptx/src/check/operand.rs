@@ -1,48 +1,39 @@
 //! Operands: kinds, types and widths, addresses and state spaces, calls.
 
 use super::inst::full_name;
+use super::shape::{Plan, Slot, vector_len};
 use super::{Checker, LabelKind};
 use crate::ast::{AddrBase, Body, Inst, Operand, RegId, Space, VarId, VectorElem};
-use crate::isa::{Form, Mod, Op, OperandKind, OperandSpec, Type, TypeClass, TypeRef};
-use smallvec::SmallVec;
+use crate::isa::{Form, Mod, Op, OperandKind, Type, TypeClass};
 
 impl Checker<'_> {
-    pub(super) fn operands_fit(&self, body: &Body, inst: &Inst, form: &Form) -> bool {
-        if !form.takes_operands(&inst.mods, inst.operands.len()) {
+    pub(super) fn operands_fit(&self, body: &Body, inst: &Inst, plan: &Plan) -> bool {
+        if !plan.takes(inst.operands.len()) {
             return false;
         }
         if inst.op == Op::mov {
             return move_fits(self, body, inst);
         }
-        inst.operands
-            .iter()
-            .zip(form.operands_with(&inst.mods))
-            .enumerate()
-            .all(|(at, (o, spec))| self.operand_fits(body, inst, at, o, spec))
+        inst.operands.iter().zip(&plan.slots).enumerate().all(|(at, (o, slot))| {
+            // Nearly all are registers.
+            if let Operand::Reg(r) = o
+                && slot.plain
+            {
+                let reg = &body.regs[*r];
+                let fits = slot.ty.is_none_or(|t| register_fits(reg.ty, t, slot.spec.wider));
+                return fits && reg.vector == 1 && !inst.is_braced(at);
+            }
+            self.operand_fits(body, inst, at, o, slot)
+        })
     }
 
-    pub(super) fn operand_fits(
-        &self,
-        body: &Body,
-        inst: &Inst,
-        at: usize,
-        o: &Operand,
-        spec: &OperandSpec,
-    ) -> bool {
-        let ty = match spec.ty {
-            TypeRef::Fixed(t) => Some(t),
-            TypeRef::Mod(n) => inst.ty(n as usize),
-        };
-        let double = inst.has(Mod::wide) && spec.wider;
+    pub(super) fn operand_fits(&self, body: &Body, inst: &Inst, at: usize, o: &Operand, slot: &Slot) -> bool {
+        let Slot { spec, ty, length, double, .. } = *slot;
         let reg = |r: RegId| {
             let have = body.regs[r].ty;
             ty.is_none_or(|t| if double { twice(have, t) } else { register_fits(have, t, spec.wider) })
         };
         let pred = |r: &RegId| body.regs[*r].ty == Type::pred;
-        let length = || match spec.count {
-            Some(255) => super::list_length(inst.op, &inst.mods, at),
-            n => n.map(usize::from),
-        };
         // A list of one register is a vector, too.
         if inst.is_braced(at) && spec.count.is_none() && !spec.vector && spec.kind != OperandKind::Any {
             return false;
@@ -50,7 +41,7 @@ impl Checker<'_> {
         match (spec.kind, o) {
             (OperandKind::Any, _) | (OperandKind::Sink, Operand::Sink) => true,
             (OperandKind::Dst | OperandKind::Src, Operand::Vector(elems)) if spec.count.is_some() => {
-                length() == Some(elems.len())
+                length == Some(elems.len())
                     && elems.iter().all(|e| match e {
                         VectorElem::Reg(r) => reg(*r),
                         VectorElem::Sink => spec.kind == OperandKind::Dst,
@@ -60,7 +51,7 @@ impl Checker<'_> {
                     })
             }
             (OperandKind::Dst | OperandKind::Src, Operand::Reg(r)) if spec.count.is_some() => {
-                length() == Some(1) && inst.is_braced(at) && reg(*r)
+                length == Some(1) && inst.is_braced(at) && reg(*r)
             }
             (OperandKind::Bracket, Operand::Bracket(_)) => true,
             // Only these can do without their result.
@@ -70,16 +61,16 @@ impl Checker<'_> {
             (OperandKind::PredDst | OperandKind::PredPair, Operand::Sink) => inst.op == Op::setp,
             (OperandKind::Dst | OperandKind::DstPred, Operand::Reg(r)) => {
                 // Without braces a vector needs a vector register.
-                reg(*r) && (spec.vector && vector_len(inst).is_some()) == (body.regs[*r].vector > 1)
+                reg(*r) && (slot.vector.is_some()) == (body.regs[*r].vector > 1)
             }
             (OperandKind::DstPred | OperandKind::DstAndPred, Operand::Pair(d, p)) => {
                 d.map_or(inst.op != Op::shfl, &reg) && p.as_ref().is_none_or(pred)
             }
             (OperandKind::Reg, Operand::Reg(r)) => {
-                (spec.count.is_none() || length() == Some(1) && inst.is_braced(at)) && reg(*r)
+                (spec.count.is_none() || length == Some(1) && inst.is_braced(at)) && reg(*r)
             }
             (OperandKind::Reg, Operand::Vector(elems)) => {
-                length() == Some(elems.len())
+                length == Some(elems.len())
                     && elems.iter().all(|e| matches!(e, VectorElem::Reg(r) if reg(*r)))
             }
             (OperandKind::TensorAddr, Operand::Addr(a)) => match a.base {
@@ -89,8 +80,7 @@ impl Checker<'_> {
             },
 
             (OperandKind::Dst | OperandKind::Src, Operand::Vector(elems)) => {
-                spec.vector
-                    && vector_len(inst) == Some(elems.len())
+                slot.vector == Some(elems.len())
                     && elems.iter().any(|e| *e != VectorElem::Sink)
                     && elems.iter().all(|e| match e {
                         VectorElem::Reg(r) => reg(*r),
@@ -102,14 +92,14 @@ impl Checker<'_> {
             }
             (OperandKind::Dst | OperandKind::Src, Operand::Component(r, _)) => reg(*r),
             (OperandKind::Src, Operand::Reg(r)) => {
-                reg(*r) && (spec.vector && vector_len(inst).is_some()) == (body.regs[*r].vector > 1)
+                reg(*r) && (slot.vector.is_some()) == (body.regs[*r].vector > 1)
             }
             (OperandKind::PartDst, Operand::Reg(r) | Operand::Part { reg: r, .. }) => reg(*r),
             (OperandKind::Part, Operand::Reg(r) | Operand::Part { reg: r, .. }) => reg(*r),
             (OperandKind::Part, Operand::NegReg(r)) => inst.op == Op::vmad && reg(*r),
             (OperandKind::Part, Operand::Int(_)) => true,
             (OperandKind::Src, Operand::Int(_) | Operand::F32(_) | Operand::F64(_))
-                if spec.count.is_some() || spec.vector && vector_len(inst).is_some() =>
+                if spec.count.is_some() || slot.vector.is_some() =>
             {
                 false
             }
@@ -139,13 +129,15 @@ impl Checker<'_> {
     }
 
     /// Why the operands fit no form, `form` being the nearest.
-    pub(super) fn mismatch(&self, body: &Body, inst: &Inst, form: &Form) -> String {
+    pub(super) fn mismatch(&self, body: &Body, inst: &Inst, form: &'static Form) -> String {
         let name = full_name(inst);
-        if form.takes_operands(&inst.mods, inst.operands.len()) && inst.op != Op::mov {
-            for (n, (o, spec)) in inst.operands.iter().zip(form.operands_with(&inst.mods)).enumerate() {
-                if self.operand_fits(body, inst, n, o, spec) {
+        let plan = Plan::new(inst.op, &inst.mods, form);
+        if plan.takes(inst.operands.len()) && inst.op != Op::mov {
+            for (n, (o, slot)) in inst.operands.iter().zip(&plan.slots).enumerate() {
+                if self.operand_fits(body, inst, n, o, slot) {
                     continue;
                 }
+                let spec = slot.spec;
                 return match (spec.kind, o) {
                     (OperandKind::Src, Operand::Special(..)) => {
                         format!("Special register argument not allowed for instruction '{name}'")
@@ -163,12 +155,12 @@ impl Checker<'_> {
                         format!("Label expected for argument {n} of instruction '{name}'")
                     }
                     (OperandKind::Dst | OperandKind::Src, Operand::Vector(e))
-                        if vector_len(inst) != Some(e.len()) =>
+                        if vector_len(&inst.mods) != Some(e.len()) =>
                     {
                         format!("Argument vector size mismatch for instruction '{name}'")
                     }
                     (OperandKind::Dst | OperandKind::Src, Operand::Reg(r))
-                        if spec.vector && vector_len(inst).is_some() && body.regs[*r].vector == 1 =>
+                        if slot.vector.is_some() && body.regs[*r].vector == 1 =>
                     {
                         format!("Argument vector size mismatch for instruction '{name}'")
                     }
@@ -180,9 +172,8 @@ impl Checker<'_> {
     }
 
     /// The bases of addresses, and the spaces they are in.
-    pub(super) fn addresses(&mut self, body: &Body, inst: &Inst) {
+    pub(super) fn addresses(&mut self, body: &Body, inst: &Inst, spaces: &[Space]) {
         // The words say the spaces of the addresses in order; what comes after them is a barrier in shared memory.
-        let spaces: SmallVec<[Space; 4]> = inst.mods.iter().filter_map(|m| space_of(*m)).collect();
         let addresses = inst.operands.iter().filter_map(|o| match o {
             Operand::Addr(addr) => Some(addr),
             Operand::Bracket(list) => match list.first() {
@@ -192,7 +183,7 @@ impl Checker<'_> {
             _ => None,
         });
         for (n, addr) in addresses.enumerate() {
-            let explicit = match spaces[..] {
+            let explicit = match *spaces {
                 [] => None,
                 [one] if n == 0 => Some(one),
                 _ => Some(spaces.get(n).copied().unwrap_or(Space::Shared)),
@@ -302,7 +293,7 @@ impl Checker<'_> {
 /// The rules of `mov`, which packs and unpacks vectors and takes addresses.
 fn move_fits(checker: &Checker<'_>, body: &Body, inst: &Inst) -> bool {
     let Some(ty) = inst.ty(0) else { return false };
-    let len = vector_len(inst);
+    let len = vector_len(&inst.mods);
     let reg = |r: RegId| register_fits(body.regs[r].ty, ty, false);
     let vector = |elems: &[VectorElem], written: bool| {
         if let Some(len) = len {
@@ -359,15 +350,6 @@ pub(super) fn space_of(m: Mod) -> Option<Space> {
         Mod::_const => Space::Const,
         Mod::param | Mod::param_entry | Mod::param_func => Space::Param,
         _ => return None,
-    })
-}
-
-fn vector_len(inst: &Inst) -> Option<usize> {
-    inst.mods.iter().find_map(|m| match m {
-        Mod::v2 => Some(2),
-        Mod::v4 => Some(4),
-        Mod::v8 => Some(8),
-        _ => None,
     })
 }
 

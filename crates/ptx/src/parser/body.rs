@@ -83,35 +83,67 @@ impl<'s> Scope<'s> {
         }
     }
 
-    /// The range with a register of this name, and its number.
-    fn range(&self, name: &str) -> Option<(usize, u32)> {
+    /// The range with a register of this name, and its number; `plain` is how the name is read if it has but one
+    /// reading.
+    #[inline]
+    fn range(&self, name: &str, plain: Option<Plain>) -> Option<(usize, u32)> {
         if self.ranges.is_empty() {
             return None;
         }
-        // Most names have but one reading: `%r12` is no `%r1<3>` if no prefix ends with a digit.
+        // `%r12` is no `%r1<3>` if no prefix ends with a digit.
+        match plain {
+            Some(p) if !self.digits && self.ranges.len() <= FEW => {
+                let same = |r: &Range| r.short == p.short && (p.at <= 8 || *r.prefix == name[..p.at]);
+                let range = self.ranges.iter().position(same)?;
+                (p.number < self.ranges[range].count).then_some((range, p.number))
+            }
+            _ => splits(name).find_map(|(prefix, n)| {
+                let at = self.range_of(prefix)?;
+                (n < self.ranges[at].count).then_some((at, n))
+            }),
+        }
+    }
+}
+
+/// A name read as a prefix and all the digits after it.
+#[derive(Clone, Copy)]
+struct Plain {
+    /// Where the digits begin.
+    at: usize,
+    /// Of the prefix.
+    short: u64,
+    number: u32,
+}
+
+impl Plain {
+    /// The reading of a name with one to nine digits at its end, the first of them no zero unless it is the only one.
+    #[inline]
+    fn of(name: &str) -> Option<Plain> {
         let bytes = name.as_bytes();
-        let (mut at, mut n, mut scale) = (bytes.len(), 0, 1);
-        while at > 0 && bytes.len() - at < 9 && bytes[at - 1].is_ascii_digit() {
-            at -= 1;
-            n += u32::from(bytes[at] - b'0') * scale;
-            scale = scale.wrapping_mul(10);
+        let (mut at, mut number, mut scale) = (bytes.len(), 0, 1);
+        for (i, b) in bytes.iter().enumerate().rev() {
+            let digit = u32::from(b.wrapping_sub(b'0'));
+            if digit > 9 {
+                break;
+            }
+            if scale == 1_000_000_000 {
+                return None;
+            }
+            number += digit * scale;
+            scale *= 10;
+            at = i;
         }
-        let whole = at == bytes.len() || at > 0 && bytes[at - 1].is_ascii_digit();
-        if !whole && !self.digits && (bytes[at] != b'0' || bytes.len() - at == 1) {
-            let range = self.range_of(&name[..at])?;
-            return (n < self.ranges[range].count).then_some((range, n));
-        }
-        splits(name).find_map(|(prefix, n)| {
-            let at = self.range_of(prefix)?;
-            (n < self.ranges[at].count).then_some((at, n))
-        })
+        let (prefix, digits) = bytes.split_at(at);
+        let canonical = digits.len() == 1 || *digits.first()? != b'0';
+        let short = prefix.iter().take(8).fold(0, |n, b| n << 8 | u64::from(*b));
+        (canonical && at > 0).then_some(Plain { at, short, number })
     }
 }
 
 impl<'s> FuncState<'s> {
     fn define(&mut self, name: &'s str, local: Local) -> Result<(), ()> {
         let scope = self.scopes.last_mut().expect("a scope");
-        let clash = scope.names.contains_key(name) || scope.range(name).is_some();
+        let clash = scope.names.contains_key(name) || scope.range(name, Plain::of(name)).is_some();
         scope.names.insert(name, local);
         if clash { Err(()) } else { Ok(()) }
     }
@@ -119,9 +151,10 @@ impl<'s> FuncState<'s> {
     /// What a name stands for, innermost scope first.
     pub(super) fn local(&mut self, name: &'s str) -> Option<Local> {
         let numbered = name.as_bytes().last().is_some_and(u8::is_ascii_digit);
+        let plain = if numbered { Plain::of(name) } else { None };
         for scope in self.scopes.iter_mut().rev() {
             // A name that is declared twice is an error, so it doesn't matter which is found.
-            if numbered && let Some((at, n)) = scope.range(name) {
+            if numbered && let Some((at, n)) = scope.range(name, plain) {
                 let range = &mut scope.ranges[at];
                 let known = if n < NUMBERED {
                     range.regs.get(n as usize).and_then(|r| r.expand())
@@ -134,7 +167,7 @@ impl<'s> FuncState<'s> {
                 if let Some(r) = known {
                     return Some(Local::Reg(r));
                 }
-                let reg = Reg { name: name.to_string(), ty: range.ty, vector: range.vector };
+                let reg = Reg { name: name.into(), ty: range.ty, vector: range.vector };
                 let id = self.body.regs.push(reg);
                 if n < NUMBERED {
                     let n = n as usize;
@@ -179,7 +212,7 @@ impl<'s> Parser<'s> {
             let (name, span) = (self.text_of(var.span), var.span);
             let state = self.func.as_mut().expect("inside a function");
             let local = if var.space == Space::Reg {
-                let reg = Reg { name: var.name.clone(), ty: var.ty, vector: var.vector };
+                let reg = Reg { name: var.name.as_str().into(), ty: var.ty, vector: var.vector };
                 Local::Reg(state.body.regs.push(reg))
             } else {
                 Local::Var(*v)
@@ -221,7 +254,8 @@ impl<'s> Parser<'s> {
     /// Numbers the labels of the body whose `{` was the last token.
     fn find_labels(&self, state: &mut FuncState<'s>) {
         let mut blocks = vec![self.at - 1];
-        for at in self.at..self.tokens.len() - 1 {
+        let first = self.blocks.partition_point(|b| (*b as usize) < self.at);
+        for at in self.blocks[first..].iter().map(|b| *b as usize) {
             match self.tokens[at].0 {
                 Tok::LBrace => blocks.push(at),
                 Tok::RBrace => {
@@ -230,10 +264,10 @@ impl<'s> Parser<'s> {
                         return;
                     }
                 }
-                Tok::Name if self.tokens[at + 1].0 == Tok::Colon => {
-                    let span = self.tokens[at].1;
+                Tok::Colon if self.tokens[at - 1].0 == Tok::Name => {
+                    let span = self.tokens[at - 1].1;
                     let name = self.text_of(span);
-                    let label = state.body.labels.push(Label { name: name.to_string(), span });
+                    let label = state.body.labels.push(Label { name: name.into(), span });
                     state.labels.entry(*blocks.last().expect("a block")).or_default().push((name, label));
                 }
                 _ => {}
@@ -427,7 +461,7 @@ impl<'s> Parser<'s> {
                 }
             } else {
                 let state = self.state();
-                let reg = state.body.regs.push(Reg { name: name.to_string(), ty, vector });
+                let reg = state.body.regs.push(Reg { name: name.into(), ty, vector });
                 if state.define(name, Local::Reg(reg)).is_err() {
                     self.error(span, format!("Duplicate definition of variable '{name}'"));
                 }

@@ -26,6 +26,11 @@ impl Parser<'_> {
     /// An integer constant expression: its 64 bits.
     pub(super) fn int_const(&mut self) -> Parsed<(u64, Span)> {
         let start = self.span();
+        // Most are but a literal.
+        let ends = matches!(self.peek2(), Tok::Comma | Tok::Semi | Tok::RBracket | Tok::RBrace | Tok::RParen);
+        if ends && self.peek() == Tok::Int {
+            return Ok((self.unary()?, start));
+        }
         let value = self.ternary()?;
         Ok((value, start.to(self.previous_span())))
     }

@@ -230,6 +230,7 @@ impl<'s> Parser<'s> {
             return Ok(Operand::Sink);
         }
         match self.local(name) {
+            Some(Local::Reg(r)) if matches!(self.peek(), Tok::Comma | Tok::Semi) => Ok(Operand::Reg(r)),
             Some(Local::Reg(r)) => {
                 if self.eat(Tok::Pipe) {
                     if self.peek() == Tok::Name && self.text() == "_" {

@@ -8,7 +8,7 @@ mod inst;
 
 use crate::ast::{Func, FuncId, Item, Linkage, Module, Space};
 use crate::diag::Diagnostic;
-use crate::lexer::{Tok, lex};
+use crate::lexer::{Tok, lex_with_blocks};
 use crate::span::Span;
 use body::FuncState;
 use rustc_hash::FxHashMap;
@@ -41,9 +41,11 @@ pub fn parse_all(source: &str) -> (Module, Vec<Diagnostic>) {
         let error = Diagnostic::fatal(Span::default(), "A file of 4 GiB or more is not supported");
         return (Module::default(), vec![error]);
     }
+    let (tokens, blocks) = lex_with_blocks(source);
     let mut p = Parser {
         source,
-        tokens: lex(source),
+        tokens,
+        blocks,
         at: 0,
         module: Module { address_size: 64, ..Module::default() },
         globals: FxHashMap::default(),
@@ -81,6 +83,8 @@ const STARTS_ITEM: &[&str] = &[
 struct Parser<'s> {
     source: &'s str,
     tokens: Vec<(Tok, Span)>,
+    /// Which of them are braces or colons.
+    blocks: Vec<u32>,
     at: usize,
     module: Module,
     globals: FxHashMap<String, Item>,
@@ -122,6 +126,7 @@ impl<'s> Parser<'s> {
         }
         t
     }
+    #[inline]
     fn eat(&mut self, tok: Tok) -> bool {
         let found = self.peek() == tok;
         if found {
@@ -157,8 +162,13 @@ impl<'s> Parser<'s> {
     fn expect(&mut self, tok: Tok) -> Parsed<Span> {
         if self.peek() == tok { Ok(self.bump().1) } else { Err(self.unexpected()) }
     }
+    #[inline]
     fn name(&mut self) -> Parsed<(&'s str, Span)> {
-        let span = self.expect(Tok::Name)?;
+        let (tok, span) = self.tokens[self.at];
+        if tok != Tok::Name {
+            return Err(self.unexpected());
+        }
+        self.at += 1;
         Ok((self.text_of(span), span))
     }
 
@@ -243,9 +253,8 @@ impl<'s> Parser<'s> {
 
     /// `.version` and `.target`, which must come first.
     fn header(&mut self) -> Parsed<()> {
-        let plain = |b: u8| matches!(b, b' '..=b'~' | b'\n' | b'\t' | b'\r');
         let strange = |(_, c): &(usize, char)| c.is_control() && !c.is_whitespace();
-        if !self.source.bytes().all(plain)
+        if !plain_text(self.source.as_bytes())
             && let Some((at, c)) = self.source.char_indices().find(strange)
         {
             let span = Span::new(at, at + c.len_utf8());
@@ -489,6 +498,13 @@ impl<'s> Parser<'s> {
             }
         }
     }
+}
+
+/// Whether there are only printable characters of ASCII, line ends and tabs. Most files are such; without a branch for each
+/// byte it takes little time to see.
+fn plain_text(bytes: &[u8]) -> bool {
+    let plain = |b: u8| (b' '..=b'~').contains(&b) | (b == b'\n') | (b == b'\t') | (b == b'\r');
+    bytes.chunks(256).all(|chunk| chunk.iter().fold(true, |all, b| all & plain(*b)))
 }
 
 /// Words that `.target` takes: every SM that there was, and options.
