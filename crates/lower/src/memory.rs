@@ -100,7 +100,7 @@ pub(crate) fn destinations(inst: &Inst) -> Result<Vec<Option<RegId>>> {
     match &inst.operands[0] {
         ptx::Operand::Reg(r) => Ok(vec![Some(*r)]),
         ptx::Operand::Sink => Ok(vec![None]),
-        ptx::Operand::Vector(v) => v
+        ptx::Operand::Vector(v) | ptx::Operand::Resident(v, _) => v
             .iter()
             .map(|e| match e {
                 VectorElem::Reg(r) => Ok(Some(*r)),

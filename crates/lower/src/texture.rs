@@ -425,8 +425,12 @@ impl Lower<'_, '_> {
     ) -> Result<()> {
         let dsts = crate::memory::destinations(inst)?;
         let [low, high] = [(); 2].map(|()| self.b.func.add_value(RegFile::R, 2));
+        let resident = match &inst.operands[0] {
+            ptx::Operand::Resident(_, p) => Some((*p, self.b.func.add_value(RegFile::P, 1))),
+            _ => None,
+        };
         let operands = vec![
-            pt(),
+            resident.map_or_else(pt, |(_, missing)| operand(missing)),
             operand(high),
             operand(low),
             first,
@@ -435,6 +439,11 @@ impl Lower<'_, '_> {
             Operand::Imm(15),
         ];
         self.with_handle(handle, op, mods, operands, 5);
+        if let Some((p, missing)) = resident {
+            let mark = self.mark();
+            let v = self.b.plop(operand(missing), pt(), 0x0f);
+            self.assign(p, v, mark);
+        }
         let words: Vec<Operand> =
             [low, high].iter().flat_map(|v| [0, 1].map(|i| operand(Name::Part(*v, i)))).collect();
         let to = inst.ty(0).ok_or("texture access without a type")?;

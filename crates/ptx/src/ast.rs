@@ -418,6 +418,8 @@ pub enum Operand {
     Bracket(Vec<Operand>),
     /// `p|q`; an absent one was written `_`.
     Pair(Option<RegId>, Option<RegId>),
+    /// `{a, b, …}|p`: values of a texture, and whether they were in memory.
+    Resident(Box<[VectorElem]>, RegId),
     /// `_`
     Sink,
     /// `(a, b, …)` of a call.

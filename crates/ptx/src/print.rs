@@ -442,19 +442,12 @@ impl<'m> Printer<'m> {
             Operand::Func(f) => write!(out, "{}", self.module.funcs[*f].name),
             Operand::Label(l) => write!(out, "{}", self.labels[*l]),
             Operand::Vector(elems) => {
-                out.push('{');
-                for (i, e) in elems.iter().enumerate() {
-                    out.push_str(if i == 0 { "" } else { ", " });
-                    let _ = match e {
-                        VectorElem::Reg(r) => write!(out, "{}", self.regs[*r]),
-                        VectorElem::Int(n) => write!(out, "{}", number(*n)),
-                        VectorElem::F32(bits) => write!(out, "0f{bits:08X}"),
-                        VectorElem::F64(bits) => write!(out, "0d{bits:016X}"),
-                        VectorElem::Sink => write!(out, "_"),
-                    };
-                }
-                out.push('}');
+                self.vector(out, elems);
                 Ok(())
+            }
+            Operand::Resident(elems, p) => {
+                self.vector(out, elems);
+                write!(out, "|{}", self.regs[*p])
             }
             Operand::Component(r, c) => write!(out, "{}.{}", self.regs[*r], component(*c)),
             Operand::Part { reg, part } => write!(out, "{}.{part}", self.regs[*reg]),
@@ -492,6 +485,21 @@ impl<'m> Printer<'m> {
                 Ok(())
             }
         };
+    }
+
+    fn vector(&self, out: &mut String, elems: &[VectorElem]) {
+        out.push('{');
+        for (i, e) in elems.iter().enumerate() {
+            out.push_str(if i == 0 { "" } else { ", " });
+            let _ = match e {
+                VectorElem::Reg(r) => write!(out, "{}", self.regs[*r]),
+                VectorElem::Int(n) => write!(out, "{}", number(*n)),
+                VectorElem::F32(bits) => write!(out, "0f{bits:08X}"),
+                VectorElem::F64(bits) => write!(out, "0d{bits:016X}"),
+                VectorElem::Sink => write!(out, "_"),
+            };
+        }
+        out.push('}');
     }
 
     fn address(&self, out: &mut String, a: &crate::ast::Addr) {

@@ -34,6 +34,40 @@ fn directives_are_accepted_and_printed() {
     }
 }
 
+/// What `ptxas -arch=sm_90` says of each.
+#[test]
+fn debug_information_is_whole() {
+    let first = |head: &str, text: &str| match ptx::parse(&format!("{head}\n{text}\n")) {
+        Ok(m) => ptx::check(&m, 90).err().map_or(String::new(), |e| e[0].message.clone()),
+        Err(e) => e[0].message.clone(),
+    };
+    let (old, new) = (".version 1.4\n.target sm_10", ".version 8.6\n.target sm_90");
+    let debug = ".version 8.6\n.target sm_90, debug";
+    let strings = ".section .debug_str { foo: .b8 0 }";
+    let inlined = "{ .loc 1 5 6\n.loc 1 2 3, function_name foo, inlined_at 1 5 6\nret; }";
+    for (head, text, want) in [
+        (debug, ".entry k() { ret; }", "Debug information not found"),
+        (debug, ".entry k() { ret; }\n.section .debug_info { .b8 1 }", ""),
+        (old, "@@DWARF .section .debug_info, \"\",@progbits", ""),
+        (new, "@@DWARF .section .debug_info, \"\",@progbits", "Deprecated feature: '@@DWARF"),
+        (old, "@@FOO .byte 0", "Parsing error near '@'"),
+        (old, "@@DWARF foo", "Parsing error near 'foo'"),
+        (new, ".file 1 \"a\"\n.file 1 \"b\"", "Duplicate file index #1"),
+        (new, &format!(".file 1 \"a\"\n.entry k() {inlined}"), "Unresolved label 'foo'"),
+        (new, &format!(".file 1 \"a\"\n.entry k() {inlined}\n{strings}"), ""),
+        (
+            new,
+            &format!(".entry k() {}\n{strings}", inlined.replacen("5 6\n", "5 7\n", 1)),
+            "Source location 1 5 6",
+        ),
+        (new, ".entry k() { .pragma \"enable_smem_spilling\"; ret; }", "Feature 'enable_smem_spilling'"),
+        (new, ".pragma \"enable_smem_spilling\";", "Pragma 'enable_smem_spilling' is allowed only"),
+    ] {
+        let got = first(head, text);
+        assert!(got.starts_with(want) && got.is_empty() == want.is_empty(), "{head}\n{text}\n{got}");
+    }
+}
+
 #[test]
 fn constant_expressions_have_all_operators() {
     let text = ".global .s32 x[] = {1 ? 2 : 3, 0 ? 2 : 1 ? 5 : 6, 3 < 4, 4 <= 3, -1 > -2, 2 >= 3, 1 == 1, 1 != 1, 2 && 0, 0 || 3};\n\

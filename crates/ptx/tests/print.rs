@@ -55,7 +55,7 @@ const SCOPES: &str = "\
 {
 \t.reg .b32 %r<4>;
 \t.reg .pred q;
-\t.loc 1 2 3
+\t.loc 1 7 9
 \t.loc 1 2 3, function_name info+4, inlined_at 1 7 9
 \t{
 \t.reg .f32 %r<4>;
@@ -67,8 +67,10 @@ L: @!q bra L;
 \tvadd.s32.s32.u32.sat %r1, %r2.b3, %r1.h0, %r3;
 \tmov.u32 %r3, %tid.y;
 \tst.local.v2.u32 [16], {%r1, 5};
+\ttex.1d.v4.s32.s32 {%r0, _, %r1, %r2}|q, [at, {%r3}];
 L: bra L;
 }
+.section .debug_str { info: .b8 0 }
 ";
 
 #[test]

@@ -54,6 +54,14 @@ impl Checker<'_> {
                 length == Some(1) && inst.is_braced(at) && reg(*r)
             }
             (OperandKind::Bracket, Operand::Bracket(_)) => true,
+            (OperandKind::Dst, Operand::Resident(elems, _)) => {
+                matches!(inst.op, Op::tex | Op::tld4)
+                    && length == Some(elems.len())
+                    && elems.iter().all(|e| match e {
+                        VectorElem::Reg(r) => reg(*r),
+                        e => *e == VectorElem::Sink,
+                    })
+            }
             // Only these can do without their result.
             (OperandKind::Dst, Operand::Sink) => {
                 inst.op == Op::atom || inst.one_of(&[Mod::arrive, Mod::arrive_drop]).is_some()
@@ -139,6 +147,9 @@ impl Checker<'_> {
                 }
                 let spec = slot.spec;
                 return match (spec.kind, o) {
+                    (_, Operand::Resident(..)) if !matches!(inst.op, Op::tex | Op::tld4) => {
+                        format!("Predicate output not allowed for instruction '{name}'")
+                    }
                     (OperandKind::Src, Operand::Special(..)) => {
                         format!("Special register argument not allowed for instruction '{name}'")
                     }

@@ -43,7 +43,24 @@ fn values(o: &Operand) -> Option<Vec<VectorElem>> {
 
 impl Checker<'_> {
     pub(super) fn texture(&mut self, body: &Body, inst: &Inst) {
+        self.residency(body, inst);
         if let Err(message) = self.texture_operands(body, inst) {
+            self.error(inst.span, message);
+        }
+    }
+
+    /// The predicate after the result.
+    fn residency(&mut self, body: &Body, inst: &Inst) {
+        let Some(Operand::Resident(_, p)) = inst.operands.first() else { return };
+        let feature = "Feature 'Texture instruction with optional predicate result'";
+        if self.sm < 60 {
+            self.error(inst.span, format!("{feature} requires .target sm_60 or higher"));
+        }
+        if self.module.version < (7, 1) {
+            self.error(inst.span, format!("{feature} requires PTX ISA .version 7.1 or later"));
+        }
+        if body.regs[*p].ty != Type::pred {
+            let message = format!("Predicate output expected for instruction '{}'", full_name(inst));
             self.error(inst.span, message);
         }
     }

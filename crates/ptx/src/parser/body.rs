@@ -296,7 +296,10 @@ impl<'s> Parser<'s> {
         match self.peek() {
             Tok::Name if self.peek2() == Tok::Colon => self.label(),
             Tok::Dot => self.directive(),
-            Tok::AtAt => self.item(),
+            Tok::AtAt => {
+                let span = self.span();
+                Err(self.error(span, "Parsing error near '@@DWARF': syntax error"))
+            }
             _ => {
                 let inst = self.instruction()?;
                 self.state().body.stmts.push(Stmt::Inst(inst));
@@ -391,14 +394,24 @@ impl<'s> Parser<'s> {
             ".loc" => {
                 self.bump();
                 let (file, line, column) = self.position()?;
+                self.positions.insert((file, line, column));
                 let mut inlined = None;
                 if self.eat(Tok::Comma) {
                     self.keyword("function_name")?;
-                    let function = self.name()?.0.to_string();
+                    let name = self.name()?.0;
+                    self.inlined.insert(name);
+                    let function = name.to_string();
                     let offset = self.signed_offset()?;
                     self.expect(Tok::Comma)?;
                     self.keyword("inlined_at")?;
-                    let (file, line, column) = self.position()?;
+                    let (start, (file, line, column)) = (self.span(), self.position()?);
+                    if !self.positions.contains(&(file, line, column)) {
+                        let message = format!(
+                            "Source location {file} {line} {column} used in inlined_at directive must be used in a preceding \
+                             .loc directive"
+                        );
+                        self.error(start, message);
+                    }
                     inlined = Some(Box::new(InlinedAt { function, offset, file, line, column }));
                 }
                 self.state().body.stmts.push(Stmt::Loc(Loc { file, line, column, inlined }));
@@ -408,7 +421,11 @@ impl<'s> Parser<'s> {
                 self.bump();
                 let mut texts = Vec::new();
                 self.strings(&mut texts)?;
-                self.expect(Tok::Semi)?;
+                let span = self.expect(Tok::Semi)?;
+                if self.module.version < (8, 7) && texts.iter().any(|t| t == "enable_smem_spilling") {
+                    let message = "Feature 'enable_smem_spilling' requires PTX ISA .version 8.7 or later";
+                    self.error(span, message);
+                }
                 self.state().body.stmts.extend(texts.into_iter().map(Stmt::Pragma));
                 Ok(())
             }

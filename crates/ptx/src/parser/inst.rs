@@ -198,6 +198,10 @@ impl<'s> Parser<'s> {
             }
         }
         self.expect(Tok::RBrace)?;
+        if self.eat(Tok::Pipe) {
+            let resident = self.register()?;
+            return Ok(Operand::Resident(elems.into_vec().into_boxed_slice(), resident));
+        }
         // Triton writes single operands as `{ %r1 }`.
         Ok(match elems[..] {
             [VectorElem::Reg(r)] => Operand::Reg(r),

@@ -7,11 +7,12 @@ mod expr;
 mod inst;
 
 use crate::ast::{Func, FuncId, Item, Linkage, Module, Space};
-use crate::diag::Diagnostic;
-use crate::lexer::{Tok, lex_with_blocks};
+use crate::diag::{Diagnostic, Severity};
+use crate::lexer::{Tok, lex, lex_with_blocks};
 use crate::span::Span;
 use body::FuncState;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::collections::BTreeSet;
 
 /// The newest PTX version that is understood.
 pub const NEWEST_VERSION: (u8, u8) = (9, 0);
@@ -51,6 +52,9 @@ pub fn parse_all(source: &str) -> (Module, Vec<Diagnostic>) {
         globals: FxHashMap::default(),
         func: None,
         depth: 0,
+        file_numbers: FxHashSet::default(),
+        positions: FxHashSet::default(),
+        inlined: BTreeSet::new(),
         errors: Vec::new(),
     };
     p.module();
@@ -91,6 +95,12 @@ struct Parser<'s> {
     func: Option<FuncState<'s>>,
     /// Nesting of what is being parsed, so that no input overflows the stack.
     depth: u32,
+    /// Numbers of the `.file` directives so far.
+    file_numbers: FxHashSet<u32>,
+    /// Source positions of `.loc` so far: file, line, column.
+    positions: FxHashSet<(u32, u32, u32)>,
+    /// Labels that name the functions of inlined code.
+    inlined: BTreeSet<&'s str>,
     errors: Vec<Diagnostic>,
 }
 
@@ -243,6 +253,7 @@ impl<'s> Parser<'s> {
                 self.recover_item(start);
             }
         }
+        self.debug_information();
         self.errors.sort_by_key(|e| e.span.map_or(0, |s| s.start));
     }
 
@@ -284,19 +295,12 @@ impl<'s> Parser<'s> {
     }
 
     fn item(&mut self) -> Parsed<()> {
-        let start = self.span();
         if self.peek() == Tok::Semi {
             self.bump();
             return Ok(());
         }
-        if self.eat(Tok::AtAt) {
-            // Old DWARF directives: one per line.
-            let line =
-                self.source[start.start as usize..].find('\n').map_or(u32::MAX, |n| start.start + n as u32);
-            while self.peek() != Tok::Eof && self.span().start < line {
-                self.bump();
-            }
-            return Ok(());
+        if self.peek() == Tok::AtAt {
+            return self.old_dwarf();
         }
         if self.peek() != Tok::Dot {
             return Err(self.unexpected());
@@ -318,12 +322,61 @@ impl<'s> Parser<'s> {
                 self.bump();
                 let mut texts = Vec::new();
                 self.strings(&mut texts)?;
-                self.expect(Tok::Semi)?;
+                let span = self.expect(Tok::Semi)?;
+                if texts.iter().any(|t| t == "enable_smem_spilling") {
+                    let message = "Pragma 'enable_smem_spilling' is allowed only within function scope";
+                    self.error(span, message);
+                }
                 self.module.pragmas.extend(texts);
                 Ok(())
             }
             "alias" => self.alias(),
             _ => self.declaration(),
+        }
+    }
+
+    /// `@@DWARF .directive …`: one on a line.
+    fn old_dwarf(&mut self) -> Parsed<()> {
+        let start = self.bump().1;
+        if self.peek() != Tok::Name || self.text() != "DWARF" {
+            return Err(self.error(start, "Parsing error near '@': syntax error"));
+        }
+        self.bump();
+        if self.peek() != Tok::Dot {
+            return Err(self.unexpected());
+        }
+        if self.module.version >= (2, 0) {
+            let message = "Deprecated feature: '@@DWARF directive' not supported as of PTX version 2.0";
+            self.error(start, message);
+        }
+        let rest = &self.source[start.start as usize..];
+        let line = rest.find('\n').map_or(u32::MAX, |n| start.start + n as u32);
+        while self.peek() != Tok::Eof && self.span().start < line {
+            self.bump();
+        }
+        Ok(())
+    }
+
+    /// What can be said of debug information only at the end: it is there if `.target` says so, and has the names of inlined
+    /// functions.
+    fn debug_information(&mut self) {
+        let whole = |message: String| Diagnostic { severity: Severity::Error, ..Diagnostic::whole(message) };
+        if self.module.sections.is_empty() && self.module.targets.iter().any(|t| t == "debug") {
+            self.errors.push(whole("Debug information not found in presence of .target debug".into()));
+        }
+        if self.inlined.is_empty() {
+            return;
+        }
+        let mut known: FxHashSet<&str> = FxHashSet::default();
+        for (_, text) in &self.module.sections {
+            let tokens = lex(text);
+            let labels = tokens.windows(2).filter(|t| t[0].0 == Tok::Name && t[1].0 == Tok::Colon);
+            known.extend(labels.map(|t| &text[t[0].1.start as usize..t[0].1.end as usize]));
+        }
+        let missing: Vec<&str> = self.inlined.iter().copied().filter(|n| !known.contains(n)).collect();
+        for name in missing {
+            let message = format!("Unresolved label '{name}' used in function_name attribute.");
+            self.errors.push(whole(message));
         }
     }
 
@@ -379,6 +432,10 @@ impl<'s> Parser<'s> {
         let name = self.text_of(span).trim_matches('"').to_string();
         while self.eat(Tok::Comma) {
             self.int_const()?;
+        }
+        if !self.file_numbers.insert(index as u32) {
+            let span = self.span();
+            return Err(self.error(span, format!("Duplicate file index #{index}")));
         }
         self.module.files.push((index as u32, name));
         Ok(())
