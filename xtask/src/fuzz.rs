@@ -53,7 +53,7 @@ pub struct Answer {
 }
 
 /// The opcode bits of a word: 0 … 11 and 91.
-fn code(word: u128) -> u16 {
+pub fn code(word: u128) -> u16 {
     (word & 0xfff) as u16 | (word >> 79) as u16 & 0x1000
 }
 

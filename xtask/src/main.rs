@@ -4,6 +4,7 @@ use clap::{Parser, Subcommand};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
+mod compile;
 mod coverage;
 mod docs;
 mod fuzz;
@@ -50,6 +51,8 @@ enum Task {
     LinkCheck(link::Options),
     /// Write docs/isa from the instruction table.
     DocsIsa,
+    /// Compile PTX with ptxas for every target that it compiles for.
+    PtxasCubins(compile::Options),
     /// Compare the instruction table with nvdisasm on every word of cubins.
     VendorWords(words::Options),
     /// Compare our code for random PTX programs with the PTX interpreter, in the SASS simulator.
@@ -78,6 +81,7 @@ fn main() -> ExitCode {
             }
         },
         Task::DocsIsa => docs::write(&root()),
+        Task::PtxasCubins(o) => install_oracles().and_then(|bin| compile::run(&o, &bin)),
         Task::VendorWords(options) => {
             install_oracles().and_then(|bin| words::run(&options, &bin, &root().join("target/vendor-words")))
         }

@@ -68,6 +68,11 @@ pub struct RelocImage {
     pub kind: u32,
 }
 
+/// `EI_OSABI` of files of ABI version 7.
+const OLD_ABI: u8 = 0x33;
+/// The bytes that all variables together may have.
+const MOST_GLOBAL: u64 = 1 << 31;
+
 /// Reads an executable.
 ///
 /// # Errors
@@ -87,7 +92,10 @@ pub fn read(data: &[u8]) -> Result<Image, String> {
         names.push(if first { name.into_owned() } else { format!("{name}#{}", i.0) });
     }
     let section_name = |i: usize| names.get(i).cloned().unwrap_or_default();
-    let mut image = Image { sm: (header.e_flags.get(LE) >> 8) as u8, ..Image::default() };
+    let flags = header.e_flags.get(LE);
+    // Up to CUDA 12.7 files have another ABI, with the SM in the low byte.
+    let sm = if header.e_ident.os_abi == OLD_ABI { flags } else { flags >> 8 } as u8;
+    let mut image = Image { sm, ..Image::default() };
     let mut contents: BTreeMap<String, Vec<u8>> = BTreeMap::new();
     let mut sizes: BTreeMap<String, u64> = BTreeMap::new();
     for (i, s) in sections.enumerate() {
@@ -134,6 +142,7 @@ pub fn read(data: &[u8]) -> Result<Image, String> {
     }
     image.constant3 = contents.get(".nv.constant3").cloned().unwrap_or_default();
     image.constant4 = contents.get(".nv.constant4").cloned().unwrap_or_default();
+    let mut room = MOST_GLOBAL;
     for (s, name) in symbols.iter().zip(&symbol_names) {
         let place = section_name(usize::from(s.st_shndx.get(LE)));
         let (value, size) = (s.st_value.get(LE), s.st_size.get(LE));
@@ -145,9 +154,12 @@ pub fn read(data: &[u8]) -> Result<Image, String> {
         }
         let is_section = s.st_type() == elf::STT_SECTION;
         if (place == ".nv.global" || place == ".nv.global.init") && !is_section {
+            room = room
+                .checked_sub(size)
+                .ok_or_else(|| format!("variable '{name}' of {size} bytes is too large"))?;
             let mut bytes = contents
                 .get(&place)
-                .and_then(|c| c.get(value as usize..(value + size) as usize))
+                .and_then(|c| c.get(value as usize..value.checked_add(size)? as usize))
                 .map(<[u8]>::to_vec)
                 .unwrap_or_default();
             bytes.resize(size as usize, 0);
@@ -195,7 +207,7 @@ pub fn read(data: &[u8]) -> Result<Image, String> {
             } else if entry == 24 {
                 word(16) as i64
             } else {
-                base.get(offset as usize..offset as usize + 8)
+                base.get(offset as usize..(offset as usize).saturating_add(8))
                     .map_or(0, |b| i64::from_le_bytes(b.try_into().expect("8 bytes")))
             };
             if place == ".nv.global.init" {
@@ -204,7 +216,7 @@ pub fn read(data: &[u8]) -> Result<Image, String> {
                     let (value, size) = (s.st_value.get(LE), s.st_size.get(LE));
                     let inside = section_name(usize::from(s.st_shndx.get(LE))) == ".nv.global.init"
                         && s.st_type() != elf::STT_SECTION
-                        && (value..value + size).contains(&offset);
+                        && (value..value.saturating_add(size)).contains(&offset);
                     if inside {
                         offset -= value;
                         place.clone_from(n);

@@ -78,4 +78,21 @@ fn garbage_is_refused() {
     for end in (0..good.len()).step_by(50) {
         let _ = cubin::read::read(&good[..end]);
     }
+    // Sizes and places far beyond the file.
+    for large in [u64::MAX, u64::from(u32::MAX) << 8, 1 << 40] {
+        for at in (0..good.len() - 8).step_by(8) {
+            let mut bad = good.clone();
+            bad[at..at + 8].copy_from_slice(&large.to_le_bytes());
+            let _ = cubin::read::read(&bad);
+            let _ = cubin::read::code_ranges(&bad);
+        }
+    }
+}
+
+#[test]
+fn files_of_cuda_12_have_their_sm_elsewhere() {
+    let mut old = cubin::write::write(&sample(80)).unwrap();
+    old[7..9].copy_from_slice(&[0x33, 7]);
+    old[48..52].copy_from_slice(&0x0050_0550u32.to_le_bytes());
+    assert_eq!(cubin::read::read(&old).unwrap().sm, 80);
 }

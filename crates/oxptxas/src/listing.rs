@@ -9,12 +9,18 @@ use std::fmt::Write as _;
 pub struct Style {
     /// The two halves of each word in comments, as `nvdisasm -hex` prints them.
     pub hex: bool,
-    /// The control field before each instruction: `[B------:R-:W0:Y:S04]`.
+    /// The control field before each instruction: `[B------:R-:W0:Y:S04]`; behind it `^0xc00000000` where bits
+    /// that the text does not show (a hidden descriptor, the payload of a NaN) are not as [`assemble`] sets them.
     pub control: bool,
     /// One JSON object a line instead.
     pub json: bool,
     /// Branch targets within the code get names, as in `nvdisasm -c`.
     pub labels: bool,
+}
+
+/// The bits in which a word is not what its text and control field assemble to.
+fn unshown(word: u128, text: &str, target: Target, pc: i64) -> u128 {
+    sass::assemble(text, target, pc, Control::from_bits(word)).map_or(0, |again| again ^ word)
 }
 
 /// Names of branch targets, numbered in the order in which the code mentions them from `next_label` on.
@@ -89,6 +95,11 @@ pub fn write(out: &mut String, code: &[u128], target: Target, style: Style, next
         let _ = write!(out, "        /*{pc:04x}*/");
         if style.control {
             let _ = write!(out, "  {control}");
+            let plain = sass::disassemble(*word, target, pc as i64);
+            let bits = plain.map_or(0, |t| unshown(*word, &t, target, pc as i64));
+            if bits != 0 {
+                let _ = write!(out, "^{bits:#x}");
+            }
         }
         if text.is_none() {
             let _ = writeln!(out, "{:19}.word {word:#034x}", "");
@@ -132,8 +143,11 @@ impl std::error::Error for ListingError {}
 struct Line<'a> {
     line: usize,
     column: usize,
-    text: &'a str,
+    /// `None`: `.word`, whose bits are all `unshown`.
+    text: Option<&'a str>,
     control: Control,
+    /// Bits to flip in the word that text and control field give.
+    unshown: u128,
 }
 
 /// Reads a listing as [`write`] prints it (without JSON): comments, labels, control fields and instructions;
@@ -157,11 +171,24 @@ pub fn assemble(source: &str, target: Target) -> Result<Vec<u128>, ListingError>
             names.insert(name.to_string(), 16 * lines.len() as i64);
             continue;
         }
-        let mut control = Control::default();
+        let (mut control, mut unshown) = (Control::default(), 0);
         if rest.starts_with('[') {
             let end = rest.find(']').ok_or_else(|| error(rest, "an open control field"))? + 1;
             control = rest[..end].parse().map_err(|m| error(rest, m))?;
-            rest = skip(&rest[end..]);
+            rest = &rest[end..];
+            if let Some(bits) = rest.strip_prefix("^0x") {
+                let end = bits.find(|c: char| !c.is_ascii_hexdigit()).unwrap_or(bits.len());
+                let parsed = u128::from_str_radix(&bits[..end], 16);
+                unshown = parsed.map_err(|_| error(rest, "not a number of at most 128 bits"))?;
+                rest = &bits[end..];
+            }
+            rest = skip(rest);
+        }
+        if let Some(bits) = rest.strip_prefix(".word 0x") {
+            let word = u128::from_str_radix(bits, 16);
+            let word = word.map_err(|_| error(rest, "not a number of at most 128 bits"))?;
+            lines.push(Line { line: i + 1, column: 1, text: None, control, unshown: word });
+            continue;
         }
         let end = rest.find(';').ok_or_else(|| error(rest, "an instruction without ';'"))?;
         let tail = skip(&rest[end + 1..]);
@@ -169,21 +196,19 @@ pub fn assemble(source: &str, target: Target) -> Result<Vec<u128>, ListingError>
             return Err(error(tail, "something behind the instruction"));
         }
         let column = error(rest, "").column;
-        lines.push(Line { line: i + 1, column, text: rest[..end].trim_end(), control });
+        lines.push(Line { line: i + 1, column, text: Some(rest[..end].trim_end()), control, unshown });
     }
     let word = |(i, line): (usize, &Line)| {
         let error = |message: String| ListingError { line: line.line, column: line.column, message };
-        let mut text = line.text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let Some(text) = line.text else { return Ok(line.unshown) };
+        let mut text = text.split_whitespace().collect::<Vec<_>>().join(" ");
         if let Some((head, name)) = text.split_once(" `(") {
             let name = name.trim_end_matches(')');
             let to = names.get(name).ok_or_else(|| error(format!("no label '{name}'")))?;
             text = format!("{head} {to:#x}");
         }
-        // nvdisasm prints infinities and NaNs with a space behind them.
-        for special in ["INF", "NAN"] {
-            text = text.replace(&format!("{special},"), &format!("{special} ,"));
-        }
-        sass::assemble(&text, target, 16 * i as i64, line.control).map_err(|e| error(e.message.into()))
+        let word = sass::assemble(&text, target, 16 * i as i64, line.control);
+        word.map(|w| w ^ line.unshown).map_err(|e| error(e.message.into()))
     };
     lines.iter().enumerate().map(word).collect()
 }
@@ -279,6 +304,23 @@ mod tests {
             write(&mut out, code, target, style, &mut 0);
             assert_eq!(assemble(&out, target).as_deref(), Ok(code), "{out}");
         }
+    }
+
+    #[test]
+    fn bits_that_the_text_does_not_show_are_kept() {
+        // `LDG.E.U8 R10, [R8.64+0xf]` by the descriptor in UR8, which nvdisasm does not print; a select of a
+        // NaN with another payload; no instruction at all.
+        let target = Target::new(80).unwrap();
+        let code = [
+            0x0000_a200_0c1e_1100_0000_0f08_080a_5981,
+            0x000f_c600_0080_0000_fff8_0000_030d_0808,
+            0x000f_e200_0000_01ff_0000_8000_ff00_7435,
+            0x7ff0_0000_0000_0000,
+        ];
+        let mut out = String::new();
+        write(&mut out, &code, target, Style { control: true, ..Style::default() }, &mut 0);
+        assert!(out.contains("^0xc00000000"), "{out}");
+        assert_eq!(assemble(&out, target).as_deref(), Ok(&code[..]), "{out}");
     }
 
     #[test]

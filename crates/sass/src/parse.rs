@@ -64,10 +64,6 @@ pub fn assemble(line: &str, target: Target, pc: i64, ctrl: Control) -> Result<u1
 fn parse_form(line: &str, target: Target) -> Result<(Inst, &'static Form), ParseError> {
     let error = |message| ParseError { text: line.to_string(), message };
     let mut text = line.trim().trim_end_matches(';').trim_end();
-    // nvdisasm prints infinities and NaNs with a space behind them.
-    let normalized =
-        if text.ends_with("INF") || text.ends_with("NAN") { format!("{text} ") } else { text.into() };
-    text = &normalized;
     let whole = text;
     let mut guard = Guard::TRUE;
     if let Some(rest) = text.strip_prefix('@') {
@@ -103,7 +99,7 @@ fn parse_form(line: &str, target: Target) -> Result<(Inst, &'static Form), Parse
                 ctrl: Control::default(),
             };
             if align(form, &operands, 0, &mut inst)
-                && print::print_as(&inst, target, form).to_string() == whole
+                && same_text(&print::print_as(&inst, target, form).to_string(), whole)
                 && crate::encode::accepts(form, &inst, target)
             {
                 return Ok((inst, form));
@@ -111,6 +107,11 @@ fn parse_form(line: &str, target: Target) -> Result<(Inst, &'static Form), Parse
         }
     }
     Err(error("no form of the table prints like this"))
+}
+
+/// Whether texts are the same but for the spaces that nvdisasm prints behind infinities, NaNs and minus zero.
+fn same_text(a: &str, b: &str) -> bool {
+    a.split(',').map(str::trim_end).eq(b.split(',').map(str::trim_end))
 }
 
 /// Splits at commas and spaces outside brackets; the comma stays away, so `R20 0x0` gives two operands.
