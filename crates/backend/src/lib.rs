@@ -1,5 +1,5 @@
 //! From optimized Ori to machine code: legalization, convergence barriers, register allocation, scheduling,
-//! hazards and encoding. One file per pass; [`compile`] runs them in order.
+//! hazards and encoding. One file per pass; [`compile`] runs them in order, each as the phase that it is.
 
 pub mod convergence;
 pub mod emit;
@@ -14,22 +14,7 @@ pub mod timing;
 pub mod uniformity;
 pub mod units;
 
-use ori::Function;
-
-/// What the backend is asked to do.
-#[derive(Clone, Copy, Debug)]
-pub struct Options {
-    /// `-O` level, 0 … 3.
-    pub opt_level: u8,
-    /// Make every instruction wait for everything before it: the first thing to try on a miscompile.
-    pub serial: bool,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Options { opt_level: 3, serial: false }
-    }
-}
+use ori::{Function, Manager, Phase};
 
 /// Why a function could not be compiled.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -101,16 +86,18 @@ pub struct Code {
     pub lines: Vec<(u32, u32)>,
 }
 
-/// Compiles a function in SSA.
+/// Compiles a function in SSA. If `serial`, every instruction waits for everything before it: the first thing to
+/// try on a miscompile.
 ///
 /// # Errors
 /// On what the target cannot do or the backend cannot do yet.
-pub fn compile(mut func: Function, options: &Options) -> Result<Code, Error> {
-    legalize::run(&mut func)?;
-    convergence::run(&mut func);
-    let limits = regalloc::Limits::of(&func);
-    let stats = regalloc::allocate(&mut func, &limits).map_err(|e| Error::new(e.to_string()))?;
-    let code = finish(&func, stats.frame_bytes, options)?;
+pub fn compile(mut func: Function, manager: &mut Manager<'_>, serial: bool) -> Result<Code, Error> {
+    manager.run(Phase::LateExpansionUnsupportedOps, &mut func, legalize::run)?;
+    manager.run(Phase::OriDoSyncronization, &mut func, convergence::run);
+    let stats = manager
+        .run(Phase::AllocateRegisters, &mut func, |f| regalloc::allocate(f, &regalloc::Limits::of(f)))
+        .map_err(|e| Error::new(e.to_string()))?;
+    let code = finish(&func, stats.frame_bytes, manager, serial)?;
     Ok(Code {
         regs: u32::from(stats.regs_used),
         uregs: u32::from(stats.uregs_used),
@@ -120,14 +107,19 @@ pub fn compile(mut func: Function, options: &Options) -> Result<Code, Error> {
     })
 }
 
-/// The passes after register allocation.
+/// The phases after register allocation.
 ///
 /// # Errors
 /// On virtual registers, and on instructions without an encoding.
-pub fn finish(func: &Function, frame_bytes: u32, options: &Options) -> Result<Code, Error> {
-    let mut machine = machine::lower(func, frame_bytes)?;
-    schedule_and_cover(&mut machine, options);
-    let mut code = emit::run(&machine, func.entry)?;
+pub fn finish(
+    func: &Function,
+    frame_bytes: u32,
+    manager: &mut Manager<'_>,
+    serial: bool,
+) -> Result<Code, Error> {
+    let mut machine = manager.make(Phase::PostExpansion, || machine::lower(func, frame_bytes))?;
+    schedule_and_cover(&mut machine, manager, serial);
+    let mut code = manager.timed(Phase::MercGenerateSassUCode, || emit::run(&machine, func.entry))?;
     debug_assert_eq!(hazards::check::check(func.target, &code.insts), Ok(()), "{}\n{machine}", func.name);
     code.frame_bytes = machine.frame_bytes;
     code.stack_bytes = machine.frame_bytes;
@@ -140,9 +132,10 @@ pub fn finish(func: &Function, frame_bytes: u32, options: &Options) -> Result<Co
 }
 
 /// Orders the instructions and covers their hazards.
-pub fn schedule_and_cover(machine: &mut machine::Machine, options: &Options) {
-    if options.opt_level > 0 && !options.serial {
-        schedule::run(machine);
+pub fn schedule_and_cover(machine: &mut machine::Machine, manager: &mut Manager<'_>, serial: bool) {
+    if !serial && manager.admits(Phase::PostSchedule, 1) {
+        manager.run(Phase::PostSchedule, machine, schedule::run);
     }
-    hazards::run(machine, options);
+    let phase = if serial { Phase::ProcessO0WaitsAndSBs } else { Phase::AdvancedScoreboardsAndOpexes };
+    manager.run(phase, machine, |m| hazards::run(m, serial));
 }

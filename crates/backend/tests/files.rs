@@ -1,13 +1,13 @@
 //! File tests: `files/NAME.ori` starts with `// test PASS` and holds functions in Ori's text form; the result
 //! of the pass stands beside it in `NAME.out`. `UPDATE_EXPECT=1 cargo test -p backend` writes the results.
 
-use backend::{Options, convergence, emit, hazards, legalize, machine, regalloc, schedule};
+use backend::{convergence, emit, hazards, legalize, machine, regalloc, schedule};
 use std::fmt::Write;
 use std::path::Path;
 
-fn hazards_text(func: &ori::Function, options: &Options) -> String {
+fn hazards_text(func: &ori::Function, serial: bool) -> String {
     let mut m = machine::lower(func, func.local_size).unwrap();
-    hazards::run(&mut m, options);
+    hazards::run(&mut m, serial);
     let (insts, _) = emit::resolve(&m);
     if let Err(violations) = hazards::check::check(func.target, &insts) {
         for v in violations {
@@ -44,8 +44,8 @@ fn run(pass: &str, mut func: ori::Function) -> String {
             schedule::run(&mut m);
             m.to_string()
         }
-        "hazards" => hazards_text(&func, &Options::default()),
-        "serial" => hazards_text(&func, &Options { serial: true, ..Options::default() }),
+        "hazards" => hazards_text(&func, false),
+        "serial" => hazards_text(&func, true),
         _ => panic!("unknown pass {pass}"),
     }
 }

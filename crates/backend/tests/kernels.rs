@@ -1,8 +1,9 @@
 //! Every kernel of `kernels/` compiles on every target, twice to the same words; the checkers of register
 //! allocation and hazards run on each (debug assertions).
 
-use backend::{Options, compile};
+use backend::compile;
 use lower::{ModuleLayout, lower_function};
+use ori::{Manager, Plan};
 use std::path::Path;
 
 #[test]
@@ -26,10 +27,11 @@ fn kernels_compile_on_every_target() {
             let layout = ModuleLayout::new(&module, target).unwrap();
             for (id, _) in module.funcs.iter().filter(|(_, f)| f.entry && f.body.is_some()) {
                 let mut func = lower_function(&module, id, &layout, &opts).unwrap();
-                opt::optimize(&mut func, level, |_, _| {}).unwrap();
+                let plan = Plan::new(level);
+                opt::optimize(&mut func, &mut Manager::new(&plan)).unwrap();
                 let place = format!("{name} {} {target} -O{level}", func.name);
-                let options = Options { opt_level: level, serial: false };
-                match (compile(func.clone(), &options), compile(func, &options)) {
+                let compiled = |func| compile(func, &mut Manager::new(&plan), false);
+                match (compiled(func.clone()), compiled(func)) {
                     (Ok(a), Ok(b)) if a != b => failures.push(format!("{place}: two different results")),
                     (Ok(_), _) => {}
                     (Err(e), _) => failures.push(format!("{place}: {e}")),

@@ -1,7 +1,6 @@
-//! Optimization passes over Ori in SSA, and the list that says which run at which level.
+//! Optimization passes over Ori in SSA, and the table that says which phase each is.
 //!
-//! Passes carry the names that ptxas's documentation of phases uses, so that dumps and knobs can refer to
-//! them. Each is one file and leaves verified SSA behind.
+//! Each is one file and leaves verified SSA behind.
 
 pub mod branch_opt;
 pub mod copy_prop;
@@ -10,46 +9,48 @@ pub mod effects;
 pub mod gvn;
 pub mod wide_add;
 
-use ori::Function;
+use ori::{Function, Manager, Phase};
 
 /// One pass.
 #[derive(Clone, Copy)]
-pub struct Phase {
-    /// Its name.
-    pub name: &'static str,
+pub struct Pass {
+    /// The phase that it is.
+    pub phase: Phase,
     /// The least `-O` level at which it runs.
     pub min_level: u8,
     /// The pass; says whether it changed anything.
     pub run: fn(&mut Function) -> bool,
 }
 
+const fn pass(phase: Phase, min_level: u8, run: fn(&mut Function) -> bool) -> Pass {
+    Pass { phase, min_level, run }
+}
+
 /// All passes, in order.
-pub static PHASES: &[Phase] = &[
-    Phase { name: "OriBranchOpt", min_level: 1, run: branch_opt::run },
-    Phase { name: "OriCopyProp", min_level: 1, run: copy_prop::run },
-    Phase { name: "GeneralOptimize", min_level: 1, run: wide_add::run },
-    Phase { name: "GvnCse", min_level: 2, run: gvn::run },
-    Phase { name: "OriCopyProp2", min_level: 2, run: copy_prop::run },
-    Phase { name: "OriPerformLiveDead", min_level: 0, run: dce::run },
+pub static PASSES: &[Pass] = &[
+    pass(Phase::OriBranchOpt, 1, branch_opt::run),
+    pass(Phase::OriCopyProp, 1, copy_prop::run),
+    pass(Phase::GeneralOptimize, 1, wide_add::run),
+    pass(Phase::GvnCse, 2, gvn::run),
+    pass(Phase::GeneralOptimizeLate, 2, copy_prop::run),
+    pass(Phase::OriPerformLiveDeadThird, 0, dce::run),
 ];
 
-/// Runs the passes of `level`, calling `after` with the name of each that ran.
+/// Runs the passes that the manager admits.
 ///
 /// # Errors
 /// In builds with debug assertions, what the verifier found after a pass: an error in the pass.
-pub fn optimize(
-    func: &mut Function,
-    level: u8,
-    mut after: impl FnMut(&str, &Function),
-) -> Result<(), String> {
-    for phase in PHASES.iter().filter(|p| p.min_level <= level) {
-        (phase.run)(func);
+pub fn optimize(func: &mut Function, manager: &mut Manager<'_>) -> Result<(), String> {
+    for pass in PASSES {
+        if !manager.admits(pass.phase, pass.min_level) {
+            continue;
+        }
+        manager.run(pass.phase, func, pass.run);
         if cfg!(debug_assertions)
             && let Err(errors) = ori::verify::verify(func)
         {
-            return Err(format!("after {}: {}", phase.name, errors.join("; ")));
+            return Err(format!("after {}: {}", pass.phase.name(), errors.join("; ")));
         }
-        after(phase.name, func);
     }
     Ok(())
 }
@@ -57,13 +58,18 @@ pub fn optimize(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ori::{Builder, Macro, Operand, Terminator, operand};
+    use ori::{Builder, Macro, Operand, Plan, Terminator, operand};
     use sass::{Mod, Opcode, SpecialReg, Target};
 
     fn store(b: &mut Builder, v: ori::Value) {
         let address =
             Operand::Addr { desc: None, base: None, width: sass::AddrWidth::R32, uniform: None, offset: 0 };
         b.inst(Opcode::STS, &[], &[address, operand(v)]);
+    }
+
+    #[test]
+    fn passes_are_in_the_order_of_their_phases() {
+        assert!(PASSES.is_sorted_by(|a, b| a.phase < b.phase));
     }
 
     #[test]
@@ -79,7 +85,7 @@ mod tests {
         b.block = next;
         store(&mut b, param);
         b.terminate(Terminator::Exit);
-        optimize(&mut f, 1, |_, _| {}).unwrap();
+        optimize(&mut f, &mut Manager::new(&Plan::new(1))).unwrap();
         assert_eq!(f.layout.len(), 1, "{f}");
         assert!(f.to_string().contains("STS [0x0], v1"), "{f}");
     }
@@ -98,7 +104,7 @@ mod tests {
         let _unused = b.def(Opcode::FMUL, &[], &[operand(sum), operand(sum)]);
         store(&mut b, sum);
         b.terminate(Terminator::Exit);
-        optimize(&mut f, 3, |_, _| {}).unwrap();
+        optimize(&mut f, &mut Manager::new(&Plan::new(3))).unwrap();
         let text = f.to_string();
         assert_eq!(text.matches("S2R").count(), 1, "{text}");
         assert!(!text.contains("FMUL") && !text.contains("collect") && !text.contains("copy"), "{text}");

@@ -15,6 +15,7 @@ pub mod builder;
 pub mod cfg;
 pub mod function;
 pub mod parse;
+pub mod phase;
 pub mod print;
 pub mod verify;
 
@@ -25,6 +26,7 @@ pub use function::{
     Part, SlotInfo, SymbolUse, Terminator, Value, ValueData,
 };
 pub use function::{for_each_name, operand};
+pub use phase::{Manager, Phase, Plan};
 
 #[cfg(test)]
 mod tests {

@@ -10,13 +10,17 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 
+pub mod bisect;
 mod debug;
 pub mod directives;
 mod functions;
+pub mod knobs;
 pub mod listing;
 mod object;
 pub mod options;
 pub mod pipeline;
+pub mod timeline;
+mod units;
 pub mod verify;
 
 pub use pipeline::{Failure, KernelStats, Output, Settings, compile};

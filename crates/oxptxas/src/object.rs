@@ -2,37 +2,24 @@
 //! convention; whatever has an address is left to the linker.
 
 use crate::functions;
-use crate::pipeline::{
-    KernelStats, MIN_ABI_REGISTERS, Output, Settings, address_fill, binding, compile_function, kernel_record,
-};
+use crate::pipeline::{KernelStats, MIN_ABI_REGISTERS, Output, address_fill, binding, kernel_record};
+use crate::timeline::{Stage, Timeline};
+use crate::units::Units;
 use backend::Code;
 use backend::link::Fill as CodeFill;
 use backend::link::Whose;
 use cubin::object::{Fill, Object, Place, Variable};
 use ori::Part;
-use ptx::{Diagnostic, Func, FuncId, Item, LineIndex, Linkage, Module, Operand, Space, Stmt, Symbol, VarId};
-use rayon::prelude::*;
+use ptx::{Diagnostic, Func, FuncId, Item, Linkage, Module, Operand, Space, Stmt, Symbol, VarId};
 use rustc_hash::{FxHashMap, FxHashSet};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Compiles a module whose options are applied to an object.
 ///
 /// # Errors
 /// What is not supported.
-pub(crate) fn compile(
-    module: &Module,
-    layout: &lower::ModuleLayout,
-    lines: &LineIndex,
-    settings: &Settings,
-) -> Result<Output, Vec<Diagnostic>> {
-    let options = lower::Options {
-        target: settings.target,
-        opt_level: settings.opt_level,
-        maxrregcount: settings.max_registers,
-        fmad: settings.fmad,
-        lines: Some(lines),
-        relocatable: true,
-    };
+pub(crate) fn compile(units: &Units<'_>, mut timeline: Timeline) -> Result<Output, Vec<Diagnostic>> {
+    let Units { module, layout, options, settings, .. } = units;
     for name in &settings.entries {
         if !module.funcs.values().any(|f| f.entry && f.body.is_some() && f.name == *name) {
             return Err(vec![Diagnostic::whole(format!("Unknown function {name}"))]);
@@ -42,14 +29,8 @@ pub(crate) fn compile(
         f.body.is_some() && (!f.entry || settings.entries.is_empty() || settings.entries.contains(&f.name))
     };
     let chosen: Vec<FuncId> = module.funcs.iter().filter(|(_, f)| wanted(f)).map(|(id, _)| id).collect();
-    let compiled: Vec<Result<(Code, Duration), Vec<Diagnostic>>> = chosen
-        .par_iter()
-        .map(|id| {
-            let start = Instant::now();
-            let code = compile_function(module, *id, layout, lines, &options, settings.serial)?;
-            Ok((code, start.elapsed()))
-        })
-        .collect();
+    let jobs: Vec<_> = chosen.iter().map(|id| (*id, settings.max_registers)).collect();
+    let compiled = units.compile(&jobs, &mut timeline);
     let mut object = Object {
         sm: settings.target.sm,
         ptx_sm: ptx::check::target_sm(module).min(255) as u8,
@@ -100,8 +81,9 @@ pub(crate) fn compile(
             object.prototypes.push((alias.name.clone(), prototype(module, alias)));
         }
     }
-    output.cubin = cubin::object::write(&object).map_err(|e| vec![Diagnostic::whole(e)])?;
-    Ok(output)
+    let written = timeline.time(Stage::Elf, || cubin::object::write(&object));
+    output.cubin = written.map_err(|e| vec![Diagnostic::whole(e)])?;
+    Ok(Output { timeline, ..output })
 }
 
 /// Whether this is the header of a `.callprototype`, which has no name.

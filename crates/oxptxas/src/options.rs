@@ -18,6 +18,8 @@ pub enum Kind {
     Word(&'static [&'static str]),
     /// A comma-separated list that adds up over repetitions.
     List,
+    /// Such a list of these words.
+    Words(&'static [&'static str]),
 }
 
 /// What becomes of an option.
@@ -52,7 +54,7 @@ const fn opt(long: &'static str, short: &'static str, kind: Kind, status: Status
     Opt { long, short, kind, status, help }
 }
 
-use Kind::{Bool, Flag, List, Number, Word};
+use Kind::{Bool, Flag, List, Number, Word, Words};
 use Status::{Built, Moot, NotBuilt, Only};
 
 /// Cache operators of loads and of stores.
@@ -86,6 +88,20 @@ pub static OPTIONS: &[Opt] = &[
         Built,
         "default cache modifier of global and generic stores",
     ),
+    opt(
+        "compiler-stats",
+        "compiler-stats",
+        Words(&["time", "memory", "phase-wise", "t", "m", "p"]),
+        Built,
+        "print time (t), memory (m), and what each stage took (p)",
+    ),
+    opt(
+        "compiler-stats-file",
+        "compiler-stats-file",
+        Word(&[]),
+        Built,
+        "add what --compiler-stats prints to this file",
+    ),
     opt("device-debug", "g", Flag, NotBuilt, "debug information"),
     opt(
         "device-function-maxrregcount",
@@ -110,6 +126,13 @@ pub static OPTIONS: &[Opt] = &[
     opt("force-load-cache", "flcm", Word(LOADS), Built, "force a cache modifier on loads"),
     opt("force-store-cache", "fscm", Word(STORES), Built, "force a cache modifier on stores"),
     opt(
+        "fdevice-time-trace",
+        "fdevice-time-trace",
+        Word(&[]),
+        Built,
+        "add what took how long to this trace, for Chrome's viewer",
+    ),
+    opt(
         "g-tensor-memory-access-check",
         "g-tmem-access-check",
         Flag,
@@ -127,6 +150,8 @@ pub static OPTIONS: &[Opt] = &[
     opt("gpu-name", "arch", Word(&[]), Built, "target: sm_75 … sm_121 (a and f too); compute_* only checks"),
     opt("help", "h", Flag, Built, "print this text"),
     opt("input-as-string", "ias", List, NotBuilt, "PTX on the command line"),
+    // ptxas keeps it to itself.
+    opt("knob", "knob", List, Built, "of phases: DumpIR=, DisablePhases=, NumOptPhasesBudget=, OptBudget="),
     opt(
         "legacy-bar-warp-wide-behavior",
         "legacy-bar-warp-wide-behavior",
@@ -270,6 +295,11 @@ impl CommandLine {
             Kind::Word(words) if !words.is_empty() && !words.contains(&value) => {
                 return Err(format!("Value '{value}' is not defined for option '{}'", opt.long));
             }
+            Kind::Words(words) => {
+                if let Some(unknown) = value.split(',').find(|v| !words.contains(v)) {
+                    return Err(format!("Value '{unknown}' is not defined for option '{}'", opt.long));
+                }
+            }
             _ => {}
         }
         match opt.status {
@@ -280,7 +310,7 @@ impl CommandLine {
             _ => {}
         }
         let values = self.values.entry(opt.long).or_default();
-        if opt.kind == Kind::List {
+        if matches!(opt.kind, Kind::List | Kind::Words(_)) {
             values.extend(value.split(',').map(String::from));
         } else {
             if values.last().is_some_and(|old| old != value) {
@@ -355,7 +385,7 @@ pub fn help(program: &str) -> String {
             Kind::Bool => " <true|false>",
             Kind::Number => " <N>",
             Kind::Word(_) => " <value>",
-            Kind::List => " <value>,...",
+            Kind::List | Kind::Words(_) => " <value>,...",
         };
         let left = format!("--{}{argument}", o.long);
         let note = match o.status {

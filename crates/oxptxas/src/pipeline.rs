@@ -1,14 +1,15 @@
 //! From PTX text to a cubin: the order of the layers, kernels in parallel, the same bytes for any number of
 //! threads.
 
+use crate::timeline::{Stage, Timeline};
+use crate::units::{Compiled, Units};
 use crate::{debug, functions};
 use backend::Code;
 use cubin::object::{Binding, Fill};
 use ptx::{Diagnostic, FuncId, LineIndex, Linkage, Module, Severity, Space, Style, Symbol};
-use rayon::prelude::*;
 use sass::Target;
 use std::fmt::Write as _;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Registers that a kernel has at least if it calls what the driver brings (observed, ptxas 13.0.88, sm_75 … sm_100).
 pub(crate) const MIN_ABI_REGISTERS: u32 = 24;
@@ -32,6 +33,8 @@ pub struct Settings {
     pub options_text: String,
     /// Every instruction waits for everything before it.
     pub serial: bool,
+    /// What is asked of the phases.
+    pub knobs: crate::knobs::Knobs,
     /// Line tables: always, never, or where the PTX has `.loc` directives.
     pub line_info: Option<bool>,
     /// `-c`: a relocatable object.
@@ -52,6 +55,7 @@ impl Settings {
             entries: Vec::new(),
             options_text: format!("-arch {target}"),
             serial: false,
+            knobs: crate::knobs::Knobs::default(),
             line_info: None,
             relocatable: false,
             extensible: false,
@@ -95,6 +99,8 @@ pub struct Output {
     pub kernels: Vec<KernelStats>,
     /// Bytes of global variables; constant banks 3 and 4.
     pub module_bytes: (u64, u32, u32),
+    /// What took how long.
+    pub timeline: Timeline,
 }
 
 /// Why there is no output.
@@ -173,16 +179,34 @@ fn not_built(module: &Module) -> Option<ptx::Diagnostic> {
 pub fn compile(source: &str, file: &str, settings: &Settings) -> Result<Output, Failure> {
     let fail = |diagnostics| Failure { diagnostics, file: file.into(), source: source.into() };
     let fatal = |message: String| fail(vec![Diagnostic::whole(message)]);
-    let mut module = front_end(source, file, settings.target, &settings.target.to_string())?;
+    let mut timeline = Timeline::new();
+    let parsed = || front_end(source, file, settings.target, &settings.target.to_string());
+    let mut module = timeline.time(Stage::Parse, parsed)?;
     settings.directives.apply(&mut module, settings.max_registers);
     module.resolve_aliases();
     if let Some(d) = not_built(&module) {
         return Err(fail(vec![d]));
     }
     let lines = LineIndex::new(source);
-    let layout = lower::ModuleLayout::new(&module, settings.target).map_err(fail)?;
-    if settings.relocatable || settings.extensible {
-        return crate::object::compile(&module, &layout, &lines, settings).map_err(fail);
+    let layout = timeline
+        .time(Stage::CompileUnitSetup, || lower::ModuleLayout::new(&module, settings.target).map_err(fail))?;
+    let relocatable = settings.relocatable || settings.extensible;
+    let units = Units {
+        module: &module,
+        layout: &layout,
+        lines: &lines,
+        options: lower::Options {
+            target: settings.target,
+            opt_level: settings.opt_level,
+            maxrregcount: settings.max_registers,
+            fmad: settings.fmad,
+            lines: Some(&lines),
+            relocatable,
+        },
+        settings,
+    };
+    if relocatable {
+        return crate::object::compile(&units, timeline).map_err(fail);
     }
     let mut unresolved = functions::unresolved(&module);
     if unresolved.is_empty() {
@@ -207,18 +231,10 @@ pub fn compile(source: &str, file: &str, settings: &Settings) -> Result<Output, 
         .collect();
     let uses: Vec<Vec<FuncId>> =
         chosen.iter().map(|k| lower::reachable(&module, *k, &layout.functions)).collect();
-    let options = lower::Options {
-        target: settings.target,
-        opt_level: settings.opt_level,
-        maxrregcount: settings.max_registers,
-        fmad: settings.fmad,
-        lines: Some(&lines),
-        relocatable: false,
-    };
     // A function may use as many registers as the most limited kernel that reaches it.
     let mut jobs: Vec<(FuncId, Option<u32>)> = chosen.iter().map(|k| (*k, settings.max_registers)).collect();
     for (kernel, used) in chosen.iter().zip(&uses) {
-        let limit = u32::from(lower::max_regs(&module.funcs[*kernel], &options));
+        let limit = u32::from(lower::max_regs(&module.funcs[*kernel], &units.options));
         for f in used {
             match jobs.iter_mut().find(|(g, _)| g == f) {
                 Some((_, most)) => *most = Some(most.map_or(limit, |m| m.min(limit))),
@@ -226,15 +242,7 @@ pub fn compile(source: &str, file: &str, settings: &Settings) -> Result<Output, 
             }
         }
     }
-    let compiled: Vec<Result<(Code, Duration), Vec<Diagnostic>>> = jobs
-        .par_iter()
-        .map(|(id, limit)| {
-            let start = Instant::now();
-            let options = lower::Options { maxrregcount: *limit, ..options.clone() };
-            let code = compile_function(&module, *id, &layout, &lines, &options, settings.serial)?;
-            Ok((code, start.elapsed()))
-        })
-        .collect();
+    let compiled = units.compile(&jobs, &mut timeline);
     let mut errors = Vec::new();
     let mut codes = Vec::new();
     for result in compiled {
@@ -256,7 +264,9 @@ pub fn compile(source: &str, file: &str, settings: &Settings) -> Result<Output, 
     let sources =
         settings.line_info.unwrap_or_else(|| debug::has_source(&module)).then_some((source, &lines));
     let kernels: Vec<(FuncId, Vec<FuncId>)> = chosen.into_iter().zip(uses).collect();
-    assemble(&module, &layout, &kernels, &functions, codes, sources, settings).map_err(fatal)
+    let assembled = || assemble(&module, &layout, &kernels, &functions, codes, sources, settings);
+    let output = timeline.time(Stage::Elf, assembled).map_err(fatal)?;
+    Ok(Output { timeline, ..output })
 }
 
 /// Addresses that an executable can't hold: of what is not defined in it, of anything but global variables,
@@ -293,38 +303,13 @@ fn unresolved_addresses(module: &Module, layout: &lower::ModuleLayout) -> Vec<Di
     errors
 }
 
-/// One function through lowering, optimization and the backend.
-pub(crate) fn compile_function(
-    module: &Module,
-    id: FuncId,
-    layout: &lower::ModuleLayout,
-    lines: &LineIndex,
-    options: &lower::Options<'_>,
-    serial: bool,
-) -> Result<Code, Vec<Diagnostic>> {
-    let span = module.funcs[id].span;
-    let internal = |message: String| vec![Diagnostic::error(span, message)];
-    let mut func = lower::lower_function(module, id, layout, options)?;
-    opt::optimize(&mut func, options.opt_level, |_, _| {})
-        .map_err(|e| internal(format!("internal error: {e}")))?;
-    let options = backend::Options { opt_level: options.opt_level, serial };
-    backend::compile(func, &options).map_err(|e| {
-        let mut d = internal(e.message);
-        if e.line != 0 {
-            let start = lines.offset(e.line);
-            d[0].span = Some(ptx::Span { start, end: start });
-        }
-        d
-    })
-}
-
 /// Gathers the compiled kernels and the module's variables into a cubin.
 fn assemble(
     module: &Module,
     layout: &lower::ModuleLayout,
     chosen: &[(FuncId, Vec<FuncId>)],
     functions: &backend::link::Functions<'_>,
-    codes: Vec<(Code, Duration)>,
+    codes: Vec<Compiled>,
     sources: Option<(&str, &LineIndex)>,
     settings: &Settings,
 ) -> Result<Output, String> {

@@ -2,8 +2,10 @@
 //! the kernel's code, everything else is made from a seed.
 
 use crate::launch::{Launch, Rng};
-use crate::sparse::{Content, Sparse};
-use ::ptx::ast::{Addr, AddrBase, Body, FuncId, Inst, Module, Operand, RegId, Space, Stmt, VectorElem};
+use crate::sparse::{Content, Range, Sparse};
+use ::ptx::ast::{
+    Addr, AddrBase, Body, Func, FuncId, Inst, Module, Operand, RegId, Space, Stmt, VarId, VectorElem,
+};
 use ::ptx::isa::TypeClass;
 use ::ptx::{Mod, Op, Type};
 use cranelift_entity::SecondaryMap;
@@ -21,8 +23,14 @@ pub struct Generated {
 /// What a set of registers that are copied to each other is used for.
 #[derive(Clone, Copy, Default, Debug)]
 struct Facts {
-    /// As an address of global memory, or as part of a sum that is one.
-    address: bool,
+    /// As an address of global memory, or as the one term of a sum that is the address.
+    pointer: bool,
+    /// As a factor, or shifted: not an address, even if it is added to one.
+    factor: bool,
+    /// Offset of the parameter that it is loaded from.
+    param: Option<u32>,
+    /// Loaded from memory, all eight bytes.
+    loaded: bool,
     /// The region that it points into, plus one.
     region: usize,
     /// As a number of this kind.
@@ -33,6 +41,8 @@ struct Facts {
 struct Flow {
     parent: SecondaryMap<RegId, Option<RegId>>,
     facts: SecondaryMap<RegId, Facts>,
+    /// Terms of the sums that are kept in them.
+    terms: SecondaryMap<RegId, Vec<RegId>>,
 }
 
 impl Flow {
@@ -51,6 +61,22 @@ impl Flow {
     fn facts(&mut self, r: RegId) -> &mut Facts {
         let r = self.root(r);
         &mut self.facts[r]
+    }
+    /// What comes from parameters or memory into the sum that `address` is.
+    fn leaves(&self, address: RegId) -> Vec<RegId> {
+        let mut seen = vec![self.root(address)];
+        let mut next = 0;
+        while let Some(&r) = seen.get(next) {
+            next += 1;
+            for &t in &self.terms[r] {
+                let t = self.root(t);
+                if !seen.contains(&t) {
+                    seen.push(t);
+                }
+            }
+        }
+        seen.retain(|&r| self.facts[r].param.is_some() || self.facts[r].loaded);
+        seen
     }
 }
 
@@ -92,19 +118,59 @@ fn terms(inst: &Inst) -> &[Operand] {
         Op::add => &inst.operands[1..3],
         Op::sub => &inst.operands[1..2],
         Op::mad => inst.operands.get(3..4).unwrap_or(&[]),
+        // An address that is aligned.
+        Op::and | Op::or if matches!(inst.operands[2], Operand::Int(_)) => &inst.operands[1..2],
         _ => &[],
     }
 }
 
-fn analyse(body: &Body) -> Flow {
-    let mut flow = Flow { parent: SecondaryMap::new(), facts: SecondaryMap::new() };
-    let insts = || {
-        body.stmts.iter().filter_map(|s| match s {
-            Stmt::Inst(i) => Some(i),
-            _ => None,
-        })
+/// Registers that the instruction scales.
+fn factors(inst: &Inst) -> &[Operand] {
+    match inst.op {
+        _ if inst.ty(0).is_none_or(|t| t.is_float()) || inst.operands.len() < 3 => &[],
+        Op::mul | Op::mad | Op::div | Op::rem => &inst.operands[1..3],
+        Op::shl | Op::shr => &inst.operands[1..2],
+        _ => &[],
+    }
+}
+
+fn instructions(body: &Body) -> impl Iterator<Item = &Inst> {
+    body.stmts.iter().filter_map(|s| match s {
+        Stmt::Inst(i) => Some(i),
+        _ => None,
+    })
+}
+
+/// The base registers of the addresses of an access to memory.
+fn bases(inst: &Inst) -> impl Iterator<Item = RegId> + '_ {
+    inst.operands.iter().filter_map(|o| match o {
+        Operand::Addr(Addr { base: AddrBase::Reg(r), .. }) => Some(*r),
+        _ => None,
+    })
+}
+
+/// A place where eight bytes are kept for a while: one of local memory, or all shared memory.
+type Place = Option<(Option<RegId>, Option<VarId>, i64)>;
+
+/// The place, and what is stored there or loaded from it.
+fn keeps(inst: &Inst) -> Option<(Place, &Operand)> {
+    let [a, b, ..] = &inst.operands[..] else { return None };
+    let (data, Operand::Addr(addr)) = (if inst.op == Op::st { (b, a) } else { (a, b) }) else { return None };
+    if !matches!(inst.op, Op::ld | Op::st) || inst.types().last().is_none_or(|t| t.bytes() != 8) {
+        return None;
+    }
+    let place = match (inst.one_of(&[Mod::local, Mod::shared])?, addr.base) {
+        (Mod::local, AddrBase::Reg(r)) => Some((Some(r), None, addr.offset)),
+        (Mod::local, AddrBase::Var(v)) => Some((None, Some(v), addr.offset)),
+        _ => None,
     };
-    for i in insts() {
+    Some((place, data))
+}
+
+fn analyse(body: &Body, fields: &[(RegId, Field)]) -> Flow {
+    let mut flow =
+        Flow { parent: SecondaryMap::new(), facts: SecondaryMap::new(), terms: SecondaryMap::new() };
+    for i in instructions(body) {
         let copies = match i.op {
             Op::mov | Op::cvta => &i.operands[..],
             Op::selp => i.operands.get(..3).unwrap_or(&[]),
@@ -115,15 +181,28 @@ fn analyse(body: &Body) -> Flow {
             all.for_each(|r| flow.unite(first, r));
         }
     }
-    for i in insts() {
+    for (r, field) in fields.iter().filter(|(_, f)| f.bytes == 8) {
+        let param = &mut flow.facts(*r).param;
+        *param = Some(param.map_or(field.offset, |p| p.min(field.offset)));
+    }
+    let mut addresses = Vec::new();
+    for i in instructions(body) {
+        for r in factors(i).iter().flat_map(registers) {
+            flow.facts(r).factor = true;
+        }
         if is_global_access(i) {
-            for o in &i.operands {
-                if let Operand::Addr(a) = o
-                    && let AddrBase::Reg(r) = a.base
-                {
-                    flow.facts(r).address = true;
+            addresses.extend(bases(i));
+            if i.op == Op::ld && i.types().last().is_some_and(|t| t.bytes() == 8) {
+                for r in i.operands[..1].iter().flat_map(registers) {
+                    flow.facts(r).loaded = true;
                 }
             }
+        }
+        if !terms(i).is_empty()
+            && let Some(d) = registers(&i.operands[0]).next()
+        {
+            let d = flow.root(d);
+            flow.terms[d].extend(terms(i).iter().flat_map(registers));
         }
         if matches!(i.op, Op::mov | Op::cvta | Op::selp) {
             continue;
@@ -144,29 +223,41 @@ fn analyse(body: &Body) -> Flow {
         if i.op == Op::st && i.has(Mod::param) && i.ty(0).is_some_and(|t| t.bytes() == 8) {
             // An argument of a call: an address unless it is seen as a number.
             for r in i.operands.iter().flat_map(registers) {
-                let f = flow.facts(r);
-                f.address |= f.number.is_none();
-            }
-        }
-    }
-    // Addresses are sums of an address and an offset; where it is not clear which is which, both may be.
-    loop {
-        let mut changed = false;
-        for i in insts().filter(|i| !terms(i).is_empty()) {
-            let Some(d) = registers(&i.operands[0]).next() else { continue };
-            if flow.facts(d).address {
-                for r in terms(i).iter().flat_map(registers) {
-                    changed |= !std::mem::replace(&mut flow.facts(r).address, true);
+                if flow.facts(r).number.is_none() {
+                    addresses.push(r);
                 }
             }
         }
-        if !changed {
-            return flow;
+    }
+    // What is loaded from a place may be any of the first values stored there.
+    let mut stored: BTreeMap<Place, Vec<RegId>> = BTreeMap::new();
+    for (place, data) in instructions(body).filter(|i| i.op == Op::st).filter_map(keeps) {
+        let values = stored.entry(place).or_default();
+        values.extend(registers(data).take(16_usize.saturating_sub(values.len())));
+    }
+    for (place, data) in instructions(body).filter(|i| i.op == Op::ld).filter_map(keeps) {
+        for r in registers(data) {
+            let r = flow.root(r);
+            flow.terms[r].extend(stored.get(&place).into_iter().flatten());
         }
     }
+    let mut choices: Vec<Vec<RegId>> = addresses.into_iter().map(|a| flow.leaves(a)).collect();
+    // Where only one term can be the address, it tells about sums where several can.
+    choices.sort_by_key(Vec::len);
+    for leaves in choices {
+        let rank = |r: &&RegId| {
+            let f = &flow.facts[**r];
+            (!f.pointer, f.factor, f.param.is_none(), f.param)
+        };
+        if let Some(&pointer) = leaves.iter().min_by_key(rank) {
+            flow.facts[pointer].pointer = true;
+        }
+    }
+    flow
 }
 
 /// A field of the parameter block that the kernel reads.
+#[derive(Clone, Copy)]
 struct Field {
     offset: u32,
     bytes: u32,
@@ -175,59 +266,90 @@ struct Field {
     region: Option<usize>,
 }
 
-/// Threads of a block: as the kernel says, else 64.
-fn block_of(module: &Module, kernel: FuncId, seed: u64) -> [u32; 3] {
+/// The registers that parameters are loaded into, and what of them.
+fn parameters(module: &Module, func: &Func, body: &Body) -> Vec<(RegId, Field)> {
+    let (offsets, _) = module.param_layout(func);
+    let mut fields = Vec::new();
+    for i in instructions(body).filter(|i| i.op == Op::ld && i.has(Mod::param)) {
+        let [to, Operand::Addr(a), ..] = &i.operands[..] else { continue };
+        let (AddrBase::Var(v), Some(ty)) = (a.base, i.types().last()) else { continue };
+        let Some(n) = func.params.iter().position(|p| *p == v) else { continue };
+        for (k, r) in registers(to).enumerate() {
+            let offset = offsets[n].wrapping_add(a.offset as u32).wrapping_add(k as u32 * ty.bytes());
+            fields.push((r, Field { offset, bytes: ty.bytes(), content: content_of(ty), region: None }));
+        }
+    }
+    fields
+}
+
+/// How a launch is made up. Kernels need shapes, sizes and contents that fit each other; what one launch lacks,
+/// another may have.
+struct Style {
+    block: [u32; 3],
+    grid: [u32; 3],
+    /// What 32-bit parameters are.
+    sizes: &'static [u32],
+    range: Range,
+}
+
+/// Sizes that lead through most kernels, some of them odd.
+const SIZES: &[u32] = &[1, 2, 4, 8, 16, 31, 32, 33, 64, 100];
+/// Sizes that keep the rows of a matrix aligned.
+const EVEN: &[u32] = &[32, 64, 128];
+
+/// The styles, one for each seed in turn. The first four are for kernels that take any launch.
+const STYLES: &[Style] = &[
+    Style { block: [64, 1, 1], grid: [2, 1, 1], sizes: SIZES, range: Range::Small },
+    Style { block: [64, 1, 1], grid: [1, 2, 1], sizes: SIZES, range: Range::Wild },
+    Style { block: [16, 4, 1], grid: [3, 1, 1], sizes: SIZES, range: Range::Small },
+    Style { block: [64, 1, 1], grid: [1, 1, 1], sizes: SIZES, range: Range::Wild },
+    Style { block: [16, 16, 1], grid: [1, 1, 1], sizes: EVEN, range: Range::Small },
+    Style { block: [128, 1, 1], grid: [2, 1, 1], sizes: EVEN, range: Range::Small },
+    Style { block: [1, 1, 1], grid: [1, 1, 1], sizes: SIZES, range: Range::Small },
+    Style { block: [1, 1, 1], grid: [1, 1, 1], sizes: EVEN, range: Range::Zero },
+    Style { block: [32, 1, 1], grid: [1, 1, 1], sizes: EVEN, range: Range::Zero },
+    Style { block: [256, 1, 1], grid: [1, 1, 1], sizes: EVEN, range: Range::Zero },
+    Style { block: [8, 8, 1], grid: [2, 2, 1], sizes: &[64], range: Range::Small },
+    Style { block: [32, 8, 1], grid: [1, 1, 1], sizes: &[16, 1], range: Range::Small },
+];
+
+/// Threads of a block: as the kernel says, else as the style has them.
+fn block_of(module: &Module, kernel: FuncId, style: &Style) -> [u32; 3] {
     let attrs = &module.funcs[kernel].attrs;
     let product = |d: [u32; 3]| d.iter().map(|n| u64::from(*n)).product::<u64>();
     if let Some(d) = attrs.reqntid.filter(|d| product(*d) > 0) {
         return d;
     }
     let most = attrs.maxntid.map_or(1024, product);
-    if most < 64 {
-        return [most.max(1) as u32, 1, 1];
-    }
-    if seed % 4 == 2 { [16, 4, 1] } else { [64, 1, 1] }
+    if product(style.block) <= most { style.block } else { [most.max(1) as u32, 1, 1] }
 }
 
 /// A launch of the kernel, or `None` if there is no such kernel. The same seed gives the same launch.
 pub fn generate(module: &Module, name: &str, seed: u64) -> Option<Launch> {
     let (kernel, func) = module.funcs.iter().find(|(_, f)| f.entry && f.body.is_some() && f.name == name)?;
     let body = func.body.as_ref()?;
-    let (offsets, size) = module.param_layout(func);
-    let mut flow = analyse(body);
+    let (_, size) = module.param_layout(func);
+    let loads = parameters(module, func, body);
+    let mut flow = analyse(body, &loads);
     let mut fields: BTreeMap<u32, Field> = BTreeMap::new();
     let mut regions = 0;
-    let insts = || {
-        body.stmts.iter().filter_map(|s| match s {
-            Stmt::Inst(i) => Some(i),
-            _ => None,
-        })
-    };
-    for i in insts().filter(|i| i.op == Op::ld && i.has(Mod::param)) {
-        let [to, Operand::Addr(a), ..] = &i.operands[..] else { continue };
-        let (AddrBase::Var(v), Some(ty)) = (a.base, i.types().last()) else { continue };
-        let Some(n) = func.params.iter().position(|p| *p == v) else { continue };
-        for (k, r) in registers(to).enumerate() {
-            let offset = offsets[n].wrapping_add(a.offset as u32).wrapping_add(k as u32 * ty.bytes());
-            let facts = flow.facts(r);
-            let pointer = facts.address && ty.bytes() == 8;
-            let field =
-                fields.entry(offset).or_insert(Field { offset, bytes: 0, content: None, region: None });
-            field.bytes = field.bytes.max(ty.bytes());
-            field.content = field.content.or(facts.number).or(content_of(ty));
-            if pointer && field.region.is_none() {
-                field.region = Some(regions);
-                regions += 1;
-            }
-            if let Some(region) = field.region {
-                facts.region = region + 1;
-            }
+    for (r, load) in loads {
+        let facts = flow.facts(r);
+        let field = fields.entry(load.offset).or_insert(Field { content: None, ..load });
+        field.bytes = field.bytes.max(load.bytes);
+        field.content = field.content.or(facts.number).or(load.content);
+        if facts.pointer && load.bytes == 8 && field.region.is_none() {
+            field.region = Some(regions);
+            regions += 1;
+        }
+        if let Some(region) = field.region {
+            facts.region = region + 1;
         }
     }
     // Pointers derived from parameters point where these do.
     loop {
         let mut changed = false;
-        for i in insts().filter(|i| !terms(i).is_empty()) {
+        for i in instructions(body).filter(|i| !terms(i).is_empty()) {
             let Some(d) = registers(&i.operands[0]).next() else { continue };
             let from = terms(i).iter().flat_map(registers).map(|r| flow.facts(r).region).max().unwrap_or(0);
             let to = &mut flow.facts(d).region;
@@ -241,18 +363,12 @@ pub fn generate(module: &Module, name: &str, seed: u64) -> Option<Launch> {
         }
     }
     let mut contents: Vec<Option<Content>> = vec![None; regions];
-    for i in insts().filter(|i| is_global_access(i)) {
-        let Some(ty) = i.types().last() else { continue };
-        let Some(base) = i.operands.iter().find_map(|o| match o {
-            Operand::Addr(Addr { base: AddrBase::Reg(r), .. }) => Some(*r),
-            _ => None,
-        }) else {
-            continue;
-        };
+    for i in instructions(body).filter(|i| is_global_access(i)) {
+        let (Some(ty), Some(base)) = (i.types().last(), bases(i).last()) else { continue };
         let Some(region) = flow.facts(base).region.checked_sub(1) else { continue };
         let data = i.operands.iter().flat_map(registers).next();
         let facts = data.map_or(Facts::default(), |r| *flow.facts(r));
-        let seen = if facts.address && ty.bytes() == 8 && i.op == Op::ld {
+        let seen = if facts.pointer && ty.bytes() == 8 && i.op == Op::ld {
             Some(Content::Pointer)
         } else {
             facts.number.filter(|c| !matches!(c, Content::Int(_))).or(content_of(ty)).or(facts.number)
@@ -262,6 +378,7 @@ pub fn generate(module: &Module, name: &str, seed: u64) -> Option<Launch> {
             *content = seen.or(*content);
         }
     }
+    let style = &STYLES[(seed % STYLES.len() as u64) as usize];
     let mut rng = Rng::new(seed);
     let unknown = if seed.is_multiple_of(2) { Content::Int(4) } else { Content::F32 };
     let contents = contents.into_iter().map(|c| c.unwrap_or(unknown)).collect();
@@ -269,7 +386,7 @@ pub fn generate(module: &Module, name: &str, seed: u64) -> Option<Launch> {
     for f in fields.values() {
         let bytes = match f.region {
             Some(n) => Sparse::address(n),
-            None => scalar(f, &mut rng),
+            None => scalar(f, style.sizes, &mut rng),
         };
         let at = f.offset as usize;
         if let Some(to) = params.get_mut(at..at + f.bytes.min(8) as usize) {
@@ -281,22 +398,21 @@ pub fn generate(module: &Module, name: &str, seed: u64) -> Option<Launch> {
     let allocates =
         bodies.any(|b| b.stmts.iter().any(|s| matches!(s, ptx::Stmt::Inst(i) if i.op == Op::alloca)));
     let cluster = func.attrs.reqnctapercluster.unwrap_or([1; 3]);
-    let grid = [[2, 1, 1], [1, 2, 1], [3, 1, 1], [1, 1, 1]][(seed % 4) as usize];
     Some(Launch {
         kernel: name.to_string(),
-        grid: [0, 1, 2].map(|i| grid[i] * cluster[i].max(1)),
-        block: block_of(module, kernel, seed),
+        grid: [0, 1, 2].map(|i| style.grid[i] * cluster[i].max(1)),
+        block: block_of(module, kernel, style),
         // What a kernel allocates on its stack is in no header; the driver gives every thread this much.
         stack: if allocates { 1024 } else { 0 },
         shared: if dynamic { 32 << 10 } else { 0 },
         args: Vec::new(),
         buffers: BTreeMap::new(),
-        generated: Some(Generated { params, memory: Sparse::new(seed, contents) }),
+        generated: Some(Generated { params, memory: Sparse::new(seed, style.range, contents) }),
     })
 }
 
 /// A number for a parameter: sizes and strides that are likely to lead through the kernel, short loops.
-fn scalar(f: &Field, rng: &mut Rng) -> u64 {
+fn scalar(f: &Field, sizes: &[u32], rng: &mut Rng) -> u64 {
     let r = rng.next();
     match f.content {
         Some(Content::F32) => u64::from((((r >> 40) as f32) / 8_388_608.0 - 0.75).to_bits()),
@@ -304,7 +420,7 @@ fn scalar(f: &Field, rng: &mut Rng) -> u64 {
         Some(Content::F16) => 0x3800 + (r & 0x7ff),
         Some(Content::Bf16) => 0x3f00 + (r & 0xff),
         _ if f.bytes == 8 => [8, 16, 32, 64][r as usize % 4],
-        _ if f.bytes == 4 => [1, 2, 4, 8, 16, 31, 32, 33, 64, 100][r as usize % 10],
+        _ if f.bytes == 4 => sizes[(r % sizes.len() as u64) as usize].into(),
         _ => r >> 62,
     }
 }

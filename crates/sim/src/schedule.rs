@@ -29,15 +29,20 @@ impl FromStr for Schedule {
 /// Makes the choices of a schedule.
 pub(crate) struct Dice {
     rng: Option<Rng>,
+    /// Instructions that a warp gets at most at a time.
+    longest: usize,
 }
+
+/// Races need some warps far ahead of others to show, or all close together: by turns for schedules in a row.
+const LONGEST: [usize; 4] = [24, 8, 250, 6000];
 
 impl Dice {
     pub(crate) fn new(schedule: Schedule) -> Dice {
-        Dice {
-            rng: match schedule {
-                Schedule::Turns => None,
-                Schedule::Random(seed) => Some(Rng::new(seed)),
-            },
+        match schedule {
+            Schedule::Turns => Dice { rng: None, longest: 1 },
+            Schedule::Random(seed) => {
+                Dice { rng: Some(Rng::new(seed)), longest: LONGEST[(seed % 4) as usize] }
+            }
         }
     }
     /// Whether choices are random.
@@ -50,7 +55,7 @@ impl Dice {
     }
     /// Instructions until the next choice, at most `turn`.
     pub(crate) fn turn(&mut self, turn: u32) -> u32 {
-        if self.random() { 1 + self.below(24) as u32 } else { turn }
+        if self.random() { 1 + self.below(self.longest) as u32 } else { turn }
     }
     /// Puts threads that stand at the same place into the order in which they execute.
     pub(crate) fn shuffle(&mut self, lanes: &mut [usize]) {

@@ -21,6 +21,18 @@ pub enum Content {
     Pointer,
 }
 
+/// How far the contents go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Range {
+    /// Integers from 0 to 63, and floating-point numbers from 1/8 to 16 of both signs.
+    #[default]
+    Small,
+    /// All integers, and special floating-point values among the others.
+    Wild,
+    /// Integers are zero, as counters and locks are at first; floating-point numbers as in `Small`.
+    Zero,
+}
+
 /// Address of the first region; region n starts `n << SHIFT` behind it.
 const FIRST: u64 = 0x2000_0000_0000;
 /// A region has 64 GiB.
@@ -36,6 +48,7 @@ const MOST_PAGES: usize = 1 << 14;
 #[derive(Clone, Debug, Default)]
 pub struct Sparse {
     seed: u64,
+    range: Range,
     /// Contents of the first regions; the others follow from the seed.
     regions: Vec<Content>,
     pages: FxHashMap<u64, Box<[u8]>>,
@@ -43,8 +56,8 @@ pub struct Sparse {
 
 impl Sparse {
     /// Nothing touched yet.
-    pub fn new(seed: u64, regions: Vec<Content>) -> Sparse {
-        Sparse { seed, regions, pages: FxHashMap::default() }
+    pub fn new(seed: u64, range: Range, regions: Vec<Content>) -> Sparse {
+        Sparse { seed, range, regions, pages: FxHashMap::default() }
     }
 
     /// An address in the middle of region `n`, so that small negative offsets stay inside.
@@ -91,7 +104,7 @@ impl Sparse {
     /// What the aligned eight bytes at an address hold before they are written.
     pub(crate) fn first(&self, address: u64) -> u64 {
         let content = self.content(address / PAGE * PAGE);
-        word(content, self.seed & 1 != 0, Rng::new(self.seed ^ address).next())
+        word(content, self.range, Rng::new(self.seed ^ address).next())
     }
 
     /// The aligned eight bytes at an address of a page that was touched.
@@ -126,9 +139,9 @@ impl Sparse {
     }
 }
 
-/// Eight bytes of a content from random bits. `wild` contents have the whole range of integers and special
-/// floating-point values among them; the others are small numbers, so that loops over them end.
-fn word(content: Content, wild: bool, h: u64) -> u64 {
+/// Eight bytes of a content from random bits.
+fn word(content: Content, range: Range, h: u64) -> u64 {
+    let wild = range == Range::Wild;
     let mut rng = Rng::new(h);
     let mut each = |bytes: u32, f: &dyn Fn(u64) -> u64| {
         (0..8 / bytes).fold(0, |w, i| {
@@ -152,6 +165,7 @@ fn word(content: Content, wild: bool, h: u64) -> u64 {
         }
     };
     match content {
+        Content::Int(_) if range == Range::Zero => 0,
         Content::Int(n) if wild => each(n.into(), &|r| r),
         Content::Int(n) => each(n.into(), &|r| r >> 58),
         Content::F16 => each(2, &float(16, 10)),
@@ -169,7 +183,8 @@ mod tests {
     #[test]
     fn contents_depend_on_address_and_seed_alone() {
         let regions = vec![Content::F32, Content::Int(4), Content::Pointer];
-        let (mut a, mut b) = (Sparse::new(0, regions.clone()), Sparse::new(0, regions));
+        let (mut a, mut b) =
+            (Sparse::new(0, Range::Small, regions.clone()), Sparse::new(0, Range::Small, regions));
         let at = |n| Sparse::address(n);
         for n in 0..3 {
             let first = a.bytes(at(n) + 64, 8).unwrap().to_vec();

@@ -6,14 +6,13 @@ mod pacing;
 mod scoreboards;
 mod stalls;
 
-use crate::Options;
 use crate::machine::Machine;
 use crate::timing;
 use sass::{Control, Opcode};
 
 /// Fills in the control field of every instruction; may insert NOPs.
-pub fn run(machine: &mut Machine, options: &Options) {
-    if options.serial {
+pub fn run(machine: &mut Machine, one_by_one: bool) {
+    if one_by_one {
         serial(machine);
     } else {
         scoreboards::run(machine);

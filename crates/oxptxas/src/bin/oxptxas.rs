@@ -1,7 +1,9 @@
 //! `oxptxas`: ptxas's command line.
 
 use oxptxas::directives::{Directives, cache_operator};
+use oxptxas::knobs::Knobs;
 use oxptxas::options::{CommandLine, help};
+use oxptxas::timeline::Wanted;
 use oxptxas::{Settings, compile, pipeline};
 use ptx::Style;
 use sass::Target;
@@ -137,7 +139,25 @@ fn run(program: &str, args: &[String]) -> Result<(), String> {
         default_cache: [cache("def-load-cache"), cache("def-store-cache")],
         forced_cache: [cache("force-load-cache"), cache("force-store-cache")],
     };
+    let stats = Wanted::of(line.list("compiler-stats"));
+    if line.has("compiler-stats-file") && !line.has("compiler-stats") {
+        warn(
+            "Option '--compiler-stats-file' requires option '--compiler-stats'; ignoring since latter is not specified",
+        )?;
+    }
+    let trace = match line.value("fdevice-time-trace") {
+        None => None,
+        Some(path) => {
+            let text = std::fs::read_to_string(path);
+            Some((path, text.map_err(|_| fatal(format!("File '{path}' could not be opened")))?))
+        }
+    };
+    let mut knobs = Knobs { timed: trace.is_some() || stats.phases, ..Knobs::default() };
+    for knob in line.list("knob") {
+        knobs.add(knob).map_err(fatal)?;
+    }
     let settings = Settings {
+        knobs,
         directives,
         opt_level: line.value("opt-level").and_then(|n| n.parse::<u32>().ok()).unwrap_or(3).min(3) as u8,
         max_registers,
@@ -179,6 +199,20 @@ fn run(program: &str, args: &[String]) -> Result<(), String> {
             ))?;
         }
     }
+    print!("{}", output.timeline.shown);
+    if line.has("compiler-stats") {
+        match line.value("compiler-stats-file") {
+            None => eprint!("{}", output.timeline.stats(stats, &format!("{program} info    : STAT: "))),
+            Some(path) => {
+                let text = format!("\n{file} >>\n\n{}", output.timeline.stats(stats, ""));
+                append(path, &text).map_err(|_| fatal(format!("File '{path}' could not be opened")))?;
+            }
+        }
+    }
+    if let Some((path, existing)) = trace {
+        let trace = output.timeline.trace(&existing, file).map_err(fatal)?;
+        std::fs::write(path, trace).map_err(|_| fatal(format!("File '{path}' could not be opened")))?;
+    }
     if line.has("verbose") {
         eprint!("{}", output.verbose(program, target));
     }
@@ -194,6 +228,11 @@ fn write_output(path: &str, bytes: &[u8]) -> std::io::Result<()> {
         std::fs::remove_file(path)?;
     }
     result
+}
+
+fn append(path: &str, text: &str) -> std::io::Result<()> {
+    let mut file = std::fs::OpenOptions::new().append(true).create(true).open(path)?;
+    file.write_all(text.as_bytes())
 }
 
 /// Our own name first, then the release that we are compatible with, in the lines that tools parse.

@@ -37,6 +37,8 @@ oxsass: look at and execute GPU code
       are made up from seeds, compare memory, and look for hazards. The exit status is 0 only if all agree.
       What differs is shown with the line of the PTX and the instruction of the code that stored it. With
       --against, another cubin of the same PTX, say ptxas's, is judged in the same way.
+  oxsass bisect FILE.ptx [--arch sm_90] [--opt-level 3] [--seeds 4]
+      Where `verify` finds a difference in our code: the first phase of the compiler that makes it.
   oxsass verify FILE OTHER LAUNCH.toml
       Execute both (cubin or PTX) and compare the output buffers as the launch file says.
 ";
@@ -54,6 +56,7 @@ fn main() -> ExitCode {
         ["run", file, launch, options @ ..] => run(&mut out, file, launch, options),
         ["check", file] => check(&mut out, file),
         ["verify", file, other, launch] if !other.starts_with('-') => compare(&mut out, file, other, launch),
+        ["bisect", file, options @ ..] => bisect(&mut out, file, options),
         ["verify", file, options @ ..] => verify(&mut out, file, options),
         _ => Err("bad arguments; see oxsass --help".into()),
     };
@@ -186,31 +189,79 @@ fn check(out: &mut impl Write, path: &str) -> Result<(), String> {
     if found == 0 { Ok(()) } else { Err(format!("{path}: {found} hazards")) }
 }
 
+/// The options of `oxsass verify` without a launch file, and of `bisect`.
+struct VerifyOptions<'a> {
+    target: Option<Target>,
+    level: u8,
+    cubin: Option<Vec<u8>>,
+    against: Option<(&'a str, Vec<u8>)>,
+    seeds: u64,
+}
+
+impl<'a> VerifyOptions<'a> {
+    fn parse(options: &[&'a str]) -> Result<VerifyOptions<'a>, String> {
+        let mut o = VerifyOptions { target: None, level: 3, cubin: None, against: None, seeds: 4 };
+        for pair in options.chunks(2) {
+            let [name, value] = pair else { return Err(format!("option '{}' lacks its value", pair[0])) };
+            let number = || value.parse::<u64>().map_err(|_| format!("{name}: '{value}' is not a number"));
+            match *name {
+                "--arch" => o.target = Some(parse_target(value)?),
+                "--opt-level" => o.level = number()?.min(3) as u8,
+                "--seeds" => o.seeds = number()?,
+                "--cubin" => o.cubin = Some(read(value)?),
+                "--against" => o.against = Some((*value, read(value)?)),
+                other => return Err(format!("unknown option '{other}'")),
+            }
+        }
+        Ok(o)
+    }
+
+    /// For the target that was given, else the one that the module names.
+    fn settings(&self, module: &ptx::Module) -> Result<oxptxas::Settings, String> {
+        let own = module.targets.first().and_then(|t| Target::parse(t));
+        let target = self.target.or(own).ok_or("--arch is needed: the file names no target that is known")?;
+        Ok(oxptxas::Settings { opt_level: self.level, ..oxptxas::Settings::new(target) })
+    }
+}
+
+/// `oxsass bisect`
+fn bisect(out: &mut impl Write, path: &str, options: &[&str]) -> Result<(), String> {
+    use oxptxas::bisect::{Culprit, search};
+    let options = VerifyOptions::parse(options)?;
+    let Program::Ptx { source, module, .. } = Program::load(path)? else {
+        return Err(format!("{path}: bisect starts from PTX"));
+    };
+    let settings = options.settings(&module)?;
+    let wrong = |output: &oxptxas::Output| {
+        let mut names = oxptxas::verify::kernels(&module).into_iter();
+        names.any(|name| {
+            let verdict = oxptxas::verify::kernel(&module, &source, &output.cubin, name, 0..options.seeds);
+            matches!(verdict, Verdict::Differs(_))
+        })
+    };
+    let found = search(&source, path, &settings, wrong).map_err(|f| f.render("oxsass"))?;
+    let line = match found {
+        Culprit::None => "nothing differs".into(),
+        Culprit::Always => "it differs without all phases that can be left out".into(),
+        Culprit::Phase(phase, unit, n) => {
+            format!("{} of {unit}: phase {n} of those that can be left out", phase.name())
+        }
+    };
+    writeln!(out, "{line}").map_err(|e| e.to_string())
+}
+
 /// `oxsass verify` without a launch file.
 fn verify(out: &mut impl Write, path: &str, options: &[&str]) -> Result<(), String> {
-    let (mut target, mut level, mut cubin, mut against, mut seeds) = (None, 3, None, None, 4);
-    for pair in options.chunks(2) {
-        let [name, value] = pair else { return Err(format!("option '{}' lacks its value", pair[0])) };
-        let number = || value.parse::<u64>().map_err(|_| format!("{name}: '{value}' is not a number"));
-        match *name {
-            "--arch" => target = Some(parse_target(value)?),
-            "--opt-level" => level = number()?.min(3) as u8,
-            "--seeds" => seeds = number()?,
-            "--cubin" => cubin = Some(read(value)?),
-            "--against" => against = Some((*value, read(value)?)),
-            other => return Err(format!("unknown option '{other}'")),
-        }
-    }
+    let options = VerifyOptions::parse(options)?;
     let Program::Ptx { source, module, .. } = Program::load(path)? else {
         return Err(format!("{path}: verify starts from PTX"));
     };
+    let settings = options.settings(&module);
+    let VerifyOptions { cubin, against, seeds, .. } = options;
     let bytes = match cubin {
         Some(bytes) => bytes,
         None => {
-            let own = module.targets.first().and_then(|t| Target::parse(t));
-            let target = target.or(own).ok_or("--arch is needed: the file names no target that is known")?;
-            let settings = oxptxas::Settings { opt_level: level, ..oxptxas::Settings::new(target) };
-            let output = oxptxas::compile(&source, path, &settings);
+            let output = oxptxas::compile(&source, path, &settings?);
             output.map_err(|f| f.render("oxsass"))?.cubin
         }
     };

@@ -1,0 +1,89 @@
+//! `-knob NAME=VALUE`: what developers of the compiler ask of its phases. Names are ptxas's where the digest of its
+//! own knobs names one that does the same.
+
+use ori::{Phase, Plan};
+use std::sync::atomic::AtomicU32;
+
+/// What knobs ask for.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Knobs {
+    /// `DumpIR=PHASE+PHASE`: show the code after these phases; `all` for every phase.
+    pub shown: Vec<Phase>,
+    /// `DisablePhases=PART+PART`: leave out phases whose names have such a part, if code is right without them.
+    pub disabled: Vec<String>,
+    /// `NumOptPhasesBudget=N`: run only the first N phases that can be left out.
+    pub phases: Option<u32>,
+    /// `OptBudget=N`: later ones see level 1.
+    pub leveled: Option<u32>,
+    /// Keep the times of all phases.
+    pub timed: bool,
+}
+
+impl Knobs {
+    /// Adds one `NAME=VALUE`.
+    ///
+    /// # Errors
+    /// An unknown name, phase or number.
+    pub fn add(&mut self, knob: &str) -> Result<(), String> {
+        let (name, value) = knob.split_once('=').unwrap_or((knob, ""));
+        let number =
+            || value.parse::<u32>().map_err(|_| format!("Knob '{name}' wants a number, not '{value}'"));
+        match name.to_ascii_lowercase().as_str() {
+            "dumpir" if value.eq_ignore_ascii_case("all") => self.shown.extend(Phase::ALL),
+            "dumpir" => {
+                for phase in value.split('+') {
+                    let known =
+                        Phase::parse(phase).ok_or_else(|| format!("Knob '{name}': no phase '{phase}'"))?;
+                    self.shown.push(known);
+                }
+            }
+            "disablephases" => {
+                for part in value.split('+').map(str::to_ascii_lowercase) {
+                    let named = |p: &&Phase| p.name().to_ascii_lowercase().contains(&part);
+                    if part.is_empty() || !Phase::ALL.iter().any(|p| named(&p)) {
+                        return Err(format!("Knob '{name}': no phase '{part}'"));
+                    }
+                    self.disabled.push(part);
+                }
+            }
+            "numoptphasesbudget" => self.phases = Some(number()?),
+            "optbudget" => self.leveled = Some(number()?),
+            _ => return Err(format!("Invalid knob specified ({name})")),
+        }
+        Ok(())
+    }
+
+    /// The plan of a compilation at a level.
+    pub(crate) fn plan(&self, level: u8) -> Plan {
+        Plan {
+            level,
+            shown: self.shown.clone(),
+            disabled: self.disabled.clone(),
+            phases: self.phases.map(AtomicU32::new),
+            leveled: self.leveled.map(AtomicU32::new),
+            timed: self.timed,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values() {
+        let mut k = Knobs::default();
+        k.add("DUMPIR=GvnCse+allocateregisters").unwrap();
+        assert_eq!(k.shown, [Phase::GvnCse, Phase::AllocateRegisters]);
+        k.add("DisablePhases=Copy").unwrap();
+        assert_eq!(k.disabled, ["copy"]);
+        k.add("OptBudget=3").unwrap();
+        assert_eq!(k.leveled, Some(3));
+        assert_eq!(
+            k.add("NumOptPhasesBudget=x").unwrap_err(),
+            "Knob 'NumOptPhasesBudget' wants a number, not 'x'"
+        );
+        assert_eq!(k.add("DumpIR=Nothing").unwrap_err(), "Knob 'DumpIR': no phase 'Nothing'");
+        assert_eq!(k.add("Speed=9").unwrap_err(), "Invalid knob specified (Speed)");
+    }
+}

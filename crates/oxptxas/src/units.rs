@@ -1,0 +1,112 @@
+//! Functions through lowering, optimization and the backend: each on its own, in parallel.
+
+use crate::pipeline::Settings;
+use crate::timeline::{Event, Stage, Timeline};
+use backend::Code;
+use ori::phase::Report;
+use ori::{Manager, Plan};
+use ptx::{Diagnostic, FuncId, LineIndex, Module};
+use rayon::prelude::*;
+use std::time::{Duration, Instant};
+
+/// A compiled function, and how long it took.
+pub(crate) type Compiled = (Code, Duration);
+
+/// What is the same for all functions.
+pub(crate) struct Units<'a> {
+    pub(crate) module: &'a Module,
+    pub(crate) layout: &'a lower::ModuleLayout,
+    pub(crate) lines: &'a LineIndex,
+    pub(crate) options: lower::Options<'a>,
+    pub(crate) settings: &'a Settings,
+}
+
+/// What became of a function: its code and what happened in its phases, when it began, and on which thread.
+struct Done {
+    code: Result<Code, Vec<Diagnostic>>,
+    lowered: Duration,
+    report: Report,
+    start: Instant,
+    whole: Duration,
+    thread: usize,
+}
+
+impl Units<'_> {
+    /// Compiles functions, each within its number of registers, in the order of `jobs`.
+    pub(crate) fn compile(
+        &self,
+        jobs: &[(FuncId, Option<u32>)],
+        timeline: &mut Timeline,
+    ) -> Vec<Result<Compiled, Vec<Diagnostic>>> {
+        let plan = self.settings.knobs.plan(self.settings.opt_level);
+        let one = |job: &(FuncId, Option<u32>)| self.function(*job, &plan);
+        let done: Vec<Done> =
+            if plan.in_order() { jobs.iter().map(one).collect() } else { jobs.par_iter().map(one).collect() };
+        let mut out = Vec::new();
+        for (done, (id, _)) in done.into_iter().zip(jobs) {
+            let name = &self.module.funcs[*id].name;
+            if plan.timed {
+                let event = |stage, start: Instant, length| Event {
+                    stage,
+                    unit: name.clone(),
+                    start: timeline.since(start),
+                    length,
+                    thread: done.thread,
+                };
+                let mut events = vec![event(Stage::Unit, done.start, done.whole)];
+                events.push(event(Stage::DagGen, done.start, done.lowered));
+                events.push(event(
+                    Stage::Ocg,
+                    done.start + done.lowered,
+                    done.whole.saturating_sub(done.lowered),
+                ));
+                events.extend(
+                    done.report.times.iter().map(|(p, at, time)| event(Stage::Phase(*p), *at, *time)),
+                );
+                timeline.events.extend(events);
+            }
+            if !done.report.text.is_empty() {
+                timeline.shown.push_str(&format!("# function {name}\n{}", done.report.text));
+            }
+            out.push(done.code.map(|code| (code, done.whole)));
+        }
+        out
+    }
+
+    fn function(&self, (id, limit): (FuncId, Option<u32>), plan: &Plan) -> Done {
+        let start = Instant::now();
+        let options = lower::Options { maxrregcount: limit, ..self.options.clone() };
+        let mut manager = Manager::new(plan);
+        let lowered = lower::lower_function(self.module, id, self.layout, &options);
+        let lowering = start.elapsed();
+        let code = lowered.and_then(|func| self.machine_code(id, func, &mut manager));
+        Done {
+            code,
+            lowered: lowering,
+            report: manager.report,
+            start,
+            whole: start.elapsed(),
+            thread: rayon::current_thread_index().unwrap_or(0),
+        }
+    }
+
+    fn machine_code(
+        &self,
+        id: FuncId,
+        mut func: ori::Function,
+        manager: &mut Manager<'_>,
+    ) -> Result<Code, Vec<Diagnostic>> {
+        let span = self.module.funcs[id].span;
+        let internal = |message: String| vec![Diagnostic::error(span, message)];
+        manager.show(ori::Phase::ReportInitialRepresentation, &func);
+        opt::optimize(&mut func, manager).map_err(|e| internal(format!("internal error: {e}")))?;
+        backend::compile(func, manager, self.settings.serial).map_err(|e| {
+            let mut d = internal(e.message);
+            if e.line != 0 {
+                let start = self.lines.offset(e.line);
+                d[0].span = Some(ptx::Span { start, end: start });
+            }
+            d
+        })
+    }
+}
