@@ -60,6 +60,17 @@ pub fn jobs(root: &Path, paths: &[PathBuf], sms: &[String]) -> Vec<(PathBuf, Str
 
 /// Compiles with ptxas, or finds what it made before in target/reference.
 pub fn reference(root: &Path, bin: &Path, ptx: &Path, sm: &str) -> Result<Vec<u8>, String> {
+    reference_with(root, bin, ptx, sm, &[])
+}
+
+/// The same with further options.
+pub fn reference_with(
+    root: &Path,
+    bin: &Path,
+    ptx: &Path,
+    sm: &str,
+    options: &[&str],
+) -> Result<Vec<u8>, String> {
     let text = std::fs::read(ptx).map_err(|e| format!("{}: {e}", ptx.display()))?;
     let mut hash = 0xcbf2_9ce4_8422_2325u64;
     for b in &text {
@@ -67,12 +78,12 @@ pub fn reference(root: &Path, bin: &Path, ptx: &Path, sm: &str) -> Result<Vec<u8
     }
     let dir = root.join("target/reference");
     std::fs::create_dir_all(&dir).map_err(|e| e.to_string())?;
-    let out = dir.join(format!("{hash:016x}.{sm}.cubin"));
+    let out = dir.join(format!("{hash:016x}.{sm}{}.cubin", options.concat()));
     if let Ok(bytes) = std::fs::read(&out) {
         return Ok(bytes);
     }
     let mut c = Command::new(bin.join("ptxas"));
-    c.arg(format!("-arch=sm_{sm}")).arg(ptx).arg("-o").arg(&out);
+    c.arg(format!("-arch=sm_{sm}")).args(options).arg(ptx).arg("-o").arg(&out);
     let done = c.output().map_err(|e| format!("ptxas: {e}"))?;
     if !done.status.success() {
         return Err(format!("ptxas -arch=sm_{sm} refuses {}", ptx.display()));

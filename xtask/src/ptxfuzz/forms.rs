@@ -41,7 +41,7 @@ impl Operation {
         let has = |m: &str| self.text.split('.').any(|w| w == m);
         match self.op {
             Op::vmad => has("sat") || has("shr7") || has("shr15"),
-            Op::szext => has("clamp"),
+            Op::szext => true,
             Op::fns => true,
             _ => false,
         }

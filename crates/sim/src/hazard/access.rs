@@ -3,7 +3,7 @@
 use sass::{AddrWidth, ConstBank, Guard, Inst, Mod, Opcode, Operand, Reg, RegFile, Role, SlotKind};
 
 /// A 32-bit register or predicate as a small dense number.
-pub(super) type Cell = u16;
+pub(crate) type Cell = u16;
 
 /// Each file, its first cell and its size.
 const FILES: [(RegFile, Cell, u8); 5] = [
@@ -26,13 +26,13 @@ pub enum Use {
 }
 
 /// The cell of a register; `None` for RZ, PT and the like.
-pub(super) fn cell(reg: Reg) -> Option<Cell> {
+pub(crate) fn cell(reg: Reg) -> Option<Cell> {
     let (_, base, count) = FILES.iter().find(|f| f.0 == reg.file)?;
     (!reg.is_zero() && reg.index < *count).then(|| base + Cell::from(reg.index))
 }
 
 /// The register of a cell.
-pub(super) fn register(cell: Cell) -> Reg {
+pub(crate) fn register(cell: Cell) -> Reg {
     let (file, base, _) = FILES.iter().rev().find(|f| f.1 <= cell).unwrap_or(&FILES[0]);
     Reg { file: *file, index: (cell - base) as u8 }
 }
@@ -59,7 +59,7 @@ fn narrow_uniform(op: Opcode) -> bool {
 }
 
 /// Calls `f` for every cell read.
-pub(super) fn reads(inst: &Inst, mut f: impl FnMut(Cell, Use)) {
+pub(crate) fn reads(inst: &Inst, mut f: impl FnMut(Cell, Use)) {
     if inst.guard != Guard::TRUE {
         span(inst.guard.pred, 1, |c| f(c, Use::Guard));
     }
@@ -111,7 +111,7 @@ pub(super) fn reads(inst: &Inst, mut f: impl FnMut(Cell, Use)) {
 }
 
 /// Calls `f` for every cell written.
-pub(super) fn writes(inst: &Inst, mut f: impl FnMut(Cell)) {
+pub(crate) fn writes(inst: &Inst, mut f: impl FnMut(Cell)) {
     let info = inst.op.info();
     if info.writes_predicates {
         every(RegFile::P, &mut f);

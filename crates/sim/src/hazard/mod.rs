@@ -2,7 +2,7 @@
 //! every path. It knows nothing of how the control fields were chosen; its least distances are what ptxas's
 //! own code shows ([`Minima`]).
 
-mod access;
+pub(crate) mod access;
 mod engine;
 mod flow;
 mod minima;

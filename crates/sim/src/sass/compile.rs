@@ -3,6 +3,7 @@
 use super::control::{self, Control};
 use super::image::Banks;
 use super::operand::{Exec, Operands, Pred};
+use super::uniform::Uses;
 use super::{barrier, bulk, convert, driver, float, half, int, mem, packed, tensor, warp};
 use sass::Inst;
 
@@ -31,6 +32,8 @@ pub(crate) enum Action {
 pub(crate) struct Step {
     pub(crate) guard: Pred,
     pub(crate) action: Action,
+    /// The uniform registers that it uses.
+    pub(crate) uniform: Option<Uses>,
 }
 
 /// Instructions without an effect on a machine that finishes each one before the next.
@@ -101,9 +104,12 @@ impl Step {
     pub(crate) fn of(inst: &Inst, banks: &Banks) -> Step {
         let guard = Pred::of(inst.guard.pred, inst.guard.not);
         let action = guard.clone().and_then(|_| action(inst, banks));
+        // These see to their guard themselves.
+        let own = matches!(action, Ok(Action::Control(Control::BranchDiverged { .. })));
         Step {
-            guard: guard.unwrap_or(Pred::TRUE),
+            guard: guard.ok().filter(|_| !own).unwrap_or(Pred::TRUE),
             action: action.unwrap_or_else(|Unsupported(what)| Action::Unsupported(what)),
+            uniform: Uses::of(inst),
         }
     }
 }

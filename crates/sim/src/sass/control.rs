@@ -30,14 +30,17 @@ pub(crate) enum Control {
         cond: Pred,
         target: u32,
     },
-    /// Branch where the named lanes are not all here (`diverged`) or are.
+    /// The whole group branches where the named lanes are not all among those of the group whose guard holds
+    /// (`diverged`), or where they are.
     BranchDiverged {
+        guard: Pred,
         lanes: Src,
         diverged: bool,
         target: u32,
     },
-    /// Branch of the whole group.
+    /// Branch of the whole group where one of its lanes does.
     BranchAny {
+        cond: Pred,
         target: u32,
     },
     /// Branch to a register's value plus a base.
@@ -112,17 +115,16 @@ pub(crate) fn compile(name: &str, o: &Operands<'_>) -> Result<Option<Control>, U
     Ok(Some(match name {
         "BRA" if o.take("DIV") => {
             always(o, 1)?;
-            Control::BranchDiverged { lanes: o.src(0, Kind::Int)?, diverged: true, target: address(o, 2)? }
+            diverged(o, true)?
         }
         "BRA" if o.take("CONV") => {
             always(o, 1)?;
-            Control::BranchDiverged { lanes: o.src(0, Kind::Int)?, diverged: false, target: address(o, 2)? }
+            diverged(o, false)?
         }
         // Where one lane branches, all of the group do.
         "BRA" if o.take("ANY") => {
             o.ignore(&["U"]);
-            always(o, 1)?;
-            Control::BranchAny { target: address(o, 2)? }
+            Control::BranchAny { cond: o.pred(1)?, target: address(o, 2)? }
         }
         "BRA" if o.take("U") => Control::BranchAll { cond: o.pred(1)?, target: address(o, 2)? },
         "BRA" => Control::Branch { cond: o.pred(1)?, target: address(o, 2)? },
@@ -193,6 +195,11 @@ pub(crate) fn compile(name: &str, o: &Operands<'_>) -> Result<Option<Control>, U
     }))
 }
 
+fn diverged(o: &Operands<'_>, diverged: bool) -> Result<Control, Unsupported> {
+    let guard = Pred::of(o.inst.guard.pred, o.inst.guard.not)?;
+    Ok(Control::BranchDiverged { guard, lanes: o.src(0, Kind::Int)?, diverged, target: address(o, 2)? })
+}
+
 fn barrier(o: &Operands<'_>) -> Result<Control, Unsupported> {
     o.ignore(&["DEFER_BLOCKING"]);
     let kinds = [
@@ -234,7 +241,7 @@ impl Warp {
             let pc = self.resume[rest.trailing_zeros() as usize];
             let same = lanes(rest).filter(|l| self.resume[*l] == pc).fold(0, |m, l| m | 1 << l);
             lanes(same).for_each(|l| self.wait[l] = Wait::No);
-            self.groups.insert(0, Group { mask: same, pc });
+            self.groups.insert(0, Group::at(pc, same));
             rest &= !same;
         }
     }
@@ -262,7 +269,7 @@ impl Warp {
             Some(g) if mask != 0 => {
                 g.mask &= !mask;
                 let at = self.groups.len() - 1;
-                self.groups.insert(at, Group { mask, pc: target });
+                self.groups.insert(at, Group::at(target, mask));
             }
             _ => {}
         }
@@ -304,11 +311,16 @@ impl Warp {
                     self.branch(mask, *target);
                 }
             }
-            Control::BranchAny { target } => self.branch(group.mask, *target),
-            Control::BranchDiverged { lanes, diverged, target } => {
+            Control::BranchAny { cond, target } => {
+                if mask & cond.mask(self) != 0 {
+                    self.branch(group.mask, *target);
+                }
+            }
+            Control::BranchDiverged { guard, lanes, diverged, target } => {
+                let here = group.mask & guard.mask(self);
                 let needed = lanes.uniform(self) as u32 & self.live;
-                if (needed & !group.mask != 0) == *diverged {
-                    self.branch(mask, *target);
+                if (needed & !here != 0) == *diverged {
+                    self.branch(group.mask, *target);
                 }
             }
             Control::Indirect { register, base, relative } => {

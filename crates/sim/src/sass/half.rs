@@ -48,20 +48,23 @@ struct Halves {
     src: Src,
     /// For the low and the high half.
     from: [u32; 2],
-    /// The sign of the high half is changed.
+    /// The sign of what the low half reads is changed.
     flip: bool,
 }
 
 impl Halves {
     fn pick(self, x: u64, at: u32) -> u64 {
-        (x >> self.from[(at / 16) as usize] & 0xffff) ^ if self.flip && at == 16 { 0x8000 } else { 0 }
+        (x >> self.from[(at / 16) as usize] & 0xffff) ^ if self.flip && at == 0 { 0x8000 } else { 0 }
     }
 }
 
 fn halves(o: &Operands<'_>, slot: usize, letter: char) -> Result<Halves, Unsupported> {
     let take = |s: &str| o.take(&format!("{letter}:{s}"));
     let flip = take("H0_NH1");
-    let from = if take("H0_H0") {
+    let from = if flip {
+        // Written high half first: times the imaginary unit.
+        [16, 0]
+    } else if take("H0_H0") {
         [0, 0]
     } else if take("H1_H1") {
         [16, 16]

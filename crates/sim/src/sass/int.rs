@@ -41,9 +41,16 @@ pub(crate) fn compile(name: &str, o: &Operands<'_>) -> Result<Option<Exec>, Unsu
                 return unsupported("this saturating sum");
             }
             if halves {
-                let one =
-                    |a: u64, b: u64, at: u32| u64::from((a >> at) as u16).wrapping_add(b >> at) & 0xffff;
-                return Ok(Some(value(d, [a, b], move |[a, b]| one(a, b, 0) | one(a, b, 16) << 16)));
+                // A minus negates each half.
+                let (na, nb) = (a.neg, b.neg);
+                return Ok(Some(value(d, [a.plain(), b.plain()], move |[a, b]| {
+                    let half = |x: u64, at: u32, neg: bool| {
+                        let x = (x >> at) as u16;
+                        if neg { x.wrapping_neg() } else { x }
+                    };
+                    let one = |at| u64::from(half(a, at, na).wrapping_add(half(b, at, nb))) << at;
+                    one(0) | one(16)
+                })));
             }
             if sat {
                 // A minus is exact: the sum has one bit more than its sources.

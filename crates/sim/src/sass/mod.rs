@@ -21,6 +21,7 @@ mod state;
 mod tensor;
 #[cfg(test)]
 mod tests;
+mod uniform;
 mod warp;
 
 pub use coverage::{Coverage, coverage};
@@ -214,7 +215,9 @@ fn simulate(
         .iter()
         .map(|inst| match inst {
             Ok(inst) => Step::of(inst, &env.banks),
-            Err(e) => Step { guard: operand::Pred::TRUE, action: Action::Unsupported(e.clone()) },
+            Err(e) => {
+                Step { guard: operand::Pred::TRUE, action: Action::Unsupported(e.clone()), uniform: None }
+            }
         })
         .collect();
     if let Some(p) = &mut probe {
@@ -364,6 +367,9 @@ impl Grid<'_> {
             let Some(group) = warp.groups.last_mut() else { return Ok(()) };
             let (pc, lanes) = (group.pc, group.mask);
             group.pc += 16;
+            if std::mem::take(&mut group.interrupted) {
+                uniform::restore(warp, lanes);
+            }
             warp.issued += 1;
             let (code, target) = (self.code, self.target);
             let error = |f: Fault, warp: &Warp, block: &Block| SimError::Instruction {
@@ -381,6 +387,9 @@ impl Grid<'_> {
             if mask == 0 {
                 continue;
             }
+            if let Some(Err(f)) = step.uniform.as_ref().map(|u| u.check(warp, lanes)) {
+                return Err(error(f, warp, block));
+            }
             let result = match &step.action {
                 Action::Nothing => Ok(()),
                 Action::Control(c) => warp.control(block, c, mask),
@@ -392,12 +401,16 @@ impl Grid<'_> {
             if let Err(f) = result {
                 return Err(error(f, warp, block));
             }
+            if let Some(u) = &step.uniform {
+                u.note(warp, lanes);
+            }
             if let Some(p) = &mut self.probe {
                 p.look(pc, warp.issued, warp, block, self.memory);
             }
         }
         // Another group gets its turn, for forward progress of spinning threads.
         if warp.groups.len() > 1 {
+            warp.groups.iter_mut().rev().take(1).for_each(|g| g.interrupted = true);
             warp.groups.rotate_right(1);
         }
         Ok(())
@@ -451,12 +464,16 @@ fn complete_barriers(block: &mut Block, warps: &mut [Warp]) -> bool {
 fn describe(warps: &[Warp]) -> String {
     let mut parts = Vec::new();
     for w in warps.iter().filter(|w| w.live != 0) {
-        let lane = w.live.trailing_zeros() as usize;
-        parts.push(format!(
-            "warp {}: lanes {:#010x}, first at {:#06x} {:?}",
-            w.number, w.live, w.resume[lane], w.wait[lane]
-        ));
+        let mut rest = w.live;
+        while rest != 0 {
+            let first = rest.trailing_zeros() as usize;
+            let alike = |l: &usize| (w.resume[*l], w.wait[*l]) == (w.resume[first], w.wait[first]);
+            let same = operand::lanes(rest).filter(alike).fold(0u32, |m, l| m | 1 << l);
+            rest &= !same;
+            let at = w.resume[first].wrapping_sub(16);
+            parts.push(format!("warp {}, lanes {same:#010x} at {at:#06x}: {:?}", w.number, w.wait[first]));
+        }
     }
-    parts.truncate(4);
+    parts.truncate(8);
     parts.join("; ")
 }

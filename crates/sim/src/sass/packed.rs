@@ -12,8 +12,10 @@ pub(super) fn compile(o: &Operands<'_>) -> Result<Option<Exec>, Unsupported> {
     Ok(Some(match o.inst.op {
         Opcode::FADD2 | Opcode::FMUL2 | Opcode::FFMA2 => pair(o)?,
         Opcode::FHADD | Opcode::FHFMA => mixed(o)?,
-        Opcode::I2I => narrow(o)?,
-        Opcode::PLOP3_SIGN => signs(o)?,
+        Opcode::I2I | Opcode::UI2I => narrow(o)?,
+        Opcode::PLOP3_SIGN | Opcode::UPLOP3_S3 => signs(o)?,
+        Opcode::PLOP3_S2 | Opcode::UPLOP3_S2 => predicate_and_signs(o)?,
+        Opcode::PLOP3_S1 | Opcode::UPLOP3_S1 => sign_and_predicates(o)?,
         Opcode::VABSDIFF4 => byte_differences(o)?,
         _ => return Ok(None),
     }))
@@ -103,15 +105,40 @@ fn narrow(o: &Operands<'_>) -> Result<Exec, Unsupported> {
     }))
 }
 
+/// Modifiers that say what the mnemonic of the table says already.
+const SIGNS: &[&str] = &["LUT", "A:SIGN", "B:SIGN", "C:SIGN", "SIGN"];
+
 /// Pd, Pq, Ra, Rb, Rc, tables: PLOP3 of the registers' signs.
 fn signs(o: &Operands<'_>) -> Result<Exec, Unsupported> {
-    o.ignore(&["LUT", "A:SIGN", "B:SIGN", "C:SIGN", "SIGN"]);
+    o.ignore(SIGNS);
     let out = (None, [o.pred_dst(0)?, o.pred_dst(1)?]);
     let srcs = [o.raw(2)?, o.raw(3)?, o.raw(4)?];
     let (t, u) = (o.imm(5)?, o.imm(6)?);
     Ok(lanewise(out, srcs, [], move |[a, b, c], []| {
         let sign = |x: u64| (x >> 31 & 1) as u32;
         let i = sign(a) * 4 + sign(b) * 2 + sign(c);
+        (0, t >> i & 1 != 0, u >> i & 1 != 0)
+    }))
+}
+
+/// Pd, Pq, Pa, Rb, Rc, tables: a predicate and two signs.
+fn predicate_and_signs(o: &Operands<'_>) -> Result<Exec, Unsupported> {
+    o.ignore(SIGNS);
+    let out = (None, [o.pred_dst(0)?, o.pred_dst(1)?]);
+    let (srcs, t, u) = ([o.raw(3)?, o.raw(4)?], o.imm(5)?, o.imm(6)?);
+    Ok(lanewise(out, srcs, [o.pred(2)?], move |[b, c], [a]| {
+        let i = u32::from(a) * 4 + (b >> 31 & 1) as u32 * 2 + (c >> 31 & 1) as u32;
+        (0, t >> i & 1 != 0, u >> i & 1 != 0)
+    }))
+}
+
+/// Pd, Pq, Pa, Rb, Pc, tables: a sign between two predicates.
+fn sign_and_predicates(o: &Operands<'_>) -> Result<Exec, Unsupported> {
+    o.ignore(SIGNS);
+    let out = (None, [o.pred_dst(0)?, o.pred_dst(1)?]);
+    let (srcs, t, u) = ([o.raw(3)?], o.imm(5)?, o.imm(6)?);
+    Ok(lanewise(out, srcs, [o.pred(2)?, o.pred(4)?], move |[b], [a, c]| {
+        let i = u32::from(a) * 4 + (b >> 31 & 1) as u32 * 2 + u32::from(c);
         (0, t >> i & 1 != 0, u >> i & 1 != 0)
     }))
 }

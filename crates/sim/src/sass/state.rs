@@ -27,6 +27,15 @@ pub(crate) struct Group {
     pub(crate) mask: u32,
     /// Byte address of the next instruction.
     pub(crate) pc: u32,
+    /// Its turn ended where a warp would not have changed to another group: it finds its uniform registers again.
+    pub(crate) interrupted: bool,
+}
+
+impl Group {
+    /// Lanes about to execute at `pc`.
+    pub(crate) fn at(pc: u32, mask: u32) -> Group {
+        Group { mask, pc, interrupted: false }
+    }
 }
 
 /// A warp.
@@ -39,6 +48,8 @@ pub(crate) struct Warp {
     pub(crate) ur: Box<[u32; 256]>,
     /// Uniform predicates; 7 is UPT.
     pub(crate) up: [bool; 8],
+    /// What each lane has last seen written to them; see [`super::uniform`].
+    pub(crate) known: Box<[[u32; 32]; super::uniform::CELLS]>,
     /// Convergence barriers: for each register, the participants as each lane knows them.
     pub(crate) b: [[u32; 32]; 16],
     /// Halves of the return address that calls without a register of their own use.
@@ -75,9 +86,10 @@ impl Warp {
             p,
             ur: Box::new([0; 256]),
             up,
+            known: Box::new([[0; 32]; super::uniform::CELLS]),
             b: [[0; 32]; 16],
             rpc: [[0; 32]; 2],
-            groups: vec![Group { mask: live, pc }],
+            groups: vec![Group::at(pc, live)],
             live,
             wait: [Wait::No; 32],
             resume: [0; 32],

@@ -86,6 +86,9 @@ fn integer_values() {
         ("SGXT R0, R2, 0x8", [0x80, 0, 0, 0], 0xffff_ff80),
         ("SGXT.U32 R0, R2, 0x8", [0x1_80, 0, 0, 0], 0x80),
         ("VHMNMX R0, R2, R3, R4, !PT", [0x3c00_0000, 0x4000_3c00, 0x3800_4200, 0], 0x4000_4200),
+        ("VIADD.16x2 R0, R2, -R3", [0x0005_0000, 0x0001_0001, 0, 0], 0x0004_ffff),
+        // (1, 2) and -i times (1, 2): the low half is −2·1, the high one 1·1.
+        ("HFMA2 R0, R2.H0_H0, R3.H0_NH1, RZ", [0x3c00, 0x4000_3c00, 0, 0], 0x3c00_c000),
         ("VIMNMX R0, R2, R3, PT", [1, (-1i32) as u32, 0, 0], max),
         ("VIMNMX R0, R2, R3, !PT", [1, (-1i32) as u32, 0, 0], 1),
     ];
@@ -154,6 +157,11 @@ fn shuffles_and_votes() {
 
 /// Runs a program on one block; the address and mask of each instruction issued.
 fn program(threads: u32, lines: &[&str]) -> Result<Vec<(u32, u32)>, SimError> {
+    in_turns(threads, lines, 1)
+}
+
+/// The same, in turns of some length, whose first instructions are noted.
+fn in_turns(threads: u32, lines: &[&str], turn: u32) -> Result<Vec<(u32, u32)>, SimError> {
     let (env, mut block, mut memory) = (env(threads), block(), Memory::new());
     let code: super::Code = lines.iter().map(|l| Ok(inst(l, SM))).collect();
     let steps: Vec<Step> = code.iter().map(|i| Step::of(i.as_ref().unwrap(), &env.banks)).collect();
@@ -163,9 +171,9 @@ fn program(threads: u32, lines: &[&str]) -> Result<Vec<(u32, u32)>, SimError> {
     let mut grid = Grid { target, code: &code, steps: &steps, env: &env, memory: &mut memory, probe: None };
     let mut trace = Vec::new();
     for _ in 0..1000 {
-        let Some(Group { mask, pc }) = warp.groups.last().copied() else { break };
+        let Some(Group { mask, pc, .. }) = warp.groups.last().copied() else { break };
         trace.push((pc / 16, mask));
-        grid.turn(&mut warp, &mut block, 1)?;
+        grid.turn(&mut warp, &mut block, turn)?;
     }
     Ok(trace)
 }
@@ -189,4 +197,39 @@ fn only_barriers_reconverge() {
     assert_eq!(program(16, &lines).unwrap(), [(0, 0xffff), (2, 0xffff)]);
     let lines = ["@P0 EXIT", "WARPSYNC.ALL", "EXIT"];
     assert_eq!(program(32, &lines).unwrap().last(), Some(&(2, 0xffff_0000)));
+}
+
+#[test]
+fn signs_of_uniform_registers() {
+    let sign = |text: &str, up: bool| {
+        let w = step_on(SM, text, |w| {
+            (w.ur[4], w.ur[5], w.ur[6], w.up[1]) = (1 << 31, 0, u32::MAX, up);
+        });
+        w.unwrap().up[0]
+    };
+    // Only a and c: 5 of the table.
+    assert!(sign("UPLOP3.LUT UP0, UPT, UR4.SIGN, UR5.SIGN, UR6.SIGN, 0x20, 0x0", false));
+    assert!(!sign("UPLOP3.LUT UP0, UPT, UR4.SIGN, UR4.SIGN, UR6.SIGN, 0x20, 0x0", false));
+}
+
+#[test]
+fn all_leave_together_where_lanes_are_missing() {
+    // The guard of some lanes doesn't hold: they are not among those that BRA.DIV finds, but go along.
+    let lines = ["UMOV UR4, 0xffffffff", "@P0 BRA.DIV UR4, 0x30", "EXIT", "EXIT"];
+    assert_eq!(program(32, &lines).unwrap().last(), Some(&(3, u32::MAX)));
+    let lines = ["UMOV UR4, 0xffff", "@P0 BRA.DIV UR4, 0x30", "EXIT", "EXIT"];
+    assert_eq!(program(32, &lines).unwrap().last(), Some(&(2, u32::MAX)));
+}
+
+#[test]
+fn lanes_apart_do_not_share_uniform_registers() {
+    let lines =
+        ["UMOV UR4, 0x5", "@P0 BRA 0x20", "UIADD3 UR4, UR4, -0x1, URZ", "UIADD3 UR4, UR4, -0x1, URZ", "EXIT"];
+    let error = in_turns(32, &lines, 100).unwrap_err().to_string();
+    assert!(error.contains("UR4 holds what other lanes wrote"), "{error}");
+    // Turns, which no warp knows, don't disturb them.
+    assert!(program(32, &lines).is_ok());
+    // The same value is nobody's.
+    let lines = ["UMOV UR4, 0x5", "@P0 BRA 0x20", "UMOV UR4, 0x5", "UIADD3 UR5, UR4, -0x1, URZ", "EXIT"];
+    assert!(in_turns(32, &lines, 100).is_ok());
 }

@@ -138,6 +138,8 @@ impl Gen {
         match () {
             // Division by zero is not defined.
             () if divisor => masked(self, "or", 1),
+            // ptxas folds positions beyond the word in its own ways, wherever it knows the number.
+            () if field && self.vendor => masked(self, "and", word as u32 - 1),
             // Nor is a position outside of the word.
             () if o.op == Op::fns && i == 2 => masked(self, "and", 31),
             () if (shift || field) && self.rng.percent(60) => masked(self, "and", 63),

@@ -1,0 +1,89 @@
+//! The uniform registers as each lane knows them. A warp has one set of them, and lanes that run apart overwrite
+//! each other's: code must not read what lanes of another group have written since.
+
+use super::Fault;
+use super::operand::lanes;
+use super::state::Warp;
+use crate::hazard::access;
+use sass::{Inst, RegFile};
+
+/// Uniform registers and predicates, the latter behind the former.
+pub(crate) const CELLS: usize = 136;
+
+/// The uniform registers that an instruction reads and writes.
+pub(crate) struct Uses {
+    reads: Box<[u8]>,
+    writes: Box<[u8]>,
+}
+
+fn place(cell: u16) -> Option<u8> {
+    let r = access::register(cell);
+    match r.file {
+        RegFile::UR => Some(r.index),
+        RegFile::UP => Some(128 + r.index),
+        _ => None,
+    }
+}
+
+impl Uses {
+    /// Those of an instruction, if it has any.
+    pub(crate) fn of(inst: &Inst) -> Option<Uses> {
+        let (mut reads, mut writes) = (Vec::new(), Vec::new());
+        access::reads(inst, |c, _| reads.extend(place(c)));
+        access::writes(inst, |c| writes.extend(place(c)));
+        let some = !(reads.is_empty() && writes.is_empty());
+        some.then(|| Uses { reads: reads.into(), writes: writes.into() })
+    }
+
+    /// Whether every lane of `group` knows what the instruction reads.
+    pub(crate) fn check(&self, warp: &Warp, group: u32) -> Result<(), Fault> {
+        for place in &self.reads {
+            let (now, known) = (value(warp, *place), &warp.known[usize::from(*place)]);
+            let foreign = if group == u32::MAX {
+                known.iter().position(|k| *k != now)
+            } else {
+                lanes(group).find(|l| known[*l] != now)
+            };
+            if let Some(lane) = foreign {
+                let name = match place {
+                    128.. => format!("UP{}", place - 128),
+                    _ => format!("UR{place}"),
+                };
+                return Err(Fault::at(lane, format!("{name} holds what other lanes wrote")));
+            }
+        }
+        Ok(())
+    }
+
+    /// The lanes of `group` have executed the instruction.
+    pub(crate) fn note(&self, warp: &mut Warp, group: u32) {
+        for place in &self.writes {
+            let now = value(warp, *place);
+            let known = &mut warp.known[usize::from(*place)];
+            if group == u32::MAX {
+                known.fill(now);
+            } else {
+                lanes(group).for_each(|l| known[l] = now);
+            }
+        }
+    }
+}
+
+fn value(warp: &Warp, place: u8) -> u32 {
+    match place {
+        128.. => warp.up[usize::from(place & 7)].into(),
+        _ => warp.ur[usize::from(place)],
+    }
+}
+
+/// Gives the lanes of `group` the uniform registers that they know.
+pub(crate) fn restore(warp: &mut Warp, group: u32) {
+    let lane = group.trailing_zeros() as usize & 31;
+    for (place, known) in warp.known.iter().enumerate() {
+        match place {
+            128.. => warp.up[place & 7] = known[lane] != 0,
+            _ => warp.ur[place] = known[lane],
+        }
+    }
+    warp.up[7] = true;
+}
