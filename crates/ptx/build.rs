@@ -25,10 +25,20 @@ fn numbered(name: &str) -> Vec<String> {
     (first..=last).step_by(step).map(|n| format!("{head}{n}{tail}")).collect()
 }
 
+/// A special register.
+struct SpecialReg {
+    name: String,
+    ty: String,
+    vector: bool,
+    /// The first PTX version and the first SM.
+    version: (u8, u8),
+    sm: u16,
+}
+
 #[derive(Default)]
 struct Table {
     types: Vec<(String, u32, String)>,
-    sregs: Vec<(String, String, String)>,
+    sregs: Vec<SpecialReg>,
     lists: BTreeMap<String, Vec<String>>,
     forms: BTreeMap<String, Vec<String>>,
     mods: BTreeSet<String>,
@@ -281,7 +291,19 @@ fn main() {
             "type" => t.types.push((words[1].into(), words[2].parse().expect("bytes"), words[3].into())),
             "sreg" => {
                 for name in numbered(words[1]) {
-                    t.sregs.push((name, words[2].into(), words[3].into()));
+                    let gate = |prefix: &str| words.iter().find_map(|w| w.strip_prefix(prefix));
+                    let version = gate("ptx").map_or((1, 0), |v| {
+                        let (major, minor) = v.split_once('.').expect("a version");
+                        (major.parse().expect("a number"), minor.parse().expect("a number"))
+                    });
+                    let sm = gate("sm").map_or(0, |n| n.parse().expect("a number"));
+                    t.sregs.push(SpecialReg {
+                        name,
+                        ty: words[2].into(),
+                        vector: words[3] != "-",
+                        version,
+                        sm,
+                    });
                 }
             }
             name => {
@@ -303,7 +325,7 @@ fn main() {
         &mut out,
         "A special register.",
         "SpecialReg",
-        &t.sregs.iter().map(|s| s.0.clone()).collect::<Vec<_>>(),
+        &t.sregs.iter().map(|s| s.name.clone()).collect::<Vec<_>>(),
     );
     let _ = writeln!(out, "pub(crate) static TYPES: &[(u32, TypeClass)] = &[");
     for (_, bytes, class) in &t.types {
@@ -329,9 +351,9 @@ fn main() {
     for m in &mods {
         let _ = writeln!(out, "    &[{}],", t.word_gates.get(m).map_or(String::new(), |g| g.join(", ")));
     }
-    let _ = writeln!(out, "];\npub(crate) static SREGS: &[(Type, bool)] = &[");
-    for (_, ty, components) in &t.sregs {
-        let _ = writeln!(out, "    (Type::{}, {}),", ident(ty), components != "-");
+    let _ = writeln!(out, "];\npub(crate) static SREGS: &[(Type, bool, (u8, u8), u16)] = &[");
+    for SpecialReg { ty, vector, version, sm, .. } in &t.sregs {
+        let _ = writeln!(out, "    (Type::{}, {vector}, {version:?}, {sm}),", ident(ty));
     }
     let _ = writeln!(out, "];\npub(crate) static FORMS: &[&[Form]] = &[");
     for forms in t.forms.values() {

@@ -107,6 +107,11 @@ impl SpecialReg {
     pub fn is_vector(self) -> bool {
         SREGS[self as usize].1
     }
+    /// The first PTX version that has it, and the first SM.
+    pub fn needs(self) -> ((u8, u8), u16) {
+        let (_, _, version, sm) = SREGS[self as usize];
+        (version, sm)
+    }
     /// The special register of this name (with its `%`).
     pub fn parse(name: &str) -> Option<SpecialReg> {
         look_up(name, &HASH_SpecialReg, NAMES_SpecialReg).map(|i| SpecialReg::ALL[i])

@@ -162,3 +162,47 @@ fn textures_and_masked_addresses() {
         assert!(parse(text).is_err(), "{text}");
     }
 }
+
+/// What `ptxas -arch=sm_90` says of each.
+#[test]
+fn what_is_newer_than_the_module_is_refused() {
+    let first = |version: &str, target: &str, text: &str| {
+        let source = format!(".version {version}\n.target {target}\n{text}\n");
+        let errors = match ptx::parse(&source) {
+            Ok(m) => ptx::check(&m, 90).err().unwrap_or_default(),
+            Err(e) => e,
+        };
+        errors.first().map_or(String::new(), |e| e.message.clone())
+    };
+    let special = |name: &str| format!(".entry k() {{ .reg .b32 r; mov.u32 r, {name}; ret; }}");
+    for (version, target, text, want) in [
+        (
+            "8.0",
+            "sm_80",
+            ".entry k() .reqnctapercluster 2 { ret; }",
+            "'.reqnctapercluster' requires .target sm_90",
+        ),
+        (
+            "7.7",
+            "sm_80",
+            ".entry k() .maxclusterrank 2 { ret; }",
+            "'.maxclusterrank' requires PTX ISA .version 7.8",
+        ),
+        ("6.3", "sm_70", ".func f() .noreturn { ret; }", "'.noreturn' requires PTX ISA .version 6.4"),
+        ("6.4", "sm_70", ".func f() .noreturn { ret; }", ""),
+        ("8.0", "sm_90", ".entry k() .noreturn { ret; }", "near '.noreturn': syntax error"),
+        ("8.0", "sm_90", ".func f() .maxntid 32 { ret; }", "near '.maxntid': syntax error"),
+        (
+            "1.4",
+            "sm_10",
+            ".entry k() .reqntid 32 { ret; }",
+            "'.reqntid directive' requires PTX ISA .version 2.1",
+        ),
+        ("8.0", "sm_80", &special("%clusterid.x"), "Feature '%clusterid' requires .target sm_90"),
+        ("4.9", "sm_50", &special("%clock_hi"), "Feature '%clock_hi' requires PTX ISA .version 5.0"),
+        ("7.8", "sm_90", &special("%clusterid.x"), ""),
+    ] {
+        let got = first(version, target, text);
+        assert!(got.contains(want) && got.is_empty() == want.is_empty(), "{text}\n{got}");
+    }
+}

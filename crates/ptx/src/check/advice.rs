@@ -9,10 +9,37 @@ use std::fmt::Write as _;
 /// More words of a group than these are left out.
 const MOST_WORDS: usize = 8;
 
+/// What a word was meant to be: the nearest of `words`, if only a letter or two differ.
+pub(crate) fn nearest_word<'w>(word: &str, words: impl Iterator<Item = &'w str>) -> Option<&'w str> {
+    let distance = |other: &str| {
+        let mut row: Vec<usize> = (0..=other.len()).collect();
+        for (i, a) in word.bytes().enumerate() {
+            let mut diagonal = std::mem::replace(&mut row[0], i + 1);
+            for (j, b) in other.bytes().enumerate() {
+                let next = (diagonal + usize::from(a != b)).min(row[j] + 1).min(row[j + 1] + 1);
+                diagonal = std::mem::replace(&mut row[j + 1], next);
+            }
+        }
+        row[other.len()]
+    };
+    let most = match word.len() {
+        ..=1 | 33.. => return None,
+        2..=4 => 1,
+        _ => 2,
+    };
+    let near = words.filter(|w| w.len().abs_diff(word.len()) <= most).map(|w| (distance(w), w));
+    near.filter(|(d, _)| *d <= most).min().map(|(_, w)| w)
+}
+
 /// A form as the manual writes it: `add{.rnd}.f32 d, a, b`.
 pub(super) fn spelling(inst: &Inst, form: &Form) -> String {
     let mut out = inst.op.name().to_string();
     for g in form.groups {
+        // What is there already stands alone.
+        if let Some(a) = g.alternatives.iter().find(|a| !a.is_empty() && a.iter().all(|m| inst.has(*m))) {
+            a.iter().for_each(|m| out.extend([".", m.name()]));
+            continue;
+        }
         let words: Vec<String> = g
             .alternatives
             .iter()
@@ -90,7 +117,10 @@ impl Checker<'_> {
         let wanted = form.operands_with(&inst.mods).count();
         if !form.takes_operands(&inst.mods, inst.operands.len()) {
             let have = inst.operands.len();
-            return Some(format!("expected {wanted} operands at most, there are {have}"));
+            let least = (0..have).find(|n| form.takes_operands(&inst.mods, *n)).unwrap_or(wanted);
+            let range = if least == wanted { wanted.to_string() } else { format!("{least} to {wanted}") };
+            let s = if wanted == 1 { "" } else { "s" };
+            return Some(format!("expected {range} operand{s}, there are {have}"));
         }
         let plan = Plan::new(inst.op, &inst.mods, form);
         let mut pairs = inst.operands.iter().zip(&plan.slots).enumerate();

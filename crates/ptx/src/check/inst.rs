@@ -39,7 +39,9 @@ impl Checker<'_> {
             let matching: Vec<&'static Form> =
                 forms.iter().filter(|f| f.matches_unordered(&inst.mods)).collect();
             if matching.is_empty() {
-                let nearest = inst.op.forms().iter().min_by_key(|f| distance(inst, f));
+                let types: Vec<Type> = inst.types().collect();
+                let nearest =
+                    inst.op.forms().iter().min_by_key(|f| (!f.takes_types(&types), distance(inst, f)));
                 let notes = nearest.map(|f| format!("nearest form: {}", spelling(inst, f)));
                 return self.error_with(inst.span, complaint(inst), notes.into_iter().collect());
             }
@@ -67,6 +69,7 @@ impl Checker<'_> {
             self.values(inst);
         }
         self.wide_atomics(inst);
+        self.special_registers(inst);
         self.addresses(body, inst, &shape.spaces);
         self.particulars(body, inst);
     }
@@ -95,7 +98,9 @@ impl Checker<'_> {
                 Values::Range(0, 1) if v > 1 => "0 or 1".to_string(),
                 Values::Range(a, b) if v < a || v > b => format!("in range [{a}..{b}]"),
                 Values::Sign if v != 1 && v != u64::MAX => "-1 or 1".to_string(),
-                Values::Multiples(k) if v % k != 0 => format!("multiple of {k}"),
+                Values::Multiples(k) if v % k != 0 && !matches!(inst.op, Op::bar | Op::barrier) => {
+                    format!("multiple of {k}")
+                }
                 _ => continue,
             };
             let name = full_name(inst);
@@ -103,6 +108,22 @@ impl Checker<'_> {
                 "Argument {n} of instruction '{name}': unexpected value '{v}', expected to be {wanted}"
             );
             self.error(inst.span, message);
+        }
+    }
+
+    /// Special registers that are newer than the module or its target.
+    fn special_registers(&mut self, inst: &Inst) {
+        for o in &inst.operands {
+            let Operand::Special(s, _) = o else { continue };
+            let ((major, minor), sm) = s.needs();
+            let feature = format_args!("Feature '{}'", s.name());
+            if (major, minor) > self.module.version {
+                let message = format!("{feature} requires PTX ISA .version {major}.{minor} or later");
+                self.error(inst.span, message);
+            }
+            if sm > self.sm {
+                self.error(inst.span, format!("{feature} requires .target sm_{sm} or higher"));
+            }
         }
     }
 
@@ -194,7 +215,10 @@ impl Checker<'_> {
                 }
             }
             Op::call => self.call(body, inst),
-            Op::cp => self.coordinates(inst),
+            Op::cp => {
+                self.coordinates(inst);
+                self.copied_bytes(inst);
+            }
             op if is_video(op) => self.video(inst),
             Op::ld | Op::st | Op::ldu | Op::mov => self.wide_access(inst),
             Op::tex | Op::tld4 | Op::sured => self.texture(body, inst),
@@ -234,6 +258,20 @@ impl Checker<'_> {
                 self.error(inst.span, "Argument vector size mismatch for instruction 'cp.async.bulk.tensor'");
             }
         }
+    }
+
+    /// `cp.async` copies 4, 8 or 16 bytes, past the L1 cache only 16.
+    fn copied_bytes(&mut self, inst: &Inst) {
+        let Some(Operand::Int(n)) = inst.operands.get(2) else { return };
+        let wanted = match inst.one_of(&[Mod::ca, Mod::cg]) {
+            _ if inst.has(Mod::bulk) => return,
+            Some(Mod::cg) if *n != 16 => "16",
+            Some(Mod::ca) if !matches!(n, 4 | 8 | 16) => "4 or 8 or 16",
+            _ => return,
+        };
+        let message =
+            format!("Argument 2 of instruction 'cp.async': unexpected value '{n}', expected to be {wanted}");
+        self.error(inst.span, message);
     }
 
     /// `cvta.global` takes the addresses of global variables, and so on.
@@ -305,7 +343,7 @@ impl Checker<'_> {
             let Operand::Part { part, .. } = o else { continue };
             let last = n == 3 || (n == 0 && inst.op == Op::vmad);
             let fits = match lanes {
-                1 => part.count == 1,
+                1 => part.count == 1 && part.lanes[0] < if part.halves { 2 } else { 4 },
                 2 => part.halves && (part.count == 2 || n == 0),
                 _ => !part.halves && (part.count == 4 || n == 0),
             };
@@ -383,6 +421,9 @@ fn complaint(inst: &Inst) -> String {
             let there = g.words().any(|w| inst.has(w));
             if there || g.words().any(|w| w.as_type().is_some()) {
                 continue;
+            }
+            if matches!(inst.op, Op::div | Op::sqrt) && types.contains(&Type::f32) {
+                return format!("Rounding modifier or '.approx' modifier required for instruction '{name}'");
             }
             if g.words().any(|w| ROUNDINGS.contains(&w)) || inst.op == Op::div {
                 return format!("Rounding modifier required for instruction '{name}'");

@@ -1,7 +1,7 @@
 //! Semantic checks: modifiers and operands against the instruction table, version and target gates, in
 //! ptxas's words.
 
-mod advice;
+pub(crate) mod advice;
 mod inst;
 mod operand;
 mod shape;

@@ -3,7 +3,7 @@
 use super::inst::full_name;
 use super::shape::{Plan, Slot, vector_len};
 use super::{Checker, LabelKind};
-use crate::ast::{AddrBase, Body, Inst, Operand, RegId, Space, VarId, VectorElem};
+use crate::ast::{AddrBase, Body, Inst, Operand, RegId, Space, Var, VarId, VectorElem};
 use crate::isa::{Form, Mod, Op, OperandKind, Type, TypeClass};
 
 impl Checker<'_> {
@@ -224,7 +224,9 @@ impl Checker<'_> {
                             "State space mismatch between instruction and address in instruction '{}'",
                             full_name(inst)
                         );
-                        self.error(inst.span, message);
+                        let Var { name, .. } = &self.module.vars[v];
+                        let word = format!("{space:?}").to_lowercase();
+                        self.error_with(inst.span, message, vec![format!("'{name}' is in .{word}")]);
                     }
                 }
                 AddrBase::Absolute => {
@@ -274,7 +276,15 @@ impl Checker<'_> {
             arguments.len() == callee.params.len()
         };
         if callee.returns.len() != returns.len() || !counts {
-            return self.error(inst.span, "Call has wrong number of parameters");
+            let note = format!(
+                "'{}' takes {} and returns {}; this call gives {} and takes {}",
+                callee.name,
+                callee.params.len(),
+                callee.returns.len(),
+                arguments.len(),
+                returns.len()
+            );
+            return self.error_with(inst.span, "Call has wrong number of parameters", vec![note]);
         }
         let formals = callee.returns.iter().zip(returns).chain(callee.params.iter().zip(arguments));
         for (formal, actual) in formals {

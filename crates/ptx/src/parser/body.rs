@@ -261,6 +261,8 @@ impl<'s> Parser<'s> {
                 Tok::RBrace => {
                     blocks.pop();
                     if blocks.is_empty() {
+                        // Few statements have less than a dozen tokens.
+                        state.body.stmts.reserve((at - self.at) / 12);
                         return;
                     }
                 }
@@ -298,7 +300,7 @@ impl<'s> Parser<'s> {
             Tok::Dot => self.directive(),
             Tok::AtAt => {
                 let span = self.span();
-                Err(self.error(span, "Parsing error near '@@DWARF': syntax error"))
+                Err(self.syntax_error(span, "Parsing error near '@@DWARF': syntax error"))
             }
             _ => {
                 let inst = self.instruction()?;
@@ -354,7 +356,7 @@ impl<'s> Parser<'s> {
             let params = self.params()?;
             let mut attrs = FuncAttrs::default();
             while self.peek() == Tok::Dot {
-                self.attribute(&mut attrs)?;
+                self.attribute(&mut attrs, None)?;
             }
             self.expect(Tok::Semi)?;
             let linkage = Linkage::Internal;

@@ -58,6 +58,22 @@ pub(super) struct VarType {
     ptr: Option<(Option<Space>, u32)>,
 }
 
+/// Directives of function headers: whether they are those of kernels, the first PTX version and the first SM.
+const DIRECTIVES: &[(&str, bool, (u8, u8), u16)] = &[
+    ("maxntid", true, (1, 3), 0),
+    ("reqntid", true, (2, 1), 0),
+    ("minnctapersm", true, (2, 0), 0),
+    ("maxnctapersm", true, (1, 3), 0),
+    ("maxnreg", true, (1, 3), 0),
+    ("reqnctapercluster", true, (7, 8), 90),
+    ("maxclusterrank", true, (7, 8), 90),
+    ("explicitcluster", true, (7, 8), 90),
+    ("blocksareclusters", true, (9, 0), 90),
+    ("noreturn", false, (6, 4), 0),
+    ("abi_preserve", false, (9, 0), 0),
+    ("abi_preserve_control", false, (9, 0), 0),
+];
+
 impl Parser<'_> {
     /// `.align n`, `.attribute(…)`, `.vN`, and the type.
     pub(super) fn variable_type(&mut self) -> Parsed<VarType> {
@@ -390,13 +406,13 @@ impl Parser<'_> {
         let mut attrs = FuncAttrs::default();
         while self.peek() == Tok::Dot {
             // `.func .attribute(…)`, `.func .noreturn`
-            self.attribute(&mut attrs)?;
+            self.attribute(&mut attrs, Some(entry))?;
         }
         let returns = if self.peek() == Tok::LParen { self.params()? } else { Vec::new() };
         let (name, span) = self.name()?;
         let params = self.params()?;
         while self.peek() == Tok::Dot {
-            self.attribute(&mut attrs)?;
+            self.attribute(&mut attrs, Some(entry))?;
         }
         let name = name.to_string();
         let mut func = Func { name, entry, linkage, params, returns, attrs, body: None, span };
@@ -428,10 +444,27 @@ impl Parser<'_> {
         Ok(out)
     }
 
-    pub(super) fn attribute(&mut self, attrs: &mut FuncAttrs) -> Parsed<()> {
+    /// A directive of a function's header; `entry` says of what, if not of a prototype for calls.
+    pub(super) fn attribute(&mut self, attrs: &mut FuncAttrs, entry: Option<bool>) -> Parsed<()> {
         let span = self.span();
         let word = self.text();
+        let directive = DIRECTIVES.iter().find(|d| d.0 == &word[1..]);
+        if directive.is_some_and(|d| entry.is_some_and(|e| e != d.1)) {
+            return Err(self.unexpected());
+        }
         self.bump();
+        if let Some((name, _, version @ (major, minor), sm)) = directive {
+            let sms = self.module.targets.first().and_then(|t| t.strip_prefix("sm_"));
+            let have = sms.and_then(|t| t.trim_end_matches(['a', 'f']).parse().ok()).unwrap_or(u16::MAX);
+            let directive = if matches!(*name, "reqntid" | "minnctapersm") { " directive" } else { "" };
+            let feature = format!("Feature '.{name}{directive}'");
+            if *version > self.module.version {
+                self.error(span, format!("{feature} requires PTX ISA .version {major}.{minor} or later"));
+            }
+            if *sm > have {
+                self.error(span, format!("{feature} requires .target sm_{sm} or higher"));
+            }
+        }
         match &word[1..] {
             "maxntid" => attrs.maxntid = Some(self.three()?),
             "reqntid" => attrs.reqntid = Some(self.three()?),

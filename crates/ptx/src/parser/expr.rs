@@ -1,6 +1,6 @@
 //! Constant expressions.
 
-use super::{Parsed, Parser};
+use super::{Failed, Parsed, Parser};
 use crate::isa::{Type, TypeClass};
 use crate::lexer::Tok;
 use crate::span::Span;
@@ -61,6 +61,18 @@ impl Parser<'_> {
         match parse_int(text).and_then(|v| u32::try_from(v).ok()) {
             Some(v) => Ok(v),
             None => Err(self.error(span, format!("Integer constant '{text}' is too large"))),
+        }
+    }
+
+    /// Why `text` is no integer.
+    fn bad_int(&mut self, text: &str, span: Span) -> Failed {
+        let octal = text.starts_with('0') && text.bytes().all(|b| b.is_ascii_digit());
+        match text.bytes().position(|b| matches!(b, b'8' | b'9')).filter(|_| octal) {
+            // `09` is a zero and something behind it.
+            Some(at) => {
+                self.syntax_error(span, format!("Parsing error near '{}': syntax error", &text[at..]))
+            }
+            None => self.error(span, "Constant overflow"),
         }
     }
 
@@ -128,9 +140,7 @@ impl Parser<'_> {
             Tok::Int => {
                 let (text, span) = (self.text(), self.span());
                 self.bump();
-                parse_int(text)
-                    .ok_or(())
-                    .map_err(|()| self.error(span, format!("Integer constant '{text}' is too large")))
+                parse_int(text).ok_or(()).map_err(|()| self.bad_int(text, span))
             }
             Tok::Name if self.text() == "WARP_SZ" => {
                 self.bump();

@@ -3,6 +3,7 @@
 use super::body::Local;
 use super::{Parsed, Parser};
 use crate::ast::{Addr, AddrBase, Inst, Operand, Part, Reg, RegId, Symbol, VectorElem};
+use crate::check::advice::nearest_word;
 use crate::isa::{Mod, Op, SpecialReg};
 use crate::lexer::Tok;
 use crate::span::Span;
@@ -24,43 +25,54 @@ impl<'s> Parser<'s> {
         };
         let (name, span) = self.name()?;
         let Some(op) = Op::parse(name) else {
-            return Err(self.error(span, format!("Not a name of any known instruction: '{name}'")));
+            let near = nearest_word(name, Op::ALL.iter().map(|o| o.name()));
+            let message = format!("Not a name of any known instruction: '{name}'");
+            return Err(self.error_with_hint(span, message, near, ""));
         };
-        let mut mods: SmallVec<[Mod; 8]> = SmallVec::new();
+        let mut inst = Inst {
+            guard,
+            op,
+            mods: SmallVec::new(),
+            operands: SmallVec::new(),
+            braced: 0,
+            zeros: 0,
+            span: start,
+        };
         while self.peek() == Tok::Dot {
             let word = &self.text()[1..];
             let span = self.span();
             self.bump();
             match Mod::parse(word) {
                 // ptxas takes these words as often as one likes; all others count.
-                Some(m) if m.repeats() && mods.contains(&m) => {}
-                Some(m) => mods.push(m),
+                Some(m) if m.repeats() && inst.mods.contains(&m) => {}
+                Some(m) => inst.mods.push(m),
                 None => {
-                    return Err(self.error(span, format!("Unknown modifier '.{word}'")));
+                    let words = op.forms().iter().flat_map(|f| f.groups.iter().flat_map(|g| g.words()));
+                    let near = nearest_word(word, words.map(|m| m.name()));
+                    let message = format!("Unknown modifier '.{word}'");
+                    return Err(self.error_with_hint(span, message, near, "."));
                 }
             }
         }
-        let mut operands: SmallVec<[Operand; 4]> = SmallVec::new();
-        let (mut braced, mut zeros) = (0, 0);
         while self.peek() != Tok::Semi {
             let brace = self.peek() == Tok::LBrace;
             let operand = self.operand()?;
-            if brace && matches!(operand, Operand::Reg(_)) && operands.len() < 16 {
-                braced |= 1 << operands.len();
+            if brace && matches!(operand, Operand::Reg(_)) && inst.operands.len() < 16 {
+                inst.braced |= 1 << inst.operands.len();
             }
             if let Operand::Addr(Addr { offset: 0, base: AddrBase::Reg(_) }) = operand
                 && self.tokens[self.at - 2].0 == Tok::Int
-                && operands.len() < 16
+                && inst.operands.len() < 16
             {
-                zeros |= 1 << operands.len();
+                inst.zeros |= 1 << inst.operands.len();
             }
-            operands.push(operand);
+            inst.operands.push(operand);
             if !self.eat(Tok::Comma) {
                 break;
             }
         }
-        let end = self.expect(Tok::Semi)?;
-        Ok(Inst { guard, op, mods, operands, braced, zeros, span: start.to(end) })
+        inst.span = start.to(self.expect(Tok::Semi)?);
+        Ok(inst)
     }
 
     fn local(&mut self, name: &'s str) -> Option<Local> {

@@ -158,16 +158,36 @@ impl<'s> Parser<'s> {
         }
         Failed
     }
+    /// An error, and what may have been meant, after a `prefix`.
+    fn error_with_hint(
+        &mut self,
+        span: Span,
+        message: impl Into<String>,
+        hint: Option<&str>,
+        prefix: &str,
+    ) -> Failed {
+        let notes = hint.map(|h| format!("did you mean '{prefix}{h}'?")).into_iter().collect();
+        if self.errors.len() < MAX_ERRORS {
+            self.errors.push(Diagnostic { notes, ..Diagnostic::error(span, message) });
+        }
+        Failed
+    }
+    /// A syntax error. ptxas calls it fatal, since it ends there.
+    fn syntax_error(&mut self, span: Span, message: impl Into<String>) -> Failed {
+        if self.errors.len() < MAX_ERRORS {
+            self.errors.push(Diagnostic::fatal(span, message));
+        }
+        Failed
+    }
     /// The error for an unexpected token, in ptxas's words.
     fn unexpected(&mut self) -> Failed {
         let (tok, span) = self.tokens[self.at];
-        let near = match tok {
-            Tok::Bad if self.text_of(span).starts_with("/*") => {
-                return self.error(span, "Parsing error near '': unexpected EOF while scanning");
-            }
-            _ => self.text_of(span),
-        };
-        self.error(span, format!("Parsing error near '{near}': syntax error"))
+        let near = self.text_of(span);
+        let rest = &self.source[span.start as usize..];
+        if matches!(tok, Tok::Bad | Tok::Slash) && rest.starts_with("/*") {
+            return self.syntax_error(span, "Parsing error near '': unexpected EOF while scanning");
+        }
+        self.syntax_error(span, format!("Parsing error near '{near}': syntax error"))
     }
     fn expect(&mut self, tok: Tok) -> Parsed<Span> {
         if self.peek() == tok { Ok(self.bump().1) } else { Err(self.unexpected()) }
@@ -339,7 +359,7 @@ impl<'s> Parser<'s> {
     fn old_dwarf(&mut self) -> Parsed<()> {
         let start = self.bump().1;
         if self.peek() != Tok::Name || self.text() != "DWARF" {
-            return Err(self.error(start, "Parsing error near '@': syntax error"));
+            return Err(self.syntax_error(start, "Parsing error near '@': syntax error"));
         }
         self.bump();
         if self.peek() != Tok::Dot {
