@@ -210,13 +210,22 @@ pub fn check(p: &Program, want: &Buffers, setup: &Setup) -> Option<Failure> {
         }
     }
     let options = sim::sass::Options { limit: 10 * LIMIT, ..Default::default() };
-    match guarded(|| sim::sass::run(&cubin, &p.launch, options)) {
+    let failure = match guarded(|| sim::sass::run(&cubin, &p.launch, options)) {
         Err(e) => fail(Kind::Panic, e),
         Ok(Err(e)) => fail(Kind::of(&e, vendor), e.to_string()),
         Ok(Ok(got)) => match compare(p, &got.buffers, want) {
             Ok(()) => None,
             Err(e) => fail(if vendor { Kind::VendorMismatch } else { Kind::Mismatch }, e),
         },
+    };
+    // Lanes that run apart and spoil each other's uniform registers explain it.
+    let failure = failure?;
+    let strict = sim::sass::Options { strict_uniform: true, ..options };
+    match guarded(|| sim::sass::run(&cubin, &p.launch, strict)) {
+        Ok(Err(e)) if vendor && Kind::of(&e, vendor) == Kind::VendorUniform => {
+            fail(Kind::VendorUniform, e.to_string())
+        }
+        _ => Some(failure),
     }
 }
 

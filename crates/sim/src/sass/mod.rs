@@ -111,11 +111,14 @@ pub struct Options {
     pub limit: u64,
     /// Which warps run when.
     pub schedule: Schedule,
+    /// Whether it is an error to read a uniform register that lanes running apart have written since. Code may do
+    /// so where it doesn't use what it reads.
+    pub strict_uniform: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { limit: 20_000_000, schedule: Schedule::Turns }
+        Options { limit: 20_000_000, schedule: Schedule::Turns, strict_uniform: false }
     }
 }
 
@@ -232,7 +235,9 @@ fn simulate(
             for x in 0..gx {
                 let (memory, target) = (&mut prepared.memory, image.target);
                 let probe = probe.as_deref_mut();
-                let mut grid = Grid { target, code: &code, steps: &steps, env: &env, memory, probe };
+                let strict_uniform = options.strict_uniform;
+                let mut grid =
+                    Grid { target, code: &code, steps: &steps, env: &env, memory, probe, strict_uniform };
                 issued = grid.block(&image, [x, y, z], (issued, options.limit), &mut output, &mut dice)?;
             }
         }
@@ -313,6 +318,7 @@ struct Grid<'a> {
     env: &'a Env,
     memory: &'a mut crate::memory::Memory,
     probe: Option<&'a mut Probe>,
+    strict_uniform: bool,
 }
 
 /// Instructions that a group issues before another one of the block gets its turn.
@@ -387,7 +393,9 @@ impl Grid<'_> {
             if mask == 0 {
                 continue;
             }
-            if let Some(Err(f)) = step.uniform.as_ref().map(|u| u.check(warp, lanes)) {
+            if self.strict_uniform
+                && let Some(Err(f)) = step.uniform.as_ref().map(|u| u.check(warp, lanes))
+            {
                 return Err(error(f, warp, block));
             }
             let result = match &step.action {

@@ -168,7 +168,15 @@ fn in_turns(threads: u32, lines: &[&str], turn: u32) -> Result<Vec<(u32, u32)>, 
     let mut warp = Warp::new(0, threads, 0, 16);
     warp.p[0] = 0xffff;
     let target = Target::new(SM).unwrap();
-    let mut grid = Grid { target, code: &code, steps: &steps, env: &env, memory: &mut memory, probe: None };
+    let mut grid = Grid {
+        target,
+        code: &code,
+        steps: &steps,
+        env: &env,
+        memory: &mut memory,
+        probe: None,
+        strict_uniform: true,
+    };
     let mut trace = Vec::new();
     for _ in 0..1000 {
         let Some(Group { mask, pc, .. }) = warp.groups.last().copied() else { break };
