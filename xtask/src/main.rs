@@ -7,6 +7,7 @@ use std::process::{Command, ExitCode};
 mod compile;
 mod coverage;
 mod docs;
+mod forms;
 mod fuzz;
 mod hazards;
 mod link;
@@ -51,6 +52,8 @@ enum Task {
     LinkCheck(link::Options),
     /// Write docs/isa from the instruction table.
     DocsIsa,
+    /// Compile every form of every PTX instruction with ptxas for every target.
+    FormCubins(forms::Options),
     /// Compile PTX with ptxas for every target that it compiles for.
     PtxasCubins(compile::Options),
     /// Compare the instruction table with nvdisasm on every word of cubins.
@@ -81,6 +84,7 @@ fn main() -> ExitCode {
             }
         },
         Task::DocsIsa => docs::write(&root()),
+        Task::FormCubins(o) => install_oracles().and_then(|bin| forms::run(&o, &root(), &bin)),
         Task::PtxasCubins(o) => install_oracles().and_then(|bin| compile::run(&o, &bin)),
         Task::VendorWords(options) => {
             install_oracles().and_then(|bin| words::run(&options, &bin, &root().join("target/vendor-words")))

@@ -164,8 +164,12 @@ fn register(form: &Form, file: &str, text: &str) -> String {
         Some(r) => (r, 6),
         None => (rest, len),
     };
-    // `60:3+73:5`: the number in two parts.
+    // `60:3+73:5`: the number in two parts. `32+2`: the second register after the one in the field.
     let mut split = (0, 0);
+    if let Some(mut r) = rest.strip_prefix('+') {
+        split.1 = number(leading_number(&mut r));
+        rest = r;
+    }
     if let Some((low, r)) = rest.strip_prefix(':').and_then(|r| r.split_once('+')) {
         let mut r = r;
         split = (number(low), number(leading_number(&mut r)));
@@ -173,7 +177,9 @@ fn register(form: &Form, file: &str, text: &str) -> String {
         leading_number(&mut r);
         rest = r;
     }
-    form.claim(&[(at, len)]);
+    if split.0 != 0 || split.1 == 0 {
+        form.claim(&[(at, len)]);
+    }
     let reuse = match (file, at) {
         ("R", 24) => 122,
         ("R", 32) => 123,

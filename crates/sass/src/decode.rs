@@ -66,13 +66,18 @@ pub(crate) fn find(word: u128, target: Target, pc: i64) -> Result<(Inst, &'stati
     let code = (word & 0xfff) as u16 | ((word >> 91) as u16 & 1) << 12;
     let bit = target_bit(target);
     let mut reason = Undecodable::Opcode(code);
-    for &i in &INDEX.by_code[usize::from(code)] {
-        let form = &FORMS[usize::from(i)];
-        if form.targets & bit != 0 {
-            match decode_form(form, word, target, pc) {
-                Ok(inst) => return Ok((inst, form)),
-                Err(why) => reason = why,
-            }
+    let known = |code: u16| {
+        INDEX.by_code[usize::from(code)]
+            .iter()
+            .map(|i| &FORMS[usize::from(*i)])
+            .filter(|f| f.targets & bit != 0)
+    };
+    // On sm_75 bit 91 means nothing but where there is a form with it.
+    let code = if target.sm == 75 && known(code).next().is_none() { code & 0xfff } else { code };
+    for form in known(code) {
+        match decode_form(form, word, target, pc) {
+            Ok(inst) => return Ok((inst, form)),
+            Err(why) => reason = why,
         }
     }
     Err(DecodeError { word, target, reason })
@@ -211,8 +216,12 @@ fn decode_field(field: &Field, slot: SlotKind, word: u128, target: Target, pc: i
                 let number = word >> lo & ((1 << low) - 1) | word >> rest << low & 0xff;
                 word & !(0xff << lo) | number << lo
             };
+            let mut reg = register(word, *lo, file, target)?;
+            if *low == 0 && !reg.is_zero() {
+                reg.index = reg.index.wrapping_add(*rest);
+            }
             Operand::Reg(RegOp {
-                reg: register(word, *lo, file, target)?,
+                reg,
                 neg: bit(word, mods.neg),
                 abs: bit(word, mods.abs),
                 not: bit(word, mods.not),

@@ -125,12 +125,21 @@ pub(crate) fn encode_form(
     for (i, (field, operand)) in form.fields.iter().zip(&inst.operands).enumerate() {
         let kind = inst.op.slots()[i].kind;
         // Two slots may share one field (BAR names its register twice): they must agree.
-        if let FieldKind::Reg { lo, .. } = field.kind {
+        if let FieldKind::Reg { lo, split, .. } = field.kind {
             let twin = form.fields[..i]
                 .iter()
                 .position(|f| matches!(f.kind, FieldKind::Reg { lo: l, .. } if l == lo));
-            if twin.is_some_and(|t| inst.operands[t] != *operand) {
-                return Err((1 + i, Mismatch::Operand(i)));
+            let expected = twin.map(|t| match &inst.operands[t] {
+                Operand::Reg(r) if split.0 == 0 && !r.reg.is_zero() => {
+                    let reg = Reg { index: r.reg.index.wrapping_add(split.1), ..r.reg };
+                    Operand::Reg(RegOp { reg, ..*r })
+                }
+                other => other.clone(),
+            });
+            match expected {
+                Some(e) if e != *operand => return Err((1 + i, Mismatch::Operand(i))),
+                Some(_) => continue,
+                None => {}
             }
         }
         word |= encode_field(field, kind, operand, target, pc, i).map_err(|why| (1 + i, why))?;

@@ -84,7 +84,8 @@ pub(crate) enum FieldKind {
     Reg {
         file: RegFile,
         lo: u8,
-        /// Where the number is in two parts: bits of the low one, first bit of the other; else zeros.
+        /// Where the number is in two parts: bits of the low one, first bit of the other. Else zero, and how many
+        /// registers after the one in the field it is.
         split: (u8, u8),
         /// The bits of the number are inverted (zero is UPT).
         inverted: bool,
@@ -117,7 +118,7 @@ pub(crate) enum FieldKind {
         space: &'static str,
         /// The uniform register after the one in the field.
         next: bool,
-        /// URZ is left out next to a 64-bit base.
+        /// URZ is left out next to a 64-bit base, and without a base where there is an offset.
         hide_zero: bool,
     },
     /// An immediate whose values have names (`2D`).

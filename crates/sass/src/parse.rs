@@ -356,7 +356,9 @@ fn constant((text, neg, abs, not): (&str, bool, bool, bool)) -> Option<Operand> 
 }
 
 fn address(field: &Field, text: &str) -> Option<Operand> {
-    let FieldKind::Addr { desc, desc_hidden, width, uniform: u, space, hide_zero, .. } = &field.kind else {
+    let FieldKind::Addr { desc, desc_hidden, base: bare, width, uniform: u, space, hide_zero, .. } =
+        &field.kind
+    else {
         return None;
     };
     let text = text.strip_prefix(space)?;
@@ -397,6 +399,9 @@ fn address(field: &Field, text: &str) -> Option<Operand> {
             "X16" => AddrWidth::X16,
             _ => return None,
         };
+    }
+    if *hide_zero && *bare == NONE && *u != NONE && uniform.is_none() {
+        uniform = Some(Reg { file: RegFile::UR, index: Reg::ZERO });
     }
     ((*u != NONE) == uniform.is_some() || *hide_zero).then_some(Operand::Addr {
         desc: descriptor,

@@ -241,6 +241,9 @@ fn operand_text(
                     _ => write!(f, "{}{scale}", base.unwrap_or(Reg::RZ)),
                 }?;
             }
+            // Some forms without a register leave URZ out where an offset says enough.
+            let silent = bare && optional && *offset != 0;
+            let uniform = uniform.filter(|u| !(silent && u.is_zero()));
             if let Some(u) = uniform {
                 write!(f, "{}{u}", if has_base { "+" } else { "" })?;
             }

@@ -37,6 +37,7 @@ static FORMS: &[&str] = &[
     include_str!("golden/tensor.tsv"),
     include_str!("golden/async.tsv"),
     include_str!("golden/programs.tsv"),
+    include_str!("golden/rare.tsv"),
 ];
 
 #[test]
