@@ -5,6 +5,7 @@ use crate::Kernel;
 use crate::attrs::{Attr, Attrs};
 use crate::common::{compat, cuinfo, debug_frames, kernel_attributes, tkinfo};
 use crate::elf::{Section, Strings, Symbol, relocatable, symbol_table};
+use crate::lines::{Lines, program};
 use object::elf;
 use std::collections::BTreeMap;
 
@@ -200,6 +201,46 @@ pub struct Object {
     pub aliases: Vec<(String, String)>,
     /// Whether it is a whole program that can be extended (`-ewp`).
     pub extensible: bool,
+    /// Line tables.
+    pub lines: Option<Lines>,
+}
+
+/// Sections of line tables, in order, and where addresses of functions go: the section, the offset, the function.
+#[derive(Default)]
+struct LineSections {
+    contents: Vec<(String, Vec<u8>)>,
+    places: Vec<(String, u64, String)>,
+}
+
+/// The sections that `lines` fill. In an object that is linked the text of the PTX has a name that others don't have,
+/// and the table of its lines names it as its file.
+fn line_sections(lines: &Lines, linked: bool) -> LineSections {
+    let text_name = if linked {
+        let hash =
+            lines.ptx_text.iter().fold(0x811c_9dc5u32, |h, b| (h ^ u32::from(*b)).wrapping_mul(0x0100_0193));
+        format!(".nv_debug_ptx_txt.{hash}")
+    } else {
+        ".nv_debug_ptx_txt".to_string()
+    };
+    let mut ptx = lines.ptx.clone();
+    let mut files = Vec::new();
+    if linked {
+        files.push(text_name.clone());
+        ptx.iter_mut().flat_map(|s| &mut s.rows).for_each(|r| r.file = 1);
+    }
+    let mut out = LineSections::default();
+    let (source, source_places) = program(&lines.files, &lines.source);
+    let (sass, sass_places) = program(&files, &ptx);
+    for (name, places) in [(".debug_line", source_places), (".nv_debug_line_sass", sass_places)] {
+        out.places.extend(places.into_iter().map(|(at, function)| (name.to_string(), at, function)));
+    }
+    out.contents.push((".debug_line".into(), source));
+    if !lines.strings.is_empty() {
+        out.contents.push((".debug_str".into(), lines.strings.clone()));
+    }
+    out.contents.push((".nv_debug_line_sass".into(), sass));
+    out.contents.push((text_name, lines.ptx_text.clone()));
+    out
 }
 
 /// The bytes of an object.
@@ -281,13 +322,16 @@ impl<'o> Writer<'o> {
     }
 
     /// The sections in ptxas's order.
-    fn layout(&mut self, contents: &Contents, tables: &Tables, frames: Vec<u8>) {
+    fn layout(&mut self, contents: &Contents, tables: &Tables, frames: Vec<u8>, lines: LineSections) {
         let o = self.object;
         let modern = self.modern();
         self.plain(".shstrtab", elf::SHT_STRTAB, 0, 1);
         self.plain(".strtab", elf::SHT_STRTAB, 0, 1);
         self.plain(".symtab", elf::SHT_SYMTAB, 0, 8);
         self.add(Section::new(".debug_frame", elf::SHT_PROGBITS, 0, 1, frames));
+        for (name, data) in lines.contents {
+            self.add(Section::new(&name, elf::SHT_PROGBITS, 0, 1, data));
+        }
         self.add(Section::new(".note.nv.tkinfo", elf::SHT_NOTE, 0x200_0000, 4, tkinfo(&o.options)));
         let flags = 0x100_0000 | if modern { INFO_LINK } else { 0 };
         self.add(Section::new(".note.nv.cuinfo", elf::SHT_NOTE, flags, 4, cuinfo(o.ptx_sm)));
@@ -353,7 +397,7 @@ impl<'o> Writer<'o> {
     }
 
     /// Every relocation, by the name of the section that it is for: offset, type, symbol, addend.
-    fn relocations(&self, placed: &[Placed<'_>], frames: &[[u64; 4]]) -> Tables {
+    fn relocations(&self, placed: &[Placed<'_>], frames: &[[u64; 4]], lines: &LineSections) -> Tables {
         let sm = self.object.sm;
         let mut tables = Tables::new();
         let entry = |at: u64, r: &Reloc| {
@@ -377,6 +421,10 @@ impl<'o> Writer<'o> {
             table.push((*link, ADDRESS.0, ".debug_frame".into(), *common as i64));
             table.push((*address, ADDRESS.0, name.clone(), 0));
             table.push((*size, ADDRESS.1, name.clone(), 0));
+        }
+        for (section, at, function) in &lines.places {
+            let table = tables.entry(section.clone()).or_default();
+            table.push((*at, ADDRESS.0, function.clone(), 0));
         }
         tables.retain(|_, t| !t.is_empty());
         tables
@@ -558,8 +606,9 @@ impl<'o> Writer<'o> {
         let o = self.object;
         let (placed, contents) = self.place();
         let (frame_data, frames) = debug_frames(o.functions.iter().map(|f| &f.code));
-        let tables = self.relocations(&placed, &frames);
-        self.layout(&contents, &tables, frame_data);
+        let lines = o.lines.as_ref().map_or_else(LineSections::default, |l| line_sections(l, !o.extensible));
+        let tables = self.relocations(&placed, &frames, &lines);
+        self.layout(&contents, &tables, frame_data, lines);
         let used: Vec<&str> = tables.values().flatten().map(|e| e.2.as_str()).collect();
         let symbols = self.symbol_list(&placed, &used);
 
@@ -611,5 +660,45 @@ impl<'o> Writer<'o> {
         const ET_EWP: u16 = 0xff00;
         let file_type = if o.extensible { ET_EWP } else { elf::ET_REL };
         Ok(relocatable(std::mem::take(&mut self.sections), flags, file_type))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lines::{Row, Sequence};
+
+    /// As ptxas 13.0.88 -c -lineinfo lays it out: the text of the PTX under a name of its own, which is the first file of
+    /// the table of its lines; the address of each function is left to the linker.
+    #[test]
+    fn line_tables_of_an_object() {
+        let sequence = |function: &str, file| Sequence {
+            function: function.into(),
+            size: 32,
+            rows: vec![Row { address: 0, file, line: 3, inlined: None }],
+        };
+        let lines = Lines {
+            files: vec!["a.cu".into()],
+            source: vec![sequence("f", 1), sequence("k", 1)],
+            ptx: vec![sequence("f", 0), sequence("k", 0)],
+            strings: Vec::new(),
+            ptx_text: b".version 8.7\0".to_vec(),
+        };
+        let linked = line_sections(&lines, true);
+        let names: Vec<&str> = linked.contents.iter().map(|c| c.0.as_str()).collect();
+        let [".debug_line", ".nv_debug_line_sass", text] = names[..] else { panic!("{names:?}") };
+        assert!(text.starts_with(".nv_debug_ptx_txt.") && text.len() > 18, "{text}");
+        let sass = &linked.contents[1].1;
+        assert!(sass.windows(text.len()).any(|w| w == text.as_bytes()), "the text is a file of the table");
+        // The first row names file 1: 4 is the operation.
+        let at = linked.places[2].1 as usize;
+        assert_eq!(sass[at + 8..at + 10], [4, 1]);
+        let functions: Vec<&str> = linked.places.iter().map(|p| p.2.as_str()).collect();
+        assert_eq!(functions, ["f", "k", "f", "k"]);
+        // Extensible programs are as executables are.
+        let whole = line_sections(&lines, false);
+        assert_eq!(whole.contents[2].0, ".nv_debug_ptx_txt");
+        let at = whole.places[2].1 as usize;
+        assert_eq!(whole.contents[1].1[at + 8..at + 10], [4, 0]);
     }
 }

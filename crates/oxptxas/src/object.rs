@@ -1,6 +1,7 @@
 //! `-c`: a relocatable object instead of an executable. Every function is compiled on its own and keeps to the calling
 //! convention; whatever has an address is left to the linker.
 
+use crate::debug;
 use crate::functions;
 use crate::pipeline::{KernelStats, MIN_ABI_REGISTERS, Output, address_fill, binding, kernel_record};
 use crate::timeline::{Stage, Timeline};
@@ -18,8 +19,12 @@ use std::time::Duration;
 ///
 /// # Errors
 /// What is not supported.
-pub(crate) fn compile(units: &Units<'_>, mut timeline: Timeline) -> Result<Output, Vec<Diagnostic>> {
-    let Units { module, layout, options, settings, .. } = units;
+pub(crate) fn compile(
+    units: &Units<'_>,
+    source: &str,
+    mut timeline: Timeline,
+) -> Result<Output, Vec<Diagnostic>> {
+    let Units { module, layout, options, settings, lines } = units;
     for name in &settings.entries {
         if !module.funcs.values().any(|f| f.entry && f.body.is_some() && f.name == *name) {
             return Err(vec![Diagnostic::whole(format!("Unknown function {name}"))]);
@@ -40,10 +45,16 @@ pub(crate) fn compile(units: &Units<'_>, mut timeline: Timeline) -> Result<Outpu
     };
     let mut output = Output::default();
     let mut errors = Vec::new();
+    let with_lines = settings.line_info.unwrap_or_else(|| debug::has_source(module));
+    let mut codes = Vec::new();
     for (id, result) in chosen.iter().zip(compiled) {
         let func = &module.funcs[*id];
         let done = result.and_then(|(code, time)| {
-            let f = function(module, *id, code, &options)?;
+            let lines = code.lines.clone();
+            let f = function(module, *id, code, options)?;
+            if with_lines {
+                codes.push((*id, Code { lines, words: f.code.code.clone(), ..Code::default() }));
+            }
             output.kernels.push(stats(&f, func, time));
             object.functions.push(f);
             Ok(())
@@ -80,6 +91,11 @@ pub(crate) fn compile(units: &Units<'_>, mut timeline: Timeline) -> Result<Outpu
         if function.linkage != Linkage::Internal {
             object.prototypes.push((alias.name.clone(), prototype(module, alias)));
         }
+    }
+    if with_lines {
+        let units: Vec<(&str, &Code, Vec<FuncId>)> =
+            codes.iter().map(|(id, code)| (module.funcs[*id].name.as_str(), code, vec![*id])).collect();
+        object.lines = Some(debug::lines(module, source, lines, &units));
     }
     let written = timeline.time(Stage::Elf, || cubin::object::write(&object));
     output.cubin = written.map_err(|e| vec![Diagnostic::whole(e)])?;

@@ -206,7 +206,7 @@ pub fn compile(source: &str, file: &str, settings: &Settings) -> Result<Output, 
         settings,
     };
     if relocatable {
-        return crate::object::compile(&units, timeline).map_err(fail);
+        return crate::object::compile(&units, source, timeline).map_err(fail);
     }
     let mut unresolved = functions::unresolved(&module);
     if unresolved.is_empty() {

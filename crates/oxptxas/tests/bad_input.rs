@@ -165,12 +165,3 @@ fn addresses_without_a_definition() {
         assert!(got.stderr.contains("not supported yet"), "{}", got.stderr);
     }
 }
-
-/// What an object cannot hold yet is not dropped in silence.
-#[test]
-fn line_tables_in_objects() {
-    let dir = tempfile::tempdir().unwrap();
-    let options = ["-arch=sm_90", "-c", "-lineinfo"];
-    compile(dir.path(), "k.ptx", kernel().as_bytes(), &options)
-        .fails_with("oxptxas fatal   : Option '--generate-line-info' is not supported for objects yet");
-}

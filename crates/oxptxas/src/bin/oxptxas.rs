@@ -71,10 +71,6 @@ fn run(program: &str, args: &[String]) -> Result<(), String> {
             "Conflicting options '--compile-only' and '--extensible-whole-program' specified, ignoring '--extensible-whole-program' option",
         )?;
     }
-    let object = line.has("compile-only") || line.has("extensible-whole-program");
-    if object && line.has("generate-line-info") && !line.has("suppress-debug-info") {
-        return Err(fatal("Option '--generate-line-info' is not supported for objects yet".into()));
-    }
     if line.has("preserve-relocs") {
         // What an object needs is there anyway. ptxas lists the other addresses up to sm_89 only.
         if target.sm < 90 && !line.has("compile-only") {
