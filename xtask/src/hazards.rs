@@ -9,7 +9,7 @@ use std::process::Command;
 /// What to look at.
 #[derive(clap::Args)]
 pub struct Options {
-    /// PTX files or folders of them; kernels/ when there are none.
+    /// PTX files, cubins of ptxas, or folders of them; kernels/ when there are none.
     paths: Vec<PathBuf>,
     /// For these targets (75, 90a …); without it, those of kernels/ for all and other files for their own.
     #[arg(long, value_delimiter = ',')]
@@ -24,14 +24,19 @@ pub struct Options {
 
 /// PTX files under a path, sorted.
 pub fn ptx_files(path: &Path) -> Vec<PathBuf> {
+    files(path, "ptx")
+}
+
+/// Files of a kind under a path, sorted; the path itself, if it is a file.
+fn files(path: &Path, extension: &str) -> Vec<PathBuf> {
     if path.is_file() {
         return vec![path.into()];
     }
     let mut entries: Vec<PathBuf> =
         std::fs::read_dir(path).into_iter().flatten().filter_map(|e| Some(e.ok()?.path())).collect();
     entries.sort();
-    let wanted = |p: &PathBuf| p.is_dir() || p.extension().is_some_and(|x| x == "ptx");
-    entries.iter().filter(|p| wanted(p)).flat_map(|p| ptx_files(p)).collect()
+    let wanted = |p: &PathBuf| p.is_dir() || p.extension().is_some_and(|x| x == extension);
+    entries.iter().filter(|p| wanted(p)).flat_map(|p| files(p, extension)).collect()
 }
 
 /// The target that a PTX file names, without `sm_`.
@@ -93,14 +98,24 @@ pub fn reference_with(
 
 type Loaded = Vec<(Target, hazard::Code)>;
 
+/// Code of a cubin.
+fn open(bytes: &[u8]) -> Result<Loaded, String> {
+    let sm = cubin::read::read(bytes)?.sm;
+    let target = Target::new(sm).ok_or("unknown target")?;
+    Ok(hazard::load(bytes)?.into_iter().map(|(_, code)| (target, code)).collect())
+}
+
 fn load(root: &Path, bin: &Path, options: &Options) -> Loaded {
-    let codes = jobs(root, &options.paths, &options.sm);
-    let load = |(ptx, sm): &(PathBuf, String)| -> Result<Loaded, String> {
-        let bytes = reference(root, bin, ptx, sm)?;
-        let target = Target::parse(&format!("sm_{sm}")).ok_or("unknown target")?;
-        Ok(hazard::load(&bytes)?.into_iter().map(|(_, code)| (target, code)).collect())
-    };
-    let loaded: Vec<_> = codes.par_iter().map(load).collect();
+    let is_cubin = |p: &PathBuf| p.extension().is_some_and(|x| x == "cubin");
+    let (cubins, ptx): (Vec<PathBuf>, Vec<PathBuf>) = options.paths.iter().cloned().partition(is_cubin);
+    let cubins: Vec<PathBuf> =
+        cubins.into_iter().chain(ptx.iter().filter(|p| p.is_dir()).flat_map(|p| files(p, "cubin"))).collect();
+    let codes = jobs(root, &ptx, &options.sm);
+    let loaded: Vec<Result<Loaded, String>> = codes
+        .par_iter()
+        .map(|(ptx, sm)| open(&reference(root, bin, ptx, sm)?))
+        .chain(cubins.par_iter().map(|f| open(&std::fs::read(f).map_err(|e| e.to_string())?)))
+        .collect();
     loaded
         .into_iter()
         .flat_map(|r| {

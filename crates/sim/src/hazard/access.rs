@@ -47,8 +47,14 @@ fn span(reg: Reg, width: u8, mut f: impl FnMut(Cell)) {
     }
 }
 
-fn every(file: RegFile, f: impl FnMut(Cell)) {
-    span(Reg { file, index: 0 }, 7, f);
+/// Calls `f` for the predicates that a move of many of them names by its mask.
+fn every(inst: &Inst, file: RegFile, mut f: impl FnMut(Cell)) {
+    let mask = inst.operands.iter().rev().find_map(|o| match o {
+        Operand::Imm(mask) => Some(*mask),
+        _ => None,
+    });
+    let mask = mask.unwrap_or(0x7f);
+    (0..7).filter(|i| mask >> i & 1 != 0).for_each(|index| span(Reg { file, index }, 1, &mut f));
 }
 
 /// Whether the uniform part of its addresses has 32 bits.
@@ -65,10 +71,10 @@ pub(crate) fn reads(inst: &Inst, mut f: impl FnMut(Cell, Use)) {
     }
     let info = inst.op.info();
     if info.reads_predicates {
-        every(RegFile::P, |c| f(c, Use::Source));
+        every(inst, RegFile::P, |c| f(c, Use::Source));
     }
     if info.reads_uniform_predicates {
-        every(RegFile::UP, |c| f(c, Use::Source));
+        every(inst, RegFile::UP, |c| f(c, Use::Source));
     }
     for (i, (operand, slot)) in inst.operands.iter().zip(inst.op.slots()).enumerate() {
         match operand {
@@ -114,14 +120,29 @@ pub(crate) fn reads(inst: &Inst, mut f: impl FnMut(Cell, Use)) {
 pub(crate) fn writes(inst: &Inst, mut f: impl FnMut(Cell)) {
     let info = inst.op.info();
     if info.writes_predicates {
-        every(RegFile::P, &mut f);
+        every(inst, RegFile::P, &mut f);
     }
     if info.writes_uniform_predicates {
-        every(RegFile::UP, &mut f);
+        every(inst, RegFile::UP, &mut f);
     }
     for (i, (operand, slot)) in inst.operands.iter().zip(inst.op.slots()).enumerate() {
         if let (Operand::Reg(r), Role::Def | Role::Both) = (operand, slot.role) {
             span(r.reg, inst.op.width(i, &inst.mods), &mut f);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sass::Target;
+
+    #[test]
+    fn moves_of_predicates_touch_those_of_their_mask() {
+        let target = Target::new(90).unwrap();
+        let inst = sass::parse_inst("R2P PR, R17, 0x60", target).unwrap_or_else(|e| panic!("{e}"));
+        let mut written = Vec::new();
+        writes(&inst, |c| written.push(register(c).index));
+        assert_eq!(written, [5, 6]);
     }
 }

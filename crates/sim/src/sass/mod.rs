@@ -17,6 +17,7 @@ mod mem;
 mod operand;
 mod pack;
 mod packed;
+mod read;
 mod state;
 mod tensor;
 #[cfg(test)]
@@ -153,8 +154,10 @@ pub struct Probe {
     pub executed: Vec<bool>,
     /// The instruction (byte address) after which the state of the warp is noted.
     pub at: Option<u32>,
-    /// Hashes of the state of the warp and its block after the first executions of that instruction.
+    /// Hashes of the state of the warp and its block after the first executions of that instruction: of what
+    /// other instructions read.
     pub states: Vec<u64>,
+    read: read::Read,
 }
 
 impl Probe {
@@ -163,7 +166,13 @@ impl Probe {
 
     /// Watches these addresses, and one instruction.
     pub fn new(addresses: &[u64], at: Option<u32>) -> Probe {
-        Probe { watch: Watch::new(addresses), executed: Vec::new(), at, states: Vec::new() }
+        Probe {
+            watch: Watch::new(addresses),
+            executed: Vec::new(),
+            at,
+            states: Vec::new(),
+            read: Default::default(),
+        }
     }
 
     fn look(&mut self, pc: u32, time: u64, warp: &Warp, block: &Block, memory: &crate::memory::Memory) {
@@ -174,7 +183,7 @@ impl Probe {
         self.executed[index] = true;
         self.watch.look(memory, time, pc);
         if self.at == Some(pc) && self.states.len() < Self::MOST_STATES {
-            self.states.push(warp.digest(block));
+            self.states.push(warp.digest(block, &self.read));
         }
     }
 }
@@ -225,6 +234,8 @@ fn simulate(
         .collect();
     if let Some(p) = &mut probe {
         p.watch.begin(&prepared.memory);
+        let others = code.iter().enumerate().filter(|(i, _)| p.at != Some(16 * *i as u32));
+        p.read = read::Read::by(others.filter_map(|(_, inst)| inst.as_ref().ok()));
     }
     let mut issued = 0;
     let mut output = crate::output::Output::default();

@@ -100,11 +100,15 @@ impl Warp {
             issued: 0,
         }
     }
-    /// A hash of everything that the warp's threads and its block hold, global memory aside.
-    pub(crate) fn digest(&self, block: &Block) -> u64 {
+    /// A hash of what the warp's threads and its block hold and something reads, global memory aside.
+    pub(crate) fn digest(&self, block: &Block, read: &super::read::Read) -> u64 {
         use std::hash::{Hash, Hasher};
         let mut h = rustc_hash::FxHasher::default();
-        (&self.r[..255], &self.p, &self.ur[..255], &self.up, &self.b, &self.rpc).hash(&mut h);
+        read.registers().for_each(|r| self.r[r].hash(&mut h));
+        read.uniform().for_each(|r| self.ur[r].hash(&mut h));
+        read.predicates().for_each(|p| self.p[p].hash(&mut h));
+        read.uniform_predicates().for_each(|p| self.up[p].hash(&mut h));
+        (&self.b, &self.rpc).hash(&mut h);
         (self.live, &self.resume, &self.local, &block.shared).hash(&mut h);
         for g in &self.groups {
             (g.mask, g.pc).hash(&mut h);
