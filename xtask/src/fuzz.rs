@@ -101,6 +101,17 @@ pub fn ask(nvdisasm: &Path, dir: &Path, target: Target, words: &[u128]) -> Resul
                 });
                 continue;
             }
+            if !run.status.success() {
+                // It names no address: halves tell which words it refuses.
+                if let [word] = live[..] {
+                    answers.push(Answer { word, text: None, pc: 0 });
+                    break;
+                }
+                for half in live.chunks(live.len().div_ceil(2)) {
+                    answers.extend(ask(nvdisasm, dir, target, half)?);
+                }
+                break;
+            }
             let out = String::from_utf8_lossy(&run.stdout);
             for line in out.lines() {
                 let Some((pc, text)) = line.trim_start().strip_prefix("/*").and_then(|l| l.split_once("*/"))

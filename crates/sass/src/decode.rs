@@ -61,6 +61,13 @@ pub fn decode(word: u128, target: Target, pc: i64) -> Result<Inst, DecodeError> 
     find(word, target, pc).map(|(inst, _)| inst)
 }
 
+/// Codes for which bit 91 means nothing on sm_75 unless there is a form with it (nvdisasm on words of every code).
+const FREE_BIT_91: &[u16] = &[
+    0x31c, 0x31d, 0x34e, 0x389, 0x3a1, 0x3c0, 0x51d, 0x589, 0x801, 0x805, 0x806, 0x80d, 0x822, 0x918, 0x919,
+    0x91a, 0x91d, 0x941, 0x942, 0x943, 0x944, 0x945, 0x946, 0x947, 0x949, 0x94d, 0x950, 0x95b, 0x95c, 0x989,
+    0x992, 0x9ab, 0xb1d, 0xf89,
+];
+
 /// The instruction and the form that it was read by.
 pub(crate) fn find(word: u128, target: Target, pc: i64) -> Result<(Inst, &'static Form), DecodeError> {
     let code = (word & 0xfff) as u16 | ((word >> 91) as u16 & 1) << 12;
@@ -72,8 +79,8 @@ pub(crate) fn find(word: u128, target: Target, pc: i64) -> Result<(Inst, &'stati
             .map(|i| &FORMS[usize::from(*i)])
             .filter(|f| f.targets & bit != 0)
     };
-    // On sm_75 bit 91 means nothing but where there is a form with it.
-    let code = if target.sm == 75 && known(code).next().is_none() { code & 0xfff } else { code };
+    let free = target.sm == 75 && FREE_BIT_91.binary_search(&(code & 0xfff)).is_ok();
+    let code = if free && known(code).next().is_none() { code & 0xfff } else { code };
     for form in known(code) {
         match decode_form(form, word, target, pc) {
             Ok(inst) => return Ok((inst, form)),
