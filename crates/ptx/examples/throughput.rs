@@ -115,7 +115,9 @@ fn grown(source: &str, size: usize) -> String {
     let mut out = head.to_string();
     let mut n = 0;
     while out.len() < size {
-        let mut copy = tail.to_string();
+        // The numbers of files are given once.
+        let again = |line: &&str| n == 0 || !line.trim_start().starts_with(".file");
+        let mut copy: String = tail.split_inclusive('\n').filter(again).collect();
         for name in &names {
             copy = copy.replace(name.as_str(), &format!("{name}_{n}"));
         }

@@ -121,7 +121,8 @@ impl Plain {
     fn of(name: &str) -> Option<Plain> {
         let bytes = name.as_bytes();
         let (mut at, mut number, mut scale) = (bytes.len(), 0, 1);
-        for (i, b) in bytes.iter().enumerate().rev() {
+        let mut first = 0;
+        for b in bytes.iter().rev() {
             let digit = u32::from(b.wrapping_sub(b'0'));
             if digit > 9 {
                 break;
@@ -129,14 +130,14 @@ impl Plain {
             if scale == 1_000_000_000 {
                 return None;
             }
-            number += digit * scale;
+            (number, first) = (number + digit * scale, digit);
             scale *= 10;
-            at = i;
+            at -= 1;
         }
-        let (prefix, digits) = bytes.split_at(at);
-        let canonical = digits.len() == 1 || *digits.first()? != b'0';
+        let prefix = &bytes[..at];
+        let canonical = at + 1 == bytes.len() || first != 0;
         let short = prefix.iter().take(8).fold(0, |n, b| n << 8 | u64::from(*b));
-        (canonical && at > 0).then_some(Plain { at, short, number })
+        (canonical && (1..bytes.len()).contains(&at)).then_some(Plain { at, short, number })
     }
 }
 
