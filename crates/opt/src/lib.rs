@@ -7,6 +7,8 @@ pub mod copy_prop;
 pub mod dce;
 pub mod effects;
 pub mod gvn;
+pub mod setp_combine;
+pub mod three_inputs;
 pub mod wide_add;
 
 use ori::{Function, Manager, Phase};
@@ -31,7 +33,9 @@ pub static PASSES: &[Pass] = &[
     pass(Phase::OriBranchOpt, 1, branch_opt::run),
     pass(Phase::OriCopyProp, 1, copy_prop::run),
     pass(Phase::GeneralOptimize, 1, wide_add::run),
+    pass(Phase::GeneralOptimizeMid, 1, setp_combine::run),
     pass(Phase::GvnCse, 2, gvn::run),
+    pass(Phase::OriReassociateAndCommon, 2, three_inputs::run),
     pass(Phase::GeneralOptimizeLate, 2, copy_prop::run),
     pass(Phase::OriPerformLiveDeadThird, 0, dce::run),
 ];

@@ -117,11 +117,6 @@ pub fn kernel(
     seeds: std::ops::Range<u64>,
 ) -> Verdict {
     let rounding = may_round_differently(module);
-    if instructions(module)
-        .any(|i| i.op == ptx::Op::cvta && (i.has(ptx::Mod::_const) || i.has(ptx::Mod::param)))
-    {
-        return Verdict::OutOfScope("generic addresses of constants and parameters".into());
-    }
     let (mut verdict, mut undefined) = (None, None);
     for seed in seeds.start..seeds.end + MORE {
         // Further launches are for kernels that stored nothing in those that were asked for, or had no result.

@@ -26,6 +26,10 @@ pub struct Memory {
 
 /// First address handed out. Away from null and from the windows of shared and local memory.
 const FIRST: u64 = 0x7f_1000_0000;
+/// Generic addresses of constants and of the kernel's parameters, as all executors have them.
+pub(crate) const CONST_WINDOW: u64 = 0x7c00 << 32;
+/// See [`CONST_WINDOW`].
+pub(crate) const PARAM_WINDOW: u64 = 0x7b00 << 32;
 /// Bytes left free behind each allocation.
 const GAP: u64 = 0x1_0000;
 /// Where variables lie in a sparse memory, and the distance of their places.
@@ -51,10 +55,17 @@ impl Memory {
         }
         let base = self
             .allocations
-            .last()
+            .iter()
+            .rfind(|a| a.base < CONST_WINDOW.min(PARAM_WINDOW))
             .map_or(FIRST, |a| (a.base + a.bytes.len() as u64 + GAP).next_multiple_of(256));
-        self.allocations.push(Allocation { base, bytes, name: name.to_string() });
+        self.place(name, base, bytes);
         base
+    }
+
+    /// Puts `bytes` at an address where nothing is, below or above all that is allocated in turn.
+    pub(crate) fn place(&mut self, name: &str, base: u64, bytes: Vec<u8>) {
+        let i = self.allocations.partition_point(|a| a.base <= base);
+        self.allocations.insert(i, Allocation { base, bytes, name: name.to_string() });
     }
 
     fn alloc_by_name(&mut self, name: &str, bytes: Vec<u8>) -> u64 {

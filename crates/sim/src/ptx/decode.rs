@@ -14,10 +14,7 @@ use smallvec::SmallVec;
 pub(super) const SHARED_WINDOW: u64 = 0x7e00 << 32;
 /// Generic addresses of local memory start here.
 pub(super) const LOCAL_WINDOW: u64 = 0x7d00 << 32;
-/// Generic addresses of constant memory start here.
-pub(super) const CONST_WINDOW: u64 = 0x7c00 << 32;
-/// Generic addresses of the kernel's parameters start here.
-pub(super) const PARAM_WINDOW: u64 = 0x7b00 << 32;
+pub(super) use crate::memory::{CONST_WINDOW, PARAM_WINDOW};
 /// Size of each window.
 pub(super) const WINDOW: u64 = 1 << 32;
 /// Parameter variables inside functions are in the thread's stack; their addresses start here.

@@ -30,6 +30,7 @@ pub(crate) use float::extremum;
 pub(crate) use pack::pack_integers;
 
 use crate::launch::{Buffers, Launch};
+use crate::memory::{CONST_WINDOW, PARAM_WINDOW};
 use crate::schedule::{Dice, Schedule};
 use crate::watch::Watch;
 use compile::{Action, Step};
@@ -299,23 +300,26 @@ fn environment(
     let at = if sm >= 100 { 0x2f8 } else { 0x20 };
     put(at, &(u64::from(state::LOCAL_WINDOW) << 32).to_le_bytes());
     // Those of constant bank 3 and of the parameters are read like global memory.
-    let constants = memory.alloc("constant memory", image.banks.bank(3).to_vec());
+    memory.place("constant memory", CONST_WINDOW, image.banks.bank(3).to_vec());
     let at = match sm {
         100.. => 0x120,
         90 => 0xd0,
         _ => 0x50,
     };
-    put(at, &constants.to_le_bytes());
+    put(at, &CONST_WINDOW.to_le_bytes());
     if sm >= 90 {
-        let first = memory.alloc("parameters", params.to_vec());
+        memory.place("parameters", PARAM_WINDOW, params.to_vec());
         let at = if sm >= 100 { 0x348 } else { 0x198 };
-        put(at, &first.to_le_bytes());
-        put(at + 8, &(first + params.len() as u64).wrapping_sub(1).to_le_bytes());
+        put(at, &PARAM_WINDOW.to_le_bytes());
+        put(at + 8, &(PARAM_WINDOW + params.len() as u64).wrapping_sub(1).to_le_bytes());
     } else {
+        // The window is that of all of bank 0.
         let mut whole = vec![0; offset.into()];
         whole.extend_from_slice(params);
         let (size, at) = (whole.len() as u32, if sm == 75 { 0x114 } else { 0x12c });
-        put(0x40, &memory.alloc("parameters", whole).to_le_bytes());
+        let first = PARAM_WINDOW - u64::from(offset);
+        memory.place("parameters", first, whole);
+        put(0x40, &first.to_le_bytes());
         put(at, &size.to_le_bytes());
     }
     Ok(Env { banks, block: launch.block, grid: launch.grid, local, shared: image.shared + launch.shared })

@@ -1,0 +1,431 @@
+//! Sums and logic of three: where a sum of two is only added to a third value, one IADD3 does both, and of 64-bit
+//! sums the same two carries go from the lower words to the upper ones; likewise LOP3 takes any function of three
+//! values. Selections between a value and itself, and sums with nothing, are copies.
+//!
+//! Both instructions have to be in one block: the inputs of the first live on until the second.
+
+use cranelift_entity::SecondaryMap;
+use ori::{Block, Function, Inst, InstData, Macro, Name, Op, Operand, Value};
+use sass::{Mod, Mods, Opcode, Reg, RegFile, RegOp};
+use smallvec::SmallVec;
+
+/// What is known of the values.
+#[derive(Default)]
+struct Facts {
+    /// Instruction and block that define each.
+    defs: SecondaryMap<Value, Option<(Inst, Block)>>,
+    /// How often it is used.
+    uses: SecondaryMap<Value, u32>,
+    /// The addition that takes a predicate as its carry.
+    carried: SecondaryMap<Value, Option<Inst>>,
+}
+
+/// The pass.
+pub fn run(func: &mut Function) -> bool {
+    let mut facts = Facts::default();
+    for &b in &func.layout {
+        for &i in &func.blocks[b].insts {
+            let d = &func.insts[i];
+            d.for_each_def(|n| {
+                if let Some(v) = n.value() {
+                    facts.defs[v] = Some((i, b));
+                }
+            });
+            d.for_each_use(|n| {
+                if let Some(v) = n.value() {
+                    facts.uses[v] += 1;
+                }
+            });
+            if is(d, Opcode::IADD3)
+                && let Some(v) = plain(&d.operands[CARRY_IN])
+            {
+                facts.carried[v] = Some(i);
+            }
+        }
+        let term = &func.blocks[b].term;
+        let passed = term.targets().into_iter().flat_map(|t| t.args.iter().copied());
+        for v in term.used_name().and_then(Name::value).into_iter().chain(passed) {
+            facts.uses[v] += 1;
+        }
+    }
+    let mut changed = false;
+    for n in 0..func.layout.len() {
+        let b = func.layout[n];
+        for k in 0..func.blocks[b].insts.len() {
+            let i = func.blocks[b].insts[k];
+            let d = &func.insts[i];
+            if d.guard != ori::ALWAYS {
+                continue;
+            }
+            changed |= match d.op {
+                Op::Sass(Opcode::IADD3) => sum(func, &facts, i, b) || wide_sum(func, &facts, i, b),
+                Op::Sass(Opcode::LOP3) => logic(func, &facts, i, b),
+                Op::Sass(Opcode::SEL) => selection(func, i),
+                _ => false,
+            };
+        }
+    }
+    changed
+}
+
+/// Operands of IADD3: the result, two carries out, three terms, two carries in.
+const CARRY_OUT: [usize; 2] = [1, 2];
+const TERMS: std::ops::Range<usize> = 3..6;
+const CARRY_IN: usize = 6;
+const SECOND_CARRY_IN: usize = 7;
+/// Operands of LOP3: a predicate, the result, three inputs, the table, a predicate.
+const INPUTS: std::ops::Range<usize> = 2..5;
+const TABLE: usize = 5;
+
+const PT: Name = Name::Phys(Reg::PT);
+
+fn is(d: &InstData, op: Opcode) -> bool {
+    d.op == Op::Sass(op)
+}
+
+/// The value that an operand names whole and without modifiers.
+fn plain(o: &Operand) -> Option<Value> {
+    match o {
+        Operand::Reg(RegOp { reg: Name::Val(v), neg: false, abs: false, not: false, .. }) => Some(*v),
+        _ => None,
+    }
+}
+
+fn names(o: &Operand, name: Name, not: bool) -> bool {
+    matches!(o, Operand::Reg(r) if r.reg == name && r.not == not)
+}
+
+fn is_zero(o: &Operand) -> bool {
+    match o {
+        Operand::Reg(r) => r.reg == Name::Phys(Reg::RZ) && !r.not,
+        o => *o == Operand::Imm(0),
+    }
+}
+
+/// Whether no carry goes out of an addition.
+fn keeps_carry(d: &InstData) -> bool {
+    CARRY_OUT.iter().all(|&n| names(&d.operands[n], PT, false))
+}
+
+/// Whether an addition has neither carries in nor modifiers.
+fn starts(d: &InstData) -> bool {
+    d.mods.0.is_empty()
+        && names(&d.operands[CARRY_IN], PT, true)
+        && names(&d.operands[SECOND_CARRY_IN], PT, true)
+}
+
+/// The instruction that makes a value which nothing but this block's next user needs.
+fn inner(func: &Function, facts: &Facts, v: Value, op: Opcode, b: Block) -> Option<Inst> {
+    let (i, at) = facts.defs[v]?;
+    let d = &func.insts[i];
+    (at == b && facts.uses[v] == 1 && is(d, op) && d.guard == ori::ALWAYS).then_some(i)
+}
+
+/// Terms that are not zero, `without` one of them.
+fn terms(d: &InstData, without: Option<Value>) -> impl Iterator<Item = &Operand> {
+    d.operands[TERMS].iter().filter(move |o| !is_zero(o) && (without.is_none() || plain(o) != without))
+}
+
+/// Up to three terms in the order that IADD3 takes them: what is not a register in the middle.
+fn arranged<'a>(all: impl Iterator<Item = &'a Operand>) -> Option<[Operand; 3]> {
+    let all: SmallVec<[&Operand; 4]> = all.collect();
+    let (regs, others): (SmallVec<[&Operand; 4]>, SmallVec<[&Operand; 4]>) =
+        all.iter().copied().partition(|o| matches!(o, Operand::Reg(_)));
+    if all.len() > 3 || others.len() > 1 {
+        return None;
+    }
+    let mut regs = regs.into_iter().cloned();
+    let mut next = || regs.next().unwrap_or(Operand::reg(Name::Phys(Reg::RZ)));
+    let first = next();
+    let middle = others.first().map_or_else(&mut next, |o| (*o).clone());
+    Some([first, middle, next()])
+}
+
+fn copy(func: &mut Function, i: Inst, dst: usize, source: Operand) -> bool {
+    let d = &mut func.insts[i];
+    d.operands = [d.operands[dst].clone(), source].into_iter().collect();
+    d.op = Op::Macro(Macro::Copy);
+    d.mods = Mods::none();
+    true
+}
+
+/// What an addition of nothing leaves alone.
+fn only_term(d: &InstData) -> Option<Operand> {
+    let mut all = terms(d, None);
+    let one = all.next()?;
+    (plain(one).is_some() && all.next().is_none()).then(|| one.clone())
+}
+
+/// A 32-bit sum.
+fn sum(func: &mut Function, facts: &Facts, i: Inst, b: Block) -> bool {
+    let d = &func.insts[i];
+    if !starts(d) || !keeps_carry(d) {
+        return false;
+    }
+    if let Some(one) = only_term(d) {
+        return copy(func, i, 0, one);
+    }
+    let found = d.operands[TERMS].iter().filter_map(plain).find_map(|v| {
+        let first = &func.insts[inner(func, facts, v, Opcode::IADD3, b)?];
+        let fits = starts(first) && keeps_carry(first);
+        fits.then(|| arranged(terms(first, None).chain(terms(d, Some(v))))).flatten()
+    });
+    let Some(new) = found else { return false };
+    func.insts[i].operands[TERMS].clone_from_slice(&new);
+    true
+}
+
+/// A 64-bit sum, at its upper words.
+fn wide_sum(func: &mut Function, facts: &Facts, high: Inst, b: Block) -> bool {
+    let Some((low, low_terms, high_terms)) = match_wide_sum(func, facts, high, b) else { return false };
+    let carry = func.add_value(RegFile::P, 1);
+    let d = &mut func.insts[low];
+    d.operands[CARRY_OUT[1]] = ori::operand(carry);
+    d.operands[TERMS].clone_from_slice(&low_terms);
+    let d = &mut func.insts[high];
+    d.operands[SECOND_CARRY_IN] = ori::operand(carry);
+    d.operands[TERMS].clone_from_slice(&high_terms);
+    true
+}
+
+/// The lower addition of a 64-bit sum whose one term is a sum, and the terms of both.
+fn match_wide_sum(
+    func: &Function,
+    facts: &Facts,
+    high: Inst,
+    b: Block,
+) -> Option<(Inst, [Operand; 3], [Operand; 3])> {
+    // The upper addition takes one carry, which nothing else needs, and passes none on.
+    let upper = |i: Inst| {
+        let d = &func.insts[i];
+        let fits = d.mods.0[..] == [Mod::X]
+            && keeps_carry(d)
+            && names(&d.operands[SECOND_CARRY_IN], PT, true)
+            && unsigned(d);
+        let carry = plain(&d.operands[CARRY_IN]).filter(|c| fits && facts.uses[*c] == 1)?;
+        let (low, at) = facts.defs[carry]?;
+        let l = &func.insts[low];
+        let lower = at == b
+            && is(l, Opcode::IADD3)
+            && l.guard == ori::ALWAYS
+            && starts(l)
+            && unsigned(l)
+            && plain(&l.operands[CARRY_OUT[0]]) == Some(carry)
+            && names(&l.operands[CARRY_OUT[1]], PT, false);
+        lower.then_some(low)
+    };
+    let low = upper(high)?;
+    let (h, l) = (&func.insts[high], &func.insts[low]);
+    h.operands[TERMS].iter().filter_map(plain).find_map(|v| {
+        let first_high = inner(func, facts, v, Opcode::IADD3, b)?;
+        let first_low = upper(first_high)?;
+        let sum = plain(&func.insts[first_low].operands[0]).filter(|s| facts.uses[*s] == 1)?;
+        if !l.operands[TERMS].iter().any(|o| plain(o) == Some(sum)) {
+            return None;
+        }
+        let both = |first: Inst, d, v| arranged(terms(&func.insts[first], None).chain(terms(d, Some(v))));
+        Some((low, both(first_low, l, sum)?, both(first_high, h, v)?))
+    })
+}
+
+/// Whether no term is negated: with negated ones the carries mean something else.
+fn unsigned(d: &InstData) -> bool {
+    d.operands[TERMS].iter().all(|o| match o {
+        Operand::Reg(r) => !r.neg && !r.not && !r.abs,
+        Operand::Const { neg, abs, not, .. } => !(*neg || *abs || *not),
+        _ => true,
+    })
+}
+
+/// Bitwise logic.
+fn logic(func: &mut Function, facts: &Facts, i: Inst, b: Block) -> bool {
+    let Some((inputs, table)) = match_logic(func, facts, i, b) else { return false };
+    let d = &mut func.insts[i];
+    d.operands[INPUTS].clone_from_slice(&inputs);
+    d.operands[TABLE] = Operand::Imm(table);
+    true
+}
+
+/// Whether a LOP3 has a number for its result only.
+fn is_logic(d: &InstData) -> bool {
+    d.mods.0[..] == [Mod::LUT]
+        && names(&d.operands[0], PT, false)
+        && names(&d.operands[6], PT, true)
+        && matches!(d.operands[TABLE], Operand::Imm(_))
+}
+
+fn match_logic(func: &Function, facts: &Facts, i: Inst, b: Block) -> Option<([Operand; 3], u32)> {
+    let d = &func.insts[i];
+    if !is_logic(d) {
+        return None;
+    }
+    d.operands[INPUTS].iter().filter_map(plain).find_map(|v| {
+        let first = &func.insts[inner(func, facts, v, Opcode::LOP3, b)?];
+        if !is_logic(first) {
+            return None;
+        }
+        let mut inputs: SmallVec<[&Operand; 6]> = SmallVec::new();
+        for o in first.operands[INPUTS].iter().chain(&d.operands[INPUTS]) {
+            if !is_zero(o) && plain(o) != Some(v) && !inputs.contains(&o) {
+                inputs.push(o);
+            }
+        }
+        let new = arranged(inputs.iter().copied())?;
+        let mut table = 0;
+        for row in 0..8u32 {
+            // The input at each place has this value in the row; zero is zero.
+            let bit = |o: &Operand| {
+                !is_zero(o) && new.iter().position(|n| n == o).is_some_and(|p| row >> (2 - p) & 1 != 0)
+            };
+            let inside = look_up(first, bit);
+            let outside = look_up(d, |o| if plain(o) == Some(v) { inside } else { bit(o) });
+            table |= u32::from(outside) << row;
+        }
+        Some((new, table))
+    })
+}
+
+/// The result bit of a LOP3 for bits of its inputs.
+fn look_up(d: &InstData, bit: impl Fn(&Operand) -> bool) -> bool {
+    let Operand::Imm(table) = d.operands[TABLE] else { return false };
+    let row = d.operands[INPUTS].iter().fold(0, |row, o| row << 1 | u32::from(bit(o)));
+    table >> row & 1 != 0
+}
+
+/// A selection between a value and itself.
+fn selection(func: &mut Function, i: Inst) -> bool {
+    let d = &func.insts[i];
+    let same = d.operands[1] == d.operands[2] || is_zero(&d.operands[1]) && is_zero(&d.operands[2]);
+    if !same || !d.mods.0.is_empty() {
+        return false;
+    }
+    let source = d.operands[1].clone();
+    match &source {
+        Operand::Reg(r) if r.neg || r.not || r.abs => false,
+        _ => copy(func, i, 0, source),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ori::{Builder, Terminator, operand};
+    use sass::{SpecialReg, Target};
+
+    /// The code that `build` makes of four numbers, after the pass and the removal of what nobody reads.
+    fn after(build: impl Fn(&mut Builder, &[Value]) -> Value) -> Vec<String> {
+        let mut f = Function::new("k", Target::new(90).unwrap());
+        let entry = f.entry_block();
+        let mut b = Builder::new(&mut f, entry);
+        let x: Vec<Value> =
+            [SpecialReg::SR_TID_X, SpecialReg::SR_TID_Y, SpecialReg::SR_TID_Z, SpecialReg::SR_LANEID]
+                .map(|s| b.def(Opcode::S2R, &[], &[Operand::Special(s)]))
+                .to_vec();
+        let result = build(&mut b, &x);
+        let address =
+            Operand::Addr { desc: None, base: None, width: sass::AddrWidth::R32, uniform: None, offset: 0 };
+        b.inst(Opcode::STS, &[], &[address, operand(result)]);
+        b.terminate(Terminator::Exit);
+        run(&mut f);
+        ori::verify::verify(&f).unwrap();
+        crate::dce::run(&mut f);
+        let kept = ["IADD3", "LOP3", "SEL", "copy"];
+        let text = f.to_string();
+        text.lines().filter(|l| kept.iter().any(|k| l.contains(k))).map(|l| l.trim().to_string()).collect()
+    }
+
+    fn zero() -> Operand {
+        Operand::reg(Name::Phys(Reg::RZ))
+    }
+    fn pt(not: bool) -> Operand {
+        Operand::Reg(RegOp { not, ..RegOp::plain(PT) })
+    }
+    fn add(b: &mut Builder, x: Operand, y: Operand) -> Value {
+        let v = b.func.add_value(RegFile::R, 1);
+        let operands = [operand(v), pt(false), pt(false), x, y, zero(), pt(true), pt(true)];
+        b.inst(Opcode::IADD3, &[], &operands);
+        v
+    }
+    fn lop(b: &mut Builder, x: Operand, y: Operand, table: u32) -> Value {
+        let v = b.func.add_value(RegFile::R, 1);
+        let operands = [pt(false), operand(v), x, y, zero(), Operand::Imm(table), pt(true)];
+        b.inst(Opcode::LOP3, &[Mod::LUT], &operands);
+        v
+    }
+
+    #[test]
+    fn sums_of_three() {
+        let code = after(|b, x| {
+            let s = add(b, operand(x[0]), Operand::Imm(7));
+            add(b, operand(x[1]), operand(s))
+        });
+        assert_eq!(code, ["v5:R = IADD3 PT, PT, v0, 0x7, v1, !PT, !PT"]);
+        let code = after(|b, x| {
+            let s = add(b, operand(x[0]), operand(x[1]));
+            let s = add(b, operand(x[2]), operand(s));
+            add(b, operand(x[3]), operand(s))
+        });
+        assert_eq!(code.len(), 2, "{code:?}");
+        let code = after(|b, x| add(b, operand(x[0]), Operand::Imm(0)));
+        assert_eq!(code, ["v4:R = copy v0"]);
+    }
+
+    #[test]
+    fn sums_of_three_words_each() {
+        let wide = |b: &mut Builder, x: [Value; 2], y: [Value; 2]| {
+            let [lo, hi] = [0, 1].map(|_| b.func.add_value(RegFile::R, 1));
+            let carry = b.func.add_value(RegFile::P, 1);
+            let [p, q] = [operand(x[0]), operand(y[0])];
+            b.inst(
+                Opcode::IADD3,
+                &[],
+                &[operand(lo), operand(carry), pt(false), p, q, zero(), pt(true), pt(true)],
+            );
+            let [p, q] = [operand(x[1]), operand(y[1])];
+            let operands = [operand(hi), pt(false), pt(false), p, q, zero(), operand(carry), pt(true)];
+            b.inst(Opcode::IADD3, &[Mod::X], &operands);
+            [lo, hi]
+        };
+        let code = after(|b, x| {
+            let s = wide(b, [x[0], x[1]], [x[2], x[3]]);
+            let [lo, hi] = wide(b, s, [x[1], x[2]]);
+            b.def(Opcode::IMAD, &[], &[operand(lo), operand(hi), zero(), pt(true)])
+        });
+        assert_eq!(
+            code,
+            ["v7:R, v9:P, v11:P = IADD3 v0, v2, v1, !PT, !PT", "v8:R = IADD3.X PT, PT, v1, v3, v2, v9, v11"]
+        );
+    }
+
+    #[test]
+    fn logic_of_three() {
+        // (a & b) ^ c
+        let code = after(|b, x| {
+            let t = lop(b, operand(x[0]), operand(x[1]), 0xc0);
+            lop(b, operand(t), operand(x[2]), 0x3c)
+        });
+        assert_eq!(code, ["v5:R = LOP3.LUT PT, v0, v1, v2, 0x6a, !PT"]);
+        // a & ~(a | 5): the immediate keeps to the middle.
+        let code = after(|b, x| {
+            let t = lop(b, operand(x[0]), Operand::Imm(5), 0xfc);
+            lop(b, operand(x[0]), operand(t), 0x30)
+        });
+        assert_eq!(code, ["v5:R = LOP3.LUT PT, v0, 0x5, RZ, 0x0, !PT"]);
+        let code = after(|b, x| {
+            let t = lop(b, operand(x[0]), Operand::Imm(5), 0xfc);
+            lop(b, operand(t), Operand::Imm(9), 0xc0)
+        });
+        assert_eq!(code.len(), 2, "{code:?}");
+    }
+
+    #[test]
+    fn nothing_to_select() {
+        let code = after(|b, x| {
+            let pt = || pt(false);
+            let p =
+                b.def_pred(Opcode::ISETP, &[Mod::LT, Mod::AND], &[operand(x[0]), operand(x[1]), pt(), pt()]);
+            b.def(Opcode::SEL, &[], &[zero(), Operand::Imm(0), operand(p)])
+        });
+        assert_eq!(code, ["v5:R = copy RZ"]);
+    }
+}
