@@ -36,7 +36,7 @@ pub fn min_stall(op: Opcode) -> u8 {
 }
 
 /// Least distance in cycles from the issue of fixed-latency `producer`, which writes `unit`, to the issue
-/// of `consumer`, which reads it at `site`. At most 15.
+/// of `consumer`, which reads it at `site`. At most 16.
 pub fn raw(target: Target, producer: &Inst, unit: Unit, consumer: &Inst, site: Site) -> u8 {
     let site = latency::read_site(consumer, site == Site::Guard, target);
     latency::raw_latency(producer.op, units::file(unit), site, target)

@@ -19,6 +19,8 @@ pub(crate) struct UnitInfo {
 pub enum ReadSite {
     /// As the execution guard, or by a branch or barrier.
     Guard,
+    /// As the execution guard of an instruction of the half-precision unit, which looks at it earlier.
+    HalfGuard,
     /// By an instruction outside the arithmetic pipes: memory, variable latency, double precision, barriers.
     Remote,
     /// By any other instruction.
@@ -67,7 +69,9 @@ pub fn reads_late(op: Opcode, target: Target) -> bool {
 /// The site of a register that `reader` reads as its guard or as an operand.
 pub fn read_site(reader: &Inst, guard: bool, target: Target) -> ReadSite {
     let op = reader.op.info();
-    if guard || op.control || reader.op.unit() == Unit::Control {
+    if guard && reader.op.unit() == Unit::Half {
+        ReadSite::HalfGuard
+    } else if guard || op.control || reader.op.unit() == Unit::Control {
         ReadSite::Guard
     } else if op.memory
         || is_variable_latency(reader.op, target)
@@ -85,7 +89,7 @@ fn table_file(file: RegFile) -> RegFile {
 }
 
 /// Least distance in cycles from the issue of a fixed-latency `writer` to that of a reader of its result in
-/// `file`. At most 15.
+/// `file`. At most 16.
 pub fn raw_latency(writer: Opcode, file: RegFile, site: ReadSite, target: Target) -> u8 {
     let (target, unit) = (u32::from(target_bit(target)), 1 << writer.unit() as u32);
     RAW.iter()
@@ -135,6 +139,10 @@ mod tests {
         assert_eq!(raw_latency(Opcode::ISETP, P, ReadSite::Guard, on(80)), 13);
         assert_eq!(raw_latency(Opcode::UISETP, UP, ReadSite::Guard, on(80)), 13);
         assert_eq!(raw_latency(Opcode::ISETP, P, ReadSite::Arithmetic, on(80)), 6);
+        assert_eq!(
+            [75, 86, 90, 120].map(|sm| raw_latency(Opcode::ISETP, P, ReadSite::HalfGuard, on(sm))),
+            [14, 15, 16, 16]
+        );
         assert_eq!(raw_latency(Opcode::IADD3, R, ReadSite::Remote, on(75)), 8);
         assert_eq!(raw_latency(Opcode::IADD3, R, ReadSite::Remote, on(80)), 6);
         assert_eq!(raw_latency(Opcode::R2UR, UR, ReadSite::Remote, on(90)), 15);

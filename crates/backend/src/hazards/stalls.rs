@@ -4,7 +4,7 @@
 use crate::machine::{Machine, MachineInst, inst};
 use crate::timing::{self, MAX_LATENCY};
 use crate::units::{self, COUNT, Unit};
-use sass::{Inst, Opcode, Target};
+use sass::{Guard, Inst, Opcode, RegFile, Target, latency};
 
 /// The longest stall that a control field holds.
 const MAX_STALL: u8 = 15;
@@ -149,11 +149,26 @@ pub fn run(machine: &mut Machine) {
     }
 }
 
-/// Puts a NOP into empty blocks.
+/// Puts a NOP into empty blocks, and before instructions whose guard takes longer than one stall.
 fn insert_nops(machine: &mut Machine) {
+    let target = machine.target;
     for block in &mut machine.blocks {
         if block.insts.is_empty() {
             block.insts.push(MachineInst::new(inst(Opcode::NOP, &[], &[]), 0));
+        }
+        let waits = |i: &MachineInst| {
+            let site = latency::read_site(&i.inst, true, target);
+            i.inst.guard != Guard::TRUE
+                && latency::raw_latency(Opcode::ISETP, RegFile::P, site, target) > MAX_STALL
+        };
+        let mut k = 0;
+        while k < block.insts.len() {
+            if waits(&block.insts[k]) {
+                let line = block.insts[k].line;
+                block.insts.insert(k, MachineInst::new(inst(Opcode::NOP, &[], &[]), line));
+                k += 1;
+            }
+            k += 1;
         }
     }
 }

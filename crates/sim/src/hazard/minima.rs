@@ -170,7 +170,8 @@ impl Minima {
             let of_generation =
                 SMS.iter().zip(row).filter(|(s, l)| l.1 > 0 && generation(s.sm) == generation(SMS[sm].sm));
             let min = of_generation.clone().map(|(_, l)| l.0).min()?;
-            Some((min, of_generation.filter(|(_, l)| l.0 == min).map(|(_, l)| l.1).sum()))
+            // The same code compiled for several targets is seen once.
+            Some((min, of_generation.filter(|(_, l)| l.0 == min).map(|(_, l)| l.1).max()?))
         };
         let reads = |c: &Class| c.site != Site::Write;
         for class in self.rows.keys() {
