@@ -26,6 +26,8 @@ pub struct Memory {
 
 /// First address handed out. Away from null and from the windows of shared and local memory.
 const FIRST: u64 = 0x7f_1000_0000;
+/// What lies above is not allocated in turn.
+const WINDOWS: u64 = 0x7a00 << 32;
 /// Generic addresses of constants and of the kernel's parameters, as all executors have them.
 pub(crate) const CONST_WINDOW: u64 = 0x7c00 << 32;
 /// See [`CONST_WINDOW`].
@@ -56,7 +58,7 @@ impl Memory {
         let base = self
             .allocations
             .iter()
-            .rfind(|a| a.base < CONST_WINDOW.min(PARAM_WINDOW))
+            .rfind(|a| a.base < WINDOWS)
             .map_or(FIRST, |a| (a.base + a.bytes.len() as u64 + GAP).next_multiple_of(256));
         self.place(name, base, bytes);
         base
