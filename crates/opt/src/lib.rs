@@ -9,6 +9,7 @@ pub mod effects;
 pub mod gvn;
 pub mod setp_combine;
 pub mod three_inputs;
+pub mod uses;
 pub mod wide_add;
 
 use ori::{Function, Manager, Phase};

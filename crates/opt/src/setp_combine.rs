@@ -8,16 +8,11 @@ use sass::{Mod, Opcode, Reg};
 /// The pass.
 pub fn run(func: &mut Function) -> bool {
     let mut defs: SecondaryMap<Value, Option<(Inst, Block)>> = SecondaryMap::new();
-    let mut uses: SecondaryMap<Value, u32> = SecondaryMap::new();
+    let uses = crate::uses::count(func);
     let mut logic: Vec<(Inst, Block)> = Vec::new();
     for &b in &func.layout {
         for &i in &func.blocks[b].insts {
             let d = &func.insts[i];
-            d.for_each_use(|n| {
-                if let Some(v) = n.value() {
-                    uses[v] += 1;
-                }
-            });
             match d.op {
                 Op::Sass(Opcode::ISETP | Opcode::FSETP) => {
                     if let Some(Name::Val(v)) = register(&d.operands[0]).map(|(n, _)| n) {
@@ -27,11 +22,6 @@ pub fn run(func: &mut Function) -> bool {
                 Op::Sass(Opcode::PLOP3) => logic.push((i, b)),
                 _ => {}
             }
-        }
-        let term = &func.blocks[b].term;
-        let passed = term.targets().into_iter().flat_map(|t| t.args.iter().copied());
-        for v in term.used_name().and_then(Name::value).into_iter().chain(passed) {
-            uses[v] += 1;
         }
     }
     let mut changed = false;

@@ -22,7 +22,7 @@ struct Facts {
 
 /// The pass.
 pub fn run(func: &mut Function) -> bool {
-    let mut facts = Facts::default();
+    let mut facts = Facts { uses: crate::uses::count(func), ..Facts::default() };
     for &b in &func.layout {
         for &i in &func.blocks[b].insts {
             let d = &func.insts[i];
@@ -31,21 +31,11 @@ pub fn run(func: &mut Function) -> bool {
                     facts.defs[v] = Some((i, b));
                 }
             });
-            d.for_each_use(|n| {
-                if let Some(v) = n.value() {
-                    facts.uses[v] += 1;
-                }
-            });
             if is(d, Opcode::IADD3)
                 && let Some(v) = plain(&d.operands[CARRY_IN])
             {
                 facts.carried[v] = Some(i);
             }
-        }
-        let term = &func.blocks[b].term;
-        let passed = term.targets().into_iter().flat_map(|t| t.args.iter().copied());
-        for v in term.used_name().and_then(Name::value).into_iter().chain(passed) {
-            facts.uses[v] += 1;
         }
     }
     let mut changed = false;

@@ -17,7 +17,7 @@ pub fn run(func: &mut Function) -> bool {
     let cfg = Cfg::new(func);
     let mut changed = false;
     let mut at: Places = SecondaryMap::new();
-    let mut uses: SecondaryMap<Value, u32> = SecondaryMap::new();
+    let uses = crate::uses::count(func);
     for &b in &cfg.rpo {
         for (k, &i) in func.blocks[b].insts.iter().enumerate() {
             func.insts[i].for_each_def(|n| {
@@ -25,18 +25,6 @@ pub fn run(func: &mut Function) -> bool {
                     at[v] = Some((i, b, k));
                 }
             });
-            func.insts[i].for_each_use(|n| {
-                if let Some(v) = n.value() {
-                    uses[v] += 1;
-                }
-            });
-        }
-    }
-    for &b in &cfg.rpo {
-        let term = &func.blocks[b].term;
-        let passed = term.targets().into_iter().flat_map(|t| t.args.iter().copied());
-        for v in term.used_name().and_then(Name::value).into_iter().chain(passed) {
-            uses[v] += 1;
         }
     }
     for &b in &cfg.rpo {

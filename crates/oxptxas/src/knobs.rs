@@ -1,5 +1,4 @@
-//! `-knob NAME=VALUE`: what developers of the compiler ask of its phases. Names are ptxas's where the digest of its
-//! own knobs names one that does the same.
+//! `-knob NAME=VALUE`: what developers of the compiler ask of its phases (docs/phases.md).
 
 use ori::{Phase, Plan};
 use std::sync::atomic::AtomicU32;

@@ -9,6 +9,7 @@ use ::ptx::ast::{
 use ::ptx::isa::TypeClass;
 use ::ptx::{Mod, Op, Type};
 use cranelift_entity::SecondaryMap;
+use rustc_hash::FxHashSet;
 use std::collections::BTreeMap;
 
 /// Parameters and memory of a generated launch.
@@ -65,12 +66,13 @@ impl Flow {
     /// What comes from parameters or memory into the sum that `address` is.
     fn leaves(&self, address: RegId) -> Vec<RegId> {
         let mut seen = vec![self.root(address)];
+        let mut known: FxHashSet<RegId> = seen.iter().copied().collect();
         let mut next = 0;
         while let Some(&r) = seen.get(next) {
             next += 1;
             for &t in &self.terms[r] {
                 let t = self.root(t);
-                if !seen.contains(&t) {
+                if known.insert(t) {
                     seen.push(t);
                 }
             }
