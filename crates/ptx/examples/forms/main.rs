@@ -1,7 +1,9 @@
 //! `forms [SEED]`: writes every form of the instruction table as statements for its first PTX version and first
 //! target, and neighbours of each (a word, a type, an operand, the target or the version changed), and compares
-//! what ptxas says of them with what we say. `OP=name` takes one instruction only, `VERBOSE=1` lists what differs.
+//! what ptxas says of them with what we say. `OP=name` takes one instruction only, `VERBOSE=1` lists what differs,
+//! `PAGE=FILE` writes it to a page, each under its reason.
 
+mod differences;
 mod operands;
 #[allow(dead_code)]
 #[path = "../ptxas/mod.rs"]
@@ -292,6 +294,7 @@ fn main() {
     // By kind: cases, those that agree, those that both refuse, those of them with the same words.
     let mut by_kind: BTreeMap<&str, [usize; 4]> = BTreeMap::new();
     let mut by_op: BTreeMap<&str, [usize; 2]> = BTreeMap::new();
+    let mut differ = Vec::new();
     for (case, theirs) in cases.iter().zip(&theirs) {
         let ours = ptxas::ours(case.header, &case.statement);
         let agree = ours.is_some() == theirs.is_some();
@@ -303,6 +306,9 @@ fn main() {
         let row = by_op.entry(case.op.name()).or_default();
         row[0] += 1;
         row[1] += usize::from(!agree);
+        if !agree {
+            differ.push((case, theirs.as_deref(), ours.clone()));
+        }
         if !agree && verbose {
             let h = case.header;
             println!("{:?} {} form {} [{}] {}", h.version, h.arch(), case.form, case.kind, case.statement);
@@ -327,6 +333,10 @@ fn main() {
         sum.iter_mut().zip(row).for_each(|(s, n)| *s += n);
     }
     line("all", sum);
+    if let Some(path) = std::env::var_os("PAGE") {
+        let differ: Vec<_> = differ.iter().map(|(c, theirs, ours)| (*c, *theirs, ours.as_deref())).collect();
+        std::fs::write(path, differences::page(&differ, cases.len())).expect("the page can be written");
+    }
     if !without.is_empty() {
         println!("no operands known for: {}", without.join(", "));
     }
