@@ -209,7 +209,7 @@ pub fn check(p: &Program, want: &Buffers, setup: &Setup) -> Option<Failure> {
             }
         }
     }
-    let options = sim::sass::Options { limit: 10 * LIMIT, ..Default::default() };
+    let options = sim::sass::Options { limit: 100 * LIMIT, ..Default::default() };
     let failure = match guarded(|| sim::sass::run(&cubin, &p.launch, options)) {
         Err(e) => fail(Kind::Panic, e),
         Ok(Err(e)) => fail(Kind::of(&e, vendor), e.to_string()),
