@@ -37,6 +37,8 @@ pub enum Kind {
     VendorUniform,
     /// In ptxas's code lanes wait at BSYNC for others that left without BREAK and wait elsewhere.
     VendorMeeting,
+    /// ptxas's optimized code gives another result than its code at -O0, which gives the defined one.
+    VendorOptimizer,
 }
 
 /// How to compile.
@@ -64,7 +66,7 @@ pub struct Failure {
 impl Kind {
     /// Whether it is a fault of ptxas's that is known, of which the generator can't keep clear.
     pub fn explained(self) -> bool {
-        matches!(self, Kind::VendorUniform | Kind::VendorMeeting)
+        matches!(self, Kind::VendorUniform | Kind::VendorMeeting | Kind::VendorOptimizer)
     }
 
     /// Of a fault in the simulator.
@@ -83,7 +85,7 @@ impl Failure {
     /// What failures of the same cause have in common: the message without numbers and names of registers.
     pub fn signature(&self) -> String {
         let kept = match self.kind {
-            Kind::Mismatch | Kind::VendorMismatch => String::new(),
+            Kind::Mismatch | Kind::VendorMismatch | Kind::VendorOptimizer => String::new(),
             // The instruction, without its address and operands.
             Kind::Fault | Kind::VendorFault => {
                 let rest = self.message.split_once("*/ ").map_or(&self.message[..], |p| p.1);
@@ -224,6 +226,14 @@ pub fn check(p: &Program, want: &Buffers, setup: &Setup) -> Option<Failure> {
     match guarded(|| sim::sass::run(&cubin, &p.launch, strict)) {
         Ok(Err(e)) if vendor && Kind::of(&e, vendor) == Kind::VendorUniform => {
             fail(Kind::VendorUniform, e.to_string())
+        }
+        _ if failure.kind == Kind::VendorMismatch && setup.level > 0 => {
+            // Only the optimizer says so if the unoptimized code says what is defined.
+            let plain = Setup { level: 0, ..setup.clone() };
+            match check(p, want, &plain) {
+                None => fail(Kind::VendorOptimizer, failure.message),
+                Some(_) => Some(failure),
+            }
         }
         _ => Some(failure),
     }

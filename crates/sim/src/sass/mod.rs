@@ -425,7 +425,7 @@ impl Grid<'_> {
                 return Err(error(f, warp, block));
             }
             if let Some(u) = &step.uniform {
-                u.note(warp, lanes);
+                u.note(warp, lanes, self.strict_uniform);
             }
             if let Some(p) = &mut self.probe {
                 p.look(pc, warp.issued, warp, block, self.memory);

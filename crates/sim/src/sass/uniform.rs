@@ -5,7 +5,7 @@ use super::Fault;
 use super::operand::lanes;
 use super::state::Warp;
 use crate::hazard::access;
-use sass::{Inst, RegFile};
+use sass::{Inst, Opcode, Operand, RegFile};
 
 /// Uniform registers and predicates, the latter behind the former.
 pub(crate) const CELLS: usize = 136;
@@ -14,6 +14,8 @@ pub(crate) const CELLS: usize = 136;
 pub(crate) struct Uses {
     reads: Box<[u8]>,
     writes: Box<[u8]>,
+    /// The general register that R2UR takes from one lane for all.
+    broadcast: Option<u8>,
 }
 
 fn place(cell: u16) -> Option<u8> {
@@ -32,7 +34,11 @@ impl Uses {
         access::reads(inst, |c, _| reads.extend(place(c)));
         access::writes(inst, |c| writes.extend(place(c)));
         let some = !(reads.is_empty() && writes.is_empty());
-        some.then(|| Uses { reads: reads.into(), writes: writes.into() })
+        let broadcast = match (inst.op, inst.operands.get(1)) {
+            (Opcode::R2UR, Some(Operand::Reg(r))) if r.reg.file == RegFile::R => Some(r.reg.index),
+            _ => None,
+        };
+        some.then(|| Uses { reads: reads.into(), writes: writes.into(), broadcast })
     }
 
     /// Whether every lane of `group` knows what the instruction reads.
@@ -55,8 +61,15 @@ impl Uses {
         Ok(())
     }
 
-    /// The lanes of `group` have executed the instruction.
-    pub(crate) fn note(&self, warp: &mut Warp, group: u32) {
+    /// The lanes of `group` have executed the instruction. If `own`, what a lane knows after R2UR is its own value, so
+    /// that it shows who uses another's.
+    pub(crate) fn note(&self, warp: &mut Warp, group: u32, own: bool) {
+        if let Some(r) = self.broadcast.filter(|_| own) {
+            for place in &self.writes {
+                lanes(group).for_each(|l| warp.known[usize::from(*place)][l] = warp.r[usize::from(r)][l]);
+            }
+            return;
+        }
         for place in &self.writes {
             let now = value(warp, *place);
             let known = &mut warp.known[usize::from(*place)];

@@ -96,6 +96,10 @@ impl Gen {
                 Slot::Src(c, t) => self.source(o, i, *c, *t, uniform.is_some(), sources),
             });
         }
+        // ptxas merges it wrongly with what follows if two of its sources are one (docs/verification.md).
+        if self.vendor && o.op == Op::lop3 && (1..4).any(|i| args[1..i].contains(&args[i])) {
+            return;
+        }
         self.line(format!("{guard}{} {};", o.text, args.join(", ")));
     }
 
