@@ -6,6 +6,7 @@ use super::webs::Webs;
 use crate::liveness::Segment;
 use ori::cfg::Cfg;
 use ori::{Function, Guard, InstData, Loc, Macro, Name, Op, Operand, Value, default_operand, operand};
+use rustc_hash::FxHashSet;
 use sass::{ConstBank, Mod, Mods, Opcode, Reg, RegFile, RegOp, Role, SlotKind};
 use smallvec::SmallVec;
 
@@ -125,7 +126,7 @@ fn macro_moves(m: Macro, d: &InstData, widths: &[u8]) -> Vec<Move> {
     moves
 }
 
-/// Emits parallel moves one after the other.
+/// Emits parallel moves one after the other; those that write the same register read the same one.
 fn sequence(
     func: &mut Function,
     mut moves: Vec<Move>,
@@ -135,6 +136,9 @@ fn sequence(
     out: &mut Vec<ori::Inst>,
 ) -> Result<(), Error> {
     let target = func.target;
+    // Two successors may want the same register in the same register: one move does.
+    let mut written = FxHashSet::default();
+    moves.retain(|m| written.insert(m.dst));
     let mut emit = |mut d: InstData| {
         d.guard = guard;
         d.loc = loc;
@@ -317,4 +321,60 @@ fn swap(a: Reg, b: Reg) -> Result<[InstData; 3], Error> {
         _ => Err(Error::Move(format!("{a} <-> {b}"))),
     };
     Ok([xor(a)?, xor(b)?, xor(a)?])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const N: usize = 4;
+
+    fn p(index: usize) -> Reg {
+        Reg { file: RegFile::P, index: index as u8 }
+    }
+
+    /// What registers hold after PLOP3s.
+    fn run(func: &Function, insts: &[ori::Inst], state: &mut [u32; N]) {
+        for i in insts {
+            let d = &func.insts[*i];
+            let read = |k: usize| match &d.operands[k] {
+                Operand::Reg(RegOp { reg: Name::Phys(r), .. }) if r.is_zero() => 0,
+                Operand::Reg(RegOp { reg: Name::Phys(r), .. }) => state[usize::from(r.index)],
+                other => panic!("{other:?}"),
+            };
+            let Operand::Imm(lut) = d.operands[5] else { panic!("no table") };
+            let value = match lut {
+                LUT_A => read(2),
+                LUT_XOR => read(2) ^ read(3),
+                other => panic!("table {other:#x}"),
+            };
+            let Operand::Reg(RegOp { reg: Name::Phys(dst), .. }) = d.operands[0] else {
+                panic!("no register")
+            };
+            state[usize::from(dst.index)] = value;
+        }
+    }
+
+    /// Every way to fill four predicates from four, some moves twice, without a free one.
+    #[test]
+    fn parallel_moves_in_sequence() {
+        for code in 0..N.pow(N as u32) {
+            let from: Vec<usize> = (0..N).map(|k| code / N.pow(k as u32) % N).collect();
+            let moves = |from: &[usize]| -> Vec<Move> {
+                let all = from.iter().enumerate();
+                all.map(|(d, s)| Move { dst: p(d), src: phys(p(*s)) }).filter(|m| !m.is_idle()).collect()
+            };
+            let mut twice = moves(&from);
+            twice.extend(moves(&from));
+            for moves in [moves(&from), twice] {
+                let mut func = Function::new("k", sass::Target::new(86).expect("a target"));
+                let mut out = Vec::new();
+                sequence(&mut func, moves, ori::ALWAYS, Loc::default(), |_| None, &mut out).expect("moves");
+                let mut state = [1, 2, 4, 8];
+                run(&func, &out, &mut state);
+                let want: Vec<u32> = from.iter().map(|s| 1 << s).collect();
+                assert_eq!(state[..], want[..], "{from:?}");
+            }
+        }
+    }
 }
