@@ -95,7 +95,7 @@ fn source_is_none(func: &Function, sources: &SecondaryMap<Value, Option<Inst>>, 
 }
 
 /// The operand that became register `n` of a collected tuple.
-fn part(func: &Function, parts: &[Operand], n: u8) -> Option<Operand> {
+pub(crate) fn part(func: &Function, parts: &[Operand], n: u8) -> Option<Operand> {
     let mut at = 0;
     for o in parts {
         let width = match o {

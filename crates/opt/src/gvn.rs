@@ -30,7 +30,7 @@ pub fn run(func: &mut Function) -> bool {
                 kept.push(i);
                 continue;
             }
-            let Some((key, results)) = key(d) else {
+            let Some((key, results)) = key(func, d) else {
                 kept.push(i);
                 continue;
             };
@@ -78,7 +78,7 @@ fn substitute(replaced: &SecondaryMap<Value, Option<Value>>, n: Name) -> Name {
 }
 
 /// The key and the values written; `None` if something other than a value or a zero register is written.
-fn key(d: &InstData) -> Option<(Key, SmallVec<[Value; 2]>)> {
+fn key(func: &Function, d: &InstData) -> Option<(Key, SmallVec<[Value; 2]>)> {
     let mut results = SmallVec::new();
     let mut sources = SmallVec::new();
     for (i, o) in d.operands.iter().enumerate() {
@@ -86,8 +86,9 @@ fn key(d: &InstData) -> Option<(Key, SmallVec<[Value; 2]>)> {
             Operand::Reg(r) if d.is_def(i) => match r.reg {
                 Name::Val(v) => {
                     results.push(v);
-                    // Which slots hold values is part of the key.
-                    sources.push(Operand::Imm(u32::MAX));
+                    // Which slots hold values, and of what kind (a copy may write any), is part of the key.
+                    let shape = func.values[v];
+                    sources.push(Operand::Imm((shape.file as u32) << 16 | u32::from(shape.width) << 8));
                 }
                 Name::Phys(p) if p.is_zero() => sources.push(Operand::Imm(0)),
                 _ => return None,
@@ -96,4 +97,31 @@ fn key(d: &InstData) -> Option<(Key, SmallVec<[Value; 2]>)> {
         }
     }
     (!results.is_empty()).then(|| ((d.op, d.mods.clone(), sources), results))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ori::{Builder, Terminator, operand};
+    use sass::{Opcode, Reg, RegFile, Target};
+
+    #[test]
+    fn copies_to_other_files_differ() {
+        let mut f = Function::new("k", Target::new(90).expect("a target"));
+        let entry = f.entry_block();
+        let mut b = Builder::new(&mut f, entry);
+        let copies = [(RegFile::R, 1), (RegFile::P, 1), (RegFile::R, 2), (RegFile::R, 1)]
+            .map(|(file, width)| b.def_macro(Macro::Copy, file, width, &[Operand::Imm(0)]));
+        let zero = Operand::reg(Name::Phys(Reg::RZ));
+        b.def(Opcode::SEL, &[], &[operand(copies[0]), zero, operand(copies[1])]);
+        b.def(
+            Opcode::IMAD,
+            &[sass::Mod::WIDE],
+            &[operand(copies[0]), operand(copies[3]), operand(copies[2])],
+        );
+        b.terminate(Terminator::Exit);
+        run(&mut f);
+        assert_eq!(f.to_string().matches("copy").count(), 3, "{f}");
+        ori::verify::verify(&f).expect("well-formed");
+    }
 }

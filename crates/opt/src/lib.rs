@@ -6,6 +6,7 @@ pub mod branch_opt;
 pub mod copy_prop;
 pub mod dce;
 pub mod effects;
+pub mod fold;
 pub mod gvn;
 pub mod setp_combine;
 pub mod three_inputs;
@@ -31,6 +32,7 @@ const fn pass(phase: Phase, min_level: u8, run: fn(&mut Function) -> bool) -> Pa
 
 /// All passes, in order.
 pub static PASSES: &[Pass] = &[
+    pass(Phase::GeneralOptimizeEarly, 1, fold::run),
     pass(Phase::OriBranchOpt, 1, branch_opt::run),
     pass(Phase::OriCopyProp, 1, copy_prop::run),
     pass(Phase::GeneralOptimize, 1, wide_add::run),

@@ -10,7 +10,7 @@ use std::process::Command;
 use std::sync::Mutex;
 
 /// Most warp instructions that the interpreter runs for a program.
-const LIMIT: u64 = 60_000;
+const LIMIT: u64 = 200_000;
 
 /// What can go wrong.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -211,7 +211,7 @@ pub fn check(p: &Program, want: &Buffers, setup: &Setup) -> Option<Failure> {
             }
         }
     }
-    let options = sim::sass::Options { limit: 100 * LIMIT, ..Default::default() };
+    let options = sim::sass::Options { limit: 60 * LIMIT, ..Default::default() };
     let failure = match guarded(|| sim::sass::run(&cubin, &p.launch, options)) {
         Err(e) => fail(Kind::Panic, e),
         Ok(Err(e)) => fail(Kind::of(&e, vendor), e.to_string()),

@@ -1,0 +1,509 @@
+//! Exact folding: integer instructions on numbers that are known become copies of their results, those that leave
+//! one of their inputs alone become copies of it, and known predicates disappear from guards, logic and branches.
+
+use crate::copy_prop::part;
+use cranelift_entity::SecondaryMap;
+use ori::cfg::Cfg;
+use ori::{Block, Function, Guard, Inst, InstData, Macro, Name, Op, Operand, Terminator, Value};
+use sass::{Mod, Mods, Opcode, Reg, RegFile, RegOp};
+use smallvec::SmallVec;
+
+/// What values are known to hold.
+#[derive(Default)]
+struct Known {
+    /// 32-bit numbers.
+    word: SecondaryMap<Value, Option<u32>>,
+    /// Predicates.
+    truth: SecondaryMap<Value, Option<bool>>,
+    /// What collects each tuple.
+    tuple: SecondaryMap<Value, Option<Inst>>,
+}
+
+/// The pass.
+pub fn run(func: &mut Function) -> bool {
+    let cfg = Cfg::new(func);
+    let mut known = Known::default();
+    let mut changed = false;
+    for &b in &cfg.rpo {
+        for k in 0..func.blocks[b].insts.len() {
+            let i = func.blocks[b].insts[k];
+            changed |= known.substitute(func, i);
+            if func.insts[i].is_unguarded()
+                && let Some(new) = known.folded(func, &func.insts[i])
+            {
+                let d = &mut func.insts[i];
+                (d.op, d.mods, d.operands) = new;
+                changed = true;
+            }
+            known.note(func, i);
+        }
+        changed |= known.branch(func, b);
+    }
+    changed
+}
+
+/// Operation, modifiers and operands of an instruction.
+type New = (Op, Mods, SmallVec<[Operand; 6]>);
+
+fn copy_of(dst: &Operand, source: Operand) -> Option<New> {
+    Some((Op::Macro(Macro::Copy), Mods::none(), [dst.clone(), source].into_iter().collect()))
+}
+
+fn is_plain(o: &Operand) -> bool {
+    matches!(o, Operand::Reg(RegOp { neg: false, abs: false, not: false, .. }))
+}
+
+/// The input itself, where an instruction does no more than hand it on.
+fn same(dst: &Operand, source: &Operand) -> Option<New> {
+    is_plain(source).then(|| copy_of(dst, source.clone())).flatten()
+}
+
+fn is_truth(o: &Operand, value: bool) -> bool {
+    matches!(o, Operand::Reg(r) if r.reg == Name::Phys(Reg::PT) && r.not != value)
+}
+
+impl Known {
+    /// The number that an integer instruction reads.
+    fn number(&self, func: &Function, o: &Operand) -> Option<u32> {
+        let r = match o {
+            Operand::Imm(n) => return Some(*n),
+            Operand::Reg(r) if !r.abs => r,
+            _ => return None,
+        };
+        let n = match r.reg {
+            Name::Phys(Reg::RZ) => 0,
+            Name::Phys(_) => return None,
+            Name::Val(v) => self.word[v]?,
+            Name::Part(v, n) => {
+                let d = &func.insts[self.tuple[v]?];
+                let collected = part(func, &d.operands[1..], n)?;
+                match &collected {
+                    // Tuples of tuples are rare; their parts are not followed.
+                    Operand::Reg(RegOp { reg: Name::Part(..), .. }) => return None,
+                    o => self.number(func, o)?,
+                }
+            }
+        };
+        let n = if r.neg { n.wrapping_neg() } else { n };
+        Some(if r.not { !n } else { n })
+    }
+
+    /// The truth that an operand names.
+    fn predicate(&self, o: &Operand) -> Option<bool> {
+        let Operand::Reg(r) = o else { return None };
+        let held = match r.reg {
+            Name::Phys(Reg::PT) => true,
+            Name::Val(v) => self.truth[v]?,
+            _ => return None,
+        };
+        Some(held != r.not)
+    }
+
+    /// Puts PT for predicates that are known.
+    fn substitute(&self, func: &mut Function, i: Inst) -> bool {
+        let truth = |n: Name| match n {
+            Name::Val(v) => self.truth[v],
+            _ => None,
+        };
+        let d = &mut func.insts[i];
+        let mut changed = false;
+        // A guard that never holds leaves what the instruction would replace, which is rare: it stays.
+        if let Some(held) = truth(d.guard.pred)
+            && held != d.guard.not
+        {
+            d.guard = Guard { pred: Name::Phys(Reg::PT), not: false };
+            d.kept.clear();
+            changed = true;
+        }
+        if matches!(d.op, Op::Macro(_)) {
+            return changed;
+        }
+        for slot in 0..d.operands.len() {
+            if d.is_def(slot) {
+                continue;
+            }
+            if let Operand::Reg(r) = &mut d.operands[slot]
+                && let Some(held) = truth(r.reg)
+            {
+                r.reg = Name::Phys(Reg::PT);
+                r.not ^= !held;
+                changed = true;
+            }
+        }
+        changed
+    }
+
+    /// Remembers what an instruction defines.
+    fn note(&mut self, func: &Function, i: Inst) {
+        let d = &func.insts[i];
+        let Some(Operand::Reg(RegOp { reg: Name::Val(v), .. })) = d.operands.first() else { return };
+        if !d.is_unguarded() {
+            return;
+        }
+        let shape = func.values[*v];
+        match (d.op, shape.file, shape.width) {
+            (Op::Macro(Macro::Copy), RegFile::R, 1) => self.word[*v] = self.number(func, &d.operands[1]),
+            (Op::Macro(Macro::Copy), RegFile::P, 1) => {
+                self.truth[*v] = match &d.operands[1] {
+                    Operand::Imm(n) => Some(*n != 0),
+                    o => self.predicate(o),
+                }
+            }
+            (Op::Macro(Macro::Collect), ..) => self.tuple[*v] = Some(i),
+            _ => {}
+        }
+    }
+
+    /// Turns a branch on a known predicate into a jump.
+    fn branch(&self, func: &mut Function, b: Block) -> bool {
+        let Terminator::Branch { cond: Name::Val(v), not, taken, fall } = &func.blocks[b].term else {
+            return false;
+        };
+        let Some(held) = self.truth[*v] else { return false };
+        let target = if held != *not { taken.clone() } else { fall.clone() };
+        func.blocks[b].term = Terminator::Jump(target);
+        true
+    }
+
+    /// What an instruction can be instead.
+    fn folded(&self, func: &Function, d: &InstData) -> Option<New> {
+        let Op::Sass(op) = d.op else { return None };
+        match op {
+            Opcode::IADD3 => self.sum(func, d),
+            Opcode::IMAD => self.product(func, d),
+            Opcode::LOP3 => self.logic(func, d),
+            Opcode::SHF => self.shift(func, d),
+            Opcode::PRMT => self.permutation(func, d),
+            Opcode::IMNMX | Opcode::VIMNMX => self.extremum(func, d),
+            Opcode::SEL => self.selection(d),
+            Opcode::ISETP => self.comparison(func, d),
+            Opcode::POPC if d.mods.0.is_empty() => self.unary(func, d, u32::count_ones),
+            Opcode::BREV if d.mods.0.is_empty() => self.unary(func, d, u32::reverse_bits),
+            _ => None,
+        }
+    }
+
+    fn numbers<const N: usize>(&self, func: &Function, operands: &[Operand]) -> Option<[u32; N]> {
+        let mut out = [0; N];
+        for (n, o) in out.iter_mut().zip(operands) {
+            *n = self.number(func, o)?;
+        }
+        Some(out)
+    }
+
+    fn unary(&self, func: &Function, d: &InstData, f: fn(u32) -> u32) -> Option<New> {
+        copy_of(&d.operands[0], Operand::Imm(f(self.number(func, &d.operands[1])?)))
+    }
+
+    /// IADD3 d, no carries out, a, b, c, carries in.
+    fn sum(&self, func: &Function, d: &InstData) -> Option<New> {
+        let o = &d.operands;
+        if !is_truth(&o[1], true) || !is_truth(&o[2], true) || !is_truth(&o[7], false) {
+            return None;
+        }
+        // With a carry a minus is a complement.
+        let negated = |o: &Operand| matches!(o, Operand::Reg(RegOp { neg: true, .. }));
+        let carry = match d.mods.0[..] {
+            [] => 0,
+            [Mod::X] if !o[3..6].iter().any(negated) => self.predicate(&o[6])?.into(),
+            _ => return None,
+        };
+        let [a, b, c] = self.numbers(func, &o[3..6])?;
+        copy_of(&o[0], Operand::Imm(a.wrapping_add(b).wrapping_add(c).wrapping_add(carry)))
+    }
+
+    /// IMAD d, no carry out, a, b, c, carry in: the lower word of the product.
+    fn product(&self, func: &Function, d: &InstData) -> Option<New> {
+        let o = &d.operands;
+        if !matches!(d.mods.0[..], [] | [Mod::U32]) || !is_truth(&o[1], true) {
+            return None;
+        }
+        let [a, b, c] = [2, 3, 4].map(|k| self.number(func, &o[k]));
+        match (a, b, c) {
+            (Some(a), Some(b), Some(c)) => copy_of(&o[0], Operand::Imm(a.wrapping_mul(b).wrapping_add(c))),
+            (Some(0), _, _) | (_, Some(0), _) => match c {
+                Some(c) => copy_of(&o[0], Operand::Imm(c)),
+                None => same(&o[0], &o[4]),
+            },
+            (Some(1), _, Some(0)) => same(&o[0], &o[3]),
+            (_, Some(1), Some(0)) => same(&o[0], &o[2]),
+            _ => None,
+        }
+    }
+
+    /// LOP3 no predicate, d, a, b, c, table, no predicate.
+    fn logic(&self, func: &Function, d: &InstData) -> Option<New> {
+        let o = &d.operands;
+        let Operand::Imm(table) = o[5] else { return None };
+        if d.mods.0[..] != [Mod::LUT] || !is_truth(&o[0], true) || !is_truth(&o[6], false) {
+            return None;
+        }
+        let numbers = [2, 3, 4].map(|k| self.number(func, &o[k]));
+        if let [Some(a), Some(b), Some(c)] = numbers {
+            let rows = (0..8u32).filter(|row| table >> row & 1 != 0);
+            let pick = |x: u32, row: u32, bit: u32| if row >> bit & 1 != 0 { x } else { !x };
+            let result = rows.fold(0, |r, row| r | pick(a, row, 2) & pick(b, row, 1) & pick(c, row, 0));
+            return copy_of(&o[1], Operand::Imm(result));
+        }
+        // The inputs that are not all zeros or all ones, each once, and the rows that can occur.
+        let mut open: SmallVec<[&Operand; 3]> = SmallVec::new();
+        for (k, n) in numbers.iter().enumerate() {
+            if !matches!(n, Some(0 | u32::MAX)) && !open.contains(&&o[2 + k]) {
+                open.push(&o[2 + k]);
+            }
+        }
+        let result = |assigned: u32| {
+            let bit = |k: usize| match numbers[k] {
+                Some(0) => 0,
+                Some(u32::MAX) => 1,
+                _ => open.iter().position(|x| **x == o[2 + k]).map_or(0, |at| assigned >> at & 1),
+            };
+            table >> (bit(0) << 2 | bit(1) << 1 | bit(2)) & 1
+        };
+        let all = || 0..1u32 << open.len();
+        if all().all(|a| result(a) == 0) {
+            return copy_of(&o[1], Operand::Imm(0));
+        }
+        if all().all(|a| result(a) == 1) {
+            return copy_of(&o[1], Operand::Imm(u32::MAX));
+        }
+        let handed_on = (0..open.len()).find(|at| all().all(|a| result(a) == a >> at & 1))?;
+        match open[handed_on] {
+            Operand::Imm(n) => copy_of(&o[1], Operand::Imm(*n)),
+            input => same(&o[1], input),
+        }
+    }
+
+    /// SHF d, low, amount, high.
+    fn shift(&self, func: &Function, d: &InstData) -> Option<New> {
+        let has = |m: Mod| d.mods.0.contains(&m);
+        let (left, wrap, hi) = (has(Mod::L), has(Mod::W), has(Mod::HI));
+        let (bits, signed) = match () {
+            () if has(Mod::U32) => (32, false),
+            () if has(Mod::S32) => (32, true),
+            () if has(Mod::U64) => (64, false),
+            () if has(Mod::S64) => (64, true),
+            () => return None,
+        };
+        let o = &d.operands;
+        let amount = self.number(func, &o[2])?;
+        let amount = if wrap { amount & (bits - 1) } else { amount.min(bits) };
+        match [1, 3].map(|k| self.number(func, &o[k])) {
+            [Some(low), Some(high)] => {
+                let x = u64::from(high) << 32 | u64::from(low);
+                let shifted = match (left, signed) {
+                    (true, _) => x.checked_shl(amount).unwrap_or(0),
+                    (_, true) => (x as i64 >> amount.min(63)) as u64,
+                    _ => x.checked_shr(amount).unwrap_or(0),
+                };
+                copy_of(&o[0], Operand::Imm(if hi { (shifted >> 32) as u32 } else { shifted as u32 }))
+            }
+            _ if amount == 0 => same(&o[0], if hi { &o[3] } else { &o[1] }),
+            _ => None,
+        }
+    }
+
+    /// PRMT d, a, selector, b.
+    fn permutation(&self, func: &Function, d: &InstData) -> Option<New> {
+        if !d.mods.0.is_empty() {
+            return None;
+        }
+        let [a, selector, b] = self.numbers(func, &d.operands[1..4])?;
+        let bytes = u64::from(b) << 32 | u64::from(a);
+        let result = (0..4).fold(0, |r, k| {
+            let choice = selector >> (4 * k) & 0xf;
+            let byte = (bytes >> (8 * (choice & 7))) as u8;
+            let byte = if choice & 8 != 0 { ((byte as i8) >> 7) as u8 } else { byte };
+            r | u32::from(byte) << (8 * k)
+        });
+        copy_of(&d.operands[0], Operand::Imm(result))
+    }
+
+    /// The smaller of two numbers where the predicate holds, else the greater.
+    fn extremum(&self, func: &Function, d: &InstData) -> Option<New> {
+        let unsigned = match d.mods.0[..] {
+            [] | [Mod::S32] => false,
+            [Mod::U32] => true,
+            _ => return None,
+        };
+        let [a, b] = self.numbers(func, &d.operands[1..3])?;
+        let least = self.predicate(&d.operands[3])?;
+        let less = if unsigned { a < b } else { (a as i32) < b as i32 };
+        copy_of(&d.operands[0], Operand::Imm(if less == least { a } else { b }))
+    }
+
+    /// SEL d, a, b, predicate.
+    fn selection(&self, d: &InstData) -> Option<New> {
+        let o = &d.operands;
+        if !d.mods.0.is_empty() {
+            return None;
+        }
+        match &o[if self.predicate(&o[3])? { 1 } else { 2 }] {
+            Operand::Imm(n) => copy_of(&o[0], Operand::Imm(*n)),
+            source => same(&o[0], source),
+        }
+    }
+
+    /// ISETP p, no second predicate, a, b, predicate to join, carry.
+    fn comparison(&self, func: &Function, d: &InstData) -> Option<New> {
+        let o = &d.operands;
+        if !is_truth(&o[1], true) {
+            return None;
+        }
+        let unsigned = d.mods.0.contains(&Mod::U32);
+        let mut compare: Option<fn(std::cmp::Ordering) -> bool> = None;
+        let mut join: Option<Mod> = None;
+        for m in &d.mods.0 {
+            match *m {
+                Mod::U32 => {}
+                Mod::AND | Mod::OR | Mod::XOR => join = Some(*m),
+                Mod::LT => compare = Some(std::cmp::Ordering::is_lt),
+                Mod::LE => compare = Some(std::cmp::Ordering::is_le),
+                Mod::GT => compare = Some(std::cmp::Ordering::is_gt),
+                Mod::GE => compare = Some(std::cmp::Ordering::is_ge),
+                Mod::EQ => compare = Some(std::cmp::Ordering::is_eq),
+                Mod::NE => compare = Some(std::cmp::Ordering::is_ne),
+                _ => return None,
+            }
+        }
+        let [a, b] = self.numbers(func, &o[2..4])?;
+        let order = if unsigned { a.cmp(&b) } else { (a as i32).cmp(&(b as i32)) };
+        let held = compare?(order);
+        let result = match (join?, held, self.predicate(&o[4])) {
+            (Mod::AND, false, _) => false,
+            (Mod::OR, true, _) => true,
+            (Mod::XOR, _, Some(other)) => held ^ other,
+            (Mod::AND | Mod::OR, _, Some(other)) => other,
+            (Mod::AND | Mod::OR, _, None) | (Mod::XOR, false, None) => return same(&o[0], &o[4]),
+            _ => return None,
+        };
+        copy_of(&o[0], Operand::Imm(result.into()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ori::{Builder, operand};
+    use sass::{SpecialReg, Target};
+
+    fn zero() -> Operand {
+        Operand::reg(Name::Phys(Reg::RZ))
+    }
+    fn pt(not: bool) -> Operand {
+        Operand::Reg(RegOp { not, ..RegOp::plain(Name::Phys(Reg::PT)) })
+    }
+
+    /// What stores the result of `build`, made of an unknown number, after the pass and those that clean up.
+    fn stored(build: impl Fn(&mut Builder, Value) -> Value) -> String {
+        let mut f = Function::new("k", Target::new(90).expect("a target"));
+        let entry = f.entry_block();
+        let mut b = Builder::new(&mut f, entry);
+        let x = b.def(Opcode::S2R, &[], &[Operand::Special(SpecialReg::SR_TID_X)]);
+        let result = build(&mut b, x);
+        let address =
+            Operand::Addr { desc: None, base: None, width: sass::AddrWidth::R32, uniform: None, offset: 0 };
+        let kept = b.def(Opcode::IADD3, &[], &[operand(x), operand(result), zero(), pt(true), pt(true)]);
+        b.inst(Opcode::STS, &[], &[address, operand(kept)]);
+        b.terminate(Terminator::Exit);
+        run(&mut f);
+        crate::copy_prop::run(&mut f);
+        ori::verify::verify(&f).expect("well-formed");
+        crate::dce::run(&mut f);
+        let text = f.to_string();
+        let lines = text.lines().map(str::trim).filter(|l| l.contains(" = ") && !l.contains("S2R"));
+        lines.collect::<Vec<_>>().join("; ")
+    }
+
+    /// The number that is stored besides the unknown one.
+    fn number(build: impl Fn(&mut Builder) -> Value) -> u32 {
+        let text = stored(|b, _| build(b));
+        let imm = text.rsplit_once("v0, 0x").unwrap_or_else(|| panic!("{text}")).1;
+        u32::from_str_radix(imm.split(',').next().unwrap_or(""), 16).expect("a number")
+    }
+
+    fn constant(b: &mut Builder, n: u32) -> Value {
+        b.copy(Operand::Imm(n))
+    }
+
+    #[test]
+    fn numbers() {
+        let of = |op: Opcode, mods: &'static [Mod], a: u32, b: u32, rest: &[Operand]| {
+            number(|f| {
+                let (x, y) = (constant(f, a), constant(f, b));
+                let operands: Vec<Operand> = [operand(x), operand(y)].iter().chain(rest).cloned().collect();
+                f.def(op, mods, &operands)
+            })
+        };
+        let (min, max) = ([pt(false)], [pt(true)]);
+        assert_eq!(of(Opcode::IMNMX, &[], u32::MAX, 3, &min), u32::MAX);
+        assert_eq!(of(Opcode::IMNMX, &[Mod::U32], u32::MAX, 3, &min), 3);
+        assert_eq!(of(Opcode::IMNMX, &[], u32::MAX, 3, &max), 3);
+        assert_eq!(of(Opcode::SHF, &[Mod::L, Mod::U32], 3, 4, &[zero()]), 0x30);
+        assert_eq!(of(Opcode::SHF, &[Mod::L, Mod::U32], 3, 32, &[zero()]), 0);
+        assert_eq!(of(Opcode::SHF, &[Mod::L, Mod::W, Mod::U32], 3, 33, &[zero()]), 6);
+        assert_eq!(of(Opcode::SHF, &[Mod::R, Mod::U32], 0x30, 4, &[Operand::Imm(5)]), 0x5000_0003);
+        assert_eq!(
+            of(Opcode::SHF, &[Mod::R, Mod::S32, Mod::HI], 0, 35, &[Operand::Imm(0x8000_0000)]),
+            u32::MAX
+        );
+        assert_eq!(of(Opcode::PRMT, &[], 0x4433_8211, 0x0091, &[Operand::Imm(7)]), 0x1111_ff82);
+        assert_eq!(
+            number(|f| {
+                let x = constant(f, 0xf0);
+                f.def(Opcode::POPC, &[], &[operand(x)])
+            }),
+            4
+        );
+    }
+
+    #[test]
+    fn inputs_handed_on() {
+        let plain = "v0, v0, RZ";
+        let logic = |table: u32, mask: u32| {
+            stored(move |b, x| {
+                let v = b.func.add_value(RegFile::R, 1);
+                let operands = [
+                    pt(false),
+                    operand(v),
+                    operand(x),
+                    Operand::Imm(mask),
+                    zero(),
+                    Operand::Imm(table),
+                    pt(true),
+                ];
+                b.inst(Opcode::LOP3, &[Mod::LUT], &operands);
+                v
+            })
+        };
+        // x & ~0, x | 0; x & 7 stays; x & 0 is nothing.
+        assert!(logic(0xc0, u32::MAX).contains(plain));
+        assert!(logic(0xfc, 0).contains(plain));
+        assert!(logic(0xc0, 7).contains("LOP3"));
+        assert!(logic(0xc0, 0).contains("v0, 0x0, RZ"));
+        let product = |n: u32| {
+            stored(move |b, x| {
+                let n = constant(b, n);
+                b.def(Opcode::IMAD, &[], &[operand(x), operand(n), zero(), pt(true)])
+            })
+        };
+        assert!(product(1).contains(plain));
+        assert!(product(0).contains("v0, 0x0, RZ"));
+        assert!(product(2).contains("IMAD"));
+    }
+
+    #[test]
+    fn known_predicates() {
+        let text = stored(|b, x| {
+            let n = constant(b, 5);
+            let p = b.def_pred(
+                Opcode::ISETP,
+                &[Mod::LT, Mod::U32, Mod::AND],
+                &[operand(n), Operand::Imm(7), pt(false), pt(false)],
+            );
+            b.def(Opcode::SEL, &[], &[operand(x), zero(), operand(p)])
+        });
+        assert!(text.contains("v0, v0, RZ"), "{text}");
+        assert!(!text.contains("SEL"), "{text}");
+    }
+}
