@@ -60,6 +60,8 @@ pub struct Code {
     pub callees: Vec<ori::Callee>,
     /// What [`machine::Link::Symbol`] numbers.
     pub symbols: Vec<ori::SymbolUse>,
+    /// In an executable: byte offsets of instructions whose immediate is a number of the driver's.
+    pub numbers: Vec<(u32, String)>,
     /// General registers used (the highest index + 1).
     pub regs: u32,
     /// Uniform registers used.

@@ -255,6 +255,10 @@ fn place(code: &Code, start: u32, offsets: &FxHashMap<&str, u32>, out: &mut Code
         match link {
             Link::None => {}
             Link::FrameSize => return Err(Error::new("internal error: the size of a frame is not known")),
+            Link::Symbol(n) if code.symbols.get(*n as usize).is_some_and(|s| s.part == Part::Number) => {
+                let at = start + k as u32 * INST_BYTES;
+                out.numbers.push((at, code.symbols[*n as usize].name.clone()));
+            }
             Link::ReturnLow | Link::ReturnHigh | Link::FunctionBase | Link::Symbol(_) => {
                 return Err(Error::new("internal error: relocatable code in an executable"));
             }

@@ -69,6 +69,8 @@ pub struct Kernel {
     pub params: Vec<(u16, u32)>,
     /// Byte offsets of the EXIT instructions.
     pub exits: Vec<u32>,
+    /// Byte offsets of instructions whose immediate is a number of the driver's, and its symbol.
+    pub numbers: Vec<(u32, String)>,
     /// Constant bank 2: literals.
     pub literals: Vec<u8>,
     /// `.maxnreg`, or what the launch bounds allow.

@@ -7,7 +7,7 @@ use crate::common::{compat, cuinfo, debug_frames, kernel_attributes, tkinfo};
 use crate::elf::{Section, Strings, Symbol, relocatable, symbol_table};
 use crate::lines::{Lines, program};
 use object::elf;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Section types of CUDA's own (observed, ptxas 13.0.88 -c).
 mod kind {
@@ -72,6 +72,8 @@ pub enum Fill {
     FunctionHigh,
     /// The offset of a shared variable, 32 bits.
     Shared,
+    /// The 32-bit immediate of an instruction: a number of the driver's.
+    Number,
     /// The offset of a constant in its bank, 16 bits.
     Constant,
     /// The label of a call.
@@ -99,7 +101,7 @@ impl Fill {
             Fill::FunctionHigh if modern => 0x71,
             Fill::Low | Fill::FunctionLow => 0x38,
             Fill::High | Fill::FunctionHigh => 0x39,
-            Fill::Shared => 0x37,
+            Fill::Shared | Fill::Number => 0x37,
             Fill::Constant => 0x3b,
             Fill::Call if modern => 0x4b,
             Fill::Call => 0x3a,
@@ -485,10 +487,14 @@ impl<'o> Writer<'o> {
         for e in &o.externs {
             globals.push(symbol(e, elf::STB_GLOBAL, elf::STT_FUNC, 0, 0, 0, 0));
         }
+        let weak = |name: &str, value: u64, size: u64| {
+            symbol(name, elf::STB_WEAK, elf::STT_OBJECT, 0, 0, value, size)
+        };
+        let relocs = o.functions.iter().flat_map(|f| &f.relocs);
+        let numbers: BTreeSet<&str> =
+            relocs.filter(|r| r.fill == Fill::Number).map(|r| r.symbol.as_str()).collect();
+        globals.extend(numbers.into_iter().map(|name| weak(name, 0, 4)));
         if self.modern() {
-            let weak = |name: &str, value: u64, size: u64| {
-                symbol(name, elf::STB_WEAK, elf::STT_OBJECT, 0, 0, value, size)
-            };
             let (reserved, cap) = if o.sm >= 100 { (0x40, 0x400) } else { (0, 0) };
             globals.push(weak(".nv.reservedSmem.offset0", reserved, 4));
             let shared = o.variables.iter().any(|v| matches!(v.place, Place::Shared(_)));

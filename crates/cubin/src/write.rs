@@ -22,6 +22,7 @@ const INFO_LINK: u64 = elf::SHF_INFO_LINK as u64;
 
 /// R_CUDA_64: a 64-bit address.
 const R_CUDA_64: u64 = 2;
+const R_CUDA_ABS32_32: u64 = 0x37;
 
 /// The bytes of an executable cubin.
 ///
@@ -130,10 +131,8 @@ impl Writer<'_> {
             self.add(Section::new(".nv.rel.action", NV_REL_ACTION, 0, 8, action.to_vec()));
         }
         let (rel, rel_type) = if modern { (".rela", elf::SHT_RELA) } else { (".rel", elf::SHT_REL) };
-        if modern {
-            for k in &c.kernels {
-                self.add(plain(&format!(".rela.text.{}", k.name), rel_type, INFO_LINK, 8));
-            }
+        for k in c.kernels.iter().filter(|k| modern || !k.numbers.is_empty()) {
+            self.add(plain(&format!("{rel}.text.{}", k.name), rel_type, INFO_LINK, 8));
         }
         if let Some(lines) = &c.lines {
             for (name, sequences) in [(".debug_line", &lines.source), (".nv_debug_line_sass", &lines.ptx)] {
@@ -327,6 +326,12 @@ impl Writer<'_> {
             w.symbols.push(symbol("__nv_reservedSMEM_offset_0_alias", WEAK_NOTYPE, 0xa0, reserved, at, 0));
         };
         reserved_symbols(&mut self);
+        for (_, name) in c.kernels.iter().flat_map(|k| &k.numbers) {
+            if !symbol_numbers.contains_key(name) {
+                symbol_numbers.insert(name.clone(), self.symbols.len() as u32);
+                self.symbols.push(symbol(name, WEAK_OBJECT, 0, 0, 0, 4));
+            }
+        }
         kernel_symbols(&mut self, true, &mut symbol_numbers);
         for e in c.kernels.iter().flat_map(|k| &k.externs) {
             if !symbol_numbers.contains_key(e) {
@@ -510,8 +515,14 @@ impl Writer<'_> {
                 tables.push((name.into(), data));
             }
         }
-        if modern {
-            tables.extend(c.kernels.iter().map(|k| (format!(".text.{}", k.name), Vec::new())));
+        for k in &c.kernels {
+            let mut data = Vec::new();
+            for (at, name) in &k.numbers {
+                data.extend(u64::from(*at).to_le_bytes());
+                data.extend((u64::from(number(name)?) << 32 | R_CUDA_ABS32_32).to_le_bytes());
+                data.extend(0u64.to_le_bytes().iter().filter(|_| modern));
+            }
+            tables.push((format!(".text.{}", k.name), data));
         }
         let tables = tables.into_iter().map(|(target, data)| (format!("{rel}{target}"), data));
         for (name, data) in tables.chain(initial) {

@@ -51,7 +51,13 @@ impl<'f> Lower<'_, 'f> {
 
     /// A part of a symbol's address, which the linker fills in.
     fn symbol_part(&mut self, part: Part, s: Symbol) -> Value {
-        let entry = SymbolUse { name: self.layout.symbol_name(self.module, s), part };
+        let name = self.layout.symbol_name(self.module, s);
+        self.named_part(part, name)
+    }
+
+    /// The same of a symbol that the module does not declare.
+    pub(crate) fn named_part(&mut self, part: Part, name: String) -> Value {
+        let entry = SymbolUse { name, part };
         let list = &mut self.b.func.symbols;
         let n = list.iter().position(|e| *e == entry).unwrap_or_else(|| {
             list.push(entry);

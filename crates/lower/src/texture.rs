@@ -4,8 +4,9 @@
 //! else there is, in the order handle, sample, level, offsets, reference value of a comparison. The handle is a word
 //! of constant memory or such a register up to sm_89, a pair of uniform registers from sm_90 on.
 
+use crate::access::{self, Access, Address, Order, Space as AccessSpace};
 use crate::convert_half::{self, Narrowing};
-use crate::emit::{Emit, as_imm, constant, fabs, fimm, imm, pt, rz};
+use crate::emit::{Emit, Pair, as_imm, constant, fabs, fimm, imm, pt, rz};
 use crate::func::{Known, Lower, Result};
 use crate::types::{Kind, Ty};
 use ori::{ALWAYS, Builder, Guard, Macro, Name, Operand, Terminator, Value, operand};
@@ -37,6 +38,23 @@ const TEX: Ops = [Opcode::TEX, Opcode::TEX_U, Opcode::TEX_B];
 const TLD: Ops = [Opcode::TLD, Opcode::TLD_U, Opcode::TLD_B];
 const TLD4: Ops = [Opcode::TLD4, Opcode::TLD4_U, Opcode::TLD4_B];
 const TXD: Ops = [Opcode::TXD, Opcode::TXD_U, Opcode::TXD_B];
+/// Words of a texture's descriptor, in bytes, by attribute.
+const TEXTURE_WORDS: [(M, u32); 11] = [
+    (M::force_unnormalized_coords, 0),
+    (M::addr_mode_0, 0xc),
+    (M::addr_mode_1, 0x10),
+    (M::addr_mode_2, 0x14),
+    (M::filter_mode, 0x18),
+    (M::normalized_coords, 0x1c),
+    (M::channel_data_type, 0x20),
+    (M::channel_order, 0x24),
+    (M::array_size, 0x28),
+    (M::num_mipmap_levels, 0x2c),
+    (M::num_samples, 0x30),
+];
+/// The same of a surface's.
+const SURFACE_WORDS: [(M, u32); 4] =
+    [(M::channel_data_type, 0xc), (M::channel_order, 0x10), (M::memory_layout, 0x14), (M::array_size, 0x1c)];
 const TXQ: Ops = [Opcode::TXQ, Opcode::TXQ_U, Opcode::TXQ_B];
 
 /// Numbers of the dimensions as the instructions name them.
@@ -497,7 +515,7 @@ impl Lower<'_, '_> {
             Some(M::width) => 1,
             Some(M::height) => 2,
             Some(_) => 4,
-            None => return self.unsupported(inst),
+            None => return self.descriptor_query(inst),
         };
         self.branch_around(|l| {
             let d = l.dst(&inst.operands[0])?;
@@ -523,6 +541,58 @@ impl Lower<'_, '_> {
             let operands = vec![rz(), operand(v), operand(source), dimension, Operand::Imm(mask)];
             l.with_handle(&handle, TXQ, &mods, operands, 4);
             let v = l.b.copy(operand(Name::Part(v, 0)));
+            l.write(d, v);
+            Ok(())
+        })
+    }
+
+    /// The other queries: words of descriptors that the driver keeps in tables, one for textures and one for surfaces.
+    /// It says where they are in constant bank 0, and how long a descriptor is by the value of a symbol (ptxas 13.0.88;
+    /// docs/lowering.md has the words).
+    fn descriptor_query(&mut self, inst: &Inst) -> Result<()> {
+        let surface = inst.op == Op::suq;
+        let words: &[(M, u32)] = if surface { &SURFACE_WORDS } else { &TEXTURE_WORDS };
+        let Some((_, word)) = words.iter().find(|(m, _)| inst.has(*m)) else { return self.unsupported(inst) };
+        if self.module.targets.iter().any(|t| t == "texmode_independent") {
+            return self.unsupported(inst);
+        }
+        let at = match self.sm() {
+            100.. => 0x150,
+            90 => 0xf0,
+            _ => 0x70,
+        };
+        let (table, size) = match surface {
+            true => (at + 0x10, ".nv.surfrefDescSize"),
+            false => (at, ".nv.unified.texrefDescSize"),
+        };
+        self.branch_around(|l| {
+            let d = l.dst(&inst.operands[0])?;
+            let handle = match &inst.operands[1] {
+                ptx::Operand::Reg(r)
+                | ptx::Operand::Addr(ptx::Addr { base: ptx::AddrBase::Reg(r), offset: 0 }) => l.read(*r),
+                _ => return Err("a texture or surface that is not a handle in a register".into()),
+            };
+            let handle = operand(Name::Part(handle, 0));
+            let number = match l.sm() {
+                ..90 => operand(l.b.and(handle, imm(0xf_ffff))),
+                _ => handle,
+            };
+            let size = l.named_part(ori::Part::Number, size.into());
+            let distance = l.b.imad(number, operand(size), imm(*word));
+            let base = l.driver_pair(table).pair();
+            let address = l.b.add64(&base, &Pair::parts(operand(distance), rz()));
+            let access = Access {
+                space: AccessSpace::Global,
+                size: 4,
+                signed: false,
+                order: Order::Weak,
+                evict: None,
+                prefetch: None,
+                constant: true,
+            };
+            let at = Address { base: Some(Name::Val(address)), wide: true, offset: 0 };
+            let at = at.operand(l.desc());
+            let v = access::load(&mut l.b, &access, at, ALWAYS, None);
             l.write(d, v);
             Ok(())
         })

@@ -426,12 +426,21 @@ pub enum Part {
     Shared,
     /// The offset of a constant in its bank.
     Constant,
+    /// A number of 32 bits that the driver gives a symbol.
+    Number,
 }
 
 impl Part {
     /// All of them.
-    pub const ALL: [Part; 6] =
-        [Part::Low, Part::High, Part::FunctionLow, Part::FunctionHigh, Part::Shared, Part::Constant];
+    pub const ALL: [Part; 7] = [
+        Part::Low,
+        Part::High,
+        Part::FunctionLow,
+        Part::FunctionHigh,
+        Part::Shared,
+        Part::Constant,
+        Part::Number,
+    ];
     /// Name in the text form.
     pub fn name(self) -> &'static str {
         match self {
@@ -441,6 +450,7 @@ impl Part {
             Part::FunctionHigh => "fhigh",
             Part::Shared => "shared",
             Part::Constant => "const",
+            Part::Number => "number",
         }
     }
 }

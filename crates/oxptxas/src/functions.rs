@@ -40,7 +40,10 @@ pub fn externs(module: &Module, funcs: impl IntoIterator<Item = FuncId>) -> Vec<
 pub fn unresolved(module: &Module) -> Vec<Diagnostic> {
     externs(module, module.funcs.keys())
         .into_iter()
-        .filter(|f| !SYSTEM_CALLS.contains(&module.funcs[*f].name.as_str()))
+        .filter(|f| {
+            let name = module.funcs[*f].name.as_str();
+            !SYSTEM_CALLS.contains(&name) && !name.starts_with(crate::gradients::PREFIX)
+        })
         .map(|f| Diagnostic::whole(format!("Unresolved extern function '{}'", module.funcs[f].name)))
         .collect()
 }

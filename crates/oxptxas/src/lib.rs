@@ -14,6 +14,7 @@ pub mod bisect;
 mod debug;
 pub mod directives;
 mod functions;
+mod gradients;
 pub mod knobs;
 pub mod listing;
 mod object;

@@ -163,6 +163,7 @@ fn function(
                     Part::FunctionHigh => Fill::FunctionHigh,
                     Part::Shared => Fill::Shared,
                     Part::Constant => Fill::Constant,
+                    Part::Number => Fill::Number,
                 },
             },
             symbol: match r.whose {

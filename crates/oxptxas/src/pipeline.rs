@@ -187,6 +187,9 @@ pub fn compile(source: &str, file: &str, settings: &Settings) -> Result<Output, 
     if let Some(d) = not_built(&module) {
         return Err(fail(vec![d]));
     }
+    if settings.target.sm >= 90 {
+        crate::gradients::call_driver(&mut module);
+    }
     let lines = LineIndex::new(source);
     let layout = timeline
         .time(Stage::CompileUnitSetup, || lower::ModuleLayout::new(&module, settings.target).map_err(fail))?;
@@ -451,6 +454,7 @@ pub(crate) fn kernel_record(
             .map(|(at, p)| (*at as u16, module.vars[*p].size() as u32))
             .collect(),
         exits: code.exit_offsets,
+        numbers: code.numbers,
         literals: code.literals,
         max_registers: Some(lower::max_regs(func, options)),
         explicit_cluster: func.attrs.explicit_cluster,

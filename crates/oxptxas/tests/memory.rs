@@ -156,3 +156,42 @@ fn calls_of_the_driver() {
         }
     }
 }
+
+/// A function that saves and restores a convergence barrier around a short region: no hazard between its BSSY and BMOV.
+#[test]
+fn restored_convergence_barriers() {
+    let source = "
+.version 9.0
+.target sm_75
+.address_size 64
+.func none(.param .b32 n)
+{
+}
+.func f(.param .b32 n)
+{
+  .reg .pred %p<1>; .reg .b32 %r<2>; .reg .f64 %d<2>;
+  mov.u32 %r0, %tid.x;
+  cvt.rn.f64.s32 %d0, %r0; cvt.rn.f64.s32 %d1, %r0;
+  setp.gtu.f64 %p0, %d1, %d0;
+  @%p0 bra over;
+  { .param .b32 a; st.param.b32 [a], %r0; call.uni none, (a); }
+over:
+  ret;
+}
+.visible .entry k()
+{
+  { .param .b32 a; st.param.b32 [a], 1; call.uni f, (a); }
+  ret;
+}
+";
+    for sm in [75, 80, 86, 90, 100, 120] {
+        let (ptx, cubin) = (scratch(&format!("barrier.{sm}.ptx")), scratch(&format!("barrier.{sm}.cubin")));
+        fs::write(&ptx, source).unwrap();
+        for level in [0, 3] {
+            compile(&ptx, sm, level, &cubin).unwrap();
+            let oxsass = env!("CARGO_BIN_EXE_oxsass");
+            let out = Command::new(oxsass).arg("check").arg(&cubin).output().unwrap();
+            assert!(out.status.success(), "sm_{sm} -O{level}: {}", String::from_utf8_lossy(&out.stdout));
+        }
+    }
+}

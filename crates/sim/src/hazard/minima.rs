@@ -103,6 +103,9 @@ pub struct Minima {
 const SM_COUNT: usize = 12;
 /// A minimum says something when it was seen as often as this.
 const ENOUGH: u32 = 12;
+/// Uses of convergence barriers are few and far apart: what was seen beyond this says how code is arranged, not what
+/// it needs.
+const MOST_FOR_BARRIERS: u8 = 16;
 
 /// SMs with the same latencies.
 fn generation(sm: u8) -> u8 {
@@ -181,10 +184,11 @@ impl Minima {
                 let like = self.rows.iter().filter(|(c, _)| {
                     c.writer == class.writer && c.file == class.file && reads(c) == reads(class)
                 });
-                *least = match own {
+                let seen = match own {
                     Some((min, times)) if times >= ENOUGH => min,
                     _ => like.flat_map(|(_, row)| row).filter(|l| l.1 > 0).map(|l| l.0).min().unwrap_or(0),
                 };
+                *least = if class.file == RegFile::B { seen.min(MOST_FOR_BARRIERS) } else { seen };
             }
             self.least.insert(*class, least);
         }

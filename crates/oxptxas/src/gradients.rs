@@ -1,0 +1,194 @@
+//! `tex.grad` of volumes and cubes: from sm_90 on a function of the driver's, which ptxas calls as any other. Its
+//! parameters are the handle, the coordinates and both derivatives, vectors of four words each; it gives whether the
+//! texels were in memory, and four values (ptxas 13.0.88; `cuobjdump -elf` shows its name).
+
+use ptx::ast::{Addr, AddrBase, Body, Func, FuncAttrs, Inst, Linkage, Operand, Space, Stmt, Var, VectorElem};
+use ptx::isa::{Mod, Op, Type};
+use ptx::{FuncId, Module, RegId, VarId};
+
+/// How the driver's functions for textures are called.
+pub const PREFIX: &str = "__cuda_syscall_tex_";
+
+/// Puts a call in place of each of them.
+pub fn call_driver(module: &mut Module) {
+    for caller in module.funcs.keys().collect::<Vec<_>>() {
+        let found = |s: &Stmt| matches!(s, Stmt::Inst(i) if Access::of(i).is_some());
+        if !module.funcs[caller].body.as_ref().is_some_and(|b| b.stmts.iter().any(found)) {
+            continue;
+        }
+        let Some(mut body) = module.funcs[caller].body.take() else { continue };
+        let mut places = None;
+        for s in std::mem::take(&mut body.stmts) {
+            match &s {
+                Stmt::Inst(i) if let Some(access) = Access::of(i) => {
+                    let places = places.get_or_insert_with(|| Places::new(module, &mut body));
+                    let callee = declaration(module, &access.name());
+                    access.call(places, callee, &mut body);
+                }
+                _ => body.stmts.push(s),
+            }
+        }
+        module.funcs[caller].body = Some(body);
+    }
+}
+
+/// The variables that hold what is passed; a function needs each once.
+struct Places {
+    handle: VarId,
+    /// Coordinates and derivatives.
+    vectors: [VarId; 3],
+    result: VarId,
+}
+
+/// Bytes of a vector, and of a result.
+const VECTOR: u64 = 16;
+const RESULT: u64 = 20;
+
+fn variable(module: &mut Module, name: &str, bytes: u64, align: u32) -> VarId {
+    module.vars.push(Var {
+        name: name.into(),
+        space: Space::Param,
+        ty: Type::b8,
+        opaque: None,
+        vector: 1,
+        managed: false,
+        dims: [bytes].into_iter().collect(),
+        align,
+        linkage: Linkage::Internal,
+        init: None,
+        ptr: None,
+        span: ptx::Span::default(),
+    })
+}
+
+fn parameters(module: &mut Module) -> Places {
+    Places {
+        handle: variable(module, "handle", 8, 8),
+        vectors: ["coordinates", "dx", "dy"].map(|name| variable(module, name, VECTOR, 16)),
+        result: variable(module, "texels", RESULT, 4),
+    }
+}
+
+impl Places {
+    fn new(module: &mut Module, body: &mut Body) -> Places {
+        let p = parameters(module);
+        body.vars.extend([p.handle, p.result].iter().chain(&p.vectors));
+        p
+    }
+}
+
+/// The driver's function of a name, declared if it isn't.
+fn declaration(module: &mut Module, name: &str) -> FuncId {
+    if let Some((f, _)) = module.funcs.iter().find(|(_, f)| f.name == name) {
+        return f;
+    }
+    let p = parameters(module);
+    module.funcs.push(Func {
+        name: name.into(),
+        entry: false,
+        linkage: Linkage::Extern,
+        params: [p.handle].into_iter().chain(p.vectors).collect(),
+        returns: vec![p.result],
+        attrs: FuncAttrs::default(),
+        body: None,
+        span: ptx::Span::default(),
+    })
+}
+
+/// What such an instruction says.
+struct Access<'i> {
+    inst: &'i Inst,
+    shape: &'static str,
+    format: &'static str,
+    handle: RegId,
+    /// Coordinates and derivatives.
+    vectors: [&'i [VectorElem]; 3],
+    results: &'i [VectorElem],
+    resident: Option<RegId>,
+}
+
+impl<'i> Access<'i> {
+    fn of(inst: &'i Inst) -> Option<Access<'i>> {
+        if inst.op != Op::tex || !inst.has(Mod::grad) || !inst.has(Mod::v4) {
+            return None;
+        }
+        let shape = match inst.one_of(&[Mod::_3d, Mod::cube, Mod::acube])? {
+            Mod::_3d => "3d",
+            Mod::cube => "cube",
+            _ => "acube",
+        };
+        let format = match (inst.ty(0)?, inst.ty(1)?) {
+            (Type::f32, Type::f32) => "f32",
+            (Type::s32, Type::f32) => "s32",
+            (Type::u32, Type::f32) => "u32",
+            _ => return None,
+        };
+        let (results, resident): (&[VectorElem], _) = match &inst.operands[0] {
+            Operand::Vector(v) => (v, None),
+            Operand::Resident(v, p) => (v, Some(*p)),
+            _ => return None,
+        };
+        let [_, Operand::Bracket(place), Operand::Vector(dx), Operand::Vector(dy)] = &inst.operands[..]
+        else {
+            return None;
+        };
+        let [handle, Operand::Vector(at)] = &place[..] else { return None };
+        let (Operand::Reg(handle) | Operand::Addr(Addr { base: AddrBase::Reg(handle), offset: 0 })) = handle
+        else {
+            return None;
+        };
+        let registers =
+            |v: &[VectorElem]| v.iter().all(|e| matches!(e, VectorElem::Reg(_) | VectorElem::F32(_)));
+        let vectors: [&[VectorElem]; 3] = [at, dx, dy];
+        let fits = results.len() == 4 && vectors.iter().all(|v| v.len() <= 4 && registers(v));
+        fits.then_some(Access { inst, shape, format, handle: *handle, vectors, results, resident })
+    }
+
+    fn name(&self) -> String {
+        let pred = if self.resident.is_some() { "pred_" } else { "" };
+        format!("{PREFIX}grad_{pred}{}_v4_{}_f32", self.shape, self.format)
+    }
+
+    fn emit(&self, body: &mut Body, op: Op, mods: &[Mod], operands: Vec<Operand>) {
+        body.stmts.push(Stmt::Inst(Inst {
+            guard: self.inst.guard,
+            op,
+            mods: mods.iter().copied().collect(),
+            operands: operands.into(),
+            braced: 0,
+            zeros: 0,
+            span: self.inst.span,
+        }));
+    }
+
+    fn call(&self, p: &Places, callee: FuncId, body: &mut Body) {
+        let at =
+            |v: VarId, word: usize| Operand::Addr(Addr { base: AddrBase::Var(v), offset: 4 * word as i64 });
+        self.emit(body, Op::st, &[Mod::param, Mod::b64], vec![at(p.handle, 0), Operand::Reg(self.handle)]);
+        for (elems, place) in self.vectors.iter().zip(p.vectors) {
+            for (k, e) in elems.iter().enumerate() {
+                let value = match e {
+                    VectorElem::F32(n) => Operand::F32(*n),
+                    VectorElem::Reg(r) => Operand::Reg(*r),
+                    _ => continue,
+                };
+                self.emit(body, Op::st, &[Mod::param, Mod::b32], vec![at(place, k), value]);
+            }
+        }
+        let variable = |v: VarId| Operand::Var(v, 0);
+        let arguments = [p.handle].into_iter().chain(p.vectors).map(variable).collect();
+        let results = Operand::List(vec![variable(p.result)]);
+        self.emit(body, Op::call, &[], vec![results, Operand::Func(callee), Operand::List(arguments)]);
+        for (k, e) in self.results.iter().enumerate() {
+            if let VectorElem::Reg(r) = e {
+                self.emit(body, Op::ld, &[Mod::param, Mod::b32], vec![Operand::Reg(*r), at(p.result, 1 + k)]);
+            }
+        }
+        if let Some(resident) = self.resident {
+            let word = body.regs.push(ptx::ast::Reg { name: "%resident".into(), ty: Type::b32, vector: 1 });
+            self.emit(body, Op::ld, &[Mod::param, Mod::b32], vec![Operand::Reg(word), at(p.result, 0)]);
+            let compare = vec![Operand::Reg(resident), Operand::Reg(word), Operand::Int(0)];
+            self.emit(body, Op::setp, &[Mod::ne, Mod::b32], compare);
+        }
+    }
+}
