@@ -3,7 +3,7 @@
 
 use cranelift_entity::{EntityRef, SecondaryMap};
 use fixedbitset::FixedBitSet;
-use ori::cfg::Cfg;
+use ori::cfg::{Cfg, DomTree};
 use ori::{Block, Function, Inst, InstData, Macro, Name, Op, Operand, Value};
 use rustc_hash::FxHashSet;
 use sass::{AddrWidth, ConstBank, Reg, Role};
@@ -290,6 +290,33 @@ pub fn segments(
     }
     out.iter_mut().for_each(|s| s.reverse());
     out
+}
+
+/// Where every lane of a function lives, which takes a while to find out.
+#[derive(Clone, Debug)]
+pub struct Ranges {
+    /// Numbers of the registers.
+    pub lanes: Lanes,
+    /// What is live between blocks.
+    pub live: Liveness,
+    /// Numbers of the places.
+    pub numbering: Numbering,
+    /// When each lane is live.
+    pub intervals: Vec<Vec<Segment>>,
+    /// Loops around each block.
+    pub depth: SecondaryMap<Block, u32>,
+}
+
+impl Ranges {
+    /// Finds it out.
+    pub fn new(func: &Function, cfg: &Cfg) -> Ranges {
+        let lanes = Lanes::new(func);
+        let live = Liveness::new(func, cfg, &lanes);
+        let numbering = Numbering::new(func, cfg);
+        let intervals = segments(func, cfg, &lanes, &live, &numbering);
+        let depth = loop_depths(cfg, &DomTree::dominators(cfg));
+        Ranges { lanes, live, numbering, intervals, depth }
+    }
 }
 
 /// Uniform registers belong to the warp: while some lanes are here, others may be anywhere else, so what is

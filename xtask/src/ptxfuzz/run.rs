@@ -9,14 +9,18 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
 
-/// Most warp instructions that the interpreter runs for a program.
-const LIMIT: u64 = 200_000;
+/// Most warp instructions that the interpreter runs for a program; longer ones are left out.
+const LIMIT: u64 = 30_000;
+/// Most that code runs for each: where a target lacks an instruction, and at -O0, it may be a hundred.
+const CODE: u64 = 200;
 
 /// What can go wrong.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Kind {
     /// The interpreter refuses the program, or its result depends on what is not defined: the generator's fault.
     Undefined,
+    /// It runs longer than the limit: left out.
+    TooLong,
     /// The compiler refuses it.
     Rejected,
     /// The compiler, the checker or a simulator panics.
@@ -64,9 +68,11 @@ pub struct Failure {
 }
 
 impl Kind {
-    /// Whether it is a fault of ptxas's that is known, of which the generator can't keep clear.
+    /// Whether it says nothing of our code or the simulator: programs that are left out, and faults of ptxas's that
+    /// are known, of which the generator can't keep clear.
     pub fn explained(self) -> bool {
-        matches!(self, Kind::VendorUniform | Kind::VendorMeeting | Kind::VendorOptimizer)
+        use Kind::{TooLong, VendorMeeting, VendorOptimizer, VendorUniform};
+        matches!(self, TooLong | VendorUniform | VendorMeeting | VendorOptimizer)
     }
 
     /// Of a fault in the simulator.
@@ -127,7 +133,10 @@ fn guarded<T>(f: impl FnOnce() -> T) -> Result<T, String> {
 /// # Errors
 /// Why there is no such thing.
 pub fn define(p: &Program, sm: u8, strict: bool) -> Result<Buffers, (Kind, String)> {
-    let undefined = |m: String| (Kind::Undefined, m);
+    let undefined = |m: String| match m.contains("stopped after") {
+        true => (Kind::TooLong, m),
+        false => (Kind::Undefined, m),
+    };
     let module = front_end(&p.text, sm).map_err(undefined)?;
     let run = |fill| -> Result<Buffers, (Kind, String)> {
         guarded(|| sim::ptx::execute_filled(&module, &p.launch, LIMIT, fill))
@@ -211,7 +220,7 @@ pub fn check(p: &Program, want: &Buffers, setup: &Setup) -> Option<Failure> {
             }
         }
     }
-    let options = sim::sass::Options { limit: 60 * LIMIT, ..Default::default() };
+    let options = sim::sass::Options { limit: CODE * LIMIT, ..Default::default() };
     let failure = match guarded(|| sim::sass::run(&cubin, &p.launch, options)) {
         Err(e) => fail(Kind::Panic, e),
         Ok(Err(e)) => fail(Kind::of(&e, vendor), e.to_string()),

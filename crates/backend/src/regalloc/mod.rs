@@ -14,6 +14,7 @@ mod slots;
 mod spill;
 mod webs;
 
+use crate::liveness::Ranges;
 use cranelift_entity::EntityRef;
 use fixedbitset::FixedBitSet;
 use ori::cfg::Cfg;
@@ -117,6 +118,22 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
+/// A function whose parameters are isolated, for the colouring.
+struct Split {
+    func: Function,
+    isolated: webs::Isolated,
+    ranges: Ranges,
+}
+
+impl Split {
+    fn new(func: &Function, cfg: &Cfg) -> Split {
+        let mut func = func.clone();
+        let isolated = webs::isolate(&mut func, cfg);
+        let ranges = Ranges::new(&func, cfg);
+        Split { func, isolated, ranges }
+    }
+}
+
 /// Allocates registers for a function in SSA.
 ///
 /// # Errors
@@ -133,23 +150,34 @@ pub fn allocate(func: &mut Function, limits: &Limits) -> Result<Stats, Error> {
     });
     let mut apart = FixedBitSet::new();
     let mut forced: Vec<Value> = Vec::new();
+    let mut ranges = None;
+    // The files of which too much may be live, and the function with its parameters isolated, while it does not change.
+    let mut high = aim.map(|(file, _)| file).to_vec();
+    let mut split: Option<Split> = None;
     loop {
         for (file, limit) in aim {
-            spiller.lower(func, &cfg, file, limit, &forced);
+            if !high.contains(&file) && !forced.iter().any(|v| func.values[*v].file == file) {
+                continue;
+            }
+            high.retain(|f| *f != file);
+            if spiller.lower(func, &cfg, file, limit, &forced, &mut ranges) {
+                high = aim.map(|(file, _)| file).to_vec();
+                split = None;
+            }
         }
         forced.clear();
         apart.grow(func.values.len());
-        let mut work = func.clone();
-        let isolated = webs::isolate(&mut work, &cfg);
+        let Split { func: work, isolated, ranges: split_ranges } =
+            split.get_or_insert_with(|| Split::new(func, &cfg));
         apart.grow(work.values.len());
-        let webs = webs::Webs::new(&work, &cfg, &isolated, &apart);
+        let webs = webs::Webs::new(work, &cfg, isolated, &apart, split_ranges);
         let origin = |v: Value| isolated.origin.get(&v).copied().unwrap_or(v);
         let is_pinned = |v: Value| spiller.pinned.contains(origin(v).index());
         let colors = color::Coloring::new(&webs, limits, |w| w.members.iter().all(|(v, _)| is_pinned(*v)));
         let failed = match colors {
             Ok(colors) => {
-                rewrite::apply(&mut work, &cfg, &webs, &colors)?;
-                *func = work;
+                rewrite::apply(work, &cfg, &webs, &colors)?;
+                std::mem::swap(func, work);
                 break;
             }
             Err(failed) => failed,
@@ -179,6 +207,7 @@ pub fn allocate(func: &mut Function, limits: &Limits) -> Result<Stats, Error> {
                 return Err(Error::Pressure(file));
             }
             target.1 -= 1.max(target.1 / 8);
+            high.push(file);
         }
     }
     spiller.slot_bytes = slots::share(func, &cfg, &spiller.slots, spiller.slot_bytes);

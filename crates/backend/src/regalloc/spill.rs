@@ -2,10 +2,10 @@
 //! roomier file (P and UR in R), or in local memory.
 
 use super::slots::{self, Slot};
-use crate::liveness::{Lanes, Liveness, Numbering, Spread, loop_depths, segments, values_read};
+use crate::liveness::{Lanes, Liveness, Ranges, Spread, values_read};
 use cranelift_entity::{EntityRef, SecondaryMap};
 use fixedbitset::FixedBitSet;
-use ori::cfg::{Cfg, DomTree};
+use ori::cfg::Cfg;
 use ori::{
     ALWAYS, Block, Function, Inst, InstData, Loc, Macro, Name, Op, Operand, Terminator, Value, operand,
 };
@@ -59,7 +59,8 @@ pub fn is_constant(d: &InstData) -> bool {
 
 impl Spiller {
     /// Chooses values of `file` until no more than `limit` registers are needed anywhere, together with
-    /// those in `forced`, and rewrites the function. Returns whether there were any.
+    /// those in `forced`, and rewrites the function. Returns whether there were any. `ranges` are those of the function
+    /// if they are known; they are left there unless it changes.
     pub fn lower(
         &mut self,
         func: &mut Function,
@@ -67,13 +68,16 @@ impl Spiller {
         file: RegFile,
         limit: u32,
         forced: &[Value],
+        ranges: &mut Option<Ranges>,
     ) -> bool {
         self.pinned.grow(func.values.len());
         let mut chosen = FixedBitSet::with_capacity(func.values.len());
         forced.iter().filter(|v| func.values[**v].file == file).for_each(|v| chosen.insert(v.index()));
-        self.choose(func, cfg, file, limit, &mut chosen);
+        let known = ranges.get_or_insert_with(|| Ranges::new(func, cfg));
+        self.choose(func, cfg, file, limit, known, &mut chosen);
         let any = !chosen.is_clear();
         if any {
+            *ranges = None;
             self.rewrite(func, cfg, &chosen);
         }
         any
@@ -81,12 +85,16 @@ impl Spiller {
 
     /// Sweeps over the program; where more than `limit` registers are needed, picks the live value that is
     /// used least often per point that it lives.
-    fn choose(&self, func: &Function, cfg: &Cfg, file: RegFile, limit: u32, chosen: &mut FixedBitSet) {
-        let lanes = Lanes::new(func);
-        let live = Liveness::new(func, cfg, &lanes);
-        let n = Numbering::new(func, cfg);
-        let intervals = segments(func, cfg, &lanes, &live, &n);
-        let depth = loop_depths(cfg, &DomTree::dominators(cfg));
+    fn choose(
+        &self,
+        func: &Function,
+        cfg: &Cfg,
+        file: RegFile,
+        limit: u32,
+        ranges: &Ranges,
+        chosen: &mut FixedBitSet,
+    ) {
+        let Ranges { lanes, live, numbering: n, intervals, depth } = ranges;
 
         let mut cost: SecondaryMap<Value, f32> = SecondaryMap::new();
         let mut uses: Vec<SmallVec<[(Value, i32); 2]>> = vec![SmallVec::new(); 2 * n.at.len() + 2];
@@ -164,7 +172,7 @@ impl Spiller {
             });
         }
 
-        let spread = Spread::new(cfg, &n);
+        let spread = Spread::new(cfg, n);
         let mut starts: Vec<(u32, u32, u32)> = Vec::new();
         let mut length: SecondaryMap<Value, u32> = SecondaryMap::new();
         let mut pressure = 0i32;

@@ -5,10 +5,10 @@
 //! that it is collected from can share registers too. Two lanes may be in the same register if they are
 //! never live at the same time, or if they are copies of each other (same value number).
 
-use crate::liveness::{Lanes, Liveness, Numbering, Segment, Spread, loop_depths, segments};
+use crate::liveness::{Lanes, Numbering, Ranges, Segment, Spread};
 use cranelift_entity::{PrimaryMap, SecondaryMap, entity_impl};
 use fixedbitset::FixedBitSet;
-use ori::cfg::{Cfg, DomTree};
+use ori::cfg::Cfg;
 use ori::{ALWAYS, Block, Function, InstData, Loc, Macro, Name, Op, Operand, Value, operand};
 use rustc_hash::FxHashMap;
 use sass::{Mods, Reg, RegFile, RegOp};
@@ -197,12 +197,14 @@ fn copied_lanes(func: &Function, lanes: &Lanes, d: &InstData, mut f: impl FnMut(
 impl Webs {
     /// Builds the webs of a function in which parameters are isolated. Values in `apart` are merged with
     /// nothing that they need not be.
-    pub fn new(func: &Function, cfg: &Cfg, isolated: &Isolated, apart: &FixedBitSet) -> Webs {
-        let lanes = Lanes::new(func);
-        let live = Liveness::new(func, cfg, &lanes);
-        let numbering = Numbering::new(func, cfg);
-        let intervals = segments(func, cfg, &lanes, &live, &numbering);
-        let depth = loop_depths(cfg, &DomTree::dominators(cfg));
+    pub fn new(
+        func: &Function,
+        cfg: &Cfg,
+        isolated: &Isolated,
+        apart: &FixedBitSet,
+        ranges: &Ranges,
+    ) -> Webs {
+        let Ranges { lanes, numbering, intervals, depth, .. } = ranges;
         let block_weight = |b: Block| 10f32.powi(depth[b].min(8) as i32);
 
         // Value numbers, uses, and copies, in one walk in dominance order.
@@ -233,7 +235,7 @@ impl Webs {
                     }
                 }
                 let same = d.is_unguarded();
-                copied_lanes(func, &lanes, d, |(dst, src)| {
+                copied_lanes(func, lanes, d, |(dst, src)| {
                     let file = |l: u32| lanes.owner(l).map(|(v, _)| func.values[v].file);
                     // A copy into another file has another form: a predicate is not the number it is made of.
                     if same && file(dst) == file(src) {
@@ -253,7 +255,7 @@ impl Webs {
             fixed: Vec::new(),
             copies: Vec::new(),
             wishes: Vec::new(),
-            numbering,
+            numbering: numbering.clone(),
         };
         for (v, d) in func.values.iter() {
             let held = |i: u8| -> Vec<Held> {
