@@ -98,7 +98,7 @@ pub fn for_each_def(func: &Function, d: &InstData, mut f: impl FnMut(Name, u8)) 
         }
     }
     if d.op == Op::Macro(Macro::Call) {
-        ori::abi::clobbers().for_each(|r| f(Name::Phys(r), 1));
+        ori::abi::clobbered_by(func, d).for_each(|r| f(Name::Phys(r), 1));
     }
 }
 

@@ -96,6 +96,10 @@ pub fn lower_function(
     out.relocatable = opts.relocatable;
     out.shared_size = if opts.relocatable { 0 } else { layout.shared_size(id) };
     out.max_regs = max_regs(func, opts);
+    if opts.opt_level > 0 && !opts.relocatable {
+        let insts = body.stmts.iter().filter_map(|s| if let ptx::Stmt::Inst(i) = s { Some(i) } else { None });
+        out.shared_paths = crate::math::shared_paths(insts);
+    }
     let entry = out.entry_block();
 
     let (offsets, _) = module.param_layout(func);

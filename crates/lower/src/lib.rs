@@ -55,6 +55,7 @@ mod wide;
 pub use call::reachable;
 pub use func::{lower_function, max_regs};
 pub use layout::ModuleLayout;
+pub use math::shared_function;
 pub use ptx::Diagnostic;
 
 use ptx::LineIndex;

@@ -4,6 +4,7 @@
 //! The stack pointer R1 grows down. Arguments are in R4 … R15, results from R4 on; what does not fit is on the
 //! caller's stack. The return address is in R20 and R21, which neither side keeps.
 
+use crate::{Callee, Function, InstData, Operand};
 use sass::{Reg, RegFile};
 
 /// The first register of arguments and results.
@@ -39,6 +40,29 @@ pub fn is_preserved(reg: Reg) -> bool {
         RegFile::B => reg.index >= FIRST_KEPT_BARRIER,
         RegFile::P | RegFile::UR | RegFile::UP => false,
     }
+}
+
+/// How the names of functions begin that are parts of instructions, shared by all that need them: they leave uniform
+/// registers alone, and general ones from [`SHARED_REGISTERS`] on.
+pub const SHARED: &str = "__oxptxas_";
+/// Registers that such a function may use.
+pub const SHARED_REGISTERS: u8 = 32;
+
+/// The registers that this call may change.
+pub fn clobbered_by(func: &Function, call: &InstData) -> impl Iterator<Item = Reg> {
+    let callee = match call.operands.first() {
+        Some(Operand::Imm(n)) => func.callees.get(*n as usize),
+        _ => None,
+    };
+    let shared = matches!(callee, Some(Callee::Internal(name)) if name.starts_with(SHARED));
+    clobbers().filter(move |r| {
+        let kept = match r.file {
+            RegFile::R => r.index >= SHARED_REGISTERS,
+            RegFile::UR | RegFile::UP => true,
+            RegFile::P | RegFile::B => false,
+        };
+        !(shared && kept)
+    })
 }
 
 /// The registers that a call may change.

@@ -499,6 +499,8 @@ pub struct Function {
     pub symbols: Vec<SymbolUse>,
     /// Whether it is for a relocatable object: calls and returns by absolute address.
     pub relocatable: bool,
+    /// The slow paths of instructions that it calls instead of holding them, a bit each.
+    pub shared_paths: u32,
 }
 
 impl Function {
@@ -520,6 +522,7 @@ impl Function {
             callees: Vec::new(),
             symbols: Vec::new(),
             relocatable: false,
+            shared_paths: 0,
         };
         f.add_block();
         f

@@ -258,10 +258,15 @@ pub fn compile(source: &str, file: &str, settings: &Settings) -> Result<Output, 
         errors.sort_by_key(|d| d.span.map_or(0, |s| s.start));
         return Err(fail(errors));
     }
+    let limit = chosen.iter().map(|k| lower::max_regs(&module.funcs[*k], &units.options)).min();
+    let shared = units.shared(codes.iter().map(|(c, _)| c), limit).map_err(fail)?;
     let device = codes.split_off(chosen.len());
     let names = jobs[chosen.len()..].iter().map(|(f, _)| module.funcs[*f].name.as_str());
     let functions = backend::link::Functions {
-        code: names.zip(device.iter().map(|(c, _)| c)).collect(),
+        code: names
+            .zip(device.iter().map(|(c, _)| c))
+            .chain(shared.iter().map(|(name, code)| (name.as_str(), code)))
+            .collect(),
         table: layout.functions.iter().map(|f| module.funcs[*f].name.as_str()).collect(),
     };
     let sources =
@@ -361,6 +366,7 @@ fn assemble(
             cumulative,
             functions: placed
                 .iter()
+                .filter(|p| !p.name.starts_with(ori::abi::SHARED))
                 .filter_map(|p| {
                     let c = functions.code.get(p.name.as_str())?;
                     Some((p.name.clone(), c.frame_bytes, (c.spill_store_bytes, c.spill_load_bytes)))

@@ -90,6 +90,40 @@ impl Units<'_> {
         }
     }
 
+    /// The functions that are parts of instructions and that these call, within so many registers.
+    pub(crate) fn shared<'c>(
+        &self,
+        codes: impl Iterator<Item = &'c Code>,
+        limit: Option<u8>,
+    ) -> Result<Vec<(String, Code)>, Vec<Diagnostic>> {
+        let mut names: Vec<&str> = codes
+            .flat_map(|c| &c.callees)
+            .filter_map(|c| match c {
+                ori::Callee::Internal(name) if name.starts_with(ori::abi::SHARED) => Some(name.as_str()),
+                _ => None,
+            })
+            .collect();
+        names.sort_unstable();
+        names.dedup();
+        let most = limit.unwrap_or(u8::MAX);
+        let plan = Plan::new(self.settings.opt_level);
+        let one = |name: &&str| {
+            let internal = |what: String| vec![Diagnostic::whole(format!("internal error: {name}: {what}"))];
+            let mut func = lower::shared_function(name, self.settings.target, most)
+                .ok_or_else(|| internal("no such function".into()))?;
+            let mut manager = Manager::new(&plan);
+            opt::optimize(&mut func, &mut manager).map_err(internal)?;
+            let code = backend::compile(func, &mut manager, self.settings.serial)
+                .map_err(|e| internal(e.message))?;
+            // Callers rely on it.
+            if code.uregs != 0 || code.regs > ori::abi::SHARED_REGISTERS.into() {
+                return Err(internal("more registers than it may use".into()));
+            }
+            Ok((name.to_string(), code))
+        };
+        names.par_iter().map(one).collect()
+    }
+
     fn machine_code(
         &self,
         id: FuncId,

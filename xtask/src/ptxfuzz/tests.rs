@@ -16,3 +16,20 @@ fn programs_are_defined() {
 fn the_same_seed_gives_the_same_program() {
     assert_eq!(generate::generate(7, 90, false).text, generate::generate(7, 90, false).text);
 }
+
+/// Programs on which this compiler was once wrong: two moves into one register, a barrier restored too early, more
+/// predicates than there are in the arguments of a block.
+#[test]
+fn programs_that_failed_once() {
+    for (seed, sm) in [(310_238, 75), (400_106, 86), (800_111, 120)] {
+        let written = super::written_for(seed, sm);
+        let p = generate::generate(seed, written, false);
+        let want = run::define(&p, sm, false).unwrap_or_else(|e| panic!("seed {seed}: {}", e.1));
+        for level in [0, 3] {
+            let setup = run::Setup { sm, level, vendor: None };
+            if let Some(f) = run::check(&p, &want, &setup) {
+                panic!("seed {seed}, sm_{sm} -O{level}: {}", f.message);
+            }
+        }
+    }
+}

@@ -403,7 +403,7 @@ impl Checker<'_> {
             }
         }
         if old.op == Op::Macro(Macro::Call) {
-            for r in ori::abi::clobbers() {
+            for r in ori::abi::clobbered_by(self.before, old) {
                 state.write(Place::Reg(r), BTreeSet::from([Fact::plain(Root::Fixed(r))]));
             }
         }

@@ -114,7 +114,7 @@ impl Spiller {
                 if d.op == Op::Macro(Macro::Call) {
                     // What lives across a call needs registers that the callee keeps.
                     let lost = |r: &sass::Reg| r.file == file && u32::from(r.index) < limit;
-                    extra[at + 1] += ori::abi::clobbers().filter(lost).count() as i32;
+                    extra[at + 1] += ori::abi::clobbered_by(func, d).filter(lost).count() as i32;
                 }
                 d.for_each_use(|name| {
                     if let Some(v) = name.value().filter(of_file) {
@@ -432,8 +432,12 @@ impl Spiller {
                     (Some(Home::Value(_)), Some(Home::Value(r))) => args.push(*r),
                     (Some(Home::Value(_)), h) => {
                         match sources.get(a) {
-                            // It came from a general register in an earlier round.
-                            Some(Source::General(n)) if h.is_none() && self.homes.contains(n.index()) => {
+                            // It came from a general register in an earlier round, perhaps by way of a slot.
+                            Some(Source::General(n))
+                                if h.is_none()
+                                    && (self.homes.contains(n.index())
+                                        || self.pinned.contains(a.index())) =>
+                            {
                                 args.push(*n);
                                 continue;
                             }

@@ -2,6 +2,7 @@
 
 use super::asm::{A, Asm, B, C, f32_imm, neg, rz};
 use super::f64::{newton_rcp_f64, quotient_f64};
+use super::shared::{self, Shared};
 use crate::convert::Round;
 use ori::{Builder, Operand, Value, operand};
 use sass::{Mod, Opcode};
@@ -22,7 +23,7 @@ pub fn div_f32(b: &mut Builder, x: Value, y: Value, ftz: bool) -> Value {
     let q = b.ffma(&[], xo.clone(), operand(r), rz());
     let rem = b.ffma(&[], neg(yo), operand(q), xo);
     let q = b.ffma(&[], operand(r), operand(rem), operand(q));
-    let result = with_slow_path(b, risky, q, |b| div_f32_any(b, x, y, Round::Nearest));
+    let result = with_slow_path(b, risky, q, |b| shared::path(b, Shared::DivF32, &[x, y]));
     if ftz { flush(b, result) } else { result }
 }
 
@@ -39,7 +40,7 @@ pub fn rcp_f32(b: &mut Builder, x: Value, ftz: bool) -> Value {
     let q = b.ffma(&[], operand(r), operand(e), operand(r));
     let result = with_slow_path(b, risky, q, |b| {
         let one = b.copy(f32_imm(1.0));
-        div_f32_any(b, one, x, Round::Nearest)
+        shared::path(b, Shared::DivF32, &[one, x])
     });
     if ftz { flush(b, result) } else { result }
 }

@@ -1,6 +1,7 @@
 //! Double-precision division, reciprocal and square root, rounded to nearest even.
 
 use super::asm::{A, Asm, B, C, abs, f32_imm, f64_imm, neg, part, rz};
+use super::shared::{self, Shared};
 use ori::{Builder, Operand, Value, operand};
 use sass::{Mod, Opcode};
 use smallvec::SmallVec;
@@ -38,7 +39,7 @@ pub fn div_f64(b: &mut Builder, x: Value, y: Value) -> Value {
         &[Mod::GT, Mod::AND],
         &[abs(operand(t)), f32_imm(f32::from_bits(0x0010_0000)), operand(x_large)],
     );
-    slow_unless(b, q_large, q, |b| div_f64_any(b, x, y))
+    slow_unless(b, q_large, q, |b| shared::path(b, Shared::DivF64, &[x, y]))
 }
 
 /// `1 / x`, IEEE.
@@ -49,7 +50,7 @@ pub fn rcp_f64(b: &mut Builder, x: Value) -> Value {
     let e = b.iadd3(operand(e), Operand::Imm(0x0020_0000u32.wrapping_neg()), rz());
     let fine = b.isetp(&[Mod::LE, Mod::U32], operand(e), Operand::Imm(0x7fa0_0000));
     let r = newton_rcp_f64(b, x);
-    slow_unless(b, fine, r, |b| div_f64_any(b, one, x))
+    slow_unless(b, fine, r, |b| shared::path(b, Shared::DivF64, &[one, x]))
 }
 
 /// `sqrt(x)`, IEEE.
@@ -57,24 +58,27 @@ pub fn sqrt_f64(b: &mut Builder, x: Value) -> Value {
     let t = b.iadd3(part(x, 1), Operand::Imm(0x0350_0000u32.wrapping_neg()), rz());
     let fine = b.isetp(&[Mod::LT, Mod::U32], operand(t), Operand::Imm(0x7ca0_0000));
     let q = sqrt_f64_normal(b, x);
-    slow_unless(b, fine, q, |b| {
-        // Below 2^-970: sqrt(x 2^106) 2^-53, exact scalings of a result that is never subnormal.
-        // Zero, infinity, NaN: x + x. Negative: NaN.
-        let scaled = b.def(Opcode::DMUL, &[], &[operand(x), f64_imm(81129638414606681695789005144064.0)]);
-        let q = sqrt_f64_normal(b, scaled);
-        let q = b.def(Opcode::DMUL, &[], &[operand(q), f64_imm(1.1102230246251565e-16)]);
-        let twice = b.def(Opcode::DADD, &[], &[operand(x), operand(x)]);
-        let below = b.def_pred(Opcode::DSETP, &[Mod::LT, Mod::AND], &[operand(x), rz()]);
-        let nan = b.collect(&[rz(), Operand::Imm(0xfff8_0000)]);
-        let special = b.sel64(nan, twice, below);
-        let positive = b.def_pred(Opcode::DSETP, &[Mod::GT, Mod::AND], &[operand(x), rz()]);
-        let small = b.def_pred(
-            Opcode::DSETP,
-            &[Mod::LT, Mod::AND],
-            &[operand(x), f64_imm(f64::INFINITY), operand(positive)],
-        );
-        b.sel64(q, special, small)
-    })
+    slow_unless(b, fine, q, |b| shared::path(b, Shared::SqrtF64, &[x]))
+}
+
+/// `sqrt(x)` where x is small or special.
+pub(super) fn sqrt_f64_any(b: &mut Builder, x: Value) -> Value {
+    // Below 2^-970: sqrt(x 2^106) 2^-53, exact scalings of a result that is never subnormal.
+    // Zero, infinity, NaN: x + x. Negative: NaN.
+    let scaled = b.def(Opcode::DMUL, &[], &[operand(x), f64_imm(81129638414606681695789005144064.0)]);
+    let q = sqrt_f64_normal(b, scaled);
+    let q = b.def(Opcode::DMUL, &[], &[operand(q), f64_imm(1.1102230246251565e-16)]);
+    let twice = b.def(Opcode::DADD, &[], &[operand(x), operand(x)]);
+    let below = b.def_pred(Opcode::DSETP, &[Mod::LT, Mod::AND], &[operand(x), rz()]);
+    let nan = b.collect(&[rz(), Operand::Imm(0xfff8_0000)]);
+    let special = b.sel64(nan, twice, below);
+    let positive = b.def_pred(Opcode::DSETP, &[Mod::GT, Mod::AND], &[operand(x), rz()]);
+    let small = b.def_pred(
+        Opcode::DSETP,
+        &[Mod::LT, Mod::AND],
+        &[operand(x), f64_imm(f64::INFINITY), operand(positive)],
+    );
+    b.sel64(q, special, small)
 }
 
 /// An approximation of `1 / sqrt(x)`: the seed and one step, as ptxas has it.
@@ -82,28 +86,30 @@ pub fn rsqrt_f64(b: &mut Builder, x: Value) -> Value {
     let t = b.iadd3(part(x, 1), Operand::Imm(0x0010_0000u32.wrapping_neg()), rz());
     let fine = b.isetp(&[Mod::LT, Mod::U32], operand(t), Operand::Imm(0x7fe0_0000));
     let r = rsqrt_f64_normal(b, x);
-    slow_unless(b, fine, r, |b| {
-        // Subnormal: rsqrt(x 2^54) 2^27. Zero: the infinity of its sign. Infinity: 0. Negative, NaN: NaN.
-        let scaled = b.def(Opcode::DMUL, &[], &[operand(x), f64_imm(18014398509481984.0)]);
-        let small = rsqrt_f64_normal(b, scaled);
-        let small = b.def(Opcode::DMUL, &[], &[operand(small), f64_imm(134217728.0)]);
-        let hi = b.lop3(part(x, 1), Operand::Imm(0x8000_0000), Operand::Imm(0x7ff0_0000), (A & B) | C);
-        let infinity = b.collect(&[rz(), operand(hi)]);
-        let zero = b.collect(&[rz(), rz()]);
-        let invalid = b.collect(&[rz(), Operand::Imm(0xfff8_0000)]);
-        let twice = b.def(Opcode::DADD, &[], &[operand(x), operand(x)]);
-        let test = |b: &mut Builder, cmp: Mod, y: Operand| {
-            b.def_pred(Opcode::DSETP, &[cmp, Mod::AND], &[operand(x), y])
-        };
-        let is_infinite = test(b, Mod::EQ, f64_imm(f64::INFINITY));
-        let r = b.sel64(zero, small, is_infinite);
-        let below = test(b, Mod::LT, rz());
-        let r = b.sel64(invalid, r, below);
-        let is_zero = test(b, Mod::EQ, rz());
-        let r = b.sel64(infinity, r, is_zero);
-        let nan = test(b, Mod::NAN, operand(x));
-        b.sel64(twice, r, nan)
-    })
+    slow_unless(b, fine, r, |b| shared::path(b, Shared::RsqrtF64, &[x]))
+}
+
+/// `1 / sqrt(x)`, approximately, where x is subnormal or special.
+pub(super) fn rsqrt_f64_any(b: &mut Builder, x: Value) -> Value {
+    // Subnormal: rsqrt(x 2^54) 2^27. Zero: the infinity of its sign. Infinity: 0. Negative, NaN: NaN.
+    let scaled = b.def(Opcode::DMUL, &[], &[operand(x), f64_imm(18014398509481984.0)]);
+    let small = rsqrt_f64_normal(b, scaled);
+    let small = b.def(Opcode::DMUL, &[], &[operand(small), f64_imm(134217728.0)]);
+    let hi = b.lop3(part(x, 1), Operand::Imm(0x8000_0000), Operand::Imm(0x7ff0_0000), (A & B) | C);
+    let infinity = b.collect(&[rz(), operand(hi)]);
+    let zero = b.collect(&[rz(), rz()]);
+    let invalid = b.collect(&[rz(), Operand::Imm(0xfff8_0000)]);
+    let twice = b.def(Opcode::DADD, &[], &[operand(x), operand(x)]);
+    let test =
+        |b: &mut Builder, cmp: Mod, y: Operand| b.def_pred(Opcode::DSETP, &[cmp, Mod::AND], &[operand(x), y]);
+    let is_infinite = test(b, Mod::EQ, f64_imm(f64::INFINITY));
+    let r = b.sel64(zero, small, is_infinite);
+    let below = test(b, Mod::LT, rz());
+    let r = b.sel64(invalid, r, below);
+    let is_zero = test(b, Mod::EQ, rz());
+    let r = b.sel64(infinity, r, is_zero);
+    let nan = test(b, Mod::NAN, operand(x));
+    b.sel64(twice, r, nan)
 }
 
 fn rsqrt_f64_normal(b: &mut Builder, x: Value) -> Value {
@@ -175,7 +181,7 @@ pub(super) fn normalize(b: &mut Builder, v: Value) -> (Value, Value) {
 /// has the exact remainder m = mx - q my. A normal result only needs its exponent. A subnormal one is
 /// rounded once, in integers, from four times the significand of q, moved by the sign of the remainder: the
 /// two extra bits tell below, at and above every midpoint.
-fn div_f64_any(b: &mut Builder, x: Value, y: Value) -> Value {
+pub(super) fn div_f64_any(b: &mut Builder, x: Value, y: Value) -> Value {
     let ordinary_of = |b: &mut Builder, v: Value, and: Operand| {
         // 0 < |v| < infinity
         let nonzero = b.def_pred(Opcode::DSETP, &[Mod::NEU, Mod::AND], &[operand(v), rz(), and]);

@@ -5,6 +5,7 @@
 //! corrected. Division by zero gives all ones, as ptxas's code does.
 
 use super::asm::{A, Asm, B, neg, part, rz};
+use super::shared::{self, Shared};
 use ori::{Builder, Operand, Value, operand};
 use sass::{Mod, Opcode};
 
@@ -103,14 +104,19 @@ pub fn div_u64(b: &mut Builder, n: Value, d: Value, want: Want) -> Value {
     b.jump(done, &[r]);
 
     b.block = slow;
-    let r = div_u64_wide(b, n, d, want);
+    let path = match want {
+        Want::Quotient => Shared::Quotient,
+        Want::Remainder => Shared::Remainder,
+    };
+    let r = shared::path(b, path, &[n, d]);
     b.jump(done, &[r]);
 
     b.block = done;
     result
 }
 
-fn div_u64_wide(b: &mut Builder, n: Value, d: Value, want: Want) -> Value {
+/// The same by a reciprocal of 64 bits.
+pub(super) fn div_u64_wide(b: &mut Builder, n: Value, d: Value, want: Want) -> Value {
     let f = b.def(Opcode::I2F, &[Mod::U64, Mod::RP], &[operand(d)]);
     let r = b.def(Opcode::MUFU, &[Mod::RCP], &[operand(f)]);
     // 2^64 times the estimate, two ulps down.

@@ -12,6 +12,7 @@ pub(crate) mod eval;
 mod f32;
 mod f64;
 mod int;
+mod shared;
 
 pub use directed::{
     div_f32_directed, div_f64_directed, rcp_f32_directed, rcp_f64_directed, sqrt_f32_directed,
@@ -20,6 +21,7 @@ pub use directed::{
 pub use f32::{div_f32, rcp_f32, sqrt_f32};
 pub use f64::{div_f64, rcp_f64, rsqrt_f64, sqrt_f64};
 pub use int::{Want, div_s32, div_s64, div_u32, div_u64};
+pub use shared::{function as shared_function, wanted as shared_paths};
 
 #[cfg(test)]
 mod tests {
