@@ -16,7 +16,7 @@ pub(crate) fn compile(name: &str, o: &Operands<'_>) -> Result<Option<Exec>, Unsu
         "LOP3" => lop3(o)?,
         "SHF" => shf(o)?,
         "ISETP" => isetp(o)?,
-        "SEL" => sel(o)?,
+        "SEL" | "SEL.NEGATIVE" => sel(o, name == "SEL")?,
         "IMNMX" | "VIMNMX" => min_max(o)?,
         "IMNMX.U64" | "IMNMX.S64" => min_max_64(o, name.ends_with("S64"))?,
         "VIMNMX3" => min_max_3(o)?,
@@ -344,11 +344,13 @@ fn isetp(o: &Operands<'_>) -> Result<Exec, Unsupported> {
     }))
 }
 
-fn sel(o: &Operands<'_>) -> Result<Exec, Unsupported> {
+/// Rd, Ra, Rb, P: a where P holds, else b. An immediate of 64 bits is a 32-bit number, `positive` or with ones before it.
+fn sel(o: &Operands<'_>, positive: bool) -> Result<Exec, Unsupported> {
     let (kind, width) = if o.take("64") { (Kind::Long, 2) } else { (Kind::Int, 1) };
     let srcs = [o.src(1, kind)?, o.src(2, kind)?];
-    Ok(lanewise((Some(o.dst(0, width)?), NO_PREDS), srcs, [o.pred(3)?], |[a, b], [p]| {
-        (if p { a } else { b }, false, false)
+    let mask = if positive && o.imm(2).is_ok() { u64::from(u32::MAX) } else { u64::MAX };
+    Ok(lanewise((Some(o.dst(0, width)?), NO_PREDS), srcs, [o.pred(3)?], move |[a, b], [p]| {
+        (if p { a } else { b & mask }, false, false)
     }))
 }
 
