@@ -10,7 +10,7 @@ use crate::func::{Lower, Result};
 use crate::ssa::{PtxBlock, Var};
 use crate::types::{Src, Ty};
 use ori::abi::{self, Place};
-use ori::{ALWAYS, Callee, Macro, Name, Operand, Terminator, Value, ValueData, operand};
+use ori::{ALWAYS, Builder, Callee, Macro, Name, Operand, Terminator, Value, ValueData, operand};
 use ptx::{Func, FuncId, Inst, Module, RegId, Space, Stmt, Symbol, VarId};
 use rustc_hash::FxHashMap;
 use sass::{Reg, RegFile};
@@ -209,27 +209,54 @@ fn formal_register(module: &Module, body: &ptx::Body, v: VarId) -> Option<RegId>
         .flatten()
 }
 
+/// Appends a macro-operation.
+pub(crate) fn macro_inst(b: &mut Builder<'_>, m: Macro, operands: &[Operand]) {
+    b.raw(ori::InstData {
+        guard: ALWAYS,
+        op: ori::Op::Macro(m),
+        mods: sass::Mods::none(),
+        operands: operands.iter().cloned().collect(),
+        kept: smallvec::SmallVec::new(),
+        loc: b.loc,
+    });
+}
+
+/// General register `r` as an operand.
+pub(crate) fn register(r: u8) -> Operand {
+    operand(Name::Phys(Reg::r(r)))
+}
+
+/// What register `r` holds.
+pub(crate) fn take_register(b: &mut Builder<'_>, r: u8) -> Value {
+    b.def_macro(Macro::FromReg, RegFile::R, 1, &[register(r)])
+}
+
+/// Puts a word into register `r`.
+pub(crate) fn give_register(b: &mut Builder<'_>, r: u8, source: Operand) {
+    macro_inst(b, Macro::ToReg, &[register(r), source]);
+}
+
+/// The return address, and a call with arguments in registers and, if it needs one, an address.
+pub(crate) fn emit_call(
+    b: &mut Builder<'_>,
+    callee: Callee,
+    address: Option<Value>,
+    arguments: Vec<Operand>,
+) {
+    let n = b.func.callees.iter().position(|c| *c == callee).unwrap_or_else(|| {
+        b.func.callees.push(callee);
+        b.func.callees.len() - 1
+    });
+    let ra = [abi::RETURN_ADDRESS, abi::RETURN_ADDRESS + 1].map(register);
+    macro_inst(b, Macro::ReturnAddress, &ra);
+    let mut operands = vec![Operand::Imm(n as u32)];
+    operands.extend(address.map(operand));
+    operands.extend(arguments);
+    operands.extend(ra);
+    macro_inst(b, Macro::Call, &operands);
+}
+
 impl Lower<'_, '_> {
-    fn macro_inst(&mut self, m: Macro, operands: &[Operand]) {
-        let data = ori::InstData {
-            guard: ALWAYS,
-            op: ori::Op::Macro(m),
-            mods: sass::Mods::none(),
-            operands: operands.iter().cloned().collect(),
-            kept: smallvec::SmallVec::new(),
-            loc: self.b.loc,
-        };
-        self.b.raw(data);
-    }
-
-    fn take_register(&mut self, r: u8) -> Value {
-        self.b.def_macro(Macro::FromReg, RegFile::R, 1, &[operand(Name::Phys(Reg::r(r)))])
-    }
-
-    fn give_register(&mut self, r: u8, source: Operand) {
-        self.macro_inst(Macro::ToReg, &[operand(Name::Phys(Reg::r(r))), source]);
-    }
-
     fn undefined_word(&mut self) -> Value {
         self.undefined_value(ValueData { file: RegFile::R, width: 1 })
     }
@@ -239,17 +266,17 @@ impl Lower<'_, '_> {
         let sig = signature(self.module, func);
         let (module, here) = (self.module, std::mem::replace(&mut self.block, prologue));
         if sig.results.is_none() {
-            let at = self.take_register(abi::FIRST_ARGUMENT);
+            let at = take_register(&mut self.b, abi::FIRST_ARGUMENT);
             for v in &func.returns {
                 self.homes.insert(*v, Home::Pointer(at));
             }
         }
         let ra = abi::RETURN_ADDRESS;
-        self.return_address = Some([self.take_register(ra), self.take_register(ra + 1)]);
+        self.return_address = Some([take_register(&mut self.b, ra), take_register(&mut self.b, ra + 1)]);
         for (v, place) in func.params.iter().zip(&sig.params) {
             let Place::Regs(first) = place else { continue };
             let n = shape(module, *v).0.div_ceil(4).max(1) as u8;
-            let words: Vec<Value> = (0..n).map(|i| self.take_register(first + i)).collect();
+            let words: Vec<Value> = (0..n).map(|i| take_register(&mut self.b, first + i)).collect();
             if let Some(Home::Words(var, _)) = self.homes.get(v).copied() {
                 for (i, word) in words.iter().enumerate() {
                     self.write_var(Var(var.0 + i as u32), *word);
@@ -496,16 +523,7 @@ impl Lower<'_, '_> {
                 }
             }
         }
-        let mut operands: Vec<Operand> = Vec::new();
-        let n = match self.b.func.callees.iter().position(|c| *c == kind) {
-            Some(n) => n,
-            None => {
-                self.b.func.callees.push(kind);
-                self.b.func.callees.len() - 1
-            }
-        };
-        operands.push(Operand::Imm(n as u32));
-        operands.extend(address.map(operand));
+        let mut given: Vec<Operand> = Vec::new();
         let stack = self.stack_for_call(sig.stack);
         let base = stack.map_or(Name::Phys(Reg::SP), Name::Val);
         for (place, values) in &words {
@@ -522,8 +540,8 @@ impl Lower<'_, '_> {
             [Home::Frame(at)] => {
                 let sp = operand(Name::Phys(Reg::SP));
                 let to = self.b.iadd(sp, imm(at));
-                self.give_register(abi::FIRST_ARGUMENT, operand(to));
-                operands.push(operand(Name::Phys(Reg::r(abi::FIRST_ARGUMENT))));
+                give_register(&mut self.b, abi::FIRST_ARGUMENT, operand(to));
+                given.push(register(abi::FIRST_ARGUMENT));
             }
             _ => return Err("results of this kind are not supported yet".into()),
         }
@@ -531,23 +549,20 @@ impl Lower<'_, '_> {
             let Place::Regs(first) = place else { continue };
             for (r, v) in (*first..).zip(values) {
                 if !self.is_undefined(*v) {
-                    self.give_register(r, operand(*v));
-                    operands.push(operand(Name::Phys(Reg::r(r))));
+                    give_register(&mut self.b, r, operand(*v));
+                    given.push(register(r));
                 }
             }
         }
-        let ra = [abi::RETURN_ADDRESS, abi::RETURN_ADDRESS + 1].map(|r| operand(Name::Phys(Reg::r(r))));
         if let Some(v) = stack {
-            self.macro_inst(Macro::SetStack, &[operand(v)]);
+            macro_inst(&mut self.b, Macro::SetStack, &[operand(v)]);
         }
-        self.macro_inst(Macro::ReturnAddress, &ra);
-        operands.extend(ra);
-        self.macro_inst(Macro::Call, &operands);
+        emit_call(&mut self.b, kind, address, given);
         let Some(results) = sig.results else { return Ok(()) };
         let mut values: Vec<Vec<Value>> = Vec::new();
         for (first, formal) in results.iter().zip(&header.returns) {
             let n = shape(module, *formal).0.div_ceil(4).max(1) as u8;
-            values.push((0..n).map(|i| self.take_register(first + i)).collect());
+            values.push((0..n).map(|i| take_register(&mut self.b, first + i)).collect());
         }
         for (o, values) in p.results.iter().zip(values) {
             match o {
@@ -592,16 +607,16 @@ impl Lower<'_, '_> {
             }
             for (r, v) in words {
                 if !self.is_undefined(v) {
-                    self.give_register(r, operand(v));
-                    kept.push(operand(Name::Phys(Reg::r(r))));
+                    give_register(&mut self.b, r, operand(v));
+                    kept.push(register(r));
                 }
             }
         }
         let [lo, hi] = self.return_address.ok_or("return from a kernel")?;
         let ra = abi::RETURN_ADDRESS;
-        self.give_register(ra, operand(lo));
-        self.give_register(ra + 1, operand(hi));
-        self.macro_inst(Macro::Keep, &kept);
+        give_register(&mut self.b, ra, operand(lo));
+        give_register(&mut self.b, ra + 1, operand(hi));
+        macro_inst(&mut self.b, Macro::Keep, &kept);
         self.b.terminate(Terminator::Return(Name::Phys(Reg::r(ra))));
         Ok(())
     }

@@ -94,20 +94,23 @@ fn geometry(inst: &Inst) -> Option<Geometry> {
 }
 
 impl Lower<'_, '_> {
+    /// The value of a handle, a pair of registers.
+    fn handle_value(&mut self, o: &ptx::Operand) -> Result<Value> {
+        let (ptx::Operand::Reg(r) | ptx::Operand::Addr(ptx::Addr { base: ptx::AddrBase::Reg(r), offset: 0 })) =
+            o
+        else {
+            return Err("a texture or surface that is not a handle in a register is not supported yet".into());
+        };
+        let v = self.read(*r);
+        match self.b.func.values[v].width {
+            2 => Ok(v),
+            _ => Err("a handle has 64 bits".into()),
+        }
+    }
+
     /// The handle in an operand.
     pub(crate) fn handle(&mut self, o: &ptx::Operand) -> Result<Handle> {
-        let r = match o {
-            ptx::Operand::Reg(r) => *r,
-            ptx::Operand::Addr(ptx::Addr { base: ptx::AddrBase::Reg(r), offset: 0 }) => *r,
-            _ => {
-                let what = "a texture or surface that is not a handle in a register";
-                return Err(format!("{what} is not supported yet"));
-            }
-        };
-        let v = self.read(r);
-        if self.b.func.values[v].width != 2 {
-            return Err("a handle has 64 bits".into());
-        }
+        let v = self.handle_value(o)?;
         Ok(match self.known[v] {
             Known::Const(0, at) if at % 4 == 0 => match self.sm() {
                 ..90 => Handle::Const(at),
@@ -567,11 +570,7 @@ impl Lower<'_, '_> {
         };
         self.branch_around(|l| {
             let d = l.dst(&inst.operands[0])?;
-            let handle = match &inst.operands[1] {
-                ptx::Operand::Reg(r)
-                | ptx::Operand::Addr(ptx::Addr { base: ptx::AddrBase::Reg(r), offset: 0 }) => l.read(*r),
-                _ => return Err("a texture or surface that is not a handle in a register".into()),
-            };
+            let handle = l.handle_value(&inst.operands[1])?;
             let handle = operand(Name::Part(handle, 0));
             let number = match l.sm() {
                 ..90 => operand(l.b.and(handle, imm(0xf_ffff))),

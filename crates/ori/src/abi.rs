@@ -43,8 +43,8 @@ pub fn is_preserved(reg: Reg) -> bool {
 }
 
 /// How the names of functions begin that are parts of instructions, shared by all that need them: they leave uniform
-/// registers alone, and general ones from [`SHARED_REGISTERS`] on.
-pub const SHARED: &str = "__oxptxas_";
+/// registers alone, and general ones from [`SHARED_REGISTERS`] on. No name of PTX has a dot.
+pub const SHARED: &str = "oxptxas.";
 /// Registers that such a function may use.
 pub const SHARED_REGISTERS: u8 = 32;
 

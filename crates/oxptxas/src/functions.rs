@@ -42,7 +42,7 @@ pub fn unresolved(module: &Module) -> Vec<Diagnostic> {
         .into_iter()
         .filter(|f| {
             let name = module.funcs[*f].name.as_str();
-            !SYSTEM_CALLS.contains(&name) && !name.starts_with(crate::gradients::PREFIX)
+            !SYSTEM_CALLS.contains(&name) && !crate::gradients::is_of_the_driver(name)
         })
         .map(|f| Diagnostic::whole(format!("Unresolved extern function '{}'", module.funcs[f].name)))
         .collect()

@@ -6,8 +6,21 @@ use ptx::ast::{Addr, AddrBase, Body, Func, FuncAttrs, Inst, Linkage, Operand, Sp
 use ptx::isa::{Mod, Op, Type};
 use ptx::{FuncId, Module, RegId, VarId};
 
-/// How the driver's functions for textures are called.
-pub const PREFIX: &str = "__cuda_syscall_tex_";
+/// Shapes and formats that the driver has.
+const SHAPES: [(Mod, &str); 3] = [(Mod::_3d, "3d"), (Mod::cube, "cube"), (Mod::acube, "acube")];
+const FORMATS: [(Type, &str); 3] = [(Type::f32, "f32"), (Type::s32, "s32"), (Type::u32, "u32")];
+
+fn name(shape: &str, format: &str, resident: bool) -> String {
+    let pred = if resident { "pred_" } else { "" };
+    format!("__cuda_syscall_tex_grad_{pred}{shape}_v4_{format}_f32")
+}
+
+/// Whether the driver brings a function of this name.
+pub fn is_of_the_driver(function: &str) -> bool {
+    SHAPES.iter().any(|(_, shape)| {
+        FORMATS.iter().any(|(_, format)| [false, true].iter().any(|r| name(shape, format, *r) == function))
+    })
+}
 
 /// Puts a call in place of each of them.
 pub fn call_driver(module: &mut Module) {
@@ -22,7 +35,8 @@ pub fn call_driver(module: &mut Module) {
             match &s {
                 Stmt::Inst(i) if let Some(access) = Access::of(i) => {
                     let places = places.get_or_insert_with(|| Places::new(module, &mut body));
-                    let callee = declaration(module, &access.name());
+                    let callee =
+                        declaration(module, &name(access.shape, access.format, access.resident.is_some()));
                     access.call(places, callee, &mut body);
                 }
                 _ => body.stmts.push(s),
@@ -112,17 +126,11 @@ impl<'i> Access<'i> {
         if inst.op != Op::tex || !inst.has(Mod::grad) || !inst.has(Mod::v4) {
             return None;
         }
-        let shape = match inst.one_of(&[Mod::_3d, Mod::cube, Mod::acube])? {
-            Mod::_3d => "3d",
-            Mod::cube => "cube",
-            _ => "acube",
-        };
-        let format = match (inst.ty(0)?, inst.ty(1)?) {
-            (Type::f32, Type::f32) => "f32",
-            (Type::s32, Type::f32) => "s32",
-            (Type::u32, Type::f32) => "u32",
-            _ => return None,
-        };
+        let (_, shape) = SHAPES.into_iter().find(|(m, _)| inst.has(*m))?;
+        let (_, format) = FORMATS.into_iter().find(|(t, _)| inst.ty(0) == Some(*t))?;
+        if inst.ty(1) != Some(Type::f32) {
+            return None;
+        }
         let (results, resident): (&[VectorElem], _) = match &inst.operands[0] {
             Operand::Vector(v) => (v, None),
             Operand::Resident(v, p) => (v, Some(*p)),
@@ -142,11 +150,6 @@ impl<'i> Access<'i> {
         let vectors: [&[VectorElem]; 3] = [at, dx, dy];
         let fits = results.len() == 4 && vectors.iter().all(|v| v.len() <= 4 && registers(v));
         fits.then_some(Access { inst, shape, format, handle: *handle, vectors, results, resident })
-    }
-
-    fn name(&self) -> String {
-        let pred = if self.resident.is_some() { "pred_" } else { "" };
-        format!("{PREFIX}grad_{pred}{}_v4_{}_f32", self.shape, self.format)
     }
 
     fn emit(&self, body: &mut Body, op: Op, mods: &[Mod], operands: Vec<Operand>) {

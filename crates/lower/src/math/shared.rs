@@ -3,10 +3,11 @@
 
 use super::asm::part;
 use super::{Want, f32, f64, int};
+use crate::call::{emit_call, give_register, macro_inst, register, take_register};
 use crate::convert::Round;
-use ori::{ALWAYS, Builder, Function, InstData, Macro, Name, Op, Operand, Terminator, Value, abi, operand};
+use ori::{Builder, Callee, Function, Macro, Name, Operand, Terminator, Value, abi, operand};
 use ptx::{Inst, Mod as M, Op as P, Type};
-use sass::{Mods, Reg, RegFile, Target};
+use sass::{Reg, Target};
 
 /// A slow path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -88,25 +89,6 @@ pub fn wanted<'i>(insts: impl Iterator<Item = &'i Inst>) -> u32 {
     ALL.iter().filter(|s| times[**s as usize] > 1).map(|s| s.bit()).sum()
 }
 
-fn emit(b: &mut Builder<'_>, m: Macro, operands: &[Operand]) {
-    b.raw(InstData {
-        guard: ALWAYS,
-        op: Op::Macro(m),
-        mods: Mods::none(),
-        operands: operands.iter().cloned().collect(),
-        kept: smallvec::SmallVec::new(),
-        loc: b.loc,
-    });
-}
-
-fn register(r: u8) -> Operand {
-    operand(Name::Phys(Reg::r(r)))
-}
-
-fn take(b: &mut Builder<'_>, r: u8) -> Value {
-    b.def_macro(Macro::FromReg, RegFile::R, 1, &[register(r)])
-}
-
 /// Gives values to the registers from R4 on, and says which.
 fn give(b: &mut Builder<'_>, values: &[Value]) -> Vec<Operand> {
     let mut out = Vec::new();
@@ -114,7 +96,7 @@ fn give(b: &mut Builder<'_>, values: &[Value]) -> Vec<Operand> {
     for v in values {
         for k in 0..b.func.values[*v].width {
             let word = if b.func.values[*v].width == 1 { operand(*v) } else { part(*v, k) };
-            emit(b, Macro::ToReg, &[register(r), word]);
+            give_register(b, r, word);
             out.push(register(r));
             r += 1;
         }
@@ -124,7 +106,7 @@ fn give(b: &mut Builder<'_>, values: &[Value]) -> Vec<Operand> {
 
 /// A value of `width` registers from those at `r`.
 fn received(b: &mut Builder<'_>, r: u8, width: u8) -> Value {
-    let words: Vec<Operand> = (0..width).map(|k| operand(take(b, r + k))).collect();
+    let words: Vec<Operand> = (0..width).map(|k| operand(take_register(b, r + k))).collect();
     match &words[..] {
         [Operand::Reg(one)] => one.reg.value().expect("a value"),
         words => b.collect(words),
@@ -136,17 +118,8 @@ pub(super) fn path(b: &mut Builder<'_>, s: Shared, args: &[Value]) -> Value {
     if b.func.shared_paths & s.bit() == 0 {
         return s.expand(b, args);
     }
-    let callee = ori::Callee::Internal(s.name());
-    let n = b.func.callees.iter().position(|c| *c == callee).unwrap_or_else(|| {
-        b.func.callees.push(callee);
-        b.func.callees.len() - 1
-    });
-    let ra = [abi::RETURN_ADDRESS, abi::RETURN_ADDRESS + 1].map(register);
-    let mut operands = vec![Operand::Imm(n as u32)];
-    operands.extend(give(b, args));
-    emit(b, Macro::ReturnAddress, &ra);
-    operands.extend(ra);
-    emit(b, Macro::Call, &operands);
+    let given = give(b, args);
+    emit_call(b, Callee::Internal(s.name()), None, given);
     received(b, abi::FIRST_ARGUMENT, s.shape().0)
 }
 
@@ -159,16 +132,16 @@ pub fn function(name: &str, target: Target, max_regs: u8) -> Option<Function> {
     let entry = func.entry_block();
     let mut b = Builder::new(&mut func, entry);
     let ra = abi::RETURN_ADDRESS;
-    let back = [take(&mut b, ra), take(&mut b, ra + 1)];
+    let back = [take_register(&mut b, ra), take_register(&mut b, ra + 1)];
     let (width, count) = s.shape();
     let args: Vec<Value> =
         (0..count as u8).map(|k| received(&mut b, abi::FIRST_ARGUMENT + k * width, width)).collect();
     let result = s.expand(&mut b, &args);
     let kept = give(&mut b, &[result]);
     for (r, v) in (ra..).zip(back) {
-        emit(&mut b, Macro::ToReg, &[register(r), operand(v)]);
+        give_register(&mut b, r, operand(v));
     }
-    emit(&mut b, Macro::Keep, &kept);
+    macro_inst(&mut b, Macro::Keep, &kept);
     b.terminate(Terminator::Return(Name::Phys(Reg::r(ra))));
     Some(func)
 }
