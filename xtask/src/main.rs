@@ -13,6 +13,7 @@ mod hazards;
 mod link;
 mod mutate;
 mod ptxfuzz;
+mod score;
 mod status;
 mod vendor;
 mod verify;
@@ -34,6 +35,8 @@ enum Task {
     VendorCheck,
     /// Print the table of kernels and targets for docs/status.md.
     Status,
+    /// Measure our code, compile time and memory beside ptxas's.
+    Score(score::Options),
     /// Write the hazard checker's table of least distances from ptxas's code.
     MineLatencies(hazards::Options),
     /// Check ptxas's code for hazards: there are none.
@@ -95,6 +98,7 @@ fn main() -> ExitCode {
         Task::MutateCode(o) => install_oracles().and_then(|bin| mutate::run(&root(), &bin, &o)),
         Task::SimCoverage(o) => install_oracles().and_then(|bin| coverage::run(&root(), &bin, &o)),
         Task::Verify(o) => install_oracles().and_then(|bin| verify::run(&root(), &bin, &o)),
+        Task::Score(o) => install_oracles().and_then(|bin| score::run(&root(), &bin, &o)),
         Task::Status => install_oracles().and_then(|bin| status::print(&root(), &bin)),
     };
     match result {

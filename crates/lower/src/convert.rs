@@ -300,20 +300,8 @@ fn float_to_float(b: &mut Builder<'_>, c: &Conversion, src: &Src) -> Option<Valu
             let x = double(b, src);
             let mut r = b.def(Opcode::F2F, &mods, std::slice::from_ref(&x));
             if c.ftz {
-                // Flushed where the result, rounded as if exponents had no limit, is below 2⁻¹²⁶.
-                let limit = b.pair(&Pair::imm(0x380f_ffff_f000_0000));
-                let x = crate::emit::fabs(match x {
-                    Operand::Imm(_) => operand(b.pair(&src.pair())),
-                    x => x,
-                });
-                let normal = b.def_pred(Opcode::DSETP, &[Mod::GEU, Mod::AND], &[x, operand(limit), pt()]);
-                r = b.def_guarded(
-                    Guard { pred: normal.into(), not: true },
-                    Opcode::FMUL,
-                    &[],
-                    &[operand(r), fimm(f32::MIN_POSITIVE)],
-                    r,
-                );
+                let x = b.pair(&src.pair());
+                r = crate::math::flush_rounded(b, x, r, c.round);
             }
             Some(saturate(b, c.sat, r))
         }

@@ -333,12 +333,13 @@ fn field(form: &Form, token: &str, groups: &Groups, mods: &mut BTreeSet<String>)
             "R" | "U" | "P" | "Q" | "X" | "N" | "B" => register(form, head, rest),
             "K" => constant(form, rest),
             "KR" | "KU" | "KVU" | "KS" | "KX" => constant(form, &text[1..]),
-            "i" | "u" | "f" | "d" | "hh" | "hb" | "hi" | "lo" => {
+            "i" | "u" | "n" | "f" | "d" | "hh" | "hb" | "hi" | "lo" => {
                 let b = bits(rest);
                 form.claim(&b);
                 let kind = match head {
                     "i" => "Signed",
                     "u" => "Unsigned",
+                    "n" => "Negative",
                     "f" => "F32",
                     "d" => "F64",
                     "hb" => "BfloatPair",

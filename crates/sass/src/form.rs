@@ -148,6 +148,8 @@ pub(crate) enum FieldKind {
 pub(crate) enum ImmKind {
     Signed,
     Unsigned,
+    /// Low half of a 64-bit number whose high half is all ones.
+    Negative,
     F32,
     F64,
     HalfPair,

@@ -270,6 +270,10 @@ fn operand(field: &Field, texts: &[&str], inst: &mut Inst) -> Option<Operand> {
                 let least = if *kind == ImmKind::Unsigned { 0 } else { -0x8000_0000 };
                 (least..=0xffff_ffff).contains(&n).then_some(n as u32)?
             }
+            ImmKind::Negative => {
+                let n = number(text)?;
+                (-0x1_0000_0000..0).contains(&n).then_some(n as u32)?
+            }
             ImmKind::F32 => (float(text)? as f32).to_bits() | nan_bits(text, 0x7f80_0000, 22),
             ImmKind::F64 => (float(text)?.to_bits() >> 32) as u32 | nan_bits(text, 0x7ff0_0000, 19),
             ImmKind::HalfPair => half(text)? << 16 | half(texts[1])?,

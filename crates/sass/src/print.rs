@@ -304,6 +304,7 @@ fn immediate(f: &mut fmt::Formatter<'_>, value: u32, kind: ImmKind) -> fmt::Resu
     match kind {
         ImmKind::Unsigned | ImmKind::High | ImmKind::Low => write!(f, "{value:#x}"),
         ImmKind::Signed => write!(f, "{}", Hex(i64::from(value as i32))),
+        ImmKind::Negative => write!(f, "{}", Hex(i64::from(value) - 0x1_0000_0000)),
         ImmKind::F32 => {
             let quiet = value & 0x0040_0000 != 0;
             float(f, f64::from(f32::from_bits(value)), value >> 31 != 0, quiet)

@@ -26,16 +26,18 @@ pub struct Format {
     pub frac: u32,
     /// Exponent bits.
     pub exp: u32,
+    /// Results below the least normal number are zero of their sign ([`Format::flushing`]).
+    flushes: bool,
 }
 
 /// binary16
-pub const F16: Format = Format { frac: 10, exp: 5 };
+pub const F16: Format = Format { frac: 10, exp: 5, flushes: false };
 /// bfloat16
-pub const BF16: Format = Format { frac: 7, exp: 8 };
+pub const BF16: Format = Format { frac: 7, exp: 8, flushes: false };
 /// binary32
-pub const F32: Format = Format { frac: 23, exp: 8 };
+pub const F32: Format = Format { frac: 23, exp: 8, flushes: false };
 /// binary64
-pub const F64: Format = Format { frac: 52, exp: 11 };
+pub const F64: Format = Format { frac: 52, exp: 11, flushes: false };
 
 impl Format {
     /// Bits in all.
@@ -70,6 +72,13 @@ impl Format {
     /// A subnormal number as zero of its sign; anything else unchanged.
     pub const fn flush(self, bits: u64) -> u64 {
         if self.is_subnormal(bits) { bits & self.sign_bit() } else { bits }
+    }
+    /// The format for results of instructions with `.ftz`, if `ftz`. What is below the least normal number once it
+    /// is rounded to all fraction bits, as if there were smaller exponents, becomes zero: ptxas 13.0.88 folds
+    /// `mul.rn.ftz.f32 0f3f7fffff, 0f00800000` to zero (without `.ftz` to `0f00800000`), but
+    /// `mul.rn.ftz.f32 0f3f7ff800, 0f00800400` to `0f00800000`.
+    pub const fn flushing(self, ftz: bool) -> Format {
+        Format { flushes: ftz, ..self }
     }
     /// The NaN that an invalid operation gives.
     pub const fn invalid_nan(self) -> u64 {
@@ -123,6 +132,19 @@ fn rounds_up(sign: bool, odd: bool, rest: u128, half: u128, rm: Round) -> bool {
     }
 }
 
+/// The multiple of `2^unit` that `(-1)^sign · mant · 2^exp` is rounded to.
+fn kept(sign: bool, exp: i32, mant: u128, unit: i32, rm: Round) -> u64 {
+    let rounded = match unit - exp {
+        d if d <= 0 => mant << -d,
+        d if d > 127 => u128::from(rounds_up(sign, false, 1, 2, rm)),
+        d => {
+            let (kept, rest) = (mant >> d, mant & ((1 << d) - 1));
+            kept + u128::from(rounds_up(sign, kept & 1 != 0, rest, 1 << (d - 1), rm))
+        }
+    };
+    rounded as u64
+}
+
 /// Rounds `(-1)^sign · mant · 2^exp` (mant below 2^127, its lowest bit may be sticky) to the format.
 pub(crate) fn pack(sign: bool, exp: i32, mant: u128, f: Format, rm: Round) -> u64 {
     let s = if sign { f.sign_bit() } else { 0 };
@@ -132,16 +154,13 @@ pub(crate) fn pack(sign: bool, exp: i32, mant: u128, f: Format, rm: Round) -> u6
     let msb = 127 - mant.leading_zeros() as i32;
     let min_exp = 1 - f.bias() - f.frac as i32;
     // Exponent of the last kept bit.
-    let unit = (exp + msb - f.frac as i32).max(min_exp);
-    let drop = unit - exp;
-    let kept = match drop {
-        d if d <= 0 => mant << -d,
-        d if d > 127 => u128::from(rounds_up(sign, false, 1, 2, rm)),
-        d => {
-            let (kept, rest) = (mant >> d, mant & ((1 << d) - 1));
-            kept + u128::from(rounds_up(sign, kept & 1 != 0, rest, 1 << (d - 1), rm))
-        }
-    } as u64;
+    let full = exp + msb - f.frac as i32;
+    if f.flushes && full < min_exp {
+        let next = full == min_exp - 1 && kept(sign, exp, mant, full, rm) > 2 * f.frac_mask() + 1;
+        return s | if next { f.frac_mask() + 1 } else { 0 };
+    }
+    let unit = full.max(min_exp);
+    let kept = kept(sign, exp, mant, unit, rm);
     // A carry out of the significand runs into the exponent field, which is just right.
     let biased = if kept > f.frac_mask() { (unit + f.frac as i32 + f.bias()) as u64 - 1 } else { 0 };
     let magnitude = (biased << f.frac) + kept;
@@ -343,35 +362,35 @@ impl Single {
         if self.ftz { F32.flush(x.into()) as u32 } else { x }
     }
     fn finish(self, x: u32) -> u32 {
-        let x = self.input(x);
         if self.sat { F32.saturate(x.into()) as u32 } else { x }
     }
-    fn native(self, r: f32) -> u32 {
-        self.finish(if r.is_nan() { 0x7fff_ffff } else { r.to_bits() })
+    /// The host's result where it is the same, else what `exact` gives.
+    fn nearest(self, r: f32, exact: impl Fn(Format) -> u64) -> u32 {
+        match () {
+            () if self.rm != Round::Nearest || self.ftz && r.abs() <= f32::MIN_POSITIVE => {
+                self.finish(exact(F32.flushing(self.ftz)) as u32)
+            }
+            () if r.is_nan() => self.finish(0x7fff_ffff),
+            () => self.finish(r.to_bits()),
+        }
     }
     /// `a + b`
     pub fn add(self, a: u32, b: u32) -> u32 {
         let (a, b) = (self.input(a), self.input(b));
-        match self.rm {
-            Round::Nearest => self.native(f32::from_bits(a) + f32::from_bits(b)),
-            rm => self.finish(add(a.into(), b.into(), F32, rm) as u32),
-        }
+        let host = f32::from_bits(a) + f32::from_bits(b);
+        self.nearest(host, |f| add(a.into(), b.into(), f, self.rm))
     }
     /// `a · b`
     pub fn mul(self, a: u32, b: u32) -> u32 {
         let (a, b) = (self.input(a), self.input(b));
-        match self.rm {
-            Round::Nearest => self.native(f32::from_bits(a) * f32::from_bits(b)),
-            rm => self.finish(mul(a.into(), b.into(), F32, rm) as u32),
-        }
+        let host = f32::from_bits(a) * f32::from_bits(b);
+        self.nearest(host, |f| mul(a.into(), b.into(), f, self.rm))
     }
     /// `a · b + c`, rounded once
     pub fn fma(self, a: u32, b: u32, c: u32) -> u32 {
         let (a, b, c) = (self.input(a), self.input(b), self.input(c));
-        match self.rm {
-            Round::Nearest => self.native(f32::from_bits(a).mul_add(f32::from_bits(b), f32::from_bits(c))),
-            rm => self.finish(fma(a.into(), b.into(), c.into(), F32, rm) as u32),
-        }
+        let host = f32::from_bits(a).mul_add(f32::from_bits(b), f32::from_bits(c));
+        self.nearest(host, |f| fma(a.into(), b.into(), c.into(), f, self.rm))
     }
 }
 
@@ -465,6 +484,16 @@ mod tests {
         let op = Single { ftz: true, ..Single::default() };
         assert_eq!(op.add(1, 0x8000_0000), 0);
         assert_eq!(Single::default().add(1, 1), 2);
+        // What ptxas 13.0.88 makes of these constants.
+        let (a, least) = (0x3f7f_ffff, 0x0080_0000);
+        assert_eq!((op.mul(a, least), Single::default().mul(a, least)), (0, least));
+        assert_eq!(op.mul(a, least | 1 << 31), 1 << 31);
+        assert_eq!(op.mul(0x3f7f_f800, 0x0080_0400), least);
+        let up = Single { rm: Round::Up, ..op };
+        assert_eq!((up.mul(a, least), up.mul(0x3f7f_f800, 0x0080_0400)), (0, least));
+        let double = |x: f64| convert(x.to_bits(), F64, F32.flushing(true), Round::Nearest);
+        let part = |x: f64| (1.0 - x) * f64::from(f32::MIN_POSITIVE);
+        assert_eq!((double(part(2f64.powi(-24))), double(part(2f64.powi(-26)))), (0, least.into()));
         let sat = Single { sat: true, ..Single::default() };
         assert_eq!(sat.add(2f32.to_bits(), 1f32.to_bits()), 1f32.to_bits());
         assert_eq!(sat.mul(f32::INFINITY.to_bits(), 0), 0);

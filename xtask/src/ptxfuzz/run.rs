@@ -33,6 +33,10 @@ pub enum Kind {
     Hazard,
     /// ptxas refuses it.
     VendorRejected,
+    /// ptxas dies.
+    VendorCrash,
+    /// ptxas's code holds a word that nvdisasm calls illegal (docs/verification.md).
+    VendorIllegal,
     /// ptxas's code faults in the simulator.
     VendorFault,
     /// ptxas's code gives another result.
@@ -71,8 +75,11 @@ impl Kind {
     /// Whether it says nothing of our code or the simulator: programs that are left out, and faults of ptxas's that
     /// are known, of which the generator can't keep clear.
     pub fn explained(self) -> bool {
-        use Kind::{TooLong, VendorMeeting, VendorOptimizer, VendorUniform};
-        matches!(self, TooLong | VendorUniform | VendorMeeting | VendorOptimizer)
+        use Kind::{TooLong, VendorCrash, VendorIllegal, VendorMeeting, VendorOptimizer, VendorUniform};
+        matches!(
+            self,
+            TooLong | VendorUniform | VendorMeeting | VendorOptimizer | VendorCrash | VendorIllegal
+        )
     }
 
     /// Of a fault in the simulator.
@@ -80,6 +87,9 @@ impl Kind {
         let text = error.to_string();
         match () {
             () if !vendor => Kind::Fault,
+            () if text.contains("sm_75: cannot decode") && text.contains("unknown opcode 0x23e") => {
+                Kind::VendorIllegal
+            }
             () if text.contains("holds what other lanes wrote") => Kind::VendorUniform,
             () if text.starts_with("deadlock") && text.contains("Bsync") => Kind::VendorMeeting,
             () => Kind::VendorFault,
@@ -201,6 +211,7 @@ pub fn check(p: &Program, want: &Buffers, setup: &Setup) -> Option<Failure> {
     let cubin = match &setup.vendor {
         Some(program) => match vendor_compile(program, p, setup) {
             Ok(c) => c,
+            Err(e) if e.is_empty() => return fail(Kind::VendorCrash, e),
             Err(e) => return fail(Kind::VendorRejected, e),
         },
         None => match guarded(|| compile(&p.text, setup)) {

@@ -14,9 +14,7 @@ use smallvec::SmallVec;
 
 /// `x / y`; with `ftz`, subnormal operands and results are zeros of their sign.
 pub fn div_f32_directed(b: &mut Builder, x: Value, y: Value, round: Round, ftz: bool) -> Value {
-    let (x, y) = if ftz { (super::f32::flush(b, x), super::f32::flush(b, y)) } else { (x, y) };
-    let r = div_f32_any(b, x, y, round);
-    if ftz { super::f32::flush(b, r) } else { r }
+    div_f32_any(b, x, y, round, ftz)
 }
 
 /// `1 / x`.
@@ -179,6 +177,28 @@ mod tests {
 
     /// The directed results enclose the exact one: down ≤ nearest ≤ up, at most one unit apart, equal exactly
     /// where the remainder is zero, and toward zero is the one nearer to it.
+    #[test]
+    fn quotients_below_the_least_normal_number_are_flushed() {
+        for mode in [Round::Minus, Round::Plus, Round::Zero] {
+            let mut func = Function::new("k", Target::new(90).unwrap());
+            let (x, y) = (func.add_value(RegFile::R, 1), func.add_value(RegFile::R, 1));
+            let entry = func.entry_block();
+            let mut b = Builder::new(&mut func, entry);
+            let result = div_f32_directed(&mut b, x, y, mode, true);
+            b.terminate(Terminator::Exit);
+            // What ptxas 13.0.88's code gives.
+            for (a, c, want) in [
+                (0x3f80_0000, 0x7e80_0001, 0),
+                (0xbf80_0000, 0x7e80_0001, 0x8000_0000),
+                (0x3f80_0000, 0x7e80_0000, 0x0080_0000),
+                (0x3f7f_ffff, 0x7e80_0000, 0),
+                (0x3f7f_ffff, 0xfe80_0000, 0x8000_0000),
+            ] {
+                assert_eq!(eval::run(&func, &[(x, a), (y, c)], result, 0), want, "{a:x} {c:x} {mode:?}");
+            }
+        }
+    }
+
     #[test]
     fn double_precision_encloses() {
         let compile = |build: &dyn Fn(&mut Builder, Value, Value) -> Value| {

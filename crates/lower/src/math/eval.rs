@@ -359,6 +359,8 @@ impl Machine<'_> {
                     a > b
                 } else if has(Mod::LT) {
                     a < b
+                } else if has(Mod::GEU) {
+                    a >= b || a.is_nan() || b.is_nan()
                 } else if has(Mod::NAN) {
                     a.is_nan() || b.is_nan()
                 } else {

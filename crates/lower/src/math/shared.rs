@@ -18,6 +18,8 @@ pub enum Shared {
     Remainder,
     /// Any binary32 division.
     DivF32,
+    /// The same with `.ftz`.
+    DivF32Ftz,
     /// Any binary64 division.
     DivF64,
     /// Square roots of binary64 numbers that are small or special.
@@ -26,9 +28,9 @@ pub enum Shared {
     RsqrtF64,
 }
 
-use Shared::{DivF32, DivF64, Quotient, Remainder, RsqrtF64, SqrtF64};
+use Shared::{DivF32, DivF32Ftz, DivF64, Quotient, Remainder, RsqrtF64, SqrtF64};
 
-const ALL: [Shared; 6] = [Quotient, Remainder, DivF32, DivF64, SqrtF64, RsqrtF64];
+const ALL: [Shared; 7] = [Quotient, Remainder, DivF32, DivF32Ftz, DivF64, SqrtF64, RsqrtF64];
 
 impl Shared {
     fn name(self) -> String {
@@ -36,6 +38,7 @@ impl Shared {
             Quotient => "div_u64",
             Remainder => "rem_u64",
             DivF32 => "div_f32",
+            DivF32Ftz => "div_ftz_f32",
             DivF64 => "div_f64",
             SqrtF64 => "sqrt_f64",
             RsqrtF64 => "rsqrt_f64",
@@ -45,7 +48,7 @@ impl Shared {
     /// Registers of each argument and of the result, and how many arguments there are.
     fn shape(self) -> (u8, usize) {
         match self {
-            DivF32 => (1, 2),
+            DivF32 | DivF32Ftz => (1, 2),
             Quotient | Remainder | DivF64 => (2, 2),
             SqrtF64 | RsqrtF64 => (2, 1),
         }
@@ -60,6 +63,7 @@ impl Shared {
         Some(match (inst.op, inst.ty(0)?) {
             (P::div, Type::u64 | Type::s64) if !constant() => Quotient,
             (P::rem, Type::u64 | Type::s64) if !constant() => Remainder,
+            (P::div | P::rcp, Type::f32) if nearest() && inst.has(M::ftz) => DivF32Ftz,
             (P::div | P::rcp, Type::f32) if nearest() => DivF32,
             (P::div | P::rcp, Type::f64) if nearest() => DivF64,
             (P::sqrt, Type::f64) if nearest() => SqrtF64,
@@ -72,7 +76,7 @@ impl Shared {
         match (self, args) {
             (Quotient, [n, d]) => int::div_u64_wide(b, *n, *d, Want::Quotient),
             (Remainder, [n, d]) => int::div_u64_wide(b, *n, *d, Want::Remainder),
-            (DivF32, [x, y]) => f32::div_f32_any(b, *x, *y, Round::Nearest),
+            (DivF32 | DivF32Ftz, [x, y]) => f32::div_f32_any(b, *x, *y, Round::Nearest, self == DivF32Ftz),
             (DivF64, [x, y]) => f64::div_f64_any(b, *x, *y),
             (SqrtF64, [x]) => f64::sqrt_f64_any(b, *x),
             (RsqrtF64, [x]) => f64::rsqrt_f64_any(b, *x),

@@ -83,7 +83,7 @@ pub(super) fn eval(code: &Code<'_>, x: &[u64]) -> Option<u64> {
                 () if t == f => b,
                 () if code.ftz && f == F32 && f.is_nan(b) => fp::convert(canonical(f), f, t, code.rm),
                 () if f == BF16 && t == F32 && !code.ftz => b << 16,
-                () => fp::convert(b, f, t, code.rm),
+                () => fp::convert(b, f, t.flushing(code.ftz && t == F32), code.rm),
             };
             finish(code, t, r)
         }

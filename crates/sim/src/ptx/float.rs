@@ -47,7 +47,6 @@ fn one(code: &Code<'_>, f: Format, x: &[u64]) -> Option<u64> {
     let flush = |b: u64| if code.ftz { f.flush(b) } else { b };
     let x: smallvec::SmallVec<[u64; 4]> = x.iter().map(|b| flush(*b)).collect();
     let exact = |r: u64| {
-        let r = flush(r);
         let r = if code.sat { f.saturate(r) } else { r };
         if inst.has(Mod::relu) { relu(r, f) } else { r }
     };
@@ -61,15 +60,16 @@ fn one(code: &Code<'_>, f: Format, x: &[u64]) -> Option<u64> {
         () => canonical(f),
     };
     let minus = |b: u64| b ^ sign(f);
+    let result = f.flushing(code.ftz);
     let one = fp::from_int(1, f, Round::Nearest);
     Some(match inst.op {
-        Op::add => exact(add(x[0], x[1], f, rm)),
-        Op::sub => exact(add(x[0], minus(x[1]), f, rm)),
-        Op::mul => exact(mul(x[0], x[1], f, rm)),
-        Op::fma | Op::mad => exact(fma(x[0], x[1], x[2], f, rm)),
-        Op::div => exact(fp::div(x[0], x[1], f, rm)),
-        Op::rcp => exact(fp::div(one, x[0], f, rm)),
-        Op::sqrt => exact(fp::sqrt(x[0], f, rm)),
+        Op::add => exact(add(x[0], x[1], result, rm)),
+        Op::sub => exact(add(x[0], minus(x[1]), result, rm)),
+        Op::mul => exact(mul(x[0], x[1], result, rm)),
+        Op::fma | Op::mad => exact(fma(x[0], x[1], x[2], result, rm)),
+        Op::div => exact(fp::div(x[0], x[1], result, rm)),
+        Op::rcp => exact(fp::div(one, x[0], result, rm)),
+        Op::sqrt => exact(fp::sqrt(x[0], result, rm)),
         Op::abs => quiet(x[0] & !sign(f)),
         Op::neg => quiet(x[0] ^ sign(f)),
         Op::copysign => x[0] & sign(f) | x[1] & !sign(f),
@@ -82,27 +82,33 @@ fn one(code: &Code<'_>, f: Format, x: &[u64]) -> Option<u64> {
     })
 }
 
+/// The operation on binary32, if that is the format.
+fn single(f: Format, rm: Round) -> Option<fp::Single> {
+    let ftz = [false, true].into_iter().find(|ftz| f == F32.flushing(*ftz))?;
+    Some(fp::Single { rm, ftz, sat: false })
+}
+
 fn add(a: u64, b: u64, f: Format, rm: Round) -> u64 {
-    match f {
-        F32 => fp::Single { rm, ..Default::default() }.add(a as u32, b as u32).into(),
-        F64 => fp::dadd(a, b, rm),
-        _ => fp::add(a, b, f, rm),
+    match single(f, rm) {
+        Some(op) => op.add(a as u32, b as u32).into(),
+        None if f == F64 => fp::dadd(a, b, rm),
+        None => fp::add(a, b, f, rm),
     }
 }
 
 fn mul(a: u64, b: u64, f: Format, rm: Round) -> u64 {
-    match f {
-        F32 => fp::Single { rm, ..Default::default() }.mul(a as u32, b as u32).into(),
-        F64 => fp::dmul(a, b, rm),
-        _ => fp::mul(a, b, f, rm),
+    match single(f, rm) {
+        Some(op) => op.mul(a as u32, b as u32).into(),
+        None if f == F64 => fp::dmul(a, b, rm),
+        None => fp::mul(a, b, f, rm),
     }
 }
 
 fn fma(a: u64, b: u64, c: u64, f: Format, rm: Round) -> u64 {
-    match f {
-        F32 => fp::Single { rm, ..Default::default() }.fma(a as u32, b as u32, c as u32).into(),
-        F64 => fp::dfma(a, b, c, rm),
-        _ => fp::fma(a, b, c, f, rm),
+    match single(f, rm) {
+        Some(op) => op.fma(a as u32, b as u32, c as u32).into(),
+        None if f == F64 => fp::dfma(a, b, c, rm),
+        None => fp::fma(a, b, c, f, rm),
     }
 }
 

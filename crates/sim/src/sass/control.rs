@@ -45,6 +45,7 @@ pub(crate) enum Control {
     },
     /// Branch to a register's value plus a base.
     Indirect {
+        cond: Pred,
         register: Src,
         base: i64,
         relative: bool,
@@ -131,9 +132,13 @@ pub(crate) fn compile(name: &str, o: &Operands<'_>) -> Result<Option<Control>, U
         // The label counts from the next instruction.
         "BRXU" => {
             always(o, 0)?;
-            Control::Indirect { register: o.src(1, Kind::Long)?, base: o.label(2)?, relative: true }
+            let register = o.src(1, Kind::Long)?;
+            Control::Indirect { cond: Pred::TRUE, register, base: o.label(2)?, relative: true }
         }
-        "BRX" => Control::Indirect { register: o.src(0, Kind::Long)?, base: o.label(1)?, relative: true },
+        "BRX" => {
+            let register = o.src(0, Kind::Long)?;
+            Control::Indirect { cond: Pred::TRUE, register, base: o.label(1)?, relative: true }
+        }
         "CALL" => {
             o.ignore(&["NOINC"]);
             if !o.take("REL") {
@@ -142,16 +147,20 @@ pub(crate) fn compile(name: &str, o: &Operands<'_>) -> Result<Option<Control>, U
             match o.operand(0)?.as_reg() {
                 Some(r) if r.reg.is_zero() => Control::Branch { cond: Pred::TRUE, target: address(o, 1)? },
                 _ => {
-                    Control::Indirect { register: o.src(0, Kind::Long)?, base: o.label(1)?, relative: false }
+                    let register = o.src(0, Kind::Long)?;
+                    Control::Indirect { cond: Pred::TRUE, register, base: o.label(1)?, relative: false }
                 }
             }
         }
-        "RET" => {
+        "RET" | "RET.P" => {
+            let first = usize::from(name == "RET.P");
+            let cond = if first == 1 { o.pred(0)? } else { Pred::TRUE };
             o.ignore(&["NODEC"]);
             if !o.take("REL") {
                 return unsupported("an absolute return");
             }
-            Control::Indirect { register: o.src(0, Kind::Long)?, base: o.label(1)?, relative: false }
+            let register = o.src(first, Kind::Long)?;
+            Control::Indirect { cond, register, base: o.label(first + 1)?, relative: false }
         }
         "EXIT" => Control::Exit { cond: o.pred(0)? },
         "BSSY" => Control::Enter { barrier: barrier_register(o, 0)? },
@@ -323,11 +332,11 @@ impl Warp {
                     self.branch(group.mask, *target);
                 }
             }
-            Control::Indirect { register, base, relative } => {
+            Control::Indirect { cond, register, base, relative } => {
                 let base = base + if *relative { i64::from(group.pc) } else { 0 };
                 let mut values = [0; 32];
                 register.fetch(self, &mut values);
-                let mut rest = mask;
+                let mut rest = mask & cond.mask(self);
                 while rest != 0 {
                     let value = values[rest.trailing_zeros() as usize];
                     let same = lanes(rest).filter(|l| values[*l] == value).fold(0, |m, l| m | 1 << l);

@@ -133,7 +133,7 @@ fn float_to_float(o: &Operands<'_>) -> Result<Exec, Unsupported> {
     let shift = if o.take("B:H1") { 16 } else { 0 };
     let flush = move |x, f: Format| if ftz && f == F32 { f.flush(x) } else { x };
     Ok(value(o.dst(0, registers(to))?, [float_src(o, 1, from)?], move |[x]| {
-        flush(fp::convert(flush(narrow(x >> shift, from), from), from, to, rm), to)
+        fp::convert(flush(narrow(x >> shift, from), from), from, to.flushing(ftz && to == F32), rm)
     }))
 }
 

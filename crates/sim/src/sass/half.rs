@@ -140,10 +140,11 @@ fn arithmetic(name: &str, o: &Operands<'_>) -> Result<Exec, Unsupported> {
     Ok(value(o.dst(0, 1)?, [a.src, b.src, c.src], move |[x, y, z]| {
         let half = |at: u32| {
             let (x, y, z) = (op.input(a.pick(x, at)), op.input(b.pick(y, at)), op.input(c.pick(z, at)));
+            let result = format.flushing(op.ftz);
             let r = match () {
-                () if add => fp::add(x, y, format, Round::Nearest),
-                () if mul => fp::mul(x, y, format, Round::Nearest),
-                () => fp::fma(x, y, z, format, Round::Nearest),
+                () if add => fp::add(x, y, result, Round::Nearest),
+                () if mul => fp::mul(x, y, result, Round::Nearest),
+                () => fp::fma(x, y, z, result, Round::Nearest),
             };
             op.finish(r) << at
         };

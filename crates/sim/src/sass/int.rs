@@ -16,8 +16,9 @@ pub(crate) fn compile(name: &str, o: &Operands<'_>) -> Result<Option<Exec>, Unsu
         "LOP3" => lop3(o)?,
         "SHF" => shf(o)?,
         "ISETP" => isetp(o)?,
-        "SEL" | "SEL.NEGATIVE" => sel(o, name == "SEL")?,
+        "SEL" | "SEL.NEGATIVE" => sel(o, name == "SEL.NEGATIVE")?,
         "IMNMX" | "VIMNMX" => min_max(o)?,
+        "VIMNMX.P" => min_max_choice(o)?,
         "IMNMX.U64" | "IMNMX.S64" => min_max_64(o, name.ends_with("S64"))?,
         "VIMNMX3" => min_max_3(o)?,
         "VIADDMNMX" => add_min_max(o)?,
@@ -345,12 +346,17 @@ fn isetp(o: &Operands<'_>) -> Result<Exec, Unsupported> {
 }
 
 /// Rd, Ra, Rb, P: a where P holds, else b. An immediate of 64 bits is a 32-bit number, `positive` or with ones before it.
-fn sel(o: &Operands<'_>, positive: bool) -> Result<Exec, Unsupported> {
+/// The high half of a 64-bit immediate is all ones in the form for negative ones, else 0.
+fn sel(o: &Operands<'_>, negative: bool) -> Result<Exec, Unsupported> {
     let (kind, width) = if o.take("64") { (Kind::Long, 2) } else { (Kind::Int, 1) };
     let srcs = [o.src(1, kind)?, o.src(2, kind)?];
-    let mask = if positive && o.imm(2).is_ok() { u64::from(u32::MAX) } else { u64::MAX };
+    let (keep, high) = match (o.imm(2), negative) {
+        (Ok(_), true) => (u64::from(u32::MAX), u64::MAX << 32),
+        (Ok(_), false) => (u64::from(u32::MAX), 0),
+        (Err(_), _) => (u64::MAX, 0),
+    };
     Ok(lanewise((Some(o.dst(0, width)?), NO_PREDS), srcs, [o.pred(3)?], move |[a, b], [p]| {
-        (if p { a } else { b & mask }, false, false)
+        (if p { a } else { b & keep | high }, false, false)
     }))
 }
 
@@ -398,6 +404,29 @@ fn min_max(o: &Operands<'_>) -> Result<Exec, Unsupported> {
     Ok(lanewise((Some(o.dst(0, 1)?), NO_PREDS), srcs, [o.pred(3)?], move |[a, b], [p]| {
         let r = pick(a as u32, b as u32, p);
         (u64::from(if relu { (r as i32).max(0) as u32 } else { r }), false, false)
+    }))
+}
+
+/// Rd, Pu, Pv, Ra, Rb, P: [`min_max`] that says, too, where the result is the first operand: of halves, the upper
+/// ones first (as CUDA's `__vibmax` says it; ptxas was only seen to emit it for results that nothing reads).
+fn min_max_choice(o: &Operands<'_>) -> Result<Exec, Unsupported> {
+    let out = (Some(o.dst(0, 1)?), [o.pred_dst(1)?, o.pred_dst(2)?]);
+    let srcs = [o.src(3, Kind::Int)?, o.src(4, Kind::Int)?];
+    let pick = |x: i64, y: i64, least: bool| if least { (x.min(y), x <= y) } else { (x.max(y), x >= y) };
+    if let Some((signed, relu)) = halves(o) {
+        return Ok(lanewise(out, srcs, [o.pred(5)?], move |[a, b], [least]| {
+            let one = |at| pick(half_of(a, at, signed).into(), half_of(b, at, signed).into(), least);
+            let (low, high) = (one(0), one(16));
+            let keep = |x: i64| (if relu { x.max(0) } else { x }) as i32;
+            (each_half(|at| keep(if at == 0 { low.0 } else { high.0 })), high.1, low.1)
+        }));
+    }
+    let signed = !o.take("U32");
+    let relu = o.take("RELU");
+    Ok(lanewise(out, srcs, [o.pred(5)?], move |[a, b], [least]| {
+        let wide = |x: u64| if signed { i64::from(x as i32) } else { i64::from(x as u32) };
+        let (r, first) = pick(wide(a), wide(b), least);
+        (u64::from((if relu { r.max(0) } else { r }) as u32), first, false)
     }))
 }
 

@@ -83,7 +83,13 @@ pub(crate) fn f2fp(o: &Operands<'_>) -> Result<Exec, Unsupported> {
     if upper != 0 && shape != "UNPACK_B" {
         return unsupported("a conversion of an upper half");
     }
+    // ptxas packs zeros in a format without a name (`UF2FP.???12`): in every format the result is zero.
+    let zero = |slot| o.operand(slot).is_ok_and(|x| x.as_reg().is_some_and(|r| r.reg.is_zero()));
+    let nothing = shape == "PACK_AB" && zero(1) && zero(2);
     while let Some(m) = o.next() {
+        if nothing {
+            continue;
+        }
         let Some(s) = side(m) else { return unsupported(format!("modifier .{m}")) };
         *(if named == 0 { &mut to } else { &mut from }) = s;
         named += 1;
@@ -146,12 +152,13 @@ pub(crate) fn i2ip(o: &Operands<'_>) -> Result<Exec, Unsupported> {
     ];
     let Some((bits, signed)) = o.choose(&types) else { return unsupported("a packing of this type") };
     o.ignore(&["S32", "C:24", "C:28"]);
+    let upper = if o.take("C:H1") { 16 } else { 0 };
     if !o.take("SAT") {
         return unsupported("a packing without saturation");
     }
     let srcs = [o.src(1, Kind::Int)?, o.src(2, Kind::Int)?, o.src(3, Kind::Int)?];
     Ok(value(o.dst(0, 1)?, srcs, move |[a, b, c]| {
-        pack_integers(a as u32, b as u32, c as u32, bits, signed).into()
+        pack_integers(a as u32, b as u32, (c as u32) >> upper, bits, signed).into()
     }))
 }
 
