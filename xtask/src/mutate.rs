@@ -4,7 +4,7 @@
 use crate::hazards::{jobs, reference};
 use rayon::prelude::*;
 use sass::Target;
-use sim::launch::{Launch, Rng};
+use sim::launch::{Launch, LaunchFile, Rng};
 use sim::memory::Memory;
 use sim::sass::{Probe, SimError};
 use std::path::{Path, PathBuf};
@@ -55,27 +55,40 @@ struct Subject<'a> {
     launches: Vec<(Launch, Memory, u64)>,
 }
 
-fn simulate(cubin: &[u8], launch: &Launch, limit: u64, probe: &mut Probe) -> Result<(Memory, u64), SimError> {
-    let options = sim::sass::Options { limit, ..Default::default() };
+/// Each launch has other contents of what is not defined: `fill` is its number.
+fn simulate(
+    cubin: &[u8],
+    launch: &Launch,
+    fill: usize,
+    limit: u64,
+    probe: &mut Probe,
+) -> Result<(Memory, u64), SimError> {
+    let options =
+        sim::sass::Options { limit, fill: fill as u64 + 1, strict_descriptors: true, ..Default::default() };
     sim::sass::observe(cubin, launch, options, probe).map(|r| (r.memory, r.issued))
 }
 
-/// Launches on which the code agrees with the PTX, and which instructions they execute.
+/// Launches on which the code agrees with the PTX, and which instructions they execute: those `given`, and made up
+/// ones.
 fn subject<'a>(
     module: &ptx::Module,
     cubin: &'a [u8],
     target: Target,
     name: &str,
+    given: &[Launch],
     seeds: u64,
 ) -> (Subject<'a>, Vec<bool>) {
     let mut executed: Vec<bool> = Vec::new();
     let mut launches = Vec::new();
-    for seed in 0..seeds {
-        let Some(launch) = sim::generate::generate(module, name, seed) else { continue };
+    let given = given.iter().filter(|l| l.kernel == name).cloned();
+    for launch in given.chain((0..seeds).filter_map(|seed| sim::generate::generate(module, name, seed))) {
         let Ok(expected) = sim::ptx::execute(module, &launch, LIMIT) else { continue };
         let mut probe = Probe::new(&[], None);
-        let Ok((memory, issued)) = simulate(cubin, &launch, 10 * LIMIT, &mut probe) else { continue };
-        if memory.is_untouched() || !memory.differences(&expected.memory).is_empty() {
+        let Ok((memory, issued)) = simulate(cubin, &launch, launches.len(), 10 * LIMIT, &mut probe) else {
+            continue;
+        };
+        let stores = !launch.buffers.is_empty() || !memory.is_untouched();
+        if !stores || !memory.differences(&expected.memory).is_empty() {
             continue;
         }
         executed.resize(executed.len().max(probe.executed.len()), false);
@@ -99,11 +112,11 @@ impl Subject<'_> {
         let mut cubin = self.cubin.to_vec();
         cubin[at..at + 16].copy_from_slice(&new.to_le_bytes());
         let mut changed = false;
-        for (launch, expected, issued) in &self.launches {
+        for (number, (launch, expected, issued)) in self.launches.iter().enumerate() {
             let (mut old, mut new) = (Probe::new(&[], Some(pc)), Probe::new(&[], Some(pc)));
             let limit = 4 * issued + 1000;
-            simulate(self.cubin, launch, limit, &mut old).ok()?;
-            match simulate(&cubin, launch, limit, &mut new) {
+            simulate(self.cubin, launch, number, limit, &mut old).ok()?;
+            match simulate(&cubin, launch, number, limit, &mut new) {
                 Err(e) if e.to_string().contains("supported") => return Some(Outcome::NotSimulated),
                 Err(_) => return Some(Outcome::Noticed),
                 Ok((memory, _)) if !memory.differences(expected).is_empty() => return Some(Outcome::Noticed),
@@ -126,8 +139,11 @@ fn file(root: &Path, bin: &Path, ptx: &Path, sm: &str, options: &Options) -> Vec
     };
     let Ok(cubin) = reference(root, bin, ptx, sm) else { return found };
     let Ok(ranges) = cubin::read::code_ranges(&cubin) else { return found };
+    // A launch file beside the PTX has inputs that suit the kernels.
+    let given = std::fs::read_to_string(ptx.with_extension("toml"));
+    let given = given.ok().and_then(|t| LaunchFile::parse(&t).ok()).map_or(Vec::new(), |f| f.launch);
     for (number, name) in oxptxas::verify::kernels(&module).into_iter().enumerate() {
-        let (subject, executed) = subject(&module, &cubin, target, name, options.seeds);
+        let (subject, executed) = subject(&module, &cubin, target, name, &given, options.seeds);
         let places: Vec<usize> = (0..executed.len()).filter(|i| executed[*i]).collect();
         let Some(range) = ranges.get(name).filter(|_| !places.is_empty()) else { continue };
         let mut rng = Rng::new(number as u64 ^ source.len() as u64 ^ u64::from(target.sm) << 32);

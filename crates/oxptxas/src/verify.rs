@@ -71,6 +71,13 @@ fn may_round_differently(module: &ptx::Module) -> bool {
     })
 }
 
+/// Whether accesses may have cache policies, which take the place of the memory descriptor.
+fn has_policies(module: &ptx::Module) -> bool {
+    let names =
+        |i: &ptx::Inst| i.mods.iter().any(|m| m.name().contains("L2::") || m.name().contains("evict"));
+    instructions(module).any(|i| i.op == ptx::Op::createpolicy || names(i))
+}
+
 /// Differing places of which the first to be written is looked for.
 const WATCHED: usize = 64;
 
@@ -117,6 +124,7 @@ pub fn kernel(
     seeds: std::ops::Range<u64>,
 ) -> Verdict {
     let rounding = may_round_differently(module);
+    let strict_descriptors = !has_policies(module);
     let (mut verdict, mut undefined) = (None, None);
     for seed in seeds.start..seeds.end + MORE {
         // Further launches are for kernels that stored nothing in those that were asked for, or had no result.
@@ -145,7 +153,9 @@ pub fn kernel(
             undefined = Some(UNSTABLE.into());
             continue;
         }
-        let options = sim::sass::Options { limit: LIMITS.1, ..Default::default() };
+        // Other contents of what is not defined for each launch.
+        let options =
+            sim::sass::Options { limit: LIMITS.1, fill: seed + 1, strict_descriptors, ..Default::default() };
         let found = match sim::sass::run(cubin, &launch, options) {
             Ok(run) => run.memory,
             Err(e) if e.to_string().contains("supported") => {

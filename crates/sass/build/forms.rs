@@ -333,7 +333,7 @@ fn field(form: &Form, token: &str, groups: &Groups, mods: &mut BTreeSet<String>)
             "R" | "U" | "P" | "Q" | "X" | "N" | "B" => register(form, head, rest),
             "K" => constant(form, rest),
             "KR" | "KU" | "KVU" | "KS" | "KX" => constant(form, &text[1..]),
-            "i" | "u" | "n" | "f" | "d" | "hh" | "hb" | "hi" | "lo" => {
+            "i" | "u" | "n" | "f" | "d" | "h" | "b" | "hh" | "hb" | "hi" | "lo" => {
                 let b = bits(rest);
                 form.claim(&b);
                 let kind = match head {
@@ -342,6 +342,8 @@ fn field(form: &Form, token: &str, groups: &Groups, mods: &mut BTreeSet<String>)
                     "n" => "Negative",
                     "f" => "F32",
                     "d" => "F64",
+                    "h" => "Half",
+                    "b" => "Bfloat",
                     "hb" => "BfloatPair",
                     "hi" => "High",
                     "lo" => "Low",

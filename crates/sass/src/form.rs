@@ -152,6 +152,10 @@ pub(crate) enum ImmKind {
     Negative,
     F32,
     F64,
+    /// A binary16 in the low bits.
+    Half,
+    /// A bfloat16 in the low bits.
+    Bfloat,
     HalfPair,
     BfloatPair,
     /// High half of a 64-bit number, printed together with the low half in the next slot.

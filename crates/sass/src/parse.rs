@@ -276,11 +276,10 @@ fn operand(field: &Field, texts: &[&str], inst: &mut Inst) -> Option<Operand> {
             }
             ImmKind::F32 => (float(text)? as f32).to_bits() | nan_bits(text, 0x7f80_0000, 22),
             ImmKind::F64 => (float(text)?.to_bits() >> 32) as u32 | nan_bits(text, 0x7ff0_0000, 19),
+            ImmKind::Half => half(text)?,
+            ImmKind::Bfloat => bfloat(text)? >> 16,
             ImmKind::HalfPair => half(text)? << 16 | half(texts[1])?,
-            ImmKind::BfloatPair => {
-                let bits = |t: &str| Some((float(t)? as f32).to_bits() | nan_bits(t, 0x7f81_0000, 22));
-                bits(text)? & 0xffff_0000 | bits(texts[1])? >> 16
-            }
+            ImmKind::BfloatPair => bfloat(text)? & 0xffff_0000 | bfloat(texts[1])? >> 16,
         })),
         FieldKind::Const { .. } => {
             // The bars of an absolute value enclose the suffix, too.
@@ -324,6 +323,11 @@ fn nan_bits(text: &str, exponent: u32, quiet: u32) -> u32 {
         "SNAN" => sign | exponent | 1,
         _ => 0,
     }
+}
+
+/// A bfloat16, in the upper half.
+fn bfloat(text: &str) -> Option<u32> {
+    Some((float(text)? as f32).to_bits() | nan_bits(text, 0x7f81_0000, 22))
 }
 
 fn half(text: &str) -> Option<u32> {

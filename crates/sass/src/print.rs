@@ -313,6 +313,8 @@ fn immediate(f: &mut fmt::Formatter<'_>, value: u32, kind: ImmKind) -> fmt::Resu
             let quiet = value & 0x0008_0000 != 0;
             float(f, f64::from_bits(u64::from(value) << 32), value >> 31 != 0, quiet)
         }
+        ImmKind::Half => half(f, value as u16),
+        ImmKind::Bfloat => bfloat(f, value << 16),
         ImmKind::HalfPair => {
             half(f, (value >> 16) as u16)?;
             f.write_str(", ")?;

@@ -90,6 +90,8 @@ impl Kind {
             () if text.contains("sm_75: cannot decode") && text.contains("unknown opcode 0x23e") => {
                 Kind::VendorIllegal
             }
+            // Names that nvdisasm does not know: UF2FP from pairs of binary16 on sm_120.
+            () if text.contains("not supported: modifier .???") => Kind::VendorIllegal,
             () if text.contains("holds what other lanes wrote") => Kind::VendorUniform,
             () if text.starts_with("deadlock") && text.contains("Bsync") => Kind::VendorMeeting,
             () => Kind::VendorFault,

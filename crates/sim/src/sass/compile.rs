@@ -5,7 +5,7 @@ use super::image::Banks;
 use super::operand::{Exec, Operands, Pred};
 use super::uniform::Uses;
 use super::{barrier, bulk, convert, driver, float, half, int, mem, packed, tensor, warp};
-use sass::Inst;
+use sass::{Inst, Operand, RegFile};
 
 /// Why an instruction cannot be executed.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -34,6 +34,8 @@ pub(crate) struct Step {
     pub(crate) action: Action,
     /// The uniform registers that it uses.
     pub(crate) uniform: Option<Uses>,
+    /// The uniform register of its memory descriptor.
+    pub(crate) descriptor: Option<u8>,
 }
 
 /// Instructions without an effect on a machine that finishes each one before the next.
@@ -115,8 +117,14 @@ impl Step {
             guard: guard.ok().filter(|_| !own).unwrap_or(Pred::TRUE),
             action: action.unwrap_or_else(|Unsupported(what)| Action::Unsupported(what)),
             uniform: Uses::of(inst),
+            descriptor: inst.operands.iter().find_map(descriptor),
         }
     }
+}
+
+fn descriptor(operand: &Operand) -> Option<u8> {
+    let Operand::Addr { desc: Some(d), .. } = operand else { return None };
+    (d.file == RegFile::UR).then_some(d.index)
 }
 
 fn action(inst: &Inst, banks: &Banks) -> Result<Action, Unsupported> {

@@ -116,11 +116,22 @@ pub struct Options {
     /// Whether it is an error to read a uniform register that lanes running apart have written since. Code may do
     /// so where it doesn't use what it reads.
     pub strict_uniform: bool,
+    /// Decides what registers, local and shared memory hold before they are written; with 0 they hold zeros.
+    pub fill: u64,
+    /// Whether it is an error to reach global memory by another descriptor than the driver's; cache policies are
+    /// such ones.
+    pub strict_descriptors: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { limit: 20_000_000, schedule: Schedule::Turns, strict_uniform: false }
+        Options {
+            limit: 20_000_000,
+            schedule: Schedule::Turns,
+            strict_uniform: false,
+            fill: 1,
+            strict_descriptors: false,
+        }
     }
 }
 
@@ -228,9 +239,12 @@ fn simulate(
         .iter()
         .map(|inst| match inst {
             Ok(inst) => Step::of(inst, &env.banks),
-            Err(e) => {
-                Step { guard: operand::Pred::TRUE, action: Action::Unsupported(e.clone()), uniform: None }
-            }
+            Err(e) => Step {
+                guard: operand::Pred::TRUE,
+                action: Action::Unsupported(e.clone()),
+                uniform: None,
+                descriptor: None,
+            },
         })
         .collect();
     if let Some(p) = &mut probe {
@@ -247,15 +261,16 @@ fn simulate(
             for x in 0..gx {
                 let (memory, target) = (&mut prepared.memory, image.target);
                 let probe = probe.as_deref_mut();
-                let strict_uniform = options.strict_uniform;
-                let mut grid =
-                    Grid { target, code: &code, steps: &steps, env: &env, memory, probe, strict_uniform };
+                let mut grid = Grid { target, code: &code, steps: &steps, env: &env, memory, probe, options };
                 issued = grid.block(&image, [x, y, z], (issued, options.limit), &mut output, &mut dice)?;
             }
         }
     }
     Ok(Run { buffers: launch.collect(&prepared), memory: prepared.memory, issued, output })
 }
+
+/// What the driver puts where code finds its memory descriptor: a number that nothing else gives.
+const DESCRIPTOR: u64 = 0x5e1f_d35c_9a3b_c0de;
 
 /// Fills what the driver fills: bank 0.
 fn environment(
@@ -292,6 +307,9 @@ fn environment(
     }
     let local = image.local.max(launch.stack).next_multiple_of(16);
     put(info.stack_ptr.into(), &local.to_le_bytes());
+    if info.mem_desc != 0 {
+        put(info.mem_desc.into(), &DESCRIPTOR.to_le_bytes());
+    }
     // The generic windows of shared memory (from sm_90 on a special register says it) and local memory.
     if image.target.sm < 90 {
         put(0x18, &(u64::from(state::SHARED_WINDOW) << 32).to_le_bytes());
@@ -333,7 +351,7 @@ struct Grid<'a> {
     env: &'a Env,
     memory: &'a mut crate::memory::Memory,
     probe: Option<&'a mut Probe>,
-    strict_uniform: bool,
+    options: Options,
 }
 
 /// Instructions that a group issues before another one of the block gets its turn.
@@ -353,7 +371,14 @@ impl Grid<'_> {
         let mut warps: Vec<Warp> = (0..threads.div_ceil(32))
             .map(|i| Warp::new(i, threads - 32 * i, image.entry, self.env.local as usize))
             .collect();
-        let mut block = Block::new(self.env.shared as usize, index, std::mem::take(output));
+        let mut fill = 0;
+        if self.options.fill != 0 {
+            let mut rng = crate::launch::Rng::new(self.options.fill);
+            let seed = index.iter().fold(rng.next(), |s, i| s.rotate_left(8) ^ u64::from(*i));
+            warps.iter_mut().for_each(|w| w.scramble(seed));
+            fill = seed as u8;
+        }
+        let mut block = Block::new(self.env.shared as usize, index, std::mem::take(output), fill);
         let mut issued = before;
         loop {
             let mut progress = false;
@@ -408,10 +433,19 @@ impl Grid<'_> {
             if mask == 0 {
                 continue;
             }
-            if self.strict_uniform
+            if self.options.strict_uniform
                 && let Some(Err(f)) = step.uniform.as_ref().map(|u| u.check(warp, lanes))
             {
                 return Err(error(f, warp, block));
+            }
+            if self.options.strict_descriptors
+                && let Some(r) = step.descriptor
+            {
+                let held = u64::from(warp.ur[Warp::pair(r)]) << 32 | u64::from(warp.ur[usize::from(r)]);
+                if held != DESCRIPTOR {
+                    let what = format!("UR{r} holds {held:#x}, which is no memory descriptor");
+                    return Err(error(Fault::warp(what), warp, block));
+                }
             }
             let result = match &step.action {
                 Action::Nothing => Ok(()),
@@ -425,7 +459,7 @@ impl Grid<'_> {
                 return Err(error(f, warp, block));
             }
             if let Some(u) = &step.uniform {
-                u.note(warp, lanes, self.strict_uniform);
+                u.note(warp, lanes, self.options.strict_uniform);
             }
             if let Some(p) = &mut self.probe {
                 p.look(pc, warp.issued, warp, block, self.memory);

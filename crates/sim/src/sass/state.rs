@@ -2,6 +2,7 @@
 
 use super::control::Reduce;
 use super::image::Banks;
+use crate::launch::Rng;
 use crate::memory::Memory;
 use crate::output::Output;
 
@@ -100,6 +101,21 @@ impl Warp {
             issued: 0,
         }
     }
+    /// Puts something else into every register, predicate and byte of local memory: hardware clears none of them.
+    pub(crate) fn scramble(&mut self, seed: u64) {
+        let mut rng = Rng::new(seed ^ u64::from(self.number) << 48);
+        let (r, rest) = self.r.split_at_mut(255);
+        debug_assert_eq!(rest.len(), 1, "RZ stays");
+        r.iter_mut().flatten().for_each(|x| *x = rng.next() as u32);
+        self.ur[..255].iter_mut().for_each(|x| *x = rng.next() as u32);
+        for p in 0..usize::from(PT) {
+            self.p[p] = rng.next() as u32;
+            self.up[p] = rng.next() & 1 != 0;
+        }
+        super::uniform::know_all(self);
+        self.local.fill(rng.next() as u8);
+    }
+
     /// A hash of what the warp's threads and its block hold and something reads, global memory aside.
     pub(crate) fn digest(&self, block: &Block, read: &super::read::Read) -> u64 {
         use std::hash::{Hash, Hasher};
@@ -161,9 +177,9 @@ pub(crate) struct Block {
 }
 
 impl Block {
-    /// A block about to start.
-    pub(crate) fn new(shared: usize, index: [u32; 3], output: Output) -> Block {
-        Block { shared: vec![0; shared], barriers: [Barrier::IDLE; 17], index, output }
+    /// A block about to start, with `fill` in its shared memory.
+    pub(crate) fn new(shared: usize, index: [u32; 3], output: Output, fill: u8) -> Block {
+        Block { shared: vec![fill; shared], barriers: [Barrier::IDLE; 17], index, output }
     }
 }
 

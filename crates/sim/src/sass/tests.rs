@@ -18,7 +18,7 @@ fn env(threads: u32) -> Env {
 }
 
 fn block() -> Block {
-    Block::new(64, [0; 3], crate::output::Output::default())
+    Block::new(64, [0; 3], crate::output::Output::default(), 0)
 }
 
 /// Executes one instruction on a full warp that `setup` has prepared.
@@ -175,7 +175,7 @@ fn in_turns(threads: u32, lines: &[&str], turn: u32) -> Result<Vec<(u32, u32)>, 
         env: &env,
         memory: &mut memory,
         probe: None,
-        strict_uniform: true,
+        options: super::Options { strict_uniform: true, ..Default::default() },
     };
     let mut trace = Vec::new();
     for _ in 0..1000 {

@@ -82,6 +82,14 @@ impl Uses {
     }
 }
 
+/// Every lane knows what the registers hold.
+pub(crate) fn know_all(warp: &mut Warp) {
+    for place in 0..CELLS as u8 {
+        let now = value(warp, place);
+        warp.known[usize::from(place)].fill(now);
+    }
+}
+
 fn value(warp: &Warp, place: u8) -> u32 {
     match place {
         128.. => warp.up[usize::from(place & 7)].into(),
