@@ -6,6 +6,7 @@ use std::process::{Command, ExitCode};
 
 mod compile;
 mod coverage;
+mod cycles;
 mod docs;
 mod forms;
 mod fuzz;
@@ -37,6 +38,8 @@ enum Task {
     Status,
     /// Measure our code, compile time and memory beside ptxas's.
     Score(score::Options),
+    /// Compare our code's time on one SM with ptxas's, by the simulator's model.
+    Cycles(cycles::Options),
     /// Write the hazard checker's table of least distances from ptxas's code.
     MineLatencies(hazards::Options),
     /// Check ptxas's code for hazards: there are none.
@@ -98,6 +101,7 @@ fn main() -> ExitCode {
         Task::MutateCode(o) => install_oracles().and_then(|bin| mutate::run(&root(), &bin, &o)),
         Task::SimCoverage(o) => install_oracles().and_then(|bin| coverage::run(&root(), &bin, &o)),
         Task::Verify(o) => install_oracles().and_then(|bin| verify::run(&root(), &bin, &o)),
+        Task::Cycles(o) => install_oracles().and_then(|bin| cycles::run(&root(), &bin, &o)),
         Task::Score(o) => install_oracles().and_then(|bin| score::run(&root(), &bin, &o)),
         Task::Status => install_oracles().and_then(|bin| status::print(&root(), &bin)),
     };

@@ -135,20 +135,23 @@ impl Ratios {
                             ours and theirs |\n|---|---|---|---|---|---|---|";
 }
 
+/// A geometric mean of ratios.
 #[derive(Default)]
-struct Mean {
+pub struct Mean {
     log_sum: f64,
     count: u32,
 }
 
 impl Mean {
-    fn add(&mut self, ours: f64, theirs: f64) {
+    /// Adds a ratio; nothing where either is zero.
+    pub fn add(&mut self, ours: f64, theirs: f64) {
         if ours > 0.0 && theirs > 0.0 {
             self.log_sum += (ours / theirs).ln();
             self.count += 1;
         }
     }
-    fn get(&self) -> f64 {
+    /// The mean.
+    pub fn get(&self) -> f64 {
         (self.log_sum / f64::from(self.count)).exp()
     }
 }

@@ -1,5 +1,6 @@
 //! Two executors of the same launch: the PTX interpreter and the SASS simulator.
 
+pub mod cycles;
 pub mod fp;
 pub mod generate;
 pub mod hazard;

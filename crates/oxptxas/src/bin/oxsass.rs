@@ -30,6 +30,11 @@ oxsass: look at and execute GPU code
       Execute a cubin, or interpret a PTX file, as the launch file says (docs/launch-files.md). Prints the
       output buffers, with --all every buffer; with --out, writes all of them as .npy files instead.
       With --schedule, warps and threads run in a random order, so that races show.
+  oxsass run FILE.cubin LAUNCH.toml --cycles
+      Execute it and print how long it takes on one SM by a model of its schedulers, and why each instruction
+      waits (docs/cycles.md).
+  oxsass run FILE.cubin LAUNCH.toml --hazards
+      Execute it and look for hazards on the paths that the warps take, indirect branches and calls included.
   oxsass check FILE.cubin
       Look for hazards: dependences that the control fields of the code do not cover, along every path.
   oxsass verify FILE.ptx [--arch sm_90] [--opt-level 3] [--cubin FILE] [--against FILE] [--seeds 4]
@@ -331,17 +336,41 @@ impl Program {
 
 fn run(out: &mut impl Write, file: &str, launch_file: &str, options: &[&str]) -> Result<(), String> {
     let (mut folder, mut all, mut schedule) = (None, false, Schedule::Turns);
+    let (mut cycles, mut hazards) = (false, false);
     let mut options = options.iter();
     while let Some(o) = options.next() {
         match *o {
             "--all" => all = true,
+            "--cycles" => cycles = true,
+            "--hazards" => hazards = true,
             "--schedule" => schedule = options.next().ok_or("--schedule needs a value")?.parse()?,
             "--out" => folder = Some(*options.next().ok_or("--out needs a folder")?),
             other => return Err(format!("unknown option '{other}'")),
         }
     }
     let program = Program::load(file)?;
+    let mut found = 0;
     for (index, launch) in launches(launch_file)?.iter().enumerate() {
+        if cycles || hazards {
+            let Program::Cubin { bytes, .. } = &program else {
+                return Err(format!("{file}: PTX takes no time; compile it first"));
+            };
+            let options = sim::sass::Options { schedule, ..Default::default() };
+            let fault = |e| format!("{file}: kernel '{}': {e}", launch.kernel);
+            let mut text = String::new();
+            if cycles {
+                text = sim::cycles::measure(bytes, launch, options).map_err(fault)?.to_string();
+            }
+            if hazards {
+                let minima = sim::hazard::Minima::built_in();
+                let violations = sim::hazard::check_run(bytes, launch, options, minima).map_err(fault)?;
+                found += violations.len();
+                violations.iter().for_each(|v| text += &format!("{v}\n"));
+                text += &format!("{} hazards\n", violations.len());
+            }
+            write!(out, "{}:\n{text}", launch.kernel).map_err(|e| e.to_string())?;
+            continue;
+        }
         let (buffers, output) = program.run(launch, schedule)?;
         write!(out, "{}", output.text()).map_err(|e| e.to_string())?;
         match folder {
@@ -349,7 +378,7 @@ fn run(out: &mut impl Write, file: &str, launch_file: &str, options: &[&str]) ->
             None => show(out, launch, &buffers, all).map_err(|e| e.to_string())?,
         }
     }
-    Ok(())
+    if found == 0 { Ok(()) } else { Err(format!("{file}: {found} hazards")) }
 }
 
 /// Writes every buffer as a `.npy` file.

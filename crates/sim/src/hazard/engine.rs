@@ -138,8 +138,9 @@ impl Event {
     }
 }
 
+/// What is under way at a point.
 #[derive(Clone, Default, PartialEq)]
-struct State {
+pub(super) struct State {
     /// Sorted by key.
     events: Vec<Event>,
     /// Least cycles since each scoreboard was set, and by whom.
@@ -163,7 +164,7 @@ impl State {
     }
 
     /// Adds another path's state; whether anything was new.
-    fn merge(&mut self, other: &State) -> bool {
+    pub(super) fn merge(&mut self, other: &State) -> bool {
         let mut changed = other.ever_set & !self.ever_set != 0;
         self.ever_set |= other.ever_set;
         for (mine, theirs) in self.set.iter_mut().zip(&other.set) {
@@ -209,14 +210,16 @@ impl State {
     }
 }
 
-type Found = BTreeMap<(i64, i64, Option<Cell>), Why>;
+/// What was found: byte addresses of both instructions, the register, what is missing.
+pub(super) type Found = BTreeMap<(i64, i64, Option<Cell>), Why>;
 
-struct Engine<'a, 'b> {
-    code: &'a Code,
-    least: &'b mut dyn FnMut(&Distance<'_>) -> u8,
-    found: Found,
+/// The transfer function.
+pub(super) struct Engine<'a, 'b> {
+    pub(super) code: &'a Code,
+    pub(super) least: &'b mut dyn FnMut(&Distance<'_>) -> u8,
+    pub(super) found: Found,
     /// Whether the fixpoint is reached, so that findings count.
-    report: bool,
+    pub(super) report: bool,
 }
 
 /// Looks at every path. `least` gives the least distance of a dependence of fixed latency.
@@ -265,13 +268,13 @@ pub(super) fn run(
             stats.unknown += code.insts[start..end].iter().filter(|i| i.is_none()).count();
         }
     }
-    violations.extend(engine.found.into_iter().map(|((at, on, cell), why)| Violation {
-        at,
-        on,
-        register: cell.map(access::register),
-        why,
-    }));
+    violations.extend(engine.found.iter().map(violation));
     stats
+}
+
+/// A finding.
+pub(super) fn violation((&(at, on, cell), &why): (&(i64, i64, Option<Cell>), &Why)) -> Violation {
+    Violation { at, on, register: cell.map(access::register), why }
 }
 
 impl Engine<'_, '_> {
@@ -308,7 +311,8 @@ impl Engine<'_, '_> {
         }
     }
 
-    fn step(&mut self, state: &mut State, k: usize) {
+    /// Executes an instruction.
+    pub(super) fn step(&mut self, state: &mut State, k: usize) {
         let code = self.code;
         let ctrl = sass::Control::from_bits(code.words[k]);
         let inst = code.insts[k].as_ref();

@@ -7,10 +7,12 @@ mod engine;
 mod flow;
 mod minima;
 mod pipes;
+mod walk;
 
 pub use access::Use;
 pub use engine::{Distance, Kind, Stats, Violation, Why};
 pub use minima::{Class, Minima};
+pub use walk::Walker;
 
 use sass::{Inst, Target};
 
@@ -129,6 +131,30 @@ pub fn check_cubin(file: &[u8], minima: &Minima) -> Result<Vec<(String, Vec<Viol
             (name, violations, stats)
         })
         .collect())
+}
+
+/// Runs a launch and checks the paths that its warps take.
+///
+/// # Errors
+/// As [`crate::sass::run`].
+pub fn check_run(
+    cubin: &[u8],
+    launch: &crate::launch::Launch,
+    options: crate::sass::Options,
+    minima: &Minima,
+) -> Result<Vec<Violation>, crate::sass::SimError> {
+    let (target, words) = crate::sass::code(cubin, &launch.kernel)?;
+    let code = Code::new(target, &words, &[]);
+    let mut probe = crate::sass::Probe::new(&[], None);
+    probe.trace = Some(Default::default());
+    crate::sass::observe(cubin, launch, options, &mut probe)?;
+    let mut found = std::collections::BTreeMap::new();
+    for warp in probe.trace.unwrap_or_default().warps {
+        let mut walker = Walker::new(&code, minima);
+        warp.issues.iter().for_each(|i| walker.step(i.pc as usize / flow::INST_BYTES as usize, i.lanes));
+        found.extend(walker.violations().into_iter().map(|v| ((v.at, v.on, v.to_string()), v)));
+    }
+    Ok(found.into_values().collect())
 }
 
 /// The code of every kernel of a cubin.

@@ -3,6 +3,7 @@
 use super::control::{self, Control};
 use super::image::Banks;
 use super::operand::{Exec, Operands, Pred};
+use super::trace::Traffic;
 use super::uniform::Uses;
 use super::{barrier, bulk, convert, driver, float, half, int, mem, packed, tensor, warp};
 use sass::{Inst, Operand, RegFile};
@@ -34,6 +35,8 @@ pub(crate) struct Step {
     pub(crate) action: Action,
     /// The uniform registers that it uses.
     pub(crate) uniform: Option<Uses>,
+    /// The memory that it reaches, for [`super::trace`].
+    pub(crate) traffic: Option<Traffic>,
     /// The uniform register of its memory descriptor.
     pub(crate) descriptor: Option<u8>,
 }
@@ -118,6 +121,7 @@ impl Step {
             action: action.unwrap_or_else(|Unsupported(what)| Action::Unsupported(what)),
             uniform: Uses::of(inst),
             descriptor: inst.operands.iter().find_map(descriptor),
+            traffic: Traffic::of(&Operands::new(inst, banks)),
         }
     }
 }

@@ -133,19 +133,27 @@ const ORDERING: &[&str] = &[
     "NA", "LTC64B", "LTC128B", "LTC256B",
 ];
 
-/// Prepares a memory instruction; `None` if it isn't one.
-pub(crate) fn compile(name: &str, o: &Operands<'_>) -> Result<Option<Exec>, Unsupported> {
-    let space = match name {
-        "LDG.256" | "STG.256" | "LDG" | "STG" | "ATOMG" | "RED" | "REDG" => Space::Global,
-        "LD" | "ST" | "ATOM" => Space::Generic,
+/// The space that a load, store or atomic operation names.
+pub(super) fn space_of(name: &str) -> Option<Space> {
+    Some(match name {
+        "LDG.256" | "STG.256" | "LDG" | "STG" | "ATOMG" | "REDG" => Space::Global,
+        // RED takes generic addresses on sm_75 and sm_80 with REDG not yet split off.
+        "LD" | "ST" | "ATOM" | "RED" => Space::Generic,
         "LDS" | "STS" | "ATOMS" | "ATOMS.CAST" => Space::Shared,
         "LDL" | "STL" => Space::Local,
-        "LDC" | "LDCU" | "ULDC" => return load_constant(o).map(Some),
-        "LDGSTS" => return copy(o).map(Some),
-        _ => return Ok(None),
+        _ => return None,
+    })
+}
+
+/// Prepares a memory instruction; `None` if it isn't one.
+pub(crate) fn compile(name: &str, o: &Operands<'_>) -> Result<Option<Exec>, Unsupported> {
+    let Some(space) = space_of(name) else {
+        return match name {
+            "LDC" | "LDCU" | "ULDC" => load_constant(o).map(Some),
+            "LDGSTS" => copy(o).map(Some),
+            _ => Ok(None),
+        };
     };
-    // RED takes generic addresses on sm_75 and sm_80 with REDG not yet split off.
-    let space = if name == "RED" { Space::Generic } else { space };
     o.ignore(ORDERING);
     Ok(Some(match name {
         "LDG.256" => load_256(o)?,
@@ -166,12 +174,12 @@ pub(crate) fn compile(name: &str, o: &Operands<'_>) -> Result<Option<Exec>, Unsu
 
 /// Width of an access: bytes per register, registers, sign extension.
 #[derive(Clone, Copy)]
-struct Size {
-    bytes: u32,
+pub(super) struct Size {
+    pub(super) bytes: u32,
     signed: bool,
 }
 
-fn size(o: &Operands<'_>) -> Size {
+pub(super) fn size(o: &Operands<'_>) -> Size {
     let table = [
         ("U8", Size { bytes: 1, signed: false }),
         ("S8", Size { bytes: 1, signed: true }),

@@ -22,6 +22,7 @@ mod state;
 mod tensor;
 #[cfg(test)]
 mod tests;
+pub mod trace;
 mod uniform;
 mod warp;
 
@@ -166,6 +167,8 @@ pub struct Probe {
     pub executed: Vec<bool>,
     /// The instruction (byte address) after which the state of the warp is noted.
     pub at: Option<u32>,
+    /// What the warps did, if it is wanted.
+    pub trace: Option<trace::Trace>,
     /// Hashes of the state of the warp and its block after the first executions of that instruction: of what
     /// other instructions read.
     pub states: Vec<u64>,
@@ -182,6 +185,7 @@ impl Probe {
             watch: Watch::new(addresses),
             executed: Vec::new(),
             at,
+            trace: None,
             states: Vec::new(),
             read: Default::default(),
         }
@@ -225,6 +229,15 @@ pub fn instruction(cubin: &[u8], kernel: &str, address: u32) -> Result<String, S
     Ok(text(&decode(&image.code, image.target), image.target, address))
 }
 
+/// The code of a kernel as it is executed, functions that it calls included.
+///
+/// # Errors
+/// When the cubin cannot be loaded.
+pub fn code(cubin: &[u8], kernel: &str) -> Result<(Target, Vec<u128>), SimError> {
+    let image = Image::load(cubin, kernel, &mut crate::memory::Memory::new()).map_err(SimError::Cubin)?;
+    Ok((image.target, image.code))
+}
+
 fn simulate(
     cubin: &[u8],
     launch: &Launch,
@@ -244,6 +257,7 @@ fn simulate(
                 action: Action::Unsupported(e.clone()),
                 uniform: None,
                 descriptor: None,
+                traffic: None,
             },
         })
         .collect();
@@ -430,6 +444,10 @@ impl Grid<'_> {
                 return Err(error(Fault::warp("no instruction there"), warp, block));
             };
             let mask = step.guard.mask(warp) & lanes;
+            if let Some(t) = self.probe.as_mut().and_then(|p| p.trace.as_mut()) {
+                let work = step.traffic.as_ref().map_or(trace::Work::None, |x| x.of_lanes(warp, mask));
+                t.issue(block.index, warp.number, trace::Issue { pc, lanes, work });
+            }
             if mask == 0 {
                 continue;
             }

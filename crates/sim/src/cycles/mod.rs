@@ -1,0 +1,86 @@
+//! `oxsass run --cycles`: how long code takes on one SM, by a model of its four warp schedulers. The simulator says what
+//! each warp executed; the model issues it again as the control fields, the scoreboards and the units' rates allow.
+//!
+//! Modelled: stall counts, wait masks, `DEPBAR`, rates of the units ([`Machine`]), conflicts of register banks and the
+//! reuse cache, conflicts of shared memory, sectors, a first-level cache that never forgets, barriers of the block, and how
+//! many blocks fit. Not modelled: instruction fetch, the traffic of other SMs, bandwidth of L2 and DRAM, the time that
+//! lanes take to part and meet, clusters.
+
+mod machine;
+mod report;
+mod scheduler;
+#[cfg(test)]
+mod tests;
+
+pub use machine::Machine;
+pub use report::Report;
+pub use scheduler::{Reason, Stalls};
+
+use crate::launch::Launch;
+use crate::sass::{Options, Probe, SimError, code, observe, trace::Trace};
+use sass::{Control, Inst};
+
+/// A kernel, ready for the model.
+pub struct Kernel {
+    /// SM number.
+    pub sm: u8,
+    /// Instructions by index; `None` for words that are not known.
+    pub insts: Vec<Option<Inst>>,
+    /// Their control fields.
+    pub controls: Vec<Control>,
+    /// Registers per thread.
+    pub registers: u32,
+    /// Bytes of shared memory per block, dynamic ones included.
+    pub shared: u32,
+    /// Threads per block.
+    pub threads: u32,
+}
+
+impl Kernel {
+    /// The kernel that a launch names.
+    ///
+    /// # Errors
+    /// When the cubin cannot be loaded.
+    pub fn load(cubin: &[u8], launch: &Launch) -> Result<Kernel, SimError> {
+        let (target, words) = code(cubin, &launch.kernel)?;
+        let image = cubin::read::read(cubin).map_err(SimError::Cubin)?;
+        let k = image.kernels.get(&launch.kernel).ok_or_else(|| SimError::Cubin("no such kernel".into()))?;
+        let decode = |(i, w): (usize, &u128)| sass::decode(*w, target, 16 * i as i64).ok();
+        Ok(Kernel {
+            sm: target.sm,
+            insts: words.iter().enumerate().map(decode).collect(),
+            controls: words.iter().map(|w| Control::from_bits(*w)).collect(),
+            registers: k.registers,
+            shared: k.shared_bytes + launch.shared,
+            threads: launch.block.iter().product(),
+        })
+    }
+
+    /// Blocks that an SM holds at once.
+    pub fn resident(&self, m: &Machine) -> u32 {
+        let warps = self.threads.div_ceil(32).max(1);
+        // Registers are given to warps in portions of 256, shared memory in portions of 128 bytes with 1 KiB for the
+        // system.
+        let per_warp = (self.registers.max(1) * 32).next_multiple_of(256);
+        let by_registers = m.registers / per_warp / warps;
+        let by_shared = m.shared / (self.shared.next_multiple_of(128) + 1024);
+        m.blocks.min(m.warps / warps).min(by_registers).min(by_shared)
+    }
+}
+
+/// Runs a launch and says how long it takes on one SM.
+///
+/// # Errors
+/// As [`crate::sass::run`].
+pub fn measure(cubin: &[u8], launch: &Launch, options: Options) -> Result<Report, SimError> {
+    let kernel = Kernel::load(cubin, launch)?;
+    let mut probe = Probe::new(&[], None);
+    probe.trace = Some(Trace::default());
+    observe(cubin, launch, options, &mut probe)?;
+    let trace = probe.trace.unwrap_or_default();
+    let machine = Machine::of(kernel.sm);
+    if kernel.resident(&machine) == 0 {
+        return Err(SimError::Launch("a block does not fit into an SM".into()));
+    }
+    Ok(Report::new(&kernel, &machine, scheduler::run(&kernel, &machine, &trace)))
+}
