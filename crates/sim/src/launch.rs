@@ -25,6 +25,9 @@ pub struct Launch {
     pub grid: [u32; 3],
     /// Threads of a block in x, y, z.
     pub block: [u32; 3],
+    /// Blocks of a cluster in x, y, z, if it is launched with clusters.
+    #[serde(default)]
+    pub cluster: Option<[u32; 3]>,
     /// Bytes of stack that the driver is asked for, if more than the kernel says that it needs.
     #[serde(default)]
     pub stack: u32,
@@ -283,6 +286,22 @@ impl LaunchFile {
 }
 
 impl Launch {
+    /// Coordinates of the blocks of each cluster, in the order of their ranks; without clusters each block is one.
+    ///
+    /// # Errors
+    /// When the grid is not made of whole clusters.
+    pub fn clusters(&self) -> Result<Vec<Vec<[u32; 3]>>, String> {
+        let (size, grid) = (self.cluster.unwrap_or([1; 3]), self.grid);
+        if (0..3).any(|i| size[i] == 0 || !grid[i].is_multiple_of(size[i])) {
+            return Err(format!("a grid of {grid:?} blocks is not made of clusters of {size:?}"));
+        }
+        let places = |[nx, ny, nz]: [u32; 3]| {
+            (0..nz).flat_map(move |z| (0..ny).flat_map(move |y| (0..nx).map(move |x| [x, y, z])))
+        };
+        let first = places([0, 1, 2].map(|i| grid[i] / size[i]));
+        Ok(first.map(|c| places(size).map(|r| [0, 1, 2].map(|i| c[i] * size[i] + r[i])).collect()).collect())
+    }
+
     /// Generates the buffers and packs the arguments, each at its natural alignment.
     pub fn prepare(&self) -> Prepared {
         if let Some(g) = &self.generated {

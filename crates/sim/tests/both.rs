@@ -103,7 +103,8 @@ fn check(test: &str, cases: &[Case]) {
                 let Some(tools) = &tools else { continue };
                 let cubin = ptxas(tools, case.name, &source, target, level);
                 for schedule in [Schedule::Turns, schedule] {
-                    let options = sim::sass::Options { schedule, ..Default::default() };
+                    // Some read shared memory that nothing has written: zeros in both.
+                    let options = sim::sass::Options { schedule, fill: 0, ..Default::default() };
                     let run = sim::sass::run(&cubin, &launch, options).map_err(|e| e.to_string());
                     let result = run.and_then(|r| match r.output == after.output {
                         true => launch.compare(&r.buffers, &wanted),
@@ -424,4 +425,65 @@ fn random_schedules_show_races() {
     assert!(results.iter().any(|r| *r != results[0]));
     assert_eq!(of(Schedule::Random(3)), results[3]);
     assert_eq!(of(Schedule::Turns), of(Schedule::Turns));
+}
+
+#[test]
+fn clusters() {
+    // Each block of a cluster of four writes its rank and number, the ranks of the others and what they have in their
+    // shared memory, by address and by generic address, and what all of them have added there.
+    let body = "mov.u32 %r0, %cluster_ctarank; mov.u32 %r1, %cluster_nctarank; mov.u32 %r2, %clusterid.x;\n\
+        mov.u32 %r3, %cluster_ctaid.x; mov.u32 %r4, %cluster_nctaid.x; mov.u32 %r5, %nclusterid.x;\n\
+        mov.u32 %r6, %ctaid.x; mul.lo.u32 %r7, %r6, 8192; cvt.u64.u32 %rd0, %r7; add.s64 %out, %out, %rd0;\n\
+        st.global.v4.u32 [%out], {%r0,%r1,%r2,%r3}; st.global.v2.u32 [%out+16], {%r4,%r5};\n\
+        mov.u32 %r8, sh; shl.b32 %r9, %n, 2; add.u32 %r8, %r8, %r9;\n\
+        mad.lo.u32 %r10, %r6, 1000, %n; st.shared.u32 [%r8], %r10; st.shared.u32 [%r8+1024], %r6;\n\
+        barrier.cluster.arrive.release; barrier.cluster.wait.acquire;\n\
+        add.u32 %r11, %r0, 1; and.b32 %r11, %r11, 3; mapa.shared::cluster.u32 %r12, %r8, %r11;\n\
+        ld.shared::cluster.u32 %r13, [%r12]; getctarank.shared::cluster.u32 %r14, %r12;\n\
+        cvt.u64.u32 %rd1, %r8; cvta.shared.u64 %rd1, %rd1; add.u32 %r15, %r0, 2; and.b32 %r15, %r15, 3;\n\
+        mapa.u64 %rd2, %rd1, %r15; ld.u32 %r16, [%rd2]; getctarank.u64 %r17, %rd2;\n\
+        st.global.v4.u32 [%out+32], {%r13,%r14,%r16,%r17};\n\
+        mov.u32 %r18, 0; mapa.shared::cluster.u32 %r19, %r8, %r18; mov.u32 %r20, 1;\n\
+        red.shared::cluster.add.u32 [%r19+1024], %r20;\n\
+        barrier.cluster.arrive; barrier.cluster.wait; ld.shared.u32 %r21, [%r8+1024]; st.global.u32 [%out+48], %r21;";
+    let source =
+        kernel("sm_90", body).replace("{\n.reg .b64 %rd", "\n.reqnctapercluster 4, 1, 1\n{\n.reg .b64 %rd");
+    assert!(source.contains(".reqnctapercluster"));
+    let text = format!(
+        "[[launch]]\nkernel = 'k'\ngrid = [8, 1, 1]\nblock = [{THREADS}, 1, 1]\ncluster = [4, 1, 1]\n\
+         args = [{{ buffer = 'in' }}, {{ buffer = 'out' }}]\n\
+         [launch.buffers.in]\ntype = 'u32'\nlength = 1\nfill = 0\n\
+         [launch.buffers.out]\ntype = 'u32'\nlength = {}\ncompare = 'exact'\n",
+        8 * THREADS * WORDS
+    );
+    let launch = LaunchFile::parse(&text).unwrap().launch.remove(0);
+    let module = ptx::parse(&source).unwrap();
+    let after =
+        sim::ptx::execute(&module, &launch, 1 << 20).unwrap_or_else(|e| panic!("{}", e.render("", &source)));
+    let wanted = launch.collect(&after);
+    let word = |block: usize, thread: usize, at: usize| {
+        let from = (block * THREADS + thread) * 4 * WORDS + at;
+        u32::from_le_bytes(wanted["out"][from..from + 4].try_into().unwrap())
+    };
+    for (block, thread) in [(0, 0), (3, 5), (6, 63)] {
+        let (rank, cluster) = (block as u32 % 4, block as u32 / 4);
+        let given: Vec<u32> = (0..6).map(|i| word(block, thread, 4 * i)).collect();
+        assert_eq!(given, [rank, 4, cluster, rank, 4, 2]);
+        let of = |rank: u32| (cluster * 4 + rank) * 1000 + thread as u32;
+        let (next, second) = ((rank + 1) % 4, (rank + 2) % 4);
+        let seen: Vec<u32> = (0..5).map(|i| word(block, thread, 32 + 4 * i)).collect();
+        assert_eq!(seen, [of(next), next, of(second), second, block as u32 + if rank == 0 { 4 } else { 0 }]);
+    }
+    let Some(tools) = oracles("clusters") else { return };
+    for target in ["sm_90", "sm_100", "sm_120"] {
+        for level in [0, 3] {
+            let cubin = ptxas(&tools, "clusters", &source, target, level);
+            for schedule in [Schedule::Turns, Schedule::Random(5)] {
+                let options = sim::sass::Options { schedule, ..Default::default() };
+                let run =
+                    sim::sass::run(&cubin, &launch, options).unwrap_or_else(|e| panic!("{target}: {e}"));
+                launch.compare(&run.buffers, &wanted).unwrap_or_else(|e| panic!("{target} -O{level}: {e}"));
+            }
+        }
+    }
 }

@@ -6,13 +6,17 @@ use sass::Target;
 use sim::launch::Buffers;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::Mutex;
+use std::time::{Duration, Instant};
 
 /// Most warp instructions that the interpreter runs for a program; longer ones are left out.
 const LIMIT: u64 = 30_000;
 /// Most that code runs for each: where a target lacks an instruction, and at -O0, it may be a hundred.
 const CODE: u64 = 200;
+
+/// Longest time for ptxas, which needs a fraction of a second.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What can go wrong.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -33,7 +37,7 @@ pub enum Kind {
     Hazard,
     /// ptxas refuses it.
     VendorRejected,
-    /// ptxas dies.
+    /// ptxas dies, or does not end.
     VendorCrash,
     /// ptxas's code holds a word that nvdisasm calls illegal (docs/verification.md).
     VendorIllegal,
@@ -277,13 +281,22 @@ fn vendor_compile(program: &Path, p: &Program, setup: &Setup) -> Result<Vec<u8>,
     std::fs::create_dir_all(&dir).map_err(|e| e.to_string())?;
     let (source, cubin) = (dir.join("fuzz.ptx"), dir.join("fuzz.cubin"));
     std::fs::write(&source, &p.text).map_err(|e| e.to_string())?;
-    let out = Command::new(program)
+    let mut child = Command::new(program)
         .arg(format!("-arch=sm_{}", setup.sm))
         .arg(format!("-O{}", setup.level))
         .arg("-o")
         .args([&cubin, &source])
-        .output()
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
         .map_err(|e| e.to_string())?;
+    let begin = Instant::now();
+    while begin.elapsed() < PATIENCE && child.try_wait().map_err(|e| e.to_string())?.is_none() {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    // Nothing happens where it has ended.
+    let _ = child.kill();
+    let out = child.wait_with_output().map_err(|e| e.to_string())?;
     let read = if out.status.success() {
         std::fs::read(&cubin).map_err(|e| e.to_string())
     } else {

@@ -64,6 +64,7 @@ impl Case {
             kernel: kernel.into(),
             grid: [1; 3],
             block: [THREADS as u32, 1, 1],
+            cluster: None,
             stack: 0,
             shared: 0,
             args: vec![arg("in"), arg("out")],

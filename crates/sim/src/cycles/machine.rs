@@ -83,8 +83,8 @@ impl Machine {
         match sm {
             ..80 => turing,
             80 => ampere,
-            // Ampere's smaller parts have half the blocks.
-            ..89 => Machine { blocks: 16, ..ada },
+            // Ampere's smaller parts have fewer blocks.
+            81..89 => Machine { blocks: 16, ..ada },
             89 => ada,
             90 | 100 => hopper,
             103 | 110 => Machine { fp64: 16, fp64_latency: 48, ..hopper },

@@ -41,6 +41,7 @@ pub fn coverage(module: &Module) -> Coverage {
             kernel: func.name.clone(),
             grid: [1; 3],
             block: [32, 1, 1],
+            cluster: None,
             stack: 0,
             shared: 1 << 16,
             args: vec![],
@@ -55,14 +56,14 @@ pub fn coverage(module: &Module) -> Coverage {
             launch: &launch,
             params: &params,
             memory: &mut memory,
-            shared: vec![0; program.shared as usize + (1 << 16)],
+            shared: vec![vec![0; program.shared as usize + (1 << 16)]],
             ctaid: [0; 3],
             output: Default::default(),
             clock: 0,
             limit: 0,
         };
         for (pc, code) in program.code.iter().enumerate().filter(|(_, c)| c.func == kernel) {
-            let mut block = Block::new(&env, kernel);
+            let mut block = Block::new(&env, kernel, 0);
             let lanes: Vec<usize> = (0..32).collect();
             for t in &mut block.threads {
                 *t = Thread { pc: pc as u32, ..t.clone() };

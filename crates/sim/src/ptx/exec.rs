@@ -54,15 +54,22 @@ pub(super) fn execute(env: &mut Env<'_, '_>, t: &mut Thread, code: &Code<'_>) ->
         Op::cp if inst.mods.iter().any(|m| matches!(m.name(), "bulk" | "mbarrier")) => {
             super::asynchronous::execute(env, t, code)
         }
-        // A cluster is one block.
+        // The rank is in the upper byte of the low word.
         Op::mapa => {
+            let rank = read(t, env, 2)? & 0xff;
             let a = match &ops[1] {
                 Operand::Var(v, offset) => t.var(p, *v)?.wrapping_add(*offset as u64),
                 o => t.read(env, o, ty)?,
             };
-            t.write(p, &ops[0], a, ty)
+            t.write(p, &ops[0], a & !0xff00_0000 | rank << 24, ty)
         }
-        Op::getctarank => t.write(p, &ops[0], 0, Type::u32),
+        Op::getctarank => {
+            let a = match &ops[1] {
+                Operand::Var(v, offset) => t.var(p, *v)?.wrapping_add(*offset as u64),
+                o => t.read(env, o, ty)?,
+            };
+            t.write(p, &ops[0], a >> 24 & 0xff, Type::u32)
+        }
         Op::setmaxnreg => Ok(()),
         Op::createpolicy => t.write(p, &ops[0], 0, Type::b64),
         Op::ld | Op::ldu => load(env, t, code),
@@ -98,6 +105,10 @@ pub(super) fn execute(env: &mut Env<'_, '_>, t: &mut Thread, code: &Code<'_>) ->
             let a = read(t, env, 1)?;
             let inside = match space(code).ok_or("isspacep without a space")? {
                 Space::Global => locate(a).0 == Space::Global,
+                // The block's own shared memory, unless it asks for the cluster's.
+                Space::Shared if !code.inst.has(Mod::shared_cluster) => {
+                    locate(a).0 == Space::Shared && a >> 24 & 0xff == u64::from(t.rank)
+                }
                 s => locate(a).0 == s,
             };
             t.write(p, &ops[0], inside.into(), Type::pred)
@@ -294,7 +305,10 @@ pub(super) fn bytes<'a>(
     let start = (at & 0xffff_ffff) as usize;
     match space {
         Space::Global => env.memory.slice_mut(at, size),
-        Space::Shared => env.shared.get_mut(start..start + size),
+        Space::Shared => {
+            let (rank, start) = (start >> 24, start & 0xff_ffff);
+            env.shared.get_mut(rank).and_then(|s| s.get_mut(start..start + size))
+        }
         Space::Local => t.local.get_mut(start..start + size),
         Space::Param if start >= STACK_PARAMS as usize => {
             let start = start - STACK_PARAMS as usize;

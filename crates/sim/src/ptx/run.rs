@@ -143,14 +143,53 @@ pub fn observe(
     };
     env.watch.begin(env.memory);
     let mut dice = Dice::new(schedule);
-    let [x, y, z] = launch.grid;
-    for ctaid in (0..z).flat_map(|z| (0..y).flat_map(move |y| (0..x).map(move |x| [x, y, z]))) {
-        env.ctaid = ctaid;
-        env.shared = vec![fill; program.shared as usize + launch.shared as usize];
-        Block::new(&env, kernel).run(&mut env, &mut dice)?;
+    for cluster in launch.clusters().map_err(SimError::new)? {
+        env.shared = vec![vec![fill; program.shared as usize + launch.shared as usize]; cluster.len()];
+        let blocks = cluster.into_iter().enumerate();
+        let blocks = blocks.map(|(rank, at)| (at, Block::new(&env, kernel, rank as u32))).collect();
+        run_cluster(blocks, &mut env, &mut dice)?;
     }
     prepared.output = std::mem::take(&mut env.output);
     Ok(prepared)
+}
+
+/// The barrier that all blocks of a cluster share.
+const CLUSTER_BARRIER: u8 = 16;
+
+/// Runs the blocks of a cluster, each with its coordinates, to their end.
+fn run_cluster(
+    mut blocks: Vec<([u32; 3], Block)>,
+    env: &mut Env<'_, '_>,
+    dice: &mut Dice,
+) -> Result<(), SimError> {
+    while blocks.iter().any(|(_, b)| b.live > 0) {
+        let before = env.clock;
+        for b in dice.order(blocks.len()) {
+            let (at, block) = &mut blocks[b];
+            env.ctaid = *at;
+            block.round(env, dice)?;
+        }
+        let waits = |t: &Thread| t.state == State::Barrier(CLUSTER_BARRIER);
+        let elsewhere = |t: &Thread| t.state != State::Exited && !waits(t);
+        let other = blocks.iter().find_map(|(at, b)| Some((at, b, b.threads.iter().position(elsewhere)?)));
+        match other {
+            _ if env.clock > env.limit => {
+                return Err(SimError::new(format!("stopped after {} instructions", env.limit)));
+            }
+            Some((at, block, thread)) if env.clock == before => {
+                env.ctaid = *at;
+                return Err(block.error(env, thread, "deadlock: every thread waits"));
+            }
+            Some(_) => {}
+            None => {
+                for t in blocks.iter_mut().flat_map(|b| &mut b.1.threads).filter(|t| waits(t)) {
+                    t.state = State::Ready;
+                    t.pc += 1;
+                }
+            }
+        }
+    }
+    Ok(())
 }
 
 /// A barrier of the block.
@@ -167,35 +206,25 @@ struct Barrier {
 /// A running block.
 pub(super) struct Block {
     pub threads: Vec<Thread>,
-    /// The last one is the cluster's.
-    barriers: [Barrier; 17],
+    barriers: [Barrier; 16],
     /// Threads that have not exited.
     live: u32,
 }
 
 impl Block {
-    pub fn new(env: &Env<'_, '_>, kernel: FuncId) -> Block {
+    pub fn new(env: &Env<'_, '_>, kernel: FuncId, rank: u32) -> Block {
         let [nx, ny, nz] = env.launch.block;
         let tids = (0..nz).flat_map(|z| (0..ny).flat_map(move |y| (0..nx).map(move |x| [x, y, z])));
         let threads: Vec<Thread> =
-            tids.enumerate().map(|(i, tid)| Thread::new(env.program, kernel, tid, i as u32)).collect();
+            tids.enumerate().map(|(i, tid)| Thread::new(env.program, kernel, tid, i as u32, rank)).collect();
         let live = threads.len() as u32;
-        Block { threads, barriers: [Barrier::default(); 17], live }
+        Block { threads, barriers: [Barrier::default(); 16], live }
     }
 
-    fn run(&mut self, env: &mut Env<'_, '_>, dice: &mut Dice) -> Result<(), SimError> {
-        while self.live > 0 {
-            let before = env.clock;
-            for warp in dice.order(self.threads.len().div_ceil(32)) {
-                self.run_warp(env, 32 * warp, dice)?;
-            }
-            if env.clock == before {
-                let stuck = self.threads.iter().position(|t| t.state != State::Exited).unwrap_or(0);
-                return Err(self.error(env, stuck, "deadlock: every thread waits"));
-            }
-            if env.clock > env.limit {
-                return Err(SimError::new(format!("stopped after {} instructions", env.limit)));
-            }
+    /// Gives every warp a turn.
+    fn round(&mut self, env: &mut Env<'_, '_>, dice: &mut Dice) -> Result<(), SimError> {
+        for warp in dice.order(self.threads.len().div_ceil(32)) {
+            self.run_warp(env, 32 * warp, dice)?;
         }
         Ok(())
     }
@@ -470,7 +499,7 @@ impl Block {
                 self.release(env, k)?;
             }
         }
-        for b in 0..17 {
+        for b in 0..16 {
             if self.barriers[b].arrived > 0 {
                 self.complete(env, b)?;
             }
@@ -530,14 +559,13 @@ impl Block {
         let code = &env.program.code[t.pc as usize];
         let inst = code.inst;
         if inst.has(Mod::cluster) {
-            // A cluster is one block: arriving is waiting's business.
+            // Arriving is waiting's business.
             if inst.has(Mod::arrive) {
                 self.threads[i].pc += 1;
-                return Ok(());
+            } else {
+                self.threads[i].state = State::Barrier(CLUSTER_BARRIER);
             }
-            self.barriers[16].arrived += 1;
-            self.threads[i].state = State::Barrier(16);
-            return self.complete(env, 16).map_err(|e| e.message);
+            return Ok(());
         }
         let ops = &inst.operands[usize::from(inst.has(Mod::red))..];
         let (numbers, predicate) = match ops.split_last() {

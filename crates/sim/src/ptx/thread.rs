@@ -49,6 +49,8 @@ pub(super) struct Thread {
     pub tid: [u32; 3],
     /// Number in the block.
     pub index: u32,
+    /// Number of the block in its cluster.
+    pub rank: u32,
 }
 
 /// What the threads of a block share.
@@ -57,7 +59,8 @@ pub(super) struct Env<'e, 'm> {
     pub launch: &'e Launch,
     pub params: &'e [u8],
     pub memory: &'e mut Memory,
-    pub shared: Vec<u8>,
+    /// Shared memory of the blocks of the cluster.
+    pub shared: Vec<Vec<u8>>,
     pub ctaid: [u32; 3],
     /// What threads have printed.
     pub output: crate::output::Output,
@@ -73,7 +76,7 @@ pub(super) struct Env<'e, 'm> {
 pub(super) type Res<T> = Result<T, String>;
 
 impl Thread {
-    pub fn new(program: &Program<'_>, kernel: FuncId, tid: [u32; 3], index: u32) -> Thread {
+    pub fn new(program: &Program<'_>, kernel: FuncId, tid: [u32; 3], index: u32, rank: u32) -> Thread {
         let layout = &program.layouts[kernel];
         Thread {
             state: State::Ready,
@@ -87,6 +90,7 @@ impl Thread {
             carry: program.fill & 1 != 0,
             tid,
             index,
+            rank,
         }
     }
 
@@ -111,6 +115,8 @@ impl Thread {
     pub fn var(&self, program: &Program<'_>, v: VarId) -> Res<u64> {
         let var = &program.module.vars[v];
         match program.places[v] {
+            // The upper byte of an address of shared memory is the block's rank in its cluster.
+            Place::Fixed(at) if var.space == Space::Shared => Ok(at | u64::from(self.rank) << 24),
             Place::Fixed(at) => Ok(at),
             Place::Frame(at) if var.space == Space::Param => Ok(STACK_PARAMS + self.frame + at),
             Place::Frame(at) => Ok(self.frame + at),
@@ -201,6 +207,7 @@ impl Thread {
     fn special(&self, env: &Env<'_, '_>, s: SpecialReg, c: Option<u8>) -> Res<u64> {
         use SpecialReg as S;
         let (grid, block) = (env.launch.grid, env.launch.block);
+        let cluster = env.launch.cluster.unwrap_or([1; 3]);
         let vector = |v: [u32; 3]| -> Res<u64> {
             match c {
                 Some(c) => Ok(v.get(usize::from(c)).copied().unwrap_or(0).into()),
@@ -212,13 +219,17 @@ impl Thread {
         match s {
             S::tid => vector(self.tid),
             S::ntid => vector(block),
-            S::ctaid | S::clusterid => vector(env.ctaid),
-            S::nctaid | S::nclusterid => vector(grid),
-            S::cluster_ctaid => vector([0; 3]),
-            S::cluster_nctaid => vector([1; 3]),
-            S::cluster_ctarank | S::smid | S::gridid | S::clock_hi | S::globaltimer_hi => Ok(0),
-            S::is_explicit_cluster => Ok(0),
-            S::cluster_nctarank | S::nsmid => Ok(1),
+            S::ctaid => vector(env.ctaid),
+            S::nctaid => vector(grid),
+            S::clusterid => vector([0, 1, 2].map(|i| env.ctaid[i] / cluster[i])),
+            S::nclusterid => vector([0, 1, 2].map(|i| grid[i] / cluster[i])),
+            S::cluster_ctaid => vector([0, 1, 2].map(|i| env.ctaid[i] % cluster[i])),
+            S::cluster_nctaid => vector(cluster),
+            S::cluster_ctarank => Ok(u64::from(self.rank)),
+            S::smid | S::gridid | S::clock_hi | S::globaltimer_hi => Ok(0),
+            S::is_explicit_cluster => Ok(env.launch.cluster.is_some().into()),
+            S::cluster_nctarank => Ok(cluster.iter().product::<u32>().into()),
+            S::nsmid => Ok(1),
             S::laneid => Ok(lane.into()),
             S::warpid => Ok((self.index / 32).into()),
             S::nwarpid => Ok(block.iter().product::<u32>().div_ceil(32).into()),
@@ -228,7 +239,7 @@ impl Thread {
             S::lanemask_gt => lanes(!((2 << lane) - 1)),
             S::lanemask_ge => lanes(!((1 << lane) - 1)),
             S::clock | S::clock64 | S::globaltimer | S::globaltimer_lo => Ok(env.clock),
-            S::total_smem_size | S::aggr_smem_size => Ok(env.shared.len() as u64),
+            S::total_smem_size | S::aggr_smem_size => Ok(env.shared.first().map_or(0, Vec::len) as u64),
             S::dynamic_smem_size => Ok(env.launch.shared.into()),
             S::WARP_SZ => Ok(32),
             // What the driver puts there is its own affair; the simulators' drivers put nothing.

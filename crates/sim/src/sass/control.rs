@@ -189,7 +189,7 @@ pub(crate) fn compile(name: &str, o: &Operands<'_>) -> Result<Option<Control>, U
             o.ignore(&["SYNCS", "WARP", "RAND"]);
             Control::Yield
         }
-        // A cluster is one block here: arriving is waiting's business.
+        // Arriving is waiting's business.
         "UCGABAR_WAIT" => {
             Control::Barrier { kind: Reduce::Sync, id: Src::fixed(16), threads: None, pred: Pred::TRUE }
         }

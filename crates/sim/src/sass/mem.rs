@@ -78,7 +78,8 @@ impl Address {
 impl Machine<'_> {
     /// The bytes of a lane's memory.
     pub(crate) fn bytes(&mut self, space: Space, lane: usize, a: u64, len: u32) -> Result<&mut [u8], Fault> {
-        let (space, a) = match (space, (a >> 32) as u32) {
+        let near = space == Space::Shared;
+        let (space, mut a) = match (space, (a >> 32) as u32) {
             (Space::Generic, SHARED_WINDOW) => (Space::Shared, a & 0xffff_ffff),
             (Space::Generic, LOCAL_WINDOW) => (Space::Local, a & 0xffff_ffff),
             _ => (space, a),
@@ -93,7 +94,17 @@ impl Machine<'_> {
                     Fault::at(lane, format!("access to {len} bytes at {a:#x}, which are not allocated"))
                 });
             }
-            Space::Shared => ("shared", &mut self.block.shared[..]),
+            Space::Shared => {
+                // From sm_90 on the upper byte is the block's rank in its cluster.
+                let rank = (a >> 24) as usize;
+                let own = near && rank != self.block.rank;
+                let found = self.block.shared.get_mut(rank).filter(|_| !own);
+                let bytes = found.ok_or_else(|| {
+                    Fault::at(lane, format!("shared address {a:#x} is that of another block"))
+                })?;
+                a &= 0xff_ffff;
+                ("shared", &mut bytes[..])
+            }
             Space::Local => {
                 let size = self.env.local as usize;
                 ("local", &mut self.warp.local[lane * size..(lane + 1) * size])

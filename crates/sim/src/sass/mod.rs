@@ -269,16 +269,11 @@ fn simulate(
     let mut issued = 0;
     let mut output = crate::output::Output::default();
     let mut dice = Dice::new(options.schedule);
-    let [gx, gy, gz] = launch.grid;
-    for z in 0..gz {
-        for y in 0..gy {
-            for x in 0..gx {
-                let (memory, target) = (&mut prepared.memory, image.target);
-                let probe = probe.as_deref_mut();
-                let mut grid = Grid { target, code: &code, steps: &steps, env: &env, memory, probe, options };
-                issued = grid.block(&image, [x, y, z], (issued, options.limit), &mut output, &mut dice)?;
-            }
-        }
+    for cluster in launch.clusters().map_err(SimError::Launch)? {
+        let (memory, target) = (&mut prepared.memory, image.target);
+        let probe = probe.as_deref_mut();
+        let mut grid = Grid { target, code: &code, steps: &steps, env: &env, memory, probe, options };
+        issued = grid.cluster(&image, &cluster, issued, &mut output, &mut dice)?;
     }
     Ok(Run { buffers: launch.collect(&prepared), memory: prepared.memory, issued, output })
 }
@@ -318,6 +313,26 @@ fn environment(
     put(offset.into(), params);
     for (at, size) in [(info.ntid, launch.block), (info.nctaid, launch.grid)] {
         size.iter().enumerate().for_each(|(i, n)| put(usize::from(at) + 4 * i, &n.to_le_bytes()));
+    }
+    // The driver says how the grid is clustered; a cluster of one block is none.
+    let clusters = match image.target.sm {
+        ..90 => None,
+        90 => Some((0x140, 0x144, 0x150, 0x15c, 0x188)),
+        _ => Some((0x36c, 0x2a0, 0x2b0, 0x2c0, 0x2cc)),
+    };
+    if let Some((explicit, size, reciprocal, count, blocks)) = clusters {
+        let cluster = launch.cluster.unwrap_or([1; 3]);
+        put(explicit, &u32::from(launch.cluster.is_some()).to_le_bytes());
+        for (i, n) in cluster.iter().enumerate() {
+            // Rounded up, so that a product with it is never below the quotient.
+            let part = 1.0 / f64::from(*n);
+            let near = part as f32;
+            let up = if f64::from(near) < part { near.next_up() } else { near };
+            put(size + 4 * i, &n.to_le_bytes());
+            put(reciprocal + 4 * i, &up.to_le_bytes());
+            put(count + 4 * i, &(launch.grid[i] / n.max(&1)).to_le_bytes());
+        }
+        put(blocks, &cluster.iter().product::<u32>().to_le_bytes());
     }
     let local = image.local.max(launch.stack).next_multiple_of(16);
     put(info.stack_ptr.into(), &local.to_le_bytes());
@@ -372,15 +387,62 @@ struct Grid<'a> {
 const TURN: u32 = 1024;
 
 impl Grid<'_> {
-    /// Runs one block to its end; the number of instructions issued so far.
-    fn block(
+    /// Runs the blocks of a cluster to their end; the number of instructions issued so far.
+    fn cluster(
         &mut self,
         image: &Image,
-        index: [u32; 3],
-        (before, limit): (u64, u64),
+        indices: &[[u32; 3]],
+        before: u64,
         output: &mut crate::output::Output,
         dice: &mut Dice,
     ) -> Result<u64, SimError> {
+        let limit = self.options.limit;
+        let mut shared: Vec<Vec<u8>> = Vec::new();
+        let mut blocks: Vec<(Block, Vec<Warp>)> = Vec::new();
+        for (rank, index) in indices.iter().enumerate() {
+            let (warps, bytes) = self.begin(image, *index);
+            shared.push(bytes);
+            blocks.push((Block::new(*index, rank), warps));
+        }
+        let mut issued = before;
+        loop {
+            let mut progress = false;
+            for b in dice.order(blocks.len()) {
+                let (block, warps) = &mut blocks[b];
+                std::mem::swap(&mut block.shared, &mut shared);
+                std::mem::swap(&mut block.output, output);
+                for i in dice.order(warps.len()) {
+                    let warp = &mut warps[i];
+                    let start = warp.issued;
+                    self.turn(warp, block, dice.turn(TURN))?;
+                    if dice.random() && !warp.groups.is_empty() {
+                        let n = dice.below(warp.groups.len());
+                        warp.groups.rotate_right(n);
+                    }
+                    issued += warp.issued - start;
+                    progress |= warp.issued != start;
+                }
+                progress |= complete_barriers(block, warps);
+                std::mem::swap(&mut block.shared, &mut shared);
+                std::mem::swap(&mut block.output, output);
+            }
+            progress |= complete_cluster_barrier(&mut blocks);
+            if blocks.iter().all(|(_, warps)| warps.iter().all(|w| w.live == 0)) {
+                return Ok(issued);
+            }
+            if issued >= limit {
+                return Err(SimError::Limit(limit));
+            }
+            if !progress {
+                let stuck = blocks.iter().find(|b| b.1.iter().any(|w| w.live != 0));
+                let (block, what) = stuck.map_or_else(Default::default, |(b, w)| (b.index, describe(w)));
+                return Err(SimError::Deadlock { block, what });
+            }
+        }
+    }
+
+    /// The warps of a block, and its shared memory.
+    fn begin(&self, image: &Image, index: [u32; 3]) -> (Vec<Warp>, Vec<u8>) {
         let threads: u32 = self.env.block.iter().product();
         let mut warps: Vec<Warp> = (0..threads.div_ceil(32))
             .map(|i| Warp::new(i, threads - 32 * i, image.entry, self.env.local as usize))
@@ -392,33 +454,7 @@ impl Grid<'_> {
             warps.iter_mut().for_each(|w| w.scramble(seed));
             fill = seed as u8;
         }
-        let mut block = Block::new(self.env.shared as usize, index, std::mem::take(output), fill);
-        let mut issued = before;
-        loop {
-            let mut progress = false;
-            for i in dice.order(warps.len()) {
-                let warp = &mut warps[i];
-                let start = warp.issued;
-                self.turn(warp, &mut block, dice.turn(TURN))?;
-                if dice.random() && !warp.groups.is_empty() {
-                    let n = dice.below(warp.groups.len());
-                    warp.groups.rotate_right(n);
-                }
-                issued += warp.issued - start;
-                progress |= warp.issued != start;
-            }
-            progress |= complete_barriers(&mut block, &mut warps);
-            if warps.iter().all(|w| w.live == 0) {
-                *output = block.output;
-                return Ok(issued);
-            }
-            if issued >= limit {
-                return Err(SimError::Limit(limit));
-            }
-            if !progress {
-                return Err(SimError::Deadlock { block: index, what: describe(&warps) });
-            }
-        }
+        (warps, vec![fill; self.env.shared as usize])
     }
 
     /// Lets a warp run until its groups all wait or its turn of `length` instructions is over.
@@ -502,7 +538,7 @@ fn text(code: &Code, target: Target, pc: u32) -> String {
 /// Wakes the threads of every barrier at which all have arrived; whether there was one.
 fn complete_barriers(block: &mut Block, warps: &mut [Warp]) -> bool {
     let mut any = false;
-    for (id, b) in block.barriers.iter_mut().enumerate().filter(|(_, b)| b.busy) {
+    for (id, b) in block.barriers[..CLUSTER_BARRIER].iter_mut().enumerate().filter(|(_, b)| b.busy) {
         let here = |w: &Warp| w.waiting(|why| why == Wait::Block(id as u8));
         let done = match b.expected {
             None => warps.iter().all(|w| here(w) == w.live),
@@ -533,6 +569,23 @@ fn complete_barriers(block: &mut Block, warps: &mut [Warp]) -> bool {
         any = true;
     }
     any
+}
+
+/// The one that all blocks of a cluster share, behind those of BAR.
+const CLUSTER_BARRIER: usize = 16;
+
+/// Wakes the threads of all blocks at the cluster's barrier when all have come to wait; whether they had.
+fn complete_cluster_barrier(blocks: &mut [(Block, Vec<Warp>)]) -> bool {
+    let here = |w: &Warp| w.waiting(|why| why == Wait::Block(CLUSTER_BARRIER as u8));
+    let mut warps = blocks.iter().flat_map(|b| &b.1);
+    if !warps.clone().any(|w| here(w) != 0) || !warps.all(|w| here(w) == w.live) {
+        return false;
+    }
+    for (block, warps) in blocks {
+        warps.iter_mut().for_each(|w| w.wake(here(w)));
+        block.barriers[CLUSTER_BARRIER] = Barrier::IDLE;
+    }
+    true
 }
 
 /// Who waits for what.

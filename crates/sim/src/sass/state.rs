@@ -125,7 +125,7 @@ impl Warp {
         read.predicates().for_each(|p| self.p[p].hash(&mut h));
         read.uniform_predicates().for_each(|p| self.up[p].hash(&mut h));
         (&self.b, &self.rpc).hash(&mut h);
-        (self.live, &self.resume, &self.local, &block.shared).hash(&mut h);
+        (self.live, &self.resume, &self.local, block.shared.get(block.rank)).hash(&mut h);
         for g in &self.groups {
             (g.mask, g.pc).hash(&mut h);
         }
@@ -166,8 +166,10 @@ impl Barrier {
 
 /// What the warps of a block share.
 pub(crate) struct Block {
-    /// Shared memory.
-    pub(crate) shared: Vec<u8>,
+    /// Shared memory of all blocks of the cluster, as long as this one runs.
+    pub(crate) shared: Vec<Vec<u8>>,
+    /// Number in the cluster.
+    pub(crate) rank: usize,
     /// Those of BAR; the last one is the cluster's.
     pub(crate) barriers: [Barrier; 17],
     /// Coordinates in the grid.
@@ -177,9 +179,9 @@ pub(crate) struct Block {
 }
 
 impl Block {
-    /// A block about to start, with `fill` in its shared memory.
-    pub(crate) fn new(shared: usize, index: [u32; 3], output: Output, fill: u8) -> Block {
-        Block { shared: vec![fill; shared], barriers: [Barrier::IDLE; 17], index, output }
+    /// A block about to start.
+    pub(crate) fn new(index: [u32; 3], rank: usize) -> Block {
+        Block { shared: Vec::new(), rank, barriers: [Barrier::IDLE; 17], index, output: Output::default() }
     }
 }
 

@@ -18,7 +18,7 @@ fn env(threads: u32) -> Env {
 }
 
 fn block() -> Block {
-    Block::new(64, [0; 3], crate::output::Output::default(), 0)
+    Block { shared: vec![vec![0; 64]], ..Block::new([0; 3], 0) }
 }
 
 /// Executes one instruction on a full warp that `setup` has prepared.

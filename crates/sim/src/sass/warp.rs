@@ -238,7 +238,9 @@ fn special_value(m: &Machine<'_>, name: &str, lane: usize) -> Option<u64> {
         "SR_SWINHI" => SHARED_WINDOW.into(),
         "SR_LWINHI" => LOCAL_WINDOW.into(),
         "SR_SWINLO" | "SR_LWINLO" => 0,
-        "SR_CgaCtaId" | "SR_SMID" | "SR_VIRTID" => 0,
+        "SR_CgaCtaId" => m.block.rank as u64,
+        // Which of the slots of constants before the parameters holds the cluster's (sm_100 on).
+        "SR_CgaSize" | "SR_SMID" | "SR_VIRTID" => 0,
         "SR_WARPID" => m.warp.number.into(),
         "SR_CLOCKLO" | "SR_GLOBALTIMERLO" => m.warp.issued,
         "SR_CLOCKHI" | "SR_GLOBALTIMERHI" => m.warp.issued >> 32,
@@ -284,18 +286,24 @@ fn barrier_result(o: &Operands<'_>) -> Result<Exec, Unsupported> {
 
 /// Pd, Rd, address: whether a generic address lies in the window of a space.
 fn query_space(o: &Operands<'_>) -> Result<Exec, Unsupported> {
-    // Shared memory of the cluster is that of the block.
-    let spaces =
-        [("S", Some(SHARED_WINDOW)), ("D", Some(SHARED_WINDOW)), ("L", Some(LOCAL_WINDOW)), ("G", None)];
-    let Some(window) = o.choose(&spaces) else {
+    // Shared memory of the block, of its cluster, local and global memory.
+    let window = |w: u32| Some(w);
+    let spaces = [
+        ("S", (window(SHARED_WINDOW), true)),
+        ("D", (window(SHARED_WINDOW), false)),
+        ("L", (window(LOCAL_WINDOW), false)),
+        ("G", (None, false)),
+    ];
+    let Some((window, own)) = o.choose(&spaces) else {
         return unsupported("a query of this space");
     };
     let (pred, address) = (o.pred_dst(0)?, Address::of(o, 2, Space::Generic)?);
     Ok(Box::new(move |m, mask| {
         for lane in lanes(mask) {
-            let high = (address.at(m.warp, lane) >> 32) as u32;
+            let a = address.at(m.warp, lane);
+            let high = (a >> 32) as u32;
             let inside = match window {
-                Some(w) => high == w,
+                Some(w) => high == w && (!own || (a >> 24 & 0xff) as usize == m.block.rank),
                 None => high != SHARED_WINDOW && high != LOCAL_WINDOW,
             };
             pred.put(m.warp, lane, inside);

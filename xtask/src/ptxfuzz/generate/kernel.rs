@@ -295,6 +295,7 @@ impl Gen {
             kernel: "k".into(),
             grid: [self.profile.blocks as u32, 1, 1],
             block: [self.profile.threads as u32, 1, 1],
+            cluster: None,
             shared: 0,
             generated: None,
             // For recursion, whose depth the compiler doesn't know.
