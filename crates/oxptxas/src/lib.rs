@@ -21,6 +21,7 @@ mod object;
 pub mod options;
 pub mod pipeline;
 pub mod timeline;
+mod tolerance;
 mod units;
 pub mod verify;
 

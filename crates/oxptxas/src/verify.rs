@@ -1,11 +1,10 @@
 //! Whether a cubin does what its PTX says: both are executed on launches that are made up for each kernel, and
 //! what they leave in memory is compared.
 
+use crate::tolerance::Tolerance;
 use sim::generate::generate;
-use sim::memory::Memory;
 use sim::ptx::Options;
 use sim::schedule::Schedule;
-use sim::sparse::Content;
 use sim::watch::Watch;
 use std::fmt;
 
@@ -14,6 +13,9 @@ const LIMITS: (u64, u64) = (400_000, 4_000_000);
 
 /// Launches of other shapes that are tried where those that were asked for say nothing.
 const MORE: u64 = 8;
+
+/// What undefined bytes hold in further runs: as numbers, small, large and none.
+const FILLS: [u8; 4] = [0xa5, 0x7f, 0xff, 0x41];
 
 /// Why a launch says nothing: threads race, or read what nothing has written.
 const UNSTABLE: &str = "it depends on the order of threads or on what is not defined";
@@ -59,15 +61,6 @@ fn instructions(module: &ptx::Module) -> impl Iterator<Item = &ptx::Inst> {
     statements.filter_map(|s| match s {
         ptx::ast::Stmt::Inst(i) => Some(i),
         _ => None,
-    })
-}
-
-/// Whether results may differ by rounding: approximate functions, or products and sums that may be contracted.
-fn may_round_differently(module: &ptx::Module) -> bool {
-    instructions(module).any(|i| {
-        let approximate = i.has(ptx::Mod::approx) || i.has(ptx::Mod::full);
-        let product = i.op == ptx::Op::mul && i.ty(0).is_some_and(ptx::Type::is_float);
-        approximate || product && !i.has(ptx::Mod::rn)
     })
 }
 
@@ -123,7 +116,7 @@ pub fn kernel(
     name: &str,
     seeds: std::ops::Range<u64>,
 ) -> Verdict {
-    let rounding = may_round_differently(module);
+    let inexact = instructions(module).any(sim::ptx::is_inexact);
     let strict_descriptors = !has_policies(module);
     let (mut verdict, mut undefined) = (None, None);
     for seed in seeds.start..seeds.end + MORE {
@@ -146,7 +139,12 @@ pub fn kernel(
         // Whether the result is the same in another order of the threads, with other contents of what is undefined.
         let stable = |n: u64| {
             let schedule = Schedule::Random(seed * 16 + n);
-            let again = interpret(Options { limit: 2 * LIMITS.0, fill: 0xa5, schedule });
+            let again = interpret(Options {
+                limit: 2 * LIMITS.0,
+                fill: FILLS[n as usize],
+                schedule,
+                ..Options::default()
+            });
             again.is_ok_and(|p| p.memory.differences(&expected).is_empty())
         };
         if !stable(0) {
@@ -168,7 +166,15 @@ pub fn kernel(
             Err(e) => return Verdict::Differs(format!("seed {seed}: {e}")),
         };
         let differences = found.differences(&expected);
-        let differs = |(at, [a, b]): &&(u64, [u64; 2])| !(rounding && close(&expected, *at, *a, *b));
+        let tolerance = (inexact && !differences.is_empty()).then(|| {
+            Tolerance::new(|nudge| {
+                let run = interpret(Options { limit: 2 * LIMITS.0, nudge, ..Options::default() });
+                run.ok().map(|p| p.memory)
+            })
+        });
+        let differs = |(at, [a, b]): &&(u64, [u64; 2])| {
+            !tolerance.as_ref().is_some_and(|t| t.allows(&expected, *at, *a, *b))
+        };
         let wrong: Vec<_> = differences.iter().filter(differs).collect();
         if !wrong.is_empty() && !(1..4).all(stable) {
             undefined = Some(UNSTABLE.into());
@@ -199,29 +205,4 @@ pub fn kernel(
         };
     }
     verdict.unwrap_or_else(|| Verdict::Undefined(undefined.unwrap_or_default()))
-}
-
-/// Whether eight bytes hold numbers that are nearly the same.
-fn close(memory: &Memory, at: u64, a: u64, b: u64) -> bool {
-    let parts = |bits: u32, value: &dyn Fn(u64) -> f64, error: f64| {
-        let mask = u64::MAX >> (64 - bits);
-        (0..64 / bits).all(|i| {
-            let (a, b) = (a >> (i * bits) & mask, b >> (i * bits) & mask);
-            let (x, y) = (value(a), value(b));
-            let scale = x.abs().max(y.abs()).max(1.0);
-            a == b || x.is_nan() && y.is_nan() || x == y || (x - y).abs() <= error * scale
-        })
-    };
-    let f32s = || parts(32, &|x| f32::from_bits(x as u32).into(), 1e-4);
-    let f64s = || parts(64, &f64::from_bits, 1e-9);
-    let f16s = || parts(16, &|x| half::f16::from_bits(x as u16).into(), 4e-3);
-    let bf16s = || parts(16, &|x| half::bf16::from_bits(x as u16).into(), 2e-2);
-    match memory.content(at) {
-        Some(Content::F32) => f32s(),
-        Some(Content::F64) => f64s(),
-        Some(Content::F16) => f16s(),
-        Some(Content::Bf16) => bf16s(),
-        // Anything may lie there.
-        _ => f32s() || f64s(),
-    }
 }

@@ -13,6 +13,8 @@ pub struct Allocation {
     pub bytes: Vec<u8>,
     /// What it is, for messages.
     pub name: String,
+    /// What it held when the program began, in a sparse memory: addresses of code are another executor's affair.
+    first: Vec<u8>,
 }
 
 /// Global memory.
@@ -67,7 +69,14 @@ impl Memory {
     /// Puts `bytes` at an address where nothing is, below or above all that is allocated in turn.
     pub(crate) fn place(&mut self, name: &str, base: u64, bytes: Vec<u8>) {
         let i = self.allocations.partition_point(|a| a.base <= base);
-        self.allocations.insert(i, Allocation { base, bytes, name: name.to_string() });
+        self.allocations.insert(i, Allocation { base, bytes, name: name.to_string(), first: Vec::new() });
+    }
+
+    /// The program begins: what variables hold now is what they are made to hold.
+    pub(crate) fn begin(&mut self) {
+        if self.sparse.is_some() {
+            self.allocations.iter_mut().for_each(|a| a.first.clone_from(&a.bytes));
+        }
     }
 
     fn alloc_by_name(&mut self, name: &str, bytes: Vec<u8>) -> u64 {
@@ -80,7 +89,8 @@ impl Memory {
             let free = before.is_none_or(|a| end(a) <= base)
                 && self.allocations.get(i).is_none_or(|a| base + bytes.len() as u64 <= a.base);
             if free {
-                self.allocations.insert(i, Allocation { base, bytes, name: name.to_string() });
+                self.allocations
+                    .insert(i, Allocation { base, bytes, name: name.to_string(), first: Vec::new() });
                 return base;
             }
             base += SLOT;
@@ -123,12 +133,14 @@ impl Memory {
     }
 
     /// Addresses of the aligned 8-byte words that differ between two memories that began alike, with both contents.
+    /// Variables began as their makers chose: a word counts if the program changed it in one of them.
     pub fn differences(&self, other: &Memory) -> Vec<(u64, [u64; 2])> {
         let mut out = Vec::new();
         for a in &self.allocations {
             let Some(b) = other.allocations.iter().find(|b| b.name == a.name) else { continue };
             let words = a.bytes.chunks(8).zip(b.bytes.chunks(8)).enumerate();
-            let differ = words.filter(|(_, (x, y))| x != y);
+            let kept = |a: &Allocation, i: usize, x: &[u8]| a.first.get(8 * i..8 * i + x.len()) == Some(x);
+            let differ = words.filter(|(i, (x, y))| x != y && !(kept(a, *i, x) && kept(b, *i, y)));
             out.extend(
                 differ.map(|(i, (x, y))| (a.base + 8 * i as u64, [little_endian(x), little_endian(y)])),
             );
@@ -140,7 +152,7 @@ impl Memory {
     }
 
     /// The aligned eight bytes at an address, if they lie in an allocation or in a page that was touched.
-    pub(crate) fn word(&self, address: u64) -> Option<u64> {
+    pub fn word(&self, address: u64) -> Option<u64> {
         match self.find(address, 8) {
             Some(_) => self.read(address, 8),
             None => self.sparse.as_ref()?.touched(address),

@@ -23,7 +23,7 @@ pub fn coverage(module: &Module) -> Coverage {
         let insts = body.stmts.iter().filter_map(|s| if let Stmt::Inst(i) = s { Some(i) } else { None });
         let count = insts.clone().count() as u64;
         out.total += count;
-        let mut program = match Program::new(module, kernel, 0) {
+        let mut program = match Program::new(module, kernel, 0, 0) {
             Ok(p) => p,
             Err(e) => {
                 // One instruction without a form hides the others of the function.

@@ -47,6 +47,8 @@ pub(super) struct Code<'m> {
     pub rm: Round,
     pub ftz: bool,
     pub sat: bool,
+    /// See [`super::Options::nudge`].
+    pub nudge: u64,
     /// Destinations of a branch: one, or a table.
     pub targets: SmallVec<[u32; 1]>,
 }
@@ -73,6 +75,8 @@ pub(super) struct Program<'m> {
     pub module: &'m Module,
     /// Every byte of registers and memory of a thread before it is written.
     pub fill: u8,
+    /// See [`super::Options::nudge`].
+    nudge: u64,
     pub code: Vec<Code<'m>>,
     pub layouts: SecondaryMap<FuncId, Layout>,
     pub places: SecondaryMap<VarId, Place>,
@@ -101,13 +105,14 @@ fn place(at: &mut u64, align: u32, size: u64) -> u64 {
 
 impl<'m> Program<'m> {
     /// Prepares the module to run `kernel`.
-    pub fn new(module: &'m Module, kernel: FuncId, fill: u8) -> Result<Program<'m>, SimError> {
+    pub fn new(module: &'m Module, kernel: FuncId, fill: u8, nudge: u64) -> Result<Program<'m>, SimError> {
         if let Some(v) = module.vars.values().find(|v| v.size() > LARGEST) {
             return Err(SimError::at(v.span, format!("'{}' is too large to interpret", v.name)));
         }
         let mut p = Program {
             module,
             fill,
+            nudge,
             code: Vec::new(),
             layouts: SecondaryMap::new(),
             places: SecondaryMap::new(),
@@ -301,6 +306,7 @@ impl<'m> Program<'m> {
             rm,
             ftz: inst.has(Mod::ftz),
             sat: inst.has(Mod::sat),
+            nudge: self.nudge,
             targets: SmallVec::new(),
         })
     }

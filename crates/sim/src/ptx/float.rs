@@ -51,7 +51,7 @@ fn one(code: &Code<'_>, f: Format, x: &[u64]) -> Option<u64> {
         if inst.has(Mod::relu) { relu(r, f) } else { r }
     };
     if inst.has(Mod::approx) || inst.has(Mod::full) {
-        return approximate(code, f, &x).map(flush);
+        return approximate(code, f, &x).map(|r| flush(super::approx::nudged(code, f, &x, r)));
     }
     // Arithmetic gives the canonical NaN; binary64 passes on the operand's, quieted.
     let quiet = |b: u64| match () {
@@ -65,7 +65,7 @@ fn one(code: &Code<'_>, f: Format, x: &[u64]) -> Option<u64> {
     Some(match inst.op {
         Op::add => exact(add(x[0], x[1], result, rm)),
         Op::sub => exact(add(x[0], minus(x[1]), result, rm)),
-        Op::mul => exact(mul(x[0], x[1], result, rm)),
+        Op::mul => exact(super::approx::nudged(code, f, &x, mul(x[0], x[1], result, rm))),
         Op::fma | Op::mad => exact(fma(x[0], x[1], x[2], result, rm)),
         Op::div => exact(fp::div(x[0], x[1], result, rm)),
         Op::rcp => exact(fp::div(one, x[0], result, rm)),

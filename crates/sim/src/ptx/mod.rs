@@ -4,6 +4,7 @@
 //! program counter, registers and local memory; a warp executes, one instruction at a time, the threads that
 //! are furthest behind; `.sync` instructions collect the threads that they name.
 
+mod approx;
 mod asynchronous;
 mod convert;
 mod coverage;
@@ -18,6 +19,7 @@ mod video;
 mod warp;
 mod wide;
 
+pub use approx::is_inexact;
 pub use coverage::coverage;
 pub use run::{LIMIT, Options, execute, execute_filled, execute_with, observe, run};
 

@@ -58,11 +58,14 @@ pub struct Options {
     pub fill: u8,
     /// Which threads run when.
     pub schedule: Schedule,
+    /// If it isn't 0, results that PTX does not define to the bit are moved within their bounds: upwards by 1, downwards by
+    /// 2, by other numbers at random.
+    pub nudge: u64,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { limit: LIMIT, fill: 0, schedule: Schedule::Turns }
+        Options { limit: LIMIT, fill: 0, schedule: Schedule::Turns, nudge: 0 }
     }
 }
 
@@ -90,11 +93,11 @@ pub fn observe(
         resolved.aliases.clear();
         return observe(&resolved, launch, options, watch);
     }
-    let Options { limit, fill, schedule } = options;
+    let Options { limit, fill, schedule, nudge } = options;
     let kernel = module.funcs.iter().find(|(_, f)| f.entry && f.body.is_some() && f.name == launch.kernel);
     let (kernel, func) =
         kernel.ok_or_else(|| SimError::new(format!("there is no kernel '{}'", launch.kernel)))?;
-    let mut program = Program::new(module, kernel, fill)?;
+    let mut program = Program::new(module, kernel, fill, nudge)?;
     let mut prepared = launch.prepare();
     let size = module.param_layout(func).1 as usize;
     if prepared.params.len() != size {
@@ -141,6 +144,7 @@ pub fn observe(
         limit,
         watch,
     };
+    env.memory.begin();
     env.watch.begin(env.memory);
     let mut dice = Dice::new(schedule);
     for cluster in launch.clusters().map_err(SimError::new)? {

@@ -261,6 +261,7 @@ fn simulate(
             },
         })
         .collect();
+    prepared.memory.begin();
     if let Some(p) = &mut probe {
         p.watch.begin(&prepared.memory);
         let others = code.iter().enumerate().filter(|(i, _)| p.at != Some(16 * *i as u32));

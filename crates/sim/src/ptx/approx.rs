@@ -1,0 +1,66 @@
+//! What PTX leaves open about floating-point results: the error bounds that the manual gives for approximate functions,
+//! and products that may be fused with a sum. A run with [`super::Options::nudge`] moves every such result within its
+//! bound, so that several runs show how far the error reaches in what is stored.
+
+use super::decode::Code;
+use super::float::format;
+use crate::fp::{self, F16, F32, F64, Format, Round};
+use crate::launch::Rng;
+use ::ptx::{Mod, Op};
+
+/// The largest error of the instruction's result, relative to it and absolute; `None` for exact ones. PTX ISA 9.0,
+/// sections of the instructions.
+fn bound(code: &Code<'_>, f: Format) -> Option<(f64, f64)> {
+    let inst = code.inst;
+    let rounded = inst.one_of(&[Mod::rn, Mod::rz, Mod::rm, Mod::rp]).is_some();
+    if inst.op == Op::mul && !rounded {
+        // Not rounded if it is fused: one unit in the last place covers the difference.
+        return Some((2f64.powi(-(f.frac as i32)), 0.0));
+    }
+    if !inst.has(Mod::approx) && !inst.has(Mod::full) {
+        return None;
+    }
+    let relative = |bits: f64| Some(((-bits).exp2(), 0.0));
+    match (inst.op, f) {
+        (Op::rcp | Op::rsqrt, F64) => relative(19.0),
+        (Op::div, _) => relative(21.0),
+        (Op::rcp, _) => relative(22.5),
+        (Op::sqrt | Op::rsqrt, _) => relative(22.5),
+        (Op::ex2, F32) => relative(22.0),
+        (Op::ex2, F16) => relative(9.9),
+        (Op::ex2, _) => relative(7.0),
+        (Op::tanh, F32) => relative(11.0),
+        (Op::tanh, F16) => relative(10.9),
+        (Op::tanh, _) => relative(8.0),
+        (Op::lg2, _) => Some((2f64.powi(-22), 2f64.powi(-22))),
+        (Op::sin | Op::cos, _) => Some((0.0, 2f64.powf(-20.5))),
+        _ => None,
+    }
+}
+
+/// The result, moved within its bound: up in run 1, down in run 2, somewhere in the others.
+pub(super) fn nudged(code: &Code<'_>, f: Format, x: &[u64], result: u64) -> u64 {
+    let Some((relative, absolute)) = (code.nudge != 0).then(|| bound(code, f)).flatten() else {
+        return result;
+    };
+    let value = f64::from_bits(fp::convert(result, f, F64, Round::Nearest));
+    if !value.is_finite() || value == 0.0 && absolute == 0.0 {
+        return result;
+    }
+    let share = match code.nudge {
+        1 => 1.0,
+        2 => -1.0,
+        n => {
+            let seed = x.iter().fold(n ^ u64::from(code.inst.span.start) << 32, |s, v| s.rotate_left(7) ^ v);
+            Rng::new(seed).next() as i64 as f64 / 2f64.powi(63)
+        }
+    };
+    let moved = value + share * (value.abs() * relative + absolute);
+    fp::convert(moved.to_bits(), F64, f, Round::Nearest)
+}
+
+/// Whether an instruction's result may differ from the interpreter's by rounding.
+pub fn is_inexact(inst: &::ptx::Inst) -> bool {
+    let product = inst.op == Op::mul && inst.one_of(&[Mod::rn, Mod::rz, Mod::rm, Mod::rp]).is_none();
+    inst.has(Mod::approx) || inst.has(Mod::full) || product && inst.ty(0).is_some_and(|t| format(t).is_some())
+}
