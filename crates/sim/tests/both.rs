@@ -314,7 +314,7 @@ fn barriers_in_shared_memory() {
             },
             Case {
                 name: "mbarrier80",
-                targets: &["sm_80", "sm_89"],
+                targets: &["sm_80", "sm_89", "sm_90", "sm_100", "sm_120"],
                 input: INTEGERS,
                 body: ".shared .align 8 .b64 bar[2]; setp.ne.u32 %p0, %n, 0; @%p0 bra A; mbarrier.init.shared.b64 [bar], 64;\n\
                    A: bar.sync 0; mov.u32 %r0, sh; shl.b32 %r1, %n, 2; add.u32 %r0, %r0, %r1;\n\

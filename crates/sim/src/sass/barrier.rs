@@ -74,16 +74,17 @@ pub(super) fn compile(o: &Operands<'_>) -> Result<Option<Exec>, Unsupported> {
         Opcode::SYNCS_ARRIVE => arrive(o)?,
         Opcode::ARRIVES => {
             o.ignore(&["LDGSTSBAR", "64"]);
-            // Copies are done at once: the count that goes up for them goes down at the same moment, unless the
-            // thread's own arrival stands for them.
+            // Copies are done at once: what is counted for them ends here, a transaction (`A0T1` has announced it) or
+            // the thread's own arrival.
             // Before sm_90, where no modifier tells, code has made the count go up itself.
             let kind = o.choose(&[("ARVCNT", Some(true)), ("TRANSCNT", Some(false))]).unwrap_or(None);
             let at = Address::of(o, 0, Space::Shared)?;
             Box::new(move |m, mask| {
-                for lane in lanes(if kind == Some(false) { 0 } else { mask }) {
+                for lane in lanes(mask) {
                     let a = at.at(m.warp, lane);
                     match kind {
-                        Some(_) => m.arrive_at(lane, a, 1, 0, 0)?,
+                        Some(true) => m.arrive_at(lane, a, 1, 0, 0)?,
+                        Some(false) => m.arrive_at(lane, a, 0, 0, -1)?,
                         None => m.arrive_80(lane, a)?,
                     };
                 }
