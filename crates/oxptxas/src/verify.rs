@@ -166,10 +166,10 @@ pub fn kernel(
             Err(e) => return Verdict::Differs(format!("seed {seed}: {e}")),
         };
         let differences = found.differences(&expected);
-        let tolerance = (inexact && !differences.is_empty()).then(|| {
+        let tolerance = (!differences.is_empty()).then(|| {
             Tolerance::new(|nudge| {
-                let run = interpret(Options { limit: 2 * LIMITS.0, nudge, ..Options::default() });
-                run.ok().map(|p| p.memory)
+                let options = Options { limit: 2 * LIMITS.0, nudge, ..Options::default() };
+                inexact.then(|| interpret(options).ok()).flatten().map(|p| p.memory)
             })
         });
         let differs = |(at, [a, b]): &&(u64, [u64; 2])| {

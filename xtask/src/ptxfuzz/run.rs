@@ -91,7 +91,9 @@ impl Kind {
         let text = error.to_string();
         match () {
             () if !vendor => Kind::Fault,
-            () if text.contains("sm_75: cannot decode") && text.contains("unknown opcode 0x23e") => {
+            () if text.contains("sm_75: cannot decode")
+                && [0x23e, 0x83e].iter().any(|op| text.contains(&format!("unknown opcode {op:#x}"))) =>
+            {
                 Kind::VendorIllegal
             }
             // Names that nvdisasm does not know: UF2FP from pairs of binary16 on sm_120.

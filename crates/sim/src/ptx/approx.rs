@@ -12,8 +12,11 @@ use ::ptx::{Mod, Op};
 /// sections of the instructions.
 fn bound(code: &Code<'_>, f: Format) -> Option<(f64, f64)> {
     let inst = code.inst;
-    let rounded = inst.one_of(&[Mod::rn, Mod::rz, Mod::rm, Mod::rp]).is_some();
-    if inst.op == Op::mul && !rounded {
+    if matches!(inst.op, Op::mma | Op::wmma) {
+        // The order of the sums, and what they keep of each product, is not defined.
+        return Some((2f64.powi(1 - f.frac.min(F32.frac) as i32), 0.0));
+    }
+    if is_product(inst) {
         // Not rounded if it is fused: one unit in the last place covers the difference.
         return Some((2f64.powi(-(f.frac as i32)), 0.0));
     }
@@ -61,6 +64,13 @@ pub(super) fn nudged(code: &Code<'_>, f: Format, x: &[u64], result: u64) -> u64 
 
 /// Whether an instruction's result may differ from the interpreter's by rounding.
 pub fn is_inexact(inst: &::ptx::Inst) -> bool {
-    let product = inst.op == Op::mul && inst.one_of(&[Mod::rn, Mod::rz, Mod::rm, Mod::rp]).is_none();
-    inst.has(Mod::approx) || inst.has(Mod::full) || product && inst.ty(0).is_some_and(|t| format(t).is_some())
+    inst.has(Mod::approx) || inst.has(Mod::full) || is_product(inst) || matches!(inst.op, Op::mma | Op::wmma)
+}
+
+/// Whether it is a product that may be fused with a sum: one without a rounding, and one of pairs of binary32 numbers, where
+/// the rounding must stand and ptxas 13.0.88 fuses all the same.
+fn is_product(inst: &::ptx::Inst) -> bool {
+    let float = inst.ty(0).is_some_and(|t| format(t).is_some());
+    let rounded = inst.one_of(&[Mod::rn, Mod::rz, Mod::rm, Mod::rp]).is_some();
+    inst.op == Op::mul && float && (!rounded || inst.ty(0) == Some(::ptx::Type::f32x2))
 }

@@ -155,7 +155,17 @@ fn mma(env: &mut Env<'_, '_>, threads: &mut [Thread], lanes: &[usize], code: &Co
         return put(env, threads, lanes, &ops[0], &d, 32);
     }
     let scales = if scaled { Some(scales(env, threads, lanes, code, &p)?) } else { None };
-    let d = p.of_registers([&x[0], &x[1], &x[2]], scales.as_ref());
+    let mut d = p.of_registers([&x[0], &x[1], &x[2]], scales.as_ref());
+    for word in d.iter_mut().flatten() {
+        *word = match p.sum {
+            Sum::Float(f) if f.bits() == 32 => moved(code, &p, vec![u64::from(*word)])[0] as u32,
+            Sum::Float(f) if f.bits() == 16 => {
+                let halves = moved(code, &p, vec![u64::from(*word & 0xffff), u64::from(*word >> 16)]);
+                halves[0] as u32 | (halves[1] as u32) << 16
+            }
+            _ => *word,
+        };
+    }
     put(env, threads, lanes, &ops[0], &d, p.sum.bits())
 }
 
@@ -203,6 +213,14 @@ fn scales(
     })
 }
 
+/// Sums, whose order is not defined, moved within their bounds.
+fn moved(code: &Code<'_>, p: &Product, sums: Vec<u64>) -> Vec<u64> {
+    match p.sum {
+        Sum::Float(f) => sums.into_iter().map(|x| super::approx::nudged(code, f, &[x], x)).collect(),
+        Sum::Int { .. } | Sum::Count { .. } => sums,
+    }
+}
+
 /// `m8n8k4` of binary16: four products, each of lanes 4i … 4i+3 and 4i+16 … 4i+19.
 fn quad_pairs(code: &Code<'_>, [a, b, c]: [&[Row]; 3], p: Product, c_type: &str) -> Res<Vec<Row>> {
     let mut layouts = code.inst.mods.iter().filter(|m| matches!(m, Mod::row | Mod::col));
@@ -234,7 +252,7 @@ fn quad_pairs(code: &Code<'_>, [a, b, c]: [&[Row]; 3], p: Product, c_type: &str)
                 mc[r * 8 + col] = fp::convert(bits, from, f, Round::Nearest);
             }
         }
-        let d = p.of_matrices(&ma, &mb, &mc, None);
+        let d = moved(code, &p, p.of_matrices(&ma, &mb, &mc, None));
         for (lane, t, low) in lanes {
             for i in 0..8 {
                 let (r, col) = place(wide_d, t, low, i);
@@ -369,7 +387,7 @@ fn wmma_mma(env: &mut Env<'_, '_>, threads: &mut [Thread], lanes: &[usize], code
     if let (Some(from), Sum::Float(to)) = (format(c), p.sum) {
         mc.iter_mut().for_each(|x| *x = fp::convert(*x, from, to, Round::Nearest));
     }
-    let mut md = p.of_matrices(&ma, &mb, &mc, None);
+    let mut md = moved(code, &p, p.of_matrices(&ma, &mb, &mc, None));
     if let (true, Sum::Float(f)) = (inst.has(Mod::satfinite), p.sum) {
         let infinity = f.infinity();
         for x in &mut md {

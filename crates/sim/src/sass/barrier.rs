@@ -4,33 +4,32 @@ use super::Fault;
 use super::compile::{Unsupported, unsupported};
 use super::mem::{Address, Space};
 use super::operand::{Exec, Kind, Operands, lanes};
-use super::state::Machine;
+use super::state::{Machine, SHARED_WINDOW};
 use crate::mbarrier::Barrier;
 use sass::Opcode;
 
 impl Machine<'_> {
     /// Adds bytes that have come (or, negative, that are to come) to the barrier at a shared address.
     pub(super) fn complete_bytes(&mut self, lane: usize, at: u64, bytes: i64) -> Result<(), Fault> {
-        self.arrive_at(lane, at, 0, 0, -bytes).map(|_| ())
+        self.arrive_at(Space::Shared, lane, at, 0, 0, -bytes).map(|_| ())
     }
 
-    /// Arrivals at the barrier at a shared address; its state before.
+    /// Arrivals at the barrier at an address; its state before.
     fn arrive_at(
         &mut self,
+        space: Space,
         lane: usize,
         at: u64,
         arrivals: u64,
         leaving: u64,
         bytes: i64,
     ) -> Result<u64, Fault> {
-        // Other blocks' barriers are at addresses with a block number from bit 24 on.
-        let at = at & 0xff_ffff;
-        let old = self.load(Space::Shared, lane, at, 8)?;
+        let old = self.load(space, lane, at, 8)?;
         let Some(new) = Barrier::of(old).arrive(arrivals, leaving, bytes) else {
             let missing = Barrier::of(old).missing;
             return Err(Fault::at(lane, format!("{arrivals} arrivals at a barrier that misses {missing}")));
         };
-        self.store(Space::Shared, lane, at, 8, new.bits())?;
+        self.store(space, lane, at, 8, new.bits())?;
         Ok(old)
     }
 }
@@ -83,8 +82,8 @@ pub(super) fn compile(o: &Operands<'_>) -> Result<Option<Exec>, Unsupported> {
                 for lane in lanes(mask) {
                     let a = at.at(m.warp, lane);
                     match kind {
-                        Some(true) => m.arrive_at(lane, a, 1, 0, 0)?,
-                        Some(false) => m.arrive_at(lane, a, 0, 0, -1)?,
+                        Some(true) => m.arrive_at(Space::Shared, lane, a, 1, 0, 0)?,
+                        Some(false) => m.arrive_at(Space::Shared, lane, a, 0, 0, -1)?,
                         None => m.arrive_80(lane, a)?,
                     };
                 }
@@ -98,7 +97,9 @@ pub(super) fn compile(o: &Operands<'_>) -> Result<Option<Exec>, Unsupported> {
 /// Rd, address, operand: how many arrive and how many bytes are to come is in the modifier's letters: `A1` or
 /// `AR` arrivals, `T1`, `TR` more bytes to come, `TX` bytes that have come; without one it is `A1TR`.
 fn arrive(o: &Operands<'_>) -> Result<Exec, Unsupported> {
-    o.ignore(&["ARRIVE", "TRANS64", "RED"]);
+    o.ignore(&["ARRIVE", "TRANS64"]);
+    // Without a result it reaches the block of the cluster that the address names.
+    let remote = o.take("RED");
     let leaves = o.take("OPTOUT");
     let counts = [
         ("A1T0", (Some(1), Some(0))),
@@ -117,7 +118,11 @@ fn arrive(o: &Operands<'_>) -> Result<Exec, Unsupported> {
             let value = i64::from(values[lane] as u32 as i32);
             let arrivals: i64 = arrivals.unwrap_or(value);
             let bytes = bytes.unwrap_or(if done { -value } else { value });
-            let raw = m.arrive_at(lane, addresses[lane], arrivals as u64, u64::from(leaves), bytes)?;
+            let (space, at) = match remote {
+                true => (Space::Generic, u64::from(SHARED_WINDOW) << 32 | addresses[lane]),
+                false => (Space::Shared, addresses[lane]),
+            };
+            let raw = m.arrive_at(space, lane, at, arrivals as u64, u64::from(leaves), bytes)?;
             dst.put(m.warp, lane, raw);
         }
         Ok(())

@@ -407,8 +407,8 @@ fn min_max(o: &Operands<'_>) -> Result<Exec, Unsupported> {
     }))
 }
 
-/// Rd, Pu, Pv, Ra, Rb, P: [`min_max`] that says, too, where the result is the first operand: of halves, the upper
-/// ones first (as CUDA's `__vibmax` says it; ptxas was only seen to emit it for results that nothing reads).
+/// Rd, Pu, Pv, Ra, Rb, P: [`min_max`] that says, too, where the result is the first operand: of halves, the lower
+/// ones first.
 fn min_max_choice(o: &Operands<'_>) -> Result<Exec, Unsupported> {
     let out = (Some(o.dst(0, 1)?), [o.pred_dst(1)?, o.pred_dst(2)?]);
     let srcs = [o.src(3, Kind::Int)?, o.src(4, Kind::Int)?];
@@ -418,7 +418,7 @@ fn min_max_choice(o: &Operands<'_>) -> Result<Exec, Unsupported> {
             let one = |at| pick(half_of(a, at, signed).into(), half_of(b, at, signed).into(), least);
             let (low, high) = (one(0), one(16));
             let keep = |x: i64| (if relu { x.max(0) } else { x }) as i32;
-            (each_half(|at| keep(if at == 0 { low.0 } else { high.0 })), high.1, low.1)
+            (each_half(|at| keep(if at == 0 { low.0 } else { high.0 })), low.1, high.1)
         }));
     }
     let signed = !o.take("U32");
