@@ -17,6 +17,17 @@ pub(crate) fn compile(name: &str, o: &Operands<'_>) -> Result<Option<Exec>, Unsu
             let (op, compare) = (Options::of(o), comparison(o)?);
             let join = combine(o)?;
             let out = (None, [o.pred_dst(0)?, o.pred_dst(1)?]);
+            if o.take("B:F32") {
+                // With a binary32 number, which stands for both halves.
+                let (a, b) = (halves(o, 2, 'A')?, o.src(3, Kind::Single)?);
+                return Ok(Some(lanewise(out, [a.src, b], [o.pred(4)?], move |[x, y], [p]| {
+                    let y = f32::from_bits(if op.ftz { F32.flush(y) } else { y } as u32);
+                    let wide =
+                        |x| f32::from_bits(fp::convert(op.input(x), op.format, F32, Round::Nearest) as u32);
+                    let one = |at| join(compare(wide(a.pick(x, at)).partial_cmp(&y)), p);
+                    (0, one(0), one(16))
+                })));
+            }
             let (a, b) = (halves(o, 2, 'A')?, halves(o, 3, 'B')?);
             lanewise(out, [a.src, b.src], [o.pred(4)?], move |[x, y], [p]| {
                 let one = |at| join(compare(op.order(a.pick(x, at), b.pick(y, at))), p);
