@@ -558,7 +558,14 @@ impl<'o> Writer<'o> {
         }
         mark(&mut graph, 4);
         for f in &o.functions {
-            for t in &f.takes {
+            // By name, and out of the variables that it reaches.
+            let reached = o.variables.iter().filter(|v| f.relocs.iter().any(|r| r.symbol == v.name));
+            let in_them = reached.flat_map(|v| &v.relocs).filter(|r| r.fill == Fill::Function);
+            let mut takes: Vec<&str> = f.takes.iter().map(String::as_str).collect();
+            takes.extend(in_them.map(|r| r.symbol.as_str()));
+            takes.sort_unstable();
+            takes.dedup();
+            for t in takes {
                 pair(&mut graph, self.symbol(&f.code.name)?, self.symbol(t)?);
             }
         }

@@ -78,11 +78,15 @@ pub(crate) fn compile(
         .filter(|f| f.body.is_none() && !is_prototype(f) && used.contains(&f.name))
         .map(|f| f.name.clone())
         .collect();
+    // The linker drops functions of this object alone that nothing seems to call.
+    let in_data = object.variables.iter().flat_map(|v| &v.relocs).filter(|r| r.fill == Fill::Function);
+    let in_code = object.functions.iter().flat_map(|f| &f.takes).map(String::as_str);
+    let taken: FxHashSet<&str> = in_data.map(|r| r.symbol.as_str()).chain(in_code).collect();
     object.prototypes = module
         .funcs
         .values()
         .filter(|f| !f.entry && (f.body.is_some() || object.externs.contains(&f.name)))
-        .filter(|f| f.linkage != Linkage::Internal || f.body.is_none())
+        .filter(|f| f.linkage != Linkage::Internal || f.body.is_none() || taken.contains(f.name.as_str()))
         .map(|f| (f.name.clone(), prototype(module, f)))
         .collect();
     for (alias, function, _) in &module.aliases {
@@ -298,5 +302,32 @@ fn variables(
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Settings;
+    use sass::Target;
+
+    /// Functions that only a table of pointers names are in the call graph, as in ptxas's objects: else nvlink drops them
+    /// and the pointers are null.
+    #[test]
+    fn functions_in_tables_are_in_the_call_graph() {
+        let source = ".version 8.0\n.target sm_90\n.address_size 64\n\
+            .func (.param .b32 r) f(.param .b32 a) { .reg .b32 %r<2>; ld.param.b32 %r0, [a]; st.param.b32 [r], %r0; ret; }\n\
+            .global .align 8 .u64 table[1] = {f};\n\
+            .visible .entry k(.param .u64 p) { .reg .b64 %d<3>; ld.param.u64 %d0, [p]; ld.global.u64 %d1, [table];\n\
+            st.global.u64 [%d0], %d1; ret; }\n";
+        let mut settings = Settings::new(Target::new(90).unwrap());
+        settings.relocatable = true;
+        let file =
+            crate::compile(source, "k.ptx", &settings).unwrap_or_else(|e| panic!("{}", e.render("k"))).cubin;
+        let mark = |n: i32| [0u32, n as u32].map(u32::to_le_bytes).concat();
+        let find = |n: i32| file.windows(8).position(|w| w == mark(n)).unwrap();
+        let (taken, indirect, takes) = (find(-2), find(-3), find(-4));
+        assert_eq!(indirect - taken, 16, "one function whose address is taken");
+        let function = &file[taken + 8..taken + 12];
+        assert_eq!(&file[takes + 12..takes + 16], function, "k reaches it");
     }
 }
