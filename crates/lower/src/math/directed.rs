@@ -175,8 +175,6 @@ mod tests {
         f64::from_bits(x ^ (r >> 4 & 1) << 63)
     }
 
-    /// The directed results enclose the exact one: down ≤ nearest ≤ up, at most one unit apart, equal exactly
-    /// where the remainder is zero, and toward zero is the one nearer to it.
     #[test]
     fn quotients_below_the_least_normal_number_are_flushed() {
         for mode in [Round::Minus, Round::Plus, Round::Zero] {
@@ -199,6 +197,8 @@ mod tests {
         }
     }
 
+    /// The directed results enclose the exact one: down ≤ nearest ≤ up, at most one unit apart, equal exactly
+    /// where the remainder is zero, and toward zero is the one nearer to it.
     #[test]
     fn double_precision_encloses() {
         let compile = |build: &dyn Fn(&mut Builder, Value, Value) -> Value| {

@@ -348,6 +348,9 @@ fn run(out: &mut impl Write, file: &str, launch_file: &str, options: &[&str]) ->
             other => return Err(format!("unknown option '{other}'")),
         }
     }
+    if (cycles || hazards) && (all || folder.is_some()) {
+        return Err("--cycles and --hazards print no buffers: not with --all or --out".into());
+    }
     let program = Program::load(file)?;
     let mut found = 0;
     for (index, launch) in launches(launch_file)?.iter().enumerate() {

@@ -57,17 +57,11 @@ pub(super) fn execute(env: &mut Env<'_, '_>, t: &mut Thread, code: &Code<'_>) ->
         // The rank is in the upper byte of the low word.
         Op::mapa => {
             let rank = read(t, env, 2)? & 0xff;
-            let a = match &ops[1] {
-                Operand::Var(v, offset) => t.var(p, *v)?.wrapping_add(*offset as u64),
-                o => t.read(env, o, ty)?,
-            };
+            let a = shared_address(env, t, &ops[1], ty)?;
             t.write(p, &ops[0], a & !0xff00_0000 | rank << 24, ty)
         }
         Op::getctarank => {
-            let a = match &ops[1] {
-                Operand::Var(v, offset) => t.var(p, *v)?.wrapping_add(*offset as u64),
-                o => t.read(env, o, ty)?,
-            };
+            let a = shared_address(env, t, &ops[1], ty)?;
             t.write(p, &ops[0], a >> 24 & 0xff, Type::u32)
         }
         Op::setmaxnreg => Ok(()),
@@ -260,6 +254,14 @@ fn locate(a: u64) -> (Space, u64) {
         CONST_WINDOW => (Space::Const, a % WINDOW),
         PARAM_WINDOW => (Space::Param, a % WINDOW),
         _ => (Space::Global, a),
+    }
+}
+
+/// The shared address that a source is, or names.
+fn shared_address(env: &Env<'_, '_>, t: &Thread, o: &Operand, ty: Type) -> Res<u64> {
+    match o {
+        Operand::Var(v, offset) => Ok(t.var(env.program, *v)?.wrapping_add(*offset as u64)),
+        o => t.read(env, o, ty),
     }
 }
 

@@ -96,11 +96,13 @@ impl Machine<'_> {
             }
             Space::Shared => {
                 // From sm_90 on the upper byte is the block's rank in its cluster; what reaches the block's own
-                // memory only does not look at it.
-                let rank = if near { self.block.rank } else { (a >> 24) as usize };
-                let bytes = self.block.shared.get_mut(rank).ok_or_else(|| {
-                    Fault::at(lane, format!("shared address {a:#x} of a block that is not in the cluster"))
-                })?;
+                // memory only may leave it out.
+                let named = (a >> 24) as usize;
+                let own = self.block.rank;
+                let rank = if near && named == 0 { own } else { named };
+                let found = self.block.shared.get_mut(rank).filter(|_| !near || rank == own);
+                let bytes =
+                    found.ok_or_else(|| Fault::at(lane, format!("shared address {a:#x} is not in reach")))?;
                 a &= 0xff_ffff;
                 ("shared", &mut bytes[..])
             }
