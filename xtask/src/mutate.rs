@@ -134,9 +134,8 @@ impl Subject<'_> {
 fn file(root: &Path, bin: &Path, ptx: &Path, sm: &str, options: &Options) -> Vec<(String, Outcome)> {
     let mut found = Vec::new();
     let Ok(source) = std::fs::read_to_string(ptx) else { return found };
-    let (Some(target), Ok(module)) = (Target::parse(&format!("sm_{sm}")), ptx::parse(&source)) else {
-        return found;
-    };
+    let Some(target) = Target::parse(&format!("sm_{sm}")) else { return found };
+    let Ok(module) = oxptxas::verify::module(&source, target) else { return found };
     let Ok(cubin) = reference(root, bin, ptx, sm) else { return found };
     let Ok(ranges) = cubin::read::code_ranges(&cubin) else { return found };
     // A launch file beside the PTX has inputs that suit the kernels.

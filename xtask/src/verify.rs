@@ -38,7 +38,7 @@ type Found = Result<Vec<(String, Verdict)>, String>;
 fn file(root: &Path, bin: &Path, ptx: &Path, sm: &str, options: &Options) -> Found {
     let source = std::fs::read_to_string(ptx).map_err(|e| e.to_string())?;
     let target = Target::parse(&format!("sm_{sm}")).ok_or("unknown target")?;
-    let module = ptx::parse(&source).map_err(|_| "not accepted".to_string())?;
+    let module = verify::module(&source, target).map_err(|_| "not accepted".to_string())?;
     let cubin = if options.ptxas {
         reference(root, bin, ptx, sm)?
     } else {

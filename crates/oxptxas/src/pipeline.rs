@@ -142,7 +142,8 @@ impl Failure {
 /// Everything that is wrong with the source.
 pub fn front_end(source: &str, file: &str, target: Target, arch: &str) -> Result<Module, Failure> {
     let fail = |diagnostics| Failure { diagnostics, file: file.into(), source: source.into() };
-    let (module, mut errors) = ptx::parse_all(source);
+    let (mut module, mut errors) = ptx::parse_all(source);
+    module.param_base = target.info().param_base.into();
     if errors.iter().any(|e| e.severity == Severity::Fatal) {
         return Err(fail(errors));
     }

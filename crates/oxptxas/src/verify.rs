@@ -50,6 +50,16 @@ impl fmt::Display for Verdict {
     }
 }
 
+/// The module of a text, its parameters laid out for `target`.
+///
+/// # Errors
+/// What can't be parsed.
+pub fn module(source: &str, target: sass::Target) -> Result<ptx::Module, Vec<ptx::Diagnostic>> {
+    let mut module = ptx::parse(source)?;
+    module.param_base = target.info().param_base.into();
+    Ok(module)
+}
+
 /// Names of the kernels of a module.
 pub fn kernels(module: &ptx::Module) -> Vec<&str> {
     let entries = module.funcs.values().filter(|f| f.entry && f.body.is_some());

@@ -232,3 +232,32 @@ const SUMS: &str = "
 fn functions_add_every_number() {
     verified(SUMS, [0, 3]);
 }
+
+/// The places of parameters are aligned by their address in the constant bank.
+#[test]
+fn over_aligned_parameters() {
+    let source = ".version 8.7
+.target sm_75
+.address_size 64
+.visible .entry k(.param .u32 a, .param .align 64 .b8 s[64], .param .u32 b, .param .u64 out)
+{
+    .reg .b32 %r<5>;
+    .reg .b64 %d;
+    ld.param.u32 %r1, [a];
+    ld.param.u32 %r2, [s+8];
+    ld.param.u32 %r3, [b];
+    ld.param.u64 %d, [out];
+    mad.lo.u32 %r1, %r1, %r2, %r3;
+    st.global.u32 [%d], %r1;
+    ret;
+}
+";
+    // What ptxas 13.0.88 states.
+    for (arch, places) in [("sm_75", [0, 0x20, 0x60, 0x68]), ("sm_90", [0, 0x30, 0x70, 0x78])] {
+        let target = Target::parse(arch).unwrap();
+        let module = verify::module(source, target).unwrap();
+        assert_eq!(module.param_layout(&module.funcs[ptx::ast::FuncId::from_u32(0)]).0, places);
+        let cubin = compile(source, "kernel.ptx", &Settings::new(target)).unwrap().cubin;
+        assert_eq!(verify::kernel(&module, source, &cubin, "k", 0..2), Verdict::Same);
+    }
+}

@@ -54,6 +54,9 @@ pub struct Module {
     pub pragmas: Vec<String>,
     /// `.section` bodies (DWARF data), as text.
     pub sections: Vec<(String, String)>,
+    /// Where kernel parameters start in the constant bank of the target that the module is compiled for. The text does
+    /// not say so; 0 until somebody knows.
+    pub param_base: u32,
 }
 
 /// Something declared at module scope.
@@ -497,10 +500,10 @@ pub enum AddrBase {
 }
 
 impl Module {
-    /// Byte offset of each kernel parameter, and the size of all, as the PTX ABI lays them out: in order,
-    /// each at its alignment.
+    /// Byte offset of each kernel parameter, and the size of all: in order, each at its alignment, which is that of
+    /// its address in the constant bank (ptxas 13.0.88, docs/cubin.md).
     pub fn param_layout(&self, func: &Func) -> (Vec<u32>, u32) {
-        let mut at = 0u32;
+        let mut at = self.param_base;
         let offsets = func
             .params
             .iter()
@@ -509,9 +512,9 @@ impl Module {
                 at = at.checked_next_multiple_of(v.align.max(1)).unwrap_or(u32::MAX);
                 let start = at;
                 at = at.saturating_add(v.size().try_into().unwrap_or(u32::MAX));
-                start
+                start - self.param_base
             })
             .collect();
-        (offsets, at)
+        (offsets, at - self.param_base)
     }
 }

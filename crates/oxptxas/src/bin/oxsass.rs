@@ -233,10 +233,11 @@ impl<'a> VerifyOptions<'a> {
 fn bisect(out: &mut impl Write, path: &str, options: &[&str]) -> Result<(), String> {
     use oxptxas::bisect::{Culprit, search};
     let options = VerifyOptions::parse(options)?;
-    let Program::Ptx { source, module, .. } = Program::load(path)? else {
+    let Program::Ptx { source, mut module, .. } = Program::load(path)? else {
         return Err(format!("{path}: bisect starts from PTX"));
     };
     let settings = options.settings(&module)?;
+    module.param_base = settings.target.info().param_base.into();
     let wrong = |output: &oxptxas::Output| {
         let mut names = oxptxas::verify::kernels(&module).into_iter();
         names.any(|name| {
@@ -258,18 +259,23 @@ fn bisect(out: &mut impl Write, path: &str, options: &[&str]) -> Result<(), Stri
 /// `oxsass verify` without a launch file.
 fn verify(out: &mut impl Write, path: &str, options: &[&str]) -> Result<(), String> {
     let options = VerifyOptions::parse(options)?;
-    let Program::Ptx { source, module, .. } = Program::load(path)? else {
+    let Program::Ptx { source, mut module, .. } = Program::load(path)? else {
         return Err(format!("{path}: verify starts from PTX"));
     };
     let settings = options.settings(&module);
     let VerifyOptions { cubin, against, seeds, .. } = options;
-    let bytes = match cubin {
-        Some(bytes) => bytes,
+    let (bytes, target) = match cubin {
+        Some(bytes) => {
+            let target = Target::new(cubin::read::read(&bytes)?.sm).ok_or("a cubin of an unknown target")?;
+            (bytes, target)
+        }
         None => {
-            let output = oxptxas::compile(&source, path, &settings?);
-            output.map_err(|f| f.render("oxsass"))?.cubin
+            let settings = settings?;
+            let output = oxptxas::compile(&source, path, &settings).map_err(|f| f.render("oxsass"))?;
+            (output.cubin, settings.target)
         }
     };
+    module.param_base = target.info().param_base.into();
     let mut agree = true;
     for name in oxptxas::verify::kernels(&module) {
         let mut show = |whose: &str, cubin: &[u8]| {
