@@ -55,11 +55,11 @@ impl Opcode {
         match self.slots()[slot].width {
             Width::Fixed(n) => n,
             Width::ByMod(table) => {
-                let last = mods.iter().filter(|m| is_float_format(*m)).last();
+                let last = || mods.iter().filter(|m| is_float_format(*m)).last();
                 let holds = |at: ModAt, m: Mod| match at {
                     ModAt::Any => mods.has(m),
-                    ModAt::First => mods.has(m) && last != Some(m),
-                    ModAt::Last => last == Some(m),
+                    ModAt::First => mods.has(m) && last() != Some(m),
+                    ModAt::Last => last() == Some(m),
                     ModAt::Otherwise => true,
                 };
                 table.iter().find(|(at, m, _)| holds(*at, *m)).map_or(1, |(_, _, n)| *n)
