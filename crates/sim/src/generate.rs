@@ -7,7 +7,7 @@ use ::ptx::ast::{
     Addr, AddrBase, Body, Func, FuncId, Inst, Module, Operand, RegId, Space, Stmt, VarId, VectorElem,
 };
 use ::ptx::isa::TypeClass;
-use ::ptx::{Mod, Op, Type};
+use ::ptx::{Mod, Op, SpecialReg, Type};
 use cranelift_entity::SecondaryMap;
 use rustc_hash::FxHashSet;
 use std::collections::BTreeMap;
@@ -323,7 +323,30 @@ fn block_of(module: &Module, kernel: FuncId, style: &Style) -> [u32; 3] {
         return d;
     }
     let most = attrs.maxntid.map_or(1024, product);
-    if product(style.block) <= most { style.block } else { [most.max(1) as u32, 1, 1] }
+    let block = fold(module, SpecialReg::tid, style.block);
+    if product(block) <= most { block } else { [most.max(1) as u32, 1, 1] }
+}
+
+/// Whether anything reads a component of a special register.
+fn reads(module: &Module, special: SpecialReg, component: u8) -> bool {
+    let read = |o: &Operand| match o {
+        Operand::Special(s, c) => *s == special && c.is_none_or(|c| c == component),
+        _ => false,
+    };
+    let mut bodies = module.funcs.values().filter_map(|f| f.body.as_ref());
+    bodies.any(|b| instructions(b).any(|i| i.operands.iter().any(read)))
+}
+
+/// As many threads or blocks in a row where nothing asks for their place in a dimension: those that differ in it alone
+/// would all do the same to the same memory.
+fn fold(module: &Module, place: SpecialReg, shape: [u32; 3]) -> [u32; 3] {
+    let mut folded = shape;
+    for dim in [1, 2] {
+        if folded[dim] > 1 && reads(module, place, 0) && !reads(module, place, dim as u8) {
+            folded[0] *= std::mem::replace(&mut folded[dim], 1);
+        }
+    }
+    folded
 }
 
 /// A launch of the kernel, or `None` if there is no such kernel. The same seed gives the same launch.
@@ -400,9 +423,10 @@ pub fn generate(module: &Module, name: &str, seed: u64) -> Option<Launch> {
     let allocates =
         bodies.any(|b| b.stmts.iter().any(|s| matches!(s, ptx::Stmt::Inst(i) if i.op == Op::alloca)));
     let cluster = func.attrs.reqnctapercluster.unwrap_or([1; 3]);
+    let grid = fold(module, SpecialReg::ctaid, style.grid);
     Some(Launch {
         kernel: name.to_string(),
-        grid: [0, 1, 2].map(|i| style.grid[i] * cluster[i].max(1)),
+        grid: [0, 1, 2].map(|i| grid[i] * cluster[i].max(1)),
         block: block_of(module, kernel, style),
         cluster: func.attrs.reqnctapercluster.map(|c| c.map(|n| n.max(1))),
         // What a kernel allocates on its stack is in no header; the driver gives every thread this much.

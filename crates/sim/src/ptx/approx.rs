@@ -62,9 +62,34 @@ pub(super) fn nudged(code: &Code<'_>, f: Format, x: &[u64], result: u64) -> u64 
     fp::convert(moved.to_bits(), F64, f, Round::Nearest)
 }
 
-/// Whether an instruction's result may differ from the interpreter's by rounding.
+/// Any NaN, another in each run: where several operands are NaNs, which one a binary64 result passes on is not defined, and
+/// code may exchange them.
+pub(super) fn other_nan(code: &Code<'_>, f: Format, x: &[u64], result: u64) -> u64 {
+    if code.nudge == 0 || !is_binary64_sum(code.inst) || !f.is_nan(result) {
+        return result;
+    }
+    let mut nans = x.iter().filter(|b| f.is_nan(**b));
+    let first = nans.next();
+    if nans.all(|b| Some(b) == first) {
+        return result;
+    }
+    let payload = Rng::new(code.nudge ^ u64::from(code.inst.span.start) << 32).next();
+    result & !((1 << 51) - 1) | payload & ((1 << 51) - 1)
+}
+
+/// Whether it is arithmetic on several binary64 numbers.
+fn is_binary64_sum(inst: &::ptx::Inst) -> bool {
+    let op = matches!(inst.op, Op::add | Op::sub | Op::mul | Op::fma | Op::mad | Op::div);
+    op && inst.ty(0) == Some(::ptx::Type::f64)
+}
+
+/// Whether an instruction's result may differ from the interpreter's by rounding, or in which NaN it is.
 pub fn is_inexact(inst: &::ptx::Inst) -> bool {
-    inst.has(Mod::approx) || inst.has(Mod::full) || is_product(inst) || matches!(inst.op, Op::mma | Op::wmma)
+    inst.has(Mod::approx)
+        || inst.has(Mod::full)
+        || is_product(inst)
+        || is_binary64_sum(inst)
+        || matches!(inst.op, Op::mma | Op::wmma)
 }
 
 /// Whether it is a product that may be fused with a sum: one without a rounding, and one of pairs of binary32 numbers, where

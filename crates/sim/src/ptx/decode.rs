@@ -69,6 +69,9 @@ pub(super) struct Layout {
 /// Largest variable that is given memory.
 const LARGEST: u64 = 1 << 30;
 
+/// Bytes of a hole between shared variables, and their alignment: more than that of any variable.
+const HOLE: u64 = 4096;
+
 /// A module's code and layout.
 #[derive(Debug)]
 pub(super) struct Program<'m> {
@@ -84,6 +87,9 @@ pub(super) struct Program<'m> {
     pub consts: Vec<u8>,
     /// Bytes of shared variables; dynamic shared memory follows.
     pub shared: u64,
+    /// Shared memory between variables, where nothing is, if `fill` is not zero: a program that reaches from one variable
+    /// into another depends on where they are.
+    pub holes: Vec<std::ops::Range<u64>>,
     /// Module-scope global variables: their first contents, addresses not yet filled in.
     pub globals: Vec<VarId>,
 }
@@ -118,6 +124,7 @@ impl<'m> Program<'m> {
             places: SecondaryMap::new(),
             consts: Vec::new(),
             shared: 0,
+            holes: Vec::new(),
             globals: Vec::new(),
         };
         p.place_variables(kernel);
@@ -146,6 +153,7 @@ impl<'m> Program<'m> {
             match var.space {
                 Space::Shared if var.is_unsized() => dynamic.push(v),
                 Space::Shared => {
+                    self.leave_hole();
                     self.places[v] = Place::Fixed(place(&mut self.shared, var.align, var.size()));
                 }
                 Space::Const => {
@@ -156,6 +164,9 @@ impl<'m> Program<'m> {
                 Space::Reg | Space::Local | Space::Param => {}
             }
         }
+        if !dynamic.is_empty() {
+            self.leave_hole();
+        }
         for v in &dynamic {
             self.shared = self.shared.next_multiple_of(u64::from(module.vars[*v].align.max(1)));
         }
@@ -163,6 +174,15 @@ impl<'m> Program<'m> {
             self.places[v] = Place::Fixed(self.shared);
         }
         self.consts = vec![0; const_size as usize];
+    }
+
+    /// Leaves a hole before the next shared variable.
+    fn leave_hole(&mut self) {
+        if self.fill != 0 && self.shared != 0 {
+            let start = self.shared;
+            self.shared = start.next_multiple_of(HOLE) + HOLE;
+            self.holes.push(start..self.shared);
+        }
     }
 
     /// First contents of a variable, with the addresses in it.

@@ -309,6 +309,10 @@ pub(super) fn bytes<'a>(
         Space::Global => env.memory.slice_mut(at, size),
         Space::Shared => {
             let (rank, start) = (start >> 24, start & 0xff_ffff);
+            let (first, last) = (start as u64, (start + size) as u64);
+            if env.program.holes.iter().any(|h| h.start < last && first < h.end) {
+                return Err(fail());
+            }
             env.shared.get_mut(rank).and_then(|s| s.get_mut(start..start + size))
         }
         Space::Local => t.local.get_mut(start..start + size),

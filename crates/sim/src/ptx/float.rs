@@ -62,7 +62,7 @@ fn one(code: &Code<'_>, f: Format, x: &[u64]) -> Option<u64> {
     let minus = |b: u64| b ^ sign(f);
     let result = f.flushing(code.ftz);
     let one = fp::from_int(1, f, Round::Nearest);
-    Some(match inst.op {
+    let made = match inst.op {
         Op::add => exact(add(x[0], x[1], result, rm)),
         Op::sub => exact(add(x[0], minus(x[1]), result, rm)),
         Op::mul => exact(super::approx::nudged(code, f, &x, mul(x[0], x[1], result, rm))),
@@ -79,7 +79,8 @@ fn one(code: &Code<'_>, f: Format, x: &[u64]) -> Option<u64> {
             extremum(code, f, first, x[2])
         }
         _ => return None,
-    })
+    };
+    Some(super::approx::other_nan(code, f, &x, made))
 }
 
 /// The operation on binary32, if that is the format.

@@ -4,14 +4,15 @@ use super::Fault;
 use super::compile::{Unsupported, unsupported};
 use super::mem::{Address, Space};
 use super::operand::{Exec, Kind, Operands, lanes};
-use super::state::{Machine, SHARED_WINDOW};
+use super::state::Machine;
 use crate::mbarrier::Barrier;
 use sass::Opcode;
 
 impl Machine<'_> {
     /// Adds bytes that have come (or, negative, that are to come) to the barrier at a shared address.
     pub(super) fn complete_bytes(&mut self, lane: usize, at: u64, bytes: i64) -> Result<(), Fault> {
-        self.arrive_at(Space::Shared, lane, at, 0, 0, -bytes).map(|_| ())
+        let (space, at) = super::bulk::cluster(at);
+        self.arrive_at(space, lane, at, 0, 0, -bytes).map(|_| ())
     }
 
     /// Arrivals at the barrier at an address; its state before.
@@ -119,7 +120,7 @@ fn arrive(o: &Operands<'_>) -> Result<Exec, Unsupported> {
             let arrivals: i64 = arrivals.unwrap_or(value);
             let bytes = bytes.unwrap_or(if done { -value } else { value });
             let (space, at) = match remote {
-                true => (Space::Generic, u64::from(SHARED_WINDOW) << 32 | addresses[lane]),
+                true => super::bulk::cluster(addresses[lane]),
                 false => (Space::Shared, addresses[lane]),
             };
             let raw = m.arrive_at(space, lane, at, arrivals as u64, u64::from(leaves), bytes)?;

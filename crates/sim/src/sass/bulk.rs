@@ -3,7 +3,7 @@
 use super::compile::{Unsupported, unsupported};
 use super::mem::{self, Space};
 use super::operand::{Exec, Kind, Operands, lanes};
-use super::state::{Machine, Warp};
+use super::state::{Machine, SHARED_WINDOW, Warp};
 use sass::{Opcode, Operand, RegFile};
 
 /// Prepares such an instruction; `None` if it isn't one.
@@ -25,6 +25,11 @@ fn pair(o: &Operands<'_>, slot: usize) -> Result<u8, Unsupported> {
     }
 }
 
+/// Shared memory of any block of the cluster.
+pub(super) fn cluster(at: u64) -> (Space, u64) {
+    (Space::Generic, u64::from(SHARED_WINDOW) << 32 | at)
+}
+
 fn words(w: &Warp, r: u8) -> (u64, u64) {
     (w.ur[usize::from(r)].into(), w.ur[Warp::pair(r)].into())
 }
@@ -43,11 +48,11 @@ fn copy(o: &Operands<'_>) -> Result<Exec, Unsupported> {
         let units = size.uniform(m.warp) & 0xffff;
         for i in 0..units {
             let source = if from_shared { from_low } else { from_high << 32 | from_low } + 16 * i;
-            let space = |shared: bool| if shared { Space::Shared } else { Space::Global };
+            let from_space = if from_shared { Space::Shared } else { Space::Global };
             let mut bytes = [0; 16];
-            bytes.copy_from_slice(m.bytes(space(from_shared), lane, source, 16)?);
-            let target = if to_shared { low & 0xff_ffff } else { high << 32 | low } + 16 * i;
-            m.bytes(space(to_shared), lane, target, 16)?.copy_from_slice(&bytes);
+            bytes.copy_from_slice(m.bytes(from_space, lane, source, 16)?);
+            let (space, target) = if to_shared { cluster(low) } else { (Space::Global, high << 32 | low) };
+            m.bytes(space, lane, target + 16 * i, 16)?.copy_from_slice(&bytes);
         }
         if to_shared {
             m.complete_bytes(lane, high, 16 * units as i64)?;
@@ -104,19 +109,19 @@ fn store(o: &Operands<'_>) -> Result<Exec, Unsupported> {
             let value = |m: &Machine<'_>, i: usize| {
                 m.warp.r[if data == 255 { 255 } else { usize::from(data) + i }][lane]
             };
-            let at =
-                u64::from(m.warp.r[usize::from(base.index)][lane]).wrapping_add_signed(offset) & 0xff_ffff;
+            let at = m.warp.r[usize::from(base.index)][lane].wrapping_add_signed(offset as i32);
+            let (space, at) = cluster(at.into());
             let barrier = m.warp.r[Warp::pair(base.index)][lane].into();
             match &update {
                 Some(f) => {
                     let high = if bytes == 8 { u64::from(value(m, 1)) << 32 } else { 0 };
                     let x = u64::from(value(m, 0)) | high;
-                    let old = m.load(Space::Shared, lane, at, bytes)?;
-                    m.store(Space::Shared, lane, at, bytes, f(old, x, 0))?;
+                    let old = m.load(space, lane, at, bytes)?;
+                    m.store(space, lane, at, bytes, f(old, x, 0))?;
                 }
                 None => {
                     let words: Vec<u32> = (0..bytes as usize / 4).map(|i| value(m, i)).collect();
-                    let to = m.bytes(Space::Shared, lane, at, bytes)?;
+                    let to = m.bytes(space, lane, at, bytes)?;
                     for (to, w) in to.as_chunks_mut::<4>().0.iter_mut().zip(words) {
                         *to = w.to_le_bytes();
                     }
