@@ -16,6 +16,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             frame_bytes: k.stack_bytes,
             barriers: 1,
             shared_bytes: k.shared_bytes,
+            shared_align: if k.shared_bytes == 0 { 0 } else { 16 },
             param_base: k.params.0,
             param_bytes: k.params.1,
             literals: k.constant2.clone(),

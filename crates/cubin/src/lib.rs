@@ -61,6 +61,8 @@ pub struct Kernel {
     pub convergence: bool,
     /// Static shared memory in bytes, the reserved part included.
     pub shared_bytes: u32,
+    /// Alignment of shared memory; 0 if there is none, neither static nor dynamic.
+    pub shared_align: u32,
     /// Offset of the parameters in constant bank 0.
     pub param_base: u16,
     /// Size of the parameters.

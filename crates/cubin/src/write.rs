@@ -188,9 +188,9 @@ impl Writer<'_> {
             s.nobits = zero;
             self.add(s);
         }
-        for k in c.kernels.iter().filter(|k| k.shared_bytes != 0) {
-            let mut s =
-                plain(&format!(".nv.shared.{}", k.name), elf::SHT_NOBITS, ALLOC | WRITE | INFO_LINK, 16);
+        for k in c.kernels.iter().filter(|k| k.shared_align != 0) {
+            let (name, align) = (format!(".nv.shared.{}", k.name), u64::from(k.shared_align));
+            let mut s = plain(&name, elf::SHT_NOBITS, ALLOC | WRITE | INFO_LINK, align);
             s.nobits = u64::from(k.shared_bytes);
             self.add(s);
         }

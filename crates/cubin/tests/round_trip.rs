@@ -19,6 +19,7 @@ fn sample(sm: u8) -> Cubin {
             frame_bytes: 16,
             barriers: 1,
             shared_bytes: 64,
+            shared_align: 16,
             param_base: 0x160,
             param_bytes: 12,
             params: vec![(0, 8), (8, 4)],

@@ -30,7 +30,14 @@ pub struct ModuleLayout {
     slot_index: FxHashMap<Symbol, u32>,
     shared: FxHashMap<(FuncId, VarId), u32>,
     shared_size: SecondaryMap<FuncId, u32>,
+    shared_align: SecondaryMap<FuncId, u32>,
+    /// Alignment of dynamic shared memory, 0 if the module has none: all of its unsized variables start at one place, in
+    /// kernels that don't name them, too (ptxas 13.0.88).
+    dynamic_align: u32,
 }
+
+/// The least alignment of dynamic shared memory.
+const DYNAMIC_ALIGN: u32 = 16;
 
 /// Calls `f` for every symbol whose address or content the code of `func` uses.
 fn for_each_symbol(func: &Func, mut f: impl FnMut(Symbol)) {
@@ -105,6 +112,8 @@ impl ModuleLayout {
             }
         }
         layout.const_size = at as u32;
+        let dynamic = module.vars.values().filter(|v| v.space == Space::Shared && v.is_unsized());
+        layout.dynamic_align = dynamic.map(|v| v.align.max(DYNAMIC_ALIGN)).max().unwrap_or(0);
         for id in layout.globals.clone().into_iter().chain(layout.consts.clone()) {
             for r in module.vars[id].init.iter().flat_map(|i| &i.relocs) {
                 if let Symbol::Func(f) = r.symbol {
@@ -168,31 +177,35 @@ impl ModuleLayout {
         // Sized ones first, in the order of the text; all unsized ones start where those end.
         shared.sort_by_key(|v| (module.vars[*v].is_unsized(), !common.contains(v), *v));
         let base = if target.sm >= 90 { RESERVED_SHARED } else { 0 };
-        let mut at = base;
-        for v in &shared {
+        let (mut at, mut align) = (base, self.dynamic_align);
+        for v in shared.iter().filter(|v| !module.vars[**v].is_unsized()) {
             let var = &module.vars[*v];
             let start = at.next_multiple_of(var.align.max(1));
+            align = align.max(var.align);
             self.shared.insert((id, *v), start);
-            if !var.is_unsized() {
-                at = start.saturating_add(var.size().min(u64::from(u32::MAX)) as u32);
-            }
+            at = start.saturating_add(var.size().min(u64::from(u32::MAX)) as u32);
         }
-        self.shared_size[id] = if at == base { 0 } else { at };
+        let any = at != base || self.dynamic_align != 0;
+        // What is launched with the kernel comes behind what the file states, so the gap before it counts.
+        let end = at.checked_next_multiple_of(self.dynamic_align.max(1)).unwrap_or(at);
+        for v in shared.iter().filter(|v| module.vars[**v].is_unsized()) {
+            self.shared.insert((id, *v), end);
+        }
+        self.shared_size[id] = if any { end } else { 0 };
+        self.shared_align[id] = align;
     }
 
     /// Lets dynamic shared memory start at the same place for every function.
     fn align_dynamic(&mut self, module: &Module, common: &[VarId]) {
         let most = self.shared_size.values().copied().max().unwrap_or(0);
-        let align = common.iter().map(|v| module.vars[*v].align).max().unwrap_or(1).max(16);
-        let start = most.next_multiple_of(align);
         for ((_, v), at) in &mut self.shared {
             if module.vars[*v].is_unsized() {
-                *at = start;
+                *at = most;
             }
         }
         for id in module.funcs.keys() {
             if common.iter().any(|v| self.shared.contains_key(&(id, *v))) {
-                self.shared_size[id] = start;
+                self.shared_size[id] = most;
             }
         }
     }
@@ -244,7 +257,11 @@ impl ModuleLayout {
     pub fn shared_offset(&self, func: FuncId, var: VarId) -> Option<u32> {
         self.shared.get(&(func, var)).copied()
     }
-    /// Static shared memory of a kernel, the reserved part included; 0 if it has none.
+    /// Alignment of a kernel's shared memory; 0 if it has none.
+    pub fn shared_align(&self, func: FuncId) -> u32 {
+        self.shared_align[func]
+    }
+    /// Shared memory of a kernel before what is launched with it, the reserved part included; 0 if it has none.
     pub fn shared_size(&self, func: FuncId) -> u32 {
         self.shared_size[func]
     }

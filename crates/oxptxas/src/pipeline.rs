@@ -386,6 +386,7 @@ fn assemble(
         }
         file.kernels.push(cubin::Kernel {
             frame_bytes: cumulative,
+            shared_align: layout.shared_align(*id),
             functions: placed.into_iter().map(|p| (p.name, p.offset, p.size)).collect(),
             externs: externs.iter().map(|f| module.funcs[*f].name.clone()).collect(),
             syscalls,
@@ -453,6 +454,7 @@ pub(crate) fn kernel_record(
         barriers: code.barriers as u8,
         convergence: code.insts.iter().any(|i| i.op == sass::Opcode::BSSY),
         shared_bytes: code.shared_size,
+        shared_align: 0,
         param_base: options.target.info().param_base,
         param_bytes: param_bytes as u16,
         params: offsets

@@ -80,6 +80,18 @@ fn lock_within_a_warp() {
     verify("lock", &[75, 80, 90, 100, 120]);
 }
 
+/// Dynamic shared memory comes behind what the file states for the kernel, its own reserved part and the gap before the
+/// dynamic part included; the sizes are ptxas 13.0.88's.
+#[test]
+fn dynamic_shared_memory() {
+    verify("dynamic", &[75, 89, 90, 100, 120]);
+    for (sm, sizes) in [(75, [0x400, 0]), (90, [0x800, 0x400]), (120, [0x800, 0x400])] {
+        let image = cubin::read::read(&fs::read(scratch(&format!("dynamic.{sm}.3.cubin"))).unwrap()).unwrap();
+        let of = |name: &str| image.kernels[name].shared_bytes;
+        assert_eq!([of("dynamic"), of("none")], sizes, "sm_{sm}");
+    }
+}
+
 const HEAD: &str = ".extern .shared .align 16 .b8 dyn[];
 .const .align 16 .b8 cbuf[256];
 .global .align 16 .b8 gbuf[256];

@@ -243,7 +243,8 @@ impl Thread {
             S::dynamic_smem_size => Ok(env.launch.shared.into()),
             S::WARP_SZ => Ok(32),
             // What the driver puts there is its own affair; the simulators' drivers put nothing.
-            _ if s.name().starts_with("%envreg") => Ok(0),
+            // Counters that no tool has started.
+            _ if s.name().starts_with("%envreg") || s.name().starts_with("%pm") => Ok(0),
             _ => Err(format!("special register '{}' is not supported", s.name())),
         }
     }

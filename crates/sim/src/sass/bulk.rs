@@ -75,9 +75,6 @@ fn element(o: &Operands<'_>) -> u32 {
 fn reduce(o: &Operands<'_>) -> Result<Exec, Unsupported> {
     o.ignore(&["G", "S"]);
     let bytes = element(o);
-    if bytes == 2 {
-        return unsupported("a bulk reduction of halves");
-    }
     let update = mem::update(o, bytes, false)?;
     let (to, from, size) = (pair(o, 0)?, pair(o, 1)?, o.src(2, Kind::Int)?);
     Ok(Box::new(move |m, mask| {

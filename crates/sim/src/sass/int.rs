@@ -93,6 +93,7 @@ pub(crate) fn compile(name: &str, o: &Operands<'_>) -> Result<Option<Exec>, Unsu
         "IDP" => idp(o)?,
         "P2R" | "P2UR" => p2r(o)?,
         "R2P" => r2p(o)?,
+        "R2UP" => ur2up(o)?,
         _ => return Ok(None),
     }))
 }
@@ -684,6 +685,19 @@ fn r2p(o: &Operands<'_>) -> Result<Exec, Unsupported> {
                 let p = &mut w.p[i as usize];
                 *p = if set { *p | bit } else { *p & !bit };
             }
+        }
+        Ok(())
+    }))
+}
+
+/// The same of uniform predicates.
+fn ur2up(o: &Operands<'_>) -> Result<Exec, Unsupported> {
+    let shift = byte(o);
+    let (a, mask) = (o.src(0, Kind::Int)?, o.src(1, Kind::Int)?);
+    Ok(Box::new(move |m, _| {
+        let (value, mask) = (a.uniform(m.warp), mask.uniform(m.warp));
+        for i in (0..7).filter(|i| mask >> i & 1 != 0) {
+            m.warp.up[i as usize] = value >> (shift + i) & 1 != 0;
         }
         Ok(())
     }))

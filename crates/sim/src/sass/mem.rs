@@ -416,7 +416,14 @@ pub(super) fn update(o: &Operands<'_>, bytes: u32, cas: bool) -> Result<Update, 
             let half = |a: u64, b: u64, f: Format| fp::add(a & 0xffff, b & 0xffff, f, Round::Nearest);
             return Ok(Box::new(move |old, x, _| half(old, x, BF16) | half(old >> 16, x >> 16, BF16) << 16));
         }
+        // Bulk reductions count single halves.
+        if let Some(f) = o.choose(&[("F16", F16), ("BF16", BF16)]) {
+            return Ok(Box::new(move |old, x, _| fp::add(old, x, f, Round::Nearest)));
+        }
         return Ok(Box::new(u64_add));
+    }
+    if bytes == 2 {
+        return unsupported("this reduction of halves");
     }
     // A signed comparison is an unsigned one with the sign bit flipped.
     let flip = match (signed, wide) {

@@ -94,11 +94,10 @@ pub(crate) fn f2fp(o: &Operands<'_>) -> Result<Exec, Unsupported> {
         *(if named == 0 { &mut to } else { &mut from }) = s;
         named += 1;
     }
-    if shape.ends_with("MERGE_C") {
-        let zero = o.operand(3)?.as_reg().is_some_and(|r| r.reg == Reg::RZ);
-        if !zero {
-            return unsupported("a merged conversion");
-        }
+    let merged = shape.ends_with("MERGE_C") && o.operand(3)?.as_reg().is_none_or(|r| r.reg != Reg::RZ);
+    // What is merged comes above the result.
+    if merged && (shape != "PACK_AB_MERGE_C" || !matches!(to, Side::Small(f) if f.bits > 4)) {
+        return unsupported("a merged conversion");
     }
     let op = Options { satfinite, relu, round };
     let d = o.dst(0, 1)?;
@@ -109,6 +108,13 @@ pub(crate) fn f2fp(o: &Operands<'_>) -> Result<Exec, Unsupported> {
             Side::Small(f) if f.bits == 4 => 4,
             _ => 8,
         };
+        if merged {
+            let [a, b] = srcs;
+            let c = o.src(3, Kind::Int)?;
+            return Ok(value(d, [a, b, c], move |[a, b, c]| {
+                (c << (2 * width) | op.narrow(a, to) << width | op.narrow(b, to)) & 0xffff_ffff
+            }));
+        }
         return Ok(value(d, srcs, move |[a, b]| op.narrow(a, to) << width | op.narrow(b, to)));
     }
     let b = o.src(2, Kind::Int)?;

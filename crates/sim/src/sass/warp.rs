@@ -241,6 +241,8 @@ fn special_value(m: &Machine<'_>, name: &str, lane: usize) -> Option<u64> {
         "SR_CgaCtaId" => m.block.rank as u64,
         // Which of the slots of constants before the parameters holds the cluster's (sm_100 on).
         "SR_CgaSize" | "SR_SMID" | "SR_VIRTID" => 0,
+        // Counters that no tool has started.
+        name if name.starts_with("SR_PM") => 0,
         "SR_WARPID" => m.warp.number.into(),
         "SR_CLOCKLO" | "SR_GLOBALTIMERLO" => m.warp.issued,
         "SR_CLOCKHI" | "SR_GLOBALTIMERHI" => m.warp.issued >> 32,

@@ -1,0 +1,263 @@
+//! `coverage`: compiles statements of every form in the PTX instruction table for every target that has them, runs each in a
+//! kernel of its own, by definition and as code, and writes docs/ptx-coverage.md: how many of those that the front end takes
+//! are compiled and give what PTX says, and why others don't. With `LIST` in the environment it also prints every statement
+//! that is refused, differs or can't be compared; `ONLY=ld,st` takes these instructions alone.
+
+#[path = "../../../ptx/examples/forms/operands.rs"]
+#[allow(dead_code)]
+mod operands;
+#[path = "../../../ptx/examples/ptxas/mod.rs"]
+#[allow(dead_code)]
+mod ptxas;
+
+mod kernel;
+
+use operands::Style;
+use oxptxas::verify::{self, Verdict};
+use oxptxas::{Settings, compile};
+use ptx::isa::{Form, Mod, Op, Suffix};
+use ptxas::Header;
+use rayon::prelude::*;
+use sass::Target;
+use sass::target::SMS;
+use std::collections::BTreeSet;
+
+/// Launches that are made up: of one thread, and of a warp.
+const LAUNCHES: [u64; 2] = [6, 8];
+
+/// The modifiers of a form: every alternative once, the optional ones absent otherwise.
+fn modifiers(form: &Form) -> BTreeSet<Vec<Mod>> {
+    let choice = |fixed: Option<(usize, usize)>| -> Vec<Mod> {
+        let mut mods = Vec::new();
+        for (g, group) in form.groups.iter().enumerate() {
+            match fixed {
+                Some((at, n)) if at == g => mods.extend_from_slice(group.alternatives[n]),
+                _ if group.optional => {}
+                _ => mods.extend_from_slice(group.alternatives[0]),
+            }
+        }
+        mods
+    };
+    let mut out = BTreeSet::from([choice(None)]);
+    for (g, group) in form.groups.iter().enumerate() {
+        out.extend((0..group.alternatives.len()).map(|n| choice(Some((g, n)))));
+    }
+    out
+}
+
+/// What becomes of a form's statements; each counts where it does on all of its targets.
+#[derive(Default)]
+struct Row {
+    op: &'static str,
+    legal: usize,
+    compiled: usize,
+    verified: usize,
+    /// Statements times targets.
+    pairs: usize,
+    pairs_compiled: usize,
+    pairs_verified: usize,
+    refused: Option<(String, String)>,
+    unproven: Option<(String, String)>,
+    wrong: Vec<String>,
+}
+
+/// What was found out about a statement on a target.
+enum Found {
+    Refused(String),
+    Verified,
+    /// Nothing can be said, and why.
+    Unproven(String),
+    Wrong(String),
+}
+
+/// The targets that have a form: plain ones, and those with `a` that have it alone.
+fn targets(form: &Form) -> Vec<(Header, Target)> {
+    let mut found = Vec::new();
+    for info in SMS {
+        let sm = u16::from(info.sm);
+        let suffix = [Suffix::None, Suffix::Arch].into_iter().find(|s| form.on(sm, *s));
+        let Some(suffix) = suffix.filter(|s| *s == Suffix::None || info.has_a) else { continue };
+        let letter = if suffix == Suffix::Arch { "a" } else { "" };
+        let target = Target::parse(&format!("sm_{sm}{letter}"));
+        found.extend(target.map(|t| (Header::new((9, 0), sm, suffix), t)));
+    }
+    found
+}
+
+fn judge(statement: &str, target: Target) -> Found {
+    let source = kernel::module(statement, &target.to_string());
+    let mut found = Found::Unproven("it does not return".into());
+    for opt_level in [3, 0] {
+        let settings = Settings { opt_level, ..Settings::new(target) };
+        let cubin = match compile(&source, "coverage.ptx", &settings) {
+            Ok(output) => output.cubin,
+            Err(e) => {
+                return Found::Refused(e.diagnostics.first().map(|d| d.message.clone()).unwrap_or_default());
+            }
+        };
+        if !kernel::runs(statement) {
+            continue;
+        }
+        match sim::hazard::check_cubin(&cubin, sim::hazard::Minima::built_in()) {
+            Ok(kernels) if kernels.iter().all(|k| k.1.is_empty()) => {}
+            Ok(_) => return Found::Wrong(format!("{target} -O{opt_level}: a hazard")),
+            Err(e) => return Found::Wrong(format!("{target} -O{opt_level}: {e}")),
+        }
+        let Ok(module) = verify::module(&source, target) else { return Found::Unproven(String::new()) };
+        let mut same = false;
+        for seed in LAUNCHES {
+            match verify::kernel(&module, &source, &cubin, "k", seed..seed + 1) {
+                Verdict::Same | Verdict::Close => same = true,
+                Verdict::Differs(how) => return Found::Wrong(format!("{target} -O{opt_level}: {how}")),
+                v => found = Found::Unproven(v.to_string()),
+            }
+        }
+        if !same {
+            return found;
+        }
+        found = Found::Verified;
+    }
+    found
+}
+
+fn row(op: Op, form: &Form, loud: bool) -> Row {
+    let mut row = Row { op: op.name(), ..Row::default() };
+    let targets = targets(form);
+    for mods in modifiers(form) {
+        let optional = form.operands.iter().filter(|o| o.optional).count();
+        let mut seen = BTreeSet::new();
+        for (style, optional) in [(Style::Typed, 0), (Style::Rich, optional)] {
+            let Some(list) = operands::operands(op, form, &mods, style, optional) else { continue };
+            let words: String = mods.iter().map(|m| format!(".{}", m.name())).collect();
+            let statement = format!("{}{words} {};", op.name(), list.join(", "));
+            // Textures and surfaces as handles.
+            let statement = statement.replace("[tx", "[b64r200").replace("[sf", "[b64r200");
+            if !seen.insert(statement.clone()) {
+                continue;
+            }
+            let legal: Vec<Target> = targets
+                .iter()
+                .filter(|(header, _)| ptxas::ours(*header, &statement).is_none())
+                .map(|t| t.1)
+                .collect();
+            if legal.is_empty() {
+                continue;
+            }
+            let (mut compiled, mut verified) = (0, 0);
+            for target in &legal {
+                let say = |what: &str| {
+                    if loud {
+                        eprintln!("{target} {statement} {what}");
+                    }
+                };
+                match judge(&statement, *target) {
+                    Found::Refused(why) => {
+                        say(&why);
+                        row.refused.get_or_insert((statement.clone(), why));
+                        continue;
+                    }
+                    Found::Verified => verified += 1,
+                    Found::Unproven(why) => {
+                        say(&why);
+                        row.unproven.get_or_insert((statement.clone(), why));
+                    }
+                    Found::Wrong(how) => {
+                        say(&how);
+                        row.wrong.push(format!("{statement} {how}"));
+                    }
+                }
+                compiled += 1;
+            }
+            row.legal += 1;
+            row.compiled += usize::from(compiled == legal.len());
+            row.verified += usize::from(verified == legal.len());
+            row.pairs += legal.len();
+            row.pairs_compiled += compiled;
+            row.pairs_verified += verified;
+        }
+    }
+    row
+}
+
+/// Instructions on matrices, and copies by other engines: not compiled yet.
+fn excluded(op: &str) -> bool {
+    let matrices = ["mma", "wmma", "wgmma", "tcgen05", "ldmatrix", "stmatrix", "movmatrix"];
+    matrices.contains(&op) || matches!(op, "tensormap" | "multimem")
+}
+
+fn main() {
+    let loud = std::env::var_os("LIST").is_some();
+    let only = std::env::var("ONLY").ok();
+    let wanted = |op: &Op| only.as_ref().is_none_or(|list| list.split(',').any(|o| o == op.name()));
+    let forms: Vec<(Op, &Form)> = Op::ALL
+        .iter()
+        .filter(|op| wanted(op))
+        .flat_map(|op| op.forms().iter().map(move |f| (*op, f)))
+        .collect();
+    let rows: Vec<Row> = forms.par_iter().map(|(op, f)| row(*op, f, loud)).collect();
+    println!("# PTX coverage\n");
+    println!(
+        "Generated by `cargo run --release -p oxptxas --example coverage > docs/ptx-coverage.md`. Of every form in the \
+         instruction\ntable (`crates/ptx/isa/`), statements with each of its words in turn, textures and surfaces as \
+         handles, for every\ntarget that has them: how many of those that the front end takes are compiled, and, in a \
+         kernel of their own, decoded and run\nat -O3 and -O0 by one thread and by a warp, give what the PTX interpreter \
+         gives, without a hazard. A statement counts if it does on\nall of its targets, a form if all of its statements \
+         do.\n"
+    );
+    let known: Vec<&Row> = rows.iter().filter(|r| r.legal > 0).collect();
+    let bulk = |r: &&&Row| r.op == "cp" && r.refused.is_some();
+    let (out, within): (Vec<&Row>, Vec<&Row>) = known.iter().partition(|r| excluded(r.op) || bulk(r));
+    let sum = |list: &[&Row], f: fn(&Row) -> usize| list.iter().map(|r| f(r)).sum::<usize>();
+    let whole = |list: &[&Row], f: fn(&Row) -> usize| list.iter().filter(|r| f(r) == r.legal).count();
+    println!(
+        "Without matrices, bulk copies, tensor maps and multimem: {} of {} forms compile, {} are verified; {} of {} \
+         statements, {};\n{} of {} pairs of statement and target, {}. The others: {} forms, of which {} compile. {} forms \
+         have no statement here.\n",
+        whole(&within, |r| r.compiled),
+        within.len(),
+        whole(&within, |r| r.verified),
+        sum(&within, |r| r.compiled),
+        sum(&within, |r| r.legal),
+        sum(&within, |r| r.verified),
+        sum(&within, |r| r.pairs_compiled),
+        sum(&within, |r| r.pairs),
+        sum(&within, |r| r.pairs_verified),
+        out.len(),
+        whole(&out, |r| r.compiled),
+        rows.len() - known.len()
+    );
+    println!(
+        "| instruction | forms | statements | verified | not compiled, or not verified, for example |\n|---|---|---|---|---|"
+    );
+    for op in Op::ALL {
+        let own: Vec<&Row> = known.iter().copied().filter(|r| r.op == op.name()).collect();
+        if own.is_empty() {
+            continue;
+        }
+        let example = |found: Option<&(String, String)>| {
+            found.map_or(String::new(), |(s, m)| {
+                let s = s.split(' ').next().unwrap_or_default();
+                let m = if m.contains(s) { "not supported yet" } else { m.as_str() };
+                format!("`{s}`: {}", m.replace('|', "\\|"))
+            })
+        };
+        let refused = own.iter().find_map(|r| r.refused.as_ref());
+        println!(
+            "| `{}` | {} of {} | {} of {} | {} | {} |",
+            op.name(),
+            whole(&own, |r| r.compiled),
+            own.len(),
+            sum(&own, |r| r.compiled),
+            sum(&own, |r| r.legal),
+            sum(&own, |r| r.verified),
+            example(refused.or(own.iter().find_map(|r| r.unproven.as_ref()))),
+        );
+    }
+    let wrong: Vec<&String> = rows.iter().flat_map(|r| &r.wrong).collect();
+    if !wrong.is_empty() {
+        for w in &wrong {
+            eprintln!("DIFFERS: {w}");
+        }
+        std::process::exit(1);
+    }
+}
