@@ -111,8 +111,21 @@ pub fn runs(statement: &str) -> bool {
     )
 }
 
+/// With all lanes of the warp as members, where a statement has a mask of them.
+fn with_all_lanes(statement: &str) -> String {
+    let op = statement.split(['.', ' ']).next().unwrap_or("");
+    let masked = matches!(op, "shfl" | "vote" | "match" | "redux" | "elect") && statement.contains(".sync")
+        || statement.starts_with("bar.warp.sync")
+        || statement.starts_with("barrier.warp.sync");
+    match statement.rsplit_once([' ']) {
+        Some((rest, _)) if masked => format!("{rest} -1;"),
+        _ => statement.to_string(),
+    }
+}
+
 /// The module of a statement.
 pub fn module(statement: &str, target: &str) -> String {
+    let statement = &with_all_lanes(statement);
     let mut out = format!(".version 9.0\n.target {target}\n.address_size 64\n");
     let bytes =
         |k: usize| (0..VARIABLE).map(|i| ((i * 37 + k) % 251).to_string()).collect::<Vec<_>>().join(", ");
@@ -138,7 +151,8 @@ pub fn module(statement: &str, target: &str) -> String {
             writeln!(out, "mad.lo.u32 x, t, 0x10203, {}; st.local.u32 [lv+{at}], x;", at * 0x0304_0507 + 3);
     }
     let op = statement.split(' ').next().unwrap_or("");
-    let barrier = op.contains("mbarrier") || op.contains(".async.") && op.contains("complete_tx");
+    let asynchronous = op.contains(".async.") && op.contains("complete_tx");
+    let barrier = op.contains("mbarrier") || asynchronous;
     if barrier && !op.starts_with("mbarrier.init") {
         let _ = writeln!(out, "@first mbarrier.init.shared.b64 [sv], 1;");
     }
@@ -146,29 +160,35 @@ pub fn module(statement: &str, target: &str) -> String {
     let pointers = addresses(statement);
     for (i, r) in used.iter().enumerate() {
         if pointers.contains(r) && FAMILIES[r.0].1 == 64 {
-            let place = if op.contains(".shared") {
-                Some("sv")
-            } else if op.contains(".local") {
-                Some("lv")
-            } else if op.contains(".const") {
-                Some("cv")
-            } else {
-                None
-            };
+            let spaces = [(".shared", "sv"), (".local", "lv"), (".const", "cv"), (".param", "k0")];
+            let place = spaces.iter().find(|(space, _)| op.contains(space)).map(|(_, v)| *v);
+            // What is added to it keeps the alignment of the widest vectors.
+            let added = if statement.contains("+16]") { 16 } else { 0 };
+            let own = OWN + 64 * (i % 4) + added;
+            // Data, then the barrier at the start of the variable.
+            let at = if r.1 == 1 { 32 } else { 0 } - added as i64;
+            let place = if asynchronous { Some(format!("sv+{at}")) } else { place.map(String::from) };
             let _ = match place {
                 Some(v) => writeln!(out, "mov.u64 {}, {v};", name(*r)),
-                None => writeln!(out, "add.u64 {}, own, {};", name(*r), OWN + 64 * (i % 4)),
+                None => writeln!(out, "add.u64 {}, own, {own};", name(*r)),
             };
         } else {
             fill(&mut out, *r);
         }
+    }
+    // A carry to go in.
+    match op.split('.').next() {
+        Some("addc" | "madc") => out += "add.cc.u32 x, t, -2;\n",
+        Some("subc") => out += "sub.cc.u32 x, t, 1;\n",
+        _ => {}
     }
     let _ = writeln!(out, "{statement}");
     if op.starts_with("cp.async.") && !op.contains("bulk") {
         out += "cp.async.wait_all;\n";
     }
     let mut at = 0usize;
-    for r in &used {
+    // Where a variable is, is not defined.
+    for r in used.difference(&pointers) {
         let bytes = FAMILIES[r.0].1.div_ceil(8) as usize;
         at = at.next_multiple_of(bytes);
         store(&mut out, *r, at);

@@ -422,6 +422,17 @@ pub(super) fn update(o: &Operands<'_>, bytes: u32, cas: bool) -> Result<Update, 
         }
         return Ok(Box::new(u64_add));
     }
+    if let Some(f) = o.choose(&[("F16x2", F16), ("BF16x2", BF16)]) {
+        o.ignore(&["RN"]);
+        let Some(max) = o.choose(&[("MIN", false), ("MAX", true)]) else {
+            return unsupported("this operation on halves");
+        };
+        return Ok(Box::new(move |old, x, _| {
+            let half =
+                |at: u32| super::float::extremum(f, old >> at & 0xffff, x >> at & 0xffff, !max, false) << at;
+            half(0) | half(16)
+        }));
+    }
     if bytes == 2 {
         return unsupported("this reduction of halves");
     }
