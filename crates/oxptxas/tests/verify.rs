@@ -261,3 +261,39 @@ fn over_aligned_parameters() {
         assert_eq!(verify::kernel(&module, source, &cubin, "k", 0..2), Verdict::Same);
     }
 }
+
+/// Parameters by their address, whatever `ld.param` is called, and vectors moved element by element.
+#[test]
+fn parameters_by_address_and_vector_moves() {
+    let source = ".version 9.0
+.target sm_75
+.address_size 64
+.visible .entry k(.param .u64 a, .param .u32 b, .param .u64 out)
+{
+    .reg .b32 %r<4>;
+    .reg .b64 %rd<3>;
+    ld.param.u64 %rd0, [out];
+    mov.u64 %rd1, a;
+    ld.param::func.u8 %r0, [%rd1+16];
+    ld.param::entry.u8 %r1, [%rd1+17];
+    mov.v2.b32 {%r2, %r3}, {%r0, %r1};
+    shl.b32 %r2, %r2, 20;
+    shl.b32 %r3, %r3, 20;
+    mov.v2.b32 {%r0, %r1}, {%r3, %r2};
+    mov.u32 %r2, %tid.x;
+    mul.wide.u32 %rd2, %r2, 8;
+    add.u64 %rd0, %rd0, %rd2;
+    st.global.v2.u32 [%rd0], {%r0, %r1};
+    ret;
+}
+";
+    for arch in ["sm_75", "sm_90", "sm_120"] {
+        let target = Target::parse(arch).unwrap();
+        let module = verify::module(source, target).unwrap();
+        for opt_level in [0, 3] {
+            let settings = Settings { opt_level, ..Settings::new(target) };
+            let cubin = compile(source, "kernel.ptx", &settings).unwrap().cubin;
+            assert_eq!(verify::kernel(&module, source, &cubin, "k", 0..2), Verdict::Same, "{arch}");
+        }
+    }
+}

@@ -107,18 +107,32 @@ pub fn runs(statement: &str) -> bool {
     let op = statement.split(['.', ' ', ';']).next().unwrap_or("");
     !matches!(
         op,
-        "call" | "bra" | "brx" | "ret" | "exit" | "trap" | "brkpt" | "setmaxnreg" | "stackrestore" | "alloca"
+        "call"
+            | "bra"
+            | "brx"
+            | "ret"
+            | "exit"
+            | "trap"
+            | "brkpt"
+            | "setmaxnreg"
+            | "stackrestore"
+            | "stacksave"
+            | "alloca"
     )
+}
+
+/// Whether a statement has a mask of lanes.
+pub fn is_for_warps(statement: &str) -> bool {
+    let op = statement.split(['.', ' ']).next().unwrap_or("");
+    matches!(op, "shfl" | "vote" | "match" | "redux" | "elect") && statement.contains(".sync")
+        || statement.starts_with("bar.warp.sync")
+        || statement.starts_with("barrier.warp.sync")
 }
 
 /// With all lanes of the warp as members, where a statement has a mask of them.
 fn with_all_lanes(statement: &str) -> String {
-    let op = statement.split(['.', ' ']).next().unwrap_or("");
-    let masked = matches!(op, "shfl" | "vote" | "match" | "redux" | "elect") && statement.contains(".sync")
-        || statement.starts_with("bar.warp.sync")
-        || statement.starts_with("barrier.warp.sync");
     match statement.rsplit_once([' ']) {
-        Some((rest, _)) if masked => format!("{rest} -1;"),
+        Some((rest, _)) if is_for_warps(statement) => format!("{rest} -1;"),
         _ => statement.to_string(),
     }
 }
@@ -153,6 +167,10 @@ pub fn module(statement: &str, target: &str) -> String {
     let op = statement.split(' ').next().unwrap_or("");
     let asynchronous = op.contains(".async.") && op.contains("complete_tx");
     let barrier = op.contains("mbarrier") || asynchronous;
+    let copy = op.starts_with("cp.async.c");
+    // Barrier 1 for a warp.
+    let counted = ["bar.", "barrier."].iter().any(|b| op.starts_with(b)) && !op.contains(".cluster");
+    let number = if op.contains(".red") { 41 } else { 1 };
     if barrier && !op.starts_with("mbarrier.init") {
         let _ = writeln!(out, "@first mbarrier.init.shared.b64 [sv], 1;");
     }
@@ -162,16 +180,29 @@ pub fn module(statement: &str, target: &str) -> String {
         if pointers.contains(r) && FAMILIES[r.0].1 == 64 {
             let spaces = [(".shared", "sv"), (".local", "lv"), (".const", "cv"), (".param", "k0")];
             let place = spaces.iter().find(|(space, _)| op.contains(space)).map(|(_, v)| *v);
+            // The source of a copy is in global memory.
+            let place = place.filter(|_| !copy || r.1 == 1);
             // What is added to it keeps the alignment of the widest vectors.
             let added = if statement.contains("+16]") { 16 } else { 0 };
             let own = OWN + 64 * (i % 4) + added;
             // Data, then the barrier at the start of the variable.
             let at = if r.1 == 1 { 32 } else { 0 } - added as i64;
-            let place = if asynchronous { Some(format!("sv+{at}")) } else { place.map(String::from) };
+            let place = if asynchronous || barrier {
+                Some(format!("sv+{}", if asynchronous { at } else { -(added as i64) }))
+            } else {
+                place.map(String::from)
+            };
             let _ = match place {
-                Some(v) => writeln!(out, "mov.u64 {}, {v};", name(*r)),
+                Some(v) => {
+                    let to = name(*r);
+                    let _ = writeln!(out, "mov.u64 {to}, {v};");
+                    let generic = barrier && !asynchronous && !op.contains(".shared");
+                    if generic { writeln!(out, "cvta.shared.u64 {to}, {to};") } else { Ok(()) }
+                }
                 None => writeln!(out, "add.u64 {}, own, {own};", name(*r)),
             };
+        } else if counted && FAMILIES[r.0].1 == 32 {
+            let _ = writeln!(out, "mov.u32 {}, {};", name(*r), if r.1 == number { 1 } else { 32 });
         } else {
             fill(&mut out, *r);
         }
@@ -187,8 +218,9 @@ pub fn module(statement: &str, target: &str) -> String {
         out += "cp.async.wait_all;\n";
     }
     let mut at = 0usize;
-    // Where a variable is, is not defined.
-    for r in used.difference(&pointers) {
+    // Where a variable is, is not defined, nor what barriers and policies look like.
+    let opaque = barrier || op.starts_with("createpolicy");
+    for r in used.difference(&pointers).filter(|_| !opaque) {
         let bytes = FAMILIES[r.0].1.div_ceil(8) as usize;
         at = at.next_multiple_of(bytes);
         store(&mut out, *r, at);
@@ -197,8 +229,11 @@ pub fn module(statement: &str, target: &str) -> String {
     out += "bar.sync 0;\n";
     for k in (0..VARIABLE).step_by(4) {
         let _ = writeln!(out, "ld.local.u32 x, [lv+{k}]; st.global.u32 [own+{}], x;", OWN + 256 + k);
-        let _ = writeln!(out, "ld.shared.u32 x, [sv+{k}]; @first st.global.u32 [own+{}], x;", OWN + 320 + k);
         let _ = writeln!(out, "ld.global.u32 x, [gv+{k}]; @first st.global.u32 [own+{}], x;", OWN + 384 + k);
+        if barrier && k < 16 {
+            continue;
+        }
+        let _ = writeln!(out, "ld.shared.u32 x, [sv+{k}]; @first st.global.u32 [own+{}], x;", OWN + 320 + k);
     }
     out += "ret;\n}\n";
     out

@@ -44,6 +44,16 @@ pub(super) fn execute(env: &mut Env<'_, '_>, t: &mut Thread, code: &Code<'_>) ->
     }
     match inst.op {
         Op::mov | Op::ld | Op::st | Op::atom if ty == Type::b128 => super::wide::execute(env, t, code),
+        // Element by element, not one number in parts.
+        Op::mov if let (Operand::Vector(to), Operand::Vector(from)) = (&ops[0], &ops[1]) => {
+            let values: SmallVec<[u64; 4]> = from.iter().map(|e| t.elem(p, *e)).collect();
+            for (e, x) in to.iter().zip(values) {
+                if let VectorElem::Reg(r) = e {
+                    t.set_reg(p, *r, 0, x, ty);
+                }
+            }
+            Ok(())
+        }
         Op::mov => {
             scalar_size(ty)?;
             let bits = t.read(env, &ops[1], ty)?;
