@@ -172,7 +172,7 @@ pub fn module(statement: &str, target: &str) -> String {
     let counted = ["bar.", "barrier."].iter().any(|b| op.starts_with(b)) && !op.contains(".cluster");
     let number = if op.contains(".red") { 41 } else { 1 };
     if barrier && !op.starts_with("mbarrier.init") {
-        let _ = writeln!(out, "@first mbarrier.init.shared.b64 [sv], 1;");
+        let _ = writeln!(out, "@first mbarrier.init.shared.b64 [sv], 1024;");
     }
     out += "bar.sync 0;\n";
     let pointers = addresses(statement);
@@ -203,6 +203,9 @@ pub fn module(statement: &str, target: &str) -> String {
             };
         } else if counted && FAMILIES[r.0].1 == 32 {
             let _ = writeln!(out, "mov.u32 {}, {};", name(*r), if r.1 == number { 1 } else { 32 });
+        } else if barrier && FAMILIES[r.0].1 == 32 && FAMILIES[r.0].0 != "f32r" {
+            // What a thread counts for.
+            let _ = writeln!(out, "mov.u32 {}, 1;", name(*r));
         } else {
             fill(&mut out, *r);
         }

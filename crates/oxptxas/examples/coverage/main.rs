@@ -236,14 +236,15 @@ fn main() {
         if own.is_empty() {
             continue;
         }
-        let example = |found: Option<&(String, String)>| {
-            found.map_or(String::new(), |(s, m)| {
-                let s = s.split(' ').next().unwrap_or_default();
-                let m = if m.contains(s) { "not supported yet" } else { m.as_str() };
-                format!("`{s}`: {}", m.replace('|', "\\|"))
-            })
+        let example = |(s, m): &(String, String)| {
+            let s = s.split(' ').next().unwrap_or_default();
+            // Where in the launch is of no interest.
+            let m = m.split(" (block").next().unwrap_or_default();
+            let m = if m.starts_with(s) { "not supported yet" } else { m };
+            format!("`{s}`: {}", m.replace('|', "\\|"))
         };
-        let refused = own.iter().find_map(|r| r.refused.as_ref());
+        let first = own.iter().find_map(|r| r.refused.as_ref());
+        let first = first.or(own.iter().find_map(|r| r.unproven.as_ref()));
         println!(
             "| `{}` | {} of {} | {} of {} | {} | {} |",
             op.name(),
@@ -252,7 +253,7 @@ fn main() {
             sum(&own, |r| r.compiled),
             sum(&own, |r| r.legal),
             sum(&own, |r| r.verified),
-            example(refused.or(own.iter().find_map(|r| r.unproven.as_ref()))),
+            first.map_or(String::new(), example),
         );
     }
     let wrong: Vec<&String> = rows.iter().flat_map(|r| &r.wrong).collect();
