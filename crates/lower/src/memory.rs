@@ -312,7 +312,7 @@ impl Lower<'_, '_> {
 
     /// `ld.const` and `ld.param`: constant banks 3 and 0.
     fn ld_const(&mut self, inst: &Inst, t: Ty, a: &ptx::Addr, dsts: &[Option<RegId>]) -> Result<()> {
-        let param = inst.one_of(&[M::param, M::param_entry, M::param_func]).is_some();
+        let param = space_of(self, inst, a) == Some(Space::Param);
         for (i, d) in dsts.iter().enumerate() {
             let Some(d) = *d else { continue };
             let at = ptx::Addr { base: a.base, offset: a.offset + i64::from(t.bits) / 8 * i as i64 };

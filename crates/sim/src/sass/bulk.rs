@@ -99,14 +99,14 @@ fn store(o: &Operands<'_>) -> Result<Exec, Unsupported> {
     let Operand::Addr { base: Some(base), uniform: None, offset, .. } = o.operand(0)? else {
         return unsupported("this address of an asynchronous store");
     };
-    let (base, offset) = (*base, i64::from(*offset));
+    let (base, offset) = (*base, *offset);
     let data = mem::data(o, 1)?;
     Ok(Box::new(move |m: &mut Machine<'_>, mask| {
         lanes(mask).try_for_each(|lane| {
             let value = |m: &Machine<'_>, i: usize| {
                 m.warp.r[if data == 255 { 255 } else { usize::from(data) + i }][lane]
             };
-            let at = m.warp.r[usize::from(base.index)][lane].wrapping_add_signed(offset as i32);
+            let at = m.warp.r[usize::from(base.index)][lane].wrapping_add_signed(offset);
             let (space, at) = cluster(at.into());
             let barrier = m.warp.r[Warp::pair(base.index)][lane].into();
             match &update {
