@@ -58,10 +58,15 @@ pub fn run(func: &mut Function) {
                 break;
             }
             // Lanes that take another way would wait at an outer meeting for those that wait at this one.
-            let way = if d == meet || post.dominates(meet, d) {
-                body(func, &cfg, &dom, &read, d, meet)
-            } else {
-                Err(Obstacle::Leaks)
+            let surely = match d == meet {
+                // Round a loop.
+                true => trimmed.succs[d].iter().all(|s| post.dominates(meet, *s)),
+                false => post.dominates(meet, d),
+            };
+            let way = match surely {
+                true => body(func, &cfg, &dom, &read, d, meet),
+                false if d == meet => break,
+                false => Err(Obstacle::Leaks),
             };
             match way {
                 Ok(body) => {
