@@ -8,6 +8,7 @@ pub mod launch;
 mod matrix;
 mod mbarrier;
 pub mod memory;
+mod metadata;
 pub mod output;
 pub mod ptx;
 pub mod sass;

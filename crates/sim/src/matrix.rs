@@ -101,6 +101,8 @@ pub(crate) struct Product {
     pub(crate) a: Elem,
     pub(crate) b: Elem,
     pub(crate) sum: Sum,
+    /// Half of A's columns only are stored.
+    pub(crate) sparse: bool,
 }
 
 /// Factors of A's rows and B's columns, for each block along k.
@@ -112,6 +114,48 @@ pub(crate) struct Scales {
     pub(crate) a: Vec<u32>,
     /// Column by column; both as binary32.
     pub(crate) b: Vec<u32>,
+}
+
+/// Where a block-scaled product's factors are: bytes of a register of the lanes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ScalePlace {
+    /// Blocks along k.
+    pub(crate) blocks: usize,
+    /// UE4M3 instead of powers of two.
+    pub(crate) fraction: bool,
+    /// The first byte, for A and for B.
+    pub(crate) byte: [usize; 2],
+    /// The lanes of each four that count: a pair for A, one for B.
+    pub(crate) thread: [usize; 2],
+}
+
+impl ScalePlace {
+    /// Row g's factors are in the pair's first lane of the g-th four, row g+8's in its second; column g's in one
+    /// lane; a byte for each block.
+    pub(crate) fn read(self, p: &Product, a: &Row, b: &Row) -> Scales {
+        let blocks = self.blocks;
+        let one = |row: &Row, lane: usize, byte: usize| {
+            let byte = (row[lane & 31] >> (8 * (byte & 3))) as u8;
+            if self.fraction { small::E4M3.decode(byte & 0x7f) } else { small::decode_scale(byte) }
+        };
+        let each = |n: usize, f: &dyn Fn(usize, usize) -> u32| {
+            (0..n * blocks).map(|i| f(i / blocks, i % blocks)).collect::<Vec<u32>>()
+        };
+        let ([byte_a, byte_b], [pair, thread]) = (self.byte, self.thread);
+        Scales {
+            blocks,
+            a: each(p.m, &|i, block| one(a, i % 8 * 4 + 2 * pair + i / 8, byte_a + block)),
+            b: each(p.n, &|j, block| one(b, j * 4 + thread, byte_b + block)),
+        }
+    }
+}
+
+/// What some products have besides A, B and C.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Extra<'a> {
+    pub(crate) scales: Option<&'a Scales>,
+    /// Where a sparse A's elements stand ([`crate::metadata::columns`]).
+    pub(crate) columns: Option<&'a [u16]>,
 }
 
 /// A signed number `sig · 2^exp`, or none.
@@ -216,8 +260,10 @@ fn sum(terms: &[Value], f: Format) -> u64 {
 
 impl Product {
     /// D of matrices given row by row (B: by rows of k), elements as bits.
-    pub(crate) fn of_matrices(&self, a: &[u64], b: &[u64], c: &[u64], scales: Option<&Scales>) -> Vec<u64> {
+    pub(crate) fn of_matrices(&self, a: &[u64], b: &[u64], c: &[u64], extra: Extra<'_>) -> Vec<u64> {
         let Product { m, n, k, .. } = *self;
+        let stored = self.stored();
+        let column = |at: usize| extra.columns.map_or(at % stored, |c| usize::from(c[at]));
         let mut out = vec![0; m * n];
         if let (Sum::Float(F64), Elem::Float(F64)) = (self.sum, self.a) {
             for (at, d) in out.iter_mut().enumerate() {
@@ -239,28 +285,29 @@ impl Product {
         }
         let mut va: Vec<Value> = a.iter().map(|x| self.a.value(*x)).collect();
         let mut vb: Vec<Value> = b.iter().map(|x| self.b.value(*x)).collect();
-        if let Some(s) = scales {
+        if let Some(s) = extra.scales {
             let block = |l: usize| l * s.blocks / k;
             for (at, v) in va.iter_mut().enumerate() {
-                *v = v.times(Value::of(s.a[at / k * s.blocks + block(at % k)].into(), F32));
+                *v = v.times(Value::of(s.a[at / stored * s.blocks + block(column(at))].into(), F32));
             }
             for (at, v) in vb.iter_mut().enumerate() {
                 *v = v.times(Value::of(s.b[at % n * s.blocks + block(at / n)].into(), F32));
             }
         }
-        let mut terms = vec![Value::Nan; k + 1];
+        let mut terms = vec![Value::Nan; stored + 1];
         for (at, d) in out.iter_mut().enumerate() {
             let (i, j) = (at / n, at % n);
-            for (l, t) in terms.iter_mut().take(k).enumerate() {
-                *t = va[i * k + l].times(vb[l * n + j]);
+            for (l, t) in terms.iter_mut().take(stored).enumerate() {
+                let l = i * stored + l;
+                *t = va[l].times(vb[column(l) * n + j]);
             }
             *d = match self.sum {
                 Sum::Float(f) => {
-                    terms[k] = Value::of(c[at], f);
+                    terms[stored] = Value::of(c[at], f);
                     sum(&terms, f)
                 }
                 Sum::Int { saturate } => {
-                    let total = terms[..k].iter().fold(i64::from(c[at] as i32), |s, t| match t {
+                    let total = terms[..stored].iter().fold(i64::from(c[at] as i32), |s, t| match t {
                         Value::Num { sig, .. } => s + sig,
                         _ => s,
                     });
@@ -273,11 +320,16 @@ impl Product {
         out
     }
 
+    /// Columns of A that are stored.
+    fn stored(&self) -> usize {
+        if self.sparse { self.k / 2 } else { self.k }
+    }
+
     /// Registers of a lane that A, B, and C or D take.
     pub(crate) fn registers(&self) -> [usize; 3] {
         let words = |elements: usize, bits: u32| (elements * bits as usize).div_ceil(1024);
         [
-            words(self.m * self.k, self.a.bits()),
+            words(self.m * self.stored(), self.a.bits()),
             words(self.k * self.n, self.b.bits()),
             words(self.m * self.n, self.sum.bits()),
         ]
@@ -286,13 +338,13 @@ impl Product {
     /// A, row by row, from the registers of the lanes: lane 4g+t holds row g (and g+8) and, for each group
     /// of four registers' worth of columns, those of its word t.
     pub(crate) fn gather_a(&self, rows: &[Row]) -> Vec<u64> {
-        let bits = self.a.bits();
-        let mut out = vec![0; self.m * self.k];
+        let (bits, k) = (self.a.bits(), self.stored());
+        let mut out = vec![0; self.m * k];
         let halves = self.m / 8;
         spread(bits, |lane, word, e, per| {
             let column = (lane % 4) * per + e + word / halves * 4 * per;
             let row = lane / 4 + 8 * (word % halves);
-            (column < self.k).then(|| out[row * self.k + column] = read(rows, bits, lane, word, e))
+            (column < k).then(|| out[row * k + column] = read(rows, bits, lane, word, e))
         });
         out
     }
@@ -339,8 +391,8 @@ impl Product {
     }
 
     /// D's registers from those of A, B and C.
-    pub(crate) fn of_registers(&self, [a, b, c]: [&[Row]; 3], scales: Option<&Scales>) -> Vec<Row> {
-        let d = self.of_matrices(&self.gather_a(a), &self.gather_b(b), &self.gather_c(c), scales);
+    pub(crate) fn of_registers(&self, [a, b, c]: [&[Row]; 3], extra: Extra<'_>) -> Vec<Row> {
+        let d = self.of_matrices(&self.gather_a(a), &self.gather_b(b), &self.gather_c(c), extra);
         self.scatter_d(&d)
     }
 }
@@ -425,15 +477,22 @@ mod tests {
     /// Registers that hold `value(row, column)` where the layout says.
     #[test]
     fn a_product_of_halves() {
-        let p =
-            Product { m: 16, n: 8, k: 16, a: Elem::Float(F16), b: Elem::Float(F16), sum: Sum::Float(F32) };
+        let p = Product {
+            m: 16,
+            n: 8,
+            k: 16,
+            a: Elem::Float(F16),
+            b: Elem::Float(F16),
+            sum: Sum::Float(F32),
+            sparse: false,
+        };
         assert_eq!(p.registers(), [4, 2, 4]);
         // A = identity: D = B + C.
         let one = 0x3c00u64;
         let a: Vec<u64> = (0..256).map(|i| if i / 16 == i % 16 { one } else { 0 }).collect();
         let b: Vec<u64> = (0..128).map(|i| fp::from_int(i, F16, Round::Nearest)).collect();
         let c = vec![u64::from(0.5f32.to_bits()); 128];
-        let d = p.of_matrices(&a, &b, &c, None);
+        let d = p.of_matrices(&a, &b, &c, Extra::default());
         for (i, d) in d.iter().enumerate() {
             assert_eq!(f32::from_bits(*d as u32), i as f32 + 0.5);
         }
@@ -453,15 +512,24 @@ mod tests {
             a: Elem::Int(8, true),
             b: Elem::Int(8, false),
             sum: Sum::Int { saturate: true },
+            sparse: false,
         };
-        let d = p.of_matrices(&[0x80; 128], &[0xff; 128], &[0x8000_0000; 64], None);
+        let d = p.of_matrices(&[0x80; 128], &[0xff; 128], &[0x8000_0000; 64], Extra::default());
         assert_eq!(d[0], 0x8000_0000);
         let p = Product { sum: Sum::Int { saturate: false }, ..p };
-        let d = p.of_matrices(&[0x80; 128], &[0xff; 128], &[0; 64], None);
+        let d = p.of_matrices(&[0x80; 128], &[0xff; 128], &[0; 64], Extra::default());
         assert_eq!(d[9] as u32 as i32, -128 * 255 * 16);
-        let p = Product { m: 8, n: 8, k: 128, a: Elem::Bit, b: Elem::Bit, sum: Sum::Count { and: false } };
+        let p = Product {
+            m: 8,
+            n: 8,
+            k: 128,
+            a: Elem::Bit,
+            b: Elem::Bit,
+            sum: Sum::Count { and: false },
+            sparse: false,
+        };
         assert_eq!(p.registers(), [1, 1, 2]);
-        assert_eq!(p.of_matrices(&[1; 1024], &[0; 1024], &[2; 64], None)[63], 130);
+        assert_eq!(p.of_matrices(&[1; 1024], &[0; 1024], &[2; 64], Extra::default())[63], 130);
     }
 
     #[test]

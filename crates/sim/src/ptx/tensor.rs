@@ -7,9 +7,9 @@ use super::decode::Code;
 use super::exec::{bytes, resolve};
 use super::thread::{Env, Res, Thread};
 use crate::fp::{self, F16, F32, F64, Format, Round};
-use crate::matrix::{self, Elem, Product, Row, Scales, Sum, Tile};
+use crate::matrix::{self, Elem, Extra, Product, Row, ScalePlace, Scales, Sum, Tile};
 use crate::memory::little_endian;
-use crate::small;
+use crate::metadata;
 use ::ptx::ast::{Operand, Space, VectorElem};
 use ::ptx::{Mod, Op, Type};
 
@@ -138,14 +138,12 @@ fn mma(env: &mut Env<'_, '_>, threads: &mut [Thread], lanes: &[usize], code: &Co
     let types = types(code);
     let [d_type, a_type, b_type, c_type] = types[..] else { return Err("unsupported matrix types".into()) };
     let name = |prefix: &str| inst.mods.iter().any(|m| m.name().starts_with(prefix));
-    if name("sp") {
-        return Err("not supported: a product with a sparse matrix".into());
-    }
+    let sparse = name("sp");
     let (a, b) = (element(a_type)?, element(b_type)?);
     let scaled = name("block_scale");
     let fp4 = name("kind::mxf4");
     let (a, b) = if fp4 { (Elem::Fp4, Elem::Fp4) } else { (a, b) };
-    let p = Product { m, n, k, a, b, sum: sum_of(code, d_type)? };
+    let p = Product { m, n, k, a, b, sum: sum_of(code, d_type)?, sparse };
     let ops = &inst.operands;
     let bits = [p.a.bits(), p.b.bits(), p.sum.bits()];
     let x: Vec<Vec<Row>> =
@@ -155,7 +153,9 @@ fn mma(env: &mut Env<'_, '_>, threads: &mut [Thread], lanes: &[usize], code: &Co
         return put(env, threads, lanes, &ops[0], &d, 32);
     }
     let scales = if scaled { Some(scales(env, threads, lanes, code, &p)?) } else { None };
-    let mut d = p.of_registers([&x[0], &x[1], &x[2]], scales.as_ref());
+    let columns = if sparse { Some(columns(env, threads, lanes, code, &p)?) } else { None };
+    let extra = Extra { scales: scales.as_ref(), columns: columns.as_deref() };
+    let mut d = p.of_registers([&x[0], &x[1], &x[2]], extra);
     for word in d.iter_mut().flatten() {
         *word = match p.sum {
             Sum::Float(f) if f.bits() == 32 => moved(code, &p, vec![u64::from(*word)])[0] as u32,
@@ -184,7 +184,6 @@ fn scales(
         () if name("scale_vec::2X") || p.a == Elem::Fp4 => 2,
         () => 1,
     };
-    let fraction = name("ue4m3");
     let selector = |i: usize| -> Res<[usize; 2]> {
         let Operand::Vector(v) = &inst.operands[i] else { return Err("unsupported matrix operand".into()) };
         let one = |e: &VectorElem| threads[lanes[0]].elem(env.program, *e) as usize;
@@ -199,18 +198,27 @@ fn scales(
         words(env, threads, lanes, &inst.operands[first], 32)?,
         words(env, threads, lanes, &inst.operands[first + 2], 32)?,
     );
-    let one = |row: &Row, lane: usize, byte: usize| {
-        let byte = (row[lane & 31] >> (8 * (byte & 3))) as u8;
-        if fraction { small::E4M3.decode(byte & 0x7f) } else { small::decode_scale(byte) }
-    };
-    let each = |n: usize, f: &dyn Fn(usize, usize) -> u32| {
-        (0..n * blocks).map(|i| f(i / blocks, i % blocks)).collect::<Vec<u32>>()
-    };
-    Ok(Scales {
-        blocks,
-        a: each(p.m, &|i, block| one(&a[0], i % 8 * 4 + 2 * sa[1] + i / 8, sa[0] + block)),
-        b: each(p.n, &|j, block| one(&b[0], j * 4 + sb[1], sb[0] + block)),
-    })
+    let place = ScalePlace { blocks, fraction: name("ue4m3"), byte: [sa[0], sb[0]], thread: [sa[1], sb[1]] };
+    Ok(place.read(p, &a[0], &b[0]))
+}
+
+/// Where a sparse A's elements stand: operands `metadata, selector` behind C.
+fn columns(
+    env: &Env<'_, '_>,
+    threads: &[Thread],
+    lanes: &[usize],
+    code: &Code<'_>,
+    p: &Product,
+) -> Res<Vec<u16>> {
+    let inst = code.inst;
+    let words = &words(env, threads, lanes, &inst.operands[4], 32)?[0];
+    let Operand::Int(selector) = inst.operands[5] else { return Err("unsupported matrix operand".into()) };
+    let ordered = inst.mods.iter().any(|m| m.name() == "sp::ordered_metadata");
+    let (size, selector) = ((p.m, p.k), selector as usize);
+    if !metadata::is_valid(p.a, size, words, selector, ordered) {
+        return Err("metadata that names no two columns".into());
+    }
+    Ok(metadata::columns(p.a, size, words, selector))
 }
 
 /// Sums, whose order is not defined, moved within their bounds.
@@ -252,7 +260,7 @@ fn quad_pairs(code: &Code<'_>, [a, b, c]: [&[Row]; 3], p: Product, c_type: &str)
                 mc[r * 8 + col] = fp::convert(bits, from, f, Round::Nearest);
             }
         }
-        let d = moved(code, &p, p.of_matrices(&ma, &mb, &mc, None));
+        let d = moved(code, &p, p.of_matrices(&ma, &mb, &mc, Extra::default()));
         for (lane, t, low) in lanes {
             for i in 0..8 {
                 let (r, col) = place(wide_d, t, low, i);
@@ -377,7 +385,7 @@ fn wmma_mma(env: &mut Env<'_, '_>, threads: &mut [Thread], lanes: &[usize], code
         [d, a, b, c] => (d, a, b, c),
         _ => return Err("unsupported matrix type".into()),
     };
-    let p = Product { m, n, k, a: element(a)?, b: element(b)?, sum: sum_of(code, d)? };
+    let p = Product { m, n, k, a: element(a)?, b: element(b)?, sum: sum_of(code, d)?, sparse: false };
     let ops = &inst.operands;
     let get = |i: usize, elements: usize, bits: u32| -> Res<Vec<u64>> {
         Ok(of_fragment(&words(env, threads, lanes, &ops[i], bits)?, elements, bits))
@@ -387,7 +395,7 @@ fn wmma_mma(env: &mut Env<'_, '_>, threads: &mut [Thread], lanes: &[usize], code
     if let (Some(from), Sum::Float(to)) = (format(c), p.sum) {
         mc.iter_mut().for_each(|x| *x = fp::convert(*x, from, to, Round::Nearest));
     }
-    let mut md = moved(code, &p, p.of_matrices(&ma, &mb, &mc, None));
+    let mut md = moved(code, &p, p.of_matrices(&ma, &mb, &mc, Extra::default()));
     if let (true, Sum::Float(f)) = (inst.has(Mod::satfinite), p.sum) {
         let infinity = f.infinity();
         for x in &mut md {

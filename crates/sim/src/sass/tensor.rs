@@ -6,15 +6,17 @@ use super::mem::{Address, Space};
 use super::operand::{Dst, Exec, From, Kind, Operands, Src};
 use super::state::Warp;
 use crate::fp::{BF16, F16, F32, F64, Format, Round};
-use crate::matrix::{self, Elem, Product, Row, Scales, Sum, Tile};
-use crate::small;
-use sass::Opcode;
+use crate::matrix::{self, Elem, Extra, Product, Row, ScalePlace, Scales, Sum, Tile};
+use crate::metadata;
+use sass::{Opcode, Operand};
 
 /// Prepares such an instruction; `None` if it isn't one.
 pub(super) fn compile(o: &Operands<'_>) -> Result<Option<Exec>, Unsupported> {
     Ok(Some(match o.inst.op {
-        Opcode::HMMA | Opcode::IMMA | Opcode::DMMA | Opcode::BMMA | Opcode::QMMA => product(o, false)?,
-        Opcode::QMMA_SF | Opcode::OMMA_SF => product(o, true)?,
+        Opcode::HMMA | Opcode::IMMA | Opcode::DMMA | Opcode::BMMA | Opcode::QMMA => product(o)?,
+        Opcode::QMMA_SF | Opcode::OMMA_SF => product(o)?,
+        Opcode::HMMA_SP | Opcode::IMMA_SP | Opcode::QMMA_SP => product(o)?,
+        Opcode::QMMA_SF_SP | Opcode::OMMA_SF_SP => product(o)?,
         Opcode::LDSM => load_matrix(o)?,
         Opcode::STSM => store_matrix(o)?,
         Opcode::MOVM => move_matrix(o)?,
@@ -29,10 +31,10 @@ const SHAPES: &[(&str, (usize, usize, usize))] = &[
     ("16816", (16, 8, 16)),
     ("16832", (16, 8, 32)),
     ("16864", (16, 8, 64)),
+    ("168128", (16, 8, 128)),
     ("8816", (8, 8, 16)),
     ("8832", (8, 8, 32)),
     ("88128", (8, 8, 128)),
-    ("168128", (16, 8, 128)),
     ("168256", (16, 8, 256)),
     ("884", (8, 8, 4)),
     ("8x8x4", (8, 8, 4)),
@@ -70,8 +72,12 @@ fn whole(mask: u32) -> Result<(), Fault> {
     }
 }
 
-/// Rd, Ra, Rb, Rc, UP and for scaled products the registers of the scales and a selector.
-fn product(o: &Operands<'_>, scaled: bool) -> Result<Exec, Unsupported> {
+/// Rd, Ra, Rb, Rc, UP, then for scaled products the registers of the scales and a selector, for sparse ones the
+/// metadata and its selector; where both are, the metadata stands before the scales of A in a pair.
+fn product(o: &Operands<'_>) -> Result<Exec, Unsupported> {
+    use Opcode::{HMMA_SP, IMMA_SP, OMMA_SF, OMMA_SF_SP, QMMA_SF, QMMA_SF_SP, QMMA_SP};
+    let scaled = matches!(o.inst.op, QMMA_SF | OMMA_SF | QMMA_SF_SP | OMMA_SF_SP);
+    let sparse = matches!(o.inst.op, HMMA_SP | IMMA_SP | QMMA_SP | QMMA_SF_SP | OMMA_SF_SP);
     let Some((m, n, k)) = o.choose(SHAPES) else { return unsupported("a matrix of this shape") };
     o.ignore(&["A:ROW", "B:COL"]);
     let (a, b, sum) = match o.inst.op {
@@ -88,17 +94,17 @@ fn product(o: &Operands<'_>, scaled: bool) -> Result<Exec, Unsupported> {
             };
             (Elem::Bit, Elem::Bit, Sum::Count { and })
         }
-        Opcode::IMMA => {
+        Opcode::IMMA | Opcode::IMMA_SP => {
             let sum = Sum::Int { saturate: o.take("SAT") };
             (next(o)?, next(o)?, sum)
         }
-        Opcode::HMMA => {
+        Opcode::HMMA | Opcode::HMMA_SP => {
             let sum = Sum::Float(accumulator(o)?);
             let e = o.choose(&[("BF16", Elem::Float(BF16)), ("TF32", Elem::Tf32)]);
             let e = e.unwrap_or(Elem::Float(F16));
             (e, e, sum)
         }
-        Opcode::OMMA_SF => {
+        Opcode::OMMA_SF | Opcode::OMMA_SF_SP => {
             let sum = Sum::Float(accumulator(o)?);
             o.take("E2M1");
             o.take("E2M1");
@@ -109,7 +115,7 @@ fn product(o: &Operands<'_>, scaled: bool) -> Result<Exec, Unsupported> {
             (next(o)?, next(o)?, sum)
         }
     };
-    let p = Product { m, n, k, a, b, sum };
+    let p = Product { m, n, k, a, b, sum, sparse };
     let float = matches!(a, Elem::Float(_) | Elem::Tf32);
     let kind = if float { Kind::Halves } else { Kind::Int };
     let s = [o.src(1, kind)?, o.src(2, kind)?, o.src(3, kind)?];
@@ -126,7 +132,8 @@ fn product(o: &Operands<'_>, scaled: bool) -> Result<Exec, Unsupported> {
     let from = [register(&s[0])?, register(&s[1])?, register(&s[2])?];
     let counts = p.registers();
     let to = o.dst(0, counts[2] as u8)?;
-    let scales = if scaled { Some(scale_operands(o, k)?) } else { None };
+    let scales = if scaled { Some(scale_operands(o, k, sparse)?) } else { None };
+    let metadata = if sparse { Some(metadata_operands(o)?) } else { None };
     Ok(Box::new(move |machine, mask| {
         whole(mask)?;
         let w = &mut *machine.warp;
@@ -134,8 +141,10 @@ fn product(o: &Operands<'_>, scaled: bool) -> Result<Exec, Unsupported> {
         for (x, flip) in x.iter_mut().zip(flip) {
             x.iter_mut().flatten().for_each(|v| *v ^= flip);
         }
-        let scales = scales.map(|s| s.read(w));
-        let d = p.of_registers([&x[0], &x[1], &x[2]], scales.as_ref());
+        let scales = scales.as_ref().map(|s| s.read(w, &p));
+        let columns = metadata.map(|(r, s)| metadata::columns(p.a, (p.m, p.k), &w.r[usize::from(r)], s));
+        let extra = Extra { scales: scales.as_ref(), columns: columns.as_deref() };
+        let d = p.of_registers([&x[0], &x[1], &x[2]], extra);
         put(w, to, &d);
         Ok(())
     }))
@@ -153,39 +162,42 @@ fn next(o: &Operands<'_>) -> Result<Elem, Unsupported> {
     e.map_or_else(|| unsupported("a matrix of this type"), Ok)
 }
 
+/// The register of a sparse product's metadata and the lanes that hold it.
+fn metadata_operands(o: &Operands<'_>) -> Result<(u8, usize), Unsupported> {
+    let Operand::Imm(lanes) = *o.operand(o.len() - 1)? else {
+        return unsupported("a selector of metadata");
+    };
+    Ok((register(&o.raw(5)?)?, lanes as usize))
+}
+
 /// Where the factors of a block-scaled product are.
-#[derive(Clone, Copy)]
 struct ScaleOperands {
     a: u8,
     b: u8,
-    blocks: usize,
-    /// UE4M3 instead of powers of two.
-    fraction: bool,
+    place: ScalePlace,
+    /// Bits 1:0 A's byte, 2 A's lanes, 4:3 B's byte, 6:5 B's lane.
+    selector: Src,
 }
 
-fn scale_operands(o: &Operands<'_>, k: usize) -> Result<ScaleOperands, Unsupported> {
+fn scale_operands(o: &Operands<'_>, k: usize, sparse: bool) -> Result<ScaleOperands, Unsupported> {
     let fraction = o.take("UE4M3");
     o.ignore(&["E8"]);
-    let blocks = if o.take("4X") { 4 } else { k / 32 };
-    // The selector names bytes and lanes; zero is the first of each.
-    if !o.operand(7)?.as_reg().is_some_and(|r| r.reg.is_zero()) {
-        return unsupported("a selector of scales");
-    }
-    Ok(ScaleOperands { a: register(&o.raw(5)?)?, b: register(&o.raw(6)?)?, blocks, fraction })
+    let wide = if sparse { 64 } else { 32 };
+    let blocks = if o.take("4X") { 4 } else { k / wide };
+    let first = register(&o.raw(5)?)?;
+    Ok(ScaleOperands {
+        a: if sparse { first + 1 } else { first },
+        b: register(&o.raw(6)?)?,
+        place: ScalePlace { blocks, fraction, byte: [0; 2], thread: [0; 2] },
+        selector: o.src(7, Kind::Int)?,
+    })
 }
 
 impl ScaleOperands {
-    /// Row g's factors are in lane 4g, row g+8's in lane 4g+1, column g's in lane 4g: one byte for each block.
-    fn read(self, w: &Warp) -> Scales {
-        let one = |r: u8, lane: usize, block: usize| {
-            let byte = (w.r[usize::from(r)][lane] >> (8 * block)) as u8;
-            if self.fraction { small::E4M3.decode(byte & 0x7f) } else { small::decode_scale(byte) }
-        };
-        let blocks = self.blocks;
-        let all = |r: u8, n: usize| {
-            (0..n * blocks).map(|i| one(r, i / blocks % 8 * 4 + i / blocks / 8, i % blocks)).collect()
-        };
-        Scales { blocks, a: all(self.a, 16), b: all(self.b, 8) }
+    fn read(&self, w: &Warp, p: &Product) -> Scales {
+        let s = self.selector.uniform(w) as usize;
+        let place = ScalePlace { byte: [s & 3, s >> 3 & 3], thread: [s >> 2 & 1, s >> 5 & 3], ..self.place };
+        place.read(p, &w.r[usize::from(self.a)], &w.r[usize::from(self.b)])
     }
 }
 

@@ -1,6 +1,8 @@
 //! Small kernels: ptxas's cubins of them give in the SASS simulator what the PTX gives in the interpreter. The
 //! interpreter's half runs everywhere, the other needs the vendor tools (`OXPTXAS_ORACLES`).
 
+mod matrix;
+
 use sim::launch::{Launch, LaunchFile};
 use sim::schedule::Schedule;
 use std::path::{Path, PathBuf};
@@ -74,15 +76,15 @@ fn ptxas(tools: &Path, name: &str, ptx: &str, arch: &str, level: u8) -> Vec<u8> 
 }
 
 /// A kernel body, the targets that it is compiled for, and its input.
-struct Case {
-    name: &'static str,
-    targets: &'static [&'static str],
-    input: &'static str,
-    body: &'static str,
+struct Case<'a> {
+    name: &'a str,
+    targets: &'a [&'a str],
+    input: &'a str,
+    body: &'a str,
 }
 
 /// Runs the cases.
-fn check(test: &str, cases: &[Case]) {
+fn check(test: &str, cases: &[Case<'_>]) {
     let tools = oracles(test);
     let mut errors = Vec::new();
     for case in cases {
@@ -121,151 +123,6 @@ fn check(test: &str, cases: &[Case]) {
 }
 
 const INTEGERS: &str = "random = [0, 4294967295]";
-
-#[test]
-fn matrix_products() {
-    let ints = INTEGERS;
-    check(
-        "matrix_products",
-        &[
-            Case {
-                name: "hmma_f32",
-                targets: &["sm_80", "sm_90", "sm_100", "sm_120"],
-                // Halves between 1 and 2: sums are exact.
-                input: "random = [1, 2000]",
-                body: "ld.global.v4.u32 {%r0,%r1,%r2,%r3}, [%in]; ld.global.v2.u32 {%r4,%r5}, [%in+16];\n\
-                   cvt.rn.f16.u32 %h0, %r0; mov.b32 %r0, {%h0,%h0}; cvt.rn.f16.u32 %h1, %r1; mov.b32 %r1, {%h1,%h0};\n\
-                   cvt.rn.f16.u32 %h2, %r2; mov.b32 %r2, {%h2,%h1}; cvt.rn.f16.u32 %h3, %r3; mov.b32 %r3, {%h0,%h3};\n\
-                   mov.f32 %f0, 0f40000000; mov.f32 %f1, 0fC0000000;\n\
-                   mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%f4,%f5,%f6,%f7}, {%r0,%r1,%r2,%r3}, {%r1,%r2}, {%f0,%f1,%f0,%f1};\n\
-                   st.global.v4.f32 [%out], {%f4,%f5,%f6,%f7};",
-            },
-            Case {
-                name: "hmma_mixed",
-                targets: &["sm_80", "sm_90", "sm_120"],
-                input: "random = [1, 60]",
-                body: "ld.global.v4.u32 {%r0,%r1,%r2,%r3}, [%in];\n\
-                   cvt.rn.f32.u32 %f0, %r0; cvt.rn.f32.u32 %f1, %r1; cvt.rn.f32.u32 %f2, %r2;\n\
-                   mov.b32 %r10, %f0; mov.b32 %r11, %f1; mov.b32 %r12, %f2;\n\
-                   mma.sync.aligned.m16n8k4.row.col.f32.tf32.tf32.f32 {%f4,%f5,%f6,%f7}, {%r10,%r11}, {%r12}, {%f0,%f1,%f2,%f0};\n\
-                   mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%f4,%f5,%f6,%f7}, {%r10,%r11,%r12,%r10}, {%r12,%r11}, {%f4,%f5,%f6,%f7};\n\
-                   cvt.rn.bf16x2.f32 %r20, %f0, %f1; cvt.rn.bf16x2.f32 %r21, %f2, %f1;\n\
-                   mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32 {%f4,%f5,%f6,%f7}, {%r20,%r21}, {%r21}, {%f4,%f5,%f6,%f7};\n\
-                   mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%f4,%f5,%f6,%f7}, {%r20,%r21,%r20,%r20}, {%r21,%r20}, {%f4,%f5,%f6,%f7};\n\
-                   st.global.v4.f32 [%out], {%f4,%f5,%f6,%f7};",
-            },
-            Case {
-                name: "hmma_f16",
-                targets: &["sm_75", "sm_80", "sm_100"],
-                input: "random = [1, 7]",
-                body: "ld.global.v4.u32 {%r0,%r1,%r2,%r3}, [%in];\n\
-                   cvt.rn.f16.u32 %h0, %r0; cvt.rn.f16.u32 %h1, %r1; cvt.rn.f16.u32 %h2, %r2;\n\
-                   mov.b32 %r10, {%h0,%h1}; mov.b32 %r11, {%h1,%h2}; mov.b32 %r12, {%h2,%h0};\n\
-                   mma.sync.aligned.m16n8k8.row.col.f16.f16.f16.f16 {%r20,%r21}, {%r10,%r11}, {%r12}, {%r10,%r11};\n\
-                   mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%f4,%f5,%f6,%f7}, {%r10,%r11}, {%r12}, {%f4,%f4,%f4,%f4};\n\
-                   st.global.v2.u32 [%out], {%r20,%r21}; ",
-            },
-            Case {
-                name: "imma",
-                targets: &["sm_80", "sm_89", "sm_90", "sm_100", "sm_120"],
-                input: ints,
-                body: "ld.global.v4.u32 {%r0,%r1,%r2,%r3}, [%in]; ld.global.v2.u32 {%r4,%r5}, [%in+16];\n\
-                   mma.sync.aligned.m16n8k32.row.col.s32.s8.u8.s32 {%r10,%r11,%r12,%r13}, {%r0,%r1,%r2,%r3}, {%r4,%r5}, {%r1,%r2,%r3,%r4};\n\
-                   mma.sync.aligned.m16n8k16.row.col.satfinite.s32.s8.s8.s32 {%r14,%r15,%r16,%r17}, {%r0,%r1}, {%r4}, {%r10,%r11,%r12,%r13};\n\
-                   mma.sync.aligned.m8n8k16.row.col.s32.u8.s8.s32 {%r18,%r19}, {%r2}, {%r3}, {%r14,%r15};\n\
-                   st.global.v4.u32 [%out], {%r10,%r11,%r12,%r13}; st.global.v4.u32 [%out+16], {%r14,%r15,%r16,%r17};\n\
-                   st.global.v2.u32 [%out+32], {%r18,%r19};",
-            },
-            Case {
-                name: "imma4",
-                targets: &["sm_75", "sm_80"],
-                input: ints,
-                body: "ld.global.v4.u32 {%r0,%r1,%r2,%r3}, [%in];\n\
-                   mma.sync.aligned.m8n8k32.row.col.satfinite.s32.s4.u4.s32 {%r10,%r11}, {%r2}, {%r3}, {%r0,%r1};\n\
-                   mma.sync.aligned.m8n8k128.row.col.s32.b1.b1.s32.xor.popc {%r12,%r13}, {%r2}, {%r3}, {%r0,%r1};\n\
-                   st.global.v4.u32 [%out], {%r10,%r11,%r12,%r13};",
-            },
-            Case {
-                name: "dmma",
-                targets: &["sm_80", "sm_90", "sm_100"],
-                input: ints,
-                body: "ld.global.v4.u32 {%r0,%r1,%r2,%r3}, [%in];\n\
-                   cvt.rn.f64.u32 %d0, %r0; cvt.rn.f64.s32 %d1, %r1; cvt.rn.f64.u32 %d2, %r2;\n\
-                   mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%d3,%d4}, {%d0}, {%d1}, {%d2,%d1};\n\
-                   st.global.v2.f64 [%out], {%d3,%d4};",
-            },
-            Case {
-                name: "qmma",
-                targets: &["sm_89", "sm_120"],
-                input: "random = [0, 4]",
-                body: "ld.global.v4.u32 {%r0,%r1,%r2,%r3}, [%in];\n\
-                   mul.lo.u32 %r0, %r0, 0x08100818; mul.lo.u32 %r1, %r1, 0x10081008; mul.lo.u32 %r2, %r2, 0x08081010;\n\
-                   mov.f32 %f0, 0f3F800000;\n\
-                   mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32 {%f4,%f5,%f6,%f7}, {%r0,%r1,%r2,%r1}, {%r2,%r0}, {%f0,%f0,%f0,%f0};\n\
-                   mma.sync.aligned.m16n8k32.row.col.f32.e5m2.e4m3.f32 {%f4,%f5,%f6,%f7}, {%r0,%r1,%r2,%r1}, {%r2,%r0}, {%f4,%f5,%f6,%f7};\n\
-                   st.global.v4.f32 [%out], {%f4,%f5,%f6,%f7};",
-            },
-            Case {
-                name: "wmma_bits",
-                targets: &["sm_80"],
-                input: ints,
-                body: "and.b32 %r3, %n, 31; mul.lo.u32 %r0, %r3, 0x9E3779B1; shl.b32 %r4, %r3, 2; mov.u32 %r5, sh; add.u32 %r4, %r4, %r5;\n\
-                   st.shared.u32 [%r4], %r0; st.shared.u32 [%r4+128], %r0; mov.u32 %r14, 7; bar.sync 0;\n\
-                   wmma.load.a.sync.aligned.row.m8n8k128.shared.b1 {%r10}, [sh]; wmma.load.b.sync.aligned.col.m8n8k128.shared.b1 {%r11}, [sh+64];\n\
-                   wmma.mma.xor.popc.sync.aligned.row.col.m8n8k128.s32.b1.b1.s32 {%r12,%r13}, {%r10}, {%r11}, {%r14,%r14};\n\
-                   wmma.load.a.sync.aligned.row.m8n8k32.shared.u4 {%r10}, [sh]; wmma.load.b.sync.aligned.col.m8n8k32.shared.u4 {%r11}, [sh+64];\n\
-                   bar.sync 0; wmma.store.d.sync.aligned.row.m8n8k128.shared.s32 [sh+1024], {%r12,%r13}; bar.sync 0;\n\
-                   ld.shared.u32 %r30, [%r4+1024]; ld.shared.u32 %r31, [%r4+1152]; st.global.v2.u32 [%out], {%r30,%r31};",
-            },
-            Case {
-                name: "wmma",
-                targets: &["sm_75", "sm_80", "sm_90", "sm_120"],
-                input: "random = [1, 60]",
-                body: "and.b32 %r0, %n, 31; cvt.rn.f16.u32 %h0, %r0; xor.b32 %r1, %r0, 37; cvt.rn.f16.u32 %h1, %r1;\n\
-                   mov.b32 %r2, {%h0,%h1}; and.b32 %r3, %n, 31; mul.lo.u32 %r4, %r3, 16; mov.u32 %r5, sh; add.u32 %r4, %r4, %r5;\n\
-                   st.shared.v4.u32 [%r4], {%r2,%r2,%r2,%r2}; bar.sync 0;\n\
-                   wmma.load.a.sync.aligned.row.m16n16k16.shared.f16 {%r10,%r11,%r12,%r13,%r14,%r15,%r16,%r17}, [sh];\n\
-                   wmma.load.b.sync.aligned.col.m16n16k16.shared.f16 {%r20,%r21,%r22,%r23,%r24,%r25,%r26,%r27}, [sh], 16;\n\
-                   mov.f32 %f0, 0f40000000;\n\
-                   wmma.mma.sync.aligned.row.col.m16n16k16.f32.f32 {%f10,%f11,%f12,%f13,%f14,%f15,%f16,%f17}, {%r10,%r11,%r12,%r13,%r14,%r15,%r16,%r17}, {%r20,%r21,%r22,%r23,%r24,%r25,%r26,%r27}, {%f0,%f0,%f0,%f0,%f0,%f0,%f0,%f0};\n\
-                   bar.sync 0; wmma.store.d.sync.aligned.row.m16n16k16.shared.f32 [sh+1024], {%f10,%f11,%f12,%f13,%f14,%f15,%f16,%f17}, 16; bar.sync 0;\n\
-                   ld.shared.v4.u32 {%r30,%r31,%r32,%r33}, [%r4+1024]; st.global.v4.u32 [%out], {%r30,%r31,%r32,%r33};\n\
-                   ld.shared.v4.u32 {%r30,%r31,%r32,%r33}, [%r4+1536]; st.global.v4.u32 [%out+16], {%r30,%r31,%r32,%r33};",
-            },
-        ],
-    );
-}
-
-#[test]
-fn matrix_moves() {
-    check(
-        "matrix_moves",
-        &[
-            Case {
-                name: "ldmatrix",
-                targets: &["sm_75", "sm_90", "sm_120"],
-                input: INTEGERS,
-                body: "ld.global.v4.u32 {%r0,%r1,%r2,%r3}, [%in]; mov.u32 %r4, sh; shl.b32 %r5, %n, 4; add.u32 %r6, %r4, %r5;\n\
-                   st.shared.v4.u32 [%r6], {%r0,%r1,%r2,%r3}; bar.sync 0; xor.b32 %r5, %r5, 0x130; add.u32 %r6, %r4, %r5;\n\
-                   ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r10,%r11,%r12,%r13}, [%r6];\n\
-                   ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%r14,%r15}, [%r6+16];\n\
-                   ldmatrix.sync.aligned.m8n8.x1.trans.shared.b16 {%r16}, [%r6];\n\
-                   movmatrix.sync.aligned.m8n8.trans.b16 %r17, %r1;\n\
-                   st.global.v4.u32 [%out], {%r10,%r11,%r12,%r13}; st.global.v4.u32 [%out+16], {%r14,%r15,%r16,%r17};",
-            },
-            Case {
-                name: "stmatrix",
-                targets: &["sm_90", "sm_100"],
-                input: INTEGERS,
-                body: "ld.global.v4.u32 {%r0,%r1,%r2,%r3}, [%in]; mov.u32 %r4, sh; shl.b32 %r5, %n, 4; add.u32 %r6, %r4, %r5;\n\
-                   stmatrix.sync.aligned.m8n8.x4.shared.b16 [%r6], {%r0,%r1,%r2,%r3}; bar.sync 0;\n\
-                   ld.shared.v4.u32 {%r10,%r11,%r12,%r13}, [%r6]; st.global.v4.u32 [%out], {%r10,%r11,%r12,%r13}; bar.sync 0;\n\
-                   stmatrix.sync.aligned.m8n8.x2.trans.shared.b16 [%r6], {%r2,%r3}; bar.sync 0;\n\
-                   ld.shared.v4.u32 {%r10,%r11,%r12,%r13}, [%r6]; st.global.v4.u32 [%out+16], {%r10,%r11,%r12,%r13};",
-            },
-        ],
-    );
-}
 
 #[test]
 fn driver_functions() {
