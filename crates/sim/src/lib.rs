@@ -15,4 +15,5 @@ pub mod sass;
 pub mod schedule;
 pub mod small;
 pub mod sparse;
+mod tile;
 pub mod watch;

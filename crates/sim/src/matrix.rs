@@ -1,5 +1,4 @@
-//! Products of small matrices whose elements are spread over the registers of a warp, and the moves that
-//! arrange them: one definition for the PTX interpreter and the SASS simulator.
+//! Products of small matrices whose elements are spread over the registers of a warp: one definition for the PTX interpreter and the SASS simulator.
 //!
 //! The model of floating-point products: every product is exact, the sum of all products and of the addend is
 //! exact, and it is rounded once, to nearest, ties to even; a zero sum is +0, and a NaN is the canonical one.
@@ -429,34 +428,6 @@ fn write(rows: &mut [Row], bits: u32, lane: usize, word: usize, e: usize, x: u64
     }
 }
 
-/// Eight rows of 16 bytes: an 8×8 matrix of 16-bit elements in memory.
-pub(crate) type Tile = [[u8; 16]; 8];
-
-/// The lane's word of an 8×8 matrix of 16-bit elements: two neighbours of row lane/4, of the transposed matrix
-/// where so wanted.
-pub(crate) fn tile_word(tile: &Tile, lane: usize, transposed: bool) -> u32 {
-    let (row, column) = (lane / 4, lane % 4 * 2);
-    let half = |r: usize, c: usize| u32::from(u16::from_le_bytes([tile[r][2 * c], tile[r][2 * c + 1]]));
-    if transposed {
-        half(column, row) | half(column + 1, row) << 16
-    } else {
-        half(row, column) | half(row, column + 1) << 16
-    }
-}
-
-/// The matrix whose words the lanes hold.
-pub(crate) fn tile_of(words: &Row, transposed: bool) -> Tile {
-    let mut tile = [[0; 16]; 8];
-    for (lane, word) in words.iter().enumerate() {
-        let (row, column) = (lane / 4, lane % 4 * 2);
-        for (i, half) in [*word as u16, (*word >> 16) as u16].into_iter().enumerate() {
-            let (r, c) = if transposed { (column + i, row) } else { (row, column + i) };
-            tile[r][2 * c..2 * c + 2].copy_from_slice(&half.to_le_bytes());
-        }
-    }
-    tile
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -530,17 +501,5 @@ mod tests {
         };
         assert_eq!(p.registers(), [1, 1, 2]);
         assert_eq!(p.of_matrices(&[1; 1024], &[0; 1024], &[2; 64], Extra::default())[63], 130);
-    }
-
-    #[test]
-    fn tiles_go_round() {
-        let words: Row = std::array::from_fn(|i| 0x1_0001 * i as u32 + 0x80_0000);
-        for t in [false, true] {
-            let tile = tile_of(&words, t);
-            assert_eq!(std::array::from_fn(|lane| tile_word(&tile, lane, t)), words);
-        }
-        // Lane 4 holds row 1, columns 0 and 1; transposed, column 1 of rows 0 and 1.
-        let tile = tile_of(&words, false);
-        assert_eq!(tile_word(&tile, 4, true) & 0xffff, words[0] >> 16);
     }
 }

@@ -7,9 +7,10 @@ use super::decode::Code;
 use super::exec::{bytes, resolve};
 use super::thread::{Env, Res, Thread};
 use crate::fp::{self, F16, F32, F64, Format, Round};
-use crate::matrix::{self, Elem, Extra, Product, Row, ScalePlace, Scales, Sum, Tile};
+use crate::matrix::{self, Elem, Extra, Product, Row, ScalePlace, Scales, Sum};
 use crate::memory::little_endian;
 use crate::metadata;
+use crate::tile::{self, Shape};
 use ::ptx::ast::{Operand, Space, VectorElem};
 use ::ptx::{Mod, Op, Type};
 
@@ -31,9 +32,8 @@ pub(super) fn execute(
         Op::wmma => wmma_mma(env, threads, lanes, code),
         Op::movmatrix => {
             let words = words(env, threads, lanes, &inst.operands[1], 32)?;
-            let tile = matrix::tile_of(&words[0], false);
-            let out: Row = std::array::from_fn(|l| matrix::tile_word(&tile, l, true));
-            put(env, threads, lanes, &inst.operands[0], &[out], 32)
+            let out = Shape::Halves.words(&Shape::Rows.lines_of(&words));
+            put(env, threads, lanes, &inst.operands[0], &out, 32)
         }
         _ => tiles(env, threads, lanes, code),
     }
@@ -411,33 +411,47 @@ fn wmma_mma(env: &mut Env<'_, '_>, threads: &mut [Thread], lanes: &[usize], code
     put(env, threads, lanes, &ops[0], &to_fragment(&md, width(&ops[0], bits), bits), bits)
 }
 
-/// `ldmatrix` and `stmatrix` of 8×8 matrices: lanes 8i … 8i+7 name the rows of matrix i.
+/// `ldmatrix` and `stmatrix`: lanes 8i … 8i+7 (16i … 16i+15) name the rows of matrix i.
 fn tiles(env: &mut Env<'_, '_>, threads: &mut [Thread], lanes: &[usize], code: &Code<'_>) -> Res<()> {
     let inst = code.inst;
-    if !inst.has(Mod::m8n8) {
-        return Err("not supported: matrices of this shape".into());
-    }
+    let has = |name: &str| inst.mods.iter().any(|m| m.name() == name);
     let n = match inst.one_of(&[Mod::x1, Mod::x2, Mod::x4]) {
         Some(Mod::x2) => 2,
         Some(Mod::x4) => 4,
         _ => 1,
     };
-    let (load, transposed) = (inst.op == Op::ldmatrix, inst.has(Mod::trans));
+    let shape = match () {
+        () if has("m16n16") => Shape::Bytes16,
+        () if has("m16n8") => Shape::Bytes8,
+        () if has("m8n8") && has("trans") => Shape::Halves,
+        () => Shape::Rows,
+    };
+    let packed = [("b4x16_p64", 4), ("b6x16_p32", 6)].into_iter().find(|(name, _)| has(name)).map(|p| p.1);
+    let load = inst.op == Op::ldmatrix;
     let (registers, address) = (&inst.operands[usize::from(!load)], &inst.operands[usize::from(load)]);
     let mut rows = if load { Vec::new() } else { words(env, threads, lanes, registers, 32)? };
     for i in 0..n {
-        let mut tile: Tile = if load { [[0; 16]; 8] } else { matrix::tile_of(&rows[i], transposed) };
-        for (row, content) in tile.iter_mut().enumerate() {
-            let t = &mut threads[lanes[8 * i + row]];
+        let mut lines = match load {
+            true => vec![[0; 16]; shape.lines()],
+            false => shape.lines_of(&rows[i * shape.registers()..][..shape.registers()]),
+        };
+        for (row, line) in lines.iter_mut().enumerate() {
+            let t = &mut threads[lanes[shape.lines() * i + row]];
             let (space, at) = resolve(env, t, code, address)?;
             if space != Space::Shared {
                 return Err(format!("a matrix in {space:?} memory"));
             }
             let b = bytes(env, t, (space, at), 16, !load)?;
-            if load { content.copy_from_slice(b) } else { b.copy_from_slice(content) }
+            match load {
+                true => line.copy_from_slice(b),
+                false => b.copy_from_slice(line),
+            }
+            if let Some(bits) = packed {
+                *line = tile::widen(line, bits);
+            }
         }
         if load {
-            rows.push(std::array::from_fn(|l| matrix::tile_word(&tile, l, transposed)));
+            rows.extend(shape.words(&lines));
         }
     }
     if load { put(env, threads, lanes, registers, &rows, 32) } else { Ok(()) }

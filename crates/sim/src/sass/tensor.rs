@@ -6,8 +6,9 @@ use super::mem::{Address, Space};
 use super::operand::{Dst, Exec, From, Kind, Operands, Src};
 use super::state::Warp;
 use crate::fp::{BF16, F16, F32, F64, Format, Round};
-use crate::matrix::{self, Elem, Extra, Product, Row, ScalePlace, Scales, Sum, Tile};
+use crate::matrix::{self, Elem, Extra, Product, Row, ScalePlace, Scales, Sum};
 use crate::metadata;
+use crate::tile::{self, Line, Shape};
 use sass::{Opcode, Operand};
 
 /// Prepares such an instruction; `None` if it isn't one.
@@ -206,29 +207,41 @@ fn count(o: &Operands<'_>) -> usize {
     o.choose(&[("2", 2), ("4", 4)]).unwrap_or(1)
 }
 
-fn shape(o: &Operands<'_>) -> Result<bool, Unsupported> {
-    let t = o.choose(&[("M88", false), ("MT88", true)]);
-    match t {
-        Some(t) if o.take("16") => Ok(t),
+/// The shape, and the bits of the elements that LDSM makes bytes of.
+fn shape(o: &Operands<'_>) -> Result<(Shape, Option<u32>), Unsupported> {
+    let size = o.choose(&[("16", 16), ("8", 8), ("U4x16P64TO8", 4), ("U6x16P32TO8", 6)]);
+    let names = [
+        ("M88", Shape::Rows),
+        ("MT88", Shape::Halves),
+        ("M816", Shape::Rows),
+        ("MT1616", Shape::Bytes16),
+        ("MT168", Shape::Bytes8),
+    ];
+    match (size, o.choose(&names)) {
+        (Some(16), Some(shape @ (Shape::Rows | Shape::Halves))) => Ok((shape, None)),
+        (Some(8), Some(shape @ (Shape::Bytes16 | Shape::Bytes8))) => Ok((shape, None)),
+        (Some(bits @ (4 | 6)), Some(shape @ (Shape::Rows | Shape::Bytes16))) => Ok((shape, Some(bits))),
         _ => unsupported("matrices of this shape"),
     }
 }
 
-/// Rd, address: lanes 8i … 8i+7 name the rows of matrix i.
+/// Rd, address: lanes 8i … 8i+7 (16i … 16i+15) name the rows of matrix i.
 fn load_matrix(o: &Operands<'_>) -> Result<Exec, Unsupported> {
-    let (transposed, n) = (shape(o)?, count(o));
-    let (to, from) = (o.dst(0, n as u8)?, Address::of(o, 1, Space::Shared)?);
+    let ((shape, packed), n) = (shape(o)?, count(o));
+    let (to, from) = (o.dst(0, (n * shape.registers()) as u8)?, Address::of(o, 1, Space::Shared)?);
     Ok(Box::new(move |m, mask| {
         whole(mask)?;
         // The destination may hold the addresses of later matrices.
-        let mut words: Vec<Row> = Vec::with_capacity(n);
+        let mut words: Vec<Row> = Vec::with_capacity(4);
         for i in 0..n {
-            let mut tile: Tile = [[0; 16]; 8];
-            for (row, bytes) in tile.iter_mut().enumerate() {
-                let a = from.at(m.warp, 8 * i + row);
-                bytes.copy_from_slice(m.bytes(Space::Shared, 8 * i + row, a, 16)?);
+            let mut lines: Vec<Line> = Vec::with_capacity(16);
+            for lane in i * shape.lines()..(i + 1) * shape.lines() {
+                let a = from.at(m.warp, lane);
+                let mut line = [0; 16];
+                line.copy_from_slice(m.bytes(Space::Shared, lane, a, 16)?);
+                lines.push(packed.map_or(line, |bits| tile::widen(&line, bits)));
             }
-            words.push(std::array::from_fn(|lane| matrix::tile_word(&tile, lane, transposed)));
+            words.extend(shape.words(&lines));
         }
         put(m.warp, to, &words);
         Ok(())
@@ -244,14 +257,15 @@ fn put(w: &mut Warp, to: Dst, words: &[Row]) {
 
 /// Address, Rd: the inverse.
 fn store_matrix(o: &Operands<'_>) -> Result<Exec, Unsupported> {
-    let (transposed, n) = (shape(o)?, count(o));
+    let ((shape, _), n) = (shape(o)?, count(o));
     let (from, to) = (register(&o.raw(1)?)?, Address::of(o, 0, Space::Shared)?);
     Ok(Box::new(move |m, mask| {
         whole(mask)?;
         for (i, words) in rows(m.warp, from, n).iter().enumerate() {
-            for (row, bytes) in matrix::tile_of(words, transposed).iter().enumerate() {
-                let a = to.at(m.warp, 8 * i + row);
-                m.bytes(Space::Shared, 8 * i + row, a, 16)?.copy_from_slice(bytes);
+            for (row, line) in shape.lines_of(std::slice::from_ref(words)).iter().enumerate() {
+                let lane = shape.lines() * i + row;
+                let a = to.at(m.warp, lane);
+                m.bytes(Space::Shared, lane, a, 16)?.copy_from_slice(line);
             }
         }
         Ok(())
@@ -266,10 +280,8 @@ fn move_matrix(o: &Operands<'_>) -> Result<Exec, Unsupported> {
     let (to, from) = (o.dst(0, 1)?, register(&o.raw(1)?)?);
     Ok(Box::new(move |m, mask| {
         whole(mask)?;
-        let tile = matrix::tile_of(&rows(m.warp, from, 1)[0], false);
-        for lane in 0..32 {
-            to.word(m.warp, lane, 0, matrix::tile_word(&tile, lane, true));
-        }
+        let words = Shape::Halves.words(&Shape::Rows.lines_of(&rows(m.warp, from, 1)));
+        put(m.warp, to, &words);
         Ok(())
     }))
 }

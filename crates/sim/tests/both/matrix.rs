@@ -143,6 +143,31 @@ fn matrix_moves() {
                    stmatrix.sync.aligned.m8n8.x2.trans.shared.b16 [%r6], {%r2,%r3}; bar.sync 0;\n\
                    ld.shared.v4.u32 {%r10,%r11,%r12,%r13}, [%r6]; st.global.v4.u32 [%out+16], {%r10,%r11,%r12,%r13};",
             },
+            Case {
+                name: "ldmatrix8",
+                targets: &["sm_100f", "sm_120f"],
+                input: INTEGERS,
+                body: "ld.global.v4.u32 {%r0,%r1,%r2,%r3}, [%in]; mov.u32 %r4, sh; shl.b32 %r5, %n, 4; add.u32 %r6, %r4, %r5;\n\
+                   st.shared.v4.u32 [%r6], {%r0,%r1,%r2,%r3}; bar.sync 0; and.b32 %r5, %r5, 0x1f0; xor.b32 %r5, %r5, 0x50;\n\
+                   add.u32 %r6, %r4, %r5;\n\
+                   ldmatrix.sync.aligned.m8n16.x4.shared.b8x16.b6x16_p32 {%r10,%r11,%r12,%r13}, [%r6];\n\
+                   ldmatrix.sync.aligned.m8n16.x2.shared.b8x16.b4x16_p64 {%r14,%r15}, [%r6];\n\
+                   ldmatrix.sync.aligned.m16n16.x1.trans.shared.b8 {%r16,%r17}, [%r6];\n\
+                   ldmatrix.sync.aligned.m16n16.x2.trans.shared.b8x16.b6x16_p32 {%r20,%r21,%r22,%r23}, [%r6+512];\n\
+                   ldmatrix.sync.aligned.m16n16.x1.trans.shared.b8x16.b4x16_p64 {%r18,%r19}, [%r6];\n\
+                   st.global.v4.u32 [%out], {%r10,%r11,%r12,%r13}; st.global.v4.u32 [%out+16], {%r14,%r15,%r16,%r17};\n\
+                   st.global.v4.u32 [%out+32], {%r20,%r21,%r22,%r23}; st.global.v2.u32 [%out+48], {%r18,%r19};",
+            },
+            Case {
+                name: "stmatrix8",
+                targets: &["sm_100f", "sm_120f"],
+                input: INTEGERS,
+                body: "ld.global.v4.u32 {%r0,%r1,%r2,%r3}, [%in]; mov.u32 %r4, sh; shl.b32 %r5, %n, 4; add.u32 %r6, %r4, %r5;\n\
+                   stmatrix.sync.aligned.m16n8.x4.trans.shared.b8 [%r6], {%r0,%r1,%r2,%r3}; bar.sync 0;\n\
+                   ld.shared.v4.u32 {%r10,%r11,%r12,%r13}, [%r6]; st.global.v4.u32 [%out], {%r10,%r11,%r12,%r13}; bar.sync 0;\n\
+                   stmatrix.sync.aligned.m16n8.x1.trans.shared.b8 [%r6], {%r3}; bar.sync 0;\n\
+                   ld.shared.v4.u32 {%r10,%r11,%r12,%r13}, [%r6]; st.global.v4.u32 [%out+16], {%r10,%r11,%r12,%r13};",
+            },
         ],
     );
 }
