@@ -20,6 +20,9 @@ pub struct Options {
     /// Take the least distances from one half of the files, and test on the other.
     #[arg(long)]
     held_out: bool,
+    /// Add to the table that there is.
+    #[arg(long)]
+    add: bool,
 }
 
 /// PTX files under a path, sorted.
@@ -130,7 +133,7 @@ fn load(root: &Path, bin: &Path, options: &Options) -> Loaded {
 /// Writes the table of least distances.
 pub fn mine(root: &Path, bin: &Path, options: &Options) -> Result<(), String> {
     let codes = load(root, bin, options);
-    let mut minima = Minima::default();
+    let mut minima = if options.add { Minima::built_in().clone() } else { Minima::default() };
     for (target, code) in &codes {
         code.distances(&mut |d| minima.add(*target, Class::of(d), d.cycles));
     }

@@ -11,6 +11,7 @@ pub mod memory;
 mod metadata;
 pub mod output;
 pub mod ptx;
+mod quad;
 pub mod sass;
 pub mod schedule;
 pub mod small;

@@ -157,6 +157,13 @@ pub(crate) struct Extra<'a> {
     pub(crate) columns: Option<&'a [u16]>,
 }
 
+impl Extra<'_> {
+    /// The column of A's element number `at`.
+    fn column(&self, at: usize, stored: usize) -> usize {
+        self.columns.map_or(at % stored, |c| usize::from(c[at]))
+    }
+}
+
 /// A signed number `sig · 2^exp`, or none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Value {
@@ -173,6 +180,13 @@ impl Value {
             Parts::Num { sign, exp, mant } => {
                 Value::Num { sig: if sign { -(mant as i64) } else { mant as i64 }, exp }
             }
+        }
+    }
+    /// The magnitude; of an infinity or a NaN, zero.
+    fn size(self) -> f64 {
+        match self {
+            Value::Num { sig, exp } => sig.unsigned_abs() as f64 * f64::from(exp).exp2(),
+            Value::Nan | Value::Inf(_) => 0.0,
         }
     }
     /// The exact product; factors have at most 31 bits.
@@ -262,7 +276,6 @@ impl Product {
     pub(crate) fn of_matrices(&self, a: &[u64], b: &[u64], c: &[u64], extra: Extra<'_>) -> Vec<u64> {
         let Product { m, n, k, .. } = *self;
         let stored = self.stored();
-        let column = |at: usize| extra.columns.map_or(at % stored, |c| usize::from(c[at]));
         let mut out = vec![0; m * n];
         if let (Sum::Float(F64), Elem::Float(F64)) = (self.sum, self.a) {
             for (at, d) in out.iter_mut().enumerate() {
@@ -282,23 +295,13 @@ impl Product {
             }
             return out;
         }
-        let mut va: Vec<Value> = a.iter().map(|x| self.a.value(*x)).collect();
-        let mut vb: Vec<Value> = b.iter().map(|x| self.b.value(*x)).collect();
-        if let Some(s) = extra.scales {
-            let block = |l: usize| l * s.blocks / k;
-            for (at, v) in va.iter_mut().enumerate() {
-                *v = v.times(Value::of(s.a[at / stored * s.blocks + block(column(at))].into(), F32));
-            }
-            for (at, v) in vb.iter_mut().enumerate() {
-                *v = v.times(Value::of(s.b[at % n * s.blocks + block(at / n)].into(), F32));
-            }
-        }
+        let (va, vb) = self.values(a, b, extra);
         let mut terms = vec![Value::Nan; stored + 1];
         for (at, d) in out.iter_mut().enumerate() {
             let (i, j) = (at / n, at % n);
             for (l, t) in terms.iter_mut().take(stored).enumerate() {
                 let l = i * stored + l;
-                *t = va[l].times(vb[column(l) * n + j]);
+                *t = va[l].times(vb[extra.column(l, stored) * n + j]);
             }
             *d = match self.sum {
                 Sum::Float(f) => {
@@ -317,6 +320,41 @@ impl Product {
             };
         }
         out
+    }
+
+    /// The elements of A and B, scaled.
+    fn values(&self, a: &[u64], b: &[u64], extra: Extra<'_>) -> (Vec<Value>, Vec<Value>) {
+        let (Product { n, k, .. }, stored) = (*self, self.stored());
+        let mut va: Vec<Value> = a.iter().map(|x| self.a.value(*x)).collect();
+        let mut vb: Vec<Value> = b.iter().map(|x| self.b.value(*x)).collect();
+        if let Some(s) = extra.scales {
+            let block = |l: usize| l * s.blocks / k;
+            for (at, v) in va.iter_mut().enumerate() {
+                *v = v.times(Value::of(
+                    s.a[at / stored * s.blocks + block(extra.column(at, stored))].into(),
+                    F32,
+                ));
+            }
+            for (at, v) in vb.iter_mut().enumerate() {
+                *v = v.times(Value::of(s.b[at % n * s.blocks + block(at / n)].into(), F32));
+            }
+        }
+        (va, vb)
+    }
+
+    /// The sums of the magnitudes of what the elements of a floating-point D are the sums of.
+    pub(crate) fn magnitudes(&self, a: &[u64], b: &[u64], c: &[u64], extra: Extra<'_>) -> Vec<f64> {
+        let Sum::Float(f) = self.sum else { return vec![] };
+        let (n, stored) = (self.n, self.stored());
+        let sizes = |v: Vec<Value>| v.into_iter().map(Value::size).collect::<Vec<f64>>();
+        let (va, vb) = self.values(a, b, extra);
+        let (va, vb) = (sizes(va), sizes(vb));
+        let one = |(at, c): (usize, &u64)| {
+            let row = at / n * stored;
+            (row..row + stored).map(|l| va[l] * vb[extra.column(l, stored) * n + at % n]).sum::<f64>()
+                + Value::of(*c, f).size()
+        };
+        c.iter().enumerate().map(one).collect()
     }
 
     /// Columns of A that are stored.

@@ -77,6 +77,19 @@ pub(crate) fn widen(line: &Line, bits: u32) -> Line {
     std::array::from_fn(|i| ((all >> (i as u32 * bits)) as u8 & ((1 << bits) - 1)) << shift)
 }
 
+/// The bytes of an 8×32 matrix of nibbles, eight of a row in a lane, as products of 8-bit elements read them: sixteen
+/// columns to a register.
+pub(crate) fn nibbles_to_bytes(words: &Row) -> [Row; 2] {
+    std::array::from_fn(|register| {
+        std::array::from_fn(|lane| {
+            u32::from_le_bytes(std::array::from_fn(|k| {
+                let column = 16 * register + lane % 4 * 4 + k;
+                (words[lane / 4 * 4 + column / 8] >> (4 * (column % 8)) & 15) as u8
+            }))
+        })
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -6,6 +6,9 @@ use std::fmt::Write;
 
 /// Bytes of each variable.
 const VARIABLE: usize = 64;
+/// Bytes of the variable whose rows `ldmatrix` and `stmatrix` move: a row of 16 for each lane, and what is added to
+/// addresses.
+const MATRIX: usize = 528;
 /// Bytes of global memory that each thread has for itself, for what it stores and for addresses in registers.
 const ROW: usize = 1024;
 /// Where in its row a thread's own memory is; results are below.
@@ -118,6 +121,8 @@ pub fn runs(statement: &str) -> bool {
             | "stackrestore"
             | "stacksave"
             | "alloca"
+            // Which thread holds what is not defined.
+            | "wmma"
     )
 }
 
@@ -125,21 +130,173 @@ pub fn runs(statement: &str) -> bool {
 pub fn is_for_warps(statement: &str) -> bool {
     let op = statement.split(['.', ' ']).next().unwrap_or("");
     matches!(op, "shfl" | "vote" | "match" | "redux" | "elect") && statement.contains(".sync")
+        || is_matrix(op)
         || statement.starts_with("bar.warp.sync")
         || statement.starts_with("barrier.warp.sync")
+}
+
+/// Whether it is an instruction on matrices in the registers of a warp.
+fn is_matrix(op: &str) -> bool {
+    matches!(op, "mma" | "wmma" | "ldmatrix" | "stmatrix" | "movmatrix")
 }
 
 /// With all lanes of the warp as members, where a statement has a mask of them.
 fn with_all_lanes(statement: &str) -> String {
     match statement.rsplit_once([' ']) {
-        Some((rest, _)) if is_for_warps(statement) => format!("{rest} -1;"),
+        Some((rest, _))
+            if is_for_warps(statement) && !statement.contains("matrix") && !statement.contains("mma") =>
+        {
+            format!("{rest} -1;")
+        }
         _ => statement.to_string(),
+    }
+}
+
+/// What a statement asks of the kernel around it.
+struct Needs<'a> {
+    /// Its instruction with all modifiers.
+    op: &'a str,
+    /// It tells a barrier in shared memory that bytes have come.
+    asynchronous: bool,
+    /// It needs such a barrier.
+    barrier: bool,
+    /// `cp.async` without `bulk`.
+    copy: bool,
+    /// It has the number of a block's barrier and a count of threads.
+    counted: bool,
+    /// The register that holds that number.
+    number: u32,
+    /// It moves the rows of a matrix in shared memory.
+    rows: bool,
+    /// Its 32-bit registers may be a sparse matrix's metadata.
+    metadata: bool,
+}
+
+impl<'a> Needs<'a> {
+    fn of(statement: &'a str) -> Needs<'a> {
+        let op = statement.split(' ').next().unwrap_or("");
+        let asynchronous = op.contains(".async.") && op.contains("complete_tx");
+        Needs {
+            op,
+            asynchronous,
+            barrier: op.contains("mbarrier") || asynchronous,
+            copy: op.starts_with("cp.async.c"),
+            counted: ["bar.", "barrier."].iter().any(|b| op.starts_with(b)) && !op.contains(".cluster"),
+            number: if op.contains(".red") { 41 } else { 1 },
+            rows: op.starts_with("ldmatrix") || op.starts_with("stmatrix"),
+            metadata: op.starts_with("mma.sp"),
+        }
+    }
+
+    /// Makes an address, the `i`-th register of the statement.
+    fn address(&self, out: &mut String, statement: &str, i: usize, r: Register) {
+        let to = name(r);
+        if self.rows {
+            let _ = writeln!(out, "mov.u64 {to}, mv; mul.wide.u32 w, t, 16; add.u64 {to}, {to}, w;");
+            if !self.op.contains(".shared") {
+                let _ = writeln!(out, "cvta.shared.u64 {to}, {to};");
+            }
+            return;
+        }
+        let spaces = [(".shared", "sv"), (".local", "lv"), (".const", "cv"), (".param", "k0")];
+        let place = spaces.iter().find(|(space, _)| self.op.contains(space)).map(|(_, v)| *v);
+        // The source of a copy is in global memory.
+        let place = place.filter(|_| !self.copy || r.1 == 1);
+        // What is added to it keeps the alignment of the widest vectors.
+        let added = if statement.contains("+16]") { 16 } else { 0 };
+        let own = OWN + 64 * (i % 4) + added;
+        // Data, then the barrier at the start of the variable.
+        let at = if r.1 == 1 { 32 } else { 0 } - added as i64;
+        let place = if self.barrier {
+            Some(format!("sv+{}", if self.asynchronous { at } else { -(added as i64) }))
+        } else {
+            place.map(String::from)
+        };
+        let Some(v) = place else {
+            let _ = writeln!(out, "add.u64 {to}, own, {own};");
+            return;
+        };
+        let _ = writeln!(out, "mov.u64 {to}, {v};");
+        if self.barrier && !self.asynchronous && !self.op.contains(".shared") {
+            let _ = writeln!(out, "cvta.shared.u64 {to}, {to};");
+        }
+    }
+
+    /// Gives a register a value.
+    fn value(&self, out: &mut String, r: Register) {
+        let (to, (family, bits)) = (name(r), FAMILIES[r.0]);
+        let whole = bits == 32 && family == "b32r";
+        let _ = match () {
+            () if self.counted && bits == 32 => {
+                writeln!(out, "mov.u32 {to}, {};", if r.1 == self.number { 1 } else { 32 })
+            }
+            // What a thread counts for.
+            () if self.barrier && bits == 32 && family != "f32r" => writeln!(out, "mov.u32 {to}, 1;"),
+            // Selectors of scales, the same in all lanes.
+            () if self.op.contains("block_scale") && bits == 16 => writeln!(out, "mov.u16 {to}, 0;"),
+            // Nibbles that name two columns, another first one in each lane.
+            () if self.metadata && whole => {
+                let nibbles = if self.op.contains("tf32") { "0x4ee4e44e" } else { "0xe4d98c4e" };
+                let _ = writeln!(out, "mad.lo.u32 x, t, 4, {};", 4 * r.1);
+                writeln!(out, "mov.b32 {to}, {nibbles}; shf.l.wrap.b32 {to}, {to}, {to}, x;")
+            }
+            () => {
+                fill(out, r);
+                // Floating-point numbers of any size less than 32 bits near one.
+                if self.op.starts_with("mma.") && whole {
+                    let _ = writeln!(out, "and.b32 {to}, {to}, 0x87878787; or.b32 {to}, {to}, 0x38383838;");
+                }
+                Ok(())
+            }
+        };
+    }
+
+    /// What variables hold at first.
+    fn memory(&self, out: &mut String) {
+        let words = |bytes: usize| (0..bytes).step_by(4);
+        for at in words(VARIABLE) {
+            let _ = writeln!(out, "@first st.shared.u32 [sv+{at}], {};", at * 0x0102_0305 + 9);
+            let _ = writeln!(
+                out,
+                "mad.lo.u32 x, t, 0x10203, {}; st.local.u32 [lv+{at}], x;",
+                at * 0x0304_0507 + 3
+            );
+        }
+        if self.rows {
+            for at in words(MATRIX) {
+                let _ = writeln!(out, "@first st.shared.u32 [mv+{at}], {};", at * 0x0071_0305 + 0x8040_2011);
+            }
+        }
+        if self.barrier && !self.op.starts_with("mbarrier.init") {
+            let _ = writeln!(out, "@first mbarrier.init.shared.b64 [sv], 1024;");
+        }
+    }
+
+    /// Stores what variables hold at last.
+    fn stored_memory(&self, out: &mut String) {
+        for k in (0..VARIABLE).step_by(4) {
+            let _ = writeln!(out, "ld.local.u32 x, [lv+{k}]; st.global.u32 [own+{}], x;", OWN + 256 + k);
+            let _ =
+                writeln!(out, "ld.global.u32 x, [gv+{k}]; @first st.global.u32 [own+{}], x;", OWN + 384 + k);
+            if self.barrier && k < 16 {
+                continue;
+            }
+            let _ =
+                writeln!(out, "ld.shared.u32 x, [sv+{k}]; @first st.global.u32 [own+{}], x;", OWN + 320 + k);
+        }
+        if self.rows {
+            let _ = writeln!(out, "mov.u64 w, mv; mad.wide.u32 w, t, 16, w;");
+            for k in [0, 4, 8, 12] {
+                let _ = writeln!(out, "ld.shared.u32 x, [w+{k}]; st.global.u32 [own+{}], x;", OWN + 448 + k);
+            }
+        }
     }
 }
 
 /// The module of a statement.
 pub fn module(statement: &str, target: &str) -> String {
     let statement = &with_all_lanes(statement);
+    let needs = Needs::of(statement);
     let mut out = format!(".version 9.0\n.target {target}\n.address_size 64\n");
     let bytes =
         |k: usize| (0..VARIABLE).map(|i| ((i * 37 + k) % 251).to_string()).collect::<Vec<_>>().join(", ");
@@ -157,72 +314,34 @@ pub fn module(statement: &str, target: &str) -> String {
         let _ = writeln!(out, ".reg .{ty} {};", name(*r));
     }
     let _ = writeln!(out, ".shared .align 16 .b8 sv[{VARIABLE}];\n.local .align 16 .b8 lv[{VARIABLE}];");
+    if needs.rows {
+        let _ = writeln!(out, ".shared .align 16 .b8 mv[{MATRIX}];");
+    }
     let _ = writeln!(out, "mov.u32 t, %tid.x;\nld.param.u64 own, [out];\nmad.wide.u32 own, t, {ROW}, own;");
     out += "setp.eq.u32 first, t, 0;\n";
-    for at in (0..VARIABLE).step_by(4) {
-        let _ = writeln!(out, "@first st.shared.u32 [sv+{at}], {};", at * 0x0102_0305 + 9);
-        let _ =
-            writeln!(out, "mad.lo.u32 x, t, 0x10203, {}; st.local.u32 [lv+{at}], x;", at * 0x0304_0507 + 3);
-    }
-    let op = statement.split(' ').next().unwrap_or("");
-    let asynchronous = op.contains(".async.") && op.contains("complete_tx");
-    let barrier = op.contains("mbarrier") || asynchronous;
-    let copy = op.starts_with("cp.async.c");
-    // Barrier 1 for a warp.
-    let counted = ["bar.", "barrier."].iter().any(|b| op.starts_with(b)) && !op.contains(".cluster");
-    let number = if op.contains(".red") { 41 } else { 1 };
-    if barrier && !op.starts_with("mbarrier.init") {
-        let _ = writeln!(out, "@first mbarrier.init.shared.b64 [sv], 1024;");
-    }
+    needs.memory(&mut out);
     out += "bar.sync 0;\n";
     let pointers = addresses(statement);
     for (i, r) in used.iter().enumerate() {
         if pointers.contains(r) && FAMILIES[r.0].1 == 64 {
-            let spaces = [(".shared", "sv"), (".local", "lv"), (".const", "cv"), (".param", "k0")];
-            let place = spaces.iter().find(|(space, _)| op.contains(space)).map(|(_, v)| *v);
-            // The source of a copy is in global memory.
-            let place = place.filter(|_| !copy || r.1 == 1);
-            // What is added to it keeps the alignment of the widest vectors.
-            let added = if statement.contains("+16]") { 16 } else { 0 };
-            let own = OWN + 64 * (i % 4) + added;
-            // Data, then the barrier at the start of the variable.
-            let at = if r.1 == 1 { 32 } else { 0 } - added as i64;
-            let place = if asynchronous || barrier {
-                Some(format!("sv+{}", if asynchronous { at } else { -(added as i64) }))
-            } else {
-                place.map(String::from)
-            };
-            let _ = match place {
-                Some(v) => {
-                    let to = name(*r);
-                    let _ = writeln!(out, "mov.u64 {to}, {v};");
-                    let generic = barrier && !asynchronous && !op.contains(".shared");
-                    if generic { writeln!(out, "cvta.shared.u64 {to}, {to};") } else { Ok(()) }
-                }
-                None => writeln!(out, "add.u64 {}, own, {own};", name(*r)),
-            };
-        } else if counted && FAMILIES[r.0].1 == 32 {
-            let _ = writeln!(out, "mov.u32 {}, {};", name(*r), if r.1 == number { 1 } else { 32 });
-        } else if barrier && FAMILIES[r.0].1 == 32 && FAMILIES[r.0].0 != "f32r" {
-            // What a thread counts for.
-            let _ = writeln!(out, "mov.u32 {}, 1;", name(*r));
+            needs.address(&mut out, statement, i, *r);
         } else {
-            fill(&mut out, *r);
+            needs.value(&mut out, *r);
         }
     }
     // A carry to go in.
-    match op.split('.').next() {
+    match needs.op.split('.').next() {
         Some("addc" | "madc") => out += "add.cc.u32 x, t, -2;\n",
         Some("subc") => out += "sub.cc.u32 x, t, 1;\n",
         _ => {}
     }
     let _ = writeln!(out, "{statement}");
-    if op.starts_with("cp.async.") && !op.contains("bulk") {
+    if needs.op.starts_with("cp.async.") && !needs.op.contains("bulk") {
         out += "cp.async.wait_all;\n";
     }
     let mut at = 0usize;
     // Where a variable is, is not defined, nor what barriers and policies look like.
-    let opaque = barrier || op.starts_with("createpolicy");
+    let opaque = needs.barrier || needs.op.starts_with("createpolicy");
     for r in used.difference(&pointers).filter(|_| !opaque) {
         let bytes = FAMILIES[r.0].1.div_ceil(8) as usize;
         at = at.next_multiple_of(bytes);
@@ -230,14 +349,7 @@ pub fn module(statement: &str, target: &str) -> String {
         at += bytes;
     }
     out += "bar.sync 0;\n";
-    for k in (0..VARIABLE).step_by(4) {
-        let _ = writeln!(out, "ld.local.u32 x, [lv+{k}]; st.global.u32 [own+{}], x;", OWN + 256 + k);
-        let _ = writeln!(out, "ld.global.u32 x, [gv+{k}]; @first st.global.u32 [own+{}], x;", OWN + 384 + k);
-        if barrier && k < 16 {
-            continue;
-        }
-        let _ = writeln!(out, "ld.shared.u32 x, [sv+{k}]; @first st.global.u32 [own+{}], x;", OWN + 320 + k);
-    }
+    needs.stored_memory(&mut out);
     out += "ret;\n}\n";
     out
 }

@@ -1,7 +1,8 @@
 //! `coverage`: compiles statements of every form in the PTX instruction table for every target that has them, runs each in a
 //! kernel of its own, by definition and as code, and writes docs/ptx-coverage.md: how many of those that the front end takes
 //! are compiled and give what PTX says, and why others don't. With `LIST` in the environment it also prints every statement
-//! that is refused, differs or can't be compared; `ONLY=ld,st` takes these instructions alone.
+//! that is refused, differs or can't be compared; `ONLY=ld,st` takes these instructions alone. With `REFERENCE` it is ptxas's code
+//! (of the tools in `OXPTXAS_ORACLES`, at -O3) that runs: how the executors are calibrated on what oxptxas refuses; `KEEP=FOLDER` keeps its cubins there.
 
 #[path = "../../../ptx/examples/forms/operands.rs"]
 #[allow(dead_code)]
@@ -14,13 +15,16 @@ mod kernel;
 
 use operands::Style;
 use oxptxas::verify::{self, Verdict};
-use oxptxas::{Settings, compile};
+use oxptxas::{Failure, Settings, compile};
 use ptx::isa::{Form, Mod, Op, Suffix};
 use ptxas::Header;
 use rayon::prelude::*;
 use sass::Target;
 use sass::target::SMS;
 use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Launches that are made up: of one thread, and of a warp.
 const LAUNCHES: [u64; 2] = [6, 8];
@@ -84,23 +88,54 @@ fn targets(form: &Form) -> Vec<(Header, Target)> {
     found
 }
 
-fn judge(statement: &str, target: Target) -> Found {
+/// Our cubin, or why there is none.
+fn own(source: &str, target: Target, opt_level: u8) -> Result<Vec<u8>, String> {
+    let settings = Settings { opt_level, ..Settings::new(target) };
+    let refused = |e: Failure| e.diagnostics.first().map(|d| d.message.clone()).unwrap_or_default();
+    compile(source, "coverage.ptx", &settings).map(|output| output.cubin).map_err(refused)
+}
+
+/// The reference compiler's.
+fn reference(tools: &Path, source: &str, target: Target) -> Result<Vec<u8>, String> {
+    let id = rayon::current_thread_index().unwrap_or(0);
+    let file = |ending| std::env::temp_dir().join(format!("coverage{id}.{ending}"));
+    let (input, output) = (file("ptx"), file("cubin"));
+    std::fs::write(&input, source).map_err(|e| e.to_string())?;
+    let mut ptxas = Command::new(tools.join("ptxas"));
+    let run = ptxas.arg(format!("-arch={target}")).arg(&input).arg("-o").arg(&output).output();
+    let run = run.map_err(|e| e.to_string())?;
+    if run.status.success() {
+        if let Some(folder) = std::env::var_os("KEEP") {
+            static NUMBER: AtomicUsize = AtomicUsize::new(0);
+            let name = format!("{}.{target}.cubin", NUMBER.fetch_add(1, Ordering::Relaxed));
+            std::fs::copy(&output, Path::new(&folder).join(name)).map_err(|e| e.to_string())?;
+        }
+        return std::fs::read(&output).map_err(|e| e.to_string());
+    }
+    let text = String::from_utf8_lossy(&run.stderr).into_owned();
+    Err(text.lines().find(|l| !l.contains(": Advisory")).unwrap_or_default().to_string())
+}
+
+fn judge(statement: &str, target: Target, tools: Option<&Path>) -> Found {
     let source = kernel::module(statement, &target.to_string());
     let mut found = Found::Unproven("it does not return".into());
-    for opt_level in [3, 0] {
-        let settings = Settings { opt_level, ..Settings::new(target) };
-        let cubin = match compile(&source, "coverage.ptx", &settings) {
-            Ok(output) => output.cubin,
-            Err(e) => {
-                return Found::Refused(e.diagnostics.first().map(|d| d.message.clone()).unwrap_or_default());
-            }
-        };
+    let levels: &[u8] = if tools.is_some() { &[3] } else { &[3, 0] };
+    for &opt_level in levels {
+        let cubin =
+            match tools.map_or_else(|| own(&source, target, opt_level), |t| reference(t, &source, target)) {
+                Ok(cubin) => cubin,
+                Err(why) => return Found::Refused(why),
+            };
         if !kernel::runs(statement) {
             continue;
         }
         match sim::hazard::check_cubin(&cubin, sim::hazard::Minima::built_in()) {
             Ok(kernels) if kernels.iter().all(|k| k.1.is_empty()) => {}
-            Ok(_) => return Found::Wrong(format!("{target} -O{opt_level}: a hazard")),
+            Ok(kernels) => {
+                let first = kernels.iter().find_map(|k| k.1.first());
+                let what = first.map_or(String::new(), ToString::to_string);
+                return Found::Wrong(format!("{target} -O{opt_level}: a hazard: {what}"));
+            }
             Err(e) => return Found::Wrong(format!("{target} -O{opt_level}: {e}")),
         }
         let Ok(module) = verify::module(&source, target) else { return Found::Unproven(String::new()) };
@@ -122,7 +157,7 @@ fn judge(statement: &str, target: Target) -> Found {
     found
 }
 
-fn row(op: Op, form: &Form, loud: bool) -> Row {
+fn row(op: Op, form: &Form, loud: bool, tools: Option<&Path>) -> Row {
     let mut row = Row { op: op.name(), ..Row::default() };
     let targets = targets(form);
     for mods in modifiers(form) {
@@ -152,7 +187,7 @@ fn row(op: Op, form: &Form, loud: bool) -> Row {
                         eprintln!("{target} {statement} {what}");
                     }
                 };
-                match judge(&statement, *target) {
+                match judge(&statement, *target, tools) {
                     Found::Refused(why) => {
                         say(&why);
                         row.refused.get_or_insert((statement.clone(), why));
@@ -189,6 +224,9 @@ fn excluded(op: &str) -> bool {
 
 fn main() {
     let loud = std::env::var_os("LIST").is_some();
+    let tools = std::env::var_os("REFERENCE").map(|_| {
+        PathBuf::from(std::env::var_os("OXPTXAS_ORACLES").expect("REFERENCE needs OXPTXAS_ORACLES"))
+    });
     let only = std::env::var("ONLY").ok();
     let wanted = |op: &Op| only.as_ref().is_none_or(|list| list.split(',').any(|o| o == op.name()));
     let forms: Vec<(Op, &Form)> = Op::ALL
@@ -196,7 +234,8 @@ fn main() {
         .filter(|op| wanted(op))
         .flat_map(|op| op.forms().iter().map(move |f| (*op, f)))
         .collect();
-    let rows: Vec<Row> = forms.par_iter().with_max_len(1).map(|(op, f)| row(*op, f, loud)).collect();
+    let rows: Vec<Row> =
+        forms.par_iter().with_max_len(1).map(|(op, f)| row(*op, f, loud, tools.as_deref())).collect();
     println!("# PTX coverage\n");
     println!(
         "Generated by `cargo run --release -p oxptxas --example coverage > docs/ptx-coverage.md`. Of every form in the \

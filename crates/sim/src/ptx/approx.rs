@@ -14,7 +14,7 @@ fn bound(code: &Code<'_>, f: Format) -> Option<(f64, f64)> {
     let inst = code.inst;
     if matches!(inst.op, Op::mma | Op::wmma) {
         // The order of the sums, and what they keep of each product, is not defined.
-        return Some((2f64.powi(1 - f.frac.min(F32.frac) as i32), 0.0));
+        return Some((2f64.powi(1 - f.frac as i32), 0.0));
     }
     if is_product(inst) {
         // Not rounded if it is fused: one unit in the last place covers the difference.
@@ -43,11 +43,21 @@ fn bound(code: &Code<'_>, f: Format) -> Option<(f64, f64)> {
 
 /// The result, moved within its bound: up in run 1, down in run 2, somewhere in the others.
 pub(super) fn nudged(code: &Code<'_>, f: Format, x: &[u64], result: u64) -> u64 {
+    let value = f64::from_bits(fp::convert(result, f, F64, Round::Nearest));
+    moved(code, f, x, result, value.abs())
+}
+
+/// The same for a sum of many products, whose error depends on how large they are: `size` is the sum of their magnitudes.
+pub(super) fn nudged_sum(code: &Code<'_>, f: Format, size: f64, result: u64) -> u64 {
+    moved(code, f, &[result], result, size)
+}
+
+fn moved(code: &Code<'_>, f: Format, x: &[u64], result: u64, size: f64) -> u64 {
     let Some((relative, absolute)) = (code.nudge != 0).then(|| bound(code, f)).flatten() else {
         return result;
     };
     let value = f64::from_bits(fp::convert(result, f, F64, Round::Nearest));
-    if !value.is_finite() || value == 0.0 && absolute == 0.0 {
+    if !value.is_finite() || size == 0.0 && absolute == 0.0 {
         return result;
     }
     let share = match code.nudge {
@@ -58,7 +68,7 @@ pub(super) fn nudged(code: &Code<'_>, f: Format, x: &[u64], result: u64) -> u64 
             Rng::new(seed).next() as i64 as f64 / 2f64.powi(63)
         }
     };
-    let moved = value + share * (value.abs() * relative + absolute);
+    let moved = value + share * (size * relative + absolute);
     fp::convert(moved.to_bits(), F64, f, Round::Nearest)
 }
 

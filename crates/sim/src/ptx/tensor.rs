@@ -10,6 +10,7 @@ use crate::fp::{self, F16, F32, F64, Format, Round};
 use crate::matrix::{self, Elem, Extra, Product, Row, ScalePlace, Scales, Sum};
 use crate::memory::little_endian;
 use crate::metadata;
+use crate::quad::Quad;
 use crate::tile::{self, Shape};
 use ::ptx::ast::{Operand, Space, VectorElem};
 use ::ptx::{Mod, Op, Type};
@@ -149,24 +150,25 @@ fn mma(env: &mut Env<'_, '_>, threads: &mut [Thread], lanes: &[usize], code: &Co
     let x: Vec<Vec<Row>> =
         (0..3).map(|i| words(env, threads, lanes, &ops[i + 1], bits[i])).collect::<Res<_>>()?;
     if (m, n, k) == (8, 8, 4) && a != Elem::Float(F64) {
-        let d = quad_pairs(code, [&x[0], &x[1], &x[2]], p, c_type)?;
+        let d = quad_pairs(code, [&x[0], &x[1], &x[2]], &p, c_type)?;
         return put(env, threads, lanes, &ops[0], &d, 32);
     }
     let scales = if scaled { Some(scales(env, threads, lanes, code, &p)?) } else { None };
     let columns = if sparse { Some(columns(env, threads, lanes, code, &p)?) } else { None };
     let extra = Extra { scales: scales.as_ref(), columns: columns.as_deref() };
-    let mut d = p.of_registers([&x[0], &x[1], &x[2]], extra);
-    for word in d.iter_mut().flatten() {
-        *word = match p.sum {
-            Sum::Float(f) if f.bits() == 32 => moved(code, &p, vec![u64::from(*word)])[0] as u32,
-            Sum::Float(f) if f.bits() == 16 => {
-                let halves = moved(code, &p, vec![u64::from(*word & 0xffff), u64::from(*word >> 16)]);
-                halves[0] as u32 | (halves[1] as u32) << 16
-            }
-            _ => *word,
-        };
+    let d = product(code, &p, [&p.gather_a(&x[0]), &p.gather_b(&x[1]), &p.gather_c(&x[2])], extra);
+    put(env, threads, lanes, &ops[0], &p.scatter_d(&d), p.sum.bits())
+}
+
+/// D row by row; the order of floating-point sums is not defined, so they are moved within their bounds.
+fn product(code: &Code<'_>, p: &Product, [a, b, c]: [&[u64]; 3], extra: Extra<'_>) -> Vec<u64> {
+    let mut d = p.of_matrices(a, b, c, extra);
+    if let (Sum::Float(f), true) = (p.sum, code.nudge != 0) {
+        for (x, size) in d.iter_mut().zip(p.magnitudes(a, b, c, extra)) {
+            *x = super::approx::nudged_sum(code, f, size, *x);
+        }
     }
-    put(env, threads, lanes, &ops[0], &d, p.sum.bits())
+    d
 }
 
 /// The factors of a block-scaled product: operands `a-data, {byte, thread}, b-data, {byte, thread}`.
@@ -221,55 +223,16 @@ fn columns(
     Ok(metadata::columns(p.a, size, words, selector))
 }
 
-/// Sums, whose order is not defined, moved within their bounds.
-fn moved(code: &Code<'_>, p: &Product, sums: Vec<u64>) -> Vec<u64> {
-    match p.sum {
-        Sum::Float(f) => sums.into_iter().map(|x| super::approx::nudged(code, f, &[x], x)).collect(),
-        Sum::Int { .. } | Sum::Count { .. } => sums,
-    }
-}
-
-/// `m8n8k4` of binary16: four products, each of lanes 4i … 4i+3 and 4i+16 … 4i+19.
-fn quad_pairs(code: &Code<'_>, [a, b, c]: [&[Row]; 3], p: Product, c_type: &str) -> Res<Vec<Row>> {
+/// `m8n8k4` of binary16.
+fn quad_pairs(code: &Code<'_>, rows: [&[Row]; 3], p: &Product, c_type: &str) -> Res<Vec<Row>> {
     let mut layouts = code.inst.mods.iter().filter(|m| matches!(m, Mod::row | Mod::col));
     let mut is_row = || layouts.next() == Some(&Mod::row);
-    let (a_row, b_row) = (is_row(), is_row());
-    let half = |rows: &[Row], lane: usize, i: usize| u64::from(rows[i / 2][lane] >> (16 * (i % 2)) & 0xffff);
-    // Row and column of element i of a lane in the upper or lower part.
-    let place = |wide: bool, t: usize, low: usize, i: usize| match wide {
-        true => ((t & 1) + (i & 2) + low, (i & 4) + (t & 2) + (i & 1)),
-        false => (t + low, i),
+    let by_rows = [is_row(), is_row()];
+    let (Sum::Float(d), Some(c)) = (p.sum, format(c_type)) else {
+        return Err("unsupported matrix type".into());
     };
-    let (wide_d, wide_c) = (p.sum.bits() == 32, c_type == "f32");
-    let mut out = vec![[0; 32]; if wide_d { 8 } else { 4 }];
-    for pair in 0..4 {
-        let (mut ma, mut mb, mut mc) = (vec![0; 32], vec![0; 32], vec![0; 64]);
-        let lanes = (0..8).map(|i| (4 * pair + i % 4 + i / 4 * 16, i % 4, i / 4 * 4));
-        for (lane, t, low) in lanes.clone() {
-            for i in 0..4 {
-                let (r, col) = if a_row { (t + low, i) } else { (i + low, t) };
-                ma[r * 4 + col] = half(a, lane, i);
-                let (r, col) = if b_row { (t, i + low) } else { (i, t + low) };
-                mb[r * 8 + col] = half(b, lane, i);
-            }
-            for i in 0..8 {
-                let (r, col) = place(wide_c, t, low, i);
-                let bits = if wide_c { c[i][lane].into() } else { half(c, lane, i) };
-                let Sum::Float(f) = p.sum else { return Err("unsupported matrix type".into()) };
-                let from = if wide_c { F32 } else { F16 };
-                mc[r * 8 + col] = fp::convert(bits, from, f, Round::Nearest);
-            }
-        }
-        let d = moved(code, &p, p.of_matrices(&ma, &mb, &mc, Extra::default()));
-        for (lane, t, low) in lanes {
-            for i in 0..8 {
-                let (r, col) = place(wide_d, t, low, i);
-                let bits = d[r * 8 + col] as u32;
-                if wide_d { out[i][lane] = bits } else { out[i / 2][lane] |= bits << (16 * (i % 2)) }
-            }
-        }
-    }
-    Ok(out)
+    let multiply = |p: &Product, x: [&[u64]; 3]| product(code, p, x, Extra::default());
+    Ok(Quad { by_rows, c, d }.multiply(rows, 0..8, 0..8, &multiply))
 }
 
 /// Rows and columns of a fragment, whether A, B or C.
@@ -395,7 +358,7 @@ fn wmma_mma(env: &mut Env<'_, '_>, threads: &mut [Thread], lanes: &[usize], code
     if let (Some(from), Sum::Float(to)) = (format(c), p.sum) {
         mc.iter_mut().for_each(|x| *x = fp::convert(*x, from, to, Round::Nearest));
     }
-    let mut md = moved(code, &p, p.of_matrices(&ma, &mb, &mc, Extra::default()));
+    let mut md = product(code, &p, [&ma, &mb, &mc], Extra::default());
     if let (true, Sum::Float(f)) = (inst.has(Mod::satfinite), p.sum) {
         let infinity = f.infinity();
         for x in &mut md {

@@ -8,6 +8,7 @@ use super::state::Warp;
 use crate::fp::{BF16, F16, F32, F64, Format, Round};
 use crate::matrix::{self, Elem, Extra, Product, Row, ScalePlace, Scales, Sum};
 use crate::metadata;
+use crate::quad::Quad;
 use crate::tile::{self, Line, Shape};
 use sass::{Opcode, Operand};
 
@@ -18,6 +19,7 @@ pub(super) fn compile(o: &Operands<'_>) -> Result<Option<Exec>, Unsupported> {
         Opcode::QMMA_SF | Opcode::OMMA_SF => product(o)?,
         Opcode::HMMA_SP | Opcode::IMMA_SP | Opcode::QMMA_SP => product(o)?,
         Opcode::QMMA_SF_SP | Opcode::OMMA_SF_SP => product(o)?,
+        Opcode::HMMA_884 => quad_pairs(o)?,
         Opcode::LDSM => load_matrix(o)?,
         Opcode::STSM => store_matrix(o)?,
         Opcode::MOVM => move_matrix(o)?,
@@ -151,6 +153,38 @@ fn product(o: &Operands<'_>) -> Result<Exec, Unsupported> {
     }))
 }
 
+/// Rd, Ra, Rb, Rc of `HMMA.884`, which leaves a part of D's registers to other instructions: each step makes two of
+/// them, from the two of C that hold the same columns.
+fn quad_pairs(o: &Operands<'_>) -> Result<Exec, Unsupported> {
+    let (d, c) = (accumulator(o)?, accumulator(o)?);
+    let Some(step) = o.choose(&[("STEP0", 0), ("STEP1", 1), ("STEP2", 2), ("STEP3", 3)]) else {
+        return unsupported("this part of a product");
+    };
+    let by_rows = [o.take("A:ROW"), o.take("B:ROW")];
+    o.ignore(&["A:COL", "B:COL"]);
+    let elements =
+        |f: Format, step: usize| if f == F32 { 2 * step..2 * step + 2 } else { 4 * step..4 * step + 4 };
+    let to = elements(d, step);
+    let from = if c == d { to.clone() } else { elements(c, step / 2) };
+    let mut registers = [0; 3];
+    for (i, r) in registers.iter_mut().enumerate() {
+        *r = register(&o.src(i + 1, Kind::Halves)?)?;
+    }
+    let dst = o.dst(0, 2)?;
+    Ok(Box::new(move |m, mask| {
+        whole(mask)?;
+        let x: [Vec<Row>; 3] = std::array::from_fn(|i| rows(m.warp, registers[i], 2));
+        let d = Quad { by_rows, c, d }.multiply(
+            [&x[0], &x[1], &x[2]],
+            from.clone(),
+            to.clone(),
+            &|p, [a, b, c]| p.of_matrices(a, b, c, Extra::default()),
+        );
+        put(m.warp, dst, &d);
+        Ok(())
+    }))
+}
+
 /// The format of C and D.
 fn accumulator(o: &Operands<'_>) -> Result<Format, Unsupported> {
     let found = o.choose(&[("F32", F32), ("F16", F16)]);
@@ -272,15 +306,21 @@ fn store_matrix(o: &Operands<'_>) -> Result<Exec, Unsupported> {
     }))
 }
 
-/// Rd, Ra: an 8×8 matrix transposed.
+/// Rd, Ra: an 8×8 matrix transposed, or one of 8×32 nibbles made bytes.
 fn move_matrix(o: &Operands<'_>) -> Result<Exec, Unsupported> {
-    if !o.take("16") || !o.take("MT88") {
-        return unsupported("a move of matrices of this shape");
-    }
-    let (to, from) = (o.dst(0, 1)?, register(&o.raw(1)?)?);
+    let widens = match () {
+        () if o.take("16") && o.take("MT88") => false,
+        () if o.take("U4TO8") && o.take("M832") => true,
+        () => return unsupported("a move of matrices of this shape"),
+    };
+    let (to, from) = (o.dst(0, if widens { 2 } else { 1 })?, register(&o.raw(1)?)?);
     Ok(Box::new(move |m, mask| {
         whole(mask)?;
-        let words = Shape::Halves.words(&Shape::Rows.lines_of(&rows(m.warp, from, 1)));
+        let source = rows(m.warp, from, 1);
+        let words = match widens {
+            true => tile::nibbles_to_bytes(&source[0]).to_vec(),
+            false => Shape::Halves.words(&Shape::Rows.lines_of(&source)),
+        };
         put(m.warp, to, &words);
         Ok(())
     }))
