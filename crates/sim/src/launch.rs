@@ -4,6 +4,7 @@
 use crate::generate::Generated;
 use crate::memory::Memory;
 use crate::output::Output;
+use crate::tensormap;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
@@ -60,6 +61,75 @@ pub struct Arg {
     pub buffer: Option<String>,
     /// A struct: fields in order, each at its natural alignment.
     pub fields: Option<Vec<Field>>,
+    /// A tensor map.
+    pub tensormap: Option<Tiles>,
+}
+
+/// A tensor in a buffer, and the box that a copy of a tile moves.
+#[derive(Deserialize, Clone, Debug)]
+#[serde(deny_unknown_fields)]
+pub struct Tiles {
+    /// The buffer.
+    pub buffer: String,
+    /// The element type, as PTX names it for `tensormap.replace.elemtype`: `u8` … `tf32.ftz`.
+    #[serde(rename = "type")]
+    pub ty: String,
+    /// Elements in each dimension, the innermost first.
+    pub dims: Vec<u64>,
+    /// Bytes between neighbours in all dimensions but the first.
+    pub strides: Vec<u64>,
+    /// Elements of the box in each dimension.
+    #[serde(rename = "box")]
+    pub sizes: Vec<u64>,
+    /// Steps between the elements of the box; 1 if absent.
+    pub steps: Option<Vec<u64>>,
+    /// Bytes of the swizzle: 0, 32, 64 or 128.
+    #[serde(default)]
+    pub swizzle: u64,
+}
+
+impl Tiles {
+    /// The tensor map's bytes.
+    fn encode(&self, address: u64) -> [u8; tensormap::BYTES] {
+        let mut map = [0; tensormap::BYTES];
+        let mut set = |field: &str, i: usize, value: u64| {
+            // Fields that the file has too many of are not there.
+            let _ = tensormap::replace(&mut map, field, i, value);
+        };
+        set("global_address", 0, address);
+        set("rank", 0, self.dims.len() as u64 - 1);
+        let types = tensormap::TYPES.iter().position(|t| *t == self.ty);
+        set("elemtype", 0, types.unwrap_or(0) as u64);
+        set(
+            "swizzle_mode",
+            0,
+            u64::from((self.swizzle / 16).trailing_zeros().min(3)) * u64::from(self.swizzle != 0),
+        );
+        for i in 0..self.dims.len() {
+            let step = self.steps.as_ref().and_then(|s| s.get(i)).copied().unwrap_or(1);
+            set("global_dim", i, self.dims[i]);
+            set("box_dim", i, self.sizes.get(i).copied().unwrap_or(1));
+            set("element_stride", i, step);
+        }
+        self.strides.iter().enumerate().for_each(|(i, s)| set("global_stride", i, *s));
+        map
+    }
+
+    /// What is wrong with it.
+    fn check(&self) -> Result<(), String> {
+        let rank = self.dims.len();
+        let whole = self.strides.iter().all(|s| s.is_multiple_of(16));
+        match () {
+            () if !(1..=5).contains(&rank) => Err("a tensor map has one to five dimensions".into()),
+            () if self.strides.len() + 1 != rank || self.sizes.len() != rank => {
+                Err("a tensor map needs a box for each dimension, and a stride for all but the first".into())
+            }
+            () if !whole => Err("strides of a tensor map are multiples of 16 bytes".into()),
+            () if !tensormap::TYPES.contains(&&*self.ty) => Err(format!("no elements of type '{}'", self.ty)),
+            () if ![0, 32, 64, 128].contains(&self.swizzle) => Err(format!("no swizzle of {}", self.swizzle)),
+            () => Ok(()),
+        }
+    }
 }
 
 /// A field of a struct argument: an array of one type.
@@ -274,9 +344,10 @@ impl LaunchFile {
         let file: LaunchFile = toml::from_str(text).map_err(|e| e.to_string())?;
         for l in &file.launch {
             for a in &l.args {
-                if let Some(b) = &a.buffer
-                    && !l.buffers.contains_key(b)
-                {
+                let fail = |e: String| format!("kernel {}: {e}", l.kernel);
+                a.tensormap.as_ref().map_or(Ok(()), Tiles::check).map_err(fail)?;
+                let named = a.buffer.as_ref().or(a.tensormap.as_ref().map(|t| &t.buffer));
+                if let Some(b) = named.filter(|b| !l.buffers.contains_key(*b)) {
                     return Err(format!("kernel {}: no buffer '{b}'", l.kernel));
                 }
             }
@@ -302,23 +373,28 @@ impl Launch {
         Ok(first.map(|c| places(size).map(|r| [0, 1, 2].map(|i| c[i] * size[i] + r[i])).collect()).collect())
     }
 
-    /// Generates the buffers and packs the arguments, each at its natural alignment.
+    /// Generates the buffers; the parameters are missing ([`Launch::params`]).
     pub fn prepare(&self) -> Prepared {
         if let Some(g) = &self.generated {
             let memory = Memory::around(g.memory.clone());
-            return Prepared {
-                memory,
-                addresses: BTreeMap::new(),
-                params: g.params.clone(),
-                output: Output::default(),
-            };
+            let addresses = BTreeMap::new();
+            return Prepared { memory, addresses, params: Vec::new(), output: Output::default() };
         }
         let mut memory = Memory::new();
         let addresses: BTreeMap<String, u64> =
             self.buffers.iter().map(|(name, b)| (name.clone(), memory.alloc(name, b.generate()))).collect();
+        Prepared { memory, addresses, params: Vec::new(), output: Output::default() }
+    }
+
+    /// Packs the arguments, each at its natural alignment in the constant bank, where the first one is at `param_base`.
+    pub fn params(&self, addresses: &BTreeMap<String, u64>, param_base: u32) -> Vec<u8> {
+        if let Some(g) = &self.generated {
+            return g.params.clone();
+        }
         let mut params = Vec::new();
         let push = |bytes: &[u8], align: usize, params: &mut Vec<u8>| {
-            params.resize(params.len().next_multiple_of(align), 0);
+            let base = param_base as usize;
+            params.resize((base + params.len()).next_multiple_of(align) - base, 0);
             params.extend_from_slice(bytes);
         };
         for a in &self.args {
@@ -332,6 +408,8 @@ impl Launch {
                 push(&x.to_le_bytes(), 8, &mut params);
             } else if let Some(name) = &a.buffer {
                 push(&addresses[name].to_le_bytes(), 8, &mut params);
+            } else if let Some(tiles) = &a.tensormap {
+                push(&tiles.encode(addresses[&tiles.buffer]), 64, &mut params);
             } else if let Some(fields) = &a.fields {
                 let mut bytes = Vec::new();
                 let mut align = 1;
@@ -347,7 +425,7 @@ impl Launch {
                 push(&bytes, align, &mut params);
             }
         }
-        Prepared { memory, addresses, params, output: Output::default() }
+        params
     }
 
     /// The contents of all buffers after a run.
@@ -477,8 +555,9 @@ mod tests {
         )
         .unwrap();
         let p = file.launch[0].prepare();
-        assert_eq!(p.params.len(), 20);
-        assert_eq!(p.params[..4], [0xff; 4]);
+        let params = file.launch[0].params(&p.addresses, 0);
+        assert_eq!(params.len(), 20);
+        assert_eq!(params[..4], [0xff; 4]);
         let buffers = file.launch[0].collect(&p);
         assert_eq!(buffers["x"], [5, 0, 0, 0, 7, 0, 0, 0, 9, 0, 0, 0]);
         let mut other = buffers.clone();

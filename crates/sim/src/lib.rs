@@ -16,5 +16,6 @@ pub mod sass;
 pub mod schedule;
 pub mod small;
 pub mod sparse;
+mod tensormap;
 mod tile;
 pub mod watch;

@@ -34,7 +34,12 @@ fn launch_files_fit_their_kernels() {
             let func = module.funcs.values().find(|f| f.entry && f.name == launch.kernel);
             let func = func.unwrap_or_else(|| panic!("{name}: no kernel '{}'", launch.kernel));
             let size = module.param_layout(func).1;
-            assert_eq!(size as usize, launch.prepare().params.len(), "{name}: {}", launch.kernel);
+            assert_eq!(
+                size as usize,
+                launch.params(&launch.prepare().addresses, 0).len(),
+                "{name}: {}",
+                launch.kernel
+            );
         }
         let launched = |f: &&ptx::Func| !launches.iter().any(|l| l.kernel == f.name);
         let missing = module.funcs.values().filter(|f| f.entry).find(launched);

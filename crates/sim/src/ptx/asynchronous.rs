@@ -14,6 +14,7 @@ pub(super) fn execute(env: &mut Env<'_, '_>, t: &mut Thread, code: &Code<'_>) ->
     match code.inst.op {
         Op::mbarrier => mbarrier(env, t, code),
         Op::cp => bulk(env, t, code),
+        Op::clusterlaunchcontrol => cancel(env, t, code),
         Op::st => {
             let (space, at) = target(env, t, code)?;
             if space != Space::Shared {
@@ -58,7 +59,13 @@ fn target(env: &Env<'_, '_>, t: &Thread, code: &Code<'_>) -> Res<(Space, u64)> {
 }
 
 /// Arrivals at the barrier at a shared address; its state before.
-fn arrive(env: &mut Env<'_, '_>, t: &mut Thread, at: u64, (n, leaving): (u64, u64), tx: i64) -> Res<u64> {
+pub(super) fn arrive(
+    env: &mut Env<'_, '_>,
+    t: &mut Thread,
+    at: u64,
+    (n, leaving): (u64, u64),
+    tx: i64,
+) -> Res<u64> {
     let place = (Space::Shared, at & 0xffff_ffff);
     let old = read(env, t, place, 8)?;
     let new = Barrier::of(old).arrive(n, leaving, tx);
@@ -121,8 +128,8 @@ fn bulk(env: &mut Env<'_, '_>, t: &mut Thread, code: &Code<'_>) -> Res<()> {
     if has("prefetch") || has("commit_group") || has("wait_group") {
         return Ok(());
     }
-    if has("tensor") || has("cp_mask") {
-        return Err("not supported: this bulk copy".into());
+    if has("tensor") {
+        return super::tensormap::copy(env, t, code);
     }
     let mut spaces = inst.mods.iter().filter_map(|m| match m {
         Mod::global => Some(Space::Global),
@@ -137,6 +144,11 @@ fn bulk(env: &mut Env<'_, '_>, t: &mut Thread, code: &Code<'_>) -> Res<()> {
     if !size.is_multiple_of(16) {
         return Err(format!("a bulk copy of {size} bytes"));
     }
+    // Bit i: whether byte i of every 16 is copied.
+    let mask = if has("cp_mask") { t.read(env, &ops[ops.len() - 1], Type::u16)? } else { 0xffff };
+    let multicast = inst.mods.iter().any(|m| m.name() == "multicast::cluster");
+    let blocks = if multicast { t.read(env, &ops[4], Type::u16)? } else { 0 };
+    let targets = targets(env, to_space, to, blocks)?;
     let reduces = has("reduce")
         || inst
             .one_of(&[Mod::add, Mod::min, Mod::max, Mod::and, Mod::or, Mod::xor, Mod::inc, Mod::dec])
@@ -146,19 +158,72 @@ fn bulk(env: &mut Env<'_, '_>, t: &mut Thread, code: &Code<'_>) -> Res<()> {
         let source = bytes(env, t, (from_space, from + i * step), step as usize, false)?;
         let mut data = [0; 16];
         data[..step as usize].copy_from_slice(source);
-        let place = (to_space, to + i * step);
-        if reduces {
+        if !reduces {
+            for to in &targets {
+                let place = bytes(env, t, (to_space, to + i * step), 16, true)?;
+                (0..16).filter(|k| mask >> k & 1 != 0).for_each(|k| place[k] = data[k]);
+            }
+        } else {
+            let place = (to_space, to + i * step);
             let old = read(env, t, place, step as usize)?;
             let ftz = !has("noftz") && code.ty == Type::f32;
             let new = update(code, code.ty, ftz, [old, little_endian(&data[..step as usize]), 0])?;
             bytes(env, t, place, step as usize, true)?.copy_from_slice(&new.to_le_bytes()[..step as usize]);
-        } else {
-            bytes(env, t, place, 16, true)?.copy_from_slice(&data);
         }
     }
     if to_space == Space::Shared {
         let barrier = address(env, t, &ops[3])?;
-        arrive(env, t, barrier, (0, 0), -(size as i64))?;
+        for barrier in self::targets(env, to_space, barrier, blocks)? {
+            arrive(env, t, barrier, (0, 0), -(size as i64))?;
+        }
     }
     Ok(())
+}
+
+/// The places that a write to an address reaches: that one, or, where blocks of the cluster are named by a mask, the same in
+/// each of them.
+pub(super) fn targets(env: &Env<'_, '_>, space: Space, at: u64, blocks: u64) -> Res<Vec<u64>> {
+    if space != Space::Shared || blocks == 0 {
+        return Ok(vec![at]);
+    }
+    let count = env.shared.len();
+    if blocks >> count != 0 {
+        return Err(format!("a copy to the blocks {blocks:#x} of a cluster of {count}"));
+    }
+    Ok((0..count as u64).filter(|r| blocks >> r & 1 != 0).map(|r| at & 0xff_ffff | r << 24).collect())
+}
+
+/// `clusterlaunchcontrol`: there never is a cluster left that could be called off.
+fn cancel(env: &mut Env<'_, '_>, t: &mut Thread, code: &Code<'_>) -> Res<()> {
+    let (inst, p, ops) = (code.inst, env.program, &code.inst.operands);
+    let has = |name: &str| inst.mods.iter().any(|m| m.name() == name);
+    if has("try_cancel") || has("async") {
+        let all = if has("multicast::cluster::all") { (1 << env.shared.len()) - 1 } else { 0 };
+        let (to, barrier) = (address(env, t, &ops[0])?, address(env, t, &ops[1])?);
+        for to in targets(env, Space::Shared, to, all)? {
+            bytes(env, t, (Space::Shared, to & 0xffff_ffff), 16, true)?.fill(0);
+        }
+        for barrier in targets(env, Space::Shared, barrier, all)? {
+            arrive(env, t, barrier, (0, 0), -16)?;
+        }
+        return Ok(());
+    }
+    // The parts of an answer are those that ptxas 13.0.88 takes out of it: x, y, z, and whether there is one.
+    let answer = super::wide::get(env, t, &ops[1])?;
+    if has("is_canceled") {
+        return t.write(p, &ops[0], (answer >> 64) as u64 & 1, Type::pred);
+    }
+    let first =
+        [answer as u64 & 0xffff_ffff, (answer >> 32) as u64 & 0xffff, (answer >> 48) as u64 & 0xffff, 0];
+    if let Operand::Vector(v) = &ops[0] {
+        for (e, x) in v.iter().zip(first) {
+            if let ::ptx::ast::VectorElem::Reg(r) = e {
+                t.set_reg(p, *r, 0, x, Type::b32);
+            }
+        }
+        return Ok(());
+    }
+    let which = ["get_first_ctaid::x", "get_first_ctaid::y", "get_first_ctaid::z"];
+    let i = which.iter().position(|w| has(w)).ok_or("unsupported instruction")?;
+    t.write(p, &ops[0], first[i], Type::b32)
 }

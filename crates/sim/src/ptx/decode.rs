@@ -49,6 +49,8 @@ pub(super) struct Code<'m> {
     pub sat: bool,
     /// See [`super::Options::nudge`].
     pub nudge: u64,
+    /// Whether the interpreter knows the instruction at all.
+    pub simulated: bool,
     /// Destinations of a branch: one, or a table.
     pub targets: SmallVec<[u32; 1]>,
 }
@@ -316,7 +318,8 @@ impl<'m> Program<'m> {
             Some(Mod::rs) => return Err(unsupported()),
             _ => Round::Nearest,
         };
-        let ty = inst.ty(0).unwrap_or(Type::b32);
+        let bytes = inst.op == Op::multimem && inst.one_of(&[Mod::e4m3, Mod::e5m2]).is_some();
+        let ty = if bytes { Type::b8 } else { inst.ty(0).unwrap_or(Type::b32) };
         Ok(Code {
             inst,
             func,
@@ -327,6 +330,7 @@ impl<'m> Program<'m> {
             ftz: inst.has(Mod::ftz),
             sat: inst.has(Mod::sat),
             nudge: self.nudge,
+            simulated: super::exec::is_simulated(inst.op),
             targets: SmallVec::new(),
         })
     }

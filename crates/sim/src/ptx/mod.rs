@@ -14,6 +14,7 @@ mod float;
 mod int;
 mod run;
 mod tensor;
+mod tensormap;
 mod thread;
 mod video;
 mod warp;

@@ -14,7 +14,7 @@ pub(super) fn execute(env: &mut Env<'_, '_>, t: &mut Thread, code: &Code<'_>) ->
             let x = get(env, t, &ops[1])?;
             put(env, t, &ops[0], x)
         }
-        Op::ld => {
+        Op::ld | Op::ldu => {
             let at = resolve(env, t, code, &ops[1])?;
             let x = read(bytes(env, t, at, 16, false)?);
             put(env, t, &ops[0], x)
@@ -45,7 +45,8 @@ fn read(b: &[u8]) -> u128 {
     b.iter().rev().fold(0, |x, b| x << 8 | u128::from(*b))
 }
 
-fn get(env: &Env<'_, '_>, t: &Thread, o: &Operand) -> Res<u128> {
+/// The 128 bits of an operand.
+pub(super) fn get(env: &Env<'_, '_>, t: &Thread, o: &Operand) -> Res<u128> {
     let p = env.program;
     match o {
         Operand::Reg(r) if p.reg_type(t.func, *r) == Type::b128 => {

@@ -1,5 +1,6 @@
 //! Bulk copies, reductions and stores that tell a barrier in shared memory when they are done: here, at once.
 
+use super::Fault;
 use super::compile::{Unsupported, unsupported};
 use super::mem::{self, Space};
 use super::operand::{Exec, Kind, Operands, lanes};
@@ -12,12 +13,13 @@ pub(super) fn compile(o: &Operands<'_>) -> Result<Option<Exec>, Unsupported> {
         Opcode::UBLKCP => copy(o)?,
         Opcode::UBLKRED => reduce(o)?,
         Opcode::STAS | Opcode::REDAS => store(o)?,
+        Opcode::UGETNEXTWORKID => cancel(o)?,
         _ => return Ok(None),
     }))
 }
 
 /// The uniform register pair of an address.
-fn pair(o: &Operands<'_>, slot: usize) -> Result<u8, Unsupported> {
+pub(super) fn pair(o: &Operands<'_>, slot: usize) -> Result<u8, Unsupported> {
     match o.operand(slot)? {
         Operand::Addr { base: Some(r), uniform: None, offset: 0, .. } if r.file == RegFile::UR => Ok(r.index),
         Operand::Addr { base: None, uniform: Some(r), offset: 0, .. } => Ok(r.index),
@@ -30,14 +32,49 @@ pub(super) fn cluster(at: u64) -> (Space, u64) {
     (Space::Generic, u64::from(SHARED_WINDOW) << 32 | at)
 }
 
-fn words(w: &Warp, r: u8) -> (u64, u64) {
+pub(super) fn words(w: &Warp, r: u8) -> (u64, u64) {
     (w.ur[usize::from(r)].into(), w.ur[Warp::pair(r)].into())
+}
+
+/// The places that a write to a shared address reaches: that one, or the same in each block of the cluster that a
+/// mask names.
+pub(super) fn blocks(m: &Machine<'_>, lane: usize, at: u64, mask: u64) -> Result<Vec<u64>, Fault> {
+    let count = m.block.shared.len();
+    match mask {
+        0 => Ok(vec![at]),
+        _ if mask >> count != 0 => {
+            Err(Fault::at(lane, format!("a copy to the blocks {mask:#x} of a cluster of {count}")))
+        }
+        _ => Ok((0..count as u64).filter(|r| mask >> r & 1 != 0).map(|r| at & 0xff_ffff | r << 24).collect()),
+    }
+}
+
+/// Where the answer goes, its barrier: there never is a cluster left that could be called off.
+fn cancel(o: &Operands<'_>) -> Result<Exec, Unsupported> {
+    let Some(all) = o.choose(&[("SELFCAST", false), ("BROADCAST", true)]) else {
+        return unsupported("this request");
+    };
+    let (to, barrier) = (pair(o, 0)?, pair(o, 1)?);
+    Ok(Box::new(move |m, mask| {
+        let lane = mask.trailing_zeros() as usize & 31;
+        let mask = if all { (1 << m.block.shared.len()) - 1 } else { 0 };
+        let (to, barrier) = (words(m.warp, to).0, words(m.warp, barrier).0);
+        for to in blocks(m, lane, to, mask)? {
+            let (space, to) = cluster(to);
+            m.bytes(space, lane, to, 16)?.fill(0);
+        }
+        for barrier in blocks(m, lane, barrier, mask)? {
+            m.complete_bytes(lane, barrier, 16)?;
+        }
+        Ok(())
+    }))
 }
 
 /// Destination, source, size in units of 16 bytes. A destination in shared memory has its barrier's address in
 /// the second register.
 fn copy(o: &Operands<'_>) -> Result<Exec, Unsupported> {
-    o.ignore(&["LTC64B", "LTC128B", "LTC256B", "SEQUENCED", "MULTICAST"]);
+    o.ignore(&["LTC64B", "LTC128B", "LTC256B", "SEQUENCED"]);
+    let (multicast, masked) = (o.take("MULTICAST"), o.take("DST_G_BYTE_MASK"));
     let (Some(to), Some(from)) = (o.next(), o.next()) else { return unsupported("this bulk copy") };
     let (to_shared, from_shared) = (to == "S", from == "S");
     let (to, from, size) = (pair(o, 0)?, pair(o, 1)?, o.src(2, Kind::Int)?);
@@ -45,17 +82,27 @@ fn copy(o: &Operands<'_>) -> Result<Exec, Unsupported> {
         let lane = mask.trailing_zeros() as usize & 31;
         let (low, high) = words(m.warp, to);
         let (from_low, from_high) = words(m.warp, from);
-        let units = size.uniform(m.warp) & 0xffff;
+        let size = size.uniform(m.warp);
+        // The upper half says which blocks of the cluster, or which bytes of every 16.
+        let (units, mask) = (size & 0xffff, size >> 16 & 0xffff);
+        let named = if multicast { mask } else { 0 };
+        let copied = if masked { mask } else { 0xffff };
         for i in 0..units {
             let source = if from_shared { from_low } else { from_high << 32 | from_low } + 16 * i;
             let from_space = if from_shared { Space::Shared } else { Space::Global };
             let mut bytes = [0; 16];
             bytes.copy_from_slice(m.bytes(from_space, lane, source, 16)?);
-            let (space, target) = if to_shared { cluster(low) } else { (Space::Global, high << 32 | low) };
-            m.bytes(space, lane, target + 16 * i, 16)?.copy_from_slice(&bytes);
+            let targets = if to_shared { blocks(m, lane, low, named)? } else { vec![high << 32 | low] };
+            for target in targets {
+                let (space, target) = if to_shared { cluster(target) } else { (Space::Global, target) };
+                let to = m.bytes(space, lane, target + 16 * i, 16)?;
+                (0..16).filter(|k| copied >> k & 1 != 0).for_each(|k| to[k] = bytes[k]);
+            }
         }
         if to_shared {
-            m.complete_bytes(lane, high, 16 * units as i64)?;
+            for barrier in blocks(m, lane, high, named)? {
+                m.complete_bytes(lane, barrier, 16 * units as i64)?;
+            }
         }
         Ok(())
     }))

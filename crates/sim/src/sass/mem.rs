@@ -148,7 +148,7 @@ const ORDERING: &[&str] = &[
 /// The space that a load, store or atomic operation names.
 pub(super) fn space_of(name: &str) -> Option<Space> {
     Some(match name {
-        "LDG.256" | "STG.256" | "LDG" | "STG" | "ATOMG" | "REDG" => Space::Global,
+        "LDG.256" | "STG.256" | "LDG" | "LDGMC" | "STG" | "ATOMG" | "REDG" => Space::Global,
         // RED takes generic addresses on sm_75 and sm_80 with REDG not yet split off.
         "LD" | "ST" | "ATOM" | "RED" => Space::Generic,
         "LDS" | "STS" | "ATOMS" | "ATOMS.CAST" => Space::Shared,
@@ -172,6 +172,7 @@ pub(crate) fn compile(name: &str, o: &Operands<'_>) -> Result<Option<Exec>, Unsu
         "STG.256" => store_256(o)?,
         "LDG" | "LD" => load(o, space, Some(o.pred_dst(0)?), 1, 2)?,
         "LDS" | "LDL" => load(o, space, None, 0, 1)?,
+        "LDGMC" => load_reduced(o)?,
         "STG" | "ST" | "STS" | "STL" => store(o, space)?,
         "ATOMG" | "ATOM" => atomic(o, space, Some(0), Some(1), 2)?,
         "ATOMS" => atomic(o, space, None, Some(0), 1)?,
@@ -229,7 +230,30 @@ fn load(
     addr: usize,
 ) -> Result<Exec, Unsupported> {
     o.ignore(&["U"]);
-    let size = size(o);
+    load_bytes(o, space, size(o), pred, (dst, addr))
+}
+
+/// LDGMC: a load from a multicast object, here of one device, so that there is nothing to reduce.
+fn load_reduced(o: &Operands<'_>) -> Result<Exec, Unsupported> {
+    o.ignore(&["ADD", "MIN", "MAX", "AND", "OR", "XOR", "F32ADD", "HPADD", "RN"]);
+    let sizes = [
+        (4, ["32", "S32", "F32", "F16x2", "BF16x2", "E4M3x4", "E5M2x4"]),
+        (8, ["64", "S64", "F64", "F32x2", "F16x4", "BF16x4", "E4M3x8"]),
+        (8, ["E5M2x8"; 7]),
+        (16, ["F32x4", "F16x8", "BF16x8", "E4M3x16", "E5M2x16", "E4M3x16", "E5M2x16"]),
+    ];
+    let found = sizes.iter().find(|(_, names)| names.iter().any(|n| o.take(n)));
+    let Some((bytes, _)) = found else { return unsupported("a reduction of these elements") };
+    load_bytes(o, Space::Global, Size { bytes: *bytes, signed: false }, None, (0, 1))
+}
+
+fn load_bytes(
+    o: &Operands<'_>,
+    space: Space,
+    size: Size,
+    pred: Option<PredDst>,
+    (dst, addr): (usize, usize),
+) -> Result<Exec, Unsupported> {
     let (dst, address) = (o.dst(dst, size.registers())?, Address::of(o, addr, space)?);
     Ok(Box::new(move |m, mask| {
         let mut results = [[0u8; 16]; 32];

@@ -22,6 +22,7 @@ mod state;
 mod tensor;
 #[cfg(test)]
 mod tests;
+mod tiles;
 pub mod trace;
 mod uniform;
 mod warp;
@@ -246,6 +247,7 @@ fn simulate(
 ) -> Result<Run, SimError> {
     let mut prepared = launch.prepare();
     let image = Image::load(cubin, &launch.kernel, &mut prepared.memory).map_err(SimError::Cubin)?;
+    prepared.params = launch.params(&prepared.addresses, image.target.info().param_base.into());
     let code = decode(&image.code, image.target);
     let env = environment(&image, launch, &prepared.params, &mut prepared.memory)?;
     let steps: Vec<Step> = code

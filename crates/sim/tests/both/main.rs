@@ -2,6 +2,7 @@
 //! interpreter's half runs everywhere, the other needs the vendor tools (`OXPTXAS_ORACLES`).
 
 mod matrix;
+mod tiles;
 
 use sim::launch::{Launch, LaunchFile};
 use sim::schedule::Schedule;
@@ -88,38 +89,45 @@ fn check(test: &str, cases: &[Case<'_>]) {
     let tools = oracles(test);
     let mut errors = Vec::new();
     for case in cases {
-        let launch = launch(case.input);
         for target in case.targets {
             let source = kernel(target, case.body);
-            let module = ptx::parse(&source).unwrap_or_else(|e| panic!("{}: {e:?}", case.name));
-            let after = sim::ptx::execute(&module, &launch, 1 << 20)
-                .unwrap_or_else(|e| panic!("{}: {}", case.name, e.render(case.name, &source)));
-            let wanted = launch.collect(&after);
-            assert!(wanted["out"].iter().any(|b| *b != 0), "{}: writes nothing", case.name);
-            // In a random order of the threads it is the same.
-            let schedule = Schedule::Random(11);
-            let options = sim::ptx::Options { schedule, ..Default::default() };
-            let again = sim::ptx::execute_with(&module, &launch, options).unwrap();
-            launch.compare(&launch.collect(&again), &wanted).unwrap_or_else(|e| panic!("{}: {e}", case.name));
-            for level in [0, 3] {
-                let Some(tools) = &tools else { continue };
-                let cubin = ptxas(tools, case.name, &source, target, level);
-                for schedule in [Schedule::Turns, schedule] {
-                    // Some read shared memory that nothing has written: zeros in both.
-                    let options = sim::sass::Options { schedule, fill: 0, ..Default::default() };
-                    let run = sim::sass::run(&cubin, &launch, options).map_err(|e| e.to_string());
-                    let result = run.and_then(|r| match r.output == after.output {
-                        true => launch.compare(&r.buffers, &wanted),
-                        false => Err(format!("prints {}, not {}", r.output.text(), after.output.text())),
-                    });
-                    if let Err(e) = result {
-                        errors.push(format!("{} {target} -O{level} {schedule:?}: {e}", case.name));
-                    }
-                }
-            }
+            errors.extend(run(tools.as_deref(), case.name, &source, target, &launch(case.input)));
         }
     }
     assert!(errors.is_empty(), "{} failures\n{}", errors.len(), errors.join("\n"));
+}
+
+/// Runs a kernel by definition, and as ptxas's code; what differs.
+fn run(tools: Option<&Path>, name: &str, source: &str, target: &str, launch: &Launch) -> Vec<String> {
+    let mut errors = Vec::new();
+    let mut module = ptx::parse(source).unwrap_or_else(|e| panic!("{name}: {e:?}"));
+    module.param_base = sass::Target::parse(target).unwrap().info().param_base.into();
+    let after = sim::ptx::execute(&module, launch, 1 << 20)
+        .unwrap_or_else(|e| panic!("{name}: {}", e.render(name, source)));
+    let wanted = launch.collect(&after);
+    assert!(wanted["out"].iter().any(|b| *b != 0), "{name}: writes nothing");
+    // In a random order of the threads it is the same.
+    let schedule = Schedule::Random(11);
+    let options = sim::ptx::Options { schedule, ..Default::default() };
+    let again = sim::ptx::execute_with(&module, launch, options).unwrap();
+    launch.compare(&launch.collect(&again), &wanted).unwrap_or_else(|e| panic!("{name}: {e}"));
+    for level in [0, 3] {
+        let Some(tools) = tools else { continue };
+        let cubin = ptxas(tools, name, source, target, level);
+        for schedule in [Schedule::Turns, schedule] {
+            // Some read shared memory that nothing has written: zeros in both.
+            let options = sim::sass::Options { schedule, fill: 0, ..Default::default() };
+            let run = sim::sass::run(&cubin, launch, options).map_err(|e| e.to_string());
+            let result = run.and_then(|r| match r.output == after.output {
+                true => launch.compare(&r.buffers, &wanted),
+                false => Err(format!("prints {}, not {}", r.output.text(), after.output.text())),
+            });
+            if let Err(e) = result {
+                errors.push(format!("{name} {target} -O{level} {schedule:?}: {e}"));
+            }
+        }
+    }
+    errors
 }
 
 const INTEGERS: &str = "random = [0, 4294967295]";
