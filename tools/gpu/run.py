@@ -40,6 +40,11 @@ SPECIAL64 = [
     0x7FF8000000000000,
 ]  # fmt: skip
 
+# CUtensorMapDataType
+TENSOR_TYPES = [
+    "u8", "u16", "u32", "s32", "u64", "s64", "f16", "f32", "f64", "bf16", "f32.ftz", "tf32", "tf32.ftz",
+]  # fmt: skip
+
 
 class Rng:
     """splitmix64"""
@@ -202,6 +207,30 @@ class Driver:
             reason = text.value.decode() if text.value else status
             raise RuntimeError(f"{name}: {reason}")
 
+    def tensor_map(self, tiles, addresses):
+        """The bytes of a tensor map, which only the driver knows to make."""
+        rank = len(tiles["dims"])
+        steps = tiles.get("steps", [1] * rank)
+        holder = ctypes.create_string_buffer(128 + 63)
+        # A map is aligned to 64 bytes.
+        start = -ctypes.addressof(holder) % 64
+        self.call(
+            "cuTensorMapEncodeTiled",
+            ctypes.c_void_p(ctypes.addressof(holder) + start),
+            ctypes.c_int(TENSOR_TYPES.index(tiles["type"])),
+            ctypes.c_uint(rank),
+            ctypes.c_void_p(addresses[tiles["buffer"]]),
+            (ctypes.c_uint64 * rank)(*tiles["dims"]),
+            (ctypes.c_uint64 * max(rank - 1, 1))(*tiles["strides"]),
+            (ctypes.c_uint32 * rank)(*tiles["box"]),
+            (ctypes.c_uint32 * rank)(*steps),
+            ctypes.c_int(0),
+            ctypes.c_int([0, 32, 64, 128].index(tiles.get("swizzle", 0))),
+            ctypes.c_int(0),
+            ctypes.c_int(0),
+        )
+        return holder.raw[start : start + 128]
+
     def launch(self, cubin, launch):
         """Runs one launch; the contents of all buffers afterwards."""
         module, function = ctypes.c_void_p(), ctypes.c_void_p()
@@ -218,7 +247,10 @@ class Driver:
                 memory[name] = (address, len(data))
                 self.call("cuMemcpyHtoD_v2", address, data, ctypes.c_size_t(len(data)))
             addresses = {name: address.value for name, (address, _) in memory.items()}
-            args = [argument(a, addresses) for a in launch["args"]]
+            args = [
+                self.tensor_map(a["tensormap"], addresses) if "tensormap" in a else argument(a, addresses)
+                for a in launch["args"]
+            ]
             holders = [ctypes.create_string_buffer(a, len(a)) for a in args]
             params = (ctypes.c_void_p * max(len(args), 1))(*[ctypes.addressof(h) for h in holders])
             shared = launch.get("shared", 0)

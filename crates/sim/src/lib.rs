@@ -3,6 +3,7 @@
 pub mod cycles;
 pub mod fp;
 pub mod generate;
+mod gmma;
 pub mod hazard;
 pub mod launch;
 mod matrix;

@@ -57,6 +57,14 @@ impl Elem {
         }
     }
 
+    /// The bit of the sign.
+    pub(crate) fn sign(self) -> u64 {
+        match self {
+            Elem::Small(s) => 1 << (s.bits - 1),
+            e => 1 << (e.bits() - 1),
+        }
+    }
+
     fn value(self, bits: u64) -> Value {
         match self {
             Elem::Float(f) => Value::of(bits, f),

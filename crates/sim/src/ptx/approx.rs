@@ -12,7 +12,7 @@ use ::ptx::{Mod, Op};
 /// sections of the instructions.
 fn bound(code: &Code<'_>, f: Format) -> Option<(f64, f64)> {
     let inst = code.inst;
-    if matches!(inst.op, Op::mma | Op::wmma) {
+    if matches!(inst.op, Op::mma | Op::wmma | Op::wgmma) {
         // The order of the sums, and what they keep of each product, is not defined.
         return Some((2f64.powi(1 - f.frac as i32), 0.0));
     }
@@ -99,7 +99,7 @@ pub fn is_inexact(inst: &::ptx::Inst) -> bool {
         || inst.has(Mod::full)
         || is_product(inst)
         || is_binary64_sum(inst)
-        || matches!(inst.op, Op::mma | Op::wmma)
+        || matches!(inst.op, Op::mma | Op::wmma | Op::wgmma)
 }
 
 /// Whether it is a product that may be fused with a sum: one without a rounding, and one of pairs of binary32 numbers, where

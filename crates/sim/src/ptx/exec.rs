@@ -16,8 +16,8 @@ use smallvec::SmallVec;
 /// Bytes of local memory that a thread may have.
 const MOST_LOCAL: u64 = 1 << 20;
 
-/// Textures and surfaces, tensor cores with memories of their own, and what belongs to them.
-const NOT_SIMULATED: &[&str] = &["tex", "tld4", "txq", "suld", "sust", "sured", "suq", "wgmma", "tcgen05"];
+/// Textures and surfaces, and tensor cores with memories of their own.
+const NOT_SIMULATED: &[&str] = &["tex", "tld4", "txq", "suld", "sust", "sured", "suq", "tcgen05"];
 
 /// Whether an instruction has a meaning here.
 pub(super) fn is_simulated(op: Op) -> bool {

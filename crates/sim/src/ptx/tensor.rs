@@ -7,6 +7,7 @@ use super::decode::Code;
 use super::exec::{bytes, resolve};
 use super::thread::{Env, Res, Thread};
 use crate::fp::{self, F16, F32, F64, Format, Round};
+use crate::gmma::{Group, Rows};
 use crate::matrix::{self, Elem, Extra, Product, Row, ScalePlace, Scales, Sum};
 use crate::memory::little_endian;
 use crate::metadata;
@@ -28,6 +29,9 @@ pub(super) fn execute(
     let inst = code.inst;
     match inst.op {
         Op::mma => mma(env, threads, lanes, code),
+        Op::wgmma if inst.has(Mod::mma_async) => wgmma(env, threads, lanes, code),
+        // Products are complete at once.
+        Op::wgmma => Ok(()),
         Op::wmma if inst.has(Mod::load) => wmma_load(env, threads, lanes, code),
         Op::wmma if inst.has(Mod::store) => wmma_store(env, threads, lanes, code),
         Op::wmma => wmma_mma(env, threads, lanes, code),
@@ -154,10 +158,52 @@ fn mma(env: &mut Env<'_, '_>, threads: &mut [Thread], lanes: &[usize], code: &Co
         return put(env, threads, lanes, &ops[0], &d, 32);
     }
     let scales = if scaled { Some(scales(env, threads, lanes, code, &p)?) } else { None };
-    let columns = if sparse { Some(columns(env, threads, lanes, code, &p)?) } else { None };
+    let columns = if sparse { Some(columns(env, threads, lanes, code, &p, 4)?) } else { None };
     let extra = Extra { scales: scales.as_ref(), columns: columns.as_deref() };
     let d = product(code, &p, [&p.gather_a(&x[0]), &p.gather_b(&x[1]), &p.gather_c(&x[2])], extra);
     put(env, threads, lanes, &ops[0], &p.scatter_d(&d), p.sum.bits())
+}
+
+/// A product of a warp group: operands D, A (registers or a descriptor), B's descriptor, metadata and selector of a sparse
+/// A, whether D counts, the signs of A and B, and whether those in shared memory are transposed.
+fn wgmma(env: &mut Env<'_, '_>, threads: &mut [Thread], lanes: &[usize], code: &Code<'_>) -> Res<()> {
+    let inst = code.inst;
+    let (_, n, k) = shape(code)?;
+    let [d_type, a_type, b_type] = types(code)[..] else { return Err("unsupported matrix types".into()) };
+    let (a, b) = (element(a_type)?, element(b_type)?);
+    let sparse = inst.has(Mod::sp);
+    let product = Product { m: 16, n: 8, k, a, b, sum: sum_of(code, d_type)?, sparse };
+    let ops = &inst.operands;
+    let rest = &ops[if sparse { 5 } else { 3 }..];
+    let negative = |o: Option<&Operand>| matches!(o, Some(Operand::Int(n)) if *n as i64 == -1);
+    let one = |o: Option<&Operand>| matches!(o, Some(Operand::Int(1)));
+    let registers = matches!(ops[1], Operand::Vector(_));
+    let transposed = if registers { [false, one(rest.get(3))] } else { [one(rest.get(3)), one(rest.get(4))] };
+    let negated = [negative(rest.get(1)), negative(rest.get(2))];
+    let group = Group { product, n, negated, transposed };
+    let first = &threads[lanes[0]];
+    let (rank, warp) = (u64::from(first.rank) << 24, first.index as usize / 32 % 4);
+    let descriptor = |o: &Operand| first.read(env, o, Type::b64);
+    let b = descriptor(&ops[2])?;
+    let counts = rest.first().map_or(Ok(1), |o| first.read(env, o, Type::pred))? != 0;
+    let columns = if sparse { Some(columns(env, threads, lanes, code, &product, 3)?) } else { None };
+    let rows;
+    let from = match registers {
+        true => {
+            rows = words(env, threads, lanes, &ops[1], 32)?;
+            Rows::Registers(&rows)
+        }
+        false => Rows::Shared(descriptor(&ops[1])?, warp),
+    };
+    let mut c = words(env, threads, lanes, &ops[0], 32)?;
+    if !counts {
+        c.iter_mut().for_each(|row| row.fill(0));
+    }
+    let t = &mut threads[lanes[0]];
+    let mut load = |at: u64, size: u32| super::exec::read(env, t, (Space::Shared, rank | at), size as usize);
+    let multiply = |p: &Product, x: [&[u64]; 3], extra: Extra<'_>| self::product(code, p, x, extra);
+    let d = group.multiply(from, b, &c, columns.as_deref(), &mut load, &multiply)?;
+    put(env, threads, lanes, &ops[0], &d, 32)
 }
 
 /// D row by row; the order of floating-point sums is not defined, so they are moved within their bounds.
@@ -204,17 +250,20 @@ fn scales(
     Ok(place.read(p, &a[0], &b[0]))
 }
 
-/// Where a sparse A's elements stand: operands `metadata, selector` behind C.
+/// Where a sparse A's elements stand: operands `metadata, selector`, from number `at` on.
 fn columns(
     env: &Env<'_, '_>,
     threads: &[Thread],
     lanes: &[usize],
     code: &Code<'_>,
     p: &Product,
+    at: usize,
 ) -> Res<Vec<u16>> {
     let inst = code.inst;
-    let words = &words(env, threads, lanes, &inst.operands[4], 32)?[0];
-    let Operand::Int(selector) = inst.operands[5] else { return Err("unsupported matrix operand".into()) };
+    let words = &words(env, threads, lanes, &inst.operands[at], 32)?[0];
+    let Operand::Int(selector) = inst.operands[at + 1] else {
+        return Err("unsupported matrix operand".into());
+    };
     let ordered = inst.mods.iter().any(|m| m.name() == "sp::ordered_metadata");
     let (size, selector) = ((p.m, p.k), selector as usize);
     if !metadata::is_valid(p.a, size, words, selector, ordered) {

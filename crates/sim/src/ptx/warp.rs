@@ -13,7 +13,7 @@ pub(super) fn member_mask<'m>(code: &Code<'m>) -> Option<&'m Operand> {
 
 /// Whether the whole warp executes it on one matrix.
 pub(super) fn is_matrix(op: Op) -> bool {
-    matches!(op, Op::mma | Op::wmma | Op::ldmatrix | Op::stmatrix | Op::movmatrix)
+    matches!(op, Op::mma | Op::wmma | Op::wgmma | Op::ldmatrix | Op::stmatrix | Op::movmatrix)
 }
 
 /// Whether two lanes wait for each other: the same operation with the same modifiers.

@@ -60,6 +60,8 @@ const NO_EFFECT: &[&str] = &[
     "CCTL.LDCU",
     "UTMACMDFLUSH",
     "UTMACCTL",
+    "WARPGROUP",
+    "WARPGROUP.DEPBAR",
     "UBLKPF",
     "UTMAPF",
     "USETMAXREG",

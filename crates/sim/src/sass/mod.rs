@@ -58,6 +58,12 @@ impl Fault {
     }
 }
 
+impl From<String> for Fault {
+    fn from(what: String) -> Fault {
+        Fault::warp(what)
+    }
+}
+
 /// Why a simulation stopped.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum SimError {

@@ -6,6 +6,7 @@ use super::mem::{Address, Space};
 use super::operand::{Dst, Exec, From, Kind, Operands, Src};
 use super::state::Warp;
 use crate::fp::{BF16, F16, F32, F64, Format, Round};
+use crate::gmma::{Group, Rows};
 use crate::matrix::{self, Elem, Extra, Product, Row, ScalePlace, Scales, Sum};
 use crate::metadata;
 use crate::quad::Quad;
@@ -20,6 +21,10 @@ pub(super) fn compile(o: &Operands<'_>) -> Result<Option<Exec>, Unsupported> {
         Opcode::HMMA_SP | Opcode::IMMA_SP | Opcode::QMMA_SP => product(o)?,
         Opcode::QMMA_SF_SP | Opcode::OMMA_SF_SP => product(o)?,
         Opcode::HMMA_884 => quad_pairs(o)?,
+        Opcode::HGMMA | Opcode::HGMMA_R | Opcode::HGMMA_SP | Opcode::HGMMA_SP_R => group_product(o)?,
+        Opcode::IGMMA | Opcode::IGMMA_R | Opcode::IGMMA_SP | Opcode::IGMMA_SP_R => group_product(o)?,
+        Opcode::QGMMA | Opcode::QGMMA_R | Opcode::QGMMA_SP | Opcode::QGMMA_SP_R => group_product(o)?,
+        Opcode::BGMMA | Opcode::BGMMA_R => group_product(o)?,
         Opcode::LDSM => load_matrix(o)?,
         Opcode::STSM => store_matrix(o)?,
         Opcode::MOVM => move_matrix(o)?,
@@ -90,33 +95,13 @@ fn product(o: &Operands<'_>) -> Result<Exec, Unsupported> {
             }
             (Elem::Float(F64), Elem::Float(F64), Sum::Float(F64))
         }
-        Opcode::BMMA => {
-            o.ignore(&["POPC"]);
-            let Some(and) = o.choose(&[("AND", true), ("XOR", false)]) else {
-                return unsupported("this product of bits");
-            };
-            (Elem::Bit, Elem::Bit, Sum::Count { and })
-        }
-        Opcode::IMMA | Opcode::IMMA_SP => {
-            let sum = Sum::Int { saturate: o.take("SAT") };
-            (next(o)?, next(o)?, sum)
-        }
-        Opcode::HMMA | Opcode::HMMA_SP => {
-            let sum = Sum::Float(accumulator(o)?);
-            let e = o.choose(&[("BF16", Elem::Float(BF16)), ("TF32", Elem::Tf32)]);
-            let e = e.unwrap_or(Elem::Float(F16));
-            (e, e, sum)
-        }
-        Opcode::OMMA_SF | Opcode::OMMA_SF_SP => {
+        OMMA_SF | OMMA_SF_SP => {
             let sum = Sum::Float(accumulator(o)?);
             o.take("E2M1");
             o.take("E2M1");
             (Elem::Fp4, Elem::Fp4, sum)
         }
-        _ => {
-            let sum = Sum::Float(accumulator(o)?);
-            (next(o)?, next(o)?, sum)
-        }
+        op => elements(o, op.name())?,
     };
     let p = Product { m, n, k, a, b, sum, sparse };
     let float = matches!(a, Elem::Float(_) | Elem::Tf32);
@@ -181,6 +166,92 @@ fn quad_pairs(o: &Operands<'_>) -> Result<Exec, Unsupported> {
             &|p, [a, b, c]| p.of_matrices(a, b, c, Extra::default()),
         );
         put(m.warp, dst, &d);
+        Ok(())
+    }))
+}
+
+/// Types of A and B and how they are summed up, from the modifiers behind the shape.
+fn elements(o: &Operands<'_>, name: &str) -> Result<(Elem, Elem, Sum), Unsupported> {
+    Ok(match &name[..1] {
+        "B" => {
+            o.ignore(&["POPC"]);
+            let Some(and) = o.choose(&[("AND", true), ("XOR", false)]) else {
+                return unsupported("this product of bits");
+            };
+            (Elem::Bit, Elem::Bit, Sum::Count { and })
+        }
+        "I" => {
+            let sum = Sum::Int { saturate: o.take("SAT") };
+            (next(o)?, next(o)?, sum)
+        }
+        "H" => {
+            let sum = Sum::Float(accumulator(o)?);
+            let e = o.choose(&[("BF16", Elem::Float(BF16)), ("TF32", Elem::Tf32)]);
+            let e = e.unwrap_or(Elem::Float(F16));
+            (e, e, sum)
+        }
+        _ => {
+            let sum = Sum::Float(accumulator(o)?);
+            (next(o)?, next(o)?, sum)
+        }
+    })
+}
+
+/// Rd, Ra or nothing, descriptors, Rc, UP (whether C counts), for sparse products the metadata and its selector; the
+/// scoreboard of the group is of no interest here. The descriptor of A is in two uniform registers, that of B behind it.
+fn group_product(o: &Operands<'_>) -> Result<Exec, Unsupported> {
+    let name = o.inst.op.name();
+    let (in_registers, sparse) = (name.ends_with(".R"), name.contains(".SP"));
+    let shape = o.next().and_then(|s| {
+        let (_, rest) = s.split_once('x')?;
+        let (n, k) = rest.split_once('x')?;
+        Some((n.parse::<usize>().ok()?, k.parse::<usize>().ok()?))
+    });
+    let Some((n, k)) = shape else { return unsupported("a matrix of this shape") };
+    // Only the first flag of a descriptor says which operand it belongs to.
+    let either = |what: &str| o.take(what) | o.take(&format!("A:{what}")) | o.take(&format!("B:{what}"));
+    let (mut negated, transposed) = ([either("negA"), either("negB")], [either("tnspA"), either("tnspB")]);
+    let (a, b, sum) = elements(o, name)?;
+    let product = Product { m: 16, n: 8, k, a, b, sum, sparse };
+    let at = usize::from(in_registers);
+    let descriptors = super::bulk::pair(o, 1 + at)?;
+    let from = match in_registers {
+        true => {
+            let s = o.src(1, Kind::Halves)?;
+            negated[0] |= s.neg;
+            Some(register(&s)?)
+        }
+        false => None,
+    };
+    let group = Group { product, n, negated, transposed };
+    let width = group.accumulators();
+    let (to, c) = (o.dst(0, width as u8)?, register(&o.raw(2 + at)?)?);
+    let counts = o.pred(3 + at)?;
+    let metadata = match sparse {
+        true => {
+            let Operand::Imm(lanes) = *o.operand(5 + at)? else {
+                return unsupported("a selector of metadata");
+            };
+            Some((register(&o.raw(4 + at)?)?, lanes as usize))
+        }
+        false => None,
+    };
+    Ok(Box::new(move |m, mask| {
+        whole(mask)?;
+        let w = &mut *m.warp;
+        let c = if counts.mask(w) == u32::MAX { rows(w, c, width) } else { vec![[0; 32]; width] };
+        let word = |i: u8| u64::from(w.ur[usize::from(descriptors + i)]);
+        let [a, b] = [word(1) << 32 | word(0), word(3) << 32 | word(2)];
+        let columns = metadata.map(|(r, s)| metadata::columns(product.a, (16, k), &w.r[usize::from(r)], s));
+        let registers = from.map(|r| rows(w, r, 4));
+        let a = match &registers {
+            Some(rows) => Rows::Registers(rows),
+            None => Rows::Shared(a, w.number as usize % 4),
+        };
+        let mut load = |at: u64, size: u32| m.load(Space::Shared, 0, at, size);
+        let multiply = |p: &Product, [a, b, c]: [&[u64]; 3], extra: Extra<'_>| p.of_matrices(a, b, c, extra);
+        let d = group.multiply(a, b, &c, columns.as_deref(), &mut load, &multiply)?;
+        put(m.warp, to, &d);
         Ok(())
     }))
 }

@@ -1,6 +1,7 @@
 //! Small kernels: ptxas's cubins of them give in the SASS simulator what the PTX gives in the interpreter. The
 //! interpreter's half runs everywhere, the other needs the vendor tools (`OXPTXAS_ORACLES`).
 
+mod group;
 mod matrix;
 mod tiles;
 

@@ -1,0 +1,162 @@
+//! Products of a warp group (`wgmma`, sm_90a): each of its four warps makes 16 rows of D, from 16 rows of A in registers or
+//! shared memory and all of B in shared memory.
+//!
+//! How descriptors lay matrices out is what CUTLASS says of its canonical layouts (`cute/atom/mma_traits_sm90_gmma.hpp`):
+//! units of 8 lines × 16 bytes without a swizzle, rows of 32, 64 or 128 bytes with one.
+
+use crate::matrix::{Elem, Extra, Product, Row};
+
+/// Where a matrix is in shared memory: bytes.
+#[derive(Clone, Copy, Debug)]
+struct Layout {
+    start: u64,
+    leading: u64,
+    stride: u64,
+    /// Bits of the address that change: 0 to 3.
+    swizzle: u64,
+}
+
+impl Layout {
+    fn of(descriptor: u64) -> Result<Layout, String> {
+        let field = |at: u32| (descriptor >> at & 0x3fff) << 4;
+        if descriptor >> 49 & 7 != 0 {
+            return Err("not supported: a matrix descriptor with a base offset".into());
+        }
+        let swizzle = [0, 3, 2, 1][(descriptor >> 62) as usize];
+        Ok(Layout { start: field(0), leading: field(16), stride: field(32), swizzle })
+    }
+
+    /// The address of the byte at `k` bytes of a line (a row of A, a column of B) that is contiguous in k.
+    fn along_k(&self, line: u64, k: u64) -> u64 {
+        let (group, line) = (line / 8, line % 8);
+        match self.swizzle {
+            0 => self.start + group * self.stride + line * 16 + k / 16 * self.leading + k % 16,
+            s => self.start + group * self.stride + line * (16 << s) + k,
+        }
+    }
+
+    /// That of a 16-bit element where lines are contiguous.
+    fn along_lines(&self, line: u64, k: u64) -> u64 {
+        let (group, step) = (k / 8, k % 8);
+        let width = 8 << self.swizzle;
+        let (block, at) = (line / width, line % width * 2);
+        match self.swizzle {
+            0 => self.start + block * self.stride + step * 16 + group * self.leading + at,
+            s => self.start + block * self.leading + step * (16 << s) + group * self.stride + at,
+        }
+    }
+
+    fn swizzled(&self, address: u64) -> u64 {
+        address ^ (address >> 7 & ((1 << self.swizzle) - 1)) << 4
+    }
+}
+
+/// Reads so many bytes of the block's shared memory.
+pub(crate) type Read<'a, E> = &'a mut dyn FnMut(u64, u32) -> Result<u64, E>;
+
+/// Such a product.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Group {
+    /// The product of 16 rows and 8 columns.
+    pub(crate) product: Product,
+    /// Columns.
+    pub(crate) n: usize,
+    /// Whether A's and B's elements change their sign.
+    pub(crate) negated: [bool; 2],
+    /// Whether A and B are contiguous in rows and columns, not in k.
+    pub(crate) transposed: [bool; 2],
+}
+
+/// A warp's A.
+pub(crate) enum Rows<'a> {
+    Registers(&'a [Row]),
+    /// The descriptor of the whole, and which warp of the group it is.
+    Shared(u64, usize),
+}
+
+impl Group {
+    /// Registers of a lane for C or D.
+    pub(crate) fn accumulators(&self) -> usize {
+        self.product.registers()[2] * (self.n / 8)
+    }
+
+    /// Lines of a matrix in shared memory, each with `k` elements.
+    fn read<E: From<String>>(
+        &self,
+        (descriptor, first, lines): (u64, usize, usize),
+        (e, k, transposed): (Elem, usize, bool),
+        read: Read<'_, E>,
+    ) -> Result<Vec<u64>, E> {
+        let layout = Layout::of(descriptor)?;
+        let bits = u64::from(e.bits());
+        let mut out = Vec::with_capacity(lines * k);
+        for line in first as u64..(first + lines) as u64 {
+            for k in 0..k as u64 {
+                let at =
+                    if transposed { layout.along_lines(line, k) } else { layout.along_k(line, k * bits / 8) };
+                let word = read(layout.swizzled(at), bits.div_ceil(8) as u32)?;
+                let shift = if bits < 8 { k * bits % 8 } else { 0 };
+                out.push(word >> shift & (u64::MAX >> (64 - bits)));
+            }
+        }
+        Ok(out)
+    }
+
+    /// A warp's rows of D.
+    pub(crate) fn multiply<E: From<String>>(
+        &self,
+        a: Rows<'_>,
+        b: u64,
+        c: &[Row],
+        columns: Option<&[u16]>,
+        read: Read<'_, E>,
+        multiply: &dyn Fn(&Product, [&[u64]; 3], Extra<'_>) -> Vec<u64>,
+    ) -> Result<Vec<Row>, E> {
+        let p = &self.product;
+        let stored = if p.sparse { p.k / 2 } else { p.k };
+        let mut ma = match a {
+            Rows::Registers(rows) => p.gather_a(rows),
+            Rows::Shared(descriptor, warp) => {
+                self.read((descriptor, 16 * warp, 16), (p.a, stored, self.transposed[0]), read)?
+            }
+        };
+        let mut mb = self.read((b, 0, self.n), (p.b, p.k, self.transposed[1]), read)?;
+        for (matrix, e, negated) in [(&mut ma, p.a, self.negated[0]), (&mut mb, p.b, self.negated[1])] {
+            if negated {
+                matrix.iter_mut().for_each(|x| *x ^= e.sign());
+            }
+        }
+        let per = p.registers()[2];
+        let extra = Extra { scales: None, columns };
+        let mut out = Vec::with_capacity(self.accumulators());
+        for block in 0..self.n / 8 {
+            let part: Vec<u64> = (0..p.k * 8).map(|i| mb[(8 * block + i % 8) * p.k + i / 8]).collect();
+            let mc = p.gather_c(&c[block * per..][..per]);
+            out.extend(p.scatter_d(&multiply(p, [&ma, &part, &mc], extra)));
+        }
+        Ok(out)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_of_128_bytes_are_swizzled() {
+        // Start 0x400, stride 1024, 128 bytes.
+        let layout = Layout::of(0x40 | 64 << 32 | 1 << 62).unwrap();
+        let place = |line, k| layout.swizzled(layout.along_k(line, k));
+        assert_eq!([place(0, 0), place(1, 0), place(9, 34)], [0x400, 0x490, 0x400 + 1024 + 128 + 0x32]);
+        let place = |line, k| layout.swizzled(layout.along_lines(line, k));
+        assert_eq!([place(9, 0), place(0, 1), place(0, 9)], [0x412, 0x490, 0x400 + 1024 + 128 + 0x10]);
+    }
+
+    #[test]
+    fn units_without_a_swizzle() {
+        let layout = Layout::of(0x40 | 8 << 16 | 32 << 32).unwrap();
+        assert_eq!(layout.along_k(11, 18), 0x400 + 512 + 3 * 16 + 128 + 2);
+        assert_eq!(layout.along_lines(11, 18), 0x400 + 512 + 2 * 16 + 2 * 128 + 6);
+        assert!(Layout::of(1 << 49).is_err());
+    }
+}
