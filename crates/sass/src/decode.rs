@@ -296,8 +296,12 @@ fn decode_field(field: &Field, slot: SlotKind, word: u128, target: Target, pc: i
             if *hide_zero && width == AddrWidth::R64 {
                 uniform = uniform.filter(|u| !u.is_zero());
             }
+            let mut desc = optional(*desc, RegFile::UR)?;
+            if let Some(d) = desc.as_mut().filter(|d| *next && uniform.is_none() && !d.is_zero()) {
+                d.index += 1;
+            }
             Operand::Addr {
-                desc: optional(*desc, RegFile::UR)?,
+                desc,
                 base,
                 width,
                 uniform,

@@ -429,13 +429,19 @@ fn encode_address(kind: &FieldKind, operand: &Operand, target: Target, i: usize)
             Ok(())
         }
     };
-    part(*desc, *d, RegFile::UR, true)?;
-    part(*base, *b, RegFile::R, false)?;
-    let previous = |u: Reg| if *next && !u.is_zero() { Reg { index: u.index - 1, ..u } } else { u };
-    if *next && u.is_some_and(|u| u.index == 0) {
-        return Err(wrong);
+    let previous = |u: Reg| if u.is_zero() { u } else { Reg { index: u.index - 1, ..u } };
+    let (mut d, mut u) = (*d, *u);
+    // The register after the one in the field: of the address, or else of the descriptor.
+    let after = if *uniform == NONE { &mut d } else { &mut u };
+    if *next {
+        if after.is_some_and(|r| r.index == 0) {
+            return Err(wrong);
+        }
+        *after = after.map(previous);
     }
-    part(*uniform, u.map(previous), RegFile::UR, !hide_zero)?;
+    part(*desc, d, RegFile::UR, true)?;
+    part(*base, *b, RegFile::R, false)?;
+    part(*uniform, u, RegFile::UR, !hide_zero)?;
     word |= match width {
         // Without a base its width means nothing, except that the word next to a uniform register says it.
         AddrWidthBits::Fixed(f) if f == w || b.is_none() && (u.is_none() || *f != U32 && *w != U32) => 0,

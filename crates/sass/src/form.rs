@@ -116,7 +116,7 @@ pub(crate) enum FieldKind {
         shift: u8,
         /// `gdesc`, `tmem`, `idesc` before the bracket; empty for memory.
         space: &'static str,
-        /// The uniform register after the one in the field.
+        /// The uniform register, or the descriptor where there is none, is the one after that in the field.
         next: bool,
         /// URZ is left out next to a 64-bit base, and without a base where there is an offset.
         hide_zero: bool,

@@ -6,9 +6,8 @@ use std::fmt::Write;
 
 /// Bytes of each variable.
 const VARIABLE: usize = 64;
-/// Bytes of the variable whose rows `ldmatrix` and `stmatrix` move: a row of 16 for each lane, and what is added to
-/// addresses.
-const MATRIX: usize = 528;
+/// Lanes of a warp, each with a row of its own in the variable that `ldmatrix`, `stmatrix` and `tensormap` reach.
+const LANES: usize = 32;
 /// Bytes of global memory that each thread has for itself, for what it stores and for addresses in registers.
 const ROW: usize = 1024;
 /// Where in its row a thread's own memory is; results are below.
@@ -166,8 +165,8 @@ struct Needs<'a> {
     counted: bool,
     /// The register that holds that number.
     number: u32,
-    /// It moves the rows of a matrix in shared memory.
-    rows: bool,
+    /// It moves rows of a matrix, or changes tensor maps, in shared memory: bytes of a row.
+    rows: Option<usize>,
     /// Its 32-bit registers may be a sparse matrix's metadata.
     metadata: bool,
 }
@@ -183,7 +182,11 @@ impl<'a> Needs<'a> {
             copy: op.starts_with("cp.async.c"),
             counted: ["bar.", "barrier."].iter().any(|b| op.starts_with(b)) && !op.contains(".cluster"),
             number: if op.contains(".red") { 41 } else { 1 },
-            rows: op.starts_with("ldmatrix") || op.starts_with("stmatrix"),
+            rows: match () {
+                () if op.starts_with("ldmatrix") || op.starts_with("stmatrix") => Some(16),
+                () if op.starts_with("tensormap") && op.contains(".shared") => Some(128),
+                () => None,
+            },
             metadata: op.starts_with("mma.sp"),
         }
     }
@@ -191,19 +194,27 @@ impl<'a> Needs<'a> {
     /// Makes an address, the `i`-th register of the statement.
     fn address(&self, out: &mut String, statement: &str, i: usize, r: Register) {
         let to = name(r);
-        if self.rows {
-            let _ = writeln!(out, "mov.u64 {to}, mv; mul.wide.u32 w, t, 16; add.u64 {to}, {to}, w;");
+        // What is added to it keeps the alignment of the widest vectors, but not that of tensor maps.
+        let added: usize = if statement.contains("+16]") { 16 } else { 0 };
+        let maps = self.op.starts_with("tensormap");
+        let less = if maps { added } else { 0 };
+        // The first address of a copy of a map is in global memory.
+        if let Some(bytes) = self.rows.filter(|_| !self.op.contains("cp_fenceproxy") || r.1 != 1) {
+            let _ = writeln!(out, "mov.u64 {to}, mv; mul.wide.u32 w, t, {bytes}; add.u64 {to}, {to}, w;");
             if !self.op.contains(".shared") {
                 let _ = writeln!(out, "cvta.shared.u64 {to}, {to};");
             }
+            let _ = writeln!(out, "sub.u64 {to}, {to}, {less};");
+            return;
+        }
+        if maps {
+            let _ = writeln!(out, "add.u64 {to}, own, {};", OWN - less);
             return;
         }
         let spaces = [(".shared", "sv"), (".local", "lv"), (".const", "cv"), (".param", "k0")];
         let place = spaces.iter().find(|(space, _)| self.op.contains(space)).map(|(_, v)| *v);
         // The source of a copy is in global memory.
         let place = place.filter(|_| !self.copy || r.1 == 1);
-        // What is added to it keeps the alignment of the widest vectors.
-        let added = if statement.contains("+16]") { 16 } else { 0 };
         let own = OWN + 64 * (i % 4) + added;
         // Data, then the barrier at the start of the variable.
         let at = if r.1 == 1 { 32 } else { 0 } - added as i64;
@@ -262,10 +273,9 @@ impl<'a> Needs<'a> {
                 at * 0x0304_0507 + 3
             );
         }
-        if self.rows {
-            for at in words(MATRIX) {
-                let _ = writeln!(out, "@first st.shared.u32 [mv+{at}], {};", at * 0x0071_0305 + 0x8040_2011);
-            }
+        for at in words(self.rows.map_or(0, |bytes| bytes * LANES + 16)) {
+            let value = (at as u32).wrapping_mul(0x0071_0305).wrapping_add(0x8040_2011);
+            let _ = writeln!(out, "@first st.shared.u32 [mv+{at}], {value};");
         }
         if self.barrier && !self.op.starts_with("mbarrier.init") {
             let _ = writeln!(out, "@first mbarrier.init.shared.b64 [sv], 1024;");
@@ -284,11 +294,17 @@ impl<'a> Needs<'a> {
             let _ =
                 writeln!(out, "ld.shared.u32 x, [sv+{k}]; @first st.global.u32 [own+{}], x;", OWN + 320 + k);
         }
-        if self.rows {
-            let _ = writeln!(out, "mov.u64 w, mv; mad.wide.u32 w, t, 16, w;");
-            for k in [0, 4, 8, 12] {
-                let _ = writeln!(out, "ld.shared.u32 x, [w+{k}]; st.global.u32 [own+{}], x;", OWN + 448 + k);
+        if let Some(bytes) = self.rows {
+            // All of a map shows in its sum and its exclusive or.
+            let _ = writeln!(out, "mov.u64 w, mv; mad.wide.u32 w, t, {bytes}, w;\n.reg .b32 sum, all;");
+            out.push_str("mov.u32 sum, 0; mov.u32 all, 0;\n");
+            for k in (0..bytes).step_by(4) {
+                let _ = writeln!(
+                    out,
+                    "ld.shared.u32 x, [w+{k}]; mad.lo.u32 sum, sum, 0x10101, x; xor.b32 all, all, x;"
+                );
             }
+            let _ = writeln!(out, "st.global.v2.u32 [own+{}], {{sum, all}};", OWN + 448);
         }
     }
 }
@@ -314,8 +330,8 @@ pub fn module(statement: &str, target: &str) -> String {
         let _ = writeln!(out, ".reg .{ty} {};", name(*r));
     }
     let _ = writeln!(out, ".shared .align 16 .b8 sv[{VARIABLE}];\n.local .align 16 .b8 lv[{VARIABLE}];");
-    if needs.rows {
-        let _ = writeln!(out, ".shared .align 16 .b8 mv[{MATRIX}];");
+    if let Some(bytes) = needs.rows {
+        let _ = writeln!(out, ".shared .align 128 .b8 mv[{}];", bytes * LANES + 16);
     }
     let _ = writeln!(out, "mov.u32 t, %tid.x;\nld.param.u64 own, [out];\nmad.wide.u32 own, t, {ROW}, own;");
     out += "setp.eq.u32 first, t, 0;\n";

@@ -2,7 +2,7 @@
 //! cluster is one block.
 
 use super::decode::Code;
-use super::exec::{address, bytes, read, update};
+use super::exec::{address, atomic, bytes, read, resolve, store, update};
 use super::thread::{Env, Res, Thread};
 use crate::mbarrier::Barrier;
 use crate::memory::little_endian;
@@ -18,7 +18,7 @@ pub(super) fn execute(env: &mut Env<'_, '_>, t: &mut Thread, code: &Code<'_>) ->
         Op::st => {
             let (space, at) = target(env, t, code)?;
             if space != Space::Shared {
-                return Err("not supported: this asynchronous store".into());
+                return store(env, t, code);
             }
             let ops = &code.inst.operands;
             let size = code.ty.bytes() as usize;
@@ -36,7 +36,7 @@ pub(super) fn execute(env: &mut Env<'_, '_>, t: &mut Thread, code: &Code<'_>) ->
         _ => {
             let (space, at) = target(env, t, code)?;
             if space != Space::Shared {
-                return Err("not supported: this asynchronous reduction".into());
+                return atomic(env, t, code);
             }
             let ops = &code.inst.operands;
             let size = code.ty.bytes() as usize;
@@ -48,6 +48,17 @@ pub(super) fn execute(env: &mut Env<'_, '_>, t: &mut Thread, code: &Code<'_>) ->
             arrive(env, t, barrier, (0, 0), -(size as i64)).map(|_| ())
         }
     }
+}
+
+/// `st.bulk`: zeros in shared memory.
+pub(super) fn fill(env: &mut Env<'_, '_>, t: &mut Thread, code: &Code<'_>) -> Res<()> {
+    let ops = &code.inst.operands;
+    let (space, at) = resolve(env, t, code, &ops[0])?;
+    let size = t.read(env, &ops[1], Type::u64)?;
+    if space != Space::Shared || !size.is_multiple_of(8) {
+        return Err(format!("a bulk store of {size} bytes to {space:?} memory"));
+    }
+    (0..size / 8).try_for_each(|i| bytes(env, t, (space, at + 8 * i), 8, true).map(|b| b.fill(0)))
 }
 
 /// Space and address that an asynchronous store writes.

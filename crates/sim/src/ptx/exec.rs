@@ -52,6 +52,7 @@ pub(super) fn execute(env: &mut Env<'_, '_>, t: &mut Thread, code: &Code<'_>) ->
             let bits = t.read(env, &ops[1], ty)?;
             t.write(p, &ops[0], bits, ty)
         }
+        Op::st if inst.has(Mod::bulk) => super::asynchronous::fill(env, t, code),
         Op::st | Op::red if inst.has(Mod::_async) => super::asynchronous::execute(env, t, code),
         Op::mbarrier => super::asynchronous::execute(env, t, code),
         Op::cp if inst.mods.iter().any(|m| matches!(m.name(), "bulk" | "mbarrier")) => {
@@ -391,7 +392,7 @@ fn load(env: &mut Env<'_, '_>, t: &mut Thread, code: &Code<'_>) -> Res<()> {
     }
 }
 
-fn store(env: &mut Env<'_, '_>, t: &mut Thread, code: &Code<'_>) -> Res<()> {
+pub(super) fn store(env: &mut Env<'_, '_>, t: &mut Thread, code: &Code<'_>) -> Res<()> {
     let (ty, size) = (code.ty, scalar_size(code.ty)?);
     let (space, at) = resolve(env, t, code, &code.inst.operands[0])?;
     let mut values: SmallVec<[u64; 4]> = SmallVec::new();
@@ -449,7 +450,7 @@ fn copy(env: &mut Env<'_, '_>, t: &mut Thread, code: &Code<'_>) -> Res<()> {
     Ok(())
 }
 
-fn atomic(env: &mut Env<'_, '_>, t: &mut Thread, code: &Code<'_>) -> Res<()> {
+pub(super) fn atomic(env: &mut Env<'_, '_>, t: &mut Thread, code: &Code<'_>) -> Res<()> {
     let (inst, ty, size) = (code.inst, code.ty, scalar_size(code.ty)?);
     let with_result = inst.op == Op::atom;
     let ops = &inst.operands[usize::from(with_result)..];

@@ -6,7 +6,7 @@ use super::exec::{address, bytes, locate, read, resolve};
 use super::thread::{Env, Res, Thread};
 use crate::memory::little_endian;
 use crate::tensormap::{self, BYTES, Place, TensorMap};
-use ::ptx::ast::{Operand, Space, VectorElem};
+use ::ptx::ast::{Operand, Space};
 use ::ptx::{Mod, Type};
 
 /// Executes `tensormap`.
@@ -49,9 +49,10 @@ pub(super) fn copy(env: &mut Env<'_, '_>, t: &mut Thread, code: &Code<'_>) -> Re
         Operand::Addr(_) => address(env, t, map)?,
         o => t.read(env, o, Type::u64)?,
     };
-    let Operand::Vector(coordinates) = coordinates else { return Err("unsupported copy".into()) };
-    let start: Vec<i32> =
-        coordinates.iter().map(|e: &VectorElem| t.elem(env.program, *e) as u32 as i32).collect();
+    let start: Vec<i32> = match coordinates {
+        Operand::Vector(v) => v.iter().map(|e| t.elem(env.program, *e) as u32 as i32).collect(),
+        o => vec![t.read(env, o, Type::s32)? as u32 as i32],
+    };
     let mut image = [0; BYTES];
     for (i, b) in image.iter_mut().enumerate() {
         let (space, at) = locate(at + i as u64);

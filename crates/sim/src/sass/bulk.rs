@@ -14,6 +14,8 @@ pub(super) fn compile(o: &Operands<'_>) -> Result<Option<Exec>, Unsupported> {
         Opcode::UBLKRED => reduce(o)?,
         Opcode::STAS | Opcode::REDAS => store(o)?,
         Opcode::UGETNEXTWORKID => cancel(o)?,
+        Opcode::UMEMSETS => fill(o)?,
+        Opcode::USTGR | Opcode::UREDGR => store_uniform(o)?,
         _ => return Ok(None),
     }))
 }
@@ -47,6 +49,46 @@ pub(super) fn blocks(m: &Machine<'_>, lane: usize, at: u64, mask: u64) -> Result
         }
         _ => Ok((0..count as u64).filter(|r| mask >> r & 1 != 0).map(|r| at & 0xff_ffff | r << 24).collect()),
     }
+}
+
+/// A shared address, a value (zero), a count of so many bytes.
+fn fill(o: &Operands<'_>) -> Result<Exec, Unsupported> {
+    let (to, value, count) = (pair(o, 0)?, o.src(1, Kind::Int)?, o.src(2, Kind::Int)?);
+    if !o.take("64") {
+        return unsupported("a fill of this size");
+    }
+    Ok(Box::new(move |m, mask| {
+        let lane = mask.trailing_zeros() as usize & 31;
+        let (to, count) = (words(m.warp, to).0, count.uniform(m.warp));
+        if value.uniform(m.warp) != 0 {
+            return Err(Fault::at(lane, "a fill with something else than zeros"));
+        }
+        (0..count).try_for_each(|i| m.store(Space::Shared, lane, to + 8 * i, 8, 0))
+    }))
+}
+
+/// A global address, and what is stored there or added to it.
+fn store_uniform(o: &Operands<'_>) -> Result<Exec, Unsupported> {
+    o.ignore(&["E", "NA", "STRONG", "MMIO", "GPU", "SYS"]);
+    let sizes = [("U8", 1), ("S8", 1), ("U16", 2), ("S16", 2), ("64", 8), ("U64", 8), ("S64", 8), ("32", 4)];
+    let bytes: u32 = o.choose(&sizes).unwrap_or(4);
+    let update = if o.inst.op == Opcode::UREDGR { Some(mem::update(o, bytes, false)?) } else { None };
+    let Operand::Addr { base, uniform, offset, .. } = *o.operand(0)? else {
+        return unsupported("this address");
+    };
+    let Some(to) = base.or(uniform) else { return unsupported("this address") };
+    let (to, value) = (to.index, o.src(1, if bytes == 8 { Kind::Long } else { Kind::Int })?);
+    Ok(Box::new(move |m, mask| {
+        let lane = mask.trailing_zeros() as usize & 31;
+        let (low, high) = words(m.warp, to);
+        let at = (high << 32 | low).wrapping_add_signed(offset.into());
+        let x = value.uniform(m.warp);
+        let new = match &update {
+            Some(f) => f(m.load(Space::Global, lane, at, bytes)?, x, 0),
+            None => x,
+        };
+        m.store(Space::Global, lane, at, bytes, new)
+    }))
 }
 
 /// Where the answer goes, its barrier: there never is a cluster left that could be called off.
