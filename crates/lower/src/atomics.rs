@@ -145,7 +145,7 @@ struct Request<'i> {
 impl Lower<'_, '_> {
     /// `atom` and `red`.
     pub fn atomic(&mut self, inst: &Inst) -> Result<()> {
-        if inst.has(M::_async) {
+        if inst.has(M::_async) && inst.operands.len() > 2 {
             return self.red_async(inst);
         }
         let is_atom = inst.op == O::atom;

@@ -45,6 +45,8 @@ fn space_of(l: &Lower<'_, '_>, inst: &Inst, a: &ptx::Addr) -> Option<Space> {
 fn access_of(inst: &Inst, space: AccessSpace, size: u8, signed: bool) -> Access {
     let order = if inst.has(M::nc) {
         Order::Weak
+    } else if inst.has(M::_async) {
+        Order::Release(scope(inst))
     } else if inst.has(M::volatile) || inst.has(M::mmio) {
         Order::Strong(Scope::Sys)
     } else if inst.has(M::relaxed) {
@@ -349,7 +351,8 @@ impl Lower<'_, '_> {
 
     /// `st`.
     pub fn st(&mut self, inst: &Inst) -> Result<()> {
-        if inst.has(M::_async) {
+        // Without a barrier, what may be done later may as well be done now.
+        if inst.has(M::_async) && inst.operands.len() > 2 {
             return self.st_async(inst);
         }
         if inst.has(M::bulk) {

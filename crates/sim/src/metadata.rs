@@ -4,7 +4,7 @@
 //! Where each nibble is, the manual shows in pictures only. The arrangement here is the one into which public
 //! libraries bring metadata before they load it with `ldmatrix`, and code agrees with it in which ptxas 13.0 replaces a
 //! sparse product by others (`mma.sp` without `::ordered_metadata` on sm_120, of E4M3 on sm_90, of 4-bit integers
-//! from sm_90 on: `crates/sim/tests/both.rs`).
+//! from sm_90 on: `crates/sim/tests/both/matrix.rs`).
 
 use crate::matrix::{Elem, Row};
 

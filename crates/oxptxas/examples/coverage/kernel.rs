@@ -207,6 +207,13 @@ impl<'a> Needs<'a> {
             let _ = writeln!(out, "sub.u64 {to}, {to}, {less};");
             return;
         }
+        if self.op.starts_with("st.bulk") {
+            let _ = writeln!(out, "mov.u64 {to}, sv;");
+            if !self.op.contains(".shared") {
+                let _ = writeln!(out, "cvta.shared.u64 {to}, {to};");
+            }
+            return;
+        }
         if maps {
             let _ = writeln!(out, "add.u64 {to}, own, {};", OWN - less);
             return;
@@ -243,6 +250,8 @@ impl<'a> Needs<'a> {
             }
             // What a thread counts for.
             () if self.barrier && bits == 32 && family != "f32r" => writeln!(out, "mov.u32 {to}, 1;"),
+            // What a bulk store covers.
+            () if self.op.starts_with("st.bulk") && bits == 64 => writeln!(out, "mov.u64 {to}, 32;"),
             // Selectors of scales, the same in all lanes.
             () if self.op.contains("block_scale") && bits == 16 => writeln!(out, "mov.u16 {to}, 0;"),
             // Nibbles that name two columns, another first one in each lane.
