@@ -152,7 +152,8 @@ impl Lower<'_, '_> {
         let pt_ty = inst.ty(0).ok_or("atomic without a type")?;
         let n = usize::from(is_atom);
         let a = self.addr_operand(&inst.operands[n])?;
-        let Some(space) = self.access_space(inst, a) else { return self.unsupported(inst) };
+        let space = if inst.op == O::multimem { Some(Space::Global) } else { self.access_space(inst, a) };
+        let Some(space) = space else { return self.unsupported(inst) };
         if space == Space::Local {
             return self.unsupported(inst);
         }

@@ -379,9 +379,8 @@ impl<'a, 'f> Lower<'a, 'f> {
             O::trap | O::brkpt | O::nanosleep | O::pmevent | O::griddepcontrol => self.misc(inst),
             O::shfl | O::vote | O::_match | O::redux | O::activemask | O::elect => self.warp(inst),
             O::call => self.call(inst),
-            O::ldmatrix | O::stmatrix | O::movmatrix | O::mma | O::wmma | O::wgmma | O::tcgen05 => {
-                self.unsupported(inst)
-            }
+            O::ldmatrix | O::stmatrix => self.matrix_move(inst),
+            O::movmatrix | O::mma | O::wmma | O::wgmma | O::tcgen05 => self.unsupported(inst),
             O::tex | O::tld4 => self.texture(inst),
             O::txq | O::suq => self.texture_query(inst),
             O::istypep => self.handle_type(inst),
@@ -392,7 +391,8 @@ impl<'a, 'f> Lower<'a, 'f> {
             O::clusterlaunchcontrol => self.cluster_launch(inst),
             // How many registers a warp holds is its own affair: none are given back, so none are asked for.
             O::setmaxnreg => Ok(()),
-            O::tensormap | O::multimem => self.unsupported(inst),
+            O::multimem => self.multimem(inst),
+            O::tensormap => self.unsupported(inst),
             _ => self.scalar(inst),
         }
     }

@@ -244,7 +244,7 @@ impl Lower<'_, '_> {
     }
 
     /// The registers that a guarded vector load writes, as one value, for what it keeps.
-    fn kept_words(&mut self, dsts: &[Option<RegId>], t: Ty, total: u32) -> Value {
+    pub fn kept_words(&mut self, dsts: &[Option<RegId>], t: Ty, total: u32) -> Value {
         let width = (total / 4).max(1) as u8;
         let shape = ori::ValueData { file: sass::RegFile::R, width };
         let mut words: Vec<Operand> = Vec::new();
@@ -358,9 +358,11 @@ impl Lower<'_, '_> {
         if inst.has(M::bulk) {
             return self.st_bulk(inst);
         }
-        let t = ty(inst.ty(0).ok_or("store without a type")?);
+        let multimem = inst.op == ptx::Op::multimem;
+        let pt_ty = if multimem { Some(crate::multimem::element(inst)) } else { inst.ty(0) };
+        let t = ty(pt_ty.ok_or("store without a type")?);
         let a = addr(&inst.operands[0])?;
-        let space = space_of(self, inst, a);
+        let space = if multimem { Some(Space::Global) } else { space_of(self, inst, a) };
         let Some(space) = access_space(space) else {
             return self.unsupported(inst);
         };
