@@ -644,7 +644,8 @@ fn idp(o: &Operands<'_>) -> Result<Exec, Unsupported> {
 
 /// The byte of a register that a `.B1` modifier names.
 fn byte(o: &Operands<'_>) -> u32 {
-    o.choose(&[("B0", 0), ("B1", 8), ("B2", 16), ("B3", 24)]).unwrap_or(0)
+    let names = [("B0", 0), ("B1", 8), ("B2", 16), ("B3", 24), ("A:B1", 8), ("A:B2", 16), ("A:B3", 24)];
+    o.choose(&names).unwrap_or(0)
 }
 
 /// Rd, Ra, mask: the predicates under the mask in the chosen byte of Ra.

@@ -353,6 +353,8 @@ fn environment(
         put(0x18, &(u64::from(state::SHARED_WINDOW) << 32).to_le_bytes());
     }
     let sm = image.target.sm;
+    // The number of SMs.
+    put(if sm >= 100 { 0x2d0 } else { 0x10c }, &1u32.to_le_bytes());
     let at = if sm >= 100 { 0x2f8 } else { 0x20 };
     put(at, &(u64::from(state::LOCAL_WINDOW) << 32).to_le_bytes());
     // Those of constant bank 3 and of the parameters are read like global memory.

@@ -20,6 +20,15 @@ pub(crate) fn compile(name: &str, o: &Operands<'_>) -> Result<Option<Exec>, Unsu
         "B2R" => barrier_result(o)?,
         "QSPC" => query_space(o)?,
         "ELECT" => elect(o)?,
+        // There are always registers left.
+        "USETMAXREG.ALLOC" => {
+            o.ignore(&["TRY_ALLOC", "CTAPOOL"]);
+            let granted = o.pred_dst(0)?;
+            Box::new(move |m, mask| {
+                super::operand::lanes(mask).for_each(|lane| granted.put(m.warp, lane, true));
+                Ok(())
+            })
+        }
         "RPCMOV" | "RPCMOV.W" => return_address(o, name)?,
         _ => return Ok(None),
     }))
@@ -240,7 +249,7 @@ fn special_value(m: &Machine<'_>, name: &str, lane: usize) -> Option<u64> {
         "SR_SWINLO" | "SR_LWINLO" => 0,
         "SR_CgaCtaId" => m.block.rank as u64,
         // Which of the slots of constants before the parameters holds the cluster's (sm_100 on).
-        "SR_CgaSize" | "SR_SMID" | "SR_VIRTID" => 0,
+        "SR_CgaSize" | "SR_SMID" | "SR_VIRTUALSMID" | "SR_VIRTID" => 0,
         // Counters that no tool has started.
         name if name.starts_with("SR_PM") => 0,
         "SR_WARPID" => m.warp.number.into(),
