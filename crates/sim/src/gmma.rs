@@ -54,6 +54,9 @@ impl Layout {
 /// Reads so many bytes of the block's shared memory.
 pub(crate) type Read<'a, E> = &'a mut dyn FnMut(u64, u32) -> Result<u64, E>;
 
+/// What multiplies matrices given row by row.
+pub(crate) type Multiply<'a> = &'a dyn Fn(&Product, [&[u64]; 3], Extra<'_>) -> Vec<u64>;
+
 /// Such a product.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Group {
@@ -110,7 +113,7 @@ impl Group {
         c: &[Row],
         columns: Option<&[u16]>,
         read: Read<'_, E>,
-        multiply: &dyn Fn(&Product, [&[u64]; 3], Extra<'_>) -> Vec<u64>,
+        multiply: Multiply<'_>,
     ) -> Result<Vec<Row>, E> {
         let p = &self.product;
         let stored = if p.sparse { p.k / 2 } else { p.k };

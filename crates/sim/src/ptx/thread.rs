@@ -238,7 +238,10 @@ impl Thread {
             S::lanemask_le => lanes((2 << lane) - 1),
             S::lanemask_gt => lanes(!((2 << lane) - 1)),
             S::lanemask_ge => lanes(!((1 << lane) - 1)),
-            S::clock | S::clock64 | S::globaltimer | S::globaltimer_lo => Ok(env.clock),
+            // How fast it goes is not defined: another pace where other things that aren't differ, too.
+            S::clock | S::clock64 | S::globaltimer | S::globaltimer_lo => {
+                Ok(env.clock.wrapping_mul(1 + u64::from(env.program.fill)))
+            }
             S::total_smem_size | S::aggr_smem_size => Ok(env.shared.first().map_or(0, Vec::len) as u64),
             S::dynamic_smem_size => Ok(env.launch.shared.into()),
             S::WARP_SZ => Ok(32),

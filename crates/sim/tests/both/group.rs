@@ -37,7 +37,7 @@ fn kernel((op, d, float, registers, layouts, rest): Form, (keep, set): (u32, u32
          setp.ge.s32 %p1, %s, 0; shl.b32 %x4, %n, 2; mov.u32 %x5, 0xe4d98c4e; shf.l.wrap.b32 %x5, %x5, %x5, %x4;\n"
     );
     for (i, (leading, stride, swizzle)) in layouts.into_iter().enumerate() {
-        let high = leading / 16 << 16 | stride / 16 << 32 | swizzle << 62;
+        let high = (leading / 16) << 16 | (stride / 16) << 32 | swizzle << 62;
         out += &format!(
             "add.u32 %x0, %s, {}; shr.u32 %x0, %x0, 4; cvt.u64.u32 %t, %x0; or.b64 %desc{i}, %t, {high:#x};\n",
             i * 16384
