@@ -1,4 +1,4 @@
-//! `ldmatrix` and `stmatrix`: matrices of 16-bit elements, or of bytes, between shared memory and the
+//! `ldmatrix`, `stmatrix` and `movmatrix`: matrices of 16-bit elements, or of bytes, between shared memory and the
 //! registers of a warp, whose threads are brought together first.
 
 use crate::access;
@@ -17,6 +17,9 @@ fn shape(inst: &Inst) -> Option<[Mod; 2]> {
         () if inst.has(M::m8n16) && inst.has(M::b4x16_p64) => Some([Mod::U4x16P64TO8, Mod::M816]),
         () if inst.has(M::m8n16) => Some([Mod::U6x16P32TO8, Mod::M816]),
         () if inst.has(M::m16n8) => Some([Mod::_8, Mod::MT168]),
+        () if inst.has(M::m16n16) && inst.has(M::b4x16_p64) => Some([Mod::U4x16P64TO8, Mod::MT1616]),
+        () if inst.has(M::m16n16) && inst.has(M::b6x16_p32) => Some([Mod::U6x16P32TO8, Mod::MT1616]),
+        () if inst.has(M::m16n16) => Some([Mod::_8, Mod::MT1616]),
         () => None,
     }
 }
@@ -26,8 +29,20 @@ impl Lower<'_, '_> {
     pub fn matrix_move(&mut self, inst: &Inst) -> Result<()> {
         self.branch_around(|l| {
             l.b.guarded(ALWAYS, Opcode::WARPSYNC, &[], &[pt(), imm(!0)], &[]);
-            l.matrix_in_memory(inst)
+            match inst.op {
+                O::movmatrix => l.movmatrix(inst),
+                _ => l.matrix_in_memory(inst),
+            }
         })
+    }
+
+    fn movmatrix(&mut self, inst: &Inst) -> Result<()> {
+        let d = self.dst(&inst.operands[0])?;
+        let source = self.src(&inst.operands[1], Ty::U32)?.low();
+        let source = operand(self.b.reg(&source));
+        let v = self.b.def(Opcode::MOVM, &[Mod::_16, Mod::MT88], &[source]);
+        self.write(d, v);
+        Ok(())
     }
 
     fn matrix_in_memory(&mut self, inst: &Inst) -> Result<()> {
@@ -56,7 +71,8 @@ impl Lower<'_, '_> {
         let mods: Vec<Mod> = shape.into_iter().chain(count).collect();
         if load {
             let dsts = crate::memory::destinations(inst)?;
-            let v = self.b.def(Opcode::LDSM, &mods, &[at]);
+            let op = if inst.has(M::m16n16) { Opcode::LDSM_MT1616 } else { Opcode::LDSM };
+            let v = self.b.def(op, &mods, &[at]);
             let words: Vec<Operand> = match dsts.len() {
                 1 => vec![operand(v)],
                 n => (0..n as u8).map(|i| operand(Name::Part(v, i))).collect(),

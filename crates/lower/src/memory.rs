@@ -14,6 +14,8 @@ pub fn scope(inst: &Inst) -> Scope {
         Some(M::cta) => Scope::Cta,
         Some(M::cluster) => Scope::Cluster,
         Some(M::sys) => Scope::Sys,
+        // Other devices have a part in a multicast object.
+        None if inst.op == ptx::Op::multimem && !inst.has(M::gpu) => Scope::Sys,
         _ => Scope::Gpu,
     }
 }

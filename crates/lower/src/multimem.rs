@@ -7,7 +7,7 @@ use crate::func::{Lower, Result, ty};
 use crate::types::{Kind, Ty};
 use ori::{ALWAYS, Name, Operand, Value, operand};
 use ptx::{Inst, Mod as M};
-use sass::{Mod, Opcode};
+use sass::{Mod, Opcode, Reg};
 
 /// The type of an element in registers.
 pub fn element(inst: &Inst) -> ptx::Type {
@@ -86,7 +86,11 @@ impl Lower<'_, '_> {
         let order =
             if inst.has(M::acquire) { Order::Acquire(crate::memory::scope(inst)) } else { Order::Weak };
         let a = self.addr_operand(&inst.operands[1])?;
-        let address = self.address(inst, a, access::Space::Global, true)?;
+        let mut address = self.address(inst, a, access::Space::Global, false)?;
+        // Without a descriptor and with no uniform register, as ptxas has it.
+        if let Operand::Addr { uniform, .. } = &mut address {
+            *uniform = Some(Name::Phys(Reg::URZ));
+        }
         let kept: Option<Value> =
             if self.guard == ALWAYS { None } else { Some(self.kept_words(&dsts, t, bytes)) };
         let v = match kept {

@@ -80,6 +80,18 @@ fn lock_within_a_warp() {
     verify("lock", &[75, 80, 90, 100, 120]);
 }
 
+/// `ldmatrix`, `movmatrix`.
+#[test]
+fn matrices() {
+    verify("matrix", &[75, 80, 89, 90, 100, 120]);
+}
+
+/// `multimem`, `stmatrix`.
+#[test]
+fn multicast_objects() {
+    verify("multimem", &[90, 100, 120]);
+}
+
 /// Dynamic shared memory comes behind what the file states for the kernel, its own reserved part and the gap before the
 /// dynamic part included; the sizes are ptxas 13.0.88's.
 #[test]

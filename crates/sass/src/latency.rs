@@ -21,6 +21,8 @@ pub enum ReadSite {
     Guard,
     /// As the execution guard of an instruction of the half-precision unit, which looks at it earlier.
     HalfGuard,
+    /// By an instruction of the tensor cores.
+    Tensor,
     /// By an instruction outside the arithmetic pipes: memory, variable latency, double precision, barriers.
     Remote,
     /// By any other instruction.
@@ -73,6 +75,8 @@ pub fn read_site(reader: &Inst, guard: bool, target: Target) -> ReadSite {
         ReadSite::HalfGuard
     } else if guard || op.control || reader.op.unit() == Unit::Control {
         ReadSite::Guard
+    } else if reader.op.unit() == Unit::Tensor {
+        ReadSite::Tensor
     } else if op.memory
         || is_variable_latency(reader.op, target)
         || matches!(reader.op.unit(), Unit::Fp64 | Unit::Control)

@@ -60,7 +60,7 @@ fn every(inst: &Inst, file: RegFile, mut f: impl FnMut(Cell)) {
 /// Whether the uniform part of its addresses has 32 bits.
 fn narrow_uniform(op: Opcode) -> bool {
     use Opcode::*;
-    matches!(op, LDS | STS | ATOMS | ATOMS_CAST | LDL | STL | LDC | LDSM | STSM | CCTLL)
+    matches!(op, LDS | STS | ATOMS | ATOMS_CAST | LDL | STL | LDC | LDSM | LDSM_MT1616 | STSM | CCTLL)
         || matches!(op, SYNCS_ARRIVE | SYNCS_PHASECHK | SYNCS_EXCH | SYNCS_CCTL)
 }
 

@@ -25,7 +25,7 @@ pub(super) fn most_before(op: Opcode) -> u8 {
 fn in_order(op: Opcode) -> Option<u8> {
     use Opcode::*;
     match op {
-        LDS | LDSM | ATOMS | ATOMS_CAST | SHFL | QSPC | MOVM => Some(0),
+        LDS | LDSM | LDSM_MT1616 | ATOMS | ATOMS_CAST | SHFL | QSPC | MOVM => Some(0),
         _ => match op.unit() {
             Unit::Xu => Some(1),
             Unit::Fp64 => Some(2),

@@ -25,7 +25,7 @@ pub(super) fn compile(o: &Operands<'_>) -> Result<Option<Exec>, Unsupported> {
         Opcode::IGMMA | Opcode::IGMMA_R | Opcode::IGMMA_SP | Opcode::IGMMA_SP_R => group_product(o)?,
         Opcode::QGMMA | Opcode::QGMMA_R | Opcode::QGMMA_SP | Opcode::QGMMA_SP_R => group_product(o)?,
         Opcode::BGMMA | Opcode::BGMMA_R => group_product(o)?,
-        Opcode::LDSM => load_matrix(o)?,
+        Opcode::LDSM | Opcode::LDSM_MT1616 => load_matrix(o)?,
         Opcode::STSM => store_matrix(o)?,
         Opcode::MOVM => move_matrix(o)?,
         _ => return Ok(None),
