@@ -47,7 +47,7 @@ impl Layout {
     }
 
     fn swizzled(&self, address: u64) -> u64 {
-        address ^ (address >> 7 & ((1 << self.swizzle) - 1)) << 4
+        crate::tensormap::swizzled(address, self.swizzle)
     }
 }
 

@@ -93,23 +93,18 @@ impl Tiles {
     fn encode(&self, address: u64) -> [u8; tensormap::BYTES] {
         let mut map = [0; tensormap::BYTES];
         let mut set = |field: &str, i: usize, value: u64| {
-            // Fields that the file has too many of are not there.
+            // All fields and values are there: `check` has seen to that.
             let _ = tensormap::replace(&mut map, field, i, value);
         };
+        let position = |found: Option<usize>| found.map_or(0, |i| i as u64);
         set("global_address", 0, address);
         set("rank", 0, self.dims.len() as u64 - 1);
-        let types = tensormap::TYPES.iter().position(|t| *t == self.ty);
-        set("elemtype", 0, types.unwrap_or(0) as u64);
-        set(
-            "swizzle_mode",
-            0,
-            u64::from((self.swizzle / 16).trailing_zeros().min(3)) * u64::from(self.swizzle != 0),
-        );
+        set("elemtype", 0, position(tensormap::TYPES.iter().position(|t| *t == self.ty)));
+        set("swizzle_mode", 0, position(tensormap::SWIZZLES.iter().position(|s| *s == self.swizzle)));
         for i in 0..self.dims.len() {
-            let step = self.steps.as_ref().and_then(|s| s.get(i)).copied().unwrap_or(1);
             set("global_dim", i, self.dims[i]);
-            set("box_dim", i, self.sizes.get(i).copied().unwrap_or(1));
-            set("element_stride", i, step);
+            set("box_dim", i, self.sizes[i]);
+            set("element_stride", i, self.steps.as_ref().map_or(1, |s| s[i]));
         }
         self.strides.iter().enumerate().for_each(|(i, s)| set("global_stride", i, *s));
         map
@@ -118,15 +113,26 @@ impl Tiles {
     /// What is wrong with it.
     fn check(&self) -> Result<(), String> {
         let rank = self.dims.len();
-        let whole = self.strides.iter().all(|s| s.is_multiple_of(16));
+        let within = |list: &[u64], most: u64| list.iter().all(|n| (1..=most).contains(n));
+        let steps = self.steps.as_deref();
         match () {
             () if !(1..=5).contains(&rank) => Err("a tensor map has one to five dimensions".into()),
             () if self.strides.len() + 1 != rank || self.sizes.len() != rank => {
                 Err("a tensor map needs a box for each dimension, and a stride for all but the first".into())
             }
-            () if !whole => Err("strides of a tensor map are multiples of 16 bytes".into()),
+            () if steps.is_some_and(|s| s.len() != rank || !within(s, 8)) => {
+                Err("a tensor map has a step of one to eight in each dimension, or none at all".into())
+            }
+            () if !within(&self.dims, 1 << 32) || !within(&self.sizes, 256) => {
+                Err("a tensor has one to 2^32 elements in each dimension, its box one to 256".into())
+            }
+            () if !self.strides.iter().all(|s| s.is_multiple_of(16) && *s < 1 << 40) => {
+                Err("strides of a tensor map are multiples of 16 bytes below 2^40".into())
+            }
             () if !tensormap::TYPES.contains(&&*self.ty) => Err(format!("no elements of type '{}'", self.ty)),
-            () if ![0, 32, 64, 128].contains(&self.swizzle) => Err(format!("no swizzle of {}", self.swizzle)),
+            () if !tensormap::SWIZZLES.contains(&self.swizzle) => {
+                Err(format!("no swizzle of {}", self.swizzle))
+            }
             () => Ok(()),
         }
     }
@@ -564,6 +570,33 @@ mod tests {
         other.get_mut("x").unwrap()[4] = 8;
         let error = file.launch[0].compare(&other, &buffers).unwrap_err();
         assert_eq!(error, "kernel k: x[1] is 8, not 7 (1 of 3 differ)");
+    }
+
+    #[test]
+    fn tensor_maps_hold_what_the_file_says_or_are_refused() {
+        let tiles = |sizes: [u64; 2], stride: u64, steps: Option<Vec<u64>>| {
+            let (buffer, ty) = ("x".into(), "f32".into());
+            Tiles {
+                buffer,
+                ty,
+                dims: vec![512, 4],
+                strides: vec![stride],
+                sizes: sizes.to_vec(),
+                steps,
+                swizzle: 64,
+            }
+        };
+        assert_eq!(tiles([256, 1], 2048, Some(vec![1, 8])).check(), Ok(()));
+        for wrong in [
+            tiles([257, 1], 2048, None),
+            tiles([0, 1], 2048, None),
+            tiles([8, 1], 1 << 40, None),
+            tiles([8, 1], 2056, None),
+            tiles([8, 1], 2048, Some(vec![1])),
+            tiles([8, 1], 2048, Some(vec![1, 9])),
+        ] {
+            assert!(wrong.check().is_err(), "{wrong:?}");
+        }
     }
 
     #[test]

@@ -26,6 +26,17 @@ pub struct Memory {
     pub(crate) sparse: Option<Sparse>,
 }
 
+/// A shared address in those blocks of a cluster of so many that a mask names.
+///
+/// # Errors
+/// When the mask names a block that is not there.
+pub(crate) fn in_blocks(at: u64, mask: u64, count: usize) -> Result<Vec<u64>, String> {
+    if mask >> count != 0 {
+        return Err(format!("a copy to the blocks {mask:#x} of a cluster of {count}"));
+    }
+    Ok((0..count as u64).filter(|r| mask >> r & 1 != 0).map(|r| at & 0xff_ffff | r << 24).collect())
+}
+
 /// First address handed out. Away from null and from the windows of shared and local memory.
 const FIRST: u64 = 0x7f_1000_0000;
 /// What lies above is not allocated in turn.

@@ -17,6 +17,9 @@ pub(crate) const BYTES: usize = 128;
 pub(crate) const TYPES: [&str; 13] =
     ["u8", "u16", "u32", "s32", "u64", "s64", "f16", "f32", "f32.ftz", "f64", "bf16", "tf32", "tf32.ftz"];
 
+/// Bytes of the swizzles by the number that `tensormap.replace.swizzle_mode` has for them.
+pub(crate) const SWIZZLES: [u64; 4] = [0, 32, 64, 128];
+
 /// A run of bits: first bit, and how many.
 type Bits = (usize, usize);
 
@@ -76,15 +79,15 @@ pub(crate) fn replace(map: &mut [u8; BYTES], field: &str, ordinal: usize, value:
         }
         "elemtype" => {
             // TF32 is binary32 with a flag; the numbers behind it are one less here.
-            let (code, tf32) = match value {
-                0..=10 => (value, 0),
-                11 | 12 => (value - 4, 1),
-                13..=15 => (value - 2, 0),
+            let code = match value {
+                0..=10 => value,
+                11 | 12 => value - 4,
+                13..=15 => value - 2,
                 _ => return None,
             };
             set(map, ELEMENT, code);
             if matches!(value, 11 | 12) {
-                set(map, TF32, tf32);
+                set(map, TF32, 1);
             }
         }
         "interleave_layout" => set(map, INTERLEAVE, value),
@@ -132,6 +135,12 @@ impl Element {
             Element::Float { format, .. } => u64::from(format.bits() / 8),
         }
     }
+}
+
+/// Where a byte goes whose place without a swizzle of this number is that shared address: units of 16 bytes change
+/// places with the number of their row of 128 bytes.
+pub(crate) fn swizzled(address: u64, number: u64) -> u64 {
+    address ^ (address >> 7 & ((1 << number) - 1)) << 4
 }
 
 /// A tensor in tiles.
@@ -256,11 +265,9 @@ impl TensorMap {
             .collect())
     }
 
-    /// Where a byte goes whose place without a swizzle is this shared address: units of 16 bytes change places with
-    /// the number of their row of 128 bytes.
+    /// Where a byte goes whose place without a swizzle is this shared address.
     pub(crate) fn swizzled(&self, address: u64) -> u64 {
-        let mask = (1 << self.swizzle) - 1;
-        address ^ (address >> 7 & mask) << 4
+        swizzled(address, self.swizzle)
     }
 
     /// What a reduction makes of an element in memory and one of the box.

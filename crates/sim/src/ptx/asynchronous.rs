@@ -5,7 +5,7 @@ use super::decode::Code;
 use super::exec::{address, atomic, bytes, read, resolve, store, update};
 use super::thread::{Env, Res, Thread};
 use crate::mbarrier::Barrier;
-use crate::memory::little_endian;
+use crate::memory::{in_blocks, little_endian};
 use ::ptx::ast::{Operand, Space};
 use ::ptx::{Mod, Op, Type};
 
@@ -197,18 +197,14 @@ pub(super) fn targets(env: &Env<'_, '_>, space: Space, at: u64, blocks: u64) -> 
     if space != Space::Shared || blocks == 0 {
         return Ok(vec![at]);
     }
-    let count = env.shared.len();
-    if blocks >> count != 0 {
-        return Err(format!("a copy to the blocks {blocks:#x} of a cluster of {count}"));
-    }
-    Ok((0..count as u64).filter(|r| blocks >> r & 1 != 0).map(|r| at & 0xff_ffff | r << 24).collect())
+    in_blocks(at, blocks, env.shared.len())
 }
 
 /// `clusterlaunchcontrol`: there never is a cluster left that could be called off.
 fn cancel(env: &mut Env<'_, '_>, t: &mut Thread, code: &Code<'_>) -> Res<()> {
     let (inst, p, ops) = (code.inst, env.program, &code.inst.operands);
     let has = |name: &str| inst.mods.iter().any(|m| m.name() == name);
-    if has("try_cancel") || has("async") {
+    if has("try_cancel") {
         let all = if has("multicast::cluster::all") { (1 << env.shared.len()) - 1 } else { 0 };
         let (to, barrier) = (address(env, t, &ops[0])?, address(env, t, &ops[1])?);
         for to in targets(env, Space::Shared, to, all)? {

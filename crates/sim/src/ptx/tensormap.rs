@@ -28,8 +28,8 @@ pub(super) fn execute(env: &mut Env<'_, '_>, t: &mut Thread, code: &Code<'_>) ->
     };
     let ty = if inst.has(Mod::b64) { Type::b64 } else { Type::b32 };
     let value = t.read(env, value, ty)?;
-    let field = inst.mods.get(2).map_or("", |m| m.name());
-    let field = if field.is_empty() || field == "tile" { inst.mods[1].name() } else { field };
+    let field = inst.mods.iter().map(|m| m.name()).find(|name| !matches!(*name, "replace" | "tile"));
+    let field = field.ok_or("unsupported instruction")?;
     let map = bytes(env, t, place, BYTES, true)?;
     let map: &mut [u8; BYTES] = map.try_into().map_err(|_| "a tensor map that is not there")?;
     tensormap::replace(map, field, ordinal, value).ok_or_else(|| format!("no such {field} of a tensor map"))

@@ -5,6 +5,7 @@ use super::compile::{Unsupported, unsupported};
 use super::mem::{self, Space};
 use super::operand::{Exec, Kind, Operands, lanes};
 use super::state::{Machine, SHARED_WINDOW, Warp};
+use crate::memory::in_blocks;
 use sass::{Opcode, Operand, RegFile};
 
 /// Prepares such an instruction; `None` if it isn't one.
@@ -41,14 +42,10 @@ pub(super) fn words(w: &Warp, r: u8) -> (u64, u64) {
 /// The places that a write to a shared address reaches: that one, or the same in each block of the cluster that a
 /// mask names.
 pub(super) fn blocks(m: &Machine<'_>, lane: usize, at: u64, mask: u64) -> Result<Vec<u64>, Fault> {
-    let count = m.block.shared.len();
-    match mask {
-        0 => Ok(vec![at]),
-        _ if mask >> count != 0 => {
-            Err(Fault::at(lane, format!("a copy to the blocks {mask:#x} of a cluster of {count}")))
-        }
-        _ => Ok((0..count as u64).filter(|r| mask >> r & 1 != 0).map(|r| at & 0xff_ffff | r << 24).collect()),
+    if mask == 0 {
+        return Ok(vec![at]);
     }
+    in_blocks(at, mask, m.block.shared.len()).map_err(|why| Fault::at(lane, why))
 }
 
 /// A shared address, a value (zero), a count of so many bytes.

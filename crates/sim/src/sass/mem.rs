@@ -236,15 +236,13 @@ fn load(
 /// LDGMC: a load from a multicast object, here of one device, so that there is nothing to reduce.
 fn load_reduced(o: &Operands<'_>) -> Result<Exec, Unsupported> {
     o.ignore(&["ADD", "MIN", "MAX", "AND", "OR", "XOR", "F32ADD", "HPADD", "RN"]);
-    let sizes = [
-        (4, ["32", "S32", "F32", "F16x2", "BF16x2", "E4M3x4", "E5M2x4"]),
-        (8, ["64", "S64", "F64", "F32x2", "F16x4", "BF16x4", "E4M3x8"]),
-        (8, ["E5M2x8"; 7]),
-        (16, ["F32x4", "F16x8", "BF16x8", "E4M3x16", "E5M2x16", "E4M3x16", "E5M2x16"]),
-    ];
-    let found = sizes.iter().find(|(_, names)| names.iter().any(|n| o.take(n)));
+    let words = ["32", "S32", "F32", "F16x2", "BF16x2", "E4M3x4", "E5M2x4"];
+    let pairs = ["64", "S64", "F64", "F32x2", "F16x4", "BF16x4", "E4M3x8", "E5M2x8"];
+    let quads = ["F32x4", "F16x8", "BF16x8", "E4M3x16", "E5M2x16"];
+    let sizes: [(u32, &[&str]); 3] = [(4, &words), (8, &pairs), (16, &quads)];
+    let found = sizes.into_iter().find(|(_, names)| names.iter().any(|n| o.take(n)));
     let Some((bytes, _)) = found else { return unsupported("a reduction of these elements") };
-    load_bytes(o, Space::Global, Size { bytes: *bytes, signed: false }, None, (0, 1))
+    load_bytes(o, Space::Global, Size { bytes, signed: false }, None, (0, 1))
 }
 
 fn load_bytes(
