@@ -209,7 +209,13 @@ fn bit(word: u128, at: u8) -> bool {
     at != NONE && word >> at & 1 != 0
 }
 
-fn decode_field(field: &Field, slot: SlotKind, word: u128, target: Target, pc: i64) -> Option<Operand> {
+pub(crate) fn decode_field(
+    field: &Field,
+    slot: SlotKind,
+    word: u128,
+    target: Target,
+    pc: i64,
+) -> Option<Operand> {
     Some(match &field.kind {
         FieldKind::Absent => default_operand(field, slot),
         FieldKind::Reg { file, lo, split: (low, rest), inverted, mods } => {

@@ -1,7 +1,7 @@
 //! Instruction → word, by the forms of the table.
 
 use crate::Control;
-use crate::decode::control_fits;
+use crate::decode::{control_fits, decode_field};
 use crate::form::*;
 use crate::inst::{AddrWidth, ConstBank, Inst, Operand, RegOp, SlotKind};
 use crate::isa::{FORMS, Mod};
@@ -144,6 +144,9 @@ pub(crate) fn encode_form(
         }
         word |= encode_field(field, kind, operand, target, pc, i).map_err(|why| (1 + i, why))?;
     }
+    if let Some(i) = disagreement(form, inst, word, target) {
+        return Err((1 + i, Mismatch::Operand(i)));
+    }
     let progress = 1 + form.fields.len();
     let mods = &inst.mods.0[..];
     let mut at = 0;
@@ -183,6 +186,23 @@ pub(crate) fn encode_form(
         return Err((progress + at + 2, Mismatch::Control));
     }
     Ok(word)
+}
+
+/// Two addresses may share the field of a uniform register, of which one is the next. The operand that does not read
+/// back from the word, if they do not go together.
+fn disagreement(form: &Form, inst: &Inst, word: u128, target: Target) -> Option<usize> {
+    let shares = |field: &Field| matches!(field.kind, FieldKind::Addr { next: true, .. });
+    if !form.fields.iter().any(shares) {
+        return None;
+    }
+    let uniform = |operand: &Operand| match operand {
+        Operand::Addr { desc, uniform, .. } => [*desc, *uniform].map(|r| r.filter(|r| !r.is_zero())),
+        _ => [None; 2],
+    };
+    form.fields.iter().zip(&inst.operands).enumerate().position(|(i, (field, operand))| {
+        let back = decode_field(field, inst.op.slots()[i].kind, word, target, 0);
+        back.is_none_or(|b| uniform(&b) != uniform(operand))
+    })
 }
 
 /// Bits 12 … 15. Uniform datapath instructions are guarded by uniform predicates, which share the field.

@@ -121,3 +121,25 @@ fn what_a_target_lacks_does_not_encode() {
     assert!(on(90).is_err());
     assert!(on(120).is_ok());
 }
+
+#[test]
+fn registers_that_share_a_field_must_go_together() {
+    for sm in [90, 100] {
+        let target = Target::new(sm).expect("target");
+        let assembles = |text| sass::assemble(text, target, 0, Default::default()).is_ok();
+        for good in [
+            "LDGSTS.E.64 [UR6], desc[UR7][R16.64]",
+            "LDGSTS.E.64 [R6+UR6], desc[UR7][R16.64]",
+            "LDGSTS.E.64 [R6], desc[UR8][R16.64]",
+        ] {
+            assert!(assembles(good), "{target}: {good}");
+        }
+        for wrong in [
+            "LDGSTS.E.64 [UR6], desc[UR9][R16.64]",
+            "LDGSTS.E.64 [R6+UR6], desc[UR8][R16.64]",
+            "LDGSTS.E.64 [R6+UR6], desc[UR9][R16.64]",
+        ] {
+            assert!(!assembles(wrong), "{target}: {wrong}");
+        }
+    }
+}
