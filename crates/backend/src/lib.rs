@@ -15,6 +15,7 @@ pub mod uniformity;
 pub mod units;
 
 use ori::{Function, Manager, Phase};
+use sass::target::{HARDWARE_REGISTERS, LEAST_REGISTERS};
 
 /// Why a function could not be compiled.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -62,7 +63,7 @@ pub struct Code {
     pub symbols: Vec<ori::SymbolUse>,
     /// In an executable: byte offsets of instructions whose immediate is a number of the driver's.
     pub numbers: Vec<(u32, String)>,
-    /// General registers used (the highest index + 1).
+    /// General registers named (the highest index + 1); [`Code::stated_registers`] says what a file states.
     pub regs: u32,
     /// Uniform registers used.
     pub uregs: u32,
@@ -86,6 +87,14 @@ pub struct Code {
     pub literals: Vec<u8>,
     /// Line table: byte offset and the PTX line that starts there, ascending.
     pub lines: Vec<(u32, u32)>,
+}
+
+impl Code {
+    /// The registers to state for a thread that runs the code, `least` at least: those that it names and those that the
+    /// hardware keeps.
+    pub fn stated_registers(&self, least: u8) -> u32 {
+        (self.regs + u32::from(HARDWARE_REGISTERS)).max(least.max(LEAST_REGISTERS).into())
+    }
 }
 
 /// Compiles a function in SSA. If `serial`, every instruction waits for everything before it: the first thing to

@@ -219,7 +219,7 @@ fn threads_per_sm(sm: u8) -> u32 {
     }
 }
 
-/// Most registers that a kernel may use, from `.maxnreg`, launch bounds and options.
+/// Most registers that may be stated for a kernel, from `.maxnreg`, launch bounds and options.
 pub fn max_regs(func: &Func, opts: &Options<'_>) -> u8 {
     let mut limit = 255;
     if let Some(n) = func.attrs.maxnreg {
@@ -235,7 +235,7 @@ pub fn max_regs(func: &Func, opts: &Options<'_>) -> u8 {
     } else if let Some(n) = opts.maxrregcount {
         limit = limit.min(n);
     }
-    limit.clamp(16, 255) as u8
+    limit.clamp(sass::target::LEAST_LIMIT.into(), 255) as u8
 }
 
 fn reg_shape(ty: Type) -> ValueData {

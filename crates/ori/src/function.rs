@@ -489,7 +489,8 @@ pub struct Function {
     pub shared_size: u32,
     /// Number of named barriers used (`bar` with a constant index n counts as n + 1; 16 if unknown).
     pub barriers: u8,
-    /// Most registers that the function may use, from `.maxnreg`, launch bounds and options.
+    /// Most registers that may be stated for the function, from `.maxnreg`, launch bounds and options: the code may name
+    /// [`sass::target::HARDWARE_REGISTERS`] fewer.
     pub max_regs: u8,
     /// Data of constant bank 2 (literals, jump tables).
     pub literals: Vec<u8>,

@@ -3,7 +3,7 @@
 
 use crate::debug;
 use crate::functions;
-use crate::pipeline::{KernelStats, MIN_ABI_REGISTERS, Output, address_fill, binding, kernel_record};
+use crate::pipeline::{KernelStats, Output, address_fill, binding, kernel_record};
 use crate::timeline::{Stage, Timeline};
 use crate::units::Units;
 use backend::Code;
@@ -13,6 +13,7 @@ use cubin::object::{Fill, Object, Place, Variable};
 use ori::Part;
 use ptx::{Diagnostic, Func, FuncId, Item, Linkage, Module, Operand, Space, Stmt, Symbol, VarId};
 use rustc_hash::{FxHashMap, FxHashSet};
+use sass::target::LEAST_LIMIT;
 use std::time::Duration;
 
 /// Compiles a module whose options are applied to an object.
@@ -132,10 +133,9 @@ fn function(
 ) -> Result<cubin::object::Function, Vec<Diagnostic>> {
     let func = &module.funcs[id];
     let error = |e: backend::Error| vec![Diagnostic::error(func.span, e.message)];
-    let (mut code, relocs) = backend::link::object(options.target, &code).map_err(error)?;
-    if !func.entry || !code.callees.is_empty() {
-        code.regs = code.regs.max(MIN_ABI_REGISTERS);
-    }
+    let (code, relocs) = backend::link::object(options.target, &code).map_err(error)?;
+    let least = if !func.entry || !code.callees.is_empty() { LEAST_LIMIT } else { 0 };
+    let registers = code.stated_registers(least);
     let mut calls: Vec<String> = Vec::new();
     for c in &code.callees {
         if let ori::Callee::Internal(name) = c {
@@ -179,7 +179,7 @@ fn function(
         })
         .collect();
     Ok(cubin::object::Function {
-        code: kernel_record(module, func, code, options),
+        code: kernel_record(module, func, code, registers, options),
         entry: func.entry,
         relocs,
         calls,

@@ -8,11 +8,9 @@ use backend::Code;
 use cubin::object::{Binding, Fill};
 use ptx::{Diagnostic, FuncId, LineIndex, Linkage, Module, Severity, Space, Style, Symbol};
 use sass::Target;
+use sass::target::LEAST_LIMIT;
 use std::fmt::Write as _;
 use std::time::Duration;
-
-/// Registers that a kernel has at least if it calls what the driver brings (observed, ptxas 13.0.88, sm_75 … sm_100).
-pub(crate) const MIN_ABI_REGISTERS: u32 = 24;
 
 /// How to compile.
 #[derive(Clone, Debug)]
@@ -336,16 +334,17 @@ fn assemble(
     };
     for ((id, used), (own, time)) in chosen.iter().zip(codes) {
         let func = &module.funcs[*id];
-        let (mut code, placed) = if own.links.is_empty() && own.callees.is_empty() {
+        let (code, placed) = if own.links.is_empty() && own.callees.is_empty() {
             (own.clone(), Vec::new())
         } else {
             functions.link(target, &own).map_err(|e| e.to_string())?
         };
         let externs = functions::externs(module, used.iter().copied().chain([*id]));
+        // What the driver brings may use as many (observed, ptxas 13.0.88, sm_75 … sm_100).
+        let least = if externs.is_empty() { 0 } else { LEAST_LIMIT };
+        let registers = code.stated_registers(least);
         let mut syscalls = Vec::new();
         if !externs.is_empty() {
-            // What the driver brings may use as many.
-            code.regs = code.regs.max(MIN_ABI_REGISTERS);
             let absolute = |i: &sass::Inst| i.op == sass::Opcode::CALL && i.mods.has(sass::Mod::ABS);
             syscalls
                 .extend((0..).step_by(16).zip(&code.insts).filter(|(_, i)| absolute(i)).map(|(at, _)| at));
@@ -361,7 +360,7 @@ fn assemble(
             if target.sm >= 90 && code.shared_size != 0 { lower::layout::RESERVED_SHARED } else { 0 };
         output.kernels.push(KernelStats {
             name: func.name.clone(),
-            registers: code.regs,
+            registers,
             barriers: code.barriers,
             frame: own.frame_bytes,
             cumulative,
@@ -390,7 +389,7 @@ fn assemble(
             functions: placed.into_iter().map(|p| (p.name, p.offset, p.size)).collect(),
             externs: externs.iter().map(|f| module.funcs[*f].name.clone()).collect(),
             syscalls,
-            ..kernel_record(module, func, code, &options)
+            ..kernel_record(module, func, code, registers, &options)
         });
     }
     for v in &layout.globals {
@@ -438,18 +437,19 @@ fn assemble(
     Ok(output)
 }
 
-/// What a file says of a kernel or device function, without what it says of the functions that it calls.
+/// What a file says of a kernel or device function, `registers` a thread, without what it says of the functions that it calls.
 pub(crate) fn kernel_record(
     module: &Module,
     func: &ptx::Func,
     code: Code,
+    registers: u32,
     options: &lower::Options<'_>,
 ) -> cubin::Kernel {
     let (offsets, param_bytes) = if func.entry { module.param_layout(func) } else { Default::default() };
     cubin::Kernel {
         name: func.name.clone(),
         binding: binding(func.linkage),
-        registers: code.regs.min(255) as u8,
+        registers: registers.min(255) as u8,
         frame_bytes: code.frame_bytes,
         barriers: code.barriers as u8,
         convergence: code.insts.iter().any(|i| i.op == sass::Opcode::BSSY),

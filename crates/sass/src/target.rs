@@ -1,5 +1,15 @@
 //! The SM table: every target that can be generated, and the facts that vary between them.
 
+/// Registers of each thread that the hardware keeps for itself, from Volta on: code whose highest register is Rn needs
+/// n + 1 + this many to be stated for it (docs/cubin.md).
+pub const HARDWARE_REGISTERS: u8 = 2;
+
+/// The fewest registers that ptxas states for a thread: an empty kernel's.
+pub const LEAST_REGISTERS: u8 = 4;
+
+/// The fewest registers to which a kernel can be limited, and that are stated for functions of objects.
+pub const LEAST_LIMIT: u8 = 24;
+
 /// A compilation target: an SM version with its optional feature suffix.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct Target {

@@ -19,6 +19,7 @@ use cranelift_entity::EntityRef;
 use fixedbitset::FixedBitSet;
 use ori::cfg::Cfg;
 use ori::{Function, Name, Value};
+use sass::target::{HARDWARE_REGISTERS, LEAST_LIMIT};
 use sass::{Reg, RegFile};
 use spill::Spiller;
 use std::fmt;
@@ -26,7 +27,7 @@ use std::fmt;
 /// How many registers of each file may be used, numbered from 0.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// General registers, R1 included: 255 at most.
+    /// General registers, R1 included: 253 at most.
     pub regs_r: u8,
     /// Uniform registers.
     pub uregs: u8,
@@ -46,7 +47,7 @@ impl Limits {
     /// Everything the function's target and its own bound allow.
     pub fn of(func: &Function) -> Limits {
         Limits {
-            regs_r: func.max_regs.clamp(MIN_REGS, 255),
+            regs_r: func.max_regs.max(LEAST_LIMIT) - HARDWARE_REGISTERS,
             uregs: func.target.info().uregs,
             preds: 7,
             upreds: 7,
@@ -74,9 +75,6 @@ impl Limits {
         }
     }
 }
-
-/// The fewest general registers that are ever enough.
-pub const MIN_REGS: u8 = 24;
 
 /// What an allocation used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -132,7 +132,7 @@ pub fn function(name: &str, target: Target, max_regs: u8) -> Option<Function> {
     let s = ALL.into_iter().find(|s| s.name() == name)?;
     let mut func = Function::new(name, target);
     func.entry = false;
-    func.max_regs = max_regs.min(abi::SHARED_REGISTERS);
+    func.max_regs = max_regs.min(abi::SHARED_REGISTERS + sass::target::HARDWARE_REGISTERS);
     let entry = func.entry_block();
     let mut b = Builder::new(&mut func, entry);
     let ra = abi::RETURN_ADDRESS;

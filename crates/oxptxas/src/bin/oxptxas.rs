@@ -7,6 +7,7 @@ use oxptxas::timeline::Wanted;
 use oxptxas::{Settings, compile, pipeline};
 use ptx::Style;
 use sass::Target;
+use sass::target::LEAST_LIMIT;
 use std::io::{IsTerminal, Read, Write};
 use std::path::Path;
 use std::process::ExitCode;
@@ -86,16 +87,16 @@ fn run(program: &str, args: &[String]) -> Result<(), String> {
     }
     let max_registers = match line.value("maxrregcount") {
         None | Some("archmax") => None,
-        Some("archmin") => Some(24),
+        Some("archmin") => Some(LEAST_LIMIT.into()),
         Some(n) => {
             let n: u32 =
                 n.parse().map_err(|_| fatal(format!("Invalid value '{n}' for option 'maxrregcount'")))?;
-            if n < 24 {
+            if n < LEAST_LIMIT.into() {
                 warn(&format!(
-                    "For profile {target} adjusting per thread register count of {n} to lower bound of 24"
+                    "For profile {target} adjusting per thread register count of {n} to lower bound of {LEAST_LIMIT}"
                 ))?;
             }
-            Some(n.clamp(24, 255))
+            Some(n.clamp(LEAST_LIMIT.into(), 255))
         }
     };
     let [input] = &line.inputs[..] else {

@@ -132,6 +132,20 @@ pub(crate) fn writes(inst: &Inst, mut f: impl FnMut(Cell)) {
     }
 }
 
+/// How many general registers a thread needs for the instruction: the highest index that it names, + 1.
+pub(crate) fn registers(inst: &Inst) -> u32 {
+    let mut most = 0;
+    let mut see = |c: Cell| {
+        let r = register(c);
+        if r.file == RegFile::R {
+            most = most.max(u32::from(r.index) + 1);
+        }
+    };
+    reads(inst, |c, _| see(c));
+    writes(inst, see);
+    most
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -25,8 +25,10 @@ pub(crate) enum Action {
     Exec(Exec),
     /// Moves threads.
     Control(Control),
-    /// Fails when it is reached.
+    /// Fails when it is reached: the simulator lacks it.
     Unsupported(String),
+    /// Fails when it is reached: the hardware would not take it.
+    Fault(String),
 }
 
 /// An instruction, ready to run.
@@ -113,6 +115,11 @@ const UNIFORM: &[&str] = &[
 ];
 
 impl Step {
+    /// Does nothing but this.
+    pub(crate) fn only(action: Action) -> Step {
+        Step { guard: Pred::TRUE, action, uniform: None, descriptor: None, traffic: None }
+    }
+
     /// Prepares an instruction. What isn't supported only fails if it is executed.
     pub(crate) fn of(inst: &Inst, banks: &Banks) -> Step {
         let guard = Pred::of(inst.guard.pred, inst.guard.not);

@@ -78,6 +78,8 @@ pub(crate) struct Image {
     pub(crate) shared: u32,
     /// Bytes of local memory per thread.
     pub(crate) local: u32,
+    /// Registers that the file states for a thread.
+    pub(crate) registers: u32,
 }
 
 impl Image {
@@ -140,6 +142,7 @@ impl Image {
         // Where functions call themselves the file states no bound, and the driver's default holds.
         let calls = code.iter().any(is_call);
         let local = if calls && k.stack_bytes == 0 { DEFAULT_STACK } else { k.stack_bytes };
-        Ok(Image { target, code, entry, banks, params: k.params, shared: k.shared_bytes, local })
+        let (params, shared, registers) = (k.params, k.shared_bytes, k.registers);
+        Ok(Image { target, code, entry, banks, params, shared, local, registers })
     }
 }

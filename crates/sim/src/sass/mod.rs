@@ -256,17 +256,15 @@ fn simulate(
     prepared.params = launch.params(&prepared.addresses, image.target.info().param_base.into());
     let code = decode(&image.code, image.target);
     let env = environment(&image, launch, &prepared.params, &mut prepared.memory)?;
+    let registers = granted(&image, &code);
     let steps: Vec<Step> = code
         .iter()
         .map(|inst| match inst {
-            Ok(inst) => Step::of(inst, &env.banks),
-            Err(e) => Step {
-                guard: operand::Pred::TRUE,
-                action: Action::Unsupported(e.clone()),
-                uniform: None,
-                descriptor: None,
-                traffic: None,
+            Ok(inst) => match excess(inst, registers) {
+                Some(what) => Step::only(Action::Fault(what)),
+                None => Step::of(inst, &env.banks),
             },
+            Err(e) => Step::only(Action::Unsupported(e.clone())),
         })
         .collect();
     prepared.memory.begin();
@@ -285,6 +283,24 @@ fn simulate(
         issued = grid.cluster(&image, &cluster, issued, &mut output, &mut dice)?;
     }
     Ok(Run { buffers: launch.collect(&prepared), memory: prepared.memory, issued, output })
+}
+
+/// Registers that a thread may have: what the file states, or more where the kernel asks for them (`setmaxnreg`).
+fn granted(image: &Image, code: &Code) -> u32 {
+    let asked = |inst: &Inst| match inst.op {
+        sass::Opcode::USETMAXREG | sass::Opcode::USETMAXREG_ALLOC => {
+            inst.operands.iter().find_map(|o| if let sass::Operand::Imm(n) = o { Some(*n) } else { None })
+        }
+        _ => None,
+    };
+    code.iter().flatten().filter_map(asked).fold(image.registers, u32::max)
+}
+
+/// Says so if an instruction names more registers than the hardware leaves of those that the file states.
+fn excess(inst: &Inst, stated: u32) -> Option<String> {
+    let (needs, kept) = (crate::hazard::access::registers(inst), sass::target::HARDWARE_REGISTERS);
+    let what = || format!("needs {needs} registers, and the hardware keeps {kept} of the {stated} stated");
+    (needs + u32::from(kept) > stated && needs != 0).then(what)
 }
 
 /// What the driver puts where code finds its memory descriptor: a number that nothing else gives.
@@ -516,6 +532,7 @@ impl Grid<'_> {
                 Action::Nothing => Ok(()),
                 Action::Control(c) => warp.control(block, c, mask),
                 Action::Unsupported(what) => Err(Fault::warp(format!("not supported: {what}"))),
+                Action::Fault(what) => Err(Fault::warp(what.clone())),
                 Action::Exec(exec) => {
                     exec(&mut Machine { warp, block, memory: self.memory, env: self.env }, mask)
                 }

@@ -34,7 +34,7 @@ fn step_on(sm: u8, text: &str, setup: impl Fn(&mut Warp)) -> Result<Warp, Fault>
         }
         Action::Nothing => {}
         Action::Control(_) => panic!("{text}: control"),
-        Action::Unsupported(what) => panic!("{text}: {what}"),
+        Action::Unsupported(what) | Action::Fault(what) => panic!("{text}: {what}"),
     }
     Ok(warp)
 }
@@ -240,4 +240,15 @@ fn lanes_apart_do_not_share_uniform_registers() {
     // The same value is nobody's.
     let lines = ["UMOV UR4, 0x5", "@P0 BRA 0x20", "UMOV UR4, 0x5", "UIADD3 UR5, UR4, -0x1, URZ", "EXIT"];
     assert!(in_turns(32, &lines, 100).is_ok());
+}
+
+/// The hardware keeps two of the registers that a file states.
+#[test]
+fn registers_beyond_those_stated_are_refused() {
+    let needs = |text: &str, stated: u32| super::excess(&inst(text, SM), stated).is_some();
+    assert!(!needs("MOV R13, 0x1", 16));
+    assert!(needs("MOV R14, 0x1", 16));
+    assert!(needs("LDG.E.64 R2, desc[UR4][R13.64]", 16), "the upper half of an address is R14");
+    assert!(needs("LDC.64 R13, c[0x0][0x210]", 16));
+    assert!(!needs("EXIT", 0));
 }
