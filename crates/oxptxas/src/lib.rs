@@ -11,8 +11,10 @@
 //! ```
 
 pub mod bisect;
+pub mod console;
 mod debug;
 pub mod directives;
+pub mod files;
 mod functions;
 mod gradients;
 pub mod knobs;

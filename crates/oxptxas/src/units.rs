@@ -31,6 +31,19 @@ struct Done {
     thread: usize,
 }
 
+/// Works on all of `jobs`, on as many threads as there are processors, but never on more than there are jobs: starting
+/// threads takes longer than most kernels.
+fn in_parallel<J: Sync, R: Send>(jobs: &[J], work: impl Fn(&J) -> R + Sync) -> Vec<R> {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = jobs.len().min(processors);
+    let pool = (threads > 1).then(|| rayon::ThreadPoolBuilder::new().num_threads(threads).build());
+    match pool {
+        Some(Ok(pool)) => pool.install(|| jobs.par_iter().map(&work).collect()),
+        // One job, or a system that gives no threads.
+        None | Some(Err(_)) => jobs.iter().map(work).collect(),
+    }
+}
+
 impl Units<'_> {
     /// Compiles functions, each within its number of registers, in the order of `jobs`.
     pub(crate) fn compile(
@@ -40,8 +53,10 @@ impl Units<'_> {
     ) -> Vec<Result<Compiled, Vec<Diagnostic>>> {
         let plan = self.settings.knobs.plan(self.settings.opt_level);
         let one = |job: &(FuncId, Option<u32>)| self.function(*job, &plan);
-        let done: Vec<Done> =
-            if plan.in_order() { jobs.iter().map(one).collect() } else { jobs.par_iter().map(one).collect() };
+        let done: Vec<Done> = match plan.in_order() {
+            true => jobs.iter().map(one).collect(),
+            false => in_parallel(jobs, one),
+        };
         let mut out = Vec::new();
         for (done, (id, _)) in done.into_iter().zip(jobs) {
             let name = &self.module.funcs[*id].name;
@@ -121,7 +136,7 @@ impl Units<'_> {
             }
             Ok((name.to_string(), code))
         };
-        names.par_iter().map(one).collect()
+        in_parallel(&names, one).into_iter().collect()
     }
 
     fn machine_code(

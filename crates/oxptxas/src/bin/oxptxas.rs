@@ -1,13 +1,15 @@
 //! `oxptxas`: ptxas's command line.
 
+use oxptxas::console::{show, tell};
 use oxptxas::directives::{Directives, cache_operator};
 use oxptxas::knobs::Knobs;
 use oxptxas::options::{CommandLine, help};
 use oxptxas::timeline::Wanted;
-use oxptxas::{Settings, compile, pipeline};
+use oxptxas::{Settings, compile, files, pipeline};
 use ptx::Style;
 use sass::Target;
 use sass::target::LEAST_LIMIT;
+use std::ffi::OsString;
 use std::io::{IsTerminal, Read, Write};
 use std::path::Path;
 use std::process::ExitCode;
@@ -16,36 +18,36 @@ use std::process::ExitCode;
 const FAILED: u8 = 255;
 
 fn main() -> ExitCode {
-    let mut args = std::env::args();
+    let mut args = std::env::args_os();
     // Tools match on the name that they called.
     let program = args
         .next()
         .and_then(|p| Path::new(&p).file_name().map(|n| n.to_string_lossy().into_owned()))
         .unwrap_or_else(|| "oxptxas".into());
-    let args: Vec<String> = args.collect();
+    let args: Vec<OsString> = args.collect();
     match run(&program, &args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(message) => {
-            eprint!("{message}");
+            tell(&message);
             ExitCode::from(FAILED)
         }
     }
 }
 
-fn run(program: &str, args: &[String]) -> Result<(), String> {
+fn run(program: &str, arguments: &[OsString]) -> Result<(), String> {
     let fatal = |m: String| format!("{program} fatal   : {m}\n");
+    let args: &[String] = &arguments.iter().map(|a| a.to_string_lossy().into_owned()).collect::<Vec<_>>();
+    let path_of = |text: &str| files::path_of(arguments, text);
+    let print = |text: &str| show(text).map_err(|e| fatal(format!("Standard output: {e}")));
     let line = CommandLine::parse(args).map_err(fatal)?;
     if args.is_empty() || line.has("help") {
-        print!("{}", help(program));
-        return Ok(());
+        return print(&help(program));
     }
     if line.has("version") {
-        print!("{}", version(program));
-        return Ok(());
+        return print(&version(program));
     }
     if line.has("list-version") {
-        print!("{}", versions());
-        return Ok(());
+        return print(&versions());
     }
     let arch = line.value("gpu-name").unwrap_or("sm_75");
     let (name, check_only) = match arch.strip_prefix("compute_") {
@@ -60,7 +62,7 @@ fn run(program: &str, args: &[String]) -> Result<(), String> {
             return Err(format!("{program} error   : {m}\n"));
         }
         if !quiet {
-            eprintln!("{program} warning : {m}");
+            tell(&format!("{program} warning : {m}\n"));
         }
         Ok(())
     };
@@ -110,7 +112,7 @@ fn run(program: &str, args: &[String]) -> Result<(), String> {
     let read = if input == "-" {
         std::io::stdin().read_to_end(&mut bytes).map(drop)
     } else {
-        std::fs::read(input).map(|b| bytes = b)
+        std::fs::read(path_of(input)).map(|b| bytes = b)
     };
     read.map_err(|_| fatal(format!("Input file '{input}' could not be opened")) + &aborted())?;
     let file = if input == "-" { "stdin" } else { input };
@@ -145,7 +147,7 @@ fn run(program: &str, args: &[String]) -> Result<(), String> {
     let trace = match line.value("fdevice-time-trace") {
         None => None,
         Some(path) => {
-            let text = std::fs::read_to_string(path);
+            let text = std::fs::read_to_string(path_of(path));
             Some((path, text.map_err(|_| fatal(format!("File '{path}' could not be opened")))?))
         }
     };
@@ -196,38 +198,33 @@ fn run(program: &str, args: &[String]) -> Result<(), String> {
             ))?;
         }
     }
-    print!("{}", output.timeline.shown);
+    // The file first: what follows is only said about it.
+    let path = line.value("output-file").unwrap_or("elf.o");
+    files::write_whole(&path_of(path), &output.cubin)
+        .map_err(|_| fatal(format!("Output file '{path}' could not be opened")))?;
+    print(&output.timeline.shown)?;
     if line.has("compiler-stats") {
         match line.value("compiler-stats-file") {
-            None => eprint!("{}", output.timeline.stats(stats, &format!("{program} info    : STAT: "))),
+            None => tell(&output.timeline.stats(stats, &format!("{program} info    : STAT: "))),
             Some(path) => {
                 let text = format!("\n{file} >>\n\n{}", output.timeline.stats(stats, ""));
-                append(path, &text).map_err(|_| fatal(format!("File '{path}' could not be opened")))?;
+                append(&path_of(path), &text)
+                    .map_err(|_| fatal(format!("File '{path}' could not be opened")))?;
             }
         }
     }
     if let Some((path, existing)) = trace {
         let trace = output.timeline.trace(&existing, file).map_err(fatal)?;
-        std::fs::write(path, trace).map_err(|_| fatal(format!("File '{path}' could not be opened")))?;
+        std::fs::write(path_of(path), trace)
+            .map_err(|_| fatal(format!("File '{path}' could not be opened")))?;
     }
     if line.has("verbose") {
-        eprint!("{}", output.verbose(program, target));
+        tell(&output.verbose(program, target));
     }
-    let path = line.value("output-file").unwrap_or("elf.o");
-    write_output(path, &output.cubin).map_err(|_| fatal(format!("Output file '{path}' could not be opened")))
+    Ok(())
 }
 
-/// Writes the file, or leaves none behind. Devices (`/dev/null`) are written in place.
-fn write_output(path: &str, bytes: &[u8]) -> std::io::Result<()> {
-    let mut file = std::fs::File::create(path)?;
-    let result = file.write_all(bytes);
-    if result.is_err() && file.metadata().is_ok_and(|m| m.is_file()) {
-        std::fs::remove_file(path)?;
-    }
-    result
-}
-
-fn append(path: &str, text: &str) -> std::io::Result<()> {
+fn append(path: &Path, text: &str) -> std::io::Result<()> {
     let mut file = std::fs::OpenOptions::new().append(true).create(true).open(path)?;
     file.write_all(text.as_bytes())
 }

@@ -1,0 +1,108 @@
+//! Files that are written whole or not at all, and file names that need not be text.
+
+use std::ffi::{OsStr, OsString};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+/// Writes a file whole or not at all: under another name in the same folder, which then takes the place of the old file
+/// in one step, so that an interruption or a full disk leaves what was there. Devices and pipes are written in
+/// place, and a link stays one.
+///
+/// # Errors
+/// What keeps the file from being written; nothing is left behind then.
+pub fn write_whole(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    let path = &std::fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
+    let old = std::fs::metadata(path).ok();
+    if old.as_ref().is_some_and(|m| !m.is_file()) {
+        return std::fs::OpenOptions::new().write(true).open(path)?.write_all(bytes);
+    }
+    if let Some(m) = &old
+        && m.permissions().readonly()
+    {
+        return Err(std::io::ErrorKind::PermissionDenied.into());
+    }
+    let folder = path.parent().filter(|f| !f.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut made = match tempfile::Builder::new()
+        .prefix(".oxptxas-")
+        .permissions(permissions(old))
+        .tempfile_in(folder)
+    {
+        Ok(made) => made,
+        // A folder where nothing can be made, but the file itself can be written.
+        Err(e) if e.kind() == std::io::ErrorKind::PermissionDenied && path.exists() => {
+            return std::fs::write(path, bytes);
+        }
+        Err(e) => return Err(e),
+    };
+    made.write_all(bytes)?;
+    made.persist(path).map_err(|e| e.error)?;
+    Ok(())
+}
+
+/// Those of the file that is replaced, or what the process's mask leaves of the usual ones.
+#[cfg(unix)]
+fn permissions(old: Option<std::fs::Metadata>) -> std::fs::Permissions {
+    use std::os::unix::fs::PermissionsExt;
+    old.map_or_else(|| std::fs::Permissions::from_mode(0o666), |m| m.permissions())
+}
+
+/// The file that an argument names. `text` is what an option table made of the arguments, which replaces bytes that are
+/// not text; those are found again in the argument itself.
+pub fn path_of(arguments: &[OsString], text: &str) -> PathBuf {
+    let named = |a: &OsString| {
+        let lossy = a.to_string_lossy();
+        if lossy == text {
+            return Some(PathBuf::from(a));
+        }
+        lossy.strip_suffix(text)?.strip_suffix('=').map(|_| after_equals(a))
+    };
+    if !text.contains(char::REPLACEMENT_CHARACTER) {
+        return text.into();
+    }
+    arguments.iter().find_map(named).unwrap_or_else(|| text.into())
+}
+
+#[cfg(unix)]
+fn after_equals(argument: &OsStr) -> PathBuf {
+    use std::os::unix::ffi::OsStrExt;
+    let bytes = argument.as_bytes();
+    let at = bytes.iter().position(|b| *b == b'=').map_or(0, |i| i + 1);
+    OsStr::from_bytes(&bytes[at..]).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_replaced_whole_and_keeps_its_permissions() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("k.cubin");
+        write_whole(&path, b"first").unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o640)).unwrap();
+        let link = dir.path().join("link");
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        write_whole(&link, b"second").unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"second");
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o640);
+        assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 2, "nothing else is left");
+        assert!(write_whole(&dir.path().join("missing/k.cubin"), b"x").is_err());
+        write_whole(Path::new("/dev/null"), b"x").unwrap();
+    }
+
+    #[test]
+    fn names_that_are_not_text_are_found_again() {
+        use std::os::unix::ffi::OsStringExt;
+        let odd = OsString::from_vec(b"k\xff.ptx".to_vec());
+        let option = OsString::from_vec(b"--output-file=\xfe.cubin".to_vec());
+        let arguments = [odd.clone(), option];
+        assert_eq!(path_of(&arguments, &odd.to_string_lossy()), PathBuf::from(&odd));
+        assert_eq!(
+            path_of(&arguments, "\u{fffd}.cubin"),
+            PathBuf::from(OsString::from_vec(b"\xfe.cubin".to_vec()))
+        );
+        assert_eq!(path_of(&arguments, "plain.ptx"), PathBuf::from("plain.ptx"));
+    }
+}
