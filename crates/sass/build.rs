@@ -8,6 +8,8 @@ use std::path::Path;
 mod forms;
 #[path = "build/latency.rs"]
 mod latency;
+#[path = "build/memory.rs"]
+mod memory;
 
 /// A Rust identifier for a spelling: `64` → `_64`, `SR_TID.X` → `SR_TID_X`.
 fn ident(spelling: &str) -> String {
@@ -19,6 +21,8 @@ struct Op {
     name: String,
     flags: Vec<String>,
     slots: Vec<String>,
+    /// `FILE:LINE`.
+    place: String,
 }
 
 fn slot(text: &str, mods: &mut BTreeSet<String>) -> String {
@@ -75,22 +79,25 @@ fn main() {
         (Vec::<Op>::new(), BTreeSet::<String>::new(), Vec::<(String, String)>::new());
     let mut latency = latency::Latency::default();
     let (mut groups, mut form_lines) = (forms::Groups::new(), Vec::new());
+    let mut sizes = memory::Sizes::default();
     let mut files: Vec<_> = std::fs::read_dir(dir).expect("isa/").map(|e| e.expect("entry").path()).collect();
     files.sort();
     for file in files.iter().filter(|f| f.extension().is_some_and(|e| e == "isa")) {
-        for line in std::fs::read_to_string(file).expect("table").lines() {
+        for (n, line) in (1..).zip(std::fs::read_to_string(file).expect("table").lines()) {
+            let place = format!("{}:{n}", file.display());
             let line = line.split(" #").next().unwrap_or("").trim();
             let line = if line.starts_with('#') { "" } else { line };
             let (head, rest) = line.split_once(' ').unwrap_or((line, ""));
             match head {
                 "" => {}
                 "op" => {
-                    let (left, right) = rest.split_once(':').expect("op NAME : slots");
+                    let (left, right) = rest.split_once(" :").expect("op NAME : slots");
                     let mut left = left.split_whitespace();
                     ops.push(Op {
                         name: left.next().expect("name").into(),
                         flags: left.map(str::to_string).collect(),
                         slots: right.split_whitespace().map(str::to_string).collect(),
+                        place,
                     });
                 }
                 "mods" => mods.extend(rest.split_whitespace().map(str::to_string)),
@@ -98,13 +105,14 @@ fn main() {
                     let (name, code) = rest.split_once(' ').expect("sr NAME code");
                     srs.push((name.into(), code.trim().into()));
                 }
+                "bytes" => sizes.line(rest, &place, &mut mods),
                 "group" => forms::parse_group(rest, &mut groups),
                 "form" => {
                     let op = ops.last().expect("a form belongs to the op above it");
                     form_lines.push((op.name.clone(), rest.to_string()));
                 }
                 _ if latency.line(head, rest) => {}
-                _ => panic!("{}: unknown line `{line}`", file.display()),
+                _ => panic!("{place}: unknown line `{line}`"),
             }
         }
     }
@@ -159,13 +167,16 @@ fn main() {
     let _ = writeln!(out, "        }}\n    }}\n}}\npub(crate) static OPS: &[OpInfo] = &[");
     for (op, slots) in ops.iter().zip(&slots) {
         let has = |f: &str| op.flags.iter().any(|x| x == f);
+        let memory = memory::describe(&op.flags, &op.slots, &sizes)
+            .unwrap_or_else(|why| panic!("{}: op {}: {why}", op.place, op.name));
         let _ = writeln!(
             out,
-            "    OpInfo {{ mnemonic: {:?}, slots: &[{}], memory: {}, control: {}, sync: {}, uniform: {}, reads_predicates: {}, \
+            "    OpInfo {{ mnemonic: {:?}, slots: &[{}], memory: {}, effects: {}, control: {}, sync: {}, uniform: {}, reads_predicates: {}, \
              writes_predicates: {}, reads_uniform_predicates: {}, writes_uniform_predicates: {} }},",
             op.flags.iter().find_map(|f| f.strip_prefix("as=")).unwrap_or(&op.name),
             slots.join(", "),
-            has("mem"),
+            memory != memory::NONE,
+            memory,
             has("control"),
             has("sync"),
             has("uniform"),

@@ -305,7 +305,7 @@ fn waits_for_others(func: &Function, read: &FixedBitSet, b: Block) -> bool {
                 d.for_each_def(|n| used |= n.value().is_some_and(|v| read.contains(v.index())));
                 used
             }
-            Op::Sass(Opcode::LDG | Opcode::LD | Opcode::LDS) => d.mods.has(Mod::STRONG),
+            Op::Sass(Opcode::LDG | Opcode::LD | Opcode::LDS | Opcode::LDG_256) => d.mods.has(Mod::STRONG),
             _ => false,
         }
     })

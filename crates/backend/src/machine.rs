@@ -38,12 +38,15 @@ pub struct MachineInst {
     pub line: u32,
     /// What is filled in when functions get their places.
     pub link: Link,
+    /// Whether it keeps its place among all memory accesses although its modifiers don't say so: volatile, relaxed,
+    /// acquiring and releasing accesses of shared and local memory.
+    pub ordered: bool,
 }
 
 impl MachineInst {
     /// An instruction that is complete.
     pub fn new(inst: Inst, line: u32) -> MachineInst {
-        MachineInst { inst, line, link: Link::None }
+        MachineInst { inst, line, link: Link::None, ordered: false }
     }
 }
 
@@ -197,14 +200,19 @@ pub fn lower(func: &Function, mut frame_bytes: u32) -> Result<Machine, Error> {
                     inst,
                     line: d.loc.0,
                     link,
+                    ordered: false,
                 }));
-            } else if let Some(inst) = lower_inst(target, d, &layout)? {
+            } else if let Some(mut inst) = lower_inst(target, d, &layout)? {
+                let ordered = d.opcode().is_some_and(ori::order_is_ours) && inst.mods.has(Mod::STRONG);
+                if ordered {
+                    inst.mods.remove(Mod::STRONG);
+                }
                 let link = match (d.op, d.operands.get(1)) {
                     (Op::Macro(Macro::Symbol), Some(ori::Operand::Imm(n))) => Link::Symbol(*n),
                     (Op::Macro(Macro::FrameTop), _) => Link::FrameSize,
                     _ => Link::None,
                 };
-                out.insts.push(MachineInst { inst, line: d.loc.0, link });
+                out.insts.push(MachineInst { inst, line: d.loc.0, link, ordered });
             }
         }
         let next = layout.order.get(k + 1).copied();
@@ -248,6 +256,7 @@ pub fn lower(func: &Function, mut frame_bytes: u32) -> Result<Machine, Error> {
                     inst: call::ret(func, phys(*address)?),
                     line,
                     link: Link::Base,
+                    ordered: false,
                 });
             }
         }

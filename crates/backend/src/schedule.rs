@@ -2,13 +2,15 @@
 //! of the block goes first among those whose operands are there.
 //!
 //! Order is kept between instructions that touch the same registers, between memory accesses that may
-//! overlap unless both only read, and around everything that synchronizes, transfers control or reads a
-//! clock.
+//! overlap unless both only read, between strong accesses and all others, and around everything that
+//! synchronizes, transfers control or reads a clock. What an instruction does with memory is in the table
+//! (`sass::memory`); what only PTX knows is in [`MachineInst::ordered`].
 
 use crate::machine::{Machine, MachineBlock, MachineInst};
 use crate::timing;
 use crate::units::{self, COUNT, Unit};
-use sass::{Guard, Inst, Mod, Opcode, Operand, Reg, Target};
+use sass::memory::{MemoryAccess, MemoryEffect, MemoryEffects};
+use sass::{AddrWidth, Guard, Inst, Mod, Opcode, Operand, Reg, Target};
 use smallvec::SmallVec;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -48,34 +50,24 @@ fn is_boundary(inst: &Inst) -> bool {
         Operand::Special(s) => s.name().contains("CLOCK") || s.name().contains("TIMER"),
         _ => false,
     });
-    let fence = info.memory && address(inst).is_none();
+    let fence = info.effects == MemoryEffects::Fence;
     let other = matches!(inst.op, Opcode::NANOSLEEP | Opcode::DEPBAR | Opcode::BPT);
     (info.control && inst.op != Opcode::BSSY) || info.sync || clock || fence || other
 }
 
-/// Memory that accesses of an opcode may touch.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Space {
-    Shared,
-    Local,
-    Global,
-    Generic,
-}
-
-impl Space {
-    fn overlaps(self, other: Space) -> bool {
-        self == other || self == Space::Generic || other == Space::Generic
-    }
-}
-
-/// A memory access.
+/// What an instruction does with memory, as far as order goes.
 #[derive(Clone)]
 struct Access {
     node: u32,
-    space: Space,
-    writes: bool,
     /// Must keep its place among all accesses.
     strong: bool,
+    parts: SmallVec<[Part; 1]>,
+}
+
+/// What it does at one address.
+#[derive(Clone, Copy)]
+struct Part {
+    access: MemoryAccess,
     /// The bytes accessed; `None` if unknown.
     place: Option<Place>,
 }
@@ -92,14 +84,23 @@ struct Place {
 
 impl Access {
     fn conflicts(&self, other: &Access) -> bool {
-        if self.strong || other.strong {
-            return true;
-        }
-        if !(self.writes || other.writes) || !self.space.overlaps(other.space) {
+        let parts = || self.parts.iter().flat_map(|a| other.parts.iter().map(move |b| (a, b)));
+        self.strong || other.strong || parts().any(|(a, b)| a.conflicts(b))
+    }
+}
+
+impl Part {
+    fn conflicts(&self, other: &Part) -> bool {
+        let reads = |p: &Part| p.access.effect == MemoryEffect::Read;
+        if reads(self) && reads(other) || !self.access.space.overlaps(other.access.space) {
             return false;
         }
+        // One number is another address in another space.
+        let same = |a: &Place, b: &Place| {
+            self.access.space == other.access.space && (a.base, a.version) == (b.base, b.version)
+        };
         match (&self.place, &other.place) {
-            (Some(a), Some(b)) if (a.base, a.version) == (b.base, b.version) => {
+            (Some(a), Some(b)) if same(a, b) => {
                 let range = |p: &Place| (i64::from(p.offset), i64::from(p.offset) + i64::from(p.size));
                 range(a).0 < range(b).1 && range(b).0 < range(a).1
             }
@@ -108,41 +109,43 @@ impl Access {
     }
 }
 
-fn address(inst: &Inst) -> Option<&Operand> {
-    inst.operands.iter().find(|o| matches!(o, Operand::Addr { .. }))
-}
-
-/// What a memory instruction accesses; `version` numbers the definitions of base registers.
-fn access(inst: &Inst, node: u32, version: impl Fn(Reg) -> u32) -> Option<Access> {
-    use Opcode::*;
-    if !inst.op.info().memory {
+/// What an instruction accesses; `version` numbers the definitions of base registers.
+fn access(i: &MachineInst, node: u32, version: impl Fn(Reg) -> u32) -> Option<Access> {
+    let inst = &i.inst;
+    let all = Access { node, strong: true, parts: SmallVec::new() };
+    let accesses = match inst.op.info().effects {
+        // What is left of bringing lanes together that are together.
+        _ if inst.op == Opcode::NOP => return Some(all),
+        MemoryEffects::None => return None,
+        MemoryEffects::Fence => return Some(all),
+        MemoryEffects::Accesses(a) => a,
+    };
+    // Read-only data.
+    if inst.op == Opcode::LDG && inst.mods.has(Mod::CONSTANT) && !i.ordered {
         return None;
     }
-    let (space, writes) = match inst.op {
-        LDS => (Space::Shared, false),
-        STS | ATOMS => (Space::Shared, true),
-        LDL => (Space::Local, false),
-        STL => (Space::Local, true),
-        LDG => (Space::Global, false),
-        STG | ATOMG | REDG => (Space::Global, true),
-        LD => (Space::Generic, false),
-        _ => (Space::Generic, true),
-    };
-    let strong =
-        inst.mods.has(Mod::STRONG) || inst.mods.has(Mod::MMIO) || matches!(inst.op, ATOMG | ATOMS | ATOM);
-    let constant = inst.op == LDG && inst.mods.has(Mod::CONSTANT);
-    let Some(Operand::Addr { base, uniform, offset, .. }) = address(inst) else { return None };
-    let size = if inst.mods.has(Mod::_128) {
-        16
-    } else if inst.mods.has(Mod::_64) {
-        8
-    } else {
-        4
-    };
-    let version = base.map_or(0, &version);
-    let place = Place { base: *base, version, offset: *offset, size };
-    let place = Some(place).filter(|_| uniform.is_none());
-    (!constant).then_some(Access { node, space, writes, strong, place })
+    let addresses = inst.operands.iter().filter(|o| matches!(o, Operand::Addr { .. }));
+    let parts: SmallVec<[Part; 1]> = accesses
+        .iter()
+        .zip(addresses)
+        .map(|(access, address)| {
+            let place = match (address, access.size(&inst.mods)) {
+                // The offset counts bytes from the register, unless that is scaled.
+                (
+                    Operand::Addr {
+                        base, width: AddrWidth::R32 | AddrWidth::R64, uniform: None, offset, ..
+                    },
+                    Some(size),
+                ) => Some(Place { base: *base, version: base.map_or(0, &version), offset: *offset, size }),
+                _ => None,
+            };
+            Part { access: *access, place }
+        })
+        .collect();
+    let atomic = accesses.iter().any(|a| a.effect == MemoryEffect::Atomic);
+    let missing = parts.len() != accesses.len();
+    let strong = i.ordered || atomic || missing || inst.mods.has(Mod::STRONG) || inst.mods.has(Mod::MMIO);
+    Some(Access { node, strong, parts })
 }
 
 /// Cycles until a variable-latency result is there, as a rule.
@@ -264,7 +267,7 @@ fn dependences(target: Target, region: &[MachineInst]) -> Vec<Node> {
         let version = |reg: Reg| {
             units::unit(reg).and_then(|u| writers[usize::from(u)].last().copied()).map_or(0, |w| w + 1)
         };
-        if let Some(a) = access(inst, k, version) {
+        if let Some(a) = access(i, k, version) {
             accesses.iter().filter(|b| a.conflicts(b)).for_each(|b| edge(b.node, 1));
             if accesses.len() == MAX_ACCESSES {
                 // Everything older comes before this one, and this one before everything later.

@@ -149,8 +149,13 @@ fn mods(sm: u8, a: &Access, load: bool) -> Mods {
                 m.push(Mod::U);
             }
             m.extend(size_mod(a.size, a.signed));
+            m.extend(a.order.scope().map(|_| Mod::STRONG));
         }
-        Space::Local => m.extend(size_mod(a.size, a.signed)),
+        // Strong: `ori::order_is_ours`.
+        Space::Local => {
+            m.extend(size_mod(a.size, a.signed));
+            m.extend(a.order.scope().map(|_| Mod::STRONG));
+        }
     }
     m
 }
@@ -229,10 +234,10 @@ pub fn before(b: &mut Builder<'_>, order: Order, guard: Guard) {
 
 /// What must run after an access of this order.
 pub fn after(b: &mut Builder<'_>, order: Order, guard: Guard) {
-    if let Order::Acquire(s) | Order::AcqRel(s) = order
-        && s > Scope::Cta
-    {
-        invalidate(b, guard);
+    match order {
+        Order::Acquire(Scope::Cta) | Order::AcqRel(Scope::Cta) => stay_apart(b),
+        Order::Acquire(_) | Order::AcqRel(_) => invalidate(b, guard),
+        Order::Weak | Order::Strong(_) | Order::Release(_) => {}
     }
 }
 
@@ -249,6 +254,11 @@ fn membar(b: &mut Builder<'_>, sc: bool, s: Scope, guard: Guard) {
             b.guarded(guard, Opcode::CGAERRBAR, &[], &[], &[]);
         }
     }
+}
+
+/// Accesses before it stay before it, those after it after it; the hardware does nothing. ptxas has the same.
+pub fn stay_apart(b: &mut Builder<'_>) {
+    b.inst(Opcode::NOP, &[], &[]);
 }
 
 /// Makes the L1 cache forget what it holds.

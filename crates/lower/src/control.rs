@@ -139,6 +139,8 @@ impl Lower<'_, '_> {
                 mask => operand(self.b.reg(&mask)),
             };
             self.b.guarded(self.guard, Opcode::WARPSYNC, &[], &[pt(), mask], &[]);
+            // The order that it gives stays where WARPSYNC goes.
+            access::stay_apart(&mut self.b);
             return Ok(());
         }
         let red = inst.has(M::red);

@@ -126,7 +126,7 @@ impl Lower<'_, '_> {
             self.b.reg(&s.hi)
         };
         let at = self.barrier_word(inst, a, 1)?;
-        let now = self.b.def(Opcode::LDS, &[], &[at]);
+        let now = self.b.def(Opcode::LDS, &[Mod::STRONG], &[at]);
         // Bit 31 of the two differs.
         let differs = self.b.lop3(operand(now), Operand::Imm(1 << 31), operand(phase), 0x48);
         let done = self.b.isetp(Mod::NE, false, operand(differs), rz());

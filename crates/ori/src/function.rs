@@ -138,6 +138,13 @@ impl Macro {
     }
 }
 
+/// Whether the opcode may have `.STRONG` in Ori although no SASS instruction of that name has: accesses of shared
+/// and local memory that keep their place among all accesses (volatile, relaxed, acquiring, releasing ones). The
+/// backend takes the modifier away and remembers it.
+pub fn order_is_ours(op: Opcode) -> bool {
+    matches!(op, Opcode::LDS | Opcode::STS | Opcode::LDL | Opcode::STL)
+}
+
 /// An operation.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Op {

@@ -25,7 +25,7 @@ pub use function::{
     Block, BlockCall, BlockData, Callee, Function, Guard, Inst, InstData, Loc, Macro, Name, Op, Operand,
     Part, SlotInfo, SymbolUse, Terminator, Value, ValueData,
 };
-pub use function::{for_each_name, operand};
+pub use function::{for_each_name, operand, order_is_ours};
 pub use phase::{Manager, Phase, Plan};
 
 #[cfg(test)]

@@ -26,6 +26,10 @@ impl Mods {
     pub fn push(&mut self, m: Mod) {
         self.0.push(m);
     }
+    /// Takes `m` away.
+    pub fn remove(&mut self, m: Mod) {
+        self.0.retain(|x| *x != m);
+    }
     /// In spelling order.
     pub fn iter(&self) -> impl Iterator<Item = Mod> + '_ {
         self.0.iter().copied()

@@ -5,6 +5,7 @@ use crate::form::*;
 use crate::inst::AddrWidth;
 use crate::inst::{ModAt, Mods, Role, Slot, SlotKind, Width};
 use crate::latency::{RawRow, ReadSite, UnitInfo, WawRow};
+use crate::memory::{AccessBytes, MemoryAccess, MemoryEffect, MemoryEffects, MemorySpace};
 
 include!(concat!(env!("OUT_DIR"), "/isa.rs"));
 
@@ -17,6 +18,8 @@ pub struct OpInfo {
     pub slots: &'static [Slot],
     /// Reads or writes memory.
     pub memory: bool,
+    /// What it does there.
+    pub effects: MemoryEffects,
     /// Transfers control or touches convergence state.
     pub control: bool,
     /// Synchronizes threads (BAR).

@@ -11,6 +11,7 @@ mod form;
 pub mod inst;
 pub mod isa;
 pub mod latency;
+pub mod memory;
 mod parse;
 mod print;
 pub mod reg;
