@@ -110,9 +110,6 @@ pub fn lower_function(
     };
     let mut vars: Vec<ValueData> = Vec::with_capacity(body.regs.len() + 1);
     for reg in body.regs.values() {
-        if reg.vector != 1 {
-            return Err(whole(&format!("vector register {} is not supported", reg.name)));
-        }
         vars.push(reg_shape(reg.ty));
     }
     let carry = Var(vars.len() as u32);

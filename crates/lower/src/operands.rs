@@ -43,7 +43,7 @@ impl Lower<'_, '_> {
                 self.value_src(neg)
             }
             ptx::Operand::Int(n) => bits(*n),
-            ptx::Operand::F32(x) if wide && ty.is_float() => bits(f64::from(f32::from_bits(*x)).to_bits()),
+            // Of a wider number these are the lower bits (docs/ptx-acceptance.md).
             ptx::Operand::F32(x) => bits(u64::from(*x)),
             ptx::Operand::F64(x) if wide => bits(*x),
             ptx::Operand::F64(x) if ty.bits == 32 => bits(u64::from((f64::from_bits(*x) as f32).to_bits())),

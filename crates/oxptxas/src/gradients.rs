@@ -188,7 +188,7 @@ impl<'i> Access<'i> {
             }
         }
         if let Some(resident) = self.resident {
-            let word = body.regs.push(ptx::ast::Reg { name: "%resident".into(), ty: Type::b32, vector: 1 });
+            let word = body.regs.push(ptx::ast::Reg { name: "%resident".into(), ty: Type::b32 });
             self.emit(body, Op::ld, &[Mod::param, Mod::b32], vec![Operand::Reg(word), at(p.result, 0)]);
             let compare = vec![Operand::Reg(resident), Operand::Reg(word), Operand::Int(0)];
             self.emit(body, Op::setp, &[Mod::ne, Mod::b32], compare);

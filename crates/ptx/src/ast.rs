@@ -3,6 +3,7 @@
 //! Scopes are resolved while parsing: operands refer to registers, variables, functions and labels by
 //! number, never by name. Everything carries the [`Span`] of its text.
 
+use crate::diag::Diagnostic;
 use crate::isa::{Mod, Op, SpecialReg, Type};
 use crate::span::Span;
 use cranelift_entity::{PrimaryMap, entity_impl};
@@ -54,6 +55,8 @@ pub struct Module {
     pub pragmas: Vec<String>,
     /// `.section` bodies (DWARF data), as text.
     pub sections: Vec<(String, String)>,
+    /// What is to be said of it though it is not wrong.
+    pub warnings: Vec<Diagnostic>,
     /// Where kernel parameters start in the constant bank of the target that the module is compiled for. The text does
     /// not say so; 0 until somebody knows.
     pub param_base: u32,
@@ -276,10 +279,8 @@ pub struct Body {
 pub struct Reg {
     /// Name with its `%`.
     pub name: SmolStr,
-    /// Type.
+    /// Type. A vector register is one of these for each component.
     pub ty: Type,
-    /// Vector components (old PTX): 1, 2 or 4.
-    pub vector: u8,
 }
 
 /// A label.
@@ -406,8 +407,6 @@ pub enum Operand {
     Label(LabelId),
     /// `{a, b, …}`
     Vector(Box<[VectorElem]>),
-    /// `v.x` of a vector register.
-    Component(RegId, u8),
     /// `r.b0`, `r.h1`, `r.b3210`: the bytes or halves of a register that a video instruction takes.
     Part {
         /// The register.

@@ -331,19 +331,15 @@ impl<'m> Printer<'m> {
         let mut kinds = Vec::new();
         let all: Vec<_> = body.regs.iter().skip(self.header_regs).collect();
         for (_, reg) in &all {
-            if !kinds.contains(&(reg.ty, reg.vector)) {
-                kinds.push((reg.ty, reg.vector));
+            if !kinds.contains(&reg.ty) {
+                kinds.push(reg.ty);
             }
         }
-        for (ty, vector) in kinds {
-            let of_kind: Vec<&str> = all
-                .iter()
-                .filter(|(_, reg)| (reg.ty, reg.vector) == (ty, vector))
-                .map(|(r, _)| self.regs[*r].as_str())
-                .collect();
+        for ty in kinds {
+            let of_kind: Vec<&str> =
+                all.iter().filter(|(_, reg)| reg.ty == ty).map(|(r, _)| self.regs[*r].as_str()).collect();
             for line in of_kind.chunks(16) {
-                let v = if vector > 1 { format!(".v{vector} ") } else { String::new() };
-                let _ = writeln!(out, "\t.reg {v}{ty} {};", line.join(", "));
+                let _ = writeln!(out, "\t.reg {ty} {};", line.join(", "));
             }
         }
     }
@@ -449,7 +445,6 @@ impl<'m> Printer<'m> {
                 self.vector(out, elems);
                 write!(out, "|{}", self.regs[*p])
             }
-            Operand::Component(r, c) => write!(out, "{}.{}", self.regs[*r], component(*c)),
             Operand::Part { reg, part } => write!(out, "{}.{part}", self.regs[*reg]),
             Operand::Addr(a) => {
                 out.push('[');

@@ -65,8 +65,8 @@ fn errors_name_the_line() {
         ("setp.ge", "setp.gx", "line 17; error   : Unknown modifier '.gx'"),
         (
             ".version 8.0",
-            ".version 9.4",
-            "line 1; fatal   : Unsupported .version 9.4; current version is '9.0'",
+            ".version 9.6",
+            "line 1; fatal   : Unsupported .version 9.6; current version is '9.5'",
         ),
         (".version 8.0\n", "", "line 1; fatal   : Missing .version directive at start of file 'k.ptx'"),
     ];

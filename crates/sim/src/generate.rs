@@ -95,7 +95,7 @@ fn content_of(ty: Type) -> Option<Content> {
 
 fn registers(o: &Operand) -> impl Iterator<Item = RegId> + '_ {
     let (one, many) = match o {
-        Operand::Reg(r) | Operand::Component(r, _) => (Some(*r), &[][..]),
+        Operand::Reg(r) => (Some(*r), &[][..]),
         Operand::Vector(v) => (None, &v[..]),
         _ => (None, &[][..]),
     };

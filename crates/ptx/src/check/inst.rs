@@ -215,12 +215,19 @@ impl Checker<'_> {
                 }
             }
             Op::call => self.call(body, inst),
+            Op::setmaxnreg => self.register_count(inst),
             Op::cp => {
                 self.coordinates(inst);
                 self.copied_bytes(inst);
             }
             op if is_video(op) => self.video(inst),
-            Op::ld | Op::st | Op::ldu | Op::mov => self.wide_access(inst),
+            Op::ld | Op::st | Op::ldu | Op::mov => {
+                self.wide_access(inst);
+                if inst.guard.is_some() {
+                    self.unguarded(body, inst);
+                }
+                self.short_address(inst);
+            }
             Op::tex | Op::tld4 | Op::sured => self.texture(body, inst),
             Op::suld | Op::sust => {
                 self.texture(body, inst);

@@ -2,16 +2,18 @@
 //! ptxas's words.
 
 pub(crate) mod advice;
+mod function;
 mod inst;
 mod operand;
 mod shape;
 mod texture;
 
-use crate::ast::{Body, Func, LabelId, Module, Space, Stmt, VarId};
+use crate::ast::{Body, LabelId, Module, Stmt, VarId};
 use crate::diag::Diagnostic;
 use crate::isa::{Mod, Op, Suffix, Type};
 use crate::span::Span;
 use cranelift_entity::SecondaryMap;
+pub use function::warnings;
 use rustc_hash::FxHashMap;
 use shape::Shape;
 use smallvec::SmallVec;
@@ -181,28 +183,6 @@ impl<'m> Checker<'m> {
     /// An error with what helps to mend it.
     fn error_with(&mut self, span: Span, message: impl Into<String>, notes: Vec<String>) {
         self.errors.push(Diagnostic { notes, ..Diagnostic::error(span, message) });
-    }
-
-    fn function(&mut self, func: &'m Func) {
-        let a = &func.attrs;
-        if a.maxntid.is_some() && a.reqntid.is_some() {
-            let message = "Conflicting directives: .maxntid and .reqntid cannot both be specified";
-            self.error(func.span, message);
-        }
-        for p in &func.params {
-            let var = &self.module.vars[*p];
-            if func.entry && var.space == Space::Reg {
-                self.error(var.span, format!("Parameter '{}' of an entry must be in .param space", var.name));
-            }
-        }
-        let Some(body) = &func.body else { return };
-        self.inputs = &func.params;
-        self.find_labels(body);
-        for stmt in &body.stmts {
-            if let Stmt::Inst(inst) = stmt {
-                self.inst(body, inst);
-            }
-        }
     }
 
     fn find_labels(&mut self, body: &Body) {

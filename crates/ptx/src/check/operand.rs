@@ -21,7 +21,7 @@ impl Checker<'_> {
             {
                 let reg = &body.regs[*r];
                 let fits = slot.ty.is_none_or(|t| register_fits(reg.ty, t, slot.spec.wider));
-                return fits && reg.vector == 1 && !inst.is_braced(at);
+                return fits && !inst.is_braced(at);
             }
             self.operand_fits(body, inst, at, o, slot)
         })
@@ -69,7 +69,7 @@ impl Checker<'_> {
             (OperandKind::PredDst | OperandKind::PredPair, Operand::Sink) => inst.op == Op::setp,
             (OperandKind::Dst | OperandKind::DstPred, Operand::Reg(r)) => {
                 // Without braces a vector needs a vector register.
-                reg(*r) && (slot.vector.is_some()) == (body.regs[*r].vector > 1)
+                reg(*r) && slot.vector.is_none()
             }
             (OperandKind::DstPred | OperandKind::DstAndPred, Operand::Pair(d, p)) => {
                 d.map_or(inst.op != Op::shfl, &reg) && p.as_ref().is_none_or(pred)
@@ -98,10 +98,7 @@ impl Checker<'_> {
                         VectorElem::F64(_) => ty.is_none_or(|t| float_fits(t, 8)),
                     })
             }
-            (OperandKind::Dst | OperandKind::Src, Operand::Component(r, _)) => reg(*r),
-            (OperandKind::Src, Operand::Reg(r)) => {
-                reg(*r) && (slot.vector.is_some()) == (body.regs[*r].vector > 1)
-            }
+            (OperandKind::Src, Operand::Reg(r)) => reg(*r) && slot.vector.is_none(),
             (OperandKind::PartDst, Operand::Reg(r) | Operand::Part { reg: r, .. }) => reg(*r),
             (OperandKind::Part, Operand::Reg(r) | Operand::Part { reg: r, .. }) => reg(*r),
             (OperandKind::Part, Operand::NegReg(r)) => inst.op == Op::vmad && reg(*r),
@@ -170,9 +167,7 @@ impl Checker<'_> {
                     {
                         format!("Argument vector size mismatch for instruction '{name}'")
                     }
-                    (OperandKind::Dst | OperandKind::Src, Operand::Reg(r))
-                        if slot.vector.is_some() && body.regs[*r].vector == 1 =>
-                    {
+                    (OperandKind::Dst | OperandKind::Src, Operand::Reg(_)) if slot.vector.is_some() => {
                         format!("Argument vector size mismatch for instruction '{name}'")
                     }
                     _ => format!("Arguments mismatch for instruction '{name}'"),
@@ -208,6 +203,9 @@ impl Checker<'_> {
                             reg.name, reg.ty
                         );
                         self.error(inst.span, message);
+                    }
+                    if reg.ty.bytes() != 8 {
+                        self.address_width(inst.span, inst.op, explicit, reg.ty.bytes());
                     }
                 }
                 AddrBase::Var(v) => {
@@ -336,13 +334,13 @@ fn move_fits(checker: &Checker<'_>, body: &Body, inst: &Inst) -> bool {
     };
     let [dst, src] = &inst.operands[..] else { return false };
     let dst_fits = match dst {
-        Operand::Reg(r) | Operand::Component(r, _) => reg(*r),
+        Operand::Reg(r) => reg(*r),
         Operand::Vector(e) => vector(e, true),
         Operand::Sink => true,
         _ => false,
     };
     let src_fits = match src {
-        Operand::Reg(r) | Operand::Component(r, _) => reg(*r),
+        Operand::Reg(r) => reg(*r),
         Operand::NotPred(r) => ty == Type::pred && reg(*r),
         Operand::Vector(e) => vector(e, false),
         Operand::Int(_) => int_fits(ty),

@@ -1,5 +1,6 @@
 //! Function bodies: blocks and their scopes, labels, declarations.
 
+use super::pragma::Place;
 use super::{Parsed, Parser};
 use crate::ast::{
     Body, Func, FuncAttrs, InlinedAt, Label, LabelId, Linkage, Loc, Reg, RegId, Space, Stmt, Symbol, VarId,
@@ -16,6 +17,8 @@ const MAX_BLOCKS: usize = 1000;
 #[derive(Clone, Copy)]
 pub(super) enum Local {
     Reg(RegId),
+    /// The first component of a vector register, which the others follow, and how many there are.
+    Vector(RegId, u8),
     Var(VarId),
     Label(LabelId),
 }
@@ -27,7 +30,7 @@ struct Range<'s> {
     ty: Type,
     vector: u8,
     count: u32,
-    /// The registers that were used, by their number; the highest ones are among the other names.
+    /// The registers (of vectors, the first components) that were used, by their number; the highest ones are among the other names.
     regs: Vec<PackedOption<RegId>>,
 }
 
@@ -97,7 +100,7 @@ impl<'s> Scope<'s> {
                 let range = self.ranges.iter().position(same)?;
                 (p.number < self.ranges[range].count).then_some((range, p.number))
             }
-            _ => splits(name).find_map(|(prefix, n)| {
+            _ => splits(name).chain(with_zeros(name)).find_map(|(prefix, n)| {
                 let at = self.range_of(prefix)?;
                 (n < self.ranges[at].count).then_some((at, n))
             }),
@@ -154,6 +157,13 @@ impl<'s> FuncState<'s> {
         let numbered = name.as_bytes().last().is_some_and(u8::is_ascii_digit);
         let plain = if numbered { Plain::of(name) } else { None };
         for scope in self.scopes.iter_mut().rev() {
+            // `%r05` is a register of its own if it was declared before `%r<9>`.
+            if numbered
+                && plain.is_none()
+                && let Some(l) = scope.names.get(name)
+            {
+                return Some(*l);
+            }
             // A name that is declared twice is an error, so it doesn't matter which is found.
             if numbered && let Some((at, n)) = scope.range(name, plain) {
                 let range = &mut scope.ranges[at];
@@ -161,15 +171,16 @@ impl<'s> FuncState<'s> {
                     range.regs.get(n as usize).and_then(|r| r.expand())
                 } else {
                     match scope.names.get(name) {
-                        Some(Local::Reg(r)) => Some(*r),
+                        Some(Local::Reg(r) | Local::Vector(r, _)) => Some(*r),
                         _ => None,
                     }
                 };
+                let (ty, vector) = (range.ty, range.vector);
+                let local = |r| if vector > 1 { Local::Vector(r, vector) } else { Local::Reg(r) };
                 if let Some(r) = known {
-                    return Some(Local::Reg(r));
+                    return Some(local(r));
                 }
-                let reg = Reg { name: name.into(), ty: range.ty, vector: range.vector };
-                let id = self.body.regs.push(reg);
+                let id = new_registers(&mut self.body, name, ty, vector);
                 if n < NUMBERED {
                     let n = n as usize;
                     if range.regs.len() <= n {
@@ -177,9 +188,9 @@ impl<'s> FuncState<'s> {
                     }
                     range.regs[n] = id.into();
                 } else {
-                    scope.names.insert(name, Local::Reg(id));
+                    scope.names.insert(name, local(id));
                 }
-                return Some(Local::Reg(id));
+                return Some(local(id));
             }
             if let Some(l) = scope.names.get(name) {
                 return Some(*l);
@@ -187,6 +198,29 @@ impl<'s> FuncState<'s> {
         }
         None
     }
+}
+
+/// A register, or one for each component of a vector; the first.
+fn new_registers(body: &mut Body, name: &str, ty: Type, vector: u8) -> RegId {
+    if vector == 1 {
+        return body.regs.push(Reg { name: name.into(), ty });
+    }
+    let component = |c: &str| Reg { name: format!("{name}_{c}").into(), ty };
+    let first = body.regs.push(component("x"));
+    for c in &["y", "z", "w"][..usize::from(vector) - 1] {
+        body.regs.push(component(c));
+    }
+    first
+}
+
+/// A name read as a prefix and all the digits after it, zeros before the number left out: `%r09` is `%r9`.
+fn with_zeros(name: &str) -> Option<(&str, u32)> {
+    let prefix = name.trim_end_matches(|c: char| c.is_ascii_digit());
+    let digits = &name[prefix.len()..];
+    let number = digits.trim_start_matches('0');
+    let zeros = digits.len() > 1 && number.len() < digits.len();
+    let number = if number.is_empty() { Some(0) } else { number.parse().ok() };
+    number.filter(|_| zeros && !prefix.is_empty()).map(|n| (prefix, n))
 }
 
 /// The ways to read a name as a prefix and a number, the longest number first.
@@ -213,7 +247,7 @@ impl<'s> Parser<'s> {
             let (name, span) = (self.text_of(var.span), var.span);
             let state = self.func.as_mut().expect("inside a function");
             let local = if var.space == Space::Reg {
-                let reg = Reg { name: var.name.as_str().into(), ty: var.ty, vector: var.vector };
+                let reg = Reg { name: var.name.as_str().into(), ty: var.ty };
                 Local::Reg(state.body.regs.push(reg))
             } else {
                 Local::Var(*v)
@@ -425,9 +459,8 @@ impl<'s> Parser<'s> {
                 let mut texts = Vec::new();
                 self.strings(&mut texts)?;
                 let span = self.expect(Tok::Semi)?;
-                if self.module.version < (8, 7) && texts.iter().any(|t| t == "enable_smem_spilling") {
-                    let message = "Feature 'enable_smem_spilling' requires PTX ISA .version 8.7 or later";
-                    self.error(span, message);
+                for text in &texts {
+                    self.pragma(text, span, Place::Body);
                 }
                 self.state().body.stmts.extend(texts.into_iter().map(Stmt::Pragma));
                 Ok(())
@@ -460,14 +493,14 @@ impl<'s> Parser<'s> {
         loop {
             let (name, span) = self.name()?;
             if self.eat(Tok::Lt) {
-                let (count, count_span) = self.count_const()?;
+                let count = self.small()?;
                 self.expect(Tok::Gt)?;
-                let Ok(count) = u32::try_from(count) else {
-                    return Err(self.error(count_span, "Register range is too large"));
-                };
                 let scope = self.state().scopes.last_mut().expect("a scope");
                 let clash = scope.range_of(name).is_some();
-                if !clash {
+                let one = |n: &&str| splits(n).any(|(prefix, number)| prefix == name && number < count);
+                if let Some(one) = scope.names.keys().copied().filter(|n| n.starts_with(name)).find(one) {
+                    self.error(span, format!("Duplicate definition of variable '{one}'"));
+                } else if !clash {
                     scope.add_range(Range {
                         prefix: name,
                         short: short(name),
@@ -481,8 +514,9 @@ impl<'s> Parser<'s> {
                 }
             } else {
                 let state = self.state();
-                let reg = state.body.regs.push(Reg { name: name.into(), ty, vector });
-                if state.define(name, Local::Reg(reg)).is_err() {
+                let first = new_registers(&mut state.body, name, ty, vector);
+                let local = if vector > 1 { Local::Vector(first, vector) } else { Local::Reg(first) };
+                if state.define(name, local).is_err() {
                     self.error(span, format!("Duplicate definition of variable '{name}'"));
                 }
             }

@@ -1,9 +1,11 @@
 //! Variables, initializers and function headers.
 
+use super::pragma::Place;
 use super::{Parsed, Parser};
 use crate::ast::{Func, FuncAttrs, Init, Linkage, Opaque, Reloc, Space, Symbol, Var, VarId};
 use crate::isa::{Type, TypeClass};
 use crate::lexer::Tok;
+use crate::span::Span;
 use smallvec::SmallVec;
 
 /// No variable is larger than this.
@@ -86,11 +88,7 @@ impl Parser<'_> {
             match &self.text()[1..] {
                 "align" => {
                     self.bump();
-                    let (n, span) = self.int_const()?;
-                    if !n.is_power_of_two() || n > 1 << 20 {
-                        return Err(self.error(span, "Alignment must be a power of two"));
-                    }
-                    align = Some(n as u32);
+                    align = Some(self.alignment()?);
                 }
                 "attribute" => {
                     self.bump();
@@ -120,12 +118,27 @@ impl Parser<'_> {
                     }
                     if opaque.is_some() && vector > 1 {
                         self.error(span, "Vector type only allowed over basic types");
+                    } else if vector > 1 && ty == Type::pred {
+                        let message = "Predicate type can only be used to define scalar register variables";
+                        self.error(span, message);
+                    } else if ty.bytes() * u32::from(vector) > 16 {
+                        self.error(span, "Vector type too large, exceeds 128 bit limit");
                     }
                     self.bump();
                     return Ok(VarType { ty, vector, align, managed, opaque, ptr: None });
                 }
             }
         }
+    }
+
+    /// A power of two. ptxas does not end with one of 2³¹; larger than 2²⁰ is refused.
+    fn alignment(&mut self) -> Parsed<u32> {
+        let span = self.span();
+        let n = self.small()?;
+        if !n.is_power_of_two() || n > 1 << 20 {
+            return Err(self.error(span, "Alignment must be a power of two"));
+        }
+        Ok(n)
     }
 
     /// The declarators after a space: `type a, b[4] = {…};`
@@ -139,9 +152,23 @@ impl Parser<'_> {
                 self.error(span, "Texture and surface variables must be declared in .global space");
             }
         }
+        if ty.managed && space != Space::Global {
+            let message = format!("Illegal attribute '.managed' for symbol '{}'", self.text());
+            self.error(self.span(), message);
+        }
+        if linkage == Linkage::Common && space != Space::Global {
+            self.error(self.span(), ".common variables must be declared in .global space");
+        }
         let mut out = Vec::new();
         loop {
-            out.push(self.declarator(space, linkage, ty)?);
+            let v = self.declarator(space, linkage, ty)?;
+            let var = &self.module.vars[v];
+            if var.is_unsized() && linkage != Linkage::Extern {
+                let (span, message) =
+                    (var.span, format!("Non-external variable '{}' has incomplete type", var.name));
+                self.error(span, message);
+            }
+            out.push(v);
             if !self.eat(Tok::Comma) {
                 break;
             }
@@ -156,13 +183,21 @@ impl Parser<'_> {
         let mut dims: SmallVec<[u64; 2]> = SmallVec::new();
         while self.eat(Tok::LBracket) {
             if self.eat(Tok::RBracket) {
+                if !dims.is_empty() {
+                    let span = self.previous_span();
+                    return Err(self.syntax_error(span, "Parsing error near ']': syntax error"));
+                }
                 dims.push(0);
             } else {
-                let (n, _) = self.int_const()?;
+                let (n, _) = self.literal()?;
                 self.expect(Tok::RBracket)?;
+                if n == 0 && !dims.is_empty() {
+                    self.error(span, "Array of incomplete type");
+                }
                 dims.push(n);
             }
         }
+        self.placeable(name, span, space, of, !dims.is_empty());
         let natural = ty.bytes() * u32::from(vector);
         let mut var = Var {
             name: name.to_string(),
@@ -211,12 +246,32 @@ impl Parser<'_> {
         Ok(self.module.vars.push(var))
     }
 
+    /// Whether a state space holds variables of a type.
+    fn placeable(&mut self, name: &str, span: Span, space: Space, of: VarType, array: bool) {
+        let message = match (space, of.ty) {
+            (Space::Reg, _) if array => format!("Variable '{name}' cannot be allocated into a register"),
+            (Space::Reg, _) => return,
+            (_, Type::pred) if of.vector == 1 => {
+                format!("Predicate variable '{name}' must be in register state space")
+            }
+            (Space::Param, ty) if ty == Type::f16x2 || of.vector > 1 => {
+                format!("Variable '{name}' cannot be allocated in .param state space")
+            }
+            _ => return,
+        };
+        self.error(span, message);
+    }
+
     /// `dims` are the dimensions that are still to be filled; a list that is too short leaves zeros.
     fn initializer(&mut self, init: &mut Init, at: &mut u64, ty: Type, dims: &[u64]) -> Parsed<()> {
+        if dims.is_empty() == (self.peek() == Tok::LBrace) {
+            let span = self.span();
+            return Err(self.fatal(span, "Initial value type mismatch"));
+        }
         if self.eat(Tok::LBrace) {
             let start = *at;
             let rest = dims.get(1..).unwrap_or(&[]);
-            while !self.eat(Tok::RBrace) {
+            loop {
                 // A flat list fills the rows one after another.
                 let rest = if self.peek() == Tok::LBrace { rest } else { &[] };
                 self.nested(|p| p.initializer(init, at, ty, rest))?;
@@ -256,7 +311,7 @@ impl Parser<'_> {
                 let (text, span) = (self.text(), self.span());
                 self.bump();
                 self.bump();
-                let mask = super::expr::parse_int(text).unwrap_or(0);
+                let mask = super::expr::parse_int(text).map_or(0, |(n, _)| n);
                 let byte = mask.trailing_zeros() / 8;
                 if byte == 8 || mask != 0xff << (8 * byte) {
                     let message = format!("Invalid mask value '{text}' used in initializer");
@@ -322,7 +377,7 @@ impl Parser<'_> {
                     }
                     value.to_string()
                 } else {
-                    self.int_const()?.0.to_string()
+                    self.int_const()?.to_string()
                 };
                 fields.push((field.to_string(), value));
             }
@@ -348,10 +403,10 @@ impl Parser<'_> {
     /// `(.param .b32 a, …)` with the parenthesis next, or nothing.
     pub(super) fn params(&mut self) -> Parsed<Vec<VarId>> {
         let mut out = Vec::new();
-        if !self.eat(Tok::LParen) {
+        if !self.eat(Tok::LParen) || self.eat(Tok::RParen) {
             return Ok(out);
         }
-        while self.peek() != Tok::RParen {
+        loop {
             let span = self.span();
             let Some(space @ (Space::Param | Space::Reg)) = self.space() else {
                 return Err(self.unexpected());
@@ -389,15 +444,16 @@ impl Parser<'_> {
     fn param_type(&mut self) -> Parsed<VarType> {
         let mut of = self.variable_type()?;
         if self.eat_dot("ptr") {
-            let space = self.space();
+            let spaces = [".global", ".const", ".shared", ".shared::cta", ".local"];
+            let space = if spaces.contains(&self.text()) { self.space() } else { None };
             let mut pointee = 4;
             if self.eat_dot("align") {
-                pointee = self.int_const()?.0 as u32;
+                pointee = self.alignment()?;
             }
             of.ptr = Some((space, pointee));
         }
         if self.eat_dot("align") {
-            of.align = Some(self.int_const()?.0 as u32);
+            of.align = Some(self.alignment()?);
         }
         Ok(of)
     }
@@ -439,7 +495,7 @@ impl Parser<'_> {
             if i > 0 && !self.eat(Tok::Comma) {
                 break;
             }
-            *slot = self.int_const()?.0 as u32;
+            *slot = self.small()?;
         }
         Ok(out)
     }
@@ -466,21 +522,47 @@ impl Parser<'_> {
             }
         }
         match &word[1..] {
-            "maxntid" => attrs.maxntid = Some(self.three()?),
-            "reqntid" => attrs.reqntid = Some(self.three()?),
+            name @ ("maxntid" | "reqntid") => {
+                let three = self.three()?;
+                if three.contains(&0) {
+                    let span = self.span();
+                    self.error(span, format!("Positive non-zero value expected for {name}"));
+                }
+                if name == "maxntid" { attrs.maxntid = Some(three) } else { attrs.reqntid = Some(three) }
+            }
             "reqnctapercluster" => attrs.reqnctapercluster = Some(self.three()?),
-            "minnctapersm" => attrs.minnctapersm = Some(self.int_const()?.0 as u32),
-            "maxnctapersm" => attrs.maxnctapersm = Some(self.int_const()?.0 as u32),
-            "maxnreg" => attrs.maxnreg = Some(self.int_const()?.0 as u32),
-            "maxclusterrank" => attrs.maxclusterrank = Some(self.int_const()?.0 as u32),
-            "abi_preserve" => attrs.abi_preserve = Some(self.int_const()?.0 as u32),
-            "abi_preserve_control" => attrs.abi_preserve_control = Some(self.int_const()?.0 as u32),
+            name @ ("minnctapersm" | "maxnctapersm" | "maxnreg") => {
+                let span = self.span();
+                let n = self.small()?;
+                if n == 0 {
+                    self.error(span, format!("Positive non-zero value expected for {name}"));
+                }
+                match name {
+                    "minnctapersm" => attrs.minnctapersm = Some(n),
+                    "maxnreg" => attrs.maxnreg = Some(n),
+                    _ => {
+                        if self.module.version >= (2, 1) {
+                            let message = "Deprecated feature: '.maxnctapersm directive' not supported as of PTX \
+                                version 2.1";
+                            self.error(span, message);
+                        }
+                        attrs.maxnctapersm = Some(n);
+                    }
+                }
+            }
+            "maxclusterrank" => attrs.maxclusterrank = Some(self.small()?),
+            "abi_preserve" => attrs.abi_preserve = Some(self.small()?),
+            "abi_preserve_control" => attrs.abi_preserve_control = Some(self.small()?),
             "noreturn" => attrs.noreturn = true,
             "explicitcluster" => attrs.explicit_cluster = true,
             "blocksareclusters" => attrs.blocks_are_clusters = true,
             "pragma" => {
+                let first = attrs.pragmas.len();
                 self.strings(&mut attrs.pragmas)?;
                 self.eat(Tok::Semi);
+                for text in &attrs.pragmas[first..] {
+                    self.pragma(text, span, Place::Header);
+                }
             }
             other => {
                 return Err(self.error(span, format!("Parsing error near '.{other}': syntax error")));

@@ -1,10 +1,11 @@
 //! Instructions and operands.
 
 use super::body::Local;
+use super::expr::Const;
 use super::{Parsed, Parser};
-use crate::ast::{Addr, AddrBase, Inst, Operand, Part, Reg, RegId, Symbol, VectorElem};
+use crate::ast::{Addr, AddrBase, Inst, Operand, Part, Reg, RegId, Stmt, Symbol, VarId, VectorElem};
 use crate::check::advice::nearest_word;
-use crate::isa::{Mod, Op, SpecialReg};
+use crate::isa::{Mod, Op, SpecialReg, Type, TypeClass};
 use crate::lexer::Tok;
 use crate::span::Span;
 use smallvec::SmallVec;
@@ -56,7 +57,12 @@ impl<'s> Parser<'s> {
         }
         while self.peek() != Tok::Semi {
             let brace = self.peek() == Tok::LBrace;
-            let operand = self.operand()?;
+            let operand = match self.peek() {
+                Tok::LParen if op == Op::call => self.list()?,
+                _ => self.operand()?,
+            };
+            let named = self.tokens[self.at - 1].0 == Tok::Name;
+            let operand = if named && self.peek() == Tok::Plus { self.sum(&inst, operand)? } else { operand };
             if brace && matches!(operand, Operand::Reg(_)) && inst.operands.len() < 16 {
                 inst.braced |= 1 << inst.operands.len();
             }
@@ -79,16 +85,73 @@ impl<'s> Parser<'s> {
         self.func.as_mut()?.local(name)
     }
 
-    fn body_reg(&mut self, r: RegId) -> &Reg {
-        &self.state().body.regs[r]
-    }
-
+    /// A register, or a component of one: `r`, `v.x`.
     fn register(&mut self) -> Parsed<RegId> {
         let (name, span) = self.name()?;
         match self.local(name) {
             Some(Local::Reg(r)) => Ok(r),
+            Some(Local::Vector(first, len)) => match self.component(len)? {
+                Some(c) => Ok(component_of(first, c)),
+                None => Err(self.error(span, format!("Illegal expression '{name}'"))),
+            },
             _ => Err(self.error(span, format!("Unknown symbol '{name}'"))),
         }
+    }
+
+    /// `operand + n`, with the sum next: ptxas adds constants to registers wherever they are read. The addition is a
+    /// statement of its own, before this one.
+    fn sum(&mut self, inst: &Inst, operand: Operand) -> Parsed<Operand> {
+        let span = self.span();
+        let ty = match &operand {
+            Operand::Reg(r) => self.state().body.regs[*r].ty,
+            Operand::Special(s, None) if !s.is_vector() => s.ty(),
+            _ => return Err(self.unexpected()),
+        };
+        // Only barriers begin with what they read.
+        if inst.operands.is_empty() && !matches!(inst.op, Op::bar | Op::barrier) {
+            let message = format!("Result register required for instruction '{}'", inst.op.name());
+            return Err(self.error(span, message));
+        }
+        let add = match (ty.class(), ty.bytes()) {
+            (TypeClass::Float | TypeClass::Predicate, _) => None,
+            (_, 2) => Some((Mod::u16, Type::u16)),
+            (_, 4) => Some((Mod::u32, Type::u32)),
+            (_, 8) => Some((Mod::u64, Type::u64)),
+            _ => None,
+        };
+        let Some((word, ty)) = add else {
+            return Err(self.error(span, format!("A constant cannot be added to a register of type {ty}")));
+        };
+        let n = self.offset()? as u64;
+        let span = span.to(self.previous_span());
+        let body = &mut self.state().body;
+        let mut push = |op, operands: &[Operand]| {
+            let operands = operands.iter().cloned().collect();
+            let mods = [word].into_iter().collect();
+            body.stmts.push(Stmt::Inst(Inst { guard: None, op, mods, operands, braced: 0, zeros: 0, span }));
+        };
+        let sum = body.regs.push(Reg { name: "%sum".into(), ty });
+        let mut operand = operand;
+        if matches!(operand, Operand::Special(..)) {
+            push(Op::mov, &[Operand::Reg(sum), operand]);
+            operand = Operand::Reg(sum);
+        }
+        push(Op::add, &[Operand::Reg(sum), operand, Operand::Int(n)]);
+        Ok(Operand::Reg(sum))
+    }
+
+    /// `(a, b, …)` of a call.
+    fn list(&mut self) -> Parsed<Operand> {
+        self.expect(Tok::LParen)?;
+        let mut list = Vec::new();
+        if self.peek() != Tok::RParen {
+            list.push(self.nested(Self::operand)?);
+            while self.eat(Tok::Comma) {
+                list.push(self.nested(Self::operand)?);
+            }
+        }
+        self.expect(Tok::RParen)?;
+        Ok(Operand::List(list))
     }
 
     fn operand(&mut self) -> Parsed<Operand> {
@@ -108,65 +171,32 @@ impl<'s> Parser<'s> {
                 Ok(Operand::Addr(addr))
             }
             Tok::LBrace => self.vector(),
-            Tok::LParen => {
-                self.bump();
-                let mut list = Vec::new();
-                while self.peek() != Tok::RParen {
-                    list.push(self.nested(Self::operand)?);
-                    if !self.eat(Tok::Comma) {
-                        break;
-                    }
-                }
-                self.expect(Tok::RParen)?;
-                Ok(Operand::List(list))
-            }
-            Tok::Bang => {
+            Tok::Bang if self.is_symbol(1) => {
                 self.bump();
                 Ok(Operand::NotPred(self.register()?))
             }
-            Tok::Minus if self.peek2() == Tok::Name => {
+            Tok::Minus if self.is_symbol(1) => {
                 self.bump();
                 Ok(Operand::NegReg(self.register()?))
             }
-            Tok::Name if self.text() != "WARP_SZ" => self.named(),
-            Tok::HexF32 => {
-                let text = self.text();
-                self.bump();
-                Ok(Operand::F32(u32::from_str_radix(&text[2..], 16).unwrap_or(0)))
-            }
-            Tok::HexF64 => {
-                let text = self.text();
-                self.bump();
-                Ok(Operand::F64(u64::from_str_radix(&text[2..], 16).unwrap_or(0)))
-            }
-            Tok::Float => self.float(false),
-            Tok::Minus if matches!(self.peek2(), Tok::Float | Tok::HexF32 | Tok::HexF64) => {
-                self.bump();
-                self.float(true)
-            }
-            _ => Ok(Operand::Int(self.int_const()?.0)),
+            Tok::Name if self.is_symbol(0) => self.named(),
+            _ => Ok(match self.constant()? {
+                Const::Int(n, _) => Operand::Int(n),
+                Const::F64(bits) => Operand::F64(bits),
+                Const::F32(bits) => Operand::F32(bits),
+            }),
         }
     }
 
-    fn float(&mut self, negative: bool) -> Parsed<Operand> {
-        let (tok, span) = self.bump();
-        let text = self.text_of(span);
-        Ok(match tok {
-            Tok::HexF32 => {
-                Operand::F32(u32::from_str_radix(&text[2..], 16).unwrap_or(0) ^ u32::from(negative) << 31)
-            }
-            Tok::HexF64 => {
-                Operand::F64(u64::from_str_radix(&text[2..], 16).unwrap_or(0) ^ u64::from(negative) << 63)
-            }
-            _ => match text.parse::<f64>() {
-                Ok(x) => Operand::F64(if negative { -x } else { x }.to_bits()),
-                Err(_) => return Err(self.error(span, format!("Bad floating-point constant '{text}'"))),
-            },
-        })
+    /// Whether the `n`-th token from here is a name, and none of a constant.
+    fn is_symbol(&self, n: usize) -> bool {
+        let at = (self.at + n).min(self.tokens.len() - 1);
+        let (tok, span) = self.tokens[at];
+        tok == Tok::Name && self.text_of(span) != "WARP_SZ"
     }
 
     fn address(&mut self) -> Parsed<Addr> {
-        let base = if self.peek() == Tok::Name && self.text() != "WARP_SZ" {
+        let base = if self.is_symbol(0) {
             let (name, span) = self.name()?;
             match self.local(name) {
                 Some(Local::Reg(r)) => AddrBase::Reg(r),
@@ -174,15 +204,16 @@ impl<'s> Parser<'s> {
                 Some(Local::Label(_)) => {
                     return Err(self.error(span, format!("Label '{name}' has no address")));
                 }
+                Some(Local::Vector(..)) => return Err(self.unexpected()),
                 None => match self.symbol(name) {
                     Some(Symbol::Var(v)) => AddrBase::Var(v),
                     _ => return Err(self.error(span, format!("Unknown symbol '{name}'"))),
                 },
             }
         } else {
-            return Ok(Addr { base: AddrBase::Absolute, offset: self.int_const()?.0 as i64 });
+            return Ok(Addr { base: AddrBase::Absolute, offset: self.int_const()? as i64 });
         };
-        Ok(Addr { base, offset: self.signed_offset()? })
+        Ok(Addr { base, offset: self.offset()? })
     }
 
     fn vector(&mut self) -> Parsed<Operand> {
@@ -221,19 +252,24 @@ impl<'s> Parser<'s> {
         })
     }
 
-    fn component(&mut self) -> Option<u8> {
+    /// `.x` of a vector of `len` components, if it is next.
+    fn component(&mut self, len: u8) -> Parsed<Option<u8>> {
         if self.peek() != Tok::Dot {
-            return None;
+            return Ok(None);
         }
         let c = match self.text() {
             ".x" | ".r" => 0,
             ".y" | ".g" => 1,
             ".z" | ".b" => 2,
             ".w" | ".a" => 3,
-            _ => return None,
+            _ => u8::MAX,
         };
+        if c >= len {
+            let (word, span) = (&self.text()[1..], self.span());
+            return Err(self.error(span, format!("Unknown vector selector: '{word}'")));
+        }
         self.bump();
-        Some(c)
+        Ok(Some(c))
     }
 
     /// An operand that begins with a name.
@@ -255,19 +291,19 @@ impl<'s> Parser<'s> {
                     }
                     return Ok(Operand::Pair(Some(r), Some(self.register()?)));
                 }
-                if self.body_reg(r).vector == 1
-                    && self.peek() == Tok::Dot
+                if self.peek() == Tok::Dot
                     && let Some(part) = Part::parse(&self.text()[1..])
                 {
                     self.bump();
                     return Ok(Operand::Part { reg: r, part });
                 }
-                if let Some(c) = self.component() {
-                    return Ok(Operand::Component(r, c));
-                }
                 Ok(Operand::Reg(r))
             }
-            Some(Local::Var(v)) => Ok(Operand::Var(v, self.signed_offset()?)),
+            Some(Local::Vector(first, len)) => Ok(match self.component(len)? {
+                Some(c) => Operand::Reg(component_of(first, c)),
+                None => Operand::Vector((0..len).map(|c| VectorElem::Reg(component_of(first, c))).collect()),
+            }),
+            Some(Local::Var(v)) => self.place(v),
             Some(Local::Label(l)) => Ok(Operand::Label(l)),
             None => self.global_name(name, span),
         }
@@ -275,7 +311,7 @@ impl<'s> Parser<'s> {
 
     fn global_name(&mut self, name: &str, span: Span) -> Parsed<Operand> {
         match self.symbol(name) {
-            Some(Symbol::Var(v)) => return Ok(Operand::Var(v, self.signed_offset()?)),
+            Some(Symbol::Var(v)) => return self.place(v),
             Some(Symbol::Func(f)) => return Ok(Operand::Func(f)),
             None => {}
         }
@@ -283,7 +319,28 @@ impl<'s> Parser<'s> {
         let Some(s) = SpecialReg::parse(name) else {
             return Err(self.error(span, format!("Unknown symbol '{name}'")));
         };
-        let component = if s.is_vector() { self.component() } else { None };
+        let component = if s.is_vector() { self.component(4)? } else { None };
         Ok(Operand::Special(s, component))
     }
+
+    /// `v`, `v + n`, or `v[n]`, the address of the `n`-th element.
+    fn place(&mut self, v: VarId) -> Parsed<Operand> {
+        let span = self.span();
+        if !self.eat(Tok::LBracket) {
+            return Ok(Operand::Var(v, self.offset()?));
+        }
+        let var = &self.module.vars[v];
+        let element = i64::from(var.ty.bytes()) * i64::from(var.vector);
+        if var.dims.is_empty() {
+            return Err(self.error(span, "Array indexing on non-array"));
+        }
+        let n = self.int_const()? as i64;
+        self.expect(Tok::RBracket)?;
+        Ok(Operand::Var(v, n.wrapping_mul(element)))
+    }
+}
+
+/// The register of a component of a vector register.
+fn component_of(first: RegId, c: u8) -> RegId {
+    RegId::from_u32(first.as_u32() + u32::from(c))
 }

@@ -5,6 +5,7 @@ mod body;
 mod decl;
 mod expr;
 mod inst;
+mod pragma;
 
 use crate::ast::{Func, FuncId, Item, Linkage, Module, Space};
 use crate::diag::{Diagnostic, Severity};
@@ -15,7 +16,16 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeSet;
 
 /// The newest PTX version that is understood.
-pub const NEWEST_VERSION: (u8, u8) = (9, 0);
+pub const NEWEST_VERSION: (u8, u8) = (9, 5);
+
+/// The last minor version of each major one.
+pub const LAST_MINOR: &[(u8, u8)] =
+    &[(1, 5), (2, 3), (3, 2), (4, 3), (5, 1), (6, 5), (7, 8), (8, 8), NEWEST_VERSION];
+
+/// Whether there is a PTX version of this number.
+fn exists((major, minor): (u8, u8)) -> bool {
+    LAST_MINOR.iter().any(|(m, last)| *m == major && minor <= *last)
+}
 
 /// The text of a PTX file.
 ///
@@ -300,7 +310,7 @@ impl<'s> Parser<'s> {
         self.bump();
         let (major, minor) = text.split_once('.').unwrap_or((text, ""));
         match (major.parse::<u8>(), minor.parse::<u8>()) {
-            (Ok(a), Ok(b)) if (1, 0) <= (a, b) && (a, b) <= NEWEST_VERSION => self.module.version = (a, b),
+            (Ok(a), Ok(b)) if exists((a, b)) => self.module.version = (a, b),
             _ => {
                 let (major, minor) = NEWEST_VERSION;
                 let message = format!("Unsupported .version {text}; current version is '{major}.{minor}'");
@@ -311,14 +321,40 @@ impl<'s> Parser<'s> {
         if self.peek() != Tok::Dot || self.text() != ".target" {
             return Err(self.fatal(span, "Missing .target directive at start of file '{file}'"));
         }
-        self.target()
+        while self.peek() == Tok::Dot && self.text() == ".target" {
+            self.target()?;
+        }
+        self.options();
+        if self.eat_dot("address_size") {
+            let span = self.span();
+            match self.small()? {
+                value @ (32 | 64) => self.module.address_size = value as u8,
+                _ => {
+                    self.error(span, "Illegal value for .address_size directive (must be 32 or 64)");
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the options of `.target` go together.
+    fn options(&mut self) {
+        let span = self.module.target_span;
+        let has = |option: &str| self.module.targets.iter().any(|t| t == option);
+        let sm = crate::check::target_sm(&self.module);
+        let (both, old) = (has("texmode_unified") && has("texmode_independent"), has("map_f64_to_f32"));
+        if sm == 0 {
+            self.fatal(span, "Target architecture not defined at start of file '{file}'");
+        }
+        if both {
+            self.error(span, "Conflicting .target option 'texmode_independent'");
+        }
+        if old && sm >= 13 {
+            self.error(span, "Directive map_f64_to_f32 is not supported with SM 1.3 or higher");
+        }
     }
 
     fn item(&mut self) -> Parsed<()> {
-        if self.peek() == Tok::Semi {
-            self.bump();
-            return Ok(());
-        }
         if self.peek() == Tok::AtAt {
             return self.old_dwarf();
         }
@@ -326,16 +362,6 @@ impl<'s> Parser<'s> {
             return Err(self.unexpected());
         }
         match &self.text()[1..] {
-            "target" => self.target(),
-            "address_size" => {
-                self.bump();
-                let (value, span) = self.int_const()?;
-                match value {
-                    32 | 64 => self.module.address_size = value as u8,
-                    _ => return Err(self.fatal(span, "Invalid .address_size: 64 is expected")),
-                }
-                Ok(())
-            }
             "file" => self.file(),
             "section" => self.section(),
             "pragma" => {
@@ -343,9 +369,8 @@ impl<'s> Parser<'s> {
                 let mut texts = Vec::new();
                 self.strings(&mut texts)?;
                 let span = self.expect(Tok::Semi)?;
-                if texts.iter().any(|t| t == "enable_smem_spilling") {
-                    let message = "Pragma 'enable_smem_spilling' is allowed only within function scope";
-                    self.error(span, message);
+                for text in &texts {
+                    self.pragma(text, span, pragma::Place::Module);
                 }
                 self.module.pragmas.extend(texts);
                 Ok(())
@@ -447,17 +472,17 @@ impl<'s> Parser<'s> {
 
     fn file(&mut self) -> Parsed<()> {
         self.bump();
-        let (index, _) = self.int_const()?;
+        let index = self.small()?;
         let span = self.expect(Tok::Str)?;
         let name = self.text_of(span).trim_matches('"').to_string();
         while self.eat(Tok::Comma) {
             self.int_const()?;
         }
-        if !self.file_numbers.insert(index as u32) {
+        if !self.file_numbers.insert(index) {
             let span = self.span();
             return Err(self.error(span, format!("Duplicate file index #{index}")));
         }
-        self.module.files.push((index as u32, name));
+        self.module.files.push((index, name));
         Ok(())
     }
 
@@ -482,15 +507,14 @@ impl<'s> Parser<'s> {
 
     /// A variable or a function.
     fn declaration(&mut self) -> Parsed<()> {
-        let mut linkage = Linkage::Internal;
-        loop {
-            linkage = match self.text() {
-                ".visible" => Linkage::Visible,
-                ".extern" => Linkage::Extern,
-                ".weak" => Linkage::Weak,
-                ".common" => Linkage::Common,
-                _ => break,
-            };
+        let linkage = match self.text() {
+            ".visible" => Linkage::Visible,
+            ".extern" => Linkage::Extern,
+            ".weak" => Linkage::Weak,
+            ".common" => Linkage::Common,
+            _ => Linkage::Internal,
+        };
+        if linkage != Linkage::Internal {
             self.bump();
         }
         if self.eat_dot("entry") {
@@ -506,6 +530,10 @@ impl<'s> Parser<'s> {
                 self.error(span, "Module-scoped variables in .reg state space are not allowed with ABI")
             );
         }
+        if space == Space::Param {
+            let span = self.previous_span();
+            return Err(self.error(span, "Parameter variables may not be declared at module scope"));
+        }
         if space == Space::Local {
             let span = self.previous_span();
             return Err(
@@ -519,7 +547,16 @@ impl<'s> Parser<'s> {
                 // A definition after an extern declaration takes its place.
                 Some(Item::Var(old)) if self.module.vars[*old].linkage == Linkage::Extern => {
                     let old = *old;
-                    let definition = self.module.vars[var].clone();
+                    let (first, definition) = (&self.module.vars[old], self.module.vars[var].clone());
+                    let kind = |v: &crate::ast::Var| (v.space, v.ty, v.vector, v.dims.len());
+                    if kind(first) != kind(&definition) {
+                        self.error(span, format!("Inconsistent redefinition of variable '{name}'"));
+                    }
+                    if definition.linkage == Linkage::Internal {
+                        let message =
+                            format!("'.extern' variable '{name}' cannot be resolved by a '.static'");
+                        self.error(span, message);
+                    }
                     if definition.linkage != Linkage::Extern {
                         self.module.vars[old] = definition;
                     }

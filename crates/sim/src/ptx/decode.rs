@@ -245,7 +245,7 @@ impl<'m> Program<'m> {
             layout.slots.push(layout.initial.len() as u32);
             let bits = garbage(self.fill, layout.initial.len()) & super::int::mask(r.ty);
             // 128 bits take two slots.
-            let slots = usize::from(r.vector) * if r.ty == Type::b128 { 2 } else { 1 };
+            let slots = if r.ty == Type::b128 { 2 } else { 1 };
             layout.initial.resize(layout.initial.len() + slots, bits);
         }
         let first = self.code.len() as u32;

@@ -2,7 +2,7 @@
 
 use super::decode::{Code, Place, Program, STACK_PARAMS, function_address};
 use super::int::{mask, value};
-use crate::fp::{self, F32, F64, Round};
+use crate::fp::{self, F64, Round};
 use crate::launch::Launch;
 use crate::memory::Memory;
 use ::ptx::ast::{FuncId, Operand, RegId, Space, VarId, VectorElem};
@@ -134,10 +134,9 @@ impl Thread {
                 self.reg(p, *r) ^ 1 << (super::float::format(ty).map_or(32, fp::Format::bits) - 1)
             }
             Operand::NegReg(r) => self.reg(p, *r).wrapping_neg(),
-            Operand::Component(r, c) => self.regs[self.registers + p.slot(self.func, *r) + usize::from(*c)],
             Operand::Int(n) if ty == Type::pred => u64::from(*n != 0),
             Operand::Int(n) => *n,
-            Operand::F32(b) if ty == Type::f64 => fp::convert((*b).into(), F32, F64, Round::Nearest),
+            // Of a wider number these are the lower bits.
             Operand::F32(b) => (*b).into(),
             Operand::F64(b) => match super::float::format(ty) {
                 Some(f) if f != F64 => fp::convert(*b, F64, f, Round::Nearest),
@@ -174,7 +173,6 @@ impl Thread {
     pub fn write(&mut self, program: &Program<'_>, o: &Operand, bits: u64, ty: Type) -> Res<()> {
         match o {
             Operand::Reg(r) => self.set_reg(program, *r, 0, bits, ty),
-            Operand::Component(r, c) => self.set_reg(program, *r, *c, bits, ty),
             Operand::Pair(Some(r), _) => self.set_reg(program, *r, 0, bits, ty),
             Operand::Pair(None, _) | Operand::Sink => {}
             Operand::Vector(elems) => {

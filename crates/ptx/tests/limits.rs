@@ -1,0 +1,234 @@
+//! Sizes, counts and directives that ptxas 13.0.88 refuses, in its words.
+
+fn first(version: &str, target: &str, text: &str) -> String {
+    let text = format!(".version {version}\n.target {target}\n{text}\n");
+    let checked = ptx::parse(&text).and_then(|m| ptx::check(&m, 90));
+    checked.err().map_or(String::new(), |e| e[0].message.clone())
+}
+
+fn refused(text: &str) -> String {
+    first("9.0", "sm_90", text)
+}
+
+#[test]
+fn parameters_have_a_size() {
+    let kernel = |n: u32| format!(".entry k(.param .b8 p[{n}]) {{ ret; }}");
+    for (version, target, most) in [
+        ("9.0", "sm_90", 32764),
+        ("8.1", "sm_75", 32764),
+        ("8.0", "sm_80", 4352),
+        ("6.0", "sm_60", 4352),
+        ("1.4", "sm_13", 256),
+    ] {
+        assert_eq!(first(version, target, &kernel(most)), "", "{version} {target}");
+        let want = format!(
+            "Entry function 'k' uses too much parameter space ({:#x} bytes, {most:#x} max).",
+            most + 1
+        );
+        assert_eq!(first(version, target, &kernel(most + 1)), want, "{version} {target}");
+    }
+    let feature = "Feature 'Kernel parameter size larger than 4352 bytes' requires .target sm_70 or higher";
+    assert_eq!(first("8.1", "sm_60", &kernel(4353)), feature);
+    let many = |n: u32| {
+        let list: Vec<String> = (0..n).map(|i| format!(".param .u32 p{i}")).collect();
+        refused(&format!(".entry k({}) {{ ret; }}", list.join(", ")))
+    };
+    assert_eq!(many(8191), "");
+    assert!(many(8192).starts_with("Entry function 'k' uses too much parameter space (0x8000 bytes"));
+}
+
+#[test]
+fn directives_have_ranges() {
+    for (directives, want) in [
+        (".maxntid 4294967328", "Constant overflow"),
+        (".maxntid 0", "Positive non-zero value expected for maxntid"),
+        (".maxntid 2*16", "Parsing error near '*': syntax error"),
+        (".maxntid (32)", "Parsing error near '(': syntax error"),
+        (".maxntid -1", "Parsing error near '-': syntax error"),
+        (".maxntid WARP_SZ", ""),
+        (".maxntid 1,1025", ""),
+        (".reqntid 32,0", "Positive non-zero value expected for reqntid"),
+        (".minnctapersm 0", "Positive non-zero value expected for minnctapersm"),
+        (".maxnreg 0", "Positive non-zero value expected for maxnreg"),
+        (".maxnreg 300", ""),
+        (".maxnreg 4294967296", "Constant overflow"),
+        (".maxclusterrank 4294967297", "Constant overflow"),
+        (".maxclusterrank 0", ""),
+        (
+            ".maxnctapersm 4",
+            "Deprecated feature: '.maxnctapersm directive' not supported as of PTX version 2.1",
+        ),
+        (
+            ".reqnctapercluster 2 .maxclusterrank 4",
+            "Conflicting directives: .reqnctapercluster and .maxclusterrank cannot both be specified",
+        ),
+        (
+            ".blocksareclusters .reqntid 32",
+            ".reqntid and .reqnctapercluster directive(s) required for directive '.blocksareclusters'",
+        ),
+    ] {
+        assert_eq!(refused(&format!(".entry k() {directives} {{ ret; }}")), want, "{directives}");
+    }
+}
+
+#[test]
+fn variables_are_where_they_can_be() {
+    let predicate = "Predicate variable 'a' must be in register state space";
+    let incomplete = "Non-external variable 'a' has incomplete type";
+    let param = "Variable 'a' cannot be allocated in .param state space";
+    for (text, want) in [
+        (".global .u32 a[0];", incomplete),
+        (".shared .u32 a[];", incomplete),
+        (".extern .shared .u32 a[0];", ""),
+        (".extern .shared .u32 a[][4];", ""),
+        (".global .u32 a[2][0];", "Array of incomplete type"),
+        (".global .u32 a[2][];", "Parsing error near ']': syntax error"),
+        (".global .u32 a[2*3];", "Parsing error near '*': syntax error"),
+        (".global .u32 a[WARP_SZ];", ""),
+        (".global .pred a;", predicate),
+        (".shared .pred a;", predicate),
+        (".global .v4 .u64 a;", "Vector type too large, exceeds 128 bit limit"),
+        (".global .u32 a={1};", "Initial value type mismatch"),
+        (".global .u32 a[2]=1;", "Initial value type mismatch"),
+        (".global .u32 a[2]={1,2,};", "Parsing error near '}': syntax error"),
+        (".global .align (4) .u32 a;", "Parsing error near '(': syntax error"),
+        (".global .align 4294967297 .u32 a;", "Constant overflow"),
+        (".shared .attribute(.managed) .u32 a;", "Illegal attribute '.managed' for symbol 'a'"),
+        (".common .const .u32 a;", ".common variables must be declared in .global space"),
+        (".param .u32 a;", "Parameter variables may not be declared at module scope"),
+        (".visible .visible .global .u32 a;", "Parsing error near '.visible': syntax error"),
+        (
+            ".extern .global .u32 a; .global .u32 a;",
+            "'.extern' variable 'a' cannot be resolved by a '.static'",
+        ),
+        (".extern .global .u32 a; .visible .global .u64 a;", "Inconsistent redefinition of variable 'a'"),
+        (".extern .global .u32 a; .visible .global .u32 a;", ""),
+        (".entry k(.param .pred a) { ret; }", predicate),
+        (".entry k(.param .f16x2 a) { ret; }", param),
+        (".entry k(.param .v4 .f32 a) { ret; }", param),
+        (".entry k(.param .b8 a[]) { ret; }", "Parameter to entry function cannot be an incomplete array."),
+        (".entry k(.param .u64 .ptr .align 3 a) { ret; }", "Alignment must be a power of two"),
+        (".entry k(.param .u64 .ptr .reg a) { ret; }", "Parsing error near '.reg': syntax error"),
+        (".entry k(.param .u64 a,) { ret; }", "Parsing error near ')': syntax error"),
+        (".entry k(.param .u64) { ret; }", "Parsing error near ')': syntax error"),
+        (".entry k(.reg .u64 a) { ret; }", "Entry parameter 'a' must have .param state space"),
+        (".func f(.param .u64 .ptr a) { ret; }", "Illegal placement of kernel parameter attribute"),
+        (".func f(.param .b8 a[]) { ret; }", ""),
+        (".func (.param .b8 a[]) f() { ret; }", "Output parameter cannot be an incomplete array."),
+        (".func f(.reg .u32 a[2]) { ret; }", "Variable 'a' cannot be allocated into a register"),
+        (".entry k() { .param .b8 a[]; ret; }", incomplete),
+    ] {
+        assert_eq!(refused(text), want, "{text}");
+    }
+}
+
+#[test]
+fn headers_are_said_once() {
+    let kernel = ".entry k() { ret; }";
+    for (text, want) in [
+        (".version 9.0\n.target sm_90\n.target sm_90", ""),
+        (
+            ".version 9.0\n.target sm_90\n.address_size 64\n.target sm_80",
+            "Parsing error near '.target': syntax error",
+        ),
+        (
+            ".version 9.0\n.target sm_90\n.address_size 64\n.address_size 64",
+            "Parsing error near '.address_size': syntax error",
+        ),
+        (
+            ".version 9.0\n.target sm_90\n.address_size 16",
+            "Illegal value for .address_size directive (must be 32 or 64)",
+        ),
+        (
+            ".version 9.0\n.target sm_90, texmode_unified, texmode_independent",
+            "Conflicting .target option 'texmode_independent'",
+        ),
+        (
+            ".version 9.0\n.target sm_90, map_f64_to_f32",
+            "Directive map_f64_to_f32 is not supported with SM 1.3 or higher",
+        ),
+        (
+            ".version 9.0\n.target texmode_unified",
+            "Target architecture not defined at start of file '{file}'",
+        ),
+        (".version 9.0\n.target sm_90;", "Parsing error near ';': syntax error"),
+        (".version 8.9\n.target sm_90", "Unsupported .version 8.9; current version is '9.5'"),
+        (".version 9.5\n.target sm_90", ""),
+        (".version 9.6\n.target sm_90", "Unsupported .version 9.6; current version is '9.5'"),
+    ] {
+        let checked = ptx::parse(&format!("{text}\n{kernel}\n")).and_then(|m| ptx::check(&m, 90));
+        let got = checked.err().map_or(String::new(), |e| e[0].message.clone());
+        assert_eq!(got, want, "{text}");
+    }
+}
+
+#[test]
+fn statements_have_rules_of_their_own() {
+    let narrow = "Program uses 32-bit address which is conflicting with .address_size 64: 32-Bit addressing is not supported";
+    let call = ".func f(.param .b32 x) { ret; }";
+    for (statement, want) in [
+        ("ld.global.u32 r, [r];", narrow),
+        ("ld.u32 r, [r];", narrow),
+        ("atom.add.u32 r, [r], 1;", narrow),
+        ("mov.u32 r, g;", narrow),
+        ("ld.shared.u32 r, [r];", ""),
+        ("ld.const.u32 r, [r];", ""),
+        ("ld.global.u32 r, [b];", "Illegal operand type for address/array-index"),
+        (
+            "{ .param .b32 a; @p st.param.b32 [a], r; call f, (a); }",
+            "Illegal to predicate instruction 'st.param' with operand 'a'",
+        ),
+        ("{ .param .b32 a; st.param.b32 [a], r; @p call f, (a); }", ""),
+    ] {
+        let text = format!(
+            ".global .u32 g;\n{call}\n.entry k() {{ .reg .pred p; .reg .b32 r; .reg .b128 b; {statement} ret; }}"
+        );
+        assert_eq!(refused(&text), want, "{statement}");
+    }
+    let range = |n: &str| {
+        format!(
+            "Argument 1 of instruction 'setmaxnreg.inc': value '{n}' out of range, expected to be in range [24..256]"
+        )
+    };
+    for (n, want) in [
+        ("24", String::new()),
+        ("256", String::new()),
+        ("16", range("16")),
+        ("264", range("264")),
+        ("-8", range("-8")),
+        (
+            "25",
+            "Argument 1 of instruction 'setmaxnreg.inc': unexpected value '25', expected to be multiple of 8"
+                .into(),
+        ),
+    ] {
+        let text = format!(".entry k() {{ setmaxnreg.inc.sync.aligned.u32 {n}; ret; }}");
+        assert_eq!(first("9.0", "sm_90a", &text), want, "{n}");
+    }
+    let moved = ".entry k() { setmaxnreg.sync.inc.aligned.u32 64; ret; }";
+    assert_ne!(first("9.0", "sm_90a", moved), "");
+}
+
+#[test]
+fn pragmas_are_known_or_not() {
+    let said = |text: &str| {
+        let module = ptx::parse(&format!(".version 9.0\n.target sm_90\n{text}\n"));
+        module.map(|m| m.warnings.iter().map(|w| w.message.clone()).collect::<Vec<_>>())
+    };
+    let body = |text: &str| said(&format!(".entry k() {{ .pragma {text}; ret; }}")).unwrap();
+    assert_eq!(body("\"nounroll\", \"frequency 5\", \"used_bytes_mask 0xf\""), [""; 0]);
+    assert_eq!(
+        body("\"foo\", \"nounroll;\""),
+        ["Pragma 'foo' unsupported", "Pragma 'nounroll;' unsupported"]
+    );
+    assert_eq!(
+        body("\"enable_smem_spilling\""),
+        ["Pragma 'enable_smem_spilling' is ignored: registers are spilled to local memory"]
+    );
+    assert_eq!(said(".entry k() .pragma \"local_maxnreg 32\"; { ret; }").unwrap().len(), 1);
+    assert_eq!(said(".pragma \"foo\";").unwrap_err()[0].message, "Pragma 'foo' not supported");
+    for text in [".pragma \"frequency 5\";", ".entry k() .pragma \"frequency 5\"; { ret; }"] {
+        let message = "Pragma 'frequency 5' is allowed only within function scope";
+        assert_eq!(said(text).unwrap_err()[0].message, message, "{text}");
+    }
+}
