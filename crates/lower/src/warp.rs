@@ -84,8 +84,10 @@ impl Lower<'_, '_> {
     }
 
     fn shfl(&mut self, inst: &Inst) -> Result<()> {
-        let [d, a, lane, clamp, mask] = &inst.operands[..] else {
-            return self.unsupported(inst);
+        let (d, a, lane, clamp, mask) = match &inst.operands[..] {
+            [d, a, lane, clamp, mask] => (d, a, lane, clamp, Some(mask)),
+            [d, a, lane, clamp] if !inst.has(M::sync) => (d, a, lane, clamp, None),
+            _ => return self.unsupported(inst),
         };
         let (d, p) = self.dst_pair(d)?;
         let mode = match inst.one_of(&[M::up, M::down, M::bfly, M::idx]) {
@@ -94,7 +96,9 @@ impl Lower<'_, '_> {
             Some(M::bfly) => Mod::BFLY,
             _ => Mod::IDX,
         };
-        self.members(mask)?;
+        if let Some(mask) = mask {
+            self.members(mask)?;
+        }
         let t = Ty::B32;
         let (a, lane, clamp) = (self.src(a, t)?, self.src(lane, t)?, self.src(clamp, t)?);
         let a = operand(self.b.reg(&a.low()));
@@ -125,12 +129,15 @@ impl Lower<'_, '_> {
     }
 
     fn vote(&mut self, inst: &Inst) -> Result<()> {
-        let [d, p, mask] = &inst.operands[..] else {
-            return self.unsupported(inst);
+        // Without `.sync` the threads that are here vote.
+        let (d, p, mask) = match &inst.operands[..] {
+            [d, p, mask] => (d, p, Some(mask)),
+            [d, p] if !inst.has(M::sync) => (d, p, None),
+            _ => return self.unsupported(inst),
         };
         let d = self.dst(d)?;
         let p = self.pred(p)?;
-        let members = self.members(mask)?;
+        let members = mask.map_or(Ok(Members::All), |m| self.members(m))?;
         let mode = inst.one_of(&[M::ballot, M::all, M::any, M::uni]).ok_or("vote without a mode")?;
         let value = match (mode, members) {
             (M::ballot, Members::All) => self.ballot(p),

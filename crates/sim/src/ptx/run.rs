@@ -304,6 +304,10 @@ impl Block {
                     self.threads[i].pc += 1;
                 }
             }
+            Op::shfl | Op::vote if !inst.has(Mod::sync) => {
+                let who = active.first().copied().unwrap_or(0);
+                return Err(self.error(env, who, "who takes part without '.sync' is not defined"));
+            }
             Op::shfl | Op::vote | Op::_match | Op::redux | Op::elect => self.sync(env, &active)?,
             op if warp::is_matrix(op) => self.sync(env, &active)?,
             Op::bar if inst.has(Mod::warp) => self.sync(env, &active)?,
