@@ -40,7 +40,7 @@ pub struct ModuleLayout {
 const DYNAMIC_ALIGN: u32 = 16;
 
 /// Calls `f` for every symbol whose address or content the code of `func` uses.
-fn for_each_symbol(func: &Func, mut f: impl FnMut(Symbol)) {
+pub fn for_each_symbol(func: &Func, mut f: impl FnMut(Symbol)) {
     fn operand(o: &Operand, f: &mut impl FnMut(Symbol)) {
         match o {
             Operand::Var(v, _) => f(Symbol::Var(*v)),
@@ -50,7 +50,7 @@ fn for_each_symbol(func: &Func, mut f: impl FnMut(Symbol)) {
                     f(Symbol::Var(v));
                 }
             }
-            Operand::List(l) => l.iter().for_each(|o| operand(o, f)),
+            Operand::List(l) | Operand::Bracket(l) => l.iter().for_each(|o| operand(o, f)),
             _ => {}
         }
     }
@@ -107,6 +107,8 @@ impl ModuleLayout {
                         at = 0;
                     }
                 }
+                // Textures are the driver's.
+                Space::Global if var.opaque.is_some() => {}
                 Space::Global if var.linkage != ptx::Linkage::Extern => layout.globals.push(id),
                 _ => {}
             }

@@ -6,7 +6,7 @@ use crate::units::{Compiled, Units};
 use crate::{debug, functions};
 use backend::Code;
 use cubin::object::{Binding, Fill};
-use ptx::{Diagnostic, FuncId, LineIndex, Linkage, Module, Severity, Space, Style, Symbol};
+use ptx::{Diagnostic, FuncId, LineIndex, Linkage, Module, Severity, Space, Style, Symbol, VarId};
 use sass::Target;
 use sass::target::LEAST_LIMIT;
 use std::fmt::Write as _;
@@ -19,6 +19,8 @@ pub struct Settings {
     pub target: Target,
     /// `-O`, 0 … 3.
     pub opt_level: u8,
+    /// Whether that was asked for.
+    pub level_given: bool,
     /// `-maxrregcount`
     pub max_registers: Option<u32>,
     /// `-fmad`
@@ -47,6 +49,7 @@ impl Settings {
         Settings {
             target,
             opt_level: 3,
+            level_given: false,
             max_registers: None,
             fmad: true,
             directives: crate::directives::Directives::default(),
@@ -99,6 +102,8 @@ pub struct Output {
     pub module_bytes: (u64, u32, u32),
     /// What took how long.
     pub timeline: Timeline,
+    /// What is to be said of the source though it is not wrong.
+    pub warnings: Vec<Diagnostic>,
 }
 
 /// Why there is no output.
@@ -161,7 +166,22 @@ pub fn front_end(source: &str, file: &str, target: Target, arch: &str) -> Result
 fn not_built(module: &Module) -> Option<ptx::Diagnostic> {
     let refuse =
         |span, what: &str| ptx::Diagnostic::error(span, format!("Feature '{what}' is not supported yet"));
-    if let Some(var) = module.vars.values().find(|v| v.opaque.is_some()) {
+    let mut used: Vec<VarId> = Vec::new();
+    let mut note = |s: Symbol| {
+        if let Symbol::Var(v) = s {
+            used.push(v);
+        }
+    };
+    for func in module.funcs.values() {
+        lower::layout::for_each_symbol(func, &mut note);
+    }
+    for r in module.vars.values().flat_map(|v| &v.init).flat_map(|i| &i.relocs) {
+        note(r.symbol);
+    }
+    // One that nothing uses is left out.
+    let opaque =
+        |(id, v): &(VarId, &ptx::Var)| v.opaque.is_some() && (v.space != Space::Global || used.contains(id));
+    if let Some((_, var)) = module.vars.iter().find(opaque) {
         return Some(refuse(var.span, &format!(".{}", var.opaque.map_or("", |o| o.name()))));
     }
     let own_abi = module
@@ -181,6 +201,10 @@ pub fn compile(source: &str, file: &str, settings: &Settings) -> Result<Output, 
     let mut timeline = Timeline::new();
     let parsed = || front_end(source, file, settings.target, &settings.target.to_string());
     let mut module = timeline.time(Stage::Parse, parsed)?;
+    if settings.level_given && settings.opt_level > 0 && module.targets.iter().any(|t| t == "debug") {
+        return Err(fatal("Optimized debugging not supported".into()));
+    }
+    let warnings = ptx::check::warnings(&module);
     settings.directives.apply(&mut module, settings.max_registers);
     module.resolve_aliases();
     if let Some(d) = not_built(&module) {
@@ -208,7 +232,14 @@ pub fn compile(source: &str, file: &str, settings: &Settings) -> Result<Output, 
         settings,
     };
     if relocatable {
-        return crate::object::compile(&units, source, timeline).map_err(fail);
+        let output = crate::object::compile(&units, source, timeline).map_err(fail)?;
+        return Ok(Output { warnings, ..output });
+    }
+    let incomplete = |v: &&ptx::Var| {
+        v.linkage == Linkage::Extern && v.is_unsized() && matches!(v.space, Space::Global | Space::Const)
+    };
+    if let Some(v) = module.vars.values().find(incomplete) {
+        return Err(fatal(format!("Unresolved extern variable '{}'", v.name)));
     }
     let mut unresolved = functions::unresolved(&module);
     if unresolved.is_empty() {
@@ -231,6 +262,10 @@ pub fn compile(source: &str, file: &str, settings: &Settings) -> Result<Output, 
         .map(|(id, _)| id)
         .rev()
         .collect();
+    let too_much = too_much_shared(&module, &layout, &chosen, settings.target);
+    if !too_much.is_empty() {
+        return Err(fail(too_much));
+    }
     let uses: Vec<Vec<FuncId>> =
         chosen.iter().map(|k| lower::reachable(&module, *k, &layout.functions)).collect();
     // A function may use as many registers as the most limited kernel that reaches it.
@@ -273,7 +308,30 @@ pub fn compile(source: &str, file: &str, settings: &Settings) -> Result<Output, 
     let kernels: Vec<(FuncId, Vec<FuncId>)> = chosen.into_iter().zip(uses).collect();
     let assembled = || assemble(&module, &layout, &kernels, &functions, codes, sources, settings);
     let output = timeline.time(Stage::Elf, assembled).map_err(fatal)?;
-    Ok(Output { timeline, ..output })
+    Ok(Output { timeline, warnings, ..output })
+}
+
+/// Bytes of shared memory that a kernel states at most. More is for launches to ask for.
+const MOST_SHARED: u32 = 0xc000;
+
+/// Kernels that state more.
+fn too_much_shared(
+    module: &Module,
+    layout: &lower::ModuleLayout,
+    kernels: &[FuncId],
+    target: Target,
+) -> Vec<Diagnostic> {
+    let reserved = if target.sm >= 90 { lower::layout::RESERVED_SHARED } else { 0 };
+    let sizes = kernels.iter().map(|k| (*k, layout.shared_size(*k).saturating_sub(reserved)));
+    let over = sizes.filter(|(_, size)| *size > MOST_SHARED);
+    over.map(|(k, size)| Diagnostic {
+        severity: Severity::Error,
+        ..Diagnostic::whole(format!(
+            "Entry function '{}' uses too much shared data ({size:#x} bytes, {MOST_SHARED:#x} max)",
+            module.funcs[k].name
+        ))
+    })
+    .collect()
 }
 
 /// Addresses that an executable can't hold: of what is not defined in it, of anything but global variables,

@@ -6,7 +6,7 @@ use oxptxas::knobs::Knobs;
 use oxptxas::options::{CommandLine, help};
 use oxptxas::timeline::Wanted;
 use oxptxas::{Settings, compile, files, pipeline};
-use ptx::Style;
+use ptx::{Diagnostic, LineIndex, Severity, Style};
 use sass::Target;
 use sass::target::LEAST_LIMIT;
 use std::ffi::OsString;
@@ -90,17 +90,36 @@ fn run(program: &str, arguments: &[OsString]) -> Result<(), String> {
     let max_registers = match line.value("maxrregcount") {
         None | Some("archmax") => None,
         Some("archmin") => Some(LEAST_LIMIT.into()),
-        Some(n) => {
-            let n: u32 =
-                n.parse().map_err(|_| fatal(format!("Invalid value '{n}' for option 'maxrregcount'")))?;
-            if n < LEAST_LIMIT.into() {
+        Some(text) => {
+            let n = registers(text)
+                .ok_or_else(|| fatal(format!("Invalid value '{text}' for option 'maxrregcount'")))?;
+            if !(0..256).contains(&n) {
+                warn(&format!("Too big maxrregcount value specified {n}, will be ignored"))?;
+            } else if n < LEAST_LIMIT.into() {
                 warn(&format!(
                     "For profile {target} adjusting per thread register count of {n} to lower bound of {LEAST_LIMIT}"
                 ))?;
             }
-            Some(n.clamp(LEAST_LIMIT.into(), 255))
+            u32::try_from(n).ok().filter(|n| *n < 256).map(|n| n.max(LEAST_LIMIT.into()))
         }
     };
+    let opt_level = level(&line).map_err(fatal)?;
+    if line.has("device-function-maxrregcount") {
+        if line.has("compile-only") {
+            return Err(fatal("Option '--device-function-maxrregcount' is known but not built yet".into()));
+        }
+        warn(
+            "Command line option 'device-function-maxrregcount' not supported for 'whole program compilation', will be ignored",
+        )?;
+    }
+    if line.has("legacy-bar-warp-wide-behavior") {
+        warn(
+            "'--legacy-bar-warp-wide-behavior' is a deprecated option, It will be removed in future release and is not recommended",
+        )?;
+        warn(
+            "Command line option '--legacy-bar-warp-wide-behavior' not supported for this '.target', will be ignored",
+        )?;
+    }
     let [input] = &line.inputs[..] else {
         return Err(fatal(match line.inputs.len() {
             0 => "No input file specified".into(),
@@ -158,7 +177,8 @@ fn run(program: &str, arguments: &[OsString]) -> Result<(), String> {
     let settings = Settings {
         knobs,
         directives,
-        opt_level: line.value("opt-level").and_then(|n| n.parse::<u32>().ok()).unwrap_or(3).min(3) as u8,
+        opt_level,
+        level_given: line.has("opt-level"),
         max_registers,
         fmad: line.value("fmad") != Some("false"),
         entries: line.list("entry").to_vec(),
@@ -179,11 +199,29 @@ fn run(program: &str, arguments: &[OsString]) -> Result<(), String> {
         None if std::io::stderr().is_terminal() => Style::Rich,
         None => Style::Plain,
     };
+    let say = |warnings: &[Diagnostic]| -> Result<(), String> {
+        let lines = LineIndex::new(source);
+        for d in warnings {
+            let strict = line.has("warning-as-error") && d.severity == Severity::Warning;
+            let severity = if strict { Severity::Error } else { d.severity };
+            let d = Diagnostic { severity, ..d.clone() };
+            let text = d.render_as(style, program, file, source, &lines);
+            if strict {
+                return Err(text);
+            }
+            if !quiet {
+                tell(&text);
+            }
+        }
+        Ok(())
+    };
     if check_only {
-        pipeline::front_end(source, file, target, arch).map_err(|f| f.render_as(style, program))?;
-        return Ok(());
+        let module =
+            pipeline::front_end(source, file, target, arch).map_err(|f| f.render_as(style, program))?;
+        return say(&ptx::check::warnings(&module));
     }
     let output = compile(source, file, &settings).map_err(|f| f.render_as(style, program))?;
+    say(&output.warnings)?;
     for k in &output.kernels {
         if line.has("warn-on-local-memory-usage") && k.frame != 0 {
             warn(&format!(
@@ -224,6 +262,34 @@ fn run(program: &str, arguments: &[OsString]) -> Result<(), String> {
     Ok(())
 }
 
+/// A number of registers as C reads it: decimal, hexadecimal or octal, nothing being 0, and cut to 32 bits.
+fn registers(text: &str) -> Option<i32> {
+    let (negative, digits) = text.strip_prefix('-').map_or((false, text), |d| (true, d));
+    let n = match digits.as_bytes() {
+        [] if !negative => 0,
+        [b'0', b'x' | b'X', ..] => i64::from_str_radix(&digits[2..], 16).ok()?,
+        [b'0', _, ..] => i64::from_str_radix(&digits[1..], 8).ok()?,
+        _ => digits.parse().ok()?,
+    };
+    Some(if negative { n.wrapping_neg() } else { n } as i32)
+}
+
+/// What `-O` and `-Ofc` say of the level together.
+fn level(line: &CommandLine) -> Result<u8, String> {
+    let given = line.value("opt-level").and_then(|n| n.parse::<i64>().ok());
+    let (fast, level, others) = match line.value("Ofast-compile") {
+        None | Some("0") => return Ok(given.unwrap_or(3).clamp(0, 3) as u8),
+        Some(fast @ "max") => (fast, 0, "1,2,3"),
+        Some(fast) => (fast, 1, "0,2,3"),
+    };
+    if given.is_some_and(|g| g != level) {
+        return Err(format!(
+            "Conflicting options -opt-level=<{others}> and --Ofast-compile={fast} specified"
+        ));
+    }
+    Ok(level as u8)
+}
+
 fn append(path: &Path, text: &str) -> std::io::Result<()> {
     let mut file = std::fs::OpenOptions::new().append(true).create(true).open(path)?;
     file.write_all(text.as_bytes())
@@ -243,9 +309,8 @@ fn version(program: &str) -> String {
 
 /// The PTX versions that exist up to the newest that is understood.
 fn versions() -> String {
-    const LAST_MINOR: &[(u8, u8)] = &[(1, 5), (2, 3), (3, 2), (4, 3), (5, 1), (6, 5), (7, 8), (8, 8), (9, 0)];
     let mut out = String::new();
-    for (major, last) in LAST_MINOR {
+    for (major, last) in ptx::parser::LAST_MINOR {
         for minor in 0..=*last {
             out.push_str(&format!("{major}.{minor}\n"));
         }
