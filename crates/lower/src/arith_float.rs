@@ -104,10 +104,19 @@ pub fn min_max(b: &mut Builder<'_>, ty: Ty, f: MinMax, x: &Src, y: &Src, z: Opti
     if ty.bits == 64 {
         return minmax_f64(b, f.max, x, y);
     }
-    let source = |s: &Src| if f.abs { fabs(s.low()) } else { s.low() };
-    let r = b.def(Opcode::FMNMX, &f.mods(), &[source(x), source(y), f.which()]);
+    let source = |b: &mut Builder<'_>, s: &Src| match s.low() {
+        // An immediate has no bars, and XORSIGN needs its sign.
+        o @ Operand::Imm(0x8000_0000..) if f.xorsign => fabs(operand(b.copy(o))),
+        o if f.abs => fabs(o),
+        o => o,
+    };
+    let (x, y) = (source(b, x), source(b, y));
+    let r = b.def(Opcode::FMNMX, &f.mods(), &[x, y, f.which()]);
     match z {
-        Some(z) => b.def(Opcode::FMNMX, &f.mods(), &[operand(r), source(z), f.which()]),
+        Some(z) => {
+            let z = source(b, z);
+            b.def(Opcode::FMNMX, &f.mods(), &[operand(r), z, f.which()])
+        }
         None => r,
     }
 }

@@ -56,6 +56,12 @@ fn reductions_by_mask() {
     verify("redux", &[80, 90, 100, 120]);
 }
 
+/// Signs of constants that count though their magnitude is taken, and constants of 64 bits.
+#[test]
+fn constant_operands() {
+    verify("constants", &[86, 90, 100, 120]);
+}
+
 /// Addresses in the initial contents of global and constant variables.
 #[test]
 fn addresses_in_initial_contents() {

@@ -161,9 +161,14 @@ fn approximate(code: &Code<'_>, f: Format, x: &[u64]) -> Option<u64> {
     let turn = || {
         let turns = fp::Single { rm: Round::Zero, ..Default::default() }.mul(x[0] as u32, 0x3e22_f983);
         let turns = f32::from_bits(F32.flush(turns.into()) as u32);
-        f64::from(turns).fract() * std::f64::consts::TAU
+        // The remainder keeps the sign of a zero.
+        f64::from(turns) % 1.0 * std::f64::consts::TAU
     };
     let r = match code.inst.op {
+        // The reciprocal of a divisor beyond 2^126 is below the least normal number, and counts as zero.
+        Op::div if code.inst.has(Mod::approx) && wide(x[1]).abs() > 2f64.powi(126) => {
+            a * 0f64.copysign(wide(x[1]))
+        }
         Op::div => a / wide(x[1]),
         Op::rcp => 1.0 / a,
         Op::sqrt => a.sqrt(),

@@ -67,6 +67,10 @@ fn int_to_float(o: &Operands<'_>) -> Result<Exec, Unsupported> {
     let shift = o.choose(&parts).unwrap_or(0);
     o.ignore(&["B0"]);
     let rm = rounding(o);
+    if bits == 64 && matches!(o.operand(1)?, sass::Operand::Imm(_)) {
+        // ptxas never has one there: what the high word would be is not known.
+        return unsupported("an immediate of 64 bits");
+    }
     let src = o.src(1, if bits == 64 { Kind::Long } else { Kind::Int })?;
     Ok(value(o.dst(0, registers(format))?, [src], move |[x]| {
         let up = x >> shift << (64 - bits);

@@ -128,8 +128,10 @@ fn fmnmx(o: &Operands<'_>) -> Result<Exec, Unsupported> {
         if three {
             r = extremum(F32, r, c, least, nan);
         }
-        let sign = if xorsign && !F32.is_nan(r) { (x[0] ^ x[1]) & 1 << 31 } else { 0 };
-        (r | sign, false, false)
+        if xorsign && !F32.is_nan(r) {
+            r = r & 0x7fff_ffff | (x[0] ^ x[1]) & 1 << 31;
+        }
+        (r, false, false)
     }))
 }
 
@@ -221,8 +223,8 @@ fn mufu(o: &Operands<'_>) -> Result<Exec, Unsupported> {
         ("SQRT", f64::sqrt),
         ("EX2", f64::exp2),
         ("LG2", f64::log2),
-        ("SIN", |x| (x.fract() * std::f64::consts::TAU).sin()),
-        ("COS", |x| (x.fract() * std::f64::consts::TAU).cos()),
+        ("SIN", |x| (x % 1.0 * std::f64::consts::TAU).sin()),
+        ("COS", |x| (x % 1.0 * std::f64::consts::TAU).cos()),
         ("TANH", f64::tanh),
     ];
     let dst = o.dst(0, 1)?;

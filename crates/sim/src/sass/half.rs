@@ -214,8 +214,9 @@ fn min_max(o: &Operands<'_>) -> Result<Exec, Unsupported> {
             let (rx, ry) = (a.pick(x, at), b.pick(y, at));
             let (vx, vy) = (a.pick(ma.apply(x), at), b.pick(mb.apply(y), at));
             let r = super::float::extremum(op.format, op.input(vx), op.input(vy), least, nan);
-            let sign = if xorsign && !op.format.is_nan(r) { (rx ^ ry) & 0x8000 } else { 0 };
-            (if xorsign { r | sign } else { r }) << at
+            // The sign of an immediate counts, though it is no magnitude.
+            let signed = xorsign && !op.format.is_nan(r);
+            (if signed { r & 0x7fff | (rx ^ ry) & 0x8000 } else { r }) << at
         };
         (half(0) | half(16), false, false)
     }))

@@ -274,16 +274,22 @@ fn load_bytes(
 fn load_256(o: &Operands<'_>) -> Result<Exec, Unsupported> {
     o.ignore(HINTS_256);
     let (high, low, address) = (o.dst(0, 4)?, o.dst(1, 4)?, Address::of(o, 2, Space::Global)?);
-    if o.imm(3)? & 0xff != 0xff || !o.operand(4)?.as_reg().is_some_and(|r| r.reg.is_zero() && !r.not) {
-        return unsupported("a masked load");
+    let wanted = o.imm(3)? as usize;
+    if !o.operand(4)?.as_reg().is_some_and(|r| r.reg.is_zero() && !r.not) {
+        return unsupported("a load with a predicate");
     }
     Ok(Box::new(move |m, mask| {
         let addresses: [u64; 32] = std::array::from_fn(|lane| address.at(m.warp, lane));
         for lane in lanes(mask) {
             let mut bytes = [0; 32];
             bytes.copy_from_slice(m.bytes(Space::Global, lane, addresses[lane], 32)?);
-            for (dst, half) in [low, high].into_iter().zip(bytes.as_chunks::<16>().0) {
-                Size { bytes: 16, signed: false }.put(m.warp, dst, lane, half);
+            // The wanted words of each half are in consecutive registers.
+            for (dst, first) in [(low, 0), (high, 4)] {
+                let words = (first..first + 4).filter(|i| wanted >> i & 1 != 0);
+                for (n, i) in words.enumerate() {
+                    let word = crate::memory::little_endian(&bytes[4 * i..4 * i + 4]);
+                    dst.word(m.warp, lane, n as u8, word as u32);
+                }
             }
         }
         Ok(())

@@ -117,7 +117,7 @@ pub(crate) fn f2fp(o: &Operands<'_>) -> Result<Exec, Unsupported> {
         }
         return Ok(value(d, srcs, move |[a, b]| op.narrow(a, to) << width | op.narrow(b, to)));
     }
-    let b = o.src(2, Kind::Int)?;
+    let b = o.src(2, if matches!(shape, "MERGE_C" | "PACK_B") { Kind::Single } else { Kind::Int })?;
     Ok(match (shape, to, from) {
         ("MERGE_C" | "PACK_B", ..) => value(d, [b], move |[x]| op.narrow(x, to)),
         ("UNPACK_B_MERGE_C", _, Side::Wide(f)) => value(d, [b], move |[x]| {
