@@ -486,7 +486,7 @@ fn divergent(r: &mut Run<'_>) {
 
 fn structparam(r: &mut Run<'_>) {
     let fields = r.launch.args[0].fields.as_ref().unwrap();
-    let field = |f: usize, i: usize| fields[f].values[i];
+    let field = |f: usize, i: usize| fields[f].values[i].float();
     let (rows, cols, stride) = (field(0, 0) as usize, field(0, 1) as usize, field(2, 0) as usize);
     let input = r.get::<f32>("in");
     let at = |i: usize| input[i / cols * stride + i % cols + field(3, i % 20) as usize];

@@ -79,17 +79,17 @@ def generate(buffer):
         if "fill" in buffer:
             b = bits(kind, buffer["fill"])
         elif "iota" in buffer:
-            start, step = map(float, buffer["iota"])
+            start, step = buffer["iota"]
             b = bits(kind, start + step * i)
         elif "list" in buffer:
             b = bits(kind, buffer["list"][i]) if i < len(buffer["list"]) else 0
         elif "random" in buffer:
-            low, high = map(float, buffer["random"])
+            low, high = buffer["random"]
             r = rng.next()
             if is_float and not buffer.get("integers", False):
                 b = bits(kind, low + (high - low) * ((r >> 11) / 9007199254740992.0))
             else:
-                b = bits(kind, low + float(r % (int(high - low) + 1)))
+                b = bits(kind, int(low) + r % (int(high) - int(low) + 1))
         elif buffer.get("special", False):
             r, s = rng.next(), rng.next()
             edge, negative = r & 3 == 0, r >> 4 & 1

@@ -98,10 +98,13 @@ pub fn read(data: &[u8]) -> Result<Image, String> {
     let mut image = Image { sm, ..Image::default() };
     let mut contents: BTreeMap<String, Vec<u8>> = BTreeMap::new();
     let mut sizes: BTreeMap<String, u64> = BTreeMap::new();
+    let mut unread = data.len() as u64;
     for (i, s) in sections.enumerate() {
         let name = section_name(i.0);
         sizes.insert(name.clone(), s.sh_size(LE));
         if s.sh_type(LE) != elf::SHT_NOBITS {
+            // A few headers may name the same bytes again and again.
+            unread = unread.checked_sub(s.sh_size(LE)).ok_or("sections that are larger than the file")?;
             contents.insert(name, s.data(LE, data).map_err(|e| e.to_string())?.to_vec());
         }
     }

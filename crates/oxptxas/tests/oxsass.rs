@@ -124,3 +124,37 @@ fn errors_name_the_place() {
     assert!(!out.status.success() && String::from_utf8(out.stderr).unwrap().contains("not an ELF file"));
     assert!(!oxsass(&["run".as_ref(), "missing".as_ref(), "missing".as_ref()]).status.success());
 }
+
+/// Files whose numbers ask for more memory than there is.
+#[test]
+fn damaged_cubins_are_refused() {
+    let whole = fs::read(saxpy_cubin("damaged.cubin")).unwrap();
+    let number = |bytes: &[u8], at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap()) as usize;
+    let headers = number(&whole, 0x28);
+    let count = usize::from(u16::from_le_bytes([whole[0x3c], whole[0x3d]]));
+    let refuses = |name: &str, bytes: &[u8], what: &str| {
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        fs::write(&path, bytes).unwrap();
+        let out = oxsass(&["run".as_ref(), &path, &kernel("saxpy.toml")]);
+        let error = String::from_utf8_lossy(&out.stderr);
+        assert!(!out.status.success() && error.contains(what), "{name}: {error}");
+    };
+    // Two thousand headers that all name the largest section.
+    let sizes = (0..count).map(|i| (number(&whole, headers + 64 * i + 0x20), headers + 64 * i));
+    let largest = sizes.filter(|(size, at)| *size < whole.len() && whole[at + 4] != 8).max().unwrap().1;
+    let mut many = whole.clone();
+    many[0x28..0x30].copy_from_slice(&(whole.len() as u64).to_le_bytes());
+    many[0x3c..0x3e].copy_from_slice(&2000u16.to_le_bytes());
+    many.extend_from_slice(&whole[headers..headers + 64 * count]);
+    (count..2000).for_each(|_| many.extend_from_slice(&whole[largest..largest + 64]));
+    refuses("many.cubin", &many, "sections that are larger than the file");
+    // Every record of a stack size says four gigabytes, almost.
+    let mut deep = whole.clone();
+    for at in 0..deep.len() - 12 {
+        if matches!(deep[at..at + 4], [0x04, 0x11 | 0x12, 0x08, 0x00]) {
+            deep[at + 8..at + 12].copy_from_slice(&0xffff_fff0u32.to_le_bytes());
+        }
+    }
+    assert_ne!(deep, whole);
+    refuses("deep.cubin", &deep, "a stack of 4294967280 bytes");
+}

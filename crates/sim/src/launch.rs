@@ -3,6 +3,7 @@
 
 use crate::generate::Generated;
 use crate::memory::Memory;
+use crate::number::{self, Number};
 use crate::output::Output;
 use crate::tensormap;
 use serde::Deserialize;
@@ -63,6 +64,21 @@ pub struct Arg {
     pub fields: Option<Vec<Field>>,
     /// A tensor map.
     pub tensormap: Option<Tiles>,
+}
+
+impl Arg {
+    /// What is wrong with it.
+    fn check(&self) -> Result<(), String> {
+        let integers = [self.i32.is_some(), self.i64.is_some()];
+        let floats = [self.f32.is_some(), self.f64.is_some()];
+        let others = [self.buffer.is_some(), self.fields.is_some(), self.tensormap.is_some()];
+        if integers.iter().chain(&floats).chain(&others).filter(|k| **k).count() != 1 {
+            return Err("an argument has exactly one key".into());
+        }
+        self.i32.map_or(Ok(()), |n| Number::Int(n).check(Elem::I32))?;
+        let mut fields = self.fields.iter().flatten();
+        fields.try_for_each(|f| f.values.iter().try_for_each(|n| n.check(f.ty)))
+    }
 }
 
 /// A tensor in a buffer, and the box that a copy of a tile moves.
@@ -146,7 +162,7 @@ pub struct Field {
     #[serde(rename = "type")]
     pub ty: Elem,
     /// Values.
-    pub values: Vec<f64>,
+    pub values: Vec<Number>,
 }
 
 /// An element type.
@@ -200,11 +216,7 @@ impl Elem {
     }
     /// The bits of a value of this type.
     fn bits(self, x: f64) -> u64 {
-        match self {
-            Elem::F32 => u64::from((x as f32).to_bits()),
-            Elem::F64 => x.to_bits(),
-            _ => x as i128 as u64,
-        }
+        Number::Float(x).bits(self)
     }
 }
 
@@ -218,13 +230,13 @@ pub struct Buffer {
     /// Number of elements.
     pub length: usize,
     /// Every element is this.
-    pub fill: Option<f64>,
+    pub fill: Option<Number>,
     /// `[start, step]`
-    pub iota: Option<[f64; 2]>,
+    pub iota: Option<[Number; 2]>,
     /// These first elements; the rest is zero.
-    pub list: Option<Vec<f64>>,
+    pub list: Option<Vec<Number>>,
     /// Uniform in `[low, high]` (integers, also in floats if `integers`) or `[low, high)` (floats).
-    pub random: Option<[f64; 2]>,
+    pub random: Option<[Number; 2]>,
     /// Random floats are whole numbers.
     #[serde(default)]
     pub integers: bool,
@@ -285,7 +297,47 @@ const SPECIAL64: [u64; 8] = [
     0x7ff8_0000_0000_0000,
 ];
 
+/// Most bytes of the buffers of a launch.
+const MOST_BYTES: usize = 1 << 30;
+
 impl Buffer {
+    /// Zeros that are no output.
+    pub fn zeros(ty: Elem, length: usize) -> Buffer {
+        let (fill, iota, list, random) = (None, None, None, None);
+        let (integers, special, seed, compare) = (false, false, 0, None);
+        Buffer { ty, length, fill, iota, list, random, integers, special, seed, compare }
+    }
+
+    /// What is wrong with it.
+    fn check(&self) -> Result<(), String> {
+        let keys = [
+            self.fill.is_some(),
+            self.iota.is_some(),
+            self.list.is_some(),
+            self.random.is_some(),
+            self.special,
+        ];
+        if keys.iter().filter(|k| **k).count() > 1 {
+            return Err("more than one of fill, iota, list, random and special".into());
+        }
+        if self.length.checked_mul(self.ty.size()).is_none_or(|n| n > MOST_BYTES) {
+            return Err(format!("{} elements: a launch has at most {MOST_BYTES} bytes", self.length));
+        }
+        if let Some([low, high]) = self.random {
+            if self.ty.is_float() && !self.integers {
+                let width = high.float() - low.float();
+                return if width.is_finite() && width >= 0.0 {
+                    Ok(())
+                } else {
+                    Err("a range without bounds".into())
+                };
+            }
+            number::span(low, high)?;
+        }
+        let list = self.list.iter().flatten();
+        list.chain(&self.fill).chain(self.random.iter().flatten()).try_for_each(|n| n.check(self.ty))
+    }
+
     /// The initial contents.
     pub fn generate(&self) -> Vec<u8> {
         let size = self.ty.size();
@@ -293,18 +345,21 @@ impl Buffer {
         let mut rng = Rng::new(self.seed);
         for i in 0..self.length {
             let bits = if let Some(x) = self.fill {
-                self.ty.bits(x)
+                x.bits(self.ty)
             } else if let Some([start, step]) = self.iota {
-                self.ty.bits(start + step * i as f64)
+                start.stepped(step, i).bits(self.ty)
             } else if let Some(list) = &self.list {
-                list.get(i).map_or(0, |x| self.ty.bits(*x))
+                list.get(i).map_or(0, |x| x.bits(self.ty))
             } else if let Some([low, high]) = self.random {
                 let r = rng.next();
                 if self.ty.is_float() && !self.integers {
+                    let (low, high) = (low.float(), high.float());
                     self.ty.bits(low + (high - low) * ((r >> 11) as f64 / 9007199254740992.0))
                 } else {
-                    let span = (high - low) as u128 + 1;
-                    self.ty.bits(low + (u128::from(r) % span) as f64)
+                    // `check` has seen to it that there is a range.
+                    let span = number::span(low, high).unwrap_or(1);
+                    let n = number::above(low, u128::from(r) % span);
+                    if self.ty.is_float() { self.ty.bits(n as f64) } else { n as u64 }
                 }
             } else if self.special {
                 let (r, s) = (rng.next(), rng.next());
@@ -349,8 +404,18 @@ impl LaunchFile {
     pub fn parse(text: &str) -> Result<LaunchFile, String> {
         let file: LaunchFile = toml::from_str(text).map_err(|e| e.to_string())?;
         for l in &file.launch {
+            let fail = |e: String| format!("kernel {}: {e}", l.kernel);
+            l.shape().map_err(fail)?;
+            let mut bytes = 0;
+            for (name, b) in &l.buffers {
+                b.check().map_err(|e| fail(format!("buffer {name}: {e}")))?;
+                bytes += b.length * b.ty.size();
+            }
+            if bytes > MOST_BYTES {
+                return Err(fail(format!("buffers of more than {MOST_BYTES} bytes")));
+            }
             for a in &l.args {
-                let fail = |e: String| format!("kernel {}: {e}", l.kernel);
+                a.check().map_err(fail)?;
                 a.tensormap.as_ref().map_or(Ok(()), Tiles::check).map_err(fail)?;
                 let named = a.buffer.as_ref().or(a.tensormap.as_ref().map(|t| &t.buffer));
                 if let Some(b) = named.filter(|b| !l.buffers.contains_key(*b)) {
@@ -362,12 +427,45 @@ impl LaunchFile {
     }
 }
 
+/// Most blocks of a grid here.
+const MOST_BLOCKS: u64 = 1 << 22;
+/// Most blocks of a cluster.
+const MOST_IN_CLUSTER: u64 = 16;
+/// Most bytes of shared memory of a block: above them, addresses have the block's rank.
+pub(crate) const MOST_SHARED: u32 = 1 << 24;
+/// Most bytes of the stack of a thread: more no driver gives.
+pub(crate) const MOST_STACK: u32 = 512 << 10;
+
 impl Launch {
+    /// What is wrong with its grid, blocks, clusters and memory.
+    pub(crate) fn shape(&self) -> Result<(), String> {
+        let product = |d: [u32; 3]| d.iter().map(|n| u64::from(*n)).try_fold(1, u64::checked_mul);
+        let at_most = |d: [u32; 3], most: u64| product(d).is_some_and(|n| (1..=most).contains(&n));
+        let (grid, block) = (self.grid, self.block);
+        match () {
+            () if !at_most(grid, MOST_BLOCKS) => {
+                Err(format!("a grid of {grid:?} blocks; here it has 1 to {MOST_BLOCKS}"))
+            }
+            () if !at_most(block, 1024) => Err(format!("a block of {block:?} threads; it has 1 to 1024")),
+            () if !at_most(self.cluster.unwrap_or([1; 3]), MOST_IN_CLUSTER) => {
+                Err(format!("a cluster of {:?} blocks; it has 1 to {MOST_IN_CLUSTER}", self.cluster))
+            }
+            () if self.shared > MOST_SHARED => {
+                Err(format!("{} bytes of shared memory; there are at most {MOST_SHARED}", self.shared))
+            }
+            () if self.stack > MOST_STACK => {
+                Err(format!("a stack of {} bytes; there are at most {MOST_STACK}", self.stack))
+            }
+            () => Ok(()),
+        }
+    }
+
     /// Coordinates of the blocks of each cluster, in the order of their ranks; without clusters each block is one.
     ///
     /// # Errors
     /// When the grid is not made of whole clusters.
     pub fn clusters(&self) -> Result<Vec<Vec<[u32; 3]>>, String> {
+        self.shape()?;
         let (size, grid) = (self.cluster.unwrap_or([1; 3]), self.grid);
         if (0..3).any(|i| size[i] == 0 || !grid[i].is_multiple_of(size[i])) {
             return Err(format!("a grid of {grid:?} blocks is not made of clusters of {size:?}"));
@@ -424,7 +522,7 @@ impl Launch {
                     align = align.max(size);
                     bytes.resize(usize::next_multiple_of(bytes.len(), size), 0);
                     for x in &f.values {
-                        bytes.extend_from_slice(&f.ty.bits(*x).to_le_bytes()[..size]);
+                        bytes.extend_from_slice(&x.bits(f.ty).to_le_bytes()[..size]);
                     }
                 }
                 bytes.resize(usize::next_multiple_of(bytes.len(), align), 0);
@@ -596,6 +694,42 @@ mod tests {
             tiles([8, 1], 2048, Some(vec![1, 9])),
         ] {
             assert!(wrong.check().is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn numbers_are_exact_and_nonsense_is_refused() {
+        let parse = |launch: &str, buffer: &str| {
+            let shape = if launch.contains("grid") { "" } else { "grid = [1, 1, 1]\nblock = [32, 1, 1]\n" };
+            LaunchFile::parse(&format!(
+                "[[launch]]\nkernel = 'k'\n{shape}{launch}\n[launch.buffers.x]\ntype = 'i64'\n{buffer}\n"
+            ))
+        };
+        let bytes = |buffer: &str| {
+            let file = parse("args = []", buffer).expect("is a launch file");
+            file.launch[0].buffers["x"].generate()
+        };
+        let large = i64::MAX - 2;
+        assert_eq!(bytes(&format!("length = 1\nfill = {large}")), large.to_le_bytes());
+        assert_eq!(bytes(&format!("length = 2\niota = [{large}, 1]"))[8..], (large + 1).to_le_bytes());
+        assert_eq!(bytes(&format!("length = 1\nlist = [{large}]")), large.to_le_bytes());
+        assert_eq!(bytes(&format!("length = 1\nrandom = [{large}, {large}]")), large.to_le_bytes());
+        for (launch, buffer, what) in [
+            ("args = [{ i32 = 1, i64 = 1 }]", "length = 1", "exactly one key"),
+            ("args = [{}]", "length = 1", "exactly one key"),
+            ("args = [{ i32 = 4294967296 }]", "length = 1", "does not fit"),
+            ("args = []", "length = 1\nfill = 1\nlist = [1]", "more than one"),
+            ("args = []", "length = 1\nfill = 0.5", "no integer"),
+            ("args = []", "length = 9223372036854775807", "at most"),
+            ("args = []", "length = 1\nrandom = [0.0, inf]", "range"),
+            ("args = []\nstack = 4294967295", "length = 1", "stack"),
+            ("args = []\nshared = 4294967295", "length = 1", "shared"),
+            ("args = []\ncluster = [65536, 65536, 1]", "length = 1", "cluster"),
+            ("args = []\ngrid = [2147483648, 1, 1]\nblock = [1, 1, 1]", "length = 1", "grid"),
+            ("args = []\ngrid = [1, 1, 1]\nblock = [65536, 65536, 1]", "length = 1", "block"),
+        ] {
+            let error = parse(launch, buffer).expect_err(launch);
+            assert!(error.contains(what), "{launch} {buffer}: {error}");
         }
     }
 

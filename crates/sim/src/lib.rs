@@ -10,6 +10,7 @@ mod matrix;
 mod mbarrier;
 pub mod memory;
 mod metadata;
+pub mod number;
 pub mod output;
 pub mod ptx;
 mod quad;

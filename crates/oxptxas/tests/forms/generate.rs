@@ -6,6 +6,7 @@ use ptx::Type;
 use ptx::isa::{Form, OperandKind, OperandSpec, TargetGate, TypeRef};
 use ptx::{Mod, Op};
 use sim::launch::{Arg, Buffer, Elem, Launch};
+use sim::number::Number;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
@@ -46,19 +47,9 @@ impl Case {
 
     /// The launch that runs it.
     pub fn launch(&self, kernel: &str) -> Launch {
-        let words: Vec<f64> = self.inputs.iter().flatten().map(|w| f64::from(*w)).collect();
-        let buffer = |length: usize, list: Option<Vec<f64>>| Buffer {
-            ty: Elem::U32,
-            length,
-            fill: None,
-            iota: None,
-            list,
-            random: None,
-            integers: false,
-            special: false,
-            seed: 0,
-            compare: Some("exact".into()),
-        };
+        let words: Vec<Number> = self.inputs.iter().flatten().map(|w| Number::Int((*w).into())).collect();
+        let buffer =
+            |length: usize, list: Option<Vec<Number>>| Buffer { list, ..Buffer::zeros(Elem::U32, length) };
         let arg = |name: &str| Arg { buffer: Some(name.into()), ..Arg::default() };
         Launch {
             kernel: kernel.into(),

@@ -31,7 +31,7 @@ pub use coverage::{Coverage, coverage};
 pub(crate) use float::extremum;
 pub(crate) use pack::pack_integers;
 
-use crate::launch::{Buffers, Launch};
+use crate::launch::{Buffers, Launch, MOST_SHARED, MOST_STACK};
 use crate::memory::{CONST_WINDOW, PARAM_WINDOW};
 use crate::schedule::{Dice, Schedule};
 use crate::watch::Watch;
@@ -255,6 +255,7 @@ fn simulate(
     let image = Image::load(cubin, &launch.kernel, &mut prepared.memory).map_err(SimError::Cubin)?;
     prepared.params = launch.params(&prepared.addresses, image.target.info().param_base.into());
     let code = decode(&image.code, image.target);
+    launch.shape().map_err(SimError::Launch)?;
     let env = environment(&image, launch, &prepared.params, &mut prepared.memory)?;
     let registers = granted(&image, &code);
     let steps: Vec<Step> = code
@@ -313,9 +314,16 @@ fn environment(
     params: &[u8],
     memory: &mut crate::memory::Memory,
 ) -> Result<Env, SimError> {
-    let threads: u32 = launch.block.iter().product();
-    if threads == 0 || threads > 1024 {
-        return Err(SimError::Launch(format!("{threads} threads in a block")));
+    let stack = image.local.max(launch.stack);
+    if stack > MOST_STACK {
+        let what = format!("{} has a stack of {stack} bytes; there are at most {MOST_STACK}", launch.kernel);
+        return Err(SimError::Launch(what));
+    }
+    let shared = image.shared.saturating_add(launch.shared);
+    if shared > MOST_SHARED {
+        let what =
+            format!("{} has {shared} bytes of shared memory; there are at most {MOST_SHARED}", launch.kernel);
+        return Err(SimError::Launch(what));
     }
     let (offset, size) = image.params;
     if usize::from(size) != params.len() {
@@ -359,7 +367,7 @@ fn environment(
         }
         put(blocks, &cluster.iter().product::<u32>().to_le_bytes());
     }
-    let local = image.local.max(launch.stack).next_multiple_of(16);
+    let local = stack.next_multiple_of(16);
     put(info.stack_ptr.into(), &local.to_le_bytes());
     if info.mem_desc != 0 {
         put(info.mem_desc.into(), &DESCRIPTOR.to_le_bytes());
@@ -396,7 +404,7 @@ fn environment(
         put(0x40, &first.to_le_bytes());
         put(at, &size.to_le_bytes());
     }
-    Ok(Env { banks, block: launch.block, grid: launch.grid, local, shared: image.shared + launch.shared })
+    Ok(Env { banks, block: launch.block, grid: launch.grid, local, shared })
 }
 
 /// What the blocks of a launch share.

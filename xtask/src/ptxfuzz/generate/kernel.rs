@@ -5,6 +5,7 @@ use super::{Context, Gen, Program, UNIFORM};
 use crate::ptxfuzz::class::Class;
 use ptx::Type;
 use sim::launch::{Arg, Buffer, Elem, Field, Launch};
+use sim::number::Number;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
@@ -265,20 +266,10 @@ impl Gen {
 
     fn launch(&mut self, stride: usize) -> Launch {
         let threads = self.profile.threads * self.profile.blocks;
-        let buffer = |ty, length| Buffer {
-            ty,
-            length,
-            fill: None,
-            iota: None,
-            list: None,
-            random: None,
-            integers: false,
-            special: false,
-            seed: 0,
-            compare: None,
-        };
-        let integers = (0..threads * INPUT).map(|_| f64::from(self.rng.integer() as u32)).collect();
-        let sums = (0..2 * SUMS).map(|_| f64::from(self.rng.integer() as u32)).collect();
+        let buffer = Buffer::zeros;
+        let mut words =
+            |n: usize| (0..n).map(|_| Number::Int((self.rng.integer() as u32).into())).collect::<Vec<_>>();
+        let (integers, sums) = (words(threads * INPUT), words(2 * SUMS));
         let floats = Buffer { special: true, seed: self.rng.bits(), ..buffer(Elem::F32, threads * INPUT) };
         let floats = if self.rng.percent(50) {
             Buffer { ty: Elem::F64, length: floats.length / 2, ..floats }
@@ -287,7 +278,7 @@ impl Gen {
         };
         let pointer = |name: &str| Arg { buffer: Some(name.into()), ..Arg::default() };
         let number = |n: u64| Arg {
-            fields: Some(vec![Field { ty: Elem::U32, values: vec![f64::from(n as u32)] }]),
+            fields: Some(vec![Field { ty: Elem::U32, values: vec![Number::Int((n as u32).into())] }]),
             ..Arg::default()
         };
         let (n0, n1) = (self.rng.integer(), self.rng.integer());
