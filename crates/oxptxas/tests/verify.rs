@@ -297,3 +297,53 @@ fn parameters_by_address_and_vector_moves() {
         }
     }
 }
+
+/// Half of a warp shuffles among itself; one of the results comes from a lane of the other half, which is undefined.
+const ABSENT: &str = "
+.version 9.0
+.target sm_75
+.address_size 64
+.visible .entry k(.param .u64 out)
+{
+    .reg .pred %p<4>;
+    .reg .b32 %r<10>;
+    .reg .b64 %d<6>;
+    ld.param.u64 %d0, [out];
+    mov.u32 %r0, %tid.x;
+    mov.u32 %r1, %laneid;
+    mov.u32 %r2, %ctaid.x;
+    mad.lo.u32 %r2, %r2, 256, %r0;
+    mul.wide.u32 %d1, %r2, 16;
+    add.u64 %d0, %d0, %d1;
+    setp.ge.u32 %p0, %r1, 16;
+    @%p0 bra OUT;
+    mad.lo.u32 %r3, %r1, 3, 1;
+    shfl.sync.bfly.b32 %r4, %r3, 16, 31, 0xffff;
+    shfl.sync.bfly.b32 %r5, %r3, 1, 31, 0xffff;
+    st.global.u32 [%d0], %r4;
+    st.global.u32 [%d0+8], %r5;
+OUT:
+    ret;
+}
+";
+
+#[test]
+fn what_depends_on_undefined_values_is_not_compared_and_the_rest_is() {
+    let module = ptx::parse(ABSENT).unwrap();
+    let verdict = |source: &str| {
+        let settings = Settings::new(Target::parse("sm_75").unwrap());
+        let cubin = compile(source, "absent.ptx", &settings).unwrap().cubin;
+        verify::kernel(&module, ABSENT, &cubin, "k", 0..2)
+    };
+    assert_eq!(verdict(ABSENT), Verdict::Same);
+    let Verdict::Differs(how) = verdict(&ABSENT.replace("%r5, %r3, 1,", "%r5, %r3, 2,")) else {
+        panic!("no difference")
+    };
+    assert!(how.contains("stored by line 23 of the PTX"), "{how}");
+    let nothing_else = ABSENT.replace("    st.global.u32 [%d0+8], %r5;\n", "");
+    let module = ptx::parse(&nothing_else).unwrap();
+    let cubin =
+        compile(&nothing_else, "absent.ptx", &Settings::new(Target::parse("sm_75").unwrap())).unwrap().cubin;
+    let verdict = verify::kernel(&module, &nothing_else, &cubin, "k", 0..2);
+    assert!(matches!(verdict, Verdict::Undefined(_)), "{verdict}");
+}

@@ -299,12 +299,13 @@ const SIZES: &[u32] = &[1, 2, 4, 8, 16, 31, 32, 33, 64, 100];
 /// Sizes that keep the rows of a matrix aligned.
 const EVEN: &[u32] = &[32, 64, 128];
 
-/// The styles, one for each seed in turn. The first four are for kernels that take any launch.
+/// The styles, one for each seed in turn. The first four are for kernels that take any launch: between them they have
+/// several blocks, several full warps, a last warp that is not full, and threads in two dimensions.
 const STYLES: &[Style] = &[
     Style { block: [64, 1, 1], grid: [2, 1, 1], sizes: SIZES, range: Range::Small },
-    Style { block: [64, 1, 1], grid: [1, 2, 1], sizes: SIZES, range: Range::Wild },
+    Style { block: [80, 1, 1], grid: [1, 2, 1], sizes: SIZES, range: Range::Wild },
     Style { block: [16, 4, 1], grid: [3, 1, 1], sizes: SIZES, range: Range::Small },
-    Style { block: [64, 1, 1], grid: [1, 1, 1], sizes: SIZES, range: Range::Wild },
+    Style { block: [96, 1, 1], grid: [3, 1, 1], sizes: SIZES, range: Range::Wild },
     Style { block: [16, 16, 1], grid: [1, 1, 1], sizes: EVEN, range: Range::Small },
     Style { block: [128, 1, 1], grid: [2, 1, 1], sizes: EVEN, range: Range::Small },
     Style { block: [1, 1, 1], grid: [1, 1, 1], sizes: SIZES, range: Range::Small },
@@ -313,6 +314,8 @@ const STYLES: &[Style] = &[
     Style { block: [256, 1, 1], grid: [1, 1, 1], sizes: EVEN, range: Range::Zero },
     Style { block: [8, 8, 1], grid: [2, 2, 1], sizes: &[64], range: Range::Small },
     Style { block: [32, 8, 1], grid: [1, 1, 1], sizes: &[16, 1], range: Range::Small },
+    Style { block: [37, 1, 1], grid: [2, 1, 1], sizes: SIZES, range: Range::Small },
+    Style { block: [64, 1, 1], grid: [1, 1, 1], sizes: SIZES, range: Range::Wild },
 ];
 
 /// Threads of a block: as the kernel says, else as the style has them.

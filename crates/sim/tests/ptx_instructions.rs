@@ -158,6 +158,14 @@ fn floating_point() {
         ("max.NaN.f32 r, ra, rb;", [0x7fc0_0000, F1, 0], NAN),
         ("min.f32 r, ra, rb;", [0, 0x8000_0000, 0], 0x8000_0000),
         ("max.xorsign.abs.f32 r, ra, rb;", [0xc000_0000, F1, 0], 0xc000_0000),
+        ("sin.approx.f32 r, ra;", [0x8000_0000, 0, 0], 0x8000_0000),
+        ("sin.approx.ftz.f32 r, ra;", [0x8000_0001, 0, 0], 0x8000_0000),
+        // The reciprocal of what is beyond 2^126 counts as zero.
+        ("div.approx.f32 r, ra, rb;", [0x7f00_0000, 0x7e80_0001, 0], 0),
+        ("div.approx.ftz.f32 r, ra, rb;", [0xff00_0000, 0x7f00_0000, 0], 0x8000_0000),
+        ("div.approx.f32 r, ra, rb;", [INF, 0x7f00_0000, 0], NAN),
+        ("div.approx.f32 r, ra, rb;", [0x7e80_0000, 0x7e80_0000, 0], F1),
+        ("div.full.f32 r, ra, rb;", [0x7f00_0000, 0x7f00_0000, 0], F1),
         ("neg.f32 r, ra;", [0, 0, 0], 0x8000_0000),
         ("abs.ftz.f32 r, ra;", [0x8000_0001, 0, 0], 0),
         ("copysign.f32 r, ra, rb;", [0x8000_0000, F1, 0], 0xbf80_0000),
@@ -332,4 +340,35 @@ fn calls_and_tables() {
     let body = "mov.b32 r, 1; mov.b64 d, 0;\ntargets: .branchtargets zero, one;\nbrx.idx r, targets;\n\
          zero: mov.b64 d, 10; bra end;\none: mov.b64 d, 11;\nend: st.global.u64 [o], d;";
     assert_eq!(words("", body, 1, 1), [11]);
+}
+
+#[test]
+fn parameters_of_functions_may_be_registers() {
+    let functions = ".func (.reg .b64 s) f(.reg .b32 a, .reg .b64 b, .param .b32 c) {\n\
+                     .reg .b64 t; .reg .b32 u; cvt.u64.u32 t, a; add.u64 s, t, b; ld.param.b32 u, [c];\n\
+                     cvt.u64.u32 t, u; add.u64 s, s, t; ret; }";
+    let body = "mov.b32 ra, 5; mov.b64 da, 0x100000000; { .param .b32 c; st.param.b32 [c], 7;\n\
+                call (d), f, (ra, da, c); call (dc), f, (1, d, c); } st.global.u64 [o], d; st.global.u64 [o+8], dc;";
+    assert_eq!(words(functions, body, 1, 2), [0x1_0000_000c, 0x1_0000_0014]);
+}
+
+#[test]
+fn a_shuffle_from_a_lane_that_takes_no_part_is_undefined() {
+    let body = "mov.u32 ra, %tid.x; setp.lt.u32 p, ra, 16; cvt.u64.u32 d, ra; mul.lo.u64 d, d, 8; add.u64 o, o, d;\n\
+                @!p bra OUT; shfl.sync.bfly.b32 r, ra, 16, 31, 0xffff; shfl.sync.bfly.b32 rb, ra, 1, 31, 0xffff;\n\
+                mov.b64 d, {r, rb}; st.global.u64 [o], d; OUT:";
+    let source = module("", body);
+    let module = ptx::parse(&source).unwrap();
+    let run = |fill| {
+        let launch = launch(32, 32);
+        let done = sim::ptx::execute_filled(&module, &launch, 1000, fill).unwrap();
+        let bytes = launch.collect(&done).remove("out").unwrap();
+        bytes.chunks(8).map(|b| u64::from_le_bytes(b.try_into().unwrap())).collect::<Vec<_>>()
+    };
+    let (first, other) = (run(0), run(0xa5));
+    for lane in 0..16u64 {
+        let (a, b) = (first[lane as usize], other[lane as usize]);
+        assert_eq!((a as u32, a >> 32, b >> 32), (lane as u32, lane ^ 1, lane ^ 1));
+        assert_ne!(b as u32, a as u32);
+    }
 }

@@ -66,6 +66,40 @@ pub(super) struct Layout {
     pub initial: Vec<u64>,
     /// Bytes of its local and parameter variables.
     pub frame: u64,
+    /// Parameters and results in registers: first slot, how many, and where each has its place in the frame as others do.
+    pub params: Vec<Passed>,
+    /// See `params`.
+    pub returns: Vec<Passed>,
+}
+
+/// A parameter or a result in a register.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Passed {
+    /// First slot.
+    slot: usize,
+    /// Number of slots.
+    slots: usize,
+    /// Place in the frame.
+    at: usize,
+    /// Bytes of it that a slot holds.
+    size: usize,
+}
+
+impl Passed {
+    /// Into the register.
+    pub fn load(self, regs: &mut [u64], frame: &[u8]) {
+        for n in 0..self.slots {
+            let at = self.at + n * self.size;
+            regs[self.slot + n] = crate::memory::little_endian(&frame[at..at + self.size]);
+        }
+    }
+    /// Out of the register.
+    pub fn store(self, regs: &[u64], frame: &mut [u8]) {
+        for n in 0..self.slots {
+            let at = self.at + n * self.size;
+            frame[at..at + self.size].copy_from_slice(&regs[self.slot + n].to_le_bytes()[..self.size]);
+        }
+    }
 }
 
 /// Largest variable that is given memory.
@@ -97,7 +131,7 @@ pub(super) struct Program<'m> {
 }
 
 /// What a register slot holds before it is written: another thing in each, unless it is zero.
-fn garbage(fill: u8, slot: usize) -> u64 {
+pub(super) fn garbage(fill: u8, slot: usize) -> u64 {
     match fill {
         0 => 0,
         n => crate::launch::Rng::new(slot as u64 ^ u64::from(n) << 32).next(),
@@ -248,6 +282,24 @@ impl<'m> Program<'m> {
             let slots = if r.ty == Type::b128 { 2 } else { 1 };
             layout.initial.resize(layout.initial.len() + slots, bits);
         }
+        let passed = |layout: &Layout, list: &[VarId]| -> Vec<Passed> {
+            let in_registers = list.iter().filter(|v| self.module.vars[**v].space == Space::Reg);
+            let found = in_registers.filter_map(|v| {
+                let var = &self.module.vars[*v];
+                let Place::Frame(at) = self.places[*v] else { return None };
+                let (r, reg) = body.regs.iter().find(|(_, r)| r.name == var.name)?;
+                let slots = usize::from(reg.vector) * if reg.ty == Type::b128 { 2 } else { 1 };
+                let size = (reg.ty.bytes() as usize).min(8);
+                Some(Passed {
+                    slot: layout.slots[r.as_u32() as usize] as usize,
+                    slots,
+                    at: at as usize,
+                    size,
+                })
+            });
+            found.collect()
+        };
+        (layout.params, layout.returns) = (passed(&layout, &func.params), passed(&layout, &func.returns));
         let first = self.code.len() as u32;
         layout.entry = Some(first);
         let mut labels: FxHashMap<LabelId, u32> = FxHashMap::default();

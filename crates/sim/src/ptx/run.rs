@@ -108,10 +108,7 @@ pub fn observe(
             format!("kernel '{}' takes {size} bytes of arguments, not {given}", launch.kernel),
         ));
     }
-    let threads: u64 = launch.block.iter().map(|n| u64::from(*n)).product();
-    if threads == 0 || threads > 1024 {
-        return Err(SimError::new(format!("a block of {threads} threads")));
-    }
+    launch.shape().map_err(SimError::new)?;
     for v in program.globals.clone() {
         let var = &module.vars[v];
         let at = prepared.memory.alloc(&var.name, vec![0; var.size() as usize]);
@@ -417,6 +414,9 @@ impl Block {
         t.callers.push(Caller { func: t.func, pc: t.pc, registers: t.registers, frame: t.frame });
         t.registers = t.regs.len();
         t.regs.extend_from_slice(&layout.initial);
+        for passed in &layout.params {
+            passed.load(&mut t.regs[t.registers..], &t.local[frame as usize..]);
+        }
         t.frame = frame;
         t.func = callee;
         t.pc = entry;
@@ -468,6 +468,9 @@ impl Block {
         let code = &p.code[caller.pc as usize];
         let returns = &p.module.funcs[t.func].returns;
         let callee = (t.registers, t.frame);
+        for passed in &p.layouts[t.func].returns {
+            passed.store(&t.regs[callee.0..], &mut t.local[callee.1 as usize..]);
+        }
         t.func = caller.func;
         (t.registers, t.frame) = (caller.registers, caller.frame);
         t.pc = caller.pc;

@@ -1,6 +1,6 @@
 //! One thread's state, and how operands read and write it.
 
-use super::decode::{Code, Place, Program, STACK_PARAMS, function_address};
+use super::decode::{Code, Place, Program, STACK_PARAMS, function_address, garbage};
 use super::int::{mask, value};
 use crate::fp::{self, F64, Round};
 use crate::launch::Launch;
@@ -243,6 +243,12 @@ impl Thread {
             S::total_smem_size | S::aggr_smem_size => Ok(env.shared.first().map_or(0, Vec::len) as u64),
             S::dynamic_smem_size => Ok(env.launch.shared.into()),
             S::WARP_SZ => Ok(32),
+            // Where the system keeps shared memory for itself is not defined: another place in other runs.
+            S::reserved_smem_offset_begin
+            | S::reserved_smem_offset_end
+            | S::reserved_smem_offset_cap
+            | S::reserved_smem_offset_0
+            | S::reserved_smem_offset_1 => Ok(garbage(env.program.fill, s as usize) & 0xffff_ffff),
             // What the driver puts there is its own affair; the simulators' drivers put nothing.
             // Counters that no tool has started.
             _ if s.name().starts_with("%envreg") || s.name().starts_with("%pm") => Ok(0),

@@ -1,6 +1,6 @@
 //! Instructions that the lanes of a warp execute together.
 
-use super::decode::Code;
+use super::decode::{Code, garbage};
 use super::int::{mask, value};
 use super::thread::{Env, Res, Thread};
 use ::ptx::ast::Operand;
@@ -48,10 +48,11 @@ pub(super) fn collective(
                 let lane = threads[*l].lane() as i32;
                 let (from, in_range) = shuffle_source(inst.one_of(&SHUFFLES), lane, b[i] as u32, c[i] as u32);
                 let from = if in_range { from } else { lane };
-                // Reading a lane that takes no part is undefined; here it gives the lane's own value.
-                let k = lanes.iter().position(|l| threads[*l].lane() as i32 == from).unwrap_or(i);
+                // Reading a lane that takes no part is undefined: the lane's own value, or another in other runs.
+                let k = lanes.iter().position(|l| threads[*l].lane() as i32 == from);
+                let absent = a[i] ^ garbage(p.fill, from as usize & 31);
                 let o = &code.inst.operands[0];
-                threads[*l].write(p, o, a[k], Type::b32)?;
+                threads[*l].write(p, o, k.map_or(absent, |k| a[k]), Type::b32)?;
                 threads[*l].write_second(p, o, in_range);
             }
         }
