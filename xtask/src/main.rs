@@ -19,6 +19,7 @@ mod status;
 mod vendor;
 mod verify;
 mod words;
+mod zluda;
 
 #[derive(Parser)]
 struct Args {
@@ -67,6 +68,8 @@ enum Task {
     /// Compare our code for random PTX programs with the PTX interpreter, in the SASS simulator.
     #[command(name = "ptxfuzz")]
     PtxFuzz(ptxfuzz::Options),
+    /// Run the hand-written PTX tests of a checkout of ZLUDA, with ptxas's code and ours.
+    Zluda(zluda::Options),
 }
 
 fn main() -> ExitCode {
@@ -89,6 +92,7 @@ fn main() -> ExitCode {
                 Ok(())
             }
         },
+        Task::Zluda(o) => install_oracles().and_then(|bin| zluda::run(&bin, &o)),
         Task::DocsIsa => docs::write(&root()),
         Task::FormCubins(o) => install_oracles().and_then(|bin| forms::run(&o, &root(), &bin)),
         Task::PtxasCubins(o) => install_oracles().and_then(|bin| compile::run(&o, &bin)),
