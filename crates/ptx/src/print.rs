@@ -6,8 +6,8 @@ use crate::ast::{
     Stmt, Symbol, Var, VarId, VectorElem,
 };
 use crate::isa::TypeClass;
-use cranelift_entity::{PrimaryMap, SecondaryMap};
-use rustc_hash::FxHashSet;
+use cranelift_entity::PrimaryMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::fmt::{self, Display, Formatter, Write as _};
 
 impl Display for Module {
@@ -27,6 +27,11 @@ impl Display for Module {
                 Item::Var(_) => None,
             })
         };
+        let names = self.items.iter().map(|item| match item {
+            Item::Var(v) => self.vars[*v].name.as_str(),
+            Item::Func(f) => self.funcs[*f].name.as_str(),
+        });
+        let names: FxHashSet<&str> = names.collect();
         let mut out = String::new();
         for func in funcs().filter(|func| !func.entry) {
             self.header(&mut out, func);
@@ -45,7 +50,7 @@ impl Display for Module {
                     let mut out = String::from("\n");
                     self.header(&mut out, func);
                     out.push_str("\n{\n");
-                    Printer::new(self, func, body).body(&mut out, body);
+                    Printer::new(self, &names, func, body).body(&mut out, body);
                     out.push_str("}\n");
                     f.write_str(&out)?;
                 }
@@ -264,13 +269,14 @@ struct Printer<'m> {
     header_regs: usize,
     labels: PrimaryMap<LabelId, String>,
     /// Of the variables that the body declares.
-    vars: SecondaryMap<VarId, Option<String>>,
+    vars: FxHashMap<VarId, String>,
 }
 
-fn distinct(taken: &mut FxHashSet<String>, name: &str) -> String {
+/// A name that is neither one of the module's nor taken in the function; it is taken from now on.
+fn distinct(module: &FxHashSet<&str>, taken: &mut FxHashSet<String>, name: &str) -> String {
     let mut candidate = name.to_string();
     let mut n = 0;
-    while !taken.insert(candidate.clone()) {
+    while module.contains(&*candidate) || !taken.insert(candidate.clone()) {
         n += 1;
         candidate = format!("{name}_{n}");
     }
@@ -278,14 +284,9 @@ fn distinct(taken: &mut FxHashSet<String>, name: &str) -> String {
 }
 
 impl<'m> Printer<'m> {
-    fn new(module: &'m Module, func: &Func, body: &Body) -> Printer<'m> {
+    /// `names` are those of the module's variables and functions.
+    fn new(module: &'m Module, names: &FxHashSet<&str>, func: &Func, body: &Body) -> Printer<'m> {
         let mut taken: FxHashSet<String> = FxHashSet::default();
-        for item in &module.items {
-            taken.insert(match item {
-                Item::Var(v) => module.vars[*v].name.clone(),
-                Item::Func(f) => module.funcs[*f].name.clone(),
-            });
-        }
         // Register parameters come first among the registers; the header has their names.
         let header = func.params.iter().chain(&func.returns).map(|v| &module.vars[*v]);
         let in_regs = header.clone().filter(|v| v.space == Space::Reg).count();
@@ -294,23 +295,24 @@ impl<'m> Printer<'m> {
             regs: PrimaryMap::new(),
             header_regs: in_regs,
             labels: PrimaryMap::new(),
-            vars: SecondaryMap::new(),
+            vars: FxHashMap::default(),
         };
         taken.extend(header.map(|v| v.name.clone()));
         for (i, reg) in body.regs.values().enumerate() {
-            p.regs.push(if i < in_regs { reg.name.to_string() } else { distinct(&mut taken, &reg.name) });
+            let own = |taken| distinct(names, taken, &reg.name);
+            p.regs.push(if i < in_regs { reg.name.to_string() } else { own(&mut taken) });
         }
         for v in &body.vars {
-            p.vars[*v] = Some(distinct(&mut taken, &module.vars[*v].name));
+            p.vars.insert(*v, distinct(names, &mut taken, &module.vars[*v].name));
         }
         for l in body.labels.values() {
-            p.labels.push(distinct(&mut taken, &l.name));
+            p.labels.push(distinct(names, &mut taken, &l.name));
         }
         p
     }
 
     fn var(&self, v: VarId) -> &str {
-        self.vars[v].as_deref().unwrap_or(&self.module.vars[v].name)
+        self.vars.get(&v).unwrap_or(&self.module.vars[v].name)
     }
 
     fn body(&self, out: &mut String, body: &Body) {
