@@ -256,12 +256,14 @@ fn dependences(target: Target, region: &[MachineInst]) -> Vec<Node> {
                     if variable {
                         expected_latency(producer.op)
                     } else {
-                        u32::from(timing::waw(target, producer, u))
+                        u32::from(timing::waw(target, producer, u, inst))
                     },
                 );
             }
             for &r in &readers[usize::from(u)] {
-                edge(r, if timing::reads_late(target, &region[r as usize].inst) { 12 } else { 1 });
+                let reader = &region[r as usize].inst;
+                let late = timing::reads_late(target, reader);
+                edge(r, if late { 12 } else { timing::war(target, reader, u, inst).into() });
             }
         });
         let version = |reg: Reg| {

@@ -2,10 +2,13 @@
 //! and how far apart a fixed-latency writer and its reader must issue.
 
 use crate::units::{self, Site, Unit};
-use sass::{Inst, Opcode, Target, latency};
+use sass::latency::{self, Reader};
+use sass::{Class, Inst, Opcode, Operand, Role, Target};
 
 /// Cycles after issue by which every fixed-latency result has arrived everywhere.
 pub const MAX_LATENCY: u8 = 16;
+/// Cycles after issue by which every source that is read at issue may be overwritten.
+pub const MAX_READ: u8 = 3;
 
 /// Whether the results arrive after an unknown time, so that readers need a scoreboard.
 pub fn is_variable(target: Target, inst: &Inst) -> bool {
@@ -35,14 +38,39 @@ pub fn min_stall(op: Opcode) -> u8 {
     }
 }
 
+/// The class of `inst` as a writer of `unit`.
+fn writer(inst: &Inst, unit: Unit) -> Class {
+    let place = inst.operands.iter().zip(inst.op.slots()).enumerate().find_map(|(i, (o, slot))| match o {
+        Operand::Reg(r) if matches!(slot.role, Role::Def | Role::Both) => {
+            let nth = unit.checked_sub(units::unit(r.reg)?)?;
+            let nth = u8::try_from(nth).ok()?;
+            (nth < inst.op.width(i, &inst.mods)).then_some((i as u8, nth))
+        }
+        _ => None,
+    });
+    latency::writer(inst, place.map(|p| p.0), place.map_or(0, |p| p.1))
+}
+
+/// `inst` as a reader of `unit` at `site`.
+fn reader(inst: &Inst, unit: Unit, site: Site) -> Reader {
+    let Site::Operand(at) = site else { return latency::guard(inst) };
+    let first = inst.operands.get(usize::from(at)).and_then(Operand::as_reg).and_then(|r| units::unit(r.reg));
+    let nth = first.and_then(|f| unit.checked_sub(f)).map_or(0, |n| n.min(u8::MAX.into()) as u8);
+    latency::reader(inst, units::file(unit), Some(at), nth)
+}
+
 /// Least distance in cycles from the issue of fixed-latency `producer`, which writes `unit`, to the issue
 /// of `consumer`, which reads it at `site`. At most 16.
 pub fn raw(target: Target, producer: &Inst, unit: Unit, consumer: &Inst, site: Site) -> u8 {
-    let site = latency::read_site(consumer, site == Site::Guard, target);
-    latency::raw_latency(producer.op, units::file(unit), site, target)
+    latency::raw(writer(producer, unit), units::file(unit), reader(consumer, unit, site), target)
 }
 
 /// Least distance from fixed-latency `producer` to a `consumer` that writes the same unit.
-pub fn waw(target: Target, producer: &Inst, unit: Unit) -> u8 {
-    latency::waw_latency(producer.op, units::file(unit), target)
+pub fn waw(target: Target, producer: &Inst, unit: Unit, consumer: &Inst) -> u8 {
+    latency::waw(writer(producer, unit), units::file(unit), writer(consumer, unit), target)
+}
+
+/// Least distance from `reader`, which reads `unit` when it issues, to a `writer` of it.
+pub fn war(target: Target, reader: &Inst, unit: Unit, writes: &Inst) -> u8 {
+    latency::war(latency::class(reader), units::file(unit), writer(writes, unit), target)
 }

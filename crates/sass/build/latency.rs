@@ -4,17 +4,66 @@ use crate::forms::targets;
 use crate::ident;
 use std::fmt::Write as _;
 
+/// A class of instructions within a unit.
+struct Class {
+    name: String,
+    unit: String,
+    mods: Vec<String>,
+    opcodes: Vec<String>,
+}
+
+/// A place of the instructions of a class.
+struct Part {
+    name: String,
+    class: String,
+    writes: bool,
+    /// Operands, with the register of the operand for `write`.
+    places: Vec<(u8, u8)>,
+}
+
 /// The lines of the file, as they are read.
 #[derive(Default)]
 pub struct Latency {
     /// (name, kinds, opcodes)
     units: Vec<(String, Vec<String>, Vec<String>)>,
+    classes: Vec<Class>,
+    parts: Vec<Part>,
+    sets: Vec<(String, Vec<String>)>,
     raw: Vec<Vec<String>>,
     waw: Vec<Vec<String>>,
+    war: Vec<Vec<String>>,
 }
+
+/// Places of reads that have names of their own, in the order of `ReadSite`.
+const SITES: [&str; 5] = ["guard", "half_guard", "global", "shared", "constant"];
 
 fn words(text: &str) -> Vec<String> {
     text.split_whitespace().map(str::to_string).collect()
+}
+
+/// `half_guard` as `HalfGuard`.
+fn camel(name: &str) -> String {
+    name.split('_').map(|w| format!("{}{}", w[..1].to_uppercase(), &w[1..])).collect()
+}
+
+/// An enum without data, and its members as a list.
+fn write_enum(out: &mut String, name: &str, doc: &str, members: &[String]) {
+    let _ = writeln!(
+        out,
+        "/// {doc}\n#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]\n\
+         #[allow(missing_docs)]\npub enum {name} {{"
+    );
+    members.iter().for_each(|m| _ = writeln!(out, "    {},", camel(m)));
+    let _ = writeln!(
+        out,
+        "}}\nimpl {name} {{\n    /// Every one, in order.\n    pub const EVERY: [{name}; {}] = [",
+        members.len()
+    );
+    members.iter().for_each(|m| _ = writeln!(out, "        {name}::{},", camel(m)));
+    let _ = writeln!(
+        out,
+        "    ];\n    /// The name in the table.\n    pub fn name(self) -> &'static str {{\n        {members:?}[self as usize]\n    }}\n}}"
+    );
 }
 
 impl Latency {
@@ -27,38 +76,81 @@ impl Latency {
                 let name = left.remove(0);
                 self.units.push((name, left, words(ops)));
             }
+            "class" => {
+                let (left, ops) = rest.split_once(':').unwrap_or((rest, ""));
+                let left = words(left);
+                let [name, of, unit, mods @ ..] = &left[..] else { panic!("class line `{rest}`") };
+                assert_eq!(of, "of", "class line `{rest}`");
+                assert!(mods.first().is_none_or(|m| m == "with"), "class line `{rest}`");
+                let mods = mods.iter().skip(1).cloned().collect();
+                self.classes.push(Class {
+                    name: name.clone(),
+                    unit: unit.clone(),
+                    mods,
+                    opcodes: words(ops),
+                });
+            }
+            "part" => {
+                let left = words(rest);
+                let [name, of, class, verb, places @ ..] = &left[..] else { panic!("part line `{rest}`") };
+                assert!(of == "of" && matches!(verb.as_str(), "write" | "read"), "part line `{rest}`");
+                let place = |p: &String| {
+                    let (operand, nth) = p.split_once('.').expect("OPERAND.REGISTER");
+                    (operand.parse().expect("number"), nth.parse().expect("number"))
+                };
+                self.parts.push(Part {
+                    name: name.clone(),
+                    class: class.clone(),
+                    writes: verb == "write",
+                    places: places.iter().map(place).collect(),
+                });
+            }
+            "set" => {
+                let (name, members) = rest.split_once('=').expect("set NAME = CLASSES");
+                self.sets.push((name.trim().into(), words(members)));
+            }
             "raw" => self.raw.push(words(rest)),
             "waw" => self.waw.push(words(rest)),
+            "war" => self.war.push(words(rest)),
             _ => return false,
         }
         true
     }
 
-    /// Units named in `list` as a mask.
-    fn mask(&self, list: &str) -> u32 {
-        if list == "*" {
-            return u32::MAX;
-        }
-        list.split(',').fold(0, |mask, name| {
-            let i = self.units.iter().position(|u| u.0 == name);
-            mask | 1 << i.unwrap_or_else(|| panic!("no unit `{name}`"))
-        })
+    /// The names of all classes: the units, what is set apart from them, and parts.
+    fn class_names(&self) -> Vec<String> {
+        let units = self.units.iter().map(|u| &u.0);
+        units
+            .chain(self.classes.iter().map(|c| &c.name))
+            .chain(self.parts.iter().map(|p| &p.name))
+            .cloned()
+            .collect()
     }
 
-    /// Appends the tables; every opcode must have exactly one unit.
-    pub fn write(&self, opcodes: &[String], out: &mut String) {
-        let camel = |name: &str| -> String {
-            name.split('_').map(|w| format!("{}{}", w[..1].to_uppercase(), &w[1..])).collect()
-        };
-        let _ = writeln!(
-            out,
-            "/// A functional unit: instructions of one unit share latencies.\n\
-             #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]\n#[allow(missing_docs)]\npub enum Unit {{"
-        );
-        for (name, ..) in &self.units {
-            let _ = writeln!(out, "    {},", camel(name));
+    /// Classes named in `list` as a mask, and sites as another.
+    fn masks(&self, names: &[String], list: &str) -> (u64, u8) {
+        if list == "*" {
+            return (u64::MAX, u8::MAX);
         }
-        let _ = writeln!(out, "}}\npub(crate) static UNITS: &[UnitInfo] = &[");
+        let (mut classes, mut sites) = (0, 0);
+        for name in list.split(',') {
+            if let Some(i) = SITES.iter().position(|s| *s == name) {
+                sites |= 1 << i;
+            } else if let Some((_, members)) = self.sets.iter().find(|s| s.0 == name) {
+                classes |= self.masks(names, &members.join(",")).0;
+            } else {
+                let i = names.iter().position(|n| n == name);
+                classes |= 1 << i.unwrap_or_else(|| panic!("no class or site `{name}`"));
+            }
+        }
+        (classes, sites)
+    }
+
+    /// Appends the tables; every opcode must have exactly one unit, and at most one class.
+    pub fn write(&self, opcodes: &[String], out: &mut String) {
+        let names: Vec<String> = self.units.iter().map(|u| u.0.clone()).collect();
+        write_enum(out, "Unit", "A functional unit.", &names);
+        let _ = writeln!(out, "pub(crate) static UNITS: &[UnitInfo] = &[");
         for (_, kinds, _) in &self.units {
             let variable = match kinds[0].as_str() {
                 "fixed" => 0,
@@ -75,35 +167,74 @@ impl Latency {
             assert!(units.next().is_none(), "opcode {op} has two units");
             let _ = writeln!(out, "    Unit::{},", camel(&unit.0));
         }
+        let _ = writeln!(out, "];");
         for (_, _, ops) in &self.units {
             for op in ops {
                 assert!(opcodes.contains(op), "latency.isa names an unknown opcode {op}");
             }
         }
-        let _ = writeln!(out, "];\npub(crate) static RAW: &[RawRow] = &[");
-        for row in &self.raw {
-            let [t, units, file, site, cycles, _source] = &row[..] else { panic!("raw line {row:?}") };
-            let site = match site.as_str() {
-                "*" => "None".to_string(),
-                s => format!("Some(ReadSite::{})", camel(s)),
-            };
+        self.write_classes(opcodes, out);
+        let rows = [("RAW", &self.raw), ("WAW", &self.waw), ("WAR", &self.war)];
+        rows.iter().for_each(|(name, rows)| self.write_rows(name, rows, out));
+    }
+
+    fn write_classes(&self, opcodes: &[String], out: &mut String) {
+        let names = self.class_names();
+        assert!(names.len() <= 64, "too many classes for a mask");
+        write_enum(
+            out,
+            "Class",
+            "Instructions, or places of them, that read and write at the same time.",
+            &names,
+        );
+        let _ = writeln!(out, "pub(crate) static CLASS_OF: &[Class] = &[");
+        for op in opcodes {
+            let unit = self.units.iter().find(|u| u.2.contains(op)).map_or("", |u| &u.0);
+            let mut classes = self.classes.iter().filter(|c| c.mods.is_empty() && c.opcodes.contains(op));
+            let class = classes.next();
+            assert!(class.is_none_or(|c| c.unit == unit), "opcode {op} is in a class of another unit");
+            assert!(classes.next().is_none(), "opcode {op} has two classes");
+            let _ = writeln!(out, "    Class::{},", camel(class.map_or(unit, |c| &c.name)));
+        }
+        let _ = writeln!(out, "];\npub(crate) static CLASSES_BY_MOD: &[(Unit, &[Opcode], Mod, Class)] = &[");
+        for c in &self.classes {
+            assert!(
+                c.opcodes.iter().all(|op| opcodes.contains(op)),
+                "class {} has an unknown opcode",
+                c.name
+            );
+            let only: String = c.opcodes.iter().map(|op| format!("Opcode::{}, ", ident(op))).collect();
+            for m in &c.mods {
+                let (unit, m, class) = (camel(&c.unit), ident(m), camel(&c.name));
+                let _ = writeln!(out, "    (Unit::{unit}, &[{only}], Mod::{m}, Class::{class}),");
+            }
+        }
+        let _ = writeln!(out, "];\npub(crate) static PARTS: &[PartRow] = &[");
+        for p in &self.parts {
+            let (class, part) = (camel(&p.class), camel(&p.name));
             let _ = writeln!(
                 out,
-                "    RawRow {{ targets: {:#x}, units: {:#x}, file: RegFile::{}, site: {site}, cycles: {cycles} }},",
-                targets(t),
-                self.mask(units),
-                ident(file)
+                "    PartRow {{ class: Class::{class}, writes: {}, places: &{:?}, part: Class::{part} }},",
+                p.writes, p.places
             );
         }
-        let _ = writeln!(out, "];\npub(crate) static WAW: &[WawRow] = &[");
-        for row in &self.waw {
-            let [t, units, file, cycles, _source] = &row[..] else { panic!("waw line {row:?}") };
+        let _ = writeln!(out, "];");
+    }
+
+    fn write_rows(&self, name: &str, rows: &[Vec<String>], out: &mut String) {
+        let names = self.class_names();
+        let _ = writeln!(out, "pub(crate) static {name}: &[LatencyRow] = &[");
+        for row in rows {
+            let [t, first, file, second, cycles, source] = &row[..] else { panic!("{name} line {row:?}") };
+            assert!(matches!(source.as_str(), "public" | "mined" | "padded"), "{name} line {row:?}");
+            let (first, _) = self.masks(&names, first);
+            let (second, sites) = self.masks(&names, second);
             let _ = writeln!(
                 out,
-                "    WawRow {{ targets: {:#x}, units: {:#x}, file: RegFile::{}, cycles: {cycles} }},",
+                "    LatencyRow {{ targets: {:#x}, first: {first:#x}, file: RegFile::{}, second: {second:#x}, \
+                 sites: {sites:#x}, cycles: {cycles} }},",
                 targets(t),
-                self.mask(units),
-                ident(file)
+                ident(file),
             );
         }
         let _ = writeln!(out, "];");

@@ -4,7 +4,7 @@ use crate::RegFile;
 use crate::form::*;
 use crate::inst::AddrWidth;
 use crate::inst::{ModAt, Mods, Role, Slot, SlotKind, Width};
-use crate::latency::{RawRow, ReadSite, UnitInfo, WawRow};
+use crate::latency::{LatencyRow, PartRow, UnitInfo};
 use crate::memory::{AccessBytes, MemoryAccess, MemoryEffect, MemoryEffects, MemorySpace};
 
 include!(concat!(env!("OUT_DIR"), "/isa.rs"));

@@ -1,10 +1,11 @@
 //! Functional units and latencies, from `isa/latency.isa`.
 
 use crate::form::target_bit;
-use crate::inst::Inst;
-use crate::isa::{Opcode, RAW, UNIT_OF, UNITS, Unit, WAW};
+use crate::inst::{Inst, Operand};
+use crate::isa::{CLASS_OF, CLASSES_BY_MOD, Class, Opcode, PARTS, RAW, UNIT_OF, UNITS, Unit, WAR, WAW};
 use crate::reg::RegFile;
 use crate::target::Target;
+use std::sync::OnceLock;
 
 /// What the table says about a unit.
 pub(crate) struct UnitInfo {
@@ -14,38 +15,117 @@ pub(crate) struct UnitInfo {
     pub late: bool,
 }
 
-/// Where a result is read, as far as latencies go.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+/// Places of a class's instructions that are a class of their own.
+pub(crate) struct PartRow {
+    pub class: Class,
+    pub writes: bool,
+    /// Operand, and register of it.
+    pub places: &'static [(u8, u8)],
+    pub part: Class,
+}
+
+/// A row of the latencies.
+pub(crate) struct LatencyRow {
+    pub targets: u32,
+    /// Classes of who comes first.
+    pub first: u64,
+    pub file: RegFile,
+    /// Classes of who comes second, at no special site.
+    pub second: u64,
+    /// Sites at which it comes second.
+    pub sites: u8,
+    pub cycles: u8,
+}
+
+/// Places that have latencies of their own, whatever the instruction's class.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum ReadSite {
-    /// As the execution guard, or by a branch or barrier.
+    /// The execution guard.
     Guard,
-    /// As the execution guard of an instruction of the half-precision unit, which looks at it earlier.
+    /// The execution guard of an instruction of the half-precision unit, which looks at it earlier.
     HalfGuard,
-    /// By an instruction of the tensor cores.
-    Tensor,
-    /// By an instruction outside the arithmetic pipes: memory, variable latency, double precision, barriers.
-    Remote,
-    /// By any other instruction.
-    Arithmetic,
+    /// The uniform part of a 64-bit address, or a descriptor.
+    Global,
+    /// The uniform part of another address.
+    Shared,
+    /// The uniform index or bank of a constant.
+    Constant,
 }
 
-pub(crate) struct RawRow {
-    pub targets: u32,
-    pub units: u32,
-    pub file: RegFile,
-    pub site: Option<ReadSite>,
-    pub cycles: u8,
+impl ReadSite {
+    /// Every site, in order.
+    pub const EVERY: [ReadSite; 5] =
+        [ReadSite::Guard, ReadSite::HalfGuard, ReadSite::Global, ReadSite::Shared, ReadSite::Constant];
 }
 
-pub(crate) struct WawRow {
-    pub targets: u32,
-    pub units: u32,
-    pub file: RegFile,
-    pub cycles: u8,
+/// Who reads a register: an operand of an instruction of a class, or a special place.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Reader {
+    /// A special place.
+    Site(ReadSite),
+    /// An operand.
+    Operand(Class),
+}
+
+impl Reader {
+    /// How many readers there are.
+    const COUNT: usize = ReadSite::EVERY.len() + Class::EVERY.len();
+
+    fn index(self) -> usize {
+        match self {
+            Reader::Site(s) => s as usize,
+            Reader::Operand(c) => ReadSite::EVERY.len() + c as usize,
+        }
+    }
 }
 
 /// Taken when no row of the table holds: longer than any fixed latency.
 const UNKNOWN: u8 = 15;
+
+/// The table for one target, by file, first and second.
+struct Dense {
+    raw: Vec<u8>,
+    waw: Vec<u8>,
+    war: Vec<u8>,
+}
+
+const FILES: usize = 5;
+const CLASSES: usize = Class::EVERY.len();
+
+fn dense(target: Target) -> &'static Dense {
+    static TABLES: [OnceLock<Dense>; u16::BITS as usize] = [const { OnceLock::new() }; u16::BITS as usize];
+    let bit = target_bit(target);
+    TABLES[bit.trailing_zeros() as usize].get_or_init(|| {
+        let bit = u32::from(bit);
+        let files = [RegFile::R, RegFile::P, RegFile::UR, RegFile::UP, RegFile::B];
+        let fill = |rows: &[LatencyRow], seconds: usize, none: u8| {
+            let mut table = Vec::with_capacity(FILES * CLASSES * seconds);
+            for file in files {
+                let rows: Vec<&LatencyRow> =
+                    rows.iter().filter(|r| r.targets & bit != 0 && r.file == file).collect();
+                for first in 0..CLASSES {
+                    table.extend((0..seconds).map(|second| {
+                        let sites = seconds - CLASSES;
+                        let holds = |r: &&&LatencyRow| {
+                            r.first >> first & 1 != 0
+                                && match second.checked_sub(sites) {
+                                    Some(class) => r.second >> class & 1 != 0,
+                                    None => r.sites >> second & 1 != 0,
+                                }
+                        };
+                        rows.iter().find(holds).map_or(none, |r| r.cycles)
+                    }));
+                }
+            }
+            table
+        };
+        Dense {
+            raw: fill(RAW, Reader::COUNT, UNKNOWN),
+            waw: fill(WAW, CLASSES, UNKNOWN),
+            war: fill(WAR, CLASSES, 1),
+        }
+    })
+}
 
 impl Opcode {
     /// The functional unit.
@@ -68,50 +148,74 @@ pub fn reads_late(op: Opcode, target: Target) -> bool {
     info(op).late || is_variable_latency(op, target)
 }
 
-/// The site of a register that `reader` reads as its guard or as an operand.
-pub fn read_site(reader: &Inst, guard: bool, target: Target) -> ReadSite {
-    let op = reader.op.info();
-    if guard && reader.op.unit() == Unit::Half {
-        ReadSite::HalfGuard
-    } else if guard || op.control || reader.op.unit() == Unit::Control {
-        ReadSite::Guard
-    } else if reader.op.unit() == Unit::Tensor {
-        ReadSite::Tensor
-    } else if op.memory
-        || is_variable_latency(reader.op, target)
-        || matches!(reader.op.unit(), Unit::Fp64 | Unit::Control)
-    {
-        ReadSite::Remote
-    } else {
-        ReadSite::Arithmetic
+/// The class of an instruction.
+pub fn class(inst: &Inst) -> Class {
+    let unit = inst.op.unit();
+    let by_mod = CLASSES_BY_MOD.iter().find(|(of, only, m, _)| {
+        *of == unit && inst.mods.has(*m) && (only.is_empty() || only.contains(&inst.op))
+    });
+    by_mod.map_or(CLASS_OF[inst.op as usize], |c| c.3)
+}
+
+/// Every class that an instruction of this opcode, or a place of it, can have.
+pub fn classes(op: Opcode) -> impl Iterator<Item = Class> {
+    let by_mod = CLASSES_BY_MOD.iter().filter(move |c| c.0 == op.unit()).map(|c| c.3);
+    let whole = by_mod.chain([CLASS_OF[op as usize]]);
+    whole.flat_map(|c| PARTS.iter().filter(move |p| p.class == c).map(|p| p.part).chain([c]))
+}
+
+/// The class of a writer: register `nth` of operand `operand` (none: a predicate that no operand names).
+pub fn writer(inst: &Inst, operand: Option<u8>, nth: u8) -> Class {
+    let class = class(inst);
+    let part = PARTS.iter().find(|p| {
+        p.writes
+            && p.class == class
+            && operand
+                .is_some_and(|o| p.places.contains(&(o, nth)) && inst.op.width(o.into(), &inst.mods) > 1)
+    });
+    part.map_or(class, |p| p.part)
+}
+
+/// The reader of a register of `file`, register `nth` of operand `operand` (none: a predicate that no operand names).
+pub fn reader(inst: &Inst, file: RegFile, operand: Option<u8>, nth: u8) -> Reader {
+    let Some(at) = operand else { return Reader::Operand(class(inst)) };
+    if file == RegFile::UR {
+        match inst.operands.get(usize::from(at)) {
+            Some(Operand::Const { .. }) => return Reader::Site(ReadSite::Constant),
+            Some(Operand::Addr { .. }) => {
+                let near = {
+                    use Opcode::*;
+                    matches!(inst.op, LDS | STS | ATOMS | ATOMS_CAST | LDSM | LDSM_MT1616 | STSM | LDL | STL)
+                };
+                return Reader::Site(if near { ReadSite::Shared } else { ReadSite::Global });
+            }
+            _ => {}
+        }
     }
+    let class = class(inst);
+    let part = PARTS.iter().find(|p| !p.writes && p.class == class && p.places.contains(&(at, nth)));
+    Reader::Operand(part.map_or(class, |p| p.part))
 }
 
-/// UP results have the latencies of P.
-fn table_file(file: RegFile) -> RegFile {
-    if file == RegFile::UP { RegFile::P } else { file }
+/// The reader of an instruction's guard.
+pub fn guard(inst: &Inst) -> Reader {
+    Reader::Site(if inst.op.unit() == Unit::Half { ReadSite::HalfGuard } else { ReadSite::Guard })
 }
 
-/// Least distance in cycles from the issue of a fixed-latency `writer` to that of a reader of its result in
-/// `file`. At most 16.
-pub fn raw_latency(writer: Opcode, file: RegFile, site: ReadSite, target: Target) -> u8 {
-    let (target, unit) = (u32::from(target_bit(target)), 1 << writer.unit() as u32);
-    RAW.iter()
-        .find(|row| {
-            row.targets & target != 0
-                && row.units & unit != 0
-                && row.file == table_file(file)
-                && row.site.is_none_or(|s| s == site)
-        })
-        .map_or(UNKNOWN, |row| row.cycles)
+/// Least distance in cycles from the issue of a fixed-latency writer to that of a reader of its result in `file`.
+/// At most 16.
+pub fn raw(writer: Class, file: RegFile, reader: Reader, target: Target) -> u8 {
+    dense(target).raw[(file as usize * CLASSES + writer as usize) * Reader::COUNT + reader.index()]
 }
 
-/// Least distance in cycles from a fixed-latency `writer` to another writer of the same register.
-pub fn waw_latency(writer: Opcode, file: RegFile, target: Target) -> u8 {
-    let (target, unit) = (u32::from(target_bit(target)), 1 << writer.unit() as u32);
-    WAW.iter()
-        .find(|row| row.targets & target != 0 && row.units & unit != 0 && row.file == table_file(file))
-        .map_or(UNKNOWN, |row| row.cycles)
+/// Least distance in cycles from a fixed-latency writer to another writer of the same register.
+pub fn waw(first: Class, file: RegFile, second: Class, target: Target) -> u8 {
+    dense(target).waw[(file as usize * CLASSES + first as usize) * CLASSES + second as usize]
+}
+
+/// Least distance in cycles from an instruction that reads a register when it issues to one that overwrites it.
+pub fn war(reader: Class, file: RegFile, writer: Class, target: Target) -> u8 {
+    dense(target).war[(file as usize * CLASSES + reader as usize) * CLASSES + writer as usize]
 }
 
 #[cfg(test)]
@@ -137,19 +241,70 @@ mod tests {
         assert!(!reads_late(Opcode::IADD3, on(90)));
     }
 
+    /// The least distance through `file` between two instructions, each given with an operand and a register of it.
+    fn raw_of(sm: u8, file: RegFile, from: (&str, u8, u8), to: (&str, u8, u8)) -> u8 {
+        let writer = writer(&parse(from.0, sm), Some(from.1), from.2);
+        raw(writer, file, reader(&parse(to.0, sm), file, Some(to.1), to.2), on(sm))
+    }
+
     #[test]
-    fn rows_apply_in_order() {
-        use RegFile::{P, R, UP, UR};
-        assert_eq!(raw_latency(Opcode::ISETP, P, ReadSite::Guard, on(80)), 13);
-        assert_eq!(raw_latency(Opcode::UISETP, UP, ReadSite::Guard, on(80)), 13);
-        assert_eq!(raw_latency(Opcode::ISETP, P, ReadSite::Arithmetic, on(80)), 6);
-        assert_eq!(
-            [75, 86, 90, 120].map(|sm| raw_latency(Opcode::ISETP, P, ReadSite::HalfGuard, on(sm))),
-            [14, 15, 16, 16]
-        );
-        assert_eq!(raw_latency(Opcode::IADD3, R, ReadSite::Remote, on(75)), 8);
-        assert_eq!(raw_latency(Opcode::IADD3, R, ReadSite::Remote, on(80)), 6);
-        assert_eq!(raw_latency(Opcode::R2UR, UR, ReadSite::Remote, on(90)), 15);
-        assert_eq!(waw_latency(Opcode::DADD, R, on(90)), 10);
+    fn pipes_forward_to_themselves_sooner() {
+        use RegFile::R;
+        let (add, ffma) = (("PRMT R0, R1, 0x7770, R2", 0, 0), ("FFMA R0, R1, R1, R1", 0, 0));
+        let (add_in, ffma_in) = (("PRMT R5, R0, 0x7770, R2", 1, 0), ("FFMA R3, R0, R0, R0", 1, 0));
+        for sm in [75, 80, 89, 90, 100, 120] {
+            assert_eq!(raw_of(sm, R, add, add_in), 4);
+            assert_eq!(raw_of(sm, R, add, ffma_in), 5);
+            assert_eq!(raw_of(sm, R, ffma, add_in), 5);
+            assert_eq!(raw_of(sm, R, ffma, ffma_in), 4);
+        }
+        // The second arithmetic pipe of sm_120 forwards to nobody.
+        let (sel, sel_in) = (("SEL R0, R1, R2, P0", 0, 0), ("SEL R5, R0, R2, P0", 1, 0));
+        assert_eq!([75, 90, 120].map(|sm| raw_of(sm, R, sel, sel_in)), [4, 4, 5]);
+    }
+
+    #[test]
+    fn the_halves_of_wide_products_come_apart() {
+        use RegFile::R;
+        let wide = "IMAD.WIDE R4, R1, R2, R6";
+        let (low, high) = ((wide, 0, 0), (wide, 0, 1));
+        let (factor, addend) = (("IMAD.WIDE R8, R4, R4, R4", 2, 0), ("IMAD.WIDE R8, R4, R4, R4", 4, 0));
+        let add = ("PRMT R5, R4, 0x7770, R2", 1, 0);
+        assert_eq!([75, 80, 90, 120].map(|sm| raw_of(sm, R, low, add)), [5, 5, 3, 5]);
+        assert_eq!([75, 80, 90, 120].map(|sm| raw_of(sm, R, high, add)), [5, 5, 5, 5]);
+        assert_eq!([75, 80, 90, 120].map(|sm| raw_of(sm, R, high, factor)), [6, 6, 6, 7]);
+        assert_eq!([75, 80, 90, 120].map(|sm| raw_of(sm, R, high, addend)), [6, 6, 4, 5]);
+    }
+
+    #[test]
+    fn predicates_take_longer_to_guards_votes_and_half_precision() {
+        let set = parse("ISETP.GT.AND P0, PT, R0, R1, PT", 90);
+        let writer = writer(&set, Some(0), 0);
+        let of = |text| {
+            let inst = parse(text, 90);
+            let at = inst.operands.iter().position(|o| o.as_reg().is_some_and(|r| r.reg == crate::Reg::p(0)));
+            let reader = match at {
+                Some(at) => reader(&inst, RegFile::P, Some(at as u8), 0),
+                None => guard(&inst),
+            };
+            raw(writer, RegFile::P, reader, on(90))
+        };
+        assert_eq!(of("@P0 IADD3 R0, R1, R2, RZ"), 13);
+        assert_eq!(of("@P0 HADD2 R0, R1, R2"), 16);
+        assert_eq!(of("SEL R0, R1, R2, P0"), 4);
+        assert_eq!(of("VOTE.ANY R0, PT, P0"), 13);
+        assert_eq!(of("HSETP2.GT.AND P1, PT, R0, R1, P0"), 16);
+    }
+
+    #[test]
+    fn a_uniform_move_waits_for_the_readers_of_its_register() {
+        let (add, mov) = (parse("UIADD3 UR4, UR5, UR6, URZ", 90), parse("UMOV UR5, 0x1", 90));
+        assert_eq!(war(class(&add), RegFile::UR, class(&mov), on(90)), 3);
+        assert_eq!(war(class(&add), RegFile::UR, class(&add), on(90)), 1);
+        assert_eq!(waw(class(&add), RegFile::UR, class(&mov), on(90)), 7);
+    }
+
+    fn parse(text: &str, sm: u8) -> Inst {
+        crate::parse_inst(text, on(sm)).unwrap_or_else(|e| panic!("{text}: {e}"))
     }
 }

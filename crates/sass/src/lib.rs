@@ -21,7 +21,7 @@ pub use control::Control;
 pub use decode::{DecodeError, decode};
 pub use encode::{EncodeError, encode};
 pub use inst::{AddrWidth, ConstBank, Guard, Inst, Mods, Operand, RegOp, Role, Slot, SlotKind, Width};
-pub use isa::{Mod, OpInfo, Opcode, SpecialReg, Unit};
+pub use isa::{Class, Mod, OpInfo, Opcode, SpecialReg, Unit};
 pub use parse::{ParseError, assemble, parse_inst};
 pub use print::{Printed, disassemble, print};
 pub use reg::{Reg, RegFile};

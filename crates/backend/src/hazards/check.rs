@@ -65,6 +65,8 @@ enum Kind {
     Variable(Option<u8>),
     /// A late read, with its own scoreboard and that of the results, which come after it.
     Read(Option<u8>, Option<u8>),
+    /// A read at issue.
+    Source,
     /// Scoreboard `unit - COUNT` was set.
     Set,
 }
@@ -197,7 +199,7 @@ fn step(
             let why = match kind {
                 Kind::Fixed => early(*age, timing::raw(target, &insts[*on as usize], u, inst, site)),
                 Kind::Variable(_) => Some(Why::Unwaited),
-                Kind::Read(..) | Kind::Set => None,
+                Kind::Read(..) | Kind::Source | Kind::Set => None,
             };
             if let Some(why) = why {
                 report(*on as usize, u, why);
@@ -207,9 +209,10 @@ fn step(
     units::for_each_write(inst, |u, _| {
         for ((_, kind, on), age) in of(u) {
             let why = match kind {
-                Kind::Fixed => early(*age, timing::waw(target, &insts[*on as usize], u)),
+                Kind::Fixed => early(*age, timing::waw(target, &insts[*on as usize], u, inst)),
                 Kind::Variable(_) => Some(Why::Unwaited),
                 Kind::Read(..) => Some(Why::Overwrites),
+                Kind::Source => early(*age, timing::war(target, &insts[*on as usize], u, inst)),
                 Kind::Set => None,
             };
             if let Some(why) = why {
@@ -222,20 +225,25 @@ fn step(
     for age in state.values_mut() {
         *age = (*age + stall).min(OLD);
     }
-    state.retain(|(_, kind, _), age| *age < OLD || matches!(kind, Kind::Variable(_) | Kind::Read(..)));
+    state.retain(|(_, kind, _), age| match kind {
+        Kind::Variable(_) | Kind::Read(..) => true,
+        Kind::Source => *age < timing::MAX_READ.into(),
+        Kind::Fixed | Kind::Set => *age < OLD,
+    });
     let at = k as u32;
     let variable = timing::is_variable(target, inst);
     units::for_each_write(inst, |u, _| {
         let kind = if variable { Kind::Variable(inst.ctrl.write_sb) } else { Kind::Fixed };
         state.insert((u, kind, at), stall);
     });
-    if timing::reads_late(target, inst) {
-        units::for_each_read(inst, |u, _| {
-            if matches!(units::file(u), sass::RegFile::R | sass::RegFile::UR) {
-                state.insert((u, Kind::Read(inst.ctrl.read_sb, inst.ctrl.write_sb), at), stall);
-            }
-        });
-    }
+    let late = timing::reads_late(target, inst);
+    units::for_each_read(inst, |u, _| {
+        if late && matches!(units::file(u), sass::RegFile::R | sass::RegFile::UR) {
+            state.insert((u, Kind::Read(inst.ctrl.read_sb, inst.ctrl.write_sb), at), stall);
+        } else if stall < timing::MAX_READ.into() {
+            state.insert((u, Kind::Source, at), stall);
+        }
+    });
     for s in [inst.ctrl.write_sb, inst.ctrl.read_sb].into_iter().flatten() {
         state.insert((COUNT as Unit + Unit::from(s), Kind::Set, at), stall);
     }

@@ -2,48 +2,57 @@
 //! every path. Stalls only grow until all distances hold, so the iteration ends.
 
 use crate::machine::{Machine, MachineInst, inst};
-use crate::timing::{self, MAX_LATENCY};
+use crate::timing::{self, MAX_LATENCY, MAX_READ};
 use crate::units::{self, COUNT, Unit};
-use sass::{Guard, Inst, Opcode, RegFile, Target, latency};
+use sass::latency::{self, ReadSite, Reader};
+use sass::{Class, Inst, Opcode, RegFile, Target, Unit as Pipe};
 
 /// The longest stall that a control field holds.
 const MAX_STALL: u8 = 15;
 /// Cycles between setting a scoreboard and the first wait that sees it.
 const SET_TO_WAIT: u8 = 2;
 
-/// A recent write.
+/// A recent write or read.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Recent {
-    /// What is written: a register unit, or `COUNT + n` for the setting of scoreboard n.
+    /// What is written or read: a register unit, or `COUNT + n` for the setting of scoreboard n.
     unit: Unit,
-    /// The writer: block and position.
-    writer: (u32, u32),
+    /// The instruction: block and position.
+    by: (u32, u32),
+    /// It reads the unit when it issues.
+    reads: bool,
     /// Cycles from its issue to now.
     age: u8,
 }
 
-/// The writes less than [`MAX_LATENCY`] cycles ago, sorted, one entry per unit and writer.
+/// The writes less than [`MAX_LATENCY`] cycles ago, and the reads less than [`MAX_READ`] cycles ago, sorted, one entry per
+/// unit and instruction.
 type State = Vec<Recent>;
 
 fn age(state: &mut State, cycles: u8) {
     state.iter_mut().for_each(|r| r.age += cycles);
-    state.retain(|r| r.age < MAX_LATENCY);
+    state.retain(|r| r.age < if r.reads { MAX_READ } else { MAX_LATENCY });
 }
 
 /// Cycles that are missing before `inst` may issue.
 fn missing(machine: &Machine, state: &State, inst: &Inst) -> u8 {
     let target = machine.target;
     let mut lack = 0u8;
-    let writer = |r: &Recent| &machine.blocks[r.writer.0 as usize].insts[r.writer.1 as usize].inst;
+    let by = |r: &Recent| &machine.blocks[r.by.0 as usize].insts[r.by.1 as usize].inst;
     let of = |u: Unit| state.iter().filter(move |r| r.unit == u);
     units::for_each_read(inst, |u, site| {
-        for r in of(u) {
-            lack = lack.max(timing::raw(target, writer(r), u, inst, site).saturating_sub(r.age));
+        for r in of(u).filter(|r| !r.reads) {
+            lack = lack.max(timing::raw(target, by(r), u, inst, site).saturating_sub(r.age));
         }
     });
     units::for_each_write(inst, |u, _| {
         for r in of(u) {
-            lack = lack.max(timing::waw(target, writer(r), u).saturating_sub(r.age));
+            let needs = if r.reads {
+                timing::war(target, by(r), u, inst)
+            } else {
+                timing::waw(target, by(r), u, inst)
+            };
+            lack = lack.max(needs.saturating_sub(r.age));
         }
     });
     for s in (0..6).filter(|s| inst.ctrl.wait >> s & 1 != 0) {
@@ -54,21 +63,28 @@ fn missing(machine: &Machine, state: &State, inst: &Inst) -> u8 {
     lack
 }
 
-/// Records what `inst` writes at a fixed latency and which scoreboards it sets.
+/// Records what `inst` writes at a fixed latency, what it reads when it issues and which scoreboards it sets.
 fn record(target: Target, state: &mut State, inst: &Inst, at: (u32, u32)) {
-    let mut add = |unit| {
-        state.retain(|r| r.unit != unit || r.writer != at);
-        state.push(Recent { unit, writer: at, age: 0 });
+    let mut add = |unit, reads| {
+        state.retain(|r| r.unit != unit || r.by != at || r.reads != reads);
+        state.push(Recent { unit, by: at, reads, age: 0 });
     };
     if units::leaves_function(inst.op) {
         // Whoever comes back has been away for longer than any latency.
         return state.clear();
     }
     if inst.ctrl.write_sb.is_none() && !timing::is_variable(target, inst) {
-        units::for_each_write(inst, |u, _| add(u));
+        units::for_each_write(inst, |u, _| add(u, false));
     }
+    let late = timing::reads_late(target, inst);
+    units::for_each_read(inst, |u, _| {
+        // A scoreboard stands for the sources that are read late.
+        if !(late && matches!(units::file(u), RegFile::R | RegFile::UR)) {
+            add(u, true);
+        }
+    });
     for s in [inst.ctrl.write_sb, inst.ctrl.read_sb].into_iter().flatten() {
-        add(COUNT as Unit + Unit::from(s));
+        add(COUNT as Unit + Unit::from(s), false);
     }
 }
 
@@ -76,7 +92,7 @@ fn record(target: Target, state: &mut State, inst: &Inst, at: (u32, u32)) {
 fn merge(into: &mut State, from: &State) -> bool {
     let mut changed = false;
     for r in from {
-        match into.iter_mut().find(|q| q.unit == r.unit && q.writer == r.writer) {
+        match into.iter_mut().find(|q| q.unit == r.unit && q.by == r.by && q.reads == r.reads) {
             Some(q) if q.age <= r.age => {}
             Some(q) => {
                 q.age = r.age;
@@ -149,17 +165,19 @@ pub fn run(machine: &mut Machine) {
     }
 }
 
-/// Puts a NOP into empty blocks, and before instructions whose guard takes longer than one stall.
+/// Puts a NOP into empty blocks, and before instructions whose predicates take longer than one stall.
 fn insert_nops(machine: &mut Machine) {
     let target = machine.target;
     for block in &mut machine.blocks {
         if block.insts.is_empty() {
             block.insts.push(MachineInst::new(inst(Opcode::NOP, &[], &[]), 0));
         }
+        let guard = Reader::Site(ReadSite::HalfGuard);
+        let slow = latency::raw(Class::Dual, RegFile::P, guard, target) > MAX_STALL;
         let waits = |i: &MachineInst| {
-            let site = latency::read_site(&i.inst, true, target);
-            i.inst.guard != Guard::TRUE
-                && latency::raw_latency(Opcode::ISETP, RegFile::P, site, target) > MAX_STALL
+            let mut reads = false;
+            units::for_each_read(&i.inst, |u, _| reads |= units::file(u) == RegFile::P);
+            slow && reads && i.inst.op.unit() == Pipe::Half
         };
         let mut k = 0;
         while k < block.insts.len() {
