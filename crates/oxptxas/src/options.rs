@@ -232,7 +232,13 @@ pub struct CommandLine {
     pub inputs: Vec<String>,
     /// Warnings about the command line itself.
     pub warnings: Vec<String>,
+    /// What the output's note says: every option as given, without names of files, so that the same input gives the same
+    /// bytes wherever they are.
+    pub recorded: String,
 }
+
+/// Options whose values are names of files.
+const FILES: &[&str] = &["output-file", "options-file", "compiler-stats-file", "fdevice-time-trace"];
 
 impl CommandLine {
     /// Parses arguments (without the program's name).
@@ -275,6 +281,11 @@ impl CommandLine {
                 }
             };
             self.set(opt, &value)?;
+            if !FILES.contains(&opt.long) {
+                let space = if self.recorded.is_empty() { "" } else { " " };
+                self.recorded.push_str(&format!("{space}-{} {value}", opt.short));
+                self.recorded.truncate(self.recorded.trim_end().len());
+            }
             if opt.long == "options-file" {
                 if depth > 8 {
                     return Err(format!("Options file '{value}' is nested too deeply"));

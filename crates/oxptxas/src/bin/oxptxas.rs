@@ -182,7 +182,7 @@ fn run(program: &str, arguments: &[OsString]) -> Result<(), String> {
         max_registers,
         fmad: line.value("fmad") != Some("false"),
         entries: line.list("entry").to_vec(),
-        options_text: args.iter().filter(|a| *a != input).cloned().collect::<Vec<_>>().join(" "),
+        options_text: line.recorded.clone(),
         relocatable: line.has("compile-only"),
         extensible: line.has("extensible-whole-program"),
         line_info: match (line.has("suppress-debug-info"), line.has("generate-line-info")) {
