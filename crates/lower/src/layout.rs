@@ -31,6 +31,8 @@ pub struct ModuleLayout {
     shared: FxHashMap<(FuncId, VarId), u32>,
     shared_size: SecondaryMap<FuncId, u32>,
     shared_align: SecondaryMap<FuncId, u32>,
+    /// Functions that name a shared variable.
+    name_shared: FxHashSet<FuncId>,
     /// Alignment of dynamic shared memory, 0 if the module has none: all of its unsized variables start at one place, in
     /// kernels that don't name them, too (ptxas 13.0.88).
     dynamic_align: u32,
@@ -63,6 +65,23 @@ pub fn for_each_symbol(func: &Func, mut f: impl FnMut(Symbol)) {
             }
         }
     }
+}
+
+/// Whether the code of `func` uses the variable.
+fn names(func: &Func, var: VarId) -> bool {
+    let mut found = false;
+    for_each_symbol(func, |s| found |= s == Symbol::Var(var));
+    found
+}
+
+/// The shared variables of a function's body, other than those of the launch.
+fn own_shared(module: &Module, func: &Func) -> Vec<VarId> {
+    let vars = func.body.iter().flat_map(|b| b.vars.iter().copied());
+    vars.filter(|v| {
+        let var = &module.vars[*v];
+        var.space == Space::Shared && !var.is_unsized() && var.linkage != ptx::Linkage::Extern
+    })
+    .collect()
 }
 
 /// Whether a function is no kernel and has code.
@@ -134,6 +153,10 @@ impl ModuleLayout {
                     common.push(v);
                 }
             });
+            // What nothing names has its place, too.
+            common.extend(
+                own_shared(module, func).into_iter().filter(|v| !common.contains(v)).collect::<Vec<_>>(),
+            );
         }
         let calls = module.funcs.values().any(|f| f.body.as_ref().is_some_and(calls));
         let common = if calls { common } else { Vec::new() };
@@ -141,7 +164,7 @@ impl ModuleLayout {
             layout.add_function(module, target, id, func, &[]);
         }
         // Kernels whose functions use shared memory hold what those use, where all have it.
-        let users: Vec<FuncId> = module.funcs.keys().filter(|f| layout.names_shared(*f)).collect();
+        let users: Vec<FuncId> = module.funcs.keys().filter(|f| layout.has_shared(*f)).collect();
         for (id, func) in module.funcs.iter() {
             let reached = crate::call::reachable(module, id, &layout.functions);
             if reached.iter().chain([&id]).any(|f| users.contains(f)) {
@@ -158,6 +181,7 @@ impl ModuleLayout {
     /// the same place for all.
     fn add_function(&mut self, module: &Module, target: Target, id: FuncId, func: &Func, common: &[VarId]) {
         let mut shared: Vec<VarId> = common.to_vec();
+        let own = own_shared(module, func);
         for_each_symbol(func, |s| match s {
             Symbol::Var(v) => match module.vars[v].space {
                 Space::Global => self.add_slot(s),
@@ -176,8 +200,15 @@ impl ModuleLayout {
                 self.add_slot(Symbol::Func(*f));
             }
         }
-        // Sized ones first, in the order of the text; all unsized ones start where those end.
-        shared.sort_by_key(|v| (module.vars[*v].is_unsized(), !common.contains(v), *v));
+        if shared.len() > common.len() || common.iter().any(|v| names(func, *v)) {
+            self.name_shared.insert(id);
+        }
+        // Sized ones first: those of the function itself before the module's, each in the order of the text, then its own
+        // that nothing names (as ptxas 13.0.88 places them). All unsized ones start where those end.
+        let named = shared.clone();
+        shared.extend(own.iter().filter(|v| !named.contains(v)));
+        let last = |v: &VarId| (!named.contains(v), !own.contains(v), *v);
+        shared.sort_by_key(|v| (module.vars[*v].is_unsized(), !common.contains(v), last(v)));
         let base = if target.sm >= 90 { RESERVED_SHARED } else { 0 };
         let (mut at, mut align) = (base, self.dynamic_align);
         for v in shared.iter().filter(|v| !module.vars[**v].is_unsized()) {
@@ -212,9 +243,14 @@ impl ModuleLayout {
         }
     }
 
-    /// Whether the function names a shared variable.
-    fn names_shared(&self, f: FuncId) -> bool {
+    /// Whether a shared variable has a place in the function.
+    fn has_shared(&self, f: FuncId) -> bool {
         self.shared.keys().any(|(g, _)| *g == f)
+    }
+
+    /// Whether the function names a shared variable.
+    pub fn names_shared(&self, f: FuncId) -> bool {
+        self.name_shared.contains(&f)
     }
 
     fn add_function_number(&mut self, module: &Module, f: FuncId) {
