@@ -77,6 +77,8 @@ pub struct Code {
     pub spill_store_bytes: u32,
     /// Bytes that spill code loads.
     pub spill_load_bytes: u32,
+    /// Where in the frame the spill slots are.
+    pub spill_slots: std::ops::Range<u32>,
     /// Named barriers used.
     pub barriers: u32,
     /// Bytes of static shared memory.
@@ -114,6 +116,7 @@ pub fn compile(mut func: Function, manager: &mut Manager<'_>, serial: bool) -> R
         uregs: u32::from(stats.uregs_used),
         spill_store_bytes: stats.spill_store_bytes,
         spill_load_bytes: stats.spill_load_bytes,
+        spill_slots: stats.spill_slots.0..stats.spill_slots.1,
         ..code
     })
 }

@@ -48,6 +48,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .collect();
     let cubin = Cubin {
         sm: image.sm,
+        isa_class: 1,
+        constant_align: 8,
         ptx_sm: 75,
         options: "rewrite".into(),
         kernels,
@@ -56,7 +58,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         constant_relocs,
         constant_symbols: Vec::new(),
         addresses,
-        lines: None,
+        ..Cubin::default()
     };
     std::fs::write(&args[2], cubin::write::write(&cubin)?)?;
     Ok(())

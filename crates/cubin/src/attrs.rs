@@ -6,6 +6,8 @@
 #[repr(u8)]
 #[allow(missing_docs)]
 pub enum Attr {
+    /// Before sm_90: the code reads SR_CTAID.Z; a bare flag.
+    CtaidzUsed = 0x04,
     MaxThreads = 0x05,
     ParamCbank = 0x0a,
     Externs = 0x0f,
@@ -18,23 +20,39 @@ pub enum Attr {
     ExitInstrOffsets = 0x1c,
     CrsStackSize = 0x1e,
     MaxStackSize = 0x23,
+    /// Byte offsets of instructions that a group of lanes executes together.
+    CoopGroupInstrOffsets = 0x28,
+    /// For each of those the register that holds the group, or all ones.
+    CoopGroupMaskRegids = 0x29,
+    /// The PTX has `wmma` instructions; a bare flag.
+    WmmaUsed = 0x2b,
     Regcount = 0x2f,
+    /// Byte offsets of warp-wide instructions that stand for no such instruction of the PTX.
+    IntWarpWideInstrOffsets = 0x31,
+    /// For each indirect branch its byte offset, 0, the number of its targets and the targets.
+    IndirectBranchTargets = 0x34,
+    /// On sm_80 … sm_88; a bare flag.
+    Sw2861232War = 0x35,
     SwWar = 0x36,
     CudaApiVersion = 0x37,
-    /// On sm_80 … sm_88; a bare flag.
-    Sw2393858War = 0x35,
     /// Byte offsets of the calls of external functions.
     SyscallOffsets = 0x46,
     CtaPerCluster = 0x3d,
     /// A bare flag.
     ExplicitCluster = 0x3e,
     MaxClusterRank = 0x3f,
-    /// On sm_110; a bare flag. Name unknown.
-    Flag41 = 0x41,
+    /// A bare flag.
+    ReservedSmemUsed = 0x41,
+    /// Byte offset of a vector load and the bytes of it that are used, a bit each.
+    UnusedLoadByteOffset = 0x44,
     /// On sm_100 and later.
-    Flag4a = 0x4a,
+    VrcCtaInitCount = 0x4a,
     NumBarriers = 0x4c,
     SparseMmaMask = 0x50,
+    /// The code has USETMAXREG; a bare flag.
+    RegReconfig = 0x54,
+    /// Pairs: 1 and the byte offset of a spill or refill.
+    Annotations = 0x55,
     MercuryIsaVersion = 0x5f,
 }
 
@@ -56,8 +74,14 @@ impl Attrs {
         self.0.extend_from_slice(&[3, a as u8]);
         self.0.extend_from_slice(&value.to_le_bytes());
     }
+    /// 32-bit words that may be many, in as many records as their sizes need; `together` of them belong together.
+    pub fn list(&mut self, a: Attr, words: &[u32], together: usize) {
+        let most = usize::from(u16::MAX) / 4 / together * together;
+        words.chunks(most).for_each(|w| self.words(a, w));
+    }
     /// 32-bit words (format 4).
     pub fn words(&mut self, a: Attr, words: &[u32]) {
+        debug_assert!(4 * words.len() <= usize::from(u16::MAX), "{a:?}");
         self.0.extend_from_slice(&[4, a as u8]);
         self.0.extend_from_slice(&(4 * words.len() as u16).to_le_bytes());
         for w in words {

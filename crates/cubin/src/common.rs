@@ -2,6 +2,7 @@
 
 use crate::Kernel;
 use crate::attrs::{Attr, Attrs};
+use crate::frames::GENERAL;
 
 /// The name that the tool note gives; the note's second string says which release's output this resembles.
 const TOOL: &str = "oxptxas";
@@ -42,80 +43,14 @@ fn note(ty: u32, mut desc: Vec<u8>) -> Vec<u8> {
     out
 }
 
-/// Bytes of the common information entry and of a frame description entry.
-const CIE_SIZE: usize = 0x30;
-const FDE_SIZE: usize = 0x38;
-
-/// Offset of the code address in the frame description of kernel `i`.
-pub(crate) fn fde_location(i: usize) -> u64 {
-    (CIE_SIZE + i * FDE_SIZE + 20) as u64
-}
-
-/// DW_CFA_def_cfa of R1's register number, offset 0.
-const DEF_CFA_R1: [u8; 6] = [0x0c, 0x81, 0x80, 0x80, 0x28, 0x00];
-
-/// A common information entry in 64-bit DWARF.
-fn common_entry(out: &mut Vec<u8>) {
-    let start = out.len();
-    out.extend_from_slice(&u32::MAX.to_le_bytes());
-    out.extend_from_slice(&(CIE_SIZE as u64 - 12).to_le_bytes());
-    out.extend_from_slice(&u64::MAX.to_le_bytes());
-    // Version 3, no augmentation, code alignment 4, data alignment -4, return address in no register.
-    out.extend_from_slice(&[3, 0, 4, 0x7c, 0xff, 0xff, 0xff, 0xff, 0x0f]);
-    out.extend_from_slice(&DEF_CFA_R1);
-    // DW_CFA_same_value of RZ and of R1.
-    out.extend_from_slice(&[0x08, 0xff, 0x81, 0x80, 0x28, 0x08, 0x81, 0x80, 0x80, 0x28]);
-    out.resize(start + CIE_SIZE, 0);
-}
-
-/// A frame description entry: the frame address is R1 plus 0 throughout.
-fn frame_entry(out: &mut Vec<u8>, common: u64, k: &Kernel) {
-    let start = out.len();
-    out.extend_from_slice(&u32::MAX.to_le_bytes());
-    out.extend_from_slice(&(FDE_SIZE as u64 - 12).to_le_bytes());
-    out.extend_from_slice(&common.to_le_bytes());
-    out.extend_from_slice(&0u64.to_le_bytes());
-    out.extend_from_slice(&(16 * k.code.len() as u64).to_le_bytes());
-    // DW_CFA_advance_loc4 over the first instruction, which loads R1.
-    out.extend_from_slice(&[0x04, 4, 0, 0, 0]);
-    out.extend_from_slice(&DEF_CFA_R1);
-    out.resize(start + FDE_SIZE, 0);
-}
-
-/// Call frame information: one common entry, then an entry per kernel.
-pub(crate) fn debug_frame(kernels: &[Kernel]) -> Vec<u8> {
-    let mut out = Vec::new();
-    common_entry(&mut out);
-    for (i, k) in kernels.iter().enumerate() {
-        frame_entry(&mut out, 0, k);
-        debug_assert_eq!(out.len() as u64, fde_location(i + 1) - 20);
+/// `.nv.compat`. The record that promises that the code can be finalized for other SMs (0x0b) is only for files with the
+/// intermediate form that this is done from; nvlink leaves it out in files without, from sm_100 on.
+pub(crate) fn compat(sm: u8, accelerated: bool, isa_class: u8) -> Vec<u8> {
+    let mut out =
+        vec![2, 9, accelerated.into(), 0, 2, 2, isa_class, 0, 2, 5, 5, 0, 3, 7, 1, 1, 2, 3, 0, 0, 2, 6, 1, 0];
+    if sm < 100 {
+        out.extend_from_slice(&[4, 0x0b, 8, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
     }
-    out
-}
-
-/// Call frame information of an object, where each function has a common entry of its own; and for each the offset
-/// of that entry and of the fields that hold its offset, the address of the code and its size.
-pub(crate) fn debug_frames<'k>(kernels: impl Iterator<Item = &'k Kernel>) -> (Vec<u8>, Vec<[u64; 4]>) {
-    let (mut out, mut places) = (Vec::new(), Vec::new());
-    for k in kernels {
-        let common = out.len() as u64;
-        common_entry(&mut out);
-        let entry = out.len() as u64;
-        frame_entry(&mut out, common, k);
-        places.push([common, entry + 12, entry + 20, entry + 28]);
-    }
-    (out, places)
-}
-
-/// `.nv.compat`: constant but for the first byte of its last record, whose meaning is unknown.
-pub(crate) fn compat(sm: u8) -> Vec<u8> {
-    let mut out = vec![2, 9, 0, 0, 2, 2, 1, 0, 2, 5, 5, 0, 3, 7, 1, 1, 2, 3, 0, 0, 2, 6, 1, 0, 4, 0x0b, 8, 0];
-    let last = match sm {
-        100 => 9,
-        120 => 0x50,
-        _ => 0,
-    };
-    out.extend_from_slice(&[last, 0, 0, 0, 0, 0, 0, 0]);
     out
 }
 
@@ -136,18 +71,20 @@ pub(crate) fn kernel_attributes(sm: u8, k: &Kernel, bank_symbol: Option<u32>, ex
     }
     a.words(Attr::CudaApiVersion, &[130]);
     if matches!(sm, 80..=88) {
-        a.flag(Attr::Sw2393858War);
+        a.flag(Attr::Sw2861232War);
     }
     if !modern && entry {
         bank(&mut a);
         a.half(Attr::CbankParamSize, k.param_bytes);
     }
-    for (i, (offset, size)) in k.params.iter().enumerate().rev() {
-        let place = (u32::from(*offset) << 16) | i as u32;
-        a.words(Attr::KparamInfo, &[0, place, size << 18 | 0x1f000]);
+    for (i, p) in k.params.iter().enumerate().rev() {
+        let place = (u32::from(p.offset) << 16) | i as u32;
+        let pointee =
+            p.pointee.map_or(0, |(space, align)| u32::from(space as u8) << 8 | align.max(1).ilog2());
+        a.words(Attr::KparamInfo, &[0, place, p.size << 18 | 0x1f000 | pointee]);
     }
     if sm == 110 {
-        a.flag(Attr::Flag41);
+        a.flag(Attr::ReservedSmemUsed);
     }
     if let Some(n) = k.max_cluster_rank {
         a.words(Attr::MaxClusterRank, &[n]);
@@ -161,6 +98,9 @@ pub(crate) fn kernel_attributes(sm: u8, k: &Kernel, bank_symbol: Option<u32>, ex
     if modern {
         a.half(Attr::SparseMmaMask, 0);
     }
+    if k.facts.wmma {
+        a.flag(Attr::WmmaUsed);
+    }
     if entry {
         a.half(Attr::MaxregCount, u16::from(k.max_registers.unwrap_or(255)));
     }
@@ -170,24 +110,39 @@ pub(crate) fn kernel_attributes(sm: u8, k: &Kernel, bank_symbol: Option<u32>, ex
     if !externs.is_empty() {
         a.words(Attr::Externs, externs);
     }
+    let facts = &k.facts;
+    let pairs: Vec<u32> = facts.spills.iter().flat_map(|at| [1, *at]).collect();
+    a.list(Attr::Annotations, &pairs, 2);
     a.half(Attr::MercuryIsaVersion, if modern { 0x0101 } else { 0 });
+    a.list(Attr::IntWarpWideInstrOffsets, &facts.warp_wide, 1);
+    let mask = |r: &Option<u8>| r.map_or(u32::MAX, |r| GENERAL | u32::from(r));
+    let masks: Vec<u32> = facts.groups.iter().map(|(_, r)| mask(r)).collect();
+    a.list(Attr::CoopGroupMaskRegids, &masks, 1);
+    let offsets: Vec<u32> = facts.groups.iter().map(|g| g.0).collect();
+    a.list(Attr::CoopGroupInstrOffsets, &offsets, 1);
+    if facts.reconfigures {
+        a.flag(Attr::RegReconfig);
+    }
+    let words: Vec<u32> = facts.unused_bytes.iter().flat_map(|(at, used)| [*at, *used]).collect();
+    a.list(Attr::UnusedLoadByteOffset, &words, 2);
     if sm >= 100 {
-        a.byte(Attr::Flag4a, 0);
+        a.byte(Attr::VrcCtaInitCount, 0);
     }
-    if !k.syscalls.is_empty() {
-        a.words(Attr::SyscallOffsets, &k.syscalls);
+    a.list(Attr::SyscallOffsets, &k.syscalls, 1);
+    if entry && k.exits.is_empty() {
+        a.words(Attr::ExitInstrOffsets, &[]);
     }
-    if entry || !k.exits.is_empty() {
-        a.words(Attr::ExitInstrOffsets, &k.exits);
-    }
+    a.list(Attr::ExitInstrOffsets, &k.exits, 1);
     if let Some(n) = k.maxntid {
         a.words(Attr::MaxThreads, &n);
     }
     if let Some(n) = k.reqntid {
         a.words(Attr::ReqNtid, &n);
     }
-    let calls = !k.functions.is_empty() || !k.externs.is_empty();
-    if k.convergence || k.barriers != 0 || calls {
+    if facts.ctaid_z && !modern {
+        a.flag(Attr::CtaidzUsed);
+    }
+    if facts.stack_of_barriers {
         a.words(Attr::CrsStackSize, &[0]);
     }
     if modern && entry {

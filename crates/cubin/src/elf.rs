@@ -90,22 +90,37 @@ pub(crate) fn symbol_table(symbols: &[Symbol], strings: &mut Strings) -> Vec<u8>
 
 /// A segment: sections `first ..= last`, or the program header table itself.
 pub(crate) enum Segment {
-    Headers,
-    LoadHeaders,
+    Headers { flags: u32 },
+    LoadHeaders { flags: u32 },
     Load { first: usize, last: usize, flags: u32 },
 }
 
 /// The file. Section 0 is made here; `sections[i]` becomes number i + 1. `.shstrtab` must be the first.
-pub(crate) fn file(sections: Vec<Section>, flags: u32, segments: &[Segment]) -> Vec<u8> {
+///
+/// # Errors
+/// If there are more sections than numbers for them.
+pub(crate) fn file(sections: Vec<Section>, flags: u32, segments: &[Segment]) -> Result<Vec<u8>, String> {
     build(sections, flags, segments, elf::ET_EXEC)
 }
 
 /// A relocatable file, which has no segments.
-pub(crate) fn relocatable(sections: Vec<Section>, flags: u32, file_type: u16) -> Vec<u8> {
+///
+/// # Errors
+/// If there are more sections than numbers for them.
+pub(crate) fn relocatable(sections: Vec<Section>, flags: u32, file_type: u16) -> Result<Vec<u8>, String> {
     build(sections, flags, &[], file_type)
 }
 
-fn build(mut sections: Vec<Section>, flags: u32, segments: &[Segment], file_type: u16) -> Vec<u8> {
+fn build(
+    mut sections: Vec<Section>,
+    flags: u32,
+    segments: &[Segment],
+    file_type: u16,
+) -> Result<Vec<u8>, String> {
+    let most = usize::from(elf::SHN_LORESERVE) - 1;
+    if sections.len() + 1 > most {
+        return Err(format!("the code needs {} sections, and a file has at most {most}", sections.len() + 1));
+    }
     let mut names = Strings::default();
     names.add("");
     let name_offsets: Vec<u32> = sections.iter().map(|s| names.add(&s.name)).collect();
@@ -143,22 +158,20 @@ fn build(mut sections: Vec<Section>, flags: u32, segments: &[Segment], file_type
     let table = 56 * segments.len() as u64;
     for s in segments {
         let (ty, flags, offset, file_size, mem_size) = match s {
-            Segment::Headers | Segment::LoadHeaders => {
-                let ty = if matches!(s, Segment::Headers) { elf::PT_PHDR } else { elf::PT_LOAD };
-                (ty, elf::PF_R, program_headers, table, table)
-            }
+            Segment::Headers { flags } => (elf::PT_PHDR, *flags, program_headers, table, table),
+            Segment::LoadHeaders { flags } => (elf::PT_LOAD, *flags, program_headers, table, table),
             Segment::Load { first, last, flags } => {
+                // What has no contents follows the file's in memory, each aligned; the gap before the first is in the file.
                 let start = offsets[*first];
-                let mut file_end = start;
-                let mut memory = 0;
-                for i in *first..=*last {
-                    if sections[i].no_bits {
-                        memory += sections[i].nobits;
-                    } else {
-                        file_end = offsets[i] + sections[i].data.len() as u64;
-                    }
+                let contents =
+                    |i: &usize| if sections[*i].no_bits { 0 } else { sections[*i].data.len() as u64 };
+                let in_file = offsets[*last] + contents(last) - start;
+                let mut memory = in_file;
+                for s in sections[*first..=*last].iter().filter(|s| s.no_bits) {
+                    memory =
+                        (start + memory).next_multiple_of(s.align.max(1)).saturating_add(s.nobits) - start;
                 }
-                (elf::PT_LOAD, *flags, start, file_end - start, file_end - start + memory)
+                (elf::PT_LOAD, *flags, start, in_file, memory)
             }
         };
         let raw = elf::ProgramHeader64::<LE> {
@@ -198,5 +211,5 @@ fn build(mut sections: Vec<Section>, flags: u32, segments: &[Segment], file_type
         e_shstrndx: U16::new(LE, 1),
     };
     out[..64].copy_from_slice(bytes_of(&header));
-    out
+    Ok(out)
 }

@@ -6,6 +6,7 @@
 pub mod attrs;
 mod common;
 mod elf;
+pub mod frames;
 pub mod lines;
 pub mod object;
 pub mod read;
@@ -16,6 +17,10 @@ pub mod write;
 pub struct Cubin {
     /// SM number, 75 … 121.
     pub sm: u8,
+    /// Whether it is for this SM alone (`sm_90a`).
+    pub accelerated: bool,
+    /// EICOMPAT_ATTR_ISA_CLASS.
+    pub isa_class: u8,
     /// SM of the PTX's `.target`.
     pub ptx_sm: u8,
     /// Command line, for the tool note.
@@ -26,10 +31,14 @@ pub struct Cubin {
     pub globals: Vec<Global>,
     /// Constant bank 3: the module's `.const` variables.
     pub constants: Vec<u8>,
+    /// Its alignment.
+    pub constant_align: u64,
     /// Addresses in constant bank 3.
     pub constant_relocs: Vec<object::Reloc>,
     /// Symbols of constant bank 3: name, offset, size, who sees it.
     pub constant_symbols: Vec<(String, u32, u32, object::Binding)>,
+    /// Whether the first constant stands before the first global variable whose address is in constant bank 4.
+    pub constants_first: bool,
     /// Constant bank 4: 8-byte slots with the addresses of these globals plus addends.
     pub addresses: Vec<(String, i64)>,
     /// Line tables, if there are to be any.
@@ -49,26 +58,30 @@ pub struct Kernel {
     pub registers: u8,
     /// Bytes of local memory per thread, for all functions; 0 if that is unknown because of recursion.
     pub frame_bytes: u32,
-    /// Device functions in the code: name, byte offset, size.
-    pub functions: Vec<(String, u32, u32)>,
+    /// What a debugger needs to know of the kernel's own stack frame.
+    pub frame: frames::Frame,
+    /// Device functions in the code.
+    pub functions: Vec<Helper>,
     /// External functions that it calls.
     pub externs: Vec<String>,
     /// Byte offsets of those calls.
     pub syscalls: Vec<u32>,
     /// Named barriers used.
     pub barriers: u8,
-    /// Whether convergence barriers are used (EIATTR_CRS_STACK_SIZE).
-    pub convergence: bool,
+    /// What tools and the driver are told of the code.
+    pub facts: CodeFacts,
     /// Static shared memory in bytes, the reserved part included.
     pub shared_bytes: u32,
     /// Alignment of shared memory; 0 if there is none, neither static nor dynamic.
     pub shared_align: u32,
+    /// Whether the code names a shared variable.
+    pub names_shared: bool,
     /// Offset of the parameters in constant bank 0.
     pub param_base: u16,
     /// Size of the parameters.
     pub param_bytes: u16,
-    /// Parameters: offset and size.
-    pub params: Vec<(u16, u32)>,
+    /// Parameters.
+    pub params: Vec<Param>,
     /// Byte offsets of the EXIT instructions.
     pub exits: Vec<u32>,
     /// Byte offsets of instructions whose immediate is a number of the driver's, and its symbol.
@@ -87,6 +100,69 @@ pub struct Kernel {
     pub maxntid: Option<[u32; 3]>,
     /// `.reqntid`
     pub reqntid: Option<[u32; 3]>,
+}
+
+/// A device function in the code of a kernel.
+#[derive(Clone, Debug, Default)]
+pub struct Helper {
+    /// Name.
+    pub name: String,
+    /// Who sees the function that this is a copy of; `None` of what is part of an instruction.
+    pub binding: Option<object::Binding>,
+    /// Byte offset in the kernel's code.
+    pub offset: u32,
+    /// Bytes.
+    pub size: u32,
+    /// Bytes of its own stack frame.
+    pub frame_bytes: u32,
+    /// What a debugger needs to know of that.
+    pub frame: frames::Frame,
+}
+
+/// A parameter of a kernel.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Param {
+    /// Byte offset from the first.
+    pub offset: u16,
+    /// Bytes.
+    pub size: u32,
+    /// Of a `.ptr` parameter, where it points to and how that is aligned.
+    pub pointee: Option<(Pointee, u32)>,
+}
+
+/// The state space that a `.ptr` parameter points to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Pointee {
+    /// `.local`
+    Local = 1,
+    /// `.shared`
+    Shared = 2,
+    /// `.global` and `.const`
+    Global = 4,
+    /// None is named.
+    Generic = 5,
+}
+
+/// What `.nv.info` says of the code of a kernel or function, all places as byte offsets.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct CodeFacts {
+    /// Whether it has a BSSY or a call (EIATTR_CRS_STACK_SIZE).
+    pub stack_of_barriers: bool,
+    /// Instructions that a group of lanes executes together, with the register that names the group if one does.
+    pub groups: Vec<(u32, Option<u8>)>,
+    /// Warp-wide instructions that stand for no such instruction of the PTX.
+    pub warp_wide: Vec<u32>,
+    /// Loads of vectors of which not all is used, and a bit for each byte that is.
+    pub unused_bytes: Vec<(u32, u32)>,
+    /// Spills and refills.
+    pub spills: Vec<u32>,
+    /// Whether the PTX has `wmma` instructions.
+    pub wmma: bool,
+    /// Whether SR_CTAID.Z is read.
+    pub ctaid_z: bool,
+    /// Whether the number of registers is changed.
+    pub reconfigures: bool,
 }
 
 /// A global variable.

@@ -3,9 +3,11 @@
 
 use crate::Kernel;
 use crate::attrs::{Attr, Attrs};
-use crate::common::{compat, cuinfo, debug_frames, kernel_attributes, tkinfo};
+use crate::common::{compat, cuinfo, kernel_attributes, tkinfo};
 use crate::elf::{Section, Strings, Symbol, relocatable, symbol_table};
+use crate::frames::{self, Entry, Returns};
 use crate::lines::{Lines, program};
+use crate::write::zeros;
 use object::elf;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -187,6 +189,10 @@ pub struct Variable {
 pub struct Object {
     /// SM number, 75 … 121.
     pub sm: u8,
+    /// Whether it is for this SM alone (`sm_90a`).
+    pub accelerated: bool,
+    /// EICOMPAT_ATTR_ISA_CLASS.
+    pub isa_class: u8,
     /// SM of the PTX's `.target`.
     pub ptx_sm: u8,
     /// Command line, for the tool note.
@@ -254,8 +260,16 @@ pub fn write(object: &Object) -> Result<Vec<u8>, String> {
     w.fill()
 }
 
-/// Contents and alignment of the sections of variables, by name.
-type Contents = BTreeMap<String, (Vec<u8>, u64)>;
+/// A section of variables: bytes, alignment, and what it holds unless it is all zeros.
+#[derive(Clone, Default)]
+struct Content {
+    size: u64,
+    align: u64,
+    data: Vec<u8>,
+}
+
+/// The sections of variables, by name.
+type Contents = BTreeMap<String, Content>;
 
 /// Relocations by the section that they are for: offset, type, symbol, addend.
 type Tables = BTreeMap<String, Vec<(u64, u32, String, i64)>>;
@@ -268,6 +282,13 @@ struct Writer<'o> {
     index: BTreeMap<String, u32>,
     /// Symbol numbers by name.
     symbols: BTreeMap<String, u32>,
+}
+
+/// Where the relocations for a section stand among the tables.
+fn table_rank(place: &str) -> usize {
+    const ORDER: &[&str] =
+        &[".text.", ".debug_line", ".nv_debug_line_sass", ".nv.constant", ".nv.global.init"];
+    ORDER.iter().position(|p| place.starts_with(p)).unwrap_or(ORDER.len())
 }
 
 /// What is known of a variable once it has a place.
@@ -300,8 +321,8 @@ impl<'o> Writer<'o> {
         &mut self.sections[n as usize - 1]
     }
 
-    /// Gives every defined variable a section and an offset; returns also the contents of those sections.
-    fn place(&self) -> (Vec<Placed<'o>>, Contents) {
+    /// Gives every defined variable a section and an offset; returns also those sections.
+    fn place(&self) -> Result<(Vec<Placed<'o>>, Contents), String> {
         let mut placed = Vec::new();
         let mut contents = Contents::new();
         for var in self.object.variables.iter().filter(|v| v.defined && !v.common) {
@@ -312,15 +333,23 @@ impl<'o> Writer<'o> {
                 Place::Shared(None) => ".nv_debug.shared".into(),
                 Place::Shared(Some(k)) => format!(".nv.shared.{k}"),
             };
-            let (data, align) = contents.entry(section.clone()).or_default();
-            *align = (*align).max(var.align.max(1));
-            let offset = (data.len() as u64).next_multiple_of(var.align.max(1));
-            data.resize(offset as usize, 0);
-            data.extend_from_slice(var.init.as_deref().unwrap_or(&[]));
-            data.resize((offset + var.size) as usize, 0);
+            let content = contents.entry(section.clone()).or_default();
+            let too_much = || format!("variables up to '{}' take more than 64 bits can count", var.name);
+            content.align = content.align.max(var.align.max(1));
+            let offset = content.size.checked_next_multiple_of(var.align.max(1)).ok_or_else(too_much)?;
+            content.size = offset.checked_add(var.size).ok_or_else(too_much)?;
             placed.push(Placed { var, section, offset });
         }
-        (placed, contents)
+        for p in &placed {
+            let content = contents.entry(p.section.clone()).or_default();
+            if content.data.is_empty() && matches!(p.section.as_str(), ".nv.constant3" | ".nv.global.init") {
+                content.data = zeros(content.size)?;
+            }
+            if let Some(init) = &p.var.init {
+                content.data[p.offset as usize..p.offset as usize + init.len()].copy_from_slice(init);
+            }
+        }
+        Ok((placed, contents))
     }
 
     /// The sections in ptxas's order.
@@ -339,15 +368,25 @@ impl<'o> Writer<'o> {
         self.add(Section::new(".note.nv.cuinfo", elf::SHT_NOTE, flags, 4, cuinfo(o.ptx_sm)));
         self.plain(".nv.info", kind::INFO, 0, 4);
         if modern {
-            self.add(Section::new(".nv.compat", kind::COMPAT, 0, 4, compat(o.sm)));
+            self.add(Section::new(
+                ".nv.compat",
+                kind::COMPAT,
+                0,
+                4,
+                compat(o.sm, o.accelerated, o.isa_class),
+            ));
         }
         for f in &o.functions {
             self.plain(&format!(".nv.info.{}", f.code.name), kind::INFO, INFO_LINK, 4);
         }
         self.plain(".nv.callgraph", kind::CALLGRAPH, 0, 4);
         self.plain(".nv.prototype", kind::PROTOTYPE, 0, 4);
-        for (place, entries) in tables {
-            for with_addends in [true, false] {
+        let mut ordered: Vec<(&String, &Vec<_>)> = tables.iter().collect();
+        ordered.sort_by_key(|(place, _)| table_rank(place));
+        for (place, entries) in ordered {
+            // Before sm_90, of code and frames those without addends come first, of variables the others.
+            let variables = place.starts_with(".nv.");
+            for with_addends in [variables, !variables] {
                 let (name, ty) = if with_addends { (".rela", elf::SHT_RELA) } else { (".rel", elf::SHT_REL) };
                 if entries.iter().any(|e| self.has_addend(e.3) == with_addends) {
                     self.plain(&format!("{name}{place}"), ty, INFO_LINK, 8);
@@ -355,7 +394,7 @@ impl<'o> Writer<'o> {
             }
         }
         let take = |name: &str| contents.get(name).cloned();
-        if let Some((data, align)) = take(".nv.constant3") {
+        if let Some(Content { align, data, .. }) = take(".nv.constant3") {
             self.add(Section::new(".nv.constant3", kind::CONSTANT + 3, ALLOC, align, data));
         }
         let bank0 = |w: &mut Self| {
@@ -373,10 +412,10 @@ impl<'o> Writer<'o> {
             let name = format!(".text.{}", f.code.name);
             self.add(Section::new(&name, elf::SHT_PROGBITS, ALLOC | EXEC, 128, code));
         }
-        if let Some((data, align)) = take(".nv.global.init") {
+        if let Some(Content { align, data, .. }) = take(".nv.global.init") {
             self.add(Section::new(".nv.global.init", kind::GLOBAL_INIT, ALLOC | WRITE, align, data));
         }
-        for (name, (data, align)) in contents {
+        for (name, Content { align, size, .. }) in contents {
             let (ty, flags) = match name.as_str() {
                 ".nv.constant3" | ".nv.global.init" => continue,
                 ".nv.global" => (kind::GLOBAL, ALLOC | WRITE),
@@ -384,7 +423,7 @@ impl<'o> Writer<'o> {
                 _ => (kind::SHARED, ALLOC | WRITE | INFO_LINK),
             };
             let mut s = Section::new(name, ty, flags, *align, Vec::new());
-            s.nobits = data.len() as u64;
+            s.nobits = *size;
             s.no_bits = true;
             self.add(s);
         }
@@ -399,7 +438,7 @@ impl<'o> Writer<'o> {
     }
 
     /// Every relocation, by the name of the section that it is for: offset, type, symbol, addend.
-    fn relocations(&self, placed: &[Placed<'_>], frames: &[[u64; 4]], lines: &LineSections) -> Tables {
+    fn relocations(&self, placed: &[Placed<'_>], frames: &[frames::Places], lines: &LineSections) -> Tables {
         let sm = self.object.sm;
         let mut tables = Tables::new();
         let entry = |at: u64, r: &Reloc| {
@@ -418,11 +457,11 @@ impl<'o> Writer<'o> {
         /// R_CUDA_64 and R_CUDA_UNUSED_CLEAR64.
         const ADDRESS: (u32, u32) = (2, 0x49);
         let table = tables.entry(".debug_frame".into()).or_default();
-        for (f, [common, link, address, size]) in self.object.functions.iter().zip(frames) {
+        for (f, at) in self.object.functions.iter().zip(frames) {
             let name = &f.code.name;
-            table.push((*link, ADDRESS.0, ".debug_frame".into(), *common as i64));
-            table.push((*address, ADDRESS.0, name.clone(), 0));
-            table.push((*size, ADDRESS.1, name.clone(), 0));
+            table.push((at.common_pointer, ADDRESS.0, ".debug_frame".into(), at.common as i64));
+            table.push((at.code, ADDRESS.0, name.clone(), 0));
+            table.push((at.size, ADDRESS.1, name.clone(), 0));
         }
         for (section, at, function) in &lines.places {
             let table = tables.entry(section.clone()).or_default();
@@ -444,7 +483,7 @@ impl<'o> Writer<'o> {
         };
         let mut list = vec![symbol("", 0, 0, 0, 0, 0, 0)];
         for (i, s) in self.sections.iter().enumerate() {
-            let named = ![".shstrtab", ".strtab", ".symtab", ".nv.info", ".nv.compat"]
+            let named = ![".shstrtab", ".strtab", ".symtab", ".nv.info", ".nv.compat", ".nv.prototype"]
                 .contains(&s.name.as_str())
                 && !s.name.starts_with(".rel")
                 && !s.name.starts_with(".nv.info.");
@@ -617,8 +656,14 @@ impl<'o> Writer<'o> {
 
     fn fill(&mut self) -> Result<Vec<u8>, String> {
         let o = self.object;
-        let (placed, contents) = self.place();
-        let (frame_data, frames) = debug_frames(o.functions.iter().map(|f| &f.code));
+        let (placed, contents) = self.place()?;
+        let described = |f: &'o Function| Entry {
+            frame: &f.code.frame,
+            returns: if f.entry { Returns::Never } else { Returns::Absolute },
+            start: 0,
+            size: 16 * f.code.code.len() as u64,
+        };
+        let (frame_data, frames) = frames::section(o.functions.iter().map(described));
         let lines = o.lines.as_ref().map_or_else(LineSections::default, |l| line_sections(l, !o.extensible));
         let tables = self.relocations(&placed, &frames, &lines);
         self.layout(&contents, &tables, frame_data, lines);
@@ -672,7 +717,7 @@ impl<'o> Writer<'o> {
         /// ptxas -ewp's type of file.
         const ET_EWP: u16 = 0xff00;
         let file_type = if o.extensible { ET_EWP } else { elf::ET_REL };
-        Ok(relocatable(std::mem::take(&mut self.sections), flags, file_type))
+        relocatable(std::mem::take(&mut self.sections), flags, file_type)
     }
 }
 

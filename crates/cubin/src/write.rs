@@ -1,13 +1,18 @@
 //! The writer.
 
 use crate::attrs::{Attr, Attrs};
-use crate::common::{compat, cuinfo, debug_frame, fde_location, kernel_attributes, tkinfo};
-use crate::elf::{Section, Segment, Strings, Symbol, file, symbol_table};
+use crate::common::{compat, cuinfo, kernel_attributes, tkinfo};
+use crate::elf::{Section, Strings, Symbol, file, symbol_table};
+use crate::frames::{self, Entry, Returns};
 use crate::lines;
-use crate::object::{Binding, Reloc};
-use crate::{Cubin, Kernel};
+use crate::object::Reloc;
+use crate::{Cubin, Helper, Kernel};
 use object::elf;
 use std::collections::BTreeMap;
+
+mod relocations;
+mod segments;
+mod symbols;
 
 /// Section types of CUDA's own (observed, ptxas 13.0.88).
 const NV_INFO: u32 = 0x7000_0000;
@@ -20,51 +25,50 @@ const WRITE: u64 = elf::SHF_WRITE as u64;
 const EXEC: u64 = elf::SHF_EXECINSTR as u64;
 const INFO_LINK: u64 = elf::SHF_INFO_LINK as u64;
 
-/// R_CUDA_64: a 64-bit address.
-const R_CUDA_64: u64 = 2;
-const R_CUDA_ABS32_32: u64 = 0x37;
-
 /// The bytes of an executable cubin.
 ///
 /// # Errors
-/// On an address of something that is not in it and not external.
+/// On an address of something that is not in it and not external, and if there is more than the format holds.
 pub fn write(cubin: &Cubin) -> Result<Vec<u8>, String> {
     let mut w = Writer {
         cubin,
         sections: Vec::new(),
-        symbols: vec![symbol("", 0, 0, 0, 0, 0)],
+        symbols: Vec::new(),
+        numbers: BTreeMap::new(),
         index: BTreeMap::new(),
+        frames: Vec::new(),
     };
-    w.layout();
+    w.layout()?;
     w.fill()
 }
 
-fn symbol(name: &str, info: u8, other: u8, section: u16, value: u64, size: u64) -> Symbol {
-    Symbol { name: name.into(), info, other, section, value, size }
-}
-
-const SECTION_SYMBOL: u8 = elf::STT_SECTION;
-const LOCAL_FUNC: u8 = elf::STT_FUNC;
-const GLOBAL_FUNC: u8 = elf::STB_GLOBAL << 4 | elf::STT_FUNC;
-const WEAK_OBJECT: u8 = elf::STB_WEAK << 4 | elf::STT_OBJECT;
-const WEAK_NOTYPE: u8 = elf::STB_WEAK << 4;
-/// st_other of a variable in managed memory.
-const MANAGED: u8 = 4;
-/// st_other of a kernel.
-const STO_ENTRY: u8 = 0x10;
-
-/// The name of a kernel's copy of a device function.
-fn function_symbol(k: &Kernel, function: &str) -> String {
-    format!("${}${function}", k.name)
-}
+/// Bytes at the bottom of shared memory that a kernel's section counts from sm_90 on though they are not its own.
+const RESERVED_SHARED: u32 = 0x400;
 
 struct Writer<'c> {
     cubin: &'c Cubin,
     /// In file order; number 1 first.
     sections: Vec<Section>,
     symbols: Vec<Symbol>,
+    /// Symbol numbers by name.
+    numbers: BTreeMap<String, u32>,
     /// Section numbers by name.
     index: BTreeMap<String, u32>,
+    /// Where `.debug_frame` has addresses: of each kernel, then of its functions.
+    frames: Vec<frames::Places>,
+}
+
+/// The kernel's code and that of its functions as `.debug_frame` describes them.
+fn frame_entries(k: &Kernel) -> impl Iterator<Item = Entry<'_>> {
+    let size = 16 * k.code.len() as u64;
+    let own = Entry { frame: &k.frame, returns: Returns::Never, start: 0, size };
+    let helpers = k.functions.iter().map(|f| Entry {
+        frame: &f.frame,
+        returns: Returns::Relative,
+        start: f.offset.into(),
+        size: f.size.into(),
+    });
+    std::iter::once(own).chain(helpers)
 }
 
 impl Writer<'_> {
@@ -90,14 +94,16 @@ impl Writer<'_> {
     }
 
     /// All sections in ptxas's order; those that refer to symbols are filled later.
-    fn layout(&mut self) {
+    fn layout(&mut self) -> Result<(), String> {
         let c = self.cubin;
         let modern = self.modern();
         let plain = |name: &str, ty, flags, align| Section::new(name, ty, flags, align, Vec::new());
         self.add(plain(".shstrtab", elf::SHT_STRTAB, 0, 1));
         self.add(plain(".strtab", elf::SHT_STRTAB, 0, 1));
         self.add(plain(".symtab", elf::SHT_SYMTAB, 0, 8));
-        self.add(Section::new(".debug_frame", elf::SHT_PROGBITS, 0, 1, debug_frame(&c.kernels)));
+        let (data, places) = frames::section(c.kernels.iter().flat_map(frame_entries));
+        self.frames = places;
+        self.add(Section::new(".debug_frame", elf::SHT_PROGBITS, 0, 1, data));
         if let Some(lines) = &c.lines {
             for (name, data) in [
                 (".debug_line", lines::program(&lines.files, &lines.source).0),
@@ -115,7 +121,8 @@ impl Writer<'_> {
         self.add(Section::new(".note.nv.cuinfo", elf::SHT_NOTE, cuinfo_flags, 4, cuinfo(c.ptx_sm)));
         self.add(plain(".nv.info", NV_INFO, 0, 4));
         if modern {
-            self.add(Section::new(".nv.compat", NV_COMPAT, 0, 4, compat(c.sm)));
+            let data = compat(c.sm, c.accelerated, c.isa_class);
+            self.add(Section::new(".nv.compat", NV_COMPAT, 0, 4, data));
         }
         for k in &c.kernels {
             self.add(plain(&format!(".nv.info.{}", k.name), NV_INFO, INFO_LINK, 4));
@@ -130,223 +137,168 @@ impl Writer<'_> {
             let action = [0x73, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x11, 0x25, 0, 5, 0x36];
             self.add(Section::new(".nv.rel.action", NV_REL_ACTION, 0, 8, action.to_vec()));
         }
-        let (rel, rel_type) = if modern { (".rela", elf::SHT_RELA) } else { (".rel", elf::SHT_REL) };
-        for k in c.kernels.iter().filter(|k| modern || !k.numbers.is_empty()) {
-            self.add(plain(&format!("{rel}.text.{}", k.name), rel_type, INFO_LINK, 8));
-        }
-        if let Some(lines) = &c.lines {
-            for (name, sequences) in [(".debug_line", &lines.source), (".nv_debug_line_sass", &lines.ptx)] {
-                if !sequences.is_empty() {
-                    self.add(plain(&format!("{rel}{name}"), rel_type, INFO_LINK, 8));
-                }
-            }
-        }
-        self.add(plain(&format!("{rel}.debug_frame"), rel_type, INFO_LINK, 8));
-        if !c.addresses.is_empty() {
-            self.add(plain(&format!("{rel}.nv.constant4"), rel_type, INFO_LINK, 8));
-        }
-        let initialized = c.globals.iter().any(|g| g.init.is_some());
-        for (place, entries) in [
-            (".nv.constant3", c.constant_relocs.clone()),
-            (".nv.global.init", c.globals.iter().flat_map(|g| g.relocs.iter().cloned()).collect()),
-        ] {
-            for (rel, rel_type) in self.tables_of(&entries) {
-                self.add(plain(&format!("{rel}{place}"), rel_type, INFO_LINK, 8));
-            }
-        }
-        if !c.constants.is_empty() {
-            self.add(Section::new(".nv.constant3", elf::SHT_PROGBITS, ALLOC, 8, c.constants.clone()));
-        }
-        if !c.addresses.is_empty() {
-            let data = vec![0; 8 * c.addresses.len()];
-            self.add(Section::new(".nv.constant4", elf::SHT_PROGBITS, ALLOC, 8, data));
-        }
-        let constant0 = |k: &Kernel| {
-            let data = vec![0; usize::from(k.param_base) + usize::from(k.param_bytes)];
-            Section::new(&format!(".nv.constant0.{}", k.name), elf::SHT_PROGBITS, ALLOC | INFO_LINK, 4, data)
-        };
-        for k in &c.kernels {
-            if !modern {
-                self.add(constant0(k));
-            }
-            if !k.literals.is_empty() {
-                let name = format!(".nv.constant2.{}", k.name);
-                self.add(Section::new(&name, elf::SHT_PROGBITS, ALLOC | INFO_LINK, 8, k.literals.clone()));
-            }
-        }
+        self.layout_relocations();
+        self.layout_constants();
         for k in &c.kernels {
             let code = k.code.iter().flat_map(|w| w.to_le_bytes()).collect();
             self.add(Section::new(&format!(".text.{}", k.name), elf::SHT_PROGBITS, ALLOC | EXEC, 128, code));
         }
-        if initialized {
-            let data = self.global_data(true);
-            self.add(Section::new(".nv.global.init", elf::SHT_PROGBITS, ALLOC | WRITE, 16, data));
-        }
-        let zero = self.global_data(false).len() as u64;
-        if zero != 0 {
-            let mut s = plain(".nv.global", elf::SHT_NOBITS, ALLOC | WRITE, 16);
-            s.nobits = zero;
-            self.add(s);
-        }
-        for k in c.kernels.iter().filter(|k| k.shared_align != 0) {
-            let (name, align) = (format!(".nv.shared.{}", k.name), u64::from(k.shared_align));
-            let mut s = plain(&name, elf::SHT_NOBITS, ALLOC | WRITE | INFO_LINK, align);
-            s.nobits = u64::from(k.shared_bytes);
-            self.add(s);
-        }
+        self.layout_memory()?;
         if modern {
-            let mut s = plain(".nv.shared.reserved.0", elf::SHT_NOBITS, ALLOC | WRITE, 1);
-            s.nobits = if c.sm >= 100 { 0x40 } else { 0 };
-            self.add(s);
+            for k in &c.kernels {
+                self.add(constant0(k));
+            }
+        }
+        Ok(())
+    }
+
+    /// The tables of relocations, empty.
+    fn layout_relocations(&mut self) {
+        let c = self.cubin;
+        let modern = self.modern();
+        let (rel, rel_type) = if modern { (".rela", elf::SHT_RELA) } else { (".rel", elf::SHT_REL) };
+        let mut add = |name: String, ty| {
+            self.add(Section::new(&name, ty, INFO_LINK, 8, Vec::new()));
+        };
+        // From sm_90 on ptxas leaves the table of what it has resolved itself.
+        let resolved = |k: &Kernel| modern && (k.names_shared || !k.functions.is_empty());
+        for k in c.kernels.iter().filter(|k| resolved(k) || !k.numbers.is_empty()) {
+            add(format!("{rel}.text.{}", k.name), rel_type);
+        }
+        if let Some(lines) = &c.lines {
+            for (name, sequences) in [(".debug_line", &lines.source), (".nv_debug_line_sass", &lines.ptx)] {
+                if !sequences.is_empty() {
+                    add(format!("{rel}{name}"), rel_type);
+                }
+            }
+        }
+        if !c.addresses.is_empty() {
+            add(format!("{rel}.nv.constant4"), rel_type);
+        }
+        for k in c.kernels.iter().filter(|k| modern && !k.literals.is_empty()) {
+            add(format!("{rel}.nv.constant2.{}", k.name), rel_type);
+        }
+        for (place, entries) in [
+            (".nv.constant3", c.constant_relocs.clone()),
+            (".nv.global.init", c.globals.iter().flat_map(|g| g.relocs.iter().cloned()).collect()),
+        ] {
+            for (rel, rel_type) in tables_of(modern, &entries) {
+                add(format!("{rel}{place}"), rel_type);
+            }
+        }
+        add(format!("{rel}.debug_frame"), rel_type);
+    }
+
+    /// Constant banks; before sm_90 with those of the parameters.
+    fn layout_constants(&mut self) {
+        let c = self.cubin;
+        let addresses = |w: &mut Self| {
+            if !c.addresses.is_empty() {
+                let data = vec![0; 8 * c.addresses.len()];
+                w.add(Section::new(".nv.constant4", elf::SHT_PROGBITS, ALLOC, 8, data));
+            }
+        };
+        if !c.constants_first {
+            addresses(self);
+        }
+        if !c.constants.is_empty() {
+            let align = c.constant_align.max(1);
+            self.add(Section::new(".nv.constant3", elf::SHT_PROGBITS, ALLOC, align, c.constants.clone()));
+        }
+        if c.constants_first {
+            addresses(self);
+        }
+        for k in c.kernels.iter().filter(|k| !k.literals.is_empty()) {
+            let name = format!(".nv.constant2.{}", k.name);
+            self.add(Section::new(&name, elf::SHT_PROGBITS, ALLOC | INFO_LINK, 4, k.literals.clone()));
+        }
+        if !self.modern() {
             for k in &c.kernels {
                 self.add(constant0(k));
             }
         }
     }
 
-    /// The relocation tables that initial contents need: before sm_90, those with an addend have their own.
-    fn tables_of(&self, entries: &[Reloc]) -> Vec<(&'static str, u32)> {
-        let (plain, more) = (entries.iter().any(|e| e.addend == 0), entries.iter().any(|e| e.addend != 0));
-        let mut out = Vec::new();
-        if plain && !self.modern() {
-            out.push((".rel", elf::SHT_REL));
+    /// Global and shared memory. ptxas makes the sections kernel by kernel, those of variables with the first.
+    fn layout_memory(&mut self) -> Result<(), String> {
+        let c = self.cubin;
+        let modern = self.modern();
+        let globals = |init| c.globals.iter().filter(move |g| g.init.is_some() == init);
+        let align = |init| globals(init).map(|g| g.align).max().unwrap_or(1).max(1);
+        if globals(true).next().is_some() {
+            let data = self.global_data()?;
+            self.add(Section::new(".nv.global.init", elf::SHT_PROGBITS, ALLOC | WRITE, align(true), data));
         }
-        if more || plain && self.modern() {
-            out.push((".rela", elf::SHT_RELA));
+        let empty = |name: &str, flags, align, size| {
+            let mut s = Section::new(name, elf::SHT_NOBITS, flags, align, Vec::new());
+            s.nobits = size;
+            s
+        };
+        let shared = |k: &Kernel| {
+            let name = format!(".nv.shared.{}", k.name);
+            empty(&name, ALLOC | WRITE | INFO_LINK, k.shared_align.into(), k.shared_bytes.into())
+        };
+        for (i, k) in c.kernels.iter().enumerate() {
+            if k.shared_align != 0 {
+                self.add(shared(k));
+            }
+            if i != 0 {
+                continue;
+            }
+            if modern {
+                let size = if c.sm >= 100 { 0x40 } else { 0 };
+                self.add(empty(".nv.shared.reserved.0", ALLOC | WRITE, 1, size));
+            }
+            if globals(false).next().is_some() {
+                let size = self.global_offsets(false)?.1;
+                self.add(empty(".nv.global", ALLOC | WRITE, align(false), size));
+            }
         }
-        out
+        Ok(())
     }
 
-    /// Offsets of the globals with (or without) initial contents, in order.
-    fn global_offsets(&self, init: bool) -> Vec<(usize, u64)> {
+    /// Offsets of the globals with (or without) initial contents, in ptxas's order: the most aligned first, of those the
+    /// smallest. And the bytes of all.
+    fn global_offsets(&self, init: bool) -> Result<(Vec<(usize, u64)>, u64), String> {
+        let globals = &self.cubin.globals;
+        let mut order: Vec<usize> =
+            (0..globals.len()).filter(|i| globals[*i].init.is_some() == init).collect();
+        order.sort_by_key(|i| (std::cmp::Reverse(globals[*i].align), globals[*i].size));
         let mut at = 0u64;
         let mut out = Vec::new();
-        for (i, g) in self.cubin.globals.iter().enumerate().filter(|(_, g)| g.init.is_some() == init) {
-            at = at.next_multiple_of(g.align.max(1));
+        for i in order {
+            let too_much =
+                || format!("global variables up to '{}' take more than 64 bits can count", globals[i].name);
+            at = at.checked_next_multiple_of(globals[i].align.max(1)).ok_or_else(too_much)?;
             out.push((i, at));
-            at += g.size;
+            at = at.checked_add(globals[i].size).ok_or_else(too_much)?;
         }
-        out
+        Ok((out, at))
     }
 
-    fn global_data(&self, init: bool) -> Vec<u8> {
-        let mut data = Vec::new();
-        for (i, at) in self.global_offsets(init) {
-            let g = &self.cubin.globals[i];
-            data.resize(at as usize, 0);
-            data.extend_from_slice(g.init.as_deref().unwrap_or(&[]));
-            data.resize((at + g.size) as usize, 0);
+    /// The initial contents of all globals that have any.
+    fn global_data(&self) -> Result<Vec<u8>, String> {
+        let (places, size) = self.global_offsets(true)?;
+        let mut data = zeros(size)?;
+        for (i, at) in places {
+            let init = self.cubin.globals[i].init.as_deref().unwrap_or(&[]);
+            data[at as usize..at as usize + init.len()].copy_from_slice(init);
         }
-        data
+        Ok(data)
     }
 
     /// Symbols, then everything that needs their numbers.
     fn fill(mut self) -> Result<Vec<u8>, String> {
         let c = self.cubin;
-        let mut section_symbols = vec![".note.nv.tkinfo".to_string(), ".note.nv.cuinfo".to_string()];
-        for k in &c.kernels {
-            section_symbols.push(format!(".text.{}", k.name));
-            section_symbols.push(format!(".nv.shared.{}", k.name));
-            section_symbols.push(format!(".nv.constant0.{}", k.name));
-            section_symbols.push(format!(".nv.constant2.{}", k.name));
-        }
-        section_symbols.extend(
-            [
-                ".nv.constant3",
-                ".nv.constant4",
-                ".nv.global.init",
-                ".nv.global",
-                ".nv.callgraph",
-                ".nv.rel.action",
-                ".debug_line",
-                ".debug_str",
-                ".nv_debug_line_sass",
-                ".nv_debug_ptx_txt",
-            ]
-            .map(String::from),
-        );
-        let mut symbol_numbers: BTreeMap<String, u32> = BTreeMap::new();
-        for name in section_symbols {
-            let n = self.number(&name);
-            if n != 0 {
-                symbol_numbers.insert(name.clone(), self.symbols.len() as u32);
-                self.symbols.push(symbol(&name, SECTION_SYMBOL, 0, n as u16, 0, 0));
-            }
-        }
-        for k in &c.kernels {
-            let n = self.number(&format!(".text.{}", k.name)) as u16;
-            for (name, at, size) in &k.functions {
-                let name = function_symbol(k, name);
-                symbol_numbers.insert(name.clone(), self.symbols.len() as u32);
-                self.symbols.push(symbol(&name, LOCAL_FUNC, 0, n, (*at).into(), (*size).into()));
-            }
-        }
-        let kernel_symbols = |w: &mut Self, visible: bool, numbers: &mut BTreeMap<String, u32>| {
-            for k in c.kernels.iter().filter(|k| (k.binding != Binding::Local) == visible) {
-                let n = w.number(&format!(".text.{}", k.name)) as u16;
-                numbers.insert(k.name.clone(), w.symbols.len() as u32);
-                let info = k.binding.bits() << 4 | elf::STT_FUNC;
-                w.symbols.push(symbol(&k.name, info, STO_ENTRY, n, 0, 16 * k.code.len() as u64));
-            }
-        };
-        for visible in [false, true] {
-            if visible {
-                kernel_symbols(&mut self, false, &mut symbol_numbers);
-                let first_global = self.symbols.len() as u32;
-                self.section(".symtab").info = first_global;
-            }
-            for (name, at, size, binding) in &c.constant_symbols {
-                if (*binding != Binding::Local) == visible {
-                    let n = self.number(".nv.constant3") as u16;
-                    symbol_numbers.insert(name.clone(), self.symbols.len() as u32);
-                    let info = binding.bits() << 4 | elf::STT_OBJECT;
-                    self.symbols.push(symbol(name, info, 0, n, (*at).into(), (*size).into()));
-                }
-            }
-            for (init, section) in [(true, ".nv.global.init"), (false, ".nv.global")] {
-                let n = self.number(section) as u16;
-                for (i, at) in self.global_offsets(init) {
-                    let g = &c.globals[i];
-                    if (g.binding != Binding::Local) == visible {
-                        symbol_numbers.insert(g.name.clone(), self.symbols.len() as u32);
-                        let info = g.binding.bits() << 4 | elf::STT_OBJECT;
-                        let other = if g.managed { MANAGED } else { 0 };
-                        self.symbols.push(symbol(&g.name, info, other, n, at, g.size));
-                    }
-                }
-            }
-        }
-        let reserved_symbols = |w: &mut Self| {
-            if !w.modern() {
-                return;
-            }
-            let reserved = w.number(".nv.shared.reserved.0") as u16;
-            let at = if c.sm >= 100 { 0x40 } else { 0 };
-            w.symbols.push(symbol(".nv.reservedSmem.offset0", WEAK_OBJECT, 0, 0, at, 4));
-            w.symbols.push(symbol("__nv_reservedSMEM_offset_0_alias", WEAK_NOTYPE, 0xa0, reserved, at, 0));
-        };
-        reserved_symbols(&mut self);
-        for (_, name) in c.kernels.iter().flat_map(|k| &k.numbers) {
-            if !symbol_numbers.contains_key(name) {
-                symbol_numbers.insert(name.clone(), self.symbols.len() as u32);
-                self.symbols.push(symbol(name, WEAK_OBJECT, 0, 0, 0, 4));
-            }
-        }
-        kernel_symbols(&mut self, true, &mut symbol_numbers);
-        for e in c.kernels.iter().flat_map(|k| &k.externs) {
-            if !symbol_numbers.contains_key(e) {
-                symbol_numbers.insert(e.clone(), self.symbols.len() as u32);
-                self.symbols.push(symbol(e, GLOBAL_FUNC, 0, 0, 0, 0));
-            }
-        }
-        self.attributes(&symbol_numbers);
-        self.relocations(&symbol_numbers)?;
+        self.list_symbols()?;
+        self.attributes();
+        self.relocations()?;
         let mut callgraph = self.section(".nv.callgraph").data.split_off(8);
         let mut edges: Vec<u8> = Vec::new();
         for k in &c.kernels {
             for e in &k.externs {
-                edges.extend(symbol_numbers[&k.name].to_le_bytes());
-                edges.extend(symbol_numbers[e].to_le_bytes());
+                edges.extend(self.numbers[&k.name].to_le_bytes());
+                edges.extend(self.numbers[e].to_le_bytes());
             }
         }
         edges.append(&mut callgraph);
@@ -355,9 +307,11 @@ impl Writer<'_> {
         let mut strings = Strings::default();
         let table = symbol_table(&self.symbols, &mut strings);
         let strtab = self.number(".strtab");
+        let last_local = self.symbols.iter().rposition(|s| s.info >> 4 == elf::STB_LOCAL);
         let symtab = self.section(".symtab");
         symtab.data = table;
         symtab.link = strtab;
+        symtab.info = last_local.map_or(0, |n| n as u32 + 1);
         symtab.entsize = 24;
         self.section(".strtab").data = strings.bytes;
         let tkinfo = self.number(".note.nv.tkinfo");
@@ -378,75 +332,40 @@ impl Writer<'_> {
                     self.section(&name).info = text;
                 }
             }
-            let modern = self.modern();
+            let registers = if self.modern() { 0 } else { u32::from(k.registers) << 24 };
+            let symbol = self.numbers[&k.name];
             let s = self.section(&format!(".text.{}", k.name));
             s.link = 3;
-            s.info = symbol_numbers[&k.name] | if modern { 0 } else { u32::from(k.registers) << 24 };
+            s.info = symbol | registers;
         }
-        let low = if c.sm >= 100 { 2 } else { 4 };
-        let segments = self.segments();
-        // The highest byte is the number of the cuinfo note; tools reject a file in which it is not.
-        let flags = self.number(".note.nv.cuinfo") << 24 | u32::from(c.sm) << 8 | low;
-        Ok(file(self.sections, flags, &segments))
+        let segments = segments::list(&self.sections, self.modern());
+        // The highest byte is the number of the cuinfo note; tools reject a file in which it is not. The lowest: with 2, as
+        // ptxas has from sm_100 on, there would have to be capsules (docs/cubin.md).
+        let flags = self.number(".note.nv.cuinfo") << 24 | u32::from(c.sm) << 8 | 4;
+        file(self.sections, flags, &segments)
     }
 
-    fn segments(&self) -> Vec<Segment> {
-        // Runs of allocated sections with the same rights become one LOAD each.
-        let mut loads: Vec<Segment> = Vec::new();
-        let mut run: Option<(usize, usize, u32)> = None;
-        for (i, s) in self.sections.iter().enumerate() {
-            let flags = (s.flags & ALLOC != 0).then(|| {
-                let mut f = elf::PF_R;
-                if s.flags & WRITE != 0 {
-                    f |= elf::PF_W;
-                }
-                // Before sm_90 constants share the segment of the code.
-                if s.flags & EXEC != 0 || !self.modern() && s.flags & WRITE == 0 {
-                    f |= elf::PF_X;
-                }
-                f
-            });
-            run = match (run, flags) {
-                (Some((first, _, f)), Some(g)) if f == g => Some((first, i, f)),
-                (old, flags) => {
-                    if let Some((first, last, flags)) = old {
-                        loads.push(Segment::Load { first, last, flags });
-                    }
-                    flags.map(|f| (i, i, f))
-                }
-            };
-        }
-        if let Some((first, last, flags)) = run {
-            loads.push(Segment::Load { first, last, flags });
-        }
-        let mut out = vec![Segment::Headers];
-        if self.modern() {
-            out.push(Segment::LoadHeaders);
-            out.extend(loads);
-        } else {
-            out.extend(loads);
-            out.push(Segment::LoadHeaders);
-        }
-        out
-    }
-
-    fn attributes(&mut self, symbols: &BTreeMap<String, u32>) {
+    fn attributes(&mut self) {
         let c = self.cubin;
         let mut global = Attrs::default();
-        for k in &c.kernels {
-            let s = symbols[&k.name];
+        for k in c.kernels.iter().rev() {
+            let s = self.numbers[&k.name];
             global.words(Attr::Regcount, &[s, k.registers.into()]);
-            for (name, ..) in k.functions.iter().rev() {
-                global.words(Attr::FrameSize, &[symbols[&function_symbol(k, name)], k.frame_bytes]);
+            for f in k.functions.iter().rev() {
+                // From sm_90 on ptxas states the kernel's.
+                let bytes = if self.modern() { k.frame_bytes } else { f.frame_bytes };
+                global.words(Attr::FrameSize, &[self.numbers[&symbols::helper(k, f)], bytes]);
             }
             global.words(Attr::FrameSize, &[s, k.frame_bytes]);
-            global.words(Attr::MinStackSize, &[s, k.frame_bytes]);
+        }
+        for k in &c.kernels {
+            global.words(Attr::MinStackSize, &[self.numbers[&k.name], k.frame_bytes]);
         }
         self.section(".nv.info").data = global.0;
         self.section(".nv.info").link = 3;
         for k in &c.kernels {
-            let bank = symbols[&format!(".nv.constant0.{}", k.name)];
-            let externs: Vec<u32> = k.externs.iter().map(|e| symbols[e]).collect();
+            let bank = self.numbers[&format!(".nv.constant0.{}", k.name)];
+            let externs: Vec<u32> = k.externs.iter().map(|e| self.numbers[e]).collect();
             let data = kernel_attributes(c.sm, k, Some(bank), &externs);
             let text = self.number(&format!(".text.{}", k.name));
             let s = self.section(&format!(".nv.info.{}", k.name));
@@ -455,88 +374,37 @@ impl Writer<'_> {
             s.info = text;
         }
     }
+}
 
-    fn relocations(&mut self, symbols: &BTreeMap<String, u32>) -> Result<(), String> {
-        let number =
-            |name: &String| symbols.get(name).copied().ok_or_else(|| format!("'{name}' is not in the file"));
-        let c = self.cubin;
-        let modern = self.modern();
-        let rel = if modern { ".rela" } else { ".rel" };
-        let entry = |offset: u64, symbol: u32, addend: i64| {
-            let mut e = offset.to_le_bytes().to_vec();
-            e.extend_from_slice(&(u64::from(symbol) << 32 | R_CUDA_64).to_le_bytes());
-            if modern {
-                e.extend_from_slice(&addend.to_le_bytes());
-            }
-            e
-        };
-        let mut tables: Vec<(String, Vec<u8>)> = Vec::new();
-        let mut slots = Vec::new();
-        for (i, (name, addend)) in c.addresses.iter().enumerate() {
-            slots.extend(entry(8 * i as u64, number(name)?, *addend));
-            if !modern {
-                self.section(".nv.constant4").data[8 * i..8 * i + 8].copy_from_slice(&addend.to_le_bytes());
-            }
-        }
-        tables.push((".nv.constant4".into(), slots));
-        let globals: Vec<(u64, &Reloc)> = self
-            .global_offsets(true)
-            .into_iter()
-            .flat_map(|(i, at)| c.globals[i].relocs.iter().map(move |r| (at, r)))
-            .collect();
-        let constants: Vec<(u64, &Reloc)> = c.constant_relocs.iter().map(|r| (0, r)).collect();
-        let mut initial: Vec<(String, Vec<u8>)> = Vec::new();
-        for (place, entries) in [(".nv.constant3", constants), (".nv.global.init", globals)] {
-            let (mut rel, mut rela) = (Vec::new(), Vec::new());
-            for (at, r) in entries {
-                let ty = r.fill.number(c.sm).ok_or("data with an address that only code has")?;
-                let info = u64::from(number(&r.symbol)?) << 32 | u64::from(ty);
-                let table = if modern || r.addend != 0 { &mut rela } else { &mut rel };
-                table.extend((at + r.offset).to_le_bytes());
-                table.extend(info.to_le_bytes());
-                if modern || r.addend != 0 {
-                    table.extend(r.addend.to_le_bytes());
-                }
-            }
-            initial.extend([(format!(".rel{place}"), rel), (format!(".rela{place}"), rela)]);
-        }
-        let frames = c.kernels.iter().enumerate();
-        let frames = frames.flat_map(|(i, k)| entry(fde_location(i), symbols[&k.name], 0)).collect();
-        tables.push((".debug_frame".into(), frames));
-        if let Some(l) = &c.lines {
-            for (name, files, sequences) in
-                [(".debug_line", &l.files[..], &l.source), (".nv_debug_line_sass", &[][..], &l.ptx)]
-            {
-                let places = lines::program(files, sequences).1;
-                let mut data = Vec::new();
-                for (at, function) in places {
-                    data.extend(entry(at, number(&function)?, 0));
-                }
-                tables.push((name.into(), data));
-            }
-        }
-        for k in &c.kernels {
-            let mut data = Vec::new();
-            for (at, name) in &k.numbers {
-                data.extend(u64::from(*at).to_le_bytes());
-                data.extend((u64::from(number(name)?) << 32 | R_CUDA_ABS32_32).to_le_bytes());
-                data.extend(0u64.to_le_bytes().iter().filter(|_| modern));
-            }
-            tables.push((format!(".text.{}", k.name), data));
-        }
-        let tables = tables.into_iter().map(|(target, data)| (format!("{rel}{target}"), data));
-        for (name, data) in tables.chain(initial) {
-            if self.number(&name) == 0 {
-                continue;
-            }
-            let with_addends = name.starts_with(".rela.");
-            let info = self.number(name.trim_start_matches(if with_addends { ".rela" } else { ".rel" }));
-            let s = self.section(&name);
-            s.data = data;
-            s.link = 3;
-            s.info = info;
-            s.entsize = if with_addends { 24 } else { 16 };
-        }
-        Ok(())
+/// Constant bank 0 of a kernel.
+fn constant0(k: &Kernel) -> Section {
+    let data = vec![0; usize::from(k.param_base) + usize::from(k.param_bytes)];
+    Section::new(&format!(".nv.constant0.{}", k.name), elf::SHT_PROGBITS, ALLOC | INFO_LINK, 4, data)
+}
+
+/// Bytes of initialized variables that a file may have.
+pub const MOST_DATA: u64 = 1 << 32;
+
+/// So many zeros.
+pub(crate) fn zeros(size: u64) -> Result<Vec<u8>, String> {
+    if size > MOST_DATA {
+        return Err(format!(
+            "{size} bytes of initialized variables are more than the {MOST_DATA} that a file may have"
+        ));
     }
+    Ok(vec![0; size as usize])
+}
+
+/// The relocation tables that initial contents need: before sm_90, those with an addend have their own, which comes
+/// first.
+fn tables_of(modern: bool, entries: &[Reloc]) -> Vec<(&'static str, u32)> {
+    let (plain, more) = (entries.iter().any(|e| e.addend == 0), entries.iter().any(|e| e.addend != 0));
+    let mut out = Vec::new();
+    if more || plain && modern {
+        out.push((".rela", elf::SHT_RELA));
+    }
+    if plain && !modern {
+        out.push((".rel", elf::SHT_REL));
+    }
+    out
 }

@@ -1,7 +1,7 @@
 //! What is written is read back.
 
 use cubin::object::{Binding, Fill, Reloc};
-use cubin::{Cubin, Global, Kernel};
+use cubin::{Cubin, Global, Kernel, Param};
 
 fn address(offset: u64, addend: i64) -> Reloc {
     Reloc { offset, fill: Fill::Generic, symbol: "zero".into(), addend }
@@ -10,6 +10,8 @@ fn address(offset: u64, addend: i64) -> Reloc {
 fn sample(sm: u8) -> Cubin {
     Cubin {
         sm,
+        accelerated: false,
+        isa_class: 1,
         ptx_sm: 75,
         options: format!("-arch sm_{sm}"),
         kernels: vec![Kernel {
@@ -22,7 +24,10 @@ fn sample(sm: u8) -> Cubin {
             shared_align: 16,
             param_base: 0x160,
             param_bytes: 12,
-            params: vec![(0, 8), (8, 4)],
+            params: vec![
+                Param { offset: 0, size: 8, pointee: None },
+                Param { offset: 8, size: 4, pointee: None },
+            ],
             exits: vec![0x10],
             literals: vec![1, 2, 3, 4, 5, 6, 7, 8],
             ..Kernel::default()
@@ -39,6 +44,8 @@ fn sample(sm: u8) -> Cubin {
                 managed: false,
             },
         ],
+        constant_align: 4,
+        constants_first: true,
         constants: [vec![0; 16], vec![9; 4]].concat(),
         constant_relocs: vec![address(0, 0), address(8, 8)],
         constant_symbols: vec![("table".into(), 4, 16, Binding::Weak)],
@@ -96,4 +103,14 @@ fn files_of_cuda_12_have_their_sm_elsewhere() {
     old[7..9].copy_from_slice(&[0x33, 7]);
     old[48..52].copy_from_slice(&0x0050_0550u32.to_le_bytes());
     assert_eq!(cubin::read::read(&old).unwrap().sm, 80);
+}
+
+/// Each kernel has three sections or more, and their numbers have 16 bits.
+#[test]
+fn too_many_kernels_are_refused() {
+    let kernel = |n: usize| Kernel { name: format!("k{n}"), code: vec![0; 8], ..Kernel::default() };
+    let file = |kernels| Cubin { sm: 75, kernels, ..Cubin::default() };
+    assert!(cubin::write::write(&file((0..21_000).map(kernel).collect())).is_ok());
+    let refused = cubin::write::write(&file((0..23_000).map(kernel).collect()));
+    assert!(refused.is_err_and(|e| e.contains("23000 kernels")));
 }

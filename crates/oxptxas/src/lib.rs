@@ -14,6 +14,7 @@ pub mod bisect;
 pub mod console;
 mod debug;
 pub mod directives;
+mod facts;
 pub mod files;
 mod functions;
 mod gradients;

@@ -2,8 +2,9 @@
 //! convention; whatever has an address is left to the linker.
 
 use crate::debug;
+use crate::facts;
 use crate::functions;
-use crate::pipeline::{KernelStats, Output, address_fill, binding, kernel_record};
+use crate::pipeline::{KernelStats, Output, address_fill, binding, initial_bytes, kernel_record};
 use crate::timeline::{Stage, Timeline};
 use crate::units::Units;
 use backend::Code;
@@ -39,6 +40,8 @@ pub(crate) fn compile(
     let compiled = units.compile(&jobs, &mut timeline);
     let mut object = Object {
         sm: settings.target.sm,
+        accelerated: settings.target.suffix == sass::target::Suffix::A,
+        isa_class: 1,
         ptx_sm: ptx::check::target_sm(module).min(255) as u8,
         options: settings.options_text.clone(),
         extensible: settings.extensible && !settings.relocatable,
@@ -52,11 +55,13 @@ pub(crate) fn compile(
         let func = &module.funcs[*id];
         let done = result.and_then(|(code, time)| {
             let lines = code.lines.clone();
+            object.isa_class = object.isa_class.max(facts::isa_class(settings.target.sm, &code.insts));
+            let spills = (code.spill_store_bytes, code.spill_load_bytes);
             let f = function(module, *id, code, options)?;
             if with_lines {
                 codes.push((*id, Code { lines, words: f.code.code.clone(), ..Code::default() }));
             }
-            output.kernels.push(stats(&f, func, time));
+            output.kernels.push(KernelStats { spills, ..stats(module, &f, func, time) });
             object.functions.push(f);
             Ok(())
         });
@@ -69,6 +74,13 @@ pub(crate) fn compile(
         errors.sort_by_key(|d| d.span.map_or(0, |s| s.start));
         return Err(errors);
     }
+    // ptxas speaks of the last function first.
+    output.kernels.reverse();
+    let bytes = |place: &Place| -> u64 {
+        let there = object.variables.iter().filter(|v| v.defined && v.place == *place);
+        there.map(|v| v.size).fold(0, u64::saturating_add)
+    };
+    output.module_bytes = (bytes(&Place::Global), layout.const_size, 0);
     let in_data = object.variables.iter().flat_map(|v| &v.relocs);
     let in_code = object.functions.iter().flat_map(|f| &f.relocs);
     let used: FxHashSet<String> = in_data.chain(in_code).map(|r| r.symbol.clone()).collect();
@@ -112,12 +124,24 @@ fn is_prototype(f: &Func) -> bool {
     f.name == "_" || f.name.is_empty()
 }
 
-fn stats(f: &cubin::object::Function, func: &Func, time: Duration) -> KernelStats {
+/// What `-v` says of it. Shared variables of the module are nobody's yet.
+fn stats(module: &Module, f: &cubin::object::Function, func: &Func, time: Duration) -> KernelStats {
+    let mut shared = 0u32;
+    for v in func.body.iter().filter(|_| func.entry).flat_map(|b| &b.vars) {
+        let var = &module.vars[*v];
+        if var.space == Space::Shared && !var.is_unsized() && var.linkage != Linkage::Extern {
+            shared = shared.checked_next_multiple_of(var.align.max(1)).unwrap_or(u32::MAX);
+            shared = shared.saturating_add(u32::try_from(var.size()).unwrap_or(u32::MAX));
+        }
+    }
     KernelStats {
         name: func.name.clone(),
+        entry: func.entry,
         registers: f.code.registers.into(),
         barriers: f.code.barriers.into(),
         frame: f.code.frame_bytes,
+        shared,
+        constant: (u32::from(f.code.param_base) + u32::from(f.code.param_bytes), 0),
         instructions: f.code.code.len(),
         time,
         ..KernelStats::default()
@@ -178,8 +202,11 @@ fn function(
             addend: r.addend.into(),
         })
         .collect();
+    let part = facts::Part { insts: 0..code.insts.len(), spill_slots: code.spill_slots.clone() };
+    let facts = facts::code_facts(&code.insts, &[part], facts::has_wmma(func));
+    let frame = facts::frame(&code.insts, func.entry);
     Ok(cubin::object::Function {
-        code: kernel_record(module, func, code, registers, options),
+        code: cubin::Kernel { facts, frame, ..kernel_record(module, func, code, registers, options) },
         entry: func.entry,
         relocs,
         calls,
@@ -271,8 +298,10 @@ fn variables(
             });
         }
         let Some(init) = &var.init else { return };
-        let mut bytes = init.bytes.clone();
-        bytes.resize(var.size() as usize, 0);
+        let bytes = match initial_bytes(var, init) {
+            Ok(bytes) => bytes,
+            Err(message) => return errors.push(Diagnostic::error(var.span, message)),
+        };
         let mut relocs = Vec::new();
         for r in &init.relocs {
             let fill = match (address_fill(module, r), r.symbol) {

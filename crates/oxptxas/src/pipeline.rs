@@ -3,7 +3,7 @@
 
 use crate::timeline::{Stage, Timeline};
 use crate::units::{Compiled, Units};
-use crate::{debug, functions};
+use crate::{debug, facts, functions};
 use backend::Code;
 use cubin::object::{Binding, Fill};
 use ptx::{Diagnostic, FuncId, LineIndex, Linkage, Module, Severity, Space, Style, Symbol, VarId};
@@ -69,6 +69,8 @@ impl Settings {
 pub struct KernelStats {
     /// Name.
     pub name: String,
+    /// Whether it is a kernel, not a device function of an object.
+    pub entry: bool,
     /// Registers per thread.
     pub registers: u32,
     /// Named barriers.
@@ -386,6 +388,8 @@ fn assemble(
     let mut with_lines: Vec<(FuncId, Code, Vec<FuncId>)> = Vec::new();
     let mut file = cubin::Cubin {
         sm: target.sm,
+        accelerated: target.suffix == sass::target::Suffix::A,
+        isa_class: 1,
         ptx_sm: ptx::check::target_sm(module).min(255) as u8,
         options: settings.options_text.clone(),
         ..cubin::Cubin::default()
@@ -418,6 +422,7 @@ fn assemble(
             if target.sm >= 90 && code.shared_size != 0 { lower::layout::RESERVED_SHARED } else { 0 };
         output.kernels.push(KernelStats {
             name: func.name.clone(),
+            entry: true,
             registers,
             barriers: code.barriers,
             frame: own.frame_bytes,
@@ -441,10 +446,17 @@ fn assemble(
             let lines = code.lines.clone();
             with_lines.push((*id, Code { lines, words: code.words.clone(), ..Code::default() }, in_it));
         }
+        file.isa_class = file.isa_class.max(facts::isa_class(target.sm, &code.insts));
+        let helpers = placed.iter().map(|p| helper(module, functions, p, &code)).collect();
+        let facts = facts_of(module, functions, &own, &placed, &code, used.iter().copied().chain([*id]));
+        let frame = facts::frame(&code.insts[..own.insts.len()], true);
         file.kernels.push(cubin::Kernel {
             frame_bytes: cumulative,
             shared_align: layout.shared_align(*id),
-            functions: placed.into_iter().map(|p| (p.name, p.offset, p.size)).collect(),
+            names_shared: used.iter().chain([id]).any(|f| layout.names_shared(*f)),
+            functions: helpers,
+            frame,
+            facts,
             externs: externs.iter().map(|f| module.funcs[*f].name.clone()).collect(),
             syscalls,
             ..kernel_record(module, func, code, registers, &options)
@@ -452,12 +464,14 @@ fn assemble(
     }
     for v in &layout.globals {
         let var = &module.vars[*v];
-        let init = var.init.as_ref().map(|i| {
-            let mut bytes = i.bytes.clone();
-            bytes.resize(var.size() as usize, 0);
-            number_functions(&mut bytes, i, layout);
-            bytes
-        });
+        let init = match &var.init {
+            Some(i) => {
+                let mut bytes = initial_bytes(var, i)?;
+                number_functions(&mut bytes, i, layout);
+                Some(bytes)
+            }
+            None => None,
+        };
         let relocs = var.init.iter().flat_map(|i| &i.relocs);
         file.globals.push(cubin::Global {
             name: var.name.clone(),
@@ -470,6 +484,7 @@ fn assemble(
         });
     }
     file.constants = vec![0; layout.const_size as usize];
+    file.constant_align = layout.consts.iter().map(|v| module.vars[*v].align).max().unwrap_or(1).into();
     for v in &layout.consts {
         let var = &module.vars[*v];
         let at = layout.const_offset(*v).unwrap_or(0);
@@ -481,8 +496,10 @@ fn assemble(
         }
         file.constant_symbols.push((var.name.clone(), at, var.size() as u32, binding(var.linkage)));
     }
+    let addressed = layout.slots.iter().filter_map(|s| if let Symbol::Var(v) = s { Some(*v) } else { None });
+    file.constants_first = layout.consts.iter().min() < addressed.min().as_ref();
     file.addresses = layout.slots.iter().map(|s| (symbol_name(module, *s), 0)).collect();
-    let global_bytes = file.globals.iter().map(|g| g.size).sum();
+    let global_bytes = file.globals.iter().map(|g| g.size).fold(0, u64::saturating_add);
     output.module_bytes = (global_bytes, layout.const_size, 8 * file.addresses.len() as u32);
     if let Some((source, index)) = sources {
         let kernels: Vec<(&str, &Code, Vec<FuncId>)> = with_lines
@@ -493,6 +510,61 @@ fn assemble(
     }
     output.cubin = cubin::write::write(&file)?;
     Ok(output)
+}
+
+/// The initial contents of a variable, as long as it is.
+pub(crate) fn initial_bytes(var: &ptx::Var, init: &ptx::ast::Init) -> Result<Vec<u8>, String> {
+    if var.size() > cubin::write::MOST_DATA {
+        return Err(format!(
+            "the initialized variable '{}' has {} bytes, more than the {} that a file may have",
+            var.name,
+            var.size(),
+            cubin::write::MOST_DATA
+        ));
+    }
+    let mut bytes = init.bytes.clone();
+    bytes.resize(var.size() as usize, 0);
+    Ok(bytes)
+}
+
+/// A function in the code of a kernel.
+fn helper(
+    module: &Module,
+    functions: &backend::link::Functions<'_>,
+    placed: &backend::link::Placed,
+    code: &Code,
+) -> cubin::Helper {
+    let func = module.funcs.values().find(|f| f.name == placed.name && f.body.is_some());
+    let first = (placed.offset / 16) as usize;
+    let insts = &code.insts[first..first + (placed.size / 16) as usize];
+    cubin::Helper {
+        name: placed.name.clone(),
+        binding: func.map(|f| binding(f.linkage)),
+        offset: placed.offset,
+        size: placed.size,
+        frame_bytes: functions.code.get(placed.name.as_str()).map_or(0, |c| c.frame_bytes),
+        frame: facts::frame(insts, false),
+    }
+}
+
+/// The facts about a kernel's code, whose functions are `used` and parts of instructions.
+fn facts_of(
+    module: &Module,
+    functions: &backend::link::Functions<'_>,
+    own: &Code,
+    placed: &[backend::link::Placed],
+    code: &Code,
+    used: impl Iterator<Item = FuncId>,
+) -> cubin::CodeFacts {
+    let mut parts = vec![facts::Part { insts: 0..own.insts.len(), spill_slots: own.spill_slots.clone() }];
+    for p in placed {
+        let first = (p.offset / 16) as usize;
+        let spill_slots =
+            functions.code.get(p.name.as_str()).map(|c| c.spill_slots.clone()).unwrap_or_default();
+        parts.push(facts::Part { insts: first..first + (p.size / 16) as usize, spill_slots });
+    }
+    let wmma = used.into_iter().any(|f| facts::has_wmma(&module.funcs[f]));
+    facts::code_facts(&code.insts, &parts, wmma)
 }
 
 /// What a file says of a kernel or device function, `registers` a thread, without what it says of the functions that it calls.
@@ -510,16 +582,11 @@ pub(crate) fn kernel_record(
         registers: registers.min(255) as u8,
         frame_bytes: code.frame_bytes,
         barriers: code.barriers as u8,
-        convergence: code.insts.iter().any(|i| i.op == sass::Opcode::BSSY),
         shared_bytes: code.shared_size,
         shared_align: 0,
         param_base: options.target.info().param_base,
         param_bytes: param_bytes as u16,
-        params: offsets
-            .iter()
-            .zip(&func.params)
-            .map(|(at, p)| (*at as u16, module.vars[*p].size() as u32))
-            .collect(),
+        params: offsets.iter().zip(&func.params).map(|(at, p)| parameter(*at, &module.vars[*p])).collect(),
         exits: code.exit_offsets,
         numbers: code.numbers,
         literals: code.literals,
@@ -532,6 +599,20 @@ pub(crate) fn kernel_record(
         code: code.words,
         ..cubin::Kernel::default()
     }
+}
+
+/// A parameter at this offset.
+fn parameter(at: u32, var: &ptx::Var) -> cubin::Param {
+    let pointee = var.ptr.map(|(space, align)| {
+        let space = match space {
+            Some(Space::Local) => cubin::Pointee::Local,
+            Some(Space::Shared) => cubin::Pointee::Shared,
+            Some(_) => cubin::Pointee::Global,
+            None => cubin::Pointee::Generic,
+        };
+        (space, align)
+    });
+    cubin::Param { offset: at as u16, size: var.size() as u32, pointee }
 }
 
 /// Who sees what is declared so.
@@ -621,13 +702,20 @@ impl Output {
         }
         out.push('\n');
         for k in &self.kernels {
-            let _ = writeln!(out, "{info}: Compiling entry function '{}' for '{target}'", k.name);
+            if k.entry {
+                let _ = writeln!(out, "{info}: Compiling entry function '{}' for '{target}'", k.name);
+            }
             let _ = writeln!(out, "{info}: Function properties for {}", k.name);
             let _ = writeln!(
                 out,
                 "    {} bytes stack frame, {} bytes spill stores, {} bytes spill loads",
                 k.frame, k.spills.0, k.spills.1
             );
+            let time = k.time.as_secs_f64() * 1e3;
+            if !k.entry {
+                let _ = writeln!(out, "{info}: Compile time = {time:.3} ms");
+                continue;
+            }
             let _ = write!(out, "{info}: Used {} registers, used {} barriers", k.registers, k.barriers);
             if k.cumulative != 0 {
                 let _ = write!(out, ", {} bytes cumulative stack size", k.cumulative);
@@ -641,7 +729,7 @@ impl Output {
                     let _ = write!(out, ", {} bytes cmem[2]", k.constant.1);
                 }
             }
-            let _ = writeln!(out, "\n{info}: Compile time = {:.3} ms", k.time.as_secs_f64() * 1e3);
+            let _ = writeln!(out, "\n{info}: Compile time = {time:.3} ms");
             for (name, frame, (stores, loads)) in &k.functions {
                 let _ = writeln!(out, "{info}: Function properties for {name}");
                 let _ = writeln!(

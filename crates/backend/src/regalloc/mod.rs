@@ -89,6 +89,8 @@ pub struct Stats {
     pub spill_store_bytes: u32,
     /// Bytes loaded from spill slots.
     pub spill_load_bytes: u32,
+    /// Where in the frame the spill slots begin and end.
+    pub spill_slots: (u32, u32),
     /// Bytes of the frame: local variables, then spill slots.
     pub frame_bytes: u32,
 }
@@ -239,12 +241,14 @@ fn stats(func: &Function, cfg: &Cfg, spiller: &Spiller) -> Stats {
     }
     let frame =
         if spiller.slot_bytes == 0 { func.local_size } else { spill::slots_base(func) + spiller.slot_bytes };
+    let first_slot = if spiller.slot_bytes == 0 { frame } else { spill::slots_base(func) };
     Stats {
         regs_used: used[RegFile::R as usize],
         uregs_used: used[RegFile::UR as usize],
         preds_used: used[RegFile::P as usize],
         spill_store_bytes: spiller.store_bytes,
         spill_load_bytes: spiller.load_bytes,
+        spill_slots: (first_slot, frame),
         frame_bytes: frame.next_multiple_of(ori::abi::STACK_ALIGN),
     }
 }

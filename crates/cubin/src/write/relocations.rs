@@ -1,0 +1,121 @@
+//! The relocations of an executable: what the driver puts in when it knows where things are.
+
+use super::{Writer, lines};
+use crate::object::Reloc;
+
+/// R_CUDA_64: a 64-bit address.
+const R_CUDA_64: u64 = 2;
+const R_CUDA_ABS32_32: u64 = 0x37;
+
+impl Writer<'_> {
+    fn symbol_number(&self, name: &String) -> Result<u32, String> {
+        self.numbers.get(name).copied().ok_or_else(|| format!("'{name}' is not in the file"))
+    }
+
+    /// Appends an entry.
+    fn entry(&self, out: &mut Vec<u8>, offset: u64, symbol: u32, kind: u64, addend: i64) {
+        out.extend(offset.to_le_bytes());
+        out.extend((u64::from(symbol) << 32 | kind).to_le_bytes());
+        if self.modern() {
+            out.extend(addend.to_le_bytes());
+        }
+    }
+
+    /// Fills all tables.
+    pub(super) fn relocations(&mut self) -> Result<(), String> {
+        let c = self.cubin;
+        let modern = self.modern();
+        let rel = if modern { ".rela" } else { ".rel" };
+        let mut tables: Vec<(String, Vec<u8>)> = Vec::new();
+        let mut slots = Vec::new();
+        for (i, (name, addend)) in c.addresses.iter().enumerate() {
+            self.entry(&mut slots, 8 * i as u64, self.symbol_number(name)?, R_CUDA_64, *addend);
+            if !modern {
+                self.section(".nv.constant4").data[8 * i..8 * i + 8].copy_from_slice(&addend.to_le_bytes());
+            }
+        }
+        tables.push((".nv.constant4".into(), slots));
+        tables.push((".debug_frame".into(), self.frame_relocations()));
+        if let Some(l) = &c.lines {
+            for (name, files, sequences) in
+                [(".debug_line", &l.files[..], &l.source), (".nv_debug_line_sass", &[][..], &l.ptx)]
+            {
+                let places = lines::program(files, sequences).1;
+                let mut data = Vec::new();
+                for (at, function) in places {
+                    self.entry(&mut data, at, self.symbol_number(&function)?, R_CUDA_64, 0);
+                }
+                tables.push((name.into(), data));
+            }
+        }
+        for k in &c.kernels {
+            let mut data = Vec::new();
+            for (at, name) in &k.numbers {
+                self.entry(&mut data, (*at).into(), self.symbol_number(name)?, R_CUDA_ABS32_32, 0);
+            }
+            tables.push((format!(".text.{}", k.name), data));
+            tables.push((format!(".nv.constant2.{}", k.name), Vec::new()));
+        }
+        let initial = self.initial()?;
+        let tables = tables.into_iter().map(|(target, data)| (format!("{rel}{target}"), data));
+        for (name, data) in tables.chain(initial) {
+            if self.number(&name) == 0 {
+                continue;
+            }
+            let with_addends = name.starts_with(".rela.");
+            let info = self.number(name.trim_start_matches(if with_addends { ".rela" } else { ".rel" }));
+            let s = self.section(&name);
+            s.data = data;
+            s.link = 3;
+            s.info = info;
+            s.entsize = if with_addends { 24 } else { 16 };
+        }
+        Ok(())
+    }
+
+    /// Those of `.debug_frame`, the last function first.
+    fn frame_relocations(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        let mut places = self.frames.iter().rev();
+        for k in self.cubin.kernels.iter().rev() {
+            let symbol = self.numbers[&k.name];
+            let starts = std::iter::once(0).chain(k.functions.iter().map(|f| f.offset));
+            let starts: Vec<u32> = starts.collect();
+            let mut bases = Vec::new();
+            for (start, p) in starts.iter().rev().zip(&mut places) {
+                self.entry(&mut out, p.code, symbol, R_CUDA_64, (*start).into());
+                bases.extend(p.base);
+            }
+            for base in bases {
+                self.entry(&mut out, base, symbol, R_CUDA_64, 0);
+            }
+        }
+        out
+    }
+
+    /// Those of variables' initial contents.
+    fn initial(&self) -> Result<Vec<(String, Vec<u8>)>, String> {
+        let c = self.cubin;
+        let modern = self.modern();
+        let places = self.global_offsets(true)?.0;
+        let in_globals = places.iter().flat_map(|(i, at)| c.globals[*i].relocs.iter().map(move |r| (*at, r)));
+        let globals: Vec<(u64, &Reloc)> = in_globals.collect();
+        let constants: Vec<(u64, &Reloc)> = c.constant_relocs.iter().map(|r| (0, r)).collect();
+        let mut initial: Vec<(String, Vec<u8>)> = Vec::new();
+        for (place, entries) in [(".nv.constant3", constants), (".nv.global.init", globals)] {
+            let (mut rel, mut rela) = (Vec::new(), Vec::new());
+            for (at, r) in entries {
+                let ty = r.fill.number(c.sm).ok_or("data with an address that only code has")?;
+                let info = u64::from(self.symbol_number(&r.symbol)?) << 32 | u64::from(ty);
+                let table = if modern || r.addend != 0 { &mut rela } else { &mut rel };
+                table.extend((at + r.offset).to_le_bytes());
+                table.extend(info.to_le_bytes());
+                if modern || r.addend != 0 {
+                    table.extend(r.addend.to_le_bytes());
+                }
+            }
+            initial.extend([(format!(".rel{place}"), rel), (format!(".rela{place}"), rela)]);
+        }
+        Ok(initial)
+    }
+}

@@ -1,0 +1,310 @@
+//! What the file says of finished code beside the code: attributes that tools read, and stack frames for debuggers. How
+//! ptxas decides what to list is in docs/cubin.md.
+
+use backend::units::{self, register};
+use cubin::CodeFacts;
+use cubin::frames::{Frame, Rule};
+use ori::abi;
+use sass::{Guard, Inst, Mod, Opcode, Operand, Reg, RegFile, SpecialReg};
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+/// Bytes of an instruction.
+const INST_BYTES: u32 = 16;
+
+/// Instructions of one function in the code, and the bytes of its frame that are spill slots.
+pub(crate) struct Part {
+    pub(crate) insts: Range<usize>,
+    pub(crate) spill_slots: Range<u32>,
+}
+
+fn offset_of(index: usize) -> u32 {
+    index as u32 * INST_BYTES
+}
+
+fn plain(o: Option<&Operand>) -> Option<Reg> {
+    match o {
+        Some(Operand::Reg(r)) if !r.neg && !r.abs && !r.not => Some(r.reg),
+        _ => None,
+    }
+}
+
+/// The place in the frame that `[R1+n]` names.
+fn frame_place(inst: &Inst) -> Option<u32> {
+    inst.operands.iter().find_map(|o| match o {
+        Operand::Addr { base: Some(Reg::SP), uniform: None, offset, .. } => u32::try_from(*offset).ok(),
+        _ => None,
+    })
+}
+
+/// Whether a group of lanes executes it together.
+fn is_collective(inst: &Inst) -> bool {
+    match inst.op {
+        Opcode::SHFL | Opcode::MATCH | Opcode::REDUX | Opcode::CREDUX => true,
+        // Without a condition it asks who is there.
+        Opcode::VOTE => inst.operands.iter().any(|o| match o {
+            Operand::Reg(r) => r.reg.file == RegFile::P && !r.reg.is_zero(),
+            _ => false,
+        }),
+        _ => false,
+    }
+}
+
+/// The facts about the code of a kernel or function whose parts these are.
+pub(crate) fn code_facts(insts: &[Inst], parts: &[Part], wmma: bool) -> CodeFacts {
+    let calls = |i: &Inst| matches!(i.op, Opcode::BSSY | Opcode::CALL);
+    let reads_z = |i: &Inst| i.operands.iter().any(|o| matches!(o, Operand::Special(SpecialReg::SR_CTAID_Z)));
+    CodeFacts {
+        stack_of_barriers: insts.iter().any(calls),
+        groups: groups(insts),
+        warp_wide: Vec::new(),
+        unused_bytes: unused_bytes(insts),
+        spills: parts.iter().flat_map(|p| spills(insts, p)).collect(),
+        wmma,
+        ctaid_z: insts.iter().any(reads_z),
+        reconfigures: insts.iter().any(|i| i.op == Opcode::USETMAXREG),
+    }
+}
+
+fn spills<'i>(insts: &'i [Inst], part: &'i Part) -> impl Iterator<Item = u32> + 'i {
+    let is_spill = |k: &usize| {
+        let inst = &insts[*k];
+        matches!(inst.op, Opcode::STL | Opcode::LDL)
+            && frame_place(inst).is_some_and(|at| part.spill_slots.contains(&at))
+    };
+    part.insts.clone().filter(is_spill).map(offset_of)
+}
+
+/// Targets of branches, as numbers of instructions.
+fn targets(insts: &[Inst]) -> BTreeSet<usize> {
+    let label = |o: &Operand| match o {
+        Operand::Label(at) => usize::try_from(*at / i64::from(INST_BYTES)).ok(),
+        _ => None,
+    };
+    insts.iter().flat_map(|i| i.operands.iter().filter_map(label)).collect()
+}
+
+/// What groups of lanes execute together. The WARPSYNC that brings the lanes of such an instruction together stands for
+/// nothing of the PTX; one on its own is listed itself.
+fn groups(insts: &[Inst]) -> Vec<(u32, Option<u8>)> {
+    let starts = targets(insts);
+    let mut out = Vec::new();
+    // The last WARPSYNC of the block, whether it is still on its own, and the register with its lanes.
+    let mut gathered: Option<(usize, bool, Option<u8>)> = None;
+    let close = |gathered: &mut Option<(usize, bool, Option<u8>)>, out: &mut Vec<(u32, Option<u8>)>| {
+        if let Some((at, true, mask)) = gathered.take() {
+            out.push((offset_of(at), mask));
+        }
+    };
+    for (k, inst) in insts.iter().enumerate() {
+        if starts.contains(&k) {
+            close(&mut gathered, &mut out);
+        }
+        if inst.op == Opcode::WARPSYNC {
+            close(&mut gathered, &mut out);
+            let mask = plain(inst.operands.get(1)).filter(|r| r.file == RegFile::R && !r.is_zero());
+            gathered = Some((k, true, mask.map(|r| r.index)));
+        } else if is_collective(inst) {
+            let mask = gathered.and_then(|g| g.2);
+            if let Some(g) = &mut gathered {
+                g.1 = false;
+            }
+            out.push((offset_of(k), mask));
+        } else if inst.op.info().control {
+            close(&mut gathered, &mut out);
+        }
+    }
+    close(&mut gathered, &mut out);
+    out.sort_unstable();
+    out
+}
+
+/// Instructions that are looked at to find out that a register is not used.
+const FAR: usize = 4096;
+
+/// Vector loads from memory of which some bytes go nowhere, with a bit for each byte that is used.
+fn unused_bytes(insts: &[Inst]) -> Vec<(u32, u32)> {
+    let vector = |i: &Inst| {
+        let words = if i.mods.has(Mod::_128) {
+            4
+        } else if i.mods.has(Mod::_64) {
+            2
+        } else {
+            return None;
+        };
+        let first = plain(i.operands.iter().find(|o| plain(Some(o)).is_some_and(|r| r.file == RegFile::R)))?;
+        (matches!(i.op, Opcode::LDG | Opcode::LD) && !first.is_zero()).then_some((first, words))
+    };
+    let mut out = Vec::new();
+    for (k, inst) in insts.iter().enumerate() {
+        let Some((first, words)) = vector(inst) else { continue };
+        let mut used = 0u32;
+        for w in 0..words {
+            let reg = Reg { file: RegFile::R, index: first.index + w };
+            if is_used(insts, k + 1, reg) {
+                used |= 0xf << (4 * w);
+            }
+        }
+        if used.count_ones() != 4 * u32::from(words) && used != 0 {
+            out.push((offset_of(k), used));
+        }
+    }
+    out
+}
+
+/// Whether what a register holds before instruction `from` may be read.
+fn is_used(insts: &[Inst], from: usize, reg: Reg) -> bool {
+    let Some(unit) = units::unit(reg) else { return true };
+    let mut seen = BTreeSet::new();
+    let mut open = vec![from];
+    while let Some(start) = open.pop() {
+        for k in start.. {
+            let Some(inst) = insts.get(k) else { break };
+            if !seen.insert(k) {
+                break;
+            }
+            if seen.len() > FAR {
+                return true;
+            }
+            let (mut read, mut written) = (false, false);
+            units::for_each_read(inst, |u, _| read |= u == unit);
+            units::for_each_write(inst, |u, _| written |= u == unit);
+            if read {
+                return true;
+            }
+            let always = inst.guard == Guard::TRUE;
+            if written && always {
+                break;
+            }
+            if matches!(inst.op, Opcode::BRX | Opcode::BRXU) {
+                return true;
+            }
+            if inst.op.info().control {
+                for o in &inst.operands {
+                    if let Operand::Label(at) = o {
+                        open.push((*at / i64::from(INST_BYTES)) as usize);
+                    }
+                }
+            }
+            if always && matches!(inst.op, Opcode::BRA | Opcode::EXIT) {
+                break;
+            }
+        }
+    }
+    false
+}
+
+/// How the stack pointer moves and where the caller's registers are, in one function's instructions.
+pub(crate) fn frame(insts: &[Inst], entry: bool) -> Frame {
+    let mut out = Frame::default();
+    // What holds in the body, to say again behind each way out.
+    let mut body: Vec<Rule> = Vec::new();
+    let mut written: BTreeSet<Reg> = BTreeSet::new();
+    let mut leaving = false;
+    for (k, inst) in insts.iter().enumerate() {
+        let behind = offset_of(k + 1);
+        if let Some(change) = stack_change(inst) {
+            match change {
+                Change::Lower(bytes) if body.is_empty() => {
+                    body.push(Rule::Frame(bytes));
+                    out.rules.push((behind, Rule::Frame(bytes)));
+                }
+                Change::Raise(bytes) if body.first() == Some(&Rule::Frame(bytes)) => {
+                    leaving = true;
+                    out.rules.push((behind, Rule::Frame(0)));
+                }
+                // It moves while the function runs: what is known ends here.
+                _ => return out,
+            }
+            continue;
+        }
+        if let (Some(Rule::Frame(bytes)), Some(at), false) = (body.first().copied(), frame_place(inst), entry)
+        {
+            let data = inst.operands.iter().find_map(|o| plain(Some(o)).filter(|r| r.file == RegFile::R));
+            match (inst.op, data) {
+                (Opcode::STL, Some(r)) if at < bytes && !written.contains(&r) && of_caller(r) => {
+                    let rule = Rule::Saved(r.index, bytes - at);
+                    written.insert(r);
+                    body.push(rule);
+                    out.rules.push((behind, rule));
+                }
+                (Opcode::LDL, Some(r)) if body.contains(&Rule::Saved(r.index, bytes.wrapping_sub(at))) => {
+                    leaving = true;
+                    out.rules.push((behind, Rule::Restored(r.index)));
+                }
+                _ => {}
+            }
+        }
+        units::for_each_write(inst, |u, _| written.extend(register(u)));
+        let ends = inst.guard == Guard::TRUE && matches!(inst.op, Opcode::RET | Opcode::EXIT);
+        if ends && leaving && k + 1 < insts.len() {
+            leaving = false;
+            out.rules.extend(body.iter().map(|r| (behind, *r)));
+        }
+    }
+    out
+}
+
+/// Whether the register is one that the caller finds as it was.
+fn of_caller(r: Reg) -> bool {
+    abi::is_preserved(r) || matches!(r.index, abi::RETURN_ADDRESS | 21)
+}
+
+enum Change {
+    Lower(u32),
+    Raise(u32),
+    Other,
+}
+
+/// What an instruction does to the stack pointer, if it does anything but set it at the start of a kernel.
+fn stack_change(inst: &Inst) -> Option<Change> {
+    if plain(inst.operands.first()) != Some(Reg::SP)
+        || matches!(inst.op, Opcode::STL | Opcode::ST | Opcode::STG)
+    {
+        return None;
+    }
+    if matches!(inst.op, Opcode::MOV | Opcode::LDC)
+        && inst.operands.iter().any(|o| matches!(o, Operand::Const { .. }))
+    {
+        return None;
+    }
+    let from_itself = inst.operands.iter().skip(1).any(|o| plain(Some(o)) == Some(Reg::SP));
+    let by = inst.operands.iter().find_map(|o| if let Operand::Imm(n) = o { Some(*n as i32) } else { None });
+    match by {
+        Some(by) if inst.op == Opcode::IADD3 && from_itself && inst.guard == Guard::TRUE => {
+            Some(if by < 0 { Change::Lower(by.unsigned_abs()) } else { Change::Raise(by as u32) })
+        }
+        _ => Some(Change::Other),
+    }
+}
+
+/// The least EICOMPAT_ATTR_ISA_CLASS that ptxas 13.0.88 gives files with such an instruction: 2 for what reads textures and
+/// surfaces, converts numbers of 8 bits or less, or copies in bulk to shared memory.
+pub(crate) fn isa_class(sm: u8, insts: &[Inst]) -> u8 {
+    use Opcode::{
+        BMMA, F2FP, IMMA, SULD, SULD_B, SULD_U, SURED, SURED_B, SURED_U, SUST, SUST_B, SUST_U, TEX, TEX_B,
+        TEX_U, TLD, TLD_B, TLD_U, TLD4, TLD4_B, TLD4_U, TXD, TXD_B, TXD_U, TXQ, TXQ_B, TXQ_U, UBLKCP,
+    };
+    let class = |i: &Inst| match i.op {
+        SULD | SULD_B | SULD_U | SURED | SURED_B | SURED_U | SUST | SUST_B | SUST_U => 2,
+        TEX | TEX_B | TEX_U | TLD | TLD_B | TLD_U | TLD4 | TLD4_B | TLD4_U => 2,
+        TXD | TXD_B | TXD_U | TXQ | TXQ_B | TXQ_U => 2,
+        F2FP if [Mod::E4M3, Mod::E5M2, Mod::E2M1, Mod::E2M3, Mod::E3M2, Mod::E8]
+            .iter()
+            .any(|m| i.mods.has(*m)) =>
+        {
+            2
+        }
+        UBLKCP if i.mods.iter().next() == Some(Mod::S) => 2,
+        IMMA if sm == 90 && i.mods.has(Mod::_8816) => 4,
+        BMMA if sm == 90 => 4,
+        _ => 1,
+    };
+    insts.iter().map(class).max().unwrap_or(1)
+}
+
+/// Whether the PTX has `wmma` instructions.
+pub(crate) fn has_wmma(func: &ptx::Func) -> bool {
+    let stmts = func.body.iter().flat_map(|b| &b.stmts);
+    stmts.into_iter().any(|s| matches!(s, ptx::Stmt::Inst(i) if i.op == ptx::Op::wmma))
+}
