@@ -8,6 +8,7 @@ mod compile;
 mod coverage;
 mod cycles;
 mod docs;
+mod format;
 mod forms;
 mod fuzz;
 mod hazards;
@@ -35,6 +36,8 @@ enum Task {
     Test,
     /// Compile every kernel for every target at -O0 and -O3 and let the vendor's tools read the files.
     VendorCheck,
+    /// Compare the form of our files with that of ptxas's: sections, segments, symbols, attributes.
+    VendorFormat(format::Options),
     /// Print the table of kernels and targets for docs/status.md.
     Status,
     /// Measure our code, compile time and memory beside ptxas's.
@@ -77,6 +80,7 @@ fn main() -> ExitCode {
         Task::Oracles => install_oracles().map(|bin| println!("{}", bin.display())),
         Task::Test => test(),
         Task::VendorCheck => install_oracles().and_then(|bin| vendor::check(&root(), &bin)),
+        Task::VendorFormat(o) => install_oracles().and_then(|bin| format::run(&root(), &bin, &o)),
         Task::FuzzSass(options) => {
             install_oracles().and_then(|bin| fuzz::run(&options, &bin, &root().join("target/fuzz-sass")))
         }
