@@ -288,7 +288,7 @@ impl<'m> Program<'m> {
                 let var = &self.module.vars[*v];
                 let Place::Frame(at) = self.places[*v] else { return None };
                 let (r, reg) = body.regs.iter().find(|(_, r)| r.name == var.name)?;
-                let slots = usize::from(reg.vector) * if reg.ty == Type::b128 { 2 } else { 1 };
+                let slots = if reg.ty == Type::b128 { 2 } else { 1 };
                 let size = (reg.ty.bytes() as usize).min(8);
                 Some(Passed {
                     slot: layout.slots[r.as_u32() as usize] as usize,
