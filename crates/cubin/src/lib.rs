@@ -7,6 +7,7 @@ pub mod attrs;
 mod common;
 mod elf;
 pub mod frames;
+pub mod graph;
 pub mod lines;
 pub mod object;
 pub mod read;

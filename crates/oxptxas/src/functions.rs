@@ -15,12 +15,79 @@ pub(crate) fn calls(module: &Module, f: FuncId) -> impl Iterator<Item = &Inst> {
 }
 
 /// What a call names, or `None` for one through a pointer.
-fn callee(call: &Inst) -> Option<FuncId> {
+pub(crate) fn callee(call: &Inst) -> Option<FuncId> {
     let named = call.operands.iter().find(|o| !matches!(o, Operand::List(_)));
     match named {
         Some(Operand::Func(f)) => Some(*f),
         _ => None,
     }
+}
+
+/// The functions whose address the code of this one takes.
+pub(crate) fn address_taken(module: &Module, f: FuncId) -> Vec<FuncId> {
+    fn of(o: &Operand, found: &mut Vec<FuncId>) {
+        match o {
+            Operand::Func(f) if !found.contains(f) => found.push(*f),
+            Operand::List(l) => l.iter().for_each(|o| of(o, found)),
+            _ => {}
+        }
+    }
+    let mut found = Vec::new();
+    for stmt in module.funcs[f].body.iter().flat_map(|b| &b.stmts) {
+        let Stmt::Inst(inst) = stmt else { continue };
+        if inst.op != Op::call {
+            inst.operands.iter().for_each(|o| of(o, &mut found));
+        }
+    }
+    found
+}
+
+/// The headers that say what a function passes to calls through pointers.
+pub(crate) fn prototypes_called(module: &Module, id: FuncId) -> Vec<FuncId> {
+    let Some(body) = &module.funcs[id].body else { return Vec::new() };
+    let mut found = Vec::new();
+    for call in calls(module, id) {
+        let mut labels =
+            call.operands.iter().filter_map(|o| if let Operand::Label(l) = o { Some(*l) } else { None });
+        let Some(label) = labels.next() else { continue };
+        found.extend(body.stmts.iter().find_map(|s| match s {
+            Stmt::CallTargets(l, funcs) if *l == label => funcs.first().copied(),
+            Stmt::CallPrototype(l, f) if *l == label => Some(*f),
+            _ => None,
+        }));
+    }
+    found
+}
+
+/// Whether calls by name lead from a function back to it.
+pub(crate) fn calls_itself(module: &Module, f: FuncId) -> bool {
+    let mut reached: Vec<FuncId> = calls(module, f).filter_map(callee).collect();
+    let mut next = 0;
+    while let Some(g) = reached.get(next).copied() {
+        for t in calls(module, g).filter_map(callee) {
+            if !reached.contains(&t) {
+                reached.push(t);
+            }
+        }
+        next += 1;
+    }
+    reached.contains(&f)
+}
+
+/// Functions of this module, by their headers, that have no code.
+pub(crate) fn without_code(module: &Module) -> Option<&ptx::Func> {
+    let prototypes = prototypes(module);
+    let missing = module.funcs.iter().find(|(id, f)| {
+        let own = f.linkage != ptx::Linkage::Extern && !f.entry && !prototypes.contains(id);
+        own && f.body.is_none() && !module.aliases.iter().any(|a| a.0 == *id)
+    });
+    missing.map(|m| m.1)
+}
+
+/// The headers of `.callprototype`, which are no functions.
+pub(crate) fn prototypes(module: &Module) -> Vec<FuncId> {
+    let stmts = module.funcs.values().flat_map(|f| &f.body).flat_map(|b| &b.stmts);
+    stmts.filter_map(|s| if let Stmt::CallPrototype(_, f) = s { Some(*f) } else { None }).collect()
 }
 
 /// The external functions that these functions call.

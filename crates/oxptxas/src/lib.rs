@@ -12,6 +12,7 @@
 
 pub mod bisect;
 pub mod console;
+mod convention;
 mod debug;
 pub mod directives;
 mod facts;

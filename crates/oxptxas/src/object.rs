@@ -1,6 +1,7 @@
 //! `-c`: a relocatable object instead of an executable. Every function is compiled on its own and keeps to the calling
 //! convention; whatever has an address is left to the linker.
 
+use crate::convention::prototype;
 use crate::debug;
 use crate::facts;
 use crate::functions;
@@ -12,7 +13,7 @@ use backend::link::Fill as CodeFill;
 use backend::link::Whose;
 use cubin::object::{Fill, Object, Place, Variable};
 use ori::Part;
-use ptx::{Diagnostic, Func, FuncId, Item, Linkage, Module, Operand, Space, Stmt, Symbol, VarId};
+use ptx::{Diagnostic, Func, FuncId, Item, Linkage, Module, Space, Symbol, VarId};
 use rustc_hash::{FxHashMap, FxHashSet};
 use sass::target::LEAST_LIMIT;
 use std::time::Duration;
@@ -83,13 +84,15 @@ pub(crate) fn compile(
     output.module_bytes = (bytes(&Place::Global), layout.const_size, 0);
     let in_data = object.variables.iter().flat_map(|v| &v.relocs);
     let in_code = object.functions.iter().flat_map(|f| &f.relocs);
-    let used: FxHashSet<String> = in_data.chain(in_code).map(|r| r.symbol.clone()).collect();
+    let in_graph = object.functions.iter().flat_map(|f| f.calls.iter().chain(&f.takes)).cloned();
+    let used: FxHashSet<String> = in_data.chain(in_code).map(|r| r.symbol.clone()).chain(in_graph).collect();
     object.variables.retain(|v| v.defined || used.contains(&v.name));
+    let headers = functions::prototypes(module);
     object.externs = module
         .funcs
-        .values()
-        .filter(|f| f.body.is_none() && !is_prototype(f) && used.contains(&f.name))
-        .map(|f| f.name.clone())
+        .iter()
+        .filter(|(id, f)| f.body.is_none() && !headers.contains(id) && used.contains(&f.name))
+        .map(|(_, f)| f.name.clone())
         .collect();
     // The linker drops functions of this object alone that nothing seems to call.
     let in_data = object.variables.iter().flat_map(|v| &v.relocs).filter(|r| r.fill == Fill::Function);
@@ -97,7 +100,9 @@ pub(crate) fn compile(
     let taken: FxHashSet<&str> = in_data.map(|r| r.symbol.as_str()).chain(in_code).collect();
     object.prototypes = module
         .funcs
-        .values()
+        .iter()
+        .filter(|(id, _)| !headers.contains(id))
+        .map(|(_, f)| f)
         .filter(|f| !f.entry && (f.body.is_some() || object.externs.contains(&f.name)))
         .filter(|f| f.linkage != Linkage::Internal || f.body.is_none() || taken.contains(f.name.as_str()))
         .map(|f| (f.name.clone(), prototype(module, f)))
@@ -117,11 +122,6 @@ pub(crate) fn compile(
     let written = timeline.time(Stage::Elf, || cubin::object::write(&object));
     output.cubin = written.map_err(|e| vec![Diagnostic::whole(e)])?;
     Ok(Output { timeline, ..output })
-}
-
-/// Whether this is the header of a `.callprototype`, which has no name.
-fn is_prototype(f: &Func) -> bool {
-    f.name == "_" || f.name.is_empty()
 }
 
 /// What `-v` says of it. Shared variables of the module are nobody's yet.
@@ -160,18 +160,30 @@ fn function(
     let (code, relocs) = backend::link::object(options.target, &code).map_err(error)?;
     let least = if !func.entry || !code.callees.is_empty() { LEAST_LIMIT } else { 0 };
     let registers = code.stated_registers(least);
+    // What code that is gone names is in the call graph, too, as with ptxas.
+    let name = |f: FuncId| module.funcs[f].name.clone();
     let mut calls: Vec<String> = Vec::new();
-    for c in &code.callees {
-        if let ori::Callee::Internal(name) = c {
-            calls.push(name.clone());
+    let called = functions::calls(module, id).filter_map(functions::callee).map(name);
+    let left = code.callees.iter().filter_map(|c| match c {
+        ori::Callee::Internal(name) => Some(name.clone()),
+        _ => None,
+    });
+    for f in left.chain(called) {
+        if !calls.contains(&f) {
+            calls.push(f);
         }
     }
     let mut takes: Vec<String> = Vec::new();
-    for s in code.symbols.iter().filter(|s| s.part == Part::FunctionLow) {
-        takes.push(s.name.clone());
+    let taken =
+        functions::address_taken(module, id).into_iter().filter(|f| !module.funcs[*f].entry).map(name);
+    let left = code.symbols.iter().filter(|s| s.part == Part::FunctionLow).map(|s| s.name.clone());
+    for f in left.chain(taken) {
+        if !takes.contains(&f) {
+            takes.push(f);
+        }
     }
     let mut indirect: Vec<String> = Vec::new();
-    for f in indirect_prototypes(module, id) {
+    for f in functions::prototypes_called(module, id) {
         let p = prototype(module, &module.funcs[f]);
         if !indirect.contains(&p) {
             indirect.push(p);
@@ -213,45 +225,6 @@ fn function(
         takes,
         indirect,
     })
-}
-
-/// The headers that say what a function passes to calls through pointers.
-fn indirect_prototypes(module: &Module, id: FuncId) -> Vec<FuncId> {
-    let Some(body) = &module.funcs[id].body else { return Vec::new() };
-    let mut found = Vec::new();
-    for call in functions::calls(module, id) {
-        let mut labels =
-            call.operands.iter().filter_map(|o| if let Operand::Label(l) = o { Some(*l) } else { None });
-        let Some(label) = labels.next() else { continue };
-        found.extend(body.stmts.iter().find_map(|s| match s {
-            Stmt::CallTargets(l, funcs) if *l == label => funcs.first().copied(),
-            Stmt::CallPrototype(l, f) if *l == label => Some(*f),
-            _ => None,
-        }));
-    }
-    found
-}
-
-/// What a function takes and gives, as the call graph spells it: `#`, the result (`v` for none), the parameters.
-fn prototype(module: &Module, func: &Func) -> String {
-    let letter = |v: &VarId| {
-        let var = &module.vars[*v];
-        let size = var.size();
-        if !var.dims.is_empty() || var.vector != 1 {
-            return format!("b{size}");
-        }
-        match (size, var.ty.is_float()) {
-            (4, false) => "i".into(),
-            (8, false) => "l".into(),
-            (4, true) => "f".into(),
-            (8, true) => "d".into(),
-            (16, _) => "x".into(),
-            _ => format!("b{size}"),
-        }
-    };
-    let results: String = func.returns.iter().map(letter).collect();
-    let params: String = func.params.iter().map(letter).collect();
-    format!("#{}{params}", if results.is_empty() { "v" } else { &results })
 }
 
 /// The variables that have an address, with what they hold.

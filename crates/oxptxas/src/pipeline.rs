@@ -3,7 +3,7 @@
 
 use crate::timeline::{Stage, Timeline};
 use crate::units::{Compiled, Units};
-use crate::{debug, facts, functions};
+use crate::{convention, debug, facts, functions};
 use backend::Code;
 use cubin::object::{Binding, Fill};
 use ptx::{Diagnostic, FuncId, LineIndex, Linkage, Module, Severity, Space, Style, Symbol, VarId};
@@ -206,19 +206,21 @@ pub fn compile(source: &str, file: &str, settings: &Settings) -> Result<Output, 
     if settings.level_given && settings.opt_level > 0 && module.targets.iter().any(|t| t == "debug") {
         return Err(fatal("Optimized debugging not supported".into()));
     }
-    let warnings = ptx::check::warnings(&module);
+    let mut warnings = ptx::check::warnings(&module);
     settings.directives.apply(&mut module, settings.max_registers);
     module.resolve_aliases();
     if let Some(d) = not_built(&module) {
         return Err(fail(vec![d]));
     }
+    let (more, relocatable) = convention_of(&mut module, settings).map_err(fail)?;
+    let warning = |message| Diagnostic { severity: Severity::Warning, ..Diagnostic::whole(message) };
+    warnings.extend(more.into_iter().map(warning));
     if settings.target.sm >= 90 {
         crate::gradients::call_driver(&mut module);
     }
     let lines = LineIndex::new(source);
     let layout = timeline
         .time(Stage::CompileUnitSetup, || lower::ModuleLayout::new(&module, settings.target).map_err(fail))?;
-    let relocatable = settings.relocatable || settings.extensible;
     let units = Units {
         module: &module,
         layout: &layout,
@@ -236,12 +238,6 @@ pub fn compile(source: &str, file: &str, settings: &Settings) -> Result<Output, 
     if relocatable {
         let output = crate::object::compile(&units, source, timeline).map_err(fail)?;
         return Ok(Output { warnings, ..output });
-    }
-    let incomplete = |v: &&ptx::Var| {
-        v.linkage == Linkage::Extern && v.is_unsized() && matches!(v.space, Space::Global | Space::Const)
-    };
-    if let Some(v) = module.vars.values().find(incomplete) {
-        return Err(fatal(format!("Unresolved extern variable '{}'", v.name)));
     }
     let mut unresolved = functions::unresolved(&module);
     if unresolved.is_empty() {
@@ -334,6 +330,51 @@ fn too_much_shared(
         ))
     })
     .collect()
+}
+
+/// Looks at the linkage and the functions of a module: the warnings, and whether the file is relocatable.
+fn convention_of(module: &mut Module, settings: &Settings) -> Result<(Vec<String>, bool), Vec<Diagnostic>> {
+    let refuse = |message: String| Err(vec![Diagnostic::whole(message)]);
+    let mut warnings: Vec<String> = Vec::new();
+    let mut extensible = settings.extensible && !settings.relocatable;
+    let prototypes = functions::prototypes(module);
+    for (id, f) in convention::several_results(module) {
+        if f.returns.iter().any(|v| module.vars[*v].space == Space::Param) {
+            let message = "Multiple return parameters require .register state space";
+            return Err(vec![Diagnostic::error(f.span, message)]);
+        }
+        if std::mem::take(&mut extensible) {
+            warnings.push(
+                "Command line option '--extensible-whole-program' not supported for 'compilation without ABI', will be ignored"
+                    .into(),
+            );
+        }
+        if settings.relocatable {
+            return refuse("'Compile only(-c)' requires ABI".into());
+        }
+        if !prototypes.contains(&id) {
+            warnings.push(format!("Function '{}' with multiple return values found, disabling ABI", f.name));
+        }
+    }
+    let through = |f: FuncId| functions::prototypes_called(module, f);
+    let indirect = module.funcs.keys().any(|f| !through(f).is_empty());
+    let elsewhere = !functions::externs(module, module.funcs.keys()).is_empty();
+    if convention::several_results(module).next().is_some() && (indirect || elsewhere) {
+        return refuse("'Indirect Functions or Extern Functions' requires ABI".into());
+    }
+    if let Some(f) = functions::without_code(module) {
+        return refuse(format!("Unresolved extern function '{}'", f.name));
+    }
+    if !settings.relocatable {
+        warnings.extend(convention::adopt_variables(module, extensible)?);
+        if let Some(d) = convention::addresses_elsewhere(module, extensible) {
+            return Err(vec![d]);
+        }
+    }
+    match convention::refused(module, settings.relocatable) {
+        Some(d) => Err(vec![d]),
+        None => Ok((warnings, settings.relocatable || extensible)),
+    }
 }
 
 /// Addresses that an executable can't hold: of what is not defined in it, of anything but global variables,

@@ -2,6 +2,7 @@
 //! combinations; what the linked file does in the simulator is what the PTX interpreter says of both modules as one.
 
 mod cases;
+mod prototypes;
 
 use cases::Case;
 use oxptxas::verify::Verdict;
@@ -27,6 +28,9 @@ pub struct Options {
     /// Keep the modules, objects and linked files, in target/link-check.
     #[arg(long)]
     keep: bool,
+    /// Only write the table of prototypes that a test compares ours with.
+    #[arg(long)]
+    prototypes: bool,
 }
 
 /// The launch of every kernel.
@@ -269,6 +273,9 @@ fn alone(bin: &Path, dir: &Path, ptx: &Path, sm: u8, level: u8) -> Result<usize,
 
 /// Links every pair for every target and level.
 pub fn check(root: &Path, bin: &Path, options: &Options) -> Result<(), String> {
+    if options.prototypes {
+        return prototypes::write(root, bin);
+    }
     let dir = root.join("target/link-check");
     std::fs::create_dir_all(&dir).map_err(|e| e.to_string())?;
     let cases = cases::all();
