@@ -69,6 +69,8 @@ pub struct Code {
     pub uregs: u32,
     /// Bytes of stack frame: local variables and spill slots.
     pub frame_bytes: u32,
+    /// Where its frame holds the stack pointer that it was entered with, if it aligned its own.
+    pub saved_stack: Option<u32>,
     /// Bytes of stack that the function and all that it calls take together, where there is a bound.
     pub stack_bytes: u32,
     /// Whether functions call themselves, so that there is none.
@@ -136,6 +138,7 @@ pub fn finish(
     let mut code = manager.timed(Phase::MercGenerateSassUCode, || emit::run(&machine, func.entry))?;
     debug_assert_eq!(hazards::check::check(func.target, &code.insts), Ok(()), "{}\n{machine}", func.name);
     code.frame_bytes = machine.frame_bytes;
+    code.saved_stack = machine.saved_stack;
     code.stack_bytes = machine.frame_bytes;
     code.callees.clone_from(&func.callees);
     code.symbols.clone_from(&func.symbols);

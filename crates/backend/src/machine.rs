@@ -16,8 +16,10 @@ pub struct Machine {
     pub target: Target,
     /// Blocks in the order of their addresses; the first is the entry.
     pub blocks: Vec<MachineBlock>,
-    /// Bytes of its stack frame, kept registers included.
+    /// Bytes of its stack frame, kept registers and what aligning it may skip included.
     pub frame_bytes: u32,
+    /// Where its frame holds the stack pointer that it was entered with, if it aligned its own.
+    pub saved_stack: Option<u32>,
 }
 
 /// A block: control enters at its first instruction only; branches stand at its end.
@@ -129,8 +131,26 @@ pub fn copy(target: Target, dst: Reg, src: Operand) -> Result<Inst, Error> {
     }
 }
 
+/// What the frame of an allocated function must be aligned to: for its variables, and for spills of four registers.
+fn frame_align(func: &Function, blocks: &[MachineBlock]) -> u32 {
+    let wide = |i: &MachineInst| {
+        let base = |o: &Operand| matches!(o, Operand::Addr { base: Some(r), .. } if *r == Reg::SP);
+        let local = matches!(i.inst.op, Opcode::LDL | Opcode::STL);
+        local && i.inst.mods.has(Mod::_128) && i.inst.operands.iter().any(base)
+    };
+    let spills = blocks.iter().flat_map(|b| &b.insts).any(wide);
+    func.local_align.max(if spills { 16 } else { 1 })
+}
+
+/// `R1 = R1 & -align`.
+fn align_stack(align: u32) -> Inst {
+    let sp = || Operand::reg(Reg::SP);
+    let operands = [PT, sp(), sp(), Operand::Imm(align.wrapping_neg()), RZ, Operand::Imm(0xc0), not(Reg::PT)];
+    inst(Opcode::LOP3, &[Mod::LUT], &operands)
+}
+
 /// The first instructions of a kernel: the stack pointer.
-fn prologue(target: Target, frame_bytes: u32) -> Vec<Inst> {
+fn prologue(target: Target, frame_bytes: u32, align: u32) -> Vec<Inst> {
     let stack = Operand::constant(0, i32::from(target.info().stack_ptr));
     let sp = Operand::reg(Reg::SP);
     let mut out = Vec::new();
@@ -141,6 +161,9 @@ fn prologue(target: Target, frame_bytes: u32) -> Vec<Inst> {
     }
     if frame_bytes != 0 {
         out.push(add_immediate(sp.clone(), sp, frame_bytes.wrapping_neg()));
+    }
+    if align > ori::abi::STACK_ALIGN {
+        out.push(align_stack(align));
     }
     out
 }
@@ -161,7 +184,7 @@ fn add_immediate(dst: Operand, src: Operand, n: u32) -> Inst {
     inst(Opcode::IADD3, &[], &[dst, PT, PT, src, Operand::Imm(n), RZ, not(Reg::PT), not(Reg::PT)])
 }
 
-/// Turns allocated Ori into machine code; `frame_bytes` is the whole stack frame.
+/// Turns allocated Ori into machine code; `frame_bytes` is what the frame holds, without kept registers.
 ///
 /// # Errors
 /// On what should be gone after allocation (values, tuples, switches).
@@ -170,9 +193,6 @@ pub fn lower(func: &Function, mut frame_bytes: u32) -> Result<Machine, Error> {
     let layout = Layout::new(func)?;
     let mut blocks = Vec::with_capacity(layout.order.len() + 1);
     let mut first: Vec<MachineInst> = Vec::new();
-    if func.entry {
-        first.extend(prologue(target, frame_bytes).into_iter().map(|inst| MachineInst::new(inst, 0)));
-    }
     if func.entry && ori::abi::has_barriers_ready(target.sm, func.relocatable) {
         first.extend(set_up_barriers().into_iter().map(|inst| MachineInst::new(inst, 0)));
     }
@@ -262,14 +282,24 @@ pub fn lower(func: &Function, mut frame_bytes: u32) -> Result<Machine, Error> {
         }
         blocks.push(out);
     }
-    let mut machine = Machine { target, blocks: split_at_branches(blocks), frame_bytes };
+    let align = frame_align(func, &blocks);
+    if func.entry {
+        // Callees of an executable count on what kernels start with.
+        let unit = if func.relocatable { ori::abi::LINKED_STACK_ALIGN } else { ori::abi::STACK_ALIGN };
+        frame_bytes = frame_bytes.next_multiple_of(unit.max(align));
+        let insts = prologue(target, frame_bytes, align);
+        blocks[0].insts.splice(0..0, insts.into_iter().map(|inst| MachineInst::new(inst, 0)));
+        frame_bytes += align.saturating_sub(ori::abi::STACK_ALIGN);
+    }
+    let blocks = split_at_branches(blocks);
+    let mut machine = Machine { target, blocks, frame_bytes, saved_stack: None };
     if func.moves_stack() {
         call::use_frame_pointer(&mut machine, func.entry);
     }
     if !func.entry {
-        frame_bytes = call::keep_registers(&mut machine, frame_bytes, func.moves_stack());
+        let frame = call::Frame { bytes: frame_bytes, align, given: ori::abi::stack_align(func) };
+        call::keep_registers(&mut machine, frame, func.moves_stack());
     }
-    machine.frame_bytes = frame_bytes;
     Ok(machine)
 }
 

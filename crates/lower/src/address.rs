@@ -141,6 +141,19 @@ impl<'f> Lower<'_, 'f> {
                 let lo = self.b.iadd(operand(at), imm(offset as u32));
                 self.b.collect(&[operand(lo), rz()])
             }
+            Space::Param if !self.module.funcs[self.id].entry => {
+                let name = &self.module.vars[var].name;
+                let home = self.param_memory(var);
+                let (base, at) =
+                    home.ok_or_else(|| format!("Illegal to take address of parameter '{name}'"))?;
+                let at = i64::from(at) + offset;
+                let lo = self.b.iadd(operand(base), imm(at as u32));
+                let v = self.b.collect(&[operand(lo), rz()]);
+                if base == Name::Phys(Reg::SP) {
+                    self.known[v] = Known::Stack(at);
+                }
+                v
+            }
             Space::Const | Space::Param => {
                 let at = self.bank_offset(var)?.1;
                 return Ok(Src::Wide(Pair::imm((i64::from(at) + offset) as u64)));

@@ -37,6 +37,8 @@ pub(crate) struct Signature {
     pub params: Vec<Place>,
     /// Bytes of stack that they take.
     pub stack: u32,
+    /// What those must be aligned to.
+    pub align: u32,
     /// Registers of the results; `None` if they are in memory.
     pub results: Option<Vec<u8>>,
 }
@@ -46,8 +48,22 @@ fn shape(module: &Module, v: VarId) -> (u32, u32) {
     (var.size().min(1 << 20) as u32, var.align)
 }
 
-/// The calling convention of a function.
+/// The calling convention of a function, as the function sees it.
 pub(crate) fn signature(module: &Module, func: &Func) -> Signature {
+    signature_with(module, func, 0)
+}
+
+/// The calling convention of a call. What a last parameter without a size takes is up to the call.
+fn call_signature(module: &Module, header: &Func, arguments: &[ptx::Operand]) -> Signature {
+    let last = match arguments.last() {
+        Some(ptx::Operand::Var(v, 0)) => shape(module, *v).0,
+        _ => 0,
+    };
+    signature_with(module, header, last)
+}
+
+/// A last parameter without a size is always on the stack; here it takes this many bytes.
+fn signature_with(module: &Module, func: &Func, last: u32) -> Signature {
     let (places, stack) = abi::assign(func.returns.iter().map(|v| shape(module, *v)));
     let in_registers = stack == 0 && func.returns.iter().all(|v| shape(module, *v).0 <= MAX_RESULT);
     let results = in_registers.then(|| {
@@ -56,12 +72,20 @@ pub(crate) fn signature(module: &Module, func: &Func) -> Signature {
     });
     // The address of the results comes first.
     let hidden = results.is_none().then_some((4, 4));
-    let shapes = hidden.into_iter().chain(func.params.iter().map(|v| shape(module, *v)));
-    let (mut params, stack) = abi::assign(shapes);
+    let sized = func.params.iter().filter(|v| !module.vars[**v].is_unsized());
+    let shapes = hidden.into_iter().chain(sized.map(|v| shape(module, *v)));
+    let (mut params, mut stack) = abi::assign(shapes);
     if results.is_none() {
         params.remove(0);
     }
-    Signature { params, stack, results }
+    if let Some(v) = func.params.last().filter(|v| module.vars[**v].is_unsized()) {
+        let at = stack.next_multiple_of(shape(module, *v).1.max(4));
+        params.push(Place::Stack(at));
+        stack = at + last.next_multiple_of(4);
+    }
+    let in_memory = func.params.iter().zip(&params).filter(|(_, p)| matches!(p, Place::Stack(_)));
+    let align = in_memory.map(|(v, _)| shape(module, *v).1).max().unwrap_or(1);
+    Signature { params, stack, align, results }
 }
 
 /// The parts of a call: results, callee, arguments, table or prototype.
@@ -138,16 +162,37 @@ pub(crate) fn prototype(body: &ptx::Body, p: &Parts<'_>) -> Option<FuncId> {
     })
 }
 
+/// The parameters and results of a function whose address its code takes.
+fn addressed(module: &Module, func: &Func, body: &ptx::Body) -> Vec<VarId> {
+    let mut found = Vec::new();
+    for stmt in &body.stmts {
+        let Stmt::Inst(inst) = stmt else { continue };
+        if inst.op == ptx::Op::call {
+            continue;
+        }
+        for o in &inst.operands {
+            if let ptx::Operand::Var(v, _) = o
+                && module.vars[*v].space == Space::Param
+                && (func.params.contains(v) || func.returns.contains(v))
+                && !found.contains(v)
+            {
+                found.push(*v);
+            }
+        }
+    }
+    found
+}
+
 /// Places the `.param` variables of a function: makes variables for those in registers and reserves stack for the
-/// others, the arguments of calls at the bottom. Returns the homes and the bytes of stack used.
+/// others, the arguments of calls at the bottom. Returns the homes, the bytes of stack used, and their alignment.
 pub(crate) fn place_params(
     module: &Module,
     func: &Func,
     body: &ptx::Body,
     vars: &mut Vec<ValueData>,
-) -> (FxHashMap<VarId, Home>, u32) {
+) -> (FxHashMap<VarId, Home>, u32, u32) {
     let mut homes = FxHashMap::default();
-    let mut outgoing = 0;
+    let (mut outgoing, mut most) = (0, 1);
     let mut in_memory: Vec<VarId> = Vec::new();
     for stmt in &body.stmts {
         let Stmt::Inst(inst) = stmt else { continue };
@@ -156,8 +201,9 @@ pub(crate) fn place_params(
         }
         let Some(p) = parts(inst) else { continue };
         let Some(callee) = prototype(body, &p) else { continue };
-        let sig = signature(module, &module.funcs[callee]);
+        let sig = call_signature(module, &module.funcs[callee], p.arguments);
         outgoing = outgoing.max(sig.stack);
+        most = most.max(sig.align);
         if sig.results.is_none() {
             in_memory.extend(p.results.iter().filter_map(|o| match o {
                 ptx::Operand::Var(v, _) => Some(*v),
@@ -171,10 +217,19 @@ pub(crate) fn place_params(
         homes.insert(v, Home::Words(Var(vars.len() as u32), n));
         vars.extend((0..n).map(|_| ValueData { file: RegFile::R, width: 1 }));
     };
+    let mut memory = |v: VarId, homes: &mut FxHashMap<VarId, Home>| {
+        let (size, align) = shape(module, v);
+        at = at.next_multiple_of(align.max(4));
+        homes.insert(v, Home::Frame(at));
+        at += size.next_multiple_of(4);
+        most = most.max(align);
+    };
     if !func.entry {
         let sig = signature(module, func);
+        let addressed = addressed(module, func, body);
         for (v, place) in func.params.iter().zip(&sig.params) {
             match place {
+                Place::Regs(_) if addressed.contains(v) => memory(*v, &mut homes),
                 Place::Regs(_) => words(*v, &mut homes),
                 Place::Stack(at) => {
                     homes.insert(*v, Home::Incoming(*at));
@@ -182,7 +237,13 @@ pub(crate) fn place_params(
             }
         }
         if sig.results.is_some() {
-            func.returns.iter().for_each(|v| words(*v, &mut homes));
+            for v in &func.returns {
+                if addressed.contains(v) {
+                    memory(*v, &mut homes);
+                } else {
+                    words(*v, &mut homes);
+                }
+            }
         }
     }
     for &v in body.vars.iter().filter(|v| module.vars[**v].space == Space::Param) {
@@ -190,15 +251,12 @@ pub(crate) fn place_params(
             continue;
         }
         if in_memory.contains(&v) {
-            let (size, align) = shape(module, v);
-            at = at.next_multiple_of(align.max(4));
-            homes.insert(v, Home::Frame(at));
-            at += size;
+            memory(v, &mut homes);
         } else {
             words(v, &mut homes);
         }
     }
-    (homes, at)
+    (homes, at, most)
 }
 
 /// The register of a `.reg` formal parameter or result.
@@ -257,6 +315,14 @@ pub(crate) fn emit_call(
 }
 
 impl Lower<'_, '_> {
+    /// Whether this is a device function that takes the address of one of its parameters, so that addresses of parameters
+    /// may be of local memory here.
+    pub(crate) fn has_addressed_params(&self) -> bool {
+        let func = &self.module.funcs[self.id];
+        let taken = |body| !addressed(self.module, func, body).is_empty();
+        !func.entry && func.body.as_ref().is_some_and(taken)
+    }
+
     fn undefined_word(&mut self) -> Value {
         self.undefined_value(ValueData { file: RegFile::R, width: 1 })
     }
@@ -273,6 +339,7 @@ impl Lower<'_, '_> {
         }
         let ra = abi::RETURN_ADDRESS;
         self.return_address = Some([take_register(&mut self.b, ra), take_register(&mut self.b, ra + 1)]);
+        let mut in_frame: Vec<(u32, Value)> = Vec::new();
         for (v, place) in func.params.iter().zip(&sig.params) {
             let Place::Regs(first) = place else { continue };
             let n = shape(module, *v).0.div_ceil(4).max(1) as u8;
@@ -285,6 +352,12 @@ impl Lower<'_, '_> {
             if let Some(r) = formal_register(module, body, *v) {
                 self.formal(r, &words);
             }
+            if let Some(Home::Frame(at)) = self.homes.get(v).copied() {
+                in_frame.extend((at..).step_by(4).zip(words));
+            }
+        }
+        for (at, word) in in_frame {
+            self.stack_store(Name::Phys(Reg::SP), at, operand(word));
         }
         for (v, place) in func.params.iter().zip(&sig.params) {
             let (Place::Stack(at), Some(r)) = (place, formal_register(module, body, *v)) else { continue };
@@ -349,6 +422,31 @@ impl Lower<'_, '_> {
             Home::Incoming(at) => (Name::Val(self.frame_top()), at),
             Home::Pointer(p) => (Name::Val(p), 0),
         })
+    }
+
+    /// Whether an access of so many bytes to a `.param` variable in memory is wider than the variable is aligned for: it is
+    /// then made of words.
+    pub(crate) fn is_split(&self, a: &ptx::Addr, bytes: u32) -> bool {
+        let ptx::AddrBase::Var(v) = a.base else { return false };
+        self.homes.contains_key(&v) && bytes > 4 && bytes > self.module.vars[v].align
+    }
+
+    /// `ld.param` of words, one by one.
+    pub(crate) fn ld_split(&mut self, a: &ptx::Addr, bytes: u32) -> Result<Vec<Operand>> {
+        let at = self.address32(a, Space::Local)?;
+        let word = |k: u32| Address { offset: at.offset + 4 * k as i32, ..at };
+        let load = |k| access::load(&mut self.b, &Self::stack_access(), word(k).operand(None), ALWAYS, None);
+        Ok((0..bytes / 4).map(load).map(operand).collect())
+    }
+
+    /// `st.param` of words, one by one.
+    pub(crate) fn st_split(&mut self, a: &ptx::Addr, words: &[Operand]) -> Result<()> {
+        let at = self.address32(a, Space::Local)?;
+        for (k, w) in (0..).zip(words) {
+            let word = Address { offset: at.offset + 4 * k, ..at };
+            access::store(&mut self.b, &Self::stack_access(), word.operand(None), w.clone(), ALWAYS);
+        }
+        Ok(())
     }
 
     /// The variables of a `.param` variable that is not in memory: the first, and how many.
@@ -438,7 +536,11 @@ impl Lower<'_, '_> {
 
     /// The registers that a value of the caller's goes to, word by word.
     fn argument_words(&mut self, o: &ptx::Operand, formal: VarId) -> Result<Vec<Value>> {
-        let n = shape(self.module, formal).0.div_ceil(4).max(1);
+        let sized = match o {
+            ptx::Operand::Var(v, 0) if self.module.vars[formal].is_unsized() => *v,
+            _ => formal,
+        };
+        let n = shape(self.module, sized).0.div_ceil(4).max(1);
         match o {
             ptx::Operand::Var(v, 0) => match self.homes.get(v).copied() {
                 Some(Home::Words(first, have)) => Ok((0..n)
@@ -471,10 +573,10 @@ impl Lower<'_, '_> {
     }
 
     /// In code that allocates on the stack: the stack pointer for a call with so many bytes of arguments on the stack.
-    fn stack_for_call(&mut self, bytes: u32) -> Option<Value> {
+    fn stack_for_call(&mut self, bytes: u32, align: u32) -> Option<Value> {
         let low = operand(self.read_var(self.stack?));
         let below = self.b.iadd(low, imm(bytes.wrapping_neg()));
-        Some(self.b.and(operand(below), imm(abi::STACK_ALIGN.wrapping_neg())))
+        Some(self.b.and(operand(below), imm(abi::STACK_ALIGN.max(align).wrapping_neg())))
     }
 
     fn call_here(&mut self, inst: &Inst) -> Result<()> {
@@ -483,7 +585,7 @@ impl Lower<'_, '_> {
         let p = parts(inst).ok_or("call without a callee")?;
         let callee = prototype(body, &p).ok_or("call without a prototype")?;
         let header = &module.funcs[callee];
-        let sig = signature(module, header);
+        let sig = call_signature(module, header, p.arguments);
         if p.arguments.len() != header.params.len() || p.results.len() != header.returns.len() {
             return Err("call with another number of parameters".into());
         }
@@ -524,7 +626,7 @@ impl Lower<'_, '_> {
             }
         }
         let mut given: Vec<Operand> = Vec::new();
-        let stack = self.stack_for_call(sig.stack);
+        let stack = self.stack_for_call(sig.stack, sig.align);
         let base = stack.map_or(Name::Phys(Reg::SP), Name::Val);
         for (place, values) in &words {
             if let Place::Stack(at) = place {
@@ -600,6 +702,10 @@ impl Lower<'_, '_> {
                 } else {
                     match self.homes.get(v).copied() {
                         Some(Home::Words(var, n)) => (0..n).map(|k| self.read_var(Var(var.0 + k))).collect(),
+                        Some(Home::Frame(at)) => {
+                            let n = shape(module, *v).0.div_ceil(4).max(1);
+                            (0..n).map(|k| self.stack_load(Name::Phys(Reg::SP), at + 4 * k)).collect()
+                        }
                         _ => return Err("result without a place".into()),
                     }
                 };

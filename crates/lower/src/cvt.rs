@@ -164,6 +164,9 @@ impl Lower<'_, '_> {
                 window(&mut self.b, &x, at)
             }
             None if inst.one_of(&[M::param, M::param_entry]).is_some() => {
+                if self.has_addressed_params() {
+                    return Err("a generic address of a device function's parameter is one of .local".into());
+                }
                 let base = self.param_window();
                 // A parameter's address is its offset in the constant bank.
                 let first = Pair::imm(u64::from(self.opts.target.info().param_base));

@@ -118,8 +118,9 @@ pub fn lower_function(
         vars.push(ValueData { file: RegFile::R, width: 1 });
         Var(vars.len() as u32 - 1)
     });
-    let (homes, stack) = call::place_params(module, func, body, &mut vars);
+    let (homes, stack, align) = call::place_params(module, func, body, &mut vars);
     out.local_size = stack;
+    out.local_align = align;
 
     let mut locals = FxHashMap::default();
     for &v in &body.vars {
@@ -127,6 +128,7 @@ pub fn lower_function(
         if var.space == Space::Local {
             let at = out.local_size.next_multiple_of(var.align.max(1));
             locals.insert(v, at);
+            out.local_align = out.local_align.max(var.align);
             out.local_size = at + var.size() as u32;
         }
     }

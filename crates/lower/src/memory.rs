@@ -37,6 +37,11 @@ fn space_of(l: &Lower<'_, '_>, inst: &Inst, a: &ptx::Addr) -> Option<Space> {
     {
         return Some(Space::Local);
     }
+    // The address of a device function's parameter is one of local memory.
+    let own = inst.mods.iter().any(|m| matches!(m, M::param | M::param_func));
+    if own && matches!(a.base, AddrBase::Reg(_)) && !l.module.funcs[l.id].entry {
+        return Some(Space::Local);
+    }
     named.or(match a.base {
         AddrBase::Var(v) => Some(l.module.vars[v].space),
         _ => None,
@@ -172,6 +177,13 @@ impl Lower<'_, '_> {
         }
         if !matches!(total, 1 | 2 | 4 | 8 | 16) {
             return self.unsupported(inst);
+        }
+        if self.is_split(a, total) {
+            return self.branch_around(|l| {
+                let words = l.ld_split(a, total)?;
+                l.scatter(&dsts, t, &words);
+                Ok(())
+            });
         }
         let signed = t.is_signed() && dsts.len() == 1;
         let acc = access_of(inst, space, total as u8, signed);
@@ -399,6 +411,15 @@ impl Lower<'_, '_> {
             Operand::Reg(_) => data,
             o => operand(self.b.reg(o)),
         };
+        if self.is_split(a, total)
+            && let Operand::Reg(r) = &data
+            && let Name::Val(v) = r.reg
+        {
+            return self.branch_around(|l| {
+                let words: Vec<Operand> = (0..total / 4).map(|k| operand(Name::Part(v, k as u8))).collect();
+                l.st_split(a, &words)
+            });
+        }
         let acc = access_of(inst, space, total as u8, false);
         let address = self.address(inst, a, space, true)?;
         access::before(&mut self.b, acc.order, self.guard);

@@ -15,8 +15,15 @@ pub const ARGUMENTS: u8 = 12;
 pub const RETURN_ADDRESS: u8 = 20;
 /// Where a function keeps the address of its frame if its stack pointer moves: a register that callees keep.
 pub const FRAME_POINTER: Reg = Reg { file: RegFile::R, index: 2 };
-/// What stack frames, and the stack pointer at calls, are a multiple of: no access to a frame is wider.
+/// What the stack pointer is a multiple of at calls in an executable, and where a kernel starts.
 pub const STACK_ALIGN: u32 = 16;
+/// What it is a multiple of at calls in relocatable code: functions that need more move it themselves.
+pub const LINKED_STACK_ALIGN: u32 = 8;
+
+/// What the stack pointer is a multiple of where a function starts.
+pub fn stack_align(func: &Function) -> u32 {
+    if func.entry || !func.relocatable { STACK_ALIGN } else { LINKED_STACK_ALIGN }
+}
 /// The first convergence barrier that a function keeps.
 pub const FIRST_KEPT_BARRIER: u8 = 6;
 

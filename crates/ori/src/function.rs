@@ -491,6 +491,8 @@ pub struct Function {
     /// Bytes of local memory (`.local` variables) at the bottom of the stack frame, addressed from R1;
     /// spill slots are added above.
     pub local_size: u32,
+    /// What the start of the frame must be a multiple of for what [`Function::local_size`] counts; 1 if that is any.
+    pub local_align: u32,
     /// Bytes of static shared memory, offset 0 being the first byte of the CTA's window (reserved part
     /// included).
     pub shared_size: u32,
@@ -523,6 +525,7 @@ impl Function {
             blocks: PrimaryMap::new(),
             layout: Vec::new(),
             local_size: 0,
+            local_align: 1,
             shared_size: 0,
             barriers: 0,
             max_regs: 255,

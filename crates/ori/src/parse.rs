@@ -123,6 +123,7 @@ impl State {
             match key {
                 "relocatable" => func.relocatable = n != 0,
                 "local" => func.local_size = n,
+                "align" if n.is_power_of_two() => func.local_align = n,
                 "shared" => func.shared_size = n,
                 "barriers" => func.barriers = narrow(n)?,
                 "regs" => func.max_regs = narrow(n)?,

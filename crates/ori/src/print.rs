@@ -265,10 +265,11 @@ impl Display for Function {
         let kind = if self.entry { "entry" } else { "func" };
         writeln!(
             f,
-            "function {} {} {kind} local={} shared={} barriers={} regs={}{}{}{} {{",
+            "function {} {} {kind} local={}{} shared={} barriers={} regs={}{}{}{} {{",
             self.name,
             self.target,
             self.local_size,
+            if self.local_align > 1 { format!(" align={}", self.local_align) } else { String::new() },
             self.shared_size,
             self.barriers,
             self.max_regs,

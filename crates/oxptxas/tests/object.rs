@@ -134,3 +134,69 @@ fn what_is_elsewhere_in_an_executable() {
         assert_eq!(failure.diagnostics[0].message, message, "{declaration} {body}");
     }
 }
+
+/// The code of a function, a line per instruction.
+fn code(text: &str, name: &str, sm: u8, relocatable: bool) -> Vec<String> {
+    let output = oxptxas::compile(&format!("{HEADER}{text}"), "k.ptx", &settings(sm, relocatable));
+    let cubin = output.unwrap_or_else(|f| panic!("{}", f.render("oxptxas"))).cubin;
+    let image = cubin::read::read(&cubin).unwrap();
+    let target = Target::new(sm).unwrap();
+    let words = image.kernels[name].code.iter().enumerate();
+    words
+        .map(|(k, w)| sass::print(&sass::decode(*w, target, 16 * k as i64).unwrap(), target).to_string())
+        .collect()
+}
+
+/// ptxas's callers keep R1 a multiple of 8 only: a function that needs more aligns its frame, and so does a kernel that
+/// needs more than 16.
+#[test]
+fn frames_are_aligned() {
+    let local = |align: u32| {
+        format!(
+            ".local .align {align} .b8 buf[64]; .reg .b64 d<2>; mov.b64 d0, buf; ld.param.b64 d1, [p];\n\
+             st.global.b64 [d1], d0; ret; }}\n"
+        )
+    };
+    let aligned = |lines: &[String]| lines.iter().any(|l| l.contains("LOP3.LUT R1, R1, "));
+    for sm in [75, 80, 90, 100, 120] {
+        for align in [8, 16, 32, 128] {
+            let function = format!(".visible .func f(.param .b64 p) {{ {}", local(align));
+            let lines = code(&function, "f", sm, true);
+            assert_eq!(aligned(&lines), align > 8, "sm_{sm} {align} {lines:#?}");
+            let restored = lines.iter().any(|l| l.contains("MOV R1, R0"));
+            assert_eq!(restored, align > 8, "sm_{sm} {align} {lines:#?}");
+            let kernel = format!(".visible .entry k(.param .b64 p) {{ {}", local(align));
+            for relocatable in [false, true] {
+                assert_eq!(aligned(&code(&kernel, "k", sm, relocatable)), align > 16, "sm_{sm} {align}");
+            }
+        }
+    }
+}
+
+/// Parameters whose address is taken are in the frame, those without a size on the caller's stack.
+#[test]
+fn parameters_have_addresses() {
+    let at = |params: &str, body: &str| {
+        let head = format!(".visible .func (.param .b32 q) f({params})");
+        code(
+            &format!("{head} {{ .reg .b64 l<3>; .reg .b32 r<2>; {body} st.param.b32 [q], r0; ret; }}\n"),
+            "f",
+            90,
+            true,
+        )
+    };
+    let has = |lines: &[String], what: &str| lines.iter().any(|l| l.contains(what));
+    let index = "ld.param.b32 r1, [x]; mov.b64 l0, y; cvt.u64.u32 l1, r1; add.u64 l0, l0, l1;";
+    for space in ["local", "param"] {
+        let load = format!("{index} ld.{space}.b32 r0, [l0+4];");
+        let lines = at(".param .b32 x, .param .align 8 .b8 y[8]", &load);
+        assert!(has(&lines, "STL [R1], R6") && has(&lines, "STL [R1+0x4], R7"), "{lines:#?}");
+        let lines = at(".param .b32 x, .param .align 8 .b8 y[]", &load);
+        assert!(!has(&lines, "STL") && has(&lines, "LDL R4, ["), "{lines:#?}");
+    }
+    // Behind what else is on the stack; words, where the parameter is aligned for no more.
+    let lines = at(".param .align 8 .b8 x[64], .param .align 8 .b8 y[]", "ld.param.b32 r0, [y+4];");
+    assert!(has(&lines, "0x44]"), "{lines:#?}");
+    let lines = at(".param .align 8 .b8 x[64]", "ld.param.v2.b64 {l0, l1}, [x+16]; cvt.u32.u64 r0, l1;");
+    assert!(!has(&lines, "LDL.128"), "{lines:#?}");
+}

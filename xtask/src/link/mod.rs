@@ -175,11 +175,38 @@ fn compile(bin: &Path, ptx: &Path, sm: u8, level: u8, ours: bool, object: &Path)
     std::fs::write(object, output.cubin).map_err(|e| e.to_string())
 }
 
+/// Whether the kernel of a linked file states as many registers as the code in the file names.
+fn enough_registers(cubin: &[u8]) -> Result<(), String> {
+    let image = cubin::read::read(cubin)?;
+    let target = Target::new(image.sm).ok_or("unknown target")?;
+    let stated = image.kernels.get("k").ok_or("no kernel")?.registers;
+    let mut most = 0;
+    for function in image.kernels.values() {
+        for (k, word) in function.code.iter().enumerate() {
+            let inst = sass::decode(*word, target, 16 * k as i64).map_err(|e| e.to_string())?;
+            let mut note = |u| {
+                if let Some(r) = backend::units::register(u)
+                    && r.file == sass::RegFile::R
+                    && !r.is_zero()
+                {
+                    most = most.max(u32::from(r.index) + 1);
+                }
+            };
+            if !backend::units::leaves_function(inst.op) {
+                backend::units::for_each_read(&inst, |u, _| note(u));
+                backend::units::for_each_write(&inst, |u, _| note(u));
+            }
+        }
+    }
+    if most <= stated { Ok(()) } else { Err(format!("{stated} registers stated, {most} used")) }
+}
+
 /// Whether a linked file does what the modules as one say.
 fn verify(cubin: &Path, ours: bool, launch: &Launch, expected: &sim::launch::Prepared) -> Result<(), String> {
     let cubin = std::fs::read(cubin).map_err(|e| e.to_string())?;
     let run = sim::sass::run(&cubin, launch, sim::sass::Options::default()).map_err(|e| e.to_string())?;
     launch.compare(&run.buffers, &launch.collect(expected))?;
+    enough_registers(&cubin)?;
     if run.output != expected.output {
         return Err(format!("prints\n{}not\n{}", run.output.text(), expected.output.text()));
     }

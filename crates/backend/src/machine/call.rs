@@ -116,9 +116,19 @@ fn frame_pointer() -> Inst {
     inst(Opcode::MOV, &[], &operands)
 }
 
-/// Lets a function set up its frame and leave the registers that it must keep as they were; returns the size of
-/// the whole frame. `moves` says whether its stack pointer moves.
-pub fn keep_registers(machine: &mut Machine, frame_bytes: u32, moves: bool) -> u32 {
+/// What a function needs of the stack.
+pub struct Frame {
+    /// Bytes, without kept registers.
+    pub bytes: u32,
+    /// What its start must be a multiple of.
+    pub align: u32,
+    /// What the stack pointer is a multiple of where the function starts.
+    pub given: u32,
+}
+
+/// Lets a function set up its frame and leave the registers that it must keep as they were. `moves` says whether its
+/// stack pointer moves. A frame that needs more alignment than is given holds the stack pointer of the caller.
+pub fn keep_registers(machine: &mut Machine, frame: Frame, moves: bool) {
     let mut kept: Vec<Reg> = Vec::new();
     if moves {
         kept.push(abi::FRAME_POINTER);
@@ -138,18 +148,30 @@ pub fn keep_registers(machine: &mut Machine, frame_bytes: u32, moves: bool) -> u
     }
     kept.sort_unstable_by_key(|r| (r.file as u8, r.index));
     kept.dedup();
-    let base = frame_bytes.next_multiple_of(4);
-    let frame = (base + 4 * kept.len() as u32).next_multiple_of(abi::STACK_ALIGN);
+    let aligned = frame.align > frame.given;
+    let saved_stack = frame.bytes.next_multiple_of(4);
+    let base = saved_stack + if aligned { 4 } else { 0 };
+    let bytes = (base + 4 * kept.len() as u32).next_multiple_of(frame.align.max(frame.given));
     // R0 and R3 hold no arguments and no results.
     let (before, after) = (Operand::reg(Reg::r(0)), Operand::reg(Reg::r(3)));
     let (mut save, mut restore) = (Vec::new(), Vec::new());
     let sp = || Operand::reg(Reg::SP);
-    if frame != 0 {
-        save.push(add_immediate(sp(), sp(), frame.wrapping_neg()));
+    let all = || Operand::Imm(0xf);
+    if aligned {
+        save.push(inst(Opcode::MOV, &[], &[after.clone(), sp(), all()]));
+    }
+    if bytes != 0 {
+        save.push(add_immediate(sp(), sp(), bytes.wrapping_neg()));
+    }
+    if aligned {
+        save.push(super::align_stack(frame.align));
+        save.push(inst(Opcode::STL, &[], &[local(saved_stack), after.clone()]));
     }
     if moves {
-        let operands = [sp(), Operand::reg(abi::FRAME_POINTER), Operand::Imm(0xf)];
-        restore.push(inst(Opcode::MOV, &[], &operands));
+        restore.push(inst(Opcode::MOV, &[], &[sp(), Operand::reg(abi::FRAME_POINTER), all()]));
+    }
+    if aligned {
+        restore.push(inst(Opcode::LDL, &[], &[before.clone(), local(saved_stack)]));
     }
     for (at, reg) in (base..).step_by(4).zip(&kept) {
         let place = local(at);
@@ -167,15 +189,21 @@ pub fn keep_registers(machine: &mut Machine, frame_bytes: u32, moves: bool) -> u
     if moves {
         save.push(frame_pointer());
     }
-    if frame != 0 {
-        restore.push(add_immediate(sp(), sp(), frame));
+    if aligned {
+        restore.push(inst(Opcode::MOV, &[], &[sp(), before.clone(), all()]));
+    } else if bytes != 0 {
+        restore.push(add_immediate(sp(), sp(), bytes));
     }
     for block in &mut machine.blocks {
         for i in block.insts.iter_mut().filter(|i| i.link == Link::FrameSize) {
-            for o in i.inst.operands.iter_mut().filter(|o| matches!(o, Operand::Imm(_))) {
-                *o = Operand::Imm(frame);
-            }
             i.link = Link::None;
+            if aligned {
+                load_stack(&mut i.inst, saved_stack);
+                continue;
+            }
+            for o in i.inst.operands.iter_mut().filter(|o| matches!(o, Operand::Imm(_))) {
+                *o = Operand::Imm(bytes);
+            }
         }
         if let Some(last) = block.insts.last().filter(|i| i.inst.op == Opcode::RET) {
             let (last, line) = (last.clone(), last.line);
@@ -186,5 +214,21 @@ pub fn keep_registers(machine: &mut Machine, frame_bytes: u32, moves: bool) -> u
     }
     let entry = &mut machine.blocks[0].insts;
     entry.splice(0..0, save.into_iter().map(|inst| MachineInst::new(inst, 0)));
-    frame
+    machine.frame_bytes = bytes + if aligned { frame.align - frame.given } else { 0 };
+    machine.saved_stack = aligned.then_some(saved_stack);
+}
+
+/// Makes the sum of the frame's start and its size, in an aligned frame, what the frame holds: the stack pointer of the
+/// caller.
+fn load_stack(sum: &mut Inst, saved: u32) {
+    let (dst, start) = (sum.operands[0].clone(), sum.operands[3].clone());
+    let Operand::Reg(start) = start else { return };
+    let address = Operand::Addr {
+        desc: None,
+        base: Some(start.reg),
+        width: sass::AddrWidth::R32,
+        uniform: None,
+        offset: saved as i32,
+    };
+    *sum = Inst { guard: sum.guard, ..inst(Opcode::LDL, &[], &[dst, address]) };
 }

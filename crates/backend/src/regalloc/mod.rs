@@ -249,6 +249,6 @@ fn stats(func: &Function, cfg: &Cfg, spiller: &Spiller) -> Stats {
         spill_store_bytes: spiller.store_bytes,
         spill_load_bytes: spiller.load_bytes,
         spill_slots: (first_slot, frame),
-        frame_bytes: frame.next_multiple_of(ori::abi::STACK_ALIGN),
+        frame_bytes: frame,
     }
 }
