@@ -14,6 +14,7 @@ mod fuzz;
 mod hazards;
 mod link;
 mod mutate;
+mod order;
 mod ptxfuzz;
 mod score;
 mod status;
@@ -50,6 +51,10 @@ enum Task {
     CheckHazards(hazards::Options),
     /// Spoil control fields of ptxas's code and count what the hazard checker finds.
     Sabotage(hazards::Options),
+    /// Check that code keeps the order of memory accesses: ours, or with --ptxas the reference compiler's.
+    CheckOrder(order::Options),
+    /// Exchange accesses of memory and count what the order checker finds.
+    SabotageOrder(order::Options),
     /// Change single bits of instructions of ptxas's code and count what verification notices.
     MutateCode(mutate::Options),
     /// List the instructions of a folder's code that the simulator refuses, most frequent first.
@@ -105,6 +110,8 @@ fn main() -> ExitCode {
         }
         Task::MineLatencies(o) => install_oracles().and_then(|bin| hazards::mine(&root(), &bin, &o)),
         Task::CheckHazards(o) => install_oracles().and_then(|bin| hazards::check(&root(), &bin, &o)),
+        Task::CheckOrder(o) => install_oracles().and_then(|bin| order::check(&root(), &bin, &o)),
+        Task::SabotageOrder(o) => install_oracles().and_then(|bin| order::sabotage(&root(), &bin, &o)),
         Task::Sabotage(o) => install_oracles().and_then(|bin| hazards::sabotage(&root(), &bin, &o)),
         Task::MutateCode(o) => install_oracles().and_then(|bin| mutate::run(&root(), &bin, &o)),
         Task::SimCoverage(o) => install_oracles().and_then(|bin| coverage::run(&root(), &bin, &o)),

@@ -42,7 +42,11 @@ fn file(root: &Path, bin: &Path, ptx: &Path, sm: &str, options: &Options) -> Fou
     let cubin = if options.ptxas {
         reference(root, bin, ptx, sm)?
     } else {
-        let settings = oxptxas::Settings { opt_level: options.opt_level, ..oxptxas::Settings::new(target) };
+        let settings = oxptxas::Settings {
+            opt_level: options.opt_level,
+            line_info: Some(true),
+            ..oxptxas::Settings::new(target)
+        };
         let output = oxptxas::compile(&source, &ptx.display().to_string(), &settings);
         output.map_err(|f| f.diagnostics.first().map_or(String::new(), |d| d.message.clone()))?.cubin
     };
@@ -66,6 +70,11 @@ fn file(root: &Path, bin: &Path, ptx: &Path, sm: &str, options: &Options) -> Fou
         let hazards = sim::hazard::check_cubin(&cubin, sim::hazard::Minima::built_in())?;
         for (name, violations, _) in hazards.iter().filter(|(_, v, _)| !v.is_empty()) {
             found.push((name.clone(), Verdict::Differs(format!("{} hazards", violations.len()))));
+        }
+        for k in sim::order::check_cubin(&module, &source, &cubin, sim::order::Options::default())? {
+            if let Some(v) = k.violations.first() {
+                found.push((k.name, Verdict::Differs(format!("order: {v}"))));
+            }
         }
     }
     Ok(found)

@@ -11,6 +11,7 @@ pub mod graph;
 pub mod lines;
 pub mod object;
 pub mod read;
+pub mod read_lines;
 pub mod write;
 
 /// Everything that goes into an executable.

@@ -290,6 +290,11 @@ pub fn compile(source: &str, file: &str, settings: &Settings) -> Result<Output, 
         errors.sort_by_key(|d| d.span.map_or(0, |s| s.start));
         return Err(fail(errors));
     }
+    if cfg!(debug_assertions) {
+        for ((func, _), (code, _)) in jobs.iter().zip(&codes) {
+            check_order(&module, *func, &lines, code);
+        }
+    }
     let limit = chosen.iter().map(|k| lower::max_regs(&module.funcs[*k], &units.options)).min();
     let shared = units.shared(codes.iter().map(|(c, _)| c), limit).map_err(fail)?;
     let device = codes.split_off(chosen.len());
@@ -374,6 +379,17 @@ fn convention_of(module: &mut Module, settings: &Settings) -> Result<(Vec<String
     match convention::refused(module, settings.relocatable) {
         Some(d) => Err(vec![d]),
         None => Ok((warnings, settings.relocatable || extensible)),
+    }
+}
+
+/// Whether the code keeps the order of memory accesses, which the order checker reads off the PTX.
+fn check_order(module: &Module, func: FuncId, lines: &LineIndex, code: &Code) {
+    let table: Vec<(u64, u32)> = code.lines.iter().map(|(at, line)| (u64::from(*at), *line)).collect();
+    let insts = sim::order::Code::new(code.insts.iter().cloned().map(Some).collect(), &table);
+    let options = sim::order::Options::default();
+    let (violations, _) = sim::order::check_function(module, func, lines, &insts, &[], options);
+    if let Some(first) = violations.first() {
+        panic!("{}: {first}", module.funcs[func].name);
     }
 }
 

@@ -11,6 +11,7 @@ mod mbarrier;
 pub mod memory;
 mod metadata;
 pub mod number;
+pub mod order;
 pub mod output;
 pub mod ptx;
 mod quad;

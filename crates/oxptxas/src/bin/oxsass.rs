@@ -264,13 +264,14 @@ fn verify(out: &mut impl Write, path: &str, options: &[&str]) -> Result<(), Stri
     };
     let settings = options.settings(&module);
     let VerifyOptions { cubin, against, seeds, .. } = options;
+    let ours = cubin.is_none();
     let (bytes, target) = match cubin {
         Some(bytes) => {
             let target = Target::new(cubin::read::read(&bytes)?.sm).ok_or("a cubin of an unknown target")?;
             (bytes, target)
         }
         None => {
-            let settings = settings?;
+            let settings = oxptxas::Settings { line_info: Some(true), ..settings? };
             let output = oxptxas::compile(&source, path, &settings).map_err(|f| f.render("oxsass"))?;
             (output.cubin, settings.target)
         }
@@ -293,6 +294,16 @@ fn verify(out: &mut impl Write, path: &str, options: &[&str]) -> Result<(), Stri
         agree &= violations.is_empty();
         for v in violations {
             writeln!(out, "{name}: hazard: {v}").map_err(|e| e.to_string())?;
+        }
+    }
+    // A cubin from elsewhere may say nothing of the lines of the PTX.
+    if ours || sim::order::load(&bytes).is_ok() {
+        let options = sim::order::Options { foreign: !ours };
+        for k in sim::order::check_cubin(&module, &source, &bytes, options)? {
+            agree &= k.violations.is_empty();
+            for v in &k.violations {
+                writeln!(out, "{}: order: {v}", k.name).map_err(|e| e.to_string())?;
+            }
         }
     }
     if agree { Ok(()) } else { Err(format!("{path}: not verified")) }

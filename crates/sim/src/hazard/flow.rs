@@ -3,10 +3,10 @@
 use sass::{Guard, Inst, Opcode, Operand};
 
 /// Bytes of an instruction.
-pub(super) const INST_BYTES: i64 = 16;
+pub(crate) const INST_BYTES: i64 = 16;
 
 /// Where control may go after an instruction, and where blocks begin.
-pub(super) struct Graph {
+pub(crate) struct Graph {
     /// Whether control comes to this instruction from elsewhere than the one before it.
     pub leader: Vec<bool>,
     /// Instructions that control comes to for reasons that the code doesn't show: targets of BRX, functions.
@@ -14,7 +14,7 @@ pub(super) struct Graph {
 }
 
 /// The successors of an instruction.
-pub(super) struct Next {
+pub(crate) struct Next {
     /// Target of a branch or call.
     pub target: Option<usize>,
     /// Whether control can go on to the next instruction.
@@ -24,7 +24,7 @@ pub(super) struct Next {
 }
 
 /// Where control goes after `inst`, instruction `at` of `count`. `None`: a word that isn't known.
-pub(super) fn next(inst: Option<&Inst>, at: usize, count: usize) -> Next {
+pub(crate) fn next(inst: Option<&Inst>, at: usize, count: usize) -> Next {
     let Some(inst) = inst else { return Next { target: None, falls: true, keeps: true } };
     let label = inst.operands.iter().find_map(|o| match o {
         // The linker puts calls of other sections in the place of 0.

@@ -4,7 +4,7 @@
 
 pub(crate) mod access;
 mod engine;
-mod flow;
+pub(crate) mod flow;
 mod minima;
 mod pipes;
 mod walk;

@@ -1,0 +1,441 @@
+//! Which accesses PTX keeps in order: those of one thread whose bytes may overlap unless both read, and those that
+//! volatile, acquiring and releasing accesses, fences and barriers order.
+
+use super::linear::{Linear, Values};
+use ::ptx::ast::{Addr, AddrBase, Func, Inst, LabelId, Operand, RegId, Space, Stmt};
+use ::ptx::{LineIndex, Mod, Module, Op};
+use cranelift_entity::SecondaryMap;
+use sass::memory::MemorySpace;
+use std::collections::BTreeMap;
+
+/// A memory access of PTX.
+#[derive(Clone, Debug)]
+pub struct Access {
+    /// Line of the statement.
+    pub line: u32,
+    /// Its place: among the blocks in reverse postorder, and in its block.
+    pub at: (u32, u32),
+    /// Where it goes.
+    pub space: MemorySpace,
+    /// Reads.
+    pub reads: bool,
+    /// Writes.
+    pub writes: bool,
+    /// Address and bytes; `None` where they are not known.
+    place: Option<(Linear, u32)>,
+    strong: bool,
+    volatile: bool,
+    acquires: bool,
+    releases: bool,
+    /// A copy that goes on behind the thread's back: only what comes before it is ordered.
+    copies: bool,
+    /// The predicate's value, and whether it is negated.
+    guard: Option<(Linear, bool)>,
+    /// Done by instructions that the table calls fences (mbarriers).
+    pub synchronizes: bool,
+}
+
+/// Why two accesses keep their order.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Why {
+    /// They overlap, and one writes.
+    Overlap,
+    /// They may, as far as can be seen.
+    MayOverlap,
+    /// Strong reads of one place.
+    Coherence,
+    /// Both are volatile.
+    Volatile,
+    /// The first acquires.
+    Acquire,
+    /// The second releases.
+    Release,
+    /// A fence or barrier lies between them: the line.
+    Fence(u32),
+}
+
+impl std::fmt::Display for Why {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Why::Overlap => f.write_str("they overlap"),
+            Why::MayOverlap => f.write_str("they may overlap"),
+            Why::Coherence => f.write_str("both read one place strongly"),
+            Why::Volatile => f.write_str("both are volatile"),
+            Why::Acquire => f.write_str("the first acquires"),
+            Why::Release => f.write_str("the second releases"),
+            Why::Fence(line) => write!(f, "line {line} keeps them apart"),
+        }
+    }
+}
+
+/// The accesses of a function, by line, and what orders them.
+pub struct Program<'m> {
+    /// In the order of their places.
+    pub accesses: Vec<Access>,
+    /// Lines with one access.
+    pub by_line: BTreeMap<u32, usize>,
+    values: Values<'m>,
+    /// Immediate dominators of blocks; the entry's is itself.
+    idom: Vec<u32>,
+    /// Fences: place and line.
+    fences: Vec<((u32, u32), u32)>,
+}
+
+/// A basic block: its statements and successors.
+#[derive(Default)]
+struct Block<'m> {
+    insts: Vec<&'m Inst>,
+    succs: Vec<usize>,
+}
+
+/// What a function's name or table of labels leads to.
+fn targets(inst: &Inst, tables: &SecondaryMap<LabelId, Vec<LabelId>>) -> Vec<LabelId> {
+    let label = |o: &Operand| match o {
+        Operand::Label(l) => Some(*l),
+        _ => None,
+    };
+    match inst.op {
+        Op::bra => inst.operands.iter().filter_map(label).collect(),
+        Op::brx => inst.operands.iter().filter_map(label).flat_map(|l| tables[l].clone()).collect(),
+        _ => Vec::new(),
+    }
+}
+
+fn blocks<'m>(stmts: &'m [Stmt]) -> Vec<Block<'m>> {
+    let mut tables: SecondaryMap<LabelId, Vec<LabelId>> = SecondaryMap::new();
+    let mut starts: SecondaryMap<LabelId, usize> = SecondaryMap::new();
+    let mut out: Vec<Block<'m>> = vec![Block::default()];
+    let mut ends = false;
+    let mut falls: Vec<bool> = Vec::new();
+    let open = |out: &mut Vec<Block<'m>>, falls: &mut Vec<bool>, on: bool| {
+        falls.push(on);
+        out.push(Block::default());
+    };
+    let mut on = true;
+    for s in stmts {
+        match s {
+            Stmt::BranchTargets(l, list) => tables[*l] = list.clone(),
+            Stmt::Label(l) => {
+                if ends || out.last().is_some_and(|b| !b.insts.is_empty()) {
+                    open(&mut out, &mut falls, on);
+                    (ends, on) = (false, true);
+                }
+                starts[*l] = out.len() - 1;
+            }
+            Stmt::Inst(i) => {
+                if ends {
+                    open(&mut out, &mut falls, on);
+                    (ends, on) = (false, true);
+                }
+                if let Some(b) = out.last_mut() {
+                    b.insts.push(i);
+                }
+                if matches!(i.op, Op::bra | Op::brx | Op::ret | Op::exit | Op::trap) {
+                    ends = true;
+                    on = i.guard.is_some();
+                }
+            }
+            _ => {}
+        }
+    }
+    falls.push(false);
+    for k in 0..out.len() {
+        let last = out[k].insts.last().copied();
+        let mut succs: Vec<usize> =
+            last.map(|i| targets(i, &tables)).unwrap_or_default().iter().map(|l| starts[*l]).collect();
+        if falls[k] && k + 1 < out.len() {
+            succs.push(k + 1);
+        }
+        out[k].succs = succs;
+    }
+    out
+}
+
+/// Blocks in reverse postorder.
+pub(super) fn reverse_postorder(
+    roots: &[usize],
+    succs: &dyn Fn(usize) -> Vec<usize>,
+    count: usize,
+) -> Vec<usize> {
+    let mut seen = vec![false; count];
+    let mut order = Vec::new();
+    for &root in roots.iter().rev() {
+        if std::mem::replace(&mut seen[root], true) {
+            continue;
+        }
+        let mut stack = vec![(root, succs(root))];
+        while let Some((b, next)) = stack.last_mut() {
+            match next.pop() {
+                Some(s) if !std::mem::replace(&mut seen[s], true) => {
+                    let more = succs(s);
+                    stack.push((s, more));
+                }
+                Some(_) => {}
+                None => {
+                    order.push(*b);
+                    stack.pop();
+                }
+            }
+        }
+    }
+    order.reverse();
+    order
+}
+
+/// Immediate dominators by number in reverse postorder; those that several roots reach have themselves.
+pub(super) fn dominators(preds: &[Vec<u32>], roots: &[bool]) -> Vec<u32> {
+    const NONE: u32 = u32::MAX;
+    let mut idom = vec![NONE; preds.len()];
+    // Above all roots.
+    let top = preds.len() as u32;
+    idom.push(top);
+    let common = |idom: &[u32], mut a: u32, mut b: u32| {
+        while a != b {
+            match (a, b) {
+                _ if a == top || b == top => return top,
+                _ if a > b => a = idom[a as usize],
+                _ => b = idom[b as usize],
+            }
+        }
+        a
+    };
+    let mut changed = true;
+    while changed {
+        changed = false;
+        for k in 0..preds.len() {
+            let mut new = if roots[k] { top } else { NONE };
+            for &p in &preds[k] {
+                if idom[p as usize] != NONE {
+                    new = if new == NONE { p } else { common(&idom, new, p) };
+                }
+            }
+            changed |= std::mem::replace(&mut idom[k], new) != new;
+        }
+    }
+    idom
+}
+
+fn find_space(module: &Module, inst: &Inst, a: &Addr) -> Option<Space> {
+    let named = inst.mods.iter().find_map(|m| {
+        Some(match m {
+            Mod::global => Space::Global,
+            Mod::shared | Mod::shared_cta => Space::Shared,
+            Mod::local => Space::Local,
+            Mod::_const => Space::Const,
+            Mod::param | Mod::param_entry | Mod::param_func => Space::Param,
+            _ => return None,
+        })
+    });
+    named.or(match a.base {
+        AddrBase::Var(v) => Some(module.vars[v].space),
+        _ => None,
+    })
+}
+
+fn elements(o: Option<&Operand>) -> u32 {
+    match o {
+        Some(Operand::Vector(v) | Operand::Resident(v, _)) => v.len() as u32,
+        _ => 1,
+    }
+}
+
+/// Whether nothing passes the statement.
+fn is_fence(inst: &Inst) -> bool {
+    match inst.op {
+        Op::membar => !inst.mods.iter().any(|m| m.name().contains("proxy")),
+        Op::fence => inst.one_of(&[Mod::sc, Mod::acq_rel]).is_some(),
+        Op::bar => !inst.has(Mod::arrive),
+        Op::barrier => !inst.has(Mod::arrive) && !inst.has(Mod::cluster),
+        _ => false,
+    }
+}
+
+impl<'m> Program<'m> {
+    /// Reads a function.
+    pub fn new(module: &'m Module, func: &'m Func, lines: &LineIndex) -> Option<Program<'m>> {
+        let body = func.body.as_ref()?;
+        let blocks = blocks(&body.stmts);
+        let order = reverse_postorder(&[0], &|b| blocks[b].succs.clone(), blocks.len());
+        let mut number = vec![u32::MAX; blocks.len()];
+        for (k, b) in (0..).zip(&order) {
+            number[*b] = k;
+        }
+        let mut preds: Vec<Vec<u32>> = vec![Vec::new(); order.len()];
+        for (k, b) in (0..).zip(&order) {
+            blocks[*b].succs.iter().for_each(|s| preds[number[*s] as usize].push(k));
+        }
+        let roots: Vec<bool> = (0..order.len()).map(|k| k == 0).collect();
+        let mut program = Program {
+            accesses: Vec::new(),
+            by_line: BTreeMap::new(),
+            values: Values::new(module, body),
+            idom: dominators(&preds, &roots),
+            fences: Vec::new(),
+        };
+        let mut on_line: BTreeMap<u32, u32> = BTreeMap::new();
+        for (k, b) in (0..).zip(&order) {
+            program.values.enter_block();
+            for (n, inst) in (0..).zip(&blocks[*b].insts) {
+                let line = lines.line(inst.span.start);
+                *on_line.entry(line).or_default() += 1;
+                if is_fence(inst) {
+                    program.fences.push(((k, n), line));
+                }
+                if let Some(access) = program.access(module, inst, line, (k, n)) {
+                    program.by_line.insert(line, program.accesses.len());
+                    program.accesses.push(access);
+                }
+                program.values.step(inst);
+            }
+        }
+        program.by_line.retain(|line, _| on_line[line] == 1);
+        Some(program)
+    }
+
+    fn access(&mut self, module: &Module, inst: &Inst, line: u32, at: (u32, u32)) -> Option<Access> {
+        use Op::*;
+        let (address, data) = match inst.op {
+            ld | atom => (1, 0),
+            st | red => (0, 1),
+            mbarrier => (inst.operands.iter().position(|o| matches!(o, Operand::Addr(_)))?, 0),
+            ldmatrix => (1, 0),
+            stmatrix => (0, 1),
+            cp if inst.has(Mod::_async) => (0, 0),
+            _ => return None,
+        };
+        // Read-only data; asynchronous and multicast accesses are ordered by other means.
+        if inst.has(Mod::nc) || inst.has(Mod::bulk) || inst.op != cp && inst.has(Mod::_async) {
+            return None;
+        }
+        let Some(Operand::Addr(a)) = inst.operands.get(address) else { return None };
+        let space = match find_space(module, inst, a) {
+            Some(Space::Global) => MemorySpace::Global,
+            Some(Space::Shared) => MemorySpace::Shared,
+            Some(Space::Local) => MemorySpace::Local,
+            None if inst.op == mbarrier => MemorySpace::Shared,
+            None => MemorySpace::Generic,
+            Some(_) => return None,
+        };
+        let element = match inst.op {
+            mbarrier => 8,
+            _ => inst.types().last().map_or(0, |t| u32::from(t.bytes())),
+        };
+        let copies = inst.op == cp;
+        let known = element != 0 && !matches!(inst.op, ldmatrix | stmatrix | cp);
+        let size = element * elements(inst.operands.get(data)).max(elements(inst.operands.get(1)));
+        let place = known.then(|| (self.values.address(a), size));
+        let arrives = inst.mods.iter().any(|m| m.name().contains("arrive"));
+        let waits = inst.op == mbarrier && inst.mods.iter().any(|m| m.name().contains("wait"));
+        let relaxed = inst.has(Mod::relaxed);
+        let volatile = inst.has(Mod::volatile) || inst.has(Mod::mmio);
+        let both = inst.has(Mod::acq_rel);
+        let guard = inst.guard.map(|(r, negated): (RegId, bool)| (self.values.register(r), negated));
+        let atomic = matches!(inst.op, atom | red | mbarrier);
+        Some(Access {
+            line,
+            at,
+            space,
+            reads: atomic || matches!(inst.op, ld | ldmatrix),
+            writes: matches!(inst.op, st | stmatrix | cp) || atomic && !waits,
+            place,
+            strong: atomic || volatile || relaxed || inst.one_of(&[Mod::acquire, Mod::release]).is_some(),
+            volatile,
+            acquires: inst.has(Mod::acquire) || both || waits && !relaxed,
+            releases: inst.has(Mod::release) || both || inst.op == mbarrier && arrives && !relaxed,
+            copies,
+            guard,
+            synchronizes: inst.op == mbarrier,
+        })
+    }
+
+    /// Whether the first comes before the second on every way to it.
+    pub fn precedes(&self, a: &Access, b: &Access) -> bool {
+        if a.at.0 == b.at.0 {
+            return a.at.1 < b.at.1;
+        }
+        let mut at = b.at.0;
+        while at > a.at.0 && (at as usize) < self.idom.len() - 1 {
+            at = self.idom[at as usize];
+        }
+        at == a.at.0
+    }
+
+    /// Why the first, which comes before the second, must stay before it. `sure`: only what is certain.
+    pub fn ordered(&self, a: &Access, b: &Access, sure: bool) -> Option<Why> {
+        if let (Some((p, m)), Some((q, n))) = (&a.guard, &b.guard)
+            && p == q
+            && m != n
+            && a.at.0 == b.at.0
+        {
+            return None;
+        }
+        if a.copies {
+            return None;
+        }
+        if let Some(line) = self.fence_between(a.at, b.at) {
+            return Some(Why::Fence(line));
+        }
+        match self.overlap(a, b) {
+            Some(certain) if (certain || !sure) && (a.writes || b.writes) => {
+                return Some(if certain { Why::Overlap } else { Why::MayOverlap });
+            }
+            Some(true) if a.strong && b.strong => return Some(Why::Coherence),
+            _ => {}
+        }
+        match () {
+            () if a.volatile && b.volatile => Some(Why::Volatile),
+            () if a.acquires => Some(Why::Acquire),
+            () if b.releases => Some(Why::Release),
+            () => None,
+        }
+    }
+
+    /// A fence on every way from one place to the other.
+    fn fence_between(&self, a: (u32, u32), b: (u32, u32)) -> Option<u32> {
+        let on_the_way = |f: (u32, u32)| {
+            if f.0 == a.0 && f.1 < a.1 || f.0 == b.0 && f.1 > b.1 {
+                return false;
+            }
+            if f.0 == a.0 || f.0 == b.0 {
+                return true;
+            }
+            // A block that dominates the second and that the first dominates.
+            let mut at = b.0;
+            while at > f.0 && (at as usize) < self.idom.len() - 1 {
+                at = self.idom[at as usize];
+            }
+            at == f.0 && f.0 > a.0
+        };
+        // Fences are in the order of their places.
+        let first = self.fences.partition_point(|f| f.0 < a);
+        self.fences[first..].iter().take_while(|f| f.0 < b).find(|f| on_the_way(f.0)).map(|f| f.1)
+    }
+
+    /// Whether two accesses have a byte in common: surely, perhaps (`Some(false)`), or not at all.
+    fn overlap(&self, a: &Access, b: &Access) -> Option<bool> {
+        if !a.space.overlaps(b.space) {
+            return None;
+        }
+        let (Some((x, m)), Some((y, n))) = (&a.place, &b.place) else { return Some(false) };
+        // A generic address of global memory is the same number.
+        let number = |s: MemorySpace| match s {
+            MemorySpace::Generic => MemorySpace::Global,
+            s => s,
+        };
+        if number(a.space) != number(b.space) {
+            return Some(false);
+        }
+        let difference = y.plus(x, -1);
+        if self.values.of_two_variables(&difference) {
+            return None;
+        }
+        if !difference.terms.is_empty() {
+            return Some(false);
+        }
+        let by = match number(a.space) {
+            MemorySpace::Global => difference.constant,
+            _ => i64::from(difference.constant as i32),
+        };
+        (by < i64::from(*m) && -by < i64::from(*n)).then_some(true)
+    }
+}

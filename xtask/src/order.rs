@@ -1,0 +1,264 @@
+//! The order checker on folders of PTX: our code or the reference compiler's, as it is and with accesses exchanged.
+
+use crate::hazards::{jobs, reference_with};
+use rayon::prelude::*;
+use sass::memory::{MemoryEffect, MemoryEffects, MemorySpace};
+use sass::{AddrWidth, Inst, Mod, Opcode, Operand, Role, Target};
+use sim::order::{self, Code, Options as Trust, Stats};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// What to look at.
+#[derive(clap::Args)]
+pub struct Options {
+    /// PTX files, CUDA files (which nvcc turns into PTX), or folders of them; kernels/ when there are none.
+    paths: Vec<PathBuf>,
+    /// For these targets (75, 90a …); without it, those of kernels/ for all and other files for their own.
+    #[arg(long, value_delimiter = ',')]
+    sm: Vec<String>,
+    /// The reference compiler's code instead of ours.
+    #[arg(long)]
+    ptxas: bool,
+    /// Optimization level of ours.
+    #[arg(long, default_value_t = 3)]
+    opt_level: u8,
+    /// Sabotaged copies per kernel.
+    #[arg(long, default_value_t = 16)]
+    copies: usize,
+}
+
+/// CUDA files under a path.
+fn cuda_files(path: &Path) -> Vec<PathBuf> {
+    if path.is_file() {
+        return if path.extension().is_some_and(|x| x == "cu") { vec![path.into()] } else { Vec::new() };
+    }
+    let mut entries: Vec<PathBuf> =
+        std::fs::read_dir(path).into_iter().flatten().filter_map(|e| Some(e.ok()?.path())).collect();
+    entries.sort();
+    entries.iter().flat_map(|p| cuda_files(p)).collect()
+}
+
+/// The PTX files to look at, with targets; CUDA files outside kernels/ are compiled first. What nvcc refuses by itself
+/// (a part of another file) is left out.
+fn work(root: &Path, bin: &Path, options: &Options) -> Result<Vec<(PathBuf, String)>, String> {
+    let out = root.join("target/order");
+    std::fs::create_dir_all(&out).map_err(|e| e.to_string())?;
+    let kernels = root.join("kernels");
+    let mut paths = options.paths.clone();
+    for (n, cu) in options.paths.iter().flat_map(|p| cuda_files(p)).enumerate() {
+        if cu.canonicalize().is_ok_and(|f| f.starts_with(&kernels)) {
+            continue;
+        }
+        let stem = cu.file_stem().unwrap_or_default().to_string_lossy();
+        let ptx = out.join(format!("{n}.{stem}.ptx"));
+        let mut c = Command::new(bin.join("nvcc"));
+        c.args(["-arch=sm_75", "--ptx", "-o"]).arg(&ptx).arg(&cu);
+        if c.output().map_err(|e| format!("nvcc: {e}"))?.status.success() {
+            paths.push(ptx);
+        } else {
+            println!("{}: nvcc makes no PTX of it", cu.display());
+        }
+    }
+    Ok(jobs(root, &paths, &options.sm))
+}
+
+fn cubin(
+    root: &Path,
+    bin: &Path,
+    ptx: &Path,
+    sm: &str,
+    options: &Options,
+) -> Result<(String, Vec<u8>), String> {
+    let source = std::fs::read_to_string(ptx).map_err(|e| e.to_string())?;
+    if options.ptxas {
+        let bytes = reference_with(root, bin, ptx, sm, &["-lineinfo"])?;
+        return Ok((source, bytes));
+    }
+    let target = Target::parse(&format!("sm_{sm}")).ok_or("unknown target")?;
+    let settings = oxptxas::Settings {
+        opt_level: options.opt_level,
+        line_info: Some(true),
+        ..oxptxas::Settings::new(target)
+    };
+    let output = oxptxas::compile(&source, &ptx.display().to_string(), &settings);
+    let output = output.map_err(|f| f.diagnostics.first().map_or(String::new(), |d| d.message.clone()))?;
+    Ok((source, output.cubin))
+}
+
+/// Checks every kernel.
+pub fn check(root: &Path, bin: &Path, options: &Options) -> Result<(), String> {
+    let trust = Trust { foreign: options.ptxas };
+    let jobs = work(root, bin, options)?;
+    let found: Vec<Result<Vec<order::Kernel>, String>> = jobs
+        .par_iter()
+        .map(|(ptx, sm)| {
+            let (source, bytes) = cubin(root, bin, ptx, sm, options)?;
+            let module = ptx::parse(&source).map_err(|_| "not parsed".to_string())?;
+            order::check_cubin(&module, &source, &bytes, trust)
+        })
+        .collect();
+    let (mut total, mut wrong, mut refused) = (Stats::default(), 0, 0);
+    for ((path, sm), kernels) in jobs.iter().zip(found) {
+        let Ok(kernels) = kernels else {
+            refused += 1;
+            continue;
+        };
+        for k in kernels {
+            total += k.stats;
+            wrong += k.violations.len();
+            k.violations.iter().take(5).for_each(|v| println!("{} sm_{sm} {}: {v}", path.display(), k.name));
+        }
+    }
+    let Stats { instructions, accesses, matched } = total;
+    println!(
+        "{} compilations, {refused} more refused; {instructions} instructions, {accesses} accesses of memory, \
+         {matched} matched with the PTX; {wrong} out of order",
+        jobs.len() - refused
+    );
+    if wrong == 0 { Ok(()) } else { Err(format!("{wrong} accesses out of order")) }
+}
+
+/// Where an instruction accesses memory: space, base, offset and bytes; `None` for other instructions.
+fn place(inst: &Inst) -> Option<(MemorySpace, MemoryEffect, &Operand, i64, i64)> {
+    let MemoryEffects::Accesses([access]) = inst.op.info().effects else { return None };
+    let address = inst.operands.iter().find(|o| matches!(o, Operand::Addr { .. }))?;
+    let Operand::Addr { width, offset, .. } = address else { return None };
+    let plain = matches!(width, AddrWidth::R32 | AddrWidth::R64);
+    // Spills are local.
+    let kept = plain && access.space != MemorySpace::Local && !inst.mods.has(Mod::CONSTANT);
+    kept.then_some((
+        access.space,
+        access.effect,
+        address,
+        (*offset).into(),
+        access.size(&inst.mods).map_or(4, i64::from),
+    ))
+}
+
+fn base(address: &Operand) -> Option<(Option<sass::Reg>, Option<sass::Reg>)> {
+    match address {
+        Operand::Addr { base, uniform, .. } => Some((*base, *uniform)),
+        _ => None,
+    }
+}
+
+/// Whether the instruction writes a register of the address.
+fn changes(inst: &Inst, address: &Operand) -> bool {
+    let Some((base, uniform)) = base(address) else { return false };
+    let mut operands = inst.operands.iter().zip(inst.op.slots()).enumerate();
+    operands.any(|(k, (o, slot))| match o {
+        Operand::Reg(r) if slot.role != Role::Use => {
+            let to = r.reg.index..=r.reg.index.saturating_add(inst.op.width(k, &inst.mods) - 1);
+            [base, uniform].into_iter().flatten().any(|b| {
+                b.file == r.reg.file && (to.contains(&b.index) || to.contains(&b.index.saturating_add(1)))
+            })
+        }
+        _ => false,
+    })
+}
+
+/// Pairs of accesses that change places badly: what they do to the same bytes, or what lies between them, shows it.
+fn plan(code: &Code, functions: &[usize], source: &[&str]) -> Vec<(&'static str, usize, usize)> {
+    const REACH: usize = 48;
+    let leaders = code.leaders(functions);
+    let mut out = Vec::new();
+    let is_volatile = |k: usize| {
+        source.get((code.lines[k] as usize).saturating_sub(1)).is_some_and(|l| l.contains(".volatile"))
+    };
+    for (i, first) in code.insts.iter().enumerate() {
+        let Some(first) = first else { continue };
+        let Some((space, effect, address, offset, bytes)) = place(first) else { continue };
+        if code.lines[i] == 0 {
+            continue;
+        }
+        let (mut fenced, mut same) = (false, true);
+        for j in i + 1..code.insts.len().min(i + REACH) {
+            let Some(second) = &code.insts[j] else { break };
+            let info = second.op.info();
+            if leaders[j] || info.control && second.op != Opcode::WARPSYNC {
+                break;
+            }
+            // A NOP may also be there to pass the time.
+            let apart = || {
+                let line = source.get((code.lines[j] as usize).saturating_sub(1));
+                line.is_some_and(|l| l.contains("bar.warp.sync") || l.contains(".acquire"))
+            };
+            fenced |= match second.op {
+                Opcode::NOP => apart(),
+                Opcode::BAR => !second.mods.has(Mod::ARV),
+                op => op == Opcode::MEMBAR,
+            };
+            let here = place(second).filter(|_| code.lines[j] != code.lines[i] && code.lines[j] != 0);
+            if let Some((s, e, a, o, n)) = here
+                && second.guard == first.guard
+            {
+                let writes = |e: MemoryEffect| e != MemoryEffect::Read;
+                let overlap = offset < o + n && o < offset + bytes;
+                if fenced {
+                    out.push(("across a fence", i, j));
+                } else if same
+                    && s == space
+                    && base(a) == base(address)
+                    && overlap
+                    && (writes(e) || writes(effect))
+                {
+                    out.push(("of the same bytes", i, j));
+                } else if is_volatile(i) && is_volatile(j) {
+                    out.push(("both volatile", i, j));
+                }
+            }
+            same &= !changes(second, address);
+        }
+    }
+    out
+}
+
+/// Exchanges accesses in good code and counts what the checker finds.
+pub fn sabotage(root: &Path, bin: &Path, options: &Options) -> Result<(), String> {
+    let trust = Trust { foreign: options.ptxas };
+    let jobs = work(root, bin, options)?;
+    let tried: Vec<(&'static str, bool, String)> = jobs
+        .par_iter()
+        .flat_map_iter(|(ptx, sm)| {
+            let all = || -> Result<Vec<(&'static str, bool, String)>, String> {
+                let (source, bytes) = cubin(root, bin, ptx, sm, options)?;
+                let module = ptx::parse(&source).map_err(|_| "not parsed".to_string())?;
+                let text: Vec<&str> = source.lines().collect();
+                let index = ptx::LineIndex::new(&source);
+                let mut out = Vec::new();
+                for (name, code, functions) in order::load(&bytes)? {
+                    let good = |code: &Code| {
+                        let k = order::check_kernel(&module, &index, &name, code, &functions, trust);
+                        k.violations.is_empty()
+                    };
+                    if !good(&code) {
+                        continue;
+                    }
+                    for kind in KINDS {
+                        let mut pairs = plan(&code, &functions, &text);
+                        pairs.retain(|p| p.0 == kind);
+                        let step = pairs.len().div_ceil(options.copies.max(1)).max(1);
+                        for (_, i, j) in pairs.into_iter().step_by(step) {
+                            let mut spoilt = code.clone();
+                            spoilt.insts.swap(i, j);
+                            spoilt.lines.swap(i, j);
+                            let place =
+                                format!("{} sm_{sm} {name} {:#x}, {:#x}", ptx.display(), 16 * i, 16 * j);
+                            out.push((kind, !good(&spoilt), place));
+                        }
+                    }
+                }
+                Ok(out)
+            };
+            all().unwrap_or_default()
+        })
+        .collect();
+    for kind in KINDS {
+        let of: Vec<_> = tried.iter().filter(|t| t.0 == kind).collect();
+        println!("{kind}: {} of {} found", of.iter().filter(|t| t.1).count(), of.len());
+        of.iter().filter(|t| !t.1).take(8).for_each(|t| println!("  missed: {}", t.2));
+    }
+    Ok(())
+}
+
+const KINDS: [&str; 3] = ["of the same bytes", "across a fence", "both volatile"];
