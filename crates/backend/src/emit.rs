@@ -11,6 +11,13 @@ fn is_call(op: Opcode) -> bool {
     crate::units::leaves_function(op) || op == Opcode::LEPC
 }
 
+/// The offset of the instruction behind the BSYNC in a block: what BSSY names. ptxas never names BSYNC itself, nor does Mesa.
+fn behind_sync(machine: &Machine, offsets: &[i64], block: i64) -> i64 {
+    let insts = &machine.blocks[block as usize].insts;
+    let sync = insts.iter().position(|i| i.inst.op == Opcode::BSYNC).unwrap_or(0);
+    offsets[block as usize] + (sync as i64 + 1) * i64::from(INST_BYTES)
+}
+
 /// Instructions in address order, branch targets as byte offsets, and the line table.
 pub fn resolve(machine: &Machine) -> (Vec<Inst>, Vec<(u32, u32)>) {
     let mut offsets = Vec::with_capacity(machine.blocks.len());
@@ -29,6 +36,7 @@ pub fn resolve(machine: &Machine) -> (Vec<Inst>, Vec<(u32, u32)>) {
         let pairs = matches!(inst.op, sass::Opcode::STAS | sass::Opcode::REDAS);
         for o in &mut inst.operands {
             match o {
+                Operand::Label(b) if inst.op == Opcode::BSSY => *b = behind_sync(machine, &offsets, *b),
                 Operand::Label(b) if i.link == Link::None && !is_call(inst.op) => *b = offsets[*b as usize],
                 // A 64-bit base without a descriptor is spelled without a suffix: the opcode and `.E` say its
                 // width; but STAS and REDAS, which take two addresses in it, have one.

@@ -206,7 +206,7 @@ pub fn lower(func: &Function, mut frame_bytes: u32) -> Result<Machine, Error> {
         for &i in &data.insts {
             let d = &func.insts[i];
             if d.op == Op::Sass(Opcode::BSYNC) && layout.sync[b] != layout.start[b] {
-                // BSSY names the very address of BSYNC.
+                // BSSY finds its BSYNC by the block, and names what is behind it.
                 blocks.push(std::mem::take(&mut out));
             }
             if target.sm == 75 && d.op == Op::Sass(Opcode::BSSY) {
