@@ -7,9 +7,13 @@ use crate::timing;
 use crate::units::{self, COUNT, Unit};
 use sass::{Inst, Opcode, RegFile};
 use smallvec::SmallVec;
+use std::ops::Range;
 
 /// Number of scoreboards.
 const BOARDS: u8 = 6;
+/// The scoreboard that counts groups of copies: LDGDEPBAR adds to it, `DEPBAR.LE SB0, n` waits for it. Where there are
+/// groups, ptxas has nothing else on it, as a count would not tell what is under way.
+const GROUPS: u8 = 0;
 /// Blocks looked at when searching for who overwrites a source.
 const SEARCH_LIMIT: usize = 16;
 /// The time of a use that is not in the block.
@@ -117,6 +121,8 @@ pub fn run(machine: &mut Machine) {
 fn assign(machine: &mut Machine) {
     let target = machine.target;
     let count = machine.blocks.len();
+    let groups = machine.blocks.iter().flat_map(|b| &b.insts).any(|i| i.inst.op == Opcode::LDGDEPBAR);
+    let boards = if groups { GROUPS + 1..BOARDS } else { 0..BOARDS };
     let mut entry: Vec<Pending> = vec![Pending::NONE; count];
     for b in 0..count {
         let mut state = entry[b].clone();
@@ -133,7 +139,7 @@ fn assign(machine: &mut Machine) {
                 units::for_each_write(inst, |u, _| results.push(u));
                 if !results.is_empty() {
                     let when = first_touch(&machine.blocks[b], k, &results);
-                    write = Some(choose(&state, &mut needed, when));
+                    write = Some(choose(&state, &mut needed, boards.clone(), when));
                 }
             }
             if timing::reads_late(target, inst) && source_at_risk(machine, b, k, write.is_some()) {
@@ -144,13 +150,16 @@ fn assign(machine: &mut Machine) {
                 if let Some(s) = write {
                     with_write.write[0] |= 1 << s;
                 }
-                read = Some(choose(&with_write, &mut needed, when));
+                read = Some(choose(&with_write, &mut needed, boards.clone(), when));
             }
             let next = machine.blocks[b].insts.get(k + 1);
             if timing::is_fence(target, inst) && next.is_none_or(|i| i.inst.op != Opcode::ERRBAR) {
-                read = Some(choose(&state, &mut needed, k + 1));
+                read = Some(choose(&state, &mut needed, boards.clone(), k + 1));
             }
             let inst = &mut machine.blocks[b].insts[k].inst;
+            if inst.op == Opcode::LDGDEPBAR {
+                write = Some(GROUPS);
+            }
             inst.ctrl.write_sb = write;
             inst.ctrl.read_sb = read;
             state.issue(inst);
@@ -161,17 +170,16 @@ fn assign(machine: &mut Machine) {
     }
 }
 
-/// A scoreboard for an instruction whose effect is needed at `when`: one that is waited for at the same
+/// A scoreboard of `all` for an instruction whose effect is needed at `when`: one that is waited for at the same
 /// time, else a free one, else the one that is waited for last.
-fn choose(state: &Pending, needed: &mut [usize; BOARDS as usize], when: usize) -> u8 {
+fn choose(state: &Pending, needed: &mut [usize; BOARDS as usize], all: Range<u8>, when: usize) -> u8 {
     let busy = state.busy();
     let is_busy = |s: u8| busy >> s & 1 != 0;
-    let all = 0..BOARDS;
     let board = all
         .clone()
         .find(|&s| when != FAR && is_busy(s) && needed[usize::from(s)] == when)
         .or_else(|| all.clone().find(|&s| !is_busy(s)))
-        .unwrap_or_else(|| all.max_by_key(|&s| (needed[usize::from(s)], BOARDS - s)).unwrap_or(0));
+        .unwrap_or_else(|| all.max_by_key(|&s| (needed[usize::from(s)], BOARDS - s)).unwrap_or(BOARDS - 1));
     let n = &mut needed[usize::from(board)];
     *n = if is_busy(board) { (*n).min(when) } else { when };
     board
