@@ -219,7 +219,16 @@ fn float_to_int(b: &mut Builder<'_>, c: &Conversion, src: &Src) -> Option<Value>
         return None;
     }
     let mut mods = Mods::new();
-    if c.ftz && from.bits == 32 {
+    let mut flush = c.ftz && from.bits == 32;
+    let mut source = if from.bits == 64 { double(b, src) } else { src.low() };
+    if flush && c.to.bits == 64 {
+        // ptxas never has F2I.FTZ of 64 bits. Down or up, a subnormal number would become -1 or 1; else it becomes 0 anyway.
+        if matches!(c.round, Round::Minus | Round::Plus) {
+            source = operand(b.def(Opcode::FMUL, &[Mod::FTZ], &[source, fimm(1.0)]));
+        }
+        flush = false;
+    }
+    if flush {
         mods.push(Mod::FTZ);
     }
     mods.extend(int_mod(c.to));
@@ -230,7 +239,6 @@ fn float_to_int(b: &mut Builder<'_>, c: &Conversion, src: &Src) -> Option<Value>
     if from.bits == 32 && c.to.bits <= 32 {
         mods.push(Mod::NTZ);
     }
-    let source = if from.bits == 64 { double(b, src) } else { src.low() };
     Some(b.def(Opcode::F2I, &mods, &[source]))
 }
 
