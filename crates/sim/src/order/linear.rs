@@ -350,7 +350,7 @@ fn written(inst: &Inst) -> impl Iterator<Item = RegId> + '_ {
         || matches!(inst.op, Op::bar | Op::barrier) && !inst.has(Mod::red);
     let mut out: SmallVec<[RegId; 4]> = SmallVec::new();
     let mut add = |o: &Operand| match o {
-        Operand::Reg(r) | Operand::Component(r, _) | Operand::Part { reg: r, .. } => out.push(*r),
+        Operand::Reg(r) | Operand::Part { reg: r, .. } => out.push(*r),
         Operand::Vector(v) => out.extend(v.iter().filter_map(element)),
         Operand::Resident(v, p) => {
             out.extend(v.iter().filter_map(element));
