@@ -619,6 +619,24 @@ impl Block {
         if b.arrived < expected {
             return Ok(());
         }
+        // A warp arrives as a whole; at an aligned barrier its threads must come to the same instruction.
+        for first in (0..self.threads.len()).step_by(32) {
+            let warp = first..self.threads.len().min(first + 32);
+            let waits = |i: &usize| self.threads[*i].state == State::Barrier(number as u8);
+            let Some(one) = warp.clone().find(waits) else { continue };
+            let code = |i: usize| &env.program.code[self.threads[i].pc as usize];
+            let aligned = |i: usize| code(i).inst.op == Op::bar || code(i).inst.has(Mod::aligned);
+            let mut left = warp.clone().filter(|i| self.threads[*i].state != State::Exited);
+            if warp.clone().filter(waits).any(aligned) {
+                if left.any(|i| !waits(&i) || self.threads[i].pc != self.threads[one].pc) {
+                    let what =
+                        "the threads of a warp part at an aligned barrier, which has no defined result";
+                    return Err(self.error(env, one, what));
+                }
+            } else if left.any(|i| !waits(&i)) {
+                return Ok(());
+            }
+        }
         self.barriers[number] = Barrier::default();
         for i in 0..self.threads.len() {
             let t = &mut self.threads[i];

@@ -56,7 +56,6 @@ const NO_EFFECT: &[&str] = &[
     "ACQBULK",
     "PREEXIT",
     "PMTRIG",
-    "ENDCOLLECTIVE",
     "LDGDEPBAR",
     "UCGABAR_ARV",
     "CCTL.LDCU",

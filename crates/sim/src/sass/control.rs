@@ -81,6 +81,13 @@ pub(crate) enum Control {
     Warpsync {
         lanes: Src,
     },
+    /// The named lanes, wherever each of them waits so, execute together what follows, up to `EndCollective`; then
+    /// each goes on at its own `after`.
+    Collective {
+        lanes: Src,
+        after: u32,
+    },
+    EndCollective,
     Yield,
     Barrier {
         kind: Reduce,
@@ -183,8 +190,12 @@ pub(crate) fn compile(name: &str, o: &Operands<'_>) -> Result<Option<Control>, U
             always(o, 0)?;
             o.ignore(&["EXCLUSIVE"]);
             let lanes = if o.take("ALL") { Src::fixed(0xffff_ffff) } else { o.src(1, Kind::Int)? };
-            Control::Warpsync { lanes }
+            match name {
+                "WARPSYNC" => Control::Warpsync { lanes },
+                _ => Control::Collective { lanes, after: address(o, 2)? },
+            }
         }
+        "ENDCOLLECTIVE" => Control::EndCollective,
         "YIELD" | "NANOSLEEP" => {
             o.ignore(&["SYNCS", "WARP", "RAND"]);
             Control::Yield
@@ -255,6 +266,12 @@ impl Warp {
         }
     }
 
+    /// Makes the lanes of `mask`, which wait in front of the same code, ready as one group.
+    fn wake_together(&mut self, mask: u32) {
+        lanes(mask).for_each(|l| self.wait[l] = Wait::No);
+        self.groups.insert(0, Group::at(self.resume[mask.trailing_zeros() as usize & 31], mask));
+    }
+
     /// Takes lanes out of the running group and lets them wait.
     fn park(&mut self, mask: u32, why: Wait, resume: u32) {
         for l in lanes(mask) {
@@ -294,7 +311,7 @@ impl Warp {
             let here = self.wait[lane];
             let needed = match here {
                 Wait::Bsync(b) => self.b[usize::from(b)][lane] & self.live,
-                Wait::Warpsync(m) => m & self.live,
+                Wait::Warpsync(m) | Wait::Collective(m) => m & self.live,
                 _ => continue,
             };
             let complete = lanes(needed).all(|l| match (here, self.wait[l]) {
@@ -303,7 +320,10 @@ impl Warp {
             });
             if complete {
                 let set = needed | 1 << lane;
-                self.wake(set);
+                match here {
+                    Wait::Collective(_) => self.wake_together(set),
+                    _ => self.wake(set),
+                }
                 done |= set;
             }
         }
@@ -403,6 +423,24 @@ impl Warp {
                 }
                 self.converge();
             }
+            Control::Collective { lanes: who, after } => {
+                let mut values = [0; 32];
+                who.fetch(self, &mut values);
+                for l in lanes(mask) {
+                    self.after[l] = *after;
+                    self.park(1 << l, Wait::Collective(values[l] as u32), group.pc);
+                }
+                self.converge();
+            }
+            Control::EndCollective => {
+                let mut rest = mask;
+                while rest != 0 {
+                    let target = self.after[rest.trailing_zeros() as usize];
+                    let same = lanes(rest).filter(|l| self.after[*l] == target).fold(0, |m, l| m | 1 << l);
+                    self.branch(same, target);
+                    rest &= !same;
+                }
+            }
             Control::Yield => self.groups.rotate_right(1),
             Control::Barrier { kind, id, threads, pred } => {
                 self.arrive(block, (*kind, id, threads.as_ref(), *pred), mask, group.pc)?;
@@ -419,6 +457,12 @@ impl Warp {
         mask: u32,
         resume: u32,
     ) -> Result<(), Fault> {
+        // A warp arrives as a whole: PTX has every thread wait for those of its warp that have not exited, and
+        // ptxas puts WARPSYNC in front where they may have parted.
+        if mask != self.live {
+            let (here, all) = (mask.count_ones(), self.live.count_ones());
+            return Err(Fault::warp(format!("{here} of the {all} threads of the warp arrive at a barrier")));
+        }
         let mut ids = [0; 32];
         id.fetch(self, &mut ids);
         let mut counts = [0; 32];

@@ -18,6 +18,8 @@ pub(crate) enum Wait {
     Bsync(u8),
     /// At WARPSYNC for these lanes.
     Warpsync(u32),
+    /// At WARPSYNC.COLLECTIVE for these lanes.
+    Collective(u32),
     /// At a barrier of the block.
     Block(u8),
 }
@@ -62,6 +64,8 @@ pub(crate) struct Warp {
     /// Why each lane waits, and where it goes on.
     pub(crate) wait: [Wait; 32],
     pub(crate) resume: [u32; 32],
+    /// Where each lane goes on behind ENDCOLLECTIVE.
+    pub(crate) after: [u32; 32],
     /// Result of the last BAR.RED: the lanes' common value and predicate.
     pub(crate) reduction: (u32, bool),
     /// Linear thread number of lane 0 in the block.
@@ -94,6 +98,7 @@ impl Warp {
             live,
             wait: [Wait::No; 32],
             resume: [0; 32],
+            after: [0; 32],
             reduction: (0, false),
             first: number * 32,
             number,

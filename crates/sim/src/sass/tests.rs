@@ -208,6 +208,40 @@ fn only_barriers_reconverge() {
 }
 
 #[test]
+fn warps_arrive_as_a_whole() {
+    // The lanes are never brought together again.
+    let lines = ["@P0 BRA 0x20", "NOP", "BAR.SYNC.DEFER_BLOCKING 0x0", "EXIT"];
+    let error = program(32, &lines).unwrap_err().to_string();
+    assert!(error.contains("16 of the 32 threads of the warp arrive"), "{error}");
+    let lines = ["@P0 BAR.ARV 0x1, 0x40", "EXIT"];
+    assert!(program(32, &lines).unwrap_err().to_string().contains("16 of the 32"));
+    // They are, or the others have ended.
+    let lines = ["@P0 BRA 0x20", "NOP", "WARPSYNC.ALL", "BAR.ARV 0x1, 0x40", "EXIT"];
+    assert_eq!(program(32, &lines).unwrap().last(), Some(&(4, u32::MAX)));
+    let lines = ["@!P0 BRA 0x20", "EXIT", "WARPSYNC.ALL", "BAR.ARV 0x1, 0x40", "EXIT"];
+    assert_eq!(program(32, &lines).unwrap().last(), Some(&(4, 0xffff_0000)));
+    assert_eq!(program(16, &["BAR.ARV 0x1, 0x40", "EXIT"]).unwrap().last(), Some(&(1, 0xffff)));
+}
+
+#[test]
+fn lanes_execute_collectively_what_they_reach_at_different_places() {
+    let lines = [
+        "@P0 BRA 0x50",
+        "WARPSYNC.COLLECTIVE.ALL 0x40",
+        "BAR.ARV 0x1, 0x40",
+        "ENDCOLLECTIVE",
+        "EXIT",
+        "WARPSYNC.COLLECTIVE.ALL 0x80",
+        "BAR.ARV 0x1, 0x40",
+        "ENDCOLLECTIVE",
+        "EXIT",
+    ];
+    let trace = program(32, &lines).unwrap();
+    assert_eq!(trace.iter().filter(|s| s.1 == u32::MAX).count(), 3, "{trace:?}");
+    assert!(trace.contains(&(4, 0xffff_0000)) && trace.contains(&(8, 0xffff)), "{trace:?}");
+}
+
+#[test]
 fn signs_of_uniform_registers() {
     let sign = |text: &str, up: bool| {
         let w = step_on(SM, text, |w| {
