@@ -4,23 +4,24 @@
 //! surely come through one block D (which dominates the branches that meet at Y, and lies in no loop that
 //! leaves Y out), BSSY stands at the end of D and BSYNC on the edges into Y. EXIT takes a lane out of all
 //! barriers, so ways that end the thread need not meet. Where a meeting cannot be arranged surely (irreducible
-//! flow, endless loops), or must not be (lanes that spin until another lane has done something), the lanes
-//! simply stay apart.
+//! flow, endless loops), or must not be (lanes on the way wait for others, `waits.rs`), the lanes simply stay
+//! apart. So no lane at a BSYNC waits for one that waits for anything but its own work. docs/convergence.md tells
+//! what ptxas does.
 //!
-//! Warp-wide instructions whose member mask is the whole warp come with a WARPSYNC of all lanes, which is taken
-//! away where the lanes are surely together.
+//! Instructions that need the whole warp come with a WARPSYNC of all lanes, which is taken away where the lanes
+//! are surely together.
 
-use crate::liveness::values_read;
 use crate::uniformity::Uniformity;
+use crate::waits::{Spins, ends_thread, gathers};
 use cranelift_entity::{EntityRef, SecondaryMap};
 use fixedbitset::FixedBitSet;
 use ori::cfg::{Cfg, DomTree, PostDom};
-use ori::{Block, BlockCall, Function, InstData, Name, Op, Operand, Terminator, Value, operand};
+use ori::{Block, BlockCall, Function, Inst, InstData, Name, Op, Operand, Terminator, Value, operand};
 use sass::{Mod, Mods, Opcode, Reg, RegFile};
 use smallvec::SmallVec;
 
-/// Most barriers live at once: B0 … B15.
-const MAX_LIVE: u8 = 16;
+/// Most barriers live at once: B0 … B11, as ptxas 13.0.88 has them; the encoding has 16.
+const MAX_LIVE: u8 = 12;
 
 /// Branches that meet.
 struct Region {
@@ -40,44 +41,19 @@ pub fn run(func: &mut Function) {
     let post = PostDom::new(&trimmed);
     let uniformity = Uniformity::new(func, &cfg);
     let parts = |func: &Function, b: Block| splits(func, b) && uniformity.is_divergent_branch(b);
-    let mut enter: SecondaryMap<Block, Option<Block>> = SecondaryMap::with_default(None);
+    let mut branches: SecondaryMap<Block, Vec<Block>> = SecondaryMap::new();
     for &b in &cfg.rpo {
         if trimmed.succs[b].len() < 2 || !parts(func, b) {
             continue;
         }
         if let Some(y) = post.ipdom(b).filter(|y| is_worthwhile(func, *y)) {
-            enter[y] = Some(enter[y].map_or(b, |d| dom.common(d, b)));
+            branches[y].push(b);
         }
     }
-    let read = values_read(func, &cfg);
-    let mut regions: Vec<Region> = Vec::new();
-    for &meet in &cfg.rpo {
-        let mut at = enter[meet];
-        while let Some(d) = at {
-            if !dom.dominates(d, meet) && cfg.order[meet] > cfg.order[d] {
-                break;
-            }
-            // Lanes that take another way would wait at an outer meeting for those that wait at this one.
-            let surely = match d == meet {
-                // Round a loop.
-                true => trimmed.succs[d].iter().all(|s| post.dominates(meet, *s)),
-                false => post.dominates(meet, d),
-            };
-            let way = match surely {
-                true => body(func, &cfg, &dom, &read, d, meet),
-                false if d == meet => break,
-                false => Err(Obstacle::Leaks),
-            };
-            match way {
-                Ok(body) => {
-                    regions.push(Region { enter: d, meet, body });
-                    break;
-                }
-                Err(Obstacle::Spins) => break,
-                Err(Obstacle::Leaks) => at = dom.idom(d),
-            }
-        }
-    }
+    let spins = Spins::new(func, &cfg, &dom);
+    let yields = spins.of_lanes(|b| parts(func, b));
+    let graph = Graph { func, cfg: &cfg, trimmed: &trimmed, dom: &dom, post: &post, spins };
+    let mut regions: Vec<Region> = cfg.rpo.iter().flat_map(|y| graph.regions(&branches[*y], *y)).collect();
     // Outer regions first; what exceeds the number of barriers stays apart.
     regions.sort_by_key(|r| (cfg.order[r.enter], std::cmp::Reverse(cfg.order[r.meet])));
     let mut live: SecondaryMap<Block, u8> = SecondaryMap::new();
@@ -103,6 +79,7 @@ pub fn run(func: &mut Function) {
             insts.iter().rposition(|i| func.insts[*i].op != Op::Sass(Opcode::BSSY)).map_or(0, |k| k + 1);
         insts.insert(first, inst);
     }
+    yield_before(func, &yields);
     let divergent: FixedBitSet = cfg.rpo.iter().filter(|b| parts(func, **b)).map(|b| b.index()).collect();
     gather(func, &divergent);
 }
@@ -112,9 +89,10 @@ fn gathers_all(d: &InstData) -> bool {
     d.op == Op::Sass(Opcode::WARPSYNC) && d.operands.get(1) == Some(&Operand::Imm(!0))
 }
 
-/// Takes WARPSYNCs of all lanes away where they are together. `divergent`: blocks at whose end lanes part.
+/// Takes WARPSYNCs away where all lanes are together. `divergent`: blocks at whose end lanes part.
 fn gather(func: &mut Function, divergent: &FixedBitSet) {
-    let any = func.layout.iter().flat_map(|b| &func.blocks[*b].insts).any(|i| gathers_all(&func.insts[*i]));
+    let is_warpsync = |d: &InstData| d.op == Op::Sass(Opcode::WARPSYNC);
+    let any = func.layout.iter().flat_map(|b| &func.blocks[*b].insts).any(|i| is_warpsync(&func.insts[*i]));
     if !any {
         return;
     }
@@ -144,8 +122,9 @@ fn gather(func: &mut Function, divergent: &FixedBitSet) {
         let insts = std::mem::take(&mut func.blocks[b].insts);
         let needed = |i: &ori::Inst| {
             let d = &func.insts[*i];
-            let needless = together && gathers_all(d);
-            together = after(d, together, &mut set);
+            // Under a guard, code before sm_90 of ptxas keeps it.
+            let needless = together && is_warpsync(d) && (d.is_unguarded() || func.target.sm >= 90);
+            together = needless || after(d, together, &mut set);
             !needless
         };
         func.blocks[b].insts = insts.into_iter().filter(needed).collect();
@@ -181,7 +160,8 @@ fn after(d: &InstData, together: bool, set: &mut SecondaryMap<Value, bool>) -> b
         }
         Op::Sass(Opcode::BSYNC) => barrier(1).is_some_and(|v| set[v]),
         Op::Sass(Opcode::WARPSYNC) if gathers_all(d) => together || d.is_unguarded(),
-        Op::Sass(Opcode::WARPSYNC) => false,
+        // Where they are, it is taken away.
+        Op::Sass(Opcode::WARPSYNC) => together,
         Op::Macro(ori::Macro::Call) | Op::Sass(Opcode::CALL) => false,
         _ => together,
     }
@@ -196,10 +176,6 @@ fn splits(func: &Function, b: Block) -> bool {
         }
         _ => false,
     }
-}
-
-fn ends_thread(func: &Function, b: Block) -> bool {
-    matches!(func.blocks[b].term, Terminator::Exit | Terminator::Unreachable)
 }
 
 /// Meeting just to end is of no use.
@@ -245,70 +221,120 @@ enum Obstacle {
     /// Lanes can get out of the region, or into it, or run through its entry twice; a region with an earlier
     /// entry may do.
     Leaks,
-    /// A lane in the region may wait for one that has left it.
-    Spins,
+    /// A lane in the region may wait for one that has left it, or that never came.
+    Waits,
 }
 
-/// The blocks on the ways from `d` to `meet`.
-fn body(
-    func: &Function,
-    cfg: &Cfg,
-    dom: &DomTree,
-    read: &FixedBitSet,
-    d: Block,
-    meet: Block,
-) -> Result<FixedBitSet, Obstacle> {
-    let mut body = FixedBitSet::with_capacity(func.blocks.len());
-    body.insert(d.index());
-    let mut stack = vec![d];
-    let mut reaches = false;
-    let mut spins = false;
-    let mut again = false;
-    while let Some(b) = stack.pop() {
-        spins |= b != d && waits_for_others(func, read, b) && is_in_loop(cfg, dom, b);
-        for &s in &cfg.succs[b] {
-            if s == meet {
-                reaches = true;
-            } else if s == d {
-                again = true;
-            } else if !dom.dominates(d, s) {
-                if !ends_thread(func, s) {
-                    return Err(Obstacle::Leaks);
+/// What is known of a function whose regions are sought.
+struct Graph<'f> {
+    func: &'f Function,
+    cfg: &'f Cfg,
+    trimmed: &'f Cfg,
+    dom: &'f DomTree,
+    post: &'f PostDom,
+    spins: Spins<'f>,
+}
+
+impl Graph<'_> {
+    /// The regions of the branches that meet at `meet`: one for all of them, or, where lanes may wait for each
+    /// other in that one, those of single branches.
+    fn regions(&self, branches: &[Block], meet: Block) -> Vec<Region> {
+        let Some(common) = branches.iter().copied().reduce(|d, b| self.dom.common(d, b)) else {
+            return Vec::new();
+        };
+        let mut at = Some(common);
+        while let Some(d) = at {
+            if !self.dom.dominates(d, meet) && self.cfg.order[meet] > self.cfg.order[d] {
+                return Vec::new();
+            }
+            match self.region(d, meet) {
+                None => return Vec::new(),
+                Some(Ok(r)) => return vec![r],
+                Some(Err(Obstacle::Waits)) => break,
+                Some(Err(Obstacle::Leaks)) => at = self.dom.idom(d),
+            }
+        }
+        let mut found: Vec<Region> = Vec::new();
+        for &b in branches {
+            if !found.iter().any(|r| r.body.contains(b.index()))
+                && let Some(Ok(r)) = self.region(b, meet)
+            {
+                found.push(r);
+            }
+        }
+        found
+    }
+
+    /// The region from `d` to `meet`; `None` if none with an earlier entry could be one either.
+    fn region(&self, d: Block, meet: Block) -> Option<Result<Region, Obstacle>> {
+        // Lanes that take another way would wait at an outer meeting for those that wait at this one.
+        let surely = match d == meet {
+            // Round a loop.
+            true => self.trimmed.succs[d].iter().all(|s| self.post.dominates(meet, *s)),
+            false => self.post.dominates(meet, d),
+        };
+        match surely {
+            true => Some(self.body(d, meet).map(|body| Region { enter: d, meet, body })),
+            false if d == meet => None,
+            false => Some(Err(Obstacle::Leaks)),
+        }
+    }
+
+    /// The blocks on the ways from `d` to `meet`.
+    fn body(&self, d: Block, meet: Block) -> Result<FixedBitSet, Obstacle> {
+        let mut body = FixedBitSet::with_capacity(self.func.blocks.len());
+        body.insert(d.index());
+        let mut stack = vec![d];
+        let mut reaches = false;
+        let mut waits = false;
+        let mut again = false;
+        while let Some(b) = stack.pop() {
+            waits |= b != d && self.gathers(b);
+            for &s in &self.cfg.succs[b] {
+                if s == meet {
+                    reaches = true;
+                } else if s == d {
+                    again = true;
+                } else if !self.dom.dominates(d, s) {
+                    if !ends_thread(self.func, s) {
+                        return Err(Obstacle::Leaks);
+                    }
+                    waits |= self.gathers(s);
+                } else if !body.put(s.index()) {
+                    stack.push(s);
                 }
-            } else if !body.put(s.index()) {
-                stack.push(s);
             }
         }
+        match () {
+            () if again || !reaches => Err(Obstacle::Leaks),
+            () if waits || !self.spins.among(&body, Some(meet)).is_empty() => Err(Obstacle::Waits),
+            () => Ok(body),
+        }
     }
-    match () {
-        () if again || !reaches => Err(Obstacle::Leaks),
-        () if spins => Err(Obstacle::Spins),
-        () => Ok(body),
+
+    /// Whether lanes may wait in a block until others have come.
+    fn gathers(&self, b: Block) -> bool {
+        self.func.blocks[b].insts.iter().any(|i| gathers(self.func, &self.func.insts[*i]))
     }
 }
 
-/// Whether `b` may lie on a cycle: some block that it dominates, or that dominates it, jumps back over it.
-fn is_in_loop(cfg: &Cfg, dom: &DomTree, b: Block) -> bool {
-    cfg.rpo.iter().any(|&h| {
-        dom.dominates(h, b)
-            && cfg.preds[h].iter().any(|&latch| cfg.order[latch] >= cfg.order[b] && dom.dominates(h, latch))
-    })
-}
-
-/// Whether `b` reads what another thread may be about to write: the body of a spin lock.
-fn waits_for_others(func: &Function, read: &FixedBitSet, b: Block) -> bool {
-    func.blocks[b].insts.iter().any(|i| {
-        let d = &func.insts[*i];
-        match d.op {
-            Op::Sass(Opcode::ATOMG | Opcode::ATOMS | Opcode::ATOM) => {
-                let mut used = false;
-                d.for_each_def(|n| used |= n.value().is_some_and(|v| read.contains(v.index())));
-                used
-            }
-            Op::Sass(Opcode::LDG | Opcode::LD | Opcode::LDS | Opcode::LDG_256) => d.mods.has(Mod::STRONG),
-            _ => false,
+/// Lets other lanes run before the reads that lanes spin on.
+fn yield_before(func: &mut Function, reads: &[(Block, Inst)]) {
+    let mut done = FixedBitSet::with_capacity(func.blocks.len());
+    for (b, _) in reads {
+        let here = |i: &Inst| reads.contains(&(*b, *i));
+        let sleeps = |i: &Inst| func.insts[*i].op == Op::Sass(Opcode::NANOSLEEP);
+        let insts = &func.blocks[*b].insts;
+        // Sleeping lets others run, too.
+        if done.put(b.index()) || func.target.sm >= 80 && insts.iter().any(sleeps) {
+            continue;
         }
-    })
+        let Some(at) = insts.iter().position(here) else { continue };
+        let loc = func.insts[insts[at]].loc;
+        let always = operand(Name::Phys(Reg::PT));
+        let inst = func.insts.push(InstData { loc, ..instruction(Opcode::YIELD, &[], [always]) });
+        func.blocks[*b].insts.insert(at, inst);
+    }
 }
 
 fn instruction(op: Opcode, mods: &[Mod], operands: impl IntoIterator<Item = Operand>) -> InstData {

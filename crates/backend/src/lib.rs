@@ -13,6 +13,7 @@ pub mod schedule;
 pub mod timing;
 pub mod uniformity;
 pub mod units;
+pub mod waits;
 
 use ori::{Function, Manager, Phase};
 use sass::target::{HARDWARE_REGISTERS, LEAST_REGISTERS};

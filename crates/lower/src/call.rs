@@ -594,7 +594,12 @@ impl Lower<'_, '_> {
                 return Err("call of a kernel".into());
             }
             ptx::Operand::Func(f) if module.funcs[*f].body.is_some() || self.opts.relocatable => {
-                (Callee::Internal(module.funcs[*f].name.clone()), None)
+                let name = &module.funcs[*f].name;
+                // The linker may put another function in its place.
+                if self.layout.quiet[*f] && !self.opts.relocatable && !self.b.func.quiet.contains(name) {
+                    self.b.func.quiet.push(name.clone());
+                }
+                (Callee::Internal(name.clone()), None)
             }
             ptx::Operand::Func(f) => {
                 let s = self.address_slot(Symbol::Func(*f))?;

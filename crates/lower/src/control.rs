@@ -4,7 +4,7 @@ use crate::access::{self, Scope};
 use crate::emit::{Emit, imm, pt, rz};
 use crate::func::{Lower, Result};
 use crate::types::Ty;
-use ori::{ALWAYS, Builder, Operand, Terminator, operand};
+use ori::{ALWAYS, Builder, Guard, Operand, Terminator, operand};
 use ptx::{Inst, Mod as M, Op as O};
 use sass::{Mod, Opcode, RegFile};
 use smallvec::SmallVec;
@@ -110,8 +110,10 @@ impl Lower<'_, '_> {
                 if !inst.has(M::relaxed) {
                     access::before(&mut l.b, access::Order::Release(Scope::Cluster), ALWAYS);
                 }
+                l.whole_warp(ALWAYS);
                 l.b.inst(Opcode::UCGABAR_ARV, &[], &[]);
             } else {
+                l.whole_warp(ALWAYS);
                 l.b.inst(Opcode::UCGABAR_WAIT, &[], &[]);
                 access::after(&mut l.b, access::Order::Acquire(Scope::Cluster), ALWAYS);
             }
@@ -119,6 +121,7 @@ impl Lower<'_, '_> {
             l.b.block = other;
             if !arrive {
                 let mods = [Mod::SYNC, Mod::DEFER_BLOCKING];
+                l.whole_warp(ALWAYS);
                 l.b.inst(Opcode::BAR, &mods, &[Operand::Imm(0), Operand::Imm(0), pt()]);
             }
             l.b.terminate(Terminator::Jump(Builder::call(join)));
@@ -127,22 +130,40 @@ impl Lower<'_, '_> {
         })
     }
 
+    /// Brings all lanes of the warp together.
+    fn whole_warp(&mut self, guard: Guard) {
+        self.b.guarded(guard, Opcode::WARPSYNC, &[], &[pt(), Operand::Imm(!0)], &[]);
+    }
+
     /// `bar` and `barrier`.
     pub fn barrier(&mut self, inst: &Inst) -> Result<()> {
         if inst.has(M::cluster) {
             return self.cluster_barrier(inst);
         }
         if inst.has(M::warp) {
-            let mask = self.src(&inst.operands[0], Ty::U32)?;
-            let mask = match mask.low() {
-                all @ Operand::Imm(0xffff_ffff) => all,
-                mask => operand(self.b.reg(&mask)),
-            };
-            self.b.guarded(self.guard, Opcode::WARPSYNC, &[], &[pt(), mask], &[]);
-            // The order that it gives stays where WARPSYNC goes.
-            access::stay_apart(&mut self.b);
-            return Ok(());
+            return self.branch_around(|l| l.warp_barrier(inst));
         }
+        // All lanes of a warp have the same guard at an aligned one.
+        let aligned = inst.op == O::bar || inst.has(M::aligned);
+        match aligned && !inst.has(M::red) {
+            true => self.block_barrier(inst, aligned),
+            false => self.branch_around(|l| l.block_barrier(inst, aligned)),
+        }
+    }
+
+    fn warp_barrier(&mut self, inst: &Inst) -> Result<()> {
+        let mask = self.src(&inst.operands[0], Ty::U32)?;
+        let mask = match mask.low() {
+            all @ Operand::Imm(0xffff_ffff) => all,
+            mask => operand(self.b.reg(&mask)),
+        };
+        self.b.inst(Opcode::WARPSYNC, &[], &[pt(), mask]);
+        // The order that it gives stays where WARPSYNC goes.
+        access::stay_apart(&mut self.b);
+        Ok(())
+    }
+
+    fn block_barrier(&mut self, inst: &Inst, aligned: bool) -> Result<()> {
         let red = inst.has(M::red);
         let (first, count_at) = if red { (1, 2) } else { (0, 1) };
         let predicate = if red {
@@ -187,30 +208,29 @@ impl Lower<'_, '_> {
                 _ => Mod::OR,
             });
         }
-        // Arrivals do not block; registers with a count come without the modifier before sm_90.
+        // Arrivals do not block; before sm_90 lanes that wait each for themselves come without the modifier.
         let blocking = kind != Mod::ARV
             && match self.sm() {
                 75 => false,
                 90.. => true,
-                _ => matches!(id, Operand::Imm(_)),
+                _ => aligned || red,
             };
         if blocking {
             mods.push(Mod::DEFER_BLOCKING);
         }
+        self.whole_warp(self.guard);
         if !red {
             self.b.guarded(self.guard, Opcode::BAR, &mods, &[id, count, pt()], &[]);
             return Ok(());
         }
         let d = self.dst(&inst.operands[0])?;
         let popc = inst.has(M::popc);
-        self.branch_around(|l| {
-            l.b.inst(Opcode::BAR, &mods, &[id, count, predicate.unwrap_or_else(pt)]);
-            let result = l.b.func.add_value(if popc { RegFile::R } else { RegFile::P }, 1);
-            let operands = if popc { [operand(result), pt()] } else { [rz(), operand(result)] };
-            l.b.inst(Opcode::B2R, &[Mod::RESULT], &operands);
-            l.write(d, result);
-            Ok(())
-        })
+        self.b.inst(Opcode::BAR, &mods, &[id, count, predicate.unwrap_or_else(pt)]);
+        let result = self.b.func.add_value(if popc { RegFile::R } else { RegFile::P }, 1);
+        let operands = if popc { [operand(result), pt()] } else { [rz(), operand(result)] };
+        self.b.inst(Opcode::B2R, &[Mod::RESULT], &operands);
+        self.write(d, result);
+        Ok(())
     }
 
     /// `trap`, `nanosleep` and other instructions without results.

@@ -36,6 +36,8 @@ pub struct ModuleLayout {
     /// Alignment of dynamic shared memory, 0 if the module has none: all of its unsized variables start at one place, in
     /// kernels that don't name them, too (ptxas 13.0.88).
     dynamic_align: u32,
+    /// Functions that wait for no other lane.
+    pub(crate) quiet: SecondaryMap<FuncId, bool>,
 }
 
 /// The least alignment of dynamic shared memory.
@@ -99,7 +101,7 @@ impl ModuleLayout {
     /// # Errors
     /// What does not fit.
     pub fn new(module: &Module, target: Target) -> Result<ModuleLayout, Vec<Diagnostic>> {
-        let mut layout = ModuleLayout::default();
+        let mut layout = ModuleLayout { quiet: crate::quiet::quiet(module), ..ModuleLayout::default() };
         let mut errors = Vec::new();
         for v in module.funcs.values().flat_map(|f| f.body.iter().flat_map(|b| b.vars.iter())) {
             if module.vars[*v].linkage != ptx::Linkage::Extern {

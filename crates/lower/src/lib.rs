@@ -39,6 +39,7 @@ mod moves;
 mod multimem;
 mod operands;
 mod policy;
+mod quiet;
 mod regs;
 mod remote;
 mod scalar;

@@ -6,7 +6,7 @@
 use crate::emit::{Emit, as_imm, pt, rz};
 use crate::func::{Lower, Result, ty};
 use crate::types::{Src, Ty};
-use ori::{ALWAYS, BlockCall, Builder, Name, Operand, Terminator, Value, operand};
+use ori::{BlockCall, Builder, Operand, Terminator, Value, operand};
 use ptx::{Inst, Mod as M, Op as O};
 use sass::{Mod, Opcode, RegFile};
 use smallvec::SmallVec;
@@ -21,7 +21,7 @@ impl Lower<'_, '_> {
     /// `shfl.sync`, `vote.sync`, `match.sync`, `redux.sync`, `activemask`.
     pub fn warp(&mut self, inst: &Inst) -> Result<()> {
         match inst.op {
-            O::shfl => self.shfl(inst),
+            O::shfl => self.branch_around(|l| l.shfl(inst)),
             O::vote => self.branch_around(|l| l.vote(inst)),
             O::_match => self.branch_around(|l| l.match_sync(inst)),
             O::redux => self.branch_around(|l| l.redux(inst)),
@@ -58,11 +58,11 @@ impl Lower<'_, '_> {
     fn members(&mut self, o: &ptx::Operand) -> Result<Members> {
         let mask = self.src(o, Ty::U32)?.low();
         if as_imm(&mask) == Some(!0) {
-            self.b.guarded(self.guard, Opcode::WARPSYNC, &[], &[pt(), mask], &[]);
+            self.b.inst(Opcode::WARPSYNC, &[], &[pt(), mask]);
             return Ok(Members::All);
         }
         let mask = operand(self.b.reg(&mask));
-        self.b.guarded(self.guard, Opcode::WARPSYNC, &[], &[pt(), mask.clone()], &[]);
+        self.b.inst(Opcode::WARPSYNC, &[], &[pt(), mask.clone()]);
         Ok(Members::Mask(mask))
     }
 
@@ -104,21 +104,8 @@ impl Lower<'_, '_> {
         let a = operand(self.b.reg(&a.low()));
         let v = self.b.func.add_value(RegFile::R, 1);
         let q = p.map(|_| self.b.func.add_value(RegFile::P, 1));
-        let mut kept = Vec::new();
-        if self.guard != ALWAYS {
-            kept.push(match p {
-                Some(p) => Name::Val(self.read(p)),
-                None => Name::Phys(sass::Reg::PT),
-            });
-            let shape = ori::ValueData { file: RegFile::R, width: 1 };
-            let old = match d {
-                Some(d) => self.read(d),
-                None => self.undefined(shape),
-            };
-            kept.push(Name::Val(old));
-        }
         let operands = [q.map_or_else(pt, operand), operand(v), a, lane.low(), clamp.low()];
-        self.b.guarded(self.guard, Opcode::SHFL, &[mode], &operands, &kept);
+        self.b.inst(Opcode::SHFL, &[mode], &operands);
         if let Some(d) = d {
             self.write(d, v);
         }
@@ -234,7 +221,7 @@ impl Lower<'_, '_> {
         let mask = self.src(mask, Ty::U32)?.low();
         let v = match as_imm(&mask) {
             Some(u32::MAX) => {
-                self.b.guarded(self.guard, Opcode::WARPSYNC, &[], &[pt(), mask], &[]);
+                self.b.inst(Opcode::WARPSYNC, &[], &[pt(), mask]);
                 reduce(self)
             }
             Some(_) => {

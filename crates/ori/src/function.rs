@@ -505,6 +505,8 @@ pub struct Function {
     pub literals: Vec<u8>,
     /// What its calls go to.
     pub callees: Vec<Callee>,
+    /// Functions among those that it may call in which no lane waits for another one of its warp.
+    pub quiet: Vec<String>,
     /// Addresses that the linker fills in.
     pub symbols: Vec<SymbolUse>,
     /// Whether it is for a relocatable object: calls and returns by absolute address.
@@ -531,6 +533,7 @@ impl Function {
             max_regs: 255,
             literals: Vec::new(),
             callees: Vec::new(),
+            quiet: Vec::new(),
             symbols: Vec::new(),
             relocatable: false,
             shared_paths: 0,

@@ -110,6 +110,10 @@ impl State {
                 }));
                 continue;
             }
+            if key == "quiet" {
+                func.quiet.extend(n.split(',').map(String::from));
+                continue;
+            }
             if key == "symbols" {
                 for word in n.split(',') {
                     let (part, name) = word.split_once(':').ok_or("expected PART:NAME")?;
@@ -639,7 +643,7 @@ mod tests {
     use super::*;
 
     const TEXT: &str = "\
-function k sm_90 entry local=16 shared=1024 barriers=1 regs=128 callees=f,*,! {
+function k sm_90 entry local=16 shared=1024 barriers=1 regs=128 callees=f,*,! quiet=f {
 block0:
     v0:R = S2R SR_TID.X ; 12
     v1:R2 = collect v0, 0x0

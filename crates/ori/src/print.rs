@@ -251,6 +251,11 @@ fn callees(list: &[Callee]) -> String {
     format!(" callees={}", names.join(","))
 }
 
+/// ` quiet=f,g`: callees that wait for no other lane.
+fn quiet(names: &[String]) -> String {
+    if names.is_empty() { String::new() } else { format!(" quiet={}", names.join(",")) }
+}
+
 /// ` symbols=low:x,high:x`: parts of addresses.
 fn symbols(list: &[crate::SymbolUse]) -> String {
     if list.is_empty() {
@@ -265,7 +270,7 @@ impl Display for Function {
         let kind = if self.entry { "entry" } else { "func" };
         writeln!(
             f,
-            "function {} {} {kind} local={}{} shared={} barriers={} regs={}{}{}{} {{",
+            "function {} {} {kind} local={}{} shared={} barriers={} regs={}{}{}{}{} {{",
             self.name,
             self.target,
             self.local_size,
@@ -274,6 +279,7 @@ impl Display for Function {
             self.barriers,
             self.max_regs,
             callees(&self.callees),
+            quiet(&self.quiet),
             symbols(&self.symbols),
             if self.relocatable { " relocatable=1" } else { "" },
         )?;

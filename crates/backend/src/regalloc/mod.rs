@@ -51,7 +51,7 @@ impl Limits {
             uregs: func.target.info().uregs,
             preds: 7,
             upreds: 7,
-            barriers: 16,
+            barriers: 12,
             frame_pointer: func.moves_stack(),
             barriers_ready: ori::abi::has_barriers_ready(func.target.sm, func.relocatable),
         }
