@@ -127,7 +127,7 @@ fn targets_versions_and_outputs() {
     let newer = compile(dir.path(), "k.ptx", kernel.replace(version, ".version 9.9").as_bytes(), &[]);
     newer.fails();
     assert!(
-        newer.stderr.contains("fatal   : Unsupported .version 9.9; current version is '9.0'"),
+        newer.stderr.contains("fatal   : Unsupported .version 9.9; current version is '9.5'"),
         "{}",
         newer.stderr
     );
@@ -146,8 +146,9 @@ fn targets_versions_and_outputs() {
 }
 
 /// What an executable can't hold is refused, not left at address 0.
+/// As ptxas 13.0.88 has it: an executable holds the variable itself, and says so.
 #[test]
-fn addresses_without_a_definition() {
+fn variables_of_elsewhere_are_defined_here() {
     let dir = tempfile::tempdir().unwrap();
     let kernel = kernel();
     let header = kernel.find(".visible").unwrap();
@@ -161,7 +162,8 @@ fn addresses_without_a_definition() {
         (".extern .global .b32 elsewhere;\n.global .u64 pointer = elsewhere;", ""),
     ] {
         let got = compile(dir.path(), "k.ptx", with(declaration, statement).as_bytes(), &[]);
-        got.fails();
-        assert!(got.stderr.contains("not supported yet"), "{}", got.stderr);
+        let warning = "Unresolved extern variable 'elsewhere' in whole program compilation, ignoring extern qualifier";
+        assert_eq!((got.status, got.stderr), (Some(0), format!("oxptxas warning : {warning}\n")));
+        assert!(got.output.exists());
     }
 }

@@ -254,7 +254,7 @@ impl Parser<'_> {
             (_, Type::pred) if of.vector == 1 => {
                 format!("Predicate variable '{name}' must be in register state space")
             }
-            (Space::Param, ty) if ty == Type::f16x2 || of.vector > 1 => {
+            (Space::Param, ty) if !array && (ty == Type::f16x2 || of.vector > 1) => {
                 format!("Variable '{name}' cannot be allocated in .param state space")
             }
             _ => return,
