@@ -6,8 +6,11 @@ use object::elf::{self, FileHeader64};
 use object::read::elf::{FileHeader, Rela, SectionHeader, Sym};
 use std::collections::BTreeMap;
 
-/// By text section (without `.text.`): byte offsets where code of another line of the PTX begins, and that line.
-pub type PtxLines = BTreeMap<String, Vec<(u64, u32)>>;
+/// Byte offsets where code of another line of the PTX begins, and that line.
+pub type Rows = Vec<(u64, u32)>;
+
+/// By text section (without `.text.`).
+pub type PtxLines = BTreeMap<String, Rows>;
 
 /// A cursor over a line program.
 struct Bytes<'d> {
@@ -51,7 +54,7 @@ impl Bytes<'_> {
 }
 
 /// The rows of one program, by the offset in the section of the address that each sequence starts from.
-fn program(b: &mut Bytes<'_>) -> Result<Vec<(usize, Vec<(u64, u32)>)>, String> {
+fn program(b: &mut Bytes<'_>) -> Result<Vec<(usize, Rows)>, String> {
     let length = b.number(4)? as usize;
     let end = b.at + length;
     if b.number(2)? != 2 {
@@ -65,7 +68,7 @@ fn program(b: &mut Bytes<'_>) -> Result<Vec<(usize, Vec<(u64, u32)>)>, String> {
     }
     let arguments = (1..opcodes).map(|_| b.byte()).collect::<Result<Vec<u8>, String>>()?;
     b.at = start;
-    let mut out: Vec<(usize, Vec<(u64, u32)>)> = Vec::new();
+    let mut out: Vec<(usize, Rows)> = Vec::new();
     let (mut address, mut line) = (0u64, 1i64);
     let mut rows = Vec::new();
     let mut place = 0;
