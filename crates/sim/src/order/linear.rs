@@ -241,7 +241,7 @@ impl<'m> Values<'m> {
         let many = to.len() > 1;
         for (k, r) in (0..).zip(to) {
             let v = match &value {
-                Some(v) if many => self.plain_key(u64::MAX - 20 - k, &[v.clone()]),
+                Some(v) if many => self.plain_key(u64::MAX - 20 - k, std::slice::from_ref(v)),
                 Some(v) => v.clone(),
                 None => self.fresh(),
             };
@@ -270,7 +270,7 @@ impl<'m> Values<'m> {
             inst.operands[1..].iter().map(|o| self.operand(o)).collect::<Option<SmallVec<[Linear; 4]>>>();
         let sources = sources?;
         let ty = inst.types().last();
-        let bits = ty.map_or(0, |t| 8 * u32::from(t.bytes()));
+        let bits = ty.map_or(0, |t| 8 * t.bytes());
         let integer = ty.is_some_and(is_integer);
         let fit = |v: Linear| if bits == 32 { v.narrowed() } else { v };
         let plain = integer && matches!(bits, 32 | 64) && !inst.has(Mod::sat);

@@ -318,7 +318,7 @@ impl<'m> Program<'m> {
         };
         let element = match inst.op {
             mbarrier => 8,
-            _ => inst.types().last().map_or(0, |t| u32::from(t.bytes())),
+            _ => inst.types().last().map_or(0, |t| t.bytes()),
         };
         let copies = inst.op == cp;
         let known = element != 0 && !matches!(inst.op, ldmatrix | stmatrix | cp);
