@@ -172,10 +172,11 @@ fn plan(code: &Code, functions: &[usize], source: &[&str]) -> Vec<(&'static str,
             continue;
         }
         let (mut fenced, mut same) = (false, true);
-        for j in i + 1..code.insts.len().min(i + REACH) {
-            let Some(second) = &code.insts[j] else { break };
+        let behind = code.insts.iter().zip(&leaders).enumerate().skip(i + 1).take(REACH - 1);
+        for (j, (second, leader)) in behind {
+            let Some(second) = second else { break };
             let info = second.op.info();
-            if leaders[j] || info.control && second.op != Opcode::WARPSYNC {
+            if *leader || info.control && second.op != Opcode::WARPSYNC {
                 break;
             }
             // A NOP may also be there to pass the time.

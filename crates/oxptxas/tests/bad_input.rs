@@ -162,7 +162,8 @@ fn variables_of_elsewhere_are_defined_here() {
         (".extern .global .b32 elsewhere;\n.global .u64 pointer = elsewhere;", ""),
     ] {
         let got = compile(dir.path(), "k.ptx", with(declaration, statement).as_bytes(), &[]);
-        let warning = "Unresolved extern variable 'elsewhere' in whole program compilation, ignoring extern qualifier";
+        let warning =
+            "Unresolved extern variable 'elsewhere' in whole program compilation, ignoring extern qualifier";
         assert_eq!((got.status, got.stderr), (Some(0), format!("oxptxas warning : {warning}\n")));
         assert!(got.output.exists());
     }

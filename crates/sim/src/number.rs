@@ -55,7 +55,7 @@ impl Number {
     /// When the type has no such number.
     pub fn check(self, ty: Elem) -> Result<(), String> {
         match self {
-            Number::Float(x) if !ty.is_float() && !(x.fract() == 0.0 && x.abs() < 2f64.powi(64)) => {
+            Number::Float(x) if !(ty.is_float() || x.fract() == 0.0 && x.abs() < 2f64.powi(64)) => {
                 Err(format!("{x} is no integer"))
             }
             _ if ty.is_float() || ty.size() == 8 => Ok(()),
