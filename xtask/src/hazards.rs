@@ -31,7 +31,7 @@ pub fn ptx_files(path: &Path) -> Vec<PathBuf> {
 }
 
 /// Files of a kind under a path, sorted; the path itself, if it is a file.
-fn files(path: &Path, extension: &str) -> Vec<PathBuf> {
+pub fn files(path: &Path, extension: &str) -> Vec<PathBuf> {
     if path.is_file() {
         return vec![path.into()];
     }

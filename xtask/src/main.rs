@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 mod compile;
+mod contract;
 mod coverage;
 mod cycles;
 mod docs;
@@ -73,6 +74,8 @@ enum Task {
     PtxasCubins(compile::Options),
     /// Compare the instruction table with nvdisasm on every word of cubins.
     VendorWords(words::Options),
+    /// Mine the hardware contract from ptxas's cubins, or hold cubins against it.
+    Contract(contract::Options),
     /// Compare our code for random PTX programs with the PTX interpreter, in the SASS simulator.
     #[command(name = "ptxfuzz")]
     PtxFuzz(ptxfuzz::Options),
@@ -102,6 +105,7 @@ fn main() -> ExitCode {
             }
         },
         Task::Zluda(o) => install_oracles().and_then(|bin| zluda::run(&bin, &o)),
+        Task::Contract(o) => contract::run(&root(), &o),
         Task::DocsIsa => docs::write(&root()),
         Task::FormCubins(o) => install_oracles().and_then(|bin| forms::run(&o, &root(), &bin)),
         Task::PtxasCubins(o) => install_oracles().and_then(|bin| compile::run(&o, &bin)),

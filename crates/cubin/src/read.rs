@@ -42,6 +42,8 @@ pub struct KernelImage {
     pub constant0: Vec<u8>,
     /// Contents of constant bank 2.
     pub constant2: Vec<u8>,
+    /// Attributes, code and payload: those of its own section, then those of the file that name it.
+    pub attributes: Vec<(u8, Vec<u8>)>,
 }
 
 /// A global variable of an executable.
@@ -136,9 +138,11 @@ pub fn read(data: &[u8]) -> Result<Image, String> {
         );
         if let Some(info) = contents.get(&format!(".nv.info.{kernel}")) {
             for (code, payload) in records(info) {
+                let image = image.kernels.get_mut(kernel).expect("just inserted");
+                image.attributes.push((code, payload.to_vec()));
                 if code == 0x0a && payload.len() == 8 {
                     let half = |i: usize| u16::from_le_bytes([payload[i], payload[i + 1]]);
-                    image.kernels.get_mut(kernel).expect("just inserted").params = (half(4), half(6));
+                    image.params = (half(4), half(6));
                 }
             }
         }
@@ -179,6 +183,7 @@ pub fn read(data: &[u8]) -> Result<Image, String> {
             let Some(k) = symbol_names.get(word(0) as usize).and_then(|n| image.kernels.get_mut(n)) else {
                 continue;
             };
+            k.attributes.push((code, payload[4..].to_vec()));
             match code {
                 0x2f => k.registers = word(4),
                 // Without a bound, nvlink says u32::MAX.

@@ -61,6 +61,44 @@ pub fn decode(word: u128, target: Target, pc: i64) -> Result<Inst, DecodeError> 
     find(word, target, pc).map(|(inst, _)| inst)
 }
 
+/// An instruction taken apart further than [`Inst`] does.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Parts {
+    /// The instruction.
+    pub inst: Inst,
+    /// The value of every group of modifiers of its form, absent ones included: the first bit of the group, and what is
+    /// spelled. Those that only say what the operands are aren't among them.
+    pub groups: Vec<(u8, Mods)>,
+    /// The names of operands whose values have names.
+    pub names: Vec<(usize, &'static str)>,
+}
+
+/// [`decode`], with the values of the form's modifier groups.
+///
+/// # Errors
+/// When no form of the table fits the word.
+pub fn decode_parts(word: u128, target: Target, pc: i64) -> Result<Parts, DecodeError> {
+    let (inst, form) = find(word, target, pc)?;
+    let behind = form.fields.iter().filter_map(|f| f.suffix.as_ref());
+    let groups = form.groups.iter().filter_map(|g| match g {
+        Group::Bits(bits) => Some(bits),
+        Group::Literal(_) | Group::Alias(_) => None,
+    });
+    let value = |bits: &BitsGroup| {
+        let mut mods = Mods::none();
+        decode_bits(bits, word, &mut mods).ok().map(|()| (bits.bits[0].0, mods))
+    };
+    let groups = groups.chain(behind).filter_map(value).collect();
+    let names = form.fields.iter().zip(&inst.operands).enumerate().filter_map(|(i, (field, operand))| {
+        let (FieldKind::Named { names, .. }, Operand::Imm(value)) = (&field.kind, operand) else {
+            return None;
+        };
+        names.iter().find(|(v, _)| v == value).map(|(_, name)| (i, *name))
+    });
+    let names = names.collect();
+    Ok(Parts { inst, groups, names })
+}
+
 /// Codes for which bit 91 means nothing on sm_75 unless there is a form with it (nvdisasm on words of every code).
 const FREE_BIT_91: &[u16] = &[
     0x31c, 0x31d, 0x34e, 0x389, 0x3a1, 0x3c0, 0x51d, 0x589, 0x801, 0x805, 0x806, 0x80d, 0x822, 0x918, 0x919,

@@ -18,7 +18,7 @@ pub mod reg;
 pub mod target;
 
 pub use control::Control;
-pub use decode::{DecodeError, decode};
+pub use decode::{DecodeError, Parts, decode, decode_parts};
 pub use encode::{EncodeError, encode};
 pub use inst::{AddrWidth, ConstBank, Guard, Inst, Mods, Operand, RegOp, Role, Slot, SlotKind, Width};
 pub use isa::{Class, Mod, OpInfo, Opcode, SpecialReg, Unit};

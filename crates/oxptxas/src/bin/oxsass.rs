@@ -37,6 +37,9 @@ oxsass: look at and execute GPU code
       Execute it and look for hazards on the paths that the warps take, indirect branches and calls included.
   oxsass check FILE.cubin
       Look for hazards: dependences that the control fields of the code do not cover, along every path.
+  oxsass check --contract FILE.cubin…
+      Hold the files against what the reference compiler's files always and never do (docs/hardware-contract.md):
+      each form, control field, neighbourhood and attribute that those never have, with the nearest that they have.
   oxsass verify FILE.ptx [--arch sm_90] [--opt-level 3] [--cubin FILE] [--against FILE] [--seeds 4]
       Compile the file (or take the cubin given), execute every kernel and interpret its PTX on launches that
       are made up from seeds, compare memory, and look for hazards. The exit status is 0 only if all agree.
@@ -59,6 +62,7 @@ fn main() -> ExitCode {
         ["asm", listing, options @ ..] => patch(listing, options),
         ["ptx", "fmt", file] => format_ptx(&mut out, file),
         ["run", file, launch, options @ ..] => run(&mut out, file, launch, options),
+        ["check", "--contract", files @ ..] if !files.is_empty() => check_contract(&mut out, files),
         ["check", file] => check(&mut out, file),
         ["verify", file, other, launch] if !other.starts_with('-') => compare(&mut out, file, other, launch),
         ["bisect", file, options @ ..] => bisect(&mut out, file, options),
@@ -192,6 +196,20 @@ fn check(out: &mut impl Write, path: &str) -> Result<(), String> {
         write().map_err(|e| e.to_string())?;
     }
     if found == 0 { Ok(()) } else { Err(format!("{path}: {found} hazards")) }
+}
+
+/// `oxsass check --contract`
+fn check_contract(out: &mut impl Write, paths: &[&str]) -> Result<(), String> {
+    let mut found = 0;
+    for path in paths {
+        let findings =
+            contract::Contract::built_in().check(&read(path)?).map_err(|e| format!("{path}: {e}"))?;
+        found += findings.len();
+        for finding in &findings {
+            writeln!(out, "{path}: {finding}").map_err(|e| e.to_string())?;
+        }
+    }
+    if found == 0 { Ok(()) } else { Err(format!("{found} findings outside the contract")) }
 }
 
 /// The options of `oxsass verify` without a launch file, and of `bisect`.

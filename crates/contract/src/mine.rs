@@ -1,0 +1,108 @@
+//! Mining from many files, and checking many.
+
+use crate::{Contract, Counts, Finding, RULES, Table};
+use rayon::prelude::*;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// Instructions of a cubin.
+fn instructions(bytes: &[u8]) -> usize {
+    cubin::read::read(bytes).map_or(0, |i| i.kernels.values().map(|k| k.code.len()).sum())
+}
+
+/// What was counted in cubins, one table for each rule; their number, and that of their instructions.
+pub fn count(cubins: &[PathBuf]) -> (Vec<Counts>, usize, usize) {
+    let empty = || (vec![Counts::default(); RULES.len()], 0, 0);
+    let one = |path: &PathBuf| -> Result<(Vec<Counts>, usize, usize), String> {
+        let bytes = std::fs::read(path).map_err(|e| e.to_string())?;
+        Ok((crate::observe(&bytes)?, 1, instructions(&bytes)))
+    };
+    let add = |mut a: (Vec<Counts>, usize, usize), b: (Vec<Counts>, usize, usize)| {
+        a.0.iter_mut().zip(b.0).for_each(|(a, b)| a.merge(b));
+        (a.0, a.1 + b.1, a.2 + b.2)
+    };
+    let of = |path: &PathBuf| {
+        one(path).unwrap_or_else(|e| {
+            eprintln!("{}: {e}", path.display());
+            empty()
+        })
+    };
+    cubins.par_iter().map(of).reduce(empty, add)
+}
+
+/// The tables of what was counted.
+pub fn tables(counts: Vec<Counts>) -> Vec<Table> {
+    RULES.iter().zip(counts).map(|(rule, counts)| Table::new(rule.digest(counts))).collect()
+}
+
+/// Findings by class: the rule, and what was found.
+#[derive(Default)]
+struct Classes(BTreeMap<(&'static str, String), (usize, Vec<String>)>);
+
+impl Classes {
+    fn add(&mut self, origin: &str, finding: Finding, examples: usize) {
+        let what = finding.what.split("; ").next().unwrap_or_default().to_string();
+        let class = self.0.entry((finding.rule, what)).or_default();
+        class.0 += 1;
+        if class.1.len() < examples {
+            class.1.push(format!("{origin}: {finding}"));
+        }
+    }
+    fn print(&self) {
+        let mut order: Vec<_> = self.0.iter().collect();
+        order.sort_by_key(|((rule, what), (n, _))| (std::cmp::Reverse(*n), *rule, what.as_str()));
+        for ((rule, what), (n, examples)) in order {
+            println!("{n}\t{rule}\t{what}");
+            examples.iter().for_each(|e| println!("\t\t{e}"));
+        }
+    }
+}
+
+/// Checks cubins, each with where it is from, and prints the findings by class.
+///
+/// # Errors
+/// When there are findings, or a file can't be read.
+pub fn check(contract: &Contract, all: &[(String, Vec<u8>)], examples: usize) -> Result<(), String> {
+    let checked: Vec<(&String, usize, Result<Vec<Finding>, String>)> =
+        all.par_iter().map(|(origin, bytes)| (origin, instructions(bytes), contract.check(bytes))).collect();
+    let (mut classes, mut total, mut found, mut places) = (Classes::default(), 0, 0, 0);
+    for (origin, count, findings) in checked {
+        total += count;
+        let mut last = None;
+        for finding in findings.map_err(|e| format!("{origin}: {e}"))? {
+            found += 1;
+            let place = (finding.kernel.clone(), finding.address);
+            places += usize::from(last.as_ref() != Some(&place));
+            last = Some(place);
+            classes.add(origin, finding, examples);
+        }
+    }
+    classes.print();
+    println!(
+        "{} files, {total} instructions, {found} findings in {} classes at {places} places: {:.4} % of the instructions",
+        all.len(),
+        classes.0.len(),
+        100.0 * places as f64 / total.max(1) as f64
+    );
+    if found == 0 { Ok(()) } else { Err("findings".into()) }
+}
+
+/// Reads files.
+///
+/// # Errors
+/// That of a file that can't be read.
+pub fn load(paths: &[PathBuf]) -> Result<Vec<(String, Vec<u8>)>, String> {
+    let one = |p: &PathBuf| {
+        let bytes = std::fs::read(p).map_err(|e| format!("{}: {e}", p.display()))?;
+        Ok((p.display().to_string(), bytes))
+    };
+    paths.iter().map(one).collect()
+}
+
+/// Half of the sources, by a hash of their names, so that one source's cubins for all targets go together.
+pub fn half(path: &Path) -> bool {
+    let name = path.file_stem().unwrap_or_default().to_string_lossy();
+    let hash =
+        name.bytes().fold(0xcbf2_9ce4_8422_2325u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3));
+    (hash >> 17) & 1 == 0
+}

@@ -1,0 +1,119 @@
+//! Control fields: for each functional unit the range of stalls, whether it may yield and wait; for each opcode whether it sets
+//! scoreboards, and what it reuses.
+
+use super::{Judge, Rule, Seen, head};
+use crate::{Counts, Family, File, Place, Table};
+use sass::{Control, Role, Unit};
+use std::collections::HashMap;
+
+pub struct ControlFields;
+
+impl Rule for ControlFields {
+    fn name(&self) -> &'static str {
+        "control"
+    }
+    fn built_in(&self) -> &'static str {
+        include_str!("../../tables/control.txt")
+    }
+    fn observe(&self, file: &File<'_>, see: &mut dyn FnMut(Place, &str)) {
+        for (k, kernel) in file.kernels.iter().enumerate() {
+            for (at, item) in kernel.items.iter().enumerate().take(kernel.length) {
+                let Some(inst) = item.inst() else { continue };
+                let (op, place) = (inst.op, Place::inst(k, at));
+                let ctrl = Control::from_bits(item.word);
+                let results = inst.operands.iter().zip(op.slots()).filter(|(_, slot)| slot.role != Role::Use);
+                let result = results.clone().any(|(o, _)| o.as_reg().is_some_and(|r| !r.reg.is_zero()));
+                let result = if result || results.count() == 0 { "" } else { " without result" };
+                let said = |set: bool| if set { "sets" } else { "sets no" };
+                // What the control unit does has a time of its own for each opcode.
+                let unit = match op.unit() {
+                    Unit::Control => op.name().to_string(),
+                    unit => format!("unit:{unit:?}"),
+                };
+                see(place, &format!("{unit} stall {}", ctrl.stall));
+                see(place, &format!("{unit} {}", if ctrl.no_yield { "stays" } else { "yields" }));
+                see(place, &format!("{op} {} write scoreboard{result}", said(ctrl.write_sb.is_some())));
+                see(place, &format!("{op} {} read scoreboard", said(ctrl.read_sb.is_some())));
+                if ctrl.wait != 0 {
+                    see(place, &format!("{unit} waits"));
+                }
+                let flags = inst.ctrl.reuse == 0 && ctrl.no_yield;
+                for slot in 0..3 {
+                    if flags && ctrl.reuse >> slot & 1 != 0 {
+                        see(place, &format!("{op} reuses {slot}"));
+                    }
+                }
+                let yields = if ctrl.no_yield { "stays" } else { "yields" };
+                see(place, &format!("any stall {} {yields}", ctrl.stall));
+                if flags && ctrl.reuse != 0 {
+                    let next = kernel.items.get(at + 1);
+                    let apart = next.is_none_or(|n| n.leader);
+                    see(
+                        place,
+                        &format!(
+                            "any reuse {}",
+                            if apart { "at the end of a block" } else { "inside a block" }
+                        ),
+                    );
+                }
+            }
+        }
+    }
+    /// Ranges of stalls in place of stalls.
+    fn digest(&self, counts: Counts) -> Counts {
+        let mut ranges: HashMap<(Family, String), (u64, u64, u64)> = HashMap::new();
+        let mut kept = Counts::default();
+        for ((family, text), n) in counts.0 {
+            match stall(&text) {
+                Some((op, stall)) => {
+                    let range = ranges.entry((family, op.to_string())).or_insert((stall, stall, 0));
+                    *range = (range.0.min(stall), range.1.max(stall), range.2 + n);
+                }
+                None => kept.add(family, &text, n),
+            }
+        }
+        for ((family, op), (least, most, n)) in ranges {
+            kept.add(family, &format!("{op} stall {least} to {most}"), n);
+        }
+        kept
+    }
+    fn learn(&self, table: &Table) -> Box<dyn Judge> {
+        let mut stalls = HashMap::new();
+        for family in Family::all() {
+            for (text, _) in table.of(family) {
+                let range = text.split_once(" stall ").and_then(|(op, range)| {
+                    let (least, most) = range.split_once(" to ")?;
+                    Some((op, (least.parse().ok()?, most.parse().ok()?)))
+                });
+                if let Some((op, range)) = range {
+                    stalls.insert((family, op.to_string()), range);
+                }
+            }
+        }
+        Box::new(Fields { stalls, rest: Seen::new(table) })
+    }
+}
+
+/// Opcode and number of an observation of a stall.
+fn stall(text: &str) -> Option<(&str, u64)> {
+    let (op, n) = text.split_once(" stall ")?;
+    Some((op, n.parse().ok()?))
+}
+
+struct Fields {
+    stalls: HashMap<(Family, String), (u64, u64)>,
+    rest: Seen,
+}
+
+impl Judge for Fields {
+    fn judge(&self, family: Family, observation: &str) -> Option<String> {
+        let Some((op, n)) = stall(observation) else {
+            return self.rest.judge(family, observation);
+        };
+        match self.stalls.get(&(family, head(op).to_string())) {
+            Some((least, most)) if (*least..=*most).contains(&n) => None,
+            Some((least, most)) => Some(format!("{op} stall {n}; seen: {least} to {most}")),
+            None => Some(format!("{op}: never used")),
+        }
+    }
+}
