@@ -63,8 +63,9 @@ impl Classes {
 /// # Errors
 /// When there are findings, or a file can't be read.
 pub fn check(contract: &Contract, all: &[(String, Vec<u8>)], examples: usize) -> Result<(), String> {
-    let checked: Vec<(&String, usize, Result<Vec<Finding>, String>)> =
-        all.par_iter().map(|(origin, bytes)| (origin, instructions(bytes), contract.check(bytes))).collect();
+    let one =
+        |(origin, bytes): &(String, Vec<u8>)| (origin.clone(), instructions(bytes), contract.check(bytes));
+    let checked: Vec<_> = all.par_iter().map(one).collect();
     let (mut classes, mut total, mut found, mut places) = (Classes::default(), 0, 0, 0);
     for (origin, count, findings) in checked {
         total += count;
@@ -74,7 +75,7 @@ pub fn check(contract: &Contract, all: &[(String, Vec<u8>)], examples: usize) ->
             let place = (finding.kernel.clone(), finding.address);
             places += usize::from(last.as_ref() != Some(&place));
             last = Some(place);
-            classes.add(origin, finding, examples);
+            classes.add(&origin, finding, examples);
         }
     }
     classes.print();

@@ -110,6 +110,9 @@ fn groups(insts: &[Inst]) -> Vec<(u32, Option<u8>)> {
                 g.1 = false;
             }
             out.push((offset_of(k), mask));
+        } else if inst.op == Opcode::BAR {
+            // It brings the warp together for the barrier.
+            gathered = None;
         } else if inst.op.info().control {
             close(&mut gathered, &mut out);
         }
