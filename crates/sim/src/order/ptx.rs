@@ -312,7 +312,8 @@ impl<'m> Program<'m> {
             Some(Space::Global) => MemorySpace::Global,
             Some(Space::Shared) => MemorySpace::Shared,
             Some(Space::Local) => MemorySpace::Local,
-            None if inst.op == mbarrier => MemorySpace::Shared,
+            // Their generic addresses are such of shared memory.
+            None if matches!(inst.op, mbarrier | ldmatrix | stmatrix) => MemorySpace::Shared,
             None => MemorySpace::Generic,
             Some(_) => return None,
         };
