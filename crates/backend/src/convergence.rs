@@ -1,4 +1,5 @@
-//! Convergence barriers: `BSSY B, L` before the lanes of a warp may part, `BSYNC B` at L where they meet again.
+//! Convergence barriers: `BSSY B, L` before the lanes of a warp may part, `BSYNC B` where they meet again. (Here L is the
+//! block of the BSYNC; emission makes it the place behind, as ptxas has it.)
 //!
 //! Every divergent branch with an immediate postdominator Y asks for a meeting at Y. Where all its lanes
 //! surely come through one block D (which dominates the branches that meet at Y, and lies in no loop that
