@@ -1,6 +1,6 @@
 //! Verification over folders of PTX: every kernel, ours or the reference compiler's code.
 
-use crate::hazards::{jobs, reference, reference_with};
+use crate::hazards::{jobs, reference_with};
 use oxptxas::verify::{self, Verdict};
 use rayon::prelude::*;
 use sass::Target;
@@ -39,17 +39,22 @@ fn file(root: &Path, bin: &Path, ptx: &Path, sm: &str, options: &Options) -> Fou
     let source = std::fs::read_to_string(ptx).map_err(|e| e.to_string())?;
     let target = Target::parse(&format!("sm_{sm}")).ok_or("unknown target")?;
     let module = verify::module(&source, target).map_err(|_| "not accepted".to_string())?;
-    let cubin = if options.ptxas {
-        reference(root, bin, ptx, sm)?
-    } else {
+    let compiled = |fmad: bool| -> Result<Vec<u8>, String> {
+        if options.ptxas {
+            return reference_with(root, bin, ptx, sm, if fmad { &[] } else { &["-fmad=false"] });
+        }
         let settings = oxptxas::Settings {
             opt_level: options.opt_level,
             line_info: Some(true),
+            fmad,
             ..oxptxas::Settings::new(target)
         };
         let output = oxptxas::compile(&source, &ptx.display().to_string(), &settings);
-        output.map_err(|f| f.diagnostics.first().map_or(String::new(), |d| d.message.clone()))?.cubin
+        let output = output.map_err(|f| f.diagnostics.first().map_or(String::new(), |d| d.message.clone()));
+        Ok(output?.cubin)
     };
+    let cubin = compiled(true)?;
+    let mut exact = None;
     let mut found: Vec<(String, Verdict)> = Vec::new();
     if options.compile_only {
         return Ok(found);
@@ -57,12 +62,12 @@ fn file(root: &Path, bin: &Path, ptx: &Path, sm: &str, options: &Options) -> Fou
     for name in verify::kernels(&module) {
         let judge = |cubin: &[u8]| verify::kernel(&module, &source, cubin, name, 0..options.seeds);
         let mut verdict = judge(&cubin);
-        if options.ptxas && matches!(verdict, Verdict::Differs(_)) {
+        if matches!(verdict, Verdict::Differs(_) | Verdict::Close) && verify::may_be_contracted(&module) {
             // Contraction may lose or keep what cancels: without it, every bit must agree.
-            let exact = judge(&reference_with(root, bin, ptx, sm, &["-fmad=false"])?);
-            if matches!(exact, Verdict::Same | Verdict::Close) {
-                verdict = Verdict::Close;
+            if exact.is_none() {
+                exact = Some(compiled(false)?);
             }
+            verdict = verify::despite_contraction(judge(exact.as_deref().unwrap_or(&cubin)));
         }
         found.push((name.to_string(), verdict));
     }

@@ -227,6 +227,8 @@ pub fn lower(func: &Function, mut frame_bytes: u32) -> Result<Machine, Error> {
                 if ordered {
                     inst.mods.remove(Mod::STRONG);
                 }
+                // Where the pass that reads it was left out.
+                inst.mods.remove(Mod::CONTRACT);
                 let link = match (d.op, d.operands.get(1)) {
                     (Op::Macro(Macro::Symbol), Some(ori::Operand::Imm(n))) => Link::Symbol(*n),
                     (Op::Macro(Macro::FrameTop), _) => Link::FrameSize,

@@ -19,10 +19,12 @@ pub struct Flags {
     pub ftz: bool,
     /// `.sat`
     pub sat: bool,
+    /// A product or sum that may be contracted.
+    pub contract: bool,
 }
 
 impl Flags {
-    fn mods(self) -> SmallVec<[Mod; 3]> {
+    fn mods(self) -> SmallVec<[Mod; 4]> {
         let mut m = SmallVec::new();
         if self.ftz {
             m.push(Mod::FTZ);
@@ -31,6 +33,7 @@ impl Flags {
         if self.sat {
             m.push(Mod::SAT);
         }
+        m.extend(self.contract.then_some(Mod::CONTRACT));
         m
     }
 }

@@ -5,7 +5,7 @@ use crate::arith_float::{Flags, MinMax};
 use crate::arith_int::Combine;
 use crate::emit::{Emit, fneg, imm, rz};
 use crate::func::{Lower, Result};
-use crate::scalar::{flags, min_max};
+use crate::scalar::min_max;
 use crate::types::{Src, Ty};
 use ori::{Builder, Operand, Value, operand};
 use ptx::{Inst, Mod as M, Op as O};
@@ -53,6 +53,7 @@ fn modifiers(ty: Ty, f: Flags, relu: bool) -> Mods {
     m.extend(f.ftz.then_some(Mod::FTZ));
     m.extend(f.sat.then_some(Mod::SAT));
     m.extend(relu.then_some(Mod::RELU));
+    m.extend(f.contract.then_some(Mod::CONTRACT));
     m
 }
 
@@ -80,7 +81,7 @@ pub fn fma(b: &mut Builder<'_>, ty: Ty, f: Flags, relu: bool, x: Operand, y: Ope
 /// The number itself with the source modifiers applied: a sum with −0, which sm_80 to sm_89 have no
 /// bfloat16 addition for.
 fn identity(b: &mut Builder<'_>, ty: Ty, ftz: bool, x: Operand) -> Value {
-    let f = Flags { round: crate::convert::Round::Nearest, ftz, sat: false };
+    let f = Flags { round: crate::convert::Round::Nearest, ftz, sat: false, contract: false };
     if ty.is_bf16() { fma(b, ty, f, false, fneg(rz()), rz(), x) } else { add(b, ty, f, x, fneg(rz())) }
 }
 
@@ -147,7 +148,7 @@ fn special(b: &mut Builder<'_>, ty: Ty, function: Mod, x: Operand) -> Value {
 impl Lower<'_, '_> {
     /// Arithmetic of these types.
     pub(crate) fn half(&mut self, inst: &Inst, t: Ty) -> Result<Value> {
-        let f = flags(inst);
+        let f = self.flags(inst);
         let mut x: SmallVec<[Operand; 3]> = SmallVec::new();
         for n in 1..inst.operands.len() {
             let s = self.arg(inst, n, t)?;

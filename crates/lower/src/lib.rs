@@ -73,8 +73,7 @@ pub struct Options<'a> {
     pub opt_level: u8,
     /// `-maxrregcount`
     pub maxrregcount: Option<u32>,
-    /// `-fmad`: whether products and sums may be contracted. (They are not yet: the result is exact either
-    /// way.)
+    /// `-fmad`: whether products and sums may be contracted, from `-O1` on.
     pub fmad: bool,
     /// Line numbers of the source, for [`ori::Loc`].
     pub lines: Option<&'a LineIndex>,

@@ -22,7 +22,7 @@ pub(crate) fn rounding(inst: &Inst) -> Round {
 }
 
 pub(crate) fn flags(inst: &Inst) -> Flags {
-    Flags { round: rounding(inst), ftz: inst.has(M::ftz), sat: inst.has(M::sat) }
+    Flags { round: rounding(inst), ftz: inst.has(M::ftz), sat: inst.has(M::sat), contract: false }
 }
 
 pub(crate) fn part(inst: &Inst) -> Part {
@@ -253,9 +253,18 @@ impl Lower<'_, '_> {
         }
     }
 
+    /// The modifiers of arithmetic on one type; products and sums that name no rounding may be contracted.
+    pub(crate) fn flags(&self, inst: &Inst) -> Flags {
+        let rounded = inst.one_of(&[M::rn, M::rz, M::rm, M::rp]).is_some();
+        let one_type = inst.ty(1).is_none();
+        let open = self.opts.fmad && self.opts.opt_level > 0;
+        let contract = open && one_type && !rounded && matches!(inst.op, O::mul | O::add | O::sub);
+        Flags { contract, ..flags(inst) }
+    }
+
     fn float(&mut self, inst: &Inst, t: Ty) -> Result<Value> {
         use arith_float as a;
-        let f = flags(inst);
+        let f = self.flags(inst);
         let x = self.term(inst, 1, t)?;
         let approx = inst.has(M::approx);
         Ok(match inst.op {

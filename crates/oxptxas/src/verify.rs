@@ -83,6 +83,21 @@ fn has_policies(module: &ptx::Module) -> bool {
     instructions(module).any(|i| i.op == ptx::Op::createpolicy || names(i))
 }
 
+/// Whether the PTX has both a product and a sum that name no rounding, so that `-fmad=false` makes other code.
+pub fn may_be_contracted(module: &ptx::Module) -> bool {
+    let open = |i: &&ptx::Inst| {
+        let float = i.ty(0).is_some_and(|t| t.is_float());
+        float && i.one_of(&[ptx::Mod::rn, ptx::Mod::rz, ptx::Mod::rm, ptx::Mod::rp]).is_none()
+    };
+    let has = |ops: &[ptx::Op]| instructions(module).filter(open).any(|i| ops.contains(&i.op));
+    has(&[ptx::Op::mul]) && has(&[ptx::Op::add, ptx::Op::sub])
+}
+
+/// What is to be said of code whose contracted results differ, and of which `exact` was found out without contraction.
+pub fn despite_contraction(exact: Verdict) -> Verdict {
+    if exact == Verdict::Same { Verdict::Close } else { exact }
+}
+
 /// Differing places of which the first to be written is looked for.
 const WATCHED: usize = 64;
 
