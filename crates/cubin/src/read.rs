@@ -100,7 +100,8 @@ pub fn read(data: &[u8]) -> Result<Image, String> {
     let mut image = Image { sm, ..Image::default() };
     let mut contents: BTreeMap<String, Vec<u8>> = BTreeMap::new();
     let mut sizes: BTreeMap<String, u64> = BTreeMap::new();
-    let mut unread = data.len() as u64;
+    // Copies that ptxas makes of sections for capsules name the same bytes once more.
+    let mut unread = 2 * data.len() as u64;
     for (i, s) in sections.enumerate() {
         let name = section_name(i.0);
         sizes.insert(name.clone(), s.sh_size(LE));

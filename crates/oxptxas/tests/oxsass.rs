@@ -148,6 +148,12 @@ fn damaged_cubins_are_refused() {
     many.extend_from_slice(&whole[headers..headers + 64 * count]);
     (count..2000).for_each(|_| many.extend_from_slice(&whole[largest..largest + 64]));
     refuses("many.cubin", &many, "sections that are larger than the file");
+    // Each section under two headers, as ptxas's capsules have them.
+    let mut twice = whole.clone();
+    twice[0x28..0x30].copy_from_slice(&(whole.len() as u64).to_le_bytes());
+    twice[0x3c..0x3e].copy_from_slice(&(2 * count as u16).to_le_bytes());
+    (0..2).for_each(|_| twice.extend_from_slice(&whole[headers..headers + 64 * count]));
+    assert_eq!(cubin::read::read(&twice).err(), None);
     // Every record of a stack size says four gigabytes, almost.
     let mut deep = whole.clone();
     for at in 0..deep.len() - 12 {
