@@ -1,6 +1,7 @@
 //! `ptxas-cubins`: what ptxas makes of PTX files for every target that they compile for.
 
 use crate::hazards::{own_target, ptx_files};
+use crate::statements::{Verdict, compile_parts, error_lines};
 use rayon::prelude::*;
 use sass::Target;
 use sass::target::{SMS, Suffix};
@@ -46,9 +47,9 @@ pub fn targets_of(own: Target) -> Vec<Target> {
         .collect()
 }
 
-/// Runs a program, at most for some time; whether it succeeded.
+/// Runs a program, at most for some time; whether it succeeded. What it prints is left out, errors where the command doesn't say.
 pub fn succeeds(command: &mut Command, limit: Duration) -> bool {
-    let Ok(mut child) = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn() else { return false };
+    let Ok(mut child) = command.stdout(Stdio::null()).spawn() else { return false };
     let end = Instant::now() + limit;
     loop {
         match child.try_wait() {
@@ -81,26 +82,64 @@ pub fn run(options: &Options, bin: &Path) -> Result<(), String> {
             }
         }
     }
-    let refused = AtomicUsize::new(0);
+    let (made, refused) = (AtomicUsize::new(0), AtomicUsize::new(0));
     jobs.par_iter().for_each(|(path, name, target, level)| {
         let dir = options.out.join(level.trim_start_matches('-')).join(target);
-        let out = dir.join(format!("{name}.cubin"));
-        if out.exists() || std::fs::create_dir_all(&dir).is_err() {
+        let done = dir.join(format!("{name}.done"));
+        if done.exists() || std::fs::create_dir_all(&dir).is_err() {
             return;
         }
-        let mut ptxas = Command::new(bin.join("ptxas"));
-        ptxas.args(["-arch", target.as_str(), level.as_str()]);
-        // -G is for modules with debug information; ptxas takes it for others too, but not with -O3.
-        if level == "-G" {
-            ptxas.arg("-O0");
-        }
-        ptxas.arg(path).arg("-o").arg(&out);
-        if !succeeds(&mut ptxas, Duration::from_secs(options.seconds)) {
-            let _ = std::fs::remove_file(&out);
-            refused.fetch_add(1, Ordering::Relaxed);
-        }
+        let Ok(text) = std::fs::read(path) else { return };
+        compile_parts(&String::from_utf8_lossy(&text), &mut |text, number| {
+            let part = if number == 0 { String::new() } else { format!("_{number}") };
+            let out = dir.join(format!("{name}{part}.cubin"));
+            if out.exists() {
+                return Verdict::Taken;
+            }
+            let (verdict, counter) = match part_of_module(options, bin, text, target, level, &out) {
+                Ok(()) => (Verdict::Taken, &made),
+                Err(lines) => (Verdict::Refused(lines), &refused),
+            };
+            counter.fetch_add(1, Ordering::Relaxed);
+            verdict
+        });
+        let _ = std::fs::write(done, "");
     });
-    let refused = refused.into_inner();
-    println!("{} cubins; {refused} refused, or not done in {} s", jobs.len() - refused, options.seconds);
+    let (made, refused) = (made.into_inner(), refused.into_inner());
+    println!("{made} cubins; {refused} times refused, or not done in {} s", options.seconds);
     Ok(())
+}
+
+/// Compiles a text.
+///
+/// # Errors
+/// The lines with errors, if ptxas names some.
+fn part_of_module(
+    options: &Options,
+    bin: &Path,
+    text: &str,
+    target: &str,
+    level: &str,
+    out: &Path,
+) -> Result<(), Vec<usize>> {
+    let (ptx, errors) = (out.with_extension("ptx"), out.with_extension("errors"));
+    let written = std::fs::write(&ptx, text).and_then(|()| std::fs::File::create(&errors));
+    let Ok(log) = written else { return Err(vec![]) };
+    let mut ptxas = Command::new(bin.join("ptxas"));
+    ptxas.args(["-arch", target, level]);
+    // -G is for modules with debug information; ptxas takes it for others too, but not with -O3.
+    if level == "-G" {
+        ptxas.arg("-O0");
+    }
+    ptxas.arg(&ptx).arg("-o").arg(out).stderr(log);
+    let fine = succeeds(&mut ptxas, Duration::from_secs(options.seconds));
+    let said = std::fs::read(&errors).unwrap_or_default();
+    for file in [&ptx, &errors] {
+        let _ = std::fs::remove_file(file);
+    }
+    if fine {
+        return Ok(());
+    }
+    let _ = std::fs::remove_file(out);
+    Err(error_lines(&String::from_utf8_lossy(&said)))
 }

@@ -18,6 +18,7 @@ mod mutate;
 mod order;
 mod ptxfuzz;
 mod score;
+mod statements;
 mod status;
 mod vendor;
 mod verify;
