@@ -1,7 +1,8 @@
 //! The hardware contract: mining it from the reference compiler's cubins, and holding ours against it.
 
 use crate::hazards::{files, jobs, own_target};
-use contract::mine::{check, count, half, load, tables};
+use crate::statements::{Verdict, compile_parts};
+use contract::mine::{check, count, held_out, load, tables};
 use contract::{Contract, RULES};
 use rayon::prelude::*;
 use sass::Target;
@@ -12,9 +13,15 @@ use std::path::{Path, PathBuf};
 pub struct Options {
     /// Cubins of the reference compiler, or folders of them; with --ours, PTX.
     paths: Vec<PathBuf>,
-    /// Mine from the cubins of half of the sources and check those of the others; write nothing.
+    /// Check the cubins of each tenth of the sources against what is mined of the others; write nothing.
     #[arg(long)]
     held_out: bool,
+    /// With --held-out: cubins that are mined from every time and not checked.
+    #[arg(long)]
+    with: Vec<PathBuf>,
+    /// With --held-out: so many parts.
+    #[arg(long, default_value_t = 10)]
+    folds: usize,
     /// Check the cubins; write nothing.
     #[arg(long)]
     check: bool,
@@ -40,16 +47,29 @@ fn compile(root: &Path, options: &Options) -> Vec<(String, Vec<u8>)> {
         number += 1;
         (number - 1) % options.every == 0
     });
-    let one = |(ptx, sm): &(PathBuf, String), level: u8| {
-        let source = std::fs::read_to_string(ptx).ok()?;
+    let one = |(ptx, sm): &(PathBuf, String), level: u8| -> Vec<(String, Vec<u8>)> {
+        let Ok(source) = std::fs::read_to_string(ptx) else { return vec![] };
         // A module for sm_90a compiles for no other target.
         let own = own_target(&source).filter(|own| own.trim_end_matches(['a', 'f']) == sm);
-        let target = Target::parse(&format!("sm_{}", own.as_ref().unwrap_or(sm)))?;
+        let Some(target) = Target::parse(&format!("sm_{}", own.as_ref().unwrap_or(sm))) else {
+            return vec![];
+        };
         let settings = oxptxas::Settings { opt_level: level, ..oxptxas::Settings::new(target) };
-        let output = oxptxas::compile(&source, &ptx.display().to_string(), &settings).ok()?;
-        Some((format!("{} {target} -O{level}", ptx.display()), output.cubin))
+        let mut made = vec![];
+        compile_parts(&source, &mut |text, number| match oxptxas::compile(
+            text,
+            &ptx.display().to_string(),
+            &settings,
+        ) {
+            Ok(output) => {
+                made.push((format!("{} {target} -O{level} part {number}", ptx.display()), output.cubin));
+                Verdict::Taken
+            }
+            Err(_) => Verdict::Refused(vec![]),
+        });
+        made
     };
-    list.par_iter().flat_map_iter(|job| [0, 3].into_iter().filter_map(move |level| one(job, level))).collect()
+    list.par_iter().flat_map_iter(|job| [0, 3].into_iter().flat_map(move |level| one(job, level))).collect()
 }
 
 /// `cargo xtask contract`
@@ -63,10 +83,8 @@ pub fn run(root: &Path, options: &Options) -> Result<(), String> {
         return check(Contract::built_in(), &load(&cubins)?, options.examples);
     }
     if options.held_out {
-        let (learn, test): (Vec<PathBuf>, Vec<PathBuf>) = cubins.into_iter().partition(|p| half(p));
-        let (counts, files, instructions) = count(&learn);
-        println!("learnt from {files} files, {instructions} instructions");
-        return check(&Contract::new(&tables(counts)), &load(&test)?, options.examples);
+        let always: Vec<PathBuf> = options.with.iter().flat_map(|p| files(p, "cubin")).collect();
+        return held_out(&cubins, &always, options.folds.max(2), options.examples);
     }
     let (counts, files, instructions) = count(&cubins);
     for (rule, table) in RULES.iter().zip(tables(counts)) {

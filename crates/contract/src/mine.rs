@@ -63,29 +63,54 @@ impl Classes {
 /// # Errors
 /// When there are findings, or a file can't be read.
 pub fn check(contract: &Contract, all: &[(String, Vec<u8>)], examples: usize) -> Result<(), String> {
-    let one =
-        |(origin, bytes): &(String, Vec<u8>)| (origin.clone(), instructions(bytes), contract.check(bytes));
-    let checked: Vec<_> = all.par_iter().map(one).collect();
-    let (mut classes, mut total, mut found, mut places) = (Classes::default(), 0, 0, 0);
-    for (origin, count, findings) in checked {
-        total += count;
-        let mut last = None;
-        for finding in findings.map_err(|e| format!("{origin}: {e}"))? {
-            found += 1;
-            let place = (finding.kernel.clone(), finding.address);
-            places += usize::from(last.as_ref() != Some(&place));
-            last = Some(place);
-            classes.add(&origin, finding, examples);
+    let mut report = Report::default();
+    report.add(contract, all, examples)?;
+    report.print()
+}
+
+/// What was found in many files.
+#[derive(Default)]
+struct Report {
+    classes: Classes,
+    files: usize,
+    instructions: usize,
+    found: usize,
+    places: usize,
+}
+
+impl Report {
+    fn add(&mut self, contract: &Contract, all: &[(String, Vec<u8>)], examples: usize) -> Result<(), String> {
+        let one = |(origin, bytes): &(String, Vec<u8>)| {
+            (origin.clone(), instructions(bytes), contract.check(bytes))
+        };
+        let checked: Vec<_> = all.par_iter().map(one).collect();
+        self.files += all.len();
+        for (origin, count, findings) in checked {
+            self.instructions += count;
+            let mut last = None;
+            for finding in findings.map_err(|e| format!("{origin}: {e}"))? {
+                self.found += 1;
+                let place = (finding.kernel.clone(), finding.address);
+                self.places += usize::from(last.as_ref() != Some(&place));
+                last = Some(place);
+                self.classes.add(&origin, finding, examples);
+            }
         }
+        Ok(())
     }
-    classes.print();
-    println!(
-        "{} files, {total} instructions, {found} findings in {} classes at {places} places: {:.4} % of the instructions",
-        all.len(),
-        classes.0.len(),
-        100.0 * places as f64 / total.max(1) as f64
-    );
-    if found == 0 { Ok(()) } else { Err("findings".into()) }
+    fn print(&self) -> Result<(), String> {
+        self.classes.print();
+        println!(
+            "{} files, {} instructions, {} findings in {} classes at {} places: {:.4} % of the instructions",
+            self.files,
+            self.instructions,
+            self.found,
+            self.classes.0.len(),
+            self.places,
+            100.0 * self.places as f64 / self.instructions.max(1) as f64
+        );
+        if self.found == 0 { Ok(()) } else { Err("findings".into()) }
+    }
 }
 
 /// Reads files.
@@ -100,10 +125,30 @@ pub fn load(paths: &[PathBuf]) -> Result<Vec<(String, Vec<u8>)>, String> {
     paths.iter().map(one).collect()
 }
 
-/// Half of the sources, by a hash of their names, so that one source's cubins for all targets go together.
-pub fn half(path: &Path) -> bool {
+/// The fold of a cubin, by a hash of its source's name, so that one source's cubins for all targets and levels go together.
+fn fold(path: &Path, folds: usize) -> usize {
     let name = path.file_stem().unwrap_or_default().to_string_lossy();
     let hash =
         name.bytes().fold(0xcbf2_9ce4_8422_2325u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3));
-    (hash >> 17) & 1 == 0
+    (hash >> 17) as usize % folds
+}
+
+/// Checks each cubin against what is learnt of those of other folds and of `always`, and prints the findings by class.
+///
+/// # Errors
+/// When there are findings, or a file can't be read.
+pub fn held_out(cubins: &[PathBuf], always: &[PathBuf], folds: usize, examples: usize) -> Result<(), String> {
+    let (always, ..) = count(always);
+    let parts: Vec<Vec<PathBuf>> =
+        (0..folds).map(|k| cubins.iter().filter(|p| fold(p, folds) == k).cloned().collect()).collect();
+    let counted: Vec<Vec<Counts>> = parts.iter().map(|part| count(part).0).collect();
+    let mut report = Report::default();
+    for (k, part) in parts.iter().enumerate() {
+        let mut learnt = always.clone();
+        for other in counted.iter().enumerate().filter(|(other, _)| *other != k) {
+            learnt.iter_mut().zip(other.1).for_each(|(sum, counts)| sum.merge(counts.clone()));
+        }
+        report.add(&Contract::new(&tables(learnt)), &load(part)?, examples)?;
+    }
+    report.print()
 }

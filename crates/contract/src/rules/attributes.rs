@@ -131,10 +131,13 @@ impl Rule for Attributes {
             }
             let all: Vec<String> = attributes.keys().map(|code| format!("{code:#04x}")).collect();
             let all = all.join(" ");
-            see(place, &format!("attributes: {all}"));
+            // Only kernels have parameters in bank 0.
+            let kind =
+                if file.image.kernels[&kernel.name].constant0.is_empty() { "function" } else { "kernel" };
+            see(place, &format!("attributes of a {kind}: {all}"));
             let tells = |op: &Opcode| op.info().control || op.info().sync || TELLING.contains(&op.name());
             for op in uses.iter().filter(|op| tells(op)) {
-                see(place, &format!("{op} has: {all}"));
+                see(place, &format!("{op} in a {kind} has: {all}"));
             }
             for (code, name) in LISTS {
                 let payload = attributes.get(code).copied().unwrap_or_default();

@@ -1,5 +1,5 @@
-//! Control fields: for each functional unit the range of stalls, whether it may yield and wait; for each opcode whether it sets
-//! scoreboards, and what it reuses.
+//! Control fields: for each functional unit the range of stalls, whether it may yield and wait, and which slots it reuses; for
+//! each opcode (of those that act on registers only: for each unit) whether it sets scoreboards.
 
 use super::{Judge, Rule, Seen, head};
 use crate::{Counts, Family, File, Place, Table};
@@ -32,15 +32,17 @@ impl Rule for ControlFields {
                 };
                 see(place, &format!("{unit} stall {}", ctrl.stall));
                 see(place, &format!("{unit} {}", if ctrl.no_yield { "stays" } else { "yields" }));
-                see(place, &format!("{op} {} write scoreboard{result}", said(ctrl.write_sb.is_some())));
-                see(place, &format!("{op} {} read scoreboard", said(ctrl.read_sb.is_some())));
+                let info = op.info();
+                let counts = if info.memory || info.control || info.sync { op.name() } else { &unit };
+                see(place, &format!("{counts} {} write scoreboard{result}", said(ctrl.write_sb.is_some())));
+                see(place, &format!("{counts} {} read scoreboard", said(ctrl.read_sb.is_some())));
                 if ctrl.wait != 0 {
                     see(place, &format!("{unit} waits"));
                 }
                 let flags = inst.ctrl.reuse == 0 && ctrl.no_yield;
                 for slot in 0..3 {
                     if flags && ctrl.reuse >> slot & 1 != 0 {
-                        see(place, &format!("{op} reuses {slot}"));
+                        see(place, &format!("{unit} reuses {slot}"));
                     }
                 }
                 let yields = if ctrl.no_yield { "stays" } else { "yields" };

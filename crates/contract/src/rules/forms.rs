@@ -4,12 +4,14 @@
 //! An observation is an instruction taken apart into tokens; the table holds as many instructions as it takes to show every
 //! pair of tokens that was seen. An instruction is new if one of its tokens, or a pair of them, is. That generalises what is
 //! independent (each modifier was seen with each other one, but not all at once) and nothing else. Guards and offsets count
-//! alone, and so do the operands of instructions that act on registers only: what such an instruction computes does not depend
-//! on where its operands come from.
+//! alone, and so do the operands of instructions that act on registers only, and of plain loads and stores: what such an
+//! instruction does to its operands does not depend on where they come from. For the same instructions, and not those of the
+//! tensor units, a pair is new only if no family of targets shows it, as each of both must be seen in the own family: their
+//! fields mean the same in all families that have them.
 
 use super::{Judge, Rule, head};
 use crate::{Counts, Family, File, Place, Table};
-use sass::{AddrWidth, ConstBank, Guard, Opcode, Operand, Parts, RegFile};
+use sass::{AddrWidth, ConstBank, Guard, Opcode, Operand, Parts, RegFile, Unit};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt::Write;
 
@@ -56,6 +58,12 @@ const PLAIN: &[Opcode] = &[
     Opcode::LDC,
 ];
 
+/// Whether it acts on registers only, or is a plain load or store.
+fn plain(op: Opcode) -> bool {
+    let info = op.info();
+    !info.control && !info.sync && (!info.memory || PLAIN.contains(&op))
+}
+
 /// The tokens of an instruction, its opcode first.
 fn signature(parts: &Parts, out: &mut String) {
     let inst = &parts.inst;
@@ -64,7 +72,7 @@ fn signature(parts: &Parts, out: &mut String) {
     let fine = info.memory || info.control || info.sync;
     out.push_str(inst.op.name());
     // Whatever acts on registers alone, or on memory as a plain load or store does, may be guarded.
-    let plain = !info.control && !info.sync && (!info.memory || PLAIN.contains(&inst.op));
+    let plain = plain(inst.op);
     if inst.guard != Guard::TRUE && (!plain || inst.op.is_uniform()) {
         out.push_str(match (inst.guard.pred.is_zero(), inst.op.is_uniform()) {
             (true, _) => " @never",
@@ -82,10 +90,10 @@ fn signature(parts: &Parts, out: &mut String) {
         }
     }
     for (i, operand) in inst.operands.iter().enumerate() {
-        let _ = write!(out, " {}{}:", if fine { "" } else { "@" }, char::from(b'a' + i as u8));
+        let _ = write!(out, " {}{}:", if plain { "@" } else { "" }, char::from(b'a' + i as u8));
         match operand {
             Operand::Reg(r) => {
-                let (zero, plain) = match r.reg.file {
+                let (zero, other) = match r.reg.file {
                     RegFile::R => ("RZ", "R"),
                     RegFile::UR => ("URZ", "UR"),
                     RegFile::P => ("PT", "P"),
@@ -95,10 +103,10 @@ fn signature(parts: &Parts, out: &mut String) {
                 let predicate = matches!(r.reg.file, RegFile::P | RegFile::UP);
                 let never = fine && predicate && r.reg.is_zero() && r.not;
                 out.push_str(if never { "!" } else { "" });
-                out.push_str(if fine && r.reg.is_zero() { zero } else { plain });
+                out.push_str(if fine && r.reg.is_zero() { zero } else { other });
                 // Whatever reads a predicate reads it either way.
                 let not = r.not && !never && (fine || !predicate);
-                signs(out, i, [r.neg, r.abs, not], fine);
+                signs(out, i, [r.neg, r.abs, not], plain);
             }
             Operand::Imm(_) => match parts.names.iter().find(|n| n.0 == i) {
                 Some((_, name)) => out.push_str(name),
@@ -114,7 +122,7 @@ fn signature(parts: &Parts, out: &mut String) {
                 if let Some(r) = index {
                     let _ = write!(out, "[{:?}]", r.file);
                 }
-                signs(out, i, [*neg, *abs, *not], fine);
+                signs(out, i, [*neg, *abs, *not], plain);
             }
             Operand::Addr { desc, base, width, uniform, offset } => {
                 out.push('[');
@@ -148,8 +156,8 @@ fn signature(parts: &Parts, out: &mut String) {
     }
 }
 
-fn signs(out: &mut String, i: usize, [neg, abs, not]: [bool; 3], fine: bool) {
-    let (alone, slot) = (if fine { "" } else { "@" }, char::from(b'a' + i as u8));
+fn signs(out: &mut String, i: usize, [neg, abs, not]: [bool; 3], plain: bool) {
+    let (alone, slot) = (if plain { "@" } else { "" }, char::from(b'a' + i as u8));
     for (sign, set) in [('-', neg), ('|', abs), ('!', not)] {
         if set {
             let _ = write!(out, " {alone}{slot}{sign}");
@@ -202,9 +210,16 @@ fn cover(counts: Counts) -> Counts {
     kept
 }
 
+/// Opcodes whose pairs count for all families.
+fn shared() -> HashSet<&'static str> {
+    let all = Opcode::EVERY.iter().filter(|op| plain(**op) && op.unit() != Unit::Tensor);
+    all.map(|op| op.name()).collect()
+}
+
 /// The rows by opcode, as tokens.
 struct Pairs {
     rows: HashMap<(Family, String), Vec<Vec<String>>>,
+    shared: HashSet<&'static str>,
 }
 
 impl Pairs {
@@ -216,7 +231,21 @@ impl Pairs {
                 rows.entry((family, head(text).to_string())).or_default().push(tokens);
             }
         }
-        Pairs { rows }
+        Pairs { rows, shared: shared() }
+    }
+
+    /// Which of the tokens (bits) the row has.
+    fn mask(row: &[String], tokens: &[&str]) -> u64 {
+        let bit = |(i, t): (usize, &&str)| u64::from(row.iter().any(|r| r == t)) << i;
+        tokens.iter().enumerate().map(bit).fold(0, |mask, bit| mask | bit)
+    }
+
+    /// Adds to each token those that it was seen with in any family.
+    fn elsewhere(&self, op: &str, tokens: &[&str], with: &mut [u64]) {
+        for row in Family::all().filter_map(|f| self.rows.get(&(f, op.to_string()))).flatten() {
+            let mask = Pairs::mask(row, tokens);
+            (0..tokens.len()).filter(|i| mask >> i & 1 != 0).for_each(|i| with[i] |= mask);
+        }
     }
 }
 
@@ -231,10 +260,7 @@ impl Judge for Pairs {
         let mut with = vec![0u64; tokens.len()];
         let mut nearest = (0, &rows[0]);
         for row in rows {
-            let mask = tokens
-                .iter()
-                .enumerate()
-                .fold(0u64, |mask, (i, t)| mask | u64::from(row.iter().any(|r| r == t)) << i);
+            let mask = Pairs::mask(row, &tokens);
             (0..tokens.len()).filter(|i| mask >> i & 1 != 0).for_each(|i| with[i] |= mask);
             if mask.count_ones() > nearest.0 {
                 nearest = (mask.count_ones(), row);
@@ -247,6 +273,9 @@ impl Judge for Pairs {
             }
         }
         if new.is_empty() {
+            if self.shared.contains(op) {
+                self.elsewhere(op, &tokens, &mut with);
+            }
             for i in 0..tokens.len() {
                 for j in i + 1..tokens.len() {
                     if !alone(tokens[i]) && !alone(tokens[j]) && with[i] >> j & 1 == 0 {
@@ -281,6 +310,21 @@ mod tests {
         assert!(judge.judge(family, "X 1.D 2~ 3~").is_some_and(|s| s.contains("1.D")));
         assert!(judge.judge(family, "Y").is_some_and(|s| s.contains("never used")));
         assert!(judge.judge(Family::of(75), "X 1~ 2~ 3~").is_some());
+    }
+
+    #[test]
+    fn a_pair_of_another_family_is_fine_on_registers_only() {
+        let (a, b) = (Family::of(75), Family::of(90));
+        for (op, fine) in [("FSETP", true), ("IMMA", false), ("ATOMG", false), ("BAR", false)] {
+            let mut counts = Counts::default();
+            for (family, row) in [(a, "1.A 2~"), (a, "1~ 2.B"), (b, "1.A 2.B")] {
+                counts.add(family, &format!("{op} {row}"), 3);
+            }
+            let judge = Forms.learn(&Table::new(cover(counts)));
+            assert_eq!(judge.judge(a, &format!("{op} 1.A 2.B")).is_none(), fine, "{op}");
+            // What the family does not show itself is new.
+            assert!(judge.judge(b, &format!("{op} 1~ 2.B")).is_some(), "{op}");
+        }
     }
 
     #[test]
