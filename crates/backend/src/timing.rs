@@ -31,8 +31,11 @@ pub fn min_stall(op: Opcode) -> u8 {
     let info = op.info();
     match op {
         Opcode::BSSY => 1,
+        // What ptxas has always.
+        Opcode::UCGABAR_WAIT => 1,
         // What ptxas has at least.
         Opcode::DEPBAR => 4,
+        Opcode::NANOSLEEP => 5,
         Opcode::MEMBAR | Opcode::CGAERRBAR => 6,
         Opcode::CCTL | Opcode::BMOV_B => 5,
         _ if info.control || info.sync => 5,

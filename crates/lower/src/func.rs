@@ -354,7 +354,9 @@ impl<'a, 'f> Lower<'a, 'f> {
             None => ALWAYS,
             Some((p, not)) => Guard { pred: Name::Val(self.read(p)), not },
         };
-        let result = self.inst(inst);
+        // Before sm_90 ptxas's fences are under no guard: it branches around them.
+        let apart = self.b.func.target.sm < 90 && has_fence(inst);
+        let result = if apart { self.branch_around(|l| l.inst(inst)) } else { self.inst(inst) };
         self.guard = ALWAYS;
         result
     }
@@ -452,4 +454,16 @@ fn used_values(func: &Function) -> SecondaryMap<Value, bool> {
         }
     }
     used
+}
+
+/// Whether a fence is part of what the statement becomes.
+fn has_fence(inst: &Inst) -> bool {
+    use ptx::Op as O;
+    match inst.op {
+        O::membar | O::fence => true,
+        O::ld | O::st | O::atom | O::red => {
+            inst.one_of(&[ptx::Mod::acquire, ptx::Mod::release, ptx::Mod::acq_rel]).is_some()
+        }
+        _ => false,
+    }
 }

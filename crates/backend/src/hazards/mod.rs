@@ -8,7 +8,7 @@ mod stalls;
 
 use crate::machine::Machine;
 use crate::timing;
-use sass::{Control, Opcode};
+use sass::{Control, Opcode, Unit};
 
 /// Fills in the control field of every instruction; may insert NOPs.
 pub fn run(machine: &mut Machine, one_by_one: bool) {
@@ -19,8 +19,10 @@ pub fn run(machine: &mut Machine, one_by_one: bool) {
         stalls::run(machine);
         pacing::run(machine);
         for inst in machine.blocks.iter_mut().flat_map(|b| &mut b.insts).map(|i| &mut i.inst) {
-            // As ptxas: a warp gives way where it waits for a result anyway.
-            let gives_way = inst.ctrl.stall >= 3 && !inst.op.info().control && inst.ctrl.write_sb.is_none();
+            // As ptxas: a warp gives way where it waits for a result anyway, and not at barriers.
+            let stays = inst.op.info().control
+                || inst.op.unit() == Unit::Control && !matches!(inst.op, Opcode::NOP | Opcode::DEPBAR);
+            let gives_way = inst.ctrl.stall >= 3 && !stays && inst.ctrl.write_sb.is_none();
             inst.ctrl.no_yield = inst.ctrl.stall < 12 && !gives_way;
             if inst.op == Opcode::ERRBAR {
                 inst.ctrl.stall = 0;

@@ -142,7 +142,10 @@ fn assign(machine: &mut Machine) {
                     write = Some(choose(&state, &mut needed, boards.clone(), when));
                 }
             }
-            if timing::reads_late(target, inst) && source_at_risk(machine, b, k, write.is_some()) {
+            // A copy to shared memory always counts its reads, as ptxas's do.
+            let always = inst.op == Opcode::LDGSTS;
+            if timing::reads_late(target, inst) && (always || source_at_risk(machine, b, k, write.is_some()))
+            {
                 let mut sources: SmallVec<[Unit; 8]> = SmallVec::new();
                 late_reads(inst, |u| sources.push(u));
                 let when = first_write(&machine.blocks[b], k, &sources);
