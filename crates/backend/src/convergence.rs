@@ -12,12 +12,15 @@
 //! Instructions that need the whole warp come with a WARPSYNC of all lanes, which is taken away where the lanes
 //! are surely together.
 
+use crate::Error;
+use crate::meetings::{self, Sites};
 use crate::uniformity::Uniformity;
 use crate::waits::{Spins, ends_thread, gathers};
 use cranelift_entity::{EntityRef, SecondaryMap};
 use fixedbitset::FixedBitSet;
 use ori::cfg::{Cfg, DomTree, PostDom};
 use ori::{Block, BlockCall, Function, Inst, InstData, Name, Op, Operand, Terminator, Value, operand};
+use rustc_hash::FxHashSet;
 use sass::{Mod, Mods, Opcode, Reg, RegFile};
 use smallvec::SmallVec;
 
@@ -35,7 +38,10 @@ struct Region {
 }
 
 /// Places convergence barriers in a function in SSA without switches.
-pub fn run(func: &mut Function) {
+///
+/// # Errors
+/// On instructions of the warp that are not as lowering makes them.
+pub fn run(func: &mut Function) -> Result<(), Error> {
     let cfg = Cfg::new(func);
     let dom = DomTree::dominators(&cfg);
     let trimmed = without_early_exits(func, &cfg);
@@ -82,7 +88,14 @@ pub fn run(func: &mut Function) {
     }
     yield_before(func, &yields);
     let divergent: FixedBitSet = cfg.rpo.iter().filter(|b| parts(func, **b)).map(|b| b.index()).collect();
-    gather(func, &divergent);
+    let bodies: SecondaryMap<Value, Option<FixedBitSet>> = {
+        let mut bodies = SecondaryMap::new();
+        for (r, barrier) in regions.into_iter().zip(barriers) {
+            bodies[barrier] = Some(r.body);
+        }
+        bodies
+    };
+    gather(func, &divergent, &bodies)
 }
 
 /// Whether the instruction is a WARPSYNC of all lanes.
@@ -90,53 +103,118 @@ fn gathers_all(d: &InstData) -> bool {
     d.op == Op::Sass(Opcode::WARPSYNC) && d.operands.get(1) == Some(&Operand::Imm(!0))
 }
 
-/// Takes WARPSYNCs away where all lanes are together. `divergent`: blocks at whose end lanes part.
-fn gather(func: &mut Function, divergent: &FixedBitSet) {
+/// Whether all lanes that have not ended are together, block by block.
+struct Together<'f> {
+    func: &'f Function,
+    cfg: &'f Cfg,
+    /// WARPSYNCs behind which lanes go on from different places.
+    shared: &'f FxHashSet<Inst>,
+    /// At the start of each block, at its end, and where a barrier was set; true until shown otherwise.
+    start: SecondaryMap<Block, bool>,
+    end: SecondaryMap<Block, bool>,
+    set: SecondaryMap<Value, bool>,
+}
+
+impl<'f> Together<'f> {
+    fn new(
+        func: &'f Function,
+        cfg: &'f Cfg,
+        divergent: &'f FixedBitSet,
+        shared: &'f FxHashSet<Inst>,
+    ) -> Together<'f> {
+        let (start, end) = (SecondaryMap::with_default(true), SecondaryMap::with_default(true));
+        let set = SecondaryMap::with_default(true);
+        let mut out = Together { func, cfg, shared, start, end, set };
+        let mut changed = true;
+        while changed {
+            changed = false;
+            for &b in &cfg.rpo {
+                let mut together = match b == func.entry_block() {
+                    true => func.entry,
+                    false => {
+                        cfg.preds[b].iter().all(|p| out.end[*p] && !leaves_lanes(func, divergent, *p, b))
+                    }
+                };
+                out.start[b] = together;
+                for i in &func.blocks[b].insts {
+                    together = out.after(*i, together);
+                }
+                changed |= std::mem::replace(&mut out.end[b], together) != together;
+            }
+        }
+        out
+    }
+
+    /// Whether they are after an instruction.
+    fn after(&mut self, i: Inst, together: bool) -> bool {
+        let shared = self.shared.contains(&i);
+        if shared { together } else { after(&self.func.insts[i], together, &mut self.set) }
+    }
+
+    /// The WARPSYNCs where they are not.
+    fn needed(&mut self) -> FxHashSet<Inst> {
+        let mut out = FxHashSet::default();
+        for &b in &self.cfg.rpo {
+            let mut together = self.start[b];
+            for &i in &self.func.blocks[b].insts {
+                let d = &self.func.insts[i];
+                // Under a guard, code before sm_90 of ptxas keeps it.
+                let needless = together && (d.is_unguarded() || self.func.target.sm >= 90);
+                if d.op == Op::Sass(Opcode::WARPSYNC) && !needless {
+                    out.insert(i);
+                }
+                together = self.after(i, together);
+            }
+        }
+        out
+    }
+}
+
+/// Takes WARPSYNCs away where all lanes are together, and lets lanes meet that are at different ones. `divergent`: blocks
+/// at whose end lanes part; `bodies`: the regions of barriers.
+fn gather(
+    func: &mut Function,
+    divergent: &FixedBitSet,
+    bodies: &SecondaryMap<Value, Option<FixedBitSet>>,
+) -> Result<(), Error> {
     let is_warpsync = |d: &InstData| d.op == Op::Sass(Opcode::WARPSYNC);
-    let any = func.layout.iter().flat_map(|b| &func.blocks[*b].insts).any(|i| is_warpsync(&func.insts[*i]));
-    if !any {
-        return;
+    let mut insts = func.layout.iter().flat_map(|b| &func.blocks[*b].insts);
+    if !insts.any(|i| is_warpsync(&func.insts[*i])) {
+        return Ok(());
     }
     let cfg = Cfg::new(func);
-    // Whether all lanes that have not ended are together at the start and at the end of each block, and where a
-    // barrier was set; true until shown otherwise.
-    let mut start: SecondaryMap<Block, bool> = SecondaryMap::with_default(true);
-    let mut end: SecondaryMap<Block, bool> = SecondaryMap::with_default(true);
-    let mut set: SecondaryMap<Value, bool> = SecondaryMap::with_default(true);
-    let mut changed = true;
-    while changed {
-        changed = false;
-        for &b in &cfg.rpo {
-            let mut together = match b == func.entry_block() {
-                true => func.entry,
-                false => cfg.preds[b].iter().all(|p| end[*p] && !leaves_lanes(func, divergent, *p, b)),
-            };
-            start[b] = together;
-            for i in &func.blocks[b].insts {
-                together = after(&func.insts[*i], together, &mut set);
-            }
-            changed |= std::mem::replace(&mut end[b], together) != together;
+    let sites = Sites::new(func, &cfg)?;
+    let mut shared: FxHashSet<Inst> = FxHashSet::default();
+    // What is shared parts lanes, so that more may be.
+    let needed = loop {
+        let needed = Together::new(func, &cfg, divergent, &shared).needed();
+        // Objects are linked with others, whose lanes would meet elsewhere.
+        let Some(sites) = sites.as_ref().filter(|_| !func.relocatable) else { break needed };
+        let parts = |b: Block| divergent.contains(b.index());
+        let within = |v: Value, b: Block| bodies[v].as_ref().is_some_and(|r| r.contains(b.index()));
+        let found = sites.shared(func, &cfg, &needed, &shared, parts, within);
+        if found.len() == shared.len() {
+            break needed;
         }
-    }
+        shared = found;
+    };
     for &b in &cfg.rpo {
-        let mut together = start[b];
         let insts = std::mem::take(&mut func.blocks[b].insts);
-        let needed = |i: &ori::Inst| {
-            let d = &func.insts[*i];
-            // Under a guard, code before sm_90 of ptxas keeps it.
-            let needless = together && is_warpsync(d) && (d.is_unguarded() || func.target.sm >= 90);
-            together = needless || after(d, together, &mut set);
-            !needless
-        };
-        func.blocks[b].insts = insts.into_iter().filter(needed).collect();
+        let stays = |i: &Inst| !is_warpsync(&func.insts[*i]) || needed.contains(i);
+        func.blocks[b].insts = insts.into_iter().filter(stays).collect();
         for i in func.blocks[b].insts.clone() {
-            if func.target.sm >= 90 && gathers_all(&func.insts[i]) {
+            if func.target.sm >= 90 && !shared.contains(&i) && gathers_all(&func.insts[i]) {
                 let d = &mut func.insts[i];
                 d.mods = Mods::of(&[Mod::ALL]);
                 d.operands[1] = ori::default_operand(Opcode::WARPSYNC, 1);
             }
         }
+        for i in func.blocks[b].insts.clone().into_iter().rev().filter(|i| shared.contains(i)) {
+            meetings::call(func, b, i)?;
+        }
     }
+    ori::meeting::unmark(func);
+    Ok(())
 }
 
 /// Whether lanes that go from `b` to `to` leave others behind. Those that end at once are none.

@@ -8,6 +8,7 @@ pub mod legalize;
 pub mod link;
 pub mod liveness;
 pub mod machine;
+pub mod meetings;
 pub mod regalloc;
 pub mod schedule;
 pub mod timing;
@@ -109,7 +110,7 @@ impl Code {
 /// On what the target cannot do or the backend cannot do yet.
 pub fn compile(mut func: Function, manager: &mut Manager<'_>, serial: bool) -> Result<Code, Error> {
     manager.run(Phase::LateExpansionUnsupportedOps, &mut func, legalize::run)?;
-    manager.run(Phase::OriDoSyncronization, &mut func, convergence::run);
+    manager.run(Phase::OriDoSyncronization, &mut func, convergence::run)?;
     let stats = manager
         .run(Phase::AllocateRegisters, &mut func, |f| regalloc::allocate(f, &regalloc::Limits::of(f)))
         .map_err(|e| Error::new(e.to_string()))?;

@@ -25,6 +25,7 @@ pub fn gathers(func: &Function, d: &InstData) -> bool {
 fn is_quiet_call(func: &Function, d: &InstData) -> bool {
     let Some(Operand::Imm(n)) = d.operands.first() else { return false };
     match func.callees.get(*n as usize) {
+        Some(Callee::Internal(name)) if name.starts_with(ori::abi::MEETING) => false,
         Some(Callee::Internal(name)) => name.starts_with(ori::abi::SHARED) || func.quiet.contains(name),
         // In an executable those are the driver's.
         Some(Callee::External) => !func.relocatable,

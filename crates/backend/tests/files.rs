@@ -31,7 +31,7 @@ fn run(pass: &str, mut func: ori::Function) -> String {
             verified(func)
         }
         "convergence" => {
-            convergence::run(&mut func);
+            convergence::run(&mut func).unwrap();
             verified(func)
         }
         "regalloc" => {

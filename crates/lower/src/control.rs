@@ -157,7 +157,7 @@ impl Lower<'_, '_> {
             all @ Operand::Imm(0xffff_ffff) => all,
             mask => operand(self.b.reg(&mask)),
         };
-        self.b.inst(Opcode::WARPSYNC, &[], &[pt(), mask]);
+        crate::warp::meet(&mut self.b, mask);
         // The order that it gives stays where WARPSYNC goes.
         access::stay_apart(&mut self.b);
         Ok(())
@@ -218,12 +218,15 @@ impl Lower<'_, '_> {
         if blocking {
             mods.push(Mod::DEFER_BLOCKING);
         }
-        self.whole_warp(self.guard);
-        if !red {
+        let d = if red { Some(self.dst(&inst.operands[0])?) } else { None };
+        match aligned {
+            true => self.whole_warp(self.guard),
+            false => crate::warp::meet(&mut self.b, Operand::Imm(!0)),
+        }
+        let Some(d) = d else {
             self.b.guarded(self.guard, Opcode::BAR, &mods, &[id, count, pt()], &[]);
             return Ok(());
-        }
-        let d = self.dst(&inst.operands[0])?;
+        };
         let popc = inst.has(M::popc);
         self.b.inst(Opcode::BAR, &mods, &[id, count, predicate.unwrap_or_else(pt)]);
         let result = self.b.func.add_value(if popc { RegFile::R } else { RegFile::P }, 1);

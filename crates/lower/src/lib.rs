@@ -34,6 +34,7 @@ pub mod math;
 mod matrix_moves;
 mod mbarrier;
 mod mbarrier80;
+mod meeting;
 mod memory;
 mod moves;
 mod multimem;
@@ -58,11 +59,15 @@ mod wide;
 pub use call::reachable;
 pub use func::{lower_function, max_regs};
 pub use layout::ModuleLayout;
-pub use math::shared_function;
 pub use ptx::Diagnostic;
 
 use ptx::LineIndex;
 use sass::Target;
+
+/// The function of a name that begins with [`ori::abi::SHARED`], within `max_regs` registers.
+pub fn shared_function(name: &str, target: Target, max_regs: u8) -> Option<ori::Function> {
+    meeting::function(name, target, max_regs).or_else(|| math::shared_function(name, target, max_regs))
+}
 
 /// How to lower.
 #[derive(Clone, Debug)]

@@ -6,7 +6,7 @@
 use crate::emit::{Emit, as_imm, pt, rz};
 use crate::func::{Lower, Result, ty};
 use crate::types::{Src, Ty};
-use ori::{BlockCall, Builder, Operand, Terminator, Value, operand};
+use ori::{BlockCall, Builder, Operand, Terminator, Value, meeting, operand};
 use ptx::{Inst, Mod as M, Op as O};
 use sass::{Mod, Opcode, RegFile};
 use smallvec::SmallVec;
@@ -15,6 +15,20 @@ use smallvec::SmallVec;
 enum Members {
     All,
     Mask(Operand),
+}
+
+impl Members {
+    fn mask(&self) -> Operand {
+        match self {
+            Members::All => Operand::Imm(!0),
+            Members::Mask(mask) => mask.clone(),
+        }
+    }
+}
+
+/// Brings the threads of a mask together for what follows, those at other such instructions included.
+pub(crate) fn meet(b: &mut Builder<'_>, mask: Operand) {
+    b.inst(Opcode::WARPSYNC, &[meeting::MARK], &[pt(), mask]);
 }
 
 impl Lower<'_, '_> {
@@ -40,7 +54,8 @@ impl Lower<'_, '_> {
     /// `elect.sync`: one of the threads, and its lane.
     fn elect(&mut self, inst: &Inst) -> Result<()> {
         let (d, p) = self.dst_pair(&inst.operands[0])?;
-        self.members(&inst.operands[1])?;
+        let members = self.members(&inst.operands[1])?;
+        self.meet(&members);
         let chosen = self.b.func.add_value(RegFile::P, 1);
         let lane = self.b.func.add_value(RegFile::UR, 1);
         self.b.inst(Opcode::ELECT, &[], &[operand(chosen), operand(lane), pt()]);
@@ -54,16 +69,15 @@ impl Lower<'_, '_> {
         Ok(())
     }
 
-    /// The member mask; brings its threads together.
+    /// The member mask.
     fn members(&mut self, o: &ptx::Operand) -> Result<Members> {
         let mask = self.src(o, Ty::U32)?.low();
-        if as_imm(&mask) == Some(!0) {
-            self.b.inst(Opcode::WARPSYNC, &[], &[pt(), mask]);
-            return Ok(Members::All);
-        }
-        let mask = operand(self.b.reg(&mask));
-        self.b.inst(Opcode::WARPSYNC, &[], &[pt(), mask.clone()]);
-        Ok(Members::Mask(mask))
+        Ok(if as_imm(&mask) == Some(!0) { Members::All } else { Members::Mask(operand(self.b.reg(&mask))) })
+    }
+
+    /// Brings the threads of a mask together, right before what they do together.
+    fn meet(&mut self, members: &Members) {
+        meet(&mut self.b, members.mask());
     }
 
     /// Which active threads have `p`.
@@ -96,12 +110,13 @@ impl Lower<'_, '_> {
             Some(M::bfly) => Mod::BFLY,
             _ => Mod::IDX,
         };
-        if let Some(mask) = mask {
-            self.members(mask)?;
-        }
+        let members = mask.map(|m| self.members(m)).transpose()?;
         let t = Ty::B32;
         let (a, lane, clamp) = (self.src(a, t)?, self.src(lane, t)?, self.src(clamp, t)?);
         let a = operand(self.b.reg(&a.low()));
+        if let Some(members) = members {
+            self.meet(&members);
+        }
         let v = self.b.func.add_value(RegFile::R, 1);
         let q = p.map(|_| self.b.func.add_value(RegFile::P, 1));
         let operands = [q.map_or_else(pt, operand), operand(v), a, lane.low(), clamp.low()];
@@ -126,6 +141,9 @@ impl Lower<'_, '_> {
         let p = self.pred(p)?;
         let members = mask.map_or(Ok(Members::All), |m| self.members(m))?;
         let mode = inst.one_of(&[M::ballot, M::all, M::any, M::uni]).ok_or("vote without a mode")?;
+        if mask.is_some() {
+            self.meet(&members);
+        }
         let value = match (mode, members) {
             (M::ballot, Members::All) => self.ballot(p),
             (mode, Members::All) => {
@@ -138,22 +156,26 @@ impl Lower<'_, '_> {
                 self.b.inst(Opcode::VOTE, &[m], &[rz(), operand(v), p]);
                 v
             }
+            (M::ballot, Members::Mask(mask)) => {
+                let votes = self.ballot(p);
+                self.b.and(operand(votes), mask)
+            }
+            (M::any, Members::Mask(mask)) => {
+                let votes = self.ballot(p);
+                let yes = self.b.and(operand(votes), mask);
+                self.b.isetp(Mod::NE, false, operand(yes), rz())
+            }
             (mode, Members::Mask(mask)) => {
                 let votes = self.ballot(p);
+                let here = self.here();
                 let yes = self.b.and(operand(votes), mask.clone());
-                if mode == M::ballot {
-                    yes
-                } else if mode == M::any {
-                    self.b.isetp(Mod::NE, false, operand(yes), rz())
+                let all = self.b.and(operand(here), mask);
+                let unanimous = self.b.isetp(Mod::EQ, false, operand(yes), operand(all));
+                if mode == M::all {
+                    unanimous
                 } else {
-                    let all = self.active(mask);
-                    let unanimous = self.b.isetp(Mod::EQ, false, operand(yes), operand(all));
-                    if mode == M::all {
-                        unanimous
-                    } else {
-                        let none = self.b.isetp(Mod::EQ, false, operand(yes), rz());
-                        self.b.plop(operand(unanimous), operand(none), 0xfc)
-                    }
+                    let none = self.b.isetp(Mod::EQ, false, operand(yes), rz());
+                    self.b.plop(operand(unanimous), operand(none), 0xfc)
                 }
             }
         };
@@ -161,10 +183,11 @@ impl Lower<'_, '_> {
         Ok(())
     }
 
-    /// The active threads of a mask.
-    fn active(&mut self, mask: Operand) -> Value {
-        let here = self.ballot(pt());
-        self.b.and(operand(here), mask)
+    /// The threads that have met and executed the last instruction.
+    fn here(&mut self) -> Value {
+        let v = self.b.func.add_value(RegFile::R, 1);
+        self.b.inst(Opcode::VOTE, &[Mod::ANY, meeting::MARK], &[operand(v), pt(), pt()]);
+        v
     }
 
     fn match_sync(&mut self, inst: &Inst) -> Result<()> {
@@ -180,15 +203,16 @@ impl Lower<'_, '_> {
         } else {
             (&[Mod::ANY], operand(self.b.reg(&a.low())))
         };
+        self.meet(&members);
         let mut same = self.b.def(Opcode::MATCH, mods, &[a]);
+        let here = inst.has(M::all).then(|| self.here());
         if let Members::Mask(m) = &members {
             same = self.b.and(operand(same), m.clone());
         }
-        if inst.has(M::all) {
-            let all = match members {
-                Members::All => self.ballot(pt()),
-                Members::Mask(m) => self.active(m),
-            };
+        if let Some(mut all) = here {
+            if let Members::Mask(m) = members {
+                all = self.b.and(operand(all), m);
+            }
             let equal = self.b.isetp(Mod::EQ, false, operand(same), operand(all));
             if let Some(p) = p {
                 self.write(p, equal);
@@ -213,61 +237,67 @@ impl Lower<'_, '_> {
         let a = operand(self.b.reg(&a.low()));
         let minmax = inst.one_of(&[M::min, M::max]).is_some();
         let op = if minmax && matches!(self.sm(), 100 | 103) { Opcode::CREDUX } else { Opcode::REDUX };
-        let reduce = |l: &mut Self| {
-            let u = l.b.def(op, &mods, &[a]);
-            l.b.copy(operand(u))
-        };
         // All threads that execute it together take part, so those of one mask must be on their own.
         let mask = self.src(mask, Ty::U32)?.low();
         let v = match as_imm(&mask) {
-            Some(u32::MAX) => {
-                self.b.inst(Opcode::WARPSYNC, &[], &[pt(), mask]);
-                reduce(self)
+            Some(n) => {
+                let mask = if n == !0 { mask } else { operand(self.b.reg(&mask)) };
+                meet(&mut self.b, mask);
+                reduce(&mut self.b, op, &mods, a)
             }
-            Some(_) => {
+            None => {
                 let mask = operand(self.b.reg(&mask));
-                self.b.inst(Opcode::WARPSYNC, &[], &[pt(), mask]);
-                reduce(self)
+                by_mask(&mut self.b, mask, |b, mask| {
+                    meet(b, mask);
+                    reduce(b, op, &mods, a)
+                })
             }
-            None => self.by_mask(mask, reduce),
         };
         self.write(d, v);
         Ok(())
     }
+}
 
-    /// Runs `f`, which gives one register, once for each mask that the threads have, with the threads of that
-    /// mask only: `f` must not be where all have come together again, so it is on one side of a branch in a loop.
-    fn by_mask(&mut self, mask: Operand, f: impl FnOnce(&mut Self) -> Value) -> Value {
-        let mask = self.b.reg(&mask);
-        let [head, then, join, done] = [(); 4].map(|()| self.b.func.add_block());
-        let result = self.b.func.add_value(RegFile::R, 1);
-        self.b.func.blocks[join].params.push(result);
-        self.b.terminate(Terminator::Jump(Builder::call(head)));
-        self.b.block = head;
-        let one = self.b.def(Opcode::R2UR, &[], &[operand(mask)]);
-        let one = self.b.copy(operand(one));
-        let mine = self.b.isetp(Mod::EQ, false, operand(one), operand(mask));
-        let none = self.b.copy(rz());
-        self.b.terminate(Terminator::Branch {
-            cond: mine.into(),
-            not: false,
-            taken: Builder::call(then),
-            fall: BlockCall { block: join, args: SmallVec::from_slice(&[none]) },
-        });
-        self.b.block = then;
-        self.b.inst(Opcode::WARPSYNC, &[], &[pt(), operand(mask)]);
-        let v = f(self);
-        self.b.terminate(Terminator::Jump(BlockCall { block: join, args: SmallVec::from_slice(&[v]) }));
-        self.b.block = join;
-        self.b.terminate(Terminator::Branch {
-            cond: mine.into(),
-            not: true,
-            taken: Builder::call(head),
-            fall: Builder::call(done),
-        });
-        self.b.block = done;
-        result
-    }
+/// A reduction over the threads that execute it together.
+pub(crate) fn reduce(b: &mut Builder<'_>, op: Opcode, mods: &[Mod], a: Operand) -> Value {
+    let u = b.def(op, mods, &[a]);
+    b.copy(operand(u))
+}
+
+/// Runs `f`, which gives one register, once for each mask that the threads have, with the threads of that
+/// mask only: `f` must not be where all have come together again, so it is on one side of a branch in a loop.
+pub(crate) fn by_mask(
+    b: &mut Builder<'_>,
+    mask: Operand,
+    f: impl FnOnce(&mut Builder<'_>, Operand) -> Value,
+) -> Value {
+    let [head, then, join, done] = [(); 4].map(|()| b.func.add_block());
+    let result = b.func.add_value(RegFile::R, 1);
+    b.func.blocks[join].params.push(result);
+    b.terminate(Terminator::Jump(Builder::call(head)));
+    b.block = head;
+    let one = b.def(Opcode::R2UR, &[], std::slice::from_ref(&mask));
+    let one = b.copy(operand(one));
+    let mine = b.isetp(Mod::EQ, false, operand(one), mask.clone());
+    let none = b.copy(rz());
+    b.terminate(Terminator::Branch {
+        cond: mine.into(),
+        not: false,
+        taken: Builder::call(then),
+        fall: BlockCall { block: join, args: SmallVec::from_slice(&[none]) },
+    });
+    b.block = then;
+    let v = f(b, mask);
+    b.terminate(Terminator::Jump(BlockCall { block: join, args: SmallVec::from_slice(&[v]) }));
+    b.block = join;
+    b.terminate(Terminator::Branch {
+        cond: mine.into(),
+        not: true,
+        taken: Builder::call(head),
+        fall: Builder::call(done),
+    });
+    b.block = done;
+    result
 }
 
 /// Modifiers of REDUX and CREDUX.

@@ -52,6 +52,8 @@ pub fn is_preserved(reg: Reg) -> bool {
 /// How the names of functions begin that are parts of instructions, shared by all that need them: they leave uniform
 /// registers alone, and general ones from [`SHARED_REGISTERS`] on. No name of PTX has a dot.
 pub const SHARED: &str = "oxptxas.";
+/// How the names of those among them begin in which lanes meet ([`crate::meeting`]): these use uniform registers, too.
+pub const MEETING: &str = "oxptxas.sync.";
 /// Registers that such a function may use.
 pub const SHARED_REGISTERS: u8 = 32;
 
@@ -61,11 +63,12 @@ pub fn clobbered_by(func: &Function, call: &InstData) -> impl Iterator<Item = Re
         Some(Operand::Imm(n)) => func.callees.get(*n as usize),
         _ => None,
     };
-    let shared = matches!(callee, Some(Callee::Internal(name)) if name.starts_with(SHARED));
+    let starts = |with| matches!(callee, Some(Callee::Internal(name)) if name.starts_with(with));
+    let (shared, meeting) = (starts(SHARED), starts(MEETING));
     clobbers().filter(move |r| {
         let kept = match r.file {
             RegFile::R => r.index >= SHARED_REGISTERS,
-            RegFile::UR | RegFile::UP => true,
+            RegFile::UR | RegFile::UP => !meeting,
             RegFile::P | RegFile::B => false,
         };
         !(shared && kept)

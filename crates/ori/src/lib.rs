@@ -14,6 +14,7 @@ pub mod abi;
 pub mod builder;
 pub mod cfg;
 pub mod function;
+pub mod meeting;
 pub mod parse;
 pub mod phase;
 pub mod print;

@@ -16,6 +16,8 @@ const INST_BYTES: u32 = 16;
 pub(crate) struct Part {
     pub(crate) insts: Range<usize>,
     pub(crate) spill_slots: Range<u32>,
+    /// Whether lanes meet in it that are at different instructions ([`ori::meeting`]).
+    pub(crate) meeting: bool,
 }
 
 fn offset_of(index: usize) -> u32 {
@@ -53,11 +55,12 @@ fn is_collective(inst: &Inst) -> bool {
 /// The facts about the code of a kernel or function whose parts these are.
 pub(crate) fn code_facts(insts: &[Inst], parts: &[Part], wmma: bool) -> CodeFacts {
     let calls = |i: &Inst| matches!(i.op, Opcode::BSSY | Opcode::CALL);
+    let checks = checks(insts, parts);
     let reads_z = |i: &Inst| i.operands.iter().any(|o| matches!(o, Operand::Special(SpecialReg::SR_CTAID_Z)));
     CodeFacts {
         stack_of_barriers: insts.iter().any(calls),
-        groups: groups(insts),
-        warp_wide: Vec::new(),
+        groups: groups(insts, parts, &checks),
+        warp_wide: checks.iter().map(|k| offset_of(*k)).collect(),
         unused_bytes: unused_bytes(insts),
         spills: parts.iter().flat_map(|p| spills(insts, p)).collect(),
         wmma,
@@ -86,8 +89,9 @@ fn targets(insts: &[Inst]) -> BTreeSet<usize> {
 
 /// What groups of lanes execute together. The WARPSYNC that brings the lanes of such an instruction together stands for
 /// nothing of the PTX; one on its own is listed itself.
-fn groups(insts: &[Inst]) -> Vec<(u32, Option<u8>)> {
+fn groups(insts: &[Inst], parts: &[Part], checks: &BTreeSet<usize>) -> Vec<(u32, Option<u8>)> {
     let starts = targets(insts);
+    let meets = |k: usize| parts.iter().any(|p| p.meeting && p.insts.contains(&k));
     let mut out = Vec::new();
     // The last WARPSYNC of the block, whether it is still on its own, and the register with its lanes.
     let mut gathered: Option<(usize, bool, Option<u8>)> = None;
@@ -100,7 +104,12 @@ fn groups(insts: &[Inst]) -> Vec<(u32, Option<u8>)> {
         if starts.contains(&k) {
             close(&mut gathered, &mut out);
         }
-        if inst.op == Opcode::WARPSYNC {
+        if meets(k) || checks.contains(&k) {
+            continue;
+        }
+        if calls_meeting(inst, parts) {
+            out.push((offset_of(k), None));
+        } else if inst.op == Opcode::WARPSYNC {
             close(&mut gathered, &mut out);
             let mask = plain(inst.operands.get(1)).filter(|r| r.file == RegFile::R && !r.is_zero());
             gathered = Some((k, true, mask.map(|r| r.index)));
@@ -119,6 +128,48 @@ fn groups(insts: &[Inst]) -> Vec<(u32, Option<u8>)> {
     }
     close(&mut gathered, &mut out);
     out.sort_unstable();
+    out
+}
+
+/// Whether an instruction calls a function in which lanes meet: it stands for the instruction that they meet for.
+fn calls_meeting(inst: &Inst, parts: &[Part]) -> bool {
+    let to = inst.operands.iter().find_map(|o| match o {
+        Operand::Label(at) => usize::try_from(*at / i64::from(INST_BYTES)).ok(),
+        _ => None,
+    });
+    inst.op == Opcode::CALL && parts.iter().any(|p| p.meeting && Some(p.insts.start) == to)
+}
+
+/// Votes and matches that find out whether such a function must be called: what a predicate is computed from by which a
+/// branch goes to the call.
+fn checks(insts: &[Inst], parts: &[Part]) -> BTreeSet<usize> {
+    let mut out = BTreeSet::new();
+    if parts.iter().all(|p| !p.meeting) {
+        return out;
+    }
+    let writer = |before: usize, reg: Reg| {
+        (0..before).rev().find(|k| {
+            let mut found = false;
+            units::for_each_write(&insts[*k], |u, _| found |= register(u) == Some(reg));
+            found
+        })
+    };
+    for (k, inst) in insts.iter().enumerate().filter(|i| i.1.op == Opcode::BRA && i.1.guard != Guard::TRUE) {
+        let to = inst.operands.iter().find_map(|o| match o {
+            Operand::Label(at) => usize::try_from(*at / i64::from(INST_BYTES)).ok(),
+            _ => None,
+        });
+        let mut way = insts.get(to.unwrap_or(usize::MAX)..).unwrap_or_default().iter();
+        if !way.find(|i| i.op.info().control).is_some_and(|i| calls_meeting(i, parts)) {
+            continue;
+        }
+        let compared = writer(k, inst.guard.pred).and_then(|at| {
+            let sources = insts[at].operands.iter().filter_map(|o| plain(Some(o)));
+            let word = sources.into_iter().find(|r| r.file == RegFile::R)?;
+            writer(at, word)
+        });
+        out.extend(compared.filter(|at| matches!(insts[*at].op, Opcode::VOTE | Opcode::MATCH)));
+    }
     out
 }
 

@@ -214,7 +214,8 @@ fn function(
             addend: r.addend.into(),
         })
         .collect();
-    let part = facts::Part { insts: 0..code.insts.len(), spill_slots: code.spill_slots.clone() };
+    let spill_slots = code.spill_slots.clone();
+    let part = facts::Part { insts: 0..code.insts.len(), spill_slots, meeting: false };
     let facts = facts::code_facts(&code.insts, &[part], facts::has_wmma(func));
     let frame = facts::frame(&code.insts, func.entry);
     Ok(cubin::object::Function {

@@ -613,12 +613,14 @@ fn facts_of(
     code: &Code,
     used: impl Iterator<Item = FuncId>,
 ) -> cubin::CodeFacts {
-    let mut parts = vec![facts::Part { insts: 0..own.insts.len(), spill_slots: own.spill_slots.clone() }];
+    let mut parts =
+        vec![facts::Part { insts: 0..own.insts.len(), spill_slots: own.spill_slots.clone(), meeting: false }];
     for p in placed {
         let first = (p.offset / 16) as usize;
         let spill_slots =
             functions.code.get(p.name.as_str()).map(|c| c.spill_slots.clone()).unwrap_or_default();
-        parts.push(facts::Part { insts: first..first + (p.size / 16) as usize, spill_slots });
+        let meeting = p.name.starts_with(ori::abi::MEETING);
+        parts.push(facts::Part { insts: first..first + (p.size / 16) as usize, spill_slots, meeting });
     }
     let wmma = used.into_iter().any(|f| facts::has_wmma(&module.funcs[f]));
     facts::code_facts(&code.insts, &parts, wmma)

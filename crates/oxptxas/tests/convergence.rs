@@ -3,12 +3,16 @@
 use oxptxas::verify::{self, Verdict};
 use oxptxas::{Settings, compile};
 use sass::Target;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// What stands before the bodies: %out is where a thread stores, %id its number in the block, %lane that in the warp.
 const HEAD: &str = "
 .address_size 64
 .func waits (.reg .b64 %a) { .reg .b32 %x; ld.global.u32 %x, [%a]; bar.warp.sync -1; st.global.u32 [%a+4], %x; ret; }
 .func calm (.reg .b64 %a) { .reg .b32 %x; ld.global.u32 %x, [%a]; st.global.u32 [%a+4], %x; ret; }
+.func (.reg .b32 %o) swaps (.reg .b32 %a) { shfl.sync.bfly.b32 %o, %a, 3, 31, -1; ret; }
+.func (.reg .b32 %o) turns (.reg .b32 %a) { shfl.sync.bfly.b32 %o, %a, 5, 31, -1; add.u32 %o, %o, 1; ret; }
 .visible .entry k(.param .u64 in, .param .u64 out)
 {
     .reg .pred %p<10>; .reg .b32 %r<20>, %id, %lane; .reg .b64 %in, %out, %t;
@@ -98,6 +102,19 @@ const BODIES: &[(&str, &str)] = &[
     st.global.u32 [%out], %r2; st.global.u32 [%out+8], %r2; E: st.global.u32 [%out+4], %id; ret;",
     ),
     (
+        "shuffle in a loop and behind it",
+        "
+    selp.u32 %r4, 2, 1, %p3; mov.u32 %r2, %id; L: shfl.sync.bfly.b32 %r3, %r2, 1, 31, -1; add.u32 %r2, %r2, %r3;
+    sub.u32 %r4, %r4, 1; setp.ne.u32 %p4, %r4, 0; @%p4 bra L; @%p3 bra E;
+    shfl.sync.bfly.b32 %r3, %r2, 2, 31, -1; E: st.global.u32 [%out], %r2; st.global.u32 [%out+4], %r3; ret;",
+    ),
+    (
+        "shuffles under guards",
+        "
+    @%p3 shfl.sync.bfly.b32 %r2, %id, 1, 31, -1; @!%p3 shfl.sync.bfly.b32 %r2, %lane, 2, 31, -1;
+    st.global.u32 [%out+4], %r2; ret;",
+    ),
+    (
         "loop with a shuffle",
         "
     mov.u32 %r2, 0; L: shfl.sync.bfly.b32 %r3, %id, 1, 31, -1; add.u32 %r2, %r2, 1; st.global.u32 [%out], %r3;
@@ -111,20 +128,244 @@ const BODIES: &[(&str, &str)] = &[
     ),
 ];
 
+/// Lanes that meet at different instructions: name, body.
+const MEETINGS: &[(&str, &str)] = &[
+    (
+        "shuffles in two arms",
+        "
+    @%p3 bra A; shfl.sync.bfly.b32 %r2, %id, 1, 31, -1; bra E; A: mul.lo.u32 %r3, %id, 5; shfl.sync.bfly.b32 %r2, %r3, 2, 31, -1; add.u32 %r2, %r2, 7;
+    E: st.global.u32 [%out], %r2; ret;",
+    ),
+    (
+        "several shuffles in two arms",
+        "
+    @%p3 bra A; shfl.sync.down.b32 %r2|%p4, %id, 1, 31, -1; add.u32 %r2, %r2, %id; shfl.sync.down.b32 %r2, %r2, 2, 31, -1; bra E; A: shfl.sync.down.b32 %r2|%p4, %lane, %r1, 31, -1; @%p4 add.u32 %r2, %r2, 3; shfl.sync.down.b32 %r3, %r2, 4, 31, -1; add.u32 %r2, %r2, %r3;
+    E: st.global.u32 [%out], %r2; ret;",
+    ),
+    (
+        "shuffles in two arms with masks",
+        "
+    @%p3 bra A; and.b32 %r4, %lane, 16; shl.b32 %r5, 0xffff, %r4; shfl.sync.bfly.b32 %r2, %id, 1, 31, %r5; bra E; A: and.b32 %r4, %lane, 16; shl.b32 %r5, 0xffff, %r4; shfl.sync.bfly.b32 %r2, %lane, 2, 31, %r5; add.u32 %r2, %r2, 7;
+    E: st.global.u32 [%out], %r2; ret;",
+    ),
+    (
+        "ballots in two arms",
+        "
+    @%p3 bra A; vote.sync.ballot.b32 %r2, %p1, -1; bra E; A: vote.sync.ballot.b32 %r2, %p2, -1; add.u32 %r2, %r2, 7;
+    E: st.global.u32 [%out], %r2; ret;",
+    ),
+    (
+        "ballots in two arms with masks",
+        "
+    @%p3 bra A; mov.u32 %r5, 0xf0f0f0f0; shr.u32 %r4, %lane, 2; and.b32 %r4, %r4, 1; setp.eq.u32 %p5, %r4, 0; @%p5 not.b32 %r5, %r5; vote.sync.ballot.b32 %r2, %p1, %r5; bra E; A: mov.u32 %r5, 0xf0f0f0f0; shr.u32 %r4, %lane, 2; and.b32 %r4, %r4, 1; setp.eq.u32 %p5, %r4, 0; @%p5 not.b32 %r5, %r5; vote.sync.ballot.b32 %r2, %p2, %r5; add.u32 %r2, %r2, 7;
+    E: st.global.u32 [%out], %r2; ret;",
+    ),
+    (
+        "vote.any in two arms",
+        "
+    @%p3 bra A; vote.sync.any.pred %p5, %p1, -1; selp.u32 %r2, 3, 5, %p5; bra E; A: vote.sync.any.pred %p5, !%p2, -1; selp.u32 %r2, 13, 15, %p5;
+    E: st.global.u32 [%out], %r2; ret;",
+    ),
+    (
+        "vote.any in two arms, constant masks",
+        "
+    @%p3 bra A; vote.sync.any.pred %p5, %p1, 0x7fffffff; selp.u32 %r2, 3, 5, %p5; bra E; A: vote.sync.any.pred %p5, !%p1, 0x7fffffff; selp.u32 %r2, 13, 15, %p5;
+    E: st.global.u32 [%out], %r2; ret;",
+    ),
+    (
+        "vote.all in two arms",
+        "
+    @%p3 bra A; vote.sync.all.pred %p5, %p1, -1; selp.u32 %r2, 3, 5, %p5; bra E; A: vote.sync.all.pred %p5, !%p2, -1; selp.u32 %r2, 13, 15, %p5;
+    E: st.global.u32 [%out], %r2; ret;",
+    ),
+    (
+        "vote.all in two arms, constant masks",
+        "
+    @%p3 bra A; vote.sync.all.pred %p5, %p1, 0x7fffffff; selp.u32 %r2, 3, 5, %p5; bra E; A: vote.sync.all.pred %p5, !%p1, 0x7fffffff; selp.u32 %r2, 13, 15, %p5;
+    E: st.global.u32 [%out], %r2; ret;",
+    ),
+    (
+        "vote.uni in two arms",
+        "
+    @%p3 bra A; vote.sync.uni.pred %p5, %p1, -1; selp.u32 %r2, 3, 5, %p5; bra E; A: vote.sync.uni.pred %p5, !%p2, -1; selp.u32 %r2, 13, 15, %p5;
+    E: st.global.u32 [%out], %r2; ret;",
+    ),
+    (
+        "vote.uni in two arms, constant masks",
+        "
+    @%p3 bra A; vote.sync.uni.pred %p5, %p1, 0x7fffffff; selp.u32 %r2, 3, 5, %p5; bra E; A: vote.sync.uni.pred %p5, !%p1, 0x7fffffff; selp.u32 %r2, 13, 15, %p5;
+    E: st.global.u32 [%out], %r2; ret;",
+    ),
+    (
+        "matches in two arms",
+        "
+    @%p3 bra A; match.any.sync.b32 %r2, %r1, -1; bra E; A: xor.b32 %r3, %lane, 5; and.b32 %r3, %r3, 3; match.any.sync.b32 %r2, %r3, -1; add.u32 %r2, %r2, 7;
+    E: st.global.u32 [%out], %r2; ret;",
+    ),
+    (
+        "matches of all in two arms",
+        "
+    @%p3 bra A; mov.u64 %t, 5; match.all.sync.b64 %r2|%p4, %t, -1; selp.u32 %r3, 1, 9, %p4; add.u32 %r2, %r2, %r3; bra E; A: mov.u64 %t, 5; match.all.sync.b64 %r2|%p4, %t, -1; selp.u32 %r3, 4, 6, %p4; add.u32 %r2, %r2, %r3;
+    E: st.global.u32 [%out], %r2; ret;",
+    ),
+    (
+        "matches of all in two arms that differ",
+        "
+    @%p3 bra A; mov.u32 %r5, -1; match.all.sync.b32 %r2|%p4, 5, %r5; selp.u32 %r3, 1, 9, %p4; add.u32 %r2, %r2, %r3; bra E; A: match.all.sync.b32 %r2|%p4, 6, -1; selp.u32 %r3, 4, 6, %p4; add.u32 %r2, %r2, %r3;
+    E: st.global.u32 [%out], %r2; ret;",
+    ),
+    (
+        "barriers of the warp in two arms",
+        "
+    @%p3 bra A; st.volatile.shared.u32 [sh], 7; bar.warp.sync -1; ld.volatile.shared.u32 %r2, [sh+4]; bra E; A: st.volatile.shared.u32 [sh+4], 9; bar.warp.sync -1; ld.volatile.shared.u32 %r2, [sh];
+    E: st.global.u32 [%out], %r2; ret;",
+    ),
+    (
+        "barriers in two arms",
+        "
+    @%p3 bra A; st.volatile.shared.u32 [sh], 7; barrier.sync 0; ld.volatile.shared.u32 %r2, [sh+4]; bra E; A: st.volatile.shared.u32 [sh+4], 9; barrier.sync 0; ld.volatile.shared.u32 %r2, [sh];
+    E: st.global.u32 [%out], %r2; ret;",
+    ),
+    (
+        "reductions at barriers in two arms",
+        "
+    @%p3 bra A; barrier.red.popc.u32 %r2, 0, %p1; bra E; A: barrier.red.popc.u32 %r2, 0, %p2; add.u32 %r2, %r2, 7;
+    E: st.global.u32 [%out], %r2; ret;",
+    ),
+    (
+        "reductions of predicates at barriers in two arms",
+        "
+    @%p3 bra A; barrier.red.or.pred %p5, 1, %p1; selp.u32 %r2, 3, 5, %p5; bra E; A: barrier.red.or.pred %p5, 1, %p2; selp.u32 %r2, 13, 15, %p5;
+    E: st.global.u32 [%out], %r2; ret;",
+    ),
+    (
+        "shuffles in two arms and behind them",
+        "
+    @%p3 bra A; shfl.sync.bfly.b32 %r2, %id, 1, 31, -1; st.global.u32 [%out+4], %r2; bra B;
+    A: shfl.sync.bfly.b32 %r2, %lane, 2, 31, -1; B: shfl.sync.bfly.b32 %r3, %r2, 4, 31, -1;
+    st.global.u32 [%out], %r3; ret;",
+    ),
+    (
+        "shuffle in front of an early return",
+        "
+    @%p3 bra A; shfl.sync.bfly.b32 %r2, %id, 1, 31, -1; st.global.u32 [%out+4], %r2; ret;
+    A: shfl.sync.bfly.b32 %r2, %lane, 2, 31, -1; st.global.u32 [%out], %r2; ret;",
+    ),
+    (
+        "shuffles behind the end of some lanes",
+        "
+    @%p2 ret; @%p3 bra A; shfl.sync.bfly.b32 %r2, %id, 1, 31, -1; bra E;
+    A: shfl.sync.bfly.b32 %r2, %lane, 2, 31, -1; add.u32 %r2, %r2, 100; E: st.global.u32 [%out], %r2; ret;",
+    ),
+    (
+        "shuffle here and in a function",
+        "
+    @%p3 bra A; shfl.sync.bfly.b32 %r2, %id, 1, 31, -1; bra E; A: call (%r2), swaps, (%lane);
+    E: st.global.u32 [%out], %r2; ret;",
+    ),
+    (
+        "shuffles in two functions",
+        "
+    @%p3 bra A; call (%r2), turns, (%id); bra E; A: call (%r2), swaps, (%lane);
+    E: st.global.u32 [%out], %r2; ret;",
+    ),
+];
+
+/// The same for what the targets from sm_80 on have: name, body.
+const REDUCTIONS: &[(&str, &str)] = &[
+    (
+        "reductions in two arms",
+        "
+    @%p3 bra A; redux.sync.add.u32 %r2, %id, -1; bra E; A: redux.sync.add.u32 %r2, %lane, -1; add.u32 %r2, %r2, 1;
+    E: st.global.u32 [%out], %r2; ret;",
+    ),
+    (
+        "reductions in two arms with masks",
+        "
+    shr.u32 %r4, %lane, 4; mul.lo.u32 %r4, %r4, 16; shl.b32 %r5, 0xffff, %r4; @%p3 bra A;
+    redux.sync.max.u32 %r2, %id, %r5; bra E; A: redux.sync.max.u32 %r2, %lane, %r5; add.u32 %r2, %r2, 1;
+    E: st.global.u32 [%out], %r2; ret;",
+    ),
+];
+
+/// From sm_90 on.
+const ELECTIONS: &[(&str, &str)] = &[(
+    "elections in two arms",
+    "
+    @%p3 bra A; elect.sync %r2|%p4, -1; bra E; A: elect.sync %r2|%p4, -1; add.u32 %r2, %r2, 1;
+    E: selp.u32 %r3, 1, 2, %p4; st.global.u32 [%out], %r2; st.global.u32 [%out+4], %r3; ret;",
+)];
+
+/// Targets, and the PTX version to ask for.
+const TARGETS: [(&str, &str); 5] =
+    [("sm_75", "7.0"), ("sm_80", "7.0"), ("sm_90", "8.0"), ("sm_100", "8.6"), ("sm_120", "9.0")];
+
 #[test]
 fn code_ends_and_agrees() {
+    let of =
+        |bodies: &'static [(&str, &str)], least| bodies.iter().map(move |(name, body)| (*name, *body, least));
     let mut wrong = Vec::new();
-    for (name, body) in BODIES {
-        for (arch, version) in [("sm_75", "7.0"), ("sm_80", "7.0"), ("sm_90", "8.0"), ("sm_120", "9.0")] {
-            let source = format!(".version {version}\n.target {arch}\n{HEAD}{body}\n}}\n");
-            let module = ptx::parse(&source).unwrap_or_else(|e| panic!("{name}: {e:?}"));
+    for (name, body, least) in of(BODIES, 75).chain(meetings()) {
+        for (arch, source) in sources(body, least) {
             for opt_level in [0, 3] {
                 let settings = Settings { opt_level, ..Settings::new(Target::parse(arch).unwrap()) };
                 let cubin = compile(&source, "k.ptx", &settings)
                     .unwrap_or_else(|e| panic!("{name}: {}", e.render("")));
-                let verdict = verify::kernel(&module, &source, &cubin.cubin, "k", 0..2);
+                let verdict = verdict(&source, &cubin.cubin);
                 if verdict != Verdict::Same {
                     wrong.push(format!("{name}, {arch} -O{opt_level}: {verdict:?}"));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Name and body of programs in which lanes meet at different instructions, and the first target that takes them.
+fn meetings() -> impl Iterator<Item = (&'static str, &'static str, u8)> {
+    let of =
+        |bodies: &'static [(&str, &str)], least| bodies.iter().map(move |(name, body)| (*name, *body, least));
+    of(MEETINGS, 75).chain(of(REDUCTIONS, 80)).chain(of(ELECTIONS, 90))
+}
+
+/// A program for each target from `least` on.
+fn sources(body: &str, least: u8) -> impl Iterator<Item = (&'static str, String)> {
+    let taken = TARGETS.iter().filter(move |t| Target::parse(t.0).unwrap().sm >= least);
+    taken.map(move |(arch, version)| {
+        (*arch, format!(".version {version}\n.target {arch}\n{HEAD}{body}\n}}\n"))
+    })
+}
+
+fn verdict(source: &str, cubin: &[u8]) -> Verdict {
+    let module = ptx::parse(source).unwrap_or_else(|e| panic!("{e:?}"));
+    verify::kernel(&module, source, cubin, "k", 0..2)
+}
+
+/// ptxas 13.0.88 has it so: the interpreter says the same of where lanes meet, and the simulator executes its code.
+#[test]
+fn lanes_of_the_reference_compiler_meet() {
+    let Some(tools) = std::env::var_os("OXPTXAS_ORACLES").map(PathBuf::from) else {
+        assert!(std::env::var("CI").as_deref() != Ok("true"), "CI needs OXPTXAS_ORACLES");
+        eprintln!("oracle tools not installed: skipped");
+        return;
+    };
+    let scratch = Path::new(env!("CARGO_TARGET_TMPDIR")).join("convergence");
+    std::fs::create_dir_all(&scratch).unwrap();
+    let (input, output) = (scratch.join("k.ptx"), scratch.join("k.cubin"));
+    let mut wrong = Vec::new();
+    for (name, body, least) in meetings() {
+        for (arch, source) in sources(body, least) {
+            std::fs::write(&input, &source).unwrap();
+            for level in ["-O0", "-O3"] {
+                let run = Command::new(tools.join("ptxas"))
+                    .args([&format!("-arch={arch}"), level, "-o"])
+                    .args([&output, &input])
+                    .output()
+                    .unwrap();
+                assert!(run.status.success(), "{name}: {}", String::from_utf8_lossy(&run.stderr));
+                let verdict = verdict(&source, &std::fs::read(&output).unwrap());
+                if verdict != Verdict::Same {
+                    wrong.push(format!("{name}, {arch} {level}: {verdict:?}"));
                 }
             }
         }

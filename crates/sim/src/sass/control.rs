@@ -217,7 +217,12 @@ pub(crate) fn compile(name: &str, o: &Operands<'_>) -> Result<Option<Control>, U
 
 fn diverged(o: &Operands<'_>, diverged: bool) -> Result<Control, Unsupported> {
     let guard = Pred::of(o.inst.guard.pred, o.inst.guard.not)?;
-    Ok(Control::BranchDiverged { guard, lanes: o.src(0, Kind::Int)?, diverged, target: address(o, 2)? })
+    // sm_75 has no operand there: all lanes.
+    let lanes = match o.operand(0)? {
+        Operand::Reg(r) if r.reg.is_zero() && !r.not => Src::fixed(0xffff_ffff),
+        _ => o.src(0, Kind::Int)?,
+    };
+    Ok(Control::BranchDiverged { guard, lanes, diverged, target: address(o, 2)? })
 }
 
 fn barrier(o: &Operands<'_>) -> Result<Control, Unsupported> {
