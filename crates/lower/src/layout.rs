@@ -212,17 +212,21 @@ impl ModuleLayout {
         let last = |v: &VarId| (!named.contains(v), !own.contains(v), *v);
         shared.sort_by_key(|v| (module.vars[*v].is_unsized(), !common.contains(v), last(v)));
         let base = if target.sm >= 90 { RESERVED_SHARED } else { 0 };
+        // Alignment counts from behind what is reserved: ptxas 13.0.88 places `.align 4096` at 0x400 on sm_90 and later.
+        let aligned = |at: u32, align: u32| {
+            (at - base).checked_next_multiple_of(align.max(1)).and_then(|n| n.checked_add(base)).unwrap_or(at)
+        };
         let (mut at, mut align) = (base, self.dynamic_align);
         for v in shared.iter().filter(|v| !module.vars[**v].is_unsized()) {
             let var = &module.vars[*v];
-            let start = at.next_multiple_of(var.align.max(1));
+            let start = aligned(at, var.align);
             align = align.max(var.align);
             self.shared.insert((id, *v), start);
             at = start.saturating_add(var.size().min(u64::from(u32::MAX)) as u32);
         }
         let any = at != base || self.dynamic_align != 0;
         // What is launched with the kernel comes behind what the file states, so the gap before it counts.
-        let end = at.checked_next_multiple_of(self.dynamic_align.max(1)).unwrap_or(at);
+        let end = aligned(at, self.dynamic_align);
         for v in shared.iter().filter(|v| module.vars[**v].is_unsized()) {
             self.shared.insert((id, *v), end);
         }

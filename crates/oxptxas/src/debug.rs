@@ -5,6 +5,9 @@ use cubin::lines::{Lines, Row, Sequence};
 use ptx::{FuncId, LineIndex, Module, Stmt};
 use rustc_hash::FxHashMap;
 
+/// The section of the names of inlined functions.
+const DEBUG_STR: &str = ".debug_str";
+
 /// A place in the source, perhaps in a function that was inlined at another.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct Place {
@@ -197,24 +200,15 @@ fn text(source: &str) -> Vec<u8> {
     out
 }
 
-/// The bytes of `.section .debug_str`, and the offsets of its labels.
+/// The bytes of `.section .debug_str`, and the offsets of its labels and of itself. Those of that name are one section.
 fn debug_strings(module: &Module) -> (Vec<u8>, FxHashMap<String, u32>) {
     let mut bytes = Vec::new();
     let mut labels = FxHashMap::default();
-    let body = module.sections.iter().find(|(name, _)| name == ".debug_str" || name == "debug_str");
-    for line in body.iter().flat_map(|(_, text)| text.lines()) {
-        let mut line = line.trim();
-        if let Some((label, rest)) = line.split_once(':') {
-            labels.insert(label.trim().to_owned(), bytes.len() as u32);
-            line = rest.trim();
-        }
-        if let Some(list) = line.strip_prefix(".b8") {
-            let values = list.trim_end_matches(';').split(',').map(str::trim);
-            bytes.extend(values.filter_map(|v| match v.strip_prefix("0x") {
-                Some(hex) => u8::from_str_radix(hex, 16).ok(),
-                None => v.parse::<i16>().ok().map(|n| n as u8),
-            }));
-        }
+    labels.insert(DEBUG_STR.to_owned(), 0);
+    for section in module.sections.iter().filter(|s| s.name == DEBUG_STR) {
+        let base = bytes.len() as u32;
+        labels.extend(section.labels.iter().map(|(name, at)| (name.clone(), base + at)));
+        bytes.extend(&section.bytes);
     }
     (bytes, labels)
 }

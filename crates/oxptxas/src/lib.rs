@@ -20,6 +20,7 @@ pub mod files;
 mod functions;
 mod gradients;
 pub mod knobs;
+mod limits;
 pub mod listing;
 mod object;
 pub mod options;

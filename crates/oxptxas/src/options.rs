@@ -12,10 +12,14 @@ pub enum Kind {
     Flag,
     /// `true` or `false`.
     Bool,
-    /// A number.
+    /// A number, as C reads it, of 32 bits with a sign; nothing is 0.
     Number,
+    /// One of 64 bits.
+    LongNumber,
     /// One of these words; empty: any text.
     Word(&'static [&'static str]),
+    /// One of these words, if it is the last that was given.
+    LateWord(&'static [&'static str]),
     /// A comma-separated list that adds up over repetitions.
     List,
     /// Such a list of these words.
@@ -54,7 +58,7 @@ const fn opt(long: &'static str, short: &'static str, kind: Kind, status: Status
     Opt { long, short, kind, status, help }
 }
 
-use Kind::{Bool, Flag, List, Number, Word, Words};
+use Kind::{Bool, Flag, LateWord, List, LongNumber, Number, Word, Words};
 use Status::{Built, Moot, NotBuilt, Only};
 
 /// Cache operators of loads and of stores.
@@ -66,7 +70,7 @@ pub static OPTIONS: &[Opt] = &[
     opt(
         "Ofast-compile",
         "Ofc",
-        Word(&["0", "min", "mid", "max"]),
+        LateWord(&["0", "min", "mid", "max"]),
         Built,
         "compile faster: min and mid mean -O1, max -O0",
     ),
@@ -82,11 +86,17 @@ pub static OPTIONS: &[Opt] = &[
     opt("compile-as-tools-patch", "astoolspatch", Flag, NotBuilt, "compile patch code for tools"),
     opt("compile-only", "c", Flag, Built, "make a relocatable object"),
     opt("compiler-annotations", "annotate", Flag, NotBuilt, "annotate the output with compiler internals"),
-    opt("def-load-cache", "dlcm", Word(LOADS), Built, "default cache modifier of global and generic loads"),
+    opt(
+        "def-load-cache",
+        "dlcm",
+        LateWord(LOADS),
+        Built,
+        "default cache modifier of global and generic loads",
+    ),
     opt(
         "def-store-cache",
         "dscm",
-        Word(STORES),
+        LateWord(STORES),
         Built,
         "default cache modifier of global and generic stores",
     ),
@@ -125,8 +135,8 @@ pub static OPTIONS: &[Opt] = &[
     opt("entry", "e", List, Built, "compile only these kernels"),
     opt("extensible-whole-program", "ewp", Flag, Built, "extensible whole program mode"),
     opt("fmad", "fmad", Bool, Built, "contract multiplications and additions"),
-    opt("force-load-cache", "flcm", Word(LOADS), Built, "force a cache modifier on loads"),
-    opt("force-store-cache", "fscm", Word(STORES), Built, "force a cache modifier on stores"),
+    opt("force-load-cache", "flcm", LateWord(LOADS), Built, "force a cache modifier on loads"),
+    opt("force-store-cache", "fscm", LateWord(STORES), Built, "force a cache modifier on stores"),
     opt(
         "fdevice-time-trace",
         "fdevice-time-trace",
@@ -153,7 +163,13 @@ pub static OPTIONS: &[Opt] = &[
     opt("help", "h", Flag, Built, "print this text"),
     opt("input-as-string", "ias", List, NotBuilt, "PTX on the command line"),
     // ptxas keeps it to itself.
-    opt("jobserver", "jobserver", Flag, Moot, "take threads from make (as many are used as there are cores)"),
+    opt(
+        "jobserver",
+        "jobserver",
+        Flag,
+        Moot,
+        "take threads from make (--split-compile says how many there are)",
+    ),
     opt("knob", "knob", List, Built, "of phases: DumpIR=, DisablePhases=, NumOptPhasesBudget=, OptBudget="),
     opt(
         "legacy-bar-warp-wide-behavior",
@@ -191,7 +207,13 @@ pub static OPTIONS: &[Opt] = &[
     opt("return-at-end", "ret-end", Flag, Moot, "keep the return at the end (for debuggers)"),
     opt("sanitize", "sanitize", Word(&["memcheck", "threadsteer"]), NotBuilt, "instrumented code"),
     opt("sp-bounds-check", "sp-bounds-check", Flag, NotBuilt, "check the bounds of the stack pointer"),
-    opt("split-compile", "split-compile", Number, Moot, "threads (the output does not depend on them)"),
+    opt(
+        "split-compile",
+        "split-compile",
+        Number,
+        Built,
+        "threads, 0 and without it: as many as processors (the output does not depend on them)",
+    ),
     opt(
         "suppress-async-bulk-multicast-advisory-warning",
         "suppress-async-bulk-multicast-advisory-warning",
@@ -217,7 +239,7 @@ pub static OPTIONS: &[Opt] = &[
     opt("warn-on-local-memory-usage", "warn-lmem-usage", Flag, Built, "warn of local memory"),
     opt("warn-on-spills", "warn-spills", Flag, Built, "warn of spills"),
     opt("warning-as-error", "Werror", Flag, Built, "make warnings errors"),
-    opt("use-trace-pid", "use-trace-pid", Number, Moot, "process number in the time trace"),
+    opt("use-trace-pid", "use-trace-pid", LongNumber, Moot, "process number in the time trace"),
     opt("uumn", "uumn", Flag, Moot, "no effect on the code"),
     // Not in `--help`; Triton always passes it.
     opt("regAllocOptLevel", "regAllocOptLevel", Number, Moot, "effort of register allocation"),
@@ -251,6 +273,33 @@ impl CommandLine {
         Ok(line)
     }
 
+    /// Looks at what only counts where something is compiled.
+    ///
+    /// # Errors
+    /// The text of ptxas's fatal message.
+    pub fn finish(&self) -> Result<(), String> {
+        for opt in OPTIONS {
+            let Some(value) = self.value(opt.long) else { continue };
+            match opt.kind {
+                Kind::LateWord(words) if !words.contains(&value) => {
+                    return Err(format!("Value '{value}' is not defined for option '{}'", opt.long));
+                }
+                Kind::Word(_) | Kind::LateWord(_) | Kind::Number | Kind::LongNumber => {}
+                Kind::Flag | Kind::Bool | Kind::List | Kind::Words(_) => {}
+            }
+        }
+        if self.number("split-compile").is_some_and(|n| n < 0) {
+            let value = self.value("split-compile").unwrap_or_default();
+            return Err(format!("Invalid value '{value}' for option '--split-compile'"));
+        }
+        Ok(())
+    }
+
+    /// The last value of an option that takes a number.
+    pub fn number(&self, long: &str) -> Option<i64> {
+        self.value(long).and_then(|text| number(text).and_then(Result::ok))
+    }
+
     /// Whether a flag was given.
     pub fn has(&self, long: &str) -> bool {
         self.values.contains_key(long)
@@ -275,6 +324,8 @@ impl CommandLine {
             let value = match (opt.kind, attached) {
                 (Kind::Flag, Some(_)) => return Err(format!("no argument expected after '{}'", head(arg))),
                 (Kind::Flag, None) => String::new(),
+                // What follows is a file: `-O 3` asks for level 0 and a file `3`.
+                (Kind::Number, None) if arg == "-O" => String::new(),
                 (_, Some(v)) => v.to_string(),
                 (_, None) => {
                     args.next().cloned().ok_or_else(|| format!("argument expected after '{arg}'"))?
@@ -305,14 +356,21 @@ impl CommandLine {
             Kind::Bool if !matches!(value, "true" | "false") => {
                 return Err(format!("'{value}': expected true or false"));
             }
-            Kind::Number if value.parse::<i64>().is_err() => {
-                return Err(format!("'{value}': expected a number"));
+            Kind::Number | Kind::LongNumber => {
+                let bits = if opt.kind == Kind::Number { 32 } else { 64 };
+                let least = i64::MIN >> (64 - bits);
+                match number(value) {
+                    None => return Err(format!("'{value}': expected a number")),
+                    Some(Ok(n)) if (least..=!least).contains(&n) => {}
+                    Some(_) => return Err(format!("{bits}-bit integer value ({value}) out of range")),
+                }
             }
             Kind::Word(words) if !words.is_empty() && !words.contains(&value) => {
                 return Err(format!("Value '{value}' is not defined for option '{}'", opt.long));
             }
             Kind::Words(words) => {
-                if let Some(unknown) = value.split(',').find(|v| !words.contains(v)) {
+                let mut given = value.split(',').filter(|v| !v.is_empty());
+                if let Some(unknown) = given.find(|v| !words.contains(v)) {
                     return Err(format!("Value '{unknown}' is not defined for option '{}'", opt.long));
                 }
             }
@@ -327,7 +385,7 @@ impl CommandLine {
         }
         let values = self.values.entry(opt.long).or_default();
         if matches!(opt.kind, Kind::List | Kind::Words(_)) {
-            values.extend(value.split(',').map(String::from));
+            values.extend(value.split(',').filter(|v| !v.is_empty()).map(String::from));
         } else {
             if values.last().is_some_and(|old| old != value) {
                 self.warnings.push(format!(
@@ -355,13 +413,14 @@ fn find(arg: &str) -> Result<(&'static Opt, Option<&str>), String> {
         return opt.map(|o| (o, value)).ok_or_else(|| format!("Unknown option '-{long}'"));
     }
     let short = &name[1..];
-    if let Some(o) = OPTIONS.iter().find(|o| o.short == short || o.long == short) {
+    // Of options without a value the long name has two dashes.
+    let long = |o: &&Opt| o.long == short && o.kind != Kind::Flag;
+    if let Some(o) = OPTIONS.iter().find(|o| o.short == short || long(o)) {
         return Ok((o, value));
     }
     if value.is_none() {
         for o in OPTIONS.iter().filter(|o| o.short.len() == 1 && o.kind != Kind::Flag) {
             if let Some(rest) = short.strip_prefix(o.short)
-                && (o.kind != Kind::Number || rest.parse::<i64>().is_ok() || o.short == "O")
                 && matches!(o.short, "O" | "m")
             {
                 return Ok((o, Some(rest)));
@@ -369,6 +428,47 @@ fn find(arg: &str) -> Result<(&'static Opt, Option<&str>), String> {
         }
     }
     Err(format!("Unknown option '{short}'"))
+}
+
+/// What C's `strtol` makes of a text that is a number as a whole, with the digits of its base: hexadecimal after `0x`, octal after
+/// `0`; nothing is 0. `Err` where it does not fit 64 bits.
+pub fn number(text: &str) -> Option<Result<i64, ()>> {
+    let digits = text.trim_start();
+    let (negative, digits) = match digits.as_bytes() {
+        [b'-', ..] => (true, &digits[1..]),
+        [b'+', ..] => (false, &digits[1..]),
+        _ => (false, digits),
+    };
+    let (digits, radix) = match digits.as_bytes() {
+        [] if text.is_empty() => return Some(Ok(0)),
+        [b'0', b'x' | b'X', _, ..] => (&digits[2..], 16),
+        [b'0', _, ..] => (&digits[1..], 8),
+        _ => (digits, 10),
+    };
+    if digits.is_empty() || !digits.chars().all(|c| c.is_digit(radix)) {
+        return None;
+    }
+    let n = i128::from_str_radix(digits, radix).unwrap_or(i128::MAX);
+    Some(i64::try_from(if negative { -n } else { n }).map_err(drop))
+}
+
+/// What C's `atoi` makes of a text: the decimal number that it begins with, cut to 32 bits; 0 without one.
+pub fn leading_number(text: &str) -> u32 {
+    let digits = text.trim_start();
+    let (negative, digits) = match digits.as_bytes() {
+        [b'-', ..] => (true, &digits[1..]),
+        [b'+', ..] => (false, &digits[1..]),
+        _ => (false, digits),
+    };
+    let end = digits.bytes().position(|b| !b.is_ascii_digit()).unwrap_or(digits.len());
+    let most = if negative { i64::MIN } else { i64::MAX };
+    let n = match digits[..end].parse::<i64>() {
+        Ok(n) if negative => -n,
+        Ok(n) => n,
+        Err(_) if end == 0 => 0,
+        Err(_) => most,
+    };
+    n as u32
 }
 
 /// Splits an options file at white space, with quotes.
@@ -399,8 +499,8 @@ pub fn help(program: &str) -> String {
         let argument = match o.kind {
             Kind::Flag => "",
             Kind::Bool => " <true|false>",
-            Kind::Number => " <N>",
-            Kind::Word(_) => " <value>",
+            Kind::Number | Kind::LongNumber => " <N>",
+            Kind::Word(_) | Kind::LateWord(_) => " <value>",
             Kind::List | Kind::Words(_) => " <value>,...",
         };
         let left = format!("--{}{argument}", o.long);
@@ -426,7 +526,7 @@ mod tests {
     fn every_spelling_is_the_same() {
         for args in [
             &["-arch", "sm_90", "-O3"][..],
-            &["-arch=sm_90", "-O", "3"],
+            &["-arch=sm_90", "--opt-level", "3"],
             &["--gpu-name", "sm_90", "--opt-level", "3"],
             &["--gpu-name=sm_90", "--opt-level=3"],
             &["-gpu-name=sm_90", "-O=3"],
@@ -455,8 +555,52 @@ mod tests {
             (&["-fmad=maybe"], "'maybe': expected true or false"),
             (&["-m", "32"], "Value '32' is not defined for option 'machine'"),
             (&["-g"], "Option '--device-debug' is known but not built yet"),
+            (&["-verbose"], "Unknown option 'verbose'"),
+            (&["-O08"], "'08': expected a number"),
+            (&["-O2147483648"], "32-bit integer value (2147483648) out of range"),
+            (&["--split-compile", "-2147483649"], "32-bit integer value (-2147483649) out of range"),
+            (
+                &["--use-trace-pid=99999999999999999999"],
+                "64-bit integer value (99999999999999999999) out of range",
+            ),
         ] {
             assert_eq!(parse(args).unwrap_err(), want);
         }
+        for (args, want) in [
+            (&["--split-compile", "-1"][..], "Invalid value '-1' for option '--split-compile'"),
+            (&["-dlcm", "x"], "Value 'x' is not defined for option 'def-load-cache'"),
+            (&["-Ofc=1"], "Value '1' is not defined for option 'Ofast-compile'"),
+        ] {
+            assert_eq!(parse(args).unwrap().finish().unwrap_err(), want);
+        }
+    }
+
+    #[test]
+    fn numbers_are_read_as_in_c() {
+        for (text, want) in
+            [("0x10", 16), ("010", 8), (" 1", 1), ("+5", 5), ("", 0), ("-2147483648", -2147483648)]
+        {
+            assert_eq!(
+                parse(&["--regAllocOptLevel", text]).unwrap().number("regAllocOptLevel"),
+                Some(want),
+                "{text}"
+            );
+        }
+        for (text, want) in [
+            ("12x", 12),
+            ("x", 0),
+            ("0x10", 0),
+            (" 7", 7),
+            ("4294967297", 1),
+            ("-5", 5u32.wrapping_neg()),
+            ("", 0),
+        ] {
+            assert_eq!(leading_number(text), want, "{text}");
+        }
+        // The last one counts, and `-O` takes no word behind it.
+        let line = parse(&["-Ofc", "1", "-Ofc", "0", "-O", "3", "--entry", ",k,"]).unwrap();
+        assert_eq!(line.finish(), Ok(()));
+        assert_eq!((line.number("opt-level"), &line.inputs[..]), (Some(0), &["3".to_string()][..]));
+        assert_eq!(line.list("entry"), ["k"]);
     }
 }

@@ -3,7 +3,7 @@
 
 use crate::timeline::{Stage, Timeline};
 use crate::units::{Compiled, Units};
-use crate::{convention, debug, facts, functions};
+use crate::{convention, debug, facts, functions, limits};
 use backend::Code;
 use cubin::object::{Binding, Fill};
 use ptx::{Diagnostic, FuncId, LineIndex, Linkage, Module, Severity, Space, Style, Symbol, VarId};
@@ -33,6 +33,8 @@ pub struct Settings {
     pub options_text: String,
     /// Every instruction waits for everything before it.
     pub serial: bool,
+    /// `--split-compile`: so many threads compile; as many as there are processors if it says nothing.
+    pub threads: Option<usize>,
     /// What is asked of the phases.
     pub knobs: crate::knobs::Knobs,
     /// Line tables: always, never, or where the PTX has `.loc` directives.
@@ -56,6 +58,7 @@ impl Settings {
             entries: Vec::new(),
             options_text: format!("-arch {target}"),
             serial: false,
+            threads: None,
             knobs: crate::knobs::Knobs::default(),
             line_info: None,
             relocatable: false,
@@ -148,7 +151,7 @@ impl Failure {
 pub fn front_end(source: &str, file: &str, target: Target, arch: &str) -> Result<Module, Failure> {
     let fail = |diagnostics| Failure { diagnostics, file: file.into(), source: source.into() };
     let (mut module, mut errors) = ptx::parse_all(source);
-    module.param_base = target.info().param_base.into();
+    module.param_skew = target.info().param_skew().into();
     if errors.iter().any(|e| e.severity == Severity::Fatal) {
         return Err(fail(errors));
     }
@@ -260,9 +263,16 @@ pub fn compile(source: &str, file: &str, settings: &Settings) -> Result<Output, 
         .map(|(id, _)| id)
         .rev()
         .collect();
-    let too_much = too_much_shared(&module, &layout, &chosen, settings.target);
+    let mut too_much = limits::too_much_shared(&module, &layout, &chosen, settings.target);
+    too_much.extend(
+        chosen.iter().filter_map(|k| limits::over_the_bank(&module.funcs[*k], &module, settings.target)),
+    );
     if !too_much.is_empty() {
         return Err(fail(too_much));
+    }
+    if let Some(k) = chosen.iter().find(|k| limits::endless(&module.funcs[**k])) {
+        let name = &module.funcs[*k].name;
+        return Err(fatal(format!("The number of threads of entry '{name}' is too large")));
     }
     let uses: Vec<Vec<FuncId>> =
         chosen.iter().map(|k| lower::reachable(&module, *k, &layout.functions)).collect();
@@ -312,29 +322,6 @@ pub fn compile(source: &str, file: &str, settings: &Settings) -> Result<Output, 
     let assembled = || assemble(&module, &layout, &kernels, &functions, codes, sources, settings);
     let output = timeline.time(Stage::Elf, assembled).map_err(fatal)?;
     Ok(Output { timeline, warnings, ..output })
-}
-
-/// Bytes of shared memory that a kernel states at most. More is for launches to ask for.
-const MOST_SHARED: u32 = 0xc000;
-
-/// Kernels that state more.
-fn too_much_shared(
-    module: &Module,
-    layout: &lower::ModuleLayout,
-    kernels: &[FuncId],
-    target: Target,
-) -> Vec<Diagnostic> {
-    let reserved = if target.sm >= 90 { lower::layout::RESERVED_SHARED } else { 0 };
-    let sizes = kernels.iter().map(|k| (*k, layout.shared_size(*k).saturating_sub(reserved)));
-    let over = sizes.filter(|(_, size)| *size > MOST_SHARED);
-    over.map(|(k, size)| Diagnostic {
-        severity: Severity::Error,
-        ..Diagnostic::whole(format!(
-            "Entry function '{}' uses too much shared data ({size:#x} bytes, {MOST_SHARED:#x} max)",
-            module.funcs[k].name
-        ))
-    })
-    .collect()
 }
 
 /// Looks at the linkage and the functions of a module: the warnings, and whether the file is relocatable.

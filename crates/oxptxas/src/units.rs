@@ -31,11 +31,11 @@ struct Done {
     thread: usize,
 }
 
-/// Works on all of `jobs`, on as many threads as there are processors, but never on more than there are jobs: starting
-/// threads takes longer than most kernels.
-fn in_parallel<J: Sync, R: Send>(jobs: &[J], work: impl Fn(&J) -> R + Sync) -> Vec<R> {
-    let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    let threads = jobs.len().min(processors);
+/// Works on all of `jobs`, on as many threads as `wanted` or as there are processors, but never on more than there are jobs:
+/// starting threads takes longer than most kernels.
+fn in_parallel<J: Sync, R: Send>(jobs: &[J], wanted: Option<usize>, work: impl Fn(&J) -> R + Sync) -> Vec<R> {
+    let processors = || std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = jobs.len().min(wanted.unwrap_or_else(processors));
     let pool = (threads > 1).then(|| rayon::ThreadPoolBuilder::new().num_threads(threads).build());
     match pool {
         Some(Ok(pool)) => pool.install(|| jobs.par_iter().map(&work).collect()),
@@ -55,7 +55,7 @@ impl Units<'_> {
         let one = |job: &(FuncId, Option<u32>)| self.function(*job, &plan);
         let done: Vec<Done> = match plan.in_order() {
             true => jobs.iter().map(one).collect(),
-            false => in_parallel(jobs, one),
+            false => in_parallel(jobs, self.settings.threads, one),
         };
         let mut out = Vec::new();
         for (done, (id, _)) in done.into_iter().zip(jobs) {
@@ -137,7 +137,7 @@ impl Units<'_> {
             }
             Ok((name.to_string(), code))
         };
-        in_parallel(&names, one).into_iter().collect()
+        in_parallel(&names, self.settings.threads, one).into_iter().collect()
     }
 
     fn machine_code(

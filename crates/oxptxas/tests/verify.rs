@@ -233,13 +233,13 @@ fn functions_add_every_number() {
     verified(SUMS, [0, 3]);
 }
 
-/// The places of parameters are aligned by their address in the constant bank.
+/// The places of parameters are aligned by their address in the constant bank, from sm_100 on by their offset.
 #[test]
 fn over_aligned_parameters() {
     let source = ".version 8.7
 .target sm_75
 .address_size 64
-.visible .entry k(.param .u32 a, .param .align 64 .b8 s[64], .param .u32 b, .param .u64 out)
+.visible .entry k(.param .u32 a, .param .align 256 .b8 s[64], .param .u32 b, .param .u64 out)
 {
     .reg .b32 %r<5>;
     .reg .b64 %d;
@@ -253,7 +253,12 @@ fn over_aligned_parameters() {
 }
 ";
     // What ptxas 13.0.88 states.
-    for (arch, places) in [("sm_75", [0, 0x20, 0x60, 0x68]), ("sm_90", [0, 0x30, 0x70, 0x78])] {
+    for (arch, places) in [
+        ("sm_75", [0, 0xa0, 0xe0, 0xe8]),
+        ("sm_90", [0, 0xf0, 0x130, 0x138]),
+        ("sm_100", [0, 0x100, 0x140, 0x148]),
+        ("sm_120", [0, 0x100, 0x140, 0x148]),
+    ] {
         let target = Target::parse(arch).unwrap();
         let module = verify::module(source, target).unwrap();
         assert_eq!(module.param_layout(&module.funcs[ptx::ast::FuncId::from_u32(0)]).0, places);

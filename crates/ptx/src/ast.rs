@@ -53,13 +53,13 @@ pub struct Module {
     pub aliases: Vec<(FuncId, FuncId, Span)>,
     /// Strings of `.pragma` at module scope.
     pub pragmas: Vec<String>,
-    /// `.section` bodies (DWARF data), as text.
-    pub sections: Vec<(String, String)>,
+    /// `.section` (DWARF data).
+    pub sections: Vec<Section>,
     /// What is to be said of it though it is not wrong.
     pub warnings: Vec<Diagnostic>,
-    /// Where kernel parameters start in the constant bank of the target that the module is compiled for. The text does
-    /// not say so; 0 until somebody knows.
-    pub param_base: u32,
+    /// How far the first kernel parameter is from where their alignment counts from, on the target that the module is compiled
+    /// for. The text does not say so; 0 until somebody knows.
+    pub param_skew: u32,
 }
 
 /// Something declared at module scope.
@@ -487,6 +487,19 @@ pub struct Addr {
     pub offset: i64,
 }
 
+/// `.section name { … }`: DWARF data.
+#[derive(Clone, Debug, Default)]
+pub struct Section {
+    /// `.debug_str`
+    pub name: String,
+    /// What stands between its braces.
+    pub text: String,
+    /// Its data; zeros where a label or another section is meant.
+    pub bytes: Vec<u8>,
+    /// Its labels and what they are before.
+    pub labels: Vec<(String, u32)>,
+}
+
 /// What an address starts from.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum AddrBase {
@@ -499,21 +512,32 @@ pub enum AddrBase {
 }
 
 impl Module {
-    /// Byte offset of each kernel parameter, and the size of all: in order, each at its alignment, which is that of
-    /// its address in the constant bank (ptxas 13.0.88, docs/cubin.md).
+    /// Byte offset of each kernel parameter, and the size of all: in order, each at its alignment, which counts from
+    /// [`Module::param_skew`] bytes before the first (ptxas 13.0.88, docs/cubin.md).
     pub fn param_layout(&self, func: &Func) -> (Vec<u32>, u32) {
-        let mut at = self.param_base;
+        self.param_layout_from(func, self.param_skew)
+    }
+
+    /// How many bytes the parameters of a kernel take, whatever the target: what the limit is about.
+    pub fn param_size(&self, func: &Func) -> u32 {
+        self.param_layout_from(func, 0).1
+    }
+
+    fn param_layout_from(&self, func: &Func, skew: u32) -> (Vec<u32>, u32) {
+        let mut at = skew;
+        // Nothing is moved further than to the end of the bank.
+        let most = if skew == 0 { u32::MAX } else { 1 << 16 };
         let offsets = func
             .params
             .iter()
             .map(|p| {
                 let v = &self.vars[*p];
-                at = at.checked_next_multiple_of(v.align.max(1)).unwrap_or(u32::MAX);
+                at = at.checked_next_multiple_of(v.align.clamp(1, most)).unwrap_or(u32::MAX);
                 let start = at;
                 at = at.saturating_add(v.size().try_into().unwrap_or(u32::MAX));
-                start - self.param_base
+                start - skew
             })
             .collect();
-        (offsets, at - self.param_base)
+        (offsets, at - skew)
     }
 }

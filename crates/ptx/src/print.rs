@@ -2,8 +2,8 @@
 //! variables before code, constants in hexadecimal. What is printed parses to the same module.
 
 use crate::ast::{
-    AddrBase, Body, Func, FuncAttrs, Init, Inst, Item, LabelId, Linkage, Loc, Module, Operand, RegId, Space,
-    Stmt, Symbol, Var, VarId, VectorElem,
+    AddrBase, Body, Func, FuncAttrs, Init, Inst, Item, LabelId, Linkage, Loc, Module, Operand, RegId,
+    Section, Space, Stmt, Symbol, Var, VarId, VectorElem,
 };
 use crate::isa::TypeClass;
 use cranelift_entity::PrimaryMap;
@@ -59,7 +59,7 @@ impl Display for Module {
         for (alias, function, _) in &self.aliases {
             writeln!(f, ".alias {}, {};", self.funcs[*alias].name, self.funcs[*function].name)?;
         }
-        for (name, text) in &self.sections {
+        for Section { name, text, .. } in &self.sections {
             writeln!(f, "\n.section {name}\n{{{text}}}")?;
         }
         Ok(())

@@ -78,6 +78,14 @@ pub static SMS: &[SmInfo] = &[
     sm(121, true, true),
 ];
 
+impl SmInfo {
+    /// How far the first kernel parameter is from where the alignment of parameters counts from: up to sm_90 that is the start
+    /// of the constant bank, from sm_100 on the first parameter itself.
+    pub const fn param_skew(&self) -> u16 {
+        if self.sm < 100 { self.param_base } else { 0 }
+    }
+}
+
 const fn sm(sm: u8, has_a: bool, has_f: bool) -> SmInfo {
     let blackwell = sm >= 100;
     SmInfo {

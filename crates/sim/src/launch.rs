@@ -490,14 +490,14 @@ impl Launch {
         Prepared { memory, addresses, params: Vec::new(), output: Output::default() }
     }
 
-    /// Packs the arguments, each at its natural alignment in the constant bank, where the first one is at `param_base`.
-    pub fn params(&self, addresses: &BTreeMap<String, u64>, param_base: u32) -> Vec<u8> {
+    /// Packs the arguments, each at its natural alignment, the first one `skew` bytes behind where that counts from.
+    pub fn params(&self, addresses: &BTreeMap<String, u64>, skew: u32) -> Vec<u8> {
         if let Some(g) = &self.generated {
             return g.params.clone();
         }
         let mut params = Vec::new();
         let push = |bytes: &[u8], align: usize, params: &mut Vec<u8>| {
-            let base = param_base as usize;
+            let base = skew as usize;
             params.resize((base + params.len()).next_multiple_of(align) - base, 0);
             params.extend_from_slice(bytes);
         };

@@ -3,7 +3,7 @@
 use oxptxas::console::{show, tell};
 use oxptxas::directives::{Directives, cache_operator};
 use oxptxas::knobs::Knobs;
-use oxptxas::options::{CommandLine, help};
+use oxptxas::options::{CommandLine, help, leading_number, number};
 use oxptxas::timeline::Wanted;
 use oxptxas::{Settings, compile, files, pipeline};
 use ptx::{Diagnostic, LineIndex, Severity, Style};
@@ -40,7 +40,16 @@ fn run(program: &str, arguments: &[OsString]) -> Result<(), String> {
     let path_of = |text: &str| files::path_of(arguments, text);
     let print = |text: &str| show(text).map_err(|e| fatal(format!("Standard output: {e}")));
     let line = CommandLine::parse(args).map_err(fatal)?;
-    if args.is_empty() || line.has("help") {
+    let arch = line.value("gpu-name").unwrap_or("sm_75");
+    let (name, check_only) = match arch.strip_prefix("compute_") {
+        Some(n) => (format!("sm_{n}"), true),
+        None => (arch.to_string(), false),
+    };
+    let target = Target::parse(&name)
+        .ok_or_else(|| fatal(format!("Value '{arch}' is not defined for option 'gpu-name'")))?;
+    // Without a file there is nothing to do.
+    let idle = line.inputs.is_empty() && !line.has("version") && !line.has("list-version");
+    if idle || line.has("help") {
         return print(&help(program));
     }
     if line.has("version") {
@@ -49,13 +58,7 @@ fn run(program: &str, arguments: &[OsString]) -> Result<(), String> {
     if line.has("list-version") {
         return print(&versions());
     }
-    let arch = line.value("gpu-name").unwrap_or("sm_75");
-    let (name, check_only) = match arch.strip_prefix("compute_") {
-        Some(n) => (format!("sm_{n}"), true),
-        None => (arch.to_string(), false),
-    };
-    let target = Target::parse(&name)
-        .ok_or_else(|| fatal(format!("Value '{arch}' is not defined for option 'gpu-name'")))?;
+    line.finish().map_err(fatal)?;
     let quiet = line.has("disable-warnings");
     let warn = |m: &str| -> Result<(), String> {
         if line.has("warning-as-error") {
@@ -121,10 +124,7 @@ fn run(program: &str, arguments: &[OsString]) -> Result<(), String> {
         )?;
     }
     let [input] = &line.inputs[..] else {
-        return Err(fatal(match line.inputs.len() {
-            0 => "No input file specified".into(),
-            _ => "More than one input file is not supported yet".into(),
-        }));
+        return Err(fatal("More than one input file is not supported yet".into()));
     };
     let aborted = || format!("{program} fatal   : Ptx assembly aborted due to errors\n");
     let mut bytes = Vec::new();
@@ -144,15 +144,21 @@ fn run(program: &str, arguments: &[OsString]) -> Result<(), String> {
         place + &format!("    --> {file}:{row}:{column}\n") + &aborted()
     })?;
     let source = source.trim_end_matches('\0');
-    let mut maxntid = None;
-    for (i, n) in line.list("maxntid").iter().enumerate().take(3) {
-        let n: u32 = n.parse().map_err(|_| fatal(format!("Invalid value '{n}' for option 'maxntid'")))?;
-        maxntid.get_or_insert([1; 3])[i] = n;
-    }
+    let bounds: Vec<u32> = line.list("maxntid").iter().map(|n| leading_number(n)).collect();
+    let maxntid = match bounds[..] {
+        [_, _, _, _, ..] => {
+            warn("Too many values specified for option '-maxntid', option will be ignored")?;
+            None
+        }
+        [] | [0, ..] => None,
+        [x, ref rest @ ..] => {
+            Some([x, rest.first().copied().unwrap_or(1), rest.get(1).copied().unwrap_or(1)])
+        }
+    };
     let cache = |name: &str| line.value(name).and_then(cache_operator);
     let directives = Directives {
         maxntid,
-        minnctapersm: line.value("minnctapersm").and_then(|n| n.parse().ok()),
+        minnctapersm: line.number("minnctapersm").and_then(|n| n.try_into().ok()),
         win: line.has("override-directive-values"),
         default_cache: [cache("def-load-cache"), cache("def-store-cache")],
         forced_cache: [cache("force-load-cache"), cache("force-store-cache")],
@@ -184,6 +190,7 @@ fn run(program: &str, arguments: &[OsString]) -> Result<(), String> {
         entries: line.list("entry").to_vec(),
         options_text: line.recorded.clone(),
         relocatable: line.has("compile-only"),
+        threads: line.number("split-compile").and_then(|n| n.try_into().ok()).filter(|n| *n > 0),
         extensible: line.has("extensible-whole-program"),
         line_info: match (line.has("suppress-debug-info"), line.has("generate-line-info")) {
             (true, _) => Some(false),
@@ -264,19 +271,12 @@ fn run(program: &str, arguments: &[OsString]) -> Result<(), String> {
 
 /// A number of registers as C reads it: decimal, hexadecimal or octal, nothing being 0, and cut to 32 bits.
 fn registers(text: &str) -> Option<i32> {
-    let (negative, digits) = text.strip_prefix('-').map_or((false, text), |d| (true, d));
-    let n = match digits.as_bytes() {
-        [] if !negative => 0,
-        [b'0', b'x' | b'X', ..] => i64::from_str_radix(&digits[2..], 16).ok()?,
-        [b'0', _, ..] => i64::from_str_radix(&digits[1..], 8).ok()?,
-        _ => digits.parse().ok()?,
-    };
-    Some(if negative { n.wrapping_neg() } else { n } as i32)
+    number(text).map(|n| n.unwrap_or(-1) as i32)
 }
 
 /// What `-O` and `-Ofc` say of the level together.
 fn level(line: &CommandLine) -> Result<u8, String> {
-    let given = line.value("opt-level").and_then(|n| n.parse::<i64>().ok());
+    let given = line.number("opt-level");
     let (fast, level, others) = match line.value("Ofast-compile") {
         None | Some("0") => return Ok(given.unwrap_or(3).clamp(0, 3) as u8),
         Some(fast @ "max") => (fast, 0, "1,2,3"),

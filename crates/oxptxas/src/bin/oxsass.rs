@@ -255,7 +255,7 @@ fn bisect(out: &mut impl Write, path: &str, options: &[&str]) -> Result<(), Stri
         return Err(format!("{path}: bisect starts from PTX"));
     };
     let settings = options.settings(&module)?;
-    module.param_base = settings.target.info().param_base.into();
+    module.param_skew = settings.target.info().param_skew().into();
     let wrong = |output: &oxptxas::Output| {
         let mut names = oxptxas::verify::kernels(&module).into_iter();
         names.any(|name| {
@@ -301,7 +301,7 @@ fn verify(out: &mut impl Write, path: &str, options: &[&str]) -> Result<(), Stri
             (compiled(settings)?.cubin, target)
         }
     };
-    module.param_base = target.info().param_base.into();
+    module.param_skew = target.info().param_skew().into();
     let mut agree = true;
     for name in oxptxas::verify::kernels(&module) {
         let mut show = |whose: &str, cubin: &[u8]| {

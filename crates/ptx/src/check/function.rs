@@ -14,6 +14,9 @@ const PARAMETERS: &[((u8, u8), u32)] = &[((8, 1), 32764), ((1, 5), 4352), ((1, 0
 /// As many of them every version from 1.5 on and every target has.
 const OLD_PARAMETERS: u32 = 4352;
 
+/// Alignment of a parameter or result of a function.
+const MOST_ALIGNED: u32 = 128;
+
 impl<'m> Checker<'m> {
     pub(super) fn function(&mut self, func: &'m Func) {
         self.directives(func);
@@ -23,6 +26,7 @@ impl<'m> Checker<'m> {
             self.function_parameters(func);
         }
         let Some(body) = &func.body else { return };
+        self.aligned(func, body);
         self.inputs = &func.params;
         self.find_labels(body);
         for stmt in &body.stmts {
@@ -65,7 +69,7 @@ impl<'m> Checker<'m> {
             }
         }
         self.names(func, &func.params);
-        let (_, size) = module.param_layout(func);
+        let size = module.param_size(func);
         let most = PARAMETERS.iter().find(|p| p.0 <= module.version).map_or(u32::MAX, |p| p.1);
         if size > most {
             let message = format!(
@@ -102,6 +106,22 @@ impl<'m> Checker<'m> {
         }
         self.names(func, &func.params);
         self.names(func, &func.returns);
+    }
+
+    /// What is passed between functions is aligned to 128 bytes at most; prototypes may say what they like.
+    fn aligned(&mut self, func: &Func, body: &Body) {
+        let module = self.module;
+        let own = (!func.entry).then(|| func.params.iter().chain(&func.returns)).into_iter().flatten();
+        for v in own.chain(&body.vars) {
+            let var = &module.vars[*v];
+            if var.space == Space::Param && var.align > MOST_ALIGNED {
+                let message = format!(
+                    "Parameter '{}' has illegal alignment (must be aligned to 1, 2, 4, 8, 16, 32, 64, or 128 bytes)",
+                    var.name
+                );
+                self.error(var.span, message);
+            }
+        }
     }
 
     /// Only prototypes leave names out.

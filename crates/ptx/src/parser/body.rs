@@ -435,10 +435,15 @@ impl<'s> Parser<'s> {
                 let mut inlined = None;
                 if self.eat(Tok::Comma) {
                     self.keyword("function_name")?;
-                    let name = self.name()?.0;
-                    self.inlined.insert(name);
+                    let name = if self.peek() == Tok::Dot {
+                        self.section_name()?
+                    } else {
+                        let name = self.name()?.0;
+                        self.inlined.insert(name);
+                        name
+                    };
                     let function = name.to_string();
-                    let offset = self.signed_offset()?;
+                    let offset = self.dwarf_offset()? as i64;
                     self.expect(Tok::Comma)?;
                     self.keyword("inlined_at")?;
                     let (start, (file, line, column)) = (self.span(), self.position()?);

@@ -11,6 +11,10 @@ use smallvec::SmallVec;
 /// No variable is larger than this.
 const MAX_SIZE: u64 = 1 << 40;
 
+/// Nor aligned more: of memory in files, which are as large as that, and of local memory, where ptxas crashes on more.
+const MAX_ALIGN: u32 = 1 << 28;
+const MAX_LOCAL_ALIGN: u32 = 1 << 23;
+
 /// Nor are initialized bytes more.
 const MAX_INIT: u64 = 1 << 28;
 
@@ -131,11 +135,11 @@ impl Parser<'_> {
         }
     }
 
-    /// A power of two. ptxas does not end with one of 2³¹; larger than 2²⁰ is refused.
+    /// A power of two.
     fn alignment(&mut self) -> Parsed<u32> {
         let span = self.span();
         let n = self.small()?;
-        if !n.is_power_of_two() || n > 1 << 20 {
+        if !n.is_power_of_two() {
             return Err(self.error(span, "Alignment must be a power of two"));
         }
         Ok(n)
@@ -213,6 +217,14 @@ impl Parser<'_> {
             ptr,
             span,
         };
+        let most = match space {
+            Space::Param | Space::Reg => u32::MAX,
+            Space::Local => MAX_LOCAL_ALIGN,
+            _ => MAX_ALIGN,
+        };
+        if var.align > most {
+            return Err(self.error(span, format!("Alignment of '{name}' is too large ({most} at most)")));
+        }
         if var.size() > MAX_SIZE {
             return Err(self.error(span, format!("Size of '{name}' is too large")));
         }

@@ -106,7 +106,7 @@ impl Parser<'_> {
     }
 
     /// Why `text` is no integer.
-    fn bad_int(&mut self, text: &str, span: Span) -> Failed {
+    pub(super) fn bad_int(&mut self, text: &str, span: Span) -> Failed {
         let octal = text.starts_with('0') && text.bytes().all(|b| b.is_ascii_digit());
         match text.bytes().position(|b| matches!(b, b'8' | b'9')).filter(|_| octal) {
             // `09` is a zero and something behind it.

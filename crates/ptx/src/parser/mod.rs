@@ -3,13 +3,14 @@
 
 mod body;
 mod decl;
+mod dwarf;
 mod expr;
 mod inst;
 mod pragma;
 
 use crate::ast::{Func, FuncId, Item, Linkage, Module, Space};
 use crate::diag::{Diagnostic, Severity};
-use crate::lexer::{Tok, lex, lex_with_blocks};
+use crate::lexer::{Tok, lex_with_blocks};
 use crate::span::Span;
 use body::FuncState;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -65,6 +66,7 @@ pub fn parse_all(source: &str) -> (Module, Vec<Diagnostic>) {
         file_numbers: FxHashSet::default(),
         positions: FxHashSet::default(),
         inlined: BTreeSet::new(),
+        dwarf_labels: FxHashSet::default(),
         errors: Vec::new(),
     };
     p.module();
@@ -111,6 +113,8 @@ struct Parser<'s> {
     positions: FxHashSet<(u32, u32, u32)>,
     /// Labels that name the functions of inlined code.
     inlined: BTreeSet<&'s str>,
+    /// Labels of all sections so far.
+    dwarf_labels: FxHashSet<&'s str>,
     errors: Vec<Diagnostic>,
 }
 
@@ -409,16 +413,8 @@ impl<'s> Parser<'s> {
         if self.module.sections.is_empty() && self.module.targets.iter().any(|t| t == "debug") {
             self.errors.push(whole("Debug information not found in presence of .target debug".into()));
         }
-        if self.inlined.is_empty() {
-            return;
-        }
-        let mut known: FxHashSet<&str> = FxHashSet::default();
-        for (_, text) in &self.module.sections {
-            let tokens = lex(text);
-            let labels = tokens.windows(2).filter(|t| t[0].0 == Tok::Name && t[1].0 == Tok::Colon);
-            known.extend(labels.map(|t| &text[t[0].1.start as usize..t[0].1.end as usize]));
-        }
-        let missing: Vec<&str> = self.inlined.iter().copied().filter(|n| !known.contains(n)).collect();
+        let missing: Vec<&str> =
+            self.inlined.iter().copied().filter(|n| !self.dwarf_labels.contains(n)).collect();
         for name in missing {
             let message = format!("Unresolved label '{name}' used in function_name attribute.");
             self.errors.push(whole(message));
@@ -468,41 +464,6 @@ impl<'s> Parser<'s> {
                 return Ok(());
             }
         }
-    }
-
-    fn file(&mut self) -> Parsed<()> {
-        self.bump();
-        let index = self.small()?;
-        let span = self.expect(Tok::Str)?;
-        let name = self.text_of(span).trim_matches('"').to_string();
-        while self.eat(Tok::Comma) {
-            self.int_const()?;
-        }
-        if !self.file_numbers.insert(index) {
-            let span = self.span();
-            return Err(self.error(span, format!("Duplicate file index #{index}")));
-        }
-        self.module.files.push((index, name));
-        Ok(())
-    }
-
-    /// `.section name { … }`: kept as text.
-    fn section(&mut self) -> Parsed<()> {
-        self.bump();
-        let (tok, span) = self.bump();
-        if !matches!(tok, Tok::Dot | Tok::Name) {
-            self.at -= 1;
-            return Err(self.unexpected());
-        }
-        let name = self.text_of(span).to_string();
-        let open = self.expect(Tok::LBrace)?;
-        while !matches!(self.peek(), Tok::RBrace | Tok::Eof) {
-            self.bump();
-        }
-        let close = self.expect(Tok::RBrace)?;
-        let body = self.source[open.end as usize..close.start as usize].to_string();
-        self.module.sections.push((name, body));
-        Ok(())
     }
 
     /// A variable or a function.

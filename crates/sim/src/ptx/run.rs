@@ -99,7 +99,7 @@ pub fn observe(
         kernel.ok_or_else(|| SimError::new(format!("there is no kernel '{}'", launch.kernel)))?;
     let mut program = Program::new(module, kernel, fill, nudge)?;
     let mut prepared = launch.prepare();
-    prepared.params = launch.params(&prepared.addresses, module.param_base);
+    prepared.params = launch.params(&prepared.addresses, module.param_skew);
     let size = module.param_layout(func).1 as usize;
     if prepared.params.len() != size {
         let given = prepared.params.len();

@@ -253,7 +253,7 @@ fn simulate(
 ) -> Result<Run, SimError> {
     let mut prepared = launch.prepare();
     let image = Image::load(cubin, &launch.kernel, &mut prepared.memory).map_err(SimError::Cubin)?;
-    prepared.params = launch.params(&prepared.addresses, image.target.info().param_base.into());
+    prepared.params = launch.params(&prepared.addresses, image.target.info().param_skew().into());
     let code = decode(&image.code, image.target);
     launch.shape().map_err(SimError::Launch)?;
     let env = environment(&image, launch, &prepared.params, &mut prepared.memory)?;

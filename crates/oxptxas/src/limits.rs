@@ -1,0 +1,51 @@
+//! What no kernel may have too much of, beyond what the checks of `ptx` know: shared memory, constants, threads.
+
+use ptx::{Diagnostic, FuncId, Module, Severity};
+use sass::Target;
+
+/// Bytes of shared memory that a kernel states at most. More is for launches to ask for.
+const MOST_SHARED: u32 = 0xc000;
+
+/// Kernels that state more.
+pub(crate) fn too_much_shared(
+    module: &Module,
+    layout: &lower::ModuleLayout,
+    kernels: &[FuncId],
+    target: Target,
+) -> Vec<Diagnostic> {
+    let reserved = if target.sm >= 90 { lower::layout::RESERVED_SHARED } else { 0 };
+    let sizes = kernels.iter().map(|k| (*k, layout.shared_size(*k).saturating_sub(reserved)));
+    let over = sizes.filter(|(_, size)| *size > MOST_SHARED);
+    over.map(|(k, size)| Diagnostic {
+        severity: Severity::Error,
+        ..Diagnostic::whole(format!(
+            "Entry function '{}' uses too much shared data ({size:#x} bytes, {MOST_SHARED:#x} max)",
+            module.funcs[k].name
+        ))
+    })
+    .collect()
+}
+
+/// Bytes of a constant bank.
+const BANK: u32 = 0x10000;
+
+/// Parameters of a kernel that alignment puts behind the end of their constant bank. From sm_90 on ptxas takes those that begin
+/// there; reading one is an error of its own.
+pub(crate) fn over_the_bank(func: &ptx::Func, module: &Module, target: Target) -> Option<Diagnostic> {
+    let (_, size) = module.param_layout(func);
+    let end = size.saturating_add(target.info().param_base.into());
+    let most = if target.sm < 90 { BANK } else { u32::from(target.info().param_base) + 0xffff };
+    (end > most).then(|| Diagnostic {
+        severity: Severity::Error,
+        ..Diagnostic::whole(format!(
+            "Entry function '{}' uses too much constant data ({end:#x} bytes, {BANK:#x} max)",
+            func.name
+        ))
+    })
+}
+
+/// Whether a kernel's threads are so many that rounding them up to warps goes over 32 bits, where ptxas crashes.
+pub(crate) fn endless(func: &ptx::Func) -> bool {
+    let threads = func.attrs.reqntid.or(func.attrs.maxntid);
+    threads.is_some_and(|[x, y, z]| x.wrapping_mul(y).wrapping_mul(z) > u32::MAX - 31)
+}
