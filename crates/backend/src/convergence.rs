@@ -86,16 +86,26 @@ pub fn run(func: &mut Function) -> Result<(), Error> {
             insts.iter().rposition(|i| func.insts[*i].op != Op::Sass(Opcode::BSSY)).map_or(0, |k| k + 1);
         insts.insert(first, inst);
     }
-    yield_before(func, &yields);
-    let divergent: FixedBitSet = cfg.rpo.iter().filter(|b| parts(func, **b)).map(|b| b.index()).collect();
-    let bodies: SecondaryMap<Value, Option<FixedBitSet>> = {
-        let mut bodies = SecondaryMap::new();
-        for (r, barrier) in regions.into_iter().zip(barriers) {
-            bodies[barrier] = Some(r.body);
+    let mut divergent: FixedBitSet = cfg.rpo.iter().filter(|b| parts(func, **b)).map(|b| b.index()).collect();
+    let mut bodies: SecondaryMap<Value, Option<FixedBitSet>> = SecondaryMap::new();
+    for (r, barrier) in regions.into_iter().zip(barriers) {
+        bodies[barrier] = Some(r.body);
+    }
+    for (from, to) in yield_before(func, &yields) {
+        if divergent.contains(from.index()) {
+            divergent.remove(from.index());
+            grow_and_insert(&mut divergent, to.index());
         }
-        bodies
-    };
+        for body in bodies.values_mut().flatten().filter(|b| b.contains(from.index())) {
+            grow_and_insert(body, to.index());
+        }
+    }
     gather(func, &divergent, &bodies)
+}
+
+fn grow_and_insert(set: &mut FixedBitSet, n: usize) {
+    set.grow(n + 1);
+    set.insert(n);
 }
 
 /// Whether the instruction is a WARPSYNC of all lanes.
@@ -397,23 +407,66 @@ impl Graph<'_> {
     }
 }
 
-/// Lets other lanes run before the reads that lanes spin on.
-fn yield_before(func: &mut Function, reads: &[(Block, Inst)]) {
+/// Lets other lanes run before the reads that lanes spin on. The blocks that were divided for that, with the ones that hold
+/// their ends now.
+fn yield_before(func: &mut Function, reads: &[(Block, Inst)]) -> Vec<(Block, Block)> {
     let mut done = FixedBitSet::with_capacity(func.blocks.len());
+    let mut divided = Vec::new();
     for (b, _) in reads {
         let here = |i: &Inst| reads.contains(&(*b, *i));
         let sleeps = |i: &Inst| func.insts[*i].op == Op::Sass(Opcode::NANOSLEEP);
         let insts = &func.blocks[*b].insts;
+        let sleeping = insts.iter().any(sleeps);
         // Sleeping lets others run, too.
-        if done.put(b.index()) || func.target.sm >= 80 && insts.iter().any(sleeps) {
+        if done.put(b.index()) || func.target.sm >= 80 && sleeping {
             continue;
         }
         let Some(at) = insts.iter().position(here) else { continue };
         let loc = func.insts[insts[at]].loc;
+        if func.target.sm == 75 && !sleeping {
+            divided.push((*b, yield_until_alone(func, *b, at)));
+            continue;
+        }
         let always = operand(Name::Phys(Reg::PT));
         let inst = func.insts.push(InstData { loc, ..instruction(Opcode::YIELD, &[], [always]) });
         func.blocks[*b].insts.insert(at, inst);
     }
+    divided
+}
+
+/// Divides a block in front of its instruction `at`, where it yields until that brings no more lanes: ptxas has it so for
+/// sm_75. The block that goes on.
+fn yield_until_alone(func: &mut Function, b: Block, at: usize) -> Block {
+    let loc = func.insts[func.blocks[b].insts[at]].loc;
+    let [again, rest] = [(); 2].map(|()| func.add_block());
+    func.layout.truncate(func.layout.len() - 2);
+    let place = func.layout.iter().position(|x| *x == b).map_or(func.layout.len(), |k| k + 1);
+    func.layout.splice(place..place, [again, rest]);
+    func.blocks[rest].insts = func.blocks[b].insts.split_off(at);
+    let jump = |block| Terminator::Jump(BlockCall { block, args: SmallVec::new() });
+    func.blocks[rest].term = std::mem::replace(&mut func.blocks[b].term, jump(again));
+    func.blocks[rest].term_loc = std::mem::replace(&mut func.blocks[b].term_loc, loc);
+    let [pt, upt, rz] = [Reg::PT, Reg::UPT, Reg::RZ].map(|r| operand(Name::Phys(r)));
+    let none = Operand::Reg(sass::RegOp { not: true, ..sass::RegOp::plain(Name::Phys(Reg::PT)) });
+    let before = func.add_value(RegFile::R, 1);
+    let after = func.add_value(RegFile::UR, 1);
+    let came = func.add_value(RegFile::P, 1);
+    let new = [operand(came), rz.clone(), operand(before), operand(after), rz, Operand::Imm(0xc), none];
+    let insts = [
+        instruction(Opcode::VOTE, &[Mod::ANY], [operand(before), pt.clone(), pt.clone()]),
+        instruction(Opcode::YIELD, &[], [pt.clone()]),
+        instruction(Opcode::VOTEU, &[Mod::ANY], [operand(after), upt, pt]),
+        instruction(Opcode::LOP3, &[Mod::LUT], new),
+    ];
+    for d in insts {
+        let inst = func.insts.push(InstData { loc, ..d });
+        func.blocks[again].insts.push(inst);
+    }
+    let to = |block| BlockCall { block, args: SmallVec::new() };
+    func.blocks[again].term =
+        Terminator::Branch { cond: came.into(), not: false, taken: to(again), fall: to(rest) };
+    func.blocks[again].term_loc = loc;
+    rest
 }
 
 fn instruction(op: Opcode, mods: &[Mod], operands: impl IntoIterator<Item = Operand>) -> InstData {

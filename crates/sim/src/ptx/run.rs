@@ -17,6 +17,10 @@ const TURN: u32 = 1 << 14;
 /// After so many, a warp runs the threads that are furthest ahead instead of those furthest behind, so that
 /// threads that spin get what they wait for.
 const PATIENCE: u32 = 1 << 16;
+/// Instructions for which threads that are ahead of some that ask for what others are to do get to run.
+const AHEAD: u32 = 16;
+/// Instructions by which a warp may ask for that in a turn.
+const ASKS: u32 = 8;
 /// A launch that runs more warp instructions than this does not end.
 pub const LIMIT: u64 = 1 << 31;
 
@@ -194,6 +198,18 @@ fn run_cluster(
     Ok(())
 }
 
+/// Whether code that waits for other threads may come to the instruction again and again.
+fn waits_for_others(inst: &::ptx::Inst) -> bool {
+    let any = |mods: &[Mod]| mods.iter().any(|m| inst.has(*m));
+    match inst.op {
+        Op::nanosleep => true,
+        Op::mbarrier => any(&[Mod::test_wait, Mod::try_wait]),
+        Op::ld => any(&[Mod::volatile, Mod::acquire, Mod::relaxed]),
+        Op::atom => any(&[Mod::cas, Mod::exch]),
+        _ => false,
+    }
+}
+
 /// A barrier of the block.
 #[derive(Clone, Copy, Default, Debug)]
 struct Barrier {
@@ -243,11 +259,13 @@ impl Block {
     fn run_warp(&mut self, env: &mut Env<'_, '_>, first: usize, dice: &mut Dice) -> Result<(), SimError> {
         let end = self.threads.len().min(first + 32);
         let mut lanes: Vec<usize> = Vec::with_capacity(32);
+        let (mut asks, mut ahead_for) = (0, 0u32);
         for _ in 0..dice.turn(TURN) {
             // Those that are deepest in calls, then those at the lowest address.
             let ready = self.threads[first..end].iter().filter(|t| t.state == State::Ready);
             let keys = ready.map(|t| (usize::MAX - t.callers.len(), t.pc));
-            let ahead = (env.clock as u32 % PATIENCE) > PATIENCE - 64;
+            let ahead = ahead_for > 0 || (env.clock as u32 % PATIENCE) > PATIENCE - 64;
+            ahead_for = ahead_for.saturating_sub(1);
             let key = match dice.random() && dice.below(4) == 0 {
                 true => {
                     let mut keys: Vec<_> = keys.collect();
@@ -270,6 +288,15 @@ impl Block {
             self.step(env, &lanes)?;
             if let Some(code) = env.program.code.get(pc as usize) {
                 env.watch.look(env.memory, env.clock, code.inst.span);
+                if waits_for_others(code.inst) {
+                    asks += 1;
+                    if asks == ASKS {
+                        break;
+                    }
+                    if ahead_for == 0 {
+                        ahead_for = AHEAD;
+                    }
+                }
             }
         }
         Ok(())
