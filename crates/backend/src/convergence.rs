@@ -416,14 +416,13 @@ fn yield_before(func: &mut Function, reads: &[(Block, Inst)]) -> Vec<(Block, Blo
         let here = |i: &Inst| reads.contains(&(*b, *i));
         let sleeps = |i: &Inst| func.insts[*i].op == Op::Sass(Opcode::NANOSLEEP);
         let insts = &func.blocks[*b].insts;
-        let sleeping = insts.iter().any(sleeps);
         // Sleeping lets others run, too.
-        if done.put(b.index()) || func.target.sm >= 80 && sleeping {
+        if done.put(b.index()) || func.target.sm >= 80 && insts.iter().any(sleeps) {
             continue;
         }
         let Some(at) = insts.iter().position(here) else { continue };
         let loc = func.insts[insts[at]].loc;
-        if func.target.sm == 75 && !sleeping {
+        if func.target.sm == 75 {
             divided.push((*b, yield_until_alone(func, *b, at)));
             continue;
         }

@@ -247,8 +247,16 @@ impl Lower<'_, '_> {
             }
             O::nanosleep => {
                 let t = self.src(&inst.operands[0], Ty::U32)?.low();
-                let mods: &[Mod] = if self.sm() == 75 { &[Mod::WARP] } else { &[] };
-                self.b.guarded(self.guard, Opcode::NANOSLEEP, mods, &[t], &[]);
+                if self.sm() > 75 {
+                    self.b.guarded(self.guard, Opcode::NANOSLEEP, &[], &[t], &[]);
+                    return Ok(());
+                }
+                // It is the warp that sleeps.
+                return self.branch_around(|l| {
+                    l.b.inst(Opcode::NANOSLEEP, &[Mod::WARP], &[t]);
+                    l.b.inst(Opcode::YIELD, &[], &[pt()]);
+                    Ok(())
+                });
             }
             O::pmevent => {
                 let n = self.integer(&inst.operands[0])? as u32;
