@@ -6,7 +6,7 @@ use backend::Code;
 use ori::phase::Report;
 use ori::{Manager, Plan};
 use ptx::{Diagnostic, FuncId, LineIndex, Module};
-use rayon::prelude::*;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// A compiled function, and how long it took.
@@ -31,17 +31,43 @@ struct Done {
     thread: usize,
 }
 
-/// Works on all of `jobs`, on as many threads as `wanted` or as there are processors, but never on more than there are jobs:
-/// starting threads takes longer than most kernels.
-fn in_parallel<J: Sync, R: Send>(jobs: &[J], wanted: Option<usize>, work: impl Fn(&J) -> R + Sync) -> Vec<R> {
-    let processors = || std::thread::available_parallelism().map_or(1, usize::from);
-    let threads = jobs.len().min(wanted.unwrap_or_else(processors));
-    let pool = (threads > 1).then(|| rayon::ThreadPoolBuilder::new().num_threads(threads).build());
-    match pool {
-        Some(Ok(pool)) => pool.install(|| jobs.par_iter().map(&work).collect()),
-        // One job, or a system that gives no threads.
-        None | Some(Err(_)) => jobs.iter().map(work).collect(),
-    }
+/// Works on all of `jobs`, on as many threads as `wanted` or as there are processors, but never on more than there are of
+/// either, or jobs: starting threads takes longer than most kernels. `work` is told the number of its thread.
+///
+/// The threads are this call's own and take nothing but its jobs: a caller may itself be one of many jobs of a pool, and a
+/// pool's thread that waits would start the next of those on top of this one's stack, again and again.
+fn in_parallel<J: Sync, R: Send>(
+    jobs: &[J],
+    wanted: Option<usize>,
+    work: impl Fn(usize, &J) -> R + Sync,
+) -> Vec<R> {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = jobs.len().min(processors).min(wanted.unwrap_or(processors));
+    let next = AtomicUsize::new(0);
+    let worker = |thread: usize| {
+        let mut done: Vec<(usize, R)> = Vec::new();
+        loop {
+            let k = next.fetch_add(1, Ordering::Relaxed);
+            let Some(job) = jobs.get(k) else { return done };
+            done.push((k, work(thread, job)));
+        }
+    };
+    let mut all = std::thread::scope(|scope| {
+        let worker = &worker;
+        // A system that gives no more threads leaves the work to those there are.
+        let started = |n| std::thread::Builder::new().spawn_scoped(scope, move || worker(n)).ok();
+        let others: Vec<_> = (1..threads).map_while(started).collect();
+        let mut all = worker(0);
+        for other in others {
+            match other.join() {
+                Ok(done) => all.extend(done),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        all
+    });
+    all.sort_unstable_by_key(|(k, _)| *k);
+    all.into_iter().map(|(_, r)| r).collect()
 }
 
 impl Units<'_> {
@@ -52,9 +78,9 @@ impl Units<'_> {
         timeline: &mut Timeline,
     ) -> Vec<Result<Compiled, Vec<Diagnostic>>> {
         let plan = self.settings.knobs.plan(self.settings.opt_level);
-        let one = |job: &(FuncId, Option<u32>)| self.function(*job, &plan);
+        let one = |thread: usize, job: &(FuncId, Option<u32>)| self.function(*job, thread, &plan);
         let done: Vec<Done> = match plan.in_order() {
-            true => jobs.iter().map(one).collect(),
+            true => jobs.iter().map(|job| one(0, job)).collect(),
             false => in_parallel(jobs, self.settings.threads, one),
         };
         let mut out = Vec::new();
@@ -88,21 +114,14 @@ impl Units<'_> {
         out
     }
 
-    fn function(&self, (id, limit): (FuncId, Option<u32>), plan: &Plan) -> Done {
+    fn function(&self, (id, limit): (FuncId, Option<u32>), thread: usize, plan: &Plan) -> Done {
         let start = Instant::now();
         let options = lower::Options { maxrregcount: limit, ..self.options.clone() };
         let mut manager = Manager::new(plan);
         let lowered = lower::lower_function(self.module, id, self.layout, &options);
         let lowering = start.elapsed();
         let code = lowered.and_then(|func| self.machine_code(id, func, &mut manager));
-        Done {
-            code,
-            lowered: lowering,
-            report: manager.report,
-            start,
-            whole: start.elapsed(),
-            thread: rayon::current_thread_index().unwrap_or(0),
-        }
+        Done { code, lowered: lowering, report: manager.report, start, whole: start.elapsed(), thread }
     }
 
     /// The functions that are parts of instructions and that these call, within so many registers.
@@ -122,7 +141,7 @@ impl Units<'_> {
         names.dedup();
         let most = limit.unwrap_or(u8::MAX);
         let plan = Plan::new(self.settings.opt_level);
-        let one = |name: &&str| {
+        let one = |_: usize, name: &&str| {
             let internal = |what: String| vec![Diagnostic::whole(format!("internal error: {name}: {what}"))];
             let mut func = lower::shared_function(name, self.settings.target, most)
                 .ok_or_else(|| internal("no such function".into()))?;

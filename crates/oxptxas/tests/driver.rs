@@ -71,3 +71,20 @@ fn names_need_not_be_text() {
     assert_eq!(nonsense.status.code(), Some(255));
     assert!(!String::from_utf8_lossy(&nonsense.stderr).contains("panicked"));
 }
+
+/// A caller that compiles on many threads of a pool at once, as build tools do, whose threads have small stacks.
+#[test]
+fn compiling_inside_of_a_pool_takes_no_other_work_of_the_pool() {
+    use rayon::prelude::*;
+    let entries: String = (0..3)
+        .map(|k| format!(".visible .entry k{k}(.param .u64 a) {{ .reg .u64 %a; ld.param.u64 %a, [a]; st.global.u64 [%a], %a; ret; }}\n"))
+        .collect();
+    let source = format!(".version 8.0\n.target sm_75\n.address_size 64\n{entries}");
+    let settings = oxptxas::Settings::new(sass::Target::new(75).unwrap());
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(2).stack_size(1 << 21).build().unwrap();
+    let compiled: Vec<_> = pool.install(|| {
+        let files = (0..2000).into_par_iter();
+        files.map(|k| oxptxas::compile(&source, &format!("{k}.ptx"), &settings).is_ok()).collect()
+    });
+    assert!(compiled.iter().all(|ok| *ok));
+}
