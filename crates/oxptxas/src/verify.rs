@@ -16,8 +16,8 @@ const LIMITS: (u64, u64) = (400_000, 4_000_000);
 /// Launches of other shapes that are tried where those that were asked for say nothing.
 const MORE: u64 = 8;
 
-/// What undefined bytes hold in further runs: as numbers, small, large and none.
-const FILLS: [u8; 4] = [0xa5, 0x7f, 0xff, 0x41];
+/// What undefined bytes hold in further runs: anything; as numbers, large, none and small.
+const FILLS: [u8; 4] = [sim::ptx::RANDOM, 0x7f, 0xff, 0x41];
 
 /// Why a launch says nothing: threads race, or read what nothing has written.
 const UNSTABLE: &str = "it depends on the order of threads or on what is not defined";

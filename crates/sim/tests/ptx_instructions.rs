@@ -365,10 +365,48 @@ fn a_shuffle_from_a_lane_that_takes_no_part_is_undefined() {
         let bytes = launch.collect(&done).remove("out").unwrap();
         bytes.chunks(8).map(|b| u64::from_le_bytes(b.try_into().unwrap())).collect::<Vec<_>>()
     };
-    let (first, other) = (run(0), run(0xa5));
+    let (first, other) = (run(0), run(sim::ptx::RANDOM));
     for lane in 0..16u64 {
         let (a, b) = (first[lane as usize], other[lane as usize]);
         assert_eq!((a as u32, a >> 32, b >> 32), (lane as u32, lane ^ 1, lane ^ 1));
         assert_ne!(b as u32, a as u32);
     }
+}
+
+#[test]
+fn unwritten_shared_and_local_memory_holds_other_numbers_in_other_runs() {
+    let body = ".shared .b32 s[4]; .local .b32 l[4]; ld.shared.b32 ra, [s]; ld.shared.b32 rb, [s+8];\n\
+                ld.local.b32 rc, [l]; ld.local.b32 t, [l+8]; mov.b64 d, {ra, rb}; mov.b64 w, {rc, t};\n\
+                st.global.u64 [o], d; st.global.u64 [o+8], w;";
+    let source = module("", body);
+    let module = ptx::parse(&source).unwrap();
+    let run = |fill| {
+        let launch = launch(1, 2);
+        let done = sim::ptx::execute_filled(&module, &launch, 1000, fill).unwrap();
+        launch.collect(&done).remove("out").unwrap()
+    };
+    assert_eq!((run(0), run(0x7f)), (vec![0; 16], vec![0x7f; 16]));
+    let random = run(sim::ptx::RANDOM);
+    assert!(random[..4] != random[4..8] && random[8..12] != random[12..], "{random:x?}");
+}
+
+/// A last parameter without a size has that of what is passed; its address is one of local memory.
+#[test]
+fn a_last_parameter_without_a_size_holds_what_is_passed() {
+    let f = ".func (.param .b64 q) sum(.param .b32 c, .param .align 8 .b8 x[])\n{\n\
+             .reg .pred p; .reg .b32 n, i; .reg .b64 at, s, v, w, l; .local .align 64 .b8 buf[64];\n\
+             ld.param.b32 n, [c]; mov.b64 at, x; mov.u32 i, 0; mov.b64 s, 0;\n\
+             L: setp.ge.u32 p, i, n; @p bra E; ld.local.b64 v, [at]; ld.param.b64 w, [at]; add.u64 s, s, v;\n\
+             add.u64 s, s, w; add.u64 at, at, 8; add.u32 i, i, 1; bra L;\n\
+             E: mov.b64 l, buf; and.b64 l, l, 63; add.u64 s, s, l; st.param.b64 [q], s; ret;\n}\n";
+    let call = |n: u32| {
+        let stores: String =
+            (0..n).map(|k| format!("mov.b64 d, {}; st.param.b64 [b+{}], d;\n", k + 1, 8 * k)).collect();
+        format!(
+            "{{ .param .b32 a; .param .align 8 .b8 b[{}]; .param .b64 c;\n st.param.b32 [a], {n};\n{stores}\
+             call (c), sum, (a, b); ld.param.b64 d, [c]; st.global.u64 [o], d; add.u64 o, o, 8; }}\n",
+            8 * n
+        )
+    };
+    assert_eq!(words(f, &(call(1) + &call(5)), 1, 2), [2, 30]);
 }

@@ -138,6 +138,23 @@ pub(super) fn garbage(fill: u8, slot: usize) -> u64 {
     }
 }
 
+/// The fill of which every byte is another one: numbers of the same bytes may all be as harmless as zeros.
+pub const RANDOM: u8 = 0xa5;
+
+/// So many bytes of local or shared memory that nothing has been written to.
+pub(super) fn unwritten(fill: u8, bytes: usize) -> Vec<u8> {
+    if fill != RANDOM {
+        return vec![fill; bytes];
+    }
+    let mut rng = crate::launch::Rng::new(fill.into());
+    let mut out = Vec::with_capacity(bytes + 8);
+    while out.len() < bytes {
+        out.extend_from_slice(&rng.next().to_le_bytes());
+    }
+    out.truncate(bytes);
+    out
+}
+
 /// Places variables one after another.
 fn place(at: &mut u64, align: u32, size: u64) -> u64 {
     let start = at.next_multiple_of(u64::from(align.max(1)));
@@ -260,7 +277,8 @@ impl<'m> Program<'m> {
                 self.places[*v] = Place::Fixed(at.into());
             }
         } else {
-            for v in func.returns.iter().chain(&func.params) {
+            let sized = |v: &&VarId| !self.module.vars[**v].is_unsized();
+            for v in func.returns.iter().chain(&func.params).filter(sized) {
                 let var = &self.module.vars[*v];
                 self.places[*v] = Place::Frame(place(&mut layout.frame, var.align, var.size()));
             }
@@ -274,6 +292,11 @@ impl<'m> Program<'m> {
             if matches!(var.space, Space::Local | Space::Param) {
                 self.places[*v] = Place::Frame(place(&mut layout.frame, var.align, var.size()));
             }
+        }
+        // What it takes is up to the call: behind everything else.
+        if let Some(v) = func.params.last().filter(|v| !kernel && self.module.vars[**v].is_unsized()) {
+            let align = self.module.vars[*v].align;
+            self.places[*v] = Place::Frame(place(&mut layout.frame, align, 0));
         }
         for r in body.regs.values() {
             layout.slots.push(layout.initial.len() as u32);

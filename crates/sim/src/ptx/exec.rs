@@ -335,7 +335,11 @@ pub(super) fn bytes<'a>(
             }
             env.shared.get_mut(rank).and_then(|s| s.get_mut(start..start + size))
         }
-        Space::Local => t.local.get_mut(start..start + size),
+        // An address of a parameter is one of the stack.
+        Space::Local => {
+            let start = start & (STACK_PARAMS as usize - 1);
+            t.local.get_mut(start..start + size)
+        }
         Space::Param if start >= STACK_PARAMS as usize => {
             let start = start - STACK_PARAMS as usize;
             t.local.get_mut(start..start + size)

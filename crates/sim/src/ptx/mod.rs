@@ -22,6 +22,7 @@ mod wide;
 
 pub use approx::is_inexact;
 pub use coverage::coverage;
+pub use decode::RANDOM;
 pub use run::{LIMIT, Options, execute, execute_filled, execute_with, observe, run};
 
 use ::ptx::{LineIndex, Span};

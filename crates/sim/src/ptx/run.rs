@@ -1,7 +1,7 @@
 //! The grid: blocks one after another, the warps of a block in turn.
 
 use super::SimError;
-use super::decode::{FUNCTIONS, Place, Program};
+use super::decode::{FUNCTIONS, Place, Program, unwritten};
 use super::exec;
 use super::thread::{Caller, Env, Res, State, Thread};
 use super::warp;
@@ -58,7 +58,8 @@ pub fn execute_filled(module: &Module, launch: &Launch, limit: u64, fill: u8) ->
 pub struct Options {
     /// Most warp instructions to run.
     pub limit: u64,
-    /// What every byte holds before it is written, outside of global memory.
+    /// What every byte of local and shared memory holds before it is written, or [`super::RANDOM`]; registers hold zeros for 0, else
+    /// numbers made of it.
     pub fill: u8,
     /// Which threads run when.
     pub schedule: Schedule,
@@ -66,6 +67,9 @@ pub struct Options {
     /// 2, by other numbers at random.
     pub nudge: u64,
 }
+
+/// No variable needs more alignment.
+const FRAME_ALIGN: usize = 128;
 
 impl Default for Options {
     fn default() -> Options {
@@ -150,7 +154,8 @@ pub fn observe(
     env.watch.begin(env.memory);
     let mut dice = Dice::new(schedule);
     for cluster in launch.clusters().map_err(SimError::new)? {
-        env.shared = vec![vec![fill; program.shared as usize + launch.shared as usize]; cluster.len()];
+        env.shared =
+            vec![unwritten(fill, (program.shared + u64::from(launch.shared)) as usize); cluster.len()];
         let blocks = cluster.into_iter().enumerate();
         let blocks = blocks.map(|(rank, at)| (at, Block::new(&env, kernel, rank as u32))).collect();
         run_cluster(blocks, &mut env, &mut dice)?;
@@ -419,13 +424,19 @@ impl Block {
         if args.len() != func.params.len() {
             return Err(format!("'{}' takes {} arguments", func.name, func.params.len()));
         }
-        let frame = t.local.len().next_multiple_of(16) as u64;
-        t.local.resize((frame + layout.frame) as usize, p.fill);
+        let frame = t.local.len().next_multiple_of(FRAME_ALIGN) as u64;
+        t.local.resize(frame as usize, p.fill);
+        t.local.extend(unwritten(p.fill, layout.frame as usize));
         for (a, v) in args.iter().zip(&func.params) {
             let var = &p.module.vars[*v];
             let Place::Frame(at) = p.places[*v] else { continue };
             let to = (frame + at) as usize;
-            let size = var.size() as usize;
+            let mut size = var.size() as usize;
+            if let (Operand::Var(from, 0), true) = (a, var.is_unsized()) {
+                // The last one, of the size of what is passed, is behind the frame.
+                size = p.module.vars[*from].size() as usize;
+                t.local.resize(t.local.len().max(to + size), p.fill);
+            }
             match a {
                 Operand::Var(from, 0) => {
                     let from = t.frame as usize + Self::in_frame(p, *from)? as usize;

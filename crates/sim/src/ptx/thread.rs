@@ -1,6 +1,6 @@
 //! One thread's state, and how operands read and write it.
 
-use super::decode::{Code, Place, Program, STACK_PARAMS, function_address, garbage};
+use super::decode::{Code, Place, Program, STACK_PARAMS, function_address, garbage, unwritten};
 use super::int::{mask, value};
 use crate::fp::{self, F64, Round};
 use crate::launch::Launch;
@@ -85,7 +85,7 @@ impl Thread {
             callers: Vec::new(),
             regs: layout.initial.clone(),
             registers: 0,
-            local: vec![program.fill; layout.frame as usize],
+            local: unwritten(program.fill, layout.frame as usize),
             frame: 0,
             carry: program.fill & 1 != 0,
             tid,
