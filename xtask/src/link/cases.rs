@@ -5,18 +5,20 @@
 /// A pair.
 pub struct Case {
     /// What it is about.
-    pub name: &'static str,
+    pub name: String,
     /// The module with the kernel.
     pub a: String,
     /// The other module.
     pub b: String,
+    /// Whether the linker can know how much stack it takes.
+    pub bounded: bool,
 }
 
-const REGISTERS: &str = " .reg .pred p<8>; .reg .b16 h<8>; .reg .b32 r<64>; .reg .b64 d<32>; .reg .f32 f<16>;\n \
+pub(super) const REGISTERS: &str = " .reg .pred p<8>; .reg .b16 h<8>; .reg .b32 r<64>; .reg .b64 d<32>; .reg .f32 f<16>;\n \
     .reg .f64 g<8>;\n";
 
 /// A kernel: %r0 is the number of the thread, %r1 its element of `in`; what %r2 holds at the end goes to `out`.
-fn kernel(body: &str) -> String {
+pub(super) fn kernel(body: &str) -> String {
     format!(
         ".visible .entry k(.param .u64 out, .param .u64 in)\n{{\n{REGISTERS}\
          ld.param.u64 d0, [out];\n ld.param.u64 d1, [in];\n\
@@ -36,7 +38,7 @@ fn int(name: &str) -> String {
     format!(".func (.param .b32 q) {name}(.param .b32 x)")
 }
 
-fn external(header: &str) -> String {
+pub(super) fn external(header: &str) -> String {
     format!(".extern {header};\n")
 }
 
@@ -81,7 +83,7 @@ fn call_pointer(pointer: &str, x: &str, to: &str) -> String {
 }
 
 /// A module that begins with these declarations.
-fn module(items: &[String]) -> String {
+pub(super) fn module(items: &[String]) -> String {
     format!(".version 8.0\n.target sm_75\n.address_size 64\n{}", items.concat())
 }
 
@@ -103,7 +105,8 @@ fn simple(name: &'static str, a: &[String], kernel_body: &str, b: &[String]) -> 
     let declare_a = [external(&int("fb"))];
     let declare_b = [external(&int("fa"))];
     Case {
-        name,
+        name: name.into(),
+        bounded: false,
         a: module(&[&declare_a[..], a, &[fa(), kernel(kernel_body)]].concat()),
         b: module(&[&declare_b[..], b].concat()),
     }
@@ -130,7 +133,8 @@ pub fn all() -> Vec<Case> {
     let header = ".func (.param .b64 q) mixed(.param .b32 x, .param .b64 p, .param .b32 y, .param .b64 z)";
     let args = [("b32", "r1"), ("b64", "d2"), ("b32", "r0"), ("b64", "d3")];
     cases.push(Case {
-        name: "mixed widths",
+        name: "mixed widths".into(),
+        bounded: false,
         a: module(&[
             external(header),
             fa(),
@@ -153,7 +157,8 @@ pub fn all() -> Vec<Case> {
     let header = ".func (.param .f64 q) floats(.param .f32 x, .param .f64 y, .param .f32 z)";
     let args = [("f32", "f1"), ("f64", "g1"), ("f32", "f2")];
     cases.push(Case {
-        name: "floats",
+        name: "floats".into(),
+        bounded: false,
         a: module(&[
             external(header),
             fa(),
@@ -180,7 +185,8 @@ pub fn all() -> Vec<Case> {
     for (name, bytes) in [("aggregate in registers", 16), ("aggregate on the stack", 64)] {
         let header = format!(".func (.param .b32 q) agg(.param .align 16 .b8 x[{bytes}], .param .b32 y)");
         cases.push(Case {
-            name,
+            name: name.into(),
+            bounded: false,
             a: module(&[
                 external(&header),
                 fa(),
@@ -210,7 +216,8 @@ pub fn all() -> Vec<Case> {
 
     let header = ".func (.param .align 8 .b8 q[64]) large(.param .b32 x, .param .b64 y)";
     cases.push(Case {
-        name: "result in memory",
+        name: "result in memory".into(),
+        bounded: false,
         a: module(&[
             external(header),
             fa(),
@@ -244,7 +251,8 @@ pub fn all() -> Vec<Case> {
         )
     };
     cases.push(Case {
-        name: "recursion across objects",
+        name: "recursion across objects".into(),
+        bounded: false,
         a: module(&[
             external(&odd),
             int_func(".visible", "even", &step("odd")),
@@ -269,7 +277,8 @@ pub fn all() -> Vec<Case> {
     let header = ".func (.param .b32 q) apply(.param .b64 f, .param .b32 x)";
     let args = [("b64", "d5"), ("b32", "r1")];
     cases.push(Case {
-        name: "function pointer as an argument",
+        name: "function pointer as an argument".into(),
+        bounded: false,
         a: module(&[
             external(header),
             fa(),
@@ -449,7 +458,8 @@ pub fn all() -> Vec<Case> {
     let free = ".func free(.param .b64 x)";
     let make = ".func (.param .b64 q) make(.param .b32 x)";
     cases.push(Case {
-        name: "malloc and free",
+        name: "malloc and free".into(),
+        bounded: false,
         a: module(&[
             external(free),
             external(make),
@@ -588,7 +598,8 @@ pub fn all() -> Vec<Case> {
     let loads: String = (0..20).map(|i| format!(" ld.param.u32 r{}, [x{i}];\n", 20 + i)).collect();
     let fold: String = (0..20).map(|i| format!(" mad.lo.u32 r2, r2, 5, r{};\n", 20 + i)).collect();
     cases.push(Case {
-        name: "arguments on the stack",
+        name: "arguments on the stack".into(),
+        bounded: false,
         a: module(&[
             external(&header),
             fa(),
@@ -625,7 +636,8 @@ pub fn all() -> Vec<Case> {
 
     let header = ".func fill(.param .b64 p, .param .b32 x)";
     cases.push(Case {
-        name: "pointer to the caller's stack",
+        name: "pointer to the caller's stack".into(),
+        bounded: false,
         a: module(&[
             external(header),
             fa(),
@@ -679,7 +691,8 @@ pub fn all() -> Vec<Case> {
     let header = ".func (.param .b32 q) choose(.param .b32 x, .param .b64 f, .param .b64 g)";
     let args = [("b32", "r1"), ("b64", "d5"), ("b64", "d6")];
     cases.push(Case {
-        name: "divergent function pointers",
+        name: "divergent function pointers".into(),
+        bounded: false,
         a: module(&[
             external(header),
             external(&int("fb")),

@@ -3,6 +3,7 @@
 
 mod cases;
 mod prototypes;
+mod random;
 
 use cases::Case;
 use oxptxas::verify::Verdict;
@@ -28,6 +29,12 @@ pub struct Options {
     /// Keep the modules, objects and linked files, in target/link-check.
     #[arg(long)]
     keep: bool,
+    /// So many random pairs as well.
+    #[arg(long, default_value_t = 200)]
+    random: u64,
+    /// The number of the first one.
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
     /// Only write the table of prototypes that a test compares ours with.
     #[arg(long)]
     prototypes: bool,
@@ -39,7 +46,7 @@ const LAUNCH: &str = r#"
 kernel = "k"
 grid = [2, 1, 1]
 block = [64, 1, 1]
-stack = 4096
+stack = 16384
 shared = 256
 args = [{ buffer = "out" }, { buffer = "in" }]
 [launch.buffers.in]
@@ -236,6 +243,8 @@ fn pair(bin: &Path, dir: &Path, case: &Case, sm: u8, level: u8) -> Vec<(&'static
         Ok(mut file) => file.launch.remove(0),
         Err(e) => return all(e),
     };
+    // Where the linker knows it, what it says must do.
+    let launch = if case.bounded { Launch { stack: 0, ..launch } } else { launch };
     let merged = merge(&case.a, &case.b);
     let path = |kind: &str| dir.join(format!("{stem}.{kind}"));
     for (kind, text) in [("a.ptx", &case.a), ("b.ptx", &case.b), ("both.ptx", &merged)] {
@@ -305,7 +314,8 @@ pub fn check(root: &Path, bin: &Path, options: &Options) -> Result<(), String> {
     }
     let dir = root.join("target/link-check");
     std::fs::create_dir_all(&dir).map_err(|e| e.to_string())?;
-    let cases = cases::all();
+    let mut cases = cases::all();
+    cases.extend((options.seed..options.seed + options.random).map(random::pair));
     let mut jobs: Vec<(&Case, u8, u8)> = Vec::new();
     for case in cases.iter().filter(|c| c.name.contains(&options.only)) {
         for sm in &options.sm {
@@ -364,8 +374,9 @@ mod tests {
 
     #[test]
     fn every_pair_is_one_module() {
-        let cases = cases::all();
+        let mut cases = cases::all();
         assert!(cases.len() >= 30);
+        cases.extend((0..20).map(random::pair));
         for case in &cases {
             let merged = merge(&case.a, &case.b);
             let module = ptx::parse(&merged).unwrap_or_else(|e| panic!("{}: {e:?}\n{merged}", case.name));
@@ -381,7 +392,7 @@ mod tests {
             for (sm, text) in [(75, &case.a), (75, &case.b), (100, &case.a), (100, &case.b)] {
                 let target = Target::new(sm).unwrap();
                 let settings = oxptxas::Settings { relocatable: true, ..oxptxas::Settings::new(target) };
-                let output = oxptxas::compile(text, case.name, &settings);
+                let output = oxptxas::compile(text, &case.name, &settings);
                 assert!(output.is_ok(), "{}: {}\n{text}", case.name, output.unwrap_err().render("oxptxas"));
             }
         }
