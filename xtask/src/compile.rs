@@ -1,6 +1,6 @@
 //! `ptxas-cubins`: what ptxas makes of PTX files for every target that they compile for.
 
-use crate::hazards::{own_target, ptx_files};
+use crate::code::{own_target, ptx_files};
 use crate::statements::{Verdict, compile_parts, error_lines};
 use rayon::prelude::*;
 use sass::Target;

@@ -1,6 +1,6 @@
 //! The hardware contract: mining it from the reference compiler's cubins, and holding ours against it.
 
-use crate::hazards::{files, jobs, own_target};
+use crate::code::{files, jobs, own_target};
 use crate::statements::{Verdict, compile_parts};
 use contract::mine::{check, count, held_out, load, tables};
 use contract::{Contract, RULES};

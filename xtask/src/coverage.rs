@@ -1,6 +1,6 @@
 //! What the simulator and the interpreter do not know of existing code.
 
-use crate::hazards;
+use crate::code;
 use rayon::prelude::*;
 use sim::sass::Coverage;
 use std::path::{Path, PathBuf};
@@ -31,7 +31,7 @@ pub fn run(root: &Path, bin: &Path, options: &Options) -> Result<(), String> {
             return ptx_coverage(&text).map_err(|e| format!("{}: {e}", path.display()));
         }
         let file = match &ours {
-            None => hazards::reference(root, bin, path, sm)?,
+            None => code::reference(root, bin, path, sm)?,
             Some(cc) => {
                 let out = root.join(format!("target/coverage.{:?}.cubin", std::thread::current().id()));
                 let mut c = Command::new(cc);
@@ -44,7 +44,7 @@ pub fn run(root: &Path, bin: &Path, options: &Options) -> Result<(), String> {
         };
         sim::sass::coverage(&file)
     };
-    let mut jobs = hazards::jobs(root, &options.paths, &options.sm);
+    let mut jobs = code::jobs(root, &options.paths, &options.sm);
     if options.ptx {
         jobs.dedup_by(|a, b| a.0 == b.0);
     }

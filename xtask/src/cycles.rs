@@ -1,7 +1,7 @@
 //! `cargo xtask cycles`: how long our code and ptxas's take on one SM by the model of `oxsass run --cycles`, for
 //! kernels with launch files.
 
-use crate::hazards::reference;
+use crate::code::reference;
 use crate::score::Mean;
 use sass::Target;
 use sim::launch::LaunchFile;

@@ -1,19 +1,17 @@
 //! The hazard checker against the reference compiler's code.
 
+use crate::code::{Files, files, jobs, reference};
 use rayon::prelude::*;
 use sass::{Control, Target};
 use sim::hazard::{self, Class, Kind, Minima};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 /// What to look at.
 #[derive(clap::Args)]
 pub struct Options {
-    /// PTX files, cubins of ptxas, or folders of them; kernels/ when there are none.
-    paths: Vec<PathBuf>,
-    /// For these targets (75, 90a …); without it, those of kernels/ for all and other files for their own.
-    #[arg(long, value_delimiter = ',')]
-    sm: Vec<String>,
+    /// PTX files, cubins of ptxas, or folders of them.
+    #[command(flatten)]
+    files: Files,
     /// Sabotaged copies per kernel and kind.
     #[arg(long, default_value_t = 8)]
     copies: usize,
@@ -23,80 +21,6 @@ pub struct Options {
     /// Add to the table that there is.
     #[arg(long)]
     add: bool,
-}
-
-/// PTX files under a path, sorted.
-pub fn ptx_files(path: &Path) -> Vec<PathBuf> {
-    files(path, "ptx")
-}
-
-/// Files of a kind under a path, sorted; the path itself, if it is a file.
-pub fn files(path: &Path, extension: &str) -> Vec<PathBuf> {
-    if path.is_file() {
-        return vec![path.into()];
-    }
-    let mut entries: Vec<PathBuf> =
-        std::fs::read_dir(path).into_iter().flatten().filter_map(|e| Some(e.ok()?.path())).collect();
-    entries.sort();
-    let wanted = |p: &PathBuf| p.is_dir() || p.extension().is_some_and(|x| x == extension);
-    entries.iter().filter(|p| wanted(p)).flat_map(|p| files(p, extension)).collect()
-}
-
-/// The target that a PTX file names, without `sm_`.
-pub fn own_target(text: &str) -> Option<String> {
-    let line = text.lines().find_map(|l| l.trim().strip_prefix(".target"))?;
-    Some(line.trim().strip_prefix("sm_")?.split(|c: char| !c.is_ascii_alphanumeric()).next()?.into())
-}
-
-/// Files and targets to compile.
-pub fn jobs(root: &Path, paths: &[PathBuf], sms: &[String]) -> Vec<(PathBuf, String)> {
-    let kernels = root.join("kernels");
-    let paths = if paths.is_empty() { vec![kernels.clone()] } else { paths.to_vec() };
-    let files = paths.iter().flat_map(|p| ptx_files(p));
-    files
-        .flat_map(|f| {
-            let ours = f.canonicalize().is_ok_and(|f| f.starts_with(&kernels));
-            let targets = match (sms.is_empty(), ours) {
-                (false, _) => sms.to_vec(),
-                (true, true) => crate::SMS.iter().map(u32::to_string).collect(),
-                (true, false) => std::fs::read_to_string(&f).iter().filter_map(|t| own_target(t)).collect(),
-            };
-            targets.into_iter().map(move |t| (f.clone(), t))
-        })
-        .collect()
-}
-
-/// Compiles with ptxas, or finds what it made before in target/reference.
-pub fn reference(root: &Path, bin: &Path, ptx: &Path, sm: &str) -> Result<Vec<u8>, String> {
-    reference_with(root, bin, ptx, sm, &[])
-}
-
-/// The same with further options.
-pub fn reference_with(
-    root: &Path,
-    bin: &Path,
-    ptx: &Path,
-    sm: &str,
-    options: &[&str],
-) -> Result<Vec<u8>, String> {
-    let text = std::fs::read(ptx).map_err(|e| format!("{}: {e}", ptx.display()))?;
-    let mut hash = 0xcbf2_9ce4_8422_2325u64;
-    for b in &text {
-        hash = (hash ^ u64::from(*b)).wrapping_mul(0x100_0000_01b3);
-    }
-    let dir = root.join("target/reference");
-    std::fs::create_dir_all(&dir).map_err(|e| e.to_string())?;
-    let out = dir.join(format!("{hash:016x}.{sm}{}.cubin", options.concat()));
-    if let Ok(bytes) = std::fs::read(&out) {
-        return Ok(bytes);
-    }
-    let mut c = Command::new(bin.join("ptxas"));
-    c.arg(format!("-arch=sm_{sm}")).args(options).arg(ptx).arg("-o").arg(&out);
-    let done = c.output().map_err(|e| format!("ptxas: {e}"))?;
-    if !done.status.success() {
-        return Err(format!("ptxas -arch=sm_{sm} refuses {}", ptx.display()));
-    }
-    std::fs::read(&out).map_err(|e| e.to_string())
 }
 
 type Loaded = Vec<(Target, hazard::Code)>;
@@ -110,10 +34,10 @@ fn open(bytes: &[u8]) -> Result<Loaded, String> {
 
 fn load(root: &Path, bin: &Path, options: &Options) -> Loaded {
     let is_cubin = |p: &PathBuf| p.extension().is_some_and(|x| x == "cubin");
-    let (cubins, ptx): (Vec<PathBuf>, Vec<PathBuf>) = options.paths.iter().cloned().partition(is_cubin);
+    let (cubins, ptx): (Vec<PathBuf>, Vec<PathBuf>) = options.files.paths.iter().cloned().partition(is_cubin);
     let cubins: Vec<PathBuf> =
         cubins.into_iter().chain(ptx.iter().filter(|p| p.is_dir()).flat_map(|p| files(p, "cubin"))).collect();
-    let codes = jobs(root, &ptx, &options.sm);
+    let codes = jobs(root, &ptx, &options.files.sm);
     let loaded: Vec<Result<Loaded, String>> = codes
         .par_iter()
         .map(|(ptx, sm)| open(&reference(root, bin, ptx, sm)?))

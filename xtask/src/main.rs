@@ -4,6 +4,7 @@ use clap::{Parser, Subcommand};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
+mod code;
 mod compile;
 mod contract;
 mod coverage;

@@ -1,7 +1,7 @@
 //! Whether verification notices wrong code: single bits of instructions of the reference compiler's cubins are
 //! changed so that another instruction stands there.
 
-use crate::hazards::{jobs, reference};
+use crate::code::{jobs, reference};
 use rayon::prelude::*;
 use sass::Target;
 use sim::launch::{Launch, LaunchFile, Rng};

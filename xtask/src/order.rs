@@ -1,9 +1,9 @@
 //! The order checker on folders of PTX: our code or the reference compiler's, as it is and with accesses exchanged.
 
-use crate::hazards::{jobs, reference_with};
+use crate::code::{How, Source, jobs};
 use rayon::prelude::*;
 use sass::memory::{MemoryEffect, MemoryEffects, MemorySpace};
-use sass::{AddrWidth, Inst, Mod, Opcode, Operand, Role, Target};
+use sass::{AddrWidth, Inst, Mod, Opcode, Operand, Role};
 use sim::order::{self, Code, Options as Trust, Stats};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,17 +11,15 @@ use std::process::Command;
 /// What to look at.
 #[derive(clap::Args)]
 pub struct Options {
-    /// PTX files, CUDA files (which nvcc turns into PTX), or folders of them; kernels/ when there are none.
-    paths: Vec<PathBuf>,
-    /// For these targets (75, 90a …); without it, those of kernels/ for all and other files for their own.
-    #[arg(long, value_delimiter = ',')]
-    sm: Vec<String>,
-    /// The reference compiler's code instead of ours.
-    #[arg(long)]
-    ptxas: bool,
-    /// Optimization level of ours.
-    #[arg(long, default_value_t = 3)]
-    opt_level: u8,
+    /// PTX files, CUDA files (which nvcc turns into PTX), or folders of them.
+    #[command(flatten)]
+    source: Source,
+    /// Every nth file only.
+    #[arg(long, default_value_t = 1)]
+    every: usize,
+    /// PTX of more bytes is left out.
+    #[arg(long, default_value_t = u64::MAX)]
+    most_bytes: u64,
     /// Sabotaged copies per kernel.
     #[arg(long, default_value_t = 16)]
     copies: usize,
@@ -44,8 +42,9 @@ fn work(root: &Path, bin: &Path, options: &Options) -> Result<Vec<(PathBuf, Stri
     let out = root.join("target/order");
     std::fs::create_dir_all(&out).map_err(|e| e.to_string())?;
     let kernels = root.join("kernels");
-    let mut paths = options.paths.clone();
-    for (n, cu) in options.paths.iter().flat_map(|p| cuda_files(p)).enumerate() {
+    let files = &options.source.files;
+    let mut paths = files.paths.clone();
+    for (n, cu) in files.paths.iter().flat_map(|p| cuda_files(p)).enumerate() {
         if cu.canonicalize().is_ok_and(|f| f.starts_with(&kernels)) {
             continue;
         }
@@ -59,7 +58,9 @@ fn work(root: &Path, bin: &Path, options: &Options) -> Result<Vec<(PathBuf, Stri
             println!("{}: nvcc makes no PTX of it", cu.display());
         }
     }
-    Ok(jobs(root, &paths, &options.sm))
+    let mut jobs = jobs(root, &paths, &files.sm);
+    jobs.retain(|(ptx, _)| std::fs::metadata(ptx).is_ok_and(|m| m.len() <= options.most_bytes));
+    Ok(jobs.into_iter().step_by(options.every.max(1)).collect())
 }
 
 fn cubin(
@@ -69,25 +70,20 @@ fn cubin(
     sm: &str,
     options: &Options,
 ) -> Result<(String, Vec<u8>), String> {
-    let source = std::fs::read_to_string(ptx).map_err(|e| e.to_string())?;
-    if options.ptxas {
-        let bytes = reference_with(root, bin, ptx, sm, &["-lineinfo"])?;
-        return Ok((source, bytes));
-    }
-    let target = Target::parse(&format!("sm_{sm}")).ok_or("unknown target")?;
-    let settings = oxptxas::Settings {
-        opt_level: options.opt_level,
-        line_info: Some(true),
-        ..oxptxas::Settings::new(target)
-    };
-    let output = oxptxas::compile(&source, &ptx.display().to_string(), &settings);
-    let output = output.map_err(|f| f.diagnostics.first().map_or(String::new(), |d| d.message.clone()))?;
-    Ok((source, output.cubin))
+    let text = std::fs::read_to_string(ptx).map_err(|e| e.to_string())?;
+    let how = How { lines: true, ..How::default() };
+    let bytes = options.source.cubin(root, bin, (ptx, &text), sm, how)?;
+    Ok((text, bytes))
+}
+
+/// How much to believe.
+fn trust(options: &Options) -> Trust {
+    Trust { foreign: options.source.ptxas, ..Trust::default() }
 }
 
 /// Checks every kernel.
 pub fn check(root: &Path, bin: &Path, options: &Options) -> Result<(), String> {
-    let trust = Trust { foreign: options.ptxas };
+    let trust = trust(options);
     let jobs = work(root, bin, options)?;
     let found: Vec<Result<Vec<order::Kernel>, String>> = jobs
         .par_iter()
@@ -109,10 +105,10 @@ pub fn check(root: &Path, bin: &Path, options: &Options) -> Result<(), String> {
             k.violations.iter().take(5).for_each(|v| println!("{} sm_{sm} {}: {v}", path.display(), k.name));
         }
     }
-    let Stats { instructions, accesses, matched } = total;
+    let Stats { instructions, accesses, matched, unchecked } = total;
     println!(
         "{} compilations, {refused} more refused; {instructions} instructions, {accesses} accesses of memory, \
-         {matched} matched with the PTX; {wrong} out of order",
+         {matched} matched with the PTX, {unchecked} of them not checked (too many pairs); {wrong} out of order",
         jobs.len() - refused
     );
     if wrong == 0 { Ok(()) } else { Err(format!("{wrong} accesses out of order")) }
@@ -216,7 +212,7 @@ fn plan(code: &Code, functions: &[usize], source: &[&str]) -> Vec<(&'static str,
 
 /// Exchanges accesses in good code and counts what the checker finds.
 pub fn sabotage(root: &Path, bin: &Path, options: &Options) -> Result<(), String> {
-    let trust = Trust { foreign: options.ptxas };
+    let trust = trust(options);
     let jobs = work(root, bin, options)?;
     let tried: Vec<(&'static str, bool, String)> = jobs
         .par_iter()
@@ -228,16 +224,14 @@ pub fn sabotage(root: &Path, bin: &Path, options: &Options) -> Result<(), String
                 let index = ptx::LineIndex::new(&source);
                 let mut out = Vec::new();
                 for (name, code, functions) in order::load(&bytes)? {
-                    let good = |code: &Code| {
-                        let k = order::check_kernel(&module, &index, &name, code, &functions, trust);
-                        k.violations.is_empty()
-                    };
+                    let checker = order::Checker::new(&module, &index, &name);
+                    let good = |code: &Code| checker.check(code, &functions, trust).violations.is_empty();
                     if !good(&code) {
                         continue;
                     }
+                    let plan = plan(&code, &functions, &text);
                     for kind in KINDS {
-                        let mut pairs = plan(&code, &functions, &text);
-                        pairs.retain(|p| p.0 == kind);
+                        let pairs: Vec<_> = plan.iter().copied().filter(|p| p.0 == kind).collect();
                         let step = pairs.len().div_ceil(options.copies.max(1)).max(1);
                         for (_, i, j) in pairs.into_iter().step_by(step) {
                             let mut spoilt = code.clone();

@@ -1,6 +1,6 @@
 //! `cargo xtask score`: our code, compile time and memory beside ptxas's, for any PTX, measured in one run.
 
-use crate::hazards::jobs;
+use crate::code::jobs;
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};

@@ -1,26 +1,18 @@
 //! Verification over folders of PTX: every kernel, ours or the reference compiler's code.
 
-use crate::hazards::{jobs, reference_with};
+use crate::code::{How, Source, jobs};
 use oxptxas::verify::{self, Verdict};
 use rayon::prelude::*;
 use sass::Target;
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// What to verify.
 #[derive(clap::Args)]
 pub struct Options {
-    /// PTX files or folders of them; kernels/ when there are none.
-    paths: Vec<PathBuf>,
-    /// For these targets (75, 90a …); without it, those of kernels/ for all and other files for their own.
-    #[arg(long, value_delimiter = ',')]
-    sm: Vec<String>,
-    /// The reference compiler's code instead of ours.
-    #[arg(long)]
-    ptxas: bool,
-    /// Optimization level of ours.
-    #[arg(long, default_value_t = 3)]
-    opt_level: u8,
+    /// Files, targets, compiler.
+    #[command(flatten)]
+    source: Source,
     /// Only compile.
     #[arg(long)]
     compile_only: bool,
@@ -39,19 +31,10 @@ fn file(root: &Path, bin: &Path, ptx: &Path, sm: &str, options: &Options) -> Fou
     let source = std::fs::read_to_string(ptx).map_err(|e| e.to_string())?;
     let target = Target::parse(&format!("sm_{sm}")).ok_or("unknown target")?;
     let module = verify::module(&source, target).map_err(|_| "not accepted".to_string())?;
-    let compiled = |fmad: bool| -> Result<Vec<u8>, String> {
-        if options.ptxas {
-            return reference_with(root, bin, ptx, sm, if fmad { &[] } else { &["-fmad=false"] });
-        }
-        let settings = oxptxas::Settings {
-            opt_level: options.opt_level,
-            line_info: Some(true),
-            fmad,
-            ..oxptxas::Settings::new(target)
-        };
-        let output = oxptxas::compile(&source, &ptx.display().to_string(), &settings);
-        let output = output.map_err(|f| f.diagnostics.first().map_or(String::new(), |d| d.message.clone()));
-        Ok(output?.cubin)
+    let ptxas = options.source.ptxas;
+    let compiled = |fmad: bool| {
+        let how = How { fmad, ..How::default() };
+        options.source.cubin(root, bin, (ptx, &source), sm, how)
     };
     let cubin = compiled(true)?;
     let mut exact = None;
@@ -71,7 +54,7 @@ fn file(root: &Path, bin: &Path, ptx: &Path, sm: &str, options: &Options) -> Fou
         }
         found.push((name.to_string(), verdict));
     }
-    if !options.ptxas {
+    if !ptxas {
         let hazards = sim::hazard::check_cubin(&cubin, sim::hazard::Minima::built_in())?;
         for (name, violations, _) in hazards.iter().filter(|(_, v, _)| !v.is_empty()) {
             found.push((name.clone(), Verdict::Differs(format!("{} hazards", violations.len()))));
@@ -79,6 +62,9 @@ fn file(root: &Path, bin: &Path, ptx: &Path, sm: &str, options: &Options) -> Fou
         for k in sim::order::check_cubin(&module, &source, &cubin, sim::order::Options::default())? {
             if let Some(v) = k.violations.first() {
                 found.push((k.name, Verdict::Differs(format!("order: {v}"))));
+            } else if k.stats.unchecked > 0 {
+                let n = k.stats.unchecked;
+                found.push((k.name, Verdict::OutOfScope(format!("order of {n} accesses not checked"))));
             }
         }
     }
@@ -87,7 +73,7 @@ fn file(root: &Path, bin: &Path, ptx: &Path, sm: &str, options: &Options) -> Fou
 
 /// Verifies and prints what disagrees, then how many kernels have which verdict.
 pub fn run(root: &Path, bin: &Path, options: &Options) -> Result<(), String> {
-    let jobs = jobs(root, &options.paths, &options.sm);
+    let jobs = jobs(root, &options.source.files.paths, &options.source.files.sm);
     let found: Vec<Found> = jobs.par_iter().map(|(f, sm)| file(root, bin, f, sm, options)).collect();
     let (mut counts, mut reasons) = (BTreeMap::<&str, usize>::new(), BTreeMap::<String, usize>::new());
     let mut wrong = 0;

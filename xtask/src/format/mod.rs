@@ -5,7 +5,7 @@
 mod allowed;
 mod facts;
 
-use crate::hazards::jobs;
+use crate::code::jobs;
 use rayon::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

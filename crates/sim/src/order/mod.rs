@@ -15,15 +15,23 @@ use ::ptx::{FuncId, LineIndex, Module};
 use ptx::{Access, Program};
 use sass::memory::{MemoryEffect, MemoryEffects, MemorySpace};
 use sass::{Guard, Inst, Opcode, Target};
-use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How much to believe.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Options {
     /// The compiler may have copied instructions (unrolled loops) and may know better than the checker what cannot overlap:
     /// only lines with one instruction count, and only overlaps that are certain.
     pub foreign: bool,
+    /// Most pairs of accesses of a function that are looked at: only those that the code has in another order than the PTX
+    /// are. Accesses that are left over are counted as [`Stats::unchecked`].
+    pub pairs: usize,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { foreign: false, pairs: 4_000_000 }
+    }
 }
 
 /// Two accesses in the wrong order.
@@ -57,6 +65,8 @@ pub struct Stats {
     pub accesses: usize,
     /// Instructions whose access of PTX is known.
     pub matched: usize,
+    /// Those among them that were not held against all others, as there were too many.
+    pub unchecked: usize,
 }
 
 impl std::ops::AddAssign for Stats {
@@ -64,6 +74,7 @@ impl std::ops::AddAssign for Stats {
         self.instructions += other.instructions;
         self.accesses += other.accesses;
         self.matched += other.matched;
+        self.unchecked += other.unchecked;
     }
 }
 
@@ -170,8 +181,35 @@ impl Blocks {
     }
 }
 
-/// Most pairs that are looked at in one block and those above it, for code without end.
-const MOST_PAIRS: usize = 4_000_000;
+/// Accesses that come before a point of the code, by their places in the PTX and in the code.
+#[derive(Default)]
+struct Earlier {
+    /// Reads that only fences and those who write keep in order.
+    plain: BTreeMap<((u32, u32), usize), Done>,
+    others: BTreeMap<((u32, u32), usize), Done>,
+}
+
+impl Earlier {
+    fn add(&mut self, program: &Program, d: Done) {
+        let access = &program.accesses[d.access];
+        let to = if access.is_plain_read() { &mut self.plain } else { &mut self.others };
+        to.insert((access.at, d.at), d);
+    }
+
+    fn is_empty(&self) -> bool {
+        self.plain.is_empty() && self.others.is_empty()
+    }
+
+    /// Those that the PTX has behind `access`, so that the order of the two matters.
+    fn behind<'a>(&'a self, program: &Program, access: &Access) -> impl Iterator<Item = &'a Done> {
+        let (line, last) = access.at;
+        let from = (line, last + 1);
+        // Two plain reads matter only with a fence between them.
+        let plain = if access.is_plain_read() { program.next_fence(access.at) } else { Some(from) };
+        let plain = plain.map(|from| self.plain.range((from, 0)..)).into_iter().flatten();
+        plain.chain(self.others.range((from, 0)..)).map(|e| e.1)
+    }
+}
 
 /// Checks the code of one function of the PTX; other functions' instructions in it have other lines.
 pub fn check_function(
@@ -182,10 +220,19 @@ pub fn check_function(
     functions: &[usize],
     options: Options,
 ) -> (Vec<Violation>, Stats) {
+    match Program::new(module, &module.funcs[func], lines) {
+        Some(program) => check_program(&program, code, functions, options),
+        None => (Vec::new(), Stats { instructions: code.insts.len(), ..Stats::default() }),
+    }
+}
+
+fn check_program(
+    program: &Program,
+    code: &Code,
+    functions: &[usize],
+    options: Options,
+) -> (Vec<Violation>, Stats) {
     let mut stats = Stats { instructions: code.insts.len(), ..Stats::default() };
-    let Some(program) = Program::new(module, &module.funcs[func], lines) else {
-        return (Vec::new(), stats);
-    };
     let blocks = Blocks::new(code, functions);
     let mut done: Vec<Done> = Vec::new();
     let mut copies: BTreeMap<usize, usize> = BTreeMap::new();
@@ -207,45 +254,70 @@ pub fn check_function(
         let local = program.accesses[d.access].space == MemorySpace::Local;
         single(d) || !options.foreign && !local
     });
-    let mut by_block: Vec<Vec<Done>> = vec![Vec::new(); blocks.idom.len()];
+    let (violations, unchecked) = search(program, &blocks, &done, options);
+    stats.unchecked = unchecked;
+    (violations, stats)
+}
+
+/// Looks for pairs in the wrong order: of each access and those before it, in its block and in those that dominate it, that
+/// the PTX has behind it. Also counts the accesses for which there were too many.
+fn search(program: &Program, blocks: &Blocks, done: &[Done], options: Options) -> (Vec<Violation>, usize) {
+    let count = blocks.idom.len() - 1;
+    let mut by_block: Vec<Vec<Done>> = vec![Vec::new(); count];
     done.iter().for_each(|d| by_block[d.block as usize].push(*d));
-    let rank = |d: &Done| program.accesses[d.access].at;
-    // The latest place in the PTX of an access in each block and those above.
-    let mut latest: Vec<Option<(u32, u32)>> = vec![None; blocks.idom.len()];
-    let found = RefCell::new(BTreeSet::new());
-    for b in 0..by_block.len() - 1 {
-        let above = blocks.idom[b] as usize;
-        let inherited = if above < b { latest[above] } else { None };
-        latest[b] = by_block[b].iter().map(rank).max().max(inherited);
-        let budget = Cell::new(MOST_PAIRS);
-        for (n, first) in by_block[b].iter().enumerate() {
-            let look = |second: &Done| {
-                budget.set(budget.get().saturating_sub(1));
-                let (x, y) = (&program.accesses[first.access], &program.accesses[second.access]);
-                if x.at >= y.at || !program.precedes(x, y) {
-                    return;
-                }
-                if let Some(why) = program.ordered(x, y, options.foreign) {
-                    found.borrow_mut().insert(Violation {
-                        at: (16 * first.at as u64, 16 * second.at as u64),
-                        lines: (x.line, y.line),
-                        why,
-                    });
+    let mut earlier: Vec<Earlier> = Vec::with_capacity(count);
+    // The nearest block above each that has accesses, and the latest place in the PTX of an access above it.
+    let mut above: Vec<Option<usize>> = Vec::with_capacity(count);
+    let mut latest: Vec<Option<(u32, u32)>> = Vec::with_capacity(count);
+    let mut found = BTreeSet::new();
+    let (mut budget, mut unchecked) = (options.pairs, 0);
+    for (b, accesses) in by_block.iter().enumerate() {
+        let idom = blocks.idom[b] as usize;
+        let up = match idom < b {
+            true if earlier[idom].is_empty() => above[idom],
+            true => Some(idom),
+            false => None,
+        };
+        let inherited = up.and_then(|up| latest[up]);
+        let mut here = Earlier::default();
+        for first in accesses {
+            let x = &program.accesses[first.access];
+            let mut complete = true;
+            let mut look = |among: &Earlier| {
+                for second in among.behind(program, x) {
+                    let Some(rest) = budget.checked_sub(1) else {
+                        complete = false;
+                        return;
+                    };
+                    budget = rest;
+                    let y = &program.accesses[second.access];
+                    if !program.precedes(x, y) {
+                        continue;
+                    }
+                    if let Some(why) = program.ordered(x, y, options.foreign) {
+                        found.insert(Violation {
+                            at: (16 * first.at as u64, 16 * second.at as u64),
+                            lines: (x.line, y.line),
+                            why,
+                        });
+                    }
                 }
             };
-            by_block[b][..n].iter().for_each(look);
-            let mut up = above;
-            while up < b && latest[up].is_some_and(|l| l > rank(first)) && budget.get() > 0 {
-                by_block[up].iter().for_each(look);
-                let next = blocks.idom[up] as usize;
-                if next >= up {
-                    break;
-                }
-                up = next;
+            look(&here);
+            let mut at = up;
+            while let Some(n) = at.filter(|n| latest[*n].is_some_and(|l| l > x.at)) {
+                look(&earlier[n]);
+                at = above[n];
             }
+            unchecked += usize::from(!complete);
+            here.add(program, *first);
         }
+        let last = accesses.iter().map(|d| program.accesses[d.access].at).max();
+        earlier.push(here);
+        above.push(up);
+        latest.push(last.max(inherited));
     }
-    (found.into_inner().into_iter().collect(), stats)
+    (found.into_iter().collect(), unchecked)
 }
 
 /// Findings of a kernel.
@@ -305,12 +377,34 @@ pub fn check_kernel(
     functions: &[usize],
     options: Options,
 ) -> Kernel {
-    let mut kernel = Kernel { name: name.into(), violations: Vec::new(), stats: Stats::default() };
-    let in_it = |f: &::ptx::Func| f.body.is_some() && (!f.entry || f.name == name);
-    for (id, _) in module.funcs.iter().filter(|(_, f)| in_it(f)) {
-        let (violations, stats) = check_function(module, id, lines, code, functions, options);
-        kernel.violations.extend(violations);
-        kernel.stats = Stats { matched: kernel.stats.matched + stats.matched, ..stats };
+    Checker::new(module, lines, name).check(code, functions, options)
+}
+
+/// What the PTX says of a kernel and of the functions that may be in its code, for several versions of that.
+pub struct Checker<'m> {
+    name: String,
+    programs: Vec<Program<'m>>,
+}
+
+impl<'m> Checker<'m> {
+    /// Reads the kernel.
+    pub fn new(module: &'m Module, lines: &LineIndex, name: &str) -> Checker<'m> {
+        let in_it = |f: &&'m ::ptx::Func| !f.entry || f.name == name;
+        let programs = module.funcs.values().filter(in_it).filter_map(|f| Program::new(module, f, lines));
+        Checker { name: name.into(), programs: programs.collect() }
     }
-    kernel
+
+    /// Checks its code.
+    pub fn check(&self, code: &Code, functions: &[usize], options: Options) -> Kernel {
+        let mut kernel = Kernel { name: self.name.clone(), violations: Vec::new(), stats: Stats::default() };
+        for program in &self.programs {
+            let (violations, stats) = check_program(program, code, functions, options);
+            kernel.violations.extend(violations);
+            let Stats { matched, unchecked, .. } = kernel.stats;
+            kernel.stats = stats;
+            kernel.stats.matched += matched;
+            kernel.stats.unchecked += unchecked;
+        }
+        kernel
+    }
 }

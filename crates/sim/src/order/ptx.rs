@@ -35,6 +35,13 @@ pub struct Access {
     pub synchronizes: bool,
 }
 
+impl Access {
+    /// Whether only fences, and accesses that write or do more than read and write, are kept in order with it.
+    pub fn is_plain_read(&self) -> bool {
+        !(self.writes || self.strong || self.volatile || self.acquires || self.releases || self.copies)
+    }
+}
+
 /// Why two accesses keep their order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Why {
@@ -389,6 +396,11 @@ impl<'m> Program<'m> {
             () if b.releases => Some(Why::Release),
             () => None,
         }
+    }
+
+    /// The place behind the next fence behind a place, in the order of places.
+    pub fn next_fence(&self, at: (u32, u32)) -> Option<(u32, u32)> {
+        self.fences.get(self.fences.partition_point(|f| f.0 < at)).map(|f| f.0)
     }
 
     /// A fence on every way from one place to the other.
