@@ -4,6 +4,7 @@ use crate::code::{Files, files, jobs, reference};
 use rayon::prelude::*;
 use sass::{Control, Target};
 use sim::hazard::{self, Class, Kind, Minima};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// What to look at.
@@ -32,59 +33,123 @@ fn open(bytes: &[u8]) -> Result<Loaded, String> {
     Ok(hazard::load(bytes)?.into_iter().map(|(_, code)| (target, code)).collect())
 }
 
-fn load(root: &Path, bin: &Path, options: &Options) -> Loaded {
+/// Looks at the code of every file, one after the other: together they may be more than memory holds.
+fn each<T: Send>(
+    root: &Path,
+    bin: &Path,
+    options: &Options,
+    look: impl Fn(&Path, Loaded) -> T + Sync,
+) -> Vec<T> {
     let is_cubin = |p: &PathBuf| p.extension().is_some_and(|x| x == "cubin");
     let (cubins, ptx): (Vec<PathBuf>, Vec<PathBuf>) = options.files.paths.iter().cloned().partition(is_cubin);
     let cubins: Vec<PathBuf> =
         cubins.into_iter().chain(ptx.iter().filter(|p| p.is_dir()).flat_map(|p| files(p, "cubin"))).collect();
-    let codes = jobs(root, &ptx, &options.files.sm);
-    let loaded: Vec<Result<Loaded, String>> = codes
+    let none = ptx.is_empty() && !cubins.is_empty();
+    let codes = if none { Vec::new() } else { jobs(root, &ptx, &options.files.sm) };
+    let seen = |path: &Path, bytes: Result<Vec<u8>, String>| match bytes.and_then(|b| open(&b)) {
+        Ok(code) => Some(look(path, code)),
+        Err(e) => {
+            eprintln!("{e}");
+            None
+        }
+    };
+    let read = |f: &PathBuf| std::fs::read(f).map_err(|e| format!("{}: {e}", f.display()));
+    codes
         .par_iter()
-        .map(|(ptx, sm)| open(&reference(root, bin, ptx, sm)?))
-        .chain(cubins.par_iter().map(|f| open(&std::fs::read(f).map_err(|e| e.to_string())?)))
-        .collect();
-    loaded
-        .into_iter()
-        .flat_map(|r| {
-            r.unwrap_or_else(|e| {
-                eprintln!("{e}");
-                vec![]
-            })
-        })
+        .map(|(ptx, sm)| seen(ptx, reference(root, bin, ptx, sm)))
+        .chain(cubins.par_iter().map(|f| seen(f, read(f))))
+        .flatten()
         .collect()
+}
+
+fn load(root: &Path, bin: &Path, options: &Options) -> Loaded {
+    each(root, bin, options, |_, code| code).into_iter().flatten().collect()
 }
 
 /// Writes the table of least distances.
 pub fn mine(root: &Path, bin: &Path, options: &Options) -> Result<(), String> {
-    let codes = load(root, bin, options);
     let mut minima = if options.add { Minima::built_in().clone() } else { Minima::default() };
-    for (target, code) in &codes {
-        code.distances(&mut |d| minima.add(*target, Class::of(d), d.cycles));
+    let found = each(root, bin, options, |_, codes| {
+        let mut seen = Minima::default();
+        for (target, code) in &codes {
+            code.distances(&mut |d| seen.add(*target, Class::of(d), d.cycles));
+        }
+        (seen, codes.len(), codes.iter().map(|(_, c)| c.insts().len()).sum::<usize>())
+    });
+    let (mut kernels, mut words) = (0, 0);
+    for (seen, k, w) in &found {
+        minima.add_file(seen);
+        kernels += k;
+        words += w;
     }
     let path = root.join("crates/sim/src/hazard/minima.tsv");
     std::fs::write(&path, minima.print()).map_err(|e| e.to_string())?;
-    let count: usize = codes.iter().map(|(_, c)| c.insts().len()).sum();
-    println!("{count} words of {} kernels; wrote {}", codes.len(), path.display());
+    println!("{words} words of {kernels} kernels; wrote {}", path.display());
+    Ok(())
+}
+
+/// Prints the distances of pairs of opcodes and operands: the least one, how often, the next, how often, of how many.
+pub fn print_distances(root: &Path, bin: &Path, options: &Options) -> Result<(), String> {
+    let mut seen: BTreeMap<(String, String), BTreeMap<u8, u32>> = BTreeMap::new();
+    let shapes = ["WIDE", "HI", "X", "MMA", "F32", "F64", "32", "64", "E", "STRICT"];
+    let name = |i: &sass::Inst| {
+        let mods = i.mods.iter().map(|m| m.name()).filter(|m| shapes.contains(m));
+        mods.fold(i.op.name().to_string(), |name, m| name + "." + m)
+    };
+    let place = |p: hazard::Place| match p.operand {
+        hazard::Place::NONE => "guard".to_string(),
+        o => format!("{o}.{}", p.nth),
+    };
+    for (target, code) in load(root, bin, options) {
+        code.distances(&mut |d| {
+            let (writer, user) = (name(d.writer), name(d.user));
+            let kind = match d.kind {
+                Kind::Read(how) => format!("{how:?}").to_lowercase(),
+                Kind::Write => "write".into(),
+                Kind::Overwrite(how) => format!("overwrite-{how:?}").to_lowercase(),
+            };
+            let from = format!("{}\t{writer}\t{}\t{:?}", target.sm, place(d.from), d.file);
+            let to = format!("{kind}\t{user}\t{}", place(d.to));
+            *seen.entry((from, to)).or_default().entry(d.cycles).or_default() += 1;
+        });
+    }
+    for ((from, to), counts) in seen {
+        let mut least = counts.iter().map(|(cycles, times)| format!("{cycles}\t{times}"));
+        let pair = [(); 2].map(|()| least.next().unwrap_or("-\t0".into()));
+        let total: u32 = counts.values().sum();
+        println!("{from}\t{to}\t{}\t{}\t{total}", pair[0], pair[1]);
+    }
     Ok(())
 }
 
 /// Checks the reference compiler's code, which has no hazards.
 pub fn check(root: &Path, bin: &Path, options: &Options) -> Result<(), String> {
-    let (mut instructions, mut unknown, mut found) = (0, 0, 0);
-    for (target, code) in load(root, bin, options) {
-        let (violations, stats) = code.check(Minima::built_in());
-        instructions += stats.instructions;
-        unknown += stats.unknown;
-        found += violations.len();
-        for v in &violations {
+    let files = each(root, bin, options, |path, codes| {
+        let (mut sum, mut lines) = (hazard::Stats::default(), Vec::new());
+        for (target, code) in codes {
+            let (violations, stats) = code.check(Minima::built_in());
+            sum.instructions += stats.instructions;
+            sum.unknown += stats.unknown;
             let text = |at: i64| match code.insts().get((at / 16) as usize) {
                 Some(Some(inst)) => sass::print(inst, target).to_string(),
                 _ => "?".into(),
             };
-            println!("{target}: {v}: {} -> {}", text(v.on), text(v.at));
+            let line = |v: &hazard::Violation| {
+                format!("{} {target}: {v}: {} -> {}", path.display(), text(v.on), text(v.at))
+            };
+            lines.extend(violations.iter().map(line));
         }
+        (sum, lines)
+    });
+    let count = files.len();
+    let (mut instructions, mut unknown, mut found) = (0, 0, 0);
+    for (stats, lines) in files {
+        instructions += stats.instructions;
+        unknown += stats.unknown;
+        found += lines.len();
+        lines.iter().for_each(|l| println!("{l}"));
     }
-    println!("{instructions} instructions, {unknown} of them unknown, {found} hazards");
+    println!("{count} files, {instructions} instructions, {unknown} of them unknown, {found} hazards");
     if found == 0 { Ok(()) } else { Err("hazards in code that works".into()) }
 }
 

@@ -50,6 +50,8 @@ enum Task {
     Cycles(cycles::Options),
     /// Write the hazard checker's table of least distances from ptxas's code.
     MineLatencies(hazards::Options),
+    /// Print the distances between pairs of opcodes in the reference compiler's code.
+    Distances(hazards::Options),
     /// Check ptxas's code for hazards: there are none.
     CheckHazards(hazards::Options),
     /// Spoil control fields of ptxas's code and count what the hazard checker finds.
@@ -115,6 +117,7 @@ fn main() -> ExitCode {
             install_oracles().and_then(|bin| words::run(&options, &bin, &root().join("target/vendor-words")))
         }
         Task::MineLatencies(o) => install_oracles().and_then(|bin| hazards::mine(&root(), &bin, &o)),
+        Task::Distances(o) => install_oracles().and_then(|bin| hazards::print_distances(&root(), &bin, &o)),
         Task::CheckHazards(o) => install_oracles().and_then(|bin| hazards::check(&root(), &bin, &o)),
         Task::CheckOrder(o) => install_oracles().and_then(|bin| order::check(&root(), &bin, &o)),
         Task::SabotageOrder(o) => install_oracles().and_then(|bin| order::sabotage(&root(), &bin, &o)),

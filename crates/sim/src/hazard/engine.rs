@@ -1,13 +1,16 @@
 //! The data flow: what is under way at each point, over all paths.
 
-use super::access::{self, Cell, Use};
+use super::access::{self, Cell, Place, Use};
 use super::flow::{self, INST_BYTES};
 use super::{Code, pipes};
 use sass::{Guard, Inst, Opcode, Operand, Reg, RegFile};
+use smallvec::SmallVec;
 use std::collections::BTreeMap;
 
 /// Cycles are counted up to here: more than any fixed latency.
 const OLD: u8 = 120;
+/// Sources of instructions of fixed latency are forgotten after as many cycles: they have been read long before.
+const READ: u8 = 16;
 /// What a stall count of 0 amounts to: the pipeline is drained.
 const DRAIN: u8 = 15;
 /// Cycles between setting a scoreboard and the first wait that sees it.
@@ -16,10 +19,14 @@ const SET_TO_WAIT: u8 = 2;
 /// A pair of dependent instructions.
 #[derive(Clone, Copy, Debug)]
 pub struct Distance<'a> {
-    /// Who wrote the register.
+    /// Who wrote the register; who read it, if the next use overwrites what was read.
     pub writer: &'a Inst,
+    /// The operand of `writer`.
+    pub from: Place,
     /// Who reads or writes it next.
     pub user: &'a Inst,
+    /// The operand of `user`.
+    pub to: Place,
     /// File of the register.
     pub file: RegFile,
     /// How it is used.
@@ -37,6 +44,8 @@ pub enum Kind {
     Read(Use),
     /// Written again.
     Write,
+    /// Written after an instruction of fixed latency has read it.
+    Overwrite(Use),
 }
 
 /// A dependence that is not covered.
@@ -114,6 +123,8 @@ enum Under {
     Variable,
     /// A read that takes an unknown time.
     Read,
+    /// A read at a fixed time.
+    Source(Use),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -122,6 +133,8 @@ struct Event {
     under: Under,
     /// Index of the instruction.
     by: u32,
+    /// Its operand.
+    place: Place,
     /// Least cycles since.
     age: u8,
     /// Scoreboards each of which says that it is done.
@@ -133,6 +146,11 @@ struct Event {
 }
 
 impl Event {
+    /// Whether no scoreboard stands for it.
+    fn fixed(&self) -> bool {
+        matches!(self.under, Under::Fixed | Under::Source(_))
+    }
+
     fn key(&self) -> (Cell, Under, u32) {
         (self.cell, self.under, self.by)
     }
@@ -343,7 +361,11 @@ impl Engine<'_, '_> {
         for (age, _) in state.set.iter_mut().flatten() {
             *age = (*age + stall).min(OLD);
         }
-        state.events.retain(|e| e.under != Under::Fixed || e.age < OLD);
+        state.events.retain(|e| match e.under {
+            Under::Fixed => e.age < OLD,
+            Under::Source(_) => e.age < READ,
+            Under::Variable | Under::Read => true,
+        });
     }
 
     /// Whether the wait mask comes too early to see its scoreboards.
@@ -359,7 +381,7 @@ impl Engine<'_, '_> {
     /// Waits until these scoreboards are zero.
     fn wait(state: &mut State, mask: u8) {
         if mask != 0 {
-            state.events.retain(|e| e.under == Under::Fixed || e.cover & mask == 0);
+            state.events.retain(|e| e.fixed() || e.cover & mask == 0);
         }
     }
 
@@ -383,7 +405,7 @@ impl Engine<'_, '_> {
                 Self::wait(state, 1 << s);
             } else {
                 let bit = 1 << s;
-                state.events.retain(|e| e.under == Under::Fixed || e.cover & bit == 0 || e.younger < count);
+                state.events.retain(|e| e.fixed() || e.cover & bit == 0 || e.younger < count);
             }
         }
     }
@@ -391,23 +413,36 @@ impl Engine<'_, '_> {
     /// What the instruction reads and writes, against what is under way.
     fn uses(&mut self, state: &mut State, k: usize, inst: &Inst) {
         let code = self.code;
-        let mut hits: Vec<(Event, Kind)> = vec![];
+        let mut hits: Vec<(Event, Kind, Place)> = vec![];
         let apart = |e: &Event| {
             e.guard.is_some_and(|g| g.pred == inst.guard.pred && g.not != inst.guard.not && !g.pred.is_zero())
         };
-        access::reads(inst, |c, how| {
-            hits.extend(state.of(c).iter().filter(|e| !apart(e)).map(|e| (*e, Kind::Read(how))));
+        access::reads_at(inst, |c, how, at| {
+            let written = state.of(c).iter().filter(|e| !matches!(e.under, Under::Source(_)));
+            hits.extend(written.filter(|e| !apart(e)).map(|e| (*e, Kind::Read(how), at)));
         });
-        access::writes(inst, |c| {
-            hits.extend(state.of(c).iter().filter(|e| !apart(e)).map(|e| (*e, Kind::Write)));
+        access::writes_at(inst, |c, at| {
+            let kind = |e: &Event| match e.under {
+                Under::Source(how) => Kind::Overwrite(how),
+                _ => Kind::Write,
+            };
+            hits.extend(state.of(c).iter().filter(|e| !apart(e)).map(|e| (*e, kind(e), at)));
         });
-        for (e, kind) in hits {
+        // A second write comes late enough where the instruction reads the first.
+        let reads: SmallVec<[(Cell, u32); 8]> =
+            hits.iter().filter(|h| matches!(h.1, Kind::Read(_))).map(|h| (h.0.cell, h.0.by)).collect();
+        hits.retain(|(e, kind, _)| {
+            *kind != Kind::Write || e.under != Under::Fixed || !reads.contains(&(e.cell, e.by))
+        });
+        for (e, kind, to) in hits {
             let Some(writer) = code.insts[e.by as usize].as_ref() else { continue };
             let why = match (e.under, kind) {
-                (Under::Fixed, _) => {
+                (Under::Fixed | Under::Source(_), _) => {
                     let distance = Distance {
                         writer,
+                        from: e.place,
                         user: inst,
+                        to,
                         file: access::register(e.cell).file,
                         kind,
                         cycles: e.age,
@@ -424,11 +459,11 @@ impl Engine<'_, '_> {
                     (e.age < needs).then_some(Why::TooEarly { has: e.age, needs })
                 }
                 (Under::Variable, Kind::Read(_)) => Some(Why::Unwaited),
-                (Under::Variable, Kind::Write) => {
+                (Under::Variable, _) => {
                     (!pipes::same_order(writer.op, inst.op)).then_some(Why::OverwrittenLate)
                 }
                 (Under::Read, Kind::Read(_)) => None,
-                (Under::Read, Kind::Write) => {
+                (Under::Read, _) => {
                     (!pipes::reads_in_order(writer.op, inst.op, code.target)).then_some(Why::Overwrites)
                 }
             };
@@ -455,7 +490,7 @@ impl Engine<'_, '_> {
     /// An instruction that the table doesn't know may stand for earlier ones of its pipe that set no scoreboard.
     fn issue_unknown(state: &mut State, ctrl: &sass::Control) {
         let bit = |s: Option<u8>| s.map_or(0, |s| 1u8 << s);
-        for e in state.events.iter_mut().filter(|e| e.cover == 0) {
+        for e in state.events.iter_mut().filter(|e| !e.fixed() && e.cover == 0) {
             e.cover |= bit(ctrl.write_sb);
             if e.under == Under::Read {
                 e.cover |= bit(ctrl.read_sb);
@@ -474,7 +509,7 @@ impl Engine<'_, '_> {
         let (write, read) = (bit(ctrl.write_sb), bit(ctrl.read_sb));
         // What was issued before to a pipe that keeps order is done when this one is.
         for e in &mut state.events {
-            if e.under == Under::Fixed {
+            if e.fixed() {
                 continue;
             }
             if e.cover & (write | read) != 0 {
@@ -490,13 +525,23 @@ impl Engine<'_, '_> {
             }
         }
         let guard = (inst.guard != Guard::TRUE).then_some(inst.guard);
-        let event =
-            |cell, under, cover| Event { cell, under, by: k as u32, age: 0, cover, younger: 0, guard };
+        let event = |cell, under, cover, place| Event {
+            cell,
+            under,
+            by: k as u32,
+            place,
+            age: 0,
+            cover,
+            younger: 0,
+            guard,
+        };
         let variable = ctrl.write_sb.is_some() || pipes::needs_scoreboard(inst.op, target);
-        access::writes(inst, |c| {
+        let mut written: SmallVec<[Cell; 8]> = SmallVec::new();
+        access::writes_at(inst, |c, at| {
             if guard.is_none() {
                 state.events.retain(|e| e.cell != c || e.under == Under::Read);
             }
+            written.push(c);
             let reg = access::register(c);
             for e in &mut state.events {
                 if e.guard.is_some_and(|g| g.pred == reg) {
@@ -506,17 +551,18 @@ impl Engine<'_, '_> {
             // The predicate says what kind of memory it was: known when the address has been read.
             let early = reg.file == RegFile::P && matches!(inst.op.unit(), sass::Unit::Load);
             state.add(match variable {
-                true => event(c, Under::Variable, if early { write | read } else { write }),
-                false => event(c, Under::Fixed, 0),
+                true => event(c, Under::Variable, if early { write | read } else { write }, at),
+                false => event(c, Under::Fixed, 0, at),
             });
         });
-        if ctrl.read_sb.is_some() || pipes::reads_late(inst.op, target) {
-            access::reads(inst, |c, _| {
-                // Predicates and uniform registers are read at issue.
-                if access::register(c).file == RegFile::R {
-                    state.add(event(c, Under::Read, read | write));
-                }
-            });
-        }
+        let late = ctrl.read_sb.is_some() || pipes::reads_late(inst.op, target);
+        access::reads_at(inst, |c, how, at| {
+            // Predicates and uniform registers are read at issue.
+            if late && access::register(c).file == RegFile::R {
+                state.add(event(c, Under::Read, read | write, at));
+            } else if !written.contains(&c) {
+                state.add(event(c, Under::Source(how), 0, at));
+            }
+        });
     }
 }

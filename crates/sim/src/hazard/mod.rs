@@ -9,7 +9,7 @@ mod minima;
 mod pipes;
 mod walk;
 
-pub use access::Use;
+pub use access::{Place, Use};
 pub use engine::{Distance, Kind, Stats, Violation, Why};
 pub use minima::{Class, Minima};
 pub use walk::Walker;
