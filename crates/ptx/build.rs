@@ -43,6 +43,8 @@ struct Table {
     forms: BTreeMap<String, Vec<String>>,
     mods: BTreeSet<String>,
     word_gates: BTreeMap<String, Vec<String>>,
+    /// Words without effect on code: of these instructions, of all if there are none.
+    quiet: BTreeMap<String, Vec<String>>,
 }
 
 impl Table {
@@ -191,6 +193,17 @@ impl Table {
         }
     }
 
+    /// `WORD… of OP… : why`
+    fn quiet(&mut self, text: &str) {
+        let (text, _) = text.split_once(" : ").expect("a reason");
+        let (words, ops) = text.split_once(" of ").unwrap_or((text, ""));
+        let ops: Vec<String> = ops.split_whitespace().map(|o| format!("Op::{}", ident(o))).collect();
+        for w in self.words(words) {
+            self.mods.insert(w.clone());
+            self.quiet.entry(w).or_default().push(format!("&[{}]", ops.join(", ")));
+        }
+    }
+
     /// The fields `version`, `until` and `targets`.
     fn gates(text: &str) -> String {
         let (mut version, mut until) = ("(1, 0)".to_string(), "(255, 0)".to_string());
@@ -288,6 +301,7 @@ fn main() {
         match words[0] {
             "let" => {}
             "word" => t.word(&line["word".len()..]),
+            "quiet" => t.quiet(&line["quiet".len()..]),
             "type" => t.types.push((words[1].into(), words[2].parse().expect("bytes"), words[3].into())),
             "sreg" => {
                 for name in numbered(words[1]) {
@@ -346,6 +360,10 @@ fn main() {
         } else {
             let _ = writeln!(out, "    None,");
         }
+    }
+    let _ = writeln!(out, "];\npub(crate) static QUIET: &[&[&[Op]]] = &[");
+    for m in &mods {
+        let _ = writeln!(out, "    &[{}],", t.quiet.get(m).map_or(String::new(), |ops| ops.join(", ")));
     }
     let _ = writeln!(out, "];\npub(crate) static WORD_GATES: &[&[WordGate]] = &[");
     for m in &mods {

@@ -41,6 +41,8 @@ pub enum Order {
     Weak,
     /// Strong, at this scope; also `.volatile` and the caching operators that bypass caches.
     Strong(Scope),
+    /// `.mmio`: once, at the system's scope.
+    Mmio,
     /// `.acquire`
     Acquire(Scope),
     /// `.release`
@@ -53,6 +55,7 @@ impl Order {
     fn scope(self) -> Option<Scope> {
         match self {
             Order::Weak => None,
+            Order::Mmio => Some(Scope::Sys),
             Order::Strong(s) | Order::Acquire(s) | Order::Release(s) | Order::AcqRel(s) => Some(s),
         }
     }
@@ -139,7 +142,8 @@ fn mods(sm: u8, a: &Access, load: bool) -> Mods {
                 m.push(Mod::CONSTANT);
             }
             if let Some(s) = a.order.scope() {
-                m.extend([Mod::STRONG, scope_mod(sm, s)]);
+                let word = if a.order == Order::Mmio { Mod::MMIO } else { Mod::STRONG };
+                m.extend([word, scope_mod(sm, s)]);
             } else if sm == 75 {
                 m.push(Mod::SYS);
             }
@@ -237,7 +241,7 @@ pub fn after(b: &mut Builder<'_>, order: Order, guard: Guard) {
     match order {
         Order::Acquire(Scope::Cta) | Order::AcqRel(Scope::Cta) => stay_apart(b),
         Order::Acquire(_) | Order::AcqRel(_) => invalidate(b, guard),
-        Order::Weak | Order::Strong(_) | Order::Release(_) => {}
+        Order::Weak | Order::Strong(_) | Order::Mmio | Order::Release(_) => {}
     }
 }
 

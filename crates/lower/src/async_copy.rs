@@ -3,14 +3,15 @@
 use crate::access::Address;
 use crate::emit::{Emit, Pair, as_imm, imm, ineg, never, pt, rz};
 use crate::func::{Lower, Result};
+use crate::statement::Statement;
 use crate::types::Ty;
 use ori::{ALWAYS, Guard, Name, Operand, operand};
-use ptx::{Inst, Mod as M, Space};
+use ptx::{Mod as M, Space};
 use sass::{Mod, Opcode, Reg};
 
 impl Lower<'_, '_> {
     /// `cp`.
-    pub fn copy_async(&mut self, inst: &Inst) -> Result<()> {
+    pub fn copy_async(&mut self, inst: &Statement<'_>) -> Result<()> {
         if inst.one_of(&[M::bulk, M::reduce]).is_some() {
             return self.unsupported(inst);
         }
@@ -51,7 +52,7 @@ impl Lower<'_, '_> {
 
     /// One copy. Fewer bytes than the destination has are asked for by a source address that is off by the
     /// number of missing ones (`.ZFILL`); none at all by the predicate.
-    fn copy(&mut self, inst: &Inst) -> Result<()> {
+    fn copy(&mut self, inst: &Statement<'_>) -> Result<()> {
         let size = self.integer(&inst.operands[2])? as u32;
         let rest = inst.operands.len() - usize::from(inst.has(M::L2_cache_hint));
         let (to, from) = (self.addr_operand(&inst.operands[0])?, self.addr_operand(&inst.operands[1])?);
@@ -134,7 +135,7 @@ impl Lower<'_, '_> {
 
     /// `cp.async.mbarrier.arrive`: arrives when the copies so far are done; without `.noinc` one more
     /// arrival is expected first.
-    fn copy_arrive(&mut self, inst: &Inst) -> Result<()> {
+    fn copy_arrive(&mut self, inst: &Statement<'_>) -> Result<()> {
         let a = self.addr_operand(&inst.operands[0])?;
         let noinc = inst.has(M::noinc);
         if self.sm() < 90 {

@@ -3,10 +3,11 @@
 use crate::access::{self, AtomOp, Atomic, Order, Space};
 use crate::emit::{Emit, Pair, imm, rz};
 use crate::func::{Lower, Result, ty};
+use crate::statement::Statement;
 use crate::types::{Kind, Src, Ty};
 use cranelift_entity::SecondaryMap;
 use ori::{ALWAYS, BlockCall, Builder, Function, Name, Op, Operand, Terminator, Value, operand};
-use ptx::{Inst, Mod as M, Op as O};
+use ptx::{Mod as M, Op as O};
 use sass::{Mod, Opcode, RegFile};
 use smallvec::SmallVec;
 
@@ -133,7 +134,7 @@ fn compute(b: &mut Builder<'_>, op: M, t: ptx::Type, old: &Src, x: &Src) -> Opti
 
 /// What an `atom` or `red` says.
 struct Request<'i> {
-    inst: &'i Inst,
+    inst: &'i Statement<'i>,
     address: &'i ptx::Addr,
     space: Space,
     op: M,
@@ -144,9 +145,12 @@ struct Request<'i> {
 
 impl Lower<'_, '_> {
     /// `atom` and `red`.
-    pub fn atomic(&mut self, inst: &Inst) -> Result<()> {
+    pub fn atomic(&mut self, inst: &Statement<'_>) -> Result<()> {
         if inst.has(M::_async) && inst.operands.len() > 2 {
             return self.red_async(inst);
+        }
+        if inst.has(M::mmio) {
+            return self.unsupported(inst);
         }
         let is_atom = inst.op == O::atom;
         let pt_ty = inst.ty(0).ok_or("atomic without a type")?;

@@ -4,13 +4,14 @@ use crate::arith_int;
 use crate::emit::{self, Emit, Pair, pt};
 use crate::func::{Lower, Result};
 use crate::scalar::part;
+use crate::statement::Statement;
 use crate::types::Ty;
 use ori::{Value, operand};
-use ptx::{Inst, Mod as M, Op as O};
+use ptx::{Mod as M, Op as O};
 
 impl Lower<'_, '_> {
     /// `add.cc`, `addc`, `sub.cc`, `subc`, `mad.cc`, `madc`: the carry flag is a predicate variable.
-    pub(crate) fn carrying(&mut self, inst: &Inst, t: Ty) -> Result<()> {
+    pub(crate) fn carrying(&mut self, inst: &Statement<'_>, t: Ty) -> Result<()> {
         self.branch_around(|s| {
             let mark = s.mark();
             let value = s.carrying_value(inst, t)?;
@@ -20,7 +21,7 @@ impl Lower<'_, '_> {
         })
     }
 
-    fn carrying_value(&mut self, inst: &Inst, t: Ty) -> Result<Value> {
+    fn carrying_value(&mut self, inst: &Statement<'_>, t: Ty) -> Result<Value> {
         let (x, y) = (self.arg(inst, 1, t)?, self.arg(inst, 2, t)?);
         let carry_in = match inst.op {
             O::addc | O::subc | O::madc => Some(operand(self.carry())),

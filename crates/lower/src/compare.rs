@@ -5,14 +5,15 @@ use crate::arith_int::{self, Combine};
 use crate::emit::{Emit, imm, rz};
 use crate::func::{Lower, Result, ty};
 use crate::half;
+use crate::statement::Statement;
 use crate::types::{Kind, Ty};
 use ori::{Value, operand};
-use ptx::{Inst, Mod as M, Op as O};
+use ptx::{Mod as M, Op as O};
 use sass::Mod;
 
 /// The comparison of a `setp` or `set`: SASS spelling, and whether it is forced to be unsigned.
-fn comparison(inst: &Inst) -> Option<(Mod, bool)> {
-    inst.mods.iter().find_map(|m| {
+fn comparison(inst: &Statement<'_>) -> Option<(Mod, bool)> {
+    inst.find(|m| {
         Some(match m {
             M::eq => (Mod::EQ, false),
             M::ne => (Mod::NE, false),
@@ -66,7 +67,7 @@ fn inverse(m: Mod, float: bool) -> Mod {
 
 impl Lower<'_, '_> {
     /// Instructions whose operands have several types.
-    pub(crate) fn mixed(&mut self, inst: &Inst, t: Ty) -> Result<Value> {
+    pub(crate) fn mixed(&mut self, inst: &Statement<'_>, t: Ty) -> Result<Value> {
         match inst.op {
             O::selp => {
                 let (x, y) = (self.arg(inst, 1, t)?, self.arg(inst, 2, t)?);
@@ -131,7 +132,7 @@ impl Lower<'_, '_> {
     }
 
     /// `(operands[n] cmp operands[n + 1]) op operands[n + 2]`.
-    fn compare(&mut self, inst: &Inst, t: Ty, n: usize, inverted: bool) -> Result<Value> {
+    fn compare(&mut self, inst: &Statement<'_>, t: Ty, n: usize, inverted: bool) -> Result<Value> {
         let (cmp, unsigned) = comparison(inst).ok_or("comparison is missing")?;
         let combine = self.combine(inst, n + 2)?;
         let float = t.is_float() || t.is_half();
@@ -151,7 +152,7 @@ impl Lower<'_, '_> {
     }
 
     /// What the comparison is combined with, operand `n`.
-    fn combine(&mut self, inst: &Inst, n: usize) -> Result<Combine> {
+    fn combine(&mut self, inst: &Statement<'_>, n: usize) -> Result<Combine> {
         Ok(match inst.one_of(&[M::and, M::or, M::xor]) {
             None => Combine::default(),
             Some(m) => {
@@ -167,7 +168,7 @@ impl Lower<'_, '_> {
     }
 
     /// `setp`.
-    pub(crate) fn setp(&mut self, inst: &Inst) -> Result<()> {
+    pub(crate) fn setp(&mut self, inst: &Statement<'_>) -> Result<()> {
         let t = self.ty0(inst)?;
         let (p, q) = match &inst.operands[0] {
             ptx::Operand::Reg(p) => (Some(*p), None),

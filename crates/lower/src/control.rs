@@ -3,9 +3,10 @@
 use crate::access::{self, Scope};
 use crate::emit::{Emit, imm, pt, rz};
 use crate::func::{Lower, Result};
+use crate::statement::Statement;
 use crate::types::Ty;
 use ori::{ALWAYS, Builder, Guard, Operand, Terminator, operand};
-use ptx::{Inst, Mod as M, Op as O};
+use ptx::{Mod as M, Op as O};
 use sass::{Mod, Opcode, RegFile};
 use smallvec::SmallVec;
 
@@ -26,19 +27,23 @@ impl Lower<'_, '_> {
     }
 
     /// `membar` and `fence`.
-    pub fn fence(&mut self, inst: &Inst) -> Result<()> {
+    pub fn fence(&mut self, inst: &Statement<'_>) -> Result<()> {
         if inst.has(M::mbarrier_init) {
+            inst.moot(&[M::release, M::cluster]);
             return Ok(());
         }
         if inst.one_of(&[M::sync_restrict_shared_cta, M::sync_restrict_shared_cluster]).is_some() {
             // An acquire needs nothing.
+            inst.moot(&[M::acquire, M::cluster, M::proxy, M::async_generic]);
             if inst.has(M::release) {
                 self.view_async(Some(Mod::CTA), Mod::S);
             }
             return Ok(());
         }
         if inst.has(M::tensormap_generic) {
+            inst.moot(&[M::proxy, M::release]);
             if inst.has(M::acquire) {
+                inst.moot(&[M::cta, M::cluster, M::gpu, M::sys]);
                 return self.acquire_tensor_map(inst);
             }
             let scope = crate::memory::scope(inst).max(Scope::Gpu);
@@ -65,7 +70,7 @@ impl Lower<'_, '_> {
     }
 
     /// `fence.proxy`: between accesses by different paths.
-    fn proxy_fence(&mut self, inst: &Inst) -> Result<()> {
+    fn proxy_fence(&mut self, inst: &Statement<'_>) -> Result<()> {
         if inst.has(M::alias) {
             // A fence at system scope, with the first-level cache emptied, is at least as strong.
             access::fence(&mut self.b, true, Scope::Sys, self.guard);
@@ -91,7 +96,7 @@ impl Lower<'_, '_> {
 
     /// `barrier.cluster`. Where the kernel is not launched with clusters, a cluster is one CTA, which has no
     /// such barrier: a release is then a fence for the CTA, and waiting is `bar.sync 0`.
-    fn cluster_barrier(&mut self, inst: &Inst) -> Result<()> {
+    fn cluster_barrier(&mut self, inst: &Statement<'_>) -> Result<()> {
         let arrive = inst.has(M::arrive);
         if !arrive {
             self.b.func.barriers = self.b.func.barriers.max(1);
@@ -136,7 +141,7 @@ impl Lower<'_, '_> {
     }
 
     /// `bar` and `barrier`.
-    pub fn barrier(&mut self, inst: &Inst) -> Result<()> {
+    pub fn barrier(&mut self, inst: &Statement<'_>) -> Result<()> {
         if inst.has(M::cluster) {
             return self.cluster_barrier(inst);
         }
@@ -151,7 +156,7 @@ impl Lower<'_, '_> {
         }
     }
 
-    fn warp_barrier(&mut self, inst: &Inst) -> Result<()> {
+    fn warp_barrier(&mut self, inst: &Statement<'_>) -> Result<()> {
         let mask = self.src(&inst.operands[0], Ty::U32)?;
         let mask = match mask.low() {
             all @ Operand::Imm(0xffff_ffff) => all,
@@ -163,7 +168,7 @@ impl Lower<'_, '_> {
         Ok(())
     }
 
-    fn block_barrier(&mut self, inst: &Inst, aligned: bool) -> Result<()> {
+    fn block_barrier(&mut self, inst: &Statement<'_>, aligned: bool) -> Result<()> {
         let red = inst.has(M::red);
         let (first, count_at) = if red { (1, 2) } else { (0, 1) };
         let predicate = if red {
@@ -237,7 +242,7 @@ impl Lower<'_, '_> {
     }
 
     /// `trap`, `nanosleep` and other instructions without results.
-    pub fn misc(&mut self, inst: &Inst) -> Result<()> {
+    pub fn misc(&mut self, inst: &Statement<'_>) -> Result<()> {
         match inst.op {
             O::trap => {
                 self.b.guarded(self.guard, Opcode::BPT, &[Mod::TRAP], &[Operand::Imm(1)], &[]);
@@ -269,7 +274,7 @@ impl Lower<'_, '_> {
             }
             _ => return self.unsupported(inst),
         }
-        debug_assert!(self.guard == ALWAYS || inst.guard.is_some());
+        debug_assert!(self.guard == ALWAYS || inst.plain.guard.is_some());
         Ok(())
     }
 }

@@ -6,14 +6,15 @@ use crate::convert_half::{self, Narrowing};
 use crate::emit::{self, Emit, Pair, rz};
 use crate::func::{Lower, Result, ty};
 use crate::scalar::rounding;
+use crate::statement::Statement;
 use crate::types::{Kind, Src, Ty};
 use ori::{Operand, Value, operand};
-use ptx::{Inst, Mod as M, Type};
+use ptx::{Mod as M, Type};
 use sass::{Opcode, RegFile};
 use smallvec::SmallVec;
 
 impl Lower<'_, '_> {
-    pub(crate) fn cvt(&mut self, inst: &Inst) -> Result<()> {
+    pub(crate) fn cvt(&mut self, inst: &Statement<'_>) -> Result<()> {
         let mut types = inst.types();
         let (Some(to), Some(from)) = (types.next(), types.next()) else {
             return self.unsupported(inst);
@@ -65,7 +66,7 @@ impl Lower<'_, '_> {
     }
 
     /// Conversions from and to pairs of numbers, and to tf32.
-    fn cvt_packed(&mut self, inst: &Inst, to: Type, from: Type, n: Narrowing) -> Result<()> {
+    fn cvt_packed(&mut self, inst: &Statement<'_>, to: Type, from: Type, n: Narrowing) -> Result<()> {
         use convert_half as h;
         let round = rounding(inst);
         let word = Ty::B32;
@@ -133,7 +134,7 @@ impl Lower<'_, '_> {
         self.module.funcs[self.id].body.as_ref().map_or(32, |b| b.regs[d].ty.bits())
     }
 
-    pub(crate) fn cvta(&mut self, inst: &Inst, t: Ty) -> Result<Value> {
+    pub(crate) fn cvta(&mut self, inst: &Statement<'_>, t: Ty) -> Result<Value> {
         let x = self.arg(inst, 1, t)?;
         if t.bits != 64 {
             return self.unsupported(inst);

@@ -6,6 +6,7 @@ use crate::graph::Graph;
 
 use crate::ssa::{PtxBlock, Ssa, Var};
 use crate::stack;
+use crate::statement::Statement;
 use crate::types::{Kind, Ty};
 use crate::{Diagnostic, ModuleLayout, Options};
 use cranelift_entity::{EntityRef, SecondaryMap};
@@ -13,7 +14,7 @@ use ori::{
     ALWAYS, Block, BlockCall, Builder, Function, Guard, InstData, Loc, Macro, Name, Op, Terminator, Value,
     ValueData, operand,
 };
-use ptx::{Func, FuncId, Inst, Module, Space, Stmt, Type, TypeClass, VarId};
+use ptx::{Func, FuncId, Module, Space, Stmt, Type, TypeClass, VarId};
 use rustc_hash::FxHashMap;
 use sass::{Mods, RegFile};
 use smallvec::SmallVec;
@@ -287,7 +288,7 @@ impl<'a, 'f> Lower<'a, 'f> {
             self.b.loc = Loc(self.opts.lines.map_or(0, |l| l.line(inst.span.start)));
             let result = if graph.is_terminator(inst) {
                 ended = true;
-                self.terminator(graph, inst, k)
+                terminator_asked(inst).and_then(|()| self.terminator(graph, inst, k))
             } else {
                 self.guarded_inst(inst)
             };
@@ -305,7 +306,7 @@ impl<'a, 'f> Lower<'a, 'f> {
         self.ssa.set_tail(self.block, self.b.block);
     }
 
-    fn terminator(&mut self, graph: &Graph, inst: &Inst, k: u32) -> Result<()> {
+    fn terminator(&mut self, graph: &Graph, inst: &ptx::Inst, k: u32) -> Result<()> {
         let to = |s: &Self, k: u32| Builder::call(s.ssa.head(PtxBlock(k)));
         match inst.op {
             ptx::Op::bra => {
@@ -349,19 +350,21 @@ impl<'a, 'f> Lower<'a, 'f> {
         Ok(())
     }
 
-    fn guarded_inst(&mut self, inst: &Inst) -> Result<()> {
+    fn guarded_inst(&mut self, inst: &ptx::Inst) -> Result<()> {
         self.guard = match inst.guard {
             None => ALWAYS,
             Some((p, not)) => Guard { pred: Name::Val(self.read(p)), not },
         };
         // Before sm_90 ptxas's fences are under no guard: it branches around them.
         let apart = self.b.func.target.sm < 90 && has_fence(inst);
-        let result = if apart { self.branch_around(|l| l.inst(inst)) } else { self.inst(inst) };
+        let said = Statement::new(inst);
+        let result = if apart { self.branch_around(|l| l.inst(&said)) } else { self.inst(&said) };
         self.guard = ALWAYS;
-        result
+        result?;
+        all_asked(&said)
     }
 
-    fn inst(&mut self, inst: &Inst) -> Result<()> {
+    fn inst(&mut self, inst: &Statement<'_>) -> Result<()> {
         use ptx::Op as O;
         match inst.op {
             O::ld | O::ldu => self.ld(inst),
@@ -379,7 +382,7 @@ impl<'a, 'f> Lower<'a, 'f> {
             O::bar | O::barrier => self.barrier(inst),
             O::trap | O::brkpt | O::nanosleep | O::pmevent | O::griddepcontrol => self.misc(inst),
             O::shfl | O::vote | O::_match | O::redux | O::activemask | O::elect => self.warp(inst),
-            O::call => self.call(inst),
+            O::call => self.call(inst.plain),
             O::ldmatrix | O::stmatrix | O::movmatrix => self.matrix_move(inst),
             O::mma | O::wmma | O::wgmma | O::tcgen05 => self.unsupported(inst),
             O::tex | O::tld4 => self.texture(inst),
@@ -399,8 +402,8 @@ impl<'a, 'f> Lower<'a, 'f> {
     }
 
     /// A message about an instruction that this version does not know.
-    pub fn unsupported<T>(&self, inst: &Inst) -> Result<T> {
-        let mods: String = inst.mods.iter().map(|m| format!(".{}", m.name())).collect();
+    pub fn unsupported<T>(&self, inst: &Statement<'_>) -> Result<T> {
+        let mods: String = inst.plain.mods.iter().map(|m| format!(".{}", m.name())).collect();
         Err(format!("{}{mods} is not supported yet", inst.op.name()))
     }
 
@@ -435,6 +438,24 @@ impl<'a, 'f> Lower<'a, 'f> {
     }
 }
 
+/// What ends blocks has words without effect only.
+fn terminator_asked(inst: &ptx::Inst) -> Result<()> {
+    let said = Statement::new(inst);
+    said.has(ptx::Mod::idx);
+    all_asked(&said)
+}
+
+/// A word that nothing asked for would be lost.
+fn all_asked(inst: &Statement<'_>) -> Result<()> {
+    match inst.left_over() {
+        None => Ok(()),
+        Some(m) => {
+            let (op, word) = (inst.op.name(), m.name());
+            Err(format!("internal error: nothing was asked about '.{word}' of '{op}'"))
+        }
+    }
+}
+
 /// The values that anything reads.
 fn used_values(func: &Function) -> SecondaryMap<Value, bool> {
     let mut used = SecondaryMap::with_capacity(func.value_count());
@@ -457,7 +478,7 @@ fn used_values(func: &Function) -> SecondaryMap<Value, bool> {
 }
 
 /// Whether a fence is part of what the statement becomes.
-fn has_fence(inst: &Inst) -> bool {
+fn has_fence(inst: &ptx::Inst) -> bool {
     use ptx::Op as O;
     match inst.op {
         O::membar | O::fence => true,

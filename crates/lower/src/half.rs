@@ -6,9 +6,10 @@ use crate::arith_int::Combine;
 use crate::emit::{Emit, fneg, imm, rz};
 use crate::func::{Lower, Result};
 use crate::scalar::min_max;
+use crate::statement::Statement;
 use crate::types::{Src, Ty};
 use ori::{Builder, Operand, Value, operand};
-use ptx::{Inst, Mod as M, Op as O};
+use ptx::{Mod as M, Op as O};
 use sass::{Mod, Opcode, RegFile, RegOp};
 use smallvec::SmallVec;
 
@@ -147,7 +148,7 @@ fn special(b: &mut Builder<'_>, ty: Ty, function: Mod, x: Operand) -> Value {
 
 impl Lower<'_, '_> {
     /// Arithmetic of these types.
-    pub(crate) fn half(&mut self, inst: &Inst, t: Ty) -> Result<Value> {
+    pub(crate) fn half(&mut self, inst: &Statement<'_>, t: Ty) -> Result<Value> {
         let f = self.flags(inst);
         let mut x: SmallVec<[Operand; 3]> = SmallVec::new();
         for n in 1..inst.operands.len() {

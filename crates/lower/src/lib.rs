@@ -48,6 +48,7 @@ mod space;
 mod special;
 mod ssa;
 mod stack;
+mod statement;
 mod surface;
 mod texture;
 mod types;

@@ -4,13 +4,14 @@
 use crate::access;
 use crate::emit::{Emit, Pair, constant, imm, pt, rz};
 use crate::func::{Lower, Result};
+use crate::statement::Statement;
 use crate::types::Ty;
 use ori::{ALWAYS, Name, Operand, operand};
-use ptx::{Inst, Mod as M, Op as O, Space};
+use ptx::{Mod as M, Op as O, Space};
 use sass::{Mod, Opcode};
 
 /// Element size and shape of a matrix as LDSM and STSM spell them.
-fn shape(inst: &Inst) -> Option<[Mod; 2]> {
+fn shape(inst: &Statement<'_>) -> Option<[Mod; 2]> {
     let transposed = inst.has(M::trans);
     match () {
         () if inst.has(M::m8n8) => Some([Mod::_16, if transposed { Mod::MT88 } else { Mod::M88 }]),
@@ -26,7 +27,7 @@ fn shape(inst: &Inst) -> Option<[Mod; 2]> {
 
 impl Lower<'_, '_> {
     /// Such an instruction.
-    pub fn matrix_move(&mut self, inst: &Inst) -> Result<()> {
+    pub fn matrix_move(&mut self, inst: &Statement<'_>) -> Result<()> {
         self.branch_around(|l| {
             l.b.guarded(ALWAYS, Opcode::WARPSYNC, &[], &[pt(), imm(!0)], &[]);
             match inst.op {
@@ -36,7 +37,7 @@ impl Lower<'_, '_> {
         })
     }
 
-    fn movmatrix(&mut self, inst: &Inst) -> Result<()> {
+    fn movmatrix(&mut self, inst: &Statement<'_>) -> Result<()> {
         let d = self.dst(&inst.operands[0])?;
         let source = self.src(&inst.operands[1], Ty::U32)?.low();
         let source = operand(self.b.reg(&source));
@@ -45,7 +46,7 @@ impl Lower<'_, '_> {
         Ok(())
     }
 
-    fn matrix_in_memory(&mut self, inst: &Inst) -> Result<()> {
+    fn matrix_in_memory(&mut self, inst: &Statement<'_>) -> Result<()> {
         let load = inst.op == O::ldmatrix;
         let a = self.addr_operand(&inst.operands[usize::from(load)])?;
         let Some(shape) = shape(inst) else { return self.unsupported(inst) };

@@ -6,14 +6,15 @@
 use crate::access::{self, Order};
 use crate::emit::{Emit, Pair, as_imm, imm, ineg, rz};
 use crate::func::{Lower, Result};
+use crate::statement::Statement;
 use crate::types::Ty;
 use ori::{Builder, Macro, Name, Operand, Terminator, Value, operand};
-use ptx::{Inst, Mod as M, Space};
+use ptx::{Mod as M, Space};
 use sass::{Mod, Opcode, Reg, RegFile};
 
 impl Lower<'_, '_> {
     /// `mbarrier`.
-    pub fn mbarrier(&mut self, inst: &Inst) -> Result<()> {
+    pub fn mbarrier(&mut self, inst: &Statement<'_>) -> Result<()> {
         if inst.has(M::pending_count) {
             let s = self.src(&inst.operands[1], Ty { bits: 64, ..Ty::B32 })?.pair();
             let d = self.dst(&inst.operands[0])?;
@@ -36,7 +37,7 @@ impl Lower<'_, '_> {
         self.branch_around(|l| l.mbarrier_here(inst))
     }
 
-    fn mbarrier_here(&mut self, inst: &Inst) -> Result<()> {
+    fn mbarrier_here(&mut self, inst: &Statement<'_>) -> Result<()> {
         if inst.has(M::init) {
             return self.mbarrier_init(inst);
         }
@@ -53,7 +54,7 @@ impl Lower<'_, '_> {
     }
 
     /// The address of a barrier: the low half of a generic one is the one in shared memory.
-    pub(crate) fn mbarrier_address(&mut self, inst: &Inst, a: &ptx::Addr) -> Result<Operand> {
+    pub(crate) fn mbarrier_address(&mut self, inst: &Statement<'_>, a: &ptx::Addr) -> Result<Operand> {
         let generic = inst.one_of(&[M::shared, M::shared_cta, M::shared_cluster]).is_none();
         let space =
             if generic && matches!(a.base, ptx::AddrBase::Var(_)) { None } else { Some(Space::Shared) };
@@ -73,7 +74,7 @@ impl Lower<'_, '_> {
     }
 
     /// `.init`: one exchange for the warp, repeated while lanes have other barriers.
-    fn mbarrier_init(&mut self, inst: &Inst) -> Result<()> {
+    fn mbarrier_init(&mut self, inst: &Statement<'_>) -> Result<()> {
         let a = self.addr_operand(&inst.operands[0])?;
         let at = self.mbarrier_address(inst, a)?;
         let Operand::Addr { base, offset, .. } = at else { return self.unsupported(inst) };
@@ -120,7 +121,7 @@ impl Lower<'_, '_> {
     }
 
     /// `.arrive`, `.arrive_drop`, `.expect_tx`, `.complete_tx`.
-    fn mbarrier_arrive(&mut self, inst: &Inst) -> Result<()> {
+    fn mbarrier_arrive(&mut self, inst: &Statement<'_>) -> Result<()> {
         let n = usize::from(!matches!(inst.operands[0], ptx::Operand::Addr(_)));
         let d = match &inst.operands[0] {
             ptx::Operand::Reg(r) => Some(*r),
@@ -136,6 +137,9 @@ impl Lower<'_, '_> {
             None => None,
         };
         let arrives = inst.one_of(&[M::arrive, M::arrive_drop]).is_some();
+        if !arrives {
+            inst.moot(&[M::cluster]);
+        }
         let mut mods = vec![Mod::ARRIVE, Mod::TRANS64];
         if d.is_none() && (!arrives || inst.has(M::shared_cluster)) {
             mods.push(Mod::RED);
@@ -168,7 +172,7 @@ impl Lower<'_, '_> {
     }
 
     /// `.test_wait`, `.try_wait`.
-    fn mbarrier_wait(&mut self, inst: &Inst) -> Result<()> {
+    fn mbarrier_wait(&mut self, inst: &Statement<'_>) -> Result<()> {
         let d = self.dst(&inst.operands[0])?;
         let a = self.addr_operand(&inst.operands[1])?;
         let at = self.mbarrier_address(inst, a)?;

@@ -4,9 +4,10 @@
 
 use crate::emit::{Emit, as_imm, imm, ineg, rz};
 use crate::func::{Lower, Result};
+use crate::statement::Statement;
 use crate::types::Ty;
 use ori::{ALWAYS, Name, Operand, Value, operand};
-use ptx::{Inst, Mod as M, Space};
+use ptx::{Mod as M, Space};
 use sass::{Mod, Opcode, Reg};
 
 /// The address, in the form with a uniform part.
@@ -25,7 +26,7 @@ fn uniform_form(at: Operand) -> Operand {
 
 impl Lower<'_, '_> {
     /// `mbarrier`, on sm_80 to sm_89.
-    pub fn mbarrier_words(&mut self, inst: &Inst) -> Result<()> {
+    pub fn mbarrier_words(&mut self, inst: &Statement<'_>) -> Result<()> {
         if inst.has(M::inval) {
             return Ok(());
         }
@@ -43,7 +44,7 @@ impl Lower<'_, '_> {
     }
 
     /// The address of word `n` of a barrier. Generic addresses of shared memory have its window in their upper bits.
-    fn barrier_word(&mut self, inst: &Inst, a: &ptx::Addr, n: i64) -> Result<Operand> {
+    fn barrier_word(&mut self, inst: &Statement<'_>, a: &ptx::Addr, n: i64) -> Result<Operand> {
         if inst.one_of(&[M::shared, M::shared_cta]).is_none() && !matches!(a.base, ptx::AddrBase::Reg(_)) {
             return Err("a variable's name is not a generic address".into());
         }
@@ -59,7 +60,7 @@ impl Lower<'_, '_> {
         Ok(at.operand(None))
     }
 
-    fn init_words(&mut self, inst: &Inst) -> Result<()> {
+    fn init_words(&mut self, inst: &Statement<'_>) -> Result<()> {
         let a = self.addr_operand(&inst.operands[0])?;
         let at = self.barrier_word(inst, a, 0)?;
         let count = self.src(&inst.operands[1], Ty::U32)?.low();
@@ -73,7 +74,7 @@ impl Lower<'_, '_> {
         Ok(())
     }
 
-    fn arrive_words(&mut self, inst: &Inst) -> Result<()> {
+    fn arrive_words(&mut self, inst: &Statement<'_>) -> Result<()> {
         let n = usize::from(!matches!(inst.operands[0], ptx::Operand::Addr(_)));
         let d = match &inst.operands[0] {
             ptx::Operand::Reg(r) => Some(*r),
@@ -112,7 +113,7 @@ impl Lower<'_, '_> {
         self.b.def(Opcode::ATOMS, &[Mod::ADD], &[at, operand(n), rz()])
     }
 
-    fn test_words(&mut self, inst: &Inst) -> Result<()> {
+    fn test_words(&mut self, inst: &Statement<'_>) -> Result<()> {
         let d = self.dst(&inst.operands[0])?;
         let a = self.addr_operand(&inst.operands[1])?;
         let phase = if inst.has(M::parity) {
@@ -135,7 +136,7 @@ impl Lower<'_, '_> {
     }
 
     /// `cp.async.mbarrier.arrive`, on sm_80 to sm_89.
-    pub fn copy_arrive_words(&mut self, inst: &Inst) -> Result<()> {
+    pub fn copy_arrive_words(&mut self, inst: &Statement<'_>) -> Result<()> {
         debug_assert!(self.guard == ALWAYS);
         let a = self.addr_operand(&inst.operands[0])?;
         if !inst.has(M::noinc) {

@@ -3,13 +3,14 @@
 use crate::access::{self, Access, Order, Scope, Space as AccessSpace};
 use crate::emit::{Emit, Pair, imm, rz};
 use crate::func::{Lower, Result, ty};
+use crate::statement::Statement;
 use crate::types::{Kind, Src, Ty};
 use ori::{ALWAYS, Name, Operand, Value, operand};
-use ptx::{AddrBase, Inst, Mod as M, RegId, Space, VectorElem};
+use ptx::{AddrBase, Mod as M, RegId, Space, VectorElem};
 use sass::{Mod, Opcode};
 
 /// The scope among the modifiers; `gpu` if none is given.
-pub fn scope(inst: &Inst) -> Scope {
+pub fn scope(inst: &Statement<'_>) -> Scope {
     match inst.one_of(&[M::cta, M::cluster, M::sys]) {
         Some(M::cta) => Scope::Cta,
         Some(M::cluster) => Scope::Cluster,
@@ -21,8 +22,8 @@ pub fn scope(inst: &Inst) -> Scope {
 }
 
 /// The state space of an access: the modifier's, or that of the variable it starts from, or generic.
-fn space_of(l: &Lower<'_, '_>, inst: &Inst, a: &ptx::Addr) -> Option<Space> {
-    let named = inst.mods.iter().find_map(|m| {
+fn space_of(l: &Lower<'_, '_>, inst: &Statement<'_>, a: &ptx::Addr) -> Option<Space> {
+    let named = inst.find(|m| {
         Some(match m {
             M::global => Space::Global,
             M::shared | M::shared_cta => Space::Shared,
@@ -38,23 +39,33 @@ fn space_of(l: &Lower<'_, '_>, inst: &Inst, a: &ptx::Addr) -> Option<Space> {
         return Some(Space::Local);
     }
     // The address of a device function's parameter is one of local memory.
-    let own = inst.mods.iter().any(|m| matches!(m, M::param | M::param_func));
+    let own = inst.one_of(&[M::param, M::param_func]).is_some();
     if own && matches!(a.base, AddrBase::Reg(_)) && !l.module.funcs[l.id].entry {
         return Some(Space::Local);
     }
     named.or(match a.base {
-        AddrBase::Var(v) => Some(l.module.vars[v].space),
+        AddrBase::Var(v) => {
+            // A variable is that of the own CTA.
+            inst.moot(&[M::shared_cluster]);
+            Some(l.module.vars[v].space)
+        }
         _ => None,
     })
 }
 
+/// Words for parameters. Of one that is in registers the name says which it is.
+const PARAMETERS: &[M] = &[M::param, M::param_entry, M::param_func];
+
 /// Memory order, eviction priority and whether the data is read-only.
-fn access_of(inst: &Inst, space: AccessSpace, size: u8, signed: bool) -> Access {
+fn access_of(inst: &Statement<'_>, space: AccessSpace, size: u8, signed: bool) -> Access {
     let order = if inst.has(M::nc) {
         Order::Weak
     } else if inst.has(M::_async) {
         Order::Release(scope(inst))
-    } else if inst.has(M::volatile) || inst.has(M::mmio) {
+    } else if inst.has(M::mmio) {
+        inst.moot(&[M::relaxed, M::sys]);
+        Order::Mmio
+    } else if inst.has(M::volatile) {
         Order::Strong(Scope::Sys)
     } else if inst.has(M::relaxed) {
         Order::Strong(scope(inst))
@@ -69,7 +80,7 @@ fn access_of(inst: &Inst, space: AccessSpace, size: u8, signed: bool) -> Access 
     } else {
         Order::Weak
     };
-    let evict = inst.mods.iter().find_map(|m| {
+    let evict = inst.find(|m| {
         Some(match m {
             M::cs | M::L1_evict_first => Mod::EF,
             M::L1_evict_last => Mod::EL,
@@ -84,8 +95,8 @@ fn access_of(inst: &Inst, space: AccessSpace, size: u8, signed: bool) -> Access 
 }
 
 /// How much the L2 cache is asked to fetch.
-pub fn prefetch_size(inst: &Inst) -> Option<Mod> {
-    inst.mods.iter().find_map(|m| {
+pub fn prefetch_size(inst: &Statement<'_>) -> Option<Mod> {
+    inst.find(|m| {
         Some(match m {
             M::L2_64B => Mod::LTC64B,
             M::L2_128B => Mod::LTC128B,
@@ -96,7 +107,7 @@ pub fn prefetch_size(inst: &Inst) -> Option<Mod> {
 }
 
 /// L2 eviction priority, as accesses of 256 bits spell it.
-fn l2_evict(inst: &Inst) -> Mod {
+fn l2_evict(inst: &Statement<'_>) -> Mod {
     match inst.one_of(&[M::L2_evict_first, M::L2_evict_last]) {
         Some(M::L2_evict_first) => Mod::EFL2,
         Some(_) => Mod::ELL2,
@@ -105,7 +116,7 @@ fn l2_evict(inst: &Inst) -> Mod {
 }
 
 /// What a load writes, element by element; `None` for `_`.
-pub(crate) fn destinations(inst: &Inst) -> Result<Vec<Option<RegId>>> {
+pub(crate) fn destinations(inst: &Statement<'_>) -> Result<Vec<Option<RegId>>> {
     match &inst.operands[0] {
         ptx::Operand::Reg(r) => Ok(vec![Some(*r)]),
         ptx::Operand::Sink => Ok(vec![None]),
@@ -142,7 +153,7 @@ impl Lower<'_, '_> {
     /// The address as an operand of a memory instruction.
     pub fn address(
         &mut self,
-        inst: &Inst,
+        inst: &Statement<'_>,
         a: &ptx::Addr,
         space: AccessSpace,
         descriptor: bool,
@@ -160,11 +171,12 @@ impl Lower<'_, '_> {
     }
 
     /// `ld`.
-    pub fn ld(&mut self, inst: &Inst) -> Result<()> {
+    pub fn ld(&mut self, inst: &Statement<'_>) -> Result<()> {
         let t = ty(inst.ty(0).ok_or("load without a type")?);
         let a = addr(&inst.operands[1])?;
         let dsts = destinations(inst)?;
         if let Some(words) = self.param_words(a) {
+            inst.moot(PARAMETERS);
             return self.ld_words(words, a.offset, t, &dsts);
         }
         let space = space_of(self, inst, a);
@@ -187,7 +199,7 @@ impl Lower<'_, '_> {
         }
         let signed = t.is_signed() && dsts.len() == 1;
         let acc = access_of(inst, space, total as u8, signed);
-        let address = self.address(inst, a, space, true)?;
+        let address = self.address(inst, a, space, acc.order != Order::Mmio)?;
         if let [Some(d)] = dsts[..]
             && t.bits <= 64
             && self.shape(d).width == t.width()
@@ -212,7 +224,7 @@ impl Lower<'_, '_> {
     }
 
     /// `ld` of 256 bits: two results of four registers. Such an access is to global memory, whatever it says.
-    fn ld_256(&mut self, inst: &Inst, t: Ty, a: &ptx::Addr, dsts: &[Option<RegId>]) -> Result<()> {
+    fn ld_256(&mut self, inst: &Statement<'_>, t: Ty, a: &ptx::Addr, dsts: &[Option<RegId>]) -> Result<()> {
         let acc = access_of(inst, AccessSpace::Global, 32, false);
         let address = self.address_256(a)?;
         let halves = dsts.chunks(dsts.len() / 2);
@@ -232,7 +244,7 @@ impl Lower<'_, '_> {
     }
 
     /// `st.global` of 256 bits.
-    fn st_256(&mut self, inst: &Inst, a: &ptx::Addr, sources: &[Src]) -> Result<()> {
+    fn st_256(&mut self, inst: &Statement<'_>, a: &ptx::Addr, sources: &[Src]) -> Result<()> {
         let words: Vec<Operand> = match sources.len() {
             8 => sources.iter().map(Src::low).collect(),
             _ => sources.iter().flat_map(|s| [s.pair().lo, s.pair().hi]).collect(),
@@ -327,7 +339,7 @@ impl Lower<'_, '_> {
     }
 
     /// `ld.const` and `ld.param`: constant banks 3 and 0.
-    fn ld_const(&mut self, inst: &Inst, t: Ty, a: &ptx::Addr, dsts: &[Option<RegId>]) -> Result<()> {
+    fn ld_const(&mut self, inst: &Statement<'_>, t: Ty, a: &ptx::Addr, dsts: &[Option<RegId>]) -> Result<()> {
         let param = space_of(self, inst, a) == Some(Space::Param);
         for (i, d) in dsts.iter().enumerate() {
             let Some(d) = *d else { continue };
@@ -364,13 +376,17 @@ impl Lower<'_, '_> {
     }
 
     /// `st`.
-    pub fn st(&mut self, inst: &Inst) -> Result<()> {
+    pub fn st(&mut self, inst: &Statement<'_>) -> Result<()> {
         // Without a barrier, what may be done later may as well be done now.
         if inst.has(M::_async) && inst.operands.len() > 2 {
             return self.st_async(inst);
         }
         if inst.has(M::bulk) {
             return self.st_bulk(inst);
+        }
+        // An asynchronous one is USTGR's own.
+        if inst.has(M::_async) && inst.has(M::mmio) {
+            return self.unsupported(inst);
         }
         let multimem = inst.op == ptx::Op::multimem;
         let pt_ty = if multimem { Some(crate::multimem::element(inst)) } else { inst.ty(0) };
@@ -391,6 +407,7 @@ impl Lower<'_, '_> {
             o => sources.push(self.src(o, bits)?),
         }
         if let Some(words) = self.param_words(a) {
+            inst.moot(PARAMETERS);
             return self.st_words(words, a.offset, t, &sources);
         }
         let total = u32::from(t.bits) / 8 * sources.len() as u32;
@@ -421,7 +438,7 @@ impl Lower<'_, '_> {
             });
         }
         let acc = access_of(inst, space, total as u8, false);
-        let address = self.address(inst, a, space, true)?;
+        let address = self.address(inst, a, space, acc.order != Order::Mmio)?;
         access::before(&mut self.b, acc.order, self.guard);
         access::store(&mut self.b, &acc, address, data, self.guard);
         Ok(())
@@ -438,7 +455,7 @@ impl Lower<'_, '_> {
     }
 
     /// The state space of an access.
-    pub fn access_space(&self, inst: &Inst, a: &ptx::Addr) -> Option<AccessSpace> {
+    pub fn access_space(&self, inst: &Statement<'_>, a: &ptx::Addr) -> Option<AccessSpace> {
         access_space(space_of(self, inst, a))
     }
 

@@ -2,13 +2,13 @@
 
 use crate::emit::{Emit, imm, pt, rz};
 use crate::func::{Lower, Result};
+use crate::statement::Statement;
 use crate::types::{Kind, Src, Ty};
 use ori::{Name, Operand, Value, operand};
-use ptx::Inst;
 
 impl Lower<'_, '_> {
     /// `mov`.
-    pub(crate) fn mov(&mut self, inst: &Inst) -> Result<()> {
+    pub(crate) fn mov(&mut self, inst: &Statement<'_>) -> Result<()> {
         let t = self.ty0(inst)?;
         let mark = self.mark();
         if let ptx::Operand::Vector(elems) = &inst.operands[0] {
@@ -62,7 +62,7 @@ impl Lower<'_, '_> {
     }
 
     /// `mov.b64 {a, b}, c` and its like.
-    fn unpack(&mut self, inst: &Inst, t: Ty, elems: &[ptx::VectorElem]) -> Result<()> {
+    fn unpack(&mut self, inst: &Statement<'_>, t: Ty, elems: &[ptx::VectorElem]) -> Result<()> {
         let s = self.src(&inst.operands[1], t)?;
         let bits = usize::from(t.bits) / elems.len();
         let words: Vec<Operand> = match &s {

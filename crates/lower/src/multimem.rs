@@ -4,13 +4,14 @@
 use crate::access::{self, Order};
 use crate::emit::Emit;
 use crate::func::{Lower, Result, ty};
+use crate::statement::Statement;
 use crate::types::{Kind, Ty};
 use ori::{ALWAYS, Name, Operand, Value, operand};
-use ptx::{Inst, Mod as M};
+use ptx::Mod as M;
 use sass::{Mod, Opcode, Reg};
 
 /// The type of an element in registers.
-pub fn element(inst: &Inst) -> ptx::Type {
+pub fn element(inst: &Statement<'_>) -> ptx::Type {
     match inst.one_of(&[M::e4m3, M::e5m2]) {
         Some(_) => ptx::Type::b8,
         // Four of 8 bits to a register have no type of their own.
@@ -19,9 +20,9 @@ pub fn element(inst: &Inst) -> ptx::Type {
 }
 
 /// LDGMC's spelling of the elements that are added up, for accesses of so many bytes.
-fn elements(inst: &Inst, bytes: u32) -> Option<Vec<Mod>> {
+fn elements(inst: &Statement<'_>, bytes: u32) -> Option<Vec<Mod>> {
     use ptx::Type as T;
-    let has = |name: &str| inst.mods.iter().any(|m| m.name().starts_with(name));
+    let has = |name: &str| inst.has_prefix(name);
     let by_size = |sizes: [Mod; 3]| match bytes {
         4 => Some(sizes[0]),
         8 => Some(sizes[1]),
@@ -53,7 +54,7 @@ fn elements(inst: &Inst, bytes: u32) -> Option<Vec<Mod>> {
 
 impl Lower<'_, '_> {
     /// `multimem`.
-    pub fn multimem(&mut self, inst: &Inst) -> Result<()> {
+    pub fn multimem(&mut self, inst: &Statement<'_>) -> Result<()> {
         match () {
             () if inst.has(M::ld_reduce) => self.multimem_load(inst),
             () if inst.has(M::st) => self.st(inst),
@@ -62,13 +63,13 @@ impl Lower<'_, '_> {
     }
 
     /// `multimem.ld_reduce`.
-    fn multimem_load(&mut self, inst: &Inst) -> Result<()> {
+    fn multimem_load(&mut self, inst: &Statement<'_>) -> Result<()> {
         let t = ty(element(inst));
         let t = Ty { kind: Kind::Bits, ..t };
         let dsts = crate::memory::destinations(inst)?;
         let bytes = u32::from(t.bits) / 8 * dsts.len() as u32;
         // Sums in a wider format.
-        let wide = inst.mods.iter().any(|m| m.name().starts_with("acc::"));
+        let wide = inst.has_prefix("acc::");
         let action = match inst.one_of(&[M::add, M::min, M::max, M::and, M::or, M::xor]) {
             Some(M::add) if wide && self.sm() == 90 => Mod::F32ADD,
             Some(M::add) if wide => Mod::HPADD,
@@ -83,6 +84,8 @@ impl Lower<'_, '_> {
         let Some(elements) = elements(inst, bytes) else { return self.unsupported(inst) };
         let mods: Vec<Mod> =
             [Mod::E, action].into_iter().chain(elements).chain([Mod::STRONG, Mod::SYS]).collect();
+        // All of them are of the system.
+        inst.moot(&[M::cta, M::cluster, M::sys]);
         let order =
             if inst.has(M::acquire) { Order::Acquire(crate::memory::scope(inst)) } else { Order::Weak };
         let a = self.addr_operand(&inst.operands[1])?;

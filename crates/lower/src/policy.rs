@@ -7,14 +7,15 @@ use crate::access::{Address, Space as AccessSpace};
 use crate::convert::{self, Conversion, Round};
 use crate::emit::{Emit, Pair, as_imm, imm, rz};
 use crate::func::{Lower, Result};
+use crate::statement::Statement;
 use crate::types::{Kind, Src, Ty};
 use ori::{Name, Operand, operand};
-use ptx::{Inst, Mod as M};
+use ptx::Mod as M;
 use sass::{Mod, Opcode};
 
 impl Lower<'_, '_> {
     /// `prefetch`, `prefetchu`, `discard`, `applypriority`.
-    pub fn cache_control(&mut self, inst: &Inst) -> Result<()> {
+    pub fn cache_control(&mut self, inst: &Statement<'_>) -> Result<()> {
         if inst.has(M::tensormap) {
             return self.prefetch_tensor_map(inst);
         }
@@ -38,7 +39,7 @@ impl Lower<'_, '_> {
     }
 
     /// `createpolicy`: bits 56 … 63 say what, bits 52 … 55 for which fraction of the lines in sixteenths.
-    pub fn createpolicy(&mut self, inst: &Inst) -> Result<()> {
+    pub fn createpolicy(&mut self, inst: &Statement<'_>) -> Result<()> {
         let d = self.dst(&inst.operands[0])?;
         if inst.has(M::cvt) {
             let s = self.src(&inst.operands[1], Ty { bits: 64, ..Ty::B32 })?;
@@ -49,14 +50,14 @@ impl Lower<'_, '_> {
             self.assign(d, v, mark);
             return Ok(());
         }
-        let priorities: Vec<M> = inst
-            .mods
-            .iter()
-            .copied()
-            .filter(|m| {
-                matches!(m, M::L2_evict_last | M::L2_evict_normal | M::L2_evict_first | M::L2_evict_unchanged)
-            })
-            .collect();
+        let mut priorities: Vec<M> = Vec::new();
+        inst.find(|m| {
+            let known = matches!(
+                m,
+                M::L2_evict_last | M::L2_evict_normal | M::L2_evict_first | M::L2_evict_unchanged
+            );
+            known.then(|| priorities.push(m))
+        });
         let base: u32 = match priorities.first() {
             Some(M::L2_evict_last) => 0x140,
             Some(M::L2_evict_normal) => 0x160,
@@ -96,7 +97,7 @@ impl Lower<'_, '_> {
 
     /// `createpolicy.range`: which blocks of 2ˢ bytes the primary priority is for. Bits 52 … 55 hold s − 12, 44 … 50
     /// the first block, 37 … 43 the number of blocks; bit 59 says that it is a range.
-    fn policy_of_range(&mut self, inst: &Inst, mode: u32) -> Result<()> {
+    fn policy_of_range(&mut self, inst: &Statement<'_>, mode: u32) -> Result<()> {
         const RANGE: u32 = 1 << 27;
         let d = self.dst(&inst.operands[0])?;
         let a = self.addr_operand(&inst.operands[1])?;

@@ -2,14 +2,15 @@
 
 use crate::emit::{Emit, imm, rz};
 use crate::func::{Lower, Result, ty};
+use crate::statement::Statement;
 use crate::types::{Kind, Src, Ty};
 use ori::{Name, Operand, operand};
-use ptx::{Inst, Mod as M, Space};
+use ptx::{Mod as M, Space};
 use sass::{AddrWidth, Mod, Opcode};
 
 impl Lower<'_, '_> {
     /// Data and barrier as the address of STAS and REDAS: a pair.
-    fn remote_address(&mut self, inst: &Inst, barrier: usize) -> Result<Operand> {
+    fn remote_address(&mut self, inst: &Statement<'_>, barrier: usize) -> Result<Operand> {
         let mut words = Vec::new();
         for n in [0, barrier] {
             let a = self.addr_operand(&inst.operands[n])?;
@@ -29,7 +30,7 @@ impl Lower<'_, '_> {
     }
 
     /// `st.async`.
-    pub fn st_async(&mut self, inst: &Inst) -> Result<()> {
+    pub fn st_async(&mut self, inst: &Statement<'_>) -> Result<()> {
         let [_, data, _] = &inst.operands[..] else { return self.unsupported(inst) };
         let t = ty(inst.ty(0).ok_or("store without a type")?);
         let bits = Ty { kind: if t.is_int() { Kind::Bits } else { t.kind }, ..t };
@@ -62,7 +63,8 @@ impl Lower<'_, '_> {
     }
 
     /// `red.async`.
-    pub fn red_async(&mut self, inst: &Inst) -> Result<()> {
+    pub fn red_async(&mut self, inst: &Statement<'_>) -> Result<()> {
+        inst.moot(&[M::relaxed, M::cluster]);
         let [_, data, _] = &inst.operands[..] else { return self.unsupported(inst) };
         let t = ty(inst.ty(0).ok_or("reduction without a type")?);
         let action = match inst.one_of(&[M::add, M::min, M::max, M::inc, M::dec, M::and, M::or, M::xor]) {

@@ -6,13 +6,14 @@ use crate::arith_int::{self, Part};
 use crate::convert::Round;
 use crate::emit::{Emit, Pair, pt};
 use crate::func::{Lower, Result, ty};
+use crate::statement::Statement;
 use crate::types::{Kind, Src, Ty};
 use ori::{Value, operand};
-use ptx::{Inst, Mod as M, Op as O};
+use ptx::{Mod as M, Op as O};
 use sass::{Mod, Opcode};
 
 /// The rounding among the modifiers.
-pub(crate) fn rounding(inst: &Inst) -> Round {
+pub(crate) fn rounding(inst: &Statement<'_>) -> Round {
     match inst.one_of(&[M::rz, M::rm, M::rp]) {
         Some(M::rz) => Round::Zero,
         Some(M::rm) => Round::Minus,
@@ -21,11 +22,11 @@ pub(crate) fn rounding(inst: &Inst) -> Round {
     }
 }
 
-pub(crate) fn flags(inst: &Inst) -> Flags {
+pub(crate) fn flags(inst: &Statement<'_>) -> Flags {
     Flags { round: rounding(inst), ftz: inst.has(M::ftz), sat: inst.has(M::sat), contract: false }
 }
 
-pub(crate) fn part(inst: &Inst) -> Part {
+pub(crate) fn part(inst: &Statement<'_>) -> Part {
     if inst.has(M::wide) {
         Part::Wide
     } else if inst.has(M::hi) {
@@ -36,7 +37,7 @@ pub(crate) fn part(inst: &Inst) -> Part {
 }
 
 /// The modifiers of `min` and `max`.
-pub(crate) fn min_max(inst: &Inst) -> MinMax {
+pub(crate) fn min_max(inst: &Statement<'_>) -> MinMax {
     MinMax {
         max: inst.op == O::max,
         ftz: inst.has(M::ftz),
@@ -48,18 +49,18 @@ pub(crate) fn min_max(inst: &Inst) -> MinMax {
 
 impl Lower<'_, '_> {
     /// The instruction's first type.
-    pub(crate) fn ty0(&self, inst: &Inst) -> Result<Ty> {
+    pub(crate) fn ty0(&self, inst: &Statement<'_>) -> Result<Ty> {
         inst.ty(0).map(ty).ok_or_else(|| "instruction without a type".into())
     }
 
     /// Operand `n` as a source of type `t`.
-    pub(crate) fn arg(&mut self, inst: &Inst, n: usize, t: Ty) -> Result<Src> {
+    pub(crate) fn arg(&mut self, inst: &Statement<'_>, n: usize, t: Ty) -> Result<Src> {
         let o = inst.operands.get(n).ok_or("operand is missing")?;
         self.src(o, t)
     }
 
     /// Lowers one instruction of this family.
-    pub fn scalar(&mut self, inst: &Inst) -> Result<()> {
+    pub fn scalar(&mut self, inst: &Statement<'_>) -> Result<()> {
         match inst.op {
             O::mov => return self.mov(inst),
             O::setp => return self.setp(inst),
@@ -90,7 +91,7 @@ impl Lower<'_, '_> {
         Ok(())
     }
 
-    fn int(&mut self, inst: &Inst, t: Ty) -> Result<Value> {
+    fn int(&mut self, inst: &Statement<'_>, t: Ty) -> Result<Value> {
         use arith_int as a;
         let n = Ty::U32;
         let x = self.arg(inst, 1, t)?;
@@ -240,7 +241,7 @@ impl Lower<'_, '_> {
     }
 
     /// A source of a sum or product: in `add.f32.f16` and its like all but the last are halves.
-    fn term(&mut self, inst: &Inst, n: usize, t: Ty) -> Result<Src> {
+    fn term(&mut self, inst: &Statement<'_>, n: usize, t: Ty) -> Result<Src> {
         let mixed = matches!(inst.op, O::add | O::sub | O::fma) && n + 1 < inst.operands.len();
         match inst.ty(1).filter(|from| mixed && t.bits == 32 && from.is_float()) {
             Some(from) if from.bytes() == 2 => {
@@ -254,7 +255,7 @@ impl Lower<'_, '_> {
     }
 
     /// The modifiers of arithmetic on one type; products and sums that name no rounding may be contracted.
-    pub(crate) fn flags(&self, inst: &Inst) -> Flags {
+    pub(crate) fn flags(&self, inst: &Statement<'_>) -> Flags {
         let rounded = inst.one_of(&[M::rn, M::rz, M::rm, M::rp]).is_some();
         let one_type = inst.ty(1).is_none();
         let open = self.opts.fmad && self.opts.opt_level > 0;
@@ -262,7 +263,7 @@ impl Lower<'_, '_> {
         Flags { contract, ..flags(inst) }
     }
 
-    fn float(&mut self, inst: &Inst, t: Ty) -> Result<Value> {
+    fn float(&mut self, inst: &Statement<'_>, t: Ty) -> Result<Value> {
         use arith_float as a;
         let f = self.flags(inst);
         let x = self.term(inst, 1, t)?;
@@ -321,7 +322,7 @@ impl Lower<'_, '_> {
     }
 
     /// `and`, `or`, `xor`, `not` of predicates.
-    fn pred_logic(&mut self, inst: &Inst) -> Result<Value> {
+    fn pred_logic(&mut self, inst: &Statement<'_>) -> Result<Value> {
         let a = self.pred(&inst.operands[1])?;
         Ok(match inst.op {
             O::not => self.b.plop(a, pt(), 0x0f),
@@ -339,7 +340,7 @@ impl Lower<'_, '_> {
     }
 
     /// Arithmetic on two binary32 numbers in a pair of registers.
-    fn float_pair(&mut self, inst: &Inst) -> Result<Value> {
+    fn float_pair(&mut self, inst: &Statement<'_>) -> Result<Value> {
         let (t, one) = (Ty { kind: Kind::F32x2, bits: 64 }, Ty { kind: Kind::Float, bits: 32 });
         let f = flags(inst);
         let sources: Vec<Pair> =
@@ -360,7 +361,7 @@ impl Lower<'_, '_> {
     }
 
     /// Arithmetic on two 16-bit integers in a register.
-    fn int_pair(&mut self, inst: &Inst, t: Ty) -> Result<Value> {
+    fn int_pair(&mut self, inst: &Statement<'_>, t: Ty) -> Result<Value> {
         let (x, y) = (self.arg(inst, 1, t)?.low(), self.arg(inst, 2, t)?.low());
         let signed = t.kind == Kind::S16x2;
         let relu = inst.has(M::relu);
@@ -374,7 +375,7 @@ impl Lower<'_, '_> {
     }
 
     /// `lop3` with a predicate: `d|p`, where `p` is `(d ≠ 0) and/or q`.
-    fn lop3_pred(&mut self, inst: &Inst) -> Result<()> {
+    fn lop3_pred(&mut self, inst: &Statement<'_>) -> Result<()> {
         let t = Ty::B32;
         let (x, y, z) = (self.arg(inst, 1, t)?, self.arg(inst, 2, t)?, self.arg(inst, 3, t)?);
         let lut = self.integer(&inst.operands[4])? as u8;

@@ -2,16 +2,17 @@
 
 use crate::emit::{Emit, Pair, imm};
 use crate::func::{Lower, Result};
+use crate::statement::Statement;
 use crate::types::{Src, Ty};
 use ori::{Name, Operand, Value, operand};
-use ptx::{Inst, Mod as M};
+use ptx::Mod as M;
 use sass::{AddrWidth, Mod, Opcode};
 
 const B64: Ty = Ty { bits: 64, ..Ty::B32 };
 
 impl Lower<'_, '_> {
     /// `isspacep`.
-    pub fn isspacep(&mut self, inst: &Inst) -> Result<()> {
+    pub fn isspacep(&mut self, inst: &Statement<'_>) -> Result<()> {
         let d = self.dst(&inst.operands[0])?;
         let x = self.src(&inst.operands[1], B64)?.pair();
         let spaces = [
@@ -109,7 +110,7 @@ impl Lower<'_, '_> {
     }
 
     /// `mapa`: the same address in another CTA of the cluster, whose rank is the upper byte of 32.
-    pub fn mapa(&mut self, inst: &Inst) -> Result<()> {
+    pub fn mapa(&mut self, inst: &Statement<'_>) -> Result<()> {
         let d = self.dst(&inst.operands[0])?;
         let wide = inst.ty(0).is_some_and(|t| t.bits() == 64);
         let t = if wide { B64 } else { Ty::U32 };
@@ -130,7 +131,7 @@ impl Lower<'_, '_> {
     }
 
     /// `getctarank`: the upper byte of the low 32 bits.
-    pub fn getctarank(&mut self, inst: &Inst) -> Result<()> {
+    pub fn getctarank(&mut self, inst: &Statement<'_>) -> Result<()> {
         let d = self.dst(&inst.operands[0])?;
         let wide = inst.ty(0).is_some_and(|t| t.bits() == 64);
         let x: Src = self.src(&inst.operands[1], if wide { B64 } else { Ty::U32 })?;

@@ -3,9 +3,10 @@
 
 use crate::emit::{Emit, as_imm, imm, ineg, rz};
 use crate::func::{Lower, Result};
+use crate::statement::Statement;
 use crate::types::Ty;
 use ori::{Name, Operand, operand};
-use ptx::{Inst, Op};
+use ptx::Op;
 use sass::Reg;
 
 /// Whether code allocates on the stack.
@@ -15,7 +16,7 @@ pub fn allocates(body: &ptx::Body) -> bool {
 
 impl Lower<'_, '_> {
     /// `alloca`, `stacksave`, `stackrestore`.
-    pub fn dynamic_stack(&mut self, inst: &Inst) -> Result<()> {
+    pub fn dynamic_stack(&mut self, inst: &Statement<'_>) -> Result<()> {
         let wide = inst.ty(0).is_some_and(|t| t.bits() == 64);
         let t = Ty { bits: if wide { 64 } else { 32 }, ..Ty::U32 };
         if inst.op == Op::stackrestore {

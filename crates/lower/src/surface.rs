@@ -2,15 +2,16 @@
 
 use crate::emit::{Emit, imm, pt};
 use crate::func::{Lower, Result, ty};
+use crate::statement::Statement;
 use crate::texture::Handle;
 use crate::types::{Kind, Src, Ty};
 use ori::{Name, Operand, operand};
-use ptx::{Inst, Mod as M, Op};
+use ptx::{Mod as M, Op};
 use sass::{AddrWidth, Mod, Opcode, RegFile};
 use smallvec::SmallVec;
 
 /// Spelling of the dimensions; how many coordinates; whether an array.
-fn shape(inst: &Inst) -> Option<(Mod, usize, bool)> {
+fn shape(inst: &Statement<'_>) -> Option<(Mod, usize, bool)> {
     Some(match inst.one_of(&[M::_1d, M::_2d, M::_3d, M::a1d, M::a2d])? {
         M::_1d => (Mod::_1D, 1, false),
         M::_2d => (Mod::_2D, 2, false),
@@ -22,7 +23,7 @@ fn shape(inst: &Inst) -> Option<(Mod, usize, bool)> {
 
 impl Lower<'_, '_> {
     /// Handle and coordinates; the number in an array comes last.
-    fn surface_place(&mut self, inst: &Inst, n: usize) -> Result<(Handle, Operand)> {
+    fn surface_place(&mut self, inst: &Statement<'_>, n: usize) -> Result<(Handle, Operand)> {
         let (_, count, array) = shape(inst).ok_or("surface access without a geometry")?;
         let ptx::Operand::Bracket(place) = &inst.operands[n] else { return self.unsupported(inst) };
         let [handle, coords] = &place[..] else { return self.unsupported(inst) };
@@ -52,7 +53,13 @@ impl Lower<'_, '_> {
     }
 
     /// Eviction priority, then size (or whatever comes there), then order and clamping.
-    fn surface_mods(&self, inst: &Inst, before: &[Mod], middle: &[Mod], mask: Option<Mod>) -> Vec<Mod> {
+    fn surface_mods(
+        &self,
+        inst: &Statement<'_>,
+        before: &[Mod],
+        middle: &[Mod],
+        mask: Option<Mod>,
+    ) -> Vec<Mod> {
         let mut mods = before.to_vec();
         mods.extend(inst.has(M::cs).then_some(Mod::EF));
         mods.extend_from_slice(middle);
@@ -73,7 +80,7 @@ impl Lower<'_, '_> {
     }
 
     /// `suld.b`.
-    pub fn surface_load(&mut self, inst: &Inst) -> Result<()> {
+    pub fn surface_load(&mut self, inst: &Statement<'_>) -> Result<()> {
         self.branch_around(|l| {
             let t = ty(inst.ty(0).ok_or("surface access without a type")?);
             let dsts = crate::memory::destinations(inst)?;
@@ -96,7 +103,7 @@ impl Lower<'_, '_> {
     }
 
     /// `sust.b`, `sust.p`.
-    pub fn surface_store(&mut self, inst: &Inst) -> Result<()> {
+    pub fn surface_store(&mut self, inst: &Statement<'_>) -> Result<()> {
         self.branch_around(|l| {
             let t = ty(inst.ty(0).ok_or("surface access without a type")?);
             let bits = Ty { kind: if t.is_int() { Kind::Bits } else { t.kind }, ..t };
@@ -143,7 +150,7 @@ impl Lower<'_, '_> {
     }
 
     /// `sured.b`, `sured.p`.
-    pub fn surface_reduce(&mut self, inst: &Inst) -> Result<()> {
+    pub fn surface_reduce(&mut self, inst: &Statement<'_>) -> Result<()> {
         self.branch_around(|l| {
             let t = ty(inst.ty(0).ok_or("surface access without a type")?);
             let (dim, ..) = shape(inst).ok_or("surface access without a geometry")?;

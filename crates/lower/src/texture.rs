@@ -8,9 +8,10 @@ use crate::access::{self, Access, Address, Order, Space as AccessSpace};
 use crate::convert_half::{self, Narrowing};
 use crate::emit::{Emit, Pair, as_imm, constant, fabs, fimm, imm, pt, rz};
 use crate::func::{Known, Lower, Result};
+use crate::statement::Statement;
 use crate::types::{Kind, Ty};
 use ori::{ALWAYS, Builder, Guard, Macro, Name, Operand, Terminator, Value, operand};
-use ptx::{Inst, Mod as M, Op, Type, VectorElem};
+use ptx::{Mod as M, Op, Type, VectorElem};
 use sass::{Mod, Opcode, Reg, RegFile, Role, SlotKind};
 use smallvec::SmallVec;
 
@@ -78,7 +79,7 @@ struct Geometry {
     multisample: bool,
 }
 
-fn geometry(inst: &Inst) -> Option<Geometry> {
+fn geometry(inst: &Statement<'_>) -> Option<Geometry> {
     let one = |dim, coords, array, multisample| Some(Geometry { dim, coords, array, multisample });
     match inst.one_of(&[M::_1d, M::_2d, M::_3d, M::a1d, M::a2d, M::cube, M::acube, M::_2dms, M::a2dms])? {
         M::_1d => one(Dim::D1, 1, false, false),
@@ -237,11 +238,11 @@ impl Lower<'_, '_> {
     }
 
     /// `tex`, `tld4`.
-    pub fn texture(&mut self, inst: &Inst) -> Result<()> {
+    pub fn texture(&mut self, inst: &Statement<'_>) -> Result<()> {
         self.branch_around(|l| l.texture_here(inst))
     }
 
-    fn texture_here(&mut self, inst: &Inst) -> Result<()> {
+    fn texture_here(&mut self, inst: &Statement<'_>) -> Result<()> {
         let g = geometry(inst).ok_or("texture access without a geometry")?;
         let ptx::Operand::Bracket(place) = &inst.operands[1] else { return self.unsupported(inst) };
         let [handle, coords] = &place[..] else {
@@ -385,7 +386,7 @@ impl Lower<'_, '_> {
     #[allow(clippy::too_many_arguments)]
     fn by_derivatives(
         &mut self,
-        inst: &Inst,
+        inst: &Statement<'_>,
         handle: &Handle,
         dim: Dim,
         word: Option<Operand>,
@@ -437,7 +438,7 @@ impl Lower<'_, '_> {
     /// The instruction itself, and its four results.
     fn fetch(
         &mut self,
-        inst: &Inst,
+        inst: &Statement<'_>,
         handle: &Handle,
         op: Ops,
         mods: &[Mod],
@@ -512,8 +513,8 @@ impl Lower<'_, '_> {
     }
 
     /// `txq`, `suq`: what TXQ tells; the rest is in tables of the driver.
-    pub fn texture_query(&mut self, inst: &Inst) -> Result<()> {
-        debug_assert!(self.guard == ALWAYS || inst.guard.is_some());
+    pub fn texture_query(&mut self, inst: &Statement<'_>) -> Result<()> {
+        debug_assert!(self.guard == ALWAYS || inst.plain.guard.is_some());
         let mask = match inst.one_of(&[M::width, M::height, M::depth]) {
             Some(M::width) => 1,
             Some(M::height) => 2,
@@ -552,7 +553,7 @@ impl Lower<'_, '_> {
     /// The other queries: words of descriptors that the driver keeps in tables, one for textures and one for surfaces.
     /// It says where they are in constant bank 0, and how long a descriptor is by the value of a symbol (ptxas 13.0.88;
     /// docs/lowering.md has the words).
-    fn descriptor_query(&mut self, inst: &Inst) -> Result<()> {
+    fn descriptor_query(&mut self, inst: &Statement<'_>) -> Result<()> {
         let surface = inst.op == Op::suq;
         let words: &[(M, u32)] = if surface { &SURFACE_WORDS } else { &TEXTURE_WORDS };
         let Some((_, word)) = words.iter().find(|(m, _)| inst.has(*m)) else { return self.unsupported(inst) };
@@ -598,7 +599,7 @@ impl Lower<'_, '_> {
     }
 
     /// `istypep`: a bit of the handle.
-    pub fn handle_type(&mut self, inst: &Inst) -> Result<()> {
+    pub fn handle_type(&mut self, inst: &Statement<'_>) -> Result<()> {
         let bit = match inst.one_of(&[M::texref, M::samplerref, M::surfref]) {
             Some(M::texref) => 29,
             Some(M::samplerref) => 30,

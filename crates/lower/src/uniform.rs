@@ -3,9 +3,10 @@
 
 use crate::emit::{Emit, Pair, imm, ineg, pt, rz};
 use crate::func::{Lower, Result};
+use crate::statement::Statement;
 use crate::types::Ty;
 use ori::{Builder, Macro, Name, Operand, Terminator, Value, operand};
-use ptx::{Inst, Mod as M, Space};
+use ptx::{Mod as M, Space};
 use sass::{Mod, Opcode, Reg, RegFile};
 
 impl Lower<'_, '_> {
@@ -105,19 +106,19 @@ impl Lower<'_, '_> {
     }
 
     /// `prefetch.tensormap`.
-    pub fn prefetch_tensor_map(&mut self, inst: &Inst) -> Result<()> {
+    pub fn prefetch_tensor_map(&mut self, inst: &Statement<'_>) -> Result<()> {
         let a = self.addr_operand(&inst.operands[0])?;
         self.branch_around(|l| l.tensor_map(a, inst.has(M::param), Mod::PF))
     }
 
     /// `fence.proxy.tensormap::generic.acquire`.
-    pub fn acquire_tensor_map(&mut self, inst: &Inst) -> Result<()> {
+    pub fn acquire_tensor_map(&mut self, inst: &Statement<'_>) -> Result<()> {
         let a = self.addr_operand(&inst.operands[0])?;
         self.branch_around(|l| l.tensor_map(a, false, Mod::IV))
     }
 
     /// `st.bulk`: zeros, counted in 8 bytes.
-    pub fn st_bulk(&mut self, inst: &Inst) -> Result<()> {
+    pub fn st_bulk(&mut self, inst: &Statement<'_>) -> Result<()> {
         let a = self.addr_operand(&inst.operands[0])?;
         self.branch_around(|l| {
             let at = l.shared_word(a)?;
@@ -136,7 +137,7 @@ impl Lower<'_, '_> {
     }
 
     /// `clusterlaunchcontrol`: a request for another CTA's work, and what its answer says.
-    pub fn cluster_launch(&mut self, inst: &Inst) -> Result<()> {
+    pub fn cluster_launch(&mut self, inst: &Statement<'_>) -> Result<()> {
         if inst.has(M::try_cancel) {
             let (to, barrier) =
                 (self.addr_operand(&inst.operands[0])?, self.addr_operand(&inst.operands[1])?);

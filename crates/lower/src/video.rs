@@ -6,10 +6,11 @@
 use crate::convert::{minmax, minmax64};
 use crate::emit::{Emit, Pair, imm, ineg, rz};
 use crate::func::{Lower, Result};
+use crate::statement::Statement;
 use crate::types::Ty;
 use ori::{Builder, Operand, Value, operand};
 use ptx::ast::Part;
-use ptx::{Inst, Mod as M, Op as O};
+use ptx::{Mod as M, Op as O};
 use sass::{Mod, Opcode};
 
 /// A 32-bit number as 64 bits.
@@ -49,13 +50,13 @@ fn clamp64(b: &mut Builder<'_>, x: &Pair, (least, greatest): (i64, i64)) -> Pair
     Pair::of(minmax64(b, false, true, &x, &Pair::imm(greatest as u64)))
 }
 
-fn is_signed(inst: &Inst, n: usize) -> bool {
+fn is_signed(inst: &Statement<'_>, n: usize) -> bool {
     inst.ty(n).is_some_and(ptx::Type::is_signed)
 }
 
 impl Lower<'_, '_> {
     /// Lowers a video instruction.
-    pub(crate) fn video(&mut self, inst: &Inst) -> Result<()> {
+    pub(crate) fn video(&mut self, inst: &Statement<'_>) -> Result<()> {
         let name = inst.op.name();
         let (d, part) = match &inst.operands[0] {
             ptx::Operand::Reg(r) => (*r, None),
@@ -84,7 +85,7 @@ impl Lower<'_, '_> {
     }
 
     /// One operation on whole operands or one part of each.
-    fn scalar_video(&mut self, inst: &Inst, part: Option<Part>) -> Result<Value> {
+    fn scalar_video(&mut self, inst: &Statement<'_>, part: Option<Part>) -> Result<Value> {
         // vset has no type for its result, which is 0 or 1.
         let first = usize::from(inst.op != O::vset);
         let signed = inst.op != O::vset && is_signed(inst, 0);
@@ -162,14 +163,15 @@ impl Lower<'_, '_> {
                 clamp64(b, &r, limits(signed, bits))
             };
         }
-        let step = inst.mods.iter().rev().find(|m| matches!(m, M::add | M::min | M::max));
+        let mut step = None;
+        inst.find(|m| matches!(m, M::add | M::min | M::max).then(|| step = Some(m)));
         match (step, third, part) {
             (Some(step), Some((c, _)), _) => {
-                if *step == M::add {
+                if step == M::add {
                     return Ok(b.iadd(r.lo, c));
                 }
                 let c = extend(b, signed, c);
-                let r = minmax64(b, *step == M::max, true, &r, &c);
+                let r = minmax64(b, step == M::max, true, &r, &c);
                 Ok(b.reg(&Pair::of(r).lo))
             }
             (None, Some((c, _)), Some(p)) => {
@@ -185,7 +187,13 @@ impl Lower<'_, '_> {
     }
 
     /// `vmad`: the sum of a product and `c` in 128 bits, shifted and saturated.
-    fn vmad(&mut self, inst: &Inst, x: &[(Operand, bool, bool)], c: Operand, c_neg: bool) -> Result<Value> {
+    fn vmad(
+        &mut self,
+        inst: &Statement<'_>,
+        x: &[(Operand, bool, bool)],
+        c: Operand,
+        c_neg: bool,
+    ) -> Result<Value> {
         let [(a, sa, na), (y, sb, nb)] = x else { return Err("operand is missing".into()) };
         let negate = na != nb;
         let signed = *sa || *sb || negate || c_neg;
@@ -235,7 +243,7 @@ impl Lower<'_, '_> {
     }
 
     /// The same operation on `lanes` halves or bytes.
-    fn simd(&mut self, inst: &Inst, mask: Option<Part>, lanes: usize) -> Result<Value> {
+    fn simd(&mut self, inst: &Statement<'_>, mask: Option<Part>, lanes: usize) -> Result<Value> {
         let bits = 32 / lanes as u32;
         let set = matches!(inst.op, O::vset2 | O::vset4);
         let first = usize::from(!set);

@@ -5,9 +5,10 @@
 
 use crate::emit::{Emit, as_imm, pt, rz};
 use crate::func::{Lower, Result, ty};
+use crate::statement::Statement;
 use crate::types::{Src, Ty};
 use ori::{BlockCall, Builder, Operand, Terminator, Value, meeting, operand};
-use ptx::{Inst, Mod as M, Op as O};
+use ptx::{Mod as M, Op as O};
 use sass::{Mod, Opcode, RegFile};
 use smallvec::SmallVec;
 
@@ -33,7 +34,7 @@ pub(crate) fn meet(b: &mut Builder<'_>, mask: Operand) {
 
 impl Lower<'_, '_> {
     /// `shfl.sync`, `vote.sync`, `match.sync`, `redux.sync`, `activemask`.
-    pub fn warp(&mut self, inst: &Inst) -> Result<()> {
+    pub fn warp(&mut self, inst: &Statement<'_>) -> Result<()> {
         match inst.op {
             O::shfl => self.branch_around(|l| l.shfl(inst)),
             O::vote => self.branch_around(|l| l.vote(inst)),
@@ -52,7 +53,7 @@ impl Lower<'_, '_> {
     }
 
     /// `elect.sync`: one of the threads, and its lane.
-    fn elect(&mut self, inst: &Inst) -> Result<()> {
+    fn elect(&mut self, inst: &Statement<'_>) -> Result<()> {
         let (d, p) = self.dst_pair(&inst.operands[0])?;
         let members = self.members(&inst.operands[1])?;
         self.meet(&members);
@@ -97,7 +98,7 @@ impl Lower<'_, '_> {
         }
     }
 
-    fn shfl(&mut self, inst: &Inst) -> Result<()> {
+    fn shfl(&mut self, inst: &Statement<'_>) -> Result<()> {
         let (d, a, lane, clamp, mask) = match &inst.operands[..] {
             [d, a, lane, clamp, mask] => (d, a, lane, clamp, Some(mask)),
             [d, a, lane, clamp] if !inst.has(M::sync) => (d, a, lane, clamp, None),
@@ -130,7 +131,7 @@ impl Lower<'_, '_> {
         Ok(())
     }
 
-    fn vote(&mut self, inst: &Inst) -> Result<()> {
+    fn vote(&mut self, inst: &Statement<'_>) -> Result<()> {
         // Without `.sync` the threads that are here vote.
         let (d, p, mask) = match &inst.operands[..] {
             [d, p, mask] => (d, p, Some(mask)),
@@ -190,7 +191,7 @@ impl Lower<'_, '_> {
         v
     }
 
-    fn match_sync(&mut self, inst: &Inst) -> Result<()> {
+    fn match_sync(&mut self, inst: &Statement<'_>) -> Result<()> {
         let [d, a, mask] = &inst.operands[..] else {
             return self.unsupported(inst);
         };
@@ -225,7 +226,7 @@ impl Lower<'_, '_> {
         Ok(())
     }
 
-    fn redux(&mut self, inst: &Inst) -> Result<()> {
+    fn redux(&mut self, inst: &Statement<'_>) -> Result<()> {
         let [d, a, mask] = &inst.operands[..] else {
             return self.unsupported(inst);
         };
@@ -301,7 +302,7 @@ pub(crate) fn by_mask(
 }
 
 /// Modifiers of REDUX and CREDUX.
-fn redux_mods(inst: &Inst, t: Ty) -> Option<SmallVec<[Mod; 3]>> {
+fn redux_mods(inst: &Statement<'_>, t: Ty) -> Option<SmallVec<[Mod; 3]>> {
     let action = inst.one_of(&[M::add, M::min, M::max, M::and, M::or, M::xor])?;
     let mut mods: SmallVec<[Mod; 3]> = SmallVec::new();
     if t.is_float() {

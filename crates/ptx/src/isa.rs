@@ -81,6 +81,10 @@ impl Mod {
 }
 
 impl Mod {
+    /// Whether this word has no effect on the code of instruction `op` (`isa/quiet.ptxisa` says why).
+    pub fn is_quiet(self, op: Op) -> bool {
+        QUIET[self as usize].iter().any(|ops| ops.is_empty() || ops.contains(&op))
+    }
     /// What instruction `op` needs if it has this word.
     pub fn gates(self, op: Op) -> impl Iterator<Item = &'static WordGate> {
         WORD_GATES[self as usize].iter().filter(move |g| g.ops.contains(&op) != g.others)
