@@ -126,7 +126,8 @@ impl fmt::Display for Class {
 /// (`sm75_instr_latencies.rs`, `sm80_instr_latencies.rs`, MIT licence) counts P2R and the short RPCMOV among the ALU's
 /// instructions; the lower half of a wide product gets to a factor in 4 cycles; the upper half of its addend is read 2 cycles
 /// later than the lower; what VOTEU says is there at once; UMOV and ULDC take 2 cycles to memory instructions.
-const PUBLISHED: [(&str, RegFile, &str, u8); 17] = [
+const PUBLISHED: [(&str, RegFile, &str, u8); 18] = [
+    ("alu", RegFile::P, "slow_move", 4),
     ("slow_move", RegFile::R, "alu", 4),
     ("slow_move", RegFile::R, "dual", 4),
     ("slow_move", RegFile::R, "fma", 5),

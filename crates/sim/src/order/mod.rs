@@ -408,3 +408,37 @@ impl<'m> Checker<'m> {
         kernel
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a fence between two reads says of a kernel in which they change places.
+    fn exchanged(space: &str, load: &str) -> Vec<Why> {
+        let source = format!(
+            ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k(.param .u64 p)\n{{\n\
+             .reg .b32 %r<4>; .reg .b64 %d<2>; .shared .b32 s; .local .b32 l;\n\
+             ld.param.u64 %d1, [p];\n\
+             ld.shared.u32 %r1, [s];\n\
+             bar.sync 0;\n\
+             {space};\n\
+             ret;\n}}\n"
+        );
+        let module = ::ptx::parse(&source).expect("PTX");
+        let target = Target::new(90).expect("target");
+        let insts = [load, "BAR.SYNC.DEFER_BLOCKING 0x0", "LDS R2, [R4]", "EXIT"];
+        let insts = insts.map(|i| Some(sass::parse_inst(i, target).unwrap_or_else(|e| panic!("{i}: {e}"))));
+        let code = Code { insts: insts.into(), lines: vec![10, 9, 8, 11] };
+        let lines = LineIndex::new(&source);
+        let kernel = check_kernel(&module, &lines, "k", &code, &[], Options::default());
+        assert_eq!(kernel.stats.matched, 2);
+        kernel.violations.into_iter().map(|v| v.why).collect()
+    }
+
+    #[test]
+    fn barriers_do_not_order_local_memory() {
+        let global = exchanged("ld.global.u32 %r2, [%d1]", "LDG.E R3, desc[UR4][R6.64]");
+        assert_eq!(global, [Why::Fence(9)]);
+        assert_eq!(exchanged("ld.local.u32 %r2, [l]", "LDL R3, [R1]"), []);
+    }
+}

@@ -380,7 +380,9 @@ impl<'m> Program<'m> {
         if a.copies {
             return None;
         }
-        if let Some(line) = self.fence_between(a.at, b.at) {
+        // Nobody else sees local memory.
+        let seen = a.space != MemorySpace::Local && b.space != MemorySpace::Local;
+        if seen && let Some(line) = self.fence_between(a.at, b.at) {
             return Some(Why::Fence(line));
         }
         match self.overlap(a, b) {
@@ -392,8 +394,8 @@ impl<'m> Program<'m> {
         }
         match () {
             () if a.volatile && b.volatile => Some(Why::Volatile),
-            () if a.acquires => Some(Why::Acquire),
-            () if b.releases => Some(Why::Release),
+            () if a.acquires && seen => Some(Why::Acquire),
+            () if b.releases && seen => Some(Why::Release),
             () => None,
         }
     }
