@@ -136,24 +136,40 @@ impl Lower<'_, '_> {
     /// `cp.async.mbarrier.arrive`: arrives when the copies so far are done; without `.noinc` one more
     /// arrival is expected first.
     fn copy_arrive(&mut self, inst: &Statement<'_>) -> Result<()> {
-        let a = self.addr_operand(&inst.operands[0])?;
         let noinc = inst.has(M::noinc);
         if self.sm() < 90 {
             return self.branch_around(|l| l.copy_arrive_words(inst));
         }
-        let at = self.mbarrier_address(inst, a)?;
-        if !noinc {
-            let mods = [Mod::ARRIVE, Mod::TRANS64, Mod::RED, Mod::A0T1];
-            self.b.guarded(
-                self.guard,
-                Opcode::SYNCS_ARRIVE,
-                &mods,
-                &[rz(), at.clone(), rz()],
-                &[Name::Phys(Reg::RZ)],
-            );
-        }
-        let count = if noinc { Mod::ARVCNT } else { Mod::TRANSCNT };
-        self.b.guarded(self.guard, Opcode::ARRIVES, &[Mod::LDGSTSBAR, Mod::_64, count], &[at], &[]);
-        Ok(())
+        self.branch_around(|l| {
+            let a = l.addr_operand(&inst.operands[0])?;
+            let at = l.mbarrier_address(inst, a)?;
+            l.at_uniform(&at, |l, at, guard| {
+                if !noinc {
+                    let mods = [Mod::ARRIVE, Mod::TRANS64, Mod::RED, Mod::A0T1];
+                    let none = [Name::Phys(Reg::RZ)];
+                    l.b.guarded(guard, Opcode::SYNCS_ARRIVE, &mods, &[rz(), at.clone(), rz()], &none);
+                }
+                let count = if noinc { Mod::ARVCNT } else { Mod::TRANSCNT };
+                l.b.guarded(guard, Opcode::ARRIVES, &[Mod::LDGSTSBAR, Mod::_64, count], &[at], &[]);
+            });
+            Ok(())
+        })
+    }
+
+    /// ARRIVES takes its address from a uniform register alone: one execution for each barrier that the threads name, by those
+    /// that name it.
+    pub(crate) fn at_uniform(&mut self, at: &Operand, f: impl FnOnce(&mut Self, Operand, Guard)) {
+        let &Operand::Addr { base, offset, .. } = at else { return };
+        let base = base.map_or_else(rz, operand);
+        self.in_own_turn(&base, |l, uniform, guard| {
+            let at = Operand::Addr {
+                desc: None,
+                base: None,
+                width: sass::AddrWidth::R32,
+                uniform: Some(Name::Val(uniform)),
+                offset,
+            };
+            f(l, at, guard);
+        });
     }
 }

@@ -144,8 +144,9 @@ impl Lower<'_, '_> {
             self.add_shared(upper, Operand::Imm(u32::MAX));
         }
         let at = self.barrier_word(inst, a, 0)?;
-        let at = uniform_form(at);
-        self.b.inst(Opcode::ARRIVES, &[Mod::LDGSTSBAR, Mod::_64], &[at]);
+        self.at_uniform(&at, |l, at, guard| {
+            l.b.guarded(guard, Opcode::ARRIVES, &[Mod::LDGSTSBAR, Mod::_64], &[at], &[]);
+        });
         Ok(())
     }
 }

@@ -5,7 +5,7 @@ use crate::emit::{Emit, Pair, imm, ineg, pt, rz};
 use crate::func::{Lower, Result};
 use crate::statement::Statement;
 use crate::types::Ty;
-use ori::{Builder, Macro, Name, Operand, Terminator, Value, operand};
+use ori::{Builder, Guard, Macro, Name, Operand, Terminator, Value, operand};
 use ptx::{Mod as M, Space};
 use sass::{Mod, Opcode, Reg, RegFile};
 
@@ -37,6 +37,24 @@ impl Lower<'_, '_> {
         let Operand::Reg(mine) = mine else { return };
         self.b.terminate(Terminator::Branch {
             cond: mine.reg,
+            not: true,
+            taken: Builder::call(head),
+            fall: Builder::call(done),
+        });
+        self.b.block = done;
+    }
+
+    /// Runs `f` for one word of the threads after another, under the guard of those threads that have it.
+    pub(crate) fn in_own_turn(&mut self, word: &Operand, f: impl FnOnce(&mut Self, Value, Guard)) {
+        let word = self.b.reg(word);
+        let [head, done] = [(); 2].map(|()| self.b.func.add_block());
+        self.b.terminate(Terminator::Jump(Builder::call(head)));
+        self.b.block = head;
+        let uniform = self.b.def(Opcode::R2UR, &[], &[operand(word)]);
+        let mine = self.b.isetp(Mod::EQ, false, operand(uniform), operand(word));
+        f(self, uniform, Guard { pred: mine.into(), not: false });
+        self.b.terminate(Terminator::Branch {
+            cond: mine.into(),
             not: true,
             taken: Builder::call(head),
             fall: Builder::call(done),
