@@ -164,8 +164,10 @@ impl Lower<'_, '_> {
                 _ => return l.unsupported(inst),
             };
             let formatted = inst.has(M::p);
+            // What the format says of signs matters to minima and maxima alone.
+            let compares = matches!(action, Mod::MIN | Mod::MAX);
             let kind = match (formatted, t.bits, t.is_signed()) {
-                (true, 32, _) => Some(Mod::SD32),
+                (true, 32, _) => compares.then_some(Mod::SD32),
                 (true, ..) => Some(Mod::SD64),
                 (_, 32, true) => Some(Mod::S32),
                 (_, 32, _) => None,
