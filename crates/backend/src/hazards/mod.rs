@@ -21,7 +21,8 @@ pub fn run(machine: &mut Machine, one_by_one: bool) {
         for inst in machine.blocks.iter_mut().flat_map(|b| &mut b.insts).map(|i| &mut i.inst) {
             // As ptxas: a warp gives way where it waits for a result anyway, and not at barriers.
             let stays = inst.op.info().control
-                || inst.op.unit() == Unit::Control && !matches!(inst.op, Opcode::NOP | Opcode::DEPBAR);
+                || inst.op.unit() == Unit::Control
+                    && !matches!(inst.op, Opcode::NOP | Opcode::DEPBAR | Opcode::PMTRIG);
             let gives_way = inst.ctrl.stall >= 3 && !stays && inst.ctrl.write_sb.is_none();
             inst.ctrl.no_yield = inst.ctrl.stall < 12 && !gives_way;
             if inst.op == Opcode::ERRBAR {

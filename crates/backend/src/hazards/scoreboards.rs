@@ -140,6 +140,9 @@ fn assign(machine: &mut Machine) {
                 if !results.is_empty() {
                     let when = first_touch(&machine.blocks[b], k, &results);
                     write = Some(choose(&state, &mut needed, boards.clone(), when));
+                } else if matches!(inst.op, Opcode::ATOMG | Opcode::SYNCS_EXCH) {
+                    // Nobody waits for it, but ptxas's always count.
+                    write = Some(choose(&state, &mut needed, boards.clone(), machine.blocks[b].insts.len()));
                 }
             }
             // A copy to shared memory always counts its reads, as ptxas's do.
