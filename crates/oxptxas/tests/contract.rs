@@ -185,9 +185,52 @@ mod spoilt {
         for (target, statements, op, text, what) in [
             // Fences are branched around before sm_90.
             ("sm_80", copy, Opcode::LDS, "@P0 ERRBAR", "ERRBAR @P"),
-            ("sm_75", copy, Opcode::LDS, "VOTE.EQ P0, P1", "VOTE 72.EQ"),
         ] {
             found(&replaced(target, statements, op, text), "forms", what);
+        }
+    }
+
+    /// ARRIVES takes the address from a uniform register alone.
+    #[test]
+    fn arrivals_of_copies_at_a_register() {
+        for target in ["sm_80", "sm_90", "sm_100", "sm_120"] {
+            let (target, mut bytes) = ours(
+                target,
+                "mov.u32 %r1, %tid.x; shl.b32 %r1, %r1, 3; cp.async.mbarrier.arrive.noinc.shared.b64 [%r1];",
+            );
+            change(target, &mut bytes, |inst, _| {
+                for operand in inst.operands.iter_mut().filter(|_| inst.op == Opcode::ARRIVES) {
+                    if let Operand::Addr { base, uniform, .. } = operand {
+                        *base = Some(sass::Reg { file: RegFile::R, index: 4 });
+                        *uniform = Some(sass::Reg::URZ);
+                    }
+                }
+                inst.op == Opcode::ARRIVES
+            });
+            found(&bytes, "forms", "ARRIVES a:[R+URZ]");
+        }
+    }
+
+    /// From sm_100 to sm_110 textures have a uniform register that nvdisasm doesn't print; none is URZ.
+    #[test]
+    fn textures_with_an_offset_in_ur0() {
+        for target in ["sm_100", "sm_110"] {
+            let target = Target::parse(target).unwrap();
+            let source = ".version 9.0\n.target sm_100\n.address_size 64\n.visible .entry k(.param .u64 a, .param .u64 t)\n{\n\
+                .reg .b32 %r; .reg .f32 %f<5>; .reg .b64 %a<3>;\nld.param.u64 %a1, [a]; ld.param.u64 %a2, [t];\nmov.u32 %r, %tid.x;\n\
+                tex.1d.v4.f32.s32 {%f1, %f2, %f3, %f4}, [%a2, {%r}]; st.global.f32 [%a1], %f1; ret;\n}\n";
+            let mut bytes = cubin(source, "k.ptx", target, 3);
+            let code = cubin::read::code_ranges(&bytes).unwrap()["k"].clone();
+            let findings = Contract::built_in().check(&bytes).unwrap();
+            assert!(findings.is_empty(), "before: {findings:?}");
+            for (k, word) in bytes[code].chunks_exact_mut(16).enumerate() {
+                let old = u128::from_le_bytes((&*word).try_into().unwrap());
+                let inst = sass::decode(old, target, 16 * k as i64).unwrap();
+                if inst.op.mnemonic() == "TLD" {
+                    word.copy_from_slice(&(old & !(0xff << 48)).to_le_bytes());
+                }
+            }
+            found(&bytes, "bits", "TLD.U ");
         }
     }
 

@@ -135,7 +135,10 @@ impl Rule for Attributes {
             let kind =
                 if file.image.kernels[&kernel.name].constant0.is_empty() { "function" } else { "kernel" };
             see(place, &format!("attributes of a {kind}: {all}"));
-            let tells = |op: &Opcode| op.info().control || op.info().sync || TELLING.contains(&op.name());
+            let tells = |op: &Opcode| {
+                let info = op.info();
+                *op != Opcode::YIELD && (info.control || info.sync || TELLING.contains(&op.name()))
+            };
             for op in uses.iter().filter(|op| tells(op)) {
                 see(place, &format!("{op} in a {kind} has: {all}"));
             }

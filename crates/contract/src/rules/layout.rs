@@ -1,8 +1,8 @@
 //! Sections of code as a whole: size, padding, first and last instruction, targets of branches.
 
-use super::Rule;
+use super::{Judge, Rule, Seen};
 use crate::file::label;
-use crate::{File, Place};
+use crate::{Counts, Family, File, Place, Table};
 use sass::{Inst, Opcode, RegFile};
 
 pub struct Layout;
@@ -62,5 +62,13 @@ impl Rule for Layout {
                 see(Place::inst(k, at), &format!("{} to {kind}", inst.op));
             }
         }
+    }
+    /// What code as a whole looks like is the same for all targets.
+    fn learn(&self, table: &Table) -> Box<dyn Judge> {
+        let mut counts = Counts::default();
+        for (text, n) in Family::all().flat_map(|f| table.of(f)) {
+            Family::all().for_each(|f| counts.add(f, text, n));
+        }
+        Box::new(Seen::new(&Table::new(counts)))
     }
 }
