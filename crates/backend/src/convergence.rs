@@ -26,6 +26,8 @@ use smallvec::SmallVec;
 
 /// Most barriers live at once: B0 … B11, as ptxas 13.0.88 has them; the encoding has 16.
 const MAX_LIVE: u8 = 12;
+/// The most of them that a call leaves alone.
+const MAX_KEPT: u8 = MAX_LIVE - ori::abi::FIRST_KEPT_BARRIER;
 
 /// Branches that meet.
 struct Region {
@@ -35,6 +37,12 @@ struct Region {
     meet: Block,
     /// The blocks from `enter` to `meet`, `enter` included, `meet` not.
     body: FixedBitSet,
+}
+
+/// Whether the block calls a function, which keeps some of the barriers only.
+fn calls(func: &Function, b: Block) -> bool {
+    let insts = &func.blocks[b].insts;
+    insts.iter().any(|i| func.insts[*i].op == Op::Macro(ori::Macro::Call))
 }
 
 /// Places convergence barriers in a function in SSA without switches.
@@ -66,7 +74,7 @@ pub fn run(func: &mut Function) -> Result<(), Error> {
     let mut live: SecondaryMap<Block, u8> = SecondaryMap::new();
     regions.retain(|r| {
         let blocks = || r.body.ones().map(Block::new);
-        let fits = blocks().all(|b| live[b] < MAX_LIVE);
+        let fits = blocks().all(|b| live[b] < if calls(func, b) { MAX_KEPT } else { MAX_LIVE });
         if fits {
             blocks().for_each(|b| live[b] += 1);
         }

@@ -372,3 +372,41 @@ fn lanes_of_the_reference_compiler_meet() {
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
+
+/// Calls keep six of the twelve barriers: divisions have functions, in regions nested deeper than that.
+#[test]
+fn regions_nested_around_calls_have_barriers() {
+    for depth in [5, 6, 7, 9, 12, 13, 16] {
+        let (mut open, mut close) = (String::new(), String::new());
+        for k in 0..depth {
+            open += &format!(
+                "setp.eq.u32 %p1, %r2, {k}; @%p1 bra E{k}; div.rn.f32 %f1, %f1, %f2; add.u32 %r2, %r2, %r1;\n"
+            );
+            let tail = format!(
+                "add.u32 %r1, %r1, 1; div.rn.f32 %f2, %f1, %f2; E{k}: add.f32 %f1, %f1, 0f3f800000;\n"
+            );
+            close = format!("{tail}{close}");
+        }
+        let mut reversed: Vec<&str> = close.lines().collect();
+        reversed.reverse();
+        let source = format!(
+            ".version 8.0\n.target sm_75\n.address_size 64\n.visible .entry k(.param .u64 a)\n{{\n\
+             .reg .u32 %r<4>; .reg .u64 %a<3>; .reg .f32 %f<3>; .reg .pred %p1;\n\
+             ld.param.u64 %a1, [a]; mov.u32 %r1, %tid.x; mul.wide.u32 %a2, %r1, 8; add.u64 %a1, %a1, %a2;\n\
+             ld.global.v2.f32 {{%f1, %f2}}, [%a1]; and.b32 %r2, %r1, 15;\n{open}{}\n\
+             st.global.v2.f32 [%a1], {{%f1, %f2}}; ret;\n}}\n",
+            reversed.join("\n")
+        );
+        for arch in ["sm_75", "sm_90", "sm_120"] {
+            let target = Target::parse(arch).unwrap();
+            let module = oxptxas::verify::module(&source, target).unwrap();
+            for opt_level in [0, 1, 3] {
+                let settings = Settings { opt_level, ..Settings::new(target) };
+                let output = compile(&source, "k.ptx", &settings);
+                let cubin = output.unwrap_or_else(|f| panic!("{}", f.render("oxptxas"))).cubin;
+                let verdict = oxptxas::verify::kernel(&module, &source, &cubin, "k", 0..2);
+                assert!(matches!(verdict, oxptxas::verify::Verdict::Same), "{arch} {depth}: {verdict}");
+            }
+        }
+    }
+}

@@ -201,6 +201,10 @@ pub fn allocate(func: &mut Function, limits: &Limits) -> Result<Stats, Error> {
         }
         forced.sort_unstable();
         forced.dedup();
+        // Barriers have nowhere to go; the regions are chosen so that there are enough.
+        if let Some(v) = forced.iter().find(|v| func.values[**v].file == RegFile::B) {
+            return Err(Error::Pressure(func.values[*v].file));
+        }
         if let (true, Some(file)) = (forced.is_empty(), stuck) {
             let target = aim.iter_mut().find(|a| a.0 == file).ok_or(Error::Pressure(file))?;
             if target.1 <= 2 {
