@@ -603,7 +603,7 @@ pub(super) fn driver(env: &mut Env<'_, '_>, t: &mut Thread, f: Driver, [a, b]: [
             Ok(0)
         }
         Driver::Malloc if a > crate::output::HEAP => Ok(0),
-        Driver::Malloc => Ok(env.memory.alloc("heap", vec![0; a as usize])),
+        Driver::Malloc => Ok(env.memory.alloc(crate::memory::HEAP, vec![0; a as usize])),
         Driver::Free => Ok(0),
         Driver::Assert => {
             let what = text(env, t, a).unwrap_or_default();

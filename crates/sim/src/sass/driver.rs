@@ -101,7 +101,7 @@ fn call(m: &mut Machine<'_>, f: Driver, lane: usize) -> Result<(), Fault> {
             0
         }
         Driver::Malloc if a > HEAP => 0,
-        Driver::Malloc => m.memory.alloc("heap", vec![0; a as usize]),
+        Driver::Malloc => m.memory.alloc(crate::memory::HEAP, vec![0; a as usize]),
         Driver::Free => return Ok(()),
         Driver::Assert => {
             let what = text(m, lane, a).unwrap_or_default();
