@@ -99,7 +99,7 @@ impl Lower<'_, '_> {
     }
 
     fn shfl(&mut self, inst: &Statement<'_>) -> Result<()> {
-        let (d, a, lane, clamp, mask) = match &inst.operands[..] {
+        let (d, a, lane, clamp, mask) = match inst.operands {
             [d, a, lane, clamp, mask] => (d, a, lane, clamp, Some(mask)),
             [d, a, lane, clamp] if !inst.has(M::sync) => (d, a, lane, clamp, None),
             _ => return self.unsupported(inst),
@@ -133,7 +133,7 @@ impl Lower<'_, '_> {
 
     fn vote(&mut self, inst: &Statement<'_>) -> Result<()> {
         // Without `.sync` the threads that are here vote.
-        let (d, p, mask) = match &inst.operands[..] {
+        let (d, p, mask) = match inst.operands {
             [d, p, mask] => (d, p, Some(mask)),
             [d, p] if !inst.has(M::sync) => (d, p, None),
             _ => return self.unsupported(inst),
@@ -192,7 +192,7 @@ impl Lower<'_, '_> {
     }
 
     fn match_sync(&mut self, inst: &Statement<'_>) -> Result<()> {
-        let [d, a, mask] = &inst.operands[..] else {
+        let [d, a, mask] = inst.operands else {
             return self.unsupported(inst);
         };
         let (d, p) = self.dst_pair(d)?;
@@ -227,7 +227,7 @@ impl Lower<'_, '_> {
     }
 
     fn redux(&mut self, inst: &Statement<'_>) -> Result<()> {
-        let [d, a, mask] = &inst.operands[..] else {
+        let [d, a, mask] = inst.operands else {
             return self.unsupported(inst);
         };
         let d = self.dst(d)?;

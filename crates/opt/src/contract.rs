@@ -183,7 +183,7 @@ fn formats(d: &InstData) -> Formats {
 /// The register operand with its sign changed.
 fn negated(o: &Operand) -> Option<Operand> {
     match o {
-        Operand::Reg(r) => Some(Operand::Reg(RegOp { neg: !r.neg, ..r.clone() })),
+        Operand::Reg(r) => Some(Operand::Reg(RegOp { neg: !r.neg, ..*r })),
         _ => None,
     }
 }
