@@ -182,12 +182,8 @@ mod spoilt {
     #[test]
     fn forms_that_ptxas_never_has() {
         let copy = "mov.u32 %r1, s; ld.shared.u32 %r2, [%r1]; st.global.u32 [%a1], %r2;";
-        for (target, statements, op, text, what) in [
-            // Fences are branched around before sm_90.
-            ("sm_80", copy, Opcode::LDS, "@P0 ERRBAR", "ERRBAR @P"),
-        ] {
-            found(&replaced(target, statements, op, text), "forms", what);
-        }
+        // Fences are branched around before sm_90.
+        found(&replaced("sm_80", copy, Opcode::LDS, "@P0 ERRBAR"), "forms", "ERRBAR @P");
     }
 
     /// ARRIVES takes the address from a uniform register alone.

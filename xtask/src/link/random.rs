@@ -120,7 +120,7 @@ fn pieces(r: &mut Random, p: &Passed) -> Vec<(u32, u32)> {
 fn fill(r: &mut Random, p: &Passed, name: &str) -> String {
     let mut s = String::new();
     for (at, bytes) in pieces(r, p) {
-        let _ = write!(s, " mad.lo.u32 r10, r2, {}, {at};\n", 2 * r.below(1 << 20) + 1);
+        let _ = writeln!(s, " mad.lo.u32 r10, r2, {}, {at};", 2 * r.below(1 << 20) + 1);
         let place = format!("[{name}+{at}]");
         let wide = " mul.wide.u32 d10, r10, 0x9e3779b9;\n";
         s += &match bytes {
@@ -226,7 +226,7 @@ impl Function {
                 actual.size = 8 + 4 * r.below(12);
                 actual.dims = format!("[{}]", actual.size);
             }
-            let _ = write!(s, " {};\n", actual.declared(&format!("a{i}")));
+            let _ = writeln!(s, " {};", actual.declared(&format!("a{i}")));
             s += &match depth {
                 Some(n) if i == 0 => format!(" st.param.b32 [a0], {n};\n"),
                 _ => fill(r, &actual, &format!("a{i}")),
@@ -235,7 +235,7 @@ impl Function {
         let names: Vec<String> = (0..self.params.len()).map(|i| format!("a{i}")).collect();
         let mut head = "";
         if let Some(q) = &self.result {
-            let _ = write!(s, " {};\n", q.declared("res"));
+            let _ = writeln!(s, " {};", q.declared("res"));
             head = "(res), ";
         }
         let mut label = "";
@@ -243,7 +243,7 @@ impl Function {
             s += &self.prototype();
             label = ", PROTO";
         }
-        let _ = write!(s, " call {head}{callee}, ({}){label};\n", names.join(", "));
+        let _ = writeln!(s, " call {head}{callee}, ({}){label};", names.join(", "));
         if let Some(q) = &self.result {
             s += &drain(r, q, "res");
         }
@@ -321,7 +321,7 @@ pub fn pair(seed: u64) -> Case {
         let align = r.pick(&[4, 8, 16, 16, 32, 64]);
         let local = r.one_in(2);
         if local {
-            let _ = write!(s, " .local .align {align} .b8 buf[64];\n");
+            let _ = writeln!(s, " .local .align {align} .b8 buf[64];");
         }
         for (n, p) in f.params.iter().enumerate() {
             let name = format!("x{n}");
@@ -375,7 +375,7 @@ pub fn pair(seed: u64) -> Case {
                     let through = r.one_in(3);
                     let g = &functions[j];
                     if through {
-                        let _ = write!(s, " mov.u64 d20, {};\n", g.name);
+                        let _ = writeln!(s, " mov.u64 d20, {};", g.name);
                     }
                     s += &g.call(r, if through { "d20" } else { &g.name }, None);
                 }
