@@ -23,6 +23,8 @@ pub(crate) enum Action {
     Nothing,
     /// Computes, loads or stores.
     Exec(Exec),
+    /// The same, and looks at or changes where the group is.
+    Jump(Exec),
     /// Moves threads.
     Control(Control),
     /// Fails when it is reached: the simulator lacks it.
@@ -154,13 +156,15 @@ fn action(inst: &Inst, banks: &Banks) -> Result<Action, Unsupported> {
             return Ok(Action::Exec(exec));
         }
     }
-    for family in
-        [tensor::compile, barrier::compile, bulk::compile, tiles::compile, driver::compile, packed::compile]
-    {
+    for family in [tensor::compile, barrier::compile, bulk::compile, tiles::compile, packed::compile] {
         if let Some(exec) = family(&o)? {
             o.finish()?;
             return Ok(Action::Exec(exec));
         }
+    }
+    if let Some(exec) = driver::compile(&o)? {
+        o.finish()?;
+        return Ok(Action::Jump(exec));
     }
     for family in [mem::compile, warp::compile] {
         if let Some(exec) = family(name, &o)? {

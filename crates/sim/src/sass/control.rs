@@ -337,7 +337,7 @@ impl Warp {
     /// Executes a control instruction for `mask`, the lanes of the running group where its guard holds. The
     /// group's address is already that of the next instruction.
     pub(crate) fn control(&mut self, block: &mut Block, c: &Control, mask: u32) -> Result<(), Fault> {
-        let Some(group) = self.groups.last().copied() else { return Ok(()) };
+        let Some(group) = self.groups.last().map(|g| Group::at(g.pc, g.mask)) else { return Ok(()) };
         match c {
             Control::Branch { cond, target } => self.branch(mask & cond.mask(self), *target),
             Control::BranchAll { cond, target } => {

@@ -1,10 +1,10 @@
 //! Floating-point arithmetic, selection and comparison.
 
 use super::compile::{Unsupported, unsupported};
-use super::int::combine;
+use super::int::{Verdicts, combine};
 use super::operand::{Exec, Kind, Operands, PredDst, Src, lanewise, value};
+use super::rows::{Word, careful, word, words};
 use crate::fp::{self, BF16, F16, F32, Format, Round, Single};
-use std::cmp::Ordering;
 
 const NO_PREDS: [PredDst; 2] = [PredDst::NONE; 2];
 
@@ -12,27 +12,24 @@ const NO_PREDS: [PredDst; 2] = [PredDst::NONE; 2];
 pub(crate) fn compile(name: &str, o: &Operands<'_>) -> Result<Option<Exec>, Unsupported> {
     Ok(Some(match name {
         "FADD" => {
-            let (op, d) = (single(o), o.dst(0, 1)?);
             let srcs = [o.src(1, Kind::Single)?, o.src(2, Kind::Single)?];
-            value(d, srcs, move |[a, b]| op.add(a as u32, b as u32).into())
+            arithmetic(o, srcs, |[a, b]| a + b, |op, [a, b]| op.add(a, b))?
         }
         "FMUL" => {
-            let (op, d) = (single(o), o.dst(0, 1)?);
             let srcs = [o.src(1, Kind::Single)?, o.src(2, Kind::Single)?];
-            value(d, srcs, move |[a, b]| op.mul(a as u32, b as u32).into())
+            arithmetic(o, srcs, |[a, b]| a * b, |op, [a, b]| op.mul(a, b))?
         }
         "FFMA" => {
-            let (op, d) = (single(o), o.dst(0, 1)?);
             let srcs = [o.src(1, Kind::Single)?, o.src(2, Kind::Single)?, o.src(3, Kind::Single)?];
-            value(d, srcs, move |[a, b, c]| op.fma(a as u32, b as u32, c as u32).into())
+            arithmetic(o, srcs, |[a, b, c]| a.mul_add(b, c), |op, [a, b, c]| op.fma(a, b, c))?
         }
         "FMNMX" | "FMNMX3" => fmnmx(o)?,
         "FSEL" => {
             let ftz = o.take("FTZ");
-            let srcs = [o.src(1, Kind::Single)?, o.src(2, Kind::Single)?];
-            lanewise((Some(o.dst(0, 1)?), NO_PREDS), srcs, [o.pred(3)?], move |[a, b], [p]| {
+            let srcs = [o.src(1, Kind::Single)?, o.src(2, Kind::Single)?].map(Word::of);
+            words(Some(o.dst(0, 1)?), [], srcs, [o.pred(3)?], move |[a, b], [p]| {
                 let r = if p { a } else { b };
-                (if ftz { F32.flush(r) } else { r }, false, false)
+                ([if ftz { flushed(r) } else { r }], [])
             })
         }
         "FSETP" => fsetp(o)?,
@@ -45,19 +42,16 @@ pub(crate) fn compile(name: &str, o: &Operands<'_>) -> Result<Option<Exec>, Unsu
             lanewise(out, srcs, [], |[a, b], []| (0, division_needs_care(a as u32, b as u32), false))
         }
         "DADD" => {
-            let rm = rounding(o);
             let srcs = [o.src(1, Kind::Double)?, o.src(2, Kind::Double)?];
-            value(o.dst(0, 2)?, srcs, move |[a, b]| fp::dadd(a, b, rm))
+            double(o, srcs, |[a, b]| a + b, |rm, [a, b]| fp::dadd(a, b, rm))?
         }
         "DMUL" => {
-            let rm = rounding(o);
             let srcs = [o.src(1, Kind::Double)?, o.src(2, Kind::Double)?];
-            value(o.dst(0, 2)?, srcs, move |[a, b]| fp::dmul(a, b, rm))
+            double(o, srcs, |[a, b]| a * b, |rm, [a, b]| fp::dmul(a, b, rm))?
         }
         "DFMA" => {
-            let rm = rounding(o);
             let srcs = [o.src(1, Kind::Double)?, o.src(2, Kind::Double)?, o.src(3, Kind::Double)?];
-            value(o.dst(0, 2)?, srcs, move |[a, b, c]| fp::dfma(a, b, c, rm))
+            double(o, srcs, |[a, b, c]| a.mul_add(b, c), |rm, [a, b, c]| fp::dfma(a, b, c, rm))?
         }
         "MUFU" => mufu(o)?,
         _ => return Ok(None),
@@ -70,8 +64,71 @@ pub(crate) fn rounding(o: &Operands<'_>) -> Round {
     o.choose(&modes).unwrap_or_default()
 }
 
-fn single(o: &Operands<'_>) -> Single {
-    Single { rm: rounding(o), ftz: o.take("FTZ"), sat: o.take("SAT") }
+/// A subnormal number as zero of its sign; anything else unchanged.
+#[inline(always)]
+fn flushed(x: u32) -> u32 {
+    if x & 0x7f80_0000 == 0 { x & 1 << 31 } else { x }
+}
+
+/// An operation on binary32 numbers: `host`, rounded to nearest, or where that is not what is wanted, `exact`.
+fn arithmetic<const N: usize>(
+    o: &Operands<'_>,
+    srcs: [Src; N],
+    host: impl Fn([f32; N]) -> f32 + Copy + Send + Sync + 'static,
+    exact: impl Fn(Single, [u32; N]) -> u32 + Copy + Send + Sync + 'static,
+) -> Result<Exec, Unsupported> {
+    let (op, dst) = (Single { rm: rounding(o), ftz: o.take("FTZ"), sat: o.take("SAT") }, o.dst(0, 1)?);
+    let finish = move |r: u32| if op.sat { F32.saturate(r.into()) as u32 } else { r };
+    let nan = |r: f32| if r.is_nan() { 0x7fff_ffff } else { r.to_bits() };
+    if op.rm != Round::Nearest {
+        return Ok(value(dst, srcs, move |x| exact(op, x.map(|x| x as u32)).into()));
+    }
+    if !op.ftz {
+        return Ok(match op.sat {
+            false => word(dst, srcs, move |x| nan(host(x.map(f32::from_bits)))),
+            true => word(dst, srcs, move |x| finish(nan(host(x.map(f32::from_bits))))),
+        });
+    }
+    // Whether a number below the least normal one was rounded up to it, only the exact operation knows.
+    let fast = move |x: [u32; N]| {
+        let r = host(x.map(|x| f32::from_bits(flushed(x))));
+        ([flushed(nan(r))], r.abs() == f32::MIN_POSITIVE)
+    };
+    let srcs = srcs.map(Word::of);
+    Ok(match op.sat {
+        false => careful(dst, srcs, fast, move |x| [exact(op, x)]),
+        true => careful(
+            dst,
+            srcs,
+            move |x| {
+                let ([r], open) = fast(x);
+                ([finish(r)], open)
+            },
+            move |x| [exact(op, x)],
+        ),
+    })
+}
+
+/// The same of binary64 numbers: `exact` says what becomes of NaNs.
+fn double<const N: usize>(
+    o: &Operands<'_>,
+    srcs: [Src; N],
+    host: impl Fn([f64; N]) -> f64 + Copy + Send + Sync + 'static,
+    exact: impl Fn(Round, [u64; N]) -> u64 + Copy + Send + Sync + 'static,
+) -> Result<Exec, Unsupported> {
+    let (rm, dst) = (rounding(o), o.dst(0, 2)?);
+    if rm != Round::Nearest {
+        return Ok(value(dst, srcs, move |x| exact(rm, x)));
+    }
+    Ok(super::operand::pairs(
+        dst,
+        srcs,
+        move |x| {
+            let r = host(x.map(f64::from_bits));
+            (r.to_bits(), r.is_nan())
+        },
+        move |x| exact(rm, x),
+    ))
 }
 
 /// FCHK's model: true unless numerator, denominator and quotient are all so far from the ends of the range
@@ -135,54 +192,60 @@ fn fmnmx(o: &Operands<'_>) -> Result<Exec, Unsupported> {
     }))
 }
 
-/// A comparison of numbers that may be unordered (`None`).
-pub(crate) type Compare = fn(Option<Ordering>) -> bool;
-
-pub(crate) fn comparison(o: &Operands<'_>) -> Result<Compare, Unsupported> {
-    use Ordering::{Equal, Greater, Less};
-    let table: &[(&str, Compare)] = &[
-        ("F", |_| false),
-        ("LT", |c| c == Some(Less)),
-        ("EQ", |c| c == Some(Equal)),
-        ("LE", |c| matches!(c, Some(Less | Equal))),
-        ("GT", |c| c == Some(Greater)),
-        ("NE", |c| matches!(c, Some(Less | Greater))),
-        ("GE", |c| matches!(c, Some(Greater | Equal))),
-        ("NUM", |c| c.is_some()),
-        ("NAN", |c| c.is_none()),
-        ("LTU", |c| matches!(c, None | Some(Less))),
-        ("EQU", |c| matches!(c, None | Some(Equal))),
-        ("LEU", |c| c != Some(Greater)),
-        ("GTU", |c| matches!(c, None | Some(Greater))),
-        ("NEU", |c| c != Some(Equal)),
-        ("GEU", |c| c != Some(Less)),
-        ("T", |_| true),
+/// The outcomes for which the comparison holds that a modifier names; numbers may be unordered.
+pub(crate) fn comparison(o: &Operands<'_>) -> Result<Verdicts, Unsupported> {
+    let (less, equal, greater, none) =
+        (Verdicts::LESS, Verdicts::EQUAL, Verdicts::GREATER, Verdicts::UNORDERED);
+    let table = [
+        ("F", 0),
+        ("LT", less),
+        ("EQ", equal),
+        ("LE", less | equal),
+        ("GT", greater),
+        ("NE", less | greater),
+        ("GE", greater | equal),
+        ("NUM", less | equal | greater),
+        ("NAN", none),
+        ("LTU", none | less),
+        ("EQU", none | equal),
+        ("LEU", none | less | equal),
+        ("GTU", none | greater),
+        ("NEU", none | less | greater),
+        ("GEU", none | greater | equal),
+        ("T", none | less | equal | greater),
     ];
-    o.choose(table).map_or_else(|| unsupported("no comparison"), Ok)
+    o.choose(&table).map_or_else(|| unsupported("no comparison"), |set| Ok(Verdicts(set)))
 }
 
-fn order_32(a: u64, b: u64, ftz: bool) -> Option<Ordering> {
-    let number = |x: u64| f32::from_bits(if ftz { F32.flush(x) } else { x } as u32);
-    number(a).partial_cmp(&number(b))
+/// The number that a comparison sees.
+#[inline(always)]
+fn number(x: u32, ftz: bool) -> f32 {
+    f32::from_bits(if ftz { flushed(x) } else { x })
 }
 
 fn fsetp(o: &Operands<'_>) -> Result<Exec, Unsupported> {
     let (compare, ftz, join) = (comparison(o)?, o.take("FTZ"), combine(o)?);
-    let out = (None, [o.pred_dst(0)?, o.pred_dst(1)?]);
-    let srcs = [o.src(2, Kind::Single)?, o.src(3, Kind::Single)?];
-    Ok(lanewise(out, srcs, [o.pred(4)?], move |[a, b], [p]| {
-        let c = compare(order_32(a, b, ftz));
-        (0, join(c, p), join(!c, p))
+    let (first, second) = (o.pred_dst(0)?, o.pred_dst(1)?);
+    let srcs = [o.src(2, Kind::Single)?, o.src(3, Kind::Single)?].map(Word::of);
+    let p = [o.pred(4)?];
+    if second.is_none() {
+        return Ok(words(None, [first], srcs, p, move |[a, b], [p]| {
+            ([], [join.of(compare.of(number(a, ftz), number(b, ftz)), p)])
+        }));
+    }
+    Ok(words(None, [first, second], srcs, p, move |[a, b], [p]| {
+        let c = compare.of(number(a, ftz), number(b, ftz));
+        ([], [join.of(c, p), join.of(!c, p)])
     }))
 }
 
 /// A comparison whose result is all ones or, with BF, 1.0.
 fn fset(o: &Operands<'_>) -> Result<Exec, Unsupported> {
-    let yes = if o.take("BF") { u64::from(1f32.to_bits()) } else { 0xffff_ffff };
+    let yes = if o.take("BF") { 1f32.to_bits() } else { 0xffff_ffff };
     let (compare, ftz, join) = (comparison(o)?, o.take("FTZ"), combine(o)?);
-    let srcs = [o.src(1, Kind::Single)?, o.src(2, Kind::Single)?];
-    Ok(lanewise((Some(o.dst(0, 1)?), NO_PREDS), srcs, [o.pred(3)?], move |[a, b], [p]| {
-        (if join(compare(order_32(a, b, ftz)), p) { yes } else { 0 }, false, false)
+    let srcs = [o.src(1, Kind::Single)?, o.src(2, Kind::Single)?].map(Word::of);
+    Ok(words(Some(o.dst(0, 1)?), [], srcs, [o.pred(3)?], move |[a, b], [p]| {
+        ([if join.of(compare.of(number(a, ftz), number(b, ftz)), p) { yes } else { 0 }], [])
     }))
 }
 
@@ -205,8 +268,8 @@ fn dsetp(o: &Operands<'_>) -> Result<Exec, Unsupported> {
     let out = (None, [o.pred_dst(0)?, o.pred_dst(1)?]);
     let srcs = [o.src(2, Kind::Double)?, o.src(3, Kind::Double)?];
     Ok(lanewise(out, srcs, [o.pred(4)?], move |[a, b], [p]| {
-        let c = compare(f64::from_bits(a).partial_cmp(&f64::from_bits(b)));
-        (0, join(c, p), join(!c, p))
+        let c = compare.of(f64::from_bits(a), f64::from_bits(b));
+        (0, join.of(c, p), join.of(!c, p))
     }))
 }
 
@@ -244,6 +307,24 @@ fn mufu(o: &Operands<'_>) -> Result<Exec, Unsupported> {
     let src = o.src(1, Kind::Single)?;
     // TANH is the identity near zero, subnormal numbers included.
     let keeps = o.inst.mods.iter().any(|m| m.name() == "TANH");
+    // Those that need no call.
+    let near = |r: f64| {
+        let r = r as f32;
+        flushed(if r.is_nan() { 0x7fff_ffff } else { r.to_bits() })
+    };
+    let wide = |x: u32| f64::from(f32::from_bits(flushed(x)));
+    if o.take("RCP") {
+        return Ok(word(dst, [src], move |[x]| near(1.0 / wide(x))));
+    }
+    if o.take("SQRT") {
+        return Ok(word(dst, [src], move |[x]| near(wide(x).sqrt())));
+    }
+    if o.take("RSQ") {
+        return Ok(word(dst, [src], move |[x]| {
+            let x = wide(x);
+            near(if x == 0.0 { 1.0 / x } else { 1.0 / x.sqrt() })
+        }));
+    }
     if let Some(f) = o.choose(table) {
         let flush = move |x| if keeps { x } else { F32.flush(x) };
         return Ok(value(dst, [src], move |[x]| {

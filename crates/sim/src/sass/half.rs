@@ -2,7 +2,7 @@
 
 use super::compile::{Unsupported, unsupported};
 use super::float::{canonical, comparison};
-use super::int::combine;
+use super::int::{Verdicts, combine};
 use super::operand::{Exec, From, Kind, Operands, PredDst, Src, lanewise, value};
 use crate::fp::{self, BF16, F16, F32, Format, Round};
 
@@ -24,13 +24,13 @@ pub(crate) fn compile(name: &str, o: &Operands<'_>) -> Result<Option<Exec>, Unsu
                     let y = f32::from_bits(if op.ftz { F32.flush(y) } else { y } as u32);
                     let wide =
                         |x| f32::from_bits(fp::convert(op.input(x), op.format, F32, Round::Nearest) as u32);
-                    let one = |at| join(compare(wide(a.pick(x, at)).partial_cmp(&y)), p);
+                    let one = |at| join.of(compare.of(wide(a.pick(x, at)), y), p);
                     (0, one(0), one(16))
                 })));
             }
             let (a, b) = (halves(o, 2, 'A')?, halves(o, 3, 'B')?);
             lanewise(out, [a.src, b.src], [o.pred(4)?], move |[x, y], [p]| {
-                let one = |at| join(compare(op.order(a.pick(x, at), b.pick(y, at))), p);
+                let one = |at| join.of(op.compare(compare, a.pick(x, at), b.pick(y, at)), p);
                 (0, one(0), one(16))
             })
         }
@@ -43,7 +43,7 @@ pub(crate) fn compile(name: &str, o: &Operands<'_>) -> Result<Option<Exec>, Unsu
             let out = (Some(o.dst(0, 1)?), NO_PREDS);
             lanewise(out, [a.src, b.src], [o.pred(3)?], move |[x, y], [p]| {
                 let one = |at| {
-                    let r = join(compare(op.order(a.pick(x, at), b.pick(y, at))), p);
+                    let r = join.of(op.compare(compare, a.pick(x, at), b.pick(y, at)), p);
                     if r { yes << at } else { 0 }
                 };
                 (one(0) | one(16), false, false)
@@ -116,9 +116,9 @@ impl Options {
             () => r,
         }
     }
-    fn order(self, a: u64, b: u64) -> Option<std::cmp::Ordering> {
+    fn compare(self, verdicts: Verdicts, a: u64, b: u64) -> bool {
         let wide = |x| f32::from_bits(fp::convert(self.input(x), self.format, F32, Round::Nearest) as u32);
-        wide(a).partial_cmp(&wide(b))
+        verdicts.of(wide(a), wide(b))
     }
 }
 

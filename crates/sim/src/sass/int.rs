@@ -1,7 +1,8 @@
 //! Integer instructions of the vector and the uniform datapath: one definition serves both.
 
 use super::compile::{Unsupported, unsupported};
-use super::operand::{Exec, Kind, Operands, Pred, PredDst, Src, lanewise, value};
+use super::operand::{Exec, From, Kind, Operands, Pred, PredDst, Src, lanewise, value};
+use super::rows::{Word, word, words};
 
 const NO_PREDS: [PredDst; 2] = [PredDst::NONE; 2];
 
@@ -62,7 +63,7 @@ pub(crate) fn compile(name: &str, o: &Operands<'_>) -> Result<Option<Exec>, Unsu
                     u64::from((wide(a, x) + wide(b, y)).clamp(range.0, range.1) as u32)
                 })));
             }
-            value(d, [a, b], |[a, b]| u64::from((a as u32).wrapping_add(b as u32)))
+            word(d, [a, b], |[a, b]| a.wrapping_add(b))
         }
         "VABSDIFF" => {
             let signed = !o.take("U32");
@@ -99,16 +100,13 @@ pub(crate) fn compile(name: &str, o: &Operands<'_>) -> Result<Option<Exec>, Unsu
 }
 
 fn unary(o: &Operands<'_>, f: impl Fn(u32) -> u32 + Send + Sync + 'static) -> Result<Exec, Unsupported> {
-    Ok(value(o.dst(0, 1)?, [o.src(1, Kind::Int)?], move |[x]| f(x as u32).into()))
+    Ok(word(o.dst(0, 1)?, [o.src(1, Kind::Int)?], move |[x]| f(x)))
 }
 
 /// The addend that a `-x` or `~x` stands for in a carry chain: `-x` is `~x + 1`, whose carry counts.
-fn addend(s: Src) -> impl Fn(u64) -> u64 + Copy + Send + Sync {
-    move |x| match (s.neg, s.not) {
-        (true, _) => u64::from(!(x as u32)) + 1,
-        (_, true) => u64::from(!(x as u32)),
-        _ => u64::from(x as u32),
-    }
+fn addend(s: Src) -> impl Fn(u32) -> u64 + Copy + Send + Sync {
+    let (flip, one) = (if s.neg || s.not { u32::MAX } else { 0 }, u64::from(s.neg));
+    move |x| u64::from(x ^ flip) + one
 }
 
 /// Rd, Pu, Pv, Ra, Rb, Rc, carry-in, carry-in: the carries out say whether the sum reached 2^32 and 2^33.
@@ -116,18 +114,30 @@ fn iadd3(o: &Operands<'_>) -> Result<Exec, Unsupported> {
     let x = o.take("X");
     let out = (Some(o.dst(0, 1)?), [o.pred_dst(1)?, o.pred_dst(2)?]);
     let s = [o.src(3, Kind::Int)?, o.src(4, Kind::Int)?, o.src(5, Kind::Int)?];
+    let (dst, pdst) = out;
+    let silent = pdst.iter().all(|p| p.is_none());
+    if silent && !x {
+        return Ok(words(dst, [], s.map(Word::of), [], |[a, b, c], []| {
+            ([a.wrapping_add(b).wrapping_add(c)], [])
+        }));
+    }
     let (f, g, h) = (addend(s[0]), addend(s[1]), addend(s[2]));
-    let srcs = s.map(Src::plain);
+    let srcs = s.map(|s| Word::of(s.plain()));
     if !x {
-        return Ok(lanewise(out, srcs, [], move |[a, b, c], []| {
+        return Ok(words(dst, pdst, srcs, [], move |[a, b, c], []| {
             let sum = f(a) + g(b) + h(c);
-            (sum, sum >> 32 != 0, sum >> 33 != 0)
+            ([sum as u32], [sum >> 32 != 0, sum >> 33 != 0])
         }));
     }
     let carries = [o.pred(6)?, o.pred(7)?];
-    Ok(lanewise(out, srcs, carries, move |[a, b, c], [p, q]| {
+    if silent {
+        return Ok(words(dst, [], s.map(Word::of), carries, |[a, b, c], [p, q]| {
+            ([a.wrapping_add(b).wrapping_add(c).wrapping_add(u32::from(p) + u32::from(q))], [])
+        }));
+    }
+    Ok(words(dst, pdst, srcs, carries, move |[a, b, c], [p, q]| {
         let sum = f(a) + g(b) + h(c) + u64::from(p) + u64::from(q);
-        (sum, sum >> 32 != 0, sum >> 33 != 0)
+        ([sum as u32], [sum >> 32 != 0, sum >> 33 != 0])
     }))
 }
 
@@ -183,17 +193,41 @@ fn imad(o: &Operands<'_>) -> Result<Exec, Unsupported> {
         return unsupported("a carry out of this form");
     }
     if !wide && !hi {
-        return Ok(lanewise((Some(dst), [carry, PredDst::NONE]), srcs, [carry_in], move |[a, b, c], [p]| {
-            let product = (a as u32).wrapping_mul(b as u32);
-            let product = if negate { product.wrapping_neg() } else { product };
-            let c = match (c_neg, c_not) {
-                (true, _) => u64::from(!(c as u32)) + 1,
-                (_, true) => u64::from(!(c as u32)),
-                _ => c,
-            };
-            let sum = u64::from(product) + c + u64::from(x && p);
-            (sum, sum >> 32 != 0, false)
+        let three = [Word::of(srcs[0]), Word::of(srcs[1]), Word::of(srcs[2])];
+        let sign = if negate { u32::MAX } else { 0 };
+        let product = move |a: u32, b: u32| (a.wrapping_mul(b) ^ sign).wrapping_sub(sign);
+        if !x && carry.is_none() {
+            let three = [Word::of(srcs[0]), Word::of(srcs[1]), Word::of(c)];
+            return Ok(words(Some(dst), [], three, [], move |[a, b, c], []| {
+                ([product(a, b).wrapping_add(c)], [])
+            }));
+        }
+        let addend = addend(c);
+        return Ok(words(Some(dst), [carry], three, [carry_in], move |[a, b, c], [p]| {
+            let sum = u64::from(product(a, b)) + addend(c) + u64::from(x && p);
+            ([sum as u32], [sum >> 32 != 0])
         }));
+    }
+    if !x && carry.is_none() {
+        let [low, high] = Word::pair(srcs[2]);
+        let four = [Word::of(srcs[0]), Word::of(srcs[1]), low, high];
+        let (c_sign, c_one) = (if c_neg || c_not { u64::MAX } else { 0 }, u64::from(c_neg));
+        let sign = if negate { u64::MAX } else { 0 };
+        let sum = move |[a, b, low, high]: [u32; 4]| {
+            let product = if signed {
+                (i64::from(a as i32).wrapping_mul(i64::from(b as i32))) as u64
+            } else {
+                u64::from(a) * u64::from(b)
+            };
+            let c = (u64::from(low) | u64::from(high) << 32) ^ c_sign;
+            (product ^ sign).wrapping_sub(sign).wrapping_add(c).wrapping_add(c_one)
+        };
+        return Ok(match hi {
+            true => words(Some(dst), [], four, [], move |x, []| ([(sum(x) >> 32) as u32], [])),
+            false => {
+                words(Some(dst), [], four, [], move |x, []| ([sum(x) as u32, (sum(x) >> 32) as u32], []))
+            }
+        });
     }
     Ok(lanewise((Some(dst), [carry, PredDst::NONE]), srcs, [carry_in], move |[a, b, c], [p]| {
         let product = if signed {
@@ -224,16 +258,20 @@ fn lea(o: &Operands<'_>) -> Result<Exec, Unsupported> {
         return unsupported("a shift above 31");
     }
     let (f, g) = (addend(a), addend(b));
-    let srcs = [a.plain(), b.plain(), c];
+    let srcs = [a.plain(), b.plain(), c].map(Word::of);
     let carry_in = if x { o.pred(6)? } else { Pred::TRUE };
-    Ok(lanewise(out, srcs, [carry_in], move |[a, b, c], [p]| {
+    let (dst, [carry, _]) = out;
+    if !hi && !x && carry.is_none() {
+        return Ok(words(dst, [], srcs, [], move |[a, b, _], []| ([(f(a << shift) + g(b)) as u32], [])));
+    }
+    Ok(words(dst, [carry], srcs, [carry_in], move |[a, b, c], [p]| {
         let shifted = match (hi, sx32) {
-            (true, true) => (a as i32 as i64) << shift >> 32,
-            (true, false) => ((c << 32 | a) << shift >> 32) as i64,
-            _ => (a << shift) as i64,
+            (true, true) => ((a as i32 as i64) << shift >> 32) as u32,
+            (true, false) => ((u64::from(c) << 32 | u64::from(a)) << shift >> 32) as u32,
+            _ => a << shift,
         };
-        let sum = f(shifted as u64) + g(b) + u64::from(x && p);
-        (sum, sum >> 32 != 0, false)
+        let sum = f(shifted) + g(b) + u64::from(x && p);
+        ([sum as u32], [sum >> 32 != 0])
     }))
 }
 
@@ -241,21 +279,9 @@ fn lea(o: &Operands<'_>) -> Result<Exec, Unsupported> {
 fn lut(table: u32, a: u32, b: u32, c: u32) -> u32 {
     let term = |i: u32| {
         let pick = |x: u32, on: u32| if i & on != 0 { x } else { !x };
-        if table >> i & 1 != 0 { pick(a, 4) & pick(b, 2) & pick(c, 1) } else { 0 }
+        pick(a, 4) & pick(b, 2) & pick(c, 1) & (table >> i & 1).wrapping_neg()
     };
     (0..8).fold(0, |r, i| r | term(i))
-}
-
-/// A bitwise function of three words; the common tables are computed directly.
-fn lut_function(table: u32) -> fn(u32, u32, u32, u32) -> u32 {
-    match table {
-        0xc0 => |_, a, b, _| a & b,
-        0xfc => |_, a, b, _| a | b,
-        0x3c => |_, a, b, _| a ^ b,
-        0x33 => |_, _, b, _| !b,
-        0x96 => |_, a, b, c| a ^ b ^ c,
-        _ => lut,
-    }
 }
 
 /// Pd, Rd, Ra, Rb, Rc, table, Pin: Pd is (result ≠ 0) or (with PAND: and) Pin.
@@ -265,11 +291,27 @@ fn lop3(o: &Operands<'_>) -> Result<Exec, Unsupported> {
     let out = (Some(o.dst(1, 1)?), [o.pred_dst(0)?, PredDst::NONE]);
     let srcs = [o.src(2, Kind::Int)?, o.src(3, Kind::Int)?, o.src(4, Kind::Int)?];
     let table = o.imm(5)?;
-    let f = lut_function(table);
-    Ok(lanewise(out, srcs, [o.pred(6)?], move |[a, b, c], [p]| {
-        let r = f(table, a as u32, b as u32, c as u32);
-        (r.into(), if pand { r != 0 && p } else { r != 0 || p }, false)
-    }))
+    let (dst, [pdst, _]) = out;
+    if !pdst.is_none() {
+        return Ok(words(dst, [pdst], srcs.map(Word::of), [o.pred(6)?], move |[a, b, c], [p]| {
+            let r = lut(table, a, b, c);
+            ([r], [if pand { (r != 0) & p } else { (r != 0) | p }])
+        }));
+    }
+    // The common tables are computed directly.
+    let plain = srcs.map(Word::of);
+    o.pred(6)?;
+    Ok(match table {
+        0xc0 => words(dst, [], plain, [], |[a, b, _], []| ([a & b], [])),
+        0xfc => words(dst, [], plain, [], |[a, b, _], []| ([a | b], [])),
+        0x3c => words(dst, [], plain, [], |[a, b, _], []| ([a ^ b], [])),
+        0x33 => words(dst, [], plain, [], |[_, b, _], []| ([!b], [])),
+        0x96 => words(dst, [], plain, [], |[a, b, c], []| ([a ^ b ^ c], [])),
+        0xf8 => words(dst, [], plain, [], |[a, b, c], []| ([a | b & c], [])),
+        0xe8 => words(dst, [], plain, [], |[a, b, c], []| ([a & b | a & c | b & c], [])),
+        0xca => words(dst, [], plain, [], |[a, b, c], []| ([a & b | !a & c], [])),
+        _ => words(dst, [], plain, [], move |[a, b, c], []| ([lut(table, a, b, c)], [])),
+    })
 }
 
 /// Rd, low, shift, high: a funnel shift; HI keeps the high half.
@@ -285,7 +327,42 @@ fn shf(o: &Operands<'_>) -> Result<Exec, Unsupported> {
     };
     let hi = o.take("HI");
     let srcs = [o.src(1, Kind::Int)?, o.src(2, Kind::Int)?, o.src(3, Kind::Int)?];
-    Ok(value(o.dst(0, 1)?, srcs, move |[low, shift, high]| {
+    let (dst, three) = (o.dst(0, 1)?, srcs.map(Word::of));
+    // Without a branch for each lane: the forms of code that shifts a word.
+    let clamp = move |shift: u32| if wrap { shift & (bits - 1) } else { shift.min(bits) };
+    let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
+    match (left, hi, signed, bits) {
+        (true, false, _, _) => {
+            return Ok(words(Some(dst), [], three, [], move |[low, shift, _], []| {
+                let n = clamp(shift);
+                ([if n > 31 { 0 } else { low << (n & 31) }], [])
+            }));
+        }
+        (true, true, _, 32) => {
+            return Ok(words(Some(dst), [], three, [], move |[low, shift, high], []| {
+                // At most 32.
+                ([(pair(low, high) << clamp(shift) >> 32) as u32], [])
+            }));
+        }
+        (false, false, false, 32) => {
+            return Ok(words(Some(dst), [], three, [], move |[low, shift, high], []| {
+                ([(pair(low, high) >> clamp(shift)) as u32], [])
+            }));
+        }
+        (false, true, false, 32) => {
+            return Ok(words(Some(dst), [], three, [], move |[_, shift, high], []| {
+                let n = clamp(shift);
+                ([if n > 31 { 0 } else { high >> (n & 31) }], [])
+            }));
+        }
+        (false, true, true, 32) => {
+            return Ok(words(Some(dst), [], three, [], move |[_, shift, high], []| {
+                ([(high as i32 >> clamp(shift).min(31)) as u32], [])
+            }));
+        }
+        _ => {}
+    }
+    Ok(value(dst, srcs, move |[low, shift, high]| {
         let x = low | high << 32;
         let shift = shift as u32;
         let n = if wrap { shift & (bits - 1) } else { shift.min(bits) };
@@ -299,26 +376,71 @@ fn shf(o: &Operands<'_>) -> Result<Exec, Unsupported> {
 }
 
 /// The comparison that a modifier names, on the ordering of the operands.
-pub(crate) fn comparison(o: &Operands<'_>) -> Option<fn(std::cmp::Ordering) -> bool> {
-    use std::cmp::Ordering as Ord;
-    o.choose::<fn(Ord) -> bool>(&[
-        ("F", |_| false),
-        ("LT", |c| c == Ord::Less),
-        ("EQ", |c| c == Ord::Equal),
-        ("LE", |c| c != Ord::Greater),
-        ("GT", |c| c == Ord::Greater),
-        ("NE", |c| c != Ord::Equal),
-        ("GE", |c| c != Ord::Less),
-        ("T", |_| true),
+fn comparison(o: &Operands<'_>) -> Option<Verdicts> {
+    let (less, equal, greater) = (Verdicts::LESS, Verdicts::EQUAL, Verdicts::GREATER);
+    o.choose(&[
+        ("F", 0),
+        ("LT", less),
+        ("EQ", equal),
+        ("LE", less | equal),
+        ("GT", greater),
+        ("NE", less | greater),
+        ("GE", greater | equal),
+        ("T", less | equal | greater),
     ])
+    .map(Verdicts)
+}
+
+/// The outcomes of a comparison for which a condition holds. A set of bits, for loops without calls or branches.
+#[derive(Clone, Copy)]
+pub(crate) struct Verdicts(pub(crate) u8);
+
+impl Verdicts {
+    pub(crate) const LESS: u8 = 1;
+    pub(crate) const EQUAL: u8 = 2;
+    pub(crate) const GREATER: u8 = 4;
+    /// A NaN is compared.
+    pub(crate) const UNORDERED: u8 = 8;
+
+    /// Whether the condition holds for one of these outcomes.
+    #[inline(always)]
+    pub(crate) fn holds(self, less: bool, equal: bool, greater: bool) -> bool {
+        let has = |bit: u8| self.0 & bit != 0;
+        less & has(Self::LESS) | equal & has(Self::EQUAL) | greater & has(Self::GREATER)
+    }
+
+    /// Whether it holds for the order of two numbers, if they have one.
+    #[inline(always)]
+    pub(crate) fn of<T: PartialOrd>(self, a: T, b: T) -> bool {
+        let (less, equal, greater) = (a < b, a == b, a > b);
+        self.holds(less, equal, greater) | !(less | equal | greater) & (self.0 & Self::UNORDERED != 0)
+    }
 }
 
 /// A function of two predicates.
-pub(crate) type Join = fn(bool, bool) -> bool;
+#[derive(Clone, Copy)]
+pub(crate) struct Join {
+    and: bool,
+    or: bool,
+    xor: bool,
+}
+
+impl Join {
+    /// What it makes of them.
+    #[inline(always)]
+    pub(crate) fn of(self, x: bool, y: bool) -> bool {
+        self.and & x & y | self.or & (x | y) | self.xor & (x ^ y)
+    }
+}
 
 /// AND, OR, XOR of a comparison and a predicate.
 pub(crate) fn combine(o: &Operands<'_>) -> Result<Join, Unsupported> {
-    let table: [(&str, Join); 3] = [("AND", |x, y| x & y), ("OR", |x, y| x | y), ("XOR", |x, y| x ^ y)];
+    let none = Join { and: false, or: false, xor: false };
+    let table = [
+        ("AND", Join { and: true, ..none }),
+        ("OR", Join { or: true, ..none }),
+        ("XOR", Join { xor: true, ..none }),
+    ];
     o.choose(&table).map_or_else(|| unsupported("no combining operation"), Ok)
 }
 
@@ -335,14 +457,31 @@ fn isetp(o: &Operands<'_>) -> Result<Exec, Unsupported> {
     let out = (None, [o.pred_dst(0)?, o.pred_dst(1)?]);
     let srcs = [o.src(2, kind)?, o.src(3, kind)?];
     let low = if ex { o.pred(5)? } else { Pred::TRUE };
-    Ok(lanewise(out, srcs, [o.pred(4)?, low], move |[a, b], [p, low]| {
-        let order = match (signed, wide.is_some()) {
-            (true, true) => (a as i64).cmp(&(b as i64)),
-            (true, false) => (a as i32).cmp(&(b as i32)),
-            _ => a.cmp(&b),
+    let (_, [first, second]) = out;
+    if wide.is_none() {
+        // A signed comparison is an unsigned one with the sign bit flipped.
+        let (two, sign) = (srcs.map(Word::of), if signed { 1 << 31 } else { 0 });
+        let preds = [o.pred(4)?, low];
+        let verdict = move |a: u32, b: u32, low: bool| {
+            let (a, b) = (a ^ sign, b ^ sign);
+            let c = compare.holds(a < b, a == b, a > b);
+            if ex { (a == b) & low | (a != b) & c } else { c }
         };
-        let c = if ex && order.is_eq() { low } else { compare(order) };
-        (0, join(c, p), join(!c, p))
+        if second.is_none() {
+            return Ok(words(None, [first], two, preds, move |[a, b], [p, low]| {
+                ([], [join.of(verdict(a, b, low), p)])
+            }));
+        }
+        return Ok(words(None, [first, second], two, preds, move |[a, b], [p, low]| {
+            let c = verdict(a, b, low);
+            ([], [join.of(c, p), join.of(!c, p)])
+        }));
+    }
+    Ok(lanewise(out, srcs, [o.pred(4)?, low], move |[a, b], [p, low]| {
+        let order = if signed { (a as i64).cmp(&(b as i64)) } else { a.cmp(&b) };
+        let c = compare.holds(order.is_lt(), order.is_eq(), order.is_gt());
+        let c = if ex && order.is_eq() { low } else { c };
+        (0, join.of(c, p), join.of(!c, p))
     }))
 }
 
@@ -351,6 +490,12 @@ fn isetp(o: &Operands<'_>) -> Result<Exec, Unsupported> {
 fn sel(o: &Operands<'_>, negative: bool) -> Result<Exec, Unsupported> {
     let (kind, width) = if o.take("64") { (Kind::Long, 2) } else { (Kind::Int, 1) };
     let srcs = [o.src(1, kind)?, o.src(2, kind)?];
+    if width == 1 {
+        let two = srcs.map(Word::of);
+        return Ok(words(Some(o.dst(0, 1)?), [], two, [o.pred(3)?], |[a, b], [p]| {
+            ([if p { a } else { b }], [])
+        }));
+    }
     let (keep, high) = match (o.imm(2), negative) {
         (Ok(_), true) => (u64::from(u32::MAX), u64::MAX << 32),
         (Ok(_), false) => (u64::from(u32::MAX), 0),
@@ -401,10 +546,10 @@ fn min_max(o: &Operands<'_>) -> Result<Exec, Unsupported> {
     let pick = pick_32(!o.take("U32"));
     o.ignore(&["S32"]);
     let relu = o.take("RELU");
-    let srcs = [o.src(1, Kind::Int)?, o.src(2, Kind::Int)?];
-    Ok(lanewise((Some(o.dst(0, 1)?), NO_PREDS), srcs, [o.pred(3)?], move |[a, b], [p]| {
-        let r = pick(a as u32, b as u32, p);
-        (u64::from(if relu { (r as i32).max(0) as u32 } else { r }), false, false)
+    let srcs = [o.src(1, Kind::Int)?, o.src(2, Kind::Int)?].map(Word::of);
+    Ok(words(Some(o.dst(0, 1)?), [], srcs, [o.pred(3)?], move |[a, b], [p]| {
+        let r = pick(a, b, p);
+        ([if relu { (r as i32).max(0) as u32 } else { r }], [])
     }))
 }
 
@@ -519,8 +664,10 @@ fn mov(o: &Operands<'_>) -> Result<Exec, Unsupported> {
     if o.len() > 2 && o.imm(2)? != 0xf {
         return unsupported("a byte mask");
     }
-    let (kind, width) = if o.take("64") { (Kind::Long, 2) } else { (Kind::Int, 1) };
-    Ok(value(o.dst(0, width)?, [o.src(1, kind)?], |[x]| x))
+    if o.take("64") {
+        return Ok(value(o.dst(0, 2)?, [o.src(1, Kind::Long)?], |[x]| x));
+    }
+    Ok(word(o.dst(0, 1)?, [o.src(1, Kind::Int)?], |[x]| x))
 }
 
 /// Rd, Pd, Ra: position of the highest set bit (S32: of the highest bit unlike the sign), or with SH the shift
@@ -546,6 +693,20 @@ fn prmt(o: &Operands<'_>) -> Result<Exec, Unsupported> {
     let modes = [("F4E", 1), ("B4E", 2), ("RC8", 3), ("ECL", 4), ("ECR", 5), ("RC16", 6)];
     let mode = o.choose(&modes).unwrap_or(0);
     let srcs = [o.src(1, Kind::Int)?, o.src(2, Kind::Int)?, o.src(3, Kind::Int)?];
+    let [_, select, _] = srcs;
+    if let (0, From::Fixed(sel), false) = (mode, select.from, select.neg || select.abs || select.not) {
+        // The bytes are chosen beforehand: each one comes from the pair, shifted, and may be its sign.
+        let at: [u32; 4] = std::array::from_fn(|i| 8 * (sel as u32 >> (4 * i) & 7));
+        let sign: [bool; 4] = std::array::from_fn(|i| sel >> (4 * i) & 8 != 0);
+        return Ok(word(o.dst(0, 1)?, [srcs[0], srcs[2]], move |[a, c]| {
+            let bytes = u64::from(a) | u64::from(c) << 32;
+            let one = |i: usize| {
+                let byte = (bytes >> at[i]) as u32 & 0xff;
+                (if sign[i] { (byte >> 7) * 0xff } else { byte }) << (8 * i)
+            };
+            one(0) | one(1) | one(2) | one(3)
+        }));
+    }
     Ok(value(o.dst(0, 1)?, srcs, move |[a, sel, c]| permute(mode, a as u32, c as u32, sel as u32).into()))
 }
 
@@ -575,14 +736,12 @@ fn sgxt(o: &Operands<'_>) -> Result<Exec, Unsupported> {
     let (unsigned, wrap) = (o.take("U32"), o.take("W"));
     o.ignore(&["S32"]);
     let srcs = [o.src(1, Kind::Int)?, o.src(2, Kind::Int)?];
-    Ok(value(o.dst(0, 1)?, srcs, move |[a, n]| {
-        let n = if wrap { n as u32 & 31 } else { (n as u32).min(32) };
-        let up = (a as u32).checked_shl(32 - n).unwrap_or(0);
-        u64::from(match (n, unsigned) {
-            (0, _) => 0,
-            (_, true) => up >> (32 - n),
-            _ => (up as i32 >> (32 - n)) as u32,
-        })
+    Ok(word(o.dst(0, 1)?, srcs, move |[a, n]| {
+        let n = if wrap { n & 31 } else { n.min(32) };
+        let shift = (32 - n) & 31;
+        let up = a << shift;
+        let r = if unsigned { up >> shift } else { (up as i32 >> shift) as u32 };
+        if n == 0 { 0 } else { r }
     }))
 }
 
@@ -604,9 +763,18 @@ fn plop3(o: &Operands<'_>) -> Result<Exec, Unsupported> {
     let out = (None, [o.pred_dst(0)?, o.pred_dst(1)?]);
     let (t, u) = (o.imm(5)?, o.imm(6)?);
     let preds = [o.pred(2)?, o.pred(3)?, o.pred(4)?];
-    Ok(lanewise(out, [], preds, move |[], [a, b, c]| {
-        let i = u32::from(a) * 4 + u32::from(b) * 2 + u32::from(c);
-        (0, t >> i & 1 != 0, u >> i & 1 != 0)
+    let (_, pdst) = out;
+    if pdst.iter().any(|p| p.is_uniform()) {
+        return Ok(lanewise(out, [], preds, move |[], [a, b, c]| {
+            let i = u32::from(a) * 4 + u32::from(b) * 2 + u32::from(c);
+            (0, t >> i & 1 != 0, u >> i & 1 != 0)
+        }));
+    }
+    Ok(Box::new(move |m, mask| {
+        let [a, b, c] = preds.map(|p| p.mask(m.warp));
+        let results = [lut(t, a, b, c), lut(u, a, b, c)];
+        pdst.iter().zip(results).for_each(|(p, bits)| p.put_mask(m.warp, mask, bits));
+        Ok(())
     }))
 }
 

@@ -3,6 +3,8 @@
 use super::Fault;
 use super::compile::{Unsupported, unsupported};
 use super::operand::{Dst, Exec, From, Kind, Operands, PredDst, Src, lanes};
+use super::rows::{Row, put};
+use super::spans::{self, Access};
 use super::state::{LOCAL_WINDOW, Machine, SHARED_WINDOW, Warp};
 use crate::fp::{self, BF16, F16, F32, F64, Format, Round, Single};
 use sass::{AddrWidth, ConstBank, Operand, RegFile};
@@ -72,6 +74,31 @@ impl Address {
             Space::Shared | Space::Local => a & 0xffff_ffff,
             _ => a,
         }
+    }
+
+    /// [`Address::at`] of all lanes.
+    #[inline(always)]
+    pub(super) fn row(&self, w: &Warp) -> [u64; 32] {
+        let mut common = self.offset as u64;
+        if let Some(u) = self.uniform {
+            let high = if self.uniform_wide { u64::from(w.ur[Warp::pair(u)]) } else { 0 };
+            common = common.wrapping_add(high << 32 | u64::from(w.ur[usize::from(u)]));
+        }
+        let mut all = [common; 32];
+        if let Some(r) = self.base {
+            let low = &w.r[usize::from(r)];
+            if self.base_wide {
+                for (a, (l, h)) in all.iter_mut().zip(low.iter().zip(&w.r[Warp::pair(r)])) {
+                    *a = a.wrapping_add((u64::from(*h) << 32 | u64::from(*l)) << self.scale);
+                }
+            } else {
+                all.iter_mut().zip(low).for_each(|(a, l)| *a = a.wrapping_add(u64::from(*l) << self.scale));
+            }
+        }
+        if matches!(self.space, Space::Shared | Space::Local) {
+            all.iter_mut().for_each(|a| *a &= 0xffff_ffff);
+        }
+        all
     }
 }
 
@@ -209,16 +236,21 @@ impl Size {
     fn registers(self) -> u8 {
         (self.bytes as u8).div_ceil(4)
     }
+    /// What register `n` gets of the bytes read.
+    fn word(self, bytes: &[u8; 16], n: u8) -> u32 {
+        let i = 4 * usize::from(n);
+        let word = u32::from_le_bytes([bytes[i], bytes[i + 1], bytes[i + 2], bytes[i + 3]]);
+        match (self.bytes, self.signed) {
+            (1, true) => word as i8 as u32,
+            (1, _) => word & 0xff,
+            (2, true) => word as i16 as u32,
+            (2, _) => word & 0xffff,
+            _ => word,
+        }
+    }
     /// Writes the bytes read.
     fn put(self, w: &mut Warp, dst: Dst, lane: usize, bytes: &[u8; 16]) {
-        let word = |i: usize| u32::from_le_bytes([bytes[i], bytes[i + 1], bytes[i + 2], bytes[i + 3]]);
-        match (self.bytes, self.signed) {
-            (1, true) => dst.word(w, lane, 0, bytes[0] as i8 as u32),
-            (1, _) => dst.word(w, lane, 0, bytes[0].into()),
-            (2, true) => dst.word(w, lane, 0, word(0) as i16 as u32),
-            (2, _) => dst.word(w, lane, 0, word(0) & 0xffff),
-            _ => (0..self.registers()).for_each(|n| dst.word(w, lane, n, word(4 * n as usize))),
-        }
+        (0..self.registers()).for_each(|n| dst.word(w, lane, n, self.word(bytes, n)));
     }
 }
 
@@ -253,6 +285,19 @@ fn load_bytes(
     (dst, addr): (usize, usize),
 ) -> Result<Exec, Unsupported> {
     let (dst, address) = (o.dst(dst, size.registers())?, Address::of(o, addr, space)?);
+    if !dst.is_uniform() && pred.is_none_or(|p| !p.is_uniform()) {
+        let access = Access { space, address, pred };
+        let dst = dst.index();
+        return Ok(match (size.bytes, size.signed) {
+            (1, false) => spans::load(access, dst, |[b]: [u8; 1]| [b.into()]),
+            (1, true) => spans::load(access, dst, |[b]: [u8; 1]| [b as i8 as u32]),
+            (2, false) => spans::load(access, dst, |b: [u8; 2]| [u16::from_le_bytes(b).into()]),
+            (2, true) => spans::load(access, dst, |b: [u8; 2]| [i16::from_le_bytes(b) as u32]),
+            (4, _) => spans::load(access, dst, |b: [u8; 4]| [u32::from_le_bytes(b)]),
+            (8, _) => spans::load::<8, 2>(access, dst, spans::words),
+            _ => spans::load::<16, 4>(access, dst, spans::words),
+        });
+    }
     Ok(Box::new(move |m, mask| {
         let mut results = [[0u8; 16]; 32];
         for lane in lanes(mask) {
@@ -333,19 +378,14 @@ pub(super) fn data(o: &Operands<'_>, slot: usize) -> Result<u8, Unsupported> {
 fn store(o: &Operands<'_>, space: Space) -> Result<Exec, Unsupported> {
     let size = size(o);
     let (address, data) = (Address::of(o, 0, space)?, data(o, 1)?);
-    Ok(Box::new(move |m, mask| {
-        for lane in lanes(mask) {
-            let mut bytes = [0u8; 16];
-            for n in 0..usize::from(size.registers()) {
-                let r = if data == 255 { 255 } else { (usize::from(data) + n).min(255) };
-                bytes[4 * n..4 * n + 4].copy_from_slice(&m.warp.r[r][lane].to_le_bytes());
-            }
-            let a = address.at(m.warp, lane);
-            let len = size.bytes as usize;
-            m.bytes(space, lane, a, size.bytes)?.copy_from_slice(&bytes[..len]);
-        }
-        Ok(())
-    }))
+    let access = Access { space, address, pred: None };
+    Ok(match size.bytes {
+        1 => spans::store(access, data, |[x]: [u32; 1]| [x as u8]),
+        2 => spans::store(access, data, |[x]: [u32; 1]| (x as u16).to_le_bytes()),
+        4 => spans::store(access, data, |[x]: [u32; 1]| x.to_le_bytes()),
+        8 => spans::store::<8, 2>(access, data, spans::bytes),
+        _ => spans::store::<16, 4>(access, data, spans::bytes),
+    })
 }
 
 fn load_constant(o: &Operands<'_>) -> Result<Exec, Unsupported> {
@@ -358,6 +398,22 @@ fn load_constant(o: &Operands<'_>) -> Result<Exec, Unsupported> {
     };
     let (bank, offset, index) = (*bank, *offset, *index);
     let index = index.filter(|r| !r.is_zero());
+    let (at, len) = (offset as u32, size.bytes);
+    let known = o.banks.slice(bank, at.into(), len as usize);
+    if let (None, Some(bytes), true, false) = (index, known, at.is_multiple_of(len), dst.is_uniform()) {
+        let mut all = [0; 16];
+        all[..bytes.len()].copy_from_slice(bytes);
+        if dst.index() == sass::Reg::ZERO {
+            return Ok(Box::new(|_, _| Ok(())));
+        }
+        let words = (0..size.registers()).map(|n| [size.word(&all, n); 32]);
+        let rows: Vec<Row> = words.collect();
+        return Ok(Box::new(move |m, mask| {
+            let first = usize::from(dst.index());
+            rows.iter().enumerate().for_each(|(n, row)| put(m.warp, first + n, mask, row));
+            Ok(())
+        }));
+    }
     Ok(Box::new(move |m, mask| {
         let mask = if dst.is_uniform() { 1 } else { mask };
         for lane in lanes(mask) {

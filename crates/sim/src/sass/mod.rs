@@ -18,6 +18,8 @@ mod operand;
 mod pack;
 mod packed;
 mod read;
+mod rows;
+mod spans;
 mod state;
 mod tensor;
 #[cfg(test)]
@@ -280,7 +282,8 @@ fn simulate(
     for cluster in launch.clusters().map_err(SimError::Launch)? {
         let (memory, target) = (&mut prepared.memory, image.target);
         let probe = probe.as_deref_mut();
-        let mut grid = Grid { target, code: &code, steps: &steps, env: &env, memory, probe, options };
+        let mut grid =
+            Grid { target, code: &code, steps: &steps, env: &env, memory, probe, options, registers };
         issued = grid.cluster(&image, &cluster, issued, &mut output, &mut dice)?;
     }
     Ok(Run { buffers: launch.collect(&prepared), memory: prepared.memory, issued, output })
@@ -416,6 +419,8 @@ struct Grid<'a> {
     memory: &'a mut crate::memory::Memory,
     probe: Option<&'a mut Probe>,
     options: Options,
+    /// Registers that a thread may have; 0 if nobody says.
+    registers: u32,
 }
 
 /// Instructions that a group issues before another one of the block gets its turn.
@@ -486,82 +491,142 @@ impl Grid<'_> {
         if self.options.fill != 0 {
             let mut rng = crate::launch::Rng::new(self.options.fill);
             let seed = index.iter().fold(rng.next(), |s, i| s.rotate_left(8) ^ u64::from(*i));
-            warps.iter_mut().for_each(|w| w.scramble(seed));
+            // Code can't name registers beyond those that the file states.
+            let registers = if self.registers == 0 { 255 } else { self.registers };
+            warps.iter_mut().for_each(|w| w.scramble(seed, registers));
             fill = seed as u8;
+        }
+        if self.options.strict_uniform {
+            warps.iter_mut().for_each(uniform::know_all);
         }
         (warps, vec![fill; self.env.shared as usize])
     }
 
     /// Lets a warp run until its groups all wait or its turn of `length` instructions is over.
     fn turn(&mut self, warp: &mut Warp, block: &mut Block, length: u32) -> Result<(), SimError> {
-        for _ in 0..length {
-            let Some(group) = warp.groups.last_mut() else { return Ok(()) };
-            let (pc, lanes) = (group.pc, group.mask);
-            group.pc += 16;
-            if std::mem::take(&mut group.interrupted) {
-                uniform::restore(warp, lanes);
+        let o = self.options;
+        match self.probe.is_some() || o.strict_uniform || o.strict_descriptors {
+            true => self.turn_as::<true>(warp, block, length),
+            false => self.turn_as::<false>(warp, block, length),
+        }
+    }
+
+    /// [`Self::turn`], where somebody looks on (`WATCHED`) or not.
+    fn turn_as<const WATCHED: bool>(
+        &mut self,
+        warp: &mut Warp,
+        block: &mut Block,
+        length: u32,
+    ) -> Result<(), SimError> {
+        let (steps, code, target) = (self.steps, self.code, self.target);
+        let mut m = Machine { warp, block, memory: self.memory, env: self.env };
+        let mut left = length;
+        while left != 0 {
+            let Some(group) = m.warp.groups.last_mut() else { return Ok(()) };
+            let (mut pc, lanes) = (group.pc, group.mask);
+            if let Some(saved) = group.interrupted.take() {
+                (*m.warp.ur, m.warp.up) = *saved;
             }
-            warp.issued += 1;
-            let (code, target) = (self.code, self.target);
-            let error = |f: Fault, warp: &Warp, block: &Block| SimError::Instruction {
+            let error = |f: Fault, pc: u32, m: &Machine<'_>| SimError::Instruction {
                 address: pc,
                 text: text(code, target, pc),
-                block: block.index,
-                warp: warp.number,
+                block: m.block.index,
+                warp: m.warp.number,
                 lane: f.lane,
                 what: f.what,
             };
-            let Some(step) = self.steps.get(pc as usize / 16).filter(|_| pc % 16 == 0) else {
-                return Err(error(Fault::warp("no instruction there"), warp, block));
-            };
-            let mask = step.guard.mask(warp) & lanes;
-            if let Some(t) = self.probe.as_mut().and_then(|p| p.trace.as_mut()) {
-                let work = step.traffic.as_ref().map_or(trace::Work::None, |x| x.of_lanes(warp, mask));
-                t.issue(block.index, warp.number, trace::Issue { pc, lanes, work });
-            }
-            if mask == 0 {
-                continue;
-            }
-            if self.options.strict_uniform
-                && let Some(Err(f)) = step.uniform.as_ref().map(|u| u.check(warp, lanes))
-            {
-                return Err(error(f, warp, block));
-            }
-            if self.options.strict_descriptors
-                && let Some(r) = step.descriptor
-            {
-                let held = u64::from(warp.ur[Warp::pair(r)]) << 32 | u64::from(warp.ur[usize::from(r)]);
-                if held != DESCRIPTOR {
-                    let what = format!("UR{r} holds {held:#x}, which is no memory descriptor");
-                    return Err(error(Fault::warp(what), warp, block));
+            // Until the group may change.
+            loop {
+                let here = pc;
+                let Some(step) = steps.get(here as usize / 16).filter(|_| here % 16 == 0) else {
+                    return Err(error(Fault::warp("no instruction there"), here, &m));
+                };
+                pc += 16;
+                left -= 1;
+                m.warp.issued += 1;
+                let mask = step.guard.mask(m.warp) & lanes;
+                if WATCHED {
+                    keep(m.warp, pc);
+                    if let Some(t) = self.probe.as_mut().and_then(|p| p.trace.as_mut()) {
+                        let work =
+                            step.traffic.as_ref().map_or(trace::Work::None, |x| x.of_lanes(m.warp, mask));
+                        t.issue(m.block.index, m.warp.number, trace::Issue { pc: here, lanes, work });
+                    }
+                    if mask != 0 {
+                        strict(self.options, step, m.warp, lanes).map_err(|f| error(f, here, &m))?;
+                    }
                 }
-            }
-            let result = match &step.action {
-                Action::Nothing => Ok(()),
-                Action::Control(c) => warp.control(block, c, mask),
-                Action::Unsupported(what) => Err(Fault::warp(format!("not supported: {what}"))),
-                Action::Fault(what) => Err(Fault::warp(what.clone())),
-                Action::Exec(exec) => {
-                    exec(&mut Machine { warp, block, memory: self.memory, env: self.env }, mask)
+                let mut moved = false;
+                if mask != 0 {
+                    let result = match &step.action {
+                        Action::Exec(exec) => exec(&mut m, mask),
+                        Action::Nothing => Ok(()),
+                        Action::Control(c) => {
+                            moved = true;
+                            keep(m.warp, pc);
+                            m.warp.control(m.block, c, mask)
+                        }
+                        Action::Jump(exec) => {
+                            moved = true;
+                            keep(m.warp, pc);
+                            exec(&mut m, mask)
+                        }
+                        Action::Unsupported(what) => Err(Fault::warp(format!("not supported: {what}"))),
+                        Action::Fault(what) => Err(Fault::warp(what.clone())),
+                    };
+                    result.map_err(|f| error(f, here, &m))?;
+                    if WATCHED {
+                        if let Some(u) = step.uniform.as_ref().filter(|_| self.options.strict_uniform) {
+                            u.note(m.warp, lanes);
+                        }
+                        if let Some(p) = &mut self.probe {
+                            p.look(here, m.warp.issued, m.warp, m.block, m.memory);
+                        }
+                    }
                 }
-            };
-            if let Err(f) = result {
-                return Err(error(f, warp, block));
-            }
-            if let Some(u) = &step.uniform {
-                u.note(warp, lanes, self.options.strict_uniform);
-            }
-            if let Some(p) = &mut self.probe {
-                p.look(pc, warp.issued, warp, block, self.memory);
+                if moved {
+                    break;
+                }
+                if left == 0 {
+                    keep(m.warp, pc);
+                    break;
+                }
             }
         }
         // Another group gets its turn, for forward progress of spinning threads.
+        let warp = m.warp;
         if warp.groups.len() > 1 {
-            warp.groups.iter_mut().rev().take(1).for_each(|g| g.interrupted = true);
+            let saved = Box::new((*warp.ur, warp.up));
+            warp.groups.iter_mut().rev().take(1).for_each(|g| g.interrupted = Some(saved.clone()));
             warp.groups.rotate_right(1);
         }
         Ok(())
     }
+}
+
+/// The running group goes on at `pc`.
+fn keep(warp: &mut Warp, pc: u32) {
+    if let Some(g) = warp.groups.last_mut() {
+        g.pc = pc;
+    }
+}
+
+/// What is an error only if it was asked for.
+fn strict(options: Options, step: &Step, warp: &Warp, lanes: u32) -> Result<(), Fault> {
+    if options.strict_uniform
+        && let Some(u) = &step.uniform
+    {
+        u.check(warp, lanes)?;
+    }
+    if options.strict_descriptors
+        && let Some(r) = step.descriptor
+    {
+        let held = u64::from(warp.ur[Warp::pair(r)]) << 32 | u64::from(warp.ur[usize::from(r)]);
+        if held != DESCRIPTOR {
+            return Err(Fault::warp(format!("UR{r} holds {held:#x}, which is no memory descriptor")));
+        }
+    }
+    Ok(())
 }
 
 fn text(code: &Code, target: Target, pc: u32) -> String {

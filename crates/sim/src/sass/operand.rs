@@ -121,6 +121,10 @@ impl Src {
     pub(crate) fn plain(self) -> Src {
         Src { neg: false, abs: false, not: false, ..self }
     }
+    /// A word from there, as it is.
+    pub(crate) fn word(from: From) -> Src {
+        Src { from, ..Src::fixed(0) }
+    }
 }
 
 fn sign(x: u64, abs: bool, neg: bool, bit: u64) -> u64 {
@@ -210,6 +214,10 @@ impl Dst {
     pub(crate) fn is_uniform(self) -> bool {
         self.uniform
     }
+    /// The first register.
+    pub(crate) fn index(self) -> u8 {
+        self.index
+    }
 }
 
 /// Where a predicate result goes.
@@ -223,8 +231,21 @@ impl PredDst {
     /// PT: dropped.
     pub(crate) const NONE: PredDst = PredDst { uniform: false, index: PT };
 
+    /// Whether nothing is written.
+    pub(crate) fn is_none(self) -> bool {
+        self.index == PT
+    }
+    /// Whether it is a uniform predicate.
+    pub(crate) fn is_uniform(self) -> bool {
+        self.uniform
+    }
+    /// Its number.
+    pub(crate) fn index(self) -> u8 {
+        self.index
+    }
+
     /// Writes the lanes of `mask` of a predicate that is not uniform.
-    fn put_mask(self, w: &mut Warp, mask: u32, bits: u32) {
+    pub(crate) fn put_mask(self, w: &mut Warp, mask: u32, bits: u32) {
         if self.index != PT {
             let p = &mut w.p[self.index as usize];
             *p = *p & !mask | bits & mask;
@@ -467,4 +488,53 @@ pub(crate) fn value<const N: usize>(
         dst.put_row(w, mask, &results);
         Ok(())
     })
+}
+
+/// A lane-wise operation on numbers of 64 bits, where `f` says of which lanes it can't tell the result; these get that of
+/// `slow`.
+pub(crate) fn pairs<const N: usize>(
+    dst: Dst,
+    srcs: [Src; N],
+    f: impl Fn([u64; N]) -> (u64, bool) + Send + Sync + 'static,
+    slow: impl Fn([u64; N]) -> u64 + Send + Sync + 'static,
+) -> Exec {
+    if dst.is_uniform() {
+        return value(dst, srcs, slow);
+    }
+    super::rows::vector(Pairs { dst, srcs, f, slow })
+}
+
+/// See [`pairs`].
+struct Pairs<F, S, const N: usize> {
+    dst: Dst,
+    srcs: [Src; N],
+    f: F,
+    slow: S,
+}
+
+impl<F, S, const N: usize> super::rows::Loop for Pairs<F, S, N>
+where
+    F: Fn([u64; N]) -> (u64, bool) + Send + Sync + 'static,
+    S: Fn([u64; N]) -> u64 + Send + Sync + 'static,
+{
+    #[inline(always)]
+    fn run(&self, m: &mut Machine<'_>, mask: u32) -> Result<(), super::Fault> {
+        let w = &mut *m.warp;
+        let mut values = [[0u64; 32]; N];
+        for (s, v) in self.srcs.iter().zip(&mut values) {
+            s.fetch(w, v);
+        }
+        let mut results = [0u64; 32];
+        let mut open = 0;
+        for lane in 0..32 {
+            let (r, unknown) = (self.f)(std::array::from_fn(|i| values[i][lane]));
+            results[lane] = r;
+            open |= u32::from(unknown) << lane;
+        }
+        for lane in lanes(open & mask) {
+            results[lane] = (self.slow)(std::array::from_fn(|i| values[i][lane]));
+        }
+        self.dst.put_row(w, mask, &results);
+        Ok(())
+    }
 }

@@ -24,20 +24,23 @@ pub(crate) enum Wait {
     Block(u8),
 }
 
+/// Uniform registers and predicates.
+pub(crate) type Uniform = ([u32; 256], [bool; 8]);
+
 /// Lanes that execute together.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Group {
     pub(crate) mask: u32,
     /// Byte address of the next instruction.
     pub(crate) pc: u32,
     /// Its turn ended where a warp would not have changed to another group: it finds its uniform registers again.
-    pub(crate) interrupted: bool,
+    pub(crate) interrupted: Option<Box<Uniform>>,
 }
 
 impl Group {
     /// Lanes about to execute at `pc`.
     pub(crate) fn at(pc: u32, mask: u32) -> Group {
-        Group { mask, pc, interrupted: false }
+        Group { mask, pc, interrupted: None }
     }
 }
 
@@ -51,8 +54,8 @@ pub(crate) struct Warp {
     pub(crate) ur: Box<[u32; 256]>,
     /// Uniform predicates; 7 is UPT.
     pub(crate) up: [bool; 8],
-    /// What each lane has last seen written to them; see [`super::uniform`].
-    pub(crate) known: Box<[[u32; 32]; super::uniform::CELLS]>,
+    /// What each lane has last seen written to them, if that is looked at; see [`super::uniform`].
+    pub(crate) known: Vec<[u32; 32]>,
     /// Convergence barriers: for each register, the participants as each lane knows them.
     pub(crate) b: [[u32; 32]; 16],
     /// Halves of the return address that calls without a register of their own use.
@@ -87,11 +90,11 @@ impl Warp {
         let mut up = [false; 8];
         up[PT as usize] = true;
         Warp {
-            r: Box::new([[0; 32]; 256]),
+            r: zeros(),
             p,
             ur: Box::new([0; 256]),
             up,
-            known: Box::new([[0; 32]; super::uniform::CELLS]),
+            known: Vec::new(),
             b: [[0; 32]; 16],
             rpc: [[0; 32]; 2],
             groups: vec![Group::at(pc, live)],
@@ -106,18 +109,24 @@ impl Warp {
             issued: 0,
         }
     }
-    /// Puts something else into every register, predicate and byte of local memory: hardware clears none of them.
-    pub(crate) fn scramble(&mut self, seed: u64) {
+    /// Puts something else into the first `registers` registers, every predicate and byte of local memory: hardware clears
+    /// none of them.
+    pub(crate) fn scramble(&mut self, seed: u64, registers: u32) {
         let mut rng = Rng::new(seed ^ u64::from(self.number) << 48);
         let (r, rest) = self.r.split_at_mut(255);
         debug_assert_eq!(rest.len(), 1, "RZ stays");
-        r.iter_mut().flatten().for_each(|x| *x = rng.next() as u32);
+        for row in r.iter_mut().take(registers as usize) {
+            let start = rng.next() as u32;
+            for (lane, x) in row.iter_mut().enumerate() {
+                let mixed = (start ^ lane as u32).wrapping_mul(0x9e37_79b9);
+                *x = (mixed ^ mixed >> 15).wrapping_mul(0x85eb_ca6b);
+            }
+        }
         self.ur[..255].iter_mut().for_each(|x| *x = rng.next() as u32);
         for p in 0..usize::from(PT) {
             self.p[p] = rng.next() as u32;
             self.up[p] = rng.next() & 1 != 0;
         }
-        super::uniform::know_all(self);
         self.local.fill(rng.next() as u8);
     }
 
@@ -144,6 +153,12 @@ impl Warp {
     pub(crate) fn waiting(&self, what: impl Fn(Wait) -> bool) -> u32 {
         (0..32).filter(|l| self.live >> l & 1 != 0 && what(self.wait[*l])).fold(0, |m, l| m | 1 << l)
     }
+}
+
+/// An empty register file, made in place: it is too large to go by the stack.
+fn zeros() -> Box<[[u32; 32]; 256]> {
+    let rows = vec![[0; 32]; 256].into_boxed_slice();
+    rows.try_into().unwrap_or_else(|_| Box::new([[0; 32]; 256]))
 }
 
 /// A hardware barrier of the block.

@@ -29,7 +29,7 @@ fn step_on(sm: u8, text: &str, setup: impl Fn(&mut Warp)) -> Result<Warp, Fault>
     let step = Step::of(&inst(text, sm), &env.banks);
     let mask = step.guard.mask(&warp);
     match &step.action {
-        Action::Exec(f) => {
+        Action::Exec(f) | Action::Jump(f) => {
             f(&mut Machine { warp: &mut warp, block: &mut block, memory: &mut memory, env: &env }, mask)?;
         }
         Action::Nothing => {}
@@ -167,6 +167,7 @@ fn in_turns(threads: u32, lines: &[&str], turn: u32) -> Result<Vec<(u32, u32)>, 
     let steps: Vec<Step> = code.iter().map(|i| Step::of(i.as_ref().unwrap(), &env.banks)).collect();
     let mut warp = Warp::new(0, threads, 0, 16);
     warp.p[0] = 0xffff;
+    super::uniform::know_all(&mut warp);
     let target = Target::new(SM).unwrap();
     let mut grid = Grid {
         target,
@@ -176,10 +177,11 @@ fn in_turns(threads: u32, lines: &[&str], turn: u32) -> Result<Vec<(u32, u32)>, 
         memory: &mut memory,
         probe: None,
         options: super::Options { strict_uniform: true, ..Default::default() },
+        registers: 0,
     };
     let mut trace = Vec::new();
     for _ in 0..1000 {
-        let Some(Group { mask, pc, .. }) = warp.groups.last().copied() else { break };
+        let Some(Group { mask, pc, .. }) = warp.groups.last().cloned() else { break };
         trace.push((pc / 16, mask));
         grid.turn(&mut warp, &mut block, turn)?;
     }

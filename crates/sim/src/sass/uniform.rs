@@ -61,10 +61,10 @@ impl Uses {
         Ok(())
     }
 
-    /// The lanes of `group` have executed the instruction. If `own`, what a lane knows after R2UR is its own value, so
-    /// that it shows who uses another's.
-    pub(crate) fn note(&self, warp: &mut Warp, group: u32, own: bool) {
-        if let Some(r) = self.broadcast.filter(|_| own) {
+    /// The lanes of `group` have executed the instruction. What a lane knows after R2UR is its own value, so that it shows
+    /// who uses another's.
+    pub(crate) fn note(&self, warp: &mut Warp, group: u32) {
+        if let Some(r) = self.broadcast {
             for place in &self.writes {
                 lanes(group).for_each(|l| warp.known[usize::from(*place)][l] = warp.r[usize::from(r)][l]);
             }
@@ -84,6 +84,7 @@ impl Uses {
 
 /// Every lane knows what the registers hold.
 pub(crate) fn know_all(warp: &mut Warp) {
+    warp.known.resize(CELLS, [0; 32]);
     for place in 0..CELLS as u8 {
         let now = value(warp, place);
         warp.known[usize::from(place)].fill(now);
@@ -95,16 +96,4 @@ fn value(warp: &Warp, place: u8) -> u32 {
         128.. => warp.up[usize::from(place & 7)].into(),
         _ => warp.ur[usize::from(place)],
     }
-}
-
-/// Gives the lanes of `group` the uniform registers that they know.
-pub(crate) fn restore(warp: &mut Warp, group: u32) {
-    let lane = group.trailing_zeros() as usize & 31;
-    for (place, known) in warp.known.iter().enumerate() {
-        match place {
-            128.. => warp.up[place & 7] = known[lane] != 0,
-            _ => warp.ur[place] = known[lane],
-        }
-    }
-    warp.up[7] = true;
 }

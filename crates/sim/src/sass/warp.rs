@@ -220,42 +220,46 @@ fn to_uniform_and_compare(o: &Operands<'_>, or: bool) -> Result<Exec, Unsupporte
     }))
 }
 
-/// Value of a special register in a lane.
-fn special_value(m: &Machine<'_>, name: &str, lane: usize) -> Option<u64> {
-    let thread = m.warp.first + lane as u32;
-    let [x, y, _] = m.env.block;
-    let bit = 1u64 << lane;
+/// The value of a special register in a lane.
+type Special = fn(&Machine<'_>, usize) -> u64;
+
+/// The number of the thread in its block.
+fn thread(m: &Machine<'_>, lane: usize) -> u32 {
+    m.warp.first + lane as u32
+}
+
+/// How a special register is read.
+fn special_value(name: &str) -> Option<Special> {
     Some(match name {
-        "SRZ" => 0,
-        "SR_LANEID" => lane as u64,
-        "SR_TID.X" => (thread % x).into(),
-        "SR_TID.Y" => (thread / x % y).into(),
-        "SR_TID.Z" => (thread / x / y).into(),
-        "SR_CTAID.X" => m.block.index[0].into(),
-        "SR_CTAID.Y" => m.block.index[1].into(),
-        "SR_CTAID.Z" => m.block.index[2].into(),
-        "SR_NCTAID.X" => m.env.grid[0].into(),
-        "SR_NCTAID.Y" => m.env.grid[1].into(),
-        "SR_NCTAID.Z" => m.env.grid[2].into(),
-        "SR_EQMASK" => bit,
-        "SR_LTMASK" => bit - 1,
-        "SR_LEMASK" => 2 * bit - 1,
-        "SR_GTMASK" => !(2 * bit - 1) & 0xffff_ffff,
-        "SR_GEMASK" => !(bit - 1) & 0xffff_ffff,
+        "SR_LANEID" => |_, lane| lane as u64,
+        "SR_TID.X" => |m, lane| (thread(m, lane) % m.env.block[0]).into(),
+        "SR_TID.Y" => |m, lane| (thread(m, lane) / m.env.block[0] % m.env.block[1]).into(),
+        "SR_TID.Z" => |m, lane| (thread(m, lane) / m.env.block[0] / m.env.block[1]).into(),
+        "SR_CTAID.X" => |m, _| m.block.index[0].into(),
+        "SR_CTAID.Y" => |m, _| m.block.index[1].into(),
+        "SR_CTAID.Z" => |m, _| m.block.index[2].into(),
+        "SR_NCTAID.X" => |m, _| m.env.grid[0].into(),
+        "SR_NCTAID.Y" => |m, _| m.env.grid[1].into(),
+        "SR_NCTAID.Z" => |m, _| m.env.grid[2].into(),
+        "SR_EQMASK" => |_, lane| 1 << lane,
+        "SR_LTMASK" => |_, lane| (1 << lane) - 1,
+        "SR_LEMASK" => |_, lane| (2 << lane) - 1,
+        "SR_GTMASK" => |_, lane| !((2 << lane) - 1) & 0xffff_ffff,
+        "SR_GEMASK" => |_, lane| !((1 << lane) - 1) & 0xffff_ffff,
+        "SR_SWINHI" => |_, _| SHARED_WINDOW.into(),
+        "SR_LWINHI" => |_, _| LOCAL_WINDOW.into(),
+        "SR_SWINLO" | "SR_LWINLO" | "SRZ" => |_, _| 0,
         // Where the stack must not go below.
-        "SR_LMEMHIOFF" => 0,
-        "SR_SWINHI" => SHARED_WINDOW.into(),
-        "SR_LWINHI" => LOCAL_WINDOW.into(),
-        "SR_SWINLO" | "SR_LWINLO" => 0,
-        "SR_CgaCtaId" => m.block.rank as u64,
+        "SR_LMEMHIOFF" => |_, _| 0,
+        "SR_CgaCtaId" => |m, _| m.block.rank as u64,
         // Which of the slots of constants before the parameters holds the cluster's (sm_100 on).
-        "SR_CgaSize" | "SR_SMID" | "SR_VIRTUALSMID" | "SR_VIRTID" => 0,
+        "SR_CgaSize" | "SR_SMID" | "SR_VIRTUALSMID" | "SR_VIRTID" => |_, _| 0,
         // Counters that no tool has started.
-        name if name.starts_with("SR_PM") => 0,
-        "SR_WARPID" => m.warp.number.into(),
-        "SR_CLOCKLO" | "SR_GLOBALTIMERLO" => m.warp.issued,
-        "SR_CLOCKHI" | "SR_GLOBALTIMERHI" => m.warp.issued >> 32,
-        "SR_SMEMSZ" => m.env.shared.into(),
+        name if name.starts_with("SR_PM") => |_, _| 0,
+        "SR_WARPID" => |m, _| m.warp.number.into(),
+        "SR_CLOCKLO" | "SR_GLOBALTIMERLO" => |m, _| m.warp.issued,
+        "SR_CLOCKHI" | "SR_GLOBALTIMERHI" => |m, _| m.warp.issued >> 32,
+        "SR_SMEMSZ" => |m, _| m.env.shared.into(),
         _ => return None,
     })
 }
@@ -267,12 +271,15 @@ fn special(o: &Operands<'_>, pair: bool) -> Result<Exec, Unsupported> {
     let name = register.name();
     let width = if pair && !o.take("32") { 2 } else { 1 };
     let dst = o.dst(0, width)?;
+    let value = special_value(name);
     Ok(Box::new(move |m, mask| {
         let mask = if dst.is_uniform() { 1 } else { mask };
+        let Some(value) = value else {
+            let lane = mask.trailing_zeros() as usize & 31;
+            return Err(super::Fault::at(lane, format!("special register {name} is not supported")));
+        };
         for lane in lanes(mask) {
-            let Some(v) = special_value(m, name, lane) else {
-                return Err(super::Fault::at(lane, format!("special register {name} is not supported")));
-            };
+            let v = value(m, lane);
             dst.put(m.warp, lane, v);
         }
         Ok(())
