@@ -55,6 +55,7 @@ pub fn run(func: &mut Function) -> Result<(), Error> {
     let trimmed = without_early_exits(func, &cfg);
     let post = PostDom::new(&trimmed);
     let uniformity = Uniformity::new(func, &cfg);
+    let divided = lanes_of_several_masks(func, &uniformity);
     let parts = |func: &Function, b: Block| splits(func, b) && uniformity.is_divergent_branch(b);
     let mut branches: SecondaryMap<Block, Vec<Block>> = SecondaryMap::new();
     for &b in &cfg.rpo {
@@ -108,7 +109,29 @@ pub fn run(func: &mut Function) -> Result<(), Error> {
             grow_and_insert(body, to.index());
         }
     }
-    gather(func, &divergent, &bodies)
+    gather(func, &divergent, &bodies, &divided)
+}
+
+/// The WARPSYNCs of lanes that do something apart from those of other masks; where all lanes surely have the same one, they
+/// become others.
+fn lanes_of_several_masks(func: &mut Function, uniformity: &Uniformity) -> FxHashSet<Inst> {
+    let mut found = FxHashSet::default();
+    for (i, d) in func.insts.iter_mut() {
+        if d.op != Op::Sass(Opcode::WARPSYNC) || !d.mods.has(Mod::EXCLUSIVE) {
+            continue;
+        }
+        let one = match d.operands.get(1) {
+            Some(Operand::Imm(_)) => true,
+            Some(Operand::Reg(r)) => r.reg.value().is_some_and(|v| !uniformity.is_divergent(v)),
+            _ => false,
+        };
+        if one {
+            d.mods.remove(Mod::EXCLUSIVE);
+        } else {
+            found.insert(i);
+        }
+    }
+    found
 }
 
 fn grow_and_insert(set: &mut FixedBitSet, n: usize) {
@@ -127,6 +150,8 @@ struct Together<'f> {
     cfg: &'f Cfg,
     /// WARPSYNCs behind which lanes go on from different places.
     shared: &'f FxHashSet<Inst>,
+    /// WARPSYNCs that keep lanes of different masks apart.
+    divided: &'f FxHashSet<Inst>,
     /// At the start of each block, at its end, and where a barrier was set; true until shown otherwise.
     start: SecondaryMap<Block, bool>,
     end: SecondaryMap<Block, bool>,
@@ -139,10 +164,11 @@ impl<'f> Together<'f> {
         cfg: &'f Cfg,
         divergent: &'f FixedBitSet,
         shared: &'f FxHashSet<Inst>,
+        divided: &'f FxHashSet<Inst>,
     ) -> Together<'f> {
         let (start, end) = (SecondaryMap::with_default(true), SecondaryMap::with_default(true));
         let set = SecondaryMap::with_default(true);
-        let mut out = Together { func, cfg, shared, start, end, set };
+        let mut out = Together { func, cfg, shared, divided, start, end, set };
         let mut changed = true;
         while changed {
             changed = false;
@@ -178,7 +204,7 @@ impl<'f> Together<'f> {
                 let d = &self.func.insts[i];
                 // Under a guard, code before sm_90 of ptxas keeps it.
                 let needless = together && (d.is_unguarded() || self.func.target.sm >= 90);
-                if d.op == Op::Sass(Opcode::WARPSYNC) && !needless {
+                if d.op == Op::Sass(Opcode::WARPSYNC) && (!needless || self.divided.contains(&i)) {
                     out.insert(i);
                 }
                 together = self.after(i, together);
@@ -189,11 +215,12 @@ impl<'f> Together<'f> {
 }
 
 /// Takes WARPSYNCs away where all lanes are together, and lets lanes meet that are at different ones. `divergent`: blocks
-/// at whose end lanes part; `bodies`: the regions of barriers.
+/// at whose end lanes part; `bodies`: the regions of barriers; `divided`: WARPSYNCs that keep lanes of different masks apart.
 fn gather(
     func: &mut Function,
     divergent: &FixedBitSet,
     bodies: &SecondaryMap<Value, Option<FixedBitSet>>,
+    divided: &FxHashSet<Inst>,
 ) -> Result<(), Error> {
     let is_warpsync = |d: &InstData| d.op == Op::Sass(Opcode::WARPSYNC);
     let mut insts = func.layout.iter().flat_map(|b| &func.blocks[*b].insts);
@@ -205,7 +232,7 @@ fn gather(
     let mut shared: FxHashSet<Inst> = FxHashSet::default();
     // What is shared parts lanes, so that more may be.
     let needed = loop {
-        let needed = Together::new(func, &cfg, divergent, &shared).needed();
+        let needed = Together::new(func, &cfg, divergent, &shared, divided).needed();
         // Objects are linked with others, whose lanes would meet elsewhere.
         let Some(sites) = sites.as_ref().filter(|_| !func.relocatable) else { break needed };
         let parts = |b: Block| divergent.contains(b.index());
@@ -227,8 +254,12 @@ fn gather(
                 d.operands[1] = ori::default_operand(Opcode::WARPSYNC, 1);
             }
         }
-        for i in func.blocks[b].insts.clone().into_iter().rev().filter(|i| shared.contains(i)) {
-            meetings::call(func, b, i)?;
+        for i in func.blocks[b].insts.clone().into_iter().rev() {
+            if shared.contains(&i) {
+                meetings::call(func, b, i)?;
+            } else if divided.contains(&i) && ori::meeting::is_meeting(&func.insts[i]) {
+                meetings::do_apart(func, b, i)?;
+            }
         }
     }
     ori::meeting::unmark(func);

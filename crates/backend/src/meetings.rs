@@ -294,6 +294,8 @@ pub fn call(func: &mut Function, b: Block, site: Inst) -> Result<(), Error> {
     let at = func.blocks[b].insts.iter().position(|i| *i == site).ok_or_else(|| internal("no WARPSYNC"))?;
     let Rest { kind, between } = rest(func, b, at)?;
     let lanes = func.insts[site].operands[1].clone();
+    // Where lanes of several masks may be, those of each do it apart from the others.
+    let apart = func.insts[site].mods.has(Mod::EXCLUSIVE);
     let mut after = func.blocks[b].insts.split_off(at + 1);
     func.blocks[b].insts.pop();
     let moved: Vec<Inst> = after.drain(..between).collect();
@@ -353,7 +355,7 @@ pub fn call(func: &mut Function, b: Block, site: Inst) -> Result<(), Error> {
         }
     }
     let fresh: SmallVec<[Value; 4]> = std::mem::take(&mut func.blocks[fast].params);
-    func.blocks[fast].insts = together;
+    func.blocks[fast].insts = apart.then_some(site).into_iter().chain(together).collect();
     let mut insts = Insts { func, block: b, loc };
     let outside = insts.anyone_missing(&lanes);
     insts.end(Terminator::Branch {
@@ -370,17 +372,19 @@ pub fn call(func: &mut Function, b: Block, site: Inst) -> Result<(), Error> {
         came.push(if insts.func.values[*v].file == RegFile::P { insts.truth(w) } else { w });
     }
     insts.end(Terminator::Jump(BlockCall { block: join, args: came }));
-    // Uniform registers come as general ones.
+    // What is in a uniform register may be another number in each group of lanes that meets: it comes, and goes on, in a
+    // general one.
     let mut met: SmallVec<[Value; 4]> = SmallVec::new();
     let mut sent: SmallVec<[Value; 4]> = SmallVec::new();
     for ((_, v), fresh) in results.iter().zip(fresh) {
         if insts.func.values[*v].file == RegFile::UR {
             insts.block = fast;
             sent.push(insts.def_macro(Macro::Copy, operand(fresh)));
-            insts.block = join;
-            let common = insts.func.add_value(RegFile::R, 1);
-            insts.put(Op::Sass(Opcode::R2UR), &[], [operand(*v), operand(common)]);
-            met.push(common);
+            let word = insts.func.add_value(RegFile::R, 1);
+            for i in &after {
+                read_instead(&mut insts.func.insts[*i], *v, word).map_err(internal)?;
+            }
+            met.push(word);
         } else {
             sent.push(fresh);
             met.push(*v);
@@ -390,7 +394,85 @@ pub fn call(func: &mut Function, b: Block, site: Inst) -> Result<(), Error> {
     insts.end(Terminator::Jump(BlockCall { block: join, args: sent }));
     func.blocks[join].params = met;
     func.blocks[join].insts.extend(after);
+    if apart {
+        let all = 0..func.blocks[fast].insts.len();
+        enclose(func, fast, all, true);
+    }
+    if kind.is_of_those_here() {
+        let all = 0..func.blocks[slow].insts.len();
+        enclose(func, slow, all, false);
+    }
     Ok(())
+}
+
+/// Makes a copy from the uniform register `from` one of the general register `to`.
+fn read_instead(d: &mut InstData, from: Value, to: Value) -> Result<(), &'static str> {
+    let mut reads = false;
+    d.for_each_use(|n| reads |= n.value() == Some(from));
+    match (d.op, &mut d.operands[..]) {
+        _ if !reads => Ok(()),
+        (Op::Macro(Macro::Copy), [_, source]) => {
+            *source = operand(to);
+            Ok(())
+        }
+        _ => Err("a result in a uniform register that is not copied"),
+    }
+}
+
+/// Lets lanes go on together that do something apart, those of each mask on their own: from the marked `WARPSYNC.EXCLUSIVE`
+/// `site` of a block to where the result has left the uniform register.
+///
+/// # Errors
+/// On code that is not as lowering makes it.
+pub fn do_apart(func: &mut Function, b: Block, site: Inst) -> Result<(), Error> {
+    let loc = func.insts[site].loc;
+    let internal = |what: &str| Error::at(loc.0, format!("internal error: {what} where lanes meet"));
+    let insts = &func.blocks[b].insts;
+    let at = insts.iter().position(|i| *i == site).ok_or_else(|| internal("no WARPSYNC"))?;
+    let Rest { kind, between } = rest(func, b, at)?;
+    if !kind.is_of_those_here() {
+        return Err(internal("nothing that masks keep apart"));
+    }
+    let does = at + 1 + between;
+    let mut results: SmallVec<[Value; 1]> = SmallVec::new();
+    func.insts[insts[does]].for_each_def(|n| {
+        results.extend(n.value().filter(|v| func.values[*v].file == RegFile::UR));
+    });
+    let mut end = does + 1;
+    for (k, i) in insts.iter().enumerate().skip(end) {
+        let d = &func.insts[*i];
+        let mut reads = false;
+        d.for_each_use(|n| reads |= n.value().is_some_and(|v| results.contains(&v)));
+        if reads && d.op != Op::Macro(Macro::Copy) {
+            return Err(internal("a result in a uniform register that is not copied"));
+        }
+        end = if reads { k + 1 } else { end };
+    }
+    enclose(func, b, at..end, true);
+    Ok(())
+}
+
+/// Puts a part of a block into a region: the lanes that come to it meet behind it. `surely`: not only after a function in
+/// which others may keep them.
+fn enclose(func: &mut Function, b: Block, part: std::ops::Range<usize>, surely: bool) {
+    let loc = func.blocks[b].insts.get(part.start).map_or(func.blocks[b].term_loc, |i| func.insts[*i].loc);
+    let rest = func.add_block();
+    func.layout.pop();
+    let place = func.layout.iter().position(|x| *x == b).map_or(func.layout.len(), |k| k + 1);
+    func.layout.insert(place, rest);
+    let barrier = operand(func.add_value(RegFile::B, 1));
+    let mods: &[Mod] = if surely && func.target.sm >= 100 { &[Mod::RECONVERGENT] } else { &[] };
+    let mut after = func.blocks[b].insts.split_off(part.end);
+    let mut insts = Insts { func, block: rest, loc };
+    insts.put(Op::Sass(Opcode::BSYNC), mods, [pt(), barrier.clone()]);
+    func.blocks[rest].insts.append(&mut after);
+    func.blocks[rest].term_loc = func.blocks[b].term_loc;
+    func.blocks[rest].term =
+        std::mem::replace(&mut func.blocks[b].term, Terminator::Jump(Builder::call(rest)));
+    let mut insts = Insts { func, block: b, loc };
+    insts.put(Op::Sass(Opcode::BSSY), mods, [barrier, Operand::Label(rest)]);
+    let region = &mut func.blocks[b].insts;
+    region[part.start..].rotate_right(1);
 }
 
 /// Appends instructions, legal as they are.

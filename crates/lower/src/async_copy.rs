@@ -143,7 +143,7 @@ impl Lower<'_, '_> {
         self.branch_around(|l| {
             let a = l.addr_operand(&inst.operands[0])?;
             let at = l.mbarrier_address(inst, a)?;
-            l.at_uniform(&at, |l, at, guard| {
+            l.at_uniform(inst, &at, |l, at, guard| {
                 if !noinc {
                     let mods = [Mod::ARRIVE, Mod::TRANS64, Mod::RED, Mod::A0T1];
                     let none = [Name::Phys(Reg::RZ)];
@@ -151,25 +151,30 @@ impl Lower<'_, '_> {
                 }
                 let count = if noinc { Mod::ARVCNT } else { Mod::TRANSCNT };
                 l.b.guarded(guard, Opcode::ARRIVES, &[Mod::LDGSTSBAR, Mod::_64, count], &[at], &[]);
-            });
-            Ok(())
+            })
         })
     }
 
     /// ARRIVES takes its address from a uniform register alone: one execution for each barrier that the threads name, by those
     /// that name it.
-    pub(crate) fn at_uniform(&mut self, at: &Operand, f: impl FnOnce(&mut Self, Operand, Guard)) {
-        let &Operand::Addr { base, offset, .. } = at else { return };
+    pub(crate) fn at_uniform(
+        &mut self,
+        inst: &Statement<'_>,
+        at: &Operand,
+        f: impl FnOnce(&mut Self, Operand, Guard),
+    ) -> Result<()> {
+        let &Operand::Addr { base, offset, .. } = at else { return self.unsupported(inst) };
         let base = base.map_or_else(rz, operand);
-        self.in_own_turn(&base, |l, uniform, guard| {
+        self.in_turns(&[base], |l, uniform, guard| {
             let at = Operand::Addr {
                 desc: None,
                 base: None,
                 width: sass::AddrWidth::R32,
-                uniform: Some(Name::Val(uniform)),
+                uniform: Some(Name::Val(uniform[0])),
                 offset,
             };
             f(l, at, guard);
-        });
+            Ok(())
+        })
     }
 }

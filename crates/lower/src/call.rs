@@ -294,6 +294,30 @@ pub(crate) fn give_register(b: &mut Builder<'_>, r: u8, source: Operand) {
     macro_inst(b, Macro::ToReg, &[register(r), source]);
 }
 
+/// A function that others call by this name, within `max_regs` registers: it follows the convention of device functions as far
+/// as [`abi::clobbered_by`] says. `body` gives its results to registers, and says which.
+pub(crate) fn internal_function(
+    name: &str,
+    target: sass::Target,
+    max_regs: u8,
+    body: impl FnOnce(&mut Builder<'_>) -> Vec<Operand>,
+) -> ori::Function {
+    let mut func = ori::Function::new(name, target);
+    func.entry = false;
+    func.max_regs = max_regs.min(abi::SHARED_REGISTERS + sass::target::HARDWARE_REGISTERS);
+    let entry = func.entry_block();
+    let mut b = Builder::new(&mut func, entry);
+    let ra = abi::RETURN_ADDRESS;
+    let back = [take_register(&mut b, ra), take_register(&mut b, ra + 1)];
+    let kept = body(&mut b);
+    for (r, v) in (ra..).zip(back) {
+        give_register(&mut b, r, operand(v));
+    }
+    macro_inst(&mut b, Macro::Keep, &kept);
+    b.terminate(ori::Terminator::Return(Name::Phys(Reg::r(ra))));
+    func
+}
+
 /// The return address, and a call with arguments in registers and, if it needs one, an address.
 pub(crate) fn emit_call(
     b: &mut Builder<'_>,

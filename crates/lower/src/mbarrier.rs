@@ -8,7 +8,7 @@ use crate::emit::{Emit, Pair, as_imm, imm, ineg, rz};
 use crate::func::{Lower, Result};
 use crate::statement::Statement;
 use crate::types::Ty;
-use ori::{Builder, Macro, Name, Operand, Terminator, Value, operand};
+use ori::{Builder, Macro, Name, Operand, operand};
 use ptx::{Mod as M, Space};
 use sass::{Mod, Opcode, Reg, RegFile};
 
@@ -84,40 +84,23 @@ impl Lower<'_, '_> {
             None => operand(self.b.iadd(imm(0x10_0000), ineg(count))),
         };
         let word = |b: &mut Builder<'_>, n: u32| match as_imm(&left) {
-            Some(x) => b.reg(&imm(x << n)),
-            None => b.shl(left.clone(), imm(n)),
+            Some(x) => imm(x << n),
+            None => operand(b.shl(left.clone(), imm(n))),
         };
-        let (lo, hi) = (word(&mut self.b, 1), word(&mut self.b, 11));
-        let base = match base {
-            Some(n) => self.b.reg(&operand(n)),
-            None => self.b.reg(&rz()),
-        };
-        let (head, done) = (self.b.func.add_block(), self.b.func.add_block());
-        self.b.terminate(Terminator::Jump(Builder::call(head)));
-        self.b.block = head;
-        let uniform = |b: &mut Builder<'_>, v: Value| b.def(Opcode::R2UR, &[], &[operand(v)]);
-        let (u_at, u_lo, u_hi) =
-            (uniform(&mut self.b, base), uniform(&mut self.b, lo), uniform(&mut self.b, hi));
-        let data = self.b.def_macro(Macro::Collect, RegFile::UR, 2, &[operand(u_lo), operand(u_hi)]);
-        let at = Operand::Addr {
-            desc: None,
-            base: None,
-            width: sass::AddrWidth::R32,
-            uniform: Some(Name::Val(u_at)),
-            offset,
-        };
-        let urz = operand(Name::Phys(Reg::URZ));
-        self.b.inst(Opcode::SYNCS_EXCH, &[Mod::EXCH, Mod::_64], &[urz, at, operand(data)]);
-        let mine = self.b.copy(operand(u_at));
-        let other = self.b.isetp(Mod::NE, false, operand(mine), operand(base));
-        self.b.terminate(Terminator::Branch {
-            cond: other.into(),
-            not: false,
-            taken: Builder::call(head),
-            fall: Builder::call(done),
-        });
-        self.b.block = done;
-        Ok(())
+        let words = [base.map_or_else(rz, operand), word(&mut self.b, 1), word(&mut self.b, 11)];
+        self.in_turns(&words, |l, u, _| {
+            let data = l.b.def_macro(Macro::Collect, RegFile::UR, 2, &[operand(u[1]), operand(u[2])]);
+            let at = Operand::Addr {
+                desc: None,
+                base: None,
+                width: sass::AddrWidth::R32,
+                uniform: Some(Name::Val(u[0])),
+                offset,
+            };
+            let urz = operand(Name::Phys(Reg::URZ));
+            l.b.inst(Opcode::SYNCS_EXCH, &[Mod::EXCH, Mod::_64], &[urz, at, operand(data)]);
+            Ok(())
+        })
     }
 
     /// `.arrive`, `.arrive_drop`, `.expect_tx`, `.complete_tx`.

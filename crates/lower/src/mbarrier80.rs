@@ -144,9 +144,8 @@ impl Lower<'_, '_> {
             self.add_shared(upper, Operand::Imm(u32::MAX));
         }
         let at = self.barrier_word(inst, a, 0)?;
-        self.at_uniform(&at, |l, at, guard| {
+        self.at_uniform(inst, &at, |l, at, guard| {
             l.b.guarded(guard, Opcode::ARRIVES, &[Mod::LDGSTSBAR, Mod::_64], &[at], &[]);
-        });
-        Ok(())
+        })
     }
 }

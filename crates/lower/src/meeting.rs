@@ -1,51 +1,41 @@
 //! The functions in which lanes of a warp meet that stand at different instructions ([`ori::meeting`]). They follow the
 //! convention of device functions as far as [`abi::clobbered_by`] says.
 
-use crate::call::{give_register, macro_inst, register, take_register};
+use crate::call::{give_register, internal_function, register, take_register};
 use crate::emit::{Emit, imm, pt, rz};
-use crate::warp::{by_mask, reduce};
+use crate::warp::reduce;
 use ori::meeting::{Kind, is_truth};
-use ori::{Builder, Function, Macro, Name, Operand, Terminator, Value, abi, default_operand, operand};
-use sass::{Mod, Opcode, Reg, RegFile, Role, SlotKind, Target};
+use ori::{Builder, Function, Operand, Value, abi, default_operand, operand};
+use sass::{Mod, Opcode, RegFile, Role, SlotKind, Target};
 
 /// The function of a name, if it is that of such a function, within `max_regs` registers.
 pub fn function(name: &str, target: Target, max_regs: u8) -> Option<Function> {
     let kind = Kind::parse(name)?;
-    let mut func = Function::new(name, target);
-    func.entry = false;
-    func.max_regs = max_regs.min(abi::SHARED_REGISTERS + sass::target::HARDWARE_REGISTERS);
-    let entry = func.entry_block();
-    let mut b = Builder::new(&mut func, entry);
-    let ra = abi::RETURN_ADDRESS;
-    let back = [take_register(&mut b, ra), take_register(&mut b, ra + 1)];
-    let mut at = abi::FIRST_ARGUMENT;
-    let mut next = |b: &mut Builder<'_>| {
-        at += 1;
-        operand(take_register(b, at - 1))
-    };
-    let mut given = Vec::new();
-    for (slot, words) in kind.arguments() {
-        let words: Vec<Operand> = (0..words).map(|_| next(&mut b)).collect();
-        let value = match &words[..] {
-            [word] if is_truth(kind.op, slot) => operand(b.isetp(Mod::NE, false, word.clone(), rz())),
-            [word] => word.clone(),
-            words => operand(b.collect(words)),
+    Some(internal_function(name, target, max_regs, |b| {
+        let mut at = abi::FIRST_ARGUMENT;
+        let mut next = |b: &mut Builder<'_>| {
+            at += 1;
+            operand(take_register(b, at - 1))
         };
-        given.push((slot, value));
-    }
-    let lanes = if kind.is_of_all() { Operand::Imm(!0) } else { next(&mut b) };
-    let results = execute(&mut b, &kind, &given, lanes);
-    let mut kept = Vec::new();
-    for (r, v) in (abi::FIRST_ARGUMENT..).zip(results) {
-        give_register(&mut b, r, operand(v));
-        kept.push(register(r));
-    }
-    for (r, v) in (ra..).zip(back) {
-        give_register(&mut b, r, operand(v));
-    }
-    macro_inst(&mut b, Macro::Keep, &kept);
-    b.terminate(Terminator::Return(Name::Phys(Reg::r(ra))));
-    Some(func)
+        let mut given = Vec::new();
+        for (slot, words) in kind.arguments() {
+            let words: Vec<Operand> = (0..words).map(|_| next(b)).collect();
+            let value = match &words[..] {
+                [word] if is_truth(kind.op, slot) => operand(b.isetp(Mod::NE, false, word.clone(), rz())),
+                [word] => word.clone(),
+                words => operand(b.collect(words)),
+            };
+            given.push((slot, value));
+        }
+        let lanes = if kind.is_of_all() { Operand::Imm(!0) } else { next(b) };
+        let results = execute(b, &kind, &given, lanes);
+        let mut kept = Vec::new();
+        for (r, v) in (abi::FIRST_ARGUMENT..).zip(results) {
+            give_register(b, r, operand(v));
+            kept.push(register(r));
+        }
+        kept
+    }))
 }
 
 /// Brings the lanes together, executes the instruction, and gives its results, a register each.
@@ -56,14 +46,12 @@ fn execute(b: &mut Builder<'_>, kind: &Kind, given: &[(usize, Operand)], lanes: 
         given.iter().find(|g| g.0 == slot).map_or_else(pt, |g| g.1.clone())
     };
     let mods: Vec<Mod> = kind.mods.iter().collect();
+    // Lanes of different masks may be here together.
+    let apart: &[Mod] = if kind.is_of_those_here() { &[Mod::EXCLUSIVE] } else { &[] };
+    b.inst(Opcode::WARPSYNC, apart, &[pt(), lanes]);
     if matches!(kind.op, Opcode::REDUX | Opcode::CREDUX) {
-        // Lanes of different masks may be here together.
-        return vec![by_mask(b, lanes, |b, lanes| {
-            b.inst(Opcode::WARPSYNC, &[], &[pt(), lanes]);
-            reduce(b, kind.op, &mods, argument(1))
-        })];
+        return vec![reduce(b, kind.op, &mods, argument(1))];
     }
-    b.inst(Opcode::WARPSYNC, &[], &[pt(), lanes]);
     if kind.op == Opcode::WARPSYNC {
         return Vec::new();
     }

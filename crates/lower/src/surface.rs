@@ -91,7 +91,7 @@ impl Lower<'_, '_> {
             let mods = l.surface_mods(inst, &[Mod::D, Mod::BA, dim], size, None);
             let v = l.b.func.add_value(RegFile::R, 4);
             let operands = vec![pt(), operand(v), at];
-            l.with_handle(&handle, [Opcode::SULD, Opcode::SULD_U, Opcode::SULD_B], &mods, operands, 3);
+            l.with_handle(&handle, [Opcode::SULD, Opcode::SULD_U, Opcode::SULD_B], &mods, operands, 3)?;
             let mut words: Vec<Operand> =
                 (0..bits.div_ceil(32) as u8).map(|i| operand(Name::Part(v, i))).collect();
             if bits < 32 {
@@ -144,7 +144,7 @@ impl Lower<'_, '_> {
             };
             let data = l.vector4(&words);
             let operands = vec![at, data];
-            l.with_handle(&handle, [Opcode::SUST, Opcode::SUST_U, Opcode::SUST_B], &mods, operands, 2);
+            l.with_handle(&handle, [Opcode::SUST, Opcode::SUST_U, Opcode::SUST_B], &mods, operands, 2)?;
             Ok(())
         })
     }
@@ -188,7 +188,7 @@ impl Lower<'_, '_> {
                 }
             };
             let operands = vec![at, operand(data)];
-            l.with_handle(&handle, [Opcode::SURED, Opcode::SURED_U, Opcode::SURED_B], &mods, operands, 2);
+            l.with_handle(&handle, [Opcode::SURED, Opcode::SURED_U, Opcode::SURED_B], &mods, operands, 2)?;
             Ok(())
         })
     }

@@ -10,7 +10,7 @@ use crate::emit::{Emit, Pair, as_imm, constant, fabs, fimm, imm, pt, rz};
 use crate::func::{Known, Lower, Result};
 use crate::statement::Statement;
 use crate::types::{Kind, Ty};
-use ori::{ALWAYS, Builder, Guard, Macro, Name, Operand, Terminator, Value, operand};
+use ori::{ALWAYS, Builder, Macro, Name, Operand, Value, operand};
 use ptx::{Mod as M, Op, Type, VectorElem};
 use sass::{Mod, Opcode, Reg, RegFile, Role, SlotKind};
 use smallvec::SmallVec;
@@ -159,7 +159,7 @@ impl Lower<'_, '_> {
         mods: &[Mod],
         mut operands: Vec<Operand>,
         at: usize,
-    ) {
+    ) -> Result<()> {
         match handle {
             Handle::Const(offset) => {
                 operands.insert(at, Operand::Imm(0));
@@ -177,37 +177,26 @@ impl Lower<'_, '_> {
                 operands.insert(at + 1, self.no_sampler(ops[1], at + 1));
                 self.b.inst(ops[1], mods, &operands);
             }
-            Handle::Varying(word) => {
-                let [head, done] = [(); 2].map(|()| self.b.func.add_block());
-                self.b.terminate(Terminator::Jump(Builder::call(head)));
-                self.b.block = head;
-                let one = self.b.def(Opcode::R2UR, &[], &[operand(*word)]);
+            Handle::Varying(word) => self.in_turns(&[operand(*word)], |l, u, guard| {
                 let zero = operand(Name::Phys(Reg::URZ));
-                let pair = self.b.def_macro(Macro::Collect, RegFile::UR, 2, &[operand(one), zero]);
-                let mine = self.b.isetp(Mod::EQ, false, operand(*word), operand(one));
+                let pair = l.b.def_macro(Macro::Collect, RegFile::UR, 2, &[operand(u[0]), zero]);
                 operands.insert(at, operand(pair));
-                operands.insert(at + 1, self.no_sampler(ops[1], at + 1));
+                operands.insert(at + 1, l.no_sampler(ops[1], at + 1));
                 let defs = ops[1].slots().iter().zip(&operands).filter(|(s, _)| s.role == Role::Def);
                 let defs: Vec<Operand> = defs.map(|(_, o)| o.clone()).collect();
                 let kept: Vec<Name> = defs
                     .iter()
                     .map(|o| match o.as_reg().map(|r| r.reg) {
-                        Some(Name::Val(v)) => Name::Val(self.undefined(self.b.func.values[v])),
+                        Some(Name::Val(v)) => Name::Val(l.undefined(l.b.func.values[v])),
                         Some(n) => n,
                         None => Name::Phys(Reg::PT),
                     })
                     .collect();
-                let guard = Guard { pred: Name::Val(mine), not: false };
-                self.b.guarded(guard, ops[1], mods, &operands, &kept);
-                self.b.terminate(Terminator::Branch {
-                    cond: mine.into(),
-                    not: true,
-                    taken: Builder::call(head),
-                    fall: Builder::call(done),
-                });
-                self.b.block = done;
-            }
+                l.b.guarded(guard, ops[1], mods, &operands, &kept);
+                Ok(())
+            })?,
         }
+        Ok(())
     }
 
     /// A number in an array: at most 65535.
@@ -460,7 +449,7 @@ impl Lower<'_, '_> {
             Operand::Imm(dim as u32),
             Operand::Imm(15),
         ];
-        self.with_handle(handle, op, mods, operands, 5);
+        self.with_handle(handle, op, mods, operands, 5)?;
         if let Some((p, missing)) = resident {
             let mark = self.mark();
             let v = self.b.plop(operand(missing), pt(), 0x0f);
@@ -543,7 +532,7 @@ impl Lower<'_, '_> {
             let v = l.b.func.add_value(RegFile::R, 2);
             let dimension = Operand::Imm(0);
             let operands = vec![rz(), operand(v), operand(source), dimension, Operand::Imm(mask)];
-            l.with_handle(&handle, TXQ, &mods, operands, 4);
+            l.with_handle(&handle, TXQ, &mods, operands, 4)?;
             let v = l.b.copy(operand(Name::Part(v, 0)));
             l.write(d, v);
             Ok(())

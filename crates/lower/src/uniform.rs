@@ -1,7 +1,8 @@
 //! Instructions that take uniform registers, where the threads of a warp may disagree: one execution for each
-//! value that they have, in a loop in which the warp stays together.
+//! value that they have, in a loop. Nothing parts the threads between R2UR and the instruction, so that no other group of them
+//! can write the registers.
 
-use crate::emit::{Emit, Pair, imm, ineg, pt, rz};
+use crate::emit::{Emit, Pair, as_imm, imm, pt, rz};
 use crate::func::{Lower, Result};
 use crate::statement::Statement;
 use crate::types::Ty;
@@ -10,56 +11,79 @@ use ptx::{Mod as M, Space};
 use sass::{Mod, Opcode, Reg, RegFile};
 
 impl Lower<'_, '_> {
-    /// Runs `f` with these words in uniform registers, once for each combination of values that the threads
-    /// have. With `each`, once for every thread.
-    fn in_turns(&mut self, words: &[Operand], each: bool, f: impl FnOnce(&mut Self, &[Value])) {
-        let words: Vec<Value> = words.iter().map(|w| self.b.reg(w)).collect();
-        let [head, done] = [(); 2].map(|()| self.b.func.add_block());
-        self.b.terminate(Terminator::Jump(Builder::call(head)));
-        self.b.block = head;
-        let uniform: Vec<Value> =
-            words.iter().map(|w| self.b.def(Opcode::R2UR, &[], &[operand(*w)])).collect();
-        f(self, &uniform);
-        let mut mine = pt();
-        for (u, w) in uniform.iter().zip(&words) {
-            let same = [operand(*w), operand(*u), mine, pt()];
-            mine = operand(self.b.def_pred(Opcode::ISETP, &[Mod::EQ, Mod::U32, Mod::AND], &same));
-        }
-        if each {
-            // Of those that have these values, the one with the lowest number is done.
-            let with = self.b.func.add_value(RegFile::R, 1);
-            self.b.inst(Opcode::VOTE, &[Mod::ANY], &[operand(with), pt(), mine]);
-            let minus = self.b.iadd(ineg(operand(with)), rz());
-            let lowest = self.b.and(operand(with), operand(minus));
-            let lane = self.b.def(Opcode::S2R, &[], &[Operand::Special(sass::SpecialReg::SR_EQMASK)]);
-            mine = operand(self.b.isetp(Mod::EQ, false, operand(lowest), operand(lane)));
-        }
-        let Operand::Reg(mine) = mine else { return };
-        self.b.terminate(Terminator::Branch {
-            cond: mine.reg,
-            not: true,
-            taken: Builder::call(head),
-            fall: Builder::call(done),
-        });
-        self.b.block = done;
+    /// Runs `f` with these words in uniform registers for one combination of them after another, in a loop that the threads
+    /// leave that have it. Their guard is for `f`: what it does without it, all do that are left, with the same words.
+    pub(crate) fn in_turns<T>(
+        &mut self,
+        words: &[Operand],
+        f: impl FnOnce(&mut Self, &[Value], Guard) -> Result<T>,
+    ) -> Result<T> {
+        let choose = |l: &mut Self| {
+            let mut other: Option<Value> = None;
+            let uniform = words.iter().map(|w| {
+                if as_imm(w).is_some() {
+                    return l.b.def_macro(Macro::Copy, RegFile::UR, 1, std::slice::from_ref(w));
+                }
+                let word = l.b.reg(w);
+                let differs = l.b.func.add_value(RegFile::P, 1);
+                let one = l.b.func.add_value(RegFile::UR, 1);
+                l.b.inst(Opcode::R2UR_P, &[], &[operand(differs), operand(one), operand(word)]);
+                other = Some(match other {
+                    Some(other) => l.b.plop(operand(other), operand(differs), 0xfc),
+                    None => differs,
+                });
+                one
+            });
+            let uniform: Vec<Value> = uniform.collect();
+            let pred = other.map_or(Name::Phys(Reg::PT), Name::Val);
+            (uniform, Guard { pred, not: other.is_some() })
+        };
+        self.until_all_had_a_turn(choose, f)
     }
 
-    /// Runs `f` for one word of the threads after another, under the guard of those threads that have it.
-    pub(crate) fn in_own_turn(&mut self, word: &Operand, f: impl FnOnce(&mut Self, Value, Guard)) {
-        let word = self.b.reg(word);
+    /// Runs `f` with these words in uniform registers for one thread after another.
+    fn one_by_one<T>(
+        &mut self,
+        words: &[Operand],
+        f: impl FnOnce(&mut Self, &[Value], Guard) -> Result<T>,
+    ) -> Result<T> {
+        let choose = |l: &mut Self| {
+            let chosen = l.b.func.add_value(RegFile::P, 1);
+            let nowhere = operand(Name::Phys(Reg::URZ));
+            l.b.inst(Opcode::ELECT, &[], &[operand(chosen), nowhere, pt()]);
+            let mine = Guard { pred: chosen.into(), not: false };
+            let uniform = words.iter().map(|w| {
+                let word = l.b.reg(w);
+                let one = l.b.func.add_value(RegFile::UR, 1);
+                let before = l.undefined(ori::ValueData { file: RegFile::UR, width: 1 });
+                let operands = [operand(one), operand(word)];
+                l.b.guarded(mine, Opcode::R2UR, &[Mod::BROADCAST], &operands, &[before.into()]);
+                one
+            });
+            (uniform.collect(), mine)
+        };
+        self.until_all_had_a_turn(choose, f)
+    }
+
+    /// A loop of the threads: those leave it for which the guard holds that `choose` gives.
+    fn until_all_had_a_turn<T>(
+        &mut self,
+        choose: impl FnOnce(&mut Self) -> (Vec<Value>, Guard),
+        f: impl FnOnce(&mut Self, &[Value], Guard) -> Result<T>,
+    ) -> Result<T> {
         let [head, done] = [(); 2].map(|()| self.b.func.add_block());
         self.b.terminate(Terminator::Jump(Builder::call(head)));
         self.b.block = head;
-        let uniform = self.b.def(Opcode::R2UR, &[], &[operand(word)]);
-        let mine = self.b.isetp(Mod::EQ, false, operand(uniform), operand(word));
-        f(self, uniform, Guard { pred: mine.into(), not: false });
+        let (uniform, mine) = choose(self);
+        let result = f(self, &uniform, mine)?;
         self.b.terminate(Terminator::Branch {
-            cond: mine.into(),
-            not: true,
+            cond: mine.pred,
+            not: !mine.not,
             taken: Builder::call(head),
             fall: Builder::call(done),
         });
         self.b.block = done;
+        Ok(result)
     }
 
     fn uniform_address(base: impl Into<Name>) -> Operand {
@@ -108,19 +132,19 @@ impl Lower<'_, '_> {
             }
         };
         let deep = self.sm() >= 100 && action == Mod::IV;
-        if action == Mod::IV {
-            let all = [Operand::ScoreboardSet(0), Operand::Imm(0), Operand::ScoreboardSet(0x3f)];
-            self.b.inst(Opcode::DEPBAR, &[], &all);
-        }
-        self.in_turns(&words, false, |l, u| {
+        self.in_turns(&words, |l, u, _| {
+            if action == Mod::IV {
+                let all = [Operand::ScoreboardSet(0), Operand::Imm(0), Operand::ScoreboardSet(0x3f)];
+                l.b.inst(Opcode::DEPBAR, &[], &all);
+            }
             let at = l.b.def_macro(Macro::Collect, RegFile::UR, 2, &[operand(u[0]), operand(u[1])]);
             if deep {
                 let mods = [Mod::E, Mod::C, Mod::LDCU, Mod::IV, Mod::DEEP];
                 l.b.inst(Opcode::CCTL_LDCU, &mods, &[Self::uniform_address(at)]);
             }
             l.b.inst(Opcode::UTMACCTL, &[action], &[Self::uniform_address(at)]);
-        });
-        Ok(())
+            Ok(())
+        })
     }
 
     /// `prefetch.tensormap`.
@@ -145,12 +169,12 @@ impl Lower<'_, '_> {
                 Some(n) => imm((n >> 3) as u32),
                 None => operand(l.b.shf(&[Mod::R, Mod::U64], size.lo, imm(3), size.hi)),
             };
-            l.in_turns(&[at, count], false, |l, u| {
+            l.in_turns(&[at, count], |l, u, _| {
                 let zero = operand(Name::Phys(Reg::URZ));
                 let operands = [Self::uniform_address(u[0]), zero, operand(u[1])];
                 l.b.inst(Opcode::UMEMSETS, &[Mod::_64], &operands);
-            });
-            Ok(())
+                Ok(())
+            })
         })
     }
 
@@ -165,12 +189,12 @@ impl Lower<'_, '_> {
             };
             return self.branch_around(|l| {
                 let words = [l.shared_word(to)?, l.shared_word(barrier)?];
-                l.in_turns(&words, true, |l, u| {
+                l.one_by_one(&words, |l, u, _| {
                     let pair = l.b.def_macro(Macro::Collect, RegFile::UR, 2, &[operand(u[0]), operand(u[1])]);
                     let barrier = Self::uniform_address(Name::Part(pair, 1));
                     l.b.inst(Opcode::UGETNEXTWORKID, &[how], &[Self::uniform_address(pair), barrier]);
-                });
-                Ok(())
+                    Ok(())
+                })
             });
         }
         let answer = match self.src(&inst.operands[1], Ty { bits: 128, ..Ty::B32 })? {

@@ -7,7 +7,7 @@ use crate::emit::{Emit, as_imm, pt, rz};
 use crate::func::{Lower, Result, ty};
 use crate::statement::Statement;
 use crate::types::{Src, Ty};
-use ori::{BlockCall, Builder, Operand, Terminator, Value, meeting, operand};
+use ori::{Builder, Operand, Value, meeting, operand};
 use ptx::{Mod as M, Op as O};
 use sass::{Mod, Opcode, RegFile};
 use smallvec::SmallVec;
@@ -23,6 +23,17 @@ impl Members {
         match self {
             Members::All => Operand::Imm(!0),
             Members::Mask(mask) => mask.clone(),
+        }
+    }
+
+    /// Brings the threads of the mask together for what all threads do that execute it at once. Those of different masks
+    /// must do it apart; the backend takes the modifier away where all surely have the same one.
+    fn meet_alone(&self, b: &mut Builder<'_>) {
+        match self {
+            Members::All => meet(b, self.mask()),
+            Members::Mask(mask) => {
+                b.inst(Opcode::WARPSYNC, &[Mod::EXCLUSIVE, meeting::MARK], &[pt(), mask.clone()]);
+            }
         }
     }
 }
@@ -56,13 +67,14 @@ impl Lower<'_, '_> {
     fn elect(&mut self, inst: &Statement<'_>) -> Result<()> {
         let (d, p) = self.dst_pair(&inst.operands[0])?;
         let members = self.members(&inst.operands[1])?;
-        self.meet(&members);
+        members.meet_alone(&mut self.b);
         let chosen = self.b.func.add_value(RegFile::P, 1);
         let lane = self.b.func.add_value(RegFile::UR, 1);
         self.b.inst(Opcode::ELECT, &[], &[operand(chosen), operand(lane), pt()]);
+        // Here, since groups of lanes may come by one after another.
+        let lane = self.b.copy(operand(lane));
         if let Some(d) = d {
-            let v = self.b.copy(operand(lane));
-            self.write(d, v);
+            self.write(d, lane);
         }
         if let Some(p) = p {
             self.write(p, chosen);
@@ -238,22 +250,9 @@ impl Lower<'_, '_> {
         let a = operand(self.b.reg(&a.low()));
         let minmax = inst.one_of(&[M::min, M::max]).is_some();
         let op = if minmax && matches!(self.sm(), 100 | 103) { Opcode::CREDUX } else { Opcode::REDUX };
-        // All threads that execute it together take part, so those of one mask must be on their own.
-        let mask = self.src(mask, Ty::U32)?.low();
-        let v = match as_imm(&mask) {
-            Some(n) => {
-                let mask = if n == !0 { mask } else { operand(self.b.reg(&mask)) };
-                meet(&mut self.b, mask);
-                reduce(&mut self.b, op, &mods, a)
-            }
-            None => {
-                let mask = operand(self.b.reg(&mask));
-                by_mask(&mut self.b, mask, |b, mask| {
-                    meet(b, mask);
-                    reduce(b, op, &mods, a)
-                })
-            }
-        };
+        let members = self.members(mask)?;
+        members.meet_alone(&mut self.b);
+        let v = reduce(&mut self.b, op, &mods, a);
         self.write(d, v);
         Ok(())
     }
@@ -263,42 +262,6 @@ impl Lower<'_, '_> {
 pub(crate) fn reduce(b: &mut Builder<'_>, op: Opcode, mods: &[Mod], a: Operand) -> Value {
     let u = b.def(op, mods, &[a]);
     b.copy(operand(u))
-}
-
-/// Runs `f`, which gives one register, once for each mask that the threads have, with the threads of that
-/// mask only: `f` must not be where all have come together again, so it is on one side of a branch in a loop.
-pub(crate) fn by_mask(
-    b: &mut Builder<'_>,
-    mask: Operand,
-    f: impl FnOnce(&mut Builder<'_>, Operand) -> Value,
-) -> Value {
-    let [head, then, join, done] = [(); 4].map(|()| b.func.add_block());
-    let result = b.func.add_value(RegFile::R, 1);
-    b.func.blocks[join].params.push(result);
-    b.terminate(Terminator::Jump(Builder::call(head)));
-    b.block = head;
-    let one = b.def(Opcode::R2UR, &[], std::slice::from_ref(&mask));
-    let one = b.copy(operand(one));
-    let mine = b.isetp(Mod::EQ, false, operand(one), mask.clone());
-    let none = b.copy(rz());
-    b.terminate(Terminator::Branch {
-        cond: mine.into(),
-        not: false,
-        taken: Builder::call(then),
-        fall: BlockCall { block: join, args: SmallVec::from_slice(&[none]) },
-    });
-    b.block = then;
-    let v = f(b, mask);
-    b.terminate(Terminator::Jump(BlockCall { block: join, args: SmallVec::from_slice(&[v]) }));
-    b.block = join;
-    b.terminate(Terminator::Branch {
-        cond: mine.into(),
-        not: true,
-        taken: Builder::call(head),
-        fall: Builder::call(done),
-    });
-    b.block = done;
-    result
 }
 
 /// Modifiers of REDUX and CREDUX.

@@ -27,6 +27,8 @@ pub fn is_pure(d: &InstData) -> bool {
         | Opcode::MATCH
         | Opcode::REDUX
         | Opcode::R2UR
+        | Opcode::R2UR_P
+        | Opcode::R2UR_OR
         | Opcode::ELECT
         | Opcode::CREDUX
         | Opcode::NANOSLEEP

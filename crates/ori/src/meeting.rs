@@ -55,6 +55,10 @@ impl Kind {
     pub fn is_of_all(&self) -> bool {
         self.op == Opcode::BAR
     }
+    /// Whether all lanes that execute it at once take part, so that lanes of different masks must do it apart.
+    pub fn is_of_those_here(&self) -> bool {
+        matches!(self.op, Opcode::REDUX | Opcode::CREDUX | Opcode::ELECT)
+    }
     /// Whether the function says, after its other results, which lanes met.
     pub fn tells_lanes(&self) -> bool {
         matches!(self.op, Opcode::VOTE | Opcode::MATCH)
@@ -71,7 +75,8 @@ impl Kind {
             Opcode::VOTE if self.mods.has(Mod::ANY) => &[0, 1],
             Opcode::VOTE | Opcode::MATCH => &[1],
             Opcode::REDUX | Opcode::CREDUX => &[0],
-            _ => &[],
+            Opcode::BAR | Opcode::WARPSYNC => &[],
+            op => unreachable!("lanes do not meet at {}", op.name()),
         }
     }
     /// The slots that the function gets, in order, and in how many registers: a predicate as 0 or 1. Number and thread

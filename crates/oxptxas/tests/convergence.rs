@@ -286,15 +286,42 @@ const REDUCTIONS: &[(&str, &str)] = &[
     redux.sync.max.u32 %r2, %id, %r5; bra E; A: redux.sync.max.u32 %r2, %lane, %r5; add.u32 %r2, %r2, 1;
     E: st.global.u32 [%out], %r2; ret;",
     ),
+    (
+        "reduction with two masks, the warp together",
+        "
+    and.b32 %r4, %lane, 16; shl.b32 %r5, 0xffff, %r4; redux.sync.max.u32 %r2, %id, %r5; add.u32 %r2, %r2, %r4;
+    redux.sync.add.u32 %r3, %r2, %r5; st.global.u32 [%out], %r2; st.global.u32 [%out+4], %r3; ret;",
+    ),
+    (
+        "reduction with two masks while some lanes have left",
+        "
+    and.b32 %r4, %lane, 16; shl.b32 %r5, 0xffff, %r4; and.b32 %r5, %r5, 0xffffff80; @%p2 bra E;
+    redux.sync.xor.b32 %r2, %id, %r5; st.global.u32 [%out], %r2; E: st.global.u32 [%out+4], %id; ret;",
+    ),
+    (
+        "reductions with two masks in a loop",
+        "
+    and.b32 %r4, %lane, 16; shl.b32 %r5, 0xffff, %r4; mov.u32 %r2, %id; shr.u32 %r6, %r4, 3; add.u32 %r6, %r6, 1;
+    L: redux.sync.min.u32 %r3, %r2, %r5; mad.lo.u32 %r2, %r3, 3, %lane; sub.u32 %r6, %r6, 1;
+    setp.ne.u32 %p4, %r6, 0; @%p4 bra L; st.global.u32 [%out], %r2; ret;",
+    ),
 ];
 
 /// From sm_90 on.
-const ELECTIONS: &[(&str, &str)] = &[(
-    "elections in two arms",
-    "
+const ELECTIONS: &[(&str, &str)] = &[
+    (
+        "elections in two arms",
+        "
     @%p3 bra A; elect.sync %r2|%p4, -1; bra E; A: elect.sync %r2|%p4, -1; add.u32 %r2, %r2, 1;
     E: selp.u32 %r3, 1, 2, %p4; st.global.u32 [%out], %r2; st.global.u32 [%out+4], %r3; ret;",
-)];
+    ),
+    (
+        "election with two masks, the warp together",
+        "
+    and.b32 %r4, %lane, 16; shl.b32 %r5, 0xffff, %r4; elect.sync %r2|%p4, %r5; selp.u32 %r3, 1, 2, %p4;
+    st.global.u32 [%out], %r2; st.global.u32 [%out+4], %r3; ret;",
+    ),
+];
 
 /// Targets, and the PTX version to ask for.
 const TARGETS: [(&str, &str); 5] =

@@ -3,11 +3,11 @@
 
 use super::asm::part;
 use super::{Want, f32, f64, int};
-use crate::call::{emit_call, give_register, macro_inst, register, take_register};
+use crate::call::{emit_call, give_register, internal_function, register, take_register};
 use crate::convert::Round;
-use ori::{Builder, Callee, Function, Macro, Name, Operand, Terminator, Value, abi, operand};
+use ori::{Builder, Callee, Function, Operand, Value, abi, operand};
 use ptx::{Inst, Mod as M, Op as P, Type};
-use sass::{Reg, Target};
+use sass::Target;
 
 /// A slow path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -130,24 +130,13 @@ pub(super) fn path(b: &mut Builder<'_>, s: Shared, args: &[Value]) -> Value {
 /// The function of a name, if it is that of a path, within `max_regs` registers.
 pub fn function(name: &str, target: Target, max_regs: u8) -> Option<Function> {
     let s = ALL.into_iter().find(|s| s.name() == name)?;
-    let mut func = Function::new(name, target);
-    func.entry = false;
-    func.max_regs = max_regs.min(abi::SHARED_REGISTERS + sass::target::HARDWARE_REGISTERS);
-    let entry = func.entry_block();
-    let mut b = Builder::new(&mut func, entry);
-    let ra = abi::RETURN_ADDRESS;
-    let back = [take_register(&mut b, ra), take_register(&mut b, ra + 1)];
-    let (width, count) = s.shape();
-    let args: Vec<Value> =
-        (0..count as u8).map(|k| received(&mut b, abi::FIRST_ARGUMENT + k * width, width)).collect();
-    let result = s.expand(&mut b, &args);
-    let kept = give(&mut b, &[result]);
-    for (r, v) in (ra..).zip(back) {
-        give_register(&mut b, r, operand(v));
-    }
-    macro_inst(&mut b, Macro::Keep, &kept);
-    b.terminate(Terminator::Return(Name::Phys(Reg::r(ra))));
-    Some(func)
+    Some(internal_function(name, target, max_regs, |b| {
+        let (width, count) = s.shape();
+        let args: Vec<Value> =
+            (0..count as u8).map(|k| received(b, abi::FIRST_ARGUMENT + k * width, width)).collect();
+        let result = s.expand(b, &args);
+        give(b, &[result])
+    }))
 }
 
 #[cfg(test)]

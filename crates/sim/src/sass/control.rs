@@ -80,6 +80,7 @@ pub(crate) enum Control {
     },
     Warpsync {
         lanes: Src,
+        exclusive: bool,
     },
     /// The named lanes, wherever each of them waits so, execute together what follows, up to `EndCollective`; then
     /// each goes on at its own `after`.
@@ -188,10 +189,10 @@ pub(crate) fn compile(name: &str, o: &Operands<'_>) -> Result<Option<Control>, U
         }
         "WARPSYNC" | "WARPSYNC.COLLECTIVE" => {
             always(o, 0)?;
-            o.ignore(&["EXCLUSIVE"]);
+            let exclusive = o.take("EXCLUSIVE");
             let lanes = if o.take("ALL") { Src::fixed(0xffff_ffff) } else { o.src(1, Kind::Int)? };
             match name {
-                "WARPSYNC" => Control::Warpsync { lanes },
+                "WARPSYNC" => Control::Warpsync { lanes, exclusive },
                 _ => Control::Collective { lanes, after: address(o, 2)? },
             }
         }
@@ -306,9 +307,11 @@ impl Warp {
         }
     }
 
-    /// Wakes every set of lanes whose convergence is complete.
+    /// Wakes every set of lanes whose convergence is complete. Lanes that WARPSYNC lets go at the same time and place run
+    /// as one group, whatever their masks are; WARPSYNC.EXCLUSIVE keeps those of each mask apart.
     fn converge(&mut self) {
         let mut done = 0u32;
+        let mut met = 0u32;
         for lane in 0..32 {
             if (self.live & !done) >> lane & 1 == 0 {
                 continue;
@@ -316,8 +319,8 @@ impl Warp {
             let here = self.wait[lane];
             let needed = match here {
                 Wait::Bsync(b) => self.b[usize::from(b)][lane] & self.live,
-                Wait::Warpsync(m) | Wait::Collective(m) => m & self.live,
-                _ => continue,
+                Wait::Warpsync(m) | Wait::Exclusive(m) | Wait::Collective(m) => m & self.live,
+                Wait::No | Wait::Block(_) => continue,
             };
             let complete = lanes(needed).all(|l| match (here, self.wait[l]) {
                 (Wait::Bsync(b), Wait::Bsync(c)) => b == c && self.b[usize::from(b)][l] & self.live == needed,
@@ -327,11 +330,13 @@ impl Warp {
                 let set = needed | 1 << lane;
                 match here {
                     Wait::Collective(_) => self.wake_together(set),
+                    Wait::Warpsync(_) => met |= set,
                     _ => self.wake(set),
                 }
                 done |= set;
             }
         }
+        self.wake(met);
     }
 
     /// Executes a control instruction for `mask`, the lanes of the running group where its guard holds. The
@@ -420,11 +425,12 @@ impl Warp {
                     self.b[usize::from(*barrier)][l] = values[l] as u32;
                 }
             }
-            Control::Warpsync { lanes: who } => {
+            Control::Warpsync { lanes: who, exclusive } => {
                 let mut values = [0; 32];
                 who.fetch(self, &mut values);
+                let wait = if *exclusive { Wait::Exclusive } else { Wait::Warpsync };
                 for l in lanes(mask) {
-                    self.park(1 << l, Wait::Warpsync(values[l] as u32), group.pc);
+                    self.park(1 << l, wait(values[l] as u32), group.pc);
                 }
                 self.converge();
             }

@@ -18,6 +18,8 @@ pub(crate) enum Wait {
     Bsync(u8),
     /// At WARPSYNC for these lanes.
     Warpsync(u32),
+    /// At WARPSYNC.EXCLUSIVE for these lanes.
+    Exclusive(u32),
     /// At WARPSYNC.COLLECTIVE for these lanes.
     Collective(u32),
     /// At a barrier of the block.

@@ -226,6 +226,20 @@ fn warps_arrive_as_a_whole() {
 }
 
 #[test]
+fn masks_keep_lanes_apart_only_where_that_is_asked_for() {
+    // P0 tells the halves of the warp apart, R2 and R3 are their masks.
+    let lines = |sync: &'static str| ["MOV R2, 0xffff", "@!P0 MOV R2, 0xffff0000", sync, "NOP", "EXIT"];
+    let at_nop = |sync| -> Vec<u32> {
+        let trace = in_turns(32, &lines(sync), 1).unwrap();
+        trace.iter().filter(|s| s.0 == 3).map(|s| s.1).collect()
+    };
+    assert_eq!(at_nop("WARPSYNC R2"), [u32::MAX]);
+    let mut apart = at_nop("WARPSYNC.EXCLUSIVE R2");
+    apart.sort_unstable();
+    assert_eq!(apart, [0xffff, 0xffff_0000]);
+}
+
+#[test]
 fn lanes_execute_collectively_what_they_reach_at_different_places() {
     let lines = [
         "@P0 BRA 0x50",

@@ -5,7 +5,7 @@ use super::Fault;
 use super::operand::lanes;
 use super::state::Warp;
 use crate::hazard::access;
-use sass::{Inst, Opcode, Operand, RegFile};
+use sass::{Inst, Mod, Opcode, Operand, RegFile};
 
 /// Uniform registers and predicates, the latter behind the former.
 pub(crate) const CELLS: usize = 136;
@@ -35,7 +35,12 @@ impl Uses {
         access::writes(inst, |c| writes.extend(place(c)));
         let some = !(reads.is_empty() && writes.is_empty());
         let broadcast = match (inst.op, inst.operands.get(1)) {
-            (Opcode::R2UR, Some(Operand::Reg(r))) if r.reg.file == RegFile::R => Some(r.reg.index),
+            // `.BROADCAST` is for one lane to tell all.
+            (Opcode::R2UR, Some(Operand::Reg(r)))
+                if r.reg.file == RegFile::R && !inst.mods.has(Mod::BROADCAST) =>
+            {
+                Some(r.reg.index)
+            }
             _ => None,
         };
         some.then(|| Uses { reads: reads.into(), writes: writes.into(), broadcast })
