@@ -51,6 +51,17 @@ struct Sources {
     constant: bool,
 }
 
+/// Whether ptxas loads zero into a register for this operand; everywhere else it names RZ.
+fn holds_zero(op: Opcode, mods: &Mods, at: usize) -> bool {
+    use Opcode::*;
+    match op {
+        ATOM | ATOMG => at > 2 && mods.has(Mod::CAS),
+        ATOMS => at > 1 && mods.has(Mod::CAS),
+        SYNCS_PHASECHK => at == 2,
+        _ => false,
+    }
+}
+
 fn sources(op: Opcode) -> Sources {
     use Opcode::*;
     let of = |places| Sources { places, any: false, constant: true };
@@ -104,6 +115,14 @@ impl Legalizer<'_> {
     fn instruction(&mut self, d: &mut InstData) -> Result<(), Error> {
         self.hold_kept(d);
         let Op::Sass(op) = d.op else { return Ok(()) };
+        for i in 0..d.operands.len() {
+            if holds_zero(op, &d.mods, i) && d.operands[i] == operand(Name::Phys(Reg::RZ)) {
+                let zeros: SmallVec<[Operand; 2]> =
+                    (0..op.width(i, &d.mods)).map(|_| d.operands[i].clone()).collect();
+                let copy = if zeros.len() == 1 { Macro::Copy } else { Macro::Collect };
+                d.operands[i] = operand(self.define(copy, zeros.len() as u8, &zeros));
+            }
+        }
         for o in &d.operands {
             if let Operand::Addr { offset, .. } = o
                 && !OFFSET_RANGE.contains(offset)

@@ -275,15 +275,6 @@ impl<W: Fn(Value, Block) -> bool> Walk<'_, W> {
     }
 }
 
-/// Number and thread count of a barrier as they share a register.
-fn barrier(d: &InstData) -> Option<Operand> {
-    match &d.operands[..2] {
-        [Operand::Imm(number), Operand::Imm(count)] => Some(Operand::Imm(number | count << 16)),
-        [a @ Operand::Reg(_), b] if a == b => Some(a.clone()),
-        _ => None,
-    }
-}
-
 /// Gives the marked WARPSYNC `site` of a block a way round, for lanes that are not all there.
 ///
 /// # Errors
@@ -316,14 +307,15 @@ pub fn call(func: &mut Function, b: Block, site: Inst) -> Result<(), Error> {
             None => {}
         }
     }
-    let arguments: Vec<(usize, u8, Operand)> = match together.first() {
+    let count = match together.first() {
+        Some(i) if kind.op == Opcode::BAR => Some(func.insts[*i].operands[1].clone()),
+        _ => None,
+    };
+    let mut arguments: Vec<(usize, u8, Operand)> = match together.first() {
         Some(i) => {
             let d = &func.insts[*i];
-            let argument = |slot: usize| {
-                if kind.op == Opcode::BAR && slot == 0 { barrier(d) } else { Some(d.operands[slot].clone()) }
-            };
-            let all = kind.arguments().into_iter().map(|(slot, words)| Some((slot, words, argument(slot)?)));
-            all.collect::<Option<_>>().ok_or_else(|| internal("no such barrier"))?
+            let all = kind.arguments().into_iter();
+            all.map(|(slot, words)| (slot, words, d.operands[slot].clone())).collect()
         }
         None => Vec::new(),
     };
@@ -365,6 +357,9 @@ pub fn call(func: &mut Function, b: Block, site: Inst) -> Result<(), Error> {
         fall: Builder::call(fast),
     });
     insts.block = slow;
+    if let (Some(count), Some((_, _, number))) = (count, arguments.first_mut()) {
+        *number = insts.barrier(number.clone(), count);
+    }
     insts.call(&kind, &arguments, lanes, &internal)?;
     let mut came: SmallVec<[Value; 4]> = SmallVec::new();
     let words: Vec<Value> = results.iter().map(|(r, _)| insts.take(*r)).collect();
@@ -540,6 +535,34 @@ impl Insts<'_> {
             _ => self.put(Op::Sass(Opcode::MATCH), &[Mod::ANY], [pt(), operand(here), lanes.clone()]),
         }
         self.differ(operand(here), lanes.clone())
+    }
+
+    /// Number and thread count of a barrier as they share a register.
+    fn barrier(&mut self, number: Operand, count: Operand) -> Operand {
+        let up = match (&number, count) {
+            (Operand::Imm(number), Operand::Imm(count)) => return Operand::Imm(number | count << 16),
+            (number, count) if *number == count => return count,
+            (_, Operand::Imm(count)) => self.def_macro(Macro::Copy, Operand::Imm(count << 16)),
+            (_, count) => {
+                let up = self.func.add_value(RegFile::R, 1);
+                self.put(
+                    Op::Sass(Opcode::SHF),
+                    &[Mod::L, Mod::U32],
+                    [operand(up), count, Operand::Imm(16), rz()],
+                );
+                up
+            }
+        };
+        let number = match number {
+            Operand::Imm(_) => operand(self.def_macro(Macro::Copy, number)),
+            number => number,
+        };
+        let both = self.func.add_value(RegFile::R, 1);
+        let never = Operand::Reg(sass::RegOp { not: true, ..sass::RegOp::plain(Name::Phys(Reg::PT)) });
+        let operands =
+            [pt(), operand(both), operand(up), Operand::Imm(0xf), number, Operand::Imm(0xf8), never];
+        self.put(Op::Sass(Opcode::LOP3), &[Mod::LUT], operands);
+        operand(both)
     }
 
     /// The call of the function of a kind.

@@ -26,6 +26,24 @@ pub fn is_fence(target: Target, inst: &Inst) -> bool {
     inst.op == Opcode::MEMBAR && (90..120).contains(&target.sm)
 }
 
+/// Whether accesses and barriers after an instruction wait until it is done, which its write scoreboard tells although it
+/// writes no register: so ptxas has it.
+pub fn is_awaited(op: Opcode) -> bool {
+    matches!(op, Opcode::FENCE | Opcode::SYNCS_EXCH | Opcode::SYNCS_CCTL | Opcode::CCTL_LDCU)
+}
+
+/// Whether the instruction waits for those.
+pub fn awaits(op: Opcode) -> bool {
+    let info = op.info();
+    let constants = matches!(op, Opcode::LDC | Opcode::LDCU | Opcode::ULDC);
+    info.sync || info.memory && !constants || units::leaves_function(op)
+}
+
+/// Whether the instruction reads uniform registers so late that ptxas does not let the warp end before.
+pub fn holds_uniform(op: Opcode) -> bool {
+    matches!(op, Opcode::SYNCS_EXCH | Opcode::UTMACCTL | Opcode::UMEMSETS)
+}
+
 /// Least stall count of an instruction, whatever follows.
 pub fn min_stall(op: Opcode) -> u8 {
     let info = op.info();

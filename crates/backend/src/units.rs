@@ -41,6 +41,11 @@ pub fn register(unit: Unit) -> Option<Reg> {
     (index < count).then_some(Reg { file, index: index as u8 })
 }
 
+/// The units of a register file.
+pub fn of_file(of: RegFile) -> impl Iterator<Item = Unit> {
+    (0..COUNT as Unit).filter(move |u| file(*u) == of)
+}
+
 /// The register file of a unit.
 pub fn file(unit: Unit) -> RegFile {
     match unit {

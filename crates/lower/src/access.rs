@@ -327,13 +327,14 @@ pub fn atom(
     }
 }
 
-/// An atomic operation on a generic address that the hardware has for global memory only: the old value, and
+/// An atomic operation on a generic address that the hardware does not have for all memory: the old value, and
 /// whether it was done.
-pub fn try_atom(b: &mut Builder<'_>, a: &Atomic, address: Operand, data: Operand) -> (Value, Value) {
+pub fn try_atom(b: &mut Builder<'_>, a: &Atomic, address: Operand, data: &[Operand]) -> (Value, Value) {
     let m = atomic_mods(b.func.target.sm, a);
     let old = b.func.add_value(RegFile::R, a.words);
     let done = b.func.add_value(RegFile::P, 1);
-    b.inst(Opcode::ATOM, &m, &[operand(done), operand(old), address, data, rz()]);
+    let second = data.get(1).cloned().unwrap_or_else(rz);
+    b.inst(Opcode::ATOM, &m, &[operand(done), operand(old), address, data[0].clone(), second]);
     (old, done)
 }
 

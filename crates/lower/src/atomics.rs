@@ -207,6 +207,9 @@ impl Lower<'_, '_> {
         if space == Space::Generic && partial {
             return self.branch_around(|l| l.generic_atomic(&r, &spec, dst, &x));
         }
+        if space == Space::Generic && words == 2 && matches!(op, AtomOp::Cas | AtomOp::Exch) {
+            return self.branch_around(|l| l.generic_swap(&r, &spec, dst, &x, y.as_ref()));
+        }
         // Compare-and-swap takes no descriptor.
         let address = self.address(inst, a, space, op != AtomOp::Cas)?;
         let mut data = vec![self.atomic_data(&x, words)];
@@ -270,7 +273,7 @@ impl Lower<'_, '_> {
         };
         let data = self.atomic_data(x, spec.words);
         access::before(&mut self.b, r.order, ALWAYS);
-        let (fast, done) = access::try_atom(&mut self.b, spec, address, data);
+        let (fast, done) = access::try_atom(&mut self.b, spec, address, &[data]);
         let (slow, join) = (self.b.func.add_block(), self.b.func.add_block());
         let old = self.b.func.add_value(RegFile::R, spec.words);
         self.b.func.blocks[join].params.push(old);
@@ -283,6 +286,51 @@ impl Lower<'_, '_> {
         self.b.block = slow;
         let loop_spec = Atomic { op: AtomOp::Cas, ..*spec };
         let seen = self.emulated(&loop_spec, &plain, r, x)?;
+        self.b.terminate(Terminator::Jump(BlockCall { block: join, args: SmallVec::from_slice(&[seen]) }));
+        self.b.block = join;
+        access::after(&mut self.b, r.order, ALWAYS);
+        if let Some(d) = dst {
+            self.write(d, old);
+        }
+        Ok(())
+    }
+
+    /// A 64-bit exchange or compare-and-swap on a generic address: in local memory, which has none, it is a load and a store, as
+    /// ptxas has it.
+    fn generic_swap(
+        &mut self,
+        r: &Request<'_>,
+        spec: &Atomic,
+        dst: Option<ptx::RegId>,
+        x: &Src,
+        y: Option<&Src>,
+    ) -> Result<()> {
+        // Compare-and-swap takes no descriptor.
+        let address = self.address(r.inst, r.address, Space::Generic, spec.op != AtomOp::Cas)?;
+        let data: Vec<Operand> =
+            std::iter::once(x).chain(y).map(|s| self.atomic_data(s, spec.words)).collect();
+        access::before(&mut self.b, r.order, ALWAYS);
+        let (fast, done) = access::try_atom(&mut self.b, spec, address.clone(), &data);
+        let (slow, join) = (self.b.func.add_block(), self.b.func.add_block());
+        let old = self.b.func.add_value(RegFile::R, spec.words);
+        self.b.func.blocks[join].params.push(old);
+        self.b.terminate(Terminator::Branch {
+            cond: done.into(),
+            not: false,
+            taken: BlockCall { block: join, args: SmallVec::from_slice(&[fast]) },
+            fall: Builder::call(slow),
+        });
+        self.b.block = slow;
+        let plain = self.plain_load(spec);
+        let seen = access::load(&mut self.b, &plain, address.clone(), ALWAYS, None);
+        let new = match y {
+            Some(y) => {
+                let equal = self.b.isetp64(Mod::EQ, false, &Pair::of(seen), &x.pair());
+                operand(self.b.sel64(operand(equal), &y.pair(), &Pair::of(seen)))
+            }
+            None => data[0].clone(),
+        };
+        access::store(&mut self.b, &plain, address, new, ALWAYS);
         self.b.terminate(Terminator::Jump(BlockCall { block: join, args: SmallVec::from_slice(&[seen]) }));
         self.b.block = join;
         access::after(&mut self.b, r.order, ALWAYS);

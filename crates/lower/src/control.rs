@@ -187,12 +187,14 @@ impl Lower<'_, '_> {
             None => 16,
         };
         self.b.func.barriers = self.b.func.barriers.max(uses);
-        let (id, count) = match (fixed(&id), count) {
-            (Some(n), None) => (Operand::Imm(n), Operand::Imm(0)),
-            (Some(n), Some(c)) if fixed(&c).is_some() => (Operand::Imm(n), c),
-            (_, count) => {
-                // Number and thread count share one register.
-                let count = count.unwrap_or_else(rz);
+        // Each is a number or in a register; if both are, they share one.
+        let number = |o: &Operand| fixed(o).map(Operand::Imm);
+        let count = count.unwrap_or(Operand::Imm(0));
+        let (id, count) = match (number(&id), number(&count)) {
+            (Some(id), Some(count)) => (id, count),
+            (Some(id), None) => (id, operand(self.b.reg(&count))),
+            (None, Some(count)) => (operand(self.b.reg(&id)), count),
+            (None, None) => {
                 let up = self.b.shl(count, imm(16));
                 let packed = self.b.lop3(operand(up), imm(0xf), id, 0xf8);
                 (operand(packed), operand(packed))

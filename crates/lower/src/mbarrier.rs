@@ -98,6 +98,8 @@ impl Lower<'_, '_> {
                 offset,
             };
             let urz = operand(Name::Phys(Reg::URZ));
+            // Stores to the same place may be on their way; ptxas has it wherever it does not know better.
+            l.b.inst(Opcode::FENCE, &[Mod::VIEW, Mod::ASYNC, Mod::S], &[]);
             l.b.inst(Opcode::SYNCS_EXCH, &[Mod::EXCH, Mod::_64], &[urz, at, operand(data)]);
             Ok(())
         })

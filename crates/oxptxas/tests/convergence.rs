@@ -121,6 +121,14 @@ const BODIES: &[(&str, &str)] = &[
     setp.lt.u32 %p4, %r2, 4; @%p4 bra L; st.global.u32 [%out+4], %r2; ret;",
     ),
     (
+        "barriers with number and count in registers",
+        "
+    shr.u32 %r3, %id, 31; setp.lt.u32 %p4, %id, 32; bar.sync %r3; @!%p4 bra E; add.u32 %r4, %r3, 32; add.u32 %r5, %r3, 1;
+    st.volatile.shared.u32 [sh], %id; bar.sync %r5, 32; bar.sync 1, %r4; bar.sync %r5, %r4;
+    bar.red.popc.u32 %r2, %r5, 32, %p2; bar.red.or.pred %p5, 2, %r4, %p1; selp.u32 %r6, 5, 6, %p5; add.u32 %r2, %r2, %r6;
+    ld.volatile.shared.u32 %r6, [sh]; st.global.u32 [%out], %r2; E: bar.red.popc.u32 %r2, %r3, %p2; st.global.u32 [%out+4], %r2; ret;",
+    ),
+    (
         "reduction at a barrier in the code of some warps",
         "
     setp.lt.u32 %p4, %id, 32; @!%p4 bra E; barrier.red.popc.u32 %r2, 1, 32, %p2; st.global.u32 [%out], %r2;
@@ -225,6 +233,19 @@ const MEETINGS: &[(&str, &str)] = &[
         "
     @%p3 bra A; st.volatile.shared.u32 [sh], 7; barrier.sync 0; ld.volatile.shared.u32 %r2, [sh+4]; bra E; A: st.volatile.shared.u32 [sh+4], 9; barrier.sync 0; ld.volatile.shared.u32 %r2, [sh];
     E: st.global.u32 [%out], %r2; ret;",
+    ),
+    (
+        "barriers in two arms, number in a register",
+        "
+    shr.u32 %r5, %id, 31; @%p3 bra A; st.volatile.shared.u32 [sh], 7; barrier.sync %r5; ld.volatile.shared.u32 %r2, [sh+4]; bra E;
+    A: st.volatile.shared.u32 [sh+4], 9; barrier.sync %r5; ld.volatile.shared.u32 %r2, [sh]; E: st.global.u32 [%out], %r2; ret;",
+    ),
+    (
+        "barriers in two arms, number or count in a register",
+        "
+    setp.lt.u32 %p4, %id, 32; @!%p4 bra E; shr.u32 %r5, %id, 31; add.u32 %r6, %r5, 32; add.u32 %r7, %r5, 3;
+    @%p3 bra A; barrier.sync %r7, 32; barrier.red.popc.u32 %r2, 2, %r6, %p1; bra E;
+    A: barrier.sync %r7, 32; barrier.red.popc.u32 %r2, 2, %r6, %p2; E: st.global.u32 [%out], %r2; ret;",
     ),
     (
         "reductions at barriers in two arms",

@@ -69,3 +69,141 @@ fn conversions_to_64_bits_flush_before() {
         assert!(insts.iter().any(|i| i.op == Opcode::FMUL && i.mods.has(Mod::FTZ)), "{target}");
     }
 }
+
+/// Positions of the instructions with this opcode.
+fn places(insts: &[Inst], op: Opcode) -> Vec<usize> {
+    insts.iter().enumerate().filter(|i| i.1.op == op).map(|i| i.0).collect()
+}
+
+/// Lanes of different masks do apart what all lanes do that are there: WARPSYNC.EXCLUSIVE, the instruction, and the move out of
+/// the uniform register between BSSY and BSYNC.
+#[test]
+fn reductions_and_elections_of_several_masks_are_regions() {
+    for (ptx, op, least) in [
+        ("redux.sync.add.u32 %r3, %r2, %r1;", Opcode::REDUX, 80),
+        ("elect.sync %r3|%p, %r1; selp.u32 %r3, %r3, 77, %p;", Opcode::ELECT, 90),
+    ] {
+        for parted in ["", "setp.gt.u32 %p, %r2, 7; @%p bra E;"] {
+            let source = format!(
+                ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k(.param .u64 a)\n{{\n\
+                 .reg .u32 %r<4>; .reg .u64 %a<3>; .reg .pred %p;\n\
+                 ld.param.u64 %a1, [a]; mov.u32 %r1, %tid.x; mul.wide.u32 %a2, %r1, 8; add.u64 %a1, %a1, %a2;\n\
+                 ld.global.u32 %r1, [%a1]; ld.global.u32 %r2, [%a1+4]; {parted}\n{ptx} st.global.u32 [%a1], %r3;\n\
+                 E: ret;\n}}\n"
+            );
+            let source = source.replace(".target sm_80", &format!(".target sm_{least}"));
+            for (target, insts) in code(&source, least) {
+                let at = places(&insts, op);
+                assert_eq!(at.len(), 1, "{target}");
+                let opens = insts[..at[0]].iter().rposition(|i| i.op == Opcode::BSSY).expect("a region");
+                let closes =
+                    at[0] + insts[at[0]..].iter().position(|i| i.op == Opcode::BSYNC).expect("an end");
+                let inside = &insts[opens..closes];
+                let apart = |i: &Inst| i.op == Opcode::WARPSYNC && i.mods.has(Mod::EXCLUSIVE);
+                assert_eq!(inside.iter().filter(|i| apart(i)).count(), 1, "{target}");
+                let uniform = insts[at[0]].operands.iter().find_map(|o| match o {
+                    Operand::Reg(r) if r.reg.file == sass::RegFile::UR => Some(r.reg),
+                    _ => None,
+                });
+                let reads = |i: &Inst| i.operands[1..].iter().any(|o| o.as_reg().map(|r| r.reg) == uniform);
+                let moves: Vec<bool> = insts.iter().map(|i| i.op == Opcode::MOV && reads(i)).collect();
+                assert_eq!(moves.iter().filter(|m| **m).count(), 1, "{target}");
+                assert!(moves[at[0]..closes].contains(&true), "{target}: the result leaves too late");
+            }
+        }
+    }
+}
+
+/// Barriers name number and thread count each as it is; only if both are in registers they share one.
+#[test]
+fn barriers_take_numbers_and_registers() {
+    let source = ".version 8.0\n.target sm_75\n.address_size 64\n.visible .entry k(.param .u32 a, .param .u32 b)\n{\n\
+        .reg .u32 %r<3>;\nld.param.u32 %r1, [a]; ld.param.u32 %r2, [b];\n\
+        bar.sync %r1; bar.sync %r1, 64; bar.sync 3, %r2; bar.sync %r1, %r2; bar.arrive %r1, 64; ret;\n}\n";
+    for (target, insts) in code(source, 75) {
+        let of = |i: &Inst| match &i.operands[..2] {
+            [Operand::Imm(_), Operand::Reg(_)] => "3, R".to_string(),
+            [Operand::Reg(a), Operand::Reg(b)] if a == b => "R, R".into(),
+            [Operand::Reg(_), Operand::Imm(n)] => format!("R, {n}"),
+            other => panic!("{other:?}"),
+        };
+        let found: Vec<String> = insts.iter().filter(|i| i.op == Opcode::BAR).map(of).collect();
+        assert_eq!(found, ["R, 0", "R, 64", "3, R", "R, R", "R, 64"], "{target}");
+    }
+}
+
+/// Compare-and-swap, and the phase that a barrier is asked about, are in registers even if they are zero.
+#[test]
+fn zero_is_loaded_where_ptxas_loads_it() {
+    let source = ".version 8.0\n.target sm_75\n.address_size 64\n.visible .entry k(.param .u64 a, .param .u32 b)\n{\n\
+        .shared .align 8 .b32 s[4];\n.reg .u32 %r<5>; .reg .u64 %a<4>;\nld.param.u64 %a1, [a]; ld.param.u32 %r1, [b];\n\
+        atom.global.cas.b32 %r2, [%a1], 0, %r1; atom.shared.cas.b32 %r3, [s], %r1, 0; atom.cas.b32 %r4, [%a1], 0, 0;\n\
+        atom.global.cas.b64 %a2, [%a1+8], 0, 0; add.u32 %r2, %r2, %r3; add.u32 %r2, %r2, %r4;\n\
+        st.global.u64 [%a1], %a2; st.global.u32 [%a1], %r2; ret;\n}\n";
+    for (target, insts) in code(source, 75) {
+        let cas: Vec<&Inst> = insts.iter().filter(|i| i.mods.has(Mod::CAS)).collect();
+        assert_eq!(cas.len(), 4, "{target}");
+        for i in cas {
+            let data = &i.operands[i.operands.len() - 2..];
+            assert!(data.iter().all(|o| o.as_reg().is_some_and(|r| !r.reg.is_zero())), "{target}: {data:?}");
+        }
+    }
+    let source = ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k(.param .u64 a)\n{\n\
+        .shared .align 8 .b64 s;\n.reg .pred %p; .reg .u64 %a;\nld.param.u64 %a, [a];\n\
+        mbarrier.test_wait.parity.shared.b64 %p, [s], 0; @%p st.global.u64 [%a], %a; ret;\n}\n";
+    for (target, insts) in code(source, 90) {
+        let asked = places(&insts, Opcode::SYNCS_PHASECHK);
+        assert!(!insts[asked[0]].operands[2].as_reg().unwrap().reg.is_zero(), "{target}");
+    }
+}
+
+/// A 64-bit exchange on a generic address says whether it was done; in local memory, it is a load and a store.
+#[test]
+fn generic_exchanges_of_64_bits_may_not_be_done() {
+    let source = ".version 8.0\n.target sm_75\n.address_size 64\n.visible .entry k(.param .u64 a, .param .u64 b)\n{\n\
+        .reg .u64 %a<5>;\nld.param.u64 %a1, [a]; ld.param.u64 %a2, [b];\n\
+        atom.cas.b64 %a3, [%a1], %a2, %a1; atom.exch.b64 %a4, [%a1], %a2;\n\
+        st.global.u64 [%a1], %a3; st.global.u64 [%a1+8], %a4; ret;\n}\n";
+    for (target, insts) in code(source, 75) {
+        let atoms: Vec<&Inst> = insts.iter().filter(|i| i.op == Opcode::ATOM).collect();
+        assert_eq!(atoms.len(), 2, "{target}");
+        assert!(atoms.iter().all(|i| !i.operands[0].as_reg().unwrap().reg.is_zero()), "{target}");
+        assert_eq!(places(&insts, Opcode::LD).len(), 2, "{target}");
+        assert_eq!(places(&insts, Opcode::ST).len(), 2, "{target}");
+    }
+}
+
+/// What others wait for although it writes no register: the fence in front of SYNCS.EXCH, SYNCS.EXCH, SYNCS.CCTL, and
+/// CCTL of a tensor map. EXIT waits until uniform registers have been read.
+#[test]
+fn barriers_and_tensor_maps_are_waited_for() {
+    let source = ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k(.param .u64 a)\n{\n\
+        .shared .align 8 .b64 s;\n.reg .u64 %a<3>;\nld.param.u64 %a1, [a]; st.shared.u64 [s], %a1;\n\
+        mbarrier.init.shared.b64 [s], 5; mbarrier.inval.shared.b64 [s];\n\
+        ld.shared.u64 %a2, [s]; st.global.u64 [%a1], %a2; ret;\n}\n";
+    for (target, insts) in code(source, 90) {
+        let chain = [Opcode::FENCE, Opcode::SYNCS_EXCH, Opcode::SYNCS_CCTL, Opcode::LDS];
+        let at: Vec<usize> = chain.iter().map(|op| places(&insts, *op)[0]).collect();
+        for pair in at.windows(2) {
+            let board =
+                insts[pair[0]].ctrl.write_sb.unwrap_or_else(|| panic!("{target}: nothing to wait for"));
+            assert!(insts[pair[1]].ctrl.wait >> board & 1 != 0, "{target}");
+        }
+        let read = insts[at[1]].ctrl.read_sb.expect("uniform registers are read late");
+        let rest = &insts[at[1] + 1..=places(&insts, Opcode::EXIT)[0]];
+        assert!(rest.iter().any(|i| i.ctrl.wait >> read & 1 != 0), "{target}");
+    }
+    let source = ".version 8.3\n.target sm_90\n.address_size 64\n.visible .entry k(.param .u64 a)\n{\n\
+        .reg .u64 %a<3>;\nld.param.u64 %a1, [a]; ld.global.u64 %a2, [%a1];\n\
+        fence.proxy.tensormap::generic.acquire.gpu [%a2], 128; ret;\n}\n";
+    for (target, insts) in code(source, 100) {
+        let (drains, ends, works) = (
+            places(&insts, Opcode::DEPBAR)[0],
+            places(&insts, Opcode::CCTL_LDCU)[0],
+            places(&insts, Opcode::UTMACCTL)[0],
+        );
+        assert!(drains < ends && ends < works, "{target}");
+        let board = insts[ends].ctrl.write_sb.expect("a scoreboard");
+        assert!(insts[works].ctrl.wait >> board & 1 != 0 && insts[ends].ctrl.read_sb.is_none(), "{target}");
+    }
+}

@@ -28,15 +28,18 @@ struct Pending {
     read: [u8; COUNT],
     /// Fences on their way, for which everything waits.
     fence: u8,
+    /// Instructions on their way for which accesses and barriers wait.
+    order: u8,
 }
 
 impl Pending {
-    const NONE: Pending = Pending { write: [0; COUNT], read: [0; COUNT], fence: 0 };
+    const NONE: Pending = Pending { write: [0; COUNT], read: [0; COUNT], fence: 0, order: 0 };
 
     /// Adds what is pending in `other`; whether anything was new.
     fn merge(&mut self, other: &Pending) -> bool {
-        let mut changed = other.fence & !self.fence;
+        let mut changed = other.fence & !self.fence | other.order & !self.order;
         self.fence |= other.fence;
+        self.order |= other.order;
         for (a, b) in self.write.iter_mut().zip(&other.write).chain(self.read.iter_mut().zip(&other.read)) {
             changed |= b & !*a;
             *a |= b;
@@ -47,6 +50,13 @@ impl Pending {
     /// What `inst` must wait for.
     fn needs(&self, inst: &Inst) -> u8 {
         let mut wait = self.fence;
+        if timing::awaits(inst.op) {
+            wait |= self.order;
+        }
+        if inst.op == Opcode::EXIT {
+            // Nobody else reads uniform registers so late that it counts.
+            wait |= units::of_file(RegFile::UR).fold(0, |m, u| m | self.read[usize::from(u)]);
+        }
         units::for_each_read(inst, |u, _| wait |= self.write[usize::from(u)]);
         units::for_each_write(inst, |u, _| wait |= self.write[usize::from(u)] | self.read[usize::from(u)]);
         wait
@@ -55,6 +65,7 @@ impl Pending {
     /// The state after waiting for `mask`.
     fn clear(&mut self, mask: u8) {
         self.fence &= !mask;
+        self.order &= !mask;
         if mask != 0 {
             self.write.iter_mut().chain(&mut self.read).for_each(|m| *m &= !mask);
         }
@@ -62,13 +73,17 @@ impl Pending {
 
     /// Scoreboards in use.
     fn busy(&self) -> u8 {
-        self.write.iter().chain(&self.read).fold(self.fence, |a, m| a | m)
+        self.write.iter().chain(&self.read).fold(self.fence | self.order, |a, m| a | m)
     }
 
     /// The state after `inst` has issued with its scoreboards.
     fn issue(&mut self, inst: &Inst) {
         if let Some(s) = inst.ctrl.write_sb {
             units::for_each_write(inst, |u, _| self.write[usize::from(u)] |= 1 << s);
+            if timing::is_awaited(inst.op) {
+                self.order |= 1 << s;
+                late_reads(inst, |u| self.read[usize::from(u)] |= 1 << s);
+            }
         }
         if let Some(s) = inst.ctrl.read_sb {
             late_reads(inst, |u| self.read[usize::from(u)] |= 1 << s);
@@ -140,14 +155,22 @@ fn assign(machine: &mut Machine) {
                 if !results.is_empty() {
                     let when = first_touch(&machine.blocks[b], k, &results);
                     write = Some(choose(&state, &mut needed, boards.clone(), when));
-                } else if matches!(inst.op, Opcode::ATOMG | Opcode::SYNCS_EXCH) {
+                } else if inst.op == Opcode::ATOMG {
                     // Nobody waits for it, but ptxas's always count.
                     write = Some(choose(&state, &mut needed, boards.clone(), machine.blocks[b].insts.len()));
                 }
             }
+            if timing::is_awaited(inst.op) {
+                let rest = &machine.blocks[b].insts[k + 1..];
+                let when = rest.iter().position(|i| timing::awaits(i.inst.op)).map_or(FAR, |n| k + 1 + n);
+                write = Some(choose(&state, &mut needed, boards.clone(), when));
+            }
             // A copy to shared memory always counts its reads, as ptxas's do.
-            let always = inst.op == Opcode::LDGSTS;
-            if timing::reads_late(target, inst) && (always || source_at_risk(machine, b, k, write.is_some()))
+            let always = inst.op == Opcode::LDGSTS || timing::holds_uniform(inst.op);
+            let covered = timing::is_awaited(inst.op) && !always;
+            if timing::reads_late(target, inst)
+                && !covered
+                && (always || source_at_risk(machine, b, k, write.is_some()))
             {
                 let mut sources: SmallVec<[Unit; 8]> = SmallVec::new();
                 late_reads(inst, |u| sources.push(u));
