@@ -1,6 +1,6 @@
 //! The reader: executables of ours and of ptxas.
 
-use crate::attrs::records;
+use crate::attrs::{Attr, records};
 use object::LittleEndian as LE;
 use object::elf::{self, FileHeader64};
 use object::read::elf::{FileHeader, SectionHeader};
@@ -19,6 +19,8 @@ pub struct Image {
     pub constant4: Vec<u8>,
     /// Global variables.
     pub globals: Vec<GlobalImage>,
+    /// Variables in `.nv.constant3`: name, offset and size.
+    pub constants: Vec<(String, u64, u64)>,
     /// Addresses to put into `.nv.constant4`, `.nv.constant3` and globals.
     pub relocs: Vec<RelocImage>,
 }
@@ -44,6 +46,28 @@ pub struct KernelImage {
     pub constant2: Vec<u8>,
     /// Attributes, code and payload: those of its own section, then those of the file that name it.
     pub attributes: Vec<(u8, Vec<u8>)>,
+    /// Whether it is a kernel, and not a device function with a section of its own.
+    pub entry: bool,
+}
+
+impl KernelImage {
+    /// Offset in the parameters' block and size of each parameter, in order; `None` where the file doesn't say.
+    pub fn parameters(&self) -> Option<Vec<(u16, u32)>> {
+        let mut found = BTreeMap::new();
+        for (_, p) in self.attributes.iter().filter(|(code, _)| *code == Attr::KparamInfo as u8) {
+            let [_, _, _, _, n0, n1, at0, at1, w @ ..] = &**p else { return None };
+            let word = u32::from_le_bytes(w.try_into().ok()?);
+            found.insert(u16::from_le_bytes([*n0, *n1]), (u16::from_le_bytes([*at0, *at1]), word >> 18));
+        }
+        let whole = found.keys().enumerate().all(|(i, n)| i == usize::from(*n));
+        (whole && (self.params.1 == 0 || !found.is_empty())).then(|| found.into_values().collect())
+    }
+
+    /// The words of an attribute.
+    pub fn words(&self, attr: Attr) -> Option<Vec<u32>> {
+        let (_, payload) = self.attributes.iter().find(|(code, _)| *code == attr as u8)?;
+        Some(payload.as_chunks::<4>().0.iter().map(|w| u32::from_le_bytes(*w)).collect())
+    }
 }
 
 /// A global variable of an executable.
@@ -72,6 +96,8 @@ pub struct RelocImage {
 
 /// `EI_OSABI` of files of ABI version 7.
 const OLD_ABI: u8 = 0x33;
+/// st_other of a kernel.
+const STO_ENTRY: u8 = 0x10;
 /// The bytes that all variables together may have.
 const MOST_GLOBAL: u64 = 1 << 31;
 
@@ -158,9 +184,13 @@ pub fn read(data: &[u8]) -> Result<Image, String> {
             && s.st_type() == elf::STT_FUNC
             && let Some(k) = image.kernels.get_mut(kernel)
         {
+            k.entry |= s.st_other & STO_ENTRY != 0;
             k.functions.push((name.clone(), value, size));
         }
         let is_section = s.st_type() == elf::STT_SECTION;
+        if place == ".nv.constant3" && !is_section {
+            image.constants.push((name.clone(), value, size));
+        }
         if (place == ".nv.global" || place == ".nv.global.init") && !is_section {
             room = room
                 .checked_sub(size)

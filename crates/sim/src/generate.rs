@@ -432,6 +432,7 @@ pub fn generate(module: &Module, name: &str, seed: u64) -> Option<Launch> {
         grid: [0, 1, 2].map(|i| grid[i] * cluster[i].max(1)),
         block: block_of(module, kernel, style),
         cluster: func.attrs.reqnctapercluster.map(|c| c.map(|n| n.max(1))),
+        cooperative: false,
         // What a kernel allocates on its stack is in no header; the driver gives every thread this much.
         stack: if allocates { 1024 } else { 0 },
         shared: if dynamic { 32 << 10 } else { 0 },

@@ -30,6 +30,9 @@ pub struct Launch {
     /// Blocks of a cluster in x, y, z, if it is launched with clusters.
     #[serde(default)]
     pub cluster: Option<[u32; 3]>,
+    /// Whether all blocks run at once, so that they may wait for each other.
+    #[serde(default)]
+    pub cooperative: bool,
     /// Bytes of stack that the driver is asked for, if more than the kernel says that it needs.
     #[serde(default)]
     pub stack: u32,
@@ -105,6 +108,14 @@ pub struct Tiles {
 }
 
 impl Tiles {
+    /// The tensor map of a tensor at an address.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn map(&self, address: u64) -> Result<[u8; tensormap::BYTES], String> {
+        self.check().map(|()| self.encode(address))
+    }
+
     /// The tensor map's bytes.
     fn encode(&self, address: u64) -> [u8; tensormap::BYTES] {
         let mut map = [0; tensormap::BYTES];
@@ -437,6 +448,22 @@ pub(crate) const MOST_SHARED: u32 = 1 << 24;
 pub(crate) const MOST_STACK: u32 = 512 << 10;
 
 impl Launch {
+    /// A kernel on one thread, without arguments.
+    pub fn of(kernel: &str) -> Launch {
+        Launch {
+            kernel: kernel.to_string(),
+            grid: [1; 3],
+            block: [1; 3],
+            cluster: None,
+            cooperative: false,
+            stack: 0,
+            shared: 0,
+            args: Vec::new(),
+            buffers: BTreeMap::new(),
+            generated: None,
+        }
+    }
+
     /// What is wrong with its grid, blocks, clusters and memory.
     pub(crate) fn shape(&self) -> Result<(), String> {
         let product = |d: [u32; 3]| d.iter().map(|n| u64::from(*n)).try_fold(1, u64::checked_mul);

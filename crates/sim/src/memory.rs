@@ -41,8 +41,8 @@ pub(crate) fn in_blocks(at: u64, mask: u64, count: usize) -> Result<Vec<u64>, St
 pub(crate) const HEAP: &str = "heap";
 /// First address handed out. Away from null and from the windows of shared and local memory.
 const FIRST: u64 = 0x7f_1000_0000;
-/// What lies above is not allocated in turn.
-const WINDOWS: u64 = 0x7a00 << 32;
+/// What lies above is not allocated in turn: the host's memory, and windows.
+const TURN_END: u64 = 0x1000_0000_0000;
 /// Generic addresses of constants and of the kernel's parameters, as all executors have them.
 pub(crate) const CONST_WINDOW: u64 = 0x7c00 << 32;
 /// See [`CONST_WINDOW`].
@@ -73,16 +73,27 @@ impl Memory {
         let base = self
             .allocations
             .iter()
-            .rfind(|a| a.base < WINDOWS)
+            .rfind(|a| a.base < TURN_END)
             .map_or(FIRST, |a| (a.base + a.bytes.len() as u64 + GAP).next_multiple_of(256));
         self.place(name, base, bytes);
         base
     }
 
-    /// Puts `bytes` at an address where nothing is, below or above all that is allocated in turn.
-    pub(crate) fn place(&mut self, name: &str, base: u64, bytes: Vec<u8>) {
+    /// Puts `bytes` at an address where nothing is.
+    pub fn place(&mut self, name: &str, base: u64, bytes: Vec<u8>) {
         let i = self.allocations.partition_point(|a| a.base <= base);
         self.allocations.insert(i, Allocation { base, bytes, name: name.to_string(), first: Vec::new() });
+    }
+
+    /// Takes away what [`Memory::alloc`] or [`Memory::place`] put at `base`, and gives its bytes back.
+    pub fn remove(&mut self, base: u64) -> Option<Vec<u8>> {
+        let i = self.allocations.binary_search_by_key(&base, |a| a.base).ok()?;
+        Some(self.allocations.remove(i).bytes)
+    }
+
+    /// What is allocated: names, first addresses and sizes, ascending by address.
+    pub fn allocations(&self) -> impl Iterator<Item = &Allocation> {
+        self.allocations.iter()
     }
 
     /// The program begins: what variables hold now is what they are made to hold.

@@ -178,6 +178,7 @@ fn launch(test: &Test, params: u32) -> Option<Launch> {
         grid: [1; 3],
         block: [test.threads, 1, 1],
         cluster: None,
+        cooperative: false,
         stack: 0,
         shared: SHARED,
         args: [first, "output"].into_iter().take(params as usize / 8).map(arg).collect(),

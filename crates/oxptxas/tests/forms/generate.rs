@@ -56,6 +56,7 @@ impl Case {
             grid: [1; 3],
             block: [THREADS as u32, 1, 1],
             cluster: None,
+            cooperative: false,
             stack: 0,
             shared: 0,
             args: vec![arg("in"), arg("out")],

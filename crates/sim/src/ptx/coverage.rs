@@ -42,6 +42,7 @@ pub fn coverage(module: &Module) -> Coverage {
             grid: [1; 3],
             block: [32, 1, 1],
             cluster: None,
+            cooperative: false,
             stack: 0,
             shared: 1 << 16,
             args: vec![],

@@ -12,6 +12,7 @@ mod decode;
 mod exec;
 mod float;
 mod int;
+mod loaded;
 mod run;
 mod tensor;
 mod tensormap;
@@ -23,6 +24,7 @@ mod wide;
 pub use approx::is_inexact;
 pub use coverage::coverage;
 pub use decode::RANDOM;
+pub use loaded::Loaded;
 pub use run::{LIMIT, Options, execute, execute_filled, execute_with, observe, run};
 
 use ::ptx::{LineIndex, Span};

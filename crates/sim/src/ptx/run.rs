@@ -6,10 +6,11 @@ use super::exec;
 use super::thread::{Caller, Env, Res, State, Thread};
 use super::warp;
 use crate::launch::{Buffers, Launch, Prepared};
+use crate::memory::Memory;
 use crate::output::{DRIVER, Driver};
 use crate::schedule::{Dice, Schedule};
 use crate::watch::Watch;
-use ::ptx::ast::{FuncId, Module, Operand, Space};
+use ::ptx::ast::{FuncId, Module, Operand, Space, VarId};
 use ::ptx::{Mod, Op, Type};
 
 /// Instructions that a warp runs before the next one gets its turn.
@@ -101,48 +102,72 @@ pub fn observe(
         resolved.aliases.clear();
         return observe(&resolved, launch, options, watch);
     }
-    let Options { limit, fill, schedule, nudge } = options;
-    let kernel = module.funcs.iter().find(|(_, f)| f.entry && f.body.is_some() && f.name == launch.kernel);
-    let (kernel, func) =
-        kernel.ok_or_else(|| SimError::new(format!("there is no kernel '{}'", launch.kernel)))?;
-    let mut program = Program::new(module, kernel, fill, nudge)?;
     let mut prepared = launch.prepare();
+    let kernel = kernel_of(module, launch)?;
     prepared.params = launch.params(&prepared.addresses, module.param_skew);
-    let size = module.param_layout(func).1 as usize;
-    if prepared.params.len() != size {
-        let given = prepared.params.len();
-        return Err(SimError::at(
-            func.span,
-            format!("kernel '{}' takes {size} bytes of arguments, not {given}", launch.kernel),
-        ));
-    }
-    launch.shape().map_err(SimError::new)?;
+    let mut program = Program::new(module, kernel, options.fill, options.nudge)?;
+    check(module, kernel, launch, &prepared.params)?;
     for v in program.globals.clone() {
         let var = &module.vars[v];
         let at = prepared.memory.alloc(&var.name, vec![0; var.size() as usize]);
         program.places[v] = Place::Fixed(at);
     }
-    for (v, var) in module.vars.iter() {
-        let Place::Fixed(at) = program.places[v] else { continue };
-        let contents = program.initial(v);
-        match var.space {
-            Space::Global => {
-                if let Some(to) = prepared.memory.slice_mut(at, contents.len()) {
-                    to.copy_from_slice(&contents);
-                }
-            }
-            Space::Const => {
-                program.consts[at as usize..at as usize + contents.len()].copy_from_slice(&contents);
-            }
-            _ => {}
-        }
+    for v in module.vars.keys() {
+        set_variable(&mut program, v, &mut prepared.memory);
     }
     let params = std::mem::take(&mut prepared.params);
+    prepared.output = blocks((&program, kernel), launch, &params, &mut prepared.memory, (options, watch))?;
+    Ok(prepared)
+}
+
+/// The kernel that is launched.
+pub(super) fn kernel_of(module: &Module, launch: &Launch) -> Result<FuncId, SimError> {
+    let kernel = module.funcs.iter().find(|(_, f)| f.entry && f.body.is_some() && f.name == launch.kernel);
+    kernel.map(|k| k.0).ok_or_else(|| SimError::new(format!("there is no kernel '{}'", launch.kernel)))
+}
+
+/// Whether the launch fits the kernel.
+pub(super) fn check(module: &Module, kernel: FuncId, launch: &Launch, params: &[u8]) -> Result<(), SimError> {
+    let func = &module.funcs[kernel];
+    let (size, given) = (module.param_layout(func).1 as usize, params.len());
+    if given != size {
+        let what = format!("kernel '{}' takes {size} bytes of arguments, not {given}", launch.kernel);
+        return Err(SimError::at(func.span, what));
+    }
+    launch.shape().map_err(SimError::new)
+}
+
+/// Gives a variable with a place its first contents.
+fn set_variable(program: &mut Program<'_>, v: VarId, memory: &mut Memory) {
+    let Place::Fixed(at) = program.places[v] else { return };
+    let contents = program.initial(v);
+    match program.module.vars[v].space {
+        Space::Global => {
+            if let Some(to) = memory.slice_mut(at, contents.len()) {
+                to.copy_from_slice(&contents);
+            }
+        }
+        Space::Const => {
+            program.consts[at as usize..at as usize + contents.len()].copy_from_slice(&contents);
+        }
+        _ => {}
+    }
+}
+
+/// Runs all blocks of a launch on memory that has what they need; what the threads printed.
+pub(super) fn blocks(
+    (program, kernel): (&Program<'_>, FuncId),
+    launch: &Launch,
+    params: &[u8],
+    memory: &mut Memory,
+    (options, watch): (Options, &mut Watch<::ptx::Span>),
+) -> Result<crate::output::Output, SimError> {
+    let Options { limit, schedule, .. } = options;
     let mut env = Env {
-        program: &program,
+        program,
         launch,
-        params: &params,
-        memory: &mut prepared.memory,
+        params,
+        memory,
         shared: Vec::new(),
         ctaid: [0; 3],
         output: Default::default(),
@@ -153,51 +178,75 @@ pub fn observe(
     env.memory.begin();
     env.watch.begin(env.memory);
     let mut dice = Dice::new(schedule);
-    for cluster in launch.clusters().map_err(SimError::new)? {
-        env.shared =
-            vec![unwritten(fill, (program.shared + u64::from(launch.shared)) as usize); cluster.len()];
-        let blocks = cluster.into_iter().enumerate();
-        let blocks = blocks.map(|(rank, at)| (at, Block::new(&env, kernel, rank as u32))).collect();
-        run_cluster(blocks, &mut env, &mut dice)?;
+    let clusters = launch.clusters().map_err(SimError::new)?;
+    let together = if launch.cooperative { clusters.len() } else { 1 };
+    for clusters in clusters.chunks(together) {
+        let mut running: Vec<_> = clusters.iter().map(|c| Cluster::new(c, &env, kernel)).collect();
+        run_clusters(&mut running, &mut env, &mut dice)?;
     }
-    prepared.output = std::mem::take(&mut env.output);
-    Ok(prepared)
+    Ok(env.output)
 }
 
 /// The barrier that all blocks of a cluster share.
 const CLUSTER_BARRIER: u8 = 16;
 
-/// Runs the blocks of a cluster, each with its coordinates, to their end.
-fn run_cluster(
-    mut blocks: Vec<([u32; 3], Block)>,
-    env: &mut Env<'_, '_>,
-    dice: &mut Dice,
-) -> Result<(), SimError> {
-    while blocks.iter().any(|(_, b)| b.live > 0) {
-        let before = env.clock;
-        for b in dice.order(blocks.len()) {
-            let (at, block) = &mut blocks[b];
+/// A running cluster: its blocks, each with its coordinates, and their shared memory while another one runs.
+struct Cluster {
+    blocks: Vec<([u32; 3], Block)>,
+    shared: Vec<Vec<u8>>,
+}
+
+impl Cluster {
+    fn new(places: &[[u32; 3]], env: &Env<'_, '_>, kernel: FuncId) -> Cluster {
+        let size = (env.program.shared + u64::from(env.launch.shared)) as usize;
+        let blocks = places.iter().enumerate();
+        let blocks = blocks.map(|(rank, at)| (*at, Block::new(env, kernel, rank as u32))).collect();
+        Cluster { blocks, shared: vec![unwritten(env.program.fill, size); places.len()] }
+    }
+
+    /// Gives every block a turn, and lets all go on that wait for the whole cluster.
+    fn round(&mut self, env: &mut Env<'_, '_>, dice: &mut Dice) -> Result<(), SimError> {
+        std::mem::swap(&mut env.shared, &mut self.shared);
+        for b in dice.order(self.blocks.len()) {
+            let (at, block) = &mut self.blocks[b];
             env.ctaid = *at;
             block.round(env, dice)?;
         }
-        let waits = |t: &Thread| t.state == State::Barrier(CLUSTER_BARRIER);
+        std::mem::swap(&mut env.shared, &mut self.shared);
+        if self.elsewhere().is_none() {
+            for t in self.blocks.iter_mut().flat_map(|b| &mut b.1.threads).filter(|t| waits(t)) {
+                t.state = State::Ready;
+                t.pc += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// A thread that neither has exited nor waits for the whole cluster.
+    fn elsewhere(&self) -> Option<(&[u32; 3], &Block, usize)> {
         let elsewhere = |t: &Thread| t.state != State::Exited && !waits(t);
-        let other = blocks.iter().find_map(|(at, b)| Some((at, b, b.threads.iter().position(elsewhere)?)));
-        match other {
-            _ if env.clock > env.limit => {
-                return Err(SimError::new(format!("stopped after {} instructions", env.limit)));
-            }
-            Some((at, block, thread)) if env.clock == before => {
-                env.ctaid = *at;
-                return Err(block.error(env, thread, "deadlock: every thread waits"));
-            }
-            Some(_) => {}
-            None => {
-                for t in blocks.iter_mut().flat_map(|b| &mut b.1.threads).filter(|t| waits(t)) {
-                    t.state = State::Ready;
-                    t.pc += 1;
-                }
-            }
+        self.blocks.iter().find_map(|(at, b)| Some((at, b, b.threads.iter().position(elsewhere)?)))
+    }
+}
+
+/// Whether a thread waits for the whole cluster.
+fn waits(t: &Thread) -> bool {
+    t.state == State::Barrier(CLUSTER_BARRIER)
+}
+
+/// Runs clusters, which take turns, to their end.
+fn run_clusters(clusters: &mut [Cluster], env: &mut Env<'_, '_>, dice: &mut Dice) -> Result<(), SimError> {
+    while clusters.iter().flat_map(|c| &c.blocks).any(|(_, b)| b.live > 0) {
+        let before = env.clock;
+        clusters.iter_mut().try_for_each(|c| c.round(env, dice))?;
+        if env.clock > env.limit {
+            return Err(SimError::new(format!("stopped after {} instructions", env.limit)));
+        }
+        if env.clock == before
+            && let Some((at, block, thread)) = clusters.iter().find_map(Cluster::elsewhere)
+        {
+            env.ctaid = *at;
+            return Err(block.error(env, thread, "deadlock: every thread waits"));
         }
     }
     Ok(())

@@ -1,9 +1,9 @@
 //! Control transfer and convergence: the model of `docs/simulator.md`.
 
-use super::Fault;
 use super::compile::{Unsupported, unsupported};
 use super::operand::{Dst, Kind, Operands, Pred, Src, lanes};
 use super::state::{Block, Group, Wait, Warp};
+use super::{Cause, Fault};
 use sass::{Operand, RegFile};
 
 /// What a barrier instruction of the block does.
@@ -456,7 +456,7 @@ impl Warp {
             Control::Barrier { kind, id, threads, pred } => {
                 self.arrive(block, (*kind, id, threads.as_ref(), *pred), mask, group.pc)?;
             }
-            Control::Trap => return Err(Fault::warp("trap")),
+            Control::Trap => return Err(Fault::warp("trap").because(Cause::Trap)),
         }
         Ok(())
     }

@@ -1,11 +1,11 @@
 //! Absolute addresses of code, and the functions that the driver provides: their arguments lie in registers
 //! from R4 on, their results too.
 
-use super::Fault;
 use super::compile::{Unsupported, unsupported};
 use super::mem::Space;
 use super::operand::{Exec, Kind, Operands, lanes};
 use super::state::{CODE, DRIVER_CODE, Machine};
+use super::{Cause, Fault};
 use crate::output::{DRIVER, Driver, HEAP, format};
 use sass::Opcode;
 
@@ -105,7 +105,8 @@ fn call(m: &mut Machine<'_>, f: Driver, lane: usize) -> Result<(), Fault> {
         Driver::Free => return Ok(()),
         Driver::Assert => {
             let what = text(m, lane, a).unwrap_or_default();
-            return Err(Fault::at(lane, format!("assertion `{}` failed", String::from_utf8_lossy(&what))));
+            let what = format!("assertion `{}` failed", String::from_utf8_lossy(&what));
+            return Err(Fault::at(lane, what).because(Cause::Assertion));
         }
     };
     m.warp.r[4][lane] = result as u32;

@@ -1,13 +1,16 @@
 //! A cubin as the loader sees it: code, constant banks, global variables, memory sizes.
 
 use super::state::{CODE, DRIVER_CODE};
-use crate::memory::Memory;
+use crate::memory::{CONST_WINDOW, Memory};
 use crate::output::DRIVER;
 use rustc_hash::FxHashMap;
 use sass::Target;
 
 /// Bytes of stack that the driver gives every thread unless told otherwise.
 const DEFAULT_STACK: u32 = 1024;
+
+/// What bank 3 is called in memory.
+const CONSTANTS: &str = "constant memory";
 
 /// Whether the word is a CALL, of any form.
 fn is_call(word: &u128) -> bool {
@@ -26,10 +29,6 @@ impl Banks {
             self.0.resize_with(i + 1, Vec::new);
         }
         &mut self.0[i]
-    }
-    /// All bytes of a bank.
-    pub(crate) fn bank(&self, bank: u8) -> &[u8] {
-        self.0.get(usize::from(bank)).map_or(&[], Vec::as_slice)
     }
     /// `len` bytes, if they lie in the bank.
     pub(crate) fn slice(&self, bank: u8, at: u64, len: usize) -> Option<&[u8]> {
@@ -72,6 +71,8 @@ pub(crate) struct Image {
     pub(crate) entry: u32,
     /// Constant banks as the file has them, addresses filled in.
     pub(crate) banks: Banks,
+    /// Where bank 3 lies as memory.
+    pub(crate) constants: u64,
     /// Offset and size of the parameters in bank 0.
     pub(crate) params: (u16, u16),
     /// Bytes of shared memory that the kernel declares, with what the system reserves.
@@ -85,64 +86,172 @@ pub(crate) struct Image {
 impl Image {
     /// Loads the kernel: allocates and fills its global variables, resolves relocations.
     pub(crate) fn load(file: &[u8], kernel: &str, memory: &mut Memory) -> Result<Image, String> {
+        Module::load(file, memory)?.image(kernel, memory)
+    }
+}
+
+/// A cubin of which the variables lie in memory, so that kernels can be launched again and again.
+pub struct Module {
+    cubin: cubin::read::Image,
+    target: Target,
+    /// Address and size of each variable.
+    globals: FxHashMap<String, (u64, u64)>,
+    /// Where constant bank 3 lies, which the host may write.
+    constants: u64,
+}
+
+/// Relocations by which one byte of an address is filled in: R_CUDA_G8_0 … R_CUDA_G8_56.
+const BYTES: std::ops::RangeInclusive<u32> = 0x54..=0x5b;
+
+/// The bytes that a relocation of data puts.
+fn filled(kind: u32, value: u64) -> ([u8; 8], usize) {
+    if BYTES.contains(&kind) {
+        return ((value >> (8 * (kind - BYTES.start()))).to_le_bytes(), 1);
+    }
+    (value.to_le_bytes(), 8)
+}
+
+/// Puts bytes into a section.
+fn put(section: &mut [u8], offset: u64, bytes: &[u8]) -> Option<()> {
+    let at = usize::try_from(offset).ok()?;
+    section.get_mut(at..at.checked_add(bytes.len())?)?.copy_from_slice(bytes);
+    Some(())
+}
+
+/// What is wrong with a relocation.
+const OUTSIDE: &str = "a relocation lies outside its section";
+
+impl Module {
+    /// Allocates and fills the variables of a cubin.
+    ///
+    /// # Errors
+    /// What is wrong with the file.
+    pub fn load(file: &[u8], memory: &mut Memory) -> Result<Module, String> {
         let mut cubin = cubin::read::read(file)?;
         let target = Target::new(cubin.sm).ok_or(format!("unknown target sm_{}", cubin.sm))?;
-        let k = cubin.kernels.remove(kernel).ok_or(format!("no kernel {kernel}"))?;
+        let mut globals = FxHashMap::default();
+        for g in &cubin.globals {
+            let at = memory.alloc(&g.name, g.bytes.clone());
+            globals.insert(g.name.clone(), (at, g.bytes.len() as u64));
+        }
+        // Those of functions wait for a kernel: code has its address as part of it.
+        for r in cubin.relocs.iter().filter(|r| !r.place.starts_with(".text.")) {
+            let Some((symbol, _)) = globals.get(&r.symbol) else { continue };
+            let (bytes, size) = filled(r.kind, symbol.wrapping_add_signed(r.addend));
+            let bytes = &bytes[..size];
+            let done = match globals.get(&r.place) {
+                Some((base, _)) => {
+                    memory.slice_mut(base + r.offset, size).map(|to| to.copy_from_slice(bytes))
+                }
+                None if r.place == ".nv.constant3" => put(&mut cubin.constant3, r.offset, bytes),
+                None => put(&mut cubin.constant4, r.offset, bytes),
+            };
+            done.ok_or(OUTSIDE)?;
+        }
+        let mut constants = CONST_WINDOW;
+        if memory.allocation(constants).is_none() {
+            memory.place(CONSTANTS, constants, cubin.constant3.clone());
+        } else {
+            constants = memory.alloc(CONSTANTS, cubin.constant3.clone());
+        }
+        Ok(Module { cubin, target, globals, constants })
+    }
+
+    /// Frees the variables.
+    pub fn unload(self, memory: &mut Memory) {
+        for (base, _) in self.globals.values() {
+            memory.remove(*base);
+        }
+        memory.remove(self.constants);
+    }
+
+    /// What it was compiled for.
+    pub fn target(&self) -> Target {
+        self.target
+    }
+
+    /// Bytes of constant bank 3.
+    pub fn constant_bytes(&self) -> usize {
+        self.cubin.constant3.len()
+    }
+
+    /// The kernels and device functions by name.
+    pub fn functions(&self) -> &std::collections::BTreeMap<String, cubin::read::KernelImage> {
+        &self.cubin.kernels
+    }
+
+    /// Address and size of a variable, constant ones included.
+    pub fn variable(&self, name: &str) -> Option<(u64, u64)> {
+        let constant = || self.cubin.constants.iter().find(|c| c.0 == name);
+        self.globals.get(name).copied().or_else(|| constant().map(|c| (self.constants + c.1, c.2)))
+    }
+
+    /// Address and size of every variable by name, in the order of names.
+    pub fn variables(&self) -> std::collections::BTreeMap<&str, (u64, u64)> {
+        let constants = self.cubin.constants.iter().map(|c| (&*c.0, (self.constants + c.1, c.2)));
+        constants.chain(self.globals.iter().map(|(name, v)| (&**name, *v))).collect()
+    }
+
+    /// A kernel with its code, ready for launches. Addresses of functions are those that hold in it, in variables too.
+    pub(crate) fn image(&self, kernel: &str, memory: &mut Memory) -> Result<Image, String> {
+        let cubin = &self.cubin;
+        let k = cubin.kernels.get(kernel).ok_or(format!("no kernel {kernel}"))?;
         // Functions of their own sections come after the kernel's code.
-        let mut code = k.code;
-        let mut functions: FxHashMap<String, u64> = k.functions.iter().map(|f| (f.0.clone(), f.1)).collect();
+        let mut code = k.code.clone();
+        let mut functions: FxHashMap<&str, u64> = k.functions.iter().map(|f| (&*f.0, f.1)).collect();
         let wanted = |name: &str| cubin.relocs.iter().any(|r| r.symbol == name);
-        for (name, section) in cubin.kernels.iter().filter(|s| wanted(s.0)) {
+        for (name, section) in cubin.kernels.iter().filter(|s| s.0 != kernel && wanted(s.0)) {
             code.resize(code.len().next_multiple_of(8), 0);
-            functions.insert(name.clone(), 16 * code.len() as u64);
+            functions.insert(name, 16 * code.len() as u64);
             code.extend_from_slice(&section.code);
         }
         let entry = k.functions.iter().find(|f| f.0 == kernel).ok_or(format!("no symbol {kernel}"))?.1 as u32;
-
-        let mut addresses = FxHashMap::default();
-        for g in &cubin.globals {
-            addresses.insert(g.name.clone(), memory.alloc(&g.name, g.bytes.clone()));
-        }
+        let size = cubin.constant3.len();
+        let mut constant3 = memory.slice(self.constants, size).ok_or(OUTSIDE)?.to_vec();
+        let mut constant4 = cubin.constant4.clone();
         for r in &cubin.relocs {
             let driver = || DRIVER.iter().position(|d| d.0 == r.symbol).map(|i| DRIVER_CODE + 16 * i as u64);
-            let function = || functions.get(&r.symbol).map(|at| CODE + at);
+            let function = || functions.get(&*r.symbol).map(|at| CODE + at).or_else(driver);
+            let data = self.globals.get(&r.symbol).map(|g| g.0);
             // Other functions that the driver brings have no address here.
-            let Some(symbol) = addresses.get(&r.symbol).copied().or_else(function).or_else(driver) else {
-                continue;
-            };
+            let Some(symbol) = data.or_else(function) else { continue };
             let value = symbol.wrapping_add_signed(r.addend);
             if let Some(function) = r.place.strip_prefix(".text.") {
                 // Code that the kernel doesn't reach is not loaded.
                 if let Some(start) = functions.get(function) {
                     let at = start.wrapping_add(r.offset) / 16;
-                    let word = code.get_mut(at as usize).ok_or("a relocation lies outside its section")?;
-                    *word = relocate(*word, r.kind, value, target)?;
+                    let word = code.get_mut(at as usize).ok_or(OUTSIDE)?;
+                    *word = relocate(*word, r.kind, value, self.target)?;
                 }
                 continue;
             }
-            // R_CUDA_G8_0 … R_CUDA_G8_56: one byte of the address
-            let (bytes, size) = match r.kind {
-                0x54..=0x5b => ((value >> (8 * (r.kind - 0x54))).to_le_bytes(), 1),
-                _ => (value.to_le_bytes(), 8),
-            };
-            let place = match addresses.get(&r.place) {
-                Some(base) => memory.slice_mut(base + r.offset, size),
-                None if r.place == ".nv.constant3" => {
-                    cubin.constant3.get_mut(r.offset as usize..).and_then(|b| b.get_mut(..size))
+            if data.is_some() {
+                continue;
+            }
+            let (bytes, size) = filled(r.kind, value);
+            let bytes = &bytes[..size];
+            let done = match self.globals.get(&r.place) {
+                Some((base, _)) => {
+                    memory.slice_mut(base + r.offset, size).map(|to| to.copy_from_slice(bytes))
                 }
-                None => cubin.constant4.get_mut(r.offset as usize..).and_then(|b| b.get_mut(..8)),
+                None if r.place == ".nv.constant3" => {
+                    let to = memory.slice_mut(self.constants + r.offset, size);
+                    to.map(|to| to.copy_from_slice(bytes)).and_then(|()| put(&mut constant3, r.offset, bytes))
+                }
+                None => put(&mut constant4, r.offset, bytes),
             };
-            place.ok_or("a relocation lies outside its section")?.copy_from_slice(&bytes[..size]);
+            done.ok_or(OUTSIDE)?;
         }
         let mut banks = Banks::default();
-        *banks.bank_mut(0) = k.constant0;
-        *banks.bank_mut(2) = k.constant2;
-        *banks.bank_mut(3) = cubin.constant3;
-        *banks.bank_mut(4) = cubin.constant4;
+        *banks.bank_mut(0) = k.constant0.clone();
+        *banks.bank_mut(2) = k.constant2.clone();
+        *banks.bank_mut(3) = constant3;
+        *banks.bank_mut(4) = constant4;
         // Where functions call themselves the file states no bound, and the driver's default holds.
         let calls = code.iter().any(is_call);
         let local = if calls && k.stack_bytes == 0 { DEFAULT_STACK } else { k.stack_bytes };
+        let (target, constants) = (self.target, self.constants);
         let (params, shared, registers) = (k.params, k.shared_bytes, k.registers);
-        Ok(Image { target, code, entry, banks, params, shared, local, registers })
+        Ok(Image { target, code, entry, banks, constants, params, shared, local, registers })
     }
 }

@@ -1,11 +1,11 @@
 //! Memory instructions: loads, stores and atomics of every space.
 
-use super::Fault;
 use super::compile::{Unsupported, unsupported};
 use super::operand::{Dst, Exec, From, Kind, Operands, PredDst, Src, lanes};
 use super::rows::{Row, put};
 use super::spans::{self, Access};
 use super::state::{LOCAL_WINDOW, Machine, SHARED_WINDOW, Warp};
+use super::{Cause, Fault};
 use crate::fp::{self, BF16, F16, F32, F64, Format, Round, Single};
 use sass::{AddrWidth, ConstBank, Operand, RegFile};
 
@@ -114,11 +114,13 @@ impl Machine<'_> {
         let (name, bytes) = match space {
             Space::Global | Space::Generic => {
                 if !a.is_multiple_of(len.into()) {
-                    return Err(Fault::at(lane, format!("misaligned access to {len} bytes at {a:#x}")));
+                    let what = format!("misaligned access to {len} bytes at {a:#x}");
+                    return Err(Fault::at(lane, what).because(Cause::Misaligned));
                 }
                 let bytes = self.memory.slice_mut(a, len as usize);
                 return bytes.ok_or_else(|| {
-                    Fault::at(lane, format!("access to {len} bytes at {a:#x}, which are not allocated"))
+                    let what = format!("access to {len} bytes at {a:#x}, which are not allocated");
+                    Fault::at(lane, what).because(Cause::Address)
                 });
             }
             Space::Shared => {
@@ -139,18 +141,17 @@ impl Machine<'_> {
             }
         };
         if !a.is_multiple_of(len.into()) {
-            return Err(Fault::at(
-                lane,
-                format!("misaligned access to {len} bytes at {name} address {a:#x}"),
-            ));
+            let what = format!("misaligned access to {len} bytes at {name} address {a:#x}");
+            return Err(Fault::at(lane, what).because(Cause::Misaligned));
         }
         let size = bytes.len();
         match usize::try_from(a).ok().and_then(|a| bytes.get_mut(a..a.checked_add(len as usize)?)) {
             Some(b) => Ok(b),
-            None => Err(Fault::at(
-                lane,
-                format!("access to {len} bytes at {name} address {a:#x}, beyond its {size:#x} bytes"),
-            )),
+            None => {
+                let what =
+                    format!("access to {len} bytes at {name} address {a:#x}, beyond its {size:#x} bytes");
+                Err(Fault::at(lane, what).because(Cause::Address))
+            }
         }
     }
 

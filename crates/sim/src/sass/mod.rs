@@ -34,29 +34,53 @@ pub(crate) use float::extremum;
 pub(crate) use pack::pack_integers;
 
 use crate::launch::{Buffers, Launch, MOST_SHARED, MOST_STACK};
-use crate::memory::{CONST_WINDOW, PARAM_WINDOW};
+use crate::memory::PARAM_WINDOW;
 use crate::schedule::{Dice, Schedule};
 use crate::watch::Watch;
 use compile::{Action, Step};
 use image::Image;
+pub use image::Module;
 use sass::{Inst, Target};
 use state::{Barrier, Block, Env, Machine, Wait, Warp};
+
+/// Of which kind what went wrong is, as a driver tells it apart.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Cause {
+    /// An access to memory that is not there.
+    Address,
+    /// An address that is no multiple of the size.
+    Misaligned,
+    /// `assert` failed.
+    Assertion,
+    /// The program stopped itself.
+    Trap,
+    /// The simulator lacks something.
+    Unsupported,
+    /// Anything else.
+    #[default]
+    Other,
+}
 
 /// What went wrong in a lane or a warp.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Fault {
     lane: Option<usize>,
     what: String,
+    cause: Cause,
 }
 
 impl Fault {
     /// In a lane.
     pub(crate) fn at(lane: usize, what: impl Into<String>) -> Fault {
-        Fault { lane: Some(lane), what: what.into() }
+        Fault { lane: Some(lane), what: what.into(), cause: Cause::Other }
     }
     /// In the warp.
     pub(crate) fn warp(what: impl Into<String>) -> Fault {
-        Fault { lane: None, what: what.into() }
+        Fault { lane: None, what: what.into(), cause: Cause::Other }
+    }
+    /// Of a kind.
+    pub(crate) fn because(self, cause: Cause) -> Fault {
+        Fault { cause, ..self }
     }
 }
 
@@ -87,6 +111,8 @@ pub enum SimError {
         lane: Option<usize>,
         /// What is wrong.
         what: String,
+        /// Of which kind that is.
+        cause: Cause,
     },
     /// All threads of a block wait for each other.
     Deadlock {
@@ -103,7 +129,7 @@ impl std::fmt::Display for SimError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             SimError::Cubin(what) | SimError::Launch(what) => f.write_str(what),
-            SimError::Instruction { address, text, block, warp, lane, what } => {
+            SimError::Instruction { address, text, block, warp, lane, what, .. } => {
                 write!(f, "/*{address:04x}*/ {text}: {what} (block {block:?}, warp {warp}")?;
                 lane.map_or(Ok(()), |l| write!(f, ", lane {l}"))?;
                 f.write_str(")")
@@ -251,15 +277,48 @@ fn simulate(
     cubin: &[u8],
     launch: &Launch,
     options: Options,
-    mut probe: Option<&mut Probe>,
+    probe: Option<&mut Probe>,
 ) -> Result<Run, SimError> {
     let mut prepared = launch.prepare();
     let image = Image::load(cubin, &launch.kernel, &mut prepared.memory).map_err(SimError::Cubin)?;
     prepared.params = launch.params(&prepared.addresses, image.target.info().param_skew().into());
+    let (issued, output) = execute(&image, launch, &prepared.params, &mut prepared.memory, (options, probe))?;
+    Ok(Run { buffers: launch.collect(&prepared), memory: prepared.memory, issued, output })
+}
+
+impl Module {
+    /// Runs a kernel with these parameters on memory that stays: the number of warp instructions issued, and what the
+    /// threads printed. Arguments and buffers of the launch are not looked at.
+    ///
+    /// # Errors
+    /// When the launch doesn't fit the kernel, or an instruction faults, is not supported, or never ends.
+    pub fn run(
+        &self,
+        launch: &Launch,
+        params: &[u8],
+        memory: &mut crate::memory::Memory,
+        options: Options,
+    ) -> Result<(u64, crate::output::Output), SimError> {
+        let image = self.image(&launch.kernel, memory).map_err(SimError::Cubin)?;
+        let done = execute(&image, launch, params, memory, (options, None));
+        memory.remove(PARAM_WINDOW);
+        memory.remove(PARAM_WINDOW - u64::from(image.params.0));
+        done
+    }
+}
+
+/// Runs a kernel on memory that holds what it needs.
+fn execute(
+    image: &Image,
+    launch: &Launch,
+    params: &[u8],
+    memory: &mut crate::memory::Memory,
+    (options, mut probe): (Options, Option<&mut Probe>),
+) -> Result<(u64, crate::output::Output), SimError> {
     let code = decode(&image.code, image.target);
     launch.shape().map_err(SimError::Launch)?;
-    let env = environment(&image, launch, &prepared.params, &mut prepared.memory)?;
-    let registers = granted(&image, &code);
+    let env = environment(image, launch, params, memory)?;
+    let registers = granted(image, &code);
     let steps: Vec<Step> = code
         .iter()
         .map(|inst| match inst {
@@ -270,23 +329,32 @@ fn simulate(
             Err(e) => Step::only(Action::Unsupported(e.clone())),
         })
         .collect();
-    prepared.memory.begin();
+    memory.begin();
     if let Some(p) = &mut probe {
-        p.watch.begin(&prepared.memory);
+        p.watch.begin(memory);
         let others = code.iter().enumerate().filter(|(i, _)| p.at != Some(16 * *i as u32));
         p.read = read::Read::by(others.filter_map(|(_, inst)| inst.as_ref().ok()));
     }
     let mut issued = 0;
     let mut output = crate::output::Output::default();
     let mut dice = Dice::new(options.schedule);
-    for cluster in launch.clusters().map_err(SimError::Launch)? {
-        let (memory, target) = (&mut prepared.memory, image.target);
+    let clusters = launch.clusters().map_err(SimError::Launch)?;
+    let together = if launch.cooperative { clusters.len() } else { 1 };
+    for clusters in clusters.chunks(together) {
         let probe = probe.as_deref_mut();
-        let mut grid =
-            Grid { target, code: &code, steps: &steps, env: &env, memory, probe, options, registers };
-        issued = grid.cluster(&image, &cluster, issued, &mut output, &mut dice)?;
+        let mut grid = Grid {
+            target: image.target,
+            code: &code,
+            steps: &steps,
+            env: &env,
+            memory,
+            probe,
+            options,
+            registers,
+        };
+        issued = grid.clusters(image, clusters, issued, &mut output, &mut dice)?;
     }
-    Ok(Run { buffers: launch.collect(&prepared), memory: prepared.memory, issued, output })
+    Ok((issued, output))
 }
 
 /// Registers that a thread may have: what the file states, or more where the kernel asks for them (`setmaxnreg`).
@@ -384,14 +452,13 @@ fn environment(
     put(if sm >= 100 { 0x2d0 } else { 0x10c }, &1u32.to_le_bytes());
     let at = if sm >= 100 { 0x2f8 } else { 0x20 };
     put(at, &(u64::from(state::LOCAL_WINDOW) << 32).to_le_bytes());
-    // Those of constant bank 3 and of the parameters are read like global memory.
-    memory.place("constant memory", CONST_WINDOW, image.banks.bank(3).to_vec());
+    // Constant bank 3, which the module has placed, and the parameters are read like global memory.
     let at = match sm {
         100.. => 0x120,
         90 => 0xd0,
         _ => 0x50,
     };
-    put(at, &CONST_WINDOW.to_le_bytes());
+    put(at, &image.constants.to_le_bytes());
     if sm >= 90 {
         memory.place("parameters", PARAM_WINDOW, params.to_vec());
         let at = if sm >= 100 { 0x348 } else { 0x198 };
@@ -423,62 +490,77 @@ struct Grid<'a> {
     registers: u32,
 }
 
+/// Blocks that run at once and reach each other's shared memory.
+#[derive(Default)]
+struct Cluster {
+    shared: Vec<Vec<u8>>,
+    blocks: Vec<(Block, Vec<Warp>)>,
+}
+
 /// Instructions that a group issues before another one of the block gets its turn.
 const TURN: u32 = 1024;
 
 impl Grid<'_> {
-    /// Runs the blocks of a cluster to their end; the number of instructions issued so far.
-    fn cluster(
+    /// Runs the blocks of clusters, which take turns, to their end; the number of instructions issued so far.
+    fn clusters(
         &mut self,
         image: &Image,
-        indices: &[[u32; 3]],
+        clusters: &[Vec<[u32; 3]>],
         before: u64,
         output: &mut crate::output::Output,
         dice: &mut Dice,
     ) -> Result<u64, SimError> {
         let limit = self.options.limit;
-        let mut shared: Vec<Vec<u8>> = Vec::new();
-        let mut blocks: Vec<(Block, Vec<Warp>)> = Vec::new();
-        for (rank, index) in indices.iter().enumerate() {
-            let (warps, bytes) = self.begin(image, *index);
-            shared.push(bytes);
-            blocks.push((Block::new(*index, rank), warps));
-        }
+        let mut clusters: Vec<Cluster> = clusters.iter().map(|c| self.start(image, c)).collect();
         let mut issued = before;
         loop {
             let mut progress = false;
-            for b in dice.order(blocks.len()) {
-                let (block, warps) = &mut blocks[b];
-                std::mem::swap(&mut block.shared, &mut shared);
-                std::mem::swap(&mut block.output, output);
-                for i in dice.order(warps.len()) {
-                    let warp = &mut warps[i];
-                    let start = warp.issued;
-                    self.turn(warp, block, dice.turn(TURN))?;
-                    if dice.random() && !warp.groups.is_empty() {
-                        let n = dice.below(warp.groups.len());
-                        warp.groups.rotate_right(n);
+            for Cluster { shared, blocks } in &mut clusters {
+                for b in dice.order(blocks.len()) {
+                    let (block, warps) = &mut blocks[b];
+                    std::mem::swap(&mut block.shared, shared);
+                    std::mem::swap(&mut block.output, output);
+                    for i in dice.order(warps.len()) {
+                        let warp = &mut warps[i];
+                        let start = warp.issued;
+                        self.turn(warp, block, dice.turn(TURN))?;
+                        if dice.random() && !warp.groups.is_empty() {
+                            let n = dice.below(warp.groups.len());
+                            warp.groups.rotate_right(n);
+                        }
+                        issued += warp.issued - start;
+                        progress |= warp.issued != start;
                     }
-                    issued += warp.issued - start;
-                    progress |= warp.issued != start;
+                    progress |= complete_barriers(block, warps);
+                    std::mem::swap(&mut block.shared, shared);
+                    std::mem::swap(&mut block.output, output);
                 }
-                progress |= complete_barriers(block, warps);
-                std::mem::swap(&mut block.shared, &mut shared);
-                std::mem::swap(&mut block.output, output);
+                progress |= complete_cluster_barrier(blocks);
             }
-            progress |= complete_cluster_barrier(&mut blocks);
-            if blocks.iter().all(|(_, warps)| warps.iter().all(|w| w.live == 0)) {
+            let blocks = || clusters.iter().flat_map(|c| &c.blocks);
+            if blocks().all(|(_, warps)| warps.iter().all(|w| w.live == 0)) {
                 return Ok(issued);
             }
             if issued >= limit {
                 return Err(SimError::Limit(limit));
             }
             if !progress {
-                let stuck = blocks.iter().find(|b| b.1.iter().any(|w| w.live != 0));
+                let stuck = blocks().find(|b| b.1.iter().any(|w| w.live != 0));
                 let (block, what) = stuck.map_or_else(Default::default, |(b, w)| (b.index, describe(w)));
                 return Err(SimError::Deadlock { block, what });
             }
         }
+    }
+
+    /// The blocks of a cluster about to start.
+    fn start(&self, image: &Image, indices: &[[u32; 3]]) -> Cluster {
+        let mut cluster = Cluster::default();
+        for (rank, index) in indices.iter().enumerate() {
+            let (warps, bytes) = self.begin(image, *index);
+            cluster.shared.push(bytes);
+            cluster.blocks.push((Block::new(*index, rank), warps));
+        }
+        cluster
     }
 
     /// The warps of a block, and its shared memory.
@@ -534,6 +616,7 @@ impl Grid<'_> {
                 warp: m.warp.number,
                 lane: f.lane,
                 what: f.what,
+                cause: f.cause,
             };
             // Until the group may change.
             loop {
@@ -571,7 +654,9 @@ impl Grid<'_> {
                             keep(m.warp, pc);
                             exec(&mut m, mask)
                         }
-                        Action::Unsupported(what) => Err(Fault::warp(format!("not supported: {what}"))),
+                        Action::Unsupported(what) => {
+                            Err(Fault::warp(format!("not supported: {what}")).because(Cause::Unsupported))
+                        }
                         Action::Fault(what) => Err(Fault::warp(what.clone())),
                     };
                     result.map_err(|f| error(f, here, &m))?;

@@ -287,6 +287,7 @@ impl Gen {
             grid: [self.profile.blocks as u32, 1, 1],
             block: [self.profile.threads as u32, 1, 1],
             cluster: None,
+            cooperative: false,
             shared: 0,
             generated: None,
             // For recursion, whose depth the compiler doesn't know.

@@ -1,0 +1,105 @@
+//! Modules that stay, as a driver has them.
+
+use super::decode::{Place, Program};
+use super::run::{blocks, check, kernel_of};
+use super::{Options, SimError};
+use crate::launch::Launch;
+use crate::memory::Memory;
+use crate::watch::Watch;
+use ::ptx::ast::{FuncId, Module, Space, VarId};
+
+/// A module of which the variables lie in memory, so that its kernels can be launched again and again.
+pub struct Loaded {
+    module: Module,
+    /// Address of each variable; constant ones are copied from there for every launch.
+    variables: Vec<(VarId, u64)>,
+}
+
+impl Loaded {
+    /// Allocates and fills the variables.
+    ///
+    /// # Errors
+    /// When one of them is too large to interpret, or there is no kernel.
+    pub fn new(mut module: Module, memory: &mut Memory) -> Result<Loaded, SimError> {
+        if !module.aliases.is_empty() {
+            module.resolve_aliases();
+            module.aliases.clear();
+        }
+        let mut variables = Vec::new();
+        let kernels: Vec<FuncId> =
+            module.funcs.iter().filter(|(_, f)| f.entry && f.body.is_some()).map(|f| f.0).collect();
+        // Those of a kernel alone are variables of the module too, with contents that stay.
+        for kernel in kernels {
+            let mut program = Program::new(&module, kernel, 0, 0)?;
+            let constant = |v: &VarId| module.vars[*v].space == Space::Const;
+            let mut all = program.globals.clone();
+            all.extend(module.vars.keys().filter(constant).filter(|v| program.places[*v] != Place::Missing));
+            let new = |v: &VarId| !variables.iter().any(|(known, _)| known == v);
+            for v in all.into_iter().filter(new).collect::<Vec<_>>() {
+                let var = &module.vars[v];
+                variables.push((v, memory.alloc(&var.name, vec![0; var.size() as usize])));
+            }
+            for (v, at) in variables.iter().filter(|(v, _)| module.vars[*v].space == Space::Global) {
+                program.places[*v] = Place::Fixed(*at);
+            }
+            for (v, at) in &variables {
+                let contents = program.initial(*v);
+                memory.slice_mut(*at, contents.len()).map(|to| to.copy_from_slice(&contents));
+            }
+        }
+        Ok(Loaded { module, variables })
+    }
+
+    /// Frees the variables.
+    pub fn unload(self, memory: &mut Memory) {
+        for (_, at) in self.variables {
+            memory.remove(at);
+        }
+    }
+
+    /// The module.
+    pub fn module(&self) -> &Module {
+        &self.module
+    }
+
+    /// Address and size of every variable by name.
+    pub fn variables(&self) -> std::collections::BTreeMap<&str, (u64, u64)> {
+        let one = |(v, at): &(VarId, u64)| {
+            let var = &self.module.vars[*v];
+            (&*var.name, (*at, var.size()))
+        };
+        self.variables.iter().map(one).collect()
+    }
+
+    /// Runs a kernel with these parameters on memory that stays: what the threads printed. Arguments and buffers of
+    /// the launch are not looked at.
+    ///
+    /// # Errors
+    /// As [`run`].
+    pub fn run(
+        &self,
+        launch: &Launch,
+        params: &[u8],
+        memory: &mut Memory,
+        options: Options,
+    ) -> Result<crate::output::Output, SimError> {
+        let module = &self.module;
+        let kernel = kernel_of(module, launch)?;
+        let mut program = Program::new(module, kernel, options.fill, options.nudge)?;
+        check(module, kernel, launch, params)?;
+        for (v, at) in &self.variables {
+            let var = &module.vars[*v];
+            match (var.space, program.places[*v]) {
+                (Space::Const, Place::Fixed(place)) => {
+                    let place = place as usize;
+                    if let Some(bytes) = memory.slice(*at, var.size() as usize) {
+                        program.consts[place..place + bytes.len()].copy_from_slice(bytes);
+                    }
+                }
+                (Space::Global, _) => program.places[*v] = Place::Fixed(*at),
+                _ => {}
+            }
+        }
+        blocks((&program, kernel), launch, params, memory, (options, &mut Watch::new(&[])))
+    }
+}
