@@ -10,6 +10,7 @@ mod contract;
 mod coverage;
 mod cycles;
 mod docs;
+mod driver;
 mod format;
 mod forms;
 mod fuzz;
@@ -83,6 +84,8 @@ enum Task {
     /// Compare our code for random PTX programs with the PTX interpreter, in the SASS simulator.
     #[command(name = "ptxfuzz")]
     PtxFuzz(ptxfuzz::Options),
+    /// Build the driver library (docs/driver.md) and put it into a folder as libcuda.so.1.
+    Driver(driver::Options),
     /// Run the hand-written PTX tests of a checkout of ZLUDA, with ptxas's code and ours.
     Zluda(zluda::Options),
 }
@@ -110,6 +113,7 @@ fn main() -> ExitCode {
         },
         Task::Zluda(o) => install_oracles().and_then(|bin| zluda::run(&bin, &o)),
         Task::Contract(o) => contract::run(&root(), &o),
+        Task::Driver(o) => driver::run(&root(), &o).map(|out| println!("{}", out.display())),
         Task::DocsIsa => docs::write(&root()),
         Task::FormCubins(o) => install_oracles().and_then(|bin| forms::run(&o, &root(), &bin)),
         Task::PtxasCubins(o) => install_oracles().and_then(|bin| compile::run(&o, &bin)),

@@ -1,0 +1,182 @@
+//! Copies.
+
+use super::Handle;
+use crate::error::{Error, Result};
+use crate::ffi::{Host, In};
+use crate::stream::submit;
+use crate::work::{End, Side, Transfer, Work};
+
+/// A row of bytes.
+pub fn row(stream: Handle, to: (Side, u64), from: (Side, u64), size: usize) -> Result<()> {
+    let (to, from) = (End::flat(to.0, to.1), End::flat(from.0, from.1));
+    submit(stream, Work::Copy(Transfer { to, from, size: [size as u64, 1, 1] }))
+}
+
+/// One end of a copy of two dimensions in C.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct End2 {
+    x: usize,
+    y: usize,
+    kind: u32,
+    host: u64,
+    device: u64,
+    array: u64,
+    pitch: usize,
+}
+
+/// `CUDA_MEMCPY2D`
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Copy2 {
+    from: End2,
+    to: End2,
+    width: usize,
+    height: usize,
+}
+
+/// One end of a copy of three dimensions in C.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub struct End3 {
+    x: usize,
+    y: usize,
+    z: usize,
+    level: usize,
+    kind: u32,
+    host: u64,
+    device: u64,
+    array: u64,
+    /// Reserved, or a context.
+    other: u64,
+    pitch: usize,
+    height: usize,
+}
+
+/// `CUDA_MEMCPY3D`, and `CUDA_MEMCPY3D_PEER` but for the names.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub struct Copy3 {
+    from: End3,
+    to: End3,
+    width: usize,
+    height: usize,
+    depth: usize,
+}
+
+/// By the number of a kind of memory: host, device, array, unified.
+fn side(kind: u32, host: u64, device: u64) -> Result<(Side, u64)> {
+    match kind {
+        1 => Ok((Side::Host, host)),
+        2 => Ok((Side::Device, device)),
+        4 => Ok((Side::Any, device)),
+        _ => Err(Error::NOT_SUPPORTED),
+    }
+}
+
+impl End3 {
+    fn end(&self) -> Result<End> {
+        let (side, address) = side(self.kind, self.host, self.device)?;
+        let (pitch, slice) = (self.pitch as u64, self.pitch as u64 * self.height as u64);
+        let offset = self.x as u64 + self.y as u64 * pitch + self.z as u64 * slice;
+        Ok(End { side, address: address.wrapping_add(offset), pitch, slice })
+    }
+    fn of(e: &End) -> End3 {
+        let kind = match e.side {
+            Side::Host => 1,
+            Side::Device => 2,
+            Side::Any => 4,
+        };
+        let height = if e.pitch == 0 { 0 } else { e.slice / e.pitch };
+        let (pitch, height) = (e.pitch as usize, height as usize);
+        End3 { kind, host: e.address, device: e.address, pitch, height, ..End3::default() }
+    }
+}
+
+impl Copy3 {
+    /// What is to be done.
+    pub fn transfer(&self) -> Result<Transfer> {
+        let size = [self.width, self.height, self.depth].map(|n| n as u64);
+        Ok(Transfer { to: self.to.end()?, from: self.from.end()?, size })
+    }
+    /// As C has it.
+    pub fn of(t: &Transfer) -> Copy3 {
+        let [width, height, depth] = t.size.map(|n| n as usize);
+        Copy3 { from: End3::of(&t.from), to: End3::of(&t.to), width, height, depth }
+    }
+}
+
+impl Copy2 {
+    fn transfer(&self) -> Result<Transfer> {
+        let three = |e: &End2| End3 {
+            x: e.x,
+            y: e.y,
+            kind: e.kind,
+            host: e.host,
+            device: e.device,
+            pitch: if e.pitch == 0 { self.width } else { e.pitch },
+            ..End3::default()
+        };
+        let size = [self.width as u64, self.height as u64, 1];
+        Ok(Transfer { to: three(&self.to).end()?, from: three(&self.from).end()?, size })
+    }
+}
+
+api! {
+    /// Between any two addresses.
+    fn cuMemcpy(to: u64, from: u64, size: usize) / cuMemcpy_ptds {
+        row(0, (Side::Any, to), (Side::Any, from), size)
+    }
+    /// The same, in a stream.
+    fn cuMemcpyAsync(to: u64, from: u64, size: usize, stream: Handle) / cuMemcpyAsync_ptsz {
+        row(stream, (Side::Any, to), (Side::Any, from), size)
+    }
+    /// Between contexts, which have one device.
+    fn cuMemcpyPeer(to: u64, _to_context: Handle, from: u64, _from_context: Handle, size: usize) / cuMemcpyPeer_ptds {
+        row(0, (Side::Device, to), (Side::Device, from), size)
+    }
+    /// The same, in a stream.
+    fn cuMemcpyPeerAsync(to: u64, _to_context: Handle, from: u64, _from_context: Handle, size: usize, stream: Handle) / cuMemcpyPeerAsync_ptsz {
+        row(stream, (Side::Device, to), (Side::Device, from), size)
+    }
+    /// To the device.
+    fn cuMemcpyHtoD_v2(to: u64, from: Host, size: usize) / cuMemcpyHtoD_v2_ptds {
+        row(0, (Side::Device, to), (Side::Any, from.address()), size)
+    }
+    /// To the device, in a stream.
+    fn cuMemcpyHtoDAsync_v2(to: u64, from: Host, size: usize, stream: Handle) / cuMemcpyHtoDAsync_v2_ptsz {
+        row(stream, (Side::Device, to), (Side::Any, from.address()), size)
+    }
+    /// From the device.
+    fn cuMemcpyDtoH_v2(to: Host, from: u64, size: usize) / cuMemcpyDtoH_v2_ptds {
+        row(0, (Side::Any, to.address()), (Side::Device, from), size)
+    }
+    /// From the device, in a stream.
+    fn cuMemcpyDtoHAsync_v2(to: Host, from: u64, size: usize, stream: Handle) / cuMemcpyDtoHAsync_v2_ptsz {
+        row(stream, (Side::Any, to.address()), (Side::Device, from), size)
+    }
+    /// On the device.
+    fn cuMemcpyDtoD_v2(to: u64, from: u64, size: usize) / cuMemcpyDtoD_v2_ptds {
+        row(0, (Side::Device, to), (Side::Device, from), size)
+    }
+    /// On the device, in a stream.
+    fn cuMemcpyDtoDAsync_v2(to: u64, from: u64, size: usize, stream: Handle) / cuMemcpyDtoDAsync_v2_ptsz {
+        row(stream, (Side::Device, to), (Side::Device, from), size)
+    }
+    /// A rectangle.
+    fn cuMemcpy2D_v2(copy: In<Copy2>) / cuMemcpy2D_v2_ptds / cuMemcpy2DUnaligned_v2 / cuMemcpy2DUnaligned_v2_ptds {
+        submit(0, Work::Copy(copy.get()?.transfer()?))
+    }
+    /// A rectangle, in a stream.
+    fn cuMemcpy2DAsync_v2(copy: In<Copy2>, stream: Handle) / cuMemcpy2DAsync_v2_ptsz {
+        submit(stream, Work::Copy(copy.get()?.transfer()?))
+    }
+    /// A box.
+    fn cuMemcpy3D_v2(copy: In<Copy3>) / cuMemcpy3D_v2_ptds / cuMemcpy3DPeer / cuMemcpy3DPeer_ptds {
+        submit(0, Work::Copy(copy.get()?.transfer()?))
+    }
+    /// A box, in a stream.
+    fn cuMemcpy3DAsync_v2(copy: In<Copy3>, stream: Handle) / cuMemcpy3DAsync_v2_ptsz / cuMemcpy3DPeerAsync / cuMemcpy3DPeerAsync_ptsz {
+        submit(stream, Work::Copy(copy.get()?.transfer()?))
+    }
+}

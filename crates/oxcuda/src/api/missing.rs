@@ -1,0 +1,3 @@
+//! What is not built.
+
+include!(concat!(env!("OUT_DIR"), "/missing.rs"));

@@ -1,0 +1,81 @@
+//! The functions of the header, and the table of all of them.
+
+mod context;
+mod copy;
+mod device;
+mod event;
+mod graph;
+mod launch;
+mod link;
+mod memory;
+mod missing;
+mod module;
+mod pool;
+mod set;
+mod stream;
+mod tensor;
+
+use context::*;
+use copy::*;
+use device::*;
+use event::*;
+use graph::*;
+use launch::*;
+use link::*;
+use memory::*;
+use missing::*;
+use module::*;
+use pool::*;
+use set::*;
+use stream::*;
+use tensor::*;
+
+/// An opaque pointer of C.
+pub type Handle = u64;
+
+/// A function of the header.
+#[derive(Debug)]
+pub struct Row {
+    /// Its name without a suffix.
+    pub name: &'static str,
+    /// The version from which on the name means it: 1000 · major + 10 · minor.
+    pub version: i32,
+    /// Whether it is the variant for a default stream of each thread.
+    pub thread: bool,
+    /// Its symbol.
+    pub symbol: &'static str,
+    /// The function.
+    pub function: *const (),
+}
+
+impl Row {
+    const fn new(
+        name: &'static str,
+        version: i32,
+        thread: bool,
+        symbol: &'static str,
+        function: *const (),
+    ) -> Row {
+        Row { name, version, thread, symbol, function }
+    }
+}
+
+/// All of them.
+fn rows() -> Vec<Row> {
+    Vec::from(include!(concat!(env!("OUT_DIR"), "/rows.rs")))
+}
+
+/// The function that a name means for a program of some version; else whether it would for a newer one.
+pub fn find(name: &str, version: i32, thread: bool) -> Result<Row, bool> {
+    let of = |r: &Row| r.name == name || r.symbol == name;
+    let (mut known, mut best): (bool, Option<Row>) = (false, None);
+    for r in rows().into_iter().filter(of) {
+        known = true;
+        let wanted = (thread || !r.thread) && r.version <= version;
+        let key = |r: &Row| (r.thread, r.version);
+        if wanted && best.as_ref().is_none_or(|b| key(b) < key(&r)) {
+            best = Some(r);
+        }
+    }
+    best.ok_or(known)
+}

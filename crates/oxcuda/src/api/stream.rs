@@ -1,0 +1,216 @@
+//! Streams, and what is captured from them.
+
+use super::Handle;
+use crate::driver::within;
+use crate::error::{Error, Result};
+use crate::ffi::{Host, HostFn, In, Out, StreamFn, Text};
+use crate::stream::{Stream, submit};
+use crate::work::{Fill, Work};
+
+fn create(out: Out<Handle>, flags: u32, priority: i32) -> Result<()> {
+    if flags > 1 {
+        return Err(Error::INVALID_VALUE);
+    }
+    out.put(within(|d| {
+        let context = d.context()?;
+        Ok(d.streams.add(Stream { flags, priority: priority.clamp(-5, 0), context, capture: None }))
+    })?)
+}
+
+/// State of a capture: whether there is one, its number, its graph, and the nodes that the next comes after.
+struct Info {
+    state: Out<u32>,
+    id: Out<u64>,
+    graph: Out<Handle>,
+    after: Out<u64>,
+    count: Out<usize>,
+}
+
+fn info(stream: Handle, to: &Info) -> Result<()> {
+    let capture = within(|d| Ok(d.stream(stream)?.capture.clone()))?;
+    to.state.put(u32::from(capture.is_some()))?;
+    if let Some(c) = capture {
+        to.id.maybe(c.graph);
+        to.graph.maybe(c.graph);
+        to.count.maybe(c.last.len());
+        if !to.after.is_null() {
+            to.after.maybe(crate::ffi::kept(&c.last));
+        }
+    }
+    Ok(())
+}
+
+/// Numbers of `CUstreamWaitValue_flags`: at least, equal, all bits of, none of.
+fn holds(have: u64, want: u64, how: u32, bits: u32) -> bool {
+    match how & 3 {
+        0 if bits == 32 => (have as u32).wrapping_sub(want as u32) as i32 >= 0,
+        0 => have.wrapping_sub(want) as i64 >= 0,
+        1 => have == want,
+        2 => have & want != 0,
+        _ => (have | want) != if bits == 32 { u64::from(u32::MAX) } else { u64::MAX },
+    }
+}
+
+fn wait_value(stream: Handle, address: u64, value: u64, (flags, bytes): (u32, usize)) -> Result<()> {
+    let have = within(|d| {
+        d.stream(stream)?;
+        Ok(sim::memory::little_endian(&d.space.read(address, bytes)?))
+    })?;
+    // Nobody else could ever write it.
+    if holds(have, value, flags, 8 * bytes as u32) { Ok(()) } else { Err(Error::LAUNCH_TIMEOUT) }
+}
+
+api! {
+    /// Makes one.
+    fn cuStreamCreate(out: Out<Handle>, flags: u32) {
+        create(out, flags, 0)
+    }
+    /// Makes one with a priority.
+    fn cuStreamCreateWithPriority(out: Out<Handle>, flags: u32, priority: i32) {
+        create(out, flags, priority)
+    }
+    /// Ends one.
+    fn cuStreamDestroy(stream: Handle) / cuStreamDestroy_v2 {
+        within(|d| d.streams.remove(stream).map(|_| ()))
+    }
+    /// Waits until all is done: it is.
+    fn cuStreamSynchronize(stream: Handle) / cuStreamSynchronize_ptsz {
+        within(|d| match d.stream(stream)?.capture {
+            Some(_) => Err(Error::STREAM_CAPTURE_UNSUPPORTED),
+            None => Ok(()),
+        })
+    }
+    /// Whether all is done: it is.
+    fn cuStreamQuery(stream: Handle) / cuStreamQuery_ptsz {
+        within(|d| match d.stream(stream)?.capture {
+            Some(_) => Err(Error::STREAM_CAPTURE_UNSUPPORTED),
+            None => Ok(()),
+        })
+    }
+    /// Lets what follows wait for an event.
+    fn cuStreamWaitEvent(stream: Handle, event: Handle, _flags: u32) / cuStreamWaitEvent_ptsz {
+        within(|d| d.wait(stream, event))
+    }
+    /// Calls a function of the program in its turn.
+    fn cuStreamAddCallback(stream: Handle, function: StreamFn, data: Host, _flags: u32) / cuStreamAddCallback_ptsz {
+        if !function.is_some() {
+            return Err(Error::INVALID_VALUE);
+        }
+        submit(stream, Work::Callback(function, data.address()))
+    }
+    /// The same, simpler.
+    fn cuLaunchHostFunc(stream: Handle, function: HostFn, data: Host) / cuLaunchHostFunc_ptsz {
+        if !function.is_some() {
+            return Err(Error::INVALID_VALUE);
+        }
+        submit(stream, Work::Host(function, data.address()))
+    }
+    /// Flags.
+    fn cuStreamGetFlags(stream: Handle, flags: Out<u32>) / cuStreamGetFlags_ptsz {
+        flags.put(within(|d| Ok(d.stream(stream)?.flags))?)
+    }
+    /// Priority.
+    fn cuStreamGetPriority(stream: Handle, priority: Out<i32>) / cuStreamGetPriority_ptsz {
+        priority.put(within(|d| Ok(d.stream(stream)?.priority))?)
+    }
+    /// A number of its own.
+    fn cuStreamGetId(stream: Handle, id: Out<u64>) / cuStreamGetId_ptsz {
+        within(|d| d.stream(stream).map(|_| ()))?;
+        id.put(stream)
+    }
+    /// Its device.
+    fn cuStreamGetDevice(stream: Handle, device: Out<i32>) / cuStreamGetDevice_ptsz {
+        within(|d| d.stream(stream).map(|_| ()))?;
+        device.put(0)
+    }
+    /// Its context.
+    fn cuStreamGetCtx(stream: Handle, context: Out<Handle>) / cuStreamGetCtx_ptsz {
+        context.put(within(|d| if stream <= 2 { d.context() } else { Ok(d.stream(stream)?.context) })?)
+    }
+    /// Its context; it is of no part of the device.
+    fn cuStreamGetCtx_v2(stream: Handle, context: Out<Handle>, green: Out<Handle>) / cuStreamGetCtx_v2_ptsz {
+        context.put(within(|d| if stream <= 2 { d.context() } else { Ok(d.stream(stream)?.context) })?)?;
+        green.maybe(0);
+        Ok(())
+    }
+    /// Attributes: nothing depends on them.
+    fn cuStreamCopyAttributes(to: Handle, from: Handle) / cuStreamCopyAttributes_ptsz {
+        within(|d| { d.stream(to)?; d.stream(from).map(|_| ()) })
+    }
+    /// Begins to capture.
+    fn cuStreamBeginCapture(stream: Handle, _mode: u32) / cuStreamBeginCapture_v2 / cuStreamBeginCapture_ptsz / cuStreamBeginCapture_v2_ptsz {
+        within(|d| d.begin_capture(stream, None))
+    }
+    /// Begins to capture into a graph.
+    fn cuStreamBeginCaptureToGraph(stream: Handle, graph: Handle, after: In<u64>, _edges: Host, count: usize, _mode: u32) / cuStreamBeginCaptureToGraph_ptsz {
+        let after = after.list(count)?;
+        within(|d| { d.graphs.get(graph)?; d.begin_capture(stream, Some((graph, after))) })
+    }
+    /// Ends it.
+    fn cuStreamEndCapture(stream: Handle, graph: Out<Handle>) / cuStreamEndCapture_ptsz {
+        graph.put(within(|d| d.end_capture(stream))?)
+    }
+    /// Whether it captures.
+    fn cuStreamIsCapturing(stream: Handle, state: Out<u32>) / cuStreamIsCapturing_ptsz {
+        state.put(within(|d| Ok(u32::from(d.stream(stream)?.capture.is_some())))?)
+    }
+    /// What it captures.
+    fn cuStreamGetCaptureInfo(stream: Handle, state: Out<u32>, id: Out<u64>) / cuStreamGetCaptureInfo_ptsz {
+        info(stream, &Info { state, id, graph: Out::at(0), after: Out::at(0), count: Out::at(0) })
+    }
+    /// What it captures, and where.
+    fn cuStreamGetCaptureInfo_v2(stream: Handle, state: Out<u32>, id: Out<u64>, graph: Out<Handle>, after: Out<u64>, count: Out<usize>) / cuStreamGetCaptureInfo_v2_ptsz {
+        info(stream, &Info { state, id, graph, after, count })
+    }
+    /// What it captures, and where; edges have no data.
+    fn cuStreamGetCaptureInfo_v3(stream: Handle, state: Out<u32>, id: Out<u64>, graph: Out<Handle>, after: Out<u64>, edges: Out<u64>, count: Out<usize>) / cuStreamGetCaptureInfo_v3_ptsz {
+        edges.maybe(0);
+        info(stream, &Info { state, id, graph, after, count })
+    }
+    /// Changes what the next node comes after.
+    fn cuStreamUpdateCaptureDependencies(stream: Handle, after: In<u64>, count: usize, flags: u32) / cuStreamUpdateCaptureDependencies_ptsz {
+        let after = after.list(count)?;
+        within(|d| {
+            let c = d.stream(stream)?.capture.as_mut().ok_or(Error::ILLEGAL_STATE)?;
+            if flags & 1 != 0 {
+                c.last.clear();
+            }
+            c.last.extend(after);
+            Ok(())
+        })
+    }
+    /// Changes what the next node comes after.
+    fn cuStreamUpdateCaptureDependencies_v2(stream: Handle, after: In<u64>, _edges: Host, count: usize, flags: u32) / cuStreamUpdateCaptureDependencies_v2_ptsz {
+        let after = after.list(count)?;
+        within(|d| {
+            let c = d.stream(stream)?.capture.as_mut().ok_or(Error::ILLEGAL_STATE)?;
+            if flags & 1 != 0 {
+                c.last.clear();
+            }
+            c.last.extend(after);
+            Ok(())
+        })
+    }
+    /// How strict captures are: nothing depends on it.
+    fn cuThreadExchangeStreamCaptureMode(mode: Out<u32>) {
+        mode.get().map(|_| ())
+    }
+    /// Writes a word in its turn.
+    fn cuStreamWriteValue32(stream: Handle, address: u64, value: u32, _flags: u32) / cuStreamWriteValue32_v2 / cuStreamWriteValue32_ptsz / cuStreamWriteValue32_v2_ptsz {
+        submit(stream, Work::Fill(Fill { address, pitch: 0, value, element: 4, size: [1, 1] }))
+    }
+    /// Waits for a word.
+    fn cuStreamWaitValue32(stream: Handle, address: u64, value: u32, flags: u32) / cuStreamWaitValue32_v2 / cuStreamWaitValue32_ptsz / cuStreamWaitValue32_v2_ptsz {
+        wait_value(stream, address, value.into(), (flags, 4))
+    }
+    /// Waits for a word of 64 bits.
+    fn cuStreamWaitValue64(stream: Handle, address: u64, value: u64, flags: u32) / cuStreamWaitValue64_v2 / cuStreamWaitValue64_ptsz / cuStreamWaitValue64_v2_ptsz {
+        wait_value(stream, address, value, (flags, 8))
+    }
+    /// Writes a description of a graph.
+    fn cuGraphDebugDotPrint(graph: Handle, path: Text, _flags: u32) {
+        let edges = within(|d| Ok(d.graphs.get(graph)?.edges()))?;
+        let lines: String = edges.iter().map(|(a, b)| format!("  n{a:x} -> n{b:x};\n")).collect();
+        std::fs::write(path.get()?, format!("digraph {{\n{lines}}}\n")).map_err(|_| Error::OPERATING_SYSTEM)
+    }
+}

@@ -1,0 +1,131 @@
+//! What the device says of itself, from one table.
+
+use crate::settings;
+
+/// What differs between SMs.
+#[derive(Clone, Copy, Debug)]
+pub struct Sm {
+    /// The first SM that the row is of; it holds up to the next one's.
+    sm: u8,
+    /// Threads, blocks and bytes of shared memory of a multiprocessor.
+    pub threads: u32,
+    /// See `threads`.
+    pub blocks: u32,
+    /// See `threads`.
+    pub shared: u32,
+    /// Bytes of shared memory of a block that asks for them.
+    pub shared_opt_in: u32,
+    /// Bytes of a block's shared memory that the system takes.
+    pub reserved: u32,
+}
+
+/// Compute capabilities, as the programming guide's table of technical specifications has them.
+const SMS: &[Sm] = &[
+    Sm { sm: 75, threads: 1024, blocks: 16, shared: 64 << 10, shared_opt_in: 64 << 10, reserved: 0 },
+    Sm { sm: 80, threads: 2048, blocks: 32, shared: 164 << 10, shared_opt_in: 163 << 10, reserved: 1024 },
+    Sm { sm: 86, threads: 1536, blocks: 16, shared: 100 << 10, shared_opt_in: 99 << 10, reserved: 1024 },
+    Sm { sm: 87, threads: 1536, blocks: 16, shared: 164 << 10, shared_opt_in: 163 << 10, reserved: 1024 },
+    Sm { sm: 88, threads: 1536, blocks: 24, shared: 100 << 10, shared_opt_in: 99 << 10, reserved: 1024 },
+    Sm { sm: 90, threads: 2048, blocks: 32, shared: 228 << 10, shared_opt_in: 227 << 10, reserved: 1024 },
+    Sm { sm: 110, threads: 1536, blocks: 24, shared: 228 << 10, shared_opt_in: 227 << 10, reserved: 1024 },
+    Sm { sm: 120, threads: 1536, blocks: 24, shared: 100 << 10, shared_opt_in: 99 << 10, reserved: 1024 },
+];
+
+/// Registers of a multiprocessor, and of a block.
+pub const REGISTERS: u32 = 1 << 16;
+/// Bytes of shared memory of a block that asks for nothing.
+pub const SHARED: u32 = 48 << 10;
+
+/// The row of the device.
+pub fn sm() -> Sm {
+    let sm = settings::get().target.sm;
+    *SMS.iter().rfind(|s| s.sm <= sm).unwrap_or(&SMS[0])
+}
+
+/// Compute capability of an SM.
+pub fn capability(sm: u8) -> (i32, i32) {
+    (i32::from(sm / 10), i32::from(sm % 10))
+}
+
+/// The name of the device.
+pub fn name() -> String {
+    format!("oxcuda {}", settings::get().target)
+}
+
+/// An attribute of the device by its number.
+pub fn attribute(number: u32) -> Option<i32> {
+    let s = settings::get();
+    let sm = sm();
+    let from = |least: u8| i32::from(s.target.sm >= least);
+    let (major, minor) = capability(s.target.sm);
+    Some(match number {
+        // Threads of a block, in all and in each dimension; blocks of a grid.
+        1..=3 => 1024,
+        4 => 64,
+        5 => i32::MAX,
+        6 | 7 => 65535,
+        8 => SHARED as i32,
+        // Constant memory, threads of a warp, pitch, registers of a block.
+        9 => 1 << 16,
+        10 => 32,
+        11 => i32::MAX,
+        12 | 82 => REGISTERS as i32,
+        // Clocks in kHz, alignment of textures.
+        13 => 1_500_000,
+        14 | 30 => 512,
+        51 => 32,
+        // Copies while kernels run: said, though nothing does two things at once.
+        15 | 40 => 1,
+        16 => s.multiprocessors as i32,
+        // No limit of time, a device of its own, mapped host memory.
+        17 | 18 => 0,
+        19 => 1,
+        20 => 0,
+        // Sizes of textures and surfaces, which launches refuse.
+        21..=29 | 42 | 43 | 45..=49 | 52..=74 | 77 => 16384,
+        31 => 1,
+        // ECC, PCI, TCC.
+        32..=35 | 50 => 0,
+        36 => 1_000_000,
+        37 => 256,
+        38 => 4 << 20,
+        39 => sm.threads as i32,
+        41 => 1,
+        44 => 1,
+        75 => major,
+        76 => minor,
+        // Stream priorities, caches.
+        78..=80 => 1,
+        81 => sm.shared as i32,
+        // Managed memory, which the host may use at any time; no other boards; no atomics of the host's.
+        83 => 1,
+        84..=86 => 0,
+        87 => 2,
+        // Memory that the driver doesn't know is not for kernels.
+        88 => 0,
+        89..=91 => 1,
+        92..=94 => 0,
+        95 => 1,
+        96 => 0,
+        97 => sm.shared_opt_in as i32,
+        98 => 0,
+        99 => 1,
+        100 | 101 => 0,
+        // Virtual memory management, handles of other processes.
+        102..=105 => 0,
+        106 => sm.blocks as i32,
+        107..=110 => 0,
+        111 => sm.reserved as i32,
+        112..=114 => 0,
+        // Memory pools, of this process.
+        115 => 1,
+        116..=119 => 0,
+        120 => from(90),
+        121..=126 => 0,
+        127 => from(90),
+        128 => 0,
+        129 => 1,
+        130..=147 => 0,
+        _ => return None,
+    })
+}

@@ -1,0 +1,156 @@
+//! From PTX to a cubin: by this project's compiler, or by the one that is asked for.
+
+use crate::error::{Error, Result};
+use crate::settings;
+use sass::Target;
+use std::path::Path;
+use std::process::Command;
+
+/// What a program asks of the compiler.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Most registers of a thread.
+    pub registers: Option<u32>,
+    /// 0 … 3.
+    pub level: Option<u8>,
+    /// For the linker, not for the loader.
+    pub relocatable: bool,
+}
+
+/// The target that PTX is compiled for: the device, with the features of its own that the PTX asks for.
+pub fn target(ptx: &str) -> Target {
+    let device = settings::get().target;
+    let line = ptx.lines().find_map(|l| l.trim_start().strip_prefix(".target"));
+    let named = line.and_then(|l| l.split([',', '/']).next()).map(str::trim).unwrap_or_default();
+    match named.chars().last().filter(|c| matches!(c, 'a' | 'f')) {
+        Some(suffix) => Target::parse(&format!("sm_{}{suffix}", device.sm)).unwrap_or(device),
+        None => device,
+    }
+}
+
+/// Compiles; the message where that fails.
+pub fn compile(ptx: &str, options: &Options) -> std::result::Result<Vec<u8>, String> {
+    let target = target(ptx);
+    match &settings::get().ptxas {
+        Some(ptxas) => external(ptxas, ptx, target, options),
+        None => {
+            let mut s = oxptxas::Settings::new(target);
+            s.line_info = Some(true);
+            s.max_registers = options.registers;
+            s.relocatable = options.relocatable;
+            if let Some(level) = options.level {
+                s.opt_level = level.min(3);
+            }
+            oxptxas::compile(ptx, "module.ptx", &s).map(|o| o.cubin).map_err(|f| f.render("oxptxas"))
+        }
+    }
+}
+
+/// Runs a compiler with ptxas's command line.
+fn external(
+    ptxas: &Path,
+    ptx: &str,
+    target: Target,
+    options: &Options,
+) -> std::result::Result<Vec<u8>, String> {
+    let folder = tempfile::tempdir().map_err(|e| e.to_string())?;
+    let (from, to) = (folder.path().join("module.ptx"), folder.path().join("module.cubin"));
+    std::fs::write(&from, ptx).map_err(|e| e.to_string())?;
+    let mut command = Command::new(ptxas);
+    command.arg(format!("-arch={target}")).arg("-lineinfo");
+    if let Some(n) = options.registers {
+        command.arg(format!("-maxrregcount={n}"));
+    }
+    if let Some(level) = options.level {
+        command.arg(format!("-O{level}"));
+    }
+    if options.relocatable {
+        command.arg("-c");
+    }
+    run(command.arg(&from).arg("-o").arg(&to))?;
+    std::fs::read(&to).map_err(|e| e.to_string())
+}
+
+/// Runs a tool; what it said where it failed.
+pub fn run(command: &mut Command) -> std::result::Result<(), String> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let done = command.output().map_err(|e| format!("{name}: {e}"))?;
+    if done.status.success() {
+        return Ok(());
+    }
+    let said = [done.stdout, done.stderr].concat();
+    Err(format!("{name}: {}", String::from_utf8_lossy(&said)))
+}
+
+/// Options of `cuModuleLoadDataEx`, `cuLibraryLoadData` and `cuLinkCreate`, by their numbers in the header.
+#[derive(Clone, Debug, Default)]
+pub struct Jit {
+    /// For the compiler.
+    pub options: Options,
+    /// Address and size of the buffers for what the compiler says, and the address of the size: information, errors.
+    logs: [(u64, usize, u64); 2],
+}
+
+impl Jit {
+    /// Reads the arrays.
+    pub fn read(
+        count: u32,
+        options: crate::ffi::In<u32>,
+        values: crate::ffi::In<u64>,
+        at: u64,
+    ) -> Result<Jit> {
+        let mut jit = Jit::default();
+        if count == 0 {
+            return Ok(jit);
+        }
+        let (options, values) = (options.list(count as usize)?, values.list(count as usize)?);
+        for (i, (option, value)) in options.into_iter().zip(values).enumerate() {
+            match option {
+                0 => jit.options.registers = Some(value as u32),
+                3 => jit.logs[0].0 = value,
+                4 => (jit.logs[0].1, jit.logs[0].2) = (value as u32 as usize, at + 8 * i as u64),
+                5 => jit.logs[1].0 = value,
+                6 => (jit.logs[1].1, jit.logs[1].2) = (value as u32 as usize, at + 8 * i as u64),
+                7 => jit.options.level = Some(value as u8),
+                _ => {}
+            }
+        }
+        Ok(jit)
+    }
+
+    /// Tells the program what the compiler said: information (0) or errors (1).
+    fn say(&self, which: usize, text: &str) {
+        let (buffer, size, count) = self.logs[which];
+        if buffer != 0 && size != 0 {
+            let mut bytes = text.as_bytes()[..text.len().min(size - 1)].to_vec();
+            bytes.push(0);
+            let _ = crate::ffi::write(buffer, &bytes);
+            if count != 0 {
+                crate::ffi::Out::at(count).maybe(bytes.len() as u64);
+            }
+        }
+    }
+
+    /// Compiles PTX; what went wrong goes to the program's buffer and to standard error.
+    pub fn compile(&self, ptx: &str, relocatable: bool) -> Result<Vec<u8>> {
+        let options = Options { relocatable, ..self.options.clone() };
+        let result = compile(ptx, &options);
+        self.report(result)
+    }
+
+    /// The result of a tool, with its messages in their place.
+    pub fn report<T>(&self, result: std::result::Result<T, String>) -> Result<T> {
+        match result {
+            Ok(t) => {
+                self.say(0, "");
+                self.say(1, "");
+                Ok(t)
+            }
+            Err(message) => {
+                self.say(1, &message);
+                eprint!("oxcuda: PTX was not compiled:\n{message}");
+                Err(Error::INVALID_PTX)
+            }
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! The driver's state: contexts and everything that belongs to them.
+
+use crate::error::{Error, Result};
+use crate::function::Function;
+use crate::graph::{Exec, Graph};
+use crate::link::Link;
+use crate::memory::{Pool, Space};
+use crate::module::Module;
+use crate::stream::{Event, Stream};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// Things of a kind by their handles: opaque pointers to the program.
+#[derive(Debug)]
+pub struct Table<T>(BTreeMap<u64, T>);
+
+impl<T> Default for Table<T> {
+    fn default() -> Self {
+        Table(BTreeMap::new())
+    }
+}
+
+/// A handle that was never given before: it looks like the pointer that it is in C.
+pub fn fresh() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(0x0cda_0000_0000);
+    NEXT.fetch_add(64, Ordering::Relaxed)
+}
+
+impl<T> Table<T> {
+    /// A new one.
+    pub fn add(&mut self, item: T) -> u64 {
+        let handle = fresh();
+        self.0.insert(handle, item);
+        handle
+    }
+    /// The one of a handle.
+    pub fn get(&self, handle: u64) -> Result<&T> {
+        self.0.get(&handle).ok_or(Error::INVALID_HANDLE)
+    }
+    /// The one of a handle, to change it.
+    pub fn get_mut(&mut self, handle: u64) -> Result<&mut T> {
+        self.0.get_mut(&handle).ok_or(Error::INVALID_HANDLE)
+    }
+    /// Takes one away.
+    pub fn remove(&mut self, handle: u64) -> Result<T> {
+        self.0.remove(&handle).ok_or(Error::INVALID_HANDLE)
+    }
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = (u64, &T)> {
+        self.0.iter().map(|(h, t)| (*h, t))
+    }
+    /// All of them, to change them.
+    pub fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.0.values_mut()
+    }
+}
+
+/// A context.
+#[derive(Debug, Default)]
+pub struct Context {
+    /// As asked for.
+    pub flags: u32,
+    /// What a kernel did wrong: nothing goes on after it.
+    pub broken: Option<Error>,
+    /// Limits by number, where they were set.
+    pub limits: BTreeMap<u32, u64>,
+    /// Whether it is the device's primary one.
+    pub primary: bool,
+    /// Cache and shared memory configuration as they were set; nothing depends on them.
+    pub configuration: [u32; 2],
+}
+
+/// All state.
+#[derive(Default)]
+pub struct Driver {
+    /// Contexts.
+    pub contexts: Table<Context>,
+    /// The primary one, how often it is held, and its flags.
+    pub primary: Option<u64>,
+    /// See `primary`.
+    pub held: u32,
+    /// See `primary`.
+    pub primary_flags: u32,
+    /// Memory of the device, and what of the host's kernels see.
+    pub space: Space,
+    /// Memory pools.
+    pub pools: Table<Pool>,
+    /// The device's own pool, and the current one.
+    pub default_pool: u64,
+    /// See `default_pool`.
+    pub current_pool: u64,
+    /// Modules and libraries.
+    pub modules: Table<Module>,
+    /// Functions of modules.
+    pub functions: Table<Function>,
+    /// Streams, those without a handle aside.
+    pub streams: Table<Stream>,
+    /// The stream that everyone shares.
+    pub legacy: Stream,
+    /// Events.
+    pub events: Table<Event>,
+    /// Graphs.
+    pub graphs: Table<Graph>,
+    /// Graphs ready to run.
+    pub execs: Table<Exec>,
+    /// Links under way.
+    pub links: Table<Link>,
+    /// Kernels launched so far.
+    pub launches: u64,
+}
+
+static DRIVER: Mutex<Option<Driver>> = Mutex::new(None);
+
+thread_local! {
+    static CURRENT: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The thread's stack of contexts.
+pub fn stack<T>(f: impl FnOnce(&mut Vec<u64>) -> T) -> T {
+    CURRENT.with(|c| f(&mut c.borrow_mut()))
+}
+
+/// Makes the driver ready.
+pub fn start() {
+    let mut driver = DRIVER.lock().unwrap_or_else(PoisonError::into_inner);
+    driver.get_or_insert_with(|| {
+        let mut d = Driver::default();
+        d.default_pool = d.pools.add(Pool::default());
+        d.current_pool = d.default_pool;
+        d
+    });
+}
+
+/// Works on the state. Functions of the program are never called from inside.
+pub fn with<T>(f: impl FnOnce(&mut Driver) -> Result<T>) -> Result<T> {
+    let mut driver = DRIVER.lock().unwrap_or_else(PoisonError::into_inner);
+    f(driver.as_mut().ok_or(Error::NOT_INITIALIZED)?)
+}
+
+/// Works on the state in the current context, if nothing broke it.
+pub fn within<T>(f: impl FnOnce(&mut Driver) -> Result<T>) -> Result<T> {
+    with(|d| {
+        d.context()?;
+        f(d)
+    })
+}
+
+impl Driver {
+    /// The current context, which nothing has broken.
+    pub fn context(&mut self) -> Result<u64> {
+        let current = self.current().ok_or(Error::INVALID_CONTEXT)?;
+        let context = self.contexts.get(current).map_err(|_| Error::CONTEXT_IS_DESTROYED)?;
+        context.broken.map_or(Ok(current), Err)
+    }
+
+    /// The current context, whatever became of it.
+    pub fn current(&self) -> Option<u64> {
+        stack(|s| s.last().copied())
+    }
+
+    /// The primary context, made if there is none.
+    pub fn primary(&mut self) -> u64 {
+        let flags = self.primary_flags;
+        *self
+            .primary
+            .get_or_insert_with(|| self.contexts.add(Context { flags, primary: true, ..Context::default() }))
+    }
+
+    /// Takes a context away with all that belongs to it.
+    pub fn destroy(&mut self, context: u64) -> Result<()> {
+        self.contexts.remove(context)?;
+        if self.primary == Some(context) {
+            self.primary = None;
+        }
+        self.space.free_all_of(context);
+        let of = |m: &Module| m.context == Some(context);
+        let modules: Vec<u64> = self.modules.iter().filter(|(_, m)| of(m)).map(|m| m.0).collect();
+        modules.into_iter().try_for_each(|m| self.unload(m))
+    }
+
+    /// A stream by its handle: null, 1 and 2 are those that need not be made.
+    pub fn stream(&mut self, handle: u64) -> Result<&mut Stream> {
+        match handle {
+            0..=2 => Ok(&mut self.legacy),
+            h => self.streams.get_mut(h),
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! Fat binaries: PTX and cubins of several targets in one file, some of them compressed.
+//!
+//! The layout is what `fatbinary` 13.0.88 writes: a header of 16 bytes, then entries, each a header and its bytes.
+
+use crate::error::{Error, Result};
+use std::io::Read as _;
+
+/// First word of a fat binary.
+pub const MAGIC: u32 = 0xba55_ed50;
+/// First word of the structure that compilers point at one with; the address is its second 64-bit word.
+pub const WRAPPER: u32 = 0x4662_43b1;
+/// Bytes of the header.
+pub const HEADER: usize = 16;
+
+/// Flags of an entry: it is compressed with LZ4, or with Zstandard.
+const LZ4: u64 = 0x2000;
+const ZSTD: u64 = 0x8000;
+
+/// An entry.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Entry {
+    /// PTX, not a cubin.
+    pub ptx: bool,
+    /// The SM's number.
+    pub sm: u32,
+    /// Its bytes, expanded.
+    pub bytes: Vec<u8>,
+}
+
+fn number(bytes: &[u8], at: usize, size: usize) -> Result<u64> {
+    let part = bytes.get(at..at + size).ok_or(Error::INVALID_IMAGE)?;
+    Ok(sim::memory::little_endian(part))
+}
+
+/// Size of a fat binary by its header.
+pub fn size(header: &[u8]) -> Result<usize> {
+    Ok(number(header, 6, 2)? as usize + number(header, 8, 8)? as usize)
+}
+
+/// Expands a block of LZ4 or a frame of Zstandard.
+fn expand(bytes: &[u8], flags: u64, size: usize) -> Result<Vec<u8>> {
+    let wrong = |_| Error::INVALID_IMAGE;
+    if flags & LZ4 != 0 {
+        return lz4_flex::block::decompress(bytes, size).map_err(|_| Error::INVALID_IMAGE);
+    }
+    let mut out = Vec::new();
+    let mut decoder = ruzstd::decoding::StreamingDecoder::new(bytes).map_err(|_| Error::INVALID_IMAGE)?;
+    decoder.read_to_end(&mut out).map_err(wrong)?;
+    Ok(out)
+}
+
+/// The entries of a fat binary.
+pub fn entries(file: &[u8]) -> Result<Vec<Entry>> {
+    if number(file, 0, 4)? != u64::from(MAGIC) {
+        return Err(Error::INVALID_IMAGE);
+    }
+    let (mut at, end) = (number(file, 6, 2)? as usize, size(file)?.min(file.len()));
+    let mut found = Vec::new();
+    while at + 64 <= end {
+        let kind = number(file, at, 2)?;
+        let header = number(file, at + 4, 4)? as usize;
+        let padded = number(file, at + 8, 8)? as usize;
+        let compressed = number(file, at + 16, 4)? as usize;
+        let sm = number(file, at + 28, 4)? as u32;
+        let flags = number(file, at + 40, 8)?;
+        let whole = number(file, at + 56, 8)? as usize;
+        let from = at.checked_add(header).ok_or(Error::INVALID_IMAGE)?;
+        let to = from.checked_add(padded).ok_or(Error::INVALID_IMAGE)?;
+        let bytes = file.get(from..to).ok_or(Error::INVALID_IMAGE)?;
+        let bytes = match flags & (LZ4 | ZSTD) {
+            0 => bytes.to_vec(),
+            _ => expand(bytes.get(..compressed).ok_or(Error::INVALID_IMAGE)?, flags, whole)?,
+        };
+        // 1 is PTX, 2 a cubin; others are of no use here.
+        if kind == 1 || kind == 2 {
+            found.push(Entry { ptx: kind == 1, sm, bytes });
+        }
+        at = to;
+    }
+    Ok(found)
+}
+
+/// The entry for an SM: the newest cubin that runs on it, else the newest PTX.
+pub fn choose(entries: Vec<Entry>, sm: u32) -> Result<Entry> {
+    let cubin = |e: &Entry| !e.ptx && e.sm / 10 == sm / 10 && e.sm <= sm;
+    let ptx = |e: &Entry| e.ptx && e.sm <= sm;
+    let newest =
+        |fits: &dyn Fn(&Entry) -> bool| entries.iter().filter(|e| fits(e)).max_by_key(|e| e.sm).cloned();
+    newest(&cubin).or_else(|| newest(&ptx)).ok_or(Error::NO_BINARY_FOR_GPU)
+}

@@ -1,0 +1,344 @@
+//! The boundary to C: typed pointers, and the macro that makes a function of the header from a safe body.
+//!
+//! `unsafe` is allowed here alone, as a driver's interface is made of pointers that its caller answers for: each type
+//! reads or writes through a pointer as the header says that its function does, null is an error, and what is read
+//! becomes a value at once.
+#![allow(unsafe_code)]
+
+use crate::error::{Error, Result};
+use std::ffi::{CStr, c_char, c_int, c_void};
+
+/// Where a result goes.
+#[repr(transparent)]
+pub struct Out<T>(*mut T);
+
+impl<T> Clone for Out<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<T> Copy for Out<T> {}
+
+impl<T> Out<T> {
+    /// Writes it.
+    pub fn put(self, value: T) -> Result<()> {
+        if self.0.is_null() {
+            return Err(Error::INVALID_VALUE);
+        }
+        // The caller of the C function gives room for a T.
+        unsafe { self.0.write_unaligned(value) };
+        Ok(())
+    }
+    /// Writes it if it is wanted.
+    pub fn maybe(self, value: T) {
+        let _ = self.put(value);
+    }
+    /// Whether nobody wants it.
+    pub fn is_null(self) -> bool {
+        self.0.is_null()
+    }
+    /// What is there.
+    pub fn get(self) -> Result<T>
+    where
+        T: Copy,
+    {
+        In(self.0.cast_const()).get()
+    }
+    /// Fills an array.
+    pub fn list(self, values: impl IntoIterator<Item = T>) {
+        for (i, v) in values.into_iter().enumerate() {
+            // The caller says how many there is room for, and the body gives no more.
+            Out(self.0.wrapping_add(i)).maybe(v);
+        }
+    }
+    /// The place of something at a known address.
+    pub fn at(address: u64) -> Out<T> {
+        Out(std::ptr::with_exposed_provenance_mut(address as usize))
+    }
+}
+
+/// Where an argument comes from.
+#[repr(transparent)]
+pub struct In<T>(*const T);
+
+impl<T> Clone for In<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<T> Copy for In<T> {}
+
+impl<T: Copy> In<T> {
+    /// What is there.
+    pub fn get(self) -> Result<T> {
+        if self.0.is_null() {
+            return Err(Error::INVALID_VALUE);
+        }
+        // The caller of the C function has a T there, of integers and addresses alone.
+        Ok(unsafe { self.0.read_unaligned() })
+    }
+    /// An array.
+    pub fn list(self, length: usize) -> Result<Vec<T>> {
+        (0..length)
+            .map(|i| In(if self.0.is_null() { self.0 } else { self.0.wrapping_add(i) }).get())
+            .collect()
+    }
+    /// Whether there is nothing.
+    pub fn is_null(self) -> bool {
+        self.0.is_null()
+    }
+    /// At a known address.
+    pub fn at(address: u64) -> In<T> {
+        In(std::ptr::with_exposed_provenance(address as usize))
+    }
+}
+
+/// A text.
+#[repr(transparent)]
+#[derive(Clone, Copy)]
+pub struct Text(*const c_char);
+
+impl Text {
+    /// The text.
+    pub fn get(self) -> Result<String> {
+        if self.0.is_null() {
+            return Err(Error::INVALID_VALUE);
+        }
+        // The caller of the C function closes it with a zero.
+        let text = unsafe { CStr::from_ptr(self.0) };
+        Ok(text.to_string_lossy().into_owned())
+    }
+    /// The text at a known address.
+    pub fn at(address: u64) -> Text {
+        Text(std::ptr::with_exposed_provenance(address as usize))
+    }
+}
+
+/// A text that stays, for C to read.
+#[repr(transparent)]
+#[derive(Clone, Copy)]
+pub struct StaticText(pub *const c_char);
+
+/// Memory of the host, as an address.
+#[repr(transparent)]
+#[derive(Clone, Copy)]
+pub struct Host(*mut c_void);
+
+impl Host {
+    /// Its address.
+    pub fn address(self) -> u64 {
+        self.0.expose_provenance() as u64
+    }
+}
+
+/// Bytes of the host's memory.
+pub fn read(address: u64, size: usize) -> Result<Vec<u8>> {
+    if size == 0 {
+        return Ok(Vec::new());
+    }
+    if address == 0 {
+        return Err(Error::INVALID_VALUE);
+    }
+    let from: *const u8 = std::ptr::with_exposed_provenance(address as usize);
+    // The program named this range as its own.
+    Ok(unsafe { std::slice::from_raw_parts(from, size) }.to_vec())
+}
+
+/// Puts bytes into the host's memory.
+pub fn write(address: u64, bytes: &[u8]) -> Result<()> {
+    if bytes.is_empty() {
+        return Ok(());
+    }
+    if address == 0 {
+        return Err(Error::INVALID_VALUE);
+    }
+    let to: *mut u8 = std::ptr::with_exposed_provenance_mut(address as usize);
+    // The program named this range as its own, to be written.
+    unsafe { std::ptr::copy(bytes.as_ptr(), to, bytes.len()) };
+    Ok(())
+}
+
+/// Memory of the host that the driver gives away.
+#[derive(Debug)]
+pub struct Block {
+    address: u64,
+    layout: std::alloc::Layout,
+}
+
+impl Block {
+    /// So many zero bytes at the start of a page.
+    pub fn new(size: usize) -> Result<Block> {
+        let layout =
+            std::alloc::Layout::from_size_align(size.max(1), 4096).map_err(|_| Error::OUT_OF_MEMORY)?;
+        // Its size is not zero.
+        let at = unsafe { std::alloc::alloc_zeroed(layout) };
+        if at.is_null() {
+            return Err(Error::OUT_OF_MEMORY);
+        }
+        Ok(Block { address: at.expose_provenance() as u64, layout })
+    }
+    /// Where it is.
+    pub fn address(&self) -> u64 {
+        self.address
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        let at: *mut u8 = std::ptr::with_exposed_provenance_mut(self.address as usize);
+        // It came from `alloc_zeroed` with this layout.
+        unsafe { std::alloc::dealloc(at, self.layout) };
+    }
+}
+
+/// A function of the program that the driver calls back: one argument, as for work of the host in a stream.
+#[repr(transparent)]
+#[derive(Clone, Copy)]
+pub struct HostFn(Option<unsafe extern "C" fn(*mut c_void)>);
+
+impl HostFn {
+    /// Whether there is one.
+    pub fn is_some(self) -> bool {
+        self.0.is_some()
+    }
+    /// Calls it.
+    pub fn call(self, data: u64) {
+        if let Some(f) = self.0 {
+            // The program gave it for this.
+            unsafe { f(std::ptr::with_exposed_provenance_mut(data as usize)) }
+        }
+    }
+}
+
+/// A function of the program that is told how a stream fares.
+#[repr(transparent)]
+#[derive(Clone, Copy)]
+pub struct StreamFn(Option<unsafe extern "C" fn(*mut c_void, u32, *mut c_void)>);
+
+impl StreamFn {
+    /// Whether there is one.
+    pub fn is_some(self) -> bool {
+        self.0.is_some()
+    }
+    /// Calls it.
+    pub fn call(self, stream: u64, status: u32, data: u64) {
+        if let Some(f) = self.0 {
+            let pointer = |n: u64| std::ptr::with_exposed_provenance_mut(n as usize);
+            // The program gave it for this.
+            unsafe { f(pointer(stream), status, pointer(data)) }
+        }
+    }
+}
+
+/// A function of the program that says how much shared memory a block of some size takes.
+#[repr(transparent)]
+#[derive(Clone, Copy)]
+pub struct SizeFn(Option<unsafe extern "C" fn(c_int) -> usize>);
+
+impl SizeFn {
+    /// What it says, if there is one.
+    pub fn call(self, threads: u32) -> Option<usize> {
+        // The program gave it for this.
+        self.0.map(|f| unsafe { f(threads as c_int) })
+    }
+}
+
+/// A structure of C as bytes in memory: `T` holds integers and addresses alone.
+pub fn text_of(name: &'static CStr) -> StaticText {
+    StaticText(name.as_ptr())
+}
+
+/// Runs the body of a function of the header; what it returns to C.
+pub fn enter(name: &str, body: impl FnOnce() -> Result<()>) -> c_int {
+    let trace = crate::settings::get().trace;
+    // Not through C's frames.
+    let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
+    let code = match result {
+        Ok(Ok(())) => 0,
+        Ok(Err(e)) => e.0 as c_int,
+        Err(_) => {
+            eprintln!("oxcuda: {name}: internal error");
+            Error::UNKNOWN.0 as c_int
+        }
+    };
+    if trace {
+        eprintln!("oxcuda: {name} -> {code}");
+    }
+    code
+}
+
+/// Makes functions of the header: names (the first has the body), parameters, and a body that gives a `Result<()>`.
+macro_rules! api {
+    ($( $(#[$meta:meta])* fn $name:ident $params:tt $(/ $alias:ident)* $body:block )*) => {
+        $(
+            $crate::ffi::export!($(#[$meta])* $name $params $body);
+            $( $crate::ffi::forward!($name $alias $params); )*
+        )*
+    };
+}
+
+macro_rules! export {
+    ($(#[$meta:meta])* $name:ident ($($p:ident : $t:ty),* $(,)?) $body:block) => {
+        $(#[$meta])*
+        #[allow(unsafe_code, clippy::too_many_arguments)] // Its name is C's, and so is what it takes.
+        #[unsafe(no_mangle)]
+        pub extern "C" fn $name($($p: $t),*) -> std::ffi::c_int {
+            #[allow(clippy::too_many_arguments)]
+            fn body($($p: $t),*) -> $crate::error::Result<()> $body
+            $crate::ffi::enter(stringify!($name), || body($($p),*))
+        }
+    };
+}
+
+macro_rules! forward {
+    ($name:ident $alias:ident ($($p:ident : $t:ty),* $(,)?)) => {
+        #[doc = concat!("As [`", stringify!($name), "`].")]
+        #[allow(unsafe_code, clippy::too_many_arguments)] // Its name is C's, and so is what it takes.
+        #[unsafe(no_mangle)]
+        pub extern "C" fn $alias($($p: $t),*) -> std::ffi::c_int {
+            $name($($p),*)
+        }
+    };
+}
+
+/// Makes a function of the header that is not built: it says so once.
+macro_rules! missing {
+    ($name:ident) => {
+        #[doc = "Not built."]
+        #[allow(unsafe_code)] // Its name is C's.
+        #[unsafe(no_mangle)]
+        pub extern "C" fn $name() -> std::ffi::c_int {
+            static SAID: std::sync::Once = std::sync::Once::new();
+            SAID.call_once(|| eprintln!("oxcuda: {} is not built", stringify!($name)));
+            $crate::error::Error::NOT_SUPPORTED.0 as std::ffi::c_int
+        }
+    };
+}
+
+pub(crate) use {export, forward};
+
+/// The address of a function by its name, as `cuGetProcAddress` gives it, for tests in Rust.
+pub fn symbol(name: &str) -> Option<*const ()> {
+    crate::api::find(name, i32::MAX, false).ok().map(|r| r.function)
+}
+
+/// A list that C reads for as long as the thread asks for no other one.
+pub fn kept(list: &[u64]) -> u64 {
+    thread_local! {
+        static LIST: std::cell::RefCell<Vec<u64>> = const { std::cell::RefCell::new(Vec::new()) };
+    }
+    LIST.with(|l| {
+        *l.borrow_mut() = list.to_vec();
+        l.borrow().as_ptr().expose_provenance() as u64
+    })
+}
+
+/// A text that C reads for as long as it likes; names are few.
+pub fn kept_text(text: &str) -> StaticText {
+    static TEXTS: std::sync::Mutex<std::collections::BTreeMap<String, std::ffi::CString>> =
+        std::sync::Mutex::new(std::collections::BTreeMap::new());
+    let mut texts = TEXTS.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let entry = texts.entry(text.to_string());
+    let kept = entry.or_insert_with(|| std::ffi::CString::new(text.replace('\0', "")).unwrap_or_default());
+    StaticText(kept.as_ptr())
+}

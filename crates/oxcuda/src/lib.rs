@@ -1,0 +1,25 @@
+//! `libcuda.so.1` on the SASS simulator: CUDA programs run without a GPU. `docs/driver.md` says what is built and
+//! which variables there are.
+//!
+//! The functions of the header are in `api`, thin; what they do is in the other modules, which have no pointers of C.
+//! `functions.txt` lists every function of the header.
+
+#[macro_use]
+mod ffi;
+mod api;
+mod attributes;
+mod compile;
+mod driver;
+mod error;
+mod fatbin;
+mod function;
+mod graph;
+mod link;
+mod memory;
+mod module;
+mod occupancy;
+mod settings;
+mod stream;
+mod work;
+
+pub use ffi::symbol;

@@ -1,0 +1,73 @@
+//! The linker: one PTX goes through the compiler, several inputs through nvlink.
+
+use crate::compile::{self, Jit};
+use crate::error::{Error, Result};
+use crate::module::Image;
+use crate::settings;
+use std::process::Command;
+
+/// An input, by the number of its kind in the header.
+#[derive(Clone, Debug)]
+pub struct Input {
+    /// 0 cubin, 1 PTX, 2 fat binary, 3 object, 4 library.
+    pub kind: u32,
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+    /// Its name.
+    pub name: String,
+}
+
+/// A link under way.
+#[derive(Debug, Default)]
+pub struct Link {
+    /// Options.
+    pub jit: Jit,
+    /// Inputs so far.
+    pub inputs: Vec<Input>,
+    /// What came out, which the program reads until the link is destroyed.
+    pub output: Option<crate::ffi::Block>,
+}
+
+impl Link {
+    /// The cubin.
+    pub fn complete(&self) -> Result<Vec<u8>> {
+        match &self.inputs[..] {
+            [] => Err(Error::INVALID_VALUE),
+            [one] if one.kind != 4 && !self.unresolved(one) => match Image::of(&one.bytes)? {
+                Image::Ptx(text) => self.jit.compile(&text, false),
+                Image::Cubin(bytes) => Ok(bytes),
+            },
+            _ => self.several(),
+        }
+    }
+
+    /// Whether an input is a relocatable object.
+    fn unresolved(&self, input: &Input) -> bool {
+        // ET_REL
+        matches!(&input.bytes[..], [0x7f, b'E', b'L', b'F', ..] if input.bytes.get(16) == Some(&1))
+    }
+
+    fn several(&self) -> Result<Vec<u8>> {
+        let folder = tempfile::tempdir().map_err(|_| Error::OPERATING_SYSTEM)?;
+        let nvlink = &settings::get().nvlink;
+        let mut command = Command::new(nvlink);
+        command.arg(format!("-arch={}", settings::get().target));
+        for (i, input) in self.inputs.iter().enumerate() {
+            let bytes = match Image::of(&input.bytes) {
+                Ok(Image::Ptx(text)) if input.kind != 4 => self.jit.compile(&text, true)?,
+                Ok(Image::Cubin(bytes)) => bytes,
+                _ => input.bytes.clone(),
+            };
+            let name = format!("{i}.{}", if input.kind == 4 { "a" } else { "cubin" });
+            let path = folder.path().join(name);
+            std::fs::write(&path, bytes).map_err(|_| Error::OPERATING_SYSTEM)?;
+            command.arg(path);
+        }
+        let to = folder.path().join("linked");
+        self.jit
+            .report(compile::run(command.arg("-o").arg(&to)).map_err(|e| {
+                format!("several inputs need nvlink, on PATH or named by OXCUDA_NVLINK\n{e}\n")
+            }))?;
+        std::fs::read(&to).map_err(|_| Error::OPERATING_SYSTEM)
+    }
+}

@@ -1,0 +1,200 @@
+//! Modules and libraries: images of every kind, loaded.
+
+use crate::compile::Jit;
+use crate::driver::Driver;
+use crate::error::{Error, Result};
+use crate::fatbin;
+use crate::ffi::{self, Text};
+use crate::function::Function;
+use crate::settings::{self, Mode};
+use cubin::read_lines::PtxLines;
+use std::collections::BTreeMap;
+
+/// What can be loaded.
+#[derive(Clone, Debug)]
+pub enum Image {
+    /// Text.
+    Ptx(String),
+    /// An executable.
+    Cubin(Vec<u8>),
+}
+
+impl Image {
+    /// From bytes.
+    pub fn of(bytes: &[u8]) -> Result<Image> {
+        match bytes {
+            [0x7f, b'E', b'L', b'F', ..] => Ok(Image::Cubin(bytes.to_vec())),
+            [a, b, c, d, ..] if u32::from_le_bytes([*a, *b, *c, *d]) == fatbin::MAGIC => {
+                let sm = u32::from(settings::get().target.sm);
+                let entry = fatbin::choose(fatbin::entries(bytes)?, sm)?;
+                if entry.ptx { Ok(Image::Ptx(text(&entry.bytes))) } else { Ok(Image::Cubin(entry.bytes)) }
+            }
+            _ => Ok(Image::Ptx(text(bytes))),
+        }
+    }
+
+    /// From the program's memory, where nothing but the image says how long it is.
+    pub fn at(address: u64) -> Result<Image> {
+        let head = ffi::read(address, 4)?;
+        if head == *b"\x7fELF" {
+            return Image::of(&ffi::read(address, elf_size(&ffi::read(address, 64)?, address)?)?);
+        }
+        match u32::from_le_bytes([head[0], head[1], head[2], head[3]]) {
+            fatbin::MAGIC => {
+                let header = ffi::read(address, fatbin::HEADER)?;
+                Image::of(&ffi::read(address, fatbin::size(&header)?)?)
+            }
+            fatbin::WRAPPER => {
+                let inner = ffi::read(address + 8, 8)?;
+                Image::at(sim::memory::little_endian(&inner))
+            }
+            _ => Ok(Image::Ptx(Text::at(address).get()?)),
+        }
+    }
+}
+
+/// A text up to its zero.
+fn text(bytes: &[u8]) -> String {
+    let end = bytes.iter().position(|b| *b == 0).unwrap_or(bytes.len());
+    String::from_utf8_lossy(&bytes[..end]).into_owned()
+}
+
+/// Bytes of an ELF file: its headers and sections end last.
+fn elf_size(header: &[u8], address: u64) -> Result<usize> {
+    let number = |bytes: &[u8], at: usize, size: usize| sim::memory::little_endian(&bytes[at..at + size]);
+    let table = |offset: usize, count: usize, size: usize| {
+        let entries = number(header, count, 2) * number(header, size, 2);
+        number(header, offset, 8).saturating_add(entries)
+    };
+    let (segments, sections) = (table(0x20, 0x38, 0x36), table(0x28, 0x3c, 0x3a));
+    let mut end = segments.max(sections);
+    let (first, size) = (number(header, 0x28, 8), number(header, 0x3a, 2));
+    for i in 0..number(header, 0x3c, 2) {
+        let s = ffi::read(address + first + i * size, 64)?;
+        // Sections without bytes in the file end nowhere.
+        if number(&s, 4, 4) != 8 {
+            end = end.max(number(&s, 0x18, 8).saturating_add(number(&s, 0x20, 8)));
+        }
+    }
+    usize::try_from(end).map_err(|_| Error::INVALID_IMAGE)
+}
+
+/// What runs.
+pub enum Code {
+    /// In the simulator.
+    Sass(sim::sass::Module),
+    /// In the interpreter.
+    Ptx(sim::ptx::Loaded),
+}
+
+/// A module, or a library.
+pub struct Module {
+    /// The context that it goes with; a library goes with none.
+    pub context: Option<u64>,
+    /// Its code.
+    pub code: Code,
+    /// Kernels by name.
+    pub functions: BTreeMap<String, u64>,
+    /// The PTX, if there was any.
+    pub ptx: Option<String>,
+    /// Which line of it instructions come from.
+    pub lines: PtxLines,
+    /// The cubin, if there is any.
+    pub cubin: Vec<u8>,
+}
+
+impl std::fmt::Debug for Module {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Module").field("functions", &self.functions).finish_non_exhaustive()
+    }
+}
+
+/// What was made of an image before the driver's state is touched.
+pub enum Ready {
+    /// For the simulator, with the PTX.
+    Sass(Vec<u8>, Option<String>),
+    /// For the interpreter.
+    Ptx(Box<ptx::Module>, String),
+}
+
+/// Compiles or parses what is to be loaded.
+pub fn prepare(image: Image, jit: &Jit) -> Result<Ready> {
+    match image {
+        Image::Cubin(bytes) => Ok(Ready::Sass(bytes, None)),
+        Image::Ptx(text) if settings::get().mode == Mode::Ptx => {
+            let target = crate::compile::target(&text);
+            let parsed = oxptxas::pipeline::front_end(&text, "module.ptx", target, &target.to_string());
+            let module = jit.report(parsed.map_err(|f| f.render("oxptxas")))?;
+            Ok(Ready::Ptx(Box::new(module), text))
+        }
+        Image::Ptx(text) => Ok(Ready::Sass(jit.compile(&text, false)?, Some(text))),
+    }
+}
+
+fn refused(what: impl std::fmt::Display) -> Error {
+    eprintln!("oxcuda: a module was not loaded: {what}");
+    Error::INVALID_IMAGE
+}
+
+impl Driver {
+    /// Loads what was made ready.
+    pub fn load(&mut self, ready: Ready, context: Option<u64>) -> Result<u64> {
+        let memory = &mut self.space.memory;
+        let functions = BTreeMap::new();
+        let mut found = Vec::new();
+        let module = match ready {
+            Ready::Sass(cubin, ptx) => {
+                let loaded = sim::sass::Module::load(&cubin, memory).map_err(refused)?;
+                let sm = loaded.target().sm;
+                for (name, k) in loaded.functions().iter().filter(|(_, k)| k.entry) {
+                    found.push(Function::of_image(name, k, loaded.constant_bytes(), sm)?);
+                }
+                let lines = cubin::read_lines::ptx_lines(&cubin).unwrap_or_default();
+                Module { context, code: Code::Sass(loaded), functions, ptx, lines, cubin }
+            }
+            Ready::Ptx(module, text) => {
+                let sm = settings::get().target.sm;
+                let kernels = module.funcs.values().filter(|f| f.entry && f.body.is_some());
+                found.extend(kernels.map(|f| Function::of_ptx(&module, f, sm)));
+                let loaded = sim::ptx::Loaded::new(*module, memory).map_err(refused)?;
+                let (lines, cubin) = Default::default();
+                Module { context, code: Code::Ptx(loaded), functions, ptx: Some(text), lines, cubin }
+            }
+        };
+        let handle = self.modules.add(module);
+        let mut functions = BTreeMap::new();
+        for f in found {
+            let name = f.name.clone();
+            functions.insert(name, self.functions.add(Function { module: handle, ..f }));
+        }
+        self.modules.get_mut(handle)?.functions = functions;
+        Ok(handle)
+    }
+
+    /// Takes a module away.
+    pub fn unload(&mut self, module: u64) -> Result<()> {
+        let module = self.modules.remove(module)?;
+        module.functions.values().try_for_each(|f| self.functions.remove(*f).map(|_| ()))?;
+        match module.code {
+            Code::Sass(m) => m.unload(&mut self.space.memory),
+            Code::Ptx(m) => m.unload(&mut self.space.memory),
+        }
+        Ok(())
+    }
+}
+
+impl Module {
+    /// Address and size of a variable.
+    pub fn variable(&self, name: &str) -> Result<(u64, u64)> {
+        let found = match &self.code {
+            Code::Sass(m) => m.variable(name),
+            Code::Ptx(m) => m.variables().get(name).copied(),
+        };
+        found.ok_or(Error::NOT_FOUND)
+    }
+
+    /// A kernel.
+    pub fn function(&self, name: &str) -> Result<u64> {
+        self.functions.get(name).copied().ok_or(Error::NOT_FOUND)
+    }
+}

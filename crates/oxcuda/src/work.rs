@@ -1,0 +1,333 @@
+//! What streams and graphs are made of, and how it is done.
+
+use crate::attributes;
+use crate::driver::{self, Driver};
+use crate::error::{Error, Result};
+use crate::ffi::{HostFn, StreamFn};
+use crate::function::{Function, attribute};
+use crate::module::{Code, Module};
+use crate::settings;
+use sim::sass::Cause;
+use std::io::Write as _;
+
+/// A launch of a kernel.
+#[derive(Clone, Debug)]
+pub struct Launch {
+    /// The function's handle.
+    pub function: u64,
+    /// Blocks, and threads of a block.
+    pub grid: [u32; 3],
+    /// See `grid`.
+    pub block: [u32; 3],
+    /// Blocks of a cluster.
+    pub cluster: Option<[u32; 3]>,
+    /// Whether all blocks run at once.
+    pub cooperative: bool,
+    /// Bytes of dynamic shared memory.
+    pub shared: u32,
+    /// The parameters' block.
+    pub params: Vec<u8>,
+}
+
+/// Whose an address is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Side {
+    /// The host's.
+    Host,
+    /// One of the device's address space.
+    Device,
+    /// Whichever it turns out to be.
+    Any,
+}
+
+/// One end of a copy.
+#[derive(Clone, Copy, Debug)]
+pub struct End {
+    /// Whose it is.
+    pub side: Side,
+    /// Its first byte.
+    pub address: u64,
+    /// Bytes from a row to the next, and from a slice to the next.
+    pub pitch: u64,
+    /// See `pitch`.
+    pub slice: u64,
+}
+
+impl End {
+    /// Bytes in a row.
+    pub fn flat(side: Side, address: u64) -> End {
+        End { side, address, pitch: 0, slice: 0 }
+    }
+}
+
+/// A copy of a box.
+#[derive(Clone, Copy, Debug)]
+pub struct Transfer {
+    /// Where to.
+    pub to: End,
+    /// Where from.
+    pub from: End,
+    /// Bytes of a row, rows, slices.
+    pub size: [u64; 3],
+}
+
+/// Puts a value everywhere in a rectangle.
+#[derive(Clone, Copy, Debug)]
+pub struct Fill {
+    /// Where.
+    pub address: u64,
+    /// Bytes from a row to the next.
+    pub pitch: u64,
+    /// The value, and its bytes.
+    pub value: u32,
+    /// See `value`.
+    pub element: u32,
+    /// Elements of a row, and rows.
+    pub size: [u64; 2],
+}
+
+/// A piece of work.
+#[derive(Clone)]
+pub enum Work {
+    /// Nothing.
+    Empty,
+    /// A kernel.
+    Launch(Launch),
+    /// A copy.
+    Copy(Transfer),
+    /// A value everywhere.
+    Fill(Fill),
+    /// A function of the program, with its argument.
+    Host(HostFn, u64),
+    /// A function of the program that is told the stream's state, with its argument.
+    Callback(StreamFn, u64),
+    /// An event is recorded.
+    Record(u64),
+    /// Memory is given back.
+    Free(u64),
+    /// Another graph.
+    Graph(Vec<Work>),
+}
+
+impl Work {
+    /// Does it, for a stream. Functions of the program are called while nobody works on the state.
+    pub fn run(&self, stream: u64) -> Result<()> {
+        match self {
+            Work::Empty => Ok(()),
+            Work::Launch(l) => driver::within(|d| d.launch(l)),
+            Work::Copy(t) => driver::within(|d| d.copy(t)),
+            Work::Fill(f) => driver::within(|d| d.fill(f)),
+            Work::Host(f, data) => {
+                f.call(*data);
+                Ok(())
+            }
+            Work::Callback(f, data) => {
+                f.call(stream, 0, *data);
+                Ok(())
+            }
+            Work::Record(event) => driver::within(|d| d.record(*event)),
+            Work::Free(address) => driver::within(|d| d.free_async(*address)),
+            Work::Graph(all) => all.iter().try_for_each(|w| w.run(stream)),
+        }
+    }
+}
+
+/// What is said of a kernel that failed, and what the driver answers from then on.
+struct Failure {
+    error: Error,
+    /// Whether the context is of no use any more.
+    breaks: bool,
+    text: String,
+}
+
+impl Driver {
+    /// Copies.
+    pub fn copy(&mut self, t: &Transfer) -> Result<()> {
+        let [width, height, depth] = t.size;
+        let flat = depth <= 1 && (height <= 1 || t.to.pitch == width && t.from.pitch == width);
+        let rows: Vec<(u64, u64)> = match flat {
+            true => vec![(0, 0)],
+            false => (0..depth).flat_map(|z| (0..height).map(move |y| (y, z))).collect(),
+        };
+        let bytes = if flat { width * height * depth } else { width } as usize;
+        if bytes == 0 {
+            return Ok(());
+        }
+        for (y, z) in rows {
+            let at = |e: &End| e.address.wrapping_add(y * e.pitch).wrapping_add(z * e.slice);
+            let from = at(&t.from);
+            let row = match t.from.side {
+                Side::Host => crate::ffi::read(from, bytes),
+                Side::Device => self.space.read(from, bytes),
+                Side::Any => self.space.read_any(from, bytes),
+            }?;
+            let to = at(&t.to);
+            match t.to.side {
+                Side::Host => crate::ffi::write(to, &row),
+                Side::Device => self.space.write(to, &row),
+                Side::Any => self.space.write_any(to, &row),
+            }?;
+        }
+        Ok(())
+    }
+
+    /// Fills.
+    pub fn fill(&mut self, f: &Fill) -> Result<()> {
+        let row = f.value.to_le_bytes()[..f.element as usize].repeat(f.size[0] as usize);
+        (0..f.size[1]).try_for_each(|y| self.space.write(f.address + y * f.pitch, &row))
+    }
+
+    /// Frees memory in the order of a stream.
+    pub fn free_async(&mut self, address: u64) -> Result<()> {
+        use crate::memory::Kind;
+        let region = self.space.free(address, &[Kind::Device, Kind::Managed])?;
+        if let Some(pool) = region.pool
+            && let Ok(pool) = self.pools.get_mut(pool)
+        {
+            pool.used[0] -= region.size as u64;
+        }
+        Ok(())
+    }
+
+    /// Whether a launch is one that the device takes.
+    fn check(&self, l: &Launch, f: &Function) -> Result<()> {
+        let sm = attributes::sm();
+        let zero = l.grid.contains(&0) || l.block.contains(&0);
+        let large = l.block.iter().zip([1024, 1024, 64]).any(|(n, most)| *n > most)
+            || l.grid.iter().zip([i32::MAX as u32, 65535, 65535]).any(|(n, most)| *n > most);
+        let threads = l.block.iter().fold(1u32, |p, n| p.saturating_mul(*n));
+        if zero || large || threads > 1024 {
+            return Err(Error::INVALID_VALUE);
+        }
+        if threads > f.most_threads() {
+            return Err(Error::LAUNCH_OUT_OF_RESOURCES);
+        }
+        let asked = f.set.get(&attribute::MAX_DYNAMIC_SHARED).map(|n| *n as u32);
+        let most = asked.unwrap_or(attributes::SHARED.saturating_sub(f.shared));
+        if l.shared > most || l.shared + f.shared > sm.shared_opt_in.max(attributes::SHARED) {
+            return Err(Error::INVALID_VALUE);
+        }
+        if let Some(c) = l.cluster {
+            let whole = l.grid.iter().zip(c).all(|(g, c)| c > 0 && g.is_multiple_of(c));
+            if !whole || c.iter().product::<u32>() > 16 {
+                return Err(Error::INVALID_CLUSTER_SIZE);
+            }
+        }
+        if l.cooperative {
+            let blocks: u64 = l.grid.iter().map(|n| u64::from(*n)).product();
+            let fit = crate::occupancy::blocks(f, threads, l.shared as usize)?;
+            if blocks > u64::from(fit * settings::get().multiprocessors) {
+                return Err(Error::COOPERATIVE_LAUNCH_TOO_LARGE);
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs a kernel.
+    pub fn launch(&mut self, l: &Launch) -> Result<()> {
+        let f = self.functions.get(l.function)?.clone();
+        let cluster = l.cluster.or(f.cluster);
+        let l = Launch { cluster, ..l.clone() };
+        self.check(&l, &f)?;
+        let context = self.context()?;
+        let stack = self.contexts.get(context)?.limits.get(&0).copied().unwrap_or(0);
+        let module = self.modules.get(f.module)?;
+        let launch = sim::launch::Launch {
+            grid: l.grid,
+            block: l.block,
+            cluster: l.cluster,
+            cooperative: l.cooperative,
+            shared: l.shared,
+            stack: stack as u32,
+            ..sim::launch::Launch::of(&f.name)
+        };
+        self.launches += 1;
+        let result = self.space.launch(|memory| run(module, &launch, &l.params, memory))?;
+        match result {
+            Ok(text) => {
+                let mut out = std::io::stdout();
+                let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+                Ok(())
+            }
+            Err(failure) => {
+                eprintln!("oxcuda: kernel {}: {}", f.name, failure.text);
+                if failure.breaks {
+                    // As on hardware, it is the next call that is told.
+                    self.contexts.get_mut(context)?.broken = Some(failure.error);
+                    return Ok(());
+                }
+                Err(failure.error)
+            }
+        }
+    }
+}
+
+/// Runs a kernel; what its threads printed.
+fn run(
+    module: &Module,
+    launch: &sim::launch::Launch,
+    params: &[u8],
+    memory: &mut sim::memory::Memory,
+) -> std::result::Result<String, Failure> {
+    let limit = settings::get().limit;
+    match &module.code {
+        Code::Sass(m) => {
+            let options = sim::sass::Options { limit, ..Default::default() };
+            match m.run(launch, params, memory, options) {
+                Ok((_, output)) => Ok(output.text()),
+                Err(e) => Err(of_sass(module, launch, &e)),
+            }
+        }
+        Code::Ptx(m) => {
+            let options = sim::ptx::Options { limit, ..Default::default() };
+            match m.run(launch, params, memory, options) {
+                Ok(output) => Ok(output.text()),
+                Err(e) => {
+                    let text = e.render("module.ptx", module.ptx.as_deref().unwrap_or_default());
+                    Err(Failure { error: Error::LAUNCH_FAILED, breaks: e.thread.is_some(), text })
+                }
+            }
+        }
+    }
+}
+
+/// What a program is told of an error of the simulator.
+fn of_sass(module: &Module, launch: &sim::launch::Launch, e: &sim::sass::SimError) -> Failure {
+    use sim::sass::SimError;
+    let mut text = e.to_string();
+    let (error, breaks) = match e {
+        SimError::Cubin(_) => (Error::INVALID_IMAGE, false),
+        SimError::Launch(_) => (Error::INVALID_VALUE, false),
+        SimError::Limit(_) => (Error::LAUNCH_TIMEOUT, false),
+        SimError::Deadlock { .. } => (Error::LAUNCH_TIMEOUT, true),
+        SimError::Instruction { address, warp, lane, cause, .. } => {
+            if let Some(lane) = lane {
+                let [x, y, _] = launch.block;
+                let n = 32 * warp + *lane as u32;
+                let thread = [n % x, n / x % y, n / (x * y)];
+                text.push_str(&format!(", thread {thread:?}"));
+            }
+            text.push_str(&place(module, &launch.kernel, *address));
+            match cause {
+                Cause::Address => (Error::ILLEGAL_ADDRESS, true),
+                Cause::Misaligned => (Error::MISALIGNED_ADDRESS, true),
+                Cause::Assertion => (Error::ASSERT, true),
+                Cause::Trap => (Error::LAUNCH_FAILED, true),
+                Cause::Unsupported => (Error::NOT_SUPPORTED, false),
+                Cause::Other => (Error::LAUNCH_FAILED, true),
+            }
+        }
+    };
+    Failure { error, breaks, text }
+}
+
+/// The line of the PTX that an instruction comes from.
+fn place(module: &Module, kernel: &str, address: u32) -> String {
+    let Some(rows) = module.lines.get(kernel) else { return String::new() };
+    let Some((_, line)) = rows.iter().rfind(|(at, _)| *at <= u64::from(address)) else {
+        return String::new();
+    };
+    let source = module.ptx.as_deref().unwrap_or_default();
+    let text = source.lines().nth(*line as usize - usize::from(*line > 0)).unwrap_or_default();
+    format!("\noxcuda:   line {line} of the PTX: {}", text.trim())
+}
