@@ -233,8 +233,7 @@ fn gather(
     // What is shared parts lanes, so that more may be.
     let needed = loop {
         let needed = Together::new(func, &cfg, divergent, &shared, divided).needed();
-        // Objects are linked with others, whose lanes would meet elsewhere.
-        let Some(sites) = sites.as_ref().filter(|_| !func.relocatable) else { break needed };
+        let Some(sites) = sites.as_ref() else { break needed };
         let parts = |b: Block| divergent.contains(b.index());
         let within = |v: Value, b: Block| bodies[v].as_ref().is_some_and(|r| r.contains(b.index()));
         let found = sites.shared(func, &cfg, &needed, &shared, parts, within);

@@ -53,13 +53,21 @@ fn is_collective(inst: &Inst) -> bool {
 }
 
 /// The facts about the code of a kernel or function whose parts these are.
-pub(crate) fn code_facts(insts: &[Inst], parts: &[Part], wmma: bool) -> CodeFacts {
+/// `elsewhere`: calls of functions in which lanes meet and which are not among the parts.
+pub(crate) fn code_facts(
+    insts: &[Inst],
+    parts: &[Part],
+    elsewhere: &BTreeSet<usize>,
+    wmma: bool,
+) -> CodeFacts {
     let calls = |i: &Inst| matches!(i.op, Opcode::BSSY | Opcode::CALL);
-    let checks = checks(insts, parts);
+    let mut meetings = elsewhere.clone();
+    meetings.extend((0..insts.len()).filter(|k| calls_meeting(&insts[*k], parts)));
+    let checks = checks(insts, &meetings);
     let reads_z = |i: &Inst| i.operands.iter().any(|o| matches!(o, Operand::Special(SpecialReg::SR_CTAID_Z)));
     CodeFacts {
         stack_of_barriers: insts.iter().any(calls),
-        groups: groups(insts, parts, &checks),
+        groups: groups(insts, parts, &checks, &meetings),
         warp_wide: checks.iter().map(|k| offset_of(*k)).collect(),
         unused_bytes: unused_bytes(insts),
         spills: parts.iter().flat_map(|p| spills(insts, p)).collect(),
@@ -89,7 +97,12 @@ fn targets(insts: &[Inst]) -> BTreeSet<usize> {
 
 /// What groups of lanes execute together. The WARPSYNC that brings the lanes of such an instruction together stands for
 /// nothing of the PTX; one on its own is listed itself.
-fn groups(insts: &[Inst], parts: &[Part], checks: &BTreeSet<usize>) -> Vec<(u32, Option<u8>)> {
+fn groups(
+    insts: &[Inst],
+    parts: &[Part],
+    checks: &BTreeSet<usize>,
+    meetings: &BTreeSet<usize>,
+) -> Vec<(u32, Option<u8>)> {
     let starts = targets(insts);
     let meets = |k: usize| parts.iter().any(|p| p.meeting && p.insts.contains(&k));
     let mut out = Vec::new();
@@ -107,7 +120,7 @@ fn groups(insts: &[Inst], parts: &[Part], checks: &BTreeSet<usize>) -> Vec<(u32,
         if meets(k) || checks.contains(&k) {
             continue;
         }
-        if calls_meeting(inst, parts) {
+        if meetings.contains(&k) {
             out.push((offset_of(k), None));
         } else if inst.op == Opcode::WARPSYNC {
             close(&mut gathered, &mut out);
@@ -142,9 +155,9 @@ fn calls_meeting(inst: &Inst, parts: &[Part]) -> bool {
 
 /// Votes and matches that find out whether such a function must be called: what a predicate is computed from by which a
 /// branch goes to the call.
-fn checks(insts: &[Inst], parts: &[Part]) -> BTreeSet<usize> {
+fn checks(insts: &[Inst], meetings: &BTreeSet<usize>) -> BTreeSet<usize> {
     let mut out = BTreeSet::new();
-    if parts.iter().all(|p| !p.meeting) {
+    if meetings.is_empty() {
         return out;
     }
     let writer = |before: usize, reg: Reg| {
@@ -159,8 +172,8 @@ fn checks(insts: &[Inst], parts: &[Part]) -> BTreeSet<usize> {
             Operand::Label(at) => usize::try_from(*at / i64::from(INST_BYTES)).ok(),
             _ => None,
         });
-        let mut way = insts.get(to.unwrap_or(usize::MAX)..).unwrap_or_default().iter();
-        if !way.find(|i| i.op.info().control).is_some_and(|i| calls_meeting(i, parts)) {
+        let mut way = (to.unwrap_or(usize::MAX)..insts.len()).filter(|k| insts[*k].op != Opcode::BSSY);
+        if !way.find(|k| insts[*k].op.info().control).is_some_and(|k| meetings.contains(&k)) {
             continue;
         }
         let compared = writer(k, inst.guard.pred).and_then(|at| {

@@ -11,11 +11,13 @@ use crate::units::Units;
 use backend::Code;
 use backend::link::Fill as CodeFill;
 use backend::link::Whose;
-use cubin::object::{Fill, Object, Place, Variable};
+use backend::machine::Link;
+use cubin::object::{Binding, Fill, Object, Place, Variable};
 use ori::Part;
 use ptx::{Diagnostic, Func, FuncId, Item, Linkage, Module, Space, Symbol, VarId};
 use rustc_hash::{FxHashMap, FxHashSet};
 use sass::target::LEAST_LIMIT;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// Compiles a module whose options are applied to an object.
@@ -52,6 +54,8 @@ pub(crate) fn compile(
     let mut errors = Vec::new();
     let with_lines = settings.line_info.unwrap_or_else(|| debug::has_source(module));
     let mut codes = Vec::new();
+    let own = compiled.iter().flatten().map(|c| &c.0);
+    let meetings = units.shared(own, options.maxrregcount.map(|n| n.min(255) as u8))?;
     for (id, result) in chosen.iter().zip(compiled) {
         let func = &module.funcs[*id];
         let done = result.and_then(|(code, time)| {
@@ -69,6 +73,12 @@ pub(crate) fn compile(
         if let Err(e) = done {
             errors.extend(e);
         }
+    }
+    for (name, code) in meetings {
+        let kind = ori::meeting::Kind::parse(&name);
+        let words = kind.map_or(0, |k| k.arguments().iter().map(|a| usize::from(a.1)).sum::<usize>());
+        object.prototypes.push((name.clone(), format!("#i{}", "i".repeat(words + 1))));
+        object.functions.push(meeting(name, &code, options)?);
     }
     variables(module, layout, &mut object, &mut errors);
     if !errors.is_empty() {
@@ -98,7 +108,7 @@ pub(crate) fn compile(
     let in_data = object.variables.iter().flat_map(|v| &v.relocs).filter(|r| r.fill == Fill::Function);
     let in_code = object.functions.iter().flat_map(|f| &f.takes).map(String::as_str);
     let taken: FxHashSet<&str> = in_data.map(|r| r.symbol.as_str()).chain(in_code).collect();
-    object.prototypes = module
+    let seen: Vec<(String, String)> = module
         .funcs
         .iter()
         .filter(|(id, _)| !headers.contains(id))
@@ -107,6 +117,7 @@ pub(crate) fn compile(
         .filter(|f| f.linkage != Linkage::Internal || f.body.is_none() || taken.contains(f.name.as_str()))
         .map(|f| (f.name.clone(), prototype(module, f)))
         .collect();
+    object.prototypes.extend(seen);
     for (alias, function, _) in &module.aliases {
         let (alias, function) = (&module.funcs[*alias], &module.funcs[*function]);
         object.aliases.push((alias.name.clone(), function.name.clone()));
@@ -189,7 +200,66 @@ fn function(
             indirect.push(p);
         }
     }
-    let relocs = relocs
+    let spill_slots = code.spill_slots.clone();
+    let part = facts::Part { insts: 0..code.insts.len(), spill_slots, meeting: false };
+    let facts = facts::code_facts(&code.insts, &[part], &meets(&code), facts::has_wmma(func));
+    let frame = facts::frame(&code.insts, func.entry);
+    Ok(cubin::object::Function {
+        code: cubin::Kernel { facts, frame, ..kernel_record(module, func, code, registers, options) },
+        entry: func.entry,
+        relocs: relocations(relocs, &func.name),
+        calls,
+        takes,
+        indirect,
+    })
+}
+
+/// The calls of functions in which lanes meet, as numbers of instructions.
+fn meets(code: &Code) -> BTreeSet<usize> {
+    let is_meeting = |n: u32| match code.callees.get(n as usize) {
+        Some(ori::Callee::Internal(name)) => name.starts_with(ori::abi::MEETING),
+        _ => false,
+    };
+    let calls = code.links.iter().filter(|(_, link)| matches!(link, Link::Callee(n) if is_meeting(*n)));
+    calls.map(|(at, _)| *at as usize).collect()
+}
+
+/// A function in which lanes meet, as the object has it. Every object has its own, and the linker keeps one of them, so
+/// that lanes meet there wherever they come from.
+fn meeting(
+    name: String,
+    code: &Code,
+    options: &lower::Options<'_>,
+) -> Result<cubin::object::Function, Vec<Diagnostic>> {
+    let error = |e: backend::Error| vec![Diagnostic::whole(e.message)];
+    let (code, relocs) = backend::link::object(options.target, code).map_err(error)?;
+    let part = facts::Part { insts: 0..code.insts.len(), spill_slots: 0..0, meeting: true };
+    let kernel = cubin::Kernel {
+        facts: facts::code_facts(&code.insts, &[part], &BTreeSet::new(), false),
+        frame: facts::frame(&code.insts, false),
+        binding: Binding::Weak,
+        registers: code.stated_registers(LEAST_LIMIT).min(255) as u8,
+        frame_bytes: code.frame_bytes,
+        barriers: code.barriers as u8,
+        param_base: options.target.info().param_base,
+        exits: code.exit_offsets,
+        literals: code.literals,
+        code: code.words,
+        ..cubin::Kernel::default()
+    };
+    Ok(cubin::object::Function {
+        relocs: relocations(relocs, &name),
+        code: cubin::Kernel { name, ..kernel },
+        entry: false,
+        calls: Vec::new(),
+        takes: Vec::new(),
+        indirect: Vec::new(),
+    })
+}
+
+/// Relocations as the object has them, of the code of the function `own`.
+fn relocations(relocs: Vec<backend::link::Reloc>, own: &str) -> Vec<cubin::object::Reloc> {
+    relocs
         .into_iter()
         .map(|r| cubin::object::Reloc {
             offset: r.offset.into(),
@@ -207,25 +277,13 @@ fn function(
                 },
             },
             symbol: match r.whose {
-                Whose::Own => func.name.clone(),
+                Whose::Own => own.to_string(),
                 Whose::Symbol(name) => name,
                 Whose::FunctionBase => String::new(),
             },
             addend: r.addend.into(),
         })
-        .collect();
-    let spill_slots = code.spill_slots.clone();
-    let part = facts::Part { insts: 0..code.insts.len(), spill_slots, meeting: false };
-    let facts = facts::code_facts(&code.insts, &[part], facts::has_wmma(func));
-    let frame = facts::frame(&code.insts, func.entry);
-    Ok(cubin::object::Function {
-        code: cubin::Kernel { facts, frame, ..kernel_record(module, func, code, registers, options) },
-        entry: func.entry,
-        relocs,
-        calls,
-        takes,
-        indirect,
-    })
+        .collect()
 }
 
 /// The variables that have an address, with what they hold.

@@ -610,7 +610,7 @@ fn facts_of(
         parts.push(facts::Part { insts: first..first + (p.size / 16) as usize, spill_slots, meeting });
     }
     let wmma = used.into_iter().any(|f| facts::has_wmma(&module.funcs[f]));
-    facts::code_facts(&code.insts, &parts, wmma)
+    facts::code_facts(&code.insts, &parts, &Default::default(), wmma)
 }
 
 /// What a file says of a kernel or device function, `registers` a thread, without what it says of the functions that it calls.

@@ -145,6 +145,7 @@ impl Units<'_> {
             let internal = |what: String| vec![Diagnostic::whole(format!("internal error: {name}: {what}"))];
             let mut func = lower::shared_function(name, self.settings.target, most)
                 .ok_or_else(|| internal("no such function".into()))?;
+            func.relocatable = self.options.relocatable;
             let mut manager = Manager::new(&plan);
             opt::optimize(&mut func, &mut manager).map_err(internal)?;
             let code = backend::compile(func, &mut manager, self.settings.serial)

@@ -458,3 +458,64 @@ fn regions_nested_around_calls_have_barriers() {
         }
     }
 }
+
+/// The program as two modules: the kernel, and the functions that it calls.
+fn divided(source: &str) -> [String; 2] {
+    let (mut kernel, mut functions) = (String::new(), String::new());
+    for line in source.lines() {
+        if let Some((head, _)) = line.starts_with(".func").then(|| line.split_once('{')).flatten() {
+            kernel += &format!(".extern {head};\n");
+            functions += &format!(".visible {line}\n");
+        } else if line.starts_with(".version")
+            || line.starts_with(".target")
+            || line.starts_with(".address_size")
+        {
+            kernel += &format!("{line}\n");
+            functions += &format!("{line}\n");
+        } else {
+            kernel += &format!("{line}\n");
+        }
+    }
+    [kernel, functions]
+}
+
+/// Lanes at two instructions meet in objects, too: within one, and in two that are linked.
+#[test]
+fn lanes_meet_in_linked_objects() {
+    let Some(tools) = std::env::var_os("OXPTXAS_ORACLES").map(PathBuf::from) else {
+        assert!(std::env::var("CI").as_deref() != Ok("true"), "CI needs OXPTXAS_ORACLES");
+        eprintln!("oracle tools not installed: skipped");
+        return;
+    };
+    let scratch = Path::new(env!("CARGO_TARGET_TMPDIR")).join("linked-convergence");
+    std::fs::create_dir_all(&scratch).unwrap();
+    let output = scratch.join("k.cubin");
+    let mut wrong = Vec::new();
+    for (name, body, least) in meetings() {
+        for (arch, source) in sources(body, least) {
+            let [kernel, functions] = divided(&source);
+            for modules in [vec![source.clone()], vec![kernel, functions]] {
+                let settings = Settings { relocatable: true, ..Settings::new(Target::parse(arch).unwrap()) };
+                let mut objects = Vec::new();
+                for (k, module) in modules.iter().enumerate() {
+                    let object = compile(module, "k.ptx", &settings);
+                    let object = object.unwrap_or_else(|e| panic!("{name}: {}", e.render("")));
+                    objects.push(scratch.join(format!("{k}.o")));
+                    std::fs::write(&objects[k], object.cubin).unwrap();
+                }
+                let run = Command::new(tools.join("nvlink"))
+                    .args([&format!("-arch={arch}"), "-o"])
+                    .arg(&output)
+                    .args(&objects)
+                    .output()
+                    .unwrap();
+                assert!(run.status.success(), "{name}: {}", String::from_utf8_lossy(&run.stderr));
+                let verdict = verdict(&source, &std::fs::read(&output).unwrap());
+                if verdict != Verdict::Same {
+                    wrong.push(format!("{name}, {arch}, {} objects: {verdict:?}", objects.len()));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
