@@ -154,7 +154,7 @@ fn expected_latency(op: Opcode) -> u32 {
     match op {
         LDG | LD | ATOMG | ATOM => 300,
         LDL => 100,
-        LDS | ATOMS | SHFL => 30,
+        LDS | LDSM | LDSM_MT1616 | ATOMS | SHFL => 30,
         LDC | LDCU => 40,
         _ => 20,
     }
@@ -189,6 +189,8 @@ fn schedule_region(
         now.push((n.height, Reverse(k as u32)));
     }
     let mut cycle = 0;
+    // When the next product of matrices may go.
+    let mut pipe = 0;
     let mut order: Vec<u32> = Vec::with_capacity(region.len());
     while order.len() < region.len() {
         while let Some(&Reverse((t, k))) = later.peek()
@@ -204,6 +206,14 @@ fn schedule_region(
             }
             continue;
         };
+        let pace = u32::from(timing::pace(target, &region[k as usize].inst));
+        if pace != 0 && pipe > cycle {
+            later.push(Reverse((pipe, k)));
+            continue;
+        }
+        if pace != 0 {
+            pipe = cycle + pace;
+        }
         order.push(k);
         for (s, latency) in std::mem::take(&mut nodes[k as usize].succs) {
             let n = &mut nodes[s as usize];

@@ -5,11 +5,6 @@ use crate::units::{self, Site, Unit};
 use sass::latency::{self, Reader};
 use sass::{Class, Inst, Opcode, Operand, Role, Target};
 
-/// Cycles after issue by which every fixed-latency result has arrived everywhere.
-pub const MAX_LATENCY: u8 = 16;
-/// Cycles after issue by which every source that is read at issue may be overwritten.
-pub const MAX_READ: u8 = 3;
-
 /// Whether the results arrive after an unknown time, so that readers need a scoreboard.
 pub fn is_variable(target: Target, inst: &Inst) -> bool {
     latency::is_variable_latency(inst.op, target)
@@ -19,6 +14,17 @@ pub fn is_variable(target: Target, inst: &Inst) -> bool {
 /// scoreboard.
 pub fn reads_late(target: Target, inst: &Inst) -> bool {
     latency::reads_late(inst.op, target)
+}
+
+/// Cycles after issue by which every result of fixed-latency `inst` has arrived everywhere, and those by which every source
+/// that it reads at issue may be overwritten.
+pub fn longest(target: Target, inst: &Inst) -> (u8, u8) {
+    latency::longest(inst, target)
+}
+
+/// Cycles from a product of matrices to the next one of the warp; 0 for other instructions.
+pub fn pace(target: Target, inst: &Inst) -> u8 {
+    latency::pace(inst, target)
 }
 
 /// Whether the instructions after `inst` must wait until it is done, although it writes nothing.
@@ -83,7 +89,7 @@ fn reader(inst: &Inst, unit: Unit, site: Site) -> Reader {
 }
 
 /// Least distance in cycles from the issue of fixed-latency `producer`, which writes `unit`, to the issue
-/// of `consumer`, which reads it at `site`. At most 16.
+/// of `consumer`, which reads it at `site`.
 pub fn raw(target: Target, producer: &Inst, unit: Unit, consumer: &Inst, site: Site) -> u8 {
     latency::raw(writer(producer, unit), units::file(unit), reader(consumer, unit, site), target)
 }

@@ -31,6 +31,7 @@ mod half;
 mod int_tests;
 pub mod layout;
 pub mod math;
+mod matrix;
 mod matrix_moves;
 mod mbarrier;
 mod mbarrier80;

@@ -32,6 +32,7 @@ pub struct Latency {
     raw: Vec<Vec<String>>,
     waw: Vec<Vec<String>>,
     war: Vec<Vec<String>>,
+    pace: Vec<Vec<String>>,
 }
 
 /// Places of reads that have names of their own, in the order of `ReadSite`.
@@ -112,6 +113,7 @@ impl Latency {
             "raw" => self.raw.push(words(rest)),
             "waw" => self.waw.push(words(rest)),
             "war" => self.war.push(words(rest)),
+            "pace" => self.pace.push(words(rest)),
             _ => return false,
         }
         true
@@ -176,6 +178,18 @@ impl Latency {
         self.write_classes(opcodes, out);
         let rows = [("RAW", &self.raw), ("WAW", &self.waw), ("WAR", &self.war)];
         rows.iter().for_each(|(name, rows)| self.write_rows(name, rows, out));
+        self.write_paces(out);
+    }
+
+    fn write_paces(&self, out: &mut String) {
+        let names = self.class_names();
+        let _ = writeln!(out, "pub(crate) static PACE: &[(u32, u64, u8)] = &[");
+        for row in &self.pace {
+            let [t, classes, cycles] = &row[..] else { panic!("pace line {row:?}") };
+            let (classes, _) = self.masks(&names, classes);
+            let _ = writeln!(out, "    ({:#x}, {classes:#x}, {cycles}),", targets(t));
+        }
+        let _ = writeln!(out, "];");
     }
 
     fn write_classes(&self, opcodes: &[String], out: &mut String) {

@@ -2,7 +2,7 @@
 
 use crate::form::target_bit;
 use crate::inst::{Inst, Operand};
-use crate::isa::{CLASS_OF, CLASSES_BY_MOD, Class, Opcode, PARTS, RAW, UNIT_OF, UNITS, Unit, WAR, WAW};
+use crate::isa::{CLASS_OF, CLASSES_BY_MOD, Class, Opcode, PACE, PARTS, RAW, UNIT_OF, UNITS, Unit, WAR, WAW};
 use crate::reg::RegFile;
 use crate::target::Target;
 use std::sync::OnceLock;
@@ -87,6 +87,10 @@ struct Dense {
     raw: Vec<u8>,
     waw: Vec<u8>,
     war: Vec<u8>,
+    /// By class: the longest of its distances from a write, and from a read.
+    longest: Vec<(u8, u8)>,
+    /// By class: cycles to the next one of such instructions.
+    pace: Vec<u8>,
 }
 
 const FILES: usize = 5;
@@ -119,11 +123,23 @@ fn dense(target: Target) -> &'static Dense {
             }
             table
         };
-        Dense {
-            raw: fill(RAW, Reader::COUNT, UNKNOWN),
-            waw: fill(WAW, CLASSES, UNKNOWN),
-            war: fill(WAR, CLASSES, 1),
-        }
+        let raw = fill(RAW, Reader::COUNT, UNKNOWN);
+        let waw = fill(WAW, CLASSES, UNKNOWN);
+        let war = fill(WAR, CLASSES, 1);
+        let most = |table: &[u8], class: usize| {
+            let seconds = table.len() / (FILES * CLASSES);
+            let rows = (0..FILES).map(|f| &table[(f * CLASSES + class) * seconds..][..seconds]);
+            rows.flatten().copied().max().unwrap_or(0)
+        };
+        let own = |class: usize| (most(&raw, class).max(most(&waw, class)), most(&war, class));
+        let longest = (0..CLASSES).map(|class| {
+            let parts = PARTS.iter().filter(|p| p.class as usize == class).map(|p| own(p.part as usize));
+            parts.fold(own(class), |a, b| (a.0.max(b.0), a.1.max(b.1)))
+        });
+        let longest = longest.collect();
+        let paces = |class: usize| PACE.iter().find(|p| p.0 & bit != 0 && p.1 >> class & 1 != 0);
+        let pace = (0..CLASSES).map(|class| paces(class).map_or(0, |p| p.2)).collect();
+        Dense { raw, waw, war, longest, pace }
     })
 }
 
@@ -202,8 +218,18 @@ pub fn guard(inst: &Inst) -> Reader {
     Reader::Site(if inst.op.unit() == Unit::Half { ReadSite::HalfGuard } else { ReadSite::Guard })
 }
 
+/// The longest distance that anything must keep from a fixed-latency instruction that writes, and from one that reads,
+/// registers.
+pub fn longest(inst: &Inst, target: Target) -> (u8, u8) {
+    dense(target).longest[class(inst) as usize]
+}
+
+/// Cycles from a product of matrices to the next one of the warp; 0 for other instructions.
+pub fn pace(inst: &Inst, target: Target) -> u8 {
+    dense(target).pace[class(inst) as usize]
+}
+
 /// Least distance in cycles from the issue of a fixed-latency writer to that of a reader of its result in `file`.
-/// At most 16.
 pub fn raw(writer: Class, file: RegFile, reader: Reader, target: Target) -> u8 {
     dense(target).raw[(file as usize * CLASSES + writer as usize) * Reader::COUNT + reader.index()]
 }

@@ -108,8 +108,8 @@ fn registers(o: &Operand) -> impl Iterator<Item = RegId> + '_ {
 /// Whether the instruction accesses global memory, perhaps by a generic address.
 fn is_global_access(inst: &Inst) -> bool {
     let access = matches!(inst.op, Op::ld | Op::st | Op::atom | Op::red | Op::ldu | Op::prefetch)
-        || matches!(inst.op, Op::cp | Op::discard | Op::applypriority);
-    access && inst.one_of(&[Mod::shared, Mod::local, Mod::param, Mod::_const]).is_none()
+        || matches!(inst.op, Op::cp | Op::discard | Op::applypriority | Op::wmma);
+    access && inst.one_of(&[Mod::shared, Mod::shared_cta, Mod::local, Mod::param, Mod::_const]).is_none()
         || inst.op == Op::cp && inst.has(Mod::global)
 }
 

@@ -10,6 +10,8 @@ use std::collections::BTreeMap;
 const INST_BYTES: i64 = 16;
 /// Ages are counted up to here.
 const OLD: u16 = 64;
+/// From a read at issue to a write: no line of the table has more.
+const MOST_FROM_READ: u16 = 8;
 
 /// A dependence that is not covered.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -227,7 +229,7 @@ fn step(
     }
     state.retain(|(_, kind, _), age| match kind {
         Kind::Variable(_) | Kind::Read(..) => true,
-        Kind::Source => *age < timing::MAX_READ.into(),
+        Kind::Source => *age < MOST_FROM_READ,
         Kind::Fixed | Kind::Set => *age < OLD,
     });
     let at = k as u32;
@@ -240,7 +242,7 @@ fn step(
     units::for_each_read(inst, |u, _| {
         if late && matches!(units::file(u), sass::RegFile::R | sass::RegFile::UR) {
             state.insert((u, Kind::Read(inst.ctrl.read_sb, inst.ctrl.write_sb), at), stall);
-        } else if stall < timing::MAX_READ.into() {
+        } else if stall < MOST_FROM_READ {
             state.insert((u, Kind::Source, at), stall);
         }
     });

@@ -6,7 +6,7 @@ mod pacing;
 mod scoreboards;
 mod stalls;
 
-use crate::machine::Machine;
+use crate::machine::{self, Machine, MachineInst};
 use crate::timing;
 use sass::{Control, Opcode, Unit};
 
@@ -36,6 +36,16 @@ pub fn run(machine: &mut Machine, one_by_one: bool) {
 /// Every instruction waits for everything.
 fn serial(machine: &mut Machine) {
     let target = machine.target;
+    for block in &mut machine.blocks {
+        // Products of matrices take longer than one stall lasts.
+        for k in (0..block.insts.len()).rev() {
+            let MachineInst { inst, line, .. } = &block.insts[k];
+            if timing::pace(target, inst) != 0 {
+                let nop = MachineInst::new(machine::inst(Opcode::NOP, &[], &[]), *line);
+                block.insts.insert(k + 1, nop);
+            }
+        }
+    }
     for inst in machine.blocks.iter_mut().flat_map(|b| &mut b.insts).map(|i| &mut i.inst) {
         inst.ctrl = Control {
             stall: 15,

@@ -2,7 +2,7 @@
 //! every path. Stalls only grow until all distances hold, so the iteration ends.
 
 use crate::machine::{Machine, MachineInst, inst};
-use crate::timing::{self, MAX_LATENCY, MAX_READ};
+use crate::timing;
 use crate::units::{self, COUNT, Unit};
 use sass::latency::{self, ReadSite, Reader};
 use sass::{Class, Inst, Opcode, RegFile, Target, Unit as Pipe};
@@ -11,11 +11,13 @@ use sass::{Class, Inst, Opcode, RegFile, Target, Unit as Pipe};
 const MAX_STALL: u8 = 15;
 /// Cycles between setting a scoreboard and the first wait that sees it.
 const SET_TO_WAIT: u8 = 2;
+/// Stands for the pipe that multiplies matrices.
+const PIPE: Unit = COUNT as Unit + 6;
 
 /// A recent write or read.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Recent {
-    /// What is written or read: a register unit, or `COUNT + n` for the setting of scoreboard n.
+    /// What is written or read: a register unit, `COUNT + n` for the setting of scoreboard n, or [`PIPE`].
     unit: Unit,
     /// The instruction: block and position.
     by: (u32, u32),
@@ -23,15 +25,16 @@ struct Recent {
     reads: bool,
     /// Cycles from its issue to now.
     age: u8,
+    /// Cycles by which it matters to nothing any more.
+    until: u8,
 }
 
-/// The writes less than [`MAX_LATENCY`] cycles ago, and the reads less than [`MAX_READ`] cycles ago, sorted, one entry per
-/// unit and instruction.
+/// What may still matter, sorted, one entry per unit and instruction.
 type State = Vec<Recent>;
 
 fn age(state: &mut State, cycles: u8) {
-    state.iter_mut().for_each(|r| r.age += cycles);
-    state.retain(|r| r.age < if r.reads { MAX_READ } else { MAX_LATENCY });
+    state.iter_mut().for_each(|r| r.age = r.age.saturating_add(cycles));
+    state.retain(|r| r.age < r.until);
 }
 
 /// Cycles that are missing before `inst` may issue.
@@ -55,6 +58,11 @@ fn missing(machine: &Machine, state: &State, inst: &Inst) -> u8 {
             lack = lack.max(needs.saturating_sub(r.age));
         }
     });
+    if timing::pace(target, inst) != 0 {
+        for r in of(PIPE) {
+            lack = lack.max(r.until.saturating_sub(r.age));
+        }
+    }
     for s in (0..6).filter(|s| inst.ctrl.wait >> s & 1 != 0) {
         for r in of(COUNT as Unit + s) {
             lack = lack.max(SET_TO_WAIT.saturating_sub(r.age));
@@ -65,26 +73,30 @@ fn missing(machine: &Machine, state: &State, inst: &Inst) -> u8 {
 
 /// Records what `inst` writes at a fixed latency, what it reads when it issues and which scoreboards it sets.
 fn record(target: Target, state: &mut State, inst: &Inst, at: (u32, u32)) {
-    let mut add = |unit, reads| {
+    let mut add = |unit, reads, until| {
         state.retain(|r| r.unit != unit || r.by != at || r.reads != reads);
-        state.push(Recent { unit, by: at, reads, age: 0 });
+        if until != 0 {
+            state.push(Recent { unit, by: at, reads, age: 0, until });
+        }
     };
     if units::leaves_function(inst.op) {
         // Whoever comes back has been away for longer than any latency.
         return state.clear();
     }
+    let (written, read) = timing::longest(target, inst);
+    add(PIPE, false, timing::pace(target, inst));
     if inst.ctrl.write_sb.is_none() && !timing::is_variable(target, inst) {
-        units::for_each_write(inst, |u, _| add(u, false));
+        units::for_each_write(inst, |u, _| add(u, false, written));
     }
     let late = timing::reads_late(target, inst);
     units::for_each_read(inst, |u, _| {
         // A scoreboard stands for the sources that are read late.
         if !(late && matches!(units::file(u), RegFile::R | RegFile::UR)) {
-            add(u, true);
+            add(u, true, read);
         }
     });
     for s in [inst.ctrl.write_sb, inst.ctrl.read_sb].into_iter().flatten() {
-        add(COUNT as Unit + Unit::from(s), false);
+        add(COUNT as Unit + Unit::from(s), false, SET_TO_WAIT);
     }
 }
 
@@ -129,30 +141,45 @@ pub fn run(machine: &mut Machine) {
             for &p in &preds[b] {
                 merge(&mut state, &exit[p as usize]);
             }
-            for k in 0..machine.blocks[b].insts.len() {
+            let mut k = 0;
+            while k < machine.blocks[b].insts.len() {
                 let lack = missing(machine, &state, &machine.blocks[b].insts[k].inst);
                 if lack > 0 && k > 0 {
-                    machine.blocks[b].insts[k - 1].inst.ctrl.stall += lack;
+                    let stall = &mut machine.blocks[b].insts[k - 1].inst.ctrl.stall;
+                    let longer = (*stall + lack).min(MAX_STALL);
+                    let left = lack - (longer - *stall);
+                    *stall = longer;
                     age(&mut state, lack);
+                    k += insert(machine, b, k, left, &mut state, &mut exit);
                 } else if lack > 0 {
+                    let mut left = 0;
                     for &p in &preds[b] {
                         let lack = missing(machine, &exit[p as usize], &machine.blocks[b].insts[k].inst);
                         if lack > 0 {
                             let last = machine.blocks[p as usize].insts.last_mut();
-                            let last = last.expect("insert_nops leaves no block empty");
-                            last.inst.ctrl.stall = (last.inst.ctrl.stall + lack).min(MAX_STALL);
-                            age(&mut exit[p as usize], lack);
-                            dirty[p as usize] = true;
+                            let stall = &mut last.expect("insert_nops leaves no block empty").inst.ctrl.stall;
+                            let longer = (*stall + lack).min(MAX_STALL);
+                            left = left.max(lack - (longer - *stall));
+                            if longer > *stall {
+                                age(&mut exit[p as usize], longer - *stall);
+                                *stall = longer;
+                                dirty[p as usize] = true;
+                            }
                         }
                     }
                     // Come back with the predecessors' longer stalls.
                     dirty[b] = true;
-                    age(&mut state, lack);
+                    age(&mut state, lack - left.min(lack));
+                    if insert(machine, b, k, left, &mut state, &mut exit) != 0 {
+                        // The instruction comes later; the NOP has its place now.
+                        continue;
+                    }
                 }
                 let i = &machine.blocks[b].insts[k].inst;
                 record(machine.target, &mut state, i, (b as u32, k as u32));
                 let stall = i.ctrl.stall;
                 age(&mut state, stall);
+                k += 1;
             }
             state.sort_unstable();
             if state != exit[b] {
@@ -163,6 +190,34 @@ pub fn run(machine: &mut Machine) {
             }
         }
     }
+}
+
+/// Puts NOPs of `cycles` cycles in all before instruction `k` of block `b`; how many.
+fn insert(
+    machine: &mut Machine,
+    b: usize,
+    k: usize,
+    cycles: u8,
+    state: &mut State,
+    exit: &mut [State],
+) -> usize {
+    let mut left = cycles;
+    let mut count = 0;
+    let line = machine.blocks[b].insts[k].line;
+    while left != 0 {
+        let mut nop = inst(Opcode::NOP, &[], &[]);
+        nop.ctrl.stall = left.min(MAX_STALL);
+        left -= nop.ctrl.stall;
+        machine.blocks[b].insts.insert(k, MachineInst::new(nop, line));
+        count += 1;
+    }
+    // Whoever is behind them has another position now.
+    for r in state.iter_mut().chain(exit.iter_mut().flatten()) {
+        if r.by.0 == b as u32 && r.by.1 >= k as u32 {
+            r.by.1 += count;
+        }
+    }
+    count as usize
 }
 
 /// Puts a NOP into empty blocks, and before instructions whose predicates take longer than one stall.

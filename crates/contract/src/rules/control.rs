@@ -28,6 +28,8 @@ impl Rule for ControlFields {
                 // What the control unit does has a time of its own for each opcode.
                 let unit = match op.unit() {
                     Unit::Control => op.name().to_string(),
+                    // Products of matrices and their moves were seen as one.
+                    Unit::TensorInt | Unit::TensorFp64 | Unit::Movm => "unit:Tensor".to_string(),
                     unit => format!("unit:{unit:?}"),
                 };
                 see(place, &format!("{unit} stall {}", ctrl.stall));

@@ -212,8 +212,13 @@ fn cover(counts: Counts) -> Counts {
 
 /// Opcodes whose pairs count for all families.
 fn shared() -> HashSet<&'static str> {
-    let all = Opcode::EVERY.iter().filter(|op| plain(**op) && op.unit() != Unit::Tensor);
+    let all = Opcode::EVERY.iter().filter(|op| plain(**op) && !is_matrix(op.unit()));
     all.map(|op| op.name()).collect()
+}
+
+/// Whether the unit works on matrices.
+fn is_matrix(unit: Unit) -> bool {
+    matches!(unit, Unit::Tensor | Unit::TensorInt | Unit::TensorFp64 | Unit::Movm)
 }
 
 /// The rows by opcode, as tokens.

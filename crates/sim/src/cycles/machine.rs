@@ -112,7 +112,7 @@ impl Machine {
         match op.unit() {
             Unit::Fp64 => self.fp64_latency,
             Unit::Xu => 18,
-            Unit::Tensor => 33,
+            Unit::Tensor | Unit::TensorInt | Unit::TensorFp64 | Unit::Movm => 33,
             Unit::Load | Unit::Store if op.name().starts_with("SHFL") => self.shared_latency - 5,
             Unit::Load | Unit::Store => self.shared_latency,
             _ => 20,

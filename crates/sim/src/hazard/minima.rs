@@ -7,7 +7,7 @@ use super::engine::{Distance, Kind};
 use rustc_hash::FxHashMap;
 use sass::latency::{self, ReadSite, Reader};
 use sass::target::SMS;
-use sass::{Class as InstClass, Opcode, RegFile, Target};
+use sass::{Class as InstClass, Opcode, RegFile, Target, Unit};
 use std::fmt::{self, Write};
 use std::sync::LazyLock;
 
@@ -52,7 +52,12 @@ static UNIT_OF: LazyLock<Vec<String>> = LazyLock::new(|| {
     let mut units = vec![String::new(); InstClass::EVERY.len()];
     for op in Opcode::EVERY {
         for class in latency::classes(*op) {
-            units[class as usize] = op.unit().name().replace('_', "");
+            // Products of matrices and their moves were counted as one.
+            let name = match op.unit() {
+                Unit::TensorInt | Unit::TensorFp64 | Unit::Movm => Unit::Tensor.name(),
+                unit => unit.name(),
+            };
+            units[class as usize] = name.replace('_', "");
         }
     }
     units

@@ -29,7 +29,7 @@ fn in_order(op: Opcode) -> Option<u8> {
         _ => match op.unit() {
             Unit::Xu => Some(1),
             Unit::Fp64 => Some(2),
-            Unit::Tensor => Some(4),
+            Unit::Tensor | Unit::TensorInt | Unit::TensorFp64 => Some(4),
             Unit::Move | Unit::R2ur if matches!(op, S2R | S2UR | REDUX | R2UR | R2UR_OR) => Some(3),
             _ => None,
         },
@@ -53,15 +53,10 @@ pub(super) fn reads_in_order(older: Opcode, newer: Opcode, target: Target) -> bo
 
 /// Whether the results need a scoreboard.
 pub(super) fn needs_scoreboard(op: Opcode, target: Target) -> bool {
-    latency::is_variable_latency(op, target) && !fixed_tensor(op, target)
+    latency::is_variable_latency(op, target)
 }
 
 /// Whether the sources may be read some time after issue.
 pub(super) fn reads_late(op: Opcode, target: Target) -> bool {
-    latency::reads_late(op, target) && !fixed_tensor(op, target)
-}
-
-/// Matrix products have a fixed latency, a long one, from sm_80 on; those of binary64 and moves have not.
-fn fixed_tensor(op: Opcode, target: Target) -> bool {
-    op.unit() == Unit::Tensor && target.sm >= 80 && !matches!(op, Opcode::DMMA | Opcode::MOVM)
+    latency::reads_late(op, target)
 }

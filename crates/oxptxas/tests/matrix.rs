@@ -1,0 +1,331 @@
+//! Products of matrices: fragments of `wmma` through memory, in every shape, type, layout and space; sparse products
+//! whose metadata is in no order. Compiled for several targets, decoded, executed, and compared with the interpreter.
+
+use oxptxas::verify::{self, Verdict};
+use oxptxas::{Settings, compile};
+use rayon::prelude::*;
+use sass::Target;
+use std::fmt::Write as _;
+
+/// A launch of one warp.
+const WARP: u64 = 8;
+
+/// Fills `bytes` bytes at `to` (64-bit register of global, or name of shared memory) with elements of a type: small
+/// integers, so that every sum is exact.
+fn fill(out: &mut String, space: &str, to: &str, bytes: u32, ty: &str, n: u32) {
+    let size = match ty {
+        "f64" => 8,
+        "f32" | "tf32" | "s32" | "u4" | "s4" | "b1" => 4,
+        "f16" | "bf16" => 2,
+        _ => 1,
+    };
+    let count = bytes / size;
+    let _ = writeln!(out, "mov.u32 i, t;\nFILL{n}:\nmad.lo.u32 v, i, {}, {};", 37 + 2 * n, 11 + n);
+    out.push_str(match ty {
+        // Bits of any kind.
+        "u4" | "s4" | "b1" => "mul.lo.u32 v, v, 0x9e3779b1; shr.u32 u, v, 15; xor.b32 v, v, u;\n",
+        _ => "rem.u32 v, v, 13; sub.s32 v, v, 6;\n",
+    });
+    let _ = writeln!(out, "mul.wide.u32 w, i, {size}; add.u64 w, w, {to};");
+    let _ = match ty {
+        "f64" => writeln!(out, "cvt.rn.f64.s32 z, v; st.{space}.f64 [w], z;"),
+        "f32" | "tf32" => writeln!(out, "cvt.rn.f32.s32 y, v; st.{space}.f32 [w], y;"),
+        "f16" => writeln!(out, "cvt.rn.f16.s32 h, v; st.{space}.b16 [w], h;"),
+        "bf16" => writeln!(out, "cvt.rn.f32.s32 y, v; cvt.rn.bf16.f32 h, y; st.{space}.b16 [w], h;"),
+        "u8" | "s8" => writeln!(out, "st.{space}.u8 [w], v;"),
+        _ => writeln!(out, "st.{space}.u32 [w], v;"),
+    };
+    let _ = writeln!(out, "add.u32 i, i, 32; setp.lt.u32 p, i, {count}; @p bra FILL{n};");
+}
+
+/// Registers of a fragment of `wmma`.
+fn registers(which: char, (m, n): (u32, u32), ty: &str) -> usize {
+    match (ty, which) {
+        ("f16", 'a' | 'b') => 8,
+        ("f16", _) => 4,
+        ("f32" | "s32", _) if (m, n) == (8, 8) => 2,
+        ("f32" | "s32", _) => 8,
+        ("f64", 'a' | 'b') | ("u4" | "s4" | "b1", _) => 1,
+        ("f64", _) => 2,
+        ("tf32", _) => 4,
+        ("bf16", c) => match if c == 'a' { m } else { n } {
+            8 => 2,
+            16 => 4,
+            _ => 8,
+        },
+        (_, c) => match if c == 'a' { m } else { n } {
+            8 => 1,
+            16 => 2,
+            _ => 4,
+        },
+    }
+}
+
+/// A product of `wmma`.
+struct Case {
+    size: (u32, u32, u32),
+    /// Types of D, A, B, C.
+    types: [&'static str; 4],
+    /// Layouts of A, B, C and D.
+    layouts: [&'static str; 3],
+    /// Words of `wmma.mma` before `.sync`, behind the types.
+    words: [&'static str; 2],
+    space: &'static str,
+    /// Lines are further apart than they are long.
+    strided: bool,
+}
+
+impl Case {
+    fn source(&self, target: &str) -> String {
+        let (m, n, k) = self.size;
+        let [d, a, b, c] = self.types;
+        let bits = |ty: &str| match ty {
+            "f64" => 64,
+            "f32" | "tf32" | "s32" => 32,
+            "f16" | "bf16" => 16,
+            "u8" | "s8" => 8,
+            "b1" => 1,
+            _ => 4,
+        };
+        let mut out = format!(".version 9.0\n.target {target}\n.address_size 64\n");
+        let mut buffers = Vec::new();
+        let parts = [
+            ('a', a, (m, k), self.layouts[0]),
+            ('b', b, (k, n), self.layouts[1]),
+            ('c', c, (m, n), self.layouts[2]),
+        ];
+        for (name, ty, (rows, columns), layout) in parts {
+            let (lines, width) = if layout == "row" { (rows, columns) } else { (columns, rows) };
+            let stride = if self.strided { width + 128 / bits(ty).min(32) } else { width };
+            buffers.push((name, ty, lines * stride * bits(ty) / 8, stride, layout));
+        }
+        let (place, space) = if self.space == "shared" { ("shared", "shared") } else { ("global", "global") };
+        for (name, _, bytes, ..) in &buffers {
+            let _ = writeln!(out, ".{place} .align 128 .b8 m{name}[{bytes}];");
+        }
+        out += ".visible .entry k(.param .u64 out, .param .u32 step)\n{\n.reg .pred p; .reg .b16 h; .reg .b32 t, i, u, v, by;\n\
+                .reg .f32 y; .reg .f64 z; .reg .b64 w, pa, pb, pc, po; mov.u32 t, %tid.x; ld.param.u64 po, [out];\n";
+        for (i, (name, ty, bytes, ..)) in buffers.iter().enumerate() {
+            let _ = writeln!(out, "mov.u64 p{name}, m{name};");
+            fill(&mut out, space, &format!("p{name}"), *bytes, ty, i as u32);
+        }
+        out += "bar.sync 0;\n";
+        let shape = format!("m{m}n{n}k{k}");
+        let suffix = if self.space == "generic" { String::new() } else { format!(".{}", self.space) };
+        let list = |c: char, ty: &str| {
+            let names: Vec<String> = (0..registers(c, (m, n), ty)).map(|i| format!("f{c}{i}")).collect();
+            format!("{{{}}}", names.join(", "))
+        };
+        for (name, ty, _, stride, layout) in &buffers {
+            let class = match *ty {
+                "f32" if *name == 'c' => "f32",
+                "f64" => "f64",
+                "tf32" | "f16" | "bf16" => "b32",
+                _ => "b32",
+            };
+            let count = registers(*name, (m, n), ty);
+            let _ = writeln!(out, ".reg .{class} f{name}<{count}>;");
+            if self.space == "generic" {
+                let _ = writeln!(out, "cvta.global.u64 p{name}, p{name};");
+            }
+            let stride = match self.strided {
+                // Known to nobody.
+                true => {
+                    let _ = writeln!(
+                        out,
+                        "ld.param.u32 by, [step]; and.b32 by, by, 0; add.u32 by, by, {stride};"
+                    );
+                    ", by"
+                }
+                false => "",
+            };
+            let regs = list(*name, ty);
+            let _ = writeln!(
+                out,
+                "wmma.load.{name}.sync.aligned.{layout}.{shape}{suffix}.{ty} {regs}, [p{name}]{stride};"
+            );
+        }
+        let class = if matches!(d, "f32" | "f64") { d } else { "b32" };
+        let _ = writeln!(out, ".reg .{class} fd<{}>;", registers('d', (m, n), d));
+        let types = if a == "f16" { format!("{d}.{c}") } else { format!("{d}.{a}.{b}.{c}") };
+        let [first, last] = self.words;
+        let layouts = format!("{}.{}", self.layouts[0], self.layouts[1]);
+        let _ = writeln!(
+            out,
+            "wmma.mma{first}.sync.aligned.{layouts}.{shape}.{types}{last} {}, {}, {}, {};",
+            list('d', d),
+            list('a', a),
+            list('b', b),
+            list('c', c)
+        );
+        let stride = if self.strided { ", 48" } else { "" };
+        let global = if self.space == "generic" { "" } else { ".global" };
+        let (layout, regs) = (self.layouts[2], list('d', d));
+        let _ = writeln!(
+            out,
+            "wmma.store.d.sync.aligned.{layout}.{shape}{global}.{d} [po], {regs}{stride};\nret;\n}}"
+        );
+        out
+    }
+}
+
+/// Compiles and compares at -O3 and -O0; what is wrong.
+fn wrong(source: &str, name: &str) -> Option<String> {
+    let target = Target::parse(name).unwrap();
+    for opt_level in [3, 0] {
+        let settings = Settings { opt_level, ..Settings::new(target) };
+        let cubin = match compile(source, "k.ptx", &settings) {
+            Ok(output) => output.cubin,
+            Err(e) => return Some(format!("{name} -O{opt_level}: {:?}\n{source}", e.diagnostics.first())),
+        };
+        let hazards = sim::hazard::check_cubin(&cubin, sim::hazard::Minima::built_in()).unwrap();
+        if let Some(h) = hazards.iter().find_map(|k| k.1.first()) {
+            return Some(format!("{name} -O{opt_level}: {h}\n{source}"));
+        }
+        let module = verify::module(source, target).unwrap();
+        match verify::kernel(&module, source, &cubin, "k", WARP..WARP + 1) {
+            Verdict::Same | Verdict::Close => {}
+            v => return Some(format!("{name} -O{opt_level}: {v}\n{source}")),
+        }
+    }
+    None
+}
+
+fn cases() -> Vec<(Case, &'static [&'static str])> {
+    const ALL: &[&str] = &["sm_75", "sm_80", "sm_90", "sm_100", "sm_120"];
+    const LATER: &[&str] = &["sm_80", "sm_90", "sm_103", "sm_120"];
+    let shapes = [(16, 16, 16), (32, 8, 16), (8, 32, 16)];
+    let mut products: Vec<((u32, u32, u32), [&'static str; 4], [&'static str; 2], &'static [&'static str])> =
+        Vec::new();
+    for s in shapes {
+        for (d, c) in [("f32", "f32"), ("f16", "f16"), ("f32", "f16"), ("f16", "f32")] {
+            products.push((s, [d, "f16", "f16", c], ["", ""], ALL));
+        }
+        products.push((s, ["s32", "u8", "u8", "s32"], ["", ""], ALL));
+        products.push((s, ["s32", "s8", "s8", "s32"], ["", ".satfinite"], ALL));
+        products.push((s, ["f32", "bf16", "bf16", "f32"], ["", ""], LATER));
+    }
+    products.push(((16, 16, 8), ["f32", "tf32", "tf32", "f32"], ["", ""], LATER));
+    products.push(((8, 8, 4), ["f64", "f64", "f64", "f64"], ["", ""], LATER));
+    products.push(((8, 8, 32), ["s32", "u4", "u4", "s32"], ["", ""], ALL));
+    products.push(((8, 8, 32), ["s32", "s4", "s4", "s32"], ["", ".satfinite"], ALL));
+    products.push(((8, 8, 128), ["s32", "b1", "b1", "s32"], [".xor.popc", ""], ALL));
+    products.push(((8, 8, 128), ["s32", "b1", "b1", "s32"], [".and.popc", ""], LATER));
+    let mut cases = Vec::new();
+    for (size, types, words, targets) in products {
+        let narrow = matches!(types[1], "u4" | "s4" | "b1");
+        for (i, layouts) in
+            [["row", "col", "row"], ["col", "row", "col"], ["row", "row", "row"], ["col", "col", "col"]]
+                .into_iter()
+                .enumerate()
+        {
+            if narrow && i > 1 {
+                continue;
+            }
+            let layouts = if narrow { ["row", "col", layouts[2]] } else { layouts };
+            for (space, strided) in
+                [("global", false), ("global", true), ("shared", false), ("shared", true), ("generic", true)]
+            {
+                cases.push((Case { size, types, layouts, words, space, strided }, targets));
+            }
+        }
+    }
+    cases
+}
+
+#[test]
+fn fragments_in_memory() {
+    let cases = cases();
+    let wrong: Vec<String> = cases
+        .par_iter()
+        .flat_map_iter(|(case, targets)| targets.iter().filter_map(|t| wrong(&case.source(t), t)))
+        .collect();
+    let firsts: Vec<&str> = wrong.iter().filter_map(|w| w.lines().next()).collect();
+    assert!(wrong.is_empty(), "{} of {}: {}\n{}", wrong.len(), cases.len(), wrong[0], firsts.join("\n"));
+}
+
+/// A sparse product with small integers and metadata whose columns are in any order.
+fn sparse(target: &str, shape: &str, types: &str, [d, a, b, c]: [usize; 4], ordered: bool) -> String {
+    let mut out = format!(
+        ".version 9.0\n.target {target}\n.address_size 64\n.visible .entry k(.param .u64 out)\n{{\n\
+         .reg .b32 t, e, x; .reg .b64 w, po;\nmov.u32 t, %tid.x; ld.param.u64 po, [out]; mul.wide.u32 w, t, 64; add.u64 po, po, w;\n"
+    );
+    let class = |ty: &str| if ty == "f32" { "f32" } else { "b32" };
+    let all: Vec<&str> = types.split('.').collect();
+    let (dt, at, ct) = (all[0], all[1], all[3]);
+    let _ = writeln!(
+        out,
+        ".reg .b32 a<{a}>; .reg .b32 b<{b}>; .reg .{} c<{c}>; .reg .{} d<{d}>;",
+        class(ct),
+        class(dt)
+    );
+    // Bits that are numbers of any type.
+    let mask = match at {
+        "f16" => (0x0300_0300u32, 0x3c00_3c00u32),
+        "bf16" => (0x8180_8180, 0x3f00_3f00),
+        "e4m3" | "e5m2" => (0x8484_8484, 0x3838_3838),
+        _ => (u32::MAX, 0),
+    };
+    for (name, count) in [('a', a), ('b', b)] {
+        for i in 0..count {
+            let n = 977 * (i + 1) + usize::from(name == 'b') * 31;
+            let _ = writeln!(
+                out,
+                "mad.lo.u32 x, t, 0x9e3779b1, {n}; mul.lo.u32 x, x, 0x85ebca6b; shr.u32 e, x, 13; xor.b32 x, x, e; \
+                 and.b32 x, x, {:#x}; or.b32 {name}{i}, x, {:#x};",
+                mask.0, mask.1
+            );
+        }
+    }
+    for i in 0..c {
+        let _ = match ct {
+            "f32" => writeln!(out, "cvt.rn.f32.u32 c{i}, t;"),
+            "s32" => writeln!(out, "mad.lo.u32 c{i}, t, 77, {i};"),
+            _ => writeln!(out, "mov.b32 c{i}, 0x3c003800;"),
+        };
+    }
+    let nibbles = if ordered { 0xe4d9_8c4eu32 } else { 0xb4d6_2c1e };
+    let _ = writeln!(out, "mul.lo.u32 x, t, 4; mov.b32 e, {nibbles:#x}; shf.l.wrap.b32 e, e, e, x;");
+    let list = |name: char, n: usize| {
+        let names: Vec<String> = (0..n).map(|i| format!("{name}{i}")).collect();
+        format!("{{{}}}", names.join(", "))
+    };
+    let sp = if ordered { "sp::ordered_metadata" } else { "sp" };
+    let _ = writeln!(
+        out,
+        "mma.{sp}.sync.aligned.{shape}.row.col.{types} {}, {}, {}, {}, e, 0;",
+        list('d', d),
+        list('a', a),
+        list('b', b),
+        list('c', c)
+    );
+    for i in 0..d {
+        let _ = writeln!(out, "st.global.{} [po+{}], d{i};", class(dt), 4 * i);
+    }
+    out + "ret;\n}\n"
+}
+
+#[test]
+fn metadata_in_any_order() {
+    let forms: &[(&str, &str, [usize; 4], u16)] = &[
+        ("m16n8k16", "f32.f16.f16.f32", [4, 2, 2, 4], 80),
+        ("m16n8k32", "f32.f16.f16.f32", [4, 4, 4, 4], 80),
+        ("m16n8k32", "f16.f16.f16.f16", [2, 4, 4, 2], 80),
+        ("m16n8k32", "f32.bf16.bf16.f32", [4, 4, 4, 4], 80),
+        ("m16n8k32", "s32.s8.u8.s32", [4, 2, 2, 4], 80),
+        ("m16n8k64", "s32.s8.s8.s32", [4, 4, 4, 4], 80),
+        ("m16n8k64", "s32.u4.s4.s32", [4, 2, 2, 4], 80),
+        ("m16n8k128", "s32.s4.u4.s32", [4, 4, 4, 4], 80),
+        ("m16n8k64", "f32.e4m3.e5m2.f32", [4, 4, 4, 4], 89),
+    ];
+    let mut all = Vec::new();
+    for (shape, types, counts, least) in forms {
+        for (sm, target) in [(80, "sm_80"), (89, "sm_89"), (90, "sm_90"), (100, "sm_100"), (120, "sm_120")] {
+            if sm >= *least {
+                all.extend([true, false].map(|o| (sparse(target, shape, types, *counts, o), target)));
+            }
+        }
+    }
+    let wrong: Vec<String> = all.par_iter().filter_map(|(source, target)| wrong(source, target)).collect();
+    assert!(wrong.is_empty(), "{} of {}: {}", wrong.len(), all.len(), wrong[0]);
+}
