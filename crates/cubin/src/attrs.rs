@@ -45,6 +45,8 @@ pub enum Attr {
     ReservedSmemUsed = 0x41,
     /// Byte offset of a vector load and the bytes of it that are used, a bit each.
     UnusedLoadByteOffset = 0x44,
+    NumMbarriers = 0x38,
+    MbarrierInstrOffsets = 0x39,
     /// On sm_100 and later.
     VrcCtaInitCount = 0x4a,
     NumBarriers = 0x4c,

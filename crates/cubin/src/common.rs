@@ -1,8 +1,8 @@
 //! What executables and objects have in common: notes, attributes, call frame information.
 
-use crate::Kernel;
 use crate::attrs::{Attr, Attrs};
 use crate::frames::GENERAL;
+use crate::{Kernel, Mbarrier, MbarrierKind};
 
 /// The name that the tool note gives; the note's second string says which release's output this resembles.
 const TOOL: &str = "oxptxas";
@@ -127,6 +127,18 @@ pub(crate) fn kernel_attributes(sm: u8, k: &Kernel, bank_symbol: Option<u32>, ex
     a.list(Attr::UnusedLoadByteOffset, &words, 2);
     if sm >= 100 {
         a.byte(Attr::VrcCtaInitCount, 0);
+    }
+    if let Some(mbarriers) = &facts.mbarriers {
+        let words = |m: &Mbarrier| {
+            let uniform = m.uniform.unwrap_or(if sm >= 100 { 255 } else { 63 });
+            // cuobjdump calls the second byte a stride, of 4.
+            let kind = u32::from_le_bytes([m.kind as u8, 1, uniform, 0]);
+            [m.offset, m.register.unwrap_or(255).into(), m.immediate as u32, kind]
+        };
+        let words: Vec<u32> = mbarriers.iter().flat_map(words).collect();
+        a.list(Attr::MbarrierInstrOffsets, &words, 4);
+        let inits = mbarriers.iter().filter(|m| m.kind == MbarrierKind::Init).count();
+        a.half(Attr::NumMbarriers, inits.min(usize::from(u16::MAX)) as u16);
     }
     a.list(Attr::SyscallOffsets, &k.syscalls, 1);
     if entry && k.exits.is_empty() {

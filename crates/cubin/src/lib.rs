@@ -165,6 +165,43 @@ pub struct CodeFacts {
     pub ctaid_z: bool,
     /// Whether the number of registers is changed.
     pub reconfigures: bool,
+    /// Instructions on mbarriers, if there are any, some of which are not listed.
+    pub mbarriers: Option<Vec<Mbarrier>>,
+}
+
+/// An instruction on an mbarrier, and the registers and number that its address is the sum of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Mbarrier {
+    /// Its byte offset.
+    pub offset: u32,
+    /// General register.
+    pub register: Option<u8>,
+    /// Number.
+    pub immediate: i32,
+    /// Uniform register.
+    pub uniform: Option<u8>,
+    /// What it does.
+    pub kind: MbarrierKind,
+}
+
+/// What is done with an mbarrier. Arrivals that expect bytes are not listed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+#[expect(missing_docs, reason = "the names of the PTX instructions")]
+pub enum MbarrierKind {
+    Init = 0,
+    Arrive = 1,
+    ArriveNoComplete = 2,
+    ArriveDrop = 3,
+    ArriveDropNoComplete = 4,
+    TestWait = 5,
+    TestWaitParity = 6,
+    CpAsyncArrive = 7,
+    Inval = 8,
+    TryWait = 9,
+    TryWaitParity = 10,
+    ExpectTx = 11,
+    CompleteTx = 12,
 }
 
 /// A global variable.

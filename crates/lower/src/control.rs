@@ -157,11 +157,7 @@ impl Lower<'_, '_> {
     }
 
     fn warp_barrier(&mut self, inst: &Statement<'_>) -> Result<()> {
-        let mask = self.src(&inst.operands[0], Ty::U32)?;
-        let mask = match mask.low() {
-            all @ Operand::Imm(0xffff_ffff) => all,
-            mask => operand(self.b.reg(&mask)),
-        };
+        let mask = self.member_mask(&inst.operands[0])?;
         crate::warp::meet(&mut self.b, mask);
         // The order that it gives stays where WARPSYNC goes.
         access::stay_apart(&mut self.b);

@@ -129,6 +129,9 @@ impl Lower<'_, '_> {
         if d.is_none() && (!arrives || inst.has(M::shared_cluster)) {
             mods.push(Mod::RED);
         }
+        if inst.has(M::noComplete) {
+            mods.push(Mod::TMASK);
+        }
         if inst.has(M::arrive_drop) {
             mods.push(Mod::OPTOUT);
         }

@@ -82,10 +82,20 @@ impl Lower<'_, '_> {
         Ok(())
     }
 
+    /// The member mask as WARPSYNC takes it.
+    pub(crate) fn member_mask(&mut self, o: &ptx::Operand) -> Result<Operand> {
+        Ok(self.members(o)?.mask())
+    }
+
     /// The member mask.
     fn members(&mut self, o: &ptx::Operand) -> Result<Members> {
         let mask = self.src(o, Ty::U32)?.low();
-        Ok(if as_imm(&mask) == Some(!0) { Members::All } else { Members::Mask(operand(self.b.reg(&mask))) })
+        Ok(match as_imm(&mask) {
+            Some(u32::MAX) => Members::All,
+            // Later WARPSYNC takes none but from a register.
+            Some(n) if self.sm() < 90 => Members::Mask(Operand::Imm(n)),
+            _ => Members::Mask(operand(self.b.reg(&mask))),
+        })
     }
 
     /// Brings the threads of a mask together, right before what they do together.

@@ -2,8 +2,8 @@
 //! ptxas decides what to list is in docs/cubin.md.
 
 use backend::units::{self, register};
-use cubin::CodeFacts;
 use cubin::frames::{Frame, Rule};
+use cubin::{CodeFacts, Mbarrier, MbarrierKind};
 use ori::abi;
 use sass::{Guard, Inst, Mod, Opcode, Operand, Reg, RegFile, SpecialReg};
 use std::collections::BTreeSet;
@@ -53,12 +53,13 @@ fn is_collective(inst: &Inst) -> bool {
 }
 
 /// The facts about the code of a kernel or function whose parts these are.
-/// `elsewhere`: calls of functions in which lanes meet and which are not among the parts.
+/// `elsewhere`: calls of functions in which lanes meet and which are not among the parts. The target, and whether the PTX
+/// has `wmma`.
 pub(crate) fn code_facts(
     insts: &[Inst],
     parts: &[Part],
     elsewhere: &BTreeSet<usize>,
-    wmma: bool,
+    (sm, wmma): (u8, bool),
 ) -> CodeFacts {
     let calls = |i: &Inst| matches!(i.op, Opcode::BSSY | Opcode::CALL);
     let mut meetings = elsewhere.clone();
@@ -67,14 +68,85 @@ pub(crate) fn code_facts(
     let reads_z = |i: &Inst| i.operands.iter().any(|o| matches!(o, Operand::Special(SpecialReg::SR_CTAID_Z)));
     CodeFacts {
         stack_of_barriers: insts.iter().any(calls),
-        groups: groups(insts, parts, &checks, &meetings),
+        groups: groups(sm, insts, parts, &checks, &meetings),
         warp_wide: checks.iter().map(|k| offset_of(*k)).collect(),
         unused_bytes: unused_bytes(insts),
         spills: parts.iter().flat_map(|p| spills(insts, p)).collect(),
         wmma,
         ctaid_z: insts.iter().any(reads_z),
         reconfigures: insts.iter().any(|i| i.op == Opcode::USETMAXREG),
+        mbarriers: mbarriers(insts),
     }
+}
+
+/// The instructions on mbarriers from sm_90 on, if there are any.
+fn mbarriers(insts: &[Inst]) -> Option<Vec<Mbarrier>> {
+    use MbarrierKind::*;
+    let ours = |i: &Inst| {
+        use Opcode::{ARRIVES, SYNCS_ARRIVE, SYNCS_CCTL, SYNCS_EXCH, SYNCS_PHASECHK};
+        matches!(i.op, ARRIVES | SYNCS_ARRIVE | SYNCS_CCTL | SYNCS_EXCH | SYNCS_PHASECHK)
+    };
+    if !insts.iter().any(|i| ours(i) && i.op != Opcode::ARRIVES) {
+        return None;
+    }
+    let mut out = Vec::new();
+    let mut before: Option<&Inst> = None;
+    for (k, inst) in insts.iter().enumerate().filter(|i| ours(i.1)) {
+        let has = |m| inst.mods.has(m);
+        let drop = has(Mod::OPTOUT);
+        let kind = match inst.op {
+            Opcode::SYNCS_EXCH => Some(Init),
+            Opcode::SYNCS_CCTL => Some(Inval),
+            Opcode::ARRIVES => Some(CpAsyncArrive),
+            // The second one, after a pause, is part of the first.
+            Opcode::SYNCS_PHASECHK
+                if inst.guard != Guard::TRUE && before.is_some_and(|b| b.op == inst.op) =>
+            {
+                None
+            }
+            Opcode::SYNCS_PHASECHK => Some(match (has(Mod::TRYWAIT), asks_parity(insts, k)) {
+                (true, true) => TryWaitParity,
+                (true, false) => TryWait,
+                (false, true) => TestWaitParity,
+                (false, false) => TestWait,
+            }),
+            // Part of an arrival of copies.
+            _ if has(Mod::A0T1) => None,
+            _ if has(Mod::A0TR) => Some(ExpectTx),
+            _ if has(Mod::A0TX) => Some(CompleteTx),
+            _ if !(has(Mod::A1T0) || has(Mod::ART0)) => None,
+            _ if has(Mod::TMASK) => Some(if drop { ArriveDropNoComplete } else { ArriveNoComplete }),
+            _ => Some(if drop { ArriveDrop } else { Arrive }),
+        };
+        before = Some(inst);
+        let address = inst.operands.iter().find_map(|o| match o {
+            Operand::Addr { base, uniform, offset, .. } => Some((*base, *uniform, *offset)),
+            _ => None,
+        });
+        let (Some(kind), Some((base, uniform, immediate))) = (kind, address) else { continue };
+        let index = |r: Option<Reg>| r.filter(|r| !r.is_zero()).map(|r| r.index);
+        let (register, uniform) = (index(base), index(uniform));
+        out.push(Mbarrier { offset: offset_of(k), register, immediate, uniform, kind });
+    }
+    Some(out)
+}
+
+/// Whether the phase that instruction `at` asks for was made of a parity: bit 31 alone.
+fn asks_parity(insts: &[Inst], at: usize) -> bool {
+    let Some(phase) = plain(insts[at].operands.get(2)) else { return false };
+    let writes = |i: &&Inst| {
+        let mut found = false;
+        units::for_each_write(i, |u, _| found |= register(u) == Some(phase));
+        found
+    };
+    insts[..at].iter().rev().find(writes).is_some_and(|i| match i.op {
+        Opcode::MOV => {
+            matches!(i.operands[1], Operand::Imm(0 | 0x8000_0000))
+                || plain(i.operands.get(1)) == Some(Reg::RZ)
+        }
+        Opcode::SHF => i.mods.has(Mod::L) && i.operands.contains(&Operand::Imm(31)),
+        _ => false,
+    })
 }
 
 fn spills<'i>(insts: &'i [Inst], part: &'i Part) -> impl Iterator<Item = u32> + 'i {
@@ -96,8 +168,10 @@ fn targets(insts: &[Inst]) -> BTreeSet<usize> {
 }
 
 /// What groups of lanes execute together. The WARPSYNC that brings the lanes of such an instruction together stands for
-/// nothing of the PTX; one on its own is listed itself.
+/// nothing of the PTX; one on its own is listed itself, from sm_90 on. Where lanes meet in a function, its calls stand for what
+/// they do there; from sm_90 on ptxas has no such functions, and what is in them is listed.
 fn groups(
+    sm: u8,
     insts: &[Inst],
     parts: &[Part],
     checks: &BTreeSet<usize>,
@@ -109,7 +183,9 @@ fn groups(
     // The last WARPSYNC of the block, whether it is still on its own, and the register with its lanes.
     let mut gathered: Option<(usize, bool, Option<u8>)> = None;
     let close = |gathered: &mut Option<(usize, bool, Option<u8>)>, out: &mut Vec<(u32, Option<u8>)>| {
-        if let Some((at, true, mask)) = gathered.take() {
+        if let Some((at, true, mask)) = gathered.take()
+            && sm >= 90
+        {
             out.push((offset_of(at), mask));
         }
     };
@@ -117,17 +193,20 @@ fn groups(
         if starts.contains(&k) {
             close(&mut gathered, &mut out);
         }
-        if meets(k) || checks.contains(&k) {
+        if sm < 90 && meets(k) || checks.contains(&k) {
             continue;
         }
         if meetings.contains(&k) {
-            out.push((offset_of(k), None));
+            if sm < 90 {
+                out.push((offset_of(k), None));
+            }
         } else if inst.op == Opcode::WARPSYNC {
             close(&mut gathered, &mut out);
             let mask = plain(inst.operands.get(1)).filter(|r| r.file == RegFile::R && !r.is_zero());
             gathered = Some((k, true, mask.map(|r| r.index)));
         } else if is_collective(inst) {
-            let mask = gathered.and_then(|g| g.2);
+            // Before sm_90 those of reductions are never told.
+            let mask = gathered.and_then(|g| g.2).filter(|_| sm >= 90 || inst.op != Opcode::REDUX);
             if let Some(g) = &mut gathered {
                 g.1 = false;
             }

@@ -492,7 +492,8 @@ fn assemble(
         }
         file.isa_class = file.isa_class.max(facts::isa_class(target.sm, &code.insts));
         let helpers = placed.iter().map(|p| helper(module, functions, p, &code)).collect();
-        let facts = facts_of(module, functions, &own, &placed, &code, used.iter().copied().chain([*id]));
+        let facts =
+            facts_of(module, functions, target.sm, &own, &placed, &code, used.iter().copied().chain([*id]));
         let frame = facts::frame(&code.insts[..own.insts.len()], true);
         file.kernels.push(cubin::Kernel {
             frame_bytes: cumulative,
@@ -595,6 +596,7 @@ fn helper(
 fn facts_of(
     module: &Module,
     functions: &backend::link::Functions<'_>,
+    sm: u8,
     own: &Code,
     placed: &[backend::link::Placed],
     code: &Code,
@@ -610,7 +612,7 @@ fn facts_of(
         parts.push(facts::Part { insts: first..first + (p.size / 16) as usize, spill_slots, meeting });
     }
     let wmma = used.into_iter().any(|f| facts::has_wmma(&module.funcs[f]));
-    facts::code_facts(&code.insts, &parts, &Default::default(), wmma)
+    facts::code_facts(&code.insts, &parts, &Default::default(), (sm, wmma))
 }
 
 /// What a file says of a kernel or device function, `registers` a thread, without what it says of the functions that it calls.

@@ -207,3 +207,15 @@ fn barriers_and_tensor_maps_are_waited_for() {
         assert!(insts[works].ctrl.wait >> board & 1 != 0 && insts[ends].ctrl.read_sb.is_none(), "{target}");
     }
 }
+
+/// Arrivals that do not complete the phase say so.
+#[test]
+fn arrivals_that_complete_nothing_say_so() {
+    let source = ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k(.param .u64 a)\n{\n\
+        .shared .align 8 .b64 s;\n.reg .u64 %a<3>;\nld.param.u64 %a1, [a];\n\
+        mbarrier.arrive.noComplete.shared.b64 %a2, [s], 3; st.global.u64 [%a1], %a2; ret;\n}\n";
+    for (target, insts) in code(source, 90) {
+        let at = places(&insts, Opcode::SYNCS_ARRIVE)[0];
+        assert!(insts[at].mods.has(Mod::TMASK), "{target}");
+    }
+}
