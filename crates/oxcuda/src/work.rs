@@ -314,7 +314,7 @@ fn of_sass(module: &Module, launch: &sim::launch::Launch, e: &sim::sass::SimErro
                 Cause::Assertion => (Error::ASSERT, true),
                 Cause::Trap => (Error::LAUNCH_FAILED, true),
                 Cause::Unsupported => (Error::NOT_SUPPORTED, false),
-                Cause::Other => (Error::LAUNCH_FAILED, true),
+                Cause::Barrier | Cause::Other => (Error::LAUNCH_FAILED, true),
             }
         }
     };

@@ -257,6 +257,9 @@ pub struct Buffer {
     /// Seed of `random` and `special`.
     #[serde(default)]
     pub seed: u64,
+    /// Nobody has written it: the check `init` reports who reads it. It holds zeros.
+    #[serde(default)]
+    pub undefined: bool,
     /// Compare it after the launch: `"exact"`, or `"ulp N"` for floats; absent: not an output.
     pub compare: Option<String>,
 }
@@ -315,8 +318,8 @@ impl Buffer {
     /// Zeros that are no output.
     pub fn zeros(ty: Elem, length: usize) -> Buffer {
         let (fill, iota, list, random) = (None, None, None, None);
-        let (integers, special, seed, compare) = (false, false, 0, None);
-        Buffer { ty, length, fill, iota, list, random, integers, special, seed, compare }
+        let (integers, special, seed, undefined, compare) = (false, false, 0, false, None);
+        Buffer { ty, length, fill, iota, list, random, integers, special, seed, undefined, compare }
     }
 
     /// What is wrong with it.
@@ -327,9 +330,10 @@ impl Buffer {
             self.list.is_some(),
             self.random.is_some(),
             self.special,
+            self.undefined,
         ];
         if keys.iter().filter(|k| **k).count() > 1 {
-            return Err("more than one of fill, iota, list, random and special".into());
+            return Err("more than one of fill, iota, list, random, special and undefined".into());
         }
         if self.length.checked_mul(self.ty.size()).is_none_or(|n| n > MOST_BYTES) {
             return Err(format!("{} elements: a launch has at most {MOST_BYTES} bytes", self.length));
@@ -514,6 +518,9 @@ impl Launch {
         let mut memory = Memory::new();
         let addresses: BTreeMap<String, u64> =
             self.buffers.iter().map(|(name, b)| (name.clone(), memory.alloc(name, b.generate()))).collect();
+        for (name, _) in self.buffers.iter().filter(|(_, b)| b.undefined) {
+            memory.undefine(addresses[name]);
+        }
         Prepared { memory, addresses, params: Vec::new(), output: Output::default() }
     }
 

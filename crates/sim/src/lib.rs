@@ -17,6 +17,7 @@ pub mod ptx;
 mod quad;
 pub mod sass;
 pub mod schedule;
+mod shadow;
 pub mod small;
 pub mod sparse;
 mod tensormap;

@@ -2,6 +2,7 @@
 //! outside of all is found, unless the rest is sparse memory.
 
 use crate::launch::Rng;
+use crate::shadow::Shadow;
 use crate::sparse::Sparse;
 
 /// One allocation.
@@ -15,6 +16,8 @@ pub struct Allocation {
     pub name: String,
     /// What it held when the program began, in a sparse memory: addresses of code are another executor's affair.
     first: Vec<u8>,
+    /// Which bytes hold something; `None` if all do.
+    written: Option<Box<Shadow>>,
 }
 
 /// Global memory.
@@ -82,7 +85,8 @@ impl Memory {
     /// Puts `bytes` at an address where nothing is.
     pub fn place(&mut self, name: &str, base: u64, bytes: Vec<u8>) {
         let i = self.allocations.partition_point(|a| a.base <= base);
-        self.allocations.insert(i, Allocation { base, bytes, name: name.to_string(), first: Vec::new() });
+        self.allocations
+            .insert(i, Allocation { base, bytes, name: name.to_string(), first: Vec::new(), written: None });
     }
 
     /// Takes away what [`Memory::alloc`] or [`Memory::place`] put at `base`, and gives its bytes back.
@@ -113,8 +117,10 @@ impl Memory {
             let free = before.is_none_or(|a| end(a) <= base)
                 && self.allocations.get(i).is_none_or(|a| base + bytes.len() as u64 <= a.base);
             if free {
-                self.allocations
-                    .insert(i, Allocation { base, bytes, name: name.to_string(), first: Vec::new() });
+                self.allocations.insert(
+                    i,
+                    Allocation { base, bytes, name: name.to_string(), first: Vec::new(), written: None },
+                );
                 return base;
             }
             base += SLOT;
@@ -143,6 +149,34 @@ impl Memory {
         let a = &mut self.allocations[i];
         let at = (address - a.base) as usize;
         Some(&mut a.bytes[at..at + size])
+    }
+
+    /// All allocations with their bytes, if there is nothing else.
+    pub(crate) fn pieces(&mut self) -> Option<impl Iterator<Item = (u64, &mut [u8])>> {
+        let pieces = self.allocations.iter_mut().map(|a| (a.base, &mut a.bytes[..]));
+        self.sparse.is_none().then_some(pieces)
+    }
+
+    /// Says that nobody has written what was allocated at `base`: the check `init` reports whoever reads it.
+    pub fn undefine(&mut self, base: u64) {
+        if let Ok(i) = self.allocations.binary_search_by_key(&base, |a| a.base) {
+            let a = &mut self.allocations[i];
+            a.written = Some(Box::new(Shadow::new(a.bytes.len() as u64)));
+        }
+    }
+
+    /// Says that the host, or a copy, has written these bytes.
+    pub fn define(&mut self, address: u64, size: u64) {
+        if let Some((shadow, at)) = self.shadow(address) {
+            shadow.write(at, size);
+        }
+    }
+
+    /// Which bytes of an allocation hold something, if not all do, and where the address is in it.
+    pub(crate) fn shadow(&mut self, address: u64) -> Option<(&mut Shadow, u64)> {
+        let i = self.find(address, 0)?;
+        let a = &mut self.allocations[i];
+        Some((a.written.as_deref_mut()?, address - a.base))
     }
 
     /// The little-endian number of `size` bytes (at most 8) at `address`.
@@ -203,6 +237,24 @@ impl Memory {
         match Sparse::locate(address) {
             Some((n, offset)) => format!("region {n}, byte {offset}"),
             None => format!("{address:#x}"),
+        }
+    }
+
+    /// Where an address lies that is in no allocation, for messages: behind one or in front of one.
+    pub fn nearest(&self, address: u64) -> String {
+        let i = self.allocations.partition_point(|a| a.base <= address);
+        let before = i.checked_sub(1).map(|i| &self.allocations[i]);
+        let end = |a: &Allocation| a.base + a.bytes.len() as u64;
+        let after = self.allocations.get(i).filter(|a| a.base - address <= GAP);
+        match (before.filter(|a| address.saturating_sub(end(a)) <= GAP), after) {
+            (Some(a), _) if address < end(a) => {
+                format!("in '{}', which ends {} bytes on", a.name, end(a) - address)
+            }
+            (Some(a), _) => {
+                format!("{} bytes behind '{}' of {} bytes", address - end(a), a.name, a.bytes.len())
+            }
+            (None, Some(a)) => format!("{} bytes in front of '{}'", a.base - address, a.name),
+            _ => "far from everything allocated".into(),
         }
     }
 

@@ -12,6 +12,12 @@ impl Output {
     pub fn print(&mut self, block: u64, thread: u32, text: &str) {
         self.0.entry((block, thread)).or_default().push_str(text);
     }
+    /// Takes in what others of the same launch have printed.
+    pub(crate) fn merge(&mut self, other: Output) {
+        for ((block, thread), text) in other.0 {
+            self.print(block, thread, &text);
+        }
+    }
     /// All of it: thread after thread, each one's lines in its order. The order between threads is nobody's
     /// promise, so it is left out.
     pub fn text(&self) -> String {

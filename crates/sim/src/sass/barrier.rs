@@ -1,10 +1,10 @@
 //! Barriers in shared memory: SYNCS from sm_90 on, ATOMS.ARRIVE before.
 
-use super::Fault;
 use super::compile::{Unsupported, unsupported};
 use super::mem::{Address, Space};
 use super::operand::{Exec, Kind, Operands, lanes};
 use super::state::Machine;
+use super::{Cause, Fault};
 use crate::mbarrier::Barrier;
 use sass::Opcode;
 
@@ -25,12 +25,17 @@ impl Machine<'_> {
         leaving: u64,
         bytes: i64,
     ) -> Result<u64, Fault> {
+        let before = self.check.as_mut().map(|c| c.set_strong(true));
         let old = self.load(space, lane, at, 8)?;
         let Some(new) = Barrier::of(old).arrive(arrivals, leaving, bytes) else {
             let missing = Barrier::of(old).missing;
-            return Err(Fault::at(lane, format!("{arrivals} arrivals at a barrier that misses {missing}")));
+            let what = format!("{arrivals} arrivals at a barrier that misses {missing}");
+            return Err(Fault::at(lane, what).because(Cause::Barrier));
         };
         self.store(space, lane, at, 8, new.bits())?;
+        if let (Some(c), Some(strong)) = (&mut self.check, before) {
+            c.set_strong(strong);
+        }
         Ok(old)
     }
 }

@@ -100,7 +100,7 @@ fn cancel(o: &Operands<'_>) -> Result<Exec, Unsupported> {
         let (to, barrier) = (words(m.warp, to).0, words(m.warp, barrier).0);
         for to in blocks(m, lane, to, mask)? {
             let (space, to) = cluster(to);
-            m.bytes(space, lane, to, 16)?.fill(0);
+            m.write(space, lane, to, [0; 16])?;
         }
         for barrier in blocks(m, lane, barrier, mask)? {
             m.complete_bytes(lane, barrier, 16)?;
@@ -129,13 +129,18 @@ fn copy(o: &Operands<'_>) -> Result<Exec, Unsupported> {
         for i in 0..units {
             let source = if from_shared { from_low } else { from_high << 32 | from_low } + 16 * i;
             let from_space = if from_shared { Space::Shared } else { Space::Global };
-            let mut bytes = [0; 16];
-            bytes.copy_from_slice(m.bytes(from_space, lane, source, 16)?);
+            let bytes: [u8; 16] = m.read(from_space, lane, source)?;
             let targets = if to_shared { blocks(m, lane, low, named)? } else { vec![high << 32 | low] };
             for target in targets {
                 let (space, target) = if to_shared { cluster(target) } else { (Space::Global, target) };
-                let to = m.bytes(space, lane, target + 16 * i, 16)?;
-                (0..16).filter(|k| copied >> k & 1 != 0).for_each(|k| to[k] = bytes[k]);
+                let target = target + 16 * i;
+                if copied == 0xffff {
+                    m.write(space, lane, target, bytes)?;
+                    continue;
+                }
+                for (k, byte) in (0..).zip(bytes).filter(|(k, _)| copied >> k & 1 != 0) {
+                    m.write(space, lane, target + k, [byte])?;
+                }
             }
         }
         if to_shared {
@@ -204,9 +209,12 @@ fn store(o: &Operands<'_>) -> Result<Exec, Unsupported> {
                 }
                 None => {
                     let words: Vec<u32> = (0..bytes as usize / 4).map(|i| value(m, i)).collect();
-                    let to = m.bytes(space, lane, at, bytes)?;
-                    for (to, w) in to.as_chunks_mut::<4>().0.iter_mut().zip(words) {
-                        *to = w.to_le_bytes();
+                    match words[..] {
+                        [a, b, c, d] => {
+                            m.write(space, lane, at, super::spans::bytes::<16, 4>([a, b, c, d]))?
+                        }
+                        [a, b] => m.write(space, lane, at, super::spans::bytes::<8, 2>([a, b]))?,
+                        _ => m.store(space, lane, at, bytes, words[0].into())?,
                     }
                 }
             }

@@ -1,5 +1,6 @@
 //! From decoded instructions to executable steps, once per static instruction.
 
+use super::check::Order;
 use super::control::{self, Control};
 use super::image::Banks;
 use super::operand::{Exec, Operands, Pred};
@@ -43,6 +44,10 @@ pub(crate) struct Step {
     pub(crate) traffic: Option<Traffic>,
     /// The uniform register of its memory descriptor.
     pub(crate) descriptor: Option<u8>,
+    /// How its accesses are ordered with others.
+    pub(crate) order: Order,
+    /// Whether blocks that run at the same time notice it of each other only by a race.
+    pub(crate) independent: bool,
 }
 
 /// Instructions without an effect on a machine that finishes each one before the next.
@@ -118,7 +123,8 @@ const UNIFORM: &[&str] = &[
 impl Step {
     /// Does nothing but this.
     pub(crate) fn only(action: Action) -> Step {
-        Step { guard: Pred::TRUE, action, uniform: None, descriptor: None, traffic: None }
+        let (order, independent) = (Order::default(), true);
+        Step { guard: Pred::TRUE, action, uniform: None, descriptor: None, traffic: None, order, independent }
     }
 
     /// Prepares an instruction. What isn't supported only fails if it is executed.
@@ -127,13 +133,63 @@ impl Step {
         let action = guard.clone().and_then(|_| action(inst, banks));
         // These see to their guard themselves.
         let own = matches!(action, Ok(Action::Control(Control::BranchDiverged { .. })));
+        let independent = matches!(action, Ok(Action::Nothing)) || independent(inst);
         Step {
+            order: Order::of(inst),
+            independent,
             guard: guard.ok().filter(|_| !own).unwrap_or(Pred::TRUE),
             action: action.unwrap_or_else(|Unsupported(what)| Action::Unsupported(what)),
             uniform: Uses::of(inst),
             descriptor: inst.operands.iter().find_map(descriptor),
             traffic: Traffic::of(&Operands::new(inst, banks)),
         }
+    }
+}
+
+/// Instructions that reach memory, global memory only by accesses that nobody waits for, if at all.
+const PLAIN: &[&str] = &[
+    "LD",
+    "ST",
+    "LDG",
+    "STG",
+    "LDG.256",
+    "STG.256",
+    "LDS",
+    "STS",
+    "LDL",
+    "STL",
+    "LDSM",
+    "STSM",
+    "ATOMS",
+    "ATOMS.CAST",
+    "LDGSTS",
+    "SYNCS",
+    "ARRIVES",
+    "UBLKCP",
+    "UTMALDG",
+    "UTMASTG",
+    "UMEMSETS",
+];
+
+/// See [`Step::independent`]: also what others' order doesn't change, operations on integers whose result nobody reads.
+fn independent(inst: &Inst) -> bool {
+    let name = inst.op.name();
+    let word = name.split('.').next().unwrap_or(name);
+    let has = |names: &[&str]| inst.mods.iter().any(|m| names.contains(&m.name()));
+    match name {
+        "CALL" | "RET" => !has(&["ABS"]),
+        "LEPC" => false,
+        "RED" | "REDG" | "ATOM" | "ATOMG" => {
+            let silent = name.starts_with("RED")
+                || inst.operands.get(1).is_some_and(|o| o.as_reg().is_some_and(|r| r.reg.is_zero()));
+            let number =
+                ["F32", "F64", "F16x2", "BF16x2", "F32x2", "F32x4", "F16x4", "F16x8", "BF16x4", "BF16x8"];
+            silent && has(&["ADD", "MIN", "MAX", "AND", "OR", "XOR"]) && !has(&number)
+        }
+        _ if PLAIN.contains(&name) || PLAIN.contains(&word) => {
+            word == "SYNCS" || !has(&["STRONG", "MMIO"]) || !matches!(word, "LD" | "ST" | "LDG" | "STG")
+        }
+        _ => !inst.operands.iter().any(|o| matches!(o, Operand::Addr { .. })),
     }
 }
 

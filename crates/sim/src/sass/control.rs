@@ -472,7 +472,8 @@ impl Warp {
         // ptxas puts WARPSYNC in front where they may have parted.
         if mask != self.live {
             let (here, all) = (mask.count_ones(), self.live.count_ones());
-            return Err(Fault::warp(format!("{here} of the {all} threads of the warp arrive at a barrier")));
+            let what = format!("{here} of the {all} threads of the warp arrive at a barrier");
+            return Err(Fault::warp(what).because(Cause::Barrier));
         }
         let mut ids = [0; 32];
         id.fetch(self, &mut ids);
@@ -489,14 +490,17 @@ impl Warp {
             n => Some(n as u32),
         };
         if lanes(mask).any(|l| ids[l] != id) || id > 16 {
-            return Err(Fault::warp(format!("barrier number {id}, or different ones in a warp")));
+            let what = format!("barrier number {id}, or different ones in a warp");
+            return Err(Fault::warp(what).because(Cause::Barrier));
         }
         if count.is_some_and(|n| n == 0 || n % 32 != 0) {
-            return Err(Fault::warp("a barrier's thread count must be a multiple of 32"));
+            let what = "a barrier's thread count must be a multiple of 32";
+            return Err(Fault::warp(what).because(Cause::Barrier));
         }
         let b = &mut block.barriers[id as usize];
         if b.busy && (b.expected != count || b.reduce != kind && kind != Reduce::Arrive) {
-            return Err(Fault::warp(format!("barrier {id} is used in two ways at once")));
+            let what = format!("barrier {id} is used in two ways at once");
+            return Err(Fault::warp(what).because(Cause::Barrier));
         }
         b.busy = true;
         b.expected = count;

@@ -62,8 +62,8 @@ pub(super) fn compile(o: &Operands<'_>) -> Result<Option<Exec>, Unsupported> {
 /// A text in memory.
 fn text(m: &mut Machine<'_>, lane: usize, at: u64) -> Option<Vec<u8>> {
     let mut out = Vec::new();
-    while let Ok(b) = m.bytes(Space::Generic, lane, at + out.len() as u64, 1) {
-        match b[0] {
+    while let Ok([byte]) = m.read(Space::Generic, lane, at + out.len() as u64) {
+        match byte {
             0 => return Some(out),
             c if out.len() < 1 << 16 => out.push(c),
             _ => return None,
@@ -87,8 +87,7 @@ fn call(m: &mut Machine<'_>, f: Driver, lane: usize) -> Result<(), Fault> {
                 &mut |size| {
                     at = at.next_multiple_of(size as u64);
                     let mut m = machine.borrow_mut();
-                    let bytes = m.bytes(Space::Generic, lane, at, size as u32).ok()?;
-                    let x = crate::memory::little_endian(bytes);
+                    let x = m.load(Space::Generic, lane, at, size as u32).ok()?;
                     at += size as u64;
                     Some(x)
                 },
@@ -101,7 +100,7 @@ fn call(m: &mut Machine<'_>, f: Driver, lane: usize) -> Result<(), Fault> {
             0
         }
         Driver::Malloc if a > HEAP => 0,
-        Driver::Malloc => m.memory.alloc(crate::memory::HEAP, vec![0; a as usize]),
+        Driver::Malloc => m.memory.alloc(a as usize)?,
         Driver::Free => return Ok(()),
         Driver::Assert => {
             let what = text(m, lane, a).unwrap_or_default();

@@ -167,6 +167,19 @@ pub(crate) fn extremum(f: Format, a: u64, b: u64, least: bool, nan: bool) -> u64
     }
 }
 
+/// [`extremum`] of binary32 numbers, without branches.
+#[inline(always)]
+fn extremum_32(a: u32, b: u32, least: bool, nan: bool) -> u32 {
+    let is_nan = |x: u32| x & 0x7fff_ffff > 0x7f80_0000;
+    // In the order of the numbers.
+    let key = |x: u32| (x ^ ((x as i32 >> 31) as u32 >> 1)) as i32;
+    let first = if (key(a) < key(b)) == least { a } else { b };
+    let number = if is_nan(b) { a } else { first };
+    let number = if is_nan(a) { b } else { number };
+    let none = is_nan(a) & is_nan(b) | nan & (is_nan(a) | is_nan(b));
+    if none { 0x7fff_ffff } else { number }
+}
+
 /// Rd, Ra, Rb, P, or with three sources Rd, Ra, Rb, Rc, P: the least where P holds, else the greatest. With
 /// XORSIGN the result has the product of the sources' signs.
 fn fmnmx(o: &Operands<'_>) -> Result<Exec, Unsupported> {
@@ -177,6 +190,20 @@ fn fmnmx(o: &Operands<'_>) -> Result<Exec, Unsupported> {
     }
     let srcs =
         [o.src(1, Kind::Single)?, o.src(2, Kind::Single)?, o.src(if three { 3 } else { 2 }, Kind::Single)?];
+    if !xorsign {
+        let (words_of, p) = (srcs.map(Word::of), [o.pred(o.len() - 1)?]);
+        let flush = move |x: u32| if ftz { flushed(x) } else { x };
+        let dst = Some(o.dst(0, 1)?);
+        let [a, b, c] = words_of;
+        return Ok(match three {
+            false => words(dst, [], [a, b], p, move |[a, b], [least]| {
+                ([extremum_32(flush(a), flush(b), least, nan)], [])
+            }),
+            true => words(dst, [], [a, b, c], p, move |[a, b, c], [least]| {
+                ([extremum_32(extremum_32(flush(a), flush(b), least, nan), flush(c), least, nan)], [])
+            }),
+        });
+    }
     let out = (Some(o.dst(0, 1)?), NO_PREDS);
     let flush = move |x: u64| if ftz { F32.flush(x) } else { x };
     Ok(lanewise(out, srcs.map(Src::plain), [o.pred(o.len() - 1)?], move |x, [least]| {
@@ -346,6 +373,28 @@ fn mufu(o: &Operands<'_>) -> Result<Exec, Unsupported> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn extrema_without_branches_are_the_same() {
+        let numbers = [
+            0,
+            1 << 31,
+            1,
+            0x8000_0001,
+            0x3f80_0000,
+            0xbf80_0000,
+            0x7f80_0000,
+            0xff80_0000,
+            0x7fc0_0000,
+            0xffff_ffff,
+        ];
+        for (a, b) in numbers.iter().flat_map(|a| numbers.map(|b| (*a, b))) {
+            for (least, nan) in [(false, false), (false, true), (true, false), (true, true)] {
+                let slow = extremum(F32, a.into(), b.into(), least, nan) as u32;
+                assert_eq!(extremum_32(a, b, least, nan), slow, "{a:#x} {b:#x} {least} {nan}");
+            }
+        }
+    }
 
     #[test]
     fn division_check_is_conservative() {

@@ -2,6 +2,7 @@
 
 use super::compile::{Unsupported, unsupported};
 use super::operand::{Dst, Exec, From, Kind, Operands, PredDst, Src, lanes};
+use super::reach::{Bytes, Reach, Span};
 use super::rows::{Row, put};
 use super::spans::{self, Access};
 use super::state::{LOCAL_WINDOW, Machine, SHARED_WINDOW, Warp};
@@ -104,7 +105,7 @@ impl Address {
 
 impl Machine<'_> {
     /// The bytes of a lane's memory.
-    pub(crate) fn bytes(&mut self, space: Space, lane: usize, a: u64, len: u32) -> Result<&mut [u8], Fault> {
+    fn bytes(&mut self, space: Space, lane: usize, a: u64, len: u32) -> Result<Span<'_>, Fault> {
         let near = space == Space::Shared;
         let (space, mut a) = match (space, (a >> 32) as u32) {
             (Space::Generic, SHARED_WINDOW) => (Space::Shared, a & 0xffff_ffff),
@@ -116,6 +117,11 @@ impl Machine<'_> {
                 if !a.is_multiple_of(len.into()) {
                     let what = format!("misaligned access to {len} bytes at {a:#x}");
                     return Err(Fault::at(lane, what).because(Cause::Misaligned));
+                }
+                if self.check.is_some() && self.memory.slice_mut(a, len as usize).is_none() {
+                    let place = self.memory.nearest(a);
+                    let what = format!("access to {len} bytes at {a:#x}, which are not allocated: {place}");
+                    return Err(Fault::at(lane, what).because(Cause::Address));
                 }
                 let bytes = self.memory.slice_mut(a, len as usize);
                 return bytes.ok_or_else(|| {
@@ -146,7 +152,7 @@ impl Machine<'_> {
         }
         let size = bytes.len();
         match usize::try_from(a).ok().and_then(|a| bytes.get_mut(a..a.checked_add(len as usize)?)) {
-            Some(b) => Ok(b),
+            Some(b) => Ok(Span::Own(b)),
             None => {
                 let what =
                     format!("access to {len} bytes at {name} address {a:#x}, beyond its {size:#x} bytes");
@@ -155,14 +161,91 @@ impl Machine<'_> {
         }
     }
 
-    pub(super) fn load(&mut self, space: Space, lane: usize, a: u64, len: u32) -> Result<u64, Fault> {
-        let b = self.bytes(space, lane, a, len)?;
-        Ok(b.iter().rev().fold(0, |x, b| x << 8 | u64::from(*b)))
+    /// Whether an access of a lane finds memory.
+    pub(super) fn reaches(&mut self, space: Space, lane: usize, (a, len): (u64, u32)) -> bool {
+        self.bytes(space, lane, a, len).is_ok()
     }
-    pub(super) fn store(&mut self, space: Space, lane: usize, a: u64, len: u32, x: u64) -> Result<(), Fault> {
-        let b = self.bytes(space, lane, a, len)?;
-        b.copy_from_slice(&x.to_le_bytes()[..len as usize]);
+    /// N bytes of a lane's memory, of which the check was told.
+    pub(super) fn read_unnoticed<const N: usize>(
+        &mut self,
+        space: Space,
+        lane: usize,
+        a: u64,
+    ) -> Result<[u8; N], Fault> {
+        Ok(self.bytes(space, lane, a, N as u32)?.get(0))
+    }
+    /// N bytes of a lane's memory.
+    pub(super) fn read<const N: usize>(
+        &mut self,
+        space: Space,
+        lane: usize,
+        a: u64,
+    ) -> Result<[u8; N], Fault> {
+        let bytes = self.bytes(space, lane, a, N as u32)?.get(0);
+        if self.check.is_some() {
+            self.note(space, lane, (a, N as u32), None);
+        }
+        Ok(bytes)
+    }
+    /// Writes N bytes of a lane's memory.
+    pub(super) fn write<const N: usize>(
+        &mut self,
+        space: Space,
+        lane: usize,
+        a: u64,
+        bytes: [u8; N],
+    ) -> Result<(), Fault> {
+        let checked = self.check.is_some();
+        let mut to = self.bytes(space, lane, a, N as u32)?;
+        if !checked {
+            to.put(0, bytes);
+            return Ok(());
+        }
+        let before: [u8; N] = to.get(0);
+        to.put(0, bytes);
+        self.note(space, lane, (a, N as u32), Some(before == bytes));
         Ok(())
+    }
+    /// A number of 1, 2, 4 or 8 bytes.
+    pub(super) fn load(&mut self, space: Space, lane: usize, a: u64, len: u32) -> Result<u64, Fault> {
+        Ok(match len {
+            1 => self.read::<1>(space, lane, a)?[0].into(),
+            2 => u16::from_le_bytes(self.read(space, lane, a)?).into(),
+            4 => u32::from_le_bytes(self.read(space, lane, a)?).into(),
+            _ => u64::from_le_bytes(self.read(space, lane, a)?),
+        })
+    }
+    /// Writes one.
+    pub(super) fn store(&mut self, space: Space, lane: usize, a: u64, len: u32, x: u64) -> Result<(), Fault> {
+        match len {
+            1 => self.write(space, lane, a, [x as u8]),
+            2 => self.write(space, lane, a, (x as u16).to_le_bytes()),
+            4 => self.write(space, lane, a, (x as u32).to_le_bytes()),
+            _ => self.write(space, lane, a, x.to_le_bytes()),
+        }
+    }
+    /// Makes a number another one, without others in between; what it was.
+    pub(super) fn update(
+        &mut self,
+        (space, len): (Space, u32),
+        lane: usize,
+        a: u64,
+        f: impl Fn(u64) -> u64,
+    ) -> Result<u64, Fault> {
+        // The lock is of what blocks on other processors reach, not of the machine.
+        let others = self.memory.others().filter(|_| matches!(space, Space::Global | Space::Generic));
+        let _alone = others.map(|o| o.lock(a));
+        let old = self.load(space, lane, a, len)?;
+        self.store(space, lane, a, len, f(old))?;
+        Ok(old)
+    }
+
+    /// Tells the check of an access of a lane: a read, or a write, of what was there before or not.
+    pub(super) fn note(&mut self, space: Space, lane: usize, (a, len): (u64, u32), write: Option<bool>) {
+        if let (Some(c), Reach::Alone(memory)) = (&mut self.check, &mut self.memory) {
+            let kind = (write.is_some(), write == Some(true));
+            c.access(memory, (space, self.env.local), lane, (a, len), kind);
+        }
     }
 }
 
@@ -303,8 +386,11 @@ fn load_bytes(
         let mut results = [[0u8; 16]; 32];
         for lane in lanes(mask) {
             let a = address.at(m.warp, lane);
-            let bytes = m.bytes(space, lane, a, size.bytes)?;
-            results[lane][..size.bytes as usize].copy_from_slice(bytes);
+            if size.bytes == 16 {
+                results[lane] = m.read(space, lane, a)?;
+            } else {
+                results[lane][..8].copy_from_slice(&m.load(space, lane, a, size.bytes)?.to_le_bytes());
+            }
         }
         for lane in lanes(mask) {
             size.put(m.warp, dst, lane, &results[lane]);
@@ -327,8 +413,7 @@ fn load_256(o: &Operands<'_>) -> Result<Exec, Unsupported> {
     Ok(Box::new(move |m, mask| {
         let addresses: [u64; 32] = std::array::from_fn(|lane| address.at(m.warp, lane));
         for lane in lanes(mask) {
-            let mut bytes = [0; 32];
-            bytes.copy_from_slice(m.bytes(Space::Global, lane, addresses[lane], 32)?);
+            let bytes: [u8; 32] = m.read(Space::Global, lane, addresses[lane])?;
             // The wanted words of each half are in consecutive registers.
             for (dst, first) in [(low, 0), (high, 4)] {
                 let words = (first..first + 4).filter(|i| wanted >> i & 1 != 0);
@@ -357,7 +442,7 @@ fn store_256(o: &Operands<'_>) -> Result<Exec, Unsupported> {
                 m.warp.r[if r == 255 { 255 } else { usize::from(r) + i % 4 }][lane].to_le_bytes()
             };
             let bytes: [u8; 32] = std::array::from_fn(|i| word(i / 4)[i % 4]);
-            m.bytes(Space::Global, lane, a, 32)?.copy_from_slice(&bytes);
+            m.write(Space::Global, lane, a, bytes)?;
         }
         Ok(())
     }))
@@ -466,9 +551,16 @@ fn copy(o: &Operands<'_>) -> Result<Exec, Unsupported> {
             let mut bytes = [0u8; 16];
             if reads >> lane & 1 != 0 {
                 let n = (u64::from(size) - missing) as usize;
-                bytes[..n].copy_from_slice(&m.bytes(Space::Global, lane, a - missing, size)?[..n]);
+                let all = match size {
+                    16 => m.read(Space::Global, lane, a - missing)?,
+                    _ => u128::from(m.load(Space::Global, lane, a - missing, size)?).to_le_bytes(),
+                };
+                bytes[..n].copy_from_slice(&all[..n]);
             }
-            m.bytes(Space::Shared, lane, d, size)?.copy_from_slice(&bytes[..size as usize]);
+            match size {
+                16 => m.write(Space::Shared, lane, d, bytes)?,
+                _ => m.store(Space::Shared, lane, d, size, crate::memory::little_endian(&bytes[..8]))?,
+            }
         }
         Ok(())
     }))
@@ -692,10 +784,9 @@ fn wide_exchange(
         let addresses: [u64; 32] = std::array::from_fn(|lane| address.at(m.warp, lane));
         for lane in lanes(mask) {
             let (expected, new) = (quad(m.warp, first, lane), quad(m.warp, new, lane));
-            let place = m.bytes(space, lane, addresses[lane], 16)?;
-            let old: [u8; 16] = std::array::from_fn(|i| place[i]);
+            let old: [u8; 16] = m.read(space, lane, addresses[lane])?;
             if !cas || old == expected {
-                place.copy_from_slice(&new);
+                m.write(space, lane, addresses[lane], new)?;
             }
             if let Some(d) = dst {
                 Size { bytes: 16, signed: false }.put(m.warp, d, lane, &old);
@@ -743,8 +834,7 @@ fn atomic(
         return Ok(Box::new(move |m, mask| {
             for lane in lanes(mask) {
                 let a = address.at(m.warp, lane);
-                let old = m.load(space, lane, a, 4)?;
-                m.store(space, lane, a, 4, u64_add(old, 1, 0))?;
+                m.update((space, 4), lane, a, |old| u64_add(old, 1, 0))?;
             }
             Ok(())
         }));
@@ -781,8 +871,7 @@ fn atomic(
                 }
                 continue;
             }
-            let old = m.load(space, lane, a, bytes)?;
-            m.store(space, lane, a, bytes, update(old, xs[lane], ys[lane]))?;
+            let old = m.update((space, bytes), lane, a, |old| update(old, xs[lane], ys[lane]))?;
             if let Some(d) = dst {
                 d.put(m.warp, lane, old);
             }

@@ -4,12 +4,14 @@
 
 mod barrier;
 mod bulk;
+pub mod check;
 mod compile;
 mod control;
 mod convert;
 mod coverage;
 mod driver;
 mod float;
+mod grid;
 mod half;
 mod image;
 mod int;
@@ -17,6 +19,7 @@ mod mem;
 mod operand;
 mod pack;
 mod packed;
+mod reach;
 mod read;
 mod rows;
 mod spans;
@@ -37,11 +40,14 @@ use crate::launch::{Buffers, Launch, MOST_SHARED, MOST_STACK};
 use crate::memory::PARAM_WINDOW;
 use crate::schedule::{Dice, Schedule};
 use crate::watch::Watch;
+use check::{Checker, Checks, Report};
 use compile::{Action, Step};
+use grid::{Grid, Kernel};
 use image::Image;
 pub use image::Module;
+use reach::{Reach, Regions};
 use sass::{Inst, Target};
-use state::{Barrier, Block, Env, Machine, Wait, Warp};
+use state::{Block, Env, Warp};
 
 /// Of which kind what went wrong is, as a driver tells it apart.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -54,6 +60,8 @@ pub enum Cause {
     Assertion,
     /// The program stopped itself.
     Trap,
+    /// A barrier was used as none may be.
+    Barrier,
     /// The simulator lacks something.
     Unsupported,
     /// Anything else.
@@ -135,7 +143,7 @@ impl std::fmt::Display for SimError {
                 f.write_str(")")
             }
             SimError::Deadlock { block, what } => write!(f, "deadlock in block {block:?}: {what}"),
-            SimError::Limit(n) => write!(f, "stopped after {n} instructions"),
+            SimError::Limit(n) => write!(f, "stopped after {n} warp instructions, the limit of a launch"),
         }
     }
 }
@@ -154,6 +162,10 @@ pub struct Options {
     pub strict_uniform: bool,
     /// Decides what registers, local and shared memory hold before they are written; with 0 they hold zeros.
     pub fill: u64,
+    /// Which checks to do: see [`checked`].
+    pub checks: Checks,
+    /// Whether blocks may run on several processors at once, where that can't be told from one after another.
+    pub parallel: bool,
     /// Whether it is an error to reach global memory by another descriptor than the driver's; cache policies are
     /// such ones.
     pub strict_descriptors: bool,
@@ -166,6 +178,8 @@ impl Default for Options {
             schedule: Schedule::Turns,
             strict_uniform: false,
             fill: 1,
+            checks: Checks::default(),
+            parallel: true,
             strict_descriptors: false,
         }
     }
@@ -244,7 +258,7 @@ impl Probe {
 /// # Errors
 /// When the cubin cannot be loaded, or an instruction faults, is not supported, or never ends.
 pub fn run(cubin: &[u8], launch: &Launch, options: Options) -> Result<Run, SimError> {
-    simulate(cubin, launch, options, None)
+    simulate(cubin, launch, options, (None, None))
 }
 
 /// Runs a kernel and observes it.
@@ -252,7 +266,20 @@ pub fn run(cubin: &[u8], launch: &Launch, options: Options) -> Result<Run, SimEr
 /// # Errors
 /// As [`run`].
 pub fn observe(cubin: &[u8], launch: &Launch, options: Options, probe: &mut Probe) -> Result<Run, SimError> {
-    simulate(cubin, launch, options, Some(probe))
+    simulate(cubin, launch, options, (Some(probe), None))
+}
+
+/// Runs a kernel with the checks that the options name; what they find goes to the report, also where the launch fails.
+///
+/// # Errors
+/// As [`run`].
+pub fn checked(
+    cubin: &[u8],
+    launch: &Launch,
+    options: Options,
+    report: &mut Report,
+) -> Result<Run, SimError> {
+    simulate(cubin, launch, options, (None, Some(report)))
 }
 
 /// An instruction of a kernel as text.
@@ -277,12 +304,13 @@ fn simulate(
     cubin: &[u8],
     launch: &Launch,
     options: Options,
-    probe: Option<&mut Probe>,
+    witnesses: Witnesses<'_>,
 ) -> Result<Run, SimError> {
     let mut prepared = launch.prepare();
     let image = Image::load(cubin, &launch.kernel, &mut prepared.memory).map_err(SimError::Cubin)?;
     prepared.params = launch.params(&prepared.addresses, image.target.info().param_skew().into());
-    let (issued, output) = execute(&image, launch, &prepared.params, &mut prepared.memory, (options, probe))?;
+    let (issued, output) =
+        execute(&image, launch, &prepared.params, &mut prepared.memory, (options, witnesses))?;
     Ok(Run { buffers: launch.collect(&prepared), memory: prepared.memory, issued, output })
 }
 
@@ -299,13 +327,31 @@ impl Module {
         memory: &mut crate::memory::Memory,
         options: Options,
     ) -> Result<(u64, crate::output::Output), SimError> {
+        self.run_checked(launch, params, memory, (options, None))
+    }
+
+    /// The same with the checks that the options name; what they find goes to the report, also where the launch fails.
+    /// Of memory that the host allocates, [`crate::memory::Memory::undefine`] and `define` tell what holds something.
+    ///
+    /// # Errors
+    /// As [`Self::run`].
+    pub fn run_checked(
+        &self,
+        launch: &Launch,
+        params: &[u8],
+        memory: &mut crate::memory::Memory,
+        (options, report): (Options, Option<&mut Report>),
+    ) -> Result<(u64, crate::output::Output), SimError> {
         let image = self.image(&launch.kernel, memory).map_err(SimError::Cubin)?;
-        let done = execute(&image, launch, params, memory, (options, None));
+        let done = execute(&image, launch, params, memory, (options, (None, report)));
         memory.remove(PARAM_WINDOW);
         memory.remove(PARAM_WINDOW - u64::from(image.params.0));
         done
     }
 }
+
+/// Who looks on.
+type Witnesses<'a> = (Option<&'a mut Probe>, Option<&'a mut Report>);
 
 /// Runs a kernel on memory that holds what it needs.
 fn execute(
@@ -313,7 +359,7 @@ fn execute(
     launch: &Launch,
     params: &[u8],
     memory: &mut crate::memory::Memory,
-    (options, mut probe): (Options, Option<&mut Probe>),
+    (options, (mut probe, report)): (Options, Witnesses<'_>),
 ) -> Result<(u64, crate::output::Output), SimError> {
     let code = decode(&image.code, image.target);
     launch.shape().map_err(SimError::Launch)?;
@@ -335,26 +381,36 @@ fn execute(
         let others = code.iter().enumerate().filter(|(i, _)| p.at != Some(16 * *i as u32));
         p.read = read::Read::by(others.filter_map(|(_, inst)| inst.as_ref().ok()));
     }
-    let mut issued = 0;
     let mut output = crate::output::Output::default();
-    let mut dice = Dice::new(options.schedule);
     let clusters = launch.clusters().map_err(SimError::Launch)?;
-    let together = if launch.cooperative { clusters.len() } else { 1 };
-    for clusters in clusters.chunks(together) {
-        let probe = probe.as_deref_mut();
-        let mut grid = Grid {
-            target: image.target,
-            code: &code,
-            steps: &steps,
-            env: &env,
-            memory,
-            probe,
-            options,
-            registers,
-        };
-        issued = grid.clusters(image, clusters, issued, &mut output, &mut dice)?;
+    let (target, entry) = (image.target, image.entry);
+    let kernel = Kernel { target, code: &code, steps: &steps, env: &env, options, entry, registers };
+    let checks = report.is_some() && options.checks.any();
+    let plain = probe.is_none() && !checks && options.schedule == Schedule::Turns && !launch.cooperative;
+    if plain
+        && options.parallel
+        && clusters.len() > 1
+        && rayon::current_num_threads() > 1
+        && steps.iter().all(|s| s.independent)
+        && let Some(regions) = Regions::of(memory)
+    {
+        let issued = grid::side_by_side(kernel, &regions, &clusters, &mut output)?;
+        return Ok((issued, output));
     }
-    Ok((issued, output))
+    let mut check = report.as_ref().filter(|_| checks).map(|r| {
+        let strong = r.strong_instructions(&launch.kernel, code.len());
+        Checker::new(options.checks, launch.block, launch.grid, strong)
+    });
+    let mut grid = Grid::new(kernel, Reach::Alone(memory));
+    (grid.probe, grid.check) = (probe, check.as_mut());
+    let mut dice = Dice::new(options.schedule);
+    let together = if launch.cooperative { clusters.len() } else { 1 };
+    let mut turns = clusters.chunks(together);
+    let issued = turns.try_fold(0, |issued, c| grid.clusters(c, issued, &mut output, &mut dice));
+    if let (Some(c), Some(report)) = (check, report) {
+        c.tell(&launch.kernel, |pc| text(&code, target, pc), report);
+    }
+    Ok((issued?, output))
 }
 
 /// Registers that a thread may have: what the file states, or more where the kernel asks for them (`setmaxnreg`).
@@ -477,317 +533,9 @@ fn environment(
     Ok(Env { banks, block: launch.block, grid: launch.grid, local, shared })
 }
 
-/// What the blocks of a launch share.
-struct Grid<'a> {
-    target: Target,
-    code: &'a Code,
-    steps: &'a [Step],
-    env: &'a Env,
-    memory: &'a mut crate::memory::Memory,
-    probe: Option<&'a mut Probe>,
-    options: Options,
-    /// Registers that a thread may have; 0 if nobody says.
-    registers: u32,
-}
-
-/// Blocks that run at once and reach each other's shared memory.
-#[derive(Default)]
-struct Cluster {
-    shared: Vec<Vec<u8>>,
-    blocks: Vec<(Block, Vec<Warp>)>,
-}
-
-/// Instructions that a group issues before another one of the block gets its turn.
-const TURN: u32 = 1024;
-
-impl Grid<'_> {
-    /// Runs the blocks of clusters, which take turns, to their end; the number of instructions issued so far.
-    fn clusters(
-        &mut self,
-        image: &Image,
-        clusters: &[Vec<[u32; 3]>],
-        before: u64,
-        output: &mut crate::output::Output,
-        dice: &mut Dice,
-    ) -> Result<u64, SimError> {
-        let limit = self.options.limit;
-        let mut clusters: Vec<Cluster> = clusters.iter().map(|c| self.start(image, c)).collect();
-        let mut issued = before;
-        loop {
-            let mut progress = false;
-            for Cluster { shared, blocks } in &mut clusters {
-                for b in dice.order(blocks.len()) {
-                    let (block, warps) = &mut blocks[b];
-                    std::mem::swap(&mut block.shared, shared);
-                    std::mem::swap(&mut block.output, output);
-                    for i in dice.order(warps.len()) {
-                        let warp = &mut warps[i];
-                        let start = warp.issued;
-                        self.turn(warp, block, dice.turn(TURN))?;
-                        if dice.random() && !warp.groups.is_empty() {
-                            let n = dice.below(warp.groups.len());
-                            warp.groups.rotate_right(n);
-                        }
-                        issued += warp.issued - start;
-                        progress |= warp.issued != start;
-                    }
-                    progress |= complete_barriers(block, warps);
-                    std::mem::swap(&mut block.shared, shared);
-                    std::mem::swap(&mut block.output, output);
-                }
-                progress |= complete_cluster_barrier(blocks);
-            }
-            let blocks = || clusters.iter().flat_map(|c| &c.blocks);
-            if blocks().all(|(_, warps)| warps.iter().all(|w| w.live == 0)) {
-                return Ok(issued);
-            }
-            if issued >= limit {
-                return Err(SimError::Limit(limit));
-            }
-            if !progress {
-                let stuck = blocks().find(|b| b.1.iter().any(|w| w.live != 0));
-                let (block, what) = stuck.map_or_else(Default::default, |(b, w)| (b.index, describe(w)));
-                return Err(SimError::Deadlock { block, what });
-            }
-        }
-    }
-
-    /// The blocks of a cluster about to start.
-    fn start(&self, image: &Image, indices: &[[u32; 3]]) -> Cluster {
-        let mut cluster = Cluster::default();
-        for (rank, index) in indices.iter().enumerate() {
-            let (warps, bytes) = self.begin(image, *index);
-            cluster.shared.push(bytes);
-            cluster.blocks.push((Block::new(*index, rank), warps));
-        }
-        cluster
-    }
-
-    /// The warps of a block, and its shared memory.
-    fn begin(&self, image: &Image, index: [u32; 3]) -> (Vec<Warp>, Vec<u8>) {
-        let threads: u32 = self.env.block.iter().product();
-        let mut warps: Vec<Warp> = (0..threads.div_ceil(32))
-            .map(|i| Warp::new(i, threads - 32 * i, image.entry, self.env.local as usize))
-            .collect();
-        let mut fill = 0;
-        if self.options.fill != 0 {
-            let mut rng = crate::launch::Rng::new(self.options.fill);
-            let seed = index.iter().fold(rng.next(), |s, i| s.rotate_left(8) ^ u64::from(*i));
-            // Code can't name registers beyond those that the file states.
-            let registers = if self.registers == 0 { 255 } else { self.registers };
-            warps.iter_mut().for_each(|w| w.scramble(seed, registers));
-            fill = seed as u8;
-        }
-        if self.options.strict_uniform {
-            warps.iter_mut().for_each(uniform::know_all);
-        }
-        (warps, vec![fill; self.env.shared as usize])
-    }
-
-    /// Lets a warp run until its groups all wait or its turn of `length` instructions is over.
-    fn turn(&mut self, warp: &mut Warp, block: &mut Block, length: u32) -> Result<(), SimError> {
-        let o = self.options;
-        match self.probe.is_some() || o.strict_uniform || o.strict_descriptors {
-            true => self.turn_as::<true>(warp, block, length),
-            false => self.turn_as::<false>(warp, block, length),
-        }
-    }
-
-    /// [`Self::turn`], where somebody looks on (`WATCHED`) or not.
-    fn turn_as<const WATCHED: bool>(
-        &mut self,
-        warp: &mut Warp,
-        block: &mut Block,
-        length: u32,
-    ) -> Result<(), SimError> {
-        let (steps, code, target) = (self.steps, self.code, self.target);
-        let mut m = Machine { warp, block, memory: self.memory, env: self.env };
-        let mut left = length;
-        while left != 0 {
-            let Some(group) = m.warp.groups.last_mut() else { return Ok(()) };
-            let (mut pc, lanes) = (group.pc, group.mask);
-            if let Some(saved) = group.interrupted.take() {
-                (*m.warp.ur, m.warp.up) = *saved;
-            }
-            let error = |f: Fault, pc: u32, m: &Machine<'_>| SimError::Instruction {
-                address: pc,
-                text: text(code, target, pc),
-                block: m.block.index,
-                warp: m.warp.number,
-                lane: f.lane,
-                what: f.what,
-                cause: f.cause,
-            };
-            // Until the group may change.
-            loop {
-                let here = pc;
-                let Some(step) = steps.get(here as usize / 16).filter(|_| here % 16 == 0) else {
-                    return Err(error(Fault::warp("no instruction there"), here, &m));
-                };
-                pc += 16;
-                left -= 1;
-                m.warp.issued += 1;
-                let mask = step.guard.mask(m.warp) & lanes;
-                if WATCHED {
-                    keep(m.warp, pc);
-                    if let Some(t) = self.probe.as_mut().and_then(|p| p.trace.as_mut()) {
-                        let work =
-                            step.traffic.as_ref().map_or(trace::Work::None, |x| x.of_lanes(m.warp, mask));
-                        t.issue(m.block.index, m.warp.number, trace::Issue { pc: here, lanes, work });
-                    }
-                    if mask != 0 {
-                        strict(self.options, step, m.warp, lanes).map_err(|f| error(f, here, &m))?;
-                    }
-                }
-                let mut moved = false;
-                if mask != 0 {
-                    let result = match &step.action {
-                        Action::Exec(exec) => exec(&mut m, mask),
-                        Action::Nothing => Ok(()),
-                        Action::Control(c) => {
-                            moved = true;
-                            keep(m.warp, pc);
-                            m.warp.control(m.block, c, mask)
-                        }
-                        Action::Jump(exec) => {
-                            moved = true;
-                            keep(m.warp, pc);
-                            exec(&mut m, mask)
-                        }
-                        Action::Unsupported(what) => {
-                            Err(Fault::warp(format!("not supported: {what}")).because(Cause::Unsupported))
-                        }
-                        Action::Fault(what) => Err(Fault::warp(what.clone())),
-                    };
-                    result.map_err(|f| error(f, here, &m))?;
-                    if WATCHED {
-                        if let Some(u) = step.uniform.as_ref().filter(|_| self.options.strict_uniform) {
-                            u.note(m.warp, lanes);
-                        }
-                        if let Some(p) = &mut self.probe {
-                            p.look(here, m.warp.issued, m.warp, m.block, m.memory);
-                        }
-                    }
-                }
-                if moved {
-                    break;
-                }
-                if left == 0 {
-                    keep(m.warp, pc);
-                    break;
-                }
-            }
-        }
-        // Another group gets its turn, for forward progress of spinning threads.
-        let warp = m.warp;
-        if warp.groups.len() > 1 {
-            let saved = Box::new((*warp.ur, warp.up));
-            warp.groups.iter_mut().rev().take(1).for_each(|g| g.interrupted = Some(saved.clone()));
-            warp.groups.rotate_right(1);
-        }
-        Ok(())
-    }
-}
-
-/// The running group goes on at `pc`.
-fn keep(warp: &mut Warp, pc: u32) {
-    if let Some(g) = warp.groups.last_mut() {
-        g.pc = pc;
-    }
-}
-
-/// What is an error only if it was asked for.
-fn strict(options: Options, step: &Step, warp: &Warp, lanes: u32) -> Result<(), Fault> {
-    if options.strict_uniform
-        && let Some(u) = &step.uniform
-    {
-        u.check(warp, lanes)?;
-    }
-    if options.strict_descriptors
-        && let Some(r) = step.descriptor
-    {
-        let held = u64::from(warp.ur[Warp::pair(r)]) << 32 | u64::from(warp.ur[usize::from(r)]);
-        if held != DESCRIPTOR {
-            return Err(Fault::warp(format!("UR{r} holds {held:#x}, which is no memory descriptor")));
-        }
-    }
-    Ok(())
-}
-
 fn text(code: &Code, target: Target, pc: u32) -> String {
     match code.get(pc as usize / 16) {
         Some(Ok(inst)) => sass::print(inst, target).to_string(),
         _ => "?".into(),
     }
-}
-
-/// Wakes the threads of every barrier at which all have arrived; whether there was one.
-fn complete_barriers(block: &mut Block, warps: &mut [Warp]) -> bool {
-    let mut any = false;
-    for (id, b) in block.barriers[..CLUSTER_BARRIER].iter_mut().enumerate().filter(|(_, b)| b.busy) {
-        let here = |w: &Warp| w.waiting(|why| why == Wait::Block(id as u8));
-        let done = match b.expected {
-            None => warps.iter().all(|w| here(w) == w.live),
-            // A warp counts whole when all of its threads that are left have arrived.
-            Some(n) => {
-                let count = |w: &Warp| match here(w) {
-                    m if m != 0 && m == w.live => 32,
-                    m => m.count_ones(),
-                };
-                b.arrived + warps.iter().map(count).sum::<u32>() >= n
-            }
-        };
-        if !done {
-            continue;
-        }
-        let verdict = match b.reduce {
-            control::Reduce::And => b.count == b.voters,
-            _ => b.count != 0,
-        };
-        for w in warps.iter_mut() {
-            let mask = here(w);
-            if mask != 0 {
-                w.reduction = (b.count, verdict);
-                w.wake(mask);
-            }
-        }
-        *b = Barrier::IDLE;
-        any = true;
-    }
-    any
-}
-
-/// The one that all blocks of a cluster share, behind those of BAR.
-const CLUSTER_BARRIER: usize = 16;
-
-/// Wakes the threads of all blocks at the cluster's barrier when all have come to wait; whether they had.
-fn complete_cluster_barrier(blocks: &mut [(Block, Vec<Warp>)]) -> bool {
-    let here = |w: &Warp| w.waiting(|why| why == Wait::Block(CLUSTER_BARRIER as u8));
-    let mut warps = blocks.iter().flat_map(|b| &b.1);
-    if !warps.clone().any(|w| here(w) != 0) || !warps.all(|w| here(w) == w.live) {
-        return false;
-    }
-    for (block, warps) in blocks {
-        warps.iter_mut().for_each(|w| w.wake(here(w)));
-        block.barriers[CLUSTER_BARRIER] = Barrier::IDLE;
-    }
-    true
-}
-
-/// Who waits for what.
-fn describe(warps: &[Warp]) -> String {
-    let mut parts = Vec::new();
-    for w in warps.iter().filter(|w| w.live != 0) {
-        let mut rest = w.live;
-        while rest != 0 {
-            let first = rest.trailing_zeros() as usize;
-            let alike = |l: &usize| (w.resume[*l], w.wait[*l]) == (w.resume[first], w.wait[first]);
-            let same = operand::lanes(rest).filter(alike).fold(0u32, |m, l| m | 1 << l);
-            rest &= !same;
-            let at = w.resume[first].wrapping_sub(16);
-            parts.push(format!("warp {}, lanes {same:#010x} at {at:#06x}: {:?}", w.number, w.wait[first]));
-        }
-    }
-    parts.truncate(8);
-    parts.join("; ")
 }

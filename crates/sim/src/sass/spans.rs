@@ -4,6 +4,7 @@
 use super::Fault;
 use super::mem::{Address, Space};
 use super::operand::{Exec, PredDst, lanes};
+use super::reach::{Bytes, Reach, Span};
 use super::rows::{Loop, Row, put, vector};
 use super::state::{LOCAL_WINDOW, Machine, SHARED_WINDOW};
 
@@ -20,7 +21,7 @@ impl Machine<'_> {
     /// The memory that accesses to `len` bytes, a power of two, reach. The addresses become offsets in it, those of lanes that
     /// are not in `mask` another lane's. `None` where it is not one piece, or somebody faults: nothing has happened then.
     #[inline(always)]
-    fn span(&mut self, space: Space, at: &mut [u64; 32], mask: u32, len: u64) -> Option<&mut [u8]> {
+    fn span(&mut self, space: Space, at: &mut [u64; 32], mask: u32, len: u64) -> Option<Span<'_>> {
         let first = at[mask.trailing_zeros() as usize & 31];
         let (mut low, mut high, mut bits) = (u64::MAX, 0, 0);
         for (lane, a) in at.iter_mut().enumerate() {
@@ -54,7 +55,7 @@ impl Machine<'_> {
                     return None;
                 }
                 at.iter_mut().for_each(|a| *a -= base);
-                Some(bytes)
+                Some(Span::Own(bytes))
             }
             Space::Local => {
                 let size = u64::from(self.env.local);
@@ -62,17 +63,10 @@ impl Machine<'_> {
                     return None;
                 }
                 at.iter_mut().enumerate().for_each(|(lane, a)| *a = *a - base + lane as u64 * size);
-                Some(&mut self.warp.local)
+                Some(Span::Own(&mut self.warp.local))
             }
         }
     }
-}
-
-/// Whether the lanes reach neighbouring places in their order.
-#[inline(always)]
-fn in_order(at: &[u64; 32], len: u64) -> bool {
-    let off = |(lane, a): (usize, &u64)| a.wrapping_sub(at[0]) ^ lane as u64 * len;
-    at.iter().enumerate().map(off).fold(0, |x, y| x | y) == 0
 }
 
 /// Little-endian words.
@@ -108,33 +102,24 @@ where
 {
     #[inline(always)]
     fn run(&self, m: &mut Machine<'_>, mask: u32) -> Result<(), Fault> {
-        let (space, len) = (self.access.space, N as u64);
+        let space = self.access.space;
         let mut at = self.access.address.row(m.warp);
         let mut results = [[0; 32]; W];
-        let mut set = |lane: usize, bytes: [u8; N]| {
-            let words = (self.f)(bytes);
-            for i in 0..W {
-                results[i][lane] = words[i];
-            }
-        };
-        let part = |bytes: &[u8], a: u64| -> [u8; N] {
-            let bytes = &bytes[a as usize..a as usize + N];
-            std::array::from_fn(|i| bytes[i])
-        };
-        if let Some(bytes) = m.span(space, &mut at, mask, len) {
-            if in_order(&at, len) {
-                let bytes = &bytes[at[0] as usize..at[0] as usize + 32 * N];
-                bytes.as_chunks::<N>().0.iter().enumerate().for_each(|(lane, b)| set(lane, *b));
-            } else if at.iter().fold(0, |x, a| x | (a ^ at[0])) == 0 {
-                let all = part(bytes, at[0]);
-                (0..32).for_each(|lane| set(lane, all));
-            } else {
-                at.iter().enumerate().for_each(|(lane, a)| set(lane, part(bytes, *a)));
-            }
-        } else {
-            at = self.access.address.row(m.warp);
-            for lane in lanes(mask) {
-                set(lane, part(m.bytes(space, lane, at[lane], N as u32)?, 0));
+        if m.check.is_some() {
+            let addresses = at;
+            lanes(mask).for_each(|lane| note_read(m, space, lane, (addresses[lane], N as u32)));
+        }
+        match m.span(space, &mut at, mask, N as u64) {
+            Some(Span::Own(bytes)) => self.gather(bytes, &at, &mut results),
+            Some(Span::Shared(part)) => self.gather(&part, &at, &mut results),
+            None => {
+                at = self.access.address.row(m.warp);
+                for lane in lanes(mask) {
+                    let words = (self.f)(m.read_unnoticed(space, lane, at[lane])?);
+                    for i in 0..W {
+                        results[i][lane] = words[i];
+                    }
+                }
             }
         }
         if self.dst != sass::Reg::ZERO {
@@ -170,26 +155,93 @@ where
 {
     #[inline(always)]
     fn run(&self, m: &mut Machine<'_>, mask: u32) -> Result<(), Fault> {
-        let (space, len) = (self.access.space, N as u64);
+        let space = self.access.space;
         let mut at = self.access.address.row(m.warp);
         let place = |i: usize| if self.data == 255 { 255 } else { (usize::from(self.data) + i).min(255) };
         let rows: [Row; W] = std::array::from_fn(|i| m.warp.r[place(i)]);
-        let value = |lane: usize| (self.f)(std::array::from_fn(|i| rows[i][lane]));
-        if let Some(bytes) = m.span(space, &mut at, mask, len) {
-            if mask == u32::MAX && in_order(&at, len) {
-                let bytes = &mut bytes[at[0] as usize..at[0] as usize + 32 * N];
-                bytes.as_chunks_mut::<N>().0.iter_mut().enumerate().for_each(|(lane, b)| *b = value(lane));
-            } else {
+        if m.check.is_some() {
+            let values: [[u8; N]; 32] =
+                std::array::from_fn(|lane| (self.f)(std::array::from_fn(|i| rows[i][lane])));
+            collisions(m, space, mask, &at, &values);
+            return lanes(mask).try_for_each(|lane| m.write(space, lane, at[lane], values[lane]));
+        }
+        match m.span(space, &mut at, mask, N as u64) {
+            Some(Span::Own(bytes)) => self.scatter(bytes, &at, mask, &rows),
+            Some(Span::Shared(mut part)) => self.scatter(&mut part, &at, mask, &rows),
+            None => {
+                at = self.access.address.row(m.warp);
                 for lane in lanes(mask) {
-                    bytes[at[lane] as usize..at[lane] as usize + N].copy_from_slice(&value(lane));
+                    m.write(space, lane, at[lane], (self.f)(std::array::from_fn(|i| rows[i][lane])))?;
                 }
             }
-            return Ok(());
-        }
-        at = self.access.address.row(m.warp);
-        for lane in lanes(mask) {
-            m.bytes(space, lane, at[lane], N as u32)?.copy_from_slice(&value(lane));
         }
         Ok(())
+    }
+}
+
+impl<F, const N: usize, const W: usize> Load<F, N, W>
+where
+    F: Fn([u8; N]) -> [u32; W],
+{
+    /// The words at these offsets.
+    #[inline(always)]
+    fn gather(&self, bytes: &(impl Bytes + ?Sized), at: &[u64; 32], results: &mut [Row; W]) {
+        let mut set = |lane: usize, bytes: [u8; N]| {
+            let words = (self.f)(bytes);
+            for i in 0..W {
+                results[i][lane] = words[i];
+            }
+        };
+        if at.iter().fold(0, |x, a| x | (a ^ at[0])) == 0 {
+            let all = bytes.get(at[0] as usize);
+            (0..32).for_each(|lane| set(lane, all));
+        } else if let Some(chunks) = bytes.in_order(at) {
+            chunks.iter().enumerate().for_each(|(lane, b)| set(lane, *b));
+        } else {
+            at.iter().enumerate().for_each(|(lane, a)| set(lane, bytes.get(*a as usize)));
+        }
+    }
+}
+
+impl<F, const N: usize, const W: usize> Store<F, N, W>
+where
+    F: Fn([u32; W]) -> [u8; N],
+{
+    /// Writes at these offsets.
+    #[inline(always)]
+    fn scatter(&self, bytes: &mut (impl Bytes + ?Sized), at: &[u64; 32], mask: u32, rows: &[Row; W]) {
+        let value = |lane: usize| (self.f)(std::array::from_fn(|i| rows[i][lane]));
+        if mask == u32::MAX
+            && let Some(chunks) = bytes.in_order_mut(at)
+        {
+            chunks.iter_mut().enumerate().for_each(|(lane, b)| *b = value(lane));
+            return;
+        }
+        lanes(mask).for_each(|lane| bytes.put(at[lane] as usize, value(lane)));
+    }
+}
+
+/// Tells the check of a read before it is done, if it will be.
+#[inline(never)]
+fn note_read(m: &mut Machine<'_>, space: Space, lane: usize, at: (u64, u32)) {
+    if m.reaches(space, lane, at) {
+        m.note(space, lane, at, None);
+    }
+}
+
+/// Tells the check of lanes that write different values to one place.
+#[inline(never)]
+fn collisions<const N: usize>(
+    m: &mut Machine<'_>,
+    space: Space,
+    mask: u32,
+    at: &[u64; 32],
+    values: &[[u8; N]; 32],
+) {
+    let (Some(c), Reach::Alone(memory)) = (&mut m.check, &m.memory) else { return };
+    let differ = |a: usize, b: usize| at[a] == at[b] && values[a] != values[b];
+    let pair = lanes(mask).find_map(|a| Some((a, lanes(mask).find(|b| a < *b && differ(a, *b))?)));
+    if let Some((a, b)) = pair {
+        c.lanes_collide(memory, space, at[a], [a, b]);
     }
 }

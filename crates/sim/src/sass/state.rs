@@ -1,9 +1,10 @@
 //! The state of a running grid: warps, the block they belong to, and what an instruction can reach.
 
+use super::check::Checker;
 use super::control::Reduce;
 use super::image::Banks;
+use super::reach::Reach;
 use crate::launch::Rng;
-use crate::memory::Memory;
 use crate::output::Output;
 
 /// Index of PT and UPT among eight predicates.
@@ -86,15 +87,19 @@ pub(crate) struct Warp {
 impl Warp {
     /// A warp of `threads` lanes at `pc`, all registers zero.
     pub(crate) fn new(number: u32, threads: u32, pc: u32, local: usize) -> Warp {
+        Warp::on(number, threads, pc, (vec![0; local * 32], zeros(), Box::new([0; 256])))
+    }
+
+    fn on(number: u32, threads: u32, pc: u32, (local, r, ur): Memories) -> Warp {
         let live = if threads >= 32 { u32::MAX } else { (1 << threads) - 1 };
         let mut p = [0; 8];
         p[PT as usize] = u32::MAX;
         let mut up = [false; 8];
         up[PT as usize] = true;
         Warp {
-            r: zeros(),
+            r,
             p,
-            ur: Box::new([0; 256]),
+            ur,
             up,
             known: Vec::new(),
             b: [[0; 32]; 16],
@@ -107,10 +112,22 @@ impl Warp {
             reduction: (0, false),
             first: number * 32,
             number,
-            local: vec![0; local * 32],
+            local,
             issued: 0,
         }
     }
+    /// Another warp of a block of the same shape, with the memory of this one, whose registers hold anything yet.
+    pub(crate) fn again(self, number: u32, threads: u32, pc: u32) -> Warp {
+        Warp { known: self.known, ..Warp::on(number, threads, pc, (self.local, self.r, self.ur)) }
+    }
+
+    /// Zeros in all registers, predicates and bytes of local memory.
+    pub(crate) fn clear(&mut self, registers: u32) {
+        self.r[..255].iter_mut().take(registers as usize).for_each(|row| row.fill(0));
+        self.ur.fill(0);
+        self.local.fill(0);
+    }
+
     /// Puts something else into the first `registers` registers, every predicate and byte of local memory: hardware clears
     /// none of them.
     pub(crate) fn scramble(&mut self, seed: u64, registers: u32) {
@@ -156,6 +173,9 @@ impl Warp {
         (0..32).filter(|l| self.live >> l & 1 != 0 && what(self.wait[*l])).fold(0, |m, l| m | 1 << l)
     }
 }
+
+/// Local memory, general and uniform registers.
+type Memories = (Vec<u8>, Box<[[u32; 32]; 256]>, Box<[u32; 256]>);
 
 /// An empty register file, made in place: it is too large to go by the stack.
 fn zeros() -> Box<[[u32; 32]; 256]> {
@@ -232,8 +252,10 @@ pub(crate) const DRIVER_CODE: u64 = 0x7900 << 32;
 pub(crate) struct Machine<'a> {
     pub(crate) warp: &'a mut Warp,
     pub(crate) block: &'a mut Block,
-    pub(crate) memory: &'a mut Memory,
+    pub(crate) memory: Reach<'a>,
     pub(crate) env: &'a Env,
+    /// Who checks what is done, if somebody does.
+    pub(crate) check: Option<&'a mut Checker>,
 }
 
 impl Machine<'_> {

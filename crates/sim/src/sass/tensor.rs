@@ -342,8 +342,7 @@ fn load_matrix(o: &Operands<'_>) -> Result<Exec, Unsupported> {
             let mut lines: Vec<Line> = Vec::with_capacity(16);
             for lane in i * shape.lines()..(i + 1) * shape.lines() {
                 let a = from.at(m.warp, lane);
-                let mut line = [0; 16];
-                line.copy_from_slice(m.bytes(Space::Shared, lane, a, 16)?);
+                let line = m.read(Space::Shared, lane, a)?;
                 lines.push(packed.map_or(line, |bits| tile::widen(&line, bits)));
             }
             words.extend(shape.words(&lines));
@@ -370,7 +369,7 @@ fn store_matrix(o: &Operands<'_>) -> Result<Exec, Unsupported> {
             for (row, line) in shape.lines_of(std::slice::from_ref(words)).iter().enumerate() {
                 let lane = shape.lines() * i + row;
                 let a = to.at(m.warp, lane);
-                m.bytes(Space::Shared, lane, a, 16)?.copy_from_slice(line);
+                m.write(Space::Shared, lane, a, *line)?;
             }
         }
         Ok(())

@@ -1,9 +1,11 @@
 //! Single instructions, with values from the PTX ISA's definitions, and small programs on the warp model.
 
 use super::compile::{Action, Step};
+use super::grid::{Grid, Kernel};
 use super::image::Banks;
+use super::reach::Reach;
 use super::state::{Block, Env, Group, Machine, Warp};
-use super::{Fault, Grid, SimError};
+use super::{Fault, SimError};
 use crate::memory::Memory;
 use sass::{Inst, Target};
 
@@ -30,7 +32,8 @@ fn step_on(sm: u8, text: &str, setup: impl Fn(&mut Warp)) -> Result<Warp, Fault>
     let mask = step.guard.mask(&warp);
     match &step.action {
         Action::Exec(f) | Action::Jump(f) => {
-            f(&mut Machine { warp: &mut warp, block: &mut block, memory: &mut memory, env: &env }, mask)?;
+            let memory = Reach::Alone(&mut memory);
+            f(&mut Machine { warp: &mut warp, block: &mut block, memory, env: &env, check: None }, mask)?;
         }
         Action::Nothing => {}
         Action::Control(_) => panic!("{text}: control"),
@@ -169,16 +172,9 @@ fn in_turns(threads: u32, lines: &[&str], turn: u32) -> Result<Vec<(u32, u32)>, 
     warp.p[0] = 0xffff;
     super::uniform::know_all(&mut warp);
     let target = Target::new(SM).unwrap();
-    let mut grid = Grid {
-        target,
-        code: &code,
-        steps: &steps,
-        env: &env,
-        memory: &mut memory,
-        probe: None,
-        options: super::Options { strict_uniform: true, ..Default::default() },
-        registers: 0,
-    };
+    let options = super::Options { strict_uniform: true, ..Default::default() };
+    let kernel = Kernel { target, code: &code, steps: &steps, env: &env, options, entry: 0, registers: 0 };
+    let mut grid = Grid::new(kernel, Reach::Alone(&mut memory));
     let mut trace = Vec::new();
     for _ in 0..1000 {
         let Some(Group { mask, pc, .. }) = warp.groups.last().cloned() else { break };

@@ -50,7 +50,7 @@ impl Part {
         let mut image = [0; BYTES];
         // Where parameters start in their window, says nothing about alignment.
         for (i, part) in image.as_chunks_mut::<16>().0.iter_mut().enumerate() {
-            part.copy_from_slice(m.bytes(Space::Generic, lane, (high << 32 | low) + 16 * i as u64, 16)?);
+            *part = m.read(Space::Generic, lane, (high << 32 | low) + 16 * i as u64)?;
         }
         let start: Vec<i32> =
             (0..if self.rows { 5 } else { self.dims }).map(|i| m.warp.ur[first + i] as i32).collect();

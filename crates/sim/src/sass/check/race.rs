@@ -1,0 +1,275 @@
+//! Races: two accesses to one place, one of them a write, that nothing orders.
+//!
+//! A warp has a vector clock. Barriers let those who meet there know what the others did. A strong write to global memory
+//! tells what the warp knew at its last fence to whoever reads it by a strong access; one to shared memory, and an operation
+//! on a barrier there, tells all (fences of a block's scope leave no trace in the code). What the lanes of a warp do one after
+//! another is in order.
+
+use super::Who;
+use super::clock::Clock;
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+
+/// A place in memory: shared memory of a block, or global memory (`u32::MAX`).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Key {
+    pub(super) block: u32,
+    pub(super) at: u64,
+}
+
+/// An access.
+#[derive(Clone, Copy)]
+pub(super) struct Touch {
+    pub(super) who: Who,
+    /// In the block.
+    pub(super) warp: u32,
+    pub(super) strong: bool,
+    pub(super) write: bool,
+    /// What is written is there already: who comes first doesn't matter.
+    pub(super) same: bool,
+}
+
+/// An access that was.
+#[derive(Clone, Copy, Debug)]
+struct Past {
+    warp: u32,
+    clock: u32,
+    pc: u32,
+    /// Lane, strong (bit 5), bytes of the word (bits 8 to 11).
+    bits: u16,
+}
+
+impl Past {
+    fn bytes(self) -> u16 {
+        self.bits >> 8 & 15
+    }
+    fn strong(self) -> bool {
+        self.bits & 32 != 0
+    }
+}
+
+/// A word of memory.
+#[derive(Clone, Debug, Default)]
+struct Cell {
+    writes: SmallVec<[Past; 1]>,
+    reads: SmallVec<[Past; 1]>,
+}
+
+/// Readers of a word that are remembered.
+const READERS: usize = 4;
+/// Words of a page.
+const PAGE: u64 = 256;
+
+/// What a place that strong accesses reach tells.
+#[derive(Default)]
+struct Told {
+    clock: FxHashMap<u32, u32>,
+    /// Grows with what it tells.
+    version: u64,
+    /// The warp that told last, and its count of fences then.
+    last: Option<(u32, u32)>,
+}
+
+/// What a warp knows.
+struct Knows {
+    clock: Clock,
+    /// At its last fence.
+    fenced: Clock,
+    fences: u32,
+    /// Versions of places.
+    heard: FxHashMap<Key, u64>,
+}
+
+/// All accesses of a launch.
+pub(super) struct Races {
+    /// Of a block.
+    warps: u32,
+    pages: FxHashMap<Key, Box<[Cell]>>,
+    knows: FxHashMap<u32, Vec<Knows>>,
+    told: FxHashMap<Key, Told>,
+    /// What those have left that arrived at a barrier of a block without waiting, and where.
+    arrived: FxHashMap<(u32, usize), (Clock, Clock, u32)>,
+}
+
+impl Races {
+    pub(super) fn new(warps: u32) -> Races {
+        Races {
+            warps,
+            pages: FxHashMap::default(),
+            knows: FxHashMap::default(),
+            told: FxHashMap::default(),
+            arrived: FxHashMap::default(),
+        }
+    }
+
+    /// A block starts: every warp in a time of its own.
+    pub(super) fn start(&mut self, block: u32) {
+        let knows = |w| {
+            let mut clock = Clock::new(self.warps);
+            clock.tick(w);
+            Knows { clock, fenced: Clock::new(self.warps), fences: 0, heard: FxHashMap::default() }
+        };
+        let all = (0..self.warps).map(knows).collect();
+        self.knows.insert(block, all);
+    }
+
+    /// A block has ended, and its shared memory with it.
+    pub(super) fn end(&mut self, block: u32) {
+        self.knows.remove(&block);
+        self.pages.retain(|k, _| k.block != block);
+        self.told.retain(|k, _| k.block != block);
+    }
+
+    /// Where somebody arrived at a barrier last.
+    pub(super) fn arrived_at(&self, block: u32, id: usize) -> u32 {
+        self.arrived.get(&(block, id)).map_or(0, |a| a.2)
+    }
+
+    /// Forgets who arrived.
+    pub(super) fn forget(&mut self, block: u32) {
+        self.arrived.retain(|k, _| k.0 != block);
+    }
+
+    /// A warp executes a fence.
+    pub(super) fn fence(&mut self, block: u32, warp: u32) {
+        if let Some(k) = self.knows.get_mut(&block).and_then(|b| b.get_mut(warp as usize)) {
+            k.fenced = k.clock.clone();
+            k.fences += 1;
+            k.clock.tick(warp);
+        }
+    }
+
+    /// Warps of a block meet at a barrier, where others may have arrived.
+    pub(super) fn meet(&mut self, block: u32, id: Option<usize>, warps: &[u32]) {
+        let Some(all) = self.knows.get_mut(&block) else { return };
+        let (mut clock, mut fenced) = (Clock::new(self.warps), Clock::new(self.warps));
+        for w in warps {
+            clock.join(&all[*w as usize].clock);
+            fenced.join(&all[*w as usize].fenced);
+        }
+        if let Some((c, f, _)) = id.and_then(|id| self.arrived.remove(&(block, id))) {
+            clock.join(&c);
+            fenced.join(&f);
+        }
+        for w in warps {
+            let k = &mut all[*w as usize];
+            (k.clock, k.fenced) = (clock.clone(), fenced.clone());
+            k.fences += 1;
+            k.clock.tick(*w);
+        }
+    }
+
+    /// All warps of these blocks meet.
+    pub(super) fn meet_all(&mut self, blocks: &[u32]) {
+        let (mut clock, mut fenced) = (FxHashMap::default(), FxHashMap::default());
+        for b in blocks {
+            for k in self.knows.get(b).into_iter().flatten() {
+                k.clock.publish(b * self.warps, &mut clock);
+                k.fenced.publish(b * self.warps, &mut fenced);
+            }
+        }
+        for b in blocks {
+            for (w, k) in self.knows.get_mut(b).into_iter().flatten().enumerate() {
+                k.clock.learn(b * self.warps, &clock);
+                k.fenced.learn(b * self.warps, &fenced);
+                k.fences += 1;
+                k.clock.tick(w as u32);
+            }
+        }
+    }
+
+    /// A warp arrives at a barrier and goes on.
+    pub(super) fn arrive(&mut self, block: u32, warp: u32, id: usize, pc: u32) {
+        let warps = self.warps;
+        let Some(k) = self.knows.get_mut(&block).and_then(|b| b.get_mut(warp as usize)) else { return };
+        let none = || (Clock::new(warps), Clock::new(warps), pc);
+        let (clock, fenced, last) = self.arrived.entry((block, id)).or_insert_with(none);
+        clock.join(&k.clock);
+        fenced.join(&k.fenced);
+        *last = pc;
+        k.clock.tick(warp);
+    }
+
+    /// An access; another one that races with it, and whether that wrote.
+    pub(super) fn access(&mut self, key: Key, len: u32, touch: Touch) -> Option<(Who, bool)> {
+        if touch.strong {
+            self.tell_and_hear(key, &touch);
+        }
+        let mut race = None;
+        let end = key.at.saturating_add(len.into());
+        for word in key.at / 4..end.div_ceil(4) {
+            let first = key.at.max(4 * word) - 4 * word;
+            let last = end.min(4 * word + 4) - 4 * word;
+            let bytes = (15u16 >> (4 - (last - first))) << first;
+            let found = self.word(Key { at: word, ..key }, bytes, &touch);
+            race = race.or(found);
+        }
+        race
+    }
+
+    fn word(&mut self, Key { block, at }: Key, bytes: u16, touch: &Touch) -> Option<(Who, bool)> {
+        let own = touch.who.block;
+        let knows = &self.knows.get(&own)?[touch.warp as usize];
+        let (warps, me) = (self.warps, own * self.warps + touch.warp);
+        let fresh = || vec![Cell::default(); PAGE as usize].into_boxed_slice();
+        let page = self.pages.entry(Key { block, at: at / PAGE }).or_insert_with(fresh);
+        let cell = &mut page[(at % PAGE) as usize];
+        let known = |p: &Past| {
+            let (b, w) = (p.warp / warps, p.warp % warps);
+            p.warp == me || (if b == own { knows.clock.own(w) } else { knows.clock.other(p.warp) }) >= p.clock
+        };
+        let races = |p: &&Past| p.bytes() & bytes != 0 && !(touch.strong && p.strong()) && !known(p);
+        let mut race = None;
+        if !touch.same {
+            race = cell.writes.iter().find(races).map(|p| (*p, true));
+            if touch.write && race.is_none() {
+                race = cell.reads.iter().find(races).map(|p| (*p, false));
+            }
+        }
+        let lane = touch.who.thread as u16 & 31;
+        let bits = lane | u16::from(touch.strong) << 5 | bytes << 8;
+        let past = Past { warp: me, clock: knows.clock.own(touch.warp), pc: touch.who.pc, bits };
+        if touch.write {
+            cell.writes.retain(|p| p.bytes() & !bytes != 0);
+            cell.writes.push(past);
+            cell.reads.retain(|p| p.bytes() & !bytes != 0);
+        } else {
+            cell.reads.retain(|p| p.warp != me || p.bytes() & !bytes != 0);
+            if cell.reads.len() >= READERS {
+                cell.reads.remove(0);
+            }
+            cell.reads.push(past);
+        }
+        race.map(|(p, wrote)| {
+            let thread = 32 * (p.warp % warps) + u32::from(p.bits & 31);
+            (Who { pc: p.pc, block: p.warp / warps, thread }, wrote)
+        })
+    }
+
+    fn tell_and_hear(&mut self, key: Key, touch: &Touch) {
+        let first = touch.who.block * self.warps;
+        let Some(k) = self.knows.get_mut(&touch.who.block).and_then(|b| b.get_mut(touch.warp as usize))
+        else {
+            return;
+        };
+        if touch.write {
+            let told = self.told.entry(key).or_default();
+            let shared = key.block != u32::MAX;
+            let now = (first + touch.warp, k.fences);
+            if shared {
+                told.version += u64::from(k.clock.publish(first, &mut told.clock));
+                k.clock.tick(touch.warp);
+            } else if k.fences != 0 && told.last != Some(now) {
+                told.version += u64::from(k.fenced.publish(first, &mut told.clock));
+                told.last = Some(now);
+            }
+            return;
+        }
+        if let Some(told) = self.told.get(&key)
+            && k.heard.get(&key) != Some(&told.version)
+        {
+            k.clock.learn(first, &told.clock);
+            k.heard.insert(key, told.version);
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! What checks find, and how it is told.
+
+use cubin::read_lines::{PtxLines, Rows};
+use std::collections::BTreeSet;
+use std::fmt;
+use std::str::FromStr;
+
+/// A kind of check, named as in NVIDIA's compute-sanitizer.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Check {
+    /// Accesses to memory that is not there, or misaligned.
+    Memory,
+    /// Reads of memory that nobody has written.
+    Init,
+    /// Accesses that nothing orders.
+    Race,
+    /// Barriers.
+    Sync,
+}
+
+const NAMES: [(&str, Check); 4] =
+    [("memory", Check::Memory), ("init", Check::Init), ("race", Check::Race), ("sync", Check::Sync)];
+
+impl fmt::Display for Check {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = NAMES.iter().find(|(_, c)| c == self).map_or("", |n| n.0);
+        f.write_str(name)
+    }
+}
+
+/// Which checks to do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Checks {
+    /// See [`Check::Memory`].
+    pub memory: bool,
+    /// See [`Check::Init`].
+    pub init: bool,
+    /// See [`Check::Race`].
+    pub race: bool,
+    /// See [`Check::Sync`].
+    pub sync: bool,
+}
+
+impl Checks {
+    /// Whether there is something to do.
+    pub fn any(self) -> bool {
+        self != Checks::default()
+    }
+}
+
+impl FromStr for Checks {
+    type Err = String;
+
+    /// Names with commas between them, or `all`.
+    fn from_str(text: &str) -> Result<Checks, String> {
+        let mut checks = Checks::default();
+        for name in text.split(',').map(str::trim).filter(|n| !n.is_empty()) {
+            match NAMES.iter().find(|n| n.0 == name).map(|n| n.1) {
+                Some(Check::Memory) => checks.memory = true,
+                Some(Check::Init) => checks.init = true,
+                Some(Check::Race) => checks.race = true,
+                Some(Check::Sync) => checks.sync = true,
+                None if name == "all" => checks = Checks { memory: true, init: true, race: true, sync: true },
+                None => return Err(format!("no check '{name}': there are memory, init, race, sync and all")),
+            }
+        }
+        Ok(checks)
+    }
+}
+
+/// A thread at an instruction.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Place {
+    /// Byte address in the kernel's section.
+    pub address: u32,
+    /// The instruction.
+    pub text: String,
+    /// The line of the PTX, if the cubin says it.
+    pub line: Option<u32>,
+    /// Coordinates of the block.
+    pub block: [u32; 3],
+    /// Coordinates in the block.
+    pub thread: [u32; 3],
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let list = |n: [u32; 3]| n.map(|n| n.to_string()).join(",");
+        write!(f, "thread ({}) of block ({})", list(self.thread), list(self.block))?;
+        self.line.map_or(Ok(()), |l| write!(f, ", line {l} of the PTX"))?;
+        write!(f, ", at /*{:04x}*/ {}", self.address, self.text)
+    }
+}
+
+/// What a check found.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Finding {
+    /// The kernel.
+    pub kernel: String,
+    /// Which check.
+    pub check: Check,
+    /// What is wrong.
+    pub what: String,
+    /// The first time.
+    pub place: Place,
+    /// The access that it races with.
+    pub other: Option<Place>,
+    /// How often the same instructions did the same.
+    pub times: u64,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}: {}: {}", self.check, self.kernel, self.place, self.what)?;
+        self.other.as_ref().map_or(Ok(()), |o| write!(f, ": {o}"))?;
+        if self.times > 1 { write!(f, " ({} times)", self.times) } else { Ok(()) }
+    }
+}
+
+/// What checks have found, and what they must be told.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// In the order in which they were found.
+    pub findings: Vec<Finding>,
+    /// Lines of the PTX whose accesses are volatile, relaxed, acquire or release: in shared memory the code doesn't tell.
+    pub strong: BTreeSet<u32>,
+    lines: PtxLines,
+}
+
+impl Report {
+    /// Of launches of this cubin, whose line table it takes along.
+    pub fn of(cubin: &[u8]) -> Report {
+        Report { lines: cubin::read_lines::ptx_lines(cubin).unwrap_or_default(), ..Report::default() }
+    }
+
+    /// Takes from the PTX that the cubin was made from which lines are strong. Several instructions of a line count as one.
+    pub fn read_ptx(&mut self, source: &str) {
+        const WORDS: [&str; 6] = [".volatile", ".relaxed", ".acquire", ".release", ".acq_rel", ".mmio"];
+        let strong = |line: &str| {
+            let code = line.split("//").next().unwrap_or(line);
+            WORDS.iter().any(|w| code.contains(w))
+        };
+        self.strong.extend((1..).zip(source.lines()).filter(|(_, l)| strong(l)).map(|(n, _)| n));
+    }
+
+    /// The lines of a kernel's code.
+    pub(super) fn lines(&self, kernel: &str) -> Option<Lines> {
+        self.lines.get(kernel).map(|rows| Lines(rows.clone()))
+    }
+
+    /// Which of so many instructions of a kernel are strong because the PTX says so.
+    pub(crate) fn strong_instructions(&self, kernel: &str, count: usize) -> Vec<bool> {
+        let Some(lines) = self.lines(kernel).filter(|_| !self.strong.is_empty()) else { return Vec::new() };
+        let strong = |i: usize| lines.of(16 * i as u32).is_some_and(|l| self.strong.contains(&l));
+        (0..count).map(strong).collect()
+    }
+}
+
+/// The line table of a kernel.
+pub(super) struct Lines(Rows);
+
+impl Lines {
+    /// The line that an instruction comes from.
+    pub(super) fn of(&self, pc: u32) -> Option<u32> {
+        let i = self.0.partition_point(|r| r.0 <= u64::from(pc)).checked_sub(1)?;
+        Some(self.0[i].1).filter(|l| *l != 0)
+    }
+}
