@@ -6,6 +6,7 @@ use sass::Target;
 use sim::launch::{Buffers, Launch, LaunchFile, format_elem, npy, output_name};
 use sim::memory::little_endian;
 use sim::output::Output;
+use sim::sass::check::{Checks, Report};
 use sim::schedule::Schedule;
 use std::fs;
 use std::io::{self, Write};
@@ -26,10 +27,14 @@ oxsass: look at and execute GPU code
       cubin: of every kernel whose name (`NAME:`) stands in the listing, or of the kernel that is named.
   oxsass ptx fmt FILE
       Print a PTX file in canonical form.
-  oxsass run FILE LAUNCH.toml [--out DIR] [--all] [--schedule random:SEED]
+  oxsass run FILE LAUNCH.toml [--out DIR] [--all] [--schedule random:SEED] [--limit N]
       Execute a cubin, or interpret a PTX file, as the launch file says (docs/launch-files.md). Prints the
       output buffers, with --all every buffer; with --out, writes all of them as .npy files instead.
-      With --schedule, warps and threads run in a random order, so that races show.
+      With --schedule, warps and threads run in a random order, so that races show. With --limit, stop after so
+      many warp instructions.
+  oxsass run FILE LAUNCH.toml --check memory,init,race,sync
+      Execute it (PTX is compiled first) and print accesses to memory that is not there, reads of memory that
+      nobody has written, races, and misused barriers, with thread and line (docs/sanitizer.md); `all` for all.
   oxsass run FILE.cubin LAUNCH.toml --cycles
       Execute it and print how long it takes on one SM by a model of its schedulers, and why each instruction
       waits (docs/cycles.md).
@@ -370,16 +375,22 @@ impl Program {
     }
 
     /// The buffers afterwards, and what the threads printed.
-    fn run(&self, launch: &Launch, schedule: Schedule) -> Result<(Buffers, Output), String> {
+    fn run(
+        &self,
+        launch: &Launch,
+        schedule: Schedule,
+        limit: Option<u64>,
+    ) -> Result<(Buffers, Output), String> {
         match self {
             Program::Cubin { path, bytes } => {
-                let options = sim::sass::Options { schedule, ..Default::default() };
+                let options = sass_options(schedule, limit);
                 let run = sim::sass::run(bytes, launch, options);
                 run.map(|r| (r.buffers, r.output))
                     .map_err(|e| format!("{path}: kernel '{}': {e}", launch.kernel))
             }
             Program::Ptx { path, source, module } => {
-                let options = sim::ptx::Options { schedule, ..Default::default() };
+                let usual = sim::ptx::Options::default();
+                let options = sim::ptx::Options { schedule, limit: limit.unwrap_or(usual.limit), ..usual };
                 let run = sim::ptx::execute_with(module, launch, options);
                 let after = run.map_err(|e| e.render(path, source))?;
                 Ok((launch.collect(&after), after.output))
@@ -388,15 +399,27 @@ impl Program {
     }
 }
 
+/// How the simulator runs a launch.
+fn sass_options(schedule: Schedule, limit: Option<u64>) -> sim::sass::Options {
+    let usual = sim::sass::Options::default();
+    sim::sass::Options { schedule, limit: limit.unwrap_or(usual.limit), ..usual }
+}
+
 fn run(out: &mut impl Write, file: &str, launch_file: &str, options: &[&str]) -> Result<(), String> {
     let (mut folder, mut all, mut schedule) = (None, false, Schedule::Turns);
     let (mut cycles, mut hazards) = (false, false);
+    let (mut checks, mut limit) = (Checks::default(), None);
     let mut options = options.iter();
     while let Some(o) = options.next() {
         match *o {
             "--all" => all = true,
             "--cycles" => cycles = true,
             "--hazards" => hazards = true,
+            "--check" => checks = options.next().ok_or("--check needs a list of checks")?.parse()?,
+            "--limit" => {
+                let text = options.next().ok_or("--limit needs a number")?;
+                limit = Some(text.parse().map_err(|_| format!("'{text}' is no number of instructions"))?);
+            }
             "--schedule" => schedule = options.next().ok_or("--schedule needs a value")?.parse()?,
             "--out" => folder = Some(*options.next().ok_or("--out needs a folder")?),
             other => return Err(format!("unknown option '{other}'")),
@@ -412,7 +435,7 @@ fn run(out: &mut impl Write, file: &str, launch_file: &str, options: &[&str]) ->
             let Program::Cubin { bytes, .. } = &program else {
                 return Err(format!("{file}: PTX takes no time; compile it first"));
             };
-            let options = sim::sass::Options { schedule, ..Default::default() };
+            let options = sass_options(schedule, limit);
             let fault = |e| format!("{file}: kernel '{}': {e}", launch.kernel);
             let mut text = String::new();
             if cycles {
@@ -428,14 +451,53 @@ fn run(out: &mut impl Write, file: &str, launch_file: &str, options: &[&str]) ->
             write!(out, "{}:\n{text}", launch.kernel).map_err(|e| e.to_string())?;
             continue;
         }
-        let (buffers, output) = program.run(launch, schedule)?;
+        if checks.any() {
+            let options = sim::sass::Options { checks, ..sass_options(schedule, limit) };
+            found += run_checked(out, &program, launch, options)?;
+            continue;
+        }
+        let (buffers, output) = program.run(launch, schedule, limit)?;
         write!(out, "{}", output.text()).map_err(|e| e.to_string())?;
         match folder {
             Some(f) => save(Path::new(f), index, launch, &buffers).map_err(|e| format!("{f}: {e}"))?,
             None => show(out, launch, &buffers, all).map_err(|e| e.to_string())?,
         }
     }
-    if found == 0 { Ok(()) } else { Err(format!("{file}: {found} hazards")) }
+    let what = if checks.any() { "findings" } else { "hazards" };
+    if found == 0 { Ok(()) } else { Err(format!("{file}: {found} {what}")) }
+}
+
+/// Runs a launch with checks and prints what they find; how much that is. PTX is compiled first, for its own target.
+fn run_checked(
+    out: &mut impl Write,
+    program: &Program,
+    launch: &Launch,
+    options: sim::sass::Options,
+) -> Result<usize, String> {
+    let compiled;
+    let (path, cubin, source) = match program {
+        Program::Cubin { path, bytes } => (path, bytes, None),
+        Program::Ptx { path, source, module } => {
+            let name = module.targets.first().map_or("", String::as_str);
+            let target = sass::Target::parse(name).ok_or("the PTX names no target that is known")?;
+            let mut settings = oxptxas::Settings::new(target);
+            settings.line_info = Some(true);
+            compiled = oxptxas::compile(source, path, &settings).map_err(|f| f.render(path))?.cubin;
+            (path, &compiled, Some(source))
+        }
+    };
+    let mut report = Report::of(cubin);
+    if let Some(source) = source {
+        report.read_ptx(source);
+    }
+    let run = sim::sass::checked(cubin, launch, options, &mut report);
+    for finding in &report.findings {
+        writeln!(out, "{finding}").map_err(|e| e.to_string())?;
+    }
+    match run {
+        Err(e) if report.findings.is_empty() => Err(format!("{path}: kernel '{}': {e}", launch.kernel)),
+        _ => Ok(report.findings.len()),
+    }
 }
 
 /// Writes every buffer as a `.npy` file.
@@ -464,7 +526,7 @@ fn show(out: &mut impl Write, launch: &Launch, buffers: &Buffers, all: bool) -> 
 fn compare(out: &mut impl Write, file: &str, other: &str, launch_file: &str) -> Result<(), String> {
     let (a, b) = (Program::load(file)?, Program::load(other)?);
     for launch in &launches(launch_file)? {
-        let (a, b) = (a.run(launch, Schedule::Turns)?, b.run(launch, Schedule::Turns)?);
+        let (a, b) = (a.run(launch, Schedule::Turns, None)?, b.run(launch, Schedule::Turns, None)?);
         launch.compare(&a.0, &b.0)?;
         if a.1 != b.1 {
             return Err(format!("{file} prints\n{}{other} prints\n{}", a.1.text(), b.1.text()));
