@@ -3,7 +3,7 @@
 //! Each is one file and leaves verified SSA behind.
 
 pub mod branch_opt;
-pub mod contract;
+pub mod contraction;
 pub mod copy_prop;
 pub mod dce;
 pub mod effects;
@@ -37,7 +37,7 @@ pub static PASSES: &[Pass] = &[
     pass(Phase::OriBranchOpt, 1, branch_opt::run),
     pass(Phase::OriCopyProp, 1, copy_prop::run),
     pass(Phase::GeneralOptimize, 1, wide_add::run),
-    pass(Phase::OriLinearReplacement, 1, contract::run),
+    pass(Phase::OriLinearReplacement, 1, contraction::run),
     pass(Phase::GeneralOptimizeMid, 1, setp_combine::run),
     pass(Phase::GvnCse, 2, gvn::run),
     pass(Phase::OriReassociateAndCommon, 2, three_inputs::run),
