@@ -13,7 +13,7 @@ mod ptxas;
 
 mod kernel;
 
-use operands::Style;
+use operands::{Style, modifiers};
 use oxptxas::verify::{self, Verdict};
 use oxptxas::{Failure, Settings, compile};
 use ptx::isa::{Form, Mod, Op, Suffix};
@@ -28,26 +28,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Launches that are made up: of one thread, and of a warp.
 const LAUNCHES: [u64; 2] = [6, 8];
-
-/// The modifiers of a form: every alternative once, the optional ones absent otherwise.
-fn modifiers(form: &Form) -> BTreeSet<Vec<Mod>> {
-    let choice = |fixed: Option<(usize, usize)>| -> Vec<Mod> {
-        let mut mods = Vec::new();
-        for (g, group) in form.groups.iter().enumerate() {
-            match fixed {
-                Some((at, n)) if at == g => mods.extend_from_slice(group.alternatives[n]),
-                _ if group.optional => {}
-                _ => mods.extend_from_slice(group.alternatives[0]),
-            }
-        }
-        mods
-    };
-    let mut out = BTreeSet::from([choice(None)]);
-    for (g, group) in form.groups.iter().enumerate() {
-        out.extend((0..group.alternatives.len()).map(|n| choice(Some((g, n)))));
-    }
-    out
-}
 
 /// What becomes of a form's statements; each counts where it does on all of its targets.
 #[derive(Default)]

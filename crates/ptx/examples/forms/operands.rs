@@ -2,6 +2,7 @@
 
 use crate::ptxas::Random;
 use ptx::isa::{Form, Mod, Op, OperandKind, OperandSpec, Type, TypeClass, TypeRef, Values};
+use std::collections::BTreeSet;
 
 /// The kind of registers that stand for a type: its own, or untyped ones of its size.
 fn family(ty: Type) -> String {
@@ -315,4 +316,24 @@ pub fn spoil(operands: &mut Vec<String>, random: &mut Random) -> &'static str {
     }
     operands[at] = (*random.pick(OTHERS)).to_string();
     "another operand"
+}
+
+/// The modifiers of a form: every alternative once, the optional ones absent otherwise.
+pub fn modifiers(form: &Form) -> BTreeSet<Vec<Mod>> {
+    let choice = |fixed: Option<(usize, usize)>| -> Vec<Mod> {
+        let mut mods = Vec::new();
+        for (g, group) in form.groups.iter().enumerate() {
+            match fixed {
+                Some((at, n)) if at == g => mods.extend_from_slice(group.alternatives[n]),
+                _ if group.optional => {}
+                _ => mods.extend_from_slice(group.alternatives[0]),
+            }
+        }
+        mods
+    };
+    let mut out = BTreeSet::from([choice(None)]);
+    for (g, group) in form.groups.iter().enumerate() {
+        out.extend((0..group.alternatives.len()).map(|n| choice(Some((g, n)))));
+    }
+    out
 }

@@ -11,33 +11,13 @@ mod operands;
 #[allow(dead_code)]
 mod ptxas;
 
-use operands::Style;
-use ptx::isa::{Form, Mod, Op, Suffix};
+use operands::{Style, modifiers};
+use ptx::isa::{Op, Suffix};
 use ptxas::Header;
 use std::collections::BTreeSet;
 
 /// Kernels in a module.
 const BATCH: usize = 40;
-
-/// The modifiers of a form: every alternative once, the optional ones absent otherwise.
-fn modifiers(form: &Form) -> BTreeSet<Vec<Mod>> {
-    let choice = |fixed: Option<(usize, usize)>| -> Vec<Mod> {
-        let mut mods = Vec::new();
-        for (g, group) in form.groups.iter().enumerate() {
-            match fixed {
-                Some((at, n)) if at == g => mods.extend_from_slice(group.alternatives[n]),
-                _ if group.optional => {}
-                _ => mods.extend_from_slice(group.alternatives[0]),
-            }
-        }
-        mods
-    };
-    let mut out = BTreeSet::from([choice(None)]);
-    for (g, group) in form.groups.iter().enumerate() {
-        out.extend((0..group.alternatives.len()).map(|n| choice(Some((g, n)))));
-    }
-    out
-}
 
 /// The statements of a target.
 fn statements(header: Header, sm: u16, suffix: Suffix) -> Vec<String> {
