@@ -73,7 +73,7 @@ impl Lower<'_, '_> {
         let d = self.dst(&inst.operands[0])?;
         let mut x: SmallVec<[Operand; 5]> = SmallVec::new();
         let from_ty = if from == Type::f32 { Ty { kind: Kind::Float, bits: 32 } } else { word };
-        for o in &inst.operands[1..] {
+        for o in inst.operands.from(1) {
             match o {
                 ptx::Operand::Vector(elems) => {
                     for e in elems {

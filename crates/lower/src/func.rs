@@ -448,12 +448,13 @@ fn terminator_asked(inst: &ptx::Inst) -> Result<()> {
 
 /// A word that nothing asked for would be lost.
 fn all_asked(inst: &Statement<'_>) -> Result<()> {
-    match inst.left_over() {
+    let op = inst.op.name();
+    if let Some(m) = inst.left_over() {
+        return Err(format!("internal error: nothing was asked about '.{}' of '{op}'", m.name()));
+    }
+    match inst.operand_left_over() {
+        Some(at) => Err(format!("internal error: nothing was asked about operand {at} of '{op}'")),
         None => Ok(()),
-        Some(m) => {
-            let (op, word) = (inst.op.name(), m.name());
-            Err(format!("internal error: nothing was asked about '.{word}' of '{op}'"))
-        }
     }
 }
 

@@ -31,7 +31,7 @@ impl Lower<'_, '_> {
 
     /// `st.async`.
     pub fn st_async(&mut self, inst: &Statement<'_>) -> Result<()> {
-        let [_, data, _] = inst.operands else { return self.unsupported(inst) };
+        let [_, data, _] = inst.operands.from(0) else { return self.unsupported(inst) };
         let t = ty(inst.ty(0).ok_or("store without a type")?);
         let bits = Ty { kind: if t.is_int() { Kind::Bits } else { t.kind }, ..t };
         let mut words: Vec<Operand> = Vec::new();
@@ -65,7 +65,7 @@ impl Lower<'_, '_> {
     /// `red.async`.
     pub fn red_async(&mut self, inst: &Statement<'_>) -> Result<()> {
         inst.moot(&[M::relaxed, M::cluster]);
-        let [_, data, _] = inst.operands else { return self.unsupported(inst) };
+        let [_, data, _] = inst.operands.from(0) else { return self.unsupported(inst) };
         let t = ty(inst.ty(0).ok_or("reduction without a type")?);
         let action = match inst.one_of(&[M::add, M::min, M::max, M::inc, M::dec, M::and, M::or, M::xor]) {
             Some(M::add) => Mod::ADD,

@@ -1,26 +1,99 @@
-//! A statement as lowering sees it: its words are handed out one by one, and a word that nothing asked for is an error.
+//! A statement as lowering sees it: its words and operands are handed out one by one, and one that nothing asked for is an
+//! error.
 //!
 //! A word that is not looked at is one whose meaning got lost. The PTX table lists those that have no effect on code (`quiet`
 //! lines); every other one must be asked for by name, in a list of words, or as a type.
 
 use ptx::{Mod, Op, Operand, Type};
 use std::cell::Cell;
+use std::ops::Index;
+
+/// Operands that have no effect on code, and why.
+fn is_quiet(inst: &ptx::Inst, at: usize) -> bool {
+    let last = at + 1 == inst.operands.len();
+    match inst.op {
+        // They are always 128 bytes.
+        Op::discard | Op::applypriority | Op::fence => at == 1,
+        // What is stored is always 0.
+        Op::st if inst.has(Mod::bulk) => at == 2,
+        // Branches are taken apart as they were read, and so are calls.
+        Op::bra | Op::brx | Op::call => true,
+        // How many registers a warp holds is its own affair.
+        Op::setmaxnreg => true,
+        // A policy is a hint, which is not followed (`policy`).
+        _ => last && inst.has(Mod::L2_cache_hint),
+    }
+}
 
 /// One statement, and which of its words were asked for.
 pub struct Statement<'a> {
     /// Mnemonic.
     pub op: Op,
     /// Operands.
-    pub operands: &'a [Operand],
+    pub operands: Operands<'a>,
     /// As the parser read it: for what is asked of statements elsewhere, too. Asking it leaves no trace.
     pub plain: &'a ptx::Inst,
     asked: Cell<u64>,
 }
 
+/// The operands of a statement, and which of them were asked for.
+pub struct Operands<'a> {
+    list: &'a [Operand],
+    asked: Cell<u32>,
+}
+
+impl<'a> Operands<'a> {
+    fn new(list: &'a [Operand]) -> Operands<'a> {
+        Operands { list, asked: Cell::new(0) }
+    }
+
+    fn mark(&self, at: usize) {
+        self.asked.set(self.asked.get() | 1u32.checked_shl(at as u32).unwrap_or(0));
+    }
+
+    /// How many there are. Asking that leaves no trace.
+    pub fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// The one at `at`.
+    pub fn get(&self, at: usize) -> Option<&'a Operand> {
+        self.mark(at);
+        self.list.get(at)
+    }
+
+    /// The last one.
+    pub fn last(&self) -> Option<&'a Operand> {
+        self.get(self.list.len().checked_sub(1)?)
+    }
+
+    /// All of them from `first` on.
+    pub fn from(&self, first: usize) -> &'a [Operand] {
+        (first..self.list.len()).for_each(|at| self.mark(at));
+        self.list.get(first..).unwrap_or(&[])
+    }
+
+    /// The first that nothing asked for. `_` says nothing.
+    fn left_over(&self, quiet: impl Fn(usize) -> bool) -> Option<usize> {
+        let asked = self.asked.get();
+        let left = |at: usize| asked.checked_shr(at as u32).is_none_or(|bits| bits & 1 == 0);
+        (0..self.list.len()).find(|at| left(*at) && self.list[*at] != Operand::Sink && !quiet(*at))
+    }
+}
+
+impl Index<usize> for Operands<'_> {
+    type Output = Operand;
+
+    fn index(&self, at: usize) -> &Operand {
+        self.mark(at);
+        &self.list[at]
+    }
+}
+
 impl<'a> Statement<'a> {
     /// A statement none of whose words were asked for.
     pub fn new(inst: &'a ptx::Inst) -> Statement<'a> {
-        Statement { op: inst.op, operands: &inst.operands, plain: inst, asked: Cell::new(0) }
+        Statement { op: inst.op, operands: Operands::new(&inst.operands), plain: inst, asked: Cell::new(0) }
     }
 
     fn mark(&self, at: usize) {
@@ -58,6 +131,17 @@ impl<'a> Statement<'a> {
     /// Says that these words have no effect in this form, though they have one in others.
     pub fn moot(&self, words: &[Mod]) {
         self.one_of(words);
+    }
+
+    /// Says that nothing of it has an effect.
+    pub fn moot_all(&self) {
+        self.find(|_| Some(()));
+        self.operands.from(0);
+    }
+
+    /// The first operand that nothing asked for.
+    pub fn operand_left_over(&self) -> Option<usize> {
+        self.operands.left_over(|at| is_quiet(self.plain, at))
     }
 
     /// The types among its words, in order.
@@ -107,6 +191,11 @@ mod tests {
         assert_eq!(load.left_over(), Some(Mod::f32), "`.v2` is said by the operand");
         assert_eq!(load.ty(0), Some(Type::f32));
         assert_eq!(load.left_over(), None);
+        assert_eq!(load.operand_left_over(), Some(0));
+        assert!(matches!(load.operands[1], Operand::Addr(_)) && load.operands.get(2).is_none());
+        assert_eq!(load.operand_left_over(), Some(0));
+        assert!(matches!(load.operands.from(0), [Operand::Vector(_), _]));
+        assert_eq!(load.operand_left_over(), None);
         let product = Statement::new(insts[2]);
         assert_eq!(product.find(|m| (m == Mod::rz).then_some(1)), Some(1));
         product.moot(&[Mod::ftz]);

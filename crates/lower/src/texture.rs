@@ -280,7 +280,7 @@ impl Lower<'_, '_> {
             dim = Dim::D2;
             numbers.push(rz());
         }
-        let mut rest = inst.operands[2..].iter();
+        let mut rest = inst.operands.from(2).iter();
         let level = match inst.has(M::level) {
             true => Some(rest.next().ok_or("access without a level")?),
             false => None,

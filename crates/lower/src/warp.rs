@@ -121,7 +121,7 @@ impl Lower<'_, '_> {
     }
 
     fn shfl(&mut self, inst: &Statement<'_>) -> Result<()> {
-        let (d, a, lane, clamp, mask) = match inst.operands {
+        let (d, a, lane, clamp, mask) = match inst.operands.from(0) {
             [d, a, lane, clamp, mask] => (d, a, lane, clamp, Some(mask)),
             [d, a, lane, clamp] if !inst.has(M::sync) => (d, a, lane, clamp, None),
             _ => return self.unsupported(inst),
@@ -155,7 +155,7 @@ impl Lower<'_, '_> {
 
     fn vote(&mut self, inst: &Statement<'_>) -> Result<()> {
         // Without `.sync` the threads that are here vote.
-        let (d, p, mask) = match inst.operands {
+        let (d, p, mask) = match inst.operands.from(0) {
             [d, p, mask] => (d, p, Some(mask)),
             [d, p] if !inst.has(M::sync) => (d, p, None),
             _ => return self.unsupported(inst),
@@ -214,7 +214,7 @@ impl Lower<'_, '_> {
     }
 
     fn match_sync(&mut self, inst: &Statement<'_>) -> Result<()> {
-        let [d, a, mask] = inst.operands else {
+        let [d, a, mask] = inst.operands.from(0) else {
             return self.unsupported(inst);
         };
         let (d, p) = self.dst_pair(d)?;
@@ -249,7 +249,7 @@ impl Lower<'_, '_> {
     }
 
     fn redux(&mut self, inst: &Statement<'_>) -> Result<()> {
-        let [d, a, mask] = inst.operands else {
+        let [d, a, mask] = inst.operands.from(0) else {
             return self.unsupported(inst);
         };
         let d = self.dst(d)?;
