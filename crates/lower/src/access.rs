@@ -266,7 +266,7 @@ pub fn stay_apart(b: &mut Builder<'_>) {
 }
 
 /// Makes the L1 cache forget what it holds.
-fn invalidate(b: &mut Builder<'_>, guard: Guard) {
+pub(crate) fn invalidate(b: &mut Builder<'_>, guard: Guard) {
     let nowhere = Address { base: None, wide: false, offset: 0 }.operand(None);
     b.guarded(guard, Opcode::CCTL, &[Mod::IVALL], &[nowhere], &[]);
 }

@@ -1,6 +1,6 @@
 //! `cp.async`: copies from global to shared memory that bypass the registers.
 
-use crate::access::Address;
+use crate::access::{Address, invalidate};
 use crate::emit::{Emit, Pair, as_imm, imm, ineg, never, pt, rz};
 use crate::func::{Lower, Result};
 use crate::statement::Statement;
@@ -12,7 +12,10 @@ use sass::{Mod, Opcode, Reg};
 impl Lower<'_, '_> {
     /// `cp`.
     pub fn copy_async(&mut self, inst: &Statement<'_>) -> Result<()> {
-        if inst.one_of(&[M::bulk, M::reduce]).is_some() {
+        if inst.has(M::bulk) {
+            return self.bulk_groups(inst);
+        }
+        if inst.has(M::reduce) {
             return self.unsupported(inst);
         }
         if inst.has(M::commit_group) {
@@ -36,6 +39,24 @@ impl Lower<'_, '_> {
             return self.branch_around(|l| l.copy(inst));
         }
         self.unsupported(inst)
+    }
+
+    /// `cp.async.bulk.commit_group` and `.wait_group`; the copies themselves are not built yet.
+    fn bulk_groups(&mut self, inst: &Statement<'_>) -> Result<()> {
+        if inst.has(M::commit_group) {
+            self.b.guarded(self.guard, Opcode::UTMACMDFLUSH, &[], &[], &[]);
+            return Ok(());
+        }
+        if !inst.has(M::wait_group) {
+            return self.unsupported(inst);
+        }
+        let n = self.integer(&inst.operands[0])?;
+        self.wait_groups(n.min(63) as u32);
+        // Only those that waited for what is written may read it.
+        if !inst.has(M::read) {
+            invalidate(&mut self.b, self.guard);
+        }
+        Ok(())
     }
 
     /// Waits until at most `n` groups of copies are under way.

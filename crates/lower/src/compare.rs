@@ -173,6 +173,11 @@ impl Lower<'_, '_> {
         let (p, q) = match &inst.operands[0] {
             ptx::Operand::Reg(p) => (Some(*p), None),
             ptx::Operand::Pair(p, q) => (*p, *q),
+            // ptxas takes it, and nothing is left of it.
+            ptx::Operand::Sink => {
+                inst.moot_all();
+                return Ok(());
+            }
             _ => return Err("setp writes predicates".into()),
         };
         if matches!(t.kind, Kind::F16x2 | Kind::Bf16x2) {

@@ -11,7 +11,7 @@ use std::ops::Range;
 
 /// Number of scoreboards.
 const BOARDS: u8 = 6;
-/// The scoreboard that counts groups of copies: LDGDEPBAR adds to it, `DEPBAR.LE SB0, n` waits for it. Where there are
+/// The scoreboard that counts groups of copies: LDGDEPBAR and UTMACMDFLUSH (of bulk copies) add to it, `DEPBAR.LE SB0, n` waits for it. Where there are
 /// groups, ptxas has nothing else on it, as a count would not tell what is under way.
 const GROUPS: u8 = 0;
 /// Blocks looked at when searching for who overwrites a source.
@@ -136,7 +136,7 @@ pub fn run(machine: &mut Machine) {
 fn assign(machine: &mut Machine) {
     let target = machine.target;
     let count = machine.blocks.len();
-    let groups = machine.blocks.iter().flat_map(|b| &b.insts).any(|i| i.inst.op == Opcode::LDGDEPBAR);
+    let groups = machine.blocks.iter().flat_map(|b| &b.insts).any(|i| ends_group(i.inst.op));
     let boards = if groups { GROUPS + 1..BOARDS } else { 0..BOARDS };
     let mut entry: Vec<Pending> = vec![Pending::NONE; count];
     for b in 0..count {
@@ -186,8 +186,10 @@ fn assign(machine: &mut Machine) {
                 read = Some(choose(&state, &mut needed, boards.clone(), k + 1));
             }
             let inst = &mut machine.blocks[b].insts[k].inst;
-            if inst.op == Opcode::LDGDEPBAR {
-                write = Some(GROUPS);
+            match inst.op {
+                Opcode::LDGDEPBAR => write = Some(GROUPS),
+                Opcode::UTMACMDFLUSH => read = Some(GROUPS),
+                _ => {}
             }
             inst.ctrl.write_sb = write;
             inst.ctrl.read_sb = read;
@@ -197,6 +199,11 @@ fn assign(machine: &mut Machine) {
             entry[s as usize].merge(&state);
         }
     }
+}
+
+/// Whether it ends a group of copies.
+fn ends_group(op: Opcode) -> bool {
+    matches!(op, Opcode::LDGDEPBAR | Opcode::UTMACMDFLUSH)
 }
 
 /// A scoreboard of `all` for an instruction whose effect is needed at `when`: one that is waited for at the same
