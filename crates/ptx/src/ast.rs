@@ -166,6 +166,11 @@ impl Var {
         let element = u64::from(self.ty.bytes()) * u64::from(self.vector);
         self.dims.iter().fold(element, |n, d| n.saturating_mul(*d))
     }
+    /// Its alignment as an argument: no scalar has less than its size.
+    pub fn passed_align(&self) -> u32 {
+        let natural = self.ty.bytes() * u32::from(self.vector);
+        if self.dims.is_empty() { self.align.max(natural) } else { self.align }
+    }
     /// Whether it is an array without a size (`extern .shared x[]`).
     pub fn is_unsized(&self) -> bool {
         self.dims.contains(&0)

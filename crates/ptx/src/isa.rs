@@ -16,6 +16,32 @@ fn look_up(word: &str, slots: &[u16], names: &[&str]) -> Option<usize> {
     }
 }
 
+/// Words that ptxas 13.0.88 takes with every instruction.
+const IGNORED: &[Mod] = &[
+    Mod::acc_f16,
+    Mod::acc_f32,
+    Mod::b4x16_p64,
+    Mod::b6x16_p32,
+    Mod::b8x16,
+    Mod::box_dim,
+    Mod::element_stride,
+    Mod::elemtype,
+    Mod::fill_mode,
+    Mod::finite,
+    Mod::global_address,
+    Mod::global_dim,
+    Mod::global_stride,
+    Mod::infinite,
+    Mod::interleave_layout,
+    Mod::normal,
+    Mod::notanumber,
+    Mod::number,
+    Mod::rank,
+    Mod::subnormal,
+    Mod::swizzle_atomicity,
+    Mod::swizzle_mode,
+];
+
 /// What kind of number a type is.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum TypeClass {
@@ -81,6 +107,11 @@ impl Mod {
 }
 
 impl Mod {
+    /// Whether ptxas takes this word of another instruction with instruction `op`, too, and does not look at it there.
+    pub fn is_ignored(self, op: Op) -> bool {
+        IGNORED.contains(&self)
+            && !op.forms().iter().any(|f| f.groups.iter().any(|g| g.words().any(|w| w == self)))
+    }
     /// Whether this word has no effect on the code of instruction `op` (`isa/quiet.ptxisa` says why).
     pub fn is_quiet(self, op: Op) -> bool {
         QUIET[self as usize].iter().any(|ops| ops.is_empty() || ops.contains(&op))
@@ -293,6 +324,13 @@ pub enum OperandKind {
     Sink,
     /// Checked elsewhere.
     Any,
+}
+
+impl OperandKind {
+    /// Whether `|` and a predicate may follow.
+    pub fn has_predicate(self) -> bool {
+        matches!(self, OperandKind::DstPred | OperandKind::DstAndPred | OperandKind::PredPair)
+    }
 }
 
 /// Constants that an operand takes.

@@ -41,7 +41,7 @@ const SCOPES: &str = "\
 .target sm_90, debug
 .address_size 64
 .file 1 \"a.cu\"
-.global .align 16 .v4 .f32 v[2] = {{1.0, 2.0}, {3.0}};
+.global .align 16 .v4 .f32 v[2] = {{1.0, 2.0, 0.0, 0.0}, {3.0, 0.0, 0.0, 0.0}};
 .global .u32 t[2][3] = {{1}, {2, 3}};
 .const .u64 at[2] = {generic(v)+8, t};
 .func (.reg .u32 r) f(.reg .u32 a, .param .align 8 .b8 s[16])

@@ -3,7 +3,7 @@
 
 use super::inst::full_name;
 use super::{Checker, target_sm};
-use crate::ast::{AddrBase, Body, Func, Inst, Module, Operand, Space, Stmt, VarId};
+use crate::ast::{AddrBase, Body, Func, Inst, Linkage, Module, Operand, Space, Stmt, VarId};
 use crate::diag::{Diagnostic, Severity};
 use crate::isa::{Mod, Op};
 use crate::span::Span;
@@ -25,13 +25,21 @@ impl<'m> Checker<'m> {
         } else {
             self.function_parameters(func);
         }
-        let Some(body) = &func.body else { return };
+        let Some(body) = &func.body else {
+            if func.entry && func.linkage != Linkage::Extern {
+                let message = format!("Unresolved extern function '{}'", func.name);
+                self.errors.push(Diagnostic::whole(message));
+            }
+            return;
+        };
         self.aligned(func, body);
         self.inputs = &func.params;
+        self.outputs = &func.returns;
         self.find_labels(body);
         for stmt in &body.stmts {
-            if let Stmt::Inst(inst) = stmt {
-                self.inst(body, inst);
+            match stmt {
+                Stmt::Inst(inst) => self.inst(body, inst),
+                _ => self.table(stmt),
             }
         }
     }
@@ -68,7 +76,7 @@ impl<'m> Checker<'m> {
                 self.error(var.span, "Parameter to entry function cannot be an incomplete array.");
             }
         }
-        self.names(func, &func.params);
+        self.names(&func.params);
         let size = module.param_size(func);
         let most = PARAMETERS.iter().find(|p| p.0 <= module.version).map_or(u32::MAX, |p| p.1);
         if size > most {
@@ -104,8 +112,8 @@ impl<'m> Checker<'m> {
         for p in func.returns.iter().filter(|p| module.vars[**p].is_unsized()) {
             self.error(module.vars[*p].span, "Output parameter cannot be an incomplete array.");
         }
-        self.names(func, &func.params);
-        self.names(func, &func.returns);
+        self.names(&func.params);
+        self.names(&func.returns);
     }
 
     /// What is passed between functions is aligned to 128 bytes at most; prototypes may say what they like.
@@ -124,10 +132,10 @@ impl<'m> Checker<'m> {
         }
     }
 
-    /// Only prototypes leave names out.
-    fn names(&mut self, func: &Func, params: &[VarId]) {
+    /// Every parameter has a name.
+    fn names(&mut self, params: &[VarId]) {
         let nameless = params.iter().find(|p| self.module.vars[**p].name.is_empty());
-        if let Some(p) = nameless.filter(|_| func.body.is_some()) {
+        if let Some(p) = nameless {
             self.error(self.module.vars[*p].span, "Parsing error near ')': syntax error");
         }
     }

@@ -71,6 +71,11 @@ impl Checker<'_> {
         self.wide_atomics(inst);
         self.special_registers(inst);
         self.addresses(body, inst, &shape.spaces);
+        let braces =
+            |o: &Operand| matches!(o, Operand::Vector(_) | Operand::Resident(..) | Operand::Bracket(_));
+        if inst.operands.iter().any(braces) {
+            self.vectors(body, inst);
+        }
         self.particulars(body, inst);
     }
 
@@ -213,7 +218,14 @@ impl Checker<'_> {
                         "Number of threads participating in barrier must be in multiple of warp size";
                     self.error(inst.span, message);
                 }
+                if inst.has(Mod::arrive) && inst.operands.get(1) == Some(&Operand::Int(0)) {
+                    let name = inst.op.name();
+                    let message =
+                        format!("Instruction '{name}.arrive' requires a non-zero thread count argument");
+                    self.error(inst.span, message);
+                }
             }
+            Op::createpolicy => self.policy(inst),
             Op::call => self.call(body, inst),
             Op::setmaxnreg => self.register_count(inst),
             Op::cp => {
@@ -270,6 +282,17 @@ impl Checker<'_> {
     /// `cp.async` copies 4, 8 or 16 bytes, past the L1 cache only 16.
     fn copied_bytes(&mut self, inst: &Inst) {
         let Some(Operand::Int(n)) = inst.operands.get(2) else { return };
+        // The last of four may be a policy instead.
+        let policy = inst.has(Mod::L2_cache_hint) && inst.operands.len() == 4;
+        if let (Some(Operand::Int(m)), false) = (inst.operands.get(3), inst.has(Mod::bulk) || policy)
+            && m > n
+        {
+            let message = format!(
+                "Argument 3 of instruction 'cp.async': value '{}' out of range, expected to be in range [0..{n}]",
+                *m as i64
+            );
+            self.error(inst.span, message);
+        }
         let wanted = match inst.one_of(&[Mod::ca, Mod::cg]) {
             _ if inst.has(Mod::bulk) => return,
             Some(Mod::cg) if *n != 16 => "16",
@@ -279,6 +302,35 @@ impl Checker<'_> {
         let message =
             format!("Argument 2 of instruction 'cp.async': unexpected value '{n}', expected to be {wanted}");
         self.error(inst.span, message);
+    }
+
+    /// Fractions are above 0 and at most 1; the first part of a range is no longer than all of it.
+    fn policy(&mut self, inst: &Inst) {
+        let fraction = match inst.operands.get(1) {
+            Some(Operand::F32(bits)) => Some(f64::from(f32::from_bits(*bits))),
+            Some(Operand::F64(bits)) => Some(f64::from_bits(*bits)),
+            _ => None,
+        };
+        if let Some(f) = fraction.filter(|f| !(*f > 0.0 && *f <= 1.0)) {
+            let message = format!(
+                "Argument 2 of instruction 'createpolicy.fractional': value '{f:.6}' out of range, expected to be in \
+                 range (0.0..1.0]"
+            );
+            self.error(inst.span, message);
+        }
+        if let (Some(Operand::Int(first)), Some(Operand::Int(all))) =
+            (inst.operands.get(2), inst.operands.get(3))
+        {
+            let (first, all) = (*first as u32, *all as u32);
+            if first > all {
+                let message = format!(
+                    "Argument 3 of instruction 'createpolicy.range': value '{}' must be less than or equal to the value \
+                     '{}' of argument 4",
+                    first as i32, all as i32
+                );
+                self.error(inst.span, message);
+            }
+        }
     }
 
     /// `cvta.global` takes the addresses of global variables, and so on.
@@ -357,6 +409,13 @@ impl Checker<'_> {
             if last || !fits {
                 self.error(inst.span, format!("Incorrect video selector for operand {n}"));
             }
+        }
+        let minus = |n: usize| matches!(inst.operands.get(n), Some(Operand::NegReg(_)));
+        if inst.op == Op::vmad && inst.has(Mod::po) && (1..4).any(minus) {
+            self.error(inst.span, "Conflicting use of '.po' modifier with operand negation");
+        } else if minus(1) != minus(2) && minus(3) {
+            let message = "Operand negation limited to either (source A xor source B) or source C";
+            self.error(inst.span, message);
         }
         // An operation on, or a merge into, something needs that.
         let second = inst.mods.iter().skip(1).any(|m| matches!(m, Mod::add | Mod::min | Mod::max));

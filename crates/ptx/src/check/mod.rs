@@ -8,7 +8,7 @@ mod operand;
 mod shape;
 mod texture;
 
-use crate::ast::{Body, LabelId, Module, Stmt, VarId};
+use crate::ast::{Body, FuncId, LabelId, Module, Stmt, VarId};
 use crate::diag::Diagnostic;
 use crate::isa::{Mod, Op, Suffix, Type};
 use crate::span::Span;
@@ -30,7 +30,9 @@ pub fn check(module: &Module, sm: u16) -> Result<(), Vec<Diagnostic>> {
         sm: target,
         suffix,
         labels: SecondaryMap::new(),
+        callees: SecondaryMap::new(),
         inputs: &[],
+        outputs: &[],
         shapes: FxHashMap::default(),
         last: None,
         errors: Vec::new(),
@@ -134,6 +136,8 @@ enum LabelKind {
     Branches,
     Calls,
     Prototype,
+    /// A table or a prototype further down.
+    Later,
 }
 
 struct Checker<'m> {
@@ -142,8 +146,12 @@ struct Checker<'m> {
     suffix: Suffix,
     /// What the labels of the current function name.
     labels: SecondaryMap<LabelId, LabelKind>,
+    /// What the calls through a register may call, by the label that they name.
+    callees: SecondaryMap<LabelId, Vec<FuncId>>,
     /// The parameters of the current function.
     inputs: &'m [VarId],
+    /// Its results.
+    outputs: &'m [VarId],
     /// What the table says of the mnemonics and words that were seen.
     shapes: FxHashMap<(Op, SmallVec<[Mod; 8]>), Rc<Shape>>,
     /// That of the last instruction.
@@ -187,13 +195,30 @@ impl<'m> Checker<'m> {
 
     fn find_labels(&mut self, body: &Body) {
         self.labels.clear();
+        self.callees.clear();
         for stmt in &body.stmts {
             match stmt {
-                Stmt::BranchTargets(l, _) => self.labels[*l] = LabelKind::Branches,
-                Stmt::CallTargets(l, _) => self.labels[*l] = LabelKind::Calls,
-                Stmt::CallPrototype(l, _) => self.labels[*l] = LabelKind::Prototype,
+                Stmt::BranchTargets(l, _) | Stmt::CallTargets(l, _) | Stmt::CallPrototype(l, _) => {
+                    self.labels[*l] = LabelKind::Later;
+                }
                 _ => {}
             }
+        }
+    }
+
+    /// Tables and prototypes are known from where they stand.
+    fn table(&mut self, stmt: &Stmt) {
+        match stmt {
+            Stmt::BranchTargets(l, _) => self.labels[*l] = LabelKind::Branches,
+            Stmt::CallTargets(l, funcs) => {
+                self.labels[*l] = LabelKind::Calls;
+                self.callees[*l].clone_from(funcs);
+            }
+            Stmt::CallPrototype(l, f) => {
+                self.labels[*l] = LabelKind::Prototype;
+                self.callees[*l] = vec![*f];
+            }
+            _ => {}
         }
     }
 }

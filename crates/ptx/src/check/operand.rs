@@ -3,7 +3,7 @@
 use super::inst::full_name;
 use super::shape::{Plan, Slot, vector_len};
 use super::{Checker, LabelKind};
-use crate::ast::{AddrBase, Body, Inst, Operand, RegId, Space, Var, VarId, VectorElem};
+use crate::ast::{AddrBase, Body, Func, Inst, Operand, RegId, Space, Var, VarId, VectorElem};
 use crate::isa::{Form, Mod, Op, OperandKind, Type, TypeClass};
 
 impl Checker<'_> {
@@ -71,7 +71,10 @@ impl Checker<'_> {
                 // Without braces a vector needs a vector register.
                 reg(*r) && slot.vector.is_none()
             }
-            (OperandKind::DstPred | OperandKind::DstAndPred, Operand::Pair(d, p)) => {
+            (OperandKind::DstAndPred, Operand::Pair(d, p)) => {
+                d.is_none_or(&reg) && p.as_ref().is_some_and(pred)
+            }
+            (OperandKind::DstPred, Operand::Pair(d, p)) => {
                 d.map_or(inst.op != Op::shfl, &reg) && p.as_ref().is_none_or(pred)
             }
             (OperandKind::Reg, Operand::Reg(r)) => {
@@ -111,8 +114,9 @@ impl Checker<'_> {
             (OperandKind::Src, Operand::Int(_)) => ty.is_none_or(int_fits),
             (OperandKind::Src, Operand::F32(_)) => ty.is_none_or(|t| float_fits(t, 4)),
             (OperandKind::Src, Operand::F64(_)) => ty.is_none_or(|t| float_fits(t, 8)),
-            (OperandKind::Src, Operand::Special(s, _)) => {
-                inst.op == Op::cvt && ty.is_none_or(|t| register_fits(s.ty(), t, true))
+            (OperandKind::Src, Operand::Special(s, component)) => {
+                let scalar = !s.is_vector() || component.is_some();
+                scalar && inst.op == Op::cvt && ty.is_none_or(|t| register_fits(s.ty(), t, true))
             }
             (OperandKind::Src, Operand::Var(..)) => inst.op == Op::cvta && !inst.has(Mod::to),
             (OperandKind::Src, Operand::NotPred(r)) => ty == Some(Type::pred) && pred(r),
@@ -147,6 +151,9 @@ impl Checker<'_> {
                     (_, Operand::Resident(..)) if !matches!(inst.op, Op::tex | Op::tld4) => {
                         format!("Predicate output not allowed for instruction '{name}'")
                     }
+                    (OperandKind::Src, Operand::Special(s, None)) if s.is_vector() => {
+                        format!("Vector operand is not allowed for instruction '{name}'")
+                    }
                     (OperandKind::Src, Operand::Special(..)) => {
                         format!("Special register argument not allowed for instruction '{name}'")
                     }
@@ -158,6 +165,11 @@ impl Checker<'_> {
                     }
                     (OperandKind::Dst, Operand::Int(_) | Operand::F32(_) | Operand::F64(_)) => {
                         format!("Result register required for instruction '{name}'")
+                    }
+                    (OperandKind::Label, Operand::Label(l))
+                        if inst.op == Op::brx && self.labels[*l] == LabelKind::Later =>
+                    {
+                        format!("Arguments mismatch for instruction '{name}'")
                     }
                     (OperandKind::Label, _) => {
                         format!("Label expected for argument {n} of instruction '{name}'")
@@ -175,6 +187,43 @@ impl Checker<'_> {
             }
         }
         format!("Arguments mismatch for instruction '{name}'")
+    }
+
+    /// What stands in braces has one width and is integers or floating-point numbers; untyped bits go with both.
+    pub(super) fn vectors(&mut self, body: &Body, inst: &Inst) {
+        // The layers of textures have a type of their own.
+        let layered = inst.mods.iter().any(|m| matches!(m, Mod::a1d | Mod::a2d | Mod::acube | Mod::a2dms));
+        let coordinates = inst.operands.iter().filter_map(|o| match o {
+            Operand::Bracket(list) if !layered => list.last(),
+            _ => None,
+        });
+        for o in inst.operands.iter().chain(coordinates) {
+            let (Operand::Vector(elems) | Operand::Resident(elems, _)) = o else { continue };
+            let classes = elems.iter().filter_map(|e| match e {
+                VectorElem::Reg(r) => Some(body.regs[*r].ty.class()),
+                VectorElem::Int(_) => Some(TypeClass::Unsigned),
+                VectorElem::F32(_) | VectorElem::F64(_) => Some(TypeClass::Float),
+                VectorElem::Sink => None,
+            });
+            let (mut integers, mut floats) = (false, false);
+            for c in classes {
+                integers |= matches!(c, TypeClass::Unsigned | TypeClass::Signed);
+                floats |= c == TypeClass::Float;
+            }
+            let mut widths = elems.iter().filter_map(|e| match e {
+                VectorElem::Reg(r) => Some(body.regs[*r].ty.bytes()),
+                _ => None,
+            });
+            let first = widths.next();
+            if widths.any(|w| Some(w) != first) {
+                self.error(inst.span, "Incompatible elements of vector expression");
+            } else if integers && floats {
+                let name = full_name(inst);
+                let message =
+                    format!("Vector with elements of different types are not allowed in {name} instruction");
+                self.error(inst.span, message);
+            }
+        }
     }
 
     /// The bases of addresses, and the spaces they are in.
@@ -212,6 +261,11 @@ impl Checker<'_> {
                     let space = self.module.vars[v].space;
                     let plain = matches!(inst.op, Op::ld | Op::st | Op::atom | Op::red | Op::ldu);
                     let fits = explicit.map_or(!plain || space != Space::Param, |e| e == space);
+                    if inst.op == Op::ld && self.outputs.contains(&v) {
+                        let name = &self.module.vars[v].name;
+                        let message = format!("Illegal to read function return parameter '{name}'");
+                        self.error(inst.span, message);
+                    }
                     if inst.op == Op::st && self.inputs.contains(&v) {
                         let name = &self.module.vars[v].name;
                         let message = format!("Illegal to write to function input parameter '{name}'");
@@ -250,7 +304,12 @@ impl Checker<'_> {
         };
         let callee = match operands.next() {
             Some(Operand::Func(f)) => Some(&self.module.funcs[*f]),
-            Some(Operand::Reg(_)) => None,
+            Some(Operand::Reg(r))
+                if matches!(body.regs[*r].ty.bytes(), 4 | 8) && !body.regs[*r].ty.is_float() =>
+            {
+                None
+            }
+            Some(Operand::Reg(_)) => return self.error(inst.span, "Illegal target for instruction 'call'"),
             _ => return self.error(inst.span, "Function or register expected as target of 'call'"),
         };
         let arguments = match operands.peek() {
@@ -260,13 +319,39 @@ impl Checker<'_> {
             }
             _ => &empty,
         };
-        match operands.next() {
-            Some(Operand::Label(l)) if matches!(self.labels[*l], LabelKind::Calls | LabelKind::Prototype) => {
-            }
-            None if callee.is_some() => {}
-            _ => return self.error(inst.span, "Call prototype or list of targets expected for 'call'"),
+        let last = operands.next();
+        let special =
+            arguments.iter().find_map(|a| if let Operand::Special(s, _) = a { Some(s) } else { None });
+        if let Some(s) = special {
+            let message = format!("Call argument '{}' has illegal state space", s.name());
+            return self.error(inst.span, message);
         }
-        let Some(callee) = callee else { return };
+        match (last, callee) {
+            (Some(Operand::Label(l)), None)
+                if matches!(self.labels[*l], LabelKind::Calls | LabelKind::Prototype) =>
+            {
+                let module = self.module;
+                for f in self.callees[*l].clone() {
+                    self.arguments(body, inst, &module.funcs[f], returns, arguments);
+                }
+            }
+            (None, Some(callee)) => self.arguments(body, inst, callee, returns, arguments),
+            (Some(_), Some(_)) => {
+                self.error(inst.span, "Argument 0 of instruction 'call': must be register");
+            }
+            _ => self.error(inst.span, "Call prototype or list of targets expected for 'call'"),
+        }
+    }
+
+    /// What a call passes against the parameters of a function that it may call.
+    fn arguments(
+        &mut self,
+        body: &Body,
+        inst: &Inst,
+        callee: &Func,
+        returns: &[Operand],
+        arguments: &[Operand],
+    ) {
         let open = callee.params.last().is_some_and(|p| self.module.vars[*p].is_unsized());
         let counts = if open {
             arguments.len() + 1 >= callee.params.len()
@@ -284,9 +369,43 @@ impl Checker<'_> {
             );
             return self.error_with(inst.span, "Call has wrong number of parameters", vec![note]);
         }
+        // What a function is given it can't give on as it is.
+        let own = arguments.iter().find_map(|a| match a {
+            Operand::Var(v, _) if self.inputs.contains(v) => Some(&self.module.vars[*v].name),
+            _ => None,
+        });
+        if let Some(name) = own {
+            let message = format!(
+                "Formal parameter '{name}' declared in .param space cannot be used as argument to call"
+            );
+            return self.error(inst.span, message);
+        }
+        let predicate = |p: &VarId| self.module.vars[*p].ty == Type::pred;
+        let abi = "In ABI compilation,";
+        if callee.params.iter().any(predicate) {
+            let what = "passing predicate, 8-bit and 16-bit parameters to device functions is not supported";
+            return self.error(inst.span, format!("{abi} {what}"));
+        }
+        if callee.returns.iter().any(predicate) {
+            let what = "returning predicate, 8-bit and 16-bit values from device functions is not supported";
+            return self.error(inst.span, format!("{abi} {what}"));
+        }
         let formals = callee.returns.iter().zip(returns).chain(callee.params.iter().zip(arguments));
         for (formal, actual) in formals {
-            if !self.argument_fits(body, *formal, actual) {
+            let aligned = match actual {
+                Operand::Var(v, _) => {
+                    let (actual, formal) = (&self.module.vars[*v], &self.module.vars[*formal]);
+                    actual.space != Space::Param
+                        || formal.is_unsized()
+                        || actual.passed_align() == formal.passed_align()
+                }
+                _ => true,
+            };
+            if self.argument_fits(body, *formal, actual) && !aligned {
+                let name = &self.module.vars[*formal].name;
+                let message = format!("Alignment of argument does not match formal parameter '{name}'");
+                self.errors.push(crate::Diagnostic::error(inst.span, message));
+            } else if !self.argument_fits(body, *formal, actual) {
                 let name = &self.module.vars[*formal].name;
                 let message = format!("Type of argument does not match formal parameter '{name}'");
                 self.errors.push(crate::Diagnostic::error(inst.span, message));
@@ -296,14 +415,17 @@ impl Checker<'_> {
 
     fn argument_fits(&self, body: &Body, formal: VarId, actual: &Operand) -> bool {
         let formal = &self.module.vars[formal];
+        let array = !formal.dims.is_empty();
         match actual {
+            _ if formal.is_unsized() => true,
             Operand::Var(v, _) => {
                 let actual = &self.module.vars[*v];
-                actual.space != Space::Param || formal.is_unsized() || actual.size() == formal.size()
+                let kinds = class_fits(actual.ty, formal.ty) && actual.size() == formal.size();
+                actual.space != Space::Param || kinds && actual.dims.is_empty() != array
             }
-            Operand::Reg(r) => {
-                formal.is_unsized() || u64::from(body.regs[*r].ty.bytes()) == formal.size().max(1)
-            }
+            Operand::Reg(r) => !array && register_fits(body.regs[*r].ty, formal.ty, false),
+            Operand::Int(_) => !array && int_fits(formal.ty),
+            Operand::F32(_) | Operand::F64(_) => !array && !integer(formal.ty),
             _ => true,
         }
     }
@@ -324,6 +446,10 @@ fn move_fits(checker: &Checker<'_>, body: &Body, inst: &Inst) -> bool {
                 });
         }
         let size = ty.bytes() / elems.len() as u32;
+        let registers = elems.iter().any(|e| matches!(e, VectorElem::Reg(_)));
+        if !registers && elems.iter().any(|e| matches!(e, VectorElem::Sink | VectorElem::F64(_))) {
+            return false;
+        }
         ty.class() == TypeClass::Bits
             && matches!(elems.len(), 2 | 4)
             && elems.iter().all(|e| match e {
@@ -333,6 +459,9 @@ fn move_fits(checker: &Checker<'_>, body: &Body, inst: &Inst) -> bool {
             })
     };
     let [dst, src] = &inst.operands[..] else { return false };
+    if let (Operand::Vector(_), Operand::Vector(_), None) = (dst, src, len) {
+        return false;
+    }
     let dst_fits = match dst {
         Operand::Reg(r) => reg(*r),
         Operand::Vector(e) => vector(e, true),
@@ -347,7 +476,10 @@ fn move_fits(checker: &Checker<'_>, body: &Body, inst: &Inst) -> bool {
         Operand::F32(_) => float_fits(ty, 4),
         Operand::F64(_) => float_fits(ty, 8),
         Operand::Special(s, component) => {
-            let narrow = register_fits(s.ty(), ty, true) || s.ty().bytes() == ty.bytes();
+            use crate::isa::SpecialReg as S;
+            // These had other widths once.
+            let short = matches!(s, S::tid | S::ntid | S::ctaid | S::nctaid | S::gridid);
+            let narrow = s.ty().bytes() == ty.bytes() || short && (2..s.ty().bytes()).contains(&ty.bytes());
             !ty.is_float() && narrow && (!s.is_vector() || component.is_some() || len.is_some())
         }
         Operand::Var(v, _) => {
@@ -402,7 +534,11 @@ pub(super) fn register_fits(reg: Type, ty: Type, wider: bool) -> bool {
     if reg == Type::pred || ty == Type::pred {
         return false;
     }
-    let class_fits =
-        reg.class() == TypeClass::Bits || ty.class() == TypeClass::Bits || integer(reg) && integer(ty);
-    class_fits && if wider { reg.bytes() >= ty.bytes() } else { reg.bytes() == ty.bytes() }
+    class_fits(reg, ty) && if wider { reg.bytes() >= ty.bytes() } else { reg.bytes() == ty.bytes() }
+}
+
+/// Whether one is untyped bits, or both are the same kind of number.
+fn class_fits(a: Type, b: Type) -> bool {
+    let bits = a.class() == TypeClass::Bits || b.class() == TypeClass::Bits;
+    bits || integer(a) && integer(b) || a == b
 }

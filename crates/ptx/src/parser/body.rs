@@ -34,6 +34,9 @@ struct Range<'s> {
     regs: Vec<PackedOption<RegId>>,
 }
 
+/// No range has more registers: ptxas 13.0.88 runs out of memory.
+const MOST_REGISTERS: u32 = i32::MAX as u32;
+
 /// So many registers of a range are looked up by number.
 const NUMBERED: u32 = 1 << 22;
 
@@ -150,6 +153,14 @@ impl<'s> FuncState<'s> {
         let clash = scope.names.contains_key(name) || scope.range(name, Plain::of(name)).is_some();
         scope.names.insert(name, local);
         if clash { Err(()) } else { Ok(()) }
+    }
+
+    /// The label of this name, innermost scope first.
+    fn named_label(&self, name: &str) -> Option<LabelId> {
+        self.scopes.iter().rev().find_map(|s| s.names.get(name)).and_then(|l| match l {
+            Local::Label(l) => Some(*l),
+            _ => None,
+        })
     }
 
     /// What a name stands for, innermost scope first.
@@ -345,6 +356,37 @@ impl<'s> Parser<'s> {
         }
     }
 
+    /// A label, or `L<3>` for `L0`, `L1` and `L2`.
+    fn branch_targets(&mut self, targets: &mut Vec<LabelId>) -> Parsed<()> {
+        if self.peek2() != Tok::Lt {
+            targets.push(self.label_ref()?);
+            return Ok(());
+        }
+        let (prefix, span) = self.name()?;
+        self.bump();
+        let count = self.small()?;
+        self.expect(Tok::Gt)?;
+        if count == 0 {
+            return Err(self.error(span, "An empty range of labels"));
+        }
+        for n in 0..count {
+            let name = format!("{prefix}{n}");
+            match self.state().named_label(&name) {
+                Some(l) => targets.push(l),
+                None => return Err(self.error(span, format!("Unknown symbol '{name}'"))),
+            }
+        }
+        Ok(())
+    }
+
+    /// Parameters of prototypes for calls have a name, which is mostly `_`.
+    fn prototype_names(&mut self, params: &[VarId]) {
+        if let Some(p) = params.iter().find(|p| self.module.vars[**p].name.is_empty()) {
+            let span = self.module.vars[*p].span;
+            self.syntax_error(span, "Parsing error near ')': syntax error");
+        }
+    }
+
     /// The label of this name.
     pub(super) fn label_ref(&mut self) -> Parsed<LabelId> {
         let (name, span) = self.name()?;
@@ -356,7 +398,7 @@ impl<'s> Parser<'s> {
     }
 
     fn label(&mut self) -> Parsed<()> {
-        let (name, span) = self.name()?;
+        let (name, span) = self.new_name()?;
         self.expect(Tok::Colon)?;
         let Some(Local::Label(label)) = self.state().local(name) else {
             return Err(self.error(span, format!("Duplicate definition of '{name}'")));
@@ -364,7 +406,7 @@ impl<'s> Parser<'s> {
         if self.eat_dot("branchtargets") {
             let mut targets = Vec::new();
             loop {
-                targets.push(self.label_ref()?);
+                self.branch_targets(&mut targets)?;
                 if !self.eat(Tok::Comma) {
                     break;
                 }
@@ -387,8 +429,10 @@ impl<'s> Parser<'s> {
             self.state().body.stmts.push(Stmt::CallTargets(label, targets));
         } else if self.eat_dot("callprototype") {
             let returns = if self.peek() == Tok::LParen { self.params()? } else { Vec::new() };
-            self.expect(Tok::Name)?;
+            self.keyword("_")?;
             let params = self.params()?;
+            self.prototype_names(&returns);
+            self.prototype_names(&params);
             let mut attrs = FuncAttrs::default();
             while self.peek() == Tok::Dot {
                 self.attribute(&mut attrs, None)?;
@@ -494,11 +538,19 @@ impl<'s> Parser<'s> {
 
     /// `.reg .b32 %r<10>, a;`
     fn registers(&mut self) -> Parsed<()> {
-        let super::decl::VarType { ty, vector, .. } = self.variable_type()?;
-        loop {
-            let (name, span) = self.name()?;
+        let super::decl::VarType { ty, vector, opaque, .. } = self.variable_type()?;
+        if opaque.is_some() {
+            let span = self.previous_span();
+            self.error(span, "Texture/surface variable must be at module or entry parameter scope");
+        }
+        while self.peek() != Tok::Semi {
+            let (name, span) = self.new_name()?;
             if self.eat(Tok::Lt) {
+                let number = self.span();
                 let count = self.small()?;
+                if count > MOST_REGISTERS {
+                    self.error(number, format!("Too many registers in a range ({MOST_REGISTERS} at most)"));
+                }
                 self.expect(Tok::Gt)?;
                 let scope = self.state().scopes.last_mut().expect("a scope");
                 let clash = scope.range_of(name).is_some();
@@ -527,6 +579,9 @@ impl<'s> Parser<'s> {
             }
             if !self.eat(Tok::Comma) {
                 break;
+            }
+            if self.peek() == Tok::Semi {
+                return Err(self.unexpected());
             }
         }
         self.expect(Tok::Semi)?;

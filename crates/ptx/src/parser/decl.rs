@@ -25,6 +25,8 @@ const FIELDS: &[(&str, &[Opaque])] = {
         ("width", &[Texture, Surface]),
         ("height", &[Texture, Surface]),
         ("depth", &[Texture, Surface]),
+        ("array_size", &[Texture, Surface]),
+        ("num_samples", &[Texture]),
         ("channel_data_type", &[Texture, Surface]),
         ("channel_order", &[Texture, Surface]),
         ("normalized_coords", &[Texture]),
@@ -60,7 +62,7 @@ pub(super) struct VarType {
     pub(super) vector: u8,
     align: Option<u32>,
     managed: bool,
-    opaque: Option<Opaque>,
+    pub(super) opaque: Option<Opaque>,
     ptr: Option<(Option<Space>, u32)>,
 }
 
@@ -90,6 +92,8 @@ impl Parser<'_> {
                 return Err(self.unexpected());
             }
             match &self.text()[1..] {
+                // A vector's type follows at once.
+                "align" | "attribute" | "v2" | "v4" if vector > 1 => return Err(self.unexpected()),
                 "align" => {
                     self.bump();
                     align = Some(self.alignment()?);
@@ -160,11 +164,18 @@ impl Parser<'_> {
             let message = format!("Illegal attribute '.managed' for symbol '{}'", self.text());
             self.error(self.span(), message);
         }
+        if ty.opaque == Some(Opaque::Sampler)
+            && !self.module.targets.iter().any(|t| t == "texmode_independent")
+        {
+            let message = "Instruction or declaration violates .target texmode_unified setting";
+            self.error(self.previous_span(), message);
+        }
         if linkage == Linkage::Common && space != Space::Global {
             self.error(self.span(), ".common variables must be declared in .global space");
         }
         let mut out = Vec::new();
-        loop {
+        // Nothing may be declared, too.
+        while self.peek() != Tok::Semi {
             let v = self.declarator(space, linkage, ty)?;
             let var = &self.module.vars[v];
             if var.is_unsized() && linkage != Linkage::Extern {
@@ -176,6 +187,9 @@ impl Parser<'_> {
             if !self.eat(Tok::Comma) {
                 break;
             }
+            if self.peek() == Tok::Semi {
+                return Err(self.unexpected());
+            }
         }
         self.expect(Tok::Semi)?;
         Ok(out)
@@ -183,9 +197,14 @@ impl Parser<'_> {
 
     fn declarator(&mut self, space: Space, linkage: Linkage, of: VarType) -> Parsed<VarId> {
         let VarType { ty, vector, align, managed, opaque, ptr } = of;
-        let (name, span) = self.name()?;
+        let nameless = self.params && self.text() == "_";
+        let (name, span) = if nameless { self.name()? } else { self.new_name()? };
         let mut dims: SmallVec<[u64; 2]> = SmallVec::new();
-        while self.eat(Tok::LBracket) {
+        while self.peek() == Tok::LBracket {
+            if self.params && !dims.is_empty() {
+                return Err(self.unexpected());
+            }
+            self.bump();
             if self.eat(Tok::RBracket) {
                 if !dims.is_empty() {
                     let span = self.previous_span();
@@ -237,7 +256,7 @@ impl Parser<'_> {
             }
             match opaque {
                 Some(kind) => self.opaque_initializer(&mut init, kind, !dims.is_empty())?,
-                None => self.initializer(&mut init, &mut at, ty, &dims)?,
+                None => self.initializer(&mut init, &mut at, (ty, vector), &dims)?,
             }
             if var.is_unsized() {
                 var.dims[0] = at.div_ceil(u64::from(natural));
@@ -275,7 +294,9 @@ impl Parser<'_> {
     }
 
     /// `dims` are the dimensions that are still to be filled; a list that is too short leaves zeros.
-    fn initializer(&mut self, init: &mut Init, at: &mut u64, ty: Type, dims: &[u64]) -> Parsed<()> {
+    fn initializer(&mut self, init: &mut Init, at: &mut u64, of: (Type, u8), dims: &[u64]) -> Parsed<()> {
+        let (ty, vector) = of;
+        let natural = ty.bytes() * u32::from(vector);
         if dims.is_empty() == (self.peek() == Tok::LBrace) {
             let span = self.span();
             return Err(self.fatal(span, "Initial value type mismatch"));
@@ -283,13 +304,18 @@ impl Parser<'_> {
         if self.eat(Tok::LBrace) {
             let start = *at;
             let rest = dims.get(1..).unwrap_or(&[]);
-            loop {
-                // A flat list fills the rows one after another.
-                let rest = if self.peek() == Tok::LBrace { rest } else { &[] };
-                self.nested(|p| p.initializer(init, at, ty, rest))?;
-                if !self.eat(Tok::Comma) {
+            // Components of a vector are all given.
+            let components = rest.is_empty() && vector > 1;
+            let mut empty = !components && self.eat(Tok::RBrace);
+            while !empty {
+                self.nested(|p| p.initializer(init, at, (ty, vector), rest))?;
+                if self.peek() == Tok::RBrace && components && *at - start != u64::from(natural) {
+                    let span = self.span();
+                    return Err(self.error(span, "Incorrect number of elements in vector initializer"));
+                }
+                empty = !self.eat(Tok::Comma);
+                if empty {
                     self.expect(Tok::RBrace)?;
-                    break;
                 }
             }
             let size = dims.iter().try_fold(u64::from(ty.bytes()), |n, d| n.checked_mul(*d));
@@ -360,7 +386,13 @@ impl Parser<'_> {
         if generic {
             self.expect(Tok::RParen)?;
         }
-        let addend = if matches!(self.peek(), Tok::Plus | Tok::Minus) { self.signed_offset()? } else { 0 };
+        if generic && matches!(symbol, Symbol::Func(_)) {
+            return Err(self.error(span, "Invalid initial value expression"));
+        }
+        if self.peek() == Tok::Plus && matches!(symbol, Symbol::Func(_)) {
+            return Err(self.fatal(span, "Initial value type mismatch"));
+        }
+        let addend = if self.eat(Tok::Plus) { self.int_const()? as i64 } else { 0 };
         Ok(Reloc { offset, size, symbol, addend, generic, byte: None })
     }
 
@@ -418,6 +450,13 @@ impl Parser<'_> {
         if !self.eat(Tok::LParen) || self.eat(Tok::RParen) {
             return Ok(out);
         }
+        self.params = true;
+        let result = self.param_list(&mut out);
+        self.params = false;
+        result.map(|()| out)
+    }
+
+    fn param_list(&mut self, out: &mut Vec<VarId>) -> Parsed<()> {
         loop {
             let span = self.span();
             let Some(space @ (Space::Param | Space::Reg)) = self.space() else {
@@ -450,7 +489,7 @@ impl Parser<'_> {
             }
         }
         self.expect(Tok::RParen)?;
-        Ok(out)
+        Ok(())
     }
 
     fn param_type(&mut self) -> Parsed<VarType> {
@@ -477,10 +516,20 @@ impl Parser<'_> {
             self.attribute(&mut attrs, Some(entry))?;
         }
         let returns = if self.peek() == Tok::LParen { self.params()? } else { Vec::new() };
-        let (name, span) = self.name()?;
+        let (name, span) = self.new_name()?;
+        self.new_symbol(name, span)?;
         let params = self.params()?;
+        let directives = self.peek() == Tok::Dot;
         while self.peek() == Tok::Dot {
             self.attribute(&mut attrs, Some(entry))?;
+        }
+        let illegal = params.iter().chain(&returns).find(|p| !entry && self.module.vars[**p].name == "_");
+        if let Some(p) = illegal {
+            self.error(self.module.vars[*p].span, "Illegal parameter name '_'");
+        }
+        // Only what is defined has directives of kernels.
+        if entry && directives && self.peek() == Tok::Semi {
+            return Err(self.unexpected());
         }
         let name = name.to_string();
         let mut func = Func { name, entry, linkage, params, returns, attrs, body: None, span };
@@ -490,6 +539,13 @@ impl Parser<'_> {
         }
         if self.func.is_some() {
             return Err(self.error(span, "A function cannot be defined inside another"));
+        }
+        if linkage == Linkage::Extern {
+            let message = format!(
+                "Function definition conflicts with '.extern' declaration for function '{}'",
+                func.name
+            );
+            self.error(span, message);
         }
         // Known before its body, which may refer to itself.
         let known = self.globals.contains_key(&func.name);

@@ -191,7 +191,7 @@ impl<'s> Parser<'s> {
         let (n, unsigned, span) = self.dwarf_literal()?;
         let bits = 8 * size as u32;
         if !negative {
-            if size <= 2 && n >> bits != 0 {
+            if size <= 2 && (n as u32) >> bits != 0 {
                 self.out_of_range(span, bits, &(n as u32).to_string());
             }
             return Ok(n);

@@ -270,19 +270,6 @@ impl Parser<'_> {
         if self.eat(Tok::Plus) { Ok(self.int_const()? as i64) } else { Ok(0) }
     }
 
-    /// `+ n` or `- n`, one after another.
-    pub(super) fn signed_offset(&mut self) -> Parsed<i64> {
-        let mut total = 0i64;
-        while matches!(self.peek(), Tok::Plus | Tok::Minus) {
-            let minus = self.bump().0 == Tok::Minus;
-            let start = self.span();
-            let value = self.unary()?;
-            let n = self.integer(value, start)?.0 as i64;
-            total = if minus { total.wrapping_sub(n) } else { total.wrapping_add(n) };
-        }
-        Ok(total)
-    }
-
     /// A constant of type `ty` as its bits, for an initializer.
     pub(super) fn numeric_const(&mut self, ty: Type) -> Parsed<u64> {
         let span = self.span();

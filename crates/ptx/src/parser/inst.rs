@@ -5,7 +5,8 @@ use super::expr::Const;
 use super::{Parsed, Parser};
 use crate::ast::{Addr, AddrBase, Inst, Operand, Part, Reg, RegId, Stmt, Symbol, VarId, VectorElem};
 use crate::check::advice::nearest_word;
-use crate::isa::{Mod, Op, SpecialReg, Type, TypeClass};
+use crate::diag::{Diagnostic, Severity};
+use crate::isa::{Form, Mod, Op, SpecialReg, Type, TypeClass};
 use crate::lexer::Tok;
 use crate::span::Span;
 use smallvec::SmallVec;
@@ -39,6 +40,7 @@ impl<'s> Parser<'s> {
             zeros: 0,
             span: start,
         };
+        let mut ignored = false;
         while self.peek() == Tok::Dot {
             let word = &self.text()[1..];
             let span = self.span();
@@ -46,6 +48,13 @@ impl<'s> Parser<'s> {
             match Mod::parse(word) {
                 // ptxas takes these words as often as one likes; all others count.
                 Some(m) if m.repeats() && inst.mods.contains(&m) => {}
+                Some(m) if !ignored && m.is_ignored(op) => {
+                    ignored = true;
+                    let message = format!("'.{word}' has no meaning for instruction '{}'", op.name());
+                    let warning =
+                        Diagnostic { severity: Severity::Warning, ..Diagnostic::error(span, message) };
+                    self.module.warnings.push(warning);
+                }
                 Some(m) => inst.mods.push(m),
                 None => {
                     let words = op.forms().iter().flat_map(|f| f.groups.iter().flat_map(|g| g.words()));
@@ -55,7 +64,8 @@ impl<'s> Parser<'s> {
                 }
             }
         }
-        while self.peek() != Tok::Semi {
+        let mut more = self.peek() != Tok::Semi;
+        while more {
             let brace = self.peek() == Tok::LBrace;
             let operand = match self.peek() {
                 Tok::LParen if op == Op::call => self.list()?,
@@ -73,9 +83,14 @@ impl<'s> Parser<'s> {
                 inst.zeros |= 1 << inst.operands.len();
             }
             inst.operands.push(operand);
-            if !self.eat(Tok::Comma) {
-                break;
-            }
+            more = self.eat(Tok::Comma);
+        }
+        // `d|_` is `d` where there is no predicate.
+        let predicate = |f: &Form| f.operands.first().is_some_and(|o| o.kind.has_predicate());
+        if let Some(Operand::Pair(Some(r), None)) = inst.operands.first()
+            && !op.forms().iter().any(predicate)
+        {
+            inst.operands[0] = Operand::Reg(*r);
         }
         inst.span = start.to(self.expect(Tok::Semi)?);
         Ok(inst)

@@ -8,8 +8,9 @@ mod expr;
 mod inst;
 mod pragma;
 
-use crate::ast::{Func, FuncId, Item, Linkage, Module, Space};
+use crate::ast::{Func, FuncId, Item, Linkage, Module, Space, VarId};
 use crate::diag::{Diagnostic, Severity};
+use crate::isa::SpecialReg;
 use crate::lexer::{Tok, lex_with_blocks};
 use crate::span::Span;
 use body::FuncState;
@@ -68,6 +69,7 @@ pub fn parse_all(source: &str) -> (Module, Vec<Diagnostic>) {
         inlined: BTreeSet::new(),
         dwarf_labels: FxHashSet::default(),
         errors: Vec::new(),
+        params: false,
     };
     p.module();
     (p.module, p.errors)
@@ -116,7 +118,12 @@ struct Parser<'s> {
     /// Labels of all sections so far.
     dwarf_labels: FxHashSet<&'s str>,
     errors: Vec<Diagnostic>,
+    /// Whether it is inside of the parentheses of parameters.
+    params: bool,
 }
+
+/// What nothing can be called.
+const RESERVED: &[&str] = &["_", "$", "WARP_SZ", "function_name", "inlined_at"];
 
 /// Deeper nesting than this is refused.
 const MAX_DEPTH: u32 = 100;
@@ -214,6 +221,22 @@ impl<'s> Parser<'s> {
         }
         self.at += 1;
         Ok((self.text_of(span), span))
+    }
+
+    /// A name that is being declared.
+    fn new_name(&mut self) -> Parsed<(&'s str, Span)> {
+        if self.peek() == Tok::Name && RESERVED.contains(&self.text()) {
+            return Err(self.unexpected());
+        }
+        self.name()
+    }
+
+    /// A name that is being declared for a whole module, which special registers are known in.
+    fn new_symbol(&mut self, name: &str, span: Span) -> Parsed<()> {
+        if SpecialReg::parse(name).is_some() {
+            return Err(self.error(span, format!("Inconsistent redefinition of variable '{name}'")));
+        }
+        Ok(())
     }
 
     /// Runs `parse` one level deeper.
@@ -477,6 +500,11 @@ impl<'s> Parser<'s> {
         };
         if linkage != Linkage::Internal {
             self.bump();
+            // Only functions are declared so inside of one.
+            let function = matches!(self.text(), ".entry" | ".func");
+            if self.func.is_some() && !function {
+                return Err(self.unexpected());
+            }
         }
         if self.eat_dot("entry") {
             return self.function(true, linkage);
@@ -504,6 +532,7 @@ impl<'s> Parser<'s> {
         for var in self.variables(space, linkage)? {
             let name = self.module.vars[var].name.clone();
             let span = self.module.vars[var].span;
+            self.new_symbol(&name, span)?;
             match self.globals.get(&name) {
                 // A definition after an extern declaration takes its place.
                 Some(Item::Var(old)) if self.module.vars[*old].linkage == Linkage::Extern => {
@@ -556,12 +585,13 @@ impl<'s> Parser<'s> {
             Some(Item::Func(id)) => {
                 let id = *id;
                 let old = &self.module.funcs[id];
-                if old.body.is_some() && func.body.is_some() {
+                if old.body.is_some() {
                     return Err(self.error(func.span, format!("Duplicate definition of function '{name}'")));
                 }
-                if func.body.is_some() || old.body.is_none() {
-                    self.module.funcs[id] = func;
+                if let Some(message) = self.inconsistent(old, &func) {
+                    self.error(func.span, message);
                 }
+                self.module.funcs[id] = func;
                 Ok(id)
             }
             Some(Item::Var(_)) => Err(self.error(func.span, format!("Duplicate definition of '{name}'"))),
@@ -572,6 +602,44 @@ impl<'s> Parser<'s> {
                 Ok(id)
             }
         }
+    }
+}
+
+/// What a declaration says, and what the definition may say then.
+const LINKAGES: &[(Linkage, Linkage)] =
+    &[(Linkage::Visible, Linkage::Internal), (Linkage::Weak, Linkage::Internal)];
+
+impl Parser<'_> {
+    /// Why a function's header is not that of its earlier declaration, in ptxas's words.
+    fn inconsistent(&self, old: &Func, new: &Func) -> Option<String> {
+        let name = &new.name;
+        if old.entry != new.entry {
+            return Some(format!("Inconsistent redefinition of '{name}' as entry and function"));
+        }
+        // `.visible` may be left out where the function is defined.
+        let linkage = old.linkage == new.linkage || LINKAGES.contains(&(old.linkage, new.linkage));
+        let linkage = linkage || new.body.is_none();
+        if !linkage || old.attrs.noreturn != new.attrs.noreturn {
+            return Some(format!("Inconsistent redefinition of variable '{name}'"));
+        }
+        let differ = |what: &str| Some(format!("Inconsistent prototypes of '{name}', {what} differ"));
+        if old.params.len() != new.params.len() || old.returns.len() != new.returns.len() {
+            return differ("number of parameters");
+        }
+        let all = |f: &Func| f.returns.iter().chain(&f.params).copied().collect::<Vec<VarId>>();
+        for (a, b) in all(old).into_iter().zip(all(new)) {
+            let (a, b) = (&self.module.vars[a], &self.module.vars[b]);
+            if a.space != b.space {
+                return differ("parameter state space");
+            }
+            if (a.ty, a.vector, &a.dims) != (b.ty, b.vector, &b.dims) {
+                return differ("parameter types");
+            }
+            if a.passed_align() != b.passed_align() {
+                return differ("parameter alignment");
+            }
+        }
+        None
     }
 }
 
