@@ -22,6 +22,9 @@ pub struct Options {
     /// Add to the table that there is.
     #[arg(long)]
     add: bool,
+    /// Write the coarser table, by functional units.
+    #[arg(long)]
+    units: bool,
 }
 
 type Loaded = Vec<(Target, hazard::Code)>;
@@ -68,7 +71,8 @@ fn load(root: &Path, bin: &Path, options: &Options) -> Loaded {
 
 /// Writes the table of least distances.
 pub fn mine(root: &Path, bin: &Path, options: &Options) -> Result<(), String> {
-    let mut minima = if options.add { Minima::built_in().clone() } else { Minima::default() };
+    let whole = options.add && !options.units;
+    let mut minima = if whole { Minima::built_in().clone() } else { Minima::default() };
     let found = each(root, bin, options, |_, codes| {
         let mut seen = Minima::default();
         for (target, code) in &codes {
@@ -82,8 +86,12 @@ pub fn mine(root: &Path, bin: &Path, options: &Options) -> Result<(), String> {
         kernels += k;
         words += w;
     }
-    let path = root.join("crates/sim/src/hazard/minima.tsv");
-    std::fs::write(&path, minima.print()).map_err(|e| e.to_string())?;
+    let (name, text) = match options.units {
+        true => ("minima-units.tsv", minima.print_units(options.add)),
+        false => ("minima.tsv", minima.print()),
+    };
+    let path = root.join("crates/sim/src/hazard").join(name);
+    std::fs::write(&path, text).map_err(|e| e.to_string())?;
     println!("{words} words of {kernels} kernels; wrote {}", path.display());
     Ok(())
 }

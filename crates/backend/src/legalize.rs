@@ -130,6 +130,12 @@ impl Legalizer<'_> {
                 return Err(Error::at(self.loc.0, format!("address offset {offset:#x} is too large")));
             }
         }
+        if op == Opcode::BAR {
+            // A number that turned out to be zero is a number all the same.
+            for o in d.operands[..2].iter_mut().filter(|o| **o == operand(Name::Phys(Reg::RZ))) {
+                *o = Operand::Imm(0);
+            }
+        }
         let slots: SmallVec<[usize; 4]> =
             (0..d.operands.len()).filter(|&i| op.slots()[i].kind == SlotKind::Source).collect();
         if slots.is_empty() {

@@ -130,6 +130,13 @@ fn barriers_take_numbers_and_registers() {
         let found: Vec<String> = insts.iter().filter(|i| i.op == Opcode::BAR).map(of).collect();
         assert_eq!(found, ["R, 0", "R, 64", "3, R", "R, R", "R, 64"], "{target}");
     }
+    let source = ".version 8.0\n.target sm_75\n.address_size 64\n.visible .entry k()\n{\n\
+        .reg .u32 %r; .reg .pred %p;\nmov.u32 %r, %tid.x; setp.eq.u32 %p, %r, 7; mov.u32 %r, 0; add.u32 %r, %r, %r;\n\
+        bar.red.or.pred %p, %r, %p; @%p trap; ret;\n}\n";
+    for (target, insts) in code(source, 75) {
+        let at = places(&insts, Opcode::BAR)[0];
+        assert_eq!(insts[at].operands[0], Operand::Imm(0), "{target}");
+    }
 }
 
 /// Compare-and-swap, and the phase that a barrier is asked about, are in registers even if they are zero.

@@ -421,23 +421,47 @@ impl Minima {
 
     /// The table's text.
     pub fn print(&self) -> String {
-        let mut out = String::from(HEADER);
-        for s in SMS {
-            _ = write!(out, "\tsm_{}", s.sm);
-        }
         let mut rows: Vec<_> = self.rows.iter().collect();
         rows.sort_unstable();
-        for (class, row) in rows {
-            _ = write!(out, "\n{class}");
-            for (min, times) in row {
-                _ = if *times == 0 { write!(out, "\t-") } else { write!(out, "\t{min}x{times}") };
-            }
+        print_rows(HEADER, rows.into_iter().map(|(class, row)| (class.to_string(), row)))
+    }
+
+    /// The coarser table, by units: of what was seen, and, if `add`, of what the built-in one has.
+    pub fn print_units(&self, add: bool) -> String {
+        let mut all = if add { units().clone() } else { UnitRows::default() };
+        for (class, row) in &self.rows {
+            let to = all.entry(by_unit(class)).or_default();
+            to.iter_mut().zip(row).for_each(|(to, seen)| note(to, *seen));
         }
-        out.push('\n');
-        out
+        let mut rows: Vec<_> = all.iter().collect();
+        rows.sort_unstable_by(|a, b| a.0.cmp(b.0));
+        let name = |(first, file, site, second): &UnitClass| {
+            format!("{first}\t{}\t{}\t{second}", name_of(&FILES, *file), name_of(&SITES, *site))
+        };
+        print_rows(UNITS_HEADER, rows.into_iter().map(|(class, row)| (name(class), row)))
     }
 }
 
+fn print_rows<'r>(header: &str, rows: impl Iterator<Item = (String, &'r [Least; SM_COUNT])>) -> String {
+    let mut out = String::from(header);
+    for s in SMS {
+        _ = write!(out, "\tsm_{}", s.sm);
+    }
+    for (class, row) in rows {
+        _ = write!(out, "\n{class}");
+        for (min, times) in row {
+            _ = if *times == 0 { write!(out, "\t-") } else { write!(out, "\t{min}x{times}") };
+        }
+    }
+    out.push('\n');
+    out
+}
+
+const UNITS_HEADER: &str = "\
+# Least issue distance in cycles from a fixed-latency writer to the next use of the register in code of
+# ptxas 13.0.88, over all paths, x how often it was seen, by functional units. Written by
+# `cargo xtask mine-latencies --units` (docs/verification.md).
+# writer\tfile\tuse\tuser";
 const HEADER: &str = "\
 # Least issue distance in cycles from a fixed-latency writer to the next use of the register in code of
 # ptxas 13.0.88, over all paths, x in how many files it was seen. Written by `cargo xtask mine-latencies`.
@@ -446,6 +470,24 @@ const HEADER: &str = "\
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_coarser_table_is_that_of_its_units() {
+        let rows = |text: &str| -> Vec<String> {
+            text.lines().filter(|l| !l.starts_with('#')).map(str::to_string).collect()
+        };
+        // Nothing is lost where nothing was seen, and a distance counts for the units of its classes.
+        let mut sorted = rows(BY_UNIT);
+        let mut again = rows(&Minima::default().print_units(true));
+        sorted.sort_unstable();
+        again.sort_unstable();
+        assert_eq!(again, sorted);
+        let class = Class::parse("alu R source fma".split(' ')).expect("class");
+        let seen = Minima::of([(Target::new(90).expect("target"), class, 3)]);
+        let own = rows(&seen.print_units(false));
+        assert_eq!(own.len(), 1);
+        assert!(own[0].starts_with("alu\tR\tsource\tfma\t") && own[0].contains("\t3x1\t"), "{}", own[0]);
+    }
 
     /// The least distance between two classes through a file, as a row of the table names them.
     fn least(row: &str, sm: u8) -> u8 {
