@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::function::Function;
-use crate::graph::{Exec, Graph};
+use crate::graph::{Exec, Graph, UserObject};
 use crate::link::Link;
 use crate::memory::{Pool, Space};
 use crate::module::Module;
@@ -66,8 +66,6 @@ pub struct Context {
     pub broken: Option<Error>,
     /// Limits by number, where they were set.
     pub limits: BTreeMap<u32, u64>,
-    /// Whether it is the device's primary one.
-    pub primary: bool,
     /// Cache and shared memory configuration as they were set; nothing depends on them.
     pub configuration: [u32; 2],
 }
@@ -105,6 +103,8 @@ pub struct Driver {
     pub graphs: Table<Graph>,
     /// Graphs ready to run.
     pub execs: Table<Exec>,
+    /// Things of the program's that graphs keep.
+    pub objects: Table<UserObject>,
     /// Links under way.
     pub links: Table<Link>,
     /// Kernels launched so far.
@@ -163,9 +163,7 @@ impl Driver {
     /// The primary context, made if there is none.
     pub fn primary(&mut self) -> u64 {
         let flags = self.primary_flags;
-        *self
-            .primary
-            .get_or_insert_with(|| self.contexts.add(Context { flags, primary: true, ..Context::default() }))
+        *self.primary.get_or_insert_with(|| self.contexts.add(Context { flags, ..Context::default() }))
     }
 
     /// Takes a context away with all that belongs to it.

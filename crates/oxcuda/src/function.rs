@@ -34,6 +34,9 @@ pub struct Function {
     pub set: std::collections::BTreeMap<u32, i32>,
 }
 
+/// Bytes at the start of shared memory that are the system's from sm_90 on.
+const RESERVED: u32 = 0x400;
+
 /// Numbers of `CUfunction_attribute`.
 pub mod attribute {
     #![allow(missing_docs)] // As the header names them.
@@ -55,7 +58,8 @@ impl Function {
             params,
             size: image.params.1.into(),
             registers: image.registers,
-            shared: image.shared_bytes,
+            // From sm_90 on the section counts what the system takes as well.
+            shared: image.shared_bytes.saturating_sub(if sm >= 90 { RESERVED } else { 0 }),
             local: image.stack_bytes,
             constants: constants as u32,
             threads: threads.unwrap_or(1024).min(1024),

@@ -17,11 +17,21 @@ pub struct Node {
     pub child: Option<u64>,
 }
 
+/// Something of the program's that is to be freed when nobody refers to it any more.
+pub struct UserObject {
+    /// The function that frees it, and its argument.
+    pub free: (crate::ffi::HostFn, u64),
+    /// How many refer to it.
+    pub count: u32,
+}
+
 /// A graph.
 #[derive(Clone, Default)]
 pub struct Graph {
     /// Nodes in the order in which they were added.
     pub nodes: Vec<Node>,
+    /// User objects, and how often it refers to them.
+    pub objects: Vec<(u64, u32)>,
 }
 
 /// A graph ready to run.
@@ -29,6 +39,8 @@ pub struct Graph {
 pub struct Exec {
     /// Nodes in the order in which they run; those of no effect are kept.
     pub nodes: Vec<(u64, Work)>,
+    /// User objects, and how often it refers to them.
+    pub objects: Vec<(u64, u32)>,
 }
 
 impl Graph {
@@ -61,7 +73,33 @@ impl Graph {
     }
 }
 
+/// Lets go of user objects; frees those that nobody refers to any more, while nobody works on the state.
+pub fn release(objects: &[(u64, u32)]) -> Result<()> {
+    let mut free = Vec::new();
+    driver::with(|d| {
+        for (handle, count) in objects {
+            let object = d.objects.get_mut(*handle)?;
+            object.count = object.count.checked_sub(*count).ok_or(Error::INVALID_VALUE)?;
+            if object.count == 0 {
+                free.push(d.objects.remove(*handle)?.free);
+            }
+        }
+        Ok(())
+    })?;
+    free.into_iter().for_each(|(f, data)| f.call(data));
+    Ok(())
+}
+
 impl Driver {
+    /// Refers to user objects.
+    pub fn retain(&mut self, objects: &[(u64, u32)]) -> Result<()> {
+        for (handle, count) in objects {
+            let object = self.objects.get_mut(*handle)?;
+            object.count = object.count.checked_add(*count).ok_or(Error::INVALID_VALUE)?;
+        }
+        Ok(())
+    }
+
     /// The graph of a node, and its place.
     pub fn node(&mut self, handle: u64) -> Result<(&mut Graph, usize)> {
         let mut graphs = self.graphs.values_mut();

@@ -4,7 +4,10 @@ use crate::compile::{self, Jit};
 use crate::error::{Error, Result};
 use crate::module::Image;
 use crate::settings;
+use std::collections::BTreeMap;
+use std::hash::{Hash, Hasher};
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
 
 /// An input, by the number of its kind in the header.
 #[derive(Clone, Debug)]
@@ -15,6 +18,24 @@ pub struct Input {
     pub bytes: Vec<u8>,
     /// Its name.
     pub name: String,
+}
+
+/// The PTX of cubins that came out of a link, by their bytes' hash: programs load them as cubins.
+static SOURCES: Mutex<BTreeMap<u64, String>> = Mutex::new(BTreeMap::new());
+
+fn hash(cubin: &[u8]) -> u64 {
+    let mut h = rustc_hash::FxHasher::default();
+    cubin.hash(&mut h);
+    h.finish()
+}
+
+fn remember(cubin: &[u8], ptx: String) {
+    SOURCES.lock().unwrap_or_else(PoisonError::into_inner).insert(hash(cubin), ptx);
+}
+
+/// The PTX that a cubin was made of by a link here.
+pub fn source(cubin: &[u8]) -> Option<String> {
+    SOURCES.lock().unwrap_or_else(PoisonError::into_inner).get(&hash(cubin)).cloned()
 }
 
 /// A link under way.
@@ -34,7 +55,11 @@ impl Link {
         match &self.inputs[..] {
             [] => Err(Error::INVALID_VALUE),
             [one] if one.kind != 4 && !self.unresolved(one) => match Image::of(&one.bytes)? {
-                Image::Ptx(text) => self.jit.compile(&text, false),
+                Image::Ptx(text) => {
+                    let cubin = self.jit.compile(&text, false)?;
+                    remember(&cubin, text);
+                    Ok(cubin)
+                }
                 Image::Cubin(bytes) => Ok(bytes),
             },
             _ => self.several(),
@@ -58,7 +83,10 @@ impl Link {
                 Ok(Image::Cubin(bytes)) => bytes,
                 _ => input.bytes.clone(),
             };
-            let name = format!("{i}.{}", if input.kind == 4 { "a" } else { "cubin" });
+            // What the linker says names its input.
+            let stem: String =
+                input.name.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '_').collect();
+            let name = format!("{i}.{stem}.{}", if input.kind == 4 { "a" } else { "cubin" });
             let path = folder.path().join(name);
             std::fs::write(&path, bytes).map_err(|_| Error::OPERATING_SYSTEM)?;
             command.arg(path);

@@ -119,9 +119,15 @@ pub enum Ready {
 
 /// Compiles or parses what is to be loaded.
 pub fn prepare(image: Image, jit: &Jit) -> Result<Ready> {
+    let source = match &image {
+        Image::Cubin(bytes) => crate::link::source(bytes),
+        Image::Ptx(_) => None,
+    };
+    let interpret = settings::get().mode == Mode::Ptx;
     match image {
-        Image::Cubin(bytes) => Ok(Ready::Sass(bytes, None)),
-        Image::Ptx(text) if settings::get().mode == Mode::Ptx => {
+        Image::Cubin(bytes) if !interpret || source.is_none() => Ok(Ready::Sass(bytes, source)),
+        Image::Cubin(_) => prepare(Image::Ptx(source.unwrap_or_default()), jit),
+        Image::Ptx(text) if interpret => {
             let target = crate::compile::target(&text);
             let parsed = oxptxas::pipeline::front_end(&text, "module.ptx", target, &target.to_string());
             let module = jit.report(parsed.map_err(|f| f.render("oxptxas")))?;

@@ -242,7 +242,15 @@ impl Driver {
             ..sim::launch::Launch::of(&f.name)
         };
         self.launches += 1;
-        let result = self.space.launch(|memory| run(module, &launch, &l.params, memory))?;
+        let number = self.launches;
+        let result = self.space.launch(|memory| {
+            let recording = record(module, &launch, &l.params, (number, memory));
+            let result = run(module, &launch, &l.params, memory);
+            if let Some((record, folder)) = recording {
+                told(record.end(&folder, memory));
+            }
+            result
+        })?;
         match result {
             Ok(text) => {
                 let mut out = std::io::stdout();
@@ -260,6 +268,36 @@ impl Driver {
             }
         }
     }
+}
+
+/// What is said where a launch is not recorded.
+fn told(result: std::result::Result<(), String>) {
+    if let Err(e) = result {
+        eprintln!("oxcuda: not recorded: {e}");
+    }
+}
+
+/// Records a launch, if that is asked for: its beginning, and where.
+fn record(
+    module: &Module,
+    launch: &sim::launch::Launch,
+    params: &[u8],
+    (number, memory): (u64, &sim::memory::Memory),
+) -> Option<(sim::record::Record, std::path::PathBuf)> {
+    let plain: String =
+        launch.kernel.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '_').take(60).collect();
+    let folder = settings::get().record.as_ref()?.join(format!("{number:05}.{plain}"));
+    let (name, bytes) = match &module.ptx {
+        Some(text) => ("module.ptx", text.as_bytes()),
+        None => ("module.cubin", &*module.cubin),
+    };
+    let target = crate::compile::target(module.ptx.as_deref().unwrap_or_default()).to_string();
+    let mut record = sim::record::Record::of(launch, params, &target, name);
+    if let Code::Sass(m) = &module.code {
+        record.place(m.places());
+    }
+    told(record.begin(&folder, bytes, memory));
+    Some((record, folder))
 }
 
 /// Runs a kernel; what its threads printed.
@@ -329,5 +367,22 @@ fn place(module: &Module, kernel: &str, address: u32) -> String {
     };
     let source = module.ptx.as_deref().unwrap_or_default();
     let text = source.lines().nth(*line as usize - usize::from(*line > 0)).unwrap_or_default();
-    format!("\noxcuda:   line {line} of the PTX: {}", text.trim())
+    let source = source_place(source, *line as usize).map(|p| format!("\noxcuda:   {p}")).unwrap_or_default();
+    format!("\noxcuda:   line {line} of the PTX: {}{source}", text.trim())
+}
+
+/// The program's own line, if the PTX says which one a line comes from: the last `.loc` of the same function.
+fn source_place(ptx: &str, line: usize) -> Option<String> {
+    let before: Vec<&str> = ptx.lines().take(line).collect();
+    let body = before.iter().rev().take_while(|l| !l.trim_start().starts_with('{') || l.contains("\t{"));
+    let at = body.map(|l| l.trim_start()).find_map(|l| l.strip_prefix(".loc"))?;
+    let mut numbers = at.split([' ', '\t', ',']).filter(|w| !w.is_empty());
+    let (file, line) = (numbers.next()?, numbers.next()?);
+    let named = |l: &&str| {
+        let rest = l.trim_start().strip_prefix(".file")?.trim_start();
+        let (number, name) = rest.split_once(char::is_whitespace)?;
+        (number == file).then(|| name.split('"').nth(1).unwrap_or(name).to_string())
+    };
+    let name = ptx.lines().find_map(|l| named(&l))?;
+    Some(format!("{name}, line {line}"))
 }

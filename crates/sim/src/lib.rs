@@ -15,6 +15,7 @@ pub mod order;
 pub mod output;
 pub mod ptx;
 mod quad;
+pub mod record;
 pub mod sass;
 pub mod schedule;
 mod shadow;

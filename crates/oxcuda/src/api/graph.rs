@@ -6,7 +6,7 @@ use super::launch::{function, params};
 use crate::driver::{self, with, within};
 use crate::error::{Error, Result};
 use crate::ffi::{Host, HostFn, In, Out};
-use crate::graph::{Exec, Graph};
+use crate::graph::{self, Exec, Graph, UserObject};
 use crate::work::{Fill, Launch, Work};
 
 /// `CUDA_KERNEL_NODE_PARAMS` of version 1; version 2 goes on with a kernel and a context.
@@ -97,7 +97,11 @@ fn whole(graph: Handle) -> Result<Vec<(u64, Work)>> {
 
 fn instantiate(out: Out<Handle>, graph: Handle) -> Result<()> {
     let nodes = whole(graph)?;
-    out.put(with(|d| Ok(d.execs.add(Exec { nodes })))?)
+    out.put(with(|d| {
+        let objects = d.graphs.get(graph)?.objects.clone();
+        d.retain(&objects)?;
+        Ok(d.execs.add(Exec { nodes, objects }))
+    })?)
 }
 
 fn child(out: Out<Handle>, graph: Handle, after: (In<u64>, usize), inner: Handle) -> Result<()> {
@@ -106,6 +110,7 @@ fn child(out: Out<Handle>, graph: Handle, after: (In<u64>, usize), inner: Handle
     let node = out.get()?;
     with(|d| {
         let copy = d.graphs.get(inner)?.clone();
+        d.retain(&copy.objects)?;
         let copy = d.graphs.add(copy);
         let (graph, at) = d.node(node)?;
         graph.nodes[at].child = Some(copy);
@@ -203,12 +208,12 @@ fn update(exec: Handle, graph: Handle) -> Result<bool> {
     })
 }
 
-/// A node of any kind from the structure that holds all kinds.
-fn any(out: Out<Handle>, graph: Handle, after: (In<u64>, usize), at: u64) -> Result<()> {
+/// What the structure that holds nodes of all kinds says.
+fn any_work(at: u64) -> Result<Work> {
     let kind = In::<u32>::at(at).get()?;
     // The kind and three reserved words come first.
     let inner = at + 16;
-    let work = match kind {
+    Ok(match kind {
         0 => In::<Kernel2>::at(inner).get()?.work()?,
         1 => Work::Copy(In::<Copy3>::at(inner + 16).get()?.transfer()?),
         2 => In::<Memset>::at(inner).get()?.work()?,
@@ -216,16 +221,22 @@ fn any(out: Out<Handle>, graph: Handle, after: (In<u64>, usize), at: u64) -> Res
             let h = In::<HostNode>::at(inner).get()?;
             Work::Host(h.function, h.data)
         }
-        4 => return child(out, graph, after, In::<u64>::at(inner).get()?),
-        5 => Work::Empty,
-        6 => Work::Empty,
+        5 | 6 => Work::Empty,
         7 => Work::Record(In::<u64>::at(inner).get()?),
         _ => {
             eprintln!("oxcuda: nodes of kind {kind} of a graph are not built");
             return Err(Error::NOT_SUPPORTED);
         }
-    };
-    add(out, graph, after, work)
+    })
+}
+
+/// A node of any kind.
+fn any(out: Out<Handle>, graph: Handle, after: (In<u64>, usize), at: u64) -> Result<()> {
+    // The fourth kind is another graph.
+    if In::<u32>::at(at).get()? == 4 {
+        return child(out, graph, after, In::<u64>::at(at + 16).get()?);
+    }
+    add(out, graph, after, any_work(at)?)
 }
 
 api! {
@@ -235,12 +246,13 @@ api! {
     }
     /// Ends one.
     fn cuGraphDestroy(graph: Handle) {
-        with(|d| d.graphs.remove(graph).map(|_| ()))
+        graph::release(&with(|d| d.graphs.remove(graph))?.objects)
     }
     /// Another one of the same nodes.
     fn cuGraphClone(out: Out<Handle>, graph: Handle) {
         out.put(with(|d| {
             let mut copy = d.graphs.get(graph)?.clone();
+            d.retain(&copy.objects)?;
             let names: Vec<(u64, u64)> = copy.nodes.iter().map(|n| (n.handle, driver::fresh())).collect();
             let new = |h: u64| names.iter().find(|n| n.0 == h).map_or(h, |n| n.1);
             for n in &mut copy.nodes {
@@ -453,7 +465,7 @@ api! {
     }
     /// Ends it.
     fn cuGraphExecDestroy(exec: Handle) {
-        with(|d| d.execs.remove(exec).map(|_| ()))
+        graph::release(&with(|d| d.execs.remove(exec))?.objects)
     }
     /// Another launch.
     fn cuGraphExecKernelNodeSetParams(exec: Handle, node: Handle, new: In<Kernel1>) {
@@ -497,5 +509,56 @@ api! {
     fn cuGraphExecGetFlags(exec: Handle, flags: Out<u64>) {
         with(|d| d.execs.get(exec).map(|_| ()))?;
         flags.put(0)
+    }
+    /// Something of the program's that graphs keep.
+    fn cuUserObjectCreate(out: Out<Handle>, data: Host, free: HostFn, count: u32, _flags: u32) {
+        if !free.is_some() || count == 0 {
+            return Err(Error::INVALID_VALUE);
+        }
+        out.put(with(|d| Ok(d.objects.add(UserObject { free: (free, data.address()), count })))?)
+    }
+    /// Refers to it.
+    fn cuUserObjectRetain(object: Handle, count: u32) {
+        with(|d| d.retain(&[(object, count)]))
+    }
+    /// Lets go of it.
+    fn cuUserObjectRelease(object: Handle, count: u32) {
+        graph::release(&[(object, count)])
+    }
+    /// Lets a graph refer to it; with the flag in place of the caller.
+    fn cuGraphRetainUserObject(graph: Handle, object: Handle, count: u32, flags: u32) {
+        with(|d| {
+            d.graphs.get(graph)?;
+            if flags & 1 == 0 {
+                d.retain(&[(object, count)])?;
+            }
+            d.graphs.get_mut(graph)?.objects.push((object, count));
+            Ok(())
+        })
+    }
+    /// Lets a graph refer to it no more.
+    fn cuGraphReleaseUserObject(graph: Handle, object: Handle, count: u32) {
+        with(|d| {
+            let objects = &mut d.graphs.get_mut(graph)?.objects;
+            let held = objects.iter_mut().find(|o| o.0 == object && o.1 >= count).ok_or(Error::INVALID_VALUE)?;
+            held.1 -= count;
+            objects.retain(|o| o.1 > 0);
+            Ok(())
+        })?;
+        graph::release(&[(object, count)])
+    }
+    /// Another launch, copy, value or function for a node.
+    fn cuGraphNodeSetParams(node: Handle, given: Host) {
+        change(node, any_work(given.address())?)
+    }
+    /// The same in an executable graph.
+    fn cuGraphExecNodeSetParams(exec: Handle, node: Handle, given: Host) {
+        let work = any_work(given.address())?;
+        with(|d| d.set_node(exec, node, work))
+    }
+    /// Another graph for a node that is one.
+    fn cuGraphExecChildGraphNodeSetParams(exec: Handle, node: Handle, inner: Handle) {
+        let work = Work::Graph(whole(inner)?.into_iter().map(|n| n.1).collect());
+        with(|d| d.set_node(exec, node, work))
     }
 }

@@ -52,6 +52,9 @@ oxsass: look at and execute GPU code
       --against, another cubin of the same PTX, say ptxas's, is judged in the same way.
   oxsass bisect FILE.ptx [--arch sm_90] [--opt-level 3] [--seeds 4]
       Where `verify` finds a difference in our code: the first phase of the compiler that makes it.
+  oxsass replay FOLDER [FILE.cubin | FILE.ptx]
+      Run a launch that the driver library recorded (docs/driver.md) again, on its module or on another one, and
+      compare what memory holds afterwards.
   oxsass verify FILE OTHER LAUNCH.toml
       Execute both (cubin or PTX) and compare the output buffers as the launch file says.
 ";
@@ -70,6 +73,7 @@ fn main() -> ExitCode {
         ["check", "--contract", files @ ..] if !files.is_empty() => check_contract(&mut out, files),
         ["check", file] => check(&mut out, file),
         ["verify", file, other, launch] if !other.starts_with('-') => compare(&mut out, file, other, launch),
+        ["replay", folder, options @ ..] => replay(&mut out, folder, options),
         ["bisect", file, options @ ..] => bisect(&mut out, file, options),
         ["verify", file, options @ ..] => verify(&mut out, file, options),
         _ => Err("bad arguments; see oxsass --help".into()),
@@ -534,4 +538,44 @@ fn compare(out: &mut impl Write, file: &str, other: &str, launch_file: &str) -> 
         writeln!(out, "{}: same", launch.kernel).map_err(|e| e.to_string())?;
     }
     Ok(())
+}
+
+/// Runs a recorded launch again, on the module's PTX or on another module, and compares what memory holds afterwards.
+fn replay(out: &mut impl Write, folder: &str, options: &[&str]) -> Result<(), String> {
+    use sim::record::Record;
+    let at = Path::new(folder);
+    let record = Record::read(at)?;
+    let other = match options {
+        [] => at.join(&record.module).display().to_string(),
+        [file] => (*file).to_string(),
+        _ => return Err("bad arguments; see oxsass --help".into()),
+    };
+    let cubin = match Program::load(&other)? {
+        Program::Cubin { bytes, .. } => bytes,
+        Program::Ptx { source, .. } => {
+            let target =
+                Target::parse(&record.target).ok_or_else(|| format!("unknown target {}", record.target))?;
+            let compiled = oxptxas::compile(&source, &other, &oxptxas::Settings::new(target));
+            compiled.map_err(|f| f.render("oxsass"))?.cubin
+        }
+    };
+    let mut memory = sim::memory::Memory::new();
+    let module = sim::sass::Module::load_at(&cubin, &mut memory, &record.places()?)?;
+    record.fill(at, &mut memory)?;
+    let (launch, params) = record.launch()?;
+    let options = sim::sass::Options { limit: u64::MAX, ..Default::default() };
+    let done = module.run(&launch, &params, &mut memory, options);
+    let (issued, output) = done.map_err(|e| format!("kernel '{}': {e}", launch.kernel))?;
+    let differences = record.differences(at, &memory)?;
+    let mut text = output.text();
+    for (name, address, [was, is]) in &differences {
+        text += &format!("{name} at {address:#x}: {is:#04x}, recorded was {was:#04x}\n");
+    }
+    text += &format!("{}: {issued} warp instructions\n", launch.kernel);
+    write!(out, "{text}").map_err(|e| e.to_string())?;
+    if differences.is_empty() {
+        Ok(())
+    } else {
+        Err(format!("{folder}: memory differs from the recorded run"))
+    }
 }

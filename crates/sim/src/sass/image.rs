@@ -5,6 +5,7 @@ use crate::memory::{CONST_WINDOW, Memory};
 use crate::output::DRIVER;
 use rustc_hash::FxHashMap;
 use sass::Target;
+use std::collections::BTreeMap;
 
 /// Bytes of stack that the driver gives every thread unless told otherwise.
 const DEFAULT_STACK: u32 = 1024;
@@ -127,11 +128,30 @@ impl Module {
     /// # Errors
     /// What is wrong with the file.
     pub fn load(file: &[u8], memory: &mut Memory) -> Result<Module, String> {
+        Module::load_at(file, memory, &BTreeMap::new())
+    }
+
+    /// As [`Module::load`], with variables at the addresses that are said of their names.
+    ///
+    /// # Errors
+    /// What is wrong with the file.
+    pub fn load_at(
+        file: &[u8],
+        memory: &mut Memory,
+        places: &BTreeMap<String, u64>,
+    ) -> Result<Module, String> {
+        let mut allocate = |name: &str, bytes: Vec<u8>| match places.get(name) {
+            Some(at) => {
+                memory.place(name, *at, bytes);
+                *at
+            }
+            None => memory.alloc(name, bytes),
+        };
         let mut cubin = cubin::read::read(file)?;
         let target = Target::new(cubin.sm).ok_or(format!("unknown target sm_{}", cubin.sm))?;
         let mut globals = FxHashMap::default();
         for g in &cubin.globals {
-            let at = memory.alloc(&g.name, g.bytes.clone());
+            let at = allocate(&g.name, g.bytes.clone());
             globals.insert(g.name.clone(), (at, g.bytes.len() as u64));
         }
         // Those of functions wait for a kernel: code has its address as part of it.
@@ -148,7 +168,7 @@ impl Module {
             };
             done.ok_or(OUTSIDE)?;
         }
-        let mut constants = CONST_WINDOW;
+        let mut constants = places.get(CONSTANTS).copied().unwrap_or(CONST_WINDOW);
         if memory.allocation(constants).is_none() {
             memory.place(CONSTANTS, constants, cubin.constant3.clone());
         } else {
@@ -170,13 +190,19 @@ impl Module {
         self.target
     }
 
+    /// Where each variable lies, by name, and the constant ones as a whole: for [`Module::load_at`].
+    pub fn places(&self) -> impl Iterator<Item = (&str, u64)> {
+        let globals = self.globals.iter().map(|(name, v)| (&**name, v.0));
+        globals.chain([(CONSTANTS, self.constants)])
+    }
+
     /// Bytes of constant bank 3.
     pub fn constant_bytes(&self) -> usize {
         self.cubin.constant3.len()
     }
 
     /// The kernels and device functions by name.
-    pub fn functions(&self) -> &std::collections::BTreeMap<String, cubin::read::KernelImage> {
+    pub fn functions(&self) -> &BTreeMap<String, cubin::read::KernelImage> {
         &self.cubin.kernels
     }
 
@@ -187,7 +213,7 @@ impl Module {
     }
 
     /// Address and size of every variable by name, in the order of names.
-    pub fn variables(&self) -> std::collections::BTreeMap<&str, (u64, u64)> {
+    pub fn variables(&self) -> BTreeMap<&str, (u64, u64)> {
         let constants = self.cubin.constants.iter().map(|c| (&*c.0, (self.constants + c.1, c.2)));
         constants.chain(self.globals.iter().map(|(name, v)| (&**name, *v))).collect()
     }

@@ -1,0 +1,124 @@
+//! Programs in C that use the library as any program would: compiled, linked with it, and run, once in the simulator and
+//! once in the PTX interpreter.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// The library under the names that programs look for, in a folder of its own.
+fn library(folder: &Path) {
+    let tests = std::env::current_exe().expect("tests run from a file");
+    let built = tests.with_file_name("liboxcuda.so");
+    std::fs::copy(&built, folder.join("libcuda.so.1")).expect("cargo builds the library for its tests");
+    std::os::unix::fs::symlink("libcuda.so.1", folder.join("libcuda.so")).expect("the folder is new");
+}
+
+struct Program {
+    folder: tempfile::TempDir,
+    path: PathBuf,
+}
+
+impl Program {
+    fn new(name: &str) -> Program {
+        let folder = tempfile::tempdir().expect("there is room");
+        library(folder.path());
+        let source =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(name).with_extension("c");
+        let path = folder.path().join(name);
+        let mut cc = Command::new("cc");
+        cc.args(["-std=c11", "-Wall", "-Werror", "-D_ISOC11_SOURCE", "-o"]).arg(&path).arg(source);
+        let done = cc.arg("-L").arg(folder.path()).arg("-lcuda").output().expect("there is a C compiler");
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        Program { folder, path }
+    }
+
+    fn run(&self, args: &[&str], variables: &[(&str, &str)]) -> (Output, String, String) {
+        let mut run = Command::new(&self.path);
+        run.args(args).env("LD_LIBRARY_PATH", self.folder.path()).envs(variables.iter().copied());
+        let out = run.output().expect("runs");
+        let text = |b: &[u8]| String::from_utf8_lossy(b).into_owned();
+        let (said, complained) = (text(&out.stdout), text(&out.stderr));
+        (out, said, complained)
+    }
+
+    fn passes(&self, args: &[&str], variables: &[(&str, &str)]) -> (String, String) {
+        let (out, said, complained) = self.run(args, variables);
+        assert!(out.status.success() && said.ends_with("done\n"), "{variables:?}: {said}{complained}");
+        (said, complained)
+    }
+}
+
+/// Devices and executors.
+const WAYS: &[&[(&str, &str)]] =
+    &[&[("OXCUDA_SM", "75")], &[], &[("OXCUDA_SM", "120")], &[("OXCUDA_MODE", "ptx")]];
+
+#[test]
+fn memory_of_every_kind_is_seen_by_kernels() {
+    let p = Program::new("memory");
+    WAYS.iter().for_each(|w| drop(p.passes(&[], w)));
+}
+
+#[test]
+fn work_is_done_in_order() {
+    let p = Program::new("order");
+    WAYS.iter().for_each(|w| drop(p.passes(&[], w)));
+}
+
+#[test]
+fn launches_have_what_they_ask_for() {
+    let p = Program::new("launch");
+    for w in WAYS {
+        let (said, _) = p.passes(&[], w);
+        assert_eq!(said, "block 0\nblock 1\nblock 2\ndone\n", "{w:?}");
+    }
+}
+
+#[test]
+fn faults_are_told_with_their_place() {
+    let p = Program::new("faults");
+    let cases = [
+        ("outside", "700", &["thread [40, 0, 0]", "line 10 of the PTX: st.global.u32 [%rd1], %r;"][..]),
+        ("odd", "716", &["misaligned"]),
+        ("stop", "719", &["trap"]),
+        ("wrong", "710", &["x > 0"]),
+    ];
+    for (kernel, code, texts) in cases {
+        let (_, complained) = p.passes(&[kernel, code], &[]);
+        for t in [&[&*format!("kernel {kernel}")], texts].concat() {
+            assert!(complained.contains(t), "{kernel}: {t} in {complained}");
+        }
+    }
+}
+
+#[test]
+fn images_of_every_kind_are_loaded() {
+    let p = Program::new("images");
+    let (_, complained) = p.passes(&[], &[]);
+    assert_eq!(complained.matches("cuTexObjectCreate is not built").count(), 1, "{complained}");
+    let Some(tools) = std::env::var_os("OXPTXAS_ORACLES").map(PathBuf::from) else { return };
+    // What NVIDIA's tools make: a cubin, and fat binaries, compressed or not.
+    let at = |name: &str| p.folder.path().join(name).display().to_string();
+    let ptx = ".version 7.8\n.target sm_75\n.address_size 64\n.visible .entry seven(.param .u64 x)\n{\n  .reg .b64 %rd;\n\
+               ld.param.u64 %rd, [x]; st.global.u32 [%rd], 7;\n  ret;\n}\n";
+    std::fs::write(at("seven.ptx"), ptx).expect("there is room");
+    let tool = |name: &str, args: &[String]| {
+        let done = Command::new(tools.join(name)).args(args).output().expect("is installed");
+        assert!(done.status.success(), "{name}: {}", String::from_utf8_lossy(&done.stderr));
+    };
+    tool("ptxas", &["-arch=sm_90".into(), at("seven.ptx"), "-o".into(), at("seven.cubin")]);
+    let mut files = vec![at("seven.ptx"), at("seven.cubin")];
+    for (i, extra) in ["--compress=false", "--compress-all", "--compress-mode=speed", "--compress-mode=size"]
+        .iter()
+        .enumerate()
+    {
+        for (kind, file) in [("ptx", "seven.ptx"), ("elf", "seven.cubin")] {
+            let out = at(&format!("{i}.{kind}.fatbin"));
+            let image = format!("--image3=kind={kind},sm=90,file={}", at(file));
+            tool("fatbinary", &[format!("--create={out}"), image, "-64".into(), (*extra).into()]);
+            files.push(out);
+        }
+    }
+    let args: Vec<&str> = files.iter().map(String::as_str).collect();
+    p.passes(&args, &[]);
+    let ptxas = tools.join("ptxas").display().to_string();
+    p.passes(&[], &[("OXCUDA_PTXAS", &ptxas)]);
+}
