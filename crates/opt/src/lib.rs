@@ -11,6 +11,7 @@ pub mod fold;
 pub mod gvn;
 pub mod setp_combine;
 pub mod three_inputs;
+pub mod unite_halves;
 pub mod uses;
 pub mod wide_add;
 
@@ -39,6 +40,7 @@ pub static PASSES: &[Pass] = &[
     pass(Phase::GeneralOptimize, 1, wide_add::run),
     pass(Phase::OriLinearReplacement, 1, contraction::run),
     pass(Phase::GeneralOptimizeMid, 1, setp_combine::run),
+    pass(Phase::GeneralOptimizeMid2, 2, unite_halves::run),
     pass(Phase::GvnCse, 2, gvn::run),
     pass(Phase::OriReassociateAndCommon, 2, three_inputs::run),
     pass(Phase::GeneralOptimizeLate, 2, copy_prop::run),
