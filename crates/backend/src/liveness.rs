@@ -118,6 +118,11 @@ impl Liveness {
         lanes.any(|l| self.live_out[b].binary_search(&l).is_ok())
     }
 
+    /// Whether any of these lanes is live on entry of `b`.
+    pub fn is_live_in(&self, b: Block, mut lanes: std::ops::Range<u32>) -> bool {
+        lanes.any(|l| self.live_in[b].binary_search(&l).is_ok())
+    }
+
     /// Computes it by walking from each use up to the definition (Boissinot et al., "Computing Liveness
     /// Sets for SSA-Form Programs"), so the time is that of the result's size.
     pub fn new(func: &Function, cfg: &Cfg, lanes: &Lanes) -> Liveness {

@@ -5,10 +5,11 @@ use super::Error;
 use super::rewrite::move_inst;
 use cranelift_entity::{EntityRef, SecondaryMap};
 use fixedbitset::FixedBitSet;
-use ori::cfg::Cfg;
+use ori::cfg::{Cfg, DomTree};
 use ori::{
     ALWAYS, Block, BlockCall, Function, Inst, InstData, Macro, Name, Op, Operand, Terminator, Value, operand,
 };
+use rustc_hash::FxHashMap;
 use sass::{Mods, Opcode, Reg, RegFile, RegOp, Role};
 use smallvec::{SmallVec, smallvec};
 
@@ -22,6 +23,7 @@ pub fn run(func: &mut Function) -> Result<Cfg, Error> {
     split_double_edges(func);
     let cfg = Cfg::new(func);
     drop_unread(func, &cfg);
+    prefer_copies(func, &cfg);
     for &b in &cfg.rpo {
         let old = std::mem::take(&mut func.blocks[b].insts);
         let mut out = Vec::with_capacity(old.len());
@@ -43,6 +45,48 @@ pub fn run(func: &mut Function) -> Result<Cfg, Error> {
         func.blocks[b].insts = out;
     }
     Ok(cfg)
+}
+
+/// Where a register of a tuple is copied for an argument of a block, everything behind the copy reads that: the tuple and its
+/// copies would else be counted twice where both live on, as accumulators of matrices at the end of a loop do.
+fn prefer_copies(func: &mut Function, cfg: &Cfg) {
+    let mut passed = FixedBitSet::with_capacity(func.values.len());
+    for &b in &cfg.rpo {
+        func.blocks[b].term.targets().iter().flat_map(|t| &t.args).for_each(|a| passed.insert(a.index()));
+    }
+    // The first copy of each register, and where it is.
+    let mut copies: FxHashMap<Name, (Value, Block, usize)> = FxHashMap::default();
+    for &b in &cfg.rpo {
+        for (k, &i) in func.blocks[b].insts.iter().enumerate() {
+            let d = &func.insts[i];
+            if let (Op::Macro(Macro::Copy), true, [Operand::Reg(to), Operand::Reg(from)]) =
+                (d.op, d.is_unguarded(), &d.operands[..])
+                && let (Name::Val(copy), Name::Part(..)) = (to.reg, from.reg)
+                && *from == RegOp::plain(from.reg)
+                && func.values[copy].file == func.shape(from.reg).file
+                && passed.contains(copy.index())
+            {
+                copies.entry(from.reg).or_insert((copy, b, k));
+            }
+        }
+    }
+    if copies.is_empty() {
+        return;
+    }
+    let dom = DomTree::dominators(cfg);
+    for &b in &cfg.rpo {
+        let behind = |n: Name, at: usize| match copies.get(&n) {
+            Some(&(copy, c, k)) if c == b && k < at || c != b && dom.dominates(c, b) => Name::Val(copy),
+            _ => n,
+        };
+        let insts = func.blocks[b].insts.clone();
+        for (k, i) in insts.iter().enumerate() {
+            func.insts[*i].map_uses(|n| behind(n, k));
+        }
+        if let Some(n) = func.blocks[b].term.used_name_mut() {
+            *n = behind(*n, insts.len());
+        }
+    }
 }
 
 /// Replaces a guarded or modifying copy by one real instruction per register, and a collect of the results.

@@ -147,6 +147,7 @@ impl Spiller {
                     continue;
                 }
                 seen.push(target.block);
+                let mut taken: SmallVec<[Value; 4]> = SmallVec::new();
                 for (a, p) in target.args.iter().zip(&func.blocks[target.block].params) {
                     if of_file(a) {
                         let width = i32::from(func.values[*a].width);
@@ -154,12 +155,14 @@ impl Spiller {
                         cost[*p] += w;
                         arrives[*p].push(t as u32);
                         at_edge.entry(t).or_default().push(*p);
-                        let dies = !live.is_live_out(b, lanes.all(*a));
-                        if !dies || covers[*a].contains(&(t as u32)) {
+                        // Another target may still want the argument: its register holds the same there.
+                        let dies = !live.is_live_in(target.block, lanes.all(*a));
+                        if !dies || taken.contains(a) {
                             extra[t] += width;
                             extra[t + 1] += width;
                         } else {
                             covers[*a].push(t as u32);
+                            taken.push(*a);
                         }
                     }
                 }
