@@ -329,3 +329,115 @@ fn metadata_in_any_order() {
     let wrong: Vec<String> = all.par_iter().filter_map(|(source, target)| wrong(source, target)).collect();
     assert!(wrong.is_empty(), "{} of {}: {}", wrong.len(), all.len(), wrong[0]);
 }
+
+/// A loop as Triton makes them: what it multiplies was read an iteration before and taken apart into halves. Accumulators
+/// stay where they are, and the halves never come apart.
+fn pipelined(target: &str) -> String {
+    const ROWS: usize = 4;
+    const COLUMNS: usize = 8;
+    let mut out = format!(
+        ".version 9.0\n.target {target}\n.address_size 64\n.visible .entry k(.param .u64 out)\n{{\n\
+         .shared .align 16 .b8 m[4096];\n.reg .b16 ha<{}>, hb<{}>;\n.reg .b32 a<{}>, b<{}>, t, i, at, v;\n\
+         .reg .f32 d<{}>;\n.reg .pred p;\n.reg .b64 w, po;\n",
+        8 * ROWS,
+        4 * COLUMNS,
+        4 * ROWS,
+        2 * COLUMNS,
+        4 * ROWS * COLUMNS
+    );
+    out += "mov.u32 t, %tid.x; ld.param.u64 po, [out]; mul.wide.u32 w, t, 4; add.u64 po, po, w;\n\
+            mov.u32 at, m; mad.lo.u32 at, t, 4, at; mov.u32 i, 0;\nFILL: and.b32 v, i, 0x0300; or.b32 v, v, 0x3c003c00;\n\
+            st.shared.u32 [at], v; add.u32 at, at, 128; add.u32 i, i, 88; setp.lt.u32 p, i, 2816; @p bra FILL;\n\
+            bar.sync 0; mov.u32 at, m; mad.lo.u32 at, t, 16, at; mov.u32 i, 0;\n";
+    let load = |out: &mut String| {
+        for r in 0..ROWS {
+            let n = 4 * r;
+            let _ = writeln!(
+                out,
+                "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {{a{n}, a{}, a{}, a{}}}, [at+{}];",
+                n + 1,
+                n + 2,
+                n + 3,
+                512 * r
+            );
+        }
+        for c in 0..COLUMNS / 2 {
+            let n = 4 * c;
+            let _ = writeln!(
+                out,
+                "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {{b{n}, b{}, b{}, b{}}}, [at+{}];",
+                n + 1,
+                n + 2,
+                n + 3,
+                512 * c + 2048
+            );
+        }
+        for (name, count) in [('a', 4 * ROWS), ('b', 2 * COLUMNS)] {
+            for n in 0..count {
+                let _ = writeln!(out, "mov.b32 {{h{name}{}, h{name}{}}}, {name}{n};", 2 * n, 2 * n + 1);
+            }
+        }
+    };
+    load(&mut out);
+    for n in 0..4 * ROWS * COLUMNS {
+        let _ = writeln!(out, "mov.f32 d{n}, 0f00000000;");
+    }
+    out += "LOOP:\n";
+    for (name, count) in [('a', 4 * ROWS), ('b', 2 * COLUMNS)] {
+        for n in 0..count {
+            let _ = writeln!(out, "mov.b32 {name}{n}, {{h{name}{}, h{name}{}}};", 2 * n, 2 * n + 1);
+        }
+    }
+    for r in 0..ROWS {
+        for c in 0..COLUMNS {
+            let n = 4 * (r * COLUMNS + c);
+            let d = format!("{{d{n}, d{}, d{}, d{}}}", n + 1, n + 2, n + 3);
+            let a = 4 * r;
+            let _ = writeln!(
+                out,
+                "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {d}, {{a{a}, a{}, a{}, a{}}}, {{b{}, b{}}}, {d};",
+                a + 1,
+                a + 2,
+                a + 3,
+                2 * c,
+                2 * c + 1
+            );
+        }
+    }
+    load(&mut out);
+    out += "add.u32 i, i, 1; setp.lt.u32 p, i, 3; @p bra LOOP;\n";
+    for n in 8..4 * ROWS * COLUMNS {
+        let _ = writeln!(out, "fma.rn.f32 d{0}, d{n}, 0f3F800000, d{0};", n % 8);
+    }
+    for n in 0..8 {
+        let _ = writeln!(out, "st.global.f32 [po+{}], d{n};", 128 * n);
+    }
+    out + "ret;\n}\n"
+}
+
+#[test]
+fn loops_move_nothing() {
+    for name in ["sm_80", "sm_90", "sm_120"] {
+        let source = pipelined(name);
+        let what = wrong(&source, name);
+        assert!(what.is_none(), "{}", what.unwrap_or_default().lines().next().unwrap_or_default());
+        let target = Target::parse(name).unwrap();
+        let cubin = compile(&source, "k.ptx", &Settings::new(target)).unwrap().cubin;
+        let code = instructions(&cubin, target);
+        let first = code.iter().position(|i| i.op.name() == "HMMA").unwrap();
+        let back = code[first..].iter().position(|i| i.op.name() == "BRA").unwrap() + first;
+        let products = code[first..back].iter().filter(|i| i.op.name() == "HMMA").count();
+        assert_eq!(products, 32, "{name}");
+        let moved = ["MOV", "PRMT", "SHF", "LDL", "STL"];
+        for i in &code[first..back] {
+            assert!(!moved.contains(&i.op.name()), "{name}: {}", sass::print(i, target));
+        }
+    }
+}
+
+/// The instructions of a cubin's only kernel.
+fn instructions(cubin: &[u8], target: Target) -> Vec<sass::Inst> {
+    let image = cubin::read::read(cubin).unwrap();
+    let words = image.kernels["k"].code.iter().enumerate();
+    words.map(|(k, w)| sass::decode(*w, target, 16 * k as i64).unwrap()).collect()
+}
