@@ -28,7 +28,7 @@ impl Lower<'_, '_> {
         let fraction = inst.has_prefix("ue4m3");
         inst.has_prefix("ue8m0");
         let [_, Elem::Small(from), Elem::Small(with), _] = p.types else { return self.unsupported(inst) };
-        let rest = &inst.operands[4..];
+        let rest = inst.operands.from(4);
         let (columns, rest) = if sparse { rest.split_at(2) } else { rest.split_at(0) };
         let [scale_a, place_a, scale_b, place_b] = rest else { return self.unsupported(inst) };
         let blocks = match (small, four) {
