@@ -4,6 +4,7 @@ use crate::code::{How, Source, jobs};
 use oxptxas::verify::{self, Verdict};
 use rayon::prelude::*;
 use sass::Target;
+use sim::sass::check::Checks;
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -19,6 +20,9 @@ pub struct Options {
     /// Launches per kernel.
     #[arg(long, default_value_t = 4)]
     seeds: u64,
+    /// Print what these checks find in launches that have the right result (docs/sanitizer.md).
+    #[arg(long, default_value = "")]
+    check: Checks,
     /// Print every kernel's verdict.
     #[arg(long)]
     all: bool,
@@ -33,7 +37,7 @@ fn file(root: &Path, bin: &Path, ptx: &Path, sm: &str, options: &Options) -> Fou
     let module = verify::module(&source, target).map_err(|_| "not accepted".to_string())?;
     let ptxas = options.source.ptxas;
     let compiled = |fmad: bool| {
-        let how = How { fmad, ..How::default() };
+        let how = How { fmad, lines: options.check.any(), ..How::default() };
         options.source.cubin(root, bin, (ptx, &source), sm, how)
     };
     let cubin = compiled(true)?;
@@ -52,7 +56,14 @@ fn file(root: &Path, bin: &Path, ptx: &Path, sm: &str, options: &Options) -> Fou
             }
             verdict = verify::despite_contraction(judge(exact.as_deref().unwrap_or(&cubin)));
         }
+        let good = matches!(verdict, Verdict::Same | Verdict::Close | Verdict::Silent);
         found.push((name.to_string(), verdict));
+        if good && options.check.any() {
+            let seeds = (0..options.seeds, options.check);
+            for f in verify::findings(&module, &source, &cubin, name, seeds) {
+                println!("{} sm_{sm} {f}", ptx.display());
+            }
+        }
     }
     if !ptxas {
         let hazards = sim::hazard::check_cubin(&cubin, sim::hazard::Minima::built_in())?;

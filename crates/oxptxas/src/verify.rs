@@ -4,6 +4,7 @@
 use crate::tolerance::Tolerance;
 use sim::generate::generate;
 use sim::ptx::Options;
+use sim::sass::check::{Checks, Finding, Report};
 use sim::schedule::Schedule;
 use sim::watch::Watch;
 use std::cell::OnceCell;
@@ -134,6 +135,27 @@ fn blame(
         None => "not by the code".into(),
     };
     Some((address, stored, format!("{ptx}, {sass}")))
+}
+
+/// What checks find on the launches of which the PTX interpreter has a result.
+pub fn findings(
+    module: &ptx::Module,
+    source: &str,
+    cubin: &[u8],
+    name: &str,
+    (seeds, checks): (std::ops::Range<u64>, Checks),
+) -> Vec<Finding> {
+    let mut report = Report::of(cubin);
+    report.read_ptx(source);
+    for launch in seeds.filter_map(|seed| generate(module, name, seed)) {
+        let options = Options { limit: LIMITS.0, ..Options::default() };
+        if sim::ptx::execute_with(module, &launch, options).is_ok() {
+            let options = sim::sass::Options { limit: LIMITS.1, checks, ..Default::default() };
+            // Whether the launch has the result that it should have, is `kernel`'s to say.
+            let _ = sim::sass::checked(cubin, &launch, options, &mut report);
+        }
+    }
+    report.findings
 }
 
 /// Compares a cubin's kernel with the PTX, of which `source` is the text, on a launch for each seed.

@@ -46,6 +46,7 @@ oxsass: look at and execute GPU code
       Hold the files against what the reference compiler's files always and never do (docs/hardware-contract.md):
       each form, control field, neighbourhood and attribute that those never have, with the nearest that they have.
   oxsass verify FILE.ptx [--arch sm_90] [--opt-level 3] [--cubin FILE] [--against FILE] [--seeds 4]
+      [--check memory,init,race,sync]
       Compile the file (or take the cubin given), execute every kernel and interpret its PTX on launches that
       are made up from seeds, compare memory, and look for hazards. The exit status is 0 only if all agree.
       What differs is shown with the line of the PTX and the instruction of the code that stored it. With
@@ -228,11 +229,13 @@ struct VerifyOptions<'a> {
     cubin: Option<Vec<u8>>,
     against: Option<(&'a str, Vec<u8>)>,
     seeds: u64,
+    checks: Checks,
 }
 
 impl<'a> VerifyOptions<'a> {
     fn parse(options: &[&'a str]) -> Result<VerifyOptions<'a>, String> {
-        let mut o = VerifyOptions { target: None, level: 3, cubin: None, against: None, seeds: 4 };
+        let checks = Checks::default();
+        let mut o = VerifyOptions { target: None, level: 3, cubin: None, against: None, seeds: 4, checks };
         for pair in options.chunks(2) {
             let [name, value] = pair else { return Err(format!("option '{}' lacks its value", pair[0])) };
             let number = || value.parse::<u64>().map_err(|_| format!("{name}: '{value}' is not a number"));
@@ -240,6 +243,7 @@ impl<'a> VerifyOptions<'a> {
                 "--arch" => o.target = Some(parse_target(value)?),
                 "--opt-level" => o.level = number()?.min(3) as u8,
                 "--seeds" => o.seeds = number()?,
+                "--check" => o.checks = value.parse()?,
                 "--cubin" => o.cubin = Some(read(value)?),
                 "--against" => o.against = Some((*value, read(value)?)),
                 other => return Err(format!("unknown option '{other}'")),
@@ -290,7 +294,7 @@ fn verify(out: &mut impl Write, path: &str, options: &[&str]) -> Result<(), Stri
         return Err(format!("{path}: verify starts from PTX"));
     };
     let settings = options.settings(&module);
-    let VerifyOptions { cubin, against, seeds, .. } = options;
+    let VerifyOptions { cubin, against, seeds, checks, .. } = options;
     let ours = cubin.is_none();
     let mut exact = None;
     let (bytes, target) = match cubin {
@@ -328,6 +332,11 @@ fn verify(out: &mut impl Write, path: &str, options: &[&str]) -> Result<(), Stri
         show("", &bytes)?;
         if let Some((file, other)) = &against {
             show(&format!(" in {file}"), other)?;
+        }
+        if checks.any() {
+            for f in oxptxas::verify::findings(&module, &source, &bytes, name, (0..seeds, checks)) {
+                writeln!(out, "{f}").map_err(|e| e.to_string())?;
+            }
         }
     }
     let hazards = sim::hazard::check_cubin(&bytes, sim::hazard::Minima::built_in())?;
