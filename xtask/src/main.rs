@@ -19,6 +19,7 @@ mod link;
 mod mutate;
 mod order;
 mod ptxfuzz;
+mod scaling;
 mod score;
 mod statements;
 mod status;
@@ -47,6 +48,8 @@ enum Task {
     Status,
     /// Measure our code, compile time and memory beside ptxas's.
     Score(score::Options),
+    /// Measure how compile time grows with programs that are large in one way, ours beside ptxas's.
+    Scaling(scaling::Options),
     /// Compare our code's time on one SM with ptxas's, by the simulator's model.
     Cycles(cycles::Options),
     /// Write the hazard checker's table of least distances from ptxas's code.
@@ -130,6 +133,7 @@ fn main() -> ExitCode {
         Task::SimCoverage(o) => install_oracles().and_then(|bin| coverage::run(&root(), &bin, &o)),
         Task::Verify(o) => install_oracles().and_then(|bin| verify::run(&root(), &bin, &o)),
         Task::Cycles(o) => install_oracles().and_then(|bin| cycles::run(&root(), &bin, &o)),
+        Task::Scaling(o) => install_oracles().and_then(|bin| scaling::run(&root(), &bin, &o)),
         Task::Score(o) => install_oracles().and_then(|bin| score::run(&root(), &bin, &o)),
         Task::Status => install_oracles().and_then(|bin| status::print(&root(), &bin)),
     };
