@@ -13,6 +13,7 @@
 //! are surely together.
 
 use crate::Error;
+use crate::block_set::{BlockSet, Seen};
 use crate::meetings::{self, Sites};
 use crate::uniformity::Uniformity;
 use crate::waits::{Spins, ends_thread, gathers};
@@ -23,6 +24,7 @@ use ori::{Block, BlockCall, Function, Inst, InstData, Name, Op, Operand, Termina
 use rustc_hash::FxHashSet;
 use sass::{Mod, Mods, Opcode, Reg, RegFile};
 use smallvec::SmallVec;
+use std::cell::RefCell;
 
 /// Most barriers live at once: B0 … B11, as ptxas 13.0.88 has them; the encoding has 16.
 const MAX_LIVE: u8 = 12;
@@ -36,7 +38,7 @@ struct Region {
     /// Where they meet.
     meet: Block,
     /// The blocks from `enter` to `meet`, `enter` included, `meet` not.
-    body: FixedBitSet,
+    body: BlockSet,
 }
 
 /// Whether the block calls a function, which keeps some of the barriers only.
@@ -68,13 +70,14 @@ pub fn run(func: &mut Function) -> Result<(), Error> {
     }
     let spins = Spins::new(func, &cfg, &dom);
     let yields = spins.of_lanes(|b| parts(func, b));
-    let graph = Graph { func, cfg: &cfg, trimmed: &trimmed, dom: &dom, post: &post, spins };
+    let seen = RefCell::new(Seen::new(func.blocks.len()));
+    let graph = Graph { func, cfg: &cfg, trimmed: &trimmed, dom: &dom, post: &post, spins, seen };
     let mut regions: Vec<Region> = cfg.rpo.iter().flat_map(|y| graph.regions(&branches[*y], *y)).collect();
     // Outer regions first; what exceeds the number of barriers stays apart.
     regions.sort_by_key(|r| (cfg.order[r.enter], std::cmp::Reverse(cfg.order[r.meet])));
     let mut live: SecondaryMap<Block, u8> = SecondaryMap::new();
     regions.retain(|r| {
-        let blocks = || r.body.ones().map(Block::new);
+        let blocks = || r.body.iter();
         let fits = blocks().all(|b| live[b] < if calls(func, b) { MAX_KEPT } else { MAX_LIVE });
         if fits {
             blocks().for_each(|b| live[b] += 1);
@@ -83,8 +86,9 @@ pub fn run(func: &mut Function) -> Result<(), Error> {
     });
     let barriers: Vec<Value> = regions.iter().map(|_| func.add_value(RegFile::B, 1)).collect();
     // Edges into a meeting block are redirected in the same order, so inner meetings come before outer ones.
+    let mut places = Places::new(func);
     for (r, &barrier) in regions.iter().zip(&barriers).rev() {
-        let sync = meeting(func, &cfg, r, barrier);
+        let sync = meeting(func, &cfg, r, barrier, &mut places);
         let label = Operand::Label(sync);
         let mods: &[Mod] = if func.target.sm >= 100 { &[Mod::RECONVERGENT] } else { &[] };
         let data = instruction(Opcode::BSSY, mods, [operand(barrier), label]);
@@ -95,18 +99,19 @@ pub fn run(func: &mut Function) -> Result<(), Error> {
             insts.iter().rposition(|i| func.insts[*i].op != Op::Sass(Opcode::BSSY)).map_or(0, |k| k + 1);
         insts.insert(first, inst);
     }
+    places.lay_out(func);
     let mut divergent: FixedBitSet = cfg.rpo.iter().filter(|b| parts(func, **b)).map(|b| b.index()).collect();
-    let mut bodies: SecondaryMap<Value, Option<FixedBitSet>> = SecondaryMap::new();
+    let mut bodies: SecondaryMap<Value, Option<BlockSet>> = SecondaryMap::new();
     for (r, barrier) in regions.into_iter().zip(barriers) {
         bodies[barrier] = Some(r.body);
     }
     for (from, to) in yield_before(func, &yields) {
         if divergent.contains(from.index()) {
             divergent.remove(from.index());
-            grow_and_insert(&mut divergent, to.index());
+            divergent.grow_and_insert(to.index());
         }
-        for body in bodies.values_mut().flatten().filter(|b| b.contains(from.index())) {
-            grow_and_insert(body, to.index());
+        for body in bodies.values_mut().flatten().filter(|b| b.contains(from)) {
+            body.insert(to);
         }
     }
     gather(func, &divergent, &bodies, &divided)
@@ -132,11 +137,6 @@ fn lanes_of_several_masks(func: &mut Function, uniformity: &Uniformity) -> FxHas
         }
     }
     found
-}
-
-fn grow_and_insert(set: &mut FixedBitSet, n: usize) {
-    set.grow(n + 1);
-    set.insert(n);
 }
 
 /// Whether the instruction is a WARPSYNC of all lanes.
@@ -219,7 +219,7 @@ impl<'f> Together<'f> {
 fn gather(
     func: &mut Function,
     divergent: &FixedBitSet,
-    bodies: &SecondaryMap<Value, Option<FixedBitSet>>,
+    bodies: &SecondaryMap<Value, Option<BlockSet>>,
     divided: &FxHashSet<Inst>,
 ) -> Result<(), Error> {
     let is_warpsync = |d: &InstData| d.op == Op::Sass(Opcode::WARPSYNC);
@@ -235,7 +235,7 @@ fn gather(
         let needed = Together::new(func, &cfg, divergent, &shared, divided).needed();
         let Some(sites) = sites.as_ref() else { break needed };
         let parts = |b: Block| divergent.contains(b.index());
-        let within = |v: Value, b: Block| bodies[v].as_ref().is_some_and(|r| r.contains(b.index()));
+        let within = |v: Value, b: Block| bodies[v].as_ref().is_some_and(|r| r.contains(b));
         let found = sites.shared(func, &cfg, &needed, &shared, parts, within);
         if found.len() == shared.len() {
             break needed;
@@ -360,6 +360,8 @@ struct Graph<'f> {
     dom: &'f DomTree,
     post: &'f PostDom,
     spins: Spins<'f>,
+    /// For walks through regions.
+    seen: RefCell<Seen>,
 }
 
 impl Graph<'_> {
@@ -383,7 +385,7 @@ impl Graph<'_> {
         }
         let mut found: Vec<Region> = Vec::new();
         for &b in branches {
-            if !found.iter().any(|r| r.body.contains(b.index()))
+            if !found.iter().any(|r| r.body.contains(b))
                 && let Some(Ok(r)) = self.region(b, meet)
             {
                 found.push(r);
@@ -408,9 +410,11 @@ impl Graph<'_> {
     }
 
     /// The blocks on the ways from `d` to `meet`.
-    fn body(&self, d: Block, meet: Block) -> Result<FixedBitSet, Obstacle> {
-        let mut body = FixedBitSet::with_capacity(self.func.blocks.len());
-        body.insert(d.index());
+    fn body(&self, d: Block, meet: Block) -> Result<BlockSet, Obstacle> {
+        let mut seen = self.seen.borrow_mut();
+        seen.restart();
+        seen.put(d);
+        let mut body = vec![d];
         let mut stack = vec![d];
         let mut reaches = false;
         let mut waits = false;
@@ -427,11 +431,13 @@ impl Graph<'_> {
                         return Err(Obstacle::Leaks);
                     }
                     waits |= self.gathers(s);
-                } else if !body.put(s.index()) {
+                } else if !seen.put(s) {
+                    body.push(s);
                     stack.push(s);
                 }
             }
         }
+        let body = BlockSet::new(body, self.func.blocks.len());
         match () {
             () if again || !reaches => Err(Obstacle::Leaks),
             () if waits || !self.spins.among(&body, Some(meet)).is_empty() => Err(Obstacle::Waits),
@@ -517,25 +523,54 @@ fn instruction(op: Opcode, mods: &[Mod], operands: impl IntoIterator<Item = Oper
     }
 }
 
+/// Where new blocks go in the layout.
+struct Places {
+    /// Position of each block before there were any.
+    at: SecondaryMap<Block, u32>,
+    /// New ones directly before a block, in order.
+    before: SecondaryMap<Block, SmallVec<[Block; 1]>>,
+    /// New ones directly behind a block, the last one first.
+    behind: SecondaryMap<Block, SmallVec<[Block; 1]>>,
+}
+
+impl Places {
+    fn new(func: &Function) -> Places {
+        let mut at = SecondaryMap::with_default(u32::MAX);
+        func.layout.iter().enumerate().for_each(|(k, b)| at[*b] = k as u32);
+        Places { at, before: SecondaryMap::new(), behind: SecondaryMap::new() }
+    }
+
+    /// Takes the new blocks into the layout.
+    fn lay_out(&self, func: &mut Function) {
+        let old = std::mem::take(&mut func.layout);
+        for b in old {
+            func.layout.extend(&self.before[b]);
+            func.layout.push(b);
+            func.layout.extend(self.behind[b].iter().rev());
+        }
+    }
+}
+
 /// Puts the BSYNC of a region on all its edges into the meeting block; the block that it stands in.
-fn meeting(func: &mut Function, cfg: &Cfg, r: &Region, barrier: Value) -> Block {
+fn meeting(func: &mut Function, cfg: &Cfg, r: &Region, barrier: Value, places: &mut Places) -> Block {
     let mods: &[Mod] = if func.target.sm >= 100 { &[Mod::RECONVERGENT] } else { &[] };
     let always = operand(Name::Phys(Reg::PT));
     let sync = func.insts.push(instruction(Opcode::BSYNC, mods, [always, operand(barrier)]));
-    if cfg.preds[r.meet].iter().all(|p| r.body.contains(p.index())) {
+    if cfg.preds[r.meet].iter().all(|p| r.body.contains(*p)) {
         func.blocks[r.meet].insts.insert(0, sync);
         return r.meet;
     }
     let block = func.add_block();
     func.layout.pop();
     // Before the meeting block, or, for a loop header, after the last latch.
-    let at = if r.body.contains(r.meet.index()) || cfg.order[r.meet] <= cfg.order[r.enter] {
-        func.layout.iter().rposition(|b| r.body.contains(b.index())).map(|k| k + 1)
-    } else {
-        func.layout.iter().position(|b| *b == r.meet)
+    let latch = match r.body.contains(r.meet) || cfg.order[r.meet] <= cfg.order[r.enter] {
+        true => r.body.iter().max_by_key(|b| places.at[*b]),
+        false => None,
     };
-    let at = at.unwrap_or(func.layout.len());
-    func.layout.insert(at, block);
+    match latch {
+        Some(b) => places.behind[b].push(block),
+        None => places.before[r.meet].push(block),
+    }
     let params: SmallVec<[Value; 4]> = func.blocks[r.meet].params.clone();
     let params: SmallVec<[Value; 4]> = params
         .iter()
@@ -548,7 +583,7 @@ fn meeting(func: &mut Function, cfg: &Cfg, r: &Region, barrier: Value) -> Block 
     data.params.clone_from(&params);
     data.insts.push(sync);
     data.term = Terminator::Jump(BlockCall { block: r.meet, args: params });
-    for p in r.body.ones().map(Block::new) {
+    for p in r.body.iter() {
         for t in func.blocks[p].term.targets_mut() {
             if t.block == r.meet {
                 t.block = block;

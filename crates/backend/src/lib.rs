@@ -1,6 +1,7 @@
 //! From optimized Ori to machine code: legalization, convergence barriers, register allocation, scheduling,
 //! hazards and encoding. One file per pass; [`compile`] runs them in order, each as the phase that it is.
 
+mod block_set;
 pub mod convergence;
 pub mod emit;
 pub mod hazards;
@@ -142,7 +143,7 @@ pub fn finish(
     code.frame_bytes = machine.frame_bytes;
     code.saved_stack = machine.saved_stack;
     code.stack_bytes = machine.frame_bytes;
-    code.callees.clone_from(&func.callees);
+    code.callees = func.callees.iter().cloned().collect();
     code.symbols.clone_from(&func.symbols);
     code.barriers = u32::from(func.barriers);
     code.shared_size = func.shared_size;

@@ -8,7 +8,7 @@ use crate::emit::{self, INST_BYTES};
 use crate::machine::Link;
 use crate::{Code, Error};
 use ori::{Callee, Part};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use sass::{Inst, Opcode, Operand, Target};
 
 /// A function in the code of a kernel.
@@ -35,24 +35,17 @@ impl<'c> Functions<'c> {
     /// pointer.
     pub fn reachable(&self, kernel: &'c Code) -> (Vec<&'c str>, bool) {
         let mut found: Vec<&'c str> = Vec::new();
+        let mut seen: FxHashSet<&'c str> = FxHashSet::default();
         let mut indirect = false;
         let mut next = 0;
         let mut code = kernel;
         loop {
-            for callee in &code.callees {
-                let names: &[&str] = match callee {
-                    Callee::Internal(name) => &[name.as_str()],
-                    Callee::Indirect => {
-                        indirect = true;
-                        &self.table
-                    }
-                    Callee::External => &[],
-                };
-                for name in names {
-                    if let (Some((name, _)), false) = (self.code.get_key_value(name), found.contains(name)) {
-                        found.push(name);
-                    }
-                }
+            // All that pointers may hold is found the first time.
+            let known = indirect;
+            let through = |c: &&Callee| !(known && **c == Callee::Indirect);
+            indirect |= code.callees.contains(&Callee::Indirect);
+            for callee in code.callees.iter().filter(through) {
+                found.extend(self.names(callee).filter(|n| seen.insert(n)));
             }
             match found.get(next) {
                 Some(name) => code = self.code[name],
@@ -62,41 +55,61 @@ impl<'c> Functions<'c> {
         }
     }
 
-    /// The most bytes of stack that `code` and what it calls take, and whether there is recursion, so that there
+    /// The functions with code that a call may go to.
+    fn names(&self, callee: &Callee) -> impl Iterator<Item = &'c str> + '_ {
+        let (one, all): (Option<&'c str>, &[&'c str]) = match callee {
+            Callee::Internal(name) => (self.code.get_key_value(name.as_str()).map(|k| *k.0), &[]),
+            Callee::Indirect => (None, &self.table),
+            Callee::External => (None, &[]),
+        };
+        one.into_iter().chain(all.iter().copied())
+    }
+
+    /// The most bytes of stack that `kernel` and what it calls take, and whether there is recursion, so that there
     /// is no bound.
-    fn stack(
-        &self,
-        code: &'c Code,
-        open: &mut Vec<&'c str>,
-        known: &mut FxHashMap<&'c str, u32>,
-    ) -> (u32, bool) {
-        let (mut most, mut recursive) = (0, false);
-        for callee in &code.callees {
-            let names: Vec<&'c str> = match callee {
-                Callee::Internal(name) => {
-                    self.code.get_key_value(name.as_str()).map(|k| *k.0).into_iter().collect()
+    fn stack(&self, kernel: &'c Code) -> (u32, bool) {
+        /// A function whose callees are being looked at.
+        struct Open<'c> {
+            name: Option<&'c str>,
+            frame: u32,
+            callees: Vec<&'c str>,
+            /// Of those callees that are known.
+            most: u32,
+        }
+        let open = |name: Option<&'c str>, code: &'c Code| Open {
+            name,
+            frame: code.frame_bytes,
+            callees: code.callees.iter().flat_map(|c| self.names(c)).collect(),
+            most: 0,
+        };
+        let mut recursive = false;
+        // `None` while a function is open.
+        let mut known: FxHashMap<&'c str, Option<u32>> = FxHashMap::default();
+        let mut walk = vec![open(None, kernel)];
+        loop {
+            let Some(top) = walk.last_mut() else { return (0, recursive) };
+            if let Some(name) = top.callees.pop() {
+                match known.get(name) {
+                    Some(None) => recursive = true,
+                    Some(Some(n)) => top.most = top.most.max(*n),
+                    None => {
+                        known.insert(name, None);
+                        walk.push(open(Some(name), self.code[name]));
+                    }
                 }
-                Callee::Indirect => self.table.clone(),
-                Callee::External => Vec::new(),
-            };
-            for name in names {
-                if open.contains(&name) {
-                    recursive = true;
-                    continue;
+                continue;
+            }
+            let total = top.frame + top.most;
+            let name = top.name;
+            walk.pop();
+            match (name, walk.last_mut()) {
+                (Some(name), Some(caller)) => {
+                    known.insert(name, Some(total));
+                    caller.most = caller.most.max(total);
                 }
-                if let Some(n) = known.get(name) {
-                    most = most.max(*n);
-                    continue;
-                }
-                open.push(name);
-                let (n, r) = self.stack(self.code[name], open, known);
-                open.pop();
-                known.insert(name, n);
-                most = most.max(n);
-                recursive |= r;
+                _ => return (total, recursive),
             }
         }
-        (code.frame_bytes + most, recursive)
     }
 
     /// Puts `kernel` and its functions together: words, what each needs, where functions are. `None` of the
@@ -129,7 +142,7 @@ impl<'c> Functions<'c> {
             out.exit_offsets.extend(code.exit_offsets.iter().map(|e| e + start));
             out.lines.extend(code.lines.iter().map(|(offset, line)| (offset + start, *line)));
         }
-        let (stack, recursive) = self.stack(kernel, &mut Vec::new(), &mut FxHashMap::default());
+        let (stack, recursive) = self.stack(kernel);
         out.stack_bytes = stack;
         out.recursive = recursive;
         if indirect {

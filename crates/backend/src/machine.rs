@@ -203,7 +203,7 @@ pub fn lower(func: &Function, mut frame_bytes: u32) -> Result<Machine, Error> {
         let data = &func.blocks[b];
         let mut out = MachineBlock { insts: std::mem::take(&mut first), succs: SmallVec::new() };
         out.insts.reserve(data.insts.len() + 2);
-        for &i in &data.insts {
+        for (k, &i) in data.insts.iter().enumerate() {
             let d = &func.insts[i];
             if d.op == Op::Sass(Opcode::BSYNC) && layout.sync[b] != layout.start[b] {
                 // BSSY finds its BSYNC by the block, and names what is behind it.
@@ -214,8 +214,11 @@ pub fn lower(func: &Function, mut frame_bytes: u32) -> Result<Machine, Error> {
                 out.insts.push(MachineInst::new(clear, d.loc.0));
             }
             if let Op::Macro(m @ (Macro::Call | Macro::ReturnAddress)) = d.op {
-                let insts =
-                    if m == Macro::Call { call::call(func, d)? } else { call::return_address(func, b, i) };
+                let insts = if m == Macro::Call {
+                    call::call(func, d)?
+                } else {
+                    call::return_address(func, &data.insts[k..])
+                };
                 out.insts.extend(insts.into_iter().map(|(inst, link)| MachineInst {
                     inst,
                     line: d.loc.0,

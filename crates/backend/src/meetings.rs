@@ -599,10 +599,7 @@ impl Insts<'_> {
             self.put(Op::Macro(Macro::ToReg), &[], [r.clone(), word]);
         }
         let callee = Callee::Internal(kind.name());
-        let n = self.func.callees.iter().position(|c| *c == callee).unwrap_or_else(|| {
-            self.func.callees.push(callee);
-            self.func.callees.len() - 1
-        });
+        let n = self.func.callees.insert_full(callee).0;
         let back = [0, 1].map(|n| operand(Name::Phys(Reg::r(abi::RETURN_ADDRESS + n))));
         self.put(Op::Macro(Macro::ReturnAddress), &[], back.clone());
         let operands = std::iter::once(Operand::Imm(n as u32)).chain(registers).chain(back);

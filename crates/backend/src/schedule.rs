@@ -19,6 +19,8 @@ use std::collections::BinaryHeap;
 const WINDOW: usize = 4096;
 /// Memory accesses that a later one is compared with; older ones are summed up.
 const MAX_ACCESSES: usize = 48;
+/// Guarded writes of a register that later instructions are compared with; each comes behind the older ones.
+const MAX_WRITERS: usize = 4;
 
 /// Schedules every block.
 pub fn run(machine: &mut Machine) {
@@ -233,7 +235,7 @@ fn schedule_region(
 /// The dependence graph.
 fn dependences(target: Target, region: &[MachineInst]) -> Vec<Node> {
     let mut nodes: Vec<Node> = region.iter().map(|_| Node::default()).collect();
-    // Per unit: writers since the last unguarded one, readers since then.
+    // Per unit: the last unguarded writer and those after it, readers since the last writer.
     let mut writers: Vec<SmallVec<[u32; 1]>> = vec![SmallVec::new(); COUNT];
     let mut readers: Vec<SmallVec<[u32; 2]>> = vec![SmallVec::new(); COUNT];
     let mut accesses: Vec<Access> = Vec::new();
@@ -293,9 +295,12 @@ fn dependences(target: Target, region: &[MachineInst]) -> Vec<Node> {
         units::for_each_read(inst, |u, _| readers[usize::from(u)].push(k));
         units::for_each_write(inst, |u, _| {
             let u = usize::from(u);
+            // What writes later comes behind this instruction, and so behind those that had to come before it.
+            readers[u].clear();
             if inst.guard == Guard::TRUE {
                 writers[u].clear();
-                readers[u].clear();
+            } else if writers[u].len() == MAX_WRITERS {
+                writers[u].remove(0);
             }
             writers[u].push(k);
         });

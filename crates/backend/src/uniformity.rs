@@ -4,6 +4,7 @@
 //! when it is a parameter of a block where lanes come together that parted at a divergent branch, and when it
 //! leaves a loop that lanes leave at different times.
 
+use crate::block_set::Seen;
 use cranelift_entity::{EntityRef, SecondaryMap};
 use fixedbitset::FixedBitSet;
 use ori::cfg::{Cfg, PostDom};
@@ -25,6 +26,7 @@ impl Uniformity {
             divergent: FixedBitSet::with_capacity(func.values.len()),
             branches: FixedBitSet::with_capacity(func.blocks.len()),
             work: Vec::new(),
+            seen: Seen::new(func.blocks.len()),
         };
         for &b in &cfg.rpo {
             let data = &func.blocks[b];
@@ -82,6 +84,7 @@ struct State {
     divergent: FixedBitSet,
     branches: FixedBitSet,
     work: Vec<ori::Value>,
+    seen: Seen,
 }
 
 impl State {
@@ -100,16 +103,20 @@ impl State {
             return;
         }
         let end = post.ipdom(b);
-        let mut region = FixedBitSet::with_capacity(func.blocks.len());
+        let mut region: Vec<Block> = Vec::new();
         let mut stack: Vec<Block> = cfg.succs[b].to_vec();
+        self.seen.restart();
         while let Some(x) = stack.pop() {
-            if !region.put(x.index()) && Some(x) != end {
-                stack.extend(&cfg.succs[x]);
+            if !self.seen.put(x) {
+                region.push(x);
+                if Some(x) != end {
+                    stack.extend(&cfg.succs[x]);
+                }
             }
         }
         // Lanes that come back to the branch leave a loop at different times.
-        let loops = region.contains(b.index());
-        for x in region.ones().map(Block::new) {
+        let loops = self.seen.put(b);
+        for x in region {
             for p in &func.blocks[x].params {
                 self.mark(func, Name::Val(*p));
             }

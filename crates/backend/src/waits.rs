@@ -1,6 +1,7 @@
 //! What lanes may wait for other lanes of their warp at, and loops that end only when another thread has done
 //! something. Neither may stand where lanes that have come through wait for those that have not.
 
+use crate::block_set::BlockSet;
 use cranelift_entity::{EntityRef, SecondaryMap};
 use fixedbitset::FixedBitSet;
 use ori::cfg::{Cfg, DomTree};
@@ -24,7 +25,7 @@ pub fn gathers(func: &Function, d: &InstData) -> bool {
 /// Whether a call is of a function that waits for no other lane.
 fn is_quiet_call(func: &Function, d: &InstData) -> bool {
     let Some(Operand::Imm(n)) = d.operands.first() else { return false };
-    match func.callees.get(*n as usize) {
+    match func.callees.get_index(*n as usize) {
         Some(Callee::Internal(name)) if name.starts_with(ori::abi::MEETING) => false,
         Some(Callee::Internal(name)) => name.starts_with(ori::abi::SHARED) || func.quiet.contains(name),
         // In an executable those are the driver's.
@@ -98,9 +99,9 @@ impl<'f> Spins<'f> {
     }
 
     /// The strong reads that decide how often the cycles among `blocks` run, edges into `cut` left out.
-    pub fn among(&self, blocks: &FixedBitSet, cut: Option<Block>) -> Vec<(Block, Inst)> {
+    pub fn among(&self, blocks: &BlockSet, cut: Option<Block>) -> Vec<(Block, Inst)> {
         let mut found = Vec::new();
-        if blocks.is_disjoint(&self.strong) {
+        if self.strong.is_clear() || !blocks.iter().any(|b| self.strong.contains(b.index())) {
             return found;
         }
         for cycle in self.cycles(blocks, cut) {
@@ -112,12 +113,12 @@ impl<'f> Spins<'f> {
     /// Like [`Spins::among`], of the whole function; only loops that lanes leave apart, as `parts` tells.
     pub fn of_lanes(&self, parts: impl Fn(Block) -> bool) -> Vec<(Block, Inst)> {
         let mut found = Vec::new();
-        let all: FixedBitSet = self.cfg.rpo.iter().map(|b| b.index()).collect();
+        let all = BlockSet::new(self.cfg.rpo.clone(), self.func.blocks.len());
         if self.strong.is_clear() {
             return found;
         }
         for cycle in self.cycles(&all, None) {
-            if cycle.ones().any(|b| parts(Block::new(b))) {
+            if cycle.iter().any(&parts) {
                 self.deciding(&cycle, &mut found);
             }
         }
@@ -125,12 +126,12 @@ impl<'f> Spins<'f> {
     }
 
     /// The strongly connected sets of more than one block, or of one that jumps to itself.
-    fn cycles(&self, blocks: &FixedBitSet, cut: Option<Block>) -> Vec<FixedBitSet> {
-        let inside = |b: Block| Some(b) != cut && blocks.contains(b.index());
+    fn cycles(&self, blocks: &BlockSet, cut: Option<Block>) -> Vec<BlockSet> {
+        let inside = |b: Block| Some(b) != cut && blocks.contains(b);
         // Kosaraju: blocks by the end of a depth-first walk, then backwards from the last one.
         let mut seen = FixedBitSet::with_capacity(self.func.blocks.len());
         let mut ended: Vec<Block> = Vec::new();
-        for root in blocks.ones().map(Block::new) {
+        for root in blocks.iter() {
             if seen.put(root.index()) {
                 continue;
             }
@@ -154,33 +155,32 @@ impl<'f> Spins<'f> {
             if taken.put(root.index()) {
                 continue;
             }
-            let mut set = FixedBitSet::with_capacity(self.func.blocks.len());
-            set.insert(root.index());
+            let mut set = vec![root];
             let mut stack = vec![root];
             while let Some(b) = stack.pop() {
                 // An edge into the cut block is none.
                 let preds = if Some(b) == cut { &[][..] } else { &self.cfg.preds[b][..] };
-                for p in preds.iter().filter(|p| blocks.contains(p.index())) {
+                for p in preds.iter().filter(|p| blocks.contains(**p)) {
                     if !taken.put(p.index()) {
-                        set.insert(p.index());
+                        set.push(*p);
                         stack.push(*p);
                     }
                 }
             }
-            let alone = set.count_ones(..) == 1;
+            let alone = set.len() == 1;
             if !alone || Some(root) != cut && self.cfg.succs[root].contains(&root) {
-                cycles.push(set);
+                cycles.push(BlockSet::new(set, self.func.blocks.len()));
             }
         }
         cycles
     }
 
     /// The strong reads in a cycle, and in those inside of it, that decide how often they run.
-    fn deciding(&self, cycle: &FixedBitSet, found: &mut Vec<(Block, Inst)>) {
-        if cycle.is_disjoint(&self.strong) {
+    fn deciding(&self, cycle: &BlockSet, found: &mut Vec<(Block, Inst)>) {
+        if !cycle.iter().any(|b| self.strong.contains(b.index())) {
             return;
         }
-        let blocks = || cycle.ones().map(Block::new);
+        let blocks = || cycle.iter();
         let conditions = |b: Block| self.func.blocks[b].term.used_name();
         let mut entries = blocks().filter(|b| self.preds(*b, false, cycle).next().is_some());
         let (Some(head), None) = (entries.next(), entries.next()) else {
@@ -201,18 +201,13 @@ impl<'f> Spins<'f> {
     }
 
     /// The predecessors of a block that are in a cycle, or not.
-    fn preds<'a>(
-        &'a self,
-        b: Block,
-        inside: bool,
-        cycle: &'a FixedBitSet,
-    ) -> impl Iterator<Item = Block> + 'a {
-        self.cfg.preds[b].iter().copied().filter(move |p| cycle.contains(p.index()) == inside)
+    fn preds<'a>(&'a self, b: Block, inside: bool, cycle: &'a BlockSet) -> impl Iterator<Item = Block> + 'a {
+        self.cfg.preds[b].iter().copied().filter(move |p| cycle.contains(*p) == inside)
     }
 
     /// Whether the cycle runs again only if another thread has changed what this one has seen: a compare-and-swap of
     /// what the last one gave, and a branch that compares just these. Then some thread gets on in every round.
-    fn repeats_only_after_others(&self, exit: Block, head: Block, cycle: &FixedBitSet) -> bool {
+    fn repeats_only_after_others(&self, exit: Block, head: Block, cycle: &BlockSet) -> bool {
         let func = self.func;
         let mut leaves: Vec<Value> = Vec::new();
         let mut work: Vec<Value> =
@@ -231,9 +226,7 @@ impl<'f> Spins<'f> {
             }
         }
         let swap = |v: &Value| match self.sources[*v] {
-            Some(Source::Inst(b, i)) if cycle.contains(b.index()) && func.insts[i].mods.has(Mod::CAS) => {
-                Some(i)
-            }
+            Some(Source::Inst(b, i)) if cycle.contains(b) && func.insts[i].mods.has(Mod::CAS) => Some(i),
             _ => None,
         };
         let [a, b] = leaves[..] else { return false };
@@ -251,9 +244,9 @@ impl<'f> Spins<'f> {
     }
 
     /// The strong reads in a cycle that names depend on.
-    fn depends_on(&self, cycle: &FixedBitSet, mut work: Vec<Name>, found: &mut Vec<(Block, Inst)>) {
+    fn depends_on(&self, cycle: &BlockSet, mut work: Vec<Name>, found: &mut Vec<(Block, Inst)>) {
         let func = self.func;
-        let blocks = || cycle.ones().map(Block::new);
+        let blocks = || cycle.iter();
         let insts = |b: Block| func.blocks[b].insts.iter().copied();
         let mut seen = FixedBitSet::with_capacity(func.values.len());
         // What a thread has read may come back to it through memory.
@@ -278,7 +271,7 @@ impl<'f> Spins<'f> {
                 continue;
             }
             match self.sources[v] {
-                Some(Source::Inst(b, i)) if cycle.contains(b.index()) => {
+                Some(Source::Inst(b, i)) if cycle.contains(b) => {
                     let d = &func.insts[i];
                     match read(d) {
                         Read::Strong => {
@@ -291,7 +284,7 @@ impl<'f> Spins<'f> {
                     }
                     d.for_each_use(|n| work.push(n));
                 }
-                Some(Source::Param(b, at)) if cycle.contains(b.index()) => {
+                Some(Source::Param(b, at)) if cycle.contains(b) => {
                     let mut common: Option<Block> = None;
                     for p in self.preds(b, true, cycle) {
                         common = Some(common.map_or(p, |c| self.dom.common(c, p)));
@@ -312,9 +305,9 @@ impl<'f> Spins<'f> {
 }
 
 /// The blocks of a cycle from which lanes leave it.
-fn exits_of<'a>(spins: &'a Spins<'_>, cycle: &'a FixedBitSet) -> impl Iterator<Item = Block> + 'a {
-    let leaves = |b: &Block| spins.cfg.succs[*b].iter().any(|s| !cycle.contains(s.index()));
-    cycle.ones().map(Block::new).filter(leaves)
+fn exits_of<'a>(spins: &'a Spins<'_>, cycle: &'a BlockSet) -> impl Iterator<Item = Block> + 'a {
+    let leaves = |b: &Block| spins.cfg.succs[*b].iter().any(|s| !cycle.contains(*s));
+    cycle.iter().filter(leaves)
 }
 
 /// Whether a block ends the thread.

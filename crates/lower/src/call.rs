@@ -120,35 +120,6 @@ pub(crate) fn parts(inst: &Inst) -> Option<Parts<'_>> {
     Some(Parts { results, callee, arguments, label })
 }
 
-/// The device functions with code that a function can reach, in the order of first mention. `table`: those that
-/// a call through a pointer may go to.
-pub fn reachable(module: &Module, from: FuncId, table: &[FuncId]) -> Vec<FuncId> {
-    let mut found: Vec<FuncId> = Vec::new();
-    let mut at = Some(from);
-    let mut next = 0;
-    while let Some(f) = at {
-        let stmts = module.funcs[f].body.iter().flat_map(|b| &b.stmts);
-        for stmt in stmts {
-            let Stmt::Inst(inst) = stmt else { continue };
-            if inst.op != ptx::Op::call {
-                continue;
-            }
-            let one = match parts(inst).map(|p| p.callee) {
-                Some(ptx::Operand::Func(f)) => Some(*f),
-                _ => None,
-            };
-            for &t in one.as_ref().map_or(table, std::slice::from_ref) {
-                if module.funcs[t].body.is_some() && !module.funcs[t].entry && !found.contains(&t) {
-                    found.push(t);
-                }
-            }
-        }
-        at = found.get(next).copied();
-        next += 1;
-    }
-    found
-}
-
 /// The function whose header says what a call passes.
 pub(crate) fn prototype(body: &ptx::Body, p: &Parts<'_>) -> Option<FuncId> {
     if let ptx::Operand::Func(f) = p.callee {
@@ -325,10 +296,7 @@ pub(crate) fn emit_call(
     address: Option<Value>,
     arguments: Vec<Operand>,
 ) {
-    let n = b.func.callees.iter().position(|c| *c == callee).unwrap_or_else(|| {
-        b.func.callees.push(callee);
-        b.func.callees.len() - 1
-    });
+    let n = b.func.callees.insert_full(callee).0;
     let ra = [abi::RETURN_ADDRESS, abi::RETURN_ADDRESS + 1].map(register);
     macro_inst(b, Macro::ReturnAddress, &ra);
     let mut operands = vec![Operand::Imm(n as u32)];
@@ -620,8 +588,8 @@ impl Lower<'_, '_> {
             ptx::Operand::Func(f) if module.funcs[*f].body.is_some() || self.opts.relocatable => {
                 let name = &module.funcs[*f].name;
                 // The linker may put another function in its place.
-                if self.layout.quiet[*f] && !self.opts.relocatable && !self.b.func.quiet.contains(name) {
-                    self.b.func.quiet.push(name.clone());
+                if self.layout.quiet[*f] && !self.opts.relocatable {
+                    self.b.func.quiet.insert(name.clone());
                 }
                 (Callee::Internal(name.clone()), None)
             }

@@ -36,6 +36,8 @@ pub struct ModuleLayout {
     /// Alignment of dynamic shared memory, 0 if the module has none: all of its unsized variables start at one place, in
     /// kernels that don't name them, too (ptxas 13.0.88).
     dynamic_align: u32,
+    /// Which functions call which.
+    pub calls: crate::CallGraph,
     /// Functions that wait for no other lane.
     pub(crate) quiet: SecondaryMap<FuncId, bool>,
 }
@@ -101,7 +103,11 @@ impl ModuleLayout {
     /// # Errors
     /// What does not fit.
     pub fn new(module: &Module, target: Target) -> Result<ModuleLayout, Vec<Diagnostic>> {
-        let mut layout = ModuleLayout { quiet: crate::quiet::quiet(module), ..ModuleLayout::default() };
+        let mut layout = ModuleLayout {
+            quiet: crate::quiet::quiet(module),
+            calls: crate::CallGraph::new(module),
+            ..ModuleLayout::default()
+        };
         let mut errors = Vec::new();
         for v in module.funcs.values().flat_map(|f| f.body.iter().flat_map(|b| b.vars.iter())) {
             if module.vars[*v].linkage != ptx::Linkage::Extern {
@@ -167,9 +173,9 @@ impl ModuleLayout {
         }
         // Kernels whose functions use shared memory hold what those use, where all have it.
         let users: Vec<FuncId> = module.funcs.keys().filter(|f| layout.has_shared(*f)).collect();
+        let concerned = layout.calls.reaching(module, users, &layout.functions);
         for (id, func) in module.funcs.iter() {
-            let reached = crate::call::reachable(module, id, &layout.functions);
-            if reached.iter().chain([&id]).any(|f| users.contains(f)) {
+            if concerned.contains(id) {
                 layout.add_function(module, target, id, func, &common);
             }
         }

@@ -16,6 +16,7 @@ mod async_copy;
 mod atomics;
 mod bits;
 mod call;
+mod call_graph;
 mod carry;
 mod compare;
 mod control;
@@ -58,7 +59,7 @@ mod video;
 mod warp;
 mod wide;
 
-pub use call::reachable;
+pub use call_graph::CallGraph;
 pub use func::{lower_function, max_regs};
 pub use layout::ModuleLayout;
 pub use ptx::Diagnostic;

@@ -146,7 +146,7 @@ impl Ssa {
             next += 1;
         }
         let forward = self.redundant(func);
-        let find = |v: Value| resolve(&forward, v);
+        let find = |v: Value| forward[v].unwrap_or(v);
         for data in func.insts.values_mut() {
             data.map_uses(|n| match n {
                 Name::Val(v) => Name::Val(find(v)),
@@ -159,6 +159,8 @@ impl Ssa {
         }
         let mut used_undef: Vec<Value> = self.undef.values().copied().collect();
         used_undef.sort_unstable();
+        // The parameter for which the edges of each block got arguments last.
+        let mut seen = vec![None; self.blocks.len()];
         for p in &self.params {
             if forward[p.value].is_some() {
                 continue;
@@ -168,7 +170,7 @@ impl Ssa {
             // A predecessor that branches here twice is listed twice; each edge takes its own argument.
             let preds = &self.blocks[p.block.0 as usize].preds;
             for (k, pred) in preds.iter().enumerate() {
-                if preds[..k].contains(pred) {
+                if seen[pred.0 as usize].replace(p.value) == Some(p.value) {
                     continue;
                 }
                 let tail = self.blocks[pred.0 as usize].tail.expect("predecessors have been lowered");
@@ -182,7 +184,7 @@ impl Ssa {
         used_undef
     }
 
-    /// For each parameter whose arguments are all itself or one other value: that value.
+    /// For each parameter whose arguments are all itself or one other value: that value, which is none of these.
     fn redundant(&self, func: &Function) -> SecondaryMap<Value, Option<Value>> {
         let mut forward: SecondaryMap<Value, Option<Value>> = SecondaryMap::with_capacity(func.value_count());
         let mut index: FxHashMap<Value, usize> = FxHashMap::default();
@@ -197,7 +199,9 @@ impl Ssa {
                 }
             }
         }
-        let mut work: Vec<u32> = (0..self.params.len() as u32).rev().collect();
+        // Those of the first blocks come first, so that what they pass on is known.
+        let mut work: Vec<u32> = (0..self.params.len() as u32).collect();
+        work.sort_by_key(|k| std::cmp::Reverse(self.params[*k as usize].block));
         while let Some(k) = work.pop() {
             let p = &self.params[k as usize];
             if forward[p.value].is_some() {
@@ -206,7 +210,7 @@ impl Ssa {
             let mut same = None;
             let mut trivial = true;
             for &a in &p.args {
-                let a = resolve(&forward, a);
+                let a = resolve(&mut forward, a);
                 if a == p.value || same == Some(a) {
                     continue;
                 }
@@ -217,22 +221,37 @@ impl Ssa {
             }
             if let (true, Some(v)) = (trivial, same) {
                 forward[p.value] = Some(v);
-                let mine = std::mem::take(&mut users[k as usize]);
+                let mut mine = std::mem::take(&mut users[k as usize]);
+                mine.retain(|u| forward[self.params[*u as usize].value].is_none());
                 work.extend(&mine);
                 if let Some(&target) = index.get(&v) {
                     users[target].extend(mine);
                 }
             }
         }
+        for p in &self.params {
+            if forward[p.value].is_some() {
+                forward[p.value] = Some(resolve(&mut forward, p.value));
+            }
+        }
         forward
     }
 }
 
-fn resolve(forward: &SecondaryMap<Value, Option<Value>>, mut v: Value) -> Value {
-    while let Some(next) = forward[v] {
-        v = next;
+/// What a value stands for in the end; those on the way there point to it from now on.
+fn resolve(forward: &mut SecondaryMap<Value, Option<Value>>, v: Value) -> Value {
+    let mut end = v;
+    while let Some(next) = forward[end] {
+        end = next;
     }
-    v
+    let mut at = v;
+    while let Some(next) = forward[at] {
+        if next != end {
+            forward[at] = Some(end);
+        }
+        at = next;
+    }
+    end
 }
 
 fn map_terminator(term: &mut ori::Terminator, find: &impl Fn(Value) -> Value) {

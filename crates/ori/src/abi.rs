@@ -60,7 +60,7 @@ pub const SHARED_REGISTERS: u8 = 32;
 /// The registers that this call may change.
 pub fn clobbered_by(func: &Function, call: &InstData) -> impl Iterator<Item = Reg> {
     let callee = match call.operands.first() {
-        Some(Operand::Imm(n)) => func.callees.get(*n as usize),
+        Some(Operand::Imm(n)) => func.callees.get_index(*n as usize),
         _ => None,
     };
     let starts = |with| matches!(callee, Some(Callee::Internal(name)) if name.starts_with(with));

@@ -62,7 +62,57 @@ pub struct DomTree {
     idom: Vec<u32>,
     order: SecondaryMap<Block, u32>,
     blocks: Vec<Block>,
-    depth: Vec<u32>,
+    tree: Preorder,
+}
+
+/// The numbers of a tree's nodes as a walk meets them, and the last number below each node: a node is above those between.
+#[derive(Clone, Debug, Default)]
+struct Preorder {
+    first: Vec<u32>,
+    last: Vec<u32>,
+}
+
+impl Preorder {
+    /// Of the tree that `parent` gives, `u32::MAX` for a node outside of it, by `root`.
+    fn new(parent: &[u32], root: usize) -> Preorder {
+        let n = parent.len();
+        let inside = |i: usize| i == root || parent[i] != u32::MAX;
+        // Children of a node, in a list for all nodes.
+        let mut start = vec![0u32; n + 1];
+        (0..n).filter(|i| *i != root && inside(*i)).for_each(|i| start[parent[i] as usize + 1] += 1);
+        for i in 0..n {
+            start[i + 1] += start[i];
+        }
+        let mut fill = start.clone();
+        let mut children = vec![0u32; start[n] as usize];
+        for i in (0..n).filter(|i| *i != root && inside(*i)) {
+            let at = &mut fill[parent[i] as usize];
+            children[*at as usize] = i as u32;
+            *at += 1;
+        }
+        let mut out = Preorder { first: vec![u32::MAX; n], last: vec![0; n] };
+        let mut next = 0;
+        let mut stack = vec![root as u32];
+        let mut order = Vec::with_capacity(n);
+        while let Some(i) = stack.pop() {
+            out.first[i as usize] = next;
+            out.last[i as usize] = next;
+            next += 1;
+            order.push(i);
+            let of = start[i as usize] as usize..start[i as usize + 1] as usize;
+            stack.extend(children[of].iter().rev());
+        }
+        for &i in order.iter().rev().filter(|i| **i as usize != root) {
+            let up = parent[i as usize] as usize;
+            out.last[up] = out.last[up].max(out.last[i as usize]);
+        }
+        out
+    }
+
+    /// Whether node `a` is `b` or above it.
+    fn is_above(&self, a: usize, b: usize) -> bool {
+        (self.first[a]..=self.last[a]).contains(&self.first[b]) && self.first[a] != u32::MAX
+    }
 }
 
 impl DomTree {
@@ -100,13 +150,8 @@ impl DomTree {
                 }
             }
         }
-        let mut depth = vec![0; n];
-        for i in 1..n {
-            if idom[i] != NONE {
-                depth[i] = depth[idom[i] as usize] + 1;
-            }
-        }
-        DomTree { idom, order: order.clone(), blocks: blocks.to_vec(), depth }
+        let tree = Preorder::new(&idom, 0);
+        DomTree { idom, order: order.clone(), blocks: blocks.to_vec(), tree }
     }
 
     /// Immediate dominator; `None` for the entry and unreachable blocks.
@@ -117,14 +162,8 @@ impl DomTree {
 
     /// Whether `a` dominates `b` (every block dominates itself).
     pub fn dominates(&self, a: Block, b: Block) -> bool {
-        let (a, mut b) = (self.order[a], self.order[b]);
-        if a == u32::MAX || b == u32::MAX {
-            return false;
-        }
-        while self.depth[b as usize] > self.depth[a as usize] {
-            b = self.idom[b as usize];
-        }
-        a == b
+        let (a, b) = (self.order[a], self.order[b]);
+        a != u32::MAX && b != u32::MAX && self.tree.is_above(a as usize, b as usize)
     }
 
     /// The nearest common dominator.
@@ -149,6 +188,9 @@ fn intersect(idom: &[u32], mut a: u32, mut b: u32) -> u32 {
 #[derive(Clone, Debug)]
 pub struct PostDom {
     ipdom: SecondaryMap<Block, Option<Block>>,
+    /// Number of each block in the tree; the virtual exit is 0, and what can't reach it has none.
+    position: SecondaryMap<Block, u32>,
+    tree: Preorder,
 }
 
 impl PostDom {
@@ -208,12 +250,17 @@ impl PostDom {
                 ipdom[cfg.rpo[i]] = Some(cfg.rpo[post[d as usize - 1]]);
             }
         }
-        PostDom { ipdom }
+        let mut place = SecondaryMap::new();
+        for (i, &b) in cfg.rpo.iter().enumerate().filter(|(i, _)| position[*i] != NONE) {
+            place[b] = position[i];
+        }
+        PostDom { ipdom, position: place, tree: Preorder::new(&idom, 0) }
     }
 
     /// Whether every way from `b` to an exit leads through `a`.
     pub fn dominates(&self, a: Block, b: Block) -> bool {
-        std::iter::successors(Some(b), |x| self.ipdom(*x)).any(|x| x == a)
+        let (x, y) = (self.position[a] as usize, self.position[b] as usize);
+        a == b || x != 0 && y != 0 && self.tree.is_above(x, y)
     }
 
     /// The nearest block that every path from `b` to the end goes through; `None` if there is none.

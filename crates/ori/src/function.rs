@@ -1,6 +1,8 @@
 //! Functions, blocks, values and instructions.
 
 use cranelift_entity::{PrimaryMap, entity_impl};
+use indexmap::IndexSet;
+use rustc_hash::FxBuildHasher;
 use sass::{Mods, Opcode, Reg, RegFile, RegOp, Role, SlotKind, Target};
 use smallvec::SmallVec;
 
@@ -408,7 +410,7 @@ pub struct BlockData {
 }
 
 /// What a call goes to.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Callee {
     /// A function of the same module.
     Internal(String),
@@ -504,9 +506,9 @@ pub struct Function {
     /// Data of constant bank 2 (literals, jump tables).
     pub literals: Vec<u8>,
     /// What its calls go to.
-    pub callees: Vec<Callee>,
+    pub callees: IndexSet<Callee, FxBuildHasher>,
     /// Functions among those that it may call in which no lane waits for another one of its warp.
-    pub quiet: Vec<String>,
+    pub quiet: IndexSet<String, FxBuildHasher>,
     /// Addresses that the linker fills in.
     pub symbols: Vec<SymbolUse>,
     /// Whether it is for a relocatable object: calls and returns by absolute address.
@@ -532,8 +534,8 @@ impl Function {
             barriers: 0,
             max_regs: 255,
             literals: Vec::new(),
-            callees: Vec::new(),
-            quiet: Vec::new(),
+            callees: IndexSet::default(),
+            quiet: IndexSet::default(),
             symbols: Vec::new(),
             relocatable: false,
             shared_paths: 0,

@@ -15,6 +15,8 @@
 use crate::function::{
     Block, BlockCall, Callee, Function, InstData, Name, Op, Operand, Terminator, ValueData,
 };
+use indexmap::IndexSet;
+use rustc_hash::FxBuildHasher;
 use sass::{AddrWidth, ConstBank, RegFile, RegOp};
 use std::fmt::{self, Display, Formatter, Write};
 
@@ -236,7 +238,7 @@ fn block(f: &mut Formatter<'_>, func: &Function, b: Block) -> fmt::Result {
 }
 
 /// ` callees=f,*,!`: a name, `*` for an indirect callee, `!` for an external one.
-fn callees(list: &[Callee]) -> String {
+fn callees(list: &IndexSet<Callee, FxBuildHasher>) -> String {
     if list.is_empty() {
         return String::new();
     }
@@ -252,7 +254,8 @@ fn callees(list: &[Callee]) -> String {
 }
 
 /// ` quiet=f,g`: callees that wait for no other lane.
-fn quiet(names: &[String]) -> String {
+fn quiet(names: &IndexSet<String, FxBuildHasher>) -> String {
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
     if names.is_empty() { String::new() } else { format!(" quiet={}", names.join(",")) }
 }
 

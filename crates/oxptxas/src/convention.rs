@@ -1,8 +1,9 @@
 //! What the calling convention asks of a module: the texts by which the linker compares what functions take and give,
 //! and what ptxas refuses because the convention has no place for it (observed, ptxas 13.0.88; docs/linking.md).
 
-use crate::functions::{address_taken, callee, calls, calls_itself, prototypes_called};
+use crate::functions::{address_taken, prototypes_called};
 use ptx::{Diagnostic, Func, FuncId, Linkage, Module, Type, Var, VarId};
+use rustc_hash::FxHashSet;
 
 /// What a function takes and gives, as the call graph spells it: `#`, the result (`v` for none), the parameters.
 pub(crate) fn prototype(module: &Module, func: &Func) -> String {
@@ -45,11 +46,14 @@ pub(crate) fn several_results(module: &Module) -> impl Iterator<Item = (FuncId, 
 /// concerns only functions that are called through pointers, whose address code takes, that call themselves, or that
 /// the driver brings; in an object all that have code.
 pub(crate) fn refused(module: &Module, linked: bool) -> Option<Diagnostic> {
-    let named: Vec<FuncId> = module.funcs.keys().flat_map(|f| calls(module, f).filter_map(callee)).collect();
+    let calls = lower::CallGraph::new(module);
+    let named: FxHashSet<FuncId> = module.funcs.keys().flat_map(|f| calls.named(f)).collect();
+    let taken: FxHashSet<FuncId> = module.funcs.keys().flat_map(|f| address_taken(module, f)).collect();
+    let recursive = calls.recursive(module);
     let concerned = |id: FuncId, f: &Func| {
         let elsewhere = f.body.is_none() && named.contains(&id);
-        let own = f.body.is_some() && (linked || calls_itself(module, id));
-        !f.entry && (elsewhere || own || module.funcs.keys().any(|g| address_taken(module, g).contains(&id)))
+        let own = f.body.is_some() && (linked || recursive.contains(id));
+        !f.entry && (elsewhere || own || taken.contains(&id))
     };
     let mut funcs: Vec<&Func> =
         module.funcs.iter().filter(|(id, f)| concerned(*id, f)).map(|(_, f)| f).collect();

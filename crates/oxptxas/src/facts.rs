@@ -63,7 +63,8 @@ pub(crate) fn code_facts(
 ) -> CodeFacts {
     let calls = |i: &Inst| matches!(i.op, Opcode::BSSY | Opcode::CALL);
     let mut meetings = elsewhere.clone();
-    meetings.extend((0..insts.len()).filter(|k| calls_meeting(&insts[*k], parts)));
+    let functions: Vec<&Part> = parts.iter().filter(|p| p.meeting).collect();
+    meetings.extend((0..insts.len()).filter(|k| calls_meeting(&insts[*k], &functions)));
     let checks = checks(insts, &meetings);
     let reads_z = |i: &Inst| i.operands.iter().any(|o| matches!(o, Operand::Special(SpecialReg::SR_CTAID_Z)));
     CodeFacts {
@@ -178,7 +179,8 @@ fn groups(
     meetings: &BTreeSet<usize>,
 ) -> Vec<(u32, Option<u8>)> {
     let starts = targets(insts);
-    let meets = |k: usize| parts.iter().any(|p| p.meeting && p.insts.contains(&k));
+    let functions: Vec<&Part> = parts.iter().filter(|p| p.meeting).collect();
+    let meets = |k: usize| functions.iter().any(|p| p.insts.contains(&k));
     let mut out = Vec::new();
     // The last WARPSYNC of the block, whether it is still on its own, and the register with its lanes.
     let mut gathered: Option<(usize, bool, Option<u8>)> = None;
@@ -224,12 +226,12 @@ fn groups(
 }
 
 /// Whether an instruction calls a function in which lanes meet: it stands for the instruction that they meet for.
-fn calls_meeting(inst: &Inst, parts: &[Part]) -> bool {
+fn calls_meeting(inst: &Inst, functions: &[&Part]) -> bool {
     let to = inst.operands.iter().find_map(|o| match o {
         Operand::Label(at) => usize::try_from(*at / i64::from(INST_BYTES)).ok(),
         _ => None,
     });
-    inst.op == Opcode::CALL && parts.iter().any(|p| p.meeting && Some(p.insts.start) == to)
+    inst.op == Opcode::CALL && functions.iter().any(|p| Some(p.insts.start) == to)
 }
 
 /// Votes and matches that find out whether such a function must be called: what a predicate is computed from by which a

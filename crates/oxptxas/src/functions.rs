@@ -2,6 +2,7 @@
 
 use ptx::{Diagnostic, Inst};
 use ptx::{FuncId, Module, Op, Operand, Stmt};
+use rustc_hash::FxHashSet;
 
 /// The functions that the driver resolves in an executable (ptxas 13.0.88 calls any other undefined one
 /// "unresolved").
@@ -25,18 +26,24 @@ pub(crate) fn callee(call: &Inst) -> Option<FuncId> {
 
 /// The functions whose address the code of this one takes.
 pub(crate) fn address_taken(module: &Module, f: FuncId) -> Vec<FuncId> {
-    fn of(o: &Operand, found: &mut Vec<FuncId>) {
+    fn of(o: &Operand, add: &mut impl FnMut(FuncId)) {
         match o {
-            Operand::Func(f) if !found.contains(f) => found.push(*f),
-            Operand::List(l) => l.iter().for_each(|o| of(o, found)),
+            Operand::Func(f) => add(*f),
+            Operand::List(l) => l.iter().for_each(|o| of(o, add)),
             _ => {}
         }
     }
     let mut found = Vec::new();
+    let mut seen = FxHashSet::default();
+    let mut add = |f: FuncId| {
+        if seen.insert(f) {
+            found.push(f);
+        }
+    };
     for stmt in module.funcs[f].body.iter().flat_map(|b| &b.stmts) {
         let Stmt::Inst(inst) = stmt else { continue };
         if inst.op != Op::call {
-            inst.operands.iter().for_each(|o| of(o, &mut found));
+            inst.operands.iter().for_each(|o| of(o, &mut add));
         }
     }
     found
@@ -59,21 +66,6 @@ pub(crate) fn prototypes_called(module: &Module, id: FuncId) -> Vec<FuncId> {
     found
 }
 
-/// Whether calls by name lead from a function back to it.
-pub(crate) fn calls_itself(module: &Module, f: FuncId) -> bool {
-    let mut reached: Vec<FuncId> = calls(module, f).filter_map(callee).collect();
-    let mut next = 0;
-    while let Some(g) = reached.get(next).copied() {
-        for t in calls(module, g).filter_map(callee) {
-            if !reached.contains(&t) {
-                reached.push(t);
-            }
-        }
-        next += 1;
-    }
-    reached.contains(&f)
-}
-
 /// Functions of this module, by their headers, that have no code.
 pub(crate) fn without_code(module: &Module) -> Option<&ptx::Func> {
     let prototypes = prototypes(module);
@@ -93,9 +85,10 @@ pub(crate) fn prototypes(module: &Module) -> Vec<FuncId> {
 /// The external functions that these functions call.
 pub fn externs(module: &Module, funcs: impl IntoIterator<Item = FuncId>) -> Vec<FuncId> {
     let mut found: Vec<FuncId> = Vec::new();
+    let mut seen = FxHashSet::default();
     for f in funcs {
         for t in calls(module, f).filter_map(callee) {
-            if module.funcs[t].body.is_none() && !found.contains(&t) {
+            if module.funcs[t].body.is_none() && seen.insert(t) {
                 found.push(t);
             }
         }

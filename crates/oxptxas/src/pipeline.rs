@@ -7,6 +7,7 @@ use crate::{convention, debug, facts, functions, limits};
 use backend::Code;
 use cubin::object::{Binding, Fill};
 use ptx::{Diagnostic, FuncId, LineIndex, Linkage, Module, Severity, Space, Style, Symbol, VarId};
+use rustc_hash::FxHashMap;
 use sass::Target;
 use sass::target::LEAST_LIMIT;
 use std::fmt::Write as _;
@@ -275,16 +276,19 @@ pub fn compile(source: &str, file: &str, settings: &Settings) -> Result<Output, 
         return Err(fatal(format!("The number of threads of entry '{name}' is too large")));
     }
     let uses: Vec<Vec<FuncId>> =
-        chosen.iter().map(|k| lower::reachable(&module, *k, &layout.functions)).collect();
+        chosen.iter().map(|k| layout.calls.reachable(&module, *k, &layout.functions)).collect();
     // A function may use as many registers as the most limited kernel that reaches it.
     let mut jobs: Vec<(FuncId, Option<u32>)> = chosen.iter().map(|k| (*k, settings.max_registers)).collect();
+    let mut place: FxHashMap<FuncId, usize> = FxHashMap::default();
     for (kernel, used) in chosen.iter().zip(&uses) {
         let limit = u32::from(lower::max_regs(&module.funcs[*kernel], &units.options));
         for f in used {
-            match jobs.iter_mut().find(|(g, _)| g == f) {
-                Some((_, most)) => *most = Some(most.map_or(limit, |m| m.min(limit))),
-                None => jobs.push((*f, Some(limit))),
-            }
+            let at = *place.entry(*f).or_insert_with(|| {
+                jobs.push((*f, None));
+                jobs.len() - 1
+            });
+            let most = &mut jobs[at].1;
+            *most = Some(most.map_or(limit, |m| m.min(limit)));
         }
     }
     let compiled = units.compile(&jobs, &mut timeline);
@@ -430,6 +434,8 @@ fn assemble(
         lower::Options { maxrregcount: settings.max_registers, ..lower::Options::new(settings.target) };
     let mut output = Output::default();
     let mut with_lines: Vec<(FuncId, Code, Vec<FuncId>)> = Vec::new();
+    let with_code = module.funcs.values().filter(|f| f.body.is_some());
+    let by_name: FxHashMap<&str, &ptx::Func> = with_code.map(|f| (f.name.as_str(), f)).collect();
     let mut file = cubin::Cubin {
         sm: target.sm,
         accelerated: target.suffix == sass::target::Suffix::A,
@@ -491,7 +497,9 @@ fn assemble(
             with_lines.push((*id, Code { lines, words: code.words.clone(), ..Code::default() }, in_it));
         }
         file.isa_class = file.isa_class.max(facts::isa_class(target.sm, &code.insts));
-        let helpers = placed.iter().map(|p| helper(module, functions, p, &code)).collect();
+        let helpers = (placed.iter())
+            .map(|p| helper(by_name.get(p.name.as_str()).copied(), functions, p, &code))
+            .collect();
         let facts =
             facts_of(module, functions, target.sm, &own, &placed, &code, used.iter().copied().chain([*id]));
         let frame = facts::frame(&code.insts[..own.insts.len()], true);
@@ -574,12 +582,11 @@ pub(crate) fn initial_bytes(var: &ptx::Var, init: &ptx::ast::Init) -> Result<Vec
 
 /// A function in the code of a kernel.
 fn helper(
-    module: &Module,
+    func: Option<&ptx::Func>,
     functions: &backend::link::Functions<'_>,
     placed: &backend::link::Placed,
     code: &Code,
 ) -> cubin::Helper {
-    let func = module.funcs.values().find(|f| f.name == placed.name && f.body.is_some());
     let first = (placed.offset / 16) as usize;
     let insts = &code.insts[first..first + (placed.size / 16) as usize];
     cubin::Helper {

@@ -5,7 +5,7 @@
 use crate::machine::{Machine, MachineBlock};
 use crate::timing;
 use crate::units::{self, COUNT, Unit};
-use sass::{Inst, Opcode, RegFile};
+use sass::{Inst, Opcode, RegFile, Target};
 use smallvec::SmallVec;
 use std::ops::Range;
 
@@ -17,7 +17,7 @@ const GROUPS: u8 = 0;
 /// Blocks looked at when searching for who overwrites a source.
 const SEARCH_LIMIT: usize = 16;
 /// The time of a use that is not in the block.
-const FAR: usize = usize::MAX;
+const FAR: u32 = u32::MAX;
 
 /// Per unit, the scoreboards that must be waited for before it is read or written.
 #[derive(Clone, PartialEq)]
@@ -139,10 +139,12 @@ fn assign(machine: &mut Machine) {
     let groups = machine.blocks.iter().flat_map(|b| &b.insts).any(|i| ends_group(i.inst.op));
     let boards = if groups { GROUPS + 1..BOARDS } else { 0..BOARDS };
     let mut entry: Vec<Pending> = vec![Pending::NONE; count];
+    let ahead = Ahead::new(machine);
     for b in 0..count {
         let mut state = entry[b].clone();
         // When, in this block, each scoreboard is first waited for; and by whom it was set last.
-        let mut needed = [0usize; BOARDS as usize];
+        let mut needed = [0u32; BOARDS as usize];
+        let nexts = ahead.in_block(target, &machine.blocks[b]);
         for k in 0..machine.blocks[b].insts.len() {
             let inst = &machine.blocks[b].insts[k].inst;
             let waits = state.needs(inst);
@@ -150,19 +152,20 @@ fn assign(machine: &mut Machine) {
             let mut write = None;
             let mut read = None;
             if timing::is_variable(target, inst) {
-                let mut results: SmallVec<[Unit; 8]> = SmallVec::new();
-                units::for_each_write(inst, |u, _| results.push(u));
-                if !results.is_empty() {
-                    let when = first_touch(&machine.blocks[b], k, &results);
-                    write = Some(choose(&state, &mut needed, boards.clone(), when));
+                let mut writes = false;
+                units::for_each_write(inst, |_, _| writes = true);
+                if writes {
+                    write = Some(choose(&state, &mut needed, boards.clone(), nexts[k].touch));
                 } else if inst.op == Opcode::ATOMG {
                     // Nobody waits for it, but ptxas's always count.
-                    write = Some(choose(&state, &mut needed, boards.clone(), machine.blocks[b].insts.len()));
+                    let end = machine.blocks[b].insts.len() as u32;
+                    write = Some(choose(&state, &mut needed, boards.clone(), end));
                 }
             }
             if timing::is_awaited(inst.op) {
                 let rest = &machine.blocks[b].insts[k + 1..];
-                let when = rest.iter().position(|i| timing::awaits(i.inst.op)).map_or(FAR, |n| k + 1 + n);
+                let when =
+                    rest.iter().position(|i| timing::awaits(i.inst.op)).map_or(FAR, |n| (k + 1 + n) as u32);
                 write = Some(choose(&state, &mut needed, boards.clone(), when));
             }
             // A copy to shared memory always counts its reads, as ptxas's do.
@@ -170,11 +173,9 @@ fn assign(machine: &mut Machine) {
             let covered = timing::is_awaited(inst.op) && !always;
             if timing::reads_late(target, inst)
                 && !covered
-                && (always || source_at_risk(machine, b, k, write.is_some()))
+                && (always || ahead.source_at_risk(machine, b, k, nexts[k], write.is_some()))
             {
-                let mut sources: SmallVec<[Unit; 8]> = SmallVec::new();
-                late_reads(inst, |u| sources.push(u));
-                let when = first_write(&machine.blocks[b], k, &sources);
+                let when = nexts[k].overwrite;
                 let mut with_write = state.clone();
                 if let Some(s) = write {
                     with_write.write[0] |= 1 << s;
@@ -183,7 +184,7 @@ fn assign(machine: &mut Machine) {
             }
             let next = machine.blocks[b].insts.get(k + 1);
             if timing::is_fence(target, inst) && next.is_none_or(|i| i.inst.op != Opcode::ERRBAR) {
-                read = Some(choose(&state, &mut needed, boards.clone(), k + 1));
+                read = Some(choose(&state, &mut needed, boards.clone(), k as u32 + 1));
             }
             let inst = &mut machine.blocks[b].insts[k].inst;
             match inst.op {
@@ -208,7 +209,7 @@ fn ends_group(op: Opcode) -> bool {
 
 /// A scoreboard of `all` for an instruction whose effect is needed at `when`: one that is waited for at the same
 /// time, else a free one, else the one that is waited for last.
-fn choose(state: &Pending, needed: &mut [usize; BOARDS as usize], all: Range<u8>, when: usize) -> u8 {
+fn choose(state: &Pending, needed: &mut [u32; BOARDS as usize], all: Range<u8>, when: u32) -> u8 {
     let busy = state.busy();
     let is_busy = |s: u8| busy >> s & 1 != 0;
     let board = all
@@ -221,73 +222,129 @@ fn choose(state: &Pending, needed: &mut [usize; BOARDS as usize], all: Range<u8>
     board
 }
 
-/// The first instruction after `k` that reads or writes one of `results`.
-fn first_touch(block: &MachineBlock, k: usize, results: &[Unit]) -> usize {
-    (k + 1..block.insts.len()).find(|&j| touches(&block.insts[j].inst, results)).unwrap_or(FAR)
+/// What follows an instruction in its block: positions, or [`FAR`].
+#[derive(Clone, Copy)]
+struct Next {
+    /// The first that reads or writes one of its results.
+    touch: u32,
+    /// The first that overwrites one of the sources that it reads late.
+    overwrite: u32,
 }
 
-/// The first instruction after `k` that writes one of `sources`.
-fn first_write(block: &MachineBlock, k: usize, sources: &[Unit]) -> usize {
-    (k + 1..block.insts.len()).find(|&j| overwrites(&block.insts[j].inst, sources)).unwrap_or(FAR)
+/// The first read and the first write of a unit from some place on.
+#[derive(Clone, Copy)]
+struct First {
+    read: u32,
+    write: u32,
 }
 
-fn touches(inst: &Inst, set: &[Unit]) -> bool {
-    let mut hit = overwrites(inst, set);
-    units::for_each_read(inst, |u, _| hit |= set.contains(&u));
-    hit
+const NEVER: First = First { read: FAR, write: FAR };
+
+/// What comes first in the code that follows, found once for each block.
+struct Ahead {
+    /// For each block, its units with their first accesses, ascending.
+    blocks: Vec<Vec<(Unit, First)>>,
 }
 
-fn overwrites(inst: &Inst, set: &[Unit]) -> bool {
-    let mut hit = false;
-    units::for_each_write(inst, |u, _| hit |= set.contains(&u));
-    hit
-}
-
-/// Whether some path from instruction `k` of block `b` overwrites one of its sources before anything waits
-/// for its results (`has_board`: they have a scoreboard).
-fn source_at_risk(machine: &Machine, b: usize, k: usize, has_board: bool) -> bool {
-    let inst = &machine.blocks[b].insts[k].inst;
-    let mut sources: SmallVec<[Unit; 8]> = SmallVec::new();
-    let mut results: SmallVec<[Unit; 8]> = SmallVec::new();
-    late_reads(inst, |u| sources.push(u));
-    if has_board {
-        units::for_each_write(inst, |u, _| results.push(u));
+impl Ahead {
+    fn new(machine: &Machine) -> Ahead {
+        let mut first = [NEVER; COUNT];
+        let blocks = (machine.blocks.iter())
+            .map(|block| {
+                let mut named: Vec<Unit> = Vec::new();
+                for (k, i) in (0..).zip(&block.insts) {
+                    let mut note = |u: Unit, writes: bool| {
+                        let f = &mut first[usize::from(u)];
+                        if f.read == FAR && f.write == FAR {
+                            named.push(u);
+                        }
+                        let at = if writes { &mut f.write } else { &mut f.read };
+                        *at = (*at).min(k);
+                    };
+                    units::for_each_read(&i.inst, |u, _| note(u, false));
+                    units::for_each_write(&i.inst, |u, _| note(u, true));
+                }
+                named.sort_unstable();
+                named.into_iter().map(|u| (u, std::mem::replace(&mut first[usize::from(u)], NEVER))).collect()
+            })
+            .collect();
+        Ahead { blocks }
     }
-    if sources.is_empty() {
-        return false;
-    }
-    // `Some(true)`: at risk, `Some(false)`: covered, `None`: neither within the block.
-    let scan = |block: &MachineBlock, from: usize| {
-        block.insts[from..].iter().find_map(|i| {
-            if touches(&i.inst, &results) {
-                Some(false)
-            } else {
-                overwrites(&i.inst, &sources).then_some(true)
+
+    /// What follows each instruction of a block in it; looked up for those that need scoreboards.
+    fn in_block(&self, target: Target, block: &MachineBlock) -> Vec<Next> {
+        let mut first = [NEVER; COUNT];
+        let mut out = vec![Next { touch: FAR, overwrite: FAR }; block.insts.len()];
+        for (k, i) in block.insts.iter().enumerate().rev() {
+            let inst = &i.inst;
+            if timing::is_variable(target, inst) {
+                units::for_each_write(inst, |u, _| {
+                    let f = first[usize::from(u)];
+                    out[k].touch = out[k].touch.min(f.read).min(f.write);
+                });
             }
-        })
-    };
-    if let Some(risk) = scan(&machine.blocks[b], k + 1) {
-        return risk;
-    }
-    let mut seen: SmallVec<[u32; SEARCH_LIMIT]> = machine.blocks[b].succs.iter().copied().collect();
-    let mut next = 0;
-    while next < seen.len() {
-        if next == SEARCH_LIMIT {
-            return true;
+            if timing::reads_late(target, inst) {
+                late_reads(inst, |u| out[k].overwrite = out[k].overwrite.min(first[usize::from(u)].write));
+            }
+            units::for_each_read(inst, |u, _| first[usize::from(u)].read = k as u32);
+            units::for_each_write(inst, |u, _| first[usize::from(u)].write = k as u32);
         }
-        let block = &machine.blocks[seen[next] as usize];
-        next += 1;
-        match scan(block, 0) {
-            Some(true) => return true,
-            Some(false) => {}
-            None => {
-                for s in &block.succs {
-                    if !seen.contains(s) {
-                        seen.push(*s);
+        out
+    }
+
+    /// When a block first touches (reads or writes) a unit, and first writes it.
+    fn first(&self, block: usize, u: Unit) -> (u32, u32) {
+        let list = &self.blocks[block];
+        match list.binary_search_by_key(&u, |e| e.0) {
+            Ok(at) => (list[at].1.read.min(list[at].1.write), list[at].1.write),
+            Err(_) => (FAR, FAR),
+        }
+    }
+
+    /// Whether some path from instruction `k` of block `b` overwrites one of its sources before anything waits
+    /// for its results (`has_board`: they have a scoreboard). `next`: what follows it in the block.
+    fn source_at_risk(&self, machine: &Machine, b: usize, k: usize, next: Next, has_board: bool) -> bool {
+        let inst = &machine.blocks[b].insts[k].inst;
+        let mut sources: SmallVec<[Unit; 8]> = SmallVec::new();
+        let mut results: SmallVec<[Unit; 8]> = SmallVec::new();
+        late_reads(inst, |u| sources.push(u));
+        if has_board {
+            units::for_each_write(inst, |u, _| results.push(u));
+        }
+        if sources.is_empty() {
+            return false;
+        }
+        // `Some(true)`: at risk, `Some(false)`: covered, `None`: neither within the block. An instruction that does both
+        // waits for the results first.
+        let verdict = |touch: u32, overwrite: u32| match (touch, overwrite) {
+            (FAR, FAR) => None,
+            _ => Some(overwrite < touch),
+        };
+        if let Some(risk) = verdict(if has_board { next.touch } else { FAR }, next.overwrite) {
+            return risk;
+        }
+        let mut seen: SmallVec<[u32; SEARCH_LIMIT]> = machine.blocks[b].succs.iter().copied().collect();
+        let mut next = 0;
+        while next < seen.len() {
+            if next == SEARCH_LIMIT {
+                return true;
+            }
+            let block = seen[next] as usize;
+            next += 1;
+            let touch = results.iter().map(|u| self.first(block, *u).0).min().unwrap_or(FAR);
+            let overwrite = sources.iter().map(|u| self.first(block, *u).1).min().unwrap_or(FAR);
+            match verdict(touch, overwrite) {
+                Some(true) => return true,
+                Some(false) => {}
+                None => {
+                    for s in &machine.blocks[block].succs {
+                        if !seen.contains(s) {
+                            seen.push(*s);
+                        }
                     }
                 }
             }
         }
+        false
     }
-    false
 }

@@ -100,23 +100,12 @@ fn record(target: Target, state: &mut State, inst: &Inst, at: (u32, u32)) {
     }
 }
 
-/// Adds the writes of another path; whether anything was new or younger.
-fn merge(into: &mut State, from: &State) -> bool {
-    let mut changed = false;
-    for r in from {
-        match into.iter_mut().find(|q| q.unit == r.unit && q.by == r.by && q.reads == r.reads) {
-            Some(q) if q.age <= r.age => {}
-            Some(q) => {
-                q.age = r.age;
-                changed = true;
-            }
-            None => {
-                into.push(*r);
-                changed = true;
-            }
-        }
-    }
-    changed
+/// What is recent where paths come together: of an access on several of them, the youngest.
+fn merge<'s>(paths: impl Iterator<Item = &'s State>) -> State {
+    let mut out: State = paths.flatten().copied().collect();
+    out.sort_unstable();
+    out.dedup_by_key(|r| (r.unit, r.by, r.reads));
+    out
 }
 
 /// Sets the stall counts.
@@ -137,10 +126,7 @@ pub fn run(machine: &mut Machine) {
             if !std::mem::replace(&mut dirty[b], false) {
                 continue;
             }
-            let mut state = State::new();
-            for &p in &preds[b] {
-                merge(&mut state, &exit[p as usize]);
-            }
+            let mut state = merge(preds[b].iter().map(|p| &exit[*p as usize]));
             let mut k = 0;
             while k < machine.blocks[b].insts.len() {
                 let lack = missing(machine, &state, &machine.blocks[b].insts[k].inst);

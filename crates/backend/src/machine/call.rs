@@ -10,7 +10,7 @@ use sass::{Inst, Mod, Opcode, Operand, Reg, RegFile};
 /// their address.
 fn callee<'f>(func: &'f Function, call: &InstData) -> Option<(u32, &'f Callee)> {
     match call.operands.first() {
-        Some(ori::Operand::Imm(n)) => Some((*n, func.callees.get(*n as usize)?)),
+        Some(ori::Operand::Imm(n)) => Some((*n, func.callees.get_index(*n as usize)?)),
         _ => None,
     }
 }
@@ -34,12 +34,12 @@ pub fn call(func: &Function, d: &InstData) -> Result<Vec<(Inst, Link)>, Error> {
     Ok(vec![(inst(Opcode::CALL, &[mode, Mod::NOINC], &[address, label]), link)])
 }
 
-/// The return address for the next call of the block, into the registers that the convention names.
-pub fn return_address(func: &Function, block: ori::Block, at: ori::Inst) -> Vec<(Inst, Link)> {
+/// The return address for the first call among these instructions, into the registers that the convention names.
+pub fn return_address(func: &Function, next: &[ori::Inst]) -> Vec<(Inst, Link)> {
     let (lo, hi) = (Operand::reg(Reg::r(abi::RETURN_ADDRESS)), Operand::reg(Reg::r(abi::RETURN_ADDRESS + 1)));
-    let insts = &func.blocks[block].insts;
-    let next = insts.iter().skip_while(|i| **i != at).map(|i| &func.insts[*i]);
     let absolute = next
+        .iter()
+        .map(|i| &func.insts[*i])
         .filter(|d| d.op == ori::Op::Macro(ori::Macro::Call))
         .find_map(|d| callee(func, d))
         .is_some_and(|(_, c)| *c == Callee::External);

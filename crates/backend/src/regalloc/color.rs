@@ -2,7 +2,8 @@
 //! finds no room takes it from cheaper ones.
 
 use super::Limits;
-use super::webs::{Held, Web, WebData, Webs};
+use super::intervals::{Held, Intervals};
+use super::webs::{Web, WebData, Webs};
 use crate::liveness::Segment;
 use cranelift_entity::SecondaryMap;
 use sass::{Reg, RegFile};
@@ -31,7 +32,7 @@ fn density(w: &WebData, pinned: bool) -> f32 {
     if pinned {
         return f32::INFINITY;
     }
-    let length: u32 = w.lanes.iter().flatten().map(|h| h.at.end - h.at.start).sum();
+    let length: u32 = w.lanes.iter().flat_map(Intervals::iter).map(|h| h.at.end - h.at.start).sum();
     w.weight / length.max(1) as f32
 }
 
@@ -70,7 +71,7 @@ impl Coloring {
         for (w, d) in webs.webs.iter() {
             if !d.members.is_empty() {
                 weight[w] = density(d, pinned(d));
-                let start = d.lanes.iter().flatten().map(|h| h.at.start).min().unwrap_or(0);
+                let start = d.start();
                 queue.push((d.align, Reverse((start, w))));
             }
         }
@@ -97,7 +98,7 @@ impl Coloring {
             for v in victims {
                 c.vacate(v, &webs.webs[v]);
                 let vd = &webs.webs[v];
-                let first = vd.lanes.iter().flatten().map(|h| h.at.start).min().unwrap_or(0);
+                let first = vd.start();
                 queue.push((vd.align, Reverse((first, v))));
             }
             c.occupy(w, d, r);
@@ -183,7 +184,7 @@ impl Coloring {
         self.reg[w] = Some(r);
         for (k, lane) in d.lanes.iter().enumerate() {
             let unit = &mut self.units[d.file as usize][usize::from(r) + k];
-            for h in lane {
+            for h in lane.iter() {
                 unit.insert(h.at.start, (h.at.end, Some(w)));
             }
         }
@@ -194,7 +195,7 @@ impl Coloring {
         let Some(r) = self.reg[w].take() else { return };
         for (k, lane) in d.lanes.iter().enumerate() {
             let unit = &mut self.units[d.file as usize][usize::from(r) + k];
-            for Held { at, .. } in lane {
+            for Held { at, .. } in lane.iter() {
                 unit.remove(&at.start);
             }
         }

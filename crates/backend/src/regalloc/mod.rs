@@ -8,6 +8,7 @@
 
 pub mod checker;
 mod color;
+mod intervals;
 mod prepare;
 mod rewrite;
 mod slots;

@@ -6,6 +6,8 @@ use fixedbitset::FixedBitSet;
 use ori::cfg::Cfg;
 use ori::{Block, Function, InstData, Name, Op, Operand};
 use sass::{Opcode, Reg};
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, BinaryHeap};
 
 /// Bytes in a word of a slot.
 const WORD: u32 = 4;
@@ -151,20 +153,30 @@ fn pack(slots: &[Slot], ranges: &[Option<(u32, u32)>]) -> (Vec<u32>, u32) {
     let mut order: Vec<usize> = (0..slots.len()).filter(|n| ranges[*n].is_some()).collect();
     order.sort_unstable_by_key(|n| (ranges[*n], slots[*n].at));
     let mut place = vec![0; slots.len()];
-    // Where the range ends that holds each word.
-    let mut busy: Vec<u32> = Vec::new();
+    // Words that are free again, and when the others will be.
+    let mut free: BTreeSet<usize> = BTreeSet::new();
+    let mut busy: BinaryHeap<Reverse<(u32, usize)>> = BinaryHeap::new();
+    let mut words = 0;
     for n in order {
         let (Some((first, last)), width) = (ranges[n], usize::from(slots[n].width)) else { continue };
+        while let Some(&Reverse((end, w))) = busy.peek()
+            && end < first
+        {
+            busy.pop();
+            free.insert(w);
+        }
         let step = width.next_power_of_two().min(4);
-        let mut at = 0;
-        while (at..at + width).any(|w| busy.get(w).is_some_and(|end| *end >= first)) {
-            at += step;
+        let fits = |at: usize| (at..at + width).all(|w| w >= words || free.contains(&w));
+        let starts = free.iter().copied().filter(|w| w.is_multiple_of(step));
+        let at = starts.chain([words.next_multiple_of(step)]).find(|at| fits(*at)).unwrap_or_default();
+        // What is skipped to keep the alignment is free.
+        free.extend(words..at);
+        words = words.max(at + width);
+        for w in at..at + width {
+            free.remove(&w);
+            busy.push(Reverse((last, w)));
         }
-        if busy.len() < at + width {
-            busy.resize(at + width, 0);
-        }
-        busy[at..at + width].fill(last);
         place[n] = at as u32 * WORD;
     }
-    (place, busy.len() as u32 * WORD)
+    (place, words as u32 * WORD)
 }

@@ -13,7 +13,7 @@ use rustc_hash::FxHashMap;
 use sass::{AddrWidth, Mod, Mods, Opcode, Reg, RegFile, RegOp};
 use smallvec::{SmallVec, smallvec};
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeSet, BinaryHeap};
 
 /// Where a spilled value is when it is not in a register of its file.
 #[derive(Clone)]
@@ -202,14 +202,17 @@ impl Spiller {
         let mut ends: BinaryHeap<Reverse<(u32, u32)>> = BinaryHeap::new();
         // Live lanes of each value, and the values that have some.
         let mut live_lanes: SecondaryMap<Value, u8> = SecondaryMap::new();
-        let mut active = FixedBitSet::with_capacity(func.values.len());
+        let score = |v: Value| cost[v] / length[v].max(1) as f32;
+        let may_go = |v: Value| !self.pinned.contains(v.index()) && (length[v] > 3 || !arrives[v].is_empty());
+        // Those of them that may be spilled, the cheapest one first.
+        let mut ready: BTreeSet<(Cost, Value)> = BTreeSet::new();
         for at in 0..extra.len() {
             while let Some(&Reverse((_, l))) = ends.peek().filter(|e| e.0.0 as usize <= at) {
                 ends.pop();
                 let (v, _) = lanes.owner(l).expect("lane of a value");
                 live_lanes[v] -= 1;
                 if live_lanes[v] == 0 {
-                    active.set(v.index(), false);
+                    ready.remove(&(Cost(score(v)), v));
                 }
                 pressure -= i32::from(!chosen.contains(v.index()));
             }
@@ -217,7 +220,9 @@ impl Spiller {
                 ends.push(Reverse((end, l)));
                 let (v, _) = lanes.owner(l).expect("lane of a value");
                 live_lanes[v] += 1;
-                active.insert(v.index());
+                if live_lanes[v] == 1 && !chosen.contains(v.index()) && may_go(v) {
+                    ready.insert((Cost(score(v)), v));
+                }
                 pressure += i32::from(!chosen.contains(v.index()));
             }
             let mut here = pressure + extra[at];
@@ -225,19 +230,17 @@ impl Spiller {
                 here += if chosen.contains(v.index()) { *w } else { 0 };
             }
             while here > limit as i32 {
-                let score = |v: Value| cost[v] / length[v].max(1) as f32;
                 let params = at_edge.get(&at).or_else(|| at_edge.get(&at.wrapping_sub(1)));
-                let victim = active
-                    .ones()
-                    .map(Value::new)
-                    .chain(params.into_iter().flatten().copied())
-                    .filter(|v| !chosen.contains(v.index()) && !self.pinned.contains(v.index()))
-                    .filter(|v| {
-                        (length[*v] > 3 || !arrives[*v].is_empty()) && !uses[at].iter().any(|(u, _)| u == v)
-                    })
-                    .min_by(|a, b| score(*a).total_cmp(&score(*b)));
+                let unused = |v: &Value| !uses[at].iter().any(|(u, _)| u == v);
+                let cheapest = ready.iter().map(|(_, v)| *v).find(unused);
+                let victim = cheapest
+                    .into_iter()
+                    .chain(params.into_iter().flatten().copied().filter(unused))
+                    .filter(|v| !chosen.contains(v.index()) && may_go(*v))
+                    .min_by_key(|v| Cost(score(*v)));
                 let Some(v) = victim else { break };
                 chosen.insert(v.index());
+                ready.remove(&(Cost(score(v)), v));
                 pressure -= i32::from(live_lanes[v]);
                 here -= i32::from(live_lanes[v]);
                 let width = i32::from(func.values[v].width);
@@ -602,6 +605,24 @@ impl Spiller {
             Some(mods) => one(func, Name::Val(v), at, mods),
             None => (0..width).for_each(|k| one(func, Name::Part(v, k), at + 4 * u32::from(k), &[])),
         }
+    }
+}
+
+/// What spilling costs, in order.
+#[derive(Clone, Copy, PartialEq)]
+struct Cost(f32);
+
+impl Eq for Cost {}
+
+impl Ord for Cost {
+    fn cmp(&self, other: &Cost) -> std::cmp::Ordering {
+        self.0.total_cmp(&other.0)
+    }
+}
+
+impl PartialOrd for Cost {
+    fn partial_cmp(&self, other: &Cost) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
     }
 }
 

@@ -5,6 +5,7 @@
 //! that it is collected from can share registers too. Two lanes may be in the same register if they are
 //! never live at the same time, or if they are copies of each other (same value number).
 
+use super::intervals::{Held, Intervals};
 use crate::liveness::{Lanes, Numbering, Ranges, Segment, Spread};
 use cranelift_entity::{PrimaryMap, SecondaryMap, entity_impl};
 use fixedbitset::FixedBitSet;
@@ -19,15 +20,6 @@ use smallvec::{SmallVec, smallvec};
 pub struct Web(u32);
 entity_impl!(Web, "web");
 
-/// A live interval of one lane, and what it holds.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Held {
-    /// When.
-    pub at: Segment,
-    /// Value number: equal numbers are equal contents.
-    pub number: u32,
-}
-
 /// A web's frame.
 #[derive(Clone, Debug)]
 pub struct WebData {
@@ -36,13 +28,20 @@ pub struct WebData {
     /// The frame starts at a multiple of this.
     pub align: u8,
     /// Intervals of each register of the frame.
-    pub lanes: SmallVec<[Vec<Held>; 1]>,
+    pub lanes: SmallVec<[Intervals; 1]>,
     /// Members and their offsets.
     pub members: SmallVec<[(Value, u8); 1]>,
     /// Uses and definitions, weighted by loop depth.
     pub weight: f32,
     /// Whether values were merged that could also have been kept apart.
     pub coalesced: bool,
+}
+
+impl WebData {
+    /// The first point at which one of its registers is in use.
+    pub fn start(&self) -> u32 {
+        self.lanes.iter().filter_map(|l| Some(l.first()?.at.start)).min().unwrap_or(0)
+    }
 }
 
 /// The webs of a function.
@@ -258,12 +257,12 @@ impl Webs {
             numbering: numbering.clone(),
         };
         for (v, d) in func.values.iter() {
-            let held = |i: u8| -> Vec<Held> {
+            let held = |i: u8| -> Intervals {
                 let l = lanes.lane(v, i) as usize;
                 intervals[l].iter().map(|s| Held { at: *s, number: number[l] }).collect()
             };
-            let frame: SmallVec<[Vec<Held>; 1]> = (0..d.width).map(held).collect();
-            if frame.iter().all(Vec::is_empty) {
+            let frame: SmallVec<[Intervals; 1]> = (0..d.width).map(held).collect();
+            if frame.iter().all(Intervals::is_empty) {
                 continue;
             }
             let web = out.webs.push(WebData {
@@ -325,7 +324,7 @@ impl Webs {
                     let same = lane.iter().all(|h| h.number == first.number);
                     let number = if same { first.number } else { fresh };
                     fresh += 1;
-                    *lane = vec![Held { at, number }];
+                    *lane = [Held { at, number }].into_iter().collect();
                 }
             }
         }
@@ -339,12 +338,11 @@ impl Webs {
         if wa == wb {
             return pa == pb;
         }
-        // The frame with the larger alignment stays; the other is moved into it.
-        let ((wa, pa), (wb, pb)) = if self.webs[wa].align >= self.webs[wb].align {
-            ((wa, pa), (wb, pb))
-        } else {
-            ((wb, pb), (wa, pa))
-        };
+        // The frame with the larger alignment stays; the other is moved into it: the smaller one, so that no value is moved
+        // more often than the logarithm of their number.
+        let size = |w: Web| (self.webs[w].align, self.webs[w].members.len());
+        let ((wa, pa), (wb, pb)) =
+            if size(wa) >= size(wb) { ((wa, pa), (wb, pb)) } else { ((wb, pb), (wa, pa)) };
         let (x, y) = (&self.webs[wa], &self.webs[wb]);
         if x.file != y.file || pa < pb {
             return false;
@@ -353,8 +351,8 @@ impl Webs {
         if !shift.is_multiple_of(y.align) || usize::from(shift) + y.lanes.len() > usize::from(x.align) {
             return false;
         }
-        let clash = |(k, lane): (usize, &Vec<Held>)| {
-            x.lanes.get(k + usize::from(shift)).is_some_and(|other| overlap(other, lane))
+        let clash = |(k, lane): (usize, &Intervals)| {
+            x.lanes.get(k + usize::from(shift)).is_some_and(|other| other.clashes(lane))
         };
         if y.lanes.iter().enumerate().any(clash) {
             debug_assert!(!forced, "tied values {a} and {b} interfere");
@@ -375,49 +373,14 @@ impl Webs {
         for (k, lane) in y.lanes.into_iter().enumerate() {
             let k = k + usize::from(shift);
             if x.lanes.len() <= k {
-                x.lanes.resize(k + 1, Vec::new());
+                x.lanes.resize(k + 1, Intervals::default());
             }
-            let old = std::mem::take(&mut x.lanes[k]);
-            x.lanes[k] = union(old, lane);
+            x.lanes[k].add(lane);
         }
         for (v, off) in y.members {
             self.home[v] = Some((wa, off + shift));
             x.members.push((v, off + shift));
         }
         true
-    }
-}
-
-/// Whether two lanes hold different things at some point.
-fn overlap(a: &[Held], b: &[Held]) -> bool {
-    let (mut i, mut j) = (0, 0);
-    while let (Some(x), Some(y)) = (a.get(i), b.get(j)) {
-        if x.at.start < y.at.end && y.at.start < x.at.end && x.number != y.number {
-            return true;
-        }
-        if x.at.end <= y.at.end { i += 1 } else { j += 1 }
-    }
-    false
-}
-
-/// Both lanes' intervals, ascending; overlapping ones (which hold the same) become one.
-fn union(a: Vec<Held>, b: Vec<Held>) -> Vec<Held> {
-    if a.is_empty() || b.is_empty() {
-        return if a.is_empty() { b } else { a };
-    }
-    let mut out: Vec<Held> = Vec::with_capacity(a.len() + b.len());
-    let (mut a, mut b) = (a.into_iter().peekable(), b.into_iter().peekable());
-    loop {
-        let next = match (a.peek(), b.peek()) {
-            (Some(x), Some(y)) if x.at.start <= y.at.start => a.next(),
-            (_, Some(_)) => b.next(),
-            (Some(_), None) => a.next(),
-            (None, None) => return out,
-        };
-        let next = next.expect("peeked");
-        match out.last_mut() {
-            Some(last) if next.at.start < last.at.end => last.at.end = last.at.end.max(next.at.end),
-            _ => out.push(next),
-        }
     }
 }
