@@ -81,6 +81,9 @@ impl Space {
             return Err(Error::OUT_OF_MEMORY);
         }
         let address = self.memory.alloc("device memory", vec![0; size]);
+        if crate::settings::get().checks.init {
+            self.memory.undefine(address);
+        }
         self.note(address, size, Kind::Device, context);
         Ok(address)
     }
@@ -125,6 +128,16 @@ impl Space {
     /// Takes back all that goes with a context.
     pub fn free_all_of(&mut self, context: u64) {
         let of = |r: &Region| r.context == Some(context);
+        if crate::settings::get().checks.memory {
+            // Pools' and modules' own memory is not the program's to free.
+            let left = |r: &Region| of(r) && r.kind == Kind::Device && r.pool.is_none();
+            for (at, r) in self.regions.iter().filter(|(_, r)| left(r)) {
+                eprintln!(
+                    "oxcuda: memory: {} bytes at {at:#x} are not freed when their context ends",
+                    r.size
+                );
+            }
+        }
         let all: Vec<u64> = self.regions.iter().filter(|(_, r)| of(r)).map(|r| *r.0).collect();
         let kinds = [Kind::Device, Kind::Managed, Kind::Pinned, Kind::Registered];
         for address in all {
@@ -174,6 +187,7 @@ impl Space {
         if self.on_device(address, bytes.len())? {
             let to = self.memory.slice_mut(address, bytes.len()).ok_or(Error::INVALID_VALUE)?;
             to.copy_from_slice(bytes);
+            self.memory.define(address, bytes.len() as u64);
             return Ok(());
         }
         ffi::write(address, bytes)
@@ -194,6 +208,7 @@ impl Space {
     pub fn write_any(&mut self, address: u64, bytes: &[u8]) -> Result<()> {
         if let Some(to) = self.memory.slice_mut(address, bytes.len()) {
             to.copy_from_slice(bytes);
+            self.memory.define(address, bytes.len() as u64);
             return Ok(());
         }
         match self.find(address) {

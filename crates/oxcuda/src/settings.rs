@@ -1,6 +1,7 @@
 //! What the environment says, read once.
 
 use sass::Target;
+use sim::sass::check::Checks;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
@@ -30,6 +31,8 @@ pub struct Settings {
     pub memory: u64,
     /// `OXCUDA_LIMIT`: most warp instructions of a launch.
     pub limit: u64,
+    /// `OXCUDA_CHECK`: what is looked for in launches (docs/sanitizer.md).
+    pub checks: Checks,
     /// `OXCUDA_TRACE`: every call is written to standard error.
     pub trace: bool,
     /// `OXCUDA_RECORD`: the folder that launches are written to.
@@ -86,6 +89,7 @@ pub fn get() -> &'static Settings {
             multiprocessors: variable("OXCUDA_MULTIPROCESSORS", 8, |v| v.parse().ok().filter(|n| *n > 0)),
             memory: variable("OXCUDA_MEMORY", 8 << 30, size),
             limit: variable("OXCUDA_LIMIT", 1 << 30, size),
+            checks: variable("OXCUDA_CHECK", Checks::default(), |v| v.parse().ok()),
             trace: variable("OXCUDA_TRACE", false, |v| Some(v != "0")),
             record: path("OXCUDA_RECORD"),
         }

@@ -8,6 +8,7 @@ use crate::function::{Function, attribute};
 use crate::module::{Code, Module};
 use crate::settings;
 use sim::sass::Cause;
+use sim::sass::check::Report;
 use std::io::Write as _;
 
 /// A launch of a kernel.
@@ -310,8 +311,15 @@ fn run(
     let limit = settings::get().limit;
     match &module.code {
         Code::Sass(m) => {
-            let options = sim::sass::Options { limit, ..Default::default() };
-            match m.run(launch, params, memory, options) {
+            let checks = settings::get().checks;
+            let options = sim::sass::Options { limit, checks, ..Default::default() };
+            let mut report = checks.any().then(|| Report::of(&module.cubin));
+            if let (Some(r), Some(ptx)) = (&mut report, &module.ptx) {
+                r.read_ptx(ptx);
+            }
+            let done = m.run_checked(launch, params, memory, (options, report.as_mut()));
+            report.iter().flat_map(|r| &r.findings).for_each(|f| eprintln!("oxcuda: {f}"));
+            match done {
                 Ok((_, output)) => Ok(output.text()),
                 Err(e) => Err(of_sass(module, launch, &e)),
             }

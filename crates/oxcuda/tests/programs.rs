@@ -90,6 +90,29 @@ fn faults_are_told_with_their_place() {
 }
 
 #[test]
+fn checks_tell_what_they_find() {
+    let p = Program::new("checks");
+    let (_, silent) = p.passes(&[], &[]);
+    assert_eq!(silent, "");
+    let wanted = [
+        (
+            "init",
+            "oxcuda: init: turn: thread (32,0,0) of block (0,0,0), line 10 of the PTX",
+            "4 of which nobody has written",
+        ),
+        ("race", "oxcuda: race: turn: ", "line 12 of the PTX"),
+        ("memory", "oxcuda: memory: 256 bytes at", "not freed"),
+    ];
+    for (check, what, detail) in wanted {
+        let (_, found) = p.passes(&[], &[("OXCUDA_CHECK", check)]);
+        assert!(found.contains(what) && found.contains(detail), "{check}: {found}");
+        assert!(found.lines().all(|l| l.starts_with(&format!("oxcuda: {check}: "))), "{check}: {found}");
+        let (_, all) = p.passes(&[], &[("OXCUDA_CHECK", "all")]);
+        assert!(all.contains(what), "{check}: {all}");
+    }
+}
+
+#[test]
 fn images_of_every_kind_are_loaded() {
     let p = Program::new("images");
     let (_, complained) = p.passes(&[], &[]);

@@ -82,34 +82,56 @@ fn check(p: &Program<'_>, cubin: &[u8]) -> Vec<Finding> {
     report.findings
 }
 
+/// What is wrong with what the checks say of all programs, and how many planted errors there are.
+fn judge(sm: u8, compile: impl Fn(&Program<'_>) -> Vec<u8>) -> (Vec<String>, usize) {
+    let (mut wrong, mut planted) = (Vec::new(), 0);
+    for p in programs(include_str!("programs.txt")) {
+        let findings = check(&p, &compile(&p));
+        // Of two accesses that race, whichever comes first in this run is the other one.
+        let is = |f: &Finding, line: u32, check: &str| {
+            let places = [Some(&f.place), f.other.as_ref()];
+            places.iter().flatten().any(|p| p.line == Some(line)) && f.check.to_string() == check
+        };
+        for (line, check, text) in &p.wanted {
+            planted += 1;
+            if !findings.iter().any(|f| is(f, *line, check) && f.what.contains(text)) {
+                wrong.push(format!("{} (sm_{sm}): line {line}: no '{check} … {text}'", p.name));
+            }
+        }
+        let expected = |f: &Finding| {
+            p.wanted.iter().any(|w| is(f, w.0, w.1)) || p.allowed.iter().any(|w| is(f, w.0, w.1))
+        };
+        wrong.extend(findings.iter().filter(|f| !expected(f)).map(|f| format!("{} (sm_{sm}): {f}", p.name)));
+    }
+    (wrong, planted)
+}
+
 #[test]
 fn planted_errors_are_found_at_their_lines_and_nothing_else() {
-    let table = include_str!("programs.txt");
-    let (mut wrong, mut found) = (Vec::new(), 0);
     for sm in [90, 120] {
-        for p in programs(table) {
-            let findings = check(&p, &compile(&p, sm));
-            // Of two accesses that race, whichever comes first in this run is the other one.
-            let is = |f: &Finding, line: u32, check: &str| {
-                let places = [Some(&f.place), f.other.as_ref()];
-                places.iter().flatten().any(|p| p.line == Some(line)) && f.check.to_string() == check
-            };
-            for (line, check, text) in &p.wanted {
-                found += 1;
-                if !findings.iter().any(|f| is(f, *line, check) && f.what.contains(text)) {
-                    wrong.push(format!("{} (sm_{sm}): line {line}: no '{check} … {text}'", p.name));
-                }
-            }
-            let expected = |f: &Finding| {
-                p.wanted.iter().any(|w| is(f, w.0, w.1)) || p.allowed.iter().any(|w| is(f, w.0, w.1))
-            };
-            wrong.extend(
-                findings.iter().filter(|f| !expected(f)).map(|f| format!("{} (sm_{sm}): {f}", p.name)),
-            );
-        }
+        let (wrong, planted) = judge(sm, |p| compile(p, sm));
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+        assert!(planted >= 37, "{planted} planted errors");
     }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    assert!(found >= 74, "{found} planted errors");
+}
+
+/// Needs `OXPTXAS_ORACLES`.
+#[test]
+fn they_are_found_in_code_of_ptxas_too() {
+    let Some(tools) = std::env::var_os("OXPTXAS_ORACLES") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    for sm in [90, 120] {
+        let (wrong, _) = judge(sm, |p| {
+            let (from, to) = (folder.path().join("k.ptx"), folder.path().join("k.cubin"));
+            std::fs::write(&from, p.source.replace("sm_90", &format!("sm_{sm}"))).unwrap();
+            let mut ptxas = std::process::Command::new(std::path::Path::new(&tools).join("ptxas"));
+            ptxas.args(["-lineinfo", "-arch", &format!("sm_{sm}"), "-o"]).arg(&to).arg(&from);
+            let done = ptxas.output().unwrap();
+            assert!(done.status.success(), "{}: {}", p.name, String::from_utf8_lossy(&done.stderr));
+            std::fs::read(&to).unwrap()
+        });
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    }
 }
 
 #[test]

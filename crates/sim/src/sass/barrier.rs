@@ -52,7 +52,11 @@ pub(super) fn compile(o: &Operands<'_>) -> Result<Option<Exec>, Unsupported> {
             Box::new(move |m, mask| {
                 let lane = mask.trailing_zeros() as usize & 31;
                 let a = at.at(m.warp, lane);
-                let old = m.load(Space::Shared, lane, a, 8)?;
+                // Where a barrier is made, nobody asks what was there.
+                let old = u64::from_le_bytes(m.read_unnoticed(Space::Shared, lane, a)?);
+                if dst.index() != sass::Reg::ZERO {
+                    m.note(Space::Shared, lane, (a, 8), None);
+                }
                 m.store(Space::Shared, lane, a, 8, x.uniform(m.warp))?;
                 dst.put(m.warp, lane, old);
                 Ok(())

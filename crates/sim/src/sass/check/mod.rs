@@ -300,8 +300,8 @@ impl Checker {
 
     /// Two lanes write different values to one place by the same instruction.
     pub(crate) fn lanes_collide(&mut self, memory: &Memory, space: Space, a: u64, lanes: [usize; 2]) {
-        let target = self.target(space, a);
-        if let Some(t) = target.filter(|t| self.checks.race && !matches!(t, Target::Local(_))) {
+        let target = self.target(space, a).filter(|t| !matches!(t, Target::Local(_)));
+        if let Some(t) = target.filter(|_| self.checks.race && !self.now.order.strong) {
             let name = name(t, memory);
             let (who, other) = (self.who(lanes[0]), self.who(lanes[1]));
             self.find((Check::Race, kind::LANES), who, Some(other), || {
