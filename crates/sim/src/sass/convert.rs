@@ -1,8 +1,9 @@
 //! Conversions between number formats.
 
 use super::compile::{Unsupported, unsupported};
-use super::float::rounding;
+use super::float::{flushed, rounding};
 use super::operand::{Exec, Kind, Operands, Src, value};
+use super::rows::{Word, careful, word, words};
 use crate::fp::{self, BF16, F16, F32, F64, Format, Round};
 
 /// Prepares a conversion; `None` if `name` (without the `U` of uniform forms) isn't one.
@@ -72,6 +73,23 @@ fn int_to_float(o: &Operands<'_>) -> Result<Exec, Unsupported> {
         return unsupported("an immediate of 64 bits");
     }
     let src = o.src(1, if bits == 64 { Kind::Long } else { Kind::Int })?;
+    if bits <= 32 && rm == Round::Nearest && matches!(format, F32 | F64) {
+        // The host's conversions round so, too.
+        let (dst, rest) = (o.dst(0, registers(format))?, 32 - bits);
+        let up = move |x: u32| x >> shift << rest;
+        let wide = |x: f64| [x.to_bits() as u32, (x.to_bits() >> 32) as u32];
+        let one = [Word::of(src)];
+        return Ok(match (format == F64, signed) {
+            (false, true) => word(dst, [src], move |[x]| ((up(x) as i32 >> rest) as f32).to_bits()),
+            (false, false) => word(dst, [src], move |[x]| ((up(x) >> rest) as f32).to_bits()),
+            (true, true) => {
+                words(Some(dst), [], one, [], move |[x], []| (wide(f64::from(up(x) as i32 >> rest)), []))
+            }
+            (true, false) => {
+                words(Some(dst), [], one, [], move |[x], []| (wide(f64::from(up(x) >> rest)), []))
+            }
+        });
+    }
     Ok(value(o.dst(0, registers(format))?, [src], move |[x]| {
         let up = x >> shift << (64 - bits);
         let value = if signed { i128::from(up as i64 >> (64 - bits)) } else { i128::from(up >> (64 - bits)) };
@@ -95,7 +113,7 @@ fn float_to_int(o: &Operands<'_>) -> Result<Exec, Unsupported> {
     let src = float_src(o, 1, format)?;
     let (min, max) =
         if signed { (-1i128 << (bits - 1), (1i128 << (bits - 1)) - 1) } else { (0, (1 << bits) - 1) };
-    Ok(value(o.dst(0, if bits == 64 { 2 } else { 1 })?, [src], move |[x]| {
+    let exact = move |x: u64| {
         let x = narrow(x >> shift, format);
         let x = if ftz { format.flush(x) } else { x };
         match fp::to_int(x, format, rm) {
@@ -103,7 +121,30 @@ fn float_to_int(o: &Operands<'_>) -> Result<Exec, Unsupported> {
             None if ntz => 0,
             None => 1 << (bits - 1),
         }
-    }))
+    };
+    let dst = o.dst(0, if bits == 64 { 2 } else { 1 })?;
+    if format == F32 && bits == 32 {
+        // What the type has. Subnormal numbers count where they are rounded away from zero.
+        let (least, greatest) = if signed { (-2147483648.0, 2147483520.0) } else { (0.0, 4294967040.0) };
+        let fast = move |[x]: [u32; 1]| {
+            let r = integral(f32::from_bits(if ftz { flushed(x) } else { x }), rm);
+            let number = if signed { r as i32 as u32 } else { r as u32 };
+            ([number], !(least <= r && r <= greatest))
+        };
+        return Ok(careful(dst, [Word::of(src)], fast, move |[x]| [exact(x.into()) as u32]));
+    }
+    Ok(value(dst, [src], move |[x]| exact(x)))
+}
+
+/// The integral number in this direction.
+#[inline(always)]
+fn integral(x: f32, rm: Round) -> f32 {
+    match rm {
+        Round::Nearest => x.round_ties_even(),
+        Round::Zero => x.trunc(),
+        Round::Down => x.floor(),
+        Round::Up => x.ceil(),
+    }
 }
 
 /// Two numbers as bytes below the low half of the third source.
@@ -136,17 +177,45 @@ fn float_to_float(o: &Operands<'_>) -> Result<Exec, Unsupported> {
     let (to, from) = (format(o.next())?, format(o.next())?);
     let shift = if o.take("B:H1") { 16 } else { 0 };
     let flush = move |x, f: Format| if ftz && f == F32 { f.flush(x) } else { x };
-    Ok(value(o.dst(0, registers(to))?, [float_src(o, 1, from)?], move |[x]| {
+    let exact = move |x: u64| {
         fp::convert(flush(narrow(x >> shift, from), from), from, to.flushing(ftz && to == F32), rm)
-    }))
+    };
+    let (dst, src) = (o.dst(0, registers(to))?, float_src(o, 1, from)?);
+    let halves = |x: u64| [x as u32, (x >> 32) as u32];
+    if (to, from) == (F64, F32) {
+        let fast = move |[x]: [u32; 1]| {
+            let x = f32::from_bits(if ftz { flushed(x) } else { x });
+            (halves(f64::from(x).to_bits()), x.is_nan())
+        };
+        return Ok(careful(dst, [Word::of(src)], fast, move |[x]| halves(exact(x.into()))));
+    }
+    if (to, from, rm) == (F32, F64, Round::Nearest) && !(src.neg || src.abs) {
+        let joined = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
+        let fast = move |[low, high]: [u32; 2]| {
+            let r = f64::from_bits(joined(low, high)) as f32;
+            // What is rounded up to the least normal number was below it, for `ftz`.
+            ([r.to_bits()], r.is_nan() || ftz && r.abs() <= f32::MIN_POSITIVE)
+        };
+        return Ok(careful(dst, Word::pair(src), fast, move |[a, b]| [exact(joined(a, b)) as u32]));
+    }
+    Ok(value(dst, [src], move |[x]| exact(x)))
 }
 
 fn round_to_integral(o: &Operands<'_>) -> Result<Exec, Unsupported> {
     let (ftz, rm) = (o.take("FTZ"), integral_rounding(o));
     let format = o.choose(&FORMATS).unwrap_or(F32);
     let shift = if o.take("B:H1") { 16 } else { 0 };
-    Ok(value(o.dst(0, registers(format))?, [float_src(o, 1, format)?], move |[x]| {
+    let exact = move |x: u64| {
         let x = narrow(x >> shift, format);
         fp::round_integral(if ftz { format.flush(x) } else { x }, format, rm)
-    }))
+    };
+    let (dst, src) = (o.dst(0, registers(format))?, float_src(o, 1, format)?);
+    if format == F32 {
+        let fast = move |[x]: [u32; 1]| {
+            let r = integral(f32::from_bits(if ftz { flushed(x) } else { x }), rm);
+            ([r.to_bits()], r.is_nan())
+        };
+        return Ok(careful(dst, [Word::of(src)], fast, move |[x]| [exact(x.into()) as u32]));
+    }
+    Ok(value(dst, [src], move |[x]| exact(x)))
 }

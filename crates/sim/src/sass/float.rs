@@ -66,7 +66,7 @@ pub(crate) fn rounding(o: &Operands<'_>) -> Round {
 
 /// A subnormal number as zero of its sign; anything else unchanged.
 #[inline(always)]
-fn flushed(x: u32) -> u32 {
+pub(crate) fn flushed(x: u32) -> u32 {
     if x & 0x7f80_0000 == 0 { x & 1 << 31 } else { x }
 }
 

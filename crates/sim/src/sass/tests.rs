@@ -298,3 +298,74 @@ fn registers_beyond_those_stated_are_refused() {
     assert!(needs("LDC.64 R13, c[0x0][0x210]", 16));
     assert!(!needs("EXIT", 0));
 }
+
+/// What the host computes for all lanes at once is what the exact definitions say.
+#[test]
+fn conversions_and_sums_agree_with_their_definitions() {
+    use crate::fp::{self, F32, F64, Round, Single};
+    let edges = [
+        0u32,
+        1,
+        0x7f_ffff,
+        0x80_0000,
+        0x80_0001,
+        0x3eff_ffff,
+        0x3f00_0000,
+        0x3f80_0000,
+        0x3fc0_0000,
+        0x4020_0000,
+    ];
+    let large = [
+        0x4b00_0001,
+        0x4eff_ffff,
+        0x4f00_0000,
+        0x4f7f_ffff,
+        0x4f80_0000,
+        0x7f7f_ffff,
+        0x7f80_0000,
+        0x7fc0_1234,
+    ];
+    let mut rng = crate::launch::Rng::new(7);
+    let all: Vec<u32> = edges.iter().chain(&large).flat_map(|x| [*x, x | 1 << 31]).collect();
+    let random: Vec<u32> = (0..200).map(|_| rng.next() as u32).collect();
+    let int = |x: u32, rm: Round, signed: bool| {
+        let (min, max) = if signed { (-(1i128 << 31), (1i128 << 31) - 1) } else { (0, (1i128 << 32) - 1) };
+        fp::to_int(x.into(), F32, rm).map_or(0, |n| n.clamp(min, max) as u32)
+    };
+    for x in all.iter().chain(&random).copied() {
+        let one = |text: &str| value(text, [x, 0, 0, 0]);
+        let two = |text: &str| {
+            let (low, high, _) = eval(text, [x, x.rotate_left(9), 0, 0], [false; 2]);
+            u64::from(low) | u64::from(high) << 32
+        };
+        assert_eq!(one("I2F R0, R2"), fp::from_int((x as i32).into(), F32, Round::Nearest) as u32, "{x:#x}");
+        assert_eq!(one("I2F.U32 R0, R2"), fp::from_int(x.into(), F32, Round::Nearest) as u32, "{x:#x}");
+        assert_eq!(two("I2F.F64 R0, R2"), fp::from_int((x as i32).into(), F64, Round::Nearest), "{x:#x}");
+        assert_eq!(two("I2F.F64.U32 R0, R2"), fp::from_int(x.into(), F64, Round::Nearest), "{x:#x}");
+        assert_eq!(one("F2I.NTZ R0, R2"), int(x, Round::Nearest, true), "{x:#x}");
+        assert_eq!(one("F2I.TRUNC.NTZ R0, R2"), int(x, Round::Zero, true), "{x:#x}");
+        assert_eq!(one("F2I.FLOOR.NTZ R0, R2"), int(x, Round::Down, true), "{x:#x}");
+        assert_eq!(one("F2I.U32.CEIL.NTZ R0, R2"), int(x, Round::Up, false), "{x:#x}");
+        assert_eq!(one("F2I.U32.TRUNC.NTZ R0, R2"), int(x, Round::Zero, false), "{x:#x}");
+        assert_eq!(one("FRND R0, R2"), fp::round_integral(x.into(), F32, Round::Nearest) as u32, "{x:#x}");
+        assert_eq!(one("FRND.FLOOR R0, R2"), fp::round_integral(x.into(), F32, Round::Down) as u32, "{x:#x}");
+        assert_eq!(two("F2F.F64.F32 R0, R2"), fp::convert(x.into(), F32, F64, Round::Nearest), "{x:#x}");
+        let wide = u64::from(x) | u64::from(x.rotate_left(9)) << 32;
+        assert_eq!(
+            two("F2F.F32.F64 R0, R2") as u32,
+            fp::convert(wide, F64, F32, Round::Nearest) as u32,
+            "{wide:#x}"
+        );
+        for y in edges.iter().chain(&large).copied() {
+            let pair = |text: &str| value(text, [x, y, x ^ y, 0]);
+            for (ftz, sat) in [(false, false), (true, false), (true, true)] {
+                let op = Single { ftz, sat, ..Single::default() };
+                let mods = format!("{}{}", if ftz { ".FTZ" } else { "" }, if sat { ".SAT" } else { "" });
+                assert_eq!(pair(&format!("FADD{mods} R0, R2, R3")), op.add(x, y), "{x:#x} {y:#x} {mods}");
+                assert_eq!(pair(&format!("FMUL{mods} R0, R2, R3")), op.mul(x, y), "{x:#x} {y:#x} {mods}");
+                let fma = pair(&format!("FFMA{mods} R0, R2, R3, R4"));
+                assert_eq!(fma, op.fma(x, y, x ^ y), "{x:#x} {y:#x} {mods}");
+            }
+        }
+    }
+}

@@ -403,10 +403,12 @@ impl Checker {
         let [x, y, _] = self.threads;
         let [gx, gy, _] = self.grid;
         let lines = report.lines(kernel);
+        let line = |w: &Who| lines.as_ref().and_then(|l| l.of(w.pc));
         let place = |w: &Who| Place {
             address: w.pc,
             text: text(w.pc),
-            line: lines.as_ref().and_then(|l| l.of(w.pc)),
+            line: line(w),
+            source: line(w).and_then(|l| report.source(l)),
             block: [w.block % gx, w.block / gx % gy, w.block / gx / gy],
             thread: [w.thread % x, w.thread / x % y, w.thread / x / y],
         };

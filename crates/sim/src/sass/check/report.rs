@@ -1,7 +1,7 @@
 //! What checks find, and how it is told.
 
 use cubin::read_lines::{PtxLines, Rows};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::str::FromStr;
 
@@ -77,6 +77,8 @@ pub struct Place {
     pub text: String,
     /// The line of the PTX, if the cubin says it.
     pub line: Option<u32>,
+    /// File and line of the source that the PTX was made from, if the PTX says it.
+    pub source: Option<String>,
     /// Coordinates of the block.
     pub block: [u32; 3],
     /// Coordinates in the block.
@@ -87,6 +89,7 @@ impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let list = |n: [u32; 3]| n.map(|n| n.to_string()).join(",");
         write!(f, "thread ({}) of block ({})", list(self.thread), list(self.block))?;
+        self.source.as_ref().map_or(Ok(()), |s| write!(f, ", {s}"))?;
         self.line.map_or(Ok(()), |l| write!(f, ", line {l} of the PTX"))?;
         write!(f, ", at /*{:04x}*/ {}", self.address, self.text)
     }
@@ -125,6 +128,8 @@ pub struct Report {
     /// Lines of the PTX whose accesses are volatile, relaxed, acquire or release: in shared memory the code doesn't tell.
     pub strong: BTreeSet<u32>,
     lines: PtxLines,
+    /// File and line by line of the PTX where another one begins; none where a function begins.
+    sources: BTreeMap<u32, Option<(String, u32)>>,
 }
 
 impl Report {
@@ -133,14 +138,39 @@ impl Report {
         Report { lines: cubin::read_lines::ptx_lines(cubin).unwrap_or_default(), ..Report::default() }
     }
 
-    /// Takes from the PTX that the cubin was made from which lines are strong. Several instructions of a line count as one.
+    /// Takes from the PTX that the cubin was made from which lines are strong, and what they were made from. Several instructions
+    /// of a line count as one.
     pub fn read_ptx(&mut self, source: &str) {
         const WORDS: [&str; 6] = [".volatile", ".relaxed", ".acquire", ".release", ".acq_rel", ".mmio"];
         let strong = |line: &str| {
             let code = line.split("//").next().unwrap_or(line);
             WORDS.iter().any(|w| code.contains(w))
         };
+        // `.file 1 "name"`, which may stand anywhere, and `.loc 1 line column`.
+        let file = |l: &str| {
+            let (n, name) = l.trim().strip_prefix(".file")?.trim().split_once(char::is_whitespace)?;
+            Some((n.parse().ok()?, name.split('"').nth(1)?.to_string()))
+        };
+        let files: BTreeMap<u32, String> = source.lines().filter_map(file).collect();
+        let place = |l: &str| {
+            let mut words = l.trim().strip_prefix(".loc")?.split_whitespace();
+            let (n, line) = (words.next()?.parse::<u32>().ok()?, words.next()?.parse::<u32>().ok()?);
+            Some((files.get(&n)?.clone(), line)).filter(|_| line != 0)
+        };
+        for (n, line) in (1..).zip(source.lines()) {
+            if line.contains(".entry") || line.contains(".func") {
+                self.sources.insert(n, None);
+            } else if line.trim().starts_with(".loc") {
+                self.sources.insert(n, place(line));
+            }
+        }
         self.strong.extend((1..).zip(source.lines()).filter(|(_, l)| strong(l)).map(|(n, _)| n));
+    }
+
+    /// File and line that a line of the PTX was made from.
+    pub(super) fn source(&self, line: u32) -> Option<String> {
+        let (file, line) = self.sources.range(..=line).next_back()?.1.as_ref()?;
+        Some(format!("{file}:{line}"))
     }
 
     /// The lines of a kernel's code.
@@ -164,5 +194,29 @@ impl Lines {
     pub(super) fn of(&self, pc: u32) -> Option<u32> {
         let i = self.0.partition_point(|r| r.0 <= u64::from(pc)).checked_sub(1)?;
         Some(self.0[i].1).filter(|l| *l != 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_the_source_and_strong_ones_come_from_the_ptx() {
+        let ptx = ".entry k() {\n.loc 1 7 3\nadd.u32 %a, %a, 1;\nld.volatile.shared.u32 %a, [s];\n.loc 2 9 1, inlined_at 1 7 3\n\
+                   ret; // .relaxed\n}\n.entry l() {\nret;\n}\n.file 1 \"a b.py\"\n.file\t2 \"c.cu\", 12, 13\n";
+        let mut report = Report::default();
+        report.read_ptx(ptx);
+        let places = [1, 3, 4, 6, 9].map(|l| report.source(l).unwrap_or_default());
+        assert_eq!(places, ["", "a b.py:7", "a b.py:7", "c.cu:9", ""]);
+        assert_eq!(report.strong, BTreeSet::from([4]));
+    }
+
+    #[test]
+    fn checks_by_name() {
+        let all: Checks = "all".parse().unwrap();
+        assert_eq!("memory, init,race,sync".parse(), Ok(all));
+        assert_eq!("".parse(), Ok(Checks::default()));
+        assert!("race,memcheck".parse::<Checks>().is_err());
     }
 }
