@@ -32,14 +32,21 @@ pub(crate) enum Driver {
     Malloc,
     Free,
     Assert,
+    /// What names the whole grid (`cudaCGGetIntrinsicHandle`): a number, zero where its blocks don't run at once.
+    GridHandle,
+    /// A barrier of what was named so (`cudaCGSynchronize`).
+    GridSync,
 }
 
 /// Their names.
-pub(crate) const DRIVER: [(&str, Driver); 4] = [
+pub(crate) const DRIVER: [(&str, Driver); 6] = [
     ("vprintf", Driver::Printf),
     ("malloc", Driver::Malloc),
     ("free", Driver::Free),
     ("__assertfail", Driver::Assert),
+    // The device runtime's library calls these for cooperative groups.
+    ("__cuda_syscall_CGS_get_intrinsic_handle", Driver::GridHandle),
+    ("__cuda_syscall_CGS_sync", Driver::GridSync),
 ];
 
 /// Largest piece of memory that `malloc` gives: the driver's heap.

@@ -609,5 +609,7 @@ pub(super) fn driver(env: &mut Env<'_, '_>, t: &mut Thread, f: Driver, [a, b]: [
             let what = text(env, t, a).unwrap_or_default();
             Err(format!("assertion `{}` failed", String::from_utf8_lossy(&what)))
         }
+        // Programs reach them through the device runtime's library, which is no PTX.
+        Driver::GridHandle | Driver::GridSync => Err("barriers of the driver's are not supported".into()),
     }
 }

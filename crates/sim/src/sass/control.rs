@@ -279,7 +279,7 @@ impl Warp {
     }
 
     /// Takes lanes out of the running group and lets them wait.
-    fn park(&mut self, mask: u32, why: Wait, resume: u32) {
+    pub(super) fn park(&mut self, mask: u32, why: Wait, resume: u32) {
         for l in lanes(mask) {
             self.wait[l] = why;
             self.resume[l] = resume;

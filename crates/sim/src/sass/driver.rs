@@ -4,7 +4,7 @@
 use super::compile::{Unsupported, unsupported};
 use super::mem::Space;
 use super::operand::{Exec, Kind, Operands, lanes};
-use super::state::{CODE, DRIVER_CODE, Machine};
+use super::state::{CODE, DRIVER_CODE, GRID_BARRIER, Machine, Wait};
 use super::{Cause, Fault};
 use crate::output::{DRIVER, Driver, HEAP, format};
 use sass::Opcode;
@@ -45,6 +45,10 @@ pub(super) fn compile(o: &Operands<'_>) -> Result<Option<Exec>, Unsupported> {
                     let index = to.wrapping_sub(DRIVER_CODE) / 16;
                     if let Some((_, f)) = DRIVER.get(index as usize).filter(|_| to >= DRIVER_CODE) {
                         lanes(same).try_for_each(|l| call(m, *f, l))?;
+                        if *f == Driver::GridSync && m.env.cooperative {
+                            let next = m.warp.groups.last().map_or(0, |g| g.pc);
+                            m.warp.park(same, Wait::Block(GRID_BARRIER), next);
+                        }
                         continue;
                     }
                     match to.checked_sub(CODE).map(u32::try_from) {
@@ -107,9 +111,12 @@ fn call(m: &mut Machine<'_>, f: Driver, lane: usize) -> Result<(), Fault> {
             let what = format!("assertion `{}` failed", String::from_utf8_lossy(&what));
             return Err(Fault::at(lane, what).because(Cause::Assertion));
         }
+        Driver::GridHandle => m.env.cooperative.into(),
+        // Success, or that there is no such thing.
+        Driver::GridSync => u64::from(!m.env.cooperative),
     };
     m.warp.r[4][lane] = result as u32;
-    if f == Driver::Malloc {
+    if matches!(f, Driver::Malloc | Driver::GridHandle) {
         m.warp.r[5][lane] = (result >> 32) as u32;
     }
     Ok(())

@@ -4,7 +4,7 @@ use super::check::Checker;
 use super::compile::{Action, Step};
 use super::control::{self, Control};
 use super::reach::{Reach, Regions};
-use super::state::{Barrier, Block, Env, Machine, Wait, Warp};
+use super::state::{Barrier, Block, Env, GRID_BARRIER, Machine, Wait, Warp};
 use super::{Cause, Code, DESCRIPTOR, Fault, Options, Probe, SimError, operand, text, trace, uniform};
 use crate::output::Output;
 use crate::schedule::Dice;
@@ -138,6 +138,7 @@ impl<'a> Grid<'a> {
                 }
                 progress |= complete_cluster_barrier(blocks, self.check.as_deref_mut());
             }
+            progress |= complete_grid_barrier(&mut clusters, self.check.as_deref_mut());
             let blocks = || clusters.iter().flat_map(|c| &c.blocks);
             if blocks().all(|(_, warps)| warps.iter().all(|w| w.live == 0)) {
                 self.end(clusters);
@@ -430,6 +431,23 @@ fn complete_cluster_barrier(blocks: &mut [(Block, Vec<Warp>)], check: Option<&mu
     for (block, warps) in blocks {
         warps.iter_mut().for_each(|w| w.wake(here(w)));
         block.barriers[CLUSTER_BARRIER] = Barrier::IDLE;
+    }
+    true
+}
+
+/// Wakes the threads of all blocks that run at once when all have come to the grid's barrier; whether they had.
+fn complete_grid_barrier(clusters: &mut [Cluster], check: Option<&mut Checker>) -> bool {
+    let here = |w: &Warp| w.waiting(|why| why == Wait::Block(GRID_BARRIER));
+    let blocks = || clusters.iter().flat_map(|c| &c.blocks);
+    let mut warps = blocks().flat_map(|b| &b.1);
+    if !warps.clone().any(|w| here(w) != 0) || !warps.all(|w| here(w) == w.live) {
+        return false;
+    }
+    if let Some(c) = check {
+        c.meet_all(&blocks().map(|(b, _)| b.index).collect::<Vec<_>>());
+    }
+    for w in clusters.iter_mut().flat_map(|c| &mut c.blocks).flat_map(|b| &mut b.1) {
+        w.wake(here(w));
     }
     true
 }

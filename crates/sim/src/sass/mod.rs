@@ -530,7 +530,8 @@ fn environment(
         put(0x40, &first.to_le_bytes());
         put(at, &size.to_le_bytes());
     }
-    Ok(Env { banks, block: launch.block, grid: launch.grid, local, shared })
+    let (block, grid, cooperative) = (launch.block, launch.grid, launch.cooperative);
+    Ok(Env { banks, block, grid, cooperative, local, shared })
 }
 
 fn text(code: &Code, target: Target, pc: u32) -> String {

@@ -232,11 +232,16 @@ pub(crate) struct Env {
     pub(crate) banks: Banks,
     pub(crate) block: [u32; 3],
     pub(crate) grid: [u32; 3],
+    /// Whether all blocks run at once.
+    pub(crate) cooperative: bool,
     /// Bytes of local memory per thread.
     pub(crate) local: u32,
     /// Bytes of shared memory per block.
     pub(crate) shared: u32,
 }
+
+/// The barrier of a cooperative grid, behind that of the cluster.
+pub(crate) const GRID_BARRIER: u8 = 17;
 
 /// High halves of the generic windows of shared and local memory (SR_SWINHI, SR_LWINHI).
 pub(crate) const SHARED_WINDOW: u32 = 0x7e00;

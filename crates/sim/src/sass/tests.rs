@@ -16,7 +16,14 @@ fn inst(text: &str, sm: u8) -> Inst {
 }
 
 fn env(threads: u32) -> Env {
-    Env { banks: Banks::default(), block: [threads, 1, 1], grid: [1; 3], local: 16, shared: 64 }
+    Env {
+        banks: Banks::default(),
+        block: [threads, 1, 1],
+        grid: [1; 3],
+        cooperative: false,
+        local: 16,
+        shared: 64,
+    }
 }
 
 fn block() -> Block {
