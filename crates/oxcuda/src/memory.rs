@@ -6,6 +6,9 @@ use crate::ffi::{self, Block};
 use sim::memory::Memory;
 use std::collections::BTreeMap;
 
+/// Bytes of the units in which memory of the device is given.
+const UNIT: usize = 512;
+
 /// Of which kind an allocation is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
@@ -80,7 +83,9 @@ impl Space {
         if self.used.checked_add(size as u64).is_none_or(|n| n > crate::settings::get().memory) {
             return Err(Error::OUT_OF_MEMORY);
         }
-        let address = self.memory.alloc("device memory", vec![0; size]);
+        // A driver gives memory in units, and nothing stops a kernel that reads to the end of the last one.
+        let whole = if crate::settings::get().checks.memory { size } else { size.next_multiple_of(UNIT) };
+        let address = self.memory.alloc("device memory", vec![0; whole]);
         if crate::settings::get().checks.init {
             self.memory.undefine(address);
         }
@@ -156,8 +161,20 @@ impl Space {
         self.regions.get_mut(&address)
     }
 
+    /// Whether bytes reach behind what was asked for, into the rest of its unit: kernels may, copies may not.
+    fn slack(&self, address: u64, size: usize) -> bool {
+        let before = self.regions.range(..=address).next_back().filter(|(_, r)| r.kind == Kind::Device);
+        before.is_some_and(|(at, r)| {
+            let (asked, whole) = (at + r.size as u64, at + r.size.next_multiple_of(UNIT) as u64);
+            address < whole && address.saturating_add(size as u64) > asked
+        })
+    }
+
     /// Where an address of the device's address space is; a variable of a module is no allocation of the program's.
     fn on_device(&self, address: u64, size: usize) -> Result<bool> {
+        if self.slack(address, size) {
+            return Err(Error::INVALID_VALUE);
+        }
         if self.memory.slice(address, size).is_some() {
             return Ok(true);
         }
@@ -195,6 +212,9 @@ impl Space {
 
     /// Bytes at any address: what is not the device's is the host's.
     pub fn read_any(&self, address: u64, size: usize) -> Result<Vec<u8>> {
+        if self.slack(address, size) {
+            return Err(Error::INVALID_VALUE);
+        }
         match self.memory.slice(address, size) {
             Some(bytes) => Ok(bytes.to_vec()),
             None if self.find(address).is_some_and(|(_, r)| r.kind == Kind::Device) => {
@@ -206,6 +226,9 @@ impl Space {
 
     /// Puts bytes at any address.
     pub fn write_any(&mut self, address: u64, bytes: &[u8]) -> Result<()> {
+        if self.slack(address, bytes.len()) {
+            return Err(Error::INVALID_VALUE);
+        }
         if let Some(to) = self.memory.slice_mut(address, bytes.len()) {
             to.copy_from_slice(bytes);
             self.memory.define(address, bytes.len() as u64);

@@ -76,7 +76,7 @@ fn launches_have_what_they_ask_for() {
 fn faults_are_told_with_their_place() {
     let p = Program::new("faults");
     let cases = [
-        ("outside", "700", &["thread [40, 0, 0]", "line 10 of the PTX: st.global.u32 [%rd1], %r;"][..]),
+        ("outside", "700", &["thread [32, 0, 0]", "line 10 of the PTX: st.global.u32 [%rd1], %r;"][..]),
         ("odd", "716", &["misaligned"]),
         ("stop", "719", &["trap"]),
         ("wrong", "710", &["x > 0"]),
@@ -144,4 +144,15 @@ fn images_of_every_kind_are_loaded() {
     p.passes(&args, &[]);
     let ptxas = tools.join("ptxas").display().to_string();
     p.passes(&[], &[("OXCUDA_PTXAS", &ptxas)]);
+}
+
+#[test]
+fn accesses_behind_an_allocation_are_found_when_asked_for() {
+    let p = Program::new("slack");
+    // A driver gives memory in units, so nothing happens by itself.
+    let (_, complained) = p.passes(&["0"], &[]);
+    assert_eq!(complained, "");
+    let (_, complained) = p.passes(&["700"], &[("OXCUDA_CHECK", "memory")]);
+    assert!(complained.contains("line 9 of the PTX: st.global.u32 [%rd1], %r1;"), "{complained}");
+    assert!(complained.contains("put.py, line 6"), "{complained}");
 }

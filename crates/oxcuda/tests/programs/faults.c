@@ -7,7 +7,7 @@ static const char PTX[] = HEADER
     ".visible .entry outside(.param .u64 x)\n"
     "{\n"
     "  .reg .b32 %r; .reg .b64 %rd<3>;\n"
-    "  ld.param.u64 %rd1, [x]; mov.u32 %r, %tid.x; mul.wide.u32 %rd2, %r, 4; add.u64 %rd1, %rd1, %rd2;\n"
+    "  ld.param.u64 %rd1, [x]; mov.u32 %r, %tid.x; mul.wide.u32 %rd2, %r, 16; add.u64 %rd1, %rd1, %rd2;\n"
     "  st.global.u32 [%rd1], %r;\n"
     "  ret;\n"
     "}\n"

@@ -27,6 +27,12 @@ static const char PTX[] = HEADER
     "  ld.shared.u32 %r6, [%r5]; mul.wide.u32 %rd2, %r1, 4; add.u64 %rd1, %rd1, %rd2; st.global.u32 [%rd1], %r6;\n"
     "  ret;\n"
     "}\n"
+    ".visible .entry size(.param .u64 out)\n"
+    "{\n"
+    "  .reg .b32 %r1; .reg .b64 %rd1;\n"
+    "  ld.param.u64 %rd1, [out]; mov.u32 %r1, %dynamic_smem_size; st.global.u32 [%rd1], %r1;\n"
+    "  ret;\n"
+    "}\n"
     ".visible .entry say()\n"
     "{\n"
     "  .local .align 8 .b32 args[2]; .reg .b32 %r<3>; .reg .b64 %rd<4>;\n"
@@ -90,6 +96,10 @@ int main(void) {
     int grid, block;
     OK(cuOccupancyMaxPotentialBlockSize(&grid, &block, turn, 0, 0, 0));
     WANT(grid > 0 && block > 0 && block <= 1024);
+
+    OK(cuLaunchKernel(function(module, "size"), 1, 1, 1, 1, 1, 1, 1234, 0, one, 0));
+    OK(cuMemcpyDtoH_v2(back, out, 4));
+    WANT(back[0] == 1234);
 
     OK(cuLaunchKernel(function(module, "say"), 3, 1, 1, 1, 1, 1, 0, 0, 0, 0));
 

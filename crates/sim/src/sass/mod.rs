@@ -494,6 +494,8 @@ fn environment(
         }
         put(blocks, &cluster.iter().product::<u32>().to_le_bytes());
     }
+    // %dynamic_smem_size
+    put(if image.target.sm >= 100 { 0x2ac } else { 0x2c }, &launch.shared.to_le_bytes());
     let local = stack.next_multiple_of(16);
     put(info.stack_ptr.into(), &local.to_le_bytes());
     if info.mem_desc != 0 {
