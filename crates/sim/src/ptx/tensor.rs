@@ -357,12 +357,24 @@ fn bits_of(name: Option<&&str>) -> Res<u32> {
     }
 }
 
+/// Lines that are said to be some way apart begin at multiples of 16 bytes, those of small elements at least at words.
+fn aligned(stride: Option<u64>, bits: u32) -> Res<()> {
+    let unit = if bits < 16 { 32 } else { 128 };
+    match stride {
+        Some(n) if !(n * u64::from(bits)).is_multiple_of(unit) => {
+            Err("lines of a matrix that are not aligned".into())
+        }
+        _ => Ok(()),
+    }
+}
+
 fn wmma_load(env: &mut Env<'_, '_>, threads: &mut [Thread], lanes: &[usize], code: &Code<'_>) -> Res<()> {
     let ops = &code.inst.operands;
     let bits = bits_of(types(code).first())?;
     let size = fragment(code)?;
     let t = &mut threads[lanes[0]];
     let stride = ops.get(2).map(|o| t.read(env, o, Type::u32)).transpose()?;
+    aligned(stride, bits)?;
     let (space, base) = resolve(env, t, code, &ops[1])?;
     let step = bits.div_ceil(8) as usize;
     let mut matrix = Vec::new();
@@ -380,6 +392,7 @@ fn wmma_store(env: &mut Env<'_, '_>, threads: &mut [Thread], lanes: &[usize], co
     let matrix = of_fragment(&words(env, threads, lanes, &ops[1], bits)?, size.0 * size.1, bits);
     let t = &mut threads[lanes[0]];
     let stride = ops.get(2).map(|o| t.read(env, o, Type::u32)).transpose()?;
+    aligned(stride, bits)?;
     let (space, base) = resolve(env, t, code, &ops[0])?;
     let step = (bits / 8) as usize;
     for (x, place) in matrix.iter().zip(places(code, size, bits, stride)) {
