@@ -187,6 +187,9 @@ fn insert(
     state: &mut State,
     exit: &mut [State],
 ) -> usize {
+    if cycles == 0 {
+        return 0;
+    }
     let mut left = cycles;
     let mut count = 0;
     let line = machine.blocks[b].insts[k].line;
