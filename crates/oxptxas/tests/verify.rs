@@ -58,10 +58,10 @@ const GUARDED: &str = "
     @%p3 ld.global.s32 %d2, [%t0+16];
     st.global.u64 [%t1+16], %d2;
     mov.b64 %d3, {%r1, 7};
-    mov.u32 %r4, %r1;
-    @%p3 ld.global.v2.s32 {%d3, %r4}, [%t0+24];
+    mov.b64 %d5, {%r1, 7};
+    @%p3 ld.global.v2.s32 {%d3, %d5}, [%t0+24];
     st.global.u64 [%t1+24], %d3;
-    st.global.u32 [%t1+32], %r4;
+    st.global.u64 [%t1+32], %d5;
     mov.b64 %d4, {%r1, 7};
     @!%p3 ld.global.v2.u64 {_, %d4}, [%t0+32];
     st.global.u64 [%t1+40], %d4;
