@@ -226,3 +226,19 @@ fn arrivals_that_complete_nothing_say_so() {
         assert!(insts[at].mods.has(Mod::TMASK), "{target}");
     }
 }
+
+/// Where a product of halves takes several steps, the last one saturates.
+#[test]
+fn products_saturate_at_their_end() {
+    let source = ".version 6.4\n.target sm_75\n.address_size 64\n.visible .entry k(.param .u64 p)\n{\n\
+        .reg .b32 %r<9>; .reg .b64 %d<2>;\n\
+        ld.param.u64 %d1, [p]; ld.global.v4.b32 {%r0,%r1,%r2,%r3}, [%d1]; ld.global.v2.b32 {%r4,%r5}, [%d1+16];\n\
+        wmma.mma.sync.aligned.row.col.m16n16k16.f16.f16.satfinite {%r5,%r6,%r7,%r8},\n\
+        {%r0,%r1,%r2,%r3,%r0,%r1,%r2,%r3}, {%r4,%r5,%r4,%r5,%r4,%r5,%r4,%r5}, {%r0,%r1,%r2,%r3};\n\
+        st.global.v4.b32 [%d1], {%r5,%r6,%r7,%r8}; ret;\n}\n";
+    for (target, insts) in code(source, 75).take(1) {
+        let steps = insts.iter().filter(|i| i.op == Opcode::HMMA);
+        let saturates: Vec<bool> = steps.map(|i| i.mods.has(Mod::SATFINITE)).collect();
+        assert_eq!(saturates, [false, false, true, true], "{target}");
+    }
+}

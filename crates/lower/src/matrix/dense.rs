@@ -122,10 +122,11 @@ impl Lower<'_, '_> {
         Ok(d)
     }
 
-    /// `m16n8k16` of 16-bit elements on sm_75: eight columns of A after eight.
+    /// `m16n8k16` of 16-bit elements on sm_75: eight columns of A after eight. As in ptxas's code, the last step alone
+    /// saturates.
     pub(super) fn half_depth(&mut self, p: &Product, [a, b, c]: [&[Operand]; 3]) -> Result<Words> {
         let part = Product { size: (16, 8, 8), ..*p };
-        let first = self.product(&part, [&a[..2], &b[..1], c])?;
+        let first = self.product(&Product { saturate: false, ..part }, [&a[..2], &b[..1], c])?;
         self.product(&part, [&a[2..], &b[1..], &first])
     }
 
