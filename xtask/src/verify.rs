@@ -37,7 +37,7 @@ fn file(root: &Path, bin: &Path, ptx: &Path, sm: &str, options: &Options) -> Fou
     let module = verify::module(&source, target).map_err(|_| "not accepted".to_string())?;
     let ptxas = options.source.ptxas;
     let compiled = |fmad: bool| {
-        let how = How { fmad, lines: options.check.any(), ..How::default() };
+        let how = How { fmad, lines: options.check.any() };
         options.source.cubin(root, bin, (ptx, &source), sm, how)
     };
     let cubin = compiled(true)?;

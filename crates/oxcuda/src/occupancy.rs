@@ -19,7 +19,7 @@ pub fn blocks(f: &Function, threads: u32, dynamic: usize) -> Result<u32> {
     let warp = (f.registers.max(1) * 32).next_multiple_of(256);
     let by_registers = (REGISTERS / 4 / warp) * 4 / warps;
     let shared = (f.shared as usize + dynamic).next_multiple_of(128) + sm.reserved as usize;
-    let by_shared = if shared == 0 { u32::MAX } else { (sm.shared as usize / shared) as u32 };
+    let by_shared = (sm.shared as usize).checked_div(shared).map_or(u32::MAX, |n| n as u32);
     Ok(by_threads.min(by_registers).min(by_shared).min(sm.blocks))
 }
 

@@ -195,8 +195,8 @@ fn cases() -> Vec<(Case, &'static [&'static str])> {
     const ALL: &[&str] = &["sm_75", "sm_80", "sm_90", "sm_100", "sm_120"];
     const LATER: &[&str] = &["sm_80", "sm_90", "sm_103", "sm_120"];
     let shapes = [(16, 16, 16), (32, 8, 16), (8, 32, 16)];
-    let mut products: Vec<((u32, u32, u32), [&'static str; 4], [&'static str; 2], &'static [&'static str])> =
-        Vec::new();
+    type Product = ((u32, u32, u32), [&'static str; 4], [&'static str; 2], &'static [&'static str]);
+    let mut products: Vec<Product> = Vec::new();
     for s in shapes {
         for (d, c) in [("f32", "f32"), ("f16", "f16"), ("f32", "f16"), ("f16", "f32")] {
             products.push((s, [d, "f16", "f16", c], ["", ""], ALL));

@@ -145,7 +145,7 @@ fn assign(machine: &mut Machine) {
         // When, in this block, each scoreboard is first waited for; and by whom it was set last.
         let mut needed = [0u32; BOARDS as usize];
         let nexts = ahead.in_block(target, &machine.blocks[b]);
-        for k in 0..machine.blocks[b].insts.len() {
+        for (k, &next_here) in nexts.iter().enumerate() {
             let inst = &machine.blocks[b].insts[k].inst;
             let waits = state.needs(inst);
             state.clear(waits);
@@ -155,7 +155,7 @@ fn assign(machine: &mut Machine) {
                 let mut writes = false;
                 units::for_each_write(inst, |_, _| writes = true);
                 if writes {
-                    write = Some(choose(&state, &mut needed, boards.clone(), nexts[k].touch));
+                    write = Some(choose(&state, &mut needed, boards.clone(), next_here.touch));
                 } else if inst.op == Opcode::ATOMG {
                     // Nobody waits for it, but ptxas's always count.
                     let end = machine.blocks[b].insts.len() as u32;
@@ -173,9 +173,9 @@ fn assign(machine: &mut Machine) {
             let covered = timing::is_awaited(inst.op) && !always;
             if timing::reads_late(target, inst)
                 && !covered
-                && (always || ahead.source_at_risk(machine, b, k, nexts[k], write.is_some()))
+                && (always || ahead.source_at_risk(machine, b, k, next_here, write.is_some()))
             {
-                let when = nexts[k].overwrite;
+                let when = next_here.overwrite;
                 let mut with_write = state.clone();
                 if let Some(s) = write {
                     with_write.write[0] |= 1 << s;

@@ -88,7 +88,7 @@ impl Lower<'_, '_> {
         let turned: Words = b
             .iter()
             .map(|w| {
-                let all = self.b.def(Opcode::BREV, &[], &[w.clone()]);
+                let all = self.b.def(Opcode::BREV, &[], std::slice::from_ref(w));
                 operand(self.b.prmt(operand(all), imm(0x0123), rz()))
             })
             .collect();

@@ -90,7 +90,7 @@ impl Lower<'_, '_> {
                 let words = match wide {
                     true => {
                         let from = self.quad_lane(lane, !2, 2 * second);
-                        a.iter().map(|w| self.from_lane(w, &from)).collect()
+                        a.iter().map(|w| self.word_of_lane(w, &from)).collect()
                     }
                     false => a.to_vec(),
                 };
@@ -103,9 +103,9 @@ impl Lower<'_, '_> {
             for k in 0..4 {
                 let from = self.quad_lane(lane, QUAD | UPPER, k);
                 let word = match wide {
-                    true => self.from_lane(&a[second as usize], &from),
+                    true => self.word_of_lane(&a[second as usize], &from),
                     false => {
-                        let both = [self.from_lane(&a[0], &from), self.from_lane(&a[1], &from)];
+                        let both = [self.word_of_lane(&a[0], &from), self.word_of_lane(&a[1], &from)];
                         self.by_bit(lane, 2, both)
                     }
                 };
@@ -132,13 +132,13 @@ impl Lower<'_, '_> {
             let mut lines: Vec<[Operand; 2]> = Vec::new();
             for k in 0..if by_rows { 4 } else { 0 } {
                 let from = self.quad_lane(lane, QUAD, k | upper);
-                lines.push([self.from_lane(&b[0], &from), self.from_lane(&b[1], &from)]);
+                lines.push([self.word_of_lane(&b[0], &from), self.word_of_lane(&b[1], &from)]);
             }
             for e in 0..if wide { 2 } else { 4 } {
                 if !by_rows {
                     let keep = if wide { QUAD | 2 } else { QUAD };
                     let from = self.quad_lane(lane, keep, e | upper);
-                    let words: Words = b.iter().map(|w| self.from_lane(w, &from)).collect();
+                    let words: Words = b.iter().map(|w| self.word_of_lane(w, &from)).collect();
                     columns.push(self.unpack_halves(&words));
                     continue;
                 }
@@ -162,7 +162,7 @@ impl Lower<'_, '_> {
         let mut out = vec![rz(); 8];
         for second in 0..2u32 {
             let from = self.quad_lane(lane, !2, 2 * second);
-            let row: Words = c.iter().map(|w| self.from_lane(w, &from)).collect();
+            let row: Words = c.iter().map(|w| self.word_of_lane(w, &from)).collect();
             for half in 0..2 {
                 let word = self.by_bit(lane, 2, [row[2 * half].clone(), row[2 * half + 1].clone()]);
                 let pair = self.unpack_halves(&[word]);

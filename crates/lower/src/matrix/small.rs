@@ -84,7 +84,7 @@ impl Lower<'_, '_> {
     }
 
     /// A word of another lane.
-    pub(super) fn from_lane(&mut self, word: &Operand, lane: &Operand) -> Operand {
+    pub(super) fn word_of_lane(&mut self, word: &Operand, lane: &Operand) -> Operand {
         let v = self.b.func.add_value(sass::RegFile::R, 1);
         let word = operand(self.b.reg(word));
         let operands = [crate::emit::pt(), operand(v), word, lane.clone(), imm(0x1f)];

@@ -158,7 +158,7 @@ impl Lower<'_, '_> {
         for (i, w) in a.iter().enumerate() {
             let (upper, group) = (i as u32 % 2, i as u32 / 2);
             let from = self.of_four(lane, groups * selector + group);
-            let flags = self.from_lane(wrong, &from);
+            let flags = self.word_of_lane(wrong, &from);
             let at = operand(self.b.iadd(shift.clone(), imm(16 * upper)));
             let flag = operand(self.b.shr(false, flags, at));
             let flag = operand(self.b.and(flag, imm(1)));
@@ -183,7 +183,7 @@ impl Lower<'_, '_> {
         for (i, w) in a.iter().enumerate() {
             let (upper, group) = (i as u32 % 2, i as u32 / 2);
             let from = self.of_four(lane, 2 * (selector + group) + upper);
-            let flags = self.from_lane(wrong, &from);
+            let flags = self.word_of_lane(wrong, &from);
             let flags = operand(self.b.shr(false, flags, shift.clone()));
             // 0x3210 with 01 below where bit 0 is set, 23 above where bit 4 is.
             let first = operand(self.b.and(flags.clone(), imm(1)));
@@ -215,7 +215,7 @@ impl Lower<'_, '_> {
         let mut halves = [Vec::new(), Vec::new()];
         for (low, high) in low.iter().zip(&high) {
             let given = operand(self.b.sel(odd.clone(), low.clone(), high.clone()));
-            let taken = self.from_lane(&given, &neighbour);
+            let taken = self.word_of_lane(&given, &neighbour);
             halves[0].push(operand(self.b.sel(odd.clone(), taken.clone(), low.clone())));
             halves[1].push(operand(self.b.sel(odd.clone(), high.clone(), taken)));
         }
@@ -249,9 +249,9 @@ impl Lower<'_, '_> {
         let twice = operand(self.b.shl(second, imm(1)));
         let four = self.of_four(lane, 0);
         let from = operand(self.b.iadd(four, twice));
-        let upper = self.from_lane(&x, &from);
+        let upper = self.word_of_lane(&x, &from);
         let from = operand(self.b.iadd(from, imm(1)));
-        let lower = self.from_lane(&x, &from);
+        let lower = self.word_of_lane(&x, &from);
         [0x5410, 0x7632].map(|s| operand(self.b.prmt(upper.clone(), imm(s), lower.clone())))
     }
 }

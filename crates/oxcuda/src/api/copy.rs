@@ -87,7 +87,7 @@ impl End3 {
             Side::Device => 2,
             Side::Any => 4,
         };
-        let height = if e.pitch == 0 { 0 } else { e.slice / e.pitch };
+        let height = e.slice.checked_div(e.pitch).unwrap_or(0);
         let (pitch, height) = (e.pitch as usize, height as usize);
         End3 { kind, host: e.address, device: e.address, pitch, height, ..End3::default() }
     }

@@ -65,7 +65,7 @@ pub struct Config {
 #[derive(Clone, Copy)]
 struct Attribute {
     id: u32,
-    pad: u32,
+    _pad: u32,
     value: [u32; 16],
 }
 
@@ -74,7 +74,6 @@ impl Config {
     fn launch(&self, function: Handle) -> Result<Launch> {
         let (mut cluster, mut cooperative) = (None, false);
         for a in In::<Attribute>::at(self.attributes).list(self.count as usize)? {
-            debug_assert_eq!(a.pad, a.pad);
             match a.id {
                 2 => cooperative = a.value[0] != 0,
                 4 => cluster = Some([a.value[0], a.value[1], a.value[2]]),

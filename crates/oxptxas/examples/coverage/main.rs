@@ -16,7 +16,7 @@ mod kernel;
 use operands::{Style, modifiers};
 use oxptxas::verify::{self, Verdict};
 use oxptxas::{Failure, Settings, compile};
-use ptx::isa::{Form, Mod, Op, Suffix};
+use ptx::isa::{Form, Op, Suffix};
 use ptxas::Header;
 use rayon::prelude::*;
 use sass::Target;

@@ -4,6 +4,8 @@
 //! `PAGE=FILE` writes it to a page, each under its reason.
 
 mod differences;
+// `modifiers` is for other examples.
+#[allow(dead_code)]
 mod operands;
 #[allow(dead_code)]
 #[path = "../ptxas/mod.rs"]

@@ -44,7 +44,9 @@ impl Loaded {
             }
             for (v, at) in &variables {
                 let contents = program.initial(*v);
-                memory.slice_mut(*at, contents.len()).map(|to| to.copy_from_slice(&contents));
+                if let Some(to) = memory.slice_mut(*at, contents.len()) {
+                    to.copy_from_slice(&contents);
+                }
             }
         }
         Ok(Loaded { module, variables })

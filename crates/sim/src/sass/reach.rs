@@ -156,7 +156,7 @@ impl<'a> Regions<'a> {
         let list: Vec<_> = memory.pieces()?.map(|(base, b)| (base, b.len(), b.as_mut_ptr())).collect();
         let fits = |(base, len, at): &(u64, usize, *mut u8)| *len == 0 || at.addr() as u64 % 16 == base % 16;
         let good = list.iter().all(fits);
-        good.then(|| Regions { list, locks: [const { Mutex::new(()) }; LOCKS], memory: PhantomData })
+        good.then_some(Regions { list, locks: [const { Mutex::new(()) }; LOCKS], memory: PhantomData })
     }
 
     /// Keeps others from atomic operations on an address.
