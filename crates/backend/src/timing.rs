@@ -47,7 +47,11 @@ pub fn awaits(op: Opcode) -> bool {
 
 /// Whether the instruction reads uniform registers so late that ptxas does not let the warp end before.
 pub fn holds_uniform(op: Opcode) -> bool {
-    matches!(op, Opcode::SYNCS_EXCH | Opcode::UTMACCTL | Opcode::UMEMSETS)
+    use Opcode::{
+        SYNCS_EXCH, UBLKCP, UBLKPF, UBLKRED, UMEMSETS, UTMACCTL, UTMALDG, UTMAPF, UTMAREDG, UTMASTG,
+    };
+    matches!(op, SYNCS_EXCH | UTMACCTL | UMEMSETS | UBLKCP | UBLKRED | UBLKPF)
+        || matches!(op, UTMALDG | UTMASTG | UTMAREDG | UTMAPF)
 }
 
 /// Least stall count of an instruction, whatever follows.

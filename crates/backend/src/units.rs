@@ -80,6 +80,21 @@ fn wide_uniform(op: Opcode) -> bool {
     )
 }
 
+/// Uniform registers of the first operand of a copy of a tile: the shared address and its barrier's, and the coordinates.
+fn tile_width(inst: &Inst) -> Option<u8> {
+    let first = match inst.op {
+        Opcode::UTMALDG => 2,
+        Opcode::UTMASTG | Opcode::UTMAREDG => 1,
+        Opcode::UTMAPF => 0,
+        _ => return None,
+    };
+    let all = [Mod::_1D, Mod::_2D, Mod::_3D, Mod::_4D, Mod::_5D];
+    // Rows: a column and four of them.
+    let rows = inst.mods.has(Mod::GATHER4) || inst.mods.has(Mod::SCATTER4);
+    let dims = all.iter().position(|m| inst.mods.has(*m)).filter(|_| !rows);
+    Some(first + dims.map_or(5, |n| n as u8 + 1))
+}
+
 /// Whether control leaves the function here and comes back, or doesn't: whatever the code there does with
 /// registers and scoreboards, everything that is under way must be complete.
 pub fn leaves_function(op: Opcode) -> bool {
@@ -140,7 +155,12 @@ pub fn for_each_read(inst: &Inst, mut f: impl FnMut(Unit, Site)) {
                     span(*r, width, &mut f);
                 }
                 if let Some(r) = uniform {
-                    span(*r, if wide_uniform(inst.op) { 2 } else { 1 }, &mut f);
+                    let width = match tile_width(inst) {
+                        Some(n) if i == 0 => n,
+                        _ if wide_uniform(inst.op) => 2,
+                        _ => 1,
+                    };
+                    span(*r, width, &mut f);
                 }
             }
             _ => {}

@@ -13,7 +13,7 @@ impl Lower<'_, '_> {
     /// `cp`.
     pub fn copy_async(&mut self, inst: &Statement<'_>) -> Result<()> {
         if inst.has(M::bulk) {
-            return self.bulk_groups(inst);
+            return self.bulk(inst);
         }
         if inst.has(M::reduce) {
             return self.unsupported(inst);
@@ -41,14 +41,19 @@ impl Lower<'_, '_> {
         self.unsupported(inst)
     }
 
-    /// `cp.async.bulk.commit_group` and `.wait_group`; the copies themselves are not built yet.
-    fn bulk_groups(&mut self, inst: &Statement<'_>) -> Result<()> {
+    /// `cp.async.bulk` and `cp.reduce.async.bulk`: copies, `.commit_group` and `.wait_group`.
+    fn bulk(&mut self, inst: &Statement<'_>) -> Result<()> {
         if inst.has(M::commit_group) {
             self.b.guarded(self.guard, Opcode::UTMACMDFLUSH, &[], &[], &[]);
             return Ok(());
         }
         if !inst.has(M::wait_group) {
-            return self.unsupported(inst);
+            // The modes of convolutions.
+            if inst.plain.mods.iter().any(|m| m.name().starts_with("im2col")) {
+                return self.unsupported(inst);
+            }
+            let tensor = inst.has(M::tensor);
+            return self.branch_around(|l| if tensor { l.tensor_copy(inst) } else { l.bulk_copy(inst) });
         }
         let n = self.integer(&inst.operands[0])?;
         self.wait_groups(n.min(63) as u32);

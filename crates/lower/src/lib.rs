@@ -15,6 +15,7 @@ mod arith_int;
 mod async_copy;
 mod atomics;
 mod bits;
+mod bulk;
 mod call;
 mod call_graph;
 mod carry;

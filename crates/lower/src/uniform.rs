@@ -42,7 +42,7 @@ impl Lower<'_, '_> {
     }
 
     /// Runs `f` with these words in uniform registers for one thread after another.
-    fn one_by_one<T>(
+    pub(crate) fn one_by_one<T>(
         &mut self,
         words: &[Operand],
         f: impl FnOnce(&mut Self, &[Value], Guard) -> Result<T>,
@@ -52,12 +52,16 @@ impl Lower<'_, '_> {
             let nowhere = operand(Name::Phys(Reg::URZ));
             l.b.inst(Opcode::ELECT, &[], &[operand(chosen), nowhere, pt()]);
             let mine = Guard { pred: chosen.into(), not: false };
+            let broadcast: &[Mod] = if l.sm() >= 100 { &[Mod::BROADCAST] } else { &[] };
             let uniform = words.iter().map(|w| {
+                if as_imm(w).is_some() {
+                    return l.b.def_macro(Macro::Copy, RegFile::UR, 1, std::slice::from_ref(w));
+                }
                 let word = l.b.reg(w);
                 let one = l.b.func.add_value(RegFile::UR, 1);
                 let before = l.undefined(ori::ValueData { file: RegFile::UR, width: 1 });
                 let operands = [operand(one), operand(word)];
-                l.b.guarded(mine, Opcode::R2UR, &[Mod::BROADCAST], &operands, &[before.into()]);
+                l.b.guarded(mine, Opcode::R2UR, broadcast, &operands, &[before.into()]);
                 one
             });
             (uniform.collect(), mine)
@@ -86,7 +90,7 @@ impl Lower<'_, '_> {
         Ok(result)
     }
 
-    fn uniform_address(base: impl Into<Name>) -> Operand {
+    pub(crate) fn uniform_address(base: impl Into<Name>) -> Operand {
         Operand::Addr {
             desc: None,
             base: None,
@@ -97,7 +101,7 @@ impl Lower<'_, '_> {
     }
 
     /// Words of a generic address, its offset added.
-    fn address_words(&mut self, a: &ptx::Addr) -> Result<[Operand; 2]> {
+    pub(crate) fn address_words(&mut self, a: &ptx::Addr) -> Result<[Operand; 2]> {
         let at = self.address64(a)?;
         let base = at.base.and_then(Name::value).ok_or("address without a base")?;
         let v = self.b.add64(&Pair::of(base), &Pair::imm(i64::from(at.offset) as u64));
@@ -105,7 +109,7 @@ impl Lower<'_, '_> {
     }
 
     /// A shared address, its offset added; of a generic one, the lower half.
-    fn shared_word(&mut self, a: &ptx::Addr) -> Result<Operand> {
+    pub(crate) fn shared_word(&mut self, a: &ptx::Addr) -> Result<Operand> {
         let at = self.address32(a, Space::Shared)?;
         let base = at.base.map_or_else(rz, operand);
         Ok(if at.offset == 0 { base } else { operand(self.b.iadd(base, imm(at.offset as u32))) })

@@ -25,8 +25,14 @@ fn compile(ptx: &Path, sm: impl std::fmt::Display, level: u32, to: &Path) -> Res
 
 /// Simulates `name` on these targets at -O0 and -O3 and compares with the interpreter.
 fn verify(name: &str, sms: &[u32]) {
+    let sms: Vec<String> = sms.iter().map(u32::to_string).collect();
+    verify_on(name, &sms.iter().map(String::as_str).collect::<Vec<_>>());
+}
+
+/// The same, on targets with a letter, too.
+fn verify_on(name: &str, sms: &[&str]) {
     let source = fs::read_to_string(data(&format!("{name}.ptx"))).unwrap();
-    for &sm in sms {
+    for sm in sms {
         let at = source.find(".target sm_").unwrap() + ".target sm_".len();
         let text = format!("{}{sm}{}", &source[..at], &source[at + 2..]);
         let ptx = scratch(&format!("{name}.{sm}.ptx"));
@@ -73,6 +79,25 @@ fn addresses_in_initial_contents() {
 fn allocation_on_the_stack() {
     verify("alloca", &[75, 90, 120]);
     verify("alloca_call", &[75, 90, 120]);
+}
+
+/// Copies and reductions of contiguous bytes, of every thread and of some.
+#[test]
+fn bulk_copies() {
+    verify("bulk", &[90, 100, 120]);
+    verify("bulk_cluster", &[90, 100, 110]);
+}
+
+/// Tiles of tensors to shared memory and back, and added to what is there.
+#[test]
+fn tensor_copies() {
+    verify("bulk_tensor", &[90, 100, 120]);
+}
+
+/// Rows that are named one by one, and some bytes of every 16.
+#[test]
+fn copies_of_rows() {
+    verify_on("bulk_rows", &["100a", "103a", "110a"]);
 }
 
 #[test]

@@ -162,9 +162,11 @@ fn element(o: &Operands<'_>) -> u32 {
     }
 }
 
-/// Destination in global memory, source in shared memory, size in units of 16 bytes: element by element.
+/// Destination, source in shared memory, size in units of 16 bytes: element by element. A destination in shared memory has its
+/// barrier's address in the second register.
 fn reduce(o: &Operands<'_>) -> Result<Exec, Unsupported> {
-    o.ignore(&["G", "S"]);
+    let (Some(to), Some("S")) = (o.next(), o.next()) else { return unsupported("this bulk reduction") };
+    let to_shared = to == "S";
     let bytes = element(o);
     let update = mem::update(o, bytes, false)?;
     let (to, from, size) = (pair(o, 0)?, pair(o, 1)?, o.src(2, Kind::Int)?);
@@ -173,13 +175,14 @@ fn reduce(o: &Operands<'_>) -> Result<Exec, Unsupported> {
         let (low, high) = words(m.warp, to);
         let source = words(m.warp, from).0;
         let count = (size.uniform(m.warp) & 0xffff) * 16 / u64::from(bytes);
+        let (space, first) = if to_shared { cluster(low) } else { (Space::Global, high << 32 | low) };
         for i in 0..count {
-            let at = (high << 32 | low) + i * u64::from(bytes);
+            let at = first + i * u64::from(bytes);
             let x = m.load(Space::Shared, lane, source + i * u64::from(bytes), bytes)?;
-            let old = m.load(Space::Global, lane, at, bytes)?;
-            m.store(Space::Global, lane, at, bytes, update(old, x, 0))?;
+            let old = m.load(space, lane, at, bytes)?;
+            m.store(space, lane, at, bytes, update(old, x, 0))?;
         }
-        Ok(())
+        if to_shared { m.complete_bytes(lane, high, (count * u64::from(bytes)) as i64) } else { Ok(()) }
     }))
 }
 
