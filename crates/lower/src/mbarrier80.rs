@@ -28,6 +28,8 @@ impl Lower<'_, '_> {
     /// `mbarrier`, on sm_80 to sm_89.
     pub fn mbarrier_words(&mut self, inst: &Statement<'_>) -> Result<()> {
         if inst.has(M::inval) {
+            // Nothing is kept of a barrier but its words.
+            inst.moot_all();
             return Ok(());
         }
         self.branch_around(|l| {
