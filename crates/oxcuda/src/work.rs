@@ -313,7 +313,7 @@ fn run(
     match &module.code {
         Code::Sass(m) => {
             let checks = settings::get().checks;
-            let options = sim::sass::Options { limit, checks, ..Default::default() };
+            let options = sim::sass::Options { limit, checks, parallel: true, ..Default::default() };
             let mut report = checks.any().then(|| Report::of(&module.cubin));
             if let (Some(r), Some(ptx)) = (&mut report, &module.ptx) {
                 r.read_ptx(ptx);

@@ -164,7 +164,8 @@ pub struct Options {
     pub fill: u64,
     /// Which checks to do: see [`checked`].
     pub checks: Checks,
-    /// Whether blocks may run on several processors at once, where that can't be told from one after another.
+    /// Whether blocks may run on several processors at once, where only a race between blocks can tell that from one
+    /// after another. Not what compares results: launches that are made up may well have races.
     pub parallel: bool,
     /// Whether it is an error to reach global memory by another descriptor than the driver's; cache policies are
     /// such ones.
@@ -179,7 +180,7 @@ impl Default for Options {
             strict_uniform: false,
             fill: 1,
             checks: Checks::default(),
-            parallel: true,
+            parallel: false,
             strict_descriptors: false,
         }
     }
