@@ -441,3 +441,22 @@ fn instructions(cubin: &[u8], target: Target) -> Vec<sass::Inst> {
     let words = image.kernels["k"].code.iter().enumerate();
     words.map(|(k, w)| sass::decode(*w, target, 16 * k as i64).unwrap()).collect()
 }
+
+/// Metadata of other lanes: ptxas has another selector than 0 before sm_100 only.
+#[test]
+fn selected_metadata_is_refused_where_ptxas_has_none() {
+    let source = ".version 8.6\n.target sm_80\n.address_size 64\n.visible .entry k(.param .u64 p)\n{\n\
+        .reg .b32 %r<9>; .reg .f32 %f<5>; .reg .b64 %d<2>;\n\
+        ld.param.u64 %d1, [p]; ld.global.v4.b32 {%r0,%r1,%r2,%r3}, [%d1]; ld.global.v4.f32 {%f0,%f1,%f2,%f3}, [%d1];\n\
+        mma.sp.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32 {%f0,%f1,%f2,%f3}, {%r0,%r1,%r2,%r3},\n\
+        {%r0,%r1,%r2,%r3}, {%f0,%f1,%f2,%f3}, %r0, 1;\n\
+        st.global.v4.f32 [%d1], {%f0,%f1,%f2,%f3}; ret;\n}\n";
+    for (sm, taken) in [(80, true), (90, true), (100, false), (120, false)] {
+        let settings = oxptxas::Settings::new(Target::new(sm).unwrap());
+        let result = oxptxas::compile(source, "k.ptx", &settings);
+        assert_eq!(result.is_ok(), taken, "sm_{sm}");
+        if let Err(f) = result {
+            assert!(f.render("oxptxas").contains("k.ptx, line 8; error"), "{}", f.render("oxptxas"));
+        }
+    }
+}
