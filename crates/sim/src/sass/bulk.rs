@@ -1,6 +1,7 @@
 //! Bulk copies, reductions and stores that tell a barrier in shared memory when they are done: here, at once.
 
 use super::Fault;
+use super::atomic;
 use super::compile::{Unsupported, unsupported};
 use super::mem::{self, Space};
 use super::operand::{Exec, Kind, Operands, lanes};
@@ -69,7 +70,7 @@ fn store_uniform(o: &Operands<'_>) -> Result<Exec, Unsupported> {
     o.ignore(&["E", "NA", "STRONG", "MMIO", "GPU", "SYS"]);
     let sizes = [("U8", 1), ("S8", 1), ("U16", 2), ("S16", 2), ("64", 8), ("U64", 8), ("S64", 8), ("32", 4)];
     let bytes: u32 = o.choose(&sizes).unwrap_or(4);
-    let update = if o.inst.op == Opcode::UREDGR { Some(mem::update(o, bytes, false)?) } else { None };
+    let update = if o.inst.op == Opcode::UREDGR { Some(atomic::update(o, bytes, false)?) } else { None };
     let Operand::Addr { base, uniform, offset, .. } = *o.operand(0)? else {
         return unsupported("this address");
     };
@@ -168,7 +169,7 @@ fn reduce(o: &Operands<'_>) -> Result<Exec, Unsupported> {
     let (Some(to), Some("S")) = (o.next(), o.next()) else { return unsupported("this bulk reduction") };
     let to_shared = to == "S";
     let bytes = element(o);
-    let update = mem::update(o, bytes, false)?;
+    let update = atomic::update(o, bytes, false)?;
     let (to, from, size) = (pair(o, 0)?, pair(o, 1)?, o.src(2, Kind::Int)?);
     Ok(Box::new(move |m, mask| {
         let lane = mask.trailing_zeros() as usize & 31;
@@ -189,7 +190,7 @@ fn reduce(o: &Operands<'_>) -> Result<Exec, Unsupported> {
 /// Address (shared, and the barrier's in the second register), data.
 fn store(o: &Operands<'_>) -> Result<Exec, Unsupported> {
     let bytes: u32 = o.choose(&[("64", 8), ("128", 16)]).unwrap_or(4);
-    let update = if o.inst.op == Opcode::REDAS { Some(mem::update(o, bytes, false)?) } else { None };
+    let update = if o.inst.op == Opcode::REDAS { Some(atomic::update(o, bytes, false)?) } else { None };
     let Operand::Addr { base: Some(base), uniform: None, offset, .. } = o.operand(0)? else {
         return unsupported("this address of an asynchronous store");
     };

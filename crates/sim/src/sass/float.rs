@@ -1,7 +1,7 @@
 //! Floating-point arithmetic, selection and comparison.
 
+use super::compare::{combine, comparison};
 use super::compile::{Unsupported, unsupported};
-use super::int::{Verdicts, combine};
 use super::operand::{Exec, Kind, Operands, PredDst, Src, lanewise, value};
 use super::rows::{Word, careful, word, words};
 use crate::fp::{self, BF16, F16, F32, Format, Round, Single};
@@ -217,31 +217,6 @@ fn fmnmx(o: &Operands<'_>) -> Result<Exec, Unsupported> {
         }
         (r, false, false)
     }))
-}
-
-/// The outcomes for which the comparison holds that a modifier names; numbers may be unordered.
-pub(crate) fn comparison(o: &Operands<'_>) -> Result<Verdicts, Unsupported> {
-    let (less, equal, greater, none) =
-        (Verdicts::LESS, Verdicts::EQUAL, Verdicts::GREATER, Verdicts::UNORDERED);
-    let table = [
-        ("F", 0),
-        ("LT", less),
-        ("EQ", equal),
-        ("LE", less | equal),
-        ("GT", greater),
-        ("NE", less | greater),
-        ("GE", greater | equal),
-        ("NUM", less | equal | greater),
-        ("NAN", none),
-        ("LTU", none | less),
-        ("EQU", none | equal),
-        ("LEU", none | less | equal),
-        ("GTU", none | greater),
-        ("NEU", none | less | greater),
-        ("GEU", none | greater | equal),
-        ("T", none | less | equal | greater),
-    ];
-    o.choose(&table).map_or_else(|| unsupported("no comparison"), |set| Ok(Verdicts(set)))
 }
 
 /// The number that a comparison sees.

@@ -1,8 +1,8 @@
 //! Arithmetic, comparison and selection on pairs of binary16 or bfloat16 numbers.
 
+use super::compare::{Verdicts, combine, comparison};
 use super::compile::{Unsupported, unsupported};
-use super::float::{canonical, comparison};
-use super::int::{Verdicts, combine};
+use super::float::canonical;
 use super::operand::{Exec, From, Kind, Operands, PredDst, Src, lanewise, value};
 use crate::fp::{self, BF16, F16, F32, Format, Round};
 

@@ -2,14 +2,17 @@
 //!
 //! The execution model (convergence above all) is described in `docs/simulator.md`.
 
+mod atomic;
 mod barrier;
 mod bulk;
 pub mod check;
+mod compare;
 mod compile;
 mod control;
 mod convert;
 mod coverage;
 mod driver;
+mod extrema;
 mod float;
 mod grid;
 mod half;
