@@ -273,7 +273,26 @@ impl Lower<'_, '_> {
         };
         let data = self.atomic_data(x, spec.words);
         access::before(&mut self.b, r.order, ALWAYS);
-        let (fast, done) = access::try_atom(&mut self.b, spec, address, &[data]);
+        let old = self.attempt(spec, address, &[data], |l| {
+            let loop_spec = Atomic { op: AtomOp::Cas, ..*spec };
+            l.emulated(&loop_spec, &plain, r, x)
+        })?;
+        access::after(&mut self.b, r.order, ALWAYS);
+        if let Some(d) = dst {
+            self.write(d, old);
+        }
+        Ok(())
+    }
+
+    /// An operation that says whether the memory at the address has it; where it has not, `otherwise` finds the old value. The old value.
+    fn attempt(
+        &mut self,
+        spec: &Atomic,
+        address: Operand,
+        data: &[Operand],
+        otherwise: impl FnOnce(&mut Self) -> Result<Value>,
+    ) -> Result<Value> {
+        let (fast, done) = access::try_atom(&mut self.b, spec, address, data);
         let (slow, join) = (self.b.func.add_block(), self.b.func.add_block());
         let old = self.b.func.add_value(RegFile::R, spec.words);
         self.b.func.blocks[join].params.push(old);
@@ -284,15 +303,10 @@ impl Lower<'_, '_> {
             fall: Builder::call(slow),
         });
         self.b.block = slow;
-        let loop_spec = Atomic { op: AtomOp::Cas, ..*spec };
-        let seen = self.emulated(&loop_spec, &plain, r, x)?;
+        let seen = otherwise(self)?;
         self.b.terminate(Terminator::Jump(BlockCall { block: join, args: SmallVec::from_slice(&[seen]) }));
         self.b.block = join;
-        access::after(&mut self.b, r.order, ALWAYS);
-        if let Some(d) = dst {
-            self.write(d, old);
-        }
-        Ok(())
+        Ok(old)
     }
 
     /// A 64-bit exchange or compare-and-swap on a generic address: in local memory, which has none, it is a load and a store, as
@@ -310,29 +324,19 @@ impl Lower<'_, '_> {
         let data: Vec<Operand> =
             std::iter::once(x).chain(y).map(|s| self.atomic_data(s, spec.words)).collect();
         access::before(&mut self.b, r.order, ALWAYS);
-        let (fast, done) = access::try_atom(&mut self.b, spec, address.clone(), &data);
-        let (slow, join) = (self.b.func.add_block(), self.b.func.add_block());
-        let old = self.b.func.add_value(RegFile::R, spec.words);
-        self.b.func.blocks[join].params.push(old);
-        self.b.terminate(Terminator::Branch {
-            cond: done.into(),
-            not: false,
-            taken: BlockCall { block: join, args: SmallVec::from_slice(&[fast]) },
-            fall: Builder::call(slow),
-        });
-        self.b.block = slow;
         let plain = self.plain_load(spec);
-        let seen = access::load(&mut self.b, &plain, address.clone(), ALWAYS, None);
-        let new = match y {
-            Some(y) => {
-                let equal = self.b.isetp64(Mod::EQ, false, &Pair::of(seen), &x.pair());
-                operand(self.b.sel64(operand(equal), &y.pair(), &Pair::of(seen)))
-            }
-            None => data[0].clone(),
-        };
-        access::store(&mut self.b, &plain, address, new, ALWAYS);
-        self.b.terminate(Terminator::Jump(BlockCall { block: join, args: SmallVec::from_slice(&[seen]) }));
-        self.b.block = join;
+        let old = self.attempt(spec, address.clone(), &data, |l| {
+            let seen = access::load(&mut l.b, &plain, address.clone(), ALWAYS, None);
+            let new = match y {
+                Some(y) => {
+                    let equal = l.b.isetp64(Mod::EQ, false, &Pair::of(seen), &x.pair());
+                    operand(l.b.sel64(operand(equal), &y.pair(), &Pair::of(seen)))
+                }
+                None => data[0].clone(),
+            };
+            access::store(&mut l.b, &plain, address, new, ALWAYS);
+            Ok(seen)
+        })?;
         access::after(&mut self.b, r.order, ALWAYS);
         if let Some(d) = dst {
             self.write(d, old);

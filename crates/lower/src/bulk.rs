@@ -38,16 +38,17 @@ fn written(inst: &Statement<'_>) -> Option<M> {
 
 /// What a reduction does, and to what.
 fn reduction(inst: &Statement<'_>) -> Option<Mod> {
-    Some(match inst.one_of(&[M::add, M::min, M::max, M::inc, M::dec, M::and, M::or, M::xor])? {
-        M::add => Mod::ADD,
-        M::min => Mod::MIN,
-        M::max => Mod::MAX,
-        M::inc => Mod::INC,
-        M::dec => Mod::DEC,
-        M::and => Mod::AND,
-        M::or => Mod::OR,
-        _ => Mod::XOR,
-    })
+    const ACTIONS: [(M, Mod); 8] = [
+        (M::add, Mod::ADD),
+        (M::min, Mod::MIN),
+        (M::max, Mod::MAX),
+        (M::inc, Mod::INC),
+        (M::dec, Mod::DEC),
+        (M::and, Mod::AND),
+        (M::or, Mod::OR),
+        (M::xor, Mod::XOR),
+    ];
+    ACTIONS.iter().find(|(m, _)| inst.has(*m)).map(|(_, action)| *action)
 }
 
 /// UBLKRED's spelling of the elements.

@@ -17,6 +17,18 @@ fn create(out: Out<Handle>, flags: u32, priority: i32) -> Result<()> {
     })?)
 }
 
+/// Makes the next node of a capture come after these, in place of what it came after if bit 0 of the flags is set.
+fn come_after(stream: Handle, after: Vec<u64>, flags: u32) -> Result<()> {
+    within(|d| {
+        let c = d.stream(stream)?.capture.as_mut().ok_or(Error::ILLEGAL_STATE)?;
+        if flags & 1 != 0 {
+            c.last.clear();
+        }
+        c.last.extend(after);
+        Ok(())
+    })
+}
+
 /// State of a capture: whether there is one, its number, its graph, and the nodes that the next comes after.
 struct Info {
     state: Out<u32>,
@@ -169,27 +181,11 @@ api! {
     }
     /// Changes what the next node comes after.
     fn cuStreamUpdateCaptureDependencies(stream: Handle, after: In<u64>, count: usize, flags: u32) / cuStreamUpdateCaptureDependencies_ptsz {
-        let after = after.list(count)?;
-        within(|d| {
-            let c = d.stream(stream)?.capture.as_mut().ok_or(Error::ILLEGAL_STATE)?;
-            if flags & 1 != 0 {
-                c.last.clear();
-            }
-            c.last.extend(after);
-            Ok(())
-        })
+        come_after(stream, after.list(count)?, flags)
     }
     /// Changes what the next node comes after.
     fn cuStreamUpdateCaptureDependencies_v2(stream: Handle, after: In<u64>, _edges: Host, count: usize, flags: u32) / cuStreamUpdateCaptureDependencies_v2_ptsz {
-        let after = after.list(count)?;
-        within(|d| {
-            let c = d.stream(stream)?.capture.as_mut().ok_or(Error::ILLEGAL_STATE)?;
-            if flags & 1 != 0 {
-                c.last.clear();
-            }
-            c.last.extend(after);
-            Ok(())
-        })
+        come_after(stream, after.list(count)?, flags)
     }
     /// How strict captures are: nothing depends on it.
     fn cuThreadExchangeStreamCaptureMode(mode: Out<u32>) {
