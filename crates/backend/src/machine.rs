@@ -168,15 +168,42 @@ fn prologue(target: Target, frame_bytes: u32, align: u32) -> Vec<Inst> {
     out
 }
 
-/// What ptxas's kernels in objects for sm_87 begin with: it sets up the convergence barriers, and says so to the
-/// functions.
-fn set_up_barriers() -> Vec<Inst> {
+/// What ptxas's kernels for sm_87 begin with: where [`ori::abi::BARRIERS_READY`] is 0, it sets up the convergence barriers, and
+/// says so.
+fn set_up_barriers(blocks: &mut Vec<MachineBlock>) {
+    let ready = Operand::reg(ori::abi::BARRIERS_READY);
+    let p = Reg { file: RegFile::P, index: 0 };
+    let asked = inst(
+        Opcode::ISETP,
+        &[Mod::NE, Mod::U32, Mod::AND],
+        &[Operand::reg(p), PT, RZ, ready.clone(), PT, PT],
+    );
     let b = |index| Operand::reg(Reg { file: RegFile::B, index });
     let mut out = vec![inst(Opcode::BMOV_B, &[Mod::_32], &[b(0), Operand::Imm(u32::MAX)])];
     out.extend((1..16).map(|n| inst(Opcode::BMOV_B, &[Mod::_32, Mod::CLEAR], &[b(n), b(n - 1)])));
     out.push(inst(Opcode::BMOV_B, &[Mod::_32], &[b(15), Operand::Imm(0)]));
-    out.push(inst(Opcode::UMOV, &[], &[Operand::reg(ori::abi::BARRIERS_READY), Operand::Imm(1)]));
-    out
+    out.push(inst(Opcode::UMOV, &[], &[ready, Operand::Imm(1)]));
+    for block in blocks.iter_mut() {
+        block.succs.iter_mut().for_each(|s| *s += 2);
+        for MachineInst { inst, link, .. } in &mut block.insts {
+            inst.operands.iter_mut().filter(|_| names_block(inst.op, *link)).for_each(|o| {
+                if let Operand::Label(b) = o {
+                    *b += 2;
+                }
+            });
+        }
+    }
+    let block = |insts: Vec<Inst>, succs: &[u32]| MachineBlock {
+        insts: insts.into_iter().map(|inst| MachineInst::new(inst, 0)).collect(),
+        succs: SmallVec::from_slice(succs),
+    };
+    let skip = branch(Guard { pred: p, not: false }, 2);
+    blocks.splice(0..0, [block(vec![asked, skip], &[2, 1]), block(out, &[2])]);
+}
+
+/// Whether the labels of an instruction are blocks of its own function.
+fn names_block(op: Opcode, link: Link) -> bool {
+    link == Link::None && !matches!(op, Opcode::CALL | Opcode::LEPC)
 }
 
 /// `dst = src + n`.
@@ -192,16 +219,12 @@ pub fn lower(func: &Function, mut frame_bytes: u32) -> Result<Machine, Error> {
     let target = func.target;
     let layout = Layout::new(func)?;
     let mut blocks = Vec::with_capacity(layout.order.len() + 1);
-    let mut first: Vec<MachineInst> = Vec::new();
-    if func.entry && ori::abi::has_barriers_ready(target.sm, func.relocatable) {
-        first.extend(set_up_barriers().into_iter().map(|inst| MachineInst::new(inst, 0)));
-    }
     if layout.entry_has_preds {
-        blocks.push(MachineBlock { insts: std::mem::take(&mut first), succs: SmallVec::new() });
+        blocks.push(MachineBlock::default());
     }
     for (k, &b) in layout.order.iter().enumerate() {
         let data = &func.blocks[b];
-        let mut out = MachineBlock { insts: std::mem::take(&mut first), succs: SmallVec::new() };
+        let mut out = MachineBlock::default();
         out.insts.reserve(data.insts.len() + 2);
         for (k, &i) in data.insts.iter().enumerate() {
             let d = &func.insts[i];
@@ -301,6 +324,9 @@ pub fn lower(func: &Function, mut frame_bytes: u32) -> Result<Machine, Error> {
     if func.moves_stack() {
         call::use_frame_pointer(&mut machine, func.entry);
     }
+    if func.entry && ori::abi::has_barriers_ready(target.sm) {
+        set_up_barriers(&mut machine.blocks);
+    }
     if !func.entry {
         let frame = call::Frame { bytes: frame_bytes, align, given: ori::abi::stack_align(func) };
         call::keep_registers(&mut machine, frame, func.moves_stack());
@@ -331,8 +357,7 @@ fn split_at_branches(blocks: Vec<MachineBlock>) -> Vec<MachineBlock> {
             let ends = matches!(inst.op, Opcode::BRA | Opcode::EXIT | Opcode::RET);
             falls = !(ends && inst.guard == Guard::TRUE);
             for o in &mut inst.operands {
-                let own = *link == Link::None && !matches!(inst.op, Opcode::CALL | Opcode::LEPC);
-                if let (Operand::Label(b), true) = (o, own) {
+                if let (Operand::Label(b), true) = (o, names_block(inst.op, *link)) {
                     *b = i64::from(start[*b as usize]);
                     if ends {
                         block.succs.push(*b as u32);

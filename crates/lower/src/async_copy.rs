@@ -10,8 +10,12 @@ use ptx::{Mod as M, Space};
 use sass::{Mod, Opcode, Reg};
 
 impl Lower<'_, '_> {
-    /// `cp`.
+    /// `cp`; under a guard ptxas branches around all of it.
     pub fn copy_async(&mut self, inst: &Statement<'_>) -> Result<()> {
+        self.branch_around(|l| l.copy_here(inst))
+    }
+
+    fn copy_here(&mut self, inst: &Statement<'_>) -> Result<()> {
         if inst.has(M::bulk) {
             return self.bulk(inst);
         }
@@ -36,7 +40,7 @@ impl Lower<'_, '_> {
             return self.copy_arrive(inst);
         }
         if inst.has(M::_async) {
-            return self.branch_around(|l| l.copy(inst));
+            return self.copy(inst);
         }
         self.unsupported(inst)
     }
@@ -52,8 +56,7 @@ impl Lower<'_, '_> {
             if inst.plain.mods.iter().any(|m| m.name().starts_with("im2col")) {
                 return self.unsupported(inst);
             }
-            let tensor = inst.has(M::tensor);
-            return self.branch_around(|l| if tensor { l.tensor_copy(inst) } else { l.bulk_copy(inst) });
+            return if inst.has(M::tensor) { self.tensor_copy(inst) } else { self.bulk_copy(inst) };
         }
         let n = self.integer(&inst.operands[0])?;
         self.wait_groups(n.min(63) as u32);

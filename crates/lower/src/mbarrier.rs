@@ -3,7 +3,7 @@
 //! The hardware counts up to zero: an arrival count `n` is kept as 2²⁰ − n, pending in bits 43 … 62 below the
 //! phase in bit 63, expected in bits 1 … 20.
 
-use crate::access::{self, Order};
+use crate::access::{self, Address, Order};
 use crate::emit::{Emit, Pair, as_imm, imm, ineg, rz};
 use crate::func::{Lower, Result};
 use crate::statement::Statement;
@@ -73,7 +73,8 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// `.init`: one exchange for the warp, repeated while lanes have other barriers.
+    /// `.init`: one exchange for the warp, repeated while lanes have other barriers. From sm_100 on a store by each lane, and then
+    /// nothing that was kept of any barrier holds: so ptxas has it where lanes may have other barriers or counts, and no loop.
     fn mbarrier_init(&mut self, inst: &Statement<'_>) -> Result<()> {
         let a = self.addr_operand(&inst.operands[0])?;
         let at = self.mbarrier_address(inst, a)?;
@@ -87,6 +88,16 @@ impl Lower<'_, '_> {
             Some(x) => imm(x << n),
             None => operand(b.shl(left.clone(), imm(n))),
         };
+        let fence = [Mod::VIEW, Mod::ASYNC, Mod::S];
+        if self.sm() >= 100 {
+            let halves = [word(&mut self.b, 1), word(&mut self.b, 11)];
+            let data = self.b.def_macro(Macro::Collect, RegFile::R, 2, &halves);
+            self.b.inst(Opcode::STS, &[Mod::_64], &[at, operand(data)]);
+            self.b.inst(Opcode::FENCE, &fence, &[]);
+            let nowhere = Address { base: None, wide: false, offset: 0 }.operand(None);
+            self.b.inst(Opcode::SYNCS_CCTL, &[Mod::CCTL, Mod::IVALL], &[nowhere]);
+            return Ok(());
+        }
         let words = [base.map_or_else(rz, operand), word(&mut self.b, 1), word(&mut self.b, 11)];
         self.in_turns(&words, |l, u, _| {
             let data = l.b.def_macro(Macro::Collect, RegFile::UR, 2, &[operand(u[1]), operand(u[2])]);
@@ -99,7 +110,7 @@ impl Lower<'_, '_> {
             };
             let urz = operand(Name::Phys(Reg::URZ));
             // Stores to the same place may be on their way; ptxas has it wherever it does not know better.
-            l.b.inst(Opcode::FENCE, &[Mod::VIEW, Mod::ASYNC, Mod::S], &[]);
+            l.b.inst(Opcode::FENCE, &fence, &[]);
             l.b.inst(Opcode::SYNCS_EXCH, &[Mod::EXCH, Mod::_64], &[urz, at, operand(data)]);
             Ok(())
         })

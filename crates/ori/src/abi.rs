@@ -27,13 +27,13 @@ pub fn stack_align(func: &Function) -> u32 {
 /// The first convergence barrier that a function keeps.
 pub const FIRST_KEPT_BARRIER: u8 = 6;
 
-/// In relocatable code for sm_87, the uniform register that says whether the convergence barriers were set up: ptxas's
-/// functions do that themselves where it is 0, which ends whatever the barriers held.
+/// On sm_87, the uniform register that says whether the convergence barriers were set up: ptxas's kernels, and its functions in
+/// relocatable code, do that where it is 0, which ends whatever the barriers held.
 pub const BARRIERS_READY: Reg = Reg { file: RegFile::UR, index: 2 };
 
 /// Whether [`BARRIERS_READY`] has that meaning.
-pub fn has_barriers_ready(sm: u8, relocatable: bool) -> bool {
-    sm == 87 && relocatable
+pub fn has_barriers_ready(sm: u8) -> bool {
+    sm == 87
 }
 
 /// Whether a function leaves in the register what was there, R1 included.

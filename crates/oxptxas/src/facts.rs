@@ -92,11 +92,14 @@ fn mbarriers(insts: &[Inst]) -> Option<Vec<Mbarrier>> {
     }
     let mut out = Vec::new();
     let mut before: Option<&Inst> = None;
-    for (k, inst) in insts.iter().enumerate().filter(|i| ours(i.1)) {
+    let stored = stored_barriers(insts);
+    for (k, inst) in insts.iter().enumerate().filter(|i| ours(i.1) || stored.contains(&i.0)) {
         let has = |m| inst.mods.has(m);
         let drop = has(Mod::OPTOUT);
         let kind = match inst.op {
-            Opcode::SYNCS_EXCH => Some(Init),
+            Opcode::SYNCS_EXCH | Opcode::STS => Some(Init),
+            // What is kept of all barriers: a part of the store before it.
+            Opcode::SYNCS_CCTL if has(Mod::IVALL) => None,
             Opcode::SYNCS_CCTL => Some(Inval),
             Opcode::ARRIVES => Some(CpAsyncArrive),
             // The second one, after a pause, is part of the first.
@@ -130,6 +133,14 @@ fn mbarriers(insts: &[Inst]) -> Option<Vec<Mbarrier>> {
         out.push(Mbarrier { offset: offset_of(k), register, immediate, uniform, kind });
     }
     Some(out)
+}
+
+/// The stores that make barriers: of 64 bits, the last one before what is kept of all barriers is dropped.
+fn stored_barriers(insts: &[Inst]) -> BTreeSet<usize> {
+    let drops = |i: &Inst| i.op == Opcode::SYNCS_CCTL && i.mods.has(Mod::IVALL);
+    let stores = |k: &usize| insts[*k].op == Opcode::STS && insts[*k].mods.has(Mod::_64);
+    let all = insts.iter().enumerate().filter(|i| drops(i.1));
+    all.filter_map(|(at, _)| (0..at).rev().find(stores)).collect()
 }
 
 /// Whether the phase that instruction `at` asks for was made of a parity: bit 31 alone.

@@ -189,12 +189,25 @@ fn barriers_and_tensor_maps_are_waited_for() {
         mbarrier.init.shared.b64 [s], 5; mbarrier.inval.shared.b64 [s];\n\
         ld.shared.u64 %a2, [s]; st.global.u64 [%a1], %a2; ret;\n}\n";
     for (target, insts) in code(source, 90) {
-        let chain = [Opcode::FENCE, Opcode::SYNCS_EXCH, Opcode::SYNCS_CCTL, Opcode::LDS];
-        let at: Vec<usize> = chain.iter().map(|op| places(&insts, *op)[0]).collect();
+        // From sm_100 on the first SYNCS.CCTL ends what is kept of all barriers.
+        let stores = target.sm >= 100;
+        let chain: &[(Opcode, usize)] = if stores {
+            &[(Opcode::FENCE, 0), (Opcode::SYNCS_CCTL, 0), (Opcode::SYNCS_CCTL, 1), (Opcode::LDS, 0)]
+        } else {
+            &[(Opcode::FENCE, 0), (Opcode::SYNCS_EXCH, 0), (Opcode::SYNCS_CCTL, 0), (Opcode::LDS, 0)]
+        };
+        let at: Vec<usize> = chain.iter().map(|(op, nth)| places(&insts, *op)[*nth]).collect();
         for pair in at.windows(2) {
             let board =
                 insts[pair[0]].ctrl.write_sb.unwrap_or_else(|| panic!("{target}: nothing to wait for"));
             assert!(insts[pair[1]].ctrl.wait >> board & 1 != 0, "{target}");
+        }
+        if stores {
+            assert!(
+                insts[at[1]].mods.has(Mod::IVALL) && places(&insts, Opcode::SYNCS_EXCH).is_empty(),
+                "{target}"
+            );
+            continue;
         }
         let read = insts[at[1]].ctrl.read_sb.expect("uniform registers are read late");
         let rest = &insts[at[1] + 1..=places(&insts, Opcode::EXIT)[0]];
@@ -240,5 +253,64 @@ fn products_saturate_at_their_end() {
         let steps = insts.iter().filter(|i| i.op == Opcode::HMMA);
         let saturates: Vec<bool> = steps.map(|i| i.mods.has(Mod::SATFINITE)).collect();
         assert_eq!(saturates, [false, false, true, true], "{target}");
+    }
+}
+
+/// Lanes that make different barriers each store theirs from sm_100 on; before, they take turns.
+#[test]
+fn barriers_of_lanes_are_made_by_stores() {
+    let source = ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k(.param .u32 a)\n{\n\
+        .shared .align 8 .b8 s[1024];\n.reg .u32 %a<3>;\nmov.u32 %a0, %tid.x; shl.b32 %a1, %a0, 3; mov.u32 %a2, s;\n\
+        add.u32 %a2, %a2, %a1; mbarrier.init.shared.b64 [%a2], %a0; ret;\n}\n";
+    for (target, insts) in code(source, 90) {
+        let loops = places(&insts, Opcode::BSYNC).len();
+        let exchanges = places(&insts, Opcode::SYNCS_EXCH).len();
+        let stores = insts.iter().filter(|i| i.op == Opcode::STS && i.mods.has(Mod::_64)).count();
+        let expected = if target.sm >= 100 { (0, 0, 1) } else { (0, 1, 0) };
+        assert_eq!((loops, exchanges, stores), expected, "{target}");
+    }
+}
+
+/// On sm_87 every kernel sets up the convergence barriers, unless UR2 says that they are.
+#[test]
+fn kernels_for_sm_87_set_up_their_barriers() {
+    let source = ".version 8.0\n.target sm_75\n.address_size 64\n.visible .entry k(.param .u64 a)\n{\n\
+        .reg .u64 %a;\nld.param.u64 %a, [a]; st.global.u64 [%a], %a; ret;\n}\n";
+    for (target, insts) in code(source, 75) {
+        let moves = places(&insts, Opcode::BMOV_B);
+        if target.sm != 87 {
+            assert!(moves.is_empty(), "{target}");
+            continue;
+        }
+        let says = places(&insts, Opcode::UMOV)[0];
+        assert!(moves.len() == 17 && (2..20).all(|k| k == says || moves.contains(&k)));
+        assert_eq!((insts[0].op, insts[1].op), (Opcode::ISETP, Opcode::BRA));
+        let ready = Operand::reg(sass::Reg { file: sass::RegFile::UR, index: 2 });
+        assert!(insts[0].operands.contains(&ready) && insts[says].operands[0] == ready);
+        assert!(!insts[1].guard.not && insts[1].operands.contains(&Operand::Label(20 * 16)));
+        // Nothing else writes what says so.
+        assert!(insts[20..].iter().all(|i| !i.operands.contains(&ready)));
+    }
+}
+
+/// What counts copies and waits for them is under no guard: there is a branch around it.
+#[test]
+fn groups_of_copies_are_under_no_guard() {
+    let source = |least: u8, words: &str| {
+        format!(
+            ".version 8.0\n.target sm_{least}\n.address_size 64\n.visible .entry k(.param .u64 a)\n{{\n\
+            .reg .u64 %a; .reg .u32 %r<2>; .reg .pred %p;\nld.param.u64 %a, [a]; mov.u32 %r0, %tid.x;\n\
+            setp.gt.u32 %p, %r0, 3; @%p {words}.commit_group; @%p {words}.wait_group 1;\n\
+            st.global.u32 [%a], %r0; ret;\n}}\n"
+        )
+    };
+    for (least, words) in [(80, "cp.async"), (90, "cp.async.bulk")] {
+        for (target, insts) in code(&source(least, words), least) {
+            let ours = [Opcode::LDGDEPBAR, Opcode::UTMACMDFLUSH, Opcode::DEPBAR, Opcode::CCTL];
+            let count = insts.iter().filter(|i| ours.contains(&i.op)).count();
+            assert!(count >= 2, "{target}");
+            let free = |i: &Inst| i.guard == sass::Guard::TRUE;
+            assert!(insts.iter().filter(|i| ours.contains(&i.op)).all(free), "{target}");
+        }
     }
 }

@@ -54,7 +54,7 @@ impl Limits {
             upreds: 7,
             barriers: 12,
             frame_pointer: func.moves_stack(),
-            barriers_ready: ori::abi::has_barriers_ready(func.target.sm, func.relocatable),
+            barriers_ready: ori::abi::has_barriers_ready(func.target.sm),
         }
     }
 

@@ -111,6 +111,8 @@ fn arrive(o: &Operands<'_>) -> Result<Exec, Unsupported> {
     // Without a result it reaches the block of the cluster that the address names.
     let remote = o.take("RED");
     let leaves = o.take("OPTOUT");
+    // The arrival does not complete the phase.
+    let open = o.take("TMASK");
     let counts = [
         ("A1T0", (Some(1), Some(0))),
         ("A0T1", (Some(0), Some(1))),
@@ -133,6 +135,10 @@ fn arrive(o: &Operands<'_>) -> Result<Exec, Unsupported> {
                 false => (Space::Shared, addresses[lane]),
             };
             let raw = m.arrive_at(space, lane, at, arrivals as u64, u64::from(leaves), bytes)?;
+            if open && Barrier::of(raw).missing <= arrivals as u64 {
+                let what = "an arrival that completes the phase, though it says that it does not";
+                return Err(Fault::at(lane, what).because(Cause::Barrier));
+            }
             dst.put(m.warp, lane, raw);
         }
         Ok(())
