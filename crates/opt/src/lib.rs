@@ -10,6 +10,8 @@ pub mod effects;
 pub mod fold;
 pub mod gvn;
 pub mod setp_combine;
+pub mod shift_add;
+mod sums;
 pub mod three_inputs;
 pub mod unite_halves;
 pub mod uses;
@@ -37,11 +39,13 @@ pub static PASSES: &[Pass] = &[
     pass(Phase::GeneralOptimizeEarly, 1, fold::run),
     pass(Phase::OriBranchOpt, 1, branch_opt::run),
     pass(Phase::OriCopyProp, 1, copy_prop::run),
+    pass(Phase::OriStrengthReduce, 1, shift_add::widen),
     pass(Phase::GeneralOptimize, 1, wide_add::run),
     pass(Phase::OriLinearReplacement, 1, contraction::run),
     pass(Phase::GeneralOptimizeMid, 1, setp_combine::run),
     pass(Phase::GeneralOptimizeMid2, 2, unite_halves::run),
     pass(Phase::GvnCse, 2, gvn::run),
+    pass(Phase::OriCommoning, 2, shift_add::run),
     pass(Phase::OriReassociateAndCommon, 2, three_inputs::run),
     pass(Phase::GeneralOptimizeLate, 2, copy_prop::run),
     pass(Phase::OriPerformLiveDeadThird, 0, dce::run),

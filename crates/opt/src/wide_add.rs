@@ -5,6 +5,7 @@
 //! The product's factors live on until the sum instead of the product: one or two registers instead of two. The
 //! additions and the product go with the next removal of dead code unless something else needs them.
 
+use crate::sums::{self, Places, is_pred, is_zero, plain, value_of};
 use cranelift_entity::SecondaryMap;
 use ori::cfg::Cfg;
 use ori::{Block, Function, Inst, InstData, Macro, Name, Op, Operand, Value};
@@ -16,17 +17,8 @@ use smallvec::SmallVec;
 pub fn run(func: &mut Function) -> bool {
     let cfg = Cfg::new(func);
     let mut changed = false;
-    let mut at: Places = SecondaryMap::new();
+    let at = sums::places(func);
     let uses = crate::uses::count(func);
-    for &b in &cfg.rpo {
-        for (k, &i) in func.blocks[b].insts.iter().enumerate() {
-            func.insts[i].for_each_def(|n| {
-                if let Some(v) = n.value() {
-                    at[v] = Some((i, b, k));
-                }
-            });
-        }
-    }
     for &b in &cfg.rpo {
         // What comes before the instruction at each position.
         let mut before: FxHashMap<usize, SmallVec<[Inst; 4]>> = FxHashMap::default();
@@ -49,9 +41,6 @@ pub fn run(func: &mut Function) -> bool {
     }
     changed
 }
-
-/// Instruction, block and position that define each value.
-type Places = SecondaryMap<Value, Option<(Inst, Block, usize)>>;
 
 /// A sum that was found.
 struct Sum {
@@ -146,68 +135,6 @@ fn adjacent(lo: &Operand, hi: &Operand) -> bool {
     }
 }
 
-/// The word of an addition's operand, if it has no sign.
-fn plain(o: &Operand) -> bool {
-    match o {
-        Operand::Reg(r) => !r.neg && !r.not && !r.abs,
-        Operand::Const { neg, not, abs, .. } => !neg && !not && !abs,
-        Operand::Imm(_) => true,
-        _ => false,
-    }
-}
-
-fn is_zero(o: &Operand) -> bool {
-    matches!(o, Operand::Imm(0)) || matches!(o, Operand::Reg(r) if r.reg == Name::Phys(Reg::RZ) && plain(o))
-}
-
-/// The operand is this predicate, negated or not.
-fn is_pred(o: &Operand, name: Name, not: bool) -> bool {
-    matches!(o, Operand::Reg(r) if r.reg == name && r.not == not)
-}
-
-fn value_of(o: &Operand) -> Option<Value> {
-    match o {
-        Operand::Reg(r) if plain(o) => match r.reg {
-            Name::Val(v) => Some(v),
-            _ => None,
-        },
-        _ => None,
-    }
-}
-
-/// The two summands of a word of an addition: IADD3 with a zero among its sources, and the carry it takes.
-fn summands(d: &InstData, carry_in: Option<Name>) -> Option<[Operand; 2]> {
-    let x = d.mods.iter().eq([Mod::X]);
-    if d.op != Op::Sass(Opcode::IADD3)
-        || !d.is_unguarded()
-        || x != carry_in.is_some()
-        || d.operands.len() != 8
-    {
-        return None;
-    }
-    if !x && d.mods.iter().next().is_some() {
-        return None;
-    }
-    let pt = Name::Phys(Reg::PT);
-    let carries = match carry_in {
-        None => is_pred(&d.operands[6], pt, true) && is_pred(&d.operands[7], pt, true),
-        Some(c) => is_pred(&d.operands[6], c, false) && is_pred(&d.operands[7], pt, true),
-    };
-    let sources = &d.operands[3..6];
-    if !carries || !is_pred(&d.operands[2], pt, false) || !sources.iter().all(plain) {
-        return None;
-    }
-    let mut words: SmallVec<[Operand; 3]> = sources.iter().filter(|o| !is_zero(o)).cloned().collect();
-    // A zero may be a summand, too.
-    while words.len() < 2 {
-        words.push(Operand::Imm(0));
-    }
-    match &words[..] {
-        [a, b] => Some([a.clone(), b.clone()]),
-        _ => None,
-    }
-}
-
 /// The wide product whose lower word this is.
 fn product(func: &Function, at: &Places, o: &Operand) -> Option<Value> {
     let Operand::Reg(r) = o else { return None };
@@ -252,25 +179,9 @@ fn match_sum(
     i: Inst,
     b: Block,
 ) -> Option<Sum> {
-    let hi = &func.insts[i];
-    if hi.op != Op::Sass(Opcode::IADD3) || hi.operands.len() != 8 {
-        return None;
-    }
-    let carry = match &hi.operands[6] {
-        Operand::Reg(r) if !r.not => r.reg.value()?,
-        _ => return None,
-    };
-    // Nobody else may want the carry: it goes.
-    let (low_inst, low_block, low_at) = at[carry].filter(|_| uses[carry] == 1)?;
-    let lo = &func.insts[low_inst];
-    if low_block != b || value_of(&lo.operands[0]).is_none() || value_of(lo.operands.get(1)?) != Some(carry) {
-        return None;
-    }
-    let low = summands(lo, None)?;
-    let high = summands(hi, Some(Name::Val(carry)))?;
-    if !is_pred(&hi.operands[1], Name::Phys(Reg::PT), false) || value_of(&hi.operands[0]).is_none() {
-        return None;
-    }
+    let sum = sums::sum(func, at, uses, i, b)?;
+    let (low, high) = (sum.low, sum.high?.terms);
+    let low_at = at[value_of(&func.insts[sum.inst].operands[0])?]?.2;
     for (n, m) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
         let Some(p) = product(func, at, &low[n]) else { continue };
         let Some(chain) = upper_word(func, at, &high[m], p) else { continue };
@@ -297,7 +208,7 @@ fn match_sum(
             Some(v) => Addend::Value(v),
             None => Addend::Halves(x, y),
         };
-        return Some(Sum { low: (low_inst, low_at), factors: at[p]?.0, addend, chain });
+        return Some(Sum { low: (sum.inst, low_at), factors: at[p]?.0, addend, chain });
     }
     None
 }

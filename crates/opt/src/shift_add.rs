@@ -1,0 +1,280 @@
+//! Shifts to the left that belong to sums: nearly every address is an index times the size of an element.
+//!
+//! [`widen`] makes one product, IMAD.WIDE, of the 64-bit shift of a number of 32 bits that was extended; a sum takes that
+//! in afterwards ([`crate::wide_add`]). [`run`] makes LEA of a shift by a constant and the sums that it is only
+//! made for: of 32 bits, or LEA and LEA.HI.X of 64 bits. If something else needs the shifted number it stays: LEA would save
+//! nothing then.
+
+use crate::sums::{self, Places, Sum, is_zero, plain, value_of};
+use cranelift_entity::SecondaryMap;
+use ori::{Block, Function, Inst, InstData, Macro, Name, Op, Operand, Value, operand};
+use rustc_hash::FxHashMap;
+use sass::{Mod, Mods, Opcode, Reg, RegFile};
+use smallvec::SmallVec;
+
+/// Operands of SHF: the result, the lower word, the amount, the upper word.
+const LOW: usize = 1;
+const AMOUNT: usize = 2;
+const HIGH: usize = 3;
+
+const RZ: Name = Name::Phys(Reg::RZ);
+const PT: Name = Name::Phys(Reg::PT);
+
+/// A shift to the left by a constant below 32, of 32 bits, or the upper word of one of 64.
+fn shift_left(d: &InstData, upper: bool) -> Option<u32> {
+    let mods: &[Mod] = if upper { &[Mod::L, Mod::U64, Mod::HI] } else { &[Mod::L, Mod::U32] };
+    let fits = d.op == Op::Sass(Opcode::SHF) && d.is_unguarded() && d.mods.iter().eq(mods.iter().copied());
+    let Operand::Imm(n @ 1..32) = *d.operands.get(AMOUNT).filter(|_| fits)? else { return None };
+    (plain(&d.operands[LOW]) && (upper || is_zero(&d.operands[HIGH]))).then_some(n)
+}
+
+/// The word whose sign this value is in all bits.
+fn sign_of(d: &InstData) -> Option<&Operand> {
+    let fits = d.op == Op::Sass(Opcode::SHF)
+        && d.is_unguarded()
+        && d.mods.iter().eq([Mod::R, Mod::S32, Mod::HI])
+        && d.operands[AMOUNT] == Operand::Imm(31);
+    fits.then(|| &d.operands[HIGH])
+}
+
+/// Products in place of 64-bit shifts of extended numbers.
+pub fn widen(func: &mut Function) -> bool {
+    let at = sums::places(func);
+    let mut changed = false;
+    for n in 0..func.layout.len() {
+        let b = func.layout[n];
+        // The lower words of shifts, by what is shifted and how far.
+        let mut lower: FxHashMap<(Name, u32), Inst> = FxHashMap::default();
+        let mut found: FxHashMap<Inst, (Inst, u32, bool)> = FxHashMap::default();
+        for &i in &func.blocks[b].insts {
+            let d = &func.insts[i];
+            if let Some(n) = shift_left(d, false)
+                && let Operand::Reg(r) = &d.operands[LOW]
+            {
+                lower.insert((r.reg, n), i);
+            } else if let Some(n) = shift_left(d, true)
+                && let Operand::Reg(r) = &d.operands[LOW]
+                && let Some(low) = lower.get(&(r.reg, n))
+                && let Some(signed) = extension(func, &at, d)
+                // The factor of a signed product is signed.
+                && (n < 31 || !signed)
+                && !found.contains_key(low)
+            {
+                found.insert(*low, (i, n, signed));
+            }
+        }
+        if found.is_empty() {
+            continue;
+        }
+        changed = true;
+        let old = std::mem::take(&mut func.blocks[b].insts);
+        let mut new = Vec::with_capacity(old.len() + found.len());
+        for i in old {
+            if let Some(&(high, n, signed)) = found.get(&i) {
+                new.push(product(func, i, high, n, signed));
+            }
+            new.push(i);
+        }
+        func.blocks[b].insts = new;
+    }
+    if changed {
+        crate::copy_prop::run(func);
+    }
+    changed
+}
+
+/// Whether the upper word of what is shifted extends the lower one: with its sign (true) or with zeros (false).
+fn extension(func: &Function, at: &Places, d: &InstData) -> Option<bool> {
+    if is_zero(&d.operands[HIGH]) {
+        return Some(false);
+    }
+    let (i, ..) = at[value_of(&d.operands[HIGH])?]?;
+    (*sign_of(&func.insts[i])? == d.operands[LOW]).then_some(true)
+}
+
+/// The product that the shifts `low` and `high` become copies of.
+fn product(func: &mut Function, low: Inst, high: Inst, n: u32, signed: bool) -> Inst {
+    let pair = func.add_value(RegFile::R, 2);
+    let (x, loc) = (func.insts[low].operands[LOW].clone(), func.insts[low].loc);
+    let mods: &[Mod] = if signed { &[Mod::WIDE] } else { &[Mod::WIDE, Mod::U32] };
+    let carry = Operand::Reg(sass::RegOp { not: true, ..sass::RegOp::plain(PT) });
+    let all = [operand(pair), operand(PT), x, Operand::Imm(1 << n), operand(RZ), carry];
+    for (i, part) in [(low, 0), (high, 1)] {
+        let d = &mut func.insts[i];
+        d.op = Op::Macro(Macro::Copy);
+        d.mods = Mods::none();
+        d.operands = [d.operands[0].clone(), operand(Name::Part(pair, part))].into_iter().collect();
+    }
+    func.insts.push(InstData {
+        guard: ori::ALWAYS,
+        op: Op::Sass(Opcode::IMAD),
+        mods: Mods::of(mods),
+        operands: all.into_iter().collect(),
+        kept: SmallVec::new(),
+        loc,
+    })
+}
+
+/// A sum that takes in a shift.
+struct Taken {
+    sum: Sum,
+    /// Amount of the shift.
+    n: u32,
+    /// What is shifted: its lower word, and of 64 bits its upper one.
+    words: [Operand; 2],
+    /// What is added: its lower word, and of 64 bits its upper one.
+    added: [Operand; 2],
+    /// The shifted words.
+    shifted: [Option<Value>; 2],
+}
+
+/// LEA in place of shifts and sums.
+pub fn run(func: &mut Function) -> bool {
+    // What nobody reads uses nothing.
+    crate::dce::run(func);
+    let at = sums::places(func);
+    let uses = crate::uses::count(func);
+    let mut all: Vec<Taken> = Vec::new();
+    let mut taken: SecondaryMap<Value, u32> = SecondaryMap::new();
+    for &b in &func.layout {
+        for &i in &func.blocks[b].insts {
+            let Some(t) = take(func, &at, &uses, i, b) else { continue };
+            t.shifted.iter().flatten().for_each(|v| taken[*v] += 1);
+            all.push(t);
+        }
+    }
+    let mut changed = false;
+    for t in all {
+        if t.shifted.iter().flatten().all(|v| taken[*v] == uses[*v]) {
+            rewrite(func, t);
+            changed = true;
+        }
+    }
+    changed
+}
+
+/// The sum that `i` ends, if one of its terms is a shift of the same block.
+fn take(func: &Function, at: &Places, uses: &SecondaryMap<Value, u32>, i: Inst, b: Block) -> Option<Taken> {
+    let sum = sums::sum(func, at, uses, i, b)?;
+    let shift = |o: &Operand, upper: bool| {
+        let v = value_of(o)?;
+        let (i, block, _) = at[v]?;
+        let d = &func.insts[i];
+        (block == b).then_some((v, shift_left(d, upper)?, d))
+    };
+    for n in 0..2 {
+        let Some((low, amount, d)) = shift(&sum.low[n], false) else { continue };
+        let (x, added) = (d.operands[LOW].clone(), sum.low[1 - n].clone());
+        let Some(upper) = &sum.high else {
+            return Some(Taken {
+                n: amount,
+                words: [x, operand(RZ)],
+                added: [added, operand(RZ)],
+                shifted: [Some(low), None],
+                sum,
+            });
+        };
+        for m in 0..2 {
+            let Some((high, again, e)) = shift(&upper.terms[m], true) else { continue };
+            if again == amount && e.operands[LOW] == x {
+                return Some(Taken {
+                    n: amount,
+                    words: [x, e.operands[HIGH].clone()],
+                    added: [added, upper.terms[1 - m].clone()],
+                    shifted: [Some(low), Some(high)],
+                    sum,
+                });
+            }
+        }
+    }
+    None
+}
+
+fn rewrite(func: &mut Function, t: Taken) {
+    let none = Operand::Reg(sass::RegOp { not: true, ..sass::RegOp::plain(PT) });
+    let [x, high] = t.words;
+    let [added, more] = t.added;
+    let n = Operand::Imm(t.n);
+    let d = &mut func.insts[t.sum.inst];
+    let carry = d.operands[1].clone();
+    d.op = Op::Sass(Opcode::LEA);
+    d.mods = Mods::none();
+    d.operands = [d.operands[0].clone(), carry.clone(), x.clone(), added, operand(RZ), n.clone(), none]
+        .into_iter()
+        .collect();
+    if let Some(upper) = t.sum.high {
+        let d = &mut func.insts[upper.inst];
+        d.op = Op::Sass(Opcode::LEA);
+        d.mods = Mods::of(&[Mod::HI, Mod::X]);
+        d.operands = [d.operands[0].clone(), operand(PT), x, more, high, n, carry].into_iter().collect();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    const BEFORE: &str = "\
+function k sm_90 entry local=0 shared=0 barriers=0 regs=255 {
+block0:
+    v0:R = S2R SR_TID.X
+    v1:R2 = LDC.64 c[0x0][0x210]
+    v2:R = SHF.R.S32.HI RZ, 0x1f, v0
+    v3:R = SHF.L.U32 v0, 0x2, RZ
+    v4:R = SHF.L.U64.HI v0, 0x2, v2
+    v5:R, v6:P = IADD3 PT, v1.0, v3, RZ, !PT, !PT
+    v7:R = IADD3.X PT, PT, v1.1, v4, RZ, v6, !PT
+    v8:R2 = collect v5, v7
+    v9:R2 = LDG.E.64 PT, [v8.64], PT
+    STG.E.64 [v8.64], v9
+    exit
+}
+";
+
+    /// The text after the products are made, and after LEA is, where they are not made first.
+    fn both(before: &str) -> [String; 2] {
+        [super::widen, super::run].map(|pass| {
+            let mut f = ori::parse::parse(before).unwrap();
+            pass(&mut f);
+            crate::wide_add::run(&mut f);
+            crate::copy_prop::run(&mut f);
+            crate::dce::run(&mut f);
+            ori::verify::verify(&f).unwrap();
+            f.to_string()
+        })
+    }
+
+    #[test]
+    fn an_extended_number_is_multiplied() {
+        let [wide, _] = both(BEFORE);
+        assert!(wide.contains("IMAD.WIDE PT, v0, 0x4, v1, !PT") && !wide.contains("SHF"), "{wide}");
+        let [wide, _] = both(&BEFORE.replace("0x2, v2", "0x2, RZ"));
+        assert!(wide.contains("IMAD.WIDE.U32 PT, v0, 0x4, v1, !PT") && !wide.contains("SHF"), "{wide}");
+    }
+
+    #[test]
+    fn a_sign_bit_is_no_positive_factor() {
+        let [wide, _] = both(&BEFORE.replace("v0, 0x2", "v0, 0x1f"));
+        assert!(!wide.contains("IMAD"), "{wide}");
+        let far = BEFORE.replace("v0, 0x2", "v0, 0x1f").replace("0x1f, v2", "0x1f, RZ");
+        assert!(both(&far)[0].contains("IMAD.WIDE.U32 PT, v0, 0x80000000, v1, !PT"));
+    }
+
+    #[test]
+    fn shifts_join_sums() {
+        let number = BEFORE.replace("SHF.R.S32.HI RZ, 0x1f, v0", "S2R SR_TID.Y");
+        let [wide, lea] = both(&number);
+        assert!(!wide.contains("IMAD"), "{wide}");
+        assert!(lea.contains("= LEA v0, v1.0, RZ, 0x2, !PT"), "{lea}");
+        assert!(lea.contains("= LEA.HI.X PT, v0, v1.1, v2, 0x2, v6"), "{lea}");
+        assert!(!lea.contains("SHF") && !lea.contains("IADD3"), "{lea}");
+    }
+
+    #[test]
+    fn shifts_that_something_else_needs_stay() {
+        let number = BEFORE.replace("SHF.R.S32.HI RZ, 0x1f, v0", "S2R SR_TID.Y");
+        let [_, lea] = both(&number.replace("    exit", "    STG.E [v8.64], v3\n    exit"));
+        assert!(!lea.contains("LEA"), "{lea}");
+        // The words are shifted by different amounts, or the carry has another user.
+        let [_, lea] = both(&number.replace("U64.HI v0, 0x2", "U64.HI v0, 0x3"));
+        assert!(!lea.contains("LEA"), "{lea}");
+    }
+}

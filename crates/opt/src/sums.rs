@@ -1,0 +1,137 @@
+//! Sums of two terms, of 32 bits or of 64: an IADD3, or two of which one has the other's carry.
+
+use cranelift_entity::SecondaryMap;
+use ori::{Block, Function, Inst, InstData, Name, Op, Operand, Value};
+use sass::{Mod, Opcode, Reg};
+use smallvec::SmallVec;
+
+/// Instruction, block and position that define each value.
+pub(crate) type Places = SecondaryMap<Value, Option<(Inst, Block, usize)>>;
+
+/// Where the values are defined.
+pub(crate) fn places(func: &Function) -> Places {
+    let mut at: Places = SecondaryMap::new();
+    for &b in &func.layout {
+        for (k, &i) in func.blocks[b].insts.iter().enumerate() {
+            func.insts[i].for_each_def(|n| {
+                if let Some(v) = n.value() {
+                    at[v] = Some((i, b, k));
+                }
+            });
+        }
+    }
+    at
+}
+
+/// A sum of two terms.
+pub(crate) struct Sum {
+    /// The instruction that adds the lower words.
+    pub inst: Inst,
+    /// The lower words.
+    pub low: [Operand; 2],
+    /// Of 64 bits, what adds the upper words.
+    pub high: Option<Upper>,
+}
+
+/// The addition of upper words.
+pub(crate) struct Upper {
+    pub inst: Inst,
+    pub terms: [Operand; 2],
+}
+
+/// The sum whose last instruction is `i`, of block `b`, and the other one of which, if there is one, is there, too. Nothing else needs
+/// the carry between them, and no other carry goes in or out.
+pub(crate) fn sum(
+    func: &Function,
+    at: &Places,
+    uses: &SecondaryMap<Value, u32>,
+    i: Inst,
+    b: Block,
+) -> Option<Sum> {
+    let d = &func.insts[i];
+    if d.op != Op::Sass(Opcode::IADD3) || d.operands.len() != 8 || value_of(&d.operands[0]).is_none() {
+        return None;
+    }
+    let no_carry_out = |d: &InstData| is_pred(&d.operands[1], Name::Phys(Reg::PT), false);
+    if !no_carry_out(d) {
+        return None;
+    }
+    let carry = match &d.operands[6] {
+        Operand::Reg(r) if !r.not => r.reg.value()?,
+        _ => return Some(Sum { inst: i, low: terms(d, None)?, high: None }),
+    };
+    let (inst, block, _) = at[carry].filter(|_| uses[carry] == 1)?;
+    let lower = &func.insts[inst];
+    if block != b
+        || value_of(lower.operands.first()?).is_none()
+        || value_of(lower.operands.get(1)?) != Some(carry)
+    {
+        return None;
+    }
+    let upper = Upper { inst: i, terms: terms(d, Some(Name::Val(carry)))? };
+    Some(Sum { inst, low: terms(lower, None)?, high: Some(upper) })
+}
+
+/// The word of an addition's operand, if it has no sign.
+pub(crate) fn plain(o: &Operand) -> bool {
+    match o {
+        Operand::Reg(r) => !r.neg && !r.not && !r.abs,
+        Operand::Const { neg, not, abs, .. } => !neg && !not && !abs,
+        Operand::Imm(_) => true,
+        _ => false,
+    }
+}
+
+/// The operand is zero.
+pub(crate) fn is_zero(o: &Operand) -> bool {
+    matches!(o, Operand::Imm(0)) || matches!(o, Operand::Reg(r) if r.reg == Name::Phys(Reg::RZ) && plain(o))
+}
+
+/// The operand is this predicate, negated or not.
+pub(crate) fn is_pred(o: &Operand, name: Name, not: bool) -> bool {
+    matches!(o, Operand::Reg(r) if r.reg == name && r.not == not)
+}
+
+/// The value that an operand is, whole and without a sign.
+pub(crate) fn value_of(o: &Operand) -> Option<Value> {
+    match o {
+        Operand::Reg(r) if plain(o) => match r.reg {
+            Name::Val(v) => Some(v),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// The two summands of a word of an addition: IADD3 with a zero among its sources, and the carry it takes.
+fn terms(d: &InstData, carry_in: Option<Name>) -> Option<[Operand; 2]> {
+    let x = d.mods.iter().eq([Mod::X]);
+    if d.op != Op::Sass(Opcode::IADD3)
+        || !d.is_unguarded()
+        || x != carry_in.is_some()
+        || d.operands.len() != 8
+    {
+        return None;
+    }
+    if !x && d.mods.iter().next().is_some() {
+        return None;
+    }
+    let pt = Name::Phys(Reg::PT);
+    let carries = match carry_in {
+        None => is_pred(&d.operands[6], pt, true) && is_pred(&d.operands[7], pt, true),
+        Some(c) => is_pred(&d.operands[6], c, false) && is_pred(&d.operands[7], pt, true),
+    };
+    let sources = &d.operands[3..6];
+    if !carries || !is_pred(&d.operands[2], pt, false) || !sources.iter().all(plain) {
+        return None;
+    }
+    let mut words: SmallVec<[Operand; 3]> = sources.iter().filter(|o| !is_zero(o)).cloned().collect();
+    // A zero may be a summand, too.
+    while words.len() < 2 {
+        words.push(Operand::Imm(0));
+    }
+    match &words[..] {
+        [a, b] => Some([a.clone(), b.clone()]),
+        _ => None,
+    }
+}
