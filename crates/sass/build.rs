@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::Path;
 
+#[path = "build/facts.rs"]
+mod facts;
 #[path = "build/forms.rs"]
 mod forms;
 #[path = "build/latency.rs"]
@@ -19,6 +21,7 @@ fn ident(spelling: &str) -> String {
 
 struct Op {
     name: String,
+    /// The words behind the name: its facts.
     flags: Vec<String>,
     slots: Vec<String>,
     /// `FILE:LINE`.
@@ -46,7 +49,11 @@ fn slot(text: &str, mods: &mut BTreeSet<String>) -> String {
         _ => panic!("slot `{text}`: unknown kind"),
     };
     let (default, list) = width.split_once('[').unwrap_or((width, ""));
-    let default = if default.is_empty() { "1" } else { default };
+    let default = match default {
+        "" if kind == "SlotKind::Addr" => "0",
+        "" => "1",
+        n => n,
+    };
     let width = if list.is_empty() {
         format!("Width::Fixed({default})")
     } else {
@@ -76,7 +83,7 @@ fn main() {
     println!("cargo::rerun-if-changed=isa");
     println!("cargo::rerun-if-changed=build");
     let (mut ops, mut mods, mut srs) =
-        (Vec::<Op>::new(), BTreeSet::<String>::new(), Vec::<(String, String)>::new());
+        (Vec::<Op>::new(), BTreeSet::<String>::new(), Vec::<(String, String, String)>::new());
     let mut latency = latency::Latency::default();
     let (mut groups, mut form_lines) = (forms::Groups::new(), Vec::new());
     let mut sizes = memory::Sizes::default();
@@ -102,14 +109,17 @@ fn main() {
                 }
                 "mods" => mods.extend(rest.split_whitespace().map(str::to_string)),
                 "sr" => {
-                    let (name, code) = rest.split_once(' ').expect("sr NAME code");
-                    srs.push((name.into(), code.trim().into()));
+                    let words: Vec<&str> = rest.split_whitespace().collect();
+                    let [name, code, words @ ..] = &words[..] else { panic!("{place}: sr NAME CODE …") };
+                    let info =
+                        facts::special(words).unwrap_or_else(|why| panic!("{place}: sr {name}: {why}"));
+                    srs.push((name.to_string(), code.to_string(), info));
                 }
                 "bytes" => sizes.line(rest, &place, &mut mods),
                 "group" => forms::parse_group(rest, &mut groups),
                 "form" => {
                     let op = ops.last().expect("a form belongs to the op above it");
-                    form_lines.push((op.name.clone(), rest.to_string()));
+                    form_lines.push((op.name.clone(), rest.to_string(), place));
                 }
                 _ if latency.line(head, rest) => {}
                 _ => panic!("{place}: unknown line `{line}`"),
@@ -118,10 +128,40 @@ fn main() {
     }
     let slots: Vec<Vec<String>> =
         ops.iter().map(|o| o.slots.iter().map(|s| slot(s, &mut mods)).collect()).collect();
+    let refuse = |op: &Op, why: String| -> ! { panic!("{}: op {}: {why}", op.place, op.name) };
+    let facts: Vec<facts::Facts> = ops
+        .iter()
+        .map(|op| facts::Facts::read(&op.flags, &op.slots, &sizes).unwrap_or_else(|why| refuse(op, why)))
+        .collect();
     let mut form_table = Vec::new();
-    for (op, line) in &form_lines {
-        let flags = &ops.iter().find(|o| o.name == *op).expect("the op of the form").flags;
-        forms::parse_form(op, flags, line, &groups, &mut mods, &mut form_table);
+    let mut immediates = vec![BTreeSet::new(); ops.len()];
+    for (name, line, place) in &form_lines {
+        let of = ops.iter().position(|o| o.name == *name).expect("the op of the form");
+        let op = &ops[of];
+        let from = form_table.len();
+        forms::parse_form(
+            (name, op.slots.len(), place),
+            &op.flags,
+            line,
+            &groups,
+            &mut mods,
+            &mut form_table,
+        );
+        form_table[from..].iter().for_each(|f: &forms::Encoding| immediates[of].extend(&f.immediates));
+    }
+    for ((op, facts), immediates) in ops.iter().zip(&facts).zip(&immediates) {
+        facts::check_sources(facts, immediates).unwrap_or_else(|why| refuse(op, why));
+        if !latency.has_unit(&facts.unit) {
+            refuse(op, format!("there is no unit `{}`", facts.unit));
+        }
+        for twin in &facts.twins {
+            let Some(other) = ops.iter().find(|o| o.name == *twin) else {
+                refuse(op, format!("its twin `{twin}` is no opcode"));
+            };
+            if !facts::Facts::is_twin(&op.slots, &other.slots) {
+                refuse(op, format!("the operands of its twin `{twin}` are others"));
+            }
+        }
     }
     let mut out = String::new();
     let enumeration = |out: &mut String, doc: &str, name: &str, names: &[String]| {
@@ -161,24 +201,25 @@ fn main() {
         out,
         "impl SpecialReg {{\n    /// Encoding.\n    pub const fn code(self) -> u8 {{\n        match self {{"
     );
-    for (n, code) in &srs {
+    for (n, code, _) in &srs {
         let _ = writeln!(out, "            SpecialReg::{} => {code},", ident(n));
     }
-    let _ = writeln!(out, "        }}\n    }}\n}}\npub(crate) static OPS: &[OpInfo] = &[");
-    for (op, slots) in ops.iter().zip(&slots) {
-        let has = |f: &str| op.flags.iter().any(|x| x == f);
-        let memory = memory::describe(&op.flags, &op.slots, &sizes)
-            .unwrap_or_else(|why| panic!("{}: op {}: {why}", op.place, op.name));
+    let _ = writeln!(out, "        }}\n    }}\n}}\npub(crate) static SPECIALS: &[SpecialInfo] = &[");
+    for (_, _, info) in &srs {
+        let _ = writeln!(out, "    {info},");
+    }
+    let _ = writeln!(out, "];\npub(crate) static OPS: &[OpInfo] = &[");
+    for ((op, slots), facts) in ops.iter().zip(&slots).zip(&facts) {
+        let has = |f: &str| op.flags[3..].iter().any(|x| x == f);
         let _ = writeln!(
             out,
-            "    OpInfo {{ mnemonic: {:?}, slots: &[{}], memory: {}, effects: {}, control: {}, sync: {}, uniform: {}, reads_predicates: {}, \
-             writes_predicates: {}, reads_uniform_predicates: {}, writes_uniform_predicates: {} }},",
+            "    OpInfo {{ mnemonic: {:?}, slots: &[{}], {}, awaited: {}, holds_uniform: {}, uniform: {}, \
+             reads_predicates: {}, writes_predicates: {}, reads_uniform_predicates: {}, writes_uniform_predicates: {} }},",
             op.flags.iter().find_map(|f| f.strip_prefix("as=")).unwrap_or(&op.name),
             slots.join(", "),
-            memory != memory::NONE,
-            memory,
-            has("control"),
-            has("sync"),
+            facts.expression(),
+            has("awaited"),
+            has("holds_uniform"),
             has("uniform"),
             has("reads_predicates"),
             has("writes_predicates"),
@@ -188,10 +229,12 @@ fn main() {
     }
     let _ = writeln!(out, "];\npub(crate) static FORMS: &[Form] = &[");
     for form in &form_table {
-        let _ = writeln!(out, "    {form},");
+        let _ = writeln!(out, "    {},", form.text);
     }
     let _ = writeln!(out, "];");
-    latency.write(&names, &mut out);
+    let units: Vec<(String, String)> =
+        ops.iter().zip(&facts).map(|(o, f)| (o.name.clone(), f.unit.clone())).collect();
+    latency.write(&units, &mut out);
     std::fs::write(Path::new(&std::env::var("OUT_DIR").expect("OUT_DIR")).join("isa.rs"), out)
         .expect("write");
 }

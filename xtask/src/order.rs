@@ -116,7 +116,7 @@ pub fn check(root: &Path, bin: &Path, options: &Options) -> Result<(), String> {
 
 /// Where an instruction accesses memory: space, base, offset and bytes; `None` for other instructions.
 fn place(inst: &Inst) -> Option<(MemorySpace, MemoryEffect, &Operand, i64, i64)> {
-    let MemoryEffects::Accesses([access]) = inst.op.info().effects else { return None };
+    let MemoryEffects::Accesses([access]) = inst.op.info().accesses else { return None };
     let address = inst.operands.iter().find(|o| matches!(o, Operand::Addr { .. }))?;
     let Operand::Addr { width, offset, .. } = address else { return None };
     let plain = matches!(width, AddrWidth::R32 | AddrWidth::R64);

@@ -101,7 +101,7 @@ fn usage_is_true(bin: &Path, cubin: &Path, reference: &Path) -> Result<(), Strin
         for (at, word) in kernel.code.iter().enumerate() {
             let inst = sass::decode(*word, target, 16 * at as i64).map_err(|e| e.to_string())?;
             calls |= inst.op == Opcode::CALL;
-            if backend::units::leaves_function(inst.op) {
+            if inst.op.info().leaves_function() {
                 continue;
             }
             let mut name_unit = |u: backend::units::Unit| {

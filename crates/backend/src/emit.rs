@@ -8,7 +8,7 @@ use sass::{AddrWidth, Control, Guard, Inst, Opcode, Operand, Target};
 pub const INST_BYTES: u32 = 16;
 
 fn is_call(op: Opcode) -> bool {
-    crate::units::leaves_function(op) || op == Opcode::LEPC
+    op.info().leaves_function() || op == Opcode::LEPC
 }
 
 /// The offset of the instruction behind the BSYNC in a block: what BSSY names. ptxas never names BSYNC itself, nor does Mesa.

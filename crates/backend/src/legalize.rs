@@ -6,7 +6,9 @@ use crate::Error;
 use ori::{Block, BlockCall, Function, InstData, Loc, Macro, Name, Op, Operand, Terminator, Value};
 use ori::{default_operand, operand};
 use rustc_hash::FxHashMap;
-use sass::{ConstBank, Guard, Mod, Mods, Opcode, Reg, RegFile, RegOp, SlotKind, Target};
+use sass::{
+    ConstBank, Guard, Mod, Mods, Opcode, Reg, RegFile, RegOp, SlotKind, SourceKinds, SwapChange, Target,
+};
 use smallvec::SmallVec;
 
 /// How far an address offset reaches: 24 bits, signed.
@@ -41,16 +43,6 @@ pub fn run(func: &mut Function) -> Result<(), Error> {
     Ok(())
 }
 
-/// Operand kinds that an opcode's general sources may hold, besides a register.
-struct Sources {
-    /// Which of the sources (in order) may be an immediate or constant, one at a time.
-    places: &'static [usize],
-    /// Both sources 1 and 2 may be immediates at once (SHFL, BAR).
-    any: bool,
-    /// Constant memory or a uniform register may stand where an immediate may.
-    constant: bool,
-}
-
 /// Whether ptxas loads zero into a register for this operand; everywhere else it names RZ.
 fn holds_zero(op: Opcode, mods: &Mods, at: usize) -> bool {
     use Opcode::*;
@@ -59,26 +51,6 @@ fn holds_zero(op: Opcode, mods: &Mods, at: usize) -> bool {
         ATOMS => at > 1 && mods.has(Mod::CAS),
         SYNCS_PHASECHK => at == 2,
         _ => false,
-    }
-}
-
-fn sources(op: Opcode) -> Sources {
-    use Opcode::*;
-    let of = |places| Sources { places, any: false, constant: true };
-    match op {
-        IMAD | FFMA | DFMA => of(&[1, 2]),
-        IADD3 | LOP3 | LEA | SHF | FADD | FMUL | FMNMX | FSEL | SEL | FSETP | ISETP | IMNMX | VIMNMX
-        | DADD | DMUL | DSETP => of(&[1]),
-        MOV | UMOV => of(&[0]),
-        PRMT | SGXT | BMSK => Sources { places: &[1], any: false, constant: false },
-        SHFL => Sources { places: &[1, 2], any: true, constant: false },
-        BAR => Sources { places: &[0, 1], any: true, constant: false },
-        // Behind a uniform handle: a number or a uniform register, as the target has it.
-        TEX_U | TLD_U | TLD4_U | TXD_U | SULD_U | SUST_U | SURED_U => {
-            Sources { places: &[0], any: true, constant: true }
-        }
-        NANOSLEEP | WARPSYNC => Sources { places: &[0], any: false, constant: false },
-        _ => of(&[]),
     }
 }
 
@@ -141,9 +113,11 @@ impl Legalizer<'_> {
         if slots.is_empty() {
             return Ok(());
         }
-        let rules = sources(op);
+        let info = op.info();
+        let takes = |i: usize| info.sources.contains(&(i as u8));
+        let each = info.source_kinds == SourceKinds::Immediates;
         // Zero is a register.
-        if !rules.any && !rules.places.contains(&0) {
+        if !each && !takes(slots[0]) {
             for &i in &slots {
                 if d.operands[i] == Operand::Imm(0) {
                     d.operands[i] = operand(Name::Phys(Reg::RZ));
@@ -151,14 +125,12 @@ impl Legalizer<'_> {
             }
         }
         // Constants that no form takes.
-        for (n, &i) in slots.iter().enumerate() {
+        let immediates_only = matches!(info.source_kinds, SourceKinds::Immediate | SourceKinds::Immediates);
+        for &i in &slots {
             let bad = match &d.operands[i] {
-                Operand::Const { .. } => !self.target.info().alu_const || !rules.constant,
-                Operand::Imm(_) => {
-                    op.width(i, &d.mods) > 1 && !takes_high_half(op)
-                        || rules.any && !rules.places.contains(&n)
-                }
-                Operand::Reg(r) => self.func.shape(r.reg).file == RegFile::UR && !rules.constant,
+                Operand::Const { .. } => !self.target.info().alu_const || immediates_only,
+                Operand::Imm(_) => op.width(i, &d.mods) > 1 && !takes_high_half(op) || each && !takes(i),
+                Operand::Reg(r) => self.func.shape(r.reg).file == RegFile::UR && immediates_only,
                 _ => false,
             };
             if bad {
@@ -173,16 +145,16 @@ impl Legalizer<'_> {
                 }
             }
         }
-        if rules.any {
+        if each {
             return Ok(());
         }
-        self.commute(d, &slots, rules.places);
+        self.commute(d, &slots);
         // At most one stays: a pair of constants, which two instructions would load, before a single word.
-        let can_stay = |d: &InstData, (n, i): (usize, usize)| {
+        let can_stay = |d: &InstData, i: usize| {
             let wide = matches!(d.operands[i], Operand::Const { .. }) && op.width(i, &d.mods) == 2;
-            (!is_reg(self.func, &d.operands[i]) && rules.places.contains(&n)).then_some((!wide, n, i))
+            (!is_reg(self.func, &d.operands[i]) && takes(i)).then_some((!wide, i))
         };
-        let stays = slots.iter().copied().enumerate().filter_map(|s| can_stay(d, s)).min().map(|s| s.2);
+        let stays = slots.iter().filter_map(|&i| can_stay(d, i)).min().map(|s| s.1);
         for &i in &slots {
             if !is_reg(self.func, &d.operands[i]) && stays != Some(i) {
                 self.materialize(d, i);
@@ -208,51 +180,38 @@ impl Legalizer<'_> {
         }
     }
 
-    /// Moves a source that is no register to where a form takes it, by exchanging commutative operands.
-    fn commute(&self, d: &mut InstData, slots: &[usize], places: &[usize]) {
+    /// Moves a source that is no register to where a form takes it, by exchanging sources.
+    fn commute(&self, d: &mut InstData, slots: &[usize]) {
         let Op::Sass(op) = d.op else { return };
-        let reg = |d: &InstData, n: usize| is_reg(self.func, &d.operands[slots[n]]);
-        if slots.len() < 2 || !places.contains(&1) {
+        let info = op.info();
+        let reg = |d: &InstData, i: usize| is_reg(self.func, &d.operands[i]);
+        // Forms take it as their second source.
+        let Some(&to) = slots.get(1).filter(|i| info.sources.contains(&(**i as u8))) else { return };
+        let change = info.swap_changes;
+        if !info.swap.contains(&(to as u8)) || change == SwapChange::Compare && d.mods.has(Mod::EX) {
             return;
         }
-        match op {
-            Opcode::IADD3 => {
-                if let Some(n) = [0, 2].into_iter().find(|&n| !reg(d, n) && reg(d, 1)) {
-                    d.operands.swap(slots[n], slots[1]);
+        let others = info.swap.iter().map(|i| usize::from(*i)).filter(|i| *i != to);
+        let Some(from) = others.into_iter().find(|i| !reg(d, *i) && reg(d, to)) else { return };
+        d.operands.swap(from, to);
+        let behind = info.swap.iter().max().map_or(0, |i| usize::from(*i) + 1);
+        match change {
+            SwapChange::Nothing => {}
+            SwapChange::Lut => {
+                if let Operand::Imm(lut) = &mut d.operands[behind] {
+                    *lut = swap_lut(*lut, usize::from(from > to) * 2);
                 }
             }
-            Opcode::LOP3 => {
-                if let Some(n) = [0, 2].into_iter().find(|&n| !reg(d, n) && reg(d, 1)) {
-                    d.operands.swap(slots[n], slots[1]);
-                    if let Operand::Imm(lut) = &mut d.operands[slots[2] + 1] {
-                        *lut = swap_lut(*lut, n);
-                    }
-                }
-            }
-            _ if reg(d, 0) || !reg(d, 1) => {}
-            Opcode::IMAD
-            | Opcode::FFMA
-            | Opcode::DFMA
-            | Opcode::FADD
-            | Opcode::FMUL
-            | Opcode::DADD
-            | Opcode::DMUL
-            | Opcode::FMNMX
-            | Opcode::IMNMX
-            | Opcode::VIMNMX => d.operands.swap(slots[0], slots[1]),
-            Opcode::SEL | Opcode::FSEL => {
-                d.operands.swap(slots[0], slots[1]);
-                if let Operand::Reg(p) = &mut d.operands[slots[1] + 1] {
+            SwapChange::Select => {
+                if let Operand::Reg(p) = &mut d.operands[behind] {
                     p.not = !p.not;
                 }
             }
-            Opcode::ISETP | Opcode::FSETP | Opcode::DSETP if !d.mods.has(Mod::EX) => {
-                d.operands.swap(slots[0], slots[1]);
+            SwapChange::Compare => {
                 if let Some(m) = d.mods.0.first_mut() {
                     *m = flipped(*m);
                 }
             }
-            _ => {}
         }
     }
 

@@ -65,10 +65,7 @@ fn rest(func: &Function, b: Block, at: usize) -> Result<Rest, Error> {
         let moves = match d.op {
             Op::Macro(m) => m.is_copy(),
             Op::Sass(Opcode::NOP) => break,
-            Op::Sass(op) => {
-                let info = op.info();
-                op == Opcode::LDC || !(info.memory || info.control || info.sync)
-            }
+            Op::Sass(op) => op.info().effect == sass::Effect::Pure,
         };
         if !moves {
             break;

@@ -10,7 +10,7 @@ use crate::machine::{Machine, MachineBlock, MachineInst};
 use crate::timing;
 use crate::units::{self, COUNT, Unit};
 use sass::memory::{MemoryAccess, MemoryEffect, MemoryEffects};
-use sass::{AddrWidth, Guard, Inst, Mod, Opcode, Operand, Reg, Target};
+use sass::{AddrWidth, Changes, Effect, Flow, Guard, Inst, Mod, Opcode, Operand, Reg, Target};
 use smallvec::SmallVec;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -48,13 +48,13 @@ fn schedule_block(target: Target, block: &mut MachineBlock) {
 /// Whether nothing may move past the instruction.
 fn is_boundary(inst: &Inst) -> bool {
     let info = inst.op.info();
-    let clock = inst.operands.iter().any(|o| match o {
-        Operand::Special(s) => s.name().contains("CLOCK") || s.name().contains("TIMER"),
-        _ => false,
-    });
-    let fence = info.effects == MemoryEffects::Fence;
-    let other = matches!(inst.op, Opcode::NANOSLEEP | Opcode::DEPBAR | Opcode::BPT);
-    (info.control && inst.op != Opcode::BSSY) || info.sync || clock || fence || other
+    let clock = |o: &Operand| matches!(o, Operand::Special(s) if s.info().changes == Changes::Clock);
+    let ends = match info.effect {
+        Effect::Pure | Effect::State | Effect::Control(Flow::Region) => false,
+        Effect::Memory => info.accesses == MemoryEffects::Fence,
+        Effect::Order | Effect::Sync(_) | Effect::Control(_) => true,
+    };
+    ends || inst.operands.iter().any(clock)
 }
 
 /// What an instruction does with memory, as far as order goes.
@@ -115,7 +115,7 @@ impl Part {
 fn access(i: &MachineInst, node: u32, version: impl Fn(Reg) -> u32) -> Option<Access> {
     let inst = &i.inst;
     let all = Access { node, strong: true, parts: SmallVec::new() };
-    let accesses = match inst.op.info().effects {
+    let accesses = match inst.op.info().accesses {
         // What is left of bringing lanes together that are together.
         _ if inst.op == Opcode::NOP => return Some(all),
         MemoryEffects::None => return None,

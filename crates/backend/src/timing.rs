@@ -32,43 +32,10 @@ pub fn is_fence(target: Target, inst: &Inst) -> bool {
     inst.op == Opcode::MEMBAR && (90..120).contains(&target.sm)
 }
 
-/// Whether accesses and barriers after an instruction wait until it is done, which its write scoreboard tells although it
-/// writes no register: so ptxas has it.
-pub fn is_awaited(op: Opcode) -> bool {
-    matches!(op, Opcode::FENCE | Opcode::SYNCS_EXCH | Opcode::SYNCS_CCTL | Opcode::CCTL_LDCU)
-}
-
-/// Whether the instruction waits for those.
+/// Whether the instruction waits for what [`sass::OpInfo::awaited`] says is awaited.
 pub fn awaits(op: Opcode) -> bool {
     let info = op.info();
-    let constants = matches!(op, Opcode::LDC | Opcode::LDCU | Opcode::ULDC);
-    info.sync || info.memory && !constants || units::leaves_function(op)
-}
-
-/// Whether the instruction reads uniform registers so late that ptxas does not let the warp end before.
-pub fn holds_uniform(op: Opcode) -> bool {
-    use Opcode::{
-        SYNCS_EXCH, UBLKCP, UBLKPF, UBLKRED, UMEMSETS, UTMACCTL, UTMALDG, UTMAPF, UTMAREDG, UTMASTG,
-    };
-    matches!(op, SYNCS_EXCH | UTMACCTL | UMEMSETS | UBLKCP | UBLKRED | UBLKPF)
-        || matches!(op, UTMALDG | UTMASTG | UTMAREDG | UTMAPF)
-}
-
-/// Least stall count of an instruction, whatever follows.
-pub fn min_stall(op: Opcode) -> u8 {
-    let info = op.info();
-    match op {
-        Opcode::BSSY => 1,
-        // What ptxas has always.
-        Opcode::UCGABAR_WAIT => 1,
-        // What ptxas has at least.
-        Opcode::DEPBAR => 4,
-        Opcode::NANOSLEEP => 5,
-        Opcode::MEMBAR | Opcode::CGAERRBAR => 6,
-        Opcode::CCTL | Opcode::BMOV_B => 5,
-        _ if info.control || info.sync => 5,
-        _ => 1,
-    }
+    info.sync || info.memory || info.leaves_function()
 }
 
 /// The class of `inst` as a writer of `unit`.

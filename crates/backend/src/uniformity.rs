@@ -8,8 +8,8 @@ use crate::block_set::Seen;
 use cranelift_entity::{EntityRef, SecondaryMap};
 use fixedbitset::FixedBitSet;
 use ori::cfg::{Cfg, PostDom};
-use ori::{Block, Function, Inst, InstData, Macro, Name, Op};
-use sass::{Opcode, Operand, RegFile, SpecialReg};
+use ori::{Block, Function, Inst, Name};
+use sass::RegFile;
 
 /// Branches and values that lanes may not agree on.
 pub struct Uniformity {
@@ -33,7 +33,7 @@ impl Uniformity {
             for &i in &data.insts {
                 let d = &func.insts[i];
                 d.for_each_use(|n| n.value().into_iter().for_each(|v| uses[v].push(User::Inst(i))));
-                if !follows_operands(d) {
+                if !d.follows_operands() {
                     d.for_each_def(|n| state.mark(func, n));
                 }
             }
@@ -127,38 +127,4 @@ impl State {
             }
         }
     }
-}
-
-/// Whether all lanes get the same results if the operands are the same in all.
-fn follows_operands(d: &InstData) -> bool {
-    let op = match d.op {
-        Op::Macro(m) => return matches!(m, Macro::Copy | Macro::Collect),
-        Op::Sass(op) => op,
-    };
-    let physical = |o: &Operand<Name, Block>| {
-        let mut found = false;
-        ori::for_each_name(o, |n| found |= matches!(n, Name::Phys(r) if !r.is_zero()));
-        found
-    };
-    if d.operands.iter().any(physical) {
-        return false;
-    }
-    match op {
-        Opcode::S2R | Opcode::CS2R => d.operands.iter().all(|o| match o {
-            Operand::Special(s) => is_of_the_block(*s),
-            _ => true,
-        }),
-        Opcode::LDC => true,
-        Opcode::VOTE | Opcode::SHFL | Opcode::MATCH | Opcode::REDUX | Opcode::R2P | Opcode::ELECT => false,
-        _ => {
-            let info = op.info();
-            !(info.memory || info.control || info.sync) && op != Opcode::S2UR
-        }
-    }
-}
-
-/// Special registers that are the same in a whole block of threads.
-fn is_of_the_block(s: SpecialReg) -> bool {
-    let name = s.name();
-    ["CTAID", "NCTAID", "NTID", "CgaCtaId", "SWINHI", "LWINHI"].iter().any(|k| name.contains(k))
 }

@@ -1,7 +1,7 @@
 //! Register units: every 32-bit register and predicate as a small dense number, and which of them an
 //! instruction reads and writes, operand by operand.
 
-use sass::{AddrWidth, ConstBank, Guard, Inst, Mod, Opcode, Operand, Reg, RegFile, Role, SlotKind};
+use sass::{AddrWidth, ConstBank, Guard, Inst, Mod, Operand, Reg, RegFile, Role, SlotKind};
 
 /// Index of a register unit.
 pub type Unit = u16;
@@ -72,38 +72,9 @@ fn span(reg: Reg, width: u8, f: &mut impl FnMut(Unit)) {
     }
 }
 
-/// Whether an instruction addresses global or generic memory, with 64-bit addresses.
-fn wide_uniform(op: Opcode) -> bool {
-    !matches!(
-        op,
-        Opcode::LDS | Opcode::STS | Opcode::ATOMS | Opcode::LDL | Opcode::STL | Opcode::LDC | Opcode::CCTLL
-    )
-}
-
-/// Uniform registers of the first operand of a copy of a tile: the shared address and its barrier's, and the coordinates.
-fn tile_width(inst: &Inst) -> Option<u8> {
-    let first = match inst.op {
-        Opcode::UTMALDG => 2,
-        Opcode::UTMASTG | Opcode::UTMAREDG => 1,
-        Opcode::UTMAPF => 0,
-        _ => return None,
-    };
-    let all = [Mod::_1D, Mod::_2D, Mod::_3D, Mod::_4D, Mod::_5D];
-    // Rows: a column and four of them.
-    let rows = inst.mods.has(Mod::GATHER4) || inst.mods.has(Mod::SCATTER4);
-    let dims = all.iter().position(|m| inst.mods.has(*m)).filter(|_| !rows);
-    Some(first + dims.map_or(5, |n| n as u8 + 1))
-}
-
-/// Whether control leaves the function here and comes back, or doesn't: whatever the code there does with
-/// registers and scoreboards, everything that is under way must be complete.
-pub fn leaves_function(op: Opcode) -> bool {
-    matches!(op, Opcode::CALL | Opcode::RET)
-}
-
 /// Calls `f` for every unit read, with the place that names it.
 pub fn for_each_read(inst: &Inst, mut f: impl FnMut(Unit, Site)) {
-    if leaves_function(inst.op) {
+    if inst.op.info().leaves_function() {
         return (0..COUNT as Unit).for_each(|u| f(u, Site::Operand(0)));
     }
     if inst.guard != Guard::TRUE {
@@ -135,30 +106,23 @@ pub fn for_each_read(inst: &Inst, mut f: impl FnMut(Unit, Site)) {
                 if let Some(r) = desc {
                     span(*r, 2, &mut f);
                 }
+                // Where the table gives a number of registers, that counts: coordinates.
+                let given = inst.op.width(i, &inst.mods);
                 if let Some(r) = base {
                     // Without a uniform part, `.E` alone says that the address has 64 bits.
                     let plain = *width == AddrWidth::R32 && inst.mods.has(Mod::E);
-                    let width = match inst.op {
-                        // Coordinates.
-                        Opcode::SULD
-                        | Opcode::SULD_U
-                        | Opcode::SULD_B
-                        | Opcode::SUST
-                        | Opcode::SUST_U
-                        | Opcode::SUST_B
-                        | Opcode::SURED
-                        | Opcode::SURED_U
-                        | Opcode::SURED_B => 4,
-                        _ if plain || *width == AddrWidth::R64 => 2,
-                        _ => 1,
+                    let width = match given {
+                        0 if plain || *width == AddrWidth::R64 => 2,
+                        0 => 1,
+                        n => n,
                     };
                     span(*r, width, &mut f);
                 }
                 if let Some(r) = uniform {
-                    let width = match tile_width(inst) {
-                        Some(n) if i == 0 => n,
-                        _ if wide_uniform(inst.op) => 2,
-                        _ => 1,
+                    let width = match given {
+                        0 if inst.has_near_address(i) => 1,
+                        0 => 2,
+                        n => n.max(2),
                     };
                     span(*r, width, &mut f);
                 }
@@ -170,7 +134,7 @@ pub fn for_each_read(inst: &Inst, mut f: impl FnMut(Unit, Site)) {
 
 /// Calls `f` for every unit written, with the operand that names it.
 pub fn for_each_write(inst: &Inst, mut f: impl FnMut(Unit, u8)) {
-    if leaves_function(inst.op) {
+    if inst.op.info().leaves_function() {
         return (0..COUNT as Unit).for_each(|u| f(u, 0));
     }
     let info = inst.op.info();

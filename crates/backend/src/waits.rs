@@ -6,19 +6,20 @@ use cranelift_entity::{EntityRef, SecondaryMap};
 use fixedbitset::FixedBitSet;
 use ori::cfg::{Cfg, DomTree};
 use ori::{Block, Callee, Function, Inst, InstData, Macro, Name, Op, Operand, Terminator, Value};
-use sass::{Mod, Opcode};
+use sass::{Effect, Flow, Mod, Opcode, Sync};
 
 /// Whether a lane may wait at the instruction until others of its warp have come, or ended.
 pub fn gathers(func: &Function, d: &InstData) -> bool {
-    use Opcode::*;
     match d.op {
         Op::Macro(Macro::Call) => !is_quiet_call(func, d),
         Op::Macro(_) => false,
-        // The end of lanes, results of barriers, and what other grids do.
-        Op::Sass(
-            EXIT | KILL | BPT | YIELD | B2R | B2R_BAR | B2R_WARP | ACQBULK | PREEXIT | PMTRIG | PMTRIG_P,
-        ) => false,
-        Op::Sass(op) => op.info().control || op.info().sync,
+        Op::Sass(op) => match op.info().effect {
+            Effect::Pure | Effect::State | Effect::Order | Effect::Memory => false,
+            // The end of lanes, results of barriers, and what other grids do.
+            Effect::Control(Flow::Exit | Flow::Trap | Flow::Yield) => false,
+            Effect::Sync(Sync::Result | Sync::Grids) => false,
+            Effect::Control(_) | Effect::Sync(_) => true,
+        },
     }
 }
 

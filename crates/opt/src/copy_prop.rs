@@ -6,7 +6,7 @@
 use cranelift_entity::SecondaryMap;
 use ori::cfg::Cfg;
 use ori::{Function, Inst, Macro, Name, Op, Operand, Value};
-use sass::{Opcode, RegOp, SlotKind};
+use sass::{Lanes, RegOp, SlotKind};
 
 /// The pass.
 pub fn run(func: &mut Function) -> bool {
@@ -168,6 +168,9 @@ fn rewrite(func: &mut Function, sources: &SecondaryMap<Value, Option<Inst>>, i: 
 fn takes_immediate(op: Op) -> bool {
     match op {
         Op::Macro(m) => matches!(m, Macro::Copy | Macro::Collect),
-        Op::Sass(op) => !op.info().memory && !op.info().control && op != Opcode::SHFL,
+        Op::Sass(op) => {
+            let info = op.info();
+            !info.memory && !info.control && info.lanes != Lanes::Active
+        }
     }
 }

@@ -1,6 +1,5 @@
 //! Removes computations whose results nobody reads, and block parameters that only feed themselves.
 
-use crate::effects::is_pure;
 use cranelift_entity::{EntitySet, SecondaryMap};
 use ori::{Block, Function, Inst, Name, Operand, Value};
 use sass::{Reg, RegFile};
@@ -45,7 +44,8 @@ pub fn run(func: &mut Function) -> bool {
     };
     for &b in &func.layout {
         for &i in &func.blocks[b].insts {
-            if !is_pure(&func.insts[i]) && !is_dead_load(func, i) && live_inst.insert(i) {
+            let d = &func.insts[i];
+            if !d.is_pure() && !d.is_removable_load() && live_inst.insert(i) {
                 func.insts[i].for_each_use(|n| mark(n, &mut live, &mut work));
             }
         }
@@ -105,22 +105,6 @@ pub fn run(func: &mut Function) -> bool {
         }
     }
     changed
-}
-
-/// A load that can go when nobody reads its result: not volatile, not synchronizing, and its results are
-/// never read (checked by the caller through liveness).
-fn is_dead_load(func: &Function, i: Inst) -> bool {
-    use sass::{Mod, Opcode};
-    let d = &func.insts[i];
-    let load = matches!(
-        d.opcode(),
-        Some(
-            Opcode::LDG | Opcode::LD | Opcode::LDS | Opcode::LDL | Opcode::LDC | Opcode::LDCU | Opcode::ULDC
-        )
-    );
-    // A load that never runs is there on purpose: it keeps others in order.
-    let never = d.guard == ori::Guard { pred: Name::Phys(sass::Reg::PT), not: true };
-    load && !never && !d.mods.has(Mod::STRONG) && !d.mods.has(Mod::MMIO)
 }
 
 /// Points written predicates that nobody reads at PT, and keeps shapes intact.

@@ -3,7 +3,6 @@
 //! Walks the dominator tree with a scoped table; one pass, since values are visited after their operands in
 //! reverse postorder except around loops.
 
-use crate::effects::is_pure;
 use cranelift_entity::SecondaryMap;
 use ori::cfg::{Cfg, DomTree};
 use ori::{Block, Function, InstData, Macro, Name, Op, Operand, Value};
@@ -26,7 +25,7 @@ pub fn run(func: &mut Function) -> bool {
         for i in insts {
             func.insts[i].map_uses(|n| substitute(&replaced, n));
             let d = &func.insts[i];
-            if !is_pure(d) || !d.is_unguarded() || d.op == Op::Macro(Macro::Undef) {
+            if !d.is_pure() || !d.is_unguarded() || d.op == Op::Macro(Macro::Undef) {
                 kept.push(i);
                 continue;
             }

@@ -6,7 +6,6 @@ pub mod branch_opt;
 pub mod contraction;
 pub mod copy_prop;
 pub mod dce;
-pub mod effects;
 pub mod fold;
 pub mod gvn;
 pub mod setp_combine;

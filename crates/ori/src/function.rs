@@ -3,7 +3,7 @@
 use cranelift_entity::{PrimaryMap, entity_impl};
 use indexmap::IndexSet;
 use rustc_hash::FxBuildHasher;
-use sass::{Mods, Opcode, Reg, RegFile, RegOp, Role, SlotKind, Target};
+use sass::{Changes, Effect, Lanes, Mod, Mods, Opcode, Reg, RegFile, RegOp, Role, Scope, SlotKind, Target};
 use smallvec::SmallVec;
 
 /// A virtual register: in SSA, one definition.
@@ -214,6 +214,48 @@ impl InstData {
             Op::Sass(op) => Some(op),
             Op::Macro(_) => None,
         }
+    }
+    /// Whether the instruction only computes its results from its operands: two of them with the same operands are
+    /// interchangeable wherever both are executed, and one without users can go. False for memory, control,
+    /// synchronization, and everything that depends on which lanes are active.
+    pub fn is_pure(&self) -> bool {
+        match self.op {
+            Op::Macro(m) => matches!(m, Macro::Copy | Macro::Collect | Macro::Undef | Macro::Symbol),
+            Op::Sass(op) => {
+                let lasts = |o: &Operand| match o {
+                    Operand::Special(s) => s.info().changes == Changes::Never,
+                    _ => true,
+                };
+                op.info().is_computation() && self.operands.iter().all(lasts)
+            }
+        }
+    }
+    /// Whether all lanes get the same results if the operands are the same in all.
+    pub fn follows_operands(&self) -> bool {
+        let alike = |o: &Operand| match o {
+            Operand::Special(s) => s.info().scope == Scope::Block,
+            _ => {
+                let mut physical = false;
+                for_each_name(o, |n| physical |= matches!(n, Name::Phys(r) if !r.is_zero()));
+                !physical
+            }
+        };
+        let computes = match self.op {
+            Op::Macro(m) => matches!(m, Macro::Copy | Macro::Collect),
+            Op::Sass(op) => {
+                let info = op.info();
+                let follows = matches!(info.lanes, Lanes::Own | Lanes::Chosen);
+                info.effect == Effect::Pure && follows && !info.has_hidden_predicates()
+            }
+        };
+        computes && self.operands.iter().all(alike)
+    }
+    /// Whether it is a load that can go when nobody reads its result: not volatile, not synchronizing.
+    pub fn is_removable_load(&self) -> bool {
+        // A load that never runs is there on purpose: it keeps others in order.
+        let never = self.guard == Guard { pred: Name::Phys(Reg::PT), not: true };
+        let load = matches!(self.op, Op::Sass(op) if op.info().is_plain_load());
+        load && !never && !self.mods.has(Mod::STRONG) && !self.mods.has(Mod::MMIO)
     }
     /// Whether it is always executed.
     pub fn is_unguarded(&self) -> bool {

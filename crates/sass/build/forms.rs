@@ -90,6 +90,10 @@ fn bits_rs(bits: &[(u32, u32)]) -> String {
 struct Form {
     /// Bits 122 … 124 that are `.reuse` flags of operands.
     reuse: std::cell::Cell<u32>,
+    /// Bits that something is encoded in.
+    taken: std::cell::Cell<u128>,
+    /// Bits that two things are encoded in.
+    twice: std::cell::Cell<u128>,
     fields: Vec<String>,
     groups: Vec<String>,
     fixed: Vec<String>,
@@ -101,6 +105,9 @@ impl Form {
     fn claim(&self, bits: &[(u32, u32)]) {
         for &(lo, len) in bits {
             assert!(lo + len <= 105, "bits {lo}:{len} reach into the control field");
+            let bits = ((1u128 << len) - 1) << lo;
+            self.twice.set(self.twice.get() | self.taken.get() & bits);
+            self.taken.set(self.taken.get() | bits);
         }
     }
 
@@ -591,20 +598,28 @@ fn limit(place: &[(u32, u32)], text: &str, others: bool) -> String {
     format!("({}, &[{}])", bits_rs(place), values.join(", "))
 }
 
-/// Parses one `form` line of `op` and appends the encodings it stands for.
+/// One encoding: the text of its entry in the table, and which operands are immediates.
+pub struct Encoding {
+    pub text: String,
+    pub immediates: Vec<usize>,
+}
+
+/// Parses one `form` line of an opcode (its name, how many slots it has, and where the line is) and appends the
+/// encodings it stands for.
 pub fn parse_form(
-    op: &str,
+    (op, slots, at): (&str, usize, &str),
     flags: &[String],
     rest: &str,
     groups: &Groups,
     mods: &mut BTreeSet<String>,
-    out: &mut Vec<String>,
+    out: &mut Vec<Encoding>,
 ) {
     let words: Vec<&str> = rest.split_whitespace().collect();
     let mut parts = words.split(|w| *w == ":");
     let Some(&[targets_text, code]) = parts.next() else { panic!("form TARGETS CODE : …: `{rest}`") };
     let mut part = || parts.next().unwrap_or(&[]);
     let (fields, modifiers, fixed) = (part(), part(), part());
+    assert!(fields.len() == slots, "{at}: form of {op}: {} fields for {slots} operands", fields.len());
     // The reuse flags go by operand, not by field: the second source of `ac` shapes counts as C.
     let b_reuse = if code.contains("ac:") { 124 } else { 123 };
     let half = code.starts_with('h') || code.starts_with("nh");
@@ -631,11 +646,10 @@ pub fn parse_form(
             on => targets(on.trim_start_matches('=')),
         });
         let (no_write_sb, no_read_sb) = (has("nowb"), has("norb"));
-        for token in fixed.iter().filter(|t| !matches!(**t, "nowb" | "norb")) {
+        for token in fixed.iter().filter(|t| !matches!(**t, "nowb" | "norb" | "overlap")) {
             let (at, value) = token.split_once('=').expect("bits=value");
             if at.ends_with('!') || value.contains(['|', '-']) {
                 let place = bits(at.trim_end_matches('!'));
-                form.claim(&place);
                 let limit = limit(&place, value, at.ends_with('!'));
                 form.limits.push(limit);
                 continue;
@@ -643,12 +657,22 @@ pub fn parse_form(
             let ignored = at.starts_with('~');
             let mut value = number(value);
             for (lo, len) in bits(at.trim_start_matches('~')) {
-                form.claim(&[(lo, len)]);
+                // Ignored bits are those of operands that this form does not have.
+                if !ignored {
+                    form.claim(&[(lo, len)]);
+                }
                 form.fixed.push(format!("({lo}, {len}, {}, {ignored})", value & ((1 << len) - 1)));
                 value >>= len;
             }
         }
-        out.push(format!(
+        assert!(
+            (form.twice.get() != 0) == fixed.contains(&"overlap"),
+            "{at}: form of {op}: bits {:#x} are in two fields, and it must say so (overlap)",
+            form.twice.get()
+        );
+        let is_immediate = |f: &String| f.contains("FieldKind::Imm");
+        let immediates = (0..slots).filter(|k| is_immediate(&form.fields[*k])).collect();
+        let text = format!(
             "Form {{ targets: {mask:#x}, op: Opcode::{}, code: {code:#x}, fields: &[{}], \
              groups: &[{}], fixed: &[{}], limits: &[{}], queued: {queued:#x}, reuse: {}, no_write_sb: {no_write_sb}, no_read_sb: {no_read_sb} }}",
             ident(op),
@@ -657,7 +681,8 @@ pub fn parse_form(
             form.fixed.join(", "),
             form.limits.join(", "),
             form.reuse.get()
-        ));
+        );
+        out.push(Encoding { text, immediates });
     };
     let mask = targets(targets_text);
     let Some((kind, low)) = code.split_once(':') else {

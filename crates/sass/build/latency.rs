@@ -24,8 +24,8 @@ struct Part {
 /// The lines of the file, as they are read.
 #[derive(Default)]
 pub struct Latency {
-    /// (name, kinds, opcodes)
-    units: Vec<(String, Vec<String>, Vec<String>)>,
+    /// (name, kinds)
+    units: Vec<(String, Vec<String>)>,
     classes: Vec<Class>,
     parts: Vec<Part>,
     sets: Vec<(String, Vec<String>)>,
@@ -72,10 +72,10 @@ impl Latency {
     pub fn line(&mut self, head: &str, rest: &str) -> bool {
         match head {
             "unit" => {
-                let (left, ops) = rest.split_once(':').expect("unit NAME KIND : OPCODES");
-                let mut left = words(left);
-                let name = left.remove(0);
-                self.units.push((name, left, words(ops)));
+                let mut kinds = words(rest);
+                assert!(kinds.len() > 1, "unit NAME KIND: `{rest}`");
+                let name = kinds.remove(0);
+                self.units.push((name, kinds));
             }
             "class" => {
                 let (left, ops) = rest.split_once(':').unwrap_or((rest, ""));
@@ -148,12 +148,17 @@ impl Latency {
         (classes, sites)
     }
 
-    /// Appends the tables; every opcode must have exactly one unit, and at most one class.
-    pub fn write(&self, opcodes: &[String], out: &mut String) {
+    /// Whether there is a unit of this name.
+    pub fn has_unit(&self, name: &str) -> bool {
+        self.units.iter().any(|u| u.0 == name)
+    }
+
+    /// Appends the tables. Each opcode comes with its unit; it is in at most one class.
+    pub fn write(&self, opcodes: &[(String, String)], out: &mut String) {
         let names: Vec<String> = self.units.iter().map(|u| u.0.clone()).collect();
         write_enum(out, "Unit", "A functional unit.", &names);
         let _ = writeln!(out, "pub(crate) static UNITS: &[UnitInfo] = &[");
-        for (_, kinds, _) in &self.units {
+        for (_, kinds) in &self.units {
             let variable = match kinds[0].as_str() {
                 "fixed" => 0,
                 "variable" => kinds.get(1).filter(|k| *k != "late").map_or(0xffff, |t| targets(t)),
@@ -163,18 +168,10 @@ impl Latency {
             let _ = writeln!(out, "    UnitInfo {{ variable: {variable:#x}, late: {late} }},");
         }
         let _ = writeln!(out, "];\npub(crate) static UNIT_OF: &[Unit] = &[");
-        for op in opcodes {
-            let mut units = self.units.iter().filter(|u| u.2.contains(op));
-            let unit = units.next().unwrap_or_else(|| panic!("opcode {op} has no unit in latency.isa"));
-            assert!(units.next().is_none(), "opcode {op} has two units");
-            let _ = writeln!(out, "    Unit::{},", camel(&unit.0));
+        for (_, unit) in opcodes {
+            let _ = writeln!(out, "    Unit::{},", camel(unit));
         }
         let _ = writeln!(out, "];");
-        for (_, _, ops) in &self.units {
-            for op in ops {
-                assert!(opcodes.contains(op), "latency.isa names an unknown opcode {op}");
-            }
-        }
         self.write_classes(opcodes, out);
         let rows = [("RAW", &self.raw), ("WAW", &self.waw), ("WAR", &self.war)];
         rows.iter().for_each(|(name, rows)| self.write_rows(name, rows, out));
@@ -192,7 +189,7 @@ impl Latency {
         let _ = writeln!(out, "];");
     }
 
-    fn write_classes(&self, opcodes: &[String], out: &mut String) {
+    fn write_classes(&self, opcodes: &[(String, String)], out: &mut String) {
         let names = self.class_names();
         assert!(names.len() <= 64, "too many classes for a mask");
         write_enum(
@@ -202,18 +199,17 @@ impl Latency {
             &names,
         );
         let _ = writeln!(out, "pub(crate) static CLASS_OF: &[Class] = &[");
-        for op in opcodes {
-            let unit = self.units.iter().find(|u| u.2.contains(op)).map_or("", |u| &u.0);
+        for (op, unit) in opcodes {
             let mut classes = self.classes.iter().filter(|c| c.mods.is_empty() && c.opcodes.contains(op));
             let class = classes.next();
-            assert!(class.is_none_or(|c| c.unit == unit), "opcode {op} is in a class of another unit");
+            assert!(class.is_none_or(|c| c.unit == *unit), "opcode {op} is in a class of another unit");
             assert!(classes.next().is_none(), "opcode {op} has two classes");
             let _ = writeln!(out, "    Class::{},", camel(class.map_or(unit, |c| &c.name)));
         }
         let _ = writeln!(out, "];\npub(crate) static CLASSES_BY_MOD: &[(Unit, &[Opcode], Mod, Class)] = &[");
         for c in &self.classes {
             assert!(
-                c.opcodes.iter().all(|op| opcodes.contains(op)),
+                c.opcodes.iter().all(|op| opcodes.iter().any(|o| o.0 == *op)),
                 "class {} has an unknown opcode",
                 c.name
             );

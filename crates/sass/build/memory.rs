@@ -1,4 +1,4 @@
-//! What opcodes do with memory: the flag `mem=…` of `op` lines and the sizes of `bytes` lines.
+//! What opcodes do with memory: the effect `mem=…` of `op` lines and the sizes of `bytes` lines.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -43,19 +43,11 @@ impl Sizes {
     }
 }
 
-/// The effects of an opcode as a Rust expression; an error where the table leaves them open.
-pub fn describe(flags: &[String], slots: &[String], sizes: &Sizes) -> Result<String, String> {
-    let addresses = slots.iter().filter(|s| s[1..].starts_with('A')).count();
-    if flags.iter().any(|f| f == "mem") {
-        return Err("`mem` without its effects; write mem=SPACE.EFFECT:BYTES, or mem=fence".into());
+/// The effects of an opcode on memory (`mem=TEXT`) as a Rust expression; an error where the table leaves them open.
+pub fn describe(text: &str, addresses: usize, sizes: &Sizes) -> Result<String, String> {
+    if text == "fence" {
+        return Ok("MemoryEffects::Fence".into());
     }
-    let mut said = flags.iter().filter_map(|f| f.strip_prefix("mem="));
-    let text = match (said.next(), addresses) {
-        (Some("none"), _) | (None, 0) => return Ok(NONE.into()),
-        (None, _) => return Err("it has an address, but not what it does there (mem=…)".into()),
-        (Some("fence"), _) => return Ok("MemoryEffects::Fence".into()),
-        (Some(text), _) => text,
-    };
     let accesses = text.split('+').map(|access| {
         let (what, bytes) = access.split_once(':').ok_or(format!("`{access}` has no size"))?;
         let (space, effect) = what.split_once('.').ok_or(format!("`{what}` is not SPACE.EFFECT"))?;

@@ -1,6 +1,7 @@
 //! Instructions, operands and modifiers, generic over what names a register (`R`: physical here, virtual in
 //! Ori) and a branch target (`L`: byte address here, block in Ori).
 
+use crate::memory::MemorySpace;
 use crate::{Control, Mod, Opcode, Reg, RegFile, SpecialReg};
 use smallvec::SmallVec;
 
@@ -183,6 +184,15 @@ pub struct Inst {
     pub operands: SmallVec<[Operand; 6]>,
     /// Control field.
     pub ctrl: Control,
+}
+
+impl Inst {
+    /// Whether operand `at` is an address of 32 bits, of shared or local memory: its uniform part is one register, read
+    /// at another time than those of global addresses.
+    pub fn has_near_address(&self, at: usize) -> bool {
+        let nth = self.operands[..at].iter().filter(|o| matches!(o, Operand::Addr { .. })).count();
+        matches!(self.op.info().space(nth), Some(MemorySpace::Shared | MemorySpace::Local))
+    }
 }
 
 /// What an operand slot does.

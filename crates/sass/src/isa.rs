@@ -16,14 +16,35 @@ pub struct OpInfo {
     pub mnemonic: &'static str,
     /// Canonical operand slots.
     pub slots: &'static [Slot],
-    /// Reads or writes memory.
+    /// What it does besides giving results.
+    pub effect: Effect,
+    /// Whether that is an effect on memory.
     pub memory: bool,
     /// What it does there.
-    pub effects: MemoryEffects,
-    /// Transfers control or touches convergence state.
+    pub accesses: MemoryEffects,
+    /// Whether it transfers control or touches convergence state.
     pub control: bool,
-    /// Synchronizes threads (BAR).
+    /// Whether it synchronizes threads (BAR).
     pub sync: bool,
+    /// What its results depend on across the lanes of a warp.
+    pub lanes: Lanes,
+    /// Sources of which any two may be exchanged, with their source modifiers.
+    pub swap: &'static [u8],
+    /// What else changes then.
+    pub swap_changes: SwapChange,
+    /// Opcodes that do the same on the uniform datapath, operand by operand; which one a target has, its forms say.
+    pub twins: &'static [Opcode],
+    /// Sources in which we put something other than registers.
+    pub sources: &'static [u8],
+    /// What that is.
+    pub source_kinds: SourceKinds,
+    /// Accesses and barriers after it wait until it is done, which its write scoreboard tells although it writes no
+    /// register: so ptxas has it.
+    pub awaited: bool,
+    /// Reads uniform registers so late that ptxas does not let the warp end before.
+    pub holds_uniform: bool,
+    /// Least stall count, whatever follows.
+    pub min_stall: u8,
     /// Runs on the uniform datapath, so that its guard is a uniform predicate.
     pub uniform: bool,
     /// Reads the whole predicate file besides its operands (P2R).
@@ -34,6 +55,170 @@ pub struct OpInfo {
     pub reads_uniform_predicates: bool,
     /// Writes uniform predicates, by mask (UR2UP).
     pub writes_uniform_predicates: bool,
+}
+
+/// What an opcode does besides giving results.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Effect {
+    /// Nothing: its results follow from its operands, and from other lanes as [`OpInfo::lanes`] says.
+    Pure,
+    /// It reads or changes something that no operand names, but need not keep its place among others.
+    State,
+    /// Nothing may move past it.
+    Order,
+    /// It accesses memory, or orders accesses: [`OpInfo::accesses`].
+    Memory,
+    /// It waits for other threads, or has to do with those that do.
+    Sync(Sync),
+    /// It transfers control or touches convergence state.
+    Control(Flow),
+}
+
+/// What synchronizes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sync {
+    /// Threads wait for others, which may be of their warp.
+    Threads,
+    /// The result of such a wait is fetched.
+    Result,
+    /// It concerns what other grids do.
+    Grids,
+}
+
+/// What happens to control.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Flow {
+    /// It goes elsewhere in the function.
+    Jump,
+    /// The thread ends.
+    Exit,
+    /// A function is called.
+    Call,
+    /// The function is left.
+    Return,
+    /// It goes on, and a convergence barrier says where lanes meet.
+    Region,
+    /// Lanes meet, or leave those that do.
+    Meet,
+    /// Other lanes of the warp may go first.
+    Yield,
+    /// The debugger or the driver takes over.
+    Trap,
+}
+
+/// What the results of an opcode depend on across the lanes of a warp.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Lanes {
+    /// On nothing but the lane's own operands.
+    Own,
+    /// On operands of all lanes of the warp, which must all take part; they differ from lane to lane.
+    Warp,
+    /// On which lanes are active, and what those hold; they differ from lane to lane.
+    Active,
+    /// The same, but all lanes that execute it together get the same.
+    Agreed,
+    /// On the operands of one of the active lanes: where those are the same in all lanes, so are the results.
+    Chosen,
+}
+
+/// What must change in an instruction when two of its sources are exchanged.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SwapChange {
+    /// Nothing.
+    Nothing,
+    /// The truth table that follows the sources.
+    Lut,
+    /// The predicate that follows the sources is inverted.
+    Select,
+    /// The comparison, its first modifier, is turned round. With `.EX` they may not be exchanged.
+    Compare,
+}
+
+/// What may stand in a source besides a general register.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SourceKinds {
+    /// Nothing.
+    Registers,
+    /// In one of them, an immediate.
+    Immediate,
+    /// In each of them, an immediate.
+    Immediates,
+    /// In one of them, an immediate, a constant or a uniform register, as the forms of the target have it.
+    Any,
+}
+
+/// For whom a special register is the same.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Scope {
+    /// Each lane may have its own.
+    Lane,
+    /// All threads of a CTA have the same.
+    Block,
+}
+
+/// When a special register changes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Changes {
+    /// Not while a thread runs.
+    Never,
+    /// It may at any time.
+    Anytime,
+    /// It counts: nothing may move past its reading.
+    Clock,
+}
+
+/// What the table says about a special register.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SpecialInfo {
+    /// For whom it is the same.
+    pub scope: Scope,
+    /// When it changes.
+    pub changes: Changes,
+}
+
+impl SpecialReg {
+    /// The table entry.
+    pub fn info(self) -> SpecialInfo {
+        SPECIALS[self as usize]
+    }
+}
+
+impl OpInfo {
+    /// Whether it reads or writes predicates that no operand names.
+    pub fn has_hidden_predicates(&self) -> bool {
+        self.reads_predicates
+            || self.writes_predicates
+            || self.reads_uniform_predicates
+            || self.writes_uniform_predicates
+    }
+
+    /// Whether it only computes results from its operands, for which lanes do not count that do not take part: what
+    /// special registers among the operands do ([`SpecialReg::info`]) is not considered.
+    pub fn is_computation(&self) -> bool {
+        self.effect == Effect::Pure
+            && matches!(self.lanes, Lanes::Own | Lanes::Warp)
+            && !self.has_hidden_predicates()
+    }
+
+    /// Whether control leaves the function and comes back, or doesn't: whatever the code there does with registers and
+    /// scoreboards, everything that is under way must be complete.
+    pub fn leaves_function(&self) -> bool {
+        matches!(self.effect, Effect::Control(Flow::Call | Flow::Return))
+    }
+
+    /// Whether it reads memory at addresses and in sizes that are known, and does nothing else there.
+    pub fn is_plain_load(&self) -> bool {
+        let plain = |a: &MemoryAccess| a.effect == MemoryEffect::Read && a.bytes.is_some();
+        matches!(self.accesses, MemoryEffects::Accesses(all) if all.iter().all(plain))
+    }
+
+    /// The space of the address that is the `nth` among the operands, as far as the table knows.
+    pub fn space(&self, nth: usize) -> Option<MemorySpace> {
+        match self.accesses {
+            MemoryEffects::Accesses(all) => all.get(nth).map(|a| a.space),
+            _ => None,
+        }
+    }
 }
 
 impl Opcode {
@@ -85,6 +270,62 @@ impl std::fmt::Display for Opcode {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_looks_at_other_lanes_is_no_function_of_its_operands() {
+        // Where lanes exchange data, by nvdisasm's names.
+        let cross = [
+            "SHFL", "VOTE", "VOTEU", "MATCH", "REDUX", "CREDUX", "ELECT", "R2UR", "MOVM", "LDSM", "STSM",
+            "FSWZADD", "HMMA", "IMMA", "BMMA", "DMMA", "QMMA", "OMMA", "HGMMA", "IGMMA", "QGMMA", "BGMMA",
+            "LDTM", "STTM", "TEX",
+        ];
+        for name in cross {
+            let mut found = false;
+            for op in Opcode::EVERY.iter().filter(|o| o.name().split('.').next() == Some(name)) {
+                found = true;
+                assert_ne!(op.info().lanes, Lanes::Own, "{op}");
+            }
+            assert!(found, "no opcode {name}");
+        }
+    }
+
+    #[test]
+    fn computations_do_nothing_else() {
+        for op in [Opcode::P2R, Opcode::R2P, Opcode::LEPC, Opcode::NOP, Opcode::BMOV_B, Opcode::NANOSLEEP_P] {
+            assert!(!op.info().is_computation(), "{op}");
+        }
+        for op in [Opcode::SHFL, Opcode::VOTE, Opcode::ELECT, Opcode::BAR, Opcode::LDG, Opcode::QMUL4] {
+            assert_eq!(op.info().is_computation(), op == Opcode::QMUL4, "{op}");
+        }
+        assert!(
+            [Opcode::IADD3, Opcode::LDC, Opcode::HMMA, Opcode::MOVM]
+                .iter()
+                .all(|o| o.info().is_computation())
+        );
+    }
+
+    #[test]
+    fn every_way_out_of_a_function_is_one() {
+        let out: Vec<&str> =
+            Opcode::EVERY.iter().filter(|o| o.info().leaves_function()).map(|o| o.name()).collect();
+        assert_eq!(out, ["CALL", "CALL.U", "RET", "CALL.P", "RET.P"]);
+    }
+
+    #[test]
+    fn plain_loads_are_of_known_size() {
+        assert!([Opcode::LDG, Opcode::LD, Opcode::LDS, Opcode::LDL].iter().all(|o| o.info().is_plain_load()));
+        let others = [Opcode::LDSM, Opcode::SULD, Opcode::LDGSTS, Opcode::ATOMG, Opcode::STG, Opcode::TEX];
+        assert!(!others.iter().any(|o| o.info().is_plain_load()));
+    }
+
+    #[test]
+    fn special_registers_differ_unless_it_is_known() {
+        let of = |r: SpecialReg| (r.info().scope, r.info().changes);
+        assert_eq!(of(SpecialReg::SR_CTAID_X), (Scope::Block, Changes::Never));
+        assert_eq!(of(SpecialReg::SR_TID_X), (Scope::Lane, Changes::Never));
+        assert_eq!(of(SpecialReg::SR_CLOCKLO), (Scope::Lane, Changes::Clock));
+        assert_eq!(of(SpecialReg::SR145), (Scope::Lane, Changes::Anytime));
+    }
 
     #[test]
     fn widths_follow_modifiers() {

@@ -199,10 +199,7 @@ pub fn reader(inst: &Inst, file: RegFile, operand: Option<u8>, nth: u8) -> Reade
         match inst.operands.get(usize::from(at)) {
             Some(Operand::Const { .. }) => return Reader::Site(ReadSite::Constant),
             Some(Operand::Addr { .. }) => {
-                let near = {
-                    use Opcode::*;
-                    matches!(inst.op, LDS | STS | ATOMS | ATOMS_CAST | LDSM | LDSM_MT1616 | STSM | LDL | STL)
-                };
+                let near = inst.has_near_address(usize::from(at));
                 return Reader::Site(if near { ReadSite::Shared } else { ReadSite::Global });
             }
             _ => {}

@@ -21,7 +21,10 @@ pub use control::Control;
 pub use decode::{DecodeError, Parts, decode, decode_parts};
 pub use encode::{EncodeError, encode};
 pub use inst::{AddrWidth, ConstBank, Guard, Inst, Mods, Operand, RegOp, Role, Slot, SlotKind, Width};
-pub use isa::{Class, Mod, OpInfo, Opcode, SpecialReg, Unit};
+pub use isa::{
+    Changes, Class, Effect, Flow, Lanes, Mod, OpInfo, Opcode, Scope, SourceKinds, SpecialReg, SwapChange,
+    Sync, Unit,
+};
 pub use parse::{ParseError, assemble, parse_inst};
 pub use print::{Printed, disassemble, print};
 pub use reg::{Reg, RegFile};

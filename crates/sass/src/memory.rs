@@ -78,7 +78,7 @@ mod tests {
     use crate::{Opcode, SlotKind};
 
     fn size(op: Opcode, mods: &[Mod]) -> Option<u32> {
-        match op.info().effects {
+        match op.info().accesses {
             MemoryEffects::Accesses(a) => a[0].size(&Mods::of(mods)),
             _ => None,
         }
@@ -97,7 +97,7 @@ mod tests {
     #[test]
     fn every_access_of_known_size_moves_as_much_as_its_registers_hold() {
         for op in Opcode::EVERY {
-            let MemoryEffects::Accesses([one]) = op.info().effects else { continue };
+            let MemoryEffects::Accesses([one]) = op.info().accesses else { continue };
             for mods in [&[][..], &[Mod::_64], &[Mod::_128]] {
                 let mods = Mods::of(mods);
                 let Some(bytes) = one.size(&mods) else { continue };

@@ -199,7 +199,7 @@ fn enough_registers(cubin: &[u8]) -> Result<(), String> {
                     most = most.max(u32::from(r.index) + 1);
                 }
             };
-            if !backend::units::leaves_function(inst.op) {
+            if !inst.op.info().leaves_function() {
                 backend::units::for_each_read(&inst, |u, _| note(u));
                 backend::units::for_each_write(&inst, |u, _| note(u));
             }

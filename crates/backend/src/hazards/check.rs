@@ -108,7 +108,7 @@ pub fn check(target: Target, insts: &[Inst]) -> Result<(), Vec<Violation>> {
             {
                 flow(&mut entry, &mut work, t, &state);
             }
-            if units::leaves_function(inst.op) {
+            if inst.op.info().leaves_function() {
                 state.clear();
             }
             let ends = matches!(inst.op, Opcode::BRA | Opcode::EXIT | Opcode::RET) && always(inst);
@@ -139,7 +139,7 @@ fn always(inst: &Inst) -> bool {
 }
 
 fn label(inst: &Inst) -> Option<usize> {
-    if units::leaves_function(inst.op) || inst.op == Opcode::LEPC {
+    if inst.op.info().leaves_function() || inst.op == Opcode::LEPC {
         return None;
     }
     inst.operands.iter().find_map(|o| match o {

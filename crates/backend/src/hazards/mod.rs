@@ -50,7 +50,7 @@ fn serial(machine: &mut Machine) {
         inst.ctrl = Control {
             stall: 15,
             no_yield: false,
-            write_sb: (timing::is_variable(target, inst) || timing::is_awaited(inst.op)).then_some(0),
+            write_sb: (timing::is_variable(target, inst) || inst.op.info().awaited).then_some(0),
             read_sb: timing::reads_late(target, inst).then_some(1),
             wait: 0b11,
             reuse: 0,

@@ -80,7 +80,7 @@ impl Pending {
     fn issue(&mut self, inst: &Inst) {
         if let Some(s) = inst.ctrl.write_sb {
             units::for_each_write(inst, |u, _| self.write[usize::from(u)] |= 1 << s);
-            if timing::is_awaited(inst.op) {
+            if inst.op.info().awaited {
                 self.order |= 1 << s;
                 late_reads(inst, |u| self.read[usize::from(u)] |= 1 << s);
             }
@@ -162,15 +162,15 @@ fn assign(machine: &mut Machine) {
                     write = Some(choose(&state, &mut needed, boards.clone(), end));
                 }
             }
-            if timing::is_awaited(inst.op) {
+            if inst.op.info().awaited {
                 let rest = &machine.blocks[b].insts[k + 1..];
                 let when =
                     rest.iter().position(|i| timing::awaits(i.inst.op)).map_or(FAR, |n| (k + 1 + n) as u32);
                 write = Some(choose(&state, &mut needed, boards.clone(), when));
             }
             // A copy to shared memory always counts its reads, as ptxas's do.
-            let always = inst.op == Opcode::LDGSTS || timing::holds_uniform(inst.op);
-            let covered = timing::is_awaited(inst.op) && !always;
+            let always = inst.op == Opcode::LDGSTS || inst.op.info().holds_uniform;
+            let covered = inst.op.info().awaited && !always;
             if timing::reads_late(target, inst)
                 && !covered
                 && (always || ahead.source_at_risk(machine, b, k, next_here, write.is_some()))

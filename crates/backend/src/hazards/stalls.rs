@@ -79,7 +79,7 @@ fn record(target: Target, state: &mut State, inst: &Inst, at: (u32, u32)) {
             state.push(Recent { unit, by: at, reads, age: 0, until });
         }
     };
-    if units::leaves_function(inst.op) {
+    if inst.op.info().leaves_function() {
         // Whoever comes back has been away for longer than any latency.
         return state.clear();
     }
@@ -117,7 +117,7 @@ pub fn run(machine: &mut Machine) {
         block.succs.iter().for_each(|&s| preds[s as usize].push(b as u32));
     }
     for i in machine.blocks.iter_mut().flat_map(|b| &mut b.insts) {
-        i.inst.ctrl.stall = timing::min_stall(i.inst.op);
+        i.inst.ctrl.stall = i.inst.op.info().min_stall;
     }
     let mut exit: Vec<State> = vec![State::new(); count];
     let mut dirty = vec![true; count];

@@ -134,7 +134,7 @@ pub fn keep_registers(machine: &mut Machine, frame: Frame, moves: bool) {
         kept.push(abi::FRAME_POINTER);
     }
     for i in machine.blocks.iter().flat_map(|b| &b.insts) {
-        if crate::units::leaves_function(i.inst.op) {
+        if i.inst.op.info().leaves_function() {
             continue;
         }
         crate::units::for_each_write(&i.inst, |u, _| {

@@ -113,7 +113,7 @@ struct Done {
 
 /// Whether the instruction can be what does the access.
 fn does(inst: &Inst, access: &Access) -> bool {
-    let accesses = match inst.op.info().effects {
+    let accesses = match inst.op.info().accesses {
         MemoryEffects::None => return false,
         // Fences of their own come with other statements, too.
         MemoryEffects::Fence => {
@@ -238,7 +238,7 @@ fn check_program(
     let mut copies: BTreeMap<usize, usize> = BTreeMap::new();
     for (at, (inst, line)) in code.insts.iter().zip(&code.lines).enumerate() {
         let Some(inst) = inst.as_ref().filter(|i| i.op.info().memory) else { continue };
-        if inst.op.info().effects != MemoryEffects::Fence {
+        if inst.op.info().accesses != MemoryEffects::Fence {
             stats.accesses += 1;
         }
         let Some(&access) = program.by_line.get(line) else { continue };
