@@ -8,6 +8,7 @@ pub mod copy_prop;
 pub mod dce;
 pub mod fold;
 pub mod gvn;
+pub mod predication;
 pub mod setp_combine;
 pub mod shift_add;
 mod sums;
@@ -48,6 +49,9 @@ pub static PASSES: &[Pass] = &[
     pass(Phase::OriReassociateAndCommon, 2, three_inputs::run),
     pass(Phase::GeneralOptimizeLate, 2, copy_prop::run),
     pass(Phase::OriPerformLiveDeadThird, 0, dce::run),
+    pass(Phase::OriDoPredication, 2, predication::run),
+    pass(Phase::GeneralOptimizeLate2, 2, copy_prop::run),
+    pass(Phase::SinkCodeIntoBlock, 2, dce::run),
 ];
 
 /// Runs the passes that the manager admits.
