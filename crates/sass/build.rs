@@ -54,7 +54,9 @@ fn slot(text: &str, mods: &mut BTreeSet<String>) -> String {
         "" => "1",
         n => n,
     };
-    let width = if list.is_empty() {
+    let width = if default == "n" {
+        "Width::Accumulator".into()
+    } else if list.is_empty() {
         format!("Width::Fixed({default})")
     } else {
         let mut pairs: Vec<String> = list

@@ -4,6 +4,7 @@
 mod block_set;
 pub mod convergence;
 pub mod emit;
+pub mod groups;
 pub mod hazards;
 pub mod legalize;
 pub mod link;
@@ -27,16 +28,19 @@ pub struct Error {
     pub message: String,
     /// PTX line, 0 if none is to blame.
     pub line: u32,
+    /// Whether products of warp groups are touched while they go on, so that the function has to be lowered with a wait behind
+    /// each.
+    pub groups_touched: bool,
 }
 
 impl Error {
     /// An error without a place.
     pub fn new(message: impl Into<String>) -> Error {
-        Error { message: message.into(), line: 0 }
+        Error { message: message.into(), line: 0, groups_touched: false }
     }
     /// An error at a PTX line.
     pub fn at(line: u32, message: impl Into<String>) -> Error {
-        Error { message: message.into(), line }
+        Error { message: message.into(), line, groups_touched: false }
     }
 }
 
@@ -137,6 +141,7 @@ pub fn finish(
     serial: bool,
 ) -> Result<Code, Error> {
     let mut machine = manager.make(Phase::PostExpansion, || machine::lower(func, frame_bytes))?;
+    groups::run(&mut machine)?;
     schedule_and_cover(&mut machine, manager, serial);
     let mut code = manager.timed(Phase::MercGenerateSassUCode, || emit::run(&machine, func.entry))?;
     debug_assert_eq!(hazards::check::check(func.target, &code.insts), Ok(()), "{}\n{machine}", func.name);

@@ -38,6 +38,9 @@ pub fn awaits(op: Opcode) -> bool {
     info.sync || info.memory || info.leaves_function()
 }
 
+/// Cycles from a write of a register to the arrival of the warp group behind which a product reads it.
+pub const TO_ARRIVAL: u8 = 6;
+
 /// The class of `inst` as a writer of `unit`.
 fn writer(inst: &Inst, unit: Unit) -> Class {
     let place = inst.operands.iter().zip(inst.op.slots()).enumerate().find_map(|(i, (o, slot))| match o {

@@ -73,6 +73,8 @@ pub struct Lower<'a, 'f> {
     pub(crate) frame_top: Option<Value>,
     /// Where a device function returns to.
     pub(crate) return_address: Option<[Value; 2]>,
+    /// Products of warp groups and their accumulators.
+    pub(crate) groups: crate::matrix::Plan,
 }
 
 /// Lowers one function that has a body.
@@ -119,6 +121,7 @@ pub fn lower_function(
         vars.push(ValueData { file: RegFile::R, width: 1 });
         Var(vars.len() as u32 - 1)
     });
+    let groups = crate::matrix::Plan::new(body, &graph, &mut vars);
     let (homes, stack, align) = call::place_params(module, func, body, &mut vars);
     out.local_size = stack;
     out.local_align = align;
@@ -174,6 +177,7 @@ pub fn lower_function(
         homes,
         frame_top: None,
         return_address: None,
+        groups,
     };
     if !func.entry {
         lower.enter_function(func, body, prologue);
@@ -288,6 +292,7 @@ impl<'a, 'f> Lower<'a, 'f> {
             self.b.loc = Loc(self.opts.lines.map_or(0, |l| l.line(inst.span.start)));
             let result = if graph.is_terminator(inst) {
                 ended = true;
+                self.put_accumulators_together();
                 terminator_asked(inst).and_then(|()| self.terminator(graph, inst, k))
             } else {
                 self.guarded_inst(inst)
@@ -297,6 +302,7 @@ impl<'a, 'f> Lower<'a, 'f> {
             }
         }
         if !ended {
+            self.put_accumulators_together();
             let term = match graph.succs[k as usize].first() {
                 Some(&s) => Terminator::Jump(Builder::call(self.ssa.head(PtxBlock(s)))),
                 None => Terminator::Exit,
@@ -385,7 +391,8 @@ impl<'a, 'f> Lower<'a, 'f> {
             O::call => self.call(inst.plain),
             O::ldmatrix | O::stmatrix | O::movmatrix => self.matrix_move(inst),
             O::mma | O::wmma => self.matrix(inst),
-            O::wgmma | O::tcgen05 => self.unsupported(inst),
+            O::wgmma => self.group(inst),
+            O::tcgen05 => self.unsupported(inst),
             O::tex | O::tld4 => self.texture(inst),
             O::txq | O::suq => self.texture_query(inst),
             O::istypep => self.handle_type(inst),

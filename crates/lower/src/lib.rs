@@ -88,11 +88,21 @@ pub struct Options<'a> {
     pub lines: Option<&'a LineIndex>,
     /// `-c`: addresses are left to the linker.
     pub relocatable: bool,
+    /// Products of warp groups are waited for one by one.
+    pub serial_groups: bool,
 }
 
 impl Options<'_> {
     /// Defaults for a target.
     pub fn new(target: Target) -> Options<'static> {
-        Options { target, opt_level: 3, maxrregcount: None, fmad: true, lines: None, relocatable: false }
+        Options {
+            target,
+            opt_level: 3,
+            maxrregcount: None,
+            fmad: true,
+            lines: None,
+            relocatable: false,
+            serial_groups: false,
+        }
     }
 }

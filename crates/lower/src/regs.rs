@@ -18,6 +18,14 @@ impl Lower<'_, '_> {
     }
 
     pub(crate) fn read_var(&mut self, var: Var) -> Value {
+        if let Some((whole, part)) = self.part_of_accumulator(var) {
+            let whole = self.ssa.read(self.b.func, self.block, whole);
+            return match self.is_undefined(whole) {
+                true => self.undefined_value(self.ssa.shape(var)),
+                false if self.b.func.values[whole].width == 1 => whole,
+                false => self.b.copy(operand(Name::Part(whole, part))),
+            };
+        }
         self.ssa.read(self.b.func, self.block, var)
     }
 
@@ -35,6 +43,7 @@ impl Lower<'_, '_> {
                 region.push((var, old));
             }
         }
+        self.note_part_written(var);
         self.ssa.write(self.block, var, value);
     }
 

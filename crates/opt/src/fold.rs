@@ -125,7 +125,8 @@ impl Known {
             if let Operand::Reg(r) = &mut d.operands[slot]
                 && let Some(held) = truth(r.reg)
             {
-                r.reg = Name::Phys(Reg::PT);
+                let uniform = matches!(r.reg, Name::Val(v) if func.values[v].file == RegFile::UP);
+                r.reg = Name::Phys(if uniform { Reg::UPT } else { Reg::PT });
                 r.not ^= !held;
                 changed = true;
             }
@@ -143,7 +144,7 @@ impl Known {
         let shape = func.values[*v];
         match (d.op, shape.file, shape.width) {
             (Op::Macro(Macro::Copy), RegFile::R, 1) => self.word[*v] = self.number(func, &d.operands[1]),
-            (Op::Macro(Macro::Copy), RegFile::P, 1) => {
+            (Op::Macro(Macro::Copy), RegFile::P | RegFile::UP, 1) => {
                 self.truth[*v] = match &d.operands[1] {
                     Operand::Imm(n) => Some(*n != 0),
                     o => self.predicate(o),
@@ -178,6 +179,11 @@ impl Known {
             Opcode::SEL => self.selection(d),
             Opcode::ISETP => self.comparison(func, d),
             Opcode::POPC if d.mods.0.is_empty() => self.unary(func, d, u32::count_ones),
+            // The same for all lanes that vote.
+            Opcode::VOTEU if d.operands[0] == ori::operand(Name::Phys(Reg::URZ)) => {
+                copy_of(&d.operands[1], Operand::Imm(self.predicate(&d.operands[2])?.into()))
+            }
+            Opcode::R2UR => copy_of(&d.operands[0], Operand::Imm(self.number(func, &d.operands[1])?)),
             Opcode::BREV if d.mods.0.is_empty() => self.unary(func, d, u32::reverse_bits),
             _ => None,
         }

@@ -79,6 +79,9 @@ pub enum Macro {
     Collect,
     /// `dst = undefined`.
     Undef,
+    /// `dst = src`, where `src` is written by an instruction that is done only here (a product of a warp group, after the
+    /// wait for it): `src` may not be read otherwise. It stays where it is.
+    Settle,
     /// Parallel copy, made by the allocator: n destinations, then n sources.
     ParCopy(u16),
     /// `dst = physical register`: an argument or result of a call, where [`crate::abi`] puts it.
@@ -108,6 +111,7 @@ impl Macro {
             Macro::Copy
             | Macro::Collect
             | Macro::Undef
+            | Macro::Settle
             | Macro::FromReg
             | Macro::ToReg
             | Macro::FrameTop
@@ -119,7 +123,7 @@ impl Macro {
     }
     /// Whether only the allocator's copies stand for it, which become moves.
     pub fn is_copy(self) -> bool {
-        matches!(self, Macro::Copy | Macro::Collect | Macro::Undef | Macro::ParCopy(_))
+        matches!(self, Macro::Copy | Macro::Collect | Macro::Undef | Macro::Settle | Macro::ParCopy(_))
     }
     /// Name in the text form.
     pub fn name(self) -> &'static str {
@@ -127,6 +131,7 @@ impl Macro {
             Macro::Copy => "copy",
             Macro::Collect => "collect",
             Macro::Undef => "undef",
+            Macro::Settle => "settle",
             Macro::ParCopy(_) => "parcopy",
             Macro::FromReg => "fromreg",
             Macro::ToReg => "toreg",
@@ -241,7 +246,7 @@ impl InstData {
             }
         };
         let computes = match self.op {
-            Op::Macro(m) => matches!(m, Macro::Copy | Macro::Collect),
+            Op::Macro(m) => matches!(m, Macro::Copy | Macro::Collect | Macro::Settle),
             Op::Sass(op) => {
                 let info = op.info();
                 let follows = matches!(info.lanes, Lanes::Own | Lanes::Chosen);

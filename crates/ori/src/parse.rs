@@ -556,6 +556,7 @@ fn operation(text: &str, defs: usize) -> Res<(Op, Mods)> {
         "copy" => Some(Macro::Copy),
         "collect" => Some(Macro::Collect),
         "undef" => Some(Macro::Undef),
+        "settle" => Some(Macro::Settle),
         "parcopy" => Some(Macro::ParCopy(defs as u16)),
         "fromreg" => Some(Macro::FromReg),
         "toreg" => Some(Macro::ToReg),

@@ -236,6 +236,7 @@ pub fn compile(source: &str, file: &str, settings: &Settings) -> Result<Output, 
             fmad: settings.fmad,
             lines: Some(&lines),
             relocatable,
+            serial_groups: false,
         },
         settings,
     };

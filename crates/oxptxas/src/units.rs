@@ -70,6 +70,13 @@ fn in_parallel<J: Sync, R: Send>(
     all.into_iter().map(|(_, r)| r).collect()
 }
 
+/// Why there is no code.
+struct Refused {
+    diagnostics: Vec<Diagnostic>,
+    /// See [`backend::Error`].
+    groups_touched: bool,
+}
+
 impl Units<'_> {
     /// Compiles functions, each within its number of registers, in the order of `jobs`.
     pub(crate) fn compile(
@@ -120,7 +127,14 @@ impl Units<'_> {
         let mut manager = Manager::new(plan);
         let lowered = lower::lower_function(self.module, id, self.layout, &options);
         let lowering = start.elapsed();
-        let code = lowered.and_then(|func| self.machine_code(id, func, &mut manager));
+        let code = lowered.and_then(|func| match self.machine_code(id, func, &mut manager) {
+            Err(Refused { groups_touched: true, .. }) => {
+                let options = lower::Options { serial_groups: true, ..options };
+                let func = lower::lower_function(self.module, id, self.layout, &options)?;
+                self.machine_code(id, func, &mut manager).map_err(|e| e.diagnostics)
+            }
+            done => done.map_err(|e| e.diagnostics),
+        });
         Done { code, lowered: lowering, report: manager.report, start, whole: start.elapsed(), thread }
     }
 
@@ -165,17 +179,21 @@ impl Units<'_> {
         id: FuncId,
         mut func: ori::Function,
         manager: &mut Manager<'_>,
-    ) -> Result<Code, Vec<Diagnostic>> {
+    ) -> Result<Code, Refused> {
         let span = self.module.funcs[id].span;
-        let internal = |message: String| vec![Diagnostic::error(span, message)];
+        let internal = |message: String| Refused {
+            diagnostics: vec![Diagnostic::error(span, message)],
+            groups_touched: false,
+        };
         manager.show(ori::Phase::ReportInitialRepresentation, &func);
         opt::optimize(&mut func, manager).map_err(|e| internal(format!("internal error: {e}")))?;
         backend::compile(func, manager, self.settings.serial).map_err(|e| {
             let mut d = internal(e.message);
             if e.line != 0 {
                 let start = self.lines.offset(e.line);
-                d[0].span = Some(ptx::Span { start, end: start });
+                d.diagnostics[0].span = Some(ptx::Span { start, end: start });
             }
+            d.groups_touched = e.groups_touched;
             d
         })
     }

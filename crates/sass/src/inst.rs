@@ -245,6 +245,8 @@ pub enum Width {
     Fixed(u8),
     /// 1 by default; the first of these modifiers that is present sets another.
     ByMod(&'static [(ModAt, Mod, u8)]),
+    /// A thread's part of 64 rows and as many columns as the shape among the modifiers says.
+    Accumulator,
 }
 
 /// Where among the modifiers a width's modifier must stand: `F2F.F64.F32` widens its result,

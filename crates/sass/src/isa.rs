@@ -252,8 +252,22 @@ impl Opcode {
                 };
                 table.iter().find(|(at, m, _)| holds(*at, *m)).map_or(1, |(_, _, n)| *n)
             }
+            Width::Accumulator => {
+                let columns = columns(mods).unwrap_or(0);
+                // 128 threads share 64 rows: half a column each, of binary16 in a word with its neighbour.
+                (if mods.has(Mod::F16) { columns / 4 } else { columns / 2 }) as u8
+            }
         }
     }
+    /// Whether it is a product of a warp group: it begins when it issues and ends when `WARPGROUP.DEPBAR` says so.
+    pub fn is_group_product(self) -> bool {
+        self.unit() == Unit::Gmma
+    }
+}
+
+/// The columns of a product of a warp group: `64xNxK` among its modifiers.
+pub fn columns(mods: &Mods) -> Option<u16> {
+    mods.iter().find_map(|m| m.name().strip_prefix("64x")?.split_once('x')?.0.parse().ok())
 }
 
 /// Whether a modifier names the format of a floating-point operand.

@@ -2,7 +2,9 @@
 
 use crate::form::target_bit;
 use crate::inst::{Inst, Operand};
-use crate::isa::{CLASS_OF, CLASSES_BY_MOD, Class, Opcode, PACE, PARTS, RAW, UNIT_OF, UNITS, Unit, WAR, WAW};
+use crate::isa::{
+    CLASS_OF, CLASSES_BY_MOD, Class, Mod, Opcode, PACE, PARTS, RAW, UNIT_OF, UNITS, Unit, WAR, WAW,
+};
 use crate::reg::RegFile;
 use crate::target::Target;
 use std::sync::OnceLock;
@@ -223,6 +225,12 @@ pub fn longest(inst: &Inst, target: Target) -> (u8, u8) {
 
 /// Cycles from a product of matrices to the next one of the warp; 0 for other instructions.
 pub fn pace(inst: &Inst, target: Target) -> u8 {
+    if inst.op.is_group_product() {
+        // As ptxas 13.0.88 has them: as long as B takes, of integers not so.
+        let float = inst.mods.has(Mod::F16) || inst.mods.has(Mod::F32);
+        let columns = crate::isa::columns(&inst.mods).unwrap_or(0);
+        return if float { (columns / 8).saturating_sub(4).max(4) as u8 } else { 5 };
+    }
     dense(target).pace[class(inst) as usize]
 }
 

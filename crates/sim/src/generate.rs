@@ -299,6 +299,9 @@ const SIZES: &[u32] = &[1, 2, 4, 8, 16, 31, 32, 33, 64, 100];
 /// Sizes that keep the rows of a matrix aligned.
 const EVEN: &[u32] = &[32, 64, 128];
 
+/// Bytes of shared memory that a kernel gets which says that it takes some: as many as there are where most is asked for.
+const DYNAMIC_SHARED: u32 = 227 << 10;
+
 /// The styles, one for each seed in turn. The first four are for kernels that take any launch: between them they have
 /// several blocks, several full warps, a last warp that is not full, and threads in two dimensions.
 const STYLES: &[Style] = &[
@@ -435,7 +438,7 @@ pub fn generate(module: &Module, name: &str, seed: u64) -> Option<Launch> {
         cooperative: false,
         // What a kernel allocates on its stack is in no header; the driver gives every thread this much.
         stack: if allocates { 1024 } else { 0 },
-        shared: if dynamic { 32 << 10 } else { 0 },
+        shared: if dynamic { DYNAMIC_SHARED } else { 0 },
         args: Vec::new(),
         buffers: BTreeMap::new(),
         generated: Some(Generated { params, memory: Sparse::new(seed, style.range, contents) }),

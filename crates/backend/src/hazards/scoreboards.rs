@@ -48,8 +48,13 @@ impl Pending {
     }
 
     /// What `inst` must wait for.
-    fn needs(&self, inst: &Inst) -> u8 {
+    fn needs(&self, inst: &Inst, groups: &[Unit]) -> u8 {
         let mut wait = self.fence;
+        if inst.op == Opcode::WARPGROUP {
+            // What products of the warp group use is there, and free.
+            wait |=
+                groups.iter().fold(0, |m, u| m | self.write[usize::from(*u)] | self.read[usize::from(*u)]);
+        }
         if timing::awaits(inst.op) {
             wait |= self.order;
         }
@@ -105,7 +110,8 @@ fn late_reads(inst: &Inst, mut f: impl FnMut(Unit)) {
 
 /// Gives out scoreboards, then computes the wait masks.
 pub fn run(machine: &mut Machine) {
-    assign(machine);
+    let groups = crate::groups::registers(machine);
+    assign(machine, &groups);
     let mut entry: Vec<Pending> = vec![Pending::NONE; machine.blocks.len()];
     let mut dirty = vec![true; machine.blocks.len()];
     let mut work = true;
@@ -118,7 +124,7 @@ pub fn run(machine: &mut Machine) {
             let mut state = entry[b].clone();
             let block = &mut machine.blocks[b];
             for inst in block.insts.iter_mut().map(|i| &mut i.inst) {
-                inst.ctrl.wait = state.needs(inst);
+                inst.ctrl.wait = state.needs(inst, &groups);
                 state.clear(inst.ctrl.wait);
                 state.issue(inst);
             }
@@ -133,7 +139,7 @@ pub fn run(machine: &mut Machine) {
 }
 
 /// Chooses scoreboards in address order, with what is known of the blocks before.
-fn assign(machine: &mut Machine) {
+fn assign(machine: &mut Machine, group_registers: &[Unit]) {
     let target = machine.target;
     let count = machine.blocks.len();
     let groups = machine.blocks.iter().flat_map(|b| &b.insts).any(|i| ends_group(i.inst.op));
@@ -147,7 +153,7 @@ fn assign(machine: &mut Machine) {
         let nexts = ahead.in_block(target, &machine.blocks[b]);
         for (k, &next_here) in nexts.iter().enumerate() {
             let inst = &machine.blocks[b].insts[k].inst;
-            let waits = state.needs(inst);
+            let waits = state.needs(inst, group_registers);
             state.clear(waits);
             let mut write = None;
             let mut read = None;

@@ -58,6 +58,14 @@ fn missing(machine: &Machine, state: &State, inst: &Inst) -> u8 {
             lack = lack.max(needs.saturating_sub(r.age));
         }
     });
+    if inst.op == Opcode::WARPGROUP {
+        // What products of the warp group read has arrived.
+        for r in
+            state.iter().filter(|r| !r.reads && r.unit < COUNT as Unit && units::file(r.unit) == RegFile::R)
+        {
+            lack = lack.max(timing::TO_ARRIVAL.saturating_sub(r.age));
+        }
+    }
     if timing::pace(target, inst) != 0 {
         for r in of(PIPE) {
             lack = lack.max(r.until.saturating_sub(r.age));

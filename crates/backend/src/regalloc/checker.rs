@@ -246,7 +246,7 @@ impl Checker<'_> {
         };
         match d.op {
             Op::Macro(Macro::Undef) => Some(vec![Fact::UNDEFINED; usize::from(width)]),
-            Op::Macro(Macro::Copy) => source(&d.operands[1], width),
+            Op::Macro(Macro::Copy | Macro::Settle) => source(&d.operands[1], width),
             Op::Macro(Macro::Collect) => {
                 let parts: Option<Vec<Vec<Fact>>> = d.operands[1..].iter().map(|o| source(o, 1)).collect();
                 Some(parts?.concat())

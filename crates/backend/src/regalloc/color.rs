@@ -72,7 +72,7 @@ impl Coloring {
             if !d.members.is_empty() {
                 weight[w] = density(d, pinned(d));
                 let start = d.start();
-                queue.push((d.align, Reverse((start, w))));
+                queue.push((d.size(), Reverse((start, w))));
             }
         }
         let mut failed = Vec::new();
@@ -99,7 +99,7 @@ impl Coloring {
                 c.vacate(v, &webs.webs[v]);
                 let vd = &webs.webs[v];
                 let first = vd.start();
-                queue.push((vd.align, Reverse((first, v))));
+                queue.push((vd.size(), Reverse((first, v))));
             }
             c.occupy(w, d, r);
         }
@@ -124,6 +124,7 @@ impl Coloring {
     fn fits(&self, d: &WebData, r: u8) -> bool {
         let last = usize::from(r) + d.lanes.len();
         r.is_multiple_of(d.align)
+            && r >= d.lowest
             && last <= self.units[d.file as usize].len()
             && (usize::from(r)..last)
                 .all(|index| !self.limits.reserved(Reg { file: d.file, index: index as u8 }))

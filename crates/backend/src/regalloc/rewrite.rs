@@ -106,7 +106,7 @@ fn macro_moves(m: Macro, d: &InstData, widths: &[u8]) -> Vec<Move> {
     };
     match m {
         Macro::Undef => {}
-        Macro::Copy => wide(dst(0), &d.operands[1], widths[0]),
+        Macro::Copy | Macro::Settle => wide(dst(0), &d.operands[1], widths[0]),
         Macro::Collect => {
             let mut at = dst(0);
             for (src, width) in d.operands.iter().zip(widths).skip(1) {

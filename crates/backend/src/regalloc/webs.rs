@@ -12,7 +12,7 @@ use fixedbitset::FixedBitSet;
 use ori::cfg::Cfg;
 use ori::{ALWAYS, Block, Function, InstData, Loc, Macro, Name, Op, Operand, Value, operand};
 use rustc_hash::FxHashMap;
-use sass::{Mods, Reg, RegFile, RegOp};
+use sass::{Mods, Reg, RegFile, RegOp, Width};
 use smallvec::{SmallVec, smallvec};
 
 /// Values that share registers.
@@ -27,6 +27,8 @@ pub struct WebData {
     pub file: RegFile,
     /// The frame starts at a multiple of this.
     pub align: u8,
+    /// The lowest register at which it may start.
+    pub lowest: u8,
     /// Intervals of each register of the frame.
     pub lanes: SmallVec<[Intervals; 1]>,
     /// Members and their offsets.
@@ -38,10 +40,26 @@ pub struct WebData {
 }
 
 impl WebData {
+    /// Registers that belong to the frame: no value that reaches beyond them becomes a member.
+    pub fn size(&self) -> usize {
+        self.lanes.len().max(usize::from(self.align))
+    }
+
     /// The first point at which one of its registers is in use.
     pub fn start(&self) -> u32 {
         self.lanes.iter().filter_map(|l| Some(l.first()?.at.start)).min().unwrap_or(0)
     }
+}
+
+/// Where the operands of products of warp groups begin at the earliest in all code of ptxas 13.0.88.
+const LOWEST_OF_GROUPS: u8 = 24;
+/// Tuples of more registers than this start at a multiple of [`LONG_ALIGNMENT`]: accumulators of warp groups, tensor memory.
+const LONG: u8 = 16;
+const LONG_ALIGNMENT: u8 = 4;
+
+/// What the first register of a tuple is a multiple of.
+fn alignment(width: u8) -> u8 {
+    if width > LONG { LONG_ALIGNMENT } else { width.next_power_of_two() }
 }
 
 /// The webs of a function.
@@ -66,6 +84,15 @@ pub struct Isolated {
     ties: Vec<(Value, Value)>,
     /// Inserted copy of which value of the SSA program.
     pub origin: FxHashMap<Value, Value>,
+}
+
+/// The operands of a product of a warp group that are one register tuple: what it makes, and what that is added to,
+/// if it is.
+fn accumulator(d: &InstData) -> Option<(usize, usize)> {
+    let op = d.opcode().filter(|op| op.is_group_product())?;
+    let addend = (1..op.slots().len()).find(|k| op.slots()[*k].width == Width::Accumulator)?;
+    let value = d.operands[addend].as_reg().and_then(|r| r.reg.value());
+    value.is_some().then_some((0, addend))
 }
 
 fn macro_inst(m: Macro, operands: SmallVec<[Operand; 6]>, loc: Loc) -> InstData {
@@ -102,6 +129,18 @@ pub fn isolate(func: &mut Function, cfg: &Cfg) -> Isolated {
     for &b in &cfg.rpo {
         for k in (0..func.blocks[b].insts.len()).rev() {
             let i = func.blocks[b].insts[k];
+            if let Some((result, addend)) = accumulator(&func.insts[i]) {
+                let Operand::Reg(RegOp { reg: Name::Val(v), .. }) = func.insts[i].operands[result] else {
+                    continue;
+                };
+                let tied = fresh(func, v, &mut out);
+                out.ties.push((v, tied));
+                let loc = func.insts[i].loc;
+                let before = std::mem::replace(&mut func.insts[i].operands[addend], operand(tied));
+                let copy = func.insts.push(macro_inst(Macro::Copy, smallvec![operand(tied), before], loc));
+                func.blocks[b].insts.insert(k, copy);
+                continue;
+            }
             if func.insts[i].kept.is_empty() {
                 continue;
             }
@@ -175,7 +214,7 @@ fn copied_lanes(func: &Function, lanes: &Lanes, d: &InstData, mut f: impl FnMut(
     let Op::Macro(m) = d.op else { return };
     let n = m.defs();
     match m {
-        Macro::Copy | Macro::Collect => {
+        Macro::Copy | Macro::Collect | Macro::Settle => {
             let Some(dst) = d.operands[0].as_reg().and_then(|r| r.reg.value()) else { return };
             let mut at = 0;
             for src in &d.operands[1..] {
@@ -211,6 +250,7 @@ impl Webs {
         let mut weight: SecondaryMap<Value, f32> = SecondaryMap::new();
         let mut wanted: Vec<(f32, LanePair)> = Vec::new();
         let mut passed: Vec<((Value, u8), Reg)> = Vec::new();
+        let mut lowest: SecondaryMap<Value, u8> = SecondaryMap::new();
         for &b in &cfg.rpo {
             let w = block_weight(b);
             for &i in &func.blocks[b].insts {
@@ -222,6 +262,15 @@ impl Webs {
                 };
                 d.for_each_use(&mut count);
                 d.for_each_def(&mut count);
+                if d.opcode().is_some_and(sass::Opcode::is_group_product) {
+                    let mut above = |n: Name| {
+                        if let Some(v) = n.value().filter(|v| func.values[*v].file == RegFile::R) {
+                            lowest[v] = LOWEST_OF_GROUPS;
+                        }
+                    };
+                    d.for_each_use(&mut above);
+                    d.for_each_def(&mut above);
+                }
                 if let (Op::Macro(Macro::FromReg | Macro::ToReg), [Operand::Reg(x), Operand::Reg(y)]) =
                     (d.op, &d.operands[..])
                 {
@@ -267,7 +316,8 @@ impl Webs {
             }
             let web = out.webs.push(WebData {
                 file: d.file,
-                align: d.width.next_power_of_two(),
+                align: alignment(d.width),
+                lowest: lowest[v],
                 lanes: frame,
                 members: SmallVec::from_slice(&[(v, 0)]),
                 weight: weight[v],
@@ -340,7 +390,7 @@ impl Webs {
         }
         // The frame with the larger alignment stays; the other is moved into it: the smaller one, so that no value is moved
         // more often than the logarithm of their number.
-        let size = |w: Web| (self.webs[w].align, self.webs[w].members.len());
+        let size = |w: Web| (self.webs[w].size(), self.webs[w].members.len());
         let ((wa, pa), (wb, pb)) =
             if size(wa) >= size(wb) { ((wa, pa), (wb, pb)) } else { ((wb, pb), (wa, pa)) };
         let (x, y) = (&self.webs[wa], &self.webs[wb]);
@@ -348,7 +398,7 @@ impl Webs {
             return false;
         }
         let shift = pa - pb;
-        if !shift.is_multiple_of(y.align) || usize::from(shift) + y.lanes.len() > usize::from(x.align) {
+        if !shift.is_multiple_of(y.align) || usize::from(shift) + y.lanes.len() > x.size() {
             return false;
         }
         let clash = |(k, lane): (usize, &Intervals)| {
@@ -361,6 +411,7 @@ impl Webs {
         let empty = WebData {
             file: y.file,
             align: 1,
+            lowest: 0,
             lanes: SmallVec::new(),
             members: SmallVec::new(),
             weight: 0.0,
@@ -370,6 +421,8 @@ impl Webs {
         let x = &mut self.webs[wa];
         x.coalesced |= y.coalesced | !forced;
         x.weight += y.weight;
+        x.align = x.align.max(y.align);
+        x.lowest = x.lowest.max(y.lowest.saturating_sub(shift));
         for (k, lane) in y.lanes.into_iter().enumerate() {
             let k = k + usize::from(shift);
             if x.lanes.len() <= k {

@@ -30,6 +30,8 @@ impl Rule for ControlFields {
                     Unit::Control => op.name().to_string(),
                     // Products of matrices and their moves were seen as one.
                     Unit::TensorInt | Unit::TensorFp64 | Unit::Movm => "unit:Tensor".to_string(),
+                    // They were one unit when the table was mined.
+                    Unit::Gmma => "unit:Load".to_string(),
                     unit => format!("unit:{unit:?}"),
                 };
                 see(place, &format!("{unit} stall {}", ctrl.stall));

@@ -7,11 +7,14 @@
 mod bits;
 mod dense;
 mod fragment;
+mod group;
 mod quad;
 mod scaled;
 mod small;
 mod sparse;
 mod wmma;
+
+pub(crate) use group::Plan;
 
 use crate::emit::{Emit, imm, pt, rz};
 use crate::func::{Lower, Result};

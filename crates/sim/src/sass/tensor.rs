@@ -240,7 +240,11 @@ fn group_product(o: &Operands<'_>) -> Result<Exec, Unsupported> {
         whole(mask)?;
         let w = &mut *m.warp;
         let c = if counts.mask(w) == u32::MAX { rows(w, c, width) } else { vec![[0; 32]; width] };
-        let word = |i: u8| u64::from(w.ur[usize::from(descriptors + i)]);
+        // URZ.
+        let word = |i: u8| match descriptors {
+            255 => 0,
+            first => u64::from(w.ur[usize::from(first + i)]),
+        };
         let [a, b] = [word(1) << 32 | word(0), word(3) << 32 | word(2)];
         let columns = metadata.map(|(r, s)| metadata::columns(product.a, (16, k), &w.r[usize::from(r)], s));
         let registers = from.map(|r| rows(w, r, 4));
