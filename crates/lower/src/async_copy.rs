@@ -48,14 +48,13 @@ impl Lower<'_, '_> {
     /// `cp.async.bulk` and `cp.reduce.async.bulk`: copies, `.commit_group` and `.wait_group`.
     fn bulk(&mut self, inst: &Statement<'_>) -> Result<()> {
         if inst.has(M::commit_group) {
-            self.b.guarded(self.guard, Opcode::UTMACMDFLUSH, &[], &[], &[]);
-            return Ok(());
+            // ptxas has it under no guard.
+            return self.branch_around(|l| {
+                l.b.inst(Opcode::UTMACMDFLUSH, &[], &[]);
+                Ok(())
+            });
         }
         if !inst.has(M::wait_group) {
-            // The modes of convolutions.
-            if inst.plain.mods.iter().any(|m| m.name().starts_with("im2col")) {
-                return self.unsupported(inst);
-            }
             return if inst.has(M::tensor) { self.tensor_copy(inst) } else { self.bulk_copy(inst) };
         }
         let n = self.integer(&inst.operands[0])?;

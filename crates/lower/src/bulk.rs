@@ -214,6 +214,39 @@ impl Lower<'_, '_> {
         })
     }
 
+    /// Offsets of pixels in one half of a word: one of 16 bits, two of 8, three of 5; where only the width is gone through
+    /// (`along_w`) the halo and an offset behind it.
+    fn column_offsets(&mut self, o: &ptx::Operand, along_w: bool) -> Result<Operand> {
+        let elems = match o {
+            ptx::Operand::Vector(v) => v.to_vec(),
+            ptx::Operand::Reg(r) => vec![ptx::VectorElem::Reg(*r)],
+            _ => return Err("offsets of pixels are in registers".into()),
+        };
+        let bits = match (along_w, elems.len()) {
+            (true, _) => 11,
+            (false, 2) => 8,
+            (false, 3) => 5,
+            _ => 0,
+        };
+        let mut sum: Option<Operand> = None;
+        for (i, e) in elems.iter().enumerate() {
+            let offset = self.elem(e, Ty { bits: 16, ..Ty::U32 })?.low();
+            // The first of two bytes has no more than that.
+            let offset = match bits {
+                8 if i == 0 => operand(self.b.and(offset, imm(0xff))),
+                _ => offset,
+            };
+            sum = Some(match sum {
+                None => offset,
+                Some(sum) => {
+                    let shifted = self.b.shl(offset, imm(bits * i as u32));
+                    operand(self.b.iadd(sum, operand(shifted)))
+                }
+            });
+        }
+        Ok(sum.unwrap_or_else(rz))
+    }
+
     /// `cp.async.bulk.tensor`, its reductions and prefetches: tiles, or rows that are named one by one.
     pub(crate) fn tensor_copy(&mut self, inst: &Statement<'_>) -> Result<()> {
         let dims = match inst.one_of(&[M::_1d, M::_2d, M::_3d, M::_4d, M::_5d]) {
@@ -242,6 +275,14 @@ impl Lower<'_, '_> {
             Some(_) => mods.push(Mod::SCATTER4),
             None => {}
         }
+        let by_columns = inst.one_of(&[M::im2col, M::im2col_no_offs, M::im2col_w, M::im2col_w_128]);
+        mods.extend(by_columns.map(|m| match m {
+            M::im2col_w => Mod::W,
+            M::im2col_w_128 => Mod::W128,
+            _ => Mod::IM2COL,
+        }));
+        // Offsets stand where the coordinates' operand, and the barrier's if there is one, end.
+        let offsets = by_columns.filter(|m| *m != M::im2col_no_offs).map(|_| if prefetches { 1 } else { 3 });
         if multicast {
             mods.push(Mod::MULTICAST);
         }
@@ -282,16 +323,21 @@ impl Lower<'_, '_> {
         let mut words = Words::default();
         let tile = words.push(tile);
         let map = words.push(map);
-        let mut mask = None;
+        let shift = usize::from(offsets.is_some());
+        let offsets = match offsets {
+            Some(at) => Some(self.column_offsets(&inst.operands[at], by_columns != Some(M::im2col))?),
+            None => None,
+        };
+        let mut mask = offsets.clone();
         if multicast {
-            let blocks = self.src(&inst.operands[3], Ty { bits: 16, ..Ty::U32 })?.low();
-            mask = Some(self.halves(rz(), blocks));
+            let blocks = self.src(&inst.operands[3 + shift], Ty { bits: 16, ..Ty::U32 })?.low();
+            mask = Some(self.halves(offsets.unwrap_or_else(rz), blocks));
         }
         let mask = words.push(mask);
         let policy = match (prefetches, loads, multicast) {
-            (true, ..) => 1,
+            (true, ..) => 1 + shift,
             (_, false, _) => 2,
-            (_, _, multicast) => 3 + usize::from(multicast),
+            (_, _, multicast) => 3 + shift + usize::from(multicast),
         };
         let policy = self.policy(inst, policy)?;
         let policy = words.push(policy);

@@ -404,7 +404,7 @@ impl<'a, 'f> Lower<'a, 'f> {
             // How many registers a warp holds is its own affair: none are given back, so none are asked for.
             O::setmaxnreg => Ok(()),
             O::multimem => self.multimem(inst),
-            O::tensormap => self.unsupported(inst),
+            O::tensormap => self.tensor_map_change(inst),
             _ => self.scalar(inst),
         }
     }

@@ -53,6 +53,7 @@ mod ssa;
 mod stack;
 mod statement;
 mod surface;
+mod tensormap;
 mod texture;
 mod types;
 mod uniform;
