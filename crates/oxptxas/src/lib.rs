@@ -11,6 +11,7 @@
 //! ```
 
 pub mod bisect;
+pub mod compare;
 pub mod console;
 mod convention;
 mod debug;

@@ -68,19 +68,48 @@ impl Kernel {
     }
 }
 
+/// What a launch executed, to be timed.
+pub struct Recorded {
+    kernel: Kernel,
+    machine: Machine,
+    trace: Trace,
+}
+
+impl Recorded {
+    /// Runs a launch.
+    ///
+    /// # Errors
+    /// As [`crate::sass::run`], and if no block fits into an SM.
+    pub fn new(cubin: &[u8], launch: &Launch, options: Options) -> Result<Recorded, SimError> {
+        let kernel = Kernel::load(cubin, launch)?;
+        let mut probe = Probe::new(&[], None);
+        probe.trace = Some(Trace::default());
+        observe(cubin, launch, options, &mut probe)?;
+        let trace = probe.trace.unwrap_or_default();
+        let machine = Machine::of(kernel.sm);
+        if kernel.resident(&machine) == 0 {
+            return Err(SimError::Launch("a block does not fit into an SM".into()));
+        }
+        Ok(Recorded { kernel, machine, trace })
+    }
+
+    /// Warp instructions executed.
+    pub fn issued(&self) -> u64 {
+        self.trace.warps.iter().map(|w| w.issues.len() as u64).sum()
+    }
+
+    /// How long it takes on one SM if every block comes `copies` times: once for the launch as it is, often enough for a
+    /// full SM.
+    pub fn report(&self, copies: u32) -> Report {
+        let found = scheduler::run(&self.kernel, &self.machine, &self.trace, copies);
+        Report::new(&self.kernel, &self.machine, found)
+    }
+}
+
 /// Runs a launch and says how long it takes on one SM.
 ///
 /// # Errors
 /// As [`crate::sass::run`].
 pub fn measure(cubin: &[u8], launch: &Launch, options: Options) -> Result<Report, SimError> {
-    let kernel = Kernel::load(cubin, launch)?;
-    let mut probe = Probe::new(&[], None);
-    probe.trace = Some(Trace::default());
-    observe(cubin, launch, options, &mut probe)?;
-    let trace = probe.trace.unwrap_or_default();
-    let machine = Machine::of(kernel.sm);
-    if kernel.resident(&machine) == 0 {
-        return Err(SimError::Launch("a block does not fit into an SM".into()));
-    }
-    Ok(Report::new(&kernel, &machine, scheduler::run(&kernel, &machine, &trace)))
+    Ok(Recorded::new(cubin, launch, options)?.report(1))
 }

@@ -108,6 +108,10 @@ impl Scoreboard {
 
 struct Warp<'a> {
     trace: &'a WarpTrace,
+    /// Its scheduler: warps are dealt in the order in which they come to the SM.
+    scheduler: usize,
+    /// Which repetition of its block it belongs to.
+    copy: u32,
     next: usize,
     /// Of its last issue, and when the stall count of that is over.
     last: u64,
@@ -145,8 +149,8 @@ struct Earliest {
     pipe: u64,
 }
 
-/// Issues a trace.
-pub(super) fn run(kernel: &Kernel, machine: &Machine, trace: &Trace) -> Outcome {
+/// Issues a trace in which every block comes `copies` times.
+pub(super) fn run(kernel: &Kernel, machine: &Machine, trace: &Trace, copies: u32) -> Outcome {
     let count = kernel.insts.len();
     let outcome = Outcome { cycles: 0, issues: vec![0; count], stalls: vec![Stalls::default(); count] };
     let mut sm = Sm {
@@ -164,17 +168,20 @@ pub(super) fn run(kernel: &Kernel, machine: &Machine, trace: &Trace) -> Outcome 
             _ => blocks.push(vec![w]),
         }
     }
-    let mut waiting = blocks.into_iter();
+    let mut waiting = (0..copies).flat_map(|copy| blocks.iter().map(move |b| (copy, b)));
     let mut now = 0;
+    let mut warps = 0;
     loop {
         sm.warps.retain(|w| w.issue().is_some());
         // Blocks that have ended make room for others.
-        let mut resident: Vec<[u32; 3]> = sm.warps.iter().map(|w| w.trace.block).collect();
+        let mut resident: Vec<(u32, [u32; 3])> = sm.warps.iter().map(|w| (w.copy, w.trace.block)).collect();
         resident.dedup();
-        for block in waiting.by_ref().take((kernel.resident(machine) as usize).saturating_sub(resident.len()))
-        {
-            sm.warps.extend(block.into_iter().map(|trace| Warp {
+        let room = (kernel.resident(machine) as usize).saturating_sub(resident.len());
+        for (copy, block) in waiting.by_ref().take(room) {
+            sm.warps.extend(block.iter().zip(warps..).map(|(trace, nth)| Warp {
                 trace,
+                scheduler: nth % SCHEDULERS,
+                copy,
                 next: 0,
                 last: now,
                 ready: now,
@@ -182,6 +189,7 @@ pub(super) fn run(kernel: &Kernel, machine: &Machine, trace: &Trace) -> Outcome 
                 arrived: None,
                 cached: [None; 3],
             }));
+            warps += block.len();
         }
         if sm.warps.is_empty() {
             sm.outcome.cycles = sm.outcome.cycles.max(now);
@@ -199,8 +207,7 @@ impl Sm<'_> {
         let mut ended = false;
         for scheduler in 0..SCHEDULERS {
             // The warp that waits longest, and among those the first.
-            let mine = (0..self.warps.len())
-                .filter(|w| self.warps[*w].trace.warp as usize % SCHEDULERS == scheduler);
+            let mine = (0..self.warps.len()).filter(|w| self.warps[*w].scheduler == scheduler);
             let mut chosen: Option<(u64, usize)> = None;
             for w in mine {
                 if self.warps[w].issue().is_none() || self.warps[w].arrived.is_some() {
@@ -231,9 +238,9 @@ impl Sm<'_> {
 
     /// Lets the warps of each block go on where all of them have arrived.
     fn barriers(&mut self, now: u64) {
-        let mut blocks: FxHashMap<[u32; 3], (bool, u64)> = FxHashMap::default();
+        let mut blocks: FxHashMap<(u32, [u32; 3]), (bool, u64)> = FxHashMap::default();
         for w in self.warps.iter().filter(|w| w.issue().is_some()) {
-            let e = blocks.entry(w.trace.block).or_insert((true, 0));
+            let e = blocks.entry((w.copy, w.trace.block)).or_insert((true, 0));
             match w.arrived {
                 Some(at) => e.1 = e.1.max(at),
                 None => e.0 = false,
@@ -242,7 +249,7 @@ impl Sm<'_> {
         // Barriers that only some warps go to: when nobody can go on without, they all have come.
         let stuck = self.warps.iter().all(|w| w.arrived.is_some() || w.issue().is_none());
         for w in &mut self.warps {
-            if let Some((all, last)) = blocks.get(&w.trace.block)
+            if let Some((all, last)) = blocks.get(&(w.copy, w.trace.block))
                 && (*all || stuck)
                 && let Some(at) = w.arrived
                 && *last <= now

@@ -31,7 +31,7 @@ fn time(sm: u8, lines: &[Line], times: usize, warps: u32, work: &Work) -> Report
     let mut trace = Trace::default();
     trace.warps.extend((0..warps).map(warp));
     let machine = Machine::of(sm);
-    Report::new(&kernel, &machine, run(&kernel, &machine, &trace))
+    Report::new(&kernel, &machine, run(&kernel, &machine, &trace, 1))
 }
 
 /// Cycles of one instruction of a long chain of them.
