@@ -1,6 +1,7 @@
 //! From optimized Ori to machine code: legalization, convergence barriers, register allocation, scheduling,
 //! hazards and encoding. One file per pass; [`compile`] runs them in order, each as the phase that it is.
 
+pub mod balance;
 mod block_set;
 pub mod convergence;
 pub mod emit;
@@ -11,7 +12,10 @@ pub mod link;
 pub mod liveness;
 pub mod machine;
 pub mod meetings;
+pub mod order;
+pub mod prepass;
 pub mod regalloc;
+pub mod remat;
 pub mod schedule;
 pub mod timing;
 pub mod uniformity;
@@ -115,6 +119,12 @@ impl Code {
 /// On what the target cannot do or the backend cannot do yet.
 pub fn compile(mut func: Function, manager: &mut Manager<'_>, serial: bool) -> Result<Code, Error> {
     manager.run(Phase::LateExpansionUnsupportedOps, &mut func, legalize::run)?;
+    if !serial && manager.admits(Phase::OriDoRemat, 2) {
+        manager.run(Phase::OriDoRemat, &mut func, prepass::lighten);
+    }
+    if !serial && manager.admits(Phase::ScheduleInstructions, 1) {
+        manager.run(Phase::ScheduleInstructions, &mut func, prepass::run);
+    }
     manager.run(Phase::OriDoSyncronization, &mut func, convergence::run)?;
     let stats = manager
         .run(Phase::AllocateRegisters, &mut func, |f| regalloc::allocate(f, &regalloc::Limits::of(f)))
@@ -158,6 +168,9 @@ pub fn finish(
 
 /// Orders the instructions and covers their hazards.
 pub fn schedule_and_cover(machine: &mut machine::Machine, manager: &mut Manager<'_>, serial: bool) {
+    if !serial && manager.admits(Phase::LateArchOptimizeSecond, 2) {
+        manager.run(Phase::LateArchOptimizeSecond, machine, balance::run);
+    }
     if !serial && manager.admits(Phase::PostSchedule, 1) {
         manager.run(Phase::PostSchedule, machine, schedule::run);
     }

@@ -1,24 +1,19 @@
 //! List scheduling after register allocation, block by block: the instruction on the longest way to the end
 //! of the block goes first among those whose operands are there.
 //!
-//! Order is kept between instructions that touch the same registers, between memory accesses that may
-//! overlap unless both only read, between strong accesses and all others, and around everything that
-//! synchronizes, transfers control or reads a clock. What an instruction does with memory is in the table
-//! (`sass::memory`); what only PTX knows is in [`MachineInst::ordered`].
+//! Order is kept between instructions that touch the same registers, and as [`order`] says.
 
 use crate::machine::{Machine, MachineBlock, MachineInst};
+use crate::order;
 use crate::timing;
 use crate::units::{self, COUNT, Unit};
-use sass::memory::{MemoryAccess, MemoryEffect, MemoryEffects};
-use sass::{AddrWidth, Changes, Effect, Flow, Guard, Inst, Mod, Opcode, Operand, Reg, Target};
+use sass::{Guard, Inst, Opcode, Reg, Target};
 use smallvec::SmallVec;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 /// Longest stretch scheduled at once.
-const WINDOW: usize = 4096;
-/// Memory accesses that a later one is compared with; older ones are summed up.
-const MAX_ACCESSES: usize = 48;
+pub const WINDOW: usize = 4096;
 /// Guarded writes of a register that later instructions are compared with; each comes behind the older ones.
 const MAX_WRITERS: usize = 4;
 
@@ -35,7 +30,7 @@ fn schedule_block(target: Target, block: &mut MachineBlock) {
     let mut out = Vec::with_capacity(insts.len());
     let mut region: Vec<MachineInst> = Vec::new();
     for i in insts {
-        let ends = is_boundary(&i.inst);
+        let ends = order::is_boundary(i.inst.op, &i.inst.operands);
         if ends || region.len() == WINDOW {
             schedule_region(target, &mut region, ends.then_some(&i.inst), &mut out);
         }
@@ -45,113 +40,8 @@ fn schedule_block(target: Target, block: &mut MachineBlock) {
     block.insts = out;
 }
 
-/// Whether nothing may move past the instruction.
-fn is_boundary(inst: &Inst) -> bool {
-    let info = inst.op.info();
-    let clock = |o: &Operand| matches!(o, Operand::Special(s) if s.info().changes == Changes::Clock);
-    let ends = match info.effect {
-        Effect::Pure | Effect::State | Effect::Control(Flow::Region) => false,
-        Effect::Memory => info.accesses == MemoryEffects::Fence,
-        Effect::Order | Effect::Sync(_) | Effect::Control(_) => true,
-    };
-    ends || inst.operands.iter().any(clock)
-}
-
-/// What an instruction does with memory, as far as order goes.
-#[derive(Clone)]
-struct Access {
-    node: u32,
-    /// Must keep its place among all accesses.
-    strong: bool,
-    parts: SmallVec<[Part; 1]>,
-}
-
-/// What it does at one address.
-#[derive(Clone, Copy)]
-struct Part {
-    access: MemoryAccess,
-    /// The bytes accessed; `None` if unknown.
-    place: Option<Place>,
-}
-
-/// Bytes relative to a base register's value.
-#[derive(Clone, Copy)]
-struct Place {
-    base: Option<Reg>,
-    /// Which definition of `base`.
-    version: u32,
-    offset: i32,
-    size: u32,
-}
-
-impl Access {
-    fn conflicts(&self, other: &Access) -> bool {
-        let parts = || self.parts.iter().flat_map(|a| other.parts.iter().map(move |b| (a, b)));
-        self.strong || other.strong || parts().any(|(a, b)| a.conflicts(b))
-    }
-}
-
-impl Part {
-    fn conflicts(&self, other: &Part) -> bool {
-        let reads = |p: &Part| p.access.effect == MemoryEffect::Read;
-        if reads(self) && reads(other) || !self.access.space.overlaps(other.access.space) {
-            return false;
-        }
-        // One number is another address in another space.
-        let same = |a: &Place, b: &Place| {
-            self.access.space == other.access.space && (a.base, a.version) == (b.base, b.version)
-        };
-        match (&self.place, &other.place) {
-            (Some(a), Some(b)) if same(a, b) => {
-                let range = |p: &Place| (i64::from(p.offset), i64::from(p.offset) + i64::from(p.size));
-                range(a).0 < range(b).1 && range(b).0 < range(a).1
-            }
-            _ => true,
-        }
-    }
-}
-
-/// What an instruction accesses; `version` numbers the definitions of base registers.
-fn access(i: &MachineInst, node: u32, version: impl Fn(Reg) -> u32) -> Option<Access> {
-    let inst = &i.inst;
-    let all = Access { node, strong: true, parts: SmallVec::new() };
-    let accesses = match inst.op.info().accesses {
-        // What is left of bringing lanes together that are together.
-        _ if inst.op == Opcode::NOP => return Some(all),
-        MemoryEffects::None => return None,
-        MemoryEffects::Fence => return Some(all),
-        MemoryEffects::Accesses(a) => a,
-    };
-    // Read-only data.
-    if inst.op == Opcode::LDG && inst.mods.has(Mod::CONSTANT) && !i.ordered {
-        return None;
-    }
-    let addresses = inst.operands.iter().filter(|o| matches!(o, Operand::Addr { .. }));
-    let parts: SmallVec<[Part; 1]> = accesses
-        .iter()
-        .zip(addresses)
-        .map(|(access, address)| {
-            let place = match (address, access.size(&inst.mods)) {
-                // The offset counts bytes from the register, unless that is scaled.
-                (
-                    Operand::Addr {
-                        base, width: AddrWidth::R32 | AddrWidth::R64, uniform: None, offset, ..
-                    },
-                    Some(size),
-                ) => Some(Place { base: *base, version: base.map_or(0, &version), offset: *offset, size }),
-                _ => None,
-            };
-            Part { access: *access, place }
-        })
-        .collect();
-    let atomic = accesses.iter().any(|a| a.effect == MemoryEffect::Atomic);
-    let missing = parts.len() != accesses.len();
-    let strong = i.ordered || atomic || missing || inst.mods.has(Mod::STRONG) || inst.mods.has(Mod::MMIO);
-    Some(Access { node, strong, parts })
-}
-
 /// Cycles until a variable-latency result is there, as a rule.
-fn expected_latency(op: Opcode) -> u32 {
+pub fn expected_latency(op: Opcode) -> u32 {
     use Opcode::*;
     match op {
         LDG | LD | ATOMG | ATOM => 300,
@@ -238,7 +128,7 @@ fn dependences(target: Target, region: &[MachineInst]) -> Vec<Node> {
     // Per unit: the last unguarded writer and those after it, readers since the last writer.
     let mut writers: Vec<SmallVec<[u32; 1]>> = vec![SmallVec::new(); COUNT];
     let mut readers: Vec<SmallVec<[u32; 2]>> = vec![SmallVec::new(); COUNT];
-    let mut accesses: Vec<Access> = Vec::new();
+    let mut accesses = order::Accesses::default();
     for (k, i) in region.iter().enumerate() {
         let inst = &i.inst;
         let k = k as u32;
@@ -278,19 +168,13 @@ fn dependences(target: Target, region: &[MachineInst]) -> Vec<Node> {
                 edge(r, if late { 12 } else { timing::war(target, reader, u, inst).into() });
             }
         });
-        let version = |reg: Reg| {
-            units::unit(reg).and_then(|u| writers[usize::from(u)].last().copied()).map_or(0, |w| w + 1)
+        let contents = |reg: Reg| {
+            let unit = units::unit(reg);
+            let version = unit.and_then(|u| writers[usize::from(u)].last().copied()).map_or(0, |w| w + 1);
+            (unit.map_or(u32::MAX, u32::from), version)
         };
-        if let Some(a) = access(i, k, version) {
-            accesses.iter().filter(|b| a.conflicts(b)).for_each(|b| edge(b.node, 1));
-            if accesses.len() == MAX_ACCESSES {
-                // Everything older comes before this one, and this one before everything later.
-                accesses.iter().for_each(|b| edge(b.node, 1));
-                accesses.clear();
-                accesses.push(Access { strong: true, ..a });
-            } else {
-                accesses.push(a);
-            }
+        if let Some(a) = order::access(inst.op, &inst.mods, &inst.operands, i.ordered, contents) {
+            accesses.add(k, a, |before| edge(before, 1));
         }
         units::for_each_read(inst, |u, _| readers[usize::from(u)].push(k));
         units::for_each_write(inst, |u, _| {

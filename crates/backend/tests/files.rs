@@ -1,7 +1,7 @@
 //! File tests: `files/NAME.ori` starts with `// test PASS` and holds functions in Ori's text form; the result
 //! of the pass stands beside it in `NAME.out`. `UPDATE_EXPECT=1 cargo test -p backend` writes the results.
 
-use backend::{convergence, emit, hazards, legalize, machine, regalloc, schedule};
+use backend::{balance, convergence, emit, hazards, legalize, machine, prepass, regalloc, schedule};
 use std::fmt::Write;
 use std::path::Path;
 
@@ -38,6 +38,19 @@ fn run(pass: &str, mut func: ori::Function) -> String {
             let limits = regalloc::Limits::of(&func);
             let stats = regalloc::allocate(&mut func, &limits).unwrap_or_else(|e| panic!("{e}"));
             format!("// {stats:?}\n{func}")
+        }
+        "prepass" => {
+            prepass::run(&mut func);
+            verified(func)
+        }
+        "remat" => {
+            prepass::lighten(&mut func);
+            verified(func)
+        }
+        "balance" => {
+            let mut m = machine::lower(&func, func.local_size).unwrap();
+            balance::run(&mut m);
+            m.to_string()
         }
         "schedule" => {
             let mut m = machine::lower(&func, func.local_size).unwrap();

@@ -99,6 +99,7 @@ pub fn lower_function(
     out.relocatable = opts.relocatable;
     out.shared_size = if opts.relocatable { 0 } else { layout.shared_size(id) };
     out.max_regs = max_regs(func, opts);
+    out.aim_regs = aim_regs(func, opts, out.shared_size).min(out.max_regs);
     if opts.opt_level > 0 && !opts.relocatable {
         let insts = body.stmts.iter().filter_map(|s| if let ptx::Stmt::Inst(i) = s { Some(i) } else { None });
         out.shared_paths = crate::math::shared_paths(insts);
@@ -214,13 +215,21 @@ pub fn lower_function(
     Ok(out)
 }
 
-/// Most threads that a multiprocessor runs.
-fn threads_per_sm(sm: u8) -> u32 {
-    match sm {
-        75 => 1024,
-        80 | 90 | 100 | 103 => 2048,
-        _ => 1536,
+/// Registers to aim at in a kernel, as ptxas does: those with which as many threads fit into a multiprocessor as launch
+/// bounds and static shared memory leave room for.
+fn aim_regs(func: &Func, opts: &Options<'_>, shared_size: u32) -> u8 {
+    let info = opts.target.info();
+    if let Some(n) = func.attrs.maxnreg.or(opts.maxrregcount) {
+        return n.min(255) as u8;
     }
+    let all = u32::from(info.threads);
+    let Some(d) = func.attrs.reqntid.or(func.attrs.maxntid) else { return info.full_registers() };
+    let threads = d.iter().fold(1u32, |n, d| n.saturating_mul(*d)).clamp(1, all);
+    let blocks = func.attrs.minnctapersm.filter(|n| threads.saturating_mul(*n) <= all).unwrap_or(u32::MAX);
+    let by_shared = u32::from(info.shared_kib) * 1024 / (shared_size.next_multiple_of(128) + 1024);
+    let blocks = blocks.min(all / threads).min(info.blocks.into()).min(by_shared).max(1);
+    let warps = threads.div_ceil(32).next_multiple_of(4);
+    sass::target::SmInfo::registers_for(32 * warps.saturating_mul(blocks)).max(info.full_registers())
 }
 
 /// Most registers that may be stated for a kernel, from `.maxnreg`, launch bounds and options.
@@ -232,7 +241,7 @@ pub fn max_regs(func: &Func, opts: &Options<'_>) -> u8 {
         // As many registers as leave room for the CTAs, if there can be so many: 64 Ki registers, granted by the
         // warp in units of 256; warps come in fours.
         let threads = d.iter().fold(1u32, |n, d| n.saturating_mul(*d)).max(1);
-        let most = threads_per_sm(opts.target.sm);
+        let most = u32::from(opts.target.info().threads);
         let ctas = func.attrs.minnctapersm.filter(|n| threads.saturating_mul(*n) <= most);
         let warps = threads.div_ceil(32).next_multiple_of(4).saturating_mul(ctas.unwrap_or(1).max(1));
         limit = limit.min((65536 / 32 / warps.clamp(1, 2048)) & !7);

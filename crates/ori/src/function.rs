@@ -550,6 +550,9 @@ pub struct Function {
     /// Most registers that may be stated for the function, from `.maxnreg`, launch bounds and options: the code may name
     /// [`sass::target::HARDWARE_REGISTERS`] fewer.
     pub max_regs: u8,
+    /// Registers to aim at: with more, fewer threads fit into a multiprocessor than it could hold, as far as launch bounds and
+    /// shared memory tell.
+    pub aim_regs: u8,
     /// Data of constant bank 2 (literals, jump tables).
     pub literals: Vec<u8>,
     /// What its calls go to.
@@ -580,6 +583,7 @@ impl Function {
             shared_size: 0,
             barriers: 0,
             max_regs: 255,
+            aim_regs: target.info().full_registers(),
             literals: Vec::new(),
             callees: IndexSet::default(),
             quiet: IndexSet::default(),

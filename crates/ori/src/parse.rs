@@ -131,6 +131,7 @@ impl State {
                 "shared" => func.shared_size = n,
                 "barriers" => func.barriers = narrow(n)?,
                 "regs" => func.max_regs = narrow(n)?,
+                "aim" => func.aim_regs = narrow(n)?,
                 _ => return Err(format!("unknown property `{key}`")),
             }
         }

@@ -273,7 +273,7 @@ impl Display for Function {
         let kind = if self.entry { "entry" } else { "func" };
         writeln!(
             f,
-            "function {} {} {kind} local={}{} shared={} barriers={} regs={}{}{}{}{} {{",
+            "function {} {} {kind} local={}{} shared={} barriers={} regs={}{}{}{}{}{} {{",
             self.name,
             self.target,
             self.local_size,
@@ -281,6 +281,11 @@ impl Display for Function {
             self.shared_size,
             self.barriers,
             self.max_regs,
+            if self.aim_regs == self.target.info().full_registers() {
+                String::new()
+            } else {
+                format!(" aim={}", self.aim_regs)
+            },
             callees(&self.callees),
             quiet(&self.quiet),
             symbols(&self.symbols),

@@ -56,6 +56,12 @@ pub struct SmInfo {
     pub vimnmx: bool,
     /// Binary64 is so slow that ptxas keeps its instructions apart (`backend`'s `hazards::pacing`).
     pub paced_fp64: bool,
+    /// Most threads that a multiprocessor holds (CUDA programming guide, compute capabilities).
+    pub threads: u16,
+    /// Most blocks that it holds.
+    pub blocks: u8,
+    /// KiB of shared memory that its blocks can have together.
+    pub shared_kib: u16,
     /// Largest uniform register count (URZ not counted).
     pub uregs: u8,
     /// Index that encodes URZ.
@@ -79,6 +85,18 @@ pub static SMS: &[SmInfo] = &[
 ];
 
 impl SmInfo {
+    /// Registers of a thread with which a multiprocessor still holds as many threads as it can: 64 Ki registers, granted to
+    /// warps in portions of 256.
+    pub const fn full_registers(&self) -> u8 {
+        Self::registers_for(self.threads as u32)
+    }
+
+    /// The same for another number of threads.
+    pub const fn registers_for(threads: u32) -> u8 {
+        let each = (65536 / if threads == 0 { 1 } else { threads }) & !7;
+        if each > 255 { 255 } else { each as u8 }
+    }
+
     /// How far the first kernel parameter is from where the alignment of parameters counts from: up to sm_90 that is the start
     /// of the constant bank, from sm_100 on the first parameter itself.
     pub const fn param_skew(&self) -> u16 {
@@ -114,6 +132,22 @@ const fn sm(sm: u8, has_a: bool, has_f: bool) -> SmInfo {
         alu_const: sm < 90,
         vimnmx: sm >= 90 && sm != 110,
         paced_fp64: matches!(sm, 103 | 110 | 120 | 121),
+        threads: match sm {
+            75 => 1024,
+            80 | 90 | 100 | 103 => 2048,
+            _ => 1536,
+        },
+        blocks: match sm {
+            75 | 86 | 87 | 88 => 16,
+            89 | 110 | 120 | 121 => 24,
+            _ => 32,
+        },
+        shared_kib: match sm {
+            75 => 64,
+            80 | 87 => 164,
+            86 | 88 | 89 | 120 | 121 => 100,
+            _ => 228,
+        },
         uregs: if blackwell { 80 } else { 63 },
         urz: if blackwell { 255 } else { 63 },
     }

@@ -1,5 +1,9 @@
-//! Gives every web registers: widest first, then in order of appearance, lowest register first; a web that
-//! finds no room takes it from cheaper ones.
+//! Gives every web registers: widest first, then in order of appearance; a web that finds no room takes it from cheaper
+//! ones.
+//!
+//! Of the registers of a window ([`Windows`]) the next free one is taken, and not the lowest, so that what is used again
+//! was last used as long ago as possible: where it matters, instructions keep their freedom to change places. Those
+//! above it are taken lowest first.
 
 use super::Limits;
 use super::intervals::{Held, Intervals};
@@ -17,12 +21,18 @@ type Unit = BTreeMap<u32, (u32, Option<Web>)>;
 /// The files that are allocated, in the order of [`RegFile`].
 pub const FILES: [RegFile; 5] = [RegFile::R, RegFile::P, RegFile::UR, RegFile::UP, RegFile::B];
 
+/// How many registers of each file, from 0 on, are given out in turn.
+pub type Windows = [u8; 5];
+
 /// Registers of all webs.
 pub struct Coloring {
     /// First register of each web's frame.
     pub reg: SecondaryMap<Web, Option<u8>>,
     units: [Vec<Unit>; 5],
     limits: Limits,
+    windows: Windows,
+    /// Where the search in each window begins.
+    next: Windows,
     /// Registers of each file up to the highest that is used.
     pub used: [u16; 5],
 }
@@ -44,12 +54,15 @@ impl Coloring {
     pub fn new(
         webs: &Webs,
         limits: &Limits,
+        windows: Windows,
         pinned: impl Fn(&WebData) -> bool,
     ) -> Result<Coloring, Vec<Web>> {
         let mut c = Coloring {
             reg: SecondaryMap::new(),
             units: FILES.map(|f| vec![Unit::new(); usize::from(limits.count(f))]),
             limits: *limits,
+            windows,
+            next: [0; 5],
             used: [0; 5],
         };
         for (reg, at) in &webs.fixed {
@@ -134,7 +147,7 @@ impl Coloring {
         (0..self.units[d.file as usize].len() as u16).step_by(usize::from(d.align)).map(|r| r as u8)
     }
 
-    fn free_frame(&self, d: &WebData, hints: &[u8]) -> Option<u8> {
+    fn free_frame(&mut self, d: &WebData, hints: &[u8]) -> Option<u8> {
         let free = |r: &u8| {
             self.fits(d, *r)
                 && d.lanes.iter().enumerate().all(|(k, lane)| {
@@ -142,7 +155,19 @@ impl Coloring {
                     lane.iter().all(|h| conflicts(unit, h.at).next().is_none())
                 })
         };
-        hints.iter().copied().find(free).or_else(|| self.candidates(d).find(free))
+        if let Some(r) = hints.iter().copied().find(free) {
+            return Some(r);
+        }
+        let (window, next) = (self.windows[d.file as usize], self.next[d.file as usize]);
+        let in_window = |r: &u8| usize::from(*r) + d.lanes.len() <= usize::from(window);
+        let turn = |r: &u8| in_window(r) && *r >= next;
+        let found = self.candidates(d).filter(turn).find(free);
+        let found = found.or_else(|| self.candidates(d).filter(|r| in_window(r) && *r < next).find(free));
+        if let Some(r) = found {
+            self.next[d.file as usize] = r + d.lanes.len() as u8;
+            return Some(r);
+        }
+        self.candidates(d).filter(|r| !in_window(r)).find(free)
     }
 
     /// The frame whose owners are together lightest, if they are lighter than `limit`.

@@ -12,7 +12,7 @@ mod intervals;
 mod prepare;
 mod rewrite;
 mod slots;
-mod spill;
+pub(crate) mod spill;
 mod webs;
 
 use crate::liveness::Ranges;
@@ -174,7 +174,19 @@ pub fn allocate(func: &mut Function, limits: &Limits) -> Result<Stats, Error> {
         let webs = webs::Webs::new(work, &cfg, isolated, &apart, split_ranges);
         let origin = |v: Value| isolated.origin.get(&v).copied().unwrap_or(v);
         let is_pinned = |v: Value| spiller.pinned.contains(origin(v).index());
-        let colors = color::Coloring::new(&webs, limits, |w| w.members.iter().all(|(v, _)| is_pinned(*v)));
+        let all_pinned = |w: &webs::WebData| w.members.iter().all(|(v, _)| is_pinned(*v));
+        let mut colors = color::Coloring::new(&webs, limits, [0; 5], all_pinned);
+        if let Ok(lowest) = &colors {
+            let windows = windows(func, limits, lowest.used);
+            let fits =
+                |c: &color::Coloring| (0..5).all(|f| c.used[f] <= lowest.used[f].max(windows[f].into()));
+            if windows != [0; 5]
+                && let Ok(in_turn) = color::Coloring::new(&webs, limits, windows, all_pinned)
+                && fits(&in_turn)
+            {
+                colors = Ok(in_turn);
+            }
+        }
         let failed = match colors {
             Ok(colors) => {
                 rewrite::apply(work, &cfg, &webs, &colors)?;
@@ -220,6 +232,24 @@ pub fn allocate(func: &mut Function, limits: &Limits) -> Result<Stats, Error> {
         checker::check(&before, func, limits).map_err(|e| Error::Check(format!("{e}\n{func}")))?;
     }
     Ok(stats(func, &cfg, &spiller))
+}
+
+/// More general registers than needed that are given out in turn.
+const SLACK: u16 = 4;
+
+/// How many registers are given out in turn ([`color`]), where these are `needed`: no fewer warps fit for that.
+fn windows(func: &Function, limits: &Limits, needed: [u16; 5]) -> color::Windows {
+    // A function of a kernel's saves what it uses.
+    if !func.entry {
+        return [0; 5];
+    }
+    let needed = needed[RegFile::R as usize];
+    let kept = u16::from(HARDWARE_REGISTERS);
+    let step = (needed + kept).next_multiple_of(8).max(func.target.info().full_registers().into());
+    let mut windows = [0; 5];
+    windows[RegFile::R as usize] = (needed + SLACK).min(step - kept).min(limits.regs_r.into()) as u8;
+    windows[RegFile::P as usize] = limits.preds;
+    windows
 }
 
 fn stats(func: &Function, cfg: &Cfg, spiller: &Spiller) -> Stats {

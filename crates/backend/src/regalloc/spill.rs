@@ -85,6 +85,22 @@ impl Spiller {
         any
     }
 
+    /// The constants among the general registers that must be made again where they are used, so that no more than `limit`
+    /// registers are needed anywhere, as far as that helps.
+    pub fn constants(func: &Function, cfg: &Cfg, limit: u32, ranges: &Ranges) -> FixedBitSet {
+        let mut chosen = FixedBitSet::with_capacity(func.values.len());
+        if most_needed(func, cfg, RegFile::R, limit, ranges) > limit {
+            let mut pinned = FixedBitSet::with_capacity(func.values.len());
+            pinned.insert_range(..);
+            for d in func.insts.values().filter(|d| is_constant(d)) {
+                d.for_each_def(|n| n.value().into_iter().for_each(|v| pinned.set(v.index(), false)));
+            }
+            let only = Spiller { pinned, ..Spiller::default() };
+            only.choose(func, cfg, RegFile::R, limit, ranges, &mut chosen);
+        }
+        chosen
+    }
+
     /// Sweeps over the program; where more than `limit` registers are needed, picks the live value that is
     /// used least often per point that it lives.
     fn choose(

@@ -1,0 +1,157 @@
+//! What may change places: the rules that both schedulers keep.
+//!
+//! Order is kept between memory accesses that may overlap unless both only read, between strong accesses and all
+//! others, and around everything that synchronizes, transfers control or reads a clock. What an instruction does with
+//! memory is in the table (`sass::memory`); what only PTX knows, the caller says.
+
+use sass::memory::{MemoryAccess, MemoryEffect, MemoryEffects};
+use sass::{AddrWidth, Changes, Effect, Flow, Mod, Mods, Opcode, Operand};
+use smallvec::SmallVec;
+
+/// Stores and the like that a later access is compared with; older ones are summed up.
+const MAX_WRITES: usize = 48;
+/// Loads that a later store is compared with.
+const MAX_READS: usize = 192;
+
+/// What a register holds: equal ones are equal contents.
+pub type Contents = (u32, u32);
+
+/// Whether nothing may move past the instruction.
+pub fn is_boundary<R, L>(op: Opcode, operands: &[Operand<R, L>]) -> bool {
+    let info = op.info();
+    let clock = |o: &Operand<R, L>| matches!(o, Operand::Special(s) if s.info().changes == Changes::Clock);
+    let ends = match info.effect {
+        Effect::Pure | Effect::State | Effect::Control(Flow::Region) => false,
+        Effect::Memory => info.accesses == MemoryEffects::Fence,
+        Effect::Order | Effect::Sync(_) | Effect::Control(_) => true,
+    };
+    ends || operands.iter().any(clock)
+}
+
+/// What an instruction does with memory, as far as order goes.
+#[derive(Clone)]
+pub struct Access {
+    /// Must keep its place among all accesses.
+    strong: bool,
+    parts: SmallVec<[Part; 1]>,
+}
+
+/// What it does at one address.
+#[derive(Clone, Copy)]
+struct Part {
+    access: MemoryAccess,
+    /// The bytes accessed; `None` if unknown.
+    place: Option<Place>,
+}
+
+/// Bytes relative to a base register's value.
+#[derive(Clone, Copy)]
+struct Place {
+    base: Option<Contents>,
+    offset: i32,
+    size: u32,
+}
+
+impl Access {
+    fn only_reads(&self) -> bool {
+        !self.strong && self.parts.iter().all(|p| p.access.effect == MemoryEffect::Read)
+    }
+
+    fn conflicts(&self, other: &Access) -> bool {
+        let parts = || self.parts.iter().flat_map(|a| other.parts.iter().map(move |b| (a, b)));
+        self.strong || other.strong || parts().any(|(a, b)| a.conflicts(b))
+    }
+}
+
+impl Part {
+    fn conflicts(&self, other: &Part) -> bool {
+        let reads = |p: &Part| p.access.effect == MemoryEffect::Read;
+        if reads(self) && reads(other) || !self.access.space.overlaps(other.access.space) {
+            return false;
+        }
+        // One number is another address in another space.
+        let same = |a: &Place, b: &Place| self.access.space == other.access.space && a.base == b.base;
+        match (&self.place, &other.place) {
+            (Some(a), Some(b)) if same(a, b) => {
+                let range = |p: &Place| (i64::from(p.offset), i64::from(p.offset) + i64::from(p.size));
+                range(a).0 < range(b).1 && range(b).0 < range(a).1
+            }
+            _ => true,
+        }
+    }
+}
+
+/// What an instruction accesses; `ordered`: it keeps its place whatever its modifiers say. `contents` says what a base
+/// register holds.
+pub fn access<R: Copy, L>(
+    op: Opcode,
+    mods: &Mods,
+    operands: &[Operand<R, L>],
+    ordered: bool,
+    contents: impl Fn(R) -> Contents,
+) -> Option<Access> {
+    let all = Access { strong: true, parts: SmallVec::new() };
+    let accesses = match op.info().accesses {
+        // What is left of bringing lanes together that are together.
+        _ if op == Opcode::NOP => return Some(all),
+        MemoryEffects::None => return None,
+        MemoryEffects::Fence => return Some(all),
+        MemoryEffects::Accesses(a) => a,
+    };
+    // Read-only data.
+    if op == Opcode::LDG && mods.has(Mod::CONSTANT) && !ordered {
+        return None;
+    }
+    let addresses = operands.iter().filter(|o| matches!(o, Operand::Addr { .. }));
+    let parts: SmallVec<[Part; 1]> = accesses
+        .iter()
+        .zip(addresses)
+        .map(|(access, address)| {
+            let place = match (address, access.size(mods)) {
+                // The offset counts bytes from the register, unless that is scaled.
+                (
+                    Operand::Addr {
+                        base, width: AddrWidth::R32 | AddrWidth::R64, uniform: None, offset, ..
+                    },
+                    Some(size),
+                ) => Some(Place { base: base.map(&contents), offset: *offset, size }),
+                _ => None,
+            };
+            Part { access: *access, place }
+        })
+        .collect();
+    let atomic = accesses.iter().any(|a| a.effect == MemoryEffect::Atomic);
+    let missing = parts.len() != accesses.len();
+    let strong = ordered || atomic || missing || mods.has(Mod::STRONG) || mods.has(Mod::MMIO);
+    Some(Access { strong, parts })
+}
+
+/// The accesses of a stretch of code that later ones may conflict with.
+#[derive(Default)]
+pub struct Accesses {
+    reads: Vec<(u32, Access)>,
+    /// All others.
+    writes: Vec<(u32, Access)>,
+}
+
+impl Accesses {
+    /// Adds the access of instruction `node`, and calls `edge` for those that must stay before it.
+    pub fn add(&mut self, node: u32, access: Access, mut edge: impl FnMut(u32)) {
+        let before = |list: &[(u32, Access)], edge: &mut dyn FnMut(u32)| {
+            list.iter().filter(|(_, b)| access.conflicts(b)).for_each(|(b, _)| edge(*b));
+        };
+        if access.only_reads() {
+            before(&self.writes, &mut edge);
+            return self.reads.push((node, access));
+        }
+        let many = self.writes.len() == MAX_WRITES || self.reads.len() > MAX_READS;
+        if many || access.strong {
+            // Everything older comes before this one, and this one before everything later.
+            self.reads.drain(..).chain(self.writes.drain(..)).for_each(|(b, _)| edge(b));
+            return self.writes.push((node, Access { strong: true, ..access }));
+        }
+        before(&self.reads, &mut edge);
+        before(&self.writes, &mut edge);
+        self.writes.push((node, access));
+    }
+}
