@@ -160,10 +160,24 @@ pub fn finish(
     code.stack_bytes = machine.frame_bytes;
     code.callees = func.callees.iter().cloned().collect();
     code.symbols.clone_from(&func.symbols);
-    code.barriers = u32::from(func.barriers);
+    code.barriers = named_barriers(&code.insts).unwrap_or(u32::from(func.barriers));
     code.shared_size = func.shared_size;
     code.literals.clone_from(&func.literals);
     Ok(code)
+}
+
+/// How many named barriers code without calls uses, if all of them are constants.
+fn named_barriers(insts: &[sass::Inst]) -> Option<u32> {
+    let mut most = 0;
+    for inst in insts {
+        match (inst.op, inst.operands.first()) {
+            (sass::Opcode::CALL, _) => return None,
+            (sass::Opcode::BAR, Some(sass::Operand::Imm(n))) => most = most.max(*n as u32 + 1),
+            (sass::Opcode::BAR, _) => return None,
+            _ => {}
+        }
+    }
+    Some(most)
 }
 
 /// Orders the instructions and covers their hazards.

@@ -398,7 +398,24 @@ pub fn cas_loop(
     b.block = head;
     let new = modify(b, old);
     let cas = Atomic { op: AtomOp::Cas, ..*a };
-    let seen = atom(b, &cas, address.clone(), &[operand(old), operand(new)], ori::ALWAYS, None);
+    let data = [operand(old), operand(new)];
+    // Of 64 bits there is none in local memory, which nobody else writes.
+    let local = (a.space == Space::Generic && a.words == 2).then(|| {
+        let (check, store) = (b.func.add_block(), b.func.add_block());
+        let (seen, swapped) = try_atom(b, &cas, address.clone(), &data);
+        b.terminate(ori::Terminator::Branch {
+            cond: swapped.into(),
+            not: false,
+            taken: Builder::call(check),
+            fall: Builder::call(store),
+        });
+        b.block = check;
+        (seen, store)
+    });
+    let seen = match local {
+        Some((seen, _)) => seen,
+        None => atom(b, &cas, address.clone(), &data, ori::ALWAYS, None),
+    };
     let changed = if a.words == 2 {
         use crate::emit::Pair;
         b.isetp64(Mod::NE, false, &Pair::of(seen), &Pair::of(old))
@@ -409,8 +426,29 @@ pub fn cas_loop(
         cond: changed.into(),
         not: false,
         taken: ori::BlockCall { block: head, args: SmallVec::from_slice(&[seen]) },
-        fall: Builder::call(done),
+        fall: match local {
+            Some(_) => ori::BlockCall { block: done, args: SmallVec::from_slice(&[seen]) },
+            None => Builder::call(done),
+        },
     });
+    let Some((_, block)) = local else {
+        b.block = done;
+        return seen;
+    };
+    b.block = block;
+    let plain = Access {
+        space: a.space,
+        size: 4 * a.words,
+        signed: false,
+        order: Order::Weak,
+        evict: None,
+        prefetch: None,
+        constant: false,
+    };
+    store(b, &plain, address.clone(), operand(new), ori::ALWAYS);
+    b.terminate(ori::Terminator::Jump(ori::BlockCall { block: done, args: SmallVec::from_slice(&[old]) }));
+    let before = b.func.add_value(RegFile::R, width);
+    b.func.blocks[done].params.push(before);
     b.block = done;
-    seen
+    before
 }

@@ -8,7 +8,7 @@ use crate::emit::{Emit, Pair, as_imm, imm, ineg, rz};
 use crate::func::{Lower, Result};
 use crate::statement::Statement;
 use crate::types::Ty;
-use ori::{Builder, Macro, Name, Operand, operand};
+use ori::{Builder, Macro, Name, Operand, Value, operand};
 use ptx::{Mod as M, Space};
 use sass::{Mod, Opcode, Reg, RegFile};
 
@@ -125,13 +125,7 @@ impl Lower<'_, '_> {
         };
         let a = self.addr_operand(&inst.operands[n])?;
         let at = self.mbarrier_address(inst, a)?;
-        let count = match inst.operands.get(n + 1) {
-            Some(o) => {
-                let c = self.src(o, Ty::U32)?.low();
-                Some(operand(self.b.reg(&c)))
-            }
-            None => None,
-        };
+        let count = inst.operands.get(n + 1).map(|o| self.src(o, Ty::U32)).transpose()?.map(|s| s.low());
         let arrives = inst.one_of(&[M::arrive, M::arrive_drop]).is_some();
         if !arrives {
             inst.moot(&[M::cluster]);
@@ -140,7 +134,9 @@ impl Lower<'_, '_> {
         if d.is_none() && (!arrives || inst.has(M::shared_cluster)) {
             mods.push(Mod::RED);
         }
-        if inst.has(M::noComplete) {
+        // Without a result it is an arrival as any other.
+        let open = inst.has(M::noComplete) && d.is_some();
+        if open {
             mods.push(Mod::TMASK);
         }
         if inst.has(M::arrive_drop) {
@@ -158,6 +154,12 @@ impl Lower<'_, '_> {
             access::before(&mut self.b, Order::Release(access::Scope::Cluster), ori::ALWAYS);
         }
         let count = count.unwrap_or_else(rz);
+        if let (true, Some(d)) = (open, d) {
+            let state = self.arrive_in_groups(&mods, at, &count)?;
+            self.write(d, state);
+            return Ok(());
+        }
+        let count = if as_imm(&count) == Some(0) { rz() } else { operand(self.b.reg(&count)) };
         match d {
             Some(d) => {
                 let v = self.b.def(Opcode::SYNCS_ARRIVE, &mods, &[at, count]);
@@ -168,6 +170,34 @@ impl Lower<'_, '_> {
             }
         }
         Ok(())
+    }
+
+    /// An arrival that does not complete the phase, and the state that each lane found. SYNCS gives those that arrive together at
+    /// a barrier the upper half of the state before, and who they are: a lane adds the arrivals of the lanes below it. So they
+    /// must arrive as often, and take turns if that is not known.
+    fn arrive_in_groups(&mut self, mods: &[Mod], at: Operand, count: &Operand) -> Result<Value> {
+        let times = operand(self.b.reg(count));
+        if as_imm(count).is_some() {
+            let found = self.b.def(Opcode::SYNCS_ARRIVE, mods, &[at, times.clone()]);
+            return Ok(self.state_of_lane(found, times));
+        }
+        self.in_turns(std::slice::from_ref(&times), |l, _, mine| {
+            let shape = ori::ValueData { file: RegFile::R, width: 2 };
+            let (found, before) = (l.b.func.add_value(RegFile::R, 2), l.undefined(shape));
+            let operands = [operand(found), at, times.clone()];
+            l.b.guarded(mine, Opcode::SYNCS_ARRIVE, mods, &operands, &[before.into()]);
+            Ok(l.state_of_lane(found, times.clone()))
+        })
+    }
+
+    fn state_of_lane(&mut self, found: Value, times: Operand) -> Value {
+        let below = self.b.def(Opcode::S2R, &[], &[Operand::Special(sass::SpecialReg::SR_LTMASK)]);
+        let [group, state] = [0, 1].map(|k| operand(Name::Part(found, k)));
+        let earlier = self.b.and(group.clone(), operand(below));
+        let earlier = self.b.def(Opcode::POPC, &[], &[operand(earlier)]);
+        let earlier = self.b.shl(operand(earlier), imm(11));
+        let state = self.b.imad(operand(earlier), times, state);
+        self.b.pair(&Pair::parts(group, operand(state)))
     }
 
     /// `.test_wait`, `.try_wait`.

@@ -237,6 +237,14 @@ fn arrivals_that_complete_nothing_say_so() {
     for (target, insts) in code(source, 90) {
         let at = places(&insts, Opcode::SYNCS_ARRIVE)[0];
         assert!(insts[at].mods.has(Mod::TMASK), "{target}");
+        // The state that the lane finds is behind the arrivals of those below it.
+        assert!(places(&insts, Opcode::POPC)[0] > at, "{target}");
+    }
+    for (target, insts) in
+        code(&source.replace("%a2, [s], 3;", "_, [s], 3;").replace("%a1], %a2", "%a1], %a1"), 90)
+    {
+        let at = places(&insts, Opcode::SYNCS_ARRIVE)[0];
+        assert!(!insts[at].mods.has(Mod::TMASK), "{target}");
     }
 }
 

@@ -352,3 +352,88 @@ fn what_depends_on_undefined_values_is_not_compared_and_the_rest_is() {
     let verdict = verify::kernel(&module, &nothing_else, &cubin, "k", 0..2);
     assert!(matches!(verdict, Verdict::Undefined(_)), "{verdict}");
 }
+
+/// The states that arrivals find which say that they do not complete the phase: of one count, and of several.
+const ARRIVALS: &str = "
+.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry k(.param .u64 in, .param .u64 out)
+{
+	.reg .b64 %a<9>, %s<9>; .reg .b32 %r<12>; .reg .pred %p<4>;
+	.shared .align 8 .b8 s[64];
+	ld.param.u64 %a1, [out]; mov.u32 %r0, %tid.x; mul.wide.u32 %a2, %r0, 32; add.u64 %a1, %a1, %a2;
+	setp.eq.u32 %p1, %r0, 0;
+	@%p1 mbarrier.init.shared.b64 [s], 5000;
+	@%p1 mbarrier.init.shared.b64 [s+8], 5000;
+	bar.sync 0;
+	and.b32 %r1, %r0, 3; add.u32 %r1, %r1, 1;
+	mbarrier.arrive.noComplete.shared.b64 %s1, [s], 3;
+	mbarrier.pending_count.b64 %r2, %s1;
+	mov.u32 %r4, 0;
+	bar.sync 0;
+	mbarrier.arrive.noComplete.shared.b64 %s2, [s+8], %r1;
+	mbarrier.pending_count.b64 %r3, %s2;
+	bar.sync 0;
+	mbarrier.arrive.shared.b64 %s3, [s+8], 1;
+	mbarrier.arrive_drop.noComplete.shared.b64 %s6, [s], 1;
+	bar.sync 0;
+	atom.shared.add.u64 %s4, [s], 0;
+	atom.shared.add.u64 %s5, [s+8], 0;
+	st.global.u64 [%a1], %s4; st.global.u64 [%a1+8], %s5;
+	and.b32 %r2, %r2, 0xfffff; and.b32 %r3, %r3, 0xfffff;
+	setp.gt.u32 %p2, %r2, 0; selp.u32 %r2, 1, 0, %p2;
+	st.global.u32 [%a1+16], %r2;
+	ret;
+}
+";
+
+#[test]
+fn arrivals_find_their_own_states() {
+    for target in ["sm_90", "sm_100", "sm_120"] {
+        let module = ptx::parse(ARRIVALS).unwrap();
+        for opt_level in [0, 3] {
+            let settings = Settings { opt_level, ..Settings::new(Target::parse(target).unwrap()) };
+            let cubin = compile(ARRIVALS, "k.ptx", &settings).unwrap().cubin;
+            assert_eq!(
+                verify::kernel(&module, ARRIVALS, &cubin, "k", 0..2),
+                Verdict::Same,
+                "{target} -O{opt_level}"
+            );
+        }
+    }
+}
+
+/// What there is for 64 bits in no local memory.
+const ATOMICS: &str = "
+.version 8.0
+.target sm_75
+.address_size 64
+.visible .entry k(.param .u64 in, .param .u64 out)
+{
+	.reg .b64 %a<9>, %s<9>, %l; .reg .b32 %r<12>; .reg .pred %p<4>;
+	.local .align 8 .b8 loc[64]; .shared .align 8 .b8 sh[4096];
+	ld.param.u64 %a1, [out]; mov.u32 %r0, %tid.x; mul.wide.u32 %a2, %r0, 64; add.u64 %a1, %a1, %a2;
+	mov.u64 %l, loc; cvta.local.u64 %l, %l;
+	mul.wide.u32 %s1, %r0, 77; add.u64 %s2, %s1, 13; shl.b64 %s3, %s1, 31;
+	st.u64 [%l], %s1; st.u64 [%l+8], %s2;
+	atom.max.u64 %s4, [%l], %s3; atom.and.b64 %s5, [%l+8], 0x55; atom.min.s64 %s6, [%l+8], -3;
+	ld.u64 %s7, [%l]; ld.u64 %s8, [%l+8];
+	st.global.u64 [%a1], %s4; st.global.u64 [%a1+8], %s5; st.global.u64 [%a1+16], %s6; st.global.u64 [%a1+24], %s7; st.global.u64 [%a1+32], %s8;
+	mov.u64 %l, sh; cvta.shared.u64 %l, %l; mul.wide.u32 %a3, %r0, 8; add.u64 %l, %l, %a3;
+	st.u64 [%l], %s2; atom.max.u64 %s4, [%l], %s3; ld.u64 %s5, [%l];
+	st.global.u64 [%a1+40], %s4; st.global.u64 [%a1+48], %s5;
+	ret;
+}
+";
+
+#[test]
+fn atomics_of_64_bits_work_on_local_memory() {
+    verified(ATOMICS, [0, 3]);
+    let settings = Settings::new(Target::parse("sm_90").unwrap());
+    let image = cubin::read::read(&compile(ATOMICS, "k.ptx", &settings).unwrap().cubin).unwrap();
+    let insts = image.kernels["k"].code.iter().map(|w| sass::decode(*w, settings.target, 0).unwrap());
+    let swaps: Vec<_> = insts.filter(|i| i.op == sass::Opcode::ATOM && i.mods.has(sass::Mod::CAS)).collect();
+    // Where there is none, its predicate says so.
+    assert!(!swaps.is_empty() && swaps.iter().all(|i| i.operands[0] != sass::Operand::reg(sass::Reg::PT)));
+}

@@ -174,8 +174,9 @@ fn assign(machine: &mut Machine, group_registers: &[Unit]) {
                     rest.iter().position(|i| timing::awaits(i.inst.op)).map_or(FAR, |n| (k + 1 + n) as u32);
                 write = Some(choose(&state, &mut needed, boards.clone(), when));
             }
-            // A copy to shared memory always counts its reads, as ptxas's do.
-            let always = inst.op == Opcode::LDGSTS || inst.op.info().holds_uniform;
+            // A copy to shared memory always counts its reads, and textures with a handle in registers, as ptxas's do.
+            let always = matches!(inst.op, Opcode::LDGSTS | Opcode::TXQ_B | Opcode::TXD_B)
+                || inst.op.info().holds_uniform;
             let covered = inst.op.info().awaited && !always;
             if timing::reads_late(target, inst)
                 && !covered

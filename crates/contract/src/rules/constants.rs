@@ -1,7 +1,7 @@
 //! What is read of the constant banks that the driver fills.
 
-use super::Rule;
-use crate::{File, Place};
+use super::{Judge, Rule, Seen};
+use crate::{Family, File, Place, Table};
 use sass::{ConstBank, Operand};
 
 pub struct Constants;
@@ -34,5 +34,23 @@ impl Rule for Constants {
                 }
             }
         }
+    }
+    fn learn(&self, table: &Table) -> Box<dyn Judge> {
+        Box::new(Words(Seen::new(table)))
+    }
+}
+
+/// What is read as a pair may be read as two words.
+struct Words(Seen);
+
+impl Judge for Words {
+    fn judge(&self, family: Family, observation: &str) -> Option<String> {
+        let word = observation.strip_prefix("c0 0x").and_then(|rest| rest.strip_suffix(" x1"));
+        let at = word.and_then(|digits| i32::from_str_radix(digits, 16).ok());
+        let pair = at.map(|at| format!("c0 {:#x} x2", at & !7));
+        if pair.is_some_and(|pair| self.0.judge(family, &pair).is_none()) {
+            return None;
+        }
+        self.0.judge(family, observation)
     }
 }

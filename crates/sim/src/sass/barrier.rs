@@ -111,7 +111,8 @@ fn arrive(o: &Operands<'_>) -> Result<Exec, Unsupported> {
     // Without a result it reaches the block of the cluster that the address names.
     let remote = o.take("RED");
     let leaves = o.take("OPTOUT");
-    // The arrival does not complete the phase.
+    // The arrival does not complete the phase, and the result is the upper half of the state before all lanes that arrive at
+    // the barrier, and which these are.
     let open = o.take("TMASK");
     let counts = [
         ("A1T0", (Some(1), Some(0))),
@@ -126,6 +127,7 @@ fn arrive(o: &Operands<'_>) -> Result<Exec, Unsupported> {
         let mut values = [0; 32];
         x.fetch(m.warp, &mut values);
         let addresses: [u64; 32] = std::array::from_fn(|lane| at.at(m.warp, lane));
+        let mut first = std::collections::BTreeMap::new();
         for lane in lanes(mask) {
             let value = i64::from(values[lane] as u32 as i32);
             let arrivals: i64 = arrivals.unwrap_or(value);
@@ -139,6 +141,14 @@ fn arrive(o: &Operands<'_>) -> Result<Exec, Unsupported> {
                 let what = "an arrival that completes the phase, though it says that it does not";
                 return Err(Fault::at(lane, what).because(Cause::Barrier));
             }
+            let raw = if open {
+                let group = lanes(mask).filter(|l| addresses[*l] == addresses[lane]);
+                let group = group.fold(0, |set: u64, l| set | 1 << l);
+                let before = *first.entry(addresses[lane]).or_insert(raw);
+                before >> 32 << 32 | group
+            } else {
+                raw
+            };
             dst.put(m.warp, lane, raw);
         }
         Ok(())
