@@ -17,6 +17,7 @@ mod fuzz;
 mod hazards;
 mod link;
 mod mutate;
+mod mutate_options;
 mod order;
 mod ptxfuzz;
 mod scaling;
@@ -66,6 +67,8 @@ enum Task {
     SabotageOrder(order::Options),
     /// Change single bits of instructions of ptxas's code and count what verification notices.
     MutateCode(mutate::Options),
+    /// Change command lines at random and compare whether ptxas and we accept them.
+    MutateOptions(mutate_options::Options),
     /// List the instructions of a folder's code that the simulator refuses, most frequent first.
     SimCoverage(coverage::Options),
     /// Execute PTX and code of every kernel in folders of PTX on made-up launches and compare.
@@ -115,6 +118,7 @@ fn main() -> ExitCode {
             }
         },
         Task::Zluda(o) => install_oracles().and_then(|bin| zluda::run(&bin, &o)),
+        Task::MutateOptions(o) => install_oracles().and_then(|bin| mutate_options::run(&root(), &bin, &o)),
         Task::Contract(o) => contract::run(&root(), &o),
         Task::Driver(o) => driver::run(&root(), &o).map(|out| println!("{}", out.display())),
         Task::DocsIsa => docs::write(&root()),

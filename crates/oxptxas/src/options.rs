@@ -44,7 +44,7 @@ pub enum Status {
 pub struct Opt {
     /// Long name, after `--`.
     pub long: &'static str,
-    /// Short name, after `-`.
+    /// Short name, after `-`; empty: there is none.
     pub short: &'static str,
     /// Argument.
     pub kind: Kind,
@@ -102,18 +102,12 @@ pub static OPTIONS: &[Opt] = &[
     ),
     opt(
         "compiler-stats",
-        "compiler-stats",
+        "",
         Words(&["time", "memory", "phase-wise", "t", "m", "p"]),
         Built,
         "print time (t), memory (m), and what each stage took (p)",
     ),
-    opt(
-        "compiler-stats-file",
-        "compiler-stats-file",
-        Word(&[]),
-        Built,
-        "add what --compiler-stats prints to this file",
-    ),
+    opt("compiler-stats-file", "", Word(&[]), Built, "add what --compiler-stats prints to this file"),
     opt("device-debug", "g", Flag, NotBuilt, "debug information"),
     opt(
         "device-function-maxrregcount",
@@ -139,7 +133,7 @@ pub static OPTIONS: &[Opt] = &[
     opt("force-store-cache", "fscm", LateWord(STORES), Built, "force a cache modifier on stores"),
     opt(
         "fdevice-time-trace",
-        "fdevice-time-trace",
+        "",
         Word(&[]),
         Built,
         "add what took how long to this trace, for Chrome's viewer",
@@ -170,6 +164,7 @@ pub static OPTIONS: &[Opt] = &[
         Moot,
         "take threads from make (--split-compile says how many there are)",
     ),
+    opt("key", "k", Word(&[]), Moot, "no effect any more"),
     opt("knob", "knob", List, Built, "of phases: DumpIR=, DisablePhases=, NumOptPhasesBudget=, OptBudget="),
     opt(
         "legacy-bar-warp-wide-behavior",
@@ -334,7 +329,8 @@ impl CommandLine {
             self.set(opt, &value)?;
             if !FILES.contains(&opt.long) {
                 let space = if self.recorded.is_empty() { "" } else { " " };
-                self.recorded.push_str(&format!("{space}-{} {value}", opt.short));
+                let (dash, name) = if opt.short.is_empty() { ("--", opt.long) } else { ("-", opt.short) };
+                self.recorded.push_str(&format!("{space}{dash}{name} {value}"));
                 self.recorded.truncate(self.recorded.trim_end().len());
             }
             if opt.long == "options-file" {
@@ -413,9 +409,8 @@ fn find(arg: &str) -> Result<(&'static Opt, Option<&str>), String> {
         return opt.map(|o| (o, value)).ok_or_else(|| format!("Unknown option '-{long}'"));
     }
     let short = &name[1..];
-    // Of options without a value the long name has two dashes.
-    let long = |o: &&Opt| o.long == short && o.kind != Kind::Flag;
-    if let Some(o) = OPTIONS.iter().find(|o| o.short == short || long(o)) {
+    // The long name has two dashes.
+    if let Some(o) = OPTIONS.iter().find(|o| !short.is_empty() && o.short == short) {
         return Ok((o, value));
     }
     if value.is_none() {
@@ -509,7 +504,8 @@ pub fn help(program: &str) -> String {
             Status::Only(v) => format!(" [only '{v}' so far]"),
             _ => String::new(),
         };
-        out.push_str(&format!("{left:<52}(-{})\n        {}{note}\n\n", o.short, o.help));
+        let short = if o.short.is_empty() { String::new() } else { format!("(-{})", o.short) };
+        out.push_str(&format!("{}\n        {}{note}\n\n", format!("{left:<52}{short}").trim_end(), o.help));
     }
     out
 }
@@ -529,7 +525,7 @@ mod tests {
             &["-arch=sm_90", "--opt-level", "3"],
             &["--gpu-name", "sm_90", "--opt-level", "3"],
             &["--gpu-name=sm_90", "--opt-level=3"],
-            &["-gpu-name=sm_90", "-O=3"],
+            &["-arch=sm_90", "-O=3"],
         ] {
             let line = parse(args).unwrap();
             assert_eq!(
@@ -558,6 +554,9 @@ mod tests {
             (&["-verbose"], "Unknown option 'verbose'"),
             (&["-O08"], "'08': expected a number"),
             (&["-O2147483648"], "32-bit integer value (2147483648) out of range"),
+            (&["-gpu-name=sm_90"], "Unknown option 'gpu-name'"),
+            (&["-opt-level", "3"], "Unknown option 'opt-level'"),
+            (&["-compiler-stats=t"], "Unknown option 'compiler-stats'"),
             (&["--split-compile", "-2147483649"], "32-bit integer value (-2147483649) out of range"),
             (
                 &["--use-trace-pid=99999999999999999999"],

@@ -69,8 +69,11 @@ fn run(program: &str, arguments: &[OsString]) -> Result<(), String> {
         }
         Ok(())
     };
-    for w in &line.warnings {
-        warn(w)?;
+    // What is said of the command line itself is never an error, and never left out.
+    let remark = |m: &str| tell(&format!("{program} warning : {m}\n"));
+    line.warnings.iter().for_each(|w| remark(w));
+    if line.has("key") {
+        remark("option 'key' has been deprecated");
     }
     if line.has("compile-only") && line.has("extensible-whole-program") {
         warn(
@@ -78,13 +81,8 @@ fn run(program: &str, arguments: &[OsString]) -> Result<(), String> {
         )?;
     }
     if line.has("preserve-relocs") {
-        // What an object needs is there anyway. ptxas lists the other addresses up to sm_89 only.
-        if target.sm < 90 && !line.has("compile-only") {
-            return Err(fatal(
-                "Option '--preserve-relocs' is not supported for executables before sm_90".into(),
-            ));
-        }
-        if target.sm >= 90 {
+        // What an object needs is there anyway. ptxas lists the other addresses, which are filled in, up to sm_89 only.
+        if target.sm >= 90 || !line.has("compile-only") {
             warn(&format!(
                 "'--preserve-relocs' option is not fully implemented for '{target}' and may not work as expected"
             ))?;
@@ -165,9 +163,9 @@ fn run(program: &str, arguments: &[OsString]) -> Result<(), String> {
     };
     let stats = Wanted::of(line.list("compiler-stats"));
     if line.has("compiler-stats-file") && !line.has("compiler-stats") {
-        warn(
+        remark(
             "Option '--compiler-stats-file' requires option '--compiler-stats'; ignoring since latter is not specified",
-        )?;
+        );
     }
     let trace = match line.value("fdevice-time-trace") {
         None => None,
@@ -282,6 +280,9 @@ fn level(line: &CommandLine) -> Result<u8, String> {
         Some(fast @ "max") => (fast, 0, "1,2,3"),
         Some(fast) => (fast, 1, "0,2,3"),
     };
+    if line.value("cloning").is_some_and(|v| v != "no") {
+        return Err(format!("Conflicting options -cloning=yes and --Ofast-compile={fast} specified"));
+    }
     if given.is_some_and(|g| g != level) {
         return Err(format!(
             "Conflicting options -opt-level=<{others}> and --Ofast-compile={fast} specified"
