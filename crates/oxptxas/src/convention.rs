@@ -30,6 +30,18 @@ fn spelling(var: &Var) -> String {
     }
 }
 
+/// Whether there is a vector register among parameters or results.
+fn has_vector(module: &Module, mut list: &[VarId]) -> bool {
+    while !list.is_empty() {
+        let n = module.components(list);
+        if n > 1 {
+            return true;
+        }
+        list = &list[n..];
+    }
+    false
+}
+
 /// Whether the convention has no place for a parameter or result: numbers of 8 and 16 bits. (Bits of that size have one.)
 fn is_narrow(var: &Var) -> bool {
     let number = matches!(var.ty, Type::u8 | Type::s8 | Type::u16 | Type::s16 | Type::pred);
@@ -39,13 +51,19 @@ fn is_narrow(var: &Var) -> bool {
 /// Functions with several results, in the order of the text: with one of them ptxas compiles the module without the
 /// convention.
 pub(crate) fn several_results(module: &Module) -> impl Iterator<Item = (FuncId, &Func)> {
-    module.funcs.iter().filter(|(_, f)| f.returns.len() > 1)
+    module.funcs.iter().filter(|(_, f)| f.returns.len() > module.components(&f.returns))
 }
 
 /// What ptxas says of modules with parameters and results that the convention has no place for. In an executable that
 /// concerns only functions that are called through pointers, whose address code takes, that call themselves, or that
 /// the driver brings; in an object all that have code.
 pub(crate) fn refused(module: &Module, linked: bool) -> Option<Diagnostic> {
+    let vector = |f: &&Func| has_vector(module, &f.params) || has_vector(module, &f.returns);
+    if let Some(f) = module.funcs.values().filter(|_| linked).find(vector) {
+        let message =
+            format!("Vector registers as parameters of '{}' are not supported in objects yet", f.name);
+        return Some(Diagnostic::whole(message));
+    }
     let calls = lower::CallGraph::new(module);
     let named: FxHashSet<FuncId> = module.funcs.keys().flat_map(|f| calls.named(f)).collect();
     let taken: FxHashSet<FuncId> = module.funcs.keys().flat_map(|f| address_taken(module, f)).collect();
@@ -59,7 +77,8 @@ pub(crate) fn refused(module: &Module, linked: bool) -> Option<Diagnostic> {
         module.funcs.iter().filter(|(id, f)| concerned(*id, f)).map(|(_, f)| f).collect();
     let through = module.funcs.keys().flat_map(|f| prototypes_called(module, f));
     funcs.extend(through.map(|f| &module.funcs[f]));
-    let narrow = |vars: &[VarId]| vars.iter().any(|v| is_narrow(&module.vars[*v]));
+    let narrow =
+        |vars: &[VarId]| !has_vector(module, vars) && vars.iter().any(|v| is_narrow(&module.vars[*v]));
     let (how, of, what) = if funcs.iter().any(|f| narrow(&f.params)) {
         ("passing", "to", "parameters")
     } else if funcs.iter().any(|f| narrow(&f.returns)) {

@@ -517,6 +517,13 @@ pub enum AddrBase {
 }
 
 impl Module {
+    /// How many of the first of these parameters are one in the text: the components of a vector register, else one.
+    pub fn components(&self, params: &[VarId]) -> usize {
+        let Some(first) = params.first().map(|v| &self.vars[*v]) else { return 0 };
+        let same = |v: &&VarId| first.space == Space::Reg && self.vars[**v].span == first.span;
+        1 + params[1..].iter().take_while(same).count()
+    }
+
     /// Byte offset of each kernel parameter, and the size of all: in order, each at its alignment, which counts from
     /// [`Module::param_skew`] bytes before the first (ptxas 13.0.88, docs/cubin.md).
     pub fn param_layout(&self, func: &Func) -> (Vec<u32>, u32) {

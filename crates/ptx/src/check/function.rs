@@ -104,10 +104,6 @@ impl<'m> Checker<'m> {
             if var.ptr.is_some() {
                 self.error(var.span, "Illegal placement of kernel parameter attribute");
             }
-            if var.space == Space::Reg && var.vector > 1 {
-                let message = format!("Vector register '{}' as a parameter is not supported yet", var.name);
-                self.error(var.span, message);
-            }
         }
         for p in func.returns.iter().filter(|p| module.vars[**p].is_unsized()) {
             self.error(module.vars[*p].span, "Output parameter cannot be an incomplete array.");

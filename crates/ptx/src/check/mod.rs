@@ -50,7 +50,7 @@ pub fn target_sm(module: &Module) -> u16 {
     target(module).0
 }
 
-/// SM number and suffix of the module's `.target`.
+/// SM number and suffix of the module's `.target`: of the last SM that it names, as ptxas has it.
 pub fn target(module: &Module) -> (u16, Suffix) {
     let sm = |t: &String| {
         let number = t.strip_prefix("sm_")?;
@@ -62,7 +62,7 @@ pub fn target(module: &Module) -> (u16, Suffix) {
         };
         Some((digits.parse().ok()?, suffix))
     };
-    module.targets.iter().find_map(sm).unwrap_or((0, Suffix::None))
+    module.targets.iter().rev().find_map(sm).unwrap_or((0, Suffix::None))
 }
 
 /// Whether a module can be compiled to `sm` with `suffix`. A module for `sm_100f` runs on every SM of the family
@@ -78,7 +78,7 @@ pub fn runs_on(module: &Module, sm: u16, suffix: Suffix) -> bool {
 /// Why a module can't be compiled to `sm` with `suffix`, which the user called `arch`; in ptxas's words.
 pub fn refusal(module: &Module, sm: u16, suffix: Suffix, arch: &str) -> Option<String> {
     let (own, own_suffix) = target(module);
-    let name = module.targets.first()?;
+    let name = module.targets.iter().rfind(|t| t.starts_with("sm_"))?;
     if own > sm {
         return Some("SM version specified by .target is higher than default SM version assumed".into());
     }

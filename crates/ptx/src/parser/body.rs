@@ -211,14 +211,22 @@ impl<'s> FuncState<'s> {
     }
 }
 
+/// The components of a vector.
+pub(super) const COMPONENTS: [&str; 4] = ["x", "y", "z", "w"];
+
+/// The name of the register that holds a component of a vector.
+pub(super) fn component_name(name: &str, component: &str) -> String {
+    format!("{name}_{component}")
+}
+
 /// A register, or one for each component of a vector; the first.
 fn new_registers(body: &mut Body, name: &str, ty: Type, vector: u8) -> RegId {
     if vector == 1 {
         return body.regs.push(Reg { name: name.into(), ty });
     }
-    let component = |c: &str| Reg { name: format!("{name}_{c}").into(), ty };
-    let first = body.regs.push(component("x"));
-    for c in &["y", "z", "w"][..usize::from(vector) - 1] {
+    let component = |c: &str| Reg { name: component_name(name, c).into(), ty };
+    let first = body.regs.push(component(COMPONENTS[0]));
+    for c in &COMPONENTS[1..usize::from(vector)] {
         body.regs.push(component(c));
     }
     first
@@ -253,18 +261,30 @@ impl<'s> Parser<'s> {
         self.find_labels(&mut state);
         self.func = Some(state);
         self.open_scope(open);
-        for v in func.params.iter().chain(&func.returns) {
-            let var = &self.module.vars[*v];
-            let (name, span) = (self.text_of(var.span), var.span);
-            let state = self.func.as_mut().expect("inside a function");
-            let local = if var.space == Space::Reg {
-                let reg = Reg { name: var.name.as_str().into(), ty: var.ty };
-                Local::Reg(state.body.regs.push(reg))
-            } else {
-                Local::Var(*v)
-            };
-            if !var.name.is_empty() && state.define(name, local).is_err() {
-                self.error(span, format!("Duplicate definition of variable '{name}'"));
+        for list in [&func.params, &func.returns] {
+            let mut rest = &list[..];
+            while let [v, ..] = *rest {
+                let (of_vector, others) = rest.split_at(self.module.components(rest));
+                rest = others;
+                let var = &self.module.vars[v];
+                let (name, span) = (self.text_of(var.span), var.span);
+                let state = self.func.as_mut().expect("inside a function");
+                let local = if var.space == Space::Reg {
+                    let mut regs = of_vector.iter().map(|v| {
+                        let var = &self.module.vars[*v];
+                        state.body.regs.push(Reg { name: var.name.as_str().into(), ty: var.ty })
+                    });
+                    let first = regs.next().expect("a component");
+                    match 1 + regs.count() {
+                        1 => Local::Reg(first),
+                        n => Local::Vector(first, n as u8),
+                    }
+                } else {
+                    Local::Var(v)
+                };
+                if !var.name.is_empty() && state.define(name, local).is_err() {
+                    self.error(span, format!("Duplicate definition of variable '{name}'"));
+                }
             }
         }
         while !self.state().scopes.is_empty() {

@@ -1,5 +1,6 @@
 //! Variables, initializers and function headers.
 
+use super::body::{COMPONENTS, component_name};
 use super::pragma::Place;
 use super::{Parsed, Parser};
 use crate::ast::{Func, FuncAttrs, Init, Linkage, Opaque, Reloc, Space, Symbol, Var, VarId};
@@ -465,7 +466,11 @@ impl Parser<'_> {
             let of = self.param_type()?;
             // Prototypes may leave the name out or write `_`.
             if self.peek() == Tok::Name {
-                out.push(self.declarator(space, Linkage::Internal, of)?);
+                let var = self.declarator(space, Linkage::Internal, of)?;
+                out.push(var);
+                if space == Space::Reg && of.vector > 1 {
+                    self.split_vector(var, out);
+                }
             } else {
                 let VarType { ty, vector, align, managed, opaque, ptr } = of;
                 let natural = ty.bytes() * u32::from(vector);
@@ -483,6 +488,9 @@ impl Parser<'_> {
                     ptr,
                     span,
                 }));
+                if let (Space::Reg, 2.., Some(var)) = (space, vector, out.last()) {
+                    self.split_vector(*var, out);
+                }
             }
             if !self.eat(Tok::Comma) {
                 break;
@@ -490,6 +498,20 @@ impl Parser<'_> {
         }
         self.expect(Tok::RParen)?;
         Ok(())
+    }
+
+    /// Makes a vector register, the last of the parameters, one for each component.
+    fn split_vector(&mut self, var: VarId, out: &mut Vec<VarId>) {
+        let whole = self.module.vars[var].clone();
+        let natural = whole.ty.bytes().max(1);
+        let component = |c: &str| {
+            let name = if whole.name.is_empty() { String::new() } else { component_name(&whole.name, c) };
+            Var { name, vector: 1, align: natural, ..whole.clone() }
+        };
+        self.module.vars[var] = component(COMPONENTS[0]);
+        for c in &COMPONENTS[1..usize::from(whole.vector)] {
+            out.push(self.module.vars.push(component(c)));
+        }
     }
 
     fn param_type(&mut self) -> Parsed<VarType> {
@@ -578,8 +600,10 @@ impl Parser<'_> {
         }
         self.bump();
         if let Some((name, _, version @ (major, minor), sm)) = directive {
-            let sms = self.module.targets.first().and_then(|t| t.strip_prefix("sm_"));
-            let have = sms.and_then(|t| t.trim_end_matches(['a', 'f']).parse().ok()).unwrap_or(u16::MAX);
+            let have = match crate::check::target_sm(&self.module) {
+                0 => u16::MAX,
+                sm => sm,
+            };
             let directive = if matches!(*name, "reqntid" | "minnctapersm") { " directive" } else { "" };
             let feature = format!("Feature '.{name}{directive}'");
             if *version > self.module.version {

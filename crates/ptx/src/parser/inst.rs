@@ -160,13 +160,35 @@ impl<'s> Parser<'s> {
         self.expect(Tok::LParen)?;
         let mut list = Vec::new();
         if self.peek() != Tok::RParen {
-            list.push(self.nested(Self::operand)?);
+            self.argument(&mut list)?;
             while self.eat(Tok::Comma) {
-                list.push(self.nested(Self::operand)?);
+                self.argument(&mut list)?;
             }
         }
         self.expect(Tok::RParen)?;
         Ok(Operand::List(list))
+    }
+
+    /// What a call passes: a vector register as its components. There are no braces and no single components here.
+    fn argument(&mut self, list: &mut Vec<Operand>) -> Parsed<()> {
+        if self.peek() == Tok::LBrace {
+            return Err(self.unexpected());
+        }
+        let operand = self.nested(Self::operand)?;
+        if let (Tok::Dot, span) = self.tokens[self.at - 1] {
+            let word = self.text_of(span);
+            return Err(self.syntax_error(span, format!("Parsing error near '{word}': syntax error")));
+        }
+        match operand {
+            Operand::Vector(components) => {
+                for c in components {
+                    let VectorElem::Reg(r) = c else { return Err(self.unexpected()) };
+                    list.push(Operand::Reg(r));
+                }
+            }
+            operand => list.push(operand),
+        }
+        Ok(())
     }
 
     fn operand(&mut self) -> Parsed<Operand> {
