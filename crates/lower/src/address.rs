@@ -313,8 +313,13 @@ impl<'f> Lower<'_, 'f> {
         index: Option<Name>,
     ) -> Result<(Operand, Option<(u8, u32)>)> {
         match index {
-            None if (0..0x10000).contains(&at) => Ok((constant(bank, at as u32), Some((bank, at as u32)))),
-            None => Err("constant address out of range".into()),
+            // Addresses have 32 bits, as ptxas counts them.
+            None if (at as u32) < 0x10000 => Ok((constant(bank, at as u32), Some((bank, at as u32)))),
+            None => {
+                // Behind the bank: undefined, and the program need not get there.
+                let index = self.b.copy(imm(at as u32));
+                Ok((crate::emit::indexed_constant(bank, Some(Name::Val(index)), 0), None))
+            }
             Some(index) if (-0x8000..0x8000).contains(&at) => {
                 Ok((crate::emit::indexed_constant(bank, Some(index), at as i32), None))
             }

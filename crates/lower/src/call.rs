@@ -450,17 +450,18 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// The variable that holds a byte of a `.param` variable, and the bit that starts it there.
-    fn word_at(&self, (first, n): (Var, u32), at: i64, bytes: u32) -> Result<(Var, u32)> {
-        let outside = || "access outside of the parameter".to_string();
-        let at = u32::try_from(at).map_err(|_| outside())?;
-        if at + bytes > 4 * n {
-            return Err(outside());
+    /// The variable that holds a byte of a `.param` variable, and the bit that starts it there. Nothing for what is not all
+    /// in the variable: such an access is undefined, but need not be reached.
+    fn word_at(&self, (first, n): (Var, u32), at: i64, bytes: u32) -> Result<Option<(Var, u32)>> {
+        // Addresses have 32 bits.
+        let at = at as u32;
+        if at.checked_add(bytes).is_none_or(|end| end > 4 * n) {
+            return Ok(None);
         }
         if !at.is_multiple_of(bytes.min(4)) {
             return Err("unaligned access to a parameter".into());
         }
-        Ok((Var(first.0 + at / 4), 8 * (at % 4)))
+        Ok(Some((Var(first.0 + at / 4), 8 * (at % 4))))
     }
 
     /// `ld.param` of a variable in registers.
@@ -474,10 +475,12 @@ impl Lower<'_, '_> {
         let bytes = u32::from(t.bits) / 8;
         for (i, d) in dsts.iter().enumerate() {
             let Some(d) = *d else { continue };
-            let (var, bit) = self.word_at(home, at + i64::from(bytes) * i as i64, bytes)?;
+            let place = self.word_at(home, at + i64::from(bytes) * i as i64, bytes)?;
             let mark = self.mark();
-            let words: Vec<Operand> =
-                (0..bytes.div_ceil(4)).map(|k| operand(self.read_var(Var(var.0 + k)))).collect();
+            let bit = place.map_or(0, |(_, bit)| bit);
+            let words: Vec<Operand> = (0..bytes.div_ceil(4))
+                .map(|k| place.map_or_else(rz, |(var, _)| operand(self.read_var(Var(var.0 + k)))))
+                .collect();
             let value = match &words[..] {
                 [w] if bit != 0 => self.b.shr(false, w.clone(), imm(bit)),
                 [w] => self.b.copy(w.clone()),
@@ -493,7 +496,9 @@ impl Lower<'_, '_> {
     pub(crate) fn st_words(&mut self, home: (Var, u32), at: i64, t: Ty, sources: &[Src]) -> Result<()> {
         let bytes = u32::from(t.bits) / 8;
         for (i, s) in sources.iter().enumerate() {
-            let (var, bit) = self.word_at(home, at + i64::from(bytes) * i as i64, bytes)?;
+            let Some((var, bit)) = self.word_at(home, at + i64::from(bytes) * i as i64, bytes)? else {
+                continue;
+            };
             let new: Vec<Value> = match (t.bits, s) {
                 (8 | 16, s) => {
                     let old = self.read_var(var);
