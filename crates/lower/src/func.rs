@@ -269,6 +269,8 @@ pub fn ty(t: Type) -> Ty {
         Type::f32x2 => Kind::F32x2,
         Type::u16x2 => Kind::U16x2,
         Type::s16x2 => Kind::S16x2,
+        Type::u8x4 => Kind::U8x4,
+        Type::s8x4 => Kind::S8x4,
         Type::pred => return Ty { kind: Kind::Pred, bits: 1 },
         t => match t.class() {
             TypeClass::Bits if t.bits() <= 128 => Kind::Bits,

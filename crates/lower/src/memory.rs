@@ -58,7 +58,9 @@ const PARAMETERS: &[M] = &[M::param, M::param_entry, M::param_func];
 
 /// Memory order, eviction priority and whether the data is read-only.
 fn access_of(inst: &Statement<'_>, space: AccessSpace, size: u8, signed: bool) -> Access {
-    let order = if inst.has(M::nc) {
+    // What a thread keeps to itself has no order but the program's.
+    let private = space == AccessSpace::Local && inst.has(M::volatile);
+    let order = if inst.has(M::nc) || private {
         Order::Weak
     } else if inst.has(M::_async) {
         Order::Release(scope(inst))
@@ -352,6 +354,10 @@ impl Lower<'_, '_> {
                     *bank = sass::ConstBank::Index(0);
                 }
                 fixed = fixed.map(|(_, at)| (0, at));
+            }
+            // Operands of instructions are words; an unaligned access is undefined.
+            if t.bits >= 32 && self.sm() < 90 {
+                fixed = fixed.map(|(bank, at)| (bank, at & !3));
             }
             let value = match (t.bits, fixed) {
                 (32, Some((bank, at))) => self.load_const32(bank, at),

@@ -4,7 +4,7 @@ use crate::approx;
 use crate::arith_float::{self, Flags, MinMax};
 use crate::arith_int::{self, Part};
 use crate::convert::Round;
-use crate::emit::{Emit, Pair, pt};
+use crate::emit::{Emit, Pair, ineg, pt, rz};
 use crate::func::{Lower, Result, ty};
 use crate::statement::Statement;
 use crate::types::{Kind, Src, Ty};
@@ -82,7 +82,12 @@ impl Lower<'_, '_> {
             _ if t.is_half() => self.half(inst, t)?,
             Kind::Float => self.float(inst, t)?,
             Kind::F32x2 => self.float_pair(inst)?,
+            Kind::U8x4 | Kind::S8x4 => self.in_parts(inst, t)?,
+            Kind::U16x2 | Kind::S16x2 if inst.has(M::sat) => self.in_parts(inst, t)?,
             Kind::U16x2 | Kind::S16x2 => self.int_pair(inst, t)?,
+            Kind::Unsigned if t.bits == 32 && inst.op == O::add && inst.has(M::sat) => {
+                self.in_parts(inst, t)?
+            }
             Kind::Bits | Kind::Unsigned | Kind::Signed if t.bits <= 64 => self.int(inst, t)?,
             _ => return self.unsupported(inst),
         };
@@ -358,6 +363,41 @@ impl Lower<'_, '_> {
         };
         let (lo, hi) = (half(self, false)?, half(self, true)?);
         Ok(self.b.collect(&[operand(lo), operand(hi)]))
+    }
+
+    /// Sums that saturate and sums, differences and the like of four bytes: instructions of sm_120 and later.
+    fn in_parts(&mut self, inst: &Statement<'_>, t: Ty) -> Result<Value> {
+        if self.sm() < 120 {
+            return self.unsupported(inst);
+        }
+        let part = match t.kind {
+            Kind::U8x4 => Mod::U8x4,
+            Kind::S8x4 => Mod::S8x4,
+            Kind::U16x2 => Mod::_16x2,
+            Kind::S16x2 => Mod::S16x2,
+            _ => Mod::_32,
+        };
+        let x = self.arg(inst, 1, t)?.low();
+        let x = operand(self.b.reg(&x));
+        if inst.op == O::neg {
+            return Ok(self.b.def(sass::Opcode::VIADD, &[part], &[ineg(x), rz()]));
+        }
+        let y = self.arg(inst, 2, t)?.low();
+        let y = operand(self.b.reg(&y));
+        let mut mods = vec![part];
+        match inst.op {
+            O::add | O::sub => {
+                mods.extend(inst.has(M::sat).then_some(Mod::ISAT));
+                let y = if inst.op == O::sub { ineg(y) } else { y };
+                Ok(self.b.def(sass::Opcode::VIADD, &mods, &[x, y]))
+            }
+            O::min | O::max => {
+                mods.extend(inst.has(M::relu).then_some(Mod::RELU));
+                let least = if inst.op == O::max { crate::emit::never() } else { pt() };
+                Ok(self.b.def(sass::Opcode::VIMNMX, &mods, &[x, y, least]))
+            }
+            _ => self.unsupported(inst),
+        }
     }
 
     /// Arithmetic on two 16-bit integers in a register.

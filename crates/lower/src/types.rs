@@ -23,6 +23,10 @@ pub enum Kind {
     U16x2,
     /// Two signed 16-bit integers.
     S16x2,
+    /// Four unsigned bytes.
+    U8x4,
+    /// Four signed bytes.
+    S8x4,
     /// Several numbers of a narrow format, or a format that only conversions know.
     Packed,
     /// Predicate.

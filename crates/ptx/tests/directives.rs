@@ -206,3 +206,92 @@ fn what_is_newer_than_the_module_is_refused() {
         assert!(got.contains(want) && got.is_empty() == want.is_empty(), "{text}\n{got}");
     }
 }
+
+/// The last SM that `.target` names is the one that counts (ptxas 13.0.88), for every order.
+#[test]
+fn the_last_target_counts() {
+    let module =
+        |targets: &str| ptx::parse(&format!(".version 9.0\n.target {targets}\n.address_size 64\n")).unwrap();
+    for (targets, sm, suffix) in [
+        ("sm_75, sm_80", 80, Suffix::None),
+        ("sm_80, sm_75", 75, Suffix::None),
+        ("sm_75, sm_90a, texmode_unified", 90, Suffix::Arch),
+    ] {
+        assert_eq!(ptx::check::target(&module(targets)), (sm, suffix), "{targets}");
+    }
+    let said = ptx::check::refusal(&module("sm_75, sm_90a"), 90, Suffix::None, "sm_90").unwrap();
+    assert_eq!(said, "PTX with .target 'sm_90a' cannot be compiled for architecture 'sm_90'");
+    assert!(ptx::parse(".version 9.5\n.target sm_107\n.address_size 64\n").is_err());
+}
+
+/// What came with PTX 9.1 to 9.3, and before which version and for which targets ptxas 13.5.37 refuses it.
+#[test]
+fn newer_forms_have_their_versions() {
+    let accepts = |version: &str, target: &str, statement: &str| {
+        let text = format!(
+            ".version {version}\n.target {target}\n.address_size 64\n.entry k()\n{{\n.reg .b8 c<4>; .reg .b16 h<4>; \
+             .reg .u16 uh; .reg .b32 r<6>; .reg .u32 u<4>; .reg .s32 s<4>; .reg .b64 d<4>; .local .align 16 .b8 lv[64];\n\
+             {statement}\nret;\n}}\n"
+        );
+        let sm = target[3..].trim_end_matches(['a', 'f']).parse().unwrap();
+        ptx::parse(&text).and_then(|m| ptx::check(&m, sm)).is_ok()
+    };
+    for (first, before, targets, others, statement) in [
+        ("9.1", "9.0", &["sm_75", "sm_120"][..], &[][..], "ld.volatile.local.u32 u1, [lv];"),
+        ("9.1", "9.0", &["sm_75"], &[], "st.volatile.local.v2.u32 [lv], {u1, u2};"),
+        (
+            "9.1",
+            "9.0",
+            &["sm_100f", "sm_110f", "sm_120a"],
+            &["sm_90a", "sm_100"],
+            "cvt.rn.satfinite.e2m1x2.f16x2 c1, r1;",
+        ),
+        ("9.1", "9.0", &["sm_103f", "sm_110f"], &["sm_120"], "cvt.rn.satfinite.relu.e5m2x2.bf16x2 h1, r1;"),
+        ("9.1", "9.0", &["sm_100a"], &["sm_100"], "cvt.rn.satfinite.e3m2x2.bf16x2 h1, r1;"),
+        ("9.2", "9.1", &["sm_120f", "sm_121a"], &["sm_120", "sm_100f"], "add.u8x4 r1, r2, r3;"),
+        ("9.2", "9.1", &["sm_120a"], &["sm_110f"], "sub.sat.s8x4 r1, r2, r3;"),
+        ("9.2", "9.1", &["sm_121f"], &["sm_121"], "max.relu.s8x4 r1, r2, r3;"),
+        ("9.2", "9.1", &["sm_120f"], &["sm_103a"], "neg.s8x4 r1, r2;"),
+        ("9.2", "9.1", &["sm_120f"], &["sm_120"], "add.sat.u16x2 r1, r2, r3;"),
+        ("9.2", "9.1", &["sm_120f"], &["sm_120"], "add.sat.u32 u1, s2, 5;"),
+        ("9.3", "9.2", &["sm_75", "sm_90"], &[], "ld.mmio.acquire.sys.global.u32 u1, [d1];"),
+        ("9.3", "9.2", &["sm_80"], &[], "st.mmio.release.sys.u32 [d1], u1;"),
+    ] {
+        for target in targets {
+            assert!(accepts(first, target, statement), "{target}: {statement}");
+            assert!(!accepts(before, target, statement), "PTX {before}: {statement}");
+        }
+        for target in others {
+            assert!(!accepts("9.5", target, statement), "{target}: {statement}");
+        }
+    }
+    for statement in [
+        "add.u8x4 u1, u2, u3;",
+        "add.u8x4 r1, r2, 5;",
+        "neg.u8x4 r1, r2;",
+        "max.relu.u8x4 r1, r2, r3;",
+        "sub.sat.u32 r1, r2, r3;",
+        "cvt.rn.satfinite.e5m2x2.bf16x2 uh, r1;",
+        "ld.mmio.acquire.gpu.u32 u1, [d1];",
+        "ld.volatile.local.L2::128B.u32 u1, [lv];",
+    ] {
+        assert!(!accepts("9.5", "sm_120f", statement), "{statement}");
+    }
+}
+
+/// A vector register as a parameter is its components; a call passes it by its name alone.
+#[test]
+fn vector_registers_are_passed_by_name() {
+    let accepts = |call: &str| {
+        accepts(&format!(
+            ".func (.reg .v2 .u32 o) f(.reg .v2 .u32 i, .reg .u32 j) {{ mov.u32 o.x, i.y; add.u32 o.y, i.x, j; ret; }}\n\
+             .entry k() {{ .reg .v2 .u32 v, w; .reg .u32 r<4>; mov.u32 v.x, 1; mov.u32 v.y, 2; {call} ret; }}\n"
+        ))
+    };
+    assert!(accepts("call (w), f, (v, 5);"));
+    for call in
+        ["call (w), f, ({r1, r2}, r3);", "call ({r1, r2}), f, (v, r3);", "call (w), f, (v.x, v.y, r3);"]
+    {
+        assert!(!accepts(call), "{call}");
+    }
+}

@@ -130,7 +130,7 @@ impl Group {
             }
         }
         let per = p.registers()[2];
-        let extra = Extra { scales: None, columns };
+        let extra = Extra { columns, ..Extra::default() };
         let mut out = Vec::with_capacity(self.accumulators());
         for block in 0..self.n / 8 {
             let part: Vec<u64> = (0..p.k * 8).map(|i| mb[(8 * block + i % 8) * p.k + i / 8]).collect();

@@ -163,6 +163,8 @@ pub(crate) struct Extra<'a> {
     pub(crate) scales: Option<&'a Scales>,
     /// Where a sparse A's elements stand ([`crate::metadata::columns`]).
     pub(crate) columns: Option<&'a [u16]>,
+    /// How sums of binary64 are rounded.
+    pub(crate) round: Round,
 }
 
 impl Extra<'_> {
@@ -291,7 +293,7 @@ impl Product {
         if let (Sum::Float(F64), Elem::Float(F64)) = (self.sum, self.a) {
             for (at, d) in out.iter_mut().enumerate() {
                 let (i, j) = (at / n, at % n);
-                *d = (0..k).fold(c[at], |s, l| fp::dfma(a[i * k + l], b[l * n + j], s, Round::Nearest));
+                *d = (0..k).fold(c[at], |s, l| fp::dfma(a[i * k + l], b[l * n + j], s, extra.round));
             }
             return out;
         }
@@ -531,7 +533,7 @@ mod tests {
         let (a, b) = (vec![0x3c; 16 * 32], vec![0x40; 32 * 8]);
         let row = |low: f32, high: f32, n: usize| [low.to_bits(), high.to_bits()].repeat(n);
         let scales = Scales { blocks: 2, a: row(1.0, 1.875, 16), b: row(1.0, 0.125, 8) };
-        let extra = Extra { scales: Some(&scales), columns: None };
+        let extra = Extra { scales: Some(&scales), ..Extra::default() };
         let d = p.of_matrices(&a, &b, &[0; 128], extra);
         assert_eq!(f32::from_bits(d[77] as u32), 48.0 + 48.0 * 1.875 * 0.125);
     }

@@ -84,7 +84,9 @@ pub(super) fn direct(p: &Product, sm: u8) -> Option<(Opcode, Vec<Mod>)> {
                 (16, 8, 16) if sm == 90 => Mod::_16x8x16,
                 _ => return None,
             };
-            Some((Opcode::DMMA, vec![shape]))
+            let mut mods = vec![shape];
+            mods.extend(p.round);
+            Some((Opcode::DMMA, mods))
         }
         Elem::Small(from) => {
             let Elem::Small(with) = b else { return None };

@@ -18,6 +18,7 @@ pub(crate) use group::Plan;
 
 use crate::emit::{Emit, imm, pt, rz};
 use crate::func::{Lower, Result};
+use crate::scalar::rounding;
 use crate::statement::Statement;
 use crate::types::Ty;
 use ori::{ALWAYS, Name, Operand, Value, operand};
@@ -114,6 +115,8 @@ pub(crate) struct Product {
     pub and: bool,
     /// A stands by columns, B by rows: of quarter warps alone (`m8n8k4` of binary16).
     pub turned: [bool; 2],
+    /// Of binary64: how each sum is rounded, nothing for to nearest.
+    pub round: Option<Mod>,
 }
 
 /// Words of registers.
@@ -173,7 +176,8 @@ impl Lower<'_, '_> {
         inst.has_prefix("xor");
         inst.has_prefix("popc");
         let turned = [layouts.first() == Some(&M::col), layouts.get(1) == Some(&M::row)];
-        Ok(Product { size, types, saturate, and, turned })
+        let round = rounding(inst).sass();
+        Ok(Product { size, types, saturate, and, turned, round })
     }
 
     fn mma(&mut self, inst: &Statement<'_>) -> Result<()> {

@@ -13,7 +13,6 @@ use crate::func::{Lower, Result};
 use crate::statement::Statement;
 use ori::Operand;
 use ptx::Mod as M;
-use sass::Mod;
 
 /// One product of `mma`: words of what stands for its A and B, of C and D.
 struct Part {
@@ -31,21 +30,6 @@ impl Lower<'_, '_> {
         let a = self.matrix_words(&inst.operands[1], a_type)?;
         let b = self.matrix_words(&inst.operands[2], b_type)?;
         let mut c = self.matrix_words(&inst.operands[3], c_type)?;
-        let rounding = inst.find(|m| {
-            Some(match m {
-                M::rn => None,
-                M::rm => Some(Mod::RM),
-                M::rp => Some(Mod::RP),
-                M::rz => Some(Mod::RZ),
-                _ => return None,
-            })
-        });
-        if let Some(Some(round)) = rounding {
-            let (op, mut mods) = super::dense::direct(&p, self.sm()).ok_or("no such product")?;
-            mods.push(round);
-            let d = self.multiply(op, &mods, [&a, &b, &c], &[]);
-            return self.write_matrix(&inst.operands[0], d_type, &d);
-        }
         // Sums are made in D's format, unless that is the narrower one.
         let narrow = d_type == Elem::F16 && c_type == Elem::F32;
         if d_type == Elem::F32 && c_type == Elem::F16 {

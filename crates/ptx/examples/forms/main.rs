@@ -1,7 +1,8 @@
 //! `forms [SEED]`: writes every form of the instruction table as statements for its first PTX version and first
 //! target, and neighbours of each (a word, a type, an operand, the target or the version changed), and compares
 //! what ptxas says of them with what we say. `OP=name` takes one instruction only, `VERBOSE=1` lists what differs,
-//! `PAGE=FILE` writes it to a page, each under its reason.
+//! `PAGE=FILE` writes it to a page, each under its reason. `NEWEST=9.5`: the newest PTX version of the ptxas that is asked; forms
+//! that came later are left out.
 
 mod differences;
 // `modifiers` is for other examples.
@@ -65,7 +66,19 @@ const VERSIONS: &[(u8, u8)] = &[
     (8, 7),
     (8, 8),
     (9, 0),
+    (9, 1),
+    (9, 2),
+    (9, 3),
+    (9, 4),
+    (9, 5),
 ];
+
+/// The newest version that ptxas knows.
+fn newest() -> (u8, u8) {
+    let given = std::env::var("NEWEST").ok();
+    let parsed = given.as_deref().and_then(|v| v.split_once('.'));
+    parsed.and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?))).unwrap_or((9, 0))
+}
 
 /// Legal statements of one form at most, before operands vary.
 const PER_FORM: usize = 24;
@@ -128,12 +141,11 @@ fn first_headers(op: Op, form: &Form, mods: &[Mod]) -> Vec<Header> {
     if let Some(sm) = SMS.iter().copied().find(|sm| open(*sm, Suffix::None)) {
         return vec![header(sm, Suffix::None)];
     }
-    let all = form.targets.iter().chain(gates().flat_map(|g| g.targets));
-    let own: BTreeSet<(u16, Suffix)> = all
-        .filter(|t| t.suffix != Suffix::None && SMS.contains(&t.sm) && open(t.sm, t.suffix))
-        .map(|t| (t.sm, t.suffix))
-        .collect();
-    own.into_iter().map(|(sm, suffix)| header(sm, suffix)).collect()
+    // Targets with a suffix: all of them, those included that the table leaves out.
+    let suffixes = [(90, Suffix::Arch)].into_iter().chain(
+        SMS.iter().filter(|sm| **sm >= 100).flat_map(|sm| [(*sm, Suffix::Family), (*sm, Suffix::Arch)]),
+    );
+    suffixes.map(|(sm, suffix)| header(sm, suffix)).collect()
 }
 
 /// The header with the version or the target before.
@@ -223,7 +235,7 @@ fn spoil_words(op: Op, mods: &mut Vec<Mod>, random: &mut Random) -> &'static str
 }
 
 fn cases(seed: u64, only: Option<&str>) -> (Vec<Case>, Vec<String>) {
-    let (mut out, mut without) = (Vec::new(), Vec::new());
+    let (mut out, mut without, newest) = (Vec::new(), Vec::new(), newest());
     for op in Op::ALL.iter().copied().filter(|o| only.is_none_or(|n| n == o.name())) {
         for (index, form) in op.forms().iter().enumerate() {
             let mut random = Random(seed ^ (op as u64) << 32 ^ (index as u64) << 16);
@@ -239,14 +251,17 @@ fn cases(seed: u64, only: Option<&str>) -> (Vec<Case>, Vec<String>) {
                         continue;
                     }
                     let header = headers[round % headers.len()];
-                    let mut push = |header, mods: &[Mod], list: &[String], kind| {
+                    let mut push = |header: Header, mods: &[Mod], list: &[String], kind| {
+                        if header.version > newest {
+                            return;
+                        }
                         out.push(Case { header, statement: text(op, mods, list), op, form: index, kind });
                     };
                     push(header, &mods, &list, "legal");
                     if style == Style::Typed {
                         let suffix = if header.suffix == Suffix::None { Suffix::Arch } else { header.suffix };
                         let sm = if header.sm >= 90 { header.sm } else { 90 };
-                        push(Header::new((9, 0), sm, suffix), &mods, &list, "legal");
+                        push(Header::new(newest, sm, suffix), &mods, &list, "legal");
                         for version in [true, false] {
                             if let Some(h) = below(header, version) {
                                 push(h, &mods, &list, if version { "version below" } else { "target below" });
@@ -256,7 +271,7 @@ fn cases(seed: u64, only: Option<&str>) -> (Vec<Case>, Vec<String>) {
                     let header = match random.below(2) {
                         0 => header,
                         _ => Header::new(
-                            (9, 0),
+                            newest,
                             header.sm.max(90),
                             if header.sm > 90 { header.suffix } else { Suffix::Arch },
                         ),

@@ -118,7 +118,13 @@ impl Checker<'_> {
                 let scalar = !s.is_vector() || component.is_some();
                 scalar && inst.op == Op::cvt && ty.is_none_or(|t| register_fits(s.ty(), t, true))
             }
-            (OperandKind::Src, Operand::Var(..)) => inst.op == Op::cvta && !inst.has(Mod::to),
+            (OperandKind::Src, Operand::Var(..)) => match inst.op {
+                Op::cvta => !inst.has(Mod::to),
+                // The address, not the number of the block.
+                Op::mapa => at == 1,
+                Op::getctarank => true,
+                _ => false,
+            },
             (OperandKind::Src, Operand::NotPred(r)) => ty == Some(Type::pred) && pred(r),
             (OperandKind::PredSrc, Operand::Reg(r) | Operand::NotPred(r)) => pred(r),
             (OperandKind::PredSrc, Operand::Int(_)) => true,

@@ -44,23 +44,30 @@ pub(super) fn wide(ty: Type) -> Type {
 /// The value of an integer instruction and its type. `carry` is the condition code.
 pub(super) fn eval(code: &Code<'_>, x: &[u64], carry: &mut bool) -> Option<(u64, Type)> {
     let (inst, ty) = (code.inst, code.ty);
-    if let Some(half) = match ty {
+    if let Some(part) = match ty {
         Type::u16x2 => Some(Type::u16),
         Type::s16x2 => Some(Type::s16),
+        Type::u8x4 => Some(Type::u8),
+        Type::s8x4 => Some(Type::s8),
         _ => None,
     } {
         let relu = inst.has(Mod::relu);
         let one = |shift: u32| {
-            let (a, b) = (value(x[0] >> shift & 0xffff, half), value(x[1] >> shift & 0xffff, half));
+            let at = |i: usize| value(x.get(i).copied().unwrap_or(0) >> shift & mask(part), part);
+            let (a, b) = (at(0), at(1));
             let r = match inst.op {
                 Op::add => a + b,
+                Op::sub => a - b,
+                Op::neg => -a,
                 Op::min => a.min(b),
                 Op::max => a.max(b),
                 _ => return None,
             };
-            Some(((if relu { r.max(0) } else { r }) as u64 & 0xffff) << shift)
+            let r = if code.sat { r.clamp(range(part).0, range(part).1) } else { r };
+            Some(((if relu { r.max(0) } else { r }) as u64 & mask(part)) << shift)
         };
-        return Some((one(0)? | one(16)?, ty));
+        let r = (0..32).step_by(part.bits() as usize).try_fold(0, |r, shift| Some(r | one(shift)?))?;
+        return Some((r, ty));
     }
     let bits = ty.bits();
     let v = |i: usize| value(x[i], ty);

@@ -159,7 +159,7 @@ fn mma(env: &mut Env<'_, '_>, threads: &mut [Thread], lanes: &[usize], code: &Co
     }
     let scales = if scaled { Some(scales(env, threads, lanes, code, &p)?) } else { None };
     let columns = if sparse { Some(columns(env, threads, lanes, code, &p, 4)?) } else { None };
-    let extra = Extra { scales: scales.as_ref(), columns: columns.as_deref() };
+    let extra = Extra { scales: scales.as_ref(), columns: columns.as_deref(), round: code.rm };
     let d = product(code, &p, [&p.gather_a(&x[0]), &p.gather_b(&x[1]), &p.gather_c(&x[2])], extra);
     put(env, threads, lanes, &ops[0], &p.scatter_d(&d), p.sum.bits())
 }
@@ -420,7 +420,7 @@ fn wmma_mma(env: &mut Env<'_, '_>, threads: &mut [Thread], lanes: &[usize], code
     if let (Some(from), Sum::Float(to)) = (format(c), p.sum) {
         mc.iter_mut().for_each(|x| *x = fp::convert(*x, from, to, Round::Nearest));
     }
-    let mut md = product(code, &p, [&ma, &mb, &mc], Extra::default());
+    let mut md = product(code, &p, [&ma, &mb, &mc], Extra { round: code.rm, ..Extra::default() });
     if let (true, Sum::Float(f)) = (inst.has(Mod::satfinite), p.sum) {
         let infinity = f.infinity();
         for x in &mut md {

@@ -15,13 +15,15 @@ fn pick_32(signed: bool) -> impl Fn(u32, u32, bool) -> u32 + Copy + Send + Sync 
 /// Rd, Ra, Rb, P: the minimum where P holds, else the maximum.
 pub(super) fn min_max(o: &Operands<'_>) -> Result<Exec, Unsupported> {
     if let Some(signed) = o.choose(&[("S8x4", true), ("U8x4", false)]) {
+        let relu = o.take("RELU");
         let srcs = [o.src(1, Kind::Int)?, o.src(2, Kind::Int)?];
         return Ok(lanewise((Some(o.dst(0, 1)?), NO_PREDS), srcs, [o.pred(3)?], move |[a, b], [least]| {
             let one = |at: u32| {
                 let byte =
                     |x: u64| if signed { i32::from((x >> at) as i8) } else { i32::from((x >> at) as u8) };
                 let (x, y) = (byte(a), byte(b));
-                u64::from((if least { x.min(y) } else { x.max(y) }) as u8) << at
+                let r = if least { x.min(y) } else { x.max(y) };
+                u64::from((if relu { r.max(0) } else { r }) as u8) << at
             };
             ((0..4).fold(0, |r, i| r | one(8 * i)), false, false)
         }));

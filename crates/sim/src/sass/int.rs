@@ -26,44 +26,25 @@ pub(crate) fn compile(name: &str, o: &Operands<'_>) -> Result<Option<Exec>, Unsu
         "VIMNMX3" => min_max_3(o)?,
         "VIADDMNMX" => add_min_max(o)?,
         "VIADD" => {
-            if o.take("U8x4") || o.take("S8x4") {
-                let (a, b) = (o.src(1, Kind::Int)?, o.src(2, Kind::Int)?);
-                let (na, nb) = (a.neg, b.neg);
-                return Ok(Some(value(o.dst(0, 1)?, [a.plain(), b.plain()], move |[a, b]| {
-                    let byte = |x: u64, at: u32, neg: bool| {
-                        let x = (x >> at) as u8;
-                        if neg { x.wrapping_neg() } else { x }
-                    };
-                    let one = |at| u64::from(byte(a, at, na).wrapping_add(byte(b, at, nb))) << at;
-                    one(0) | one(8) | one(16) | one(24)
-                })));
-            }
-            let (halves, sat) = (o.take("16x2"), o.take("ISAT"));
-            let signed = o.take("S32");
+            let part = o.choose(&[
+                ("U8x4", (8, false)),
+                ("S8x4", (8, true)),
+                ("16x2", (16, false)),
+                ("S16x2", (16, true)),
+                ("S32", (32, true)),
+                ("32", (32, false)),
+            ]);
+            let sat = o.take("ISAT");
             let (d, a, b) = (o.dst(0, 1)?, o.src(1, Kind::Int)?, o.src(2, Kind::Int)?);
-            if sat && (halves || !signed) {
-                return unsupported("this saturating sum");
-            }
-            if halves {
-                // A minus negates each half.
-                let (na, nb) = (a.neg, b.neg);
-                return Ok(Some(value(d, [a.plain(), b.plain()], move |[a, b]| {
-                    let half = |x: u64, at: u32, neg: bool| {
-                        let x = (x >> at) as u16;
-                        if neg { x.wrapping_neg() } else { x }
-                    };
-                    let one = |at| u64::from(half(a, at, na).wrapping_add(half(b, at, nb))) << at;
-                    one(0) | one(16)
+            if let Some((bits, signed)) = part.filter(|(bits, _)| sat || *bits < 32) {
+                // A minus negates each part; it is exact, as the sum has one bit more than its sources.
+                let minus = [a.neg, b.neg];
+                return Ok(Some(value(d, [a.plain(), b.plain()], move |x| {
+                    (0..32).step_by(bits).fold(0, |r, at| r | sum_of_part(x, minus, at, bits, signed, sat))
                 })));
             }
             if sat {
-                // A minus is exact: the sum has one bit more than its sources.
-                let wide = |s: Src, x: u64| if s.neg { -i64::from(x as i32) } else { i64::from(x as i32) };
-                let range = (i64::from(i32::MIN), i64::from(i32::MAX));
-                let plain = [a.plain(), b.plain()];
-                return Ok(Some(value(d, plain, move |[x, y]| {
-                    u64::from((wide(a, x) + wide(b, y)).clamp(range.0, range.1) as u32)
-                })));
+                return unsupported("this saturating sum");
             }
             word(d, [a, b], |[a, b]| a.wrapping_add(b))
         }
@@ -99,6 +80,22 @@ pub(crate) fn compile(name: &str, o: &Operands<'_>) -> Result<Option<Exec>, Unsu
         "R2UP" => ur2up(o)?,
         _ => return Ok(None),
     }))
+}
+
+/// A part of the sum of two registers that hold integers of `bits` bits, at its place.
+fn sum_of_part(x: [u64; 2], minus: [bool; 2], at: usize, bits: usize, signed: bool, sat: bool) -> u64 {
+    let part = |i: usize| {
+        let bits_of = x[i] << (64 - bits - at) >> (64 - bits);
+        let n = if signed { (bits_of << (64 - bits)) as i64 >> (64 - bits) } else { bits_of as i64 };
+        if minus[i] { -n } else { n }
+    };
+    let sum = part(0) + part(1);
+    let (low, high) = match signed {
+        true => (-(1i64 << (bits - 1)), (1i64 << (bits - 1)) - 1),
+        false => (0, (1i64 << bits) - 1),
+    };
+    let sum = if sat { sum.clamp(low, high) } else { sum };
+    (sum as u64 & (u64::MAX >> (64 - bits))) << at
 }
 
 fn unary(o: &Operands<'_>, f: impl Fn(u32) -> u32 + Send + Sync + 'static) -> Result<Exec, Unsupported> {

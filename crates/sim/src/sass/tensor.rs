@@ -88,11 +88,10 @@ fn product(o: &Operands<'_>) -> Result<Exec, Unsupported> {
     let sparse = matches!(o.inst.op, HMMA_SP | IMMA_SP | QMMA_SP | QMMA_SF_SP | OMMA_SF_SP);
     let Some((m, n, k)) = o.choose(SHAPES) else { return unsupported("a matrix of this shape") };
     o.ignore(&["A:ROW", "B:COL"]);
+    let mut round = Round::Nearest;
     let (a, b, sum) = match o.inst.op {
         Opcode::DMMA => {
-            if super::float::rounding(o) != Round::Nearest {
-                return unsupported("a matrix product rounded this way");
-            }
+            round = super::float::rounding(o);
             (Elem::Float(F64), Elem::Float(F64), Sum::Float(F64))
         }
         OMMA_SF | OMMA_SF_SP => {
@@ -131,7 +130,7 @@ fn product(o: &Operands<'_>) -> Result<Exec, Unsupported> {
         }
         let scales = scales.as_ref().map(|s| s.read(w, &p));
         let columns = metadata.map(|(r, s)| metadata::columns(p.a, (p.m, p.k), &w.r[usize::from(r)], s));
-        let extra = Extra { scales: scales.as_ref(), columns: columns.as_deref() };
+        let extra = Extra { scales: scales.as_ref(), columns: columns.as_deref(), round };
         let d = p.of_registers([&x[0], &x[1], &x[2]], extra);
         put(w, to, &d);
         Ok(())
