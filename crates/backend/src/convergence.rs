@@ -13,13 +13,13 @@
 //! are surely together.
 
 use crate::Error;
-use crate::block_set::{BlockSet, Seen};
 use crate::meetings::{self, Sites};
-use crate::uniformity::Uniformity;
 use crate::waits::{Spins, ends_thread, gathers};
 use cranelift_entity::{EntityRef, SecondaryMap};
 use fixedbitset::FixedBitSet;
+use ori::block_set::{BlockSet, Seen};
 use ori::cfg::{Cfg, DomTree, PostDom};
+use ori::uniformity::Uniformity;
 use ori::{Block, BlockCall, Function, Inst, InstData, Name, Op, Operand, Terminator, Value, operand};
 use rustc_hash::FxHashSet;
 use sass::{Mod, Mods, Opcode, Reg, RegFile};

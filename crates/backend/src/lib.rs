@@ -2,7 +2,6 @@
 //! hazards and encoding. One file per pass; [`compile`] runs them in order, each as the phase that it is.
 
 pub mod balance;
-mod block_set;
 pub mod convergence;
 pub mod emit;
 pub mod groups;
@@ -18,7 +17,6 @@ pub mod regalloc;
 pub mod remat;
 pub mod schedule;
 pub mod timing;
-pub mod uniformity;
 pub mod units;
 pub mod waits;
 

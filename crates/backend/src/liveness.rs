@@ -4,6 +4,7 @@
 use cranelift_entity::{EntityRef, SecondaryMap};
 use fixedbitset::FixedBitSet;
 use ori::cfg::{Cfg, DomTree};
+use ori::loops::LoopForest;
 use ori::{Block, Function, Inst, InstData, Macro, Name, Op, Operand, Value};
 use rustc_hash::FxHashSet;
 use sass::{AddrWidth, ConstBank, Reg, Role};
@@ -319,7 +320,9 @@ impl Ranges {
         let live = Liveness::new(func, cfg, &lanes);
         let numbering = Numbering::new(func, cfg);
         let intervals = segments(func, cfg, &lanes, &live, &numbering);
-        let depth = loop_depths(cfg, &DomTree::dominators(cfg));
+        let loops = LoopForest::new(cfg, &DomTree::dominators(cfg));
+        let mut depth = SecondaryMap::new();
+        cfg.rpo.iter().for_each(|b| depth[*b] = loops.depth(*b));
         Ranges { lanes, live, numbering, intervals, depth }
     }
 }
@@ -341,29 +344,6 @@ impl Spread {
         let everywhere = Segment { start: 0, end: self.block_end.last().copied().unwrap_or(0) };
         (block(first.start) != block(last.end - 1)).then_some(everywhere)
     }
-}
-
-/// Loop nesting depth of each block.
-pub fn loop_depths(cfg: &Cfg, dom: &ori::cfg::DomTree) -> SecondaryMap<Block, u32> {
-    let mut depth: SecondaryMap<Block, u32> = SecondaryMap::new();
-    let mut seen: SecondaryMap<Block, u32> = SecondaryMap::new();
-    for (k, &head) in cfg.rpo.iter().enumerate() {
-        let mark = k as u32 + 1;
-        let mut stack: Vec<Block> =
-            cfg.preds[head].iter().copied().filter(|p| dom.dominates(head, *p)).collect();
-        if stack.is_empty() {
-            continue;
-        }
-        seen[head] = mark;
-        depth[head] += 1;
-        while let Some(b) = stack.pop() {
-            if std::mem::replace(&mut seen[b], mark) != mark {
-                depth[b] += 1;
-                stack.extend(cfg.preds[b].iter().copied());
-            }
-        }
-    }
-    depth
 }
 
 /// The values that anything reads.

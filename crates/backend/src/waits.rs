@@ -1,9 +1,9 @@
 //! What lanes may wait for other lanes of their warp at, and loops that end only when another thread has done
 //! something. Neither may stand where lanes that have come through wait for those that have not.
 
-use crate::block_set::BlockSet;
 use cranelift_entity::{EntityRef, SecondaryMap};
 use fixedbitset::FixedBitSet;
+use ori::block_set::BlockSet;
 use ori::cfg::{Cfg, DomTree};
 use ori::{Block, Callee, Function, Inst, InstData, Macro, Name, Op, Operand, Terminator, Value};
 use sass::{Effect, Flow, Mod, Opcode, Sync};

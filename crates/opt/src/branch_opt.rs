@@ -3,19 +3,19 @@
 
 use cranelift_entity::SecondaryMap;
 use ori::cfg::Cfg;
-use ori::{Block, Function, Name, Terminator, Value};
+use ori::{Analyses, Block, Changed, Function, Name, Terminator, Value};
 use smallvec::SmallVec;
 
 /// The pass.
-pub fn run(func: &mut Function) -> bool {
+pub fn run(func: &mut Function, analyses: &Analyses) -> Changed {
     let mut changed = false;
-    let cfg = Cfg::new(func);
+    let cfg = analyses.cfg(func);
     let before = func.layout.len();
     func.layout.retain(|b| cfg.is_reachable(*b));
     changed |= func.layout.len() != before;
-    changed |= remove_trivial_params(func, &cfg);
-    changed |= merge_chains(func, &cfg);
-    changed
+    changed |= remove_trivial_params(func, cfg);
+    changed |= merge_chains(func, cfg);
+    Changed::graph(changed)
 }
 
 /// Replaces every parameter whose arguments are all one value (or the parameter itself) by that value.

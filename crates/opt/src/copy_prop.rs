@@ -4,13 +4,12 @@
 //! for them is legalization's business.
 
 use cranelift_entity::SecondaryMap;
-use ori::cfg::Cfg;
-use ori::{Function, Inst, Macro, Name, Op, Operand, Value};
+use ori::{Analyses, Changed, Function, Inst, Macro, Name, Op, Operand, Value};
 use sass::{Lanes, RegOp, SlotKind};
 
 /// The pass.
-pub fn run(func: &mut Function) -> bool {
-    let cfg = Cfg::new(func);
+pub fn run(func: &mut Function, analyses: &Analyses) -> Changed {
+    let cfg = analyses.cfg(func);
     // What defines each copied or collected value.
     let mut sources: SecondaryMap<Value, Option<Inst>> = SecondaryMap::new();
     for &b in &cfg.rpo {
@@ -43,7 +42,7 @@ pub fn run(func: &mut Function) -> bool {
         changed |= term != func.blocks[b].term;
         func.blocks[b].term = term;
     }
-    changed
+    Changed::instructions(changed)
 }
 
 /// The operand that `name` is a plain copy of, following chains.

@@ -3,8 +3,9 @@
 
 use crate::copy_prop::part;
 use cranelift_entity::SecondaryMap;
-use ori::cfg::Cfg;
-use ori::{Block, Function, Guard, Inst, InstData, Macro, Name, Op, Operand, Terminator, Value};
+use ori::{
+    Analyses, Block, Changed, Function, Guard, Inst, InstData, Macro, Name, Op, Operand, Terminator, Value,
+};
 use sass::{Mod, Mods, Opcode, Reg, RegFile, RegOp};
 use smallvec::SmallVec;
 
@@ -20,10 +21,10 @@ struct Known {
 }
 
 /// The pass.
-pub fn run(func: &mut Function) -> bool {
-    let cfg = Cfg::new(func);
+pub fn run(func: &mut Function, analyses: &Analyses) -> Changed {
+    let cfg = analyses.cfg(func);
     let mut known = Known::default();
-    let mut changed = false;
+    let (mut changed, mut branches) = (false, false);
     for &b in &cfg.rpo {
         for k in 0..func.blocks[b].insts.len() {
             let i = func.blocks[b].insts[k];
@@ -37,9 +38,9 @@ pub fn run(func: &mut Function) -> bool {
             }
             known.note(func, i);
         }
-        changed |= known.branch(func, b);
+        branches |= known.branch(func, b);
     }
-    changed
+    Changed::instructions(changed).max(Changed::graph(branches))
 }
 
 /// Operation, modifiers and operands of an instruction.
@@ -412,10 +413,10 @@ mod tests {
         let kept = b.def(Opcode::IADD3, &[], &[operand(x), operand(result), zero(), pt(true), pt(true)]);
         b.inst(Opcode::STS, &[], &[address, operand(kept)]);
         b.terminate(Terminator::Exit);
-        run(&mut f);
-        crate::copy_prop::run(&mut f);
+        _ = run(&mut f, &Analyses::default());
+        _ = crate::copy_prop::run(&mut f, &ori::Analyses::default());
         ori::verify::verify(&f).expect("well-formed");
-        crate::dce::run(&mut f);
+        ori::dead::remove(&mut f);
         let text = f.to_string();
         let lines = text.lines().map(str::trim).filter(|l| l.contains(" = ") && !l.contains("S2R"));
         lines.collect::<Vec<_>>().join("; ")

@@ -3,9 +3,7 @@
 //! Walks the dominator tree with a scoped table; one pass, since values are visited after their operands in
 //! reverse postorder except around loops.
 
-use cranelift_entity::SecondaryMap;
-use ori::cfg::{Cfg, DomTree};
-use ori::{Block, Function, InstData, Macro, Name, Op, Operand, Value};
+use ori::{Analyses, Block, Changed, Editor, Function, InstData, Macro, Name, Op, Operand, Value};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
@@ -13,67 +11,29 @@ use smallvec::SmallVec;
 type Key = (Op, sass::Mods, SmallVec<[Operand; 6]>);
 
 /// The pass.
-pub fn run(func: &mut Function) -> bool {
-    let cfg = Cfg::new(func);
-    let dom = DomTree::dominators(&cfg);
+pub fn run(func: &mut Function, analyses: &Analyses) -> Changed {
+    let (cfg, dom) = (analyses.cfg(func), analyses.dominators(func));
     let mut table: FxHashMap<Key, (Block, SmallVec<[Value; 2]>)> = FxHashMap::default();
-    let mut replaced: SecondaryMap<Value, Option<Value>> = SecondaryMap::new();
-    let mut changed = false;
+    let mut e = Editor::new(func);
     for &b in &cfg.rpo {
-        let insts = std::mem::take(&mut func.blocks[b].insts);
-        let mut kept = Vec::with_capacity(insts.len());
-        for i in insts {
-            func.insts[i].map_uses(|n| substitute(&replaced, n));
-            let d = &func.insts[i];
+        let mut at = e.first(b);
+        while let Some(i) = at {
+            at = e.next(i);
+            let d = e.data(i);
             if !d.is_pure() || !d.is_unguarded() || d.op == Op::Macro(Macro::Undef) {
-                kept.push(i);
                 continue;
             }
-            let Some((key, results)) = key(func, d) else {
-                kept.push(i);
-                continue;
-            };
+            let Some((key, results)) = key(e.func(), d) else { continue };
             match table.get(&key) {
-                Some((at, earlier)) if dom.dominates(*at, b) => {
-                    for (new, old) in results.iter().zip(earlier) {
-                        replaced[*new] = Some(*old);
-                    }
-                    changed = true;
+                Some((from, earlier)) if dom.dominates(*from, b) => {
+                    results.iter().zip(earlier).for_each(|(new, old)| e.replace_all_uses(*new, *old));
+                    e.erase(i);
                 }
-                _ => {
-                    table.insert(key, (b, results));
-                    kept.push(i);
-                }
-            }
-        }
-        func.blocks[b].insts = kept;
-    }
-    if changed {
-        for &b in &cfg.rpo {
-            for k in 0..func.blocks[b].insts.len() {
-                let i = func.blocks[b].insts[k];
-                func.insts[i].map_uses(|n| substitute(&replaced, n));
-            }
-            let term = &mut func.blocks[b].term;
-            if let Some(n) = term.used_name_mut() {
-                *n = substitute(&replaced, *n);
-            }
-            for t in term.targets_mut() {
-                for a in &mut t.args {
-                    *a = replaced[*a].unwrap_or(*a);
-                }
+                _ => _ = table.insert(key, (b, results)),
             }
         }
     }
-    changed
-}
-
-fn substitute(replaced: &SecondaryMap<Value, Option<Value>>, n: Name) -> Name {
-    match n {
-        Name::Val(v) => Name::Val(replaced[v].unwrap_or(v)),
-        Name::Part(v, i) => Name::Part(replaced[v].unwrap_or(v), i),
-        Name::Phys(_) => n,
-    }
+    e.finish()
 }
 
 /// The key and the values written; `None` if something other than a value or a zero register is written.
@@ -119,7 +79,7 @@ mod tests {
             &[operand(copies[0]), operand(copies[3]), operand(copies[2])],
         );
         b.terminate(Terminator::Exit);
-        run(&mut f);
+        _ = run(&mut f, &Analyses::default());
         assert_eq!(f.to_string().matches("copy").count(), 3, "{f}");
         ori::verify::verify(&f).expect("well-formed");
     }

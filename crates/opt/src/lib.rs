@@ -5,7 +5,6 @@
 pub mod branch_opt;
 pub mod contraction;
 pub mod copy_prop;
-pub mod dce;
 pub mod fold;
 pub mod gvn;
 pub mod predication;
@@ -17,7 +16,7 @@ pub mod unite_halves;
 pub mod uses;
 pub mod wide_add;
 
-use ori::{Function, Manager, Phase};
+use ori::{Analyses, Changed, Function, Manager, Phase};
 
 /// One pass.
 #[derive(Clone, Copy)]
@@ -26,32 +25,54 @@ pub struct Pass {
     pub phase: Phase,
     /// The least `-O` level at which it runs.
     pub min_level: u8,
-    /// The pass; says whether it changed anything.
-    pub run: fn(&mut Function) -> bool,
+    /// What it does.
+    pub run: Run,
+}
+
+/// What a pass does.
+#[derive(Clone, Copy)]
+pub enum Run {
+    /// It changes instructions alone, and needs no analysis; says whether it changed anything.
+    Alone(fn(&mut Function) -> bool),
+    /// It says what it changed.
+    Analysed(fn(&mut Function, &Analyses) -> Changed),
+}
+
+impl Run {
+    fn apply(self, func: &mut Function, analyses: &Analyses) -> Changed {
+        match self {
+            Run::Alone(run) => Changed::instructions(run(func)),
+            Run::Analysed(run) => run(func, analyses),
+        }
+    }
 }
 
 const fn pass(phase: Phase, min_level: u8, run: fn(&mut Function) -> bool) -> Pass {
-    Pass { phase, min_level, run }
+    Pass { phase, min_level, run: Run::Alone(run) }
+}
+
+const fn analysed(phase: Phase, min_level: u8, run: fn(&mut Function, &Analyses) -> Changed) -> Pass {
+    Pass { phase, min_level, run: Run::Analysed(run) }
 }
 
 /// All passes, in order.
 pub static PASSES: &[Pass] = &[
-    pass(Phase::GeneralOptimizeEarly, 1, fold::run),
-    pass(Phase::OriBranchOpt, 1, branch_opt::run),
-    pass(Phase::OriCopyProp, 1, copy_prop::run),
+    analysed(Phase::GeneralOptimizeEarly, 1, fold::run),
+    analysed(Phase::OriBranchOpt, 1, branch_opt::run),
+    analysed(Phase::OriCopyProp, 1, copy_prop::run),
     pass(Phase::OriStrengthReduce, 1, shift_add::widen),
-    pass(Phase::GeneralOptimize, 1, wide_add::run),
+    analysed(Phase::GeneralOptimize, 1, wide_add::run),
     pass(Phase::OriLinearReplacement, 1, contraction::run),
     pass(Phase::GeneralOptimizeMid, 1, setp_combine::run),
-    pass(Phase::GeneralOptimizeMid2, 2, unite_halves::run),
-    pass(Phase::GvnCse, 2, gvn::run),
+    analysed(Phase::GeneralOptimizeMid2, 2, unite_halves::run),
+    analysed(Phase::GvnCse, 2, gvn::run),
     pass(Phase::OriCommoning, 2, shift_add::run),
     pass(Phase::OriReassociateAndCommon, 2, three_inputs::run),
-    pass(Phase::GeneralOptimizeLate, 2, copy_prop::run),
-    pass(Phase::OriPerformLiveDeadThird, 0, dce::run),
-    pass(Phase::OriDoPredication, 2, predication::run),
-    pass(Phase::GeneralOptimizeLate2, 2, copy_prop::run),
-    pass(Phase::SinkCodeIntoBlock, 2, dce::run),
+    analysed(Phase::GeneralOptimizeLate, 2, copy_prop::run),
+    pass(Phase::OriPerformLiveDeadThird, 0, ori::dead::remove),
+    analysed(Phase::OriDoPredication, 2, |f, _| Changed::graph(predication::run(f))),
+    analysed(Phase::GeneralOptimizeLate2, 2, copy_prop::run),
+    pass(Phase::SinkCodeIntoBlock, 2, ori::dead::remove),
 ];
 
 /// Runs the passes that the manager admits.
@@ -59,11 +80,14 @@ pub static PASSES: &[Pass] = &[
 /// # Errors
 /// In builds with debug assertions, what the verifier found after a pass: an error in the pass.
 pub fn optimize(func: &mut Function, manager: &mut Manager<'_>) -> Result<(), String> {
+    let mut analyses = Analyses::default();
     for pass in PASSES {
         if !manager.admits(pass.phase, pass.min_level) {
             continue;
         }
-        manager.run(pass.phase, func, pass.run);
+        let changed = manager.run(pass.phase, func, |f| pass.run.apply(f, &analyses));
+        analyses.invalidate(changed);
+        debug_assert!(analyses.is_fresh(func), "{} changed the graph and did not say so", pass.phase.name());
         if cfg!(debug_assertions)
             && let Err(errors) = ori::verify::verify(func)
         {

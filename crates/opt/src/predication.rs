@@ -40,7 +40,7 @@ pub fn run(func: &mut Function) -> bool {
             break;
         }
         func.layout.retain(|b| !gone[*b]);
-        crate::branch_opt::run(func);
+        _ = crate::branch_opt::run(func, &ori::Analyses::default());
         changed = true;
     }
     changed

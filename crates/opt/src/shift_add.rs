@@ -78,7 +78,7 @@ pub fn widen(func: &mut Function) -> bool {
         func.blocks[b].insts = new;
     }
     if changed {
-        crate::copy_prop::run(func);
+        _ = crate::copy_prop::run(func, &ori::Analyses::default());
     }
     changed
 }
@@ -131,7 +131,7 @@ struct Taken {
 /// LEA in place of shifts and sums.
 pub fn run(func: &mut Function) -> bool {
     // What nobody reads uses nothing.
-    crate::dce::run(func);
+    ori::dead::remove(func);
     let at = sums::places(func);
     let uses = crate::uses::count(func);
     let mut all: Vec<Taken> = Vec::new();
@@ -234,9 +234,9 @@ block0:
         [super::widen, super::run].map(|pass| {
             let mut f = ori::parse::parse(before).unwrap();
             pass(&mut f);
-            crate::wide_add::run(&mut f);
-            crate::copy_prop::run(&mut f);
-            crate::dce::run(&mut f);
+            _ = crate::wide_add::run(&mut f, &ori::Analyses::default());
+            _ = crate::copy_prop::run(&mut f, &ori::Analyses::default());
+            ori::dead::remove(&mut f);
             ori::verify::verify(&f).unwrap();
             f.to_string()
         })

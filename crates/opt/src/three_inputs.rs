@@ -318,7 +318,7 @@ mod tests {
         b.terminate(Terminator::Exit);
         run(&mut f);
         ori::verify::verify(&f).unwrap();
-        crate::dce::run(&mut f);
+        ori::dead::remove(&mut f);
         let kept = ["IADD3", "LOP3", "SEL", "copy"];
         let text = f.to_string();
         text.lines().filter(|l| kept.iter().any(|k| l.contains(k))).map(|l| l.trim().to_string()).collect()

@@ -7,7 +7,10 @@
 
 use cranelift_entity::SecondaryMap;
 use ori::cfg::Cfg;
-use ori::{ALWAYS, Block, Function, Inst, InstData, Macro, Name, Op, Operand, Value, ValueData, operand};
+use ori::{
+    ALWAYS, Analyses, Block, Changed, Function, Inst, InstData, Macro, Name, Op, Operand, Value, ValueData,
+    operand,
+};
 use rustc_hash::FxHashMap;
 use sass::{Mod, Mods, Opcode, RegFile, RegOp};
 use smallvec::SmallVec;
@@ -90,8 +93,8 @@ impl Pass<'_> {
 }
 
 /// The pass.
-pub fn run(func: &mut Function) -> bool {
-    let cfg = Cfg::new(func);
+pub fn run(func: &mut Function, analyses: &Analyses) -> Changed {
+    let cfg = analyses.cfg(func);
     let mut defs: SecondaryMap<Value, Option<Def>> = SecondaryMap::new();
     for &b in &cfg.rpo {
         for (k, p) in func.blocks[b].params.iter().enumerate() {
@@ -106,11 +109,11 @@ pub fn run(func: &mut Function) -> bool {
         }
     }
     let mut pass = Pass { func, defs };
-    let mut changed = pass.known_words(&cfg);
-    let pairs = pass.pairs(&cfg);
+    let mut changed = pass.known_words(cfg);
+    let pairs = pass.pairs(cfg);
     changed |= !pairs.is_empty();
-    pass.unite(&cfg, &pairs);
-    changed
+    pass.unite(cfg, &pairs);
+    Changed::instructions(changed)
 }
 
 impl Pass<'_> {
@@ -315,10 +318,10 @@ mod tests {
         });
         b.block = done;
         b.terminate(Terminator::Exit);
-        assert_eq!(run(&mut f), words);
+        assert_eq!(run(&mut f, &Analyses::default()) != Changed::Nothing, words);
         ori::verify::verify(&f).unwrap();
-        crate::copy_prop::run(&mut f);
-        crate::dce::run(&mut f);
+        _ = crate::copy_prop::run(&mut f, &ori::Analyses::default());
+        ori::dead::remove(&mut f);
         f.to_string()
     }
 

@@ -7,15 +7,14 @@
 
 use crate::sums::{self, Places, is_pred, is_zero, plain, value_of};
 use cranelift_entity::SecondaryMap;
-use ori::cfg::Cfg;
-use ori::{Block, Function, Inst, InstData, Macro, Name, Op, Operand, Value};
+use ori::{Analyses, Block, Changed, Function, Inst, InstData, Macro, Name, Op, Operand, Value};
 use rustc_hash::FxHashMap;
 use sass::{Mod, Mods, Opcode, Reg};
 use smallvec::SmallVec;
 
 /// The pass.
-pub fn run(func: &mut Function) -> bool {
-    let cfg = Cfg::new(func);
+pub fn run(func: &mut Function, analyses: &Analyses) -> Changed {
+    let cfg = analyses.cfg(func);
     let mut changed = false;
     let at = sums::places(func);
     let uses = crate::uses::count(func);
@@ -39,7 +38,7 @@ pub fn run(func: &mut Function) -> bool {
         }
         func.blocks[b].insts = new;
     }
-    changed
+    Changed::instructions(changed)
 }
 
 /// A sum that was found.
@@ -236,10 +235,10 @@ block0:
     #[test]
     fn sums_of_products_become_one_instruction() {
         let mut f = ori::parse::parse(BEFORE).unwrap();
-        assert!(super::run(&mut f));
+        assert_ne!(super::run(&mut f, &ori::Analyses::default()), ori::Changed::Nothing);
         ori::verify::verify(&f).unwrap();
-        crate::copy_prop::run(&mut f);
-        crate::dce::run(&mut f);
+        _ = crate::copy_prop::run(&mut f, &ori::Analyses::default());
+        ori::dead::remove(&mut f);
         ori::verify::verify(&f).unwrap();
         let text = f.to_string();
         assert!(text.contains("= IMAD.WIDE PT, v0, 0x4, v1, PT"), "{text}");
@@ -256,10 +255,10 @@ block0:
         let before = BEFORE.replace("v0, 0x4, RZ", "v0, v1.0, RZ").replace("    v3:R, v4:P", more);
         let before = before.replace("IADD3.X PT, PT, v1.1, v2.1", "IADD3.X PT, PT, v1.1, v21");
         let mut f = ori::parse::parse(&before).unwrap();
-        assert!(super::run(&mut f));
+        assert_ne!(super::run(&mut f, &ori::Analyses::default()), ori::Changed::Nothing);
         ori::verify::verify(&f).unwrap();
-        crate::copy_prop::run(&mut f);
-        crate::dce::run(&mut f);
+        _ = crate::copy_prop::run(&mut f, &ori::Analyses::default());
+        ori::dead::remove(&mut f);
         let text = f.to_string();
         assert!(text.contains("IMAD.WIDE PT, v0, v1.0, v1, PT"), "{text}");
         assert!(text.contains("IMAD PT, v0, v20.1, v22.1, PT") && !text.contains("IADD3"), "{text}");
@@ -270,6 +269,6 @@ block0:
         let mut f =
             ori::parse::parse(&BEFORE.replace("v1.0, v2.0", "-v1.0, v2.0").replace("v2.0, v7", "-v2.0, v7"))
                 .unwrap();
-        assert!(!super::run(&mut f));
+        assert_eq!(super::run(&mut f, &ori::Analyses::default()), ori::Changed::Nothing);
     }
 }

@@ -11,17 +11,27 @@
 //! The text form ([`print`]) is stable and round-trips through the parser; file tests are written in it.
 
 pub mod abi;
+pub mod analyses;
+pub mod block_set;
 pub mod builder;
 pub mod cfg;
+pub mod dead;
+pub mod edit;
 pub mod function;
+pub mod known;
+pub mod live;
+pub mod loops;
 pub mod meeting;
 pub mod parse;
 pub mod phase;
 pub mod print;
+pub mod uniformity;
 pub mod verify;
 
+pub use analyses::{Analyses, Changed};
 pub use builder::Builder;
 pub use builder::{ALWAYS, default_operand};
+pub use edit::{Editor, renumber};
 pub use function::{
     Block, BlockCall, BlockData, Callee, Function, Guard, Inst, InstData, Loc, Macro, Name, Op, Operand,
     Part, SlotInfo, SymbolUse, Terminator, Value, ValueData,

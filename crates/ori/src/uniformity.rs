@@ -5,10 +5,10 @@
 //! leaves a loop that lanes leave at different times.
 
 use crate::block_set::Seen;
+use crate::cfg::{Cfg, PostDom};
+use crate::function::{Block, Function, Inst, Name, Value};
 use cranelift_entity::{EntityRef, SecondaryMap};
 use fixedbitset::FixedBitSet;
-use ori::cfg::{Cfg, PostDom};
-use ori::{Block, Function, Inst, Name};
 use sass::RegFile;
 
 /// Branches and values that lanes may not agree on.
@@ -21,7 +21,7 @@ impl Uniformity {
     /// Analyses a function in SSA without switches.
     pub fn new(func: &Function, cfg: &Cfg) -> Uniformity {
         let post = PostDom::new(cfg);
-        let mut uses: SecondaryMap<ori::Value, Vec<User>> = SecondaryMap::new();
+        let mut uses: SecondaryMap<Value, Vec<User>> = SecondaryMap::new();
         let mut state = State {
             divergent: FixedBitSet::with_capacity(func.values.len()),
             branches: FixedBitSet::with_capacity(func.blocks.len()),
@@ -67,7 +67,7 @@ impl Uniformity {
     }
 
     /// Whether lanes may have different contents in `v`.
-    pub fn is_divergent(&self, v: ori::Value) -> bool {
+    pub fn is_divergent(&self, v: Value) -> bool {
         self.values.contains(v.index())
     }
 }
@@ -76,14 +76,14 @@ impl Uniformity {
 #[derive(Clone, Copy)]
 enum User {
     Inst(Inst),
-    Param(ori::Value),
+    Param(Value),
     Branch(Block),
 }
 
 struct State {
     divergent: FixedBitSet,
     branches: FixedBitSet,
-    work: Vec<ori::Value>,
+    work: Vec<Value>,
     seen: Seen,
 }
 

@@ -1,7 +1,7 @@
-//! Removes computations whose results nobody reads, and block parameters that only feed themselves.
+//! Dead code: computations and loads whose results nobody reads, and block parameters that only feed themselves.
 
+use crate::function::{Block, Function, Inst, Name, Operand, Value};
 use cranelift_entity::{EntitySet, SecondaryMap};
-use ori::{Block, Function, Inst, Name, Operand, Value};
 use sass::{Reg, RegFile};
 
 /// Who makes a value.
@@ -13,8 +13,8 @@ enum Def {
     Param(Block, u32),
 }
 
-/// The pass.
-pub fn run(func: &mut Function) -> bool {
+/// Removes them; whether there was anything. What lies in a cycle and is read only there goes, too.
+pub fn remove(func: &mut Function) -> bool {
     let mut defs: SecondaryMap<Value, Def> = SecondaryMap::new();
     let mut preds: SecondaryMap<Block, Vec<Block>> = SecondaryMap::new();
     for &b in &func.layout {

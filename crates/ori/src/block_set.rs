@@ -1,9 +1,9 @@
 //! Sets of blocks. A function may have as many regions as blocks, most of them small, so a set takes room for what is
 //! in it, and no more than a bit for each block of the function.
 
+use crate::function::Block;
 use cranelift_entity::EntityRef;
 use fixedbitset::FixedBitSet;
-use ori::Block;
 
 /// A set of blocks.
 #[derive(Clone, Debug)]

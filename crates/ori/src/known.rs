@@ -1,0 +1,323 @@
+//! Bits of 32-bit values that are the same whatever the program computes on, and what values are multiples of.
+
+use crate::cfg::Cfg;
+use crate::function::{Block, Function, Inst, InstData, Macro, Name, Op, Operand, Value};
+use cranelift_entity::SecondaryMap;
+use sass::{Mod, Opcode, Reg, RegFile, SpecialReg};
+
+/// What is known of the bits of a number.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Bits {
+    /// Bits that are 0.
+    pub zeros: u32,
+    /// Bits that are 1.
+    pub ones: u32,
+}
+
+impl Bits {
+    /// Nothing is known.
+    pub const UNKNOWN: Bits = Bits { zeros: 0, ones: 0 };
+    /// No value has come yet: what a cycle begins with.
+    const NONE: Bits = Bits { zeros: u32::MAX, ones: u32::MAX };
+
+    /// A number.
+    pub const fn constant(n: u32) -> Bits {
+        Bits { zeros: !n, ones: n }
+    }
+    /// The number, if all bits are known.
+    pub fn number(self) -> Option<u32> {
+        (self.zeros == !self.ones).then_some(self.ones)
+    }
+    /// How many of the lowest bits are 0.
+    pub fn trailing_zeros(self) -> u32 {
+        self.zeros.trailing_ones()
+    }
+    /// Whether a number may be this.
+    pub fn admits(self, n: u32) -> bool {
+        self.zeros & n == 0 && self.ones & !n == 0
+    }
+    /// What both say.
+    fn or(self, other: Bits) -> Bits {
+        Bits { zeros: self.zeros & other.zeros, ones: self.ones & other.ones }
+    }
+    fn not(self) -> Bits {
+        Bits { zeros: self.ones, ones: self.zeros }
+    }
+    /// The sum, and a carry into it that is known, or not.
+    fn plus(self, other: Bits, carry: Bits) -> Bits {
+        let most = |b: Bits| !b.zeros;
+        // The sums of the least and of the greatest numbers have the carries that every sum has.
+        let least = self.ones.wrapping_add(other.ones).wrapping_add(carry.ones & 1);
+        let greatest = most(self).wrapping_add(most(other)).wrapping_add(most(carry) & 1);
+        let carries_0 = !(greatest ^ most(self) ^ most(other));
+        let carries_1 = least ^ self.ones ^ other.ones;
+        let known = (self.zeros | self.ones) & (other.zeros | other.ones) & (carries_0 | carries_1);
+        Bits { zeros: !least & known, ones: least & known }
+    }
+    fn low_zeros(n: u32) -> Bits {
+        Bits { zeros: 1u32.checked_shl(n).map_or(u32::MAX, |b| b - 1), ones: 0 }
+    }
+}
+
+/// What is known of the values of a function.
+#[derive(Clone, Debug)]
+pub struct KnownBits {
+    bits: SecondaryMap<Value, Bits>,
+}
+
+#[derive(Clone, Copy)]
+enum User {
+    Inst(Inst),
+    Param(Value),
+}
+
+impl KnownBits {
+    /// Analyses a function in SSA.
+    pub fn new(func: &Function, cfg: &Cfg) -> KnownBits {
+        let mut out = KnownBits { bits: SecondaryMap::with_default(Bits::UNKNOWN) };
+        let mut makers: SecondaryMap<Value, Option<Inst>> = SecondaryMap::new();
+        let mut users: SecondaryMap<Value, Vec<User>> = SecondaryMap::new();
+        // Where each parameter's arguments are: optimistically none yet.
+        for &b in &cfg.rpo {
+            let data = &func.blocks[b];
+            for &p in data.params.iter().filter(|p| is_word(func, **p) && b != func.entry_block()) {
+                out.bits[p] = Bits::NONE;
+            }
+            for &i in &data.insts {
+                let d = &func.insts[i];
+                d.for_each_def(|n| {
+                    if let Some(v) = n.value() {
+                        makers[v] = Some(i);
+                        if is_word(func, v) {
+                            out.bits[v] = Bits::NONE;
+                        }
+                    }
+                });
+            }
+            for t in data.term.targets() {
+                for (a, p) in t.args.iter().zip(&func.blocks[t.block].params) {
+                    users[*a].push(User::Param(*p));
+                }
+            }
+        }
+        for i in cfg.rpo.iter().flat_map(|b| &func.blocks[*b].insts) {
+            func.insts[*i].for_each_use(|n| {
+                n.value().into_iter().for_each(|v| users[v].push(User::Inst(*i)));
+                // A part of a tuple is what was collected.
+                if let Name::Part(v, _) = n
+                    && let Some(from) = makers[v]
+                {
+                    let parts = |p: Name| p.value().into_iter().for_each(|v| users[v].push(User::Inst(*i)));
+                    func.insts[from].for_each_use(parts);
+                }
+            });
+        }
+        let mut work: Vec<Value> = Vec::new();
+        let visit = |out: &mut KnownBits, b: Block, work: &mut Vec<Value>| {
+            let data = &func.blocks[b];
+            data.insts.iter().for_each(|i| out.inst(func, &makers, *i, work));
+            for t in data.term.targets() {
+                for (a, p) in t.args.iter().zip(&func.blocks[t.block].params) {
+                    let known = out.bits[*a];
+                    out.widen(func, *p, known, work);
+                }
+            }
+        };
+        for &b in &cfg.rpo {
+            visit(&mut out, b, &mut work);
+        }
+        while let Some(v) = work.pop() {
+            for user in &users[v] {
+                match *user {
+                    User::Inst(i) => out.inst(func, &makers, i, &mut work),
+                    User::Param(p) => {
+                        let known = out.bits[v];
+                        out.widen(func, p, known, &mut work);
+                    }
+                }
+            }
+        }
+        // What nothing comes to is never reached.
+        func.values.keys().filter(|v| out.bits[*v] == Bits::NONE).collect::<Vec<_>>().into_iter().for_each(
+            |v| {
+                out.bits[v] = Bits::UNKNOWN;
+            },
+        );
+        out
+    }
+
+    /// What is known of a value of 32 bits.
+    pub fn of(&self, v: Value) -> Bits {
+        self.bits[v]
+    }
+
+    /// What a value is a multiple of, as a power of two.
+    pub fn alignment(&self, v: Value) -> u32 {
+        1 << self.bits[v].trailing_zeros().min(31)
+    }
+
+    /// Takes into account that a value may be what `known` says.
+    fn widen(&mut self, func: &Function, v: Value, known: Bits, work: &mut Vec<Value>) {
+        if !is_word(func, v) {
+            return;
+        }
+        let new = self.bits[v].or(known);
+        if new != self.bits[v] {
+            self.bits[v] = new;
+            work.push(v);
+        }
+    }
+
+    fn inst(
+        &mut self,
+        func: &Function,
+        makers: &SecondaryMap<Value, Option<Inst>>,
+        i: Inst,
+        work: &mut Vec<Value>,
+    ) {
+        let d = &func.insts[i];
+        let result = self.result(func, makers, d);
+        let mut kept = d.kept.iter();
+        for (n, o) in d.operands.iter().enumerate().filter(|(n, _)| d.is_def(*n)) {
+            let keeps = kept.next();
+            if let Operand::Reg(r) = o
+                && let Name::Val(v) = r.reg
+                && is_word(func, v)
+            {
+                let mut known = if Some(n) == first_word(func, d) { result } else { Bits::UNKNOWN };
+                if let Some(k) = keeps {
+                    known = known.or(self.name(func, makers, *k));
+                }
+                self.widen(func, v, known, work);
+            }
+        }
+    }
+
+    fn name(&self, func: &Function, makers: &SecondaryMap<Value, Option<Inst>>, n: Name) -> Bits {
+        match n {
+            Name::Val(v) if is_word(func, v) => self.bits[v],
+            // A part of what was collected of single registers.
+            Name::Part(v, at) => {
+                let d = makers[v].map(|i| &func.insts[i]);
+                let Some(d) = d.filter(|d| d.op == Op::Macro(Macro::Collect) && d.is_unguarded()) else {
+                    return Bits::UNKNOWN;
+                };
+                let single = d.operands.len() == usize::from(func.values[v].width) + 1;
+                match (single, d.operands.get(usize::from(at) + 1)) {
+                    (true, Some(o)) if !matches!(o, Operand::Reg(r) if matches!(r.reg, Name::Part(..))) => {
+                        self.operand(func, makers, o)
+                    }
+                    _ => Bits::UNKNOWN,
+                }
+            }
+            Name::Phys(r) if r == Reg::RZ || r == Reg::URZ => Bits::constant(0),
+            _ => Bits::UNKNOWN,
+        }
+    }
+
+    /// An operand of 32 bits, as an integer.
+    fn operand(&self, func: &Function, makers: &SecondaryMap<Value, Option<Inst>>, o: &Operand) -> Bits {
+        match o {
+            Operand::Imm(n) => Bits::constant(*n),
+            Operand::Reg(r) if !r.abs => {
+                let bits = self.name(func, makers, r.reg);
+                if bits == Bits::NONE {
+                    return bits;
+                }
+                let bits = if r.not || r.neg { bits.not() } else { bits };
+                if r.neg { bits.plus(Bits::constant(0), Bits::constant(1)) } else { bits }
+            }
+            _ => Bits::UNKNOWN,
+        }
+    }
+
+    /// What is known of the first word that an instruction makes, where its guard holds.
+    fn result(&self, func: &Function, makers: &SecondaryMap<Value, Option<Inst>>, d: &InstData) -> Bits {
+        let of = |n: usize| self.operand(func, makers, &d.operands[n]);
+        let none = |list: &[usize]| list.iter().any(|n| of(*n) == Bits::NONE);
+        let bare = d.mods.0.is_empty();
+        match d.op {
+            Op::Macro(Macro::Copy) => match &d.operands[1] {
+                o @ (Operand::Imm(_) | Operand::Reg(_)) => of_copy(of(1), o),
+                _ => Bits::UNKNOWN,
+            },
+            Op::Sass(Opcode::MOV) => of(1),
+            Op::Sass(Opcode::IADD3) if bare => {
+                if none(&[3, 4, 5]) {
+                    return Bits::NONE;
+                }
+                let zero = Bits::constant(0);
+                of(3).plus(of(4), zero).plus(of(5), zero)
+            }
+            Op::Sass(Opcode::LOP3) => match d.operands.get(5) {
+                Some(Operand::Imm(_)) if none(&[2, 3, 4]) => Bits::NONE,
+                Some(Operand::Imm(lut @ 0..=0xff)) => logic(*lut, [of(2), of(3), of(4)]),
+                _ => Bits::UNKNOWN,
+            },
+            Op::Sass(Opcode::IMAD)
+                if !d.mods.has(Mod::WIDE) && !d.mods.has(Mod::HI) && !d.mods.has(Mod::X) =>
+            {
+                if none(&[2, 3, 4]) {
+                    return Bits::NONE;
+                }
+                let (a, b) = (of(2), of(3));
+                let product = match (a.number(), b.number()) {
+                    (Some(a), Some(b)) => Bits::constant(a.wrapping_mul(b)),
+                    _ => Bits::low_zeros((a.trailing_zeros() + b.trailing_zeros()).min(32)),
+                };
+                product.plus(of(4), Bits::constant(0))
+            }
+            Op::Sass(Opcode::SEL) if bare => of(1).or(of(2)),
+            Op::Sass(Opcode::S2R) => match d.operands[1] {
+                // No CTA has more threads than this in a direction.
+                Operand::Special(SpecialReg::SR_TID_X | SpecialReg::SR_TID_Y) => below(1024),
+                Operand::Special(SpecialReg::SR_TID_Z) => below(64),
+                Operand::Special(SpecialReg::SR_LANEID) => below(32),
+                _ => Bits::UNKNOWN,
+            },
+            _ => Bits::UNKNOWN,
+        }
+    }
+}
+
+/// A copied operand; one with modifiers is no integer's business.
+fn of_copy(bits: Bits, o: &Operand) -> Bits {
+    match o {
+        Operand::Reg(r) if r.neg || r.abs || r.not => Bits::UNKNOWN,
+        _ => bits,
+    }
+}
+
+/// Numbers below a power of two.
+fn below(n: u32) -> Bits {
+    Bits { zeros: !(n - 1), ones: 0 }
+}
+
+/// What LOP3 makes of three numbers: a bit is known if every row that may be has it.
+fn logic(lut: u32, sources: [Bits; 3]) -> Bits {
+    let mut out = Bits::NONE;
+    for row in 0..8 {
+        // The bits at which this row may be taken.
+        let may = (0..3).fold(u32::MAX, |all, k| {
+            all & if row >> (2 - k) & 1 != 0 { !sources[k].zeros } else { !sources[k].ones }
+        });
+        if lut >> row & 1 != 0 {
+            out.zeros &= !may;
+        } else {
+            out.ones &= !may;
+        }
+    }
+    out
+}
+
+fn is_word(func: &Function, v: Value) -> bool {
+    let d = func.values[v];
+    d.width == 1 && matches!(d.file, RegFile::R | RegFile::UR)
+}
+
+/// The first operand that is a word written.
+fn first_word(func: &Function, d: &InstData) -> Option<usize> {
+    let word =
+        |o: &Operand| matches!(o, Operand::Reg(r) if matches!(r.reg, Name::Val(v) if is_word(func, v)));
+    (0..d.operands.len()).find(|n| d.is_def(*n) && word(&d.operands[*n]))
+}
