@@ -410,3 +410,76 @@ fn a_last_parameter_without_a_size_holds_what_is_passed() {
     };
     assert_eq!(words(f, &(call(1) + &call(5)), 1, 2), [2, 30]);
 }
+
+/// Conversions of every integer of 8 bits; each floating-point format holds them all, whatever the rounding.
+#[test]
+fn integers_of_8_bits_are_converted() {
+    let half = |x: i64| {
+        // 0 … 255 as binary16: exact.
+        let magnitude = x.unsigned_abs();
+        let top = 63 - magnitude.leading_zeros().min(63);
+        let bits =
+            if magnitude == 0 { 0 } else { u64::from(15 + top) << 10 | (magnitude << (10 - top) & 0x3ff) };
+        bits | if x < 0 { 0x8000 } else { 0 }
+    };
+    let integers = [
+        ("u8", 8, false),
+        ("s8", 8, true),
+        ("u16", 16, false),
+        ("s16", 16, true),
+        ("u32", 32, false),
+        ("s32", 32, true),
+        ("u64", 64, false),
+        ("s64", 64, true),
+    ];
+    let mut wrong = Vec::new();
+    for (from, signed) in [("u8", false), ("s8", true)] {
+        let number = |i: usize| if signed { i64::from(i as u8 as i8) } else { i as i64 };
+        let mut test = |statement: &str, want: &dyn Fn(i64) -> u64| {
+            // The operand's upper half is not looked at.
+            for junk in ["0", "0xa500"] {
+                let body = format!(
+                    "mov.u32 ra, %tid.x; cvt.u16.u32 ha, ra; or.b16 ha, ha, {junk}; mov.b64 d, 0;\n{statement}\n\
+                     mul.wide.u32 w, ra, 8; add.u64 o, o, w; st.global.u64 [o], d;"
+                );
+                let got = words("", &body, 256, 256);
+                let bad = (0..256).find(|i| got[*i] != want(number(*i)));
+                wrong.extend(bad.map(|i| format!("{statement} {i} with {junk}: {:#x}", got[i])));
+            }
+        };
+        for (to, bits, to_signed) in integers {
+            for sat in ["", ".sat"] {
+                let all = if to_signed {
+                    i64::MAX >> (64 - bits)
+                } else {
+                    i64::MAX.min((1i128 << bits) as i64 - 1)
+                };
+                let (low, high) =
+                    if to_signed { (-all - 1, all) } else { (0, if bits == 64 { i64::MAX } else { all }) };
+                let outside =
+                    [number(0x80), number(0x7f), number(0xff)].iter().any(|x| !(low..=high).contains(x));
+                if !sat.is_empty() && !outside {
+                    continue;
+                }
+                let want = |x: i64| {
+                    let x = if sat.is_empty() { x } else { x.clamp(low, high) };
+                    // What is narrower than the register is extended as the type says.
+                    match (bits, to_signed) {
+                        (64, _) => x as u64,
+                        (_, true) => (x << (64 - bits) >> (64 - bits)) as u64,
+                        (_, false) => x as u64 & (u64::MAX >> (64 - bits)),
+                    }
+                };
+                test(&format!("cvt{sat}.{to}.{from} d, ha;"), &want);
+            }
+        }
+        for round in ["rn", "rz", "rm", "rp"] {
+            test(&format!("cvt.{round}.f16.{from} h, ha; cvt.u64.u16 d, h;"), &half);
+            test(&format!("cvt.{round}.f32.{from} r, ha; cvt.u64.u32 d, r;"), &|x| {
+                (x as f32).to_bits().into()
+            });
+            test(&format!("cvt.{round}.f64.{from} d, ha;"), &|x| (x as f64).to_bits());
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
