@@ -40,17 +40,18 @@ impl Rule for Constants {
     }
 }
 
-/// What is read as a pair may be read as two words.
+/// What is read as a pair may be read as two words. (A load of a pair counts as one of its first word.)
 struct Words(Seen);
 
 impl Judge for Words {
     fn judge(&self, family: Family, observation: &str) -> Option<String> {
+        let found = self.0.judge(family, observation)?;
         let word = observation.strip_prefix("c0 0x").and_then(|rest| rest.strip_suffix(" x1"));
-        let at = word.and_then(|digits| i32::from_str_radix(digits, 16).ok());
-        let pair = at.map(|at| format!("c0 {:#x} x2", at & !7));
-        if pair.is_some_and(|pair| self.0.judge(family, &pair).is_none()) {
-            return None;
-        }
-        self.0.judge(family, observation)
+        let first = word.and_then(|digits| i32::from_str_radix(digits, 16).ok()).map(|at| at & !7);
+        let seen = |width: u8| {
+            let pair = first.map(|at| format!("c0 {at:#x} x{width}"));
+            pair.is_some_and(|pair| self.0.judge(family, &pair).is_none())
+        };
+        if seen(2) || seen(1) { None } else { Some(found) }
     }
 }
