@@ -7,7 +7,6 @@ use oxptxas::compare::{self, Figures};
 use oxptxas::verify;
 use rayon::prelude::*;
 use sass::Target;
-use sim::generate::generate;
 use sim::launch::{LaunchFile, Rng};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -157,7 +156,7 @@ fn theirs(
     let find = || {
         let cubin = cubin()?;
         let seed = compare::seed(module, &cubin, kernel).ok_or("no launch runs")?;
-        let launch = generate(module, kernel, seed).ok_or("no launch")?;
+        let launch = compare::launch(module, kernel, seed).ok_or("no launch")?;
         Ok((seed, Figures::of(&cubin, &launch)?))
     };
     let found: Result<(u64, Figures), String> = find();
@@ -184,7 +183,7 @@ fn time(
     let kernel = *kernels.get((job.nth % kernels.len().max(1) as u64) as usize)?;
     let reference = || reference(root, bin, &job.file, &job.sm);
     let (seed, theirs) = theirs(cache, &module, &source, (kernel, &job.sm), reference).ok()?;
-    let launch = generate(&module, kernel, seed)?;
+    let launch = compare::launch(&module, kernel, seed)?;
     let ours = || {
         let mut settings = oxptxas::Settings::new(target);
         options.knob.iter().try_for_each(|k| settings.knobs.add(k))?;

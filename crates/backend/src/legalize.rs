@@ -27,6 +27,7 @@ pub fn run(func: &mut Function) -> Result<(), Error> {
             func,
             out: Vec::with_capacity(insts.len()),
             constants: FxHashMap::default(),
+            uniform: FxHashMap::default(),
             immediates: FxHashMap::default(),
             loc: Loc::default(),
         };
@@ -60,6 +61,8 @@ struct Legalizer<'f> {
     out: Vec<ori::Inst>,
     /// Constants loaded earlier in the block: bank, offset and width.
     constants: FxHashMap<(u8, i32, u8), Value>,
+    /// The same in uniform registers: words.
+    uniform: FxHashMap<(u8, i32), Value>,
     /// Immediates put into registers earlier in the block.
     immediates: FxHashMap<u32, Value>,
     loc: Loc,
@@ -126,6 +129,9 @@ impl Legalizer<'_> {
         }
         // Constants that no form takes.
         let immediates_only = matches!(info.source_kinds, SourceKinds::Immediate | SourceKinds::Immediates);
+        if !immediates_only {
+            self.hold_uniformly(d, &slots);
+        }
         for &i in &slots {
             let bad = match &d.operands[i] {
                 Operand::Const { .. } => !self.target.info().alu_const || immediates_only,
@@ -161,6 +167,36 @@ impl Legalizer<'_> {
             }
         }
         Ok(())
+    }
+
+    /// A constant that is the only source other than a general register comes by a uniform one, as in ptxas's code, where
+    /// ULDC brings it: that takes no place in the queue of loads, and a few cycles.
+    fn hold_uniformly(&mut self, d: &mut InstData, slots: &[usize]) {
+        let Op::Sass(op) = d.op else { return };
+        let info = op.info();
+        if self.target.info().alu_const || self.target.sm >= 100 {
+            return;
+        }
+        let mut others = slots.iter().copied().filter(|i| !is_reg(self.func, &d.operands[*i]));
+        let (Some(at), None) = (others.next(), others.next()) else { return };
+        let Operand::Const {
+            bank: ConstBank::Index(bank),
+            index: None,
+            offset,
+            neg: false,
+            abs: false,
+            not: false,
+        } = d.operands[at]
+        else {
+            return;
+        };
+        let taken = |i: usize| info.sources.contains(&(i as u8));
+        let moves = info.swap.contains(&(at as u8))
+            && info.swap_changes == SwapChange::Nothing
+            && slots.get(1).is_some_and(|to| taken(*to) && info.swap.contains(&(*to as u8)));
+        if op.width(at, &d.mods) == 1 && (taken(at) || moves) {
+            d.operands[at] = operand(self.uniform_constant(bank, offset));
+        }
     }
 
     /// What a guarded instruction keeps where its guard is false must lie in a register that can be written.
@@ -264,6 +300,18 @@ impl Legalizer<'_> {
         }
         let v = self.define(Macro::Copy, 1, &[Operand::Imm(n)]);
         self.immediates.insert(n, v);
+        v
+    }
+
+    /// A word of constant memory in a uniform register, once a block.
+    fn uniform_constant(&mut self, bank: u8, offset: i32) -> Value {
+        if let Some(v) = self.uniform.get(&(bank, offset)) {
+            return *v;
+        }
+        let v = self.func.add_value(RegFile::UR, 1);
+        let operands = SmallVec::from_iter([operand(v), Operand::constant(bank, offset)]);
+        self.push(Op::Sass(Opcode::ULDC), &[], operands);
+        self.uniform.insert((bank, offset), v);
         v
     }
 

@@ -117,11 +117,9 @@ impl Code {
 /// On what the target cannot do or the backend cannot do yet.
 pub fn compile(mut func: Function, manager: &mut Manager<'_>, serial: bool) -> Result<Code, Error> {
     manager.run(Phase::LateExpansionUnsupportedOps, &mut func, legalize::run)?;
-    if !serial && manager.admits(Phase::OriDoRemat, 2) {
-        manager.run(Phase::OriDoRemat, &mut func, prepass::lighten);
-    }
     if !serial && manager.admits(Phase::ScheduleInstructions, 1) {
-        manager.run(Phase::ScheduleInstructions, &mut func, prepass::run);
+        let remake = manager.admits(Phase::OriDoRemat, 2);
+        manager.run(Phase::ScheduleInstructions, &mut func, |f| prepass::run(f, remake));
     }
     manager.run(Phase::OriDoSyncronization, &mut func, convergence::run)?;
     let stats = manager

@@ -48,37 +48,29 @@ fn usable(stated: i32) -> i32 {
     stated - i32::from(HARDWARE_REGISTERS) - 1 - RESERVE
 }
 
-/// Makes constants again where they are used, if a kernel needs more registers than leave room for all threads.
-pub fn lighten(func: &mut Function) {
-    if func.entry {
-        let cfg = Cfg::new(func);
-        let ranges = Ranges::new(func, &cfg);
-        let limit = usable(func.aim_regs.min(func.max_regs).into()).max(1) as u32;
-        remat::run(func, &cfg, limit, &ranges);
-    }
-}
-
-/// Schedules a kernel.
-pub fn run(func: &mut Function) {
+/// Schedules a kernel. `remake`: where it needs more registers than leave room for all threads, constants may be made again
+/// where they are used.
+pub fn run(func: &mut Function, remake: bool) {
     // A function of a kernel's saves what it uses; few registers are better there.
     if !func.entry {
         return;
     }
     let cfg = Cfg::new(func);
-    let lanes = Lanes::new(func);
-    let live = Liveness::new(func, &cfg, &lanes);
-    let mut pass = Pass::new(func, &cfg, &lanes, &live);
-    let aim = i32::from(func.aim_regs.min(func.max_regs));
     let blocks: Vec<Block> = cfg.rpo.iter().copied().filter(|b| func.blocks[*b].insts.len() > 1).collect();
-    let mut limits = pass.limits;
-    limits[0] = usable(aim);
-    let mut found: Vec<Scheduled> = blocks.iter().map(|b| pass.block(func, *b, limits)).collect();
-    let need = found.iter().map(|s| s.most[0].min(s.before[0])).max().unwrap_or(0);
-    if need > limits[0] {
-        let stated = (aim + (need - limits[0] + STEP - 1) / STEP * STEP).min(func.max_regs.into());
-        limits[0] = usable(stated);
-        for (b, s) in blocks.iter().zip(&mut found) {
-            let again = pass.block(func, *b, limits);
+    let aim = i32::from(func.aim_regs.min(func.max_regs));
+    let (mut found, mut limits) = each(func, &cfg, &blocks, usable(aim));
+    if remake && most(&found) > limits[0] {
+        let ranges = Ranges::new(func, &cfg);
+        if remat::run(func, &cfg, limits[0].max(1) as u32, &ranges) {
+            (found, limits) = each(func, &cfg, &blocks, usable(aim));
+        }
+    }
+    let more = most(&found) - limits[0];
+    if more > 0 {
+        let stated = (aim + (more + STEP - 1) / STEP * STEP).min(func.max_regs.into());
+        let again;
+        (again, limits) = each(func, &cfg, &blocks, usable(stated));
+        for (s, again) in found.iter_mut().zip(again) {
             if again.fits(&limits) || !s.fits(&limits) {
                 *s = again;
             }
@@ -89,6 +81,20 @@ pub fn run(func: &mut Function) {
             func.blocks[*b].insts = s.insts;
         }
     }
+}
+
+/// The general registers that blocks need, each in its better order.
+fn most(found: &[Scheduled]) -> i32 {
+    found.iter().map(|s| s.most[0].min(s.before[0])).max().unwrap_or(0)
+}
+
+/// Every block in a new order, with so many general registers; and all limits.
+fn each(func: &Function, cfg: &Cfg, blocks: &[Block], registers: i32) -> (Vec<Scheduled>, Counts) {
+    let lanes = Lanes::new(func);
+    let live = Liveness::new(func, cfg, &lanes);
+    let mut pass = Pass::new(func, cfg, &lanes, &live);
+    let limits = [registers, pass.limits[1], pass.limits[2], pass.limits[3]];
+    (blocks.iter().map(|b| pass.block(func, *b, limits)).collect(), limits)
 }
 
 /// A block in a new order.
@@ -458,11 +464,9 @@ fn is_boundary(d: &InstData) -> bool {
             Op::Macro(m) => !matches!(m, Macro::Copy | Macro::Collect | Macro::Undef | Macro::Symbol),
             Op::Sass(op) => {
                 let info = op.info();
-                let whole = info.reads_predicates
-                    || info.writes_predicates
-                    || info.reads_uniform_predicates
-                    || info.writes_uniform_predicates;
-                whole || matches!(info.effect, Effect::Control(_)) || order::is_boundary(op, &d.operands)
+                info.has_hidden_predicates()
+                    || matches!(info.effect, Effect::Control(_))
+                    || order::is_boundary(op, &d.operands)
             }
         }
 }

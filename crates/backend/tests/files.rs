@@ -40,11 +40,11 @@ fn run(pass: &str, mut func: ori::Function) -> String {
             format!("// {stats:?}\n{func}")
         }
         "prepass" => {
-            prepass::run(&mut func);
+            prepass::run(&mut func, false);
             verified(func)
         }
         "remat" => {
-            prepass::lighten(&mut func);
+            prepass::run(&mut func, true);
             verified(func)
         }
         "balance" => {

@@ -88,9 +88,18 @@ fn record(cubin: &[u8], launch: &Launch) -> Result<Recorded, String> {
     Recorded::new(cubin, launch, Options { limit: LIMIT, ..Options::default() }).map_err(|e| e.to_string())
 }
 
+/// Bytes of dynamic shared memory of a launch: with as much as there is, one block would fill an SM.
+const SHARED: u32 = 32 << 10;
+
+/// The launch that is made up from a seed.
+pub fn launch(module: &ptx::Module, kernel: &str, seed: u64) -> Option<Launch> {
+    let made = generate(module, kernel, seed)?;
+    Some(Launch { shared: made.shared.min(SHARED), ..made })
+}
+
 /// The seed of the launch to time, by what `cubin` executes: of a few, the longest that is not too long.
 pub fn seed(module: &ptx::Module, cubin: &[u8], kernel: &str) -> Option<u64> {
-    let issued = |seed: u64| Some(record(cubin, &generate(module, kernel, seed)?).ok()?.issued());
+    let issued = |seed: u64| Some(record(cubin, &launch(module, kernel, seed)?).ok()?.issued());
     let found: Vec<(u64, u64)> = (0..4).filter_map(|seed| Some((issued(seed)?, seed))).collect();
     let longest = found.iter().filter(|f| f.0 <= ENOUGH).max_by_key(|f| (f.0, u64::MAX - f.1));
     longest.or_else(|| found.iter().min()).map(|f| f.1)
