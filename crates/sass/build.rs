@@ -56,6 +56,8 @@ fn slot(text: &str, mods: &mut BTreeSet<String>) -> String {
     };
     let width = if default == "n" {
         "Width::Accumulator".into()
+    } else if default == "t" {
+        "Width::TensorMemory".into()
     } else if list.is_empty() {
         format!("Width::Fixed({default})")
     } else {

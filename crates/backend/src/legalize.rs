@@ -68,9 +68,10 @@ struct Legalizer<'f> {
     loc: Loc,
 }
 
-/// Whether a source is a general register.
-fn is_reg(func: &Function, o: &Operand) -> bool {
-    matches!(o, Operand::Reg(r) if func.shape(r.reg).file == RegFile::R)
+/// Whether a source is a register of the file that the opcode works on.
+fn is_reg(func: &Function, op: Opcode, o: &Operand) -> bool {
+    let file = if op.is_uniform() { RegFile::UR } else { RegFile::R };
+    matches!(o, Operand::Reg(r) if func.shape(r.reg).file == file)
 }
 
 impl Legalizer<'_> {
@@ -123,7 +124,8 @@ impl Legalizer<'_> {
         if !each && !takes(slots[0]) {
             for &i in &slots {
                 if d.operands[i] == Operand::Imm(0) {
-                    d.operands[i] = operand(Name::Phys(Reg::RZ));
+                    let zero = if op.is_uniform() { Reg::URZ } else { Reg::RZ };
+                    d.operands[i] = operand(Name::Phys(zero));
                 }
             }
         }
@@ -136,7 +138,9 @@ impl Legalizer<'_> {
             let bad = match &d.operands[i] {
                 Operand::Const { .. } => !self.target.info().alu_const || immediates_only,
                 Operand::Imm(_) => op.width(i, &d.mods) > 1 && !takes_high_half(op) || each && !takes(i),
-                Operand::Reg(r) => self.func.shape(r.reg).file == RegFile::UR && immediates_only,
+                Operand::Reg(r) => {
+                    self.func.shape(r.reg).file == RegFile::UR && immediates_only && !op.is_uniform()
+                }
                 _ => false,
             };
             if bad {
@@ -158,11 +162,11 @@ impl Legalizer<'_> {
         // At most one stays: a pair of constants, which two instructions would load, before a single word.
         let can_stay = |d: &InstData, i: usize| {
             let wide = matches!(d.operands[i], Operand::Const { .. }) && op.width(i, &d.mods) == 2;
-            (!is_reg(self.func, &d.operands[i]) && takes(i)).then_some((!wide, i))
+            (!is_reg(self.func, op, &d.operands[i]) && takes(i)).then_some((!wide, i))
         };
         let stays = slots.iter().filter_map(|&i| can_stay(d, i)).min().map(|s| s.1);
         for &i in &slots {
-            if !is_reg(self.func, &d.operands[i]) && stays != Some(i) {
+            if !is_reg(self.func, op, &d.operands[i]) && stays != Some(i) {
                 self.materialize(d, i);
             }
         }
@@ -177,7 +181,7 @@ impl Legalizer<'_> {
         if self.target.info().alu_const || self.target.sm >= 100 {
             return;
         }
-        let mut others = slots.iter().copied().filter(|i| !is_reg(self.func, &d.operands[*i]));
+        let mut others = slots.iter().copied().filter(|i| !is_reg(self.func, op, &d.operands[*i]));
         let (Some(at), None) = (others.next(), others.next()) else { return };
         let Operand::Const {
             bank: ConstBank::Index(bank),
@@ -220,7 +224,7 @@ impl Legalizer<'_> {
     fn commute(&self, d: &mut InstData, slots: &[usize]) {
         let Op::Sass(op) = d.op else { return };
         let info = op.info();
-        let reg = |d: &InstData, i: usize| is_reg(self.func, &d.operands[i]);
+        let reg = |d: &InstData, i: usize| is_reg(self.func, op, &d.operands[i]);
         // Forms take it as their second source.
         let Some(&to) = slots.get(1).filter(|i| info.sources.contains(&(**i as u8))) else { return };
         let change = info.swap_changes;

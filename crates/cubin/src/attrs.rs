@@ -50,6 +50,10 @@ pub enum Attr {
     /// On sm_100 and later.
     VrcCtaInitCount = 0x4a,
     NumBarriers = 0x4c,
+    /// What the driver does where the kernel begins.
+    AtEntryFragments = 0x4f,
+    /// Tensor memory of one block; a bare flag.
+    Tcgen05OneCtaUsed = 0x51,
     SparseMmaMask = 0x50,
     /// The code has USETMAXREG; a bare flag.
     RegReconfig = 0x54,

@@ -83,7 +83,11 @@ pub(crate) fn kernel_attributes(sm: u8, k: &Kernel, bank_symbol: Option<u32>, ex
             p.pointee.map_or(0, |(space, align)| u32::from(space as u8) << 8 | align.max(1).ilog2());
         a.words(Attr::KparamInfo, &[0, place, p.size << 18 | 0x1f000 | pointee]);
     }
-    if sm == 110 {
+    if k.facts.allocates_tensor_memory {
+        // What the driver sets up at the entry: words that tell which columns are taken.
+        a.words(Attr::AtEntryFragments, &[6]);
+    }
+    if sm == 110 || k.facts.allocates_tensor_memory {
         a.flag(Attr::ReservedSmemUsed);
     }
     if let Some(n) = k.max_cluster_rank {
@@ -97,6 +101,9 @@ pub(crate) fn kernel_attributes(sm: u8, k: &Kernel, bank_symbol: Option<u32>, ex
     }
     if modern {
         a.half(Attr::SparseMmaMask, 0);
+    }
+    if k.facts.tensor_memory {
+        a.flag(Attr::Tcgen05OneCtaUsed);
     }
     if k.facts.wmma {
         a.flag(Attr::WmmaUsed);
@@ -126,7 +133,7 @@ pub(crate) fn kernel_attributes(sm: u8, k: &Kernel, bank_symbol: Option<u32>, ex
     let words: Vec<u32> = facts.unused_bytes.iter().flat_map(|(at, used)| [*at, *used]).collect();
     a.list(Attr::UnusedLoadByteOffset, &words, 2);
     if sm >= 100 {
-        a.byte(Attr::VrcCtaInitCount, 0);
+        a.byte(Attr::VrcCtaInitCount, if facts.relinquishes { 0x80 } else { 0 });
     }
     if let Some(mbarriers) = &facts.mbarriers {
         let words = |m: &Mbarrier| {

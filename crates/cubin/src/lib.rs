@@ -165,6 +165,12 @@ pub struct CodeFacts {
     pub ctaid_z: bool,
     /// Whether the number of registers is changed.
     pub reconfigures: bool,
+    /// Whether it uses tensor memory.
+    pub tensor_memory: bool,
+    /// Whether it takes or gives back some.
+    pub allocates_tensor_memory: bool,
+    /// Whether it says that it takes no more.
+    pub relinquishes: bool,
     /// Instructions on mbarriers, if there are any, some of which are not listed.
     pub mbarriers: Option<Vec<Mbarrier>>,
 }

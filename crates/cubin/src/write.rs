@@ -246,7 +246,11 @@ impl Writer<'_> {
                 continue;
             }
             if modern {
-                let size = if c.sm >= 100 { 0x40 } else { 0 };
+                let size = match c.kernels.iter().any(|k| k.facts.allocates_tensor_memory) {
+                    true => 0x60,
+                    false if c.sm >= 100 => 0x40,
+                    false => 0,
+                };
                 self.add(empty(".nv.shared.reserved.0", ALLOC | WRITE, 1, size));
             }
             if globals(false).next().is_some() {

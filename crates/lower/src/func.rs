@@ -403,7 +403,7 @@ impl<'a, 'f> Lower<'a, 'f> {
             O::ldmatrix | O::stmatrix | O::movmatrix => self.matrix_move(inst),
             O::mma | O::wmma => self.matrix(inst),
             O::wgmma => self.group(inst),
-            O::tcgen05 => self.unsupported(inst),
+            O::tcgen05 => self.tensor_memory(inst),
             O::tex | O::tld4 => self.texture(inst),
             O::txq | O::suq => self.texture_query(inst),
             O::istypep => self.handle_type(inst),

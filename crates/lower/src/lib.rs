@@ -53,6 +53,7 @@ mod ssa;
 mod stack;
 mod statement;
 mod surface;
+mod tensor_memory;
 mod tensormap;
 mod texture;
 mod types;

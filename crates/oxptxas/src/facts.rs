@@ -76,6 +76,14 @@ pub(crate) fn code_facts(
         wmma,
         ctaid_z: insts.iter().any(reads_z),
         reconfigures: insts.iter().any(|i| i.op == Opcode::USETMAXREG),
+        tensor_memory: insts.iter().any(|i| {
+            let name = i.op.name();
+            name.starts_with("UTC") || name.starts_with("LDTM") || name.starts_with("STTM")
+        }),
+        allocates_tensor_memory: insts
+            .iter()
+            .any(|i| matches!(i.op, Opcode::UTCATOMSWS | Opcode::UTCATOMSWS_FIND | Opcode::UVIRTCOUNT)),
+        relinquishes: insts.iter().any(|i| i.op == Opcode::UVIRTCOUNT),
         mbarriers: mbarriers(insts),
     }
 }

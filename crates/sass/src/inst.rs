@@ -247,6 +247,8 @@ pub enum Width {
     ByMod(&'static [(ModAt, Mod, u8)]),
     /// A thread's part of 64 rows and as many columns as the shape among the modifiers says.
     Accumulator,
+    /// What a thread has of tensor memory, by the shape and the count among the modifiers.
+    TensorMemory,
 }
 
 /// Where among the modifiers a width's modifier must stand: `F2F.F64.F32` widens its result,

@@ -252,6 +252,16 @@ impl Opcode {
                 };
                 table.iter().find(|(at, m, _)| holds(*at, *m)).map_or(1, |(_, _, n)| *n)
             }
+            Width::TensorMemory => {
+                let counts = [Mod::x2, Mod::x4, Mod::x8, Mod::x16, Mod::x32, Mod::x64, Mod::x128];
+                let times = counts.iter().position(|m| mods.has(*m)).map_or(1, |n| 2u8 << n);
+                let each = match () {
+                    () if mods.has(Mod::_16dp128bit) => 2,
+                    () if mods.has(Mod::_16dp256bit) => 4,
+                    () => 1,
+                };
+                times.saturating_mul(each)
+            }
             Width::Accumulator => {
                 let columns = columns(mods).unwrap_or(0);
                 // 128 threads share 64 rows: half a column each, of binary16 in a word with its neighbour.

@@ -22,6 +22,10 @@ impl Layout {
         if descriptor >> 49 & 7 != 0 {
             return Err("not supported: a matrix descriptor with a base offset".into());
         }
+        // Of tensor memory's products: another atom of the swizzle, and distances that are addresses.
+        if descriptor >> 61 & 1 != 0 || descriptor >> 52 & 1 != 0 {
+            return Err("not supported: a matrix descriptor of another kind".into());
+        }
         let swizzle = [0, 3, 2, 1][(descriptor >> 62) as usize];
         Ok(Layout { start: field(0), leading: field(16), stride: field(32), swizzle })
     }
@@ -35,11 +39,11 @@ impl Layout {
         }
     }
 
-    /// That of a 16-bit element where lines are contiguous.
-    fn along_lines(&self, line: u64, k: u64) -> u64 {
+    /// That of an element of so many bytes where lines are contiguous.
+    fn along_lines(&self, line: u64, k: u64, size: u64) -> u64 {
         let (group, step) = (k / 8, k % 8);
-        let width = 8 << self.swizzle;
-        let (block, at) = (line / width, line % width * 2);
+        let width = (16 / size.max(1)) << self.swizzle;
+        let (block, at) = (line / width, line % width * size);
         match self.swizzle {
             0 => self.start + block * self.stride + step * 16 + group * self.leading + at,
             s => self.start + block * self.leading + step * (16 << s) + group * self.stride + at,
@@ -56,6 +60,31 @@ pub(crate) type Read<'a, E> = &'a mut dyn FnMut(u64, u32) -> Result<u64, E>;
 
 /// What multiplies matrices given row by row.
 pub(crate) type Multiply<'a> = &'a dyn Fn(&Product, [&[u64]; 3], Extra<'_>) -> Vec<u64>;
+
+/// Lines of a matrix in shared memory, each with `k` elements.
+pub(crate) fn lines<E: From<String>>(
+    descriptor: u64,
+    (first, count): (usize, usize),
+    (e, k, transposed): (Elem, usize, bool),
+    read: Read<'_, E>,
+) -> Result<Vec<u64>, E> {
+    let layout = Layout::of(descriptor)?;
+    let bits = u64::from(e.bits());
+    let mut out = Vec::with_capacity(count * k);
+    for line in first as u64..(first + count) as u64 {
+        for k in 0..k as u64 {
+            let at = if transposed {
+                layout.along_lines(line, k, bits / 8)
+            } else {
+                layout.along_k(line, k * bits / 8)
+            };
+            let word = read(layout.swizzled(at), bits.div_ceil(8) as u32)?;
+            let shift = if bits < 8 { k * bits % 8 } else { 0 };
+            out.push(word >> shift & (u64::MAX >> (64 - bits)));
+        }
+    }
+    Ok(out)
+}
 
 /// Such a product.
 #[derive(Clone, Copy, Debug)]
@@ -83,28 +112,6 @@ impl Group {
         self.product.registers()[2] * (self.n / 8)
     }
 
-    /// Lines of a matrix in shared memory, each with `k` elements.
-    fn read<E: From<String>>(
-        &self,
-        (descriptor, first, lines): (u64, usize, usize),
-        (e, k, transposed): (Elem, usize, bool),
-        read: Read<'_, E>,
-    ) -> Result<Vec<u64>, E> {
-        let layout = Layout::of(descriptor)?;
-        let bits = u64::from(e.bits());
-        let mut out = Vec::with_capacity(lines * k);
-        for line in first as u64..(first + lines) as u64 {
-            for k in 0..k as u64 {
-                let at =
-                    if transposed { layout.along_lines(line, k) } else { layout.along_k(line, k * bits / 8) };
-                let word = read(layout.swizzled(at), bits.div_ceil(8) as u32)?;
-                let shift = if bits < 8 { k * bits % 8 } else { 0 };
-                out.push(word >> shift & (u64::MAX >> (64 - bits)));
-            }
-        }
-        Ok(out)
-    }
-
     /// A warp's rows of D.
     pub(crate) fn multiply<E: From<String>>(
         &self,
@@ -120,10 +127,10 @@ impl Group {
         let mut ma = match a {
             Rows::Registers(rows) => p.gather_a(rows),
             Rows::Shared(descriptor, warp) => {
-                self.read((descriptor, 16 * warp, 16), (p.a, stored, self.transposed[0]), read)?
+                lines(descriptor, (16 * warp, 16), (p.a, stored, self.transposed[0]), read)?
             }
         };
-        let mut mb = self.read((b, 0, self.n), (p.b, p.k, self.transposed[1]), read)?;
+        let mut mb = lines(b, (0, self.n), (p.b, p.k, self.transposed[1]), read)?;
         for (matrix, e, negated) in [(&mut ma, p.a, self.negated[0]), (&mut mb, p.b, self.negated[1])] {
             if negated {
                 matrix.iter_mut().for_each(|x| *x ^= e.sign());
@@ -151,7 +158,7 @@ mod tests {
         let layout = Layout::of(0x40 | 64 << 32 | 1 << 62).unwrap();
         let place = |line, k| layout.swizzled(layout.along_k(line, k));
         assert_eq!([place(0, 0), place(1, 0), place(9, 34)], [0x400, 0x490, 0x400 + 1024 + 128 + 0x32]);
-        let place = |line, k| layout.swizzled(layout.along_lines(line, k));
+        let place = |line, k| layout.swizzled(layout.along_lines(line, k, 2));
         assert_eq!([place(9, 0), place(0, 1), place(0, 9)], [0x412, 0x490, 0x400 + 1024 + 128 + 0x10]);
     }
 
@@ -159,7 +166,7 @@ mod tests {
     fn units_without_a_swizzle() {
         let layout = Layout::of(0x40 | 8 << 16 | 32 << 32).unwrap();
         assert_eq!(layout.along_k(11, 18), 0x400 + 512 + 3 * 16 + 128 + 2);
-        assert_eq!(layout.along_lines(11, 18), 0x400 + 512 + 2 * 16 + 2 * 128 + 6);
+        assert_eq!(layout.along_lines(11, 18, 2), 0x400 + 512 + 2 * 16 + 2 * 128 + 6);
         assert!(Layout::of(1 << 49).is_err());
     }
 }

@@ -23,4 +23,5 @@ pub mod small;
 pub mod sparse;
 mod tensormap;
 mod tile;
+mod tmem;
 pub mod watch;

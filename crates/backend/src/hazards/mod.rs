@@ -51,7 +51,8 @@ fn serial(machine: &mut Machine) {
             stall: 15,
             no_yield: false,
             write_sb: (timing::is_variable(target, inst) || inst.op.info().awaited).then_some(0),
-            read_sb: timing::reads_late(target, inst).then_some(1),
+            // What is loaded of tensor memory tells when its address was read.
+            read_sb: (timing::reads_late(target, inst) && inst.op != Opcode::LDTM).then_some(1),
             wait: 0b11,
             reuse: 0,
         };

@@ -152,7 +152,14 @@ impl Writer<'_> {
         let section = self.number(".nv.shared.reserved.0") as u16;
         let at = if self.cubin.sm >= 100 { 0x40 } else { 0 };
         self.plain(".nv.reservedSmem.offset0", WEAK_OBJECT, 0, 0, at, 4);
+        let partitioned = self.cubin.kernels.iter().any(|k| k.facts.allocates_tensor_memory);
+        if partitioned {
+            self.section_symbol(".nv.shared.reserved.0");
+        }
         self.plain("__nv_reservedSMEM_offset_0_alias", WEAK, 0xa0, section, at, 0);
+        if partitioned {
+            self.plain("__nv_reservedSMEM_tcgen05_partition", WEAK_OBJECT, 0, section, 0x40, 0x20);
+        }
     }
 
     /// Those of global and constant variables.

@@ -130,7 +130,7 @@ fn size(word: &str) -> Option<(u32, u32, u32)> {
 }
 
 /// The words of a value.
-fn words_of(v: Value, count: u8) -> Words {
+pub(crate) fn words_of(v: Value, count: u8) -> Words {
     match count {
         1 => vec![operand(v)],
         n => (0..n).map(|i| operand(Name::Part(v, i))).collect(),
@@ -216,6 +216,11 @@ impl Lower<'_, '_> {
             }
         }
         Ok(words)
+    }
+
+    /// Writes words to the registers of an operand.
+    pub(crate) fn write_words(&mut self, o: &ptx::Operand, words: &[Operand]) -> Result<()> {
+        self.write_matrix(o, Elem::S32, words)
     }
 
     /// Writes the words of D.

@@ -58,6 +58,7 @@ pub fn coverage(module: &Module) -> Coverage {
             params: &params,
             memory: &mut memory,
             shared: vec![vec![0; program.shared as usize + (1 << 16)]],
+            tmem: Vec::new(),
             ctaid: [0; 3],
             output: Default::default(),
             clock: 0,

@@ -17,7 +17,7 @@ use smallvec::SmallVec;
 const MOST_LOCAL: u64 = 1 << 20;
 
 /// Textures and surfaces, and tensor cores with memories of their own.
-const NOT_SIMULATED: &[&str] = &["tex", "tld4", "txq", "suld", "sust", "sured", "suq", "tcgen05"];
+const NOT_SIMULATED: &[&str] = &["tex", "tld4", "txq", "suld", "sust", "sured", "suq"];
 
 /// Whether an instruction has a meaning here.
 pub(super) fn is_simulated(op: Op) -> bool {
@@ -75,6 +75,7 @@ pub(super) fn execute(env: &mut Env<'_, '_>, t: &mut Thread, code: &Code<'_>) ->
         Op::multimem if inst.has(Mod::st) => store(env, t, code),
         Op::multimem => atomic(env, t, code),
         Op::tensormap => super::tensormap::execute(env, t, code),
+        Op::tcgen05 => super::tcgen05::execute(env, t, code),
         Op::clusterlaunchcontrol => super::asynchronous::execute(env, t, code),
         // What the driver's handles look like is known from the code that ptxas 13.0.88 makes of this.
         Op::istypep => {

@@ -14,6 +14,7 @@ mod float;
 mod int;
 mod loaded;
 mod run;
+mod tcgen05;
 mod tensor;
 mod tensormap;
 mod thread;

@@ -169,6 +169,7 @@ pub(super) fn blocks(
         params,
         memory,
         shared: Vec::new(),
+        tmem: Vec::new(),
         ctaid: [0; 3],
         output: Default::default(),
         clock: 0,
@@ -387,7 +388,9 @@ impl Block {
                 return Err(self.error(env, who, "who takes part without '.sync' is not defined"));
             }
             Op::shfl | Op::vote | Op::_match | Op::redux | Op::elect => self.sync(env, &active)?,
-            op if warp::is_matrix(op) => self.sync(env, &active)?,
+            op if warp::is_matrix(op) || super::tcgen05::is_collective(code.inst) => {
+                self.sync(env, &active)?
+            }
             Op::bar if inst.has(Mod::warp) => self.sync(env, &active)?,
             _ => {
                 for i in active {

@@ -207,7 +207,7 @@ fn wgmma(env: &mut Env<'_, '_>, threads: &mut [Thread], lanes: &[usize], code: &
 }
 
 /// D row by row; the order of floating-point sums is not defined, so they are moved within their bounds.
-fn product(code: &Code<'_>, p: &Product, [a, b, c]: [&[u64]; 3], extra: Extra<'_>) -> Vec<u64> {
+pub(super) fn product(code: &Code<'_>, p: &Product, [a, b, c]: [&[u64]; 3], extra: Extra<'_>) -> Vec<u64> {
     let mut d = p.of_matrices(a, b, c, extra);
     if let (Sum::Float(f), true) = (p.sum, code.nudge != 0) {
         for (x, size) in d.iter_mut().zip(p.magnitudes(a, b, c, extra)) {

@@ -61,6 +61,8 @@ pub(super) struct Env<'e, 'm> {
     pub memory: &'e mut Memory,
     /// Shared memory of the blocks of the cluster.
     pub shared: Vec<Vec<u8>>,
+    /// Tensor memory of those that have used it.
+    pub tmem: Vec<crate::tmem::Tmem>,
     pub ctaid: [u32; 3],
     /// What threads have printed.
     pub output: crate::output::Output,

@@ -8,7 +8,8 @@ use ::ptx::{Mod, Op, Type};
 
 /// The operand that says which lanes take part; `None` where all do.
 pub(super) fn member_mask<'m>(code: &Code<'m>) -> Option<&'m Operand> {
-    if is_matrix(code.inst.op) { None } else { code.inst.operands.last() }
+    let whole = is_matrix(code.inst.op) || super::tcgen05::is_collective(code.inst);
+    if whole { None } else { code.inst.operands.last() }
 }
 
 /// Whether the whole warp executes it on one matrix.
@@ -111,6 +112,7 @@ pub(super) fn collective(
                 threads[*l].write_second(p, &code.inst.operands[0], chosen);
             }
         }
+        Op::tcgen05 => super::tcgen05::collective(env, threads, lanes, first)?,
         _ if is_matrix(inst.op) => super::tensor::execute(env, threads, lanes, first)?,
         _ => return Err("unsupported instruction".into()),
     }

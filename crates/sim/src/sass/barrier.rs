@@ -15,6 +15,12 @@ impl Machine<'_> {
         self.arrive_at(space, lane, at, 0, 0, -bytes).map(|_| ())
     }
 
+    /// An arrival at the barrier at a shared address.
+    pub(super) fn arrive_once(&mut self, lane: usize, at: u64) -> Result<(), Fault> {
+        let (space, at) = super::bulk::cluster(at);
+        self.arrive_at(space, lane, at, 1, 0, 0).map(|_| ())
+    }
+
     /// Arrivals at the barrier at an address; its state before.
     fn arrive_at(
         &mut self,

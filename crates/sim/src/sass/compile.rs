@@ -6,7 +6,7 @@ use super::image::Banks;
 use super::operand::{Exec, Operands, Pred};
 use super::trace::Traffic;
 use super::uniform::Uses;
-use super::{barrier, bulk, convert, driver, float, half, int, mem, packed, tensor, tiles, warp};
+use super::{barrier, bulk, convert, driver, float, half, int, mem, packed, tensor, tiles, tmem, warp};
 use sass::{Inst, Operand, RegFile};
 
 /// Why an instruction cannot be executed.
@@ -212,7 +212,9 @@ fn action(inst: &Inst, banks: &Banks) -> Result<Action, Unsupported> {
             return Ok(Action::Exec(exec));
         }
     }
-    for family in [tensor::compile, barrier::compile, bulk::compile, tiles::compile, packed::compile] {
+    for family in
+        [tensor::compile, tmem::compile, barrier::compile, bulk::compile, tiles::compile, packed::compile]
+    {
         if let Some(exec) = family(&o)? {
             o.finish()?;
             return Ok(Action::Exec(exec));

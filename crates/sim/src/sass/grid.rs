@@ -46,6 +46,8 @@ struct Cluster {
 
 /// Instructions that a group issues before another one of the block gets its turn.
 const TURN: u32 = 1024;
+/// Shared memory that the driver clears before a kernel begins that uses tensor memory: what is taken of it.
+const RESERVED_WORDS: std::ops::Range<usize> = 0x40..0x60;
 
 /// Runs clusters on all processors, each when one is free; the number of instructions issued. Of several that fail, the
 /// first one counts, as if they had run in their order.
@@ -206,7 +208,13 @@ impl<'a> Grid<'a> {
         if options.strict_uniform {
             warps.iter_mut().for_each(uniform::know_all);
         }
-        (warps, vec![fill; env.shared as usize])
+        let mut shared = vec![fill; env.shared as usize];
+        if self.kernel.target.sm >= 100
+            && let Some(words) = shared.get_mut(RESERVED_WORDS)
+        {
+            words.fill(0);
+        }
+        (warps, shared)
     }
 
     /// Lets a warp run until its groups all wait or its turn of `length` instructions is over.

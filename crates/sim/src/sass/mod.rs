@@ -31,6 +31,7 @@ mod tensor;
 #[cfg(test)]
 mod tests;
 mod tiles;
+mod tmem;
 pub mod trace;
 mod uniform;
 mod warp;

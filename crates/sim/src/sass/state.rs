@@ -210,6 +210,8 @@ impl Barrier {
 pub(crate) struct Block {
     /// Shared memory of all blocks of the cluster, as long as this one runs.
     pub(crate) shared: Vec<Vec<u8>>,
+    /// Tensor memory.
+    pub(crate) tmem: crate::tmem::Tmem,
     /// Number in the cluster.
     pub(crate) rank: usize,
     /// Those of BAR; the last one is the cluster's.
@@ -223,7 +225,14 @@ pub(crate) struct Block {
 impl Block {
     /// A block about to start.
     pub(crate) fn new(index: [u32; 3], rank: usize) -> Block {
-        Block { shared: Vec::new(), rank, barriers: [Barrier::IDLE; 17], index, output: Output::default() }
+        Block {
+            shared: Vec::new(),
+            tmem: Default::default(),
+            rank,
+            barriers: [Barrier::IDLE; 17],
+            index,
+            output: Output::default(),
+        }
     }
 }
 

@@ -1,0 +1,174 @@
+//! Tensor memory of one block: every shape of loads and stores there and back, and products, compiled, executed and compared
+//! with the interpreter.
+
+use oxptxas::verify::{self, Verdict};
+use oxptxas::{Settings, compile};
+use rayon::prelude::*;
+use sass::Target;
+use std::fmt::Write as _;
+
+/// A launch of one block; its threads are as many as the kernels ask for.
+const LAUNCH: u64 = 8;
+
+fn wrong(source: &str, name: &str) -> Option<String> {
+    let target = Target::parse(name).unwrap();
+    for opt_level in [3, 0] {
+        let settings = Settings { opt_level, ..Settings::new(target) };
+        let cubin = match compile(source, "k.ptx", &settings) {
+            Ok(out) => out.cubin,
+            Err(e) => return Some(format!("{name} -O{opt_level}: {}", e.render("test"))),
+        };
+        let hazards = sim::hazard::check_cubin(&cubin, sim::hazard::Minima::built_in()).unwrap();
+        if let Some(h) = hazards.iter().find_map(|k| k.1.first()) {
+            return Some(format!("{name} -O{opt_level}: {h}"));
+        }
+        let module = verify::module(source, target).unwrap();
+        match verify::kernel(&module, source, &cubin, "k", LAUNCH..LAUNCH + 1) {
+            Verdict::Same | Verdict::Close => {}
+            v => return Some(format!("{name} -O{opt_level}: {v}\n{source}")),
+        }
+    }
+    None
+}
+
+/// A kernel of four warps with all of tensor memory at `ta`, whose lanes are the warp's at `tw`.
+fn kernel(target: &str, body: &str) -> String {
+    let mut out =
+        format!(".version 9.0\n.target {target}\n.address_size 64\n.shared .align 1024 .b8 m[16384];\n");
+    out += ".shared .align 8 .b8 bar[8];\n.shared .align 4 .b8 at[4];\n.visible .entry k(.param .u64 out)\n.reqntid 128\n{\n\
+            .reg .pred p, q, one; .reg .b16 h; .reg .b32 t, w, e, s, b, i, v, ta, tw, x<128>, y<128>; .reg .b64 po, a, da, db;\n\
+            mov.u32 t, %tid.x; shr.u32 w, t, 5; ld.param.u64 po, [out]; mul.wide.u32 a, t, 512; add.u64 po, po, a;\n\
+            mov.u32 s, at; mov.u32 b, bar; setp.lt.u32 p, t, 32;\n\
+            @p tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [s], 512;\n\
+            @p tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;\n\
+            bar.sync 0; ld.shared.b32 ta, [s]; shl.b32 tw, w, 21; add.u32 tw, tw, ta;\n";
+    out += body;
+    out + "bar.sync 0;\n@p tcgen05.dealloc.cta_group::1.sync.aligned.b32 ta, 512;\nret;\n}\n"
+}
+
+fn list(name: char, n: usize) -> String {
+    let names: Vec<String> = (0..n).map(|i| format!("{name}{i}")).collect();
+    format!("{{{}}}", names.join(", "))
+}
+
+#[test]
+fn what_is_stored_is_loaded() {
+    let shapes = [
+        ("16x64b", 1, ""),
+        ("16x128b", 2, ""),
+        ("16x256b", 4, ""),
+        ("32x32b", 1, ""),
+        ("16x32bx2", 1, ", 256"),
+    ];
+    let mut all = Vec::new();
+    for (i, (shape, each, split)) in shapes.into_iter().enumerate() {
+        for count in [1, 2, 8, 32, 128 / each] {
+            for packed in [false, true] {
+                let n = count * each;
+                // Halves take twice the columns.
+                if packed && n > 64 {
+                    continue;
+                }
+                let (out_of, into) = if packed { (".pack::16b", ".unpack::16b") } else { ("", "") };
+                let mut body = String::new();
+                for k in 0..n {
+                    let _ = writeln!(body, "mad.lo.u32 x{k}, t, {}, {};", 1009 + 2 * k, 77 * k + i);
+                }
+                let _ = writeln!(
+                    body,
+                    "tcgen05.st.sync.aligned.{shape}.x{count}{into}.b32 [tw + 4]{split}, {};",
+                    list('x', n)
+                );
+                body += "tcgen05.wait::st.sync.aligned;\n";
+                let _ = writeln!(
+                    body,
+                    "tcgen05.ld.sync.aligned.{shape}.x{count}{out_of}.b32 {}, [tw + 4]{split};",
+                    list('y', n)
+                );
+                body += "tcgen05.wait::ld.sync.aligned;\n";
+                for k in 0..n {
+                    let _ = writeln!(body, "st.global.b32 [po+{}], y{k};", 4 * k);
+                }
+                all.push(body);
+            }
+        }
+    }
+    let failures: Vec<String> = all
+        .par_iter()
+        .flat_map(|body| ["sm_100a", "sm_103a"].into_par_iter().filter_map(|t| wrong(&kernel(t, body), t)))
+        .collect();
+    assert!(failures.is_empty(), "{} of {}: {}", failures.len(), all.len(), failures[0]);
+}
+
+/// Two products into one accumulator, the first of which does not read it; A in shared memory and in tensor memory.
+#[test]
+fn products() {
+    // Kind, element formats and sums in the descriptor, and what the bytes are made of.
+    let kinds = [
+        ("f16", 0x10, "0x3c00"),
+        ("f16", 0x490, "0x3f80"),
+        ("tf32", 0x910, "0x3f80"),
+        ("f8f6f4", 0x10, "0x3830"),
+        ("i8", 0x4a0, "0x0703"),
+    ];
+    let mut all = Vec::new();
+    for (kind, formats, unit) in kinds {
+        for rows in [64u32, 128] {
+            for in_tensor in [false, true] {
+                let descriptor = formats | (32 >> 3) << 17 | (rows >> 4) << 24;
+                let mut body = String::from("mov.u32 i, t;\nFILL:\nand.b32 v, i, 3; shl.b32 v, v, 8;\n");
+                let _ = writeln!(body, "add.u32 v, v, {unit}; prmt.b32 v, v, v, 0x1010;");
+                body += "mov.u64 a, m; mul.wide.u32 da, i, 4; add.u64 a, a, da; st.shared.b32 [a], v;\n\
+                         add.u32 i, i, 128; setp.lt.u32 q, i, 4096; @q bra FILL;\n\
+                         setp.eq.u32 one, t, 0;\n@one mbarrier.init.shared::cta.b64 [b], 1;\n\
+                         fence.proxy.async; mov.u32 v, m; shr.u32 v, v, 4; cvt.u64.u32 da, v; add.u64 db, da, 0x200;\n\
+                         or.b64 da, da, 0x0000402000080000; or.b64 db, db, 0x0000402000080000;\n";
+                let a = if in_tensor {
+                    for k in 0..16 {
+                        let _ = writeln!(
+                            body,
+                            "add.u32 v, t, {k}; and.b32 v, v, 3; shl.b32 v, v, 8; add.u32 v, v, {unit}; prmt.b32 x{k}, v, v, 0x1010;"
+                        );
+                    }
+                    let _ = writeln!(
+                        body,
+                        "tcgen05.st.sync.aligned.32x32b.x16.b32 [tw + 64], {};\ntcgen05.wait::st.sync.aligned;",
+                        list('x', 16)
+                    );
+                    "[ta + 64]"
+                } else {
+                    "da"
+                };
+                body +=
+                    "tcgen05.fence::before_thread_sync;\nbar.sync 0;\ntcgen05.fence::after_thread_sync;\n";
+                let _ = writeln!(body, "mov.b32 e, {descriptor:#x};");
+                for adds in [0, 1] {
+                    let _ = writeln!(
+                        body,
+                        "mov.u32 v, {adds}; setp.eq.u32 q, v, 1;\n@one tcgen05.mma.cta_group::1.kind::{kind} [ta], {a}, db, e, q;"
+                    );
+                }
+                body += "@one tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [b];\n\
+                         WAIT:\nmbarrier.try_wait.parity.shared::cta.b64 q, [b], 0;\n@!q bra WAIT;\n\
+                         tcgen05.fence::after_thread_sync;\n";
+                let _ = writeln!(
+                    body,
+                    "tcgen05.ld.sync.aligned.32x32b.x32.b32 {}, [tw];\ntcgen05.wait::ld.sync.aligned;",
+                    list('y', 32)
+                );
+                // Of 64 rows, the lower half of each warp's lanes.
+                let _ = writeln!(
+                    body,
+                    "and.b32 v, t, 31; setp.lt.u32 q, v, {};",
+                    if rows == 64 { 16 } else { 32 }
+                );
+                for k in 0..32 {
+                    let _ = writeln!(body, "@q st.global.b32 [po+{}], y{k};", 4 * k);
+                }
+                all.push(kernel("sm_100a", &body));
+            }
+        }
+    }
+    let failures: Vec<String> = all.par_iter().filter_map(|s| wrong(s, "sm_100a")).collect();
+    assert!(failures.is_empty(), "{} of {}: {}", failures.len(), all.len(), failures[0]);
+}

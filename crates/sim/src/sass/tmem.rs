@@ -1,0 +1,188 @@
+//! Tensor memory: loads, stores, products, and who may use which columns. Everything is done at once.
+
+use super::Fault;
+use super::compile::{Unsupported, unsupported};
+use super::mem::Space;
+use super::operand::{Exec, Operands};
+use super::state::{Machine, Warp};
+use crate::matrix::{Extra, Product};
+use crate::tmem::{Mma, Shape, Source};
+use sass::{Opcode, Operand, RegFile};
+
+/// Prepares such an instruction; `None` if it isn't one.
+pub(super) fn compile(o: &Operands<'_>) -> Result<Option<Exec>, Unsupported> {
+    use Opcode::*;
+    Ok(Some(match o.inst.op {
+        LDTM => transfer(o, true)?,
+        STTM => transfer(o, false)?,
+        UTCATOMSWS_FIND => take(o)?,
+        UTCATOMSWS => keep(o)?,
+        UTCBAR => commit(o)?,
+        UTCHMMA | UTCHMMA_T | UTCIMMA | UTCIMMA_T | UTCQMMA | UTCQMMA_T | UTCQMMA_SF | UTCQMMA_SF_T => {
+            product(o)?
+        }
+        _ => return Ok(None),
+    }))
+}
+
+/// The uniform register of an operand, and what is added to it.
+fn base(o: &Operands<'_>, slot: usize) -> Result<(u8, u32), Unsupported> {
+    match o.operand(slot)? {
+        Operand::Addr { base: Some(r), uniform: None, offset, .. } if r.file == RegFile::UR => {
+            Ok((r.index, *offset as u32))
+        }
+        Operand::Addr { base: None, uniform: Some(r), offset, .. } => Ok((r.index, *offset as u32)),
+        Operand::Reg(r) if r.reg.file == RegFile::UR && !r.neg && !r.not => Ok((r.reg.index, 0)),
+        _ => unsupported("this operand of tensor memory"),
+    }
+}
+
+/// A uniform register; URZ is 0.
+fn word(w: &Warp, r: u8) -> u32 {
+    if r == 255 { 0 } else { w.ur[usize::from(r)] }
+}
+
+fn pair(w: &Warp, r: u8) -> u64 {
+    if r == 255 { 0 } else { u64::from(w.ur[usize::from(r) + 1]) << 32 | u64::from(w.ur[usize::from(r)]) }
+}
+
+fn whole(mask: u32) -> Result<(), Fault> {
+    if mask == u32::MAX {
+        Ok(())
+    } else {
+        Err(Fault::warp(format!("tensor memory by the lanes {mask:#x} only")))
+    }
+}
+
+/// Registers and a place, or the other way.
+fn transfer(o: &Operands<'_>, loads: bool) -> Result<Exec, Unsupported> {
+    let shapes = [
+        ("16dp64bit", Shape::Bits64),
+        ("16dp128bit", Shape::Bits128),
+        ("16dp256bit", Shape::Bits256),
+        ("16dp32bit_t0_t15", Shape::Half(false)),
+        ("16dp32bit_t16_t31", Shape::Half(true)),
+    ];
+    let shape = o.choose(&shapes).unwrap_or(Shape::Lanes32);
+    let counts = [("x2", 2), ("x4", 4), ("x8", 8), ("x16", 16), ("x32", 32), ("x64", 64), ("x128", 128)];
+    o.choose(&counts);
+    let halves = o.take("PACK16BIT") | o.take("EXPAND16BIT");
+    let (registers, place) = if loads { (0, 1) } else { (1, 0) };
+    let count = o.inst.op.width(registers, &o.inst.mods);
+    let Operand::Reg(r) = o.operand(registers)? else { return unsupported("registers for tensor memory") };
+    let first = r.reg.index;
+    let (at, offset) = base(o, place)?;
+    Ok(Box::new(move |m, mask| {
+        whole(mask)?;
+        let w = &mut *m.warp;
+        let place = (word(w, at).wrapping_add(offset), w.number, shape);
+        for lane in 0..32usize {
+            let fault = |e: String| Fault::at(lane, e);
+            if loads {
+                let words = m.block.tmem.load(place, lane as u32, count.into(), halves).map_err(fault)?;
+                for (i, x) in words.into_iter().flatten().enumerate() {
+                    if first != 255 {
+                        w.r[usize::from(first) + i][lane] = x;
+                    }
+                }
+            } else {
+                let register = |i: u8| if first == 255 { 0 } else { w.r[usize::from(first + i)][lane] };
+                let words: Vec<u32> = (0..count).map(register).collect();
+                m.block.tmem.store(place, lane as u32, &words, halves).map_err(fault)?;
+            }
+        }
+        Ok(())
+    }))
+}
+
+/// UP, UR, URn: takes n slots; whether there were so many, and the first.
+fn take(o: &Operands<'_>) -> Result<Exec, Unsupported> {
+    o.ignore(&["FIND_AND_SET"]);
+    if !o.take("ALIGN") {
+        return unsupported("slots of tensor memory anywhere");
+    }
+    let Operand::Reg(p) = o.operand(0)? else { return unsupported("this operand") };
+    let (p, to, count) = (p.reg.index, base(o, 1)?.0, base(o, 2)?.0);
+    Ok(Box::new(move |m, _| {
+        let slot = m.block.tmem.take(word(m.warp, count));
+        if p != sass::Reg::ZERO {
+            m.warp.up[usize::from(p)] = slot.is_some();
+        }
+        if to != 255 {
+            m.warp.ur[usize::from(to)] = slot.unwrap_or(u32::MAX);
+        }
+        Ok(())
+    }))
+}
+
+/// URd, URmask: leaves the slots of the mask taken.
+fn keep(o: &Operands<'_>) -> Result<Exec, Unsupported> {
+    if !o.take("AND") {
+        return unsupported("this operation on slots of tensor memory");
+    }
+    let mask = base(o, 1)?.0;
+    Ok(Box::new(move |m, _| {
+        let mask = word(m.warp, mask);
+        m.block.tmem.keep(mask);
+        Ok(())
+    }))
+}
+
+/// A barrier that is told when everything before is done.
+fn commit(o: &Operands<'_>) -> Result<Exec, Unsupported> {
+    let at = base(o, 0)?.0;
+    Ok(Box::new(move |m: &mut Machine<'_>, mask| {
+        let lane = mask.trailing_zeros() as usize & 31;
+        let at = word(m.warp, at).into();
+        m.arrive_once(lane, at)
+    }))
+}
+
+fn product(o: &Operands<'_>) -> Result<Exec, Unsupported> {
+    use Opcode::*;
+    let op = o.inst.op;
+    let in_tensor = matches!(op, UTCHMMA_T | UTCIMMA_T | UTCQMMA_T | UTCQMMA_SF_T);
+    let scaled = matches!(op, UTCQMMA_SF | UTCQMMA_SF_T);
+    // How long operands stay in collectors is nothing but time.
+    o.ignore(&["A:A_KEEP", "A:A_REUSE", "A_KEEP"]);
+    let (a, b, d, e) = (base(o, 0)?, base(o, 1)?.0, base(o, 2)?, base(o, 3)?.0);
+    let more = base(o, 5)?.0;
+    let Operand::Reg(adds) = *o.operand(6)? else { return unsupported("this operand") };
+    if !scaled && o.imm(7)? != 0 {
+        return unsupported("a scaled accumulator");
+    }
+    Ok(Box::new(move |m, _| {
+        let w = &*m.warp;
+        let idesc = (pair(w, e) >> 32) as u32;
+        let kind = match op {
+            UTCIMMA | UTCIMMA_T => "i8",
+            UTCQMMA | UTCQMMA_T => "f8f6f4",
+            UTCQMMA_SF | UTCQMMA_SF_T => "mxf8f6f4",
+            // The formats say which; TF32 has a number of its own.
+            _ if idesc >> 7 & 7 == 2 => "tf32",
+            _ => "f16",
+        };
+        let mma = Mma {
+            kind,
+            descriptor: idesc,
+            a: match in_tensor {
+                true => Source::Tensor(word(w, a.0).wrapping_add(a.1)),
+                false => Source::Shared(pair(w, a.0)),
+            },
+            b: pair(w, b),
+            d: word(w, d.0).wrapping_add(d.1),
+            adds: (adds.reg.is_zero() || w.up[usize::from(adds.reg.index)]) != adds.not,
+            disabled: match scaled || more == 255 {
+                true => [0; 4],
+                false => std::array::from_fn(|i| w.ur[usize::from(more) + i]),
+            },
+            scales: scaled.then(|| [pair(w, more) as u32, (pair(w, more) >> 32) as u32]),
+        };
+        let mut memory = std::mem::take(&mut m.block.tmem);
+        let mut load = |at: u64, size: u32| m.load(Space::Shared, 0, at, size);
+        let multiply = |p: &Product, [a, b, c]: [&[u64]; 3], extra: Extra<'_>| p.of_matrices(a, b, c, extra);
+        let done = memory.multiply(&mma, &mut load, &multiply);
+        m.block.tmem = memory;
+        done
+    }))
+}
