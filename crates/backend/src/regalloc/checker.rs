@@ -361,7 +361,7 @@ impl Checker<'_> {
             Name::Part(v, i) => self.reads_lane(state, v, i, got),
             Name::Val(v) => {
                 let w = self.before.values[v].width;
-                if !got.is_zero() && !got.index.is_multiple_of(w.next_power_of_two()) {
+                if !got.is_zero() && !got.index.is_multiple_of(Reg::tuple_alignment(w)) {
                     return Err(format!("{v} of {w} registers is at {got}"));
                 }
                 (0..w).try_for_each(|k| self.reads_lane(state, v, k, step(k)))
@@ -411,7 +411,7 @@ impl Checker<'_> {
         for (name, to, width) in &writes {
             if let Name::Val(v) = name {
                 state.forget(*v);
-                let aligned = to.is_zero() || to.index.is_multiple_of(width.next_power_of_two());
+                let aligned = to.is_zero() || to.index.is_multiple_of(Reg::tuple_alignment(*width));
                 if !aligned || to.file != self.before.values[*v].file {
                     return Err(fail(format!("{v} is written to {to}")));
                 }

@@ -53,14 +53,6 @@ impl WebData {
 
 /// Where the operands of products of warp groups begin at the earliest in all code of ptxas 13.0.88.
 const LOWEST_OF_GROUPS: u8 = 24;
-/// Tuples of more registers than this start at a multiple of [`LONG_ALIGNMENT`]: accumulators of warp groups, tensor memory.
-const LONG: u8 = 16;
-const LONG_ALIGNMENT: u8 = 4;
-
-/// What the first register of a tuple is a multiple of.
-fn alignment(width: u8) -> u8 {
-    if width > LONG { LONG_ALIGNMENT } else { width.next_power_of_two() }
-}
 
 /// The webs of a function.
 pub struct Webs {
@@ -316,7 +308,7 @@ impl Webs {
             }
             let web = out.webs.push(WebData {
                 file: d.file,
-                align: alignment(d.width),
+                align: Reg::tuple_alignment(d.width),
                 lowest: lowest[v],
                 lanes: frame,
                 members: SmallVec::from_slice(&[(v, 0)]),
