@@ -118,8 +118,7 @@ impl Code {
 pub fn compile(mut func: Function, manager: &mut Manager<'_>, serial: bool) -> Result<Code, Error> {
     manager.run(Phase::LateExpansionUnsupportedOps, &mut func, legalize::run)?;
     if !serial && manager.admits(Phase::ScheduleInstructions, 1) {
-        let remake = manager.admits(Phase::OriDoRemat, 2);
-        manager.run(Phase::ScheduleInstructions, &mut func, |f| prepass::run(f, remake));
+        manager.run_outer(Phase::ScheduleInstructions, &mut func, prepass::run);
     }
     manager.run(Phase::OriDoSyncronization, &mut func, convergence::run)?;
     let stats = manager
@@ -168,7 +167,7 @@ fn named_barriers(insts: &[sass::Inst]) -> Option<u32> {
     for inst in insts {
         match (inst.op, inst.operands.first()) {
             (sass::Opcode::CALL, _) => return None,
-            (sass::Opcode::BAR, Some(sass::Operand::Imm(n))) => most = most.max(*n as u32 + 1),
+            (sass::Opcode::BAR, Some(sass::Operand::Imm(n))) => most = most.max(*n + 1),
             (sass::Opcode::BAR, _) => return None,
             _ => {}
         }

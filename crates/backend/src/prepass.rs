@@ -11,7 +11,7 @@ use crate::liveness::{Lanes, Liveness, Ranges, for_each_def, for_each_use};
 use crate::schedule::{WINDOW, expected_latency};
 use crate::{order, remat};
 use ori::cfg::Cfg;
-use ori::{Block, Function, Inst, InstData, Macro, Name, Op};
+use ori::{Block, Function, Inst, InstData, Macro, Manager, Name, Op, Phase};
 use sass::target::HARDWARE_REGISTERS;
 use sass::{Effect, Reg, RegFile, latency};
 use smallvec::SmallVec;
@@ -48,9 +48,9 @@ fn usable(stated: i32) -> i32 {
     stated - i32::from(HARDWARE_REGISTERS) - 1 - RESERVE
 }
 
-/// Schedules a kernel. `remake`: where it needs more registers than leave room for all threads, constants may be made again
-/// where they are used.
-pub fn run(func: &mut Function, remake: bool) {
+/// Schedules a kernel. Where it needs more registers than leave room for all threads, constants are made again where they
+/// are used, if the manager admits that.
+pub fn run(func: &mut Function, manager: &mut Manager<'_>) {
     // A function of a kernel's saves what it uses; few registers are better there.
     if !func.entry {
         return;
@@ -59,9 +59,10 @@ pub fn run(func: &mut Function, remake: bool) {
     let blocks: Vec<Block> = cfg.rpo.iter().copied().filter(|b| func.blocks[*b].insts.len() > 1).collect();
     let aim = i32::from(func.aim_regs.min(func.max_regs));
     let (mut found, mut limits) = each(func, &cfg, &blocks, usable(aim));
-    if remake && most(&found) > limits[0] {
+    if most(&found) > limits[0] && manager.admits(Phase::OriDoRemat, 2) {
         let ranges = Ranges::new(func, &cfg);
-        if remat::run(func, &cfg, limits[0].max(1) as u32, &ranges) {
+        let room = limits[0].max(1) as u32;
+        if manager.run(Phase::OriDoRemat, func, |f| remat::run(f, &cfg, room, &ranges)) {
             (found, limits) = each(func, &cfg, &blocks, usable(aim));
         }
     }

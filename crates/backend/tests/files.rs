@@ -2,6 +2,7 @@
 //! of the pass stands beside it in `NAME.out`. `UPDATE_EXPECT=1 cargo test -p backend` writes the results.
 
 use backend::{balance, convergence, emit, hazards, legalize, machine, prepass, regalloc, schedule};
+use ori::{Manager, Plan};
 use std::fmt::Write;
 use std::path::Path;
 
@@ -40,11 +41,11 @@ fn run(pass: &str, mut func: ori::Function) -> String {
             format!("// {stats:?}\n{func}")
         }
         "prepass" => {
-            prepass::run(&mut func, false);
+            prepass::run(&mut func, &mut Manager::new(&Plan::new(1)));
             verified(func)
         }
         "remat" => {
-            prepass::run(&mut func, true);
+            prepass::run(&mut func, &mut Manager::new(&Plan::new(3)));
             verified(func)
         }
         "balance" => {

@@ -279,6 +279,22 @@ impl<'a> Manager<'a> {
         result
     }
 
+    /// Runs a phase over `unit` that may run others; its time has theirs in it.
+    pub fn run_outer<U: Display, R>(
+        &mut self,
+        phase: Phase,
+        unit: &mut U,
+        pass: impl FnOnce(&mut U, &mut Self) -> R,
+    ) -> R {
+        let start = Instant::now();
+        let result = pass(unit, self);
+        if self.plan.timed {
+            self.report.times.push((phase, start, start.elapsed()));
+        }
+        self.show(phase, unit);
+        result
+    }
+
     /// Runs a phase that makes something new.
     ///
     /// # Errors

@@ -80,14 +80,14 @@ mod tests {
         let size = |n| code(&with_budget(source, "sha256.ptx", &settings, n).unwrap());
         let (first, last) = (size(0), size(u32::MAX));
         assert!(last < first, "{last} {first}");
-        // "Wrong" is what is as short as it gets.
+        // "Wrong" is what is no longer than with all phases.
         let Culprit::Phase(phase, unit, number) =
-            search(source, "sha256.ptx", &settings, |output| code(output) == last).unwrap()
+            search(source, "sha256.ptx", &settings, |output| code(output) <= last).unwrap()
         else {
             panic!("no phase")
         };
         assert!(unit.contains("sha256"), "{unit}");
-        assert!(size(number) == last && size(number - 1) > last, "{phase:?} {number}");
+        assert!(size(number) <= last && size(number - 1) > last, "{phase:?} {number}");
         let search = |wrong: bool| search(source, "sha256.ptx", &settings, |_| wrong).unwrap();
         assert_eq!(search(false), Culprit::None);
         assert_eq!(search(true), Culprit::Always);
