@@ -158,11 +158,11 @@ impl Facts {
         let has = |w: &str| words.iter().any(|x| x == w);
         let sources: Vec<&String> = slots.iter().filter(|s| is_register(s)).collect();
         let alike = sources.iter().any(|s| sources.iter().filter(|t| t == &s).count() > 1);
-        if computes && alike && self.swap.0.is_empty() == !has("noswap") {
+        if computes && alike && self.swap.0.is_empty() != has("noswap") {
             return Err("which of its sources may be exchanged? swap=N,N, or noswap".into());
         }
         let result = slots.iter().any(|s| !s.starts_with('<') && matches!(kind(s), "R" | "P"));
-        if computes && !has("uniform") && result && self.twins.is_empty() == !has("notwin") {
+        if computes && !has("uniform") && result && self.twins.is_empty() != has("notwin") {
             return Err("which opcode of the uniform datapath does the same? twin=NAME, or notwin".into());
         }
         Ok(())

@@ -294,7 +294,7 @@ impl Tmem {
         );
         for (at, d) in d.into_iter().enumerate() {
             let (lane, column) = place(at);
-            if m.disabled[(lane / 32 & 3) as usize] >> (lane % 32) & 1 == 0 {
+            if m.disabled[((lane / 32) & 3) as usize] >> (lane % 32) & 1 == 0 {
                 self.set(lane, column, d as u32)?;
             }
         }

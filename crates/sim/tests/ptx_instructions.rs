@@ -452,7 +452,7 @@ fn integers_of_8_bits_are_converted() {
                 let all = if to_signed {
                     i64::MAX >> (64 - bits)
                 } else {
-                    i64::MAX.min((1i128 << bits) as i64 - 1)
+                    (u64::MAX >> (64 - bits)).min(i64::MAX as u64) as i64
                 };
                 let (low, high) =
                     if to_signed { (-all - 1, all) } else { (0, if bits == 64 { i64::MAX } else { all }) };

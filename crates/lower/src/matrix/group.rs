@@ -105,7 +105,7 @@ fn named(o: &ptx::Operand, f: &mut impl FnMut(RegId)) {
 }
 
 fn place(inst: &ptx::Inst) -> u32 {
-    inst.span.start as u32
+    inst.span.start
 }
 
 fn is_product(inst: &ptx::Inst) -> bool {
@@ -352,7 +352,10 @@ impl Lower<'_, '_> {
                 () if inst.has(M::mma_async) => l.group_product(inst),
                 () if inst.has(M::wait_group) => l.group_wait(inst),
                 // What a product touches is awaited before each, then.
-                () if serial => Ok(inst.moot(&[M::fence, M::commit_group])),
+                () if serial => {
+                    inst.moot(&[M::fence, M::commit_group]);
+                    Ok(())
+                }
                 () if inst.has(M::fence) => {
                     l.b.inst(Opcode::WARPGROUP, &[Mod::ARRIVE], &[]);
                     Ok(())

@@ -58,7 +58,7 @@ pub(super) fn collective(
     if has("dealloc") {
         let at = first.read(env, &ops[0], Type::b32)? as u32;
         let columns = first.read(env, &ops[1], Type::b32)? as u32;
-        let mask = ((1u64 << (columns / 32)) - 1 << (at & 0xffff) / 32) as u32;
+        let mask = (((1u64 << (columns / 32)) - 1) << ((at & 0xffff) / 32)) as u32;
         let memory = tmem(env, rank);
         if !memory.has(mask) {
             return Err("tensor memory that is not allocated is given back".into());
