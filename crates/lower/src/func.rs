@@ -298,7 +298,10 @@ impl<'a, 'f> Lower<'a, 'f> {
         self.block = PtxBlock(k);
         self.b.block = self.ssa.head(self.block);
         let mut ended = false;
-        for stmt in &body.stmts[graph.ranges[k as usize].clone()] {
+        let stmts = &body.stmts[graph.ranges[k as usize].clone()];
+        self.b.func.blocks[self.b.block].rolled =
+            stmts.iter().any(|s| matches!(s, Stmt::Pragma(text) if text == "nounroll"));
+        for stmt in stmts {
             let Stmt::Inst(inst) = stmt else { continue };
             self.b.loc = Loc(self.opts.lines.map_or(0, |l| l.line(inst.span.start)));
             let result = if graph.is_terminator(inst) {

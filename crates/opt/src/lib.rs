@@ -3,6 +3,7 @@
 //! Each is one file and leaves verified SSA behind.
 
 pub mod branch_opt;
+pub mod constant_sums;
 pub mod contraction;
 pub mod copy_prop;
 pub mod fold;
@@ -13,6 +14,7 @@ pub mod shift_add;
 mod sums;
 pub mod three_inputs;
 pub mod unite_halves;
+pub mod unroll;
 pub mod uses;
 pub mod wide_add;
 
@@ -61,8 +63,14 @@ pub static PASSES: &[Pass] = &[
     analysed(Phase::OriBranchOpt, 1, branch_opt::run),
     analysed(Phase::OriCopyProp, 1, copy_prop::run),
     pass(Phase::OriStrengthReduce, 1, shift_add::widen),
+    analysed(Phase::OriLoopUnrolling, 2, unroll::run),
+    analysed(Phase::GenerateMovPhi, 2, branch_opt::run),
+    analysed(Phase::SinkRemat, 2, copy_prop::run),
+    analysed(Phase::OptimizeNaNOrZero, 2, fold::run),
     analysed(Phase::GeneralOptimize, 1, wide_add::run),
     pass(Phase::OriLinearReplacement, 1, contraction::run),
+    pass(Phase::OriPerformLiveDeadSecond, 2, ori::dead::remove),
+    pass(Phase::ExtractShaderConstsFirst, 2, constant_sums::run),
     pass(Phase::GeneralOptimizeMid, 1, setp_combine::run),
     analysed(Phase::GeneralOptimizeMid2, 2, unite_halves::run),
     analysed(Phase::GvnCse, 2, gvn::run),

@@ -104,7 +104,7 @@ pub(crate) fn value_of(o: &Operand) -> Option<Value> {
 }
 
 /// The two summands of a word of an addition: IADD3 with a zero among its sources, and the carry it takes.
-fn terms(d: &InstData, carry_in: Option<Name>) -> Option<[Operand; 2]> {
+pub(crate) fn terms(d: &InstData, carry_in: Option<Name>) -> Option<[Operand; 2]> {
     let x = d.mods.iter().eq([Mod::X]);
     if d.op != Op::Sass(Opcode::IADD3)
         || !d.is_unguarded()

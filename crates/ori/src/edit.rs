@@ -265,6 +265,7 @@ impl<'f> Editor<'f> {
             insts: Vec::new(),
             term: Terminator::Unreachable,
             term_loc: loc,
+            rolled: false,
         });
         self.follow.entry(after).or_default().push(b);
         self.mark(Changed::Graph);

@@ -454,6 +454,8 @@ pub struct BlockData {
     pub term: Terminator,
     /// Source position of the terminator.
     pub term_loc: Loc,
+    /// The loop that begins here is not unrolled (`.pragma "nounroll"`).
+    pub rolled: bool,
 }
 
 /// What a call goes to.
@@ -609,6 +611,7 @@ impl Function {
             insts: Vec::new(),
             term: Terminator::Unreachable,
             term_loc: Loc::default(),
+            rolled: false,
         });
         self.layout.push(b);
         b

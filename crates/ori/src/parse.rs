@@ -196,6 +196,7 @@ impl State {
                 insts: Vec::new(),
                 term: Terminator::Unreachable,
                 term_loc: Loc::default(),
+                rolled: false,
             });
             self.placed.push(false);
         }
@@ -242,6 +243,7 @@ impl State {
             }
             c.expect(")")?;
         }
+        self.func.blocks[b].rolled = c.eat("rolled");
         c.end()?;
         self.func.layout.push(b);
         self.block = Some(b);

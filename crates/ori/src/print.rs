@@ -224,7 +224,7 @@ fn block(f: &mut Formatter<'_>, func: &Function, b: Block) -> fmt::Result {
             data.params.iter().map(|v| format!("{v}:{}", shape_name(func.values[*v]))).collect();
         write!(f, "({})", params.join(", "))?;
     }
-    writeln!(f, ":")?;
+    writeln!(f, "{}:", if data.rolled { " rolled" } else { "" })?;
     for i in &data.insts {
         f.write_str("    ")?;
         inst(f, func, &func.insts[*i])?;

@@ -1,0 +1,229 @@
+//! Sums with constants: `(x + 4) + 4` is `x + 8`, and a constant that is added to an address goes into the offset of the
+//! instruction that uses it. Copies of a loop's body then depend on where the loop stands, not on each other.
+
+use crate::sums::{self, Places, is_zero, value_of};
+use cranelift_entity::SecondaryMap;
+use ori::{Function, Inst, InstData, Macro, Name, Op, Operand, Value, operand};
+use sass::{AddrWidth, Opcode, Reg};
+
+/// A 64-bit number as a pair and a constant.
+#[derive(Clone, Copy)]
+struct Pair {
+    base: Value,
+    more: i64,
+    /// The upper word of the sum.
+    high: Value,
+}
+
+/// The pass.
+pub fn run(func: &mut Function) -> bool {
+    let at = sums::places(func);
+    let uses = crate::uses::count(func);
+    // The lower words of sums of a pair and a constant.
+    let mut pairs: SecondaryMap<Value, Option<Pair>> = SecondaryMap::new();
+    let mut changed = false;
+    for n in 0..func.layout.len() {
+        let b = func.layout[n];
+        for k in 0..func.blocks[b].insts.len() {
+            let i = func.blocks[b].insts[k];
+            changed |= if let Some(sum) = sums::sum(func, &at, &uses, i, b) {
+                match sum.high {
+                    None => narrow(func, &at, i),
+                    Some(ref high) => wide(func, &mut pairs, &sum, high.inst),
+                }
+            } else {
+                offset(func, &at, &pairs, i)
+            };
+        }
+    }
+    changed
+}
+
+/// The register and the number of a sum of two.
+fn parts(terms: &[Operand; 2]) -> Option<(Name, u32)> {
+    let register = |o: &Operand| match o {
+        Operand::Reg(r) if sums::plain(o) && !is_zero(o) => Some(r.reg),
+        _ => None,
+    };
+    let number = |o: &Operand| match o {
+        Operand::Imm(n) => Some(*n),
+        o if is_zero(o) => Some(0),
+        _ => None,
+    };
+    let [x, y] = terms;
+    Some((register(x).or_else(|| register(y))?, number(y).or_else(|| number(x))?))
+}
+
+/// Puts the sum of a register and a number in the place of the terms of an addition.
+fn set_terms(func: &mut Function, i: Inst, register: Name, number: u32) {
+    let zero = operand(Name::Phys(Reg::RZ));
+    let number = if number == 0 { zero.clone() } else { Operand::Imm(number) };
+    func.insts[i].operands[3..6].clone_from_slice(&[operand(register), number, zero]);
+}
+
+/// The register and the number of an addition of 32 bits without carries.
+fn number_added(d: &InstData) -> Option<(Name, u32)> {
+    let carries = |n: usize| !sums::is_pred(&d.operands[n], Name::Phys(Reg::PT), false);
+    if d.op != Op::Sass(Opcode::IADD3) || carries(1) || carries(2) {
+        return None;
+    }
+    parts(&sums::terms(d, None)?)
+}
+
+/// A 32-bit sum with a number, of a sum with a number.
+fn narrow(func: &mut Function, at: &Places, i: Inst) -> bool {
+    let Some((Name::Val(x), n)) = number_added(&func.insts[i]) else { return false };
+    let Some((inner, ..)) = at[x] else { return false };
+    let Some((y, m)) = number_added(&func.insts[inner]) else { return false };
+    set_terms(func, i, y, n.wrapping_add(m));
+    true
+}
+
+/// A 64-bit sum with a number: notes it, and makes it one of what its own term is a sum of.
+fn wide(
+    func: &mut Function,
+    pairs: &mut SecondaryMap<Value, Option<Pair>>,
+    sum: &sums::Sum,
+    high: Inst,
+) -> bool {
+    let Some(upper) = &sum.high else { return false };
+    let (Some((x, n)), Some((y, m))) = (parts(&sum.low), parts(&upper.terms)) else { return false };
+    let more = i64::from(n as i32);
+    // The upper word has the sign of the lower one.
+    if m != (more >> 32) as u32 {
+        return false;
+    }
+    let ((base, more), again) = match (x, y) {
+        (Name::Part(a, 0), Name::Part(b, 1)) if a == b && func.values[a].width == 2 => ((a, more), false),
+        (Name::Val(a), Name::Val(b)) => match pairs[a] {
+            Some(p) if p.high == b => ((p.base, p.more + more), true),
+            _ => return false,
+        },
+        _ => return false,
+    };
+    let Ok(number) = i32::try_from(more) else { return false };
+    let word = |i: Inst| value_of(&func.insts[i].operands[0]);
+    if let (Some(low), Some(high)) = (word(sum.inst), word(high)) {
+        pairs[low] = Some(Pair { base, more, high });
+    }
+    if again {
+        set_terms(func, sum.inst, Name::Part(base, 0), number as u32);
+        set_terms(func, high, Name::Part(base, 1), (more >> 32) as u32);
+    }
+    again
+}
+
+/// Offsets of instructions have 24 bits.
+const OFFSETS: std::ops::RangeInclusive<i64> = -(1 << 23)..=(1 << 23) - 1;
+
+/// Takes the constant of an address into the offset.
+fn offset(func: &mut Function, at: &Places, pairs: &SecondaryMap<Value, Option<Pair>>, i: Inst) -> bool {
+    let d = &func.insts[i];
+    let wide = match d.op {
+        Op::Sass(Opcode::LDG | Opcode::STG | Opcode::LD | Opcode::ST) => true,
+        // Addresses of shared memory are numbers modulo 2^32, and ptxas has negative offsets, too.
+        Op::Sass(Opcode::LDS | Opcode::STS) => false,
+        _ => return false,
+    };
+    let found = d.operands.iter().enumerate().find_map(|(n, o)| match o {
+        Operand::Addr { base: Some(Name::Val(v)), width, uniform: None, offset, .. } => {
+            Some((n, *v, *width, i64::from(*offset)))
+        }
+        _ => None,
+    });
+    let Some((slot, v, width, old)) = found else { return false };
+    let Some((maker, ..)) = at[v] else { return false };
+    let m = &func.insts[maker];
+    let (base, more) = match (wide, width) {
+        (true, AddrWidth::R64) if m.op == Op::Macro(Macro::Collect) && m.operands.len() == 3 => {
+            let words = (value_of(&m.operands[1]), value_of(&m.operands[2]));
+            let (Some(low), Some(high)) = words else { return false };
+            match pairs[low] {
+                Some(p) if p.high == high => (p.base, p.more),
+                _ => return false,
+            }
+        }
+        (false, AddrWidth::R32) => match number_added(m) {
+            Some((Name::Val(x), n)) => (x, i64::from(n as i32)),
+            _ => return false,
+        },
+        _ => return false,
+    };
+    if !OFFSETS.contains(&(old + more)) {
+        return false;
+    }
+    if let Operand::Addr { base: b, offset, .. } = &mut func.insts[i].operands[slot] {
+        *b = Some(Name::Val(base));
+        *offset = (old + more) as i32;
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    fn after(body: &str) -> String {
+        let text = format!(
+            "function k sm_90 entry local=0 shared=0 barriers=0 regs=255 {{
+block0:
+    v0:R = S2R SR_TID.X
+    v1:R2 = LDC.64 c[0x0][0x210]
+{body}    exit
+}}
+"
+        );
+        let mut f = ori::parse::parse(&text).unwrap_or_else(|e| panic!("{e}: {text}"));
+        super::run(&mut f);
+        ori::dead::remove(&mut f);
+        ori::verify::verify(&f).unwrap_or_else(|e| panic!("{e:?}: {f}"));
+        f.to_string()
+    }
+
+    /// The 64-bit sum of a pair (as its words) and a number, into v`n` and v`n + 1`.
+    fn sum(n: u32, [low, high]: [&str; 2], [x, y]: [&str; 2]) -> String {
+        format!(
+            "    v{n}:R, v{}:P = IADD3 PT, {low}, {x}, RZ, !PT, !PT
+    v{}:R = IADD3.X PT, PT, {high}, {y}, RZ, v{}, !PT
+    v{}:R2 = collect v{n}, v{}
+",
+            n + 2,
+            n + 1,
+            n + 2,
+            n + 3,
+            n + 1
+        )
+    }
+
+    #[test]
+    fn addresses_take_constants() {
+        let body = sum(10, ["v1.0", "v1.1"], ["0x4", "RZ"])
+            + &sum(20, ["v10", "v11"], ["0xfffffff0", "0xffffffff"])
+            + "    v30:R = LDG.E PT, [v13.64+0x8], PT\n    STG.E [v23.64], v30\n";
+        let text = after(&body);
+        assert!(text.contains("[v1.64+0xc]") && text.contains("STG.E [v1.64+-0xc]"), "{text}");
+        assert!(!text.contains("IADD3"), "{text}");
+    }
+
+    #[test]
+    fn what_is_no_such_sum_stays() {
+        // The upper word has another sign, or another carry.
+        for (x, y) in [("0xfffffff0", "RZ"), ("0x4", "0x1"), ("0x4", "v0")] {
+            let body = sum(10, ["v1.0", "v1.1"], [x, y])
+                + "    v30:R = LDG.E PT, [v13.64], PT\n    STG.E [v13.64], v30\n";
+            assert!(after(&body).contains("[v13.64]"), "{x} {y}");
+        }
+        // The offset has 24 bits.
+        let body = sum(10, ["v1.0", "v1.1"], ["0x800000", "RZ"]) + "    STG.E [v13.64], v0\n";
+        assert!(after(&body).contains("[v13.64]"));
+    }
+
+    #[test]
+    fn words_add_up() {
+        let text = after(
+            "    v2:R = IADD3 PT, PT, v0, 0x4, RZ, !PT, !PT
+    v3:R = IADD3 PT, PT, v2, 0xfffffffc, RZ, !PT, !PT
+    v4:R = IADD3 PT, PT, v2, 0x6, RZ, !PT, !PT
+    STS [v4+0x8], v3\n",
+        );
+        assert!(text.contains("STS [v0+0x12], v3") && text.contains("IADD3 PT, PT, v0, RZ, RZ"), "{text}");
+    }
+}
