@@ -425,7 +425,18 @@ impl Layout {
         let mut seen = cranelift_entity::SecondaryMap::<Block, bool>::with_default(false);
         let mut stack = vec![entry];
         seen[entry] = true;
+        let mut named = cranelift_entity::SecondaryMap::<Block, bool>::with_default(false);
+        named[entry] = true;
         while let Some(b) = stack.pop() {
+            let mut labels = SmallVec::<[Block; 4]>::new();
+            for &i in &func.blocks[b].insts {
+                for o in &func.insts[i].operands {
+                    if let ori::Operand::Label(t) = o {
+                        labels.push(*t);
+                    }
+                }
+            }
+            labels.iter().for_each(|t| named[layout.resolve(*t)] = true);
             let mut visit = |t: Block| {
                 let t = layout.resolve(t);
                 if t == entry {
@@ -435,18 +446,12 @@ impl Layout {
                     stack.push(t);
                 }
             };
-            let mut labels = SmallVec::<[Block; 4]>::new();
-            for &i in &func.blocks[b].insts {
-                for o in &func.insts[i].operands {
-                    if let ori::Operand::Label(t) = o {
-                        labels.push(*t);
-                    }
-                }
-            }
             labels.into_iter().for_each(&mut visit);
             func.blocks[b].term.targets().iter().for_each(|t| visit(t.block));
         }
-        layout.order = func.layout.iter().copied().filter(|b| seen[*b]).collect();
+        // Where a way leads to nothing but the end, it ends at once.
+        let emitted = |b: &Block| seen[*b] && (named[*b] || !layout.is_exit[*b]);
+        layout.order = func.layout.iter().copied().filter(emitted).collect();
         let mut next = u32::from(layout.entry_has_preds);
         for &b in &layout.order {
             let insts = &func.blocks[b].insts;

@@ -201,6 +201,11 @@ fn plan(func: &Function, cfg: &Cfg, varying: &SecondaryMap<Value, bool>, b: Bloc
     if to.block == b || to.block == func.entry_block() {
         return None;
     }
+    // Threads that have nothing left to do end: whole warps of them then execute none of it.
+    let end = &func.blocks[to.block];
+    if end.insts.is_empty() && matches!(end.term, Terminator::Exit) {
+        return None;
+    }
     let sides = [
         first.map(|_| Side { block: taken.block, guard }),
         second.map(|_| Side { block: fall.block, guard: Guard { not: !guard.not, ..guard } }),
