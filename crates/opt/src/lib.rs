@@ -6,13 +6,16 @@ pub mod branch_opt;
 pub mod constant_sums;
 pub mod contraction;
 pub mod copy_prop;
+pub mod dead_loops;
 pub mod fold;
 pub mod gvn;
+pub mod narrow;
 pub mod predication;
 pub mod setp_combine;
 pub mod shift_add;
 mod sums;
 pub mod three_inputs;
+pub mod uniform_constants;
 pub mod unite_halves;
 pub mod unroll;
 pub mod uses;
@@ -61,6 +64,8 @@ const fn analysed(phase: Phase, min_level: u8, run: fn(&mut Function, &Analyses)
 pub static PASSES: &[Pass] = &[
     analysed(Phase::GeneralOptimizeEarly, 1, fold::run),
     analysed(Phase::OriBranchOpt, 1, branch_opt::run),
+    pass(Phase::OriPerformLiveDeadFirst, 2, ori::dead::remove),
+    analysed(Phase::OriLoopSimplification, 2, dead_loops::run),
     analysed(Phase::OriCopyProp, 1, copy_prop::run),
     pass(Phase::OriStrengthReduce, 1, shift_add::widen),
     analysed(Phase::OriLoopUnrolling, 2, unroll::run),
@@ -72,6 +77,7 @@ pub static PASSES: &[Pass] = &[
     pass(Phase::OriPerformLiveDeadSecond, 2, ori::dead::remove),
     pass(Phase::ExtractShaderConstsFirst, 2, constant_sums::run),
     pass(Phase::GeneralOptimizeMid, 1, setp_combine::run),
+    pass(Phase::MidExpansion, 2, narrow::run),
     analysed(Phase::GeneralOptimizeMid2, 2, unite_halves::run),
     analysed(Phase::GvnCse, 2, gvn::run),
     pass(Phase::OriCommoning, 2, shift_add::run),
@@ -81,6 +87,7 @@ pub static PASSES: &[Pass] = &[
     analysed(Phase::OriDoPredication, 2, |f, _| Changed::graph(predication::run(f))),
     analysed(Phase::GeneralOptimizeLate2, 2, copy_prop::run),
     pass(Phase::SinkCodeIntoBlock, 2, ori::dead::remove),
+    pass(Phase::ConvertToUniformReg, 2, uniform_constants::run),
 ];
 
 /// Runs the passes that the manager admits.

@@ -1,0 +1,157 @@
+//! Results of which only one word is used: products of 64 bits become products of 32 or their upper halves, pairs of constants
+//! one constant. What they are made of is used in part alone then, too, so that whole chains of 64-bit arithmetic on
+//! addresses of 32 bits get narrow.
+
+use cranelift_entity::SecondaryMap;
+use ori::{Function, InstData, Name, Op, Operand, Value};
+use sass::{Mod, Mods, Opcode, Reg, RegOp};
+
+/// How often a value is read whole, and each of its first two words alone.
+#[derive(Clone, Copy, Default)]
+struct Reads {
+    whole: u32,
+    words: [u32; 2],
+}
+
+/// The pass.
+pub fn run(func: &mut Function) -> bool {
+    let mut reads: SecondaryMap<Value, Reads> = SecondaryMap::new();
+    let count = |reads: &mut SecondaryMap<Value, Reads>, n: Name| match n {
+        Name::Val(v) => reads[v].whole += 1,
+        Name::Part(v, i @ 0..=1) => reads[v].words[usize::from(i)] += 1,
+        Name::Part(..) | Name::Phys(_) => {}
+    };
+    for &b in &func.layout {
+        for &i in &func.blocks[b].insts {
+            func.insts[i].for_each_use(|n| count(&mut reads, n));
+        }
+        let term = &func.blocks[b].term;
+        term.used_name().into_iter().for_each(|n| count(&mut reads, n));
+        term.targets().iter().flat_map(|t| &t.args).for_each(|v| count(&mut reads, Name::Val(*v)));
+    }
+    // Readers before what they read, but around loops.
+    let mut narrowed: SecondaryMap<Value, Option<Value>> = SecondaryMap::new();
+    let mut changed = false;
+    for b in func.layout.clone().into_iter().rev() {
+        for i in func.blocks[b].insts.clone().into_iter().rev() {
+            let d = &func.insts[i];
+            let Some(Operand::Reg(RegOp { reg: Name::Val(result), .. })) = d.operands.first() else {
+                continue;
+            };
+            let result = *result;
+            let word = match reads[result] {
+                Reads { whole: 0, words: [1..=u32::MAX, 0] } => 0,
+                Reads { whole: 0, words: [0, 1..=u32::MAX] } => 1,
+                _ => continue,
+            };
+            if func.values[result].width != 2 {
+                continue;
+            }
+            let Some(mut new) = narrow(d, word) else { continue };
+            d.for_each_use(|n| {
+                if let Name::Val(v) = n {
+                    reads[v].whole -= 1;
+                } else if let Name::Part(v, k @ 0..=1) = n {
+                    reads[v].words[usize::from(k)] -= 1;
+                }
+            });
+            let value = func.add_value(func.values[result].file, 1);
+            new.operands[0] = ori::operand(value);
+            new.for_each_use(|n| count(&mut reads, n));
+            func.insts[i] = new;
+            narrowed[result] = Some(value);
+            changed = true;
+        }
+    }
+    if changed {
+        for b in func.layout.clone() {
+            let own = |n: Name| match n {
+                Name::Part(v, _) => narrowed[v].map_or(n, Name::Val),
+                _ => n,
+            };
+            for i in func.blocks[b].insts.clone() {
+                func.insts[i].map_uses(own);
+            }
+            if let Some(n) = func.blocks[b].term.used_name_mut() {
+                *n = own(*n);
+            }
+        }
+    }
+    changed
+}
+
+/// What computes a word of the result alone; its first operand is to be replaced.
+fn narrow(d: &InstData, word: u8) -> Option<InstData> {
+    let Op::Sass(op) = d.op else { return None };
+    if !d.is_unguarded() {
+        return None;
+    }
+    let mut new = d.clone();
+    match op {
+        Opcode::LDC if d.mods.has(Mod::_64) && d.mods.0.len() == 1 => {
+            let Operand::Const { offset, .. } = &mut new.operands[1] else { return None };
+            *offset += 4 * i32::from(word);
+            new.mods.remove(Mod::_64);
+        }
+        Opcode::IMAD if d.mods.has(Mod::WIDE) => {
+            let unsigned = d.mods.has(Mod::U32);
+            let plain = d.mods.0.len() == 1 + usize::from(unsigned);
+            let fixed = |n: usize| match &d.operands[n] {
+                Operand::Reg(r) if r.reg == Name::Phys(Reg::PT) => Some(r.not),
+                _ => None,
+            };
+            // No carry goes out or comes in.
+            if !plain || fixed(1) != Some(false) || fixed(5) != Some(true) {
+                return None;
+            }
+            let Operand::Reg(c) = &mut new.operands[4] else { return None };
+            if c.neg || c.not || c.abs {
+                return None;
+            }
+            if word == 0 {
+                c.reg = match c.reg {
+                    Name::Val(v) => Name::Part(v, 0),
+                    zero @ Name::Phys(Reg::RZ) => zero,
+                    _ => return None,
+                };
+                new.mods = Mods::of(&[]);
+            } else if unsigned {
+                new.mods = Mods::of(&[Mod::HI, Mod::U32]);
+            } else {
+                new.mods = Mods::of(&[Mod::HI]);
+            }
+        }
+        _ => return None,
+    }
+    Some(new)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The lines between the first and the last of the block after the pass.
+    fn after(body: &str) -> String {
+        let text = format!(
+            "function k sm_90 entry local=0 shared=0 barriers=0 regs=255 {{\nblock0:\n    v0:R2 = LDC.64 c[0x0][0x210]\n    \
+             v2:R = S2R SR_TID.X\n{body}    exit\n}}\n"
+        );
+        let mut f = ori::parse::parse(&text).unwrap_or_else(|e| panic!("{e}: {text}"));
+        run(&mut f);
+        ori::verify::verify(&f).unwrap_or_else(|e| panic!("{e:?}: {f}"));
+        f.to_string()
+    }
+
+    #[test]
+    fn one_word_is_enough() {
+        let product = "    v3:R2 = IMAD.WIDE.U32 PT, v2, 0x4, v0, !PT\n";
+        let low = after(&format!("{product}    STS [v3.0], v2\n"));
+        assert!(low.contains("IMAD PT, v2, 0x4, v") && low.contains("LDC c[0x0][0x210]"), "{low}");
+        let high = after(&format!("{product}    STS [v3.1], v2\n"));
+        assert!(high.contains("IMAD.HI.U32 PT, v2, 0x4, v0, !PT"), "{high}");
+        let both = after(&format!("{product}    STS [v3.0], v3.1\n"));
+        assert!(both.contains("IMAD.WIDE.U32"), "{both}");
+        let signed = after("    v3:R2 = IMAD.WIDE PT, v2, v2, RZ, !PT\n    STS [v3.1], v0.1\n");
+        assert!(signed.contains("IMAD.HI PT") && signed.contains("LDC c[0x0][0x214]"), "{signed}");
+    }
+}
