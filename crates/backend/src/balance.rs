@@ -1,11 +1,12 @@
-//! Shares copies between the pipes: in a block with more work for the ALU than for the pipe of products, a `MOV` becomes
-//! `IMAD.MOV.U32`, as in ptxas's code, where about half of the copies are.
+//! Shares work between the pipes: in a block with more of it for the ALU than for the pipe of products, copies become
+//! `IMAD.MOV.U32`, sums of two registers `IMAD.IADD` and `IMAD.X`, and shifts `IMAD.SHL.U32`, as in ptxas's code, where about half of them are.
 
 use crate::machine::{Link, Machine, MachineInst, inst};
-use sass::{Mod, Opcode, Operand, Reg, RegOp, Unit};
+use sass::{Inst, Mod, Mods, Opcode, Operand, Reg, RegFile, RegOp, Target, Unit};
 
 /// Shares them in every block.
 pub fn run(machine: &mut Machine) {
+    let target = machine.target;
     for block in &mut machine.blocks {
         let on = |units: &[Unit]| block.insts.iter().filter(|i| units.contains(&i.inst.op.unit())).count();
         let (mut alu, mut fma) = (on(&[Unit::Alu]), on(&[Unit::Fma, Unit::Imad, Unit::Half]));
@@ -13,7 +14,7 @@ pub fn run(machine: &mut Machine) {
             if alu <= fma + 1 {
                 break;
             }
-            if share(i) {
+            if share(i, target) {
                 alu -= 1;
                 fma += 1;
             }
@@ -21,25 +22,105 @@ pub fn run(machine: &mut Machine) {
     }
 }
 
-/// Makes a product of a copy; whether it is one that can be.
-fn share(i: &mut MachineInst) -> bool {
+/// Makes a product of an instruction of the ALU; whether it is one that can be.
+fn share(i: &mut MachineInst, target: Target) -> bool {
     let d = &i.inst;
-    if d.op != Opcode::MOV || i.link != Link::None || d.mods != sass::Mods::none() {
+    // Where integers have as many lanes as products, ptxas leaves all to the ALU.
+    if i.link != Link::None || target.sm >= 120 {
         return false;
     }
-    let [Operand::Reg(to), source, Operand::Imm(0xf)] = &d.operands[..] else { return false };
+    let product = match d.op {
+        Opcode::MOV => copy(d),
+        Opcode::IADD3 => sum(d),
+        Opcode::SHF => shift(d),
+        _ => None,
+    };
+    let Some((mods, operands)) = product else { return false };
+    let guard = d.guard;
+    i.inst = sass::Inst { guard, ..inst(Opcode::IMAD, mods, &operands) };
+    true
+}
+
+/// Modifiers and operands of IMAD.
+type Product = Option<(&'static [Mod], [Operand; 6])>;
+
+const PT: Operand = Operand::reg(Reg::PT);
+const RZ: Operand = Operand::reg(Reg::RZ);
+
+fn no_carry() -> Operand {
+    Operand::Reg(RegOp { not: true, ..RegOp::plain(Reg::PT) })
+}
+
+fn is_general(r: &RegOp<Reg>) -> bool {
+    r.reg.file == RegFile::R && !r.reg.is_zero()
+}
+
+/// The register that an operand is, without a sign.
+fn general(o: &Operand) -> Option<&RegOp<Reg>> {
+    match o {
+        Operand::Reg(r) if *r == RegOp::plain(r.reg) && is_general(r) => Some(r),
+        _ => None,
+    }
+}
+
+/// `IMAD.MOV.U32 R0, RZ, RZ, R2`, and with a uniform register `IMAD.U32`.
+fn copy(d: &Inst) -> Product {
+    let [Operand::Reg(to), source, Operand::Imm(0xf)] = &d.operands[..] else { return None };
     let plain = match source {
-        Operand::Reg(r) => *r == RegOp::plain(r.reg) && r.reg.file == sass::RegFile::R && !r.reg.is_zero(),
+        Operand::Reg(r) => {
+            *r == RegOp::plain(r.reg) && !r.reg.is_zero() && matches!(r.reg.file, RegFile::R | RegFile::UR)
+        }
         Operand::Imm(_) => true,
         _ => false,
     };
-    if !plain || to.reg == Reg::SP {
-        return false;
+    if d.mods != Mods::none() || !plain || to.reg == Reg::SP {
+        return None;
     }
-    let zero = Operand::reg(Reg::RZ);
-    let not = Operand::Reg(RegOp { not: true, ..RegOp::plain(Reg::PT) });
-    let operands = [Operand::Reg(*to), Operand::reg(Reg::PT), zero.clone(), zero, source.clone(), not];
-    let new = inst(Opcode::IMAD, &[Mod::U32], &operands);
-    i.inst = sass::Inst { guard: d.guard, ..new };
-    true
+    Some((&[Mod::U32], [Operand::Reg(*to), PT, RZ, RZ, source.clone(), no_carry()]))
+}
+
+/// `IMAD.IADD R0, R2, 0x1, R4` and `IMAD.X R0, R2, 0x1, R4, P0`, the second source with a sign, and of a single one `IMAD.X R0, RZ, RZ, R4, P0`.
+fn sum(d: &Inst) -> Product {
+    let [Operand::Reg(to), Operand::Reg(p), Operand::Reg(q), a, b, c, carry, other] = &d.operands[..] else {
+        return None;
+    };
+    let with_carry = match (&d.mods.0[..], carry) {
+        ([], Operand::Reg(r)) => r.reg == Reg::PT && r.not && *carry == no_carry(),
+        ([Mod::X], Operand::Reg(r)) => !r.not && !r.reg.is_zero(),
+        _ => return None,
+    };
+    let is_zero = |o: &Operand| *o == RZ || *o == Operand::Imm(0);
+    let carries_out = *p != RegOp::plain(Reg::PT) || *q != RegOp::plain(Reg::PT);
+    if !with_carry || carries_out || *other != no_carry() || to.reg == Reg::SP {
+        return None;
+    }
+    let x = d.mods.has(Mod::X);
+    let mut sources = [a, b, c].into_iter().filter(|o| !is_zero(o));
+    let (first, second) = (sources.next(), sources.next());
+    if sources.next().is_some() {
+        return None;
+    }
+    // The sign is the last source's.
+    let signed = |o: &Operand| match o {
+        Operand::Reg(r) => is_general(r) && !r.abs && if x { !r.neg } else { !r.not },
+        _ => false,
+    };
+    let (factors, last) = match (first, second) {
+        (Some(a), Some(b)) if general(a).is_some() && signed(b) => ([a.clone(), Operand::Imm(1)], b),
+        (Some(a), Some(b)) if general(b).is_some() && signed(a) => ([b.clone(), Operand::Imm(1)], a),
+        (Some(a), None) if x && signed(a) => ([RZ, RZ], a),
+        _ => return None,
+    };
+    let [f, g] = factors;
+    let mods: &[Mod] = if x { &[Mod::X] } else { &[] };
+    Some((mods, [Operand::Reg(*to), PT, f, g, last.clone(), carry.clone()]))
+}
+
+/// `IMAD.SHL.U32 R0, R2, 0x4, RZ`.
+fn shift(d: &Inst) -> Product {
+    let [Operand::Reg(to), a, Operand::Imm(n @ 1..=31), zero] = &d.operands[..] else { return None };
+    if d.mods.0[..] != [Mod::L, Mod::U32] || *zero != RZ || general(a).is_none() || to.reg == Reg::SP {
+        return None;
+    }
+    Some((&[Mod::U32], [Operand::Reg(*to), PT, a.clone(), Operand::Imm(1 << n), RZ, no_carry()]))
 }
