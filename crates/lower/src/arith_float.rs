@@ -216,10 +216,7 @@ pub fn div(b: &mut Builder<'_>, ty: Ty, f: Flags, x: &Src, y: &Src) -> Value {
         }
     } else {
         let (x, y) = (b.reg(&x.low()), b.reg(&y.low()));
-        match f.round {
-            Round::Nearest => math::div_f32(b, x, y, f.ftz),
-            round => math::div_f32_directed(b, x, y, round, f.ftz),
-        }
+        math::div_f32(b, x, y, math::Mode { round: f.round, ftz: f.ftz })
     }
 }
 
@@ -233,10 +230,7 @@ pub fn rcp(b: &mut Builder<'_>, ty: Ty, f: Flags, x: &Src) -> Value {
         }
     } else {
         let x = b.reg(&x.low());
-        match f.round {
-            Round::Nearest => math::rcp_f32(b, x, f.ftz),
-            round => math::rcp_f32_directed(b, x, round, f.ftz),
-        }
+        math::rcp_f32(b, x, math::Mode { round: f.round, ftz: f.ftz })
     }
 }
 
@@ -250,10 +244,7 @@ pub fn sqrt(b: &mut Builder<'_>, ty: Ty, f: Flags, x: &Src) -> Value {
         }
     } else {
         let x = b.reg(&x.low());
-        match f.round {
-            Round::Nearest => math::sqrt_f32(b, x, f.ftz),
-            round => math::sqrt_f32_directed(b, x, round, f.ftz),
-        }
+        math::sqrt_f32(b, x, math::Mode { round: f.round, ftz: f.ftz })
     }
 }
 

@@ -1,39 +1,11 @@
-//! Division, reciprocal and square root rounded toward zero, down or up.
-//!
-//! Binary32 goes through binary64: the exact result is either a binary32 number or so far from all of them
-//! (2⁻⁴⁹ of its size) that rounding to 53 bits first does not move it across one. Binary64 corrects the
-//! nearest result by at most one unit in the last place, as the exact sign of the remainder says.
+//! Division, reciprocal and square root of binary64 rounded toward zero, down or up: the nearest result, corrected by at most
+//! one unit in the last place, as the exact sign of the remainder says.
 
 use super::asm::{A, Asm, B, C, abs, f64_imm, neg, part, rz};
-use super::f32::div_f32_any;
 use super::f64::{div_f64, normalize, sqrt_f64};
 use crate::convert::Round;
 use ori::{Builder, Operand, Value, operand};
 use sass::{Mod, Opcode};
-use smallvec::SmallVec;
-
-/// `x / y`; with `ftz`, subnormal operands and results are zeros of their sign.
-pub fn div_f32_directed(b: &mut Builder, x: Value, y: Value, round: Round, ftz: bool) -> Value {
-    div_f32_any(b, x, y, round, ftz)
-}
-
-/// `1 / x`.
-pub fn rcp_f32_directed(b: &mut Builder, x: Value, round: Round, ftz: bool) -> Value {
-    let one = b.copy(super::asm::f32_imm(1.0));
-    div_f32_directed(b, one, x, round, ftz)
-}
-
-/// `√x`.
-pub fn sqrt_f32_directed(b: &mut Builder, x: Value, round: Round, ftz: bool) -> Value {
-    let x = if ftz { super::f32::flush(b, x) } else { x };
-    let wide = b.def(Opcode::F2F, &[Mod::F64, Mod::F32], &[operand(x)]);
-    let root = sqrt_f64(b, wide);
-    let mut mods: SmallVec<[Mod; 3]> = SmallVec::from_slice(&[Mod::F32, Mod::F64]);
-    mods.extend(round.sass());
-    let r = b.def(Opcode::F2F, &mods, &[operand(root)]);
-    // F2F keeps what it can of a NaN; arithmetic makes the canonical one.
-    b.def(Opcode::FADD, &[], &[operand(r), neg(rz())])
-}
 
 /// `x / y`.
 pub fn div_f64_directed(b: &mut Builder, x: Value, y: Value, round: Round) -> Value {
@@ -173,28 +145,6 @@ mod tests {
             _ => random(state),
         };
         f64::from_bits(x ^ (r >> 4 & 1) << 63)
-    }
-
-    #[test]
-    fn quotients_below_the_least_normal_number_are_flushed() {
-        for mode in [Round::Minus, Round::Plus, Round::Zero] {
-            let mut func = Function::new("k", Target::new(90).unwrap());
-            let (x, y) = (func.add_value(RegFile::R, 1), func.add_value(RegFile::R, 1));
-            let entry = func.entry_block();
-            let mut b = Builder::new(&mut func, entry);
-            let result = div_f32_directed(&mut b, x, y, mode, true);
-            b.terminate(Terminator::Exit);
-            // What ptxas 13.0.88's code gives.
-            for (a, c, want) in [
-                (0x3f80_0000, 0x7e80_0001, 0),
-                (0xbf80_0000, 0x7e80_0001, 0x8000_0000),
-                (0x3f80_0000, 0x7e80_0000, 0x0080_0000),
-                (0x3f7f_ffff, 0x7e80_0000, 0),
-                (0x3f7f_ffff, 0xfe80_0000, 0x8000_0000),
-            ] {
-                assert_eq!(eval::run(&func, &[(x, a), (y, c)], result, 0), want, "{a:x} {c:x} {mode:?}");
-            }
-        }
     }
 
     /// The directed results enclose the exact one: down ≤ nearest ≤ up, at most one unit apart, equal exactly

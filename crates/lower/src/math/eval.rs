@@ -1,21 +1,26 @@
 //! Evaluates the Ori of an expansion on one thread, for tests: only the instructions that expansions use,
 //! with MUFU's result optionally off by some units in the last place.
 
+use super::exact::{self, Direction};
+use cranelift_entity::SecondaryMap;
 use ori::{Function, Macro, Name, Op, Operand, Terminator, Value};
-use rustc_hash::FxHashMap;
 use sass::{Mod, Opcode, Reg, RegFile};
+use smallvec::SmallVec;
 
 /// Runs `func` from its entry; `inputs` are predefined values; returns the registers of `result` when the
 /// thread exits. `mufu_error` is added to the significand of every MUFU result.
 pub fn run(func: &Function, inputs: &[(Value, u64)], result: Value, mufu_error: i32) -> u64 {
-    let mut m = Machine { func, values: inputs.iter().copied().collect(), mufu_error };
+    let mut m = Machine { func, values: SecondaryMap::with_capacity(func.values.len()), mufu_error };
+    for (v, x) in inputs {
+        m.values[*v] = *x;
+    }
     let mut block = func.entry_block();
     loop {
         for i in &func.blocks[block].insts {
             m.step(*i);
         }
         let call = match &func.blocks[block].term {
-            Terminator::Exit => return m.values[&result],
+            Terminator::Exit => return m.values[result],
             Terminator::Jump(t) => t,
             Terminator::Branch { cond, not, taken, fall } => {
                 if (m.name(*cond) != 0) != *not {
@@ -26,9 +31,9 @@ pub fn run(func: &Function, inputs: &[(Value, u64)], result: Value, mufu_error: 
             }
             other => panic!("{other}"),
         };
-        let args: Vec<u64> = call.args.iter().map(|a| m.values[a]).collect();
+        let args: SmallVec<[u64; 2]> = call.args.iter().map(|a| m.values[*a]).collect();
         for (p, a) in func.blocks[call.block].params.iter().zip(args) {
-            m.values.insert(*p, a);
+            m.values[*p] = a;
         }
         block = call.block;
     }
@@ -36,7 +41,7 @@ pub fn run(func: &Function, inputs: &[(Value, u64)], result: Value, mufu_error: 
 
 struct Machine<'f> {
     func: &'f Function,
-    values: FxHashMap<Value, u64>,
+    values: SecondaryMap<Value, u64>,
     mufu_error: i32,
 }
 
@@ -48,6 +53,24 @@ fn f64_of(x: u64) -> f64 {
     f64::from_bits(x)
 }
 
+/// The direction that the modifiers name.
+fn direction(mods: &sass::Mods) -> Direction {
+    if mods.has(Mod::RZ) {
+        Direction::Zero
+    } else if mods.has(Mod::RM) {
+        Direction::Down
+    } else if mods.has(Mod::RP) {
+        Direction::Up
+    } else {
+        Direction::Nearest
+    }
+}
+
+/// The bits of a result of arithmetic.
+fn single(x: f32, ftz: bool) -> u64 {
+    u64::from(if x.is_nan() { 0x7fff_ffff } else { flush(x, ftz).to_bits() })
+}
+
 fn flush(x: f32, ftz: bool) -> f32 {
     if ftz && x.is_subnormal() { 0f32.copysign(x) } else { x }
 }
@@ -55,8 +78,8 @@ fn flush(x: f32, ftz: bool) -> f32 {
 impl Machine<'_> {
     fn name(&self, n: Name) -> u64 {
         match n {
-            Name::Val(v) => self.values[&v],
-            Name::Part(v, i) => self.values[&v] >> (32 * i) & 0xffff_ffff,
+            Name::Val(v) => self.values[v],
+            Name::Part(v, i) => self.values[v] >> (32 * i) & 0xffff_ffff,
             Name::Phys(Reg { file: RegFile::P, .. }) => 1,
             Name::Phys(_) => 0,
         }
@@ -124,13 +147,13 @@ impl Machine<'_> {
                 ori::ValueData { width: 1, .. } => 0xffff_ffff,
                 _ => u64::MAX,
             };
-            self.values.insert(v, x & mask);
+            self.values[v] = x & mask;
         }
     }
 
     fn mufu(&self, x: f32) -> u64 {
         let nudge = if x.is_normal() { self.mufu_error } else { 0 };
-        u64::from(flush(x, true).to_bits().wrapping_add_signed(nudge))
+        single(x, true).wrapping_add_signed(nudge.into())
     }
 
     fn step(&mut self, i: ori::Inst) {
@@ -313,15 +336,20 @@ impl Machine<'_> {
                     nudge(wide.sqrt().recip())
                 } else if has(Mod::RCP) {
                     self.mufu(flush(x, true).recip())
+                } else if has(Mod::SQRT) {
+                    self.mufu(flush(x, true).sqrt())
                 } else {
                     self.mufu((1.0 / f64::from(flush(x, true)).sqrt()) as f32)
                 }
             }
-            Opcode::FADD => u64::from(flush(self.f32(&o[1], ftz) + self.f32(&o[2], ftz), ftz).to_bits()),
-            Opcode::FMUL => u64::from(flush(self.f32(&o[1], ftz) * self.f32(&o[2], ftz), ftz).to_bits()),
+            Opcode::FADD => single(self.f32(&o[1], ftz) + self.f32(&o[2], ftz), ftz),
+            Opcode::FMUL => {
+                let [a, b] = [1, 2].map(|k| self.f32(&o[k], ftz));
+                single(exact::mul(a, b, direction(&d.mods)), ftz)
+            }
             Opcode::FFMA => {
                 let [a, b, c] = [1, 2, 3].map(|k| self.f32(&o[k], ftz));
-                u64::from(flush(a.mul_add(b, c), ftz).to_bits())
+                single(exact::fma(a, b, c, direction(&d.mods)), ftz)
             }
             Opcode::FCHK => {
                 let e = |k: usize| i64::from(self.f32(&o[k], false).to_bits() >> 23 & 0xff);
@@ -337,6 +365,10 @@ impl Machine<'_> {
                 let (a, b) = (self.f32(&o[2], ftz), self.f32(&o[3], ftz));
                 let holds = if has(Mod::GEU) {
                     a >= b || a.is_nan() || b.is_nan()
+                } else if has(Mod::GE) {
+                    a >= b
+                } else if has(Mod::EQ) {
+                    a == b
                 } else if has(Mod::GT) {
                     a > b
                 } else if has(Mod::LT) {
@@ -344,7 +376,8 @@ impl Machine<'_> {
                 } else {
                     panic!("{:?}", d.mods)
                 };
-                u64::from(holds && self.pred(&o[4]))
+                let with = self.pred(&o[4]);
+                u64::from(if has(Mod::OR) { holds | with } else { holds & with })
             }
             Opcode::DADD => round64(self.f64(&o[1]) + self.f64(&o[2])),
             Opcode::DMUL => round64(self.f64(&o[1]) * self.f64(&o[2])),

@@ -9,17 +9,18 @@ mod asm;
 mod directed;
 #[cfg(test)]
 pub(crate) mod eval;
+#[cfg(test)]
+mod exact;
 mod f32;
 mod f64;
 mod int;
 mod shared;
+#[cfg(test)]
+mod single_tests;
 
-pub use directed::{
-    div_f32_directed, div_f64_directed, rcp_f32_directed, rcp_f64_directed, sqrt_f32_directed,
-    sqrt_f64_directed,
-};
+pub use directed::{div_f64_directed, rcp_f64_directed, sqrt_f64_directed};
 pub(crate) use f32::flush_rounded;
-pub use f32::{div_f32, rcp_f32, sqrt_f32};
+pub use f32::{Mode, div_f32, rcp_f32, sqrt_f32};
 pub use f64::{div_f64, rcp_f64, rsqrt_f64, sqrt_f64};
 pub use int::{Want, div_s32, div_s64, div_u32, div_u64};
 pub use shared::{function as shared_function, wanted as shared_paths};
@@ -41,10 +42,6 @@ mod tests {
             let narrow = [
                 super::div_u32(&mut b, x, x, super::Want::Quotient),
                 super::div_s32(&mut b, x, x, super::Want::Remainder),
-                super::div_f32(&mut b, x, x, false),
-                super::div_f32(&mut b, x, x, true),
-                super::rcp_f32(&mut b, x, false),
-                super::sqrt_f32(&mut b, x, true),
             ];
             let wide = [
                 super::div_u64(&mut b, w, w, super::Want::Remainder),
@@ -53,7 +50,10 @@ mod tests {
                 super::rcp_f64(&mut b, w),
                 super::sqrt_f64(&mut b, w),
             ];
-            for v in narrow {
+            let single = super::Mode::ALL.map(|m| {
+                [super::div_f32(&mut b, x, x, m), super::rcp_f32(&mut b, x, m), super::sqrt_f32(&mut b, x, m)]
+            });
+            for v in narrow.into_iter().chain(single.into_iter().flatten()) {
                 assert_eq!((b.func.values[v].file, b.func.values[v].width), (RegFile::R, 1));
                 let address = Operand::Addr {
                     desc: None,
@@ -155,65 +155,6 @@ mod tests {
             check(&u64s[1], x.checked_rem(y).unwrap_or(u64::MAX), "rem.u64");
             check(&s64s[0], if y == 0 { u64::MAX } else { sx.wrapping_div(sy) as u64 }, "div.s64");
             check(&s64s[1], if y == 0 { u64::MAX } else { sx.wrapping_rem(sy) as u64 }, "rem.s64");
-        }
-    }
-
-    const F32_EDGES: [u32; 15] = [
-        0,
-        1,
-        0x007f_ffff,
-        0x0080_0000,
-        0x0080_0001,
-        0x00ff_ffff,
-        0x0100_0000,
-        0x3f80_0000,
-        0x3f7f_ffff,
-        0x7e80_0000,
-        0x7e80_0001,
-        0x7f00_0000,
-        0x7f7f_ffff,
-        0x7f80_0000,
-        0x7fc0_0000,
-    ];
-
-    fn float32(state: &mut u64) -> f32 {
-        let r = random(state);
-        let x =
-            if r & 3 == 0 { F32_EDGES[(r >> 8) as usize % F32_EDGES.len()] } else { random(state) as u32 };
-        f32::from_bits(x ^ ((r >> 4) as u32 & 1) << 31)
-    }
-
-    #[test]
-    fn single_precision_is_exact() {
-        let flush = |x: f32| if x.is_subnormal() { 0f32.copysign(x) } else { x };
-        // The least number that rounds to a normal one, as if there were smaller exponents.
-        let unflushed = f64::from(f32::MIN_POSITIVE) * (1.0 - 2f64.powi(-25));
-        let div = compile(1, |b, x, y| super::div_f32(b, x, y, false));
-        let div_ftz = compile(1, |b, x, y| super::div_f32(b, x, y, true));
-        let rcp = compile(1, |b, x, _| super::rcp_f32(b, x, false));
-        let sqrt = compile(1, |b, x, _| super::sqrt_f32(b, x, false));
-        let mut state = 2;
-        for k in 0..60_000 {
-            let error = k % 3 - 1;
-            let (x, y) = (float32(&mut state), float32(&mut state));
-            let check = |c: &Compiled, want: f32, what: &str| {
-                let got = f32::from_bits(c.call(x.to_bits().into(), y.to_bits().into(), error) as u32);
-                let same = got.to_bits() == want.to_bits() || got.is_nan() && want.is_nan();
-                assert!(same, "{what}({x:e}, {y:e}) = {got:e}, not {want:e}, MUFU off by {error}");
-            };
-            // The sequences that ptxas emits need MUFU.RCP right to the last bit where the divisor is just
-            // below a power of two.
-            let needs_exact = |d: f32| d.to_bits() & 0x007f_ffff > 0x007f_fff0;
-            if error == 0 || !needs_exact(y) {
-                check(&div, x / y, "div.rn.f32");
-                let q = f64::from(flush(x)) / f64::from(flush(y));
-                let want = if q.abs() < unflushed { 0f32.copysign(q as f32) } else { q as f32 };
-                check(&div_ftz, want, "div.rn.ftz.f32");
-            }
-            if error == 0 || !needs_exact(x) {
-                check(&rcp, 1.0 / x, "rcp.rn.f32");
-            }
-            check(&sqrt, x.sqrt(), "sqrt.rn.f32");
         }
     }
 

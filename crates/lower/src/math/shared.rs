@@ -2,6 +2,7 @@
 //! convention of device functions, but leave uniform registers alone.
 
 use super::asm::part;
+use super::f32::Mode;
 use super::{Want, f32, f64, int};
 use crate::call::{emit_call, give_register, internal_function, register, take_register};
 use crate::convert::Round;
@@ -16,55 +17,92 @@ pub enum Shared {
     Quotient,
     /// Their remainders.
     Remainder,
-    /// Any binary32 division.
-    DivF32,
-    /// The same with `.ftz`.
-    DivF32Ftz,
     /// Any binary64 division.
     DivF64,
     /// Square roots of binary64 numbers that are small or special.
     SqrtF64,
     /// Their reciprocals.
     RsqrtF64,
+    /// Any binary32 division.
+    DivF32(Mode),
+    /// Reciprocals of binary32 numbers that are small, large or special.
+    RcpF32(Mode),
+    /// Square roots of binary32 numbers that are small or special.
+    SqrtF32(Mode),
 }
 
-use Shared::{DivF32, DivF32Ftz, DivF64, Quotient, Remainder, RsqrtF64, SqrtF64};
+use Shared::{DivF32, DivF64, Quotient, RcpF32, Remainder, RsqrtF64, SqrtF32, SqrtF64};
 
-const ALL: [Shared; 7] = [Quotient, Remainder, DivF32, DivF32Ftz, DivF64, SqrtF64, RsqrtF64];
+/// All of them; the place in it is the bit in [`Function::shared_paths`].
+fn all() -> impl Iterator<Item = Shared> {
+    [Quotient, Remainder, DivF64, SqrtF64, RsqrtF64]
+        .into_iter()
+        .chain(Mode::ALL.into_iter().flat_map(|m| [DivF32(m), RcpF32(m), SqrtF32(m)]))
+}
 
 impl Shared {
     fn name(self) -> String {
+        let single = |what: &str, m: Mode| {
+            let round = match m.round {
+                Round::Nearest => "rn",
+                Round::Zero => "rz",
+                Round::Minus => "rm",
+                Round::Plus => "rp",
+            };
+            format!("{what}_{round}{}_f32", if m.ftz { "_ftz" } else { "" })
+        };
         let name = match self {
-            Quotient => "div_u64",
-            Remainder => "rem_u64",
-            DivF32 => "div_f32",
-            DivF32Ftz => "div_ftz_f32",
-            DivF64 => "div_f64",
-            SqrtF64 => "sqrt_f64",
-            RsqrtF64 => "rsqrt_f64",
+            Quotient => "div_u64".into(),
+            Remainder => "rem_u64".into(),
+            DivF64 => "div_f64".into(),
+            SqrtF64 => "sqrt_f64".into(),
+            RsqrtF64 => "rsqrt_f64".into(),
+            DivF32(m) => single("div", m),
+            RcpF32(m) => single("rcp", m),
+            SqrtF32(m) => single("sqrt", m),
         };
         format!("{}{name}", abi::SHARED)
     }
     /// Registers of each argument and of the result, and how many arguments there are.
     fn shape(self) -> (u8, usize) {
         match self {
-            DivF32 | DivF32Ftz => (1, 2),
+            DivF32(_) => (1, 2),
+            RcpF32(_) | SqrtF32(_) => (1, 1),
             Quotient | Remainder | DivF64 => (2, 2),
             SqrtF64 | RsqrtF64 => (2, 1),
         }
     }
     fn bit(self) -> u32 {
-        1 << self as u32
+        1 << all().position(|s| s == self).expect("one of all")
+    }
+    /// How many uses make it worth a function. A call is about five instructions, and takes registers from what lives
+    /// across it.
+    fn worth(self) -> usize {
+        match self {
+            // 7 instructions
+            RcpF32(Mode { ftz: true, .. }) => 8,
+            // 11 to 15
+            SqrtF32(_) => 4,
+            RcpF32(Mode { round: Round::Zero | Round::Minus | Round::Plus, .. }) => 4,
+            _ => 2,
+        }
     }
     /// Which an instruction may need.
     fn of(inst: &Inst) -> Option<Shared> {
         let constant = || matches!(inst.operands.get(2), Some(ptx::Operand::Int(_)));
         let nearest = || inst.has(M::rn) || inst.op == P::rsqrt;
+        let mode = || {
+            let rounds =
+                [(M::rn, Round::Nearest), (M::rz, Round::Zero), (M::rm, Round::Minus), (M::rp, Round::Plus)];
+            let round = rounds.into_iter().find_map(|(m, r)| inst.has(m).then_some(r))?;
+            Some(Mode { round, ftz: inst.has(M::ftz) })
+        };
         Some(match (inst.op, inst.ty(0)?) {
             (P::div, Type::u64 | Type::s64) if !constant() => Quotient,
             (P::rem, Type::u64 | Type::s64) if !constant() => Remainder,
-            (P::div | P::rcp, Type::f32) if nearest() && inst.has(M::ftz) => DivF32Ftz,
-            (P::div | P::rcp, Type::f32) if nearest() => DivF32,
+            (P::div, Type::f32) => DivF32(mode()?),
+            (P::rcp, Type::f32) => RcpF32(mode()?),
+            (P::sqrt, Type::f32) => SqrtF32(mode()?),
             (P::div | P::rcp, Type::f64) if nearest() => DivF64,
             (P::sqrt, Type::f64) if nearest() => SqrtF64,
             (P::rsqrt, Type::f64) if !inst.has(M::ftz) => RsqrtF64,
@@ -76,21 +114,22 @@ impl Shared {
         match (self, args) {
             (Quotient, [n, d]) => int::div_u64_wide(b, *n, *d, Want::Quotient),
             (Remainder, [n, d]) => int::div_u64_wide(b, *n, *d, Want::Remainder),
-            (DivF32 | DivF32Ftz, [x, y]) => f32::div_f32_any(b, *x, *y, Round::Nearest, self == DivF32Ftz),
             (DivF64, [x, y]) => f64::div_f64_any(b, *x, *y),
             (SqrtF64, [x]) => f64::sqrt_f64_any(b, *x),
             (RsqrtF64, [x]) => f64::rsqrt_f64_any(b, *x),
+            (DivF32(m), [x, y]) => f32::div_f32_any(b, *x, *y, m),
+            (RcpF32(m), [x]) => f32::rcp_f32_any(b, *x, m),
+            (SqrtF32(m), [x]) => f32::sqrt_f32_any(b, *x, m),
             _ => unreachable!("arguments of {self:?}"),
         }
     }
 }
 
-/// Those that are worth a function, as [`Function::shared_paths`] has them: more than one of these instructions
-/// may need it.
+/// Those that are worth a function, as [`Function::shared_paths`] has them: enough of these instructions may need it.
 pub fn wanted<'i>(insts: impl Iterator<Item = &'i Inst>) -> u32 {
-    let mut times = [0; ALL.len()];
-    insts.filter_map(Shared::of).for_each(|s| times[s as usize] += 1);
-    ALL.iter().filter(|s| times[**s as usize] > 1).map(|s| s.bit()).sum()
+    let mut times = [0; u32::BITS as usize];
+    insts.filter_map(Shared::of).for_each(|s| times[s.bit().trailing_zeros() as usize] += 1);
+    all().zip(times).filter(|(s, times)| *times >= s.worth()).map(|(s, _)| s.bit()).sum()
 }
 
 /// Gives values to the registers from R4 on, and says which.
@@ -129,7 +168,7 @@ pub(super) fn path(b: &mut Builder<'_>, s: Shared, args: &[Value]) -> Value {
 
 /// The function of a name, if it is that of a path, within `max_regs` registers.
 pub fn function(name: &str, target: Target, max_regs: u8) -> Option<Function> {
-    let s = ALL.into_iter().find(|s| s.name() == name)?;
+    let s = all().find(|s| s.name() == name)?;
     Some(internal_function(name, target, max_regs, |b| {
         let (width, count) = s.shape();
         let args: Vec<Value> =
@@ -147,7 +186,7 @@ mod tests {
     fn functions_are_well_formed() {
         for sm in [75, 90, 120] {
             let target = Target::new(sm).expect("a target");
-            for s in ALL {
+            for s in all() {
                 let f = function(&s.name(), target, 255).expect("a function");
                 assert_eq!(ori::verify::verify(&f), Ok(()), "{f}");
             }
