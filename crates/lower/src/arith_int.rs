@@ -10,6 +10,7 @@ use crate::math::{self, Want};
 use crate::types::{Src, Ty};
 use crate::wide;
 use ori::{Builder, Operand, Value, operand};
+use rustc_hash::{FxHashMap, FxHashSet};
 use sass::{Mod, Opcode};
 
 /// `a + b`.
@@ -137,8 +138,28 @@ pub fn mul24(b: &mut Builder<'_>, ty: Ty, hi: bool, x: &Src, y: &Src, add: Optio
     }
 }
 
-/// Quotient or remainder.
-pub fn div(b: &mut Builder<'_>, ty: Ty, rem: bool, x: &Src, y: &Src) -> Value {
+/// The 64-bit registers of whose upper halves the code sees whether they are zero, as the front ends based on LLVM do before
+/// they divide: `and.b64 t, n, 0xffffffff00000000`, or of `or.b64 s, n, d`. Only how fast a division is depends on this.
+pub fn looked_at<'i>(insts: impl Iterator<Item = &'i ptx::Inst> + Clone) -> FxHashSet<ptx::RegId> {
+    use ptx::{Mod as M, Op as O, Operand as P};
+    let mut sums: FxHashMap<ptx::RegId, [ptx::RegId; 2]> = FxHashMap::default();
+    for i in insts.clone().filter(|i| i.op == O::or && i.has(M::b64)) {
+        if let [P::Reg(to), P::Reg(a), P::Reg(b)] = i.operands[..] {
+            sums.insert(to, [a, b]);
+        }
+    }
+    let mut found = FxHashSet::default();
+    for i in insts.filter(|i| i.op == O::and && i.has(M::b64)) {
+        if let [_, P::Reg(of), P::Int(0xffff_ffff_0000_0000)] = i.operands[..] {
+            found.insert(of);
+            found.extend(sums.get(&of).into_iter().flatten());
+        }
+    }
+    found
+}
+
+/// Quotient or remainder; `looked` says that operands of 64 bits are not likely to be small.
+pub fn div(b: &mut Builder<'_>, ty: Ty, rem: bool, looked: bool, x: &Src, y: &Src) -> Value {
     let signed = ty.is_signed();
     let want = if rem { Want::Remainder } else { Want::Quotient };
     if ty.bits == 64 {
@@ -150,7 +171,8 @@ pub fn div(b: &mut Builder<'_>, ty: Ty, rem: bool, x: &Src, y: &Src) -> Value {
             }
         }
         let (n, d) = (b.pair(&n), b.pair(&d));
-        return if signed { math::div_s64(b, n, d, want) } else { math::div_u64(b, n, d, want) };
+        let divide = if signed { math::div_s64 } else { math::div_u64 };
+        return divide(b, n, d, want, looked);
     }
     let (n, d) = (extend32(b, &x.low(), ty), extend32(b, &y.low(), ty));
     if let Some(c) = as_imm(&d) {

@@ -15,7 +15,7 @@ use ori::{
     ValueData, operand,
 };
 use ptx::{Func, FuncId, Module, Space, Stmt, Type, TypeClass, VarId};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use sass::{Mods, RegFile};
 use smallvec::SmallVec;
 
@@ -75,6 +75,8 @@ pub struct Lower<'a, 'f> {
     pub(crate) return_address: Option<[Value; 2]>,
     /// Products of warp groups and their accumulators.
     pub(crate) groups: crate::matrix::Plan,
+    /// Registers whose upper halves the code looks at before it divides.
+    pub(crate) looked_at: FxHashSet<ptx::RegId>,
 }
 
 /// Lowers one function that has a body.
@@ -100,8 +102,9 @@ pub fn lower_function(
     out.shared_size = if opts.relocatable { 0 } else { layout.shared_size(id) };
     out.max_regs = max_regs(func, opts);
     out.aim_regs = aim_regs(func, opts, out.shared_size).min(out.max_regs);
+    let insts = body.stmts.iter().filter_map(|s| if let ptx::Stmt::Inst(i) = s { Some(i) } else { None });
+    let looked_at = crate::arith_int::looked_at(insts.clone());
     if opts.opt_level > 0 && !opts.relocatable {
-        let insts = body.stmts.iter().filter_map(|s| if let ptx::Stmt::Inst(i) = s { Some(i) } else { None });
         out.shared_paths = crate::math::shared_paths(insts);
     }
     let entry = out.entry_block();
@@ -179,6 +182,7 @@ pub fn lower_function(
         frame_top: None,
         return_address: None,
         groups,
+        looked_at,
     };
     if !func.entry {
         lower.enter_function(func, body, prologue);

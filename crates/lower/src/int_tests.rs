@@ -185,7 +185,7 @@ fn division_by_constants() {
             };
             for rem in [false, true] {
                 let want = move |x: u64| if rem { e(x) % d } else { e(x) / d };
-                let build = |b: &mut Builder<'_>, s: &[Src; 3]| a::div(b, t, rem, &s[0], &divisor(t));
+                let build = |b: &mut Builder<'_>, s: &[Src; 3]| a::div(b, t, rem, false, &s[0], &divisor(t));
                 check(&format!("div/rem by {d}"), t, u32::from(t.bits), build, |x, _, _| want(x) as u64);
             }
         }

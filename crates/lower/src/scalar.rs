@@ -146,7 +146,8 @@ impl Lower<'_, '_> {
             }
             O::div | O::rem => {
                 let y = self.arg(inst, 2, t)?;
-                a::div(&mut self.b, t, inst.op == O::rem, &x, &y)
+                let looked = [1, 2].iter().any(|k| matches!(inst.operands.get(*k), Some(ptx::Operand::Reg(r)) if self.looked_at.contains(r)));
+                a::div(&mut self.b, t, inst.op == O::rem, looked, &x, &y)
             }
             O::neg => a::neg(&mut self.b, t, &x),
             O::abs => a::abs(&mut self.b, t, &x),

@@ -3,7 +3,8 @@
 //!
 //! Of the registers of a window ([`Windows`]) the next free one is taken, and not the lowest, so that what is used again
 //! was last used as long ago as possible: where it matters, instructions keep their freedom to change places. Those
-//! above it are taken lowest first.
+//! above it are taken lowest first. A function that must give back what it finds takes others as long as there are some among
+//! the first 32.
 
 use super::Limits;
 use super::intervals::{Held, Intervals};
@@ -31,6 +32,8 @@ pub struct Coloring {
     units: [Vec<Unit>; 5],
     limits: Limits,
     windows: Windows,
+    /// Whether registers that callees keep have to be saved.
+    saves: bool,
     /// Where the search in each window begins.
     next: Windows,
     /// Registers of each file up to the highest that is used.
@@ -47,7 +50,7 @@ fn density(w: &WebData, pinned: bool) -> f32 {
 }
 
 impl Coloring {
-    /// Colours all webs; `pinned` webs are never evicted.
+    /// Colours all webs; `pinned` webs are never evicted. `saves` says that registers which callees keep cost a store and a load.
     ///
     /// # Errors
     /// The webs for which there was no room.
@@ -55,6 +58,7 @@ impl Coloring {
         webs: &Webs,
         limits: &Limits,
         windows: Windows,
+        saves: bool,
         pinned: impl Fn(&WebData) -> bool,
     ) -> Result<Coloring, Vec<Web>> {
         let mut c = Coloring {
@@ -62,6 +66,7 @@ impl Coloring {
             units: FILES.map(|f| vec![Unit::new(); usize::from(limits.count(f))]),
             limits: *limits,
             windows,
+            saves,
             next: [0; 5],
             used: [0; 5],
         };
@@ -167,7 +172,18 @@ impl Coloring {
             self.next[d.file as usize] = r + d.lanes.len() as u8;
             return Some(r);
         }
-        self.candidates(d).filter(|r| !in_window(r)).find(free)
+        let above = || self.candidates(d).filter(|r| !in_window(r));
+        if self.saves && d.file == RegFile::R {
+            let cheap = |r: &u8| {
+                let last = usize::from(*r) + d.lanes.len();
+                last <= ori::abi::SHARED_REGISTERS.into()
+                    && (usize::from(*r)..last).all(|n| !ori::abi::is_preserved(Reg::r(n as u8)))
+            };
+            if let Some(r) = above().filter(cheap).find(free) {
+                return Some(r);
+            }
+        }
+        above().find(free)
     }
 
     /// The frame whose owners are together lightest, if they are lighter than `limit`.

@@ -175,13 +175,13 @@ pub fn allocate(func: &mut Function, limits: &Limits) -> Result<Stats, Error> {
         let origin = |v: Value| isolated.origin.get(&v).copied().unwrap_or(v);
         let is_pinned = |v: Value| spiller.pinned.contains(origin(v).index());
         let all_pinned = |w: &webs::WebData| w.members.iter().all(|(v, _)| is_pinned(*v));
-        let mut colors = color::Coloring::new(&webs, limits, [0; 5], all_pinned);
+        let mut colors = color::Coloring::new(&webs, limits, [0; 5], !func.entry, all_pinned);
         if let Ok(lowest) = &colors {
             let windows = windows(func, limits, lowest.used);
             let fits =
                 |c: &color::Coloring| (0..5).all(|f| c.used[f] <= lowest.used[f].max(windows[f].into()));
             if windows != [0; 5]
-                && let Ok(in_turn) = color::Coloring::new(&webs, limits, windows, all_pinned)
+                && let Ok(in_turn) = color::Coloring::new(&webs, limits, windows, !func.entry, all_pinned)
                 && fits(&in_turn)
             {
                 colors = Ok(in_turn);

@@ -73,14 +73,14 @@ pub(super) trait Asm {
     fn imad(&mut self, a: Operand, b: Operand, c: Operand) -> Value;
     /// `a * b + c`, unsigned 32 × 32 + 64 → 64.
     fn imad_wide_u32(&mut self, a: Operand, b: Operand, c: Operand) -> Value;
+    /// The upper half of `a * b`, unsigned.
+    fn imad_hi_u32(&mut self, a: Operand, b: Operand) -> Value;
     /// A 64-bit zero extension of a register.
     fn zext(&mut self, lo: Operand) -> Value;
     /// Bitwise function `lut` of three operands.
     fn lop3(&mut self, a: Operand, b: Operand, c: Operand, lut: u32) -> Value;
     /// Integer comparison; `mods` begins with the relation and may hold U32.
     fn isetp(&mut self, mods: &[Mod], a: Operand, b: Operand) -> Value;
-    /// `a >= b`, unsigned 64-bit.
-    fn ge_u64(&mut self, a: Value, b: Value) -> Value;
     /// `p ? a : b`
     fn sel(&mut self, a: Operand, b: Operand, p: Operand) -> Value;
     /// `p ? a : b`, 64-bit.
@@ -129,6 +129,10 @@ impl Asm for Builder<'_> {
         self.def(Opcode::IMAD, &[Mod::WIDE, Mod::U32], &[a, b, c, never()])
     }
 
+    fn imad_hi_u32(&mut self, a: Operand, b: Operand) -> Value {
+        self.def(Opcode::IMAD, &[Mod::HI, Mod::U32], &[a, b, rz(), never()])
+    }
+
     fn zext(&mut self, lo: Operand) -> Value {
         self.collect(&[lo, rz()])
     }
@@ -141,11 +145,6 @@ impl Asm for Builder<'_> {
         let mut m: SmallVec<[Mod; 4]> = SmallVec::from_slice(mods);
         m.push(Mod::AND);
         self.def_pred(Opcode::ISETP, &m, &[a, b])
-    }
-
-    fn ge_u64(&mut self, a: Value, b: Value) -> Value {
-        use crate::emit::{Emit, Pair};
-        self.isetp64(Mod::GE, false, &Pair::of(a), &Pair::of(b))
     }
 
     fn sel(&mut self, a: Operand, b: Operand, p: Operand) -> Value {

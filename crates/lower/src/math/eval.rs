@@ -186,6 +186,8 @@ impl Machine<'_> {
                     other => self.int(other, 1),
                 };
                 let sum = term(3) + term(4) + term(5) + carry;
+                let asked = matches!(&o[1], Operand::Reg(r) if r.reg.value().is_some());
+                assert!(!asked || sum >> 33 == 0, "a second carry");
                 self.set(&o[1], sum >> 32 & 1);
                 sum
             }
@@ -194,7 +196,8 @@ impl Machine<'_> {
                     let x = self.int(&o[k], 1);
                     if has(Mod::U32) { x } else { x as i32 as i64 as u64 }
                 };
-                let x = factor(2).wrapping_mul(factor(3)).wrapping_add(self.int(&o[4], 2));
+                let (x, carry) = factor(2).wrapping_mul(factor(3)).overflowing_add(self.int(&o[4], 2));
+                self.set(&o[1], u64::from(carry));
                 if has(Mod::HI) { x >> 32 } else { x }
             }
             Opcode::IMAD => {

@@ -44,8 +44,8 @@ mod tests {
                 super::div_s32(&mut b, x, x, super::Want::Remainder),
             ];
             let wide = [
-                super::div_u64(&mut b, w, w, super::Want::Remainder),
-                super::div_s64(&mut b, w, w, super::Want::Quotient),
+                super::div_u64(&mut b, w, w, super::Want::Remainder, false),
+                super::div_s64(&mut b, w, w, super::Want::Quotient, true),
                 super::div_f64(&mut b, w, w),
                 super::rcp_f64(&mut b, w),
                 super::sqrt_f64(&mut b, w),
@@ -130,8 +130,10 @@ mod tests {
         use super::Want::{Quotient, Remainder};
         let u32s = [Quotient, Remainder].map(|w| compile(1, move |b, x, y| super::div_u32(b, x, y, w)));
         let s32s = [Quotient, Remainder].map(|w| compile(1, move |b, x, y| super::div_s32(b, x, y, w)));
-        let u64s = [Quotient, Remainder].map(|w| compile(2, move |b, x, y| super::div_u64(b, x, y, w)));
-        let s64s = [Quotient, Remainder].map(|w| compile(2, move |b, x, y| super::div_s64(b, x, y, w)));
+        // Both with the test for small operands and without.
+        let wants = [(Quotient, false), (Remainder, false), (Quotient, true), (Remainder, true)];
+        let u64s = wants.map(|(w, looked)| compile(2, move |b, x, y| super::div_u64(b, x, y, w, looked)));
+        let s64s = wants.map(|(w, looked)| compile(2, move |b, x, y| super::div_s64(b, x, y, w, looked)));
         let mut state = 1;
         for k in 0..20_000 {
             let error = k % 3 - 1;
@@ -151,10 +153,12 @@ mod tests {
                 let got = c.call(x, y, error);
                 assert_eq!(got, want, "{what}({x:#x}, {y:#x}), MUFU off by {error}");
             };
-            check(&u64s[0], x.checked_div(y).unwrap_or(u64::MAX), "div.u64");
-            check(&u64s[1], x.checked_rem(y).unwrap_or(u64::MAX), "rem.u64");
-            check(&s64s[0], if y == 0 { u64::MAX } else { sx.wrapping_div(sy) as u64 }, "div.s64");
-            check(&s64s[1], if y == 0 { u64::MAX } else { sx.wrapping_rem(sy) as u64 }, "rem.s64");
+            for k in [0, 2] {
+                check(&u64s[k], x.checked_div(y).unwrap_or(u64::MAX), "div.u64");
+                check(&u64s[k + 1], x.checked_rem(y).unwrap_or(u64::MAX), "rem.u64");
+                check(&s64s[k], if y == 0 { u64::MAX } else { sx.wrapping_div(sy) as u64 }, "div.s64");
+                check(&s64s[k + 1], if y == 0 { u64::MAX } else { sx.wrapping_rem(sy) as u64 }, "rem.s64");
+            }
         }
     }
 

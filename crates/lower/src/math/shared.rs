@@ -13,10 +13,13 @@ use sass::Target;
 /// A slow path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Shared {
-    /// Quotients of unsigned 64-bit numbers.
-    Quotient,
-    /// Their remainders.
-    Remainder,
+    /// Quotients and remainders of any 64-bit integers.
+    Wide {
+        /// Which of them.
+        want: Want,
+        /// Of signed ones.
+        signed: bool,
+    },
     /// Any binary64 division.
     DivF64,
     /// Square roots of binary64 numbers that are small or special.
@@ -31,12 +34,15 @@ pub enum Shared {
     SqrtF32(Mode),
 }
 
-use Shared::{DivF32, DivF64, Quotient, RcpF32, Remainder, RsqrtF64, SqrtF32, SqrtF64};
+use Shared::{DivF32, DivF64, RcpF32, RsqrtF64, SqrtF32, SqrtF64, Wide};
 
 /// All of them; the place in it is the bit in [`Function::shared_paths`].
 fn all() -> impl Iterator<Item = Shared> {
-    [Quotient, Remainder, DivF64, SqrtF64, RsqrtF64]
+    let wide =
+        [Want::Quotient, Want::Remainder].map(|want| [false, true].map(|signed| Wide { want, signed }));
+    [DivF64, SqrtF64, RsqrtF64]
         .into_iter()
+        .chain(wide.into_iter().flatten())
         .chain(Mode::ALL.into_iter().flat_map(|m| [DivF32(m), RcpF32(m), SqrtF32(m)]))
 }
 
@@ -52,8 +58,10 @@ impl Shared {
             format!("{what}_{round}{}_f32", if m.ftz { "_ftz" } else { "" })
         };
         let name = match self {
-            Quotient => "div_u64".into(),
-            Remainder => "rem_u64".into(),
+            Wide { want, signed } => {
+                let what = if want == Want::Quotient { "div" } else { "rem" };
+                format!("{what}_{}64", if signed { "s" } else { "u" })
+            }
             DivF64 => "div_f64".into(),
             SqrtF64 => "sqrt_f64".into(),
             RsqrtF64 => "rsqrt_f64".into(),
@@ -68,7 +76,7 @@ impl Shared {
         match self {
             DivF32(_) => (1, 2),
             RcpF32(_) | SqrtF32(_) => (1, 1),
-            Quotient | Remainder | DivF64 => (2, 2),
+            Wide { .. } | DivF64 => (2, 2),
             SqrtF64 | RsqrtF64 => (2, 1),
         }
     }
@@ -98,8 +106,10 @@ impl Shared {
             Some(Mode { round, ftz: inst.has(M::ftz) })
         };
         Some(match (inst.op, inst.ty(0)?) {
-            (P::div, Type::u64 | Type::s64) if !constant() => Quotient,
-            (P::rem, Type::u64 | Type::s64) if !constant() => Remainder,
+            (P::div | P::rem, t @ (Type::u64 | Type::s64)) if !constant() => Wide {
+                want: if inst.op == P::div { Want::Quotient } else { Want::Remainder },
+                signed: t == Type::s64,
+            },
             (P::div, Type::f32) => DivF32(mode()?),
             (P::rcp, Type::f32) => RcpF32(mode()?),
             (P::sqrt, Type::f32) => SqrtF32(mode()?),
@@ -112,8 +122,7 @@ impl Shared {
     /// The path itself.
     fn expand(self, b: &mut Builder<'_>, args: &[Value]) -> Value {
         match (self, args) {
-            (Quotient, [n, d]) => int::div_u64_wide(b, *n, *d, Want::Quotient),
-            (Remainder, [n, d]) => int::div_u64_wide(b, *n, *d, Want::Remainder),
+            (Wide { want, signed }, [n, d]) => int::div_64_wide(b, *n, *d, want, signed),
             (DivF64, [x, y]) => f64::div_f64_any(b, *x, *y),
             (SqrtF64, [x]) => f64::sqrt_f64_any(b, *x),
             (RsqrtF64, [x]) => f64::rsqrt_f64_any(b, *x),
