@@ -11,6 +11,7 @@ pub mod fold;
 pub mod gvn;
 pub mod narrow;
 pub mod predication;
+pub mod selects;
 pub mod setp_combine;
 pub mod shift_add;
 mod sums;
@@ -85,6 +86,7 @@ pub static PASSES: &[Pass] = &[
     analysed(Phase::GeneralOptimizeLate, 2, copy_prop::run),
     pass(Phase::OriPerformLiveDeadThird, 0, ori::dead::remove),
     analysed(Phase::OriDoPredication, 2, |f, _| Changed::graph(predication::run(f))),
+    pass(Phase::LateOriCommoning, 2, selects::run),
     analysed(Phase::GeneralOptimizeLate2, 2, copy_prop::run),
     pass(Phase::SinkCodeIntoBlock, 2, ori::dead::remove),
     pass(Phase::ConvertToUniformReg, 2, uniform_constants::run),

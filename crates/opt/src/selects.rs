@@ -1,0 +1,153 @@
+//! Selections that an addition or a minimum makes: `p ? x + 1 : x` adds the condition as a carry, and `x >= y ? x - y : x` of
+//! unsigned numbers is the smaller of `x - y` and `x`, which needs no condition. Both stand in every division of integers.
+
+use crate::sums::{Places, is_pred, is_zero, places, plain, terms, value_of};
+use ori::{Function, Guard, InstData, Loc, Name, Op, Operand, Value, operand};
+use sass::{Mod, Mods, Opcode, Reg, RegOp};
+use smallvec::{SmallVec, smallvec};
+
+/// The pass. What it takes the place of is left for dead code removal.
+pub fn run(func: &mut Function) -> bool {
+    let at = places(func);
+    let mut changed = false;
+    for b in func.layout.clone() {
+        for i in func.blocks[b].insts.clone() {
+            let Some(select) = select(&func.insts[i]) else { continue };
+            let new = minimum(func, &at, &select).or_else(|| carry(func, &at, &select));
+            if let Some((op, mods, operands)) = new {
+                let loc: Loc = func.insts[i].loc;
+                let guard: Guard = func.insts[i].guard;
+                func.insts[i] =
+                    InstData { guard, op: Op::Sass(op), mods: Mods::of(mods), operands, kept: smallvec![], loc };
+                changed = true;
+            }
+        }
+    }
+    changed
+}
+
+type Replacement = Option<(Opcode, &'static [Mod], SmallVec<[Operand; 6]>)>;
+
+/// `result = condition ? yes : no`, all of one word.
+struct Select {
+    result: Value,
+    yes: Operand,
+    no: Operand,
+    condition: Value,
+}
+
+fn select(d: &InstData) -> Option<Select> {
+    let [to, yes, no, Operand::Reg(p)] = &d.operands[..] else { return None };
+    if d.op != Op::Sass(Opcode::SEL) || !d.is_unguarded() || d.mods != Mods::none() {
+        return None;
+    }
+    let Name::Val(condition) = p.reg else { return None };
+    if !plain(yes) || !plain(no) {
+        return None;
+    }
+    let (yes, no) = if p.not { (no, yes) } else { (yes, no) };
+    Some(Select { result: value_of(to)?, yes: yes.clone(), no: no.clone(), condition })
+}
+
+/// The two terms that a value is the sum of.
+fn sum_of(func: &Function, at: &Places, o: &Operand) -> Option<[Operand; 2]> {
+    let d = &func.insts[at[value_of(o)?]?.0];
+    is_pred(d.operands.get(1)?, Name::Phys(Reg::PT), false).then_some(())?;
+    terms(d, None)
+}
+
+/// `p ? x + 1 : x` and `p ? x : x - 1` as an addition with carry.
+fn carry(func: &Function, at: &Places, s: &Select) -> Replacement {
+    let apart = |sum: &Operand, x: &Operand, n: u32| {
+        let [a, b] = sum_of(func, at, sum)?;
+        let number = Operand::Imm(n);
+        (value_of(x).is_some() && (a == *x && b == number || b == *x && a == number)).then_some(())
+    };
+    let (x, beside) = if apart(&s.yes, &s.no, 1).is_some() {
+        (s.no.clone(), operand(Name::Phys(Reg::RZ)))
+    } else if apart(&s.no, &s.yes, u32::MAX).is_some() {
+        (s.yes.clone(), Operand::Imm(u32::MAX))
+    } else {
+        return None;
+    };
+    let [pt, rz] = [Reg::PT, Reg::RZ].map(|r| operand(Name::Phys(r)));
+    let none = Operand::Reg(RegOp { not: true, ..RegOp::plain(Name::Phys(Reg::PT)) });
+    let operands = smallvec![operand(s.result), pt.clone(), pt, x, beside, rz, operand(s.condition), none];
+    Some((Opcode::IADD3, &[Mod::X], operands))
+}
+
+/// `x >= y ? x - y : x` of unsigned numbers: where x is less, the difference wraps around to something that is more than x.
+fn minimum(func: &Function, at: &Places, s: &Select) -> Replacement {
+    let d = &func.insts[at[s.condition]?.0];
+    let pt = |n: usize| is_pred(&d.operands[n], Name::Phys(Reg::PT), false);
+    if d.op != Op::Sass(Opcode::ISETP) || !d.is_unguarded() || d.operands.len() != 6 {
+        return None;
+    }
+    let compares: SmallVec<[Mod; 4]> = d.mods.iter().collect();
+    let at_least = compares[..] == [Mod::GE, Mod::U32, Mod::AND];
+    let (x, y) = (&d.operands[2], &d.operands[3]);
+    if !at_least || value_of(&d.operands[0]) != Some(s.condition) || !pt(4) || *x != s.no {
+        return None;
+    }
+    let difference = &func.insts[at[value_of(&s.yes)?]?.0];
+    is_difference(difference, x, y).then_some(())?;
+    value_of(x)?;
+    let op = if func.target.info().vimnmx { Opcode::VIMNMX } else { Opcode::IMNMX };
+    let least = operand(Name::Phys(Reg::PT));
+    Some((op, &[Mod::U32], smallvec![operand(s.result), x.clone(), s.yes.clone(), least]))
+}
+
+/// Whether an instruction is `x - y`.
+fn is_difference(d: &InstData, x: &Operand, y: &Operand) -> bool {
+    if d.op != Op::Sass(Opcode::IADD3) || !d.is_unguarded() || d.mods != Mods::none() || d.operands.len() != 8 {
+        return false;
+    }
+    let pt = |n: usize, not: bool| is_pred(&d.operands[n], Name::Phys(Reg::PT), not);
+    let negative = match y {
+        Operand::Reg(r) => Operand::Reg(RegOp { neg: !r.neg, ..r.clone() }),
+        Operand::Imm(n) => Operand::Imm(n.wrapping_neg()),
+        _ => return false,
+    };
+    let terms: SmallVec<[&Operand; 3]> = d.operands[3..6].iter().filter(|o| !is_zero(o)).collect();
+    let right = terms[..] == [x, &negative] || terms[..] == [&negative, x];
+    pt(1, false) && pt(2, false) && pt(6, true) && pt(7, true) && right
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The function after the pass.
+    fn after(sm: u8, body: &str) -> String {
+        let text = format!(
+            "function k sm_{sm} entry local=0 shared=0 barriers=0 regs=255 {{\nblock0:\n    v0:R = S2R SR_TID.X\n    \
+             v1:R = S2R SR_TID.Y\n    v2:P = ISETP.GE.U32.AND PT, v0, v1, PT, PT\n{body}    STS [v9], v0\n    exit\n}}\n"
+        );
+        let mut f = ori::parse::parse(&text).unwrap_or_else(|e| panic!("{e}: {text}"));
+        run(&mut f);
+        ori::verify::verify(&f).unwrap_or_else(|e| panic!("{e:?}: {f}"));
+        f.to_string()
+    }
+
+    #[test]
+    fn conditions_are_carries() {
+        let one = "    v3:R = IADD3 PT, PT, v0, 0x1, RZ, !PT, !PT\n";
+        assert!(after(80, &format!("{one}    v9:R = SEL v3, v0, v2\n")).contains("v9:R = IADD3.X PT, PT, v0, RZ, RZ, v2, !PT"));
+        assert!(after(80, &format!("{one}    v9:R = SEL v0, v3, !v2\n")).contains("v9:R = IADD3.X"));
+        // Not where the condition is false: no instruction of ptxas's has a carry that is not one.
+        assert!(after(80, &format!("{one}    v9:R = SEL v0, v3, v2\n")).contains("v9:R = SEL"));
+        assert!(after(80, &format!("{one}    v9:R = SEL v3, v1, v2\n")).contains("v9:R = SEL"));
+        let less = "    v3:R = IADD3 PT, PT, v0, 0xffffffff, RZ, !PT, !PT\n    v9:R = SEL v0, v3, v2\n";
+        assert!(after(80, less).contains("IADD3.X PT, PT, v0, 0xffffffff, RZ, v2, !PT"));
+    }
+
+    #[test]
+    fn remainders_are_minima() {
+        let difference = "    v3:R = IADD3 PT, PT, v0, -v1, RZ, !PT, !PT\n";
+        assert!(after(80, &format!("{difference}    v9:R = SEL v3, v0, v2\n")).contains("v9:R = IMNMX.U32 v0, v3, PT"));
+        assert!(after(100, &format!("{difference}    v9:R = SEL v3, v0, v2\n")).contains("v9:R = VIMNMX.U32 v0, v3, PT"));
+        assert!(after(80, &format!("{difference}    v9:R = SEL v0, v3, v2\n")).contains("v9:R = SEL"));
+        let other = "    v3:R = IADD3 PT, PT, v1, -v0, RZ, !PT, !PT\n    v9:R = SEL v3, v0, v2\n";
+        assert!(after(80, other).contains("v9:R = SEL"));
+    }
+}
