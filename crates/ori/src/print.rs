@@ -54,7 +54,13 @@ pub fn operand(f: &mut impl Write, o: &Operand) -> fmt::Result {
                 f.write_str("-")?;
             }
             if r.not {
-                f.write_str(if matches!(r.reg, Name::Phys(p) if p.file == RegFile::P) { "!" } else { "~" })?;
+                f.write_str(
+                    if matches!(r.reg, Name::Phys(p) if matches!(p.file, RegFile::P | RegFile::UP)) {
+                        "!"
+                    } else {
+                        "~"
+                    },
+                )?;
             }
             if r.abs {
                 write!(f, "|{}|", r.reg)?;

@@ -331,7 +331,8 @@ mod tests {
     fn a_uniform_move_waits_for_the_readers_of_its_register() {
         let (add, mov) = (parse("UIADD3 UR4, UR5, UR6, URZ", 90), parse("UMOV UR5, 0x1", 90));
         assert_eq!(war(class(&add), RegFile::UR, class(&mov), on(90)), 3);
-        assert_eq!(war(class(&add), RegFile::UR, class(&add), on(90)), 1);
+        assert_eq!(war(class(&add), RegFile::UR, class(&add), on(90)), 2);
+        assert_eq!(war(class(&add), RegFile::UR, class(&add), on(120)), 1);
         assert_eq!(waw(class(&add), RegFile::UR, class(&mov), on(90)), 7);
     }
 
