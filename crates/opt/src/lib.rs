@@ -14,6 +14,7 @@ pub mod predication;
 pub mod selects;
 pub mod setp_combine;
 pub mod shift_add;
+pub mod sink;
 mod sums;
 pub mod three_inputs;
 pub mod uniform_constants;
@@ -90,6 +91,7 @@ pub static PASSES: &[Pass] = &[
     analysed(Phase::GeneralOptimizeLate2, 2, copy_prop::run),
     pass(Phase::SinkCodeIntoBlock, 2, ori::dead::remove),
     pass(Phase::ConvertToUniformReg, 2, uniform_constants::run),
+    analysed(Phase::LateArchOptimizeFirst, 2, sink::run),
 ];
 
 /// Runs the passes that the manager admits.

@@ -17,8 +17,14 @@ pub fn run(func: &mut Function) -> bool {
             if let Some((op, mods, operands)) = new {
                 let loc: Loc = func.insts[i].loc;
                 let guard: Guard = func.insts[i].guard;
-                func.insts[i] =
-                    InstData { guard, op: Op::Sass(op), mods: Mods::of(mods), operands, kept: smallvec![], loc };
+                func.insts[i] = InstData {
+                    guard,
+                    op: Op::Sass(op),
+                    mods: Mods::of(mods),
+                    operands,
+                    kept: smallvec![],
+                    loc,
+                };
                 changed = true;
             }
         }
@@ -99,7 +105,8 @@ fn minimum(func: &Function, at: &Places, s: &Select) -> Replacement {
 
 /// Whether an instruction is `x - y`.
 fn is_difference(d: &InstData, x: &Operand, y: &Operand) -> bool {
-    if d.op != Op::Sass(Opcode::IADD3) || !d.is_unguarded() || d.mods != Mods::none() || d.operands.len() != 8 {
+    if d.op != Op::Sass(Opcode::IADD3) || !d.is_unguarded() || d.mods != Mods::none() || d.operands.len() != 8
+    {
         return false;
     }
     let pt = |n: usize, not: bool| is_pred(&d.operands[n], Name::Phys(Reg::PT), not);
@@ -132,7 +139,10 @@ mod tests {
     #[test]
     fn conditions_are_carries() {
         let one = "    v3:R = IADD3 PT, PT, v0, 0x1, RZ, !PT, !PT\n";
-        assert!(after(80, &format!("{one}    v9:R = SEL v3, v0, v2\n")).contains("v9:R = IADD3.X PT, PT, v0, RZ, RZ, v2, !PT"));
+        assert!(
+            after(80, &format!("{one}    v9:R = SEL v3, v0, v2\n"))
+                .contains("v9:R = IADD3.X PT, PT, v0, RZ, RZ, v2, !PT")
+        );
         assert!(after(80, &format!("{one}    v9:R = SEL v0, v3, !v2\n")).contains("v9:R = IADD3.X"));
         // Not where the condition is false: no instruction of ptxas's has a carry that is not one.
         assert!(after(80, &format!("{one}    v9:R = SEL v0, v3, v2\n")).contains("v9:R = SEL"));
@@ -144,8 +154,14 @@ mod tests {
     #[test]
     fn remainders_are_minima() {
         let difference = "    v3:R = IADD3 PT, PT, v0, -v1, RZ, !PT, !PT\n";
-        assert!(after(80, &format!("{difference}    v9:R = SEL v3, v0, v2\n")).contains("v9:R = IMNMX.U32 v0, v3, PT"));
-        assert!(after(100, &format!("{difference}    v9:R = SEL v3, v0, v2\n")).contains("v9:R = VIMNMX.U32 v0, v3, PT"));
+        assert!(
+            after(80, &format!("{difference}    v9:R = SEL v3, v0, v2\n"))
+                .contains("v9:R = IMNMX.U32 v0, v3, PT")
+        );
+        assert!(
+            after(100, &format!("{difference}    v9:R = SEL v3, v0, v2\n"))
+                .contains("v9:R = VIMNMX.U32 v0, v3, PT")
+        );
         assert!(after(80, &format!("{difference}    v9:R = SEL v0, v3, v2\n")).contains("v9:R = SEL"));
         let other = "    v3:R = IADD3 PT, PT, v1, -v0, RZ, !PT, !PT\n    v9:R = SEL v3, v0, v2\n";
         assert!(after(80, other).contains("v9:R = SEL"));

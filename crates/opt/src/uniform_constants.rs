@@ -1,100 +1,231 @@
 //! Constants that many instructions read come by uniform registers from sm_90 on, where arithmetic no longer reads constant
-//! memory itself: a load that only feeds operands which may be uniform registers becomes ULDC or LDCU.
+//! memory itself: a load that only feeds operands which may be uniform registers becomes ULDC or LDCU, and what is computed of such
+//! constants alone is computed on the uniform datapath.
 //!
-//! That is right wherever it stands, also where lanes have parted: what it loads is the same for all, and the register of
-//! a value that lives from block to block holds nothing else in the function (register allocation sees to that).
+//! That is right wherever it stands, also where lanes have parted: it is the same for all threads of the block whenever they come
+//! there, and the register of a value that lives from block to block holds nothing else in the function (register
+//! allocation sees to that).
 
 use cranelift_entity::SecondaryMap;
-use ori::{Function, Inst, InstData, Macro, Name, Op, Operand, Value};
-use sass::{ConstBank, Mod, Opcode, Reg, RegFile, RegOp, SlotKind, SourceKinds, SwapChange};
-use smallvec::SmallVec;
+use ori::{Function, Inst, InstData, Name, Op, Operand, Value};
+use sass::{
+    ConstBank, Mod, Mods, Opcode, Reg, RegFile, RegOp, SlotKind, SourceKinds, SpecialReg, SwapChange,
+};
 
-/// The most uniform registers that the constants of a function take together; descriptors and addresses take others.
+/// The most uniform registers that a function's constants take together; descriptors and addresses take others.
 const MOST: usize = 40;
 
 /// The pass.
 pub fn run(func: &mut Function) -> bool {
-    // What is called has its own use for uniform registers.
-    let calls = |func: &Function| {
-        let insts = func.layout.iter().flat_map(|b| &func.blocks[*b].insts);
-        insts.map(|i| &func.insts[*i]).any(|d| d.op == Op::Macro(Macro::Call))
+    let takes_uniform = |d: &InstData| {
+        d.op == Op::Macro(ori::Macro::Call) && ori::abi::clobbered_by(func, d).any(|r| r.file == RegFile::UR)
     };
-    if func.target.info().alu_const || !func.entry || calls(func) {
+    // What is called has its own use for uniform registers.
+    let mut insts = func.layout.iter().flat_map(|b| &func.blocks[*b].insts);
+    if func.target.info().alu_const || !func.entry || insts.any(|i| takes_uniform(&func.insts[*i])) {
         return false;
     }
-    let mut loads: SecondaryMap<Value, Option<Inst>> = SecondaryMap::new();
-    let mut order: Vec<Value> = Vec::new();
-    for &b in &func.layout {
-        for &i in &func.blocks[b].insts {
-            if let Some(v) = constant(&func.insts[i]) {
-                loads[v] = Some(i);
-                order.push(v);
-            }
-        }
-    }
-    let refused = |loads: &mut SecondaryMap<Value, Option<Inst>>, n: Name| {
-        n.value().into_iter().for_each(|v| loads[v] = None);
-    };
-    for &b in &func.layout {
-        for &i in &func.blocks[b].insts {
-            let d = &func.insts[i];
-            let mut taken = false;
-            let mut fits: SmallVec<[Value; 2]> = SmallVec::new();
-            for (k, o) in d.operands.iter().enumerate() {
+    let mut found = Found::new(func);
+    while found.refuse(func) {}
+    let makers: Vec<Inst> = found.order.iter().copied().filter(|i| found.makes(&func.insts[*i])).collect();
+    for &i in &makers {
+        let Some(v) = result(&func.insts[i]) else { continue };
+        func.values[v].file = RegFile::UR;
+        let sm = func.target.sm;
+        let d = &mut func.insts[i];
+        if let Some(op) = twin(d, sm) {
+            d.op = Op::Sass(op);
+            for o in &mut d.operands {
                 if let Operand::Reg(r) = o
-                    && let Some(v) = r.reg.value().filter(|v| loads[*v].is_some())
-                    && !taken
-                    && takes(func, d, k)
+                    && let Name::Phys(zero) = &mut r.reg
                 {
-                    taken = true;
-                    fits.push(v);
-                } else if !d.is_def(k) {
-                    ori::for_each_name(o, |n| refused(&mut loads, n));
+                    *zero = if *zero == Reg::RZ { Reg::URZ } else { Reg::UPT };
                 }
             }
-            refused(&mut loads, d.guard.pred);
-            d.kept.iter().for_each(|n| refused(&mut loads, *n));
         }
-        let term = &func.blocks[b].term;
-        term.used_name().into_iter().for_each(|n| refused(&mut loads, n));
-        term.targets().iter().flat_map(|t| &t.args).for_each(|v| refused(&mut loads, Name::Val(*v)));
     }
-    let op = if func.target.sm >= 100 { Opcode::LDCU } else { Opcode::ULDC };
-    let mut words = 0;
-    for v in order {
-        let Some(i) = loads[v] else { continue };
-        let width = usize::from(func.values[v].width);
-        if words + width > MOST {
-            break;
-        }
-        words += width;
-        func.values[v].file = RegFile::UR;
-        func.insts[i].op = Op::Sass(op);
-    }
-    words > 0
+    !makers.is_empty()
 }
 
-/// What a load of one or two words of constant memory at a known place loads.
-fn constant(d: &InstData) -> Option<Value> {
-    let width = d.mods.0.is_empty() || d.mods.0[..] == [Mod::_64];
-    let known = matches!(
-        d.operands.get(1),
-        Some(Operand::Const {
-            bank: ConstBank::Index(_),
-            index: None,
-            neg: false,
-            abs: false,
-            not: false,
-            ..
-        })
-    );
-    match d.operands.first() {
-        Some(Operand::Reg(RegOp { reg: Name::Val(v), .. }))
-            if d.op == Op::Sass(Opcode::LDC) && d.is_unguarded() && width && known =>
-        {
-            Some(*v)
+/// What a value may be made by.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// A load of constants.
+    Constant,
+    /// A special register that is the same for the block.
+    Special,
+    /// Arithmetic on such values.
+    Arithmetic,
+}
+
+/// Values that may be uniform registers.
+struct Found {
+    kind: SecondaryMap<Value, Option<Kind>>,
+    /// The instructions that make them, those that they are made of before them.
+    order: Vec<Inst>,
+}
+
+impl Found {
+    /// Whether an instruction makes such a value.
+    fn makes(&self, d: &InstData) -> bool {
+        result(d).is_some_and(|v| self.kind[v].is_some())
+    }
+
+    /// All that could be, whoever reads it.
+    fn new(func: &Function) -> Found {
+        let mut found = Found { kind: SecondaryMap::new(), order: Vec::new() };
+        let mut words = 0;
+        for &b in &func.layout {
+            for &i in &func.blocks[b].insts {
+                let d = &func.insts[i];
+                let Some(v) = result(d) else { continue };
+                let width = usize::from(func.values[v].width);
+                if words + width <= MOST {
+                    found.kind[v] = found.kind_of(func, d);
+                    if found.kind[v].is_some() {
+                        words += width;
+                        found.order.push(i);
+                    }
+                }
+            }
         }
-        _ => None,
+        found
+    }
+
+    /// How an instruction would make its result in a uniform register.
+    fn kind_of(&self, func: &Function, d: &InstData) -> Option<Kind> {
+        let Op::Sass(op) = d.op else { return None };
+        match (op, d.operands.get(1)) {
+            _ if !d.is_unguarded() => None,
+            (
+                Opcode::LDC,
+                Some(Operand::Const {
+                    bank: ConstBank::Index(_),
+                    index: None,
+                    neg: false,
+                    abs: false,
+                    not: false,
+                    ..
+                }),
+            ) => (d.mods == Mods::none() || d.mods.0[..] == [Mod::_64]).then_some(Kind::Constant),
+            (Opcode::S2R, Some(Operand::Special(s))) => {
+                use SpecialReg as S;
+                let same = [S::SR_CTAID_X, S::SR_CTAID_Y, S::SR_CTAID_Z, S::SR_CgaCtaId].contains(s);
+                same.then_some(Kind::Special)
+            }
+            (Opcode::IADD3 | Opcode::IMAD | Opcode::SHF | Opcode::LEA | Opcode::LOP3, _) => {
+                // Neither carries nor upper halves of sums, nor shifts that wrap around: ptxas has no such on this datapath.
+                let others: &[Mod] =
+                    if op == Opcode::SHF { &[Mod::W] } else { &[Mod::X, Mod::WIDE, Mod::HI, Mod::SX32] };
+                let plain = !others.iter().any(|m| d.mods.has(*m));
+                (plain && self.sources_fit(func, op, d)).then_some(Kind::Arithmetic)
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether all sources are such values or nothing, but for one number, where the uniform opcode takes that.
+    fn sources_fit(&self, func: &Function, op: Opcode, d: &InstData) -> bool {
+        let Some(to) = twin(d, func.target.sm).map(Opcode::info) else { return false };
+        let mut numbers = 0;
+        let mut values = 0;
+        for (k, o) in d.operands.iter().enumerate() {
+            let slot = op.slots()[k].kind;
+            let fits = match o {
+                Operand::Reg(RegOp { reg: Name::Phys(r), .. }) => {
+                    *r == Reg::RZ && slot == SlotKind::Source || *r == Reg::PT
+                }
+                // The result.
+                Operand::Reg(_) if d.is_def(k) => result(d).is_some(),
+                Operand::Reg(RegOp { reg: Name::Val(v) | Name::Part(v, _), .. }) => {
+                    values += 1;
+                    self.kind[*v].is_some()
+                }
+                Operand::Imm(_) if slot == SlotKind::Source => {
+                    numbers += 1;
+                    let at = k as u8;
+                    to.sources.contains(&at)
+                        || to.swap.contains(&at) && to.swap_changes == SwapChange::Nothing
+                }
+                Operand::Imm(_) => true,
+                _ => false,
+            };
+            if !fits {
+                return false;
+            }
+        }
+        numbers <= 1 && values > 0
+    }
+
+    /// Drops values that something reads that takes no uniform register, and what is made of them; whether there were any.
+    fn refuse(&mut self, func: &Function) -> bool {
+        let mut dropped = false;
+        for &b in &func.layout {
+            for &i in &func.blocks[b].insts {
+                let d = &func.insts[i];
+                let mut refuse = |n: Name| {
+                    if let Some(v) = n.value() {
+                        dropped |= self.kind[v].take().is_some();
+                    }
+                };
+                refuse(d.guard.pred);
+                d.kept.iter().for_each(|n| refuse(*n));
+                let own = result(d).filter(|v| self.kind[*v].is_some());
+                let mut taken = false;
+                for (k, o) in d.operands.iter().enumerate() {
+                    if d.is_def(k) {
+                        continue;
+                    }
+                    let value = match o {
+                        Operand::Reg(r) => r.reg.value(),
+                        _ => None,
+                    };
+                    let kind = value.and_then(|v| self.kind[v]);
+                    if let Some(own) = own {
+                        // One of its sources has gone.
+                        if value.is_some() && kind.is_none() {
+                            dropped |= self.kind[own].take().is_some();
+                        }
+                    } else if kind.is_some_and(|k| k != Kind::Special) && !taken && takes(func, d, k) {
+                        taken = true;
+                    } else {
+                        ori::for_each_name(o, |n| {
+                            if let Some(v) = n.value() {
+                                dropped |= self.kind[v].take().is_some();
+                            }
+                        });
+                    }
+                }
+            }
+            let term = &func.blocks[b].term;
+            let passed = term.targets().into_iter().flat_map(|t| t.args.iter().copied());
+            for v in term.used_name().and_then(Name::value).into_iter().chain(passed) {
+                dropped |= self.kind[v].take().is_some();
+            }
+        }
+        dropped
+    }
+}
+
+/// The value that an instruction makes, if that is one general register or two, and nothing else.
+fn result(d: &InstData) -> Option<Value> {
+    let mut only = None;
+    let mut others = false;
+    d.for_each_def(|n| match n {
+        Name::Val(v) => others |= only.replace(v).is_some(),
+        Name::Part(..) => others = true,
+        Name::Phys(r) => others |= !r.is_zero(),
+    });
+    only.filter(|_| !others && matches!(d.op, Op::Sass(_)))
+}
+
+/// The opcode that does the same on the uniform datapath.
+fn twin(d: &InstData, sm: u8) -> Option<Opcode> {
+    let Op::Sass(op) = d.op else { return None };
+    match op {
+        Opcode::LDC if sm >= 100 => Some(Opcode::LDCU),
+        Opcode::LDC => Some(Opcode::ULDC),
+        _ => op.info().twins.first().copied(),
     }
 }
 
@@ -158,6 +289,16 @@ mod tests {
         // One of two.
         let two = after(90, "    v3:R = IADD3 PT, PT, v0, v1.0, RZ, !PT, !PT\n    STS [v3], v2\n");
         assert!(two.contains("v0:UR = ULDC c") && two.contains("v1:R2 = LDC.64 c"), "{two}");
+        // What is computed of constants alone; not with two numbers, which no form takes.
+        let shift = "    v3:R = SHF.R.S32.HI RZ, 0x1f, v0\n    v4:R = IADD3 PT, PT, v3, 0x7, v0, !PT, !PT\n";
+        let got = after(90, &format!("{shift}    v5:R = IMAD PT, v2, v4, v2, !PT\n    STS [v5], v2\n"));
+        assert!(got.contains("v3:UR = USHF.R.S32.HI URZ, 0x1f, v0"), "{got}");
+        assert!(got.contains("v4:UR = UIADD3 UPT, UPT, v3, 0x7, v0, !UPT, !UPT"), "{got}");
+        let stored = after(90, &format!("{shift}    STS [v2], v4\n"));
+        assert!(stored.contains("v0:R = LDC") && stored.contains("v3:R = SHF"), "{stored}");
+        // The number of the block's shared memory only on the way to an address.
+        let base = "    v3:R = S2R SR_CgaCtaId\n    v4:R = LEA PT, v3, 0x400, RZ, 0x18, !PT\n    v5:R = IMAD PT, v2, 0x4, v4, !PT\n    STS [v5], v2\n";
+        assert!(after(90, base).contains("v3:R = S2R"));
         // What is stored, an address, beside a number.
         for other in [
             "    STS [v2], v0\n",
