@@ -210,10 +210,7 @@ pub fn testp(b: &mut Builder<'_>, ty: Ty, class: Class, x: &Src) -> Value {
 pub fn div(b: &mut Builder<'_>, ty: Ty, f: Flags, x: &Src, y: &Src) -> Value {
     if ty.bits == 64 {
         let (x, y) = (b.pair(&x.pair()), b.pair(&y.pair()));
-        match f.round {
-            Round::Nearest => math::div_f64(b, x, y),
-            round => math::div_f64_directed(b, x, y, round),
-        }
+        math::div_f64(b, x, y, f.round)
     } else {
         let (x, y) = (b.reg(&x.low()), b.reg(&y.low()));
         math::div_f32(b, x, y, math::Mode { round: f.round, ftz: f.ftz })
@@ -224,10 +221,7 @@ pub fn div(b: &mut Builder<'_>, ty: Ty, f: Flags, x: &Src, y: &Src) -> Value {
 pub fn rcp(b: &mut Builder<'_>, ty: Ty, f: Flags, x: &Src) -> Value {
     if ty.bits == 64 {
         let x = b.pair(&x.pair());
-        match f.round {
-            Round::Nearest => math::rcp_f64(b, x),
-            round => math::rcp_f64_directed(b, x, round),
-        }
+        math::rcp_f64(b, x, f.round)
     } else {
         let x = b.reg(&x.low());
         math::rcp_f32(b, x, math::Mode { round: f.round, ftz: f.ftz })
@@ -238,10 +232,7 @@ pub fn rcp(b: &mut Builder<'_>, ty: Ty, f: Flags, x: &Src) -> Value {
 pub fn sqrt(b: &mut Builder<'_>, ty: Ty, f: Flags, x: &Src) -> Value {
     if ty.bits == 64 {
         let x = b.pair(&x.pair());
-        match f.round {
-            Round::Nearest => math::sqrt_f64(b, x),
-            round => math::sqrt_f64_directed(b, x, round),
-        }
+        math::sqrt_f64(b, x, f.round)
     } else {
         let x = b.reg(&x.low());
         math::sqrt_f32(b, x, math::Mode { round: f.round, ftz: f.ftz })

@@ -566,7 +566,7 @@ pub struct Function {
     /// Whether it is for a relocatable object: calls and returns by absolute address.
     pub relocatable: bool,
     /// The slow paths of instructions that it calls instead of holding them, a bit each.
-    pub shared_paths: u32,
+    pub shared_paths: u64,
 }
 
 impl Function {

@@ -383,8 +383,14 @@ impl Machine<'_> {
                 u64::from(if has(Mod::OR) { holds | with } else { holds & with })
             }
             Opcode::DADD => round64(self.f64(&o[1]) + self.f64(&o[2])),
-            Opcode::DMUL => round64(self.f64(&o[1]) * self.f64(&o[2])),
-            Opcode::DFMA => round64(self.f64(&o[1]).mul_add(self.f64(&o[2]), self.f64(&o[3]))),
+            Opcode::DMUL if direction(&d.mods) == Direction::Nearest => {
+                round64(self.f64(&o[1]) * self.f64(&o[2]))
+            }
+            Opcode::DMUL => round64(exact::fma64(self.f64(&o[1]), self.f64(&o[2]), 0.0, direction(&d.mods))),
+            Opcode::DFMA => {
+                let [a, b, c] = [1, 2, 3].map(|k| self.f64(&o[k]));
+                round64(exact::fma64(a, b, c, direction(&d.mods)))
+            }
             Opcode::DSETP => {
                 let (a, b) = (self.f64(&o[2]), self.f64(&o[3]));
                 let holds = if has(Mod::NEU) {

@@ -141,3 +141,63 @@ fn directions() {
     assert_eq!([Zero, Up].map(|d| sqrt(2.0, d, false).to_bits()), [0x3fb5_04f3, 0x3fb5_04f4]);
     assert_eq!([Down, Up].map(|d| sqrt(9.0, d, false)), [3.0, 3.0]);
 }
+
+/// `a b + c` of binary64 numbers. None of the tests has operands whose product and sum are both far from the result.
+pub fn fma64(a: f64, b: f64, c: f64, d: Direction) -> f64 {
+    let near = a.mul_add(b, c);
+    if d == Direction::Nearest || near.is_nan() || a.is_infinite() || b.is_infinite() || c.is_infinite() {
+        return near;
+    }
+    // Which side of the result the exact one is on, where nothing is too small.
+    let low = near.abs() < 2f64.powi(-400);
+    let scale = if low { 2f64.powi(600) } else { 1.0 };
+    let (a, b) = if a.abs() < b.abs() { (a * scale, b) } else { (a, b * scale) };
+    let (c, n) = (c * scale, near * scale);
+    let side = if near.is_infinite() {
+        -near
+    } else if c == 0.0 && near == 0.0 {
+        a.signum() * b.signum() * f64::from(u8::from(a != 0.0 && b != 0.0))
+    } else {
+        let sum = |x: f64, y: f64| {
+            let s = x + y;
+            let z = s - x;
+            (s, (x - (s - z)) + (y - z))
+        };
+        let p = a * b;
+        let rest = a.mul_add(b, -p);
+        let (s, s1) = sum(p, c);
+        let (t, t1) = sum(s - n, s1);
+        let (u, u1) = sum(t, rest);
+        u + (u1 + t1)
+    };
+    let down = match d {
+        Direction::Down => true,
+        Direction::Up => false,
+        _ if near == 0.0 => return near,
+        _ => near > 0.0,
+    };
+    match side {
+        s if s < 0.0 && down => near.next_down(),
+        s if s > 0.0 && !down => near.next_up(),
+        _ => near,
+    }
+}
+
+/// Against known results.
+#[test]
+fn directions_of_double() {
+    use Direction::{Down, Up, Zero};
+    let tiny = 2f64.powi(-1000);
+    assert_eq!([Zero, Down, Up].map(|d| fma64(tiny, 1.0, 1.0, d)), [1.0, 1.0, 1f64.next_up()]);
+    assert_eq!(
+        [Zero, Down, Up].map(|d| fma64(tiny, -1.0, 1.0, d)),
+        [1f64.next_down(), 1f64.next_down(), 1.0]
+    );
+    let least = f64::from_bits(1);
+    assert_eq!(
+        [Zero, Down, Up].map(|d| fma64(3.0 * 2f64.powi(-600), 2f64.powi(-475), 0.0, d)),
+        [least, least, 2.0 * least]
+    );
+    assert_eq!([Zero, Down, Up].map(|d| fma64(f64::MAX, 2.0, 0.0, d)), [f64::MAX, f64::MAX, f64::INFINITY]);
+    assert_eq!([Zero, Down, Up].map(|d| fma64(tiny, tiny, 0.0, d)), [0.0, 0.0, least]);
+}

@@ -1,7 +1,12 @@
-//! Double-precision division, reciprocal and square root, rounded to nearest even.
+//! Double-precision division, reciprocal and square root in every rounding.
+//!
+//! A directed result is one step from the nearest one, q: its remainder is exact, so that q + remainder · factor, rounded in the direction,
+//! is the neighbour on the side of the exact result. Slow paths scale what they find with significands by a multiplication in
+//! the same direction, which changes nothing.
 
 use super::asm::{A, Asm, B, C, abs, f32_imm, f64_imm, neg, part, rz};
 use super::shared::{self, Shared};
+use crate::convert::{Round, minmax};
 use ori::{Builder, Operand, Value, operand};
 use sass::{Mod, Opcode};
 use smallvec::SmallVec;
@@ -25,12 +30,18 @@ pub(super) fn quotient_f64(b: &mut Builder, x: Value, y: Value, r: Value) -> Val
     b.dfma(operand(r), operand(rem), operand(q))
 }
 
+/// `q + remainder factor` in the direction.
+fn stepped(b: &mut Builder, round: Round, q: Value, remainder: Value, factor: Value) -> Value {
+    let mods: SmallVec<[Mod; 1]> = round.sass().into_iter().collect();
+    b.def(Opcode::DFMA, &mods, &[operand(remainder), operand(factor), operand(q)])
+}
+
 /// `x / y`, IEEE.
-pub fn div_f64(b: &mut Builder, x: Value, y: Value) -> Value {
+pub fn div_f64(b: &mut Builder, x: Value, y: Value, round: Round) -> Value {
     let r = newton_rcp_f64(b, y);
     let q = quotient_f64(b, x, y, r);
     // Fast when the high words say that neither x nor the quotient is near the subnormals and that y is
-    // finite (0 * y is NaN otherwise): ptxas's own test.
+    // finite (0 * y is NaN otherwise): ptxas's own test. The remainder is exact then.
     let x_large =
         b.def_pred(Opcode::FSETP, &[Mod::GEU, Mod::AND], &[abs(part(x, 1)), f32_imm(6.582_768_4e-37)]);
     let t = b.ffma(&[], rz(), part(y, 1), part(q, 1));
@@ -39,34 +50,44 @@ pub fn div_f64(b: &mut Builder, x: Value, y: Value) -> Value {
         &[Mod::GT, Mod::AND],
         &[abs(operand(t)), f32_imm(f32::from_bits(0x0010_0000)), operand(x_large)],
     );
-    slow_unless(b, q_large, q, |b| shared::path(b, Shared::DivF64, &[x, y]))
+    let q = if round == Round::Nearest {
+        q
+    } else {
+        let rem = b.dfma(neg(operand(y)), operand(q), operand(x));
+        stepped(b, round, q, rem, r)
+    };
+    slow_unless(b, q_large, q, |b| shared::path(b, Shared::DivF64(round), &[x, y]))
 }
 
 /// `1 / x`, IEEE.
-pub fn rcp_f64(b: &mut Builder, x: Value) -> Value {
+pub fn rcp_f64(b: &mut Builder, x: Value, round: Round) -> Value {
     let one = b.collect(&[rz(), f64_imm(1.0)]);
     // Exponents 2 … 2044: x and 1/x are normal with room to spare.
     let e = b.lop3(part(x, 1), Operand::Imm(0x7ff0_0000), rz(), A & B);
     let e = b.iadd3(operand(e), Operand::Imm(0x0020_0000u32.wrapping_neg()), rz());
     let fine = b.isetp(&[Mod::LE, Mod::U32], operand(e), Operand::Imm(0x7fa0_0000));
-    let r = newton_rcp_f64(b, x);
-    slow_unless(b, fine, r, |b| shared::path(b, Shared::DivF64, &[one, x]))
+    let mut r = newton_rcp_f64(b, x);
+    if round != Round::Nearest {
+        let rem = b.dfma(neg(operand(x)), operand(r), f64_imm(1.0));
+        r = stepped(b, round, r, rem, r);
+    }
+    slow_unless(b, fine, r, |b| shared::path(b, Shared::DivF64(round), &[one, x]))
 }
 
 /// `sqrt(x)`, IEEE.
-pub fn sqrt_f64(b: &mut Builder, x: Value) -> Value {
+pub fn sqrt_f64(b: &mut Builder, x: Value, round: Round) -> Value {
     let t = b.iadd3(part(x, 1), Operand::Imm(0x0350_0000u32.wrapping_neg()), rz());
     let fine = b.isetp(&[Mod::LT, Mod::U32], operand(t), Operand::Imm(0x7ca0_0000));
-    let q = sqrt_f64_normal(b, x);
-    slow_unless(b, fine, q, |b| shared::path(b, Shared::SqrtF64, &[x]))
+    let q = sqrt_f64_normal(b, x, round);
+    slow_unless(b, fine, q, |b| shared::path(b, Shared::SqrtF64(round), &[x]))
 }
 
 /// `sqrt(x)` where x is small or special.
-pub(super) fn sqrt_f64_any(b: &mut Builder, x: Value) -> Value {
+pub(super) fn sqrt_f64_any(b: &mut Builder, x: Value, round: Round) -> Value {
     // Below 2^-970: sqrt(x 2^106) 2^-53, exact scalings of a result that is never subnormal.
     // Zero, infinity, NaN: x + x. Negative: NaN.
     let scaled = b.def(Opcode::DMUL, &[], &[operand(x), f64_imm(81129638414606681695789005144064.0)]);
-    let q = sqrt_f64_normal(b, scaled);
+    let q = sqrt_f64_normal(b, scaled, round);
     let q = b.def(Opcode::DMUL, &[], &[operand(q), f64_imm(1.1102230246251565e-16)]);
     let twice = b.def(Opcode::DADD, &[], &[operand(x), operand(x)]);
     let below = b.def_pred(Opcode::DSETP, &[Mod::LT, Mod::AND], &[operand(x), rz()]);
@@ -124,7 +145,7 @@ fn rsqrt_f64_normal(b: &mut Builder, x: Value) -> Value {
 }
 
 /// `sqrt(x)` for 2^-970 <= x < infinity.
-fn sqrt_f64_normal(b: &mut Builder, x: Value) -> Value {
+fn sqrt_f64_normal(b: &mut Builder, x: Value, round: Round) -> Value {
     let hi = b.def(Opcode::MUFU, &[Mod::RSQ64H], &[part(x, 1)]);
     let r = b.collect(&[rz(), operand(hi)]);
     let rr = b.def(Opcode::DMUL, &[], &[operand(r), operand(r)]);
@@ -138,7 +159,12 @@ fn sqrt_f64_normal(b: &mut Builder, x: Value) -> Value {
     let half_hi = b.iadd3(part(r, 1), Operand::Imm(0x0010_0000u32.wrapping_neg()), rz());
     let half = b.collect(&[part(r, 0), operand(half_hi)]);
     let rem = b.dfma(operand(s), neg(operand(s)), operand(x));
-    b.dfma(operand(rem), operand(half), operand(s))
+    let q = b.dfma(operand(rem), operand(half), operand(s));
+    if round == Round::Nearest {
+        return q;
+    }
+    let rem = b.dfma(operand(q), neg(operand(q)), operand(x));
+    stepped(b, round, q, rem, half)
 }
 
 /// `fine ? fast : slow()`.
@@ -161,7 +187,7 @@ fn slow_unless(b: &mut Builder, fine: Value, fast: Value, slow: impl FnOnce(&mut
 }
 
 /// The significand of `v` in [1, 2) and its exponent plus 1023, for finite non-zero `v`.
-pub(super) fn normalize(b: &mut Builder, v: Value) -> (Value, Value) {
+fn normalize(b: &mut Builder, v: Value) -> (Value, Value) {
     let up = b.def(Opcode::DMUL, &[], &[operand(v), f64_imm(18014398509481984.0)]);
     let exponent_bits = b.lop3(part(v, 1), Operand::Imm(0x7ff0_0000), rz(), A & B);
     let normal = b.isetp(&[Mod::NE, Mod::U32], operand(exponent_bits), rz());
@@ -180,8 +206,8 @@ pub(super) fn normalize(b: &mut Builder, v: Value) -> (Value, Value) {
 /// Finite non-zero operands are scaled to significands in [1, 2), whose quotient q is correctly rounded and
 /// has the exact remainder m = mx - q my. A normal result only needs its exponent. A subnormal one is
 /// rounded once, in integers, from four times the significand of q, moved by the sign of the remainder: the
-/// two extra bits tell below, at and above every midpoint.
-pub(super) fn div_f64_any(b: &mut Builder, x: Value, y: Value) -> Value {
+/// two extra bits tell below, at and above every midpoint. In another direction it is [`scaled`].
+pub(super) fn div_f64_any(b: &mut Builder, x: Value, y: Value, round: Round) -> Value {
     let ordinary_of = |b: &mut Builder, v: Value, and: Operand| {
         // 0 < |v| < infinity
         let nonzero = b.def_pred(Opcode::DSETP, &[Mod::NEU, Mod::AND], &[operand(v), rz(), and]);
@@ -216,6 +242,18 @@ pub(super) fn div_f64_any(b: &mut Builder, x: Value, y: Value) -> Value {
     let rcp = newton_rcp_f64(b, my);
     let q = quotient_f64(b, mx, my, rcp);
     let rem = b.dfma(neg(operand(q)), operand(my), operand(mx));
+    if round != Round::Nearest {
+        let signed = |b: &mut Builder, v: Value| {
+            let hi = b.lop3(part(v, 1), operand(s), rz(), A ^ B);
+            b.collect(&[part(v, 0), operand(hi)])
+        };
+        let (q, rem) = (signed(b, q), signed(b, rem));
+        let q = stepped(b, round, q, rem, rcp);
+        let r = scaled(b, q, ex, ey, round);
+        b.jump(done, &[r]);
+        b.block = done;
+        return result;
+    }
     // Biased exponent of the result.
     let qe = b.def(Opcode::SHF, &[Mod::R, Mod::U32, Mod::HI], &[rz(), Operand::Imm(20), part(q, 1)]);
     let step = b.iadd3(operand(ex), neg(operand(ey)), rz());
@@ -271,4 +309,25 @@ pub(super) fn div_f64_any(b: &mut Builder, x: Value, y: Value) -> Value {
     b.jump(done, &[r]);
     b.block = done;
     result
+}
+
+/// `q 2^(ex - ey)` in the direction, where 1/2 < |q| <= 2.
+fn scaled(b: &mut Builder, q: Value, ex: Value, ey: Value, round: Round) -> Value {
+    // Most of the exponent is added to q's, without leaving the normal range, and 512 in the multiplication, whose factor
+    // is what over- and underflow meet. At 2^±900 they are certain.
+    const STEP: i32 = 512;
+    const MOST: i32 = 900;
+    let below = b.isetp(&[Mod::LT], operand(ex), operand(ey));
+    let down = b.copy(Operand::Imm((-STEP) as u32));
+    let step = b.sel(Operand::Imm(STEP as u32), operand(down), operand(below));
+    let up = b.copy(f64_imm(2f64.powi(STEP)));
+    let factor = b.sel(f64_imm(2f64.powi(-STEP)), operand(up), operand(below));
+    let factor = b.collect(&[rz(), operand(factor)]);
+    let e = b.iadd3(operand(ex), neg(operand(ey)), operand(step));
+    let e = minmax(b, false, true, operand(e), Operand::Imm(MOST as u32));
+    let e = minmax(b, true, true, operand(e), Operand::Imm((-MOST) as u32));
+    let hi = b.imad(operand(e), Operand::Imm(1 << 20), part(q, 1));
+    let v = b.collect(&[part(q, 0), operand(hi)]);
+    let mods: SmallVec<[Mod; 1]> = round.sass().into_iter().collect();
+    b.def(Opcode::DMUL, &mods, &[operand(v), operand(factor)])
 }

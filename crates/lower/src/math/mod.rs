@@ -6,7 +6,6 @@
 //! they are known right on hardware; the slow paths are our own and carry their argument.
 
 mod asm;
-mod directed;
 #[cfg(test)]
 pub(crate) mod eval;
 #[cfg(test)]
@@ -18,7 +17,6 @@ mod shared;
 #[cfg(test)]
 mod single_tests;
 
-pub use directed::{div_f64_directed, rcp_f64_directed, sqrt_f64_directed};
 pub(crate) use f32::flush_rounded;
 pub use f32::{Mode, div_f32, rcp_f32, sqrt_f32};
 pub use f64::{div_f64, rcp_f64, rsqrt_f64, sqrt_f64};
@@ -27,6 +25,7 @@ pub use shared::{function as shared_function, wanted as shared_paths};
 
 #[cfg(test)]
 mod tests {
+    use crate::convert::Round;
     use ori::{Builder, Function, Name, Operand, Terminator, operand};
     use sass::{Mod, Opcode, Reg, RegFile, SpecialReg, Target};
 
@@ -46,9 +45,10 @@ mod tests {
             let wide = [
                 super::div_u64(&mut b, w, w, super::Want::Remainder, false),
                 super::div_s64(&mut b, w, w, super::Want::Quotient, true),
-                super::div_f64(&mut b, w, w),
-                super::rcp_f64(&mut b, w),
-                super::sqrt_f64(&mut b, w),
+                super::div_f64(&mut b, w, w, Round::Nearest),
+                super::div_f64(&mut b, w, w, Round::Plus),
+                super::rcp_f64(&mut b, w, Round::Zero),
+                super::sqrt_f64(&mut b, w, Round::Minus),
             ];
             let single = super::Mode::ALL.map(|m| {
                 [super::div_f32(&mut b, x, x, m), super::rcp_f32(&mut b, x, m), super::sqrt_f32(&mut b, x, m)]
@@ -186,9 +186,9 @@ mod tests {
 
     #[test]
     fn double_precision_is_exact() {
-        let div = compile(2, super::div_f64);
-        let rcp = compile(2, |b, x, _| super::rcp_f64(b, x));
-        let sqrt = compile(2, |b, x, _| super::sqrt_f64(b, x));
+        let div = compile(2, |b, x, y| super::div_f64(b, x, y, Round::Nearest));
+        let rcp = compile(2, |b, x, _| super::rcp_f64(b, x, Round::Nearest));
+        let sqrt = compile(2, |b, x, _| super::sqrt_f64(b, x, Round::Nearest));
         let mut state = 3;
         for k in 0..60_000 {
             let error = k % 3 - 1;
@@ -202,5 +202,77 @@ mod tests {
             check(&rcp, 1.0 / x, "rcp.rn.f64");
             check(&sqrt, x.sqrt(), "sqrt.rn.f64");
         }
+    }
+
+    /// The directed results enclose the exact one: down ≤ nearest ≤ up, at most one unit apart, equal exactly
+    /// where the remainder is zero, and toward zero is the one nearer to it.
+    #[test]
+    fn double_precision_encloses() {
+        let modes = [Round::Minus, Round::Plus, Round::Zero];
+        let div = modes.map(|m| compile(2, move |b, x, y| super::div_f64(b, x, y, m)));
+        let rcp = modes.map(|m| compile(2, move |b, x, _| super::rcp_f64(b, x, m)));
+        let sqrt = modes.map(|m| compile(2, move |b, x, _| super::sqrt_f64(b, x, m)));
+        let mut state = 5;
+        for k in 0..40_000 {
+            let (mut x, y) = (float64(&mut state), float64(&mut state));
+            if k % 4 == 0 {
+                // An exact quotient, and an exact root; or next to one.
+                let short = |v: f64| f64::from_bits(v.to_bits() & !0x3ff_ffff);
+                x = if k % 8 == 0 { short(x) * short(y) } else { short(x) * short(x) };
+                x = f64::from_bits(x.to_bits() ^ u64::from(k % 16 == 4));
+            }
+            for (f, exact, nearest) in [
+                (&div, exact_quotient(x, y), x / y),
+                (&rcp, exact_quotient(1.0, x), 1.0 / x),
+                (&sqrt, exact_root(x), x.sqrt()),
+            ] {
+                let call = |c: &Compiled| f64::from_bits(c.call(x.to_bits(), y.to_bits(), k % 3 - 1));
+                let [down, up, zero] = [call(&f[0]), call(&f[1]), call(&f[2])];
+                if nearest.is_nan() {
+                    assert!(down.is_nan() && up.is_nan() && zero.is_nan());
+                    continue;
+                }
+                assert!(down <= nearest && nearest <= up, "{x:e} {y:e}: {down:e} {nearest:e} {up:e}");
+                assert!(down == nearest || up == nearest, "{x:e} {y:e}: {down:e} {nearest:e} {up:e}");
+                assert!(down == up || down.next_up() == up, "{x:e} {y:e}: {down:e} {nearest:e} {up:e}");
+                let toward = if nearest.is_sign_negative() { up } else { down };
+                assert_eq!(zero.to_bits(), toward.to_bits(), "{x:e} {y:e}");
+                if let Some(exact) = exact {
+                    assert_eq!(down == up, exact, "{x:e} {y:e}: {down:e} {nearest:e} {up:e}");
+                }
+            }
+        }
+        // Exact and inexact where it is known.
+        let call = |c: &Compiled, x: f64, y: f64| f64::from_bits(c.call(x.to_bits(), y.to_bits(), 0));
+        assert_eq!([call(&div[0], 6.0, 3.0), call(&div[1], 6.0, 3.0)], [2.0, 2.0]);
+        assert!(call(&div[0], 1.0, 3.0) < call(&div[1], 1.0, 3.0));
+        assert_eq!([call(&sqrt[0], 9.0, 0.0), call(&sqrt[1], 9.0, 0.0)], [3.0, 3.0]);
+        assert!(call(&sqrt[0], 2.0, 0.0) < call(&sqrt[1], 2.0, 0.0));
+        let least = f64::from_bits(1);
+        assert_eq!([0, 1, 2].map(|k| call(&div[k], least, -2.0).to_bits()), [1 << 63 | 1, 1 << 63, 1 << 63]);
+        assert_eq!([0, 1, 2].map(|k| call(&div[k], f64::MAX, 0.5)), [f64::MAX, f64::INFINITY, f64::MAX]);
+    }
+
+    /// A significand as an integer, and its exponent; none of 0, infinity and NaN.
+    fn whole(x: f64) -> Option<(u64, i32)> {
+        let (e, f) = ((x.to_bits() >> 52 & 0x7ff) as i32, x.to_bits() & ((1 << 52) - 1));
+        let (m, e) = if e == 0 { (f, -1074) } else { (f | 1 << 52, e - 1075) };
+        (x.is_finite() && m != 0).then(|| (m >> m.trailing_zeros(), e + m.trailing_zeros() as i32))
+    }
+
+    /// Whether `x / y` is a number of the format.
+    fn exact_quotient(x: f64, y: f64) -> Option<bool> {
+        let ((m, e), (n, f)) = (whole(x)?, whole(y)?);
+        let (q, e) = (m / n, e - f);
+        let bits = 64 - q.leading_zeros() as i32;
+        // Overflow is not exact, and is not told from infinity here.
+        (bits + e <= 1024).then_some(m % n == 0 && e >= -1074)
+    }
+
+    /// Whether `sqrt(x)` is.
+    fn exact_root(x: f64) -> Option<bool> {
+        let (m, e) = whole(x)?;
+        let m = if e & 1 == 0 { m } else { 2 * m };
+        Some(m.isqrt() * m.isqrt() == m)
     }
 }

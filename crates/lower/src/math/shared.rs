@@ -21,10 +21,10 @@ pub enum Shared {
         signed: bool,
     },
     /// Any binary64 division.
-    DivF64,
+    DivF64(Round),
     /// Square roots of binary64 numbers that are small or special.
-    SqrtF64,
-    /// Their reciprocals.
+    SqrtF64(Round),
+    /// Their reciprocals, approximately.
     RsqrtF64,
     /// Any binary32 division.
     DivF32(Mode),
@@ -36,34 +36,39 @@ pub enum Shared {
 
 use Shared::{DivF32, DivF64, RcpF32, RsqrtF64, SqrtF32, SqrtF64, Wide};
 
+/// The roundings: in PTX, in names.
+const ROUNDS: [(M, &str, Round); 4] = [
+    (M::rn, "rn", Round::Nearest),
+    (M::rz, "rz", Round::Zero),
+    (M::rm, "rm", Round::Minus),
+    (M::rp, "rp", Round::Plus),
+];
+
 /// All of them; the place in it is the bit in [`Function::shared_paths`].
 fn all() -> impl Iterator<Item = Shared> {
     let wide =
         [Want::Quotient, Want::Remainder].map(|want| [false, true].map(|signed| Wide { want, signed }));
-    [DivF64, SqrtF64, RsqrtF64]
+    let double = ROUNDS.map(|(_, _, r)| [DivF64(r), SqrtF64(r)]);
+    [RsqrtF64]
         .into_iter()
-        .chain(wide.into_iter().flatten())
+        .chain(wide.into_iter().chain(double).flatten())
         .chain(Mode::ALL.into_iter().flat_map(|m| [DivF32(m), RcpF32(m), SqrtF32(m)]))
 }
 
 impl Shared {
     fn name(self) -> String {
-        let single = |what: &str, m: Mode| {
-            let round = match m.round {
-                Round::Nearest => "rn",
-                Round::Zero => "rz",
-                Round::Minus => "rm",
-                Round::Plus => "rp",
-            };
-            format!("{what}_{round}{}_f32", if m.ftz { "_ftz" } else { "" })
+        let rounded = |what: &str, round: Round, rest: &str| {
+            let (_, name, _) = ROUNDS.into_iter().find(|(_, _, r)| *r == round).expect("one of all");
+            format!("{what}_{name}{rest}")
         };
+        let single = |what: &str, m: Mode| rounded(what, m.round, if m.ftz { "_ftz_f32" } else { "_f32" });
         let name = match self {
             Wide { want, signed } => {
                 let what = if want == Want::Quotient { "div" } else { "rem" };
                 format!("{what}_{}64", if signed { "s" } else { "u" })
             }
-            DivF64 => "div_f64".into(),
-            SqrtF64 => "sqrt_f64".into(),
+            DivF64(r) => rounded("div", r, "_f64"),
+            SqrtF64(r) => rounded("sqrt", r, "_f64"),
             RsqrtF64 => "rsqrt_f64".into(),
             DivF32(m) => single("div", m),
             RcpF32(m) => single("rcp", m),
@@ -76,11 +81,11 @@ impl Shared {
         match self {
             DivF32(_) => (1, 2),
             RcpF32(_) | SqrtF32(_) => (1, 1),
-            Wide { .. } | DivF64 => (2, 2),
-            SqrtF64 | RsqrtF64 => (2, 1),
+            Wide { .. } | DivF64(_) => (2, 2),
+            SqrtF64(_) | RsqrtF64 => (2, 1),
         }
     }
-    fn bit(self) -> u32 {
+    fn bit(self) -> u64 {
         1 << all().position(|s| s == self).expect("one of all")
     }
     /// How many uses make it worth a function. A call is about five instructions, and takes registers from what lives
@@ -98,13 +103,8 @@ impl Shared {
     /// Which an instruction may need.
     fn of(inst: &Inst) -> Option<Shared> {
         let constant = || matches!(inst.operands.get(2), Some(ptx::Operand::Int(_)));
-        let nearest = || inst.has(M::rn) || inst.op == P::rsqrt;
-        let mode = || {
-            let rounds =
-                [(M::rn, Round::Nearest), (M::rz, Round::Zero), (M::rm, Round::Minus), (M::rp, Round::Plus)];
-            let round = rounds.into_iter().find_map(|(m, r)| inst.has(m).then_some(r))?;
-            Some(Mode { round, ftz: inst.has(M::ftz) })
-        };
+        let round = || ROUNDS.into_iter().find_map(|(m, _, r)| inst.has(m).then_some(r));
+        let mode = || Some(Mode { round: round()?, ftz: inst.has(M::ftz) });
         Some(match (inst.op, inst.ty(0)?) {
             (P::div | P::rem, t @ (Type::u64 | Type::s64)) if !constant() => Wide {
                 want: if inst.op == P::div { Want::Quotient } else { Want::Remainder },
@@ -113,8 +113,8 @@ impl Shared {
             (P::div, Type::f32) => DivF32(mode()?),
             (P::rcp, Type::f32) => RcpF32(mode()?),
             (P::sqrt, Type::f32) => SqrtF32(mode()?),
-            (P::div | P::rcp, Type::f64) if nearest() => DivF64,
-            (P::sqrt, Type::f64) if nearest() => SqrtF64,
+            (P::div | P::rcp, Type::f64) => DivF64(round()?),
+            (P::sqrt, Type::f64) => SqrtF64(round()?),
             (P::rsqrt, Type::f64) if !inst.has(M::ftz) => RsqrtF64,
             _ => return None,
         })
@@ -123,8 +123,8 @@ impl Shared {
     fn expand(self, b: &mut Builder<'_>, args: &[Value]) -> Value {
         match (self, args) {
             (Wide { want, signed }, [n, d]) => int::div_64_wide(b, *n, *d, want, signed),
-            (DivF64, [x, y]) => f64::div_f64_any(b, *x, *y),
-            (SqrtF64, [x]) => f64::sqrt_f64_any(b, *x),
+            (DivF64(r), [x, y]) => f64::div_f64_any(b, *x, *y, r),
+            (SqrtF64(r), [x]) => f64::sqrt_f64_any(b, *x, r),
             (RsqrtF64, [x]) => f64::rsqrt_f64_any(b, *x),
             (DivF32(m), [x, y]) => f32::div_f32_any(b, *x, *y, m),
             (RcpF32(m), [x]) => f32::rcp_f32_any(b, *x, m),
@@ -135,8 +135,8 @@ impl Shared {
 }
 
 /// Those that are worth a function, as [`Function::shared_paths`] has them: enough of these instructions may need it.
-pub fn wanted<'i>(insts: impl Iterator<Item = &'i Inst>) -> u32 {
-    let mut times = [0; u32::BITS as usize];
+pub fn wanted<'i>(insts: impl Iterator<Item = &'i Inst>) -> u64 {
+    let mut times = [0; u64::BITS as usize];
     insts.filter_map(Shared::of).for_each(|s| times[s.bit().trailing_zeros() as usize] += 1);
     all().zip(times).filter(|(s, times)| *times >= s.worth()).map(|(s, _)| s.bit()).sum()
 }
