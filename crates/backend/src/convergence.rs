@@ -3,7 +3,7 @@
 //!
 //! Every divergent branch with an immediate postdominator Y asks for a meeting at Y. Where all its lanes
 //! surely come through one block D (which dominates the branches that meet at Y, and lies in no loop that
-//! leaves Y out), BSSY stands at the end of D and BSYNC on the edges into Y. EXIT takes a lane out of all
+//! leaves Y out, and no way leads back from Y between them), BSSY stands at the end of D and BSYNC on the edges into Y. EXIT takes a lane out of all
 //! barriers, so ways that end the thread need not meet. Where a meeting cannot be arranged surely (irreducible
 //! flow, endless loops), or must not be (lanes on the way wait for others, `waits.rs`), the lanes simply stay
 //! apart. So no lane at a BSYNC waits for one that waits for anything but its own work. docs/convergence.md tells
@@ -57,7 +57,7 @@ pub fn run(func: &mut Function) -> Result<(), Error> {
     let trimmed = without_early_exits(func, &cfg);
     let post = PostDom::new(&trimmed);
     let uniformity = Uniformity::new(func, &cfg);
-    let divided = lanes_of_several_masks(func, &uniformity);
+    let divided = lanes_of_several_masks(func, &uniformity)?;
     let parts = |func: &Function, b: Block| splits(func, b) && uniformity.is_divergent_branch(b);
     let mut branches: SecondaryMap<Block, Vec<Block>> = SecondaryMap::new();
     for &b in &cfg.rpo {
@@ -117,26 +117,31 @@ pub fn run(func: &mut Function) -> Result<(), Error> {
     gather(func, &divergent, &bodies, &divided)
 }
 
-/// The WARPSYNCs of lanes that do something apart from those of other masks; where all lanes surely have the same one, they
-/// become others.
-fn lanes_of_several_masks(func: &mut Function, uniformity: &Uniformity) -> FxHashSet<Inst> {
+/// The WARPSYNCs of lanes that do something apart from those of other masks; where all lanes surely have the same one, or
+/// what they did is gone because nobody needs it, they become others.
+fn lanes_of_several_masks(func: &mut Function, uniformity: &Uniformity) -> Result<FxHashSet<Inst>, Error> {
     let mut found = FxHashSet::default();
-    for (i, d) in func.insts.iter_mut() {
-        if d.op != Op::Sass(Opcode::WARPSYNC) || !d.mods.has(Mod::EXCLUSIVE) {
-            continue;
-        }
-        let one = match d.operands.get(1) {
-            Some(Operand::Imm(_)) => true,
-            Some(Operand::Reg(r)) => r.reg.value().is_some_and(|v| !uniformity.is_divergent(v)),
-            _ => false,
-        };
-        if one {
-            d.mods.remove(Mod::EXCLUSIVE);
-        } else {
-            found.insert(i);
+    let mut together = Vec::new();
+    for &b in &func.layout {
+        for (at, &i) in func.blocks[b].insts.iter().enumerate() {
+            let d = &func.insts[i];
+            if d.op != Op::Sass(Opcode::WARPSYNC) || !d.mods.has(Mod::EXCLUSIVE) {
+                continue;
+            }
+            let one = match d.operands.get(1) {
+                Some(Operand::Imm(_)) => true,
+                Some(Operand::Reg(r)) => r.reg.value().is_some_and(|v| !uniformity.is_divergent(v)),
+                _ => false,
+            };
+            if one || !meetings::is_of_those_here(func, b, at)? {
+                together.push(i);
+            } else {
+                found.insert(i);
+            }
         }
     }
-    found
+    together.into_iter().for_each(|i| func.insts[i].mods.remove(Mod::EXCLUSIVE));
+    Ok(found)
 }
 
 /// Whether the instruction is a WARPSYNC of all lanes.
@@ -438,8 +443,10 @@ impl Graph<'_> {
             }
         }
         let body = BlockSet::new(body, self.func.blocks.len());
+        // A lane that has met and comes back in behind BSSY, by another way around a loop, would wait with nothing set.
+        let returns = |b: Block| b != d && self.cfg.preds[b].iter().any(|p| !body.contains(*p));
         match () {
-            () if again || !reaches => Err(Obstacle::Leaks),
+            () if again || !reaches || body.iter().any(returns) => Err(Obstacle::Leaks),
             () if waits || !self.spins.among(&body, Some(meet)).is_empty() => Err(Obstacle::Waits),
             () => Ok(body),
         }

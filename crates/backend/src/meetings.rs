@@ -74,6 +74,14 @@ fn rest(func: &Function, b: Block, at: usize) -> Result<Rest, Error> {
     Ok(Rest { kind: Kind::bare(), between: 0 })
 }
 
+/// Whether what follows the marked WARPSYNC at `at` is done by all lanes that are there, whatever their masks.
+///
+/// # Errors
+/// On code that is not as lowering makes it.
+pub fn is_of_those_here(func: &Function, b: Block, at: usize) -> Result<bool, Error> {
+    Ok(rest(func, b, at)?.kind.is_of_those_here())
+}
+
 impl Sites {
     /// Finds them; `None` if there is none.
     ///
@@ -293,11 +301,13 @@ pub fn call(func: &mut Function, b: Block, site: Inst) -> Result<(), Error> {
     if kind != Kind::bare() {
         together.push(after.remove(0));
         let second = |d: &InstData| match d.op {
-            Op::Sass(Opcode::VOTE) => d.mods.has(MARK),
+            Op::Sass(Opcode::VOTE) => kind.tells_lanes() && d.mods.has(MARK),
             Op::Sass(Opcode::B2R) => kind.has_barrier_result(),
             _ => false,
         };
-        let place = after.iter().take(2).position(|i| second(&func.insts[*i]));
+        // What comes behind another WARPSYNC belongs to that.
+        let mut own = after.iter().take_while(|i| func.insts[**i].op != Op::Sass(Opcode::WARPSYNC));
+        let place = own.position(|i| second(&func.insts[*i]));
         match place {
             Some(k) => together.push(after.remove(k)),
             None if kind.has_barrier_result() => return Err(internal("no result of a barrier")),

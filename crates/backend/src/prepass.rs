@@ -273,6 +273,9 @@ impl<'a> Pass<'a> {
     fn nodes(&mut self, func: &Function, region: &[Inst], condition: &[u32]) -> Vec<Node> {
         let mut nodes: Vec<Node> = Vec::with_capacity(region.len());
         let mut accesses = order::Accesses::default();
+        // The last instruction whose result depends on which lanes execute it, or on what others hold: they keep their order, so
+        // that what belongs to a WARPSYNC stays in front of what belongs to the next.
+        let mut collective: Option<u32> = None;
         // For each lane that the region writes, the instruction.
         let mut written: Vec<u32> = Vec::new();
         for (k, i) in (0u32..).zip(region) {
@@ -288,6 +291,9 @@ impl<'a> Pass<'a> {
                 }
             }
             if let Op::Sass(op) = d.op {
+                if op.info().lanes != sass::Lanes::Own {
+                    node.preds.extend(collective.replace(k).map(|before| (before, 1)));
+                }
                 let ordered = ori::order_is_ours(op) && d.mods.has(sass::Mod::STRONG);
                 if let Some(a) = order::access(op, &d.mods, &d.operands, ordered, contents) {
                     accesses.add(k, a, |before| node.preds.push((before, 1)));

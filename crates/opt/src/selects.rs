@@ -111,7 +111,7 @@ fn is_difference(d: &InstData, x: &Operand, y: &Operand) -> bool {
     }
     let pt = |n: usize, not: bool| is_pred(&d.operands[n], Name::Phys(Reg::PT), not);
     let negative = match y {
-        Operand::Reg(r) => Operand::Reg(RegOp { neg: !r.neg, ..r.clone() }),
+        Operand::Reg(r) => Operand::Reg(RegOp { neg: !r.neg, ..*r }),
         Operand::Imm(n) => Operand::Imm(n.wrapping_neg()),
         _ => return false,
     };

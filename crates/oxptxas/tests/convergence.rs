@@ -134,6 +134,21 @@ const BODIES: &[(&str, &str)] = &[
     setp.lt.u32 %p4, %id, 32; @!%p4 bra E; barrier.red.popc.u32 %r2, 1, 32, %p2; st.global.u32 [%out], %r2;
     E: st.global.u32 [%out+4], %id; ret;",
     ),
+    (
+        "a loop that goes on from two places",
+        "
+    ld.global.u32 %r2, [%in]; mad.lo.u32 %r2, %id, 1664525, %r2; mov.u32 %r3, 0;
+    L: add.u32 %r3, %r3, 1; mul.lo.u32 %r2, %r2, 1664525; add.u32 %r2, %r2, 1013904223; shr.u32 %r4, %r2, 28;
+    setp.lt.u32 %p4, %r4, 5; @%p4 bra L; setp.gt.u32 %p5, %r4, 13; @%p5 bra E; xor.b32 %r2, %r2, 0x5555; bra L;
+    E: st.global.u32 [%out], %r3; bar.sync 0; ret;",
+    ),
+    (
+        "a loop that goes on from two places, each for its lanes",
+        "
+    mov.u32 %r4, 35; L: sub.u32 %r4, %r4, 1; setp.gt.and.s32 %p4, %r4, 0, %p3; @%p4 bra L;
+    sub.u32 %r4, %r4, 1; setp.le.s32 %p5, %r4, 0; @%p5 bra E; @!%p3 bra L;
+    E: st.global.u32 [%out], %r4; bar.sync 0; ret;",
+    ),
 ];
 
 /// Lanes that meet at different instructions: name, body.
@@ -344,6 +359,26 @@ const ELECTIONS: &[(&str, &str)] = &[
     ),
 ];
 
+/// What nobody needs the result of, and votes that belong to their own meeting.
+const LEFTOVERS: &[(&str, &str)] = &[
+    (
+        "vote of all named by a register behind a shuffle at another place",
+        "
+    and.b32 %r11, %id, 6; setp.ne.u32 %p4, %r11, 0; mov.u32 %r7, 0; vote.sync.ballot.b32 %r6, %p3, -1; not.b32 %r12, %r6;
+    @!%p3 bra M; vote.sync.ballot.b32 %r10, %p4, %r6; @!%p4 bra L; vote.sync.ballot.b32 %r7, %p2, %r10;
+    L: shfl.sync.idx.b32 %r8, %r2, %r1, 31, %r6; vote.sync.all.pred %p5, %p4, %r6; selp.u32 %r9, 1, 0, %p5;
+    add.u32 %r9, %r9, %r7; st.global.u32 [%out], %r9; ret;
+    M: shfl.sync.idx.b32 %r9, %r1, %r1, 31, %r12; st.global.u32 [%out], %r9; ret;",
+    ),
+];
+
+/// The same from sm_80 on.
+const UNUSED: &[(&str, &str)] = &[(
+    "reduction of lanes named by a register, of no use",
+    "
+    vote.sync.ballot.b32 %r3, %p2, -1; @!%p2 bra E; redux.sync.add.u32 %r2, %id, %r3; E: st.global.u32 [%out], %id; ret;",
+)];
+
 /// Targets, and the PTX version to ask for.
 const TARGETS: [(&str, &str); 5] =
     [("sm_75", "7.0"), ("sm_80", "7.0"), ("sm_90", "8.0"), ("sm_100", "8.6"), ("sm_120", "9.0")];
@@ -353,7 +388,8 @@ fn code_ends_and_agrees() {
     let of =
         |bodies: &'static [(&str, &str)], least| bodies.iter().map(move |(name, body)| (*name, *body, least));
     let mut wrong = Vec::new();
-    for (name, body, least) in of(BODIES, 75).chain(meetings()) {
+    for (name, body, least) in of(BODIES, 75).chain(of(LEFTOVERS, 75)).chain(of(UNUSED, 80)).chain(meetings())
+    {
         for (arch, source) in sources(body, least) {
             for opt_level in [0, 3] {
                 let settings = Settings { opt_level, ..Settings::new(Target::parse(arch).unwrap()) };
