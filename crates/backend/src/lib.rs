@@ -19,6 +19,7 @@ pub mod schedule;
 pub mod timing;
 pub mod units;
 pub mod waits;
+pub mod zero;
 
 use ori::{Function, Manager, Phase};
 use sass::target::{HARDWARE_REGISTERS, LEAST_REGISTERS};
@@ -178,7 +179,10 @@ fn named_barriers(insts: &[sass::Inst]) -> Option<u32> {
 /// Orders the instructions and covers their hazards.
 pub fn schedule_and_cover(machine: &mut machine::Machine, manager: &mut Manager<'_>, serial: bool) {
     if !serial && manager.admits(Phase::LateArchOptimizeSecond, 2) {
-        manager.run(Phase::LateArchOptimizeSecond, machine, balance::run);
+        manager.run(Phase::LateArchOptimizeSecond, machine, |m| {
+            zero::run(m);
+            balance::run(m);
+        });
     }
     if !serial && manager.admits(Phase::PostSchedule, 1) {
         manager.run(Phase::PostSchedule, machine, schedule::run);

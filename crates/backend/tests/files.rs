@@ -1,7 +1,7 @@
 //! File tests: `files/NAME.ori` starts with `// test PASS` and holds functions in Ori's text form; the result
 //! of the pass stands beside it in `NAME.out`. `UPDATE_EXPECT=1 cargo test -p backend` writes the results.
 
-use backend::{balance, convergence, emit, hazards, legalize, machine, prepass, regalloc, schedule};
+use backend::{balance, convergence, emit, hazards, legalize, machine, prepass, regalloc, schedule, zero};
 use ori::{Manager, Plan};
 use std::fmt::Write;
 use std::path::Path;
@@ -51,6 +51,11 @@ fn run(pass: &str, mut func: ori::Function) -> String {
         "balance" => {
             let mut m = machine::lower(&func, func.local_size).unwrap();
             balance::run(&mut m);
+            m.to_string()
+        }
+        "zero" => {
+            let mut m = machine::lower(&func, func.local_size).unwrap();
+            zero::run(&mut m);
             m.to_string()
         }
         "schedule" => {
