@@ -21,6 +21,7 @@ pub mod uniform_constants;
 pub mod unite_halves;
 pub mod unroll;
 pub mod uses;
+pub mod vectorize;
 pub mod wide_add;
 
 use ori::{Analyses, Changed, Function, Manager, Phase};
@@ -87,6 +88,7 @@ pub static PASSES: &[Pass] = &[
     analysed(Phase::GeneralOptimizeLate, 2, copy_prop::run),
     pass(Phase::OriPerformLiveDeadThird, 0, ori::dead::remove),
     analysed(Phase::OriDoPredication, 2, |f, _| Changed::graph(predication::run(f))),
+    analysed(Phase::LateVectorization, 2, vectorize::run),
     pass(Phase::LateOriCommoning, 2, selects::run),
     analysed(Phase::GeneralOptimizeLate2, 2, copy_prop::run),
     pass(Phase::SinkCodeIntoBlock, 2, ori::dead::remove),

@@ -54,6 +54,12 @@ impl Bits {
         let known = (self.zeros | self.ones) & (other.zeros | other.ones) & (carries_0 | carries_1);
         Bits { zeros: !least & known, ones: least & known }
     }
+    fn shifted_left(self, n: u32) -> Bits {
+        Bits { zeros: self.zeros << n | ((1u64 << n) - 1) as u32, ones: self.ones << n }
+    }
+    fn shifted_right(self, n: u32) -> Bits {
+        Bits { zeros: self.zeros >> n | !(u32::MAX >> n), ones: self.ones >> n }
+    }
     fn low_zeros(n: u32) -> Bits {
         Bits { zeros: 1u32.checked_shl(n).map_or(u32::MAX, |b| b - 1), ones: 0 }
     }
@@ -268,6 +274,27 @@ impl KnownBits {
                 product.plus(of(4), Bits::constant(0))
             }
             Op::Sass(Opcode::SEL) if bare => of(1).or(of(2)),
+            // `SHF.L.U32 r, x, n, RZ` and `SHF.R.U32.HI r, RZ, n, x`.
+            Op::Sass(Opcode::SHF) if d.mods.0[..] == [Mod::L, Mod::U32] => match (of(1), of(2).number()) {
+                (Bits::NONE, _) => Bits::NONE,
+                (x, Some(n @ 0..32)) => x.shifted_left(n),
+                _ => Bits::UNKNOWN,
+            },
+            Op::Sass(Opcode::SHF) if d.mods.0[..] == [Mod::R, Mod::U32, Mod::HI] => {
+                match (of(1).number(), of(2).number(), of(3)) {
+                    (_, _, Bits::NONE) => Bits::NONE,
+                    (Some(0), Some(n @ 0..32), x) => x.shifted_right(n),
+                    _ => Bits::UNKNOWN,
+                }
+            }
+            // `LEA r, PT, x, y, RZ, n`: x shifted, and y.
+            Op::Sass(Opcode::LEA) if bare => match (&d.operands[..], of(2), of(3)) {
+                (_, Bits::NONE, _) | (_, _, Bits::NONE) => Bits::NONE,
+                ([_, _, _, _, _, Operand::Imm(n @ 0..32), _], x, y) => {
+                    x.shifted_left(*n).plus(y, Bits::constant(0))
+                }
+                _ => Bits::UNKNOWN,
+            },
             Op::Sass(Opcode::S2R) => match d.operands[1] {
                 // No CTA has more threads than this in a direction.
                 Operand::Special(SpecialReg::SR_TID_X | SpecialReg::SR_TID_Y) => below(1024),

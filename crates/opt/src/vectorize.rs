@@ -1,0 +1,234 @@
+//! Loads of neighbouring words of shared memory become one load of two or four words, where the address is known to be a
+//! multiple of that, as ptxas has it.
+
+use ori::{Analyses, Block, Changed, Function, Inst, InstData, Macro, Name, Op, Operand, Value, operand};
+use rustc_hash::{FxHashMap, FxHashSet};
+use sass::memory::{MemoryEffect, MemoryEffects, MemorySpace};
+use sass::{AddrWidth, Effect, Mod, Mods, Opcode, RegOp};
+use smallvec::{SmallVec, smallvec};
+
+/// Loads of one block further apart than this stay what they are: their results would be in registers for long.
+const DISTANCE: usize = 96;
+
+/// The pass.
+pub fn run(func: &mut Function, analyses: &Analyses) -> Changed {
+    let loads = |d: &InstData| d.op == Op::Sass(Opcode::LDS);
+    let mut insts = func.layout.iter().flat_map(|b| &func.blocks[*b].insts);
+    if !insts.any(|i| loads(&func.insts[*i])) {
+        return Changed::Nothing;
+    }
+    let known = analyses.known_bits(func);
+    // What a base is a multiple of, at most 16.
+    let alignment = |base: Name| match base {
+        Name::Val(v) => known.alignment(v).min(16),
+        Name::Part(..) | Name::Phys(_) => 4,
+    };
+    let mut changed = false;
+    for b in func.layout.clone() {
+        let groups = groups(func, b, &alignment);
+        changed |= !groups.is_empty();
+        apply(func, b, &groups);
+    }
+    Changed::instructions(changed)
+}
+
+/// A load of shared memory.
+struct Load {
+    /// Its place in the block.
+    at: usize,
+    inst: Inst,
+    result: Value,
+    /// First byte and number of words.
+    offset: i32,
+    words: u8,
+}
+
+/// Loads that become one, by their places in memory.
+struct Group {
+    base: Name,
+    loads: SmallVec<[Load; 4]>,
+}
+
+fn load(func: &Function, at: usize, inst: Inst) -> Option<(Name, Load)> {
+    let d = &func.insts[inst];
+    let words = match d.mods.0[..] {
+        [] => 1,
+        [Mod::_64] => 2,
+        _ => return None,
+    };
+    if d.op != Op::Sass(Opcode::LDS) || !d.is_unguarded() {
+        return None;
+    }
+    let [
+        Operand::Reg(RegOp { reg: Name::Val(result), .. }),
+        Operand::Addr { desc: None, base: Some(base), width: AddrWidth::R32, uniform: None, offset },
+    ] = &d.operands[..]
+    else {
+        return None;
+    };
+    Some((*base, Load { at, inst, result: *result, offset: *offset, words }))
+}
+
+/// Whether loads of shared memory behind it may see something else than those before.
+fn separates(d: &InstData) -> bool {
+    let Op::Sass(op) = d.op else { return matches!(d.op, Op::Macro(m) if !m.is_copy() && m != Macro::Undef) };
+    let info = op.info();
+    match info.effect {
+        Effect::Pure => false,
+        Effect::Memory => match info.accesses {
+            MemoryEffects::Accesses(all) => {
+                d.mods.has(Mod::STRONG)
+                    || all
+                        .iter()
+                        .any(|a| a.effect != MemoryEffect::Read && a.space.overlaps(MemorySpace::Shared))
+            }
+            MemoryEffects::None | MemoryEffects::Fence => true,
+        },
+        Effect::State | Effect::Order | Effect::Sync(_) | Effect::Control(_) => true,
+    }
+}
+
+/// The groups of a block.
+fn groups(func: &Function, b: Block, alignment: &impl Fn(Name) -> u32) -> Vec<Group> {
+    let mut found = Vec::new();
+    let mut open: FxHashMap<Name, Vec<Load>> = FxHashMap::default();
+    let mut order: Vec<Name> = Vec::new();
+    let mut close = |open: &mut FxHashMap<Name, Vec<Load>>, order: &mut Vec<Name>| {
+        for base in order.drain(..) {
+            pack(base, open.remove(&base).unwrap_or_default(), alignment(base), &mut found);
+        }
+    };
+    for (at, &i) in func.blocks[b].insts.iter().enumerate() {
+        if let Some((base, l)) = load(func, at, i) {
+            let list = open.entry(base).or_default();
+            if list.is_empty() {
+                order.push(base);
+            }
+            list.push(l);
+        } else if separates(&func.insts[i]) {
+            close(&mut open, &mut order);
+        }
+    }
+    close(&mut open, &mut order);
+    found
+}
+
+/// Puts loads at one base together, four words first.
+fn pack(base: Name, mut loads: Vec<Load>, alignment: u32, out: &mut Vec<Group>) {
+    loads.sort_by_key(|l| (l.offset, l.at));
+    // The second load of a place is a copy of the first for others to find.
+    loads.dedup_by_key(|l| l.offset);
+    for words in [4u8, 2] {
+        let bytes = 4 * u32::from(words);
+        if alignment < bytes {
+            continue;
+        }
+        let mut rest: Vec<Load> = Vec::new();
+        let mut row: SmallVec<[Load; 4]> = SmallVec::new();
+        let covered = |row: &[Load]| row.iter().map(|l| l.words).sum::<u8>();
+        for l in loads {
+            let next = row.first().map(|f| f.offset + 4 * i32::from(covered(&row)));
+            let near = |row: &[Load]| row.iter().all(|o| o.at.abs_diff(l.at) <= DISTANCE);
+            let starts = l.offset.rem_euclid(bytes as i32) == 0;
+            if next != Some(l.offset) || covered(&row) + l.words > words || !near(&row) {
+                rest.extend(std::mem::take(&mut row));
+                if !starts {
+                    rest.push(l);
+                    continue;
+                }
+            }
+            row.push(l);
+            if covered(&row) == words {
+                let row = std::mem::take(&mut row);
+                if row.len() > 1 {
+                    out.push(Group { base, loads: row });
+                } else {
+                    rest.extend(row);
+                }
+            }
+        }
+        rest.extend(row);
+        rest.sort_by_key(|l| (l.offset, l.at));
+        loads = rest;
+    }
+}
+
+/// Puts one load where the first of each group is, and takes the results from it.
+fn apply(func: &mut Function, b: Block, groups: &[Group]) {
+    if groups.is_empty() {
+        return;
+    }
+    let mut first: FxHashMap<Inst, Vec<Inst>> = FxHashMap::default();
+    let mut gone: FxHashSet<Inst> = FxHashSet::default();
+    for g in groups {
+        let Some(head) = g.loads.iter().min_by_key(|l| l.at) else { continue };
+        let words: u8 = g.loads.iter().map(|l| l.words).sum();
+        let d = func.insts[head.inst].clone();
+        let file = func.values[head.result].file;
+        let all = func.add_value(file, words);
+        let offset = g.loads[0].offset;
+        let address =
+            Operand::Addr { desc: None, base: Some(g.base), width: AddrWidth::R32, uniform: None, offset };
+        let mods: &[Mod] = if words == 4 { &[Mod::_128] } else { &[Mod::_64] };
+        let load = InstData { mods: Mods::of(mods), operands: smallvec![operand(all), address], ..d.clone() };
+        let mut new = vec![func.insts.push(load)];
+        let mut at = 0;
+        for l in &g.loads {
+            let parts = (at..at + l.words).map(|k| operand(Name::Part(all, k)));
+            let op = if l.words == 1 { Macro::Copy } else { Macro::Collect };
+            let operands = std::iter::once(operand(l.result)).chain(parts).collect();
+            let copy =
+                InstData { op: Op::Macro(op), mods: Mods::none(), operands, ..func.insts[l.inst].clone() };
+            new.push(func.insts.push(copy));
+            gone.insert(l.inst);
+            at += l.words;
+        }
+        first.insert(head.inst, new);
+    }
+    let insts = std::mem::take(&mut func.blocks[b].insts);
+    for i in insts {
+        if let Some(new) = first.remove(&i) {
+            func.blocks[b].insts.extend(new);
+        } else if !gone.contains(&i) {
+            func.blocks[b].insts.push(i);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The function after the pass; v1 is a multiple of 16, v0 of nothing.
+    fn after(body: &str) -> String {
+        let text = format!(
+            "function k sm_90 entry local=0 shared=0 barriers=0 regs=255 {{\nblock0:\n    v0:R = S2R SR_TID.X\n    \
+             v1:R = SHF.L.U32 v0, 0x4, RZ\n{body}    exit\n}}\n"
+        );
+        let mut f = ori::parse::parse(&text).unwrap_or_else(|e| panic!("{e}: {text}"));
+        _ = run(&mut f, &Analyses::default());
+        ori::verify::verify(&f).unwrap_or_else(|e| panic!("{e:?}: {f}"));
+        f.to_string()
+    }
+
+    #[test]
+    fn neighbours_are_loaded_together() {
+        let use_all = "    STS [v0], v2\n    STS [v0], v3\n    STS [v0], v4\n    STS [v0], v5\n";
+        let loads = |base: &str, offsets: [i32; 4]| -> String {
+            let line = |k: usize| format!("    v{}:R = LDS [{base}+{:#x}]\n", k + 2, offsets[k]);
+            (0..4).map(line).collect::<String>() + use_all
+        };
+        let four = after(&loads("v1", [0x20, 0x2c, 0x24, 0x28]));
+        assert!(four.contains("LDS.128 [v1+0x20]") && four.matches("LDS").count() == 1, "{four}");
+        let two = after(&loads("v1", [0x24, 0x28, 0x2c, 0x30]));
+        assert!(two.contains("LDS.64 [v1+0x28]") && two.matches("LDS").count() == 3, "{two}");
+        assert_eq!(after(&loads("v0", [0, 4, 8, 12])).matches("LDS [").count(), 4);
+        // Not past a store.
+        let past = "    v2:R = LDS [v1+0x0]\n    STS [v0], v2\n    v3:R = LDS [v1+0x4]\n    STS [v0], v3\n";
+        assert_eq!(after(past).matches("LDS [").count(), 2);
+        // A pair and two words.
+        let mixed = "    v2:R2 = LDS.64 [v1+0x10]\n    v3:R = LDS [v1+0x18]\n    v4:R = LDS [v1+0x1c]\n    STS.64 [v1], v2\n    \
+                     STS [v0], v3\n    STS [v0], v4\n";
+        assert!(after(mixed).contains("LDS.128 [v1+0x10]"), "{}", after(mixed));
+    }
+}
