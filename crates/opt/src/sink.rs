@@ -30,7 +30,8 @@ pub fn run(func: &mut Function, analyses: &Analyses) -> Changed {
             meet[v] = Some(meet[v].map_or(b, |c| dom.common(c, b)));
         }
     };
-    for &b in &func.layout {
+    // Blocks that nothing comes to have no place among the dominators, and no say.
+    for &b in analyses.cfg(func).rpo.iter() {
         for &i in &func.blocks[b].insts {
             if home[i].is_none() {
                 func.insts[i].for_each_use(|n| read(&mut meet, n, b));

@@ -22,6 +22,22 @@ fn counting(name: &str, signed: bool, start: i64, step: i64, cmp: &str, bound: i
     )
 }
 
+/// What goes on behind a loop of one round leaves blocks that nothing comes to, with readers of constants.
+#[test]
+fn rounds_that_nothing_comes_to() {
+    let source = ".version 8.0\n.target sm_75\n.address_size 64\n.visible .entry k(.param .u64 out, .param .u32 n)\n{\n\
+        .reg .pred p<4>; .reg .b32 r<5>; .reg .b64 d;\n\
+        ld.param.u64 d, [out]; ld.param.u32 r0, [n];\n\
+        mov.b32 r1, 0xfffffffe; setp.gt.u32 p0, r1, 0xfffffff4; not.b32 r2, r0; mov.b32 r3, 2;\n\
+        @!p0 bra L37;\nsub.u32 r3, r3, 1;\nL37: sub.u32 r3, r3, 1;\nsetp.eq.u32 p1, r3, 0;\n@p1 bra L34;\n\
+        setp.ne.u32 p2, r2, 57;\n@!p2 bra L41;\nL41:\nL34: st.global.b32 [d+4], r2;\nret;\n}\n";
+    let module = ptx::parse(source).unwrap();
+    for arch in ["sm_75", "sm_90", "sm_120"] {
+        let output = compile(source, "k.ptx", &Settings::new(Target::parse(arch).unwrap())).unwrap();
+        assert!(matches!(kernel(&module, source, &output.cubin, "k", 0..4), Verdict::Same), "{arch}");
+    }
+}
+
 /// What a loop goes around, besides what counts.
 const BODIES: &[&str] = &[
     "",
