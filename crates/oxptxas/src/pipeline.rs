@@ -127,10 +127,23 @@ impl Failure {
         self.render_as(Style::Rich, program)
     }
 
+    pub(crate) fn new(diagnostics: Vec<Diagnostic>, file: &str, source: &str) -> Failure {
+        Failure { diagnostics, file: file.into(), source: source.into() }
+    }
+
     /// The messages as text in a style.
     pub fn render_as(&self, style: Style, program: &str) -> String {
         let lines = LineIndex::new(&self.source);
-        let one = |d: &Diagnostic| d.render_as(style, program, &self.file, &self.source, &lines);
+        self.render_with(style, program, |d| d.render_as(style, program, &self.file, &self.source, &lines))
+    }
+
+    /// The messages, each as `one` has it.
+    pub(crate) fn render_with(
+        &self,
+        style: Style,
+        program: &str,
+        one: impl Fn(&Diagnostic) -> String,
+    ) -> String {
         let mut out: String = self.diagnostics.iter().map(one).collect();
         if style == Style::Json {
             return out;
@@ -358,6 +371,12 @@ fn convention_of(module: &mut Module, settings: &Settings) -> Result<(Vec<String
     let elsewhere = !functions::externs(module, module.funcs.keys()).is_empty();
     if convention::several_results(module).next().is_some() && (indirect || elsewhere) {
         return refuse("'Indirect Functions or Extern Functions' requires ABI".into());
+    }
+    if convention::several_results(module).next().is_some() {
+        let recursive = lower::CallGraph::new(module).recursive(module);
+        if let Some((_, f)) = module.funcs.iter().find(|(id, _)| recursive.contains(*id)) {
+            return refuse(format!("Function '{}' is recursive", f.name));
+        }
     }
     if let Some(f) = functions::without_code(module) {
         return refuse(format!("Unresolved extern function '{}'", f.name));

@@ -98,6 +98,20 @@ fn what_the_convention_has_no_place_for() {
     );
     assert_eq!(whole(&two), "");
     assert_eq!(object(&two).unwrap_err(), "'Compile only(-c)' requires ABI");
+    // Without the convention predicates are passed as well, whichever function it is, and nothing calls itself.
+    let two_of = |results: &str, body: &str| {
+        format!(
+            ".func ({results}) f(.reg .b32 c) {{ mov.b32 a, c; setp.eq.u32 b, c, 0; {body} ret; }}\n{}",
+            ".func g(.reg .pred p) { ret; }\n.func (.reg .pred q) h(.reg .pred p) { not.pred q, p; ret; }\n"
+        )
+    };
+    let call = ".visible .entry k() { .reg .pred p<2>; .reg .b32 r<2>; call (r0, p0), f, (r1); call g, (p0); call (p1), h, (p0); ret; }\n";
+    let of_predicate = two_of(".reg .b32 a, .reg .pred b", "");
+    assert_eq!(whole(&format!("{of_predicate}{call}")), "");
+    let one = ".func g(.reg .pred p) { ret; }\n.visible .entry k() { .reg .pred p; call g, (p); ret; }\n";
+    assert_eq!(whole(one), narrow);
+    let recursive = two_of(".reg .b32 a, .reg .pred b", "call (a, b), f, (c);");
+    assert_eq!(whole(&recursive), "Function 'f' is recursive");
     let in_memory = ".visible .func (.param .b32 a, .param .b32 b) f() { ret; }\n";
     assert_eq!(whole(in_memory), "Multiple return parameters require .register state space");
 }

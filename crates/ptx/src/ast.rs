@@ -271,6 +271,8 @@ pub struct FuncAttrs {
 pub struct Body {
     /// Registers.
     pub regs: PrimaryMap<RegId, Reg>,
+    /// The first component of each vector register, which the others follow, and how many there are.
+    pub vectors: Vec<(RegId, u8)>,
     /// Variables declared inside, of any space but `.reg`.
     pub vars: Vec<VarId>,
     /// Labels.

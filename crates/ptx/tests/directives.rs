@@ -289,9 +289,14 @@ fn vector_registers_are_passed_by_name() {
         ))
     };
     assert!(accepts("call (w), f, (v, 5);"));
-    for call in
-        ["call (w), f, ({r1, r2}, r3);", "call ({r1, r2}), f, (v, r3);", "call (w), f, (v.x, v.y, r3);"]
-    {
+    for call in [
+        "call (w), f, ({r1, r2}, r3);",
+        "call ({r1, r2}), f, (v, r3);",
+        "call (w), f, (v.x, v.y, r3);",
+        "call (r1, r2), f, (v, r3);",
+        "call (w), f, (r1, r2, r3);",
+        "call (w), f, (r1, v);",
+    ] {
         assert!(!accepts(call), "{call}");
     }
 }

@@ -349,6 +349,27 @@ impl Checker<'_> {
         }
     }
 
+    /// Whether a call passes vector registers where the function has them, and nothing else there.
+    fn vectors_whole(&self, body: &Body, mut formals: &[VarId], actuals: &[Operand]) -> bool {
+        let mut at = 0;
+        while !formals.is_empty() {
+            let wanted = self.module.components(formals);
+            let given = match actuals.get(at) {
+                Some(Operand::Reg(r)) => {
+                    let found = body.vectors.binary_search_by_key(r, |(first, _)| *first);
+                    found.map_or(1, |i| usize::from(body.vectors[i].1))
+                }
+                _ => 1,
+            };
+            if given != wanted {
+                return false;
+            }
+            at += wanted;
+            formals = &formals[wanted..];
+        }
+        true
+    }
+
     /// What a call passes against the parameters of a function that it may call.
     fn arguments(
         &mut self,
@@ -364,7 +385,9 @@ impl Checker<'_> {
         } else {
             arguments.len() == callee.params.len()
         };
-        if callee.returns.len() != returns.len() || !counts {
+        let whole = self.vectors_whole(body, &callee.returns, returns)
+            && self.vectors_whole(body, &callee.params, arguments);
+        if callee.returns.len() != returns.len() || !counts || !whole {
             let note = format!(
                 "'{}' takes {} and returns {}; this call gives {} and takes {}",
                 callee.name,
@@ -386,7 +409,10 @@ impl Checker<'_> {
             );
             return self.error(inst.span, message);
         }
-        let predicate = |p: &VarId| self.module.vars[*p].ty == Type::pred;
+        // Where a function has several results, there is no convention, and predicates are passed as well.
+        let module = self.module;
+        let several = |f: &Func| f.returns.len() > module.components(&f.returns);
+        let predicate = |p: &VarId| module.vars[*p].ty == Type::pred && !module.funcs.values().any(several);
         let abi = "In ABI compilation,";
         if callee.params.iter().any(predicate) {
             let what = "passing predicate, 8-bit and 16-bit parameters to device functions is not supported";

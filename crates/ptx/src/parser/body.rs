@@ -229,6 +229,7 @@ fn new_registers(body: &mut Body, name: &str, ty: Type, vector: u8) -> RegId {
     for c in &COMPONENTS[1..usize::from(vector)] {
         body.regs.push(component(c));
     }
+    body.vectors.push((first, vector));
     first
 }
 
@@ -277,7 +278,10 @@ impl<'s> Parser<'s> {
                     let first = regs.next().expect("a component");
                     match 1 + regs.count() {
                         1 => Local::Reg(first),
-                        n => Local::Vector(first, n as u8),
+                        n => {
+                            state.body.vectors.push((first, n as u8));
+                            Local::Vector(first, n as u8)
+                        }
                     }
                 } else {
                     Local::Var(v)
