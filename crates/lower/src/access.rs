@@ -41,8 +41,6 @@ pub enum Order {
     Weak,
     /// Strong, at this scope; also `.volatile` and the caching operators that bypass caches.
     Strong(Scope),
-    /// `.mmio`: once, at the system's scope.
-    Mmio,
     /// `.acquire`
     Acquire(Scope),
     /// `.release`
@@ -55,7 +53,6 @@ impl Order {
     fn scope(self) -> Option<Scope> {
         match self {
             Order::Weak => None,
-            Order::Mmio => Some(Scope::Sys),
             Order::Strong(s) | Order::Acquire(s) | Order::Release(s) | Order::AcqRel(s) => Some(s),
         }
     }
@@ -72,6 +69,8 @@ pub struct Access {
     pub signed: bool,
     /// Memory order.
     pub order: Order,
+    /// `.mmio`: once, and as wide as it says.
+    pub mmio: bool,
     /// Eviction priority: `EF`, `EL`, `LU`, `EU`, `NA`.
     pub evict: Option<Mod>,
     /// How much the L2 cache fetches: `LTC64B`, `LTC128B`, `LTC256B`.
@@ -142,7 +141,7 @@ fn mods(sm: u8, a: &Access, load: bool) -> Mods {
                 m.push(Mod::CONSTANT);
             }
             if let Some(s) = a.order.scope() {
-                let word = if a.order == Order::Mmio { Mod::MMIO } else { Mod::STRONG };
+                let word = if a.mmio { Mod::MMIO } else { Mod::STRONG };
                 m.extend([word, scope_mod(sm, s)]);
             } else if sm == 75 {
                 m.push(Mod::SYS);
@@ -241,7 +240,7 @@ pub fn after(b: &mut Builder<'_>, order: Order, guard: Guard) {
     match order {
         Order::Acquire(Scope::Cta) | Order::AcqRel(Scope::Cta) => stay_apart(b),
         Order::Acquire(_) | Order::AcqRel(_) => invalidate(b, guard),
-        Order::Weak | Order::Strong(_) | Order::Mmio | Order::Release(_) => {}
+        Order::Weak | Order::Strong(_) | Order::Release(_) => {}
     }
 }
 
@@ -441,6 +440,7 @@ pub fn cas_loop(
         size: 4 * a.words,
         signed: false,
         order: Order::Weak,
+        mmio: false,
         evict: None,
         prefetch: None,
         constant: false,

@@ -504,6 +504,7 @@ impl Lower<'_, '_> {
             size: 4 * spec.words,
             signed: false,
             order: Order::Weak,
+            mmio: false,
             evict: None,
             prefetch: None,
             constant: false,

@@ -389,6 +389,7 @@ impl Lower<'_, '_> {
             size: 4,
             signed: false,
             order: Order::Weak,
+            mmio: false,
             evict: None,
             prefetch: None,
             constant: false,

@@ -64,9 +64,6 @@ fn access_of(inst: &Statement<'_>, space: AccessSpace, size: u8, signed: bool) -
         Order::Weak
     } else if inst.has(M::_async) {
         Order::Release(scope(inst))
-    } else if inst.has(M::mmio) {
-        inst.moot(&[M::relaxed, M::sys]);
-        Order::Mmio
     } else if inst.has(M::volatile) {
         Order::Strong(Scope::Sys)
     } else if inst.has(M::relaxed) {
@@ -93,7 +90,9 @@ fn access_of(inst: &Statement<'_>, space: AccessSpace, size: u8, signed: bool) -
         })
     });
     let constant = inst.has(M::nc);
-    Access { space, size, signed, order, evict, prefetch: prefetch_size(inst), constant }
+    // Asynchronous stores are other instructions.
+    let mmio = !inst.has(M::_async) && inst.has(M::mmio);
+    Access { space, size, signed, order, mmio, evict, prefetch: prefetch_size(inst), constant }
 }
 
 /// How much the L2 cache is asked to fetch.
@@ -201,7 +200,7 @@ impl Lower<'_, '_> {
         }
         let signed = t.is_signed() && dsts.len() == 1;
         let acc = access_of(inst, space, total as u8, signed);
-        let address = self.address(inst, a, space, acc.order != Order::Mmio)?;
+        let address = self.address(inst, a, space, !acc.mmio)?;
         if let [Some(d)] = dsts[..]
             && t.bits <= 64
             && self.shape(d).width == t.width()
@@ -444,7 +443,7 @@ impl Lower<'_, '_> {
             });
         }
         let acc = access_of(inst, space, total as u8, false);
-        let address = self.address(inst, a, space, acc.order != Order::Mmio)?;
+        let address = self.address(inst, a, space, !acc.mmio)?;
         access::before(&mut self.b, acc.order, self.guard);
         access::store(&mut self.b, &acc, address, data, self.guard);
         Ok(())

@@ -30,6 +30,7 @@ fn shared(size: u8) -> Access {
         size,
         signed: false,
         order: Order::Weak,
+        mmio: false,
         evict: None,
         prefetch: None,
         constant: false,

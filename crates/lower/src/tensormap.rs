@@ -34,7 +34,16 @@ fn stride(n: u32) -> [Bits; 2] {
 
 /// An access to a word.
 fn word(space: Space) -> Access {
-    Access { space, size: 4, signed: false, order: Order::Weak, evict: None, prefetch: None, constant: false }
+    Access {
+        space,
+        size: 4,
+        signed: false,
+        order: Order::Weak,
+        mmio: false,
+        evict: None,
+        prefetch: None,
+        constant: false,
+    }
 }
 
 /// The address that many bytes on.

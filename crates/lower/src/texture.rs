@@ -575,6 +575,7 @@ impl Lower<'_, '_> {
                 size: 4,
                 signed: false,
                 order: Order::Weak,
+                mmio: false,
                 evict: None,
                 prefetch: None,
                 constant: true,

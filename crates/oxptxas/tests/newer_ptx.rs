@@ -162,3 +162,38 @@ fn products_of_binary64_are_rounded_as_they_say() {
         }
     }
 }
+
+/// A load that acquires and a store that releases, of which there is to be just one each.
+#[test]
+fn ordered_accesses_of_devices() {
+    let statement = "ld.mmio.acquire.sys.global.b32 r4, [d1]; st.mmio.release.sys.global.b32 [d1], r4;";
+    for arch in ["sm_75", "sm_80", "sm_90", "sm_120"] {
+        let source = of_two("9.3", "sm_75", statement);
+        same(&source, arch);
+        let settings = Settings::new(Target::parse(arch).unwrap());
+        let output =
+            compile(&source, "k.ptx", &settings).unwrap_or_else(|f| panic!("{}", f.render("oxptxas")));
+        let image = cubin::read::read(&output.cubin).unwrap();
+        let words = image.kernels["k"].code.iter().enumerate();
+        let target = Target::parse(arch).unwrap();
+        let insts: Vec<_> = words.map(|(k, w)| sass::decode(*w, target, 16 * k as i64).unwrap()).collect();
+        let of = |op: Opcode| insts.iter().filter(|i| i.op == op).count();
+        assert_eq!([of(Opcode::CCTL), of(Opcode::MEMBAR)], [1, 1], "{arch}");
+        assert_eq!(insts.iter().filter(|i| i.mods.has(Mod::MMIO)).count(), 2, "{arch}");
+    }
+}
+
+/// A function with two results, one of them a predicate.
+#[test]
+fn predicates_as_results() {
+    let two = ".func (.reg .b32 a, .reg .pred b) f(.reg .b32 x, .reg .pred p)\n\
+               { add.u32 a, x, 1; @p add.u32 a, a, 16; setp.gt.s32 b, x, 0; ret; }\n";
+    let statement =
+        "{ .reg .pred p<2>; setp.gt.s32 p0, r3, 0; call (r4, p1), f, (r2, p0); @p1 add.u32 r4, r4, 256; }";
+    for arch in ["sm_75", "sm_90", "sm_120"] {
+        same(
+            &of_two("8.0", "sm_75", statement).replace(".visible .entry", &format!("{two}.visible .entry")),
+            arch,
+        );
+    }
+}

@@ -412,5 +412,6 @@ impl Lower<'_, '_> {
 
 /// An access without order.
 fn plain(space: access::Space, size: u8) -> Access {
-    Access { space, size, signed: false, order: Order::Weak, evict: None, prefetch: None, constant: false }
+    let (order, mmio) = (Order::Weak, false);
+    Access { space, size, signed: false, order, mmio, evict: None, prefetch: None, constant: false }
 }
