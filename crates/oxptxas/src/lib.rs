@@ -20,6 +20,7 @@ mod facts;
 pub mod files;
 mod functions;
 mod gradients;
+pub mod inputs;
 pub mod knobs;
 mod limits;
 pub mod listing;

@@ -88,3 +88,87 @@ fn compiling_inside_of_a_pool_takes_no_other_work_of_the_pool() {
     });
     assert!(compiled.iter().all(|ok| *ok));
 }
+
+/// Several input files are one module; each has its own variables, and messages name the file that they are about.
+#[test]
+fn several_input_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let module = |header: &str, text: &str| format!("{header}\n.address_size 64\n{text}\n");
+    let kernel = |name: &str, body: &str| {
+        format!(
+            ".visible .entry {name}(.param .u64 p) {{\n.reg .b64 d; .reg .b32 r;\nld.param.u64 d, [p];\n{body}\nret; }}"
+        )
+    };
+    let old = "// a\n.version 7.0 .target sm_75";
+    let files = [
+        ("a", module(old, &kernel("a", "mov.u32 r, 1; st.global.u32 [d], r;"))),
+        (
+            "b",
+            module(
+                ".version 8.7\n.target sm_80",
+                &kernel("b", "mov.u32 r, %dynamic_smem_size; st.global.u32 [d], r;"),
+            ),
+        ),
+        ("c", module(old, &kernel("c", "mov.u32 r, 3; st.global.u32 [d], r;"))),
+        ("f", module(old, ".visible .func f() { ret; }")),
+        ("uses", module(old, &format!(".visible .func f();\n{}", kernel("u", "call f;")))),
+        ("own", module(old, &format!(".func f();\n{}", kernel("o", "call f;")))),
+        (
+            "s",
+            module(
+                old,
+                &format!(".extern .shared .align 16 .b8 s[];\n{}", kernel("s1", "st.shared.u32 [s], 1;")),
+            ),
+        ),
+        (
+            "t",
+            module(
+                old,
+                &format!(".extern .shared .align 16 .b8 s[];\n{}", kernel("s2", "st.shared.u32 [s], 1;")),
+            ),
+        ),
+        ("x", module(old, ".global .u32 x = 1;")),
+        ("reads", module(old, &kernel("r", "ld.global.u32 r, [x];"))),
+        ("bad", module(old, &kernel("bad", "bogus;"))),
+        ("debug", module(".version 8.0\n.target sm_75, texmode_independent", "")),
+    ];
+    for (name, text) in &files {
+        std::fs::write(path(name), text).unwrap();
+    }
+    let out = path("out.cubin");
+    let run = |arch: &str, names: &[&str]| {
+        let _ = std::fs::remove_file(&out);
+        let result = oxptxas()
+            .args(["-arch", arch, "-o"])
+            .arg(&out)
+            .args(names.iter().map(|n| path(n)))
+            .output()
+            .unwrap();
+        let said =
+            String::from_utf8(result.stderr).unwrap().replace(&format!("{}/", folder.path().display()), "");
+        let kernels = std::fs::read(&out).map(|bytes| {
+            cubin::read::read(&bytes).unwrap().kernels.keys().cloned().collect::<Vec<_>>().join(" ")
+        });
+        (kernels.unwrap_or_default(), said)
+    };
+    assert_eq!(run("sm_90", &["a", "c"]), ("a c".into(), String::new()));
+    assert_eq!(run("sm_90", &["a", "b"]).0, "a b");
+    assert_eq!(run("sm_90", &["uses", "f"]), ("u".into(), String::new()));
+    assert_eq!(run("sm_90", &["own", "f"]).1, "oxptxas fatal   : Unresolved extern function 'f'\n");
+    assert_eq!(run("sm_90", &["s", "t"]), ("s1 s2".into(), String::new()));
+    let (none, said) = run("sm_90", &["a", "a"]);
+    assert!(
+        none.is_empty() && said.starts_with("oxptxas a, line 4; error   : Duplicate definition"),
+        "{said}"
+    );
+    let (none, said) = run("sm_90", &["a", "bad"]);
+    assert!(none.is_empty() && said.starts_with("oxptxas bad, line 7; error   : Not a name"), "{said}");
+    assert!(run("sm_90", &["x", "reads"]).1.contains("reads, line 7; error   : Unknown symbol 'x'"));
+    assert!(
+        run("sm_90", &["x", "x"]).1.contains("x, line 4; error   : Variable 'x' in more than one input file")
+    );
+    assert!(run("sm_90", &["a", "debug"]).1.contains("debug, line 2; error   : Conflicting .target option"));
+    assert_eq!(run("sm_75", &["a", "b"]).0, "");
+    assert!(run("sm_90", &["a", "missing"]).1.contains("Input file 'missing' could not be opened"));
+}

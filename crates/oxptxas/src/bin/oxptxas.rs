@@ -2,11 +2,12 @@
 
 use oxptxas::console::{show, tell};
 use oxptxas::directives::{Directives, cache_operator};
+use oxptxas::inputs::Inputs;
 use oxptxas::knobs::Knobs;
 use oxptxas::options::{CommandLine, help, leading_number, number};
 use oxptxas::timeline::Wanted;
-use oxptxas::{Settings, compile, files, pipeline};
-use ptx::{Diagnostic, LineIndex, Severity, Style};
+use oxptxas::{Failure, Settings, compile, files, pipeline};
+use ptx::{Diagnostic, Severity, Style};
 use sass::Target;
 use sass::target::LEAST_LIMIT;
 use std::ffi::OsString;
@@ -121,27 +122,28 @@ fn run(program: &str, arguments: &[OsString]) -> Result<(), String> {
             "Command line option '--legacy-bar-warp-wide-behavior' not supported for this '.target', will be ignored",
         )?;
     }
-    let [input] = &line.inputs[..] else {
-        return Err(fatal("More than one input file is not supported yet".into()));
-    };
     let aborted = || format!("{program} fatal   : Ptx assembly aborted due to errors\n");
-    let mut bytes = Vec::new();
-    let read = if input == "-" {
-        std::io::stdin().read_to_end(&mut bytes).map(drop)
-    } else {
-        std::fs::read(path_of(input)).map(|b| bytes = b)
-    };
-    read.map_err(|_| fatal(format!("Input file '{input}' could not be opened")) + &aborted())?;
-    let file = if input == "-" { "stdin" } else { input };
-    let source = String::from_utf8(bytes).map_err(|e| {
-        let at = e.utf8_error().valid_up_to();
-        let before = &e.as_bytes()[..at];
-        let row = before.iter().filter(|b| **b == b'\n').count() + 1;
-        let column = at - before.iter().rposition(|b| *b == b'\n').map_or(0, |i| i + 1) + 1;
-        let place = format!("{program} {file}, line {row}; fatal   : Parsing error: the file is not text\n");
-        place + &format!("    --> {file}:{row}:{column}\n") + &aborted()
-    })?;
-    let source = source.trim_end_matches('\0');
+    let mut inputs = Vec::new();
+    for input in &line.inputs {
+        let mut bytes = Vec::new();
+        let read = if input == "-" {
+            std::io::stdin().read_to_end(&mut bytes).map(drop)
+        } else {
+            std::fs::read(path_of(input)).map(|b| bytes = b)
+        };
+        read.map_err(|_| fatal(format!("Input file '{input}' could not be opened")) + &aborted())?;
+        let file = if input == "-" { "stdin" } else { input };
+        let source = String::from_utf8(bytes).map_err(|e| {
+            let at = e.utf8_error().valid_up_to();
+            let before = &e.as_bytes()[..at];
+            let row = before.iter().filter(|b| **b == b'\n').count() + 1;
+            let column = at - before.iter().rposition(|b| *b == b'\n').map_or(0, |i| i + 1) + 1;
+            let place =
+                format!("{program} {file}, line {row}; fatal   : Parsing error: the file is not text\n");
+            place + &format!("    --> {file}:{row}:{column}\n") + &aborted()
+        })?;
+        inputs.push((file.to_string(), source.trim_end_matches('\0').to_string()));
+    }
     let bounds: Vec<u32> = line.list("maxntid").iter().map(|n| leading_number(n)).collect();
     let maxntid = match bounds[..] {
         [_, _, _, _, ..] => {
@@ -204,13 +206,15 @@ fn run(program: &str, arguments: &[OsString]) -> Result<(), String> {
         None if std::io::stderr().is_terminal() => Style::Rich,
         None => Style::Plain,
     };
+    let inputs = Inputs::new(inputs, target, arch, style, program)?;
+    let (source, file) = (inputs.text(), inputs.name());
+    let failed = |f: Failure| inputs.render_failure(&f, style, program);
     let say = |warnings: &[Diagnostic]| -> Result<(), String> {
-        let lines = LineIndex::new(source);
         for d in warnings {
             let strict = line.has("warning-as-error") && d.severity == Severity::Warning;
             let severity = if strict { Severity::Error } else { d.severity };
             let d = Diagnostic { severity, ..d.clone() };
-            let text = d.render_as(style, program, file, source, &lines);
+            let text = inputs.render(&d, style, program);
             if strict {
                 return Err(text);
             }
@@ -221,11 +225,10 @@ fn run(program: &str, arguments: &[OsString]) -> Result<(), String> {
         Ok(())
     };
     if check_only {
-        let module =
-            pipeline::front_end(source, file, target, arch).map_err(|f| f.render_as(style, program))?;
+        let module = pipeline::front_end(source, file, target, arch).map_err(failed)?;
         return say(&ptx::check::warnings(&module));
     }
-    let output = compile(source, file, &settings).map_err(|f| f.render_as(style, program))?;
+    let output = compile(source, file, &settings).map_err(failed)?;
     say(&output.warnings)?;
     for k in &output.kernels {
         if line.has("warn-on-local-memory-usage") && k.frame != 0 {

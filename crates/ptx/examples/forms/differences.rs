@@ -116,7 +116,16 @@ const REASONS: &[Reason] = &[
     ),
 ];
 
-fn reason(case: &Case, is_taken: bool) -> Option<&'static str> {
+/// What we say of accesses by addresses that are too small, and why ptxas doesn't.
+const SMALL: (&str, &str) = (
+    "Program uses 32-bit address",
+    "ptxas refuses accesses by 32-bit addresses when it makes code, not when it only checks (`-arch=compute_…`), which is how forms are asked.",
+);
+
+fn reason(case: &Case, is_taken: bool, ours: Option<&str>) -> Option<&'static str> {
+    if is_taken && ours.is_some_and(|said| said.starts_with(SMALL.0)) {
+        return Some(SMALL.1);
+    }
     let found = REASONS.iter().find(|r| {
         r.taken == is_taken
             && r.op.iter().any(|op| case.statement.starts_with(op))
@@ -129,7 +138,7 @@ fn reason(case: &Case, is_taken: bool) -> Option<&'static str> {
 pub fn page(cases: &[(&Case, Option<&str>, Option<&str>)], all: usize) -> String {
     let mut groups: BTreeMap<(bool, &str), Vec<String>> = BTreeMap::new();
     for (case, theirs, ours) in cases {
-        let why = reason(case, theirs.is_none()).unwrap_or("Not explained yet.");
+        let why = reason(case, theirs.is_none(), *ours).unwrap_or("Not explained yet.");
         let said = theirs.or(*ours).unwrap_or_default();
         let line = format!("- `{}` ({}; {}): {said}", case.statement, case.header.arch(), case.kind);
         groups.entry((theirs.is_some(), why)).or_default().push(line);
