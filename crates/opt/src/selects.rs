@@ -2,31 +2,39 @@
 //! unsigned numbers is the smaller of `x - y` and `x`, which needs no condition. Both stand in every division of integers.
 
 use crate::sums::{Places, is_pred, is_zero, places, plain, terms, value_of};
+use cranelift_entity::SecondaryMap;
 use ori::{Function, Guard, InstData, Loc, Name, Op, Operand, Value, operand};
-use sass::{Mod, Mods, Opcode, Reg, RegOp};
+use sass::{Mod, Mods, Opcode, Reg, RegFile, RegOp, Role, Unit};
 use smallvec::{SmallVec, smallvec};
 
 /// The pass. What it takes the place of is left for dead code removal.
 pub fn run(func: &mut Function) -> bool {
     let at = places(func);
+    let total = crate::uses::count(func);
+    // Reads so far that are in the block at hand.
+    let mut so_far: SecondaryMap<Value, u32> = SecondaryMap::new();
     let mut changed = false;
     for b in func.layout.clone() {
-        for i in func.blocks[b].insts.clone() {
+        let insts = func.blocks[b].insts.clone();
+        for &i in &insts {
+            func.insts[i].for_each_use(|n| n.value().into_iter().for_each(|v| so_far[v] += 1));
             let Some(select) = select(&func.insts[i]) else { continue };
             let new = minimum(func, &at, &select).or_else(|| carry(func, &at, &select));
-            if let Some((op, mods, operands)) = new {
-                let loc: Loc = func.insts[i].loc;
-                let guard: Guard = func.insts[i].guard;
-                func.insts[i] = InstData {
-                    guard,
-                    op: Op::Sass(op),
-                    mods: Mods::of(mods),
-                    operands,
-                    kept: smallvec![],
-                    loc,
-                };
+            let (loc, guard): (Loc, Guard) = (func.insts[i].loc, func.insts[i].guard);
+            let new = match new {
+                Some((op, mods, operands)) => {
+                    let mods = Mods::of(mods);
+                    Some(InstData { guard, op: Op::Sass(op), mods, operands, kept: smallvec![], loc })
+                }
+                None => absorb(func, &at, &total, &so_far, &select),
+            };
+            if let Some(new) = new {
+                func.insts[i] = new;
                 changed = true;
             }
+        }
+        for &i in &insts {
+            func.insts[i].for_each_use(|n| n.value().into_iter().for_each(|v| so_far[v] = 0));
         }
     }
     changed
@@ -103,6 +111,54 @@ fn minimum(func: &Function, at: &Places, s: &Select) -> Replacement {
     Some((op, &[Mod::U32], smallvec![operand(s.result), x.clone(), s.yes.clone(), least]))
 }
 
+/// `p ? f(y) : x` of which nobody needs `x` or `f(y)` any more: f under a guard, in whose register `x` is already.
+fn absorb(
+    func: &Function,
+    at: &Places,
+    total: &SecondaryMap<Value, u32>,
+    so_far: &SecondaryMap<Value, u32>,
+    s: &Select,
+) -> Option<InstData> {
+    for (taken, other, not) in [(&s.yes, &s.no, false), (&s.no, &s.yes, true)] {
+        let (Some(made), Some(kept)) = (value_of(taken), value_of(other)) else { continue };
+        let Some((inst, ..)) = at[made] else { continue };
+        let d = &func.insts[inst];
+        let Op::Sass(op) = d.op else { continue };
+        let mut results = 0;
+        d.for_each_def(|n| results += u32::from(!matches!(n, Name::Phys(_))));
+        let plain = d.is_pure()
+            && d.is_unguarded()
+            && !op.info().uniform
+            && results == 1
+            && op.slots().iter().all(|slot| slot.role != Role::Both)
+            && func.values[made] == func.values[kept]
+            && func.values[kept].file == RegFile::R;
+        // A special register takes long, and products of 64 bits two registers.
+        let short = matches!(op.unit(), Unit::Alu | Unit::Fma | Unit::Imad);
+        if plain && short && total[made] == 1 && so_far[kept] == total[kept] {
+            let mut new = d.clone();
+            new.guard = Guard { pred: s.condition.into(), not };
+            let defs = (0..new.operands.len()).filter(|k| d.is_def(*k));
+            new.kept = defs
+                .map(|k| match &d.operands[k] {
+                    Operand::Reg(r) if r.reg == Name::Val(made) => Name::Val(kept),
+                    Operand::Reg(r) => r.reg,
+                    _ => Name::Phys(Reg::RZ),
+                })
+                .collect();
+            for o in &mut new.operands {
+                if let Operand::Reg(r) = o
+                    && r.reg == Name::Val(made)
+                {
+                    r.reg = Name::Val(s.result);
+                }
+            }
+            return Some(new);
+        }
+    }
+    None
+}
+
 /// Whether an instruction is `x - y`.
 fn is_difference(d: &InstData, x: &Operand, y: &Operand) -> bool {
     if d.op != Op::Sass(Opcode::IADD3) || !d.is_unguarded() || d.mods != Mods::none() || d.operands.len() != 8
@@ -145,10 +201,26 @@ mod tests {
         );
         assert!(after(80, &format!("{one}    v9:R = SEL v0, v3, !v2\n")).contains("v9:R = IADD3.X"));
         // Not where the condition is false: no instruction of ptxas's has a carry that is not one.
-        assert!(after(80, &format!("{one}    v9:R = SEL v0, v3, v2\n")).contains("v9:R = SEL"));
-        assert!(after(80, &format!("{one}    v9:R = SEL v3, v1, v2\n")).contains("v9:R = SEL"));
+        assert!(!after(80, &format!("{one}    v9:R = SEL v0, v3, v2\n")).contains("IADD3.X"));
+        assert!(!after(80, &format!("{one}    v9:R = SEL v3, v1, v2\n")).contains("IADD3.X"));
         let less = "    v3:R = IADD3 PT, PT, v0, 0xffffffff, RZ, !PT, !PT\n    v9:R = SEL v0, v3, v2\n";
         assert!(after(80, less).contains("IADD3.X PT, PT, v0, 0xffffffff, RZ, v2, !PT"));
+    }
+
+    #[test]
+    fn what_is_chosen_is_computed_under_a_guard() {
+        let sum = "    v4:R = IADD3 PT, PT, v1, 0x1000, RZ, !PT, !PT\n";
+        let chosen = after(80, &format!("{sum}    v9:R = SEL v4, v1, v2\n"));
+        assert!(chosen.contains("@v2 v9:R = IADD3 PT, PT, v1, 0x1000, RZ, !PT, !PT"), "{chosen}");
+        let other = after(80, &format!("{sum}    v9:R = SEL v1, v4, v2\n"));
+        assert!(other.contains("@!v2 v9:R = IADD3"), "{other}");
+        // Not where either is needed behind it.
+        for more in ["    STS [v0], v4\n", "    STS [v0], v1\n"] {
+            assert!(
+                after(80, &format!("{sum}    v9:R = SEL v4, v1, v2\n{more}")).contains("v9:R = SEL"),
+                "{more}"
+            );
+        }
     }
 
     #[test]
