@@ -1,9 +1,9 @@
 //! Results of which only one word is used: products of 64 bits become products of 32 or their upper halves, pairs of constants
 //! one constant. What they are made of is used in part alone then, too, so that whole chains of 64-bit arithmetic on
-//! addresses of 32 bits get narrow.
+//! addresses of 32 bits get narrow. Bits of factors that products of matrices do not read need not be cleared.
 
 use cranelift_entity::SecondaryMap;
-use ori::{Function, InstData, Name, Op, Operand, Value};
+use ori::{Function, Inst, InstData, Macro, Name, Op, Operand, Value};
 use sass::{Mod, Mods, Opcode, Reg, RegOp};
 
 /// How often a value is read whole, and each of its first two words alone.
@@ -15,6 +15,68 @@ struct Reads {
 
 /// The pass.
 pub fn run(func: &mut Function) -> bool {
+    words(func) | ignored_bits(func)
+}
+
+/// The bits of binary32 numbers that tf32 has, which products of such read alone.
+const TF32: u32 = 0xffff_e000;
+
+/// Takes away what clears bits that products of matrices do not read: as ptxas, where nothing else has the number.
+fn ignored_bits(func: &mut Function) -> bool {
+    let product =
+        |d: &InstData| matches!(d.op, Op::Sass(Opcode::HMMA | Opcode::HMMA_SP)) && d.mods.has(Mod::TF32);
+    let insts = || func.layout.iter().flat_map(|b| &func.blocks[*b].insts).map(|i| (*i, &func.insts[*i]));
+    if !insts().any(|(_, d)| product(d)) {
+        return false;
+    }
+    // The numbers without their mask, and of each tuple how often products read it as a factor.
+    let mut unmasked: SecondaryMap<Value, Option<Name>> = SecondaryMap::new();
+    let mut factors: SecondaryMap<Value, u32> = SecondaryMap::new();
+    for (_, d) in insts() {
+        if product(d) {
+            for o in &d.operands[1..=2] {
+                if let Operand::Reg(RegOp { reg: Name::Val(v), .. }) = o {
+                    factors[*v] += 1;
+                }
+            }
+        }
+        let masks = d.op == Op::Sass(Opcode::LOP3) && d.is_unguarded();
+        if let (true, [_, Operand::Reg(to), Operand::Reg(x), Operand::Imm(TF32), zero, Operand::Imm(0xc0), _]) =
+            (masks, &d.operands[..])
+            && let Name::Val(to) = to.reg
+            && *zero == ori::operand(Name::Phys(Reg::RZ))
+            && !x.not
+        {
+            unmasked[to] = Some(x.reg);
+        }
+    }
+    let uses = crate::uses::count(func);
+    let collects: Vec<Inst> = insts()
+        .filter(|(_, d)| match d.operands.first() {
+            Some(Operand::Reg(RegOp { reg: Name::Val(v), .. })) => {
+                matches!(d.op, Op::Macro(Macro::Collect | Macro::Copy))
+                    && factors[*v] != 0
+                    && factors[*v] == uses[*v]
+            }
+            _ => false,
+        })
+        .map(|(i, _)| i)
+        .collect();
+    let mut changed = false;
+    for i in collects {
+        func.insts[i].map_uses(|n| match n {
+            Name::Val(v) if unmasked[v].is_some() => {
+                changed = true;
+                unmasked[v].unwrap_or(n)
+            }
+            _ => n,
+        });
+    }
+    changed
+}
+
+/// Narrows what only one word is read of.
+fn words(func: &mut Function) -> bool {
     let mut reads: SecondaryMap<Value, Reads> = SecondaryMap::new();
     let count = |reads: &mut SecondaryMap<Value, Reads>, n: Name| match n {
         Name::Val(v) => reads[v].whole += 1,
