@@ -197,3 +197,17 @@ fn predicates_as_results() {
         );
     }
 }
+
+/// What is not known of newer PTX is an error that says so.
+#[test]
+fn newer_than_what_is_known() {
+    for statement in ["clmad.lo.u64 d1, d2, d3, d3;", "cvt.rn.satfinite.s2f6x2.f32 r1, r2, r3;"] {
+        let said = |version: &str| {
+            let source = of_two(version, "sm_100a", statement);
+            let failure = compile(&source, "k.ptx", &Settings::new(Target::parse("sm_100a").unwrap()));
+            failure.err().unwrap().render("oxptxas")
+        };
+        assert!(said("9.5").contains("since 9.0, only a part is known"), "{}", said("9.5"));
+        assert!(!said("9.0").contains("since 9.0"), "{}", said("9.0"));
+    }
+}
