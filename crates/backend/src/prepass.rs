@@ -4,8 +4,8 @@
 //! Each block is put in order from its end: while there is room, the instruction on the longest way from the block's
 //! start goes next, as late as its latency allows; where too many registers are live, the one that needs fewest more.
 //! The limit is what leaves room for all threads that a multiprocessor can hold. If some block needs more in any order,
-//! all get as much as the next step allows. A block keeps its order where the new one needs more than the limit and
-//! more than the old one.
+//! all get as much as the next step allows. A block whose new order needs more than the limit, and more than the old one, is put in
+//! order from its end with a lower limit, and from its start, near the old order; the shortest of what fits is taken, else the old one.
 
 use crate::liveness::{Lanes, Liveness, Ranges, for_each_def, for_each_use};
 use crate::schedule::{WINDOW, expected_latency};
@@ -26,6 +26,8 @@ const HEADROOM: i32 = 3;
 const STEP: i32 = 8;
 /// Instructions that are looked at for a file other than R.
 const LOOK: usize = 64;
+/// Instructions that are looked at for one that need not wait.
+const AHEAD: usize = 24;
 /// Files with limits, in the order of [`Counts`].
 const FILES: usize = 4;
 /// Registers of each file: R, P, UR, UP.
@@ -95,12 +97,42 @@ fn each(func: &Function, cfg: &Cfg, blocks: &[Block], registers: i32) -> (Vec<Sc
     let live = Liveness::new(func, cfg, &lanes);
     let mut pass = Pass::new(func, cfg, &lanes, &live);
     let limits = [registers, pass.limits[1], pass.limits[2], pass.limits[3]];
-    (blocks.iter().map(|b| pass.block(func, *b, limits)).collect(), limits)
+    let fitting = |b: &Block| {
+        let first = pass.block(func, *b, limits, Way::Back);
+        let over = first.most[0] - limits[0];
+        if over <= 0 || first.fits(&limits) || first.before[0] > limits[0] {
+            return first;
+        }
+        // Where registers are short, order is by them alone, but what was begun is live. So begin with that sooner; or stay near
+        // the old order, which has enough.
+        let mut best = first;
+        for (aim, way) in
+            [(limits[0] - over, Way::Back), (limits[0], Way::Forth), (limits[0] - over, Way::Forth)]
+        {
+            let s = pass.block(func, *b, [aim, limits[1], limits[2], limits[3]], way);
+            if s.fits(&limits) && (!best.fits(&limits) || s.length < best.length) {
+                best = s;
+            }
+        }
+        best
+    };
+    (blocks.iter().map(fitting).collect(), limits)
+}
+
+/// In what way a block is put in order.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// From its end, the longest way first.
+    Back,
+    /// From its start, in the old order as long as nothing waits.
+    Forth,
 }
 
 /// A block in a new order.
 struct Scheduled {
     insts: Vec<Inst>,
+    /// Cycles that it takes alone, about.
+    length: u32,
     /// The most registers live at once in it, and in the old order.
     most: Counts,
     before: Counts,
@@ -209,7 +241,7 @@ impl<'a> Pass<'a> {
     }
 
     /// Orders a block.
-    fn block(&mut self, func: &Function, b: Block, limits: Counts) -> Scheduled {
+    fn block(&mut self, func: &Function, b: Block, limits: Counts, way: Way) -> Scheduled {
         let data = &func.blocks[b];
         let mut end: SmallVec<[u32; 8]> = SmallVec::new();
         if let Some(n) = data.term.used_name() {
@@ -222,6 +254,7 @@ impl<'a> Pass<'a> {
         let live = self.live;
         live.live_out[b].iter().chain(&end).for_each(|l| self.set(*l, true));
         let (mut most, mut before) = (self.count, self.count);
+        let mut length = 0;
         let mut out: Vec<Inst> = Vec::with_capacity(data.insts.len());
         let mut at = data.insts.len();
         while at > 0 {
@@ -253,8 +286,21 @@ impl<'a> Pass<'a> {
                 .map(|l| (*l, self.is_live[*l as usize]))
                 .collect();
             nodes.iter().rev().for_each(|n| self.step(&n.defs, &n.uses, &mut before));
-            undo.into_iter().for_each(|(l, live)| self.set(l, live));
-            let order = self.order(&mut nodes, limits, &mut most);
+            let order = if way == Way::Forth {
+                let order = self.forth(&nodes, limits[0], &undo);
+                undo.into_iter().for_each(|(l, live)| self.set(l, live));
+                for k in order.iter().rev() {
+                    let n = &nodes[*k as usize];
+                    self.step(&n.defs, &n.uses, &mut most);
+                }
+                length += cycles(&nodes, order.iter().copied());
+                order.into_iter().rev().collect()
+            } else {
+                undo.into_iter().for_each(|(l, live)| self.set(l, live));
+                let order = self.order(&mut nodes, limits, &mut most);
+                length += cycles(&nodes, order.iter().rev().copied());
+                order
+            };
             out.extend(order.into_iter().map(|k| region[k as usize]));
             at = start;
         }
@@ -266,7 +312,7 @@ impl<'a> Pass<'a> {
             self.lanes.all(*p).for_each(|l| self.set(l, false));
         }
         debug_assert_eq!(self.count, [0; FILES], "{b} of {}: liveness", func.name);
-        Scheduled { insts: out, most, before }
+        Scheduled { insts: out, length, most, before }
     }
 
     /// The dependence graph of a region. `condition`: what the branch behind it reads.
@@ -358,21 +404,80 @@ impl<'a> Pass<'a> {
                 }
             }
             self.step(&node.defs, &node.uses, most);
-            for (p, latency) in node.preds {
-                let n = &mut nodes[p as usize];
+            for (p, latency) in &node.preds {
+                let n = &mut nodes[*p as usize];
                 n.ready = n.ready.max(cycle + latency);
                 n.succs -= 1;
                 if n.succs == 0 {
-                    self.admit(nodes, p, &mut list);
+                    self.admit(nodes, *p, &mut list);
                 }
             }
-            nodes[k as usize].uses = node.uses;
+            nodes[k as usize] = node;
             cycle += 1;
         }
         debug_assert_eq!(order.len(), nodes.len(), "dependences are acyclic");
         for l in nodes.iter().flat_map(|n| &n.uses) {
             self.local[*l as usize] = u32::MAX;
         }
+        order
+    }
+
+    /// Orders a region from its start, where the walk is: the first instruction of the old order that need not wait and for which there
+    /// are registers, then the first that waits least; where registers are short, the first of all. `end` has what lives
+    /// at the region's end.
+    fn forth(&mut self, nodes: &[Node], limit: i32, end: &[(u32, bool)]) -> Vec<u32> {
+        // How many instructions to come read a lane, by its number in the region; one more for what lives at the end.
+        let mut readers: Vec<u32> = Vec::new();
+        for (l, lives) in end {
+            if self.local[*l as usize] == u32::MAX {
+                self.local[*l as usize] = readers.len() as u32;
+                readers.push(u32::from(*lives));
+            }
+        }
+        for l in nodes.iter().flat_map(|n| &n.uses) {
+            readers[self.local[*l as usize] as usize] += 1;
+        }
+        let mut succs: Vec<SmallVec<[(u32, u32); 4]>> = vec![SmallVec::new(); nodes.len()];
+        let mut waits: Vec<u32> = vec![0; nodes.len()];
+        for (k, n) in (0u32..).zip(nodes) {
+            for (p, latency) in &n.preds {
+                succs[*p as usize].push((k, *latency));
+                waits[k as usize] += 1;
+            }
+        }
+        let mut at: Vec<u32> = vec![0; nodes.len()];
+        let mut open: BTreeSet<u32> = (0..nodes.len() as u32).filter(|k| waits[*k as usize] == 0).collect();
+        let general = |l: &&u32| self.file(**l) == Some(0);
+        let mut count = self.count[0];
+        let (mut order, mut cycle) = (Vec::with_capacity(nodes.len()), 0);
+        while let Some(&first) = open.first() {
+            let change = |k: u32| {
+                let n = &nodes[k as usize];
+                let left = |l: &u32| readers[self.local[*l as usize] as usize];
+                let more = n.defs.iter().filter(general).filter(|l| left(l) > 0).count();
+                more as i32 - n.uses.iter().filter(general).filter(|l| left(l) == 1).count() as i32
+            };
+            let room = |k: &u32| *k == first || count + change(*k).max(0) + HEADROOM <= limit;
+            let some = open.iter().copied().take(AHEAD);
+            let now = some.clone().filter(|k| at[*k as usize] <= cycle).find(room);
+            let k = now.or_else(|| some.filter(room).min_by_key(|k| at[*k as usize])).unwrap_or(first);
+            open.remove(&k);
+            order.push(k);
+            count += change(k);
+            for l in &nodes[k as usize].uses {
+                readers[self.local[*l as usize] as usize] -= 1;
+            }
+            let start = cycle.max(at[k as usize]);
+            cycle = start + 1;
+            for (s, latency) in &succs[k as usize] {
+                at[*s as usize] = at[*s as usize].max(start + latency);
+                waits[*s as usize] -= 1;
+                if waits[*s as usize] == 0 {
+                    open.insert(*s);
+                }
+            }
+        }
+        end.iter().for_each(|(l, _)| self.local[*l as usize] = u32::MAX);
         order
     }
 
@@ -417,6 +522,19 @@ impl<'a> Pass<'a> {
         }
         None
     }
+}
+
+/// Cycles from the first instruction of a region to its last in this order, where nothing else is in the way.
+fn cycles(nodes: &[Node], order: impl Iterator<Item = u32>) -> u32 {
+    let mut start: Vec<u32> = vec![0; nodes.len()];
+    let mut next = 0;
+    for k in order {
+        let ready = nodes[k as usize].preds.iter().map(|(p, latency)| start[*p as usize] + latency);
+        let at = ready.max().unwrap_or(0).max(next);
+        start[k as usize] = at;
+        next = at + 1;
+    }
+    next
 }
 
 /// By what an instruction is chosen where registers are short.
