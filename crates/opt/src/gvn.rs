@@ -3,12 +3,12 @@
 //! Walks the dominator tree with a scoped table; one pass, since values are visited after their operands in
 //! reverse postorder except around loops.
 
-use ori::{Analyses, Block, Changed, Editor, Function, InstData, Macro, Name, Op, Operand, Value};
+use ori::{Analyses, Block, Changed, Editor, Function, Guard, InstData, Macro, Name, Op, Operand, Value};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-/// What makes two instructions the same: operation, modifiers and sources.
-type Key = (Op, sass::Mods, SmallVec<[Operand; 6]>);
+/// What makes two instructions the same: operation, modifiers and sources, the guard, and what is kept where that does not hold.
+type Key = (Op, sass::Mods, SmallVec<[Operand; 6]>, Guard, SmallVec<[Name; 1]>);
 
 /// The pass.
 pub fn run(func: &mut Function, analyses: &Analyses) -> Changed {
@@ -20,7 +20,7 @@ pub fn run(func: &mut Function, analyses: &Analyses) -> Changed {
         while let Some(i) = at {
             at = e.next(i);
             let d = e.data(i);
-            if !d.is_pure() || !d.is_unguarded() || d.op == Op::Macro(Macro::Undef) {
+            if !d.is_pure() || d.op == Op::Macro(Macro::Undef) {
                 continue;
             }
             let Some((key, results)) = key(e.func(), d) else { continue };
@@ -55,7 +55,7 @@ fn key(func: &Function, d: &InstData) -> Option<(Key, SmallVec<[Value; 2]>)> {
             _ => sources.push(o.clone()),
         }
     }
-    (!results.is_empty()).then(|| ((d.op, d.mods.clone(), sources), results))
+    (!results.is_empty()).then(|| ((d.op, d.mods.clone(), sources, d.guard, d.kept.clone()), results))
 }
 
 #[cfg(test)]
