@@ -11,6 +11,7 @@ pub mod fold;
 pub mod gvn;
 pub mod narrow;
 pub mod predication;
+pub mod saturate;
 pub mod selects;
 pub mod setp_combine;
 pub mod shift_add;
@@ -89,7 +90,7 @@ pub static PASSES: &[Pass] = &[
     pass(Phase::OriPerformLiveDeadThird, 0, ori::dead::remove),
     analysed(Phase::OriDoPredication, 2, |f, _| Changed::graph(predication::run(f))),
     analysed(Phase::LateVectorization, 2, vectorize::run),
-    pass(Phase::LateOriCommoning, 2, selects::run),
+    pass(Phase::LateOriCommoning, 2, |f| selects::run(f) | saturate::run(f)),
     analysed(Phase::GeneralOptimizeLate2, 2, copy_prop::run),
     pass(Phase::SinkCodeIntoBlock, 2, ori::dead::remove),
     pass(Phase::ConvertToUniformReg, 2, uniform_constants::run),
