@@ -41,6 +41,8 @@ pub struct Spiller {
     pub store_bytes: u32,
     /// Bytes loaded by inserted instructions.
     pub load_bytes: u32,
+    /// Whether what is brought back serves to the next call or the block's end, as registers are short at calls only.
+    share: bool,
 }
 
 /// Whether an instruction can be repeated anywhere: it is always executed, writes one value and reads only
@@ -74,9 +76,13 @@ impl Spiller {
         let mut chosen = FixedBitSet::with_capacity(func.values.len());
         forced.iter().filter(|v| func.values[**v].file == file).for_each(|v| chosen.insert(v.index()));
         let known = ranges.get_or_insert_with(|| Ranges::new(func, cfg));
-        if !forced.is_empty() || most_needed(func, cfg, file, limit, known) > limit {
+        if !forced.is_empty() || most_needed(func, cfg, file, limit, known, true) > limit {
             self.choose(func, cfg, file, limit, known, &mut chosen);
         }
+        self.share = file == RegFile::UR
+            && forced.is_empty()
+            && !chosen.is_clear()
+            && 2 * most_needed(func, cfg, file, limit, known, false) <= limit;
         let any = !chosen.is_clear();
         if any {
             *ranges = None;
@@ -89,7 +95,7 @@ impl Spiller {
     /// registers are needed anywhere, as far as that helps.
     pub fn constants(func: &Function, cfg: &Cfg, limit: u32, ranges: &Ranges) -> FixedBitSet {
         let mut chosen = FixedBitSet::with_capacity(func.values.len());
-        if most_needed(func, cfg, RegFile::R, limit, ranges) > limit {
+        if most_needed(func, cfg, RegFile::R, limit, ranges, true) > limit {
             let mut pinned = FixedBitSet::with_capacity(func.values.len());
             pinned.insert_range(..);
             for d in func.insts.values().filter(|d| is_constant(d)) {
@@ -392,6 +398,7 @@ impl Spiller {
             }
         }
         func.blocks[b].params = params;
+        let mut recent: SmallVec<[(Name, Value); 4]> = SmallVec::new();
         for i in old {
             let mut d = func.insts[i].clone();
             let mut skip = false;
@@ -402,8 +409,11 @@ impl Spiller {
                 continue;
             }
             let loc = d.loc;
-            let mut temps: SmallVec<[(Name, Value); 4]> = SmallVec::new();
+            let mut temps = std::mem::take(&mut recent);
             d.map_uses(|n| self.use_name(func, &mut out, n, homes, &mut temps, loc));
+            if self.share && d.op != Op::Macro(Macro::Call) {
+                recent = temps;
+            }
             let mut defs: SmallVec<[Value; 2]> = SmallVec::new();
             d.for_each_def(|n| defs.extend(n.value()));
             func.insts[i] = d;
@@ -642,8 +652,9 @@ impl PartialOrd for Cost {
     }
 }
 
-/// No fewer registers of `file` than [`Spiller::choose`] would find to be needed anywhere, found without its lists.
-fn most_needed(func: &Function, cfg: &Cfg, file: RegFile, limit: u32, ranges: &Ranges) -> u32 {
+/// No fewer registers of `file` than [`Spiller::choose`] would find to be needed anywhere, found without its lists; with
+/// those that `calls` take away, or without.
+fn most_needed(func: &Function, cfg: &Cfg, file: RegFile, limit: u32, ranges: &Ranges, calls: bool) -> u32 {
     let Ranges { lanes, numbering: n, intervals, .. } = ranges;
     let spread = matches!(file, RegFile::UR | RegFile::UP).then(|| Spread::new(cfg, n));
     // How many more registers are needed at each point than at the one before.
@@ -669,7 +680,7 @@ fn most_needed(func: &Function, cfg: &Cfg, file: RegFile, limit: u32, ranges: &R
         for &i in &func.blocks[b].insts {
             let d = &func.insts[i];
             if d.op == Op::Macro(Macro::Call) {
-                let lost = |r: &sass::Reg| r.file == file && u32::from(r.index) < limit;
+                let lost = |r: &sass::Reg| calls && r.file == file && u32::from(r.index) < limit;
                 extra(2 * n.inst[i] + 1, 1, ori::abi::clobbered_by(func, d).filter(lost).count());
             } else if !d.kept.is_empty() {
                 d.for_each_def(|name| {
