@@ -122,7 +122,7 @@ fn offset(func: &mut Function, at: &Places, pairs: &SecondaryMap<Value, Option<P
     let wide = match d.op {
         Op::Sass(Opcode::LDG | Opcode::STG | Opcode::LD | Opcode::ST) => true,
         // Addresses of shared memory are numbers modulo 2^32, and ptxas has negative offsets, too.
-        Op::Sass(Opcode::LDS | Opcode::STS) => false,
+        Op::Sass(Opcode::LDS | Opcode::STS | Opcode::LDSM) => false,
         _ => return false,
     };
     let found = d.operands.iter().enumerate().find_map(|(n, o)| match o {
@@ -149,7 +149,8 @@ fn offset(func: &mut Function, at: &Places, pairs: &SecondaryMap<Value, Option<P
         },
         _ => return false,
     };
-    if !OFFSETS.contains(&(old + more)) {
+    // ptxas was seen to have no negative ones in LDSM.
+    if !OFFSETS.contains(&(old + more)) || d.op == Op::Sass(Opcode::LDSM) && old + more < 0 {
         return false;
     }
     if let Operand::Addr { base: b, offset, .. } = &mut func.insts[i].operands[slot] {
@@ -161,6 +162,17 @@ fn offset(func: &mut Function, at: &Places, pairs: &SecondaryMap<Value, Option<P
 
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn matrices_are_loaded_at_offsets() {
+        let at = |n: &str| {
+            after(&format!(
+                "    v3:R = IADD3 PT, PT, v0, {n}, RZ, !PT, !PT\n    v4:R4 = LDSM.16.M88.4 [v3]\n    STS [v0], v4.0\n"
+            ))
+        };
+        assert!(at("0x80").contains("LDSM.16.M88.4 [v0+0x80]"), "{}", at("0x80"));
+        assert!(at("0xffffff80").contains("LDSM.16.M88.4 [v3]"), "{}", at("0xffffff80"));
+    }
+
     fn after(body: &str) -> String {
         let text = format!(
             "function k sm_90 entry local=0 shared=0 barriers=0 regs=255 {{
