@@ -177,7 +177,7 @@ fn significand(b: &mut Builder, v: Value, normal: bool, (kept, added): Kept) -> 
 ///
 /// After the first correction q is off by no more than 1/2 + 2⁻²² units in its last place, and its remainder is exact. The second
 /// correction is off by what the reciprocal is, y 2⁻²⁵, of that; no quotient is as close to the middle of two numbers, 2⁻²⁴ / y units
-/// for quotients below 1 and twice as much above, but for y just below 2: there all quotients were tried, and where y is all ones the
+/// for quotients below 1 and twice as much above, but for y just below 2: there all quotients were tried, and within three units of it the
 /// estimate has to be right to the last bit, as it has to be in ptxas's code.
 fn quotient(b: &mut Builder, x: Value, y: Value) -> (Value, Value) {
     let (r, _) = reciprocal(b, y);

@@ -108,10 +108,10 @@ fn needs_exact(d: f32, m: Mode) -> bool {
     m.round == Round::Nearest && d.to_bits() & 0x007f_ffff > 0x007f_fff0
 }
 
-/// And where it is all ones, no sequence can do without: 1/2, a unit in the last place below the reciprocal, is what a Newton step keeps.
-/// ptxas's slow path has the same step.
+/// And within three units of it, this one can't do without: of 2 less a unit in the last place, 1/2 is what a Newton step keeps. ptxas's
+/// slow path has the same step.
 fn just_below_two(d: f32, m: Mode) -> bool {
-    m.round == Round::Nearest && d.to_bits() & 0x007f_ffff == 0x007f_ffff
+    m.round == Round::Nearest && d.to_bits() & 0x007f_ffff > 0x007f_fffc
 }
 
 #[test]
