@@ -1,7 +1,7 @@
 //! `tcgen05` of one block: tensor memory is given out by code over words of shared memory that the system keeps, as ptxas
 //! 13.0.88 does it; loads and stores are of a warp, products of one thread each.
 //!
-//! Pairs of blocks (`.cta_group::2`), sparse and weight-stationary products, shifts and copies are not supported yet.
+//! Pairs of blocks (`.cta_group::2`), shifts, lanes that are disabled and masks of columns are not supported yet.
 
 use crate::access::{self, Access, AtomOp, Atomic, Order, Scope, Space};
 use crate::emit::{Emit, as_imm, imm, pt, rz};
@@ -44,9 +44,10 @@ fn urz() -> Operand {
 impl Lower<'_, '_> {
     /// `tcgen05`.
     pub(crate) fn tensor_memory(&mut self, inst: &Statement<'_>) -> Result<()> {
-        let unknown = [M::cta_group_2, M::ws, M::sp, M::ashift, M::cp, M::shift];
-        // On sm_110 the words lie elsewhere, behind others that nothing is known of.
-        if self.opts.relocatable || self.sm() == 110 || unknown.iter().any(|m| inst.plain.has(*m)) {
+        // On sm_110 the words that say what is given out lie elsewhere, behind others that nothing is known of.
+        let gives_out = [M::alloc, M::dealloc, M::relinquish_alloc_permit];
+        let elsewhere = self.sm() == 110 && gives_out.iter().any(|m| inst.plain.has(*m));
+        if self.opts.relocatable || elsewhere || inst.plain.has(M::cta_group_2) {
             return self.unsupported(inst);
         }
         inst.moot(&[M::cta_group_1, M::b32, M::b64, M::shared_cta, M::shared_cluster]);
@@ -69,6 +70,7 @@ impl Lower<'_, '_> {
             }
             () if inst.has(M::commit) => l.commit_tensor(inst),
             () if inst.has(M::mma) => l.multiply_tensor(inst),
+            () if inst.has(M::cp) => l.copy_to_tensor(inst),
             () => l.unsupported(inst),
         })
     }
@@ -357,23 +359,104 @@ impl Lower<'_, '_> {
         Ok(())
     }
 
+    /// A matrix in shared memory becomes columns of tensor memory.
+    fn copy_to_tensor(&mut self, inst: &Statement<'_>) -> Result<()> {
+        let halves = inst.find(|m| m.name().strip_prefix("warpx"));
+        let shape = inst.find(|m| {
+            Some(match m.name() {
+                "128x256b" => None,
+                "4x256b" => Some(Mod::_4dp256bit),
+                "128x128b" => Some(Mod::_128dp128bit),
+                "64x128b" if halves == Some("2::02_13") => Some(Mod::_2x64dp128bit_lw02_lw13),
+                "64x128b" if halves == Some("2::01_23") => Some(Mod::_2x64dp128bit_lw01_lw23),
+                "32x128b" if halves == Some("4") => Some(Mod::_4x32dp128bit),
+                _ => return None,
+            })
+        });
+        let Some(shape) = shape else { return self.unsupported(inst) };
+        inst.has_prefix("b8x16");
+        let format = inst.find(|m| match m.name() {
+            n if n.ends_with("b6x16_p32") => Some(Mod::U6x16P32),
+            n if n.ends_with("b4x16_p64") => Some(Mod::U4x16P64),
+            _ => None,
+        });
+        let mods: Vec<Mod> = [Mod::T, Mod::S].into_iter().chain(shape).chain(format).collect();
+        let to = self.tensor_address(&inst.operands[0])?;
+        let from = self.src(&inst.operands[1], Ty { bits: 64, ..Ty::B32 })?.pair();
+        self.one_by_one(&[to, from.lo, from.hi], |l, u, _| {
+            let from = l.b.def_macro(Macro::Collect, RegFile::UR, 2, &[operand(u[1]), operand(u[2])]);
+            l.b.inst(Opcode::UTCCP, &mods, &[Self::uniform_address(u[0]), Self::uniform_address(from)]);
+            Ok(())
+        })
+    }
+
     fn commit_tensor(&mut self, inst: &Statement<'_>) -> Result<()> {
-        if inst.plain.has(M::multicast_cluster) {
-            return self.unsupported(inst);
-        }
         inst.has_prefix("mbarrier::arrive::one");
         let barrier = self.addr_operand(&inst.operands[0])?;
-        let words = [self.shared_word(barrier)?];
-        self.one_by_one(&words, |l, u, _| {
+        let barrier = self.shared_word(barrier)?;
+        if inst.has(M::multicast_cluster) {
+            let blocks = self.src(&inst.operands[1], Ty { bits: 16, ..Ty::B32 })?.low();
+            let blocks = operand(self.b.and(blocks, imm(0xffff)));
+            return self.one_by_one(&[barrier, blocks], |l, u, _| {
+                let operands = [Self::uniform_address(u[0]), urz(), operand(u[1])];
+                l.b.inst(Opcode::UTCBAR, &[Mod::MULTICAST], &operands);
+                Ok(())
+            });
+        }
+        self.one_by_one(&[barrier], |l, u, _| {
             l.b.inst(Opcode::UTCBAR, &[], &[Self::uniform_address(u[0]), urz(), urz()]);
             Ok(())
         })
     }
 
+    /// The modifiers of a product that say what stays in collectors, whether it is weight-stationary, and whether A's rows
+    /// move on.
+    fn product_mods(&self, inst: &Statement<'_>) -> Result<Vec<Mod>> {
+        let kept = match inst.find(|m| m.name().strip_prefix("collector::a::")) {
+            None | Some("discard") => vec![],
+            Some("fill") => vec![Mod::A_A_KEEP],
+            Some("lastuse") => vec![Mod::A_A_REUSE],
+            Some("use") => vec![Mod::A_A_REUSE, Mod::A_KEEP],
+            _ => return self.unsupported(inst),
+        };
+        let mut mods = if inst.has(M::ashift) { vec![Mod::ASHIFT] } else { vec![] };
+        mods.extend(kept);
+        if inst.has(M::ws) {
+            mods.push(Mod::WS);
+            let Some((buffer, use_of)) = inst
+                .find(|m| m.name().strip_prefix("collector::b").map(|b| b.split_once("::")))
+                .unwrap_or(Some(("0", "discard")))
+            else {
+                return self.unsupported(inst);
+            };
+            mods.extend(match use_of {
+                "discard" => &[][..],
+                "fill" => &[Mod::B_B_KEEP],
+                "lastuse" => &[Mod::B_B_REUSE],
+                "use" => &[Mod::B_B_REUSE, Mod::B_KEEP],
+                _ => return self.unsupported(inst),
+            });
+            // The first of the words begins with `B:`.
+            mods.extend(match (buffer, use_of == "discard") {
+                ("0", _) => None,
+                ("1", true) => Some(Mod::B_BUFFER1),
+                ("2", true) => Some(Mod::B_BUFFER2),
+                ("3", true) => Some(Mod::B_BUFFER3),
+                ("1", false) => Some(Mod::BUFFER1),
+                ("2", false) => Some(Mod::BUFFER2),
+                ("3", false) => Some(Mod::BUFFER3),
+                _ => return self.unsupported(inst),
+            });
+        }
+        Ok(mods)
+    }
+
     fn multiply_tensor(&mut self, inst: &Statement<'_>) -> Result<()> {
         let scaled = inst.has(M::block_scale);
+        // Of 4-bit elements, a factor for each 16 columns of A; else their number follows from the kind.
+        let by_16 = inst.has_prefix("block16") | inst.has_prefix("scale_vec::4X");
         inst.has_prefix("block32");
-        inst.has_prefix("scale_vec::1X");
+        inst.has_prefix("scale_vec::");
         let mut words: Vec<Operand> = Vec::new();
         let d = self.tensor_address(&inst.operands[0])?;
         words.push(d);
@@ -390,15 +473,27 @@ impl Lower<'_, '_> {
         let pair = self.src(&inst.operands[2], Ty { bits: 64, ..Ty::B32 })?.pair();
         words.extend([pair.lo, pair.hi]);
         let e = words.len();
-        // Metadata there are none of.
-        words.extend([imm(0), self.src(&inst.operands[3], Ty::U32)?.low()]);
+        // Whether there are metadata the descriptor says, not the instruction.
+        let sparse = usize::from(inst.has(M::sp));
+        let metadata = if sparse == 1 { self.tensor_address(&inst.operands[3])? } else { imm(0) };
+        words.extend([metadata, self.src(&inst.operands[3 + sparse], Ty::U32)?.low()]);
         let more = words.len();
+        let mut last = 4 + sparse;
         if scaled {
-            let scales = [self.tensor_address(&inst.operands[4])?, self.tensor_address(&inst.operands[5])?];
-            words.extend(scales);
+            let scales = [&inst.operands[last], &inst.operands[last + 1]];
+            for at in scales {
+                let at = self.tensor_address(at)?;
+                words.push(at);
+            }
+            last += 2;
         }
-        let last = if scaled { 6 } else { 4 };
-        if inst.operands.len() != last + 1 || matches!(inst.operands[last], ptx::Operand::Vector(_)) {
+        let weights = inst.plain.has(M::ws);
+        let scale = match inst.operands.get(last + 1) {
+            Some(ptx::Operand::Int(n)) if !weights && !scaled && (0..16).contains(n) => *n as u32,
+            None => 0,
+            _ => return self.unsupported(inst),
+        };
+        if inst.operands.len() > last + 2 || matches!(inst.operands[last], ptx::Operand::Vector(_)) {
             return self.unsupported(inst);
         }
         let kind = inst.find(|m| m.name().strip_prefix("kind::"));
@@ -411,15 +506,15 @@ impl Lower<'_, '_> {
             (Some("f8f6f4"), true, false) => Opcode::UTCQMMA_T,
             (Some("mxf8f6f4"), false, true) => Opcode::UTCQMMA_SF,
             (Some("mxf8f6f4"), true, true) => Opcode::UTCQMMA_SF_T,
+            (Some("mxf4" | "mxf4nvf4"), false, true) => Opcode::UTCOMMA,
+            (Some("mxf4" | "mxf4nvf4"), true, true) => Opcode::UTCOMMA_T,
             _ => return self.unsupported(inst),
         };
-        let mods = match inst.find(|m| m.name().strip_prefix("collector::a::")) {
-            None | Some("discard") => vec![],
-            Some("fill") => vec![Mod::A_A_KEEP],
-            Some("lastuse") => vec![Mod::A_A_REUSE],
-            Some("use") => vec![Mod::A_A_REUSE, Mod::A_KEEP],
-            _ => return self.unsupported(inst),
-        };
+        let mut mods = self.product_mods(inst)?;
+        if by_16 {
+            // Words of the instruction stand before those of its operands.
+            mods.insert(0, if self.sm() == 103 { Mod::BLOCK16 } else { Mod::_4X });
+        }
         // Whether D counts, as a number, so that it is that of the thread whose turn it is.
         let adds = words.len();
         let constant = match &inst.operands[last] {
@@ -467,7 +562,7 @@ impl Lower<'_, '_> {
                 let scales = pair(l, more);
                 operands.extend([Self::uniform_address(scales), adds]);
             } else {
-                operands.extend([urz(), adds, Operand::Imm(0)]);
+                operands.extend([urz(), adds, Operand::Imm(scale)]);
             }
             l.b.inst(op, &mods, &operands);
             Ok(())

@@ -105,15 +105,21 @@ fn what_is_stored_is_loaded() {
 fn products() {
     // Kind, element formats and sums in the descriptor, and what the bytes are made of.
     let kinds = [
-        ("f16", 0x10, "0x3c00"),
-        ("f16", 0x490, "0x3f80"),
-        ("tf32", 0x910, "0x3f80"),
-        ("f8f6f4", 0x10, "0x3830"),
-        ("i8", 0x4a0, "0x0703"),
+        ("f16", 0x10, "0x3c00", ""),
+        ("f16", 0x490, "0x3f80", ""),
+        ("tf32", 0x910, "0x3f80", ""),
+        ("f8f6f4", 0x10, "0x3830", ""),
+        ("i8", 0x4a0, "0x0703", ""),
+        ("mxf8f6f4.block_scale.block32", 0x80_0000, "0x3830", "0x7f807f80"),
+        ("mxf4.block_scale.block32", 0x80_0480, "0x2142", "0x7f807f80"),
+        ("mxf4nvf4.block_scale.block32", 0x80_0480, "0x2142", "0x7f807f80"),
+        ("mxf4nvf4.block_scale.block16", 0x480, "0x2142", "0x38404840"),
     ];
     let mut all = Vec::new();
-    for (kind, formats, unit) in kinds {
-        for rows in [64u32, 128] {
+    for (kind, formats, unit, factors) in kinds {
+        // Scaled products have 128 rows.
+        let heights: &[u32] = if factors.is_empty() { &[64, 128] } else { &[128] };
+        for rows in heights.iter().copied() {
             for in_tensor in [false, true] {
                 let descriptor = formats | (32 >> 3) << 17 | (rows >> 4) << 24;
                 let mut body = String::from("mov.u32 i, t;\nFILL:\nand.b32 v, i, 3; shl.b32 v, v, 8;\n");
@@ -139,13 +145,23 @@ fn products() {
                 } else {
                     "da"
                 };
+                let scales = if factors.is_empty() {
+                    ""
+                } else {
+                    let _ = writeln!(
+                        body,
+                        "mov.b32 v, {factors}; tcgen05.st.sync.aligned.32x32b.x8.b32 [tw + 128], \
+                         {{v, v, v, v, v, v, v, v}};\ntcgen05.wait::st.sync.aligned;"
+                    );
+                    "[ta + 128], [ta + 132], "
+                };
                 body +=
                     "tcgen05.fence::before_thread_sync;\nbar.sync 0;\ntcgen05.fence::after_thread_sync;\n";
                 let _ = writeln!(body, "mov.b32 e, {descriptor:#x};");
                 for adds in [0, 1] {
                     let _ = writeln!(
                         body,
-                        "mov.u32 v, {adds}; setp.eq.u32 q, v, 1;\n@one tcgen05.mma.cta_group::1.kind::{kind} [ta], {a}, db, e, q;"
+                        "mov.u32 v, {adds}; setp.eq.u32 q, v, 1;\n@one tcgen05.mma.cta_group::1.kind::{kind} [ta], {a}, db, e, {scales}q;"
                     );
                 }
                 body += "@one tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [b];\n\
@@ -169,6 +185,49 @@ fn products() {
             }
         }
     }
+    let failures: Vec<String> = all.par_iter().filter_map(|s| wrong(s, "sm_100a")).collect();
+    assert!(failures.is_empty(), "{} of {}: {}", failures.len(), all.len(), failures[0]);
+}
+
+/// Copies of every shape; the lanes they leave alone hold what a store put there.
+#[test]
+fn copies() {
+    let shapes = [
+        "128x256b",
+        "4x256b",
+        "128x128b",
+        "64x128b.warpx2::02_13",
+        "64x128b.warpx2::01_23",
+        "32x128b.warpx4",
+    ];
+    let all: Vec<String> = shapes
+        .iter()
+        .map(|shape| {
+            let mut body = String::from(
+                "mov.u32 i, t;\nFILL:\nmul.lo.u32 v, i, 1013904223;\n\
+                 mov.u64 a, m; mul.wide.u32 da, i, 4; add.u64 a, a, da; st.shared.b32 [a], v;\n\
+                 add.u32 i, i, 128; setp.lt.u32 q, i, 4096; @q bra FILL;\n\
+                 setp.eq.u32 one, t, 0;\n@one mbarrier.init.shared::cta.b64 [b], 1;\nfence.proxy.async;\n\
+                 mov.u32 v, m; shr.u32 v, v, 4; cvt.u64.u32 da, v; or.b64 da, da, 0x0000401000080000;\n\
+                 tcgen05.st.sync.aligned.32x32b.x8.b32 [tw + 32], {t, t, t, t, t, t, t, t};\n\
+                 tcgen05.wait::st.sync.aligned;\ntcgen05.fence::before_thread_sync;\nbar.sync 0;\n\
+                 tcgen05.fence::after_thread_sync;\n",
+            );
+            let _ = writeln!(
+                body,
+                "@one tcgen05.cp.cta_group::1.{shape} [ta + 32], da;\n\
+                 @one tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [b];\n\
+                 WAIT:\nmbarrier.try_wait.parity.shared::cta.b64 q, [b], 0;\n@!q bra WAIT;\n\
+                 tcgen05.fence::after_thread_sync;\n\
+                 tcgen05.ld.sync.aligned.32x32b.x8.b32 {}, [tw + 32];\ntcgen05.wait::ld.sync.aligned;",
+                list('y', 8)
+            );
+            for k in 0..8 {
+                let _ = writeln!(body, "st.global.b32 [po+{}], y{k};", 4 * k);
+            }
+            kernel("sm_100a", &body)
+        })
+        .collect();
     let failures: Vec<String> = all.par_iter().filter_map(|s| wrong(s, "sm_100a")).collect();
     assert!(failures.is_empty(), "{} of {}: {}", failures.len(), all.len(), failures[0]);
 }

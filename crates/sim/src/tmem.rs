@@ -75,7 +75,7 @@ pub(crate) enum Source {
 
 /// A product.
 pub(crate) struct Mma<'a> {
-    /// `f16`, `tf32`, `f8f6f4`, `i8`, `mxf8f6f4`.
+    /// `f16`, `tf32`, `f8f6f4`, `i8`, `mxf8f6f4`, `mxf4`, and `mxf4nvf4` of a factor for 16 columns.
     pub(crate) kind: &'a str,
     /// The descriptor of the instruction.
     pub(crate) descriptor: u32,
@@ -232,6 +232,7 @@ impl Tmem {
                 ("f16", 1) => Some(Elem::Float(BF16)),
                 ("tf32", 2) => Some(Elem::Tf32),
                 ("f8f6f4" | "mxf8f6f4", code) => small(code),
+                ("mxf4" | "mxf4nvf4", 1) => Some(Elem::Small(small::E2M1)),
                 ("i8", 0) => Some(Elem::Int(8, false)),
                 ("i8", 1) => Some(Elem::Int(8, true)),
                 _ => None,
@@ -245,6 +246,10 @@ impl Tmem {
             (_, 1) => Sum::Float(F32),
             _ => return refuse("of these sums"),
         };
+        // Half as many columns more that one generation has.
+        if matches!(m.kind, "mxf4" | "mxf4nvf4") && bits(31, 1) != 0 {
+            return refuse("of 96 columns");
+        }
         // 32 bytes of each line.
         let k = 256 / a.bits() as usize;
         let mut lines_a = match m.a {
@@ -273,7 +278,12 @@ impl Tmem {
         let by_columns: Vec<u64> = (0..k * n).map(|i| lines_b[i % n * k + i / n]).collect();
         let scales = match m.scales {
             Some([sa, sb]) => {
-                Some(self.scales((sa, bits(29, 2)), (sb, bits(4, 2)), bits(23, 1) == 0, [rows, n])?)
+                let blocks = match m.kind {
+                    "mxf4" => 2,
+                    "mxf4nvf4" => 4,
+                    _ => 1,
+                };
+                Some(self.scales((sa, bits(29, 2)), (sb, bits(4, 2)), bits(23, 1) == 0, [rows, n, blocks])?)
             }
             None => None,
         };
@@ -301,26 +311,98 @@ impl Tmem {
         Ok(())
     }
 
-    /// Factors: those of a line are a byte of the word of its lane of 32, one word for each 32 lines.
+    /// Factors: those of a line are bytes, one for each block, of the word of its lane of 32, one word for each 32 lines.
     fn scales(
         &self,
         (a, byte_a): (u32, u32),
         (b, byte_b): (u32, u32),
         fraction: bool,
-        [rows, n]: [usize; 2],
+        [rows, n, blocks]: [usize; 3],
     ) -> Result<Scales, String> {
         let each = |address: u32, byte: u32, count: usize| -> Result<Vec<u32>, String> {
             // The upper bits say which byte, too.
             let byte = byte + (address >> 30);
-            (0..count as u32)
-                .map(|i| {
-                    let word = self.get((address >> 16 & 0x7f) + i % 32, (address & 0xffff) + i / 32)?;
-                    let x = (word >> (8 * (byte & 3))) as u8;
-                    Ok(if fraction { small::E4M3.decode(x & 0x7f) } else { small::decode_scale(x) })
-                })
-                .collect()
+            if byte as usize + blocks > 4 {
+                return Err(format!("factors from byte {byte} on, {blocks} of them"));
+            }
+            let mut out = Vec::with_capacity(count * blocks);
+            for i in 0..count as u32 {
+                let word = self.get((address >> 16 & 0x7f) + i % 32, (address & 0xffff) + i / 32)?;
+                for block in 0..blocks as u32 {
+                    let x = (word >> (8 * (byte + block))) as u8;
+                    out.push(if fraction { small::E4M3.decode(x & 0x7f) } else { small::decode_scale(x) });
+                }
+            }
+            Ok(out)
         };
-        Ok(Scales { blocks: 1, a: each(a, byte_a, rows)?, b: each(b, byte_b, n)? })
+        Ok(Scales { blocks, a: each(a, byte_a, rows)?, b: each(b, byte_b, n)? })
+    }
+
+    /// Copies a matrix of shared memory, each row to all lanes that the shape says.
+    pub(crate) fn copy<E: From<String>>(
+        &mut self,
+        shape: Copies,
+        to: u32,
+        descriptor: u64,
+        read: &mut dyn FnMut(u64, u32) -> Result<u64, E>,
+    ) -> Result<(), E> {
+        let (rows, words) = shape.size();
+        let (lane, column) = (to >> 16, to & 0xffff);
+        if lane != 0 {
+            return Err(E::from(format!("not supported: a copy to lane {lane} of tensor memory")));
+        }
+        // Words, whatever they hold.
+        let lines = gmma::lines(descriptor, (0, rows), (Elem::Tf32, words, false), read)?;
+        for (at, x) in lines.into_iter().enumerate() {
+            let (row, word) = ((at / words) as u32, (at % words) as u32);
+            for lane in shape.lanes(row) {
+                self.set(lane, column + word, x as u32)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Which rows a copy has, and which lanes they go to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Copies {
+    /// `128x256b`
+    Rows128Words8,
+    /// `4x256b`: one row for each warp.
+    Rows4Words8,
+    /// `128x128b`
+    Rows128Words4,
+    /// `64x128b.warpx2::02_13`: the upper half of the lanes is the lower one again.
+    Halves,
+    /// `64x128b.warpx2::01_23`: each 32 rows twice.
+    Twice,
+    /// `32x128b.warpx4`: the same for each warp.
+    Quarters,
+}
+
+impl Copies {
+    /// Rows, and words of each.
+    fn size(self) -> (usize, usize) {
+        match self {
+            Copies::Rows128Words8 => (128, 8),
+            Copies::Rows4Words8 => (4, 8),
+            Copies::Rows128Words4 => (128, 4),
+            Copies::Halves | Copies::Twice => (64, 4),
+            Copies::Quarters => (32, 4),
+        }
+    }
+
+    fn lanes(self, row: u32) -> Vec<u32> {
+        match self {
+            Copies::Rows128Words8 | Copies::Rows128Words4 => vec![row],
+            Copies::Rows4Words8 => vec![32 * row],
+            Copies::Halves => vec![row, row + 64],
+            Copies::Twice => {
+                let first = row / 32 * 64 + row % 32;
+                vec![first, first + 32]
+            }
+            Copies::Quarters => (0..4).map(|warp| row + 32 * warp).collect(),
+        }
     }
 }
 
@@ -361,5 +443,23 @@ mod tests {
             }
             assert_eq!(seen.len() as u32, lanes * columns);
         }
+    }
+    #[test]
+    fn copies_reach_no_lane_twice() {
+        for (shape, lanes) in [
+            (Copies::Rows128Words8, 128),
+            (Copies::Rows4Words8, 4),
+            (Copies::Rows128Words4, 128),
+            (Copies::Halves, 128),
+            (Copies::Twice, 128),
+            (Copies::Quarters, 128),
+        ] {
+            let reached: Vec<u32> = (0..shape.size().0 as u32).flat_map(|row| shape.lanes(row)).collect();
+            let once: std::collections::BTreeSet<&u32> = reached.iter().collect();
+            assert_eq!((once.len(), reached.len()), (lanes, lanes));
+            assert!(reached.iter().all(|l| *l < LANES));
+        }
+        assert_eq!(Copies::Halves.lanes(33), [33, 97]);
+        assert_eq!(Copies::Twice.lanes(33), [65, 97]);
     }
 }

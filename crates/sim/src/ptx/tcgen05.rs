@@ -4,7 +4,7 @@ use super::decode::Code;
 use super::exec::{address, bytes, read};
 use super::thread::{Env, Res, Thread};
 use crate::matrix::{Extra, Product};
-use crate::tmem::{Mma, Shape, Source, Tmem};
+use crate::tmem::{Copies, Mma, Shape, Source, Tmem};
 use ::ptx::Type;
 use ::ptx::ast::{Operand, Space, VectorElem};
 
@@ -133,10 +133,34 @@ pub(super) fn execute(env: &mut Env<'_, '_>, t: &mut Thread, code: &Code<'_>) ->
         super::asynchronous::arrive(env, t, at, (1, 0), 0)?;
         return Ok(());
     }
+    if has("cp") {
+        let shape = match () {
+            () if begins("b8x16") => None,
+            () if has("128x256b") => Some(Copies::Rows128Words8),
+            () if has("4x256b") => Some(Copies::Rows4Words8),
+            () if has("128x128b") => Some(Copies::Rows128Words4),
+            () if has("warpx2::02_13") => Some(Copies::Halves),
+            () if has("warpx2::01_23") => Some(Copies::Twice),
+            () if has("warpx4") => Some(Copies::Quarters),
+            () => None,
+        };
+        let shape = shape.ok_or("not supported: this copy to tensor memory")?;
+        let to = tensor_address(env, t, &ops[0])?;
+        let from = t.read(env, &ops[1], Type::b64)?;
+        let rank = u64::from(t.rank) << 24;
+        let mut memory = std::mem::take(tmem(env, t.rank));
+        let mut load = |at: u64, size: u32| read(env, t, (Space::Shared, rank | at), size as usize);
+        let done = memory.copy(shape, to, from, &mut load);
+        *tmem(env, t.rank) = memory;
+        return done;
+    }
     if !has("mma") {
         return Err("not supported: this instruction on tensor memory".into());
     }
     let kind = inst.mods.iter().find_map(|m| m.name().strip_prefix("kind::")).unwrap_or("");
+    let by_16 = begins("block16") || has("scale_vec::4X");
+    // Of factors for 32 columns the two kinds of 4-bit elements are the same.
+    let kind = if kind == "mxf4nvf4" && !by_16 { "mxf4" } else { kind };
     let a = match &ops[1] {
         Operand::Addr(_) => Source::Tensor(tensor_address(env, t, &ops[1])?),
         o => Source::Shared(t.read(env, o, Type::b64)?),

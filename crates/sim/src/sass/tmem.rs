@@ -6,7 +6,7 @@ use super::mem::Space;
 use super::operand::{Exec, Operands};
 use super::state::{Machine, Warp};
 use crate::matrix::{Extra, Product};
-use crate::tmem::{Mma, Shape, Source};
+use crate::tmem::{Copies, Mma, Shape, Source};
 use sass::{Opcode, Operand, RegFile};
 
 /// Prepares such an instruction; `None` if it isn't one.
@@ -18,9 +18,9 @@ pub(super) fn compile(o: &Operands<'_>) -> Result<Option<Exec>, Unsupported> {
         UTCATOMSWS_FIND => take(o)?,
         UTCATOMSWS => keep(o)?,
         UTCBAR => commit(o)?,
-        UTCHMMA | UTCHMMA_T | UTCIMMA | UTCIMMA_T | UTCQMMA | UTCQMMA_T | UTCQMMA_SF | UTCQMMA_SF_T => {
-            product(o)?
-        }
+        UTCCP => copy(o)?,
+        UTCOMMA | UTCOMMA_T | UTCHMMA | UTCHMMA_T | UTCIMMA | UTCIMMA_T | UTCQMMA | UTCQMMA_T
+        | UTCQMMA_SF | UTCQMMA_SF_T => product(o)?,
         _ => return Ok(None),
     }))
 }
@@ -138,11 +138,34 @@ fn commit(o: &Operands<'_>) -> Result<Exec, Unsupported> {
     }))
 }
 
+/// A place, and a descriptor of shared memory.
+fn copy(o: &Operands<'_>) -> Result<Exec, Unsupported> {
+    o.ignore(&["T", "S"]);
+    let shapes = [
+        ("4dp256bit", Copies::Rows4Words8),
+        ("128dp128bit", Copies::Rows128Words4),
+        ("2x64dp128bit_lw02_lw13", Copies::Halves),
+        ("2x64dp128bit_lw01_lw23", Copies::Twice),
+        ("4x32dp128bit", Copies::Quarters),
+    ];
+    let shape = o.choose(&shapes).unwrap_or(Copies::Rows128Words8);
+    let ((to, offset), from) = (base(o, 0)?, base(o, 1)?.0);
+    Ok(Box::new(move |m, _| {
+        let (to, from) = (word(m.warp, to).wrapping_add(offset), pair(m.warp, from));
+        let mut memory = std::mem::take(&mut m.block.tmem);
+        let mut load = |at: u64, size: u32| m.load(Space::Shared, 0, at, size);
+        let done = memory.copy(shape, to, from, &mut load);
+        m.block.tmem = memory;
+        done
+    }))
+}
+
 fn product(o: &Operands<'_>) -> Result<Exec, Unsupported> {
     use Opcode::*;
     let op = o.inst.op;
-    let in_tensor = matches!(op, UTCHMMA_T | UTCIMMA_T | UTCQMMA_T | UTCQMMA_SF_T);
-    let scaled = matches!(op, UTCQMMA_SF | UTCQMMA_SF_T);
+    let in_tensor = matches!(op, UTCHMMA_T | UTCIMMA_T | UTCQMMA_T | UTCQMMA_SF_T | UTCOMMA_T);
+    let scaled = matches!(op, UTCQMMA_SF | UTCQMMA_SF_T | UTCOMMA | UTCOMMA_T);
+    let by_16 = o.take("4X") | o.take("BLOCK16");
     // How long operands stay in collectors is nothing but time.
     o.ignore(&["A:A_KEEP", "A:A_REUSE", "A_KEEP"]);
     let (a, b, d, e) = (base(o, 0)?, base(o, 1)?.0, base(o, 2)?, base(o, 3)?.0);
@@ -158,6 +181,8 @@ fn product(o: &Operands<'_>) -> Result<Exec, Unsupported> {
             UTCIMMA | UTCIMMA_T => "i8",
             UTCQMMA | UTCQMMA_T => "f8f6f4",
             UTCQMMA_SF | UTCQMMA_SF_T => "mxf8f6f4",
+            UTCOMMA | UTCOMMA_T if by_16 => "mxf4nvf4",
+            UTCOMMA | UTCOMMA_T => "mxf4",
             // The formats say which; TF32 has a number of its own.
             _ if idesc >> 7 & 7 == 2 => "tf32",
             _ => "f16",
