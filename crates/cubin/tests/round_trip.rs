@@ -114,3 +114,22 @@ fn too_many_kernels_are_refused() {
     let refused = cubin::write::write(&file((0..23_000).map(kernel).collect()));
     assert!(refused.is_err_and(|e| e.contains("23000 kernels")));
 }
+
+/// ptxas's relocatable files have variables of shared memory in a section of a type of their own, which has a size but no
+/// bytes: it may be larger than the file.
+#[test]
+fn shared_memory_of_relocatable_files_has_no_bytes() {
+    let mut bytes = cubin::write::write(&sample(90)).unwrap();
+    let number = |bytes: &[u8], at: usize, size: usize| {
+        (0..size).fold(0usize, |n, i| n | usize::from(bytes[at + i]) << (8 * i))
+    };
+    let (sections, count) = (number(&bytes, 0x28, 8), number(&bytes, 0x3c, 2));
+    let shared = (0..count)
+        .map(|i| sections + 0x40 * i)
+        .find(|at| number(&bytes, at + 4, 4) == 8 && number(&bytes, at + 0x20, 8) == 64)
+        .expect("shared memory of the kernel");
+    bytes[shared + 4..shared + 8].copy_from_slice(&0x7000_000au32.to_le_bytes());
+    bytes[shared + 0x20..shared + 0x28].copy_from_slice(&40_000u64.to_le_bytes());
+    assert!(bytes.len() < 20_000, "two of them are smaller than the section");
+    assert_eq!(cubin::read::read(&bytes).unwrap().kernels["k"].shared_bytes, 40_000);
+}
