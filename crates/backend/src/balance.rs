@@ -2,36 +2,49 @@
 //! `IMAD.MOV.U32`, sums of two registers `IMAD.IADD` and `IMAD.X`, and shifts `IMAD.SHL.U32`, as in ptxas's code, where about half of them are.
 
 use crate::machine::{Link, Machine, MachineInst, inst};
-use sass::{Inst, Mod, Mods, Opcode, Operand, Reg, RegFile, RegOp, Target, Unit};
+use crate::units;
+use sass::{Inst, Mod, Mods, Opcode, Operand, Reg, RegFile, RegOp, Unit};
 
 /// Shares them in every block.
 pub fn run(machine: &mut Machine) {
-    let target = machine.target;
+    // Where integers have as many lanes as products, ptxas leaves all to the ALU.
+    if !machine.target.info().sums_as_products {
+        return;
+    }
     for block in &mut machine.blocks {
         let on = |units: &[Unit]| block.insts.iter().filter(|i| units.contains(&i.inst.op.unit())).count();
         let (mut alu, mut fma) = (on(&[Unit::Alu]), on(&[Unit::Fma, Unit::Imad, Unit::Half]));
+        // Predicates that an addition of the block made last: IMAD.X takes no other carry in ptxas's code.
+        let mut carries = [false; 8];
         for i in &mut block.insts {
             if alu <= fma + 1 {
                 break;
             }
-            if share(i, target) {
+            if share(i, &carries) {
                 alu -= 1;
                 fma += 1;
             }
+            let adds = matches!(i.inst.op, Opcode::IADD3 | Opcode::IMAD | Opcode::LEA);
+            let always = i.inst.guard == sass::Guard::TRUE;
+            units::for_each_write(&i.inst, |u, _| {
+                if let Some(r) = units::register(u).filter(|r| r.file == RegFile::P && !r.is_zero()) {
+                    let carry = &mut carries[usize::from(r.index)];
+                    *carry = adds && (always || *carry);
+                }
+            });
         }
     }
 }
 
 /// Makes a product of an instruction of the ALU; whether it is one that can be.
-fn share(i: &mut MachineInst, target: Target) -> bool {
+fn share(i: &mut MachineInst, carries: &[bool; 8]) -> bool {
     let d = &i.inst;
-    // Where integers have as many lanes as products, ptxas leaves all to the ALU.
-    if i.link != Link::None || target.sm >= 120 {
+    if i.link != Link::None {
         return false;
     }
     let product = match d.op {
         Opcode::MOV => copy(d),
-        Opcode::IADD3 => sum(d),
+        Opcode::IADD3 => sum(d, carries),
         Opcode::SHF => shift(d),
         _ => None,
     };
@@ -80,13 +93,13 @@ fn copy(d: &Inst) -> Product {
 }
 
 /// `IMAD.IADD R0, R2, 0x1, R4` and `IMAD.X R0, R2, 0x1, R4, P0`, the second source with a sign, and of a single one `IMAD.X R0, RZ, RZ, R4, P0`.
-fn sum(d: &Inst) -> Product {
+fn sum(d: &Inst, carries: &[bool; 8]) -> Product {
     let [Operand::Reg(to), Operand::Reg(p), Operand::Reg(q), a, b, c, carry, other] = &d.operands[..] else {
         return None;
     };
     let with_carry = match (&d.mods.0[..], carry) {
         ([], Operand::Reg(r)) => r.reg == Reg::PT && r.not && *carry == no_carry(),
-        ([Mod::X], Operand::Reg(r)) => !r.not && !r.reg.is_zero(),
+        ([Mod::X], Operand::Reg(r)) => !r.not && !r.reg.is_zero() && carries[usize::from(r.reg.index)],
         _ => return None,
     };
     let is_zero = |o: &Operand| *o == RZ || *o == Operand::Imm(0);

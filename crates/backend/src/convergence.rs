@@ -90,7 +90,7 @@ pub fn run(func: &mut Function) -> Result<(), Error> {
     for (r, &barrier) in regions.iter().zip(&barriers).rev() {
         let sync = meeting(func, &cfg, r, barrier, &mut places);
         let label = Operand::Label(sync);
-        let mods: &[Mod] = if func.target.sm >= 100 { &[Mod::RECONVERGENT] } else { &[] };
+        let mods: &[Mod] = if func.target.info().reconvergent { &[Mod::RECONVERGENT] } else { &[] };
         let data = instruction(Opcode::BSSY, mods, [operand(barrier), label]);
         let inst = func.insts.push(InstData { loc: func.blocks[r.enter].term_loc, ..data });
         // Regions that start in one block are placed from the inner to the outer one.
@@ -560,7 +560,7 @@ impl Places {
 
 /// Puts the BSYNC of a region on all its edges into the meeting block; the block that it stands in.
 fn meeting(func: &mut Function, cfg: &Cfg, r: &Region, barrier: Value, places: &mut Places) -> Block {
-    let mods: &[Mod] = if func.target.sm >= 100 { &[Mod::RECONVERGENT] } else { &[] };
+    let mods: &[Mod] = if func.target.info().reconvergent { &[Mod::RECONVERGENT] } else { &[] };
     let always = operand(Name::Phys(Reg::PT));
     let sync = func.insts.push(instruction(Opcode::BSYNC, mods, [always, operand(barrier)]));
     if cfg.preds[r.meet].iter().all(|p| r.body.contains(*p)) {

@@ -178,7 +178,8 @@ impl Legalizer<'_> {
     fn hold_uniformly(&mut self, d: &mut InstData, slots: &[usize]) {
         let Op::Sass(op) = d.op else { return };
         let info = op.info();
-        if self.target.info().alu_const || self.target.sm >= 100 {
+        let target = self.target.info();
+        if target.alu_const || target.constant_load != Opcode::ULDC {
             return;
         }
         let mut others = slots.iter().copied().filter(|i| !is_reg(self.func, op, &d.operands[*i]));

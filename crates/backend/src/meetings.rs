@@ -463,7 +463,7 @@ fn enclose(func: &mut Function, b: Block, part: std::ops::Range<usize>, surely: 
     let place = func.layout.iter().position(|x| *x == b).map_or(func.layout.len(), |k| k + 1);
     func.layout.insert(place, rest);
     let barrier = operand(func.add_value(RegFile::B, 1));
-    let mods: &[Mod] = if surely && func.target.sm >= 100 { &[Mod::RECONVERGENT] } else { &[] };
+    let mods: &[Mod] = if surely && func.target.info().reconvergent { &[Mod::RECONVERGENT] } else { &[] };
     let mut after = func.blocks[b].insts.split_off(part.end);
     let mut insts = Insts { func, block: rest, loc };
     insts.put(Op::Sass(Opcode::BSYNC), mods, [pt(), barrier.clone()]);

@@ -7,7 +7,7 @@ use sass::{Mods, Opcode, Operand, Reg, RegFile, RegOp, SpecialReg};
 
 /// The pass.
 pub fn run(machine: &mut Machine) {
-    let pairs = machine.target.sm < 120;
+    let pairs = machine.target.info().sums_as_products;
     for block in &mut machine.blocks {
         read_zero(block);
         if pairs {

@@ -26,7 +26,7 @@ impl<'f> Lower<'_, 'f> {
             return None;
         }
         if self.desc.is_none() {
-            let op = if self.sm() >= 100 { sass::Opcode::LDCU } else { sass::Opcode::ULDC };
+            let op = self.opts.target.info().constant_load;
             let v = self.in_prologue(|b| b.def(op, &[sass::Mod::_64], &[constant(0, at.into())]));
             self.desc = Some(v);
         }

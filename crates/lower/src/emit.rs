@@ -404,7 +404,7 @@ pub fn isetp64_combined(
     op: Mod,
     with: Operand,
 ) -> Value {
-    if b.func.target.sm >= 120 {
+    if b.func.target.info().compares_64 {
         let kind = if signed { Mod::S64 } else { Mod::U64 };
         let mut whole = |p: &Pair| if p.as_imm() == Some(0) { rz() } else { operand(b.pair(p)) };
         let (x, y) = (whole(x), whole(y));

@@ -115,8 +115,8 @@ impl Lower<'_, '_> {
         Ok(match self.known[v] {
             Known::Const(0, at) if at % 4 == 0 => match self.sm() {
                 ..90 => Handle::Const(at),
-                sm => {
-                    let load = if sm >= 100 { Opcode::LDCU } else { Opcode::ULDC };
+                _ => {
+                    let load = self.opts.target.info().constant_load;
                     Handle::Uniform(self.in_prologue(|b| {
                         let word = b.def(load, &[], &[constant(0, at)]);
                         let zero = operand(Name::Phys(Reg::URZ));

@@ -9,7 +9,7 @@
 use cranelift_entity::SecondaryMap;
 use ori::{Function, Inst, InstData, Name, Op, Operand, Value};
 use sass::{
-    ConstBank, Mod, Mods, Opcode, Reg, RegFile, RegOp, SlotKind, SourceKinds, SpecialReg, SwapChange,
+    ConstBank, Mod, Mods, Opcode, Reg, RegFile, RegOp, SlotKind, SmInfo, SourceKinds, SpecialReg, SwapChange,
 };
 
 /// The most uniform registers that a function's constants take together; descriptors and addresses take others.
@@ -26,14 +26,14 @@ pub fn run(func: &mut Function) -> bool {
         return false;
     }
     let mut found = Found::new(func);
-    while found.refuse(func) {}
+    found.refuse(func);
     let makers: Vec<Inst> = found.order.iter().copied().filter(|i| found.makes(&func.insts[*i])).collect();
     for &i in &makers {
         let Some(v) = result(&func.insts[i]) else { continue };
         func.values[v].file = RegFile::UR;
-        let sm = func.target.sm;
+        let info = func.target.info();
         let d = &mut func.insts[i];
-        if let Some(op) = twin(d, sm) {
+        if let Some(op) = twin(d, info) {
             d.op = Op::Sass(op);
             for o in &mut d.operands {
                 if let Operand::Reg(r) = o
@@ -126,7 +126,7 @@ impl Found {
 
     /// Whether all sources are such values or nothing, but for one number, where the uniform opcode takes that.
     fn sources_fit(&self, func: &Function, op: Opcode, d: &InstData) -> bool {
-        let Some(to) = twin(d, func.target.sm).map(Opcode::info) else { return false };
+        let Some(to) = twin(d, func.target.info()).map(Opcode::info) else { return false };
         let mut numbers = 0;
         let mut values = 0;
         for (k, o) in d.operands.iter().enumerate() {
@@ -157,50 +157,58 @@ impl Found {
         numbers <= 1 && values > 0
     }
 
-    /// Drops values that something reads that takes no uniform register, and what is made of them; whether there were any.
-    fn refuse(&mut self, func: &Function) -> bool {
-        let mut dropped = false;
+    /// Drops values that something reads that takes no uniform register, and what is made of them.
+    fn refuse(&mut self, func: &Function) {
         for &b in &func.layout {
             for &i in &func.blocks[b].insts {
-                let d = &func.insts[i];
-                let mut refuse = |n: Name| {
-                    if let Some(v) = n.value() {
-                        dropped |= self.kind[v].take().is_some();
-                    }
-                };
-                refuse(d.guard.pred);
-                d.kept.iter().for_each(|n| refuse(*n));
-                let own = result(d).filter(|v| self.kind[*v].is_some());
-                let mut taken = false;
-                for (k, o) in d.operands.iter().enumerate() {
-                    if d.is_def(k) {
-                        continue;
-                    }
-                    let value = match o {
-                        Operand::Reg(r) => r.reg.value(),
-                        _ => None,
-                    };
-                    let kind = value.and_then(|v| self.kind[v]);
-                    if let Some(own) = own {
-                        // One of its sources has gone.
-                        if value.is_some() && kind.is_none() {
-                            dropped |= self.kind[own].take().is_some();
-                        }
-                    } else if kind.is_some_and(|k| k != Kind::Special) && !taken && takes(func, d, k) {
-                        taken = true;
-                    } else {
-                        ori::for_each_name(o, |n| {
-                            if let Some(v) = n.value() {
-                                dropped |= self.kind[v].take().is_some();
-                            }
-                        });
-                    }
-                }
+                self.read_by(func, &func.insts[i]);
             }
             let term = &func.blocks[b].term;
             let passed = term.targets().into_iter().flat_map(|t| t.args.iter().copied());
             for v in term.used_name().and_then(Name::value).into_iter().chain(passed) {
+                self.kind[v] = None;
+            }
+        }
+        // What is dropped is read like anything else; what is made of it goes as well. Only makers can change their minds.
+        let order = std::mem::take(&mut self.order);
+        while order.iter().fold(false, |dropped, i| self.read_by(func, &func.insts[*i]) | dropped) {}
+        self.order = order;
+    }
+
+    /// Drops what an instruction reads and cannot read from a uniform register; whether there was anything.
+    fn read_by(&mut self, func: &Function, d: &InstData) -> bool {
+        let mut dropped = false;
+        let mut refuse = |n: Name| {
+            if let Some(v) = n.value() {
                 dropped |= self.kind[v].take().is_some();
+            }
+        };
+        refuse(d.guard.pred);
+        d.kept.iter().for_each(|n| refuse(*n));
+        let own = result(d).filter(|v| self.kind[*v].is_some());
+        let mut taken = false;
+        for (k, o) in d.operands.iter().enumerate() {
+            if d.is_def(k) {
+                continue;
+            }
+            let value = match o {
+                Operand::Reg(r) => r.reg.value(),
+                _ => None,
+            };
+            let kind = value.and_then(|v| self.kind[v]);
+            if let Some(own) = own {
+                // One of its sources has gone.
+                if value.is_some() && kind.is_none() {
+                    dropped |= self.kind[own].take().is_some();
+                }
+            } else if kind.is_some_and(|k| k != Kind::Special) && !taken && takes(func, d, k) {
+                taken = true;
+            } else {
+                ori::for_each_name(o, |n| {
+                    if let Some(v) = n.value() {
+                        dropped |= self.kind[v].take().is_some();
+                    }
+                });
             }
         }
         dropped
@@ -220,11 +228,10 @@ fn result(d: &InstData) -> Option<Value> {
 }
 
 /// The opcode that does the same on the uniform datapath.
-fn twin(d: &InstData, sm: u8) -> Option<Opcode> {
+fn twin(d: &InstData, info: &SmInfo) -> Option<Opcode> {
     let Op::Sass(op) = d.op else { return None };
     match op {
-        Opcode::LDC if sm >= 100 => Some(Opcode::LDCU),
-        Opcode::LDC => Some(Opcode::ULDC),
+        Opcode::LDC => Some(info.constant_load),
         _ => op.info().twins.first().copied(),
     }
 }

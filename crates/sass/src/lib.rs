@@ -28,4 +28,4 @@ pub use isa::{
 pub use parse::{ParseError, assemble, parse_inst};
 pub use print::{Printed, disassemble, print};
 pub use reg::{Reg, RegFile};
-pub use target::Target;
+pub use target::{SmInfo, Target};

@@ -1,5 +1,7 @@
 //! The SM table: every target that can be generated, and the facts that vary between them.
 
+use crate::Opcode;
+
 /// Registers of each thread that the hardware keeps for itself, from Volta on: code whose highest register is Rn needs
 /// n + 1 + this many to be stated for it (docs/cubin.md).
 pub const HARDWARE_REGISTERS: u8 = 2;
@@ -52,6 +54,15 @@ pub struct SmInfo {
     pub nctaid: u16,
     /// ALU instructions take constant-bank operands (`c[0x0][..]`) directly; otherwise LDC/LDCU load them.
     pub alu_const: bool,
+    /// What loads a constant into a uniform register: ULDC, from sm_100 on LDCU.
+    pub constant_load: Opcode,
+    /// BSSY, BSYNC and branches that end a region say `.RECONVERGENT`.
+    pub reconvergent: bool,
+    /// ISETP compares numbers of 64 bits in one instruction.
+    pub compares_64: bool,
+    /// Where the pipe of products has room, ptxas gives it copies, sums and shifts (IMAD.MOV, .IADD, .SHL), and CS2R makes pairs of
+    /// zeros; not where integers have as many lanes.
+    pub sums_as_products: bool,
     /// Integer minimum and maximum are VIMNMX; IMNMX otherwise (nvdisasm 13.2 takes no VIMNMX for sm_110).
     pub vimnmx: bool,
     /// Binary64 is so slow that ptxas keeps its instructions apart (`backend`'s `hazards::pacing`).
@@ -130,6 +141,10 @@ const fn sm(sm: u8, has_a: bool, has_f: bool) -> SmInfo {
         ntid: if blackwell { 0x360 } else { 0 },
         nctaid: if blackwell { 0x370 } else { 0xc },
         alu_const: sm < 90,
+        constant_load: if blackwell { Opcode::LDCU } else { Opcode::ULDC },
+        reconvergent: blackwell,
+        compares_64: sm >= 120,
+        sums_as_products: sm < 120,
         vimnmx: sm >= 90 && sm != 110,
         paced_fp64: matches!(sm, 103 | 110 | 120 | 121),
         threads: match sm {

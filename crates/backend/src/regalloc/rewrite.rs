@@ -276,12 +276,9 @@ pub fn move_inst(target: sass::Target, dst: Reg, src: &Operand) -> Result<InstDa
             simple(Opcode::UMOV, &[], dst, &[phys(Reg::URZ)])
         }
         (RegFile::UR, Some(RegFile::R)) => simple(Opcode::R2UR, &[], dst, std::slice::from_ref(src)),
-        (RegFile::UR, None) if constant => simple(
-            if target.sm >= 100 { Opcode::LDCU } else { Opcode::ULDC },
-            &[],
-            dst,
-            std::slice::from_ref(src),
-        ),
+        (RegFile::UR, None) if constant => {
+            simple(target.info().constant_load, &[], dst, std::slice::from_ref(src))
+        }
         (RegFile::UR, None | Some(RegFile::UR)) => simple(Opcode::UMOV, &[], dst, std::slice::from_ref(src)),
         (RegFile::P, Some(RegFile::R)) => simple(
             Opcode::ISETP,
