@@ -1,6 +1,6 @@
 //! Turns `isa/*.isa` into `$OUT_DIR/isa.rs`: the enums `Opcode`, `Mod`, `SpecialReg` and their tables.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -139,6 +139,9 @@ fn main() {
         .collect();
     let mut form_table = Vec::new();
     let mut immediates = vec![BTreeSet::new(); ops.len()];
+    // Indices of the forms of each opcode, and of each code.
+    let mut by_op = vec![Vec::new(); ops.len()];
+    let mut by_code: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
     for (name, line, place) in &form_lines {
         let of = ops.iter().position(|o| o.name == *name).expect("the op of the form");
         let op = &ops[of];
@@ -151,7 +154,12 @@ fn main() {
             &mut mods,
             &mut form_table,
         );
-        form_table[from..].iter().for_each(|f: &forms::Encoding| immediates[of].extend(&f.immediates));
+        for (i, form) in form_table.iter().enumerate().skip(from) {
+            let form: &forms::Encoding = form;
+            immediates[of].extend(&form.immediates);
+            by_op[of].push(i);
+            by_code.entry(form.code).or_default().push(i);
+        }
     }
     for ((op, facts), immediates) in ops.iter().zip(&facts).zip(&immediates) {
         facts::check_sources(facts, immediates).unwrap_or_else(|why| refuse(op, why));
@@ -235,6 +243,10 @@ fn main() {
     for form in &form_table {
         let _ = writeln!(out, "    {},", form.text);
     }
+    let _ = writeln!(out, "];\npub(crate) static FORMS_OF_OP: &[&[u16]] = &[");
+    by_op.iter().for_each(|forms| _ = writeln!(out, "    &{forms:?},"));
+    let _ = writeln!(out, "];\npub(crate) static FORMS_OF_CODE: &[(u16, &[u16])] = &[");
+    by_code.iter().for_each(|(code, forms)| _ = writeln!(out, "    ({code:#x}, &{forms:?}),"));
     let _ = writeln!(out, "];");
     let units: Vec<(String, String)> =
         ops.iter().zip(&facts).map(|(o, f)| (o.name.clone(), f.unit.clone())).collect();

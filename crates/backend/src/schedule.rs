@@ -20,23 +20,24 @@ const MAX_WRITERS: usize = 4;
 /// Schedules every block.
 pub fn run(machine: &mut Machine) {
     let target = machine.target;
+    let mut touched = Touched::new();
     for block in &mut machine.blocks {
-        schedule_block(target, block);
+        schedule_block(target, block, &mut touched);
     }
 }
 
-fn schedule_block(target: Target, block: &mut MachineBlock) {
+fn schedule_block(target: Target, block: &mut MachineBlock, touched: &mut Touched) {
     let insts = std::mem::take(&mut block.insts);
     let mut out = Vec::with_capacity(insts.len());
     let mut region: Vec<MachineInst> = Vec::new();
     for i in insts {
         let ends = order::is_boundary(i.inst.op, &i.inst.operands);
         if ends || region.len() == WINDOW {
-            schedule_region(target, &mut region, ends.then_some(&i.inst), &mut out);
+            schedule_region(target, &mut region, ends.then_some(&i.inst), &mut out, touched);
         }
         if ends { out.push(i) } else { region.push(i) }
     }
-    schedule_region(target, &mut region, None, &mut out);
+    schedule_region(target, &mut region, None, &mut out, touched);
     block.insts = out;
 }
 
@@ -67,12 +68,13 @@ fn schedule_region(
     region: &mut Vec<MachineInst>,
     end: Option<&Inst>,
     out: &mut Vec<MachineInst>,
+    touched: &mut Touched,
 ) {
     if region.len() < 2 {
         out.append(region);
         return;
     }
-    let mut nodes = dependences(target, region);
+    let mut nodes = dependences(target, region, touched);
     heights(target, region, &mut nodes, end);
     // Not yet startable, by time; startable, by height. Ties go to program order.
     let mut later: BinaryHeap<Reverse<(u32, u32)>> = BinaryHeap::new();
@@ -122,12 +124,35 @@ fn schedule_region(
     out.extend(order.into_iter().filter_map(|k| taken[k as usize].take()));
 }
 
+/// Who wrote and read each unit in the region at hand.
+struct Touched {
+    /// The last unguarded writer and those after it.
+    writers: Vec<SmallVec<[u32; 1]>>,
+    /// Readers since the last writer.
+    readers: Vec<SmallVec<[u32; 2]>>,
+}
+
+impl Touched {
+    fn new() -> Touched {
+        Touched { writers: vec![SmallVec::new(); COUNT], readers: vec![SmallVec::new(); COUNT] }
+    }
+
+    /// Forgets a region.
+    fn clear(&mut self, region: &[MachineInst]) {
+        for i in region {
+            units::for_each_read(&i.inst, |u, _| self.readers[usize::from(u)].clear());
+            units::for_each_write(&i.inst, |u, _| {
+                self.writers[usize::from(u)].clear();
+                self.readers[usize::from(u)].clear();
+            });
+        }
+    }
+}
+
 /// The dependence graph.
-fn dependences(target: Target, region: &[MachineInst]) -> Vec<Node> {
+fn dependences(target: Target, region: &[MachineInst], touched: &mut Touched) -> Vec<Node> {
     let mut nodes: Vec<Node> = region.iter().map(|_| Node::default()).collect();
-    // Per unit: the last unguarded writer and those after it, readers since the last writer.
-    let mut writers: Vec<SmallVec<[u32; 1]>> = vec![SmallVec::new(); COUNT];
-    let mut readers: Vec<SmallVec<[u32; 2]>> = vec![SmallVec::new(); COUNT];
+    let Touched { writers, readers } = touched;
     let mut accesses = order::Accesses::default();
     for (k, i) in region.iter().enumerate() {
         let inst = &i.inst;
@@ -189,6 +214,7 @@ fn dependences(target: Target, region: &[MachineInst]) -> Vec<Node> {
             writers[u].push(k);
         });
     }
+    touched.clear(region);
     nodes
 }
 

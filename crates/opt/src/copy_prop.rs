@@ -28,7 +28,12 @@ pub fn run(func: &mut Function, analyses: &Analyses) -> Changed {
             let i = func.blocks[b].insts[k];
             changed |= rewrite(func, &sources, i);
         }
-        let mut term = func.blocks[b].term.clone();
+        let term = &func.blocks[b].term;
+        let passed = term.targets().into_iter().flat_map(|t| t.args.iter().copied());
+        if !term.used_name().and_then(Name::value).into_iter().chain(passed).any(|v| sources[v].is_some()) {
+            continue;
+        }
+        let mut term = term.clone();
         if let ori::Terminator::Branch { cond, .. } = &mut term {
             *cond = resolve_name(func, &sources, *cond);
         }
@@ -130,6 +135,11 @@ fn resolve_name(func: &Function, sources: &SecondaryMap<Value, Option<Inst>>, na
 }
 
 fn rewrite(func: &mut Function, sources: &SecondaryMap<Value, Option<Inst>>, i: Inst) -> bool {
+    let mut reads_copy = false;
+    func.insts[i].for_each_use(|n| reads_copy |= n.value().is_some_and(|v| sources[v].is_some()));
+    if !reads_copy {
+        return false;
+    }
     let mut data = func.insts[i].clone();
     data.guard.pred = resolve_name(func, sources, data.guard.pred);
     for k in &mut data.kept {

@@ -166,7 +166,7 @@ pub enum Op {
 pub struct Loc(pub u32);
 
 /// An instruction's content.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(PartialEq, Debug)]
 pub struct InstData {
     /// Execution guard; PT when always executed.
     pub guard: Guard,
@@ -181,6 +181,18 @@ pub struct InstData {
     pub kept: SmallVec<[Name; 1]>,
     /// Source position.
     pub loc: Loc,
+}
+
+// `SmallVec` clones one by one; these are copied as a whole.
+impl Clone for InstData {
+    fn clone(&self) -> InstData {
+        InstData {
+            operands: SmallVec::from_slice(&self.operands),
+            mods: self.mods.clone(),
+            kept: SmallVec::from_slice(&self.kept),
+            ..*self
+        }
+    }
 }
 
 /// Role and shape of one operand of an instruction.

@@ -598,9 +598,10 @@ fn limit(place: &[(u32, u32)], text: &str, others: bool) -> String {
     format!("({}, &[{}])", bits_rs(place), values.join(", "))
 }
 
-/// One encoding: the text of its entry in the table, and which operands are immediates.
+/// One encoding: the text of its entry in the table, its code in the word, and which operands are immediates.
 pub struct Encoding {
     pub text: String,
+    pub code: u32,
     pub immediates: Vec<usize>,
 }
 
@@ -682,7 +683,7 @@ pub fn parse_form(
             form.limits.join(", "),
             form.reuse.get()
         );
-        out.push(Encoding { text, immediates });
+        out.push(Encoding { text, code, immediates });
     };
     let mask = targets(targets_text);
     let Some((kind, low)) = code.split_once(':') else {

@@ -5,7 +5,7 @@ use crate::Control;
 use crate::encode::{default_operand, holds};
 use crate::form::*;
 use crate::inst::{AddrWidth, ConstBank, Guard, Inst, Mods, Operand, RegOp, SlotKind};
-use crate::isa::{FORMS, SpecialReg};
+use crate::isa::SpecialReg;
 use crate::reg::{Reg, RegFile};
 use crate::target::Target;
 use std::fmt;
@@ -111,12 +111,7 @@ pub(crate) fn find(word: u128, target: Target, pc: i64) -> Result<(Inst, &'stati
     let code = (word & 0xfff) as u16 | ((word >> 91) as u16 & 1) << 12;
     let bit = target_bit(target);
     let mut reason = Undecodable::Opcode(code);
-    let known = |code: u16| {
-        INDEX.by_code[usize::from(code)]
-            .iter()
-            .map(|i| &FORMS[usize::from(*i)])
-            .filter(|f| f.targets & bit != 0)
-    };
+    let known = |code: u16| forms_of_code(code).filter(|f| f.targets & bit != 0);
     let free = target.sm == 75 && FREE_BIT_91.binary_search(&(code & 0xfff)).is_ok();
     let code = if free && known(code).next().is_none() { code & 0xfff } else { code };
     for form in known(code) {

@@ -4,7 +4,7 @@ use crate::Control;
 use crate::decode::{control_fits, decode_field};
 use crate::form::*;
 use crate::inst::{AddrWidth, ConstBank, Inst, Operand, RegOp, SlotKind};
-use crate::isa::{FORMS, Mod};
+use crate::isa::Mod;
 use crate::reg::{Reg, RegFile};
 use crate::target::Target;
 use std::fmt;
@@ -81,8 +81,7 @@ impl std::error::Error for EncodeError {}
 pub fn encode(inst: &Inst, target: Target, pc: i64) -> Result<u128, EncodeError> {
     let bit = target_bit(target);
     let mut closest: Option<(usize, Mismatch)> = None;
-    for &i in &INDEX.by_op[inst.op as usize] {
-        let form = &FORMS[usize::from(i)];
+    for form in forms_of_op(inst.op) {
         if form.targets & bit == 0 {
             continue;
         }

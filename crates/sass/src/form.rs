@@ -1,10 +1,9 @@
 //! The shape of the encodings in the instruction table: what `isa/*.isa` says about bits.
 
 use crate::inst::AddrWidth;
-use crate::isa::{FORMS, Mod, Opcode};
+use crate::isa::{FORMS, FORMS_OF_CODE, FORMS_OF_OP, Mod, Opcode};
 use crate::reg::RegFile;
 use crate::target::{SMS, Target};
-use std::sync::LazyLock;
 
 /// Marks a bit position that a field does not have.
 pub(crate) const NONE: u8 = 255;
@@ -218,21 +217,19 @@ impl Form {
     }
 }
 
-/// Indices into [`FORMS`] by opcode and by code.
-pub(crate) struct Index {
-    pub by_op: Vec<Vec<u16>>,
-    pub by_code: Vec<Vec<u16>>,
+/// The forms of an opcode, in the order of the table.
+pub(crate) fn forms_of_op(op: Opcode) -> impl Iterator<Item = &'static Form> + Clone {
+    FORMS_OF_OP[op as usize].iter().map(|i| &FORMS[usize::from(*i)])
 }
 
-pub(crate) static INDEX: LazyLock<Index> = LazyLock::new(|| {
-    let mut index =
-        Index { by_op: vec![Vec::new(); Opcode::EVERY.len()], by_code: vec![Vec::new(); 1 << 13] };
-    for (i, form) in FORMS.iter().enumerate() {
-        index.by_op[form.op as usize].push(i as u16);
-        index.by_code[usize::from(form.code)].push(i as u16);
-    }
-    index
-});
+/// The forms that words with a code may have, in the order of the table.
+pub(crate) fn forms_of_code(code: u16) -> impl Iterator<Item = &'static Form> + Clone {
+    let forms = match FORMS_OF_CODE.binary_search_by_key(&code, |(c, _)| *c) {
+        Ok(at) => FORMS_OF_CODE[at].1,
+        Err(_) => &[],
+    };
+    forms.iter().map(|i| &FORMS[usize::from(*i)])
+}
 
 /// Reads ranges of a word as one number.
 pub(crate) fn get(word: u128, bits: Ranges) -> u64 {

@@ -7,8 +7,15 @@ use smallvec::SmallVec;
 
 /// Modifiers in the order in which they are spelled after the mnemonic. Only non-default ones are present,
 /// so two instructions that mean the same compare equal.
-#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+#[derive(PartialEq, Eq, Hash, Debug, Default)]
 pub struct Mods(pub SmallVec<[Mod; 6]>);
+
+// `SmallVec` clones one by one; these are copied as a whole.
+impl Clone for Mods {
+    fn clone(&self) -> Mods {
+        Mods::of(&self.0)
+    }
+}
 
 impl Mods {
     /// No modifiers.
@@ -77,7 +84,7 @@ pub enum AddrWidth {
 }
 
 /// One operand.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Operand<R = Reg, L = i64> {
     /// A register of any file.
     Reg(RegOp<R>),

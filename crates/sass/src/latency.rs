@@ -98,6 +98,16 @@ struct Dense {
 const FILES: usize = 5;
 const CLASSES: usize = Class::EVERY.len();
 
+/// The places of the bits that are set among the lowest `count`, ascending.
+fn bits(set: u64, count: usize) -> impl Iterator<Item = usize> {
+    let mut left = if count < 64 { set & ((1 << count) - 1) } else { set };
+    std::iter::from_fn(move || {
+        let lowest = (left != 0).then(|| left.trailing_zeros() as usize);
+        left &= left.wrapping_sub(1);
+        lowest
+    })
+}
+
 fn dense(target: Target) -> &'static Dense {
     static TABLES: [OnceLock<Dense>; u16::BITS as usize] = [const { OnceLock::new() }; u16::BITS as usize];
     let bit = target_bit(target);
@@ -105,22 +115,15 @@ fn dense(target: Target) -> &'static Dense {
         let bit = u32::from(bit);
         let files = [RegFile::R, RegFile::P, RegFile::UR, RegFile::UP, RegFile::B];
         let fill = |rows: &[LatencyRow], seconds: usize, none: u8| {
-            let mut table = Vec::with_capacity(FILES * CLASSES * seconds);
-            for file in files {
-                let rows: Vec<&LatencyRow> =
-                    rows.iter().filter(|r| r.targets & bit != 0 && r.file == file).collect();
-                for first in 0..CLASSES {
-                    table.extend((0..seconds).map(|second| {
-                        let sites = seconds - CLASSES;
-                        let holds = |r: &&&LatencyRow| {
-                            r.first >> first & 1 != 0
-                                && match second.checked_sub(sites) {
-                                    Some(class) => r.second >> class & 1 != 0,
-                                    None => r.sites >> second & 1 != 0,
-                                }
-                        };
-                        rows.iter().find(holds).map_or(none, |r| r.cycles)
-                    }));
+            let mut table = vec![none; FILES * CLASSES * seconds];
+            let sites = seconds - CLASSES;
+            // The first row that holds counts: it is written last.
+            for row in rows.iter().rev().filter(|r| r.targets & bit != 0) {
+                let Some(file) = files.iter().position(|f| *f == row.file) else { continue };
+                for first in bits(row.first, CLASSES) {
+                    let cells = &mut table[(file * CLASSES + first) * seconds..][..seconds];
+                    bits(row.second, CLASSES).for_each(|class| cells[sites + class] = row.cycles);
+                    bits(row.sites.into(), sites).for_each(|site| cells[site] = row.cycles);
                 }
             }
             table

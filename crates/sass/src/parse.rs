@@ -3,7 +3,7 @@
 use crate::encode::default_operand;
 use crate::form::*;
 use crate::inst::{AddrWidth, ConstBank, Guard, Inst, Mods, Operand, RegOp};
-use crate::isa::{FORMS, Mod, Opcode, SpecialReg};
+use crate::isa::{Mod, Opcode, SpecialReg};
 use crate::reg::{Reg, RegFile};
 use crate::target::Target;
 use crate::{Control, print};
@@ -86,8 +86,7 @@ fn parse_form(line: &str, target: Target) -> Result<(Inst, &'static Form), Parse
             _ => Some(Vec::new()),
         };
         let Some(mods) = mods else { continue };
-        for &i in ops.iter().flat_map(|op| &INDEX.by_op[*op as usize]) {
-            let form = &FORMS[usize::from(i)];
+        for form in ops.iter().flat_map(|op| forms_of_op(*op)) {
             if form.targets & target_bit(target) == 0 {
                 continue;
             }

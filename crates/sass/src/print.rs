@@ -7,7 +7,7 @@ use crate::decode::{DecodeError, find};
 use crate::encode::default_operand;
 use crate::form::*;
 use crate::inst::{AddrWidth, ConstBank, Inst, Operand};
-use crate::isa::{FORMS, Mod};
+use crate::isa::Mod;
 use crate::reg::{Reg, RegFile};
 use crate::target::Target;
 use std::fmt::{self, Write as _};
@@ -67,10 +67,7 @@ fn form_of(inst: &Inst, target: Target) -> Option<&'static Form> {
                 _ => false,
             })
     };
-    let mut candidates = INDEX.by_op[inst.op as usize]
-        .iter()
-        .map(|i| &FORMS[usize::from(*i)])
-        .filter(|form| form.targets & bit != 0 && fits(form));
+    let mut candidates = forms_of_op(inst.op).filter(|form| form.targets & bit != 0 && fits(form));
     let first = candidates.clone().next();
     // Where forms differ in modifiers only, one that encodes is the right one.
     candidates.find(|form| crate::encode::accepts(form, inst, target)).or(first)
