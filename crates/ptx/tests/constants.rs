@@ -173,6 +173,17 @@ fn operands_are_expressions() {
         ("mov.b32 r0, 7 %3;", "Parsing error near '%3': syntax error"),
         ("mov.b32 r0, 1/0;", "Constant expression has division by zero"),
         ("mov.u64 d0, k[1];", "Parsing error near '[': syntax error"),
+        (
+            "mov.u64 d0, a[f1];",
+            "Illegal to use symbol 'f1' of type .f32 as array index. Use integer or bit only.",
+        ),
+        ("mov.u64 d0, a[r1-1];", "Parsing error near '-': syntax error"),
+        (
+            "ld.shared.u32 r0, a[r1];",
+            "State space mismatch between instruction and address in instruction 'ld'",
+        ),
+        ("atom.global.add.u32 r0, a[r1], 1;", "Arguments mismatch for instruction 'atom'"),
+        ("add.u64 d0, d1, a[r1];", "Arguments mismatch for instruction 'add'"),
     ] {
         assert_eq!(statement(text).err().as_deref(), Some(message), "{text}");
     }

@@ -14,6 +14,7 @@ use crate::isa::{Mod, Op, Suffix, Type};
 use crate::span::Span;
 use cranelift_entity::SecondaryMap;
 pub use function::warnings;
+pub(crate) use operand::space_of;
 use rustc_hash::FxHashMap;
 use shape::Shape;
 use smallvec::SmallVec;

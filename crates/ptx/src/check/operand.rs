@@ -525,7 +525,8 @@ fn move_fits(checker: &Checker<'_>, body: &Body, inst: &Inst) -> bool {
     dst_fits && src_fits
 }
 
-pub(super) fn space_of(m: Mod) -> Option<Space> {
+/// The space that a word names.
+pub(crate) fn space_of(m: Mod) -> Option<Space> {
     Some(match m {
         Mod::global => Space::Global,
         Mod::shared | Mod::shared_cta | Mod::shared_cluster => Space::Shared,

@@ -3,8 +3,9 @@
 use super::body::Local;
 use super::expr::Const;
 use super::{Parsed, Parser};
-use crate::ast::{Addr, AddrBase, Inst, Operand, Part, Reg, RegId, Stmt, Symbol, VarId, VectorElem};
+use crate::ast::{Addr, AddrBase, Inst, Operand, Part, Reg, RegId, Space, Stmt, Symbol, VarId, VectorElem};
 use crate::check::advice::nearest_word;
+use crate::check::space_of;
 use crate::diag::{Diagnostic, Severity};
 use crate::isa::{Form, Mod, Op, SpecialReg, Type, TypeClass};
 use crate::lexer::Tok;
@@ -69,6 +70,9 @@ impl<'s> Parser<'s> {
             let brace = self.peek() == Tok::LBrace;
             let operand = match self.peek() {
                 Tok::LParen if op == Op::call => self.list()?,
+                Tok::Name if self.tokens[(self.at + 1).min(self.tokens.len() - 1)].0 == Tok::LBracket => {
+                    self.element(&inst)?
+                }
                 _ => self.operand()?,
             };
             let named = self.tokens[self.at - 1].0 == Tok::Name;
@@ -153,6 +157,114 @@ impl<'s> Parser<'s> {
         }
         push(Op::add, &[Operand::Reg(sum), operand, Operand::Int(n)]);
         Ok(Operand::Reg(sum))
+    }
+
+    /// `name[…]`, the address of an element; `ld`, `ldu` and `st` take it in place of `[name + …]`. A register for the number
+    /// of the element becomes statements before this one.
+    fn element(&mut self, inst: &Inst) -> Parsed<Operand> {
+        let access = matches!(inst.op, Op::ld | Op::ldu | Op::st);
+        let start = self.span();
+        let numbered = self.is_symbol(2);
+        if !numbered {
+            let operand = self.operand()?;
+            let indexed = self.tokens[self.at - 1].0 == Tok::RBracket;
+            return Ok(match operand {
+                Operand::Var(v, offset) if access && indexed => {
+                    Operand::Addr(Addr { base: AddrBase::Var(v), offset })
+                }
+                operand => operand,
+            });
+        }
+        let (name, span) = self.name()?;
+        let var = match self.local(name) {
+            Some(Local::Var(v)) => v,
+            Some(_) => return Err(self.unexpected()),
+            None => match self.symbol(name) {
+                Some(Symbol::Var(v)) => v,
+                _ => return Err(self.error(span, format!("Unknown symbol '{name}'"))),
+            },
+        };
+        let element = self.element_size(var, span)?;
+        self.expect(Tok::LBracket)?;
+        let (name, span) = self.name()?;
+        let Some(Local::Reg(number)) = self.local(name) else {
+            return Err(self.error(span, format!("Unknown symbol '{name}'")));
+        };
+        let plus = self.offset()? as u64 & u64::from(u32::MAX);
+        self.expect(Tok::RBracket)?;
+        let span = start.to(self.previous_span());
+        let ty = self.state().body.regs[number].ty;
+        // The number has 32 bits, and so has what it is multiplied to.
+        let widen = match (ty.class(), ty.bytes()) {
+            (TypeClass::Float | TypeClass::Predicate, _) | (_, 16) => {
+                let message = format!(
+                    "Illegal to use symbol '{name}' of type {ty} as array index. Use integer or bit only."
+                );
+                return Err(self.error(span, message));
+            }
+            (TypeClass::Signed, 1) => [Mod::s32, Mod::s8],
+            (_, 1) => [Mod::u32, Mod::u8],
+            (TypeClass::Signed, 2) => [Mod::s32, Mod::s16],
+            (_, 2) => [Mod::u32, Mod::u16],
+            (_, 8) => [Mod::u32, Mod::u64],
+            _ => [Mod::u32, Mod::u32],
+        };
+        let space = self.module.vars[var].space;
+        if access && inst.mods.iter().any(|m| space_of(*m).is_some_and(|s| s != space)) {
+            let message = format!(
+                "State space mismatch between instruction and address in instruction '{}'",
+                inst.op.name()
+            );
+            return Err(self.error(span, message));
+        }
+        let wide = access && matches!(space, Space::Global | Space::Param)
+            || inst.mods.iter().filter_map(|m| m.as_type()).any(|t| t.bytes() == 8) && !access;
+        if !access && !matches!(inst.op, Op::mov | Op::cvta) {
+            return Err(self.error(span, format!("Arguments mismatch for instruction '{}'", inst.op.name())));
+        }
+        let (word, ty) = if wide { (Mod::u64, Type::u64) } else { (Mod::u32, Type::u32) };
+        let body = &mut self.state().body;
+        let at = body.regs.push(Reg { name: "%at".into(), ty: Type::u32 });
+        let address = body.regs.push(Reg { name: "%address".into(), ty });
+        let [at_operand, address_operand] = [at, address].map(Operand::Reg);
+        let mut push = |op, mods: &[Mod], operands: &[Operand]| {
+            let (operands, mods) = (operands.iter().cloned().collect(), mods.iter().copied().collect());
+            body.stmts.push(Stmt::Inst(Inst { guard: None, op, mods, operands, braced: 0, zeros: 0, span }));
+        };
+        push(Op::cvt, &widen, &[at_operand.clone(), Operand::Reg(number)]);
+        if plus != 0 {
+            push(Op::add, &[Mod::u32], &[at_operand.clone(), at_operand.clone(), Operand::Int(plus)]);
+        }
+        if element > 1 {
+            let shift = Operand::Int(element.trailing_zeros().into());
+            push(Op::shl, &[Mod::b32], &[at_operand.clone(), at_operand.clone(), shift]);
+        }
+        push(Op::mov, &[word], &[address_operand.clone(), Operand::Var(var, 0)]);
+        if wide {
+            push(
+                Op::mad,
+                &[Mod::wide, Mod::u32],
+                &[address_operand.clone(), at_operand, Operand::Int(1), address_operand.clone()],
+            );
+        } else {
+            push(Op::add, &[word], &[address_operand.clone(), address_operand.clone(), at_operand]);
+        }
+        Ok(match access {
+            true => Operand::Addr(Addr { base: AddrBase::Reg(address), offset: 0 }),
+            false => address_operand,
+        })
+    }
+
+    /// Bytes from an element of an array to the next, as ptxas 13.0.88 counts them: of one component, in rows too; one where
+    /// the size of the array is not known.
+    fn element_size(&mut self, v: VarId, span: Span) -> Parsed<u32> {
+        let var = &self.module.vars[v];
+        let element = var.ty.bytes();
+        match var.dims.first() {
+            None => Err(self.error(span, "Array indexing on non-array")),
+            Some(0) => Ok(1),
+            Some(_) => Ok(element),
+        }
     }
 
     /// `(a, b, …)` of a call.
@@ -366,14 +478,10 @@ impl<'s> Parser<'s> {
         if !self.eat(Tok::LBracket) {
             return Ok(Operand::Var(v, self.offset()?));
         }
-        let var = &self.module.vars[v];
-        let element = i64::from(var.ty.bytes()) * i64::from(var.vector);
-        if var.dims.is_empty() {
-            return Err(self.error(span, "Array indexing on non-array"));
-        }
+        let element = self.element_size(v, span)?;
         let n = self.int_const()? as i64;
         self.expect(Tok::RBracket)?;
-        Ok(Operand::Var(v, n.wrapping_mul(element)))
+        Ok(Operand::Var(v, n.wrapping_mul(element.into())))
     }
 }
 
