@@ -58,12 +58,6 @@ pub(crate) fn several_results(module: &Module) -> impl Iterator<Item = (FuncId, 
 /// concerns only functions that are called through pointers, whose address code takes, that call themselves, or that
 /// the driver brings; in an object all that have code.
 pub(crate) fn refused(module: &Module, linked: bool) -> Option<Diagnostic> {
-    let vector = |f: &&Func| has_vector(module, &f.params) || has_vector(module, &f.returns);
-    if let Some(f) = module.funcs.values().filter(|_| linked).find(vector) {
-        let message =
-            format!("Vector registers as parameters of '{}' are not supported in objects yet", f.name);
-        return Some(Diagnostic::whole(message));
-    }
     let calls = lower::CallGraph::new(module);
     let named: FxHashSet<FuncId> = module.funcs.keys().flat_map(|f| calls.named(f)).collect();
     let taken: FxHashSet<FuncId> = module.funcs.keys().flat_map(|f| address_taken(module, f)).collect();

@@ -24,12 +24,14 @@ pub mod inputs;
 pub mod knobs;
 mod limits;
 pub mod listing;
+mod newer;
 mod object;
 pub mod options;
 pub mod pipeline;
 pub mod timeline;
 mod tolerance;
 mod units;
+mod vector_params;
 pub mod verify;
 
 pub use pipeline::{Failure, KernelStats, Output, Settings, compile};

@@ -3,7 +3,7 @@
 
 use crate::timeline::{Stage, Timeline};
 use crate::units::{Compiled, Units};
-use crate::{convention, debug, facts, functions, limits};
+use crate::{convention, debug, facts, functions, limits, newer, vector_params};
 use backend::Code;
 use cubin::object::{Binding, Fill};
 use ptx::{Diagnostic, FuncId, LineIndex, Linkage, Module, Severity, Space, Style, Symbol, VarId};
@@ -167,7 +167,7 @@ pub fn front_end(source: &str, file: &str, target: Target, arch: &str) -> Result
     let (mut module, mut errors) = ptx::parse_all(source);
     module.param_skew = target.info().param_skew().into();
     if errors.iter().any(|e| e.severity == Severity::Fatal) {
-        note_newer(&module, &mut errors);
+        newer::note(&module, source, &mut errors);
         return Err(fail(errors));
     }
     let suffix = ptx::isa::Suffix::of(&target.to_string());
@@ -179,27 +179,8 @@ pub fn front_end(source: &str, file: &str, target: Target, arch: &str) -> Result
         errors.extend(more);
         errors.sort_by_key(|e| e.span.map_or(0, |s| s.start));
     }
-    note_newer(&module, &mut errors);
+    newer::note(&module, source, &mut errors);
     if errors.is_empty() { Ok(module) } else { Err(fail(errors)) }
-}
-
-/// The newest version of PTX that is known as a whole.
-const WHOLE: (u8, u8) = (9, 0);
-/// How messages about what is not known begin.
-const UNKNOWN: [&str; 4] = [
-    "Unknown modifier",
-    "Illegal modifier",
-    "Not a name of any known instruction",
-    "Unexpected instruction types",
-];
-
-/// Says with what is not known that it may be newer.
-fn note_newer(module: &Module, errors: &mut [Diagnostic]) {
-    let unknown = |e: &&mut Diagnostic| UNKNOWN.iter().any(|start| e.message.starts_with(start));
-    for e in errors.iter_mut().filter(unknown).filter(|_| module.version > WHOLE) {
-        let (major, minor) = WHOLE;
-        e.notes.push(format!("of what PTX has had since {major}.{minor}, only a part is known"));
-    }
 }
 
 /// What the front end knows but the code generator does not.
@@ -407,6 +388,9 @@ fn convention_of(module: &mut Module, settings: &Settings) -> Result<(Vec<String
         if let Some(d) = convention::addresses_elsewhere(module, extensible) {
             return Err(vec![d]);
         }
+    }
+    if settings.relocatable {
+        vector_params::through_variables(module);
     }
     match convention::refused(module, settings.relocatable) {
         Some(d) => Err(vec![d]),

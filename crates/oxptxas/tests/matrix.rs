@@ -442,21 +442,29 @@ fn instructions(cubin: &[u8], target: Target) -> Vec<sass::Inst> {
     words.map(|(k, w)| sass::decode(*w, target, 16 * k as i64).unwrap()).collect()
 }
 
-/// Metadata of other lanes: ptxas has another selector than 0 before sm_100 only.
+/// Metadata of other lanes than the first: HMMA and IMMA say which, as in ptxas's code for every target.
 #[test]
-fn selected_metadata_is_refused_where_ptxas_has_none() {
-    let source = ".version 8.6\n.target sm_80\n.address_size 64\n.visible .entry k(.param .u64 p)\n{\n\
-        .reg .b32 %r<9>; .reg .f32 %f<5>; .reg .b64 %d<2>;\n\
-        ld.param.u64 %d1, [p]; ld.global.v4.b32 {%r0,%r1,%r2,%r3}, [%d1]; ld.global.v4.f32 {%f0,%f1,%f2,%f3}, [%d1];\n\
-        mma.sp.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32 {%f0,%f1,%f2,%f3}, {%r0,%r1,%r2,%r3},\n\
-        {%r0,%r1,%r2,%r3}, {%f0,%f1,%f2,%f3}, %r0, 1;\n\
-        st.global.v4.f32 [%d1], {%f0,%f1,%f2,%f3}; ret;\n}\n";
-    for (sm, taken) in [(80, true), (90, true), (100, false), (120, false)] {
-        let settings = oxptxas::Settings::new(Target::new(sm).unwrap());
-        let result = oxptxas::compile(source, "k.ptx", &settings);
-        assert_eq!(result.is_ok(), taken, "sm_{sm}");
-        if let Err(f) = result {
-            assert!(f.render("oxptxas").contains("k.ptx, line 8; error"), "{}", f.render("oxptxas"));
+fn metadata_of_selected_lanes() {
+    let forms: &[(&str, &str, [usize; 4], u32)] = &[
+        ("m16n8k16", "f32.f16.f16.f32", [4, 2, 2, 4], 4),
+        ("m16n8k32", "f32.f16.f16.f32", [4, 4, 4, 4], 2),
+        ("m16n8k16", "f16.f16.f16.f16", [2, 2, 2, 2], 4),
+        ("m16n8k16", "f32.bf16.bf16.f32", [4, 2, 2, 4], 4),
+        ("m16n8k32", "f32.bf16.bf16.f32", [4, 4, 4, 4], 2),
+        ("m16n8k32", "s32.s8.u8.s32", [4, 2, 2, 4], 2),
+        ("m16n8k64", "s32.u4.s4.s32", [4, 2, 2, 4], 2),
+    ];
+    let mut all = Vec::new();
+    for (shape, types, counts, lanes) in forms {
+        for target in ["sm_80", "sm_90", "sm_100", "sm_120"] {
+            for (selector, ordered) in (1..*lanes).flat_map(|s| [(s, true), (s, false)]) {
+                let source = sparse(target, shape, types, *counts, ordered);
+                let selected = source.replace(", e, 0;", &format!(", e, {selector};"));
+                assert_ne!(source, selected);
+                all.push((selected, target));
+            }
         }
     }
+    let wrong: Vec<String> = all.par_iter().filter_map(|(source, target)| wrong(source, target)).collect();
+    assert!(wrong.is_empty(), "{} of {}: {}", wrong.len(), all.len(), wrong[0]);
 }

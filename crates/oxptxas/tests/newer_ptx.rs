@@ -78,9 +78,25 @@ fn vector_registers_as_parameters() {
     for arch in ["sm_75", "sm_90", "sm_120"] {
         same(&source, arch);
     }
-    // Objects have no word for them yet.
-    let settings = Settings { relocatable: true, ..Settings::new(Target::parse("sm_75").unwrap()) };
-    assert!(compile(&source, "k.ptx", &settings).is_err());
+}
+
+/// In objects they are passed as `.param` variables of the same vector type, which the texts of the linker say; the places are
+/// those of `cargo xtask link-check`.
+#[test]
+fn vector_registers_as_parameters_in_objects() {
+    let bodies = "\n{\n.reg .v4 .u16 v; .reg .v2 .b32 w; .reg .b32 r<3>;\nmov.b32 r1, 1;\ncall (w), f, (v, r1);\nret;\n}\n";
+    let source = format!(
+        ".version 8.0\n.target sm_75\n.address_size 64\n\
+         .visible .func (.reg .v2 .b32 o) f(.reg .v4 .u16 i, .reg .b32 j)\n{{\ncvt.u32.u16 o.x, i.y;\n\
+         mov.b32 o.y, j;\nret;\n}}\n.visible .func g(.reg .b32 x, .reg .v4 .u8 a, .reg .v2 .f64 c){bodies}"
+    );
+    for arch in ["sm_75", "sm_90", "sm_120"] {
+        let settings = Settings { relocatable: true, ..Settings::new(Target::parse(arch).unwrap()) };
+        let output =
+            compile(&source, "k.ptx", &settings).unwrap_or_else(|f| panic!("{}", f.render("oxptxas")));
+        let texts = String::from_utf8_lossy(&output.cubin).into_owned();
+        assert!(["#lli", "#viix"].iter().all(|t| texts.contains(&format!("{t}\0"))), "{arch}");
+    }
 }
 
 /// What is read there is not defined, and the program need not come to it.
@@ -198,16 +214,91 @@ fn predicates_as_results() {
     }
 }
 
-/// What is not known of newer PTX is an error that says so.
+/// Forms that ptxas 13.5.37 takes and that are not built: the error names the version that they are of.
 #[test]
-fn newer_than_what_is_known() {
-    for statement in ["clmad.lo.u64 d1, d2, d3, d3;", "cvt.rn.satfinite.s2f6x2.f32 r1, r2, r3;"] {
-        let said = |version: &str| {
-            let source = of_two(version, "sm_100a", statement);
-            let failure = compile(&source, "k.ptx", &Settings::new(Target::parse("sm_100a").unwrap()));
-            failure.err().unwrap().render("oxptxas")
-        };
-        assert!(said("9.5").contains("since 9.0, only a part is known"), "{}", said("9.5"));
-        assert!(!said("9.0").contains("since 9.0"), "{}", said("9.0"));
+fn newer_than_what_is_built() {
+    let said = |version: &str, statement: &str| {
+        let source = of_two(version, "sm_120a", statement);
+        let failure = compile(&source, "k.ptx", &Settings::new(Target::parse("sm_120a").unwrap()));
+        failure.err().unwrap().render("oxptxas")
+    };
+    for (of, statement) in [
+        ("9.1", "cvt.rn.satfinite.s2f6x2.f32 r1, r2, r3;"),
+        ("9.1", "multimem.cp.async.bulk.global.shared::cta.bulk_group [d1], [d2], r1;"),
+        (
+            "9.1",
+            "mma.sync.aligned.m16n8k64.row.col.kind::mxf4nvf4.block_scale.scale_vec::4X.f32.e2m1.e2m1.f32.ue8m0 {r1, r1, r1, r1}, \
+             {r1, r2, r3, r4}, {r1, r2}, {r1, r1, r1, r1}, r3, {0, 0}, r4, {0, 0};",
+        ),
+        ("9.2", "@p cvt.rn.scaled::n2::ue8m0.bf16x2.e5m2x2 r1, r2, r3;"),
+        ("9.2", "cvt.rn.bf16x2.e4m3x2 r1, r2;"),
+        (
+            "9.2",
+            "cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes.ignore_oob [d1], [d2], r1, r2, r3, [d1];",
+        ),
+        ("9.2", "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b128 [d1], d2, [d2];"),
+        ("9.3", "clmad.lo.u64 d1, d2, d3, d3;"),
+        ("9.3", "cp.async.bulk.weak.shared::cta.global.mbarrier::complete_tx::bytes [d1], [d2], r1, [d3];"),
+        ("9.3", "mbarrier.init.layout::v1.shared.b64 [d1], 1;"),
+        ("9.4", "here: atom.global.add.noftz.f32 r1, [d1], r2;"),
+        ("9.4", "ld.global.proxy::readonly.u32 r1, [d1];"),
+        ("9.4", "prefetch.global.L1::32B.valid_addr [d1];"),
+        ("9.4", "fence.proxy.alias.release.sys;"),
+        ("9.4", "mov.u32 r1, %perctamemorysize;"),
+    ] {
+        assert!(
+            said("9.5", statement).contains(&format!("is of PTX {of}, and not built yet")),
+            "{}",
+            said("9.5", statement)
+        );
+        assert!(!said("9.0", statement).contains("not built yet"), "{}", said("9.0", statement));
+    }
+    let directive = of_two("9.4", "sm_120a", "").replace("\n{\n", " .minperctamemory 1024\n{\n");
+    let failure = compile(&directive, "k.ptx", &Settings::new(Target::parse("sm_120a").unwrap()));
+    let said_of = failure.err().unwrap().render("oxptxas");
+    assert!(said_of.contains("'minperctamemory' is of PTX 9.4"), "{said_of}");
+    // Others may be newer.
+    assert!(said("9.5", "frob.u32 r1, r2;").contains("since 9.0, only a part is known"));
+    assert!(!said("9.0", "frob.u32 r1, r2;").contains("since 9.0"));
+}
+
+/// The address of the element that a register names: 32 bits of number times the size of one component, 1 where the size of
+/// the array is not known (ptxas 13.0.88, read off its code).
+#[test]
+fn elements_that_registers_name() {
+    let arrays = ".global .u32 g[8] = {3, 5, 7, 11, 13, 17, 19, 23}; .global .v2 .u16 gv[4] = {{1, 2}, {3, 4}, {5, 6}, {7, 8}};\n\
+        .const .u8 c[8] = {9, 8, 7, 6, 5, 4, 3, 2}; .shared .u32 s[8];\n.visible .entry";
+    for statement in [
+        "and.b32 r2, r2, 3; mov.u64 d4, g[r2]; ld.global.u32 r4, [d4];",
+        "and.b32 r2, r2, 3; ld.global.u32 r4, g[r2+2];",
+        "and.b32 r2, r2, 3; ld.u32 r4, g[r2];",
+        "ld.global.u32 r4, g[5];",
+        "and.b32 r2, r2, 3; ld.global.u16 r4, gv[r2];",
+        "ld.global.u16 r4, gv[1];",
+        "and.b32 r2, r2, 7; ld.const.u8 r4, c[r2];",
+        "and.b32 r2, r2, 7; st.shared.u32 s[r2], r3; ld.shared.u32 r4, s[r2];",
+        "and.b32 r2, r2, 7; st.shared.u32 s[r2], r3; cvta.shared.u64 d4, s[r2]; ld.u32 r4, [d4];",
+        "{ .reg .s16 h; and.b32 r2, r2, 3; cvt.u16.u32 h, r2; sub.s16 h, h, 2; ld.global.u32 r4, g[h+2]; }",
+        "{ .reg .b64 n; and.b32 r2, r2, 3; mov.b64 n, {r2, r3}; ld.global.u32 r4, g[n]; }",
+    ] {
+        let source = of_two("8.0", "sm_75", statement).replace(".visible .entry", arrays);
+        for arch in ["sm_75", "sm_120"] {
+            same(&source, arch);
+        }
+    }
+}
+
+/// Without `.sync` those take part that are there: defined where the whole warp comes together.
+#[test]
+fn exchanges_without_sync() {
+    let with =
+        |statement: &str| of_two("6.0", "sm_60", statement).replace(".reg .b32", ".reg .pred p; .reg .b32");
+    for statement in [
+        "shfl.bfly.b32 r4, r2, 3, 31;",
+        "shfl.up.b32 r4|p, r2, 1, 0; @!p mov.b32 r4, r3;",
+        "setp.lt.u32 p, r2, r3; vote.ballot.b32 r4, p;",
+        "setp.lt.u32 p, r2, r3; vote.any.pred p, p; selp.b32 r4, 1, 2, p;",
+    ] {
+        same(&with(statement), "sm_75");
     }
 }

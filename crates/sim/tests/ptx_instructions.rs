@@ -249,6 +249,16 @@ fn warps() {
     assert_eq!(out, lanes(&|l| if l < 5 { 0x1f } else { 0 }));
     let error = run(&module("", "vote.sync.ballot.b32 r, p, 0x2;"), &launch(1, 1)).unwrap_err();
     assert!(error.starts_with("k.ptx:9: lane is not in its own member mask 0x2"), "{error}");
+    // Without `.sync`: together, or not defined.
+    let old = |code: &str| {
+        let source = module("", &format!("mov.u32 t, %laneid;\n{code}\nst.global.b32 [o], r;"));
+        source.replace(".version 8.7", ".version 6.0").replace("sm_100", "sm_60")
+    };
+    let out = run(&old("shfl.bfly.b32 r, t, 3, 0x1f;"), &launch(32, 32));
+    assert!(out.is_ok(), "{out:?}");
+    let error =
+        run(&old("setp.lt.u32 p, t, 5; @p shfl.bfly.b32 r, t, 3, 0x1f;"), &launch(32, 32)).unwrap_err();
+    assert!(error.contains("who takes part without '.sync' is not defined"), "{error}");
 }
 
 #[test]

@@ -83,13 +83,6 @@ impl Lower<'_, '_> {
         let word = self.src(&inst.operands[4], Ty::B32)?.low();
         let word = operand(self.b.reg(&word));
         let selector = self.integer(&inst.operands[5])? as u32;
-        // ptxas 13.0.88 never has another one there: it fetches the metadata of the lanes that are selected.
-        if selector != 0 && self.sm() >= 100 {
-            return Err(
-                "metadata of other lanes (a selector other than 0) is not supported yet from sm_100 on"
-                    .into(),
-            );
-        }
         let columns = Columns { word, selector };
         if !ordered && wants_order(p.types[1], self.sm()) {
             let (a, columns) = self.in_order(p, a, &columns);

@@ -383,10 +383,7 @@ impl Block {
                     self.threads[i].pc += 1;
                 }
             }
-            Op::shfl | Op::vote if !inst.has(Mod::sync) => {
-                let who = active.first().copied().unwrap_or(0);
-                return Err(self.error(env, who, "who takes part without '.sync' is not defined"));
-            }
+            Op::shfl | Op::vote if !inst.has(Mod::sync) => self.together(env, &active)?,
             Op::shfl | Op::vote | Op::_match | Op::redux | Op::elect => self.sync(env, &active)?,
             op if warp::is_matrix(op) || super::tcgen05::is_collective(code.inst) => {
                 self.sync(env, &active)?
@@ -625,6 +622,27 @@ impl Block {
         }
         for i in lanes {
             self.release(env, *i)?;
+        }
+        Ok(())
+    }
+
+    /// A `shfl` or `vote` without `.sync`: those take part that are there, which is defined if it is all of the warp.
+    fn together(&mut self, env: &mut Env<'_, '_>, lanes: &[usize]) -> Result<(), SimError> {
+        let Some(&who) = lanes.first() else { return Ok(()) };
+        let first = who / 32 * 32;
+        let warp = first..self.threads.len().min(first + 32);
+        let live = warp.filter(|k| self.threads[*k].state != State::Exited).count();
+        if live != lanes.len() {
+            return Err(self.error(env, who, "who takes part without '.sync' is not defined"));
+        }
+        let mut members = lanes.to_vec();
+        members.sort_unstable();
+        let code = &env.program.code[self.threads[who].pc as usize];
+        let codes = vec![code; members.len()];
+        let r = warp::collective(env, &mut self.threads, &members, &codes);
+        r.map_err(|e| self.error(env, who, e))?;
+        for k in members {
+            self.threads[k].pc += 1;
         }
         Ok(())
     }
