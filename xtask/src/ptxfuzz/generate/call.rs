@@ -61,6 +61,7 @@ impl Gen {
         self.initialize_from_params(&f.params);
         let end = self.label();
         let ctx = Context { uniform: f.uniform, depth: 2, times: 4, exits: vec![end.clone()] };
+        self.end = Some((end.clone(), f.result.map(|c| (c, memory_type(c)))));
         let n = self.rng.range(2, 12);
         if f.recursive {
             let (d, p) = (self.temp("b32"), self.temp("pred"));
@@ -84,6 +85,7 @@ impl Gen {
         let text = format!("{}\n{{\n{}{}}}\n", self.header(&f), self.declarations(), self.body);
         self.module.push_str(&text);
         self.profile.pools = pools;
+        self.end = None;
         self.functions.push(f);
     }
 

@@ -1,9 +1,17 @@
-//! Control flow: conditionals, loops with several exits, switches, arbitrary graphs.
+//! Control flow: conditionals, loops with several exits and several ways back, switches, arbitrary graphs, early returns.
 
 use super::{Context, Gen, MOST_TIMES};
 
 impl Gen {
     pub(super) fn flow(&mut self, ctx: &Context) {
+        if self.returns && self.rng.percent(50) {
+            return match self.rng.below(5) {
+                0 | 1 => self.continues(ctx),
+                2 => self.repeat_from_two_places(ctx),
+                3 => self.chain(ctx),
+                _ => self.early_return(ctx),
+            };
+        }
         match self.rng.below(10) {
             0..=3 => self.conditional(ctx),
             4 | 5 => self.repeat(ctx),
@@ -96,6 +104,128 @@ impl Gen {
         let to = ctx.exits[self.rng.below(ctx.exits.len())].clone();
         let c = self.any_condition(ctx.uniform);
         self.line(format!("@{c} bra {to};"));
+    }
+
+    /// How often a loop runs: a register that nothing else writes; `None` if it would run too often.
+    fn counter(&mut self, ctx: &Context, inner: &mut Context, uniform: bool) -> Option<String> {
+        let most = self.rng.range(1, 6);
+        if ctx.times * most > MOST_TIMES {
+            return None;
+        }
+        inner.times *= most;
+        let i = self.temp("b32");
+        if self.rng.percent(50) {
+            self.line(format!("mov.b32 {i}, {most};"));
+        } else {
+            let r = if uniform { self.uniform() } else { self.word() };
+            self.line(format!("rem.u32 {i}, {r}, {most};"));
+            self.line(format!("add.u32 {i}, {i}, 1;"));
+        }
+        Some(i)
+    }
+
+    /// A loop with `continue`: several jumps back to its head, which counts.
+    fn continues(&mut self, ctx: &Context) {
+        let (head, end) = (self.label(), self.label());
+        let (uniform, mut inner) = self.inside(ctx, &end);
+        inner.exits.push(head.clone());
+        let Some(i) = self.counter(ctx, &mut inner, uniform) else { return self.arithmetic(ctx) };
+        let p = self.temp("pred");
+        self.place(&head);
+        self.line(format!("sub.u32 {i}, {i}, 1;"));
+        self.line(format!("setp.lt.s32 {p}, {i}, 0;"));
+        self.line(format!("@{p} bra {end};"));
+        for _ in 0..self.rng.range(1, 3) {
+            let n = self.rng.range(1, 2 + ctx.depth);
+            self.statements(n, &inner);
+            let c = self.any_condition(uniform);
+            self.line(format!("@{c} bra {head};"));
+        }
+        let n = self.rng.range(0, 2);
+        self.statements(n, &inner);
+        if self.rng.percent(75) {
+            self.line(format!("bra {head};"));
+        }
+        self.place(&end);
+    }
+
+    /// A loop that is tested behind its statements, in two places.
+    fn repeat_from_two_places(&mut self, ctx: &Context) {
+        let (head, other, end) = (self.label(), self.label(), self.label());
+        let (uniform, mut inner) = self.inside(ctx, &end);
+        let Some(i) = self.counter(ctx, &mut inner, uniform) else { return self.arithmetic(ctx) };
+        let p = self.temp("pred");
+        let again = |g: &mut Gen| {
+            g.line(format!("sub.u32 {i}, {i}, 1;"));
+            g.line(format!("setp.ne.u32 {p}, {i}, 0;"));
+            g.line(format!("@{p} bra {head};"));
+        };
+        self.place(&head);
+        let n = self.length(ctx);
+        self.statements(n, &inner);
+        let c = self.any_condition(uniform);
+        self.line(format!("@{c} bra {other};"));
+        let n = self.rng.range(0, 2);
+        self.statements(n, &inner);
+        again(self);
+        self.line(format!("bra {end};"));
+        self.place(&other);
+        let n = self.rng.range(0, 2);
+        self.statements(n, &inner);
+        again(self);
+        self.place(&end);
+    }
+
+    /// A switch as a chain of comparisons, whose cases mostly go on in the next one.
+    fn chain(&mut self, ctx: &Context) {
+        let end = self.label();
+        let (uniform, inner) = self.inside(ctx, &end);
+        let cases: Vec<String> = (0..self.rng.range(2, 5)).map(|_| self.label()).collect();
+        let r = if uniform { self.uniform() } else { self.word() };
+        let i = self.temp("b32");
+        self.line(format!("rem.u32 {i}, {r}, {};", cases.len() + 1));
+        for (k, c) in cases.iter().enumerate() {
+            let p = self.temp("pred");
+            self.line(format!("setp.eq.u32 {p}, {i}, {k};"));
+            self.line(format!("@{p} bra {c};"));
+        }
+        let other =
+            if self.rng.percent(50) { end.clone() } else { cases[self.rng.below(cases.len())].clone() };
+        self.line(format!("bra {other};"));
+        for c in &cases {
+            self.place(c);
+            let n = self.rng.range(1, 3);
+            self.statements(n, &inner);
+            if self.rng.percent(30) {
+                self.line(format!("bra {end};"));
+            }
+        }
+        self.place(&end);
+    }
+
+    /// Out of the function, wherever that leaves nobody waiting; out of the kernel, without a result.
+    fn early_return(&mut self, ctx: &Context) {
+        match self.end.clone() {
+            Some((end, result)) if ctx.exits.contains(&end) => {
+                let skip = self.label();
+                let c = self.any_condition(ctx.uniform);
+                self.line(format!("@{c} bra {skip};"));
+                if let Some((class, ty)) = result {
+                    let r = self.reg(class);
+                    self.line(format!("st.param.{ty} [ret], {r};"));
+                }
+                self.line("ret;");
+                self.place(&skip);
+            }
+            None if ctx.uniform && self.rng.percent(20)
+                || !ctx.uniform && self.profile.warp == 0 && !self.profile.shared =>
+            {
+                let c = self.any_condition(ctx.uniform);
+                let how = self.rng.pick(&["ret", "exit"]);
+                self.line(format!("@{c} {how};"));
+            }
+            _ => self.leave(ctx),
+        }
     }
 
     fn switch(&mut self, ctx: &Context) {

@@ -194,7 +194,14 @@ pub(super) struct Gen {
     body: String,
     numbers: usize,
     accumulators: Vec<&'static str>,
+    /// Whether loops have several ways back, and functions several returns: in programs of seeds from [`WITH_RETURNS`] on.
+    returns: bool,
+    /// Of the function being generated: the label of its end, the class and type of its result. `None` in the kernel.
+    end: Option<(String, Option<(Class, &'static str)>)>,
 }
+
+/// The first seed of programs with loops that have several ways back, and with early returns. What lower seeds give stays.
+const WITH_RETURNS: u64 = 2_000_000;
 
 /// Makes the program of a seed for a target and all later ones; `vendor` leaves out what ptxas is known to compile
 /// wrongly (docs/verification.md).
@@ -213,6 +220,8 @@ pub fn generate(seed: u64, sm: u8, vendor: bool) -> Program {
         body: String::new(),
         numbers: 0,
         accumulators: Vec::new(),
+        returns: seed >= WITH_RETURNS,
+        end: None,
     };
     g.program()
 }
