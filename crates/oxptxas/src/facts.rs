@@ -366,7 +366,8 @@ pub(crate) fn frame(insts: &[Inst], entry: bool) -> Frame {
     let mut out = Frame::default();
     // What holds in the body, to say again behind each way out.
     let mut body: Vec<Rule> = Vec::new();
-    let mut written: BTreeSet<Reg> = BTreeSet::new();
+    // General registers written so far.
+    let mut written = [false; 256];
     let mut leaving = false;
     for (k, inst) in insts.iter().enumerate() {
         let behind = offset_of(k + 1);
@@ -389,9 +390,9 @@ pub(crate) fn frame(insts: &[Inst], entry: bool) -> Frame {
         {
             let data = inst.operands.iter().find_map(|o| plain(Some(o)).filter(|r| r.file == RegFile::R));
             match (inst.op, data) {
-                (Opcode::STL, Some(r)) if at < bytes && !written.contains(&r) && of_caller(r) => {
+                (Opcode::STL, Some(r)) if at < bytes && !written[usize::from(r.index)] && of_caller(r) => {
                     let rule = Rule::Saved(r.index, bytes - at);
-                    written.insert(r);
+                    written[usize::from(r.index)] = true;
                     body.push(rule);
                     out.rules.push((behind, rule));
                 }
@@ -402,7 +403,11 @@ pub(crate) fn frame(insts: &[Inst], entry: bool) -> Frame {
                 _ => {}
             }
         }
-        units::for_each_write(inst, |u, _| written.extend(register(u)));
+        units::for_each_write(inst, |u, _| {
+            if let Some(r) = register(u).filter(|r| r.file == RegFile::R) {
+                written[usize::from(r.index)] = true;
+            }
+        });
         let ends = inst.guard == Guard::TRUE && matches!(inst.op, Opcode::RET | Opcode::EXIT);
         if ends && leaving && k + 1 < insts.len() {
             leaving = false;

@@ -41,8 +41,12 @@ fn in_parallel<J: Sync, R: Send>(
     wanted: Option<usize>,
     work: impl Fn(usize, &J) -> R + Sync,
 ) -> Vec<R> {
-    let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    let threads = jobs.len().min(processors).min(wanted.unwrap_or(processors));
+    // Asking how many processors there are takes as long as a small kernel's lowering.
+    let processors = || std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = match jobs.len().min(wanted.unwrap_or(usize::MAX)) {
+        0 | 1 => 1,
+        most => most.min(processors()),
+    };
     let next = AtomicUsize::new(0);
     let worker = |thread: usize| {
         let mut done: Vec<(usize, R)> = Vec::new();
