@@ -89,7 +89,7 @@ fn copy(d: &Inst) -> Product {
     if d.mods != Mods::none() || !plain || to.reg == Reg::SP {
         return None;
     }
-    Some((&[Mod::U32], [Operand::Reg(*to), PT, RZ, RZ, source.clone(), no_carry()]))
+    Some((&[Mod::U32], [Operand::Reg(*to), PT, RZ, RZ, *source, no_carry()]))
 }
 
 /// `IMAD.IADD R0, R2, 0x1, R4` and `IMAD.X R0, R2, 0x1, R4, P0`, the second source with a sign, and of a single one `IMAD.X R0, RZ, RZ, R4, P0`.
@@ -119,14 +119,14 @@ fn sum(d: &Inst, carries: &[bool; 8]) -> Product {
         _ => false,
     };
     let (factors, last) = match (first, second) {
-        (Some(a), Some(b)) if general(a).is_some() && signed(b) => ([a.clone(), Operand::Imm(1)], b),
-        (Some(a), Some(b)) if general(b).is_some() && signed(a) => ([b.clone(), Operand::Imm(1)], a),
+        (Some(a), Some(b)) if general(a).is_some() && signed(b) => ([*a, Operand::Imm(1)], b),
+        (Some(a), Some(b)) if general(b).is_some() && signed(a) => ([*b, Operand::Imm(1)], a),
         (Some(a), None) if x && signed(a) => ([RZ, RZ], a),
         _ => return None,
     };
     let [f, g] = factors;
     let mods: &[Mod] = if x { &[Mod::X] } else { &[] };
-    Some((mods, [Operand::Reg(*to), PT, f, g, last.clone(), carry.clone()]))
+    Some((mods, [Operand::Reg(*to), PT, f, g, *last, *carry]))
 }
 
 /// `IMAD.SHL.U32 R0, R2, 0x4, RZ`.
@@ -135,5 +135,5 @@ fn shift(d: &Inst) -> Product {
     if d.mods.0[..] != [Mod::L, Mod::U32] || *zero != RZ || general(a).is_none() || to.reg == Reg::SP {
         return None;
     }
-    Some((&[Mod::U32], [Operand::Reg(*to), PT, a.clone(), Operand::Imm(1 << n), RZ, no_carry()]))
+    Some((&[Mod::U32], [Operand::Reg(*to), PT, *a, Operand::Imm(1 << n), RZ, no_carry()]))
 }

@@ -501,10 +501,10 @@ fn yield_until_alone(func: &mut Function, b: Block, at: usize) -> Block {
     let before = func.add_value(RegFile::R, 1);
     let after = func.add_value(RegFile::UR, 1);
     let came = func.add_value(RegFile::P, 1);
-    let new = [operand(came), rz.clone(), operand(before), operand(after), rz, Operand::Imm(0xc), none];
+    let new = [operand(came), rz, operand(before), operand(after), rz, Operand::Imm(0xc), none];
     let insts = [
-        instruction(Opcode::VOTE, &[Mod::ANY], [operand(before), pt.clone(), pt.clone()]),
-        instruction(Opcode::YIELD, &[], [pt.clone()]),
+        instruction(Opcode::VOTE, &[Mod::ANY], [operand(before), pt, pt]),
+        instruction(Opcode::YIELD, &[], [pt]),
         instruction(Opcode::VOTEU, &[Mod::ANY], [operand(after), upt, pt]),
         instruction(Opcode::LOP3, &[Mod::LUT], new),
     ];

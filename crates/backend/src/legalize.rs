@@ -94,7 +94,7 @@ impl Legalizer<'_> {
         for i in 0..d.operands.len() {
             if holds_zero(op, &d.mods, i) && d.operands[i] == operand(Name::Phys(Reg::RZ)) {
                 let zeros: SmallVec<[Operand; 2]> =
-                    (0..op.width(i, &d.mods)).map(|_| d.operands[i].clone()).collect();
+                    (0..op.width(i, &d.mods)).map(|_| d.operands[i]).collect();
                 let copy = if zeros.len() == 1 { Macro::Copy } else { Macro::Collect };
                 d.operands[i] = operand(self.define(copy, zeros.len() as u8, &zeros));
             }
@@ -260,7 +260,7 @@ impl Legalizer<'_> {
     fn materialize(&mut self, d: &mut InstData, i: usize) {
         let Op::Sass(op) = d.op else { return };
         let width = op.width(i, &d.mods);
-        let (name, neg, abs, not) = match d.operands[i].clone() {
+        let (name, neg, abs, not) = match d.operands[i] {
             Operand::Reg(r) => (self.define(Macro::Copy, width, &[operand(r.reg)]), r.neg, r.abs, r.not),
             Operand::Imm(n) if width == 2 => {
                 // A binary64 immediate is its high half; an integer is extended by its sign.

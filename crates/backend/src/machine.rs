@@ -155,12 +155,12 @@ fn prologue(target: Target, frame_bytes: u32, align: u32) -> Vec<Inst> {
     let sp = Operand::reg(Reg::SP);
     let mut out = Vec::new();
     if target.info().alu_const {
-        out.push(inst(Opcode::MOV, &[], &[sp.clone(), stack, Operand::Imm(0xf)]));
+        out.push(inst(Opcode::MOV, &[], &[sp, stack, Operand::Imm(0xf)]));
     } else {
-        out.push(inst(Opcode::LDC, &[], &[sp.clone(), stack]));
+        out.push(inst(Opcode::LDC, &[], &[sp, stack]));
     }
     if frame_bytes != 0 {
-        out.push(add_immediate(sp.clone(), sp, frame_bytes.wrapping_neg()));
+        out.push(add_immediate(sp, sp, frame_bytes.wrapping_neg()));
     }
     if align > ori::abi::STACK_ALIGN {
         out.push(align_stack(align));
@@ -173,11 +173,8 @@ fn prologue(target: Target, frame_bytes: u32, align: u32) -> Vec<Inst> {
 fn set_up_barriers(blocks: &mut Vec<MachineBlock>) {
     let ready = Operand::reg(ori::abi::BARRIERS_READY);
     let p = Reg { file: RegFile::P, index: 0 };
-    let asked = inst(
-        Opcode::ISETP,
-        &[Mod::NE, Mod::U32, Mod::AND],
-        &[Operand::reg(p), PT, RZ, ready.clone(), PT, PT],
-    );
+    let asked =
+        inst(Opcode::ISETP, &[Mod::NE, Mod::U32, Mod::AND], &[Operand::reg(p), PT, RZ, ready, PT, PT]);
     let b = |index| Operand::reg(Reg { file: RegFile::B, index });
     let mut out = vec![inst(Opcode::BMOV_B, &[Mod::_32], &[b(0), Operand::Imm(u32::MAX)])];
     out.extend((1..16).map(|n| inst(Opcode::BMOV_B, &[Mod::_32, Mod::CLEAR], &[b(n), b(n - 1)])));

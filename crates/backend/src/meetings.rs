@@ -289,7 +289,7 @@ pub fn call(func: &mut Function, b: Block, site: Inst) -> Result<(), Error> {
     let internal = |what: &str| Error::at(loc.0, format!("internal error: {what} where lanes meet"));
     let at = func.blocks[b].insts.iter().position(|i| *i == site).ok_or_else(|| internal("no WARPSYNC"))?;
     let Rest { kind, between } = rest(func, b, at)?;
-    let lanes = func.insts[site].operands[1].clone();
+    let lanes = func.insts[site].operands[1];
     // Where lanes of several masks may be, those of each do it apart from the others.
     let apart = func.insts[site].mods.has(Mod::EXCLUSIVE);
     let mut after = func.blocks[b].insts.split_off(at + 1);
@@ -315,14 +315,14 @@ pub fn call(func: &mut Function, b: Block, site: Inst) -> Result<(), Error> {
         }
     }
     let count = match together.first() {
-        Some(i) if kind.op == Opcode::BAR => Some(func.insts[*i].operands[1].clone()),
+        Some(i) if kind.op == Opcode::BAR => Some(func.insts[*i].operands[1]),
         _ => None,
     };
     let mut arguments: Vec<(usize, u8, Operand)> = match together.first() {
         Some(i) => {
             let d = &func.insts[*i];
             let all = kind.arguments().into_iter();
-            all.map(|(slot, words)| (slot, words, d.operands[slot].clone())).collect()
+            all.map(|(slot, words)| (slot, words, d.operands[slot])).collect()
         }
         None => Vec::new(),
     };
@@ -365,7 +365,7 @@ pub fn call(func: &mut Function, b: Block, site: Inst) -> Result<(), Error> {
     });
     insts.block = slow;
     if let (Some(count), Some((_, _, number))) = (count, arguments.first_mut()) {
-        *number = insts.barrier(number.clone(), count);
+        *number = insts.barrier(*number, count);
     }
     insts.call(&kind, &arguments, lanes, &internal)?;
     let mut came: SmallVec<[Value; 4]> = SmallVec::new();
@@ -466,7 +466,7 @@ fn enclose(func: &mut Function, b: Block, part: std::ops::Range<usize>, surely: 
     let mods: &[Mod] = if surely && func.target.info().reconvergent { &[Mod::RECONVERGENT] } else { &[] };
     let mut after = func.blocks[b].insts.split_off(part.end);
     let mut insts = Insts { func, block: rest, loc };
-    insts.put(Op::Sass(Opcode::BSYNC), mods, [pt(), barrier.clone()]);
+    insts.put(Op::Sass(Opcode::BSYNC), mods, [pt(), barrier]);
     func.blocks[rest].insts.append(&mut after);
     func.blocks[rest].term_loc = func.blocks[b].term_loc;
     func.blocks[rest].term =
@@ -539,9 +539,9 @@ impl Insts<'_> {
         match lanes {
             Operand::Imm(_) => self.put(Op::Sass(Opcode::VOTE), &[Mod::ANY], [operand(here), pt(), pt()]),
             // Lanes of several masks may be here.
-            _ => self.put(Op::Sass(Opcode::MATCH), &[Mod::ANY], [pt(), operand(here), lanes.clone()]),
+            _ => self.put(Op::Sass(Opcode::MATCH), &[Mod::ANY], [pt(), operand(here), *lanes]),
         }
-        self.differ(operand(here), lanes.clone())
+        self.differ(operand(here), *lanes)
     }
 
     /// Number and thread count of a barrier as they share a register.
@@ -583,8 +583,8 @@ impl Insts<'_> {
         let mut words: Vec<Operand> = Vec::new();
         for (slot, count, o) in arguments {
             match o {
-                _ if is_truth(kind.op, *slot) => words.push(operand(self.number(o.clone()))),
-                Operand::Imm(_) if *count == 1 => words.push(o.clone()),
+                _ if is_truth(kind.op, *slot) => words.push(operand(self.number(*o))),
+                Operand::Imm(_) if *count == 1 => words.push(*o),
                 Operand::Reg(r) if !(r.neg || r.abs || r.not) => {
                     for n in 0..*count {
                         words.push(match (r.reg, *count) {
@@ -603,12 +603,12 @@ impl Insts<'_> {
         let registers: Vec<Operand> =
             (abi::FIRST_ARGUMENT..).take(words.len()).map(|r| operand(Name::Phys(Reg::r(r)))).collect();
         for (r, word) in registers.iter().zip(words) {
-            self.put(Op::Macro(Macro::ToReg), &[], [r.clone(), word]);
+            self.put(Op::Macro(Macro::ToReg), &[], [*r, word]);
         }
         let callee = Callee::Internal(kind.name());
         let n = self.func.callees.insert_full(callee).0;
         let back = [0, 1].map(|n| operand(Name::Phys(Reg::r(abi::RETURN_ADDRESS + n))));
-        self.put(Op::Macro(Macro::ReturnAddress), &[], back.clone());
+        self.put(Op::Macro(Macro::ReturnAddress), &[], back);
         let operands = std::iter::once(Operand::Imm(n as u32)).chain(registers).chain(back);
         self.put(Op::Macro(Macro::Call), &[], operands);
         Ok(())

@@ -333,7 +333,7 @@ pub fn try_atom(b: &mut Builder<'_>, a: &Atomic, address: Operand, data: &[Opera
     let old = b.func.add_value(RegFile::R, a.words);
     let done = b.func.add_value(RegFile::P, 1);
     let second = data.get(1).cloned().unwrap_or_else(rz);
-    b.inst(Opcode::ATOM, &m, &[operand(done), operand(old), address, data[0].clone(), second]);
+    b.inst(Opcode::ATOM, &m, &[operand(done), operand(old), address, data[0], second]);
     (old, done)
 }
 
@@ -343,16 +343,16 @@ pub fn red(b: &mut Builder<'_>, a: &Atomic, address: Operand, data: &[Operand], 
     match (a.space, a.op) {
         (Space::Global, AtomOp::Arith(_)) => {
             let op = if b.func.target.sm >= 90 { Opcode::REDG } else { Opcode::RED };
-            b.guarded(guard, op, &m, &[address, data[0].clone()], &[]);
+            b.guarded(guard, op, &m, &[address, data[0]], &[]);
         }
         (Space::Global | Space::Generic, _) => {
             let op = if a.space == Space::Global { Opcode::ATOMG } else { Opcode::ATOM };
             let second = data.get(1).cloned().unwrap_or_else(rz);
-            b.guarded(guard, op, &m, &[pt(), rz(), address, data[0].clone(), second], &[]);
+            b.guarded(guard, op, &m, &[pt(), rz(), address, data[0], second], &[]);
         }
         (Space::Shared | Space::Local, _) => {
             let second = data.get(1).cloned().unwrap_or_else(rz);
-            b.guarded(guard, Opcode::ATOMS, &m, &[rz(), address, data[0].clone(), second], &[]);
+            b.guarded(guard, Opcode::ATOMS, &m, &[rz(), address, data[0], second], &[]);
         }
     }
 }
@@ -401,7 +401,7 @@ pub fn cas_loop(
     // Of 64 bits there is none in local memory, which nobody else writes.
     let local = (a.space == Space::Generic && a.words == 2).then(|| {
         let (check, store) = (b.func.add_block(), b.func.add_block());
-        let (seen, swapped) = try_atom(b, &cas, address.clone(), &data);
+        let (seen, swapped) = try_atom(b, &cas, *address, &data);
         b.terminate(ori::Terminator::Branch {
             cond: swapped.into(),
             not: false,
@@ -413,7 +413,7 @@ pub fn cas_loop(
     });
     let seen = match local {
         Some((seen, _)) => seen,
-        None => atom(b, &cas, address.clone(), &data, ori::ALWAYS, None),
+        None => atom(b, &cas, *address, &data, ori::ALWAYS, None),
     };
     let changed = if a.words == 2 {
         use crate::emit::Pair;
@@ -445,7 +445,7 @@ pub fn cas_loop(
         prefetch: None,
         constant: false,
     };
-    store(b, &plain, address.clone(), operand(new), ori::ALWAYS);
+    store(b, &plain, *address, operand(new), ori::ALWAYS);
     b.terminate(ori::Terminator::Jump(ori::BlockCall { block: done, args: SmallVec::from_slice(&[old]) }));
     let before = b.func.add_value(RegFile::R, width);
     b.func.blocks[done].params.push(before);

@@ -35,8 +35,8 @@ pub fn fsel(b: &mut Builder<'_>, p: Operand, x: Operand, y: Operand) -> Value {
 
 /// Where `p` is false, `x × factor`; `x` elsewhere.
 fn scaled_unless(b: &mut Builder<'_>, p: Value, x: &Operand, factor: f32) -> Value {
-    let scaled = fmul(b, false, x.clone(), fimm(factor));
-    fsel(b, operand(p), x.clone(), operand(scaled))
+    let scaled = fmul(b, false, *x, fimm(factor));
+    fsel(b, operand(p), *x, operand(scaled))
 }
 
 /// `p` false: `op(x, y)`; `x` elsewhere.
@@ -45,7 +45,7 @@ fn unless(b: &mut Builder<'_>, p: Value, op: Opcode, x: Value, y: Operand) -> Va
 }
 
 fn not_subnormal(b: &mut Builder<'_>, x: &Operand) -> Value {
-    fsetp(b, Mod::GEU, false, fabs(x.clone()), fimm(MIN_NORMAL))
+    fsetp(b, Mod::GEU, false, fabs(*x), fimm(MIN_NORMAL))
 }
 
 /// `rcp.approx`.
@@ -54,7 +54,7 @@ pub fn rcp(b: &mut Builder<'_>, x: Operand, ftz: bool) -> Value {
         return mufu(b, Mod::RCP, x);
     }
     let normal = not_subnormal(b, &x);
-    let huge = fsetp(b, Mod::GT, false, fabs(x.clone()), fimm(HUGE));
+    let huge = fsetp(b, Mod::GT, false, fabs(x), fimm(HUGE));
     let s = fsel(b, operand(normal), fimm(1.0), fimm(SCALE));
     let s = fsel(b, operand(huge), fimm(0.25), operand(s));
     let scaled = fmul(b, false, operand(s), x);
@@ -100,7 +100,7 @@ pub fn ex2(b: &mut Builder<'_>, x: Operand, ftz: bool) -> Value {
     if ftz {
         return mufu(b, Mod::EX2, x);
     }
-    let normal = fsetp(b, Mod::GEU, false, x.clone(), fimm(-126.0));
+    let normal = fsetp(b, Mod::GEU, false, x, fimm(-126.0));
     let scaled = scaled_unless(b, normal, &x, 0.5);
     let r = mufu(b, Mod::EX2, operand(scaled));
     unless(b, normal, Opcode::FMUL, r, operand(r))
@@ -132,10 +132,10 @@ pub fn div(b: &mut Builder<'_>, x: Operand, y: Operand, ftz: bool) -> Value {
 
 /// `div.full`: as `div.approx`, and right for divisors above 2¹²⁶.
 pub fn div_full(b: &mut Builder<'_>, x: Operand, y: Operand, ftz: bool) -> Value {
-    let huge = fsetp(b, Mod::GT, ftz, fabs(y.clone()), fimm(HUGE));
+    let huge = fsetp(b, Mod::GT, ftz, fabs(y), fimm(HUGE));
     let quarter = |b: &mut Builder<'_>, o: &Operand| {
-        let q = fmul(b, ftz, o.clone(), fimm(0.25));
-        fsel(b, operand(huge), operand(q), o.clone())
+        let q = fmul(b, ftz, *o, fimm(0.25));
+        fsel(b, operand(huge), operand(q), *o)
     };
     let (mut d, mut n) = (quarter(b, &y), quarter(b, &x));
     if !ftz {

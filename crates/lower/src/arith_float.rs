@@ -134,7 +134,7 @@ pub fn setp(b: &mut Builder<'_>, ty: Ty, ftz: bool, cmp: Mod, x: &Src, y: &Src, 
     }
     m.push(combine.op);
     let (x, y) = (source(b, ty, x), source(b, ty, y));
-    b.def_pred(if wide { Opcode::DSETP } else { Opcode::FSETP }, &m, &[x, y, combine.with.clone()])
+    b.def_pred(if wide { Opcode::DSETP } else { Opcode::FSETP }, &m, &[x, y, combine.with])
 }
 
 /// `copysign`: the sign of `x` on `y`.
@@ -182,24 +182,24 @@ pub fn testp(b: &mut Builder<'_>, ty: Ty, class: Class, x: &Src) -> Value {
         if ty.bits == 64 { (0x7ff0_0000, 0x0010_0000) } else { (0x7f80_0000, 0x0080_0000) };
     let pair = |b: &mut Builder<'_>, cmp: Mod, n: u32| match &low {
         Some(lo) => {
-            let x = crate::emit::Pair::parts(lo.clone(), high.clone());
+            let x = crate::emit::Pair::parts(*lo, high);
             b.isetp64(cmp, false, &x, &crate::emit::Pair::imm(u64::from(n) << 32))
         }
-        None => b.isetp(cmp, false, high.clone(), imm(n)),
+        None => b.isetp(cmp, false, high, imm(n)),
     };
     match class {
-        Class::Finite => b.isetp(Mod::LT, false, high.clone(), imm(infinity)),
+        Class::Finite => b.isetp(Mod::LT, false, high, imm(infinity)),
         Class::Infinite => pair(b, Mod::EQ, infinity),
         Class::Number => pair(b, Mod::LE, infinity),
         Class::NotANumber => pair(b, Mod::GT, infinity),
         Class::Normal => {
-            let shifted = b.iadd(high.clone(), imm(min_normal.wrapping_neg()));
+            let shifted = b.iadd(high, imm(min_normal.wrapping_neg()));
             let normal = b.isetp(Mod::LT, false, operand(shifted), imm(infinity - min_normal));
             let zero = pair(b, Mod::EQ, 0);
             b.plop(operand(normal), operand(zero), 0xf0 | 0xcc)
         }
         Class::Subnormal => {
-            let small = b.isetp(Mod::LT, false, high.clone(), imm(min_normal));
+            let small = b.isetp(Mod::LT, false, high, imm(min_normal));
             let zero = pair(b, Mod::EQ, 0);
             b.plop(operand(small), operand(zero), 0xf0 & !0xcc)
         }

@@ -26,10 +26,10 @@ pub fn sub(b: &mut Builder<'_>, ty: Ty, x: &Src, y: &Src) -> Value {
 /// `add.sat.s32` and `sub.sat.s32`.
 pub fn add_sat(b: &mut Builder<'_>, subtract: bool, x: &Src, y: &Src) -> Value {
     let (x, y) = (x.low(), y.low());
-    let sum = if subtract { b.iadd(x.clone(), ineg(y.clone())) } else { b.iadd(x.clone(), y.clone()) };
+    let sum = if subtract { b.iadd(x, ineg(y)) } else { b.iadd(x, y) };
     // Overflow: the sign of the result is neither what x's nor what ±y's says.
     let lut = if subtract { 0x18 } else { 0x42 };
-    let over = b.lop3(x.clone(), y, operand(sum), lut);
+    let over = b.lop3(x, y, operand(sum), lut);
     let over = b.isetp(Mod::LT, true, operand(over), rz());
     let sign = b.shr(true, x, imm(31));
     let limit = b.xor(operand(sign), Operand::Imm(0x7fff_ffff));
@@ -93,7 +93,7 @@ pub fn mad(b: &mut Builder<'_>, ty: Ty, part: Part, x: &Src, y: &Src, z: &Src) -
         (64, Part::Lo) => {
             let c = b.pair(&z.pair());
             let (x, y) = (x.pair(), y.pair());
-            let low = b.imad_wide(false, x.lo.clone(), y.lo.clone(), operand(c));
+            let low = b.imad_wide(false, x.lo, y.lo, operand(c));
             let mut hi = operand(ori::Name::Part(low, 1));
             if as_imm(&y.hi) != Some(0) {
                 hi = operand(b.imad(x.lo, y.hi, hi));
@@ -318,7 +318,7 @@ pub fn bfi(b: &mut Builder<'_>, ty: Ty, x: &Src, y: &Src, pos: &Src, len: &Src) 
         let hi = b.lop3(field.hi, y.hi, mask.hi, 0xe4);
         return b.collect(&[operand(lo), operand(hi)]);
     }
-    let field = b.shl(x.low(), pos.clone());
+    let field = b.shl(x.low(), pos);
     let mask = match (as_imm(&pos), as_imm(&len)) {
         (Some(p), Some(n)) => {
             let ones = if n > 31 { !0 } else { (1u32 << n) - 1 };
@@ -384,7 +384,7 @@ impl Default for Combine {
 pub fn setp(b: &mut Builder<'_>, ty: Ty, cmp: Mod, x: &Src, y: &Src, combine: &Combine) -> Value {
     let signed = ty.is_signed();
     if ty.bits == 64 {
-        let with = combine.with.clone();
+        let with = combine.with;
         return isetp64_combined(b, cmp, signed, &x.pair(), &y.pair(), combine.op, with);
     }
     let mut mods: smallvec::SmallVec<[Mod; 4]> = smallvec::SmallVec::new();
@@ -394,7 +394,7 @@ pub fn setp(b: &mut Builder<'_>, ty: Ty, cmp: Mod, x: &Src, y: &Src, combine: &C
     }
     mods.push(combine.op);
     let (x, y) = (extend32(b, &x.low(), ty), extend32(b, &y.low(), ty));
-    b.def_pred(Opcode::ISETP, &mods, &[x, y, combine.with.clone(), pt()])
+    b.def_pred(Opcode::ISETP, &mods, &[x, y, combine.with, pt()])
 }
 
 /// `dp4a` and `dp2a` (`half`: which two bytes of `y`).

@@ -110,7 +110,7 @@ impl Lower<'_, '_> {
                         }
                         None => {
                             fill = true;
-                            let some = self.b.isetp(Mod::NE, false, bytes.clone(), rz());
+                            let some = self.b.isetp(Mod::NE, false, bytes, rz());
                             read = operand(some);
                             let missing = self.b.iadd(imm(size), ineg(bytes));
                             let missing = self.b.and(operand(missing), imm(size - 1));
@@ -145,7 +145,7 @@ impl Lower<'_, '_> {
             let nowhere = Address { base: None, wide: false, offset: 0 }.operand(None);
             let guard = Guard { pred: Name::Phys(Reg::PT), not: true };
             for _ in 0..3 {
-                self.b.guarded(guard, Opcode::LDS, &[], &[rz(), nowhere.clone()], &[Name::Phys(Reg::RZ)]);
+                self.b.guarded(guard, Opcode::LDS, &[], &[rz(), nowhere], &[Name::Phys(Reg::RZ)]);
             }
         }
         let (to, from) = (to.operand(None), from.operand(desc));
@@ -175,7 +175,7 @@ impl Lower<'_, '_> {
                 if !noinc {
                     let mods = [Mod::ARRIVE, Mod::TRANS64, Mod::RED, Mod::A0T1];
                     let none = [Name::Phys(Reg::RZ)];
-                    l.b.guarded(guard, Opcode::SYNCS_ARRIVE, &mods, &[rz(), at.clone(), rz()], &none);
+                    l.b.guarded(guard, Opcode::SYNCS_ARRIVE, &mods, &[rz(), at, rz()], &none);
                 }
                 let count = if noinc { Mod::ARVCNT } else { Mod::TRANSCNT };
                 l.b.guarded(guard, Opcode::ARRIVES, &[Mod::LDGSTSBAR, Mod::_64, count], &[at], &[]);

@@ -325,14 +325,14 @@ impl Lower<'_, '_> {
             std::iter::once(x).chain(y).map(|s| self.atomic_data(s, spec.words)).collect();
         access::before(&mut self.b, r.order, ALWAYS);
         let plain = self.plain_load(spec);
-        let old = self.attempt(spec, address.clone(), &data, |l| {
-            let seen = access::load(&mut l.b, &plain, address.clone(), ALWAYS, None);
+        let old = self.attempt(spec, address, &data, |l| {
+            let seen = access::load(&mut l.b, &plain, address, ALWAYS, None);
             let new = match y {
                 Some(y) => {
                     let equal = l.b.isetp64(Mod::EQ, false, &Pair::of(seen), &x.pair());
                     operand(l.b.sel64(operand(equal), &y.pair(), &Pair::of(seen)))
                 }
-                None => data[0].clone(),
+                None => data[0],
             };
             access::store(&mut l.b, &plain, address, new, ALWAYS);
             Ok(seen)
@@ -407,7 +407,7 @@ impl Lower<'_, '_> {
             Some(n) => (operand(self.b.iadd(operand(n), imm(offset as u32))), None),
             None => (operand(self.b.reg(&imm(offset as u32))), None),
         };
-        let word = self.b.and(low.clone(), imm(!3));
+        let word = self.b.and(low, imm(!3));
         let word = match high {
             Some(h) => self.b.collect(&[operand(word), h]),
             None => word,
@@ -424,17 +424,17 @@ impl Lower<'_, '_> {
         let spec = Atomic { space: r.space, op: AtomOp::Cas, words: 1, scope: r.scope };
         let load = self.plain_load(&spec);
         access::before(&mut self.b, r.order, ALWAYS);
-        let first = access::load(&mut self.b, &load, address.clone(), ALWAYS, None);
+        let first = access::load(&mut self.b, &load, address, ALWAYS, None);
         let old_half = |b: &mut Builder<'_>, old: Value| b.shr(false, operand(old), operand(shift));
         let seen = match y {
             None => {
                 let mut known = true;
                 let v = access::cas_loop(&mut self.b, &spec, &address, first, |b, old| {
                     let half = old_half(b, old);
-                    let new = compute(b, r.op, r.ty, &Src::Narrow(operand(half)), &Src::Narrow(x.clone()));
+                    let new = compute(b, r.op, r.ty, &Src::Narrow(operand(half)), &Src::Narrow(x));
                     known = new.is_some();
                     let new = new.unwrap_or(half);
-                    b.prmt(operand(old), insert.clone(), operand(new))
+                    b.prmt(operand(old), insert, operand(new))
                 });
                 if !known {
                     return self.unsupported(r.inst);
@@ -471,7 +471,7 @@ impl Lower<'_, '_> {
         let (head, swap, done) = (b.func.add_block(), b.func.add_block(), b.func.add_block());
         let old = b.func.add_value(RegFile::R, 1);
         b.func.blocks[head].params.push(old);
-        let expected = b.and(expected.clone(), imm(0xffff));
+        let expected = b.and(*expected, imm(0xffff));
         b.terminate(Terminator::Jump(BlockCall { block: head, args: SmallVec::from_slice(&[first]) }));
         b.block = head;
         let half = b.shr(false, operand(old), shift);
@@ -484,8 +484,8 @@ impl Lower<'_, '_> {
             fall: Builder::call(swap),
         });
         b.block = swap;
-        let word = b.prmt(operand(old), insert, new.clone());
-        let seen = access::atom(b, spec, address.clone(), &[operand(old), operand(word)], ALWAYS, None);
+        let word = b.prmt(operand(old), insert, *new);
+        let seen = access::atom(b, spec, *address, &[operand(old), operand(word)], ALWAYS, None);
         let changed = b.isetp(Mod::NE, false, operand(seen), operand(old));
         b.terminate(Terminator::Branch {
             cond: changed.into(),
@@ -520,7 +520,7 @@ impl Lower<'_, '_> {
             Src::Narrow(operand(self.b.reg(&x.low())))
         };
         let load = self.plain_load(spec);
-        let first = access::load(&mut self.b, &load, address.clone(), ALWAYS, None);
+        let first = access::load(&mut self.b, &load, *address, ALWAYS, None);
         let mut known = true;
         let words = spec.words;
         let old = access::cas_loop(&mut self.b, spec, address, first, |b, old| {

@@ -10,21 +10,21 @@ use sass::{Mod, Opcode};
 /// for n = 0, `base` itself if its bit is set. All ones if there is none.
 pub fn fns(b: &mut Builder<'_>, mask: &Src, base: &Src, n: &Src) -> Value {
     let (mask, base, n) = (mask.low(), base.low(), n.low());
-    let down = operand(b.isetp(Mod::LT, true, n.clone(), rz()));
-    let zero = operand(b.isetp(Mod::EQ, false, n.clone(), rz()));
+    let down = operand(b.isetp(Mod::LT, true, n, rz()));
+    let zero = operand(b.isetp(Mod::EQ, false, n, rz()));
     // Downwards is upwards in the reversed word.
     let reversed = b.def(Opcode::BREV, &[], std::slice::from_ref(&mask));
-    let m = b.sel(down.clone(), operand(reversed), mask);
-    let from_top = b.iadd(ineg(base.clone()), imm(31));
-    let start = b.sel(down.clone(), operand(from_top), base);
+    let m = b.sel(down, operand(reversed), mask);
+    let from_top = b.iadd(ineg(base), imm(31));
+    let start = b.sel(down, operand(from_top), base);
     let outside = b.isetp(Mod::GT, false, operand(start), imm(31));
     let from = b.shl(Operand::Imm(!0), operand(start));
     let only = b.shl(imm(1), operand(start));
-    let window = b.sel(zero.clone(), operand(only), operand(from));
+    let window = b.sel(zero, operand(only), operand(from));
     let window = b.sel(operand(outside), rz(), operand(window));
     let m = b.and(operand(m), operand(window));
-    let negated = b.iadd(ineg(n.clone()), rz());
-    let count = b.sel(down.clone(), operand(negated), n);
+    let negated = b.iadd(ineg(n), rz());
+    let count = b.sel(down, operand(negated), n);
     let mut left = b.sel(zero, imm(1), operand(count));
     let total = b.def(Opcode::POPC, &[], &[operand(m)]);
     let missing = b.isetp(Mod::LT, false, operand(total), operand(left));
@@ -38,8 +38,8 @@ pub fn fns(b: &mut Builder<'_>, mask: &Src, base: &Src, n: &Src) -> Value {
         let fewer = b.iadd(operand(left), ineg(operand(here)));
         let above = b.shr(false, operand(rest), imm(width));
         let further = b.iadd(operand(at), imm(width));
-        left = b.sel(skip.clone(), operand(fewer), operand(left));
-        rest = b.sel(skip.clone(), operand(above), operand(rest));
+        left = b.sel(skip, operand(fewer), operand(left));
+        rest = b.sel(skip, operand(above), operand(rest));
         at = b.sel(skip, operand(further), operand(at));
     }
     let mirrored = b.iadd(ineg(operand(at)), imm(31));
@@ -49,7 +49,7 @@ pub fn fns(b: &mut Builder<'_>, mask: &Src, base: &Src, n: &Src) -> Value {
 
 /// `add.u16x2` and `add.s16x2`.
 pub fn add_halves(b: &mut Builder<'_>, x: Operand, y: Operand) -> Value {
-    let low = b.iadd(x.clone(), y.clone());
+    let low = b.iadd(x, y);
     // Without x's low half there is no carry into the high one.
     let high = b.and(x, Operand::Imm(0xffff_0000));
     let high = b.iadd(operand(high), y);
@@ -78,7 +78,7 @@ pub fn min_max_halves(
             (false, false) => 0x7710,
             (true, false) => 0x7732,
         };
-        let mut pick = |o: &Operand| operand(b.prmt(o.clone(), imm(selector), rz()));
+        let mut pick = |o: &Operand| operand(b.prmt(*o, imm(selector), rz()));
         let (x, y) = (pick(&x), pick(&y));
         let r = minmax(b, max, signed, x, y);
         if relu { minmax(b, true, true, operand(r), rz()) } else { r }

@@ -328,7 +328,7 @@ impl Lower<'_, '_> {
             Some(at) => Some(self.column_offsets(&inst.operands[at], by_columns != Some(M::im2col))?),
             None => None,
         };
-        let mut mask = offsets.clone();
+        let mut mask = offsets;
         if multicast {
             let blocks = self.src(&inst.operands[3 + shift], Ty { bits: 16, ..Ty::U32 })?.low();
             mask = Some(self.halves(offsets.unwrap_or_else(rz), blocks));

@@ -437,7 +437,7 @@ impl Lower<'_, '_> {
         let at = self.address32(a, Space::Local)?;
         for (k, w) in (0..).zip(words) {
             let word = Address { offset: at.offset + 4 * k, ..at };
-            access::store(&mut self.b, &Self::stack_access(), word.operand(None), w.clone(), ALWAYS);
+            access::store(&mut self.b, &Self::stack_access(), word.operand(None), *w, ALWAYS);
         }
         Ok(())
     }
@@ -483,8 +483,8 @@ impl Lower<'_, '_> {
                 .map(|k| place.map_or_else(rz, |(var, _)| operand(self.read_var(Var(var.0 + k)))))
                 .collect();
             let value = match &words[..] {
-                [w] if bit != 0 => self.b.shr(false, w.clone(), imm(bit)),
-                [w] => self.b.copy(w.clone()),
+                [w] if bit != 0 => self.b.shr(false, *w, imm(bit)),
+                [w] => self.b.copy(*w),
                 _ => self.b.collect(&words),
             };
             let value = if t.bits < 64 { self.fill_load(d, value, t, false) } else { value };

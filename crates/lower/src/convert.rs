@@ -47,11 +47,11 @@ pub fn extend32(b: &mut Builder<'_>, o: &Operand, ty: Ty) -> Operand {
         return crate::emit::imm(n);
     }
     match (ty.bits, ty.is_signed()) {
-        (8, false) => operand(b.and(o.clone(), Operand::Imm(0xff))),
-        (8, true) => operand(b.prmt(o.clone(), Operand::Imm(0x8880), rz())),
-        (16, false) => operand(b.and(o.clone(), Operand::Imm(0xffff))),
-        (16, true) => operand(b.prmt(o.clone(), Operand::Imm(0x9910), rz())),
-        _ => o.clone(),
+        (8, false) => operand(b.and(*o, Operand::Imm(0xff))),
+        (8, true) => operand(b.prmt(*o, Operand::Imm(0x8880), rz())),
+        (16, false) => operand(b.and(*o, Operand::Imm(0xffff))),
+        (16, true) => operand(b.prmt(*o, Operand::Imm(0x9910), rz())),
+        _ => *o,
     }
 }
 
@@ -64,7 +64,7 @@ pub fn extend64(b: &mut Builder<'_>, src: &Src, ty: Ty) -> Pair {
     let hi = match (ty.is_signed(), as_imm(&lo)) {
         (false, _) => rz(),
         (true, Some(n)) => crate::emit::imm(((n as i32) >> 31) as u32),
-        (true, None) => operand(b.shr(true, lo.clone(), Operand::Imm(31))),
+        (true, None) => operand(b.shr(true, lo, Operand::Imm(31))),
     };
     Pair::parts(lo, hi)
 }
@@ -326,7 +326,7 @@ pub fn minmax_f64(b: &mut Builder<'_>, max: bool, x: &Src, y: &Src) -> Value {
     b.inst(Opcode::DSETP, &[which, Mod::AND], &[operand(first), operand(nan), operand(x), operand(y), pt()]);
     let (x, y) = (Pair::of(x), Pair::of(y));
     let lo = b.sel(operand(first), x.lo, y.lo);
-    let hi = crate::approx::fsel(b, operand(first), x.hi, y.hi.clone());
+    let hi = crate::approx::fsel(b, operand(first), x.hi, y.hi);
     let quiet = [y.hi, Operand::Imm(0x8_0000), rz(), Operand::Imm(0xfc), crate::emit::never()];
     let hi = b.def_guarded(Guard { pred: nan.into(), not: false }, Opcode::LOP3, &[Mod::LUT], &quiet, hi);
     b.collect(&[operand(lo), operand(hi)])

@@ -87,23 +87,21 @@ impl Lower<'_, '_> {
         let b = &mut self.b;
         let bf16 = to == Type::bf16x2;
         let value = match (to, from, &x[..]) {
-            (_, _, [x, y]) if inst.has(M::pack) => h::pack_integers(b, to, x.clone(), y.clone(), rz()),
-            (_, _, [x, y, c]) if inst.has(M::pack) => {
-                h::pack_integers(b, to, x.clone(), y.clone(), c.clone())
-            }
-            (Type::tf32, Type::f32, [x]) => Some(h::to_tf32(b, n, round, inst.has(M::rna), x.clone())),
+            (_, _, [x, y]) if inst.has(M::pack) => h::pack_integers(b, to, *x, *y, rz()),
+            (_, _, [x, y, c]) if inst.has(M::pack) => h::pack_integers(b, to, *x, *y, *c),
+            (Type::tf32, Type::f32, [x]) => Some(h::to_tf32(b, n, round, inst.has(M::rna), *x)),
             (Type::f16x2 | Type::bf16x2, Type::f32, [x, y, bits]) if inst.has(M::rs) => {
-                Some(h::pack_stochastic(b, bf16, n, x.clone(), y.clone(), bits.clone()))
+                Some(h::pack_stochastic(b, bf16, n, *x, *y, *bits))
             }
             (Type::f16x2 | Type::bf16x2, Type::f32, [x, y]) => {
-                Some(h::pack_halves(b, bf16, n, round, x.clone(), y.clone()))
+                Some(h::pack_halves(b, bf16, n, round, *x, *y))
             }
-            (Type::f16x2 | Type::bf16x2, _, [x]) => h::from_small(b, to, from, n, x.clone()),
+            (Type::f16x2 | Type::bf16x2, _, [x]) => h::from_small(b, to, from, n, *x),
             (_, Type::f32, [x @ .., bits]) if inst.has(M::rs) && x.len() == 4 => {
-                h::to_small_stochastic(b, to, n, x, bits.clone())
+                h::to_small_stochastic(b, to, n, x, *bits)
             }
-            (_, Type::f32, [x, y]) => h::to_small(b, to, from, n, round, x.clone(), Some(y.clone())),
-            (_, Type::f16x2 | Type::bf16x2, [x]) => h::to_small(b, to, from, n, round, x.clone(), None),
+            (_, Type::f32, [x, y]) => h::to_small(b, to, from, n, round, *x, Some(*y)),
+            (_, Type::f16x2 | Type::bf16x2, [x]) => h::to_small(b, to, from, n, round, *x, None),
             _ => None,
         };
         let Some(value) = value else { return self.unsupported(inst) };

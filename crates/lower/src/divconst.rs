@@ -66,18 +66,18 @@ pub fn div_u32(b: &mut Builder<'_>, n: &Operand, d: u32) -> Option<Value> {
     }
     Some(match unsigned(d.into(), 32) {
         Unsigned::Shift(0) => b.reg(n),
-        Unsigned::Shift(k) => b.shr(false, n.clone(), imm(k)),
+        Unsigned::Shift(k) => b.shr(false, *n, imm(k)),
         Unsigned::Compare => {
-            let p = b.isetp(Mod::GE, false, n.clone(), imm(d));
+            let p = b.isetp(Mod::GE, false, *n, imm(d));
             b.sel(operand(p), imm(1), rz())
         }
         Unsigned::Multiply(m, s) => {
-            let q = b.imul_hi(false, n.clone(), imm(m as u32));
+            let q = b.imul_hi(false, *n, imm(m as u32));
             if s == 0 { q } else { b.shr(false, operand(q), imm(s)) }
         }
         Unsigned::MultiplyAdd(m, s) => {
-            let t = b.imul_hi(false, n.clone(), imm(m as u32));
-            let rest = b.iadd(n.clone(), ineg(operand(t)));
+            let t = b.imul_hi(false, *n, imm(m as u32));
+            let rest = b.iadd(*n, ineg(operand(t)));
             let half = b.shr(false, operand(rest), imm(1));
             let sum = b.iadd(operand(half), operand(t));
             b.shr(false, operand(sum), imm(s))
@@ -95,18 +95,18 @@ pub fn div_s32(b: &mut Builder<'_>, n: &Operand, d: i32) -> Option<Value> {
         b.reg(n)
     } else if ad.is_power_of_two() {
         let k = ad.trailing_zeros();
-        let sign = b.shr(true, n.clone(), imm(31));
+        let sign = b.shr(true, *n, imm(31));
         let round = b.shr(false, operand(sign), imm(32 - k));
-        let sum = b.iadd(n.clone(), operand(round));
+        let sum = b.iadd(*n, operand(round));
         b.shr(true, operand(sum), imm(k))
     } else {
         let (m, s) = signed(d.into(), 32);
         let m = m as i32;
-        let mut q = b.imul_hi(true, n.clone(), imm(m as u32));
+        let mut q = b.imul_hi(true, *n, imm(m as u32));
         if d > 0 && m < 0 {
-            q = b.iadd(operand(q), n.clone());
+            q = b.iadd(operand(q), *n);
         } else if d < 0 && m > 0 {
-            q = b.iadd(operand(q), ineg(n.clone()));
+            q = b.iadd(operand(q), ineg(*n));
         }
         let q = if s == 0 { q } else { b.shr(true, operand(q), imm(s)) };
         let sign = b.shr(false, operand(q), imm(31));
@@ -117,7 +117,7 @@ pub fn div_s32(b: &mut Builder<'_>, n: &Operand, d: i32) -> Option<Value> {
 
 /// `n - q × d` of 32-bit numbers.
 pub fn rem32(b: &mut Builder<'_>, n: &Operand, q: Value, d: u32) -> Value {
-    b.imad(operand(q), imm(d.wrapping_neg()), n.clone())
+    b.imad(operand(q), imm(d.wrapping_neg()), *n)
 }
 
 /// `n / d` of 64-bit unsigned numbers; `None` for `d` = 0.

@@ -189,7 +189,7 @@ impl Emit for Builder<'_> {
     fn pair(&mut self, p: &Pair) -> Value {
         match p.value {
             Some(v) => v,
-            None => self.collect(&[p.lo.clone(), p.hi.clone()]),
+            None => self.collect(&[p.lo, p.hi]),
         }
     }
 
@@ -200,7 +200,7 @@ impl Emit for Builder<'_> {
             {
                 *v
             }
-            _ => self.copy(o.clone()),
+            _ => self.copy(*o),
         }
     }
 
@@ -229,12 +229,11 @@ impl Emit for Builder<'_> {
             return self.pair(a);
         }
         if as_imm(&b.lo) == Some(0) {
-            let hi = self.iadd(a.hi.clone(), b.hi.clone());
-            return self.collect(&[a.lo.clone(), operand(hi)]);
+            let hi = self.iadd(a.hi, b.hi);
+            return self.collect(&[a.lo, operand(hi)]);
         }
-        let (lo, carry) = self.iadd_carry(a.lo.clone(), b.lo.clone(), None);
-        let hi =
-            self.def(Opcode::IADD3, &[Mod::X], &[a.hi.clone(), b.hi.clone(), rz(), operand(carry), never()]);
+        let (lo, carry) = self.iadd_carry(a.lo, b.lo, None);
+        let hi = self.def(Opcode::IADD3, &[Mod::X], &[a.hi, b.hi, rz(), operand(carry), never()]);
         self.collect(&[operand(lo), operand(hi)])
     }
 
@@ -244,9 +243,8 @@ impl Emit for Builder<'_> {
         }
         let b_lo = self.reg_or_const(&b.lo);
         let b_hi = self.reg_or_const(&b.hi);
-        let (lo, carry) = self.iadd_carry(a.lo.clone(), flip_neg(b_lo), None);
-        let hi =
-            self.def(Opcode::IADD3, &[Mod::X], &[a.hi.clone(), inot(b_hi), rz(), operand(carry), never()]);
+        let (lo, carry) = self.iadd_carry(a.lo, flip_neg(b_lo), None);
+        let hi = self.def(Opcode::IADD3, &[Mod::X], &[a.hi, inot(b_hi), rz(), operand(carry), never()]);
         self.collect(&[operand(lo), operand(hi)])
     }
 
@@ -293,8 +291,8 @@ impl Emit for Builder<'_> {
     }
 
     fn sel64(&mut self, p: Operand, a: &Pair, b: &Pair) -> Value {
-        let lo = self.sel(p.clone(), a.lo.clone(), b.lo.clone());
-        let hi = self.sel(p, a.hi.clone(), b.hi.clone());
+        let lo = self.sel(p, a.lo, b.lo);
+        let hi = self.sel(p, a.hi, b.hi);
         self.collect(&[operand(lo), operand(hi)])
     }
 
@@ -371,7 +369,7 @@ impl Helpers for Builder<'_> {
     fn reg_or_const(&mut self, o: &Operand) -> Operand {
         match as_imm(o) {
             Some(n) => operand(self.copy(Operand::Imm(n))),
-            None => o.clone(),
+            None => *o,
         }
     }
 }
@@ -410,14 +408,14 @@ pub fn isetp64_combined(
         let (x, y) = (whole(x), whole(y));
         return b.def_pred(Opcode::ISETP, &[cmp, kind, op], &[x, y, with, pt()]);
     }
-    let low = b.isetp(cmp, false, x.lo.clone(), y.lo.clone());
+    let low = b.isetp(cmp, false, x.lo, y.lo);
     let mut mods: SmallVec<[Mod; 4]> = SmallVec::new();
     mods.push(cmp);
     if !signed {
         mods.push(Mod::U32);
     }
     mods.extend([op, Mod::EX]);
-    b.def_pred(Opcode::ISETP, &mods, &[x.hi.clone(), y.hi.clone(), with, operand(low)])
+    b.def_pred(Opcode::ISETP, &mods, &[x.hi, y.hi, with, operand(low)])
 }
 
 /// `c[bank][offset]` of a 32-bit word.

@@ -101,7 +101,7 @@ pub fn setp(
     let (x, y) = (source(b, ty, x), source(b, ty, y));
     let low = b.func.add_value(RegFile::P, 1);
     let high = b.func.add_value(RegFile::P, 1);
-    b.inst(Opcode::HSETP2, &m, &[operand(low), operand(high), x, y, combine.with.clone()]);
+    b.inst(Opcode::HSETP2, &m, &[operand(low), operand(high), x, y, combine.with]);
     (low, high)
 }
 
@@ -120,7 +120,7 @@ pub fn set(b: &mut Builder<'_>, ty: Ty, ftz: bool, cmp: Mod, x: &Src, y: &Src, c
     let mut m = comparison(ty, ftz, cmp, combine, false);
     swizzles(&mut m, ty, 2);
     let (x, y) = (source(b, ty, x), source(b, ty, y));
-    let r = b.def(Opcode::HSET2, &m, &[x, y, combine.with.clone()]);
+    let r = b.def(Opcode::HSET2, &m, &[x, y, combine.with]);
     if packed(ty) { r } else { b.prmt(operand(r), imm(0x9910), rz()) }
 }
 
@@ -157,26 +157,26 @@ impl Lower<'_, '_> {
         }
         let b = &mut self.b;
         Ok(match (inst.op, &x[..]) {
-            (O::add, [x, y]) => add(b, t, f, x.clone(), y.clone()),
-            (O::sub, [x, y]) => add(b, t, f, x.clone(), fneg(y.clone())),
-            (O::mul, [x, y]) => mul(b, t, f, x.clone(), y.clone()),
+            (O::add, [x, y]) => add(b, t, f, *x, *y),
+            (O::sub, [x, y]) => add(b, t, f, *x, fneg(*y)),
+            (O::mul, [x, y]) => mul(b, t, f, *x, *y),
             (O::fma, [x, y, z]) if inst.has(ptx::Mod::oob) => {
                 let mut m = modifiers(t, f, false);
                 m.push(Mod::OOB);
                 m.extend(inst.has(M::relu).then_some(Mod::RELU));
                 swizzles(&mut m, t, 3);
-                b.def(Opcode::HFMA2, &m, &[x.clone(), y.clone(), z.clone()])
+                b.def(Opcode::HFMA2, &m, &[*x, *y, *z])
             }
-            (O::fma, [x, y, z]) => fma(b, t, f, inst.has(M::relu), x.clone(), y.clone(), z.clone()),
-            (O::neg, [x]) => identity(b, t, f.ftz, fneg(x.clone())),
-            (O::abs, [x]) => identity(b, t, f.ftz, absolute(x.clone())),
-            (O::min | O::max, [x, y]) => extremum(b, t, min_max(inst), x.clone(), y.clone()),
+            (O::fma, [x, y, z]) => fma(b, t, f, inst.has(M::relu), *x, *y, *z),
+            (O::neg, [x]) => identity(b, t, f.ftz, fneg(*x)),
+            (O::abs, [x]) => identity(b, t, f.ftz, absolute(*x)),
+            (O::min | O::max, [x, y]) => extremum(b, t, min_max(inst), *x, *y),
             (O::min | O::max, [x, y, z]) => {
-                let r = extremum(b, t, min_max(inst), x.clone(), y.clone());
-                extremum(b, t, min_max(inst), operand(r), z.clone())
+                let r = extremum(b, t, min_max(inst), *x, *y);
+                extremum(b, t, min_max(inst), operand(r), *z)
             }
-            (O::tanh, [x]) => special(b, t, Mod::TANH, x.clone()),
-            (O::ex2, [x]) => special(b, t, Mod::EX2, x.clone()),
+            (O::tanh, [x]) => special(b, t, Mod::TANH, *x),
+            (O::ex2, [x]) => special(b, t, Mod::EX2, *x),
             _ => return self.unsupported(inst),
         })
     }

@@ -86,7 +86,7 @@ impl Lower<'_, '_> {
         };
         let word = |b: &mut Builder<'_>, n: u32| match as_imm(&left) {
             Some(x) => imm(x << n),
-            None => operand(b.shl(left.clone(), imm(n))),
+            None => operand(b.shl(left, imm(n))),
         };
         let fence = [Mod::VIEW, Mod::ASYNC, Mod::S];
         if self.sm() >= 100 {
@@ -178,22 +178,22 @@ impl Lower<'_, '_> {
     fn arrive_in_groups(&mut self, mods: &[Mod], at: Operand, count: &Operand) -> Result<Value> {
         let times = operand(self.b.reg(count));
         if as_imm(count).is_some() {
-            let found = self.b.def(Opcode::SYNCS_ARRIVE, mods, &[at, times.clone()]);
+            let found = self.b.def(Opcode::SYNCS_ARRIVE, mods, &[at, times]);
             return Ok(self.state_of_lane(found, times));
         }
         self.in_turns(std::slice::from_ref(&times), |l, _, mine| {
             let shape = ori::ValueData { file: RegFile::R, width: 2 };
             let (found, before) = (l.b.func.add_value(RegFile::R, 2), l.undefined(shape));
-            let operands = [operand(found), at, times.clone()];
+            let operands = [operand(found), at, times];
             l.b.guarded(mine, Opcode::SYNCS_ARRIVE, mods, &operands, &[before.into()]);
-            Ok(l.state_of_lane(found, times.clone()))
+            Ok(l.state_of_lane(found, times))
         })
     }
 
     fn state_of_lane(&mut self, found: Value, times: Operand) -> Value {
         let below = self.b.def(Opcode::S2R, &[], &[Operand::Special(sass::SpecialReg::SR_LTMASK)]);
         let [group, state] = [0, 1].map(|k| operand(Name::Part(found, k)));
-        let earlier = self.b.and(group.clone(), operand(below));
+        let earlier = self.b.and(group, operand(below));
         let earlier = self.b.def(Opcode::POPC, &[], &[operand(earlier)]);
         let earlier = self.b.shl(operand(earlier), imm(11));
         let state = self.b.imad(operand(earlier), times, state);
@@ -219,7 +219,7 @@ impl Lower<'_, '_> {
         let once = [Mod::PHASECHK, Mod::TRANS64];
         let again = [Mod::PHASECHK, Mod::TRANS64, Mod::TRYWAIT];
         let mods: &[Mod] = if inst.has(M::try_wait) { &again } else { &once };
-        let mut p = self.b.def_pred(Opcode::SYNCS_PHASECHK, mods, &[at.clone(), phase.clone()]);
+        let mut p = self.b.def_pred(Opcode::SYNCS_PHASECHK, mods, &[at, phase]);
         if let Some(limit) = inst.operands.get(3) {
             let limit = self.src(limit, Ty::U32)?.low();
             let guard = ori::Guard { pred: Name::Val(p), not: true };

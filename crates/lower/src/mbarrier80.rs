@@ -68,7 +68,7 @@ impl Lower<'_, '_> {
         let count = self.src(&inst.operands[1], Ty::U32)?.low();
         let word = |l: &mut Self, from: u32| match as_imm(&count) {
             Some(n) => imm(from.wrapping_sub(n)),
-            None => operand(l.b.iadd(Operand::Imm(from), ineg(count.clone()))),
+            None => operand(l.b.iadd(Operand::Imm(from), ineg(count))),
         };
         let words = [word(self, 1 << 30), word(self, 1 << 31)];
         let data = self.b.collect(&words);
@@ -90,7 +90,7 @@ impl Lower<'_, '_> {
         self.b.inst(Opcode::MEMBAR, &[Mod::ALL, Mod::CTA], &[]);
         if inst.has(M::arrive_drop) {
             let at = self.barrier_word(inst, a, 0)?;
-            let less = count.clone().unwrap_or_else(|| imm(1));
+            let less = count.unwrap_or_else(|| imm(1));
             self.add_shared(at, less);
         }
         let state = if inst.has(M::noComplete) {

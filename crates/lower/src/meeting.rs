@@ -21,8 +21,8 @@ pub fn function(name: &str, target: Target, max_regs: u8) -> Option<Function> {
         for (slot, words) in kind.arguments() {
             let words: Vec<Operand> = (0..words).map(|_| next(b)).collect();
             let value = match &words[..] {
-                [word] if is_truth(kind.op, slot) => operand(b.isetp(Mod::NE, false, word.clone(), rz())),
-                [word] => word.clone(),
+                [word] if is_truth(kind.op, slot) => operand(b.isetp(Mod::NE, false, *word, rz())),
+                [word] => *word,
                 words => operand(b.collect(words)),
             };
             given.push((slot, value));
@@ -43,7 +43,7 @@ fn execute(b: &mut Builder<'_>, kind: &Kind, given: &[(usize, Operand)], lanes: 
     let argument = |slot: usize| {
         // The thread count of a barrier is where its number is.
         let slot = if kind.op == Opcode::BAR && slot == 1 { 0 } else { slot };
-        given.iter().find(|g| g.0 == slot).map_or_else(pt, |g| g.1.clone())
+        given.iter().find(|g| g.0 == slot).map_or_else(pt, |g| g.1)
     };
     let mods: Vec<Mod> = kind.mods.iter().collect();
     // Lanes of different masks may be here together.
@@ -67,15 +67,15 @@ fn execute(b: &mut Builder<'_>, kind: &Kind, given: &[(usize, Operand)], lanes: 
         })
         .collect();
     b.inst(kind.op, &mods, &operands);
-    let mut out: Vec<Operand> = results.iter().map(|i| operands[*i].clone()).collect();
+    let mut out: Vec<Operand> = results.iter().map(|i| operands[*i]).collect();
     if vote {
         // Both as of one ballot.
-        out[1] = operand(b.isetp(Mod::NE, false, out[0].clone(), rz()));
+        out[1] = operand(b.isetp(Mod::NE, false, out[0], rz()));
     }
     if kind.has_barrier_result() {
         let count = mods.contains(&Mod::POPC);
         let result = operand(b.func.add_value(if count { RegFile::R } else { RegFile::P }, 1));
-        let operands = if count { [result.clone(), pt()] } else { [rz(), result.clone()] };
+        let operands = if count { [result, pt()] } else { [rz(), result] };
         b.inst(Opcode::B2R, &[Mod::RESULT], &operands);
         out.push(result);
     }

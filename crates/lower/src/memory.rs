@@ -307,15 +307,15 @@ impl Lower<'_, '_> {
             let mark = self.mark();
             let mut value = match bits {
                 8 | 16 => {
-                    let word = words[(at / 32) as usize].clone();
+                    let word = words[(at / 32) as usize];
                     if at.is_multiple_of(32) {
                         self.b.reg(&word)
                     } else {
                         self.b.shr(false, word, imm(at % 32))
                     }
                 }
-                32 => self.b.copy(words[i].clone()),
-                64 => self.b.collect(&[words[2 * i].clone(), words[2 * i + 1].clone()]),
+                32 => self.b.copy(words[i]),
+                64 => self.b.collect(&[words[2 * i], words[2 * i + 1]]),
                 _ => self.b.collect(words),
             };
             if bits < 64 {

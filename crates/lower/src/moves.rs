@@ -66,8 +66,8 @@ impl Lower<'_, '_> {
         let s = self.src(&inst.operands[1], t)?;
         let bits = usize::from(t.bits) / elems.len();
         let words: Vec<Operand> = match &s {
-            Src::Narrow(o) => vec![o.clone()],
-            Src::Wide(p) => vec![p.lo.clone(), p.hi.clone()],
+            Src::Narrow(o) => vec![*o],
+            Src::Wide(p) => vec![p.lo, p.hi],
             Src::Quad(v) => (0..4).map(|i| operand(Name::Part(*v, i))).collect(),
         };
         let mut results = Vec::new();
@@ -82,11 +82,11 @@ impl Lower<'_, '_> {
             let value = match bits {
                 8 | 16 => {
                     let shift = (at % 32) as u32;
-                    let word = words[at / 32].clone();
+                    let word = words[at / 32];
                     if shift == 0 { self.b.reg(&word) } else { self.b.shr(false, word, imm(shift)) }
                 }
                 32 => self.b.reg(&words[at / 32]),
-                64 => self.b.collect(&[words[at / 32].clone(), words[at / 32 + 1].clone()]),
+                64 => self.b.collect(&[words[at / 32], words[at / 32 + 1]]),
                 _ => return self.unsupported(inst),
             };
             results.push((*r, value));

@@ -108,7 +108,7 @@ impl Lower<'_, '_> {
         let total = self.src(&inst.operands[3], Ty::U32)?.low();
         let mark = self.mark();
         // The logarithm of the block's size: 128 blocks cover all, and none is smaller than 4 KiB.
-        let some = self.b.isetp(Mod::NE, false, total.clone(), rz());
+        let some = self.b.isetp(Mod::NE, false, total, rz());
         let total = operand(self.b.reg(&total));
         let to_float = Conversion {
             to: Ty { kind: Kind::Float, bits: 32 },

@@ -166,7 +166,7 @@ impl Lower<'_, '_> {
                 let parts: Vec<Operand> = (0..w)
                     .map(|i| {
                         let (x, y) = (operand(Name::Part(new, i)), operand(Name::Part(old, i)));
-                        operand(self.b.sel(p.clone(), x, y))
+                        operand(self.b.sel(p, x, y))
                     })
                     .collect();
                 self.b.collect(&parts)

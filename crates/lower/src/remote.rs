@@ -16,8 +16,8 @@ impl Lower<'_, '_> {
             let a = self.addr_operand(&inst.operands[n])?;
             let at = self.address32(a, Space::Shared)?;
             let base = at.base.map_or_else(rz, operand);
-            let sum = |l: &mut Self| operand(l.b.iadd(base.clone(), imm(at.offset as u32)));
-            words.push(if at.offset == 0 { base.clone() } else { sum(self) });
+            let sum = |l: &mut Self| operand(l.b.iadd(base, imm(at.offset as u32)));
+            words.push(if at.offset == 0 { base } else { sum(self) });
         }
         let base = self.b.collect(&words);
         Ok(Operand::Addr {

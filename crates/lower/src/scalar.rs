@@ -352,8 +352,7 @@ impl Lower<'_, '_> {
         let sources: Vec<Pair> =
             (1..inst.operands.len()).map(|n| Ok(self.arg(inst, n, t)?.pair())).collect::<Result<_>>()?;
         let half = |s: &mut Self, high: bool| {
-            let x: Vec<Src> =
-                sources.iter().map(|p| Src::Narrow(if high { p.hi.clone() } else { p.lo.clone() })).collect();
+            let x: Vec<Src> = sources.iter().map(|p| Src::Narrow(if high { p.hi } else { p.lo })).collect();
             use arith_float as a;
             Ok(match (inst.op, &x[..]) {
                 (O::add | O::sub, [x, y]) => a::add(&mut s.b, one, f, inst.op == O::sub, x, y),

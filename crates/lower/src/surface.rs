@@ -95,7 +95,7 @@ impl Lower<'_, '_> {
             let mut words: Vec<Operand> =
                 (0..bits.div_ceil(32) as u8).map(|i| operand(Name::Part(v, i))).collect();
             if bits < 32 {
-                words[0] = operand(l.b.and(words[0].clone(), imm((1 << bits) - 1)));
+                words[0] = operand(l.b.and(words[0], imm((1 << bits) - 1)));
             }
             l.scatter(&dsts, t, &words);
             Ok(())

@@ -139,7 +139,7 @@ impl Lower<'_, '_> {
         self.branch(refused, misuse, ask);
         self.b.block = misuse;
         let nowhere = operand(self.b.reg(&imm(!0)));
-        access::store(&mut self.b, &shared(4), to.clone(), nowhere, ALWAYS);
+        access::store(&mut self.b, &shared(4), to, nowhere, ALWAYS);
         self.trap();
         self.b.terminate(Terminator::Jump(Builder::call(done)));
         self.b.block = ask;
@@ -349,7 +349,7 @@ impl Lower<'_, '_> {
             many => operand(self.b.collect(many)),
         };
         let to = self.uniform_one(&at);
-        self.b.inst(Opcode::STTM, &mods, &[Self::uniform_address(to), data.clone()]);
+        self.b.inst(Opcode::STTM, &mods, &[Self::uniform_address(to), data]);
         if split {
             let more = self.src(&inst.operands[1], Ty::U32)?.low();
             let at = operand(self.b.iadd(at, more));
@@ -546,7 +546,7 @@ impl Lower<'_, '_> {
                     l.b.inst(
                         Opcode::UISETP,
                         &[Mod::NE, Mod::AND],
-                        &[operand(p), upt.clone(), operand(u[adds]), urz(), upt.clone(), upt],
+                        &[operand(p), upt, operand(u[adds]), urz(), upt, upt],
                     );
                     operand(p)
                 }

@@ -48,7 +48,7 @@ fn word(space: Space) -> Access {
 
 /// The address that many bytes on.
 fn behind(at: &Operand, bytes: i32) -> Operand {
-    match at.clone() {
+    match *at {
         Operand::Addr { desc, base, width, uniform, offset } => {
             Operand::Addr { desc, base, width, uniform, offset: offset + bytes }
         }
@@ -75,16 +75,16 @@ impl Lower<'_, '_> {
             let mut value: Option<Operand> = None;
             for (field, number) in now {
                 if field.mask() == !0 {
-                    value = Some(number.clone());
+                    value = Some(*number);
                     continue;
                 }
                 let old = match value.take() {
                     Some(v) => v,
-                    None => operand(access::load(&mut self.b, &word(space), address.clone(), ALWAYS, None)),
+                    None => operand(access::load(&mut self.b, &word(space), address, ALWAYS, None)),
                 };
                 let shifted = match as_imm(number) {
                     Some(n) => imm(n << field.1),
-                    None => operand(self.b.shl(number.clone(), imm(field.1))),
+                    None => operand(self.b.shl(*number, imm(field.1))),
                 };
                 // The number where the mask is set, else what was there.
                 value = Some(operand(self.b.lop3(old, imm(field.mask()), shifted, 0xb8)));
@@ -118,7 +118,7 @@ impl Lower<'_, '_> {
         let [low, high] = value;
         let less_one = |l: &mut Self| match as_imm(&low) {
             Some(n) => imm(n.wrapping_sub(1)),
-            None => operand(l.b.iadd(low.clone(), imm(!0))),
+            None => operand(l.b.iadd(low, imm(!0))),
         };
         let field = inst.one_of(&[
             M::global_address,
@@ -153,7 +153,7 @@ impl Lower<'_, '_> {
             }
             Some(M::global_stride) if ordinal < 4 => {
                 let [to_low, to_high] = stride(ordinal);
-                let units = self.b.shf(&[sass::Mod::R, sass::Mod::U64], low, imm(4), high.clone());
+                let units = self.b.shf(&[sass::Mod::R, sass::Mod::U64], low, imm(4), high);
                 let above = self.b.shr(false, high, imm(4));
                 vec![(to_low, operand(units)), (to_high, operand(above))]
             }

@@ -183,7 +183,7 @@ impl Lower<'_, '_> {
                 operands.insert(at, operand(pair));
                 operands.insert(at + 1, l.no_sampler(ops[1], at + 1));
                 let defs = ops[1].slots().iter().zip(&operands).filter(|(s, _)| s.role == Role::Def);
-                let defs: Vec<Operand> = defs.map(|(_, o)| o.clone()).collect();
+                let defs: Vec<Operand> = defs.map(|(_, o)| *o).collect();
                 let kept: Vec<Name> = defs
                     .iter()
                     .map(|o| match o.as_reg().map(|r| r.reg) {
@@ -310,7 +310,7 @@ impl Lower<'_, '_> {
             return self.by_derivatives(inst, &handle, dim, word, &numbers, array, offsets, dx, dy);
         }
         numbers.insert_many(0, array);
-        extra.insert_many(0, word.clone());
+        extra.insert_many(0, word);
         let op = match (gather, integers) {
             (true, _) => TLD4,
             (_, true) => TLD,
@@ -323,8 +323,8 @@ impl Lower<'_, '_> {
             (_, Some(l)) => extra.push(self.src(l, Ty::B32)?.low()),
             _ => {}
         }
-        extra.extend(offsets.clone());
-        extra.extend(reference.clone());
+        extra.extend(offsets);
+        extra.extend(reference);
         let old = self.sm() < 90;
         let close = old && numbers.len() + extra.len() <= 4;
         mods.extend(close.then_some(Mod::SCR));
@@ -362,11 +362,11 @@ impl Lower<'_, '_> {
         let max = |b: &mut Builder<'_>, x: Operand, y: Operand| {
             b.def(Opcode::FMNMX, &[], &[fabs(x), fabs(y), crate::emit::never()])
         };
-        let largest = max(&mut self.b, v[0].clone(), v[1].clone());
-        let largest = max(&mut self.b, v[2].clone(), operand(largest));
+        let largest = max(&mut self.b, v[0], v[1]);
+        let largest = max(&mut self.b, v[2], operand(largest));
         let scale = self.b.def(Opcode::MUFU, &[Mod::RCP], &[operand(largest)]);
         for x in v {
-            *x = operand(self.b.def(Opcode::FMUL, &[], &[x.clone(), operand(scale)]));
+            *x = operand(self.b.def(Opcode::FMUL, &[], &[*x, operand(scale)]));
         }
     }
 
@@ -404,12 +404,12 @@ impl Lower<'_, '_> {
             }
         }
         let mut first: SmallVec<[Operand; 4]> = SmallVec::new();
-        first.extend(word.clone());
+        first.extend(word);
         first.extend(coords.iter().cloned());
         let high = match &offsets {
             Some(o) => Some(match as_imm(o) {
                 Some(n) => imm(n << 16),
-                None => operand(self.b.shl(o.clone(), imm(16))),
+                None => operand(self.b.shl(*o, imm(16))),
             }),
             None => None,
         };
@@ -469,22 +469,15 @@ impl Lower<'_, '_> {
                             let v = self.b.def(Opcode::F2F, &[Mod::F16, Mod::F32], std::slice::from_ref(w));
                             operand(v)
                         }
-                        _ => operand(convert_half::pack_halves(
-                            &mut self.b,
-                            false,
-                            none,
-                            near,
-                            rz(),
-                            w.clone(),
-                        )),
+                        _ => operand(convert_half::pack_halves(&mut self.b, false, none, near, rz(), *w)),
                     })
                     .collect();
                 for (i, d) in dsts.iter().enumerate() {
                     let Some(d) = *d else { continue };
                     let mark = self.mark();
                     let v = match to {
-                        Type::f16 => self.b.copy(halves[i].clone()),
-                        _ => self.b.prmt(halves[2 * i].clone(), imm(0x5410), halves[2 * i + 1].clone()),
+                        Type::f16 => self.b.copy(halves[i]),
+                        _ => self.b.prmt(halves[2 * i], imm(0x5410), halves[2 * i + 1]),
                     };
                     self.assign(d, v, mark);
                 }

@@ -93,15 +93,15 @@ impl Src {
     /// The low 32 bits.
     pub fn low(&self) -> ori::Operand {
         match self {
-            Src::Narrow(o) => o.clone(),
-            Src::Wide(p) => p.lo.clone(),
+            Src::Narrow(o) => *o,
+            Src::Wide(p) => p.lo,
             Src::Quad(v) => ori::operand(ori::Name::Part(*v, 0)),
         }
     }
     /// As 64 bits; a narrow source is zero-extended from 32.
     pub fn pair(&self) -> crate::emit::Pair {
         match self {
-            Src::Narrow(o) => crate::emit::Pair::parts(o.clone(), crate::emit::rz()),
+            Src::Narrow(o) => crate::emit::Pair::parts(*o, crate::emit::rz()),
             Src::Wide(p) => p.clone(),
             Src::Quad(v) => crate::emit::Pair::parts(
                 ori::operand(ori::Name::Part(*v, 0)),

@@ -15,7 +15,7 @@ use sass::{Mod, Opcode};
 
 /// A 32-bit number as 64 bits.
 fn extend(b: &mut Builder<'_>, signed: bool, o: Operand) -> Pair {
-    let hi = if signed { operand(b.shr(true, o.clone(), imm(31))) } else { rz() };
+    let hi = if signed { operand(b.shr(true, o, imm(31))) } else { rz() };
     Pair::parts(o, hi)
 }
 
@@ -33,10 +33,10 @@ fn extract(b: &mut Builder<'_>, signed: bool, bits: u32, at: u32, o: &Operand) -
         (8, true) => (byte | 8) << 12 | (byte | 8) << 8 | (byte | 8) << 4 | byte,
         (16, false) => 0x7700 | (byte + 1) << 4 | byte,
         (16, true) => (byte + 9) << 12 | (byte + 9) << 8 | (byte + 1) << 4 | byte,
-        _ => return o.clone(),
+        _ => return *o,
     };
     // The fourth byte of the second source, which is zero, is number 7.
-    operand(b.prmt(o.clone(), imm(selector), rz()))
+    operand(b.prmt(*o, imm(selector), rz()))
 }
 
 /// Least and greatest number of a field.
@@ -118,7 +118,7 @@ impl Lower<'_, '_> {
         }
         let b = &mut self.b;
         let [(x, sx, _), (y, sy, _)] = &sources[..] else { return Err("operand is missing".into()) };
-        let (a, c) = (extend(b, *sx, x.clone()), extend(b, *sy, y.clone()));
+        let (a, c) = (extend(b, *sx, *x), extend(b, *sy, *y));
         let mut r = match inst.op {
             O::vadd => Pair::of(b.add64(&a, &c)),
             O::vsub => Pair::of(b.sub64(&a, &c)),
@@ -129,11 +129,8 @@ impl Lower<'_, '_> {
             O::vmin => Pair::of(minmax64(b, false, true, &a, &c)),
             O::vmax => Pair::of(minmax64(b, true, true, &a, &c)),
             O::vshl | O::vshr => {
-                let n = if inst.has(M::wrap) {
-                    b.and(y.clone(), imm(31))
-                } else {
-                    minmax(b, false, false, y.clone(), imm(32))
-                };
+                let n =
+                    if inst.has(M::wrap) { b.and(*y, imm(31)) } else { minmax(b, false, false, *y, imm(32)) };
                 Pair::of(if inst.op == O::vshl {
                     crate::wide::shl64(b, &a, &operand(n))
                 } else {
@@ -199,10 +196,10 @@ impl Lower<'_, '_> {
         let signed = *sa || *sb || negate || c_neg;
         let b = &mut self.b;
         // The product of two 32-bit numbers of any signs, in 64 bits and its sign.
-        let (pa, pb) = (extend(b, *sa, a.clone()), extend(b, *sb, y.clone()));
+        let (pa, pb) = (extend(b, *sa, *a), extend(b, *sb, *y));
         let low = Pair::of(crate::wide::mul_lo64(b, &pa, &pb));
         // Bits 64 and up: of a mixed or signed product its sign, of an unsigned one 0.
-        let top = if *sa || *sb { operand(b.shr(true, low.hi.clone(), imm(31))) } else { rz() };
+        let top = if *sa || *sb { operand(b.shr(true, low.hi, imm(31))) } else { rz() };
         let not = |b: &mut Builder<'_>, o: Operand| operand(b.lop3(o, rz(), rz(), 0x0f));
         let mut words = [low.lo, low.hi, top];
         let mut c = c;
@@ -214,11 +211,11 @@ impl Lower<'_, '_> {
             c = not(b, c);
             one = true;
         }
-        let sign = if signed { operand(b.shr(true, c.clone(), imm(31))) } else { rz() };
+        let sign = if signed { operand(b.shr(true, c, imm(31))) } else { rz() };
         let carry = if one { crate::emit::pt() } else { crate::emit::never() };
-        let (r0, k0) = b.iadd_carry(words[0].clone(), c, Some(carry));
-        let (r1, k1) = b.iadd_carry(words[1].clone(), sign.clone(), Some(operand(k0)));
-        let (r2, _) = b.iadd_carry(words[2].clone(), sign, Some(operand(k1)));
+        let (r0, k0) = b.iadd_carry(words[0], c, Some(carry));
+        let (r1, k1) = b.iadd_carry(words[1], sign, Some(operand(k0)));
+        let (r2, _) = b.iadd_carry(words[2], sign, Some(operand(k1)));
         let shift = match inst.one_of(&[M::shr7, M::shr15]) {
             Some(M::shr7) => 7,
             Some(_) => 15,
@@ -226,8 +223,8 @@ impl Lower<'_, '_> {
         };
         let (mut lo, mut hi, mut top) = (operand(r0), operand(r1), operand(r2));
         if shift > 0 {
-            lo = operand(b.shf(&[Mod::R, Mod::U64], lo, imm(shift), hi.clone()));
-            hi = operand(b.shf(&[Mod::R, Mod::U64], hi, imm(shift), top.clone()));
+            lo = operand(b.shf(&[Mod::R, Mod::U64], lo, imm(shift), hi));
+            hi = operand(b.shf(&[Mod::R, Mod::U64], hi, imm(shift), top));
             top = operand(b.shr(true, top, imm(shift)));
         }
         if !inst.has(M::sat) {
@@ -268,7 +265,7 @@ impl Lower<'_, '_> {
         }
         let written = |i: usize| mask.is_none_or(|p| p.lanes[..p.count.into()].contains(&(i as u8)));
         let accumulate = inst.has(M::add);
-        let mut result = c.clone();
+        let mut result = c;
         for i in (0..lanes).filter(|i| written(*i)) {
             let b = &mut self.b;
             let a = source(b, is_signed(inst, first), px, 0, i);

@@ -22,7 +22,7 @@ impl Members {
     fn mask(&self) -> Operand {
         match self {
             Members::All => Operand::Imm(!0),
-            Members::Mask(mask) => mask.clone(),
+            Members::Mask(mask) => *mask,
         }
     }
 
@@ -32,7 +32,7 @@ impl Members {
         match self {
             Members::All => meet(b, self.mask()),
             Members::Mask(mask) => {
-                b.inst(Opcode::WARPSYNC, &[Mod::EXCLUSIVE, meeting::MARK], &[pt(), mask.clone()]);
+                b.inst(Opcode::WARPSYNC, &[Mod::EXCLUSIVE, meeting::MARK], &[pt(), *mask]);
             }
         }
     }
@@ -191,7 +191,7 @@ impl Lower<'_, '_> {
             (mode, Members::Mask(mask)) => {
                 let votes = self.ballot(p);
                 let here = self.here();
-                let yes = self.b.and(operand(votes), mask.clone());
+                let yes = self.b.and(operand(votes), mask);
                 let all = self.b.and(operand(here), mask);
                 let unanimous = self.b.isetp(Mod::EQ, false, operand(yes), operand(all));
                 if mode == M::all {
@@ -230,7 +230,7 @@ impl Lower<'_, '_> {
         let mut same = self.b.def(Opcode::MATCH, mods, &[a]);
         let here = inst.has(M::all).then(|| self.here());
         if let Members::Mask(m) = &members {
-            same = self.b.and(operand(same), m.clone());
+            same = self.b.and(operand(same), *m);
         }
         if let Some(mut all) = here {
             if let Members::Mask(m) = members {

@@ -9,13 +9,13 @@ pub fn shl64(b: &mut Builder<'_>, a: &Pair, n: &Operand) -> Value {
     match as_imm(n) {
         Some(0) => return b.pair(a),
         Some(n @ 32..) => {
-            let hi = if n > 63 { rz() } else { operand(b.shl(a.lo.clone(), imm(n - 32))) };
+            let hi = if n > 63 { rz() } else { operand(b.shl(a.lo, imm(n - 32))) };
             return b.collect(&[rz(), hi]);
         }
         _ => {}
     }
-    let lo = b.shl(a.lo.clone(), n.clone());
-    let hi = b.shf(&[Mod::L, Mod::U64, Mod::HI], a.lo.clone(), n.clone(), a.hi.clone());
+    let lo = b.shl(a.lo, *n);
+    let hi = b.shf(&[Mod::L, Mod::U64, Mod::HI], a.lo, *n, a.hi);
     b.collect(&[operand(lo), operand(hi)])
 }
 
@@ -24,41 +24,41 @@ pub fn shr64(b: &mut Builder<'_>, signed: bool, a: &Pair, n: &Operand) -> Value 
     match as_imm(n) {
         Some(0) => return b.pair(a),
         Some(n @ 32..) => {
-            let lo = b.shr(signed, a.hi.clone(), imm((n - 32).min(32)));
-            let hi = if signed { operand(b.shr(true, a.hi.clone(), imm(31))) } else { rz() };
+            let lo = b.shr(signed, a.hi, imm((n - 32).min(32)));
+            let hi = if signed { operand(b.shr(true, a.hi, imm(31))) } else { rz() };
             return b.collect(&[operand(lo), hi]);
         }
         _ => {}
     }
     let kind = if signed { Mod::S64 } else { Mod::U64 };
-    let lo = b.shf(&[Mod::R, kind], a.lo.clone(), n.clone(), a.hi.clone());
-    let hi = b.shr(signed, a.hi.clone(), n.clone());
+    let lo = b.shf(&[Mod::R, kind], a.lo, *n, a.hi);
+    let hi = b.shr(signed, a.hi, *n);
     b.collect(&[operand(lo), operand(hi)])
 }
 
 /// The low 64 bits of `a × b`.
 pub fn mul_lo64(b: &mut Builder<'_>, x: &Pair, y: &Pair) -> Value {
     let zero = |o: &Operand| as_imm(o) == Some(0);
-    let wide = b.imad_wide(false, x.lo.clone(), y.lo.clone(), rz());
+    let wide = b.imad_wide(false, x.lo, y.lo, rz());
     let mut hi = operand(ori::Name::Part(wide, 1));
     if !zero(&y.hi) {
-        hi = operand(b.imad(x.lo.clone(), y.hi.clone(), hi));
+        hi = operand(b.imad(x.lo, y.hi, hi));
     }
     if !zero(&x.hi) {
-        hi = operand(b.imad(x.hi.clone(), y.lo.clone(), hi));
+        hi = operand(b.imad(x.hi, y.lo, hi));
     }
     b.collect(&[operand(ori::Name::Part(wide, 0)), hi])
 }
 
 /// The high 64 bits of `a × b`.
 pub fn mul_hi64(b: &mut Builder<'_>, signed: bool, x: &Pair, y: &Pair) -> Value {
-    let low = Pair::of(b.imad_wide(false, x.lo.clone(), y.lo.clone(), rz()));
+    let low = Pair::of(b.imad_wide(false, x.lo, y.lo, rz()));
     let carry = b.collect(&[low.hi, rz()]);
-    let middle = Pair::of(b.imad_wide(false, x.hi.clone(), y.lo.clone(), operand(carry)));
+    let middle = Pair::of(b.imad_wide(false, x.hi, y.lo, operand(carry)));
     let carry = b.collect(&[middle.lo, rz()]);
-    let other = Pair::of(b.imad_wide(false, x.lo.clone(), y.hi.clone(), operand(carry)));
+    let other = Pair::of(b.imad_wide(false, x.lo, y.hi, operand(carry)));
     let top = b.collect(&[middle.hi, rz()]);
-    let high = b.imad_wide(false, x.hi.clone(), y.hi.clone(), operand(top));
+    let high = b.imad_wide(false, x.hi, y.hi, operand(top));
     let mut result = b.add64(&Pair::of(high), &Pair::parts(other.hi, rz()));
     if signed {
         for (sign, other) in [(x, y), (y, x)] {
@@ -66,9 +66,9 @@ pub fn mul_hi64(b: &mut Builder<'_>, signed: bool, x: &Pair, y: &Pair) -> Value 
                 Some(h) if (h as i32) < 0 => result = b.sub64(&Pair::of(result), other),
                 Some(_) => {}
                 None => {
-                    let mask = b.shr(true, sign.hi.clone(), imm(31));
-                    let lo = b.and(operand(mask), other.lo.clone());
-                    let hi = b.and(operand(mask), other.hi.clone());
+                    let mask = b.shr(true, sign.hi, imm(31));
+                    let lo = b.and(operand(mask), other.lo);
+                    let hi = b.and(operand(mask), other.hi);
                     result = b.sub64(&Pair::of(result), &Pair::parts(operand(lo), operand(hi)));
                 }
             }
@@ -84,7 +84,7 @@ pub fn neg64(b: &mut Builder<'_>, a: &Pair) -> Value {
 
 /// `|a|`.
 pub fn abs64(b: &mut Builder<'_>, a: &Pair) -> Value {
-    let negative = b.isetp(Mod::LT, true, a.hi.clone(), rz());
+    let negative = b.isetp(Mod::LT, true, a.hi, rz());
     let minus = neg64(b, a);
     b.sel64(operand(negative), &Pair::of(minus), a)
 }
@@ -102,7 +102,7 @@ fn logic32(b: &mut Builder<'_>, lut: u8, x: &Operand, y: &Operand) -> Operand {
     let rest = |zero: bool, one: bool, other: &Operand| match (zero, one) {
         (false, false) => Some(rz()),
         (true, true) => Some(imm(!0)),
-        (false, true) => Some(other.clone()),
+        (false, true) => Some(*other),
         (true, false) => None,
     };
     let bit = |x: u8, y: u8| lut >> (4 * x + 2 * y) & 1 != 0;
@@ -120,7 +120,7 @@ fn logic32(b: &mut Builder<'_>, lut: u8, x: &Operand, y: &Operand) -> Operand {
         (_, Some(u32::MAX)) => rest(bit(0, 1), bit(1, 1), x),
         _ => None,
     };
-    known.unwrap_or_else(|| operand(b.lop3(x.clone(), y.clone(), rz(), lut)))
+    known.unwrap_or_else(|| operand(b.lop3(*x, *y, rz(), lut)))
 }
 
 /// The number of bits set.
@@ -138,12 +138,12 @@ pub fn flo(b: &mut Builder<'_>, signed: bool, a: Operand) -> Value {
 /// As [`flo`], of 64 bits.
 pub fn flo64(b: &mut Builder<'_>, signed: bool, a: &Pair) -> Value {
     let (lo, hi) = if signed {
-        let sign = b.shr(true, a.hi.clone(), imm(31));
-        let lo = b.xor(a.lo.clone(), operand(sign));
-        let hi = b.xor(a.hi.clone(), operand(sign));
+        let sign = b.shr(true, a.hi, imm(31));
+        let lo = b.xor(a.lo, operand(sign));
+        let hi = b.xor(a.hi, operand(sign));
         (operand(lo), operand(hi))
     } else {
-        (a.lo.clone(), a.hi.clone())
+        (a.lo, a.hi)
     };
     let low = flo(b, false, lo);
     let high = flo(b, false, hi);

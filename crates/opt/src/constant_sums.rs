@@ -57,7 +57,7 @@ fn parts(terms: &[Operand; 2]) -> Option<(Name, u32)> {
 /// Puts the sum of a register and a number in the place of the terms of an addition.
 fn set_terms(func: &mut Function, i: Inst, register: Name, number: u32) {
     let zero = operand(Name::Phys(Reg::RZ));
-    let number = if number == 0 { zero.clone() } else { Operand::Imm(number) };
+    let number = if number == 0 { zero } else { Operand::Imm(number) };
     func.insts[i].operands[3..6].clone_from_slice(&[operand(register), number, zero]);
 }
 

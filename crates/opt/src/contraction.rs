@@ -192,7 +192,7 @@ fn negated(o: &Operand) -> Option<Operand> {
 fn fuse(func: &mut Function, term: Term) -> bool {
     let (p, s) = (&func.insts[term.product], &func.insts[term.sum]);
     let Some(family) = sum_family(s) else { return false };
-    let (mut a, mut b) = (p.operands[1].clone(), p.operands[2].clone());
+    let (mut a, mut b) = (p.operands[1], p.operands[2]);
     if term.neg {
         match (negated(&a), negated(&b)) {
             (Some(x), _) => a = x,
@@ -200,12 +200,12 @@ fn fuse(func: &mut Function, term: Term) -> bool {
             (None, None) => return false,
         }
     }
-    let addend = s.operands[3 - term.operand].clone();
+    let addend = s.operands[3 - term.operand];
     let mut mods: SmallVec<[Mod; 6]> = s.mods.iter().filter(|m| *m != Mod::CONTRACT).collect();
     if mods.contains(&Mod::B_H0_H0) {
         mods.push(Mod::C_H0_H0);
     }
-    let mut operands: SmallVec<[Operand; 6]> = [s.operands[0].clone(), a, b, addend].into_iter().collect();
+    let mut operands: SmallVec<[Operand; 6]> = [s.operands[0], a, b, addend].into_iter().collect();
     operands.extend((operands.len()..family.fma.slots().len()).map(|slot| default_operand(family.fma, slot)));
     let d = &mut func.insts[term.sum];
     d.op = Op::Sass(family.fma);

@@ -60,7 +60,7 @@ fn source(func: &Function, sources: &SecondaryMap<Value, Option<Inst>>, name: Na
             Name::Phys(_) => return found,
         };
         let (next, shape) = match (d.op, name) {
-            (Op::Macro(Macro::Copy), Name::Val(v)) => (d.operands[1].clone(), func.values[v]),
+            (Op::Macro(Macro::Copy), Name::Val(v)) => (d.operands[1], func.values[v]),
             (Op::Macro(Macro::Copy), Name::Part(v, n)) => match &d.operands[1] {
                 Operand::Reg(RegOp { reg: Name::Val(s), neg: false, abs: false, not: false, .. })
                     if func.values[*s] == func.values[v] =>
@@ -113,7 +113,7 @@ pub(crate) fn part(func: &Function, parts: &[Operand], n: u8) -> Option<Operand>
                 {
                     Some(ori::operand(Name::Part(*v, n - at)))
                 }
-                _ if width == 1 => Some(o.clone()),
+                _ if width == 1 => Some(*o),
                 _ => None,
             };
         }

@@ -47,7 +47,7 @@ pub fn run(func: &mut Function, analyses: &Analyses) -> Changed {
 type New = (Op, Mods, SmallVec<[Operand; 6]>);
 
 fn copy_of(dst: &Operand, source: Operand) -> Option<New> {
-    Some((Op::Macro(Macro::Copy), Mods::none(), [dst.clone(), source].into_iter().collect()))
+    Some((Op::Macro(Macro::Copy), Mods::none(), [*dst, source].into_iter().collect()))
 }
 
 fn is_plain(o: &Operand) -> bool {
@@ -56,7 +56,7 @@ fn is_plain(o: &Operand) -> bool {
 
 /// The input itself, where an instruction does no more than hand it on.
 fn same(dst: &Operand, source: &Operand) -> Option<New> {
-    is_plain(source).then(|| copy_of(dst, source.clone())).flatten()
+    is_plain(source).then(|| copy_of(dst, *source)).flatten()
 }
 
 fn is_truth(o: &Operand, value: bool) -> bool {

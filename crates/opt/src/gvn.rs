@@ -52,7 +52,7 @@ fn key(func: &Function, d: &InstData) -> Option<(Key, SmallVec<[Value; 2]>)> {
                 Name::Phys(p) if p.is_zero() => sources.push(Operand::Imm(0)),
                 _ => return None,
             },
-            _ => sources.push(o.clone()),
+            _ => sources.push(*o),
         }
     }
     (!results.is_empty()).then(|| ((d.op, d.mods.clone(), sources, d.guard, d.kept.clone()), results))

@@ -349,7 +349,7 @@ impl<'a> Merger<'a> {
                 && words.len() == usize::from(self.func.values[v].width)
                 && words.iter().all(single)
             {
-                return words[usize::from(n)].clone();
+                return words[usize::from(n)];
             }
         }
         operand(Name::Part(v, n))

@@ -25,7 +25,7 @@ pub fn run(func: &mut Function) -> bool {
         let mut new: InstData = made.clone();
         let Some(mods) = with_saturation(&new.mods) else { continue };
         new.mods = mods;
-        new.operands[0] = d.operands[0].clone();
+        new.operands[0] = d.operands[0];
         new.guard = d.guard;
         new.kept.clone_from(&d.kept);
         func.insts[i] = new;

@@ -60,7 +60,7 @@ fn select(d: &InstData) -> Option<Select> {
         return None;
     }
     let (yes, no) = if p.not { (no, yes) } else { (yes, no) };
-    Some(Select { result: value_of(to)?, yes: yes.clone(), no: no.clone(), condition })
+    Some(Select { result: value_of(to)?, yes: *yes, no: *no, condition })
 }
 
 /// The two terms that a value is the sum of.
@@ -78,15 +78,15 @@ fn carry(func: &Function, at: &Places, s: &Select) -> Replacement {
         (value_of(x).is_some() && (a == *x && b == number || b == *x && a == number)).then_some(())
     };
     let (x, beside) = if apart(&s.yes, &s.no, 1).is_some() {
-        (s.no.clone(), operand(Name::Phys(Reg::RZ)))
+        (s.no, operand(Name::Phys(Reg::RZ)))
     } else if apart(&s.no, &s.yes, u32::MAX).is_some() {
-        (s.yes.clone(), Operand::Imm(u32::MAX))
+        (s.yes, Operand::Imm(u32::MAX))
     } else {
         return None;
     };
     let [pt, rz] = [Reg::PT, Reg::RZ].map(|r| operand(Name::Phys(r)));
     let none = Operand::Reg(RegOp { not: true, ..RegOp::plain(Name::Phys(Reg::PT)) });
-    let operands = smallvec![operand(s.result), pt.clone(), pt, x, beside, rz, operand(s.condition), none];
+    let operands = smallvec![operand(s.result), pt, pt, x, beside, rz, operand(s.condition), none];
     Some((Opcode::IADD3, &[Mod::X], operands))
 }
 
@@ -108,7 +108,7 @@ fn minimum(func: &Function, at: &Places, s: &Select) -> Replacement {
     value_of(x)?;
     let op = if func.target.info().vimnmx { Opcode::VIMNMX } else { Opcode::IMNMX };
     let least = operand(Name::Phys(Reg::PT));
-    Some((op, &[Mod::U32], smallvec![operand(s.result), x.clone(), s.yes.clone(), least]))
+    Some((op, &[Mod::U32], smallvec![operand(s.result), *x, s.yes, least]))
 }
 
 /// `p ? f(y) : x` of which nobody needs `x` or `f(y)` any more: f under a guard, in whose register `x` is already.

@@ -102,7 +102,7 @@ fn combined(
         let m = new.mods.0.iter_mut().find(|m| **m == Mod::AND)?;
         *m = Mod::OR;
     }
-    new.operands[0] = dst.clone();
+    new.operands[0] = *dst;
     new.operands[THIRD] = Operand::Reg(sass::RegOp { not: not_y, ..sass::RegOp::plain(other) });
     Some(new)
 }

@@ -95,7 +95,7 @@ fn extension(func: &Function, at: &Places, d: &InstData) -> Option<bool> {
 /// The product that the shifts `low` and `high` become copies of.
 fn product(func: &mut Function, low: Inst, high: Inst, n: u32, signed: bool) -> Inst {
     let pair = func.add_value(RegFile::R, 2);
-    let (x, loc) = (func.insts[low].operands[LOW].clone(), func.insts[low].loc);
+    let (x, loc) = (func.insts[low].operands[LOW], func.insts[low].loc);
     let mods: &[Mod] = if signed { &[Mod::WIDE] } else { &[Mod::WIDE, Mod::U32] };
     let carry = Operand::Reg(sass::RegOp { not: true, ..sass::RegOp::plain(PT) });
     let all = [operand(pair), operand(PT), x, Operand::Imm(1 << n), operand(RZ), carry];
@@ -103,7 +103,7 @@ fn product(func: &mut Function, low: Inst, high: Inst, n: u32, signed: bool) -> 
         let d = &mut func.insts[i];
         d.op = Op::Macro(Macro::Copy);
         d.mods = Mods::none();
-        d.operands = [d.operands[0].clone(), operand(Name::Part(pair, part))].into_iter().collect();
+        d.operands = [d.operands[0], operand(Name::Part(pair, part))].into_iter().collect();
     }
     func.insts.push(InstData {
         guard: ori::ALWAYS,
@@ -164,7 +164,7 @@ fn take(func: &Function, at: &Places, uses: &SecondaryMap<Value, u32>, i: Inst, 
     };
     for n in 0..2 {
         let Some((low, amount, d)) = shift(&sum.low[n], false) else { continue };
-        let (x, added) = (d.operands[LOW].clone(), sum.low[1 - n].clone());
+        let (x, added) = (d.operands[LOW], sum.low[1 - n]);
         let Some(upper) = &sum.high else {
             return Some(Taken {
                 n: amount,
@@ -179,8 +179,8 @@ fn take(func: &Function, at: &Places, uses: &SecondaryMap<Value, u32>, i: Inst, 
             if again == amount && e.operands[LOW] == x {
                 return Some(Taken {
                     n: amount,
-                    words: [x, e.operands[HIGH].clone()],
-                    added: [added, upper.terms[1 - m].clone()],
+                    words: [x, e.operands[HIGH]],
+                    added: [added, upper.terms[1 - m]],
                     shifted: [Some(low), Some(high)],
                     sum,
                 });
@@ -196,17 +196,15 @@ fn rewrite(func: &mut Function, t: Taken) {
     let [added, more] = t.added;
     let n = Operand::Imm(t.n);
     let d = &mut func.insts[t.sum.inst];
-    let carry = d.operands[1].clone();
+    let carry = d.operands[1];
     d.op = Op::Sass(Opcode::LEA);
     d.mods = Mods::none();
-    d.operands = [d.operands[0].clone(), carry.clone(), x.clone(), added, operand(RZ), n.clone(), none]
-        .into_iter()
-        .collect();
+    d.operands = [d.operands[0], carry, x, added, operand(RZ), n, none].into_iter().collect();
     if let Some(upper) = t.sum.high {
         let d = &mut func.insts[upper.inst];
         d.op = Op::Sass(Opcode::LEA);
         d.mods = Mods::of(&[Mod::HI, Mod::X]);
-        d.operands = [d.operands[0].clone(), operand(PT), x, more, high, n, carry].into_iter().collect();
+        d.operands = [d.operands[0], operand(PT), x, more, high, n, carry].into_iter().collect();
     }
 }
 

@@ -131,7 +131,7 @@ pub(crate) fn terms(d: &InstData, carry_in: Option<Name>) -> Option<[Operand; 2]
         words.push(Operand::Imm(0));
     }
     match &words[..] {
-        [a, b] => Some([a.clone(), b.clone()]),
+        [a, b] => Some([*a, *b]),
         _ => None,
     }
 }

@@ -127,13 +127,13 @@ fn arranged<'a>(all: impl Iterator<Item = &'a Operand>) -> Option<[Operand; 3]> 
     let mut regs = regs.into_iter().cloned();
     let mut next = || regs.next().unwrap_or(Operand::reg(Name::Phys(Reg::RZ)));
     let first = next();
-    let middle = others.first().map_or_else(&mut next, |o| (*o).clone());
+    let middle = others.first().map_or_else(&mut next, |o| *(*o));
     Some([first, middle, next()])
 }
 
 fn copy(func: &mut Function, i: Inst, dst: usize, source: Operand) -> bool {
     let d = &mut func.insts[i];
-    d.operands = [d.operands[dst].clone(), source].into_iter().collect();
+    d.operands = [d.operands[dst], source].into_iter().collect();
     d.op = Op::Macro(Macro::Copy);
     d.mods = Mods::none();
     true
@@ -143,7 +143,7 @@ fn copy(func: &mut Function, i: Inst, dst: usize, source: Operand) -> bool {
 fn only_term(d: &InstData) -> Option<Operand> {
     let mut all = terms(d, None);
     let one = all.next()?;
-    (plain(one).is_some() && all.next().is_none()).then(|| one.clone())
+    (plain(one).is_some() && all.next().is_none()).then_some(*one)
 }
 
 /// A 32-bit sum.
@@ -289,7 +289,7 @@ fn selection(func: &mut Function, i: Inst) -> bool {
     if !same || !d.mods.0.is_empty() {
         return false;
     }
-    let source = d.operands[1].clone();
+    let source = d.operands[1];
     match &source {
         Operand::Reg(r) if r.neg || r.not || r.abs => false,
         _ => copy(func, i, 0, source),

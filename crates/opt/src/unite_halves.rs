@@ -135,7 +135,7 @@ impl Pass<'_> {
     /// Makes an instruction a copy.
     fn copy_into(&mut self, inst: Inst, from: Name) {
         let d = &mut self.func.insts[inst];
-        let to = d.operands[0].clone();
+        let to = d.operands[0];
         d.op = Op::Macro(Macro::Copy);
         d.mods = Mods::none();
         d.operands = [to, operand(from)].into_iter().collect();

@@ -55,7 +55,7 @@ struct Sum {
 /// A copy of `name` that takes the place of what `inst` writes first.
 fn copy_into(func: &mut Function, inst: Inst, name: Name) {
     let d = &mut func.insts[inst];
-    let dst = d.operands[0].clone();
+    let dst = d.operands[0];
     d.op = Op::Macro(Macro::Copy);
     d.mods = Mods::none();
     d.operands = [dst, ori::operand(name)].into_iter().collect();
@@ -93,7 +93,7 @@ fn apply(
         // Where a constant can be an operand, the other one cannot.
         Addend::Halves(lo, hi) if func.target.info().alu_const && adjacent(&lo, &hi) => {
             if let Operand::Imm(_) = data.operands[3] {
-                data.operands[3] = add(func, Macro::Copy, 1, &[data.operands[3].clone()]);
+                data.operands[3] = add(func, Macro::Copy, 1, &[data.operands[3]]);
             }
             lo
         }
@@ -184,7 +184,7 @@ fn match_sum(
     for (n, m) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
         let Some(p) = product(func, at, &low[n]) else { continue };
         let Some(chain) = upper_word(func, at, &high[m], p) else { continue };
-        let (x, y) = (low[1 - n].clone(), high[1 - m].clone());
+        let (x, y) = (low[1 - n], high[1 - m]);
         let whole = match (&x, &y) {
             (Operand::Reg(a), Operand::Reg(b)) => match (a.reg, b.reg) {
                 (Name::Part(v, 0), Name::Part(w, 1)) if v == w && func.values[v].width == 2 => Some(v),

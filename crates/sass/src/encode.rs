@@ -133,7 +133,7 @@ pub(crate) fn encode_form(
                     let reg = Reg { index: r.reg.index.wrapping_add(split.1), ..r.reg };
                     Operand::Reg(RegOp { reg, ..*r })
                 }
-                other => other.clone(),
+                other => *other,
             });
             match expected {
                 Some(e) if e != *operand => return Err((1 + i, Mismatch::Operand(i))),

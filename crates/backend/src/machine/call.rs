@@ -46,13 +46,13 @@ pub fn return_address(func: &Function, next: &[ori::Inst]) -> Vec<(Inst, Link)> 
     let all = Operand::Imm(0xf);
     if func.relocatable {
         return vec![
-            (inst(Opcode::MOV, &[], &[lo, Operand::Imm(0), all.clone()]), Link::ReturnLow),
+            (inst(Opcode::MOV, &[], &[lo, Operand::Imm(0), all]), Link::ReturnLow),
             (inst(Opcode::MOV, &[], &[hi, Operand::Imm(0), all]), Link::ReturnHigh),
         ];
     }
     if !absolute {
         return vec![
-            (inst(Opcode::MOV, &[], &[lo, Operand::Imm(0), all.clone()]), Link::ReturnOffset),
+            (inst(Opcode::MOV, &[], &[lo, Operand::Imm(0), all]), Link::ReturnOffset),
             (inst(Opcode::MOV, &[], &[hi, Operand::Imm(0), all]), Link::None),
         ];
     }
@@ -61,8 +61,8 @@ pub fn return_address(func: &Function, next: &[ori::Inst]) -> Vec<(Inst, Link)> 
     }
     // The call leaves no predicate as it was, and none is read between here and there.
     let p0 = Operand::reg(Reg::p(0));
-    let low = [lo.clone(), p0.clone(), PT, lo.clone(), Operand::Imm(0), RZ, not(Reg::PT), not(Reg::PT)];
-    let high = [hi.clone(), PT, PT, hi, RZ, RZ, p0, not(Reg::PT)];
+    let low = [lo, p0, PT, lo, Operand::Imm(0), RZ, not(Reg::PT), not(Reg::PT)];
+    let high = [hi, PT, PT, hi, RZ, RZ, p0, not(Reg::PT)];
     vec![
         (inst(Opcode::LEPC, &[], &[lo, RZ]), Link::None),
         (inst(Opcode::IADD3, &[], &low), Link::ReturnDistance),
@@ -158,31 +158,31 @@ pub fn keep_registers(machine: &mut Machine, frame: Frame, moves: bool) {
     let sp = || Operand::reg(Reg::SP);
     let all = || Operand::Imm(0xf);
     if aligned {
-        save.push(inst(Opcode::MOV, &[], &[after.clone(), sp(), all()]));
+        save.push(inst(Opcode::MOV, &[], &[after, sp(), all()]));
     }
     if bytes != 0 {
         save.push(add_immediate(sp(), sp(), bytes.wrapping_neg()));
     }
     if aligned {
         save.push(super::align_stack(frame.align));
-        save.push(inst(Opcode::STL, &[], &[local(saved_stack), after.clone()]));
+        save.push(inst(Opcode::STL, &[], &[local(saved_stack), after]));
     }
     if moves {
         restore.push(inst(Opcode::MOV, &[], &[sp(), Operand::reg(abi::FRAME_POINTER), all()]));
     }
     if aligned {
-        restore.push(inst(Opcode::LDL, &[], &[before.clone(), local(saved_stack)]));
+        restore.push(inst(Opcode::LDL, &[], &[before, local(saved_stack)]));
     }
     for (at, reg) in (base..).step_by(4).zip(&kept) {
         let place = local(at);
         let reg_op = Operand::reg(*reg);
         if reg.file == RegFile::B {
-            save.push(inst(Opcode::BMOV, &[Mod::_32, Mod::CLEAR], &[before.clone(), reg_op.clone()]));
-            save.push(inst(Opcode::STL, &[], &[place.clone(), before.clone()]));
-            restore.push(inst(Opcode::LDL, &[], &[after.clone(), place]));
-            restore.push(inst(Opcode::BMOV_B, &[Mod::_32], &[reg_op, after.clone()]));
+            save.push(inst(Opcode::BMOV, &[Mod::_32, Mod::CLEAR], &[before, reg_op]));
+            save.push(inst(Opcode::STL, &[], &[place, before]));
+            restore.push(inst(Opcode::LDL, &[], &[after, place]));
+            restore.push(inst(Opcode::BMOV_B, &[Mod::_32], &[reg_op, after]));
         } else {
-            save.push(inst(Opcode::STL, &[], &[place.clone(), reg_op.clone()]));
+            save.push(inst(Opcode::STL, &[], &[place, reg_op]));
             restore.push(inst(Opcode::LDL, &[], &[reg_op, place]));
         }
     }
@@ -190,7 +190,7 @@ pub fn keep_registers(machine: &mut Machine, frame: Frame, moves: bool) {
         save.push(frame_pointer());
     }
     if aligned {
-        restore.push(inst(Opcode::MOV, &[], &[sp(), before.clone(), all()]));
+        restore.push(inst(Opcode::MOV, &[], &[sp(), before, all()]));
     } else if bytes != 0 {
         restore.push(add_immediate(sp(), sp(), bytes));
     }
@@ -221,7 +221,7 @@ pub fn keep_registers(machine: &mut Machine, frame: Frame, moves: bool) {
 /// Makes the sum of the frame's start and its size, in an aligned frame, what the frame holds: the stack pointer of the
 /// caller.
 fn load_stack(sum: &mut Inst, saved: u32) {
-    let (dst, start) = (sum.operands[0].clone(), sum.operands[3].clone());
+    let (dst, start) = (sum.operands[0], sum.operands[3]);
     let Operand::Reg(start) = start else { return };
     let address = Operand::Addr {
         desc: None,

@@ -102,7 +102,7 @@ fn expand(func: &mut Function, i: Inst, out: &mut Vec<Inst>) -> Result<(), Error
             Operand::Reg(RegOp { reg: Name::Val(v), .. }) if func.values[*v].width > 1 => {
                 sources.extend((0..func.values[*v].width).map(|k| operand(Name::Part(*v, k))));
             }
-            other => sources.push(other.clone()),
+            other => sources.push(*other),
         }
     }
     let part = |n: Name, k: u8| match n {
@@ -114,7 +114,7 @@ fn expand(func: &mut Function, i: Inst, out: &mut Vec<Inst>) -> Result<(), Error
         let word = if shape.width == 1 { dst } else { func.add_value(shape.file, 1) };
         // The instruction is chosen by files: stand-ins of the same files, replaced at once.
         let stand_in = |f: RegFile| Reg { file: f, index: 0 };
-        let mut shown = src.clone();
+        let mut shown = *src;
         if let Operand::Reg(r) = &mut shown
             && r.reg.value().is_some()
         {

@@ -89,7 +89,7 @@ fn macro_moves(m: Macro, d: &InstData, widths: &[u8]) -> Vec<Move> {
     let mut wide = |dst: Reg, src: &Operand, width: u8| {
         for k in 0..width {
             let step = |r: Reg| if r.is_zero() { r } else { Reg { index: r.index + k, ..r } };
-            let mut src = src.clone();
+            let mut src = *src;
             match &mut src {
                 Operand::Reg(RegOp { reg: Name::Phys(r), .. }) => *r = step(*r),
                 Operand::Const { offset, .. } => *offset += 4 * i32::from(k),
@@ -178,7 +178,7 @@ fn sequence(
 fn renamed(src: &Operand, to: Reg) -> Operand {
     match src {
         Operand::Reg(r) => Operand::Reg(RegOp { reg: Name::Phys(to), ..*r }),
-        other => other.clone(),
+        other => *other,
     }
 }
 
@@ -238,7 +238,7 @@ fn phys(r: Reg) -> Operand {
 fn negated(o: &Operand) -> Operand {
     match o {
         Operand::Reg(r) => Operand::Reg(RegOp { not: !r.not, ..*r }),
-        other => other.clone(),
+        other => *other,
     }
 }
 
@@ -284,14 +284,14 @@ pub fn move_inst(target: sass::Target, dst: Reg, src: &Operand) -> Result<InstDa
             Opcode::ISETP,
             &[Mod::NE, Mod::AND],
             dst,
-            &[src.clone(), phys(Reg::RZ), phys(Reg::PT), phys(Reg::PT)],
+            &[*src, phys(Reg::RZ), phys(Reg::PT), phys(Reg::PT)],
         ),
         (RegFile::P, Some(RegFile::P) | None) if !constant => {
-            let a = truth(Reg::PT).unwrap_or_else(|| src.clone());
+            let a = truth(Reg::PT).unwrap_or(*src);
             set_imms(simple(Opcode::PLOP3, &[Mod::LUT], dst, &[a]), &[LUT_A, 0])
         }
         (RegFile::UP, Some(RegFile::UP) | None) if !constant => {
-            let a = truth(Reg::UPT).unwrap_or_else(|| src.clone());
+            let a = truth(Reg::UPT).unwrap_or(*src);
             set_imms(simple(Opcode::UPLOP3, &[Mod::LUT], dst, &[a]), &[LUT_A, 0])
         }
         _ => return Err(unsupported()),

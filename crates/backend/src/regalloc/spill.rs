@@ -543,7 +543,7 @@ impl Spiller {
                 if let (Some(part), Op::Macro(Macro::Collect)) = (part, made.op)
                     && made.operands.len() == 1 + usize::from(width)
                 {
-                    let word = made.operands[1 + usize::from(part)].clone();
+                    let word = made.operands[1 + usize::from(part)];
                     let t = func.add_value(file, 1);
                     self.pin(t);
                     let copy = smallvec![operand(t), word];

@@ -285,7 +285,7 @@ pub(super) fn rcp_f32_any(b: &mut Builder, x: Value, mode: Mode) -> Value {
         let half = f32_imm(2f32.powi(-STEP / 2));
         let up = b.def(Opcode::FMUL, &[], &[operand(back), f32_imm(2f32.powi(STEP))]);
         let rem = ffma(b, neg(operand(v)), operand(up), f32_imm(1.0));
-        let rem = b.def(Opcode::FMUL, &[], &[operand(rem), half.clone()]);
+        let rem = b.def(Opcode::FMUL, &[], &[operand(rem), half]);
         let r = b.def(Opcode::FMUL, &[], &[operand(r), half]);
         let corrected = ffma(b, operand(r), operand(rem), operand(back));
         operand(b.sel(operand(back), operand(corrected), operand(tiny)))
@@ -300,8 +300,7 @@ fn rcp_f32_flushed(b: &mut Builder, x: Value) -> Value {
     let huge = f32_imm(2f32.powi(126));
     let finite =
         b.def_pred(Opcode::FSETP, &[Mod::LT, Mod::AND], &[abs(operand(x)), f32_imm(f32::INFINITY), pt()]);
-    let large =
-        b.def_pred(Opcode::FSETP, &[Mod::GE, Mod::AND], &[abs(operand(x)), huge.clone(), operand(finite)]);
+    let large = b.def_pred(Opcode::FSETP, &[Mod::GE, Mod::AND], &[abs(operand(x)), huge, operand(finite)]);
     let least = b.def_pred(Opcode::FSETP, &[Mod::EQ, Mod::AND], &[abs(operand(x)), huge, pt()]);
     let size = b.sel(f32_imm(f32::MIN_POSITIVE), rz(), operand(least));
     let q = b.lop3(operand(x), Operand::Imm(1 << 31), operand(size), (A & B) | C);

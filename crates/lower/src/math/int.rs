@@ -97,8 +97,8 @@ fn add_carries(b: &mut Builder, a: Operand, x: Operand, one: Value, other: Opera
 /// High 64 bits of the unsigned product, and `add`.
 fn mulhi_u64(b: &mut Builder, x: Value, y: Value, add: Option<Value>) -> Value {
     let [x0, x1, y0, y1] = [part(x, 0), part(x, 1), part(y, 0), part(y, 1)];
-    let low = b.imad_hi_u32(x0.clone(), y0.clone());
-    let top = b.imad_wide_u32(x1.clone(), y1.clone(), rz());
+    let low = b.imad_hi_u32(x0, y0);
+    let top = b.imad_wide_u32(x1, y1, rz());
     // The lower half of the addend has the weight of the upper half of what is added here.
     let c = b.collect(&[operand(low), add.map_or_else(rz, |v| part(v, 0))]);
     let (mid, upper) = match add {

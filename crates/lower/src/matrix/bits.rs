@@ -19,8 +19,8 @@ const AND_NOT: u8 = 0x0c;
 /// whether signed or not.
 fn nibbles(b: &mut Builder<'_>, word: &Operand, upper: bool) -> Operand {
     let word = match upper {
-        true => word.clone(),
-        false => operand(b.shl(word.clone(), imm(4))),
+        true => *word,
+        false => operand(b.shl(*word, imm(4))),
     };
     operand(b.lop3(word, imm(0xf0f0_f0f0), rz(), AND))
 }
@@ -46,10 +46,10 @@ impl Lower<'_, '_> {
     pub(super) fn add_scaled(&mut self, p: &Product, sum: &[Operand], by: u32, c: &[Operand]) -> Words {
         let mut d = Vec::new();
         for (s, c) in sum.iter().zip(c) {
-            let s = operand(self.b.shr(true, s.clone(), imm(by)));
+            let s = operand(self.b.shr(true, *s, imm(by)));
             d.push(operand(match p.saturate {
-                true => arith_int::add_sat(&mut self.b, false, &Src::Narrow(c.clone()), &Src::Narrow(s)),
-                false => self.b.iadd(s, c.clone()),
+                true => arith_int::add_sat(&mut self.b, false, &Src::Narrow(*c), &Src::Narrow(s)),
+                false => self.b.iadd(s, *c),
             }));
         }
         d
@@ -72,7 +72,7 @@ impl Lower<'_, '_> {
             return self.planes_product(p, x);
         }
         let not = |l: &mut Self, words: &[Operand]| -> Words {
-            words.iter().map(|w| operand(l.b.lop3(w.clone(), rz(), rz(), 0x0f))).collect()
+            words.iter().map(|w| operand(l.b.lop3(*w, rz(), rz(), 0x0f))).collect()
         };
         let part = Product { and: true, ..*p };
         let (not_a, not_b) = (not(self, a), not(self, b));
@@ -107,7 +107,7 @@ impl Lower<'_, '_> {
             for pair in 0..4 {
                 for word in 0..per {
                     let mut plane = |x: &Operand, lut: u8, bit: u32| {
-                        operand(self.b.lop3(x.clone(), imm(0x0101_0101 << bit), rz(), lut))
+                        operand(self.b.lop3(*x, imm(0x0101_0101 << bit), rz(), lut))
                     };
                     let (mut pa, mut pb) = (Vec::new(), Vec::new());
                     for bit in [2 * pair, 2 * pair + 1] {

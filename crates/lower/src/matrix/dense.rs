@@ -138,7 +138,7 @@ impl Lower<'_, '_> {
         match p.size {
             (8, 8, 16) => {
                 let whole = Product { size: (16, 8, 16), ..*p };
-                let (a, c) = ([a[0].clone(), rz()], [c[0].clone(), c[1].clone(), rz(), rz()]);
+                let (a, c) = ([a[0], rz()], [c[0], c[1], rz(), rz()]);
                 let mut d = self.product(&whole, [&a, b, &c])?;
                 d.truncate(2);
                 Ok(d)

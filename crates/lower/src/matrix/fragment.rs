@@ -127,7 +127,7 @@ impl Lower<'_, '_> {
         let ptx::Operand::Vector(d) = &inst.operands[0] else {
             return self.write_matrix(&inst.operands[0], f.elem, &words);
         };
-        let all: Words = (0..d.len() * per).map(|i| words[i % words.len()].clone()).collect();
+        let all: Words = (0..d.len() * per).map(|i| words[i % words.len()]).collect();
         self.write_matrix(&inst.operands[0], f.elem, &all)
     }
 
@@ -199,7 +199,7 @@ impl Lower<'_, '_> {
             return Ok(Some(lanes));
         }
         let lane = self.lane();
-        let line = operand(self.b.shr(false, lane.clone(), imm(2)));
+        let line = operand(self.b.shr(false, lane, imm(2)));
         let place = operand(self.b.and(lane, imm(3)));
         // Turned blocks of 16-bit elements have pairs along what is contiguous, too.
         let (lines, places) = match f.along || bits == 16 {
@@ -223,23 +223,23 @@ impl Lower<'_, '_> {
         let base = at.base.map_or_else(rz, operand);
         match (&lanes.stride, at.wide) {
             (Stride::Known(bytes), _) => {
-                let offset = operand(self.b.imad(count.clone(), imm(bytes * times), rz()));
+                let offset = operand(self.b.imad(*count, imm(bytes * times), rz()));
                 self.plus(at, &offset)
             }
             (Stride::Word(stride), true) => {
                 let count = match times {
-                    1 => count.clone(),
-                    n => operand(self.b.imad(count.clone(), imm(n), rz())),
+                    1 => *count,
+                    n => operand(self.b.imad(*count, imm(n), rz())),
                 };
-                let sum = self.b.imad_wide(false, stride.clone(), count, base);
+                let sum = self.b.imad_wide(false, *stride, count, base);
                 Address { base: Some(Name::Val(sum)), ..*at }
             }
             (Stride::Word(stride), false) => {
                 let count = match times {
-                    1 => count.clone(),
-                    n => operand(self.b.imad(count.clone(), imm(n), rz())),
+                    1 => *count,
+                    n => operand(self.b.imad(*count, imm(n), rz())),
                 };
-                let sum = self.b.imad(stride.clone(), count, base);
+                let sum = self.b.imad(*stride, count, base);
                 Address { base: Some(Name::Val(sum)), ..*at }
             }
         }
@@ -249,8 +249,8 @@ impl Lower<'_, '_> {
     fn plus(&mut self, at: &Address, bytes: &Operand) -> Address {
         let base = at.base.map_or_else(rz, operand);
         let sum = match (at.wide, at.base) {
-            (true, Some(Name::Val(base))) => self.b.add64(&Pair::of(base), &Pair::parts(bytes.clone(), rz())),
-            _ => self.b.iadd(bytes.clone(), base),
+            (true, Some(Name::Val(base))) => self.b.add64(&Pair::of(base), &Pair::parts(*bytes, rz())),
+            _ => self.b.iadd(*bytes, base),
         };
         Address { base: Some(Name::Val(sum)), ..*at }
     }
@@ -305,7 +305,7 @@ impl Lower<'_, '_> {
         let mut words = Vec::new();
         for block in &f.blocks {
             let at = self.block_at(f, lanes, *block);
-            let mut word = self.load_at(lanes, &at, 4)[0].clone();
+            let mut word = self.load_at(lanes, &at, 4)[0];
             if !f.along {
                 word = operand(self.b.def(Opcode::MOVM, &[Mod::_16, Mod::MT88], &[word]));
             }
@@ -323,23 +323,19 @@ impl Lower<'_, '_> {
             let (lines, along) = line_of(blocks[0]);
             let first = self.further(lanes, &lanes.at, lines, f.bytes(along));
             // What each bit of the number of the block adds.
-            let mut line = operand(self.b.and(lane.clone(), imm(7)));
+            let mut line = operand(self.b.and(lane, imm(7)));
             let mut offset: Option<Operand> = None;
             for (bit, at) in [(8, 1), (16, 2)] {
                 let Some(block) = blocks.get(at) else { continue };
                 let (l, a) = line_of(*block);
                 let (l, a) = (l - lines, a - along);
-                let set = operand(self.b.and(lane.clone(), imm(bit)));
+                let set = operand(self.b.and(lane, imm(bit)));
                 if l != 0 {
                     // As far as the bit says: 8 or 16 lines.
                     let set = match l.cmp(&bit) {
-                        std::cmp::Ordering::Equal => set.clone(),
-                        std::cmp::Ordering::Less => {
-                            operand(self.b.shr(false, set.clone(), imm((bit / l).ilog2())))
-                        }
-                        std::cmp::Ordering::Greater => {
-                            operand(self.b.shl(set.clone(), imm((l / bit).ilog2())))
-                        }
+                        std::cmp::Ordering::Equal => set,
+                        std::cmp::Ordering::Less => operand(self.b.shr(false, set, imm((bit / l).ilog2()))),
+                        std::cmp::Ordering::Greater => operand(self.b.shl(set, imm((l / bit).ilog2()))),
                     };
                     line = operand(self.b.iadd(line, set));
                 }
@@ -399,8 +395,8 @@ impl Lower<'_, '_> {
             }
             match &own[..] {
                 [x, y, z, w] if size == 1 => {
-                    let low = operand(self.b.prmt(x.clone(), imm(0x3340), y.clone()));
-                    let high = operand(self.b.prmt(z.clone(), imm(0x3340), w.clone()));
+                    let low = operand(self.b.prmt(*x, imm(0x3340), *y));
+                    let high = operand(self.b.prmt(*z, imm(0x3340), *w));
                     words.push(operand(self.b.prmt(low, imm(0x5410), high)));
                 }
                 _ => words.extend(own),

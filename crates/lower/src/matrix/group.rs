@@ -512,7 +512,7 @@ impl Lower<'_, '_> {
             held = Some(value);
             sources.push(Operand::Reg(sass::RegOp { neg: negated[0], ..sass::RegOp::plain(value.into()) }));
             let nothing = self.undefined_value(ValueData { file: RegFile::UR, width: 1 });
-            vec![operand(nothing), operand(nothing), b_words[0].clone(), b_words[1].clone()]
+            vec![operand(nothing), operand(nothing), b_words[0], b_words[1]]
         } else {
             let a_words = self.descriptor(&inst.operands[1])?;
             a_words.into_iter().chain(b_words).collect()

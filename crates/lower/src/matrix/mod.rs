@@ -240,7 +240,7 @@ impl Lower<'_, '_> {
                 return Err("a constant cannot be written".into());
             };
             let value = match words {
-                [one] => self.b.copy(one.clone()),
+                [one] => self.b.copy(*one),
                 many => self.b.collect(many),
             };
             values.push((*r, value));

@@ -59,10 +59,10 @@ impl Lower<'_, '_> {
             let (row, column) = if wide { (i >> 1 & 1, (i >> 2) * 2 + (i & 1)) } else { (0, i) };
             let mut sum = rz();
             for k in 0..4 {
-                let factors = [rows[row][k].clone(), columns[column][k].clone(), sum];
+                let factors = [rows[row][k], columns[column][k], sum];
                 sum = operand(self.b.def(Opcode::FFMA, &[], &factors));
             }
-            d.push(operand(self.b.def(Opcode::FADD, &[], &[sum, c.clone()])));
+            d.push(operand(self.b.def(Opcode::FADD, &[], &[sum, *c])));
         }
         Ok(if wide { d } else { self.pack_words_of_halves(&d) })
     }
@@ -71,15 +71,15 @@ impl Lower<'_, '_> {
     fn quad_lane(&mut self, lane: &Operand, keep: u32, add: u32) -> Operand {
         // (a & b) | c
         let add = imm_reg(self, add);
-        operand(self.b.lop3(lane.clone(), imm(keep), add, 0xea))
+        operand(self.b.lop3(*lane, imm(keep), add, 0xea))
     }
 
     /// Half `odd` of each word, where that differs from lane to lane: 0 or 1 in bit 0 of a word.
     fn half_of(&mut self, word: &Operand, odd: &Operand) -> Operand {
         // Bytes 0 and 1, or 2 and 3, in the lower half.
         let even = imm_reg(self, 0x4410);
-        let selector = self.b.imad(odd.clone(), imm(0x22), even);
-        operand(self.b.prmt(word.clone(), operand(selector), rz()))
+        let selector = self.b.imad(*odd, imm(0x22), even);
+        operand(self.b.prmt(*word, operand(selector), rz()))
     }
 
     /// Rows of A that the lane needs, as four binary32 numbers each.
@@ -98,7 +98,7 @@ impl Lower<'_, '_> {
                 continue;
             }
             // Column k is in lane k; of its four numbers the lane wants that of its own row.
-            let odd = operand(self.b.and(lane.clone(), imm(1)));
+            let odd = operand(self.b.and(*lane, imm(1)));
             let mut row = Vec::new();
             for k in 0..4 {
                 let from = self.quad_lane(lane, QUAD | UPPER, k);
@@ -110,7 +110,7 @@ impl Lower<'_, '_> {
                     }
                 };
                 let half = self.half_of(&word, &odd);
-                row.push(self.unpack_halves(&[half])[0].clone());
+                row.push(self.unpack_halves(&[half])[0]);
             }
             rows.push(row);
         }
@@ -119,7 +119,7 @@ impl Lower<'_, '_> {
 
     /// The second of two words where this bit of the lane's number is set.
     fn by_bit(&mut self, lane: &Operand, bit: u32, [clear, set]: [Operand; 2]) -> Operand {
-        let masked = self.b.and(lane.clone(), imm(bit));
+        let masked = self.b.and(*lane, imm(bit));
         let is_set = operand(self.b.isetp(Mod::NE, false, operand(masked), rz()));
         operand(self.b.sel(is_set, set, clear))
     }
@@ -145,10 +145,10 @@ impl Lower<'_, '_> {
                 let mut column = Vec::new();
                 for line in &lines {
                     let word = match wide {
-                        true => self.by_bit(lane, 2, line.clone()),
-                        false => line[e as usize / 2].clone(),
+                        true => self.by_bit(lane, 2, *line),
+                        false => line[e as usize / 2],
                     };
-                    column.push(self.unpack_halves(&[word])[e as usize % 2].clone());
+                    column.push(self.unpack_halves(&[word])[e as usize % 2]);
                 }
                 columns.push(column);
             }
@@ -164,7 +164,7 @@ impl Lower<'_, '_> {
             let from = self.quad_lane(lane, !2, 2 * second);
             let row: Words = c.iter().map(|w| self.word_of_lane(w, &from)).collect();
             for half in 0..2 {
-                let word = self.by_bit(lane, 2, [row[2 * half].clone(), row[2 * half + 1].clone()]);
+                let word = self.by_bit(lane, 2, [row[2 * half], row[2 * half + 1]]);
                 let pair = self.unpack_halves(&[word]);
                 for (e, x) in pair.into_iter().enumerate() {
                     out[4 * half + 2 * second as usize + e] = x;

@@ -45,11 +45,11 @@ impl Lower<'_, '_> {
         let mut more = Vec::new();
         if let [metadata, _] = columns {
             let metadata = self.src(metadata, Ty::B32)?.low();
-            more.push(operand(self.b.collect(&[metadata, words[0].clone()])));
+            more.push(operand(self.b.collect(&[metadata, words[0]])));
         } else {
-            more.push(words[0].clone());
+            more.push(words[0]);
         }
-        more.extend([words[1].clone(), selector]);
+        more.extend([words[1], selector]);
         if let [_, selector] = columns {
             more.push(Operand::Imm(self.integer(selector)? as u32));
         }

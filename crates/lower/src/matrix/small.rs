@@ -26,7 +26,7 @@ impl Lower<'_, '_> {
         let mut d = Vec::new();
         for (s, c) in sum.iter().zip(c) {
             let op = if e == Elem::F16 { Opcode::HADD2 } else { Opcode::FADD };
-            d.push(operand(self.b.def(op, &[], &[s.clone(), c.clone()])));
+            d.push(operand(self.b.def(op, &[], &[*s, *c])));
         }
         d
     }
@@ -54,7 +54,7 @@ impl Lower<'_, '_> {
         for w in words {
             let w = operand(self.b.reg(w));
             for half in [Mod::B_H0_H0, Mod::B_H1_H1] {
-                out.push(operand(self.b.def(Opcode::HADD2, &[Mod::F32, half], &[fneg(rz()), w.clone()])));
+                out.push(operand(self.b.def(Opcode::HADD2, &[Mod::F32, half], &[fneg(rz()), w])));
             }
         }
         out
@@ -65,7 +65,7 @@ impl Lower<'_, '_> {
         let mut out = Vec::new();
         for pair in words.chunks(2) {
             let none = Narrowing::default();
-            let (low, high) = (pair[0].clone(), pair[1].clone());
+            let (low, high) = (pair[0], pair[1]);
             if self.sm() == 75 {
                 // One at a time.
                 let [low, high] =
@@ -87,7 +87,7 @@ impl Lower<'_, '_> {
     pub(super) fn word_of_lane(&mut self, word: &Operand, lane: &Operand) -> Operand {
         let v = self.b.func.add_value(sass::RegFile::R, 1);
         let word = operand(self.b.reg(word));
-        let operands = [crate::emit::pt(), operand(v), word, lane.clone(), imm(0x1f)];
+        let operands = [crate::emit::pt(), operand(v), word, *lane, imm(0x1f)];
         self.b.inst(Opcode::SHFL, &[Mod::IDX], &operands);
         operand(v)
     }

@@ -93,7 +93,7 @@ impl Lower<'_, '_> {
 
     fn sparse_of(&mut self, p: &Product, columns: &Columns, [a, b, c]: [&[Operand]; 3]) -> Result<Words> {
         if let Some((op, mods)) = direct(p, self.sm()) {
-            let more = [columns.word.clone(), Operand::Imm(columns.selector)];
+            let more = [columns.word, Operand::Imm(columns.selector)];
             return Ok(self.multiply(op, &mods, [a, b, c], &more));
         }
         match p.types[1] {
@@ -114,28 +114,28 @@ impl Lower<'_, '_> {
     /// The lane `(number & !3) | n`: one of the same four.
     fn of_four(&mut self, lane: &Operand, n: u32) -> Operand {
         let n = if n == 0 { rz() } else { operand(self.b.copy(Operand::Imm(n))) };
-        operand(self.b.lop3(lane.clone(), imm(!3), n, 0xea))
+        operand(self.b.lop3(*lane, imm(!3), n, 0xea))
     }
 
     /// A, and where its elements stand, with ascending columns.
     fn in_order(&mut self, p: &Product, a: &[Operand], columns: &Columns) -> (Words, Columns) {
         let b = &mut self.b;
-        let word = columns.word.clone();
+        let word = columns.word;
         // Bit 0 of each nibble: its lower number is the greater one.
-        let low = operand(b.and(word.clone(), imm(0x3333_3333)));
+        let low = operand(b.and(word, imm(0x3333_3333)));
         let high = operand(b.shr(false, word, imm(2)));
         let high = operand(b.and(high, imm(0x3333_3333)));
         // 4 + high − low < 4 where low is the greater one: nibbles do not borrow from each other.
-        let more = operand(b.iadd3(high.clone(), imm(0x4444_4444), crate::emit::ineg(low.clone())));
+        let more = operand(b.iadd3(high, imm(0x4444_4444), crate::emit::ineg(low)));
         let more = operand(b.shr(false, more, imm(2)));
         // Not in order: bit 2 is clear.
         let wrong = operand(b.lop3(more, imm(0x1111_1111), rz(), 0x0c));
-        let mask = operand(b.imad(wrong.clone(), imm(15), rz()));
-        let turned = operand(b.imad(low.clone(), imm(4), high.clone()));
+        let mask = operand(b.imad(wrong, imm(15), rz()));
+        let turned = operand(b.imad(low, imm(4), high));
         // mask ? turned : word
-        let sorted = operand(b.lop3(mask, turned, columns.word.clone(), 0xca));
+        let sorted = operand(b.lop3(mask, turned, columns.word, 0xca));
         let lane = self.lane();
-        let place = operand(self.b.and(lane.clone(), imm(3)));
+        let place = operand(self.b.and(lane, imm(3)));
         let a = match p.types[1] {
             Elem::F16 => self.halves_in_order(p, a, &wrong, columns.selector, [&lane, &place]),
             _ => self.bytes_in_order(a, &wrong, columns.selector, [&lane, &place]),
@@ -153,19 +153,19 @@ impl Lower<'_, '_> {
         [lane, place]: [&Operand; 2],
     ) -> Words {
         let groups = p.size.2 / 16;
-        let shift = operand(self.b.shl(place.clone(), imm(2)));
+        let shift = operand(self.b.shl(*place, imm(2)));
         let mut out = Vec::new();
         for (i, w) in a.iter().enumerate() {
             let (upper, group) = (i as u32 % 2, i as u32 / 2);
             let from = self.of_four(lane, groups * selector + group);
             let flags = self.word_of_lane(wrong, &from);
-            let at = operand(self.b.iadd(shift.clone(), imm(16 * upper)));
+            let at = operand(self.b.iadd(shift, imm(16 * upper)));
             let flag = operand(self.b.shr(false, flags, at));
             let flag = operand(self.b.and(flag, imm(1)));
             // 0x3210, or 0x1032.
             let base = operand(self.b.copy(Operand::Imm(0x3210)));
             let selector = self.b.imad(flag, imm(0x1032u32.wrapping_sub(0x3210)), base);
-            out.push(operand(self.b.prmt(w.clone(), operand(selector), rz())));
+            out.push(operand(self.b.prmt(*w, operand(selector), rz())));
         }
         out
     }
@@ -178,20 +178,20 @@ impl Lower<'_, '_> {
         selector: u32,
         [lane, place]: [&Operand; 2],
     ) -> Words {
-        let shift = operand(self.b.shl(place.clone(), imm(3)));
+        let shift = operand(self.b.shl(*place, imm(3)));
         let mut out = Vec::new();
         for (i, w) in a.iter().enumerate() {
             let (upper, group) = (i as u32 % 2, i as u32 / 2);
             let from = self.of_four(lane, 2 * (selector + group) + upper);
             let flags = self.word_of_lane(wrong, &from);
-            let flags = operand(self.b.shr(false, flags, shift.clone()));
+            let flags = operand(self.b.shr(false, flags, shift));
             // 0x3210 with 01 below where bit 0 is set, 23 above where bit 4 is.
-            let first = operand(self.b.and(flags.clone(), imm(1)));
+            let first = operand(self.b.and(flags, imm(1)));
             let second = operand(self.b.and(flags, imm(0x10)));
             let base = operand(self.b.copy(Operand::Imm(0x3210)));
             let selector = operand(self.b.imad(first, imm(0x01u32.wrapping_sub(0x10)), base));
             let selector = self.b.imad(second, imm(0x230u32.wrapping_sub(0x320)), selector);
-            out.push(operand(self.b.prmt(w.clone(), operand(selector), rz())));
+            out.push(operand(self.b.prmt(*w, operand(selector), rz())));
         }
         out
     }
@@ -208,16 +208,16 @@ impl Lower<'_, '_> {
             return Err("the target has no products of numbers of six bits and fewer".into());
         };
         let lane = self.lane();
-        let odd = operand(self.b.and(lane.clone(), imm(1)));
+        let odd = operand(self.b.and(lane, imm(1)));
         let odd = operand(self.b.isetp(Mod::NE, false, odd, rz()));
-        let neighbour = operand(self.b.xor(lane.clone(), imm(1)));
+        let neighbour = operand(self.b.xor(lane, imm(1)));
         let (low, high) = (self.widened(b, with, false), self.widened(b, with, true));
         let mut halves = [Vec::new(), Vec::new()];
         for (low, high) in low.iter().zip(&high) {
-            let given = operand(self.b.sel(odd.clone(), low.clone(), high.clone()));
+            let given = operand(self.b.sel(odd, *low, *high));
             let taken = self.word_of_lane(&given, &neighbour);
-            halves[0].push(operand(self.b.sel(odd.clone(), taken.clone(), low.clone())));
-            halves[1].push(operand(self.b.sel(odd.clone(), high.clone(), taken)));
+            halves[0].push(operand(self.b.sel(odd, taken, *low)));
+            halves[1].push(operand(self.b.sel(odd, *high, taken)));
         }
         let meta = self.split_columns(columns, &lane);
         let part = Product { size: (16, 8, 32), types: [d, Elem::F16, Elem::F16, d], ..*p };
@@ -235,23 +235,23 @@ impl Lower<'_, '_> {
         let b = &mut self.b;
         let step = |b: &mut ori::Builder<'_>, x: Operand, shift: u32, keep: u32, mid: u32| {
             // Swaps the fields `mid` and `mid << shift`.
-            let up = operand(b.and(x.clone(), imm(mid)));
+            let up = operand(b.and(x, imm(mid)));
             let up = operand(b.shl(up, imm(shift)));
-            let down = operand(b.shr(false, x.clone(), imm(shift)));
+            let down = operand(b.shr(false, x, imm(shift)));
             let down = operand(b.and(down, imm(mid)));
             let kept = operand(b.and(x, imm(keep)));
             operand(b.lop3(up, down, kept, 0xfe))
         };
-        let x = step(b, columns.word.clone(), 4, 0xf00f_f00f, 0x00f0_00f0);
+        let x = step(b, columns.word, 4, 0xf00f_f00f, 0x00f0_00f0);
         let x = step(b, x, 8, 0xff00_00ff, 0x0000_ff00);
         // Lane 0 wants the rows' first halves, lane 1 the second ones.
-        let second = operand(self.b.and(lane.clone(), imm(1)));
+        let second = operand(self.b.and(*lane, imm(1)));
         let twice = operand(self.b.shl(second, imm(1)));
         let four = self.of_four(lane, 0);
         let from = operand(self.b.iadd(four, twice));
         let upper = self.word_of_lane(&x, &from);
         let from = operand(self.b.iadd(from, imm(1)));
         let lower = self.word_of_lane(&x, &from);
-        [0x5410, 0x7632].map(|s| operand(self.b.prmt(upper.clone(), imm(s), lower.clone())))
+        [0x5410, 0x7632].map(|s| operand(self.b.prmt(upper, imm(s), lower)))
     }
 }
