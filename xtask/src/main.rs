@@ -18,6 +18,7 @@ mod hazards;
 mod link;
 mod mutate;
 mod mutate_options;
+mod options;
 mod order;
 mod ptxfuzz;
 mod scaling;
@@ -69,6 +70,8 @@ enum Task {
     MutateCode(mutate::Options),
     /// Change command lines at random and compare whether ptxas and we accept them.
     MutateOptions(mutate_options::Options),
+    /// Compare every option with ptxas's and write docs/options.md.
+    Options(options::Options),
     /// List the instructions of a folder's code that the simulator refuses, most frequent first.
     SimCoverage(coverage::Options),
     /// Execute PTX and code of every kernel in folders of PTX on made-up launches and compare.
@@ -119,6 +122,7 @@ fn main() -> ExitCode {
         },
         Task::Zluda(o) => install_oracles().and_then(|bin| zluda::run(&bin, &o)),
         Task::MutateOptions(o) => install_oracles().and_then(|bin| mutate_options::run(&root(), &bin, &o)),
+        Task::Options(o) => install_oracles().and_then(|bin| options::run(&root(), &bin, &o)),
         Task::Contract(o) => contract::run(&root(), &o),
         Task::Driver(o) => driver::run(&root(), &o).map(|out| println!("{}", out.display())),
         Task::DocsIsa => docs::write(&root()),

@@ -140,7 +140,7 @@ fn value(opt: &Opt, rng: &mut Rng) -> String {
         Kind::Bool => &["true", "false"][..],
         Kind::Word(words) | Kind::LateWord(words) | Kind::Words(words) => words,
         Kind::Number | Kind::LongNumber => &["0", "1", "2", "3"],
-        Kind::Flag | Kind::List => &[],
+        Kind::Flag | Kind::List | Kind::Repeated => &[],
     };
     let text = match opt.long {
         "gpu-name" => ["sm_75", "sm_80", "sm_90", "sm_100", "sm_120a", "compute_90"][pick(rng, 6)],
@@ -215,9 +215,7 @@ fn outcome(program: &Path, folder: &Path, args: &[String]) -> std::io::Result<(O
 pub fn run(root: &Path, bin: &Path, o: &Options) -> Result<(), String> {
     let options: Vec<&Opt> = OPTIONS
         .iter()
-        .filter(|opt| {
-            !OURS.contains(&opt.long) && (o.all || !matches!(opt.status, Status::NotBuilt | Status::Only(_)))
-        })
+        .filter(|opt| !OURS.contains(&opt.long) && (o.all || opt.status != Status::NotBuilt))
         .collect();
     let compiler = if o.compiler.is_absolute() { o.compiler.clone() } else { root.join(&o.compiler) };
     let results: Vec<_> = (0..o.count)

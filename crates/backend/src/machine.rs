@@ -168,6 +168,17 @@ fn prologue(target: Target, frame_bytes: u32, align: u32) -> Vec<Inst> {
     out
 }
 
+/// Sets a frame up by `setup`, and traps if the stack pointer is then not above the end of the stack. R0 and P0 are free where
+/// a function begins.
+fn check_stack(blocks: &mut Vec<MachineBlock>, mut setup: Vec<Inst>) {
+    let (r, p) = (Operand::reg(Reg::r(0)), Reg::p(0));
+    let compare = [Operand::reg(p), PT, Operand::reg(Reg::SP), r, PT, PT];
+    setup.push(inst(Opcode::S2R, &[], &[r, Operand::Special(sass::SpecialReg::SR_LMEMHIOFF)]));
+    setup.push(inst(Opcode::ISETP, &[Mod::GE, Mod::U32, Mod::AND], &compare));
+    let trap = inst(Opcode::BPT, &[Mod::TRAP], &[Operand::Imm(1)]);
+    put_in_front(blocks, setup, Guard { pred: p, not: false }, vec![trap]);
+}
+
 /// What ptxas's kernels for sm_87 begin with: where [`ori::abi::BARRIERS_READY`] is 0, it sets up the convergence barriers, and
 /// says so.
 fn set_up_barriers(blocks: &mut Vec<MachineBlock>) {
@@ -180,6 +191,16 @@ fn set_up_barriers(blocks: &mut Vec<MachineBlock>) {
     out.extend((1..16).map(|n| inst(Opcode::BMOV_B, &[Mod::_32, Mod::CLEAR], &[b(n), b(n - 1)])));
     out.push(inst(Opcode::BMOV_B, &[Mod::_32], &[b(15), Operand::Imm(0)]));
     out.push(inst(Opcode::UMOV, &[], &[ready, Operand::Imm(1)]));
+    put_in_front(blocks, vec![asked], Guard { pred: p, not: false }, out);
+}
+
+/// Puts instructions at the start of a function.
+fn put_first(blocks: &mut [MachineBlock], insts: Vec<Inst>) {
+    blocks[0].insts.splice(0..0, insts.into_iter().map(|inst| MachineInst::new(inst, 0)));
+}
+
+/// Puts two blocks in front of a function: what `always` runs, and what runs unless `skip`.
+fn put_in_front(blocks: &mut Vec<MachineBlock>, mut always: Vec<Inst>, skip: Guard, unless: Vec<Inst>) {
     for block in blocks.iter_mut() {
         block.succs.iter_mut().for_each(|s| *s += 2);
         for MachineInst { inst, link, .. } in &mut block.insts {
@@ -194,8 +215,8 @@ fn set_up_barriers(blocks: &mut Vec<MachineBlock>) {
         insts: insts.into_iter().map(|inst| MachineInst::new(inst, 0)).collect(),
         succs: SmallVec::from_slice(succs),
     };
-    let skip = branch(Guard { pred: p, not: false }, 2);
-    blocks.splice(0..0, [block(vec![asked, skip], &[2, 1]), block(out, &[2])]);
+    always.push(branch(skip, 2));
+    blocks.splice(0..0, [block(always, &[2, 1]), block(unless, &[2])]);
 }
 
 /// Whether the labels of an instruction are blocks of its own function.
@@ -264,11 +285,20 @@ pub fn lower(func: &Function, mut frame_bytes: u32) -> Result<Machine, Error> {
         let line = data.term_loc.0;
         let push = |out: &mut MachineBlock, inst| out.insts.push(MachineInst::new(inst, line));
         let index = |b: Block| layout.start[b];
+        let leave = |out: &mut MachineBlock, guard: Guard| {
+            if func.extra.errors_at_exit {
+                push(out, Inst { guard, ..inst(Opcode::ERRBAR, &[], &[]) });
+                if target.sm >= 90 {
+                    push(out, Inst { guard, ..inst(Opcode::CGAERRBAR, &[], &[]) });
+                }
+            }
+            push(out, exit(guard));
+        };
         match &data.term {
             Terminator::Jump(t) => {
                 let t = layout.resolve(t.block);
                 if layout.is_exit[t] && next != Some(t) {
-                    push(&mut out, exit(Guard::TRUE));
+                    leave(&mut out, Guard::TRUE);
                 } else if next != Some(t) {
                     push(&mut out, branch(Guard::TRUE, index(t)));
                 }
@@ -283,16 +313,17 @@ pub fn lower(func: &Function, mut frame_bytes: u32) -> Result<Machine, Error> {
                 };
                 let (t, f, not) = if swap { (fall, taken, !*not) } else { (taken, fall, *not) };
                 let guard = Guard { pred, not };
-                let goto =
-                    |t: Block, guard| if layout.is_exit[t] { exit(guard) } else { branch(guard, index(t)) };
+                let goto = |out: &mut MachineBlock, t: Block, guard| {
+                    if layout.is_exit[t] { leave(out, guard) } else { push(out, branch(guard, index(t))) }
+                };
                 if t != f {
-                    push(&mut out, goto(t, guard));
+                    goto(&mut out, t, guard);
                 }
                 if next != Some(f) {
-                    push(&mut out, goto(f, Guard::TRUE));
+                    goto(&mut out, f, Guard::TRUE);
                 }
             }
-            Terminator::Exit | Terminator::Unreachable => push(&mut out, exit(Guard::TRUE)),
+            Terminator::Exit | Terminator::Unreachable => leave(&mut out, Guard::TRUE),
             Terminator::Switch { .. } => {
                 return Err(Error::at(line, "internal error: switch after legalization"));
             }
@@ -308,24 +339,34 @@ pub fn lower(func: &Function, mut frame_bytes: u32) -> Result<Machine, Error> {
         blocks.push(out);
     }
     let align = frame_align(func, &blocks);
+    let (mut setup, mut check) = (Vec::new(), false);
     if func.entry {
         // Callees of an executable count on what kernels start with.
         let unit = if func.relocatable { ori::abi::LINKED_STACK_ALIGN } else { ori::abi::STACK_ALIGN };
         frame_bytes = frame_bytes.next_multiple_of(unit.max(align));
-        let insts = prologue(target, frame_bytes, align);
-        blocks[0].insts.splice(0..0, insts.into_iter().map(|inst| MachineInst::new(inst, 0)));
+        setup = prologue(target, frame_bytes, align);
+        check = func.extra.stack_bounds && (frame_bytes != 0 || func.moves_stack());
         frame_bytes += align.saturating_sub(ori::abi::STACK_ALIGN);
     }
     let blocks = split_at_branches(blocks);
     let mut machine = Machine { target, blocks, frame_bytes, saved_stack: None };
     if func.moves_stack() {
-        call::use_frame_pointer(&mut machine, func.entry);
+        call::use_frame_pointer(&mut machine);
+        if func.entry {
+            put_first(&mut machine.blocks, vec![call::frame_pointer()]);
+        }
+    }
+    if check {
+        check_stack(&mut machine.blocks, setup);
+    } else {
+        put_first(&mut machine.blocks, setup);
     }
     if func.entry && ori::abi::has_barriers_ready(target.sm) {
         set_up_barriers(&mut machine.blocks);
     }
     if !func.entry {
-        let frame = call::Frame { bytes: frame_bytes, align, given: ori::abi::stack_align(func) };
+        let check = func.extra.stack_bounds;
+        let frame = call::Frame { bytes: frame_bytes, align, given: ori::abi::stack_align(func), check };
         call::keep_registers(&mut machine, frame, func.moves_stack());
     }
     Ok(machine)

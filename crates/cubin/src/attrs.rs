@@ -55,10 +55,14 @@ pub enum Attr {
     /// Tensor memory of one block; a bare flag.
     Tcgen05OneCtaUsed = 0x51,
     SparseMmaMask = 0x50,
+    /// Errors are made visible where threads exit; a bare flag.
+    GenErrbarAtExit = 0x53,
     /// The code has USETMAXREG; a bare flag.
     RegReconfig = 0x54,
-    /// Pairs: 1 and the byte offset of a spill or refill.
+    /// Pairs: 1 and the byte offset of a spill or refill; or 3, the length of a text, and the text.
     Annotations = 0x55,
+    /// The code is instrumented; by what.
+    Sanitize = 0x5c,
     MercuryIsaVersion = 0x5f,
 }
 
@@ -84,6 +88,16 @@ impl Attrs {
     pub fn list(&mut self, a: Attr, words: &[u32], together: usize) {
         let most = usize::from(u16::MAX) / 4 / together * together;
         words.chunks(most).for_each(|w| self.words(a, w));
+    }
+    /// A text (format 4), behind what says that it is one.
+    pub fn text(&mut self, a: Attr, kind: u32, text: &str) {
+        let mut bytes = text.as_bytes().to_vec();
+        bytes.push(0);
+        let length = bytes.len() as u32;
+        bytes.resize(bytes.len().next_multiple_of(4), 0);
+        let mut words = vec![kind, length];
+        words.extend(bytes.chunks_exact(4).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]])));
+        self.words(a, &words);
     }
     /// 32-bit words (format 4).
     pub fn words(&mut self, a: Attr, words: &[u32]) {

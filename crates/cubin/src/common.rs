@@ -8,8 +8,14 @@ use crate::{Kernel, Mbarrier, MbarrierKind};
 const TOOL: &str = "oxptxas";
 
 /// The note that names the tool: a table of string offsets, then the strings.
-pub(crate) fn tkinfo(options: &str) -> Vec<u8> {
-    let strings = ["", TOOL, "Cuda compilation tools, release 13.0, V13.0.88", "oxptxas_0.1.0", options];
+pub(crate) fn tkinfo(tool: Option<&str>, options: &str) -> Vec<u8> {
+    let strings = [
+        "",
+        tool.unwrap_or(TOOL),
+        "Cuda compilation tools, release 13.0, V13.0.88",
+        "oxptxas_0.1.0",
+        options,
+    ];
     let mut text = Vec::new();
     let mut offsets = Vec::new();
     for s in strings {
@@ -118,8 +124,15 @@ pub(crate) fn kernel_attributes(sm: u8, k: &Kernel, bank_symbol: Option<u32>, ex
         a.words(Attr::Externs, externs);
     }
     let facts = &k.facts;
+    if k.options.steers {
+        a.half(Attr::Sanitize, 0);
+    }
     let pairs: Vec<u32> = facts.spills.iter().flat_map(|at| [1, *at]).collect();
     a.list(Attr::Annotations, &pairs, 2);
+    if k.options.annotate {
+        let text = format!("instr/R-regs: {} instructions, {} R-regs", k.instructions, k.registers);
+        a.text(Attr::Annotations, 3, &text);
+    }
     a.half(Attr::MercuryIsaVersion, if modern { 0x0101 } else { 0 });
     a.list(Attr::IntWarpWideInstrOffsets, &facts.warp_wide, 1);
     let mask = |r: &Option<u8>| r.map_or(u32::MAX, |r| GENERAL | u32::from(r));

@@ -27,6 +27,8 @@ pub struct Cubin {
     pub ptx_sm: u8,
     /// Command line, for the tool note.
     pub options: String,
+    /// The name of the tool that the note gives, in place of ours.
+    pub tool: Option<String>,
     /// Kernels, in the order of the PTX.
     pub kernels: Vec<Kernel>,
     /// Global variables.
@@ -72,6 +74,10 @@ pub struct Kernel {
     pub barriers: u8,
     /// What tools and the driver are told of the code.
     pub facts: CodeFacts,
+    /// What options had done to it.
+    pub options: CodeOptions,
+    /// Instructions, without what fills the section up.
+    pub instructions: u32,
     /// Static shared memory in bytes, the reserved part included.
     pub shared_bytes: u32,
     /// Alignment of shared memory; 0 if there is none, neither static nor dynamic.
@@ -102,6 +108,17 @@ pub struct Kernel {
     pub maxntid: Option<[u32; 3]>,
     /// `.reqntid`
     pub reqntid: Option<[u32; 3]>,
+}
+
+/// What options had done to code, as the file says it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct CodeOptions {
+    /// Errors are made visible where threads exit.
+    pub errors_at_exit: bool,
+    /// Threads sleep before they write.
+    pub steers: bool,
+    /// The numbers of instructions and registers are stated in words.
+    pub annotate: bool,
 }
 
 /// A device function in the code of a kernel.

@@ -197,6 +197,8 @@ pub struct Object {
     pub ptx_sm: u8,
     /// Command line, for the tool note.
     pub options: String,
+    /// The name of the tool that the note gives, in place of ours.
+    pub tool: Option<String>,
     /// Functions with code.
     pub functions: Vec<Function>,
     /// Names of functions that are elsewhere.
@@ -363,7 +365,13 @@ impl<'o> Writer<'o> {
         for (name, data) in lines.contents {
             self.add(Section::new(&name, elf::SHT_PROGBITS, 0, 1, data));
         }
-        self.add(Section::new(".note.nv.tkinfo", elf::SHT_NOTE, 0x200_0000, 4, tkinfo(&o.options)));
+        self.add(Section::new(
+            ".note.nv.tkinfo",
+            elf::SHT_NOTE,
+            0x200_0000,
+            4,
+            tkinfo(o.tool.as_deref(), &o.options),
+        ));
         let flags = 0x100_0000 | if modern { INFO_LINK } else { 0 };
         self.add(Section::new(".note.nv.cuinfo", elf::SHT_NOTE, flags, 4, cuinfo(o.ptx_sm)));
         self.plain(".nv.info", kind::INFO, 0, 4);
@@ -621,6 +629,9 @@ impl<'o> Writer<'o> {
             // The linker adds up the frames along the call graph.
             all.words(Attr::MaxStackSize, &[n, 0]);
             all.words(Attr::FrameSize, &[n, f.code.frame_bytes]);
+            if f.code.options.errors_at_exit {
+                all.flag(Attr::GenErrbarAtExit);
+            }
         }
         let info = self.section(".nv.info");
         info.data = all.0;

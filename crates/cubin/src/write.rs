@@ -116,7 +116,13 @@ impl Writer<'_> {
                 }
             }
         }
-        self.add(Section::new(".note.nv.tkinfo", elf::SHT_NOTE, 0x200_0000, 4, tkinfo(&c.options)));
+        self.add(Section::new(
+            ".note.nv.tkinfo",
+            elf::SHT_NOTE,
+            0x200_0000,
+            4,
+            tkinfo(c.tool.as_deref(), &c.options),
+        ));
         let cuinfo_flags = 0x100_0000 | if modern { INFO_LINK } else { 0 };
         self.add(Section::new(".note.nv.cuinfo", elf::SHT_NOTE, cuinfo_flags, 4, cuinfo(c.ptx_sm)));
         self.add(plain(".nv.info", NV_INFO, 0, 4));
@@ -361,6 +367,9 @@ impl Writer<'_> {
                 global.words(Attr::FrameSize, &[self.numbers[&symbols::helper(k, f)], bytes]);
             }
             global.words(Attr::FrameSize, &[s, k.frame_bytes]);
+            if k.options.errors_at_exit {
+                global.flag(Attr::GenErrbarAtExit);
+            }
         }
         for k in &c.kernels {
             global.words(Attr::MinStackSize, &[self.numbers[&k.name], k.frame_bytes]);

@@ -14,6 +14,7 @@ fn sample(sm: u8) -> Cubin {
         isa_class: 1,
         ptx_sm: 75,
         options: format!("-arch sm_{sm}"),
+        tool: None,
         kernels: vec![Kernel {
             name: "k".into(),
             code: (0..8).map(|i| 0x0000_0fc0_0000_0000_0000_0000_0000_7918 | i << 40).collect(),

@@ -14,9 +14,9 @@ use ori::{
     ALWAYS, Block, BlockCall, Builder, Function, Guard, InstData, Loc, Macro, Name, Op, Terminator, Value,
     ValueData, operand,
 };
-use ptx::{Func, FuncId, Module, Space, Stmt, Type, TypeClass, VarId};
+use ptx::{Func, FuncId, Mod as M, Module, Op as O, Space, Stmt, Type, TypeClass, VarId};
 use rustc_hash::{FxHashMap, FxHashSet};
-use sass::{Mods, RegFile};
+use sass::{Mod, Mods, Opcode, RegFile};
 use smallvec::SmallVec;
 
 /// Why an instruction cannot be lowered.
@@ -99,6 +99,7 @@ pub fn lower_function(
     let mut out = Function::new(&func.name, opts.target);
     out.entry = func.entry;
     out.relocatable = opts.relocatable;
+    out.extra = opts.extra;
     out.shared_size = if opts.relocatable { 0 } else { layout.shared_size(id) };
     out.max_regs = max_regs(func, opts);
     out.aim_regs = aim_regs(func, opts, out.shared_size).min(out.max_regs);
@@ -236,17 +237,25 @@ fn aim_regs(func: &Func, opts: &Options<'_>, shared_size: u32) -> u8 {
     sass::target::SmInfo::registers_for(32 * warps.saturating_mul(blocks)).max(info.full_registers())
 }
 
+/// The threads of a block that launch bounds allow, if a multiprocessor has so many: else ptxas ignores them.
+fn possible_threads(func: &Func, opts: &Options<'_>) -> Option<u32> {
+    let d = func.attrs.reqntid.or(func.attrs.maxntid)?;
+    let threads = d.iter().fold(1u32, |n, d| n.saturating_mul(*d)).max(1);
+    (threads <= opts.target.info().threads.into()).then_some(threads)
+}
+
 /// Most registers that may be stated for a kernel, from `.maxnreg`, launch bounds and options.
 pub fn max_regs(func: &Func, opts: &Options<'_>) -> u8 {
     let mut limit = 255;
     if let Some(n) = func.attrs.maxnreg {
         limit = limit.min(n);
-    } else if let Some(d) = func.attrs.reqntid.or(func.attrs.maxntid) {
+    } else if let Some(threads) = possible_threads(func, opts) {
         // As many registers as leave room for the CTAs, if there can be so many: 64 Ki registers, granted by the
         // warp in units of 256; warps come in fours.
-        let threads = d.iter().fold(1u32, |n, d| n.saturating_mul(*d)).max(1);
-        let most = u32::from(opts.target.info().threads);
-        let ctas = func.attrs.minnctapersm.filter(|n| threads.saturating_mul(*n) <= most);
+        let info = opts.target.info();
+        let possible =
+            |n: &u32| threads.saturating_mul(*n) <= info.threads.into() && *n <= info.blocks.into();
+        let ctas = func.attrs.minnctapersm.filter(possible);
         let warps = threads.div_ceil(32).next_multiple_of(4).saturating_mul(ctas.unwrap_or(1).max(1));
         limit = limit.min((65536 / 32 / warps.clamp(1, 2048)) & !7);
     } else if let Some(n) = opts.maxrregcount {
@@ -297,6 +306,25 @@ impl<'a, 'f> Lower<'a, 'f> {
         self.ssa.set_tail(self.block, self.b.block);
     }
 
+    /// Lets the warp sleep for a random time of up to a microsecond before a statement that writes what other threads see,
+    /// where ptxas does: stores, atomic operations, copies to shared memory other than bulk ones.
+    fn steer(&mut self, inst: &ptx::Inst) {
+        let own = [M::local, M::param, M::param_func, M::param_entry, M::_async, M::bulk];
+        let writes = match inst.op {
+            O::st => inst.one_of(&own).is_none(),
+            O::atom | O::red => true,
+            O::cp => {
+                inst.one_of(&[M::ca, M::cg]).is_some() && inst.one_of(&own).is_none_or(|m| m == M::_async)
+            }
+            _ => false,
+        };
+        if writes {
+            let whole: &[Mod] =
+                if self.opts.target.sm == 75 { &[Mod::RAND, Mod::WARP] } else { &[Mod::RAND] };
+            self.b.inst(Opcode::NANOSLEEP, whole, &[ori::Operand::Imm(1000)]);
+        }
+    }
+
     /// Lowers PTX block `k`.
     fn block(&mut self, graph: &Graph, body: &'a ptx::Body, k: u32, errors: &mut Vec<Diagnostic>) {
         self.block = PtxBlock(k);
@@ -313,6 +341,9 @@ impl<'a, 'f> Lower<'a, 'f> {
                 self.put_accumulators_together();
                 terminator_asked(inst).and_then(|()| self.terminator(graph, inst, k))
             } else {
+                if self.opts.extra.steer {
+                    self.steer(inst);
+                }
                 self.guarded_inst(inst)
             };
             if let Err(message) = result {

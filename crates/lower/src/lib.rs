@@ -92,6 +92,8 @@ pub struct Options<'a> {
     pub relocatable: bool,
     /// Products of warp groups are waited for one by one.
     pub serial_groups: bool,
+    /// Code that is asked for beside what the program says.
+    pub extra: ori::Extra,
 }
 
 impl Options<'_> {
@@ -105,6 +107,7 @@ impl Options<'_> {
             lines: None,
             relocatable: false,
             serial_groups: false,
+            extra: ori::Extra::default(),
         }
     }
 }

@@ -579,6 +579,19 @@ pub struct Function {
     pub relocatable: bool,
     /// The slow paths of instructions that it calls instead of holding them, a bit each.
     pub shared_paths: u64,
+    /// What its code does beside that.
+    pub extra: Extra,
+}
+
+/// Code that options ask for beside what the program says.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Extra {
+    /// A function that has a frame traps if that does not fit the stack (`--sp-bounds-check`).
+    pub stack_bounds: bool,
+    /// Threads wait for their errors of memory accesses before they exit (`--make-errors-visible-at-exit`).
+    pub errors_at_exit: bool,
+    /// Threads sleep a while before they write to memory that others see (`--sanitize threadsteer`).
+    pub steer: bool,
 }
 
 impl Function {
@@ -604,6 +617,7 @@ impl Function {
             symbols: Vec::new(),
             relocatable: false,
             shared_paths: 0,
+            extra: Extra::default(),
         };
         f.add_block();
         f

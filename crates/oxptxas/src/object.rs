@@ -5,7 +5,8 @@ use crate::convention::prototype;
 use crate::debug;
 use crate::facts;
 use crate::functions;
-use crate::pipeline::{KernelStats, Output, address_fill, binding, initial_bytes, kernel_record};
+use crate::output::{KernelStats, Output};
+use crate::pipeline::{address_fill, binding, initial_bytes, kernel_record};
 use crate::timeline::{Stage, Timeline};
 use crate::units::Units;
 use backend::Code;
@@ -39,7 +40,11 @@ pub(crate) fn compile(
         f.body.is_some() && (!f.entry || settings.entries.is_empty() || settings.entries.contains(&f.name))
     };
     let chosen: Vec<FuncId> = module.funcs.iter().filter(|(_, f)| wanted(f)).map(|(id, _)| id).collect();
-    let jobs: Vec<_> = chosen.iter().map(|id| (*id, settings.max_registers)).collect();
+    let limit = |id: &FuncId| match settings.function_registers {
+        Some(n) if !module.funcs[*id].entry => Some(n),
+        _ => settings.max_registers,
+    };
+    let jobs: Vec<_> = chosen.iter().map(|id| (*id, limit(id))).collect();
     let compiled = units.compile(&jobs, &mut timeline);
     let mut object = Object {
         sm: settings.target.sm,
@@ -47,6 +52,7 @@ pub(crate) fn compile(
         isa_class: 1,
         ptx_sm: ptx::check::target_sm(module).min(255) as u8,
         options: settings.options_text.clone(),
+        tool: settings.tool.clone(),
         extensible: settings.extensible && !settings.relocatable,
         ..Object::default()
     };
@@ -62,7 +68,8 @@ pub(crate) fn compile(
             let lines = code.lines.clone();
             object.isa_class = object.isa_class.max(facts::isa_class(settings.target.sm, &code.insts));
             let spills = (code.spill_store_bytes, code.spill_load_bytes);
-            let f = function(module, *id, code, options)?;
+            let mut f = function(module, *id, code, options)?;
+            f.code.options = settings.code_options();
             if with_lines {
                 codes.push((*id, Code { lines, words: f.code.code.clone(), ..Code::default() }));
             }

@@ -22,6 +22,8 @@ pub enum Kind {
     LateWord(&'static [&'static str]),
     /// A comma-separated list that adds up over repetitions.
     List,
+    /// A text each time, none of which is taken apart.
+    Repeated,
     /// Such a list of these words.
     Words(&'static [&'static str]),
 }
@@ -33,8 +35,6 @@ pub enum Status {
     Built,
     /// Accepted: what it asks for is so anyway, or it only concerns speed or warnings that are never given.
     Moot,
-    /// Only this value is accepted.
-    Only(&'static str),
     /// Known; giving it is an error.
     NotBuilt,
 }
@@ -58,8 +58,8 @@ const fn opt(long: &'static str, short: &'static str, kind: Kind, status: Status
     Opt { long, short, kind, status, help }
 }
 
-use Kind::{Bool, Flag, LateWord, List, LongNumber, Number, Word, Words};
-use Status::{Built, Moot, NotBuilt, Only};
+use Kind::{Bool, Flag, LateWord, List, LongNumber, Number, Repeated, Word, Words};
+use Status::{Built, Moot, NotBuilt};
 
 /// Cache operators of loads and of stores.
 const LOADS: &[&str] = &["ca", "cg", "cs", "lu", "cv"];
@@ -83,9 +83,21 @@ pub static OPTIONS: &[Opt] = &[
     ),
     // ptxas keeps it to itself, like the others without a place in `--help`.
     opt("cloning", "cloning", Word(&[]), Moot, "clone functions (none are)"),
-    opt("compile-as-tools-patch", "astoolspatch", Flag, NotBuilt, "compile patch code for tools"),
+    opt(
+        "compile-as-tools-patch",
+        "astoolspatch",
+        Flag,
+        Built,
+        "compile patch code for tools; refused but for its errors",
+    ),
     opt("compile-only", "c", Flag, Built, "make a relocatable object"),
-    opt("compiler-annotations", "annotate", Flag, NotBuilt, "annotate the output with compiler internals"),
+    opt(
+        "compiler-annotations",
+        "annotate",
+        Flag,
+        Built,
+        "state instructions and registers of each function in the output",
+    ),
     opt(
         "def-load-cache",
         "dlcm",
@@ -114,9 +126,15 @@ pub static OPTIONS: &[Opt] = &[
         "func-maxrregcount",
         Word(&[]),
         Built,
-        "register limit of device functions with -c (which is not built yet)",
+        "register limit of device functions with -c",
     ),
-    opt("device-stack-protector", "device-stack-protector", Bool, Only("false"), "stack canaries"),
+    opt(
+        "device-stack-protector",
+        "device-stack-protector",
+        Bool,
+        Built,
+        "stack canaries; refused for functions of objects that have local variables",
+    ),
     opt(
         "disable-optimizer-constants",
         "disable-optimizer-consts",
@@ -142,8 +160,8 @@ pub static OPTIONS: &[Opt] = &[
         "g-tensor-memory-access-check",
         "g-tmem-access-check",
         Flag,
-        NotBuilt,
-        "check tensor memory accesses",
+        Built,
+        "check tensor memory accesses; refused for code that has any",
     ),
     opt("generate-line-info", "lineinfo", Flag, Built, "line number information"),
     opt(
@@ -155,15 +173,9 @@ pub static OPTIONS: &[Opt] = &[
     ),
     opt("gpu-name", "arch", Word(&[]), Built, "target: sm_75 … sm_121 (a and f too); compute_* only checks"),
     opt("help", "h", Flag, Built, "print this text"),
-    opt("input-as-string", "ias", List, NotBuilt, "PTX on the command line"),
+    opt("input-as-string", "ias", Repeated, Built, "PTX on the command line"),
     // ptxas keeps it to itself.
-    opt(
-        "jobserver",
-        "jobserver",
-        Flag,
-        Moot,
-        "take threads from make (--split-compile says how many there are)",
-    ),
+    opt("jobserver", "jobserver", Flag, Built, "no more threads than make has tokens for"),
     opt("key", "k", Word(&[]), Moot, "no effect any more"),
     opt("knob", "knob", List, Built, "of phases: DumpIR=, DisablePhases=, NumOptPhasesBudget=, OptBudget="),
     opt(
@@ -179,7 +191,7 @@ pub static OPTIONS: &[Opt] = &[
         "make-errors-visible-at-exit",
         "make-errors-visible-at-exit",
         Flag,
-        NotBuilt,
+        Built,
         "make memory errors visible at exit",
     ),
     opt("maxntid", "maxntid", List, Built, "launch bounds"),
@@ -196,12 +208,24 @@ pub static OPTIONS: &[Opt] = &[
     opt("options-file", "optf", List, Built, "read options from these files"),
     opt("output-file", "o", Word(&[]), Built, "output file (elf.o)"),
     opt("override-directive-values", "override-directive-values", Flag, Built, "options win over directives"),
-    opt("position-independent-code", "pic", Bool, Moot, "position independent code (it always is)"),
+    opt(
+        "position-independent-code",
+        "pic",
+        Bool,
+        Built,
+        "position independent code; refused for objects with addresses",
+    ),
     opt("preserve-relocs", "preserve-relocs", Flag, Built, "keep relocations"),
     opt("register-usage-level", "regUsageLevel", Number, Moot, "readiness to use more registers"),
     opt("return-at-end", "ret-end", Flag, Moot, "keep the return at the end (for debuggers)"),
-    opt("sanitize", "sanitize", Word(&["memcheck", "threadsteer"]), NotBuilt, "instrumented code"),
-    opt("sp-bounds-check", "sp-bounds-check", Flag, NotBuilt, "check the bounds of the stack pointer"),
+    opt(
+        "sanitize",
+        "sanitize",
+        Word(&["memcheck", "threadsteer"]),
+        Built,
+        "instrumented code; memcheck is refused",
+    ),
+    opt("sp-bounds-check", "sp-bounds-check", Flag, Built, "check that frames fit the stack, as -O0 does"),
     opt(
         "split-compile",
         "split-compile",
@@ -230,13 +254,28 @@ pub static OPTIONS: &[Opt] = &[
     opt("diagnostics", "diagnostics", Word(&["rich", "json", "plain"]), Built, "style of the messages"),
     opt("verbose", "v", Flag, Built, "print code statistics"),
     opt("version", "V", Flag, Built, "print the version"),
-    opt("warn-on-double-precision-use", "warn-double-usage", Flag, NotBuilt, "warn of double precision"),
+    opt("warn-on-double-precision-use", "warn-double-usage", Flag, Built, "warn of double precision"),
     opt("warn-on-local-memory-usage", "warn-lmem-usage", Flag, Built, "warn of local memory"),
     opt("warn-on-spills", "warn-spills", Flag, Built, "warn of spills"),
     opt("warning-as-error", "Werror", Flag, Built, "make warnings errors"),
-    opt("use-trace-pid", "use-trace-pid", LongNumber, Moot, "process number in the time trace"),
+    opt("use-trace-pid", "use-trace-pid", LongNumber, Built, "process number in the time trace"),
     opt("uumn", "uumn", Flag, Moot, "no effect on the code"),
-    // Not in `--help`; Triton always passes it.
+    // The rest ptxas keeps to itself, too.
+    opt(
+        "assume-extern-functions-do-not-sync",
+        "assume-extern-functions-do-not-sync",
+        Bool,
+        Moot,
+        "what is called elsewhere is assumed to synchronize all the same",
+    ),
+    opt("blocks-are-clusters", "blocks-are-clusters", Bool, Built, "launched blocks are clusters"),
+    opt("cuda-api-version", "cuda-api-version", Word(&[]), Moot, "version of the interface of CUDA"),
+    opt("fast-compile", "", Flag, NotBuilt, "compile faster"),
+    opt("force-rela", "force-rela", Flag, NotBuilt, "relocation sections with addends"),
+    opt("membermask-overlap", "membermask-overlap", Bool, Moot, "member masks of one warp may overlap"),
+    opt("tool-name", "tool-name", Word(&[]), Built, "name of the tool in the note of the output"),
+    opt("verbose-tkinfo", "verbose-tkinfo", Bool, Moot, "more in the note of the output"),
+    // Triton always passes it.
     opt("regAllocOptLevel", "regAllocOptLevel", Number, Moot, "effort of register allocation"),
 ];
 
@@ -277,11 +316,23 @@ impl CommandLine {
             let Some(value) = self.value(opt.long) else { continue };
             match opt.kind {
                 Kind::LateWord(words) if !words.contains(&value) => {
-                    return Err(format!("Value '{value}' is not defined for option '{}'", opt.long));
+                    return Err(match opt.long {
+                        "Ofast-compile" => format!(
+                            "Invalid value for --Ofast-compile/-Ofc ({value}), is not 'max', 'mid', 'min', or '0'"
+                        ),
+                        long => format!(
+                            "Invalid {} cache modifier on {} specified: {value}",
+                            if long.starts_with("def") { "default" } else { "forced" },
+                            if long.contains("load") { "load" } else { "store" },
+                        ),
+                    });
                 }
                 Kind::Word(_) | Kind::LateWord(_) | Kind::Number | Kind::LongNumber => {}
-                Kind::Flag | Kind::Bool | Kind::List | Kind::Words(_) => {}
+                Kind::Flag | Kind::Bool | Kind::List | Kind::Repeated | Kind::Words(_) => {}
             }
+        }
+        if let Some(value) = self.value("cuda-api-version").filter(|v| *v != "13.0") {
+            return Err(format!("Invalid value '{value}' for option '--cuda-api-version'"));
         }
         if self.number("split-compile").is_some_and(|n| n < 0) {
             let value = self.value("split-compile").unwrap_or_default();
@@ -308,7 +359,12 @@ impl CommandLine {
         self.values.get(long).map_or(&[], Vec::as_slice)
     }
 
-    fn add(&mut self, args: &[String], depth: usize) -> Result<(), String> {
+    /// Adds arguments. What was read stays where there is an error behind it, so that its warnings can be given. `depth` counts
+    /// the files of options that are inside of one another.
+    ///
+    /// # Errors
+    /// The text of ptxas's fatal message.
+    pub fn add(&mut self, args: &[String], depth: usize) -> Result<(), String> {
         let mut args = args.iter();
         while let Some(arg) = args.next() {
             if arg == "-" || !arg.starts_with('-') {
@@ -321,8 +377,16 @@ impl CommandLine {
                 (Kind::Flag, None) => String::new(),
                 // What follows is a file: `-O 3` asks for level 0 and a file `3`.
                 (Kind::Number, None) if arg == "-O" => String::new(),
-                (_, Some(v)) => v.to_string(),
+                (_, Some(v)) => {
+                    if opt.long == "key" {
+                        self.warnings.push("option 'key' has been deprecated".into());
+                    }
+                    v.to_string()
+                }
                 (_, None) => {
+                    if opt.long == "key" {
+                        self.warnings.push("option 'key' has been deprecated".into());
+                    }
                     args.next().cloned().ok_or_else(|| format!("argument expected after '{arg}'"))?
                 }
             };
@@ -337,7 +401,7 @@ impl CommandLine {
                 if depth > 8 {
                     return Err(format!("Options file '{value}' is nested too deeply"));
                 }
-                for file in value.split(',') {
+                for file in value.split(',').filter(|f| !f.is_empty()) {
                     let text = std::fs::read_to_string(file)
                         .map_err(|_| format!("Options file '{file}' could not be opened"))?;
                     self.add(&words(&text), depth + 1)?;
@@ -348,6 +412,13 @@ impl CommandLine {
     }
 
     fn set(&mut self, opt: &'static Opt, value: &str) -> Result<(), String> {
+        match opt.long {
+            "gpu-name" if target_of(value).is_none() => {
+                return Err(format!("Value '{value}' is not defined for option 'gpu-name'"));
+            }
+            "machine" if number(value).is_none() => return Err(format!("'{value}': expected a number")),
+            _ => {}
+        }
         match opt.kind {
             Kind::Bool if !matches!(value, "true" | "false") => {
                 return Err(format!("'{value}': expected true or false"));
@@ -374,13 +445,12 @@ impl CommandLine {
         }
         match opt.status {
             Status::NotBuilt => return Err(format!("Option '--{}' is known but not built yet", opt.long)),
-            Status::Only(v) if v != value => {
-                return Err(format!("Value '{value}' of option '--{}' is known but not built yet", opt.long));
-            }
             _ => {}
         }
         let values = self.values.entry(opt.long).or_default();
-        if matches!(opt.kind, Kind::List | Kind::Words(_)) {
+        if opt.kind == Kind::Repeated {
+            values.push(value.to_string());
+        } else if matches!(opt.kind, Kind::List | Kind::Words(_)) {
             values.extend(value.split(',').filter(|v| !v.is_empty()).map(String::from));
         } else {
             if values.last().is_some_and(|old| old != value) {
@@ -466,6 +536,12 @@ pub fn leading_number(text: &str) -> u32 {
     n as u32
 }
 
+/// The target that `-arch` names, and whether it is one for which nothing is written.
+pub fn target_of(arch: &str) -> Option<(sass::Target, bool)> {
+    let stem = ["sm_", "compute_", "lto_"].iter().find_map(|p| arch.strip_prefix(p))?;
+    Some((sass::Target::parse(&format!("sm_{stem}"))?, !arch.starts_with("sm_")))
+}
+
 /// Splits an options file at white space, with quotes.
 fn words(text: &str) -> Vec<String> {
     let mut out = Vec::new();
@@ -496,12 +572,11 @@ pub fn help(program: &str) -> String {
             Kind::Bool => " <true|false>",
             Kind::Number | Kind::LongNumber => " <N>",
             Kind::Word(_) | Kind::LateWord(_) => " <value>",
-            Kind::List | Kind::Words(_) => " <value>,...",
+            Kind::List | Kind::Repeated | Kind::Words(_) => " <value>,...",
         };
         let left = format!("--{}{argument}", o.long);
         let note = match o.status {
             Status::NotBuilt => " [not built yet]".to_string(),
-            Status::Only(v) => format!(" [only '{v}' so far]"),
             _ => String::new(),
         };
         let short = if o.short.is_empty() { String::new() } else { format!("(-{})", o.short) };
@@ -549,8 +624,10 @@ mod tests {
             (&["-v=true"], "no argument expected after '-v'"),
             (&["-Ox"], "'x': expected a number"),
             (&["-fmad=maybe"], "'maybe': expected true or false"),
+            (&["-m", "x"], "'x': expected a number"),
+            (&["-arch=sm_99", "-arch=sm_90"], "Value 'sm_99' is not defined for option 'gpu-name'"),
             (&["-m", "32"], "Value '32' is not defined for option 'machine'"),
-            (&["-g"], "Option '--device-debug' is known but not built yet"),
+            (&["--force-rela"], "Option '--force-rela' is known but not built yet"),
             (&["-verbose"], "Unknown option 'verbose'"),
             (&["-O08"], "'08': expected a number"),
             (&["-O2147483648"], "32-bit integer value (2147483648) out of range"),
@@ -567,8 +644,8 @@ mod tests {
         }
         for (args, want) in [
             (&["--split-compile", "-1"][..], "Invalid value '-1' for option '--split-compile'"),
-            (&["-dlcm", "x"], "Value 'x' is not defined for option 'def-load-cache'"),
-            (&["-Ofc=1"], "Value '1' is not defined for option 'Ofast-compile'"),
+            (&["-dlcm", "x"], "Invalid default cache modifier on load specified: x"),
+            (&["-Ofc=1"], "Invalid value for --Ofast-compile/-Ofc (1), is not 'max', 'mid', 'min', or '0'"),
         ] {
             assert_eq!(parse(args).unwrap().finish().unwrap_err(), want);
         }

@@ -1,169 +1,24 @@
 //! From PTX text to a cubin: the order of the layers, kernels in parallel, the same bytes for any number of
 //! threads.
 
+use crate::output::{Failure, KernelStats, Output};
+use crate::settings::{Settings, asked_in_vain};
 use crate::timeline::{Stage, Timeline};
 use crate::units::{Compiled, Units};
-use crate::{convention, debug, facts, functions, limits, newer, vector_params};
+use crate::{convention, debug, facts, functions, limits, newer, notices, vector_params};
 use backend::Code;
 use cubin::object::{Binding, Fill};
-use ptx::{Diagnostic, FuncId, LineIndex, Linkage, Module, Severity, Space, Style, Symbol, VarId};
+use ptx::{Diagnostic, FuncId, LineIndex, Linkage, Module, Severity, Space, Symbol, VarId};
 use rustc_hash::FxHashMap;
 use sass::Target;
 use sass::target::LEAST_LIMIT;
-use std::fmt::Write as _;
-use std::time::Duration;
-
-/// How to compile.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// What for.
-    pub target: Target,
-    /// `-O`, 0 … 3.
-    pub opt_level: u8,
-    /// Whether that was asked for.
-    pub level_given: bool,
-    /// `-maxrregcount`
-    pub max_registers: Option<u32>,
-    /// `-fmad`
-    pub fmad: bool,
-    /// What options say in place of the PTX.
-    pub directives: crate::directives::Directives,
-    /// `-e`: only these kernels; empty for all.
-    pub entries: Vec<String>,
-    /// The options as text, for the note in the cubin.
-    pub options_text: String,
-    /// Every instruction waits for everything before it.
-    pub serial: bool,
-    /// `--split-compile`: so many threads compile; as many as there are processors if it says nothing.
-    pub threads: Option<usize>,
-    /// What is asked of the phases.
-    pub knobs: crate::knobs::Knobs,
-    /// Line tables: always, never, or where the PTX has `.loc` directives.
-    pub line_info: Option<bool>,
-    /// `-c`: a relocatable object.
-    pub relocatable: bool,
-    /// `-ewp`: an object that says of itself that it is a whole program.
-    pub extensible: bool,
-}
-
-impl Settings {
-    /// Defaults for a target.
-    pub fn new(target: Target) -> Settings {
-        Settings {
-            target,
-            opt_level: 3,
-            level_given: false,
-            max_registers: None,
-            fmad: true,
-            directives: crate::directives::Directives::default(),
-            entries: Vec::new(),
-            options_text: format!("-arch {target}"),
-            serial: false,
-            threads: None,
-            knobs: crate::knobs::Knobs::default(),
-            line_info: None,
-            relocatable: false,
-            extensible: false,
-        }
-    }
-}
-
-/// What `-v` says of a kernel.
-#[derive(Clone, Debug, Default)]
-pub struct KernelStats {
-    /// Name.
-    pub name: String,
-    /// Whether it is a kernel, not a device function of an object.
-    pub entry: bool,
-    /// Registers per thread.
-    pub registers: u32,
-    /// Named barriers.
-    pub barriers: u32,
-    /// Bytes of stack frame.
-    pub frame: u32,
-    /// Bytes of stack with all functions that are called; 0 if there is none, or no bound.
-    pub cumulative: u32,
-    /// Device functions in the kernel's code: name, bytes of stack frame, of spill stores and loads.
-    pub functions: Vec<(String, u32, (u32, u32))>,
-    /// Bytes of spill stores and loads.
-    pub spills: (u32, u32),
-    /// Bytes of static shared memory, the reserved part left out.
-    pub shared: u32,
-    /// Bytes of constant bank 0; bank 2.
-    pub constant: (u32, u32),
-    /// Instructions, padding included.
-    pub instructions: usize,
-    /// Time to compile it.
-    pub time: Duration,
-}
-
-/// A compiled module.
-#[derive(Clone, Debug, Default)]
-pub struct Output {
-    /// The ELF file.
-    pub cubin: Vec<u8>,
-    /// A line per kernel, in the order of the file.
-    pub kernels: Vec<KernelStats>,
-    /// Bytes of global variables; constant banks 3 and 4.
-    pub module_bytes: (u64, u32, u32),
-    /// What took how long.
-    pub timeline: Timeline,
-    /// What is to be said of the source though it is not wrong.
-    pub warnings: Vec<Diagnostic>,
-}
-
-/// Why there is no output.
-#[derive(Clone, Debug)]
-pub struct Failure {
-    /// The messages.
-    pub diagnostics: Vec<Diagnostic>,
-    file: String,
-    source: String,
-}
-
-impl Failure {
-    /// The messages as text with all that is known, closed as ptxas closes them.
-    pub fn render(&self, program: &str) -> String {
-        self.render_as(Style::Rich, program)
-    }
-
-    pub(crate) fn new(diagnostics: Vec<Diagnostic>, file: &str, source: &str) -> Failure {
-        Failure { diagnostics, file: file.into(), source: source.into() }
-    }
-
-    /// The messages as text in a style.
-    pub fn render_as(&self, style: Style, program: &str) -> String {
-        let lines = LineIndex::new(&self.source);
-        self.render_with(style, program, |d| d.render_as(style, program, &self.file, &self.source, &lines))
-    }
-
-    /// The messages, each as `one` has it.
-    pub(crate) fn render_with(
-        &self,
-        style: Style,
-        program: &str,
-        one: impl Fn(&Diagnostic) -> String,
-    ) -> String {
-        let mut out: String = self.diagnostics.iter().map(one).collect();
-        if style == Style::Json {
-            return out;
-        }
-        // ptxas leaves this line out when the target itself is refused.
-        let located = self.diagnostics.iter().any(|d| d.span.is_some() || d.severity != Severity::Fatal);
-        if located {
-            let _ =
-                writeln!(out, "{program} {}: Ptx assembly aborted due to errors", Severity::Fatal.padded());
-        }
-        out
-    }
-}
 
 /// Parses and checks for `target`, which the user called `arch`; what `-arch=compute_XX` does.
 ///
 /// # Errors
 /// Everything that is wrong with the source.
 pub fn front_end(source: &str, file: &str, target: Target, arch: &str) -> Result<Module, Failure> {
-    let fail = |diagnostics| Failure { diagnostics, file: file.into(), source: source.into() };
+    let fail = |diagnostics| Failure::new(diagnostics, file, source);
     let (mut module, mut errors) = ptx::parse_all(source);
     module.param_skew = target.info().param_skew().into();
     if errors.iter().any(|e| e.severity == Severity::Fatal) {
@@ -217,7 +72,7 @@ fn not_built(module: &Module) -> Option<ptx::Diagnostic> {
 /// # Errors
 /// Everything that is wrong with the source, or not supported yet.
 pub fn compile(source: &str, file: &str, settings: &Settings) -> Result<Output, Failure> {
-    let fail = |diagnostics| Failure { diagnostics, file: file.into(), source: source.into() };
+    let fail = |diagnostics| Failure::new(diagnostics, file, source);
     let fatal = |message: String| fail(vec![Diagnostic::whole(message)]);
     let mut timeline = Timeline::new();
     let parsed = || front_end(source, file, settings.target, &settings.target.to_string());
@@ -227,8 +82,19 @@ pub fn compile(source: &str, file: &str, settings: &Settings) -> Result<Output, 
     }
     let mut warnings = ptx::check::warnings(&module);
     settings.directives.apply(&mut module, settings.max_registers);
+    if settings.warn_double {
+        warnings.extend(notices::double_precision(&module));
+    }
+    warnings.extend(notices::in_vain(&module, settings));
+    warnings.extend(notices::launch_bounds(&module, settings.target));
     module.resolve_aliases();
-    if let Some(d) = not_built(&module) {
+    if settings.asked.patch {
+        let errors = notices::not_in_patches(&module);
+        if !errors.is_empty() {
+            return Err(fail(errors));
+        }
+    }
+    if let Some(d) = not_built(&module).or_else(|| asked_in_vain(&module, settings)) {
         return Err(fail(vec![d]));
     }
     let (more, relocatable) = convention_of(&mut module, settings).map_err(fail)?;
@@ -252,9 +118,17 @@ pub fn compile(source: &str, file: &str, settings: &Settings) -> Result<Output, 
             lines: Some(&lines),
             relocatable,
             serial_groups: false,
+            // ptxas checks the stack wherever it does not optimize.
+            extra: ori::Extra {
+                stack_bounds: settings.extra.stack_bounds || settings.opt_level == 0,
+                ..settings.extra
+            },
         },
         settings,
     };
+    if settings.verbose {
+        warnings.extend(notices::register_limits(&module, &units.options));
+    }
     if relocatable {
         let output = crate::object::compile(&units, source, timeline).map_err(fail)?;
         return Ok(Output { warnings, ..output });
@@ -467,6 +341,7 @@ fn assemble(
         isa_class: 1,
         ptx_sm: ptx::check::target_sm(module).min(255) as u8,
         options: settings.options_text.clone(),
+        tool: settings.tool.clone(),
         ..cubin::Cubin::default()
     };
     for ((id, used), (own, time)) in chosen.iter().zip(codes) {
@@ -537,6 +412,7 @@ fn assemble(
             facts,
             externs: externs.iter().map(|f| module.funcs[*f].name.clone()).collect(),
             syscalls,
+            options: settings.code_options(),
             ..kernel_record(module, func, code, registers, &options)
         });
     }
@@ -676,9 +552,16 @@ pub(crate) fn kernel_record(
         max_cluster_rank: func.attrs.maxclusterrank,
         maxntid: func.attrs.maxntid,
         reqntid: func.attrs.reqntid,
+        instructions: length(&code.insts),
         code: code.words,
         ..cubin::Kernel::default()
     }
+}
+
+/// How many instructions there are, without the branch to itself and the NOPs at the end.
+fn length(insts: &[sass::Inst]) -> u32 {
+    let last = insts.iter().rposition(|i| i.op != sass::Opcode::NOP);
+    last.map_or(0, |at| if insts[at].op == sass::Opcode::BRA { at } else { at + 1 }) as u32
 }
 
 /// A parameter at this offset.
@@ -763,61 +646,5 @@ fn symbol_name(module: &Module, symbol: Symbol) -> String {
     match symbol {
         Symbol::Var(v) => module.vars[v].name.clone(),
         Symbol::Func(f) => module.funcs[f].name.clone(),
-    }
-}
-
-impl Output {
-    /// What `-v` prints, line for line as ptxas 13.0 does.
-    pub fn verbose(&self, program: &str, target: Target) -> String {
-        let info = format!("{program} {}", Severity::Info.padded());
-        // From sm_90 on constant banks are not listed.
-        let banks = target.sm < 90;
-        let mut out = format!("{info}: {} bytes gmem", self.module_bytes.0);
-        if banks {
-            for (bank, bytes) in [(3, self.module_bytes.1), (4, self.module_bytes.2)] {
-                if bytes != 0 {
-                    let _ = write!(out, ", {bytes} bytes cmem[{bank}]");
-                }
-            }
-        }
-        out.push('\n');
-        for k in &self.kernels {
-            if k.entry {
-                let _ = writeln!(out, "{info}: Compiling entry function '{}' for '{target}'", k.name);
-            }
-            let _ = writeln!(out, "{info}: Function properties for {}", k.name);
-            let _ = writeln!(
-                out,
-                "    {} bytes stack frame, {} bytes spill stores, {} bytes spill loads",
-                k.frame, k.spills.0, k.spills.1
-            );
-            let time = k.time.as_secs_f64() * 1e3;
-            if !k.entry {
-                let _ = writeln!(out, "{info}: Compile time = {time:.3} ms");
-                continue;
-            }
-            let _ = write!(out, "{info}: Used {} registers, used {} barriers", k.registers, k.barriers);
-            if k.cumulative != 0 {
-                let _ = write!(out, ", {} bytes cumulative stack size", k.cumulative);
-            }
-            if k.shared != 0 {
-                let _ = write!(out, ", {} bytes smem", k.shared);
-            }
-            if banks {
-                let _ = write!(out, ", {} bytes cmem[0]", k.constant.0);
-                if k.constant.1 != 0 {
-                    let _ = write!(out, ", {} bytes cmem[2]", k.constant.1);
-                }
-            }
-            let _ = writeln!(out, "\n{info}: Compile time = {time:.3} ms");
-            for (name, frame, (stores, loads)) in &k.functions {
-                let _ = writeln!(out, "{info}: Function properties for {name}");
-                let _ = writeln!(
-                    out,
-                    "    {frame} bytes stack frame, {stores} bytes spill stores, {loads} bytes spill loads"
-                );
-            }
-        }
-        out
     }
 }

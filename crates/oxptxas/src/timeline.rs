@@ -134,18 +134,17 @@ impl Timeline {
         out
     }
 
-    /// Adds the events to a trace that Chrome's viewer shows, and returns the whole.
+    /// Adds the events to a trace that Chrome's viewer shows, as those of a process of this number, and returns the whole.
     ///
     /// # Errors
     /// A trace of another form.
-    pub fn trace(&self, existing: &str, file: &str) -> Result<String, String> {
-        let wrong = |why: String| format!("Parsed trace file not in expected format : {why}");
-        let mut trace: Value = serde_json::from_str(existing).map_err(|e| wrong(e.to_string()))?;
+    pub fn trace(&self, existing: &str, file: &str, process: i64) -> Result<String, String> {
+        let mut trace: Value = serde_json::from_str(existing).map_err(|e| e.to_string())?;
         let events = trace.get_mut("traceEvents").and_then(Value::as_array_mut);
-        let events = events.ok_or_else(|| wrong("expected key 'traceEvents'".into()))?;
+        let events = events.ok_or("expected key traceEvents")?;
         let mut add = |name: &str, of: &str, thread: usize, start: Duration, length: Duration| {
             events.push(json!({
-                "name": name, "ph": "X", "pid": std::process::id(), "tid": thread,
+                "name": name, "ph": "X", "pid": process, "tid": thread,
                 "ts": start.as_micros() as u64, "dur": length.as_micros() as u64, "args": {"name": of},
             }));
         };
@@ -180,11 +179,11 @@ mod tests {
             text.starts_with("STAT: CompileTime = ") && text.contains("\nOCG-time              : 0.000 ms"),
             "{text}"
         );
-        let trace = t.trace(r#"{"traceEvents":[{"name":"x"}]}"#, "k.ptx").unwrap();
+        let trace = t.trace(r#"{"traceEvents":[{"name":"x"}]}"#, "k.ptx", 7).unwrap();
         let parsed: Value = serde_json::from_str(&trace).unwrap();
         let names: Vec<_> =
             parsed["traceEvents"].as_array().unwrap().iter().map(|e| e["name"].clone()).collect();
         assert_eq!(names, ["x", "Total PTXAS Time", "PTX parsing and setup time"]);
-        assert!(t.trace("[]", "k.ptx").unwrap_err().ends_with("expected key 'traceEvents'"));
+        assert!(t.trace("[]", "k.ptx", 7).unwrap_err().ends_with("expected key traceEvents"));
     }
 }

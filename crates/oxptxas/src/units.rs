@@ -1,6 +1,6 @@
 //! Functions through lowering, optimization and the backend: each on its own, in parallel.
 
-use crate::pipeline::Settings;
+use crate::settings::Settings;
 use crate::timeline::{Event, Stage, Timeline};
 use backend::Code;
 use ori::phase::Report;

@@ -93,7 +93,7 @@ fn sets_stack(inst: &Inst) -> bool {
 
 /// Reads the frame through the frame pointer wherever code names the stack pointer, which may have moved. In a kernel
 /// the frame pointer is set up here, in a function by [`keep_registers`].
-pub fn use_frame_pointer(machine: &mut Machine, entry: bool) {
+pub fn use_frame_pointer(machine: &mut Machine) {
     for i in machine.blocks.iter_mut().flat_map(|b| &mut b.insts).filter(|i| !sets_stack(&i.inst)) {
         for o in &mut i.inst.operands {
             match o {
@@ -103,15 +103,10 @@ pub fn use_frame_pointer(machine: &mut Machine, entry: bool) {
             }
         }
     }
-    if entry {
-        let insts = &mut machine.blocks[0].insts;
-        let prologue = insts.iter().take_while(|i| sets_stack(&i.inst)).count();
-        insts.insert(prologue, MachineInst::new(frame_pointer(), 0));
-    }
 }
 
 /// `frame pointer = stack pointer`.
-fn frame_pointer() -> Inst {
+pub fn frame_pointer() -> Inst {
     let operands = [Operand::reg(abi::FRAME_POINTER), Operand::reg(Reg::SP), Operand::Imm(0xf)];
     inst(Opcode::MOV, &[], &operands)
 }
@@ -124,6 +119,8 @@ pub struct Frame {
     pub align: u32,
     /// What the stack pointer is a multiple of where the function starts.
     pub given: u32,
+    /// Whether to check that it fits the stack.
+    pub check: bool,
 }
 
 /// Lets a function set up its frame and leave the registers that it must keep as they were. `moves` says whether its
@@ -167,6 +164,7 @@ pub fn keep_registers(machine: &mut Machine, frame: Frame, moves: bool) {
         save.push(super::align_stack(frame.align));
         save.push(inst(Opcode::STL, &[], &[local(saved_stack), after]));
     }
+    let setup = if frame.check && bytes != 0 { std::mem::take(&mut save) } else { Vec::new() };
     if moves {
         restore.push(inst(Opcode::MOV, &[], &[sp(), Operand::reg(abi::FRAME_POINTER), all()]));
     }
@@ -212,8 +210,10 @@ pub fn keep_registers(machine: &mut Machine, frame: Frame, moves: bool) {
             block.insts.push(last);
         }
     }
-    let entry = &mut machine.blocks[0].insts;
-    entry.splice(0..0, save.into_iter().map(|inst| MachineInst::new(inst, 0)));
+    super::put_first(&mut machine.blocks, save);
+    if !setup.is_empty() {
+        super::check_stack(&mut machine.blocks, setup);
+    }
     machine.frame_bytes = bytes + if aligned { frame.align - frame.given } else { 0 };
     machine.saved_stack = aligned.then_some(saved_stack);
 }

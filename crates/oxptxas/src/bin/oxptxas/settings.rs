@@ -1,0 +1,254 @@
+//! What the options mean together: conflicts, limits, and the settings that come of them.
+
+use crate::voice::Voice;
+use ori::Extra;
+use oxptxas::directives::{Directives, cache_operator};
+use oxptxas::jobserver::Tokens;
+use oxptxas::knobs::Knobs;
+use oxptxas::options::{CommandLine, leading_number, number};
+use oxptxas::timeline::Wanted;
+use oxptxas::{Asked, Settings};
+use sass::Target;
+use sass::target::LEAST_LIMIT;
+
+/// What options limit.
+pub struct Limits {
+    /// Registers of kernels, and of functions of executables.
+    kernels: Option<u32>,
+    /// Registers of device functions of objects.
+    functions: Option<u32>,
+    /// The level of optimization.
+    level: u8,
+}
+
+/// Warns of options that are in vain or against each other, in ptxas's order.
+///
+/// # Errors
+/// The message where that is fatal.
+pub fn limits(line: &CommandLine, target: Target, voice: &Voice<'_>) -> Result<Limits, String> {
+    if line.has("compile-only") && line.has("extensible-whole-program") {
+        voice.warn("Conflicting options '--compile-only' and '--extensible-whole-program' specified, ignoring '--extensible-whole-program' option",
+        );
+    }
+    if line.has("preserve-relocs") {
+        // What an object needs is there anyway. ptxas lists the other addresses, which are filled in, up to sm_89 only.
+        if target.sm >= 90 || !line.has("compile-only") {
+            voice.warn(&format!(
+                "'--preserve-relocs' option is not fully implemented for '{target}' and may not work as expected"
+            ));
+        }
+    }
+    let limit = |option: &str| -> Result<Option<u32>, String> {
+        let text = match line.value(option) {
+            None | Some("archmax") => return Ok(None),
+            Some("archmin") => return Ok(Some(LEAST_LIMIT.into())),
+            Some(text) => text,
+        };
+        let n = registers(text)
+            .ok_or_else(|| voice.fatal(format!("Invalid value '{text}' for option '{option}'")))?;
+        if !(0..256).contains(&n) {
+            voice.warn(&format!("Too big maxrregcount value specified {n}, will be ignored"));
+        } else if n < LEAST_LIMIT.into() {
+            voice.warn(&format!(
+                "For profile {target} adjusting per thread register count of {n} to lower bound of {LEAST_LIMIT}"
+            ));
+        }
+        Ok(u32::try_from(n).ok().filter(|n| *n < 256).map(|n| n.max(LEAST_LIMIT.into())))
+    };
+    let kernels = limit("maxrregcount")?;
+    let functions = match (line.has("device-function-maxrregcount"), line.has("compile-only")) {
+        (true, true) => limit("device-function-maxrregcount")?,
+        (true, false) => {
+            voice.warn("Command line option 'device-function-maxrregcount' not supported for 'whole program compilation', will be ignored",
+            );
+            None
+        }
+        (false, _) => None,
+    };
+    if let Some(n) = line.number("register-usage-level").filter(|n| !(0..=10).contains(n)) {
+        voice.warn(&format!(
+            "Value of RegUsageLevel ({n}) is out of valid range {{0..10}}, option will be ignored"
+        ));
+    }
+    if line.number("use-trace-pid").is_some_and(|n| n != 0) && !line.has("fdevice-time-trace") {
+        voice.remark("Option '--use-trace-pid', ' requires option '--fdevice-time-trace'; ignoring since latter is not specified",
+        );
+    }
+    if line.value("sanitize") == Some("memcheck") {
+        return Err(voice.fatal("Value 'memcheck' of option '--sanitize' is known but not built yet"));
+    }
+    if line.has("compile-as-tools-patch") && line.has("compile-only") {
+        return Err(
+            voice.fatal("Conflicting options '--compile-only' and --compile-as-tools-patch specified")
+        );
+    }
+    if line.value("blocks-are-clusters") == Some("true") {
+        if target.sm >= 90 {
+            return Err(voice.fatal("Option '--blocks-are-clusters' is known but not built yet"));
+        }
+        voice.warn(&format!(
+            "Command line option '--blocks-are-clusters' not supported for '{target}', will be ignored"
+        ));
+    }
+    // Registers first: launch bounds are ignored where a limit is given.
+    let limited = line.has("maxrregcount");
+    for option in ["minnctapersm", "maxntid"] {
+        if limited && line.has(option) {
+            voice.warn(&format!(
+                "Conflicting options -maxrregcount and -{option} specified, ignoring -{option} option"
+            ));
+        }
+    }
+    let level = level(line).map_err(|m| voice.fatal(m))?;
+    Ok(Limits { kernels, functions, level })
+}
+
+/// Warns of more of them, which ptxas does once it has its input.
+pub fn conflicts(line: &CommandLine, voice: &Voice<'_>) {
+    if line.has("legacy-bar-warp-wide-behavior") {
+        voice.warn("'--legacy-bar-warp-wide-behavior' is a deprecated option, It will be removed in future release and is not recommended",
+        );
+        voice.warn("Command line option '--legacy-bar-warp-wide-behavior' not supported for '.target sm_70', will be ignored",
+        );
+        if line.has("compile-only") {
+            voice.warn("Option '--legacy-bar-warp-wide-behavior' may not work unless all linked modules are compiled with it",
+            );
+        }
+    }
+    for access in ["load", "store"] {
+        let [forced, default] = ["force", "def"].map(|which| format!("{which}-{access}-cache"));
+        if line.has(&forced) && line.has(&default) {
+            voice.warn(&format!(
+                "Conflicting options {forced} and {default} specified, ignoring {default} option"
+            ));
+        }
+    }
+}
+
+/// What options say in place of directives.
+fn directives(line: &CommandLine, voice: &Voice<'_>) -> Directives {
+    let limited = line.has("maxrregcount");
+    let bounds: Vec<u32> = line.list("maxntid").iter().map(|n| leading_number(n)).collect();
+    let maxntid = match bounds[..] {
+        [_, _, _, _, ..] => {
+            voice.warn("Too many values specified for option '-maxntid', option will be ignored");
+            None
+        }
+        [] | [0, ..] => None,
+        _ if limited => None,
+        [x, ref rest @ ..] => {
+            Some([x, rest.first().copied().unwrap_or(1), rest.get(1).copied().unwrap_or(1)])
+        }
+    };
+    let cache = |name: &str| line.value(name).and_then(cache_operator);
+    Directives {
+        maxntid,
+        minnctapersm: line.number("minnctapersm").and_then(|n| n.try_into().ok()).filter(|_| !limited),
+        win: line.has("override-directive-values"),
+        default_cache: [cache("def-load-cache"), cache("def-store-cache")],
+        forced_cache: [cache("force-load-cache"), cache("force-store-cache")],
+    }
+}
+
+/// The threads to compile with, and the tokens of make that they are taken for, which are given back when dropped.
+pub fn threads(line: &CommandLine, voice: &Voice<'_>) -> (Option<usize>, Option<Tokens>) {
+    let threads = line.number("split-compile").and_then(|n| n.try_into().ok()).filter(|n| *n > 0);
+    let tokens = if line.has("jobserver") {
+        let processors = || std::thread::available_parallelism().map_or(1, usize::from);
+        let tokens = Tokens::take(threads.unwrap_or_else(processors) - 1);
+        if tokens.is_none() && line.number("split-compile").is_some_and(|n| n != 1) {
+            voice.warn(
+                "GNU Jobserver support requested, but no compatible jobserver found. Ignoring '--jobserver'",
+            );
+        }
+        tokens
+    } else {
+        None
+    };
+    (tokens.as_ref().map(|t| t.count() + 1).or(threads), tokens)
+}
+
+/// All of it.
+///
+/// # Errors
+/// A message where a value has no meaning.
+pub fn settings(
+    line: &CommandLine,
+    target: Target,
+    limits: &Limits,
+    threads: Option<usize>,
+    voice: &Voice<'_>,
+) -> Result<Settings, String> {
+    let mut knobs = Knobs {
+        timed: line.has("fdevice-time-trace") || Wanted::of(line.list("compiler-stats")).phases,
+        ..Knobs::default()
+    };
+    for knob in line.list("knob") {
+        knobs.add(knob).map_err(|m| voice.fatal(m))?;
+    }
+    let is = |option: &str| line.value(option) == Some("true");
+    Ok(Settings {
+        extra: Extra {
+            stack_bounds: line.has("sp-bounds-check"),
+            errors_at_exit: line.has("make-errors-visible-at-exit"),
+            steer: line.value("sanitize") == Some("threadsteer"),
+        },
+        annotate: line.has("compiler-annotations"),
+        function_registers: limits.functions,
+        warn_double: line.has("warn-on-double-precision-use"),
+        verbose: line.has("verbose"),
+        suppressed: line.has("suppress-debug-info"),
+        tool: line.value("tool-name").map(String::from),
+        asked: Asked {
+            protector: is("device-stack-protector"),
+            independent: is("position-independent-code") && line.has("compile-only"),
+            tensor_memory: line.has("g-tensor-memory-access-check")
+                && !line.has("gno-tensor-memory-access-check"),
+            patch: line.has("compile-as-tools-patch"),
+            tensor_memory_said: line.has("g-tensor-memory-access-check")
+                || line.has("gno-tensor-memory-access-check"),
+        },
+        knobs,
+        directives: directives(line, voice),
+        opt_level: limits.level,
+        level_given: line.has("opt-level"),
+        max_registers: limits.kernels,
+        fmad: line.value("fmad") != Some("false"),
+        entries: line.list("entry").to_vec(),
+        options_text: line.recorded.clone(),
+        relocatable: line.has("compile-only"),
+        threads,
+        extensible: line.has("extensible-whole-program"),
+        line_info_asked: line.has("generate-line-info") || line.has("device-debug"),
+        line_info: match (line.has("suppress-debug-info"), line.has("generate-line-info")) {
+            (true, _) => Some(false),
+            (_, true) => Some(true),
+            _ => None,
+        },
+        ..Settings::new(target)
+    })
+}
+
+/// A number of registers as C reads it: decimal, hexadecimal or octal, nothing being 0, and cut to 32 bits.
+fn registers(text: &str) -> Option<i32> {
+    number(text).map(|n| n.unwrap_or(-1) as i32)
+}
+
+/// What `-O` and `-Ofc` say of the level together.
+fn level(line: &CommandLine) -> Result<u8, String> {
+    let given = line.number("opt-level");
+    let (fast, level, others) = match line.value("Ofast-compile") {
+        None | Some("0") => return Ok(given.unwrap_or(3).clamp(0, 3) as u8),
+        Some(fast @ "max") => (fast, 0, "1,2,3"),
+        Some(fast) => (fast, 1, "0,2,3"),
+    };
+    if line.value("cloning").is_some_and(|v| v != "no") {
+        return Err(format!("Conflicting options -cloning=yes and --Ofast-compile={fast} specified"));
+    }
+    if given.is_some_and(|g| g != level) {
+        return Err(format!(
+            "Conflicting options -opt-level=<{others}> and --Ofast-compile={fast} specified"
+        ));
+    }
+    Ok(level as u8)
+}

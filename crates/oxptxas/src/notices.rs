@@ -1,0 +1,110 @@
+//! What is said of a module that is right because an option asks for it, or about launch bounds.
+
+use crate::debug;
+use crate::settings::Settings;
+use ptx::{Diagnostic, Module, Op, Severity, Space, Stmt, Type};
+use sass::Target;
+
+fn warning(span: Option<ptx::Span>, message: String) -> Diagnostic {
+    Diagnostic { severity: Severity::Warning, span, ..Diagnostic::whole(message) }
+}
+
+/// `-warn-double-usage`: every statement of double precision; conversions are named twice, as by ptxas.
+pub fn double_precision(module: &Module) -> Vec<Diagnostic> {
+    let mut out = Vec::new();
+    for stmt in module.funcs.values().flat_map(|f| &f.body).flat_map(|b| &b.stmts) {
+        let Stmt::Inst(inst) = stmt else { continue };
+        if (0..).map_while(|n| inst.ty(n)).any(|t| t == Type::f64) {
+            let times = if inst.op == Op::cvt { 2 } else { 1 };
+            let message = "Program is doing double precision computations.";
+            out.extend((0..times).map(|_| warning(Some(inst.span), message.into())));
+        }
+    }
+    out
+}
+
+/// Options that concern nothing that the module has.
+pub fn in_vain(module: &Module, settings: &Settings) -> Vec<Diagnostic> {
+    let mut out = Vec::new();
+    if settings.suppressed && !settings.line_info_asked && !debug::has_source(module) {
+        let message = "Option suppress-debug-info requires option device-debug or lineinfo; ignoring since latter is not specified";
+        out.push(warning(None, message.into()));
+    }
+    let sm = ptx::check::target_sm(module);
+    if settings.asked.tensor_memory_said && sm < 100 {
+        let message = format!(
+            "Command line option '--g-tensor-memory-access-check / --gno-tensor-memory-access-check' not supported for \
+             '.target sm_{sm}', will be ignored"
+        );
+        out.push(Diagnostic { severity: Severity::Info, ..warning(None, message) });
+    }
+    out
+}
+
+/// What patches for tools must not have.
+pub fn not_in_patches(module: &Module) -> Vec<Diagnostic> {
+    let of = |space| module.vars.values().any(|v| v.space == space);
+    let refused = [
+        (of(Space::Shared), "Allocating additional shared memory is"),
+        (of(Space::Const), "Allocating additional constants is"),
+        (module.funcs.values().any(|f| f.entry && f.body.is_some()), "Entry function is"),
+    ];
+    let given = refused.iter().filter(|(given, _)| *given);
+    let error = |(_, what): &(bool, &str)| {
+        let message =
+            format!("{what} not allowed when command line option '--compile-as-tools-patch' is specified");
+        Diagnostic { severity: Severity::Error, ..Diagnostic::whole(message) }
+    };
+    given.map(error).collect()
+}
+
+/// Launch bounds that no multiprocessor can keep, which have no effect.
+pub fn launch_bounds(module: &Module, target: Target) -> Vec<Diagnostic> {
+    let (most, most_blocks) = (u32::from(target.info().threads), u32::from(target.info().blocks));
+    let mut out = Vec::new();
+    for f in module.funcs.values().filter(|f| f.entry && f.body.is_some()) {
+        let Some(d) = f.attrs.reqntid.or(f.attrs.maxntid) else { continue };
+        let threads = d.iter().fold(1u32, |n, d| n.saturating_mul(*d));
+        let blocks = f.attrs.minnctapersm.unwrap_or(1);
+        let name = &f.name;
+        let message = if threads > most {
+            format!(
+                "Value of threads per SM for entry {name} is out of range. .minnctapersm and .maxntid will be ignored"
+            )
+        } else if blocks > most_blocks {
+            format!("Value of minnctapersm for entry {name} is out of range. minnctapersm will be ignored")
+        } else if threads.saturating_mul(blocks) > most {
+            format!("Value of threads per SM for entry {name} is out of range. .minnctapersm will be ignored")
+        } else {
+            continue;
+        };
+        out.push(warning(None, message));
+    }
+    out
+}
+
+/// `-v` with `-maxrregcount`: kernels whose own limit wins, or whose launch bounds have none.
+pub fn register_limits(module: &Module, options: &lower::Options<'_>) -> Vec<Diagnostic> {
+    let Some(given) = options.maxrregcount else { return Vec::new() };
+    let mut out = Vec::new();
+    for f in module.funcs.values().rev().filter(|f| f.entry && f.body.is_some() && f.attrs.maxnreg.is_none())
+    {
+        let bounds = f.attrs.reqntid.or(f.attrs.maxntid);
+        let threads = bounds.map_or(u32::MAX, |d| d.iter().fold(1u32, |n, d| n.saturating_mul(*d)));
+        let limit = u32::from(lower::max_regs(f, options));
+        let message = if threads > u32::from(options.target.info().threads) {
+            format!(
+                "Overriding maximum register limit 256 for '{}' with  {given} of maxrregcount option",
+                f.name
+            )
+        } else if limit != given {
+            format!(
+                "Overriding global maxrregcount {given} with entry-specific value {limit} computed using thread count"
+            )
+        } else {
+            continue;
+        };
+        out.push(Diagnostic { severity: Severity::Info, ..warning(None, message) });
+    }
+    out
+}

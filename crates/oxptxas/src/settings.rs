@@ -1,0 +1,156 @@
+//! What a compilation is asked for.
+
+use ptx::{Diagnostic, Module, Space, Symbol, VarId};
+use sass::Target;
+
+/// How to compile.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// What for.
+    pub target: Target,
+    /// `-O`, 0 … 3.
+    pub opt_level: u8,
+    /// Whether that was asked for.
+    pub level_given: bool,
+    /// `-maxrregcount`
+    pub max_registers: Option<u32>,
+    /// `-fmad`
+    pub fmad: bool,
+    /// What options say in place of the PTX.
+    pub directives: crate::directives::Directives,
+    /// `-e`: only these kernels; empty for all.
+    pub entries: Vec<String>,
+    /// The options as text, for the note in the cubin.
+    pub options_text: String,
+    /// Every instruction waits for everything before it.
+    pub serial: bool,
+    /// `--split-compile`: so many threads compile; as many as there are processors if it says nothing.
+    pub threads: Option<usize>,
+    /// What is asked of the phases.
+    pub knobs: crate::knobs::Knobs,
+    /// Line tables: always, never, or where the PTX has `.loc` directives.
+    pub line_info: Option<bool>,
+    /// Whether they were asked for, wanted or not.
+    pub line_info_asked: bool,
+    /// `-c`: a relocatable object.
+    pub relocatable: bool,
+    /// `-ewp`: an object that says of itself that it is a whole program.
+    pub extensible: bool,
+    /// Code beside what the program says.
+    pub extra: ori::Extra,
+    /// `-annotate`: what the code takes, in words.
+    pub annotate: bool,
+    /// `-func-maxrregcount`: registers that device functions of an object may use.
+    pub function_registers: Option<u32>,
+    /// `-warn-double-usage`
+    pub warn_double: bool,
+    /// `-suppress-debug-info`, which is in vain without any.
+    pub suppressed: bool,
+    /// `-v`: what limits registers is said, too.
+    pub verbose: bool,
+    /// `--tool-name`, for the note.
+    pub tool: Option<String>,
+    /// What the options ask for but is not built yet.
+    pub asked: Asked,
+}
+
+/// What is only asked for, and refused where it would change the code.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Asked {
+    /// `-device-stack-protector=true`
+    pub protector: bool,
+    /// `-c -pic=true`
+    pub independent: bool,
+    /// `-g-tmem-access-check`
+    pub tensor_memory: bool,
+    /// `-astoolspatch`
+    pub patch: bool,
+    /// Whether anything is asked for about tensor memory, which only some targets have.
+    pub tensor_memory_said: bool,
+}
+
+impl Settings {
+    /// Defaults for a target.
+    pub fn new(target: Target) -> Settings {
+        Settings {
+            target,
+            opt_level: 3,
+            level_given: false,
+            max_registers: None,
+            fmad: true,
+            directives: crate::directives::Directives::default(),
+            entries: Vec::new(),
+            options_text: format!("-arch {target}"),
+            serial: false,
+            threads: None,
+            knobs: crate::knobs::Knobs::default(),
+            line_info: None,
+            line_info_asked: false,
+            relocatable: false,
+            extensible: false,
+            extra: ori::Extra::default(),
+            annotate: false,
+            function_registers: None,
+            warn_double: false,
+            suppressed: false,
+            verbose: false,
+            tool: None,
+            asked: Asked::default(),
+        }
+    }
+
+    /// What the file says of code that is made so.
+    pub(crate) fn code_options(&self) -> cubin::CodeOptions {
+        let ori::Extra { errors_at_exit, steer, .. } = self.extra;
+        cubin::CodeOptions { errors_at_exit, steers: steer, annotate: self.annotate }
+    }
+}
+
+/// What options ask for that would change the code but is not built.
+pub(crate) fn asked_in_vain(module: &Module, settings: &Settings) -> Option<Diagnostic> {
+    let asked = settings.asked;
+    let refuse = |span, option: &str, what: &str| {
+        Some(Diagnostic::error(span, format!("Option '--{option}' is not supported yet for {what}")))
+    };
+    let with_code = || module.funcs.values().filter(|f| f.body.is_some());
+    if asked.patch {
+        return Some(Diagnostic::whole("Option '--compile-as-tools-patch' is known but not built yet"));
+    }
+    let objects = settings.relocatable || settings.extensible;
+    let local =
+        |f: &&ptx::Func| f.body.iter().flat_map(|b| &b.vars).any(|v| module.vars[*v].space == Space::Local);
+    // A kernel does not return, and functions of executables are part of it for ptxas.
+    if asked.protector
+        && objects
+        && let Some(f) = with_code().find(|f| !f.entry && local(f))
+    {
+        return refuse(f.span, "device-stack-protector", "functions with local variables");
+    }
+    if asked.independent
+        && let Some(f) = with_code().find(|f| {
+            let mut named = false;
+            lower::layout::for_each_symbol(f, &mut |s| {
+                named |= !matches!(s, Symbol::Var(v) if in_frame(module, v))
+            });
+            named
+        })
+    {
+        return refuse(
+            f.span,
+            "position-independent-code",
+            "objects whose code has addresses of variables or functions",
+        );
+    }
+    let tensor = |s: &ptx::Stmt| matches!(s, ptx::Stmt::Inst(i) if i.op == ptx::Op::tcgen05);
+    if asked.tensor_memory
+        && let Some(f) = with_code().find(|f| f.body.iter().flat_map(|b| &b.stmts).any(tensor))
+    {
+        return refuse(f.span, "g-tensor-memory-access-check", "code that uses tensor memory");
+    }
+    None
+}
+
+/// Whether nothing is left to the linker about the variable's address.
+fn in_frame(module: &Module, v: VarId) -> bool {
+    matches!(module.vars[v].space, Space::Local | Space::Param | Space::Reg)
+}

@@ -1,0 +1,126 @@
+//! Options that add code or facts to the output, and those that are refused where they would have to (`docs/options.md` has what
+//! ptxas does with each).
+
+use contract::Contract;
+use cubin::attrs::Attr;
+use cubin::read::{Image, read};
+use oxptxas::listing::{self, Style};
+use sass::Target;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+fn probe(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../xtask/src/options/probes").join(name)
+}
+
+fn run(args: &[&str], input: &str, output: &Path) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_oxptxas"));
+    command.args(args).arg(probe(input)).arg("-o").arg(output).env_remove("MAKEFLAGS").output().unwrap()
+}
+
+/// What comes of a probe, after the contract has taken it.
+fn made(args: &[&str], input: &str) -> Image {
+    let dir = tempfile::tempdir().unwrap();
+    let output = dir.path().join("out.cubin");
+    let made = run(args, input, &output);
+    assert!(made.status.success(), "{args:?}: {}", String::from_utf8_lossy(&made.stderr));
+    let bytes = std::fs::read(output).unwrap();
+    let findings = Contract::built_in().check(&bytes).unwrap();
+    assert!(findings.is_empty(), "{args:?}: {}", findings[0]);
+    read(&bytes).unwrap()
+}
+
+/// The instructions of a kernel.
+fn listed(image: &Image, kernel: &str) -> Vec<String> {
+    let mut text = String::new();
+    let target = Target::new(image.sm).unwrap();
+    listing::write(&mut text, &image.kernels[kernel].code, target, Style::default(), &mut 0);
+    text.lines().map(|l| l.rsplit_once("*/").map_or(l, |(_, text)| text).trim().to_string()).collect()
+}
+
+#[test]
+fn frames_are_checked_against_the_stack() {
+    for (arch, level) in [("-arch=sm_75", "-O3"), ("-arch=sm_90", "-O0"), ("-arch=sm_120", "-O3")] {
+        let image = made(&[arch, level, "-sp-bounds-check"], "rich.ptx");
+        let code = listed(&image, "second");
+        let trap = code.iter().position(|i| i.contains("BPT.TRAP 0x1")).unwrap();
+        assert!(code[trap - 2].contains("ISETP.GE.U32.AND P0, PT, R1, R0, PT"), "{code:?}");
+        assert!(code[trap - 1].contains("@P0 BRA"), "{code:?}");
+        // At -O0 they always are, as by ptxas.
+        let plain = made(&[arch, level], "rich.ptx");
+        assert_eq!(listed(&plain, "second").iter().any(|i| i.contains("BPT")), level == "-O0");
+    }
+}
+
+#[test]
+fn errors_become_visible_before_every_exit() {
+    for (arch, cluster) in [("-arch=sm_75", false), ("-arch=sm_90", true), ("-arch=sm_121", true)] {
+        let image = made(&[arch, "-make-errors-visible-at-exit"], "rich.ptx");
+        for name in image.kernels.keys() {
+            let code = listed(&image, name);
+            let exits: Vec<usize> = (0..code.len()).filter(|i| code[*i].contains("EXIT")).collect();
+            assert!(!exits.is_empty());
+            for at in exits {
+                let before = at - usize::from(cluster);
+                assert!(code[before - 1].contains("ERRBAR"), "{name}: {code:?}");
+                assert_eq!(code[at - 1].contains("CGAERRBAR"), cluster, "{name}: {code:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn threads_sleep_before_they_write() {
+    for arch in ["-arch=sm_75", "-arch=sm_90", "-arch=sm_120"] {
+        let image = made(&[arch, "-sanitize=threadsteer"], "rich.ptx");
+        for (name, kernel) in &image.kernels {
+            let code = listed(&image, name);
+            let count = |what: &[&str]| code.iter().filter(|i| what.iter().any(|w| i.contains(w))).count();
+            let writes = count(&["STG", "STS", "ATOM", "RED."]);
+            assert!(writes > 0 && count(&["NANOSLEEP.RAND"]) >= writes, "{name}: {code:?}");
+            assert!(kernel.attributes.iter().any(|(a, _)| *a == Attr::Sanitize as u8));
+        }
+    }
+}
+
+#[test]
+fn registers_are_stated_in_words() {
+    let image = made(&["-arch=sm_90", "-annotate"], "k.ptx");
+    let kernel = &image.kernels["k"];
+    let (_, text) = kernel.attributes.iter().find(|(a, _)| *a == Attr::Annotations as u8).unwrap();
+    // The branch to itself behind the exit does not count.
+    let used = 1 + listed(&image, "k").iter().position(|i| i.starts_with("EXIT")).unwrap();
+    let words = format!("instr/R-regs: {used} instructions, {} R-regs", kernel.registers);
+    let text = String::from_utf8_lossy(text);
+    assert!(text.contains(&words), "{text}; {words}; {:?}", listed(&image, "k"));
+}
+
+#[test]
+fn what_is_not_built_is_refused_without_a_file() {
+    for (args, input) in [
+        (&["-g"][..], "k.ptx"),
+        (&["-sanitize=memcheck"], "k.ptx"),
+        (&["-astoolspatch"], "k.ptx"),
+        (&["-c", "-pic=true"], "rich.ptx"),
+        (&["-c", "-device-stack-protector=true"], "functions.ptx"),
+        (&["-arch=sm_90", "--blocks-are-clusters=true"], "k.ptx"),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let output = dir.path().join("out.cubin");
+        let refused = run(args, input, &output);
+        assert_eq!(refused.status.code(), Some(255), "{args:?}");
+        assert!(!refused.stderr.is_empty() && !output.exists(), "{args:?}");
+    }
+}
+
+#[test]
+fn ptx_on_the_command_line() {
+    let dir = tempfile::tempdir().unwrap();
+    let (by_file, by_text) = (dir.path().join("a"), dir.path().join("b"));
+    assert!(run(&[], "k.ptx", &by_file).status.success());
+    let text = std::fs::read_to_string(probe("k.ptx")).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_oxptxas"));
+    assert!(command.arg("-ias").arg(text).arg("-o").arg(&by_text).status().unwrap().success());
+    let code = |path: &Path| read(&std::fs::read(path).unwrap()).unwrap().kernels["k"].code.clone();
+    assert_eq!(code(&by_file), code(&by_text));
+}
