@@ -309,7 +309,10 @@ pub fn lower(func: &Function, mut frame_bytes: u32) -> Result<Machine, Error> {
                 let swap = if next == Some(taken) {
                     taken != fall
                 } else {
-                    next != Some(fall) && layout.is_exit[fall]
+                    // Where neither follows, an exit comes first, but for a loop's: most rounds go back.
+                    let back = |t: Block| layout.start[t] <= layout.start[layout.order[k]];
+                    let exit = |t: Block| layout.is_exit[t];
+                    next != Some(fall) && if exit(fall) { !back(taken) } else { exit(taken) && back(fall) }
                 };
                 let (t, f, not) = if swap { (fall, taken, !*not) } else { (taken, fall, *not) };
                 let guard = Guard { pred, not };
