@@ -2,8 +2,8 @@
 
 use crate::code::{files, jobs, own_target};
 use crate::statements::{Verdict, compile_parts};
-use contract::mine::{check, count, held_out, load, tables};
-use contract::{Contract, RULES};
+use contract::mine::{check, count, extend, held_out, load, tables};
+use contract::{Contract, RULES, Table};
 use rayon::prelude::*;
 use sass::Target;
 use std::path::{Path, PathBuf};
@@ -25,6 +25,9 @@ pub struct Options {
     /// Check the cubins; write nothing.
     #[arg(long)]
     check: bool,
+    /// Add to the tables what the cubins show, in place of writing them anew.
+    #[arg(long)]
+    add: bool,
     /// Compile PTX (kernels/ for all targets, other files for their own) and check our cubins.
     #[arg(long)]
     ours: bool,
@@ -87,7 +90,14 @@ pub fn run(root: &Path, options: &Options) -> Result<(), String> {
         return held_out(&cubins, &always, options.folds.max(2), options.examples);
     }
     let (counts, files, instructions) = count(&cubins);
-    for (rule, table) in RULES.iter().zip(tables(counts)) {
+    let mined = if options.add {
+        let mut old = RULES.iter().map(|r| Table::parse(r.built_in())).collect::<Result<Vec<_>, _>>()?;
+        println!("{} observations are new", extend(&mut old, counts));
+        old
+    } else {
+        tables(counts)
+    };
+    for (rule, table) in RULES.iter().zip(mined) {
         let path = root.join(format!("crates/contract/tables/{}.txt", rule.name()));
         let text = table.print();
         println!("{}: {} rows, {} bytes", path.display(), table.len(), text.len());

@@ -35,6 +35,23 @@ pub fn tables(counts: Vec<Counts>) -> Vec<Table> {
     RULES.iter().zip(counts).map(|(rule, counts)| Table::new(rule.digest(counts))).collect()
 }
 
+/// Adds to tables what more files show, and says how many observations were new.
+pub fn extend(tables: &mut [Table], counts: Vec<Counts>) -> usize {
+    let mut new = 0;
+    for ((rule, table), counts) in RULES.iter().zip(tables).zip(counts) {
+        let judge = rule.learn(table);
+        let mut counts: Vec<_> = counts.0.into_iter().collect();
+        counts.sort_unstable();
+        for ((family, observation), times) in counts {
+            if judge.judge(family, &observation).is_some() {
+                rule.extend(table, family, &observation, times);
+                new += 1;
+            }
+        }
+    }
+    new
+}
+
 /// Findings by class: the rule, and what was found.
 #[derive(Default)]
 struct Classes(BTreeMap<(&'static str, String), (usize, Vec<String>)>);

@@ -80,6 +80,21 @@ impl Table {
         let rows = self.0.iter().filter(move |(_, r)| r.families & family.bit() != 0);
         rows.map(|(text, r)| (text.as_str(), r.count))
     }
+    /// Adds what a family shows.
+    pub fn add(&mut self, family: Family, observation: &str, times: u64) {
+        let row = self.0.entry(observation.to_string()).or_default();
+        row.families |= family.bit();
+        row.count += times;
+    }
+    /// Takes back that a family shows it.
+    pub fn forget(&mut self, family: Family, observation: &str) {
+        if let Some(row) = self.0.get_mut(observation) {
+            row.families &= !family.bit();
+            if row.families == 0 {
+                self.0.remove(observation);
+            }
+        }
+    }
     /// How many rows there are.
     pub fn len(&self) -> usize {
         self.0.len()

@@ -30,6 +30,16 @@ pub(super) fn digest(counts: Counts) -> Counts {
     kept
 }
 
+/// What was not there once is no longer said to be there always.
+pub(super) fn extend(table: &mut Table, family: Family, text: &str, times: u64) {
+    let Some((what, list)) = parts(text) else { return table.add(family, text, times) };
+    let there: Vec<&str> = list.collect();
+    let begins = format!("{what} always ");
+    let wrong = |row: &&str| row.strip_prefix(&begins).is_some_and(|one| !there.contains(&one));
+    let wrong: Vec<String> = table.of(family).map(|r| r.0).filter(wrong).map(String::from).collect();
+    wrong.iter().for_each(|row| table.forget(family, row));
+}
+
 fn parts(text: &str) -> Option<(&str, impl Iterator<Item = &str>)> {
     let (what, list) = text.split_once(": ").or_else(|| Some((text.strip_suffix(':')?, "")))?;
     Some((what, list.split(' ').filter(|s| !s.is_empty())))
@@ -66,6 +76,17 @@ impl Judge for Always {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_more_file_may_show_that_it_is_not_always_so() {
+        let family = Family::of(90);
+        let mut counts = Counts::default();
+        counts.add(family, "above X: A B", 40);
+        let mut table = Table::new(digest(counts));
+        extend(&mut table, family, "above X: B", 1);
+        assert_eq!(Always::new(&table).judge(family, "above X: B"), None);
+        assert!(Always::new(&table).judge(family, "above X: A").is_some());
+    }
 
     #[test]
     fn what_was_missing_once_is_not_always_there() {

@@ -2,7 +2,7 @@
 
 use super::always::{self, Always};
 use super::{Judge, Rule, Seen};
-use crate::{Counts, File, Kernel, Place, Table};
+use crate::{Counts, Family, File, Kernel, Place, Table};
 use sass::{Opcode, Operand, Reg, RegFile, Role};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -169,6 +169,9 @@ impl Rule for Attributes {
         let says =
             |text: &str| !text.contains(" omits ") || lists.contains(&text.replace(" omits ", " lists "));
         always::digest(Counts(counts.0.into_iter().filter(|((_, text), _)| says(text)).collect()))
+    }
+    fn extend(&self, table: &mut Table, family: Family, observation: &str, times: u64) {
+        always::extend(table, family, observation, times);
     }
     fn learn(&self, table: &Table) -> Box<dyn Judge> {
         Box::new(Lists(Seen::new(table), Always::new(table)))

@@ -83,6 +83,20 @@ impl Rule for ControlFields {
         }
         kept
     }
+    fn extend(&self, table: &mut Table, family: Family, observation: &str, times: u64) {
+        let Some((op, n)) = stall(observation) else { return table.add(family, observation, times) };
+        let begins = format!("{op} stall ");
+        let old = table.of(family).find(|r| r.0.starts_with(&begins)).map(|r| r.0.to_string());
+        let range = old.as_deref().and_then(|row| row.strip_prefix(&begins)?.split_once(" to "));
+        let (least, most) = match range {
+            Some((least, most)) => (least.parse().unwrap_or(n).min(n), most.parse().unwrap_or(n).max(n)),
+            None => (n, n),
+        };
+        if let Some(old) = old {
+            table.forget(family, &old);
+        }
+        table.add(family, &format!("{begins}{least} to {most}"), times);
+    }
     fn learn(&self, table: &Table) -> Box<dyn Judge> {
         let mut stalls = HashMap::new();
         for family in Family::all() {

@@ -25,6 +25,10 @@ pub trait Rule: Sync {
     fn digest(&self, counts: Counts) -> Counts {
         counts
     }
+    /// Puts into its table an observation of the reference compiler's that the table finds new.
+    fn extend(&self, table: &mut Table, family: Family, observation: &str, times: u64) {
+        table.add(family, observation, times);
+    }
     /// Takes a table in.
     fn learn(&self, table: &Table) -> Box<dyn Judge> {
         Box::new(Seen::new(table))

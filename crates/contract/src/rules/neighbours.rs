@@ -2,7 +2,7 @@
 
 use super::always::{self, Always};
 use super::{Judge, Rule};
-use crate::{Counts, File, Item, Kernel, Place, Table};
+use crate::{Counts, Family, File, Item, Kernel, Place, Table};
 use sass::{Inst, Opcode};
 use std::collections::BTreeSet;
 
@@ -74,6 +74,9 @@ impl Rule for Neighbours {
     }
     fn digest(&self, counts: Counts) -> Counts {
         always::digest(counts)
+    }
+    fn extend(&self, table: &mut Table, family: Family, observation: &str, times: u64) {
+        always::extend(table, family, observation, times);
     }
     fn learn(&self, table: &Table) -> Box<dyn Judge> {
         Box::new(Always::new(table))
