@@ -54,6 +54,8 @@ pub enum Attr {
     AtEntryFragments = 0x4f,
     /// Tensor memory of one block; a bare flag.
     Tcgen05OneCtaUsed = 0x51,
+    /// Tensor memory of a pair of blocks; a bare flag.
+    Tcgen05TwoCtaUsed = 0x52,
     SparseMmaMask = 0x50,
     /// Errors are made visible where threads exit; a bare flag.
     GenErrbarAtExit = 0x53,

@@ -7,6 +7,20 @@ use crate::{Kernel, Mbarrier, MbarrierKind};
 /// The name that the tool note gives; the note's second string says which release's output this resembles.
 const TOOL: &str = "oxptxas";
 
+/// The variable that the system keeps at 0x40 of the shared memory of every block on sm_110, and its bytes; tensor memory's words
+/// stand behind it.
+pub(crate) const WAR_VARIABLE: (&str, u64) = ("__nv_reservedSMEM_gb10b_war_var", 0x80);
+
+/// Whether blocks have it.
+pub(crate) fn has_war_variable(sm: u8) -> bool {
+    sm == 110
+}
+
+/// Where the words of tensor memory begin in the shared memory of a block, and their bytes.
+pub(crate) fn partition(sm: u8) -> (u64, u64) {
+    (0x40 + if has_war_variable(sm) { WAR_VARIABLE.1 } else { 0 }, 0x20)
+}
+
 /// The note that names the tool: a table of string offsets, then the strings.
 pub(crate) fn tkinfo(tool: Option<&str>, options: &str) -> Vec<u8> {
     let strings = [
@@ -91,7 +105,7 @@ pub(crate) fn kernel_attributes(sm: u8, k: &Kernel, bank_symbol: Option<u32>, ex
     }
     if k.facts.allocates_tensor_memory {
         // What the driver sets up at the entry: words that tell which columns are taken.
-        a.words(Attr::AtEntryFragments, &[6]);
+        a.words(Attr::AtEntryFragments, &[if k.facts.tensor_memory_of_pairs { 7 } else { 6 }]);
     }
     if sm == 110 || k.facts.allocates_tensor_memory {
         a.flag(Attr::ReservedSmemUsed);
@@ -108,7 +122,9 @@ pub(crate) fn kernel_attributes(sm: u8, k: &Kernel, bank_symbol: Option<u32>, ex
     if modern {
         a.half(Attr::SparseMmaMask, 0);
     }
-    if k.facts.tensor_memory {
+    if k.facts.tensor_memory_of_pairs {
+        a.flag(Attr::Tcgen05TwoCtaUsed);
+    } else if k.facts.tensor_memory {
         a.flag(Attr::Tcgen05OneCtaUsed);
     }
     if k.facts.wmma {

@@ -182,8 +182,10 @@ pub struct CodeFacts {
     pub ctaid_z: bool,
     /// Whether the number of registers is changed.
     pub reconfigures: bool,
-    /// Whether it uses tensor memory.
+    /// Whether it uses tensor memory of its own; loads and stores alone do not say whose it is.
     pub tensor_memory: bool,
+    /// Whether that is tensor memory of a pair of blocks.
+    pub tensor_memory_of_pairs: bool,
     /// Whether it takes or gives back some.
     pub allocates_tensor_memory: bool,
     /// Whether it says that it takes no more.

@@ -3,13 +3,16 @@
 
 use crate::Kernel;
 use crate::attrs::{Attr, Attrs};
-use crate::common::{compat, cuinfo, kernel_attributes, tkinfo};
+use crate::common::{WAR_VARIABLE, compat, cuinfo, has_war_variable, kernel_attributes, tkinfo};
 use crate::elf::{Section, Strings, Symbol, relocatable, symbol_table};
 use crate::frames::{self, Entry, Returns};
 use crate::lines::{Lines, program};
 use crate::write::zeros;
 use object::elf;
 use std::collections::{BTreeMap, BTreeSet};
+
+/// The section of shared memory that the system keeps.
+const RESERVED: &str = ".nv.shared.reserved.0";
 
 /// Section types of CUDA's own (observed, ptxas 13.0.88 -c).
 mod kind {
@@ -19,6 +22,8 @@ mod kind {
     pub(super) const GLOBAL: u32 = 0x7000_0007;
     pub(super) const GLOBAL_INIT: u32 = 0x7000_0008;
     pub(super) const SHARED: u32 = 0x7000_000a;
+    /// Shared memory that the system keeps.
+    pub(super) const RESERVED_SHARED: u32 = 0x7000_0015;
     /// Of bank 0; that of bank n is n more.
     pub(super) const CONSTANT: u32 = 0x7000_0064;
     pub(super) const COMPAT: u32 = 0x7000_0086;
@@ -435,6 +440,12 @@ impl<'o> Writer<'o> {
             s.no_bits = true;
             self.add(s);
         }
+        if has_war_variable(o.sm) {
+            let mut s = Section::new(RESERVED, kind::RESERVED_SHARED, ALLOC | WRITE, 16, Vec::new());
+            s.nobits = WAR_VARIABLE.1;
+            s.no_bits = true;
+            self.add(s);
+        }
         if modern {
             bank0(self);
         }
@@ -544,6 +555,12 @@ impl<'o> Writer<'o> {
         if self.modern() {
             let (reserved, cap) = if o.sm >= 100 { (0x40, 0x400) } else { (0, 0) };
             globals.push(weak(".nv.reservedSmem.offset0", reserved, 4));
+            if has_war_variable(o.sm) {
+                let n = self.number(RESERVED) as u16;
+                // Its alignment in place of an address, as of any variable that the linker places.
+                let (name, bytes) = WAR_VARIABLE;
+                globals.push(symbol(name, elf::STB_WEAK, CUDA_OBJECT, 0xa0, n, 16, bytes));
+            }
             let shared = o.variables.iter().any(|v| matches!(v.place, Place::Shared(_)));
             if cap != 0 && shared {
                 globals.push(weak(".nv.reservedSmem.cap", cap, 4));

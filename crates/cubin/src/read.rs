@@ -100,6 +100,8 @@ const OLD_ABI: u8 = 0x33;
 const STO_ENTRY: u8 = 0x10;
 /// `sh_type` of shared memory in relocatable files: a size without bytes, like `SHT_NOBITS`.
 const SHT_CUDA_SHARED: u32 = 0x7000_000a;
+/// The same of what the system keeps.
+const SHT_CUDA_RESERVED_SHARED: u32 = 0x7000_0015;
 /// The bytes that all variables together may have.
 const MOST_GLOBAL: u64 = 1 << 31;
 
@@ -133,7 +135,7 @@ pub fn read(data: &[u8]) -> Result<Image, String> {
     for (i, s) in sections.enumerate() {
         let name = section_name(i.0);
         sizes.insert(name.clone(), s.sh_size(LE));
-        if !matches!(s.sh_type(LE), elf::SHT_NOBITS | SHT_CUDA_SHARED) {
+        if !matches!(s.sh_type(LE), elf::SHT_NOBITS | SHT_CUDA_SHARED | SHT_CUDA_RESERVED_SHARED) {
             // A few headers may name the same bytes again and again.
             unread = unread.checked_sub(s.sh_size(LE)).ok_or("sections that are larger than the file")?;
             contents.insert(name, s.data(LE, data).map_err(|e| e.to_string())?.to_vec());

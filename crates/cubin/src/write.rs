@@ -1,7 +1,7 @@
 //! The writer.
 
 use crate::attrs::{Attr, Attrs};
-use crate::common::{compat, cuinfo, kernel_attributes, tkinfo};
+use crate::common::{compat, cuinfo, has_war_variable, kernel_attributes, partition, tkinfo};
 use crate::elf::{Section, Strings, Symbol, file, symbol_table};
 use crate::frames::{self, Entry, Returns};
 use crate::lines;
@@ -252,12 +252,14 @@ impl Writer<'_> {
                 continue;
             }
             if modern {
+                let (partition, bytes) = partition(c.sm);
                 let size = match c.kernels.iter().any(|k| k.facts.allocates_tensor_memory) {
-                    true => 0x60,
-                    false if c.sm >= 100 => 0x40,
+                    true => partition + bytes,
+                    false if c.sm >= 100 => partition,
                     false => 0,
                 };
-                self.add(empty(".nv.shared.reserved.0", ALLOC | WRITE, 1, size));
+                let align = if has_war_variable(c.sm) { 16 } else { 1 };
+                self.add(empty(".nv.shared.reserved.0", ALLOC | WRITE, align, size));
             }
             if globals(false).next().is_some() {
                 let size = self.global_offsets(false)?.1;

@@ -54,6 +54,7 @@ mod stack;
 mod statement;
 mod surface;
 mod tensor_memory;
+mod tensor_products;
 mod tensormap;
 mod texture;
 mod types;

@@ -1,7 +1,5 @@
-//! `tcgen05` of one block: tensor memory is given out by code over words of shared memory that the system keeps, as ptxas
-//! 13.0.88 does it; loads and stores are of a warp, products of one thread each.
-//!
-//! Pairs of blocks (`.cta_group::2`), shifts, lanes that are disabled and masks of columns are not supported yet.
+//! `tcgen05` but for products: tensor memory is given out by code over words of shared memory that the system keeps, as ptxas
+//! 13.0.88 does it (docs/tensor-memory.md); loads and stores are of a warp, what moves matrices of one thread each.
 
 use crate::access::{self, Access, AtomOp, Atomic, Order, Scope, Space};
 use crate::emit::{Emit, as_imm, imm, pt, rz};
@@ -12,16 +10,21 @@ use ori::{ALWAYS, Builder, Macro, Name, Operand, Terminator, Value, operand};
 use ptx::{Mod as M, VectorElem};
 use sass::{Mod, Opcode, Reg, RegFile, SpecialReg};
 
-/// Where the words begin in shared memory that say what is given out.
-const PARTITION: i32 = 0x40;
+// Words from where those begin in shared memory that say what is given out.
+/// The barrier by which the blocks of a pair take turns.
+const TURN: i32 = 8;
+/// How often this block had its turn: the lowest bit is the phase of the barrier that it waits for.
+const TURNS: i32 = 0x10;
 /// The slots of 32 columns that are given out, one bit each.
-const TAKEN: i32 = PARTITION + 0x14;
+const TAKEN: i32 = 0x14;
 /// Those at which an allocation begins.
-const STARTS: i32 = PARTITION + 0x18;
+const STARTS: i32 = 0x18;
 /// Whether the block may take no more.
-const RELINQUISHED: i32 = PARTITION + 0x1c;
+const RELINQUISHED: i32 = 0x1c;
 /// Nanoseconds until a block asks again for columns that others have.
 const RETRY: u32 = 0x64;
+/// Nanoseconds that a block waits at most for the other of its pair before it looks again.
+const WAIT: u32 = 10_000_000;
 
 /// An access of so many bytes to shared memory.
 fn shared(size: u8) -> Access {
@@ -37,21 +40,19 @@ fn shared(size: u8) -> Access {
     }
 }
 
-fn urz() -> Operand {
+pub(crate) fn urz() -> Operand {
     operand(Name::Phys(Reg::URZ))
 }
 
 impl Lower<'_, '_> {
     /// `tcgen05`.
     pub(crate) fn tensor_memory(&mut self, inst: &Statement<'_>) -> Result<()> {
-        // On sm_110 the words that say what is given out lie elsewhere, behind others that nothing is known of.
-        let gives_out = [M::alloc, M::dealloc, M::relinquish_alloc_permit];
-        let elsewhere = self.sm() == 110 && gives_out.iter().any(|m| inst.plain.has(*m));
-        if self.opts.relocatable || elsewhere || inst.plain.has(M::cta_group_2) {
+        if self.opts.relocatable {
             return self.unsupported(inst);
         }
-        inst.moot(&[M::cta_group_1, M::b32, M::b64, M::shared_cta, M::shared_cluster]);
+        inst.moot(&[M::cta_group_1, M::cta_group_2, M::b32, M::b64, M::shared_cta, M::shared_cluster]);
         self.branch_around(|l| match () {
+            () if inst.has(M::alloc) && inst.plain.has(M::cta_group_2) => l.take_columns_of_pair(inst),
             () if inst.has(M::alloc) => l.take_columns(inst),
             () if inst.has(M::dealloc) => l.give_columns_back(inst),
             () if inst.has(M::relinquish_alloc_permit) => l.relinquish(),
@@ -71,6 +72,7 @@ impl Lower<'_, '_> {
             () if inst.has(M::commit) => l.commit_tensor(inst),
             () if inst.has(M::mma) => l.multiply_tensor(inst),
             () if inst.has(M::cp) => l.copy_to_tensor(inst),
+            () if inst.has(M::shift) => l.shift_tensor(inst),
             () => l.unsupported(inst),
         })
     }
@@ -80,10 +82,15 @@ impl Lower<'_, '_> {
         self.b.guarded(ALWAYS, Opcode::WARPSYNC, &[], &[pt(), imm(!0)], &[]);
     }
 
+    /// Where the words begin that say what is given out: on sm_110 behind a variable of the driver's.
+    fn partition(&self) -> i32 {
+        if self.sm() == 110 { 0xc0 } else { 0x40 }
+    }
+
     /// A word of the block's own shared memory.
     fn reserved_word(&mut self, at: i32) -> Operand {
         let base = self.shared_window().map(Name::Val);
-        access::Address { base, wide: false, offset: at }.operand(None)
+        access::Address { base, wide: false, offset: self.partition() + at }.operand(None)
     }
 
     fn branch(&mut self, cond: Value, then: ori::Block, other: ori::Block) {
@@ -121,21 +128,34 @@ impl Lower<'_, '_> {
         let bits = operand(self.b.reg(&bits));
         let mods: &'static [Mod] = match op {
             Mod::OR => &[Mod::OR],
+            Mod::XOR => &[Mod::XOR],
             _ => &[Mod::AND],
         };
         let change = Atomic { space: Space::Shared, op: AtomOp::Arith(mods), words: 1, scope: Scope::Cta };
         access::atom(&mut self.b, &change, address, &[bits], ALWAYS, None);
     }
 
-    fn take_columns(&mut self, inst: &Statement<'_>) -> Result<()> {
+    /// The address that the first column goes to, and the number of slots.
+    fn asked_columns(&mut self, inst: &Statement<'_>) -> Result<(Operand, Operand)> {
         let to = self.addr_operand(&inst.operands[0])?;
         let to = self.address(inst, to, Space::Shared, false)?;
         let columns = self.src(&inst.operands[1], Ty::U32)?.low();
-        self.together();
+        Ok((to, columns))
+    }
+
+    fn slots(&mut self, columns: Operand) -> Operand {
+        match as_imm(&columns) {
+            Some(n) => imm(n >> 5),
+            None => operand(self.b.shr(false, columns, imm(5))),
+        }
+    }
+
+    /// Goes to `done` with a trap where the block said that it takes no more.
+    fn refuse_after_relinquishing(&mut self, to: Operand, done: ori::Block) {
         let flag = self.reserved_word(RELINQUISHED);
         let flag = access::load(&mut self.b, &shared(1), flag, ALWAYS, None);
         let refused = self.b.isetp(Mod::NE, false, operand(flag), rz());
-        let [misuse, ask, attempt, found, later, done] = [(); 6].map(|()| self.b.func.add_block());
+        let [misuse, ask] = [(); 2].map(|()| self.b.func.add_block());
         self.branch(refused, misuse, ask);
         self.b.block = misuse;
         let nowhere = operand(self.b.reg(&imm(!0)));
@@ -143,25 +163,21 @@ impl Lower<'_, '_> {
         self.trap();
         self.b.terminate(Terminator::Jump(Builder::call(done)));
         self.b.block = ask;
-        let slots = match as_imm(&columns) {
-            Some(n) => imm(n >> 5),
-            None => operand(self.b.shr(false, columns, imm(5))),
-        };
-        let one = self.elected();
-        self.branch(one, attempt, done);
+    }
+
+    /// One thread asks for slots until it gets them: the first.
+    fn find_slots(&mut self, slots: &Operand, mods: &[Mod]) -> Operand {
+        let [attempt, found, later] = [(); 3].map(|()| self.b.func.add_block());
+        self.b.terminate(Terminator::Jump(Builder::call(attempt)));
         self.b.block = attempt;
-        let count = self.uniform_one(&slots);
+        let count = self.uniform_one(slots);
         let (got, first) = (self.b.func.add_value(RegFile::UP, 1), self.b.func.add_value(RegFile::UR, 1));
         self.b.inst(
             Opcode::DEPBAR,
             &[Mod::LE],
             &[Operand::Scoreboard(0), Operand::Imm(0x36), Operand::ScoreboardSet(0)],
         );
-        self.b.inst(
-            Opcode::UTCATOMSWS_FIND,
-            &[Mod::FIND_AND_SET, Mod::ALIGN],
-            &[operand(got), operand(first), operand(count)],
-        );
+        self.b.inst(Opcode::UTCATOMSWS_FIND, mods, &[operand(got), operand(first), operand(count)]);
         // One in the second source, where an immediate may stand.
         let missed = crate::emit::not(got);
         let got = self.b.def(Opcode::USEL, &[], &[urz(), Operand::Imm(1), missed]);
@@ -172,6 +188,11 @@ impl Lower<'_, '_> {
         self.b.inst(Opcode::NANOSLEEP, &[], &[Operand::Imm(RETRY)]);
         self.b.terminate(Terminator::Jump(Builder::call(attempt)));
         self.b.block = found;
+        operand(first)
+    }
+
+    /// Notes in the system's words which slots are taken.
+    fn note_slots(&mut self, first: Operand, slots: Operand) {
         let bits = match as_imm(&slots) {
             Some(n) => operand(self.b.reg(&imm(((1u64 << n.min(32)) - 1) as u32))),
             None => {
@@ -180,17 +201,146 @@ impl Lower<'_, '_> {
                 operand(self.b.iadd(operand(above), imm(!0)))
             }
         };
-        let taken = self.b.shl(bits, operand(first));
+        let taken = self.b.shl(bits, first);
         let one = operand(self.b.reg(&imm(1)));
-        let start = self.b.shl(one, operand(first));
+        let start = self.b.shl(one, first);
         self.change_reserved(TAKEN, Mod::OR, operand(taken));
         self.change_reserved(STARTS, Mod::OR, operand(start));
-        let column = operand(self.b.shl(operand(first), imm(5)));
+    }
+
+    fn take_columns(&mut self, inst: &Statement<'_>) -> Result<()> {
+        let (to, columns) = self.asked_columns(inst)?;
+        self.together();
+        let [alone, done] = [(); 2].map(|()| self.b.func.add_block());
+        self.refuse_after_relinquishing(to, done);
+        let slots = self.slots(columns);
+        let one = self.elected();
+        self.branch(one, alone, done);
+        self.b.block = alone;
+        let first = self.find_slots(&slots, &[Mod::FIND_AND_SET, Mod::ALIGN]);
+        self.note_slots(first, slots);
+        let column = operand(self.b.shl(first, imm(5)));
         access::store(&mut self.b, &shared(4), to, column, ALWAYS);
         self.b.terminate(Terminator::Jump(Builder::call(done)));
         self.b.block = done;
         self.together();
         Ok(())
+    }
+
+    /// The same columns of both blocks of a pair. The one of even rank finds them and sends the first slot to the other, whose
+    /// barrier counts the bytes; the other answers at the barrier of the first, so that neither is a turn ahead.
+    fn take_columns_of_pair(&mut self, inst: &Statement<'_>) -> Result<()> {
+        let (to, columns) = self.asked_columns(inst)?;
+        self.together();
+        let [even, odd, alone_even, alone_odd, done] = [(); 5].map(|()| self.b.func.add_block());
+        self.refuse_after_relinquishing(to, done);
+        let slots = self.slots(columns);
+        let rank = self.b.def(Opcode::S2R, &[], &[Operand::Special(SpecialReg::SR_CgaCtaId)]);
+        let peer = self.b.lop3(operand(rank), imm(1), rz(), 0x3c);
+        let parity = self.b.and(operand(rank), imm(1));
+        let first_of_pair = self.b.isetp(Mod::NE, false, operand(parity), imm(1));
+        let Operand::Addr { base, offset, .. } = to else { return self.unsupported(inst) };
+        let base = base.map_or_else(rz, operand);
+        let place = if offset == 0 { self.b.reg(&base) } else { self.b.iadd(base, imm(offset as u32)) };
+        let window = self.shared_window().map_or_else(rz, operand);
+        let turn = self.b.iadd(window, imm((self.partition() + TURN) as u32));
+        let theirs = |l: &mut Self, word: Value| l.b.prmt(operand(peer), imm(0x654), operand(word));
+        self.branch(first_of_pair, even, odd);
+
+        self.b.block = even;
+        let one = self.elected();
+        self.branch(one, alone_even, done);
+        self.b.block = alone_even;
+        let first = self.find_slots(&slots, &[Mod::_2CTA, Mod::FIND_AND_SET, Mod::ALIGN]);
+        self.wait_for_turn();
+        let (their_turn, their_place) = (theirs(self, turn), theirs(self, place));
+        let bytes = operand(self.b.reg(&imm(4)));
+        let arrive = [Mod::ARRIVE, Mod::TRANS64, Mod::RED];
+        self.b.inst(Opcode::SYNCS_ARRIVE, &arrive, &[rz(), Self::turn_at(their_turn, 0), bytes]);
+        let column = operand(self.b.shl(first, imm(5)));
+        access::store(&mut self.b, &shared(4), to, column, ALWAYS);
+        let there = self.b.collect(&[operand(their_place), operand(their_turn)]);
+        let there = Operand::Addr {
+            desc: None,
+            base: Some(Name::Val(there)),
+            width: sass::AddrWidth::R64,
+            uniform: None,
+            offset: 0,
+        };
+        self.b.inst(Opcode::STAS, &[], &[there, first]);
+        self.note_slots(first, slots);
+        self.count_turn();
+        self.b.terminate(Terminator::Jump(Builder::call(done)));
+
+        self.b.block = odd;
+        self.together();
+        let one = self.elected();
+        self.branch(one, alone_odd, done);
+        self.b.block = alone_odd;
+        self.wait_for_turn();
+        let first = access::load(&mut self.b, &shared(4), to, ALWAYS, None);
+        let first = operand(first);
+        let their_turn = theirs(self, turn);
+        let column = operand(self.b.shl(first, imm(5)));
+        access::store(&mut self.b, &shared(4), to, column, ALWAYS);
+        self.note_slots(first, slots);
+        let answer = [Mod::ARRIVE, Mod::TRANS64, Mod::RED, Mod::A1T0];
+        self.b.inst(Opcode::SYNCS_ARRIVE, &answer, &[rz(), Self::turn_at(their_turn, 0), rz()]);
+        self.count_turn();
+        self.b.terminate(Terminator::Jump(Builder::call(done)));
+        self.b.block = done;
+        self.together();
+        Ok(())
+    }
+
+    /// A barrier at so many bytes from an address.
+    fn turn_at(base: Value, offset: i32) -> Operand {
+        Operand::Addr {
+            desc: None,
+            base: Some(Name::Val(base)),
+            width: sass::AddrWidth::R32,
+            uniform: Some(Name::Phys(Reg::URZ)),
+            offset,
+        }
+    }
+
+    /// Waits until the other block of the pair has had its turn.
+    fn wait_for_turn(&mut self) {
+        let turns = self.reserved_word(TURNS);
+        let turns = access::load(&mut self.b, &shared(4), turns, ALWAYS, None);
+        let phase = operand(self.b.shl(operand(turns), imm(31)));
+        let window = self.shared_window().map_or_else(rz, operand);
+        let window = self.b.reg(&window);
+        let at = Self::turn_at(window, self.partition() + TURN);
+        let (once, again) = ([Mod::PHASECHK, Mod::TRANS64], [Mod::PHASECHK, Mod::TRANS64, Mod::TRYWAIT]);
+        let [slow, over] = [(); 2].map(|()| self.b.func.add_block());
+        let there = self.b.def_pred(Opcode::SYNCS_PHASECHK, &again, &[at, phase]);
+        self.branch(there, over, slow);
+        self.b.block = slow;
+        let there = self.b.def_pred(Opcode::SYNCS_PHASECHK, &again, &[at, phase]);
+        let guard = ori::Guard { pred: Name::Val(there), not: true };
+        self.b.guarded(guard, Opcode::NANOSLEEP, &[Mod::SYNCS], &[imm(WAIT)], &[]);
+        let later = self.b.func.add_value(RegFile::P, 1);
+        let operands = [operand(later), at, phase];
+        self.b.guarded(guard, Opcode::SYNCS_PHASECHK, &once, &operands, &[Name::Val(there)]);
+        self.branch(later, over, slow);
+        self.b.block = over;
+    }
+
+    fn count_turn(&mut self) {
+        self.change_reserved(TURNS, Mod::XOR, imm(1));
+    }
+
+    /// `tcgen05.shift`: rows of a matrix move down by one.
+    fn shift_tensor(&mut self, inst: &Statement<'_>) -> Result<()> {
+        let at = self.tensor_address(&inst.operands[0])?;
+        let mut mods = if inst.has(M::cta_group_2) { vec![Mod::_2CTA] } else { vec![] };
+        inst.has(M::down);
+        mods.push(Mod::DOWN);
+        self.one_by_one(&[at], |l, u, _| {
+            l.b.inst(Opcode::UTCSHIFT, &mods, &[Self::uniform_address(u[0])]);
+            Ok(())
+        })
     }
 
     fn give_columns_back(&mut self, inst: &Statement<'_>) -> Result<()> {
@@ -253,7 +403,7 @@ impl Lower<'_, '_> {
     }
 
     /// An address of tensor memory.
-    fn tensor_address(&mut self, o: &ptx::Operand) -> Result<Operand> {
+    pub(crate) fn tensor_address(&mut self, o: &ptx::Operand) -> Result<Operand> {
         let a = self.addr_operand(o)?;
         let base = match a.base {
             ptx::AddrBase::Reg(r) => {
@@ -380,7 +530,8 @@ impl Lower<'_, '_> {
             n if n.ends_with("b4x16_p64") => Some(Mod::U4x16P64),
             _ => None,
         });
-        let mods: Vec<Mod> = [Mod::T, Mod::S].into_iter().chain(shape).chain(format).collect();
+        let pair = inst.has(M::cta_group_2).then_some(Mod::_2CTA);
+        let mods: Vec<Mod> = [Mod::T, Mod::S].into_iter().chain(pair).chain(shape).chain(format).collect();
         let to = self.tensor_address(&inst.operands[0])?;
         let from = self.src(&inst.operands[1], Ty { bits: 64, ..Ty::B32 })?.pair();
         self.one_by_one(&[to, from.lo, from.hi], |l, u, _| {
@@ -394,177 +545,19 @@ impl Lower<'_, '_> {
         inst.has_prefix("mbarrier::arrive::one");
         let barrier = self.addr_operand(&inst.operands[0])?;
         let barrier = self.shared_word(barrier)?;
+        let pair = inst.has(M::cta_group_2).then_some(Mod::_2CTA);
         if inst.has(M::multicast_cluster) {
             let blocks = self.src(&inst.operands[1], Ty { bits: 16, ..Ty::B32 })?.low();
             let blocks = operand(self.b.and(blocks, imm(0xffff)));
+            let mods: Vec<Mod> = pair.into_iter().chain([Mod::MULTICAST]).collect();
             return self.one_by_one(&[barrier, blocks], |l, u, _| {
                 let operands = [Self::uniform_address(u[0]), urz(), operand(u[1])];
-                l.b.inst(Opcode::UTCBAR, &[Mod::MULTICAST], &operands);
+                l.b.inst(Opcode::UTCBAR, &mods, &operands);
                 Ok(())
             });
         }
         self.one_by_one(&[barrier], |l, u, _| {
-            l.b.inst(Opcode::UTCBAR, &[], &[Self::uniform_address(u[0]), urz(), urz()]);
-            Ok(())
-        })
-    }
-
-    /// The modifiers of a product that say what stays in collectors, whether it is weight-stationary, and whether A's rows
-    /// move on.
-    fn product_mods(&self, inst: &Statement<'_>) -> Result<Vec<Mod>> {
-        let kept = match inst.find(|m| m.name().strip_prefix("collector::a::")) {
-            None | Some("discard") => vec![],
-            Some("fill") => vec![Mod::A_A_KEEP],
-            Some("lastuse") => vec![Mod::A_A_REUSE],
-            Some("use") => vec![Mod::A_A_REUSE, Mod::A_KEEP],
-            _ => return self.unsupported(inst),
-        };
-        let mut mods = if inst.has(M::ashift) { vec![Mod::ASHIFT] } else { vec![] };
-        mods.extend(kept);
-        if inst.has(M::ws) {
-            mods.push(Mod::WS);
-            let Some((buffer, use_of)) = inst
-                .find(|m| m.name().strip_prefix("collector::b").map(|b| b.split_once("::")))
-                .unwrap_or(Some(("0", "discard")))
-            else {
-                return self.unsupported(inst);
-            };
-            mods.extend(match use_of {
-                "discard" => &[][..],
-                "fill" => &[Mod::B_B_KEEP],
-                "lastuse" => &[Mod::B_B_REUSE],
-                "use" => &[Mod::B_B_REUSE, Mod::B_KEEP],
-                _ => return self.unsupported(inst),
-            });
-            // The first of the words begins with `B:`.
-            mods.extend(match (buffer, use_of == "discard") {
-                ("0", _) => None,
-                ("1", true) => Some(Mod::B_BUFFER1),
-                ("2", true) => Some(Mod::B_BUFFER2),
-                ("3", true) => Some(Mod::B_BUFFER3),
-                ("1", false) => Some(Mod::BUFFER1),
-                ("2", false) => Some(Mod::BUFFER2),
-                ("3", false) => Some(Mod::BUFFER3),
-                _ => return self.unsupported(inst),
-            });
-        }
-        Ok(mods)
-    }
-
-    fn multiply_tensor(&mut self, inst: &Statement<'_>) -> Result<()> {
-        let scaled = inst.has(M::block_scale);
-        // Of 4-bit elements, a factor for each 16 columns of A; else their number follows from the kind.
-        let by_16 = inst.has_prefix("block16") | inst.has_prefix("scale_vec::4X");
-        inst.has_prefix("block32");
-        inst.has_prefix("scale_vec::");
-        let mut words: Vec<Operand> = Vec::new();
-        let d = self.tensor_address(&inst.operands[0])?;
-        words.push(d);
-        let in_tensor = matches!(inst.operands[1], ptx::Operand::Addr(_));
-        let a = words.len();
-        if in_tensor {
-            let at = self.tensor_address(&inst.operands[1])?;
-            words.push(at);
-        } else {
-            let pair = self.src(&inst.operands[1], Ty { bits: 64, ..Ty::B32 })?.pair();
-            words.extend([pair.lo, pair.hi]);
-        }
-        let b = words.len();
-        let pair = self.src(&inst.operands[2], Ty { bits: 64, ..Ty::B32 })?.pair();
-        words.extend([pair.lo, pair.hi]);
-        let e = words.len();
-        // Whether there are metadata the descriptor says, not the instruction.
-        let sparse = usize::from(inst.has(M::sp));
-        let metadata = if sparse == 1 { self.tensor_address(&inst.operands[3])? } else { imm(0) };
-        words.extend([metadata, self.src(&inst.operands[3 + sparse], Ty::U32)?.low()]);
-        let more = words.len();
-        let mut last = 4 + sparse;
-        if scaled {
-            let scales = [&inst.operands[last], &inst.operands[last + 1]];
-            for at in scales {
-                let at = self.tensor_address(at)?;
-                words.push(at);
-            }
-            last += 2;
-        }
-        let weights = inst.plain.has(M::ws);
-        let scale = match inst.operands.get(last + 1) {
-            Some(ptx::Operand::Int(n)) if !weights && !scaled && (0..16).contains(n) => *n as u32,
-            None => 0,
-            _ => return self.unsupported(inst),
-        };
-        if inst.operands.len() > last + 2 || matches!(inst.operands[last], ptx::Operand::Vector(_)) {
-            return self.unsupported(inst);
-        }
-        let kind = inst.find(|m| m.name().strip_prefix("kind::"));
-        let op = match (kind, in_tensor, scaled) {
-            (Some("f16" | "tf32"), false, false) => Opcode::UTCHMMA,
-            (Some("f16" | "tf32"), true, false) => Opcode::UTCHMMA_T,
-            (Some("i8"), false, false) => Opcode::UTCIMMA,
-            (Some("i8"), true, false) => Opcode::UTCIMMA_T,
-            (Some("f8f6f4"), false, false) => Opcode::UTCQMMA,
-            (Some("f8f6f4"), true, false) => Opcode::UTCQMMA_T,
-            (Some("mxf8f6f4"), false, true) => Opcode::UTCQMMA_SF,
-            (Some("mxf8f6f4"), true, true) => Opcode::UTCQMMA_SF_T,
-            (Some("mxf4" | "mxf4nvf4"), false, true) => Opcode::UTCOMMA,
-            (Some("mxf4" | "mxf4nvf4"), true, true) => Opcode::UTCOMMA_T,
-            _ => return self.unsupported(inst),
-        };
-        let mut mods = self.product_mods(inst)?;
-        if by_16 {
-            // Words of the instruction stand before those of its operands.
-            mods.insert(0, if self.sm() == 103 { Mod::BLOCK16 } else { Mod::_4X });
-        }
-        // Whether D counts, as a number, so that it is that of the thread whose turn it is.
-        let adds = words.len();
-        let constant = match &inst.operands[last] {
-            ptx::Operand::Int(n) => Some(*n != 0),
-            o => {
-                let p = match o {
-                    ptx::Operand::Reg(r) => operand(self.read(*r)),
-                    ptx::Operand::NotPred(r) => crate::emit::not(self.read(*r)),
-                    _ => return self.unsupported(inst),
-                };
-                let one = operand(self.b.reg(&imm(1)));
-                words.push(operand(self.b.sel(p, one, rz())));
-                None
-            }
-        };
-        self.one_by_one(&words, |l, u, _| {
-            let pair = |l: &mut Self, at: usize| {
-                l.b.def_macro(Macro::Collect, RegFile::UR, 2, &[operand(u[at]), operand(u[at + 1])])
-            };
-            let from = if in_tensor { u[a] } else { pair(l, a) };
-            let (b, e) = (pair(l, b), pair(l, e));
-            let adds = match constant {
-                Some(yes) => {
-                    Operand::Reg(sass::RegOp { not: !yes, ..sass::RegOp::plain(Name::Phys(Reg::UPT)) })
-                }
-                None => {
-                    let p = l.b.func.add_value(RegFile::UP, 1);
-                    let upt = operand(Name::Phys(Reg::UPT));
-                    l.b.inst(
-                        Opcode::UISETP,
-                        &[Mod::NE, Mod::AND],
-                        &[operand(p), upt, operand(u[adds]), urz(), upt, upt],
-                    );
-                    operand(p)
-                }
-            };
-            let mut operands = vec![
-                Self::uniform_address(from),
-                Self::uniform_address(b),
-                Self::uniform_address(u[0]),
-                Self::uniform_address(e),
-                Self::uniform_address(Name::Part(e, 1)),
-            ];
-            if scaled {
-                let scales = pair(l, more);
-                operands.extend([Self::uniform_address(scales), adds]);
-            } else {
-                operands.extend([urz(), adds, Operand::Imm(scale)]);
-            }
-            l.b.inst(op, &mods, &operands);
+            l.b.inst(Opcode::UTCBAR, pair.as_slice(), &[Self::uniform_address(u[0]), urz(), urz()]);
             Ok(())
         })
     }

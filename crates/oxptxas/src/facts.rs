@@ -59,7 +59,8 @@ pub(crate) fn code_facts(
     insts: &[Inst],
     parts: &[Part],
     elsewhere: &BTreeSet<usize>,
-    (sm, wmma): (u8, bool),
+    sm: u8,
+    said: Said,
 ) -> CodeFacts {
     let calls = |i: &Inst| matches!(i.op, Opcode::BSSY | Opcode::CALL);
     let mut meetings = elsewhere.clone();
@@ -73,13 +74,11 @@ pub(crate) fn code_facts(
         warp_wide: checks.iter().map(|k| offset_of(*k)).collect(),
         unused_bytes: unused_bytes(insts),
         spills: parts.iter().flat_map(|p| spills(insts, p)).collect(),
-        wmma,
+        wmma: said.wmma,
         ctaid_z: insts.iter().any(reads_z),
         reconfigures: insts.iter().any(|i| i.op == Opcode::USETMAXREG),
-        tensor_memory: insts.iter().any(|i| {
-            let name = i.op.name();
-            name.starts_with("UTC") || name.starts_with("LDTM") || name.starts_with("STTM")
-        }),
+        tensor_memory: said.blocks,
+        tensor_memory_of_pairs: said.pairs,
         allocates_tensor_memory: insts
             .iter()
             .any(|i| matches!(i.op, Opcode::UTCATOMSWS | Opcode::UTCATOMSWS_FIND | Opcode::UVIRTCOUNT)),
@@ -475,8 +474,27 @@ pub(crate) fn isa_class(sm: u8, insts: &[Inst]) -> u8 {
     insts.iter().map(class).max().unwrap_or(1)
 }
 
-/// Whether the PTX has `wmma` instructions.
-pub(crate) fn has_wmma(func: &ptx::Func) -> bool {
-    let stmts = func.body.iter().flat_map(|b| &b.stmts);
-    stmts.into_iter().any(|s| matches!(s, ptx::Stmt::Inst(i) if i.op == ptx::Op::wmma))
+/// What statements say of code that its instructions don't.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Said {
+    /// There is a `wmma`.
+    wmma: bool,
+    /// Tensor memory is a block's own.
+    blocks: bool,
+    /// It is that of a pair of blocks.
+    pairs: bool,
+}
+
+impl Said {
+    /// By these functions.
+    pub(crate) fn by<'m>(funcs: impl IntoIterator<Item = &'m ptx::Func>) -> Said {
+        let mut said = Said::default();
+        for stmt in funcs.into_iter().flat_map(|f| &f.body).flat_map(|b| &b.stmts) {
+            let ptx::Stmt::Inst(inst) = stmt else { continue };
+            said.wmma |= inst.op == ptx::Op::wmma;
+            said.blocks |= inst.op == ptx::Op::tcgen05 && inst.has(ptx::Mod::cta_group_1);
+            said.pairs |= inst.op == ptx::Op::tcgen05 && inst.has(ptx::Mod::cta_group_2);
+        }
+        said
+    }
 }

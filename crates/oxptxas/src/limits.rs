@@ -26,6 +26,36 @@ pub(crate) fn too_much_shared(
     .collect()
 }
 
+/// Kernels that use tensor memory, by themselves or by functions, as a block's own and as that of a pair of blocks.
+pub(crate) fn both_groups<'m>(
+    module: &'m Module,
+    kernels: impl Iterator<Item = (&'m FuncId, &'m Vec<FuncId>)>,
+) -> Vec<Diagnostic> {
+    let mixed = |(kernel, used): (&FuncId, &Vec<FuncId>)| {
+        let funcs = [kernel].into_iter().chain(used).map(|f| &module.funcs[*f]);
+        let stmts = funcs.flat_map(|f| &f.body).flat_map(|b| &b.stmts);
+        let mut groups = [None; 2];
+        for stmt in stmts {
+            if let ptx::Stmt::Inst(i) = stmt
+                && i.op == ptx::Op::tcgen05
+            {
+                for (group, m) in groups.iter_mut().zip([ptx::Mod::cta_group_1, ptx::Mod::cta_group_2]) {
+                    *group = group.or(i.has(m).then_some(i.span));
+                }
+            }
+        }
+        let [Some(_), Some(pair)] = groups else { return None };
+        let name = &module.funcs[*kernel].name;
+        Some(Diagnostic::error(
+            pair,
+            format!(
+                "Function '{name}' uses single CTA(.cta_group::1) and CTA pair granularity(.cta_group::2) and that is not allowed."
+            ),
+        ))
+    };
+    kernels.filter_map(mixed).collect()
+}
+
 /// Bytes of a constant bank.
 const BANK: u32 = 0x10000;
 

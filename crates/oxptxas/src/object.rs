@@ -210,7 +210,7 @@ fn function(
     let spill_slots = code.spill_slots.clone();
     let part = facts::Part { insts: 0..code.insts.len(), spill_slots, meeting: false };
     let facts =
-        facts::code_facts(&code.insts, &[part], &meets(&code), (options.target.sm, facts::has_wmma(func)));
+        facts::code_facts(&code.insts, &[part], &meets(&code), options.target.sm, facts::Said::by([func]));
     let frame = facts::frame(&code.insts, func.entry);
     Ok(cubin::object::Function {
         code: cubin::Kernel { facts, frame, ..kernel_record(module, func, code, registers, options) },
@@ -243,7 +243,13 @@ fn meeting(
     let (code, relocs) = backend::link::object(options.target, code).map_err(error)?;
     let part = facts::Part { insts: 0..code.insts.len(), spill_slots: 0..0, meeting: true };
     let kernel = cubin::Kernel {
-        facts: facts::code_facts(&code.insts, &[part], &BTreeSet::new(), (options.target.sm, false)),
+        facts: facts::code_facts(
+            &code.insts,
+            &[part],
+            &BTreeSet::new(),
+            options.target.sm,
+            facts::Said::default(),
+        ),
         frame: facts::frame(&code.insts, false),
         binding: Binding::Weak,
         registers: code.stated_registers(LEAST_LIMIT).min(255) as u8,

@@ -167,6 +167,10 @@ pub fn compile(source: &str, file: &str, settings: &Settings) -> Result<Output, 
     }
     let uses: Vec<Vec<FuncId>> =
         chosen.iter().map(|k| layout.calls.reachable(&module, *k, &layout.functions)).collect();
+    let mixed = limits::both_groups(&module, chosen.iter().zip(&uses));
+    if !mixed.is_empty() {
+        return Err(fail(mixed));
+    }
     // A function may use as many registers as the most limited kernel that reaches it.
     let mut jobs: Vec<(FuncId, Option<u32>)> = chosen.iter().map(|k| (*k, settings.max_registers)).collect();
     let mut place: FxHashMap<FuncId, usize> = FxHashMap::default();
@@ -519,8 +523,8 @@ fn facts_of(
         let meeting = p.name.starts_with(ori::abi::MEETING);
         parts.push(facts::Part { insts: first..first + (p.size / 16) as usize, spill_slots, meeting });
     }
-    let wmma = used.into_iter().any(|f| facts::has_wmma(&module.funcs[f]));
-    facts::code_facts(&code.insts, &parts, &Default::default(), (sm, wmma))
+    let said = facts::Said::by(used.map(|f| &module.funcs[f]));
+    facts::code_facts(&code.insts, &parts, &Default::default(), sm, said)
 }
 
 /// What a file says of a kernel or device function, `registers` a thread, without what it says of the functions that it calls.

@@ -230,3 +230,24 @@ fn statistics_of_objects() {
     assert!(text.contains("Function properties for f"), "{text}");
     assert!(text.contains("used 0 barriers, 100 bytes smem, 360 bytes cmem[0]"), "{text}");
 }
+
+/// 128 bytes that every file for sm_110 keeps in front of what tensor memory needs (ptxas 13.0.88).
+#[test]
+fn sm_110_keeps_a_variable_of_the_system() {
+    let source = "
+.version 9.0
+.target sm_110
+.address_size 64
+.visible .entry k() { ret; }
+";
+    let names = |file: &[u8]| String::from_utf8_lossy(file).contains("__nv_reservedSMEM_gb10b_war_var");
+    let whole = cubin("war", source, &["-arch=sm_110"]);
+    let (size, align, _) = sections(&whole)[".nv.shared.reserved.0"].clone();
+    assert_eq!((size, align, names(&whole)), (0xc0, 16, true));
+    let object = cubin("war_object", source, &["-arch=sm_110", "-c"]);
+    let (size, align, _) = sections(&object)[".nv.shared.reserved.0"].clone();
+    assert_eq!((size, align, names(&object)), (0x80, 16, true));
+    let other = cubin("war_other", &source.replace("sm_110", "sm_103"), &["-arch=sm_103"]);
+    assert_eq!(sections(&other)[".nv.shared.reserved.0"].0, 0x40);
+    assert!(!names(&other));
+}

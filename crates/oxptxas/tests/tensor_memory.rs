@@ -231,3 +231,126 @@ fn copies() {
     let failures: Vec<String> = all.par_iter().filter_map(|s| wrong(s, "sm_100a")).collect();
     assert!(failures.is_empty(), "{} of {}: {}", failures.len(), all.len(), failures[0]);
 }
+
+/// The listing of a kernel, which the contract takes and which has no hazards.
+fn code(source: &str, name: &str, opt_level: u8) -> String {
+    let target = Target::parse(name).unwrap();
+    let settings = Settings { opt_level, ..Settings::new(target) };
+    let cubin = compile(source, "k.ptx", &settings).unwrap_or_else(|e| panic!("{}", e.render("test"))).cubin;
+    let findings = contract::Contract::built_in().check(&cubin).unwrap();
+    assert!(findings.is_empty(), "{name} -O{opt_level}: {}", findings[0]);
+    let hazards = sim::hazard::check_cubin(&cubin, sim::hazard::Minima::built_in()).unwrap();
+    assert!(hazards.iter().all(|k| k.1.is_empty()), "{name} -O{opt_level}: {:?}", hazards[0].1.first());
+    let image = cubin::read::read(&cubin).unwrap();
+    let mut text = String::new();
+    oxptxas::listing::write(
+        &mut text,
+        &image.kernels["k"].code,
+        target,
+        oxptxas::listing::Style::default(),
+        &mut 0,
+    );
+    text
+}
+
+/// A kernel of one warp on a 32-bit address in tensor memory, two descriptors and masks.
+fn bare(target: &str, body: &str) -> String {
+    format!(
+        ".version 9.0\n.target {target}\n.address_size 64\n.shared .align 8 .b8 bar[8];\n.shared .align 4 .b8 at[4];\n\
+         .visible .entry k(.param .u64 in, .param .u32 ta, .param .u64 da, .param .u64 db)\n.reqntid 32\n{{\n\
+         .reg .pred q; .reg .b32 t, m<8>; .reg .b64 p, a, b;\n\
+         ld.param.u32 t, [ta]; ld.param.u64 a, [da]; ld.param.u64 b, [db]; ld.param.u64 p, [in];\n\
+         ld.global.v4.u32 {{m0, m1, m2, m3}}, [p]; ld.global.v4.u32 {{m4, m5, m6, m7}}, [p+16];\n\
+         setp.ne.u32 q, m0, 0;\n{body}ret;\n}}\n"
+    )
+}
+
+/// Columns of a pair of blocks: one finds them and sends the first to the other, by turns at barriers of the system's.
+#[test]
+fn pairs_take_columns_together() {
+    for target in ["sm_100a", "sm_103a", "sm_110a"] {
+        for level in [0, 3] {
+            let source = bare(
+                target,
+                "mov.u32 m1, at;\ntcgen05.alloc.cta_group::2.sync.aligned.shared::cta.b32 [m1], 64;\n\
+                 ld.shared.b32 t, [m1];\ntcgen05.relinquish_alloc_permit.cta_group::2.sync.aligned;\n\
+                 tcgen05.dealloc.cta_group::2.sync.aligned.b32 t, 64;\n",
+            );
+            let text = code(&source, target, level);
+            for part in [
+                "UTCATOMSWS.2CTA.FIND_AND_SET.ALIGN UP",
+                "SYNCS.PHASECHK.TRANS64.TRYWAIT P",
+                "NANOSLEEP.SYNCS 0x989680",
+                "SYNCS.ARRIVE.TRANS64.RED RZ",
+                "SYNCS.ARRIVE.TRANS64.RED.A1T0 RZ",
+                "STAS [R",
+                "ATOMS.XOR RZ",
+                "UTCATOMSWS.AND URZ",
+                "UVIRTCOUNT.DEALLOC.SMPOOL 0x80",
+            ] {
+                assert!(text.contains(part), "{target} -O{level}: no {part}\n{text}");
+            }
+        }
+    }
+}
+
+#[test]
+fn pairs_multiply_and_copy() {
+    let lanes = "{m0, m1, m2, m3, m4, m5, m6, m7}";
+    let body = format!(
+        "tcgen05.cp.cta_group::2.128x256b [t], a;\ntcgen05.shift.cta_group::2.down [t];\n\
+         tcgen05.mma.cta_group::2.kind::f16 [t], a, b, m0, {lanes}, q;\n\
+         tcgen05.mma.cta_group::2.kind::tf32 [t], [t], b, m0, q;\n\
+         tcgen05.mma.sp.cta_group::2.kind::f8f6f4 [t], a, b, [t], m0, q;\n\
+         mov.u32 m1, bar; cvt.u16.u32 h, m2;\n\
+         tcgen05.commit.cta_group::2.mbarrier::arrive::one.shared::cluster.b64 [m1];\n\
+         tcgen05.commit.cta_group::2.mbarrier::arrive::one.shared::cluster.multicast::cluster.b64 [m1], h;\n"
+    );
+    for target in ["sm_100a", "sm_103a", "sm_110a"] {
+        for level in [0, 3] {
+            let source = bare(target, &format!(".reg .b16 h;\n{body}"));
+            let text = code(&source, target, level);
+            for part in [
+                "UTCCP.T.S.2CTA tmem[UR",
+                "UTCSHIFT.2CTA.DOWN tmem[UR",
+                "UTCHMMA.2CTA gdesc[UR",
+                "UTCHMMA.2CTA tmem[UR",
+                "UTCQMMA.2CTA gdesc[UR",
+                "UTCBAR.2CTA [UR",
+                "UTCBAR.2CTA.MULTICAST [UR",
+            ] {
+                assert!(text.contains(part), "{target} -O{level}: no {part}\n{text}");
+            }
+        }
+    }
+}
+
+/// Lanes that stay as they are, columns that count as zeros: words in uniform registers that stand together.
+#[test]
+fn masks_of_products() {
+    for target in ["sm_100a", "sm_103a"] {
+        let source = bare(
+            target,
+            "tcgen05.mma.cta_group::1.kind::f16 [t], a, b, m0, {m0, m1, m2, m3}, q, 3;\n\
+             tcgen05.mma.ws.cta_group::1.kind::f16 [t], a, b, m0, q, p;\ntcgen05.shift.cta_group::1.down [t];\n",
+        );
+        let text = code(&source, target, 3);
+        let line = |what: &str| text.lines().find(|l| l.contains(what)).unwrap_or_else(|| panic!("{text}"));
+        let product = line("UTCHMMA gdesc");
+        assert!(product.contains(", 0x3"), "{product}");
+        for (what, unit) in [("UTCHMMA gdesc", 4), ("UTCHMMA.WS", 2)] {
+            let mask = line(what).split(", ").find_map(|o| o.strip_prefix("UR")).unwrap();
+            assert_eq!(mask.parse::<u32>().unwrap() % unit, 0, "{}", line(what));
+        }
+        assert!(text.contains("UTCSHIFT.DOWN tmem[UR"), "{text}");
+    }
+}
+
+#[test]
+fn one_kernel_has_one_kind_of_group() {
+    let source =
+        bare("sm_100a", "tcgen05.shift.cta_group::1.down [t];\ntcgen05.shift.cta_group::2.down [t];\n");
+    let target = Target::parse("sm_100a").unwrap();
+    let text = compile(&source, "k.ptx", &Settings::new(target)).unwrap_err().render("test");
+    assert!(text.contains("single CTA(.cta_group::1) and CTA pair granularity(.cta_group::2)"), "{text}");
+}

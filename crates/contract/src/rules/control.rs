@@ -32,6 +32,7 @@ impl Rule for ControlFields {
                     Unit::TensorInt | Unit::TensorFp64 | Unit::Movm => "unit:Tensor".to_string(),
                     // They were one unit when the table was mined.
                     Unit::Gmma => "unit:Load".to_string(),
+                    Unit::TensorShift => "unit:Store".to_string(),
                     unit => format!("unit:{unit:?}"),
                 };
                 see(place, &format!("{unit} stall {}", ctrl.stall));

@@ -1,6 +1,7 @@
 //! The symbols of an executable. ptxas makes them kernel by kernel, those of variables with the first.
 
 use super::{Helper, Kernel, RESERVED_SHARED, Writer};
+use crate::common::{WAR_VARIABLE, has_war_variable, partition};
 use crate::elf::Symbol;
 use crate::object::Binding;
 use object::elf;
@@ -153,12 +154,17 @@ impl Writer<'_> {
         let at = if self.cubin.sm >= 100 { 0x40 } else { 0 };
         self.plain(".nv.reservedSmem.offset0", WEAK_OBJECT, 0, 0, at, 4);
         let partitioned = self.cubin.kernels.iter().any(|k| k.facts.allocates_tensor_memory);
-        if partitioned {
+        let war = has_war_variable(self.cubin.sm);
+        if partitioned || war {
             self.section_symbol(".nv.shared.reserved.0");
         }
         self.plain("__nv_reservedSMEM_offset_0_alias", WEAK, 0xa0, section, at, 0);
+        if war {
+            self.plain(WAR_VARIABLE.0, WEAK_OBJECT, 0, section, at, WAR_VARIABLE.1);
+        }
         if partitioned {
-            self.plain("__nv_reservedSMEM_tcgen05_partition", WEAK_OBJECT, 0, section, 0x40, 0x20);
+            let (at, bytes) = partition(self.cubin.sm);
+            self.plain("__nv_reservedSMEM_tcgen05_partition", WEAK_OBJECT, 0, section, at, bytes);
         }
     }
 
