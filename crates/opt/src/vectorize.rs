@@ -43,17 +43,22 @@ struct Load {
     words: u8,
 }
 
+/// What loads that become one have in common: where they start from, and whether they are LDS.U, as they are on sm_75.
+type Kind = (Name, bool);
+
 /// Loads that become one, by their places in memory.
 struct Group {
-    base: Name,
+    kind: Kind,
     loads: SmallVec<[Load; 4]>,
 }
 
-fn load(func: &Function, at: usize, inst: Inst) -> Option<(Name, Load)> {
+fn load(func: &Function, at: usize, inst: Inst) -> Option<(Kind, Load)> {
     let d = &func.insts[inst];
-    let words = match d.mods.0[..] {
-        [] => 1,
-        [Mod::_64] => 2,
+    let (words, u) = match d.mods.0[..] {
+        [] => (1, false),
+        [Mod::U] => (1, true),
+        [Mod::_64] => (2, false),
+        [Mod::U, Mod::_64] => (2, true),
         _ => return None,
     };
     if d.op != Op::Sass(Opcode::LDS) || !d.is_unguarded() {
@@ -66,7 +71,7 @@ fn load(func: &Function, at: usize, inst: Inst) -> Option<(Name, Load)> {
     else {
         return None;
     };
-    Some((*base, Load { at, inst, result: *result, offset: *offset, words }))
+    Some(((*base, u), Load { at, inst, result: *result, offset: *offset, words }))
 }
 
 /// Whether loads of shared memory behind it may see something else than those before.
@@ -91,18 +96,18 @@ fn separates(d: &InstData) -> bool {
 /// The groups of a block.
 fn groups(func: &Function, b: Block, alignment: &impl Fn(Name) -> u32) -> Vec<Group> {
     let mut found = Vec::new();
-    let mut open: FxHashMap<Name, Vec<Load>> = FxHashMap::default();
-    let mut order: Vec<Name> = Vec::new();
-    let mut close = |open: &mut FxHashMap<Name, Vec<Load>>, order: &mut Vec<Name>| {
-        for base in order.drain(..) {
-            pack(base, open.remove(&base).unwrap_or_default(), alignment(base), &mut found);
+    let mut open: FxHashMap<Kind, Vec<Load>> = FxHashMap::default();
+    let mut order: Vec<Kind> = Vec::new();
+    let mut close = |open: &mut FxHashMap<Kind, Vec<Load>>, order: &mut Vec<Kind>| {
+        for kind in order.drain(..) {
+            pack(kind, open.remove(&kind).unwrap_or_default(), alignment(kind.0), &mut found);
         }
     };
     for (at, &i) in func.blocks[b].insts.iter().enumerate() {
-        if let Some((base, l)) = load(func, at, i) {
-            let list = open.entry(base).or_default();
+        if let Some((kind, l)) = load(func, at, i) {
+            let list = open.entry(kind).or_default();
             if list.is_empty() {
-                order.push(base);
+                order.push(kind);
             }
             list.push(l);
         } else if separates(&func.insts[i]) {
@@ -114,7 +119,7 @@ fn groups(func: &Function, b: Block, alignment: &impl Fn(Name) -> u32) -> Vec<Gr
 }
 
 /// Puts loads at one base together, four words first.
-fn pack(base: Name, mut loads: Vec<Load>, alignment: u32, out: &mut Vec<Group>) {
+fn pack(kind: Kind, mut loads: Vec<Load>, alignment: u32, out: &mut Vec<Group>) {
     loads.sort_by_key(|l| (l.offset, l.at));
     // The second load of a place is a copy of the first for others to find.
     loads.dedup_by_key(|l| l.offset);
@@ -141,7 +146,7 @@ fn pack(base: Name, mut loads: Vec<Load>, alignment: u32, out: &mut Vec<Group>) 
             if covered(&row) == words {
                 let row = std::mem::take(&mut row);
                 if row.len() > 1 {
-                    out.push(Group { base, loads: row });
+                    out.push(Group { kind, loads: row });
                 } else {
                     rest.extend(row);
                 }
@@ -168,8 +173,13 @@ fn apply(func: &mut Function, b: Block, groups: &[Group]) {
         let all = func.add_value(file, words);
         let offset = g.loads[0].offset;
         let address =
-            Operand::Addr { desc: None, base: Some(g.base), width: AddrWidth::R32, uniform: None, offset };
-        let mods: &[Mod] = if words == 4 { &[Mod::_128] } else { &[Mod::_64] };
+            Operand::Addr { desc: None, base: Some(g.kind.0), width: AddrWidth::R32, uniform: None, offset };
+        let mods: &[Mod] = match (g.kind.1, words) {
+            (false, 4) => &[Mod::_128],
+            (true, 4) => &[Mod::U, Mod::_128],
+            (false, _) => &[Mod::_64],
+            (true, _) => &[Mod::U, Mod::_64],
+        };
         let load = InstData { mods: Mods::of(mods), operands: smallvec![operand(all), address], ..d.clone() };
         let mut new = vec![func.insts.push(load)];
         let mut at = 0;
@@ -226,6 +236,9 @@ mod tests {
         // Not past a store.
         let past = "    v2:R = LDS [v1+0x0]\n    STS [v0], v2\n    v3:R = LDS [v1+0x4]\n    STS [v0], v3\n";
         assert_eq!(after(past).matches("LDS [").count(), 2);
+        // On sm_75.
+        let u = after(&loads("v1", [0x10, 0x14, 0x18, 0x1c]).replace("LDS [", "LDS.U ["));
+        assert!(u.contains("LDS.U.128 [v1+0x10]"), "{u}");
         // A pair and two words.
         let mixed = "    v2:R2 = LDS.64 [v1+0x10]\n    v3:R = LDS [v1+0x18]\n    v4:R = LDS [v1+0x1c]\n    STS.64 [v1], v2\n    \
                      STS [v0], v3\n    STS [v0], v4\n";
