@@ -177,14 +177,16 @@ pub fn allocate(func: &mut Function, limits: &Limits) -> Result<Stats, Error> {
         let all_pinned = |w: &webs::WebData| w.members.iter().all(|(v, _)| is_pinned(*v));
         let mut colors = color::Coloring::new(&webs, limits, [0; 5], !func.entry, all_pinned);
         if let Ok(lowest) = &colors {
-            let windows = windows(func, limits, lowest.used);
-            let fits =
-                |c: &color::Coloring| (0..5).all(|f| c.used[f] <= lowest.used[f].max(windows[f].into()));
-            if windows != [0; 5]
-                && let Ok(in_turn) = color::Coloring::new(&webs, limits, windows, !func.entry, all_pinned)
-                && fits(&in_turn)
-            {
-                colors = Ok(in_turn);
+            let all = windows(func, limits, lowest.used);
+            // Tuples may find no room where general registers are given out in turn; predicates are spared for nothing.
+            let mut only_predicates = [0; 5];
+            only_predicates[RegFile::P as usize] = all[RegFile::P as usize];
+            let mut in_turn = [all, only_predicates].into_iter().filter(|w| *w != [0; 5]).filter_map(|w| {
+                let found = color::Coloring::new(&webs, limits, w, !func.entry, all_pinned).ok()?;
+                (0..5).all(|f| found.used[f] <= lowest.used[f].max(w[f].into())).then_some(found)
+            });
+            if let Some(found) = in_turn.next() {
+                colors = Ok(found);
             }
         }
         let failed = match colors {
