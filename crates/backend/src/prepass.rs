@@ -145,6 +145,17 @@ impl Scheduled {
     }
 }
 
+/// The general registers up to the last of so many that a call leaves alone, R1 not counted.
+fn beside_clobbers(func: &Function, call: &InstData, live: i32) -> i32 {
+    let mut destroyed = [false; 256];
+    for r in ori::abi::clobbered_by(func, call).filter(|r| r.file == RegFile::R) {
+        destroyed[usize::from(r.index)] = true;
+    }
+    let kept = (0..255).filter(|r| Reg::r(*r) != Reg::SP && !destroyed[usize::from(*r)]);
+    let last = usize::try_from(live).ok().filter(|n| *n > 0).and_then(|n| kept.clone().nth(n - 1));
+    last.map_or(live, i32::from)
+}
+
 /// What is the same for all blocks.
 struct Pass<'a> {
     lanes: &'a Lanes,
@@ -264,6 +275,9 @@ impl<'a> Pass<'a> {
                 self.operands(func, d, &mut node);
                 let mut here = self.count;
                 self.step(&node.defs, &node.uses, &mut here);
+                if d.op == Op::Macro(Macro::Call) {
+                    here[0] = here[0].max(beside_clobbers(func, d, self.count[0]));
+                }
                 for f in 0..FILES {
                     (most[f], before[f]) = (most[f].max(here[f]), before[f].max(here[f]));
                 }
