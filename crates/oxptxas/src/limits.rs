@@ -1,6 +1,6 @@
 //! What no kernel may have too much of, beyond what the checks of `ptx` know: shared memory, constants, threads.
 
-use ptx::{Diagnostic, FuncId, Module, Severity};
+use ptx::{Diagnostic, FuncId, Mod, Module, Op, Operand, Severity, Span, Stmt};
 use sass::Target;
 
 /// Bytes of shared memory that a kernel states at most. More is for launches to ask for.
@@ -78,4 +78,28 @@ pub(crate) fn over_the_bank(func: &ptx::Func, module: &Module, target: Target) -
 pub(crate) fn endless(func: &ptx::Func) -> bool {
     let threads = func.attrs.reqntid.or(func.attrs.maxntid);
     threads.is_some_and(|[x, y, z]| x.wrapping_mul(y).wrapping_mul(z) > u32::MAX - 31)
+}
+
+/// `setmaxnreg.dec` in these functions to more registers than a thread has when it starts, which is `limit`, or is given by a
+/// `setmaxnreg.inc` in them. Of 256 registers code can name 255.
+pub(crate) fn more_than_ever(module: &Module, funcs: &[FuncId], limit: u32) -> Vec<Diagnostic> {
+    let body = |f: &FuncId| module.funcs[*f].body.as_ref();
+    let statements = funcs.iter().filter_map(body).flat_map(|b| &b.stmts);
+    let counts: Vec<(bool, u32, Span)> = statements
+        .filter_map(|s| match s {
+            Stmt::Inst(i) if i.op == Op::setmaxnreg => match i.operands.first() {
+                Some(Operand::Int(n)) => Some((i.has(Mod::inc), (*n).min(255) as u32, i.span)),
+                _ => None,
+            },
+            _ => None,
+        })
+        .collect();
+    let most = counts.iter().filter(|c| c.0).map(|c| c.1).fold(limit, u32::max);
+    let over = counts.iter().filter(|c| !c.0 && c.1 > most);
+    over.map(|(_, n, span)| {
+        let message =
+            format!("setmaxnreg.dec has register count ({n}), and threads never have more than {most}");
+        Diagnostic::error(*span, message)
+    })
+    .collect()
 }

@@ -45,6 +45,15 @@ pub(crate) fn compile(
         _ => settings.max_registers,
     };
     let jobs: Vec<_> = chosen.iter().map(|id| (*id, limit(id))).collect();
+    let given_back = jobs.iter().flat_map(|(f, limit)| {
+        let options = lower::Options { maxrregcount: *limit, ..options.clone() };
+        let limit = lower::max_regs(&module.funcs[*f], &options);
+        crate::limits::more_than_ever(module, &[*f], limit.into())
+    });
+    let given_back: Vec<Diagnostic> = given_back.collect();
+    if !given_back.is_empty() {
+        return Err(given_back);
+    }
     let compiled = units.compile(&jobs, &mut timeline);
     let mut object = Object {
         sm: settings.target.sm,

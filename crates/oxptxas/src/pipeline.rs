@@ -167,9 +167,13 @@ pub fn compile(source: &str, file: &str, settings: &Settings) -> Result<Output, 
     }
     let uses: Vec<Vec<FuncId>> =
         chosen.iter().map(|k| layout.calls.reachable(&module, *k, &layout.functions)).collect();
-    let mixed = limits::both_groups(&module, chosen.iter().zip(&uses));
-    if !mixed.is_empty() {
-        return Err(fail(mixed));
+    let mut refused = limits::both_groups(&module, chosen.iter().zip(&uses));
+    for (kernel, used) in chosen.iter().zip(&uses) {
+        let limit = lower::max_regs(&module.funcs[*kernel], &units.options);
+        refused.extend(limits::more_than_ever(&module, &[&[*kernel], &used[..]].concat(), limit.into()));
+    }
+    if !refused.is_empty() {
+        return Err(fail(refused));
     }
     // A function may use as many registers as the most limited kernel that reaches it.
     let mut jobs: Vec<(FuncId, Option<u32>)> = chosen.iter().map(|k| (*k, settings.max_registers)).collect();
