@@ -56,7 +56,7 @@ pub(crate) fn signature(module: &Module, func: &Func) -> Signature {
 /// The calling convention of a call. What a last parameter without a size takes is up to the call.
 fn call_signature(module: &Module, header: &Func, arguments: &[ptx::Operand]) -> Signature {
     let last = match arguments.last() {
-        Some(ptx::Operand::Var(v, 0)) => shape(module, *v).0,
+        Some(ptx::Operand::Var(v, 0)) if arguments.len() == header.params.len() => shape(module, *v).0,
         _ => 0,
     };
     signature_with(module, header, last)
@@ -584,7 +584,11 @@ impl Lower<'_, '_> {
         let callee = prototype(body, &p).ok_or("call without a prototype")?;
         let header = &module.funcs[callee];
         let sig = call_signature(module, header, p.arguments);
-        if p.arguments.len() != header.params.len() || p.results.len() != header.returns.len() {
+        // A last parameter without a size may be left out.
+        let open = header.params.last().is_some_and(|v| module.vars[*v].is_unsized());
+        let whole =
+            p.arguments.len() == header.params.len() || open && p.arguments.len() + 1 == header.params.len();
+        if !whole || p.results.len() != header.returns.len() {
             return Err("call with another number of parameters".into());
         }
         let (kind, address) = match p.callee {

@@ -437,3 +437,21 @@ fn atomics_of_64_bits_work_on_local_memory() {
     // Where there is none, its predicate says so.
     assert!(!swaps.is_empty() && swaps.iter().all(|i| i.operands[0] != sass::Operand::reg(sass::Reg::PT)));
 }
+
+/// A call may leave a last parameter without a size out.
+#[test]
+fn nothing_is_passed_where_lists_are_open() {
+    verified(
+        ".version 9.0\n.target sm_75\n.address_size 64\n\
+         .func (.param .b32 r) f(.param .b32 n, .param .align 8 .b8 x[])\n\
+         { .reg .b32 %a<3>; .reg .pred %p; ld.param.b32 %a1, [n]; and.b32 %a2, %a1, 1; setp.eq.u32 %p, %a2, 0; @%p bra E;\n\
+         ld.param.b32 %a1, [x+4]; E: st.param.b32 [r], %a1; ret; }\n\
+         .visible .entry k(.param .u64 in, .param .u64 out)\n\
+         { .reg .b32 %a<4>; .reg .b64 %d<4>; .reg .pred %p; .param .b32 n; .param .b32 r; .param .align 8 .b8 y[8];\n\
+         ld.param.u64 %d1, [in]; ld.param.u64 %d2, [out]; mov.u32 %a1, %tid.x; mul.wide.u32 %d3, %a1, 4; add.u64 %d1, %d1, %d3;\n\
+         add.u64 %d2, %d2, %d3; ld.global.b32 %a2, [%d1]; st.param.b32 [n], %a1; and.b32 %a3, %a1, 1;\n\
+         setp.eq.u32 %p, %a3, 1; @%p bra ODD; call (r), f, (n); ld.param.b32 %a2, [r]; bra END;\n\
+         ODD: st.param.b32 [y+4], %a2; call (r), f, (n, y); ld.param.b32 %a2, [r]; END: st.global.b32 [%d2], %a2; ret; }\n",
+        [0, 3],
+    );
+}

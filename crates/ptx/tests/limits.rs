@@ -76,6 +76,7 @@ fn variables_are_where_they_can_be() {
     let predicate = "Predicate variable 'a' must be in register state space";
     let incomplete = "Non-external variable 'a' has incomplete type";
     let param = "Variable 'a' cannot be allocated in .param state space";
+    let early = "Only the last input parameter can be an incomplete array.";
     for (text, want) in [
         (".global .u32 a[0];", incomplete),
         (".shared .u32 a[];", incomplete),
@@ -115,10 +116,50 @@ fn variables_are_where_they_can_be() {
         (".func f(.param .u64 .ptr a) { ret; }", "Illegal placement of kernel parameter attribute"),
         (".func f(.param .b8 a[]) { ret; }", ""),
         (".func (.param .b8 a[]) f() { ret; }", "Output parameter cannot be an incomplete array."),
+        (".func f(.param .b8 a[], .param .b32 b) { ret; }", early),
+        (".entry k() { p: .callprototype _ (.param .b8 _[], .param .b32 _); ret; }", early),
         (".func f(.reg .u32 a[2]) { ret; }", "Variable 'a' cannot be allocated into a register"),
         (".entry k() { .param .b8 a[]; ret; }", incomplete),
     ] {
         assert_eq!(refused(text), want, "{text}");
+    }
+}
+
+#[test]
+fn what_calls_pass() {
+    let open = ".func f(.param .b32 n, .param .b8 a[]) { ret; } .entry k() { .param .b32 q; .param .b8 w[4];";
+    let number = "Call has wrong number of parameters";
+    let kind = "Type of argument does not match formal parameter 'y'";
+    for (text, want) in [
+        (format!("{open} call f, (q); ret; }}"), ""),
+        (format!("{open} call f, (q, w); ret; }}"), ""),
+        (format!("{open} call f, (q, w, q); ret; }}"), number),
+        (".func f(.param .b8 a[]) { ret; } .entry k() { call f; ret; }".into(), number),
+        (
+            ".func f(.param .b32 y[2]) { ret; } .entry k() { .param .f16x2 q[2]; call f, (q); ret; }".into(),
+            kind,
+        ),
+        (".func f(.reg .u32 y) { ret; } .entry k() { .reg .f16x2 q; call f, (q); ret; }".into(), ""),
+        (".func f(.reg .f16x2 y) { ret; } .entry k() { .reg .f32 q; call f, (q); ret; }".into(), ""),
+        (".func f(.reg .f16x2 y) { ret; } .entry k() { .reg .u16 q; call f, (q); ret; }".into(), kind),
+    ] {
+        assert_eq!(refused(&text), want, "{text}");
+    }
+}
+
+#[test]
+fn votes_without_sync_are_warned_of() {
+    for (version, word, want) in [
+        ("5.0", "ballot.b32 r", 1),
+        ("6.0", "ballot.b32 r", 0),
+        ("6.1", "ballot.b32 r", 0),
+        ("6.2", "ballot.b32 r", 2),
+        ("6.0", "all.pred q", 2),
+    ] {
+        let text = format!(
+            ".version {version}\n.target sm_30\n.entry k() {{ .reg .pred p, q; .reg .b32 r; vote.{word}, p; ret; }}"
+        );
+        assert_eq!(ptx::check::warnings(&ptx::parse(&text).unwrap()).len(), want, "{text}");
     }
 }
 

@@ -108,6 +108,10 @@ impl<'m> Checker<'m> {
         for p in func.returns.iter().filter(|p| module.vars[**p].is_unsized()) {
             self.error(module.vars[*p].span, "Output parameter cannot be an incomplete array.");
         }
+        let early = func.params.iter().rev().skip(1).rev().filter(|p| module.vars[**p].is_unsized());
+        for p in early {
+            self.error(module.vars[*p].span, "Only the last input parameter can be an incomplete array.");
+        }
         self.names(&func.params);
         self.names(&func.returns);
     }
@@ -171,6 +175,8 @@ pub fn warnings(module: &Module) -> Vec<Diagnostic> {
         for stmt in func.body.iter().flat_map(|b| &b.stmts) {
             let Stmt::Inst(inst) = stmt else { continue };
             match inst.op {
+                // ptxas says nothing of ballots in these versions.
+                Op::vote if inst.has(Mod::ballot) && matches!(module.version, (6, 0 | 1)) => {}
                 Op::vote | Op::shfl if !inst.has(Mod::sync) => {
                     let name = inst.op.name();
                     let message = format!(

@@ -379,12 +379,11 @@ impl Checker<'_> {
         returns: &[Operand],
         arguments: &[Operand],
     ) {
-        let open = callee.params.last().is_some_and(|p| self.module.vars[*p].is_unsized());
-        let counts = if open {
-            arguments.len() + 1 >= callee.params.len()
-        } else {
-            arguments.len() == callee.params.len()
-        };
+        // The last one may be left out if it has no size and others are passed.
+        let open = callee.params.len() > 1
+            && callee.params.last().is_some_and(|p| self.module.vars[*p].is_unsized());
+        let counts =
+            arguments.len() == callee.params.len() || open && arguments.len() + 1 == callee.params.len();
         let whole = self.vectors_whole(body, &callee.returns, returns)
             && self.vectors_whole(body, &callee.params, arguments);
         if callee.returns.len() != returns.len() || !counts || !whole {
@@ -453,9 +452,15 @@ impl Checker<'_> {
             Operand::Var(v, _) => {
                 let actual = &self.module.vars[*v];
                 let kinds = class_fits(actual.ty, formal.ty) && actual.size() == formal.size();
-                actual.space != Space::Param || kinds && actual.dims.is_empty() != array
+                // ptxas never takes arrays of pairs.
+                let pairs = array && (actual.ty == Type::f16x2 || formal.ty == Type::f16x2);
+                actual.space != Space::Param || kinds && actual.dims.is_empty() != array && !pairs
             }
-            Operand::Reg(r) => !array && register_fits(body.regs[*r].ty, formal.ty, false),
+            // Pairs are untyped bits here.
+            Operand::Reg(r) => {
+                let plain = |t| if t == Type::f16x2 { Type::b32 } else { t };
+                !array && register_fits(plain(body.regs[*r].ty), plain(formal.ty), false)
+            }
             Operand::Int(_) => !array && int_fits(formal.ty),
             Operand::F32(_) | Operand::F64(_) => !array && !integer(formal.ty),
             _ => true,

@@ -470,7 +470,8 @@ impl Block {
         if t.callers.len() >= DEPTH {
             return Err(format!("more than {DEPTH} calls inside calls"));
         }
-        if args.len() != func.params.len() {
+        let open = func.params.last().is_some_and(|v| p.module.vars[*v].is_unsized());
+        if args.len() != func.params.len() && !(open && args.len() + 1 == func.params.len()) {
             return Err(format!("'{}' takes {} arguments", func.name, func.params.len()));
         }
         let frame = t.local.len().next_multiple_of(FRAME_ALIGN) as u64;
