@@ -274,9 +274,12 @@ impl<'a> Pass<'a> {
                 let mut node = Node::default();
                 self.operands(func, d, &mut node);
                 let mut here = self.count;
+                let given = |l: &&u32| self.is_live[**l as usize] && self.file(**l) == Some(0);
+                let across = self.count[0] - node.defs.iter().filter(given).count() as i32;
                 self.step(&node.defs, &node.uses, &mut here);
                 if d.op == Op::Macro(Macro::Call) {
-                    here[0] = here[0].max(beside_clobbers(func, d, self.count[0]));
+                    // Little is lost to alignment there.
+                    here[0] = here[0].max(beside_clobbers(func, d, across) - 1);
                 }
                 for f in 0..FILES {
                     (most[f], before[f]) = (most[f].max(here[f]), before[f].max(here[f]));
