@@ -247,7 +247,10 @@ mod tests {
         let got = after(90, 8);
         assert!(got.contains("v0:UR = ULDC c") && got.contains("v1:UR2 = ULDC.64 c"), "{got}");
         // As an operand, and moved to where none may be.
-        assert!(got.contains("IADD3 PT, PT, v2, v0, RZ") && got.contains(":R2 = collect v1.0, v1.1"), "{got}");
+        assert!(
+            got.contains("IADD3 PT, PT, v2, v0, RZ") && got.contains(":R2 = collect v1.0, v1.1"),
+            "{got}"
+        );
         assert!(after(120, 8).contains("v0:UR = LDCU c"));
         // There arithmetic reads constants itself.
         assert!(!after(80, 8).contains("ULDC"));

@@ -2,6 +2,7 @@
 //!
 //! Each is one file and leaves verified SSA behind.
 
+pub mod bits;
 pub mod branch_opt;
 pub mod constant_sums;
 pub mod contraction;
@@ -82,6 +83,7 @@ pub static PASSES: &[Pass] = &[
     pass(Phase::ExtractShaderConstsFirst, 2, constant_sums::run),
     pass(Phase::GeneralOptimizeMid, 1, setp_combine::run),
     pass(Phase::MidExpansion, 2, narrow::run),
+    analysed(Phase::AdvancedPhaseAfterMidExpansion, 2, bits::run),
     analysed(Phase::GeneralOptimizeMid2, 2, unite_halves::run),
     analysed(Phase::GvnCse, 2, gvn::run),
     pass(Phase::OriCommoning, 2, shift_add::run),

@@ -269,7 +269,14 @@ impl KnownBits {
                 let (a, b) = (of(2), of(3));
                 let product = match (a.number(), b.number()) {
                     (Some(a), Some(b)) => Bits::constant(a.wrapping_mul(b)),
-                    _ => Bits::low_zeros((a.trailing_zeros() + b.trailing_zeros()).min(32)),
+                    _ => {
+                        // No bit above that of the product of the greatest, if that is a word.
+                        let most = u64::from(!a.zeros) * u64::from(!b.zeros);
+                        let above =
+                            u32::try_from(most).map_or(0, |m| !(u32::MAX >> m.leading_zeros().min(31)));
+                        let low = Bits::low_zeros((a.trailing_zeros() + b.trailing_zeros()).min(32));
+                        Bits { zeros: low.zeros | above, ones: 0 }
+                    }
                 };
                 product.plus(of(4), Bits::constant(0))
             }

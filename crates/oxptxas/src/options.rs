@@ -443,9 +443,8 @@ impl CommandLine {
             }
             _ => {}
         }
-        match opt.status {
-            Status::NotBuilt => return Err(format!("Option '--{}' is known but not built yet", opt.long)),
-            _ => {}
+        if opt.status == Status::NotBuilt {
+            return Err(format!("Option '--{}' is known but not built yet", opt.long));
         }
         let values = self.values.entry(opt.long).or_default();
         if opt.kind == Kind::Repeated {

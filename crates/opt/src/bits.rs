@@ -1,0 +1,281 @@
+//! What is known of the bits of numbers makes instructions simpler: a mask that takes nothing away goes; shifts to the right
+//! by numbers are one; parts that share no bit are added, so that the sum takes in a shift. And a product that only one sum
+//! needs is a part of that sum.
+//!
+//! Arithmetic on 16 bits leaves such: each result is masked, whether it could be larger or not.
+
+use cranelift_entity::SecondaryMap;
+use ori::known::KnownBits;
+use ori::{Analyses, Changed, Function, Inst, InstData, Macro, Name, Op, Operand, Value, operand};
+use sass::{Mod, Mods, Opcode, Reg, RegFile, RegOp};
+use smallvec::smallvec;
+
+/// LOP3's tables of `a & b` and `a | b`.
+const AND: u32 = 0xc0;
+const OR: u32 = 0xfc;
+
+/// The pass. What it takes the place of is left for dead code removal.
+pub fn run(func: &mut Function, analyses: &Analyses) -> Changed {
+    let known = analyses.known_bits(func);
+    let mut pass = Pass { known: &known, makers: SecondaryMap::new(), uses: crate::uses::count(func) };
+    let mut changed = false;
+    for n in 0..func.layout.len() {
+        let b = func.layout[n];
+        for k in 0..func.blocks[b].insts.len() {
+            let i = func.blocks[b].insts[k];
+            if let Some(new) = pass.simpler(func, b, &func.insts[i]) {
+                func.insts[i] = new;
+                changed = true;
+            }
+            if func.insts[i].is_unguarded() {
+                func.insts[i].for_each_def(|n| {
+                    if let Name::Val(v) = n {
+                        pass.makers[v] = Some((i, b));
+                    }
+                });
+            }
+        }
+    }
+    Changed::instructions(changed)
+}
+
+struct Pass<'a> {
+    known: &'a KnownBits,
+    /// What makes a value, and where, of the blocks before.
+    makers: SecondaryMap<Value, Option<(Inst, ori::Block)>>,
+    uses: SecondaryMap<Value, u32>,
+}
+
+/// A whole value without signs.
+fn value(o: &Operand) -> Option<Value> {
+    match o {
+        Operand::Reg(RegOp { reg: Name::Val(v), neg: false, abs: false, not: false, .. }) => Some(*v),
+        _ => None,
+    }
+}
+
+fn is_zero(o: &Operand) -> bool {
+    matches!(o, Operand::Reg(r) if r.reg == Name::Phys(Reg::RZ)) || *o == Operand::Imm(0)
+}
+
+fn rz() -> Operand {
+    operand(Name::Phys(Reg::RZ))
+}
+
+fn pt(not: bool) -> Operand {
+    Operand::Reg(RegOp { not, ..RegOp::plain(Name::Phys(Reg::PT)) })
+}
+
+fn is_pt(o: &Operand, negated: bool) -> bool {
+    *o == pt(negated)
+}
+
+impl Pass<'_> {
+    /// What makes a value, if that is an unguarded instruction before.
+    fn maker<'f>(&self, func: &'f Function, v: Value) -> Option<&'f InstData> {
+        self.makers[v].map(|(i, _)| &func.insts[i])
+    }
+
+    /// What does the same with less.
+    fn simpler(&self, func: &Function, b: ori::Block, d: &InstData) -> Option<InstData> {
+        match d.op {
+            Op::Sass(Opcode::LOP3) => self.mask(func, d).or_else(|| self.sum_of_parts(func, d)),
+            Op::Sass(Opcode::SHF) => self.one_shift(func, d),
+            Op::Sass(Opcode::IADD3) => self.product_in_sum(func, b, d),
+            _ => None,
+        }
+    }
+
+    /// Which two sources of a LOP3 there are beside zero, if its table is `lut`.
+    fn pair<'d>(d: &'d InstData, lut: u32) -> Option<[&'d Operand; 2]> {
+        let [p, _, a, b, c, Operand::Imm(table), carry] = &d.operands[..] else { return None };
+        (*table == lut && is_zero(c) && is_pt(p, false) && is_pt(carry, true)).then_some([a, b])
+    }
+
+    /// `x & n` where `x` has no other bits.
+    fn mask(&self, func: &Function, d: &InstData) -> Option<InstData> {
+        let (x, n) = match Self::pair(d, AND)? {
+            [x, Operand::Imm(n)] | [Operand::Imm(n), x] => (value(x)?, *n),
+            _ => return None,
+        };
+        let all = func.values[x].width == 1 && self.known.of(x).zeros | n == u32::MAX;
+        all.then(|| InstData {
+            op: Op::Macro(Macro::Copy),
+            mods: Mods::none(),
+            operands: smallvec![d.operands[1], operand(x)],
+            ..d.clone()
+        })
+    }
+
+    /// `a | b` where no bit is in both and one is a shift to the left that nothing else needs.
+    fn sum_of_parts(&self, func: &Function, d: &InstData) -> Option<InstData> {
+        let [a, b] = Self::pair(d, OR)?;
+        let (x, y) = (value(a)?, value(b)?);
+        let general = |v: Value| func.values[v].width == 1 && func.values[v].file == RegFile::R;
+        let shifted = |v: Value| {
+            let left = |m: &InstData| m.op == Op::Sass(Opcode::SHF) && m.mods.has(Mod::L);
+            self.uses[v] == 1 && self.maker(func, v).is_some_and(left)
+        };
+        let apart = self.known.of(x).zeros | self.known.of(y).zeros == u32::MAX;
+        (general(x) && general(y) && apart && (shifted(x) || shifted(y))).then(|| InstData {
+            op: Op::Sass(Opcode::IADD3),
+            mods: Mods::none(),
+            operands: smallvec![d.operands[1], pt(false), pt(false), *a, *b, rz(), pt(true), pt(true)],
+            ..d.clone()
+        })
+    }
+
+    /// The word and the amount of a shift to the right by a number, zeros coming in.
+    fn shift_right(d: &InstData) -> Option<(Value, u32)> {
+        let [_, low, Operand::Imm(n @ 1..32), x] = &d.operands[..] else { return None };
+        let fits =
+            d.op == Op::Sass(Opcode::SHF) && d.mods.iter().eq([Mod::R, Mod::U32, Mod::HI]) && is_zero(low);
+        Some((value(x).filter(|_| fits)?, *n))
+    }
+
+    /// A shift to the right of another: past masks of the bits that it drops, too.
+    fn one_shift(&self, func: &Function, d: &InstData) -> Option<InstData> {
+        let (mut x, n) = Self::shift_right(d)?;
+        // What a mask leaves alone of the bits that stay.
+        if let Some(
+            [
+                Operand::Reg(RegOp { reg: Name::Val(y), neg: false, abs: false, not: false, .. }),
+                Operand::Imm(mask),
+            ],
+        ) = self.maker(func, x).filter(|m| m.op == Op::Sass(Opcode::LOP3)).and_then(|m| Self::pair(m, AND))
+            && func.values[*y].width == 1
+            && self.known.of(*y).zeros | mask | ((1 << n) - 1) == u32::MAX
+        {
+            x = *y;
+        }
+        // A copy that took the place of a mask.
+        if let Some(m) = self.maker(func, x).filter(|m| m.op == Op::Macro(Macro::Copy))
+            && let Some(y) = value(&m.operands[1]).filter(|y| func.values[*y].width == 1)
+        {
+            x = y;
+        }
+        let first = self.maker(func, x).and_then(Self::shift_right);
+        let (x, n) = match first {
+            Some((y, m)) if m + n < 32 => (y, m + n),
+            _ if value(&d.operands[3]) == Some(x) => return None,
+            _ => (x, n),
+        };
+        let mut new = d.clone();
+        new.operands[2] = Operand::Imm(n);
+        new.operands[3] = operand(x);
+        Some(new)
+    }
+
+    /// `a + x * y`, of which nothing else needs the product, made in the same block.
+    fn product_in_sum(&self, func: &Function, block: ori::Block, d: &InstData) -> Option<InstData> {
+        let [_, p, q, a, b, c, x, y] = &d.operands[..] else { return None };
+        let bare =
+            d.mods.0.is_empty() && is_pt(p, false) && is_pt(q, false) && is_pt(x, true) && is_pt(y, true);
+        let general = |o: &Operand| match o {
+            Operand::Reg(r) => r.reg.value().is_some_and(|v| func.values[v].file == RegFile::R),
+            _ => false,
+        };
+        let [first, second] = match [a, b, c] {
+            [z, a, b] | [a, z, b] | [a, b, z] if is_zero(z) => [a, b],
+            _ => return None,
+        };
+        if !bare || !general(first) || !general(second) {
+            return None;
+        }
+        for (product, added) in [(first, second), (second, first)] {
+            let Operand::Reg(RegOp { reg: Name::Val(v), neg, abs: false, not: false, .. }) = *product else {
+                continue;
+            };
+            let Operand::Reg(RegOp { neg: false, abs: false, not: false, .. }) = *added else { continue };
+            let Some((i, at)) = self.makers[v] else { continue };
+            let m = &func.insts[i];
+            let [_, out, f, g, zero, carry] = &m.operands[..] else { continue };
+            let fits = m.op == Op::Sass(Opcode::IMAD)
+                && m.mods.0.is_empty()
+                && is_pt(out, false)
+                && is_pt(carry, true)
+                && is_zero(zero)
+                && at == block
+                && self.uses[v] == 1
+                && func.values[v].width == 1;
+            let factor = match (g, neg) {
+                (Operand::Imm(n), true) => Operand::Imm(n.wrapping_neg()),
+                (g, false) => *g,
+                _ => continue,
+            };
+            if !fits || !general(f) {
+                continue;
+            }
+            return Some(InstData {
+                op: m.op,
+                operands: smallvec![d.operands[0], pt(false), *f, factor, *added, pt(true)],
+                ..d.clone()
+            });
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The function after the pass, copies passed on and dead code gone.
+    fn after(body: &str) -> String {
+        let text = format!(
+            "function k sm_80 entry local=0 shared=0 barriers=0 regs=255 {{\nblock0:\n    v0:R = S2R SR_TID.X\n    \
+             v1:R = S2R SR_CTAID.X\n{body}    exit\n}}\n"
+        );
+        let mut f = ori::parse::parse(&text).unwrap_or_else(|e| panic!("{e}: {text}"));
+        _ = run(&mut f, &Analyses::default());
+        _ = crate::copy_prop::run(&mut f, &Analyses::default());
+        ori::dead::remove(&mut f);
+        ori::verify::verify(&f).unwrap_or_else(|e| panic!("{e:?}: {f}"));
+        f.to_string()
+    }
+
+    #[test]
+    fn masks_and_shifts_of_16_bits() {
+        // (x * 0xf83f >> 16 & 0xffff) >> 5 & 0xffff
+        let got = after(
+            "    v2:R = LOP3.LUT PT, v1, 0xffff, RZ, 0xc0, !PT\n    v3:R = IMAD PT, v2, 0xf83f, RZ, !PT\n    \
+             v4:R = SHF.R.U32.HI RZ, 0x10, v3\n    v5:R = LOP3.LUT PT, v4, 0xffff, RZ, 0xc0, !PT\n    \
+             v6:R = SHF.R.U32.HI RZ, 0x5, v5\n    v7:R = LOP3.LUT PT, v6, 0xffff, RZ, 0xc0, !PT\n    STS [v0], v7\n",
+        );
+        assert!(got.contains("SHF.R.U32.HI RZ, 0x15, v3") && got.matches("LOP3").count() == 1, "{got}");
+        // Bits that a mask takes away.
+        let kept = after(
+            "    v2:R = LOP3.LUT PT, v1, 0xff, RZ, 0xc0, !PT\n    v3:R = SHF.R.U32.HI RZ, 0x5, v2\n    STS [v0], v3\n",
+        );
+        assert!(kept.contains("0xff,") && kept.contains("0x5, v2"), "{kept}");
+        // All of them are dropped.
+        let low = after(
+            "    v2:R = LOP3.LUT PT, v1, 0xffffff00, RZ, 0xc0, !PT\n    v3:R = SHF.R.U32.HI RZ, 0x8, v2\n    STS [v0], v3\n",
+        );
+        assert!(low.contains("SHF.R.U32.HI RZ, 0x8, v1") && !low.contains("LOP3"), "{low}");
+    }
+
+    #[test]
+    fn parts_are_added() {
+        let or = |n: u32| {
+            after(&format!(
+                "    v2:R = SHF.L.U32 v1, {n:#x}, RZ\n    v3:R = LOP3.LUT PT, v2, v0, RZ, 0xfc, !PT\n    STS [v0], v3\n"
+            ))
+        };
+        assert!(or(10).contains("IADD3 PT, PT, v2, v0, RZ"), "{}", or(10));
+        // A thread's number has ten bits.
+        assert!(or(9).contains("LOP3"), "{}", or(9));
+    }
+
+    #[test]
+    fn products_go_into_sums() {
+        let got = after(
+            "    v2:R = IMAD PT, v0, 0x21, RZ, !PT\n    v3:R = IADD3 PT, PT, v1, -v2, RZ, !PT, !PT\n    STS [v0], v3\n",
+        );
+        assert!(got.contains("IMAD PT, v0, 0xffffffdf, v1, !PT") && !got.contains("IADD3"), "{got}");
+        let twice = after(
+            "    v2:R = IMAD PT, v0, 0x21, RZ, !PT\n    v3:R = IADD3 PT, PT, v1, v2, RZ, !PT, !PT\n    STS [v2], v3\n",
+        );
+        assert!(twice.contains("IADD3"), "{twice}");
+    }
+}
