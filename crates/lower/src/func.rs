@@ -103,6 +103,9 @@ pub fn lower_function(
     out.shared_size = if opts.relocatable { 0 } else { layout.shared_size(id) };
     out.max_regs = max_regs(func, opts);
     out.aim_regs = aim_regs(func, opts, out.shared_size).min(out.max_regs);
+    if func.entry {
+        out.threads = threads(func);
+    }
     let insts = body.stmts.iter().filter_map(|s| if let ptx::Stmt::Inst(i) = s { Some(i) } else { None });
     let looked_at = crate::arith_int::looked_at(insts.clone());
     if opts.opt_level > 0 && !opts.relocatable {
@@ -235,6 +238,17 @@ fn aim_regs(func: &Func, opts: &Options<'_>, shared_size: u32) -> u8 {
     let blocks = blocks.min(all / threads).min(info.blocks.into()).min(by_shared).max(1);
     let warps = threads.div_ceil(32).next_multiple_of(4);
     sass::target::SmInfo::registers_for(32 * warps.saturating_mul(blocks)).max(info.full_registers())
+}
+
+/// The most threads of a block in each direction: what `.reqntid` says; `.maxntid` is about their number.
+fn threads(func: &Func) -> [u32; 3] {
+    let all = |d: [u32; 3]| d.iter().fold(1u32, |n, d| n.saturating_mul((*d).max(1)));
+    let most = match (func.attrs.reqntid, func.attrs.maxntid) {
+        (Some(exact), _) => exact.map(|n| n.max(1)),
+        (None, Some(d)) => [all(d); 3],
+        (None, None) => return ori::MOST_THREADS,
+    };
+    [0, 1, 2].map(|k| most[k].min(ori::MOST_THREADS[k]))
 }
 
 /// The threads of a block that launch bounds allow, if a multiprocessor has so many: else ptxas ignores them.

@@ -567,6 +567,8 @@ pub struct Function {
     /// Registers to aim at: with more, fewer threads fit into a multiprocessor than it could hold, as far as launch bounds and
     /// shared memory tell.
     pub aim_regs: u8,
+    /// The most threads of a block in x, y and z, as far as launch bounds tell ([`MOST_THREADS`]).
+    pub threads: [u32; 3],
     /// Data of constant bank 2 (literals, jump tables).
     pub literals: Vec<u8>,
     /// What its calls go to.
@@ -582,6 +584,9 @@ pub struct Function {
     /// What its code does beside that.
     pub extra: Extra,
 }
+
+/// No block has more threads than this in x, y and z.
+pub const MOST_THREADS: [u32; 3] = [1024, 1024, 64];
 
 /// Code that options ask for beside what the program says.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -611,6 +616,7 @@ impl Function {
             barriers: 0,
             max_regs: 255,
             aim_regs: target.info().full_registers(),
+            threads: MOST_THREADS,
             literals: Vec::new(),
             callees: IndexSet::default(),
             quiet: IndexSet::default(),

@@ -303,9 +303,9 @@ impl KnownBits {
                 _ => Bits::UNKNOWN,
             },
             Op::Sass(Opcode::S2R) => match d.operands[1] {
-                // No CTA has more threads than this in a direction.
-                Operand::Special(SpecialReg::SR_TID_X | SpecialReg::SR_TID_Y) => below(1024),
-                Operand::Special(SpecialReg::SR_TID_Z) => below(64),
+                Operand::Special(SpecialReg::SR_TID_X) => below(func.threads[0]),
+                Operand::Special(SpecialReg::SR_TID_Y) => below(func.threads[1]),
+                Operand::Special(SpecialReg::SR_TID_Z) => below(func.threads[2]),
                 Operand::Special(SpecialReg::SR_LANEID) => below(32),
                 _ => Bits::UNKNOWN,
             },
@@ -322,9 +322,9 @@ fn of_copy(bits: Bits, o: &Operand) -> Bits {
     }
 }
 
-/// Numbers below a power of two.
+/// Numbers below `n`.
 fn below(n: u32) -> Bits {
-    Bits { zeros: !(n - 1), ones: 0 }
+    Bits { zeros: !(n.max(1).next_power_of_two() - 1), ones: 0 }
 }
 
 /// What LOP3 makes of three numbers: a bit is known if every row that may be has it.

@@ -132,6 +132,9 @@ impl State {
                 "barriers" => func.barriers = narrow(n)?,
                 "regs" => func.max_regs = narrow(n)?,
                 "aim" => func.aim_regs = narrow(n)?,
+                "x" => func.threads[0] = n,
+                "y" => func.threads[1] = n,
+                "z" => func.threads[2] = n,
                 _ => return Err(format!("unknown property `{key}`")),
             }
         }

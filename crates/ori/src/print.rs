@@ -279,7 +279,7 @@ impl Display for Function {
         let kind = if self.entry { "entry" } else { "func" };
         writeln!(
             f,
-            "function {} {} {kind} local={}{} shared={} barriers={} regs={}{}{}{}{}{} {{",
+            "function {} {} {kind} local={}{} shared={} barriers={} regs={}{}{}{}{}{}{} {{",
             self.name,
             self.target,
             self.local_size,
@@ -292,6 +292,7 @@ impl Display for Function {
             } else {
                 format!(" aim={}", self.aim_regs)
             },
+            threads(&self.threads),
             callees(&self.callees),
             quiet(&self.quiet),
             symbols(&self.symbols),
@@ -300,4 +301,10 @@ impl Display for Function {
         self.layout.iter().try_for_each(|b| block(f, self, *b))?;
         writeln!(f, "}}")
     }
+}
+
+/// Those of launch bounds.
+fn threads(most: &[u32; 3]) -> String {
+    let stated = most.iter().zip(crate::MOST_THREADS).zip(["x", "y", "z"]).filter(|((n, all), _)| *n != all);
+    stated.map(|((n, _), name)| format!(" {name}={n}")).collect()
 }
