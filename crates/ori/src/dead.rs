@@ -45,7 +45,7 @@ pub fn remove(func: &mut Function) -> bool {
     for &b in &func.layout {
         for &i in &func.blocks[b].insts {
             let d = &func.insts[i];
-            if !d.is_pure() && !d.is_removable_load() && live_inst.insert(i) {
+            if !d.is_pure() && !d.is_removable() && live_inst.insert(i) {
                 func.insts[i].for_each_use(|n| mark(n, &mut live, &mut work));
             }
         }

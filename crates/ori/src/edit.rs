@@ -244,7 +244,7 @@ impl<'f> Editor<'f> {
             Name::Val(v) | Name::Part(v, _) => read |= self.readers[v].count != 0,
             Name::Phys(r) => read |= !r.is_zero(),
         });
-        !read && (d.is_pure() || d.is_removable_load())
+        !read && (d.is_pure() || d.is_removable())
     }
 
     /// Gives a block another terminator.

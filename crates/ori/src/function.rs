@@ -267,12 +267,14 @@ impl InstData {
         };
         computes && self.operands.iter().all(alike)
     }
-    /// Whether it is a load that can go when nobody reads its result: not volatile, not synchronizing.
-    pub fn is_removable_load(&self) -> bool {
+    /// Whether it can go when nobody reads its results although it isn't pure: a load that is neither volatile nor
+    /// synchronizing, or a shuffle (WARPSYNC is what brings its lanes together, and stays).
+    pub fn is_removable(&self) -> bool {
         // A load that never runs is there on purpose: it keeps others in order.
         let never = self.guard == Guard { pred: Name::Phys(Reg::PT), not: true };
         let load = matches!(self.op, Op::Sass(op) if op.info().is_plain_load());
-        load && !never && !self.mods.has(Mod::STRONG) && !self.mods.has(Mod::MMIO)
+        let shuffle = self.op == Op::Sass(Opcode::SHFL);
+        shuffle || load && !never && !self.mods.has(Mod::STRONG) && !self.mods.has(Mod::MMIO)
     }
     /// Whether it is always executed.
     pub fn is_unguarded(&self) -> bool {

@@ -162,7 +162,7 @@ fn assign(machine: &mut Machine, group_registers: &[Unit]) {
                 units::for_each_write(inst, |_, _| writes = true);
                 if writes {
                     write = Some(choose(&state, &mut needed, boards.clone(), next_here.touch));
-                } else if inst.op == Opcode::ATOMG {
+                } else if matches!(inst.op, Opcode::ATOMG | Opcode::SHFL) {
                     // Nobody waits for it, but ptxas's always count.
                     let end = machine.blocks[b].insts.len() as u32;
                     write = Some(choose(&state, &mut needed, boards.clone(), end));
