@@ -6,7 +6,7 @@ use cranelift_entity::SecondaryMap;
 use ori::{
     Analyses, Block, Changed, Function, Guard, Inst, InstData, Macro, Name, Op, Operand, Terminator, Value,
 };
-use sass::{Mod, Mods, Opcode, Reg, RegFile, RegOp};
+use sass::{Mod, Mods, Opcode, Reg, RegFile, RegOp, Unit};
 use smallvec::SmallVec;
 
 /// What values are known to hold.
@@ -129,6 +129,11 @@ impl Known {
                 let uniform = matches!(r.reg, Name::Val(v) if func.values[v].file == RegFile::UP);
                 r.reg = Name::Phys(if uniform { Reg::UPT } else { Reg::PT });
                 r.not ^= !held;
+                // An accumulator that doesn't count is none: as ptxas writes it.
+                let counts = uniform && matches!(d.op, Op::Sass(op) if op.unit() == Unit::Gmma);
+                if counts && r.not {
+                    d.operands[slot - 1] = ori::operand(Name::Phys(Reg::RZ));
+                }
                 changed = true;
             }
         }
@@ -183,6 +188,12 @@ impl Known {
             // The same for all lanes that vote.
             Opcode::VOTEU if d.operands[0] == ori::operand(Name::Phys(Reg::URZ)) => {
                 copy_of(&d.operands[1], Operand::Imm(self.predicate(&d.operands[2])?.into()))
+            }
+            Opcode::PLOP3 if is_truth(&d.operands[1], true) => {
+                let [a, b, c] = [2, 3, 4].map(|k| self.predicate(&d.operands[k]));
+                let row = u32::from(a?) << 2 | u32::from(b?) << 1 | u32::from(c?);
+                let Operand::Imm(table) = d.operands[5] else { return None };
+                copy_of(&d.operands[0], Operand::Imm(table >> row & 1))
             }
             Opcode::R2UR => copy_of(&d.operands[0], Operand::Imm(self.number(func, &d.operands[1])?)),
             Opcode::BREV if d.mods.0.is_empty() => self.unary(func, d, u32::reverse_bits),
@@ -509,6 +520,14 @@ mod tests {
                 &[operand(n), Operand::Imm(7), pt(false), pt(false)],
             );
             b.def(Opcode::SEL, &[], &[operand(x), zero(), operand(p)])
+        });
+        assert!(text.contains("v0, v0, RZ"), "{text}");
+        assert!(!text.contains("SEL"), "{text}");
+        // PT & !PT, of which the third input says nothing.
+        let text = stored(|b, x| {
+            let operands = [pt(false), pt(true), pt(false), Operand::Imm(0xa0 & 0xcc), Operand::Imm(0)];
+            let p = b.def_pred(Opcode::PLOP3, &[Mod::LUT], &operands);
+            b.def(Opcode::SEL, &[], &[zero(), operand(x), operand(p)])
         });
         assert!(text.contains("v0, v0, RZ"), "{text}");
         assert!(!text.contains("SEL"), "{text}");

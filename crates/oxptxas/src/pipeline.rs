@@ -117,7 +117,8 @@ pub fn compile(source: &str, file: &str, settings: &Settings) -> Result<Output, 
             fmad: settings.fmad,
             lines: Some(&lines),
             relocatable,
-            serial_groups: false,
+            // Without optimization ptxas has nothing under way while a product is.
+            serial_groups: settings.opt_level == 0,
             // ptxas checks the stack wherever it does not optimize.
             extra: ori::Extra {
                 stack_bounds: settings.extra.stack_bounds || settings.opt_level == 0,
