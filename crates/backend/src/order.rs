@@ -8,6 +8,9 @@ use sass::memory::{MemoryAccess, MemoryEffect, MemoryEffects};
 use sass::{AddrWidth, Changes, Effect, Flow, Mod, Mods, Opcode, Operand};
 use smallvec::SmallVec;
 
+#[cfg(test)]
+mod errors;
+
 /// Stores and the like that a later access is compared with; older ones are summed up.
 const MAX_WRITES: usize = 48;
 /// Loads that a later store is compared with.
@@ -90,6 +93,19 @@ pub fn access<R: Copy, L>(
     ordered: bool,
     contents: impl Fn(R) -> Contents,
 ) -> Option<Access> {
+    #[cfg(test)]
+    return errors::access(op, mods, operands, ordered, &contents);
+    #[cfg(not(test))]
+    described(op, mods, operands, ordered, &contents)
+}
+
+fn described<R: Copy, L>(
+    op: Opcode,
+    mods: &Mods,
+    operands: &[Operand<R, L>],
+    ordered: bool,
+    contents: &impl Fn(R) -> Contents,
+) -> Option<Access> {
     let all = Access { strong: true, parts: SmallVec::new() };
     let accesses = match op.info().accesses {
         // What is left of bringing lanes together that are together.
@@ -114,7 +130,7 @@ pub fn access<R: Copy, L>(
                         base, width: AddrWidth::R32 | AddrWidth::R64, uniform: None, offset, ..
                     },
                     Some(size),
-                ) => Some(Place { base: base.map(&contents), offset: *offset, size }),
+                ) => Some(Place { base: base.map(contents), offset: *offset, size }),
                 _ => None,
             };
             Part { access: *access, place }
