@@ -28,6 +28,9 @@ pub struct Options {
     /// Add to the tables what the cubins show, in place of writing them anew.
     #[arg(long)]
     add: bool,
+    /// Write the table of this rule alone.
+    #[arg(long)]
+    rule: Option<String>,
     /// Compile PTX (kernels/ for all targets, other files for their own) and check our cubins.
     #[arg(long)]
     ours: bool,
@@ -97,7 +100,8 @@ pub fn run(root: &Path, options: &Options) -> Result<(), String> {
     } else {
         tables(counts)
     };
-    for (rule, table) in RULES.iter().zip(mined) {
+    let wanted = |name: &str| options.rule.as_ref().is_none_or(|rule| rule == name);
+    for (rule, table) in RULES.iter().zip(mined).filter(|(rule, _)| wanted(rule.name())) {
         let path = root.join(format!("crates/contract/tables/{}.txt", rule.name()));
         let text = table.print();
         println!("{}: {} rows, {} bytes", path.display(), table.len(), text.len());

@@ -3,6 +3,7 @@
 mod always;
 mod attributes;
 mod bits;
+mod carries;
 mod constants;
 mod control;
 mod forms;
@@ -51,6 +52,7 @@ pub const RULES: &[&dyn Rule] = &[
     &constants::Constants,
     &layout::Layout,
     &attributes::Attributes,
+    &carries::Carries,
 ];
 
 /// The judge of most rules: what was seen is fine.
