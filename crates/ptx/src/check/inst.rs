@@ -202,8 +202,9 @@ impl Checker<'_> {
             Op::bar | Op::barrier if !inst.has(Mod::warp) && !inst.has(Mod::cluster) => {
                 let red = inst.has(Mod::red);
                 let at = usize::from(red);
+                // 32 bits of it count.
                 if let Some(Operand::Int(n)) = inst.operands.get(at)
-                    && *n > 15
+                    && *n as u32 > 15
                 {
                     let message =
                         format!("Barrier number '{n}' out of range, expected to be in range [0..15]");

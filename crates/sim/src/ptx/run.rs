@@ -694,7 +694,7 @@ impl Block {
             _ => (ops, false),
         };
         let number = match numbers.first() {
-            Some(o) => t.read(env, o, Type::u32)?,
+            Some(o) => t.read(env, o, Type::u32)? as u32,
             None => 0,
         };
         let expected = match numbers.get(1) {
