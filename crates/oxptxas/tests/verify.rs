@@ -455,3 +455,16 @@ fn nothing_is_passed_where_lists_are_open() {
         [0, 3],
     );
 }
+
+/// Special registers among what stands in braces.
+#[test]
+fn special_registers_are_read_in_braces() {
+    verified(
+        ".version 9.0\n.target sm_75\n.address_size 64\n.visible .entry k(.param .u64 in, .param .u64 out)\n\
+         { .reg .b32 %a<4>; .reg .b64 %d<5>; .reg .pred %p; ld.param.u64 %d1, [in]; ld.param.u64 %d2, [out];\n\
+         mov.u32 %a1, %tid.x; mul.wide.u32 %d3, %a1, 32; add.u64 %d2, %d2, %d3; mul.wide.u32 %d3, %a1, 4;\n\
+         add.u64 %d1, %d1, %d3; ld.global.b32 %a2, [%d1]; mov.b64 %d4, {%a2, %ntid.x}; st.global.b64 [%d2], %d4;\n\
+         setp.ne.u32 %p, %a2, 0; @%p st.global.v4.u32 [%d2+16], {%laneid, %a2, %tid.x, %ctaid.y}; ret; }\n",
+        [0, 3],
+    );
+}

@@ -68,6 +68,8 @@ impl<'s> Parser<'s> {
         let mut more = self.peek() != Tok::Semi;
         while more {
             let brace = self.peek() == Tok::LBrace;
+            // What begins with braces that it reads has brackets before them.
+            self.reading = !inst.operands.is_empty();
             let operand = match self.peek() {
                 Tok::LParen if op == Op::call => self.list()?,
                 Tok::Name if self.tokens[(self.at + 1).min(self.tokens.len() - 1)].0 == Tok::LBracket => {
@@ -115,6 +117,37 @@ impl<'s> Parser<'s> {
             },
             _ => Err(self.error(span, format!("Unknown symbol '{name}'"))),
         }
+    }
+
+    /// A register in braces, or a special one where they are read: the move out of it is a statement of its own, before this one.
+    fn component_read(&mut self) -> Parsed<RegId> {
+        let name = self.text();
+        let special = SpecialReg::parse(name).filter(|_| self.reading && self.local(name).is_none());
+        let (Some(s), true) = (special, self.func.is_some()) else { return self.register() };
+        let (_, span) = self.name()?;
+        let component = if s.is_vector() { self.component(4)? } else { None };
+        let (word, ty) = match s.ty().bytes() {
+            4 => (Mod::b32, Type::b32),
+            8 => (Mod::b64, Type::b64),
+            _ => return Err(self.error(span, format!("Unknown symbol '{name}'"))),
+        };
+        if s.is_vector() && component.is_none() {
+            return Err(self.error(span, format!("Illegal expression '{name}'")));
+        }
+        let body = &mut self.state().body;
+        let to = body.regs.push(Reg { name: "%special".into(), ty });
+        let operands = [Operand::Reg(to), Operand::Special(s, component)].into_iter().collect();
+        let mods = [word].into_iter().collect();
+        body.stmts.push(Stmt::Inst(Inst {
+            guard: None,
+            op: Op::mov,
+            mods,
+            operands,
+            braced: 0,
+            zeros: 0,
+            span,
+        }));
+        Ok(to)
     }
 
     /// `operand + n`, with the sum next: ptxas adds constants to registers wherever they are read. The addition is a
@@ -374,7 +407,7 @@ impl<'s> Parser<'s> {
                     self.bump();
                     VectorElem::Sink
                 }
-                Tok::Name => VectorElem::Reg(self.register()?),
+                Tok::Name => VectorElem::Reg(self.component_read()?),
                 _ => {
                     let span = self.span();
                     match self.nested(Self::operand)? {

@@ -70,6 +70,7 @@ pub fn parse_all(source: &str) -> (Module, Vec<Diagnostic>) {
         dwarf_labels: FxHashSet::default(),
         errors: Vec::new(),
         params: false,
+        reading: false,
     };
     p.module();
     (p.module, p.errors)
@@ -120,6 +121,8 @@ struct Parser<'s> {
     errors: Vec<Diagnostic>,
     /// Whether it is inside of the parentheses of parameters.
     params: bool,
+    /// Whether it is at an operand that an instruction reads.
+    reading: bool,
 }
 
 /// What nothing can be called.
