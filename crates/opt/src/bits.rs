@@ -17,7 +17,7 @@ const OR: u32 = 0xfc;
 /// The pass. What it takes the place of is left for dead code removal.
 pub fn run(func: &mut Function, analyses: &Analyses) -> Changed {
     let known = analyses.known_bits(func);
-    let mut pass = Pass { known: &known, makers: SecondaryMap::new(), uses: crate::uses::count(func) };
+    let mut pass = Pass { known, makers: SecondaryMap::new(), uses: crate::uses::count(func) };
     let mut changed = false;
     for n in 0..func.layout.len() {
         let b = func.layout[n];
@@ -87,7 +87,7 @@ impl Pass<'_> {
     }
 
     /// Which two sources of a LOP3 there are beside zero, if its table is `lut`.
-    fn pair<'d>(d: &'d InstData, lut: u32) -> Option<[&'d Operand; 2]> {
+    fn pair(d: &InstData, lut: u32) -> Option<[&Operand; 2]> {
         let [p, _, a, b, c, Operand::Imm(table), carry] = &d.operands[..] else { return None };
         (*table == lut && is_zero(c) && is_pt(p, false) && is_pt(carry, true)).then_some([a, b])
     }
