@@ -7,6 +7,7 @@
 use crate::access::{self, Access, Address, Order, Space as AccessSpace};
 use crate::emit::{Emit, Pair, imm, rz};
 use crate::func::{Lower, Result};
+use crate::own_address::{Origins, Whose};
 use crate::ssa::{PtxBlock, Var};
 use crate::types::{Src, Ty};
 use ori::abi::{self, Place};
@@ -231,7 +232,7 @@ pub(crate) fn place_params(
 }
 
 /// The register of a `.reg` formal parameter or result.
-fn formal_register(module: &Module, body: &ptx::Body, v: VarId) -> Option<RegId> {
+pub(crate) fn formal_register(module: &Module, body: &ptx::Body, v: VarId) -> Option<RegId> {
     let var = &module.vars[v];
     (var.space == Space::Reg)
         .then(|| body.regs.iter().find(|(_, r)| r.name == var.name).map(|(id, _)| id))
@@ -307,12 +308,16 @@ pub(crate) fn emit_call(
 }
 
 impl Lower<'_, '_> {
-    /// Whether this is a device function that takes the address of one of its parameters, so that addresses of parameters
-    /// may be of local memory here.
-    pub(crate) fn has_addressed_params(&self) -> bool {
+    /// Whose parameter's address an operand is: in a device function that takes the address of one of its parameters it may
+    /// be one of local memory. Nothing where that can't be told.
+    pub(crate) fn whose_parameter(&self, address: &ptx::Operand) -> Option<Whose> {
         let func = &self.module.funcs[self.id];
-        let taken = |body| !addressed(self.module, func, body).is_empty();
-        !func.entry && func.body.as_ref().is_some_and(taken)
+        match &func.body {
+            Some(body) if !func.entry && !addressed(self.module, func, body).is_empty() => {
+                Origins::of(self.module, func, body, address)
+            }
+            _ => Some(Whose::Kernels),
+        }
     }
 
     fn undefined_word(&mut self) -> Value {

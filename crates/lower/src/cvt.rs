@@ -5,6 +5,7 @@ use crate::convert::{self, Conversion, Round};
 use crate::convert_half::{self, Narrowing};
 use crate::emit::{self, Emit, Pair, rz};
 use crate::func::{Lower, Result, ty};
+use crate::own_address::Whose;
 use crate::scalar::rounding;
 use crate::statement::Statement;
 use crate::types::{Kind, Src, Ty};
@@ -12,6 +13,10 @@ use ori::{Operand, Value, operand};
 use ptx::{Mod as M, Type};
 use sass::{Opcode, RegFile};
 use smallvec::SmallVec;
+
+/// Why `cvta.param` is refused.
+const OWN_OR_NOT: &str =
+    "an address that may be of the function's own parameter, which is one of .local, or of a kernel's";
 
 impl Lower<'_, '_> {
     pub(crate) fn cvt(&mut self, inst: &Statement<'_>) -> Result<()> {
@@ -143,6 +148,7 @@ impl Lower<'_, '_> {
             let base = Pair::parts(emit::constant(0, at), emit::constant(0, at + 4));
             if to { b.sub64(&x.pair(), &base) } else { b.add64(&x.pair(), &base) }
         };
+        let local = if sm >= 100 { 0x2f8 } else { 0x20 };
         let space =
             inst.one_of(&[M::global, M::local, M::shared, M::shared_cta, M::shared_cluster, M::_const]);
         Ok(match space {
@@ -157,14 +163,16 @@ impl Lower<'_, '_> {
                 self.b.collect(&[x.pair().lo, hi])
             }
             Some(M::shared | M::shared_cta) => window(&mut self.b, &x, 0x18),
-            Some(M::local) => window(&mut self.b, &x, if sm >= 100 { 0x2f8 } else { 0x20 }),
+            Some(M::local) => window(&mut self.b, &x, local),
             Some(M::_const) => {
                 let at = self.constant_window();
                 window(&mut self.b, &x, at)
             }
             None if inst.one_of(&[M::param, M::param_entry]).is_some() => {
-                if self.has_addressed_params() {
-                    return Err("a generic address of a device function's parameter is one of .local".into());
+                match self.whose_parameter(&inst.operands[1]) {
+                    Some(Whose::Own) => return Ok(window(&mut self.b, &x, local)),
+                    Some(Whose::Kernels) => {}
+                    None => return Err(OWN_OR_NOT.into()),
                 }
                 let base = self.param_window();
                 // A parameter's address is its offset in the constant bank.

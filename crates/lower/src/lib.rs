@@ -42,6 +42,7 @@ mod memory;
 mod moves;
 mod multimem;
 mod operands;
+mod own_address;
 mod policy;
 mod quiet;
 mod regs;

@@ -468,3 +468,38 @@ fn special_registers_are_read_in_braces() {
         [0, 3],
     );
 }
+
+/// Functions that ask for the generic address of a parameter, their own or the kernel's.
+#[test]
+fn generic_addresses_of_parameters() {
+    const FUNCTIONS: &str = "
+.version 9.0
+.target sm_75
+.address_size 64
+.func (.param .b32 r) own(.param .b32 n, .param .align 16 .b8 x[16])
+{ .reg .b64 %d<5>; .reg .b32 %a<5>; ld.param.b32 %a1, [n]; and.b32 %a1, %a1, 3; mul.wide.u32 %d1, %a1, 4;
+  mov.b64 %d2, x; add.u64 %d3, %d1, %d2; cvta.param.u64 %d3, %d3; ld.b32 %a2, [%d3]; cvta.param.u64 %d4, %d2; ld.b32 %a3, [%d4+8];
+  cvta.to.param.u64 %d4, %d4; ld.param.b32 %a4, [%d4+12]; xor.b32 %a4, %a4, %a2; add.u32 %a2, %a3, %a4; st.param.b32 [r], %a2; ret; }
+.func (.param .b32 r) other(.param .b64 p, .param .align 4 .b8 x[8])
+{ .reg .b64 %d<5>; .reg .b32 %a<5>; mov.b64 %d1, x; ld.local.b32 %a1, [%d1+4]; ld.param.b64 %d2, [p]; cvta.param.u64 %d2, %d2;
+  ld.b32 %a2, [%d2+4]; add.u32 %a1, %a1, %a2; st.param.b32 [r], %a1; ret; }
+.visible .entry k(.param .u64 in, .param .u64 out, .param .b32 q, .param .b32 z)
+{ .reg .b64 %d<6>; .reg .b32 %a<6>; .param .b32 n; .param .align 16 .b8 x[16]; .param .b32 r; .param .b64 p; .param .align 4 .b8 y[8];
+  ld.param.u64 %d1, [in]; ld.param.u64 %d2, [out]; mov.u32 %a1, %tid.x; mul.wide.u32 %d3, %a1, 16; add.u64 %d1, %d1, %d3;
+  add.u64 %d2, %d2, %d3; ld.global.v2.b64 {%d4, %d5}, [%d1]; st.param.b32 [n], %a1; st.param.v2.b64 [x], {%d4, %d5};
+  call (r), own, (n, x); ld.param.b32 %a2, [r]; st.global.b32 [%d2], %a2;
+  mov.b64 %d4, q; st.param.b64 [p], %d4; st.param.b32 [y], %a1; st.param.b32 [y+4], %a2; call (r), other, (p, y);
+  ld.param.b32 %a2, [r]; ld.param.b32 %a3, [z]; sub.u32 %a2, %a2, %a3; st.global.b32 [%d2+4], %a2; ret; }
+";
+    verified(FUNCTIONS, [0, 3]);
+    // An address that is one or the other, or of which that can't be told.
+    for from in ["selp.b64 %d2, %d2, %d1, %p1", "@%p1 mov.b64 %d2, x", "ld.local.b64 %d2, [%d1]"] {
+        let text = FUNCTIONS.replace(
+            "ld.param.b64 %d2, [p];",
+            &format!(".reg .pred %p1; setp.eq.u32 %p1, %a1, 1; ld.param.b64 %d2, [p]; {from};"),
+        );
+        let settings = Settings::new(Target::parse("sm_75").unwrap());
+        let errors = compile(&text, "k.ptx", &settings).unwrap_err();
+        assert!(format!("{errors:?}").contains("the function's own parameter"), "{errors:?}");
+    }
+}
