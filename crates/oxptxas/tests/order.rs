@@ -39,6 +39,9 @@ const ACQUIRE: &str = include_str!("../../backend/tests/order/acquire.ptx");
 
 const WIDE: &str = include_str!("../../backend/tests/order/wide.ptx");
 
+/// Steps of a reduction under conditions, which become guards.
+const STEPS: &str = include_str!("../../backend/tests/order/steps.ptx");
+
 const MATRICES: &str = include_str!("../../backend/tests/order/matrices.ptx");
 
 #[test]
@@ -105,7 +108,14 @@ fn the_checker_finds_exchanged_accesses() {
     assert!(exchanged(VOLATILE, "sm_90", Opcode::STS, Opcode::LDS).contains(&Why::Volatile));
     assert!(exchanged(ACQUIRE, "sm_120", Opcode::LDS, Opcode::LDG).contains(&Why::Acquire));
     assert!(exchanged(WIDE, "sm_120", Opcode::STG, Opcode::LDG_256).contains(&Why::Overlap));
+    let guarded = exchanged(STEPS, "sm_90", Opcode::LDS, Opcode::LDS);
+    assert!(guarded.iter().any(|w| matches!(w, Why::Fence(_))), "{guarded:?}");
     assert!(exchanged(MATRICES, "sm_75", Opcode::STS, Opcode::LDSM).contains(&Why::MayOverlap));
+}
+
+#[test]
+fn steps_under_conditions() {
+    in_order(STEPS, &ALL);
 }
 
 #[test]

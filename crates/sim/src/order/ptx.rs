@@ -7,6 +7,7 @@ use ::ptx::{LineIndex, Mod, Module, Op};
 use cranelift_entity::SecondaryMap;
 use sass::memory::MemorySpace;
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
 
 /// A memory access of PTX.
 #[derive(Clone, Debug)]
@@ -84,6 +85,9 @@ pub struct Program<'m> {
     values: Values<'m>,
     /// Immediate dominators of blocks; the entry's is itself.
     idom: Vec<u32>,
+    /// Where blocks lead to, and what each comes to, once it was asked for.
+    succs: Vec<Vec<u32>>,
+    reached: Vec<OnceLock<Vec<bool>>>,
     /// Fences: place and line.
     fences: Vec<((u32, u32), u32)>,
 }
@@ -277,6 +281,8 @@ impl<'m> Program<'m> {
             by_line: BTreeMap::new(),
             values: Values::new(module, body),
             idom: dominators(&preds, &roots),
+            succs: order.iter().map(|b| blocks[*b].succs.iter().map(|s| number[*s]).collect()).collect(),
+            reached: order.iter().map(|_| OnceLock::new()).collect(),
             fences: Vec::new(),
         };
         let mut on_line: BTreeMap<u32, u32> = BTreeMap::new();
@@ -356,10 +362,31 @@ impl<'m> Program<'m> {
         })
     }
 
-    /// Whether the first comes before the second on every way to it.
+    /// Whether control comes from one block to another.
+    fn reaches(&self, from: u32, to: u32) -> bool {
+        let reached = self.reached[from as usize].get_or_init(|| {
+            let mut reached = vec![false; self.succs.len()];
+            let mut open = vec![from];
+            while let Some(b) = open.pop() {
+                for &s in &self.succs[b as usize] {
+                    if !std::mem::replace(&mut reached[s as usize], true) {
+                        open.push(s);
+                    }
+                }
+            }
+            reached
+        });
+        reached[to as usize]
+    }
+
+    /// Whether the first comes before the second on every way to it, or at least never behind it where both are executed
+    /// (blocks that the compiler may have made one, under guards).
     pub fn precedes(&self, a: &Access, b: &Access) -> bool {
         if a.at.0 == b.at.0 {
             return a.at.1 < b.at.1;
+        }
+        if a.at.0 < b.at.0 && self.reaches(a.at.0, b.at.0) && !self.reaches(b.at.0, a.at.0) {
+            return true;
         }
         let mut at = b.at.0;
         while at > a.at.0 && (at as usize) < self.idom.len() - 1 {
