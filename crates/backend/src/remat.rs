@@ -1,8 +1,9 @@
-//! Makes constants and parameters again where they are used, where keeping them would leave room for fewer warps. Where arithmetic
-//! does not read constant memory itself, parameters are kept in uniform registers and moved from there.
+//! Makes constants, parameters and addresses in the stack frame again where they are used, where keeping them would leave room
+//! for fewer warps. Where arithmetic does not read constant memory itself, parameters are kept in uniform registers and moved
+//! from there.
 //!
 //! Which ones, the allocator's choice of what to spill says, among constants alone; a block in which one is used has its
-//! own copy, or several if it is long, and the scheduler finds the place.
+//! own copy, or several if it is long or has calls, and the scheduler finds the place.
 
 use crate::liveness::Ranges;
 use crate::regalloc::spill::Spiller;
@@ -126,6 +127,10 @@ fn block(func: &mut Function, b: Block, makers: &SecondaryMap<Value, Option<Agai
         }
         func.insts[i].map_uses(|n| if n.value() == direct { n } else { renamed(n, &copies) });
         out.push(i);
+        // Across it, a copy would need a register that the callee keeps.
+        if func.insts[i].op == Op::Macro(Macro::Call) {
+            copies.clear();
+        }
     }
     let mut term = func.blocks[b].term.clone();
     if let Some(n) = term.used_name_mut()
