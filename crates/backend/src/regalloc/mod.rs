@@ -236,8 +236,19 @@ pub fn allocate(func: &mut Function, limits: &Limits) -> Result<Stats, Error> {
     Ok(stats(func, &cfg, &spiller))
 }
 
-/// More general registers than needed that are given out in turn.
+/// Of so many general registers that are needed, one more is given out in turn, up to [`SLACK`] and at least those
+/// that every thread gets.
+const PER_SLACK: u16 = 7;
+/// Registers are given to a thread in portions of so many.
+const PORTION: u8 = 8;
+/// The most that are given out in turn beside those needed.
 const SLACK: u16 = 4;
+
+/// General registers that are given out in turn where `needed` are.
+fn in_turn(needed: u16) -> u16 {
+    let least = u16::from(PORTION - HARDWARE_REGISTERS);
+    (needed + (needed / PER_SLACK).min(SLACK)).max(least)
+}
 
 /// How many registers are given out in turn ([`color`]), where these are `needed`: no fewer warps fit for that.
 fn windows(func: &Function, limits: &Limits, needed: [u16; 5]) -> color::Windows {
@@ -249,7 +260,7 @@ fn windows(func: &Function, limits: &Limits, needed: [u16; 5]) -> color::Windows
     let kept = u16::from(HARDWARE_REGISTERS);
     let step = (needed + kept).next_multiple_of(8).max(func.target.info().full_registers().into());
     let mut windows = [0; 5];
-    windows[RegFile::R as usize] = (needed + SLACK).min(step - kept).min(limits.regs_r.into()) as u8;
+    windows[RegFile::R as usize] = in_turn(needed).min(step - kept).min(limits.regs_r.into()) as u8;
     windows[RegFile::P as usize] = limits.preds;
     windows
 }
@@ -287,5 +298,16 @@ fn stats(func: &Function, cfg: &Cfg, spiller: &Spiller) -> Stats {
         spill_load_bytes: spiller.load_bytes,
         spill_slots: (first_slot, frame),
         frame_bytes: frame,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn small_functions_have_little_slack() {
+        // What every thread gets; one of seven more; four at most.
+        for (needed, given) in [(2, 6), (6, 6), (7, 8), (13, 14), (14, 16), (28, 32), (100, 104)] {
+            assert_eq!(super::in_turn(needed), given, "{needed}");
+        }
     }
 }
