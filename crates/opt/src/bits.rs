@@ -78,6 +78,10 @@ impl Pass<'_> {
 
     /// What does the same with less.
     fn simpler(&self, func: &Function, b: ori::Block, d: &InstData) -> Option<InstData> {
+        // What a guarded one keeps belongs to its results, of which others have more or fewer.
+        if !d.is_unguarded() {
+            return None;
+        }
         match d.op {
             Op::Sass(Opcode::LOP3) => self.mask(func, d).or_else(|| self.sum_of_parts(func, d)),
             Op::Sass(Opcode::SHF) => self.one_shift(func, d),
@@ -253,6 +257,15 @@ mod tests {
             "    v2:R = LOP3.LUT PT, v1, 0xffffff00, RZ, 0xc0, !PT\n    v3:R = SHF.R.U32.HI RZ, 0x8, v2\n    STS [v0], v3\n",
         );
         assert!(low.contains("SHF.R.U32.HI RZ, 0x8, v1") && !low.contains("LOP3"), "{low}");
+    }
+
+    #[test]
+    fn guarded_ones_stay() {
+        let got = after(
+            "    v2:P = ISETP.LT.U32.AND PT, v0, 0x5, PT, PT\n    @v2 v3:R = LOP3.LUT PT, v1, 0xffffffff, RZ, 0xc0, !PT keep PT v0\n    \
+             STS [v0], v3\n",
+        );
+        assert!(got.contains("LOP3.LUT PT, v1, 0xffffffff"), "{got}");
     }
 
     #[test]
