@@ -4,6 +4,7 @@
 mod call;
 
 use crate::Error;
+use crate::order::Meant;
 use ori::cfg::Cfg;
 use ori::{Block, Function, InstData, Macro, Name, Op, Terminator};
 use sass::{AddrWidth, ConstBank, Guard, Inst, Mod, Mods, Opcode, Operand, Reg, RegFile, RegOp, Target};
@@ -40,15 +41,14 @@ pub struct MachineInst {
     pub line: u32,
     /// What is filled in when functions get their places.
     pub link: Link,
-    /// Whether it keeps its place among all memory accesses although its modifiers don't say so: volatile, relaxed,
-    /// acquiring and releasing accesses of shared and local memory.
-    pub ordered: bool,
+    /// What PTX says of its access and its modifiers don't.
+    pub meant: Meant,
 }
 
 impl MachineInst {
     /// An instruction that is complete.
     pub fn new(inst: Inst, line: u32) -> MachineInst {
-        MachineInst { inst, line, link: Link::None, ordered: false }
+        MachineInst { inst, line, link: Link::None, meant: Meant::default() }
     }
 }
 
@@ -264,12 +264,15 @@ pub fn lower(func: &Function, mut frame_bytes: u32) -> Result<Machine, Error> {
                     inst,
                     line: d.loc.0,
                     link,
-                    ordered: false,
+                    meant: Meant::default(),
                 }));
             } else if let Some(mut inst) = lower_inst(target, d, &layout)? {
-                let ordered = d.opcode().is_some_and(ori::order_is_ours) && inst.mods.has(Mod::STRONG);
-                if ordered {
+                let meant = d.opcode().map(|op| Meant::by(op, &inst.mods)).unwrap_or_default();
+                if meant.ordered {
                     inst.mods.remove(Mod::STRONG);
+                }
+                if meant.collective {
+                    inst.mods.remove(Mod::COLLECTIVE);
                 }
                 // Where the pass that reads it was left out.
                 inst.mods.remove(Mod::CONTRACT);
@@ -278,7 +281,7 @@ pub fn lower(func: &Function, mut frame_bytes: u32) -> Result<Machine, Error> {
                     (Op::Macro(Macro::FrameTop), _) => Link::FrameSize,
                     _ => Link::None,
                 };
-                out.insts.push(MachineInst { inst, line: d.loc.0, link, ordered });
+                out.insts.push(MachineInst { inst, line: d.loc.0, link, meant });
             }
         }
         let next = layout.order.get(k + 1).copied();
@@ -335,7 +338,7 @@ pub fn lower(func: &Function, mut frame_bytes: u32) -> Result<Machine, Error> {
                     inst: call::ret(func, phys(*address)?),
                     line,
                     link: Link::Base,
-                    ordered: false,
+                    meant: Meant::default(),
                 });
             }
         }

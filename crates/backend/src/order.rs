@@ -9,7 +9,7 @@ use sass::{AddrWidth, Changes, Effect, Flow, Mod, Mods, Opcode, Operand};
 use smallvec::SmallVec;
 
 #[cfg(test)]
-mod errors;
+pub(crate) mod errors;
 
 /// Stores and the like that a later access is compared with; older ones are summed up.
 const MAX_WRITES: usize = 48;
@@ -84,26 +84,42 @@ impl Part {
     }
 }
 
-/// What an instruction accesses; `ordered`: it keeps its place whatever its modifiers say. `contents` says what a base
-/// register holds.
+/// What PTX says of an access and the instruction's modifiers don't.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Meant {
+    /// It keeps its place among all accesses: volatile, relaxed, acquiring and releasing accesses of shared and local memory.
+    pub ordered: bool,
+    /// It is part of what the lanes of a warp access together ([`ori::access_of_lanes`]).
+    pub collective: bool,
+}
+
+impl Meant {
+    /// What an instruction of Ori says of itself.
+    pub fn by(op: Opcode, mods: &Mods) -> Meant {
+        let ordered = ori::order_is_ours(op) && mods.has(Mod::STRONG);
+        Meant { ordered, collective: ori::access_of_lanes(op, mods) }
+    }
+}
+
+/// What an instruction accesses. `contents` says what a base register holds.
 pub fn access<R: Copy, L>(
     op: Opcode,
     mods: &Mods,
     operands: &[Operand<R, L>],
-    ordered: bool,
+    meant: Meant,
     contents: impl Fn(R) -> Contents,
 ) -> Option<Access> {
     #[cfg(test)]
-    return errors::access(op, mods, operands, ordered, &contents);
+    return errors::access(op, mods, operands, meant, &contents);
     #[cfg(not(test))]
-    described(op, mods, operands, ordered, &contents)
+    described(op, mods, operands, meant, &contents)
 }
 
 fn described<R: Copy, L>(
     op: Opcode,
     mods: &Mods,
     operands: &[Operand<R, L>],
-    ordered: bool,
+    Meant { ordered, collective }: Meant,
     contents: &impl Fn(R) -> Contents,
 ) -> Option<Access> {
     let all = Access { strong: true, parts: SmallVec::new() };
@@ -130,7 +146,7 @@ fn described<R: Copy, L>(
                         base, width: AddrWidth::R32 | AddrWidth::R64, uniform: None, offset, ..
                     },
                     Some(size),
-                ) => Some(Place { base: base.map(contents), offset: *offset, size }),
+                ) if !collective => Some(Place { base: base.map(contents), offset: *offset, size }),
                 _ => None,
             };
             Part { access: *access, place }

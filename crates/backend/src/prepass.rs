@@ -357,8 +357,8 @@ impl<'a> Pass<'a> {
                 if op.info().lanes != sass::Lanes::Own {
                     node.preds.extend(collective.replace(k).map(|before| (before, 1)));
                 }
-                let ordered = ori::order_is_ours(op) && d.mods.has(sass::Mod::STRONG);
-                if let Some(a) = order::access(op, &d.mods, &d.operands, ordered, contents) {
+                let meant = order::Meant::by(op, &d.mods);
+                if let Some(a) = order::access(op, &d.mods, &d.operands, meant, contents) {
                     accesses.add(k, a, |before| node.preds.push((before, 1)));
                 }
             }

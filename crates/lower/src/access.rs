@@ -77,6 +77,8 @@ pub struct Access {
     pub prefetch: Option<Mod>,
     /// Read-only data: `ld.global.nc`.
     pub constant: bool,
+    /// Part of what the lanes of a warp access together: `ori::access_of_lanes`.
+    pub collective: bool,
 }
 
 /// An address.
@@ -160,6 +162,7 @@ fn mods(sm: u8, a: &Access, load: bool) -> Mods {
             m.extend(a.order.scope().map(|_| Mod::STRONG));
         }
     }
+    m.extend(a.collective.then_some(Mod::COLLECTIVE));
     m
 }
 
@@ -444,6 +447,7 @@ pub fn cas_loop(
         evict: None,
         prefetch: None,
         constant: false,
+        collective: false,
     };
     store(b, &plain, *address, operand(new), ori::ALWAYS);
     b.terminate(ori::Terminator::Jump(ori::BlockCall { block: done, args: SmallVec::from_slice(&[old]) }));

@@ -508,6 +508,7 @@ impl Lower<'_, '_> {
             evict: None,
             prefetch: None,
             constant: false,
+            collective: false,
         }
     }
 

@@ -398,6 +398,7 @@ impl Lower<'_, '_> {
             evict: None,
             prefetch: None,
             constant: false,
+            collective: false,
         }
     }
 

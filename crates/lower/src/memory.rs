@@ -92,7 +92,17 @@ fn access_of(inst: &Statement<'_>, space: AccessSpace, size: u8, signed: bool) -
     let constant = inst.has(M::nc);
     // Asynchronous stores are other instructions.
     let mmio = !inst.has(M::_async) && inst.has(M::mmio);
-    Access { space, size, signed, order, mmio, evict, prefetch: prefetch_size(inst), constant }
+    Access {
+        space,
+        size,
+        signed,
+        order,
+        mmio,
+        evict,
+        prefetch: prefetch_size(inst),
+        constant,
+        collective: false,
+    }
 }
 
 /// How much the L2 cache is asked to fetch.

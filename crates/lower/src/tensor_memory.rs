@@ -37,6 +37,7 @@ fn shared(size: u8) -> Access {
         evict: None,
         prefetch: None,
         constant: false,
+        collective: false,
     }
 }
 

@@ -43,6 +43,7 @@ fn word(space: Space) -> Access {
         evict: None,
         prefetch: None,
         constant: false,
+        collective: false,
     }
 }
 

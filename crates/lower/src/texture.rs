@@ -572,6 +572,7 @@ impl Lower<'_, '_> {
                 evict: None,
                 prefetch: None,
                 constant: true,
+                collective: false,
             };
             let at = Address { base: Some(Name::Val(address)), wide: true, offset: 0 };
             let at = at.operand(l.desc());

@@ -3,6 +3,7 @@
 use cranelift_entity::{PrimaryMap, entity_impl};
 use indexmap::IndexSet;
 use rustc_hash::FxBuildHasher;
+use sass::memory::MemoryEffects;
 use sass::{Changes, Effect, Lanes, Mod, Mods, Opcode, Reg, RegFile, RegOp, Role, Scope, SlotKind, Target};
 use smallvec::SmallVec;
 
@@ -150,6 +151,13 @@ impl Macro {
 /// backend takes the modifier away and remembers it.
 pub fn order_is_ours(op: Opcode) -> bool {
     matches!(op, Opcode::LDS | Opcode::STS | Opcode::LDL | Opcode::STL)
+}
+
+/// The modifier of a load or store in Ori that is a lane's part of an access to a matrix (`wmma`): what follows may access
+/// what another lane's part does, so its own address does not say what it overlaps. The backend takes the modifier away and
+/// remembers it.
+pub fn access_of_lanes(op: Opcode, mods: &Mods) -> bool {
+    mods.has(Mod::COLLECTIVE) && matches!(op.info().accesses, MemoryEffects::Accesses(_))
 }
 
 /// An operation.

@@ -36,7 +36,7 @@ pub use function::{
     Block, BlockCall, BlockData, Callee, Extra, Function, Guard, Inst, InstData, Loc, MOST_THREADS, Macro,
     Name, Op, Operand, Part, SlotInfo, SymbolUse, Terminator, Value, ValueData,
 };
-pub use function::{for_each_name, operand, order_is_ours};
+pub use function::{access_of_lanes, for_each_name, operand, order_is_ours};
 pub use phase::{Manager, Phase, Plan};
 
 #[cfg(test)]

@@ -289,13 +289,13 @@ impl Lower<'_, '_> {
     }
 
     fn load_at(&mut self, lanes: &Lanes, at: &Address, size: u8) -> Words {
-        let access = plain(lanes.space, size);
+        let access = part(lanes.space, size);
         let v = access::load(&mut self.b, &access, at.operand(lanes.desc), ALWAYS, None);
         super::words_of(v, size.div_ceil(4))
     }
 
     fn store_at(&mut self, lanes: &Lanes, at: &Address, size: u8, words: &[Operand]) {
-        let access = plain(lanes.space, size);
+        let access = part(lanes.space, size);
         let data = self.tuple(words);
         access::store(&mut self.b, &access, at.operand(lanes.desc), data, ALWAYS);
     }
@@ -406,8 +406,9 @@ impl Lower<'_, '_> {
     }
 }
 
-/// An access without order.
-fn plain(space: access::Space, size: u8) -> Access {
+/// A lane's part of an access to a matrix, without order.
+fn part(space: access::Space, size: u8) -> Access {
     let (order, mmio) = (Order::Weak, false);
-    Access { space, size, signed: false, order, mmio, evict: None, prefetch: None, constant: false }
+    let (evict, prefetch) = (None, None);
+    Access { space, size, signed: false, order, mmio, evict, prefetch, constant: false, collective: true }
 }
