@@ -3,7 +3,7 @@
 use crate::code::{How, Source, jobs};
 use rayon::prelude::*;
 use sass::memory::{MemoryEffect, MemoryEffects, MemorySpace};
-use sass::{AddrWidth, Inst, Mod, Opcode, Operand, Role};
+use sass::{AddrWidth, Guard, Inst, Mod, Opcode, Operand, Role};
 use sim::order::{self, Code, Options as Trust, Stats};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -114,8 +114,13 @@ pub fn check(root: &Path, bin: &Path, options: &Options) -> Result<(), String> {
     if wrong == 0 { Ok(()) } else { Err(format!("{wrong} accesses out of order")) }
 }
 
-/// Where an instruction accesses memory: space, base, offset and bytes; `None` for other instructions.
+/// Where an instruction accesses memory: space, base, offset and bytes; `None` for other instructions, for those that never
+/// run (they are there for their scoreboard), and for surfaces: the PTX manual's memory consistency model does not apply to them.
 fn place(inst: &Inst) -> Option<(MemorySpace, MemoryEffect, &Operand, i64, i64)> {
+    let never = inst.guard == (Guard { not: true, ..Guard::TRUE });
+    if never || ["SULD", "SUST", "SURED"].iter().any(|surface| inst.op.name().starts_with(surface)) {
+        return None;
+    }
     let MemoryEffects::Accesses([access]) = inst.op.info().accesses else { return None };
     let address = inst.operands.iter().find(|o| matches!(o, Operand::Addr { .. }))?;
     let Operand::Addr { width, offset, .. } = address else { return None };

@@ -44,6 +44,11 @@ const STEPS: &str = include_str!("../../backend/tests/order/steps.ptx");
 
 const MATRICES: &str = include_str!("../../backend/tests/order/matrices.ptx");
 
+const WMMA: &str = include_str!("../../backend/tests/order/wmma.ptx");
+
+/// Lines with several statements.
+const LINES: &str = include_str!("../../backend/tests/order/lines.ptx");
+
 #[test]
 fn what_warp_sync_keeps_apart() {
     in_order(WARP_SYNC, &ALL);
@@ -67,6 +72,18 @@ fn accesses_of_256_bits() {
 #[test]
 fn matrices_in_shared_memory() {
     in_order(MATRICES, &ALL);
+}
+
+#[test]
+fn matrices_that_wmma_loads_and_stores() {
+    let stats = in_order(WMMA, &ALL);
+    assert_eq!(stats.matched, stats.accesses);
+}
+
+#[test]
+fn lines_with_several_statements() {
+    let stats = in_order(LINES, &ALL);
+    assert_eq!(stats.matched, stats.accesses);
 }
 
 /// Where the lanes are together ptxas leaves a NOP in the place of WARPSYNC, and so do we.
@@ -111,6 +128,9 @@ fn the_checker_finds_exchanged_accesses() {
     let guarded = exchanged(STEPS, "sm_90", Opcode::LDS, Opcode::LDS);
     assert!(guarded.iter().any(|w| matches!(w, Why::Fence(_))), "{guarded:?}");
     assert!(exchanged(MATRICES, "sm_75", Opcode::STS, Opcode::LDSM).contains(&Why::MayOverlap));
+    assert!(exchanged(WMMA, "sm_90", Opcode::LDG, Opcode::STG).contains(&Why::MayOverlap));
+    let across = exchanged(LINES, "sm_90", Opcode::LDG, Opcode::STS);
+    assert!(across.iter().any(|w| matches!(w, Why::Fence(_))), "{across:?}");
 }
 
 #[test]

@@ -80,7 +80,7 @@ impl std::fmt::Display for Why {
 pub struct Program<'m> {
     /// In the order of their places.
     pub accesses: Vec<Access>,
-    /// Lines with one access.
+    /// Lines with one access; what else is on them acts on registers.
     pub by_line: BTreeMap<u32, usize>,
     values: Values<'m>,
     /// Immediate dominators of blocks; the entry's is itself.
@@ -250,6 +250,16 @@ fn elements(o: Option<&Operand>) -> u32 {
     }
 }
 
+/// Whether code for the statement may have to do with memory, the driver's parameters aside.
+fn may_access(inst: &Inst) -> bool {
+    let parameter =
+        inst.op == Op::ld && inst.one_of(&[Mod::param, Mod::param_entry, Mod::param_func]).is_some();
+    // Those of them that name no address.
+    let bare = matches!(inst.op, Op::call | Op::cp | Op::wgmma | Op::tcgen05 | Op::griddepcontrol)
+        || matches!(inst.op, Op::bar | Op::barrier | Op::fence | Op::membar);
+    bare || !parameter && inst.operands.iter().any(|o| matches!(o, Operand::Addr(_) | Operand::Bracket(_)))
+}
+
 /// Whether nothing passes the statement.
 fn is_fence(inst: &Inst) -> bool {
     match inst.op {
@@ -290,8 +300,9 @@ impl<'m> Program<'m> {
             program.values.enter_block();
             for (n, inst) in (0..).zip(&blocks[*b].insts) {
                 let line = lines.line(inst.span.start);
-                *on_line.entry(line).or_default() += 1;
-                if is_fence(inst) {
+                let fence = is_fence(inst);
+                *on_line.entry(line).or_default() += u32::from(fence || may_access(inst));
+                if fence {
                     program.fences.push(((k, n), line));
                 }
                 if let Some(access) = program.access(module, inst, line, (k, n)) {
@@ -313,6 +324,8 @@ impl<'m> Program<'m> {
             mbarrier => (inst.operands.iter().position(|o| matches!(o, Operand::Addr(_)))?, 0),
             ldmatrix => (1, 0),
             stmatrix => (0, 1),
+            wmma if inst.has(Mod::load) => (1, 0),
+            wmma if inst.has(Mod::store) => (0, 1),
             cp if inst.has(Mod::_async) => (0, 0),
             _ => return None,
         };
@@ -335,7 +348,8 @@ impl<'m> Program<'m> {
             _ => inst.types().last().map_or(0, |t| t.bytes()),
         };
         let copies = inst.op == cp;
-        let known = element != 0 && !matches!(inst.op, ldmatrix | stmatrix | cp);
+        // Where in a matrix a lane's elements are, is not said.
+        let known = element != 0 && !matches!(inst.op, ldmatrix | stmatrix | wmma | cp);
         let size = element * elements(inst.operands.get(data)).max(elements(inst.operands.get(1)));
         let place = known.then(|| (self.values.address(a), size));
         let arrives = inst.mods.iter().any(|m| m.name().contains("arrive"));
@@ -349,8 +363,10 @@ impl<'m> Program<'m> {
             line,
             at,
             space,
-            reads: atomic || matches!(inst.op, ld | ldmatrix),
-            writes: matches!(inst.op, st | stmatrix | cp) || atomic && !waits,
+            reads: atomic || matches!(inst.op, ld | ldmatrix) || inst.op == wmma && inst.has(Mod::load),
+            writes: matches!(inst.op, st | stmatrix | cp)
+                || inst.op == wmma && inst.has(Mod::store)
+                || atomic && !waits,
             place,
             strong: atomic || volatile || relaxed || inst.one_of(&[Mod::acquire, Mod::release]).is_some(),
             volatile,
