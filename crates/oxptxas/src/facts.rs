@@ -1,6 +1,7 @@
 //! What the file says of finished code beside the code: attributes that tools read, and stack frames for debuggers. How
 //! ptxas decides what to list is in docs/cubin.md.
 
+use backend::Code;
 use backend::units::{self, register};
 use cubin::frames::{Frame, Rule};
 use cubin::{CodeFacts, Mbarrier, MbarrierKind};
@@ -52,16 +53,58 @@ fn is_collective(inst: &Inst) -> bool {
     }
 }
 
+/// The `.sync` statements that ptxas lists what stands for.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Sync {
+    /// Also products of matrices that are made of shuffles.
+    Shuffle,
+    Vote,
+    Match,
+    Reduction,
+    /// `bar.warp.sync`.
+    Warp,
+    /// `barrier.sync` and `.red` without `.aligned`.
+    Barrier,
+}
+
+impl Sync {
+    fn of(inst: &ptx::Inst) -> Option<Sync> {
+        use ptx::{Mod as M, Op as O};
+        Some(match inst.op {
+            O::shfl | O::mma => Sync::Shuffle,
+            O::vote => Sync::Vote,
+            O::_match => Sync::Match,
+            O::redux => Sync::Reduction,
+            O::bar if inst.has(M::warp) => Sync::Warp,
+            O::barrier if !inst.has(M::aligned) && !inst.has(M::arrive) && !inst.has(M::cluster) => {
+                Sync::Barrier
+            }
+            _ => return None,
+        })
+    }
+    /// Whether the instruction is what the statement asks for.
+    fn is(self, inst: &Inst) -> bool {
+        match self {
+            Sync::Shuffle => inst.op == Opcode::SHFL,
+            Sync::Vote => inst.op == Opcode::VOTE,
+            Sync::Match => inst.op == Opcode::MATCH,
+            Sync::Reduction => matches!(inst.op, Opcode::REDUX | Opcode::CREDUX),
+            Sync::Warp => matches!(inst.op, Opcode::WARPSYNC | Opcode::NOP),
+            Sync::Barrier => inst.op == Opcode::BAR && !inst.mods.has(Mod::ARV),
+        }
+    }
+}
+
 /// The facts about the code of a kernel or function whose parts these are.
-/// `elsewhere`: calls of functions in which lanes meet and which are not among the parts. The target, and whether the PTX
-/// has `wmma`.
+/// `elsewhere`: calls of functions in which lanes meet and which are not among the parts. The target, and what the PTX says.
 pub(crate) fn code_facts(
-    insts: &[Inst],
+    code: &Code,
     parts: &[Part],
     elsewhere: &BTreeSet<usize>,
     sm: u8,
-    said: Said,
+    said: &Said,
 ) -> CodeFacts {
+    let insts = &code.insts[..];
     let calls = |i: &Inst| matches!(i.op, Opcode::BSSY | Opcode::CALL);
     let mut meetings = elsewhere.clone();
     let functions: Vec<&Part> = parts.iter().filter(|p| p.meeting).collect();
@@ -70,7 +113,7 @@ pub(crate) fn code_facts(
     let reads_z = |i: &Inst| i.operands.iter().any(|o| matches!(o, Operand::Special(SpecialReg::SR_CTAID_Z)));
     CodeFacts {
         stack_of_barriers: insts.iter().any(calls),
-        groups: groups(sm, insts, parts, &checks, &meetings),
+        groups: groups(sm, (insts, &said.stand_for(code)), parts, &checks, &meetings),
         warp_wide: checks.iter().map(|k| offset_of(*k)).collect(),
         unused_bytes: unused_bytes(insts),
         spills: parts.iter().flat_map(|p| spills(insts, p)).collect(),
@@ -186,12 +229,12 @@ fn targets(insts: &[Inst]) -> BTreeSet<usize> {
     insts.iter().flat_map(|i| i.operands.iter().filter_map(label)).collect()
 }
 
-/// What groups of lanes execute together. The WARPSYNC that brings the lanes of such an instruction together stands for
-/// nothing of the PTX; one on its own is listed itself, from sm_90 on. Where lanes meet in a function, its calls stand for what
-/// they do there; from sm_90 on ptxas has no such functions, and what is in them is listed.
+/// What groups of lanes execute together: what stands for `.sync` statements of the PTX (the second of the pair). For
+/// `bar.warp.sync` that is WARPSYNC from sm_90 on, where it is still there, or else the NOP behind it. Where lanes meet in a function, its
+/// calls stand for what they do there; from sm_90 on ptxas has no such functions, and what is in them is listed.
 fn groups(
     sm: u8,
-    insts: &[Inst],
+    (insts, stands): (&[Inst], &[bool]),
     parts: &[Part],
     checks: &BTreeSet<usize>,
     meetings: &BTreeSet<usize>,
@@ -200,45 +243,52 @@ fn groups(
     let functions: Vec<&Part> = parts.iter().filter(|p| p.meeting).collect();
     let meets = |k: usize| functions.iter().any(|p| p.insts.contains(&k));
     let mut out = Vec::new();
-    // The last WARPSYNC of the block, whether it is still on its own, and the register with its lanes.
-    let mut gathered: Option<(usize, bool, Option<u8>)> = None;
-    let close = |gathered: &mut Option<(usize, bool, Option<u8>)>, out: &mut Vec<(u32, Option<u8>)>| {
-        if let Some((at, true, mask)) = gathered.take()
-            && sm >= 90
-        {
-            out.push((offset_of(at), mask));
-        }
-    };
+    // The register with the lanes of the last WARPSYNC of the block; that WARPSYNC, if it stands for itself.
+    let mut gathered: Option<u8> = None;
+    let mut alone: Option<(u32, Option<u8>)> = None;
     for (k, inst) in insts.iter().enumerate() {
         if starts.contains(&k) {
-            close(&mut gathered, &mut out);
+            out.extend(alone.take());
+            gathered = None;
         }
         if sm < 90 && meets(k) || checks.contains(&k) {
             continue;
         }
         if meetings.contains(&k) {
-            if sm < 90 {
+            out.extend((sm < 90).then_some((offset_of(k), None)));
+            continue;
+        }
+        // A function may be there for statements of several lines.
+        let counts = stands[k] || meets(k);
+        match inst.op {
+            Opcode::WARPSYNC => {
+                out.extend(alone.take());
+                let mask = plain(inst.operands.get(1)).filter(|r| r.file == RegFile::R && !r.is_zero());
+                gathered = mask.map(|r| r.index);
+                alone = (counts && sm >= 90).then_some((offset_of(k), gathered));
+            }
+            // Padding, or one of several that pass the time.
+            Opcode::NOP if !stands[k] || k > 0 && stands[k - 1] && insts[k - 1].op == Opcode::NOP => {}
+            Opcode::NOP => out.push(alone.take().unwrap_or((offset_of(k), None))),
+            Opcode::BAR if counts && !inst.mods.has(Mod::ARV) => {
+                // The WARPSYNC of such a function is part of the barrier.
+                out.extend(alone.take().filter(|_| !meets(k)));
                 out.push((offset_of(k), None));
             }
-        } else if inst.op == Opcode::WARPSYNC {
-            close(&mut gathered, &mut out);
-            let mask = plain(inst.operands.get(1)).filter(|r| r.file == RegFile::R && !r.is_zero());
-            gathered = Some((k, true, mask.map(|r| r.index)));
-        } else if is_collective(inst) {
-            // Before sm_90 those of reductions are never told.
-            let mask = gathered.and_then(|g| g.2).filter(|_| sm >= 90 || inst.op != Opcode::REDUX);
-            if let Some(g) = &mut gathered {
-                g.1 = false;
+            _ if is_collective(inst) && counts => {
+                out.extend(alone.take().filter(|_| !meets(k)));
+                // Before sm_90 those of reductions are never told.
+                let mask = gathered.filter(|_| sm >= 90 || inst.op != Opcode::REDUX);
+                out.push((offset_of(k), mask));
             }
-            out.push((offset_of(k), mask));
-        } else if inst.op == Opcode::BAR {
-            // It brings the warp together for the barrier.
-            gathered = None;
-        } else if inst.op.info().control {
-            close(&mut gathered, &mut out);
+            _ if inst.op.info().control => {
+                out.extend(alone.take());
+                gathered = None;
+            }
+            _ => {}
         }
     }
-    close(&mut gathered, &mut out);
+    out.extend(alone);
     out.sort_unstable();
     out
 }
@@ -475,7 +525,7 @@ pub(crate) fn isa_class(sm: u8, insts: &[Inst]) -> u8 {
 }
 
 /// What statements say of code that its instructions don't.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Said {
     /// There is a `wmma`.
     wmma: bool,
@@ -483,18 +533,39 @@ pub(crate) struct Said {
     blocks: bool,
     /// It is that of a pair of blocks.
     pairs: bool,
+    /// `.sync` statements and their lines.
+    gathers: BTreeSet<(u32, Sync)>,
 }
 
 impl Said {
     /// By these functions.
-    pub(crate) fn by<'m>(funcs: impl IntoIterator<Item = &'m ptx::Func>) -> Said {
+    pub(crate) fn by<'m>(
+        funcs: impl IntoIterator<Item = &'m ptx::Func>,
+        lines: Option<&ptx::LineIndex>,
+    ) -> Said {
         let mut said = Said::default();
         for stmt in funcs.into_iter().flat_map(|f| &f.body).flat_map(|b| &b.stmts) {
             let ptx::Stmt::Inst(inst) = stmt else { continue };
             said.wmma |= inst.op == ptx::Op::wmma;
             said.blocks |= inst.op == ptx::Op::tcgen05 && inst.has(ptx::Mod::cta_group_1);
             said.pairs |= inst.op == ptx::Op::tcgen05 && inst.has(ptx::Mod::cta_group_2);
+            if let (Some(sync), Some(lines)) = (Sync::of(inst), lines) {
+                said.gathers.insert((lines.line(inst.span.start), sync));
+            }
         }
         said
+    }
+
+    /// Which instructions of the code stand for `.sync` statements.
+    fn stand_for(&self, code: &Code) -> Vec<bool> {
+        let stands = |(k, inst): (usize, &Inst)| {
+            let after = code.lines.partition_point(|l| l.0 <= offset_of(k));
+            let line = after.checked_sub(1).map_or(0, |n| code.lines[n].1);
+            self.gathers.range((line, Sync::Shuffle)..=(line, Sync::Barrier)).any(|(_, sync)| sync.is(inst))
+        };
+        if self.gathers.is_empty() {
+            return vec![false; code.insts.len()];
+        }
+        code.insts.iter().enumerate().map(stands).collect()
     }
 }

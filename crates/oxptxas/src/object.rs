@@ -218,8 +218,13 @@ fn function(
     }
     let spill_slots = code.spill_slots.clone();
     let part = facts::Part { insts: 0..code.insts.len(), spill_slots, meeting: false };
-    let facts =
-        facts::code_facts(&code.insts, &[part], &meets(&code), options.target.sm, facts::Said::by([func]));
+    let facts = facts::code_facts(
+        &code,
+        &[part],
+        &meets(&code),
+        options.target.sm,
+        &facts::Said::by([func], options.lines),
+    );
     let frame = facts::frame(&code.insts, func.entry);
     Ok(cubin::object::Function {
         code: cubin::Kernel { facts, frame, ..kernel_record(module, func, code, registers, options) },
@@ -253,11 +258,11 @@ fn meeting(
     let part = facts::Part { insts: 0..code.insts.len(), spill_slots: 0..0, meeting: true };
     let kernel = cubin::Kernel {
         facts: facts::code_facts(
-            &code.insts,
+            &code,
             &[part],
             &BTreeSet::new(),
             options.target.sm,
-            facts::Said::default(),
+            &facts::Said::default(),
         ),
         frame: facts::frame(&code.insts, false),
         binding: Binding::Weak,

@@ -219,10 +219,9 @@ pub fn compile(source: &str, file: &str, settings: &Settings) -> Result<Output, 
             .collect(),
         table: layout.functions.iter().map(|f| module.funcs[*f].name.as_str()).collect(),
     };
-    let sources =
-        settings.line_info.unwrap_or_else(|| debug::has_source(&module)).then_some((source, &lines));
+    let listed = settings.line_info.unwrap_or_else(|| debug::has_source(&module)).then_some(source);
     let kernels: Vec<(FuncId, Vec<FuncId>)> = chosen.into_iter().zip(uses).collect();
-    let assembled = || assemble(&module, &layout, &kernels, &functions, codes, sources, settings);
+    let assembled = || assemble(&module, &layout, &kernels, &functions, codes, (&lines, listed), settings);
     let output = timeline.time(Stage::Elf, assembled).map_err(fatal)?;
     Ok(Output { timeline, warnings, ..output })
 }
@@ -326,14 +325,14 @@ fn unresolved_addresses(module: &Module, layout: &lower::ModuleLayout) -> Vec<Di
     errors
 }
 
-/// Gathers the compiled kernels and the module's variables into a cubin.
+/// Gathers the compiled kernels and the module's variables into a cubin. `listed`: the source, if the file has tables of its lines.
 fn assemble(
     module: &Module,
     layout: &lower::ModuleLayout,
     chosen: &[(FuncId, Vec<FuncId>)],
     functions: &backend::link::Functions<'_>,
     codes: Vec<Compiled>,
-    sources: Option<(&str, &LineIndex)>,
+    (lines, listed): (&LineIndex, Option<&str>),
     settings: &Settings,
 ) -> Result<Output, String> {
     let target = settings.target;
@@ -400,7 +399,7 @@ fn assemble(
             instructions: code.words.len(),
             time,
         });
-        if sources.is_some() {
+        if listed.is_some() {
             let in_it = used.iter().copied().chain([*id]).collect();
             let lines = code.lines.clone();
             with_lines.push((*id, Code { lines, words: code.words.clone(), ..Code::default() }, in_it));
@@ -409,8 +408,8 @@ fn assemble(
         let helpers = (placed.iter())
             .map(|p| helper(by_name.get(p.name.as_str()).copied(), functions, p, &code))
             .collect();
-        let facts =
-            facts_of(module, functions, target.sm, &own, &placed, &code, used.iter().copied().chain([*id]));
+        let said = facts::Said::by(used.iter().chain([id]).map(|f| &module.funcs[*f]), Some(lines));
+        let facts = facts_of(functions, target.sm, &own, &placed, &code, &said);
         let frame = facts::frame(&code.insts[..own.insts.len()], true);
         file.kernels.push(cubin::Kernel {
             frame_bytes: cumulative,
@@ -464,12 +463,12 @@ fn assemble(
     file.addresses = layout.slots.iter().map(|s| (symbol_name(module, *s), 0)).collect();
     let global_bytes = file.globals.iter().map(|g| g.size).fold(0, u64::saturating_add);
     output.module_bytes = (global_bytes, layout.const_size, 8 * file.addresses.len() as u32);
-    if let Some((source, index)) = sources {
+    if let Some(source) = listed {
         let kernels: Vec<(&str, &Code, Vec<FuncId>)> = with_lines
             .iter()
             .map(|(k, code, fs)| (module.funcs[*k].name.as_str(), code, fs.clone()))
             .collect();
-        file.lines = Some(debug::lines(module, source, index, &kernels));
+        file.lines = Some(debug::lines(module, source, lines, &kernels));
     }
     output.cubin = cubin::write::write(&file)?;
     Ok(output)
@@ -509,15 +508,14 @@ fn helper(
     }
 }
 
-/// The facts about a kernel's code, whose functions are `used` and parts of instructions.
+/// The facts about a kernel's code and that of the functions in it.
 fn facts_of(
-    module: &Module,
     functions: &backend::link::Functions<'_>,
     sm: u8,
     own: &Code,
     placed: &[backend::link::Placed],
     code: &Code,
-    used: impl Iterator<Item = FuncId>,
+    said: &facts::Said,
 ) -> cubin::CodeFacts {
     let mut parts =
         vec![facts::Part { insts: 0..own.insts.len(), spill_slots: own.spill_slots.clone(), meeting: false }];
@@ -528,8 +526,7 @@ fn facts_of(
         let meeting = p.name.starts_with(ori::abi::MEETING);
         parts.push(facts::Part { insts: first..first + (p.size / 16) as usize, spill_slots, meeting });
     }
-    let said = facts::Said::by(used.map(|f| &module.funcs[f]));
-    facts::code_facts(&code.insts, &parts, &Default::default(), sm, said)
+    facts::code_facts(code, &parts, &Default::default(), sm, said)
 }
 
 /// What a file says of a kernel or device function, `registers` a thread, without what it says of the functions that it calls.
