@@ -42,6 +42,9 @@ pub struct ModuleLayout {
     pub(crate) quiet: SecondaryMap<FuncId, bool>,
 }
 
+/// Variables that ptxas gives slots to: with 8,192, which would fill constant bank 4, none has one.
+const MOST_SLOTS: usize = 0x10000 / 8 - 1;
+
 /// The least alignment of dynamic shared memory.
 const DYNAMIC_ALIGN: u32 = 16;
 
@@ -168,6 +171,11 @@ impl ModuleLayout {
         }
         let calls = module.funcs.values().any(|f| f.body.as_ref().is_some_and(calls));
         let common = if calls { common } else { Vec::new() };
+        // ptxas gives every variable a slot, named or not, in the order of the text; where they don't fit, only what code names
+        // has one here, too.
+        if layout.globals.len() <= MOST_SLOTS {
+            layout.globals.clone().into_iter().for_each(|v| layout.add_slot(Symbol::Var(v)));
+        }
         for (id, func) in module.funcs.iter() {
             layout.add_function(module, target, id, func, &[]);
         }

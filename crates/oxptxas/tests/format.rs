@@ -251,3 +251,45 @@ fn sm_110_keeps_a_variable_of_the_system() {
     assert_eq!(sections(&other)[".nv.shared.reserved.0"].0, 0x40);
     assert!(!names(&other));
 }
+
+/// What stands for `.sync` statements is listed: BAR of barriers that are not aligned, but not arrivals; the NOP that is left of
+/// `bar.warp.sync` where the lanes are together; no aligned barrier (ptxas 13.0.88).
+#[test]
+fn instructions_of_groups() {
+    let code = "barrier.sync 1; ld.global.u32 %r1, [%d0+4];\nbar.warp.sync -1; barrier.arrive 2, 64; bar.sync 0;\n\
+        add.u32 %r0, %r0, %r1; shfl.sync.bfly.b32 %r2, %r0, 1, 31, -1; add.u32 %r0, %r0, %r2;";
+    for sm in [75, 80, 90, 100, 120] {
+        for level in ["-O0", "-O3"] {
+            let source = format!("{HEAD}{}", kernel("", code));
+            let file = cubin("groups", &source, &[&format!("-arch=sm_{sm}"), level]);
+            let info = records(&sections(&file)[".nv.info.k"].2);
+            let find = |code: u8| info.iter().find(|r| r.0 == code).map(|r| r.1.clone()).unwrap();
+            assert_eq!(find(0x29), vec![0xff; 12], "sm_{sm} {level}");
+            let image = cubin::read::read(&file).unwrap();
+            let target = sass::Target::new(sm).unwrap();
+            let listed = find(0x28).chunks(4).map(|w| number(w, 0, 4) as usize / 16).collect::<Vec<_>>();
+            let listed = listed.iter().map(|k| {
+                let word = image.kernels["k"].code[*k];
+                sass::decode(word, target, 16 * *k as i64).unwrap().op.mnemonic()
+            });
+            assert_eq!(listed.collect::<Vec<_>>(), ["BAR", "NOP", "SHFL"], "sm_{sm} {level}");
+        }
+    }
+}
+
+/// Constant bank 4 of an executable has the address of every variable in global memory in the order of the text, whether code
+/// names it or not; of more than 8,191 none (ptxas 13.0.88).
+#[test]
+fn variables_have_slots() {
+    let some = ".visible .global .u32 a;\n.global .align 8 .b64 b = 7;\n.common .global .u64 c;\n.visible .const .u32 d;\n";
+    for arch in ["-arch=sm_75", "-arch=sm_90", "-arch=sm_120"] {
+        let file = cubin("slots", &format!("{HEAD}{some}{}", kernel("", "")), &[arch]);
+        let s = sections(&file);
+        assert_eq!(s[".nv.constant4"].0, 24, "{arch}");
+        let object = cubin("slots_object", &format!("{HEAD}{some}{}", kernel("", "")), &[arch, "-c"]);
+        assert!(!sections(&object).contains_key(".nv.constant4"), "{arch}");
+    }
+    let many: String = (0..8192).map(|n| format!(".visible .global .u32 v{n};\n")).collect();
+    let file = cubin("slots_many", &format!("{HEAD}{many}{}", kernel("", "")), &["-arch=sm_75"]);
+    assert!(!sections(&file).contains_key(".nv.constant4"));
+}
