@@ -5,6 +5,7 @@
 //! reference compiler by family of targets; checking asks, for each observation of a file, whether the table has it.
 
 mod check;
+pub mod elf;
 mod file;
 pub mod mine;
 pub mod rules;

@@ -50,7 +50,11 @@ mod spoilt {
     /// Our cubin of these statements.
     fn ours(target: &str, statements: &str) -> (Target, Vec<u8>) {
         let target = Target::parse(target).unwrap();
-        let version = if target.sm >= 100 { "8.7" } else { "8.0" };
+        let version = match target.sm {
+            110 => "9.0",
+            100.. => "8.7",
+            _ => "8.0",
+        };
         let source = format!(".version {version}\n.target {target}\n{HEAD}{statements}\nret;\n}}\n");
         let bytes = cubin(&source, "k.ptx", target, 3);
         let findings = Contract::built_in().check(&bytes).unwrap();
@@ -246,6 +250,66 @@ mod spoilt {
                 load
             });
             found(&bytes, "tuples", "LDG ");
+        }
+    }
+
+    /// Changes a field of a section's header, so many bytes into it.
+    fn section(bytes: &mut [u8], name: &str, field: usize, change: impl FnOnce(u64) -> u64) {
+        let elf = contract::elf::Elf::new(bytes).unwrap();
+        let table = contract::elf::number(bytes, 40, 8) as usize;
+        let index = elf.sections.iter().position(|s| s.name == name).unwrap_or_else(|| panic!("no {name}"));
+        let at = table + 64 * index + field;
+        let new = change(contract::elf::number(bytes, at, 8));
+        bytes[at..at + 8].copy_from_slice(&new.to_le_bytes());
+    }
+
+    const SHARED: &str = "mov.u32 %r1, s; ld.shared.u32 %r2, [%r1]; st.global.u32 [%a1], %r2;";
+    const FLAGS: usize = 8;
+    const SIZE: usize = 32;
+    const ALIGN: usize = 48;
+
+    /// Every file for sm_110 keeps 128 bytes of shared memory under that name; ours once had none.
+    #[test]
+    fn the_shared_memory_that_sm_110_keeps() {
+        let name = b"__nv_reservedSMEM_gb10b_war_var";
+        let (_, mut bytes) = ours("sm_110", "st.global.u64 [%a1], %a1;");
+        let clean = bytes.clone();
+        let at = bytes.windows(name.len()).position(|w| w == name).expect("its name");
+        bytes[at + name.len() - 1] = b'x';
+        found(
+            &bytes,
+            "format",
+            "sm_110 executable has there is always symbol/__nv_reservedSMEM_gb10b_war_var",
+        );
+        found(&bytes, "format", "symbol __nv_reservedSMEM_gb10b_war_vax");
+        let mut bytes = clean;
+        section(&mut bytes, ".nv.shared.reserved.0", SIZE, |n| n - 128);
+        found(
+            &bytes,
+            "format",
+            "section .nv.shared.reserved.0 of executable type 0x8 flags 0x3 align 16 entry 0 size 0x40",
+        );
+    }
+
+    #[test]
+    fn sections_of_other_forms() {
+        for target in ["sm_75", "sm_80", "sm_90", "sm_100", "sm_110", "sm_120"] {
+            let (_, clean) = ours(target, SHARED);
+            for (name, field, by, what) in [
+                (".text.k", FLAGS, 1, "section .text.* of executable type 0x1 flags 0x7"),
+                (
+                    ".nv.info.k",
+                    ALIGN,
+                    4,
+                    "section .nv.info.* of executable type 0x70000000 flags 0x40 align 8",
+                ),
+                (".nv.constant0.k", SIZE, 8, "size of .nv.constant0.* of executable beyond the parameters 8"),
+                (".nv.shared.k", FLAGS, 4, "section .nv.shared.* of executable type 0x8 flags 0x47"),
+            ] {
+                let mut bytes = clean.clone();
+                section(&mut bytes, name, field, |n| n + by);
+                found(&bytes, "format", what);
+            }
         }
     }
 }

@@ -1,147 +1,12 @@
 //! A cubin as lines, each a fact that doesn't depend on what code the compiler chose: two files of the same form have the
 //! same lines.
 
+use contract::elf::{
+    ALLOC, Elf, INFO_LINK, NV_COMPAT, NV_INFO, Section, class, is_compilers, number, part, split,
+};
+
 /// The facts of a file.
 pub struct Facts(pub Vec<String>);
-
-const NOBITS: &[u32] = &[8, 0x7000_0007, 0x7000_000a];
-const ALLOC: u64 = 2;
-const INFO_LINK: u64 = 0x40;
-const NV_INFO: u32 = 0x7000_0000;
-const NV_COMPAT: u32 = 0x7000_0086;
-
-struct Section {
-    name: String,
-    ty: u32,
-    flags: u64,
-    offset: u64,
-    size: u64,
-    link: u32,
-    info: u32,
-    align: u64,
-    entsize: u64,
-}
-
-struct Symbol {
-    name: String,
-    info: u8,
-    other: u8,
-    section: u16,
-    value: u64,
-    size: u64,
-}
-
-struct File<'d> {
-    data: &'d [u8],
-    sections: Vec<Section>,
-    symbols: Vec<Symbol>,
-}
-
-fn number(data: &[u8], at: usize, bytes: usize) -> u64 {
-    let field = data.get(at..at + bytes).unwrap_or(&[]);
-    field.iter().rev().fold(0, |n, b| n << 8 | u64::from(*b))
-}
-
-fn text(data: &[u8], at: usize) -> String {
-    let bytes = data.get(at..).unwrap_or(&[]);
-    String::from_utf8_lossy(bytes.split(|b| *b == 0).next().unwrap_or(&[])).into_owned()
-}
-
-impl<'d> File<'d> {
-    fn new(data: &'d [u8]) -> Result<File<'d>, String> {
-        if data.get(..4) != Some(b"\x7fELF") {
-            return Err("not an ELF file".into());
-        }
-        let (table, count) = (number(data, 40, 8) as usize, number(data, 60, 2) as usize);
-        let mut sections: Vec<Section> = (0..count)
-            .map(|i| table + 64 * i)
-            .map(|at| Section {
-                name: number(data, at, 4).to_string(),
-                ty: number(data, at + 4, 4) as u32,
-                flags: number(data, at + 8, 8),
-                offset: number(data, at + 24, 8),
-                size: number(data, at + 32, 8),
-                link: number(data, at + 40, 4) as u32,
-                info: number(data, at + 44, 4) as u32,
-                align: number(data, at + 48, 8),
-                entsize: number(data, at + 56, 8),
-            })
-            .collect();
-        let names = sections.get(number(data, 62, 2) as usize).map_or(0, |s| s.offset) as usize;
-        for s in &mut sections {
-            s.name = text(data, names + s.name.parse::<usize>().unwrap_or(0));
-            // Its number is a hash of the PTX.
-            if s.name.starts_with(".nv_debug_ptx_txt.") {
-                s.name = ".nv_debug_ptx_txt.N".into();
-            }
-        }
-        let mut file = File { data, sections, symbols: Vec::new() };
-        let (Some(table), Some(strings)) = (file.find(".symtab"), file.find(".strtab")) else {
-            return Err("no symbols".into());
-        };
-        let (start, strings) = (table.offset as usize, strings.offset as usize);
-        file.symbols = (0..table.size as usize / 24)
-            .map(|i| start + 24 * i)
-            .map(|at| Symbol {
-                name: text(data, strings + number(data, at, 4) as usize),
-                info: number(data, at + 4, 1) as u8,
-                other: number(data, at + 5, 1) as u8,
-                section: number(data, at + 6, 2) as u16,
-                value: number(data, at + 8, 8),
-                size: number(data, at + 16, 8),
-            })
-            .collect();
-        Ok(file)
-    }
-
-    fn find(&self, name: &str) -> Option<&Section> {
-        self.sections.iter().find(|s| s.name == name)
-    }
-
-    fn bytes(&self, s: &Section) -> &'d [u8] {
-        if NOBITS.contains(&s.ty) {
-            return &[];
-        }
-        self.data.get(s.offset as usize..(s.offset + s.size) as usize).unwrap_or(&[])
-    }
-
-    fn section_name(&self, n: u64) -> &str {
-        self.sections.get(n as usize).map_or("?", |s| s.name.as_str())
-    }
-
-    /// A symbol's name, of a section's the section.
-    fn symbol_name(&self, n: u32) -> String {
-        match self.symbols.get(n as usize) {
-            Some(s) if s.info & 0xf == 3 => self.section_name(s.section.into()).to_string(),
-            Some(s) => part(&s.name),
-            None => "?".into(),
-        }
-    }
-}
-
-/// Functions that are parts of instructions have names of each compiler's own.
-fn part(name: &str) -> String {
-    if name.starts_with("$__internal_") { "$__internal".into() } else { name.into() }
-}
-
-/// A name without that of the kernel that it belongs to.
-fn class(name: &str) -> String {
-    const OF_KERNELS: &[&str] = &[
-        ".text.",
-        ".nv.info.",
-        ".nv.shared.",
-        ".nv.constant0.",
-        ".nv.constant2.",
-        ".rela.text.",
-        ".rel.text.",
-        ".rela.nv.constant2.",
-        ".rel.nv.constant2.",
-    ];
-    if name.starts_with(".nv.shared.reserved.") {
-        return name.into();
-    }
-    OF_KERNELS.iter().find(|p| name.starts_with(**p)).map_or_else(|| name.into(), |p| format!("{p}*"))
-}
 
 /// Whether a section's size depends on the code, or on names.
 fn size_varies(s: &Section) -> bool {
@@ -162,11 +27,6 @@ fn size_varies(s: &Section) -> bool {
     VARY.iter().any(|v| s.name.starts_with(v)) || s.name.starts_with(".rel") && s.size != 0
 }
 
-/// Bank 2, the capsules of ptxas from sm_100 on and their copies of other sections are the code generator's.
-fn is_compilers(name: &str) -> bool {
-    name.starts_with(".nv.capmerc") || name.starts_with(".nv.merc")
-}
-
 /// Runs of one class count once, as the order of the kernels is each compiler's own.
 fn order<'n>(names: impl Iterator<Item = &'n str>) -> String {
     let mut classes: Vec<String> = names.map(class).collect();
@@ -179,7 +39,7 @@ fn order<'n>(names: impl Iterator<Item = &'n str>) -> String {
 /// # Errors
 /// If it is none.
 pub fn read(data: &[u8]) -> Result<Facts, String> {
-    let f = File::new(data)?;
+    let f = Elf::new(data)?;
     let mut out = Vec::new();
     header(&f, &mut out);
     sections(&f, &mut out);
@@ -189,7 +49,7 @@ pub fn read(data: &[u8]) -> Result<Facts, String> {
     Ok(Facts(out))
 }
 
-fn header(f: &File<'_>, out: &mut Vec<String>) {
+fn header(f: &Elf<'_>, out: &mut Vec<String>) {
     let flags = number(f.data, 48, 4);
     let note = f.section_name(flags >> 24);
     let ident = &f.data[4..9];
@@ -201,7 +61,7 @@ fn header(f: &File<'_>, out: &mut Vec<String>) {
     out.push(format!("header: low flags {:#04x}", flags & 0xff));
 }
 
-fn sections(f: &File<'_>, out: &mut Vec<String>) {
+fn sections(f: &Elf<'_>, out: &mut Vec<String>) {
     let listed = || f.sections.iter().skip(1).filter(|s| !is_compilers(&s.name));
     for s in listed() {
         let size = if size_varies(s) { "-".into() } else { format!("{:#x}", s.size) };
@@ -223,7 +83,7 @@ fn sections(f: &File<'_>, out: &mut Vec<String>) {
     out.push(format!("order of sections: {}", order(listed().map(|s| s.name.as_str()))));
 }
 
-fn segments(f: &File<'_>, out: &mut Vec<String>) {
+fn segments(f: &Elf<'_>, out: &mut Vec<String>) {
     let (table, count) = (number(f.data, 32, 8), number(f.data, 56, 2) as usize);
     let mut before: Vec<&str> = Vec::new();
     let mut all = Vec::new();
@@ -247,7 +107,7 @@ fn segments(f: &File<'_>, out: &mut Vec<String>) {
             };
             let names: Vec<&str> = f.sections.iter().filter(inside).map(|s| s.name.as_str()).collect();
             let last = f.sections.iter().filter(inside).map(|s| s.offset + f.bytes(s).len() as u64).max();
-            let nobits = f.sections.iter().filter(inside).filter(|s| NOBITS.contains(&s.ty));
+            let nobits = f.sections.iter().filter(inside).filter(|s| s.is_nobits());
             let memory: u64 = nobits.map(|s| s.size).sum();
             let exact = last == Some(offset + in_file) && in_memory == in_file + memory;
             what = format!("{}{}", order(names.iter().copied()), if exact { "" } else { " (other size)" });
@@ -259,7 +119,7 @@ fn segments(f: &File<'_>, out: &mut Vec<String>) {
     out.push(format!("segments: {}", all.join("; ")));
 }
 
-fn symbols(f: &File<'_>, out: &mut Vec<String>) {
+fn symbols(f: &Elf<'_>, out: &mut Vec<String>) {
     for s in f.symbols.iter().skip(1) {
         let section = f.section_name(s.section.into());
         if is_compilers(section) {
@@ -283,18 +143,6 @@ fn symbols(f: &File<'_>, out: &mut Vec<String>) {
             s.other
         ));
     }
-}
-
-/// Format, code and value of each record.
-fn split(mut data: &[u8]) -> Vec<(u8, u8, &[u8])> {
-    let mut out = Vec::new();
-    while data.len() >= 4 {
-        let size = if data[0] == 4 { number(data, 2, 2) as usize } else { 0 };
-        let value = if data[0] == 4 { data.get(4..4 + size).unwrap_or(&[]) } else { &data[2..4] };
-        out.push((data[0], data[1], value));
-        data = data.get(4 + size..).unwrap_or(&[]);
-    }
-    out
 }
 
 /// Names of the attributes that both write (cuobjdump 13.2's), and whether the value says something of the code.
@@ -341,7 +189,7 @@ const NAMES: &[(u8, &str, bool)] = &[
     (0x5f, "MERCURY_ISA_VERSION", false),
 ];
 
-fn records(f: &File<'_>, out: &mut Vec<String>) {
+fn records(f: &Elf<'_>, out: &mut Vec<String>) {
     for s in f.sections.iter().filter(|s| !is_compilers(&s.name)) {
         let data = f.bytes(s);
         let own = s.name == ".nv.info";

@@ -6,6 +6,7 @@ mod bits;
 mod carries;
 mod constants;
 mod control;
+mod format;
 mod forms;
 mod layout;
 mod neighbours;
@@ -53,6 +54,7 @@ pub const RULES: &[&dyn Rule] = &[
     &layout::Layout,
     &attributes::Attributes,
     &carries::Carries,
+    &format::Format,
 ];
 
 /// The judge of most rules: what was seen is fine.
