@@ -21,6 +21,7 @@ mod mutate_options;
 mod options;
 mod order;
 mod ptxfuzz;
+mod regions;
 mod scaling;
 mod score;
 mod statements;
@@ -66,6 +67,8 @@ enum Task {
     CheckOrder(order::Options),
     /// Exchange accesses of memory and count what the order checker finds.
     SabotageOrder(order::Options),
+    /// Count where our code and ptxas's have convergence regions, by what the PTX has there.
+    Regions(regions::Options),
     /// Change single bits of instructions of ptxas's code and count what verification notices.
     MutateCode(mutate::Options),
     /// Change command lines at random and compare whether ptxas and we accept them.
@@ -135,6 +138,7 @@ fn main() -> ExitCode {
         Task::Distances(o) => install_oracles().and_then(|bin| hazards::print_distances(&root(), &bin, &o)),
         Task::CheckHazards(o) => install_oracles().and_then(|bin| hazards::check(&root(), &bin, &o)),
         Task::CheckOrder(o) => install_oracles().and_then(|bin| order::check(&root(), &bin, &o)),
+        Task::Regions(o) => install_oracles().and_then(|bin| regions::run(&root(), &bin, &o)),
         Task::SabotageOrder(o) => install_oracles().and_then(|bin| order::sabotage(&root(), &bin, &o)),
         Task::Sabotage(o) => install_oracles().and_then(|bin| hazards::sabotage(&root(), &bin, &o)),
         Task::MutateCode(o) => install_oracles().and_then(|bin| mutate::run(&root(), &bin, &o)),
