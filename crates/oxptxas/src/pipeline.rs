@@ -13,7 +13,7 @@ use rustc_hash::FxHashMap;
 use sass::Target;
 use sass::target::LEAST_LIMIT;
 
-/// Parses and checks for `target`, which the user called `arch`; what `-arch=compute_XX` does.
+/// Parses and checks for `target`, which the user called `arch`.
 ///
 /// # Errors
 /// Everything that is wrong with the source.
@@ -36,6 +36,24 @@ pub fn front_end(source: &str, file: &str, target: Target, arch: &str) -> Result
     }
     newer::note(&module, source, &mut errors);
     if errors.is_empty() { Ok(module) } else { Err(fail(errors)) }
+}
+
+/// Refuses what patches for tools (`--compile-as-tools-patch`) must not have.
+fn patch(module: &Module) -> Result<(), Vec<Diagnostic>> {
+    let errors = notices::not_in_patches(module);
+    if errors.is_empty() { Ok(()) } else { Err(errors) }
+}
+
+/// What `-arch=compute_XX` does: the front end and nothing else; the warnings. `arch` is the target as the user wrote it.
+///
+/// # Errors
+/// Everything that is wrong with the source.
+pub fn check(source: &str, file: &str, settings: &Settings, arch: &str) -> Result<Vec<Diagnostic>, Failure> {
+    let module = front_end(source, file, settings.target, arch)?;
+    if settings.asked.patch {
+        patch(&module).map_err(|errors| Failure::new(errors, file, source))?;
+    }
+    Ok(ptx::check::warnings(&module))
 }
 
 /// What the front end knows but the code generator does not.
@@ -89,10 +107,7 @@ pub fn compile(source: &str, file: &str, settings: &Settings) -> Result<Output, 
     warnings.extend(notices::launch_bounds(&module, settings.target));
     module.resolve_aliases();
     if settings.asked.patch {
-        let errors = notices::not_in_patches(&module);
-        if !errors.is_empty() {
-            return Err(fail(errors));
-        }
+        patch(&module).map_err(fail)?;
     }
     if let Some(d) = not_built(&module).or_else(|| asked_in_vain(&module, settings)) {
         return Err(fail(vec![d]));

@@ -113,6 +113,17 @@ fn what_is_not_built_is_refused_without_a_file() {
     }
 }
 
+/// For a real target and where only the front end runs.
+#[test]
+fn patches_for_tools_hold_no_kernels() {
+    let dir = tempfile::tempdir().unwrap();
+    for arch in ["-arch=sm_90", "-arch=compute_90"] {
+        let refused = run(&["--compile-as-tools-patch", arch], "rich.ptx", &dir.path().join("out"));
+        assert_eq!(refused.status.code(), Some(255), "{arch}");
+        assert!(String::from_utf8_lossy(&refused.stderr).contains("Entry function is not allowed"), "{arch}");
+    }
+}
+
 #[test]
 fn ptx_on_the_command_line() {
     let dir = tempfile::tempdir().unwrap();

@@ -107,8 +107,7 @@ fn run(program: &str, arguments: &[OsString]) -> Result<(), String> {
         if errors.is_empty() { Ok(()) } else { Err(errors + &voice.aborted()) }
     };
     if check_only {
-        let module = pipeline::front_end(source, file, target, arch).map_err(failed)?;
-        return say(&ptx::check::warnings(&module));
+        return say(&pipeline::check(source, file, &settings, arch).map_err(failed)?);
     }
     let output = compile(source, file, &settings).map_err(failed)?;
     drop(tokens);
