@@ -17,18 +17,33 @@ pub struct Sm {
     pub shared_opt_in: u32,
     /// Bytes of a block's shared memory that the system takes.
     pub reserved: u32,
+    /// Bytes of the units in which blocks are given shared memory (CUDA's occupancy calculator).
+    pub shared_unit: u32,
+}
+
+impl Sm {
+    /// A row: the SM, its threads and blocks, KiB of shared memory of a multiprocessor and a block, bytes that the system takes and
+    /// of a unit.
+    const fn row(
+        sm: u8,
+        (threads, blocks): (u32, u32),
+        (shared, opt_in): (u32, u32),
+        (reserved, shared_unit): (u32, u32),
+    ) -> Sm {
+        Sm { sm, threads, blocks, shared: shared << 10, shared_opt_in: opt_in << 10, reserved, shared_unit }
+    }
 }
 
 /// Compute capabilities, as the programming guide's table of technical specifications has them.
 const SMS: &[Sm] = &[
-    Sm { sm: 75, threads: 1024, blocks: 16, shared: 64 << 10, shared_opt_in: 64 << 10, reserved: 0 },
-    Sm { sm: 80, threads: 2048, blocks: 32, shared: 164 << 10, shared_opt_in: 163 << 10, reserved: 1024 },
-    Sm { sm: 86, threads: 1536, blocks: 16, shared: 100 << 10, shared_opt_in: 99 << 10, reserved: 1024 },
-    Sm { sm: 87, threads: 1536, blocks: 16, shared: 164 << 10, shared_opt_in: 163 << 10, reserved: 1024 },
-    Sm { sm: 88, threads: 1536, blocks: 24, shared: 100 << 10, shared_opt_in: 99 << 10, reserved: 1024 },
-    Sm { sm: 90, threads: 2048, blocks: 32, shared: 228 << 10, shared_opt_in: 227 << 10, reserved: 1024 },
-    Sm { sm: 110, threads: 1536, blocks: 24, shared: 228 << 10, shared_opt_in: 227 << 10, reserved: 1024 },
-    Sm { sm: 120, threads: 1536, blocks: 24, shared: 100 << 10, shared_opt_in: 99 << 10, reserved: 1024 },
+    Sm::row(75, (1024, 16), (64, 64), (0, 256)),
+    Sm::row(80, (2048, 32), (164, 163), (1024, 128)),
+    Sm::row(86, (1536, 16), (100, 99), (1024, 128)),
+    Sm::row(87, (1536, 16), (164, 163), (1024, 128)),
+    Sm::row(88, (1536, 24), (100, 99), (1024, 128)),
+    Sm::row(90, (2048, 32), (228, 227), (1024, 128)),
+    Sm::row(110, (1536, 24), (228, 227), (1024, 128)),
+    Sm::row(120, (1536, 24), (100, 99), (1024, 128)),
 ];
 
 /// Registers of a multiprocessor, and of a block.

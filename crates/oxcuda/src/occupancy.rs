@@ -18,7 +18,8 @@ pub fn blocks(f: &Function, threads: u32, dynamic: usize) -> Result<u32> {
     // Registers are given to warps in units of 256, and a quarter of them to each quarter of a multiprocessor.
     let warp = (f.registers.max(1) * 32).next_multiple_of(256);
     let by_registers = (REGISTERS / 4 / warp) * 4 / warps;
-    let shared = (f.shared as usize + dynamic).next_multiple_of(128) + sm.reserved as usize;
+    let shared =
+        (f.shared as usize + dynamic).next_multiple_of(sm.shared_unit as usize) + sm.reserved as usize;
     let by_shared = (sm.shared as usize).checked_div(shared).map_or(u32::MAX, |n| n as u32);
     Ok(by_threads.min(by_registers).min(by_shared).min(sm.blocks))
 }

@@ -313,7 +313,10 @@ fn run(
     match &module.code {
         Code::Sass(m) => {
             let checks = settings::get().checks;
-            let options = sim::sass::Options { limit, checks, parallel: true, ..Default::default() };
+            // Nothing stops a kernel that reaches behind its shared memory within the last unit of it.
+            let shared_unit = if checks.any() { 1 } else { attributes::sm().shared_unit };
+            let options =
+                sim::sass::Options { limit, checks, parallel: true, shared_unit, ..Default::default() };
             let mut report = checks.any().then(|| Report::of(&module.cubin));
             if let (Some(r), Some(ptx)) = (&mut report, &module.ptx) {
                 r.read_ptx(ptx);

@@ -150,9 +150,13 @@ fn images_of_every_kind_are_loaded() {
 fn accesses_behind_an_allocation_are_found_when_asked_for() {
     let p = Program::new("slack");
     // A driver gives memory in units, so nothing happens by itself.
-    let (_, complained) = p.passes(&["0"], &[]);
-    assert_eq!(complained, "");
-    let (_, complained) = p.passes(&["700"], &[("OXCUDA_CHECK", "memory")]);
+    for kernel in ["put", "lay"] {
+        let (_, complained) = p.passes(&[kernel, "0"], &[]);
+        assert_eq!(complained, "");
+    }
+    let (_, complained) = p.passes(&["put", "700"], &[("OXCUDA_CHECK", "memory")]);
     assert!(complained.contains("line 9 of the PTX: st.global.u32 [%rd1], %r1;"), "{complained}");
     assert!(complained.contains("put.py, line 6"), "{complained}");
+    let (_, complained) = p.passes(&["lay", "700"], &[("OXCUDA_CHECK", "memory")]);
+    assert!(complained.contains("st.shared.u32 [%r1+8], %r2;"), "{complained}");
 }

@@ -208,7 +208,7 @@ impl<'a> Grid<'a> {
         if options.strict_uniform {
             warps.iter_mut().for_each(uniform::know_all);
         }
-        let mut shared = vec![fill; env.shared as usize];
+        let mut shared = vec![fill; env.shared.next_multiple_of(options.shared_unit) as usize];
         if self.kernel.target.sm >= 100
             && let Some(words) = shared.get_mut(RESERVED_WORDS)
         {

@@ -171,6 +171,8 @@ pub struct Options {
     /// Whether blocks may run on several processors at once, where only a race between blocks can tell that from one
     /// after another. Not what compares results: launches that are made up may well have races.
     pub parallel: bool,
+    /// Bytes of the units in which a block is given shared memory; 1 where an access behind what it asked for is an error.
+    pub shared_unit: u32,
     /// Whether it is an error to reach global memory by another descriptor than the driver's; cache policies are
     /// such ones.
     pub strict_descriptors: bool,
@@ -185,6 +187,7 @@ impl Default for Options {
             fill: 1,
             checks: Checks::default(),
             parallel: false,
+            shared_unit: 1,
             strict_descriptors: false,
         }
     }
