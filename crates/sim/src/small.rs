@@ -79,15 +79,16 @@ impl Small {
     }
 }
 
-/// UE8M0: the power of two below or above a magnitude, as a biased exponent; NaN is 0xff.
-pub fn encode_scale(x: u32, round: Round) -> u8 {
+/// UE8M0: the power of two below or above a magnitude, as a biased exponent; NaN is 0xff, and so is what is too large unless it
+/// is clamped (`.satfinite`).
+pub fn encode_scale(x: u32, round: Round, satfinite: bool) -> u8 {
     if F32.is_nan(x.into()) {
         return 0xff;
     }
     let magnitude = x & 0x7fff_ffff;
     let (e, rest) = (magnitude >> 23, magnitude & 0x7f_ffff);
     let up = round == Round::Up && rest != 0 && !(e == 0 && rest <= 1 << 22);
-    (e + u32::from(up)).min(254) as u8
+    (e + u32::from(up)).min(if satfinite { 254 } else { 255 }) as u8
 }
 
 /// The power of two that a UE8M0 stands for.
@@ -102,6 +103,23 @@ pub fn decode_scale(code: u8) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What `cuda_fp8.hpp` of CUDA 13.0 computes on the host, which Numba's tests ask for.
+    #[test]
+    fn scales_that_are_too_large() {
+        let infinity = f32::INFINITY.to_bits();
+        let above = 2f32.powi(127).to_bits() + 1;
+        for (x, round, clamped, not) in [
+            (above, Round::Up, 254, 255),
+            (above, Round::Zero, 254, 254),
+            (above - 1, Round::Up, 254, 254),
+            (infinity, Round::Zero, 254, 255),
+            (infinity | 1, Round::Up, 255, 255),
+        ] {
+            assert_eq!(encode_scale(x, round, true), clamped, "{x:#x}");
+            assert_eq!(encode_scale(x, round, false), not, "{x:#x}");
+        }
+    }
 
     #[test]
     fn every_code_survives() {

@@ -131,7 +131,8 @@ fn packed(code: &Code<'_>, x: &[u64]) -> Option<u64> {
         return Some(a << width | b);
     }
     if to.name() == "ue8m0x2" {
-        let [a, b] = wide()?.map(|v| u64::from(small::encode_scale(v as u32, code.rm)));
+        let clamped = code.inst.has(Mod::satfinite);
+        let [a, b] = wide()?.map(|v| u64::from(small::encode_scale(v as u32, code.rm, clamped)));
         return Some(a << 8 | b);
     }
     None

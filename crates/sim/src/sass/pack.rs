@@ -40,7 +40,7 @@ impl Options {
     fn narrow(self, x: u64, to: Side) -> u64 {
         match to {
             Side::Small(f) => f.encode(x as u32, self.relu).into(),
-            Side::Scale => small::encode_scale(x as u32, self.round).into(),
+            Side::Scale => small::encode_scale(x as u32, self.round, self.satfinite).into(),
             Side::Tf32 => self.finish(tf32(x, self.round), F32, 0x7f7f_e000),
             Side::Wide(f) => {
                 let largest = fp::convert(0x7f80_0000, F32, f, Round::Nearest) - 1;
