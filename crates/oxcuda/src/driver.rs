@@ -9,7 +9,7 @@ use crate::module::Module;
 use crate::stream::{Event, Stream};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 /// Things of a kind by their handles: opaque pointers to the program.
@@ -122,8 +122,18 @@ pub fn stack<T>(f: impl FnOnce(&mut Vec<u64>) -> T) -> T {
     CURRENT.with(|c| f(&mut c.borrow_mut()))
 }
 
+/// The process that made the driver ready; 0 before.
+static OWNER: AtomicU32 = AtomicU32::new(0);
+
+/// Whether this process was forked off from one that had made the driver ready: nothing works in it, as with CUDA's.
+pub fn forked() -> bool {
+    let owner = OWNER.load(Ordering::Relaxed);
+    owner != 0 && owner != std::process::id()
+}
+
 /// Makes the driver ready.
 pub fn start() {
+    OWNER.store(std::process::id(), Ordering::Relaxed);
     let mut driver = DRIVER.lock().unwrap_or_else(PoisonError::into_inner);
     driver.get_or_insert_with(|| {
         let mut d = Driver::default();

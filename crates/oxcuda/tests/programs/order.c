@@ -1,5 +1,7 @@
 /* Streams, events, functions of the host, graphs: captured and made by hand. */
 #include "driver.h"
+#include <sys/wait.h>
+#include <unistd.h>
 
 static const char PTX[] = HEADER
     ".visible .entry twice(.param .u64 x, .param .u32 add)\n"
@@ -79,6 +81,12 @@ int main(void) {
     OK(cuGraphDestroy(graph));
     OK(cuStreamDestroy_v2(s));
     WANT(cuStreamDestroy_v2(s) == 400);
+    /* A child that is forked off has no driver. */
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) _exit(cuInit(0) == 3 && cuMemFree_v2(x) == 3 && cuStreamSynchronize(s) == 3 ? 7 : 1);
+    int status = 0;
+    WANT(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 7);
     printf("done\n");
     return 0;
 }
