@@ -386,6 +386,9 @@ pub fn call(func: &mut Function, b: Block, site: Inst) -> Result<(), Error> {
             for i in &after {
                 read_instead(&mut insts.func.insts[*i], *v, word).map_err(internal)?;
             }
+            if is_read(insts.func, *v) {
+                return Err(internal("a result in a uniform register that another block reads"));
+            }
             met.push(word);
         } else {
             sent.push(fresh);
@@ -405,6 +408,15 @@ pub fn call(func: &mut Function, b: Block, site: Inst) -> Result<(), Error> {
         enclose(func, slow, all, false);
     }
     Ok(())
+}
+
+/// Whether any block reads a value.
+fn is_read(func: &Function, v: Value) -> bool {
+    let mut read = false;
+    for i in func.layout.iter().flat_map(|b| &func.blocks[*b].insts) {
+        func.insts[*i].for_each_use(|n| read |= n.value() == Some(v));
+    }
+    read
 }
 
 /// Makes a copy from the uniform register `from` one of the general register `to`.

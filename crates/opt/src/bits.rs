@@ -129,17 +129,23 @@ impl Pass<'_> {
         })
     }
 
+    /// Whether a value may be read later than here: other lanes of the warp may write a uniform register again, such as the result of
+    /// REDUX, before these come to the next instruction.
+    fn lasts(func: &Function, v: Value) -> bool {
+        func.values[v].width == 1 && func.values[v].file == RegFile::R
+    }
+
     /// The word and the amount of a shift to the right by a number, zeros coming in.
-    fn shift_right(d: &InstData) -> Option<(Value, u32)> {
+    fn shift_right(func: &Function, d: &InstData) -> Option<(Value, u32)> {
         let [_, low, Operand::Imm(n @ 1..32), x] = &d.operands[..] else { return None };
         let fits =
             d.op == Op::Sass(Opcode::SHF) && d.mods.iter().eq([Mod::R, Mod::U32, Mod::HI]) && is_zero(low);
-        Some((value(x).filter(|_| fits)?, *n))
+        Some((value(x).filter(|x| fits && Self::lasts(func, *x))?, *n))
     }
 
     /// A shift to the right of another: past masks of the bits that it drops, too.
     fn one_shift(&self, func: &Function, d: &InstData) -> Option<InstData> {
-        let (mut x, n) = Self::shift_right(d)?;
+        let (mut x, n) = Self::shift_right(func, d)?;
         // What a mask leaves alone of the bits that stay.
         if let Some(
             [
@@ -147,18 +153,18 @@ impl Pass<'_> {
                 Operand::Imm(mask),
             ],
         ) = self.maker(func, x).filter(|m| m.op == Op::Sass(Opcode::LOP3)).and_then(|m| Self::pair(m, AND))
-            && func.values[*y].width == 1
+            && Self::lasts(func, *y)
             && self.known.of(*y).zeros | mask | ((1 << n) - 1) == u32::MAX
         {
             x = *y;
         }
         // A copy that took the place of a mask.
         if let Some(m) = self.maker(func, x).filter(|m| m.op == Op::Macro(Macro::Copy))
-            && let Some(y) = value(&m.operands[1]).filter(|y| func.values[*y].width == 1)
+            && let Some(y) = value(&m.operands[1]).filter(|y| Self::lasts(func, *y))
         {
             x = y;
         }
-        let first = self.maker(func, x).and_then(Self::shift_right);
+        let first = self.maker(func, x).and_then(|m| Self::shift_right(func, m));
         let (x, n) = match first {
             Some((y, m)) if m + n < 32 => (y, m + n),
             _ if value(&d.operands[3]) == Some(x) => return None,
@@ -207,7 +213,8 @@ impl Pass<'_> {
                 (g, false) => *g,
                 _ => continue,
             };
-            if !fits || !general(f) {
+            // A factor in a uniform register may not last until the sum.
+            if !fits || !general(f) || matches!(g, Operand::Reg(_)) && !general(g) {
                 continue;
             }
             return Some(InstData {
@@ -257,6 +264,21 @@ mod tests {
             "    v2:R = LOP3.LUT PT, v1, 0xffffff00, RZ, 0xc0, !PT\n    v3:R = SHF.R.U32.HI RZ, 0x8, v2\n    STS [v0], v3\n",
         );
         assert!(low.contains("SHF.R.U32.HI RZ, 0x8, v1") && !low.contains("LOP3"), "{low}");
+    }
+
+    /// What a group of lanes reduces is in a register of the whole warp: it is read at once.
+    #[test]
+    fn uniform_registers_are_not_read_later() {
+        let got = after(
+            "    v2:UR = REDUX.SUM v0\n    v3:R = copy v2\n    STS [v1], v3\n    v4:R = SHF.R.U32.HI RZ, 0x5, v3\n    \
+             STS [v0], v4\n",
+        );
+        assert!(got.contains("0x5, v3"), "{got}");
+        let product = after(
+            "    v2:UR = REDUX.SUM v0\n    v3:R = IMAD PT, v1, v2, RZ, !PT\n    v4:R = IADD3 PT, PT, v0, v3, RZ, !PT, !PT\n    \
+             STS [v0], v4\n",
+        );
+        assert!(product.contains("IADD3"), "{product}");
     }
 
     #[test]

@@ -151,6 +151,7 @@ pub fn allocate(func: &mut Function, limits: &Limits) -> Result<Stats, Error> {
     });
     let mut apart = FixedBitSet::new();
     let mut forced: Vec<Value> = Vec::new();
+    let mut last = (0, Vec::new());
     let mut ranges = None;
     // The files of which too much may be live, and the function with its parameters isolated, while it does not change.
     let mut high = aim.map(|(file, _)| file).to_vec();
@@ -216,6 +217,12 @@ pub fn allocate(func: &mut Function, limits: &Limits) -> Result<Stats, Error> {
         }
         forced.sort_unstable();
         forced.dedup();
+        // What failed once more although it was spilled, and nothing has changed, will fail for ever.
+        let round = (func.values.len(), forced.clone());
+        if !forced.is_empty() && last == round {
+            return Err(Error::Pressure(func.values[forced[0]].file));
+        }
+        last = round;
         // Barriers have nowhere to go; the regions are chosen so that there are enough.
         if let Some(v) = forced.iter().find(|v| func.values[**v].file == RegFile::B) {
             return Err(Error::Pressure(func.values[*v].file));
