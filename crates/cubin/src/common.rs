@@ -150,6 +150,8 @@ pub(crate) fn kernel_attributes(sm: u8, k: &Kernel, bank_symbol: Option<u32>, ex
         a.text(Attr::Annotations, 3, &text);
     }
     a.half(Attr::MercuryIsaVersion, if modern { 0x0101 } else { 0 });
+    let words: Vec<u32> = facts.unused_bytes.iter().flat_map(|(at, used)| [*at, *used]).collect();
+    a.list(Attr::UnusedLoadByteOffset, &words, 2);
     a.list(Attr::IntWarpWideInstrOffsets, &facts.warp_wide, 1);
     let mask = |r: &Option<u8>| r.map_or(u32::MAX, |r| GENERAL | u32::from(r));
     let masks: Vec<u32> = facts.groups.iter().map(|(_, r)| mask(r)).collect();
@@ -159,8 +161,6 @@ pub(crate) fn kernel_attributes(sm: u8, k: &Kernel, bank_symbol: Option<u32>, ex
     if facts.reconfigures {
         a.flag(Attr::RegReconfig);
     }
-    let words: Vec<u32> = facts.unused_bytes.iter().flat_map(|(at, used)| [*at, *used]).collect();
-    a.list(Attr::UnusedLoadByteOffset, &words, 2);
     if sm >= 100 {
         a.byte(Attr::VrcCtaInitCount, if facts.relinquishes { 0x80 } else { 0 });
     }
