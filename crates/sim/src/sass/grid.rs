@@ -241,11 +241,9 @@ impl<'a> Grid<'a> {
         let mut m = Machine { warp, block, memory: self.memory.again(), env, check };
         let mut left = length;
         while left != 0 {
-            let Some(group) = m.warp.groups.last_mut() else { return Ok(()) };
+            m.warp.take_back_uniform();
+            let Some(group) = m.warp.groups.last() else { return Ok(()) };
             let (mut pc, lanes) = (group.pc, group.mask);
-            if let Some(saved) = group.interrupted.take() {
-                (*m.warp.ur, m.warp.up) = *saved;
-            }
             // Until the group may change.
             loop {
                 let here = pc;

@@ -121,6 +121,17 @@ impl Warp {
         Warp { known: self.known, ..Warp::on(number, threads, pc, (self.local, self.r, self.ur)) }
     }
 
+    /// If the turn of the running group had ended somewhere, it finds its uniform registers again. The others then find again
+    /// what they have now, where they wait to run: nothing happened between on the warp that is simulated.
+    pub(crate) fn take_back_uniform(&mut self) {
+        let Some((running, others)) = self.groups.split_last_mut() else { return };
+        let Some(saved) = running.interrupted.take() else { return };
+        for other in others.iter_mut().filter(|g| g.interrupted.is_none()) {
+            other.interrupted = Some(Box::new((*self.ur, self.up)));
+        }
+        (*self.ur, self.up) = *saved;
+    }
+
     /// Zeros in all registers, predicates and bytes of local memory.
     pub(crate) fn clear(&mut self, registers: u32) {
         self.r[..255].iter_mut().take(registers as usize).for_each(|row| row.fill(0));

@@ -213,6 +213,29 @@ fn only_barriers_reconverge() {
 }
 
 #[test]
+fn turns_do_not_disturb_uniform_registers() {
+    // What lanes wrote before they waited stays, also where others go on whose turn had ended before.
+    for guard in ["@P0", "@!P0"] {
+        let branch = format!("{guard} BRA 0x60");
+        let lines = [
+            &branch,
+            "NOP",
+            "UMOV UR4, 0x5",
+            "YIELD",
+            "IADD3 R0, R0, UR4, RZ",
+            "EXIT",
+            "NOP",
+            "NOP",
+            "NOP",
+            "EXIT",
+        ];
+        for turn in 1..12 {
+            in_turns(32, &lines, turn).unwrap_or_else(|e| panic!("{guard}, {turn}: {e}"));
+        }
+    }
+}
+
+#[test]
 fn warps_arrive_as_a_whole() {
     // The lanes are never brought together again.
     let lines = ["@P0 BRA 0x20", "NOP", "BAR.SYNC.DEFER_BLOCKING 0x0", "EXIT"];
