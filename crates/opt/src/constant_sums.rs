@@ -113,51 +113,76 @@ fn wide(
     again
 }
 
-/// Offsets of instructions have 24 bits.
-const OFFSETS: std::ops::RangeInclusive<i64> = -(1 << 23)..=(1 << 23) - 1;
+type Offsets = std::ops::RangeInclusive<i64>;
 
-/// Takes the constant of an address into the offset.
-fn offset(func: &mut Function, at: &Places, pairs: &SecondaryMap<Value, Option<Pair>>, i: Inst) -> bool {
-    let d = &func.insts[i];
-    let wide = match d.op {
-        Op::Sass(Opcode::LDG | Opcode::STG | Opcode::LD | Opcode::ST) => true,
-        // Addresses of shared memory are numbers modulo 2^32, and ptxas has negative offsets, too.
-        Op::Sass(Opcode::LDS | Opcode::STS | Opcode::LDSM) => false,
-        _ => return false,
-    };
-    let found = d.operands.iter().enumerate().find_map(|(n, o)| match o {
-        Operand::Addr { base: Some(Name::Val(v)), width, uniform: None, offset, .. } => {
-            Some((n, *v, *width, i64::from(*offset)))
-        }
+/// Offsets of instructions have 24 bits.
+const OFFSETS: Offsets = -(1 << 23)..=(1 << 23) - 1;
+
+/// Those of atomic operations, which ptxas 13.0.88 has up to here for all targets (beyond, for some from sm_100 on, not).
+const ATOMIC_OFFSETS: Offsets = -(1 << 22)..=(1 << 22) - 1;
+
+/// LDGSTS has 20 bits for shared memory, and 12 for global memory.
+const COPY_OFFSETS: [Offsets; 2] = [-(1 << 19)..=(1 << 19) - 1, -(1 << 11)..=(1 << 11) - 1];
+
+/// The offsets that an instruction takes for an address in two registers (`wide`) or one.
+fn offsets(op: Op, wide: bool) -> Option<Offsets> {
+    let Op::Sass(op) = op else { return None };
+    // Addresses of shared memory are numbers modulo 2^32, and ptxas has negative offsets, too.
+    match (op, wide) {
+        (Opcode::LDG | Opcode::STG | Opcode::LD | Opcode::ST, true) => Some(OFFSETS),
+        (Opcode::ATOM | Opcode::ATOMG | Opcode::RED | Opcode::REDG, true) => Some(ATOMIC_OFFSETS),
+        (Opcode::LDS | Opcode::STS, false) => Some(OFFSETS),
+        // ptxas was not seen to have negative ones.
+        (Opcode::LDSM, false) => Some(0..=*OFFSETS.end()),
+        (Opcode::ATOMS, false) => Some(ATOMIC_OFFSETS),
+        (Opcode::LDGSTS, _) => Some(COPY_OFFSETS[usize::from(wide)].clone()),
         _ => None,
-    });
-    let Some((slot, v, width, old)) = found else { return false };
-    let Some((maker, ..)) = at[v] else { return false };
-    let m = &func.insts[maker];
-    let (base, more) = match (wide, width) {
-        (true, AddrWidth::R64) if m.op == Op::Macro(Macro::Collect) && m.operands.len() == 3 => {
-            let words = (value_of(&m.operands[1]), value_of(&m.operands[2]));
-            let (Some(low), Some(high)) = words else { return false };
-            match pairs[low] {
-                Some(p) if p.high == high => (p.base, p.more),
-                _ => return false,
-            }
+    }
+}
+
+/// Takes the constants of addresses into the offsets.
+fn offset(func: &mut Function, at: &Places, pairs: &SecondaryMap<Value, Option<Pair>>, i: Inst) -> bool {
+    let mut changed = false;
+    for slot in 0..func.insts[i].operands.len() {
+        if let Some((base, offset)) = nearer(func, at, pairs, &func.insts[i], slot)
+            && let Operand::Addr { base: b, offset: o, .. } = &mut func.insts[i].operands[slot]
+        {
+            (*b, *o) = (Some(Name::Val(base)), offset);
+            changed = true;
         }
-        (false, AddrWidth::R32) => match number_added(m) {
-            Some((Name::Val(x), n)) => (x, i64::from(n as i32)),
-            _ => return false,
-        },
-        _ => return false,
+    }
+    changed
+}
+
+/// What an address is in terms of a base that is a constant away.
+fn nearer(
+    func: &Function,
+    at: &Places,
+    pairs: &SecondaryMap<Value, Option<Pair>>,
+    d: &InstData,
+    slot: usize,
+) -> Option<(Value, i32)> {
+    let Operand::Addr { base: Some(Name::Val(v)), width, uniform: None, offset, .. } = d.operands[slot]
+    else {
+        return None;
     };
-    // ptxas was seen to have no negative ones in LDSM.
-    if !OFFSETS.contains(&(old + more)) || d.op == Op::Sass(Opcode::LDSM) && old + more < 0 {
-        return false;
-    }
-    if let Operand::Addr { base: b, offset, .. } = &mut func.insts[i].operands[slot] {
-        *b = Some(Name::Val(base));
-        *offset = (old + more) as i32;
-    }
-    true
+    let (maker, ..) = at[v]?;
+    let m = &func.insts[maker];
+    let wide = width == AddrWidth::R64;
+    let (base, more) = match width {
+        AddrWidth::R64 if m.op == Op::Macro(Macro::Collect) && m.operands.len() == 3 => {
+            let (low, high) = (value_of(&m.operands[1])?, value_of(&m.operands[2])?);
+            let pair = pairs[low].filter(|p| p.high == high)?;
+            (pair.base, pair.more)
+        }
+        AddrWidth::R32 => match number_added(m)? {
+            (Name::Val(x), n) => (x, i64::from(n as i32)),
+            _ => return None,
+        },
+        _ => return None,
+    };
+    let sum = i64::from(offset) + more;
+    offsets(d.op, wide)?.contains(&sum).then_some((base, sum as i32))
 }
 
 #[cfg(test)]
@@ -213,6 +238,26 @@ block0:
         let text = after(&body);
         assert!(text.contains("[v1.64+0xc]") && text.contains("STG.E [v1.64+-0xc]"), "{text}");
         assert!(!text.contains("IADD3"), "{text}");
+    }
+
+    #[test]
+    fn atomic_operations_and_copies_take_constants() {
+        let body = |n: &str| {
+            sum(10, ["v1.0", "v1.1"], [n, "RZ"])
+                + &format!("    v14:R = IADD3 PT, PT, v0, {n}, RZ, !PT, !PT\n")
+                + "    REDG.E.ADD.F32.FTZ.RN.STRONG.GPU [v13.64], v0\n    v15:R = ATOMS.ADD [v14], v0, RZ\n    \
+                   LDGSTS.E [v14], [v13.64], PT\n    STS [v0], v15\n"
+        };
+        let text = after(&body("0x7fc"));
+        for part in [
+            "REDG.E.ADD.F32.FTZ.RN.STRONG.GPU [v1.64+0x7fc]",
+            "ATOMS.ADD [v0+0x7fc], v0",
+            "LDGSTS.E [v0+0x7fc], [v1.64+0x7fc]",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        let text = after(&body("0x80000"));
+        assert!(text.contains("[v1.64+0x80000]") && text.contains("LDGSTS.E [v14], [v13.64]"), "{text}");
     }
 
     #[test]
