@@ -1,5 +1,6 @@
 //! Makes constants, parameters and addresses in the stack frame again where they are used, where keeping them would leave room
-//! for fewer warps.
+//! for fewer warps. Where arithmetic does not read constant memory itself, parameters and what is computed of them alone are
+//! kept in uniform registers and moved from there.
 //!
 //! Which ones, the allocator's choice of what to spill says, among constants alone; a block in which one is used has its
 //! own copy, or several if it is long or has calls, and the scheduler finds the place.
@@ -7,10 +8,19 @@
 use crate::liveness::Ranges;
 use crate::regalloc::spill::Spiller;
 use cranelift_entity::{EntityRef, SecondaryMap};
+use fixedbitset::FixedBitSet;
 use ori::cfg::Cfg;
-use ori::{Block, Function, Inst, InstData, Macro, Name, Op, Operand, Value, operand};
+use ori::{ALWAYS, Block, Function, Inst, InstData, Loc, Macro, Name, Op, Operand, Value, operand};
 use rustc_hash::FxHashMap;
+use sass::{ConstBank, Mod, Mods, Opcode, Reg, RegFile, SlotKind, SourceKinds};
 use smallvec::SmallVec;
+
+/// The most uniform registers that parameters take here, and those that must be left to addresses and descriptors.
+const MOST: usize = 24;
+const LEFT: usize = 16;
+
+/// Instructions that compute a value which is kept there, at most, behind those that load.
+const STEPS: usize = 4;
 
 /// Instructions behind a copy for which it still serves.
 const REACH: usize = 48;
@@ -18,26 +28,232 @@ const REACH: usize = 48;
 /// Lowers the number of general registers that are needed to `limit`, as far as constants are to blame. Whether anything
 /// changed.
 pub fn run(func: &mut Function, cfg: &Cfg, limit: u32, ranges: &Ranges) -> bool {
-    let chosen = Spiller::constants(func, cfg, limit, ranges);
+    let mut room = uniform_room(func, cfg);
+    let computed = if room == 0 { Computed::default() } else { Computed::new(func, cfg) };
+    let frame = func.insts.values().filter(|d| is_stack_address(func, d)).filter_map(only_result);
+    let others: Vec<Value> = frame.chain(func.values.keys().filter(|v| computed.by[*v].is_some())).collect();
+    let chosen = Spiller::constants(func, cfg, limit, ranges, &others);
     if chosen.is_clear() {
         return false;
     }
     // What makes each of them.
-    let mut makers: SecondaryMap<Value, Option<Inst>> = SecondaryMap::new();
-    for i in cfg.rpo.iter().flat_map(|b| &func.blocks[*b].insts) {
-        func.insts[*i].for_each_def(|n| {
-            if let Some(v) = n.value().filter(|v| chosen.contains(v.index())) {
-                makers[v] = Some(*i);
+    let mut makers: SecondaryMap<Value, Option<Again>> = SecondaryMap::new();
+    let mut arithmetic = false;
+    for &b in &cfg.rpo {
+        let old = std::mem::take(&mut func.blocks[b].insts);
+        let mut out = Vec::with_capacity(old.len());
+        for i in old {
+            let d = &func.insts[i];
+            let mut made: SmallVec<[Value; 1]> = SmallVec::new();
+            d.for_each_def(|n| made.extend(n.value().filter(|v| chosen.contains(v.index()))));
+            if let &[v] = &made[..] {
+                let width = usize::from(func.values[v].width);
+                let fits = width <= room;
+                if fits && (is_load_of_constants(d) || computed.by[v].is_some()) {
+                    room -= width;
+                    arithmetic |= computed.by[v].is_some();
+                    computed.make_uniform(func, i, &mut out);
+                    func.values[v].file = RegFile::UR;
+                    makers[v] = Some(Again::Moved);
+                } else if computed.by[v].is_none() {
+                    makers[v] = Some(Again::Made(i));
+                }
             }
-        });
+            out.push(i);
+        }
+        func.blocks[b].insts = out;
     }
     for &b in &cfg.rpo {
         block(func, b, &makers);
     }
+    if arithmetic {
+        // General registers that such values were computed of.
+        ori::dead::remove(func);
+    }
     true
 }
 
-fn block(func: &mut Function, b: Block, makers: &SecondaryMap<Value, Option<Inst>>) {
+/// Values in one general register that arithmetic makes of constants alone, as the uniform datapath could.
+#[derive(Default)]
+struct Computed {
+    by: SecondaryMap<Value, Option<Inst>>,
+    /// Those that are loaded.
+    loaded: SecondaryMap<Value, Option<Inst>>,
+}
+
+impl Computed {
+    fn new(func: &Function, cfg: &Cfg) -> Computed {
+        let mut found = Computed::default();
+        // As many steps from a load to a value.
+        let mut steps: SecondaryMap<Value, usize> = SecondaryMap::new();
+        for &i in cfg.rpo.iter().flat_map(|b| &func.blocks[*b].insts) {
+            let d = &func.insts[i];
+            let Some(v) = only_result(d) else { continue };
+            if is_load_of_constants(d) {
+                found.loaded[v] = Some(i);
+            } else if func.values[v].width == 1 && func.values[v].file == RegFile::R && found.fits(func, d) {
+                d.for_each_use(|n| steps[v] = steps[v].max(n.value().map_or(0, |s| steps[s] + 1)));
+                found.by[v] = Some(i).filter(|_| steps[v] <= STEPS);
+            }
+        }
+        found
+    }
+
+    /// Whether all that an instruction reads is such, and the uniform opcode takes it where it stands.
+    fn fits(&self, func: &Function, d: &InstData) -> bool {
+        let Op::Sass(op @ (Opcode::IADD3 | Opcode::IMAD | Opcode::SHF | Opcode::LEA | Opcode::LOP3)) = d.op
+        else {
+            return false;
+        };
+        let Some(to) = op.info().twins.first().map(|t| t.info()) else { return false };
+        // As where constants become uniform first: no carries, no shifts that wrap around.
+        let others: &[Mod] =
+            if op == Opcode::SHF { &[Mod::W] } else { &[Mod::X, Mod::WIDE, Mod::HI, Mod::SX32] };
+        if !d.is_unguarded() || others.iter().any(|m| d.mods.has(*m)) {
+            return false;
+        }
+        let mut values = 0;
+        let takes = |(k, o): (usize, &Operand)| match o {
+            _ if d.is_def(k) => true,
+            Operand::Reg(r) => match r.reg {
+                Name::Phys(p) => p == Reg::PT || p == Reg::RZ,
+                Name::Val(v) | Name::Part(v, _) => {
+                    values += 1;
+                    func.values[v].file == RegFile::R && (self.loaded[v].is_some() || self.by[v].is_some())
+                }
+            },
+            Operand::Imm(_) => op.slots()[k].kind != SlotKind::Source || to.sources.contains(&(k as u8)),
+            _ => false,
+        };
+        d.operands.iter().enumerate().all(takes) && values > 0
+    }
+
+    /// Makes an instruction write a uniform register; what it reads that is not in one yet is made again before it.
+    fn make_uniform(&self, func: &mut Function, i: Inst, out: &mut Vec<Inst>) {
+        let mut read: SmallVec<[Value; 3]> = SmallVec::new();
+        func.insts[i].for_each_use(|n| read.extend(n.value().filter(|v| func.values[*v].file == RegFile::R)));
+        let mut again: SmallVec<[(Value, Value); 3]> = SmallVec::new();
+        for v in read {
+            let Some(maker) = self.loaded[v].or(self.by[v]) else { continue };
+            if again.iter().all(|(old, _)| *old != v) {
+                let new = func.add_value(RegFile::UR, func.values[v].width);
+                let mut d = func.insts[maker].clone();
+                rename_results(&mut d, v, new);
+                let copy = func.insts.push(d);
+                self.make_uniform(func, copy, out);
+                out.push(copy);
+                again.push((v, new));
+            }
+        }
+        let d = &mut func.insts[i];
+        d.map_uses(|n| match n {
+            Name::Val(v) => Name::Val(again.iter().find(|(old, _)| *old == v).map_or(v, |a| a.1)),
+            Name::Part(v, k) => Name::Part(again.iter().find(|(old, _)| *old == v).map_or(v, |a| a.1), k),
+            Name::Phys(_) => n,
+        });
+        if let Op::Sass(op) = d.op {
+            let load = func.target.info().constant_load;
+            d.op = Op::Sass(if op == Opcode::LDC {
+                load
+            } else {
+                op.info().twins.first().copied().unwrap_or(op)
+            });
+        }
+        for o in &mut d.operands {
+            if let Operand::Reg(r) = o
+                && let Name::Phys(zero) = &mut r.reg
+            {
+                *zero = if *zero == Reg::RZ { Reg::URZ } else { Reg::UPT };
+            }
+        }
+    }
+}
+
+/// Whether it makes an address in the frame from the stack pointer, which stays as it is.
+fn is_stack_address(func: &Function, d: &InstData) -> bool {
+    let mut only = true;
+    d.for_each_use(|n| only &= matches!(n, Name::Phys(r) if r.is_zero() || r == Reg::SP));
+    let mut results = 0;
+    d.for_each_def(|n| match n {
+        Name::Phys(r) => only &= r.is_zero(),
+        _ => results += 1,
+    });
+    only && results == 1 && d.op == Op::Sass(Opcode::IADD3) && d.is_unguarded() && !func.moves_stack()
+}
+
+/// The value that an instruction makes, if it makes nothing else.
+fn only_result(d: &InstData) -> Option<Value> {
+    let mut only = None;
+    let mut others = false;
+    d.for_each_def(|n| match n {
+        Name::Val(v) => others |= only.replace(v).is_some(),
+        Name::Part(..) => others = true,
+        Name::Phys(r) => others |= !r.is_zero(),
+    });
+    only.filter(|_| !others)
+}
+
+fn rename_results(d: &mut InstData, old: Value, new: Value) {
+    for k in 0..d.operands.len() {
+        if d.is_def(k) && matches!(&d.operands[k], Operand::Reg(r) if r.reg == Name::Val(old)) {
+            d.operands[k] = operand(new);
+        }
+    }
+}
+
+/// How a value comes again.
+#[derive(Clone, Copy)]
+enum Again {
+    /// As this instruction makes it.
+    Made(Inst),
+    /// From the uniform register that it has now.
+    Moved,
+}
+
+/// A word or two of a constant bank.
+fn is_load_of_constants(d: &InstData) -> bool {
+    d.op == Op::Sass(Opcode::LDC)
+        && d.is_unguarded()
+        && (d.mods == Mods::none() || d.mods.0[..] == [Mod::_64])
+        && matches!(
+            d.operands[..],
+            [Operand::Reg(_), Operand::Const { bank: ConstBank::Index(_), index: None, .. }]
+        )
+}
+
+/// Uniform registers that nothing needs, up to [`MOST`]; none where arithmetic reads constants itself, or a callee uses them.
+fn uniform_room(func: &Function, cfg: &Cfg) -> usize {
+    let destroys = |d: &InstData| {
+        d.op == Op::Macro(Macro::Call) && ori::abi::clobbered_by(func, d).any(|r| r.file == RegFile::UR)
+    };
+    let mut insts = cfg.rpo.iter().flat_map(|b| &func.blocks[*b].insts).map(|i| &func.insts[*i]);
+    if func.target.info().alu_const || !func.entry || insts.any(destroys) {
+        return 0;
+    }
+    // Those that live from block to block have registers of their own.
+    let mut across = FixedBitSet::with_capacity(func.values.len());
+    for &b in &cfg.rpo {
+        let mut own = FixedBitSet::with_capacity(func.values.len());
+        for i in &func.blocks[b].insts {
+            let d = &func.insts[*i];
+            let uniform = |v: &Value| func.values[*v].file == RegFile::UR;
+            d.for_each_use(|n| {
+                let outside = n.value().filter(|v| uniform(v) && !own.contains(v.index()));
+                outside.into_iter().for_each(|v| across.insert(v.index()));
+            });
+            d.for_each_def(|n| n.value().into_iter().for_each(|v| own.insert(v.index())));
+        }
+    }
+    let taken: usize = func
+        .values
+        .iter()
+        .filter(|(v, _)| across.contains(v.index()))
+        .map(|(_, d)| usize::from(d.width))
+        .sum();
+    usize::from(func.target.info().uregs).saturating_sub(taken + LEFT).min(MOST)
+}
+
+fn block(func: &mut Function, b: Block, makers: &SecondaryMap<Value, Option<Again>>) {
     let old = std::mem::take(&mut func.blocks[b].insts);
     let mut out: Vec<Inst> = Vec::with_capacity(old.len() + 8);
     // The latest copy of each, and where it is.
@@ -45,16 +261,23 @@ fn block(func: &mut Function, b: Block, makers: &SecondaryMap<Value, Option<Inst
     for i in old {
         let d = &func.insts[i];
         let mut made = false;
-        d.for_each_def(|n| made |= n.value().is_some_and(|v| makers[v] == Some(i)));
+        d.for_each_def(|n| {
+            made |= n.value().is_some_and(|v| matches!(makers[v], Some(Again::Made(m)) if m == i));
+        });
         if made {
             continue;
         }
+        let direct = read_directly(func, d);
+        // What computes in uniform registers reads them.
+        let stays = |v: Value| direct == Some(v) || in_uniform_registers(func, d);
         let mut uses: SmallVec<[Value; 4]> = SmallVec::new();
-        d.for_each_use(|n| uses.extend(n.value().filter(|v| makers[*v].is_some())));
+        d.for_each_use(|n| uses.extend(n.value().filter(|v| makers[*v].is_some() && !stays(*v))));
         for v in uses {
             copy(func, v, makers, &mut copies, &mut out);
         }
-        func.insts[i].map_uses(|n| renamed(n, &copies));
+        if !in_uniform_registers(func, &func.insts[i]) {
+            func.insts[i].map_uses(|n| if n.value() == direct { n } else { renamed(n, &copies) });
+        }
         out.push(i);
         // Across it, a copy would need a register that the callee keeps.
         if func.insts[i].op == Op::Macro(Macro::Call) {
@@ -77,6 +300,39 @@ fn block(func: &mut Function, b: Block, makers: &SecondaryMap<Value, Option<Inst
     func.blocks[b].insts = out;
 }
 
+/// Whether it reads and writes uniform registers alone.
+fn in_uniform_registers(func: &Function, d: &InstData) -> bool {
+    let mut all = matches!(d.op, Op::Sass(op) if op.info().uniform);
+    let uniform = |n: Name| match n {
+        Name::Val(v) | Name::Part(v, _) => matches!(func.values[v].file, RegFile::UR | RegFile::UP),
+        Name::Phys(_) => true,
+    };
+    d.for_each_use(|n| all &= uniform(n));
+    d.for_each_def(|n| all &= uniform(n));
+    all
+}
+
+/// A value in a uniform register that an instruction reads once, where that may stand, beside general registers.
+fn read_directly(func: &Function, d: &InstData) -> Option<Value> {
+    let Op::Sass(op) = d.op else { return None };
+    let info = op.info();
+    if info.uniform || matches!(info.source_kinds, SourceKinds::Immediate | SourceKinds::Immediates) {
+        return None;
+    }
+    let mut found = None;
+    for (k, o) in d.operands.iter().enumerate().filter(|(k, _)| op.slots()[*k].kind == SlotKind::Source) {
+        let Operand::Reg(reg) = o else { return None };
+        let Some(v) = reg.reg.value().filter(|v| func.values[*v].file == RegFile::UR) else { continue };
+        if !info.sources.contains(&(k as u8)) || found.replace(v).is_some() {
+            return None;
+        }
+    }
+    // Not as an address, too.
+    let mut times = 0;
+    d.for_each_use(|n| times += u32::from(n.value() == found));
+    found.filter(|_| times == 1)
+}
+
 fn renamed(n: Name, copies: &FxHashMap<Value, (Value, usize)>) -> Name {
     let to = |v: Value| copies.get(&v).map_or(v, |c| c.0);
     match n {
@@ -90,7 +346,7 @@ fn renamed(n: Name, copies: &FxHashMap<Value, (Value, usize)>) -> Name {
 fn copy(
     func: &mut Function,
     v: Value,
-    makers: &SecondaryMap<Value, Option<Inst>>,
+    makers: &SecondaryMap<Value, Option<Again>>,
     copies: &mut FxHashMap<Value, (Value, usize)>,
     out: &mut Vec<Inst>,
 ) -> Value {
@@ -99,17 +355,101 @@ fn copy(
     {
         return *c;
     }
-    let Some(made) = makers[v] else { return v };
-    let shape = func.values[v];
-    let new = func.add_value(shape.file, shape.width);
-    let mut d: InstData = func.insts[made].clone();
-    for k in 0..d.operands.len() {
-        if d.is_def(k) && matches!(&d.operands[k], Operand::Reg(r) if r.reg == Name::Val(v)) {
-            d.operands[k] = operand(new);
+    let Some(again) = makers[v] else { return v };
+    let width = func.values[v].width;
+    let new = func.add_value(RegFile::R, width);
+    let d = match again {
+        Again::Made(made) => {
+            let mut d: InstData = func.insts[made].clone();
+            for k in 0..d.operands.len() {
+                if d.is_def(k) && matches!(&d.operands[k], Operand::Reg(r) if r.reg == Name::Val(v)) {
+                    d.operands[k] = operand(new);
+                }
+            }
+            d
         }
-    }
+        Again::Moved => {
+            let op = Op::Macro(if width == 1 { Macro::Copy } else { Macro::Collect });
+            let parts = (0..width).map(|k| if width == 1 { operand(v) } else { operand(Name::Part(v, k)) });
+            let operands = std::iter::once(operand(new)).chain(parts).collect();
+            InstData {
+                op,
+                mods: Mods::none(),
+                operands,
+                guard: ALWAYS,
+                kept: SmallVec::new(),
+                loc: Loc::default(),
+            }
+        }
+    };
     copies.insert(v, (new, out.len()));
     let new_inst = func.insts.push(d);
     out.push(new_inst);
     new
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is made again where `limit` registers are to do.
+    fn after(sm: u8, limit: u32) -> String {
+        let mut text = format!("function k sm_{sm} entry local=0 shared=0 barriers=0 regs=255 {{\nblock0:\n");
+        text += "    v0:R = LDC c[0x0][0x210]\n    v1:R2 = LDC.64 c[0x0][0x218]\n    v2:R = S2R SR_TID.X\n";
+        for k in 3..12 {
+            text += &format!("    v{k}:R = LDS [v2+{k:#x}]\n");
+        }
+        for k in 3..12 {
+            text += &format!("    STS [v2], v{k}\n");
+        }
+        text += "    v12:R = IADD3 PT, PT, v2, v0, RZ, !PT, !PT\n    STS.64 [v12], v1\n    exit\n}\n";
+        let mut f = ori::parse::parse(&text).unwrap_or_else(|e| panic!("{e}: {text}"));
+        let cfg = Cfg::new(&f);
+        let ranges = Ranges::new(&f, &cfg);
+        assert!(run(&mut f, &cfg, limit, &ranges));
+        ori::verify::verify(&f).unwrap_or_else(|e| panic!("{e:?}: {f}"));
+        f.to_string()
+    }
+
+    #[test]
+    fn what_is_computed_of_parameters_stays_in_uniform_registers() {
+        let run = |sum: &str| {
+            let mut text =
+                String::from("function k sm_90 entry local=0 shared=0 barriers=0 regs=255 {\nblock0:\n");
+            text += "    v0:R = LDC c[0x0][0x210]\n    v1:R = SHF.R.S32.HI RZ, 0x1f, v0\n";
+            text += &format!("{sum}    v13:R = S2R SR_TID.X\n");
+            for k in 3..12 {
+                text += &format!("    v{k}:R = LDS [v13+{k:#x}]\n");
+            }
+            for k in 3..12 {
+                text += &format!("    STS [v13], v{k}\n");
+            }
+            text += "    STS [v13], v2\n    STS [v13], v1\n    exit\n}\n";
+            let mut f = ori::parse::parse(&text).unwrap_or_else(|e| panic!("{e}: {text}"));
+            let cfg = Cfg::new(&f);
+            let ranges = Ranges::new(&f, &cfg);
+            assert!(super::run(&mut f, &cfg, 8, &ranges));
+            ori::verify::verify(&f).unwrap_or_else(|e| panic!("{e:?}: {f}"));
+            f.to_string()
+        };
+        let got = run("    v2:R = IADD3 PT, PT, v1, 0x7, v0, !PT, !PT\n");
+        assert!(got.contains("USHF.R.S32.HI URZ, 0x1f, ") && got.contains(" = ULDC c"), "{got}");
+        assert!(got.contains("UIADD3 UPT, UPT, ") && !got.contains("LDC c[0x0][0x210]\n    v1:R"), "{got}");
+        // Not what the uniform datapath has not, or what a thread's own number is in.
+        assert!(run("    v2:R = IMAD.HI.U32 PT, v1, 0x7, RZ, !PT\n").contains("v2:R = IMAD.HI"));
+    }
+
+    #[test]
+    fn parameters_stay_in_uniform_registers() {
+        let got = after(90, 8);
+        assert!(got.contains("v0:UR = ULDC c") && got.contains("v1:UR2 = ULDC.64 c"), "{got}");
+        // As an operand, and moved to where none may be.
+        assert!(
+            got.contains("IADD3 PT, PT, v2, v0, RZ") && got.contains(":R2 = collect v1.0, v1.1"),
+            "{got}"
+        );
+        assert!(after(120, 8).contains("v0:UR = LDCU c"));
+        // There arithmetic reads constants itself.
+        assert!(!after(80, 8).contains("ULDC"));
+    }
 }

@@ -59,18 +59,6 @@ pub fn is_constant(d: &InstData) -> bool {
     op && d.is_unguarded() && !registers
 }
 
-/// Whether it makes an address in the frame from the stack pointer, which stays as it is.
-fn is_stack_address(func: &Function, d: &InstData) -> bool {
-    let mut only = true;
-    d.for_each_use(|n| only &= matches!(n, Name::Phys(r) if r.is_zero() || r == Reg::SP));
-    let mut results = 0;
-    d.for_each_def(|n| match n {
-        Name::Phys(r) => only &= r.is_zero(),
-        _ => results += 1,
-    });
-    only && results == 1 && d.op == Op::Sass(Opcode::IADD3) && d.is_unguarded() && !func.moves_stack()
-}
-
 impl Spiller {
     /// Chooses values of `file` until no more than `limit` registers are needed anywhere, together with
     /// those in `forced`, and rewrites the function. Returns whether there were any. `ranges` are those of the function
@@ -103,17 +91,23 @@ impl Spiller {
         any
     }
 
-    /// The constants and addresses in the frame among the general registers that must be made again where they are used, so
+    /// The constants and values of `others` among the general registers that must be made again where they are used, so
     /// that no more than `limit` registers are needed anywhere, as far as that helps.
-    pub fn constants(func: &Function, cfg: &Cfg, limit: u32, ranges: &Ranges) -> FixedBitSet {
+    pub fn constants(
+        func: &Function,
+        cfg: &Cfg,
+        limit: u32,
+        ranges: &Ranges,
+        others: &[Value],
+    ) -> FixedBitSet {
         let mut chosen = FixedBitSet::with_capacity(func.values.len());
         if most_needed(func, cfg, RegFile::R, limit, ranges, true) > limit {
             let mut pinned = FixedBitSet::with_capacity(func.values.len());
             pinned.insert_range(..);
-            let again = |d: &&InstData| is_constant(d) || is_stack_address(func, d);
-            for d in func.insts.values().filter(again) {
+            for d in func.insts.values().filter(|d| is_constant(d)) {
                 d.for_each_def(|n| n.value().into_iter().for_each(|v| pinned.set(v.index(), false)));
             }
+            others.iter().for_each(|v| pinned.set(v.index(), false));
             let only = Spiller { pinned, ..Spiller::default() };
             only.choose(func, cfg, RegFile::R, limit, ranges, &mut chosen);
         }
