@@ -3,6 +3,7 @@
 use ptx::{Diagnostic, Inst};
 use ptx::{FuncId, Module, Op, Operand, Stmt};
 use rustc_hash::FxHashSet;
+use sass::target::LEAST_LIMIT;
 
 /// The functions that the driver resolves in an executable (ptxas 13.0.88 calls any other undefined one
 /// "unresolved").
@@ -94,6 +95,17 @@ pub fn externs(module: &Module, funcs: impl IntoIterator<Item = FuncId>) -> Vec<
         }
     }
     found
+}
+
+/// Registers that code is to state at least which calls these functions from elsewhere: what the driver brings may use as many
+/// (ptxas 13.0.88, sm_75 … sm_121).
+pub fn least_registers(module: &Module, externs: &[FuncId]) -> u8 {
+    let gradients = |f: &FuncId| crate::gradients::is_of_the_driver(&module.funcs[*f].name);
+    match externs {
+        [] => 0,
+        some if some.iter().any(gradients) => crate::gradients::REGISTERS,
+        _ => LEAST_LIMIT,
+    }
 }
 
 /// Calls of functions that are nowhere.

@@ -10,6 +10,10 @@ use ptx::{FuncId, Module, RegId, VarId};
 const SHAPES: [(Mod, &str); 3] = [(Mod::_3d, "3d"), (Mod::cube, "cube"), (Mod::acube, "acube")];
 const FORMATS: [(Type, &str); 3] = [(Type::f32, "f32"), (Type::s32, "s32"), (Type::u32, "u32")];
 
+/// Registers that what calls one of them states at least, whatever its limit is (ptxas 13.0.88, all of them on sm_90 … sm_121, -O0,
+/// -O1 and -O3, also with `-maxrregcount 24`).
+pub const REGISTERS: u8 = 32;
+
 fn name(shape: &str, format: &str, resident: bool) -> String {
     let pred = if resident { "pred_" } else { "" };
     format!("__cuda_syscall_tex_grad_{pred}{shape}_v4_{format}_f32")

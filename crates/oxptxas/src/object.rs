@@ -186,7 +186,8 @@ fn function(
     let error = |e: backend::Error| vec![Diagnostic::error(func.span, e.message)];
     let (code, relocs) = backend::link::object(options.target, &code).map_err(error)?;
     let least = if !func.entry || !code.callees.is_empty() { LEAST_LIMIT } else { 0 };
-    let registers = code.stated_registers(least);
+    let of_callees = functions::least_registers(module, &functions::externs(module, [id]));
+    let registers = code.stated_registers(least.max(of_callees));
     // What code that is gone names is in the call graph, too, as with ptxas.
     let name = |f: FuncId| module.funcs[f].name.clone();
     let mut calls: Vec<String> = Vec::new();

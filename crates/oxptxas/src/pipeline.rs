@@ -11,7 +11,6 @@ use cubin::object::{Binding, Fill};
 use ptx::{Diagnostic, FuncId, LineIndex, Linkage, Module, Severity, Space, Symbol, VarId};
 use rustc_hash::FxHashMap;
 use sass::Target;
-use sass::target::LEAST_LIMIT;
 
 /// Parses and checks for `target`, which the user called `arch`.
 ///
@@ -375,9 +374,7 @@ fn assemble(
             functions.link(target, &own).map_err(|e| e.to_string())?
         };
         let externs = functions::externs(module, used.iter().copied().chain([*id]));
-        // What the driver brings may use as many (observed, ptxas 13.0.88, sm_75 … sm_100).
-        let least = if externs.is_empty() { 0 } else { LEAST_LIMIT };
-        let registers = code.stated_registers(least);
+        let registers = code.stated_registers(functions::least_registers(module, &externs));
         let mut syscalls = Vec::new();
         if !externs.is_empty() {
             let absolute = |i: &sass::Inst| i.op == sass::Opcode::CALL && i.mods.has(sass::Mod::ABS);

@@ -40,6 +40,19 @@ fn counts(source: &str, target: Target, opt_level: u8, max_registers: Option<u32
     image.kernels.values().map(count).collect()
 }
 
+/// ptxas states 32 for what calls the driver's functions for gradients of volumes and cubes, which may use as many, whatever the limit is.
+#[test]
+fn callers_of_gradients_state_what_those_may_use() {
+    let probe = concat!(env!("CARGO_MANIFEST_DIR"), "/../contract/probes/gradients.ptx");
+    let source = std::fs::read_to_string(probe).unwrap();
+    for sm in [90, 100, 120] {
+        for (level, limit) in [(0, None), (3, None), (3, Some(24))] {
+            let counts = counts(&source, Target::new(sm).unwrap(), level, limit);
+            assert!(counts.iter().all(|(stated, _)| *stated >= 32), "sm_{sm} -O{level}: {counts:?}");
+        }
+    }
+}
+
 #[test]
 fn every_kernel_states_two_registers_more_than_it_names() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../kernels");
