@@ -3,8 +3,8 @@
 
 use crate::code::{own_target, ptx_files, reference};
 use crate::score::Mean;
-use oxptxas::compare::{self, Figures};
-use oxptxas::verify;
+use oxsass::compare::{self, Figures};
+use oxsass::verify;
 use rayon::prelude::*;
 use sass::Target;
 use sim::launch::{LaunchFile, Rng};

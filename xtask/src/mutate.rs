@@ -135,13 +135,13 @@ fn file(root: &Path, bin: &Path, ptx: &Path, sm: &str, options: &Options) -> Vec
     let mut found = Vec::new();
     let Ok(source) = std::fs::read_to_string(ptx) else { return found };
     let Some(target) = Target::parse(&format!("sm_{sm}")) else { return found };
-    let Ok(module) = oxptxas::verify::module(&source, target) else { return found };
+    let Ok(module) = oxsass::verify::module(&source, target) else { return found };
     let Ok(cubin) = reference(root, bin, ptx, sm) else { return found };
     let Ok(ranges) = cubin::read::code_ranges(&cubin) else { return found };
     // A launch file beside the PTX has inputs that suit the kernels.
     let given = std::fs::read_to_string(ptx.with_extension("toml"));
     let given = given.ok().and_then(|t| LaunchFile::parse(&t).ok()).map_or(Vec::new(), |f| f.launch);
-    for (number, name) in oxptxas::verify::kernels(&module).into_iter().enumerate() {
+    for (number, name) in oxsass::verify::kernels(&module).into_iter().enumerate() {
         let (subject, executed) = subject(&module, &cubin, target, name, &given, options.seeds);
         let places: Vec<usize> = (0..executed.len()).filter(|i| executed[*i]).collect();
         let Some(range) = ranges.get(name).filter(|_| !places.is_empty()) else { continue };

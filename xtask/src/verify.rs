@@ -1,7 +1,7 @@
 //! Verification over folders of PTX: every kernel, ours or the reference compiler's code.
 
 use crate::code::{How, Source, jobs};
-use oxptxas::verify::{self, Verdict};
+use oxsass::verify::{self, Verdict};
 use rayon::prelude::*;
 use sass::Target;
 use sim::sass::check::Checks;

@@ -1,7 +1,7 @@
 //! `garbage SECONDS SEED FILE.cubin…`: random words, spoiled cubins and spoiled listings through what
 //! `oxsass dis`, `asm` and `check` call. Counts the inputs; one that panics is an error and is written out.
 
-use oxptxas::listing::{self, Style};
+use oxsass::listing::{self, Style};
 use sass::{Control, Target, assemble, disassemble};
 use sim::launch::Rng;
 use std::panic::{AssertUnwindSafe, catch_unwind};

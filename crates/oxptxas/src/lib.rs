@@ -10,8 +10,6 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 
-pub mod bisect;
-pub mod compare;
 pub mod console;
 mod convention;
 mod debug;
@@ -24,7 +22,6 @@ pub mod inputs;
 pub mod jobserver;
 pub mod knobs;
 mod limits;
-pub mod listing;
 mod newer;
 mod notices;
 mod object;
@@ -33,10 +30,8 @@ mod output;
 pub mod pipeline;
 mod settings;
 pub mod timeline;
-mod tolerance;
 mod units;
 mod vector_params;
-pub mod verify;
 
 pub use output::{Failure, KernelStats, Output};
 pub use pipeline::compile;

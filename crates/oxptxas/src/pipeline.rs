@@ -217,7 +217,8 @@ pub fn compile(source: &str, file: &str, settings: &Settings) -> Result<Output, 
         errors.sort_by_key(|d| d.span.map_or(0, |s| s.start));
         return Err(fail(errors));
     }
-    if cfg!(debug_assertions) {
+    #[cfg(all(debug_assertions, feature = "order-check"))]
+    {
         for ((func, _), (code, _)) in jobs.iter().zip(&codes) {
             check_order(&module, *func, &lines, code);
         }
@@ -295,6 +296,7 @@ fn convention_of(module: &mut Module, settings: &Settings) -> Result<(Vec<String
 }
 
 /// Whether the code keeps the order of memory accesses, which the order checker reads off the PTX.
+#[cfg(all(debug_assertions, feature = "order-check"))]
 fn check_order(module: &Module, func: FuncId, lines: &LineIndex, code: &Code) {
     let table: Vec<(u64, u32)> = code.lines.iter().map(|(at, line)| (u64::from(*at), *line)).collect();
     let insts = sim::order::Code::new(code.insts.iter().cloned().map(Some).collect(), &table);

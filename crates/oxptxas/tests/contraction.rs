@@ -1,7 +1,7 @@
 //! Which products and sums are contracted: as ptxas 13.0.88 does it (docs/lowering.md, "Contraction").
 
-use oxptxas::verify::{Verdict, kernel, module};
 use oxptxas::{Settings, compile};
+use oxsass::verify::{Verdict, kernel, module};
 use sass::Target;
 
 /// Statements, and how many fused, product and sum instructions ptxas makes of them.

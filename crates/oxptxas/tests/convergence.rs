@@ -1,7 +1,7 @@
 //! Threads of a warp that part and wait for each other: every target's code ends, and does what the PTX says.
 
-use oxptxas::verify::{self, Verdict};
 use oxptxas::{Settings, compile};
+use oxsass::verify::{self, Verdict};
 use sass::Target;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -483,13 +483,13 @@ fn regions_nested_around_calls_have_barriers() {
         );
         for arch in ["sm_75", "sm_90", "sm_120"] {
             let target = Target::parse(arch).unwrap();
-            let module = oxptxas::verify::module(&source, target).unwrap();
+            let module = oxsass::verify::module(&source, target).unwrap();
             for opt_level in [0, 1, 3] {
                 let settings = Settings { opt_level, ..Settings::new(target) };
                 let output = compile(&source, "k.ptx", &settings);
                 let cubin = output.unwrap_or_else(|f| panic!("{}", f.render("oxptxas"))).cubin;
-                let verdict = oxptxas::verify::kernel(&module, &source, &cubin, "k", 0..2);
-                assert!(matches!(verdict, oxptxas::verify::Verdict::Same), "{arch} {depth}: {verdict}");
+                let verdict = oxsass::verify::kernel(&module, &source, &cubin, "k", 0..2);
+                assert!(matches!(verdict, oxsass::verify::Verdict::Same), "{arch} {depth}: {verdict}");
             }
         }
     }

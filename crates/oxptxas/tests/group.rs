@@ -1,8 +1,8 @@
 //! Products of warp groups: every statement of the table, compiled, decoded, executed and compared with the interpreter; that
 //! they go on while the code does; and that they are waited for where the program touches them.
 
-use oxptxas::verify::{self, Verdict};
 use oxptxas::{Settings, compile};
+use oxsass::verify::{self, Verdict};
 use rayon::prelude::*;
 use sass::{Inst, Opcode, Target};
 use std::fmt::Write as _;

@@ -1,8 +1,8 @@
 //! Products of matrices: fragments of `wmma` through memory, in every shape, type, layout and space; sparse products
 //! whose metadata is in no order. Compiled for several targets, decoded, executed, and compared with the interpreter.
 
-use oxptxas::verify::{self, Verdict};
 use oxptxas::{Settings, compile};
+use oxsass::verify::{self, Verdict};
 use rayon::prelude::*;
 use sass::Target;
 use std::fmt::Write as _;

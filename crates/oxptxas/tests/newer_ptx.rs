@@ -1,8 +1,8 @@
 //! What came with PTX 9.1 and later, vector registers as parameters, products that are rounded otherwise and parameters that
 //! are read behind their end: our code against the interpreter, on launches that nobody wrote.
 
-use oxptxas::verify::{self, Verdict};
 use oxptxas::{Settings, compile};
+use oxsass::verify::{self, Verdict};
 use sass::{Mod, Opcode, Target};
 
 /// The code of `k` at both levels does what the interpreter does.

@@ -4,7 +4,7 @@
 use contract::Contract;
 use cubin::attrs::Attr;
 use cubin::read::{Image, read};
-use oxptxas::listing::{self, Style};
+use oxsass::listing::{self, Style};
 use sass::Target;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

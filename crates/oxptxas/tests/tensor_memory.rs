@@ -1,8 +1,8 @@
 //! Tensor memory of one block: every shape of loads and stores there and back, and products, compiled, executed and compared
 //! with the interpreter.
 
-use oxptxas::verify::{self, Verdict};
 use oxptxas::{Settings, compile};
+use oxsass::verify::{self, Verdict};
 use rayon::prelude::*;
 use sass::Target;
 use std::fmt::Write as _;
@@ -243,11 +243,11 @@ fn code(source: &str, name: &str, opt_level: u8) -> String {
     assert!(hazards.iter().all(|k| k.1.is_empty()), "{name} -O{opt_level}: {:?}", hazards[0].1.first());
     let image = cubin::read::read(&cubin).unwrap();
     let mut text = String::new();
-    oxptxas::listing::write(
+    oxsass::listing::write(
         &mut text,
         &image.kernels["k"].code,
         target,
-        oxptxas::listing::Style::default(),
+        oxsass::listing::Style::default(),
         &mut 0,
     );
     text

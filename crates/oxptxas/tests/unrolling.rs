@@ -1,7 +1,7 @@
 //! Loops that run a known number of times are unrolled and do what they did.
 
-use oxptxas::verify::{Verdict, kernel, module};
 use oxptxas::{Settings, compile};
+use oxsass::verify::{Verdict, kernel, module};
 use sass::Target;
 use std::fmt::Write;
 

@@ -1,7 +1,7 @@
 //! Every kernel's code does what its PTX says on launches that nobody wrote.
 
-use oxptxas::verify::{self, Verdict};
 use oxptxas::{Settings, compile};
+use oxsass::verify::{self, Verdict};
 use sass::Target;
 use std::path::Path;
 

@@ -6,7 +6,7 @@ mod prototypes;
 mod random;
 
 use cases::Case;
-use oxptxas::verify::Verdict;
+use oxsass::verify::Verdict;
 use rayon::prelude::*;
 use sass::Target;
 use sim::launch::{Launch, LaunchFile};
@@ -297,9 +297,9 @@ fn alone(bin: &Path, dir: &Path, ptx: &Path, sm: u8, level: u8) -> Result<usize,
     let cubin = std::fs::read(&linked).map_err(|e| e.to_string())?;
     let source = std::fs::read_to_string(ptx).map_err(|e| e.to_string())?;
     let module = ptx::parse(&source).map_err(|_| "not accepted".to_string())?;
-    let kernels = oxptxas::verify::kernels(&module);
+    let kernels = oxsass::verify::kernels(&module);
     for name in &kernels {
-        let verdict = oxptxas::verify::kernel(&module, &source, &cubin, name, 0..2);
+        let verdict = oxsass::verify::kernel(&module, &source, &cubin, name, 0..2);
         if let Verdict::Differs(_) | Verdict::OutOfScope(_) = verdict {
             return Err(format!("{name}: {verdict}"));
         }

@@ -14,8 +14,8 @@ mod ptxas;
 mod kernel;
 
 use operands::{Style, modifiers};
-use oxptxas::verify::{self, Verdict};
 use oxptxas::{Failure, Settings, compile};
+use oxsass::verify::{self, Verdict};
 use ptx::isa::{Form, Op, Suffix};
 use ptxas::Header;
 use rayon::prelude::*;

@@ -2,7 +2,7 @@
 
 use super::scheduler::{Outcome, Reason, Stalls};
 use super::{Kernel, Machine};
-use sass::Target;
+use sass::{Operand, Target};
 use std::fmt;
 
 /// How long a launch takes, and why.
@@ -16,6 +16,10 @@ pub struct Report {
     pub blocks: u32,
     /// Warps of these, and the most that an SM can hold.
     pub warps: (u32, u32),
+    /// Loads of global and local memory that are under way at once, on the average of all cycles.
+    pub loads_in_flight: f64,
+    /// Byte addresses of the first and the last instruction of each loop: where a branch goes back to, and the branch.
+    pub loops: Vec<(u32, u32)>,
     /// Stall cycles of all instructions together.
     pub stalls: Stalls,
     /// Byte address, text, times issued and stall cycles of each instruction that was executed.
@@ -32,12 +36,22 @@ impl Report {
         let executed = (0..kernel.insts.len()).filter(|k| found.issues[*k] > 0);
         let lines: Vec<_> =
             executed.map(|k| (16 * k as u32, text(k), found.issues[k], found.stalls[k])).collect();
+        let back = |k: usize| {
+            let inst = kernel.insts[k].as_ref().filter(|i| i.op.mnemonic() == "BRA")?;
+            let to =
+                inst.operands.iter().find_map(|o| if let Operand::Label(to) = o { Some(*to) } else { None });
+            let to = u32::try_from(to?).ok()?;
+            (to <= 16 * k as u32).then_some((to, 16 * k as u32))
+        };
+        let loops = (0..kernel.insts.len()).filter(|k| found.issues[*k] > 0).filter_map(back).collect();
         let mut stalls = Stalls::default();
         lines.iter().for_each(|l| stalls.add(&l.3));
         Report {
             cycles: found.cycles,
             issued: found.issues.iter().sum(),
             blocks,
+            loads_in_flight: found.loading as f64 / found.cycles.max(1) as f64,
+            loops,
             warps: (blocks * kernel.threads.div_ceil(32), machine.warps),
             stalls,
             lines,

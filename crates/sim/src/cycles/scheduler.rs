@@ -78,6 +78,8 @@ impl Stalls {
 /// What came out, by instruction.
 pub(super) struct Outcome {
     pub(super) cycles: u64,
+    /// Cycles that loads of global and local memory were under way, all of them together.
+    pub(super) loading: u64,
     pub(super) issues: Vec<u64>,
     pub(super) stalls: Vec<Stalls>,
 }
@@ -152,7 +154,8 @@ struct Earliest {
 /// Issues a trace in which every block comes `copies` times.
 pub(super) fn run(kernel: &Kernel, machine: &Machine, trace: &Trace, copies: u32) -> Outcome {
     let count = kernel.insts.len();
-    let outcome = Outcome { cycles: 0, issues: vec![0; count], stalls: vec![Stalls::default(); count] };
+    let outcome =
+        Outcome { cycles: 0, loading: 0, issues: vec![0; count], stalls: vec![Stalls::default(); count] };
     let mut sm = Sm {
         kernel,
         machine,
@@ -321,6 +324,7 @@ impl Sm<'_> {
             let result = now + latency + work;
             if let Some(s) = ctrl.write_sb {
                 warp.scoreboards[usize::from(s % 6)].set(now, result, memory);
+                self.outcome.loading += if memory { latency + work } else { 0 };
                 end = end.max(result);
             }
             if let Some(s) = ctrl.read_sb {

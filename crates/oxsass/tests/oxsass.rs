@@ -19,12 +19,15 @@ fn text(args: &[&Path]) -> String {
     String::from_utf8(out.stdout).unwrap()
 }
 
+fn compile(ptx: &Path, cubin: &Path) {
+    let source = fs::read_to_string(ptx).unwrap();
+    let settings = oxptxas::Settings::new(sass::Target::parse("sm_90").unwrap());
+    fs::write(cubin, oxptxas::compile(&source, "kernel.ptx", &settings).unwrap().cubin).unwrap();
+}
+
 fn saxpy_cubin(name: &str) -> PathBuf {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    let compiler = Command::new(env!("CARGO_BIN_EXE_oxptxas"))
-        .args(["-arch=sm_90".as_ref(), kernel("saxpy.ptx").as_os_str(), "-o".as_ref(), path.as_os_str()])
-        .status();
-    assert!(compiler.unwrap().success());
+    compile(&kernel("saxpy.ptx"), &path);
     path
 }
 
@@ -105,9 +108,7 @@ fn verify_needs_no_launch_file() {
     let other = source.replace("%f4, %f2, %f1, %f3;", "%f4, %f2, %f3, %f1;");
     let changed = Path::new(env!("CARGO_TARGET_TMPDIR")).join("other.ptx");
     fs::write(&changed, other).unwrap();
-    let args = ["-arch=sm_90".as_ref(), changed.as_os_str(), "-o".as_ref(), cubin.as_os_str()];
-    let compiled = Command::new(env!("CARGO_BIN_EXE_oxptxas")).args(args).status().unwrap();
-    assert!(compiled.success());
+    compile(&changed, &cubin);
     let out = oxsass(&[verify, &kernel("saxpy.ptx"), "--cubin".as_ref(), &cubin]);
     assert!(!out.status.success());
     let shown = str::from_utf8(&out.stdout).unwrap();
@@ -163,4 +164,44 @@ fn damaged_cubins_are_refused() {
     }
     assert_ne!(deep, whole);
     refuses("deep.cubin", &deep, "a stack of 4294967280 bytes");
+}
+
+/// Code beside itself: every figure twice, and the kernel that is asked for alone.
+#[test]
+fn compare_prints_figures_of_both_codes() {
+    let cubin = saxpy_cubin("compare.cubin");
+    let (ptx, toml) = (kernel("saxpy.ptx"), kernel("saxpy.toml"));
+    let args: [&Path; 6] =
+        ["compare".as_ref(), &ptx, "--against".as_ref(), &cubin, "--arch".as_ref(), "sm_90".as_ref()];
+    let json = text(&[&args[..], &["--json".as_ref(), "--launch".as_ref(), &toml]].concat());
+    let all: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let one = &all["kernels"][0];
+    assert_eq!((&one["name"], &one["ours"]), (&"saxpy".into(), &one["theirs"]), "{json}");
+    let names = ["instructions", "executed", "cycles", "cycles_full", "registers", "warps", "spill_bytes"];
+    assert!(names.iter().all(|n| one["ours"][n].is_u64()), "{json}");
+    assert!(
+        one["ours"]["loads_in_flight"].as_f64().unwrap() > 0.0 && one["ours"]["spill_bytes"] == 0,
+        "{json}"
+    );
+    let table = text(&[&args[..], &["--kernel".as_ref(), "saxpy".as_ref(), "--whole".as_ref()]].concat());
+    assert!(table.starts_with("saxpy:\n") && table.contains("FFMA"), "{table}");
+    let out = oxsass(&[&args[..], &["--kernel".as_ref(), "other".as_ref()]].concat());
+    assert!(String::from_utf8(out.stderr).unwrap().contains("there is no kernel 'other'"));
+}
+
+#[test]
+fn every_command_says_what_it_takes() {
+    for name in ["dis", "asm", "run", "check", "verify", "compare", "bisect", "replay", "completions", "man"]
+    {
+        let help = text(&[name.as_ref(), "--help".as_ref()]);
+        assert!(help.contains(&format!("Usage: oxsass {name}")), "{help}");
+    }
+    assert!(
+        text(&["man".as_ref()]).contains(".TH oxsass\\-compare 1")
+            || text(&["man".as_ref()]).contains("oxsass-compare")
+    );
+    assert!(text(&["completions".as_ref(), "zsh".as_ref()]).starts_with("#compdef oxsass"));
+    let out = oxsass(&["disassemble".as_ref()]);
+    assert!(!out.status.success());
+    assert!(String::from_utf8(out.stderr).unwrap().contains("unrecognized subcommand"));
 }

@@ -1,7 +1,7 @@
 //! How fast two codes of one kernel are, by the model of docs/cycles.md, on the same made-up launches.
 
-use sass::{Mod, Opcode, Target};
-use sim::cycles::Recorded;
+use sass::{Mod, Opcode, Operand, Reg, Target};
+use sim::cycles::{Recorded, Report};
 use sim::generate::generate;
 use sim::launch::Launch;
 use sim::sass::Options;
@@ -10,7 +10,7 @@ use sim::sass::Options;
 pub const COPIES: u32 = 16;
 
 /// Warp instructions that a launch may take in the simulator.
-const LIMIT: u64 = 100_000;
+pub const LIMIT: u64 = 100_000;
 
 /// Of the launches that are tried, the longest that executes no more than this is timed, as the model takes its time.
 const ENOUGH: u64 = 10_000;
@@ -56,36 +56,74 @@ impl Figures {
     /// # Errors
     /// What the simulator says.
     pub fn of(cubin: &[u8], launch: &Launch) -> Result<Figures, String> {
-        let recorded = record(cubin, launch)?;
+        Ok(Timed::new(cubin, launch, LIMIT)?.figures)
+    }
+}
+
+/// A kernel's code on a launch, with where its time goes.
+pub struct Timed {
+    /// What is counted.
+    pub figures: Figures,
+    /// Bytes that instructions move to and from the frame, at places that stand in them: spills, and what is held in arrays
+    /// without an index.
+    pub spill_bytes: u64,
+    /// The launch as it is.
+    pub report: Report,
+}
+
+impl Timed {
+    /// Runs a launch of at most `limit` warp instructions.
+    ///
+    /// # Errors
+    /// What the simulator says.
+    pub fn new(cubin: &[u8], launch: &Launch, limit: u64) -> Result<Timed, String> {
+        let recorded = record(cubin, launch, limit)?;
         let image = cubin::read::read(cubin)?;
         let target = Target::new(image.sm).ok_or("unknown target")?;
         let kernel = image.kernels.get(&launch.kernel).ok_or("no such kernel")?;
         let padding = kernel.code.iter().rev().take_while(|w| **w & 0xfff == 0x918).count();
         let words = &kernel.code[..kernel.code.len() - padding];
-        let local = |(at, w): (usize, &u128)| {
-            let inst = sass::decode(*w, target, 16 * at as i64).ok()?;
+        let (mut local_bytes, mut spill_bytes) = (0, 0);
+        for (at, word) in words.iter().enumerate() {
+            let Ok(inst) = sass::decode(*word, target, 16 * at as i64) else { continue };
+            if !matches!(inst.op, Opcode::LDL | Opcode::STL) {
+                continue;
+            }
             let bytes = match () {
                 () if inst.mods.has(Mod::_128) => 16,
                 () if inst.mods.has(Mod::_64) => 8,
                 () => 4,
             };
-            matches!(inst.op, Opcode::LDL | Opcode::STL).then_some(bytes)
-        };
-        let alone = recorded.report(1);
-        Ok(Figures {
+            local_bytes += bytes;
+            let framed = |o: &Operand| matches!(o, Operand::Addr { base: Some(r), uniform: None, .. } if *r == Reg::r(1));
+            spill_bytes += if inst.operands.iter().any(framed) { bytes } else { 0 };
+        }
+        let report = recorded.report(1);
+        let figures = Figures {
             instructions: words.len() as u64,
             executed: recorded.issued(),
-            cycles: alone.cycles,
+            cycles: report.cycles,
             cycles_full: recorded.report(COPIES).cycles,
             registers: kernel.registers.into(),
-            warps: alone.warps.0.into(),
-            local_bytes: words.iter().enumerate().filter_map(local).sum(),
-        })
+            warps: report.warps.0.into(),
+            local_bytes,
+        };
+        Ok(Timed { figures, spill_bytes, report })
+    }
+
+    /// The loop in which most time goes, the innermost of those that have it: byte addresses of its first and last instruction.
+    pub fn hot_loop(&self) -> Option<(u32, u32)> {
+        let time = |(first, last): (u32, u32)| {
+            let inside = self.report.lines.iter().filter(|l| (first..=last).contains(&l.0));
+            inside.map(|l| l.2 + l.3.total()).sum::<u64>()
+        };
+        let most = self.report.loops.iter().map(|l| time(*l)).max()?;
+        self.report.loops.iter().copied().filter(|l| 2 * time(*l) > most).min_by_key(|l| l.1 - l.0)
     }
 }
 
-fn record(cubin: &[u8], launch: &Launch) -> Result<Recorded, String> {
-    Recorded::new(cubin, launch, Options { limit: LIMIT, ..Options::default() }).map_err(|e| e.to_string())
+fn record(cubin: &[u8], launch: &Launch, limit: u64) -> Result<Recorded, String> {
+    Recorded::new(cubin, launch, Options { limit, ..Options::default() }).map_err(|e| e.to_string())
 }
 
 /// Bytes of dynamic shared memory of a launch: with as much as there is, one block would fill an SM.
@@ -99,7 +137,7 @@ pub fn launch(module: &ptx::Module, kernel: &str, seed: u64) -> Option<Launch> {
 
 /// The seed of the launch to time, by what `cubin` executes: of a few, the longest that is not too long.
 pub fn seed(module: &ptx::Module, cubin: &[u8], kernel: &str) -> Option<u64> {
-    let issued = |seed: u64| Some(record(cubin, &launch(module, kernel, seed)?).ok()?.issued());
+    let issued = |seed: u64| Some(record(cubin, &launch(module, kernel, seed)?, LIMIT).ok()?.issued());
     let found: Vec<(u64, u64)> = (0..4).filter_map(|seed| Some((issued(seed)?, seed))).collect();
     let longest = found.iter().filter(|f| f.0 <= ENOUGH).max_by_key(|f| (f.0, u64::MAX - f.1));
     longest.or_else(|| found.iter().min()).map(|f| f.1)

@@ -14,13 +14,13 @@ fn scratch(name: &str) -> PathBuf {
 }
 
 /// Compiles a file; the messages if that fails.
-fn compile(ptx: &Path, sm: impl std::fmt::Display, level: u32, to: &Path) -> Result<(), String> {
-    let out = Command::new(env!("CARGO_BIN_EXE_oxptxas"))
-        .args([format!("-arch=sm_{sm}"), format!("-O{level}"), "-o".to_string()])
-        .args([to, ptx])
-        .output()
-        .unwrap();
-    if out.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&out.stderr).into_owned()) }
+fn compile(ptx: &Path, sm: impl std::fmt::Display, level: u8, to: &Path) -> Result<(), String> {
+    let target = sass::Target::parse(&format!("sm_{sm}")).unwrap();
+    let settings = oxptxas::Settings { opt_level: level, ..oxptxas::Settings::new(target) };
+    let source = fs::read_to_string(ptx).unwrap();
+    let output = oxptxas::compile(&source, &ptx.display().to_string(), &settings);
+    fs::write(to, output.map_err(|f| f.render("oxptxas"))?.cubin).unwrap();
+    Ok(())
 }
 
 /// Simulates `name` on these targets at -O0 and -O3 and compares with the interpreter.

@@ -1,10 +1,10 @@
 //! Finds the phase that breaks a compilation: with a budget of N phases that can be left out, the first N run; the
 //! least N with wrong code names the phase.
 
-use crate::knobs::Knobs;
-use crate::timeline::Stage;
-use crate::{Failure, Output, Settings, compile};
 use ori::Phase;
+use oxptxas::knobs::Knobs;
+use oxptxas::timeline::Stage;
+use oxptxas::{Failure, Output, Settings, compile};
 
 /// What a search found.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -1,0 +1,198 @@
+//! Commands that execute PTX and code on launches that are made up: `verify` and `bisect`.
+
+use super::{Program, Result, launches, load_ptx, own_target, parse_target, read};
+use clap::Args;
+use oxsass::verify::{self, Verdict};
+use sass::Target;
+use sim::sass::check::Checks;
+use sim::schedule::Schedule;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+/// How PTX is compiled, and with what launches it is executed.
+#[derive(Args)]
+struct Compiled {
+    /// The target, `sm_90`; without it, the one that the PTX names
+    #[arg(long, value_name = "SM", value_parser = parse_target)]
+    arch: Option<Target>,
+    /// Optimization level
+    #[arg(long, value_name = "0…3", default_value_t = 3, value_parser = clap::value_parser!(u8).range(0..=3))]
+    opt_level: u8,
+    /// How many launches are made up for a kernel
+    #[arg(long, value_name = "N", default_value_t = 4)]
+    seeds: u64,
+}
+
+impl Compiled {
+    fn settings(&self, module: &ptx::Module) -> Result<oxptxas::Settings> {
+        let target = self.arch.or(own_target(module));
+        let target = target.ok_or("--arch is needed: the file names no target that is known")?;
+        Ok(oxptxas::Settings { opt_level: self.opt_level, ..oxptxas::Settings::new(target) })
+    }
+}
+
+/// `oxsass bisect`
+#[derive(Args)]
+pub struct Bisect {
+    /// The PTX
+    file: PathBuf,
+    #[command(flatten)]
+    compiled: Compiled,
+}
+
+impl Bisect {
+    /// Prints the phase.
+    pub fn run(self, out: &mut impl Write) -> Result {
+        use oxsass::bisect::{Culprit, search};
+        let (source, mut module) = load_ptx(&self.file, "bisect starts from PTX")?;
+        let settings = self.compiled.settings(&module)?;
+        module.param_skew = settings.target.info().param_skew().into();
+        let wrong = |output: &oxptxas::Output| {
+            let mut names = verify::kernels(&module).into_iter();
+            names.any(|name| {
+                let verdict = verify::kernel(&module, &source, &output.cubin, name, 0..self.compiled.seeds);
+                matches!(verdict, Verdict::Differs(_))
+            })
+        };
+        let path = self.file.display().to_string();
+        let line = match search(&source, &path, &settings, wrong).map_err(|f| f.render("oxsass"))? {
+            Culprit::None => "nothing differs".into(),
+            Culprit::Always => "it differs without all phases that can be left out".into(),
+            Culprit::Phase(phase, unit, n) => {
+                format!("{} of {unit}: phase {n} of those that can be left out", phase.name())
+            }
+        };
+        Ok(writeln!(out, "{line}")?)
+    }
+}
+
+/// `oxsass verify`
+#[derive(Args)]
+pub struct Verify {
+    /// The PTX; with LAUNCH.toml, a cubin or PTX
+    file: PathBuf,
+    /// Another cubin or PTX, to execute beside the first
+    #[arg(requires = "launch", conflicts_with_all = ["cubin", "against", "check"])]
+    other: Option<PathBuf>,
+    /// What to launch on which data
+    launch: Option<PathBuf>,
+    #[command(flatten)]
+    compiled: Compiled,
+    /// Take this cubin instead of compiling
+    #[arg(long, value_name = "CUBIN")]
+    cubin: Option<PathBuf>,
+    /// Judge another cubin of the same PTX, say the reference compiler's, in the same way
+    #[arg(long, value_name = "CUBIN")]
+    against: Option<PathBuf>,
+    /// What else to look for: `memory,init,race,sync`, or `all` (docs/sanitizer.md)
+    #[arg(long, value_name = "LIST")]
+    check: Option<Checks>,
+}
+
+impl Verify {
+    /// Prints a verdict for each kernel.
+    pub fn run(self, out: &mut impl Write) -> Result {
+        match (&self.other, &self.launch) {
+            (Some(other), Some(launch)) => beside(out, &self.file, other, launch),
+            _ => self.made_up(out),
+        }
+    }
+
+    fn made_up(self, out: &mut impl Write) -> Result {
+        let path = self.file.display().to_string();
+        let (source, mut module) = load_ptx(&self.file, "verify starts from PTX")?;
+        let checks = self.check.unwrap_or_default();
+        let seeds = self.compiled.seeds;
+        let ours = self.cubin.is_none();
+        let mut exact = None;
+        let (bytes, target) = match &self.cubin {
+            Some(file) => {
+                let bytes = read(file)?;
+                let target =
+                    Target::new(cubin::read::read(&bytes)?.sm).ok_or("a cubin of an unknown target")?;
+                (bytes, target)
+            }
+            None => {
+                let settings =
+                    oxptxas::Settings { line_info: Some(true), ..self.compiled.settings(&module)? };
+                let target = settings.target;
+                let compiled = |settings: oxptxas::Settings| {
+                    oxptxas::compile(&source, &path, &settings).map_err(|f| f.render("oxsass"))
+                };
+                if verify::may_be_contracted(&module) {
+                    exact = Some(compiled(oxptxas::Settings { fmad: false, ..settings.clone() })?.cubin);
+                }
+                (compiled(settings)?.cubin, target)
+            }
+        };
+        let against = match &self.against {
+            Some(file) => Some((file.display(), read(file)?)),
+            None => None,
+        };
+        module.param_skew = target.info().param_skew().into();
+        let mut agree = true;
+        for name in verify::kernels(&module) {
+            let judge = |cubin: &[u8]| verify::kernel(&module, &source, cubin, name, 0..seeds);
+            let verdict = match (judge(&bytes), &exact) {
+                // Contraction may lose or keep what cancels: without it, every bit must agree.
+                (Verdict::Differs(_) | Verdict::Close, Some(exact)) => {
+                    verify::despite_contraction(judge(exact))
+                }
+                (verdict, _) => verdict,
+            };
+            agree &= is_right(&verdict);
+            writeln!(out, "{name}: {verdict}")?;
+            if let Some((file, other)) = &against {
+                let verdict = judge(other);
+                agree &= is_right(&verdict);
+                writeln!(out, "{name} in {file}: {verdict}")?;
+            }
+            if checks.any() {
+                for f in verify::findings(&module, &source, &bytes, name, (0..seeds, checks)) {
+                    writeln!(out, "{f}")?;
+                }
+            }
+        }
+        let hazards = sim::hazard::check_cubin(&bytes, sim::hazard::Minima::built_in())?;
+        for (name, violations, _) in &hazards {
+            agree &= violations.is_empty();
+            for v in violations {
+                writeln!(out, "{name}: hazard: {v}")?;
+            }
+        }
+        // A cubin from elsewhere may say nothing of the lines of the PTX.
+        if ours || sim::order::load(&bytes).is_ok() {
+            let options = sim::order::Options { foreign: !ours, ..sim::order::Options::default() };
+            for k in sim::order::check_cubin(&module, &source, &bytes, options)? {
+                agree &= k.violations.is_empty() && k.stats.unchecked == 0;
+                if k.stats.unchecked > 0 {
+                    let n = k.stats.unchecked;
+                    writeln!(out, "{}: order: {n} accesses not checked: too many pairs", k.name)?;
+                }
+                for v in &k.violations {
+                    writeln!(out, "{}: order: {v}", k.name)?;
+                }
+            }
+        }
+        if agree { Ok(()) } else { Err(format!("{path}: not verified").into()) }
+    }
+}
+
+fn is_right(verdict: &Verdict) -> bool {
+    matches!(verdict, Verdict::Same | Verdict::Close | Verdict::Silent)
+}
+
+/// Executes two programs as a launch file says, and compares their output buffers and what they print.
+fn beside(out: &mut impl Write, file: &Path, other: &Path, launch_file: &Path) -> Result {
+    let (a, b) = (Program::load(file)?, Program::load(other)?);
+    for launch in &launches(launch_file)? {
+        let (a, b) = (a.run(launch, Schedule::Turns, None)?, b.run(launch, Schedule::Turns, None)?);
+        launch.compare(&a.0, &b.0)?;
+        if a.1 != b.1 {
+            let (file, other) = (file.display(), other.display());
+            return Err(format!("{file} prints\n{}{other} prints\n{}", a.1.text(), b.1.text()).into());
+        }
+        writeln!(out, "{}: same", launch.kernel)?;
+    }
+    Ok(())
+}

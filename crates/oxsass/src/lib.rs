@@ -1,0 +1,8 @@
+//! What `oxsass` does with GPU code: disassemble it, execute PTX and code and compare ([`verify`]), find the phase of the
+//! compiler that breaks it ([`bisect`]), and say how fast it is ([`compare`]).
+
+pub mod bisect;
+pub mod compare;
+pub mod listing;
+mod tolerance;
+pub mod verify;
