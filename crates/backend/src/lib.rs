@@ -99,6 +99,8 @@ pub struct Code {
     pub exit_offsets: Vec<u32>,
     /// Data of constant bank 2.
     pub literals: Vec<u8>,
+    /// Local variables, and where they are from the stack pointer.
+    pub locals: Vec<(String, u32)>,
     /// Line table: byte offset and the PTX line that starts there, ascending.
     pub lines: Vec<(u32, u32)>,
 }
@@ -159,6 +161,7 @@ pub fn finish(
     code.barriers = named_barriers(&code.insts).unwrap_or(u32::from(func.barriers));
     code.shared_size = func.shared_size;
     code.literals.clone_from(&func.literals);
+    code.locals.clone_from(&func.locals);
     Ok(code)
 }
 

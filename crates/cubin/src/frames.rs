@@ -31,6 +31,18 @@ pub struct Frame {
     pub rules: Vec<(u32, Rule)>,
 }
 
+impl Frame {
+    /// Its bytes, if it has one size and no other.
+    pub fn size(&self) -> Option<u32> {
+        let mut sizes = self.rules.iter().filter_map(|(_, rule)| match rule {
+            Rule::Frame(bytes) if *bytes != 0 => Some(*bytes),
+            _ => None,
+        });
+        let first = sizes.next()?;
+        sizes.all(|s| s == first).then_some(first)
+    }
+}
+
 /// How a function comes back to its caller.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Returns {

@@ -10,6 +10,7 @@ pub mod frames;
 pub mod graph;
 pub mod lines;
 pub mod object;
+pub mod places;
 pub mod read;
 pub mod read_lines;
 pub mod write;

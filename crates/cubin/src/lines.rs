@@ -7,6 +7,8 @@
 //! inlined any more (observed in ptxas's files for PTX with `inlined_at`). The prologue then has 4
 //! bytes more at its end: nvdisasm -g refuses a table without them.
 
+use crate::object::Reloc;
+
 /// A row: code from `address` on belongs to `line`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Row {
@@ -44,6 +46,32 @@ pub struct Lines {
     pub strings: Vec<u8>,
     /// The PTX, a NUL after each line.
     pub ptx_text: Vec<u8>,
+    /// Where registers of the PTX are, and of which type they are.
+    pub registers: Option<crate::places::Sections>,
+    /// Sections that the PTX brings.
+    pub copied: Vec<Copied>,
+}
+
+/// A section that the PTX brings, as the file has it.
+#[derive(Clone, Debug, Default)]
+pub struct Copied {
+    /// Name, with its dot.
+    pub name: String,
+    /// Contents. Fields with an address of a relocation's hold what is added to its symbol.
+    pub bytes: Vec<u8>,
+    /// Addresses in it, ascending.
+    pub relocs: Vec<Reloc>,
+}
+
+impl Lines {
+    /// The sections that only debuggers read, in order.
+    pub(crate) fn of_debuggers(&self) -> impl Iterator<Item = (String, Vec<u8>)> {
+        let maps = self.registers.iter().flat_map(|r| {
+            [(".nv_debug_info_reg_sass", r.places.clone()), (".nv_debug_info_reg_type", r.types.clone())]
+        });
+        let copied = self.copied.iter().map(|c| (c.name.clone(), c.bytes.clone()));
+        maps.map(|(name, data)| (name.to_string(), data)).chain(copied)
+    }
 }
 
 const LINE_BASE: i64 = -5;

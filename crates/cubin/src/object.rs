@@ -89,8 +89,10 @@ pub enum Fill {
     FunctionBase,
     /// 8 bytes of data: a generic address.
     Generic,
-    /// 8 bytes of data: an offset in a state space.
+    /// 8 bytes of data: an offset in a state space, or the address of code.
     Offset,
+    /// 4 bytes of data: an offset in a section of debug information.
+    InSection,
     /// 8 bytes of data: the address of a function.
     Function,
     /// 8 bytes of data: the address of a kernel.
@@ -117,6 +119,7 @@ impl Fill {
             Fill::Function if modern => 0x66,
             Fill::Offset | Fill::Function => 2,
             Fill::Generic => 4,
+            Fill::InSection => 1,
             Fill::Kernel => 0x23,
             Fill::Byte(n) => 0x54 + u32::from(n),
         })
@@ -225,6 +228,8 @@ pub struct Object {
 struct LineSections {
     contents: Vec<(String, Vec<u8>)>,
     places: Vec<(String, u64, String)>,
+    /// The same for sections that the PTX brings.
+    relocs: Vec<(String, Reloc)>,
 }
 
 /// The sections that `lines` fill. In an object that is linked the text of the PTX has a name that others don't have,
@@ -255,6 +260,10 @@ fn line_sections(lines: &Lines, linked: bool) -> LineSections {
     }
     out.contents.push((".nv_debug_line_sass".into(), sass));
     out.contents.push((text_name, lines.ptx_text.clone()));
+    out.contents.extend(lines.of_debuggers());
+    for c in &lines.copied {
+        out.relocs.extend(c.relocs.iter().map(|r| (c.name.clone(), r.clone())));
+    }
     out
 }
 
@@ -293,8 +302,15 @@ struct Writer<'o> {
 
 /// Where the relocations for a section stand among the tables.
 fn table_rank(place: &str) -> usize {
-    const ORDER: &[&str] =
-        &[".text.", ".debug_line", ".nv_debug_line_sass", ".nv.constant", ".nv.global.init"];
+    const ORDER: &[&str] = &[
+        ".text.",
+        ".debug_line",
+        ".nv_debug_line_sass",
+        ".debug_loc",
+        ".debug_info",
+        ".nv.constant",
+        ".nv.global.init",
+    ];
     ORDER.iter().position(|p| place.starts_with(p)).unwrap_or(ORDER.len())
 }
 
@@ -485,6 +501,9 @@ impl<'o> Writer<'o> {
         for (section, at, function) in &lines.places {
             let table = tables.entry(section.clone()).or_default();
             table.push((*at, ADDRESS.0, function.clone(), 0));
+        }
+        for (section, r) in &lines.relocs {
+            tables.entry(section.clone()).or_default().extend(entry(0, r));
         }
         tables.retain(|_, t| !t.is_empty());
         tables
@@ -769,6 +788,7 @@ mod tests {
             ptx: vec![sequence("f", 0), sequence("k", 0)],
             strings: Vec::new(),
             ptx_text: b".version 8.7\0".to_vec(),
+            ..Lines::default()
         };
         let linked = line_sections(&lines, true);
         let names: Vec<&str> = linked.contents.iter().map(|c| c.0.as_str()).collect();

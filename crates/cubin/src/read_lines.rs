@@ -117,6 +117,19 @@ fn program(b: &mut Bytes<'_>) -> Result<Vec<(usize, Rows)>, String> {
     Ok(out)
 }
 
+/// The rows of every sequence in a section of line tables, relocations left aside.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn rows(section: &[u8]) -> Result<Vec<Rows>, String> {
+    let mut b = Bytes { data: section, at: 0 };
+    let mut out = Vec::new();
+    while b.at + 4 < b.data.len() {
+        out.extend(program(&mut b)?.into_iter().map(|(_, rows)| rows));
+    }
+    Ok(out)
+}
+
 /// The lines of PTX in a cubin; empty without a table.
 ///
 /// # Errors

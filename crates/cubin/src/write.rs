@@ -42,6 +42,12 @@ pub fn write(cubin: &Cubin) -> Result<Vec<u8>, String> {
     w.fill()
 }
 
+/// The kind of table that holds the addresses in a section that the PTX brings: how its name begins, and its type. Up to
+/// sm_89 ptxas has numbers to add in the tables of `.debug_info` alone; the fields hold them in any case.
+fn table_of_copied(modern: bool, section: &str) -> (&'static str, u32) {
+    if modern || section == ".debug_info" { (".rela", elf::SHT_RELA) } else { (".rel", elf::SHT_REL) }
+}
+
 /// Bytes at the bottom of shared memory that a kernel's section counts from sm_90 on though they are not its own.
 const RESERVED_SHARED: u32 = 0x400;
 
@@ -115,6 +121,9 @@ impl Writer<'_> {
                     self.add(Section::new(name, elf::SHT_PROGBITS, 0, 1, data));
                 }
             }
+            for (name, data) in lines.of_debuggers() {
+                self.add(Section::new(&name, elf::SHT_PROGBITS, 0, 1, data));
+            }
         }
         self.add(Section::new(
             ".note.nv.tkinfo",
@@ -176,6 +185,10 @@ impl Writer<'_> {
                 if !sequences.is_empty() {
                     add(format!("{rel}{name}"), rel_type);
                 }
+            }
+            for copied in lines.copied.iter().filter(|c| !c.relocs.is_empty()) {
+                let (rel, rel_type) = table_of_copied(modern, &copied.name);
+                add(format!("{rel}{}", copied.name), rel_type);
             }
         }
         if !c.addresses.is_empty() {

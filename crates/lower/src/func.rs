@@ -140,6 +140,7 @@ pub fn lower_function(
         if var.space == Space::Local {
             let at = out.local_size.next_multiple_of(var.align.max(1));
             locals.insert(v, at);
+            out.locals.push((var.name.to_string(), at));
             out.local_align = out.local_align.max(var.align);
             out.local_size = at + var.size() as u32;
         }
@@ -347,9 +348,16 @@ impl<'a, 'f> Lower<'a, 'f> {
         let stmts = &body.stmts[graph.ranges[k as usize].clone()];
         self.b.func.blocks[self.b.block].rolled =
             stmts.iter().any(|s| matches!(s, Stmt::Pragma(text) if text == "nounroll"));
+        let mut placed = false;
         for stmt in stmts {
+            if let Stmt::Loc(loc) = stmt {
+                placed |= self.opts.extra.places && loc.line != 0;
+            }
             let Stmt::Inst(inst) = stmt else { continue };
             self.b.loc = Loc(self.opts.lines.map_or(0, |l| l.line(inst.span.start)));
+            if std::mem::take(&mut placed) {
+                self.b.inst(Opcode::NOP, &[], &[]);
+            }
             let result = if graph.is_terminator(inst) {
                 ended = true;
                 self.put_accumulators_together();

@@ -564,6 +564,8 @@ pub struct Function {
     /// Bytes of local memory (`.local` variables) at the bottom of the stack frame, addressed from R1;
     /// spill slots are added above.
     pub local_size: u32,
+    /// Local variables that debuggers may ask for, and where in the frame they are.
+    pub locals: Vec<(String, u32)>,
     /// What the start of the frame must be a multiple of for what [`Function::local_size`] counts; 1 if that is any.
     pub local_align: u32,
     /// Bytes of static shared memory, offset 0 being the first byte of the CTA's window (reserved part
@@ -607,6 +609,8 @@ pub struct Extra {
     pub errors_at_exit: bool,
     /// Threads sleep a while before they write to memory that others see (`--sanitize threadsteer`).
     pub steer: bool,
+    /// Every `.loc` has an instruction of its own, where a debugger can stop (`-g`).
+    pub places: bool,
 }
 
 impl Function {
@@ -621,6 +625,7 @@ impl Function {
             blocks: PrimaryMap::new(),
             layout: Vec::new(),
             local_size: 0,
+            locals: Vec::new(),
             local_align: 1,
             shared_size: 0,
             barriers: 0,

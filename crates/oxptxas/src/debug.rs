@@ -1,6 +1,7 @@
 //! Line information: from the PTX's `.loc` and `.file` directives, and from its own lines, to line tables.
 
 use backend::Code;
+use cubin::frames::Frame;
 use cubin::lines::{Lines, Row, Sequence};
 use ptx::{FuncId, LineIndex, Module, Stmt};
 use rustc_hash::FxHashMap;
@@ -98,14 +99,48 @@ pub fn has_source(module: &Module) -> bool {
     bodies.flat_map(|b| &b.stmts).any(|s| matches!(s, Stmt::Loc(_)))
 }
 
-/// The line tables of compiled kernels: name, code (with the lines of PTX that it comes from), and the functions
-/// whose PTX is in it.
-pub fn lines(
-    module: &Module,
-    source: &str,
-    index: &LineIndex,
-    kernels: &[(&str, &Code, Vec<FuncId>)],
-) -> Lines {
+/// A function's code in that of a unit.
+#[derive(Clone, Debug)]
+pub struct Part {
+    /// The function.
+    pub func: FuncId,
+    /// Byte offset of its code.
+    pub start: u32,
+    /// Byte offset behind it.
+    pub end: u32,
+    /// Its frame.
+    pub frame: Frame,
+    /// Where in it local variables are, from the stack pointer.
+    pub locals: Vec<(String, u32)>,
+}
+
+/// What has a symbol and a section of code: a kernel with the functions in it, or a function of an object.
+pub struct Unit<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Its code, with the lines of PTX that it comes from.
+    pub code: &'a Code,
+    /// The functions in it, its own first.
+    pub parts: Vec<Part>,
+}
+
+impl Unit<'_> {
+    /// The prologues of its functions: code before that of the first statement.
+    fn prologues(&self) -> impl Iterator<Item = &Part> {
+        let begun = |p: &&Part| self.code.lines.iter().any(|(at, _)| *at == p.start);
+        self.parts.iter().filter(move |p| !begun(p))
+    }
+}
+
+/// The `.loc` before a function's first statement.
+fn first_loc(module: &Module, f: FuncId) -> Option<&ptx::ast::Loc> {
+    let stmts = module.funcs[f].body.iter().flat_map(|b| &b.stmts);
+    let before = stmts.take_while(|s| !matches!(s, Stmt::Inst(_)));
+    before.filter_map(|s| if let Stmt::Loc(loc) = s { Some(loc) } else { None }).last()
+}
+
+/// The line tables of compiled code.
+pub fn lines(module: &Module, source: &str, index: &LineIndex, units: &[Unit<'_>]) -> Lines {
     let (strings, names) = debug_strings(module);
     let mut files: Vec<String> = Vec::new();
     for (n, name) in &module.files {
@@ -116,33 +151,41 @@ pub fn lines(
         }
     }
     let mut out = Lines { files, strings, ptx_text: text(source), ..Lines::default() };
-    for (name, code, functions) in kernels {
+    for unit in units {
+        let Unit { name, code, parts } = unit;
         let size = 16 * code.words.len() as u32;
-        let ptx = code.lines.iter().map(|(address, line)| Row {
-            address: *address,
-            file: 0,
-            line: *line,
-            inlined: None,
-        });
-        out.ptx.push(Sequence { function: (*name).into(), size, rows: ptx.collect() });
+        let prologues: Vec<&Part> = unit.prologues().collect();
+        let mut rows: Vec<(u32, u32)> = code.lines.clone();
+        rows.extend(prologues.iter().map(|p| (p.start, index.line(module.funcs[p.func].span.start))));
+        rows.sort_unstable();
+        let row = |(address, line): (u32, u32)| Row { address, file: 0, line, inlined: None };
+        let rows = rows.into_iter().map(row).collect();
+        out.ptx.push(Sequence { function: (*name).into(), size, rows });
         let mut places = Places::default();
-        for f in functions {
-            let of = Places::new(module, *f, index, &names);
+        let mut starts: FxHashMap<u32, usize> = FxHashMap::default();
+        for part in parts {
+            let of = Places::new(module, part.func, index, &names);
             let base = places.all.len();
             let moved =
                 |p: &Place| Place { inlined: p.inlined.map(|(call, name)| (call + base, name)), ..*p };
             places.all.extend(of.all.iter().map(moved));
             places.of_line.extend(of.of_line.iter().map(|(line, p)| (*line, p + base)));
         }
+        for part in &prologues {
+            if let Some(loc) = first_loc(module, part.func).filter(|l| l.line != 0) {
+                let place = places.add(Place { file: loc.file, line: loc.line, inlined: None });
+                starts.insert(part.start, place);
+            }
+        }
+        let mut all: Vec<(u32, usize)> = starts.into_iter().collect();
+        all.extend(code.lines.iter().filter_map(|(at, line)| Some((*at, *places.of_line.get(line)?))));
+        all.sort_unstable();
         let mut rows = Rows { places: &places, rows: Vec::new(), last: FxHashMap::default() };
         let mut before = None;
-        for (address, line) in &code.lines {
-            let place = places.of_line.get(line).copied();
-            if let Some(p) = place
-                && place != before
-            {
-                rows.push(*address, p);
-                before = place;
+        for (address, place) in all {
+            if Some(place) != before {
+                rows.push(address, place);
+                before = Some(place);
             }
         }
         if !rows.rows.is_empty() {
@@ -152,51 +195,23 @@ pub fn lines(
     out
 }
 
-/// The PTX as debuggers expect it: without comments and indentation, a NUL after each line.
+/// The PTX as debuggers expect it: without indentation, a NUL after each line. Left empty are comments of whole lines,
+/// `.loc` and `.file`, and what sections hold.
 fn text(source: &str) -> Vec<u8> {
     let mut out = Vec::with_capacity(source.len());
-    let mut in_comment = false;
     let mut in_section = false;
-    for line in source.trim_end().lines() {
-        let mut rest = line;
-        let mut kept = String::new();
-        while !rest.is_empty() {
-            if in_comment {
-                match rest.find("*/") {
-                    Some(at) => {
-                        rest = &rest[at + 2..];
-                        in_comment = false;
-                    }
-                    None => rest = "",
-                }
-                continue;
-            }
-            match (rest.find("//"), rest.find("/*")) {
-                (Some(a), b) if b.is_none_or(|b| a < b) => {
-                    kept.push_str(&rest[..a]);
-                    rest = "";
-                }
-                (_, Some(b)) => {
-                    kept.push_str(&rest[..b]);
-                    rest = &rest[b + 2..];
-                    in_comment = true;
-                }
-                _ => {
-                    kept.push_str(rest);
-                    rest = "";
-                }
-            }
+    for line in source.lines() {
+        let line = line.trim_start();
+        let data = in_section && !line.starts_with(['{', '}']);
+        let word = line.split(|c: char| !c.is_alphanumeric() && c != '.').next();
+        let left_out = line.starts_with("//") || matches!(word, Some(".loc" | ".file"));
+        if !data && !left_out {
+            out.extend(line.as_bytes());
         }
-        // Debug directives are left out.
-        let kept = kept.trim();
-        in_section |= kept.starts_with(".section");
-        if !in_section && !kept.starts_with(".loc") && !kept.starts_with(".file") {
-            out.extend(kept.as_bytes());
-        }
-        in_section &= !kept.contains('}');
+        in_section |= line.starts_with(".section");
+        in_section &= !line.contains('}');
         out.push(0);
     }
-    out.push(0);
     out
 }
 
@@ -251,7 +266,8 @@ name1:
             lines: vec![(0, 8), (0x10, 10), (0x30, 8), (0x40, 12)],
             ..Code::default()
         };
-        let lines = lines(&module, PTX, &index, &[("k", &code, vec![kernel])]);
+        let part = Part { func: kernel, start: 0, end: 128, frame: Frame::default(), locals: Vec::new() };
+        let lines = lines(&module, PTX, &index, &[Unit { name: "k", code: &code, parts: vec![part] }]);
         let row = |address, file, line, inlined| Row { address, file, line, inlined };
         let want = [row(0, 1, 5, None), row(0x10, 2, 9, Some((1, 2))), row(0x30, 1, 5, None)];
         assert_eq!(lines.source[0].rows, want);
@@ -259,6 +275,7 @@ name1:
         assert_eq!(lines.strings, b"a\0bc\0");
         assert_eq!(lines.files, ["a.cu", "b.h"]);
         let text = String::from_utf8(lines.ptx_text).unwrap();
-        assert!(text.contains("ld.param.b64 %rd1, [p];\0\0st.global") && !text.contains(".b8"), "{text}");
+        assert!(text.contains("\0ld.param.b64 %rd1, [p]; // comment\0\0st.global"), "{text}");
+        assert!(text.ends_with("\0\0.section .debug_str {\0\0\0\0\0}\0"), "{text}");
     }
 }

@@ -14,6 +14,7 @@ pub mod console;
 mod convention;
 mod debug;
 pub mod directives;
+mod dwarf;
 mod facts;
 pub mod files;
 mod functions;

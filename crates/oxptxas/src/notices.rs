@@ -1,7 +1,7 @@
 //! What is said of a module that is right because an option asks for it, or about launch bounds.
 
-use crate::debug;
 use crate::settings::Settings;
+use crate::{debug, dwarf};
 use ptx::{Diagnostic, Module, Op, Severity, Space, Stmt, Type};
 use sass::Target;
 
@@ -26,7 +26,7 @@ pub fn double_precision(module: &Module) -> Vec<Diagnostic> {
 /// Options that concern nothing that the module has.
 pub fn in_vain(module: &Module, settings: &Settings) -> Vec<Diagnostic> {
     let mut out = Vec::new();
-    if settings.suppressed && !settings.line_info_asked && !debug::has_source(module) {
+    if settings.suppressed && !(settings.line_info_asked || settings.debug) && !debug::has_source(module) {
         let message = "Option suppress-debug-info requires option device-debug or lineinfo; ignoring since latter is not specified";
         out.push(warning(None, message.into()));
     }
@@ -37,6 +37,26 @@ pub fn in_vain(module: &Module, settings: &Settings) -> Vec<Diagnostic> {
              '.target sm_{sm}', will be ignored"
         );
         out.push(Diagnostic { severity: Severity::Info, ..warning(None, message) });
+    }
+    out
+}
+
+/// What is said where code is debugged: options without effect, and what the module does not bring.
+pub fn debugging(module: &Module, settings: &Settings) -> Vec<Diagnostic> {
+    let mut out = Vec::new();
+    if settings.fast {
+        let message = "Conflicting options '--device-debug' and '--Ofast-compile=<min,mid,max>' specified, ignoring '--Ofast-compile=<min,mid,max>' option";
+        out.push(warning(None, message.into()));
+    }
+    if settings.debug && settings.line_info_asked {
+        let message = "Conflicting options --device-debug and --generate-line-info specified, ignoring --generate-line-info option";
+        out.push(warning(None, message.into()));
+    }
+    let missing: Vec<&str> = dwarf::missing(module).collect();
+    out.extend(missing.iter().map(|name| warning(None, format!(" {name} section not found"))));
+    if missing == [".debug_abbrev"] {
+        let message = "skipping .debug_info section due to missing .debug_abbrev section";
+        out.push(Diagnostic { severity: Severity::Info, ..warning(None, message.into()) });
     }
     out
 }

@@ -2,13 +2,13 @@
 //! convention; whatever has an address is left to the linker.
 
 use crate::convention::prototype;
-use crate::debug;
 use crate::facts;
 use crate::functions;
 use crate::output::{KernelStats, Output};
 use crate::pipeline::{address_fill, binding, initial_bytes, kernel_record};
 use crate::timeline::{Stage, Timeline};
 use crate::units::Units;
+use crate::{debug, dwarf};
 use backend::Code;
 use backend::link::Fill as CodeFill;
 use backend::link::Whose;
@@ -74,13 +74,15 @@ pub(crate) fn compile(
     for (id, result) in chosen.iter().zip(compiled) {
         let func = &module.funcs[*id];
         let done = result.and_then(|(code, time)| {
-            let lines = code.lines.clone();
+            let (lines, locals) = (code.lines.clone(), code.locals.clone());
             object.isa_class = object.isa_class.max(facts::isa_class(settings.target.sm, &code.insts));
             let spills = (code.spill_store_bytes, code.spill_load_bytes);
             let mut f = function(module, *id, code, options)?;
             f.code.options = settings.code_options();
             if with_lines {
-                codes.push((*id, Code { lines, words: f.code.code.clone(), ..Code::default() }));
+                let end = 16 * f.code.code.len() as u32;
+                let part = debug::Part { func: *id, start: 0, end, frame: f.code.frame.clone(), locals };
+                codes.push((part, Code { lines, words: f.code.code.clone(), ..Code::default() }));
             }
             output.kernels.push(KernelStats { spills, ..stats(module, &f, func, time) });
             object.functions.push(f);
@@ -142,9 +144,23 @@ pub(crate) fn compile(
         }
     }
     if with_lines {
-        let units: Vec<(&str, &Code, Vec<FuncId>)> =
-            codes.iter().map(|(id, code)| (module.funcs[*id].name.as_str(), code, vec![*id])).collect();
-        object.lines = Some(debug::lines(module, source, lines, &units));
+        let units: Vec<debug::Unit<'_>> = codes
+            .iter()
+            .map(|(part, code)| debug::Unit {
+                name: &module.funcs[part.func].name,
+                code,
+                parts: vec![part.clone()],
+            })
+            .collect();
+        let mut tables = debug::lines(module, source, lines, &units);
+        if settings.debug {
+            let names = dwarf::Names::new(module, layout, lines, &units, (settings.target, true));
+            let known = |name: &str| {
+                units.iter().any(|u| u.name == name) || object.variables.iter().any(|v| v.name == name)
+            };
+            tables.copied = dwarf::copied(&names, known);
+        }
+        object.lines = Some(tables);
     }
     let written = timeline.time(Stage::Elf, || cubin::object::write(&object));
     output.cubin = written.map_err(|e| vec![Diagnostic::whole(e)])?;

@@ -120,7 +120,7 @@ pub static OPTIONS: &[Opt] = &[
         "print time (t), memory (m), and what each stage took (p)",
     ),
     opt("compiler-stats-file", "", Word(&[]), Built, "add what --compiler-stats prints to this file"),
-    opt("device-debug", "g", Flag, NotBuilt, "debug information"),
+    opt("device-debug", "g", Flag, Built, "debug information"),
     opt(
         "device-function-maxrregcount",
         "func-maxrregcount",

@@ -5,7 +5,7 @@ use crate::output::{Failure, KernelStats, Output};
 use crate::settings::{Settings, asked_in_vain};
 use crate::timeline::{Stage, Timeline};
 use crate::units::{Compiled, Units};
-use crate::{convention, debug, facts, functions, limits, newer, notices, vector_params};
+use crate::{convention, debug, dwarf, facts, functions, limits, newer, notices, vector_params};
 use backend::Code;
 use cubin::object::{Binding, Fill};
 use ptx::{Diagnostic, FuncId, LineIndex, Linkage, Module, Severity, Space, Symbol, VarId};
@@ -94,10 +94,19 @@ pub fn compile(source: &str, file: &str, settings: &Settings) -> Result<Output, 
     let mut timeline = Timeline::new();
     let parsed = || front_end(source, file, settings.target, &settings.target.to_string());
     let mut module = timeline.time(Stage::Parse, parsed)?;
-    if settings.level_given && settings.opt_level > 0 && module.targets.iter().any(|t| t == "debug") {
+    let debugging = settings.debug || module.targets.iter().any(|t| t == "debug");
+    if debugging && settings.level_given && settings.opt_level > 0 {
         return Err(fatal("Optimized debugging not supported".into()));
     }
     let mut warnings = ptx::check::warnings(&module);
+    let of_debugger;
+    let settings = if debugging {
+        warnings.extend(notices::debugging(&module, settings));
+        of_debugger = settings.debugging();
+        &of_debugger
+    } else {
+        settings
+    };
     settings.directives.apply(&mut module, settings.max_registers);
     if settings.warn_double {
         warnings.extend(notices::double_precision(&module));
@@ -356,9 +365,9 @@ fn assemble(
     let options =
         lower::Options { maxrregcount: settings.max_registers, ..lower::Options::new(settings.target) };
     let mut output = Output::default();
-    let mut with_lines: Vec<(FuncId, Code, Vec<FuncId>)> = Vec::new();
-    let with_code = module.funcs.values().filter(|f| f.body.is_some());
-    let by_name: FxHashMap<&str, &ptx::Func> = with_code.map(|f| (f.name.as_str(), f)).collect();
+    let mut with_lines: Vec<(FuncId, Code, Vec<debug::Part>)> = Vec::new();
+    let with_code = module.funcs.iter().filter(|(_, f)| f.body.is_some());
+    let by_name: FxHashMap<&str, FuncId> = with_code.map(|(id, f)| (f.name.as_str(), id)).collect();
     let mut file = cubin::Cubin {
         sm: target.sm,
         accelerated: target.suffix == sass::target::Suffix::A,
@@ -414,13 +423,16 @@ fn assemble(
             time,
         });
         if listed.is_some() {
-            let in_it = used.iter().copied().chain([*id]).collect();
+            let parts = parts(*id, &own, &placed, &code, functions, &by_name);
             let lines = code.lines.clone();
-            with_lines.push((*id, Code { lines, words: code.words.clone(), ..Code::default() }, in_it));
+            with_lines.push((*id, Code { lines, words: code.words.clone(), ..Code::default() }, parts));
         }
         file.isa_class = file.isa_class.max(facts::isa_class(target.sm, &code.insts));
         let helpers = (placed.iter())
-            .map(|p| helper(by_name.get(p.name.as_str()).copied(), functions, p, &code))
+            .map(|p| {
+                let func = by_name.get(p.name.as_str()).map(|f| &module.funcs[*f]);
+                helper(func, functions, p, &code)
+            })
             .collect();
         let said = facts::Said::by(used.iter().chain([id]).map(|f| &module.funcs[*f]), Some(lines));
         let facts = facts_of(functions, target.sm, &own, &placed, &code, &said);
@@ -478,11 +490,21 @@ fn assemble(
     let global_bytes = file.globals.iter().map(|g| g.size).fold(0, u64::saturating_add);
     output.module_bytes = (global_bytes, layout.const_size, 8 * file.addresses.len() as u32);
     if let Some(source) = listed {
-        let kernels: Vec<(&str, &Code, Vec<FuncId>)> = with_lines
+        let units: Vec<debug::Unit<'_>> = with_lines
             .iter()
-            .map(|(k, code, fs)| (module.funcs[*k].name.as_str(), code, fs.clone()))
+            .map(|(k, code, parts)| debug::Unit { name: &module.funcs[*k].name, code, parts: parts.clone() })
             .collect();
-        file.lines = Some(debug::lines(module, source, lines, &kernels));
+        let mut tables = debug::lines(module, source, lines, &units);
+        if settings.debug {
+            let names = dwarf::Names::new(module, layout, lines, &units, (target, false));
+            let known = |name: &str| {
+                units.iter().any(|u| u.name == name)
+                    || file.globals.iter().any(|g| g.name == name)
+                    || file.constant_symbols.iter().any(|c| c.0 == name)
+            };
+            tables.copied = dwarf::copied(&names, known);
+        }
+        file.lines = Some(tables);
     }
     output.cubin = cubin::write::write(&file)?;
     Ok(output)
@@ -501,6 +523,36 @@ pub(crate) fn initial_bytes(var: &ptx::Var, init: &ptx::ast::Init) -> Result<Vec
     let mut bytes = init.bytes.clone();
     bytes.resize(var.size() as usize, 0);
     Ok(bytes)
+}
+
+/// The functions in the code of a kernel that the PTX has, its own first, for debuggers.
+fn parts(
+    id: FuncId,
+    own: &Code,
+    placed: &[backend::link::Placed],
+    code: &Code,
+    functions: &backend::link::Functions<'_>,
+    by_name: &FxHashMap<&str, FuncId>,
+) -> Vec<debug::Part> {
+    let size = |insts: usize| 16 * insts as u32;
+    let end = if placed.is_empty() { size(code.words.len()) } else { size(own.insts.len()) };
+    let frame = facts::frame(&code.insts[..own.insts.len()], true);
+    let mut out = vec![debug::Part { func: id, start: 0, end, frame, locals: own.locals.clone() }];
+    for p in placed {
+        let (Some(func), Some(code_of)) = (by_name.get(p.name.as_str()), functions.code.get(p.name.as_str()))
+        else {
+            continue;
+        };
+        let insts = &code.insts[(p.offset / 16) as usize..((p.offset + p.size) / 16) as usize];
+        out.push(debug::Part {
+            func: *func,
+            start: p.offset,
+            end: p.offset + p.size,
+            frame: facts::frame(insts, false),
+            locals: code_of.locals.clone(),
+        });
+    }
+    out
 }
 
 /// A function in the code of a kernel.

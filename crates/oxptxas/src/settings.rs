@@ -32,6 +32,10 @@ pub struct Settings {
     pub line_info: Option<bool>,
     /// Whether they were asked for, wanted or not.
     pub line_info_asked: bool,
+    /// `-g`: debug information.
+    pub debug: bool,
+    /// `-Ofc` with a level, which debug information leaves without effect.
+    pub fast: bool,
     /// `-c`: a relocatable object.
     pub relocatable: bool,
     /// `-ewp`: an object that says of itself that it is a whole program.
@@ -86,6 +90,8 @@ impl Settings {
             knobs: crate::knobs::Knobs::default(),
             line_info: None,
             line_info_asked: false,
+            debug: false,
+            fast: false,
             relocatable: false,
             extensible: false,
             extra: ori::Extra::default(),
@@ -96,6 +102,17 @@ impl Settings {
             verbose: false,
             tool: None,
             asked: Asked::default(),
+        }
+    }
+
+    /// For code that is debugged: not optimized, and with all that tools want to know.
+    pub(crate) fn debugging(&self) -> Settings {
+        Settings {
+            debug: true,
+            opt_level: 0,
+            line_info: Some(!self.suppressed),
+            extra: ori::Extra { errors_at_exit: true, places: true, ..self.extra },
+            ..self.clone()
         }
     }
 

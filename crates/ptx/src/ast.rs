@@ -505,6 +505,32 @@ pub struct Section {
     pub bytes: Vec<u8>,
     /// Its labels and what they are before.
     pub labels: Vec<(String, u32)>,
+    /// Where a label or another section is meant.
+    pub places: Vec<Place>,
+}
+
+/// A place that a section names: a field of zeros in its data.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Place {
+    /// Byte offset of the field.
+    pub offset: u32,
+    /// Its bytes: 4 or 8.
+    pub size: u8,
+    /// What it names.
+    pub of: PlaceOf,
+    /// Added to it.
+    pub plus: u64,
+}
+
+/// What a section names.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum PlaceOf {
+    /// A label, variable or function.
+    Name(String),
+    /// A section, with its dot.
+    Section(String),
+    /// How far the first label is behind the second.
+    Distance(String, String),
 }
 
 /// What an address starts from.

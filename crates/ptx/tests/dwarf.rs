@@ -1,5 +1,7 @@
 //! Debug information that ptxas 13.0.88 refuses, in its words: `.section`, `.file`, `.loc`.
 
+use ptx::ast::{Place, PlaceOf};
+
 fn first(text: &str) -> String {
     let text = format!(".version 9.0\n.target sm_90\n{text}\n");
     let checked = ptx::parse(&text).and_then(|m| ptx::check(&m, 90));
@@ -146,4 +148,16 @@ fn bytes_and_labels_are_kept() {
     assert_eq!(section.bytes, [97, 0, 0xfe, 0xff, 0, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0]);
     let labels: Vec<(&str, u32)> = section.labels.iter().map(|(n, at)| (n.as_str(), *at)).collect();
     assert_eq!(labels, [("a", 0), ("b", 2), ("c", 8)]);
+    let place = |offset, of, plus| Place { offset, size: 4, of, plus };
+    assert_eq!(section.places, [place(4, PlaceOf::Name("a".into()), 0)]);
+    let text =
+        ".version 9.0\n.target sm_90\n.section .debug_x { .b8 1 .b32 .debug_str+4 .b32 f-g .b32 f+2 }\n";
+    let section = &ptx::parse(text).unwrap().sections[0];
+    let distance = PlaceOf::Distance("f".into(), "g".into());
+    let want = [
+        place(1, PlaceOf::Section(".debug_str".into()), 4),
+        place(5, distance, 0),
+        place(9, PlaceOf::Name("f".into()), 2),
+    ];
+    assert_eq!(section.places, want);
 }

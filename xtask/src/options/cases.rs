@@ -325,7 +325,6 @@ pub const REASONS: &[(&str, &str)] = &[
         "split-compile",
         "the order of functions does not depend on the number of threads, as it does in ptxas's file",
     ),
-    ("device-debug", "refused as yet"),
 ];
 
 /// All command lines.

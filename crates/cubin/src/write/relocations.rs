@@ -56,7 +56,21 @@ impl Writer<'_> {
             tables.push((format!(".text.{}", k.name), data));
             tables.push((format!(".nv.constant2.{}", k.name), Vec::new()));
         }
-        let initial = self.initial()?;
+        let mut initial = self.initial()?;
+        for copied in c.lines.iter().flat_map(|l| &l.copied) {
+            let rel = super::table_of_copied(modern, &copied.name).0;
+            let mut data = Vec::new();
+            for r in &copied.relocs {
+                let ty = r.fill.number(c.sm).ok_or("debug information with an address that only code has")?;
+                let symbol = self.symbol_number(&r.symbol)?;
+                data.extend(r.offset.to_le_bytes());
+                data.extend((u64::from(symbol) << 32 | u64::from(ty)).to_le_bytes());
+                if rel == ".rela" {
+                    data.extend(r.addend.to_le_bytes());
+                }
+            }
+            initial.push((format!("{rel}{}", copied.name), data));
+        }
         let tables = tables.into_iter().map(|(target, data)| (format!("{rel}{target}"), data));
         for (name, data) in tables.chain(initial) {
             if self.number(&name) == 0 {

@@ -100,15 +100,14 @@ impl Writer<'_> {
                 self.section_symbol(&format!(".nv.constant0.{}", k.name));
             }
         }
-        for name in [
-            ".debug_frame",
-            ".debug_line",
-            ".debug_str",
-            ".nv_debug_line_sass",
-            ".nv_debug_ptx_txt",
-            ".nv.callgraph",
-            ".nv.rel.action",
-        ] {
+        for name in [".debug_frame", ".debug_line", ".debug_str", ".nv_debug_line_sass", ".nv_debug_ptx_txt"]
+        {
+            self.section_symbol(name);
+        }
+        for (name, _) in c.lines.iter().flat_map(|l| l.of_debuggers()) {
+            self.section_symbol(&name);
+        }
+        for name in [".nv.callgraph", ".nv.rel.action"] {
             self.section_symbol(name);
         }
         for (_, name) in c.kernels.iter().flat_map(|k| &k.numbers) {

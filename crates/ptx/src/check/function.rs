@@ -1,8 +1,8 @@
 //! Function headers: directives that go together, parameters and their size; and what is to be said of a function that is
 //! not wrong.
 
+use super::Checker;
 use super::inst::full_name;
-use super::{Checker, target_sm};
 use crate::ast::{AddrBase, Body, Func, Inst, Linkage, Module, Operand, Space, Stmt, VarId};
 use crate::diag::{Diagnostic, Severity};
 use crate::isa::{Mod, Op};
@@ -145,7 +145,6 @@ impl<'m> Checker<'m> {
 /// instructions that are no more.
 pub fn warnings(module: &Module) -> Vec<Diagnostic> {
     let mut out = module.warnings.clone();
-    let sm = target_sm(module);
     let mut say = |severity, span: Option<Span>, message: String| {
         out.push(Diagnostic { severity, span, ..Diagnostic::whole(message) });
     };
@@ -200,11 +199,6 @@ pub fn warnings(module: &Module) -> Vec<Diagnostic> {
                 _ => {}
             }
         }
-    }
-    if sm != 0 && module.targets.iter().any(|t| t == "debug") {
-        let message =
-            "debug information is left out, but for line numbers: '.target debug' is not supported yet";
-        say(Severity::Warning, Some(module.target_span), message.into());
     }
     out
 }

@@ -3,7 +3,7 @@
 
 use super::expr::parse_int;
 use super::{Failed, Parsed, Parser};
-use crate::ast::Section;
+use crate::ast::{Place, PlaceOf, Section};
 use crate::isa::{Mod, Type};
 use crate::lexer::Tok;
 use crate::span::Span;
@@ -129,10 +129,11 @@ impl<'s> Parser<'s> {
             _ => return Err(self.error(start, "Illegal type for dwarf data")),
         };
         if matches!(self.peek(), Tok::Name | Tok::Dot) {
-            self.dwarf_place()?;
+            let (of, plus) = self.dwarf_place()?;
             if size < 4 {
                 return Err(self.error(start, "Illegal type for dwarf data"));
             }
+            section.places.push(Place { offset: section.bytes.len() as u32, size: size as u8, of, plus });
             section.bytes.extend(&[0; 8][..size]);
             return Ok(());
         }
@@ -146,16 +147,18 @@ impl<'s> Parser<'s> {
     }
 
     /// `label`, `.section`, either with `+ n`, or the difference of two labels. Where that will be is not known here.
-    fn dwarf_place(&mut self) -> Parsed<()> {
-        if self.peek() == Tok::Dot {
-            self.section_name()?;
+    fn dwarf_place(&mut self) -> Parsed<(PlaceOf, u64)> {
+        let of = if self.peek() == Tok::Dot {
+            PlaceOf::Section(self.section_name()?.to_string())
         } else {
-            self.dwarf_label()?;
+            let name = self.dwarf_label()?.to_string();
             if self.eat(Tok::Minus) {
-                return self.dwarf_label().map(drop);
+                let other = self.dwarf_label()?.to_string();
+                return Ok((PlaceOf::Distance(name, other), 0));
             }
-        }
-        self.dwarf_offset().map(drop)
+            PlaceOf::Name(name)
+        };
+        Ok((of, self.dwarf_offset()?))
     }
 
     /// `+ n` behind a label or the name of a section; 0 without it.

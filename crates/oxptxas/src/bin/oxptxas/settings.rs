@@ -192,6 +192,7 @@ pub fn settings(
             stack_bounds: line.has("sp-bounds-check"),
             errors_at_exit: line.has("make-errors-visible-at-exit"),
             steer: line.value("sanitize") == Some("threadsteer"),
+            ..Extra::default()
         },
         annotate: line.has("compiler-annotations"),
         function_registers: limits.functions,
@@ -219,7 +220,9 @@ pub fn settings(
         relocatable: line.has("compile-only"),
         threads,
         extensible: line.has("extensible-whole-program"),
-        line_info_asked: line.has("generate-line-info") || line.has("device-debug"),
+        line_info_asked: line.has("generate-line-info"),
+        debug: line.has("device-debug"),
+        fast: line.value("Ofast-compile").is_some_and(|v| v != "0"),
         line_info: match (line.has("suppress-debug-info"), line.has("generate-line-info")) {
             (true, _) => Some(false),
             (_, true) => Some(true),
@@ -237,6 +240,9 @@ fn registers(text: &str) -> Option<i32> {
 /// What `-O` and `-Ofc` say of the level together.
 fn level(line: &CommandLine) -> Result<u8, String> {
     let given = line.number("opt-level");
+    if line.has("device-debug") {
+        return Ok(given.unwrap_or(0).clamp(0, 3) as u8);
+    }
     let (fast, level, others) = match line.value("Ofast-compile") {
         None | Some("0") => return Ok(given.unwrap_or(3).clamp(0, 3) as u8),
         Some(fast @ "max") => (fast, 0, "1,2,3"),
