@@ -81,7 +81,8 @@ pub fn run(machine: &Machine, entry: bool) -> Result<Code, Error> {
         pad(machine.target, &mut insts);
         words = encode(machine.target, &insts, &lines)?;
     }
-    Ok(Code { words, insts, links, exit_offsets, lines, ..Code::default() })
+    let places = crate::places::entries(machine);
+    Ok(Code { words, insts, links, exit_offsets, lines, places, ..Code::default() })
 }
 
 /// The words of instructions from offset 0 on.

@@ -12,6 +12,7 @@ pub mod liveness;
 pub mod machine;
 pub mod meetings;
 pub mod order;
+pub mod places;
 pub mod prepass;
 pub mod regalloc;
 pub mod remat;
@@ -101,6 +102,8 @@ pub struct Code {
     pub literals: Vec<u8>,
     /// Local variables, and where they are from the stack pointer.
     pub locals: Vec<(String, u32)>,
+    /// Where registers of the PTX are, if that was followed.
+    pub places: Vec<places::Entry>,
     /// Line table: byte offset and the PTX line that starts there, ascending.
     pub lines: Vec<(u32, u32)>,
 }

@@ -30,6 +30,19 @@ pub struct MachineBlock {
     pub insts: Vec<MachineInst>,
     /// Blocks that may come next, the one that follows in address order included.
     pub succs: SmallVec<[u32; 2]>,
+    /// What registers of the PTX have in front of the first instruction.
+    pub holds: Vec<Holds>,
+}
+
+/// A register of the PTX that has a value from somewhere on ([`ori::Macro::Holds`]).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Holds {
+    /// Its number in the function.
+    pub register: u32,
+    /// How many words it has.
+    pub words: u8,
+    /// Where the first is, if that is known; the others follow.
+    pub place: Option<Reg>,
 }
 
 /// An instruction and its source line.
@@ -43,12 +56,14 @@ pub struct MachineInst {
     pub link: Link,
     /// What PTX says of its access and its modifiers don't.
     pub meant: Meant,
+    /// What registers of the PTX have behind it.
+    pub holds: Vec<Holds>,
 }
 
 impl MachineInst {
     /// An instruction that is complete.
     pub fn new(inst: Inst, line: u32) -> MachineInst {
-        MachineInst { inst, line, link: Link::None, meant: Meant::default() }
+        MachineInst { inst, line, link: Link::None, meant: Meant::default(), holds: Vec::new() }
     }
 }
 
@@ -214,6 +229,7 @@ fn put_in_front(blocks: &mut Vec<MachineBlock>, mut always: Vec<Inst>, skip: Gua
     let block = |insts: Vec<Inst>, succs: &[u32]| MachineBlock {
         insts: insts.into_iter().map(|inst| MachineInst::new(inst, 0)).collect(),
         succs: SmallVec::from_slice(succs),
+        holds: Vec::new(),
     };
     always.push(branch(skip, 2));
     blocks.splice(0..0, [block(always, &[2, 1]), block(unless, &[2])]);
@@ -260,12 +276,14 @@ pub fn lower(func: &Function, mut frame_bytes: u32) -> Result<Machine, Error> {
                 } else {
                     call::return_address(func, &data.insts[k..])
                 };
-                out.insts.extend(insts.into_iter().map(|(inst, link)| MachineInst {
-                    inst,
-                    line: d.loc.0,
-                    link,
-                    meant: Meant::default(),
-                }));
+                out.insts.extend(
+                    insts
+                        .into_iter()
+                        .map(|(inst, link)| MachineInst { link, ..MachineInst::new(inst, d.loc.0) }),
+                );
+            } else if d.op == Op::Macro(Macro::Holds) {
+                let behind = out.insts.last_mut().map(|i| &mut i.holds);
+                behind.unwrap_or(&mut out.holds).extend(held(d));
             } else if let Some(mut inst) = lower_inst(target, d, &layout)? {
                 let meant = d.opcode().map(|op| Meant::by(op, &inst.mods)).unwrap_or_default();
                 if meant.ordered {
@@ -281,7 +299,7 @@ pub fn lower(func: &Function, mut frame_bytes: u32) -> Result<Machine, Error> {
                     (Op::Macro(Macro::FrameTop), _) => Link::FrameSize,
                     _ => Link::None,
                 };
-                out.insts.push(MachineInst { inst, line: d.loc.0, link, meant });
+                out.insts.push(MachineInst { link, meant, ..MachineInst::new(inst, d.loc.0) });
             }
         }
         let next = layout.order.get(k + 1).copied();
@@ -334,12 +352,8 @@ pub fn lower(func: &Function, mut frame_bytes: u32) -> Result<Machine, Error> {
                 return Err(Error::at(line, "internal error: switch after legalization"));
             }
             Terminator::Return(address) => {
-                out.insts.push(MachineInst {
-                    inst: call::ret(func, phys(*address)?),
-                    line,
-                    link: Link::Base,
-                    meant: Meant::default(),
-                });
+                let inst = call::ret(func, phys(*address)?);
+                out.insts.push(MachineInst { link: Link::Base, ..MachineInst::new(inst, line) });
             }
         }
         blocks.push(out);
@@ -384,7 +398,7 @@ fn split_at_branches(blocks: Vec<MachineBlock>) -> Vec<MachineBlock> {
     let mut out: Vec<MachineBlock> = Vec::with_capacity(blocks.len());
     for block in blocks {
         start.push(out.len() as u32);
-        out.push(MachineBlock::default());
+        out.push(MachineBlock { holds: block.holds, ..MachineBlock::default() });
         let mut ended = false;
         for i in block.insts {
             if std::mem::replace(&mut ended, matches!(i.inst.op, Opcode::BRA | Opcode::CALL)) {
@@ -517,6 +531,19 @@ impl Layout {
     }
 }
 
+/// What [`Macro::Holds`] says; of a register that is set under a guard, nothing.
+fn held(d: &InstData) -> Option<Holds> {
+    let [ori::Operand::Imm(register), ori::Operand::Imm(words), ori::Operand::Reg(src)] = d.operands[..]
+    else {
+        return None;
+    };
+    let place = match src.reg {
+        Name::Phys(r) if !r.is_zero() && d.is_unguarded() => Some(r),
+        _ => None,
+    };
+    Some(Holds { register, words: words as u8, place })
+}
+
 fn lower_inst(target: Target, d: &InstData, layout: &Layout) -> Result<Option<Inst>, Error> {
     let internal = |what: &str| Error::at(d.loc.0, format!("internal error: {what} after allocation"));
     let guard = Guard { pred: phys(d.guard.pred)?, not: d.guard.not };
@@ -539,7 +566,7 @@ fn lower_inst(target: Target, d: &InstData, layout: &Layout) -> Result<Option<In
             let dst = lower_operand(target, &d.operands[0], layout)?;
             Ok(Some(Inst { guard, ..inst(Opcode::MOV, &[], &[dst, Operand::Imm(0), Operand::Imm(0xf)]) }))
         }
-        Op::Macro(Macro::Keep) => Ok(None),
+        Op::Macro(Macro::Keep | Macro::Holds) => Ok(None),
         Op::Macro(Macro::SetStack) => {
             let to = lower_operand(target, &d.operands[0], layout)?;
             Ok(Some(Inst { guard, ..copy(target, Reg::SP, to)? }))

@@ -51,6 +51,11 @@ fn table_of_copied(modern: bool, section: &str) -> (&'static str, u32) {
 /// Bytes at the bottom of shared memory that a kernel's section counts from sm_90 on though they are not its own.
 const RESERVED_SHARED: u32 = 0x400;
 
+/// The symbol of a function that the PTX names in the code of a kernel.
+pub fn helper_symbol(kernel: &str, function: &str) -> String {
+    format!("${kernel}${function}")
+}
+
 struct Writer<'c> {
     cubin: &'c Cubin,
     /// In file order; number 1 first.

@@ -45,6 +45,27 @@ impl Lower<'_, '_> {
         }
         self.note_part_written(var);
         self.ssa.write(self.block, var, value);
+        if self.opts.extra.places {
+            self.note_place(var, value);
+        }
+    }
+
+    /// Says for debuggers that a register has this value from here on.
+    fn note_place(&mut self, var: Var, value: Value) {
+        let holds = |b: &mut Builder<'_>, var: Var, words: u8, src: Operand| {
+            let operands = [Operand::Imm(var.0), Operand::Imm(words.into()), src];
+            crate::call::macro_inst(b, Macro::Holds, &operands);
+        };
+        if var.0 < self.carry.0 {
+            let known = !self.is_undefined(value);
+            let words = self.b.func.values[value].width;
+            holds(&mut self.b, var, words, if known { operand(value) } else { rz() });
+            return;
+        }
+        // Of a tuple of registers it is not followed where each is.
+        for r in self.registers_of_tuple(var) {
+            holds(&mut self.b, Var(r.index() as u32), 1, rz());
+        }
     }
 
     /// The undefined value of a shape.

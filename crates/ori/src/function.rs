@@ -103,6 +103,9 @@ pub enum Macro {
     /// `stack pointer = src`, for a call below memory that the code has allocated. Everywhere else R1 means the
     /// frame, which a function with this macro keeps in [`crate::abi::FRAME_POINTER`].
     SetStack,
+    /// `n, words, value`: from here on register `n` of the PTX, of so many words, has this value, for debuggers; RZ where that
+    /// is not known. No instruction stands for it.
+    Holds,
 }
 
 impl Macro {
@@ -119,7 +122,7 @@ impl Macro {
             | Macro::Symbol => 1,
             Macro::ParCopy(n) => n as usize,
             Macro::ReturnAddress => 2,
-            Macro::Call | Macro::Keep | Macro::SetStack => 0,
+            Macro::Call | Macro::Keep | Macro::SetStack | Macro::Holds => 0,
         }
     }
     /// Whether only the allocator's copies stand for it, which become moves.
@@ -142,6 +145,7 @@ impl Macro {
             Macro::Symbol => "symbol",
             Macro::Keep => "keepregs",
             Macro::SetStack => "setstack",
+            Macro::Holds => "holds",
         }
     }
 }
@@ -609,7 +613,8 @@ pub struct Extra {
     pub errors_at_exit: bool,
     /// Threads sleep a while before they write to memory that others see (`--sanitize threadsteer`).
     pub steer: bool,
-    /// Every `.loc` has an instruction of its own, where a debugger can stop (`-g`).
+    /// Every `.loc` has an instruction of its own, where a debugger can stop, and the registers of the PTX are followed
+    /// ([`Macro::Holds`]; `-g`).
     pub places: bool,
 }
 

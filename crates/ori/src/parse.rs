@@ -572,6 +572,7 @@ fn operation(text: &str, defs: usize) -> Res<(Op, Mods)> {
         "symbol" => Some(Macro::Symbol),
         "keepregs" => Some(Macro::Keep),
         "setstack" => Some(Macro::SetStack),
+        "holds" => Some(Macro::Holds),
         _ => None,
     };
     if let Some(m) = m {

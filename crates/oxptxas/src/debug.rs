@@ -3,8 +3,9 @@
 use backend::Code;
 use cubin::frames::Frame;
 use cubin::lines::{Lines, Row, Sequence};
-use ptx::{FuncId, LineIndex, Module, Stmt};
+use ptx::{FuncId, LineIndex, Module, Stmt, Type};
 use rustc_hash::FxHashMap;
+use sass::RegFile;
 
 /// The section of the names of inlined functions.
 const DEBUG_STR: &str = ".debug_str";
@@ -112,6 +113,80 @@ pub struct Part {
     pub frame: Frame,
     /// Where in it local variables are, from the stack pointer.
     pub locals: Vec<(String, u32)>,
+    /// Its symbol.
+    pub symbol: String,
+    /// Where its registers are, by offsets from its start.
+    pub places: Vec<backend::places::Entry>,
+}
+
+/// The number of a type in the section of types.
+fn type_number(ty: Type) -> u8 {
+    match ty {
+        Type::b8 => 0,
+        Type::b16 => 1,
+        Type::b32 => 2,
+        Type::b64 => 3,
+        Type::u8 => 4,
+        Type::u16 => 5,
+        Type::u32 => 6,
+        Type::u64 => 7,
+        Type::s8 => 8,
+        Type::s16 => 9,
+        Type::s32 => 10,
+        Type::s64 => 11,
+        Type::f16 => 12,
+        Type::f16x2 => 13,
+        Type::f32 => 14,
+        Type::f64 => 15,
+        Type::pred => 16,
+        Type::b128 => 17,
+        other => match other.bytes() {
+            ..=1 => 0,
+            2 => 1,
+            ..=4 => 2,
+            _ => 3,
+        },
+    }
+}
+
+/// Where a part's registers are, as the file says it.
+fn map(module: &Module, part: &Part) -> Vec<cubin::places::Entry> {
+    let Some(body) = &module.funcs[part.func].body else { return Vec::new() };
+    // Scopes may use a name again: then nobody knows whose it is.
+    let mut named: FxHashMap<&str, u32> = FxHashMap::default();
+    body.regs.values().for_each(|r| *named.entry(&r.name).or_default() += 1);
+    let mut out = Vec::new();
+    for e in &part.places {
+        let Some(reg) = body.regs.values().nth(e.register as usize) else { continue };
+        let place = match e.place {
+            backend::places::Place::Stack(at) => u16::try_from(at).ok().map(cubin::places::Place::Stack),
+            backend::places::Place::Unit(u) => backend::units::register(u).and_then(|r| match r.file {
+                RegFile::R => Some(cubin::places::Place::Register(r.index)),
+                RegFile::P => Some(cubin::places::Place::Predicate(r.index)),
+                RegFile::UR => Some(cubin::places::Place::UniformRegister(r.index)),
+                RegFile::UP => Some(cubin::places::Place::UniformPredicate(r.index)),
+                RegFile::B => None,
+            }),
+        };
+        let Some(place) = place.filter(|_| named[reg.name.as_str()] == 1) else { continue };
+        out.push(cubin::places::Entry {
+            register: reg.name.to_string(),
+            ty: type_number(reg.ty),
+            word: e.word.into(),
+            place,
+            start: e.start,
+            // cuda-gdb takes the end for part of the range, others don't: so nothing begins there.
+            end: e.end - 1,
+        });
+    }
+    out
+}
+
+/// The sections that say where registers are.
+pub(crate) fn registers(module: &Module, units: &[Unit<'_>]) -> cubin::places::Sections {
+    let maps: Vec<(String, Vec<cubin::places::Entry>)> =
+        units.iter().flat_map(|u| &u.parts).map(|p| (p.symbol.clone(), map(module, p))).collect();
+    cubin::places::sections(&maps)
 }
 
 /// What has a symbol and a section of code: a kernel with the functions in it, or a function of an object.
@@ -266,7 +341,15 @@ name1:
             lines: vec![(0, 8), (0x10, 10), (0x30, 8), (0x40, 12)],
             ..Code::default()
         };
-        let part = Part { func: kernel, start: 0, end: 128, frame: Frame::default(), locals: Vec::new() };
+        let part = Part {
+            func: kernel,
+            start: 0,
+            end: 128,
+            frame: Frame::default(),
+            locals: Vec::new(),
+            symbol: "k".into(),
+            places: Vec::new(),
+        };
         let lines = lines(&module, PTX, &index, &[Unit { name: "k", code: &code, parts: vec![part] }]);
         let row = |address, file, line, inlined| Row { address, file, line, inlined };
         let want = [row(0, 1, 5, None), row(0x10, 2, 9, Some((1, 2))), row(0x30, 1, 5, None)];

@@ -74,14 +74,15 @@ pub(crate) fn compile(
     for (id, result) in chosen.iter().zip(compiled) {
         let func = &module.funcs[*id];
         let done = result.and_then(|(code, time)| {
-            let (lines, locals) = (code.lines.clone(), code.locals.clone());
+            let (lines, locals, places) = (code.lines.clone(), code.locals.clone(), code.places.clone());
             object.isa_class = object.isa_class.max(facts::isa_class(settings.target.sm, &code.insts));
             let spills = (code.spill_store_bytes, code.spill_load_bytes);
             let mut f = function(module, *id, code, options)?;
             f.code.options = settings.code_options();
             if with_lines {
                 let end = 16 * f.code.code.len() as u32;
-                let part = debug::Part { func: *id, start: 0, end, frame: f.code.frame.clone(), locals };
+                let (frame, symbol) = (f.code.frame.clone(), func.name.clone());
+                let part = debug::Part { func: *id, start: 0, end, frame, locals, symbol, places };
                 codes.push((part, Code { lines, words: f.code.code.clone(), ..Code::default() }));
             }
             output.kernels.push(KernelStats { spills, ..stats(module, &f, func, time) });
@@ -159,6 +160,7 @@ pub(crate) fn compile(
                 units.iter().any(|u| u.name == name) || object.variables.iter().any(|v| v.name == name)
             };
             tables.copied = dwarf::copied(&names, known);
+            tables.registers = Some(debug::registers(module, &units));
         }
         object.lines = Some(tables);
     }

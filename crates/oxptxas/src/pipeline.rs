@@ -503,6 +503,7 @@ fn assemble(
                     || file.constant_symbols.iter().any(|c| c.0 == name)
             };
             tables.copied = dwarf::copied(&names, known);
+            tables.registers = Some(debug::registers(module, &units));
         }
         file.lines = Some(tables);
     }
@@ -537,7 +538,16 @@ fn parts(
     let size = |insts: usize| 16 * insts as u32;
     let end = if placed.is_empty() { size(code.words.len()) } else { size(own.insts.len()) };
     let frame = facts::frame(&code.insts[..own.insts.len()], true);
-    let mut out = vec![debug::Part { func: id, start: 0, end, frame, locals: own.locals.clone() }];
+    let kernel = by_name.iter().find(|(_, f)| **f == id).map_or("", |(name, _)| *name);
+    let mut out = vec![debug::Part {
+        func: id,
+        start: 0,
+        end,
+        frame,
+        locals: own.locals.clone(),
+        symbol: kernel.to_string(),
+        places: own.places.clone(),
+    }];
     for p in placed {
         let (Some(func), Some(code_of)) = (by_name.get(p.name.as_str()), functions.code.get(p.name.as_str()))
         else {
@@ -550,6 +560,8 @@ fn parts(
             end: p.offset + p.size,
             frame: facts::frame(insts, false),
             locals: code_of.locals.clone(),
+            symbol: cubin::write::helper_symbol(kernel, &p.name),
+            places: code_of.places.clone(),
         });
     }
     out

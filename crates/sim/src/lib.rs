@@ -21,6 +21,7 @@ pub mod schedule;
 mod shadow;
 pub mod small;
 pub mod sparse;
+pub mod stops;
 mod tensormap;
 mod tile;
 mod tmem;

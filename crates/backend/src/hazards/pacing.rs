@@ -65,7 +65,7 @@ mod tests {
                 i.ctrl.stall = 2;
                 MachineInst::new(i, 0)
             });
-            let block = MachineBlock { insts: insts.to_vec(), succs: Default::default() };
+            let block = MachineBlock { insts: insts.to_vec(), ..MachineBlock::default() };
             let target = Target::new(sm).unwrap();
             let mut machine = Machine { target, blocks: vec![block], frame_bytes: 0, saved_stack: None };
             super::run(&mut machine);

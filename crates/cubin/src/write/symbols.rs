@@ -18,7 +18,7 @@ const RESERVED_NUMBERS: u32 = elf::SHN_LORESERVE as u32;
 
 /// The name by which a kernel's copy of a function is found; what is part of an instruction gets another in the file.
 pub(super) fn helper(k: &Kernel, f: &Helper) -> String {
-    format!("${}${}", k.name, f.name)
+    super::helper_symbol(&k.name, &f.name)
 }
 
 impl Writer<'_> {

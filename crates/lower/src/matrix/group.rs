@@ -284,6 +284,12 @@ impl Lower<'_, '_> {
         (!self.groups.written.contains(&var)).then_some((whole, part))
     }
 
+    /// The registers of the accumulator that a variable is, if it is one.
+    pub(crate) fn registers_of_tuple(&self, var: Var) -> Vec<RegId> {
+        let tuple = self.groups.tuples.iter().find(|t| t.var == Some(var));
+        tuple.map(|t| t.registers.clone()).unwrap_or_default()
+    }
+
     /// Takes note that a register is written on its own.
     pub(crate) fn note_part_written(&mut self, var: Var) {
         if self.groups.element.contains_key(&var) {

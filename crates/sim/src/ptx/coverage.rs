@@ -63,6 +63,7 @@ pub fn coverage(module: &Module) -> Coverage {
             output: Default::default(),
             clock: 0,
             limit: 0,
+            stops: None,
         };
         for (pc, code) in program.code.iter().enumerate().filter(|(_, c)| c.func == kernel) {
             let mut block = Block::new(&env, kernel, 0);

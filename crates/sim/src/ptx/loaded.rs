@@ -102,6 +102,6 @@ impl Loaded {
                 _ => {}
             }
         }
-        blocks((&program, kernel), launch, params, memory, (options, &mut Watch::new(&[])))
+        blocks((&program, kernel), launch, params, memory, (options, (&mut Watch::new(&[]), None)))
     }
 }

@@ -26,7 +26,7 @@ pub use approx::is_inexact;
 pub use coverage::coverage;
 pub use decode::RANDOM;
 pub use loaded::Loaded;
-pub use run::{LIMIT, Options, execute, execute_filled, execute_with, observe, run};
+pub use run::{LIMIT, Options, execute, execute_filled, execute_with, observe, run, stopped};
 
 use ::ptx::{LineIndex, Span};
 use std::fmt;

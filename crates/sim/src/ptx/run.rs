@@ -9,8 +9,9 @@ use crate::launch::{Buffers, Launch, Prepared};
 use crate::memory::Memory;
 use crate::output::{DRIVER, Driver};
 use crate::schedule::{Dice, Schedule};
+use crate::stops::{Stop, Stops};
 use crate::watch::Watch;
-use ::ptx::ast::{FuncId, Module, Operand, Space, VarId};
+use ::ptx::ast::{FuncId, Module, Operand, RegId, Space, VarId};
 use ::ptx::{Mod, Op, Type};
 
 /// Instructions that a warp runs before the next one gets its turn.
@@ -96,11 +97,36 @@ pub fn observe(
     options: Options,
     watch: &mut Watch<::ptx::Span>,
 ) -> Result<Prepared, SimError> {
+    witnessed(module, launch, options, (watch, None))
+}
+
+/// Runs a launch and looks at threads in front of statements.
+///
+/// # Errors
+/// As [`run`].
+pub fn stopped(
+    module: &Module,
+    launch: &Launch,
+    options: Options,
+    stops: &mut Stops<u32, RegId>,
+) -> Result<Prepared, SimError> {
+    witnessed(module, launch, options, (&mut Watch::new(&[]), Some(stops)))
+}
+
+/// Those who look on.
+type Witnesses<'w> = (&'w mut Watch<::ptx::Span>, Option<&'w mut Stops<u32, RegId>>);
+
+fn witnessed(
+    module: &Module,
+    launch: &Launch,
+    options: Options,
+    witnesses: Witnesses<'_>,
+) -> Result<Prepared, SimError> {
     if !module.aliases.is_empty() {
         let mut resolved = module.clone();
         resolved.resolve_aliases();
         resolved.aliases.clear();
-        return observe(&resolved, launch, options, watch);
+        return witnessed(&resolved, launch, options, witnesses);
     }
     let mut prepared = launch.prepare();
     let kernel = kernel_of(module, launch)?;
@@ -116,7 +142,8 @@ pub fn observe(
         set_variable(&mut program, v, &mut prepared.memory);
     }
     let params = std::mem::take(&mut prepared.params);
-    prepared.output = blocks((&program, kernel), launch, &params, &mut prepared.memory, (options, watch))?;
+    prepared.output =
+        blocks((&program, kernel), launch, &params, &mut prepared.memory, (options, witnesses))?;
     Ok(prepared)
 }
 
@@ -160,7 +187,7 @@ pub(super) fn blocks(
     launch: &Launch,
     params: &[u8],
     memory: &mut Memory,
-    (options, watch): (Options, &mut Watch<::ptx::Span>),
+    (options, (watch, stops)): (Options, Witnesses<'_>),
 ) -> Result<crate::output::Output, SimError> {
     let Options { limit, schedule, .. } = options;
     let mut env = Env {
@@ -175,6 +202,7 @@ pub(super) fn blocks(
         clock: 0,
         limit,
         watch,
+        stops,
     };
     env.memory.begin();
     env.watch.begin(env.memory);
@@ -340,6 +368,7 @@ impl Block {
             dice.shuffle(&mut lanes);
             env.clock += 1;
             let pc = self.threads[lanes[0]].pc;
+            self.stop(env, &lanes);
             self.step(env, &lanes)?;
             if let Some(code) = env.program.code.get(pc as usize) {
                 env.watch.look(env.memory, env.clock, code.inst.span);
@@ -355,6 +384,20 @@ impl Block {
             }
         }
         Ok(())
+    }
+
+    /// Looks at lanes that stand at the same place, if somebody wants to.
+    fn stop(&self, env: &mut Env<'_, '_>, lanes: &[usize]) {
+        let program = env.program;
+        let Some(stops) = &mut env.stops else { return };
+        let Some(code) = program.code.get(self.threads[lanes[0]].pc as usize) else { return };
+        let at = code.inst.span.start;
+        let Some(wanted) = stops.wanted.get(&at) else { return };
+        for i in lanes {
+            let t = &self.threads[*i];
+            let values = wanted.iter().map(|r| t.reg(program, *r)).collect();
+            stops.seen.push(Stop { at, block: env.ctaid, thread: t.index, values });
+        }
     }
 
     /// Executes one instruction for lanes that stand at the same place.

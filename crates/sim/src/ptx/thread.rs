@@ -72,6 +72,8 @@ pub(super) struct Env<'e, 'm> {
     pub limit: u64,
     /// Places of global memory that are looked at.
     pub watch: &'e mut crate::watch::Watch<::ptx::Span>,
+    /// Statements where threads are looked at.
+    pub stops: Option<&'e mut crate::stops::Stops<u32, RegId>>,
 }
 
 /// The result of something that an instruction does; the caller adds the place to an error.

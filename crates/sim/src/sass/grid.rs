@@ -256,6 +256,9 @@ impl<'a> Grid<'a> {
                 let mask = step.guard.mask(m.warp) & lanes;
                 if WATCHED {
                     keep(m.warp, pc);
+                    if let Some(p) = self.probe.as_mut() {
+                        p.stop(here, lanes, m.warp, m.block.index);
+                    }
                     if let Some(t) = self.probe.as_mut().and_then(|p| p.trace.as_mut()) {
                         let work =
                             step.traffic.as_ref().map_or(trace::Work::None, |x| x.of_lanes(m.warp, mask));

@@ -43,6 +43,7 @@ pub(crate) use pack::pack_integers;
 use crate::launch::{Buffers, Launch, MOST_SHARED, MOST_STACK};
 use crate::memory::PARAM_WINDOW;
 use crate::schedule::{Dice, Schedule};
+use crate::stops::{Slot, Stop, Stops};
 use crate::watch::Watch;
 use check::{Checker, Checks, Report};
 use compile::{Action, Step};
@@ -229,6 +230,8 @@ pub struct Probe {
     /// Hashes of the state of the warp and its block after the first executions of that instruction: of what
     /// other instructions read.
     pub states: Vec<u64>,
+    /// Where threads are looked at.
+    pub stops: Stops<u32, Slot>,
     read: read::Read,
 }
 
@@ -244,7 +247,17 @@ impl Probe {
             at,
             trace: None,
             states: Vec::new(),
+            stops: Stops::default(),
             read: Default::default(),
+        }
+    }
+
+    /// Looks at threads of a warp about to execute an instruction.
+    fn stop(&mut self, pc: u32, lanes: u32, warp: &Warp, block: [u32; 3]) {
+        let Some(wanted) = self.stops.wanted.get(&pc) else { return };
+        for lane in (0..32).filter(|l| lanes >> l & 1 == 1) {
+            let values = wanted.iter().map(|slot| warp.slot(*slot, lane)).collect();
+            self.stops.seen.push(Stop { at: pc, block, thread: warp.first + lane as u32, values });
         }
     }
 

@@ -6,6 +6,7 @@ use super::image::Banks;
 use super::reach::Reach;
 use crate::launch::Rng;
 use crate::output::Output;
+use crate::stops::Slot;
 
 /// Index of PT and UPT among eight predicates.
 pub(crate) const PT: u8 = 7;
@@ -119,6 +120,23 @@ impl Warp {
     /// Another warp of a block of the same shape, with the memory of this one, whose registers hold anything yet.
     pub(crate) fn again(self, number: u32, threads: u32, pc: u32) -> Warp {
         Warp { known: self.known, ..Warp::on(number, threads, pc, (self.local, self.r, self.ur)) }
+    }
+
+    /// What a lane holds there; 0 of memory that it does not have.
+    pub(crate) fn slot(&self, slot: Slot, lane: usize) -> u64 {
+        match slot {
+            Slot::Register(n) => self.r[usize::from(n)][lane].into(),
+            Slot::Predicate(n) => (self.p[usize::from(n)] >> lane & 1).into(),
+            Slot::UniformRegister(n) => self.ur[usize::from(n)].into(),
+            Slot::UniformPredicate(n) => self.up[usize::from(n)].into(),
+            Slot::Stack(offset) => {
+                let size = self.local.len() / 32;
+                let own = &self.local[lane * size..(lane + 1) * size];
+                let at = self.r[1][lane].wrapping_add(offset) as usize;
+                let word = own.get(at..).and_then(|rest| rest.first_chunk::<4>());
+                word.map_or(0, |w| u32::from_le_bytes(*w).into())
+            }
+        }
     }
 
     /// If the turn of the running group had ended somewhere, it finds its uniform registers again. The others then find again
