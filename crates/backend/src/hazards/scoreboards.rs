@@ -3,6 +3,7 @@
 //! scoreboard is a counter, so instructions may share one; who waits for it waits for all of them.
 
 use crate::machine::{Machine, MachineBlock};
+use crate::schedule::expected_latency;
 use crate::timing;
 use crate::units::{self, COUNT, Unit};
 use sass::{Inst, Opcode, RegFile, Target};
@@ -143,36 +144,38 @@ fn assign(machine: &mut Machine, group_registers: &[Unit]) {
     let target = machine.target;
     let count = machine.blocks.len();
     let groups = machine.blocks.iter().flat_map(|b| &b.insts).any(|i| ends_group(i.inst.op));
-    let boards = if groups { GROUPS + 1..BOARDS } else { 0..BOARDS };
-    let mut entry: Vec<Pending> = vec![Pending::NONE; count];
+    let all = if groups { GROUPS + 1..BOARDS } else { 0..BOARDS };
+    let mut entry: Vec<(Pending, [u32; BOARDS as usize])> =
+        vec![(Pending::NONE, [0; BOARDS as usize]); count];
     let ahead = Ahead::new(machine);
     for b in 0..count {
-        let mut state = entry[b].clone();
-        // When, in this block, each scoreboard is first waited for; and by whom it was set last.
-        let mut needed = [0u32; BOARDS as usize];
+        let (mut state, remaining) = entry[b].clone();
+        let mut boards = Boards::enter(all.clone(), remaining, ahead.waits_for(b, &state));
         let nexts = ahead.in_block(target, &machine.blocks[b]);
+        let end = machine.blocks[b].insts.len() as u32;
         for (k, &next_here) in nexts.iter().enumerate() {
             let inst = &machine.blocks[b].insts[k].inst;
             let waits = state.needs(inst, group_registers);
             state.clear(waits);
+            boards.reach(k as u32, waits);
+            let latency = expected_latency(inst.op);
             let mut write = None;
             let mut read = None;
             if timing::is_variable(target, inst) {
                 let mut writes = false;
                 units::for_each_write(inst, |_, _| writes = true);
                 if writes {
-                    write = Some(choose(&state, &mut needed, boards.clone(), next_here.touch));
+                    write = Some(boards.choose(state.busy(), next_here.touch, latency));
                 } else if matches!(inst.op, Opcode::ATOMG | Opcode::SHFL) {
                     // Nobody waits for it, but ptxas's always count.
-                    let end = machine.blocks[b].insts.len() as u32;
-                    write = Some(choose(&state, &mut needed, boards.clone(), end));
+                    write = Some(boards.choose(state.busy(), end, latency));
                 }
             }
             if inst.op.info().awaited {
                 let rest = &machine.blocks[b].insts[k + 1..];
                 let when =
                     rest.iter().position(|i| timing::awaits(i.inst.op)).map_or(FAR, |n| (k + 1 + n) as u32);
-                write = Some(choose(&state, &mut needed, boards.clone(), when));
+                write = Some(boards.choose(state.busy(), when, latency));
             }
             // A copy to shared memory always counts its reads, and textures with a handle in registers, as ptxas's do.
             let always = matches!(inst.op, Opcode::LDGSTS | Opcode::TXQ_B | Opcode::TXD_B)
@@ -182,16 +185,12 @@ fn assign(machine: &mut Machine, group_registers: &[Unit]) {
                 && !covered
                 && (always || ahead.source_at_risk(machine, b, k, next_here, write.is_some()))
             {
-                let when = next_here.overwrite;
-                let mut with_write = state.clone();
-                if let Some(s) = write {
-                    with_write.write[0] |= 1 << s;
-                }
-                read = Some(choose(&with_write, &mut needed, boards.clone(), when));
+                let busy = state.busy() | write.map_or(0, |s| 1 << s);
+                read = Some(boards.choose(busy, next_here.overwrite, READING));
             }
             let next = machine.blocks[b].insts.get(k + 1);
             if timing::is_fence(target, inst) && next.is_none_or(|i| i.inst.op != Opcode::ERRBAR) {
-                read = Some(choose(&state, &mut needed, boards.clone(), k as u32 + 1));
+                read = Some(boards.choose(state.busy(), k as u32 + 1, latency));
             }
             let inst = &mut machine.blocks[b].insts[k].inst;
             match inst.op {
@@ -203,30 +202,91 @@ fn assign(machine: &mut Machine, group_registers: &[Unit]) {
             inst.ctrl.read_sb = read;
             state.issue(inst);
         }
+        let left = boards.remaining();
         for s in machine.blocks[b].succs.clone() {
-            entry[s as usize].merge(&state);
+            let (pending, times) = &mut entry[s as usize];
+            pending.merge(&state);
+            times.iter_mut().zip(left).for_each(|(a, b)| *a = b.max(*a));
         }
+    }
+}
+
+/// Cycles until an instruction has read its sources, as a rule.
+const READING: u32 = 12;
+/// Cycles from one instruction to the next, as a rule.
+const PACE: u32 = 2;
+
+/// The scoreboards while a block is walked through, with a guess at the time: what they count is over at one cycle, and the
+/// first who waits for them comes at one position.
+struct Boards {
+    all: Range<u8>,
+    /// The position in the block, and the cycle.
+    here: u32,
+    now: u32,
+    /// When everything that a scoreboard counts is over.
+    done: [u32; BOARDS as usize],
+    /// Position of the first who waits for it; [`FAR`] if that is in another block.
+    needed: [u32; BOARDS as usize],
+}
+
+impl Boards {
+    /// At the start of a block, to which some come busy.
+    fn enter(
+        all: Range<u8>,
+        remaining: [u32; BOARDS as usize],
+        needed: [u32; BOARDS as usize],
+    ) -> Boards {
+        Boards { all, here: 0, now: 0, done: remaining, needed }
+    }
+
+    /// The instruction at `here` issues, having waited for some.
+    fn reach(&mut self, here: u32, waits: u8) {
+        self.now += PACE * (here - self.here);
+        self.here = here;
+        for s in (0..BOARDS).filter(|s| waits >> s & 1 != 0) {
+            self.now = self.now.max(self.done[usize::from(s)]);
+        }
+    }
+
+    /// Cycles that each is still busy.
+    fn remaining(&self) -> [u32; BOARDS as usize] {
+        self.done.map(|d| d.saturating_sub(self.now))
+    }
+
+    /// The cycle in which a position is reached if nothing is waited for on the way.
+    fn at(&self, position: u32) -> u32 {
+        if position == FAR { self.now + 100 * PACE } else { self.now + PACE * position.saturating_sub(self.here) }
+    }
+
+    /// Cycles lost if what is over at `done`, and needed at `when`, is counted by `s` with what that counts already: those who
+    /// need one wait for the other as well.
+    fn loss(&self, s: u8, when: u32, done: u32) -> u32 {
+        let (theirs, needed) = (self.done[usize::from(s)], self.needed[usize::from(s)]);
+        let lost = |mine: u32, when: u32, other: u32| other.saturating_sub(mine.max(self.at(when)));
+        lost(done, when, theirs) + lost(theirs, needed, done)
+    }
+
+    /// A scoreboard for what takes `latency` cycles and is needed at `when`: one that is waited for at the same time, else a
+    /// free one, else the one with which least is lost.
+    fn choose(&mut self, busy: u8, when: u32, latency: u32) -> u8 {
+        let is_busy = |s: u8| busy >> s & 1 != 0;
+        let done = self.now + latency;
+        let board = (self.all.clone())
+            .find(|&s| when != FAR && is_busy(s) && self.needed[usize::from(s)] == when)
+            .or_else(|| self.all.clone().find(|&s| !is_busy(s)))
+            .or_else(|| self.all.clone().min_by_key(|&s| (self.loss(s, when, done), BOARDS - s)))
+            .unwrap_or(BOARDS - 1);
+        let s = usize::from(board);
+        let was = is_busy(board);
+        self.needed[s] = if was { self.needed[s].min(when) } else { when };
+        self.done[s] = if was { self.done[s].max(done) } else { done };
+        board
     }
 }
 
 /// Whether it ends a group of copies.
 fn ends_group(op: Opcode) -> bool {
     matches!(op, Opcode::LDGDEPBAR | Opcode::UTMACMDFLUSH)
-}
-
-/// A scoreboard of `all` for an instruction whose effect is needed at `when`: one that is waited for at the same
-/// time, else a free one, else the one that is waited for last.
-fn choose(state: &Pending, needed: &mut [u32; BOARDS as usize], all: Range<u8>, when: u32) -> u8 {
-    let busy = state.busy();
-    let is_busy = |s: u8| busy >> s & 1 != 0;
-    let board = all
-        .clone()
-        .find(|&s| when != FAR && is_busy(s) && needed[usize::from(s)] == when)
-        .or_else(|| all.clone().find(|&s| !is_busy(s)))
-        .unwrap_or_else(|| all.max_by_key(|&s| (needed[usize::from(s)], BOARDS - s)).unwrap_or(BOARDS - 1));
-    let n = &mut needed[usize::from(board)];
-    *n = if is_busy(board) { (*n).min(when) } else { when };
-    board
 }
 
 /// What follows an instruction in its block: positions, or [`FAR`].
@@ -295,6 +355,19 @@ impl Ahead {
             }
             units::for_each_read(inst, |u, _| first[usize::from(u)].read = k as u32);
             units::for_each_write(inst, |u, _| first[usize::from(u)].write = k as u32);
+        }
+        out
+    }
+
+    /// For each scoreboard that is busy at the start of a block, the position of the first instruction that waits for it.
+    fn waits_for(&self, block: usize, state: &Pending) -> [u32; BOARDS as usize] {
+        let mut out = [FAR; BOARDS as usize];
+        for (unit, first) in &self.blocks[block] {
+            let (write, read) = (state.write[usize::from(*unit)], state.read[usize::from(*unit)]);
+            for s in (0..BOARDS).filter(|s| (write | read) >> s & 1 != 0) {
+                let at = if write >> s & 1 != 0 { first.read.min(first.write) } else { first.write };
+                out[usize::from(s)] = out[usize::from(s)].min(at);
+            }
         }
         out
     }
