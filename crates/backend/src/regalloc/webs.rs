@@ -12,7 +12,7 @@ use fixedbitset::FixedBitSet;
 use ori::cfg::Cfg;
 use ori::{ALWAYS, Block, Function, InstData, Loc, Macro, Name, Op, Operand, Value, operand};
 use rustc_hash::FxHashMap;
-use sass::{Mods, Reg, RegFile, RegOp, Width};
+use sass::{Mods, Reg, RegFile, RegOp, Width, latency};
 use smallvec::{SmallVec, smallvec};
 
 /// Values that share registers.
@@ -62,7 +62,8 @@ pub struct Webs {
     pub home: SecondaryMap<Value, Option<(Web, u8)>>,
     /// Intervals of physical registers that the function names.
     pub fixed: Vec<(Reg, Segment)>,
-    /// Copies between different webs: (web, offset) of both sides and weight, heaviest first.
+    /// Pairs of (web, offset) that would best be one register: copies between webs, heaviest first, then results and sources of
+    /// one instruction ([`replaced_sources`]).
     pub copies: Vec<((Web, u8), (Web, u8))>,
     /// Registers that webs would best be in, for arguments and results of calls: (web, offset) and register.
     pub wishes: Vec<((Web, u8), Reg)>,
@@ -85,6 +86,25 @@ fn accumulator(d: &InstData) -> Option<(usize, usize)> {
     let addend = (1..op.slots().len()).find(|k| op.slots()[*k].width == Width::Accumulator)?;
     let value = d.operands[addend].as_reg().and_then(|r| r.reg.value());
     value.is_some().then_some((0, addend))
+}
+
+/// Results that would best take the place of a source that ends there, because the instruction holds on to its sources for a
+/// while: another instruction that overwrites them needs a scoreboard for that, its own result does not. So ptxas's loads, too,
+/// put what they load over its address.
+fn replaced_sources(func: &Function, d: &InstData, mut pair: impl FnMut(Value, (Value, u8))) {
+    let Some(op) = d.opcode().filter(|op| latency::reads_late(*op, func.target)) else { return };
+    if !latency::is_variable_latency(op, func.target) {
+        return;
+    }
+    let general = |v: &Value| func.values[*v].file == RegFile::R;
+    let mut result = None;
+    d.for_each_def(|n| result = result.or(n.value().filter(general)));
+    let Some(result) = result else { return };
+    d.for_each_use(|n| match n {
+        Name::Val(v) if general(&v) => pair(result, (v, 0)),
+        Name::Part(v, k) if general(&v) => pair(result, (v, k)),
+        _ => {}
+    });
 }
 
 fn macro_inst(m: Macro, operands: SmallVec<[Operand; 6]>, loc: Loc) -> InstData {
@@ -242,6 +262,7 @@ impl Webs {
         let mut weight: SecondaryMap<Value, f32> = SecondaryMap::new();
         let mut wanted: Vec<(f32, LanePair)> = Vec::new();
         let mut passed: Vec<((Value, u8), Reg)> = Vec::new();
+        let mut replaced: Vec<(Value, (Value, u8))> = Vec::new();
         let mut lowest: SecondaryMap<Value, u8> = SecondaryMap::new();
         for &b in &cfg.rpo {
             let w = block_weight(b);
@@ -274,6 +295,7 @@ impl Webs {
                         _ => {}
                     }
                 }
+                replaced_sources(func, d, |dst, src| replaced.push((dst, src)));
                 let same = d.is_unguarded();
                 copied_lanes(func, lanes, d, |(dst, src)| {
                     let file = |l: u32| lanes.owner(l).map(|(v, _)| func.values[v].file);
@@ -344,6 +366,13 @@ impl Webs {
                 && out.webs[dw].file == out.webs[sw].file
             {
                 out.copies.push(((dw, doff + i), (sw, soff + j)));
+            }
+        }
+        for (v, (source, k)) in replaced {
+            if let (Some((dw, doff)), Some((sw, soff))) = (out.home[v], out.home[source])
+                && dw != sw
+            {
+                out.copies.push(((dw, doff), (sw, soff + k)));
             }
         }
         for ((v, k), reg) in passed {
