@@ -231,11 +231,7 @@ struct Boards {
 
 impl Boards {
     /// At the start of a block, to which some come busy.
-    fn enter(
-        all: Range<u8>,
-        remaining: [u32; BOARDS as usize],
-        needed: [u32; BOARDS as usize],
-    ) -> Boards {
+    fn enter(all: Range<u8>, remaining: [u32; BOARDS as usize], needed: [u32; BOARDS as usize]) -> Boards {
         Boards { all, here: 0, now: 0, done: remaining, needed }
     }
 
@@ -255,7 +251,11 @@ impl Boards {
 
     /// The cycle in which a position is reached if nothing is waited for on the way.
     fn at(&self, position: u32) -> u32 {
-        if position == FAR { self.now + 100 * PACE } else { self.now + PACE * position.saturating_sub(self.here) }
+        if position == FAR {
+            self.now + 100 * PACE
+        } else {
+            self.now + PACE * position.saturating_sub(self.here)
+        }
     }
 
     /// Cycles lost if what is over at `done`, and needed at `when`, is counted by `s` with what that counts already: those who

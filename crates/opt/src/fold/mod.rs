@@ -1,5 +1,7 @@
-//! Exact folding: integer instructions on numbers that are known become copies of their results, those that leave
+//! Exact folding: instructions on numbers that are known become copies of their results, those that leave
 //! one of their inputs alone become copies of it, and known predicates disappear from guards, logic and branches.
+
+mod float;
 
 use crate::copy_prop::part;
 use cranelift_entity::SecondaryMap;
@@ -197,7 +199,7 @@ impl Known {
             }
             Opcode::R2UR => copy_of(&d.operands[0], Operand::Imm(self.number(func, &d.operands[1])?)),
             Opcode::BREV if d.mods.0.is_empty() => self.unary(func, d, u32::reverse_bits),
-            _ => None,
+            op => self.folded_float(func, op, d),
         }
     }
 
@@ -387,12 +389,18 @@ impl Known {
         let [a, b] = self.numbers(func, &o[2..4])?;
         let order = if unsigned { a.cmp(&b) } else { (a as i32).cmp(&(b as i32)) };
         let held = compare?(order);
-        let result = match (join?, held, self.predicate(&o[4])) {
+        self.joined(d, 4, held, join?)
+    }
+
+    /// A comparison whose result is known, joined with the predicate in an operand.
+    fn joined(&self, d: &InstData, other: usize, held: bool, join: Mod) -> Option<New> {
+        let o = &d.operands;
+        let result = match (join, held, self.predicate(&o[other])) {
             (Mod::AND, false, _) => false,
             (Mod::OR, true, _) => true,
             (Mod::XOR, _, Some(other)) => held ^ other,
             (Mod::AND | Mod::OR, _, Some(other)) => other,
-            (Mod::AND | Mod::OR, _, None) | (Mod::XOR, false, None) => return same(&o[0], &o[4]),
+            (Mod::AND | Mod::OR, _, None) | (Mod::XOR, false, None) => return same(&o[0], &o[other]),
             _ => return None,
         };
         copy_of(&o[0], Operand::Imm(result.into()))
