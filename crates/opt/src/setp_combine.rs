@@ -1,4 +1,4 @@
-//! Comparisons take part in logic: `p ∧ q` and `p ∨ q`, where `p` is a comparison that nothing else needs, are the
+//! Comparisons take part in logic: `p ∧ q`, `p ∨ q` and `p ⊕ q`, where `p` is a comparison that nothing else needs, are the
 //! comparison itself with `q` as its third source. A complemented comparison becomes the opposite one.
 
 use cranelift_entity::SecondaryMap;
@@ -78,16 +78,21 @@ fn combined(
         (None, None) => return None,
     };
     // Which of `x ∘ y` with either complemented it is; where `y` is PT only its column counts.
-    let same = |or: bool, not_x: bool, not_y: bool| {
+    let same = |join: Mod, not_x: bool, not_y: bool| {
         let value = |x: bool, y: bool| {
             let (x, y) = (x != not_x, y != not_y);
-            if or { x || y } else { x && y }
+            match join {
+                Mod::AND => x && y,
+                Mod::OR => x || y,
+                _ => x != y,
+            }
         };
         let columns: &[bool] = if other == PT { &[true] } else { &[false, true] };
         columns.iter().all(|&y| [false, true].iter().all(|&x| result[x as usize][y as usize] == value(x, y)))
     };
-    let choices = (0..8).map(|n| (n & 4 != 0, n & 1 != 0, n & 2 != 0));
-    let (or, not_x, not_y) = choices.into_iter().find(|(or, x, y)| same(*or, *x, *y))?;
+    let joins = [Mod::AND, Mod::OR, Mod::XOR];
+    let choices = joins.into_iter().flat_map(|join| [0, 2, 1, 3].map(|n| (join, n & 1 != 0, n & 2 != 0)));
+    let (join, not_x, not_y) = choices.into_iter().find(|(join, x, y)| same(*join, *x, *y))?;
     let mut new = func.insts[compare].clone();
     if not_x {
         let float = new.op == Op::Sass(Opcode::FSETP);
@@ -98,10 +103,7 @@ fn combined(
             return None;
         }
     }
-    if or {
-        let m = new.mods.0.iter_mut().find(|m| **m == Mod::AND)?;
-        *m = Mod::OR;
-    }
+    *new.mods.0.iter_mut().find(|m| **m == Mod::AND)? = join;
     new.operands[0] = *dst;
     new.operands[THIRD] = Operand::Reg(sass::RegOp { not: not_y, ..sass::RegOp::plain(other) });
     Some(new)
@@ -189,7 +191,9 @@ mod tests {
         assert_eq!(logic(0xc0, true), "v4:P = FSETP.LT.AND PT, v0, 0x0, ~v1");
         assert_eq!(logic(0x0c, false), "v4:P = FSETP.GEU.AND PT, v0, 0x0, v1");
         assert_eq!(logic(0x3f, true), "v4:P = FSETP.GEU.OR PT, v0, 0x0, v1");
-        assert!(logic(0x3c, false).contains("PLOP3"));
+        assert_eq!(logic(0x3c, false), "v4:P = FSETP.LT.XOR PT, v0, 0x0, v1");
+        assert_eq!(logic(0x3c, true), "v4:P = FSETP.LT.XOR PT, v0, 0x0, ~v1");
+        assert_eq!(logic(0xc3, false), "v4:P = FSETP.LT.XOR PT, v0, 0x0, ~v1");
     }
 
     #[test]
