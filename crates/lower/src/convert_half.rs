@@ -1,9 +1,9 @@
 //! Conversions from and to binary16, bfloat16, tf32 and the formats of eight bits and fewer.
 
 use crate::convert::{Conversion, Round, double, int_mod, integral_mod};
-use crate::emit::{Emit, Pair, fabs, fimm, fneg, imm, pt, rz};
+use crate::emit::{Emit, Pair, fabs, fimm, fneg, imm, never, pt, rz};
 use crate::types::{Kind, Src, Ty};
-use ori::{Builder, Operand, Value, operand};
+use ori::{Builder, Guard, Name, Operand, Value, operand};
 use ptx::Type;
 use sass::{Mod, Opcode};
 use smallvec::SmallVec;
@@ -154,8 +154,9 @@ pub fn to_tf32(b: &mut Builder<'_>, n: Narrowing, round: Round, away: bool, x: O
     };
     let x = b.reg(&x);
     let special = not_finite(b, operand(x));
-    let up = b.iadd(operand(x), imm(0x1000));
-    let r = b.sel(operand(special), operand(x), operand(up));
+    // In the register of x itself, as ptxas does.
+    let finite = Guard { pred: Name::Val(special), not: true };
+    let r = b.def_guarded(finite, Opcode::IADD3, &[], &[operand(x), imm(0x1000), rz(), never(), never()], x);
     let r = b.and(operand(r), Operand::Imm(0xffff_e000));
     if !n.satfinite {
         return r;

@@ -294,6 +294,5 @@ mod tests {
             (asked(Mod::LTU, None), asked(Mod::NE, None), asked(Mod::NAN, None)),
             (Some(true), Some(false), Some(true))
         );
-        let _ = RegFile::P;
     }
 }
