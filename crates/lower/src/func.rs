@@ -261,21 +261,25 @@ fn possible_threads(func: &Func, opts: &Options<'_>) -> Option<u32> {
 
 /// Most registers that may be stated for a kernel, from `.maxnreg`, launch bounds and options.
 pub fn max_regs(func: &Func, opts: &Options<'_>) -> u8 {
+    let info = opts.target.info();
+    let own = func.attrs.maxnreg;
     let mut limit = 255;
-    if let Some(n) = func.attrs.maxnreg {
-        limit = limit.min(n);
-    } else if let Some(threads) = possible_threads(func, opts) {
+    if let Some(threads) = possible_threads(func, opts) {
         // As many registers as leave room for the CTAs, if there can be so many: 64 Ki registers, granted by the
-        // warp in units of 256; warps come in fours.
-        let info = opts.target.info();
+        // warp in units of 256; the warps of all CTAs come in fours.
+        let warps = threads.div_ceil(32);
         let possible =
-            |n: &u32| threads.saturating_mul(*n) <= info.threads.into() && *n <= info.blocks.into();
-        let ctas = func.attrs.minnctapersm.filter(possible);
-        let warps = threads.div_ceil(32).next_multiple_of(4).saturating_mul(ctas.unwrap_or(1).max(1));
-        limit = limit.min((65536 / 32 / warps.clamp(1, 2048)) & !7);
-    } else if let Some(n) = opts.maxrregcount {
-        limit = limit.min(n);
+            |n: &u32| (32 * warps).saturating_mul(*n) <= info.threads.into() && *n <= info.blocks.into();
+        let ctas = func.attrs.minnctapersm.filter(|n| *n > 0).filter(possible);
+        // A limit of its own goes before that of one CTA, and not before a promise of several.
+        if ctas.is_some() || own.is_none() {
+            let warps = (warps * ctas.unwrap_or(1)).next_multiple_of(4);
+            limit = (65536 / 32 / warps) & !7;
+        }
+    } else if own.is_none() {
+        limit = opts.maxrregcount.unwrap_or(limit);
     }
+    limit = limit.min(own.unwrap_or(limit));
     limit.clamp(sass::target::LEAST_LIMIT.into(), 255) as u8
 }
 
