@@ -340,11 +340,12 @@ pub fn try_atom(b: &mut Builder<'_>, a: &Atomic, address: Operand, data: &[Opera
     (old, done)
 }
 
-/// An atomic operation whose result nobody wants.
-pub fn red(b: &mut Builder<'_>, a: &Atomic, address: Operand, data: &[Operand], guard: Guard) {
+/// An atomic operation whose result nobody wants. What acquires is waited for all the same, so it is no reduction.
+pub fn red(b: &mut Builder<'_>, a: &Atomic, order: Order, address: Operand, data: &[Operand], guard: Guard) {
     let m = atomic_mods(b.func.target.sm, a);
+    let acquires = matches!(order, Order::Acquire(_) | Order::AcqRel(_));
     match (a.space, a.op) {
-        (Space::Global, AtomOp::Arith(_)) => {
+        (Space::Global, AtomOp::Arith(_)) if !acquires => {
             let op = if b.func.target.sm >= 90 { Opcode::REDG } else { Opcode::RED };
             b.guarded(guard, op, &m, &[address, data[0]], &[]);
         }

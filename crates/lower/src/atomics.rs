@@ -76,24 +76,32 @@ fn vector_operation(op: M, t: ptx::Type, bytes: usize) -> Option<&'static [Mod]>
     }
 }
 
-/// Turns atomics whose result nobody reads into reductions, or lets them write RZ.
+/// Turns atomics whose result nobody reads into reductions, or lets them write RZ. Those that acquire are no reductions: what
+/// follows waits until they are done.
 pub fn drop_results(func: &mut Function, used: &SecondaryMap<Value, bool>) {
     let red = if func.target.sm >= 90 { Opcode::REDG } else { Opcode::RED };
-    for data in func.insts.values_mut() {
-        let (Op::Sass(op @ (Opcode::ATOMG | Opcode::ATOM | Opcode::ATOMS)), mods) = (data.op, &data.mods)
-        else {
-            continue;
-        };
-        let at = usize::from(op != Opcode::ATOMS);
-        let Some(v) = data.operands[at].as_reg().and_then(|r| r.reg.value()) else { continue };
-        if used[v] {
-            continue;
-        }
-        if op == Opcode::ATOMG && !mods.has(Mod::CAS) && !mods.has(Mod::EXCH) {
-            data.op = Op::Sass(red);
-            data.operands = data.operands[2..4].iter().cloned().collect();
-            data.kept.clear();
-        } else {
+    for b in func.layout.clone() {
+        for k in 0..func.blocks[b].insts.len() {
+            let acquires = func.blocks[b].insts.get(k + 1).is_some_and(|next| {
+                let next = &func.insts[*next];
+                matches!(next.op, Op::Sass(Opcode::NOP | Opcode::CCTL))
+            });
+            let data = &mut func.insts[func.blocks[b].insts[k]];
+            let (Op::Sass(op @ (Opcode::ATOMG | Opcode::ATOM | Opcode::ATOMS)), mods) = (data.op, &data.mods)
+            else {
+                continue;
+            };
+            let at = usize::from(op != Opcode::ATOMS);
+            let Some(v) = data.operands[at].as_reg().and_then(|r| r.reg.value()) else { continue };
+            if used[v] {
+                continue;
+            }
+            if op == Opcode::ATOMG && !mods.has(Mod::CAS) && !mods.has(Mod::EXCH) && !acquires {
+                data.op = Op::Sass(red);
+                data.operands = data.operands[2..4].iter().cloned().collect();
+                data.kept.clear();
+                continue;
+            }
             data.operands[at] = rz();
             for k in &mut data.kept {
                 if matches!(k, Name::Val(_)) {
@@ -225,7 +233,7 @@ impl Lower<'_, '_> {
                 self.write(d, v);
             }
             None => {
-                access::red(&mut self.b, &spec, address, &data, self.guard);
+                access::red(&mut self.b, &spec, order, address, &data, self.guard);
                 access::after(&mut self.b, order, self.guard);
             }
         }
@@ -373,7 +381,7 @@ impl Lower<'_, '_> {
             let address = l.address(inst, r.address, r.space, true)?;
             access::before(&mut l.b, r.order, ALWAYS);
             if dsts.iter().all(Option::is_none) {
-                access::red(&mut l.b, &spec, address, &[data], ALWAYS);
+                access::red(&mut l.b, &spec, r.order, address, &[data], ALWAYS);
                 access::after(&mut l.b, r.order, ALWAYS);
                 return Ok(());
             }

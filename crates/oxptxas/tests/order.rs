@@ -160,3 +160,58 @@ fn kernels_keep_their_order() {
     // The others are spills.
     assert!(3 * total.matched > total.accesses, "{total:?}");
 }
+
+/// Accesses that acquire, with their results read and unread.
+const ACQUIRES: [&str; 12] = [
+    "ld.acquire.gpu.global.u32 %r1, [%rd1];",
+    "ld.acquire.sys.u32 %r1, [%rd1];",
+    "ld.acquire.cta.global.u32 %r1, [%rd1];",
+    "ld.acquire.gpu.shared.u32 %r1, [%r5];",
+    "ld.acquire.cta.shared.u32 %r1, [%r5];",
+    "atom.acquire.gpu.global.add.u32 %r1, [%rd1], %r6;",
+    "atom.acquire.cta.global.cas.b32 %r1, [%rd1], %r6, %r7;",
+    "atom.acq_rel.sys.exch.b32 %r1, [%rd1], %r6;",
+    "atom.acq_rel.cta.shared.add.u32 %r1, [%r5], %r6;",
+    "atom.acquire.gpu.shared.exch.b32 _, [%r5], %r6;",
+    "atom.acq_rel.gpu.global.add.u32 _, [%rd1], %r6;",
+    "atom.acquire.gpu.global.add.u64 %rd3, [%rd1], %rd1;",
+];
+
+/// What follows an acquire in PTX is done only when its value is there: ptxas 13.0.88 has CCTL.IVALL, or a NOP for the block's
+/// scope, wait for the scoreboard of the access, at every level.
+#[test]
+fn acquires_are_waited_for() {
+    for (arch, level) in [("sm_75", 3), ("sm_80", 3), ("sm_90", 0), ("sm_90", 1), ("sm_90", 3), ("sm_120", 3)]
+    {
+        for (acquire, used) in ACQUIRES.iter().flat_map(|a| [(a, true), (a, false)]) {
+            let result = if used { "st.global.u32 [%rd2+4], %r1;" } else { "" };
+            let source = format!(
+                ".version 8.7\n.target {arch}\n.address_size 64\n.visible .entry k(.param .u64 a, .param .u64 b, .param .u32 c)\n\
+                 {{ .reg .b32 %r<9>; .reg .b64 %rd<9>;\n ld.param.u64 %rd1, [a]; ld.param.u64 %rd2, [b]; ld.param.u32 %r5, [c];\n \
+                 mov.u32 %r6, %tid.x; mov.u32 %r7, %ctaid.x; mov.u32 %r1, 0;\n {acquire}\n st.global.u32 [%rd2], %r6;\n {result} ret; }}\n"
+            );
+            let target = Target::parse(arch).unwrap();
+            let settings = Settings { opt_level: level, ..Settings::new(target) };
+            let cubin = compile(&source, "k.ptx", &settings).unwrap().cubin;
+            let words = cubin::read::read(&cubin).unwrap().kernels["k"].code.clone();
+            let code: Vec<_> = (words.iter())
+                .map(|w| (sass::decode(*w, target, 0).unwrap(), sass::Control::from_bits(*w)))
+                .collect();
+            let reads = |op: Opcode| {
+                use Opcode::{ATOM, ATOMG, ATOMS, LD, LDG, LDS};
+                matches!(op, ATOM | ATOMG | ATOMS | LD | LDG | LDS)
+            };
+            let at = code.iter().position(|(i, _)| reads(i.op)).unwrap_or_else(|| panic!("{arch} {acquire}"));
+            let board =
+                code[at].1.write_sb.unwrap_or_else(|| panic!("{arch} -O{level} {acquire}: no scoreboard"));
+            let next =
+                code[at + 1..].iter().position(|(i, c)| c.wait >> board & 1 != 0 || i.op.info().memory);
+            let next = next.map(|n| &code[at + 1 + n]).unwrap();
+            assert!(
+                next.1.wait >> board & 1 != 0,
+                "{arch} -O{level} {acquire}: {:?} does not wait",
+                next.0.op
+            );
+        }
+    }
+}

@@ -2,11 +2,12 @@
 //! write) and, where a source may be overwritten too early, one for its sources (write after read). A
 //! scoreboard is a counter, so instructions may share one; who waits for it waits for all of them.
 
-use crate::machine::{Machine, MachineBlock};
+use crate::machine::{Machine, MachineBlock, MachineInst};
 use crate::schedule::expected_latency;
 use crate::timing;
 use crate::units::{self, COUNT, Unit};
-use sass::{Inst, Opcode, RegFile, Target};
+use sass::memory::{MemoryEffect, MemoryEffects};
+use sass::{Inst, Mod, Opcode, RegFile, Target};
 use smallvec::SmallVec;
 use std::ops::Range;
 
@@ -31,16 +32,24 @@ struct Pending {
     fence: u8,
     /// Instructions on their way for which accesses and barriers wait.
     order: u8,
+    /// Strong reads on their way. What acquires waits for them: the NOP or CCTL.IVALL behind an acquiring access.
+    strong: u8,
+    /// Behind a `MEMBAR.ALL` of more than the block, whose CCTL.IVALL waits for everything.
+    fenced: bool,
 }
 
 impl Pending {
-    const NONE: Pending = Pending { write: [0; COUNT], read: [0; COUNT], fence: 0, order: 0 };
+    const NONE: Pending =
+        Pending { write: [0; COUNT], read: [0; COUNT], fence: 0, order: 0, strong: 0, fenced: false };
 
     /// Adds what is pending in `other`; whether anything was new.
     fn merge(&mut self, other: &Pending) -> bool {
-        let mut changed = other.fence & !self.fence | other.order & !self.order;
+        let mut changed = other.fence & !self.fence | other.order & !self.order | other.strong & !self.strong;
+        changed |= u8::from(other.fenced && !self.fenced);
         self.fence |= other.fence;
         self.order |= other.order;
+        self.strong |= other.strong;
+        self.fenced |= other.fenced;
         for (a, b) in self.write.iter_mut().zip(&other.write).chain(self.read.iter_mut().zip(&other.read)) {
             changed |= b & !*a;
             *a |= b;
@@ -59,6 +68,12 @@ impl Pending {
         if timing::awaits(inst.op) {
             wait |= self.order;
         }
+        if acquires(inst) {
+            wait |= self.strong;
+            if self.fenced && inst.op == Opcode::CCTL {
+                wait |= (1 << BOARDS) - 1;
+            }
+        }
         if inst.op == Opcode::EXIT {
             // Nobody else reads uniform registers so late that it counts.
             wait |= units::of_file(RegFile::UR).fold(0, |m, u| m | self.read[usize::from(u)]);
@@ -72,6 +87,7 @@ impl Pending {
     fn clear(&mut self, mask: u8) {
         self.fence &= !mask;
         self.order &= !mask;
+        self.strong &= !mask;
         if mask != 0 {
             self.write.iter_mut().chain(&mut self.read).for_each(|m| *m &= !mask);
         }
@@ -79,12 +95,21 @@ impl Pending {
 
     /// Scoreboards in use.
     fn busy(&self) -> u8 {
-        self.write.iter().chain(&self.read).fold(self.fence | self.order, |a, m| a | m)
+        self.write.iter().chain(&self.read).fold(self.fence | self.order | self.strong, |a, m| a | m)
     }
 
-    /// The state after `inst` has issued with its scoreboards.
-    fn issue(&mut self, inst: &Inst) {
+    /// The state after an instruction has issued with its scoreboards.
+    fn issue(&mut self, i: &MachineInst) {
+        let inst = &i.inst;
+        match inst.op {
+            Opcode::MEMBAR => self.fenced = inst.mods.has(Mod::ALL) && !inst.mods.has(Mod::CTA),
+            Opcode::CCTL => self.fenced = false,
+            _ => {}
+        }
         if let Some(s) = inst.ctrl.write_sb {
+            if is_strong_read(i) {
+                self.strong |= 1 << s;
+            }
             units::for_each_write(inst, |u, _| self.write[usize::from(u)] |= 1 << s);
             if inst.op.info().awaited {
                 self.order |= 1 << s;
@@ -98,6 +123,20 @@ impl Pending {
             }
         }
     }
+}
+
+/// Whether the instruction stands behind an acquiring access or a fence, and keeps what follows from being done before that: as
+/// ptxas has it, a NOP for the block, CCTL.IVALL for more.
+fn acquires(inst: &Inst) -> bool {
+    inst.op == Opcode::NOP || inst.op == Opcode::CCTL && inst.mods.has(Mod::IVALL)
+}
+
+/// Whether it reads memory in a way that others may synchronize with.
+fn is_strong_read(i: &MachineInst) -> bool {
+    let MemoryEffects::Accesses(accesses) = i.inst.op.info().accesses else { return i.inst.op.info().memory };
+    let has = |effect| accesses.iter().any(|a| a.effect == effect);
+    let marked = i.meant.ordered || i.inst.mods.has(Mod::STRONG) || i.inst.mods.has(Mod::MMIO);
+    has(MemoryEffect::Atomic) || marked && has(MemoryEffect::Read)
 }
 
 /// Sources that a late-reading instruction holds on to. Predicates are read at issue.
@@ -124,10 +163,11 @@ pub fn run(machine: &mut Machine) {
             }
             let mut state = entry[b].clone();
             let block = &mut machine.blocks[b];
-            for inst in block.insts.iter_mut().map(|i| &mut i.inst) {
-                inst.ctrl.wait = state.needs(inst, &groups);
-                state.clear(inst.ctrl.wait);
-                state.issue(inst);
+            for i in &mut block.insts {
+                let wait = state.needs(&i.inst, &groups);
+                i.inst.ctrl.wait = wait;
+                state.clear(wait);
+                state.issue(i);
             }
             for &s in &block.succs {
                 if entry[s as usize].merge(&state) {
@@ -152,6 +192,7 @@ fn assign(machine: &mut Machine, group_registers: &[Unit]) {
         let (mut state, remaining) = entry[b].clone();
         let mut boards = Boards::enter(all.clone(), remaining, ahead.waits_for(b, &state));
         let nexts = ahead.in_block(target, &machine.blocks[b]);
+        let acquired = before_acquire(&machine.blocks[b]);
         let end = machine.blocks[b].insts.len() as u32;
         for (k, &next_here) in nexts.iter().enumerate() {
             let inst = &machine.blocks[b].insts[k].inst;
@@ -166,8 +207,10 @@ fn assign(machine: &mut Machine, group_registers: &[Unit]) {
                 units::for_each_write(inst, |_, _| writes = true);
                 if writes {
                     write = Some(boards.choose(state.busy(), next_here.touch, latency));
-                } else if matches!(inst.op, Opcode::ATOMG | Opcode::SHFL) {
-                    // Nobody waits for it, but ptxas's always count.
+                } else if matches!(inst.op, Opcode::ATOMG | Opcode::SHFL)
+                    || is_strong_read(&machine.blocks[b].insts[k]) && acquired[k]
+                {
+                    // Nobody reads a result, but ptxas's of these two always count, and others where they acquire.
                     write = Some(boards.choose(state.busy(), end, latency));
                 }
             }
@@ -200,7 +243,7 @@ fn assign(machine: &mut Machine, group_registers: &[Unit]) {
             }
             inst.ctrl.write_sb = write;
             inst.ctrl.read_sb = read;
-            state.issue(inst);
+            state.issue(&machine.blocks[b].insts[k]);
         }
         let left = boards.remaining();
         for s in machine.blocks[b].succs.clone() {
@@ -282,6 +325,12 @@ impl Boards {
         self.done[s] = if was { self.done[s].max(done) } else { done };
         board
     }
+}
+
+/// For each instruction, whether what makes an access acquire comes behind it in the block.
+fn before_acquire(block: &MachineBlock) -> Vec<bool> {
+    let last = block.insts.iter().rposition(|i| acquires(&i.inst)).unwrap_or(0);
+    (0..block.insts.len()).map(|k| k < last).collect()
 }
 
 /// Whether it ends a group of copies.
