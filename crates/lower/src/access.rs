@@ -281,6 +281,19 @@ pub fn fence(b: &mut Builder<'_>, sc: bool, s: Scope, guard: Guard) {
     }
 }
 
+/// `fence.proxy.alias`, as ptxas 13.0.88 has it: without the ERRBAR of other fences.
+pub fn alias_fence(b: &mut Builder<'_>, guard: Guard) {
+    let levels: &[Mod] = match b.func.target.sm {
+        75 => &[Mod::GPU],
+        80..90 => &[Mod::SYS, Mod::GPU],
+        _ => &[Mod::GPU, Mod::SYS],
+    };
+    for level in levels {
+        b.guarded(guard, Opcode::MEMBAR, &[Mod::SC, *level], &[], &[]);
+    }
+    invalidate(b, guard);
+}
+
 /// What an atomic operation does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AtomOp {

@@ -72,8 +72,7 @@ impl Lower<'_, '_> {
     /// `fence.proxy`: between accesses by different paths.
     fn proxy_fence(&mut self, inst: &Statement<'_>) -> Result<()> {
         if inst.has(M::alias) {
-            // A fence at system scope, with the first-level cache emptied, is at least as strong.
-            access::fence(&mut self.b, true, Scope::Sys, self.guard);
+            access::alias_fence(&mut self.b, self.guard);
             return Ok(());
         }
         if !inst.has(M::_async) {

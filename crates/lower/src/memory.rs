@@ -76,6 +76,11 @@ fn access_of(inst: &Statement<'_>, space: AccessSpace, size: u8, signed: bool) -
         Order::Strong(Scope::Gpu)
     } else if inst.has(M::cv) || inst.has(M::wt) {
         Order::Strong(Scope::Sys)
+    } else if matches!(space, AccessSpace::Global | AccessSpace::Generic)
+        && (inst.has(M::ca) || inst.has(M::wb))
+    {
+        // Said, and not only meant: as ptxas has it.
+        Order::Strong(Scope::Cta)
     } else {
         Order::Weak
     };

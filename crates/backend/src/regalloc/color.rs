@@ -40,6 +40,25 @@ pub struct Coloring {
     pub used: [u16; 5],
 }
 
+/// Webs whose registers would best be the same as another's, and how far their frames are apart then.
+struct Neighbours(SecondaryMap<Web, SmallVec<[(Web, i16); 2]>>);
+
+impl Neighbours {
+    fn of(pairs: &[((Web, u8), (Web, u8))]) -> Neighbours {
+        let mut near: SecondaryMap<Web, SmallVec<[(Web, i16); 2]>> = SecondaryMap::new();
+        for &((a, i), (b, j)) in pairs {
+            near[a].push((b, i16::from(j) - i16::from(i)));
+            near[b].push((a, i16::from(i) - i16::from(j)));
+        }
+        Neighbours(near)
+    }
+
+    /// Where the frame would begin by what its neighbours have.
+    fn registers(&self, w: Web, given: &SecondaryMap<Web, Option<u8>>) -> impl Iterator<Item = u8> {
+        self.0[w].iter().filter_map(|(o, delta)| u8::try_from(i16::from(given[*o]?) + delta).ok())
+    }
+}
+
 /// Uses per point; a web that cannot be split any more is infinitely heavy.
 fn density(w: &WebData, pinned: bool) -> f32 {
     if pinned {
@@ -76,11 +95,7 @@ impl Coloring {
             }
         }
         let mut weight: SecondaryMap<Web, f32> = SecondaryMap::new();
-        let mut near: SecondaryMap<Web, SmallVec<[(Web, i16); 2]>> = SecondaryMap::new();
-        for &((a, i), (b, j)) in &webs.copies {
-            near[a].push((b, i16::from(j) - i16::from(i)));
-            near[b].push((a, i16::from(i) - i16::from(j)));
-        }
+        let (copied, replaced) = (Neighbours::of(&webs.copies), Neighbours::of(&webs.replaced));
         let mut wishes: SecondaryMap<Web, SmallVec<[u8; 2]>> = SecondaryMap::new();
         for ((w, offset), reg) in &webs.wishes {
             wishes[*w].extend(reg.index.checked_sub(*offset));
@@ -97,10 +112,9 @@ impl Coloring {
         let mut evictions = 0usize;
         while let Some((_, Reverse((_, w)))) = queue.pop() {
             let d = &webs.webs[w];
-            let hints = near[w]
-                .iter()
-                .filter_map(|(o, delta)| c.reg[*o].and_then(|r| u8::try_from(i16::from(r) + delta).ok()));
-            let hints: SmallVec<[u8; 4]> = hints.chain(wishes[w].iter().copied()).collect();
+            let beside = |n: &'_ Neighbours| -> SmallVec<[u8; 4]> { n.registers(w, &c.reg).collect() };
+            let mut hints = beside(&copied);
+            hints.extend(wishes[w].iter().copied().chain(beside(&replaced)));
             if let Some(r) = c.free_frame(d, &hints) {
                 c.occupy(w, d, r);
                 continue;

@@ -62,9 +62,10 @@ pub struct Webs {
     pub home: SecondaryMap<Value, Option<(Web, u8)>>,
     /// Intervals of physical registers that the function names.
     pub fixed: Vec<(Reg, Segment)>,
-    /// Pairs of (web, offset) that would best be one register: copies between webs, heaviest first, then results and sources of
-    /// one instruction ([`replaced_sources`]).
+    /// Copies between different webs: (web, offset) of both sides and weight, heaviest first.
     pub copies: Vec<((Web, u8), (Web, u8))>,
+    /// Results that would best be in the registers of sources of their instructions ([`replaced_sources`]).
+    pub replaced: Vec<((Web, u8), (Web, u8))>,
     /// Registers that webs would best be in, for arguments and results of calls: (web, offset) and register.
     pub wishes: Vec<((Web, u8), Reg)>,
     /// The numbering that the intervals are in.
@@ -316,6 +317,7 @@ impl Webs {
             home: SecondaryMap::new(),
             fixed: Vec::new(),
             copies: Vec::new(),
+            replaced: Vec::new(),
             wishes: Vec::new(),
             numbering: numbering.clone(),
         };
@@ -372,7 +374,7 @@ impl Webs {
             if let (Some((dw, doff)), Some((sw, soff))) = (out.home[v], out.home[source])
                 && dw != sw
             {
-                out.copies.push(((dw, doff), (sw, soff + k)));
+                out.replaced.push(((dw, doff), (sw, soff + k)));
             }
         }
         for ((v, k), reg) in passed {
