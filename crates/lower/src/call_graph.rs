@@ -41,6 +41,62 @@ impl CallGraph {
         self.calls[f].iter().filter_map(|c| *c)
     }
 
+    /// For each function that calls itself by name, directly or through others, the cycle: those with one number call each other
+    /// (Tarjan, "Depth-first search and linear graph algorithms", 1972).
+    pub fn cycles(&self, module: &Module) -> SecondaryMap<FuncId, Option<u32>> {
+        #[derive(Clone, Copy, Default)]
+        struct Visit {
+            /// 1 + the order of the first visit; 0 before that.
+            index: u32,
+            low: u32,
+            open: bool,
+        }
+        let mut visits: SecondaryMap<FuncId, Visit> = SecondaryMap::new();
+        let mut cycle: SecondaryMap<FuncId, Option<u32>> = SecondaryMap::new();
+        let (mut count, mut cycles) = (0, 0);
+        let mut open: Vec<FuncId> = Vec::new();
+        // A function and how many of its calls have been followed.
+        let mut way: Vec<(FuncId, usize)> = Vec::new();
+        for root in module.funcs.keys() {
+            if visits[root].index == 0 {
+                way.push((root, 0));
+            }
+            while let Some((f, next)) = way.pop() {
+                if next == 0 {
+                    count += 1;
+                    visits[f] = Visit { index: count, low: count, open: true };
+                    open.push(f);
+                }
+                if let Some(callee) = self.calls[f].get(next) {
+                    way.push((f, next + 1));
+                    match callee.map(|t| (t, visits[t])) {
+                        Some((t, Visit { index: 0, .. })) => way.push((t, 0)),
+                        Some((_, Visit { index, open: true, .. })) => {
+                            visits[f].low = visits[f].low.min(index);
+                        }
+                        _ => {}
+                    }
+                    continue;
+                }
+                let Visit { index, low, .. } = visits[f];
+                if let Some((caller, _)) = way.last() {
+                    visits[*caller].low = visits[*caller].low.min(low);
+                }
+                if low == index {
+                    let at = open.iter().rposition(|o| *o == f).unwrap_or(0);
+                    let members: Vec<FuncId> = open.drain(at..).collect();
+                    let calls_itself = self.calls[f].contains(&Some(f));
+                    for m in &members {
+                        visits[*m].open = false;
+                        cycle[*m] = (members.len() > 1 || calls_itself).then_some(cycles);
+                    }
+                    cycles += 1;
+                }
+            }
+        }
+        cycle
+    }
+
     /// The device functions with code that a function can reach, in the order of first mention. `table`: those that a
     /// call through a pointer may go to.
     pub fn reachable(&self, module: &Module, from: FuncId, table: &[FuncId]) -> Vec<FuncId> {

@@ -1,8 +1,10 @@
 //! Device functions in which no lane waits for another one of its warp: only around calls of these may lanes that
 //! call and lanes that do not be made to meet again.
 
+use crate::call_graph::CallGraph;
 use cranelift_entity::SecondaryMap;
 use ptx::{FuncId, Inst, Mod as M, Module, Op as O, Operand, Stmt};
+use rustc_hash::FxHashSet;
 
 /// Functions that the driver brings, which it does not let wait.
 const DRIVER: &[&str] = &["__assertfail", "free", "malloc", "vfprintf", "vprintf"];
@@ -15,6 +17,16 @@ pub(crate) fn quiet(module: &Module) -> SecondaryMap<FuncId, bool> {
             Some(body) => !func.entry && !may_wait(&body.stmts),
             None => DRIVER.contains(&func.name.as_str()),
         };
+    }
+    // Recursion is a loop, too: of functions that call each other none is, if one reads what others may be about to write.
+    let cycle = CallGraph::new(module).cycles(module);
+    let reads = |f: FuncId| {
+        let stmts = module.funcs[f].body.iter().flat_map(|b| &b.stmts);
+        stmts.filter_map(|s| if let Stmt::Inst(i) = s { Some(i) } else { None }).any(reads_from_others)
+    };
+    let waiting: FxHashSet<u32> = module.funcs.keys().filter_map(|f| cycle[f].filter(|_| reads(f))).collect();
+    for f in module.funcs.keys() {
+        quiet[f] &= cycle[f].is_none_or(|c| !waiting.contains(&c));
     }
     // Those that call others which may wait are none.
     loop {
@@ -93,6 +105,10 @@ L: atom.global.add.u32 %x, [%a], %x; setp.ne.u32 %p, %x, 0; @%p bra L; ret; }
 .func votes (.reg .b64 %a) { bar.warp.sync -1; ret; }
 .func calls_votes (.reg .b64 %a) { call votes, (%a); ret; }
 .func calls_plain (.reg .b64 %a) { call plain, (%a); call calls_plain, (%a); ret; }
+.func locks (.reg .b64 %a) { .reg .b32 %x; .reg .pred %p; atom.shared.cas.b32 %x, [%a], 0, 1; setp.eq.u32 %p, %x, 0; @%p bra D; call locks, (%a); D: ret; }
+.func odd (.reg .b64 %a);
+.func even (.reg .b64 %a) { .reg .b32 %x; .reg .pred %p; ld.volatile.shared.u32 %x, [%a]; setp.ne.u32 %p, %x, 0; @%p bra D; call odd, (%a); D: ret; }
+.func odd (.reg .b64 %a) { call even, (%a); ret; }
 ";
         let module = ptx::parse(source).expect("PTX");
         let quiet = super::quiet(&module);
