@@ -79,6 +79,8 @@ pub(crate) fn kernel_attributes(sm: u8, k: &Kernel, bank_symbol: Option<u32>, ex
     let mut a = Attrs::default();
     let modern = sm >= 90;
     let entry = bank_symbol.is_some();
+    // ptxas says nothing of parameters where there are none.
+    let takes = entry && k.param_bytes > 0;
     let bank = |a: &mut Attrs| {
         let Some(bank_symbol) = bank_symbol else { return };
         let word = u32::from(k.param_bytes) << 16 | u32::from(k.param_base);
@@ -93,14 +95,14 @@ pub(crate) fn kernel_attributes(sm: u8, k: &Kernel, bank_symbol: Option<u32>, ex
     if matches!(sm, 80..=88) {
         a.flag(Attr::Sw2861232War);
     }
-    if !modern && entry {
+    if !modern && takes {
         bank(&mut a);
         a.half(Attr::CbankParamSize, k.param_bytes);
     }
     for (i, p) in k.params.iter().enumerate().rev() {
         let place = (u32::from(p.offset) << 16) | i as u32;
         let pointee =
-            p.pointee.map_or(0, |(space, align)| u32::from(space as u8) << 8 | align.max(1).ilog2());
+            p.pointee.map_or(0, |(space, align)| space.number(sm) << 8 | align.max(1).ilog2());
         a.words(Attr::KparamInfo, &[0, place, p.size << 18 | 0x1f000 | pointee]);
     }
     if k.facts.allocates_tensor_memory {
@@ -193,7 +195,7 @@ pub(crate) fn kernel_attributes(sm: u8, k: &Kernel, bank_symbol: Option<u32>, ex
     if facts.stack_of_barriers {
         a.words(Attr::CrsStackSize, &[0]);
     }
-    if modern && entry {
+    if modern && takes {
         a.half(Attr::CbankParamSize, k.param_bytes);
         bank(&mut a);
     }

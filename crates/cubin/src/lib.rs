@@ -158,10 +158,22 @@ pub enum Pointee {
     Local = 1,
     /// `.shared`
     Shared = 2,
-    /// `.global` and `.const`
+    /// `.const`; in files before sm_90 only, later ones have [`Pointee::Global`] (ptxas 13.0.88).
+    Const = 3,
+    /// `.global`
     Global = 4,
     /// None is named.
     Generic = 5,
+}
+
+impl Pointee {
+    /// Its number in KPARAM_INFO.
+    pub(crate) fn number(self, sm: u8) -> u32 {
+        match self {
+            Pointee::Const if sm >= 90 => Pointee::Global as u32,
+            space => space as u32,
+        }
+    }
 }
 
 /// What `.nv.info` says of the code of a kernel or function, all places as byte offsets.

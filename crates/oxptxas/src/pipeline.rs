@@ -654,6 +654,7 @@ fn parameter(at: u32, var: &ptx::Var) -> cubin::Param {
         let space = match space {
             Some(Space::Local) => cubin::Pointee::Local,
             Some(Space::Shared) => cubin::Pointee::Shared,
+            Some(Space::Const) => cubin::Pointee::Const,
             Some(_) => cubin::Pointee::Global,
             None => cubin::Pointee::Generic,
         };
