@@ -101,8 +101,7 @@ pub(crate) fn kernel_attributes(sm: u8, k: &Kernel, bank_symbol: Option<u32>, ex
     }
     for (i, p) in k.params.iter().enumerate().rev() {
         let place = (u32::from(p.offset) << 16) | i as u32;
-        let pointee =
-            p.pointee.map_or(0, |(space, align)| space.number(sm) << 8 | align.max(1).ilog2());
+        let pointee = p.pointee.map_or(0, |(space, align)| space.number(sm) << 8 | align.max(1).ilog2());
         a.words(Attr::KparamInfo, &[0, place, p.size << 18 | 0x1f000 | pointee]);
     }
     if k.facts.allocates_tensor_memory {
