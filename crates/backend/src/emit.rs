@@ -82,7 +82,8 @@ pub fn run(machine: &Machine, entry: bool) -> Result<Code, Error> {
         words = encode(machine.target, &insts, &lines)?;
     }
     let places = crate::places::entries(machine);
-    Ok(Code { words, insts, links, exit_offsets, lines, places, ..Code::default() })
+    let of_caller = if entry { Vec::new() } else { crate::places::of_caller(machine) };
+    Ok(Code { words, insts, links, exit_offsets, lines, places, of_caller, ..Code::default() })
 }
 
 /// The words of instructions from offset 0 on.

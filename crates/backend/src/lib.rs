@@ -104,6 +104,8 @@ pub struct Code {
     pub locals: Vec<(String, u32)>,
     /// Where registers of the PTX are, if that was followed.
     pub places: Vec<places::Entry>,
+    /// Where a function that is called holds what its caller had in registers ([`places::of_caller`]).
+    pub of_caller: Vec<places::Entry>,
     /// Line table: byte offset and the PTX line that starts there, ascending.
     pub lines: Vec<(u32, u32)>,
 }

@@ -5,9 +5,9 @@
 //! them say holds.
 
 use crate::emit::INST_BYTES;
-use crate::machine::{Holds, Machine, MachineInst};
+use crate::machine::{Holds, Machine};
 use crate::units::{self, Unit};
-use sass::{Guard, Inst, Mod, Opcode, Operand, Reg, RegFile, RegOp};
+use sass::{Guard, Inst, Mod, Mods, Opcode, Operand, Reg, RegFile, RegOp};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Where 32 bits, or a predicate, may be.
@@ -86,6 +86,15 @@ fn copies(inst: &Inst) -> Vec<(Place, Place)> {
             let (to, from) = (plain(inst.operands.first()), plain(inst.operands.get(1)));
             to.zip(from).filter(|_| whole).map(|(to, from)| (from, to)).into_iter().collect()
         }
+        // `IMAD.MOV.U32 R0, RZ, RZ, R2`: a product of nothing.
+        Opcode::IMAD if inst.mods == Mods::of(&[Mod::U32]) => match &inst.operands[..] {
+            [to, Operand::Reg(carry), Operand::Reg(a), Operand::Reg(b), from, _]
+                if carry.reg == Reg::PT && a.reg == Reg::RZ && b.reg == Reg::RZ =>
+            {
+                plain(Some(to)).zip(plain(Some(from))).map(|(to, from)| (from, to)).into_iter().collect()
+            }
+            _ => Vec::new(),
+        },
         Opcode::STL | Opcode::LDL => {
             let Some((reg, words)) = data(inst) else { return Vec::new() };
             let Some(slots) = slots(inst, words) else { return Vec::new() };
@@ -101,8 +110,7 @@ fn copies(inst: &Inst) -> Vec<(Place, Place)> {
 }
 
 /// What is where behind an instruction.
-fn step(state: &mut State, i: &MachineInst) {
-    let inst = &i.inst;
+fn step(state: &mut State, inst: &Inst) {
     let copied: Vec<(Place, Vec<(u32, u8)>)> =
         copies(inst).into_iter().map(|(from, to)| (to, at(state, from))).collect();
     let call = inst.op.info().leaves_function();
@@ -116,8 +124,10 @@ fn step(state: &mut State, i: &MachineInst) {
     });
     if inst.op == Opcode::STL {
         // What has no fixed place is a variable's, and beside every slot.
-        for slot in slots(inst, 4).into_iter().flatten() {
-            forget(state, slot);
+        let words = data(inst).map_or(4, |(_, words)| words);
+        if let Some(Place::Stack(first)) = slots(inst, words).and_then(|mut s| s.next()) {
+            let written = first.saturating_sub(3)..first + 4 * u32::from(words);
+            state.retain(|(place, ..)| !matches!(place, Place::Stack(at) if written.contains(at)));
         }
     }
     for (to, what) in copied {
@@ -126,7 +136,6 @@ fn step(state: &mut State, i: &MachineInst) {
     if moved {
         state.retain(|(place, ..)| !matches!(place, Place::Stack(_)));
     }
-    i.holds.iter().for_each(|h| hold(state, h));
 }
 
 fn hold(state: &mut State, h: &Holds) {
@@ -137,6 +146,24 @@ fn hold(state: &mut State, h: &Holds) {
     }
 }
 
+/// Where a function that is called holds what its caller had in registers that it changes although the caller finds them as they
+/// were, and the address to return to: their numbers are those of the entries.
+pub fn of_caller(machine: &Machine) -> Vec<Entry> {
+    let mut start = State::new();
+    for i in machine.blocks.iter().flat_map(|b| &b.insts).filter(|i| !i.inst.op.info().leaves_function()) {
+        units::for_each_write(&i.inst, |u, _| {
+            let Some(r) = units::register(u).filter(|r| r.file == RegFile::R && *r != Reg::SP) else {
+                return;
+            };
+            let back = matches!(r.index.wrapping_sub(ori::abi::RETURN_ADDRESS), 0 | 1);
+            if back || ori::abi::is_preserved(r) {
+                start.insert((Place::Unit(u), r.index.into(), 0));
+            }
+        });
+    }
+    if start.is_empty() { Vec::new() } else { follow(machine, start, false) }
+}
+
 /// Where all registers that are followed are.
 pub fn entries(machine: &Machine) -> Vec<Entry> {
     let followed =
@@ -144,15 +171,28 @@ pub fn entries(machine: &Machine) -> Vec<Entry> {
     if !machine.blocks.iter().any(followed) {
         return Vec::new();
     }
+    follow(machine, State::new(), true)
+}
+
+/// Where everything is if it is as `start` says where the function begins; `marks`: and where it says itself.
+fn follow(machine: &Machine, start: State, marks: bool) -> Vec<Entry> {
+    let marked = |state: &mut State, holds: &[Holds]| {
+        if marks {
+            holds.iter().for_each(|h| hold(state, h));
+        }
+    };
     // What is known where each block begins; nothing of those that nothing leads to.
     let mut known: Vec<Option<State>> = vec![None; machine.blocks.len()];
-    known[0] = Some(State::new());
+    known[0] = Some(start);
     let mut work = vec![0u32];
     while let Some(b) = work.pop() {
         let block = &machine.blocks[b as usize];
         let mut state = known[b as usize].clone().unwrap_or_default();
-        block.holds.iter().for_each(|h| hold(&mut state, h));
-        block.insts.iter().for_each(|i| step(&mut state, i));
+        marked(&mut state, &block.holds);
+        for i in &block.insts {
+            step(&mut state, &i.inst);
+            marked(&mut state, &i.holds);
+        }
         for s in &block.succs {
             let there = known.get_mut(*s as usize).map(|k| match k {
                 None => {
@@ -187,10 +227,11 @@ pub fn entries(machine: &Machine) -> Vec<Entry> {
     };
     for (block, known) in machine.blocks.iter().zip(known) {
         let mut state = known.unwrap_or_default();
-        block.holds.iter().for_each(|h| hold(&mut state, h));
+        marked(&mut state, &block.holds);
         for i in &block.insts {
             note(&mut open, &state, here);
-            step(&mut state, i);
+            step(&mut state, &i.inst);
+            marked(&mut state, &i.holds);
             here += INST_BYTES;
         }
     }
@@ -201,7 +242,7 @@ pub fn entries(machine: &Machine) -> Vec<Entry> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::machine::{MachineBlock, inst};
+    use crate::machine::{MachineBlock, MachineInst, inst};
     use sass::Target;
     use smallvec::smallvec;
 

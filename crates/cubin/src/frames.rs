@@ -20,6 +20,10 @@ pub enum Rule {
     Frame(u32),
     /// This register of the caller is so many bytes below the caller's stack pointer.
     Saved(u8, u32),
+    /// This register of the caller is in that one.
+    Moved(u8, u8),
+    /// This register of the caller is nowhere any more.
+    Lost(u8),
     /// This register is the caller's again.
     Restored(u8),
 }
@@ -64,7 +68,7 @@ pub(crate) struct Entry<'f> {
 }
 
 /// Where in the section relocations belong.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Places {
     /// The common entry.
     pub(crate) common: u64,
@@ -74,8 +78,8 @@ pub(crate) struct Places {
     pub(crate) code: u64,
     /// Its size.
     pub(crate) size: u64,
-    /// The address of the kernel that the return address counts from.
-    pub(crate) base: Option<u64>,
+    /// The addresses of the kernel that the return address counts from.
+    pub(crate) bases: Vec<u64>,
 }
 
 mod op {
@@ -83,13 +87,16 @@ mod op {
     pub(super) const ADVANCE_LOC4: u8 = 0x04;
     pub(super) const OFFSET_EXTENDED: u8 = 0x05;
     pub(super) const RESTORE_EXTENDED: u8 = 0x06;
+    pub(super) const UNDEFINED: u8 = 0x07;
     pub(super) const SAME_VALUE: u8 = 0x08;
+    pub(super) const REGISTER: u8 = 0x09;
     pub(super) const DEF_CFA: u8 = 0x0c;
     pub(super) const VAL_EXPRESSION: u8 = 0x16;
     /// In expressions.
     pub(super) const ADDR: u8 = 0x03;
     pub(super) const PLUS: u8 = 0x22;
     pub(super) const BREGX: u8 = 0x92;
+    pub(super) const DEREF_SIZE: u8 = 0x94;
 }
 
 /// An unsigned number in LEB128.
@@ -123,6 +130,25 @@ fn open(out: &mut Vec<u8>, id: u64) -> usize {
     start
 }
 
+/// `val_expression` of the program counter: the start of the kernel plus what `rest` leaves on the stack; returns where the address of
+/// the kernel goes.
+fn return_address(out: &mut Vec<u8>, rest: &[u8]) -> u64 {
+    with(out, op::VAL_EXPRESSION, &[PC, rest.len() as u32 + 10]);
+    out.push(op::ADDR);
+    let base = out.len() as u64;
+    out.extend_from_slice(&0u64.to_le_bytes());
+    out.extend_from_slice(rest);
+    out.push(op::PLUS);
+    base
+}
+
+/// An expression: what is in a register.
+fn in_register(register: u32) -> Vec<u8> {
+    let mut out = Vec::new();
+    with(&mut out, op::BREGX, &[register, 0]);
+    out
+}
+
 /// A common information entry; returns where the address of the kernel goes.
 fn common(out: &mut Vec<u8>, returns: Returns) -> Option<u64> {
     let start = open(out, u64::MAX);
@@ -140,47 +166,79 @@ fn common(out: &mut Vec<u8>, returns: Returns) -> Option<u64> {
     if returns != Returns::Never {
         with(out, op::SAME_VALUE, &[R20]);
     }
-    let mut base = None;
-    match returns {
-        Returns::Never => {}
-        Returns::Absolute => with(out, op::SAME_VALUE, &[R21]),
-        Returns::Relative => {
-            let mut expression = vec![op::ADDR];
-            expression.extend_from_slice(&0u64.to_le_bytes());
-            with(&mut expression, op::BREGX, &[R20, 0]);
-            expression.push(op::PLUS);
-            with(out, op::VAL_EXPRESSION, &[PC, expression.len() as u32]);
-            base = Some(out.len() as u64 + 1);
-            out.extend_from_slice(&expression);
+    let base = match returns {
+        Returns::Never => None,
+        Returns::Absolute => {
+            with(out, op::SAME_VALUE, &[R21]);
+            None
         }
-    }
+        Returns::Relative => Some(return_address(out, &in_register(R20))),
+    };
     close(out, start);
     base
 }
 
+/// What a rule about a register is; that of R20 in a function that returns relative to its kernel is one about the program counter,
+/// too. `frame`: the bytes of the frame. Returns where the address of the kernel goes.
+fn rule(out: &mut Vec<u8>, rule: Rule, returns: Returns, frame: u32) -> Option<u64> {
+    let number = |r: u8| GENERAL | u32::from(r);
+    match rule {
+        Rule::Frame(bytes) => with(out, op::DEF_CFA, &[R1, bytes]),
+        // In units of -4.
+        Rule::Saved(r, below) => with(out, op::OFFSET_EXTENDED, &[number(r), below / 4]),
+        Rule::Moved(r, to) => with(out, op::REGISTER, &[number(r), number(to)]),
+        Rule::Lost(r) => with(out, op::UNDEFINED, &[number(r)]),
+        Rule::Restored(r) => with(out, op::RESTORE_EXTENDED, &[number(r)]),
+    }
+    if returns != Returns::Relative {
+        return None;
+    }
+    match rule {
+        Rule::Saved(r, below) if number(r) == R20 => {
+            let mut expression = vec![op::BREGX];
+            unsigned(&mut expression, R1);
+            // Signed, and not negative.
+            let mut offset = frame - below;
+            while offset >= 0x40 {
+                expression.push(offset as u8 | 0x80);
+                offset >>= 7;
+            }
+            expression.extend([offset as u8, op::DEREF_SIZE, 4]);
+            Some(return_address(out, &expression))
+        }
+        Rule::Moved(r, to) if number(r) == R20 => Some(return_address(out, &in_register(number(to)))),
+        Rule::Lost(r) if number(r) == R20 => {
+            with(out, op::UNDEFINED, &[PC]);
+            None
+        }
+        Rule::Restored(r) if number(r) == R20 => {
+            with(out, op::RESTORE_EXTENDED, &[PC]);
+            None
+        }
+        _ => None,
+    }
+}
+
 /// The entry of a function.
-fn function(out: &mut Vec<u8>, entry: &Entry<'_>, common: u64) -> (u64, u64, u64) {
+fn function(out: &mut Vec<u8>, entry: &Entry<'_>, common: u64) -> (u64, u64, u64, Vec<u64>) {
     let start = open(out, common);
     let at = start as u64;
     out.extend_from_slice(&entry.start.to_le_bytes());
     out.extend_from_slice(&entry.size.to_le_bytes());
-    let mut here = 0;
+    let (mut here, mut frame) = (0, 0);
     let mut framed = false;
-    for (offset, rule) in &entry.frame.rules {
+    let mut bases = Vec::new();
+    for (offset, what) in &entry.frame.rules {
         if *offset != here {
             out.push(op::ADVANCE_LOC4);
             out.extend_from_slice(&((offset - here) / 4).to_le_bytes());
             here = *offset;
         }
-        match *rule {
-            Rule::Frame(bytes) => with(out, op::DEF_CFA, &[R1, bytes]),
-            Rule::Saved(r, below) => {
-                // In units of -4.
-                with(out, op::OFFSET_EXTENDED, &[GENERAL | u32::from(r), below / 4]);
-            }
-            Rule::Restored(r) => with(out, op::RESTORE_EXTENDED, &[GENERAL | u32::from(r)]),
+        if let Rule::Frame(bytes) = what {
+            frame = *bytes;
+            framed = true;
         }
-        framed |= matches!(rule, Rule::Frame(_));
+        bases.extend(rule(out, *what, entry.returns, frame));
     }
     if !framed {
         // As ptxas says it of functions without a frame.
@@ -191,7 +249,7 @@ fn function(out: &mut Vec<u8>, entry: &Entry<'_>, common: u64) -> (u64, u64, u64
         with(out, op::DEF_CFA, &[R1, 0]);
     }
     close(out, start);
-    (at + 12, at + 20, at + 28)
+    (at + 12, at + 20, at + 28, bases)
 }
 
 /// The section, and for each entry where relocations belong.
@@ -200,8 +258,9 @@ pub(crate) fn section<'f>(entries: impl Iterator<Item = Entry<'f>>) -> (Vec<u8>,
     for e in entries {
         let at = out.len() as u64;
         let base = common(&mut out, e.returns);
-        let (common_pointer, code, size) = function(&mut out, &e, at);
-        places.push(Places { common: at, common_pointer, code, size, base });
+        let (common_pointer, code, size, more) = function(&mut out, &e, at);
+        let bases = base.into_iter().chain(more).collect();
+        places.push(Places { common: at, common_pointer, code, size, bases });
     }
     (out, places)
 }
@@ -241,7 +300,7 @@ mod tests {
         assert_eq!(places[1].common, 0x60);
         assert_eq!(&data[places[1].common_pointer as usize..][..8], &0x60u64.to_le_bytes());
         assert_eq!(&data[places[1].code as usize..][..8], &0x1c0u64.to_le_bytes());
-        let base = places[1].base.unwrap() as usize;
+        let base = places[1].bases[0] as usize;
         assert_eq!(data[base - 1], op::ADDR);
     }
 

@@ -2,10 +2,10 @@
 //! ptxas decides what to list is in docs/cubin.md.
 
 use backend::Code;
+use backend::places::Place;
 use backend::units::{self, register};
 use cubin::frames::{Frame, Rule};
 use cubin::{CodeFacts, Mbarrier, MbarrierKind};
-use ori::abi;
 use sass::{Guard, Inst, Mod, Opcode, Operand, Reg, RegFile, SpecialReg};
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -410,65 +410,80 @@ fn is_used(insts: &[Inst], from: usize, reg: Reg) -> bool {
     false
 }
 
-/// How the stack pointer moves and where the caller's registers are, in one function's instructions.
-pub(crate) fn frame(insts: &[Inst], entry: bool) -> Frame {
+/// How the stack pointer moves in one function's instructions, and where what its caller had in registers is
+/// ([`backend::places::of_caller`]).
+pub(crate) fn frame(insts: &[Inst], of_caller: &[backend::places::Entry]) -> Frame {
     let mut out = Frame::default();
-    // What holds in the body, to say again behind each way out.
-    let mut body: Vec<Rule> = Vec::new();
-    // General registers written so far.
-    let mut written = [false; 256];
+    let mut body: Option<u32> = None;
     let mut leaving = false;
+    // Where it moves otherwise while the function runs, what is known ends.
+    let mut end = offset_of(insts.len());
     for (k, inst) in insts.iter().enumerate() {
         let behind = offset_of(k + 1);
-        if let Some(change) = stack_change(inst) {
-            match change {
-                Change::Lower(bytes) if body.is_empty() => {
-                    body.push(Rule::Frame(bytes));
-                    out.rules.push((behind, Rule::Frame(bytes)));
-                }
-                Change::Raise(bytes) if body.first() == Some(&Rule::Frame(bytes)) => {
-                    leaving = true;
-                    out.rules.push((behind, Rule::Frame(0)));
-                }
-                // It moves while the function runs: what is known ends here.
-                _ => return out,
+        match (stack_change(inst), body) {
+            (None, _) => {}
+            (Some(Change::Lower(bytes)), None) => {
+                body = Some(bytes);
+                out.rules.push((behind, Rule::Frame(bytes)));
             }
-            continue;
-        }
-        if let (Some(Rule::Frame(bytes)), Some(at), false) = (body.first().copied(), frame_place(inst), entry)
-        {
-            let data = inst.operands.iter().find_map(|o| plain(Some(o)).filter(|r| r.file == RegFile::R));
-            match (inst.op, data) {
-                (Opcode::STL, Some(r)) if at < bytes && !written[usize::from(r.index)] && of_caller(r) => {
-                    let rule = Rule::Saved(r.index, bytes - at);
-                    written[usize::from(r.index)] = true;
-                    body.push(rule);
-                    out.rules.push((behind, rule));
-                }
-                (Opcode::LDL, Some(r)) if body.contains(&Rule::Saved(r.index, bytes.wrapping_sub(at))) => {
-                    leaving = true;
-                    out.rules.push((behind, Rule::Restored(r.index)));
-                }
-                _ => {}
+            (Some(Change::Raise(bytes)), Some(frame)) if frame == bytes => {
+                leaving = true;
+                out.rules.push((behind, Rule::Frame(0)));
+            }
+            (Some(_), _) => {
+                end = behind;
+                break;
             }
         }
-        units::for_each_write(inst, |u, _| {
-            if let Some(r) = register(u).filter(|r| r.file == RegFile::R) {
-                written[usize::from(r.index)] = true;
-            }
-        });
         let ends = inst.guard == Guard::TRUE && matches!(inst.op, Opcode::RET | Opcode::EXIT);
         if ends && leaving && k + 1 < insts.len() {
             leaving = false;
-            out.rules.extend(body.iter().map(|r| (behind, *r)));
+            out.rules.extend(body.map(|bytes| (behind, Rule::Frame(bytes))));
         }
     }
+    let frames: Vec<(u32, u32)> = out
+        .rules
+        .iter()
+        .filter_map(|r| match r {
+            (at, Rule::Frame(bytes)) => Some((*at, *bytes)),
+            _ => None,
+        })
+        .collect();
+    let frame_at = |at: u32| frames.iter().rfind(|f| f.0 <= at).map_or(0, |f| f.1);
+    let registers: BTreeSet<u32> = of_caller.iter().map(|e| e.register).collect();
+    for r in registers {
+        let entries: Vec<&backend::places::Entry> = of_caller.iter().filter(|e| e.register == r).collect();
+        let number = r as u8;
+        let rule_at = |at: u32| {
+            let there = entries.iter().filter(|e| e.start <= at && at < e.end);
+            // Where it belongs, in the frame, or in another register.
+            let rules = there.filter_map(|e| match e.place {
+                Place::Unit(u) if u32::from(u) == r => Some((0, Rule::Restored(number))),
+                Place::Stack(offset) => {
+                    let below = frame_at(at).checked_sub(offset).filter(|n| *n > 0)?;
+                    Some((1, Rule::Saved(number, below)))
+                }
+                Place::Unit(u) => {
+                    let to = register(u).filter(|t| t.file == RegFile::R)?;
+                    Some((2, Rule::Moved(number, to.index)))
+                }
+            });
+            rules.min_by_key(|(rank, _)| *rank).map_or(Rule::Lost(number), |(_, rule)| rule)
+        };
+        let mut changes: BTreeSet<u32> = entries.iter().flat_map(|e| [e.start, e.end]).collect();
+        changes.extend(frames.iter().map(|f| f.0));
+        let mut before = Rule::Restored(number);
+        for at in changes.into_iter().filter(|at| *at < end) {
+            let rule = rule_at(at);
+            if rule != before {
+                out.rules.push((at, rule));
+                before = rule;
+            }
+        }
+    }
+    // The frame first: the others count from it.
+    out.rules.sort_by_key(|(at, rule)| (*at, !matches!(rule, Rule::Frame(_))));
     out
-}
-
-/// Whether the register is one that the caller finds as it was.
-fn of_caller(r: Reg) -> bool {
-    abi::is_preserved(r) || matches!(r.index, abi::RETURN_ADDRESS | 21)
 }
 
 enum Change {

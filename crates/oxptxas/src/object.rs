@@ -107,7 +107,7 @@ pub(crate) fn compile(
     // ptxas speaks of the last function first.
     output.kernels.reverse();
     let bytes = |place: &Place| -> u64 {
-        let there = object.variables.iter().filter(|v| v.defined && v.place == *place);
+        let there = object.variables.iter().filter(|v| v.defined && !v.common && v.place == *place);
         there.map(|v| v.size).fold(0, u64::saturating_add)
     };
     output.module_bytes = (bytes(&Place::Global), layout.const_size, 0);
@@ -244,7 +244,7 @@ fn function(
         options.target.sm,
         &facts::Said::by([func], options.lines),
     );
-    let frame = facts::frame(&code.insts, func.entry);
+    let frame = facts::frame(&code.insts, &code.of_caller);
     Ok(cubin::object::Function {
         code: cubin::Kernel { facts, frame, ..kernel_record(module, func, code, registers, options) },
         entry: func.entry,
@@ -283,7 +283,7 @@ fn meeting(
             options.target.sm,
             &facts::Said::default(),
         ),
-        frame: facts::frame(&code.insts, false),
+        frame: facts::frame(&code.insts, &code.of_caller),
         binding: Binding::Weak,
         registers: code.stated_registers(LEAST_LIMIT).min(255) as u8,
         frame_bytes: code.frame_bytes,

@@ -140,7 +140,9 @@ impl Output {
                 }
             }
             let _ = writeln!(out, "\n{info}: Compile time = {time:.3} ms");
-            for (name, frame, (stores, loads)) in &k.functions {
+            let mut functions: Vec<_> = k.functions.iter().collect();
+            functions.sort_unstable_by_key(|f| &f.0);
+            for (name, frame, (stores, loads)) in functions {
                 let _ = writeln!(out, "{info}: Function properties for {name}");
                 let _ = writeln!(
                     out,

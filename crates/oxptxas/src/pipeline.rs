@@ -436,7 +436,7 @@ fn assemble(
             .collect();
         let said = facts::Said::by(used.iter().chain([id]).map(|f| &module.funcs[*f]), Some(lines));
         let facts = facts_of(functions, target.sm, &own, &placed, &code, &said);
-        let frame = facts::frame(&code.insts[..own.insts.len()], true);
+        let frame = facts::frame(&code.insts[..own.insts.len()], &[]);
         file.kernels.push(cubin::Kernel {
             frame_bytes: cumulative,
             shared_align: layout.shared_align(*id),
@@ -537,7 +537,7 @@ fn parts(
 ) -> Vec<debug::Part> {
     let size = |insts: usize| 16 * insts as u32;
     let end = if placed.is_empty() { size(code.words.len()) } else { size(own.insts.len()) };
-    let frame = facts::frame(&code.insts[..own.insts.len()], true);
+    let frame = facts::frame(&code.insts[..own.insts.len()], &[]);
     let kernel = by_name.iter().find(|(_, f)| **f == id).map_or("", |(name, _)| *name);
     let mut out = vec![debug::Part {
         func: id,
@@ -558,7 +558,7 @@ fn parts(
             func: *func,
             start: p.offset,
             end: p.offset + p.size,
-            frame: facts::frame(insts, false),
+            frame: facts::frame(insts, &code_of.of_caller),
             locals: code_of.locals.clone(),
             symbol: cubin::write::helper_symbol(kernel, &p.name),
             places: code_of.places.clone(),
@@ -576,13 +576,14 @@ fn helper(
 ) -> cubin::Helper {
     let first = (placed.offset / 16) as usize;
     let insts = &code.insts[first..first + (placed.size / 16) as usize];
+    let of = functions.code.get(placed.name.as_str());
     cubin::Helper {
         name: placed.name.clone(),
         binding: func.map(|f| binding(f.linkage)),
         offset: placed.offset,
         size: placed.size,
-        frame_bytes: functions.code.get(placed.name.as_str()).map_or(0, |c| c.frame_bytes),
-        frame: facts::frame(insts, false),
+        frame_bytes: of.map_or(0, |c| c.frame_bytes),
+        frame: facts::frame(insts, of.map_or(&[], |c| &c.of_caller)),
     }
 }
 

@@ -141,7 +141,8 @@ fn compare(name: &str, module: &Module, lines: &LineIndex, file: &File, launch: 
     let functions = file.functions(&launch.kernel);
     let mut sass = Stops::<u32, Slot>::default();
     let mut ptx_stops = Stops::<u32, RegId>::default();
-    let mut meaning: BTreeMap<u32, (u32, Vec<Wanted>)> = BTreeMap::new();
+    // What is compared at each address: the statement there, its function, and registers.
+    let mut meaning: BTreeMap<u32, (u32, FuncId, Vec<Wanted>)> = BTreeMap::new();
     // Whether what PTX does not fix decides which way threads go.
     let mut free_way = false;
     for (id, func) in module.funcs.iter().filter(|(_, f)| f.body.is_some()) {
@@ -186,7 +187,7 @@ fn compare(name: &str, module: &Module, lines: &LineIndex, file: &File, launch: 
             }
             sass.wanted.insert(*at as u32, slots);
             ptx_stops.wanted.insert(inst.span.start, wanted.iter().map(|w| w.0).collect());
-            meaning.insert(*at as u32, (inst.span.start, wanted));
+            meaning.insert(*at as u32, (inst.span.start, id, wanted));
         }
     }
     let mut probe = sim::sass::Probe::new(&[], None);
@@ -206,7 +207,7 @@ fn compare(name: &str, module: &Module, lines: &LineIndex, file: &File, launch: 
         let text = &text[thread];
         // Threads that wait for others may go round more often in one than in the other.
         for (c, t) in code.iter().zip(text) {
-            let (start, wanted) = &meaning[&c.at];
+            let (start, func, wanted) = &meaning[&c.at];
             let line = lines.line(*start);
             if free_way && *start != t.at {
                 break;
@@ -214,17 +215,11 @@ fn compare(name: &str, module: &Module, lines: &LineIndex, file: &File, launch: 
             assert_eq!(*start, t.at, "{name}: thread {thread:?} goes another way, to line {line}");
             for (k, (register, word, mask)) in wanted.iter().enumerate() {
                 let value = t.values[k] >> (32 * word) & mask;
-                let func = module.funcs.values().find(|f| {
-                    f.body
-                        .iter()
-                        .flat_map(|b| &b.stmts)
-                        .any(|s| matches!(s, Stmt::Inst(i) if i.span.start == *start))
-                });
-                let called = func.map(|f| &f.body.as_ref().unwrap().regs[*register].name);
                 assert_eq!(
                     c.values[k] & mask,
                     value,
-                    "{name}: line {line}, {called:?} word {word} at {:#x}, thread {thread:?}",
+                    "{name}: line {line}, {} word {word} at {:#x}, thread {thread:?}",
+                    module.funcs[*func].body.as_ref().unwrap().regs[*register].name,
                     c.at
                 );
                 done.values += 1;

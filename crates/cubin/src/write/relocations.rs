@@ -98,7 +98,7 @@ impl Writer<'_> {
             let mut bases = Vec::new();
             for (start, p) in starts.iter().rev().zip(&mut places) {
                 self.entry(&mut out, p.code, symbol, R_CUDA_64, (*start).into());
-                bases.extend(p.base);
+                bases.extend(&p.bases);
             }
             for base in bases {
                 self.entry(&mut out, base, symbol, R_CUDA_64, 0);
