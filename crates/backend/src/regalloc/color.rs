@@ -8,7 +8,7 @@
 
 use super::Limits;
 use super::intervals::{Held, Intervals};
-use super::webs::{Web, WebData, Webs};
+use super::webs::{Place, Web, WebData, Webs};
 use crate::liveness::Segment;
 use cranelift_entity::SecondaryMap;
 use sass::{Reg, RegFile};
@@ -44,7 +44,7 @@ pub struct Coloring {
 struct Neighbours(SecondaryMap<Web, SmallVec<[(Web, i16); 2]>>);
 
 impl Neighbours {
-    fn of(pairs: &[((Web, u8), (Web, u8))]) -> Neighbours {
+    fn of(pairs: &[(Place, Place)]) -> Neighbours {
         let mut near: SecondaryMap<Web, SmallVec<[(Web, i16); 2]>> = SecondaryMap::new();
         for &((a, i), (b, j)) in pairs {
             near[a].push((b, i16::from(j) - i16::from(i)));

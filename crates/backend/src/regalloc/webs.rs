@@ -20,6 +20,9 @@ use smallvec::{SmallVec, smallvec};
 pub struct Web(u32);
 entity_impl!(Web, "web");
 
+/// A register of a web's frame: how far it is from the first.
+pub type Place = (Web, u8);
+
 /// A web's frame.
 #[derive(Clone, Debug)]
 pub struct WebData {
@@ -63,11 +66,11 @@ pub struct Webs {
     /// Intervals of physical registers that the function names.
     pub fixed: Vec<(Reg, Segment)>,
     /// Copies between different webs: (web, offset) of both sides and weight, heaviest first.
-    pub copies: Vec<((Web, u8), (Web, u8))>,
+    pub copies: Vec<(Place, Place)>,
     /// Results that would best be in the registers of sources of their instructions ([`replaced_sources`]).
-    pub replaced: Vec<((Web, u8), (Web, u8))>,
+    pub replaced: Vec<(Place, Place)>,
     /// Registers that webs would best be in, for arguments and results of calls: (web, offset) and register.
-    pub wishes: Vec<((Web, u8), Reg)>,
+    pub wishes: Vec<(Place, Reg)>,
     /// The numbering that the intervals are in.
     pub numbering: Numbering,
 }
