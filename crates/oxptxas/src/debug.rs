@@ -141,9 +141,9 @@ fn type_number(ty: Type) -> u8 {
         Type::pred => 16,
         Type::b128 => 17,
         other => match other.bytes() {
-            ..=1 => 0,
+            0 | 1 => 0,
             2 => 1,
-            ..=4 => 2,
+            3 | 4 => 2,
             _ => 3,
         },
     }
