@@ -104,8 +104,11 @@ pub(crate) fn compile(
         errors.sort_by_key(|d| d.span.map_or(0, |s| s.start));
         return Err(errors);
     }
-    // ptxas speaks of the last function first.
-    output.kernels.reverse();
+    // ptxas speaks of device functions first, and of the last of them.
+    let place = |id: &FuncId| (module.funcs[*id].entry, std::cmp::Reverse(module.funcs[*id].span.start));
+    let mut said: Vec<_> = chosen.iter().zip(std::mem::take(&mut output.kernels)).collect();
+    said.sort_by_key(|(id, _)| place(id));
+    output.kernels = said.into_iter().map(|(_, stats)| stats).collect();
     let bytes = |place: &Place| -> u64 {
         let there = object.variables.iter().filter(|v| v.defined && !v.common && v.place == *place);
         there.map(|v| v.size).fold(0, u64::saturating_add)

@@ -295,3 +295,38 @@ fn variables_have_slots() {
     let file = cubin("slots_many", &format!("{HEAD}{many}{}", kernel("", "")), &["-arch=sm_75"]);
     assert!(!sections(&file).contains_key(".nv.constant4"));
 }
+
+/// `-v` of an object: device functions first, and of these the last ones; of an executable, the functions of a kernel by
+/// name. The linker finds room for common variables.
+#[test]
+fn what_verbose_lists_and_in_which_order() {
+    let function = |name: &str| {
+        format!(
+            ".visible .func (.param .b32 r) {name}(.param .b32 a) {{ .reg .b32 %a; ld.param.b32 %a, [a]; st.param.b32 [r], %a; ret; }}\n"
+        )
+    };
+    let call = |name: &str| {
+        format!(
+            "{{ .param .b32 x; .param .b32 y; st.param.b32 [x], %r0; call.uni (y), {name}, (x); ld.param.b32 %r0, [y]; }}"
+        )
+    };
+    let one = kernel("", &(call("g") + &call("f"))).replace("entry k", "entry one");
+    let source = format!(
+        "{HEAD}.common .global .align 8 .b64 c;\n.global .b32 d;\n{}{}{one}",
+        function("g"),
+        function("f")
+    );
+    let dir = folder("verbose");
+    fs::write(dir.join("in.ptx"), source).unwrap();
+    for (args, want, bytes) in [
+        (&["-arch=sm_75", "-c"][..], &["f", "g", "one"][..], "4 bytes gmem"),
+        (&["-arch=sm_75"], &["one", "f", "g"], "12 bytes gmem"),
+    ] {
+        let out = oxptxas(&dir, &[args, &["-v", "in.ptx", "-o", "out.cubin"]].concat());
+        let text = String::from_utf8_lossy(&out.stderr).into_owned();
+        let named: Vec<&str> =
+            text.lines().filter_map(|l| l.split("Function properties for ").nth(1)).collect();
+        assert_eq!(named, want, "{text}");
+        assert!(text.contains(bytes), "{text}");
+    }
+}
