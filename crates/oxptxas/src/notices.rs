@@ -2,8 +2,9 @@
 
 use crate::settings::Settings;
 use crate::{debug, dwarf};
-use ptx::{Diagnostic, Module, Op, Severity, Space, Stmt, Type};
+use ptx::{Diagnostic, FuncId, Module, Op, Severity, Space, Stmt, Type};
 use sass::Target;
+use std::collections::BTreeSet;
 
 fn warning(span: Option<ptx::Span>, message: String) -> Diagnostic {
     Diagnostic { severity: Severity::Warning, span, ..Diagnostic::whole(message) }
@@ -57,6 +58,20 @@ pub fn debugging(module: &Module, settings: &Settings) -> Vec<Diagnostic> {
     if missing == [".debug_abbrev"] {
         let message = "skipping .debug_info section due to missing .debug_abbrev section";
         out.push(Diagnostic { severity: Severity::Info, ..warning(None, message.into()) });
+    }
+    out
+}
+
+/// Kernels whose stack has no bound, with the functions that each reaches: said once for each circle of calls, where code is
+/// debugged, as by ptxas, in the order of the text (`kernels` are in that of the file).
+pub fn unbounded_stacks(module: &Module, kernels: &[FuncId], reached: &[Vec<FuncId>]) -> Vec<Diagnostic> {
+    let cycles = lower::CallGraph::new(module).cycles(module);
+    let mut out = Vec::new();
+    for (kernel, functions) in kernels.iter().zip(reached).rev() {
+        let circles: BTreeSet<u32> = functions.iter().filter_map(|f| cycles[*f]).collect();
+        let name = &module.funcs[*kernel].name;
+        let message = format!("Stack size for entry function '{name}' cannot be statically determined");
+        out.extend(circles.iter().map(|_| warning(None, message.clone())));
     }
     out
 }

@@ -249,7 +249,13 @@ pub static OPTIONS: &[Opt] = &[
         Moot,
         "no such message",
     ),
-    opt("suppress-stack-size-warning", "suppress-stack-size-warning", Flag, Moot, "no such warning"),
+    opt(
+        "suppress-stack-size-warning",
+        "suppress-stack-size-warning",
+        Flag,
+        Built,
+        "no warning of stacks without a bound (-g)",
+    ),
     // Ours: how messages are written; rich at a terminal, else plain.
     opt("diagnostics", "diagnostics", Word(&["rich", "json", "plain"]), Built, "style of the messages"),
     opt("verbose", "v", Flag, Built, "print code statistics"),

@@ -191,6 +191,9 @@ pub fn compile(source: &str, file: &str, settings: &Settings) -> Result<Output, 
     }
     let uses: Vec<Vec<FuncId>> =
         chosen.iter().map(|k| layout.calls.reachable(&module, *k, &layout.functions)).collect();
+    if settings.debug && !settings.quiet_stacks {
+        warnings.extend(notices::unbounded_stacks(&module, &chosen, &uses));
+    }
     let mut refused = limits::both_groups(&module, chosen.iter().zip(&uses));
     for (kernel, used) in chosen.iter().zip(&uses) {
         let limit = lower::max_regs(&module.funcs[*kernel], &units.options);

@@ -50,6 +50,8 @@ pub struct Settings {
     pub warn_double: bool,
     /// `-suppress-debug-info`, which is in vain without any.
     pub suppressed: bool,
+    /// `-suppress-stack-size-warning`
+    pub quiet_stacks: bool,
     /// `-v`: what limits registers is said, too.
     pub verbose: bool,
     /// `--tool-name`, for the note.
@@ -99,6 +101,7 @@ impl Settings {
             function_registers: None,
             warn_double: false,
             suppressed: false,
+            quiet_stacks: false,
             verbose: false,
             tool: None,
             asked: Asked::default(),

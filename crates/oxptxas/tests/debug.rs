@@ -253,3 +253,53 @@ fn what_it_says() {
     assert!(String::from_utf8_lossy(&out.stderr).contains("Debug information not found"));
     assert!(!out.status.success());
 }
+
+/// Once for each circle of calls that a kernel reaches.
+#[test]
+fn stacks_without_a_bound_are_named() {
+    let function = |name: &str, callee: &str| {
+        format!(
+            ".func (.param .b32 r) {name}(.param .b32 a) {{ .reg .b32 %a<2>; .reg .pred %p; ld.param.b32 %a0, [a];
+            setp.lt.s32 %p, %a0, 2; @%p bra L; add.s32 %a0, %a0, -1;
+            {{ .param .b32 x; .param .b32 y; st.param.b32 [x], %a0; call.uni (y), {callee}, (x); ld.param.b32 %a0, [y]; }}
+            L: st.param.b32 [r], %a0; ret; }}\n"
+        )
+    };
+    let call = |name: &str| {
+        format!(
+            "{{ .param .b32 x; .param .b32 y; st.param.b32 [x], %r; call.uni (y), {name}, (x); ld.param.b32 %r, [y]; }}\n"
+        )
+    };
+    let kernel = |name: &str, code: &str| {
+        format!(
+            ".visible .entry {name}(.param .u64 p) {{ .reg .b32 %r; .reg .b64 %d; ld.param.u64 %d, [p]; ld.global.b32 %r, [%d];
+            {code} st.global.b32 [%d], %r; ret; }}\n"
+        )
+    };
+    let source = [
+        ".version 7.8\n.target sm_75\n.address_size 64\n.func (.param .b32 r) odd(.param .b32 a);\n"
+            .to_string(),
+        function("own", "own"),
+        function("even", "odd"),
+        function("odd", "even"),
+        function("once", "own"),
+        kernel("none", ""),
+        kernel("two", &(call("even") + &call("own"))),
+        kernel("one", &call("once")),
+    ]
+    .concat();
+    let dir = folder("stacks");
+    fs::write(dir.join("in.ptx"), source).unwrap();
+    let warned = |args: &[&str]| -> Vec<String> {
+        let out = oxptxas(&dir, &[args, &["-arch=sm_75", "in.ptx"]].concat());
+        assert!(out.status.success());
+        let text = String::from_utf8_lossy(&out.stderr).into_owned();
+        text.lines()
+            .filter(|l| l.contains("statically"))
+            .map(|l| l.split('\'').nth(1).unwrap().to_string())
+            .collect()
+    };
+    assert_eq!(warned(&["-g"]), ["two", "two", "one"]);
+    assert!(warned(&["-g", "-suppress-stack-size-warning"]).is_empty());
+    assert!(warned(&["-O0"]).is_empty() && warned(&["-g", "-c"]).is_empty());
+}

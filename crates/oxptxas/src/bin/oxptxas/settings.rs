@@ -197,6 +197,7 @@ pub fn settings(
         annotate: line.has("compiler-annotations"),
         function_registers: limits.functions,
         warn_double: line.has("warn-on-double-precision-use"),
+        quiet_stacks: line.has("suppress-stack-size-warning"),
         verbose: line.has("verbose"),
         suppressed: line.has("suppress-debug-info"),
         tool: line.value("tool-name").map(String::from),
