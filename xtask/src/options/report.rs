@@ -33,7 +33,8 @@ pub fn unexplained(results: &[Result2], effects: &[Effect]) -> Vec<String> {
 fn reason(r: &Result2) -> Option<&'static str> {
     let about = |option: &str| {
         let named = |o: &Opt| {
-            r.case.args.iter().any(|a| *a == format!("-{}", o.short) || *a == format!("--{}", o.long))
+            let names = [format!("-{}", o.short), format!("--{}", o.long)];
+            r.case.args.iter().any(|a| a.split('=').next().is_some_and(|a| names.iter().any(|n| n == a)))
         };
         r.case.option == option
             || OPTIONS.iter().all(|o| o.long != r.case.option)
