@@ -82,6 +82,13 @@ fn frame_entries(k: &Kernel) -> impl Iterator<Item = Entry<'_>> {
     std::iter::once(own).chain(helpers)
 }
 
+/// A section of memory without contents.
+fn no_bits(name: &str, flags: u64, align: u64, size: u64) -> Section {
+    let mut s = Section::new(name, elf::SHT_NOBITS, flags, align, Vec::new());
+    s.nobits = size;
+    s
+}
+
 impl Writer<'_> {
     /// From sm_90 on: RELA, the reserved shared section, constants behind the code.
     fn modern(&self) -> bool {
@@ -246,43 +253,48 @@ impl Writer<'_> {
     /// Global and shared memory. ptxas makes the sections kernel by kernel, those of variables with the first.
     fn layout_memory(&mut self) -> Result<(), String> {
         let c = self.cubin;
-        let modern = self.modern();
-        let globals = |init| c.globals.iter().filter(move |g| g.init.is_some() == init);
-        let align = |init| globals(init).map(|g| g.align).max().unwrap_or(1).max(1);
-        if globals(true).next().is_some() {
+        let globals = || c.globals.iter().filter(|g| g.init.is_some());
+        if globals().next().is_some() {
+            let align = globals().map(|g| g.align).max().unwrap_or(1).max(1);
             let data = self.global_data()?;
-            self.add(Section::new(".nv.global.init", elf::SHT_PROGBITS, ALLOC | WRITE, align(true), data));
+            self.add(Section::new(".nv.global.init", elf::SHT_PROGBITS, ALLOC | WRITE, align, data));
         }
-        let empty = |name: &str, flags, align, size| {
-            let mut s = Section::new(name, elf::SHT_NOBITS, flags, align, Vec::new());
-            s.nobits = size;
-            s
-        };
         let shared = |k: &Kernel| {
             let name = format!(".nv.shared.{}", k.name);
-            empty(&name, ALLOC | WRITE | INFO_LINK, k.shared_align.into(), k.shared_bytes.into())
+            no_bits(&name, ALLOC | WRITE | INFO_LINK, k.shared_align.into(), k.shared_bytes.into())
         };
         for (i, k) in c.kernels.iter().enumerate() {
             if k.shared_align != 0 {
                 self.add(shared(k));
             }
-            if i != 0 {
-                continue;
+            if i == 0 {
+                self.module_memory()?;
             }
-            if modern {
-                let (partition, bytes) = partition(c.sm);
-                let size = match c.kernels.iter().any(|k| k.facts.allocates_tensor_memory) {
-                    true => partition + bytes,
-                    false if c.sm >= 100 => partition,
-                    false => 0,
-                };
-                let align = if has_war_variable(c.sm) { 16 } else { 1 };
-                self.add(empty(".nv.shared.reserved.0", ALLOC | WRITE, align, size));
-            }
-            if globals(false).next().is_some() {
-                let size = self.global_offsets(false)?.1;
-                self.add(empty(".nv.global", ALLOC | WRITE, align(false), size));
-            }
+        }
+        if c.kernels.is_empty() {
+            self.module_memory()?;
+        }
+        Ok(())
+    }
+
+    /// Memory without contents that is no kernel's: what the system keeps of shared memory, and variables.
+    fn module_memory(&mut self) -> Result<(), String> {
+        let c = self.cubin;
+        if self.modern() {
+            let (partition, bytes) = partition(c.sm);
+            let size = match c.kernels.iter().any(|k| k.facts.allocates_tensor_memory) {
+                true => partition + bytes,
+                false if c.sm >= 100 => partition,
+                false => 0,
+            };
+            let align = if has_war_variable(c.sm) { 16 } else { 1 };
+            self.add(no_bits(".nv.shared.reserved.0", ALLOC | WRITE, align, size));
+        }
+        let globals = || c.globals.iter().filter(|g| g.init.is_none());
+        if globals().next().is_some() {
+            let align = globals().map(|g| g.align).max().unwrap_or(1).max(1);
+            let size = self.global_offsets(false)?.1;
+            self.add(no_bits(".nv.global", ALLOC | WRITE, align, size));
         }
         Ok(())
     }

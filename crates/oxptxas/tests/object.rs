@@ -214,3 +214,39 @@ fn parameters_have_addresses() {
     let lines = at(".param .align 8 .b8 x[64]", "ld.param.v2.b64 {l0, l1}, [x+16]; cvt.u32.u64 r0, l1;");
     assert!(!has(&lines, "LDL.128"), "{lines:#?}");
 }
+
+/// A file of variables alone has them and their symbols, as the driver and nvlink look for them.
+#[test]
+fn a_file_of_variables_alone() {
+    let text = ".visible .global .u32 z;\n.global .u32 hidden;\n.visible .const .u32 c[2] = {1, 2};\n";
+    for (sm, relocatable) in [(75, false), (90, false), (100, false), (120, false), (75, true), (90, true)] {
+        let output = oxptxas::compile(&format!("{HEADER}{text}"), "k.ptx", &settings(sm, relocatable));
+        let output = output.unwrap_or_else(|f| panic!("sm_{sm}: {:?}", f.diagnostics));
+        let found = defined(&output.cubin);
+        for name in ["z", "c"] {
+            assert!(found.iter().any(|n| n == name), "sm_{sm}: no '{name}' in {found:?}");
+        }
+    }
+}
+
+/// The names of the symbols that have a section.
+fn defined(cubin: &[u8]) -> Vec<String> {
+    let number = |at: usize, bytes: usize| {
+        cubin[at..at + bytes].iter().rev().fold(0_usize, |n, b| n << 8 | usize::from(*b))
+    };
+    let section = |n: usize| {
+        let header = number(0x28, 8) + 64 * n;
+        (number(header + 4, 4), number(header + 0x18, 8), number(header + 0x20, 8), number(header + 0x28, 4))
+    };
+    let (_, start, size, names) =
+        (0..number(0x3c, 2)).map(section).find(|s| s.0 == 2).expect("a table of symbols");
+    let texts = section(names).1;
+    (start..start + size)
+        .step_by(24)
+        .filter(|at| number(at + 6, 2) != 0)
+        .map(|at| {
+            let name = &cubin[texts + number(at, 4)..];
+            String::from_utf8_lossy(&name[..name.iter().position(|b| *b == 0).unwrap()]).into_owned()
+        })
+        .collect()
+}

@@ -100,6 +100,11 @@ impl Writer<'_> {
                 self.section_symbol(&format!(".nv.constant0.{}", k.name));
             }
         }
+        // A file of variables alone.
+        if c.kernels.is_empty() {
+            self.reserved();
+            self.variables()?;
+        }
         for name in [".debug_frame", ".debug_line", ".debug_str", ".nv_debug_line_sass", ".nv_debug_ptx_txt"]
         {
             self.section_symbol(name);
