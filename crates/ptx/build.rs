@@ -112,6 +112,7 @@ impl Table {
                     _ => "Values::All".to_string(),
                 };
                 let (w, wider) = w.strip_suffix('~').map_or((w, false), |w| (w, true));
+                let (w, exact) = w.strip_suffix('=').map_or((w, false), |w| (w, true));
                 let (w, vector) = match w.strip_prefix('v') {
                     Some(w) => (w, true),
                     None => (w, false),
@@ -153,7 +154,7 @@ impl Table {
                 };
                 format!(
                     "OperandSpec {{ kind: OperandKind::{kind}, ty: {ty}, vector: {vector}, count: {count}, \
-                     wider: {wider}, values: {values}, optional: {optional}, with: &[{}] }}, ",
+                     wider: {wider}, exact: {exact}, values: {values}, optional: {optional}, with: &[{}] }}, ",
                     with.join(", ")
                 )
             })

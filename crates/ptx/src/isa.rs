@@ -277,6 +277,8 @@ pub struct OperandSpec {
     pub count: Option<u8>,
     /// Registers may be wider than the type.
     pub wider: bool,
+    /// Registers must have the very type.
+    pub exact: bool,
     /// Constants that may stand there.
     pub values: Values,
     /// May be absent.
@@ -377,6 +379,13 @@ impl Form {
             let layout = |m: Mod| matches!(m, Mod::row | Mod::col);
             let space =
                 |m: Mod| matches!(m, Mod::global | Mod::shared | Mod::shared_cta | Mod::shared_cluster);
+            // Of two priorities the first is that of the lines in the range.
+            let priority = |m: Mod| {
+                matches!(
+                    m,
+                    Mod::L2_evict_last | Mod::L2_evict_normal | Mod::L2_evict_first | Mod::L2_evict_unchanged
+                )
+            };
             let typed = |m: Mod| {
                 let small = matches!(
                     m,
@@ -398,6 +407,8 @@ impl Form {
                 (0..mods.len()).find(|i| free(*i) && layout(mods[*i])).filter(|i| mods[*i] == m)
             } else if space(m) {
                 (0..mods.len()).find(|i| free(*i) && space(mods[*i])).filter(|i| mods[*i] == m)
+            } else if priority(m) {
+                (0..mods.len()).find(|i| free(*i) && priority(mods[*i])).filter(|i| mods[*i] == m)
             } else {
                 (0..mods.len()).find(|i| free(*i) && mods[*i] == m)
             };
@@ -412,7 +423,8 @@ impl Form {
                 all.is_some_and(|used| go(rest, mods, used))
             }) || g.optional && go(rest, mods, used)
         }
-        self.name_words(mods).is_some() && mods.len() < 32 && go(self.groups, mods, 0)
+        let Some(name) = self.name_words(mods) else { return false };
+        mods.len() < 32 && go(&self.groups[self.name..], &mods[name..], 0)
     }
 
     /// How many of the words, all in front, are part of the name; `None` if one that must be there is not.

@@ -479,6 +479,9 @@ fn complaint(inst: &Inst) -> String {
         }
         return format!("Illegal modifier '.{}' for instruction '{name}'", m.name());
     }
+    if let Some(m) = misplaced(inst) {
+        return m;
+    }
     // Every word is known: one is missing, or two exclude each other. The form that has most of the words, and
     // the fewest that are missing, says which.
     let mut typed = typed;
@@ -510,4 +513,25 @@ fn complaint(inst: &Inst) -> String {
     }
     let mods: String = inst.mods.iter().map(|m| format!(".{}", m.name())).collect();
     format!("Illegal modifier combination '{}{mods}'", inst.op.name())
+}
+
+/// What is said of words that are known, but stand where they may not.
+fn misplaced(inst: &Inst) -> Option<String> {
+    let name = full_name(inst);
+    match inst.op {
+        Op::bar | Op::barrier if inst.mods.iter().skip(1).any(|m| *m == Mod::cta) => {
+            Some(format!("Illegal modifier '.cta' for instruction '{name}'"))
+        }
+        Op::createpolicy => {
+            let known = [Mod::L2_evict_first, Mod::L2_evict_unchanged];
+            let primary = [Mod::L2_evict_last, Mod::L2_evict_normal];
+            let mut priorities = inst.mods.iter().filter(|m| known.contains(*m) || primary.contains(*m));
+            let second = priorities.nth(1).filter(|m| primary.contains(*m))?;
+            Some(format!(
+                "Unsupported modifier '.{}' as secondary_priority for instruction '{name}'",
+                second.name().trim_start_matches("L2::")
+            ))
+        }
+        _ => None,
+    }
 }

@@ -31,7 +31,11 @@ impl Checker<'_> {
         let Slot { spec, ty, length, double, .. } = *slot;
         let reg = |r: RegId| {
             let have = body.regs[r].ty;
-            ty.is_none_or(|t| if double { twice(have, t) } else { register_fits(have, t, spec.wider) })
+            ty.is_none_or(|t| match double {
+                true => twice(have, t),
+                false if spec.exact => have == t,
+                false => register_fits(have, t, spec.wider),
+            })
         };
         let pred = |r: &RegId| body.regs[*r].ty == Type::pred;
         // A list of one register is a vector, too.

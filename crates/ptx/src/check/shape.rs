@@ -49,6 +49,7 @@ impl Plan {
             plain: matches!(spec.kind, OperandKind::Dst | OperandKind::Src | OperandKind::DstPred)
                 && spec.count.is_none()
                 && !spec.vector
+                && !spec.exact
                 && !(wide && spec.wider),
         });
         let needed = form.operands_with(mods).filter(|o| !o.optional || !o.with.is_empty()).count();
