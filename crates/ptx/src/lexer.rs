@@ -5,9 +5,11 @@ use logos::Logos;
 
 /// A token; its text is the span of the source.
 #[derive(Logos, Clone, Copy, PartialEq, Eq, Debug)]
-#[logos(skip r"[ \t\r\n\f]+")]
+#[logos(skip r"[ \t\r\n\f\x1a]+")]
 #[logos(skip r"/\*([^*]|\*+[^*/])*\*+/")]
-#[logos(skip(r"(//|#)[^\n]*", allow_greedy = true))]
+#[logos(skip(r"//[^\n]*", allow_greedy = true))]
+// What preprocessors leave, and nothing else with a `#`: `#line 7 "a.cu"`, `# 7 "a.cu" 2`.
+#[logos(skip r##"#[ \t\r\f]*(line[ \t\r\f]*)?[0-9]+[ \t\r\f]+"[^"\n]*"([ \t\r\f]+[0-9]+)*[ \t\r\f]*\n"##)]
 pub enum Tok {
     /// `.word`, with `::` parts: `.shared::cta`, `.L2::128B`, `.2d`.
     #[regex(r"\.[a-zA-Z0-9_$]+(::[a-zA-Z0-9_]+)*")]

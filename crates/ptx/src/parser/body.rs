@@ -1,5 +1,6 @@
 //! Function bodies: blocks and their scopes, labels, declarations.
 
+use super::decl::{Placement, VarType};
 use super::pragma::Place;
 use super::{Parsed, Parser};
 use crate::ast::{
@@ -452,9 +453,9 @@ impl<'s> Parser<'s> {
             self.expect(Tok::Semi)?;
             self.state().body.stmts.push(Stmt::CallTargets(label, targets));
         } else if self.eat_dot("callprototype") {
-            let returns = if self.peek() == Tok::LParen { self.params()? } else { Vec::new() };
+            let returns = if self.peek() == Tok::LParen { self.params(true)? } else { Vec::new() };
             self.keyword("_")?;
-            let params = self.params()?;
+            let params = self.params(true)?;
             self.prototype_names(&returns);
             self.prototype_names(&params);
             let mut attrs = FuncAttrs::default();
@@ -473,6 +474,9 @@ impl<'s> Parser<'s> {
                 body: None,
                 span,
             };
+            if func.attrs.noreturn && !func.returns.is_empty() {
+                self.error(span, format!("Invalid directive '.noreturn' for function '{}'", func.name));
+            }
             let id = self.module.funcs.push(func);
             self.state().body.stmts.push(Stmt::CallPrototype(label, id));
         } else {
@@ -538,31 +542,42 @@ impl<'s> Parser<'s> {
                 self.state().body.stmts.extend(texts.into_iter().map(Stmt::Pragma));
                 Ok(())
             }
-            _ => match self.space() {
-                Some(Space::Reg) => self.registers(),
-                Some(space) => {
-                    for var in self.variables(space, Linkage::Internal)? {
-                        let span = self.module.vars[var].span;
-                        let name = self.text_of(span);
-                        let state = self.state();
-                        state.body.vars.push(var);
-                        if state.define(name, Local::Var(var)).is_err() {
-                            self.error(span, format!("Duplicate definition of variable '{name}'"));
-                        }
+            ".align" | ".attribute" => {
+                let place = self.placement()?;
+                self.local_variables(place)
+            }
+            ".extern" | ".visible" | ".weak" => self.declaration(),
+            _ => self.local_variables(Placement::default()),
+        }
+    }
+
+    /// Registers or variables.
+    fn local_variables(&mut self, place: Placement) -> Parsed<()> {
+        match self.space() {
+            Some(Space::Reg) => self.registers(place),
+            Some(space) => {
+                for var in self.variables(place, space, Linkage::Internal)? {
+                    let span = self.module.vars[var].span;
+                    let name = self.text_of(span);
+                    let state = self.state();
+                    state.body.vars.push(var);
+                    if state.define(name, Local::Var(var)).is_err() {
+                        self.error(span, format!("Duplicate definition of variable '{name}'"));
                     }
-                    Ok(())
                 }
-                None => match self.text() {
-                    ".extern" | ".visible" | ".weak" => self.declaration(),
-                    _ => Err(self.unexpected()),
-                },
-            },
+                Ok(())
+            }
+            None => Err(self.unexpected()),
         }
     }
 
     /// `.reg .b32 %r<10>, a;`
-    fn registers(&mut self) -> Parsed<()> {
-        let super::decl::VarType { ty, vector, opaque, .. } = self.variable_type()?;
+    fn registers(&mut self, place: Placement) -> Parsed<()> {
+        let VarType { ty, vector, opaque, managed, .. } = self.variable_type(place)?;
+        if managed {
+            let message = format!("Illegal attribute '.managed' for symbol '{}'", self.text());
+            self.error(self.span(), message);
+        }
         if opaque.is_some() {
             let span = self.previous_span();
             self.error(span, "Texture/surface variable must be at module or entry parameter scope");

@@ -62,9 +62,16 @@ pub(super) struct VarType {
     pub(super) ty: Type,
     pub(super) vector: u8,
     align: Option<u32>,
-    managed: bool,
+    pub(super) managed: bool,
     pub(super) opaque: Option<Opaque>,
     ptr: Option<(Option<Space>, u32)>,
+}
+
+/// What may stand before the space of a declaration.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Placement {
+    align: Option<u32>,
+    managed: bool,
 }
 
 /// Directives of function headers: whether they are those of kernels, the first PTX version and the first SM.
@@ -84,30 +91,44 @@ const DIRECTIVES: &[(&str, bool, (u8, u8), u16)] = &[
 ];
 
 impl Parser<'_> {
-    /// `.align n`, `.attribute(…)`, `.vN`, and the type.
-    pub(super) fn variable_type(&mut self) -> Parsed<VarType> {
-        let (mut align, mut vector, mut managed) = (None, 1, false);
+    /// What of a declaration may stand before its space as well as after it: `.align n`, `.attribute(…)`.
+    pub(super) fn placement(&mut self) -> Parsed<Placement> {
+        let mut place = Placement::default();
+        while self.peek() == Tok::Dot && matches!(self.text(), ".align" | ".attribute") {
+            self.placed(&mut place)?;
+        }
+        Ok(place)
+    }
+
+    /// One of the directives of [`Parser::placement`]; of several alignments the greatest counts.
+    fn placed(&mut self, place: &mut Placement) -> Parsed<()> {
+        let span = self.span();
+        if self.eat_dot("align") {
+            place.align = Some(self.alignment()?).max(place.align);
+            return Ok(());
+        }
+        self.bump();
+        self.expect(Tok::LParen)?;
+        place.managed = self.eat_dot("managed");
+        if !place.managed {
+            return Err(self.error(span, "Variable attribute is not supported"));
+        }
+        self.expect(Tok::RParen)?;
+        Ok(())
+    }
+
+    /// `.align n`, `.attribute(…)`, `.vN`, and the type, after what stood before the space.
+    pub(super) fn variable_type(&mut self, mut place: Placement) -> Parsed<VarType> {
+        let mut vector = 1;
         loop {
-            let span = self.span();
             if self.peek() != Tok::Dot {
                 return Err(self.unexpected());
             }
+            let span = self.span();
             match &self.text()[1..] {
                 // A vector's type follows at once.
                 "align" | "attribute" | "v2" | "v4" if vector > 1 => return Err(self.unexpected()),
-                "align" => {
-                    self.bump();
-                    align = Some(self.alignment()?);
-                }
-                "attribute" => {
-                    self.bump();
-                    self.expect(Tok::LParen)?;
-                    managed = self.eat_dot("managed");
-                    if !managed {
-                        return Err(self.error(span, "Variable attribute is not supported"));
-                    }
-                    self.expect(Tok::RParen)?;
-                }
+                "align" | "attribute" => self.placed(&mut place)?,
                 "v2" => {
                     self.bump();
                     vector = 2;
@@ -134,6 +155,7 @@ impl Parser<'_> {
                         self.error(span, "Vector type too large, exceeds 128 bit limit");
                     }
                     self.bump();
+                    let Placement { align, managed } = place;
                     return Ok(VarType { ty, vector, align, managed, opaque, ptr: None });
                 }
             }
@@ -151,8 +173,13 @@ impl Parser<'_> {
     }
 
     /// The declarators after a space: `type a, b[4] = {…};`
-    pub(super) fn variables(&mut self, space: Space, linkage: Linkage) -> Parsed<Vec<VarId>> {
-        let ty = self.variable_type()?;
+    pub(super) fn variables(
+        &mut self,
+        place: Placement,
+        space: Space,
+        linkage: Linkage,
+    ) -> Parsed<Vec<VarId>> {
+        let ty = self.variable_type(place)?;
         if ty.opaque.is_some() {
             let span = self.previous_span();
             if self.func.is_some() {
@@ -255,12 +282,12 @@ impl Parser<'_> {
             if vector > 1 {
                 dims.push(u64::from(vector));
             }
-            match opaque {
-                Some(kind) => self.opaque_initializer(&mut init, kind, !dims.is_empty())?,
+            let elements = match opaque {
+                Some(kind) => self.opaque_initializer(&mut init, kind, !dims.is_empty()).map(|()| 0)?,
                 None => self.initializer(&mut init, &mut at, (ty, vector), &dims)?,
-            }
+            };
             if var.is_unsized() {
-                var.dims[0] = at.div_ceil(u64::from(natural));
+                var.dims[0] = elements;
             }
             if at > var.size() {
                 return Err(self.error(span, "Greater number of elements in array initializer"));
@@ -294,23 +321,26 @@ impl Parser<'_> {
         self.error(span, message);
     }
 
-    /// `dims` are the dimensions that are still to be filled; a list that is too short leaves zeros.
-    fn initializer(&mut self, init: &mut Init, at: &mut u64, of: (Type, u8), dims: &[u64]) -> Parsed<()> {
+    /// `dims` are the dimensions that are still to be filled. Returns how many elements the list has.
+    ///
+    /// ptxas puts the values one after another: a list that is too short leaves its zeros at the end of the
+    /// variable, not at the end of its row as in C.
+    fn initializer(&mut self, init: &mut Init, at: &mut u64, of: (Type, u8), dims: &[u64]) -> Parsed<u64> {
         let (ty, vector) = of;
-        let natural = ty.bytes() * u32::from(vector);
         if dims.is_empty() == (self.peek() == Tok::LBrace) {
             let span = self.span();
             return Err(self.fatal(span, "Initial value type mismatch"));
         }
         if self.eat(Tok::LBrace) {
-            let start = *at;
             let rest = dims.get(1..).unwrap_or(&[]);
             // Components of a vector are all given.
             let components = rest.is_empty() && vector > 1;
+            let mut elements = 0;
             let mut empty = !components && self.eat(Tok::RBrace);
             while !empty {
                 self.nested(|p| p.initializer(init, at, (ty, vector), rest))?;
-                if self.peek() == Tok::RBrace && components && *at - start != u64::from(natural) {
+                elements += 1;
+                if self.peek() == Tok::RBrace && components && elements != u64::from(vector) {
                     let span = self.span();
                     return Err(self.error(span, "Incorrect number of elements in vector initializer"));
                 }
@@ -319,16 +349,12 @@ impl Parser<'_> {
                     self.expect(Tok::RBrace)?;
                 }
             }
-            let size = dims.iter().try_fold(u64::from(ty.bytes()), |n, d| n.checked_mul(*d));
-            match (size, dims.first()) {
-                (Some(size), Some(1..)) if *at - start <= size => *at = start.saturating_add(size),
-                (_, Some(1..)) => {
-                    let span = self.previous_span();
-                    return Err(self.error(span, "Greater number of elements in array initializer"));
-                }
-                _ => {}
+            // The first dimension may be open.
+            if dims.first().is_some_and(|most| *most > 0 && elements > *most) {
+                let span = self.previous_span();
+                return Err(self.error(span, "Greater number of elements in array initializer"));
             }
-            return Ok(());
+            return Ok(elements);
         }
         if *at > MAX_INIT {
             let span = self.span();
@@ -370,7 +396,7 @@ impl Parser<'_> {
         init.bytes.extend_from_slice(&value.to_le_bytes()[..usize::from(size).min(8)]);
         *at += u64::from(size);
         init.bytes.resize(*at as usize, 0);
-        Ok(())
+        Ok(1)
     }
 
     /// `symbol+offset` or `generic(symbol)+offset`.
@@ -446,24 +472,30 @@ impl Parser<'_> {
     }
 
     /// `(.param .b32 a, …)` with the parenthesis next, or nothing.
-    pub(super) fn params(&mut self) -> Parsed<Vec<VarId>> {
+    /// `late` says whether the alignment may follow the type, too: not in functions.
+    pub(super) fn params(&mut self, late: bool) -> Parsed<Vec<VarId>> {
         let mut out = Vec::new();
         if !self.eat(Tok::LParen) || self.eat(Tok::RParen) {
             return Ok(out);
         }
         self.params = true;
-        let result = self.param_list(&mut out);
+        let result = self.param_list(&mut out, late);
         self.params = false;
         result.map(|()| out)
     }
 
-    fn param_list(&mut self, out: &mut Vec<VarId>) -> Parsed<()> {
+    fn param_list(&mut self, out: &mut Vec<VarId>, late: bool) -> Parsed<()> {
         loop {
             let span = self.span();
+            let place = self.placement()?;
             let Some(space @ (Space::Param | Space::Reg)) = self.space() else {
                 return Err(self.unexpected());
             };
-            let of = self.param_type()?;
+            let of = self.param_type(place, late)?;
+            if of.managed && self.peek() == Tok::Name {
+                let message = format!("Illegal attribute '.managed' for symbol '{}'", self.text());
+                self.error(self.span(), message);
+            }
             // Prototypes may leave the name out or write `_`.
             if self.peek() == Tok::Name {
                 let var = self.declarator(space, Linkage::Internal, of)?;
@@ -514,8 +546,8 @@ impl Parser<'_> {
         }
     }
 
-    fn param_type(&mut self) -> Parsed<VarType> {
-        let mut of = self.variable_type()?;
+    fn param_type(&mut self, place: Placement, late: bool) -> Parsed<VarType> {
+        let mut of = self.variable_type(place)?;
         if self.eat_dot("ptr") {
             let spaces = [".global", ".const", ".shared", ".shared::cta", ".local"];
             let space = if spaces.contains(&self.text()) { self.space() } else { None };
@@ -524,23 +556,22 @@ impl Parser<'_> {
                 pointee = self.alignment()?;
             }
             of.ptr = Some((space, pointee));
-        }
-        if self.eat_dot("align") {
-            of.align = Some(self.alignment()?);
+        } else if self.eat_dot("align") {
+            let span = self.previous_span();
+            of.align = Some(self.alignment()?).max(of.align);
+            if !late {
+                self.error(span, "Illegal placement of kernel parameter attribute");
+            }
         }
         Ok(of)
     }
 
     pub(super) fn function(&mut self, entry: bool, linkage: Linkage) -> Parsed<()> {
         let mut attrs = FuncAttrs::default();
-        while self.peek() == Tok::Dot {
-            // `.func .attribute(…)`, `.func .noreturn`
-            self.attribute(&mut attrs, Some(entry))?;
-        }
-        let returns = if self.peek() == Tok::LParen { self.params()? } else { Vec::new() };
+        let returns = if !entry && self.peek() == Tok::LParen { self.params(false)? } else { Vec::new() };
         let (name, span) = self.new_name()?;
         self.new_symbol(name, span)?;
-        let params = self.params()?;
+        let params = self.params(entry)?;
         let directives = self.peek() == Tok::Dot;
         while self.peek() == Tok::Dot {
             self.attribute(&mut attrs, Some(entry))?;
@@ -548,6 +579,9 @@ impl Parser<'_> {
         let illegal = params.iter().chain(&returns).find(|p| !entry && self.module.vars[**p].name == "_");
         if let Some(p) = illegal {
             self.error(self.module.vars[*p].span, "Illegal parameter name '_'");
+        }
+        if attrs.noreturn && !returns.is_empty() {
+            self.error(span, format!("Invalid directive '.noreturn' for function '{name}'"));
         }
         // Only what is defined has directives of kernels.
         if entry && directives && self.peek() == Tok::Semi {
@@ -645,6 +679,9 @@ impl Parser<'_> {
             "maxclusterrank" => attrs.maxclusterrank = Some(self.small()?),
             "abi_preserve" => attrs.abi_preserve = Some(self.small()?),
             "abi_preserve_control" => attrs.abi_preserve_control = Some(self.small()?),
+            "noreturn" if attrs.noreturn => {
+                return Err(self.syntax_error(span, "Parsing error near '.noreturn': syntax error"));
+            }
             "noreturn" => attrs.noreturn = true,
             "explicitcluster" => attrs.explicit_cluster = true,
             "blocksareclusters" => attrs.blocks_are_clusters = true,

@@ -324,7 +324,11 @@ impl<'s> Parser<'s> {
 
     /// `.version` and `.target`, which must come first.
     fn header(&mut self) -> Parsed<()> {
-        let strange = |(_, c): &(usize, char)| c.is_control() && !c.is_whitespace();
+        if let Some(at) = self.source.find('\0') {
+            return Err(self.fatal(Span::new(at, at + 1), "Unexpected EOF encountered"));
+        }
+        // The end of a file under DOS is white space.
+        let strange = |(_, c): &(usize, char)| c.is_control() && !c.is_whitespace() && *c != '\x1a';
         if !plain_text(self.source.as_bytes())
             && let Some((at, c)) = self.source.char_indices().find(strange)
         {
@@ -332,7 +336,10 @@ impl<'s> Parser<'s> {
             return Err(self.fatal(span, "Unexpected non-ASCII character encountered: not a text file"));
         }
         let span = self.span();
-        if !self.eat_dot("version") || self.peek() != Tok::Float {
+        let directive = self.eat_dot("version") && self.peek() == Tok::Float;
+        // The number stands in the same line, with nothing but blanks between.
+        let blank = |c| matches!(c, ' ' | '\t' | '\r' | '\x0c');
+        if !directive || !self.source[span.end as usize..self.span().start as usize].chars().all(blank) {
             return Err(self.fatal(span, "Missing .version directive at start of file '{file}'"));
         }
         let span = self.span();
@@ -515,6 +522,7 @@ impl<'s> Parser<'s> {
         if self.eat_dot("func") {
             return self.function(false, linkage);
         }
+        let place = self.placement()?;
         let Some(space) = self.space() else { return Err(self.unexpected()) };
         if space == Space::Reg {
             let span = self.previous_span();
@@ -532,7 +540,7 @@ impl<'s> Parser<'s> {
                 self.error(span, "Module-scoped variables in .local state space are not allowed with ABI")
             );
         }
-        for var in self.variables(space, linkage)? {
+        for var in self.variables(place, space, linkage)? {
             let name = self.module.vars[var].name.clone();
             let span = self.module.vars[var].span;
             self.new_symbol(&name, span)?;
