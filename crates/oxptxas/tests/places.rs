@@ -192,9 +192,13 @@ fn compare(name: &str, module: &Module, lines: &LineIndex, file: &File, launch: 
     }
     let mut probe = sim::sass::Probe::new(&[], None);
     probe.stops = sass;
-    sim::sass::observe(&file.bytes, launch, sim::sass::Options::default(), &mut probe).unwrap();
-    sim::ptx::stopped(module, launch, sim::ptx::Options::default(), &mut ptx_stops)
+    let run = sim::sass::observe(&file.bytes, launch, sim::sass::Options::default(), &mut probe).unwrap();
+    let prepared = sim::ptx::stopped(module, launch, sim::ptx::Options::default(), &mut ptx_stops)
         .unwrap_or_else(|e| panic!("{name}: {}", e.message));
+    if !free_way {
+        let same = launch.compare(&run.buffers, &launch.collect(&prepared));
+        assert_eq!(same, Ok(()), "{name}");
+    }
     let by_thread = |stops: Vec<Stop<u32>>| {
         let mut out: BTreeMap<([u32; 3], u32), Vec<Stop<u32>>> = BTreeMap::new();
         stops.into_iter().for_each(|s| out.entry((s.block, s.thread)).or_default().push(s));
