@@ -180,8 +180,22 @@ impl Space {
         }
         let end = |at: u64, r: &Region| at + r.size as u64;
         match self.find(address) {
-            Some((at, r)) if r.kind != Kind::Device && address + size as u64 <= end(at, r) => Ok(false),
+            Some((at, r)) if r.kind != Kind::Device && address.saturating_add(size as u64) <= end(at, r) => {
+                Ok(false)
+            }
             _ => Err(Error::INVALID_VALUE),
+        }
+    }
+
+    /// Whether all of these bytes are in the device's address space: to be asked before as many are gathered.
+    ///
+    /// # Errors
+    /// If they are not.
+    pub fn check(&self, address: u64, size: u64) -> Result<()> {
+        match usize::try_from(size) {
+            Ok(0) => Ok(()),
+            Ok(size) => self.on_device(address, size).map(|_| ()),
+            Err(_) => Err(Error::INVALID_VALUE),
         }
     }
 

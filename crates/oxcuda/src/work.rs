@@ -146,17 +146,23 @@ impl Driver {
     pub fn copy(&mut self, t: &Transfer) -> Result<()> {
         let [width, height, depth] = t.size;
         let flat = depth <= 1 && (height <= 1 || t.to.pitch == width && t.from.pitch == width);
-        let rows: Vec<(u64, u64)> = match flat {
-            true => vec![(0, 0)],
-            false => (0..depth).flat_map(|z| (0..height).map(move |y| (y, z))).collect(),
-        };
-        let bytes = if flat { width * height * depth } else { width } as usize;
-        if bytes == 0 {
+        let (rows, slices) = if flat { (1, 1) } else { (height, depth) };
+        let whole =
+            width.checked_mul(height).and_then(|n| n.checked_mul(depth)).ok_or(Error::INVALID_VALUE)?;
+        let bytes = if flat { whole } else { width } as usize;
+        if whole == 0 {
             return Ok(());
         }
-        for (y, z) in rows {
-            let at = |e: &End| e.address.wrapping_add(y * e.pitch).wrapping_add(z * e.slice);
+        for (y, z) in (0..slices).flat_map(|z| (0..rows).map(move |y| (y, z))) {
+            let at = |e: &End| {
+                let row = e.address.wrapping_add(y.wrapping_mul(e.pitch));
+                row.wrapping_add(z.wrapping_mul(e.slice))
+            };
             let from = at(&t.from);
+            // Before the other side is read, which may end where this one does.
+            if t.to.side == Side::Device {
+                self.space.check(at(&t.to), bytes as u64)?;
+            }
             let row = match t.from.side {
                 Side::Host => crate::ffi::read(from, bytes),
                 Side::Device => self.space.read(from, bytes),
@@ -174,8 +180,16 @@ impl Driver {
 
     /// Fills.
     pub fn fill(&mut self, f: &Fill) -> Result<()> {
+        let bytes = f.size[0].checked_mul(f.element.into()).ok_or(Error::INVALID_VALUE)?;
+        if bytes == 0 || f.size[1] == 0 {
+            return Ok(());
+        }
+        let place = |y: u64| f.pitch.checked_mul(y).and_then(|n| f.address.checked_add(n));
+        for y in [0, f.size[1] - 1] {
+            self.space.check(place(y).ok_or(Error::INVALID_VALUE)?, bytes)?;
+        }
         let row = f.value.to_le_bytes()[..f.element as usize].repeat(f.size[0] as usize);
-        (0..f.size[1]).try_for_each(|y| self.space.write(f.address + y * f.pitch, &row))
+        (0..f.size[1]).try_for_each(|y| self.space.write(place(y).ok_or(Error::INVALID_VALUE)?, &row))
     }
 
     /// Frees memory in the order of a stream.

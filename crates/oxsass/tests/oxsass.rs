@@ -205,3 +205,38 @@ fn every_command_says_what_it_takes() {
     assert!(!out.status.success());
     assert!(String::from_utf8(out.stderr).unwrap().contains("unrecognized subcommand"));
 }
+
+/// A barrier of all blocks as CUDA's cooperative groups make it, from what the driver leaves in `%envreg1` and `%envreg2`.
+#[test]
+fn cooperative_grids_have_a_workspace() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    for arch in ["sm_80", "sm_90", "sm_100"] {
+        let source = format!(
+            ".version 8.7\n.target {arch}\n.address_size 64\n.visible .entry k(.param .u64 out) {{\n\
+             .reg .b32 %r<20>; .reg .b64 %d<9>; .reg .pred %p<3>;\n\
+             mov.u32 %r1, %envreg1; mov.u32 %r2, %envreg2; mov.b64 %d1, {{%r2, %r1}};\n\
+             mov.u32 %r3, %ctaid.x; mov.u32 %r4, %nctaid.x; setp.eq.u32 %p1, %r3, 0;\n\
+             sub.u32 %r5, 0x80000001, %r4; selp.u32 %r6, %r5, 1, %p1;\n\
+             ld.param.u64 %d2, [out]; mul.wide.u32 %d3, %r3, 4; add.u64 %d4, %d2, %d3;\n\
+             add.u32 %r12, %r3, 7; st.global.u32 [%d4], %r12;\n\
+             atom.add.release.gpu.u32 %r7, [%d1+4], %r6;\n\
+             L: ld.acquire.gpu.u32 %r8, [%d1+4]; xor.b32 %r9, %r8, %r7; setp.ge.s32 %p2, %r9, 0; @%p2 bra L;\n\
+             sub.u32 %r10, %r4, %r3; add.u32 %r10, %r10, -1; mul.wide.u32 %d5, %r10, 4; add.u64 %d6, %d2, %d5;\n\
+             ld.relaxed.gpu.global.u32 %r11, [%d6]; st.global.u32 [%d4+64], %r11; ret; }}\n"
+        );
+        let (ptx, bin) = (folder.join(format!("grid.{arch}.ptx")), folder.join(format!("grid.{arch}.cubin")));
+        fs::write(&ptx, &source).unwrap();
+        let settings = oxptxas::Settings::new(sass::Target::parse(arch).unwrap());
+        fs::write(&bin, oxptxas::compile(&source, "grid.ptx", &settings).unwrap().cubin).unwrap();
+        let toml = folder.join("grid.toml");
+        let launch = "[[launch]]\nkernel = 'k'\ngrid = [4, 1, 1]\nblock = [1, 1, 1]\ncooperative = true\n\
+                      args = [{ buffer = 'out' }]\n[launch.buffers.out]\ntype = 'u32'\nlength = 32\ncompare = 'exact'\n";
+        fs::write(&toml, launch).unwrap();
+        for program in [&ptx, &bin] {
+            let out = text(&["run".as_ref(), program, &toml]);
+            for (k, held) in [(0, 7), (3, 10), (16, 10), (19, 7)] {
+                assert!(out.contains(&format!("out[{k}] = {held}\n")), "{arch} {}: {out}", program.display());
+            }
+        }
+    }
+}

@@ -50,6 +50,16 @@ const TURN_END: u64 = 0x1000_0000_0000;
 pub(crate) const CONST_WINDOW: u64 = 0x7c00 << 32;
 /// See [`CONST_WINDOW`].
 pub(crate) const PARAM_WINDOW: u64 = 0x7b00 << 32;
+/// What the driver gives a cooperative grid for its barrier: its size and a word, to which `%envreg1` (upper half) and
+/// `%envreg2` point, as CUDA's cooperative groups find it.
+pub(crate) const GRID_WORKSPACE: u64 = 0x7a00 << 32;
+
+/// The contents of that at the start of a launch.
+pub(crate) fn grid_workspace() -> Vec<u8> {
+    let mut bytes = 8u32.to_le_bytes().to_vec();
+    bytes.resize(8, 0);
+    bytes
+}
 /// Bytes left free behind each allocation.
 const GAP: u64 = 0x1_0000;
 /// Where variables lie in a sparse memory, and the distance of their places.

@@ -126,6 +126,10 @@ int main(void) {
     WANT(cuMemFree_v2(more) == 1);
     WANT(cuMemAlloc_v2(&more, all) == 2);
     WANT(cuMemcpyHtoD_v2(x + 4, host, sizeof host) == 1);
+    /* More than there is, or than can be counted: told before anything is gathered or read. */
+    WANT(cuMemcpyHtoD_v2(x, host, (size_t)1 << 44) == 1);
+    WANT(cuMemsetD8_v2(x, 0, (size_t)1 << 44) == 1);
+    WANT(cuMemsetD32_v2(x, 0, (size_t)1 << 62) == 1);
     OK(cuMemFreeHost(pinned));
     OK(cuMemFree_v2(x));
     OK(cuMemFree_v2(y));

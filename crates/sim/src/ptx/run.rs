@@ -6,7 +6,7 @@ use super::exec;
 use super::thread::{Caller, Env, Res, State, Thread};
 use super::warp;
 use crate::launch::{Buffers, Launch, Prepared};
-use crate::memory::Memory;
+use crate::memory::{GRID_WORKSPACE, Memory, grid_workspace};
 use crate::output::{DRIVER, Driver};
 use crate::schedule::{Dice, Schedule};
 use crate::stops::{Stop, Stops};
@@ -140,6 +140,9 @@ fn witnessed(
     }
     for v in module.vars.keys() {
         set_variable(&mut program, v, &mut prepared.memory);
+    }
+    if launch.cooperative {
+        prepared.memory.place("workspace of the grid", GRID_WORKSPACE, grid_workspace());
     }
     let params = std::mem::take(&mut prepared.params);
     prepared.output =

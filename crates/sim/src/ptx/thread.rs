@@ -4,7 +4,7 @@ use super::decode::{Code, Place, Program, STACK_PARAMS, function_address, garbag
 use super::int::{mask, value};
 use crate::fp::{self, F64, Round};
 use crate::launch::Launch;
-use crate::memory::Memory;
+use crate::memory::{GRID_WORKSPACE, Memory};
 use ::ptx::ast::{FuncId, Operand, RegId, Space, VarId, VectorElem};
 use ::ptx::{SpecialReg, Type};
 
@@ -253,7 +253,9 @@ impl Thread {
             | S::reserved_smem_offset_cap
             | S::reserved_smem_offset_0
             | S::reserved_smem_offset_1 => Ok(garbage(env.program.fill, s as usize) & 0xffff_ffff),
-            // What the driver puts there is its own affair; the simulators' drivers put nothing.
+            _ if env.launch.cooperative && s.name() == "%envreg1" => Ok(GRID_WORKSPACE >> 32),
+            _ if env.launch.cooperative && s.name() == "%envreg2" => Ok(GRID_WORKSPACE & 0xffff_ffff),
+            // What else the driver puts there is its own affair; the simulators' drivers put nothing.
             // Counters that no tool has started.
             _ if s.name().starts_with("%envreg") || s.name().starts_with("%pm") => Ok(0),
             _ => Err(format!("special register '{}' is not supported", s.name())),

@@ -41,7 +41,7 @@ pub(crate) use float::extremum;
 pub(crate) use pack::pack_integers;
 
 use crate::launch::{Buffers, Launch, MOST_SHARED, MOST_STACK};
-use crate::memory::PARAM_WINDOW;
+use crate::memory::{GRID_WORKSPACE, PARAM_WINDOW, grid_workspace};
 use crate::schedule::{Dice, Schedule};
 use crate::stops::{Slot, Stop, Stops};
 use crate::watch::Watch;
@@ -366,6 +366,7 @@ impl Module {
         let image = self.image(&launch.kernel, memory).map_err(SimError::Cubin)?;
         let done = execute(&image, launch, params, memory, (options, (None, report)));
         memory.remove(PARAM_WINDOW);
+        memory.remove(GRID_WORKSPACE);
         memory.remove(PARAM_WINDOW - u64::from(image.params.0));
         done
     }
@@ -554,6 +555,16 @@ fn environment(
         put(at, &size.to_le_bytes());
     }
     let (block, grid, cooperative) = (launch.block, launch.grid, launch.cooperative);
+    if cooperative {
+        memory.place("workspace of the grid", GRID_WORKSPACE, grid_workspace());
+        let registers = match sm {
+            100.. => 0x250,
+            90 => 0x40,
+            _ => 0x88,
+        };
+        put(registers + 4, &((GRID_WORKSPACE >> 32) as u32).to_le_bytes());
+        put(registers + 8, &(GRID_WORKSPACE as u32).to_le_bytes());
+    }
     Ok(Env { banks, block, grid, cooperative, local, shared })
 }
 
