@@ -86,6 +86,10 @@ fn check(p: &Program<'_>, cubin: &[u8]) -> Vec<Finding> {
 fn judge(sm: u8, compile: impl Fn(&Program<'_>) -> Vec<u8>) -> (Vec<String>, usize) {
     let (mut wrong, mut planted) = (Vec::new(), 0);
     for p in programs(include_str!("programs.txt")) {
+        // Of what there is before sm_90, barriers in memory are another matter there.
+        if sm < 90 && !p.name.ends_with("that-is-tested") {
+            continue;
+        }
         let findings = check(&p, &compile(&p));
         // Of two accesses that race, whichever comes first in this run is the other one.
         let is = |f: &Finding, line: u32, check: &str| {
@@ -108,10 +112,10 @@ fn judge(sm: u8, compile: impl Fn(&Program<'_>) -> Vec<u8>) -> (Vec<String>, usi
 
 #[test]
 fn planted_errors_are_found_at_their_lines_and_nothing_else() {
-    for sm in [90, 120] {
+    for (sm, errors) in [(80, 0), (90, 37), (120, 37)] {
         let (wrong, planted) = judge(sm, |p| compile(p, sm));
         assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-        assert!(planted >= 37, "{planted} planted errors");
+        assert!(planted >= errors, "{planted} planted errors");
     }
 }
 
@@ -120,7 +124,7 @@ fn planted_errors_are_found_at_their_lines_and_nothing_else() {
 fn they_are_found_in_code_of_ptxas_too() {
     let Some(tools) = std::env::var_os("OXPTXAS_ORACLES") else { return };
     let folder = tempfile::tempdir().unwrap();
-    for sm in [90, 120] {
+    for sm in [80, 90, 120] {
         let (wrong, _) = judge(sm, |p| {
             let (from, to) = (folder.path().join("k.ptx"), folder.path().join("k.cubin"));
             std::fs::write(&from, p.source.replace("sm_90", &format!("sm_{sm}"))).unwrap();

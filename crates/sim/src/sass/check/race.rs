@@ -192,11 +192,12 @@ impl Races {
 
     /// An access; another one that races with it, and whether that wrote.
     pub(super) fn access(&mut self, key: Key, len: u32, touch: Touch) -> Option<(Who, bool)> {
-        if touch.strong {
-            self.tell_and_hear(key, &touch);
-        }
         let mut race = None;
         let end = key.at.saturating_add(len.into());
+        // By words, as one half of a barrier of 64 bits is read to know its phase.
+        for word in (key.at / 4..end.div_ceil(4)).filter(|_| touch.strong) {
+            self.tell_and_hear(Key { at: 4 * word, ..key }, &touch);
+        }
         for word in key.at / 4..end.div_ceil(4) {
             let first = key.at.max(4 * word) - 4 * word;
             let last = end.min(4 * word + 4) - 4 * word;

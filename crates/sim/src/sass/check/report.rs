@@ -144,7 +144,9 @@ impl Report {
         const WORDS: [&str; 6] = [".volatile", ".relaxed", ".acquire", ".release", ".acq_rel", ".mmio"];
         let strong = |line: &str| {
             let code = line.split("//").next().unwrap_or(line);
-            WORDS.iter().any(|w| code.contains(w))
+            // On sm_80 to sm_89 a barrier in memory is accessed as any word is.
+            let barrier = code.contains("mbarrier.") && !code.contains(".init") && !code.contains(".inval");
+            barrier || WORDS.iter().any(|w| code.contains(w))
         };
         // `.file 1 "name"`, which may stand anywhere, and `.loc 1 line column`.
         let file = |l: &str| {
