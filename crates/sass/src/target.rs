@@ -61,7 +61,7 @@ pub struct SmInfo {
     /// ISETP compares numbers of 64 bits in one instruction.
     pub compares_64: bool,
     /// Where the pipe of products has room, ptxas gives it copies, sums and shifts (IMAD.MOV, .IADD, .SHL), and CS2R makes pairs of
-    /// zeros; not where integers have as many lanes.
+    /// zeros; not where integers have as many lanes. There it has MOV of 64 bits.
     pub sums_as_products: bool,
     /// Integer minimum and maximum are VIMNMX; IMNMX otherwise (nvdisasm 13.2 takes no VIMNMX for sm_110).
     pub vimnmx: bool,
