@@ -170,6 +170,9 @@ impl Legalizer<'_> {
                 self.materialize(d, i);
             }
         }
+        if matches!(op, Opcode::FMUL | Opcode::DMUL) {
+            negate_second(d);
+        }
         Ok(())
     }
 
@@ -229,7 +232,9 @@ impl Legalizer<'_> {
         // Forms take it as their second source.
         let Some(&to) = slots.get(1).filter(|i| info.sources.contains(&(**i as u8))) else { return };
         let change = info.swap_changes;
-        if !info.swap.contains(&(to as u8)) || change == SwapChange::Compare && d.mods.has(Mod::EX) {
+        // A comparison of upper words, and one that says which number is the greater, mean their sides.
+        let sided = d.mods.iter().any(|m| matches!(m, Mod::EX | Mod::MAX | Mod::MIN));
+        if !info.swap.contains(&(to as u8)) || change == SwapChange::Compare && sided {
             return;
         }
         let others = info.swap.iter().map(|i| usize::from(*i)).filter(|i| *i != to);
@@ -332,6 +337,22 @@ impl Legalizer<'_> {
         self.constants.insert((bank, offset, width), v);
         v
     }
+}
+
+/// ptxas never negates the first factor of a product, but the second.
+fn negate_second(d: &mut InstData) {
+    let [_, Operand::Reg(first), second, ..] = &mut d.operands[..] else { return };
+    if !first.neg {
+        return;
+    }
+    match second {
+        Operand::Reg(r) => r.neg = !r.neg,
+        Operand::Const { neg, .. } => *neg = !*neg,
+        // Of a binary64 number the high half.
+        Operand::Imm(n) => *n ^= 1 << 31,
+        _ => return,
+    }
+    first.neg = false;
 }
 
 /// Whether a 64-bit immediate of this opcode is the high half of a binary64 number.

@@ -98,7 +98,7 @@ pub struct Code {
     pub shared_size: u32,
     /// Byte offsets of the EXIT instructions.
     pub exit_offsets: Vec<u32>,
-    /// Data of constant bank 2.
+    /// Data of constant bank 2, words of 64 bits: in linked code behind the table of functions.
     pub literals: Vec<u8>,
     /// Local variables, and where they are from the stack pointer.
     pub locals: Vec<(String, u32)>,

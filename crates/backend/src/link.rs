@@ -9,7 +9,7 @@ use crate::machine::Link;
 use crate::{Code, Error};
 use ori::{Callee, Part};
 use rustc_hash::{FxHashMap, FxHashSet};
-use sass::{Inst, Opcode, Operand, Target};
+use sass::{ConstBank, Inst, Opcode, Operand, Target};
 
 /// A function in the code of a kernel.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -131,10 +131,20 @@ impl<'c> Functions<'c> {
         out.insts.clear();
         out.lines.clear();
         out.exit_offsets.clear();
+        out.literals.clear();
+        if indirect {
+            out.literals.extend(1u64.to_le_bytes());
+            for name in &self.table {
+                out.literals.extend(u64::from(offsets.get(name).copied().unwrap_or(0)).to_le_bytes());
+            }
+        }
+        let mut literals = Literals::default();
         for (code, start) in
             std::iter::once((kernel, 0)).chain(placed.iter().map(|p| (self.code[p.name.as_str()], p.offset)))
         {
+            let first = out.insts.len();
             place(code, start, &offsets, &mut out)?;
+            literals.gather(code, &mut out, first)?;
             out.regs = out.regs.max(code.regs);
             out.uregs = out.uregs.max(code.uregs);
             out.barriers = out.barriers.max(code.barriers);
@@ -145,15 +155,47 @@ impl<'c> Functions<'c> {
         let (stack, recursive) = self.stack(kernel);
         out.stack_bytes = stack;
         out.recursive = recursive;
-        if indirect {
-            out.literals = 1u64.to_le_bytes().to_vec();
-            for name in &self.table {
-                out.literals.extend(u64::from(offsets.get(name).copied().unwrap_or(0)).to_le_bytes());
-            }
-        }
         emit::pad(target, &mut out.insts);
         out.words = emit::encode(target, &out.insts, &out.lines)?;
         Ok((out, placed))
+    }
+}
+
+/// Where numbers are in constant bank 2 of a kernel.
+#[derive(Default)]
+struct Literals(FxHashMap<u64, u32>);
+
+impl Literals {
+    /// Puts the numbers of `code`, whose instructions are those of `out` from the `first` on, behind the ones that are there, each
+    /// once, and has the instructions read them there.
+    fn gather(&mut self, code: &Code, out: &mut Code, first: usize) -> Result<(), Error> {
+        if code.literals.is_empty() {
+            return Ok(());
+        }
+        let moved: Vec<u32> = code
+            .literals
+            .chunks(8)
+            .map(|word| {
+                let n = word.iter().rev().fold(0u64, |n, b| n << 8 | u64::from(*b));
+                *self.0.entry(n).or_insert_with(|| {
+                    let at = out.literals.len() as u32;
+                    out.literals.extend(n.to_le_bytes());
+                    at
+                })
+            })
+            .collect();
+        for o in out.insts[first..].iter_mut().flat_map(|i| &mut i.operands) {
+            // Function pointers index the table, which stays where it is.
+            if let Operand::Const { bank: ConstBank::Index(2), index: None, offset, .. } = o {
+                let to = usize::try_from(*offset).ok().and_then(|at| moved.get(at / 8));
+                let to = to.ok_or_else(|| Error::new("internal error: constant without a number"))?;
+                *offset = *to as i32 + *offset % 8;
+            }
+        }
+        if out.literals.len() > 1 << 16 {
+            return Err(Error::new("constants of a kernel and its functions take more than 64 KiB"));
+        }
+        Ok(())
     }
 }
 

@@ -10,6 +10,7 @@ pub mod copy_prop;
 pub mod dead_loops;
 pub mod fold;
 pub mod gvn;
+pub mod literals;
 pub mod narrow;
 pub mod predication;
 pub mod saturate;
@@ -95,7 +96,7 @@ pub static PASSES: &[Pass] = &[
     pass(Phase::LateOriCommoning, 2, |f| selects::run(f) | saturate::run(f)),
     analysed(Phase::GeneralOptimizeLate2, 2, copy_prop::run),
     pass(Phase::SinkCodeIntoBlock, 2, ori::dead::remove),
-    pass(Phase::ConvertToUniformReg, 2, uniform_constants::run),
+    pass(Phase::ConvertToUniformReg, 2, |f| uniform_constants::run(f) | literals::run(f)),
     analysed(Phase::LateArchOptimizeFirst, 2, sink::run),
 ];
 

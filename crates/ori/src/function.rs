@@ -585,7 +585,7 @@ pub struct Function {
     pub aim_regs: u8,
     /// The most threads of a block in x, y and z, as far as launch bounds tell ([`MOST_THREADS`]).
     pub threads: [u32; 3],
-    /// Data of constant bank 2 (literals, jump tables).
+    /// Data of constant bank 2, words of 64 bits: what operands `c[0x2][…]` without an index read.
     pub literals: Vec<u8>,
     /// What its calls go to.
     pub callees: IndexSet<Callee, FxBuildHasher>,

@@ -114,6 +114,13 @@ impl State {
                 func.quiet.extend(n.split(',').map(String::from));
                 continue;
             }
+            if key == "literals" {
+                for word in n.split(',') {
+                    let word = u64::from_str_radix(word, 16).map_err(|e| format!("{word}: {e}"))?;
+                    func.literals.extend(word.to_le_bytes());
+                }
+                continue;
+            }
             if key == "symbols" {
                 for word in n.split(',') {
                     let (part, name) = word.split_once(':').ok_or("expected PART:NAME")?;

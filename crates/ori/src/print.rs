@@ -274,12 +274,22 @@ fn symbols(list: &[crate::SymbolUse]) -> String {
     format!(" symbols={}", words.join(","))
 }
 
+/// ` literals=3ff0000000000000,7`: words of 64 bits in constant bank 2.
+fn literals(bytes: &[u8]) -> String {
+    if bytes.is_empty() {
+        return String::new();
+    }
+    let word = |c: &[u8]| c.iter().rev().fold(0u64, |n, b| n << 8 | u64::from(*b));
+    let words: Vec<String> = bytes.chunks(8).map(|c| format!("{:x}", word(c))).collect();
+    format!(" literals={}", words.join(","))
+}
+
 impl Display for Function {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let kind = if self.entry { "entry" } else { "func" };
         writeln!(
             f,
-            "function {} {} {kind} local={}{} shared={} barriers={} regs={}{}{}{}{}{}{} {{",
+            "function {} {} {kind} local={}{} shared={} barriers={} regs={}{}{}{}{}{}{}{} {{",
             self.name,
             self.target,
             self.local_size,
@@ -296,6 +306,7 @@ impl Display for Function {
             callees(&self.callees),
             quiet(&self.quiet),
             symbols(&self.symbols),
+            literals(&self.literals),
             if self.relocatable { " relocatable=1" } else { "" },
         )?;
         self.layout.iter().try_for_each(|b| block(f, self, *b))?;
