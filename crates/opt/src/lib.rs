@@ -17,6 +17,7 @@ pub mod saturate;
 pub mod selects;
 pub mod setp_combine;
 pub mod shift_add;
+pub mod signs;
 pub mod sink;
 mod sums;
 pub mod three_inputs;
@@ -79,7 +80,7 @@ pub static PASSES: &[Pass] = &[
     analysed(Phase::SinkRemat, 2, copy_prop::run),
     analysed(Phase::OptimizeNaNOrZero, 2, fold::run),
     analysed(Phase::GeneralOptimize, 1, wide_add::run),
-    pass(Phase::OriLinearReplacement, 1, contraction::run),
+    pass(Phase::OriLinearReplacement, 1, |f| signs::run(f) | contraction::run(f)),
     pass(Phase::OriPerformLiveDeadSecond, 2, ori::dead::remove),
     pass(Phase::ExtractShaderConstsFirst, 2, constant_sums::run),
     pass(Phase::GeneralOptimizeMid, 1, setp_combine::run),
