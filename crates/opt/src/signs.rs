@@ -2,7 +2,7 @@
 
 use cranelift_entity::SecondaryMap;
 use ori::{Function, Inst, InstData, Name, Op, Operand, Value};
-use sass::{Mod, Opcode, Reg, RegOp, SlotKind};
+use sass::{Mod, Mods, Opcode, Reg, RegOp, SlotKind};
 use smallvec::SmallVec;
 
 /// The pass.
@@ -42,6 +42,9 @@ pub fn run(func: &mut Function) -> bool {
             if let Operand::Reg(r) = &mut d.operands[slot] {
                 *r = under(*r, of);
                 changed = true;
+            }
+            if d.op == Op::Sass(Opcode::SEL) {
+                d.op = Op::Sass(Opcode::FSEL);
             }
         }
     }
@@ -113,10 +116,11 @@ fn takes(d: &InstData, k: usize, width: u8, flushes: bool) -> bool {
     use Opcode::*;
     let Op::Sass(op) = d.op else { return false };
     let format = match op {
-        FADD | FMUL | FFMA | FMNMX | FSETP | DADD | DMUL | DFMA | DSETP => true,
-        // The source is binary32 or binary64, not a half. A conversion between the two keeps what a NaN says, which the
-        // change of its sign does not, and so does a selection.
-        F2I | FRND | MUFU => d.mods.iter().all(|m| !is_half(m) && m != Mod::RCP64H && m != Mod::RSQ64H),
+        FADD | FMUL | FFMA | FMNMX | FSETP | FSEL | DADD | DMUL | DFMA | DSETP => true,
+        // The source is binary32 or binary64, not a half.
+        F2F | F2I | FRND | MUFU => d.mods.iter().all(|m| !is_half(m) && m != Mod::RCP64H && m != Mod::RSQ64H),
+        // A selection of binary32 numbers is one.
+        SEL => width == 1 && d.mods == Mods::none(),
         _ => false,
     };
     let source = op.slots()[k].kind == SlotKind::Source && !d.is_def(k);
@@ -181,9 +185,9 @@ mod tests {
     fn what_reads_a_number_changes_its_sign() {
         let got = after(
             "    v2:R = FADD -v0, -RZ\n    v3:R = FFMA v2, v0, -v2\n    v4:P = FSETP.LT.AND PT, v2, |v3|, PT\n    \
-             v5:R = SEL v0, v3, v4\n    v6:R = MUFU.SIN v2\n    STS [0x0], v5\n    STS [0x4], v6\n",
+             v5:R = SEL v2, v3, v4\n    v6:R = MUFU.SIN v2\n    STS [0x0], v5\n    STS [0x4], v6\n",
         );
-        for want in ["FFMA -v0, v0, v0", "FSETP.LT.AND PT, -v0, |v3|", "MUFU.SIN -v0"] {
+        for want in ["FFMA -v0, v0, v0", "FSETP.LT.AND PT, -v0, |v3|", "FSEL -v0, v3, v4", "MUFU.SIN -v0"] {
             assert!(got.contains(want), "{want}: {got}");
         }
         // One in another; a magnitude hides what is inside.
@@ -196,7 +200,7 @@ mod tests {
 
     #[test]
     fn what_cannot_keeps_it() {
-        // Stored as well; 0 instead of −0; subnormal numbers would stay; integers; a half of it; what a NaN says.
+        // Stored as well; 0 instead of −0; subnormal numbers would stay; integers; a half of it.
         for (body, kept) in [
             (
                 "    v2:R = FADD -v0, -RZ\n    v3:R = FMUL v2, v0\n    STS [0x0], v3\n    STS [0x0], v2\n",
@@ -209,7 +213,6 @@ mod tests {
                 "v2, v0, RZ",
             ),
             ("    v2:R2 = DADD -v1, -RZ\n    v3:R = FADD v2.1, v0\n    STS [0x0], v3\n", "FADD v2.1"),
-            ("    v2:R = FADD -v0, -RZ\n    v3:R = SEL v2, v0, PT\n    STS [0x0], v3\n", "SEL v2"),
             ("    v2:R = FADD -v0, -RZ\n    v3:R = FRND.F16 v2\n    STS [0x0], v3\n", "F16 v2"),
         ] {
             assert!(after(body).contains(kept), "{body}: {}", after(body));

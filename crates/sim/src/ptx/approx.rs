@@ -73,9 +73,18 @@ fn moved(code: &Code<'_>, f: Format, x: &[u64], result: u64, size: f64) -> u64 {
 }
 
 /// Any NaN, another in each run: where several operands are NaNs, which one a binary64 result passes on is not defined, and
-/// code may exchange them.
+/// code may exchange them. Of `neg` and `abs` the manual says that NaNs give an unspecified one: code may change the sign where
+/// the number is read.
 pub(super) fn other_nan(code: &Code<'_>, f: Format, x: &[u64], result: u64) -> u64 {
-    if code.nudge == 0 || !is_binary64_sum(code.inst) || !f.is_nan(result) {
+    let open = code.nudge != 0 && f.is_nan(result);
+    if open && is_change_of_sign(code.inst) {
+        let sign = 1 << (f.bits() - 1);
+        // Its lowest bits, and not the one that makes it quiet.
+        let loose = sign | ((f.infinity() & f.infinity().wrapping_neg()) / 2 - 1);
+        let payload = Rng::new(code.nudge ^ u64::from(code.inst.span.start) << 32).next();
+        return result & !loose | payload & loose;
+    }
+    if !open || !is_binary64_sum(code.inst) {
         return result;
     }
     let mut nans = x.iter().filter(|b| f.is_nan(**b));
@@ -85,6 +94,11 @@ pub(super) fn other_nan(code: &Code<'_>, f: Format, x: &[u64], result: u64) -> u
     }
     let payload = Rng::new(code.nudge ^ u64::from(code.inst.span.start) << 32).next();
     result & !((1 << 51) - 1) | payload & ((1 << 51) - 1)
+}
+
+/// Whether it negates a floating-point number or takes its magnitude.
+fn is_change_of_sign(inst: &::ptx::Inst) -> bool {
+    matches!(inst.op, Op::neg | Op::abs) && inst.ty(0).is_some_and(|t| format(t).is_some())
 }
 
 /// Whether it is arithmetic on several binary64 numbers.
@@ -99,6 +113,7 @@ pub fn is_inexact(inst: &::ptx::Inst) -> bool {
         || inst.has(Mod::full)
         || is_product(inst)
         || is_binary64_sum(inst)
+        || is_change_of_sign(inst)
         || matches!(inst.op, Op::mma | Op::wmma | Op::wgmma)
 }
 
