@@ -1,6 +1,7 @@
 //! Makes constants, parameters and addresses in the stack frame again where they are used, where keeping them would leave room
 //! for fewer warps. Where arithmetic does not read constant memory itself, parameters and what is computed of them alone are
-//! kept in uniform registers and moved from there.
+//! kept in uniform registers and moved from there, as far as those reach (what most blocks read before the rest), or computed again from
+//! what it is made of where few blocks read it.
 //!
 //! Which ones, the allocator's choice of what to spill says, among constants alone; a block in which one is used has its
 //! own copy, or several if it is long or has calls, and the scheduler finds the place.
@@ -14,13 +15,17 @@ use ori::{ALWAYS, Block, Function, Inst, InstData, Loc, Macro, Name, Op, Operand
 use rustc_hash::FxHashMap;
 use sass::{ConstBank, Mod, Mods, Opcode, Reg, RegFile, SlotKind, SourceKinds};
 use smallvec::SmallVec;
+use std::cmp::Reverse;
 
 /// The most uniform registers that parameters take here, and those that must be left to addresses and descriptors.
-const MOST: usize = 24;
+const MOST: usize = 36;
 const LEFT: usize = 16;
 
 /// Instructions that compute a value which is kept there, at most, behind those that load.
 const STEPS: usize = 4;
+
+/// Blocks that read a value which is computed again in each, at most.
+const RECOMPUTED: u32 = 3;
 
 /// Instructions behind a copy for which it still serves.
 const REACH: usize = 48;
@@ -29,14 +34,37 @@ const REACH: usize = 48;
 /// changed.
 pub fn run(func: &mut Function, cfg: &Cfg, limit: u32, ranges: &Ranges) -> bool {
     let mut room = uniform_room(func, cfg);
-    let computed = if room == 0 { Computed::default() } else { Computed::new(func, cfg) };
+    let computed = Computed::new(func, cfg, room > 0);
     let frame = func.insts.values().filter(|d| is_stack_address(func, d)).filter_map(only_result);
-    let others: Vec<Value> = frame.chain(func.values.keys().filter(|v| computed.by[*v].is_some())).collect();
+    let few: Vec<Value> = func.values.keys().filter(|v| computed.general[*v].is_some()).collect();
+    let read = reading_blocks(func, cfg, &few.iter().map(|v| v.index()).collect());
+    let few = few.into_iter().filter(|v| read[*v] <= RECOMPUTED);
+    let uniform = func.values.keys().filter(|v| computed.by[*v].is_some());
+    let others: Vec<Value> = frame.chain(uniform).chain(few).collect();
     let chosen = Spiller::constants(func, cfg, limit, ranges, &others);
     if chosen.is_clear() {
         return false;
     }
-    // What makes each of them.
+    // What makes each of them. Uniform registers go to those that most blocks read, as far as they reach.
+    let readers = reading_blocks(func, cfg, &chosen);
+    let mut kept = FixedBitSet::with_capacity(func.values.len());
+    let mut order: Vec<(Inst, Value)> = Vec::new();
+    for i in cfg.rpo.iter().flat_map(|b| &func.blocks[*b].insts).copied() {
+        let d = &func.insts[i];
+        if let Some(v) = only_result(d).filter(|v| chosen.contains(v.index()))
+            && (is_load_of_constants(d) || computed.by[v].is_some())
+        {
+            order.push((i, v));
+        }
+    }
+    order.sort_by_key(|(_, v)| Reverse(readers[*v]));
+    for (_, v) in order {
+        let width = usize::from(func.values[v].width);
+        if width <= room {
+            room -= width;
+            kept.insert(v.index());
+        }
+    }
     let mut makers: SecondaryMap<Value, Option<Again>> = SecondaryMap::new();
     let mut arithmetic = false;
     for &b in &cfg.rpo {
@@ -47,16 +75,19 @@ pub fn run(func: &mut Function, cfg: &Cfg, limit: u32, ranges: &Ranges) -> bool 
             let mut made: SmallVec<[Value; 1]> = SmallVec::new();
             d.for_each_def(|n| made.extend(n.value().filter(|v| chosen.contains(v.index()))));
             if let &[v] = &made[..] {
-                let width = usize::from(func.values[v].width);
-                let fits = width <= room;
-                if fits && (is_load_of_constants(d) || computed.by[v].is_some()) {
-                    room -= width;
+                if kept.contains(v.index()) {
                     arithmetic |= computed.by[v].is_some();
                     computed.make_uniform(func, i, &mut out);
                     func.values[v].file = RegFile::UR;
                     makers[v] = Some(Again::Moved);
+                } else if computed.general[v].is_some() {
+                    arithmetic = true;
+                    makers[v] = Some(Again::General(i));
                 } else if computed.by[v].is_none() {
                     makers[v] = Some(Again::Made(i));
+                } else if readers[v] <= RECOMPUTED {
+                    arithmetic = true;
+                    makers[v] = Some(Again::Computed(i));
                 }
             }
             out.push(i);
@@ -64,7 +95,7 @@ pub fn run(func: &mut Function, cfg: &Cfg, limit: u32, ranges: &Ranges) -> bool 
         func.blocks[b].insts = out;
     }
     for &b in &cfg.rpo {
-        block(func, b, &makers);
+        block(func, b, &makers, &computed);
     }
     if arithmetic {
         // General registers that such values were computed of.
@@ -73,16 +104,21 @@ pub fn run(func: &mut Function, cfg: &Cfg, limit: u32, ranges: &Ranges) -> bool 
     true
 }
 
-/// Values in one general register that arithmetic makes of constants alone, as the uniform datapath could.
+/// What arithmetic makes of constants alone.
 #[derive(Default)]
 struct Computed {
+    /// Values in one general register, if the uniform datapath could make them.
     by: SecondaryMap<Value, Option<Inst>>,
+    /// Values in one or two that it could not.
+    general: SecondaryMap<Value, Option<Inst>>,
     /// Those that are loaded.
     loaded: SecondaryMap<Value, Option<Inst>>,
+    /// The instructions as they were: where they stand they read copies in the end.
+    code: FxHashMap<Inst, InstData>,
 }
 
 impl Computed {
-    fn new(func: &Function, cfg: &Cfg) -> Computed {
+    fn new(func: &Function, cfg: &Cfg, uniform: bool) -> Computed {
         let mut found = Computed::default();
         // As many steps from a load to a value.
         let mut steps: SecondaryMap<Value, usize> = SecondaryMap::new();
@@ -91,12 +127,50 @@ impl Computed {
             let Some(v) = only_result(d) else { continue };
             if is_load_of_constants(d) {
                 found.loaded[v] = Some(i);
-            } else if func.values[v].width == 1 && func.values[v].file == RegFile::R && found.fits(func, d) {
-                d.for_each_use(|n| steps[v] = steps[v].max(n.value().map_or(0, |s| steps[s] + 1)));
-                found.by[v] = Some(i).filter(|_| steps[v] <= STEPS);
+                found.code.insert(i, d.clone());
+                continue;
+            }
+            let shape = func.values[v];
+            let fits = uniform && shape.width == 1 && shape.file == RegFile::R && found.fits(func, d);
+            if !fits && !found.fits_generally(func, d, shape) {
+                continue;
+            }
+            d.for_each_use(|n| steps[v] = steps[v].max(n.value().map_or(0, |s| steps[s] + 1)));
+            let made = Some(i).filter(|_| steps[v] <= STEPS);
+            if made.is_some() {
+                found.code.insert(i, d.clone());
+            }
+            if fits {
+                found.by[v] = made;
+            } else {
+                found.general[v] = made;
             }
         }
         found
+    }
+
+    fn code(&self, func: &Function, i: Inst) -> InstData {
+        self.code.get(&i).unwrap_or(&func.insts[i]).clone()
+    }
+
+    /// Whether it is arithmetic on such values, whatever datapath has it.
+    fn fits_generally(&self, func: &Function, d: &InstData, shape: ori::ValueData) -> bool {
+        use Opcode::{IADD3, IMAD, LEA, LOP3, SHF};
+        let known = |v: Value| self.loaded[v].is_some() || self.by[v].is_some() || self.general[v].is_some();
+        let takes = |(k, o): (usize, &Operand)| match o {
+            _ if d.is_def(k) => true,
+            Operand::Reg(r) => match r.reg {
+                Name::Phys(p) => p == Reg::PT || p == Reg::RZ,
+                Name::Val(v) | Name::Part(v, _) => func.values[v].file == RegFile::R && known(v),
+            },
+            Operand::Imm(_) | Operand::Const { index: None, .. } => true,
+            _ => false,
+        };
+        matches!(d.op, Op::Sass(IADD3 | IMAD | LEA | LOP3 | SHF))
+            && d.is_unguarded()
+            && shape.file == RegFile::R
+            && shape.width <= 2
+            && d.operands.iter().enumerate().all(takes)
     }
 
     /// Whether all that an instruction reads is such, and the uniform opcode takes it where it stands.
@@ -128,6 +202,17 @@ impl Computed {
         d.operands.iter().enumerate().all(takes) && values > 0
     }
 
+    /// A value once more, in a uniform register.
+    fn again(&self, func: &mut Function, made: Inst, v: Value, out: &mut Vec<Inst>) -> Value {
+        let new = func.add_value(RegFile::UR, func.values[v].width);
+        let mut d = self.code(func, made);
+        rename_results(&mut d, v, new);
+        let copy = func.insts.push(d);
+        self.make_uniform(func, copy, out);
+        out.push(copy);
+        new
+    }
+
     /// Makes an instruction write a uniform register; what it reads that is not in one yet is made again before it.
     fn make_uniform(&self, func: &mut Function, i: Inst, out: &mut Vec<Inst>) {
         let mut read: SmallVec<[Value; 3]> = SmallVec::new();
@@ -136,13 +221,7 @@ impl Computed {
         for v in read {
             let Some(maker) = self.loaded[v].or(self.by[v]) else { continue };
             if again.iter().all(|(old, _)| *old != v) {
-                let new = func.add_value(RegFile::UR, func.values[v].width);
-                let mut d = func.insts[maker].clone();
-                rename_results(&mut d, v, new);
-                let copy = func.insts.push(d);
-                self.make_uniform(func, copy, out);
-                out.push(copy);
-                again.push((v, new));
+                again.push((v, self.again(func, maker, v, out)));
             }
         }
         let d = &mut func.insts[i];
@@ -208,6 +287,18 @@ enum Again {
     Made(Inst),
     /// From the uniform register that it has now.
     Moved,
+    /// In uniform registers, from what it is computed of.
+    Computed(Inst),
+    /// In general registers, from what it is computed of.
+    General(Inst),
+}
+
+impl Again {
+    /// How a value that another one is made of comes again, if it need not be kept.
+    fn general(computed: &Computed, v: Value) -> Option<Again> {
+        let made = computed.loaded[v].map(Again::Made).or(computed.by[v].map(Again::Computed));
+        made.or(computed.general[v].map(Again::General))
+    }
 }
 
 /// A word or two of a constant bank.
@@ -253,7 +344,27 @@ fn uniform_room(func: &Function, cfg: &Cfg) -> usize {
     usize::from(func.target.info().uregs).saturating_sub(taken + LEFT).min(MOST)
 }
 
-fn block(func: &mut Function, b: Block, makers: &SecondaryMap<Value, Option<Again>>) {
+/// How many blocks read each of these values.
+fn reading_blocks(func: &Function, cfg: &Cfg, values: &FixedBitSet) -> SecondaryMap<Value, u32> {
+    let mut count: SecondaryMap<Value, u32> = SecondaryMap::new();
+    let mut last: SecondaryMap<Value, Option<Block>> = SecondaryMap::new();
+    for &b in &cfg.rpo {
+        let mut read = |v: Value| {
+            if values.contains(v.index()) && last[v].replace(b) != Some(b) {
+                count[v] += 1;
+            }
+        };
+        for i in &func.blocks[b].insts {
+            func.insts[*i].for_each_use(|n| n.value().into_iter().for_each(&mut read));
+        }
+        let term = &func.blocks[b].term;
+        term.used_name().and_then(Name::value).into_iter().for_each(&mut read);
+        term.targets().into_iter().flat_map(|t| &t.args).for_each(|a| read(*a));
+    }
+    count
+}
+
+fn block(func: &mut Function, b: Block, makers: &SecondaryMap<Value, Option<Again>>, computed: &Computed) {
     let old = std::mem::take(&mut func.blocks[b].insts);
     let mut out: Vec<Inst> = Vec::with_capacity(old.len() + 8);
     // The latest copy of each, and where it is.
@@ -262,7 +373,9 @@ fn block(func: &mut Function, b: Block, makers: &SecondaryMap<Value, Option<Agai
         let d = &func.insts[i];
         let mut made = false;
         d.for_each_def(|n| {
-            made |= n.value().is_some_and(|v| matches!(makers[v], Some(Again::Made(m)) if m == i));
+            made |= n
+                .value()
+                .is_some_and(|v| matches!(makers[v], Some(Again::Made(m) | Again::Computed(m) | Again::General(m)) if m == i));
         });
         if made {
             continue;
@@ -273,7 +386,7 @@ fn block(func: &mut Function, b: Block, makers: &SecondaryMap<Value, Option<Agai
         let mut uses: SmallVec<[Value; 4]> = SmallVec::new();
         d.for_each_use(|n| uses.extend(n.value().filter(|v| makers[*v].is_some() && !stays(*v))));
         for v in uses {
-            copy(func, v, makers, &mut copies, &mut out);
+            copy(func, v, (makers, computed), &mut copies, &mut out);
         }
         if !in_uniform_registers(func, &func.insts[i]) {
             func.insts[i].map_uses(|n| if n.value() == direct { n } else { renamed(n, &copies) });
@@ -288,12 +401,12 @@ fn block(func: &mut Function, b: Block, makers: &SecondaryMap<Value, Option<Agai
     if let Some(n) = term.used_name_mut()
         && let Some(v) = n.value().filter(|v| makers[*v].is_some())
     {
-        copy(func, v, makers, &mut copies, &mut out);
+        copy(func, v, (makers, computed), &mut copies, &mut out);
         *n = renamed(*n, &copies);
     }
     for a in term.targets_mut().into_iter().flat_map(|t| &mut t.args) {
         if makers[*a].is_some() {
-            *a = copy(func, *a, makers, &mut copies, &mut out);
+            *a = copy(func, *a, (makers, computed), &mut copies, &mut out);
         }
     }
     func.blocks[b].term = term;
@@ -346,7 +459,7 @@ fn renamed(n: Name, copies: &FxHashMap<Value, (Value, usize)>) -> Name {
 fn copy(
     func: &mut Function,
     v: Value,
-    makers: &SecondaryMap<Value, Option<Again>>,
+    (makers, computed): (&SecondaryMap<Value, Option<Again>>, &Computed),
     copies: &mut FxHashMap<Value, (Value, usize)>,
     out: &mut Vec<Inst>,
 ) -> Value {
@@ -356,6 +469,18 @@ fn copy(
         return *c;
     }
     let Some(again) = makers[v] else { return v };
+    made_again(func, v, again, (makers, computed), copies, out)
+}
+
+/// Makes a value again at the end of `out`.
+fn made_again(
+    func: &mut Function,
+    v: Value,
+    again: Again,
+    (makers, computed): (&SecondaryMap<Value, Option<Again>>, &Computed),
+    copies: &mut FxHashMap<Value, (Value, usize)>,
+    out: &mut Vec<Inst>,
+) -> Value {
     let width = func.values[v].width;
     let new = func.add_value(RegFile::R, width);
     let d = match again {
@@ -368,7 +493,35 @@ fn copy(
             }
             d
         }
-        Again::Moved => {
+        Again::General(made) => {
+            let mut d: InstData = computed.code(func, made);
+            let mut read: SmallVec<[Value; 3]> = SmallVec::new();
+            d.for_each_use(|n| read.extend(n.value()));
+            let mut now: SmallVec<[(Value, Value); 3]> = SmallVec::new();
+            for s in read {
+                let again = (Again::general(computed, s), now.iter().any(|(old, _)| *old == s));
+                if let (Some(again), false) = again {
+                    let found = match makers[s] {
+                        Some(_) => copy(func, s, (makers, computed), copies, out),
+                        None => made_again(func, s, again, (makers, computed), copies, out),
+                    };
+                    now.push((s, found));
+                }
+            }
+            let to = |v: Value| now.iter().find(|(old, _)| *old == v).map_or(v, |n| n.1);
+            d.map_uses(|n| match n {
+                Name::Val(v) => Name::Val(to(v)),
+                Name::Part(v, k) => Name::Part(to(v), k),
+                Name::Phys(_) => n,
+            });
+            rename_results(&mut d, v, new);
+            d
+        }
+        Again::Moved | Again::Computed(_) => {
+            let v = match again {
+                Again::Computed(made) => computed.again(func, made, v, out),
+                _ => v,
+            };
             let op = Op::Macro(if width == 1 { Macro::Copy } else { Macro::Collect });
             let parts = (0..width).map(|k| if width == 1 { operand(v) } else { operand(Name::Part(v, k)) });
             let operands = std::iter::once(operand(new)).chain(parts).collect();
@@ -417,7 +570,7 @@ mod tests {
             let mut text =
                 String::from("function k sm_90 entry local=0 shared=0 barriers=0 regs=255 {\nblock0:\n");
             text += "    v0:R = LDC c[0x0][0x210]\n    v1:R = SHF.R.S32.HI RZ, 0x1f, v0\n";
-            text += &format!("{sum}    v13:R = S2R SR_TID.X\n");
+            text += &format!("    v13:R = S2R SR_TID.X\n{sum}");
             for k in 3..12 {
                 text += &format!("    v{k}:R = LDS [v13+{k:#x}]\n");
             }
@@ -435,8 +588,12 @@ mod tests {
         let got = run("    v2:R = IADD3 PT, PT, v1, 0x7, v0, !PT, !PT\n");
         assert!(got.contains("USHF.R.S32.HI URZ, 0x1f, ") && got.contains(" = ULDC c"), "{got}");
         assert!(got.contains("UIADD3 UPT, UPT, ") && !got.contains("LDC c[0x0][0x210]\n    v1:R"), "{got}");
-        // Not what the uniform datapath has not, or what a thread's own number is in.
-        assert!(run("    v2:R = IMAD.HI.U32 PT, v1, 0x7, RZ, !PT\n").contains("v2:R = IMAD.HI"));
+        // What the uniform datapath has not comes again where it is needed, of uniform registers.
+        let got = run("    v2:R = IMAD.HI.U32 PT, v1, 0x7, RZ, !PT\n");
+        let (stored, made) = (got.find("STS [v13], v11"), got.find("IMAD.HI.U32"));
+        assert!(stored < made && !got.contains("v2:R"), "{got}");
+        // Not what a thread's own number is in.
+        assert!(run("    v2:R = IMAD.HI.U32 PT, v13, 0x7, RZ, !PT\n").contains("v2:R = IMAD.HI"));
     }
 
     #[test]

@@ -1,10 +1,13 @@
 //! Common subexpressions: a pure instruction that repeats a dominating one becomes a copy of its result.
 //!
 //! Walks the dominator tree with a scoped table; one pass, since values are visited after their operands in
-//! reverse postorder except around loops.
+//! reverse postorder except around loops. A comparison that is true where a dominating one is false becomes the complement of its
+//! result.
 
+use crate::setp_combine;
 use ori::{Analyses, Block, Changed, Editor, Function, Guard, InstData, Macro, Name, Op, Operand, Value};
 use rustc_hash::FxHashMap;
+use sass::{Mod, Opcode};
 use smallvec::SmallVec;
 
 /// What makes two instructions the same: operation, modifiers and sources, the guard, and what is kept where that does not hold.
@@ -28,12 +31,40 @@ pub fn run(func: &mut Function, analyses: &Analyses) -> Changed {
                 Some((from, earlier)) if dom.dominates(*from, b) => {
                     results.iter().zip(earlier).for_each(|(new, old)| e.replace_all_uses(*new, *old));
                     e.erase(i);
+                    continue;
                 }
-                _ => _ = table.insert(key, (b, results)),
+                _ => {}
             }
+            // A comparison that is true where an earlier one is false.
+            if let Some(opposite) = opposite(d, &key)
+                && let Some((from, earlier)) = table.get(&opposite)
+                && dom.dominates(*from, b)
+                && let (&[new], &[old]) = (&results[..], &earlier[..])
+                && e.replace_all_uses_with_complement(new, old)
+            {
+                e.erase(i);
+                continue;
+            }
+            table.insert(key, (b, results));
         }
     }
     e.finish()
+}
+
+/// The key of the comparison with the opposite result, if it is a comparison that takes in nothing else.
+fn opposite(d: &InstData, key: &Key) -> Option<Key> {
+    let float = match d.op {
+        Op::Sass(Opcode::ISETP) => false,
+        Op::Sass(Opcode::FSETP | Opcode::DSETP) => true,
+        _ => return None,
+    };
+    if !setp_combine::takes_part(d) || d.mods.has(Mod::EX) {
+        return None;
+    }
+    let mut key = key.clone();
+    let m = key.1.0.iter_mut().find(|m| setp_combine::opposite(**m, float).is_some())?;
+    *m = setp_combine::opposite(*m, float)?;
+    Some(key)
 }
 
 /// The key and the values written; `None` if something other than a value or a zero register is written.
@@ -62,7 +93,7 @@ fn key(func: &Function, d: &InstData) -> Option<(Key, SmallVec<[Value; 2]>)> {
 mod tests {
     use super::*;
     use ori::{Builder, Terminator, operand};
-    use sass::{Opcode, Reg, RegFile, Target};
+    use sass::{Reg, RegFile, Target};
 
     #[test]
     fn copies_to_other_files_differ() {
@@ -82,5 +113,46 @@ mod tests {
         _ = run(&mut f, &Analyses::default());
         assert_eq!(f.to_string().matches("copy").count(), 3, "{f}");
         ori::verify::verify(&f).expect("well-formed");
+    }
+    /// The function after the pass.
+    fn after(body: &str) -> String {
+        let text = format!(
+            "function k sm_90 entry local=0 shared=0 barriers=0 regs=255 {{\nblock0:\n    v0:R = LDS [0x0]\n{body}    exit\n}}\n"
+        );
+        let mut f = ori::parse::parse(&text).unwrap_or_else(|e| panic!("{e}: {text}"));
+        _ = run(&mut f, &Analyses::default());
+        ori::verify::verify(&f).unwrap_or_else(|e| panic!("{e:?}: {f}"));
+        f.to_string()
+    }
+
+    #[test]
+    fn opposite_comparisons_are_one() {
+        let pair = |first: &str, second: &str, uses: &str| {
+            after(&format!("    v1:P = {first}\n    v2:P = {second}\n{uses}"))
+        };
+        let uses =
+            "    @v1 STS [0x0], v0\n    @!v2 STS [0x4], v0\n    v3:R = SEL v0, RZ, v2\n    STS [0x8], v3\n";
+        let got = pair("FSETP.GE.AND PT, v0, 0x3f800000, PT", "FSETP.LTU.AND PT, v0, 0x3f800000, PT", uses);
+        for want in ["@v1 STS [0x0]", "@v1 STS [0x4]", "SEL v0, RZ, ~v1"] {
+            assert!(got.contains(want), "{want}: {got}");
+        }
+        assert!(!got.contains("LTU"), "{got}");
+        assert!(
+            !pair("ISETP.GE.U32.AND PT, v0, 0x7, PT, PT", "ISETP.LT.U32.AND PT, v0, 0x7, PT, PT", uses)
+                .contains("LT.U32")
+        );
+        // Where one may be NaN both are false; other signs; what adds a third predicate; what is passed on.
+        for (first, second) in [
+            ("FSETP.GE.AND PT, v0, 0x7, PT", "FSETP.LT.AND PT, v0, 0x7, PT"),
+            ("ISETP.GE.U32.AND PT, v0, 0x7, PT, PT", "ISETP.LT.AND PT, v0, 0x7, PT, PT"),
+            ("ISETP.GE.AND PT, v0, 0x7, PT, PT", "ISETP.LT.AND PT, v0, 0x7, v1, PT"),
+        ] {
+            assert!(pair(first, second, uses).contains("v2:P = "), "{second}");
+        }
+        let kept = "    v3:P = copy v2\n    @v3 STS [0x0], v0\n";
+        assert!(
+            pair("ISETP.GE.AND PT, v0, 0x7, PT, PT", "ISETP.LT.AND PT, v0, 0x7, PT, PT", kept)
+                .contains("v2:P = ")
+        );
     }
 }

@@ -113,7 +113,7 @@ fn combined(
 const THIRD: usize = 4;
 
 /// Whether a comparison has room for another predicate: it has one result and is combined with PT.
-fn takes_part(d: &InstData) -> bool {
+pub(crate) fn takes_part(d: &InstData) -> bool {
     d.guard == ori::ALWAYS
         && d.mods.has(Mod::AND)
         && register(&d.operands[1]).is_some_and(|r| r.0 == PT)
@@ -121,7 +121,7 @@ fn takes_part(d: &InstData) -> bool {
 }
 
 /// The comparison that is true where `m` is false. Of floating-point numbers either may be NaN.
-fn opposite(m: Mod, float: bool) -> Option<Mod> {
+pub(crate) fn opposite(m: Mod, float: bool) -> Option<Mod> {
     Some(match (m, float) {
         (Mod::EQ, false) => Mod::NE,
         (Mod::NE, false) => Mod::EQ,

@@ -4,7 +4,9 @@
 //! wherever they happen; [`Editor::finish`] writes the lists back.
 
 use crate::analyses::Changed;
-use crate::function::{Block, BlockCall, BlockData, Function, Inst, InstData, Name, Terminator, Value};
+use crate::function::{
+    Block, BlockCall, BlockData, Function, Inst, InstData, Name, Op, Operand, Terminator, Value,
+};
 use cranelift_entity::packed_option::PackedOption;
 use cranelift_entity::{EntityRef, SecondaryMap};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -228,6 +230,59 @@ impl<'f> Editor<'f> {
         self.readers[new].list.extend(users);
         self.readers[new].count += count;
         self.mark(if count == 0 { Changed::Nothing } else { Changed::Instructions });
+    }
+
+    /// Has every reader of the predicate `old` read the complement of `new` instead, if all of them can.
+    pub fn replace_all_uses_with_complement(&mut self, old: Value, new: Value) -> bool {
+        use sass::Opcode::*;
+        let users = self.users(old);
+        let complements = |user: &User| match *user {
+            User::Inst(i) => {
+                let d = &self.func.insts[i];
+                let mut operands = 0;
+                for o in &d.operands {
+                    operands += usize::from(matches!(o, Operand::Reg(r) if r.reg == Name::Val(old)));
+                }
+                let guards = usize::from(d.guard.pred == Name::Val(old));
+                let mut uses = 0;
+                d.for_each_use(|n| uses += usize::from(n.value() == Some(old)));
+                // Predicates that these read may be complemented; what is kept may not.
+                let op = matches!(d.op, Op::Sass(SEL | FSEL | ISETP | FSETP | DSETP | PLOP3 | VOTE));
+                uses == guards + operands && (operands == 0 || op)
+            }
+            User::Terminator(b) => {
+                let term = &self.func.blocks[b].term;
+                let passed = term.targets().iter().any(|t| t.args.contains(&old));
+                !passed && matches!(term, Terminator::Branch { .. })
+            }
+        };
+        if !users.iter().all(complements) {
+            return false;
+        }
+        for user in &users {
+            match *user {
+                User::Inst(i) => {
+                    let d = &mut self.func.insts[i];
+                    if d.guard.pred == Name::Val(old) {
+                        d.guard.not = !d.guard.not;
+                    }
+                    for k in 0..d.operands.len() {
+                        if let (false, Operand::Reg(r)) = (d.is_def(k), &mut d.operands[k])
+                            && r.reg == Name::Val(old)
+                        {
+                            r.not = !r.not;
+                        }
+                    }
+                }
+                User::Terminator(b) => {
+                    if let Terminator::Branch { not, .. } = &mut self.func.blocks[b].term {
+                        *not = !*not;
+                    }
+                }
+            }
+        }
+        self.replace_all_uses(old, new);
+        true
     }
 
     /// Erases an instruction, and what is dead then: computations and loads whose results nobody reads any more.
