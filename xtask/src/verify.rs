@@ -71,7 +71,8 @@ fn file(root: &Path, bin: &Path, ptx: &Path, sm: &str, options: &Options) -> Fou
             found.push((name.clone(), Verdict::Differs(format!("{} hazards", violations.len()))));
         }
         for k in sim::order::check_cubin(&module, &source, &cubin, sim::order::Options::default())? {
-            if let Some(v) = k.violations.first() {
+            let first = k.findings().next();
+            if let Some(v) = first {
                 found.push((k.name, Verdict::Differs(format!("order: {v}"))));
             } else if k.stats.unchecked > 0 {
                 let n = k.stats.unchecked;

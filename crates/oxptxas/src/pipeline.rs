@@ -313,8 +313,8 @@ fn check_order(module: &Module, func: FuncId, lines: &LineIndex, code: &Code) {
     let table: Vec<(u64, u32)> = code.lines.iter().map(|(at, line)| (u64::from(*at), *line)).collect();
     let insts = sim::order::Code::new(code.insts.iter().cloned().map(Some).collect(), &table);
     let options = sim::order::Options::default();
-    let (violations, _) = sim::order::check_function(module, func, lines, &insts, &[], options);
-    if let Some(first) = violations.first() {
+    let found = sim::order::check_function(module, func, lines, &insts, &[], options);
+    if let Some(first) = found.violations.first() {
         panic!("{}: {first}", module.funcs[func].name);
     }
 }

@@ -1,8 +1,8 @@
 //! Accesses of memory that PTX keeps in order stay in it: reduced cases of orders that were wrong, and kernels/.
 
 use oxptxas::{Settings, compile};
-use sass::{Opcode, Target};
-use sim::order::{self, Options, Why};
+use sass::{Mod, Opcode, Target};
+use sim::order::{self, Broken, Options, Why};
 use std::path::Path;
 
 fn cubin(source: &str, arch: &str, opt_level: u8) -> Vec<u8> {
@@ -19,7 +19,8 @@ fn in_order(source: &str, archs: &[&str]) -> order::Stats {
         for level in [0, 1, 3] {
             let bytes = cubin(source, arch, level);
             for k in order::check_cubin(&module, source, &bytes, Options::default()).unwrap() {
-                assert!(k.violations.is_empty(), "{arch} -O{level} {}: {}", k.name, k.violations[0]);
+                let found: Vec<String> = k.findings().collect();
+                assert!(found.is_empty(), "{arch} -O{level} {}: {found:?}", k.name);
                 stats += k.stats;
             }
         }
@@ -131,6 +132,83 @@ fn the_checker_finds_exchanged_accesses() {
     assert!(exchanged(WMMA, "sm_90", Opcode::LDG, Opcode::STG).contains(&Why::MayOverlap));
     let across = exchanged(LINES, "sm_90", Opcode::LDG, Opcode::STS);
     assert!(across.iter().any(|w| matches!(w, Why::Fence(_))), "{across:?}");
+}
+
+/// A message passed under a fence, one released and acquired, and a barrier of all threads.
+const FENCES: &str = include_str!("../../backend/tests/order/fences.ptx");
+
+#[test]
+fn fences_between_accesses() {
+    in_order(FENCES, &ALL);
+}
+
+/// What the checker says of each kernel of [`FENCES`] when instructions are changed.
+fn spoilt(arch: &str, change: impl Fn(&mut order::Code)) -> Vec<(String, Vec<Broken>)> {
+    let module = ptx::parse(FENCES).unwrap();
+    let lines = ptx::LineIndex::new(FENCES);
+    let kernels = order::load(&cubin(FENCES, arch, 3)).unwrap();
+    let check = |(name, mut code, functions): (String, order::Code, Vec<usize>)| {
+        change(&mut code);
+        let found = order::check_kernel(&module, &lines, &name, &code, &functions, Options::default());
+        (name, found.broken)
+    };
+    kernels.into_iter().map(check).filter(|k| !k.1.is_empty()).collect()
+}
+
+/// Every instruction that is one of this kind, changed.
+fn each(op: Opcode, change: impl Fn(&mut sass::Inst)) -> impl Fn(&mut order::Code) {
+    move |code| code.insts.iter_mut().flatten().filter(|i| i.op == op).for_each(&change)
+}
+
+fn replaced(from: Mod, to: &[Mod]) -> impl Fn(&mut sass::Inst) {
+    let to = to.to_vec();
+    move |inst| {
+        let put = |m: Mod| if m == from { to.clone() } else { vec![m] };
+        inst.mods = sass::Mods::of(&inst.mods.iter().flat_map(put).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn the_checker_finds_spoilt_fences() {
+    for arch in ALL {
+        let names = |found: Vec<(String, Vec<Broken>)>| found.into_iter().map(|f| f.0).collect::<Vec<_>>();
+        let removed = |op| {
+            move |code: &mut order::Code| {
+                code.insts
+                    .iter_mut()
+                    .filter(|i| i.as_ref().is_some_and(|i| i.op == op))
+                    .for_each(|i| *i = None);
+            }
+        };
+        assert_eq!(names(spoilt(arch, |_| {})), [""; 0]);
+        assert_eq!(names(spoilt(arch, removed(Opcode::MEMBAR))), ["last", "passing", "released"], "{arch}");
+        assert_eq!(names(spoilt(arch, removed(Opcode::CCTL))), ["acquired", "last", "passing"], "{arch}");
+        let weaker = each(Opcode::MEMBAR, replaced(Mod::GPU, &[Mod::CTA]));
+        assert_eq!(names(spoilt(arch, weaker)), ["last", "passing", "released"], "{arch}");
+        let weaker = each(Opcode::MEMBAR, replaced(Mod::SC, &[Mod::ALL]));
+        assert_eq!(names(spoilt(arch, weaker)), ["last", "passing"], "{arch}");
+        let weak = each(Opcode::LDG, replaced(Mod::STRONG, &[]));
+        assert_eq!(names(spoilt(arch, weak)), ["acquired"], "{arch}");
+        let fewer = each(Opcode::BAR, |i| i.operands[1] = sass::Operand::Imm(32));
+        assert_eq!(names(spoilt(arch, fewer)), ["barrier"], "{arch}");
+        // The second store before the fence; the fence is there.
+        let moved = |code: &mut order::Code| {
+            let at = |op| code.insts.iter().position(|i| i.as_ref().is_some_and(|i| i.op == op));
+            let (Some(fence), Some(store)) = (
+                at(Opcode::MEMBAR),
+                code.insts.iter().rposition(|i| i.as_ref().is_some_and(|i| i.op == Opcode::STG)),
+            ) else {
+                return;
+            };
+            if fence < store {
+                code.insts.swap(fence, store);
+                code.lines.swap(fence, store);
+            }
+        };
+        let found = spoilt(arch, moved);
+        let passing = found.iter().find(|f| f.0 == "passing").unwrap_or_else(|| panic!("{arch}: {found:?}"));
+        assert!(passing.1.iter().any(|b| matches!(b, Broken::Passed { .. })), "{arch}: {passing:?}");
+    }
 }
 
 #[test]

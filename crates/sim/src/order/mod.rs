@@ -5,9 +5,11 @@
 //! the PTX alone ([`ptx`]). The order is wrong where the later access stands before the earlier one on every way to
 //! that: before it in its block, or in a block that dominates it.
 
+mod fences;
 mod linear;
 mod ptx;
 
+pub use fences::{Broken, Need, Scope};
 pub use ptx::Why;
 
 use crate::hazard::flow;
@@ -140,6 +142,13 @@ fn does(inst: &Inst, access: &Access) -> bool {
     })
 }
 
+fn is_local(inst: &Inst) -> bool {
+    match inst.op.info().accesses {
+        MemoryEffects::Accesses(of) => of.iter().all(|a| a.space == MemorySpace::Local),
+        _ => false,
+    }
+}
+
 /// Blocks of the code.
 struct Blocks {
     /// The block of each instruction, numbered in reverse postorder; `u32::MAX` where control never comes.
@@ -219,11 +228,10 @@ pub fn check_function(
     code: &Code,
     functions: &[usize],
     options: Options,
-) -> (Vec<Violation>, Stats) {
-    match Program::new(module, &module.funcs[func], lines) {
-        Some(program) => check_program(&program, code, functions, options),
-        None => (Vec::new(), Stats { instructions: code.insts.len(), ..Stats::default() }),
-    }
+) -> Kernel {
+    let func = &module.funcs[func];
+    let programs = Program::new(module, func, lines).into_iter().collect();
+    Checker { name: func.name.clone(), programs }.check(code, functions, options)
 }
 
 fn check_program(
@@ -231,7 +239,7 @@ fn check_program(
     code: &Code,
     functions: &[usize],
     options: Options,
-) -> (Vec<Violation>, Stats) {
+) -> (Vec<Violation>, Vec<Broken>, Stats) {
     let mut stats = Stats { instructions: code.insts.len(), ..Stats::default() };
     let blocks = Blocks::new(code, functions);
     let mut done: Vec<Done> = Vec::new();
@@ -248,6 +256,14 @@ fn check_program(
             done.push(Done { at, block: blocks.of[at], access });
         }
     }
+    // A spill on the line of an access of unknown space is none.
+    let outside = |d: &&Done| code.insts[d.at].as_ref().is_some_and(|i| !is_local(i));
+    let broken = fences::check(
+        program,
+        code,
+        &done.iter().filter(outside).copied().collect::<Vec<_>>(),
+        options.foreign,
+    );
     // Spills look like accesses of local memory.
     let single = |d: &Done| copies[&d.access] == 1;
     done.retain(|d| {
@@ -256,7 +272,7 @@ fn check_program(
     });
     let (violations, unchecked) = search(program, &blocks, &done, options);
     stats.unchecked = unchecked;
-    (violations, stats)
+    (violations, broken, stats)
 }
 
 /// Looks for pairs in the wrong order: of each access and those before it, in its block and in those that dominate it, that
@@ -320,12 +336,27 @@ fn search(program: &Program, blocks: &Blocks, done: &[Done], options: Options) -
     (found.into_iter().collect(), unchecked)
 }
 
+impl Kernel {
+    /// Whether nothing was found.
+    pub fn is_good(&self) -> bool {
+        self.violations.is_empty() && self.broken.is_empty()
+    }
+
+    /// What was found, a line each.
+    pub fn findings(&self) -> impl Iterator<Item = String> {
+        let exchanged = self.violations.iter().map(ToString::to_string);
+        exchanged.chain(self.broken.iter().map(ToString::to_string))
+    }
+}
+
 /// Findings of a kernel.
 pub struct Kernel {
     /// Its name.
     pub name: String,
     /// What is out of order.
     pub violations: Vec<Violation>,
+    /// Fences, barriers and strong accesses that are not what the PTX asks for.
+    pub broken: Vec<Broken>,
     /// What was looked at.
     pub stats: Stats,
 }
@@ -396,10 +427,16 @@ impl<'m> Checker<'m> {
 
     /// Checks its code.
     pub fn check(&self, code: &Code, functions: &[usize], options: Options) -> Kernel {
-        let mut kernel = Kernel { name: self.name.clone(), violations: Vec::new(), stats: Stats::default() };
+        let mut kernel = Kernel {
+            name: self.name.clone(),
+            violations: Vec::new(),
+            broken: Vec::new(),
+            stats: Stats::default(),
+        };
         for program in &self.programs {
-            let (violations, stats) = check_program(program, code, functions, options);
+            let (violations, broken, stats) = check_program(program, code, functions, options);
             kernel.violations.extend(violations);
+            kernel.broken.extend(broken);
             let Stats { matched, unchecked, .. } = kernel.stats;
             kernel.stats = stats;
             kernel.stats.matched += matched;

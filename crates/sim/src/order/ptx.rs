@@ -1,6 +1,7 @@
 //! Which accesses PTX keeps in order: those of one thread whose bytes may overlap unless both read, and those that
 //! volatile, acquiring and releasing accesses, fences and barriers order.
 
+use super::fences::{Scope, Sync, sync};
 use super::linear::{Linear, Values};
 use ::ptx::ast::{Addr, AddrBase, Func, Inst, LabelId, Operand, RegId, Space, Stmt};
 use ::ptx::{LineIndex, Mod, Module, Op};
@@ -8,6 +9,9 @@ use cranelift_entity::SecondaryMap;
 use sass::memory::MemorySpace;
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
+
+/// A place in a function: a block, numbered in reverse postorder, and a statement of it.
+pub type Place = (u32, u32);
 
 /// A memory access of PTX.
 #[derive(Clone, Debug)]
@@ -26,10 +30,16 @@ pub struct Access {
     place: Option<(Linear, u32)>,
     strong: bool,
     volatile: bool,
-    acquires: bool,
-    releases: bool,
+    /// Nothing behind it may be done before it.
+    pub acquires: bool,
+    /// Nothing before it may be done behind it.
+    pub releases: bool,
+    /// Who sees it; `None`: it is weak.
+    pub scope: Option<Scope>,
+    /// Whether nothing else on its line has to do with memory.
+    pub alone: bool,
     /// A copy that goes on behind the thread's back: only what comes before it is ordered.
-    copies: bool,
+    pub copies: bool,
     /// The predicate's value, and whether it is negated.
     guard: Option<(Linear, bool)>,
     /// Done by instructions that the table calls fences (mbarriers).
@@ -88,6 +98,8 @@ pub struct Program<'m> {
     /// Where blocks lead to, and what each comes to, once it was asked for.
     succs: Vec<Vec<u32>>,
     reached: Vec<OnceLock<Vec<bool>>>,
+    /// Fences and barriers.
+    pub syncs: Vec<Sync>,
     /// Fences: place and line.
     fences: Vec<((u32, u32), u32)>,
 }
@@ -293,6 +305,7 @@ impl<'m> Program<'m> {
             idom: dominators(&preds, &roots),
             succs: order.iter().map(|b| blocks[*b].succs.iter().map(|s| number[*s]).collect()).collect(),
             reached: order.iter().map(|_| OnceLock::new()).collect(),
+            syncs: Vec::new(),
             fences: Vec::new(),
         };
         let mut on_line: BTreeMap<u32, u32> = BTreeMap::new();
@@ -305,6 +318,7 @@ impl<'m> Program<'m> {
                 if fence {
                     program.fences.push(((k, n), line));
                 }
+                program.syncs.extend(sync(inst, line, (k, n)));
                 if let Some(access) = program.access(module, inst, line, (k, n)) {
                     program.by_line.insert(line, program.accesses.len());
                     program.accesses.push(access);
@@ -313,6 +327,10 @@ impl<'m> Program<'m> {
             }
         }
         program.by_line.retain(|line, _| on_line[line] == 1);
+        let mut syncs: BTreeMap<u32, u32> = BTreeMap::new();
+        program.syncs.iter().for_each(|s| *syncs.entry(s.line).or_default() += 1);
+        program.syncs.iter_mut().for_each(|s| s.alone = on_line[&s.line] == syncs[&s.line]);
+        program.accesses.iter_mut().for_each(|a| a.alone = on_line[&a.line] == 1);
         Some(program)
     }
 
@@ -372,6 +390,8 @@ impl<'m> Program<'m> {
             volatile,
             acquires: inst.has(Mod::acquire) || both || waits && !relaxed,
             releases: inst.has(Mod::release) || both || inst.op == mbarrier && arrives && !relaxed,
+            scope: Scope::of_access(inst),
+            alone: false,
             copies,
             guard,
             synchronizes: inst.op == mbarrier,
@@ -404,11 +424,19 @@ impl<'m> Program<'m> {
         if a.at.0 < b.at.0 && self.reaches(a.at.0, b.at.0) && !self.reaches(b.at.0, a.at.0) {
             return true;
         }
-        let mut at = b.at.0;
-        while at > a.at.0 && (at as usize) < self.idom.len() - 1 {
+        self.dominates(a.at, b.at)
+    }
+
+    /// Whether control comes to the second over the first only.
+    pub fn dominates(&self, a: Place, b: Place) -> bool {
+        if a.0 == b.0 {
+            return a.1 <= b.1;
+        }
+        let mut at = b.0;
+        while at > a.0 && (at as usize) < self.idom.len() - 1 {
             at = self.idom[at as usize];
         }
-        at == a.at.0
+        at == a.0
     }
 
     /// Why the first, which comes before the second, must stay before it. `sure`: only what is certain.

@@ -1,5 +1,7 @@
 //! The order checker on folders of PTX: our code or the reference compiler's, as it is and with accesses exchanged.
 
+mod fences;
+
 use crate::code::{How, Source, jobs};
 use rayon::prelude::*;
 use sass::memory::{MemoryEffect, MemoryEffects, MemorySpace};
@@ -101,8 +103,8 @@ pub fn check(root: &Path, bin: &Path, options: &Options) -> Result<(), String> {
         };
         for k in kernels {
             total += k.stats;
-            wrong += k.violations.len();
-            k.violations.iter().take(5).for_each(|v| println!("{} sm_{sm} {}: {v}", path.display(), k.name));
+            wrong += k.findings().count();
+            k.findings().take(5).for_each(|v| println!("{} sm_{sm} {}: {v}", path.display(), k.name));
         }
     }
     let Stats { instructions, accesses, matched, unchecked } = total;
@@ -230,7 +232,7 @@ pub fn sabotage(root: &Path, bin: &Path, options: &Options) -> Result<(), String
                 let mut out = Vec::new();
                 for (name, code, functions) in order::load(&bytes)? {
                     let checker = order::Checker::new(&module, &index, &name);
-                    let good = |code: &Code| checker.check(code, &functions, trust).violations.is_empty();
+                    let good = |code: &Code| checker.check(code, &functions, trust).is_good();
                     if !good(&code) {
                         continue;
                     }
@@ -247,13 +249,29 @@ pub fn sabotage(root: &Path, bin: &Path, options: &Options) -> Result<(), String
                             out.push((kind, !good(&spoilt), place));
                         }
                     }
+                    let sm = sass::Target::parse(&format!("sm_{sm}")).map_or(0, |t| t.sm);
+                    let plan = fences::plan(&code, &functions, sm);
+                    for kind in fences::KINDS {
+                        let changes: Vec<_> = plan.iter().filter(|p| p.0 == kind).map(|p| &p.1).collect();
+                        let step = changes.len().div_ceil(options.copies.max(1)).max(1);
+                        for change in changes.into_iter().step_by(step) {
+                            let line = code.lines[change.at()] as usize;
+                            let place = format!(
+                                "{} sm_{sm} {name} {:#x}: {}",
+                                ptx.display(),
+                                16 * change.at(),
+                                text.get(line.wrapping_sub(1)).map_or("", |l| l.trim())
+                            );
+                            out.push((kind, !good(&change.apply(&code)), place));
+                        }
+                    }
                 }
                 Ok(out)
             };
             all().unwrap_or_default()
         })
         .collect();
-    for kind in KINDS {
+    for kind in KINDS.into_iter().chain(fences::KINDS) {
         let of: Vec<_> = tried.iter().filter(|t| t.0 == kind).collect();
         println!("{kind}: {} of {} found", of.iter().filter(|t| t.1).count(), of.len());
         of.iter().filter(|t| !t.1).take(8).for_each(|t| println!("  missed: {}", t.2));
