@@ -436,8 +436,9 @@ impl<'a, 'f> Lower<'a, 'f> {
             None => ALWAYS,
             Some((p, not)) => Guard { pred: Name::Val(self.read(p)), not },
         };
-        // Before sm_90 ptxas's fences are under no guard: it branches around them.
-        let apart = self.b.func.target.sm < 90 && has_fence(inst);
+        // ptxas's fences are under no guard: it branches around them. From sm_90 on those in front of stores are.
+        let stores = matches!(inst.op, ptx::Op::st | ptx::Op::red) && self.b.func.target.sm >= 90;
+        let apart = has_fence(inst) && !stores;
         let said = Statement::new(inst);
         let result = if apart { self.branch_around(|l| l.inst(&said)) } else { self.inst(&said) };
         self.guard = ALWAYS;

@@ -26,6 +26,12 @@ pub fn run(func: &mut Function, analyses: &Analyses) -> Changed {
             if !d.is_pure() || d.op == Op::Macro(Macro::Undef) {
                 continue;
             }
+            if let Some((new, old)) = complement(d)
+                && e.replace_all_uses_with_complement(new, old)
+            {
+                continue;
+            }
+            let d = e.data(i);
             let Some((key, results)) = key(e.func(), d) else { continue };
             match table.get(&key) {
                 Some((from, earlier)) if dom.dominates(*from, b) => {
@@ -49,6 +55,22 @@ pub fn run(func: &mut Function, analyses: &Analyses) -> Changed {
         }
     }
     e.finish()
+}
+
+/// A predicate that is made the complement of another, and that one.
+fn complement(d: &InstData) -> Option<(Value, Value)> {
+    let is_true = |o: &Operand| *o == Operand::reg(Name::Phys(sass::Reg::PT));
+    match &d.operands[..] {
+        [Operand::Reg(new), none, Operand::Reg(old), rest @ .., Operand::Imm(table), Operand::Imm(_)]
+            if d.op == Op::Sass(Opcode::PLOP3) && d.is_unguarded() =>
+        {
+            // The others being true, these rows remain.
+            let inverts = (*table >> 7 & 1, *table >> 3 & 1) == (0, 1);
+            let alone = is_true(none) && rest.iter().all(is_true) && !old.not;
+            Some((new.reg.value()?, old.reg.value()?)).filter(|_| inverts && alone)
+        }
+        _ => None,
+    }
 }
 
 /// The key of the comparison with the opposite result, if it is a comparison that takes in nothing else.

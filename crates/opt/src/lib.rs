@@ -12,6 +12,7 @@ pub mod fold;
 pub mod gvn;
 pub mod literals;
 pub mod narrow;
+pub mod nonzero;
 pub mod predication;
 pub mod saturate;
 pub mod selects;
@@ -94,7 +95,10 @@ pub static PASSES: &[Pass] = &[
     pass(Phase::OriPerformLiveDeadThird, 0, ori::dead::remove),
     analysed(Phase::OriDoPredication, 2, |f, _| Changed::graph(predication::run(f))),
     analysed(Phase::LateVectorization, 2, vectorize::run),
-    pass(Phase::LateOriCommoning, 2, |f| selects::run(f) | saturate::run(f)),
+    analysed(Phase::LateOriCommoning, 2, |f, _| {
+        let changed = selects::run(f) | saturate::run(f);
+        Changed::instructions(changed).max(nonzero::run(f))
+    }),
     analysed(Phase::GeneralOptimizeLate2, 2, copy_prop::run),
     pass(Phase::SinkCodeIntoBlock, 2, ori::dead::remove),
     pass(Phase::ConvertToUniformReg, 2, |f| uniform_constants::run(f) | literals::run(f)),

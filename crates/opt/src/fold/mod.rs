@@ -371,6 +371,12 @@ impl Known {
             return None;
         }
         let unsigned = d.mods.0.contains(&Mod::U32);
+        // Upper words that are the same leave it to the lower ones.
+        let both = self.numbers::<2>(func, &o[2..4]);
+        let alike = both.is_some_and(|[a, b]| a == b) || is_plain(&o[2]) && o[2] == o[3];
+        if d.mods.0.contains(&Mod::EX) && d.mods.0.contains(&Mod::AND) && is_truth(&o[4], true) && alike {
+            return same(&o[0], &o[5]);
+        }
         let mut compare: Option<fn(std::cmp::Ordering) -> bool> = None;
         let mut join: Option<Mod> = None;
         for m in &d.mods.0 {

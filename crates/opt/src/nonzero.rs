@@ -1,0 +1,115 @@
+//! Logic says itself whether its result is zero: a comparison with zero of what LOP3 makes is a second result of the LOP3, as in
+//! ptxas's code. Where the comparison is for equality, what reads it reads the complement.
+
+use ori::{ALWAYS, Changed, Editor, Function, Inst, InstData, Name, Op, Operand, Value, operand};
+use rustc_hash::FxHashMap;
+use sass::{Mod, Opcode, Reg, RegFile, RegOp};
+
+/// The pass.
+pub fn run(func: &mut Function) -> Changed {
+    let mut e = Editor::new(func);
+    for b in e.func().layout.clone() {
+        // What LOP3 makes in this block.
+        let mut made: FxHashMap<Value, Inst> = FxHashMap::default();
+        let mut at = e.first(b);
+        while let Some(i) = at {
+            at = e.next(i);
+            if let Some(v) = logic(e.data(i)) {
+                made.insert(v, i);
+            } else if let Some((result, tested, equal)) = test(e.data(i))
+                && let Some(maker) = made.remove(&tested)
+            {
+                join(&mut e, i, maker, (result, tested, equal));
+            }
+        }
+    }
+    e.finish()
+}
+
+/// Has `maker` say what the comparison `i` does.
+fn join(e: &mut Editor<'_>, i: Inst, maker: Inst, (result, tested, equal): (Value, Value, bool)) {
+    let said = e.add_value(RegFile::P, 1);
+    if equal {
+        if !e.replace_all_uses_with_complement(result, said) {
+            return;
+        }
+    } else {
+        e.replace_all_uses(result, said);
+    }
+    e.change(maker, |d| d.operands[0] = operand(said));
+    e.erase(i);
+    if e.users(tested).is_empty() {
+        e.change(maker, |d| d.operands[1] = operand(Name::Phys(Reg::RZ)));
+    }
+}
+
+/// What a LOP3 makes that makes nothing else.
+fn logic(d: &InstData) -> Option<Value> {
+    let plain = d.op == Op::Sass(Opcode::LOP3) && d.mods.0[..] == [Mod::LUT] && d.guard == ALWAYS;
+    match (d.operands.first()?, d.operands.get(1)?) {
+        (Operand::Reg(p), Operand::Reg(RegOp { reg: Name::Val(v), .. })) if plain => {
+            (p.reg == Name::Phys(Reg::PT)).then_some(*v)
+        }
+        _ => None,
+    }
+}
+
+/// The result of a comparison with zero, the register that it compares, and whether it is for equality.
+fn test(d: &InstData) -> Option<(Value, Value, bool)> {
+    let equal = d.mods.has(Mod::EQ);
+    let mods = d.mods.iter().all(|m| matches!(m, Mod::EQ | Mod::NE | Mod::U32 | Mod::AND));
+    if d.op != Op::Sass(Opcode::ISETP) || d.guard != ALWAYS || !mods || !d.mods.has(Mod::AND) {
+        return None;
+    }
+    let is_true = |o: &Operand| *o == operand(Name::Phys(Reg::PT));
+    let zero = |o: &Operand| *o == Operand::Imm(0) || *o == operand(Name::Phys(Reg::RZ));
+    let [Operand::Reg(RegOp { reg: Name::Val(p), .. }), none, a, b, joined, ..] = &d.operands[..] else {
+        return None;
+    };
+    let x = match (a, b) {
+        (x, z) | (z, x) if zero(z) => x,
+        _ => return None,
+    };
+    match x {
+        Operand::Reg(RegOp { reg: Name::Val(v), neg: false, abs: false, not: false, .. }) => {
+            (is_true(none) && is_true(joined)).then_some((*p, *v, equal))
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The function after the pass.
+    fn after(body: &str) -> String {
+        let text = format!(
+            "function k sm_90 entry local=0 shared=0 barriers=0 regs=255 {{\nblock0:\n    v0:R = LDS [0x0]\n    v1:R = LDS [0x4]\n{body}    exit\n}}\n"
+        );
+        let mut f = ori::parse::parse(&text).unwrap_or_else(|e| panic!("{e}: {text}"));
+        _ = run(&mut f);
+        ori::verify::verify(&f).unwrap_or_else(|e| panic!("{e:?}: {f}"));
+        f.to_string()
+    }
+
+    #[test]
+    fn logic_says_whether_it_is_zero() {
+        let test = |compare: &str, uses: &str| {
+            after(&format!(
+                "    v2:R = LOP3.LUT PT, v0, v1, RZ, 0xc0, !PT\n    v3:P = ISETP.{compare} PT, v2, RZ, PT, PT\n{uses}"
+            ))
+        };
+        let store = "    @v3 STS [0x8], v0\n";
+        let got = test("NE.U32.AND", store);
+        assert!(got.contains("v4:P = LOP3.LUT RZ") && !got.contains("ISETP"), "{got}");
+        let got = test("EQ.AND", store);
+        assert!(got.contains("@!v4 STS") && !got.contains("ISETP"), "{got}");
+        // The number is needed, too.
+        let got = test("NE.AND", "    @v3 STS [0x8], v2\n");
+        assert!(got.contains("v4:P, v2:R = LOP3") && !got.contains("ISETP"), "{got}");
+        // Other comparisons, a complement that nothing takes.
+        assert!(test("GT.U32.AND", store).contains("ISETP"));
+        assert!(test("EQ.AND", "    v5:P = copy v3\n    @v5 STS [0x8], v0\n").contains("ISETP"));
+    }
+}
