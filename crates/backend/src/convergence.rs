@@ -21,7 +21,7 @@ use ori::block_set::{BlockSet, Seen};
 use ori::cfg::{Cfg, DomTree, PostDom};
 use ori::uniformity::Uniformity;
 use ori::{Block, BlockCall, Function, Inst, InstData, Name, Op, Operand, Terminator, Value, operand};
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 use sass::{Mod, Mods, Opcode, Reg, RegFile};
 use smallvec::SmallVec;
 use std::cell::RefCell;
@@ -479,9 +479,44 @@ fn yield_before(func: &mut Function, reads: &[(Block, Inst)]) -> Vec<(Block, Blo
         }
         let always = operand(Name::Phys(Reg::PT));
         let inst = func.insts.push(InstData { loc, ..instruction(Opcode::YIELD, &[], [always]) });
-        func.blocks[*b].insts.insert(at, inst);
+        let place = free_of_uniform(func, *b, at);
+        func.blocks[*b].insts.insert(place, inst);
     }
     divided
+}
+
+/// The last place in a block, not behind instruction `at`, at which no uniform register of its own holds anything: the lanes that run
+/// there may have other uses for it. Those that live from block to block hold nothing else anywhere.
+fn free_of_uniform(func: &Function, b: Block, at: usize) -> usize {
+    let insts = &func.blocks[b].insts;
+    let mut made: FxHashMap<Value, usize> = FxHashMap::default();
+    for (k, i) in insts[..at].iter().enumerate() {
+        func.insts[*i].for_each_def(|n| {
+            let uniform = |v: &Value| matches!(func.values[*v].file, RegFile::UR | RegFile::UP);
+            if let Some(v) = n.value().filter(uniform) {
+                made.entry(v).or_insert(k);
+            }
+        });
+    }
+    // Where each is read for the last time; the first of those that live across a place moves it.
+    let mut last: FxHashMap<Value, usize> = FxHashMap::default();
+    for (k, i) in insts.iter().enumerate() {
+        func.insts[*i].for_each_use(|n| {
+            if let Some(v) = n.value().filter(|v| made.contains_key(v)) {
+                last.insert(v, k);
+            }
+        });
+    }
+    let mut place = at;
+    while let Some(from) = made
+        .iter()
+        .filter(|(v, k)| **k < place && last.get(*v).is_some_and(|l| *l >= place))
+        .map(|m| *m.1)
+        .min()
+    {
+        place = from;
+    }
+    place
 }
 
 /// Divides a block in front of its instruction `at`, where it yields until that brings no more lanes: ptxas has it so for
@@ -598,4 +633,21 @@ fn meeting(func: &mut Function, cfg: &Cfg, r: &Region, barrier: Value, places: &
         }
     }
     block
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Lanes that yield share uniform registers with those that run then (random program 2002395).
+    #[test]
+    fn lanes_yield_where_uniform_registers_hold_nothing() {
+        let text = "function k sm_90 entry local=0 shared=0 barriers=0 regs=255 {\nblock0:\n    v0:R = LDS [0x0]\n    \
+                    v1:UR = ULDC c[0x0][0x210]\n    v2:R = IADD3 PT, PT, v0, v1, RZ, !PT, !PT\n    v3:UR = ULDC c[0x0][0x214]\n    \
+                    v4:R = LDS [0x4]\n    v5:R = IADD3 PT, PT, v2, v3, v4, !PT, !PT\n    STS [0x0], v5\n    exit\n}\n";
+        let f = ori::parse::parse(text).unwrap_or_else(|e| panic!("{e}"));
+        let b = f.entry_block();
+        let places: Vec<usize> = (0..7).map(|at| free_of_uniform(&f, b, at)).collect();
+        assert_eq!(places, [0, 1, 1, 3, 3, 3, 6]);
+    }
 }
