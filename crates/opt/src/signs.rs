@@ -116,7 +116,9 @@ fn takes(d: &InstData, k: usize, width: u8, flushes: bool) -> bool {
     use Opcode::*;
     let Op::Sass(op) = d.op else { return false };
     let format = match op {
-        FADD | FMUL | FFMA | FMNMX | FSETP | FSEL | DADD | DMUL | DFMA | DSETP => true,
+        FADD | FMUL | FFMA | FSETP | FSEL | DADD | DMUL | DFMA | DSETP => true,
+        // `.XORSIGN` takes the signs from under the magnitudes, where a change of sign would be lost.
+        FMNMX => !d.mods.has(Mod::XORSIGN),
         // The source is binary32 or binary64, not a half.
         F2F | F2I | FRND | MUFU => d.mods.iter().all(|m| !is_half(m) && m != Mod::RCP64H && m != Mod::RSQ64H),
         // A selection of binary32 numbers is one.
@@ -213,6 +215,10 @@ mod tests {
                 "v2, v0, RZ",
             ),
             ("    v2:R2 = DADD -v1, -RZ\n    v3:R = FADD v2.1, v0\n    STS [0x0], v3\n", "FADD v2.1"),
+            (
+                "    v2:R = FADD -v0, -RZ\n    v3:R = FMNMX.XORSIGN |v2|, |v0|, !PT\n    STS [0x0], v3\n",
+                "|v2|, |v0|",
+            ),
             ("    v2:R = FADD -v0, -RZ\n    v3:R = FRND.F16 v2\n    STS [0x0], v3\n", "F16 v2"),
         ] {
             assert!(after(body).contains(kept), "{body}: {}", after(body));

@@ -246,8 +246,10 @@ impl<'f> Editor<'f> {
                 let guards = usize::from(d.guard.pred == Name::Val(old));
                 let mut uses = 0;
                 d.for_each_use(|n| uses += usize::from(n.value() == Some(old)));
-                // Predicates that these read may be complemented; what is kept may not.
-                let op = matches!(d.op, Op::Sass(SEL | FSEL | ISETP | FSETP | DSETP | PLOP3 | VOTE));
+                // Predicates that these read may be complemented; what is kept may not, nor what a comparison of upper words goes on
+                // from, which ptxas was not seen to complement.
+                let op = matches!(d.op, Op::Sass(SEL | FSEL | ISETP | FSETP | DSETP | PLOP3 | VOTE))
+                    && !d.mods.has(sass::Mod::EX);
                 uses == guards + operands && (operands == 0 || op)
             }
             User::Terminator(b) => {
