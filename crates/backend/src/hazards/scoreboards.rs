@@ -151,7 +151,11 @@ fn late_reads(inst: &Inst, mut f: impl FnMut(Unit)) {
 /// Gives out scoreboards, then computes the wait masks.
 pub fn run(machine: &mut Machine) {
     let groups = crate::groups::registers(machine);
-    assign(machine, &groups);
+    // What comes by ways back is only known when all blocks have scoreboards.
+    let back = assign(machine, &groups, None);
+    if back.iter().any(Option::is_some) {
+        assign(machine, &groups, Some(back));
+    }
     let mut entry: Vec<Pending> = vec![Pending::NONE; machine.blocks.len()];
     let mut dirty = vec![true; machine.blocks.len()];
     let mut work = true;
@@ -179,14 +183,32 @@ pub fn run(machine: &mut Machine) {
     }
 }
 
-/// Chooses scoreboards in address order, with what is known of the blocks before.
-fn assign(machine: &mut Machine, group_registers: &[Unit]) {
+/// What is on its way where a block begins, and the cycles that each scoreboard is still busy.
+type Entry = (Pending, [u32; BOARDS as usize]);
+
+/// Adds what comes by another way.
+fn join(into: &mut Entry, state: &Pending, left: [u32; BOARDS as usize]) {
+    into.0.merge(state);
+    into.1.iter_mut().zip(left).for_each(|(a, b)| *a = b.max(*a));
+}
+
+/// Chooses scoreboards in address order, with what is known of the blocks before, and `back`: what comes to each block by ways
+/// back. What comes by them now, where that is anything.
+fn assign(
+    machine: &mut Machine,
+    group_registers: &[Unit],
+    back: Option<Vec<Option<Entry>>>,
+) -> Vec<Option<Entry>> {
     let target = machine.target;
     let count = machine.blocks.len();
     let groups = machine.blocks.iter().flat_map(|b| &b.insts).any(|i| ends_group(i.inst.op));
     let all = if groups { GROUPS + 1..BOARDS } else { 0..BOARDS };
-    let mut entry: Vec<(Pending, [u32; BOARDS as usize])> =
-        vec![(Pending::NONE, [0; BOARDS as usize]); count];
+    let nothing = || (Pending::NONE, [0; BOARDS as usize]);
+    let mut entry: Vec<Entry> = match back {
+        Some(back) => back.into_iter().map(|e| e.unwrap_or_else(nothing)).collect(),
+        None => (0..count).map(|_| nothing()).collect(),
+    };
+    let mut by_ways_back: Vec<Option<Entry>> = vec![None; count];
     let ahead = Ahead::new(machine);
     for b in 0..count {
         let (mut state, remaining) = entry[b].clone();
@@ -247,11 +269,15 @@ fn assign(machine: &mut Machine, group_registers: &[Unit]) {
         }
         let left = boards.remaining();
         for s in machine.blocks[b].succs.clone() {
-            let (pending, times) = &mut entry[s as usize];
-            pending.merge(&state);
-            times.iter_mut().zip(left).for_each(|(a, b)| *a = b.max(*a));
+            let s = s as usize;
+            if s > b {
+                join(&mut entry[s], &state, left);
+            } else if state.busy() != 0 {
+                join(by_ways_back[s].get_or_insert_with(nothing), &state, left);
+            }
         }
     }
+    by_ways_back
 }
 
 /// Cycles until an instruction has read its sources, as a rule.
