@@ -21,23 +21,41 @@ const MAX_WRITERS: usize = 4;
 pub fn run(machine: &mut Machine) {
     let target = machine.target;
     let mut touched = Touched::new();
-    for block in &mut machine.blocks {
-        schedule_block(target, block, &mut touched);
+    let mut arriving = Arriving::new();
+    // For each block, whether nothing but the block before it leads to it.
+    let mut ways = vec![(0u32, false); machine.blocks.len()];
+    for (b, block) in machine.blocks.iter().enumerate() {
+        for s in &block.succs {
+            let (count, follows) = &mut ways[*s as usize];
+            *count += 1;
+            *follows |= *s as usize == b + 1;
+        }
+    }
+    for (block, ways) in machine.blocks.iter_mut().zip(ways) {
+        if ways != (1, true) {
+            arriving.forget();
+        }
+        schedule_block(target, block, &mut touched, &mut arriving);
     }
 }
 
-fn schedule_block(target: Target, block: &mut MachineBlock, touched: &mut Touched) {
+fn schedule_block(target: Target, block: &mut MachineBlock, touched: &mut Touched, arriving: &mut Arriving) {
     let insts = std::mem::take(&mut block.insts);
     let mut out = Vec::with_capacity(insts.len());
     let mut region: Vec<MachineInst> = Vec::new();
     for i in insts {
         let ends = order::is_boundary(i.inst.op, &i.inst.operands);
         if ends || region.len() == WINDOW {
-            schedule_region(target, &mut region, ends.then_some(&i.inst), &mut out, touched);
+            schedule_region(target, &mut region, ends.then_some(&i.inst), &mut out, touched, arriving);
         }
-        if ends { out.push(i) } else { region.push(i) }
+        if ends {
+            arriving.issue_alone(target, &i.inst);
+            out.push(i);
+        } else {
+            region.push(i);
+        }
     }
-    schedule_region(target, &mut region, None, &mut out, touched);
+    schedule_region(target, &mut region, None, &mut out, touched, arriving);
     block.insts = out;
 }
 
@@ -69,12 +87,17 @@ fn schedule_region(
     end: Option<&Inst>,
     out: &mut Vec<MachineInst>,
     touched: &mut Touched,
+    arriving: &mut Arriving,
 ) {
     if region.len() < 2 {
+        region.iter().for_each(|i| arriving.issue_alone(target, &i.inst));
         out.append(region);
         return;
     }
     let mut nodes = dependences(target, region, touched);
+    for (n, i) in nodes.iter_mut().zip(region.iter()) {
+        n.earliest = arriving.left(&i.inst);
+    }
     heights(target, region, &mut nodes, end);
     #[cfg(test)]
     if order::errors::is_contrary() {
@@ -84,7 +107,7 @@ fn schedule_region(
     let mut later: BinaryHeap<Reverse<(u32, u32)>> = BinaryHeap::new();
     let mut now: BinaryHeap<(u32, Reverse<u32>)> = BinaryHeap::new();
     for (k, n) in nodes.iter().enumerate().filter(|(_, n)| n.preds == 0) {
-        now.push((n.height, Reverse(k as u32)));
+        later.push(Reverse((n.earliest, k as u32)));
     }
     let mut cycle = 0;
     // When the next product of matrices may go.
@@ -113,6 +136,7 @@ fn schedule_region(
             pipe = cycle + pace;
         }
         order.push(k);
+        arriving.issue(target, &region[k as usize].inst, cycle);
         for (s, latency) in std::mem::take(&mut nodes[k as usize].succs) {
             let n = &mut nodes[s as usize];
             n.earliest = n.earliest.max(cycle + latency);
@@ -124,6 +148,7 @@ fn schedule_region(
         cycle += 1;
     }
     debug_assert_eq!(order.len(), region.len(), "dependences are acyclic");
+    arriving.pass(cycle);
     let mut taken: Vec<Option<MachineInst>> = region.drain(..).map(Some).collect();
     out.extend(order.into_iter().filter_map(|k| taken[k as usize].take()));
 }
@@ -134,6 +159,55 @@ fn turn(nodes: &mut [Node]) {
     for (k, n) in (0..).zip(nodes) {
         n.height = k;
         n.succs.iter_mut().for_each(|s| s.1 = 0);
+    }
+}
+
+/// Results on their way from regions before, along the only way that leads here: what reads them is not urgent yet, whatever
+/// hangs on it.
+struct Arriving {
+    /// The cycle from which each unit is there.
+    at: Vec<u32>,
+    /// The cycle in which the region at hand begins, and the last of `at`.
+    now: u32,
+    last: u32,
+}
+
+impl Arriving {
+    fn new() -> Arriving {
+        Arriving { at: vec![0; COUNT], now: 0, last: 0 }
+    }
+
+    /// Nothing is known to be on its way.
+    fn forget(&mut self) {
+        self.now = self.now.max(self.last);
+    }
+
+    /// Cycles from the region's start until all that an instruction reads or overwrites is there.
+    fn left(&self, inst: &Inst) -> u32 {
+        let mut at = self.now;
+        units::for_each_read(inst, |u, _| at = at.max(self.at[usize::from(u)]));
+        units::for_each_write(inst, |u, _| at = at.max(self.at[usize::from(u)]));
+        at - self.now
+    }
+
+    /// An instruction issues so many cycles after the region's start.
+    fn issue(&mut self, target: Target, inst: &Inst, cycle: u32) {
+        let latency = if timing::is_variable(target, inst) { expected_latency(inst.op) } else { 0 };
+        let at = self.now + cycle + latency;
+        units::for_each_write(inst, |u, _| self.at[usize::from(u)] = at);
+        self.last = self.last.max(at);
+    }
+
+    /// The region took so many cycles.
+    fn pass(&mut self, cycles: u32) {
+        self.now += cycles;
+    }
+
+    /// An instruction is a region of its own.
+    fn issue_alone(&mut self, target: Target, inst: &Inst) {
+        let cycle = self.left(inst);
+        self.issue(target, inst, cycle);
+        self.pass(cycle + 1);
     }
 }
 
