@@ -24,6 +24,8 @@ const RESERVE: i32 = 3;
 const HEADROOM: i32 = 3;
 /// Between steps of occupancy.
 const STEP: i32 = 8;
+/// Cycles from which on a result is begun early for readers behind its region.
+const LONG: u32 = 100;
 /// Instructions that are looked at for a file other than R.
 const LOOK: usize = 64;
 /// Instructions that are looked at for one that need not wait.
@@ -376,6 +378,13 @@ impl<'a> Pass<'a> {
         for l in condition {
             if let Some(n) = nodes.get_mut(self.local[*l as usize] as usize) {
                 n.ready = latency_of(func, &func.insts[region[self.local[*l as usize] as usize]], true);
+            }
+        }
+        // What takes long and is read behind the region goes early: its readers wait less, whatever lies between.
+        for (n, i) in nodes.iter_mut().zip(region) {
+            let latency = latency_of(func, &func.insts[*i], false);
+            if latency >= LONG && n.defs.iter().any(|l| self.is_live[*l as usize]) {
+                n.ready = n.ready.max(latency);
             }
         }
         written.into_iter().for_each(|l| self.local[l as usize] = u32::MAX);
