@@ -96,6 +96,9 @@ pub static SMS: &[SmInfo] = &[
 ];
 
 impl SmInfo {
+    /// Registers of a multiprocessor.
+    pub const REGISTERS: u32 = 65536;
+
     /// Registers of a thread with which a multiprocessor still holds as many threads as it can: 64 Ki registers, granted to
     /// warps in portions of 256.
     pub const fn full_registers(&self) -> u8 {
@@ -104,7 +107,7 @@ impl SmInfo {
 
     /// The same for another number of threads.
     pub const fn registers_for(threads: u32) -> u8 {
-        let each = (65536 / if threads == 0 { 1 } else { threads }) & !7;
+        let each = (Self::REGISTERS / if threads == 0 { 1 } else { threads }) & !7;
         if each > 255 { 255 } else { each as u8 }
     }
 

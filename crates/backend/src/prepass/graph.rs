@@ -1,0 +1,334 @@
+//! What a scheduler before register allocation has to know of a block: stretches in which instructions may change places, each with
+//! its dependences and what lives at its end; and what does not move.
+
+use super::{Counts, FILES, LONG, nth};
+use crate::liveness::{Lanes, Liveness, for_each_def, for_each_use};
+use crate::order;
+use crate::schedule::{WINDOW, expected_latency};
+use ori::cfg::{Cfg, DomTree};
+use ori::loops::LoopForest;
+use ori::{Block, Function, Inst, InstData, Macro, Name, Op};
+use sass::{Effect, Reg, RegFile, latency};
+use smallvec::SmallVec;
+
+/// A function's blocks, those that can't be reached left out.
+pub struct Code {
+    /// Those with more than one instruction.
+    pub blocks: Vec<Stretch>,
+    /// Registers that may be live of files other than R.
+    pub limits: Counts,
+}
+
+/// A block.
+pub struct Stretch {
+    /// Which.
+    pub block: Block,
+    /// How many loops it is in.
+    pub depth: u32,
+    /// Its parts, the last first.
+    pub parts: Vec<Part>,
+    /// The most registers live at once where nothing moves.
+    pub fixed: Counts,
+}
+
+/// A stretch in which instructions may change places. Registers in it are numbered from 0.
+pub struct Part {
+    /// Where in the block it begins.
+    pub start: usize,
+    /// Its instructions, in the old order.
+    pub nodes: Vec<Node>,
+    /// The file of each register; `u8::MAX` where that has no limit.
+    pub files: Vec<u8>,
+    /// Who reads each register.
+    pub readers: Vec<SmallVec<[u32; 4]>>,
+    /// Which are live at its end.
+    pub live: Vec<bool>,
+    /// How many registers of each file are live at its end.
+    pub count: Counts,
+}
+
+/// An instruction of a part.
+#[derive(Default)]
+pub struct Node {
+    /// What must come before it, and cycles between.
+    pub preds: SmallVec<[(u32, u32); 4]>,
+    /// How many must come behind it.
+    pub succs: u32,
+    /// Registers that it writes, and those that it reads.
+    pub defs: SmallVec<[u32; 2]>,
+    pub uses: SmallVec<[u32; 4]>,
+    /// Cycles from the part's start, at least.
+    pub depth: u32,
+    /// Cycles from the part's end, at least.
+    pub end: u32,
+}
+
+impl Code {
+    /// Looks at a function in SSA.
+    pub fn new(func: &Function, cfg: &Cfg) -> Code {
+        let lanes = Lanes::new(func);
+        let live = Liveness::new(func, cfg, &lanes);
+        let loops = LoopForest::new(cfg, &DomTree::dominators(cfg));
+        let mut walk = Walk::new(func, cfg, &lanes, &live);
+        let several = cfg.rpo.iter().copied().filter(|b| func.blocks[*b].insts.len() > 1);
+        let blocks = several.map(|b| walk.block(b, loops.depth(b))).collect();
+        Code { blocks, limits: walk.limits }
+    }
+}
+
+/// Goes through blocks from their ends.
+struct Walk<'a> {
+    func: &'a Function,
+    lanes: &'a Lanes,
+    live: &'a Liveness,
+    /// The file of each lane; `u8::MAX` where that has no limit.
+    files: Vec<u8>,
+    limits: Counts,
+    /// Whether a lane is live at the place that the walk has come to, and how many of each file are.
+    is_live: Vec<bool>,
+    count: Counts,
+    /// The number of a lane among those of a part; `u32::MAX` for others.
+    local: Vec<u32>,
+}
+
+impl<'a> Walk<'a> {
+    fn new(func: &'a Function, cfg: &Cfg, lanes: &'a Lanes, live: &'a Liveness) -> Walk<'a> {
+        let file =
+            |l: u32| lanes.owner(l).and_then(|(v, _)| nth(func.values[v].file)).map_or(u8::MAX, |f| f as u8);
+        let files: Vec<u8> = (0..lanes.count() as u32).map(file).collect();
+        // What of the uniform registers is live from block to block is live everywhere.
+        let mut across = vec![false; files.len()];
+        let mut counts = [0; FILES];
+        for l in cfg.rpo.iter().flat_map(|b| &live.live_in[*b]).copied() {
+            let f = files[l as usize];
+            if matches!(f, 2 | 3) && !std::mem::replace(&mut across[l as usize], true) {
+                counts[usize::from(f)] += 1;
+            }
+        }
+        let uregs = i32::from(func.target.info().uregs);
+        let limits = [0, 6, (uregs - 8 - counts[2]).max(8), (6 - counts[3]).max(2)];
+        let count = files.len();
+        Walk {
+            func,
+            lanes,
+            live,
+            files,
+            limits,
+            is_live: vec![false; count],
+            count: [0; FILES],
+            local: vec![u32::MAX; count],
+        }
+    }
+
+    fn set(&mut self, lane: u32, live: bool) {
+        if std::mem::replace(&mut self.is_live[lane as usize], live) != live
+            && let Some(c) = self.count.get_mut(usize::from(self.files[lane as usize]))
+        {
+            *c += if live { 1 } else { -1 };
+        }
+    }
+
+    fn operands(&self, d: &InstData) -> Node {
+        let (lanes, func) = (self.lanes, self.func);
+        let mut node = Node::default();
+        for_each_def(func, d, |n, w| lanes.of(func, n, w, |l| node.defs.push(l)));
+        for_each_use(func, d, |n, w| {
+            lanes.of(func, n, w, |l| {
+                if !node.uses.contains(&l) {
+                    node.uses.push(l);
+                }
+            });
+        });
+        node
+    }
+
+    fn block(&mut self, b: Block, depth: u32) -> Stretch {
+        let func = self.func;
+        let data = &func.blocks[b];
+        let mut end: SmallVec<[u32; 8]> = SmallVec::new();
+        if let Some(n) = data.term.used_name() {
+            self.lanes.of(func, n, 2, |l| end.push(l));
+        }
+        let condition = end.clone();
+        for a in data.term.targets().iter().flat_map(|t| &t.args) {
+            self.lanes.of(func, Name::Val(*a), 1, |l| end.push(l));
+        }
+        let live = self.live;
+        live.live_out[b].iter().chain(&end).for_each(|l| self.set(*l, true));
+        let mut fixed = self.count;
+        let mut parts = Vec::new();
+        let mut at = data.insts.len();
+        while at > 0 {
+            let d = &func.insts[data.insts[at - 1]];
+            if is_boundary(d) {
+                self.fixed(d, &mut fixed);
+                at -= 1;
+                continue;
+            }
+            let least = at.saturating_sub(WINDOW);
+            let boundary = |k: &usize| is_boundary(&func.insts[data.insts[*k]]);
+            let start = (least..at).rev().find(boundary).map_or(least, |k| k + 1);
+            let condition = if at == data.insts.len() { &condition[..] } else { &[] };
+            parts.push(self.part(start, &data.insts[start..at], condition));
+            at = start;
+        }
+        for l in live.live_in[b].iter().copied() {
+            self.set(l, false);
+        }
+        for p in &data.params {
+            self.lanes.all(*p).for_each(|l| self.set(l, false));
+        }
+        debug_assert_eq!(self.count, [0; FILES], "{b} of {}: liveness", func.name);
+        Stretch { block: b, depth, parts, fixed }
+    }
+
+    /// Steps backward over an instruction that does not move.
+    fn fixed(&mut self, d: &InstData, most: &mut Counts) {
+        let node = self.operands(d);
+        let mut here = self.count;
+        let given = |l: &&u32| self.is_live[**l as usize] && self.files[**l as usize] == 0;
+        let across = self.count[0] - node.defs.iter().filter(given).count() as i32;
+        let mut note = |count: &Counts| (0..FILES).for_each(|f| here[f] = here[f].max(count[f]));
+        // A result that nobody reads has a register for a moment.
+        node.defs.iter().for_each(|l| self.set(*l, true));
+        note(&self.count);
+        node.defs.iter().for_each(|l| self.set(*l, false));
+        node.uses.iter().for_each(|l| self.set(*l, true));
+        note(&self.count);
+        if d.op == Op::Macro(Macro::Call) {
+            // Little is lost to alignment there.
+            here[0] = here[0].max(beside_clobbers(self.func, d, across) - 1);
+        }
+        (0..FILES).for_each(|f| most[f] = most[f].max(here[f]));
+    }
+
+    /// The dependence graph of a part, over which the walk steps. `condition`: what the branch behind it reads.
+    fn part(&mut self, start: usize, insts: &[Inst], condition: &[u32]) -> Part {
+        let func = self.func;
+        let mut nodes: Vec<Node> = Vec::with_capacity(insts.len());
+        let mut accesses = order::Accesses::default();
+        // The last instruction whose result depends on which lanes execute it, or on what others hold: they keep their order, so
+        // that what belongs to a WARPSYNC stays in front of what belongs to the next.
+        let mut collective: Option<u32> = None;
+        // For each lane that the part writes, the instruction.
+        for (k, i) in (0u32..).zip(insts) {
+            let d = &func.insts[*i];
+            let mut node = self.operands(d);
+            let mut guard = u32::MAX;
+            self.lanes.of(func, d.guard.pred, 1, |l| guard = l);
+            for l in &node.uses {
+                let by = self.local[*l as usize];
+                if by != u32::MAX {
+                    node.preds.push((by, latency_of(func, &func.insts[insts[by as usize]], *l == guard)));
+                }
+            }
+            if let Op::Sass(op) = d.op {
+                if op.info().lanes != sass::Lanes::Own {
+                    node.preds.extend(collective.replace(k).map(|before| (before, 1)));
+                }
+                let meant = order::Meant::by(op, &d.mods);
+                if let Some(a) = order::access(op, &d.mods, &d.operands, meant, contents) {
+                    accesses.add(k, a, |before| node.preds.push((before, 1)));
+                }
+            }
+            for l in &node.defs {
+                self.local[*l as usize] = k;
+            }
+            let depth = |(p, latency): &(u32, u32)| nodes[*p as usize].depth + latency;
+            node.depth = node.preds.iter().map(depth).max().unwrap_or(0);
+            for (p, _) in &node.preds {
+                nodes[*p as usize].succs += 1;
+            }
+            nodes.push(node);
+        }
+        for l in condition {
+            if let Some(n) = nodes.get_mut(self.local[*l as usize] as usize) {
+                n.end = latency_of(func, &func.insts[insts[self.local[*l as usize] as usize]], true);
+            }
+        }
+        for (n, i) in nodes.iter_mut().zip(insts) {
+            // What takes long and is read behind the part goes early: its readers wait less, whatever lies between.
+            let latency = latency_of(func, &func.insts[*i], false);
+            if latency >= LONG && n.defs.iter().any(|l| self.is_live[*l as usize]) {
+                n.end = n.end.max(latency);
+            }
+            n.defs.iter().for_each(|l| self.local[*l as usize] = u32::MAX);
+        }
+        self.number(start, nodes)
+    }
+
+    /// Numbers the registers of a part, and steps over it.
+    fn number(&mut self, start: usize, mut nodes: Vec<Node>) -> Part {
+        let mut named: Vec<u32> = Vec::new();
+        let count = self.count;
+        for l in nodes.iter_mut().flat_map(|n| n.defs.iter_mut().chain(&mut n.uses)) {
+            let number = &mut self.local[*l as usize];
+            if *number == u32::MAX {
+                *number = named.len() as u32;
+                named.push(*l);
+            }
+            *l = *number;
+        }
+        let files = named.iter().map(|l| self.files[*l as usize]).collect();
+        let live = named.iter().map(|l| self.is_live[*l as usize]).collect();
+        let mut readers: Vec<SmallVec<[u32; 4]>> = vec![SmallVec::new(); named.len()];
+        for (k, n) in (0u32..).zip(&nodes) {
+            n.uses.iter().for_each(|l| readers[*l as usize].push(k));
+        }
+        for n in nodes.iter().rev() {
+            n.defs.iter().for_each(|l| self.set(named[*l as usize], false));
+            n.uses.iter().for_each(|l| self.set(named[*l as usize], true));
+        }
+        named.into_iter().for_each(|l| self.local[l as usize] = u32::MAX);
+        Part { start, nodes, files, readers, live, count }
+    }
+}
+
+/// The general registers up to the last of so many that a call leaves alone, R1 not counted.
+fn beside_clobbers(func: &Function, call: &InstData, live: i32) -> i32 {
+    let mut destroyed = [false; 256];
+    for r in ori::abi::clobbered_by(func, call).filter(|r| r.file == RegFile::R) {
+        destroyed[usize::from(r.index)] = true;
+    }
+    let kept = (0..255).filter(|r| Reg::r(*r) != Reg::SP && !destroyed[usize::from(*r)]);
+    let last = usize::try_from(live).ok().filter(|n| *n > 0).and_then(|n| kept.clone().nth(n - 1));
+    last.map_or(live, i32::from)
+}
+
+/// Whether nothing may move past it.
+fn is_boundary(d: &InstData) -> bool {
+    let registers = |n: Name| matches!(n, Name::Phys(r) if !r.is_zero() && r != Reg::SP);
+    let mut named = false;
+    d.for_each_use(|n| named |= registers(n));
+    d.for_each_def(|n| named |= registers(n) || n == Name::Phys(Reg::SP));
+    named
+        || match d.op {
+            Op::Macro(m) => !matches!(m, Macro::Copy | Macro::Collect | Macro::Undef | Macro::Symbol),
+            Op::Sass(op) => {
+                let info = op.info();
+                info.has_hidden_predicates()
+                    || matches!(info.effect, Effect::Control(_))
+                    || order::is_boundary(op, &d.operands)
+            }
+        }
+}
+
+/// What a base register holds: in SSA, the value says it.
+fn contents(n: Name) -> order::Contents {
+    match n {
+        Name::Val(v) => (v.as_u32(), u32::MAX),
+        Name::Part(v, k) => (v.as_u32(), k.into()),
+        Name::Phys(r) => (u32::MAX, 256 * r.file as u32 + u32::from(r.index)),
+    }
+}
+
+/// Cycles from an instruction to a reader, about.
+fn latency_of(func: &Function, d: &InstData, guards: bool) -> u32 {
+    match d.op {
+        Op::Sass(op) if latency::is_variable_latency(op, func.target) => expected_latency(op),
+        Op::Sass(_) if guards => 13,
+        Op::Sass(_) => 5,
+        // Most of them go.
+        Op::Macro(_) => 1,
+    }
+}

@@ -1,0 +1,295 @@
+//! Orders of a part: from its end, from its start, as it was; and what each needs.
+
+use super::graph::{Node, Part};
+use super::{Counts, FILES, HEADROOM};
+use smallvec::SmallVec;
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, BinaryHeap};
+
+/// Instructions that are looked at for a file other than R.
+const LOOK: usize = 64;
+/// Instructions that are looked at for one that need not wait.
+const AHEAD: usize = 24;
+/// Where so many registers are missing, only few orders are tried.
+const MUCH: i32 = 8;
+
+/// An order of a part.
+pub struct Ordered {
+    /// The numbers of its instructions; `None`: as they were.
+    pub order: Option<Vec<u32>>,
+    /// The most registers live at once.
+    pub most: Counts,
+    /// Cycles that it takes alone, about.
+    pub cycles: u32,
+}
+
+impl Ordered {
+    /// What is better is less: no register missing of other files, few of R; then time, then registers.
+    fn rank(&self, limits: &Counts) -> (i32, i32, u32, i32) {
+        let missing = |f: usize| (self.most[f] - limits[f]).max(0);
+        ((1..FILES).map(missing).sum(), missing(0), self.cycles, self.most[0])
+    }
+}
+
+/// The best order of a part under limits.
+pub fn best(part: &Part, limits: &Counts) -> Ordered {
+    let old = measured(part, None);
+    let first = measured(part, Some(back(part, limits)));
+    let over = first.most[0] - limits[0];
+    let mut best = if first.rank(limits) <= old.rank(limits) { first } else { old };
+    let mut offer = |s: Ordered| {
+        if s.rank(limits) < best.rank(limits) {
+            best = s;
+        }
+    };
+    if over > 0 {
+        // Where registers are short, order is by them alone, but what was begun is live. So begin with that sooner; or stay near
+        // the old order.
+        offer(measured(part, Some(forth(part, limits[0]))));
+        if over <= MUCH {
+            let lower = [limits[0] - over, limits[1], limits[2], limits[3]];
+            offer(measured(part, Some(back(part, &lower))));
+            offer(measured(part, Some(forth(part, lower[0]))));
+        }
+    }
+    best
+}
+
+/// What an order needs.
+fn measured(part: &Part, order: Option<Vec<u32>>) -> Ordered {
+    let mut live = Live::at_end(part);
+    let mut most = live.count;
+    match &order {
+        Some(order) => order.iter().rev().for_each(|k| live.step(&part.nodes[*k as usize], &mut most)),
+        None => part.nodes.iter().rev().for_each(|n| live.step(n, &mut most)),
+    }
+    let cycles = match &order {
+        Some(order) => cycles(&part.nodes, order.iter().copied()),
+        None => cycles(&part.nodes, 0..part.nodes.len() as u32),
+    };
+    Ordered { order, most, cycles }
+}
+
+/// Cycles from the first instruction of a part to its last in this order, where nothing else is in the way.
+fn cycles(nodes: &[Node], order: impl Iterator<Item = u32>) -> u32 {
+    let mut start: Vec<u32> = vec![0; nodes.len()];
+    let (mut next, mut last) = (0, 0);
+    for k in order {
+        let ready = nodes[k as usize].preds.iter().map(|(p, latency)| start[*p as usize] + latency);
+        let at = ready.max().unwrap_or(0).max(next);
+        start[k as usize] = at;
+        next = at + 1;
+        last = last.max(at + nodes[k as usize].end);
+    }
+    next.max(last)
+}
+
+/// What is live while an order is made from the end.
+struct Live<'a> {
+    files: &'a [u8],
+    is: Vec<bool>,
+    count: Counts,
+}
+
+impl<'a> Live<'a> {
+    fn at_end(part: &'a Part) -> Live<'a> {
+        Live { files: &part.files, is: part.live.clone(), count: part.count }
+    }
+
+    /// Steps backward over an instruction; the most that is live on the way.
+    fn step(&mut self, node: &Node, most: &mut Counts) {
+        // A result that nobody reads has a register for a moment.
+        node.defs.iter().for_each(|l| self.set(*l, true));
+        (0..FILES).for_each(|f| most[f] = most[f].max(self.count[f]));
+        node.defs.iter().for_each(|l| self.set(*l, false));
+        node.uses.iter().for_each(|l| self.set(*l, true));
+        (0..FILES).for_each(|f| most[f] = most[f].max(self.count[f]));
+    }
+
+    fn set(&mut self, l: u32, live: bool) {
+        if std::mem::replace(&mut self.is[l as usize], live) != live
+            && let Some(c) = self.count.get_mut(usize::from(self.files[l as usize]))
+        {
+            *c += if live { 1 } else { -1 };
+        }
+    }
+
+    /// How many of these registers of a file are live, or are not.
+    fn which(&self, of: &[u32], file: u8, live: bool) -> i32 {
+        of.iter().filter(|l| self.files[**l as usize] == file && self.is[**l as usize] == live).count() as i32
+    }
+}
+
+/// An instruction while an order is made from the end.
+#[derive(Clone, Copy)]
+struct State {
+    /// Successors that have no place yet.
+    succs: u32,
+    /// Cycles from the end, at least.
+    ready: u32,
+    /// General registers that are live more, before it than behind it.
+    net: i32,
+    depth: u32,
+}
+
+/// An order made from the end: while there is room, the longest way first.
+fn back(part: &Part, limits: &Counts) -> Vec<u32> {
+    let mut live = Live::at_end(part);
+    let nodes = &part.nodes;
+    let net = |n: &Node| live.which(&n.uses, 0, false);
+    let state = |n: &Node| State { succs: n.succs, ready: n.end, net: net(n), depth: n.depth };
+    let mut list = Ready { states: nodes.iter().map(state).collect(), ..Ready::default() };
+    for k in (0..nodes.len() as u32).filter(|k| nodes[*k as usize].succs == 0) {
+        list.admit(&live, &nodes[k as usize], k);
+    }
+    let mut order = Vec::with_capacity(nodes.len());
+    let mut cycle = 0;
+    let mut most = live.count;
+    while let Some(k) = list.choose(nodes, &live, limits, &mut cycle) {
+        list.remove(k);
+        order.push(k);
+        let node = &nodes[k as usize];
+        // What becomes live with it costs its other readers nothing any more.
+        for l in node.uses.iter().filter(|l| live.files[**l as usize] == 0 && !live.is[**l as usize]) {
+            part.readers[*l as usize].iter().filter(|u| **u != k).for_each(|u| list.cheaper(*u));
+        }
+        live.step(node, &mut most);
+        for (p, latency) in &node.preds {
+            let n = &mut list.states[*p as usize];
+            n.ready = n.ready.max(cycle + latency);
+            n.succs -= 1;
+            if n.succs == 0 {
+                list.admit(&live, &nodes[*p as usize], *p);
+            }
+        }
+        cycle += 1;
+    }
+    debug_assert_eq!(order.len(), nodes.len(), "dependences are acyclic");
+    order.reverse();
+    order
+}
+
+/// An order made from the start: the first instruction of the old order that need not wait and for which there are
+/// registers, then the first that waits least; where registers are short, the first of all.
+fn forth(part: &Part, limit: i32) -> Vec<u32> {
+    let nodes = &part.nodes;
+    // How many instructions to come read a register; one more for what lives at the end.
+    let mut readers: Vec<u32> =
+        part.readers.iter().zip(&part.live).map(|(r, live)| r.len() as u32 + u32::from(*live)).collect();
+    let mut succs: Vec<SmallVec<[(u32, u32); 4]>> = vec![SmallVec::new(); nodes.len()];
+    let mut waits: Vec<u32> = vec![0; nodes.len()];
+    for (k, n) in (0u32..).zip(nodes) {
+        for (p, latency) in &n.preds {
+            succs[*p as usize].push((k, *latency));
+            waits[k as usize] += 1;
+        }
+    }
+    let mut at: Vec<u32> = vec![0; nodes.len()];
+    let mut open: BTreeSet<u32> = (0..nodes.len() as u32).filter(|k| waits[*k as usize] == 0).collect();
+    let general = |l: &&u32| part.files[**l as usize] == 0;
+    // What is live at the start.
+    let mut start = Live::at_end(part);
+    nodes.iter().rev().for_each(|n| start.step(n, &mut [0; FILES]));
+    let mut count = start.count[0];
+    let (mut order, mut cycle) = (Vec::with_capacity(nodes.len()), 0);
+    while let Some(&first) = open.first() {
+        let change = |k: u32| {
+            let n = &nodes[k as usize];
+            let left = |l: &u32| readers[*l as usize];
+            let more = n.defs.iter().filter(general).filter(|l| left(l) > 0).count();
+            more as i32 - n.uses.iter().filter(general).filter(|l| left(l) == 1).count() as i32
+        };
+        let room = |k: &u32| *k == first || count + change(*k).max(0) + HEADROOM <= limit;
+        let some = open.iter().copied().take(AHEAD);
+        let now = some.clone().filter(|k| at[*k as usize] <= cycle).find(room);
+        let k = now.or_else(|| some.filter(room).min_by_key(|k| at[*k as usize])).unwrap_or(first);
+        open.remove(&k);
+        order.push(k);
+        count += change(k);
+        nodes[k as usize].uses.iter().for_each(|l| readers[*l as usize] -= 1);
+        let begun = cycle.max(at[k as usize]);
+        cycle = begun + 1;
+        for (s, latency) in &succs[k as usize] {
+            at[*s as usize] = at[*s as usize].max(begun + latency);
+            waits[*s as usize] -= 1;
+            if waits[*s as usize] == 0 {
+                open.insert(*s);
+            }
+        }
+    }
+    order
+}
+
+/// By what an instruction is chosen where registers are short.
+type Cost = (i32, u32, Reverse<u32>, Reverse<u32>);
+
+/// Instructions that may go next.
+#[derive(Default)]
+struct Ready {
+    states: Vec<State>,
+    /// All, the one that costs fewest registers first.
+    by_cost: BTreeSet<Cost>,
+    /// Those whose readers need not wait, the one with the longest way to the start first.
+    now: BTreeSet<(Reverse<u32>, Reverse<u32>)>,
+    /// The others (and some that have gone), by the time.
+    later: BinaryHeap<Reverse<(u32, u32)>>,
+}
+
+impl Ready {
+    fn key(&self, k: u32) -> Cost {
+        let n = &self.states[k as usize];
+        (n.net, n.ready, Reverse(n.depth), Reverse(k))
+    }
+
+    /// An instruction may go next: everything that must come behind it has its place.
+    fn admit(&mut self, live: &Live<'_>, node: &Node, k: u32) {
+        self.states[k as usize].net -= live.which(&node.defs, 0, true);
+        self.by_cost.insert(self.key(k));
+        self.later.push(Reverse((self.states[k as usize].ready, k)));
+    }
+
+    fn remove(&mut self, k: u32) {
+        self.by_cost.remove(&self.key(k));
+        self.now.remove(&(Reverse(self.states[k as usize].depth), Reverse(k)));
+    }
+
+    /// One general register fewer.
+    fn cheaper(&mut self, k: u32) {
+        let was = self.by_cost.remove(&self.key(k));
+        self.states[k as usize].net -= 1;
+        if was {
+            self.by_cost.insert(self.key(k));
+        }
+    }
+
+    fn choose(&mut self, nodes: &[Node], live: &Live<'_>, limits: &Counts, cycle: &mut u32) -> Option<u32> {
+        while let Some(&Reverse((at, k))) = self.later.peek().filter(|l| l.0.0 <= *cycle) {
+            self.later.pop();
+            let n = self.states[k as usize];
+            if self.by_cost.contains(&self.key(k)) && n.ready == at {
+                self.now.insert((Reverse(n.depth), Reverse(k)));
+            }
+        }
+        if live.count[0] + HEADROOM > limits[0] {
+            return self.by_cost.first().map(|c| c.3.0);
+        }
+        if let Some(f) = (1..FILES).find(|f| live.count[*f] >= limits[*f]) {
+            let change = |k: u32| {
+                let n = &nodes[k as usize];
+                live.which(&n.uses, f as u8, false) - live.which(&n.defs, f as u8, true)
+            };
+            let candidates = self.by_cost.iter().map(|c| c.3.0).take(LOOK);
+            return candidates.min_by_key(|k| (change(*k), Reverse(nodes[*k as usize].depth), Reverse(*k)));
+        }
+        if let Some((_, Reverse(k))) = self.now.first() {
+            return Some(*k);
+        }
+        while let Some(Reverse((at, k))) = self.later.pop() {
+            if self.by_cost.contains(&self.key(k)) && self.states[k as usize].ready == at {
+                *cycle = at;
+                return Some(k);
+            }
+        }
+        None
+    }
+}
