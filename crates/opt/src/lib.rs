@@ -10,6 +10,7 @@ pub mod copy_prop;
 pub mod dead_loops;
 pub mod fold;
 pub mod gvn;
+pub mod hoist_loads;
 pub mod literals;
 pub mod narrow;
 pub mod nonzero;
@@ -100,6 +101,7 @@ pub static PASSES: &[Pass] = &[
         Changed::instructions(changed).max(nonzero::run(f))
     }),
     analysed(Phase::GeneralOptimizeLate2, 2, copy_prop::run),
+    analysed(Phase::OriHoistInvariantsLate, 2, hoist_loads::run),
     pass(Phase::SinkCodeIntoBlock, 2, ori::dead::remove),
     pass(Phase::ConvertToUniformReg, 2, |f| uniform_constants::run(f) | literals::run(f)),
     analysed(Phase::LateArchOptimizeFirst, 2, sink::run),

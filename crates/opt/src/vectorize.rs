@@ -74,8 +74,8 @@ fn load(func: &Function, at: usize, inst: Inst) -> Option<(Kind, Load)> {
     Some(((*base, u), Load { at, inst, result: *result, offset: *offset, words }))
 }
 
-/// Whether loads of shared memory behind it may see something else than those before.
-fn separates(d: &InstData) -> bool {
+/// Whether loads of a space behind it may see something else than those before.
+pub(crate) fn separates(d: &InstData, space: MemorySpace) -> bool {
     let Op::Sass(op) = d.op else { return matches!(d.op, Op::Macro(m) if !m.is_copy() && m != Macro::Undef) };
     let info = op.info();
     match info.effect {
@@ -83,9 +83,7 @@ fn separates(d: &InstData) -> bool {
         Effect::Memory => match info.accesses {
             MemoryEffects::Accesses(all) => {
                 d.mods.has(Mod::STRONG)
-                    || all
-                        .iter()
-                        .any(|a| a.effect != MemoryEffect::Read && a.space.overlaps(MemorySpace::Shared))
+                    || all.iter().any(|a| a.effect != MemoryEffect::Read && a.space.overlaps(space))
             }
             MemoryEffects::None | MemoryEffects::Fence => true,
         },
@@ -110,7 +108,7 @@ fn groups(func: &Function, b: Block, alignment: &impl Fn(Name) -> u32) -> Vec<Gr
                 order.push(kind);
             }
             list.push(l);
-        } else if separates(&func.insts[i]) {
+        } else if separates(&func.insts[i], MemorySpace::Shared) {
             close(&mut open, &mut order);
         }
     }
