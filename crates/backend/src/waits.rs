@@ -23,6 +23,16 @@ pub fn gathers(func: &Function, d: &InstData) -> bool {
     }
 }
 
+/// Whether lanes that have parted may run while one is at the instruction: they write uniform registers for values that live in one
+/// block.
+pub fn lets_others_run(func: &Function, d: &InstData) -> bool {
+    let yields = match d.op {
+        Op::Macro(_) => false,
+        Op::Sass(op) => op == Opcode::NANOSLEEP || op.info().effect == Effect::Control(Flow::Yield),
+    };
+    yields || gathers(func, d)
+}
+
 /// Whether a call is of a function that waits for no other lane.
 fn is_quiet_call(func: &Function, d: &InstData) -> bool {
     let Some(Operand::Imm(n)) = d.operands.first() else { return false };

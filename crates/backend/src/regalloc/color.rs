@@ -25,6 +25,9 @@ pub const FILES: [RegFile; 5] = [RegFile::R, RegFile::P, RegFile::UR, RegFile::U
 /// How many registers of each file, from 0 on, are given out in turn.
 pub type Windows = [u8; 5];
 
+/// Uniform registers that all targets have.
+const UPPER: u8 = 62;
+
 /// Registers of all webs.
 pub struct Coloring {
     /// First register of each web's frame.
@@ -187,6 +190,13 @@ impl Coloring {
             return Some(r);
         }
         let above = || self.candidates(d).filter(|r| !in_window(r));
+        // Lanes that have left a function write uniform registers while others are still in it: theirs are from the lower end.
+        if self.saves && d.file == RegFile::UR {
+            let upper: SmallVec<[u8; 64]> = above().take_while(|r| *r < UPPER).collect();
+            if let Some(r) = upper.into_iter().rev().find(free) {
+                return Some(r);
+            }
+        }
         if self.saves && d.file == RegFile::R {
             let cheap = |r: &u8| {
                 let last = usize::from(*r) + d.lanes.len();

@@ -3,6 +3,7 @@
 
 use super::slots::{self, Slot};
 use crate::liveness::{Lanes, Liveness, Ranges, Spread, values_read};
+use crate::waits::lets_others_run;
 use cranelift_entity::{EntityRef, SecondaryMap};
 use fixedbitset::FixedBitSet;
 use ori::cfg::Cfg;
@@ -418,7 +419,7 @@ impl Spiller {
             let loc = d.loc;
             let mut temps = std::mem::take(&mut recent);
             d.map_uses(|n| self.use_name(func, &mut out, n, homes, &mut temps, loc));
-            if self.share && d.op != Op::Macro(Macro::Call) {
+            if self.share && !(d.op == Op::Macro(Macro::Call) || lets_others_run(func, &d)) {
                 recent = temps;
             }
             let mut defs: SmallVec<[Value; 2]> = SmallVec::new();
