@@ -8,6 +8,7 @@ pub mod constant_sums;
 pub mod contraction;
 pub mod copy_prop;
 pub mod dead_loops;
+pub mod dead_words;
 pub mod fold;
 pub mod gvn;
 pub mod hoist_loads;
@@ -93,6 +94,7 @@ pub static PASSES: &[Pass] = &[
     pass(Phase::OriCommoning, 2, shift_add::run),
     pass(Phase::OriReassociateAndCommon, 2, three_inputs::run),
     analysed(Phase::GeneralOptimizeLate, 2, copy_prop::run),
+    analysed(Phase::OriSimpleLiveDead, 2, dead_words::run),
     pass(Phase::OriPerformLiveDeadThird, 0, ori::dead::remove),
     analysed(Phase::OriDoPredication, 2, |f, _| Changed::graph(predication::run(f))),
     analysed(Phase::LateVectorization, 2, vectorize::run),
