@@ -14,6 +14,7 @@
 
 use crate::Error;
 use crate::meetings::{self, Sites};
+use crate::together::{Together, gathers_all, splits};
 use crate::waits::{Spins, ends_thread, gathers};
 use cranelift_entity::{EntityRef, SecondaryMap};
 use fixedbitset::FixedBitSet;
@@ -144,81 +145,6 @@ fn lanes_of_several_masks(func: &mut Function, uniformity: &Uniformity) -> Resul
     Ok(found)
 }
 
-/// Whether the instruction is a WARPSYNC of all lanes.
-fn gathers_all(d: &InstData) -> bool {
-    d.op == Op::Sass(Opcode::WARPSYNC) && d.operands.get(1) == Some(&Operand::Imm(!0))
-}
-
-/// Whether all lanes that have not ended are together, block by block.
-struct Together<'f> {
-    func: &'f Function,
-    cfg: &'f Cfg,
-    /// WARPSYNCs behind which lanes go on from different places.
-    shared: &'f FxHashSet<Inst>,
-    /// WARPSYNCs that keep lanes of different masks apart.
-    divided: &'f FxHashSet<Inst>,
-    /// At the start of each block, at its end, and where a barrier was set; true until shown otherwise.
-    start: SecondaryMap<Block, bool>,
-    end: SecondaryMap<Block, bool>,
-    set: SecondaryMap<Value, bool>,
-}
-
-impl<'f> Together<'f> {
-    fn new(
-        func: &'f Function,
-        cfg: &'f Cfg,
-        divergent: &'f FixedBitSet,
-        shared: &'f FxHashSet<Inst>,
-        divided: &'f FxHashSet<Inst>,
-    ) -> Together<'f> {
-        let (start, end) = (SecondaryMap::with_default(true), SecondaryMap::with_default(true));
-        let set = SecondaryMap::with_default(true);
-        let mut out = Together { func, cfg, shared, divided, start, end, set };
-        let mut changed = true;
-        while changed {
-            changed = false;
-            for &b in &cfg.rpo {
-                let mut together = match b == func.entry_block() {
-                    true => func.entry,
-                    false => {
-                        cfg.preds[b].iter().all(|p| out.end[*p] && !leaves_lanes(func, divergent, *p, b))
-                    }
-                };
-                out.start[b] = together;
-                for i in &func.blocks[b].insts {
-                    together = out.after(*i, together);
-                }
-                changed |= std::mem::replace(&mut out.end[b], together) != together;
-            }
-        }
-        out
-    }
-
-    /// Whether they are after an instruction.
-    fn after(&mut self, i: Inst, together: bool) -> bool {
-        let shared = self.shared.contains(&i);
-        if shared { together } else { after(&self.func.insts[i], together, &mut self.set) }
-    }
-
-    /// The WARPSYNCs where they are not.
-    fn needed(&mut self) -> FxHashSet<Inst> {
-        let mut out = FxHashSet::default();
-        for &b in &self.cfg.rpo {
-            let mut together = self.start[b];
-            for &i in &self.func.blocks[b].insts {
-                let d = &self.func.insts[i];
-                // Under a guard, code before sm_90 of ptxas keeps it.
-                let needless = together && (d.is_unguarded() || self.func.target.sm >= 90);
-                if d.op == Op::Sass(Opcode::WARPSYNC) && (!needless || self.divided.contains(&i)) {
-                    out.insert(i);
-                }
-                together = self.after(i, together);
-            }
-        }
-        out
-    }
-}
-
 /// Takes WARPSYNCs away where all lanes are together, and lets lanes meet that are at different ones. `divergent`: blocks
 /// at whose end lanes part; `bodies`: the regions of barriers; `divided`: WARPSYNCs that keep lanes of different masks apart.
 fn gather(
@@ -230,6 +156,7 @@ fn gather(
     let is_warpsync = |d: &InstData| d.op == Op::Sass(Opcode::WARPSYNC);
     let mut insts = func.layout.iter().flat_map(|b| &func.blocks[*b].insts);
     if !insts.any(|i| is_warpsync(&func.insts[*i])) {
+        ori::meeting::unmark(func);
         return Ok(());
     }
     let cfg = Cfg::new(func);
@@ -237,7 +164,7 @@ fn gather(
     let mut shared: FxHashSet<Inst> = FxHashSet::default();
     // What is shared parts lanes, so that more may be.
     let needed = loop {
-        let needed = Together::new(func, &cfg, divergent, &shared, divided).needed();
+        let needed = Together::new(func, &cfg, divergent, &shared, divided, false).needed();
         let Some(sites) = sites.as_ref() else { break needed };
         let parts = |b: Block| divergent.contains(b.index());
         let within = |v: Value, b: Block| bodies[v].as_ref().is_some_and(|r| r.contains(b));
@@ -268,46 +195,6 @@ fn gather(
     }
     ori::meeting::unmark(func);
     Ok(())
-}
-
-/// Whether lanes that go from `b` to `to` leave others behind. Those that end at once are none.
-fn leaves_lanes(func: &Function, divergent: &FixedBitSet, b: Block, to: Block) -> bool {
-    let others = func.blocks[b].term.targets();
-    let over = |s: Block| ends_thread(func, s) && func.blocks[s].insts.is_empty();
-    divergent.contains(b.index()) && others.iter().any(|t| t.block != to && !over(t.block))
-}
-
-/// Whether all lanes are together after an instruction.
-fn after(d: &InstData, together: bool, set: &mut SecondaryMap<Value, bool>) -> bool {
-    let barrier = |at: usize| match d.operands.get(at) {
-        Some(Operand::Reg(r)) => r.reg.value(),
-        _ => None,
-    };
-    match d.op {
-        Op::Sass(Opcode::BSSY) => {
-            if let Some(v) = barrier(0) {
-                set[v] = together;
-            }
-            together
-        }
-        Op::Sass(Opcode::BSYNC) => barrier(1).is_some_and(|v| set[v]),
-        Op::Sass(Opcode::WARPSYNC) if gathers_all(d) => together || d.is_unguarded(),
-        // Where they are, it is taken away.
-        Op::Sass(Opcode::WARPSYNC) => together,
-        Op::Macro(ori::Macro::Call) | Op::Sass(Opcode::CALL) => false,
-        _ => together,
-    }
-}
-
-/// Whether two ways lead out of `b`, chosen lane by lane.
-fn splits(func: &Function, b: Block) -> bool {
-    match &func.blocks[b].term {
-        Terminator::Branch { cond, taken, fall, .. } => {
-            let constant = matches!(cond, Name::Phys(r) if r.is_zero());
-            taken.block != fall.block && !constant && func.shape(*cond).file == RegFile::P
-        }
-        _ => false,
-    }
 }
 
 /// Meeting just to end is of no use.

@@ -18,6 +18,7 @@ pub mod regalloc;
 pub mod remat;
 pub mod schedule;
 pub mod timing;
+pub mod together;
 pub mod units;
 pub mod waits;
 pub mod zero;
@@ -124,6 +125,9 @@ impl Code {
 /// # Errors
 /// On what the target cannot do or the backend cannot do yet.
 pub fn compile(mut func: Function, manager: &mut Manager<'_>, serial: bool) -> Result<Code, Error> {
+    if !serial && manager.admits(Phase::OptimizeSyncInstructions, 2) {
+        manager.run(Phase::OptimizeSyncInstructions, &mut func, together::run);
+    }
     manager.run(Phase::LateExpansionUnsupportedOps, &mut func, legalize::run)?;
     if !serial && manager.admits(Phase::ScheduleInstructions, 1) {
         manager.run_outer(Phase::ScheduleInstructions, &mut func, prepass::run);

@@ -1,7 +1,9 @@
 //! File tests: `files/NAME.ori` starts with `// test PASS` and holds functions in Ori's text form; the result
 //! of the pass stands beside it in `NAME.out`. `UPDATE_EXPECT=1 cargo test -p backend` writes the results.
 
-use backend::{balance, convergence, emit, hazards, legalize, machine, prepass, regalloc, schedule, zero};
+use backend::{
+    balance, convergence, emit, hazards, legalize, machine, prepass, regalloc, schedule, together, zero,
+};
 use ori::{Manager, Plan};
 use std::fmt::Write;
 use std::path::Path;
@@ -29,6 +31,10 @@ fn run(pass: &str, mut func: ori::Function) -> String {
     match pass {
         "legalize" => {
             legalize::run(&mut func).unwrap();
+            verified(func)
+        }
+        "together" => {
+            together::run(&mut func);
             verified(func)
         }
         "convergence" => {

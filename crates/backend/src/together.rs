@@ -1,0 +1,160 @@
+//! Where all lanes of a warp that have not ended are together: at a kernel's entry, behind WARPSYNC of all lanes, at meetings of regions
+//! that all have come into, and as long as no branch parts them. There WARPSYNC is needless.
+
+use crate::waits::ends_thread;
+use cranelift_entity::{EntityRef, SecondaryMap};
+use fixedbitset::FixedBitSet;
+use ori::cfg::Cfg;
+use ori::uniformity::Uniformity;
+use ori::{Block, Function, Inst, InstData, Name, Op, Operand, Terminator, Value};
+use rustc_hash::FxHashSet;
+use sass::{Mod, Opcode, RegFile};
+
+/// Takes WARPSYNCs away where no lane can be alone, whatever regions there will be: what follows need not stay behind them. Whether there
+/// were any.
+pub fn run(func: &mut Function) -> bool {
+    let is_warpsync = |d: &InstData| d.op == Op::Sass(Opcode::WARPSYNC);
+    let all: Vec<Inst> = func.layout.iter().flat_map(|b| func.blocks[*b].insts.iter().copied()).collect();
+    let of = |which: &dyn Fn(&InstData) -> bool| -> FxHashSet<Inst> {
+        all.iter().copied().filter(|i| is_warpsync(&func.insts[*i]) && which(&func.insts[*i])).collect()
+    };
+    let meetings = of(&|_| true);
+    if meetings.is_empty() || !func.entry {
+        return false;
+    }
+    let cfg = Cfg::new(func);
+    let uniformity = Uniformity::new(func, &cfg);
+    let parts = |b: &Block| splits(func, *b) && uniformity.is_divergent_branch(*b);
+    let divergent: FixedBitSet = cfg.rpo.iter().filter(|b| parts(b)).map(|b| b.index()).collect();
+    // Behind those at which lanes of several places may meet, they go on from there.
+    let shared = of(&ori::meeting::is_meeting);
+    let divided = of(&|d| d.mods.has(Mod::EXCLUSIVE));
+    let needed = Together::new(func, &cfg, &divergent, &shared, &divided, true).needed();
+    let gone: FxHashSet<Inst> = meetings.difference(&needed).copied().collect();
+    for b in cfg.rpo {
+        func.blocks[b].insts.retain(|i| !gone.contains(i));
+    }
+    !gone.is_empty()
+}
+
+/// Whether the instruction is a WARPSYNC of all lanes.
+pub fn gathers_all(d: &InstData) -> bool {
+    d.op == Op::Sass(Opcode::WARPSYNC) && d.operands.get(1) == Some(&Operand::Imm(!0))
+}
+
+/// Whether all lanes that have not ended are together, block by block.
+pub struct Together<'f> {
+    func: &'f Function,
+    cfg: &'f Cfg,
+    /// WARPSYNCs behind which lanes go on from different places.
+    shared: &'f FxHashSet<Inst>,
+    /// WARPSYNCs that keep lanes of different masks apart.
+    divided: &'f FxHashSet<Inst>,
+    /// Whether those have no regions yet in which lanes meet again.
+    early: bool,
+    /// At the start of each block, at its end, and where a barrier was set; true until shown otherwise.
+    start: SecondaryMap<Block, bool>,
+    end: SecondaryMap<Block, bool>,
+    set: SecondaryMap<Value, bool>,
+}
+
+impl<'f> Together<'f> {
+    /// Follows the lanes; `divergent`: blocks at whose end they part.
+    pub fn new(
+        func: &'f Function,
+        cfg: &'f Cfg,
+        divergent: &'f FixedBitSet,
+        shared: &'f FxHashSet<Inst>,
+        divided: &'f FxHashSet<Inst>,
+        early: bool,
+    ) -> Together<'f> {
+        let (start, end) = (SecondaryMap::with_default(true), SecondaryMap::with_default(true));
+        let set = SecondaryMap::with_default(true);
+        let mut out = Together { func, cfg, shared, divided, early, start, end, set };
+        let mut changed = true;
+        while changed {
+            changed = false;
+            for &b in &cfg.rpo {
+                let mut together = match b == func.entry_block() {
+                    true => func.entry,
+                    false => {
+                        cfg.preds[b].iter().all(|p| out.end[*p] && !leaves_lanes(func, divergent, *p, b))
+                    }
+                };
+                out.start[b] = together;
+                for i in &func.blocks[b].insts {
+                    together = out.after(*i, together);
+                }
+                changed |= std::mem::replace(&mut out.end[b], together) != together;
+            }
+        }
+        out
+    }
+
+    /// Whether they are after an instruction.
+    fn after(&mut self, i: Inst, together: bool) -> bool {
+        if self.early && self.divided.contains(&i) {
+            return false;
+        }
+        let shared = self.shared.contains(&i);
+        if shared { together } else { after(&self.func.insts[i], together, &mut self.set) }
+    }
+
+    /// The WARPSYNCs where they are not.
+    pub fn needed(&mut self) -> FxHashSet<Inst> {
+        let mut out = FxHashSet::default();
+        for &b in &self.cfg.rpo {
+            let mut together = self.start[b];
+            for &i in &self.func.blocks[b].insts {
+                let d = &self.func.insts[i];
+                // Under a guard, code before sm_90 of ptxas keeps it.
+                let needless = together && (d.is_unguarded() || self.func.target.sm >= 90);
+                if d.op == Op::Sass(Opcode::WARPSYNC) && (!needless || self.divided.contains(&i)) {
+                    out.insert(i);
+                }
+                together = self.after(i, together);
+            }
+        }
+        out
+    }
+}
+
+/// Whether lanes that go from `b` to `to` leave others behind. Those that end at once are none.
+fn leaves_lanes(func: &Function, divergent: &FixedBitSet, b: Block, to: Block) -> bool {
+    let others = func.blocks[b].term.targets();
+    let over = |s: Block| ends_thread(func, s) && func.blocks[s].insts.is_empty();
+    divergent.contains(b.index()) && others.iter().any(|t| t.block != to && !over(t.block))
+}
+
+/// Whether all lanes are together after an instruction.
+fn after(d: &InstData, together: bool, set: &mut SecondaryMap<Value, bool>) -> bool {
+    let barrier = |at: usize| match d.operands.get(at) {
+        Some(Operand::Reg(r)) => r.reg.value(),
+        _ => None,
+    };
+    match d.op {
+        Op::Sass(Opcode::BSSY) => {
+            if let Some(v) = barrier(0) {
+                set[v] = together;
+            }
+            together
+        }
+        Op::Sass(Opcode::BSYNC) => barrier(1).is_some_and(|v| set[v]),
+        Op::Sass(Opcode::WARPSYNC) if gathers_all(d) => together || d.is_unguarded(),
+        // Where they are, it is taken away.
+        Op::Sass(Opcode::WARPSYNC) => together,
+        Op::Macro(ori::Macro::Call) | Op::Sass(Opcode::CALL) => false,
+        _ => together,
+    }
+}
+
+/// Whether two ways lead out of `b`, chosen lane by lane.
+pub fn splits(func: &Function, b: Block) -> bool {
+    match &func.blocks[b].term {
+        Terminator::Branch { cond, taken, fall, .. } => {
+            let constant = matches!(cond, Name::Phys(r) if r.is_zero());
+            taken.block != fall.block && !constant && func.shape(*cond).file == RegFile::P
+        }
+        _ => false,
+    }
+}
