@@ -112,6 +112,17 @@ pub struct Code {
 }
 
 impl Code {
+    /// The registers that a call of it changes, the return address included: ascending, without the stack pointer.
+    pub fn changes(&self) -> Vec<sass::Reg> {
+        let back = [0, 1].map(|k| sass::Reg::r(ori::abi::RETURN_ADDRESS + k));
+        let mut units: Vec<units::Unit> = back.into_iter().filter_map(units::unit).collect();
+        for inst in self.insts.iter().filter(|i| !i.op.info().leaves_function()) {
+            units::for_each_write(inst, |u, _| units.push(u));
+        }
+        units.sort_unstable();
+        units.dedup();
+        units.into_iter().filter_map(units::register).filter(|r| *r != sass::Reg::SP).collect()
+    }
     /// The registers to state for a thread that runs the code, `least` at least: those that it names and those that the
     /// hardware keeps.
     pub fn stated_registers(&self, least: u8) -> u32 {

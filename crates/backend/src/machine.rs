@@ -387,7 +387,7 @@ pub fn lower(func: &Function, mut frame_bytes: u32) -> Result<Machine, Error> {
     if !func.entry {
         let check = func.extra.stack_bounds;
         let frame = call::Frame { bytes: frame_bytes, align, given: ori::abi::stack_align(func), check };
-        call::keep_registers(&mut machine, frame, func.moves_stack());
+        call::keep_registers(&mut machine, func, frame);
     }
     Ok(machine)
 }

@@ -57,22 +57,32 @@ pub const MEETING: &str = "oxptxas.sync.";
 /// Registers that such a function may use.
 pub const SHARED_REGISTERS: u8 = 32;
 
+/// Whether a function of this name need not follow the convention in an executable: those who call it know what it changes
+/// ([`Function::changes`]).
+pub fn is_private(name: &str) -> bool {
+    name.starts_with(SHARED) && !name.starts_with(MEETING)
+}
+
 /// The registers that this call may change.
-pub fn clobbered_by(func: &Function, call: &InstData) -> impl Iterator<Item = Reg> {
-    let callee = match call.operands.first() {
-        Some(Operand::Imm(n)) => func.callees.get_index(*n as usize),
+pub fn clobbered_by<'f>(func: &'f Function, call: &InstData) -> Box<dyn Iterator<Item = Reg> + 'f> {
+    let number = match call.operands.first() {
+        Some(Operand::Imm(n)) => Some(*n),
         _ => None,
     };
+    if let Some(known) = number.and_then(|n| func.changes.get(&n)) {
+        return Box::new(known.iter().copied());
+    }
+    let callee = number.and_then(|n| func.callees.get_index(n as usize));
     let starts = |with| matches!(callee, Some(Callee::Internal(name)) if name.starts_with(with));
     let (shared, meeting) = (starts(SHARED), starts(MEETING));
-    clobbers().filter(move |r| {
+    Box::new(clobbers().filter(move |r| {
         let kept = match r.file {
             RegFile::R => r.index >= SHARED_REGISTERS,
             RegFile::UR | RegFile::UP => !meeting,
             RegFile::P | RegFile::B => false,
         };
         !(shared && kept)
-    })
+    }))
 }
 
 /// The registers that a call may change.

@@ -6,6 +6,7 @@ use rustc_hash::FxBuildHasher;
 use sass::memory::MemoryEffects;
 use sass::{Changes, Effect, Lanes, Mod, Mods, Opcode, Reg, RegFile, RegOp, Role, Scope, SlotKind, Target};
 use smallvec::SmallVec;
+use std::collections::BTreeMap;
 
 /// A virtual register: in SSA, one definition.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -548,6 +549,18 @@ pub struct SymbolUse {
     pub part: Part,
 }
 
+/// Which registers a function leaves as they were.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Keeps {
+    /// Those of the convention ([`crate::abi`]).
+    Convention,
+    /// Those that its callers see it doesn't change, [`crate::abi::FRAME_POINTER`] among them: functions that follow the convention, which would
+    /// have to save it, are among the callers.
+    FramePointer,
+    /// Those that its callers see it doesn't change. Only kernels call it.
+    Unchanged,
+}
+
 /// A kernel or device function.
 #[derive(Clone, Debug)]
 pub struct Function {
@@ -589,6 +602,10 @@ pub struct Function {
     pub literals: Vec<u8>,
     /// What its calls go to.
     pub callees: IndexSet<Callee, FxBuildHasher>,
+    /// What some of them change, by their numbers, ascending, the return address included; others follow the convention ([`crate::abi`]).
+    pub changes: BTreeMap<u32, Vec<Reg>>,
+    /// Which registers it leaves as they were.
+    pub keeps: Keeps,
     /// Functions among those that it may call in which no lane waits for another one of its warp.
     pub quiet: IndexSet<String, FxBuildHasher>,
     /// Addresses that the linker fills in.
@@ -639,6 +656,8 @@ impl Function {
             threads: MOST_THREADS,
             literals: Vec::new(),
             callees: IndexSet::default(),
+            changes: BTreeMap::new(),
+            keeps: Keeps::Convention,
             quiet: IndexSet::default(),
             symbols: Vec::new(),
             relocatable: false,

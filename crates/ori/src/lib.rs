@@ -33,8 +33,8 @@ pub use builder::Builder;
 pub use builder::{ALWAYS, default_operand};
 pub use edit::{Editor, renumber};
 pub use function::{
-    Block, BlockCall, BlockData, Callee, Extra, Function, Guard, Inst, InstData, Loc, MOST_THREADS, Macro,
-    Name, Op, Operand, Part, SlotInfo, SymbolUse, Terminator, Value, ValueData,
+    Block, BlockCall, BlockData, Callee, Extra, Function, Guard, Inst, InstData, Keeps, Loc, MOST_THREADS,
+    Macro, Name, Op, Operand, Part, SlotInfo, SymbolUse, Terminator, Value, ValueData,
 };
 pub use function::{access_of_lanes, for_each_name, operand, order_is_ours};
 pub use phase::{Manager, Phase, Plan};

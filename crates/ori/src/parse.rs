@@ -3,8 +3,8 @@
 
 use crate::builder::ALWAYS;
 use crate::function::{
-    Block, BlockCall, BlockData, Callee, Function, Guard, InstData, Loc, Macro, Name, Op, Operand, Part,
-    SymbolUse, Terminator, Value, ValueData,
+    Block, BlockCall, BlockData, Callee, Function, Guard, InstData, Keeps, Loc, Macro, Name, Op, Operand,
+    Part, SymbolUse, Terminator, Value, ValueData,
 };
 use cranelift_entity::EntityRef;
 use rustc_hash::FxHashMap;
@@ -121,6 +121,14 @@ impl State {
                 }
                 continue;
             }
+            if key == "changes" {
+                for word in n.split(',') {
+                    let (n, registers) = word.split_once(':').ok_or("expected NUMBER:REGISTERS")?;
+                    let registers: Option<Vec<Reg>> = registers.split('+').map(physical).collect();
+                    func.changes.insert(number(n)?, registers.ok_or("expected registers")?);
+                }
+                continue;
+            }
             if key == "symbols" {
                 for word in n.split(',') {
                     let (part, name) = word.split_once(':').ok_or("expected PART:NAME")?;
@@ -132,6 +140,13 @@ impl State {
             }
             let n = number(n)?;
             match key {
+                "private" => {
+                    func.keeps = match n {
+                        1 => Keeps::FramePointer,
+                        2 => Keeps::Unchanged,
+                        _ => return Err("expected private=1 or private=2".into()),
+                    };
+                }
                 "relocatable" => func.relocatable = n != 0,
                 "local" => func.local_size = n,
                 "align" if n.is_power_of_two() => func.local_align = n,

@@ -13,11 +13,12 @@
 //! physical register where the next value would fit. `; n` is the PTX line.
 
 use crate::function::{
-    Block, BlockCall, Callee, Function, InstData, Name, Op, Operand, Terminator, ValueData,
+    Block, BlockCall, Callee, Function, InstData, Keeps, Name, Op, Operand, Terminator, ValueData,
 };
 use indexmap::IndexSet;
 use rustc_hash::FxBuildHasher;
-use sass::{AddrWidth, ConstBank, RegFile, RegOp};
+use sass::{AddrWidth, ConstBank, Reg, RegFile, RegOp};
+use std::collections::BTreeMap;
 use std::fmt::{self, Display, Formatter, Write};
 
 /// Name of a value's shape: `R`, `R2`, `P`, `UR2`.
@@ -289,7 +290,7 @@ impl Display for Function {
         let kind = if self.entry { "entry" } else { "func" };
         writeln!(
             f,
-            "function {} {} {kind} local={}{} shared={} barriers={} regs={}{}{}{}{}{}{}{} {{",
+            "function {} {} {kind} local={}{} shared={} barriers={} regs={}{}{}{}{}{}{}{}{}{} {{",
             self.name,
             self.target,
             self.local_size,
@@ -304,6 +305,12 @@ impl Display for Function {
             },
             threads(&self.threads),
             callees(&self.callees),
+            changes(&self.changes),
+            match self.keeps {
+                Keeps::Convention => "",
+                Keeps::FramePointer => " private=1",
+                Keeps::Unchanged => " private=2",
+            },
             quiet(&self.quiet),
             symbols(&self.symbols),
             literals(&self.literals),
@@ -312,6 +319,16 @@ impl Display for Function {
         self.layout.iter().try_for_each(|b| block(f, self, *b))?;
         writeln!(f, "}}")
     }
+}
+
+/// What calls change.
+fn changes(of: &BTreeMap<u32, Vec<Reg>>) -> String {
+    if of.is_empty() {
+        return String::new();
+    }
+    let registers = |r: &[Reg]| r.iter().map(Reg::to_string).collect::<Vec<_>>().join("+");
+    let all: Vec<String> = of.iter().map(|(n, r)| format!("{n}:{}", registers(r))).collect();
+    format!(" changes={}", all.join(","))
 }
 
 /// Those of launch bounds.

@@ -30,7 +30,7 @@ pub(crate) fn compile(
     source: &str,
     mut timeline: Timeline,
 ) -> Result<Output, Vec<Diagnostic>> {
-    let Units { module, layout, options, settings, lines } = units;
+    let Units { module, layout, options, settings, lines, .. } = units;
     for name in &settings.entries {
         if !module.funcs.values().any(|f| f.entry && f.body.is_some() && f.name == *name) {
             return Err(vec![Diagnostic::whole(format!("Unknown function {name}"))]);
@@ -70,7 +70,7 @@ pub(crate) fn compile(
     let with_lines = settings.line_info.unwrap_or_else(|| debug::has_source(module));
     let mut codes = Vec::new();
     let own = compiled.iter().flatten().map(|c| &c.0);
-    let meetings = units.shared(own, options.maxrregcount.map(|n| n.min(255) as u8))?;
+    let meetings = units.shared(own)?;
     for (id, result) in chosen.iter().zip(compiled) {
         let func = &module.funcs[*id];
         let done = result.and_then(|(code, time)| {

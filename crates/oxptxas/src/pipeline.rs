@@ -4,7 +4,7 @@
 use crate::output::{Failure, KernelStats, Output};
 use crate::settings::{Settings, asked_in_vain};
 use crate::timeline::{Stage, Timeline};
-use crate::units::{Compiled, Units};
+use crate::units::{Compiled, Paths, Units};
 use crate::{convention, debug, dwarf, facts, functions, limits, newer, notices, vector_params};
 use backend::Code;
 use cubin::object::{Binding, Fill};
@@ -129,7 +129,7 @@ pub fn compile(source: &str, file: &str, settings: &Settings) -> Result<Output, 
     let lines = LineIndex::new(source);
     let layout = timeline
         .time(Stage::CompileUnitSetup, || lower::ModuleLayout::new(&module, settings.target).map_err(fail))?;
-    let units = Units {
+    let mut units = Units {
         module: &module,
         layout: &layout,
         lines: &lines,
@@ -149,6 +149,7 @@ pub fn compile(source: &str, file: &str, settings: &Settings) -> Result<Output, 
             },
         },
         settings,
+        paths: Paths::new(settings.max_registers.map(|n| n.min(255) as u8), false),
     };
     if settings.verbose {
         warnings.extend(notices::register_limits(&module, &units.options));
@@ -216,6 +217,8 @@ pub fn compile(source: &str, file: &str, settings: &Settings) -> Result<Output, 
             *most = Some(most.map_or(limit, |m| m.min(limit)));
         }
     }
+    let limit = chosen.iter().map(|k| lower::max_regs(&module.funcs[*k], &units.options)).min();
+    units.paths = Paths::new(limit, jobs.len() == chosen.len());
     let compiled = units.compile(&jobs, &mut timeline);
     let mut errors = Vec::new();
     let mut codes = Vec::new();
@@ -235,8 +238,7 @@ pub fn compile(source: &str, file: &str, settings: &Settings) -> Result<Output, 
             check_order(&module, *func, &lines, code);
         }
     }
-    let limit = chosen.iter().map(|k| lower::max_regs(&module.funcs[*k], &units.options)).min();
-    let shared = units.shared(codes.iter().map(|(c, _)| c), limit).map_err(fail)?;
+    let shared = units.shared(codes.iter().map(|(c, _)| c)).map_err(fail)?;
     let device = codes.split_off(chosen.len());
     let names = jobs[chosen.len()..].iter().map(|(f, _)| module.funcs[*f].name.as_str());
     let functions = backend::link::Functions {

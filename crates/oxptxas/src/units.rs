@@ -4,13 +4,35 @@ use crate::settings::Settings;
 use crate::timeline::{Event, Stage, Timeline};
 use backend::Code;
 use ori::phase::Report;
-use ori::{Manager, Plan};
+use ori::{Keeps, Manager, Plan};
 use ptx::{Diagnostic, FuncId, LineIndex, Module};
+use rustc_hash::FxHashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 /// A compiled function, and how long it took.
 pub(crate) type Compiled = (Code, Duration);
+
+/// What came of compiling a function that is part of instructions.
+type Path = Result<Code, Vec<Diagnostic>>;
+
+/// Functions that are parts of instructions, compiled when somebody first needs them.
+pub(crate) struct Paths {
+    /// Registers that one may use.
+    limit: u8,
+    /// What those keep that need not follow the convention.
+    keeps: Keeps,
+    known: Mutex<FxHashMap<String, Arc<OnceLock<Path>>>>,
+}
+
+impl Paths {
+    /// None yet; each is to have no more than so many registers. `kernels`: nothing but kernels needs them.
+    pub(crate) fn new(limit: Option<u8>, kernels: bool) -> Paths {
+        let keeps = if kernels { Keeps::Unchanged } else { Keeps::FramePointer };
+        Paths { limit: limit.unwrap_or(u8::MAX), keeps, known: Mutex::default() }
+    }
+}
 
 /// What is the same for all functions.
 pub(crate) struct Units<'a> {
@@ -19,6 +41,7 @@ pub(crate) struct Units<'a> {
     pub(crate) lines: &'a LineIndex,
     pub(crate) options: lower::Options<'a>,
     pub(crate) settings: &'a Settings,
+    pub(crate) paths: Paths,
 }
 
 /// What became of a function: its code and what happened in its phases, when it began, and on which thread.
@@ -142,11 +165,10 @@ impl Units<'_> {
         Done { code, lowered: lowering, report: manager.report, start, whole: start.elapsed(), thread }
     }
 
-    /// The functions that are parts of instructions and that these call, within so many registers.
+    /// The functions that are parts of instructions and that these call.
     pub(crate) fn shared<'c>(
         &self,
         codes: impl Iterator<Item = &'c Code>,
-        limit: Option<u8>,
     ) -> Result<Vec<(String, Code)>, Vec<Diagnostic>> {
         let mut names: Vec<&str> = codes
             .flat_map(|c| &c.callees)
@@ -157,25 +179,37 @@ impl Units<'_> {
             .collect();
         names.sort_unstable();
         names.dedup();
-        let most = limit.unwrap_or(u8::MAX);
-        let plan = Plan::new(self.settings.opt_level);
-        let one = |_: usize, name: &&str| {
-            let internal = |what: String| vec![Diagnostic::whole(format!("internal error: {name}: {what}"))];
-            let mut func = lower::shared_function(name, self.settings.target, most)
-                .ok_or_else(|| internal("no such function".into()))?;
-            func.relocatable = self.options.relocatable;
-            let mut manager = Manager::new(&plan);
-            opt::optimize(&mut func, &mut manager).map_err(internal)?;
-            let code = backend::compile(func, &mut manager, self.settings.serial)
-                .map_err(|e| internal(e.message))?;
-            // Callers rely on it.
-            let uniform = code.uregs != 0 && !name.starts_with(ori::abi::MEETING);
-            if uniform || code.regs > ori::abi::SHARED_REGISTERS.into() {
-                return Err(internal("more registers than it may use".into()));
-            }
-            Ok((name.to_string(), code))
+        names.into_iter().map(|name| Ok((name.to_string(), self.path(name, Code::clone)?))).collect()
+    }
+
+    /// What is wanted of the function that is part of instructions and has this name.
+    fn path<R>(&self, name: &str, wanted: impl FnOnce(&Code) -> R) -> Result<R, Vec<Diagnostic>> {
+        let place = {
+            let mut known = self.paths.known.lock().unwrap_or_else(PoisonError::into_inner);
+            known.entry(name.to_string()).or_default().clone()
         };
-        in_parallel(&names, self.settings.threads, one).into_iter().collect()
+        place.get_or_init(|| self.compile_path(name)).as_ref().map(wanted).map_err(Vec::clone)
+    }
+
+    fn compile_path(&self, name: &str) -> Path {
+        let internal = |what: String| vec![Diagnostic::whole(format!("internal error: {name}: {what}"))];
+        let mut func = lower::shared_function(name, self.settings.target, self.paths.limit)
+            .ok_or_else(|| internal("no such function".into()))?;
+        func.relocatable = self.options.relocatable;
+        if !func.relocatable && ori::abi::is_private(name) {
+            func.keeps = self.paths.keeps;
+        }
+        let plan = Plan::new(self.settings.opt_level);
+        let mut manager = Manager::new(&plan);
+        opt::optimize(&mut func, &mut manager).map_err(internal)?;
+        let code =
+            backend::compile(func, &mut manager, self.settings.serial).map_err(|e| internal(e.message))?;
+        // Callers rely on it.
+        let uniform = code.uregs != 0 && !name.starts_with(ori::abi::MEETING);
+        if uniform || code.regs > ori::abi::SHARED_REGISTERS.into() {
+            return Err(internal("more registers than it may use".into()));
+        }
+        Ok(code)
     }
 
     fn machine_code(
@@ -191,6 +225,15 @@ impl Units<'_> {
         };
         manager.show(ori::Phase::ReportInitialRepresentation, &func);
         opt::optimize(&mut func, manager).map_err(|e| internal(format!("internal error: {e}")))?;
+        for (n, callee) in func.callees.iter().enumerate() {
+            if let ori::Callee::Internal(name) = callee
+                && ori::abi::is_private(name)
+                && !func.relocatable
+            {
+                let refused = |diagnostics| Refused { diagnostics, groups_touched: false };
+                func.changes.insert(n as u32, self.path(name, Code::changes).map_err(refused)?);
+            }
+        }
         backend::compile(func, manager, self.settings.serial).map_err(|e| {
             let mut d = internal(e.message);
             if e.line != 0 {

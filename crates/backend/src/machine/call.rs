@@ -125,8 +125,11 @@ pub struct Frame {
 
 /// Lets a function set up its frame and leave the registers that it must keep as they were. `moves` says whether its
 /// stack pointer moves. A frame that needs more alignment than is given holds the stack pointer of the caller.
-pub fn keep_registers(machine: &mut Machine, frame: Frame, moves: bool) {
-    let mut kept: Vec<Reg> = Vec::new();
+pub fn keep_registers(machine: &mut Machine, func: &Function, frame: Frame) {
+    let moves = func.moves_stack();
+    // What the functions that it calls change beyond the convention.
+    let mut kept: Vec<Reg> =
+        func.changes.values().flatten().copied().filter(|r| abi::is_preserved(*r)).collect();
     if moves {
         kept.push(abi::FRAME_POINTER);
     }
@@ -145,6 +148,9 @@ pub fn keep_registers(machine: &mut Machine, frame: Frame, moves: bool) {
     }
     kept.sort_unstable_by_key(|r| (r.file as u8, r.index));
     kept.dedup();
+    if func.keeps != ori::Keeps::Convention {
+        kept.clear();
+    }
     let aligned = frame.align > frame.given;
     let saved_stack = frame.bytes.next_multiple_of(4);
     let base = saved_stack + if aligned { 4 } else { 0 };

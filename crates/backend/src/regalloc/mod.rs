@@ -53,7 +53,7 @@ impl Limits {
             preds: 7,
             upreds: 7,
             barriers: 12,
-            frame_pointer: func.moves_stack(),
+            frame_pointer: func.moves_stack() || func.keeps == ori::Keeps::FramePointer,
             barriers_ready: ori::abi::has_barriers_ready(func.target.sm),
         }
     }
@@ -176,14 +176,15 @@ pub fn allocate(func: &mut Function, limits: &Limits) -> Result<Stats, Error> {
         let origin = |v: Value| isolated.origin.get(&v).copied().unwrap_or(v);
         let is_pinned = |v: Value| spiller.pinned.contains(origin(v).index());
         let all_pinned = |w: &webs::WebData| w.members.iter().all(|(v, _)| is_pinned(*v));
-        let mut colors = color::Coloring::new(&webs, limits, [0; 5], !func.entry, all_pinned);
+        let saves = !func.entry && func.keeps == ori::Keeps::Convention;
+        let mut colors = color::Coloring::new(&webs, limits, [0; 5], saves, all_pinned);
         if let Ok(lowest) = &colors {
             let all = windows(func, limits, lowest.used);
             // Tuples may find no room where general registers are given out in turn; predicates are spared for nothing.
             let mut only_predicates = [0; 5];
             only_predicates[RegFile::P as usize] = all[RegFile::P as usize];
             let mut in_turn = [all, only_predicates].into_iter().filter(|w| *w != [0; 5]).filter_map(|w| {
-                let found = color::Coloring::new(&webs, limits, w, !func.entry, all_pinned).ok()?;
+                let found = color::Coloring::new(&webs, limits, w, saves, all_pinned).ok()?;
                 (0..5).all(|f| found.used[f] <= lowest.used[f].max(w[f].into())).then_some(found)
             });
             if let Some(found) = in_turn.next() {
