@@ -140,13 +140,7 @@ pub fn compile(mut func: Function, manager: &mut Manager<'_>, serial: bool) -> R
         manager.run(Phase::OptimizeSyncInstructions, &mut func, together::run);
     }
     manager.run(Phase::LateExpansionUnsupportedOps, &mut func, legalize::run)?;
-    if !serial && manager.admits(Phase::ScheduleInstructions, 1) {
-        manager.run_outer(Phase::ScheduleInstructions, &mut func, prepass::run);
-    }
-    manager.run(Phase::OriDoSyncronization, &mut func, convergence::run)?;
-    let stats = manager
-        .run(Phase::AllocateRegisters, &mut func, |f| regalloc::allocate(f, &regalloc::Limits::of(f)))
-        .map_err(|e| Error::new(e.to_string()))?;
+    let (func, stats) = allocate(func, manager, serial)?;
     let code = finish(&func, stats.frame_bytes, manager, serial)?;
     Ok(Code {
         regs: u32::from(stats.regs_used),
@@ -156,6 +150,54 @@ pub fn compile(mut func: Function, manager: &mut Manager<'_>, serial: bool) -> R
         spill_slots: stats.spill_slots.0..stats.spill_slots.1,
         ..code
     })
+}
+
+/// Functions of more instructions are planned once.
+const PLANNED_AGAIN: usize = 20_000;
+
+/// Plans and gives out registers. Where more are taken than were planned, so that fewer warps fit, once more with so many fewer to plan with:
+/// the plan counts what lives, and not where it fits.
+fn allocate(
+    func: Function,
+    manager: &mut Manager<'_>,
+    serial: bool,
+) -> Result<(Function, regalloc::Stats), Error> {
+    let again = func.entry && !serial && func.insts.len() <= PLANNED_AGAIN;
+    let original = again.then(|| func.clone());
+    let (first, stats, planned) = allocate_once(func, manager, serial, 0)?;
+    if let (Some(original), Some(planned)) = (original, planned) {
+        let stated = |s: &regalloc::Stats| u32::from(s.regs_used) + u32::from(HARDWARE_REGISTERS);
+        let warps = |stated: u32| prepass::warps_that_fit(&original, stated);
+        let (taken, fit) = (stated(&stats), warps(stated(&stats)));
+        if fit < warps(planned) {
+            let more = taken - planned;
+            if let Ok((second, better, _)) = allocate_once(original.clone(), manager, serial, more)
+                && warps(stated(&better)) > fit
+                && better.spill_load_bytes <= stats.spill_load_bytes
+            {
+                return Ok((second, better));
+            }
+        }
+    }
+    Ok((first, stats))
+}
+
+/// Plans, leaving `more` registers free than usual, and gives out registers; how many the plan was for.
+fn allocate_once(
+    mut func: Function,
+    manager: &mut Manager<'_>,
+    serial: bool,
+    more: u32,
+) -> Result<(Function, regalloc::Stats, Option<u32>), Error> {
+    let mut planned = None;
+    if !serial && manager.admits(Phase::ScheduleInstructions, 1) {
+        manager.run_outer(Phase::ScheduleInstructions, &mut func, |f, m| planned = prepass::run(f, m, more));
+    }
+    manager.run(Phase::OriDoSyncronization, &mut func, convergence::run)?;
+    let stats = manager
+        .run(Phase::AllocateRegisters, &mut func, |f| regalloc::allocate(f, &regalloc::Limits::of(f)))
+        .map_err(|e| Error::new(e.to_string()))?;
+    Ok((func, stats, planned))
 }
 
 /// The phases after register allocation.

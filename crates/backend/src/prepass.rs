@@ -46,29 +46,36 @@ fn nth(file: RegFile) -> Option<usize> {
     }
 }
 
-/// The most general registers that values may take together where `stated` are to be stated.
-fn usable(stated: i32) -> i32 {
+/// The most general registers that values may take together where `stated` are to be stated, `reserve` of them left free.
+fn usable(stated: i32, reserve: i32) -> i32 {
     // R1 is the stack pointer's.
-    stated - i32::from(HARDWARE_REGISTERS) - 1 - RESERVE
+    stated - i32::from(HARDWARE_REGISTERS) - 1 - reserve
+}
+
+/// How many warps fit with so many registers stated, beyond what the kernel can use anyway.
+pub fn warps_that_fit(func: &Function, stated: u32) -> u32 {
+    warps(stated as i32, func.aim_regs.min(func.max_regs).into()) as u32
 }
 
 /// Schedules a kernel. Where it needs more registers than leave room for all threads, constants are made again where they
-/// are used, if the manager admits that and it is worth it.
-pub fn run(func: &mut Function, manager: &mut Manager<'_>) {
+/// are used, if the manager admits that and it is worth it. So many registers as are in `more` are left free beside the usual ones. What is
+/// planned to be stated.
+pub fn run(func: &mut Function, manager: &mut Manager<'_>, more: u32) -> Option<u32> {
     // A function of a kernel's saves what it uses; few registers are better there.
     if !func.entry {
-        return;
+        return None;
     }
+    let reserve = RESERVE + more as i32;
     let cfg = Cfg::new(func);
     let aim = i32::from(func.aim_regs.min(func.max_regs));
-    let mut code = Code::new(func, &cfg);
+    let mut code = Code::new(func, &cfg, reserve);
     let mut plan = Plan::new(&code, func, aim);
     if (plan.stated > aim || plan.missing() > 0) && manager.admits(Phase::OriDoRemat, 2) {
         let ranges = Ranges::new(func, &cfg);
-        let room = usable(aim).max(1) as u32;
+        let room = usable(aim, reserve).max(1) as u32;
         let as_it_was = func.clone();
         if manager.run(Phase::OriDoRemat, func, |f| remat::run(f, &cfg, room, &ranges)) {
-            let with = Code::new(func, &cfg);
+            let with = Code::new(func, &cfg, reserve);
             let planned = Plan::new(&with, func, aim);
             if planned.is_better(&plan, aim) {
                 (code, plan) = (with, planned);
@@ -78,7 +85,9 @@ pub fn run(func: &mut Function, manager: &mut Manager<'_>) {
         }
     }
     plan.stage(&code, func, aim);
+    let stated = plan.stated as u32;
     plan.apply(&code, func);
+    Some(stated)
 }
 
 /// A time that another plan must be below, as a share, to be worth what it does; and what it may take longer if it saves so many
@@ -97,8 +106,9 @@ const NESTED: u32 = 4;
 
 /// Orders for all blocks that need so many registers at most.
 struct Plan {
-    /// Registers to be stated, as planned.
+    /// Registers to be stated, as planned, and how many of them are left free.
     stated: i32,
+    reserve: i32,
     /// The most that are live at once.
     most: i32,
     blocks: Vec<Vec<Ordered>>,
@@ -114,7 +124,7 @@ fn time(block: &Stretch, orders: &[Ordered]) -> f64 {
 
 /// The best orders of a block's parts with so many registers stated.
 fn ordered(code: &Code, block: &Stretch, stated: i32) -> Vec<Ordered> {
-    let limits = [usable(stated), code.limits[1], code.limits[2], code.limits[3]];
+    let limits = [usable(stated, code.reserve), code.limits[1], code.limits[2], code.limits[3]];
     block.parts.iter().map(|p| orders::best(p, &limits)).collect()
 }
 
@@ -143,7 +153,13 @@ impl Plan {
     }
 
     fn with(code: &Code, stated: i32) -> Plan {
-        let mut plan = Plan { stated, most: 0, blocks: Vec::with_capacity(code.blocks.len()), time: 0.0 };
+        let mut plan = Plan {
+            stated,
+            reserve: code.reserve,
+            most: 0,
+            blocks: Vec::with_capacity(code.blocks.len()),
+            time: 0.0,
+        };
         for block in &code.blocks {
             let orders = ordered(code, block, stated);
             plan.most = plan.most.max(needed(block, &orders));
@@ -155,7 +171,7 @@ impl Plan {
 
     /// Registers that it needs beyond what it states.
     fn missing(&self) -> i32 {
-        (self.most - usable(self.stated)).max(0)
+        (self.most - usable(self.stated, self.reserve)).max(0)
     }
 
     /// Whether it is better than another plan for the same kernel.

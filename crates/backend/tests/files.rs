@@ -47,11 +47,11 @@ fn run(pass: &str, mut func: ori::Function) -> String {
             format!("// {stats:?}\n{func}")
         }
         "prepass" => {
-            prepass::run(&mut func, &mut Manager::new(&Plan::new(1)));
+            prepass::run(&mut func, &mut Manager::new(&Plan::new(1)), 0);
             verified(func)
         }
         "remat" => {
-            prepass::run(&mut func, &mut Manager::new(&Plan::new(3)));
+            prepass::run(&mut func, &mut Manager::new(&Plan::new(3)), 0);
             verified(func)
         }
         "balance" => {

@@ -17,6 +17,8 @@ pub struct Code {
     pub blocks: Vec<Stretch>,
     /// Registers that may be live of files other than R.
     pub limits: Counts,
+    /// Registers of R to be left free.
+    pub reserve: i32,
 }
 
 /// A block.
@@ -65,14 +67,14 @@ pub struct Node {
 
 impl Code {
     /// Looks at a function in SSA.
-    pub fn new(func: &Function, cfg: &Cfg) -> Code {
+    pub fn new(func: &Function, cfg: &Cfg, reserve: i32) -> Code {
         let lanes = Lanes::new(func);
         let live = Liveness::new(func, cfg, &lanes);
         let loops = LoopForest::new(cfg, &DomTree::dominators(cfg));
         let mut walk = Walk::new(func, cfg, &lanes, &live);
         let several = cfg.rpo.iter().copied().filter(|b| func.blocks[*b].insts.len() > 1);
         let blocks = several.map(|b| walk.block(b, loops.depth(b))).collect();
-        Code { blocks, limits: walk.limits }
+        Code { blocks, limits: walk.limits, reserve }
     }
 }
 
