@@ -132,6 +132,7 @@ fn offsets(op: Op, wide: bool) -> Option<Offsets> {
         (Opcode::LDG | Opcode::STG | Opcode::LD | Opcode::ST, true) => Some(OFFSETS),
         (Opcode::ATOM | Opcode::ATOMG | Opcode::RED | Opcode::REDG, true) => Some(ATOMIC_OFFSETS),
         (Opcode::LDS | Opcode::STS, false) => Some(OFFSETS),
+        (Opcode::LDL | Opcode::STL, false) => Some(0..=*OFFSETS.end()),
         // ptxas was not seen to have negative ones.
         (Opcode::LDSM, false) => Some(0..=*OFFSETS.end()),
         (Opcode::ATOMS, false) => Some(ATOMIC_OFFSETS),
@@ -147,7 +148,7 @@ fn offset(func: &mut Function, at: &Places, pairs: &SecondaryMap<Value, Option<P
         if let Some((base, offset)) = nearer(func, at, pairs, &func.insts[i], slot)
             && let Operand::Addr { base: b, offset: o, .. } = &mut func.insts[i].operands[slot]
         {
-            (*b, *o) = (Some(Name::Val(base)), offset);
+            (*b, *o) = (Some(base), offset);
             changed = true;
         }
     }
@@ -161,7 +162,7 @@ fn nearer(
     pairs: &SecondaryMap<Value, Option<Pair>>,
     d: &InstData,
     slot: usize,
-) -> Option<(Value, i32)> {
+) -> Option<(Name, i32)> {
     let Operand::Addr { base: Some(Name::Val(v)), width, uniform: None, offset, .. } = d.operands[slot]
     else {
         return None;
@@ -173,10 +174,12 @@ fn nearer(
         AddrWidth::R64 if m.op == Op::Macro(Macro::Collect) && m.operands.len() == 3 => {
             let (low, high) = (value_of(&m.operands[1])?, value_of(&m.operands[2])?);
             let pair = pairs[low].filter(|p| p.high == high)?;
-            (pair.base, pair.more)
+            (Name::Val(pair.base), pair.more)
         }
         AddrWidth::R32 => match number_added(m)? {
-            (Name::Val(x), n) => (x, i64::from(n as i32)),
+            (Name::Val(x), n) => (Name::Val(x), i64::from(n as i32)),
+            // The frame is where it is.
+            (Name::Phys(Reg::SP), n) if !func.moves_stack() => (Name::Phys(Reg::SP), i64::from(n as i32)),
             _ => return None,
         },
         _ => return None,
@@ -187,6 +190,19 @@ fn nearer(
 
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn frames_are_accessed_from_the_stack_pointer() {
+        let got = after(
+            "    v3:R = IADD3 PT, PT, R1, 0x40, RZ, !PT, !PT\n    v4:R = LDL [v3+0x4]\n    STS [v0], v4\n",
+        );
+        assert!(got.contains("LDL [R1+0x44]"), "{got}");
+        // Where allocations move it, not.
+        let moved = after(
+            "    v3:R = IADD3 PT, PT, R1, 0x40, RZ, !PT, !PT\n    setstack v0\n    v4:R = LDL [v3+0x4]\n    STS [v0], v4\n",
+        );
+        assert!(moved.contains("LDL [v3+0x4]"), "{moved}");
+    }
+
     #[test]
     fn matrices_are_loaded_at_offsets() {
         let at = |n: &str| {

@@ -4,8 +4,13 @@
 //! reverse postorder except around loops. A comparison that is true where a dominating one is false becomes the complement of its
 //! result.
 
+use crate::known_memory::{Found, Memory};
 use crate::setp_combine;
-use ori::{Analyses, Block, Changed, Editor, Function, Guard, InstData, Macro, Name, Op, Operand, Value};
+use ori::edit::Def;
+use ori::{
+    Analyses, Block, Changed, Editor, Function, Guard, Inst, InstData, Macro, Name, Op, Operand, Value,
+    operand,
+};
 use rustc_hash::FxHashMap;
 use sass::{Mod, Opcode};
 use smallvec::SmallVec;
@@ -17,11 +22,21 @@ type Key = (Op, sass::Mods, SmallVec<[Operand; 6]>, Guard, SmallVec<[Name; 1]>);
 pub fn run(func: &mut Function, analyses: &Analyses) -> Changed {
     let (cfg, dom) = (analyses.cfg(func), analyses.dominators(func));
     let mut table: FxHashMap<Key, (Block, SmallVec<[Value; 2]>)> = FxHashMap::default();
+    // What is known of memory at the ends of blocks that alone lead to another.
+    let mut ends: FxHashMap<Block, Memory> = FxHashMap::default();
     let mut e = Editor::new(func);
     for &b in &cfg.rpo {
+        let mut memory = match cfg.preds[b][..] {
+            [before] if b != cfg.rpo[0] => ends.get(&before).cloned().unwrap_or_default(),
+            _ => Memory::default(),
+        };
         let mut at = e.first(b);
         while let Some(i) = at {
             at = e.next(i);
+            step(&mut e, &mut memory, i);
+            if e.block_of(i).is_none() {
+                continue;
+            }
             let d = e.data(i);
             if !d.is_pure() || d.op == Op::Macro(Macro::Undef) {
                 continue;
@@ -34,7 +49,7 @@ pub fn run(func: &mut Function, analyses: &Analyses) -> Changed {
             let d = e.data(i);
             let Some((key, results)) = key(e.func(), d) else { continue };
             match table.get(&key) {
-                Some((from, earlier)) if dom.dominates(*from, b) => {
+                Some((from, earlier)) if dom.dominates(*from, b) && all_made(&e, earlier) => {
                     results.iter().zip(earlier).for_each(|(new, old)| e.replace_all_uses(*new, *old));
                     e.erase(i);
                     continue;
@@ -45,6 +60,7 @@ pub fn run(func: &mut Function, analyses: &Analyses) -> Changed {
             if let Some(opposite) = opposite(d, &key)
                 && let Some((from, earlier)) = table.get(&opposite)
                 && dom.dominates(*from, b)
+                && all_made(&e, earlier)
                 && let (&[new], &[old]) = (&results[..], &earlier[..])
                 && e.replace_all_uses_with_complement(new, old)
             {
@@ -53,8 +69,46 @@ pub fn run(func: &mut Function, analyses: &Analyses) -> Changed {
             }
             table.insert(key, (b, results));
         }
+        if cfg.succs[b].iter().any(|s| cfg.preds[*s].len() == 1) {
+            ends.insert(b, memory);
+        }
     }
     e.finish()
+}
+
+/// Whether what makes these values has not gone as dead code meanwhile.
+fn all_made(e: &Editor<'_>, values: &[Value]) -> bool {
+    values.iter().all(|v| !matches!(e.def(*v), Def::None))
+}
+
+/// Steps over an instruction with what is known of memory; a load of that goes, or becomes a copy.
+fn step(e: &mut Editor<'_>, memory: &mut Memory, i: Inst) {
+    let d = e.data(i);
+    if d.is_pure() {
+        return;
+    }
+    let results = key(e.func(), d).map_or_else(SmallVec::new, |k| k.1);
+    let values = &e.func().values;
+    let width =
+        |n: Name| n.value().map_or(1, |v| if matches!(n, Name::Val(_)) { values[v].width } else { 1 });
+    let Some(found) = memory.step(d, &results, width) else { return };
+    match found {
+        Found::Values(known) if all_made(e, &known) => {
+            results.iter().zip(known).for_each(|(new, old)| e.replace_all_uses(*new, old));
+            e.erase(i);
+        }
+        // A store still reads it.
+        Found::Copy(Name::Val(v)) if values[v] == values[results[0]] => {
+            e.replace_all_uses(results[0], v);
+            e.erase(i);
+        }
+        Found::Copy(n) if values[results[0]].width == 1 => e.change(i, |d| {
+            d.op = Op::Macro(Macro::Copy);
+            d.mods = sass::Mods::none();
+            d.operands = [Name::Val(results[0]), n].map(operand).into_iter().collect();
+        }),
+        Found::Values(_) | Found::Copy(_) => {}
+    }
 }
 
 /// A predicate that is made the complement of another, and that one.

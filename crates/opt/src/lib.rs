@@ -12,6 +12,7 @@ pub mod dead_words;
 pub mod fold;
 pub mod gvn;
 pub mod hoist_loads;
+pub mod known_memory;
 pub mod literals;
 pub mod narrow;
 pub mod nonzero;

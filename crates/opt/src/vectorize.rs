@@ -77,6 +77,10 @@ fn load(func: &Function, at: usize, inst: Inst) -> Option<(Kind, Load)> {
 /// Whether loads of a space behind it may see something else than those before.
 pub(crate) fn separates(d: &InstData, space: MemorySpace) -> bool {
     let Op::Sass(op) = d.op else { return matches!(d.op, Op::Macro(m) if !m.is_copy() && m != Macro::Undef) };
+    if op == Opcode::WARPSYNC {
+        // What `bar.warp.sync` says of memory is an instruction of its own.
+        return false;
+    }
     let info = op.info();
     match info.effect {
         Effect::Pure => false,
