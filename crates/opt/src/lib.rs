@@ -21,6 +21,7 @@ pub mod saturate;
 pub mod selects;
 pub mod setp_combine;
 pub mod shift_add;
+pub mod short_circuit;
 pub mod signs;
 pub mod sink;
 mod sums;
@@ -88,6 +89,7 @@ pub static PASSES: &[Pass] = &[
     pass(Phase::OriPerformLiveDeadSecond, 2, ori::dead::remove),
     pass(Phase::ExtractShaderConstsFirst, 2, constant_sums::run),
     pass(Phase::GeneralOptimizeMid, 1, setp_combine::run),
+    analysed(Phase::OptimizeNestedCondBranches, 2, short_circuit::run),
     pass(Phase::MidExpansion, 2, narrow::run),
     analysed(Phase::AdvancedPhaseAfterMidExpansion, 2, bits::run),
     analysed(Phase::GeneralOptimizeMid2, 2, unite_halves::run),
