@@ -384,7 +384,8 @@ fn assemble(
     };
     for ((id, used), (own, time)) in chosen.iter().zip(codes) {
         let func = &module.funcs[*id];
-        let (code, placed) = if own.links.is_empty() && own.callees.is_empty() {
+        // Calls that are dead leave callees, but nothing to link.
+        let (code, placed) = if own.links.is_empty() {
             (own.clone(), Vec::new())
         } else {
             functions.link(target, &own).map_err(|e| e.to_string())?

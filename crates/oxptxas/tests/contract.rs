@@ -39,6 +39,22 @@ fn kernels_hold_the_contract() {
     assert!(wrong.is_empty(), "{} findings:\n{}", wrong.len(), wrong.join("\n"));
 }
 
+/// A call that turns out to be dead leaves code like any other, padded once.
+#[test]
+fn kernels_whose_calls_are_dead_end_once() {
+    let source = ".version 8.0\n.target sm_90\n.address_size 64\n\
+        .extern .func (.param .b32 r) vprintf(.param .b64 f, .param .b64 a);\n\
+        .visible .entry k(.param .u64 a)\n{\n.reg .pred %p; .reg .b32 %r<3>; .reg .b64 %a<3>;\nld.param.u64 %a1, [a];\n\
+        mov.u32 %r1, 5;\nsetp.ne.s32 %p, %r1, 5;\n@!%p bra END;\n\
+        {\n.param .b64 f; .param .b64 l; .param .b32 r;\nst.param.b64 [f], %a1;\nst.param.b64 [l], %a1;\n\
+        call.uni (r), vprintf, (f, l);\nld.param.b32 %r2, [r];\n}\nEND:\nst.u32 [%a1], %r1;\nret;\n}\n";
+    let bytes = cubin(source, "k.ptx", Target::parse("sm_90").unwrap(), 3);
+    let findings = Contract::built_in().check(&bytes).unwrap();
+    let layout: Vec<String> =
+        findings.iter().map(|f| f.to_string()).filter(|f| f.contains("layout")).collect();
+    assert!(layout.is_empty(), "{layout:?}");
+}
+
 /// Forms that were found wrong once, or that ptxas never has, put into our code: each is found.
 mod spoilt {
     use super::*;
