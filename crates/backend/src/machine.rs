@@ -307,6 +307,10 @@ pub fn lower(func: &Function, mut frame_bytes: u32) -> Result<Machine, Error> {
         let push = |out: &mut MachineBlock, inst| out.insts.push(MachineInst::new(inst, line));
         let index = |b: Block| layout.start[b];
         let leave = |out: &mut MachineBlock, guard: Guard| {
+            if func.extra.places {
+                // As ptxas's code for debuggers has it, never under a guard.
+                push(out, Inst { guard, ..inst(Opcode::MEMBAR, &[Mod::SC, Mod::VC], &[]) });
+            }
             if func.extra.errors_at_exit {
                 push(out, Inst { guard, ..inst(Opcode::ERRBAR, &[], &[]) });
                 if target.sm >= 90 {
@@ -452,7 +456,8 @@ impl Layout {
         for &b in &cfg.rpo {
             let data = &func.blocks[b];
             if data.insts.is_empty() {
-                is_exit[b] = matches!(data.term, Terminator::Exit | Terminator::Unreachable);
+                is_exit[b] =
+                    matches!(data.term, Terminator::Exit | Terminator::Unreachable) && !func.extra.places;
                 if let Terminator::Jump(t) = &data.term {
                     forward[b] = Some(t.block);
                 }

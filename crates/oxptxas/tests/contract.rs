@@ -202,8 +202,8 @@ mod spoilt {
     #[test]
     fn forms_that_ptxas_never_has() {
         let copy = "mov.u32 %r1, s; ld.shared.u32 %r2, [%r1]; st.global.u32 [%a1], %r2;";
-        // Fences are branched around before sm_90.
-        found(&replaced("sm_80", copy, Opcode::LDS, "@P0 ERRBAR"), "forms", "ERRBAR @P");
+        // Groups of copies end under no guard. (ERRBAR has one before an EXIT that has: --make-errors-visible-at-exit.)
+        found(&replaced("sm_80", copy, Opcode::LDS, "@P0 LDGDEPBAR"), "forms", "LDGDEPBAR @P");
     }
 
     /// ARRIVES takes the address from a uniform register alone.

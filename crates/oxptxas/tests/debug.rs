@@ -303,3 +303,29 @@ fn stacks_without_a_bound_are_named() {
     assert!(warned(&["-g", "-suppress-stack-size-warning"]).is_empty());
     assert!(warned(&["-O0"]).is_empty() && warned(&["-g", "-c"]).is_empty());
 }
+
+/// Threads wait for what they have written, and for their errors, before they end; that is never under a guard.
+#[test]
+fn exits_wait_for_errors() {
+    use sass::{Guard, Opcode};
+    let source =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../kernels/saxpy.ptx")).unwrap();
+    for (arch, before) in [
+        ("sm_75", &[Opcode::MEMBAR, Opcode::ERRBAR][..]),
+        ("sm_90", &[Opcode::MEMBAR, Opcode::ERRBAR, Opcode::CGAERRBAR]),
+    ] {
+        let file = compile("exits_wait", &source, &["-g", &format!("-arch={arch}")]);
+        let target = sass::Target::parse(arch).unwrap();
+        let code = cubin::read::code_ranges(&file).unwrap()["saxpy"].clone();
+        let words = file[code].chunks_exact(16).map(|w| u128::from_le_bytes(w.try_into().unwrap()));
+        let insts: Vec<_> =
+            (0..).step_by(16).zip(words).map(|(pc, w)| sass::decode(w, target, pc).unwrap()).collect();
+        let exits: Vec<usize> = (0..insts.len()).filter(|k| insts[*k].op == Opcode::EXIT).collect();
+        assert!(!exits.is_empty());
+        for k in exits {
+            let there: Vec<Opcode> = insts[k - before.len()..k].iter().map(|i| i.op).collect();
+            assert_eq!(there, before, "{arch}");
+            assert!(insts[k - before.len()..=k].iter().all(|i| i.guard == Guard::TRUE));
+        }
+    }
+}
