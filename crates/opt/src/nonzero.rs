@@ -38,7 +38,8 @@ fn join(e: &mut Editor<'_>, i: Inst, maker: Inst, (result, tested, equal): (Valu
     }
     e.change(maker, |d| d.operands[0] = operand(said));
     e.erase(i);
-    if e.users(tested).is_empty() {
+    // Nobody may have read what the comparison said: then both are gone.
+    if e.block_of(maker).is_some() && e.users(tested).is_empty() {
         e.change(maker, |d| d.operands[1] = operand(Name::Phys(Reg::RZ)));
     }
 }
@@ -91,6 +92,16 @@ mod tests {
         _ = run(&mut f);
         ori::verify::verify(&f).unwrap_or_else(|e| panic!("{e:?}: {f}"));
         f.to_string()
+    }
+
+    #[test]
+    fn comparisons_that_nobody_reads_go_with_their_logic() {
+        // The first LOP3 is read further on; the other one only by a dead comparison.
+        let got = after(
+            "    v2:R = LOP3.LUT PT, v0, v1, RZ, 0xc0, !PT\n    v3:R = LOP3.LUT PT, v2, v1, RZ, 0xc0, !PT\n    \
+             v4:P = ISETP.NE.U32.AND PT, v3, RZ, PT, PT\n    STS [0x8], v2\n",
+        );
+        assert!(got.contains("v2:R = LOP3") && !got.contains("v3") && !got.contains("ISETP"), "{got}");
     }
 
     #[test]

@@ -193,6 +193,7 @@ impl<'f> Editor<'f> {
 
     /// Changes an instruction in its place.
     pub fn change(&mut self, inst: Inst, f: impl FnOnce(&mut InstData)) {
+        assert!(self.block_of(inst).is_some(), "{inst} is in no block (any more)");
         let mut released = self.forget(inst);
         f(&mut self.func.insts[inst]);
         self.note(inst);
