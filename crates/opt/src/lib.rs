@@ -17,6 +17,7 @@ pub mod literals;
 pub mod narrow;
 pub mod nonzero;
 pub mod predication;
+pub mod rotate;
 pub mod saturate;
 pub mod selects;
 pub mod setp_combine;
@@ -77,7 +78,10 @@ pub static PASSES: &[Pass] = &[
     analysed(Phase::GeneralOptimizeEarly, 1, fold::run),
     analysed(Phase::OriBranchOpt, 1, branch_opt::run),
     pass(Phase::OriPerformLiveDeadFirst, 2, ori::dead::remove),
-    analysed(Phase::OriLoopSimplification, 2, dead_loops::run),
+    analysed(Phase::OriLoopSimplification, 2, |f, a| match dead_loops::run(f, a) {
+        Changed::Nothing => rotate::run(f, a),
+        changed => changed,
+    }),
     analysed(Phase::OriCopyProp, 1, copy_prop::run),
     pass(Phase::OriStrengthReduce, 1, shift_add::widen),
     analysed(Phase::OriLoopUnrolling, 2, unroll::run),

@@ -90,7 +90,7 @@ fn plan(func: &Function, analyses: &Analyses, loops: &LoopForest, makers: &Maker
 }
 
 /// How many instructions of the body it is; `None` if it must not be copied.
-fn cost(d: &InstData) -> Option<u64> {
+pub(crate) fn cost(d: &InstData) -> Option<u64> {
     match d.op {
         Op::Macro(Macro::Copy | Macro::Collect | Macro::Undef) => Some(0),
         Op::Macro(Macro::Symbol) => Some(1),
