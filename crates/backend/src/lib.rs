@@ -136,10 +136,11 @@ impl Code {
 /// # Errors
 /// On what the target cannot do or the backend cannot do yet.
 pub fn compile(mut func: Function, manager: &mut Manager<'_>, serial: bool) -> Result<Code, Error> {
-    if !serial && manager.admits(Phase::OptimizeSyncInstructions, 2) {
-        manager.run(Phase::OptimizeSyncInstructions, &mut func, together::run);
+    if !serial && manager.admits(Phase::Together, 2) {
+        manager.run(Phase::Together, &mut func, together::run);
     }
-    manager.run(Phase::LateExpansionUnsupportedOps, &mut func, legalize::run)?;
+    manager.run(Phase::Legalize, &mut func, legalize::run)?;
+    verify(Phase::Legalize, &func, manager)?;
     let (func, stats) = allocate(func, manager, serial)?;
     let code = finish(&func, stats.frame_bytes, manager, serial)?;
     Ok(Code {
@@ -190,14 +191,29 @@ fn allocate_once(
     more: u32,
 ) -> Result<(Function, regalloc::Stats, Option<u32>), Error> {
     let mut planned = None;
-    if !serial && manager.admits(Phase::ScheduleInstructions, 1) {
-        manager.run_outer(Phase::ScheduleInstructions, &mut func, |f, m| planned = prepass::run(f, m, more));
+    if !serial && manager.admits(Phase::Prepass, 1) {
+        manager.run_outer(Phase::Prepass, &mut func, |f, m| planned = prepass::run(f, m, more));
+        verify(Phase::Prepass, &func, manager)?;
     }
-    manager.run(Phase::OriDoSyncronization, &mut func, convergence::run)?;
+    manager.run(Phase::Convergence, &mut func, convergence::run)?;
+    verify(Phase::Convergence, &func, manager)?;
+    let check = manager.verifies();
     let stats = manager
-        .run(Phase::AllocateRegisters, &mut func, |f| regalloc::allocate(f, &regalloc::Limits::of(f)))
+        .run(Phase::Allocate, &mut func, |f| {
+            regalloc::allocate(f, &regalloc::Limits { check, ..regalloc::Limits::of(f) })
+        })
         .map_err(|e| Error::new(e.to_string()))?;
     Ok((func, stats, planned))
+}
+
+/// Holds SSA to its rules where each phase is to be verified.
+fn verify(after: Phase, func: &Function, manager: &Manager<'_>) -> Result<(), Error> {
+    if !manager.verifies() {
+        return Ok(());
+    }
+    let wrong =
+        |errors: Vec<String>| format!("internal error: after {}: {}", after.name(), errors.join("; "));
+    ori::verify::verify(func).map_err(|errors| Error::new(wrong(errors)))
 }
 
 /// The phases after register allocation.
@@ -210,11 +226,14 @@ pub fn finish(
     manager: &mut Manager<'_>,
     serial: bool,
 ) -> Result<Code, Error> {
-    let mut machine = manager.make(Phase::PostExpansion, || machine::lower(func, frame_bytes))?;
+    let mut machine = manager.make(Phase::Expand, || machine::lower(func, frame_bytes))?;
     groups::run(&mut machine)?;
     schedule_and_cover(&mut machine, manager, serial);
-    let mut code = manager.timed(Phase::MercGenerateSassUCode, || emit::run(&machine, func.entry))?;
-    debug_assert_eq!(hazards::check::check(func.target, &code.insts), Ok(()), "{}\n{machine}", func.name);
+    let mut code = manager.timed(Phase::Emit, || emit::run(&machine, func.entry))?;
+    if manager.verifies() {
+        hazards::check::check(func.target, &code.insts)
+            .map_err(|found| Error::new(format!("internal error: {}: {}\n{machine}", func.name, found[0])))?;
+    }
     code.frame_bytes = machine.frame_bytes;
     code.saved_stack = machine.saved_stack;
     code.stack_bytes = machine.frame_bytes;
@@ -243,15 +262,14 @@ fn named_barriers(insts: &[sass::Inst]) -> Option<u32> {
 
 /// Orders the instructions and covers their hazards.
 pub fn schedule_and_cover(machine: &mut machine::Machine, manager: &mut Manager<'_>, serial: bool) {
-    if !serial && manager.admits(Phase::LateArchOptimizeSecond, 2) {
-        manager.run(Phase::LateArchOptimizeSecond, machine, |m| {
-            zero::run(m);
-            balance::run(m);
-        });
+    if !serial && manager.admits(Phase::Zeros, 2) {
+        manager.run(Phase::Zeros, machine, zero::run);
     }
-    if !serial && manager.admits(Phase::PostSchedule, 1) {
-        manager.run(Phase::PostSchedule, machine, schedule::run);
+    if !serial && manager.admits(Phase::Balance, 2) {
+        manager.run(Phase::Balance, machine, balance::run);
     }
-    let phase = if serial { Phase::ProcessO0WaitsAndSBs } else { Phase::AdvancedScoreboardsAndOpexes };
-    manager.run(phase, machine, |m| hazards::run(m, serial));
+    if !serial && manager.admits(Phase::Schedule, 1) {
+        manager.run(Phase::Schedule, machine, schedule::run);
+    }
+    manager.run(Phase::Hazards, machine, |m| hazards::run(m, serial));
 }

@@ -70,11 +70,11 @@ pub fn run(func: &mut Function, manager: &mut Manager<'_>, more: u32) -> Option<
     let aim = i32::from(func.aim_regs.min(func.max_regs));
     let mut code = Code::new(func, &cfg, reserve);
     let mut plan = Plan::new(&code, func, aim);
-    if (plan.stated > aim || plan.missing() > 0) && manager.admits(Phase::OriDoRemat, 2) {
+    if (plan.stated > aim || plan.missing() > 0) && manager.admits(Phase::Remat, 2) {
         let ranges = Ranges::new(func, &cfg);
         let room = usable(aim, reserve).max(1) as u32;
         let as_it_was = func.clone();
-        if manager.run(Phase::OriDoRemat, func, |f| remat::run(f, &cfg, room, &ranges)) {
+        if manager.run(Phase::Remat, func, |f| remat::run(f, &cfg, room, &ranges)) {
             let with = Code::new(func, &cfg, reserve);
             let planned = Plan::new(&with, func, aim);
             if planned.is_better(&plan, aim) {

@@ -321,6 +321,7 @@ fn tight() -> Limits {
         barriers: 16,
         frame_pointer: false,
         barriers_ready: false,
+        check: true,
     }
 }
 

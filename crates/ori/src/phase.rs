@@ -1,202 +1,116 @@
 //! The phases of a compilation, and what may be asked of them: which run, which are shown, how long they take.
 //!
-//! Names and order are those of ptxas's 159 phases, so that dumps, knobs and reports can be compared. A phase that
-//! we have nothing for yet is an empty slot; a pass belongs to exactly one.
+//! Names are our own. Beside each stands the phase of ptxas whose work is most like it, so that dumps can be compared and
+//! ptxas's names are understood where a phase is asked for; one of theirs may stand for several of ours. A phase may run any
+//! number of times.
 
+use std::cell::Cell;
 use std::fmt::Display;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 macro_rules! phases {
-    ($($name:ident),* $(,)?) => {
-        /// A phase; its number is its place in the order.
+    ($($variant:ident $name:literal $theirs:literal),* $(,)?) => {
+        /// A phase.
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
         #[repr(u8)]
         pub enum Phase {
-            $(#[doc = stringify!($name)] $name),*
+            $(#[doc = $name] $variant),*
         }
 
         impl Phase {
-            /// All phases in order.
-            pub const ALL: &'static [Phase] = &[$(Phase::$name),*];
+            /// All phases, in the order in which they first run.
+            pub const ALL: &'static [Phase] = &[$(Phase::$variant),*];
 
             /// Its name.
             pub fn name(self) -> &'static str {
                 match self {
-                    $(Phase::$name => stringify!($name)),*
+                    $(Phase::$variant => $name),*
+                }
+            }
+
+            /// The phase of ptxas's that is most like it.
+            pub fn of_ptxas(self) -> &'static str {
+                match self {
+                    $(Phase::$variant => $theirs),*
                 }
             }
         }
     };
 }
 
+// What each does: docs/phases.md, which a test holds against this table.
 phases! {
-    OriCheckInitialProgram,
-    ApplyNvOptRecipes,
-    PromoteFP16,
-    AnalyzeControlFlow,
-    AdvancedPhaseBeforeConvUnSup,
-    ConvertUnsupportedOps,
-    SetControlFlowOpLastInBB,
-    AdvancedPhaseAfterConvUnSup,
-    UpdateAfterConvertUnsupportedOps,
-    OriCreateMacroInsts,
-    ReportInitialRepresentation,
-    EarlyOriSimpleLiveDead,
-    ReplaceUniformsWithImm,
-    OriSanitize,
-    GeneralOptimizeEarly,
-    MergeEquivalentConditionalFlow,
-    DoSwitchOptFirst,
-    OriBranchOpt,
-    OriPerformLiveDeadFirst,
-    OptimizeBindlessHeaderLoads,
-    OriLoopSimplification,
-    OriSplitLiveRanges,
-    OriCopyProp,
-    PerformPGO,
-    OriStrengthReduce,
-    OriLoopUnrolling,
-    GenerateMovPhi,
-    OriPipelining,
-    StageAndFence,
-    OriRemoveRedundantBarriers,
-    AnalyzeUniformsForSpeculation,
-    SinkRemat,
-    OptimizeNaNOrZero,
-    GeneralOptimize,
-    DoSwitchOptSecond,
-    OriLinearReplacement,
-    CompactLocalMemory,
-    ConvertMemoryToRegisterOrUniform,
-    OriPerformLiveDeadSecond,
-    ExtractShaderConstsFirst,
-    OriHoistInvariantsEarly,
-    Vectorization,
-    EmitPSI,
-    GeneralOptimizeMid,
-    OptimizeNestedCondBranches,
-    ConvertVTGReadWrite,
-    DoVirtualCTAExpansion,
-    MarkAdditionalColdBlocks,
-    ExpandMbarrier,
-    ForwardProgress,
-    OptimizeUniformAtomic,
-    MidExpansion,
-    AdvancedPhaseAfterMidExpansion,
-    GeneralOptimizeMid2,
-    AdvancedPhaseEarlyEnforceArgs,
-    EnforceArgumentRestrictions,
-    GvnCse,
-    OriCommoning,
-    OriReassociateAndCommon,
-    ExtractShaderConstsFinal,
-    OriReplaceEquivMultiDefMov,
-    OriPropagateVaryingFirst,
-    OriDoRematEarly,
-    LateExpansion,
-    SpeculativeHoistComInsts,
-    RemoveASTToDefaultValues,
-    GeneralOptimizeLate,
-    OriLoopFusion,
-    DoVTGMultiViewExpansion,
-    OriSimpleLiveDead,
-    OriPerformLiveDeadThird,
-    OriRemoveRedundantMultiDefMov,
-    OriDoPredication,
-    LateVectorization,
-    LateOriCommoning,
-    GeneralOptimizeLate2,
-    OriHoistInvariantsLate,
-    SinkCodeIntoBlock,
-    DoKillMovement,
-    DoTexMovement,
-    OriDoRemat,
-    OriPropagateVaryingSecond,
-    OptimizeSyncInstructions,
-    AdvancedPhaseLateExpandSyncInstructions,
-    LateExpandSyncInstructions,
-    ConvertAllMovPhiToMov,
-    ConvertToUniformReg,
-    LateArchOptimizeFirst,
-    UpdateAfterOptimize,
-    AdvancedPhaseLateConvUnSup,
-    LateExpansionUnsupportedOps,
-    OriHoistInvariantsLate2,
-    LateMergeEquivalentConditionalFlow,
-    LateExpansionUnsupportedOpsMid,
-    ExpandJmxComputation,
-    LateArchOptimizeSecond,
-    AdvancedPhaseBackPropVReg,
-    OriBackCopyPropagate,
-    OriSplitHighPressureLiveRanges,
-    OriPerformLiveDeadFourth,
-    OriPropagateGmma,
-    InsertPseudoUseDefForConvUR,
-    FixupGmmaSequence,
-    LateEnforceArgumentRestrictions,
-    OriHoistInvariantsLate3,
-    AdvancedPhaseSetRegAttr,
-    OriSetRegisterAttr,
-    OriCalcDependantTex,
-    AdvancedPhaseAfterSetRegAttr,
-    LateExpansionUnsupportedOps2,
-    FinalInspectionPass,
-    SetAfterLegalization,
-    ReportBeforeScheduling,
-    AdvancedPhasePreSched,
-    ScheduleInstructions,
-    UpdateAfterScheduleInstructions,
-    BackPropagateVEC2D,
-    OriDoSyncronization,
-    UpdateAfterOriDoSyncronization,
-    ApplyPostSyncronizationWars,
-    ReportBeforeRegisterAllocation,
-    AdvancedPhaseAllocReg,
-    AllocateRegisters,
-    ReportAfterRegisterAllocation,
-    UpdateAfterOriAllocateRegisters,
-    Get64bRegComponents,
-    AdvancedPhasePostExpansion,
-    PostExpansion,
-    ApplyPostRegAllocWars,
-    AdvancedPhasePostSched,
-    OriRemoveNopCode,
-    OptimizeHotColdInLoop,
-    OptimizeHotColdFlow,
-    PostSchedule,
-    AdvancedPhasePostFixUp,
-    PlaceBlocksInSourceOrder,
-    PostFixForMercTargets,
-    FixUpTexDepBarAndSync,
-    AdvancedScoreboardsAndOpexes,
-    ProcessO0WaitsAndSBs,
-    PostFixUp,
-    MercConverter,
-    MercEncodeAndDecode,
-    MercExpandInstructions,
-    MercGenerateWARs1,
-    MercGenerateOpex,
-    MercGenerateWARs2,
-    MercGenerateSassUCode,
-    ComputeVCallRegUse,
-    CalcRegisterMap,
-    UpdateAfterPostRegAlloc,
-    ReportFinalMemoryUsage,
-    AdvancedPhaseOriPhaseEncoding,
-    FormatCodeList,
-    UpdateAfterFormatCodeList,
-    DumpNVuCodeText,
-    DumpNVuCodeHex,
-    DebuggerBreak,
-    NOP,
+    Lower "lower" "ReportInitialRepresentation",
+    Fold "fold" "GeneralOptimizeEarly",
+    Branches "branches" "OriBranchOpt",
+    DeadCode "dead-code" "OriPerformLiveDeadFirst",
+    DeadLoops "dead-loops" "OriLoopSimplification",
+    RotateLoops "rotate-loops" "OriLoopSimplification",
+    Copies "copies" "OriCopyProp",
+    Widen "widen" "OriStrengthReduce",
+    Unroll "unroll" "OriLoopUnrolling",
+    WideSums "wide-sums" "GeneralOptimize",
+    Signs "signs" "OriLinearReplacement",
+    Contract "contract" "OriLinearReplacement",
+    ConstantSums "constant-sums" "ExtractShaderConstsFirst",
+    JoinComparisons "join-comparisons" "GeneralOptimizeMid",
+    ShortCircuit "short-circuit" "OptimizeNestedCondBranches",
+    Narrow "narrow" "MidExpansion",
+    KnownBits "known-bits" "AdvancedPhaseAfterMidExpansion",
+    UniteHalves "unite-halves" "GeneralOptimizeMid2",
+    Gvn "gvn" "GvnCse",
+    ShiftAdd "shift-add" "OriCommoning",
+    ThreeInputs "three-inputs" "OriReassociateAndCommon",
+    DeadWords "dead-words" "OriSimpleLiveDead",
+    Predicate "predicate" "OriDoPredication",
+    Vectorize "vectorize" "LateVectorization",
+    Selects "selects" "LateOriCommoning",
+    Saturate "saturate" "LateOriCommoning",
+    Nonzero "nonzero" "LateOriCommoning",
+    HoistLoads "hoist-loads" "OriHoistInvariantsLate",
+    UniformConstants "uniform-constants" "ConvertToUniformReg",
+    Literals "literals" "ConvertToUniformReg",
+    Sink "sink" "LateArchOptimizeFirst",
+    Together "together" "OptimizeSyncInstructions",
+    Legalize "legalize" "LateExpansionUnsupportedOps",
+    Prepass "prepass" "ScheduleInstructions",
+    Remat "remat" "OriDoRemat",
+    Convergence "convergence" "OriDoSyncronization",
+    Allocate "allocate" "AllocateRegisters",
+    Expand "expand" "PostExpansion",
+    Zeros "zeros" "LateArchOptimizeSecond",
+    Balance "balance" "LateArchOptimizeSecond",
+    Schedule "schedule" "PostSchedule",
+    Hazards "hazards" "AdvancedScoreboardsAndOpexes",
+    Emit "emit" "MercGenerateSassUCode",
 }
 
 impl Phase {
-    /// The phase of a name in any case.
-    pub fn parse(name: &str) -> Option<Phase> {
-        Phase::ALL.iter().copied().find(|p| p.name().eq_ignore_ascii_case(name))
+    /// The phases of a name in any case: ours, or ptxas's. None of an unknown one.
+    pub fn named(name: &str) -> Vec<Phase> {
+        let is = |p: &&Phase| p.name().eq_ignore_ascii_case(name) || p.of_ptxas().eq_ignore_ascii_case(name);
+        Phase::ALL.iter().filter(is).copied().collect()
     }
+
+    /// Whether `part`, in lower case, is a part of its name or of that of ptxas's.
+    pub fn has_part(self, part: &str) -> bool {
+        self.name().contains(part) || self.of_ptxas().to_ascii_lowercase().contains(part)
+    }
+
+    /// Says what this thread does from now on; `None`: something before the first phase.
+    pub fn enter(phase: Option<Phase>) {
+        CURRENT.set(phase);
+    }
+
+    /// The phase that this thread is in, or was in last: what an internal error is blamed on.
+    pub fn current() -> Option<Phase> {
+        CURRENT.get()
+    }
+}
+
+thread_local! {
+    static CURRENT: Cell<Option<Phase>> = const { Cell::new(None) };
 }
 
 /// What is asked of the phases of a compilation.
@@ -206,7 +120,7 @@ pub struct Plan {
     pub level: u8,
     /// Phases after which the code is shown.
     pub shown: Vec<Phase>,
-    /// Lower-case parts of the names of phases that are left out, if code is right without them.
+    /// Lower-case parts of the names of phases that are left out, if code is right without them ([`Phase::has_part`]).
     pub disabled: Vec<String>,
     /// So many phases that can be left out run, in the order of the functions; those that follow don't.
     pub phases: Option<AtomicU32>,
@@ -214,6 +128,8 @@ pub struct Plan {
     pub leveled: Option<AtomicU32>,
     /// Whether times are kept.
     pub timed: bool,
+    /// Whether the checkers run after each phase, as they always do in builds with debug assertions.
+    pub verify: bool,
 }
 
 impl Plan {
@@ -261,10 +177,15 @@ impl<'a> Manager<'a> {
         self.plan.level
     }
 
+    /// Whether the checkers run after each phase.
+    pub fn verifies(&self) -> bool {
+        self.plan.verify || cfg!(debug_assertions)
+    }
+
     /// Whether a phase that code is right without runs: it needs the level, must not be disabled, and there must be
     /// something left of the budgets.
     pub fn admits(&self, phase: Phase, min_level: u8) -> bool {
-        let named = |part: &String| phase.name().to_ascii_lowercase().contains(part);
+        let named = |part: &String| phase.has_part(part);
         if self.plan.level < min_level || self.plan.disabled.iter().any(named) {
             return false;
         }
@@ -286,6 +207,7 @@ impl<'a> Manager<'a> {
         unit: &mut U,
         pass: impl FnOnce(&mut U, &mut Self) -> R,
     ) -> R {
+        Phase::enter(Some(phase));
         let start = Instant::now();
         let result = pass(unit, self);
         if self.plan.timed {
@@ -307,6 +229,7 @@ impl<'a> Manager<'a> {
 
     /// Runs a phase that has nothing to show.
     pub fn timed<R>(&mut self, phase: Phase, pass: impl FnOnce() -> R) -> R {
+        Phase::enter(Some(phase));
         if !self.plan.timed {
             return pass();
         }
@@ -330,10 +253,23 @@ mod tests {
 
     #[test]
     fn names() {
-        assert_eq!(Phase::ALL.len(), 159);
-        assert_eq!(Phase::parse("gvncse"), Some(Phase::GvnCse));
-        assert_eq!(Phase::AllocateRegisters as u8, 122);
-        assert_eq!(Phase::parse("none"), None);
+        assert_eq!(Phase::named("GVN"), [Phase::Gvn]);
+        assert_eq!(Phase::named("gvncse"), [Phase::Gvn]);
+        assert_eq!(Phase::named("OriLinearReplacement"), [Phase::Signs, Phase::Contract]);
+        assert_eq!(Phase::named("none"), []);
+        let mut names: Vec<&str> = Phase::ALL.iter().map(|p| p.name()).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), Phase::ALL.len());
+    }
+
+    #[test]
+    fn every_phase_is_described() {
+        let text = include_str!("../../../docs/phases.md");
+        for phase in Phase::ALL {
+            let row = format!("| `{}` | `{}` |", phase.name(), phase.of_ptxas());
+            assert!(text.contains(&row), "docs/phases.md has no row that begins with {row}");
+        }
     }
 
     #[test]
@@ -341,27 +277,27 @@ mod tests {
         let mut plan = Plan::new(2);
         plan.disabled = vec!["gvn".into()];
         let manager = Manager::new(&plan);
-        assert!(manager.admits(Phase::OriCopyProp, 1));
-        assert!(!manager.admits(Phase::OriCopyProp, 3));
-        assert!(!manager.admits(Phase::GvnCse, 1));
+        assert!(manager.admits(Phase::Copies, 1));
+        assert!(!manager.admits(Phase::Copies, 3));
+        assert!(!manager.admits(Phase::Gvn, 1));
         let two = Plan { phases: Some(AtomicU32::new(2)), ..Plan::new(3) };
         let manager = Manager::new(&two);
-        let ran = [1, 1, 1].map(|level| manager.admits(Phase::OriBranchOpt, level));
+        let ran = [1, 1, 1].map(|level| manager.admits(Phase::Branches, level));
         assert_eq!(ran, [true, true, false]);
         let leveled = Plan { leveled: Some(AtomicU32::new(1)), ..Plan::new(3) };
         let manager = Manager::new(&leveled);
-        let ran = [2, 2, 1].map(|level| manager.admits(Phase::OriBranchOpt, level));
+        let ran = [2, 2, 1].map(|level| manager.admits(Phase::Branches, level));
         assert_eq!(ran, [true, false, true]);
     }
 
     #[test]
     fn shown_code_and_times() {
-        let plan = Plan { shown: vec![Phase::OriBranchOpt], timed: true, ..Plan::new(3) };
+        let plan = Plan { shown: vec![Phase::Branches], timed: true, ..Plan::new(3) };
         let mut manager = Manager::new(&plan);
         let mut unit = String::from("a");
-        manager.run(Phase::OriBranchOpt, &mut unit, |u| u.push('b'));
-        manager.run(Phase::OriCopyProp, &mut unit, |u| u.push('c'));
-        assert_eq!(manager.report.text, "# after OriBranchOpt\nab\n");
+        manager.run(Phase::Branches, &mut unit, |u| u.push('b'));
+        manager.run(Phase::Copies, &mut unit, |u| u.push('c'));
+        assert_eq!(manager.report.text, "# after branches\nab\n");
         assert_eq!(manager.report.times.len(), 2);
     }
 }

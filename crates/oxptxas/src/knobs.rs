@@ -16,6 +16,8 @@ pub struct Knobs {
     pub leveled: Option<u32>,
     /// Keep the times of all phases.
     pub timed: bool,
+    /// `VerifyEach`: run the checkers after each phase, as builds with debug assertions always do.
+    pub verify: bool,
 }
 
 impl Knobs {
@@ -31,15 +33,16 @@ impl Knobs {
             "dumpir" if value.eq_ignore_ascii_case("all") => self.shown.extend(Phase::ALL),
             "dumpir" => {
                 for phase in value.split('+') {
-                    let known =
-                        Phase::parse(phase).ok_or_else(|| format!("Knob '{name}': no phase '{phase}'"))?;
-                    self.shown.push(known);
+                    let known = Phase::named(phase);
+                    if known.is_empty() {
+                        return Err(format!("Knob '{name}': no phase '{phase}'"));
+                    }
+                    self.shown.extend(known);
                 }
             }
             "disablephases" => {
                 for part in value.split('+').map(str::to_ascii_lowercase) {
-                    let named = |p: &&Phase| p.name().to_ascii_lowercase().contains(&part);
-                    if part.is_empty() || !Phase::ALL.iter().any(|p| named(&p)) {
+                    if part.is_empty() || !Phase::ALL.iter().any(|p| p.has_part(&part)) {
                         return Err(format!("Knob '{name}': no phase '{part}'"));
                     }
                     self.disabled.push(part);
@@ -47,6 +50,8 @@ impl Knobs {
             }
             "numoptphasesbudget" => self.phases = Some(number()?),
             "optbudget" => self.leveled = Some(number()?),
+            "verifyeach" if value.is_empty() => self.verify = true,
+            "verifyeach" => return Err(format!("Knob '{name}' takes no value")),
             _ => return Err(format!("Invalid knob specified ({name})")),
         }
         Ok(())
@@ -61,6 +66,7 @@ impl Knobs {
             phases: self.phases.map(AtomicU32::new),
             leveled: self.leveled.map(AtomicU32::new),
             timed: self.timed,
+            verify: self.verify,
         }
     }
 }
@@ -73,7 +79,7 @@ mod tests {
     fn values() {
         let mut k = Knobs::default();
         k.add("DUMPIR=GvnCse+allocateregisters").unwrap();
-        assert_eq!(k.shown, [Phase::GvnCse, Phase::AllocateRegisters]);
+        assert_eq!(k.shown, [Phase::Gvn, Phase::Allocate]);
         k.add("DisablePhases=Copy").unwrap();
         assert_eq!(k.disabled, ["copy"]);
         k.add("OptBudget=3").unwrap();
@@ -83,6 +89,9 @@ mod tests {
             "Knob 'NumOptPhasesBudget' wants a number, not 'x'"
         );
         assert_eq!(k.add("DumpIR=Nothing").unwrap_err(), "Knob 'DumpIR': no phase 'Nothing'");
+        k.add("VerifyEach").unwrap();
+        assert!(k.verify);
+        assert_eq!(k.add("VerifyEach=1").unwrap_err(), "Knob 'VerifyEach' takes no value");
         assert_eq!(k.add("Speed=9").unwrap_err(), "Invalid knob specified (Speed)");
     }
 }

@@ -70,7 +70,7 @@ pub(crate) fn compile(
     let with_lines = settings.line_info.unwrap_or_else(|| debug::has_source(module));
     let mut codes = Vec::new();
     let own = compiled.iter().flatten().map(|c| &c.0);
-    let meetings = units.shared(own)?;
+    let meetings = units.shared(own, &mut timeline)?;
     for (id, result) in chosen.iter().zip(compiled) {
         let func = &module.funcs[*id];
         let done = result.and_then(|(code, time)| {

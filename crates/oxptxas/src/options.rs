@@ -177,7 +177,13 @@ pub static OPTIONS: &[Opt] = &[
     // ptxas keeps it to itself.
     opt("jobserver", "jobserver", Flag, Built, "no more threads than make has tokens for"),
     opt("key", "k", Word(&[]), Moot, "no effect any more"),
-    opt("knob", "knob", List, Built, "of phases: DumpIR=, DisablePhases=, NumOptPhasesBudget=, OptBudget="),
+    opt(
+        "knob",
+        "knob",
+        List,
+        Built,
+        "of phases: DumpIR=, DisablePhases=, NumOptPhasesBudget=, OptBudget=, VerifyEach",
+    ),
     opt(
         "legacy-bar-warp-wide-behavior",
         "legacy-bar-warp-wide-behavior",

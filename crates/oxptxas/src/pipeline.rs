@@ -149,6 +149,7 @@ pub fn compile(source: &str, file: &str, settings: &Settings) -> Result<Output, 
             },
         },
         settings,
+        plan: settings.knobs.plan(settings.opt_level),
         paths: Paths::new(settings.max_registers.map(|n| n.min(255) as u8), false),
     };
     if settings.verbose {
@@ -238,7 +239,7 @@ pub fn compile(source: &str, file: &str, settings: &Settings) -> Result<Output, 
             check_order(&module, *func, &lines, code);
         }
     }
-    let shared = units.shared(codes.iter().map(|(c, _)| c)).map_err(fail)?;
+    let shared = units.shared(codes.iter().map(|(c, _)| c), &mut timeline).map_err(fail)?;
     let device = codes.split_off(chosen.len());
     let names = jobs[chosen.len()..].iter().map(|(f, _)| module.funcs[*f].name.as_str());
     let functions = backend::link::Functions {

@@ -82,6 +82,13 @@ fn peak_memory() -> Option<u64> {
 }
 
 impl Timeline {
+    /// Adds what is shown of a function's phases, if anything is.
+    pub(crate) fn show(&mut self, function: &str, text: &str) {
+        if !text.is_empty() {
+            self.shown.push_str(&format!("# function {function}\n{text}"));
+        }
+    }
+
     /// It begins now.
     pub fn new() -> Timeline {
         Timeline { begin: Instant::now(), events: Vec::new(), shown: String::new() }

@@ -7,6 +7,8 @@ use ori::phase::Report;
 use ori::{Keeps, Manager, Plan};
 use ptx::{Diagnostic, FuncId, LineIndex, Module};
 use rustc_hash::FxHashMap;
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -24,13 +26,15 @@ pub(crate) struct Paths {
     /// What those keep that need not follow the convention.
     keeps: Keeps,
     known: Mutex<FxHashMap<String, Arc<OnceLock<Path>>>>,
+    /// What is shown of their phases, by name.
+    shown: Mutex<BTreeMap<String, String>>,
 }
 
 impl Paths {
     /// None yet; each is to have no more than so many registers. `kernels`: nothing but kernels needs them.
     pub(crate) fn new(limit: Option<u8>, kernels: bool) -> Paths {
         let keeps = if kernels { Keeps::Unchanged } else { Keeps::FramePointer };
-        Paths { limit: limit.unwrap_or(u8::MAX), keeps, known: Mutex::default() }
+        Paths { limit: limit.unwrap_or(u8::MAX), keeps, known: Mutex::default(), shown: Mutex::default() }
     }
 }
 
@@ -41,6 +45,8 @@ pub(crate) struct Units<'a> {
     pub(crate) lines: &'a LineIndex,
     pub(crate) options: lower::Options<'a>,
     pub(crate) settings: &'a Settings,
+    /// What is asked of the phases of all functions.
+    pub(crate) plan: Plan,
     pub(crate) paths: Paths,
 }
 
@@ -97,6 +103,14 @@ fn in_parallel<J: Sync, R: Send>(
     all.into_iter().map(|(_, r)| r).collect()
 }
 
+/// What a panic in the compilation of a function becomes: an error that says in which phase it was. The panic's own words
+/// have been told on standard error.
+fn internal_error(span: Option<ptx::Span>, name: &str) -> Vec<Diagnostic> {
+    let phase = ori::Phase::current().map_or("lowering", ori::Phase::name);
+    let message = format!("internal error: '{name}' could not be compiled (phase {phase}); please report it");
+    vec![Diagnostic { span, ..Diagnostic::whole(message) }]
+}
+
 /// Why there is no code.
 struct Refused {
     diagnostics: Vec<Diagnostic>,
@@ -111,16 +125,15 @@ impl Units<'_> {
         jobs: &[(FuncId, Option<u32>)],
         timeline: &mut Timeline,
     ) -> Vec<Result<Compiled, Vec<Diagnostic>>> {
-        let plan = self.settings.knobs.plan(self.settings.opt_level);
-        let one = |thread: usize, job: &(FuncId, Option<u32>)| self.function(*job, thread, &plan);
-        let done: Vec<Done> = match plan.in_order() {
+        let one = |thread: usize, job: &(FuncId, Option<u32>)| self.function(*job, thread);
+        let done: Vec<Done> = match self.plan.in_order() {
             true => jobs.iter().map(|job| one(0, job)).collect(),
             false => in_parallel(jobs, self.settings.threads, one),
         };
         let mut out = Vec::new();
         for (done, (id, _)) in done.into_iter().zip(jobs) {
             let name = &self.module.funcs[*id].name;
-            if plan.timed {
+            if self.plan.timed {
                 let event = |stage, start: Instant, length| Event {
                     stage,
                     unit: name.clone(),
@@ -140,28 +153,34 @@ impl Units<'_> {
                 );
                 timeline.events.extend(events);
             }
-            if !done.report.text.is_empty() {
-                timeline.shown.push_str(&format!("# function {name}\n{}", done.report.text));
-            }
+            timeline.show(name, &done.report.text);
             out.push(done.code.map(|code| (code, done.whole)));
         }
         out
     }
 
-    fn function(&self, (id, limit): (FuncId, Option<u32>), thread: usize, plan: &Plan) -> Done {
+    fn function(&self, (id, limit): (FuncId, Option<u32>), thread: usize) -> Done {
         let start = Instant::now();
+        let func = &self.module.funcs[id];
         let options = lower::Options { maxrregcount: limit, ..self.options.clone() };
-        let mut manager = Manager::new(plan);
-        let lowered = lower::lower_function(self.module, id, self.layout, &options);
+        let mut manager = Manager::new(&self.plan);
+        let lower = || lower::lower_function(self.module, id, self.layout, &options);
+        ori::Phase::enter(None);
+        let lowered = catch_unwind(AssertUnwindSafe(lower))
+            .unwrap_or_else(|_| Err(internal_error(Some(func.span), &func.name)));
         let lowering = start.elapsed();
-        let code = lowered.and_then(|func| match self.machine_code(id, func, &mut manager) {
-            Err(Refused { groups_touched: true, .. }) => {
-                let options = lower::Options { serial_groups: true, ..options };
-                let func = lower::lower_function(self.module, id, self.layout, &options)?;
-                self.machine_code(id, func, &mut manager).map_err(|e| e.diagnostics)
-            }
-            done => done.map_err(|e| e.diagnostics),
-        });
+        let machine_code = || {
+            lowered.and_then(|func| match self.machine_code(id, func, &mut manager) {
+                Err(Refused { groups_touched: true, .. }) => {
+                    let options = lower::Options { serial_groups: true, ..options };
+                    let func = lower::lower_function(self.module, id, self.layout, &options)?;
+                    self.machine_code(id, func, &mut manager).map_err(|e| e.diagnostics)
+                }
+                done => done.map_err(|e| e.diagnostics),
+            })
+        };
+        let code = catch_unwind(AssertUnwindSafe(machine_code))
+            .unwrap_or_else(|_| Err(internal_error(Some(func.span), &func.name)));
         Done { code, lowered: lowering, report: manager.report, start, whole: start.elapsed(), thread }
     }
 
@@ -169,6 +188,7 @@ impl Units<'_> {
     pub(crate) fn shared<'c>(
         &self,
         codes: impl Iterator<Item = &'c Code>,
+        timeline: &mut Timeline,
     ) -> Result<Vec<(String, Code)>, Vec<Diagnostic>> {
         let mut names: Vec<&str> = codes
             .flat_map(|c| &c.callees)
@@ -179,7 +199,11 @@ impl Units<'_> {
             .collect();
         names.sort_unstable();
         names.dedup();
-        names.into_iter().map(|name| Ok((name.to_string(), self.path(name, Code::clone)?))).collect()
+        let one = |name: &str| Ok((name.to_string(), self.path(name, Code::clone)?));
+        let codes = names.into_iter().map(one).collect();
+        let shown = std::mem::take(&mut *self.paths.shown.lock().unwrap_or_else(PoisonError::into_inner));
+        shown.iter().for_each(|(name, text)| timeline.show(name, text));
+        codes
     }
 
     /// What is wanted of the function that is part of instructions and has this name.
@@ -199,11 +223,13 @@ impl Units<'_> {
         if !func.relocatable && ori::abi::is_private(name) {
             func.keeps = self.paths.keeps;
         }
-        let plan = Plan::new(self.settings.opt_level);
-        let mut manager = Manager::new(&plan);
+        let mut manager = Manager::new(&self.plan);
+        manager.show(ori::Phase::Lower, &func);
         opt::optimize(&mut func, &mut manager).map_err(internal)?;
         let code =
             backend::compile(func, &mut manager, self.settings.serial).map_err(|e| internal(e.message))?;
+        let shown = std::mem::take(&mut manager.report.text);
+        self.paths.shown.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_string(), shown);
         // Callers rely on it.
         let uniform = code.uregs != 0 && !name.starts_with(ori::abi::MEETING);
         if uniform || code.regs > ori::abi::SHARED_REGISTERS.into() {
@@ -223,7 +249,7 @@ impl Units<'_> {
             diagnostics: vec![Diagnostic::error(span, message)],
             groups_touched: false,
         };
-        manager.show(ori::Phase::ReportInitialRepresentation, &func);
+        manager.show(ori::Phase::Lower, &func);
         opt::optimize(&mut func, manager).map_err(|e| internal(format!("internal error: {e}")))?;
         for (n, callee) in func.callees.iter().enumerate() {
             if let ori::Callee::Internal(name) = callee

@@ -114,7 +114,7 @@ fn products_and_sums_are_fused_where_ptxas_does() {
 fn the_mark_goes_without_its_pass() {
     let target = Target::new(90).unwrap();
     let mut settings = Settings::new(target);
-    settings.knobs.add("DisablePhases=OriLinearReplacement").unwrap();
+    settings.knobs.add("DisablePhases=contract").unwrap();
     let output = compile(&source(ROWS[0].0, 90), "k.ptx", &settings);
     let cubin = output.unwrap_or_else(|f| panic!("{}", f.render("oxptxas"))).cubin;
     assert_eq!(counts(&cubin, target), [0, 1, 1]);

@@ -137,5 +137,5 @@ fn loops_go_where_they_may() {
     assert_eq!(ways_back("", 3, None), 0);
     assert_eq!(ways_back("", 1, None), 1);
     assert_eq!(ways_back(".pragma \"nounroll\";\n", 3, None), 1);
-    assert_eq!(ways_back("", 3, Some("DisablePhases=OriLoopUnrolling")), 1);
+    assert_eq!(ways_back("", 3, Some("DisablePhases=unroll")), 1);
 }

@@ -42,6 +42,8 @@ pub struct Limits {
     pub frame_pointer: bool,
     /// Whether [`ori::abi::BARRIERS_READY`] is taken.
     pub barriers_ready: bool,
+    /// Whether the independent checker looks at the result; in builds with debug assertions it always does.
+    pub check: bool,
 }
 
 impl Limits {
@@ -55,6 +57,7 @@ impl Limits {
             barriers: 12,
             frame_pointer: func.moves_stack() || func.keeps == ori::Keeps::FramePointer,
             barriers_ready: ori::abi::has_barriers_ready(func.target.sm),
+            check: false,
         }
     }
 
@@ -141,7 +144,7 @@ impl Split {
 /// Too few registers, or a move between files that does not exist.
 pub fn allocate(func: &mut Function, limits: &Limits) -> Result<Stats, Error> {
     let cfg = prepare::run(func)?;
-    let prepared = cfg!(debug_assertions).then(|| func.clone());
+    let prepared = (limits.check || cfg!(debug_assertions)).then(|| func.clone());
 
     let mut spiller = Spiller::default();
     // Registers to aim for.
