@@ -118,10 +118,13 @@ pub static PASSES: &[Pass] = &[
 /// Runs the passes that the manager admits.
 ///
 /// # Errors
-/// Where each pass is to be verified, what the verifier found after one: an error in that pass.
+/// That the compilation was cancelled; where each pass is to be verified, what the verifier found after one: an error in that pass.
 pub fn optimize(func: &mut Function, manager: &mut Manager<'_>) -> Result<(), String> {
     let mut analyses = Analyses::default();
     for pass in PASSES {
+        if manager.cancelled() {
+            return Err("cancelled".into());
+        }
         if !manager.admits(pass.phase, pass.min_level) {
             continue;
         }

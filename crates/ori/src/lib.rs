@@ -14,6 +14,7 @@ pub mod abi;
 pub mod analyses;
 pub mod block_set;
 pub mod builder;
+mod cancel;
 pub mod cfg;
 pub mod dead;
 pub mod edit;
@@ -31,6 +32,7 @@ pub mod verify;
 pub use analyses::{Analyses, Changed};
 pub use builder::Builder;
 pub use builder::{ALWAYS, default_operand};
+pub use cancel::Cancel;
 pub use edit::{Editor, renumber};
 pub use function::{
     Block, BlockCall, BlockData, Callee, Extra, Function, Guard, Inst, InstData, Keeps, Loc, MOST_THREADS,

@@ -4,6 +4,7 @@
 //! ptxas's names are understood where a phase is asked for; one of theirs may stand for several of ours. A phase may run any
 //! number of times.
 
+use crate::Cancel;
 use std::cell::Cell;
 use std::fmt::Display;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -130,12 +131,19 @@ pub struct Plan {
     pub timed: bool,
     /// Whether the checkers run after each phase, as they always do in builds with debug assertions.
     pub verify: bool,
+    /// Who may end the compilation.
+    pub cancel: Option<Cancel>,
 }
 
 impl Plan {
     /// Everything that a level has.
     pub fn new(level: u8) -> Plan {
         Plan { level, ..Plan::default() }
+    }
+
+    /// Whether the compilation is to end without a result.
+    pub fn cancelled(&self) -> bool {
+        self.cancel.as_ref().is_some_and(Cancel::wished)
     }
 
     /// Whether what happens in a function depends on the functions before it.
@@ -170,6 +178,11 @@ impl<'a> Manager<'a> {
     /// Nothing has run yet.
     pub fn new(plan: &'a Plan) -> Manager<'a> {
         Manager { plan, report: Report::default() }
+    }
+
+    /// Whether the compilation is to end without a result.
+    pub fn cancelled(&self) -> bool {
+        self.plan.cancelled()
     }
 
     /// The `-O` level.

@@ -1,7 +1,7 @@
 //! The input files of a command line, of which ptxas makes one module (observed, ptxas 13.0.88; docs/ptx-acceptance.md).
 
-use crate::Failure;
 use crate::pipeline::front_end;
+use crate::{Failure, Kind};
 use ptx::lexer::{Tok, lex};
 use ptx::{Diagnostic, Func, Item, LineIndex, Linkage, Module, Space, Style, Var};
 use rustc_hash::FxHashSet;
@@ -28,26 +28,25 @@ impl Inputs {
     /// one declares no other sees, but for functions.
     ///
     /// # Errors
-    /// What is wrong with one of them, as text in `style`.
+    /// What is wrong with one of them, as text in `style`, and what kind of reason that is.
     pub fn new(
         files: Vec<(String, String)>,
         target: Target,
         arch: &str,
         style: Style,
         program: &str,
-    ) -> Result<Inputs, String> {
+    ) -> Result<Inputs, (String, Kind)> {
         let part = |(name, text)| Part { name, text, start: 0, lines: OnceCell::new() };
         let mut parts: Vec<Part> = files.into_iter().map(part).collect();
         if parts.len() == 1 {
             return Ok(Inputs { parts, joined: None });
         }
-        let front = |p: &Part| {
-            front_end(&p.text, &p.name, target, arch).map_err(|failure| failure.render_as(style, program))
-        };
-        let modules = parts.iter().map(front).collect::<Result<Vec<Module>, String>>()?;
+        let said = |failure: Failure| (failure.render_as(style, program), failure.kind());
+        let front = |p: &Part| front_end(&p.text, &p.name, target, arch).map_err(said);
+        let modules = parts.iter().map(front).collect::<Result<Vec<Module>, _>>()?;
         for (part, error) in parts.iter().zip(conflicts(&modules)) {
             if let Some(d) = error {
-                return Err(Failure::new(vec![d], &part.name, &part.text).render_as(style, program));
+                return Err(said(Failure::new(vec![d], &part.name, &part.text)));
             }
         }
         let newest = modules.iter().map(|m| m.version).max().unwrap_or_default();

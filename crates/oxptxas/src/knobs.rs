@@ -1,6 +1,6 @@
 //! `-knob NAME=VALUE`: what developers of the compiler ask of its phases (docs/phases.md).
 
-use ori::{Phase, Plan};
+use ori::{Cancel, Phase, Plan};
 use std::sync::atomic::AtomicU32;
 
 /// What knobs ask for.
@@ -58,8 +58,9 @@ impl Knobs {
     }
 
     /// The plan of a compilation at a level.
-    pub(crate) fn plan(&self, level: u8) -> Plan {
+    pub(crate) fn plan(&self, level: u8, cancel: Option<Cancel>) -> Plan {
         Plan {
+            cancel,
             level,
             shown: self.shown.clone(),
             disabled: self.disabled.clone(),

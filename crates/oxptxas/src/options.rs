@@ -156,6 +156,8 @@ pub static OPTIONS: &[Opt] = &[
         Built,
         "add what took how long to this trace, for Chrome's viewer",
     ),
+    // nvcc passes it with the trace: what came before.
+    opt("ftrace-phase-after", "", Word(&[]), Built, "put the time trace behind the event of this name"),
     opt(
         "g-tensor-memory-access-check",
         "g-tmem-access-check",

@@ -50,7 +50,54 @@ pub struct Output {
     pub warnings: Vec<Diagnostic>,
 }
 
+/// What kind of reason there is for no output.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum Kind {
+    /// The options are wrong, or a file that they name.
+    Options,
+    /// The PTX is of a version that is not understood.
+    Version,
+    /// The PTX is wrong.
+    Source,
+    /// The PTX is right, but has or asks for something that is not built yet.
+    NotBuilt,
+    /// It was cancelled.
+    Cancelled,
+    /// An error in the compiler.
+    Internal,
+}
+
+/// How the reason is worded that there is none.
+pub(crate) const CANCELLED: &str = "cancelled";
+
+/// How messages about what is not built are worded, and those of errors in the compiler.
+const NOT_BUILT: [&str; 2] = ["not supported yet", "not built yet"];
+const INTERNAL: &str = "internal error";
+
+/// A message about a source, with its place in lines.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Message {
+    /// How bad it is.
+    pub severity: Severity,
+    /// Line and column, from 1 on; `None` if it is about the file as a whole.
+    pub place: Option<(u32, u32)>,
+    /// What.
+    pub text: String,
+    /// What was expected, the nearest form that exists, and why it does not here.
+    pub notes: Vec<String>,
+}
+
 /// Why there is no output.
+///
+/// ```
+/// use oxptxas::{Kind, Settings, Target};
+/// let settings = Settings::new(Target::parse("sm_90").unwrap());
+/// let wrong = oxptxas::compile(".version 8.0\n.target sm_75\n.entry k() { bad; }\n", "k.ptx", &settings);
+/// let failure = wrong.unwrap_err();
+/// assert_eq!(failure.kind(), Kind::Source);
+/// assert_eq!(failure.messages()[0].place, Some((3, 14)));
+/// ```
 #[derive(Clone, Debug)]
 pub struct Failure {
     /// The messages.
@@ -59,10 +106,61 @@ pub struct Failure {
     source: String,
 }
 
+/// A line for each message: the file, the place in it, and what.
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for (n, m) in self.messages().into_iter().enumerate() {
+            let separator = if n == 0 { "" } else { "\n" };
+            match m.place {
+                Some((line, column)) => {
+                    write!(f, "{separator}{}:{line}:{column}: {}", self.file, m.text)?;
+                }
+                None => write!(f, "{separator}{}: {}", self.file, m.text)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Failure {}
+
 impl Failure {
     /// The messages as text with all that is known, closed as ptxas closes them.
     pub fn render(&self, program: &str) -> String {
         self.render_as(Style::Rich, program)
+    }
+
+    /// What kind of reason it is.
+    pub fn kind(&self) -> Kind {
+        let any = |what: &dyn Fn(&str) -> bool| self.diagnostics.iter().any(|d| what(&d.message));
+        if any(&|m| m == CANCELLED) {
+            Kind::Cancelled
+        } else if any(&|m| m.contains(INTERNAL)) {
+            Kind::Internal
+        } else if any(&|m| m.starts_with(ptx::parser::UNSUPPORTED_VERSION)) {
+            Kind::Version
+        } else if self.diagnostics.iter().all(|d| NOT_BUILT.iter().any(|n| d.message.contains(n))) {
+            Kind::NotBuilt
+        } else {
+            Kind::Source
+        }
+    }
+
+    /// The messages with their places.
+    pub fn messages(&self) -> Vec<Message> {
+        let lines = LineIndex::new(&self.source);
+        let message = |d: &Diagnostic| Message {
+            severity: d.severity,
+            place: d.span.map(|s| lines.line_col(s.start)),
+            text: d.message.replace("{file}", &self.file),
+            notes: d.notes.clone(),
+        };
+        self.diagnostics.iter().map(message).collect()
+    }
+
+    /// That it was cancelled, which nothing needs to be said about.
+    pub(crate) fn cancelled(file: &str) -> Failure {
+        Failure::new(vec![Diagnostic::whole(CANCELLED)], file, "")
     }
 
     pub(crate) fn new(diagnostics: Vec<Diagnostic>, file: &str, source: &str) -> Failure {
@@ -82,6 +180,9 @@ impl Failure {
         program: &str,
         one: impl Fn(&Diagnostic) -> String,
     ) -> String {
+        if self.kind() == Kind::Cancelled {
+            return String::new();
+        }
         let mut out: String = self.diagnostics.iter().map(one).collect();
         if style == Style::Json {
             return out;

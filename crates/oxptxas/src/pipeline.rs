@@ -8,6 +8,7 @@ use crate::units::{Compiled, Paths, Units};
 use crate::{convention, debug, dwarf, facts, functions, limits, newer, notices, vector_params};
 use backend::Code;
 use cubin::object::{Binding, Fill};
+use ori::Cancel;
 use ptx::{Diagnostic, FuncId, LineIndex, Linkage, Module, Severity, Space, Symbol, VarId};
 use rustc_hash::FxHashMap;
 use sass::Target;
@@ -84,11 +85,24 @@ fn not_built(module: &Module) -> Option<ptx::Diagnostic> {
     Some(refuse(own_abi.span, ".abi_preserve"))
 }
 
-/// Compiles a module.
+/// Compiles the text of a PTX file, called `file` in messages, to the bytes of a cubin.
+///
+/// Any number of threads may do so at once, with the same settings or others; each call has threads of its own
+/// ([`Settings::threads`]). The bytes depend on the source and the settings alone, not on the name or the threads.
 ///
 /// # Errors
-/// Everything that is wrong with the source, or not supported yet.
+/// Everything that is wrong with the source, or not supported yet; or that it was cancelled ([`Settings::cancel`]).
 pub fn compile(source: &str, file: &str, settings: &Settings) -> Result<Output, Failure> {
+    let wished = || settings.cancel.as_ref().is_some_and(Cancel::wished);
+    if wished() {
+        return Err(Failure::cancelled(file));
+    }
+    let result = compile_to_end(source, file, settings);
+    // Whatever came of it: after the wish it is that of a compilation which did not go on.
+    if wished() { Err(Failure::cancelled(file)) } else { result }
+}
+
+fn compile_to_end(source: &str, file: &str, settings: &Settings) -> Result<Output, Failure> {
     let fail = |diagnostics| Failure::new(diagnostics, file, source);
     let fatal = |message: String| fail(vec![Diagnostic::whole(message)]);
     let mut timeline = Timeline::new();
@@ -149,7 +163,7 @@ pub fn compile(source: &str, file: &str, settings: &Settings) -> Result<Output, 
             },
         },
         settings,
-        plan: settings.knobs.plan(settings.opt_level),
+        plan: settings.knobs.plan(settings.opt_level, settings.cancel.clone()),
         paths: Paths::new(settings.max_registers.map(|n| n.min(255) as u8), false),
     };
     if settings.verbose {

@@ -1,7 +1,11 @@
 //! What a compilation is asked for.
 
+use crate::command::{Console, Run};
+use ori::Cancel;
 use ptx::{Diagnostic, Module, Space, Symbol, VarId};
 use sass::Target;
+use std::cell::RefCell;
+use std::ffi::OsString;
 
 /// How to compile.
 #[derive(Clone, Debug)]
@@ -58,6 +62,8 @@ pub struct Settings {
     pub tool: Option<String>,
     /// What the options ask for but is not built yet.
     pub asked: Asked,
+    /// Who may end the compilation. He is asked between functions, and between the phases of each.
+    pub cancel: Option<Cancel>,
 }
 
 /// What is only asked for, and refused where it would change the code.
@@ -75,7 +81,50 @@ pub struct Asked {
     pub tensor_memory_said: bool,
 }
 
+/// What is wrong with options, as ptxas says it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct OptionError(String);
+
+impl std::fmt::Display for OptionError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for OptionError {}
+
+/// Keeps what is wrong.
+#[derive(Default)]
+struct Wrong(RefCell<String>);
+
+impl Console for Wrong {
+    fn info(&self, _: &str) {}
+    fn error(&self, text: &str) {
+        self.0.borrow_mut().push_str(text);
+    }
+    fn print(&self, _: &str) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
 impl Settings {
+    /// What ptxas's options ask for, each a word (or two, where a value stands behind its option). Options about files and messages
+    /// have no effect.
+    ///
+    /// # Errors
+    /// What ptxas says of them.
+    pub fn parse<S: AsRef<str>>(options: &[S]) -> Result<Settings, OptionError> {
+        let arguments: Vec<OsString> = options.iter().map(|o| o.as_ref().into()).collect();
+        let wrong = Wrong::default();
+        Run::new("ptxas", &arguments, &wrong).settings().map_err(|_| {
+            let said = wrong.0.borrow();
+            let first = said.lines().next().unwrap_or_default();
+            OptionError(
+                first.split_once(" : ").or(first.split_once(": ")).map_or(first, |(_, m)| m).to_string(),
+            )
+        })
+    }
+
     /// Defaults for a target.
     pub fn new(target: Target) -> Settings {
         Settings {
@@ -105,6 +154,7 @@ impl Settings {
             verbose: false,
             tool: None,
             asked: Asked::default(),
+            cancel: None,
         }
     }
 

@@ -81,6 +81,15 @@ fn peak_memory() -> Option<u64> {
     Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? << 10)
 }
 
+/// Why nothing can be added to a trace.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum TraceError {
+    /// It is none.
+    Form(String),
+    /// It has no event of the name that others are to come after.
+    NoSuchEvent,
+}
+
 impl Timeline {
     /// Adds what is shown of a function's phases, if anything is.
     pub(crate) fn show(&mut self, function: &str, text: &str) {
@@ -141,18 +150,36 @@ impl Timeline {
         out
     }
 
-    /// Adds the events to a trace that Chrome's viewer shows, as those of a process of this number, and returns the whole.
+    /// Adds the events to a trace that Chrome's viewer shows, as those of a process of this number, and returns the whole. `after`: they
+    /// begin at the end of the first event of this name, and without a number are of its process.
     ///
     /// # Errors
-    /// A trace of another form.
-    pub fn trace(&self, existing: &str, file: &str, process: i64) -> Result<String, String> {
-        let mut trace: Value = serde_json::from_str(existing).map_err(|e| e.to_string())?;
+    /// A trace of another form, or without such an event.
+    pub fn trace(
+        &self,
+        existing: &str,
+        file: &str,
+        process: Option<i64>,
+        after: Option<&str>,
+    ) -> Result<String, TraceError> {
+        let mut trace: Value = serde_json::from_str(existing).map_err(|e| TraceError::Form(e.to_string()))?;
         let events = trace.get_mut("traceEvents").and_then(Value::as_array_mut);
-        let events = events.ok_or("expected key traceEvents")?;
+        let events = events.ok_or_else(|| TraceError::Form("expected key traceEvents".into()))?;
+        let (mut begin, mut process_before) = (0, None);
+        if let Some(after) = after {
+            let before = events.iter().find(|e| e["name"] == after).ok_or(TraceError::NoSuchEvent)?;
+            let number = |key: &str| {
+                let value = before[key].as_u64();
+                value.ok_or_else(|| TraceError::Form(format!("expected key '{key}'")))
+            };
+            begin = number("ts")?.saturating_add(number("dur")?);
+            process_before = before["pid"].as_i64();
+        }
+        let process = process.or(process_before).unwrap_or_else(|| std::process::id().into());
         let mut add = |name: &str, of: &str, thread: usize, start: Duration, length: Duration| {
             events.push(json!({
                 "name": name, "ph": "X", "pid": process, "tid": thread,
-                "ts": start.as_micros() as u64, "dur": length.as_micros() as u64, "args": {"name": of},
+                "ts": begin + start.as_micros() as u64, "dur": length.as_micros() as u64, "args": {"name": of},
             }));
         };
         add("Total PTXAS Time", file, 0, Duration::ZERO, self.begin.elapsed());
@@ -186,11 +213,21 @@ mod tests {
             text.starts_with("STAT: CompileTime = ") && text.contains("\nOCG-time              : 0.000 ms"),
             "{text}"
         );
-        let trace = t.trace(r#"{"traceEvents":[{"name":"x"}]}"#, "k.ptx", 7).unwrap();
+        let trace = t.trace(r#"{"traceEvents":[{"name":"x"}]}"#, "k.ptx", Some(7), None).unwrap();
         let parsed: Value = serde_json::from_str(&trace).unwrap();
         let names: Vec<_> =
             parsed["traceEvents"].as_array().unwrap().iter().map(|e| e["name"].clone()).collect();
         assert_eq!(names, ["x", "Total PTXAS Time", "PTX parsing and setup time"]);
-        assert!(t.trace("[]", "k.ptx", 7).unwrap_err().ends_with("expected key traceEvents"));
+        let form = TraceError::Form("expected key traceEvents".into());
+        assert_eq!(t.trace("[]", "k.ptx", Some(7), None), Err(form));
+        let others =
+            r#"{"traceEvents":[{"name":"LibNVVM","pid":7,"ts":1000,"dur":500},{"name":"y","ts":9}]}"#;
+        let trace = t.trace(others, "k.ptx", None, Some("LibNVVM")).unwrap();
+        let parsed: Value = serde_json::from_str(&trace).unwrap();
+        assert_eq!(
+            (&parsed["traceEvents"][2]["ts"], &parsed["traceEvents"][2]["pid"]),
+            (&json!(1500), &json!(7))
+        );
+        assert_eq!(t.trace(others, "k.ptx", None, Some("z")), Err(TraceError::NoSuchEvent));
     }
 }

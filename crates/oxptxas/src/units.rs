@@ -1,5 +1,6 @@
 //! Functions through lowering, optimization and the backend: each on its own, in parallel.
 
+use crate::output::CANCELLED;
 use crate::settings::Settings;
 use crate::timeline::{Event, Stage, Timeline};
 use backend::Code;
@@ -164,6 +165,17 @@ impl Units<'_> {
         let func = &self.module.funcs[id];
         let options = lower::Options { maxrregcount: limit, ..self.options.clone() };
         let mut manager = Manager::new(&self.plan);
+        if self.plan.cancelled() {
+            let code = Err(vec![Diagnostic::whole(CANCELLED)]);
+            return Done {
+                code,
+                lowered: Duration::ZERO,
+                report: manager.report,
+                start,
+                whole: start.elapsed(),
+                thread,
+            };
+        }
         let lower = || lower::lower_function(self.module, id, self.layout, &options);
         ori::Phase::enter(None);
         let lowered = catch_unwind(AssertUnwindSafe(lower))
@@ -251,6 +263,9 @@ impl Units<'_> {
         };
         manager.show(ori::Phase::Lower, &func);
         opt::optimize(&mut func, manager).map_err(|e| internal(format!("internal error: {e}")))?;
+        if manager.cancelled() {
+            return Err(internal(CANCELLED.into()));
+        }
         for (n, callee) in func.callees.iter().enumerate() {
             if let ori::Callee::Internal(name) = callee
                 && ori::abi::is_private(name)

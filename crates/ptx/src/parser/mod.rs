@@ -24,6 +24,9 @@ pub const NEWEST_VERSION: (u8, u8) = (9, 5);
 pub const LAST_MINOR: &[(u8, u8)] =
     &[(1, 5), (2, 3), (3, 2), (4, 3), (5, 1), (6, 5), (7, 8), (8, 8), NEWEST_VERSION];
 
+/// How the message about a PTX version that does not exist begins.
+pub const UNSUPPORTED_VERSION: &str = "Unsupported .version";
+
 /// Whether there is a PTX version of this number.
 fn exists((major, minor): (u8, u8)) -> bool {
     LAST_MINOR.iter().any(|(m, last)| *m == major && minor <= *last)
@@ -350,7 +353,7 @@ impl<'s> Parser<'s> {
             (Ok(a), Ok(b)) if exists((a, b)) => self.module.version = (a, b),
             _ => {
                 let (major, minor) = NEWEST_VERSION;
-                let message = format!("Unsupported .version {text}; current version is '{major}.{minor}'");
+                let message = format!("{UNSUPPORTED_VERSION} {text}; current version is '{major}.{minor}'");
                 return Err(self.fatal(span, message));
             }
         }

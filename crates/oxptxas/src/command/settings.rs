@@ -1,18 +1,18 @@
 //! What the options mean together: conflicts, limits, and the settings that come of them.
 
-use crate::voice::Voice;
+use super::voice::Voice;
+use crate::directives::{Directives, cache_operator};
+use crate::jobserver::Tokens;
+use crate::knobs::Knobs;
+use crate::options::{CommandLine, leading_number, number};
+use crate::timeline::Wanted;
+use crate::{Asked, Settings};
 use ori::Extra;
-use oxptxas::directives::{Directives, cache_operator};
-use oxptxas::jobserver::Tokens;
-use oxptxas::knobs::Knobs;
-use oxptxas::options::{CommandLine, leading_number, number};
-use oxptxas::timeline::Wanted;
-use oxptxas::{Asked, Settings};
 use sass::Target;
 use sass::target::LEAST_LIMIT;
 
 /// What options limit.
-pub struct Limits {
+pub(super) struct Limits {
     /// Registers of kernels, and of functions of executables.
     kernels: Option<u32>,
     /// Registers of device functions of objects.
@@ -25,7 +25,7 @@ pub struct Limits {
 ///
 /// # Errors
 /// The message where that is fatal.
-pub fn limits(line: &CommandLine, target: Target, voice: &Voice<'_>) -> Result<Limits, String> {
+pub(super) fn limits(line: &CommandLine, target: Target, voice: &Voice<'_>) -> Result<Limits, String> {
     if line.has("compile-only") && line.has("extensible-whole-program") {
         voice.warn("Conflicting options '--compile-only' and '--extensible-whole-program' specified, ignoring '--extensible-whole-program' option",
         );
@@ -74,6 +74,11 @@ pub fn limits(line: &CommandLine, target: Target, voice: &Voice<'_>) -> Result<L
         voice.remark("Option '--use-trace-pid', ' requires option '--fdevice-time-trace'; ignoring since latter is not specified",
         );
     }
+    if line.has("ftrace-phase-after") && !line.has("fdevice-time-trace") {
+        voice.remark(
+            "Option '--ftrace-phase-after' requires option '--fdevice-time-trace'; ignoring since latter is not specified",
+        );
+    }
     if line.value("sanitize") == Some("memcheck") {
         return Err(voice.fatal("Value 'memcheck' of option '--sanitize' is known but not built yet"));
     }
@@ -104,7 +109,7 @@ pub fn limits(line: &CommandLine, target: Target, voice: &Voice<'_>) -> Result<L
 }
 
 /// Warns of more of them, which ptxas does once it has its input.
-pub fn conflicts(line: &CommandLine, voice: &Voice<'_>) {
+pub(super) fn conflicts(line: &CommandLine, voice: &Voice<'_>) {
     if line.has("legacy-bar-warp-wide-behavior") {
         voice.warn("'--legacy-bar-warp-wide-behavior' is a deprecated option, It will be removed in future release and is not recommended",
         );
@@ -151,7 +156,7 @@ fn directives(line: &CommandLine, voice: &Voice<'_>) -> Directives {
 }
 
 /// The threads to compile with, and the tokens of make that they are taken for, which are given back when dropped.
-pub fn threads(line: &CommandLine, voice: &Voice<'_>) -> (Option<usize>, Option<Tokens>) {
+pub(super) fn threads(line: &CommandLine, voice: &Voice<'_>) -> (Option<usize>, Option<Tokens>) {
     let threads = line.number("split-compile").and_then(|n| n.try_into().ok()).filter(|n| *n > 0);
     let tokens = if line.has("jobserver") {
         let processors = || std::thread::available_parallelism().map_or(1, usize::from);
@@ -172,7 +177,7 @@ pub fn threads(line: &CommandLine, voice: &Voice<'_>) -> (Option<usize>, Option<
 ///
 /// # Errors
 /// A message where a value has no meaning.
-pub fn settings(
+pub(super) fn settings(
     line: &CommandLine,
     target: Target,
     limits: &Limits,
