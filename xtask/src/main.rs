@@ -15,6 +15,7 @@ mod format;
 mod forms;
 mod fuzz;
 mod hazards;
+mod library;
 mod link;
 mod mutate;
 mod mutate_options;
@@ -98,6 +99,8 @@ enum Task {
     PtxFuzz(ptxfuzz::Options),
     /// Build the driver library (docs/driver.md) and put it into a folder as libcuda.so.1.
     Driver(driver::Options),
+    /// Build the C library (docs/c-library.md) and put it with its header into a folder as an installed library is.
+    Library(library::Options),
     /// Run the hand-written PTX tests of a checkout of ZLUDA, with ptxas's code and ours.
     Zluda(zluda::Options),
 }
@@ -128,6 +131,7 @@ fn main() -> ExitCode {
         Task::Options(o) => install_oracles().and_then(|bin| options::run(&root(), &bin, &o)),
         Task::Contract(o) => contract::run(&root(), &o),
         Task::Driver(o) => driver::run(&root(), &o).map(|out| println!("{}", out.display())),
+        Task::Library(o) => library::run(&root(), &o).map(|out| println!("{}", out.display())),
         Task::DocsIsa => docs::write(&root()),
         Task::FormCubins(o) => install_oracles().and_then(|bin| forms::run(&o, &root(), &bin)),
         Task::PtxasCubins(o) => install_oracles().and_then(|bin| compile::run(&o, &bin)),
@@ -172,6 +176,7 @@ const PACKAGES: &[&str] = &[
     "nvidia-cuda-cccl==13.0.85",
     "nvidia-cuda-nvdisasm==13.2.78",
     "nvidia-cuda-cuobjdump==13.2.78",
+    "nvidia-nvptxcompiler==13.0.88",
 ];
 
 /// The folder of the programs: `OXPTXAS_ORACLES`, else target/oracles, where they are installed if need be.
