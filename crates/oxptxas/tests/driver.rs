@@ -172,3 +172,61 @@ fn several_input_files() {
     assert_eq!(run("sm_75", &["a", "b"]).0, "");
     assert!(run("sm_90", &["a", "missing"]).1.contains("Input file 'missing' could not be opened"));
 }
+
+#[test]
+fn the_same_bytes_in_any_folder_and_under_any_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut all = Vec::new();
+    let text = std::fs::read(saxpy()).unwrap();
+    for (folder, name, how) in
+        [("a", "k.ptx", "in"), ("b/c d", "tmpxft_0000-6_other.ptx", "out"), ("e", "k", "stdin")]
+    {
+        let folder = dir.path().join(folder);
+        std::fs::create_dir_all(&folder).unwrap();
+        let (input, output) = (folder.join(name), folder.join(format!("{name}.cubin")));
+        std::fs::write(&input, &text).unwrap();
+        for options in [&["-lineinfo"][..], &["-g"], &["-c"], &[]] {
+            let mut run = oxptxas();
+            run.arg("-arch=sm_90").args(options);
+            match how {
+                "in" => run.current_dir(&folder).arg(name).arg(format!("--output-file={name}.cubin")),
+                "out" => run.current_dir("/").arg(&input).arg("-o").arg(&output),
+                _ => run.arg("-").stdin(std::fs::File::open(&input).unwrap()).arg("-o").arg(&output),
+            };
+            // Nor on the day, the user or the language.
+            run.env("TZ", "Asia/Tokyo").env("LANG", format!("{how}.UTF-8")).env("USER", how);
+            assert!(run.status().unwrap().success());
+            all.push((options.to_vec(), std::fs::read(&output).unwrap()));
+        }
+    }
+    for (options, bytes) in &all {
+        let first = all.iter().find(|(o, _)| o == options).unwrap();
+        assert!(bytes == &first.1, "{options:?}");
+    }
+}
+
+#[test]
+fn nothing_is_needed_but_the_input_and_the_output() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = dir.path().join("k.cubin");
+    let mut run = oxptxas();
+    // No home, no folder for temporary files, and a folder to work in where nothing can be written, even by the superuser.
+    run.env_clear().env("TMPDIR", "/nonexistent").current_dir(if Path::new("/proc").exists() {
+        "/proc"
+    } else {
+        "/"
+    });
+    let done =
+        run.arg("-arch=sm_90").arg(saxpy().canonicalize().unwrap()).arg("-o").arg(&output).output().unwrap();
+    assert!(done.status.success() && done.stderr.is_empty(), "{}", String::from_utf8_lossy(&done.stderr));
+    let left: Vec<_> = std::fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
+    assert_eq!(left, ["k.cubin"], "and nothing is left");
+    // The output may be all that can be written.
+    let mut run = oxptxas();
+    run.env_clear()
+        .current_dir("/proc")
+        .arg("-arch=sm_90")
+        .arg("-")
+        .stdin(std::fs::File::open(saxpy()).unwrap());
+    assert!(run.args(["-o", "/dev/stdout"]).stdout(Stdio::null()).status().unwrap().success());
+}
