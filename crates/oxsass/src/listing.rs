@@ -120,6 +120,30 @@ pub fn write(out: &mut String, code: &[u128], target: Target, style: Style, next
     }
 }
 
+/// The listing of a whole cubin, each function under its name and what it takes.
+///
+/// # Errors
+/// What is wrong with the file.
+pub fn of_cubin(bytes: &[u8], style: Style) -> Result<String, String> {
+    let image = cubin::read::read(bytes)?;
+    let target = Target::new(image.sm).ok_or_else(|| format!("sm_{} is not known", image.sm))?;
+    let mut text = String::new();
+    if !style.json {
+        text += &format!("// {target}\n");
+    }
+    let mut next_label = 0;
+    for (name, kernel) in &image.kernels {
+        if !style.json {
+            text += &format!(
+                "\n// {} registers, {} bytes of stack, {} bytes of shared memory\n{name}:\n",
+                kernel.registers, kernel.stack_bytes, kernel.shared_bytes
+            );
+        }
+        write(&mut text, &kernel.code, target, style, &mut next_label);
+    }
+    Ok(text)
+}
+
 /// Where and why a listing does not assemble.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ListingError {

@@ -40,6 +40,13 @@ pub enum Verdict {
     Differs(String),
 }
 
+impl Verdict {
+    /// Whether nothing is wrong with the code as far as is known.
+    pub fn is_right(&self) -> bool {
+        matches!(self, Verdict::Same | Verdict::Close | Verdict::Silent)
+    }
+}
+
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -97,6 +104,47 @@ pub fn may_be_contracted(module: &ptx::Module) -> bool {
 /// What is to be said of code whose contracted results differ, and of which `exact` was found out without contraction.
 pub fn despite_contraction(exact: Verdict) -> Verdict {
     if exact == Verdict::Same { Verdict::Close } else { exact }
+}
+
+/// The verdict of `judge` on code; where its numbers differ, that on `exact`, the code without contraction: that may lose or keep
+/// what cancels, so without it every bit must agree.
+pub fn either(judge: impl Fn(&[u8]) -> Verdict, cubin: &[u8], exact: Option<&[u8]>) -> Verdict {
+    match (judge(cubin), exact) {
+        (Verdict::Differs(_) | Verdict::Close, Some(exact)) => despite_contraction(judge(exact)),
+        (verdict, _) => verdict,
+    }
+}
+
+/// What is found in code without executing it, hazards and accesses in another order than the PTX says, and whether that is all
+/// right. `ours`: the code says which lines of the PTX it is of.
+///
+/// # Errors
+/// Code that cannot be read.
+pub fn at_rest(
+    module: &ptx::Module,
+    source: &str,
+    cubin: &[u8],
+    ours: bool,
+) -> Result<(Vec<String>, bool), String> {
+    let (mut notes, mut right) = (Vec::new(), true);
+    let hazards = sim::hazard::check_cubin(cubin, sim::hazard::Minima::built_in())?;
+    for (name, violations, _) in &hazards {
+        right &= violations.is_empty();
+        notes.extend(violations.iter().map(|v| format!("{name}: hazard: {v}")));
+    }
+    // A cubin from elsewhere may say nothing of the lines of the PTX.
+    if ours || sim::order::load(cubin).is_ok() {
+        let options = sim::order::Options { foreign: !ours, ..sim::order::Options::default() };
+        for k in sim::order::check_cubin(module, source, cubin, options)? {
+            right &= k.is_good() && k.stats.unchecked == 0;
+            if k.stats.unchecked > 0 {
+                let n = k.stats.unchecked;
+                notes.push(format!("{}: order: {n} accesses not checked: too many pairs", k.name));
+            }
+            notes.extend(k.findings().map(|v| format!("{}: order: {v}", k.name)));
+        }
+    }
+    Ok((notes, right))
 }
 
 /// Differing places of which the first to be written is looked for.

@@ -45,21 +45,7 @@ impl Dis {
             listing::write(&mut text, &words, target, style, &mut 0);
             return Ok(out.write_all(text.as_bytes())?);
         }
-        let image = cubin::read::read(&bytes).map_err(|e| format!("{path}: {e}"))?;
-        let target = Target::new(image.sm).ok_or_else(|| format!("{path}: sm_{} is not known", image.sm))?;
-        if !style.json {
-            text += &format!("// {target}\n");
-        }
-        let mut next_label = 0;
-        for (name, kernel) in &image.kernels {
-            if !style.json {
-                text += &format!(
-                    "\n// {} registers, {} bytes of stack, {} bytes of shared memory\n{name}:\n",
-                    kernel.registers, kernel.stack_bytes, kernel.shared_bytes
-                );
-            }
-            listing::write(&mut text, &kernel.code, target, style, &mut next_label);
-        }
+        text += &listing::of_cubin(&bytes, style).map_err(|e| format!("{path}: {e}"))?;
         Ok(out.write_all(text.as_bytes())?)
     }
 }

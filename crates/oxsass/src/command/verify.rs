@@ -133,18 +133,12 @@ impl Verify {
         let mut agree = true;
         for name in verify::kernels(&module) {
             let judge = |cubin: &[u8]| verify::kernel(&module, &source, cubin, name, 0..seeds);
-            let verdict = match (judge(&bytes), &exact) {
-                // Contraction may lose or keep what cancels: without it, every bit must agree.
-                (Verdict::Differs(_) | Verdict::Close, Some(exact)) => {
-                    verify::despite_contraction(judge(exact))
-                }
-                (verdict, _) => verdict,
-            };
-            agree &= is_right(&verdict);
+            let verdict = verify::either(judge, &bytes, exact.as_deref());
+            agree &= verdict.is_right();
             writeln!(out, "{name}: {verdict}")?;
             if let Some((file, other)) = &against {
                 let verdict = judge(other);
-                agree &= is_right(&verdict);
+                agree &= verdict.is_right();
                 writeln!(out, "{name} in {file}: {verdict}")?;
             }
             if checks.any() {
@@ -153,33 +147,13 @@ impl Verify {
                 }
             }
         }
-        let hazards = sim::hazard::check_cubin(&bytes, sim::hazard::Minima::built_in())?;
-        for (name, violations, _) in &hazards {
-            agree &= violations.is_empty();
-            for v in violations {
-                writeln!(out, "{name}: hazard: {v}")?;
-            }
-        }
-        // A cubin from elsewhere may say nothing of the lines of the PTX.
-        if ours || sim::order::load(&bytes).is_ok() {
-            let options = sim::order::Options { foreign: !ours, ..sim::order::Options::default() };
-            for k in sim::order::check_cubin(&module, &source, &bytes, options)? {
-                agree &= k.is_good() && k.stats.unchecked == 0;
-                if k.stats.unchecked > 0 {
-                    let n = k.stats.unchecked;
-                    writeln!(out, "{}: order: {n} accesses not checked: too many pairs", k.name)?;
-                }
-                for v in k.findings() {
-                    writeln!(out, "{}: order: {v}", k.name)?;
-                }
-            }
+        let (notes, right) = verify::at_rest(&module, &source, &bytes, ours)?;
+        agree &= right;
+        for note in notes {
+            writeln!(out, "{note}")?;
         }
         if agree { Ok(()) } else { Err(format!("{path}: not verified").into()) }
     }
-}
-
-fn is_right(verdict: &Verdict) -> bool {
-    matches!(verdict, Verdict::Same | Verdict::Close | Verdict::Silent)
 }
 
 /// Executes two programs as a launch file says, and compares their output buffers and what they print.
