@@ -75,3 +75,8 @@ pub use pipeline::compile;
 pub use ptx::{Diagnostic, Severity, Style};
 pub use sass::Target;
 pub use settings::{Asked, OptionError, Settings};
+
+/// The Rust of the tutorial.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/tutorial.md")]
+mod tutorial {}
