@@ -31,7 +31,7 @@ impl Machine<'_> {
         leaving: u64,
         bytes: i64,
     ) -> Result<u64, Fault> {
-        let before = self.check.as_mut().map(|c| c.set_strong(true));
+        let before = self.check.as_mut().map(|c| c.of_barrier());
         let old = self.load(space, lane, at, 8)?;
         let Some(new) = Barrier::of(old).arrive(arrivals, leaving, bytes) else {
             let missing = Barrier::of(old).missing;
@@ -39,8 +39,8 @@ impl Machine<'_> {
             return Err(Fault::at(lane, what).because(Cause::Barrier));
         };
         self.store(space, lane, at, 8, new.bits())?;
-        if let (Some(c), Some(strong)) = (&mut self.check, before) {
-            c.set_strong(strong);
+        if let (Some(c), Some(before)) = (&mut self.check, before) {
+            c.set_order(before);
         }
         Ok(old)
     }

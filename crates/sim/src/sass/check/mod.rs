@@ -23,8 +23,23 @@ use std::rc::Rc;
 pub(crate) struct Order {
     /// They are atomic or as good as that: volatile, relaxed, of a barrier in memory.
     pub(crate) strong: bool,
-    /// What the warp did before comes before what it does after, for others that it tells.
-    pub(crate) fence: bool,
+    /// They are so for other blocks, too, and not for the block alone.
+    pub(crate) wide: bool,
+    /// They are of a barrier in memory, which tells all that the thread did before.
+    pub(crate) barrier: bool,
+    /// What the warp did before comes before what it does after, for others that it tells: of its block, or everywhere.
+    pub(crate) fence: Option<Reach>,
+    /// What others told that the warp has read comes before what it does after.
+    pub(crate) acquires: bool,
+}
+
+/// For whom a fence counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Reach {
+    /// The block.
+    Block,
+    /// All that is there.
+    All,
 }
 
 /// Instructions all of whose accesses are atomic.
@@ -47,10 +62,13 @@ impl Order {
     pub(crate) fn of(inst: &Inst) -> Order {
         let name = inst.op.name();
         let word = name.split('.').next().unwrap_or(name);
-        let strong = ATOMIC.contains(&name)
-            || word == "SYNCS"
-            || inst.mods.iter().any(|m| matches!(m.name(), "STRONG" | "MMIO"));
-        Order { strong, fence: word == "MEMBAR" }
+        let has = |names: &[&str]| inst.mods.iter().any(|m| names.contains(&m.name()));
+        let strong = ATOMIC.contains(&name) || word == "SYNCS" || has(&["STRONG", "MMIO"]);
+        // Scopes of a block are SM, or CTA up to sm_75 and of fences.
+        let block = has(&["SM", "CTA"]);
+        let fence = (word == "MEMBAR").then_some(if block { Reach::Block } else { Reach::All });
+        let acquires = fence == Some(Reach::All) || word == "CCTL" && has(&["IVALL"]);
+        Order { strong, wide: !block, barrier: matches!(word, "SYNCS" | "ARRIVES"), fence, acquires }
     }
 }
 
@@ -184,16 +202,28 @@ impl Checker {
 
     /// An instruction is about to be executed.
     pub(crate) fn begin(&mut self, pc: u32, mut order: Order, block: &Block, warp: u32) {
-        order.strong |= self.strong.get(pc as usize / 16).copied().unwrap_or(false);
+        // The code says of those that it shows for whom they count.
+        if !order.strong && self.strong.get(pc as usize / 16).copied().unwrap_or(false) {
+            (order.strong, order.wide) = (true, true);
+        }
         self.now = Now { pc, order, block: self.number(block.index), warp, rank: block.rank as u32 };
-        if order.fence {
-            self.races.fence(self.now.block, warp);
+        if order.acquires {
+            self.races.acquire(self.now.block, warp);
+        }
+        if let Some(reach) = order.fence {
+            self.races.fence(self.now.block, warp, reach);
         }
     }
 
-    /// What follows in this instruction is strong or not; what it was before.
-    pub(crate) fn set_strong(&mut self, strong: bool) -> bool {
-        std::mem::replace(&mut self.now.order.strong, strong)
+    /// What follows in this instruction is of a barrier in memory; how it was before.
+    pub(crate) fn of_barrier(&mut self) -> Order {
+        let barrier = Order { strong: true, wide: true, barrier: true, ..self.now.order };
+        std::mem::replace(&mut self.now.order, barrier)
+    }
+
+    /// What follows is as it was before.
+    pub(crate) fn set_order(&mut self, order: Order) {
+        self.now.order = order;
     }
 
     fn who(&self, lane: usize) -> Who {
@@ -241,6 +271,8 @@ impl Checker {
                 who: self.who(lane),
                 warp: self.now.warp,
                 strong: self.now.order.strong,
+                wide: self.now.order.wide,
+                barrier: self.now.order.barrier,
                 write,
                 same,
             };

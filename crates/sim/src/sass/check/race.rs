@@ -1,12 +1,13 @@
 //! Races: two accesses to one place, one of them a write, that nothing orders.
 //!
-//! A warp has a vector clock. Barriers let those who meet there know what the others did. A strong write to global memory
-//! tells what the warp knew at its last fence to whoever reads it by a strong access; one to shared memory, and an operation
-//! on a barrier there, tells all (fences of a block's scope leave no trace in the code). What the lanes of a warp do one after
-//! another is in order.
+//! A warp has a vector clock. Barriers let those who meet there know what the others did. A strong write tells what the warp
+//! knew at its last fence to whoever reads it by a strong access; an operation on a barrier in memory tells all. What counts for
+//! a block alone (an access, a fence) is told to warps of the block alone. A reader of the block knows at once what it is told
+//! (acquiring for a block leaves no trace in the code), one of another block when it has acquired: by a fence, or the CCTL
+//! behind a load or an atomic operation that acquires. What the lanes of a warp do one after another is in order.
 
-use super::Who;
 use super::clock::Clock;
+use super::{Reach, Who};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
@@ -24,6 +25,10 @@ pub(super) struct Touch {
     /// In the block.
     pub(super) warp: u32,
     pub(super) strong: bool,
+    /// Strong for other blocks as well.
+    pub(super) wide: bool,
+    /// Of a barrier in memory.
+    pub(super) barrier: bool,
     pub(super) write: bool,
     /// What is written is there already: who comes first doesn't matter.
     pub(super) same: bool,
@@ -35,7 +40,7 @@ struct Past {
     warp: u32,
     clock: u32,
     pc: u32,
-    /// Lane, strong (bit 5), bytes of the word (bits 8 to 11).
+    /// Lane, strong (bit 5), strong for other blocks (bit 6), bytes of the word (bits 8 to 11).
     bits: u16,
 }
 
@@ -46,6 +51,9 @@ impl Past {
     fn strong(self) -> bool {
         self.bits & 32 != 0
     }
+    fn wide(self) -> bool {
+        self.bits & 64 != 0
+    }
 }
 
 /// A word of memory.
@@ -55,29 +63,44 @@ struct Cell {
     reads: SmallVec<[Past; 1]>,
 }
 
-/// Readers of a word that are remembered.
+/// Readers and writers of a word that are remembered.
 const READERS: usize = 4;
+const WRITERS: usize = 8;
 /// Words of a page.
 const PAGE: u64 = 256;
 
 /// What a place that strong accesses reach tells.
 #[derive(Default)]
 struct Told {
+    /// Everyone.
     clock: FxHashMap<u32, u32>,
+    /// Those of a block alone.
+    blocks: FxHashMap<u32, FxHashMap<u32, u32>>,
     /// Grows with what it tells.
     version: u64,
-    /// The warp that told last, and its count of fences then.
-    last: Option<(u32, u32)>,
+    /// The warp that told last, its count of fences then, and whether it told everyone.
+    last: Option<(u32, u32, bool)>,
 }
 
 /// What a warp knows.
 struct Knows {
     clock: Clock,
-    /// At its last fence.
+    /// At its last fence: one that counts everywhere, and any.
     fenced: Clock,
+    /// See `fenced`.
+    fenced_here: Clock,
     fences: u32,
+    /// What warps of other blocks told, which counts when it has acquired.
+    pending: FxHashMap<u32, u32>,
     /// Versions of places.
     heard: FxHashMap<Key, u64>,
+}
+
+impl Knows {
+    /// What it knows, and what it knew at its last fences.
+    fn clocks(&self) -> [&Clock; 3] {
+        [&self.clock, &self.fenced, &self.fenced_here]
+    }
 }
 
 /// All accesses of a launch.
@@ -88,7 +111,7 @@ pub(super) struct Races {
     knows: FxHashMap<u32, Vec<Knows>>,
     told: FxHashMap<Key, Told>,
     /// What those have left that arrived at a barrier of a block without waiting, and where.
-    arrived: FxHashMap<(u32, usize), (Clock, Clock, u32)>,
+    arrived: FxHashMap<(u32, usize), ([Clock; 3], u32)>,
 }
 
 impl Races {
@@ -107,7 +130,10 @@ impl Races {
         let knows = |w| {
             let mut clock = Clock::new(self.warps);
             clock.tick(w);
-            Knows { clock, fenced: Clock::new(self.warps), fences: 0, heard: FxHashMap::default() }
+            let none = || Clock::new(self.warps);
+            let (fenced, fenced_here) = (none(), none());
+            let (pending, heard) = Default::default();
+            Knows { clock, fenced, fenced_here, fences: 0, pending, heard }
         };
         let all = (0..self.warps).map(knows).collect();
         self.knows.insert(block, all);
@@ -122,7 +148,7 @@ impl Races {
 
     /// Where somebody arrived at a barrier last.
     pub(super) fn arrived_at(&self, block: u32, id: usize) -> u32 {
-        self.arrived.get(&(block, id)).map_or(0, |a| a.2)
+        self.arrived.get(&(block, id)).map_or(0, |a| a.1)
     }
 
     /// Forgets who arrived.
@@ -130,10 +156,20 @@ impl Races {
         self.arrived.retain(|k, _| k.0 != block);
     }
 
-    /// A warp executes a fence.
-    pub(super) fn fence(&mut self, block: u32, warp: u32) {
+    /// A warp acquires: what it was told counts from here on.
+    pub(super) fn acquire(&mut self, block: u32, warp: u32) {
         if let Some(k) = self.knows.get_mut(&block).and_then(|b| b.get_mut(warp as usize)) {
-            k.fenced = k.clock.clone();
+            k.clock.learn(block * self.warps, &std::mem::take(&mut k.pending));
+        }
+    }
+
+    /// A warp executes a fence.
+    pub(super) fn fence(&mut self, block: u32, warp: u32, reach: Reach) {
+        if let Some(k) = self.knows.get_mut(&block).and_then(|b| b.get_mut(warp as usize)) {
+            k.fenced_here = k.clock.clone();
+            if reach == Reach::All {
+                k.fenced = k.clock.clone();
+            }
             k.fences += 1;
             k.clock.tick(warp);
         }
@@ -142,18 +178,16 @@ impl Races {
     /// Warps of a block meet at a barrier, where others may have arrived.
     pub(super) fn meet(&mut self, block: u32, id: Option<usize>, warps: &[u32]) {
         let Some(all) = self.knows.get_mut(&block) else { return };
-        let (mut clock, mut fenced) = (Clock::new(self.warps), Clock::new(self.warps));
+        let mut joined = [(); 3].map(|()| Clock::new(self.warps));
         for w in warps {
-            clock.join(&all[*w as usize].clock);
-            fenced.join(&all[*w as usize].fenced);
+            joined.iter_mut().zip(all[*w as usize].clocks()).for_each(|(j, c)| j.join(c));
         }
-        if let Some((c, f, _)) = id.and_then(|id| self.arrived.remove(&(block, id))) {
-            clock.join(&c);
-            fenced.join(&f);
+        if let Some((clocks, _)) = id.and_then(|id| self.arrived.remove(&(block, id))) {
+            joined.iter_mut().zip(&clocks).for_each(|(j, c)| j.join(c));
         }
         for w in warps {
             let k = &mut all[*w as usize];
-            (k.clock, k.fenced) = (clock.clone(), fenced.clone());
+            [k.clock, k.fenced, k.fenced_here] = joined.clone();
             k.fences += 1;
             k.clock.tick(*w);
         }
@@ -161,17 +195,19 @@ impl Races {
 
     /// All warps of these blocks meet.
     pub(super) fn meet_all(&mut self, blocks: &[u32]) {
-        let (mut clock, mut fenced) = (FxHashMap::default(), FxHashMap::default());
+        let mut joined: [FxHashMap<u32, u32>; 3] = Default::default();
         for b in blocks {
             for k in self.knows.get(b).into_iter().flatten() {
-                k.clock.publish(b * self.warps, &mut clock);
-                k.fenced.publish(b * self.warps, &mut fenced);
+                let pairs = k.clocks().into_iter().zip(&mut joined);
+                for (c, j) in pairs {
+                    c.publish(b * self.warps, j);
+                }
             }
         }
         for b in blocks {
             for (w, k) in self.knows.get_mut(b).into_iter().flatten().enumerate() {
-                k.clock.learn(b * self.warps, &clock);
-                k.fenced.learn(b * self.warps, &fenced);
+                let clocks = [&mut k.clock, &mut k.fenced, &mut k.fenced_here];
+                clocks.into_iter().zip(&joined).for_each(|(c, j)| c.learn(b * self.warps, j));
                 k.fences += 1;
                 k.clock.tick(w as u32);
             }
@@ -182,10 +218,9 @@ impl Races {
     pub(super) fn arrive(&mut self, block: u32, warp: u32, id: usize, pc: u32) {
         let warps = self.warps;
         let Some(k) = self.knows.get_mut(&block).and_then(|b| b.get_mut(warp as usize)) else { return };
-        let none = || (Clock::new(warps), Clock::new(warps), pc);
-        let (clock, fenced, last) = self.arrived.entry((block, id)).or_insert_with(none);
-        clock.join(&k.clock);
-        fenced.join(&k.fenced);
+        let none = || ([(); 3].map(|()| Clock::new(warps)), pc);
+        let (clocks, last) = self.arrived.entry((block, id)).or_insert_with(none);
+        clocks.iter_mut().zip(k.clocks()).for_each(|(a, c)| a.join(c));
         *last = pc;
         k.clock.tick(warp);
     }
@@ -219,7 +254,9 @@ impl Races {
             let (b, w) = (p.warp / warps, p.warp % warps);
             p.warp == me || (if b == own { knows.clock.own(w) } else { knows.clock.other(p.warp) }) >= p.clock
         };
-        let races = |p: &&Past| p.bytes() & bytes != 0 && !(touch.strong && p.strong()) && !known(p);
+        let together =
+            |p: &Past| touch.strong && p.strong() && (p.warp / warps == own || touch.wide && p.wide());
+        let races = |p: &&Past| p.bytes() & bytes != 0 && !together(p) && !known(p);
         let mut race = None;
         if !touch.same {
             race = cell.writes.iter().find(races).map(|p| (*p, true));
@@ -228,12 +265,17 @@ impl Races {
             }
         }
         let lane = touch.who.thread as u16 & 31;
-        let bits = lane | u16::from(touch.strong) << 5 | bytes << 8;
+        let bits = lane | u16::from(touch.strong) << 5 | u16::from(touch.wide) << 6 | bytes << 8;
         let past = Past { warp: me, clock: knows.clock.own(touch.warp), pc: touch.who.pc, bits };
         if touch.write {
-            cell.writes.retain(|p| p.bytes() & !bytes != 0);
+            // What came before this access has been looked at; what did not, as two strong ones, may race with the next.
+            let kept = |p: &mut Past| p.bytes() & !bytes != 0 || !known(p);
+            cell.writes.retain(kept);
+            if cell.writes.len() >= WRITERS {
+                cell.writes.remove(0);
+            }
             cell.writes.push(past);
-            cell.reads.retain(|p| p.bytes() & !bytes != 0);
+            cell.reads.retain(kept);
         } else {
             cell.reads.retain(|p| p.warp != me || p.bytes() & !bytes != 0);
             if cell.reads.len() >= READERS {
@@ -255,13 +297,16 @@ impl Races {
         };
         if touch.write {
             let told = self.told.entry(key).or_default();
-            let shared = key.block != u32::MAX;
-            let now = (first + touch.warp, k.fences);
-            if shared {
+            let now = (first + touch.warp, k.fences, touch.wide);
+            if touch.barrier {
                 told.version += u64::from(k.clock.publish(first, &mut told.clock));
                 k.clock.tick(touch.warp);
             } else if k.fences != 0 && told.last != Some(now) {
-                told.version += u64::from(k.fenced.publish(first, &mut told.clock));
+                let here = told.blocks.entry(touch.who.block).or_default();
+                told.version += u64::from(k.fenced_here.publish(first, here));
+                if touch.wide {
+                    told.version += u64::from(k.fenced.publish(first, &mut told.clock));
+                }
                 told.last = Some(now);
             }
             return;
@@ -269,8 +314,20 @@ impl Races {
         if let Some(told) = self.told.get(&key)
             && k.heard.get(&key) != Some(&told.version)
         {
-            k.clock.learn(first, &told.clock);
-            k.heard.insert(key, told.version);
+            if let Some(here) = told.blocks.get(&touch.who.block) {
+                k.clock.learn(first, here);
+            }
+            if touch.barrier || key.block != u32::MAX {
+                k.clock.learn(first, &told.clock);
+            } else if touch.wide {
+                for (w, c) in &told.clock {
+                    let known = k.pending.entry(*w).or_insert(0);
+                    *known = (*known).max(*c);
+                }
+            }
+            if touch.wide {
+                k.heard.insert(key, told.version);
+            }
         }
     }
 }
