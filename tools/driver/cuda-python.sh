@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# A program of ours for cuda-python (cuda.core and cuda.bindings) and one for PyCUDA on the driver library, without a GPU:
+# Programs of ours for cuda-python (cuda.core and cuda.bindings) on the driver library, without a GPU: vector addition,
+# reductions, streams, graphs, mapped memory:
 #
 #     tools/driver/cuda-python.sh OUT
 #
-# Both are installed with pip into OUT/venv, with NVRTC, which runs on the CPU.
+# It is installed with pip into OUT/venv, with NVRTC, which runs on the CPU.
 set -euo pipefail
 here=$(cd "$(dirname "$0")/../.." && pwd)
 out=$(mkdir -p "$1" && realpath "$1")

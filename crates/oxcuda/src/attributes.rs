@@ -127,7 +127,8 @@ pub fn attribute(number: u32) -> Option<i32> {
         99 => 1,
         100 | 101 => 0,
         // Virtual memory management, handles of other processes.
-        102..=105 => 0,
+        102 => 1,
+        103..=105 => 0,
         106 => sm.blocks as i32,
         107..=110 => 0,
         111 => sm.reserved as i32,

@@ -28,6 +28,15 @@ pub fn target(ptx: &str) -> Target {
     }
 }
 
+/// Why PTX could not be compiled, if it is its version: one that nobody here knows.
+pub fn of_version(ptx: &str) -> Option<Error> {
+    let line = ptx.lines().find_map(|l| l.trim_start().strip_prefix(".version"))?;
+    let (major, minor) = line.split("//").next()?.trim().trim_end_matches(';').split_once('.')?;
+    let version: (u32, u32) = (major.trim().parse().ok()?, minor.trim().parse().ok()?);
+    let (newest, last) = ptx::parser::NEWEST_VERSION;
+    (version > (newest.into(), last.into())).then_some(Error::UNSUPPORTED_PTX_VERSION)
+}
+
 /// Compiles; the message where that fails.
 pub fn compile(ptx: &str, options: &Options) -> std::result::Result<Vec<u8>, String> {
     let target = target(ptx);
@@ -82,6 +91,12 @@ pub fn run(command: &mut Command) -> std::result::Result<(), String> {
     Err(format!("{name}: {}", String::from_utf8_lossy(&said)))
 }
 
+/// How many options there are.
+const OPTIONS: u32 = 35;
+/// The greatest value of those that have one: levels of optimization, what is loaded in place of what is missing, switches,
+/// caches.
+const LIMITS: [(u32, u32); 7] = [(7, 4), (10, 1), (11, 1), (12, 1), (13, 1), (14, 2), (30, 1)];
+
 /// Options of `cuModuleLoadDataEx`, `cuLibraryLoadData` and `cuLinkCreate`, by their numbers in the header.
 #[derive(Clone, Debug, Default)]
 pub struct Jit {
@@ -105,6 +120,10 @@ impl Jit {
         }
         let (options, values) = (options.list(count as usize)?, values.list(count as usize)?);
         for (i, (option, value)) in options.into_iter().zip(values).enumerate() {
+            let known = LIMITS.iter().find(|l| l.0 == option).is_none_or(|l| value as u32 <= l.1);
+            if option >= OPTIONS || !known {
+                return Err(Error::INVALID_VALUE);
+            }
             match option {
                 0 => jit.options.registers = Some(value as u32),
                 3 => jit.logs[0].0 = value,
@@ -135,7 +154,15 @@ impl Jit {
     pub fn compile(&self, ptx: &str, relocatable: bool) -> Result<Vec<u8>> {
         let options = Options { relocatable, ..self.options.clone() };
         let result = compile(ptx, &options);
-        self.report(result)
+        self.report(result).map_err(|e| of_version(ptx).unwrap_or(e))
+    }
+
+    /// Reads PTX; what is wrong with it goes where the compiler's messages go.
+    pub fn parse(&self, ptx: &str) -> Result<ptx::Module> {
+        let target = target(ptx);
+        let parsed = oxptxas::pipeline::front_end(ptx, "module.ptx", target, &target.to_string());
+        let result = self.report(parsed.map_err(|f| f.render("oxptxas")));
+        result.map_err(|e| of_version(ptx).unwrap_or(e))
     }
 
     /// The result of a tool, with its messages in their place.

@@ -1,5 +1,6 @@
 //! The driver's state: contexts and everything that belongs to them.
 
+use crate::capture::Sequence;
 use crate::error::{Error, Result};
 use crate::function::Function;
 use crate::graph::{Exec, Graph, UserObject};
@@ -75,8 +76,10 @@ pub struct Context {
 pub struct Driver {
     /// Contexts.
     pub contexts: Table<Context>,
-    /// The primary one, how often it is held, and its flags.
+    /// The primary one if it is there, how often it is held, and its flags.
     pub primary: Option<u64>,
+    /// Its handle from its first time on.
+    primary_handle: Option<u64>,
     /// See `primary`.
     pub held: u32,
     /// See `primary`.
@@ -97,6 +100,10 @@ pub struct Driver {
     pub streams: Table<Stream>,
     /// The stream that everyone shares.
     pub legacy: Stream,
+    /// The default stream of threads of their own: one for all of them, as work is done when it is submitted.
+    pub thread: Stream,
+    /// Captures under way.
+    pub captures: Table<Sequence>,
     /// Events.
     pub events: Table<Event>,
     /// Graphs.
@@ -170,10 +177,14 @@ impl Driver {
         stack(|s| s.last().copied())
     }
 
-    /// The primary context, made if there is none.
+    /// The primary context, made if there is none: always of the same handle.
     pub fn primary(&mut self) -> u64 {
-        let flags = self.primary_flags;
-        *self.primary.get_or_insert_with(|| self.contexts.add(Context { flags, ..Context::default() }))
+        let handle = *self.primary_handle.get_or_insert_with(fresh);
+        if self.primary.is_none() {
+            self.contexts.0.insert(handle, Context { flags: self.primary_flags, ..Context::default() });
+            self.primary = Some(handle);
+        }
+        handle
     }
 
     /// Takes a context away with all that belongs to it.
@@ -185,13 +196,20 @@ impl Driver {
         self.space.free_all_of(context);
         let of = |m: &Module| m.context == Some(context);
         let modules: Vec<u64> = self.modules.iter().filter(|(_, m)| of(m)).map(|m| m.0).collect();
+        let streams: Vec<u64> =
+            self.streams.iter().filter(|(_, s)| s.context == context).map(|s| s.0).collect();
+        let events: Vec<u64> =
+            self.events.iter().filter(|(_, e)| e.context == context).map(|e| e.0).collect();
+        streams.into_iter().try_for_each(|s| self.end_stream(s))?;
+        events.into_iter().try_for_each(|e| self.events.remove(e).map(|_| ()))?;
         modules.into_iter().try_for_each(|m| self.unload(m))
     }
 
     /// A stream by its handle: null, 1 and 2 are those that need not be made.
     pub fn stream(&mut self, handle: u64) -> Result<&mut Stream> {
         match handle {
-            0..=2 => Ok(&mut self.legacy),
+            0..=1 => Ok(&mut self.legacy),
+            2 => Ok(&mut self.thread),
             h => self.streams.get_mut(h),
         }
     }

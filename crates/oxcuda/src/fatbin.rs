@@ -12,6 +12,9 @@ pub const WRAPPER: u32 = 0x4662_43b1;
 /// Bytes of the header.
 pub const HEADER: usize = 16;
 
+/// Bytes of the shortest header of an entry.
+const ENTRY: usize = 64;
+
 /// Flags of an entry: it is compressed with LZ4, or with Zstandard.
 const LZ4: u64 = 0x2000;
 const ZSTD: u64 = 0x8000;
@@ -28,25 +31,34 @@ pub struct Entry {
 }
 
 fn number(bytes: &[u8], at: usize, size: usize) -> Result<u64> {
-    let part = bytes.get(at..at + size).ok_or(Error::INVALID_IMAGE)?;
+    let end = at.checked_add(size).ok_or(Error::INVALID_IMAGE)?;
+    let part = bytes.get(at..end).ok_or(Error::INVALID_IMAGE)?;
     Ok(sim::memory::little_endian(part))
 }
 
 /// Size of a fat binary by its header.
 pub fn size(header: &[u8]) -> Result<usize> {
-    Ok(number(header, 6, 2)? as usize + number(header, 8, 8)? as usize)
+    let body = usize::try_from(number(header, 8, 8)?).map_err(|_| Error::INVALID_IMAGE)?;
+    body.checked_add(number(header, 6, 2)? as usize).ok_or(Error::INVALID_IMAGE)
 }
 
 /// Expands a block of LZ4 or a frame of Zstandard.
 fn expand(bytes: &[u8], flags: u64, size: usize) -> Result<Vec<u8>> {
     let wrong = |_| Error::INVALID_IMAGE;
+    if size > crate::ffi::IMAGE_LIMIT {
+        return Err(Error::INVALID_IMAGE);
+    }
     if flags & LZ4 != 0 {
+        // No block is expanded to more than 255 times its size.
+        if size / 255 > bytes.len() {
+            return Err(Error::INVALID_IMAGE);
+        }
         return lz4_flex::block::decompress(bytes, size).map_err(|_| Error::INVALID_IMAGE);
     }
     let mut out = Vec::new();
-    let mut decoder = ruzstd::decoding::StreamingDecoder::new(bytes).map_err(|_| Error::INVALID_IMAGE)?;
-    decoder.read_to_end(&mut out).map_err(wrong)?;
-    Ok(out)
+    let decoder = ruzstd::decoding::StreamingDecoder::new(bytes).map_err(|_| Error::INVALID_IMAGE)?;
+    decoder.take(size as u64 + 1).read_to_end(&mut out).map_err(wrong)?;
+    if out.len() == size { Ok(out) } else { Err(Error::INVALID_IMAGE) }
 }
 
 /// The entries of a fat binary.
@@ -54,9 +66,12 @@ pub fn entries(file: &[u8]) -> Result<Vec<Entry>> {
     if number(file, 0, 4)? != u64::from(MAGIC) {
         return Err(Error::INVALID_IMAGE);
     }
-    let (mut at, end) = (number(file, 6, 2)? as usize, size(file)?.min(file.len()));
+    let (mut at, end) = (number(file, 6, 2)? as usize, size(file)?);
+    if end > file.len() {
+        return Err(Error::INVALID_IMAGE);
+    }
     let mut found = Vec::new();
-    while at + 64 <= end {
+    while at.saturating_add(ENTRY) <= end {
         let kind = number(file, at, 2)?;
         let header = number(file, at + 4, 4)? as usize;
         let padded = number(file, at + 8, 8)? as usize;
@@ -64,6 +79,10 @@ pub fn entries(file: &[u8]) -> Result<Vec<Entry>> {
         let sm = number(file, at + 28, 4)? as u32;
         let flags = number(file, at + 40, 8)?;
         let whole = number(file, at + 56, 8)? as usize;
+        // One that is shorter than its own header would be read again and again.
+        if header < ENTRY {
+            return Err(Error::INVALID_IMAGE);
+        }
         let from = at.checked_add(header).ok_or(Error::INVALID_IMAGE)?;
         let to = from.checked_add(padded).ok_or(Error::INVALID_IMAGE)?;
         let bytes = file.get(from..to).ok_or(Error::INVALID_IMAGE)?;

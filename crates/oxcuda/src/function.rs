@@ -26,8 +26,12 @@ pub struct Function {
     pub constants: u32,
     /// Most threads of a block, as it was compiled for them.
     pub threads: u32,
+    /// Threads of a block in each dimension, where it must have them.
+    pub block: Option<[u32; 3]>,
     /// Blocks of a cluster, where it must have them.
     pub cluster: Option<[u32; 3]>,
+    /// Whether it was compiled with them.
+    pub cluster_compiled: bool,
     /// The SM that its code is for.
     pub sm: u8,
     /// Attributes that were set, by number.
@@ -52,7 +56,10 @@ impl Function {
         let params = image.parameters().ok_or(Error::INVALID_IMAGE)?;
         let dims = |attr| image.words(attr).filter(|w| w.len() >= 3);
         let product = |w: Vec<u32>| w[..3].iter().fold(1u32, |p, n| p.saturating_mul((*n).max(1)));
+        let three = |w: &Vec<u32>| [w[0], w[1], w[2]];
+        let block = dims(Attr::ReqNtid).map(|w| three(&w).map(|n| n.max(1)));
         let threads = dims(Attr::ReqNtid).or_else(|| dims(Attr::MaxThreads)).map(product);
+        let cluster = dims(Attr::CtaPerCluster).map(|w| three(&w)).filter(|c| *c != [0; 3]);
         Ok(Function {
             name: name.into(),
             params,
@@ -63,7 +70,9 @@ impl Function {
             local: image.stack_bytes,
             constants: constants as u32,
             threads: threads.unwrap_or(1024).min(1024),
-            cluster: dims(Attr::CtaPerCluster).map(|w| [w[0], w[1], w[2]]).filter(|c| *c != [0; 3]),
+            block,
+            cluster,
+            cluster_compiled: cluster.is_some(),
             sm,
             ..Function::default()
         })
@@ -81,7 +90,9 @@ impl Function {
             size: size as usize,
             registers: 32,
             threads: threads.unwrap_or(1024).min(1024),
+            block: func.attrs.reqntid.map(|b| b.map(|n| n.max(1))),
             cluster: func.attrs.reqnctapercluster,
+            cluster_compiled: func.attrs.reqnctapercluster.is_some(),
             sm,
             ..Function::default()
         }
@@ -92,6 +103,14 @@ impl Function {
         // Registers are given to warps in units of 256.
         let warp = (self.registers.max(1) * 32).next_multiple_of(256);
         self.threads.min(attributes::REGISTERS / warp * 32)
+    }
+
+    /// Most blocks of a cluster: more than eight have to be asked for, as not every device has them.
+    pub fn most_of_cluster(&self) -> u32 {
+        match self.set.get(&attribute::NON_PORTABLE_CLUSTER) {
+            Some(n) if *n != 0 => 16,
+            _ => 8,
+        }
     }
 
     /// An attribute by its number.
@@ -128,7 +147,14 @@ impl Function {
                 }
             }
             attribute::CARVEOUT if !(-1..=100).contains(&value) => return Err(Error::INVALID_VALUE),
-            attribute::CARVEOUT | 10..=15 => {}
+            attribute::CARVEOUT => {}
+            // What it was compiled with stays.
+            11..=13 if self.cluster_compiled => return Err(Error::NOT_PERMITTED),
+            11..=13 if value < 0 => return Err(Error::INVALID_VALUE),
+            attribute::NON_PORTABLE_CLUSTER if !matches!(value, 0 | 1) => return Err(Error::INVALID_VALUE),
+            // No preference, spread, or balanced.
+            attribute::CLUSTER_POLICY if !(0..=2).contains(&value) => return Err(Error::INVALID_VALUE),
+            11..=attribute::CLUSTER_POLICY => {}
             _ => return Err(Error::INVALID_VALUE),
         }
         self.set.insert(number, value);

@@ -3,6 +3,7 @@
 use crate::driver::{self, Driver};
 use crate::error::{Error, Result};
 use crate::work::Work;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A node.
 #[derive(Clone)]
@@ -15,6 +16,10 @@ pub struct Node {
     pub work: Work,
     /// The child graph, for programs that ask.
     pub child: Option<u64>,
+    /// The node that it was copied from.
+    pub copy_of: Option<u64>,
+    /// Whether it is done at all.
+    pub enabled: bool,
 }
 
 /// Something of the program's that is to be freed when nobody refers to it any more.
@@ -34,35 +39,146 @@ pub struct Graph {
     pub objects: Vec<(u64, u32)>,
 }
 
+/// A node of a graph that is ready to run.
+#[derive(Clone)]
+pub struct Step {
+    /// The handle of the node that it came from.
+    pub handle: u64,
+    /// The places of the steps that it comes after.
+    pub after: Vec<usize>,
+    /// What is done.
+    pub work: Work,
+    /// Whether it is done at all.
+    pub enabled: bool,
+}
+
 /// A graph ready to run.
 #[derive(Clone)]
 pub struct Exec {
+    /// The graph that it came from.
+    pub graph: u64,
+    /// As asked for.
+    pub flags: u64,
     /// Nodes in the order in which they run; those of no effect are kept.
-    pub nodes: Vec<(u64, Work)>,
+    pub steps: Vec<Step>,
     /// User objects, and how often it refers to them.
     pub objects: Vec<(u64, u32)>,
 }
 
-impl Graph {
-    /// Adds a node.
-    pub fn add(&mut self, after: &[u64], work: Work) -> Result<u64> {
-        if after.iter().any(|a| !self.nodes.iter().any(|n| n.handle == *a)) {
+/// Flag of an executable graph: what it allocated and did not free is freed when it is launched again.
+pub const AUTO_FREE: u64 = 1;
+
+/// Why an executable graph cannot take over another one's nodes, as the header numbers it, with the node, and the one that
+/// it comes after.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Unlike {
+    /// The number.
+    pub result: u32,
+    /// The node that differs; 0 if it is not one.
+    pub node: u64,
+    /// What it comes after; 0 if that is not what differs.
+    pub from: u64,
+}
+
+/// Numbers of `CUgraphExecUpdateResult`.
+const TOPOLOGY_CHANGED: u32 = 2;
+const TYPE_CHANGED: u32 = 3;
+
+impl Exec {
+    /// Takes over other steps of the same shape.
+    pub fn update(&mut self, steps: Vec<Step>) -> std::result::Result<(), Unlike> {
+        if steps.len() != self.steps.len() {
+            return Err(Unlike { result: TOPOLOGY_CHANGED, node: 0, from: 0 });
+        }
+        for (old, new) in self.steps.iter().zip(&steps) {
+            let unlike = |result, from| Unlike { result, node: new.handle, from };
+            if old.after.len() != new.after.len() {
+                return Err(unlike(TOPOLOGY_CHANGED, 0));
+            }
+            if let Some((_, at)) = old.after.iter().zip(&new.after).find(|(a, b)| a != b) {
+                return Err(unlike(TOPOLOGY_CHANGED, steps[*at].handle));
+            }
+            if old.work.kind() != new.work.kind() {
+                return Err(unlike(TYPE_CHANGED, 0));
+            }
+        }
+        for (old, new) in self.steps.iter_mut().zip(steps) {
+            old.work = new.work;
+        }
+        Ok(())
+    }
+
+    /// Changes what a node does, to something of the same kind.
+    pub fn set(&mut self, node: u64, work: Work) -> Result<()> {
+        let step = self.step(node)?;
+        if step.work.kind() != work.kind() {
             return Err(Error::INVALID_VALUE);
         }
+        step.work = work;
+        Ok(())
+    }
+
+    /// What a node became.
+    pub fn step(&mut self, node: u64) -> Result<&mut Step> {
+        self.steps.iter_mut().find(|s| s.handle == node).ok_or(Error::INVALID_VALUE)
+    }
+
+    /// All work in its order.
+    pub fn work(&self) -> Vec<Work> {
+        self.steps.iter().filter(|s| s.enabled).map(|s| s.work.clone()).collect()
+    }
+}
+
+impl Graph {
+    /// Whether these are nodes of it, each named once.
+    ///
+    /// # Errors
+    /// If they are not.
+    pub fn has(&self, nodes: &[u64]) -> Result<()> {
+        let known = |n: &u64| self.nodes.iter().any(|m| m.handle == *n);
+        let twice = nodes.iter().enumerate().any(|(i, n)| nodes[..i].contains(n));
+        if twice || !nodes.iter().all(known) { Err(Error::INVALID_VALUE) } else { Ok(()) }
+    }
+
+    /// Adds a node.
+    pub fn add(&mut self, after: &[u64], work: Work) -> Result<u64> {
+        self.has(after)?;
         let handle = driver::fresh();
-        self.nodes.push(Node { handle, after: after.to_vec(), work, child: None });
+        self.nodes.push(Node {
+            handle,
+            after: after.to_vec(),
+            work,
+            child: None,
+            copy_of: None,
+            enabled: true,
+        });
         Ok(handle)
     }
 
+    /// These nodes and all that they come after.
+    pub fn before(&self, nodes: &[u64]) -> BTreeSet<u64> {
+        let mut found: BTreeSet<u64> = nodes.iter().copied().collect();
+        let mut open = nodes.to_vec();
+        while let Some(n) = open.pop() {
+            let after = self.nodes.iter().filter(|m| m.handle == n).flat_map(|m| &m.after);
+            open.extend(after.filter(|a| found.insert(**a)));
+        }
+        found
+    }
+
     /// Nodes in an order that keeps what comes after what.
-    pub fn order(&self) -> Result<Vec<(u64, Work)>> {
+    pub fn order(&self) -> Result<Vec<Step>> {
         let mut rest: Vec<&Node> = self.nodes.iter().collect();
-        let mut done: Vec<(u64, Work)> = Vec::new();
+        let mut done: Vec<Step> = Vec::new();
+        let mut place: BTreeMap<u64, usize> = BTreeMap::new();
         while !rest.is_empty() {
-            let ready = |n: &&Node| n.after.iter().all(|a| done.iter().any(|d| d.0 == *a));
+            let ready = |n: &&Node| n.after.iter().all(|a| place.contains_key(a));
             let next = rest.iter().position(ready).ok_or(Error::INVALID_VALUE)?;
             let node = rest.remove(next);
-            done.push((node.handle, node.work.clone()));
+            let after = node.after.iter().filter_map(|a| place.get(a).copied()).collect();
+            place.insert(node.handle, done.len());
+            let (handle, enabled) = (node.handle, node.enabled);
+            done.push(Step { handle, after, work: node.work.clone(), enabled });
         }
         Ok(done)
     }
@@ -70,6 +186,48 @@ impl Graph {
     /// All pairs of a node and one that comes after it.
     pub fn edges(&self) -> Vec<(u64, u64)> {
         self.nodes.iter().flat_map(|n| n.after.iter().map(|a| (*a, n.handle))).collect()
+    }
+
+    /// Lets nodes come after others; nothing changes if one is not there, does already, or a circle would be made.
+    pub fn connect(&mut self, pairs: &[(u64, u64)]) -> Result<()> {
+        let mut next = self.clone();
+        for (a, b) in pairs {
+            next.has(&[*a])?;
+            let node = next.nodes.iter_mut().find(|n| n.handle == *b).ok_or(Error::INVALID_VALUE)?;
+            if node.after.contains(a) {
+                return Err(Error::INVALID_VALUE);
+            }
+            node.after.push(*a);
+        }
+        next.order()?;
+        *self = next;
+        Ok(())
+    }
+
+    /// Lets them no more; nothing changes if one does not.
+    pub fn disconnect(&mut self, pairs: &[(u64, u64)]) -> Result<()> {
+        self.movable()?;
+        let mut next = self.clone();
+        for (a, b) in pairs {
+            let node = next.nodes.iter_mut().find(|n| n.handle == *b).ok_or(Error::INVALID_VALUE)?;
+            let at = node.after.iter().position(|n| n == a).ok_or(Error::INVALID_VALUE)?;
+            node.after.remove(at);
+        }
+        *self = next;
+        Ok(())
+    }
+
+    /// Whether it allocates or frees memory.
+    pub fn has_memory(&self) -> bool {
+        self.nodes.iter().any(|n| matches!(n.work, Work::Alloc(_) | Work::Free(_)))
+    }
+
+    /// Whether nodes and edges can be taken away, and the graph be copied: not of one that allocates or frees memory.
+    ///
+    /// # Errors
+    /// If it does.
+    pub fn movable(&self) -> Result<()> {
+        if self.has_memory() { Err(Error::NOT_SUPPORTED) } else { Ok(()) }
     }
 }
 
@@ -112,17 +270,118 @@ impl Driver {
 
     /// Adds a node to a graph.
     pub fn add_node(&mut self, graph: u64, after: &[u64], work: Work) -> Result<u64> {
+        match &work {
+            Work::Launch(l) => self.could_launch(l)?,
+            Work::Free(address) => self.could_free(graph, *address)?,
+            _ => {}
+        }
         self.graphs.get_mut(graph)?.add(after, work)
+    }
+
+    /// Whether a graph can free memory: what a node allocates, once, and in one graph if in its own.
+    fn could_free(&mut self, graph: u64, address: u64) -> Result<()> {
+        if !self.space.of_graphs(address) {
+            return Err(Error::INVALID_VALUE);
+        }
+        let with = |is: &dyn Fn(&Work) -> bool| -> Vec<u64> {
+            self.graphs.iter().filter(|(_, g)| g.nodes.iter().any(|n| is(&n.work))).map(|g| g.0).collect()
+        };
+        let owners = with(&|w| matches!(w, Work::Alloc(a) if a.address == address));
+        let freeing = with(&|w| matches!(w, Work::Free(a) if *a == address));
+        let owner = owners.contains(&graph);
+        let wrong = freeing.contains(&graph)
+            || owner && !freeing.is_empty()
+            || owners.iter().any(|o| freeing.contains(o));
+        if wrong { Err(Error::INVALID_VALUE) } else { Ok(()) }
+    }
+
+    /// A graph's nodes in an order that keeps what comes after what; those that are graphs as they are now.
+    pub fn steps(&self, graph: u64) -> Result<Vec<Step>> {
+        let graph = self.graphs.get(graph)?;
+        let mut steps = graph.order()?;
+        for s in &mut steps {
+            let child = graph.nodes.iter().find(|n| n.handle == s.handle).and_then(|n| n.child);
+            if let Some(child) = child {
+                s.work = Work::Graph(self.steps(child)?.into_iter().map(|s| s.work).collect());
+            }
+        }
+        Ok(steps)
+    }
+
+    /// Makes a graph ready to run: once at a time if it allocates memory.
+    pub fn instantiate(&mut self, graph: u64, flags: u64) -> Result<u64> {
+        let steps = self.steps(graph)?;
+        let g = self.graphs.get(graph)?;
+        let objects = g.objects.clone();
+        if g.has_memory() && self.execs.iter().any(|(_, e)| e.graph == graph) {
+            return Err(Error::INVALID_VALUE);
+        }
+        self.retain(&objects)?;
+        Ok(self.execs.add(Exec { graph, flags, steps, objects }))
+    }
+
+    /// Another graph of the same nodes, and of copies of those that are graphs.
+    pub fn copy_graph(&mut self, graph: u64) -> Result<u64> {
+        let mut copy = self.graphs.get(graph)?.clone();
+        copy.movable()?;
+        self.retain(&copy.objects)?;
+        let names: BTreeMap<u64, u64> = copy.nodes.iter().map(|n| (n.handle, driver::fresh())).collect();
+        let new = |h: u64| names.get(&h).copied().unwrap_or(h);
+        for n in &mut copy.nodes {
+            n.copy_of = Some(n.handle);
+            n.handle = new(n.handle);
+            n.after.iter_mut().for_each(|a| *a = new(*a));
+            n.child = n.child.map(|c| self.copy_graph(c)).transpose()?;
+        }
+        Ok(self.graphs.add(copy))
+    }
+
+    /// Adds a graph to another one as a node, which is a copy of it.
+    pub fn add_child(&mut self, graph: u64, after: &[u64], inner: u64) -> Result<u64> {
+        self.graphs.get(inner)?.movable()?;
+        if inner == graph {
+            return Err(Error::INVALID_VALUE);
+        }
+        let node = self.add_node(graph, after, Work::Graph(Vec::new()))?;
+        let copy = self.copy_graph(inner)?;
+        let (graph, at) = self.node(node)?;
+        graph.nodes[at].child = Some(copy);
+        Ok(node)
+    }
+
+    /// Takes a graph away with those that are nodes of it; the user objects that they refer to.
+    pub fn end_graph(&mut self, graph: u64) -> Result<Vec<(u64, u32)>> {
+        let ended = self.graphs.remove(graph)?;
+        let mut objects = ended.objects;
+        for child in ended.nodes.iter().filter_map(|n| n.child) {
+            objects.extend(self.end_graph(child)?);
+        }
+        Ok(objects)
+    }
+
+    /// The work of an executable graph, which is about to be done: what it allocated the last time has to be free, or is
+    /// freed if that was asked for.
+    pub fn begin_launch(&mut self, exec: u64) -> Result<Vec<Work>> {
+        let e = self.execs.get(exec)?;
+        let (work, free) = (e.work(), e.flags & AUTO_FREE != 0);
+        for w in &work {
+            if let Work::Alloc(a) = w
+                && self.space.find(a.address).is_some()
+            {
+                if !free {
+                    return Err(Error::INVALID_VALUE);
+                }
+                self.free_async(a.address)?;
+            }
+        }
+        Ok(work)
     }
 
     /// Changes what a node of an executable graph does, to something of the same kind.
     pub fn set_node(&mut self, exec: u64, node: u64, work: Work) -> Result<()> {
-        let nodes = &mut self.execs.get_mut(exec)?.nodes;
-        let (_, old) = nodes.iter_mut().find(|n| n.0 == node).ok_or(Error::INVALID_VALUE)?;
-        if std::mem::discriminant(old) != std::mem::discriminant(&work) {
-            return Err(Error::INVALID_VALUE);
+        if let Work::Launch(l) = &work {
+            self.could_launch(l)?;
         }
-        *old = work;
-        Ok(())
+        self.execs.get_mut(exec)?.set(node, work)
     }
 }

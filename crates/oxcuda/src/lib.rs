@@ -8,6 +8,7 @@
 mod ffi;
 mod api;
 mod attributes;
+mod capture;
 mod compile;
 mod driver;
 mod error;
@@ -15,6 +16,7 @@ mod fatbin;
 mod function;
 mod graph;
 mod link;
+mod mapping;
 mod memory;
 mod module;
 mod occupancy;

@@ -9,6 +9,11 @@ use std::hash::{Hash, Hasher};
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 
+/// Kinds of inputs that are looked at.
+const CUBIN: u32 = 0;
+const PTX: u32 = 1;
+const FAT_BINARY: u32 = 2;
+
 /// An input, by the number of its kind in the header.
 #[derive(Clone, Debug)]
 pub struct Input {
@@ -18,6 +23,27 @@ pub struct Input {
     pub bytes: Vec<u8>,
     /// Its name.
     pub name: String,
+}
+
+impl Input {
+    /// Whether it is what it is said to be: PTX that can be read, a cubin, a fat binary. Objects are the linker's to judge.
+    ///
+    /// # Errors
+    /// If it is not.
+    pub fn check(&self, jit: &Jit) -> Result<()> {
+        let start = self.bytes.get(..4).unwrap_or_default();
+        match self.kind {
+            CUBIN if start != b"\x7fELF" => Err(Error::INVALID_IMAGE),
+            // What another compiler takes is its own affair.
+            PTX if settings::get().ptxas.is_none() => match Image::of(&self.bytes)? {
+                Image::Ptx(text) => jit.parse(&text).map(|_| ()),
+                Image::Cubin(_) => Err(Error::INVALID_PTX),
+            },
+            FAT_BINARY if start != crate::fatbin::MAGIC.to_le_bytes() => Err(Error::INVALID_IMAGE),
+            FAT_BINARY => Image::of(&self.bytes).map(|_| ()),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// The PTX of cubins that came out of a link, by their bytes' hash: programs load them as cubins.

@@ -3,11 +3,15 @@
 
 use crate::error::{Error, Result};
 use crate::ffi::{self, Block};
+use crate::mapping::Mappings;
 use sim::memory::Memory;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Bytes of the units in which memory of the device is given.
 const UNIT: usize = 512;
+/// Where the device's own addresses lie: those that the simulator gives, and those that programs map memory to.
+const FIRST: u64 = 0x7f_1000_0000;
+const LAST: u64 = crate::mapping::LAST;
 
 /// Of which kind an allocation is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -20,6 +24,27 @@ pub enum Kind {
     Pinned,
     /// The host's, made known to the driver.
     Registered,
+    /// Of the device, mapped by the program (`mapping`).
+    Mapped,
+    /// Of the device, at an address that belongs to a graph.
+    Graph,
+}
+
+impl Kind {
+    /// Whether it lies in the host's memory.
+    pub fn on_host(self) -> bool {
+        matches!(self, Kind::Managed | Kind::Pinned | Kind::Registered)
+    }
+    /// What it is, for messages.
+    fn name(self) -> &'static str {
+        match self {
+            Kind::Device | Kind::Mapped => "memory of the device",
+            Kind::Managed => "managed memory",
+            Kind::Pinned => "pinned memory of the host",
+            Kind::Registered => "registered memory of the host",
+            Kind::Graph => "memory of a graph",
+        }
+    }
 }
 
 /// An allocation.
@@ -31,6 +56,8 @@ pub struct Region {
     pub kind: Kind,
     /// The context that it belongs to, if it goes with one.
     pub context: Option<u64>,
+    /// The context that was current when it was given, if it goes with none.
+    pub given_in: Option<u64>,
     /// The pool that it came from.
     pub pool: Option<u64>,
     /// Flags as asked for.
@@ -58,6 +85,14 @@ pub struct Space {
     regions: BTreeMap<u64, Region>,
     used: u64,
     made: u64,
+    /// Bytes that graphs have allocated, and the most of them.
+    graphs: [u64; 2],
+    /// Addresses that belong to graphs.
+    graph_addresses: BTreeMap<u64, usize>,
+    /// What kernels allocated themselves, and the context in which they ran.
+    heap: BTreeMap<u64, u64>,
+    /// Address ranges that programs map memory to, and what is mapped.
+    pub(crate) mappings: Mappings,
 }
 
 impl Space {
@@ -66,13 +101,82 @@ impl Space {
         self.used
     }
 
-    fn note(&mut self, address: u64, size: usize, kind: Kind, context: Option<u64>) -> &mut Region {
+    pub(crate) fn note(
+        &mut self,
+        address: u64,
+        size: usize,
+        kind: Kind,
+        context: Option<u64>,
+    ) -> &mut Region {
         self.made += 1;
-        let region = Region { size, kind, context, pool: None, flags: 0, id: self.made, block: None };
-        if kind == Kind::Device {
+        let given_in = None;
+        let region =
+            Region { size, kind, context, given_in, pool: None, flags: 0, id: self.made, block: None };
+        if matches!(kind, Kind::Device | Kind::Graph) {
             self.used += size as u64;
         }
         self.regions.entry(address).or_insert(region)
+    }
+
+    /// Whether the device has so many bytes left.
+    fn room(&self, size: usize) -> Result<()> {
+        let all = crate::settings::get().memory;
+        match self.used.checked_add(size as u64) {
+            Some(n) if n <= all => Ok(()),
+            _ => Err(Error::OUT_OF_MEMORY),
+        }
+    }
+
+    /// Takes bytes of the device for memory that has no address yet.
+    pub(crate) fn take(&mut self, size: usize) -> Result<()> {
+        self.room(size)?;
+        self.used += size as u64;
+        Ok(())
+    }
+
+    /// Gives back what [`Space::take`] took.
+    pub(crate) fn untake(&mut self, size: usize) {
+        self.used -= size as u64;
+    }
+
+    /// An address for memory that a graph will give.
+    pub fn address_for_graph(&mut self, size: usize) -> Result<u64> {
+        let address = self.mappings.reserve(size, 0, 0)?;
+        self.graph_addresses.insert(address, size);
+        Ok(address)
+    }
+
+    /// Whether memory at an address is a graph's to give.
+    pub fn of_graphs(&self, address: u64) -> bool {
+        self.graph_addresses.contains_key(&address)
+    }
+
+    /// Bytes that graphs have allocated, and the most of them.
+    pub fn graphs_used(&self) -> [u64; 2] {
+        self.graphs
+    }
+
+    /// Forgets the most that graphs have allocated.
+    pub fn forget_most_of_graphs(&mut self) {
+        self.graphs[1] = self.graphs[0];
+    }
+
+    /// Gives memory of the device at an address that belongs to a graph.
+    pub fn give(&mut self, address: u64, size: usize, pool: Option<u64>) -> Result<()> {
+        if self.regions.contains_key(&address) {
+            return Err(Error::INVALID_VALUE);
+        }
+        self.room(size)?;
+        let checks = crate::settings::get().checks;
+        let whole = if checks.memory { size } else { size.next_multiple_of(UNIT) };
+        self.memory.place("device memory", address, vec![0; whole]);
+        if checks.init {
+            self.memory.undefine(address);
+        }
+        self.note(address, size, Kind::Graph, None).pool = pool;
+        self.graphs[0] += size as u64;
+        self.graphs[1] = self.graphs[1].max(self.graphs[0]);
+        Ok(())
     }
 
     /// Gives memory of the device.
@@ -80,9 +184,7 @@ impl Space {
         if size == 0 {
             return Err(Error::INVALID_VALUE);
         }
-        if self.used.checked_add(size as u64).is_none_or(|n| n > crate::settings::get().memory) {
-            return Err(Error::OUT_OF_MEMORY);
-        }
+        self.room(size)?;
         // A driver gives memory in units, and nothing stops a kernel that reads to the end of the last one.
         let whole = if crate::settings::get().checks.memory { size } else { size.next_multiple_of(UNIT) };
         let address = self.memory.alloc("device memory", vec![0; whole]);
@@ -121,11 +223,14 @@ impl Space {
     /// Takes back what starts at an address, if it is of one of these kinds.
     pub fn free(&mut self, address: u64, kinds: &[Kind]) -> Result<Region> {
         let found = self.regions.get(&address).filter(|r| kinds.contains(&r.kind));
-        let device = found.ok_or(Error::INVALID_VALUE)?.kind == Kind::Device;
+        let kind = found.ok_or(Error::INVALID_VALUE)?.kind;
         let region = self.regions.remove(&address).ok_or(Error::INVALID_VALUE)?;
-        if device {
+        if !kind.on_host() {
             self.memory.remove(address);
             self.used -= region.size as u64;
+        }
+        if kind == Kind::Graph {
+            self.graphs[0] -= region.size as u64;
         }
         Ok(region)
     }
@@ -133,15 +238,30 @@ impl Space {
     /// Takes back all that goes with a context.
     pub fn free_all_of(&mut self, context: u64) {
         let of = |r: &Region| r.context == Some(context);
+        let heap: Vec<u64> = self.heap.iter().filter(|(_, c)| **c == context).map(|h| *h.0).collect();
         if crate::settings::get().checks.memory {
-            // Pools' and modules' own memory is not the program's to free.
-            let left = |r: &Region| of(r) && r.kind == Kind::Device && r.pool.is_none();
+            // Pools' memory outlives the context, but who gave it is about to end.
+            let left = |r: &Region| {
+                let own = of(r) && r.kind != Kind::Registered;
+                own || r.given_in == Some(context)
+            };
             for (at, r) in self.regions.iter().filter(|(_, r)| left(r)) {
+                let what = if r.pool.is_some() { "memory of a pool" } else { r.kind.name() };
                 eprintln!(
-                    "oxcuda: memory: {} bytes at {at:#x} are not freed when their context ends",
+                    "oxcuda: memory: {} bytes at {at:#x} are not freed when their context ends: {what}",
                     r.size
                 );
             }
+            for (at, size) in self.memory.heap().filter(|(at, _)| heap.contains(at)) {
+                eprintln!(
+                    "oxcuda: memory: {size} bytes at {at:#x} are not freed when their context ends: what a kernel \
+                     allocated"
+                );
+            }
+        }
+        for at in heap {
+            self.heap.remove(&at);
+            self.memory.remove(at);
         }
         let all: Vec<u64> = self.regions.iter().filter(|(_, r)| of(r)).map(|r| *r.0).collect();
         let kinds = [Kind::Device, Kind::Managed, Kind::Pinned, Kind::Registered];
@@ -180,11 +300,26 @@ impl Space {
         }
         let end = |at: u64, r: &Region| at + r.size as u64;
         match self.find(address) {
-            Some((at, r)) if r.kind != Kind::Device && address.saturating_add(size as u64) <= end(at, r) => {
+            Some((at, r)) if r.kind.on_host() && address.saturating_add(size as u64) <= end(at, r) => {
                 Ok(false)
             }
             _ => Err(Error::INVALID_VALUE),
         }
+    }
+
+    /// The parts of a range that lie in one allocation each: memory that is mapped side by side is one range to programs.
+    fn parts(&self, address: u64, size: usize) -> Vec<(u64, usize)> {
+        let mut parts = Vec::new();
+        let (mut at, mut left) = (address, size);
+        while left > 0 {
+            let part = match self.find(at) {
+                Some((base, r)) if r.kind == Kind::Mapped => left.min((base + r.size as u64 - at) as usize),
+                _ => left,
+            };
+            parts.push((at, part));
+            (at, left) = (at.wrapping_add(part as u64), left - part);
+        }
+        parts
     }
 
     /// Whether all of these bytes are in the device's address space: to be asked before as many are gathered.
@@ -192,77 +327,127 @@ impl Space {
     /// # Errors
     /// If they are not.
     pub fn check(&self, address: u64, size: u64) -> Result<()> {
-        match usize::try_from(size) {
-            Ok(0) => Ok(()),
-            Ok(size) => self.on_device(address, size).map(|_| ()),
-            Err(_) => Err(Error::INVALID_VALUE),
-        }
+        let size = usize::try_from(size).map_err(|_| Error::INVALID_VALUE)?;
+        self.parts(address, size).into_iter().try_for_each(|(at, n)| self.on_device(at, n).map(|_| ()))
     }
 
     /// Bytes at an address of the device's address space.
     pub fn read(&self, address: u64, size: usize) -> Result<Vec<u8>> {
-        if size == 0 {
-            return Ok(Vec::new());
+        let mut bytes = Vec::new();
+        for (at, n) in self.parts(address, size) {
+            if self.on_device(at, n)? {
+                bytes.extend_from_slice(self.memory.slice(at, n).ok_or(Error::INVALID_VALUE)?);
+            } else {
+                bytes.extend(ffi::read(at, n)?);
+            }
         }
-        if self.on_device(address, size)? {
-            return self.memory.slice(address, size).map(<[u8]>::to_vec).ok_or(Error::INVALID_VALUE);
-        }
-        ffi::read(address, size)
+        Ok(bytes)
+    }
+
+    fn put(&mut self, address: u64, bytes: &[u8]) -> Result<()> {
+        let to = self.memory.slice_mut(address, bytes.len()).ok_or(Error::INVALID_VALUE)?;
+        to.copy_from_slice(bytes);
+        self.memory.define(address, bytes.len() as u64);
+        Ok(())
     }
 
     /// Puts bytes at an address of the device's address space.
     pub fn write(&mut self, address: u64, bytes: &[u8]) -> Result<()> {
-        if bytes.is_empty() {
-            return Ok(());
+        let mut from = 0;
+        for (at, n) in self.parts(address, bytes.len()) {
+            let part = &bytes[from..from + n];
+            if self.on_device(at, n)? {
+                self.put(at, part)?
+            } else {
+                ffi::write(at, part)?
+            }
+            from += n;
         }
-        if self.on_device(address, bytes.len())? {
-            let to = self.memory.slice_mut(address, bytes.len()).ok_or(Error::INVALID_VALUE)?;
-            to.copy_from_slice(bytes);
-            self.memory.define(address, bytes.len() as u64);
-            return Ok(());
-        }
-        ffi::write(address, bytes)
+        Ok(())
     }
 
     /// Bytes at any address: what is not the device's is the host's.
     pub fn read_any(&self, address: u64, size: usize) -> Result<Vec<u8>> {
-        if self.slack(address, size) {
-            return Err(Error::INVALID_VALUE);
-        }
-        match self.memory.slice(address, size) {
-            Some(bytes) => Ok(bytes.to_vec()),
-            None if self.find(address).is_some_and(|(_, r)| r.kind == Kind::Device) => {
-                Err(Error::INVALID_VALUE)
+        let mut bytes = Vec::new();
+        for (at, n) in self.parts(address, size) {
+            if self.slack(at, n) {
+                return Err(Error::INVALID_VALUE);
             }
-            None => ffi::read(address, size),
+            match self.memory.slice(at, n) {
+                Some(part) => bytes.extend_from_slice(part),
+                None if self.find(at).is_some_and(|(_, r)| !r.kind.on_host()) || self.is_hole(at) => {
+                    return Err(Error::INVALID_VALUE);
+                }
+                None => bytes.extend(ffi::read(at, n)?),
+            }
         }
+        Ok(bytes)
     }
 
     /// Puts bytes at any address.
     pub fn write_any(&mut self, address: u64, bytes: &[u8]) -> Result<()> {
-        if self.slack(address, bytes.len()) {
-            return Err(Error::INVALID_VALUE);
+        let mut from = 0;
+        for (at, n) in self.parts(address, bytes.len()) {
+            let part = &bytes[from..from + n];
+            if self.slack(at, n) {
+                return Err(Error::INVALID_VALUE);
+            }
+            if self.memory.slice(at, n).is_some() {
+                self.put(at, part)?;
+            } else if self.find(at).is_some_and(|(_, r)| !r.kind.on_host()) || self.is_hole(at) {
+                return Err(Error::INVALID_VALUE);
+            } else {
+                ffi::write(at, part)?;
+            }
+            from += n;
         }
-        if let Some(to) = self.memory.slice_mut(address, bytes.len()) {
-            to.copy_from_slice(bytes);
-            self.memory.define(address, bytes.len() as u64);
-            return Ok(());
+        Ok(())
+    }
+
+    /// Whether an address belongs to the device, though nothing is there now: the host has no such addresses.
+    fn is_hole(&self, address: u64) -> bool {
+        self.find(address).is_none() && (FIRST..LAST).contains(&address)
+    }
+
+    /// Takes note of a copy, if `init` is looked for: what nobody has written is not written where it comes to be, either. How
+    /// many such bytes left the device's memory, which nobody can say of from then on.
+    pub fn copied(&mut self, to: u64, from: u64, size: usize) -> u64 {
+        let mut lost = 0;
+        for (at, n) in self.parts(from, size) {
+            let to = to.wrapping_add(at.wrapping_sub(from));
+            if self.memory.slice(at, n).is_none() {
+                continue;
+            }
+            if self.memory.slice(to, n).is_some() {
+                self.memory.copy_written(to, at, n as u64);
+            } else {
+                lost += self.memory.unwritten(at, n as u64);
+            }
         }
-        match self.find(address) {
-            Some((_, r)) if r.kind == Kind::Device => Err(Error::INVALID_VALUE),
-            _ => ffi::write(address, bytes),
-        }
+        lost
+    }
+
+    /// Forgets an allocation; its bytes.
+    pub(crate) fn unnote(&mut self, address: u64) -> Option<Vec<u8>> {
+        self.regions.remove(&address)?;
+        self.memory.remove(address)
     }
 
     /// Runs something on memory with what of the host's kernels see.
-    pub fn launch<T>(&mut self, run: impl FnOnce(&mut Memory) -> T) -> Result<T> {
-        let host = |r: &Region| r.kind != Kind::Device;
+    pub fn launch<T>(&mut self, context: u64, run: impl FnOnce(&mut Memory) -> T) -> Result<T> {
+        let host = |r: &Region| r.kind.on_host();
         let all: Vec<(u64, usize)> =
             self.regions.iter().filter(|(_, r)| host(r)).map(|(at, r)| (*at, r.size)).collect();
         for (at, size) in &all {
             self.memory.place("host memory", *at, ffi::read(*at, *size)?);
         }
         let result = run(&mut self.memory);
+        // What kernels allocate lives on until one frees it.
+        let heap: BTreeSet<u64> = self.memory.heap().map(|h| h.0).collect();
+        self.heap.retain(|at, _| heap.contains(at));
+        heap.into_iter().for_each(|at| {
+            self.heap.entry(at).or_insert(context);
+        });
         for (at, _) in &all {
             if let Some(bytes) = self.memory.remove(*at) {
                 ffi::write(*at, &bytes)?;

@@ -35,19 +35,27 @@ impl Image {
 
     /// From the program's memory, where nothing but the image says how long it is.
     pub fn at(address: u64) -> Result<Image> {
-        let head = ffi::read(address, 4)?;
-        if head == *b"\x7fELF" {
-            return Image::of(&ffi::read(address, elf_size(&ffi::read(address, 64)?, address)?)?);
+        if address == 0 {
+            return Err(Error::INVALID_VALUE);
         }
-        match u32::from_le_bytes([head[0], head[1], head[2], head[3]]) {
-            fatbin::MAGIC => {
-                let header = ffi::read(address, fatbin::HEADER)?;
-                Image::of(&ffi::read(address, fatbin::size(&header)?)?)
+        match ffi::read_unsure(address, 4) {
+            Ok(head) if head == *b"\x7fELF" => {
+                let size = elf_size(&ffi::read_unsure(address, ELF_HEADER)?, address)?;
+                Image::of(&ffi::read_unsure(address, size)?)
             }
-            fatbin::WRAPPER => {
-                let inner = ffi::read(address + 8, 8)?;
-                Image::at(sim::memory::little_endian(&inner))
+            Ok(head) if head == fatbin::MAGIC.to_le_bytes() => {
+                let header = ffi::read_unsure(address, fatbin::HEADER)?;
+                Image::of(&ffi::read_unsure(address, fatbin::size(&header)?)?)
             }
+            Ok(head) if head == fatbin::WRAPPER.to_le_bytes() => {
+                let inner = sim::memory::little_endian(&ffi::read_unsure(address + 8, 8)?);
+                // Not another one of its kind, which could be itself.
+                match ffi::read_unsure(inner, 4)? {
+                    head if head == fatbin::WRAPPER.to_le_bytes() => Err(Error::INVALID_IMAGE),
+                    _ => Image::at(inner),
+                }
+            }
+            // Short texts may end with the memory that the process has.
             _ => Ok(Image::Ptx(Text::at(address).get()?)),
         }
     }
@@ -59,21 +67,30 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(&bytes[..end]).into_owned()
 }
 
+/// Bytes of the header of an ELF file and of a section's, which are as they are for 64 bits.
+const ELF_HEADER: usize = 64;
+/// The kind of sections without bytes in the file.
+const NOBITS: u64 = 8;
+
 /// Bytes of an ELF file: its headers and sections end last.
 fn elf_size(header: &[u8], address: u64) -> Result<usize> {
-    let number = |bytes: &[u8], at: usize, size: usize| sim::memory::little_endian(&bytes[at..at + size]);
-    let table = |offset: usize, count: usize, size: usize| {
-        let entries = number(header, count, 2) * number(header, size, 2);
-        number(header, offset, 8).saturating_add(entries)
+    let number = |bytes: &[u8], at: usize, size: usize| {
+        bytes.get(at..at + size).map(sim::memory::little_endian).ok_or(Error::INVALID_IMAGE)
     };
-    let (segments, sections) = (table(0x20, 0x38, 0x36), table(0x28, 0x3c, 0x3a));
-    let mut end = segments.max(sections);
-    let (first, size) = (number(header, 0x28, 8), number(header, 0x3a, 2));
-    for i in 0..number(header, 0x3c, 2) {
-        let s = ffi::read(address + first + i * size, 64)?;
-        // Sections without bytes in the file end nowhere.
-        if number(&s, 4, 4) != 8 {
-            end = end.max(number(&s, 0x18, 8).saturating_add(number(&s, 0x20, 8)));
+    let table = |offset: usize, count: usize, size: usize| {
+        let entries = number(header, count, 2)? * number(header, size, 2)?;
+        number(header, offset, 8)?.checked_add(entries).ok_or(Error::INVALID_IMAGE)
+    };
+    let (segments, sections) = (table(0x20, 0x38, 0x36)?, table(0x28, 0x3c, 0x3a)?);
+    let mut end = segments.max(sections).max(ELF_HEADER as u64);
+    let (first, size) = (number(header, 0x28, 8)?, number(header, 0x3a, 2)?);
+    for i in 0..number(header, 0x3c, 2)? {
+        let at =
+            address.checked_add(first).and_then(|a| a.checked_add(i * size)).ok_or(Error::INVALID_IMAGE)?;
+        let s = ffi::read_unsure(at, ELF_HEADER)?;
+        if number(&s, 4, 4)? != NOBITS {
+            let last = number(&s, 0x18, 8)?.checked_add(number(&s, 0x20, 8)?);
+            end = end.max(last.ok_or(Error::INVALID_IMAGE)?);
         }
     }
     usize::try_from(end).map_err(|_| Error::INVALID_IMAGE)
@@ -128,9 +145,7 @@ pub fn prepare(image: Image, jit: &Jit) -> Result<Ready> {
         Image::Cubin(bytes) if !interpret || source.is_none() => Ok(Ready::Sass(bytes, source)),
         Image::Cubin(_) => prepare(Image::Ptx(source.unwrap_or_default()), jit),
         Image::Ptx(text) if interpret => {
-            let target = crate::compile::target(&text);
-            let parsed = oxptxas::pipeline::front_end(&text, "module.ptx", target, &target.to_string());
-            let module = jit.report(parsed.map_err(|f| f.render("oxptxas")))?;
+            let module = jit.parse(&text)?;
             Ok(Ready::Ptx(Box::new(module), text))
         }
         Image::Ptx(text) => Ok(Ready::Sass(jit.compile(&text, false)?, Some(text))),
@@ -143,8 +158,13 @@ fn refused(what: impl std::fmt::Display) -> Error {
 }
 
 impl Driver {
-    /// Loads what was made ready.
+    /// Loads what was made ready. What the simulator cannot read is no image, whatever stopped it.
     pub fn load(&mut self, ready: Ready, context: Option<u64>) -> Result<u64> {
+        let whole = std::panic::AssertUnwindSafe(|| self.load_whole(ready, context));
+        std::panic::catch_unwind(whole).unwrap_or_else(|_| Err(refused("it is damaged")))
+    }
+
+    fn load_whole(&mut self, ready: Ready, context: Option<u64>) -> Result<u64> {
         let memory = &mut self.space.memory;
         let functions = BTreeMap::new();
         let mut found = Vec::new();

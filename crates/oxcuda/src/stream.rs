@@ -1,11 +1,15 @@
 //! Streams and events. Work is done when it is submitted, so order is kept by itself; a stream under capture puts it
-//! into a graph.
+//! into a graph (`capture`).
 
 use crate::driver::{self, Driver};
 use crate::error::{Error, Result};
-use crate::graph::Graph;
 use crate::work::Work;
 use std::time::Instant;
+
+/// Flag of a stream that the one everyone shares does not wait for.
+pub const NON_BLOCKING: u32 = 1;
+/// The last handle of the stream that everyone shares; the one after it is each thread's own.
+pub const LEGACY: u64 = 1;
 
 /// A stream.
 #[derive(Debug, Default)]
@@ -20,15 +24,13 @@ pub struct Stream {
     pub capture: Option<Capture>,
 }
 
-/// A capture under way.
+/// A stream's part in a capture.
 #[derive(Clone, Debug)]
 pub struct Capture {
-    /// The graph.
-    pub graph: u64,
+    /// The sequence that it takes part in.
+    pub sequence: u64,
     /// The nodes that the next one comes after.
     pub last: Vec<u64>,
-    /// Whether the capture began in this stream.
-    pub origin: bool,
 }
 
 /// An event.
@@ -36,26 +38,32 @@ pub struct Capture {
 pub struct Event {
     /// As asked for.
     pub flags: u32,
+    /// The context that it was made in.
+    pub context: u64,
     /// When it was recorded.
     pub time: Option<Instant>,
-    /// Where it was captured: the graph and its nodes.
+    /// Where it was captured: the sequence and its nodes.
     pub captured: Option<(u64, Vec<u64>)>,
 }
 
 /// Does work, or captures it.
 pub fn submit(stream: u64, work: Work) -> Result<()> {
     let captured = driver::within(|d| {
-        let Some(capture) = d.stream(stream)?.capture.clone() else { return Ok(false) };
-        let node = d.graphs.get_mut(capture.graph)?.add(&capture.last, work.clone())?;
-        if let Some(c) = &mut d.stream(stream)?.capture {
-            c.last = vec![node];
-        }
+        d.implicit(stream)?;
+        let Some((graph, last)) = d.capturing(stream)? else { return Ok(false) };
+        let node = d.add_node(graph, &last, work.clone())?;
+        d.set_last(stream, vec![node])?;
         Ok(true)
     })?;
     if captured { Ok(()) } else { work.run(stream) }
 }
 
 impl Driver {
+    /// The context of a stream: of those that need not be made, the current one.
+    pub fn context_of(&mut self, stream: u64) -> Result<u64> {
+        if stream <= 2 { self.context() } else { Ok(self.streams.get(stream)?.context) }
+    }
+
     /// Records an event now.
     pub fn record(&mut self, event: u64) -> Result<()> {
         let e = self.events.get_mut(event)?;
@@ -63,61 +71,61 @@ impl Driver {
         Ok(())
     }
 
-    /// Records an event in a stream.
-    pub fn record_in(&mut self, event: u64, stream: u64) -> Result<()> {
-        match self.stream(stream)?.capture.clone() {
-            Some(c) => {
-                self.events.get_mut(event)?.captured = Some((c.graph, c.last));
+    /// Records an event in a stream; under capture as a node of the graph if that is asked for.
+    pub fn record_in(&mut self, event: u64, stream: u64, external: bool) -> Result<()> {
+        if self.events.get(event)?.context != self.context_of(stream)? {
+            return Err(Error::INVALID_HANDLE);
+        }
+        self.implicit(stream)?;
+        match self.capturing(stream)? {
+            Some((graph, last)) if external => {
+                let node = self.add_node(graph, &last, Work::Record(event))?;
+                self.set_last(stream, vec![node])
+            }
+            Some((_, last)) => {
+                let sequence = self.stream(stream)?.capture.as_ref().map(|c| c.sequence);
+                let e = self.events.get_mut(event)?;
+                (e.time, e.captured) = (None, sequence.map(|s| (s, last)));
                 Ok(())
             }
+            // A node of its own is there under capture alone.
+            None if external => Err(Error::INVALID_VALUE),
             None => self.record(event),
         }
     }
 
-    /// Lets a stream wait for an event.
-    pub fn wait(&mut self, stream: u64, event: u64) -> Result<()> {
-        let Some((graph, nodes)) = self.events.get(event)?.captured.clone() else { return Ok(()) };
-        if self.graphs.get(graph).is_err() {
-            return Ok(());
-        }
-        let s = self.stream(stream)?;
-        let capture = s.capture.get_or_insert(Capture { graph, last: Vec::new(), origin: false });
-        if capture.graph != graph {
-            return Err(Error::STREAM_CAPTURE_MERGE);
-        }
-        for n in nodes {
-            if !capture.last.contains(&n) {
-                capture.last.push(n);
+    /// An event that may be asked how it fares: not one that was recorded in a capture, which ends by it.
+    pub fn settled(&mut self, event: u64) -> Result<()> {
+        match self.events.get(event)?.captured {
+            Some((sequence, _)) => {
+                self.invalidate(sequence);
+                Err(Error::CAPTURED_EVENT)
             }
+            None => Ok(()),
         }
-        Ok(())
     }
 
-    /// Begins to capture, into a graph if there is one already.
-    pub fn begin_capture(&mut self, stream: u64, into: Option<(u64, Vec<u64>)>) -> Result<()> {
-        if self.stream(stream)?.capture.is_some() {
-            return Err(Error::ILLEGAL_STATE);
+    /// Waits for a stream, or asks whether it is done: it is, but not under capture, which ends by it.
+    pub fn finished(&mut self, stream: u64) -> Result<()> {
+        self.implicit(stream)?;
+        self.capturing(stream)?;
+        match self.stream(stream)?.capture.as_ref().map(|c| c.sequence) {
+            Some(sequence) => {
+                self.invalidate(sequence);
+                Err(Error::STREAM_CAPTURE_UNSUPPORTED)
+            }
+            None => Ok(()),
         }
-        if stream <= 1 {
-            return Err(Error::STREAM_CAPTURE_UNSUPPORTED);
-        }
-        let (graph, last) = match into {
-            Some(i) => i,
-            None => (self.graphs.add(Graph::default()), Vec::new()),
-        };
-        self.stream(stream)?.capture = Some(Capture { graph, last, origin: true });
-        Ok(())
     }
 
-    /// Ends it: the graph.
-    pub fn end_capture(&mut self, stream: u64) -> Result<u64> {
-        let capture = self.stream(stream)?.capture.clone().ok_or(Error::ILLEGAL_STATE)?;
-        if !capture.origin {
-            return Err(Error::STREAM_CAPTURE_UNMATCHED);
+    /// Ends a stream, and a capture that began in it.
+    pub fn end_stream(&mut self, stream: u64) -> Result<()> {
+        let ended = self.streams.remove(stream)?;
+        if let Some(c) = ended.capture
+            && self.captures.get(c.sequence).is_ok_and(|q| q.origin == stream)
+        {
+            self.forget(c.sequence);
         }
-        let graph = capture.graph;
-        let of = |s: &Stream| s.capture.as_ref().is_some_and(|c| c.graph == graph);
-        self.streams.values_mut().chain([&mut self.legacy]).filter(|s| of(s)).for_each(|s| s.capture = None);
-        Ok(graph)
+        Ok(())
     }
 }

@@ -11,6 +11,9 @@ use sim::sass::Cause;
 use sim::sass::check::Report;
 use std::io::Write as _;
 
+/// Most bytes of local memory of a thread, as the programming guide's table of technical specifications has them.
+const MOST_LOCAL: u32 = 512 << 10;
+
 /// A launch of a kernel.
 #[derive(Clone, Debug)]
 pub struct Launch {
@@ -87,6 +90,17 @@ pub struct Fill {
     pub size: [u64; 2],
 }
 
+/// Gives memory of the device at an address that is known before.
+#[derive(Clone, Copy, Debug)]
+pub struct Alloc {
+    /// Where.
+    pub address: u64,
+    /// How many bytes.
+    pub size: usize,
+    /// The pool that counts them.
+    pub pool: Option<u64>,
+}
+
 /// A piece of work.
 #[derive(Clone)]
 pub enum Work {
@@ -104,6 +118,10 @@ pub enum Work {
     Callback(StreamFn, u64),
     /// An event is recorded.
     Record(u64),
+    /// An event is waited for: all before it is done.
+    Wait(u64),
+    /// Memory is given.
+    Alloc(Alloc),
     /// Memory is given back.
     Free(u64),
     /// Another graph.
@@ -111,6 +129,22 @@ pub enum Work {
 }
 
 impl Work {
+    /// Its number in `CUgraphNodeType`.
+    pub fn kind(&self) -> u32 {
+        match self {
+            Work::Launch(_) => 0,
+            Work::Copy(_) => 1,
+            Work::Fill(_) => 2,
+            Work::Host(..) | Work::Callback(..) => 3,
+            Work::Graph(_) => 4,
+            Work::Empty => 5,
+            Work::Wait(_) => 6,
+            Work::Record(_) => 7,
+            Work::Alloc(_) => 10,
+            Work::Free(_) => 11,
+        }
+    }
+
     /// Does it, for a stream. Functions of the program are called while nobody works on the state.
     pub fn run(&self, stream: u64) -> Result<()> {
         match self {
@@ -127,6 +161,8 @@ impl Work {
                 Ok(())
             }
             Work::Record(event) => driver::within(|d| d.record(*event)),
+            Work::Wait(event) => driver::within(|d| d.events.get(*event).map(|_| ())),
+            Work::Alloc(a) => driver::within(|d| d.give(a)),
             Work::Free(address) => driver::within(|d| d.free_async(*address)),
             Work::Graph(all) => all.iter().try_for_each(|w| w.run(stream)),
         }
@@ -153,6 +189,8 @@ impl Driver {
         if whole == 0 {
             return Ok(());
         }
+        let init = settings::get().checks.init;
+        let mut lost = 0;
         for (y, z) in (0..slices).flat_map(|z| (0..rows).map(move |y| (y, z))) {
             let at = |e: &End| {
                 let row = e.address.wrapping_add(y.wrapping_mul(e.pitch));
@@ -174,6 +212,15 @@ impl Driver {
                 Side::Device => self.space.write(to, &row),
                 Side::Any => self.space.write_any(to, &row),
             }?;
+            if init && t.from.side != Side::Host {
+                lost += self.space.copied(to, from, bytes);
+            }
+        }
+        if lost > 0 {
+            let from = t.from.address;
+            eprintln!(
+                "oxcuda: init: {lost} of {whole} bytes at {from:#x} that are copied to the host nobody has written"
+            );
         }
         Ok(())
     }
@@ -195,13 +242,44 @@ impl Driver {
     /// Frees memory in the order of a stream.
     pub fn free_async(&mut self, address: u64) -> Result<()> {
         use crate::memory::Kind;
-        let region = self.space.free(address, &[Kind::Device, Kind::Managed])?;
+        let region = self.space.free(address, &[Kind::Device, Kind::Managed, Kind::Graph])?;
+        self.uncount_in_pool(&region);
+        Ok(())
+    }
+
+    /// Counts memory that is free again as its pool's.
+    pub fn uncount_in_pool(&mut self, region: &crate::memory::Region) {
         if let Some(pool) = region.pool
             && let Ok(pool) = self.pools.get_mut(pool)
         {
-            pool.used[0] -= region.size as u64;
+            pool.used[0] = pool.used[0].saturating_sub(region.size as u64);
+        }
+    }
+
+    /// Gives memory at its address.
+    fn give(&mut self, a: &Alloc) -> Result<()> {
+        let context = self.context()?;
+        self.space.give(a.address, a.size, a.pool)?;
+        if let Some(r) = self.space.region_mut(a.address) {
+            r.given_in = Some(context);
+        }
+        self.count_in_pool(a.pool, a.size)
+    }
+
+    /// Counts bytes that a pool gave.
+    pub fn count_in_pool(&mut self, pool: Option<u64>, size: usize) -> Result<()> {
+        if let Some(pool) = pool {
+            let p = self.pools.get_mut(pool)?;
+            p.used[0] += size as u64;
+            p.used[1] = p.used[1].max(p.used[0]);
         }
         Ok(())
+    }
+
+    /// Whether a launch is one that the device takes, for what is done later.
+    pub fn could_launch(&self, l: &Launch) -> Result<()> {
+        let f = self.functions.get(l.function)?;
+        self.check(&Launch { cluster: l.cluster.or(f.cluster), ..l.clone() }, f)
     }
 
     /// Whether a launch is one that the device takes.
@@ -215,7 +293,11 @@ impl Driver {
         if zero || large || threads > f.threads {
             return Err(Error::INVALID_VALUE);
         }
-        if threads > f.most_threads() {
+        // What it was compiled to have is what it must have.
+        if f.block.is_some_and(|b| b != l.block) {
+            return Err(Error::INVALID_VALUE);
+        }
+        if threads > f.most_threads() || f.local > MOST_LOCAL {
             return Err(Error::LAUNCH_OUT_OF_RESOURCES);
         }
         let asked = f.set.get(&attribute::MAX_DYNAMIC_SHARED).map(|n| *n as u32);
@@ -225,7 +307,9 @@ impl Driver {
         }
         if let Some(c) = l.cluster {
             let whole = l.grid.iter().zip(c).all(|(g, c)| c > 0 && g.is_multiple_of(c));
-            if !whole || c.iter().product::<u32>() > 16 {
+            let size = c.iter().fold(1u32, |p, n| p.saturating_mul(*n));
+            let fixed = f.cluster_compiled && f.cluster.is_some_and(|own| own != c);
+            if !whole || fixed || size > f.most_of_cluster() {
                 return Err(Error::INVALID_CLUSTER_SIZE);
             }
         }
@@ -259,7 +343,7 @@ impl Driver {
         };
         self.launches += 1;
         let number = self.launches;
-        let result = self.space.launch(|memory| {
+        let result = self.space.launch(context, |memory| {
             let recording = record(module, &launch, &l.params, (number, memory));
             let result = run(module, &launch, &l.params, memory);
             if let Some((record, folder)) = recording {

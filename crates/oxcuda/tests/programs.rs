@@ -19,6 +19,11 @@ struct Program {
 
 impl Program {
     fn new(name: &str) -> Program {
+        Program::with(name, None)
+    }
+
+    /// Compiled with another folder of headers.
+    fn with(name: &str, headers: Option<&Path>) -> Program {
         let folder = tempfile::tempdir().expect("there is room");
         library(folder.path());
         let source =
@@ -26,7 +31,15 @@ impl Program {
         let path = folder.path().join(name);
         let mut cc = Command::new("cc");
         cc.args(["-std=c11", "-Wall", "-Werror", "-D_ISOC11_SOURCE", "-o"]).arg(&path).arg(source);
-        let done = cc.arg("-L").arg(folder.path()).arg("-lcuda").output().expect("there is a C compiler");
+        if let Some(headers) = headers {
+            cc.arg("-isystem").arg(headers);
+        }
+        let done = cc
+            .arg("-L")
+            .arg(folder.path())
+            .args(["-lcuda", "-lpthread"])
+            .output()
+            .expect("there is a C compiler");
         assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
         Program { folder, path }
     }
@@ -47,6 +60,10 @@ impl Program {
     }
 }
 
+/// PTX of one kernel.
+const SEVEN: &str = ".version 7.8\n.target sm_75\n.address_size 64\n.visible .entry seven(.param .u64 x)\n{\n  .reg .b64 %rd;\n\
+                     ld.param.u64 %rd, [x]; st.global.u32 [%rd], 7;\n  ret;\n}\n";
+
 /// Devices and executors.
 const WAYS: &[&[(&str, &str)]] =
     &[&[("OXCUDA_SM", "75")], &[], &[("OXCUDA_SM", "120")], &[("OXCUDA_MODE", "ptx")]];
@@ -61,6 +78,94 @@ fn memory_of_every_kind_is_seen_by_kernels() {
 fn work_is_done_in_order() {
     let p = Program::new("order");
     WAYS.iter().for_each(|w| drop(p.passes(&[], w)));
+}
+
+#[test]
+fn captures_end_by_what_may_not_be_done() {
+    Program::new("capture").passes(&[], &[]);
+}
+
+#[test]
+fn graphs_are_as_their_edges_say() {
+    let p = Program::new("graphs");
+    p.passes(&[], &[]);
+    p.passes(&[], &[("OXCUDA_CHECK", "all")]);
+}
+
+#[test]
+fn memory_is_mapped_where_programs_want_it() {
+    let p = Program::new("mapping");
+    WAYS.iter().for_each(|w| drop(p.passes(&[], w)));
+    let (_, complained) = p.passes(&["700"], &[]);
+    assert!(complained.contains("kernel number"), "{complained}");
+    let (_, complained) = p.passes(&[], &[]);
+    assert!(complained.contains("memory that is mapped twice or in part is not built"), "{complained}");
+    assert!(complained.contains("cuMemExportToShareableHandle is not built"), "{complained}");
+}
+
+#[test]
+fn values_that_nobody_knows_are_refused() {
+    let p = Program::new("values");
+    WAYS.iter().for_each(|w| drop(p.passes(&[], w)));
+}
+
+#[test]
+fn damaged_images_are_told() {
+    let p = Program::new("damaged");
+    let (_, complained) = p.passes(&[], &[]);
+    assert!(!complained.contains("internal error"), "{complained}");
+    let Some(tools) = std::env::var_os("OXPTXAS_ORACLES").map(PathBuf::from) else { return };
+    let at = |name: &str| p.folder.path().join(name).display().to_string();
+    std::fs::write(at("seven.ptx"), SEVEN).expect("there is room");
+    let mut files = Vec::new();
+    for mode in ["--compress=false", "--compress-mode=speed", "--compress-mode=size"] {
+        let out = at(&format!("{mode}.fatbin"));
+        let image = format!("--image3=kind=ptx,sm=90,file={}", at("seven.ptx"));
+        let args = [format!("--create={out}"), image, "-64".into(), mode.into()];
+        let done = Command::new(tools.join("fatbinary")).args(args).output().expect("is installed");
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        files.push(out);
+    }
+    let args: Vec<&str> = files.iter().map(String::as_str).collect();
+    p.passes(&args, &[]);
+}
+
+#[test]
+fn what_is_left_is_told() {
+    let p = Program::new("leaks");
+    let (_, silent) = p.passes(&[], &[]);
+    assert_eq!(silent, "");
+    let (_, found) = p.passes(&[], &[("OXCUDA_CHECK", "memory")]);
+    let wanted = [
+        (32, "memory of the device"),
+        (48, "managed memory"),
+        (80, "pinned memory of the host"),
+        (112, "memory of a pool"),
+        (96, "what a kernel allocated"),
+    ];
+    for (size, what) in wanted {
+        let line = |l: &str| l.starts_with(&format!("oxcuda: memory: {size} bytes at ")) && l.ends_with(what);
+        assert!(found.lines().any(line), "{size}: {found}");
+    }
+    assert_eq!(found.lines().count(), wanted.len(), "{found}");
+    // Of the copy one word was written; and 140 bytes of the other one are copied to the host.
+    let (_, found) = p.passes(&[], &[("OXCUDA_CHECK", "init")]);
+    assert!(found.contains("init: read: "), "{found}");
+    assert!(found.contains("init: 140 of 144 bytes at"), "{found}");
+    assert_eq!(found.lines().count(), 2, "{found}");
+}
+
+/// The program is written against CUDA's header, and compiled where that is (pip: nvidia-cuda-runtime, next to NVIDIA's tools).
+#[test]
+fn a_program_for_the_header_runs() {
+    let tools = std::env::var_os("OXPTXAS_ORACLES").map(PathBuf::from);
+    let headers = tools.and_then(|t| Some(t.parent()?.join("include")));
+    let Some(headers) = headers.filter(|h| h.join("cuda.h").exists()) else { return };
+    let p = Program::with("vector", Some(&headers));
+    for w in WAYS {
+        let (_, complained) = p.passes(&[], w);
+        assert_eq!(complained, "oxcuda: cuIpcGetMemHandle is not built\n", "{w:?}");
+    }
 }
 
 #[test]
@@ -120,9 +225,7 @@ fn images_of_every_kind_are_loaded() {
     let Some(tools) = std::env::var_os("OXPTXAS_ORACLES").map(PathBuf::from) else { return };
     // What NVIDIA's tools make: a cubin, and fat binaries, compressed or not.
     let at = |name: &str| p.folder.path().join(name).display().to_string();
-    let ptx = ".version 7.8\n.target sm_75\n.address_size 64\n.visible .entry seven(.param .u64 x)\n{\n  .reg .b64 %rd;\n\
-               ld.param.u64 %rd, [x]; st.global.u32 [%rd], 7;\n  ret;\n}\n";
-    std::fs::write(at("seven.ptx"), ptx).expect("there is room");
+    std::fs::write(at("seven.ptx"), SEVEN).expect("there is room");
     let tool = |name: &str, args: &[String]| {
         let done = Command::new(tools.join(name)).args(args).output().expect("is installed");
         assert!(done.status.success(), "{name}: {}", String::from_utf8_lossy(&done.stderr));

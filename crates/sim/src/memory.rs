@@ -117,6 +117,29 @@ impl Memory {
         }
     }
 
+    /// Addresses and sizes of what programs allocated themselves (`malloc`) and did not free.
+    pub fn heap(&self) -> impl Iterator<Item = (u64, usize)> {
+        self.allocations.iter().filter(|a| a.name == HEAP).map(|a| (a.base, a.bytes.len()))
+    }
+
+    /// How many of these bytes nobody has written, where that is known ([`Memory::undefine`]).
+    pub fn unwritten(&self, address: u64, size: u64) -> u64 {
+        let Some(i) = self.find(address, 0) else { return 0 };
+        let a = &self.allocations[i];
+        a.written.as_deref().map_or(0, |s| s.missing(address - a.base, size).into())
+    }
+
+    /// Says that bytes were copied: what nobody has written is not written where it comes to be, either.
+    pub fn copy_written(&mut self, to: u64, from: u64, size: u64) {
+        let some = self.unwritten(from, size) > 0;
+        let missing: Vec<u64> =
+            if some { (0..size).filter(|i| self.unwritten(from + i, 1) != 0).collect() } else { Vec::new() };
+        self.define(to, size);
+        if let Some((shadow, at)) = self.shadow(to) {
+            missing.into_iter().for_each(|i| shadow.forget(at + i));
+        }
+    }
+
     fn alloc_by_name(&mut self, name: &str, bytes: Vec<u8>) -> u64 {
         let hash = name.bytes().fold(0u64, |h, b| Rng::new(h ^ u64::from(b)).next());
         let mut base = NAMED + (hash & 0xf_ffff) * SLOT;

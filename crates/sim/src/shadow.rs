@@ -21,6 +21,13 @@ impl Shadow {
         }
     }
 
+    /// A byte is not written any more.
+    pub(crate) fn forget(&mut self, at: u64) {
+        if let Some(w) = self.written.get_mut((at / 64) as usize) {
+            *w &= !(1 << (at % 64));
+        }
+    }
+
     /// How many of these bytes nobody has written; what lies outside was.
     pub(crate) fn missing(&self, at: u64, len: u64) -> u32 {
         let open =
@@ -52,5 +59,7 @@ mod tests {
         s.write(0, 200);
         assert_eq!(s.missing(0, 200), 0);
         assert_eq!(s.missing(1 << 40, 8), 0);
+        s.forget(70);
+        assert_eq!((s.missing(64, 8), s.missing(70, 1)), (1, 1));
     }
 }

@@ -1,7 +1,7 @@
 //! Contexts.
 
-use super::Handle;
 use super::device::check;
+use super::{Handle, below, only};
 use crate::driver::{self, Context, stack, with, within};
 use crate::error::{Error, Result};
 use crate::ffi::{Host, Out};
@@ -10,15 +10,39 @@ use crate::ffi::{Host, Out};
 const LIMITS: [(u32, u64); 9] =
     [(0, 1024), (1, 1 << 20), (2, 8 << 20), (3, 2), (4, 2048), (5, 64), (6, 0), (7, 0), (8, 0)];
 
+/// Flags of a context: how to wait (one of them at most), and others of which nothing depends here.
+fn context_flags(flags: u32) -> Result<()> {
+    only(flags, 0xff)?;
+    if matches!(flags & 7, 0 | 1 | 2 | 4) { Ok(()) } else { Err(Error::INVALID_VALUE) }
+}
+
+/// A context that is there; the current one if it is null.
+fn known(context: Handle) -> Result<Handle> {
+    with(|d| {
+        let c = if context == 0 { d.current().ok_or(Error::INVALID_CONTEXT)? } else { context };
+        d.contexts
+            .get(c)
+            .map(|_| c)
+            .map_err(|_| if context == 0 { Error::CONTEXT_IS_DESTROYED } else { Error::INVALID_CONTEXT })
+    })
+}
+
 fn create(out: Out<Handle>, flags: u32, device: i32) -> Result<()> {
     check(device)?;
+    context_flags(flags)?;
     let context = with(|d| Ok(d.contexts.add(Context { flags, ..Context::default() })))?;
     stack(|s| s.push(context));
     out.put(context)
 }
 
 fn destroy(context: Handle) -> Result<()> {
-    with(|d| d.destroy(context).map_err(|_| Error::INVALID_CONTEXT))?;
+    with(|d| {
+        // The primary one ends when nobody holds it any more.
+        if d.primary == Some(context) {
+            return Err(Error::INVALID_CONTEXT);
+        }
+        d.destroy(context).map_err(|_| Error::INVALID_CONTEXT)
+    })?;
     stack(|s| {
         if s.last() == Some(&context) {
             s.pop();
@@ -92,7 +116,8 @@ api! {
     }
 
     /// The device of one.
-    fn cuCtxGetDevice_v2(device: Out<i32>, _context: Handle) {
+    fn cuCtxGetDevice_v2(device: Out<i32>, context: Handle) {
+        known(context)?;
         device.put(0)
     }
 
@@ -103,29 +128,30 @@ api! {
 
     /// Sets flags.
     fn cuCtxSetFlags(flags: u32) {
+        context_flags(flags)?;
         within(|d| { let c = d.context()?; d.contexts.get_mut(c)?.flags = flags; Ok(()) })
     }
 
     /// A number of its own.
     fn cuCtxGetId(context: Handle, id: Out<u64>) {
-        let context = if context != 0 { context } else { with(|d| d.current().ok_or(Error::INVALID_CONTEXT))? };
-        with(|d| d.contexts.get(context).map(|_| ()).map_err(|_| Error::INVALID_CONTEXT))?;
-        id.put(context)
+        id.put(known(context)?)
     }
 
     /// The version that it was made for.
-    fn cuCtxGetApiVersion(_context: Handle, version: Out<u32>) {
+    fn cuCtxGetApiVersion(context: Handle, version: Out<u32>) {
+        known(context)?;
         version.put(3020)
     }
 
     /// Waits for everything: it is done.
     fn cuCtxSynchronize() {
-        within(|_| Ok(()))
+        within(|d| d.wait_for_all())
     }
 
     /// Waits for everything in a context.
-    fn cuCtxSynchronize_v2(_context: Handle) {
-        within(|_| Ok(()))
+    fn cuCtxSynchronize_v2(context: Handle) {
+        let context = known(context)?;
+        with(|d| d.contexts.get(context)?.broken.map_or(Ok(()), Err).and(d.wait_for_all()))
     }
 
     /// A limit.
@@ -155,6 +181,7 @@ api! {
 
     /// Says what is preferred.
     fn cuCtxSetCacheConfig(config: u32) {
+        below(config, 4)?;
         within(|d| { let c = d.context()?; d.contexts.get_mut(c)?.configuration[0] = config; Ok(()) })
     }
 
@@ -165,6 +192,7 @@ api! {
 
     /// Says how wide they are to be.
     fn cuCtxSetSharedMemConfig(config: u32) {
+        below(config, 3)?;
         within(|d| { let c = d.context()?; d.contexts.get_mut(c)?.configuration[1] = config; Ok(()) })
     }
 
@@ -217,6 +245,7 @@ api! {
     /// Sets its flags.
     fn cuDevicePrimaryCtxSetFlags_v2(device: i32, flags: u32) / cuDevicePrimaryCtxSetFlags {
         check(device)?;
+        context_flags(flags)?;
         with(|d| {
             d.primary_flags = flags;
             match d.primary {
@@ -237,7 +266,8 @@ api! {
     }
 
     /// Holds on to a context.
-    fn cuCtxAttach(out: Out<Handle>, _flags: u32) {
+    fn cuCtxAttach(out: Out<Handle>, flags: u32) {
+        only(flags, 0)?;
         out.put(driver::with(|d| d.current().ok_or(Error::INVALID_CONTEXT))?)
     }
 

@@ -70,15 +70,21 @@ fn side(kind: u32, host: u64, device: u64) -> Result<(Side, u64)> {
         1 => Ok((Side::Host, host)),
         2 => Ok((Side::Device, device)),
         4 => Ok((Side::Any, device)),
-        _ => Err(Error::NOT_SUPPORTED),
+        // An array.
+        3 => {
+            eprintln!("oxcuda: copies of arrays are not built");
+            Err(Error::NOT_SUPPORTED)
+        }
+        _ => Err(Error::INVALID_VALUE),
     }
 }
 
 impl End3 {
     fn end(&self) -> Result<End> {
         let (side, address) = side(self.kind, self.host, self.device)?;
-        let (pitch, slice) = (self.pitch as u64, self.pitch as u64 * self.height as u64);
-        let offset = self.x as u64 + self.y as u64 * pitch + self.z as u64 * slice;
+        let (pitch, slice) = (self.pitch as u64, (self.pitch as u64).wrapping_mul(self.height as u64));
+        let rows = (self.y as u64).wrapping_mul(pitch).wrapping_add((self.z as u64).wrapping_mul(slice));
+        let offset = rows.wrapping_add(self.x as u64);
         Ok(End { side, address: address.wrapping_add(offset), pitch, slice })
     }
     fn of(e: &End) -> End3 {
@@ -97,6 +103,14 @@ impl Copy3 {
     /// What is to be done.
     pub fn transfer(&self) -> Result<Transfer> {
         let size = [self.width, self.height, self.depth].map(|n| n as u64);
+        // Rows lie one behind the other, and so do slices.
+        for e in [&self.from, &self.to] {
+            let narrow = e.pitch != 0 && (e.pitch as u64) < e.x as u64 + size[0];
+            let low = size[2] > 1 && (e.height as u64) < e.y as u64 + size[1];
+            if narrow || low {
+                return Err(Error::INVALID_VALUE);
+            }
+        }
         Ok(Transfer { to: self.to.end()?, from: self.from.end()?, size })
     }
     /// As C has it.
@@ -118,6 +132,11 @@ impl Copy2 {
             ..End3::default()
         };
         let size = [self.width as u64, self.height as u64, 1];
+        for e in [&self.from, &self.to] {
+            if e.pitch != 0 && (e.pitch as u64) < e.x as u64 + self.width as u64 {
+                return Err(Error::INVALID_VALUE);
+            }
+        }
         Ok(Transfer { to: three(&self.to).end()?, from: three(&self.from).end()?, size })
     }
 }

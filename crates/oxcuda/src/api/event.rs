@@ -1,13 +1,15 @@
 //! Events.
 
-use super::Handle;
+use super::{Handle, only};
 use crate::driver::within;
 use crate::error::{Error, Result};
 use crate::ffi::Out;
 use crate::stream::Event;
 
-/// Flag of an event without a time.
+/// Flags of an event: waiting for it takes no time of the host's, it has no time, it is for several processes.
+const BLOCKING: u32 = 1;
 const NO_TIME: u32 = 2;
+const BETWEEN_PROCESSES: u32 = 4;
 
 fn elapsed(from: Handle, to: Handle) -> Result<f32> {
     within(|d| {
@@ -26,7 +28,14 @@ fn elapsed(from: Handle, to: Handle) -> Result<f32> {
 api! {
     /// Makes one.
     fn cuEventCreate(out: Out<Handle>, flags: u32) {
-        out.put(within(|d| Ok(d.events.add(Event { flags, ..Event::default() })))?)
+        only(flags, BLOCKING | NO_TIME | BETWEEN_PROCESSES)?;
+        if flags & BETWEEN_PROCESSES != 0 && flags & NO_TIME == 0 {
+            return Err(Error::INVALID_VALUE);
+        }
+        out.put(within(|d| {
+            let context = d.context()?;
+            Ok(d.events.add(Event { flags, context, ..Event::default() }))
+        })?)
     }
     /// Ends one.
     fn cuEventDestroy(event: Handle) / cuEventDestroy_v2 {
@@ -34,19 +43,20 @@ api! {
     }
     /// Records one in a stream.
     fn cuEventRecord(event: Handle, stream: Handle) / cuEventRecord_ptsz {
-        within(|d| d.record_in(event, stream))
+        within(|d| d.record_in(event, stream, false))
     }
-    /// The same, with flags.
-    fn cuEventRecordWithFlags(event: Handle, stream: Handle, _flags: u32) / cuEventRecordWithFlags_ptsz {
-        within(|d| d.record_in(event, stream))
+    /// The same, with flags: under capture as a node of the graph.
+    fn cuEventRecordWithFlags(event: Handle, stream: Handle, flags: u32) / cuEventRecordWithFlags_ptsz {
+        only(flags, 1)?;
+        within(|d| d.record_in(event, stream, flags != 0))
     }
     /// Whether all before it is done: it is.
     fn cuEventQuery(event: Handle) {
-        within(|d| d.events.get(event).map(|_| ()))
+        within(|d| d.settled(event))
     }
     /// Waits until it is done.
     fn cuEventSynchronize(event: Handle) {
-        within(|d| d.events.get(event).map(|_| ()))
+        within(|d| d.settled(event))
     }
     /// Milliseconds between two: of the simulator, not of a device.
     fn cuEventElapsedTime(out: Out<f32>, from: Handle, to: Handle) / cuEventElapsedTime_v2 {

@@ -1,13 +1,14 @@
 //! Graphs.
 
-use super::Handle;
 use super::copy::Copy3;
 use super::launch::{function, params};
-use crate::driver::{self, with, within};
+use super::pool::PoolProperties;
+use super::{Handle, only};
+use crate::driver::{with, within};
 use crate::error::{Error, Result};
 use crate::ffi::{Host, HostFn, In, Out};
-use crate::graph::{self, Exec, Graph, UserObject};
-use crate::work::{Fill, Launch, Work};
+use crate::graph::{self, Graph, Unlike, UserObject};
+use crate::work::{Alloc, Fill, Launch, Work};
 
 /// `CUDA_KERNEL_NODE_PARAMS` of version 1; version 2 goes on with a kernel and a context.
 #[repr(C)]
@@ -77,6 +78,35 @@ impl Memset {
     }
 }
 
+/// `CUDA_MEM_ALLOC_NODE_PARAMS`
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct AllocNode {
+    pool: PoolProperties,
+    access: u64,
+    count: usize,
+    size: usize,
+    address: u64,
+}
+
+impl AllocNode {
+    /// Work at an address of its own.
+    fn work(&self) -> Result<Work> {
+        self.pool.check()?;
+        // Memory of graphs is not for other processes.
+        if self.pool.handles() != 0 || self.size == 0 || self.count > 1 {
+            return Err(Error::INVALID_VALUE);
+        }
+        let address = with(|d| d.space.address_for_graph(self.size))?;
+        Ok(Work::Alloc(Alloc { address, size: self.size, pool: None }))
+    }
+
+    /// What a node allocates.
+    fn of(a: &Alloc) -> AllocNode {
+        AllocNode { pool: PoolProperties::device(), access: 0, count: 0, size: a.size, address: a.address }
+    }
+}
+
 /// `CUDA_HOST_NODE_PARAMS`
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -90,32 +120,25 @@ fn add(out: Out<Handle>, graph: Handle, (after, count): (In<u64>, usize), work: 
     out.put(with(|d| d.add_node(graph, &after, work))?)
 }
 
-/// A graph's nodes in order, as work.
-fn whole(graph: Handle) -> Result<Vec<(u64, Work)>> {
-    with(|d| d.graphs.get(graph)?.order())
+/// Flags of an executable graph that are taken: memory is freed by the next launch, it is uploaded, nodes have priorities.
+const INSTANTIATE_FLAGS: u64 = graph::AUTO_FREE | 2 | 8;
+/// The flag of one that kernels launch.
+const DEVICE_LAUNCH: u64 = 4;
+
+fn instantiate(out: Out<Handle>, graph: Handle, flags: u64) -> Result<()> {
+    if flags & DEVICE_LAUNCH != 0 {
+        eprintln!("oxcuda: graphs that kernels launch are not built");
+        return Err(Error::NOT_SUPPORTED);
+    }
+    if flags & !INSTANTIATE_FLAGS != 0 {
+        return Err(Error::INVALID_VALUE);
+    }
+    out.put(with(|d| d.instantiate(graph, flags))?)
 }
 
-fn instantiate(out: Out<Handle>, graph: Handle) -> Result<()> {
-    let nodes = whole(graph)?;
-    out.put(with(|d| {
-        let objects = d.graphs.get(graph)?.objects.clone();
-        d.retain(&objects)?;
-        Ok(d.execs.add(Exec { nodes, objects }))
-    })?)
-}
-
-fn child(out: Out<Handle>, graph: Handle, after: (In<u64>, usize), inner: Handle) -> Result<()> {
-    let nodes = whole(inner)?;
-    add(out, graph, after, Work::Graph(nodes.into_iter().map(|n| n.1).collect()))?;
-    let node = out.get()?;
-    with(|d| {
-        let copy = d.graphs.get(inner)?.clone();
-        d.retain(&copy.objects)?;
-        let copy = d.graphs.add(copy);
-        let (graph, at) = d.node(node)?;
-        graph.nodes[at].child = Some(copy);
-        Ok(())
-    })
+fn child(out: Out<Handle>, graph: Handle, (after, count): (In<u64>, usize), inner: Handle) -> Result<()> {
+    let after = after.list(count)?;
+    out.put(with(|d| d.add_child(graph, &after, inner))?)
 }
 
 /// Changes a node of a graph.
@@ -160,18 +183,11 @@ fn pairs(all: Vec<(u64, u64)>, from: Out<u64>, to: Out<u64>, count: Out<usize>) 
     count.put(room)
 }
 
-fn dependencies(graph: Handle, from: Vec<u64>, to: Vec<u64>, take: bool) -> Result<()> {
+fn dependencies(graph: Handle, (from, to, count): (In<u64>, In<u64>, usize), take: bool) -> Result<()> {
+    let pairs: Vec<(u64, u64)> = from.list(count)?.into_iter().zip(to.list(count)?).collect();
     with(|d| {
         let graph = d.graphs.get_mut(graph)?;
-        for (a, b) in from.into_iter().zip(to) {
-            let node = graph.nodes.iter_mut().find(|n| n.handle == b).ok_or(Error::INVALID_VALUE)?;
-            if take {
-                node.after.retain(|n| *n != a);
-            } else {
-                node.after.push(a);
-            }
-        }
-        graph.order().map(|_| ())
+        if take { graph.disconnect(&pairs) } else { graph.connect(&pairs) }
     })
 }
 
@@ -189,24 +205,17 @@ fn behind(node: Handle) -> Result<Vec<u64>> {
     })
 }
 
-/// Puts the nodes of a graph into an executable one of the same shape; whether they fit.
-fn update(exec: Handle, graph: Handle) -> Result<bool> {
-    let nodes = whole(graph)?;
+/// Puts the nodes of a graph into an executable one of the same shape; what differs if they do not fit.
+fn update(exec: Handle, graph: Handle) -> Result<std::result::Result<(), Unlike>> {
     with(|d| {
-        let e = d.execs.get_mut(exec)?;
-        let alike = e.nodes.len() == nodes.len()
-            && e.nodes
-                .iter()
-                .zip(&nodes)
-                .all(|(a, b)| std::mem::discriminant(&a.1) == std::mem::discriminant(&b.1));
-        if alike {
-            for (old, new) in e.nodes.iter_mut().zip(nodes) {
-                old.1 = new.1;
-            }
-        }
-        Ok(alike)
+        let steps = d.steps(graph)?;
+        Ok(d.execs.get_mut(exec)?.update(steps))
     })
 }
+
+/// Kinds of nodes that allocate and free memory.
+const ALLOC: u32 = 10;
+const FREE: u32 = 11;
 
 /// What the structure that holds nodes of all kinds says.
 fn any_work(at: u64) -> Result<Work> {
@@ -221,8 +230,18 @@ fn any_work(at: u64) -> Result<Work> {
             let h = In::<HostNode>::at(inner).get()?;
             Work::Host(h.function, h.data)
         }
-        5 | 6 => Work::Empty,
+        5 => Work::Empty,
+        6 => Work::Wait(In::<u64>::at(inner).get()?),
         7 => Work::Record(In::<u64>::at(inner).get()?),
+        ALLOC => {
+            let node = In::<AllocNode>::at(inner).get()?;
+            let work = node.work()?;
+            if let Work::Alloc(a) = &work {
+                Out::<AllocNode>::at(inner).put(AllocNode { address: a.address, ..node })?;
+            }
+            work
+        }
+        FREE => Work::Free(In::<u64>::at(inner).get()?),
         _ => {
             eprintln!("oxcuda: nodes of kind {kind} of a graph are not built");
             return Err(Error::NOT_SUPPORTED);
@@ -241,26 +260,17 @@ fn any(out: Out<Handle>, graph: Handle, after: (In<u64>, usize), at: u64) -> Res
 
 api! {
     /// Makes one.
-    fn cuGraphCreate(out: Out<Handle>, _flags: u32) {
+    fn cuGraphCreate(out: Out<Handle>, flags: u32) {
+        only(flags, 0)?;
         out.put(with(|d| Ok(d.graphs.add(Graph::default())))?)
     }
     /// Ends one.
     fn cuGraphDestroy(graph: Handle) {
-        graph::release(&with(|d| d.graphs.remove(graph))?.objects)
+        graph::release(&with(|d| d.end_graph(graph))?)
     }
     /// Another one of the same nodes.
     fn cuGraphClone(out: Out<Handle>, graph: Handle) {
-        out.put(with(|d| {
-            let mut copy = d.graphs.get(graph)?.clone();
-            d.retain(&copy.objects)?;
-            let names: Vec<(u64, u64)> = copy.nodes.iter().map(|n| (n.handle, driver::fresh())).collect();
-            let new = |h: u64| names.iter().find(|n| n.0 == h).map_or(h, |n| n.1);
-            for n in &mut copy.nodes {
-                n.handle = new(n.handle);
-                n.after.iter_mut().for_each(|a| *a = new(*a));
-            }
-            Ok(d.graphs.add(copy))
-        })?)
+        out.put(with(|d| d.copy_graph(graph))?)
     }
     /// A kernel.
     fn cuGraphAddKernelNode(out: Out<Handle>, graph: Handle, after: In<u64>, count: usize, node: In<Kernel1>) {
@@ -293,11 +303,116 @@ api! {
     }
     /// An event is recorded.
     fn cuGraphAddEventRecordNode(out: Out<Handle>, graph: Handle, after: In<u64>, count: usize, event: Handle) {
+        with(|d| d.events.get(event).map(|_| ()))?;
         add(out, graph, (after, count), Work::Record(event))
     }
     /// An event is waited for: all before it is done.
-    fn cuGraphAddEventWaitNode(out: Out<Handle>, graph: Handle, after: In<u64>, count: usize, _event: Handle) {
-        add(out, graph, (after, count), Work::Empty)
+    fn cuGraphAddEventWaitNode(out: Out<Handle>, graph: Handle, after: In<u64>, count: usize, event: Handle) {
+        with(|d| d.events.get(event).map(|_| ()))?;
+        add(out, graph, (after, count), Work::Wait(event))
+    }
+    /// Memory is given; where is known at once.
+    fn cuGraphAddMemAllocNode(out: Out<Handle>, graph: Handle, after: In<u64>, count: usize, given: Out<AllocNode>) {
+        let node = given.get()?;
+        let work = node.work()?;
+        if let Work::Alloc(a) = &work {
+            given.put(AllocNode { address: a.address, ..node })?;
+        }
+        add(out, graph, (after, count), work)
+    }
+    /// Memory that a node gave is freed.
+    fn cuGraphAddMemFreeNode(out: Out<Handle>, graph: Handle, after: In<u64>, count: usize, address: u64) {
+        add(out, graph, (after, count), Work::Free(address))
+    }
+    /// What a node allocates.
+    fn cuGraphMemAllocNodeGetParams(node: Handle, out: Out<AllocNode>) {
+        match work_of(node)? {
+            Work::Alloc(a) => out.put(AllocNode::of(&a)),
+            _ => Err(Error::INVALID_VALUE),
+        }
+    }
+    /// What a node frees.
+    fn cuGraphMemFreeNodeGetParams(node: Handle, out: Out<u64>) {
+        match work_of(node)? {
+            Work::Free(address) => out.put(address),
+            _ => Err(Error::INVALID_VALUE),
+        }
+    }
+    /// The node of a copy of a graph that was made from a node.
+    fn cuGraphNodeFindInClone(out: Out<Handle>, node: Handle, graph: Handle) {
+        out.put(with(|d| {
+            let found = d.graphs.get(graph)?.nodes.iter().find(|n| n.copy_of == Some(node));
+            found.map(|n| n.handle).ok_or(Error::INVALID_VALUE)
+        })?)
+    }
+    /// Whether a node of an executable graph is done: kernels, copies and fills need not be.
+    fn cuGraphNodeSetEnabled(exec: Handle, node: Handle, enabled: u32) {
+        with(|d| {
+            let step = d.execs.get_mut(exec)?.step(node)?;
+            if step.work.kind() > 2 {
+                return Err(Error::INVALID_VALUE);
+            }
+            step.enabled = enabled != 0;
+            Ok(())
+        })
+    }
+    /// Whether it is.
+    fn cuGraphNodeGetEnabled(exec: Handle, node: Handle, enabled: Out<u32>) {
+        enabled.put(with(|d| Ok(u32::from(d.execs.get_mut(exec)?.step(node)?.enabled)))?)
+    }
+    /// The event of a node that records one.
+    fn cuGraphEventRecordNodeGetEvent(node: Handle, out: Out<Handle>) {
+        match work_of(node)? {
+            Work::Record(event) => out.put(event),
+            _ => Err(Error::INVALID_VALUE),
+        }
+    }
+    /// Another event.
+    fn cuGraphEventRecordNodeSetEvent(node: Handle, event: Handle) {
+        with(|d| d.events.get(event).map(|_| ()))?;
+        change(node, Work::Record(event))
+    }
+    /// The event of a node that waits for one.
+    fn cuGraphEventWaitNodeGetEvent(node: Handle, out: Out<Handle>) {
+        match work_of(node)? {
+            Work::Wait(event) => out.put(event),
+            _ => Err(Error::INVALID_VALUE),
+        }
+    }
+    /// Another event.
+    fn cuGraphEventWaitNodeSetEvent(node: Handle, event: Handle) {
+        with(|d| d.events.get(event).map(|_| ()))?;
+        change(node, Work::Wait(event))
+    }
+    /// Another event.
+    fn cuGraphExecEventRecordNodeSetEvent(exec: Handle, node: Handle, event: Handle) {
+        with(|d| { d.events.get(event)?; d.set_node(exec, node, Work::Record(event)) })
+    }
+    /// Another event.
+    fn cuGraphExecEventWaitNodeSetEvent(exec: Handle, node: Handle, event: Handle) {
+        with(|d| { d.events.get(event)?; d.set_node(exec, node, Work::Wait(event)) })
+    }
+    /// Nothing is kept that is not used.
+    fn cuDeviceGraphMemTrim(device: i32) {
+        super::device::check(device)
+    }
+    /// Bytes that graphs have allocated, now and at most; as many are kept.
+    fn cuDeviceGetGraphMemAttribute(device: i32, number: u32, value: Out<u64>) {
+        super::device::check(device)?;
+        let used = with(|d| Ok(d.space.graphs_used()))?;
+        value.put(match number {
+            0 | 2 => used[0],
+            1 | 3 => used[1],
+            _ => return Err(Error::INVALID_VALUE),
+        })
+    }
+    /// Forgets the most.
+    fn cuDeviceSetGraphMemAttribute(device: i32, number: u32, value: In<u64>) {
+        super::device::check(device)?;
+        if !matches!(number, 1 | 3) || value.get()? != 0 {
+            return Err(Error::INVALID_VALUE);
+        }
+        with(|d| { d.space.forget_most_of_graphs(); Ok(()) })
     }
     /// A node of any kind.
     fn cuGraphAddNode(out: Out<Handle>, graph: Handle, after: In<u64>, count: usize, node: Host) {
@@ -311,6 +426,7 @@ api! {
     fn cuGraphDestroyNode(node: Handle) {
         with(|d| {
             let (graph, at) = d.node(node)?;
+            graph.movable()?;
             graph.nodes.remove(at);
             graph.nodes.iter_mut().for_each(|n| n.after.retain(|a| *a != node));
             Ok(())
@@ -354,32 +470,23 @@ api! {
     }
     /// Lets nodes come after others.
     fn cuGraphAddDependencies(graph: Handle, from: In<u64>, to: In<u64>, count: usize) {
-        dependencies(graph, from.list(count)?, to.list(count)?, false)
+        dependencies(graph, (from, to, count), false)
     }
     /// Lets nodes come after others.
     fn cuGraphAddDependencies_v2(graph: Handle, from: In<u64>, to: In<u64>, _data: Host, count: usize) {
-        dependencies(graph, from.list(count)?, to.list(count)?, false)
+        dependencies(graph, (from, to, count), false)
     }
     /// Lets them no more.
     fn cuGraphRemoveDependencies(graph: Handle, from: In<u64>, to: In<u64>, count: usize) {
-        dependencies(graph, from.list(count)?, to.list(count)?, true)
+        dependencies(graph, (from, to, count), true)
     }
     /// Lets them no more.
     fn cuGraphRemoveDependencies_v2(graph: Handle, from: In<u64>, to: In<u64>, _data: Host, count: usize) {
-        dependencies(graph, from.list(count)?, to.list(count)?, true)
+        dependencies(graph, (from, to, count), true)
     }
     /// Of which kind a node is.
     fn cuGraphNodeGetType(node: Handle, kind: Out<u32>) {
-        kind.put(match work_of(node)? {
-            Work::Launch(_) => 0,
-            Work::Copy(_) => 1,
-            Work::Fill(_) => 2,
-            Work::Host(..) | Work::Callback(..) => 3,
-            Work::Graph(_) => 4,
-            Work::Empty => 5,
-            Work::Record(_) => 7,
-            Work::Free(_) => 11,
-        })
+        kind.put(work_of(node)?.kind())
     }
     /// The graph of a node that is one.
     fn cuGraphChildGraphNodeGetGraph(node: Handle, out: Out<Handle>) {
@@ -443,16 +550,20 @@ api! {
         if size > 0 {
             log.maybe(0);
         }
-        instantiate(out, graph)
+        instantiate(out, graph, 0)
     }
     /// Makes it ready to run.
-    fn cuGraphInstantiateWithFlags(out: Out<Handle>, graph: Handle, _flags: u64) {
-        instantiate(out, graph)
+    fn cuGraphInstantiateWithFlags(out: Out<Handle>, graph: Handle, flags: u64) {
+        instantiate(out, graph, flags)
     }
-    /// Makes it ready to run; the parameters say that all went well.
+    /// Makes it ready to run; the parameters say whether all went well.
     fn cuGraphInstantiateWithParams(out: Out<Handle>, graph: Handle, given: Host) / cuGraphInstantiateWithParams_ptsz {
-        crate::ffi::write(given.address() + 16, &[0; 12])?;
-        instantiate(out, graph)
+        let flags = In::<u64>::at(given.address()).get()?;
+        let done = instantiate(out, graph, flags);
+        // No node, and a result: success, or what the function's own result says.
+        Out::at(given.address() + 16).put(0u64)?;
+        Out::at(given.address() + 24).put(u32::from(done.is_err()))?;
+        done
     }
     /// Nothing is to be brought anywhere.
     fn cuGraphUpload(exec: Handle, _stream: Handle) / cuGraphUpload_ptsz {
@@ -460,8 +571,8 @@ api! {
     }
     /// Runs it.
     fn cuGraphLaunch(exec: Handle, stream: Handle) / cuGraphLaunch_ptsz {
-        let nodes = within(|d| Ok(d.execs.get(exec)?.nodes.clone()))?;
-        crate::stream::submit(stream, Work::Graph(nodes.into_iter().map(|n| n.1).collect()))
+        let work = within(|d| d.begin_launch(exec))?;
+        crate::stream::submit(stream, Work::Graph(work))
     }
     /// Ends it.
     fn cuGraphExecDestroy(exec: Handle) {
@@ -494,24 +605,27 @@ api! {
     }
     /// Takes everything from another graph of the same shape.
     fn cuGraphExecUpdate(exec: Handle, graph: Handle, node: Out<Handle>, result: Out<u32>) {
-        node.maybe(0);
-        let done = update(exec, graph)?;
-        result.maybe(u32::from(!done));
-        if done { Ok(()) } else { Err(Error::GRAPH_EXEC_UPDATE_FAILURE) }
+        let done = update(exec, graph).inspect_err(|_| result.maybe(1))?;
+        result.maybe(done.err().map_or(0, |u| u.result));
+        node.maybe(done.err().map_or(0, |u| u.node));
+        done.map_err(|_| Error::GRAPH_EXEC_UPDATE_FAILURE)
     }
     /// Takes everything from another graph of the same shape.
     fn cuGraphExecUpdate_v2(exec: Handle, graph: Handle, result: Out<[u64; 3]>) {
-        let done = update(exec, graph)?;
-        result.maybe([u64::from(!done), 0, 0]);
-        if done { Ok(()) } else { Err(Error::GRAPH_EXEC_UPDATE_FAILURE) }
+        let done = update(exec, graph).inspect_err(|_| result.maybe([1, 0, 0]))?;
+        result.maybe(done.err().map_or([0; 3], |u| [u.result.into(), u.node, u.from]));
+        done.map_err(|_| Error::GRAPH_EXEC_UPDATE_FAILURE)
     }
     /// Flags.
     fn cuGraphExecGetFlags(exec: Handle, flags: Out<u64>) {
-        with(|d| d.execs.get(exec).map(|_| ()))?;
-        flags.put(0)
+        flags.put(with(|d| Ok(d.execs.get(exec)?.flags))?)
     }
     /// Something of the program's that graphs keep.
-    fn cuUserObjectCreate(out: Out<Handle>, data: Host, free: HostFn, count: u32, _flags: u32) {
+    fn cuUserObjectCreate(out: Out<Handle>, data: Host, free: HostFn, count: u32, flags: u32) {
+        // That its end is told nobody is all that there is, and has to be asked for.
+        if flags != 1 {
+            return Err(Error::INVALID_VALUE);
+        }
         if !free.is_some() || count == 0 {
             return Err(Error::INVALID_VALUE);
         }
@@ -527,6 +641,10 @@ api! {
     }
     /// Lets a graph refer to it; with the flag in place of the caller.
     fn cuGraphRetainUserObject(graph: Handle, object: Handle, count: u32, flags: u32) {
+        only(flags, 1)?;
+        if count == 0 {
+            return Err(Error::INVALID_VALUE);
+        }
         with(|d| {
             d.graphs.get(graph)?;
             if flags & 1 == 0 {
@@ -558,7 +676,10 @@ api! {
     }
     /// Another graph for a node that is one.
     fn cuGraphExecChildGraphNodeSetParams(exec: Handle, node: Handle, inner: Handle) {
-        let work = Work::Graph(whole(inner)?.into_iter().map(|n| n.1).collect());
-        with(|d| d.set_node(exec, node, work))
+        with(|d| {
+            d.graphs.get(inner)?.movable()?;
+            let work = d.steps(inner)?.into_iter().map(|s| s.work).collect();
+            d.set_node(exec, node, Work::Graph(work))
+        })
     }
 }

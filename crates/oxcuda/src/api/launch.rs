@@ -1,6 +1,6 @@
 //! Launches, and how many blocks fit.
 
-use super::Handle;
+use super::{Handle, only};
 use crate::driver::within;
 use crate::error::{Error, Result};
 use crate::ffi::{In, Out, SizeFn};
@@ -21,6 +21,10 @@ pub fn function(handle: Handle) -> Result<Function> {
 
 /// The parameters' block.
 pub fn params(f: &Function, addresses: In<u64>, extra: In<u64>) -> Result<Vec<u8>> {
+    // Not both: nobody could say which of them counts.
+    if !extra.is_null() && !addresses.is_null() {
+        return Err(Error::INVALID_VALUE);
+    }
     if !extra.is_null() {
         let (mut at, mut bytes) = (0, 0);
         let mut i = 0;
@@ -142,7 +146,8 @@ api! {
         blocks.put(occupancy::blocks(&function(handle)?, threads.max(0) as u32, dynamic)? as i32)
     }
     /// The same, with flags.
-    fn cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(blocks: Out<i32>, handle: Handle, threads: i32, dynamic: usize, _flags: u32) {
+    fn cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(blocks: Out<i32>, handle: Handle, threads: i32, dynamic: usize, flags: u32) {
+        only(flags, 1)?;
         blocks.put(occupancy::blocks(&function(handle)?, threads.max(0) as u32, dynamic)? as i32)
     }
     /// The block size that fills the device best.
@@ -150,7 +155,8 @@ api! {
         most(handle, (size, dynamic), limit, grid, block)
     }
     /// The same, with flags.
-    fn cuOccupancyMaxPotentialBlockSizeWithFlags(grid: Out<i32>, block: Out<i32>, handle: Handle, size: SizeFn, dynamic: usize, limit: i32, _flags: u32) {
+    fn cuOccupancyMaxPotentialBlockSizeWithFlags(grid: Out<i32>, block: Out<i32>, handle: Handle, size: SizeFn, dynamic: usize, limit: i32, flags: u32) {
+        only(flags, 1)?;
         most(handle, (size, dynamic), limit, grid, block)
     }
     /// Dynamic shared memory that so many blocks leave for each.

@@ -1,13 +1,19 @@
 //! The linker.
 
-use super::Handle;
+use super::{Handle, below};
 use crate::compile::Jit;
 use crate::driver::with;
 use crate::error::{Error, Result};
 use crate::ffi::{Block, Host, In, Out, Text};
 use crate::link::{Input, Link};
 
+/// Kinds of inputs: cubin, PTX, fat binary, object, library, and code for link-time optimization.
+const KINDS: u32 = 6;
+
 fn add(link: Handle, input: Input) -> Result<()> {
+    below(input.kind, KINDS)?;
+    let jit = with(|d| Ok(d.links.get(link)?.jit.clone()))?;
+    input.check(&jit)?;
     with(|d| {
         let l = d.links.get_mut(link)?;
         if l.output.is_some() {

@@ -1,6 +1,6 @@
 //! Memory: allocation, pointers.
 
-use super::Handle;
+use super::{Handle, only};
 use crate::driver::{self, within};
 use crate::error::{Error, Result};
 use crate::ffi::{Host, In, Out};
@@ -10,6 +10,7 @@ use crate::memory::{Kind, Region};
 fn allocate(size: usize) -> Result<u64> {
     within(|d| {
         let context = d.context()?;
+        d.unsafe_call()?;
         d.space.device(size, Some(context))
     })
 }
@@ -17,6 +18,7 @@ fn allocate(size: usize) -> Result<u64> {
 fn host(size: usize, kind: Kind, flags: u32) -> Result<u64> {
     within(|d| {
         let context = d.context()?;
+        d.unsafe_call()?;
         d.space.host(size, kind, Some(context), flags)
     })
 }
@@ -25,9 +27,11 @@ fn free(address: u64, kinds: &[Kind]) -> Result<()> {
     if address == 0 {
         return Ok(());
     }
-    within(|d| match d.space.free(address, kinds) {
-        Err(Error::INVALID_VALUE) => Err(Error::INVALID_VALUE),
-        other => other.map(|_| ()),
+    within(|d| {
+        d.unsafe_call()?;
+        let pool = d.space.free(address, kinds)?;
+        d.uncount_in_pool(&pool);
+        Ok(())
     })
 }
 
@@ -37,13 +41,13 @@ const MEMORY_DEVICE: u64 = 2;
 
 /// The value of a pointer's attribute, and its bytes.
 fn attribute(number: u32, at: u64, address: u64, region: &Region) -> Result<(u64, usize)> {
-    let on_device = matches!(region.kind, Kind::Device | Kind::Managed);
+    let on_device = !matches!(region.kind, Kind::Pinned | Kind::Registered);
     let managed = region.kind == Kind::Managed;
     Ok(match number {
         1 => (region.context.unwrap_or(0), 8),
         2 => (if on_device { MEMORY_DEVICE } else { MEMORY_HOST }, 4),
         3 => (address, 8),
-        4 if region.kind == Kind::Device => return Err(Error::INVALID_VALUE),
+        4 if !region.kind.on_host() => return Err(Error::INVALID_VALUE),
         4 => (address, 8),
         6 => (0, 4),
         7 | 20 => (region.id, 8),
@@ -60,6 +64,47 @@ fn attribute(number: u32, at: u64, address: u64, region: &Region) -> Result<(u64
         19 => (at, 8),
         _ => return Err(Error::INVALID_VALUE),
     })
+}
+
+/// Kinds of places: a device or the host, by the device's number; a device; the host in several ways.
+const DEVICE_OR_HOST: u32 = 0;
+const ON_DEVICE: u32 = 1;
+const HOST_CURRENT: u32 = 4;
+
+/// Whether there is such a place.
+fn place(kind: u32, number: i32) -> Result<()> {
+    match (kind, number) {
+        (DEVICE_OR_HOST, -1 | 0) | (ON_DEVICE, 0) => Ok(()),
+        (2..=HOST_CURRENT, _) => Ok(()),
+        (DEVICE_OR_HOST | ON_DEVICE, _) => Err(Error::INVALID_DEVICE),
+        _ => Err(Error::INVALID_VALUE),
+    }
+}
+
+/// The same, of `CUmemLocation` as it comes in a register: the kind, the number. A kind of 0 is no place.
+fn located(location: u64) -> Result<()> {
+    match location as u32 {
+        0 => Err(Error::INVALID_VALUE),
+        kind => place(kind, (location >> 32) as i32),
+    }
+}
+
+/// Whether an advice says something of a place: where it should be, who uses it. Others, and what is taken back, do not.
+fn advised_of_a_place(advice: u32) -> Result<bool> {
+    match advice {
+        3 | 5 | 6 => Ok(true),
+        1 | 2 | 4 => Ok(false),
+        _ => Err(Error::INVALID_VALUE),
+    }
+}
+
+/// Whether all of a range is managed memory.
+fn managed(d: &driver::Driver, address: u64, size: usize) -> Result<()> {
+    let end = address.checked_add(size as u64).ok_or(Error::INVALID_VALUE)?;
+    match d.space.find(address) {
+        Some((at, r)) if size > 0 && r.kind == Kind::Managed && end <= at + r.size as u64 => Ok(()),
+        _ => Err(Error::INVALID_VALUE),
+    }
 }
 
 api! {
@@ -80,7 +125,7 @@ api! {
 
     /// Takes it back.
     fn cuMemFree_v2(address: u64) {
-        free(address, &[Kind::Device, Kind::Managed])
+        free(address, &[Kind::Device, Kind::Managed, Kind::Graph])
     }
 
     /// Memory of the host for both.
@@ -90,6 +135,7 @@ api! {
 
     /// The same, with flags.
     fn cuMemHostAlloc(out: Out<u64>, size: usize, flags: u32) {
+        only(flags, 7)?;
         out.put(host(size, Kind::Pinned, flags)?)
     }
 
@@ -108,8 +154,10 @@ api! {
 
     /// Makes memory of the program known.
     fn cuMemHostRegister_v2(address: Host, size: usize, flags: u32) {
+        only(flags, 15)?;
         within(|d| {
             let context = d.context()?;
+            d.unsafe_call()?;
             d.space.register(address.address(), size, Some(context), flags)
         })
     }
@@ -123,10 +171,11 @@ api! {
     }
 
     /// The device's address of host memory: the same.
-    fn cuMemHostGetDevicePointer_v2(out: Out<u64>, address: Host, _flags: u32) {
+    fn cuMemHostGetDevicePointer_v2(out: Out<u64>, address: Host, flags: u32) {
+        only(flags, 0)?;
         let address = address.address();
         within(|d| match d.space.find(address) {
-            Some((_, r)) if r.kind != Kind::Device => Ok(()),
+            Some((_, r)) if r.kind.on_host() => Ok(()),
             _ => Err(Error::INVALID_VALUE),
         })?;
         out.put(address)
@@ -194,27 +243,47 @@ api! {
     }
 
     /// Where managed memory is: nothing depends on it.
-    fn cuMemPrefetchAsync(address: u64, _size: usize, _device: i32, _stream: Handle) / cuMemPrefetchAsync_ptsz {
-        within(|d| d.space.find(address).map(|_| ()).ok_or(Error::INVALID_VALUE))
+    fn cuMemPrefetchAsync(address: u64, size: usize, device: i32, stream: Handle) / cuMemPrefetchAsync_ptsz {
+        place(DEVICE_OR_HOST, device)?;
+        within(|d| { d.stream(stream)?; managed(d, address, size) })
     }
 
     /// The same.
-    fn cuMemPrefetchAsync_v2(address: u64, _size: usize, _location: u64, _flags: u32, _stream: Handle) / cuMemPrefetchAsync_v2_ptsz {
-        within(|d| d.space.find(address).map(|_| ()).ok_or(Error::INVALID_VALUE))
+    fn cuMemPrefetchAsync_v2(address: u64, size: usize, location: u64, flags: u32, stream: Handle) / cuMemPrefetchAsync_v2_ptsz {
+        only(flags, 0)?;
+        located(location)?;
+        within(|d| { d.stream(stream)?; managed(d, address, size) })
     }
 
     /// How it is used: nothing depends on it.
-    fn cuMemAdvise(address: u64, _size: usize, _advice: u32, _device: i32) {
-        within(|d| d.space.find(address).map(|_| ()).ok_or(Error::INVALID_VALUE))
+    fn cuMemAdvise(address: u64, size: usize, advice: u32, device: i32) {
+        if advised_of_a_place(advice)? {
+            place(DEVICE_OR_HOST, device)?;
+        }
+        within(|d| managed(d, address, size))
     }
 
     /// The same.
-    fn cuMemAdvise_v2(address: u64, _size: usize, _advice: u32, _location: u64) {
-        within(|d| d.space.find(address).map(|_| ()).ok_or(Error::INVALID_VALUE))
+    fn cuMemAdvise_v2(address: u64, size: usize, advice: u32, location: u64) {
+        if advised_of_a_place(advice)? {
+            located(location)?;
+        }
+        within(|d| managed(d, address, size))
     }
 
     /// Managed memory stays with everyone.
-    fn cuStreamAttachMemAsync(stream: Handle, _address: u64, _size: usize, _flags: u32) / cuStreamAttachMemAsync_ptsz {
-        driver::within(|d| d.stream(stream).map(|_| ()))
+    fn cuStreamAttachMemAsync(stream: Handle, address: u64, size: usize, flags: u32) / cuStreamAttachMemAsync_ptsz {
+        // With everyone, with the host, with a stream that is there.
+        if !matches!(flags, 1 | 2 | 4) {
+            return Err(Error::INVALID_VALUE);
+        }
+        driver::within(|d| {
+            d.stream(stream)?;
+            match d.space.find(address) {
+                // All of it or, as 0 says, all of it.
+                Some((at, r)) if at == address && (size == 0 || size == r.size) && r.kind.on_host() => Ok(()),
+                _ => Err(Error::INVALID_VALUE),
+            }
+        })
     }
 }

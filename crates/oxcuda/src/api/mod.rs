@@ -7,6 +7,7 @@ mod event;
 mod graph;
 mod launch;
 mod link;
+mod mapping;
 mod memory;
 mod missing;
 mod module;
@@ -22,6 +23,7 @@ use event::*;
 use graph::*;
 use launch::*;
 use link::*;
+use mapping::*;
 use memory::*;
 use missing::*;
 use module::*;
@@ -29,6 +31,22 @@ use pool::*;
 use set::*;
 use stream::*;
 use tensor::*;
+
+/// Whether there are no flags but these.
+///
+/// # Errors
+/// If there are others.
+fn only(flags: u32, known: u32) -> crate::error::Result<()> {
+    if flags & !known == 0 { Ok(()) } else { Err(crate::error::Error::INVALID_VALUE) }
+}
+
+/// Whether a value of an enumeration from 0 on is one of so many.
+///
+/// # Errors
+/// If it is not.
+fn below(value: u32, count: u32) -> crate::error::Result<()> {
+    if value < count { Ok(()) } else { Err(crate::error::Error::INVALID_VALUE) }
+}
 
 /// An opaque pointer of C.
 pub type Handle = u64;

@@ -1,7 +1,7 @@
 //! Modules, libraries, functions, variables.
 
-use super::Handle;
 use super::launch::function;
+use super::{Handle, below};
 use crate::compile::Jit;
 use crate::driver::{Driver, with, within};
 use crate::error::{Error, Result};
@@ -166,23 +166,29 @@ api! {
         within(|d| d.functions.get_mut(handle)?.set_attribute(attribute, value))
     }
     /// An attribute.
-    fn cuKernelGetAttribute(value: Out<i32>, attribute: u32, handle: Handle, _device: i32) {
+    fn cuKernelGetAttribute(value: Out<i32>, attribute: u32, handle: Handle, device: i32) {
+        super::device::check(device)?;
         value.put(function_anywhere(handle)?.attribute(attribute)?)
     }
     /// Sets an attribute.
-    fn cuKernelSetAttribute(attribute: u32, value: i32, handle: Handle, _device: i32) {
+    fn cuKernelSetAttribute(attribute: u32, value: i32, handle: Handle, device: i32) {
+        super::device::check(device)?;
         with(|d| d.functions.get_mut(handle)?.set_attribute(attribute, value))
     }
     /// What caches it prefers: nothing depends on it.
-    fn cuFuncSetCacheConfig(handle: Handle, _config: u32) {
+    fn cuFuncSetCacheConfig(handle: Handle, config: u32) {
+        below(config, 4)?;
         function(handle).map(|_| ())
     }
     /// What caches it prefers: nothing depends on it.
-    fn cuKernelSetCacheConfig(handle: Handle, _config: u32, _device: i32) {
+    fn cuKernelSetCacheConfig(handle: Handle, config: u32, device: i32) {
+        below(config, 4)?;
+        super::device::check(device)?;
         function_anywhere(handle).map(|_| ())
     }
     /// How wide banks are: nothing depends on it.
-    fn cuFuncSetSharedMemConfig(handle: Handle, _config: u32) {
+    fn cuFuncSetSharedMemConfig(handle: Handle, config: u32) {
+        below(config, 3)?;
         function(handle).map(|_| ())
     }
 }

@@ -7,20 +7,73 @@ use crate::error::{Error, Result};
 use crate::ffi::{Host, In, Out};
 use crate::memory::Pool;
 use crate::stream::submit;
-use crate::work::Work;
+use crate::work::{Alloc, Work};
+
+/// `CUmemPoolProps`
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct PoolProperties {
+    kind: u32,
+    handles: u32,
+    location: [u32; 2],
+    security: u64,
+    most: usize,
+    usage: u16,
+    reserved: [u8; 54],
+}
+
+impl PoolProperties {
+    /// Of memory of the device for this process.
+    pub fn device() -> PoolProperties {
+        PoolProperties {
+            kind: 1,
+            handles: 0,
+            location: [1, 0],
+            security: 0,
+            most: 0,
+            usage: 0,
+            reserved: [0; 54],
+        }
+    }
+    /// Whether there is such memory: pinned, which is the only kind, on the device.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn check(&self) -> Result<()> {
+        match (self.kind, self.location) {
+            (1, [1, 0]) if self.reserved == [0; 54] => Ok(()),
+            (1, [1, _]) => Err(Error::INVALID_DEVICE),
+            // The host's.
+            (1, [2..=4, _]) => Err(Error::NOT_SUPPORTED),
+            _ => Err(Error::INVALID_VALUE),
+        }
+    }
+    /// The kinds of handles for other processes that are wanted.
+    pub fn handles(&self) -> u32 {
+        self.handles
+    }
+}
 
 fn allocate(out: Out<u64>, size: usize, pool: Option<Handle>, stream: Handle) -> Result<()> {
     out.put(within(|d| {
-        d.stream(stream)?;
-        let pool = pool.unwrap_or(d.current_pool);
+        let (context, pool) = (d.context()?, pool.unwrap_or(d.current_pool));
         d.pools.get(pool)?;
+        d.implicit(stream)?;
+        // Under capture it is the graph that allocates, at an address that is known at once.
+        if let Some((graph, last)) = d.capturing(stream)? {
+            if size == 0 {
+                return Err(Error::INVALID_VALUE);
+            }
+            let address = d.space.address_for_graph(size)?;
+            let node = d.add_node(graph, &last, Work::Alloc(Alloc { address, size, pool: Some(pool) }))?;
+            d.set_last(stream, vec![node])?;
+            return Ok(address);
+        }
         let address = d.space.device(size, None)?;
         if let Some(r) = d.space.region_mut(address) {
-            r.pool = Some(pool);
+            (r.pool, r.given_in) = (Some(pool), Some(context));
         }
-        let p = d.pools.get_mut(pool)?;
-        p.used[0] += size as u64;
-        p.used[1] = p.used[1].max(p.used[0]);
+        d.count_in_pool(Some(pool), size)?;
         Ok(address)
     })?)
 }
@@ -37,10 +90,9 @@ api! {
     fn cuMemAllocFromPoolAsync(out: Out<u64>, size: usize, pool: Handle, stream: Handle) / cuMemAllocFromPoolAsync_ptsz {
         allocate(out, size, Some(pool), stream)
     }
-    /// Takes it back. A graph may run again, so what it captured stays.
+    /// Takes it back; under capture as a node, of what a node of a graph gave.
     fn cuMemFreeAsync(address: u64, stream: Handle) / cuMemFreeAsync_ptsz {
-        let captures = within(|d| Ok(d.stream(stream)?.capture.is_some()))?;
-        submit(stream, if captures { Work::Empty } else { Work::Free(address) })
+        submit(stream, Work::Free(address))
     }
     /// The device's own pool.
     fn cuDeviceGetDefaultMemPool(out: Out<Handle>, device: i32) {
@@ -62,7 +114,13 @@ api! {
         out.put(with(|d| Ok(d.default_pool))?)
     }
     /// Makes a pool.
-    fn cuMemPoolCreate(out: Out<Handle>, _properties: Host) {
+    fn cuMemPoolCreate(out: Out<Handle>, properties: In<PoolProperties>) {
+        let properties = properties.get()?;
+        properties.check()?;
+        if properties.handles() != 0 {
+            eprintln!("oxcuda: pools for several processes are not built");
+            return Err(Error::NOT_SUPPORTED);
+        }
         out.put(with(|d| Ok(d.pools.add(Pool::default())))?)
     }
     /// Ends one.
@@ -108,13 +166,25 @@ api! {
         })
     }
     /// Everyone reaches it.
-    fn cuMemPoolSetAccess(pool: Handle, _map: Host, _count: usize) {
-        with(|d| d.pools.get(pool).map(|_| ()))
+    fn cuMemPoolSetAccess(pool: Handle, map: In<[u32; 3]>, count: usize) {
+        with(|d| d.pools.get(pool).map(|_| ()))?;
+        for [kind, number, access] in map.list(count)? {
+            // The device that it is of reaches it always, and there is no other one.
+            match (kind, number, access) {
+                (1, 0, 3) => {}
+                (1, 0, _) => return Err(Error::INVALID_VALUE),
+                _ => return Err(Error::INVALID_DEVICE),
+            }
+        }
+        Ok(())
     }
     /// Everyone reaches it.
-    fn cuMemPoolGetAccess(flags: Out<u32>, pool: Handle, _location: In<[u32; 2]>) {
+    fn cuMemPoolGetAccess(flags: Out<u32>, pool: Handle, location: In<[u32; 2]>) {
         with(|d| d.pools.get(pool).map(|_| ()))?;
-        flags.put(3)
+        match location.get()? {
+            [1, 0] => flags.put(3),
+            _ => Err(Error::INVALID_VALUE),
+        }
     }
     /// Nothing is kept.
     fn cuMemPoolTrimTo(pool: Handle, _keep: usize) {

@@ -16,6 +16,10 @@ fn rows(
     if !address.is_multiple_of(element.into()) || !(pitch as u64).is_multiple_of(element.into()) {
         return Err(Error::INVALID_VALUE);
     }
+    // Rows lie one behind the other.
+    if size[1] > 1 && (pitch as u64) < (size[0] as u64).saturating_mul(element.into()) {
+        return Err(Error::INVALID_VALUE);
+    }
     submit(
         stream,
         Work::Fill(Fill { address, pitch: pitch as u64, value, element, size: size.map(|n| n as u64) }),

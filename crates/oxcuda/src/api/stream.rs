@@ -1,6 +1,7 @@
 //! Streams, and what is captured from them.
 
-use super::Handle;
+use super::{Handle, below, only};
+use crate::capture::{self, Mode};
 use crate::driver::within;
 use crate::error::{Error, Result};
 use crate::ffi::{Host, HostFn, In, Out, StreamFn, Text};
@@ -19,15 +20,22 @@ fn create(out: Out<Handle>, flags: u32, priority: i32) -> Result<()> {
 
 /// Makes the next node of a capture come after these, in place of what it came after if bit 0 of the flags is set.
 fn come_after(stream: Handle, after: Vec<u64>, flags: u32) -> Result<()> {
+    only(flags, 1)?;
     within(|d| {
-        let c = d.stream(stream)?.capture.as_mut().ok_or(Error::ILLEGAL_STATE)?;
+        let (graph, mut last) = d.capturing(stream)?.ok_or(Error::ILLEGAL_STATE)?;
         if flags & 1 != 0 {
-            c.last.clear();
+            last.clear();
         }
-        c.last.extend(after);
-        Ok(())
+        last.extend(after);
+        d.graphs.get(graph)?.has(&last)?;
+        d.set_last(stream, last)
     })
 }
+
+/// Numbers of `CUstreamCaptureStatus`.
+const NOT_CAPTURING: u32 = 0;
+const CAPTURING: u32 = 1;
+const INVALID: u32 = 2;
 
 /// State of a capture: whether there is one, its number, its graph, and the nodes that the next comes after.
 struct Info {
@@ -39,11 +47,19 @@ struct Info {
 }
 
 fn info(stream: Handle, to: &Info) -> Result<()> {
-    let capture = within(|d| Ok(d.stream(stream)?.capture.clone()))?;
-    to.state.put(u32::from(capture.is_some()))?;
-    if let Some(c) = capture {
-        to.id.maybe(c.graph);
-        to.graph.maybe(c.graph);
+    let (state, capture) = within(|d| {
+        // To ask does no harm to a capture that is in the way.
+        if !d.in_the_way(stream).is_empty() {
+            return Err(Error::STREAM_CAPTURE_IMPLICIT);
+        }
+        let Some(c) = d.stream(stream)?.capture.clone() else { return Ok((NOT_CAPTURING, None)) };
+        let q = d.captures.get(c.sequence)?;
+        Ok(if q.invalid { (INVALID, None) } else { (CAPTURING, Some((c, q.graph))) })
+    })?;
+    to.state.put(state)?;
+    if let Some((c, graph)) = capture {
+        to.id.maybe(c.sequence);
+        to.graph.maybe(graph);
         to.count.maybe(c.last.len());
         if !to.after.is_null() {
             to.after.maybe(crate::ffi::kept(&c.last));
@@ -63,9 +79,22 @@ fn holds(have: u64, want: u64, how: u32, bits: u32) -> bool {
     }
 }
 
+/// How to compare, and that remote writes are waited for, which there are none of.
+fn wait_flags(flags: u32) -> Result<()> {
+    only(flags, 3 | 1 << 30)
+}
+
+fn aligned(address: u64, to: u64) -> Result<()> {
+    if address.is_multiple_of(to) { Ok(()) } else { Err(Error::INVALID_VALUE) }
+}
+
 fn wait_value(stream: Handle, address: u64, value: u64, (flags, bytes): (u32, usize)) -> Result<()> {
     let have = within(|d| {
-        d.stream(stream)?;
+        d.implicit(stream)?;
+        if d.capturing(stream)?.is_some() {
+            eprintln!("oxcuda: waits for a value in a graph are not built");
+            return Err(Error::NOT_SUPPORTED);
+        }
         Ok(sim::memory::little_endian(&d.space.read(address, bytes)?))
     })?;
     // Nobody else could ever write it.
@@ -83,28 +112,24 @@ api! {
     }
     /// Ends one.
     fn cuStreamDestroy(stream: Handle) / cuStreamDestroy_v2 {
-        within(|d| d.streams.remove(stream).map(|_| ()))
+        within(|d| d.end_stream(stream))
     }
     /// Waits until all is done: it is.
     fn cuStreamSynchronize(stream: Handle) / cuStreamSynchronize_ptsz {
-        within(|d| match d.stream(stream)?.capture {
-            Some(_) => Err(Error::STREAM_CAPTURE_UNSUPPORTED),
-            None => Ok(()),
-        })
+        within(|d| d.finished(stream))
     }
     /// Whether all is done: it is.
     fn cuStreamQuery(stream: Handle) / cuStreamQuery_ptsz {
-        within(|d| match d.stream(stream)?.capture {
-            Some(_) => Err(Error::STREAM_CAPTURE_UNSUPPORTED),
-            None => Ok(()),
-        })
+        within(|d| d.finished(stream))
     }
     /// Lets what follows wait for an event.
-    fn cuStreamWaitEvent(stream: Handle, event: Handle, _flags: u32) / cuStreamWaitEvent_ptsz {
-        within(|d| d.wait(stream, event))
+    fn cuStreamWaitEvent(stream: Handle, event: Handle, flags: u32) / cuStreamWaitEvent_ptsz {
+        only(flags, 1)?;
+        within(|d| d.wait(stream, event, flags != 0))
     }
     /// Calls a function of the program in its turn.
-    fn cuStreamAddCallback(stream: Handle, function: StreamFn, data: Host, _flags: u32) / cuStreamAddCallback_ptsz {
+    fn cuStreamAddCallback(stream: Handle, function: StreamFn, data: Host, flags: u32) / cuStreamAddCallback_ptsz {
+        only(flags, 0)?;
         if !function.is_some() {
             return Err(Error::INVALID_VALUE);
         }
@@ -150,21 +175,28 @@ api! {
         within(|d| { d.stream(to)?; d.stream(from).map(|_| ()) })
     }
     /// Begins to capture.
-    fn cuStreamBeginCapture(stream: Handle, _mode: u32) / cuStreamBeginCapture_v2 / cuStreamBeginCapture_ptsz / cuStreamBeginCapture_v2_ptsz {
-        within(|d| d.begin_capture(stream, None))
+    fn cuStreamBeginCapture(stream: Handle, mode: u32) / cuStreamBeginCapture_v2 / cuStreamBeginCapture_ptsz / cuStreamBeginCapture_v2_ptsz {
+        let mode = Mode::of(mode)?;
+        within(|d| d.begin_capture(stream, mode, None))
     }
     /// Begins to capture into a graph.
-    fn cuStreamBeginCaptureToGraph(stream: Handle, graph: Handle, after: In<u64>, _edges: Host, count: usize, _mode: u32) / cuStreamBeginCaptureToGraph_ptsz {
-        let after = after.list(count)?;
-        within(|d| { d.graphs.get(graph)?; d.begin_capture(stream, Some((graph, after))) })
+    fn cuStreamBeginCaptureToGraph(stream: Handle, graph: Handle, after: In<u64>, _edges: Host, count: usize, mode: u32) / cuStreamBeginCaptureToGraph_ptsz {
+        let (after, mode) = (after.list(count)?, Mode::of(mode)?);
+        within(|d| d.begin_capture(stream, mode, Some((graph, after))))
     }
     /// Ends it.
     fn cuStreamEndCapture(stream: Handle, graph: Out<Handle>) / cuStreamEndCapture_ptsz {
-        graph.put(within(|d| d.end_capture(stream))?)
+        graph.maybe(0);
+        let (made, wrong) = within(|d| d.end_capture(stream))?;
+        let Some(wrong) = wrong else { return graph.put(made) };
+        if made != 0 {
+            crate::graph::release(&within(|d| d.end_graph(made))?)?;
+        }
+        Err(wrong)
     }
     /// Whether it captures.
     fn cuStreamIsCapturing(stream: Handle, state: Out<u32>) / cuStreamIsCapturing_ptsz {
-        state.put(within(|d| Ok(u32::from(d.stream(stream)?.capture.is_some())))?)
+        info(stream, &Info { state, id: Out::at(0), graph: Out::at(0), after: Out::at(0), count: Out::at(0) })
     }
     /// What it captures.
     fn cuStreamGetCaptureInfo(stream: Handle, state: Out<u32>, id: Out<u64>) / cuStreamGetCaptureInfo_ptsz {
@@ -187,24 +219,32 @@ api! {
     fn cuStreamUpdateCaptureDependencies_v2(stream: Handle, after: In<u64>, _edges: Host, count: usize, flags: u32) / cuStreamUpdateCaptureDependencies_v2_ptsz {
         come_after(stream, after.list(count)?, flags)
     }
-    /// How strict captures are: nothing depends on it.
+    /// How strict the thread is about captures; what it was before.
     fn cuThreadExchangeStreamCaptureMode(mode: Out<u32>) {
-        mode.get().map(|_| ())
+        let before = capture::exchange(Mode::of(mode.get()?)?);
+        mode.put(before as u32)
     }
     /// Writes a word in its turn.
-    fn cuStreamWriteValue32(stream: Handle, address: u64, value: u32, _flags: u32) / cuStreamWriteValue32_v2 / cuStreamWriteValue32_ptsz / cuStreamWriteValue32_v2_ptsz {
+    fn cuStreamWriteValue32(stream: Handle, address: u64, value: u32, flags: u32) / cuStreamWriteValue32_v2 / cuStreamWriteValue32_ptsz / cuStreamWriteValue32_v2_ptsz {
+        only(flags, 1)?;
+        aligned(address, 4)?;
         submit(stream, Work::Fill(Fill { address, pitch: 0, value, element: 4, size: [1, 1] }))
     }
     /// Waits for a word.
     fn cuStreamWaitValue32(stream: Handle, address: u64, value: u32, flags: u32) / cuStreamWaitValue32_v2 / cuStreamWaitValue32_ptsz / cuStreamWaitValue32_v2_ptsz {
+        wait_flags(flags)?;
+        aligned(address, 4)?;
         wait_value(stream, address, value.into(), (flags, 4))
     }
     /// Waits for a word of 64 bits.
     fn cuStreamWaitValue64(stream: Handle, address: u64, value: u64, flags: u32) / cuStreamWaitValue64_v2 / cuStreamWaitValue64_ptsz / cuStreamWaitValue64_v2_ptsz {
+        wait_flags(flags)?;
+        aligned(address, 8)?;
         wait_value(stream, address, value, (flags, 8))
     }
     /// Writes a description of a graph.
-    fn cuGraphDebugDotPrint(graph: Handle, path: Text, _flags: u32) {
+    fn cuGraphDebugDotPrint(graph: Handle, path: Text, flags: u32) {
+        below(flags, 1 << 17)?;
         let edges = within(|d| Ok(d.graphs.get(graph)?.edges()))?;
         let lines: String = edges.iter().map(|(a, b)| format!("  n{a:x} -> n{b:x};\n")).collect();
         std::fs::write(path.get()?, format!("digraph {{\n{lines}}}\n")).map_err(|_| Error::OPERATING_SYSTEM)

@@ -56,7 +56,6 @@ int main(void) {
     OK(cuStreamWaitEvent(s, f, 0));
     OK(cuMemcpyDtoHAsync_v2(&back, x, 4, s));
     OK(cuLaunchHostFunc(s, note, &back));
-    WANT(cuStreamSynchronize(s) == 900);
     OK(cuStreamEndCapture(s, &graph));
     WANT(seen == 3);
     size_t count = 0;
