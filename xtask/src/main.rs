@@ -29,6 +29,7 @@ mod statements;
 mod status;
 mod vendor;
 mod verify;
+mod wheel;
 mod words;
 mod zluda;
 
@@ -101,6 +102,8 @@ enum Task {
     Driver(driver::Options),
     /// Build the C library (docs/c-library.md) and put it with its header into a folder as an installed library is.
     Library(library::Options),
+    /// Build the Python wheel, install it into an empty environment and test it there (docs/consumers/python.md).
+    Wheel(wheel::Options),
     /// Run the hand-written PTX tests of a checkout of ZLUDA, with ptxas's code and ours.
     Zluda(zluda::Options),
 }
@@ -132,6 +135,7 @@ fn main() -> ExitCode {
         Task::Contract(o) => contract::run(&root(), &o),
         Task::Driver(o) => driver::run(&root(), &o).map(|out| println!("{}", out.display())),
         Task::Library(o) => library::run(&root(), &o).map(|out| println!("{}", out.display())),
+        Task::Wheel(o) => wheel::run(&root(), &o).map(|wheel| println!("{}", wheel.display())),
         Task::DocsIsa => docs::write(&root()),
         Task::FormCubins(o) => install_oracles().and_then(|bin| forms::run(&o, &root(), &bin)),
         Task::PtxasCubins(o) => install_oracles().and_then(|bin| compile::run(&o, &bin)),
