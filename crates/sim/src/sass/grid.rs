@@ -294,6 +294,9 @@ impl<'a> Grid<'a> {
                         Action::Fault(what) => Err(Fault::warp(what.clone())),
                     };
                     result.map_err(|f| error(f, here, (code, target), &mut m))?;
+                    if let Some(u) = &step.uniform {
+                        u.mark(&mut m.warp.written);
+                    }
                     if WATCHED {
                         if let Some(u) = step.uniform.as_ref().filter(|_| options.strict_uniform) {
                             u.note(m.warp, lanes);
@@ -315,11 +318,7 @@ impl<'a> Grid<'a> {
         // Another group gets its turn, for forward progress of spinning threads.
         let warp = m.warp;
         if warp.groups.len() > 1 {
-            let saved = Box::new((*warp.ur, warp.up));
-            if let Some(g) = warp.groups.last_mut() {
-                g.interrupted = Some(saved);
-            }
-            warp.groups.rotate_right(1);
+            warp.interrupt();
         }
         Ok(())
     }

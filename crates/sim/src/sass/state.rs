@@ -28,8 +28,15 @@ pub(crate) enum Wait {
     Block(u8),
 }
 
-/// Uniform registers and predicates.
-pub(crate) type Uniform = ([u32; 256], [bool; 8]);
+/// Uniform registers and predicates as a group wrote them in its turn, and which of them it wrote.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Uniform {
+    values: ([u32; 256], [bool; 8]),
+    written: Written,
+}
+
+/// A set of uniform registers and predicates, by their places in [`super::uniform`].
+pub(crate) type Written = [u64; super::uniform::CELLS.div_ceil(64)];
 
 /// Lanes that execute together.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -37,7 +44,7 @@ pub(crate) struct Group {
     pub(crate) mask: u32,
     /// Byte address of the next instruction.
     pub(crate) pc: u32,
-    /// Its turn ended where a warp would not have changed to another group: it finds its uniform registers again.
+    /// Its turn ended where a warp would not have changed to another group: it finds the uniform registers again that it wrote.
     pub(crate) interrupted: Option<Box<Uniform>>,
 }
 
@@ -58,6 +65,9 @@ pub(crate) struct Warp {
     pub(crate) ur: Box<[u32; 256]>,
     /// Uniform predicates; 7 is UPT.
     pub(crate) up: [bool; 8],
+    /// The lanes that run, and which of them the group wrote since a warp may last have changed to it.
+    pub(crate) running: u32,
+    pub(crate) written: Written,
     /// What each lane has last seen written to them, if that is looked at; see [`super::uniform`].
     pub(crate) known: Vec<[u32; 32]>,
     /// Convergence barriers: for each register, the participants as each lane knows them.
@@ -102,6 +112,8 @@ impl Warp {
             p,
             ur,
             up,
+            running: 0,
+            written: Default::default(),
             known: Vec::new(),
             b: [[0; 32]; 16],
             rpc: [[0; 32]; 2],
@@ -139,15 +151,38 @@ impl Warp {
         }
     }
 
-    /// If the turn of the running group had ended somewhere, it finds its uniform registers again. The others then find again
-    /// what they have now, where they wait to run: nothing happened between on the warp that is simulated.
+    /// If the turn of the running group had ended somewhere, it finds the uniform registers again that it wrote in it. All
+    /// others are as the lanes left them that ran meanwhile: there is one file, and on the warp that is simulated these may
+    /// have run before.
     pub(crate) fn take_back_uniform(&mut self) {
-        let Some((running, others)) = self.groups.split_last_mut() else { return };
-        let Some(saved) = running.interrupted.take() else { return };
-        for other in others.iter_mut().filter(|g| g.interrupted.is_none()) {
-            other.interrupted = Some(Box::new((*self.ur, self.up)));
+        let Some(running) = self.groups.last_mut() else { return };
+        let lanes = running.mask;
+        if let Some(saved) = running.interrupted.take() {
+            let Uniform { values: (ur, up), written } = *saved;
+            for cell in 0..super::uniform::CELLS {
+                if written[cell / 64] >> (cell % 64) & 1 != 0 {
+                    match cell.checked_sub(128) {
+                        Some(p) => self.up[p & 7] = up[p & 7],
+                        None => self.ur[cell] = ur[cell],
+                    }
+                }
+            }
+            self.written = written;
+        } else if lanes & !self.running != 0 {
+            self.written = Default::default();
         }
-        (*self.ur, self.up) = *saved;
+        self.running = lanes;
+    }
+
+    /// The turn of the running group ends.
+    pub(crate) fn interrupt(&mut self) {
+        // It may be another one than ran.
+        self.take_back_uniform();
+        let saved = Uniform { values: (*self.ur, self.up), written: self.written };
+        if let Some(g) = self.groups.last_mut() {
+            g.interrupted = Some(Box::new(saved));
+        }
+        self.groups.rotate_right(1);
     }
 
     /// Zeros in all registers, predicates and bytes of local memory.

@@ -236,6 +236,31 @@ fn turns_do_not_disturb_uniform_registers() {
 }
 
 #[test]
+fn lanes_whose_turn_ended_undo_nothing() {
+    // Those that leave had written nothing when their turn ended: what the others wrote meanwhile stays.
+    for guard in ["@P0", "@!P0"] {
+        let branch = format!("{guard} BRA 0x70");
+        let lines = [
+            "BSSY B0, 0x50",
+            &branch,
+            "NOP",
+            "UMOV UR4, 0x5",
+            "BSYNC B0",
+            "IADD3 R0, R0, UR4, RZ",
+            "EXIT",
+            "NOP",
+            "NOP",
+            "NOP",
+            "NOP",
+            "EXIT",
+        ];
+        for turn in 1..16 {
+            in_turns(32, &lines, turn).unwrap_or_else(|e| panic!("{guard}, {turn}: {e}"));
+        }
+    }
+}
+
+#[test]
 fn warps_arrive_as_a_whole() {
     // The lanes are never brought together again.
     let lines = ["@P0 BRA 0x20", "NOP", "BAR.SYNC.DEFER_BLOCKING 0x0", "EXIT"];

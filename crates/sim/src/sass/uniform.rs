@@ -3,7 +3,7 @@
 
 use super::Fault;
 use super::operand::lanes;
-use super::state::Warp;
+use super::state::{Warp, Written};
 use crate::hazard::access;
 use sass::{Inst, Mod, Opcode, Operand, RegFile};
 
@@ -64,6 +64,11 @@ impl Uses {
             }
         }
         Ok(())
+    }
+
+    /// Adds what the instruction writes.
+    pub(crate) fn mark(&self, written: &mut Written) {
+        self.writes.iter().for_each(|cell| written[usize::from(*cell / 64)] |= 1 << (cell % 64));
     }
 
     /// The lanes of `group` have executed the instruction. What a lane knows after R2UR is its own value, so that it shows
