@@ -27,6 +27,11 @@ pub fn pace(target: Target, inst: &Inst) -> u8 {
     latency::pace(inst, target)
 }
 
+/// Cycles from `inst` to the next instruction of the warp, at least.
+pub fn least_stall(target: Target, inst: &Inst) -> u8 {
+    latency::least_stall(inst, target)
+}
+
 /// Whether the instructions after `inst` must wait until it is done, although it writes nothing.
 pub fn is_fence(target: Target, inst: &Inst) -> bool {
     inst.op == Opcode::MEMBAR && (90..120).contains(&target.sm)

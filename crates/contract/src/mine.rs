@@ -43,7 +43,7 @@ pub fn extend(tables: &mut [Table], counts: Vec<Counts>) -> usize {
         let mut counts: Vec<_> = counts.0.into_iter().collect();
         counts.sort_unstable();
         for ((family, observation), times) in counts {
-            if judge.judge(family, &observation).is_some() {
+            if judge.judge(family, &observation).is_some() || judge.is_foreign(family, &observation) {
                 rule.extend(table, family, &observation, times);
                 new += 1;
             }
@@ -168,4 +168,22 @@ pub fn held_out(cubins: &[PathBuf], always: &[PathBuf], folds: usize, examples: 
         report.add(&Contract::new(&tables(learnt)), &load(part)?, examples)?;
     }
     report.print()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Family;
+
+    #[test]
+    fn what_a_family_showed_nothing_of_is_added() {
+        let at = RULES.iter().position(|r| r.name() == "attributes").expect("the rule");
+        let mut tables: Vec<Table> = RULES.iter().map(|_| Table::default()).collect();
+        let mut counts: Vec<Counts> = RULES.iter().map(|_| Counts::default()).collect();
+        let (family, called) = (Family::of(90), "GRADIENTS called with registers 32");
+        counts[at].add(family, called, 3);
+        assert_eq!(extend(&mut tables, counts.clone()), 1);
+        assert!(tables[at].has(family, called));
+        assert_eq!(extend(&mut tables, counts), 0);
+    }
 }

@@ -33,6 +33,7 @@ pub struct Latency {
     waw: Vec<Vec<String>>,
     war: Vec<Vec<String>>,
     pace: Vec<Vec<String>>,
+    stall: Vec<Vec<String>>,
 }
 
 /// Places of reads that have names of their own, in the order of `ReadSite`.
@@ -114,6 +115,7 @@ impl Latency {
             "waw" => self.waw.push(words(rest)),
             "war" => self.war.push(words(rest)),
             "pace" => self.pace.push(words(rest)),
+            "stall" => self.stall.push(words(rest)),
             _ => return false,
         }
         true
@@ -175,14 +177,16 @@ impl Latency {
         self.write_classes(opcodes, out);
         let rows = [("RAW", &self.raw), ("WAW", &self.waw), ("WAR", &self.war)];
         rows.iter().for_each(|(name, rows)| self.write_rows(name, rows, out));
-        self.write_paces(out);
+        self.write_cycles("PACE", &self.pace, out);
+        self.write_cycles("STALL", &self.stall, out);
     }
 
-    fn write_paces(&self, out: &mut String) {
+    /// Numbers of cycles that belong to classes alone.
+    fn write_cycles(&self, name: &str, rows: &[Vec<String>], out: &mut String) {
         let names = self.class_names();
-        let _ = writeln!(out, "pub(crate) static PACE: &[(u32, u64, u8)] = &[");
-        for row in &self.pace {
-            let [t, classes, cycles] = &row[..] else { panic!("pace line {row:?}") };
+        let _ = writeln!(out, "pub(crate) static {name}: &[(u32, u64, u8)] = &[");
+        for row in rows {
+            let [t, classes, cycles] = &row[..] else { panic!("{name} line {row:?}") };
             let (classes, _) = self.masks(&names, classes);
             let _ = writeln!(out, "    ({:#x}, {classes:#x}, {cycles}),", targets(t));
         }

@@ -3,7 +3,7 @@
 use crate::form::target_bit;
 use crate::inst::{Inst, Operand};
 use crate::isa::{
-    CLASS_OF, CLASSES_BY_MOD, Class, Mod, Opcode, PACE, PARTS, RAW, UNIT_OF, UNITS, Unit, WAR, WAW,
+    CLASS_OF, CLASSES_BY_MOD, Class, Mod, Opcode, PACE, PARTS, RAW, STALL, UNIT_OF, UNITS, Unit, WAR, WAW,
 };
 use crate::reg::RegFile;
 use crate::target::Target;
@@ -93,6 +93,8 @@ struct Dense {
     longest: Vec<(u8, u8)>,
     /// By class: cycles to the next one of such instructions.
     pace: Vec<u8>,
+    /// By class: cycles to the next instruction, at least.
+    stall: Vec<u8>,
 }
 
 const FILES: usize = 5;
@@ -142,9 +144,12 @@ fn dense(target: Target) -> &'static Dense {
             parts.fold(own(class), |a, b| (a.0.max(b.0), a.1.max(b.1)))
         });
         let longest = longest.collect();
-        let paces = |class: usize| PACE.iter().find(|p| p.0 & bit != 0 && p.1 >> class & 1 != 0);
-        let pace = (0..CLASSES).map(|class| paces(class).map_or(0, |p| p.2)).collect();
-        Dense { raw, waw, war, longest, pace }
+        let cycles = |rows: &[(u32, u64, u8)], none: u8| {
+            let of = |class: usize| rows.iter().find(|p| p.0 & bit != 0 && p.1 >> class & 1 != 0);
+            (0..CLASSES).map(|class| of(class).map_or(none, |p| p.2)).collect()
+        };
+        let (pace, stall) = (cycles(PACE, 0), cycles(STALL, 1));
+        Dense { raw, waw, war, longest, pace, stall }
     })
 }
 
@@ -237,6 +242,11 @@ pub fn pace(inst: &Inst, target: Target) -> u8 {
     dense(target).pace[class(inst) as usize]
 }
 
+/// Cycles from an instruction to the next one of the warp, at least, whatever that is.
+pub fn least_stall(inst: &Inst, target: Target) -> u8 {
+    inst.op.info().min_stall.max(dense(target).stall[class(inst) as usize])
+}
+
 /// Least distance in cycles from the issue of a fixed-latency writer to that of a reader of its result in `file`.
 pub fn raw(writer: Class, file: RegFile, reader: Reader, target: Target) -> u8 {
     dense(target).raw[(file as usize * CLASSES + writer as usize) * Reader::COUNT + reader.index()]
@@ -266,6 +276,16 @@ mod tests {
         assert!(!is_variable_latency(Opcode::DFMA, on(90)));
         assert!(!is_variable_latency(Opcode::DFMA, on(100)));
         assert!(is_variable_latency(Opcode::DFMA, on(120)));
+    }
+
+    #[test]
+    fn pairs_take_two_cycles_where_one_pipe_does_them() {
+        let stall = |text, sm| least_stall(&parse(text, sm), on(sm));
+        let pairs = ["ISETP.EQ.U64.AND P0, PT, R2, UR0, PT", "MOV.64 R2, R4", "IADD.64 R2, R4, R6"];
+        assert_eq!(pairs.map(|text| stall(text, 120)), [2; 3]);
+        assert_eq!(stall("ISETP.EQ.U32.AND P0, PT, R2, UR0, PT", 120), 1);
+        assert_eq!(stall("MOV R2, R4", 120), 1);
+        assert_eq!(stall("EXIT", 120), 5);
     }
 
     #[test]

@@ -42,6 +42,13 @@ pub enum Why {
     },
     /// The wait comes so soon after the scoreboard was set that it doesn't see it.
     SetTooLate,
+    /// The next instruction comes while this one is still being issued.
+    Stall {
+        /// Cycles given.
+        has: u8,
+        /// Cycles needed.
+        needs: u8,
+    },
 }
 
 impl std::fmt::Display for Violation {
@@ -54,6 +61,7 @@ impl std::fmt::Display for Violation {
             Why::Overwrites => write!(f, "source is overwritten before it is read"),
             Why::TooEarly { has, needs } => write!(f, "{has} cycles, {needs} needed"),
             Why::SetTooLate => write!(f, "waits right after the scoreboard is set"),
+            Why::Stall { has, needs } => write!(f, "stalls {has} cycles, {needs} needed"),
         }
     }
 }
@@ -222,6 +230,10 @@ fn step(
             }
         }
     });
+    let (has, needs) = (inst.ctrl.stall, timing::least_stall(target, inst));
+    if has != 0 && has < needs {
+        report(k, 0, Why::Stall { has, needs });
+    }
     // A stall of 0 drains the pipeline.
     let stall = if inst.ctrl.stall == 0 { 16 } else { u16::from(inst.ctrl.stall) };
     for age in state.values_mut() {

@@ -124,8 +124,9 @@ pub fn run(machine: &mut Machine) {
     for (b, block) in machine.blocks.iter().enumerate() {
         block.succs.iter().for_each(|&s| preds[s as usize].push(b as u32));
     }
+    let target = machine.target;
     for i in machine.blocks.iter_mut().flat_map(|b| &mut b.insts) {
-        i.inst.ctrl.stall = i.inst.op.info().min_stall;
+        i.inst.ctrl.stall = timing::least_stall(target, &i.inst);
     }
     let mut exit: Vec<State> = vec![State::new(); count];
     let mut dirty = vec![true; count];

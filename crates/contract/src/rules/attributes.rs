@@ -22,6 +22,7 @@ const TELLING: &[&str] =
 const CRS_STACK_SIZE: u8 = 0x1e;
 const REGCOUNT: u8 = 0x2f;
 const NUM_BARRIERS: u8 = 0x4c;
+const EXTERNS: u8 = 0x0f;
 const FRAME_SIZE: u8 = 0x11;
 const MIN_STACK_SIZE: u8 = 0x12;
 
@@ -92,6 +93,9 @@ impl Rule for Attributes {
                 let room = i64::from(word(payload)) - highest(kernel).map_or(0, |n| i64::from(n) + 1);
                 if room > 2 && gradients && has(&[Opcode::CALL]) {
                     see(place, &format!("GRADIENTS called with registers {}", word(payload)));
+                } else if room > 2 && attributes.contains_key(&EXTERNS) {
+                    // The driver's functions that the PTX calls have registers of their own, whether a call is left or not.
+                    see(place, &format!("EXTERNS called with registers {}", word(payload)));
                 } else {
                     let room = if room > 8 { "more".to_string() } else { room.to_string() };
                     see(place, &format!("REGCOUNT beyond the highest register {room}"));
@@ -213,5 +217,10 @@ impl Judge for Lists {
             return None;
         }
         self.0.judge(family, observation)
+    }
+    fn is_foreign(&self, family: Family, observation: &str) -> bool {
+        let listed =
+            observation.contains(": ") || observation.ends_with(':') || observation.contains(" omits ");
+        !listed && self.0.is_foreign(family, observation)
     }
 }

@@ -54,4 +54,7 @@ impl Judge for Words {
         };
         if seen(2) || seen(1) { None } else { Some(found) }
     }
+    fn is_foreign(&self, family: Family, observation: &str) -> bool {
+        self.0.is_foreign(family, observation)
+    }
 }

@@ -1,5 +1,5 @@
-//! Control fields: for each functional unit the range of stalls, whether it may yield and wait, and which slots it reuses; for
-//! each opcode (of those that act on registers only: for each unit) whether it sets scoreboards.
+//! Control fields: for each functional unit the range of stalls (for what is set apart from its unit by its latencies the least
+//! one), whether it may yield and wait, and which slots it reuses; for each opcode (of those that act on registers only: for each unit) whether it sets scoreboards.
 
 use super::{Judge, Rule, Seen, head};
 use crate::{Counts, Family, File, Place, Table};
@@ -7,6 +7,9 @@ use sass::{Control, Role, Unit};
 use std::collections::HashMap;
 
 pub struct ControlFields;
+
+/// A least stall of a class says something when it was seen as often as this.
+const OFTEN: u64 = 100;
 
 impl Rule for ControlFields {
     fn name(&self) -> &'static str {
@@ -36,6 +39,10 @@ impl Rule for ControlFields {
                     unit => format!("unit:{unit:?}"),
                 };
                 see(place, &format!("{unit} stall {}", ctrl.stall));
+                let class = sass::latency::class(inst).name();
+                if op.unit() != Unit::Control && class != op.unit().name() {
+                    see(place, &format!("class:{class} stall {}", ctrl.stall));
+                }
                 see(place, &format!("{unit} {}", if ctrl.no_yield { "stays" } else { "yields" }));
                 let info = op.info();
                 let counts = if info.memory || info.control || info.sync { op.name() } else { &unit };
@@ -87,21 +94,30 @@ impl Rule for ControlFields {
     fn extend(&self, table: &mut Table, family: Family, observation: &str, times: u64) {
         let Some((op, n)) = stall(observation) else { return table.add(family, observation, times) };
         let begins = format!("{op} stall ");
-        let old = table.of(family).find(|r| r.0.starts_with(&begins)).map(|r| r.0.to_string());
-        let range = old.as_deref().and_then(|row| row.strip_prefix(&begins)?.split_once(" to "));
+        let old = table.of(family).find(|r| r.0.starts_with(&begins)).map(|r| (r.0.to_string(), r.1));
+        let range = old.as_ref().and_then(|(row, _)| row.strip_prefix(&begins)?.split_once(" to "));
         let (least, most) = match range {
             Some((least, most)) => (least.parse().unwrap_or(n).min(n), most.parse().unwrap_or(n).max(n)),
             None => (n, n),
         };
-        if let Some(old) = old {
-            table.forget(family, &old);
-        }
-        table.add(family, &format!("{begins}{least} to {most}"), times);
+        let row = format!("{begins}{least} to {most}");
+        // How often a wider range was seen includes the one before.
+        let before = match old {
+            Some((old, count)) if old != row => {
+                table.forget(family, &old);
+                count
+            }
+            _ => 0,
+        };
+        table.add(family, &row, before + times);
     }
     fn learn(&self, table: &Table) -> Box<dyn Judge> {
         let mut stalls = HashMap::new();
         for family in Family::all() {
-            for (text, _) in table.of(family) {
+            for (text, times) in table.of(family) {
+                if text.starts_with("class:") && times < OFTEN {
+                    continue;
+                }
                 let range = text.split_once(" stall ").and_then(|(op, range)| {
                     let (least, most) = range.split_once(" to ")?;
                     Some((op, (least.parse().ok()?, most.parse().ok()?)))
@@ -134,9 +150,17 @@ impl Judge for Fields {
         match self.stalls.get(&(family, head(op).to_string())) {
             Some((least, most)) if (*least..=*most).contains(&n) => None,
             // Where nothing but time is waited for, longer is fine.
-            Some((_, most)) if n > *most && head(op).starts_with("unit:") => None,
+            Some((_, most)) if n > *most && ["unit:", "class:"].iter().any(|what| op.starts_with(what)) => {
+                None
+            }
             Some((least, most)) => Some(format!("{op} stall {n}; seen: {least} to {most}")),
+            // Its unit says whether it may be there at all.
+            None if op.starts_with("class:") => None,
             None => Some(format!("{op}: never used")),
         }
+    }
+    /// How often a class was seen decides whether its range says anything.
+    fn is_foreign(&self, family: Family, observation: &str) -> bool {
+        observation.starts_with("class:") || self.rest.is_foreign(family, observation)
     }
 }

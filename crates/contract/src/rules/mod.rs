@@ -41,6 +41,11 @@ pub trait Rule: Sync {
 pub trait Judge: Send + Sync {
     /// What is new about an observation; `None` if nothing is.
     fn judge(&self, family: Family, observation: &str) -> Option<String>;
+    /// Whether the family's table says nothing of what the observation is about: another rule finds that in our files, but the
+    /// reference compiler's have to be learnt from.
+    fn is_foreign(&self, _family: Family, _observation: &str) -> bool {
+        false
+    }
 }
 
 /// All rules.
@@ -94,5 +99,8 @@ impl Judge for Seen {
             [] => return None,
             list => format!("{observation}; seen: {}", list.join(" | ")),
         })
+    }
+    fn is_foreign(&self, family: Family, observation: &str) -> bool {
+        !self.heads.contains_key(&(family, head(observation).to_string()))
     }
 }

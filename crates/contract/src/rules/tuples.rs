@@ -79,4 +79,7 @@ impl Judge for Alignments {
         let least = *self.0.get(&(family, what.to_string()))?;
         (by < least).then(|| format!("{observation}; seen: {least}"))
     }
+    fn is_foreign(&self, family: Family, observation: &str) -> bool {
+        parts(observation).is_some_and(|(what, _)| !self.0.contains_key(&(family, what.to_string())))
+    }
 }
