@@ -70,7 +70,20 @@ fn file(root: &Path, bin: &Path, ptx: &Path, sm: &str, options: &Options) -> Fou
         for (name, violations, _) in hazards.iter().filter(|(_, v, _)| !v.is_empty()) {
             found.push((name.clone(), Verdict::Differs(format!("{} hazards", violations.len()))));
         }
-        for k in sim::order::check_cubin(&module, &source, &cubin, sim::order::Options::default())? {
+        let trust = sim::order::Options::default();
+        let split = sim::order::one_per_line(&module, &source);
+        let kernels = if split.source == source {
+            sim::order::check_cubin(&module, &source, &cubin, trust)?
+        } else {
+            // Lines with several statements do not say which of them an instruction is of.
+            let module = verify::module(&split.source, target).map_err(|_| "not accepted".to_string())?;
+            let how = How { lines: options.check.any(), ..How::default() };
+            let cubin = options.source.cubin(root, bin, (ptx, &split.source), sm, how)?;
+            let mut kernels = sim::order::check_cubin(&module, &split.source, &cubin, trust)?;
+            kernels.iter_mut().for_each(|k| split.of_original(k));
+            kernels
+        };
+        for k in kernels {
             let first = k.findings().next();
             if let Some(v) = first {
                 found.push((k.name, Verdict::Differs(format!("order: {v}"))));

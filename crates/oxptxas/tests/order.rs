@@ -142,11 +142,63 @@ fn fences_between_accesses() {
     in_order(FENCES, &ALL);
 }
 
+/// Copies of two groups, each waited for before what it wrote is read.
+const COPIES: &str = include_str!("../../backend/tests/order/copies.ptx");
+/// A bulk copy of what was stored; what it reads is overwritten, and what it wrote read, when that is done.
+const BULK: &str = include_str!("../../backend/tests/order/bulk.ptx");
+
+#[test]
+fn copies_are_waited_for() {
+    use sass::Operand;
+    in_order(COPIES, &["sm_80", "sm_90", "sm_100", "sm_120"]);
+    in_order(BULK, &["sm_90", "sm_100", "sm_120"]);
+    for (source, arch) in [(COPIES, "sm_80"), (COPIES, "sm_120"), (BULK, "sm_90"), (BULK, "sm_120")] {
+        let waits = |i: &sass::Inst| {
+            i.op == Opcode::DEPBAR && matches!(i.operands.first(), Some(Operand::Scoreboard(0)))
+        };
+        let none = spoilt_of(source, arch, |_| {});
+        assert!(none.is_empty(), "{arch}: {none:?}");
+        for n in 0..2 {
+            let nth = |code: &order::Code| {
+                let all = code.insts.iter().enumerate();
+                all.filter(|i| i.1.as_ref().is_some_and(waits)).nth(n).map(|i| i.0).unwrap()
+            };
+            let removed = spoilt_of(source, arch, |code| {
+                let at = nth(code);
+                code.insts[at] = None;
+            });
+            let needed = |found: &[(String, Vec<Broken>)]| {
+                found
+                    .iter()
+                    .flat_map(|k| &k.1)
+                    .any(|b| matches!(b, Broken::Passed { .. } | Broken::Missing(..)))
+            };
+            assert!(needed(&removed), "{arch}, {n}: {removed:?}");
+            let fewer = spoilt_of(source, arch, |code| {
+                let at = nth(code);
+                for o in code.insts[at].iter_mut().flat_map(|i| &mut i.operands) {
+                    if let Operand::Imm(n) = o {
+                        *n += 1;
+                    }
+                }
+            });
+            assert!(needed(&fewer), "{arch}, {n}: {fewer:?}");
+        }
+    }
+    assert!(exchanged(COPIES, "sm_90", Opcode::LDGSTS, Opcode::LDGDEPBAR).contains(&Why::Commit));
+    let across = exchanged(BULK, "sm_90", Opcode::STS, Opcode::UBLKCP);
+    assert!(across.iter().any(|w| matches!(w, Why::MayOverlap)), "{across:?}");
+}
+
 /// What the checker says of each kernel of [`FENCES`] when instructions are changed.
 fn spoilt(arch: &str, change: impl Fn(&mut order::Code)) -> Vec<(String, Vec<Broken>)> {
-    let module = ptx::parse(FENCES).unwrap();
-    let lines = ptx::LineIndex::new(FENCES);
-    let kernels = order::load(&cubin(FENCES, arch, 3)).unwrap();
+    spoilt_of(FENCES, arch, change)
+}
+
+fn spoilt_of(source: &str, arch: &str, change: impl Fn(&mut order::Code)) -> Vec<(String, Vec<Broken>)> {
+    let module = ptx::parse(source).unwrap();
+    let lines = ptx::LineIndex::new(source);
+    let kernels = order::load(&cubin(source, arch, 3)).unwrap();
     let check = |(name, mut code, functions): (String, order::Code, Vec<usize>)| {
         change(&mut code);
         let found = order::check_kernel(&module, &lines, &name, &code, &functions, Options::default());

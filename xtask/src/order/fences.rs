@@ -40,7 +40,7 @@ impl Change {
     }
 }
 
-pub const KINDS: [&str; 9] = [
+pub const KINDS: [&str; 11] = [
     "MEMBAR removed",
     "MEMBAR moved",
     "MEMBAR of fewer",
@@ -50,6 +50,8 @@ pub const KINDS: [&str; 9] = [
     "STRONG removed",
     "STRONG of fewer",
     "threads of a barrier",
+    "wait for copies removed",
+    "wait for fewer copies",
 ];
 
 fn with(inst: &Inst, from: Mod, to: Option<Mod>) -> Option<Box<Inst>> {
@@ -67,14 +69,15 @@ fn fewer(inst: &Inst, block: Mod) -> Option<(Mod, Mod)> {
 }
 
 /// Changes that leave out, weaken or move what keeps accesses in order.
-pub fn plan(code: &Code, functions: &[usize], sm: u8) -> Vec<(&'static str, Change)> {
+/// (What stands before the end of a thread in code for debuggers has to do with no access.)
+pub fn plan(code: &Code, functions: &[usize], sm: u8, source: &[&str]) -> Vec<(&'static str, Change)> {
     const REACH: usize = 16;
     let leaders = code.leaders(functions);
     let mut out = Vec::new();
     for (i, inst) in code.insts.iter().enumerate() {
         let Some(inst) = inst.as_ref().filter(|_| code.lines[i] != 0) else { continue };
         let ivall = inst.op == Opcode::CCTL && inst.mods.has(Mod::IVALL);
-        let membar = inst.op == Opcode::MEMBAR && !inst.mods.has(Mod::ASYNC);
+        let membar = inst.op == Opcode::MEMBAR && !inst.mods.has(Mod::ASYNC) && !inst.mods.has(Mod::VC);
         if membar || ivall {
             let [removed, moved] = if membar { [KINDS[0], KINDS[1]] } else { [KINDS[4], KINDS[5]] };
             out.push((removed, Change::Replace(i, None)));
@@ -110,6 +113,19 @@ pub fn plan(code: &Code, functions: &[usize], sm: u8) -> Vec<(&'static str, Chan
             out.push((KINDS[6], Change::Replace(i, with(inst, Mod::STRONG, None))));
             if let Some((from, to)) = fewer(inst, block) {
                 out.push((KINDS[7], Change::Replace(i, with(inst, from, Some(to)))));
+            }
+        }
+        let waits = source.get(code.lines[i] as usize - 1).is_some_and(|l| l.contains(".wait_"));
+        if inst.op == Opcode::DEPBAR && waits {
+            out.push((KINDS[9], Change::Replace(i, None)));
+            let mut later = inst.clone();
+            let groups = later.operands.iter_mut().find_map(|o| match o {
+                Operand::Imm(n) => Some(n),
+                _ => None,
+            });
+            if let Some(n) = groups {
+                *n += 1;
+                out.push((KINDS[10], Change::Replace(i, Some(Box::new(later)))));
             }
         }
         if inst.op == Opcode::BAR {

@@ -6,7 +6,7 @@ use crate::code::{How, Source, jobs};
 use rayon::prelude::*;
 use sass::memory::{MemoryEffect, MemoryEffects, MemorySpace};
 use sass::{AddrWidth, Guard, Inst, Mod, Opcode, Operand, Role};
-use sim::order::{self, Code, Options as Trust, Stats};
+use sim::order::{self, Code, Options as Trust, Split, Stats};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -65,17 +65,29 @@ fn work(root: &Path, bin: &Path, options: &Options) -> Result<Vec<(PathBuf, Stri
     Ok(jobs.into_iter().step_by(options.every.max(1)).collect())
 }
 
+/// PTX with one statement on a line, so that each instruction says which statement it is of, and its code.
 fn cubin(
     root: &Path,
     bin: &Path,
     ptx: &Path,
     sm: &str,
     options: &Options,
-) -> Result<(String, Vec<u8>), String> {
+) -> Result<(Split, Vec<u8>), String> {
     let text = std::fs::read_to_string(ptx).map_err(|e| e.to_string())?;
+    let module = ptx::parse(&text).map_err(|_| "not parsed".to_string())?;
+    let split = order::one_per_line(&module, &text);
     let how = How { lines: true, ..How::default() };
-    let bytes = options.source.cubin(root, bin, (ptx, &text), sm, how)?;
-    Ok((text, bytes))
+    let mut path = ptx.to_path_buf();
+    if options.source.ptxas && split.source != text {
+        // The reference compiler reads a file.
+        let dir = root.join("target/order/split");
+        std::fs::create_dir_all(&dir).map_err(|e| e.to_string())?;
+        let name: Vec<_> = ptx.components().map(|c| c.as_os_str().to_string_lossy()).collect();
+        path = dir.join(format!("{}.{sm}.ptx", name.join("_").trim_start_matches(['/', '_'])));
+        std::fs::write(&path, &split.source).map_err(|e| e.to_string())?;
+    }
+    let bytes = options.source.cubin(root, bin, (&path, &split.source), sm, how)?;
+    Ok((split, bytes))
 }
 
 /// How much to believe.
@@ -90,9 +102,11 @@ pub fn check(root: &Path, bin: &Path, options: &Options) -> Result<(), String> {
     let found: Vec<Result<Vec<order::Kernel>, String>> = jobs
         .par_iter()
         .map(|(ptx, sm)| {
-            let (source, bytes) = cubin(root, bin, ptx, sm, options)?;
-            let module = ptx::parse(&source).map_err(|_| "not parsed".to_string())?;
-            order::check_cubin(&module, &source, &bytes, trust)
+            let (split, bytes) = cubin(root, bin, ptx, sm, options)?;
+            let module = ptx::parse(&split.source).map_err(|_| "not parsed".to_string())?;
+            let mut kernels = order::check_cubin(&module, &split.source, &bytes, trust)?;
+            kernels.iter_mut().for_each(|k| split.of_original(k));
+            Ok(kernels)
         })
         .collect();
     let (mut total, mut wrong, mut refused) = (Stats::default(), 0, 0);
@@ -129,9 +143,11 @@ fn place(inst: &Inst) -> Option<(MemorySpace, MemoryEffect, &Operand, i64, i64)>
     let plain = matches!(width, AddrWidth::R32 | AddrWidth::R64);
     // Spills are local.
     let kept = plain && access.space != MemorySpace::Local && !inst.mods.has(Mod::CONSTANT);
+    // A sum over many memories changes none of them.
+    let effect = if inst.op == Opcode::LDGMC { MemoryEffect::Read } else { access.effect };
     kept.then_some((
         access.space,
-        access.effect,
+        effect,
         address,
         (*offset).into(),
         access.size(&inst.mods).map_or(4, i64::from),
@@ -225,7 +241,7 @@ pub fn sabotage(root: &Path, bin: &Path, options: &Options) -> Result<(), String
         .par_iter()
         .flat_map_iter(|(ptx, sm)| {
             let all = || -> Result<Vec<(&'static str, bool, String)>, String> {
-                let (source, bytes) = cubin(root, bin, ptx, sm, options)?;
+                let (Split { source, .. }, bytes) = cubin(root, bin, ptx, sm, options)?;
                 let module = ptx::parse(&source).map_err(|_| "not parsed".to_string())?;
                 let text: Vec<&str> = source.lines().collect();
                 let index = ptx::LineIndex::new(&source);
@@ -250,7 +266,7 @@ pub fn sabotage(root: &Path, bin: &Path, options: &Options) -> Result<(), String
                         }
                     }
                     let sm = sass::Target::parse(&format!("sm_{sm}")).map_or(0, |t| t.sm);
-                    let plan = fences::plan(&code, &functions, sm);
+                    let plan = fences::plan(&code, &functions, sm, &text);
                     for kind in fences::KINDS {
                         let changes: Vec<_> = plan.iter().filter(|p| p.0 == kind).map(|p| &p.1).collect();
                         let step = changes.len().div_ceil(options.copies.max(1)).max(1);

@@ -152,6 +152,23 @@ impl Verify {
         for note in notes {
             writeln!(out, "{note}")?;
         }
+        let split = sim::order::one_per_line(&module, &source);
+        if ours && split.source != source {
+            // Lines with several statements do not say which of them an instruction is of.
+            let module = ptx::parse(&split.source).map_err(|_| format!("{path}: not parsed by lines"))?;
+            let settings = oxptxas::Settings { line_info: Some(true), ..self.compiled.settings(&module)? };
+            let output = oxptxas::compile(&split.source, &path, &settings);
+            let bytes = output.map_err(|f| f.render("oxsass"))?.cubin;
+            for mut k in
+                sim::order::check_cubin(&module, &split.source, &bytes, sim::order::Options::default())?
+            {
+                split.of_original(&mut k);
+                agree &= k.is_good();
+                for v in k.findings() {
+                    writeln!(out, "{}: order: {v}", k.name)?;
+                }
+            }
+        }
         if agree { Ok(()) } else { Err(format!("{path}: not verified").into()) }
     }
 }

@@ -43,6 +43,13 @@ impl Scope {
             // Barriers in shared memory order by themselves within their block.
             () if inst.op == Op::mbarrier => inst.has(Word::cluster).then_some(Scope::Gpu),
             () if inst.op == Op::cp => None,
+            // ptxas loads for the system, whatever is asked for.
+            () if inst.op == Op::multimem && inst.has(Word::ld_reduce) => Some(Scope::Sys),
+            () if inst.op == Op::multimem && inst.has(Word::weak) => None,
+            () if inst.op == Op::multimem => {
+                let named = inst.one_of(&[Word::cta, Word::cluster, Word::gpu]).is_some();
+                Some(if named { Scope::of(inst) } else { Scope::Sys })
+            }
             () if inst.one_of(&[Word::relaxed, Word::acquire, Word::release]).is_some() => {
                 Some(Scope::of(inst))
             }
@@ -80,6 +87,8 @@ pub enum Need {
     View,
     /// BAR that waits.
     Barrier,
+    /// DEPBAR: no more groups of copies than this are under way.
+    Groups(u64),
 }
 
 impl Need {
@@ -87,6 +96,7 @@ impl Need {
     fn includes(self, other: Need) -> bool {
         match (self, other) {
             (Need::Fence { sc: a, scope: m }, Need::Fence { sc: b, scope: n }) => b >= a && n >= m,
+            (Need::Groups(a), Need::Groups(b)) => b <= a,
             (a, b) => a == b,
         }
     }
@@ -103,6 +113,10 @@ impl Need {
             Need::Invalidation => inst.op == Opcode::CCTL && inst.mods.has(Mod::IVALL),
             Need::View => inst.op == Opcode::FENCE && inst.mods.has(Mod::VIEW),
             Need::Barrier => inst.op == Opcode::BAR && !inst.mods.has(Mod::ARV),
+            Need::Groups(most) => {
+                let few = |o: &Operand| matches!(o, Operand::Imm(n) if u64::from(*n) <= most);
+                inst.op == Opcode::DEPBAR && inst.operands.iter().any(few)
+            }
         }
     }
 }
@@ -117,6 +131,7 @@ impl std::fmt::Display for Need {
             Need::Invalidation => f.write_str("CCTL.IVALL"),
             Need::View => f.write_str("FENCE.VIEW.ASYNC"),
             Need::Barrier => f.write_str("BAR"),
+            Need::Groups(most) => write!(f, "DEPBAR of {most}"),
         }
     }
 }
@@ -143,6 +158,8 @@ pub struct Sync {
     pub needs: SmallVec<[Need; 2]>,
     /// Whether every access before it is kept from every access behind it.
     pub splits: bool,
+    /// It waits for copies: only these are kept from what is behind it, and only shared memory.
+    pub waits: bool,
     /// Number and threads of a barrier.
     pub barrier: Option<[Count; 2]>,
     /// Whether only such statements on the line have to do with memory.
@@ -165,6 +182,7 @@ pub(super) fn sync(inst: &Statement, line: u32, at: Place) -> Option<Sync> {
         at,
         needs: SmallVec::from_slice(needs),
         splits: splits && inst.guard.is_none(),
+        waits: false,
         barrier: None,
         alone: false,
     };
@@ -180,7 +198,8 @@ pub(super) fn sync(inst: &Statement, line: u32, at: Place) -> Option<Sync> {
             let cta = inst.has(Word::shared_cta);
             match () {
                 () if inst.has(Word::alias) => {
-                    Some(own(&[fence(true, Scope::Gpu), Need::Invalidation], false))
+                    let both = [fence(true, Scope::Gpu), fence(true, Scope::Sys), Need::Invalidation];
+                    Some(own(&both, false))
                 }
                 () if restricted || !inst.has(Word::_async) => None,
                 () if inst.has(Word::global) => Some(own(&[Need::View], false)),
@@ -189,6 +208,18 @@ pub(super) fn sync(inst: &Statement, line: u32, at: Place) -> Option<Sync> {
             }
         }
         Op::membar => Some(whole(true, Scope::of(inst))),
+        Op::cp if inst.one_of(&[Word::wait_group, Word::wait_all]).is_some() => {
+            let most = match inst.operands.first() {
+                Some(Source::Int(n)) => (*n).min(63),
+                _ => 0,
+            };
+            let all = [Need::Groups(most), Need::Invalidation];
+            // What bulk copies write is not looked for in the L1 cache.
+            let written = inst.has(Word::bulk) && !inst.has(Word::read);
+            let mut s = own(if written { &all } else { &all[..1] }, true);
+            s.waits = true;
+            Some(s)
+        }
         Op::fence if restricted || inst.has(Word::mbarrier_init) => None,
         Op::fence => {
             let weak = inst.one_of(&[Word::acq_rel, Word::acquire, Word::release]).is_some();
@@ -271,7 +302,7 @@ impl std::fmt::Display for Broken {
 fn may_be_strong(inst: &Inst, access: &Access) -> bool {
     let MemoryEffects::Accesses(of) = inst.op.info().accesses else { return false };
     let name = inst.op.name();
-    let plain = ["LD", "LDG", "ST", "STG", "ATOM", "ATOMG", "RED", "REDG"]
+    let plain = ["LD", "LDG", "LDGMC", "ST", "STG", "ATOM", "ATOMG", "RED", "REDG"]
         .contains(&name.split('.').next().unwrap_or(name));
     let atomic = |e| e == MemoryEffect::Atomic;
     plain
@@ -279,6 +310,20 @@ fn may_be_strong(inst: &Inst, access: &Access) -> bool {
             matches!(a.space, MemorySpace::Global | MemorySpace::Generic)
                 && (!(access.reads && access.writes) || atomic(a.effect))
         })
+}
+
+/// Whether the instruction does neighbours of the access, too (ptxas makes one store of several, for the block if one of them is).
+fn is_merged(inst: &Inst, access: &Access) -> bool {
+    let MemoryEffects::Accesses(of) = inst.op.info().accesses else { return false };
+    of.iter().filter_map(|a| a.size(&inst.mods)).any(|bytes| access.is_merged_into(bytes))
+}
+
+/// Whether the instruction of an atomic operation at a generic address is one for addresses of shared or local memory, which
+/// ATOM does not do: what others of the block see needs no more than that, and nobody else sees local memory.
+fn is_fallback(inst: &Inst) -> bool {
+    let MemoryEffects::Accesses(of) = inst.op.info().accesses else { return false };
+    let everywhere = |space| matches!(space, MemorySpace::Global | MemorySpace::Generic);
+    inst.mods.has(Mod::CAST) || !of.iter().any(|a| everywhere(a.space) && a.effect == MemoryEffect::Atomic)
 }
 
 struct Checker<'a, 'm> {
@@ -346,10 +391,10 @@ impl Checker<'_, '_> {
             || callee.is_some_and(|t| self.code.insts[t..].iter().take_while(ends).any(is))
     }
 
-    /// Whether an instruction of the line is what is needed.
-    fn has(&self, line: u32, need: Need) -> bool {
-        let mut on = self.code.insts.iter().zip(&self.code.lines).filter(|i| *i.1 == line);
-        on.any(|(i, _)| i.as_ref().is_some_and(|i| need.met(i)))
+    /// Whether an instruction of the line is what is needed, among these of the code.
+    fn has(&self, line: u32, need: Need, among: std::ops::Range<usize>) -> bool {
+        let mut on = self.code.insts[among.clone()].iter().zip(&self.code.lines[among]);
+        on.any(|(i, l)| *l == line && i.as_ref().is_some_and(|i| need.met(i)))
     }
 
     /// Whether the line of a statement has as many instructions as it and others on the line are made of.
@@ -378,11 +423,13 @@ impl Checker<'_, '_> {
         // What nobody else sees is not kept in order, nor are copies that go on behind the thread's back.
         let before = |d: &&Done| {
             let a = &program.accesses[d.access];
-            a.space != MemorySpace::Local && !a.copies && program.dominates(a.at, s.at)
+            let kept = if s.waits { a.copies } else { !a.copies && !a.commits };
+            a.space != MemorySpace::Local && kept && program.dominates(a.at, s.at)
         };
         let behind = |d: &&Done| {
             let a = &program.accesses[d.access];
-            a.space != MemorySpace::Local && program.dominates(s.at, a.at)
+            let kept = if s.waits { a.space == MemorySpace::Shared && !a.copies } else { !a.commits };
+            a.space != MemorySpace::Local && kept && program.dominates(s.at, a.at)
         };
         if s.splits {
             let from: Vec<usize> = done.iter().filter(before).map(|d| d.at).collect();
@@ -401,7 +448,7 @@ impl Checker<'_, '_> {
             let packed = matches!(&inst.operands[0], Operand::Reg(r) if !r.reg.is_zero());
             let agrees = inst.operands.iter().zip(barrier).all(|(o, count)| match (o, count) {
                 (Operand::Imm(n), Count::Number(m)) => u64::from(*n) == m,
-                (Operand::Imm(0), Count::None) => true,
+                (Operand::Imm(n), Count::None) => *n == 0,
                 (Operand::Reg(r), Count::None) => packed || r.reg.is_zero(),
                 (_, Count::None) => packed,
                 (Operand::Reg(r), Count::Number(_) | Count::Register) => !r.reg.is_zero(),
@@ -417,9 +464,13 @@ impl Checker<'_, '_> {
     fn access_alone(&mut self, d: &Done) {
         let a = self.access(d).clone();
         let Some(inst) = &self.code.insts[d.at] else { return };
+        if a.reads && a.writes && a.space == MemorySpace::Generic && !a.synchronizes && is_fallback(inst) {
+            return;
+        }
         let line = a.line;
         if let Some(scope) = a.scope
             && may_be_strong(inst, &a)
+            && !(self.foreign && is_merged(inst, &a))
         {
             let strong = inst.mods.has(Mod::STRONG) || inst.mods.has(Mod::MMIO);
             // ptxas leaves it out of those that say how long to keep what they read.
@@ -430,28 +481,36 @@ impl Checker<'_, '_> {
             }
         }
         let shared = a.space == MemorySpace::Shared && !a.synchronizes;
-        let Some(scope) = a.scope else { return };
+        // Before sm_90 barriers in shared memory are atomics, which order nothing by themselves.
+        let atomic = a.synchronizes && inst.op.name().starts_with("ATOMS");
+        let Some(scope) = a.scope.or(atomic.then_some(Scope::Cta)) else { return };
         let program = self.program;
+        // Of several instructions the fence belongs to one of them.
+        let single = self.done.iter().filter(|o| o.access == d.access).count() == 1;
+        let count = self.code.insts.len();
+        let (front, rest) = if single { (0..d.at, d.at..count) } else { (0..count, 0..count) };
         if a.acquires && scope > Scope::Cta && !shared {
             let behind = self.done.iter().filter(|o| {
                 let b = &program.accesses[o.access];
-                b.space != MemorySpace::Local && program.dominates(a.at, b.at) && b.at != a.at
+                b.space != MemorySpace::Local && !b.commits && program.dominates(a.at, b.at) && b.at != a.at
             });
             let to = behind.map(|d| d.at).collect();
             self.follow(&[d.at], &to, &[Need::Invalidation], line);
-            if a.alone && !self.foreign && !self.has(line, Need::Invalidation) {
+            if a.alone && !self.foreign && !self.has(line, Need::Invalidation, rest) {
                 self.found.insert(Broken::Missing(line, Need::Invalidation));
             }
         }
-        if a.releases {
+        // What a tensor map is copied by releases it without one.
+        if a.releases && !a.loose {
             let need = Need::Fence { sc: false, scope };
             let before = self.done.iter().filter(|o| {
                 let b = &program.accesses[o.access];
-                b.space != MemorySpace::Local && !b.copies && program.dominates(b.at, a.at) && b.at != a.at
+                let kept = b.space != MemorySpace::Local && !b.copies && !b.commits;
+                kept && program.dominates(b.at, a.at) && b.at != a.at
             });
             let from: Vec<usize> = before.map(|d| d.at).collect();
             self.follow(&from, &BTreeSet::from([d.at]), &[need], line);
-            if a.alone && !self.foreign && !self.has(line, need) {
+            if a.alone && !self.foreign && !self.has(line, need, front) {
                 self.found.insert(Broken::Missing(line, need));
             }
         }
@@ -460,7 +519,7 @@ impl Checker<'_, '_> {
 
 /// Looks for what is missing, passed by, or weaker than the PTX asks.
 pub(super) fn check(program: &Program, code: &Code, done: &[Done], foreign: bool) -> Vec<Broken> {
-    let asks = |a: &Access| a.scope.is_some();
+    let asks = |a: &Access| a.scope.is_some() || a.synchronizes;
     if program.syncs.is_empty() && !program.accesses.iter().any(asks) {
         return Vec::new();
     }
@@ -468,6 +527,6 @@ pub(super) fn check(program: &Program, code: &Code, done: &[Done], foreign: bool
     let next = (0..).zip(&code.insts).map(|(at, i)| flow::next(i.as_ref(), at, count)).collect();
     let mut checker = Checker { program, code, next, done, foreign, found: BTreeSet::new() };
     program.syncs.iter().for_each(|s| checker.sync(s));
-    done.iter().filter(|d| asks(&program.accesses[d.access])).for_each(|d| checker.access_alone(d));
+    done.iter().for_each(|d| checker.access_alone(d));
     checker.found.into_iter().collect()
 }

@@ -8,15 +8,17 @@
 mod fences;
 mod linear;
 mod ptx;
+mod split;
 
 pub use fences::{Broken, Need, Scope};
 pub use ptx::Why;
+pub use split::{Split, one_per_line};
 
 use crate::hazard::flow;
 use ::ptx::{FuncId, LineIndex, Module};
 use ptx::{Access, Program};
 use sass::memory::{MemoryEffect, MemoryEffects, MemorySpace};
-use sass::{Guard, Inst, Opcode, Target};
+use sass::{Guard, Inst, Opcode, Operand, Target};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How much to believe.
@@ -149,6 +151,32 @@ fn is_local(inst: &Inst) -> bool {
     }
 }
 
+/// Whether two instructions surely access a word in common, and one of them writes it: by their addresses, if the registers of
+/// these do not change between them. So it is with the fields of tensor maps, which the PTX does not give as words.
+fn share_word(code: &Code, i: usize, j: usize) -> bool {
+    let place = |k: usize| {
+        let inst = code.insts[k].as_ref()?;
+        let MemoryEffects::Accesses([access]) = inst.op.info().accesses else { return None };
+        let address = inst.operands.iter().find(|o| matches!(o, Operand::Addr { .. }))?;
+        let Operand::Addr { base, uniform, offset, .. } = address else { return None };
+        let bytes = i64::from(access.size(&inst.mods)?);
+        Some((*base, *uniform, i64::from(*offset), bytes, access.effect != MemoryEffect::Read))
+    };
+    let (Some(a), Some(b)) = (place(i), place(j)) else { return false };
+    let overlap = (a.0, a.1) == (b.0, b.1) && a.2 < b.2 + b.3 && b.2 < a.2 + a.3 && (a.4 || b.4);
+    let stays = |inst: &Option<Inst>| {
+        let Some(inst) = inst else { return false };
+        let mut kept = !inst.op.info().control;
+        crate::hazard::access::writes(inst, |cell| {
+            let r = crate::hazard::access::register(cell);
+            let near = |of: sass::Reg| of.file == r.file && (of.index == r.index || of.index + 1 == r.index);
+            kept &= ![a.0, a.1].into_iter().flatten().any(near);
+        });
+        kept
+    };
+    overlap && code.insts[i.min(j)..i.max(j)].iter().all(stays)
+}
+
 /// Blocks of the code.
 struct Blocks {
     /// The block of each instruction, numbered in reverse postorder; `u32::MAX` where control never comes.
@@ -270,14 +298,20 @@ fn check_program(
         let local = program.accesses[d.access].space == MemorySpace::Local;
         single(d) || !options.foreign && !local
     });
-    let (violations, unchecked) = search(program, &blocks, &done, options);
+    let (violations, unchecked) = search(program, code, &blocks, &done, options);
     stats.unchecked = unchecked;
     (violations, broken, stats)
 }
 
 /// Looks for pairs in the wrong order: of each access and those before it, in its block and in those that dominate it, that
 /// the PTX has behind it. Also counts the accesses for which there were too many.
-fn search(program: &Program, blocks: &Blocks, done: &[Done], options: Options) -> (Vec<Violation>, usize) {
+fn search(
+    program: &Program,
+    code: &Code,
+    blocks: &Blocks,
+    done: &[Done],
+    options: Options,
+) -> (Vec<Violation>, usize) {
     let count = blocks.idom.len() - 1;
     let mut by_block: Vec<Vec<Done>> = vec![Vec::new(); count];
     done.iter().for_each(|d| by_block[d.block as usize].push(*d));
@@ -310,7 +344,11 @@ fn search(program: &Program, blocks: &Blocks, done: &[Done], options: Options) -
                     if !program.precedes(x, y) {
                         continue;
                     }
-                    if let Some(why) = program.ordered(x, y, options.foreign) {
+                    let words = || {
+                        let both = x.loose && y.loose && !options.foreign;
+                        (both && share_word(code, first.at, second.at)).then_some(Why::Overlap)
+                    };
+                    if let Some(why) = program.ordered(x, y, options.foreign).or_else(words) {
                         found.insert(Violation {
                             at: (16 * first.at as u64, 16 * second.at as u64),
                             lines: (x.line, y.line),

@@ -40,6 +40,10 @@ pub struct Access {
     pub alone: bool,
     /// A copy that goes on behind the thread's back: only what comes before it is ordered.
     pub copies: bool,
+    /// The end of a group of copies: only they are kept in order with it.
+    pub commits: bool,
+    /// Only fences, barriers and releases order it, as far as is known here.
+    pub loose: bool,
     /// The predicate's value, and whether it is negated.
     guard: Option<(Linear, bool)>,
     /// Done by instructions that the table calls fences (mbarriers).
@@ -49,7 +53,15 @@ pub struct Access {
 impl Access {
     /// Whether only fences, and accesses that write or do more than read and write, are kept in order with it.
     pub fn is_plain_read(&self) -> bool {
-        !(self.writes || self.strong || self.volatile || self.acquires || self.releases || self.copies)
+        let plain = !(self.writes || self.strong || self.volatile || self.acquires || self.releases);
+        plain && !(self.copies || self.commits)
+    }
+}
+
+impl Access {
+    /// Whether an instruction of so many bytes does it together with others, whatever its cache operator says.
+    pub fn is_merged_into(&self, bytes: u32) -> bool {
+        !self.strong && self.place.as_ref().is_some_and(|p| p.1 < bytes)
     }
 }
 
@@ -68,6 +80,8 @@ pub enum Why {
     Acquire,
     /// The second releases.
     Release,
+    /// The second ends the group of copies that the first is of.
+    Commit,
     /// A fence or barrier lies between them: the line.
     Fence(u32),
 }
@@ -81,6 +95,7 @@ impl std::fmt::Display for Why {
             Why::Volatile => f.write_str("both are volatile"),
             Why::Acquire => f.write_str("the first acquires"),
             Why::Release => f.write_str("the second releases"),
+            Why::Commit => f.write_str("the second ends the group of the first"),
             Why::Fence(line) => write!(f, "line {line} keeps them apart"),
         }
     }
@@ -336,6 +351,9 @@ impl<'m> Program<'m> {
 
     fn access(&mut self, module: &Module, inst: &Inst, line: u32, at: (u32, u32)) -> Option<Access> {
         use Op::*;
+        if let Some(access) = self.unplaced(module, inst, line, at) {
+            return Some(access);
+        }
         let (address, data) = match inst.op {
             ld | atom => (1, 0),
             st | red => (0, 1),
@@ -345,6 +363,8 @@ impl<'m> Program<'m> {
             wmma if inst.has(Mod::load) => (1, 0),
             wmma if inst.has(Mod::store) => (0, 1),
             cp if inst.has(Mod::_async) => (0, 0),
+            multimem if inst.has(Mod::ld_reduce) => (1, 0),
+            multimem => (0, 1),
             _ => return None,
         };
         // Read-only data; asynchronous and multicast accesses are ordered by other means.
@@ -358,6 +378,7 @@ impl<'m> Program<'m> {
             Some(Space::Local) => MemorySpace::Local,
             // Their generic addresses are such of shared memory.
             None if matches!(inst.op, mbarrier | ldmatrix | stmatrix) => MemorySpace::Shared,
+            None if inst.op == multimem => MemorySpace::Global,
             None => MemorySpace::Generic,
             Some(_) => return None,
         };
@@ -367,7 +388,7 @@ impl<'m> Program<'m> {
         };
         let copies = inst.op == cp;
         // Where in a matrix a lane's elements are, is not said.
-        let known = element != 0 && !matches!(inst.op, ldmatrix | stmatrix | wmma | cp);
+        let known = element != 0 && !matches!(inst.op, ldmatrix | stmatrix | wmma | cp | multimem);
         let size = element * elements(inst.operands.get(data)).max(elements(inst.operands.get(1)));
         let place = known.then(|| (self.values.address(a), size));
         let arrives = inst.mods.iter().any(|m| m.name().contains("arrive"));
@@ -376,25 +397,76 @@ impl<'m> Program<'m> {
         let volatile = inst.has(Mod::volatile) || inst.has(Mod::mmio);
         let both = inst.has(Mod::acq_rel);
         let guard = inst.guard.map(|(r, negated): (RegId, bool)| (self.values.register(r), negated));
-        let atomic = matches!(inst.op, atom | red | mbarrier);
+        let atomic = matches!(inst.op, atom | red | mbarrier) || inst.op == multimem && inst.has(Mod::red);
+        let reduced = inst.op == multimem && inst.has(Mod::ld_reduce);
         Some(Access {
             line,
             at,
             space,
-            reads: atomic || matches!(inst.op, ld | ldmatrix) || inst.op == wmma && inst.has(Mod::load),
+            reads: atomic
+                || reduced
+                || matches!(inst.op, ld | ldmatrix)
+                || inst.op == wmma && inst.has(Mod::load),
             writes: matches!(inst.op, st | stmatrix | cp)
+                || inst.op == multimem && !reduced
                 || inst.op == wmma && inst.has(Mod::store)
                 || atomic && !waits,
             place,
             strong: atomic || volatile || relaxed || inst.one_of(&[Mod::acquire, Mod::release]).is_some(),
             volatile,
-            acquires: inst.has(Mod::acquire) || both || waits && !relaxed,
+            acquires: inst.has(Mod::acquire) && !(reduced && inst.has(Mod::cta)) || both || waits && !relaxed,
             releases: inst.has(Mod::release) || both || inst.op == mbarrier && arrives && !relaxed,
             scope: Scope::of_access(inst),
             alone: false,
             copies,
+            commits: false,
+            loose: false,
             guard,
             synchronizes: inst.op == mbarrier,
+        })
+    }
+
+    /// What goes to places that the statement does not say: surfaces, bulk copies, the ends of groups of copies, and tensor maps
+    /// and their fields, which are words and parts of words.
+    fn unplaced(&mut self, module: &Module, inst: &Inst, line: u32, at: Place) -> Option<Access> {
+        let copies = inst.op == Op::cp && inst.has(Mod::bulk) && !inst.has(Mod::prefetch);
+        let commits = inst.op == Op::cp && inst.has(Mod::commit_group);
+        let waits = inst.one_of(&[Mod::wait_group, Mod::wait_all]).is_some();
+        let fields = inst.op == Op::tensormap && inst.has(Mod::replace);
+        let map = inst.op == Op::tensormap && inst.has(Mod::cp_fenceproxy);
+        let surface = matches!(inst.op, Op::suld | Op::sust | Op::sured);
+        if !(copies || commits || fields || map || surface) || waits {
+            return None;
+        }
+        let space = match inst.operands.first() {
+            _ if surface => MemorySpace::Global,
+            Some(Operand::Addr(a)) if fields => match find_space(module, inst, a) {
+                Some(Space::Global) => MemorySpace::Global,
+                Some(Space::Shared) => MemorySpace::Shared,
+                _ => MemorySpace::Generic,
+            },
+            _ => MemorySpace::Generic,
+        };
+        let guard = inst.guard.map(|(r, negated)| (self.values.register(r), negated));
+        Some(Access {
+            line,
+            at,
+            space,
+            reads: !commits && inst.op != Op::sust,
+            writes: !commits && inst.op != Op::suld,
+            place: None,
+            strong: false,
+            volatile: false,
+            acquires: false,
+            releases: map,
+            scope: map.then(|| Scope::of(inst)),
+            alone: false,
+            copies: copies && !commits,
+            commits,
+            loose: fields || map,
+            guard,
+            // The table calls them fences.
+            synchronizes: copies || commits,
         })
     }
 
@@ -448,8 +520,8 @@ impl<'m> Program<'m> {
         {
             return None;
         }
-        if a.copies {
-            return None;
+        if a.copies || a.commits || b.commits {
+            return (a.copies && b.commits).then_some(Why::Commit);
         }
         // Nobody else sees local memory.
         let seen = a.space != MemorySpace::Local && b.space != MemorySpace::Local;
@@ -499,7 +571,7 @@ impl<'m> Program<'m> {
 
     /// Whether two accesses have a byte in common: surely, perhaps (`Some(false)`), or not at all.
     fn overlap(&self, a: &Access, b: &Access) -> Option<bool> {
-        if !a.space.overlaps(b.space) {
+        if a.loose || b.loose || !a.space.overlaps(b.space) {
             return None;
         }
         let (Some((x, m)), Some((y, n))) = (&a.place, &b.place) else { return Some(false) };
