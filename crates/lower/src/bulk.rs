@@ -143,8 +143,9 @@ impl Lower<'_, '_> {
         let from_shared = !to_shared || !inst.has(M::global);
         let masked = inst.has(M::cp_mask);
         let multicast = inst.has(M::multicast_cluster);
-        // No instruction does it there.
-        if multicast && self.sm() >= 120 {
+        let to_cluster = written(inst) == Some(M::shared_cluster) && inst.has(M::global);
+        // Those that may go to another block are calls of the driver's already.
+        if to_cluster && self.opts.target.info().own_copies {
             return self.unsupported(inst);
         }
         let (to, from) = (self.addr_operand(&inst.operands[0])?, self.addr_operand(&inst.operands[1])?);
@@ -261,8 +262,9 @@ impl Lower<'_, '_> {
         let (prefetches, reduces) = (inst.has(M::prefetch), inst.has(M::reduce));
         let loads = written(inst) != Some(M::global) && !prefetches;
         let multicast = inst.has(M::multicast_cluster);
-        // No instruction does it there.
-        if multicast && self.sm() >= 120 {
+        let to_cluster = written(inst) == Some(M::shared_cluster) && inst.has(M::global) && !prefetches;
+        // Those that may go to another block are calls of the driver's already.
+        if to_cluster && self.opts.target.info().own_copies {
             return self.unsupported(inst);
         }
         let mut mods = vec![dims];

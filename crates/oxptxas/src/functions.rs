@@ -1,5 +1,6 @@
 //! Which device functions each kernel needs, and what the driver or linker brings.
 
+use crate::driver;
 use ptx::{Diagnostic, Inst};
 use ptx::{FuncId, Module, Op, Operand, Stmt};
 use rustc_hash::FxHashSet;
@@ -100,12 +101,8 @@ pub fn externs(module: &Module, funcs: impl IntoIterator<Item = FuncId>) -> Vec<
 /// Registers that code is to state at least which calls these functions from elsewhere: what the driver brings may use as many
 /// (ptxas 13.0.88, sm_75 … sm_121).
 pub fn least_registers(module: &Module, externs: &[FuncId]) -> u8 {
-    let gradients = |f: &FuncId| crate::gradients::is_of_the_driver(&module.funcs[*f].name);
-    match externs {
-        [] => 0,
-        some if some.iter().any(gradients) => crate::gradients::REGISTERS,
-        _ => LEAST_LIMIT,
-    }
+    let least = |f: &FuncId| driver::registers_of(&module.funcs[*f].name).unwrap_or(LEAST_LIMIT);
+    externs.iter().map(least).max().unwrap_or(0)
 }
 
 /// Calls of functions that are nowhere.
@@ -114,7 +111,7 @@ pub fn unresolved(module: &Module) -> Vec<Diagnostic> {
         .into_iter()
         .filter(|f| {
             let name = module.funcs[*f].name.as_str();
-            !SYSTEM_CALLS.contains(&name) && !crate::gradients::is_of_the_driver(name)
+            !SYSTEM_CALLS.contains(&name) && driver::registers_of(name).is_none()
         })
         .map(|f| Diagnostic::whole(format!("Unresolved extern function '{}'", module.funcs[f].name)))
         .collect()

@@ -5,7 +5,7 @@ use crate::output::{Failure, KernelStats, Output};
 use crate::settings::{Settings, asked_in_vain};
 use crate::timeline::{Stage, Timeline};
 use crate::units::{Compiled, Paths, Units};
-use crate::{convention, debug, dwarf, facts, functions, limits, newer, notices, vector_params};
+use crate::{convention, debug, driver, dwarf, facts, functions, limits, newer, notices, vector_params};
 use backend::Code;
 use cubin::object::{Binding, Fill};
 use ori::Cancel;
@@ -137,9 +137,7 @@ fn compile_to_end(source: &str, file: &str, settings: &Settings) -> Result<Outpu
     let (more, relocatable) = convention_of(&mut module, settings).map_err(fail)?;
     let warning = |message| Diagnostic { severity: Severity::Warning, ..Diagnostic::whole(message) };
     warnings.extend(more.into_iter().map(warning));
-    if settings.target.sm >= 90 {
-        crate::gradients::call_driver(&mut module);
-    }
+    driver::call_driver(&mut module, settings.target);
     let lines = LineIndex::new(source);
     let layout = timeline
         .time(Stage::CompileUnitSetup, || lower::ModuleLayout::new(&module, settings.target).map_err(fail))?;

@@ -67,6 +67,9 @@ pub struct SmInfo {
     pub vimnmx: bool,
     /// Binary64 is so slow that ptxas keeps its instructions apart (`backend`'s `hazards::pacing`).
     pub paced_fp64: bool,
+    /// The copy engine writes the shared memory of its own block only; where ptxas finds that a copy goes to another one's it calls the
+    /// driver.
+    pub own_copies: bool,
     /// Most threads that a multiprocessor holds (CUDA programming guide, compute capabilities).
     pub threads: u16,
     /// Most blocks that it holds.
@@ -149,6 +152,7 @@ const fn sm(sm: u8, has_a: bool, has_f: bool) -> SmInfo {
         compares_64: sm >= 120,
         sums_as_products: sm < 120,
         vimnmx: sm >= 90 && sm != 110,
+        own_copies: sm >= 120,
         paced_fp64: matches!(sm, 103 | 110 | 120 | 121),
         threads: match sm {
             75 => 1024,

@@ -2,7 +2,8 @@
 //! parameters are the handle, the coordinates and both derivatives, vectors of four words each; it gives whether the
 //! texels were in memory, and four values (ptxas 13.0.88; `cuobjdump -elf` shows its name).
 
-use ptx::ast::{Addr, AddrBase, Body, Func, FuncAttrs, Inst, Linkage, Operand, Space, Stmt, Var, VectorElem};
+use super::{declaration, statement, variable};
+use ptx::ast::{Addr, AddrBase, Body, Inst, Operand, Stmt, VectorElem};
 use ptx::isa::{Mod, Op, Type};
 use ptx::{FuncId, Module, RegId, VarId};
 
@@ -12,7 +13,7 @@ const FORMATS: [(Type, &str); 3] = [(Type::f32, "f32"), (Type::s32, "s32"), (Typ
 
 /// Registers that what calls one of them states at least, whatever its limit is (ptxas 13.0.88, all of them on sm_90 … sm_121, -O0,
 /// -O1 and -O3, also with `-maxrregcount 24`).
-pub const REGISTERS: u8 = 32;
+pub(super) const REGISTERS: u8 = 32;
 
 fn name(shape: &str, format: &str, resident: bool) -> String {
     let pred = if resident { "pred_" } else { "" };
@@ -20,14 +21,14 @@ fn name(shape: &str, format: &str, resident: bool) -> String {
 }
 
 /// Whether the driver brings a function of this name.
-pub fn is_of_the_driver(function: &str) -> bool {
+pub(super) fn is_of_the_driver(function: &str) -> bool {
     SHAPES.iter().any(|(_, shape)| {
         FORMATS.iter().any(|(_, format)| [false, true].iter().any(|r| name(shape, format, *r) == function))
     })
 }
 
 /// Puts a call in place of each of them.
-pub fn call_driver(module: &mut Module) {
+pub(super) fn call_driver(module: &mut Module) {
     for caller in module.funcs.keys().collect::<Vec<_>>() {
         let found = |s: &Stmt| matches!(s, Stmt::Inst(i) if Access::of(i).is_some());
         if !module.funcs[caller].body.as_ref().is_some_and(|b| b.stmts.iter().any(found)) {
@@ -39,8 +40,11 @@ pub fn call_driver(module: &mut Module) {
             match &s {
                 Stmt::Inst(i) if let Some(access) = Access::of(i) => {
                     let places = places.get_or_insert_with(|| Places::new(module, &mut body));
-                    let callee =
-                        declaration(module, &name(access.shape, access.format, access.resident.is_some()));
+                    let name = name(access.shape, access.format, access.resident.is_some());
+                    let callee = declaration(module, &name, |module| {
+                        let p = parameters(module);
+                        ([p.handle].into_iter().chain(p.vectors).collect(), vec![p.result])
+                    });
                     access.call(places, callee, &mut body);
                 }
                 _ => body.stmts.push(s),
@@ -62,23 +66,6 @@ struct Places {
 const VECTOR: u64 = 16;
 const RESULT: u64 = 20;
 
-fn variable(module: &mut Module, name: &str, bytes: u64, align: u32) -> VarId {
-    module.vars.push(Var {
-        name: name.into(),
-        space: Space::Param,
-        ty: Type::b8,
-        opaque: None,
-        vector: 1,
-        managed: false,
-        dims: [bytes].into_iter().collect(),
-        align,
-        linkage: Linkage::Internal,
-        init: None,
-        ptr: None,
-        span: ptx::Span::default(),
-    })
-}
-
 fn parameters(module: &mut Module) -> Places {
     Places {
         handle: variable(module, "handle", 8, 8),
@@ -93,24 +80,6 @@ impl Places {
         body.vars.extend([p.handle, p.result].iter().chain(&p.vectors));
         p
     }
-}
-
-/// The driver's function of a name, declared if it isn't.
-fn declaration(module: &mut Module, name: &str) -> FuncId {
-    if let Some((f, _)) = module.funcs.iter().find(|(_, f)| f.name == name) {
-        return f;
-    }
-    let p = parameters(module);
-    module.funcs.push(Func {
-        name: name.into(),
-        entry: false,
-        linkage: Linkage::Extern,
-        params: [p.handle].into_iter().chain(p.vectors).collect(),
-        returns: vec![p.result],
-        attrs: FuncAttrs::default(),
-        body: None,
-        span: ptx::Span::default(),
-    })
 }
 
 /// What such an instruction says.
@@ -157,15 +126,7 @@ impl<'i> Access<'i> {
     }
 
     fn emit(&self, body: &mut Body, op: Op, mods: &[Mod], operands: Vec<Operand>) {
-        body.stmts.push(Stmt::Inst(Inst {
-            guard: self.inst.guard,
-            op,
-            mods: mods.iter().copied().collect(),
-            operands: operands.into(),
-            braced: 0,
-            zeros: 0,
-            span: self.inst.span,
-        }));
+        body.stmts.push(statement(self.inst, op, mods, operands));
     }
 
     fn call(&self, p: &Places, callee: FuncId, body: &mut Body) {
