@@ -25,6 +25,25 @@ fn numbered(name: &str) -> Vec<String> {
     (first..=last).step_by(step).map(|n| format!("{head}{n}{tail}")).collect()
 }
 
+/// A type, and the first PTX version and the first SM that it can be declared with.
+struct DataType {
+    name: String,
+    bytes: u32,
+    class: String,
+    needs: ((u8, u8), u16),
+}
+
+/// The gates `ptxN.N` and `smN` of a line.
+fn needs(words: &[&str]) -> ((u8, u8), u16) {
+    let gates = words.iter().skip_while(|w| **w != "@");
+    let gate = |prefix: &str| gates.clone().find_map(|w| w.strip_prefix(prefix));
+    let version = gate("ptx").map_or((1, 0), |v| {
+        let (major, minor) = v.split_once('.').expect("a version");
+        (major.parse().expect("a number"), minor.parse().expect("a number"))
+    });
+    (version, gate("sm").map_or(0, |n| n.parse().expect("a number")))
+}
+
 /// A special register.
 struct SpecialReg {
     name: String,
@@ -37,7 +56,7 @@ struct SpecialReg {
 
 #[derive(Default)]
 struct Table {
-    types: Vec<(String, u32, String)>,
+    types: Vec<DataType>,
     sregs: Vec<SpecialReg>,
     lists: BTreeMap<String, Vec<String>>,
     forms: BTreeMap<String, Vec<String>>,
@@ -303,15 +322,15 @@ fn main() {
             "let" => {}
             "word" => t.word(&line["word".len()..]),
             "quiet" => t.quiet(&line["quiet".len()..]),
-            "type" => t.types.push((words[1].into(), words[2].parse().expect("bytes"), words[3].into())),
+            "type" => t.types.push(DataType {
+                name: words[1].into(),
+                bytes: words[2].parse().expect("bytes"),
+                class: words[3].into(),
+                needs: needs(&words),
+            }),
             "sreg" => {
+                let (version, sm) = needs(&words);
                 for name in numbered(words[1]) {
-                    let gate = |prefix: &str| words.iter().find_map(|w| w.strip_prefix(prefix));
-                    let version = gate("ptx").map_or((1, 0), |v| {
-                        let (major, minor) = v.split_once('.').expect("a version");
-                        (major.parse().expect("a number"), minor.parse().expect("a number"))
-                    });
-                    let sm = gate("sm").map_or(0, |n| n.parse().expect("a number"));
                     t.sregs.push(SpecialReg {
                         name,
                         ty: words[2].into(),
@@ -328,7 +347,7 @@ fn main() {
             }
         }
     }
-    let types: Vec<String> = t.types.iter().map(|x| x.0.clone()).collect();
+    let types: Vec<String> = t.types.iter().map(|x| x.name.clone()).collect();
     t.mods.extend(types.iter().cloned());
     let mut out = String::new();
     let mods: Vec<String> = t.mods.iter().cloned().collect();
@@ -342,8 +361,8 @@ fn main() {
         "SpecialReg",
         &t.sregs.iter().map(|s| s.name.clone()).collect::<Vec<_>>(),
     );
-    let _ = writeln!(out, "pub(crate) static TYPES: &[(u32, TypeClass)] = &[");
-    for (_, bytes, class) in &t.types {
+    let _ = writeln!(out, "pub(crate) static TYPES: &[(u32, TypeClass, (u8, u8), u16)] = &[");
+    for DataType { bytes, class, needs: (version, sm), .. } in &t.types {
         let class = match class.as_str() {
             "B" => "Bits",
             "U" => "Unsigned",
@@ -352,7 +371,7 @@ fn main() {
             "P" => "Predicate",
             _ => panic!("class {class}"),
         };
-        let _ = writeln!(out, "    ({bytes}, TypeClass::{class}),");
+        let _ = writeln!(out, "    ({bytes}, TypeClass::{class}, {version:?}, {sm}),");
     }
     let _ = writeln!(out, "];\npub(crate) static MOD_TYPES: &[Option<Type>] = &[");
     for m in &mods {

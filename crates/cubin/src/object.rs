@@ -77,6 +77,10 @@ pub enum Fill {
     FunctionLow,
     /// The upper half.
     FunctionHigh,
+    /// The lower half of the address that a kernel is launched by: of its descriptor.
+    KernelLow,
+    /// The upper half.
+    KernelHigh,
     /// The offset of a shared variable, 32 bits.
     Shared,
     /// The 32-bit immediate of an instruction: a number of the driver's.
@@ -110,6 +114,8 @@ impl Fill {
             Fill::FunctionHigh if modern => 0x71,
             Fill::Low | Fill::FunctionLow => 0x38,
             Fill::High | Fill::FunctionHigh => 0x39,
+            Fill::KernelLow => 0x3e,
+            Fill::KernelHigh => 0x3f,
             Fill::Shared | Fill::Number => 0x37,
             Fill::Constant => 0x3b,
             Fill::Call if modern => 0x4b,

@@ -83,6 +83,7 @@ impl<'f> Lower<'_, 'f> {
         if self.opts.relocatable {
             let parts = match s {
                 Symbol::Var(_) => [Part::Low, Part::High],
+                Symbol::Func(f) if self.module.funcs[f].entry => [Part::KernelLow, Part::KernelHigh],
                 Symbol::Func(_) => [Part::FunctionLow, Part::FunctionHigh],
             };
             let [lo, hi] = parts.map(|p| operand(self.symbol_part(p, s)));

@@ -137,3 +137,34 @@ impl Graph {
         post
     }
 }
+
+/// Which statements of a body control can come to, as far as labels and jumps say: nothing behind a jump, a return, a trap or a
+/// call that never returns, unless something jumps there. What is not a graph counts as reached.
+pub fn reached(module: &ptx::Module, func: &ptx::Func) -> Vec<bool> {
+    let Some(body) = &func.body else { return Vec::new() };
+    let mut found = vec![false; body.stmts.len()];
+    let Ok(graph) = Graph::new(body, func.entry) else { return vec![true; body.stmts.len()] };
+    let ends = |s: &Stmt| match s {
+        Stmt::Inst(i) if i.guard.is_some() => false,
+        Stmt::Inst(i) if i.op == ptx::Op::call => {
+            let callee = crate::call::parts(i).map(|p| p.callee);
+            matches!(callee, Some(ptx::Operand::Func(f)) if module.funcs[*f].attrs.noreturn)
+        }
+        Stmt::Inst(i) => i.op == ptx::Op::trap,
+        _ => false,
+    };
+    let mut seen = vec![false; graph.ranges.len()];
+    let mut open = vec![0];
+    while let Some(block) = open.pop() {
+        if std::mem::replace(&mut seen[block], true) {
+            continue;
+        }
+        let range = graph.ranges[block].clone();
+        let end = range.clone().find(|i| ends(&body.stmts[*i]));
+        found[range.start..end.map_or(range.end, |i| i + 1)].fill(true);
+        if end.is_none() {
+            open.extend(graph.succs[block].iter().map(|b| *b as usize));
+        }
+    }
+    found
+}

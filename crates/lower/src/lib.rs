@@ -66,6 +66,7 @@ mod wide;
 
 pub use call_graph::CallGraph;
 pub use func::{lower_function, max_regs};
+pub use graph::reached;
 pub use layout::ModuleLayout;
 pub use ptx::Diagnostic;
 

@@ -165,6 +165,11 @@ fn access_space(space: Option<Space>) -> Option<AccessSpace> {
     })
 }
 
+/// The words of two values of 64 bits.
+fn parts(halves: [Value; 2]) -> [Operand; 4] {
+    [0, 1, 2, 3].map(|i| operand(Name::Part(halves[i / 2], (i % 2) as u8)))
+}
+
 impl Lower<'_, '_> {
     /// The address as an operand of a memory instruction.
     pub fn address(
@@ -354,6 +359,19 @@ impl Lower<'_, '_> {
         self.fill(d, value, t)
     }
 
+    /// Where `ld.const` and `ld.param` read: the operand of LDC, and the bank and offset if they are known.
+    fn constant_at(&mut self, a: &ptx::Addr, param: bool) -> Result<(Operand, Option<(u8, u32)>)> {
+        let (mut c, mut fixed) = self.address_const(a)?;
+        if param && !matches!(a.base, AddrBase::Var(_)) {
+            // The address of a parameter is its offset in bank 0.
+            if let Operand::Const { bank, .. } = &mut c {
+                *bank = sass::ConstBank::Index(0);
+            }
+            fixed = fixed.map(|(_, at)| (0, at));
+        }
+        Ok((c, fixed))
+    }
+
     /// `ld.const` and `ld.param`: constant banks 3 and 0.
     fn ld_const(&mut self, inst: &Statement<'_>, t: Ty, a: &ptx::Addr, dsts: &[Option<RegId>]) -> Result<()> {
         let param = space_of(self, inst, a) == Some(Space::Param);
@@ -361,19 +379,26 @@ impl Lower<'_, '_> {
             let Some(d) = *d else { continue };
             let at = ptx::Addr { base: a.base, offset: a.offset + i64::from(t.bits) / 8 * i as i64 };
             let mark = self.mark();
-            let (mut c, mut fixed) = self.address_const(&at)?;
-            if param && !matches!(a.base, AddrBase::Var(_)) {
-                // The address of a parameter is its offset in bank 0.
-                if let Operand::Const { bank, .. } = &mut c {
-                    *bank = sass::ConstBank::Index(0);
-                }
-                fixed = fixed.map(|(_, at)| (0, at));
-            }
+            let (c, mut fixed) = self.constant_at(&at, param)?;
             // Operands of instructions are words; an unaligned access is undefined.
             if t.bits >= 32 && self.sm() < 90 {
                 fixed = fixed.map(|(bank, at)| (bank, at & !3));
             }
             let value = match (t.bits, fixed) {
+                // There is no wider access than of 64 bits.
+                (128, Some((bank, at))) => {
+                    let halves = [at, at + 8].map(|at| self.load_const64(bank, at));
+                    self.b.collect(&parts(halves))
+                }
+                (128, None) => {
+                    let mut halves = Vec::new();
+                    for offset in [0, 8] {
+                        let half = ptx::Addr { base: at.base, offset: at.offset + offset };
+                        let c = self.constant_at(&half, param)?.0;
+                        halves.push(self.b.def(Opcode::LDC, &[Mod::_64], &[c]));
+                    }
+                    self.b.collect(&parts([halves[0], halves[1]]))
+                }
                 (32, Some((bank, at))) => self.load_const32(bank, at),
                 (64, Some((bank, at))) => self.load_const64(bank, at),
                 (32, None) => self.b.def(Opcode::LDC, &[], &[c]),

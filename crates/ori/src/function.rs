@@ -507,6 +507,10 @@ pub enum Part {
     FunctionLow,
     /// The upper half.
     FunctionHigh,
+    /// The lower half of the address that a kernel is launched by.
+    KernelLow,
+    /// The upper half.
+    KernelHigh,
     /// The offset of a shared variable.
     Shared,
     /// The offset of a constant in its bank.
@@ -517,11 +521,13 @@ pub enum Part {
 
 impl Part {
     /// All of them.
-    pub const ALL: [Part; 7] = [
+    pub const ALL: [Part; 9] = [
         Part::Low,
         Part::High,
         Part::FunctionLow,
         Part::FunctionHigh,
+        Part::KernelLow,
+        Part::KernelHigh,
         Part::Shared,
         Part::Constant,
         Part::Number,
@@ -533,6 +539,8 @@ impl Part {
             Part::High => "high",
             Part::FunctionLow => "flow",
             Part::FunctionHigh => "fhigh",
+            Part::KernelLow => "klow",
+            Part::KernelHigh => "khigh",
             Part::Shared => "shared",
             Part::Constant => "const",
             Part::Number => "number",

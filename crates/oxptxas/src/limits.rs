@@ -6,6 +6,17 @@ use sass::Target;
 /// Bytes of shared memory that a kernel states at most. More is for launches to ask for.
 const MOST_SHARED: u32 = 0xc000;
 
+/// The same for a target: where code is for one chip alone, all that a block can have (ptxas 13.0.88: 0x38c00 for sm_90a, 100a, 103a
+/// and 110a, 0x18c00 for sm_120a and 121a; no more than others for families).
+fn most_shared(target: Target) -> u32 {
+    match target.suffix {
+        sass::target::Suffix::A => {
+            (u32::from(target.info().shared_kib) << 10) - lower::layout::RESERVED_SHARED
+        }
+        _ => MOST_SHARED,
+    }
+}
+
 /// Kernels that state more.
 pub(crate) fn too_much_shared(
     module: &Module,
@@ -15,11 +26,12 @@ pub(crate) fn too_much_shared(
 ) -> Vec<Diagnostic> {
     let reserved = if target.sm >= 90 { lower::layout::RESERVED_SHARED } else { 0 };
     let sizes = kernels.iter().map(|k| (*k, layout.shared_size(*k).saturating_sub(reserved)));
-    let over = sizes.filter(|(_, size)| *size > MOST_SHARED);
+    let most = most_shared(target);
+    let over = sizes.filter(|(_, size)| *size > most);
     over.map(|(k, size)| Diagnostic {
         severity: Severity::Error,
         ..Diagnostic::whole(format!(
-            "Entry function '{}' uses too much shared data ({size:#x} bytes, {MOST_SHARED:#x} max)",
+            "Entry function '{}' uses too much shared data ({size:#x} bytes, {most:#x} max)",
             module.funcs[k].name
         ))
     })
@@ -81,19 +93,25 @@ pub(crate) fn endless(func: &ptx::Func) -> bool {
 }
 
 /// `setmaxnreg.dec` in these functions to more registers than a thread has when it starts, which is `limit`, or is given by a
-/// `setmaxnreg.inc` in them. Of 256 registers code can name 255.
+/// `setmaxnreg.inc` in them. Of 256 registers code can name 255. As in ptxas, a `.dec` that nothing comes to may say what it likes.
 pub(crate) fn more_than_ever(module: &Module, funcs: &[FuncId], limit: u32) -> Vec<Diagnostic> {
-    let body = |f: &FuncId| module.funcs[*f].body.as_ref();
-    let statements = funcs.iter().filter_map(body).flat_map(|b| &b.stmts);
-    let counts: Vec<(bool, u32, Span)> = statements
-        .filter_map(|s| match s {
-            Stmt::Inst(i) if i.op == Op::setmaxnreg => match i.operands.first() {
-                Some(Operand::Int(n)) => Some((i.has(Mod::inc), (*n).min(255) as u32, i.span)),
-                _ => None,
-            },
-            _ => None,
-        })
-        .collect();
+    let mut counts: Vec<(bool, u32, Span)> = Vec::new();
+    for func in funcs.iter().map(|f| &module.funcs[*f]) {
+        let stmts = func.body.iter().flat_map(|b| &b.stmts);
+        let sets = |s: &Stmt| matches!(s, Stmt::Inst(i) if i.op == Op::setmaxnreg);
+        if !stmts.clone().any(sets) {
+            continue;
+        }
+        for (s, reached) in stmts.zip(lower::reached(module, func)) {
+            if let Stmt::Inst(i) = s
+                && i.op == Op::setmaxnreg
+                && let Some(Operand::Int(n)) = i.operands.first()
+                && (reached || i.has(Mod::inc))
+            {
+                counts.push((i.has(Mod::inc), (*n).min(255) as u32, i.span));
+            }
+        }
+    }
     let most = counts.iter().filter(|c| c.0).map(|c| c.1).fold(limit, u32::max);
     let over = counts.iter().filter(|c| !c.0 && c.1 > most);
     over.map(|(_, n, span)| {

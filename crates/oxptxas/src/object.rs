@@ -321,6 +321,8 @@ fn relocations(relocs: Vec<backend::link::Reloc>, own: &str) -> Vec<cubin::objec
                     Part::High => Fill::High,
                     Part::FunctionLow => Fill::FunctionLow,
                     Part::FunctionHigh => Fill::FunctionHigh,
+                    Part::KernelLow => Fill::KernelLow,
+                    Part::KernelHigh => Fill::KernelHigh,
                     Part::Shared => Fill::Shared,
                     Part::Constant => Fill::Constant,
                     Part::Number => Fill::Number,

@@ -340,7 +340,10 @@ fn unresolved_addresses(module: &Module, layout: &lower::ModuleLayout) -> Vec<Di
     let external = functions::externs(module, module.funcs.keys());
     let defined = |s: Symbol| match s {
         Symbol::Var(v) => layout.globals.contains(&v) || layout.const_offset(v).is_some(),
-        Symbol::Func(f) => external.contains(&f),
+        Symbol::Func(f) => {
+            let func = &module.funcs[f];
+            external.contains(&f) || func.entry && func.body.is_some()
+        }
     };
     let numbered = |s: Symbol| matches!(s, Symbol::Func(f) if layout.function_number(f).is_some());
     let span_of = |s: Symbol| match s {

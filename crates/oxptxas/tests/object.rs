@@ -250,3 +250,28 @@ fn defined(cubin: &[u8]) -> Vec<String> {
         })
         .collect()
 }
+
+/// A kernel is launched by its descriptor: its address is another relocation than a function's, in objects and in executables
+/// (R_CUDA_FUNC_DESC32_LO_32, R_CUDA_FUNC_DESC32_HI_32 and R_CUDA_FUNC_DESC_64 in ptxas's).
+#[test]
+fn addresses_of_kernels_are_descriptors() {
+    let text = format!(
+        "{HEADER}.visible .entry other() {{ ret; }}\n\
+         .visible .entry k(.param .u64 p) {{ .reg .b64 a, b; ld.param.u64 a, [p]; mov.u64 b, other; st.global.u64 [a], b; \
+         mov.u64 b, k; st.global.u64 [a+8], b; ret; }}\n"
+    );
+    for (relocatable, place, wanted) in
+        [(true, ".text.k", vec![0x3e, 0x3f]), (false, ".nv.constant4", vec![0x23])]
+    {
+        for sm in [75, 90, 120] {
+            let output = oxptxas::compile(&text, "k.ptx", &settings(sm, relocatable)).expect("legal");
+            let image = cubin::read::read(&output.cubin).expect("a file");
+            for symbol in ["other", "k"] {
+                let here = image.relocs.iter().filter(|r| r.place == place && r.symbol == symbol);
+                let mut kinds: Vec<u32> = here.map(|r| r.kind).collect();
+                kinds.sort_unstable();
+                assert_eq!(kinds, wanted, "{symbol} sm_{sm}");
+            }
+        }
+    }
+}

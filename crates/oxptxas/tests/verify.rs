@@ -95,8 +95,9 @@ fn the_first_differing_store_is_named() {
 
 fn verified(source: &str, levels: [u8; 2]) {
     let module = ptx::parse(source).unwrap();
+    let target = Target::parse(&module.targets[0]).unwrap();
     for opt_level in levels {
-        let settings = Settings { opt_level, ..Settings::new(Target::parse("sm_75").unwrap()) };
+        let settings = Settings { opt_level, ..Settings::new(target) };
         let cubin = compile(source, "test.ptx", &settings).unwrap().cubin;
         assert_eq!(verify::kernel(&module, source, &cubin, "k", 0..2), Verdict::Same, "-O{opt_level}");
     }
@@ -502,4 +503,79 @@ fn generic_addresses_of_parameters() {
         let errors = compile(&text, "k.ptx", &settings).unwrap_err();
         assert!(format!("{errors:?}").contains("the function's own parameter"), "{errors:?}");
     }
+}
+
+/// Constants and parameters of 128 bits, at known places and at computed ones, guarded too.
+#[test]
+fn constants_of_128_bits() {
+    let source = |sm: &str| {
+        format!(
+            ".version 9.0
+.target {sm}
+.address_size 64
+.const .align 16 .b32 c[16] = {{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16}};
+.visible .entry k(.param .u64 out, .param .align 16 .b8 q[32])
+{{
+    .reg .pred %p;
+    .reg .b32 %r<3>;
+    .reg .b64 %d<4>;
+    .reg .b128 %q<4>;
+    ld.param.u64 %d1, [out];
+    mov.u32 %r1, %tid.x;
+    mul.wide.u32 %d2, %r1, 64;
+    add.u64 %d1, %d1, %d2;
+    ld.param.b128 %q1, [q+16];
+    st.global.b128 [%d1], %q1;
+    ld.const.b128 %q2, [c+16];
+    st.global.b128 [%d1+16], %q2;
+    and.b32 %r1, %r1, 3;
+    setp.gt.u32 %p, %r1, 1;
+    mul.wide.u32 %d2, %r1, 16;
+    mov.u64 %d3, c;
+    add.u64 %d2, %d2, %d3;
+    @%p ld.const.b128 %q2, [%d2];
+    st.global.b128 [%d1+32], %q2;
+    @%p ld.const.b128 %q1, [c];
+    st.global.b128 [%d1+48], %q1;
+    ret;
+}}
+"
+        )
+    };
+    for sm in ["sm_75", "sm_90", "sm_120"] {
+        verified(&source(sm), [0, 3]);
+    }
+}
+
+/// Registers of several types in braces are untyped bits.
+#[test]
+fn vectors_of_several_types() {
+    let source = "
+.version 9.0
+.target sm_75
+.address_size 64
+.visible .entry k(.param .u64 in, .param .u64 out)
+{
+    .reg .b32 %r<4>;
+    .reg .f32 %f<4>;
+    .reg .s32 %s<4>;
+    .reg .u32 %u<4>;
+    .reg .b64 %d<6>;
+    ld.param.u64 %d1, [in];
+    ld.param.u64 %d2, [out];
+    mov.u32 %r1, %tid.x;
+    mul.wide.u32 %d3, %r1, 32;
+    add.u64 %d1, %d1, %d3;
+    add.u64 %d2, %d2, %d3;
+    ld.global.v2.u32 {%r2, %f2}, [%d1];
+    add.f32 %f3, %f2, %f2;
+    st.global.v4.s32 [%d2], {%r2, %f2, %f3, %r1};
+    ld.global.v2.f32 {%s1, %u1}, [%d1+8];
+    mov.v2.u32 {%r3, %f1}, {%f2, %r2};
+    st.global.v4.f32 [%d2+16], {%s1, %u1, %s1, %u1};
+    st.global.v2.u32 [%d2+8], {%r3, %f1};
+    ret;
+}
+";
+    verified(source, [0, 3]);
 }

@@ -70,6 +70,11 @@ impl Type {
     pub fn class(self) -> TypeClass {
         TYPES[self as usize].1
     }
+    /// The first PTX version and the first SM for which variables and registers of it can be declared.
+    pub fn needs(self) -> ((u8, u8), u16) {
+        let (_, _, version, sm) = TYPES[self as usize];
+        (version, sm)
+    }
     /// Whether it is a signed integer type.
     pub fn is_signed(self) -> bool {
         self.class() == TypeClass::Signed

@@ -273,3 +273,57 @@ fn pragmas_are_known_or_not() {
         assert_eq!(said(text).unwrap_err()[0].message, message, "{text}");
     }
 }
+
+#[test]
+fn types_need_versions_and_targets() {
+    let version = "Feature 'Type .b128' requires PTX ISA .version 8.3 or later";
+    let target = "Feature 'Type .b128' requires .target sm_70 or higher";
+    let pairs = "Feature '.f16x2 packed data-type' requires .target sm_53 or higher";
+    for declaration in [".global .@ g;", ".func f(.reg .@ r) { ret; }", ".entry k() { .reg .@ r<3>; ret; }"] {
+        let (wide, half) = (declaration.replace('@', "b128"), declaration.replace('@', "f16x2"));
+        assert_eq!(first("8.2", "sm_80", &wide), version, "{wide}");
+        assert_eq!(first("8.3", "sm_60", &wide), target, "{wide}");
+        assert_eq!(first("8.3", "sm_70", &wide), "", "{wide}");
+        assert_eq!(first("4.3", "sm_50", &half), pairs, "{half}");
+        assert_eq!(first("4.3", "sm_53", &half), "", "{half}");
+    }
+    assert_eq!(first("7.3", "sm_88", ".entry k() { ret; }"), "");
+    assert_ne!(first("7.2", "sm_88", ".entry k() { ret; }"), "");
+}
+
+#[test]
+fn text_is_ascii() {
+    for text in ["// é", "/* é */", ".file 1 \"é.cu\"", ".entry k() { .pragma \"é\"; ret; }"] {
+        assert_eq!(refused(text), "Unexpected non-ASCII character", "{text}");
+    }
+}
+
+/// Constants of newer targets.
+#[test]
+fn counts_have_ranges() {
+    let first = |target: &str, statement: &str| {
+        let text = format!(
+            ".version 9.0\n.target {target}\n.entry k() {{ .reg .b32 r; .reg .b64 d; .shared .b64 s; {statement} ret; }}\n"
+        );
+        let checked = ptx::parse(&text).and_then(|m| ptx::check(&m, 121));
+        checked.err().map_or(String::new(), |e| e[0].message.clone())
+    };
+    let alloc = |n: &str| first("sm_100a", &format!("tcgen05.alloc.cta_group::1.sync.aligned.b32 [d], {n};"));
+    let dealloc =
+        |n: &str| first("sm_100a", &format!("tcgen05.dealloc.cta_group::1.sync.aligned.b32 r, {n};"));
+    let fill = |n: &str| first("sm_100a", &format!("st.bulk [d], {n}, 0;"));
+    let wait = |n: &str| first("sm_90a", &format!("wgmma.wait_group.sync.aligned {n};"));
+    for n in ["32", "64", "512"] {
+        assert_eq!(alloc(n), "");
+    }
+    assert_eq!(alloc("48"), "Argument 1 of 'tcgen05.alloc' instruction: value must be power of 2");
+    assert!(!alloc("16").is_empty() && !alloc("1024").is_empty());
+    for n in ["0", "96", "1024", "-32"] {
+        assert_eq!(dealloc(n), "");
+    }
+    assert!(!dealloc("48").is_empty());
+    assert_eq!(fill("16777216"), "");
+    assert!(!fill("16777224").is_empty() && !fill("-8").is_empty() && !fill("12").is_empty());
+    assert_eq!(wait("4294967296"), "");
+    assert!(!wait("-1").is_empty());
+}

@@ -6,6 +6,8 @@ use crate::object::Reloc;
 /// R_CUDA_64: a 64-bit address.
 const R_CUDA_64: u64 = 2;
 const R_CUDA_ABS32_32: u64 = 0x37;
+/// The address of a kernel's descriptor.
+const R_CUDA_FUNC_DESC_64: u64 = 0x23;
 
 impl Writer<'_> {
     fn symbol_number(&self, name: &String) -> Result<u32, String> {
@@ -29,7 +31,10 @@ impl Writer<'_> {
         let mut tables: Vec<(String, Vec<u8>)> = Vec::new();
         let mut slots = Vec::new();
         for (i, (name, addend)) in c.addresses.iter().enumerate() {
-            self.entry(&mut slots, 8 * i as u64, self.symbol_number(name)?, R_CUDA_64, *addend);
+            // A kernel's address is what the driver launches it by.
+            let kernel = c.kernels.iter().any(|k| k.name == *name);
+            let kind = if kernel { R_CUDA_FUNC_DESC_64 } else { R_CUDA_64 };
+            self.entry(&mut slots, 8 * i as u64, self.symbol_number(name)?, kind, *addend);
             if !modern {
                 self.section(".nv.constant4").data[8 * i..8 * i + 8].copy_from_slice(&addend.to_le_bytes());
             }

@@ -2,7 +2,7 @@
 //! target, and neighbours of each (a word, a type, an operand, the target or the version changed), and compares
 //! what ptxas says of them with what we say. `OP=name` takes one instruction only, `VERBOSE=1` lists what differs,
 //! `PAGE=FILE` writes it to a page, each under its reason. `NEWEST=9.5`: the newest PTX version of the ptxas that is asked; forms
-//! that came later are left out.
+//! that came later are left out. `EXCHANGE=1`: instead, every form once, with each operand exchanged for all kinds of others in turn.
 
 mod differences;
 // `modifiers` is for other examples.
@@ -234,6 +234,33 @@ fn spoil_words(op: Op, mods: &mut Vec<Mod>, random: &mut Random) -> &'static str
     }
 }
 
+/// For each form the first of its words, with each operand exchanged for everything in `operands::OTHERS` in turn.
+fn exchanged(only: Option<&str>) -> Vec<Case> {
+    let mut out = Vec::new();
+    for op in Op::ALL.iter().copied().filter(|o| only.is_none_or(|n| n == o.name())) {
+        for (index, form) in op.forms().iter().enumerate() {
+            let Some(mods) = operands::modifiers(form).into_iter().next() else { continue };
+            let optional = form.operands.iter().filter(|o| o.optional).count();
+            let Some(list) = operands::operands(op, form, &mods, Style::Typed, optional) else { continue };
+            let Some(first) = first_headers(op, form, &mods).into_iter().next() else { continue };
+            let suffix = if first.suffix == Suffix::None { Suffix::Arch } else { first.suffix };
+            let header = Header::new((9, 0), first.sm.max(90), suffix);
+            if first.version > header.version || form.until <= header.version {
+                continue;
+            }
+            for at in 0..list.len() {
+                for other in operands::OTHERS {
+                    let mut list = list.clone();
+                    list[at] = (*other).to_string();
+                    let statement = text(op, &mods, &list);
+                    out.push(Case { header, statement, op, form: index, kind: "another operand" });
+                }
+            }
+        }
+    }
+    out
+}
+
 fn cases(seed: u64, only: Option<&str>) -> (Vec<Case>, Vec<String>) {
     let (mut out, mut without, newest) = (Vec::new(), Vec::new(), newest());
     for op in Op::ALL.iter().copied().filter(|o| only.is_none_or(|n| n == o.name())) {
@@ -299,7 +326,10 @@ fn main() {
     let only = std::env::var("OP").ok();
     let verbose = std::env::var_os("VERBOSE").is_some();
     let ptxas = ptxas::tools().join("ptxas");
-    let (cases, without) = cases(seed, only.as_deref());
+    let (cases, without) = match std::env::var_os("EXCHANGE") {
+        Some(_) => (exchanged(only.as_deref()), Vec::new()),
+        None => cases(seed, only.as_deref()),
+    };
     if std::env::var_os("DUMP").is_some() {
         for c in cases.iter().filter(|c| c.kind == "legal") {
             println!("{}\t{}\t{}", c.op.name(), c.form, c.statement);

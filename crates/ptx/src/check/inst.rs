@@ -2,9 +2,9 @@
 
 use super::Checker;
 use super::advice::spelling;
-use super::operand::space_of;
+use super::operand::{register_fits, space_of};
 use super::shape::Plan;
-use crate::ast::{Body, Inst, Operand};
+use crate::ast::{Body, Inst, Operand, Space, VectorElem};
 use crate::isa::{Form, Mod, Op, Type, TypeClass, Values};
 use std::fmt::Write as _;
 
@@ -227,15 +227,52 @@ impl Checker<'_> {
                 }
             }
             Op::createpolicy => self.policy(inst),
+            Op::mapa | Op::getctarank => {
+                let space = match inst.operands.get(1) {
+                    Some(Operand::Var(v, _)) => self.module.vars[*v].space,
+                    _ => Space::Shared,
+                };
+                if space != Space::Shared {
+                    let name = inst.op.name();
+                    let message = format!(
+                        "State space mismatch between instruction and address in instruction '{name}'"
+                    );
+                    self.error(inst.span, message);
+                }
+            }
+            Op::tcgen05 if inst.has(Mod::alloc) => {
+                if let Some(Operand::Int(n)) = inst.operands.get(1)
+                    && !n.is_power_of_two()
+                {
+                    self.error(
+                        inst.span,
+                        "Argument 1 of 'tcgen05.alloc' instruction: value must be power of 2",
+                    );
+                }
+            }
+            Op::wgmma if inst.has(Mod::wait_group) => {
+                if let Some(Operand::Int(n)) = inst.operands.first()
+                    && (*n as i64) < 0
+                {
+                    let message = format!(
+                        "Argument 0 of instruction 'wgmma.wait_group': unexpected value '{}', expected to be \
+                         non-negative integer",
+                        *n as i64
+                    );
+                    self.error(inst.span, message);
+                }
+            }
             Op::call => self.call(body, inst),
             Op::setmaxnreg => self.register_count(inst),
             Op::cp => {
-                self.coordinates(inst);
+                self.coordinates(body, inst);
                 self.copied_bytes(inst);
+                self.bulk_bytes(inst);
             }
             op if is_video(op) => self.video(inst),
             Op::ld | Op::st | Op::ldu | Op::mov => {
                 self.wide_access(inst);
+                self.bulk_fill(inst);
                 if inst.guard.is_some() {
                     self.unguarded(body, inst);
                 }
@@ -263,7 +300,7 @@ impl Checker<'_> {
 
 impl Checker<'_> {
     /// A tensor copy has as many coordinates as its tensor has dimensions.
-    fn coordinates(&mut self, inst: &Inst) {
+    fn coordinates(&mut self, body: &Body, inst: &Inst) {
         let dims = [Mod::_1d, Mod::_2d, Mod::_3d, Mod::_4d, Mod::_5d];
         let Some(n) = dims.iter().position(|m| inst.has(*m)) else { return };
         // Rows that are gathered or scattered have a coordinate each.
@@ -274,9 +311,48 @@ impl Checker<'_> {
                 Some(Operand::Vector(elems)) => elems.len(),
                 _ => 1,
             };
+            // Where there are several, nothing looks at their types.
+            let odd = match list.last() {
+                Some(Operand::Reg(r)) => !register_fits(body.regs[*r].ty, Type::s32, false),
+                Some(Operand::Vector(e)) => matches!(e[..], [VectorElem::F32(_) | VectorElem::F64(_)]),
+                _ => false,
+            };
             if have != n {
                 self.error(inst.span, "Argument vector size mismatch for instruction 'cp.async.bulk.tensor'");
+            } else if odd {
+                self.error(inst.span, "Arguments mismatch for instruction 'cp.async.bulk.tensor'");
             }
+        }
+    }
+
+    /// `st.bulk` fills at most 16 MiB.
+    fn bulk_fill(&mut self, inst: &Inst) {
+        if let (true, Some(Operand::Int(n))) = (inst.has(Mod::bulk), inst.operands.get(1))
+            && *n > 1 << 24
+        {
+            let message = format!(
+                "Argument 1 of instruction 'st.bulk': value '{}' out of range, expected to be in range [0..16777216]",
+                *n as i64
+            );
+            self.error(inst.span, message);
+        }
+    }
+
+    /// A bulk copy has at most 1,048,560 bytes; 32 bits of the number count.
+    fn bulk_bytes(&mut self, inst: &Inst) {
+        if !inst.has(Mod::bulk) || inst.has(Mod::tensor) || inst.has(Mod::wait_group) {
+            return;
+        }
+        let at = if inst.has(Mod::prefetch) { 1 } else { 2 };
+        if let Some(Operand::Int(n)) = inst.operands.get(at)
+            && *n as u32 > 1_048_560
+        {
+            let message = format!(
+                "Argument {at} of instruction '{}': value '{}' out of range, expected to be in range [0..1048560]",
+                full_name(inst),
+                *n as u32 as i32
+            );
+            self.error(inst.span, message);
         }
     }
 

@@ -1,6 +1,7 @@
 //! Semantic checks: modifiers and operands against the instruction table, version and target gates, in
 //! ptxas's words.
 
+mod address;
 pub(crate) mod advice;
 mod function;
 mod inst;
@@ -116,6 +117,8 @@ pub fn first_version(sm: u16, suffix: Suffix) -> (u8, u8) {
         80 => (7, 0),
         86 => (7, 1),
         87 => (7, 4),
+        // So ptxas 13.0.88; the manual has it since 9.0.
+        88 => (7, 3),
         89 | 90 => (7, 8),
         100 | 101 => (8, 6),
         120 => (8, 7),

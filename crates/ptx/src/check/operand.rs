@@ -3,7 +3,7 @@
 use super::inst::full_name;
 use super::shape::{Plan, Slot, vector_len};
 use super::{Checker, LabelKind};
-use crate::ast::{AddrBase, Body, Func, Inst, Operand, RegId, Space, Var, VarId, VectorElem};
+use crate::ast::{AddrBase, Body, Func, Inst, Operand, RegId, Space, VarId, VectorElem};
 use crate::isa::{Form, Mod, Op, OperandKind, Type, TypeClass};
 
 impl Checker<'_> {
@@ -38,6 +38,8 @@ impl Checker<'_> {
             })
         };
         let pred = |r: &RegId| body.regs[*r].ty == Type::pred;
+        let untyped = spec.count.is_none() && matches!(o, Operand::Vector(e) if of_several_types(body, e));
+        let reg = |r: RegId| reg(r) || untyped && ty.is_some_and(|t| body.regs[r].ty.bytes() == t.bytes());
         // A list of one register is a vector, too.
         if inst.is_braced(at) && spec.count.is_none() && !spec.vector && spec.kind != OperandKind::Any {
             return false;
@@ -236,71 +238,6 @@ impl Checker<'_> {
         }
     }
 
-    /// The bases of addresses, and the spaces they are in.
-    pub(super) fn addresses(&mut self, body: &Body, inst: &Inst, spaces: &[Space]) {
-        // The words say the spaces of the addresses in order; what comes after them is a barrier in shared memory.
-        let addresses = inst.operands.iter().filter_map(|o| match o {
-            Operand::Addr(addr) => Some(addr),
-            Operand::Bracket(list) => match list.first() {
-                Some(Operand::Addr(addr)) => Some(addr),
-                _ => None,
-            },
-            _ => None,
-        });
-        for (n, addr) in addresses.enumerate() {
-            let explicit = match *spaces {
-                [] => None,
-                [one] if n == 0 => Some(one),
-                _ => Some(spaces.get(n).copied().unwrap_or(Space::Shared)),
-            };
-            match addr.base {
-                AddrBase::Reg(r) => {
-                    let reg = &body.regs[r];
-                    if matches!(reg.ty.class(), TypeClass::Float | TypeClass::Predicate) {
-                        let message = format!(
-                            "Illegal to use symbol '{}' of type {} as address operand. Use integer or bit only.",
-                            reg.name, reg.ty
-                        );
-                        self.error(inst.span, message);
-                    }
-                    if reg.ty.bytes() != 8 {
-                        self.address_width(inst.span, inst.op, explicit, reg.ty.bytes());
-                    }
-                }
-                AddrBase::Var(v) => {
-                    let space = self.module.vars[v].space;
-                    let plain = matches!(inst.op, Op::ld | Op::st | Op::atom | Op::red | Op::ldu);
-                    let fits = explicit.map_or(!plain || space != Space::Param, |e| e == space);
-                    if inst.op == Op::ld && self.outputs.contains(&v) {
-                        let name = &self.module.vars[v].name;
-                        let message = format!("Illegal to read function return parameter '{name}'");
-                        self.error(inst.span, message);
-                    }
-                    if inst.op == Op::st && self.inputs.contains(&v) {
-                        let name = &self.module.vars[v].name;
-                        let message = format!("Illegal to write to function input parameter '{name}'");
-                        self.error(inst.span, message);
-                    }
-                    if !fits {
-                        let message = format!(
-                            "State space mismatch between instruction and address in instruction '{}'",
-                            full_name(inst)
-                        );
-                        let Var { name, .. } = &self.module.vars[v];
-                        let word = format!("{space:?}").to_lowercase();
-                        self.error_with(inst.span, message, vec![format!("'{name}' is in .{word}")]);
-                    }
-                }
-                AddrBase::Absolute => {
-                    let plain = matches!(inst.op, Op::ld | Op::st | Op::atom | Op::red | Op::ldu);
-                    if plain && explicit != Some(Space::Local) {
-                        self.error(inst.span, "Immediate addresses allowed only for .local state space");
-                    }
-                }
-            }
-        }
-    }
-
     /// The arguments of a call against the callee's parameters.
     pub(super) fn call(&mut self, body: &Body, inst: &Inst) {
         let mut operands = inst.operands.iter().peekable();
@@ -472,6 +409,16 @@ impl Checker<'_> {
     }
 }
 
+/// Whether registers of several types stand in braces: ptxas takes those for untyped bits, as long as no integer stands beside a
+/// floating-point number.
+fn of_several_types(body: &Body, elems: &[VectorElem]) -> bool {
+    let types = || {
+        elems.iter().filter_map(|e| if let VectorElem::Reg(r) = e { Some(body.regs[*r].ty) } else { None })
+    };
+    let first = types().next();
+    types().any(|t| Some(t) != first) && types().all(|t| t != Type::pred)
+}
+
 /// The rules of `mov`, which packs and unpacks vectors and takes addresses.
 fn move_fits(checker: &Checker<'_>, body: &Body, inst: &Inst) -> bool {
     let Some(ty) = inst.ty(0) else { return false };
@@ -479,6 +426,8 @@ fn move_fits(checker: &Checker<'_>, body: &Body, inst: &Inst) -> bool {
     let reg = |r: RegId| register_fits(body.regs[r].ty, ty, false);
     let vector = |elems: &[VectorElem], written: bool| {
         if let Some(len) = len {
+            let untyped = of_several_types(body, elems);
+            let reg = |r: RegId| reg(r) || untyped && body.regs[r].ty.bytes() == ty.bytes();
             return elems.len() == len
                 && elems.iter().all(|e| match e {
                     VectorElem::Reg(r) => reg(*r),

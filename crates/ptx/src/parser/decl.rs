@@ -146,6 +146,7 @@ impl Parser<'_> {
                     if !declarable(ty) {
                         self.error(span, format!("Type .{word} may only be used as an instruction type"));
                     }
+                    self.type_exists(ty, span);
                     if opaque.is_some() && vector > 1 {
                         self.error(span, "Vector type only allowed over basic types");
                     } else if vector > 1 && ty == Type::pred {
@@ -159,6 +160,21 @@ impl Parser<'_> {
                     return Ok(VarType { ty, vector, align, managed, opaque, ptr: None });
                 }
             }
+        }
+    }
+
+    /// Says what a type needs that the module's version or target has not.
+    fn type_exists(&mut self, ty: Type, span: Span) {
+        let ((major, minor), sm) = ty.needs();
+        let feature = match ty {
+            Type::f16x2 => format!("Feature '{ty} packed data-type'"),
+            _ => format!("Feature 'Type {ty}'"),
+        };
+        if self.module.version < (major, minor) {
+            self.error(span, format!("{feature} requires PTX ISA .version {major}.{minor} or later"));
+        }
+        if crate::check::target_sm(&self.module) < sm {
+            self.error(span, format!("{feature} requires .target sm_{sm} or higher"));
         }
     }
 

@@ -68,8 +68,9 @@ impl<'s> Parser<'s> {
         let mut more = self.peek() != Tok::Semi;
         while more {
             let brace = self.peek() == Tok::LBrace;
-            // What begins with braces that it reads has brackets before them.
-            self.reading = !inst.operands.is_empty();
+            // What begins with braces that it reads has brackets before them. ptxas makes calls of `wmma`, which take no special
+            // registers.
+            self.reading = !inst.operands.is_empty() && op != Op::wmma;
             let operand = match self.peek() {
                 Tok::LParen if op == Op::call => self.list()?,
                 Tok::Name if self.tokens[(self.at + 1).min(self.tokens.len() - 1)].0 == Tok::LBracket => {
@@ -342,6 +343,10 @@ impl<'s> Parser<'s> {
                 self.bump();
                 let addr = self.address()?;
                 if self.peek() == Tok::Comma {
+                    // No offset stands before coordinates.
+                    if self.tokens[self.at - 1].0 != Tok::Name {
+                        return Err(self.unexpected());
+                    }
                     let mut list = vec![Operand::Addr(addr)];
                     while self.eat(Tok::Comma) {
                         list.push(self.nested(Self::operand)?);
@@ -407,7 +412,7 @@ impl<'s> Parser<'s> {
                     self.bump();
                     VectorElem::Sink
                 }
-                Tok::Name => VectorElem::Reg(self.component_read()?),
+                Tok::Name if self.is_symbol(0) => VectorElem::Reg(self.component_read()?),
                 _ => {
                     let span = self.span();
                     match self.nested(Self::operand)? {

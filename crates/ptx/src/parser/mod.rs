@@ -57,6 +57,12 @@ pub fn parse_all(source: &str) -> (Module, Vec<Diagnostic>) {
         let error = Diagnostic::fatal(Span::default(), "A file of 4 GiB or more is not supported");
         return (Module::default(), vec![error]);
     }
+    // Not even in comments and strings.
+    if let Some(at) = source.bytes().position(|b| !b.is_ascii()) {
+        let length = source[at..].chars().next().map_or(1, char::len_utf8);
+        let error = Diagnostic::fatal(Span::new(at, at + length), "Unexpected non-ASCII character");
+        return (Module::default(), vec![error]);
+    }
     let (tokens, blocks) = lex_with_blocks(source);
     let mut p = Parser {
         source,
