@@ -3,7 +3,7 @@
 use super::decode::Code;
 use super::exec::{bytes, resolve};
 use super::thread::{Env, Res, Thread};
-use ::ptx::ast::{Operand, VectorElem};
+use ::ptx::ast::{Operand, Space, VectorElem};
 use ::ptx::{Mod, Op, Type};
 
 /// Executes such an instruction.
@@ -16,7 +16,15 @@ pub(super) fn execute(env: &mut Env<'_, '_>, t: &mut Thread, code: &Code<'_>) ->
         }
         Op::ld | Op::ldu => {
             let at = resolve(env, t, code, &ops[1])?;
-            let x = read(bytes(env, t, at, 16, false)?);
+            let x = match at.0 {
+                // What nothing writes is read by halves.
+                Space::Const | Space::Param if at.1.is_multiple_of(16) => {
+                    let low = super::exec::read(env, t, at, 8)?;
+                    let high = super::exec::read(env, t, (at.0, at.1 + 8), 8)?;
+                    u128::from(low) | u128::from(high) << 64
+                }
+                _ => read(bytes(env, t, at, 16, false)?),
+            };
             put(env, t, &ops[0], x)
         }
         Op::st => {
