@@ -30,6 +30,7 @@ pub mod three_inputs;
 pub mod uniform_constants;
 pub mod unite_halves;
 pub mod unroll;
+pub mod unroll_by_four;
 pub mod uses;
 pub mod vectorize;
 pub mod wide_add;
@@ -83,6 +84,7 @@ pub static PASSES: &[Pass] = &[
     analysed(Phase::Copies, 1, copy_prop::run),
     pass(Phase::Widen, 1, shift_add::widen),
     analysed(Phase::Unroll, 2, unroll::run),
+    analysed(Phase::UnrollByFour, 2, unroll_by_four::run),
     analysed(Phase::Branches, 2, branch_opt::run),
     analysed(Phase::Copies, 2, copy_prop::run),
     analysed(Phase::Fold, 2, fold::run),

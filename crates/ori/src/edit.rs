@@ -158,6 +158,16 @@ impl<'f> Editor<'f> {
         self.func.add_value(file, width)
     }
 
+    /// Gives a block another parameter, of the shape of a value. Ways to the block must get an argument for it.
+    pub fn add_param(&mut self, b: Block, like: Value) -> Value {
+        let shape = self.func.values[like];
+        let p = self.func.add_value(shape.file, shape.width);
+        self.func.blocks[b].params.push(p);
+        self.number_params(b);
+        self.mark(Changed::Graph);
+        p
+    }
+
     /// Puts a new instruction in front of another.
     pub fn insert_before(&mut self, at: Inst, data: InstData) -> Inst {
         debug_assert!(self.block_of(at).is_some(), "{at} is in no block");
@@ -558,7 +568,8 @@ impl Clones {
         self.values.get(&v).copied().unwrap_or(v)
     }
 
-    fn name(&self, n: Name) -> Name {
+    /// The copy of a name, or itself where it comes from outside.
+    pub fn name(&self, n: Name) -> Name {
         match n {
             Name::Val(v) => Name::Val(self.value(v)),
             Name::Part(v, i) => Name::Part(self.value(v), i),

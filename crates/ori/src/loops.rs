@@ -339,18 +339,25 @@ impl LoopForest {
 }
 
 /// A comparison of integers.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Compare {
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Compare {
+    /// `<`
     Lt,
+    /// `<=`
     Le,
+    /// `>`
     Gt,
+    /// `>=`
     Ge,
+    /// `==`
     Eq,
+    /// `!=`
     Ne,
 }
 
 impl Compare {
-    fn of(m: Mod) -> Option<Compare> {
+    /// The comparison that a modifier stands for.
+    pub fn of(m: Mod) -> Option<Compare> {
         Some(match m {
             Mod::LT => Compare::Lt,
             Mod::LE => Compare::Le,
@@ -362,7 +369,31 @@ impl Compare {
         })
     }
 
-    fn inverted(self) -> Compare {
+    /// The modifier that stands for it.
+    pub fn modifier(self) -> Mod {
+        match self {
+            Compare::Lt => Mod::LT,
+            Compare::Le => Mod::LE,
+            Compare::Gt => Mod::GT,
+            Compare::Ge => Mod::GE,
+            Compare::Eq => Mod::EQ,
+            Compare::Ne => Mod::NE,
+        }
+    }
+
+    /// The one that holds between the two sides exchanged.
+    pub fn exchanged(self) -> Compare {
+        match self {
+            Compare::Lt => Compare::Gt,
+            Compare::Le => Compare::Ge,
+            Compare::Gt => Compare::Lt,
+            Compare::Ge => Compare::Le,
+            Compare::Eq | Compare::Ne => self,
+        }
+    }
+
+    /// The one that holds where it does not.
+    pub fn inverted(self) -> Compare {
         match self {
             Compare::Lt => Compare::Ge,
             Compare::Le => Compare::Gt,

@@ -51,6 +51,7 @@ phases! {
     Copies "copies" "OriCopyProp",
     Widen "widen" "OriStrengthReduce",
     Unroll "unroll" "OriLoopUnrolling",
+    UnrollByFour "unroll-by-four" "OriLoopUnrolling",
     WideSums "wide-sums" "GeneralOptimize",
     Signs "signs" "OriLinearReplacement",
     Contract "contract" "OriLinearReplacement",

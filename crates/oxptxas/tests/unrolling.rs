@@ -115,6 +115,123 @@ fn loops_do_what_they_did() {
     }
 }
 
+/// Counts as [`counting`] does, but from and to numbers of which the compiler knows nothing: they come from memory, or from the number of
+/// the thread. `wide`: in 64 bits; `above`: the loop asks before the body, and may not execute it; `known`: the first number is one that is known.
+fn counting_unknown(
+    name: &str,
+    [signed, wide, above, known]: [bool; 4],
+    (from, step, cmp, to): (i64, i64, &str, i64),
+    body: &str,
+) -> String {
+    let bits = if wide { 64 } else { 32 };
+    let ty = format!("{}{bits}", if signed { 's' } else { 'u' });
+    let opposite = match cmp {
+        "lt" => "ge",
+        "le" => "gt",
+        "gt" => "le",
+        "ge" => "lt",
+        "ne" => "eq",
+        "lo" => "hs",
+        "ls" => "hi",
+        "hi" => "ls",
+        "hs" => "lo",
+        other => panic!("{other}"),
+    };
+    // A number of the kernel's own plus something that differs from lane to lane, but not by much: the ends of the numbers are met.
+    let number = |reg: &str, n: i64, lanes: bool| {
+        let lane = if lanes { format!("add.{ty} {reg}, {reg}, %c4;\n") } else { String::new() };
+        format!("ld.const.u{bits} {reg}, [numbers_{name}+{n}];\n{lane}")
+    };
+    let (ask, end) = if above {
+        (format!("setp.{opposite}.{ty} %q1, %c1, %c2;\n@%q1 bra OUT;\n"), "bra LOOP;\nOUT:\n".to_string())
+    } else {
+        (String::new(), format!("setp.{cmp}.{ty} %q1, %c1, %c2;\n@%q1 bra LOOP;\n"))
+    };
+    let low = if wide { "cvt.u32.u64 %r1, %c1;" } else { "mov.b32 %r1, %c1;" };
+    let lane = if wide { "cvt.u64.u32 %c4, %r5;" } else { "mov.b32 %c4, %r5;" };
+    format!(
+        ".const .align 8 .b{bits} numbers_{name}[2] = {{{from}, {to}}};\n\
+         .visible .entry {name}(.param .u64 p) {{\n.reg .b64 %p<9>; .reg .b32 %r<19>; .reg .b{bits} %c<9>; .reg .pred %q<9>;\n\
+         ld.param.u64 %p1, [p];\nmov.u32 %r2, %tid.x;\nmul.wide.u32 %p2, %r2, 16;\nadd.u64 %p1, %p1, %p2;\n\
+         and.b32 %r5, %r2, 7;\n{lane}\n{}{}mov.u32 %r3, 1;\nmov.u32 %r4, 7;\nsetp.ne.u32 %q3, %r2, 0;\n\
+         LOOP:\n{low}\n{ask}{body}\nmad.lo.u32 %r3, %r3, 31, %r1;\n\
+         add.{ty} %c1, %c1, {step};\n{end}{low}\n\
+         st.global.u32 [%p1], %r1;\nst.global.u32 [%p1+4], %r3;\nst.global.u32 [%p1+8], %r4;\nret;\n}}\n",
+        if known { format!("mov.b{bits} %c1, {from};\n") } else { number("%c1", 0, false) },
+        number("%c2", i64::from(bits / 8), cmp != "ne" || step == 1),
+    )
+}
+
+/// What a loop of an unknown number of iterations goes around; nothing that lanes do together, as they leave it apart.
+const BODIES_APART: &[&str] = &[
+    "",
+    "mov.u32 %r5, %r4;\nmov.u32 %r4, %r2;\nmov.u32 %r2, %r5;",
+    "and.b32 %r5, %r1, %r2;\nsetp.eq.u32 %q2, %r5, 0;\n@%q2 bra ON;\nadd.u32 %r4, %r4, %r1;\nON:",
+    "@%q3 add.u32 %r4, %r4, 3;\nsetp.gt.u32 %q3, %r4, %r1;",
+    "ld.global.u32 %r5, [%p1+12];\nadd.u32 %r5, %r5, %r1;\nst.global.u32 [%p1+12], %r5;",
+];
+
+#[test]
+fn loops_of_unknown_numbers_do_what_they_did() {
+    let mut cases = Vec::new();
+    for n in [0i64, 1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 40] {
+        for step in [1i64, -1, 3, -5] {
+            let (strict, loose) = if step > 0 { ("lt", "le") } else { ("gt", "ge") };
+            cases.push((true, 5, step, strict, 5 + step * n));
+            cases.push((true, -9, step, loose, -9 + step * (n - 1)));
+            cases.push((true, 2, step, "ne", 2 + step * n.max(1)));
+        }
+    }
+    for (bits, wide) in [(32, false), (64, true)] {
+        let (least, most) = (-(1i128 << (bits - 1)), (1i128 << (bits - 1)) - 1);
+        let mut cases = cases.clone();
+        let n = |x: i128| x as i64;
+        // At the ends of the numbers, where what is left of them may wrap around. The lanes' own numbers go up to 7.
+        for k in 0i128..9 {
+            cases.push((true, n(most - 30), 1, "lt", n(most - 7 - k)));
+            cases.push((true, n(most - 40), 3, "lt", n(most - 7 - 3 * k)));
+            cases.push((true, n(least + 20), -1, "gt", n(least + k)));
+            cases.push((true, n(least + 20 + k), -3, "ge", n(least + 5)));
+            cases.push((true, n(least + k), 2, "lt", n(least)));
+            cases.push((false, 25, -1, "gt", n(k)));
+            cases.push((false, 30, -4, "ge", n(4 + k)));
+            cases.push((false, n(-20), 1, "lo", n(-8 - k)));
+            cases.push((false, n(k), 2, "lo", 3));
+            cases.push((false, n(-10), 1, "ne", n(k)));
+            cases.push((true, n(3), -1, "ne", n(-12 - k)));
+        }
+        for (part, sm) in [75, 90, 120].into_iter().enumerate() {
+            let target = Target::new(sm).unwrap();
+            let mut text = format!(".version 8.8\n.target sm_{sm}\n.address_size 64\n");
+            let mut names = Vec::new();
+            // Each on one of the targets.
+            let own = cases.iter().copied().enumerate().filter(|(n, _)| (n + n / 3) % 3 == part);
+            for (n, (signed, from, step, cmp, to)) in own {
+                let above = (n / 3) % 2 == 0;
+                // Never an endless number of iterations: a loop that asks below goes once where it should not go at all.
+                let cmp = if signed { cmp } else { &cmp.replace("gt", "hi").replace("ge", "hs") };
+                let body = BODIES_APART[n % BODIES_APART.len()];
+                let name = format!("k{n}");
+                text +=
+                    &counting_unknown(&name, [signed, wide, above, n % 7 < 3], (from, step, cmp, to), body);
+                names.push(name);
+            }
+            let unit = module(&text, target).unwrap_or_else(|e| panic!("{e:?}"));
+            let cubin = compile(&text, "k.ptx", &Settings::new(target))
+                .unwrap_or_else(|f| panic!("{}", f.render("oxptxas")))
+                .cubin;
+            let mut wrong = String::new();
+            for name in &names {
+                let verdict = kernel(&unit, &text, &cubin, name, 0..2);
+                if !matches!(verdict, Verdict::Same) {
+                    _ = writeln!(wrong, "{target} {name}: {verdict}");
+                }
+            }
+            assert!(wrong.is_empty(), "{wrong}");
+        }
+    }
+}
+
 /// Branches that go back in the code of a kernel of one loop of 40 iterations.
 fn ways_back(before: &str, level: u8, knob: Option<&str>) -> usize {
     let target = Target::new(90).unwrap();

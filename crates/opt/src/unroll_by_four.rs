@@ -1,0 +1,789 @@
+//! Unrolling of innermost loops whose number of iterations is known only when they are executed: four copies of the body as
+//! long as four iterations are left, then two, and the loop itself for what remains.
+//!
+//! That so many iterations are left is asked exactly. A loop that goes on while `t < b`, and counts by `s`, has `n` more
+//! iterations to come if `t + (n - 1) * s < b` in numbers without end; that is asked as `t < b - (n - 1) * s`, which is right as soon as
+//! the difference does not wrap around. Where it does, the loop is executed as it was. A loop that goes on while `t != b`
+//! has them if the distance from `t` to `b`, as a number without sign, is more than `(n - 1) * |s|`: no number on the way is `b` then.
+
+use crate::unroll::cost;
+use ori::loops::{Compare, Loop, Makers};
+use ori::{
+    Analyses, Block, BlockCall, Changed, Clones, Editor, Function, Guard, InstData, Loc, Macro, Name, Op,
+};
+use ori::{Operand, Terminator, User, Value, operand};
+use rustc_hash::{FxHashMap, FxHashSet};
+use sass::{Lanes, Mod, Mods, Opcode, Reg, RegFile, RegOp};
+use smallvec::{SmallVec, smallvec};
+
+/// Copies of the body that a round executes, and those behind it.
+const FACTORS: [i64; 2] = [4, 2];
+/// Most instructions of a body that is copied.
+const BODY: u64 = 40;
+/// Most blocks of it.
+const BLOCKS: usize = 4;
+/// Largest step of a counter, so that a few of them fit into 32 bits.
+const STEP: i64 = 1 << 26;
+
+/// A number of one or two words.
+type Words = SmallVec<[Operand; 2]>;
+
+/// How a loop decides whether it goes on: it does while `tested` and `bound` compare so.
+struct Test {
+    op: Compare,
+    signed: bool,
+    /// The counter at the beginning of an iteration, and its number among the header's parameters.
+    now: Words,
+    param: usize,
+    /// The counter behind the iteration.
+    next: Words,
+    /// Whether it is that which is compared.
+    of_next: bool,
+    step: i64,
+    bound: Words,
+    /// What the counter begins with, if that is known.
+    start: Option<u64>,
+}
+
+/// How a loop is unrolled.
+struct Plan {
+    /// Its blocks in reverse postorder; the header is the first one.
+    blocks: Vec<Block>,
+    latch: Block,
+    /// It ends behind the body, not in front of it.
+    ends_below: bool,
+    /// It loads from global memory.
+    loads: bool,
+    test: Test,
+}
+
+/// The pass.
+pub fn run(func: &mut Function, analyses: &Analyses) -> Changed {
+    let mut plans: Vec<Plan> = {
+        let loops = analyses.loops(func);
+        if loops.loops.is_empty() {
+            return Changed::Nothing;
+        }
+        let makers = Makers::new(func);
+        loops.loops.keys().filter_map(|l| plan(func, analyses, &makers, l)).collect()
+    };
+    if plans.is_empty() {
+        return Changed::Nothing;
+    }
+    let mut orders = Vec::new();
+    let mut moved = FxHashMap::default();
+    let first_new = func.blocks.next_key();
+    let mut e = Editor::new(func);
+    for p in &mut plans {
+        orders.extend(apply(&mut e, p, first_new, &mut moved));
+    }
+    let changed = e.finish();
+    // Each loop's blocks in the order of their execution, where its header was.
+    let new: FxHashSet<Block> = orders.iter().flatten().copied().collect();
+    let mut at: FxHashMap<Block, Vec<Block>> = FxHashMap::default();
+    for (p, order) in plans.iter().zip(orders) {
+        at.insert(p.blocks[0], order);
+    }
+    for b in std::mem::take(&mut func.layout) {
+        match at.remove(&b) {
+            Some(order) => func.layout.extend(order),
+            None if new.contains(&b) => {}
+            None => func.layout.push(b),
+        }
+    }
+    changed
+}
+
+/// How a loop is unrolled, if it is.
+fn plan(func: &Function, analyses: &Analyses, makers: &Makers, l: Loop) -> Option<Plan> {
+    let (loops, cfg) = (analyses.loops(func), analyses.cfg(func));
+    let data = &loops.loops[l];
+    let ([(end, _)], [latch]) = (&data.exits[..], &data.latches[..]) else { return None };
+    let innermost = loops.loops.values().all(|other| other.parent.expand() != Some(l));
+    let ends_below = end == latch;
+    if !innermost || !ends_below && *end != data.header || data.header == func.entry_block() {
+        return None;
+    }
+    if func.blocks[data.header].rolled
+        || loops.trips(func, cfg, analyses.dominators(func), makers, l).is_some()
+    {
+        return None;
+    }
+    let blocks: Vec<Block> = loops.blocks(cfg, l).collect();
+    if blocks.first() != Some(&data.header) || blocks.len() > BLOCKS {
+        return None;
+    }
+    let mut size = 0;
+    let (mut together, mut loads) = (false, false);
+    for i in blocks.iter().flat_map(|b| &func.blocks[*b].insts) {
+        let d = &func.insts[*i];
+        size += cost(d)?;
+        loads |= d.op == Op::Sass(Opcode::LDG);
+        together |= d.opcode().is_some_and(|op| op.info().sync || op.info().lanes != Lanes::Own);
+    }
+    if size > BODY || together && analyses.uniformity(func).is_divergent_branch(*end) {
+        // Lanes in different rounds would not be at one instruction.
+        return None;
+    }
+    let inside: FxHashSet<Value> = made(func, &blocks).collect();
+    let mut test = test(func, makers, &inside, &blocks, *end, *latch)?;
+    let starts = starts(func, makers, &test, &blocks);
+    let first = starts.first().and_then(constant);
+    test.start = first.filter(|_| starts.iter().all(|s| constant(s) == first));
+    // Constant bounds are far enough from the end of the numbers, and what goes back does nothing else.
+    let most = test.ahead(ends_below, FACTORS[0]).max(FACTORS[0] - 1);
+    if test.op != Compare::Ne
+        && let Some(bound) = constant(&test.bound)
+    {
+        test.constant_limit(bound, most)?;
+    }
+    if !ends_below && !matches!(func.blocks[*latch].term, Terminator::Jump(_)) {
+        return None;
+    }
+    // Front ends leave loops that they have unrolled themselves counting so.
+    if test.op == Compare::Ne && test.step % FACTORS[0] == 0 {
+        return None;
+    }
+    // What one or two rounds would execute at most is left to the loop.
+    (!is_short(func, analyses, makers, &test, &starts)).then_some(Plan {
+        blocks,
+        latch: *latch,
+        ends_below,
+        loads,
+        test,
+    })
+}
+
+/// What blocks make.
+fn made<'a>(func: &'a Function, blocks: &'a [Block]) -> impl Iterator<Item = Value> + 'a {
+    blocks.iter().flat_map(|b| {
+        let mut all: Vec<Value> = func.blocks[*b].params.to_vec();
+        for i in &func.blocks[*b].insts {
+            func.insts[*i].for_each_def(|n| all.extend(n.value()));
+        }
+        all
+    })
+}
+
+/// The words of a value.
+fn words_of(func: &Function, makers: &Makers, v: Value) -> Words {
+    let width = func.values[v].width;
+    if width == 1 {
+        return smallvec![operand(v)];
+    }
+    if let Some(i) = makers.of(v)
+        && func.insts[i].op == Op::Macro(Macro::Collect)
+        && func.insts[i].is_unguarded()
+    {
+        return func.insts[i].operands[1..].iter().cloned().collect();
+    }
+    (0..width).map(|k| operand(Name::Part(v, k))).collect()
+}
+
+/// The name of a plain register operand.
+fn plain(o: &Operand) -> Option<Name> {
+    match o {
+        Operand::Reg(RegOp { reg, neg: false, abs: false, not: false, .. }) => Some(*reg),
+        _ => None,
+    }
+}
+
+/// The number that an operand is.
+fn number(o: &Operand) -> Option<u32> {
+    match o {
+        Operand::Imm(n) => Some(*n),
+        _ => (plain(o)? == Name::Phys(Reg::RZ)).then_some(0),
+    }
+}
+
+/// What a low word is the sum of: another word and a constant; and the instruction.
+fn sum_of(func: &Function, makers: &Makers, o: &Operand) -> Option<(Name, u32, ori::Inst)> {
+    let Name::Val(v) = plain(o)? else { return None };
+    let inst = makers.of(v)?;
+    let d = &func.insts[inst];
+    if d.op != Op::Sass(Opcode::IADD3)
+        || !d.is_unguarded()
+        || !d.mods.0.is_empty()
+        || d.operands[0] != operand(v)
+    {
+        return None;
+    }
+    let (base, constant) = base_and_constant(&d.operands[3..6])?;
+    (plain(&d.operands[6]).is_none() && plain(&d.operands[7]).is_none()).then_some(())?;
+    Some((base, constant, inst))
+}
+
+fn base_and_constant(sources: &[Operand]) -> Option<(Name, u32)> {
+    let (mut base, mut sum) = (None, 0u32);
+    for o in sources {
+        match number(o) {
+            Some(n) => sum = sum.wrapping_add(n),
+            None => base = base.is_none().then_some(Some(plain(o)?))?,
+        }
+    }
+    Some((base?, sum))
+}
+
+/// By how much a counter of these words goes on to those.
+fn step(func: &Function, makers: &Makers, now: &[Operand], next: &[Operand]) -> Option<i64> {
+    let (base, low, inst) = sum_of(func, makers, &next[0])?;
+    (base == plain(&now[0])?).then_some(())?;
+    let step = match (now.get(1), next.get(1)) {
+        (None, None) => i64::from(low as i32),
+        (Some(now), Some(next)) => {
+            // The upper words, with the carry.
+            let carry = plain(&func.insts[inst].operands[1])?;
+            let Name::Val(v) = plain(next)? else { return None };
+            let d = &func.insts[makers.of(v)?];
+            let adds = d.op == Op::Sass(Opcode::IADD3) && d.mods == Mods::of(&[Mod::X]) && d.is_unguarded();
+            if !adds
+                || d.operands[0] != *next
+                || plain(&d.operands[6]) != Some(carry)
+                || carry.value().is_none()
+            {
+                return None;
+            }
+            plain(&d.operands[7]).is_none().then_some(())?;
+            let (base, high) = base_and_constant(&d.operands[3..6])?;
+            (base == plain(now)?).then_some(())?;
+            (u64::from(high) << 32 | u64::from(low)) as i64
+        }
+        _ => return None,
+    };
+    (step != 0 && step.abs() <= STEP).then_some(step)
+}
+
+/// How a loop decides, if by a counter and what does not change in it.
+fn test(
+    func: &Function,
+    makers: &Makers,
+    inside: &FxHashSet<Value>,
+    blocks: &[Block],
+    end: Block,
+    latch: Block,
+) -> Option<Test> {
+    let Terminator::Branch { cond: Name::Val(cond), not, taken, fall } = &func.blocks[end].term else {
+        return None;
+    };
+    let stays = [taken, fall].map(|t| blocks.contains(&t.block));
+    let stays_if = (stays[0] != stays[1]).then_some(stays[0] != *not)?;
+    let d = &func.insts[makers.of(*cond)?];
+    let compares = |d: &InstData, of: Value| {
+        d.op == Op::Sass(Opcode::ISETP)
+            && d.is_unguarded()
+            && d.mods.has(Mod::AND)
+            && d.operands[0] == operand(of)
+            && d.operands[4] == operand(Name::Phys(Reg::PT))
+    };
+    let op = |d: &InstData| d.mods.iter().find_map(Compare::of);
+    if !compares(d, *cond) || d.mods.has(Mod::U64) || d.mods.has(Mod::S64) {
+        return None;
+    }
+    let mut sides: [Words; 2] = [smallvec![d.operands[2]], smallvec![d.operands[3]]];
+    if d.mods.has(Mod::EX) {
+        // The lower words decide where the upper ones are equal.
+        let Name::Val(lower) = plain(&d.operands[5])? else { return None };
+        let low = &func.insts[makers.of(lower)?];
+        let below = compares(low, lower) && low.mods.has(Mod::U32) && !low.mods.has(Mod::EX);
+        (below && op(low)? == op(d)?).then_some(())?;
+        sides[0].insert(0, low.operands[2]);
+        sides[1].insert(0, low.operands[3]);
+    }
+    let signed = !d.mods.has(Mod::U32);
+    let invariant = |w: &Words| {
+        w.iter().all(|o| {
+            number(o).is_some() || plain(o).and_then(Name::value).is_some_and(|v| !inside.contains(&v))
+        })
+    };
+    let mut op = op(d)?;
+    if invariant(&sides[0]) {
+        sides.swap(0, 1);
+        op = op.exchanged();
+    }
+    let [tested, bound] = sides;
+    invariant(&bound).then_some(())?;
+    let op = if stays_if { op } else { op.inverted() };
+    let back = func.blocks[latch].term.targets().into_iter().find(|t| t.block == blocks[0])?;
+    (func.blocks[latch].term.targets().iter().filter(|t| t.block == blocks[0]).count() == 1).then_some(())?;
+    for (n, p) in func.blocks[blocks[0]].params.iter().enumerate() {
+        let (mut now, mut next) = (words_of(func, makers, *p), words_of(func, makers, back.args[n]));
+        if func.values[*p].file != RegFile::R || now.len() < tested.len() || next.len() < tested.len() {
+            continue;
+        }
+        // Of two words the lower one may count alone.
+        now.truncate(tested.len());
+        next.truncate(tested.len());
+        let of_next = next == tested;
+        if !of_next && now != tested {
+            continue;
+        }
+        let step = step(func, makers, &now, &next)?;
+        let ends = match op {
+            Compare::Lt | Compare::Le => step > 0,
+            Compare::Gt | Compare::Ge => step < 0,
+            Compare::Ne => true,
+            Compare::Eq => false,
+        };
+        return ends.then_some(Test { op, signed, now, param: n, next, of_next, step, bound, start: None });
+    }
+    None
+}
+
+/// What the counter is where the loop begins.
+fn starts(func: &Function, makers: &Makers, test: &Test, blocks: &[Block]) -> Vec<Words> {
+    let outside = func.layout.iter().filter(|b| !blocks.contains(b));
+    let calls = outside.flat_map(|b| func.blocks[*b].term.targets()).filter(|t| t.block == blocks[0]);
+    let start = calls.map(|t| {
+        let mut words = words_of(func, makers, t.args[test.param]);
+        words.truncate(test.now.len());
+        words.iter().map(|o| copied_number(func, makers, o).unwrap_or(*o)).collect()
+    });
+    start.collect()
+}
+
+/// The number that a word is a copy of.
+fn copied_number(func: &Function, makers: &Makers, o: &Operand) -> Option<Operand> {
+    let Name::Val(v) = plain(o)? else { return None };
+    let d = &func.insts[makers.of(v)?];
+    let copies = matches!(d.op, Op::Macro(Macro::Copy) | Op::Sass(Opcode::MOV)) && d.is_unguarded();
+    (copies && number(&d.operands[1]).is_some()).then(|| d.operands[1])
+}
+
+/// Whether it is known that a round is never executed twice.
+fn is_short(func: &Function, analyses: &Analyses, makers: &Makers, test: &Test, starts: &[Words]) -> bool {
+    let known = analyses.known_bits(func);
+    let most = |words: &[Operand]| {
+        let word = |o: &Operand| match (number(o), plain(o)) {
+            (Some(n), _) => u64::from(n),
+            (_, Some(Name::Val(v))) if func.values[v].width == 1 => u64::from(!known.of(v).zeros),
+            _ => u64::from(u32::MAX),
+        };
+        words.iter().enumerate().map(|(k, o)| word(o) << (32 * k)).sum::<u64>()
+    };
+    let few = 2 * FACTORS[0] as u64 * test.step.unsigned_abs();
+    let zero = |w: &[Operand]| w.iter().all(|o| number(o) == Some(0));
+    // From the complement of a number up to zero.
+    let negated = |w: &Words| {
+        let Some(Name::Val(v)) = plain(&w[0]) else { return None };
+        let d = &func.insts[makers.of(v)?];
+        let mut sources = d.operands.get(3..6)?.iter().filter(|o| number(o) != Some(0));
+        let (Some(Operand::Reg(r)), None) = (sources.next(), sources.next()) else { return None };
+        let is = w.len() == 1 && d.op == Op::Sass(Opcode::IADD3) && d.is_unguarded() && d.mods.0.is_empty();
+        let plain = RegOp { neg: false, ..*r };
+        (is && r.neg).then(|| most(&[Operand::Reg(plain)]))
+    };
+    if test.step > 0 && zero(&test.bound) {
+        starts.iter().all(|s| negated(s).is_some_and(|n| n < few))
+    } else if test.step > 0 {
+        let bound = most(&test.bound);
+        starts.iter().all(|s| zero(s) && bound < few)
+    } else {
+        zero(&test.bound) && starts.iter().all(|s| most(s) < few)
+    }
+}
+
+/// Writes instructions at the end of a block.
+struct Emit<'e, 'f> {
+    e: &'e mut Editor<'f>,
+    block: Block,
+    loc: Loc,
+}
+
+impl Emit<'_, '_> {
+    fn inst(&mut self, op: Opcode, mods: &[Mod], operands: &[Operand]) {
+        let guard = Guard { pred: Name::Phys(Reg::PT), not: false };
+        let (operands, mods) = (SmallVec::from(operands), Mods::of(mods));
+        let data = InstData { guard, op: Op::Sass(op), mods, operands, kept: SmallVec::new(), loc: self.loc };
+        self.e.append(self.block, data);
+    }
+
+    /// The sum of two numbers.
+    fn sum(&mut self, a: &Words, b: &Words) -> Words {
+        let pt = operand(Name::Phys(Reg::PT));
+        let rz = operand(Name::Phys(Reg::RZ));
+        let none = Operand::Reg(RegOp { not: true, ..RegOp::plain(Name::Phys(Reg::PT)) });
+        let low = self.e.add_value(RegFile::R, 1);
+        let [a0, b0] = [a, b].map(|w| w[0]);
+        if a.len() == 1 {
+            self.inst(Opcode::IADD3, &[], &[operand(low), pt, pt, a0, b0, rz, none, none]);
+            return smallvec![operand(low)];
+        }
+        let carry = self.e.add_value(RegFile::P, 1);
+        let high = self.e.add_value(RegFile::R, 1);
+        let [a1, b1] = [a, b].map(|w| w[1]);
+        self.inst(Opcode::IADD3, &[], &[operand(low), operand(carry), pt, a0, b0, rz, none, none]);
+        let upper = [operand(high), pt, pt, a1, b1, rz, operand(carry), none];
+        self.inst(Opcode::IADD3, &[Mod::X], &upper);
+        smallvec![operand(low), operand(high)]
+    }
+
+    /// `a` and a constant.
+    fn plus(&mut self, a: &Words, n: i64) -> Words {
+        if n == 0 { a.clone() } else { self.sum(a, &words(n as u64, a.len())) }
+    }
+
+    /// `a - b`.
+    fn difference(&mut self, a: &Words, b: &Words) -> Words {
+        if let Some(n) = constant(b) {
+            return self.plus(a, n.wrapping_neg() as i64);
+        }
+        let negative = |k: usize, o: &Operand| match o {
+            Operand::Reg(r) if k == 0 => Operand::Reg(RegOp { neg: true, ..*r }),
+            Operand::Reg(r) => Operand::Reg(RegOp { not: true, ..*r }),
+            other => *other,
+        };
+        let minus: Words = b.iter().enumerate().map(|(k, o)| negative(k, o)).collect();
+        if constant(a).is_some() { self.sum(&minus, a) } else { self.sum(a, &minus) }
+    }
+
+    /// Whether two numbers compare so, and `with` holds.
+    fn compare(&mut self, op: Mod, signed: bool, a: &Words, b: &Words, with: Name) -> Value {
+        let pt = operand(Name::Phys(Reg::PT));
+        let mut lower = pt;
+        let last = a.len() - 1;
+        for k in 0..=last {
+            let mut mods: SmallVec<[Mod; 4]> = smallvec![op];
+            if k < last || !signed {
+                mods.push(Mod::U32);
+            }
+            mods.push(Mod::AND);
+            if k > 0 {
+                mods.push(Mod::EX);
+            }
+            let result = self.e.add_value(RegFile::P, 1);
+            let with = if k == last { operand(with) } else { pt };
+            let operands = [operand(result), pt, a[k], b[k], with, lower];
+            self.inst(Opcode::ISETP, &mods, &operands);
+            lower = operand(result);
+            if k == last {
+                return result;
+            }
+        }
+        unreachable!("a number has words")
+    }
+
+    /// The bound without `m` steps.
+    fn limit(&mut self, test: &Test, m: i64) -> Words {
+        match constant(&test.bound) {
+            _ if test.op == Compare::Ne => test.bound.clone(),
+            Some(bound) => {
+                let limit =
+                    test.constant_limit(bound, m).expect("no loop is planned whose limit wraps around");
+                words(limit, test.bound.len())
+            }
+            None => self.plus(&test.bound, -m * test.step),
+        }
+    }
+
+    /// Whether the loop goes on `m` times more, or once more than that, from where the counter is `at` on: that the
+    /// conditions of the counter and of `m` steps behind it hold.
+    fn remains(&mut self, test: &Test, at: &Words, limit: &Words, m: i64, with: Name) -> Value {
+        if test.op != Compare::Ne {
+            return self.compare(test.op.modifier(), test.signed, at, limit, with);
+        }
+        let (from, to) = if test.step > 0 { (at, &test.bound) } else { (&test.bound, at) };
+        let distance = self.difference(to, from);
+        let least = words((m * test.step.abs()) as u64, distance.len());
+        self.compare(Mod::GT, false, &distance, &least, with)
+    }
+}
+
+impl Test {
+    /// A constant bound without `m` steps, if that is a number of as many bits.
+    fn constant_limit(&self, bound: u64, m: i64) -> Option<u64> {
+        let bits = 32 * self.bound.len() as u32;
+        let bound = match (self.signed, bits) {
+            (true, 32) => i128::from(bound as i32),
+            (true, _) => i128::from(bound as i64),
+            (false, _) => i128::from(bound),
+        };
+        let limit = bound - i128::from(m) * i128::from(self.step);
+        let least = if self.signed { -(1i128 << (bits - 1)) } else { 0 };
+        (least..least + (1i128 << bits)).contains(&limit).then_some(limit as u64)
+    }
+
+    /// What the counter is `ahead` steps behind a known beginning, if the bound is none that is known, and has `farthest` steps in front
+    /// of it when it is behind that.
+    fn begins(&self, ahead: i64, farthest: i64) -> Option<u64> {
+        let start = self.start.filter(|_| self.op != Compare::Ne && constant(&self.bound).is_none())?;
+        self.constant_limit(start, farthest - ahead)?;
+        self.constant_limit(start, -ahead)
+    }
+
+    /// How many steps behind the counter at the beginning of a round of `factor` iterations is the last number that is no longer compared.
+    fn ahead(&self, ends_below: bool, factor: i64) -> i64 {
+        factor - 1 - i64::from(ends_below) + i64::from(self.of_next)
+    }
+}
+
+/// A constant of so many words.
+fn words(n: u64, width: usize) -> Words {
+    let word = |k: usize| match (n >> (32 * k)) as u32 {
+        0 => operand(Name::Phys(Reg::RZ)),
+        n => Operand::Imm(n),
+    };
+    (0..width).map(word).collect()
+}
+
+/// The constant that words are.
+fn constant(words: &Words) -> Option<u64> {
+    words.iter().rev().try_fold(0u64, |n, o| Some(n << 32 | u64::from(number(o)?)))
+}
+
+/// Replaces names in words.
+fn renamed(words: &Words, f: impl Fn(Name) -> Name) -> Words {
+    let one = |o: &Operand| match o {
+        Operand::Reg(r) => Operand::Reg(RegOp { reg: f(r.reg), ..*r }),
+        other => *other,
+    };
+    words.iter().map(one).collect()
+}
+
+/// Has what a loop makes leave it as arguments alone; the block that gets them.
+fn close(e: &mut Editor<'_>, plan: &Plan, moved: &mut FxHashMap<Value, Value>) -> Option<Block> {
+    let outside = |b: Option<Block>| b.is_some_and(|b| !plan.blocks.contains(&b));
+    let leaves = |t: &&BlockCall| !plan.blocks.contains(&t.block);
+    let out = e.func().blocks[plan.latch].term.targets().iter().position(leaves)?;
+    let beyond = e.split_edge(plan.latch, out);
+    for v in made(e.func(), &plan.blocks).collect::<Vec<_>>() {
+        let block_of = |e: &Editor<'_>, user: &User| match *user {
+            User::Inst(i) => e.block_of(i),
+            User::Terminator(b) => Some(b),
+        };
+        let users: Vec<User> = e.users(v).into_iter().filter(|u| outside(block_of(e, u))).collect();
+        if users.is_empty() {
+            continue;
+        }
+        let p = e.add_param(beyond, v);
+        moved.insert(v, p);
+        let mut term = e.func().blocks[plan.latch].term.clone();
+        term.targets_mut()[out].args.push(v);
+        e.set_terminator(plan.latch, term);
+        let name = |n: Name| match n {
+            Name::Val(x) if x == v => Name::Val(p),
+            Name::Part(x, k) if x == v => Name::Part(p, k),
+            _ => n,
+        };
+        for user in users {
+            match user {
+                User::Inst(i) => e.change(i, |d| d.map_uses(name)),
+                User::Terminator(b) => {
+                    let mut term = e.func().blocks[b].term.clone();
+                    if let Some(n) = term.used_name_mut() {
+                        *n = name(*n);
+                    }
+                    let args = term.targets_mut().into_iter().flat_map(|t| &mut t.args);
+                    args.filter(|a| **a == v).for_each(|a| *a = p);
+                    e.set_terminator(b, term);
+                }
+            }
+        }
+    }
+    Some(beyond)
+}
+
+/// The call with which a block goes to another.
+fn way(e: &Editor<'_>, from: Block, header: Block) -> Option<BlockCall> {
+    e.func().blocks[from].term.targets().into_iter().find(|t| t.block == header).cloned()
+}
+
+/// Unrolls a loop; its blocks and the new ones, in their order. `moved`: what stands for values that left loops before.
+fn apply(
+    e: &mut Editor<'_>,
+    plan: &mut Plan,
+    first_new: Block,
+    moved: &mut FxHashMap<Value, Value>,
+) -> Option<Vec<Block>> {
+    plan.test.bound = renamed(&plan.test.bound, |n| match n {
+        Name::Val(v) => Name::Val(moved.get(&v).copied().unwrap_or(v)),
+        Name::Part(v, k) => Name::Part(moved.get(&v).copied().unwrap_or(v), k),
+        Name::Phys(_) => n,
+    });
+    let (header, test) = (plan.blocks[0], &plan.test);
+    let beyond = if plan.ends_below { Some(close(e, plan, moved)?) } else { None };
+    // Loads that wait for each other are worth a round of two.
+    let factors = if plan.loads { &FACTORS[..] } else { &FACTORS[..1] };
+    let guards: Vec<Block> = factors.iter().map(|_| e.add_block_after(header)).collect();
+    // Ways in lead to the first question.
+    let new = e.func().blocks.keys().filter(|b| *b >= first_new);
+    for b in e.func().layout.iter().copied().chain(new).collect::<Vec<_>>() {
+        if !plan.blocks.contains(&b) && way(e, b, header).is_some() {
+            let mut term = e.func().blocks[b].term.clone();
+            term.targets_mut().into_iter().filter(|t| t.block == header).for_each(|t| t.block = guards[0]);
+            e.set_terminator(b, term);
+        }
+    }
+    let loc = e.func().blocks[header].term_loc;
+    let always = Name::Phys(Reg::PT);
+    let mut order = Vec::new();
+    for (k, &factor) in factors.iter().enumerate() {
+        let (guard, rest) = (guards[k], guards.get(k + 1).copied().unwrap_or(header));
+        let copies: Vec<Clones> = (0..factor).map(|_| e.clone_region(&plan.blocks)).collect();
+        let first = copies[0].blocks[&header];
+        // Whether so many iterations are left.
+        let shapes = e.func().blocks[header].params.clone();
+        let params: SmallVec<[Value; 4]> = shapes.iter().map(|p| e.add_param(guard, *p)).collect();
+        let now = renamed(&test.now, |n| match n {
+            Name::Part(_, k) => Name::Part(params[test.param], k),
+            _ => Name::Val(params[test.param]),
+        });
+        let mut emit = Emit { e, block: guard, loc };
+        let ahead = test.ahead(plan.ends_below, factor);
+        let limit = emit.limit(test, ahead);
+        // In a round the counter has gone on already, where the loop ends behind its body.
+        let ahead_back = if plan.ends_below { factor - 1 } else { ahead };
+        let limit_back =
+            if k == 0 && ahead_back != ahead { emit.limit(test, ahead_back) } else { limit.clone() };
+        let farthest = if k == 0 { ahead.max(ahead_back) } else { ahead };
+        let enough = match test.begins(ahead, farthest).filter(|_| k == 0) {
+            // From a number that is known so many steps are one more, and the limits follow from the bound's being behind it.
+            Some(last) => {
+                let last = words(last, test.bound.len());
+                emit.compare(test.op.exchanged().modifier(), test.signed, &test.bound, &last, always)
+            }
+            None => {
+                let mut exact = always;
+                if test.op != Compare::Ne && constant(&test.bound).is_none() && farthest > 0 {
+                    let op = if test.step > 0 { Mod::LT } else { Mod::GT };
+                    exact = Name::Val(emit.compare(op, test.signed, &limit_back, &test.bound, always));
+                }
+                emit.remains(test, &now, &limit, ahead, exact)
+            }
+        };
+        let call = |block: Block| BlockCall { block, args: params.iter().copied().collect() };
+        let (cond, not) = (Name::Val(enough), false);
+        e.set_terminator(guard, Terminator::Branch { cond, not, taken: call(first), fall: call(rest) });
+        order.push(guard);
+        // One copy behind the other, without questions between them.
+        for (n, c) in copies.iter().enumerate() {
+            order.extend(plan.blocks.iter().map(|b| c.blocks[b]));
+            if !plan.ends_below {
+                let inside = |t: &&BlockCall| plan.blocks.contains(&t.block);
+                let on = e.func().blocks[header].term.targets().into_iter().find(inside)?.clone();
+                let args = on.args.iter().map(|a| c.value(*a)).collect();
+                e.set_terminator(
+                    c.blocks[&header],
+                    Terminator::Jump(BlockCall { block: c.blocks[&on.block], args }),
+                );
+            }
+            let latch = c.blocks[&plan.latch];
+            let again = way(e, latch, c.blocks[&header])?;
+            if let Some(next) = copies.get(n + 1) {
+                e.set_terminator(latch, Terminator::Jump(BlockCall { block: next.blocks[&header], ..again }));
+            }
+        }
+        let c = &copies[copies.len() - 1];
+        let latch = c.blocks[&plan.latch];
+        let again = way(e, latch, c.blocks[&header])?;
+        if k > 0 {
+            // Once; then the loop, if anything is left.
+            let mut term = e.func().blocks[latch].term.clone();
+            let own = c.blocks[&header];
+            term.targets_mut().into_iter().filter(|t| t.block == own).for_each(|t| t.block = rest);
+            e.set_terminator(latch, term);
+            continue;
+        }
+        let mut left = BlockCall { block: rest, ..again.clone() };
+        let mut at = &test.next;
+        if let Some(beyond) = beyond {
+            let out = way(e, latch, beyond)?;
+            let end = e.add_block_after(latch);
+            let mut emit = Emit { e, block: end, loc };
+            at = if test.of_next { &test.next } else { &test.now };
+            let tested = renamed(at, |n| c.name(n));
+            let cond = emit.compare(test.op.modifier(), test.signed, &tested, &test.bound, always);
+            let cond = Name::Val(cond);
+            e.set_terminator(end, Terminator::Branch { cond, not: false, taken: left, fall: out });
+            left = BlockCall { block: end, args: SmallVec::new() };
+            order.push(end);
+        }
+        let at = renamed(at, |n| c.name(n));
+        let more = Emit { e, block: latch, loc }.remains(test, &at, &limit_back, ahead_back, always);
+        let taken = BlockCall { block: first, ..again };
+        e.set_terminator(latch, Terminator::Branch { cond: Name::Val(more), not: false, taken, fall: left });
+    }
+    order.extend(&plan.blocks);
+    order.extend(beyond);
+    Some(order)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How often the body of a loop that loads stands in the function, after the pass. The loop goes on while `tested`, the counter
+    /// (v3) or what it becomes (v5), and the bound compare so.
+    fn copies(start: &str, bound: &str, cmp: &str, tested: &str, step: &str, body: &str) -> usize {
+        let text = format!(
+            "function k sm_90 entry local=0 shared=0 barriers=0 regs=255 {{
+block0:
+    v0:R2 = LDC.64 c[0x0][0x210]
+    v1:R = {start}
+    v2:R = LDC c[0x0][0x218]
+    v9:R = S2R SR_TID.X
+    jump block1(v1, v9)
+block1(v3:R, v4:R):
+    v6:R = LDG.E PT, [v0.64], PT
+    v7:R = IADD3 PT, PT, v4, v6, RZ, !PT, !PT
+{body}    v5:R = IADD3 PT, PT, v3, {step}, RZ, !PT, !PT
+    v8:P = ISETP.{cmp} PT, {tested}, {bound}, PT, PT
+    branch v8, block1(v5, v7), block2
+block2:
+    STG.E [v0.64+0x8], v7
+    exit
+}}
+"
+        );
+        let mut f = ori::parse::parse(&text).unwrap_or_else(|e| panic!("{e}: {text}"));
+        let changed = run(&mut f, &Analyses::default());
+        ori::verify::verify(&f).unwrap_or_else(|e| panic!("{e:?}: {f}"));
+        let copies = f.to_string().matches("LDG.E PT").count();
+        assert_eq!(copies > 1, changed == Changed::Graph, "{f}");
+        copies
+    }
+
+    const PARAM: &str = "LDC c[0x0][0x218]";
+    const ZERO: &str = "copy RZ";
+
+    #[test]
+    fn loops_that_count_have_seven_bodies() {
+        for tested in ["v3", "v5"] {
+            for start in [ZERO, "copy 0x5", PARAM, "S2R SR_TID.X"] {
+                for (cmp, step) in [
+                    ("LT.AND", "0x1"),
+                    ("LE.U32.AND", "0x3"),
+                    ("GT.AND", "0xffffffff"),
+                    ("GE.U32.AND", "0xfffffffe"),
+                    ("NE.AND", "0x1"),
+                    ("NE.U32.AND", "0xffffffff"),
+                ] {
+                    assert_eq!(
+                        copies(start, "v2", cmp, tested, step, ""),
+                        7,
+                        "{start} {cmp} {tested} {step}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn other_loops_stay() {
+        // The wrong way round, or with no end that is known.
+        assert_eq!(copies(ZERO, "v2", "LT.AND", "v5", "0xffffffff", ""), 1);
+        assert_eq!(copies(ZERO, "v2", "EQ.AND", "v5", "0x1", ""), 1);
+        assert_eq!(copies(ZERO, "v2", "LT.AND", "v4", "0x1", ""), 1);
+        // Bounds so near the end of the numbers that the limit of a round would be past it.
+        assert_eq!(copies(PARAM, "0x80000001", "LT.AND", "v5", "0x1", ""), 1);
+        assert_eq!(copies(PARAM, "0x2", "LT.U32.AND", "v5", "0x1", ""), 1);
+        // Few iterations, or a loop that the front end has unrolled.
+        assert_eq!(copies("copy 0x3", "RZ", "NE.AND", "v5", "0xffffffff", ""), 1);
+        assert_eq!(copies(ZERO, "v2", "NE.AND", "v5", "0x4", ""), 1);
+        // Too long a body, and lanes that would be at different copies.
+        let long: String = (100..140).map(|n| format!("    v{n}:R = FADD v9, v4\n")).collect();
+        assert_eq!(copies(ZERO, "v2", "LT.AND", "v5", "0x1", &long), 1);
+        let barrier = "    BAR.SYNC 0x0, 0x0, PT\n";
+        assert_eq!(copies("S2R SR_TID.X", "v2", "LT.AND", "v5", "0x1", barrier), 1);
+        assert_eq!(copies(ZERO, "v2", "LT.AND", "v5", "0x1", barrier), 7);
+    }
+}
