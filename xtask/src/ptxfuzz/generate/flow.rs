@@ -12,9 +12,10 @@ impl Gen {
                 _ => self.early_return(ctx),
             };
         }
-        match self.rng.below(10) {
+        match self.rng.below(12) {
             0..=3 => self.conditional(ctx),
             4 | 5 => self.repeat(ctx),
+            10 | 11 => self.count(ctx),
             6 => self.switch(ctx),
             7 => self.graph(ctx),
             8 => self.leave(ctx),

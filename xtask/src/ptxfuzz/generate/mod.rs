@@ -8,6 +8,7 @@
 
 mod arith;
 mod call;
+mod count;
 mod flow;
 mod kernel;
 mod memory;
