@@ -137,7 +137,7 @@ impl<'a> Rewriter<'a> {
     /// The number that a statement makes.
     fn compute(&mut self, ty: Type, op: Op, mods: &[Mod], sources: &[Operand]) -> Operand {
         let to = Operand::Reg(self.register(ty));
-        self.always(op, mods, [&[to.clone()], sources].concat());
+        self.always(op, mods, [std::slice::from_ref(&to), sources].concat());
         to
     }
 
