@@ -50,6 +50,32 @@ const WMMA: &str = include_str!("../../backend/tests/order/wmma.ptx");
 /// Lines with several statements.
 const LINES: &str = include_str!("../../backend/tests/order/lines.ptx");
 
+/// A loop of which the code has the body several times.
+const ROUNDS: &str = include_str!("../../backend/tests/order/rounds.ptx");
+
+/// The second reduction of a round stands before the first one of the next, and that is right; before its own it is found.
+#[test]
+fn rounds_of_a_loop() {
+    in_order(ROUNDS, &ALL);
+    let module = ptx::parse(ROUNDS).unwrap();
+    let bytes = cubin(ROUNDS, "sm_90", 3);
+    let kernels = order::load(&bytes).unwrap();
+    let code = &kernels[0].1;
+    let reductions: Vec<usize> = (0..code.insts.len())
+        .filter(|k| code.insts[*k].as_ref().is_some_and(|i| i.op == Opcode::REDG))
+        .collect();
+    assert!(reductions.len() > 2, "the body is there once");
+    for pair in reductions.chunks(2) {
+        let mut wrong = code.clone();
+        wrong.insts.swap(pair[0], pair[1]);
+        wrong.lines.swap(pair[0], pair[1]);
+        let (func, _) = module.funcs.iter().next().unwrap();
+        let lines = ptx::LineIndex::new(ROUNDS);
+        let found = order::check_function(&module, func, &lines, &wrong, &[], Options::default());
+        assert!(!found.violations.is_empty(), "{pair:?}");
+    }
+}
+
 #[test]
 fn what_warp_sync_keeps_apart() {
     in_order(WARP_SYNC, &ALL);

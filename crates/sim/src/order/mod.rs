@@ -216,6 +216,15 @@ impl Blocks {
         let idom = ptx::dominators(&preds, &is_root);
         Blocks { of: (0..count).map(|k| number[block_at(k)]).collect(), idom }
     }
+
+    /// Whether control comes to block `b` over block `a` only.
+    fn dominates(&self, a: u32, b: u32) -> bool {
+        let mut at = b;
+        while at > a && (at as usize) < self.idom.len() - 1 {
+            at = self.idom[at as usize];
+        }
+        at == a
+    }
 }
 
 /// Accesses that come before a point of the code, by their places in the PTX and in the code.
@@ -303,6 +312,17 @@ fn check_program(
     (violations, broken, stats)
 }
 
+/// Whether, of a loop's body that the code has several times, the access `second` has an instruction of the access that should
+/// come before it for each of its own up to there: then `first`, which stands behind it, is one of a later round.
+fn is_of_a_later_round(blocks: &Blocks, done: &[Done], first: &Done, second: &Done) -> bool {
+    let above = |d: &&Done| match d.block == second.block {
+        true => d.at <= second.at,
+        false => blocks.dominates(d.block, second.block),
+    };
+    let count = |access: usize| done.iter().filter(|d| d.access == access).filter(above).count();
+    count(first.access) >= count(second.access)
+}
+
 /// Looks for pairs in the wrong order: of each access and those before it, in its block and in those that dominate it, that
 /// the PTX has behind it. Also counts the accesses for which there were too many.
 fn search(
@@ -348,7 +368,9 @@ fn search(
                         let both = x.loose && y.loose && !options.foreign;
                         (both && share_word(code, first.at, second.at)).then_some(Why::Overlap)
                     };
-                    if let Some(why) = program.ordered(x, y, options.foreign).or_else(words) {
+                    if let Some(why) = program.ordered(x, y, options.foreign).or_else(words)
+                        && !(program.share_loop(x, y) && is_of_a_later_round(blocks, done, first, second))
+                    {
                         found.insert(Violation {
                             at: (16 * first.at as u64, 16 * second.at as u64),
                             lines: (x.line, y.line),

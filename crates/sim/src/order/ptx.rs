@@ -499,6 +499,11 @@ impl<'m> Program<'m> {
         self.dominates(a.at, b.at)
     }
 
+    /// Whether control may come from each to the other again.
+    pub fn share_loop(&self, a: &Access, b: &Access) -> bool {
+        self.reaches(a.at.0, b.at.0) && self.reaches(b.at.0, a.at.0)
+    }
+
     /// Whether control comes to the second over the first only.
     pub fn dominates(&self, a: Place, b: Place) -> bool {
         if a.0 == b.0 {
