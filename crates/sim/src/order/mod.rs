@@ -313,14 +313,22 @@ fn check_program(
 }
 
 /// Whether, of a loop's body that the code has several times, the access `second` has an instruction of the access that should
-/// come before it for each of its own up to there: then `first`, which stands behind it, is one of a later round.
-fn is_of_a_later_round(blocks: &Blocks, done: &[Done], first: &Done, second: &Done) -> bool {
+/// come before it for each of its own up to there: then `first`, which stands behind it, is one of a later round. Plain reads may
+/// have been left out where a round knows what it would read; of them one must be there.
+fn is_of_a_later_round(
+    program: &Program,
+    blocks: &Blocks,
+    done: &[Done],
+    first: &Done,
+    second: &Done,
+) -> bool {
     let above = |d: &&Done| match d.block == second.block {
         true => d.at <= second.at,
         false => blocks.dominates(d.block, second.block),
     };
     let count = |access: usize| done.iter().filter(|d| d.access == access).filter(above).count();
-    count(first.access) >= count(second.access)
+    let needed = if program.accesses[first.access].is_plain_read() { 1 } else { count(second.access) };
+    count(first.access) >= needed
 }
 
 /// Looks for pairs in the wrong order: of each access and those before it, in its block and in those that dominate it, that
@@ -369,7 +377,8 @@ fn search(
                         (both && share_word(code, first.at, second.at)).then_some(Why::Overlap)
                     };
                     if let Some(why) = program.ordered(x, y, options.foreign).or_else(words)
-                        && !(program.share_loop(x, y) && is_of_a_later_round(blocks, done, first, second))
+                        && !(program.share_loop(x, y)
+                            && is_of_a_later_round(program, blocks, done, first, second))
                     {
                         found.insert(Violation {
                             at: (16 * first.at as u64, 16 * second.at as u64),
