@@ -65,7 +65,9 @@ pub fn run(func: &mut Function, analyses: &Analyses) -> Changed {
             return Changed::Nothing;
         }
         let makers = Makers::new(func);
-        loops.loops.keys().filter_map(|l| plan(func, analyses, &makers, l)).collect()
+        let outer: FxHashSet<Loop> = loops.loops.values().filter_map(|l| l.parent.expand()).collect();
+        let innermost = loops.loops.keys().filter(|l| !outer.contains(l));
+        innermost.filter_map(|l| plan(func, analyses, &makers, l)).collect()
     };
     if plans.is_empty() {
         return Changed::Nothing;
@@ -94,14 +96,13 @@ pub fn run(func: &mut Function, analyses: &Analyses) -> Changed {
     changed
 }
 
-/// How a loop is unrolled, if it is.
+/// How an innermost loop is unrolled, if it is.
 fn plan(func: &Function, analyses: &Analyses, makers: &Makers, l: Loop) -> Option<Plan> {
     let (loops, cfg) = (analyses.loops(func), analyses.cfg(func));
     let data = &loops.loops[l];
     let ([(end, _)], [latch]) = (&data.exits[..], &data.latches[..]) else { return None };
-    let innermost = loops.loops.values().all(|other| other.parent.expand() != Some(l));
     let ends_below = end == latch;
-    if !innermost || !ends_below && *end != data.header || data.header == func.entry_block() {
+    if !ends_below && *end != data.header || data.header == func.entry_block() {
         return None;
     }
     if func.blocks[data.header].rolled

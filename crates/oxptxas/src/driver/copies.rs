@@ -237,6 +237,7 @@ impl<'a> Rewriter<'a> {
             }
             _ => None,
         };
+        let mask_at = inst.operands.len() - rest.len();
         let mask = if form.multicast { Some(rest.next()?.clone()) } else { None };
         let policy = if inst.has(Mod::L2_cache_hint) { rest.next()?.clone() } else { Operand::Int(0) };
         arguments.extend(mask.clone().map(|m| Argument::one("blocks", 2, m)));
@@ -264,9 +265,8 @@ impl<'a> Rewriter<'a> {
             m => Some(*m),
         };
         let mut copy = Inst { mods: inst.mods.iter().filter_map(in_block).collect(), ..inst.clone() };
-        if let Some(mask) = &mask {
-            let at = copy.operands.iter().rposition(|o| o == mask)?;
-            copy.operands.remove(at);
+        if form.multicast {
+            copy.operands.remove(mask_at);
         }
         self.made.extend([Stmt::Inst(copy), Stmt::Label(done)]);
         self.body.stmts.append(&mut self.made);
