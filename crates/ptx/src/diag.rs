@@ -112,6 +112,9 @@ impl Diagnostic {
                 out,
                 ",\"line\":{line},\"column\":{column},\"end_line\":{end_line},\"end_column\":{end_column}"
             );
+            if let Some((name, number)) = lines.origin(line) {
+                let _ = write!(out, ",\"origin\":{{\"file\":{},\"line\":{number}}}", quoted(name));
+            }
         }
         let notes: Vec<String> = self.notes.iter().map(|n| quoted(n)).collect();
         let _ = writeln!(out, ",\"message\":{},\"notes\":[{}]}}", quoted(&message), notes.join(","));
@@ -128,7 +131,9 @@ impl Diagnostic {
             return out;
         };
         let (line, column) = lines.line_col(span.start);
-        let _ = writeln!(out, "{program} {file}, line {line}; {}: {message}", self.severity.padded());
+        // What tools parse names the line that a preprocessor said it was, as ptxas does; the place below is that of the text.
+        let (name, number) = lines.origin(line).unwrap_or((file, line));
+        let _ = writeln!(out, "{program} {name}, line {number}; {}: {message}", self.severity.padded());
         let _ = writeln!(out, "    --> {file}:{line}:{column}");
         let text = lines.text(source, line);
         if !text.is_empty() && text.len() <= 400 {

@@ -35,8 +35,8 @@ pub enum Tok {
     #[regex(r"0[bB][01]+U?")]
     #[regex(r"[0-9]+U?")]
     Int,
-    /// `"…"`
-    #[regex(r#""([^"\\\n]|\\.)*""#)]
+    /// `"…"`, in which backslashes and ends of lines are characters like others.
+    #[regex(r#""[^"]*""#)]
     Str,
     /// `@@` before DWARF directives of old PTX.
     #[token("@@")]
