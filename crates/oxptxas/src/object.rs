@@ -79,6 +79,12 @@ pub(crate) fn compile(
             let spills = (code.spill_store_bytes, code.spill_load_bytes);
             let mut f = function(module, *id, code, options)?;
             f.code.options = settings.code_options();
+            // Such code is where it is: calls and the places they return to are addresses.
+            let fixed =
+                |r: &cubin::object::Reloc| !matches!(r.fill, Fill::Shared | Fill::Number | Fill::Constant);
+            if settings.asked.independent && f.relocs.iter().any(fixed) {
+                return Err(vec![crate::settings::not_independent(func.span)]);
+            }
             if with_lines {
                 let end = 16 * f.code.code.len() as u32;
                 let (frame, symbol) = (f.code.frame.clone(), func.name.clone());

@@ -221,7 +221,7 @@ pub static OPTIONS: &[Opt] = &[
         "pic",
         Bool,
         Built,
-        "position independent code; refused for objects with addresses",
+        "position independent code; refused for objects with calls or addresses",
     ),
     opt("preserve-relocs", "preserve-relocs", Flag, Built, "keep relocations"),
     opt("register-usage-level", "regUsageLevel", Number, Moot, "readiness to use more registers"),

@@ -205,11 +205,7 @@ pub(crate) fn asked_in_vain(module: &Module, settings: &Settings) -> Option<Diag
             named
         })
     {
-        return refuse(
-            f.span,
-            "position-independent-code",
-            "objects whose code has addresses of variables or functions",
-        );
+        return Some(not_independent(f.span));
     }
     let tensor = |s: &ptx::Stmt| matches!(s, ptx::Stmt::Inst(i) if i.op == ptx::Op::tcgen05);
     if asked.tensor_memory
@@ -218,6 +214,13 @@ pub(crate) fn asked_in_vain(module: &Module, settings: &Settings) -> Option<Diag
         return refuse(f.span, "g-tensor-memory-access-check", "code that uses tensor memory");
     }
     None
+}
+
+/// That a function of an object has addresses in its code.
+pub(crate) fn not_independent(span: ptx::Span) -> Diagnostic {
+    let message = "Option '--position-independent-code' is not supported yet for objects whose code has calls or addresses of \
+                   variables or functions";
+    Diagnostic::error(span, message)
 }
 
 /// Whether nothing is left to the linker about the variable's address.

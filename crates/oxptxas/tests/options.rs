@@ -101,6 +101,7 @@ fn what_is_not_built_is_refused_without_a_file() {
         (&["-sanitize=memcheck"][..], "k.ptx"),
         (&["-astoolspatch"], "k.ptx"),
         (&["-c", "-pic=true"], "rich.ptx"),
+        (&["-c", "-pic=true"], "functions.ptx"),
         (&["-c", "-device-stack-protector=true"], "functions.ptx"),
         (&["-arch=sm_90", "--blocks-are-clusters=true"], "k.ptx"),
     ] {
