@@ -579,3 +579,70 @@ fn vectors_of_several_types() {
 ";
     verified(source, [0, 3]);
 }
+
+/// What a statement of its own computes before the instruction that reads it.
+#[test]
+fn operands_that_are_computed_before() {
+    let source = "
+.version 9.0
+.target sm_80
+.address_size 64
+.global .align 8 .b32 table<4>;
+.shared .align 16 .b32 tile[64];
+.func other() { ret; }
+.visible .entry k(.param .u64 in, .param .u64 out)
+{
+    .reg .pred %p<4>;
+    .reg .b16 %h<4>;
+    .reg .b32 %r<8>;
+    .reg .f32 %f<12>;
+    .reg .b64 %d<12>;
+    ld.param.u64 %d1, [in];
+    ld.param.u64 %d2, [out];
+    mov.u32 %r1, %tid.x;
+    mul.wide.u32 %d3, %r1, 128;
+    add.u64 %d1, %d1, %d3;
+    add.u64 %d2, %d2, %d3;
+    mov.u64 %d4, table1;
+    setp.eq.u64 %p1, table0+4, %d4;
+    selp.u64 %d5, table3+8, 0, %p1;
+    mov.u64 %d6, table3;
+    sub.u64 %d5, %d5, %d6;
+    st.global.u64 [%d2], %d5;
+    add.u32 %r2, %r1, tile+4;
+    mov.u32 %r3, tile;
+    sub.u32 %r2, %r2, %r3;
+    st.global.u32 [%d2+8], %r2;
+    mov.u16 %h1, tile+0;
+    add.u16 %h2, %h1, tile+6;
+    sub.u16 %h2, %h2, %h1;
+    sub.u16 %h2, %h2, %h1;
+    st.global.u16 [%d2+12], %h2;
+    st.global.u32 [%d2+16], tile+12;
+    mul.wide.u32 %d7, %r1, 4;
+    mad.wide.u32 %d7, %r1, 4, table0+8;
+    mov.u64 %d8, table0;
+    sub.u64 %d7, %d7, %d8;
+    st.global.u64 [%d2+24], %d7;
+    mov.u64 %d9, other;
+    setp.eq.u64 %p2, %d9, other;
+    selp.u32 %r4, 1, 2, %p2;
+    ld.global.u32 %r5, [%d1];
+    st.global.v4.u32 [%d2+32], {%r4, 0f3FC00000, %r5, %laneid};
+    ld.global.v4.f32 {%f5, %f6, %f7, %f8}, [%d1+16];
+    mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%f1, %f2, %f3, %f4}, {%r5, 0, 0x3F800000, %f5}, {%r5, (1)},
+        {0f3F800000, 0f40000000, 0f00000000, 0fBF800000};
+    st.global.v4.f32 [%d2+48], {%f1, %f2, %f3, %f4};
+    mma.sync.aligned.m16n8k16.row.col.s32.s8.u8.s32 {%r4, %f2, %r6, %r7}, {%r5, %f5}, {%r5}, {%r5, %f6, 3, %r1};
+    st.global.v4.u32 [%d2+64], {%r4, %f2, %r6, %r7};
+    shl.b32 %r6, %r1, 2;
+    and.b32 %r6, %r6, 60;
+    st.shared.u32 [%r6], 7;
+    bar.sync 0;
+    ld.shared.u8 %h3, [%laneid];
+    st.global.u16 [%d2+80], %h3;
+    ret;
+}
+";
+    verified(source, [0, 3]);
+}

@@ -300,3 +300,44 @@ fn vector_registers_are_passed_by_name() {
         assert!(!accepts(call), "{call}");
     }
 }
+
+/// What ptxas 13.0.88 says of each.
+#[test]
+fn variables_by_number() {
+    let kernel = |g: &str, s: &str| format!("{g}\n.entry k() {{ .reg .b32 r; {s} ret; }}\n");
+    let one =
+        |s: &str| kernel(".global .b32 v<4>, w; .const .b128 c<2>; .shared .align 32 .v4 .b32 t<3>;", s);
+    assert!(accepts(&one("ld.global.b32 r, [v0]; st.global.b32 [v3], r; ld.shared.b32 r, [t2+4];")));
+    for s in ["ld.global.b32 r, [v4];", "ld.global.b32 r, [v];", "ld.const.b32 r, [c2];"] {
+        assert!(!accepts(&one(s)), "{s}");
+    }
+    assert!(accepts(&kernel(".global .b32 v<0>; .extern .global .b32 e<2>;", "ld.global.b32 r, [e1];")));
+    for g in [
+        ".global .b32 v<4>[3];",
+        ".global .b32 v<4> = 3;",
+        ".global .b32 v<4> = {1, 2, 3, 4};",
+        ".global .b32 v<4>; .global .b32 v1;",
+        ".global .b32 v1; .global .b32 v<4>;",
+        ".func f(.param .b32 v<4>) { ret; }",
+    ] {
+        assert!(!accepts(&kernel(g, "")), "{g}");
+    }
+    let once = ptx::parse(&format!("{HEAD}{}", one(""))).unwrap().to_string();
+    assert_eq!(ptx::parse(&once).unwrap().to_string(), once);
+}
+
+#[test]
+fn only_functions_are_declared_inside_of_one() {
+    assert!(accepts(".entry k() { .extern .func f(.param .b32 p); ret; }\n"));
+    for text in [".extern .entry f();", ".visible .entry f(.param .b32 p);", ".entry f();", ".func f();"] {
+        assert!(!accepts(&format!(".entry k() {{ {text} ret; }}\n")), "{text}");
+    }
+}
+
+/// A backslash means nothing in a string, which may have several lines.
+#[test]
+fn strings_end_at_the_next_quotation_mark() {
+    assert!(accepts(".file 1 \"a\\\"\n.entry k() { ret; }\n"));
+    assert!(accepts(".file 1 \"a\nb.cu\"\n.entry k() { ret; }\n"));
+    assert!(!accepts(".file 1 \"a\\\"b.cu\"\n.entry k() { ret; }\n"));
+}

@@ -38,7 +38,7 @@ impl Checker<'_> {
             })
         };
         let pred = |r: &RegId| body.regs[*r].ty == Type::pred;
-        let untyped = spec.count.is_none() && matches!(o, Operand::Vector(e) if of_several_types(body, e));
+        let untyped = matches!(o, Operand::Vector(e) | Operand::Resident(e, _) if of_several_types(body, e));
         let reg = |r: RegId| reg(r) || untyped && ty.is_some_and(|t| body.regs[r].ty.bytes() == t.bytes());
         // A list of one register is a vector, too.
         if inst.is_braced(at) && spec.count.is_none() && !spec.vector && spec.kind != OperandKind::Any {
@@ -50,7 +50,8 @@ impl Checker<'_> {
                 length == Some(elems.len())
                     && elems.iter().all(|e| match e {
                         VectorElem::Reg(r) => reg(*r),
-                        VectorElem::Sink => spec.kind == OperandKind::Dst,
+                        // Loads of tensor memory write all of their registers.
+                        VectorElem::Sink => spec.kind == OperandKind::Dst && inst.op != Op::tcgen05,
                         VectorElem::Int(_) => spec.kind == OperandKind::Src && ty.is_none_or(int_fits),
                         VectorElem::F32(_) => ty.is_none_or(|t| float_fits(t, 4)),
                         VectorElem::F64(_) => ty.is_none_or(|t| float_fits(t, 8)),

@@ -16,6 +16,9 @@ const MAX_SIZE: u64 = 1 << 40;
 const MAX_ALIGN: u32 = 1 << 28;
 const MAX_LOCAL_ALIGN: u32 = 1 << 23;
 
+/// So many variables are declared at once at most, by their number.
+const MOST_NUMBERED: u32 = 1 << 16;
+
 /// Nor are initialized bytes more.
 const MAX_INIT: u64 = 1 << 28;
 
@@ -220,14 +223,18 @@ impl Parser<'_> {
         let mut out = Vec::new();
         // Nothing may be declared, too.
         while self.peek() != Tok::Semi {
-            let v = self.declarator(space, linkage, ty)?;
-            let var = &self.module.vars[v];
-            if var.is_unsized() && linkage != Linkage::Extern {
-                let (span, message) =
-                    (var.span, format!("Non-external variable '{}' has incomplete type", var.name));
-                self.error(span, message);
+            if self.func.is_none() && self.peek2() == Tok::Lt {
+                self.numbered(&mut out, space, linkage, ty)?;
+            } else {
+                let v = self.declarator(space, linkage, ty)?;
+                let var = &self.module.vars[v];
+                if var.is_unsized() && linkage != Linkage::Extern {
+                    let (span, message) =
+                        (var.span, format!("Non-external variable '{}' has incomplete type", var.name));
+                    self.error(span, message);
+                }
+                out.push(v);
             }
-            out.push(v);
             if !self.eat(Tok::Comma) {
                 break;
             }
@@ -237,6 +244,39 @@ impl Parser<'_> {
         }
         self.expect(Tok::Semi)?;
         Ok(out)
+    }
+
+    /// `v<4>`: `v0` to `v3`, as of registers.
+    fn numbered(&mut self, out: &mut Vec<VarId>, space: Space, linkage: Linkage, of: VarType) -> Parsed<()> {
+        let (name, span) = self.new_name()?;
+        self.expect(Tok::Lt)?;
+        let number = self.span();
+        let count = self.small()?;
+        self.expect(Tok::Gt)?;
+        if count > MOST_NUMBERED {
+            return Err(
+                self.error(number, format!("Too many variables in a range ({MOST_NUMBERED} at most)"))
+            );
+        }
+        self.placeable(name, span, space, of, false);
+        let natural = of.ty.bytes() * u32::from(of.vector);
+        for n in 0..count {
+            out.push(self.module.vars.push(Var {
+                name: format!("{name}{n}"),
+                space,
+                ty: of.ty,
+                opaque: of.opaque,
+                managed: of.managed,
+                vector: of.vector,
+                dims: SmallVec::new(),
+                align: of.align.unwrap_or(natural).clamp(1, MAX_ALIGN),
+                linkage,
+                init: None,
+                ptr: of.ptr,
+                span,
+            }));
+        }
+        Ok(())
     }
 
     fn declarator(&mut self, space: Space, linkage: Linkage, of: VarType) -> Parsed<VarId> {

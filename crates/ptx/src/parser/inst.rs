@@ -68,18 +68,27 @@ impl<'s> Parser<'s> {
         let mut more = self.peek() != Tok::Semi;
         while more {
             let brace = self.peek() == Tok::LBrace;
-            // What begins with braces that it reads has brackets before them. ptxas makes calls of `wmma`, which take no special
-            // registers.
-            self.reading = !inst.operands.is_empty() && op != Op::wmma;
+            // What begins with braces that it reads has brackets before them.
+            self.reading = !inst.operands.is_empty();
+            let start = self.span();
             let operand = match self.peek() {
-                Tok::LParen if op == Op::call => self.list()?,
+                Tok::LParen if op == Op::call => self.list(&inst)?,
                 Tok::Name if self.tokens[(self.at + 1).min(self.tokens.len() - 1)].0 == Tok::LBracket => {
                     self.element(&inst)?
                 }
-                _ => self.operand()?,
+                _ => self.operand(&inst)?,
             };
             let named = self.tokens[self.at - 1].0 == Tok::Name;
-            let operand = if named && self.peek() == Tok::Plus { self.sum(&inst, operand)? } else { operand };
+            let operand = match operand {
+                Operand::Reg(_) | Operand::Special(..) if named && self.peek() == Tok::Plus => {
+                    self.sum(&inst, operand)?
+                }
+                Operand::Var(..) | Operand::Func(_) => {
+                    let span = start.to(self.previous_span());
+                    self.address_value(&inst, operand, span)
+                }
+                operand => operand,
+            };
             if brace && matches!(operand, Operand::Reg(_)) && inst.operands.len() < 16 {
                 inst.braced |= 1 << inst.operands.len();
             }
@@ -103,7 +112,7 @@ impl<'s> Parser<'s> {
         Ok(inst)
     }
 
-    fn local(&mut self, name: &'s str) -> Option<Local> {
+    pub(super) fn local(&mut self, name: &'s str) -> Option<Local> {
         self.func.as_mut()?.local(name)
     }
 
@@ -118,37 +127,6 @@ impl<'s> Parser<'s> {
             },
             _ => Err(self.error(span, format!("Unknown symbol '{name}'"))),
         }
-    }
-
-    /// A register in braces, or a special one where they are read: the move out of it is a statement of its own, before this one.
-    fn component_read(&mut self) -> Parsed<RegId> {
-        let name = self.text();
-        let special = SpecialReg::parse(name).filter(|_| self.reading && self.local(name).is_none());
-        let (Some(s), true) = (special, self.func.is_some()) else { return self.register() };
-        let (_, span) = self.name()?;
-        let component = if s.is_vector() { self.component(4)? } else { None };
-        let (word, ty) = match s.ty().bytes() {
-            4 => (Mod::b32, Type::b32),
-            8 => (Mod::b64, Type::b64),
-            _ => return Err(self.error(span, format!("Unknown symbol '{name}'"))),
-        };
-        if s.is_vector() && component.is_none() {
-            return Err(self.error(span, format!("Illegal expression '{name}'")));
-        }
-        let body = &mut self.state().body;
-        let to = body.regs.push(Reg { name: "%special".into(), ty });
-        let operands = [Operand::Reg(to), Operand::Special(s, component)].into_iter().collect();
-        let mods = [word].into_iter().collect();
-        body.stmts.push(Stmt::Inst(Inst {
-            guard: None,
-            op: Op::mov,
-            mods,
-            operands,
-            braced: 0,
-            zeros: 0,
-            span,
-        }));
-        Ok(to)
     }
 
     /// `operand + n`, with the sum next: ptxas adds constants to registers wherever they are read. The addition is a
@@ -200,7 +178,7 @@ impl<'s> Parser<'s> {
         let start = self.span();
         let numbered = self.is_symbol(2);
         if !numbered {
-            let operand = self.operand()?;
+            let operand = self.operand(inst)?;
             let indexed = self.tokens[self.at - 1].0 == Tok::RBracket;
             return Ok(match operand {
                 Operand::Var(v, offset) if access && indexed => {
@@ -302,13 +280,13 @@ impl<'s> Parser<'s> {
     }
 
     /// `(a, b, …)` of a call.
-    fn list(&mut self) -> Parsed<Operand> {
+    fn list(&mut self, inst: &Inst) -> Parsed<Operand> {
         self.expect(Tok::LParen)?;
         let mut list = Vec::new();
         if self.peek() != Tok::RParen {
-            self.argument(&mut list)?;
+            self.argument(inst, &mut list)?;
             while self.eat(Tok::Comma) {
-                self.argument(&mut list)?;
+                self.argument(inst, &mut list)?;
             }
         }
         self.expect(Tok::RParen)?;
@@ -316,11 +294,21 @@ impl<'s> Parser<'s> {
     }
 
     /// What a call passes: a vector register as its components. There are no braces and no single components here.
-    fn argument(&mut self, list: &mut Vec<Operand>) -> Parsed<()> {
-        if self.peek() == Tok::LBrace {
+    fn argument(&mut self, inst: &Inst, list: &mut Vec<Operand>) -> Parsed<()> {
+        if matches!(self.peek(), Tok::LBrace | Tok::LBracket) {
             return Err(self.unexpected());
         }
-        let operand = self.nested(Self::operand)?;
+        // Only numbers have signs.
+        if matches!(self.peek(), Tok::Minus | Tok::Bang) && self.is_symbol(1) {
+            self.bump();
+            return Err(self.unexpected());
+        }
+        let symbol = self.is_symbol(0);
+        let operand = self.nested(|p| p.operand(inst))?;
+        // Nothing is added to a name.
+        if symbol && !matches!(self.tokens[self.at - 1].0, Tok::Name | Tok::Dot) {
+            return Err(self.unexpected());
+        }
         if let (Tok::Dot, span) = self.tokens[self.at - 1] {
             let word = self.text_of(span);
             return Err(self.syntax_error(span, format!("Parsing error near '{word}': syntax error")));
@@ -337,11 +325,11 @@ impl<'s> Parser<'s> {
         Ok(())
     }
 
-    fn operand(&mut self) -> Parsed<Operand> {
+    fn operand(&mut self, inst: &Inst) -> Parsed<Operand> {
         match self.peek() {
             Tok::LBracket => {
                 self.bump();
-                let addr = self.address()?;
+                let addr = self.address_of(inst)?;
                 if self.peek() == Tok::Comma {
                     // No offset stands before coordinates.
                     if self.tokens[self.at - 1].0 != Tok::Name {
@@ -349,7 +337,7 @@ impl<'s> Parser<'s> {
                     }
                     let mut list = vec![Operand::Addr(addr)];
                     while self.eat(Tok::Comma) {
-                        list.push(self.nested(Self::operand)?);
+                        list.push(self.nested(|p| p.operand(inst))?);
                     }
                     self.expect(Tok::RBracket)?;
                     return Ok(Operand::Bracket(list));
@@ -357,7 +345,7 @@ impl<'s> Parser<'s> {
                 self.expect(Tok::RBracket)?;
                 Ok(Operand::Addr(addr))
             }
-            Tok::LBrace => self.vector(),
+            Tok::LBrace => self.vector(inst),
             Tok::Bang if self.is_symbol(1) => {
                 self.bump();
                 Ok(Operand::NotPred(self.register()?))
@@ -376,13 +364,13 @@ impl<'s> Parser<'s> {
     }
 
     /// Whether the `n`-th token from here is a name, and none of a constant.
-    fn is_symbol(&self, n: usize) -> bool {
+    pub(super) fn is_symbol(&self, n: usize) -> bool {
         let at = (self.at + n).min(self.tokens.len() - 1);
         let (tok, span) = self.tokens[at];
         tok == Tok::Name && self.text_of(span) != "WARP_SZ"
     }
 
-    fn address(&mut self) -> Parsed<Addr> {
+    pub(super) fn address(&mut self) -> Parsed<Addr> {
         let base = if self.is_symbol(0) {
             let (name, span) = self.name()?;
             match self.local(name) {
@@ -403,8 +391,8 @@ impl<'s> Parser<'s> {
         Ok(Addr { base, offset: self.offset()? })
     }
 
-    fn vector(&mut self) -> Parsed<Operand> {
-        self.expect(Tok::LBrace)?;
+    fn vector(&mut self, inst: &Inst) -> Parsed<Operand> {
+        let start = self.expect(Tok::LBrace)?;
         let mut elems: SmallVec<[VectorElem; 4]> = SmallVec::new();
         loop {
             elems.push(match self.peek() {
@@ -412,10 +400,13 @@ impl<'s> Parser<'s> {
                     self.bump();
                     VectorElem::Sink
                 }
-                Tok::Name if self.is_symbol(0) => VectorElem::Reg(self.component_read()?),
+                Tok::Name if self.is_symbol(0) => match self.special_component(inst.op)? {
+                    Some(r) => VectorElem::Reg(r),
+                    None => VectorElem::Reg(self.register()?),
+                },
                 _ => {
                     let span = self.span();
-                    match self.nested(Self::operand)? {
+                    match self.nested(|p| p.operand(inst))? {
                         Operand::Int(n) => VectorElem::Int(n),
                         Operand::F32(n) => VectorElem::F32(n),
                         Operand::F64(n) => VectorElem::F64(n),
@@ -427,7 +418,8 @@ impl<'s> Parser<'s> {
                 break;
             }
         }
-        self.expect(Tok::RBrace)?;
+        let span = start.to(self.expect(Tok::RBrace)?);
+        self.constants_among(inst, &mut elems, span);
         if self.eat(Tok::Pipe) {
             let resident = self.register()?;
             return Ok(Operand::Resident(elems.into_vec().into_boxed_slice(), resident));
@@ -440,7 +432,7 @@ impl<'s> Parser<'s> {
     }
 
     /// `.x` of a vector of `len` components, if it is next.
-    fn component(&mut self, len: u8) -> Parsed<Option<u8>> {
+    pub(super) fn component(&mut self, len: u8) -> Parsed<Option<u8>> {
         if self.peek() != Tok::Dot {
             return Ok(None);
         }

@@ -6,6 +6,7 @@ mod decl;
 mod dwarf;
 mod expr;
 mod inst;
+mod operand_value;
 mod pragma;
 
 use crate::ast::{Func, FuncId, Item, Linkage, Module, Space, VarId};
@@ -520,8 +521,7 @@ impl<'s> Parser<'s> {
         if linkage != Linkage::Internal {
             self.bump();
             // Only functions are declared so inside of one.
-            let function = matches!(self.text(), ".entry" | ".func");
-            if self.func.is_some() && !function {
+            if self.func.is_some() && self.text() != ".func" {
                 return Err(self.unexpected());
             }
         }
