@@ -95,11 +95,13 @@ fn needs_word(inst: &Inst, n: usize, explicit: Option<Space>) -> bool {
     match inst.op {
         Op::wmma | Op::createpolicy | Op::tcgen05 => true,
         Op::tensormap => inst.has(Mod::replace),
-        Op::st => n == 0 && (inst.has(Mod::_async) || inst.has(Mod::bulk)),
-        Op::red => n == 0 && inst.has(Mod::_async),
+        // The barrier's address, too, where it is a generic one.
+        Op::st if inst.has(Mod::bulk) => n == 0,
+        Op::st | Op::red => inst.has(Mod::_async) && (n == 0 || explicit.is_none()),
         Op::multimem => inst.has(Mod::red),
         Op::prefetch => inst.has(Mod::tensormap),
         Op::ldmatrix | Op::stmatrix => explicit.is_none(),
+        Op::cp if inst.has(Mod::bulk) => n == 2 && !inst.has(Mod::tensor),
         Op::cp => inst.has(Mod::mbarrier) && inst.has(Mod::arrive) && explicit.is_none(),
         _ => false,
     }

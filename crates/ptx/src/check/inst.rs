@@ -250,6 +250,15 @@ impl Checker<'_> {
                     );
                 }
             }
+            Op::wgmma | Op::wmma | Op::multimem if !inst.has(Mod::wait_group) => self.untyped(body, inst),
+            Op::mbarrier => self.arrivals(inst),
+            Op::set | Op::setp if inst.types().any(|t| matches!(t, Type::bf16 | Type::bf16x2)) => {
+                // No constants are predicates here.
+                if let Some(Operand::Int(_)) = inst.operands.get(3) {
+                    let message = format!("Arguments mismatch for instruction '{}'", inst.op.name());
+                    self.error(inst.span, message);
+                }
+            }
             Op::wgmma if inst.has(Mod::wait_group) => {
                 if let Some(Operand::Int(n)) = inst.operands.first()
                     && (*n as i64) < 0
@@ -283,7 +292,10 @@ impl Checker<'_> {
                 self.texture(body, inst);
                 self.wide_access(inst);
             }
-            Op::cvt => self.special_converted(inst),
+            Op::cvt => {
+                self.special_converted(inst);
+                self.odd_conversion(body, inst);
+            }
             Op::cvta => self.converted_address(inst),
             Op::vote | Op::shfl if !inst.has(Mod::sync) && self.sm >= 70 && self.module.version >= (6, 4) => {
                 let name = inst.op.name();
@@ -417,6 +429,31 @@ impl Checker<'_> {
             && self.module.vars[*v].space != space
         {
             let message = "State space mismatch between instruction and address in instruction 'cvta'";
+            self.error(inst.span, message);
+        }
+    }
+
+    /// Where ptxas moves what it converts, its type counts.
+    fn odd_conversion(&mut self, body: &Body, inst: &Inst) {
+        let wide = |o: &Operand| matches!(o, Operand::Reg(r) if body.regs[*r].ty == Type::b128);
+        let moved = inst.has(Mod::ftz) && inst.operands.iter().any(wide)
+            || inst.has(Mod::rna) && matches!(inst.operands.get(1), Some(Operand::F64(_)));
+        if moved {
+            self.error(inst.span, "Arguments mismatch for instruction 'cvt'");
+        }
+    }
+
+    /// A barrier is arrived at at least once.
+    fn arrivals(&mut self, inst: &Inst) {
+        let arrives = inst.one_of(&[Mod::arrive, Mod::arrive_drop]).is_some() && !inst.has(Mod::expect_tx);
+        if let (true, Some(Operand::Int(n))) = (arrives, inst.operands.get(2))
+            && *n as i64 <= 0
+        {
+            let message = format!(
+                "Argument 2 of instruction '{}' : value '{}' expected to be a non-zero positive integer",
+                full_name(inst),
+                *n as i64
+            );
             self.error(inst.span, message);
         }
     }

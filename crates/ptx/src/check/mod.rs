@@ -3,6 +3,7 @@
 
 mod address;
 pub(crate) mod advice;
+mod bits;
 mod function;
 mod inst;
 mod operand;

@@ -454,9 +454,8 @@ fn move_fits(checker: &Checker<'_>, body: &Body, inst: &Inst) -> bool {
         return false;
     }
     let dst_fits = match dst {
-        Operand::Reg(r) => reg(*r),
-        Operand::Vector(e) => vector(e, true),
-        Operand::Sink => true,
+        Operand::Reg(r) => reg(*r) && len.is_none(),
+        Operand::Vector(e) => vector(e, true) && e.iter().any(|e| *e != VectorElem::Sink),
         _ => false,
     };
     let src_fits = match src {
