@@ -8,17 +8,18 @@ use crate::isa::{Mod, Op, Type, TypeClass};
 use smallvec::SmallVec;
 
 impl Checker<'_> {
-    /// Fragments of `wmma` and `wgmma`, and what `multimem` stores.
+    /// Fragments of `wmma` and `wgmma`, what `multimem` stores, handles of textures.
     pub(super) fn untyped(&mut self, body: &Body, inst: &Inst) {
         let read = match inst.op {
             Op::wgmma if inst.has(Mod::mma_async) => 1..2,
             Op::wmma if inst.has(Mod::mma) => 1..3,
-            Op::multimem => 1..2,
+            Op::multimem | Op::istypep => 1..2,
             _ => return,
         };
         for operand in inst.operands.get(read).unwrap_or(&[]) {
             let types: SmallVec<[Type; 8]> = match operand {
                 Operand::Reg(r) => [body.regs[*r].ty].into_iter().collect(),
+                Operand::F64(_) => [Type::f64].into_iter().collect(),
                 Operand::Vector(elems) => elems.iter().filter_map(|e| element_type(body, *e)).collect(),
                 _ => continue,
             };
@@ -34,6 +35,8 @@ impl Checker<'_> {
                 Op::wmma if inst.types().all(|t| t.class() != TypeClass::Float) => {
                     mixed || first.class() != TypeClass::Float
                 }
+                // A handle.
+                Op::istypep => first.class() != TypeClass::Float,
                 Op::multimem if inst.has(Mod::bf16x2) && inst.has(Mod::red) => mixed || bits,
                 Op::multimem if inst.has(Mod::f16x2) && !inst.has(Mod::ld_reduce) => {
                     mixed || bits || *first == Type::f16x2

@@ -250,7 +250,9 @@ impl Checker<'_> {
                     );
                 }
             }
-            Op::wgmma | Op::wmma | Op::multimem if !inst.has(Mod::wait_group) => self.untyped(body, inst),
+            Op::wgmma | Op::wmma | Op::multimem | Op::istypep if !inst.has(Mod::wait_group) => {
+                self.untyped(body, inst)
+            }
             Op::mbarrier => self.arrivals(inst),
             Op::set | Op::setp if inst.types().any(|t| matches!(t, Type::bf16 | Type::bf16x2)) => {
                 // No constants are predicates here.
