@@ -11,6 +11,7 @@ use super::intervals::{Held, Intervals};
 use super::webs::{Place, Web, WebData, Webs};
 use crate::liveness::Segment;
 use cranelift_entity::SecondaryMap;
+use ori::{Function, Keeps};
 use sass::{Reg, RegFile};
 use smallvec::SmallVec;
 use std::cmp::Reverse;
@@ -25,8 +26,18 @@ pub const FILES: [RegFile; 5] = [RegFile::R, RegFile::P, RegFile::UR, RegFile::U
 /// How many registers of each file, from 0 on, are given out in turn.
 pub type Windows = [u8; 5];
 
-/// Uniform registers that all targets have.
+/// Uniform registers that all targets have: those of functions that call none are below.
 const UPPER: u8 = 62;
+
+/// Those of functions that call others are below this: lanes that have left a function and go on in its caller write uniform registers,
+/// while others are still in it.
+const MIDDLE: u8 = 32;
+
+/// Below which uniform register those of a function begin that is called; nothing of a kernel's.
+pub fn uniform_limit(func: &Function) -> Option<u8> {
+    let called = !func.entry && func.keeps == Keeps::Convention;
+    called.then_some(if func.callees.is_empty() { UPPER } else { MIDDLE })
+}
 
 /// Registers of all webs.
 pub struct Coloring {
@@ -35,8 +46,8 @@ pub struct Coloring {
     units: [Vec<Unit>; 5],
     limits: Limits,
     windows: Windows,
-    /// Whether registers that callees keep have to be saved.
-    saves: bool,
+    /// Whether registers that callees keep have to be saved, and where uniform registers begin then.
+    called: Option<u8>,
     /// Where the search in each window begins.
     next: Windows,
     /// Registers of each file up to the highest that is used.
@@ -72,7 +83,8 @@ fn density(w: &WebData, pinned: bool) -> f32 {
 }
 
 impl Coloring {
-    /// Colours all webs; `pinned` webs are never evicted. `saves` says that registers which callees keep cost a store and a load.
+    /// Colours all webs; `pinned` webs are never evicted. `called` is what [`uniform_limit`] says: registers that callees keep cost a
+    /// store and a load in such functions.
     ///
     /// # Errors
     /// The webs for which there was no room.
@@ -80,7 +92,7 @@ impl Coloring {
         webs: &Webs,
         limits: &Limits,
         windows: Windows,
-        saves: bool,
+        called: Option<u8>,
         pinned: impl Fn(&WebData) -> bool,
     ) -> Result<Coloring, Vec<Web>> {
         let mut c = Coloring {
@@ -88,7 +100,7 @@ impl Coloring {
             units: FILES.map(|f| vec![Unit::new(); usize::from(limits.count(f))]),
             limits: *limits,
             windows,
-            saves,
+            called,
             next: [0; 5],
             used: [0; 5],
         };
@@ -190,14 +202,14 @@ impl Coloring {
             return Some(r);
         }
         let above = || self.candidates(d).filter(|r| !in_window(r));
-        // Lanes that have left a function write uniform registers while others are still in it: theirs are from the lower end.
-        if self.saves && d.file == RegFile::UR {
-            let upper: SmallVec<[u8; 64]> = above().take_while(|r| *r < UPPER).collect();
+        // Kernels have theirs from the lower end.
+        if let (Some(limit), RegFile::UR) = (self.called, d.file) {
+            let upper: SmallVec<[u8; 64]> = above().take_while(|r| *r < limit).collect();
             if let Some(r) = upper.into_iter().rev().find(free) {
                 return Some(r);
             }
         }
-        if self.saves && d.file == RegFile::R {
+        if self.called.is_some() && d.file == RegFile::R {
             let cheap = |r: &u8| {
                 let last = usize::from(*r) + d.lanes.len();
                 last <= ori::abi::SHARED_REGISTERS.into()

@@ -179,15 +179,15 @@ pub fn allocate(func: &mut Function, limits: &Limits) -> Result<Stats, Error> {
         let origin = |v: Value| isolated.origin.get(&v).copied().unwrap_or(v);
         let is_pinned = |v: Value| spiller.pinned.contains(origin(v).index());
         let all_pinned = |w: &webs::WebData| w.members.iter().all(|(v, _)| is_pinned(*v));
-        let saves = !func.entry && func.keeps == ori::Keeps::Convention;
-        let mut colors = color::Coloring::new(&webs, limits, [0; 5], saves, all_pinned);
+        let called = color::uniform_limit(func);
+        let mut colors = color::Coloring::new(&webs, limits, [0; 5], called, all_pinned);
         if let Ok(lowest) = &colors {
             let all = windows(func, limits, lowest.used);
             // Tuples may find no room where general registers are given out in turn; predicates are spared for nothing.
             let mut only_predicates = [0; 5];
             only_predicates[RegFile::P as usize] = all[RegFile::P as usize];
             let mut in_turn = [all, only_predicates].into_iter().filter(|w| *w != [0; 5]).filter_map(|w| {
-                let found = color::Coloring::new(&webs, limits, w, saves, all_pinned).ok()?;
+                let found = color::Coloring::new(&webs, limits, w, called, all_pinned).ok()?;
                 (0..5).all(|f| found.used[f] <= lowest.used[f].max(w[f].into())).then_some(found)
             });
             if let Some(found) = in_turn.next() {
