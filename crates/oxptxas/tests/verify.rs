@@ -635,12 +635,15 @@ fn operands_that_are_computed_before() {
     st.global.v4.f32 [%d2+48], {%f1, %f2, %f3, %f4};
     mma.sync.aligned.m16n8k16.row.col.s32.s8.u8.s32 {%r4, %f2, %r6, %r7}, {%r5, %f5}, {%r5}, {%r5, %f6, 3, %r1};
     st.global.v4.u32 [%d2+64], {%r4, %f2, %r6, %r7};
-    shl.b32 %r6, %r1, 2;
-    and.b32 %r6, %r6, 60;
-    st.shared.u32 [%r6], 7;
+    st.shared.v4.u32 [tile], {0, 0, 0, 0};
     bar.sync 0;
-    ld.shared.u8 %h3, [%laneid];
-    st.global.u16 [%d2+80], %h3;
+    sub.u32 %r6, %r1, 2;
+    setp.lt.u32 %p3, %r6, 3;
+    shl.b32 %r7, 1, %r1;
+    @%p3 cp.async.ca.shared.global [%lanemask_eq+4], [%d1], 4;
+    cp.async.wait_all;
+    @%p3 ld.shared.u32 %r6, [%r7+4];
+    st.global.u32 [%d2+80], %r6;
     ret;
 }
 ";

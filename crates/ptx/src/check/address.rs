@@ -101,7 +101,9 @@ fn needs_word(inst: &Inst, n: usize, explicit: Option<Space>) -> bool {
         Op::multimem => inst.has(Mod::red),
         Op::prefetch => inst.has(Mod::tensormap),
         Op::ldmatrix | Op::stmatrix => explicit.is_none(),
-        Op::cp if inst.has(Mod::bulk) => n == 2 && !inst.has(Mod::tensor),
+        Op::cp if inst.has(Mod::bulk) => {
+            n == 2 && inst.one_of(&[Mod::tensor, Mod::reduce, Mod::multicast_cluster]).is_none()
+        }
         Op::cp => inst.has(Mod::mbarrier) && inst.has(Mod::arrive) && explicit.is_none(),
         _ => false,
     }

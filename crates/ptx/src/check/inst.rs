@@ -438,7 +438,8 @@ impl Checker<'_> {
     /// Where ptxas moves what it converts, its type counts.
     fn odd_conversion(&mut self, body: &Body, inst: &Inst) {
         let wide = |o: &Operand| matches!(o, Operand::Reg(r) if body.regs[*r].ty == Type::b128);
-        let moved = inst.has(Mod::ftz) && inst.operands.iter().any(wide)
+        let doubles = inst.types().any(|t| t.bytes() == 8);
+        let moved = inst.has(Mod::ftz) && doubles && inst.operands.iter().any(wide)
             || inst.has(Mod::rna) && matches!(inst.operands.get(1), Some(Operand::F64(_)));
         if moved {
             self.error(inst.span, "Arguments mismatch for instruction 'cvt'");

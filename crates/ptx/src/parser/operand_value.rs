@@ -8,19 +8,9 @@ use crate::lexer::Tok;
 use crate::span::Span;
 
 /// The instructions whose addresses may be special registers. ptxas 13.0.88 refuses `mbarrier`, textures, surfaces and tensors, and
-/// crashes on `st`, `atom`, `red`, `prefetch` (but for tensor maps), `applypriority` and `discard`.
-const SPECIAL_ADDRESS: &[Op] = &[
-    Op::cp,
-    Op::createpolicy,
-    Op::fence,
-    Op::ld,
-    Op::ldmatrix,
-    Op::ldu,
-    Op::multimem,
-    Op::stmatrix,
-    Op::tensormap,
-    Op::wmma,
-];
+/// crashes on `ld` and `ldu` whose value is used, `st`, `atom`, `red`, `prefetch` (but for tensor maps), `applypriority` and `discard`.
+const SPECIAL_ADDRESS: &[Op] =
+    &[Op::cp, Op::createpolicy, Op::fence, Op::ldmatrix, Op::multimem, Op::stmatrix, Op::tensormap, Op::wmma];
 
 /// The instructions whose operands in braces are constants among registers as well, though the table says registers.
 const CONSTANTS_AMONG_REGISTERS: &[Op] = &[Op::mma, Op::stmatrix, Op::wgmma];
