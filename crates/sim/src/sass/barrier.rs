@@ -31,7 +31,7 @@ impl Machine<'_> {
         leaving: u64,
         bytes: i64,
     ) -> Result<u64, Fault> {
-        let before = self.check.as_mut().map(|c| c.of_barrier());
+        let before = self.check.as_mut().map(|c| c.of_arrival());
         let old = self.load(space, lane, at, 8)?;
         let Some(new) = Barrier::of(old).arrive(arrivals, leaving, bytes) else {
             let missing = Barrier::of(old).missing;
@@ -58,12 +58,17 @@ pub(super) fn compile(o: &Operands<'_>) -> Result<Option<Exec>, Unsupported> {
             Box::new(move |m, mask| {
                 let lane = mask.trailing_zeros() as usize & 31;
                 let a = at.at(m.warp, lane);
+                // Making a barrier is a plain write: whoever arrives there has to be told of it first.
+                let before = m.check.as_mut().map(|c| c.of_data());
                 // Where a barrier is made, nobody asks what was there.
                 let old = u64::from_le_bytes(m.read_unnoticed(Space::Shared, lane, a)?);
                 if dst.index() != sass::Reg::ZERO {
                     m.note(Space::Shared, lane, (a, 8), None);
                 }
                 m.store(Space::Shared, lane, a, 8, x.uniform(m.warp))?;
+                if let (Some(c), Some(before)) = (&mut m.check, before) {
+                    c.set_order(before);
+                }
                 dst.put(m.warp, lane, old);
                 Ok(())
             })

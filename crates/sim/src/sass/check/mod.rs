@@ -27,6 +27,8 @@ pub(crate) struct Order {
     pub(crate) wide: bool,
     /// They are of a barrier in memory, which tells all that the thread did before.
     pub(crate) barrier: bool,
+    /// They are an arrival there, which tells and hears nothing: who wants to know has to wait.
+    pub(crate) arrival: bool,
     /// What the warp did before comes before what it does after, for others that it tells: of its block, or everywhere.
     pub(crate) fence: Option<Reach>,
     /// What others told that the warp has read comes before what it does after.
@@ -68,7 +70,8 @@ impl Order {
         let block = has(&["SM", "CTA"]);
         let fence = (word == "MEMBAR").then_some(if block { Reach::Block } else { Reach::All });
         let acquires = fence == Some(Reach::All) || word == "CCTL" && has(&["IVALL"]);
-        Order { strong, wide: !block, barrier: matches!(word, "SYNCS" | "ARRIVES"), fence, acquires }
+        let barrier = matches!(word, "SYNCS" | "ARRIVES");
+        Order { strong, wide: !block, barrier, arrival: false, fence, acquires }
     }
 }
 
@@ -215,10 +218,16 @@ impl Checker {
         }
     }
 
-    /// What follows in this instruction is of a barrier in memory; how it was before.
-    pub(crate) fn of_barrier(&mut self) -> Order {
-        let barrier = Order { strong: true, wide: true, barrier: true, ..self.now.order };
+    /// What follows in this instruction is an arrival at a barrier in memory; how it was before.
+    pub(crate) fn of_arrival(&mut self) -> Order {
+        let barrier = Order { strong: true, wide: true, barrier: true, arrival: true, ..self.now.order };
         std::mem::replace(&mut self.now.order, barrier)
+    }
+
+    /// What follows in this instruction is as weak as a plain access; how it was before.
+    pub(crate) fn of_data(&mut self) -> Order {
+        let data = Order { strong: false, wide: false, barrier: false, ..self.now.order };
+        std::mem::replace(&mut self.now.order, data)
     }
 
     /// What follows is as it was before.
@@ -273,6 +282,7 @@ impl Checker {
                 strong: self.now.order.strong,
                 wide: self.now.order.wide,
                 barrier: self.now.order.barrier,
+                arrival: self.now.order.arrival,
                 write,
                 same,
             };

@@ -29,6 +29,8 @@ pub(super) struct Touch {
     pub(super) wide: bool,
     /// Of a barrier in memory.
     pub(super) barrier: bool,
+    /// An arrival there.
+    pub(super) arrival: bool,
     pub(super) write: bool,
     /// What is written is there already: who comes first doesn't matter.
     pub(super) same: bool,
@@ -268,8 +270,10 @@ impl Races {
         let bits = lane | u16::from(touch.strong) << 5 | u16::from(touch.wide) << 6 | bytes << 8;
         let past = Past { warp: me, clock: knows.clock.own(touch.warp), pc: touch.who.pc, bits };
         if touch.write {
-            // What came before this access has been looked at; what did not, as two strong ones, may race with the next.
-            let kept = |p: &mut Past| p.bytes() & !bytes != 0 || !known(p);
+            // What came before this access has been looked at; what did not, as two strong ones, may race with the next. So may
+            // what is weak, or strong for a block alone, where this access is not: the next one may be its equal.
+            let weaker = |p: &Past| touch.strong && !p.strong() || touch.wide && !p.wide();
+            let kept = |p: &mut Past| p.bytes() & !bytes != 0 || !known(p) || weaker(p);
             cell.writes.retain(kept);
             if cell.writes.len() >= WRITERS {
                 cell.writes.remove(0);
@@ -309,6 +313,9 @@ impl Races {
                 }
                 told.last = Some(now);
             }
+            return;
+        }
+        if touch.arrival {
             return;
         }
         if let Some(told) = self.told.get(&key)
