@@ -39,7 +39,7 @@ const CUDA_OBJECT: u8 = 13;
 /// st_other of a kernel.
 const STO_ENTRY: u8 = 0x10;
 /// st_other of a variable in managed memory, beside that of its space.
-const STO_MANAGED: u8 = 4;
+pub(crate) const STO_MANAGED: u8 = 4;
 /// The symbol that function pointers count from, from sm_90 on.
 const FUNCTION_BASE: &str = "__UFT_OFFSET";
 

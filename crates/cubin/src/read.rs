@@ -77,6 +77,8 @@ pub struct GlobalImage {
     pub name: String,
     /// Initial contents.
     pub bytes: Vec<u8>,
+    /// In managed memory, which the host reaches by the same address.
+    pub managed: bool,
 }
 
 /// An address to be filled in.
@@ -114,6 +116,8 @@ pub fn read(data: &[u8]) -> Result<Image, String> {
     if header.e_machine.get(LE) != 190 {
         return Err("not a CUDA file".into());
     }
+    // They come last: a file that was cut off lacks them.
+    header.program_headers(LE, data).map_err(|e| e.to_string())?;
     let sections = header.sections(LE, data).map_err(|e| e.to_string())?;
     let symbols = sections.symbols(LE, data, elf::SHT_SYMTAB).map_err(|e| e.to_string())?;
     // Linked files may have several functions, so sections, of one name: all but the first get their number as well.
@@ -205,7 +209,8 @@ pub fn read(data: &[u8]) -> Result<Image, String> {
                 .map(<[u8]>::to_vec)
                 .unwrap_or_default();
             bytes.resize(size as usize, 0);
-            image.globals.push(GlobalImage { name: name.clone(), bytes });
+            let managed = s.st_other & crate::object::STO_MANAGED != 0;
+            image.globals.push(GlobalImage { name: name.clone(), bytes, managed });
         }
     }
     if let Some(info) = contents.get(".nv.info") {

@@ -67,6 +67,8 @@ pub struct Context {
     pub broken: Option<Error>,
     /// Limits by number, where they were set.
     pub limits: BTreeMap<u32, u64>,
+    /// How often somebody attached to it, but for who made it.
+    pub attached: u32,
     /// Cache and shared memory configuration as they were set; nothing depends on them.
     pub configuration: [u32; 2],
 }

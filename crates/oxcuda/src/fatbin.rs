@@ -99,9 +99,14 @@ pub fn entries(file: &[u8]) -> Result<Vec<Entry>> {
     Ok(found)
 }
 
+/// Whether code for one SM runs on another: on those of the same major version that are not older.
+pub fn runs_on(code: u32, sm: u32) -> bool {
+    code / 10 == sm / 10 && code <= sm
+}
+
 /// The entry for an SM: the newest cubin that runs on it, else the newest PTX.
 pub fn choose(entries: Vec<Entry>, sm: u32) -> Result<Entry> {
-    let cubin = |e: &Entry| !e.ptx && e.sm / 10 == sm / 10 && e.sm <= sm;
+    let cubin = |e: &Entry| !e.ptx && runs_on(e.sm, sm);
     let ptx = |e: &Entry| e.ptx && e.sm <= sm;
     let newest =
         |fits: &dyn Fn(&Entry) -> bool| entries.iter().filter(|e| fits(e)).max_by_key(|e| e.sm).cloned();

@@ -20,6 +20,8 @@ pub enum Kind {
     Device,
     /// Of both, wherever it is.
     Managed,
+    /// Of both: a variable of a module.
+    Variable,
     /// The host's, given by the driver.
     Pinned,
     /// The host's, made known to the driver.
@@ -33,13 +35,13 @@ pub enum Kind {
 impl Kind {
     /// Whether it lies in the host's memory.
     pub fn on_host(self) -> bool {
-        matches!(self, Kind::Managed | Kind::Pinned | Kind::Registered)
+        matches!(self, Kind::Managed | Kind::Variable | Kind::Pinned | Kind::Registered)
     }
     /// What it is, for messages.
     fn name(self) -> &'static str {
         match self {
             Kind::Device | Kind::Mapped => "memory of the device",
-            Kind::Managed => "managed memory",
+            Kind::Managed | Kind::Variable => "managed memory",
             Kind::Pinned => "pinned memory of the host",
             Kind::Registered => "registered memory of the host",
             Kind::Graph => "memory of a graph",
@@ -64,6 +66,8 @@ pub struct Region {
     pub flags: u32,
     /// A number of its own.
     pub id: u64,
+    /// Whether the program asked for synchronous operations (`CU_POINTER_ATTRIBUTE_SYNC_MEMOPS`).
+    pub synchronous: bool,
     /// The host's memory, where it is the driver's to free.
     block: Option<Block>,
 }
@@ -110,8 +114,17 @@ impl Space {
     ) -> &mut Region {
         self.made += 1;
         let given_in = None;
-        let region =
-            Region { size, kind, context, given_in, pool: None, flags: 0, id: self.made, block: None };
+        let region = Region {
+            size,
+            kind,
+            context,
+            given_in,
+            pool: None,
+            flags: 0,
+            id: self.made,
+            synchronous: false,
+            block: None,
+        };
         if matches!(kind, Kind::Device | Kind::Graph) {
             self.used += size as u64;
         }
@@ -207,6 +220,35 @@ impl Space {
         Ok(address)
     }
 
+    /// Loads a cubin. Its managed variables lie in the host's memory, where kernels find them as they find other such memory.
+    pub fn load(&mut self, cubin: &[u8]) -> std::result::Result<sim::sass::Module, String> {
+        let mut places = BTreeMap::new();
+        for (name, size) in sim::sass::Module::managed(cubin)?.into_iter().filter(|v| v.1 != 0) {
+            let at =
+                self.host(size, Kind::Variable, None, 0).map_err(|_| "no memory for a managed variable")?;
+            places.insert(name, at);
+        }
+        let loaded = sim::sass::Module::load_at(cubin, &mut self.memory, &places);
+        for at in places.into_values() {
+            let bytes = self.memory.remove(at).filter(|_| loaded.is_ok());
+            match bytes.map(|b| ffi::write(at, &b)) {
+                Some(Ok(())) => {}
+                _ => drop(self.regions.remove(&at)),
+            }
+        }
+        loaded
+    }
+
+    /// Takes one back.
+    pub fn unload(&mut self, module: sim::sass::Module) {
+        for (_, (at, _)) in module.variables() {
+            if self.regions.get(&at).is_some_and(|r| r.kind == Kind::Variable) {
+                self.regions.remove(&at);
+            }
+        }
+        module.unload(&mut self.memory);
+    }
+
     /// Makes memory of the program known.
     pub fn register(&mut self, address: u64, size: usize, context: Option<u64>, flags: u32) -> Result<()> {
         if address == 0 || size == 0 {
@@ -274,6 +316,31 @@ impl Space {
     pub fn find(&self, address: u64) -> Option<(u64, &Region)> {
         let (at, region) = self.regions.range(..=address).next_back()?;
         (address - at < region.size as u64).then_some((*at, region))
+    }
+
+    /// The same, or a variable of a module, as if it were an allocation of its own.
+    pub fn find_any<T>(&self, address: u64, f: impl FnOnce(u64, &Region) -> T) -> Option<T> {
+        if let Some((at, r)) = self.find(address) {
+            return Some(f(at, r));
+        }
+        let holds = |a: &&sim::memory::Allocation| (a.base..a.base + a.bytes.len() as u64).contains(&address);
+        let found = self.memory.allocations().find(holds)?;
+        let (context, given_in, pool, block) = (None, None, None, None);
+        let (size, kind) = (found.bytes.len(), Kind::Device);
+        Some(f(
+            found.base,
+            &Region {
+                size,
+                kind,
+                context,
+                given_in,
+                pool,
+                flags: 0,
+                id: found.base,
+                synchronous: false,
+                block,
+            },
+        ))
     }
 
     /// The allocation that starts at an address.

@@ -165,13 +165,20 @@ impl Driver {
     }
 
     fn load_whole(&mut self, ready: Ready, context: Option<u64>) -> Result<u64> {
-        let memory = &mut self.space.memory;
         let functions = BTreeMap::new();
         let mut found = Vec::new();
         let module = match ready {
             Ready::Sass(cubin, ptx) => {
-                let loaded = sim::sass::Module::load(&cubin, memory).map_err(refused)?;
+                let loaded = self.space.load(&cubin).map_err(refused)?;
                 let sm = loaded.target().sm;
+                let device = settings::get().target.sm;
+                if !fatbin::runs_on(sm.into(), device.into()) {
+                    self.space.unload(loaded);
+                    eprintln!(
+                        "oxcuda: a module was not loaded: its code is for sm_{sm}, the device is sm_{device}"
+                    );
+                    return Err(Error::NO_BINARY_FOR_GPU);
+                }
                 for (name, k) in loaded.functions().iter().filter(|(_, k)| k.entry) {
                     found.push(Function::of_image(name, k, loaded.constant_bytes(), sm)?);
                 }
@@ -182,7 +189,7 @@ impl Driver {
                 let sm = settings::get().target.sm;
                 let kernels = module.funcs.values().filter(|f| f.entry && f.body.is_some());
                 found.extend(kernels.map(|f| Function::of_ptx(&module, f, sm)));
-                let loaded = sim::ptx::Loaded::new(*module, memory).map_err(refused)?;
+                let loaded = sim::ptx::Loaded::new(*module, &mut self.space.memory).map_err(refused)?;
                 let (lines, cubin) = Default::default();
                 Module { context, code: Code::Ptx(loaded), functions, ptx: Some(text), lines, cubin }
             }
@@ -202,7 +209,7 @@ impl Driver {
         let module = self.modules.remove(module)?;
         module.functions.values().try_for_each(|f| self.functions.remove(*f).map(|_| ()))?;
         match module.code {
-            Code::Sass(m) => m.unload(&mut self.space.memory),
+            Code::Sass(m) => self.space.unload(m),
             Code::Ptx(m) => m.unload(&mut self.space.memory),
         }
         Ok(())

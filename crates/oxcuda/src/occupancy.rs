@@ -2,14 +2,14 @@
 
 use crate::attributes::{REGISTERS, sm};
 use crate::error::{Error, Result};
-use crate::function::Function;
+use crate::function::{Function, attribute};
 
 /// Blocks of so many threads and bytes of dynamic shared memory.
 pub fn blocks(f: &Function, threads: u32, dynamic: usize) -> Result<u32> {
     if threads == 0 || threads > 1024 {
         return Err(Error::INVALID_VALUE);
     }
-    if threads > f.most_threads() {
+    if threads > f.most_threads() || dynamic > most_dynamic(f)? {
         return Ok(0);
     }
     let sm = sm();
@@ -22,6 +22,21 @@ pub fn blocks(f: &Function, threads: u32, dynamic: usize) -> Result<u32> {
         (f.shared as usize + dynamic).next_multiple_of(sm.shared_unit as usize) + sm.reserved as usize;
     let by_shared = (sm.shared as usize).checked_div(shared).map_or(u32::MAX, |n| n as u32);
     Ok(by_threads.min(by_registers).min(by_shared).min(sm.blocks))
+}
+
+/// Dynamic shared memory that a launch may ask for.
+fn most_dynamic(f: &Function) -> Result<usize> {
+    Ok(f.attribute(attribute::MAX_DYNAMIC_SHARED)?.max(0) as usize)
+}
+
+/// Dynamic shared memory that is left for each block where a multiprocessor holds so many of them.
+pub fn available(f: &Function, count: u32, threads: u32) -> Result<usize> {
+    if count > blocks(f, threads, 0)? {
+        return Err(Error::INVALID_VALUE);
+    }
+    let sm = sm();
+    let each = (sm.shared / count).saturating_sub(sm.reserved) / sm.shared_unit * sm.shared_unit;
+    Ok((each.saturating_sub(f.shared) as usize).min(most_dynamic(f)?))
 }
 
 /// The block size that fills a multiprocessor best, and how many blocks fill the device.

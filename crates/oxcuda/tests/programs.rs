@@ -110,6 +110,29 @@ fn values_that_nobody_knows_are_refused() {
 }
 
 #[test]
+fn variables_of_modules_are_memory() {
+    let p = Program::new("variables");
+    WAYS.iter().take(3).for_each(|w| drop(p.passes(&[], w)));
+    p.passes(&[], &[("OXCUDA_CHECK", "all")]);
+}
+
+#[test]
+fn code_for_other_devices_is_refused() {
+    let p = Program::new("foreign");
+    let file = p.folder.path().join("none.cubin").display().to_string();
+    for (made, on, result) in
+        [("80", "80", "0"), ("80", "86", "0"), ("86", "80", "209"), ("80", "90", "209"), ("120", "90", "209")]
+    {
+        p.passes(&["make", &file], &[("OXCUDA_SM", made)]);
+        p.passes(&["load", &file, result], &[("OXCUDA_SM", on)]);
+    }
+    // Whole but for its last bytes.
+    let bytes = std::fs::read(&file).expect("was written");
+    std::fs::write(&file, &bytes[..bytes.len() - 8]).expect("there is room");
+    p.passes(&["load", &file, "200"], &[("OXCUDA_SM", "120")]);
+}
+
+#[test]
 fn damaged_images_are_told() {
     let p = Program::new("damaged");
     let (_, complained) = p.passes(&[], &[]);

@@ -268,11 +268,21 @@ api! {
     /// Holds on to a context.
     fn cuCtxAttach(out: Out<Handle>, flags: u32) {
         only(flags, 0)?;
-        out.put(driver::with(|d| d.current().ok_or(Error::INVALID_CONTEXT))?)
+        let context = driver::with(|d| {
+            let current = d.current().ok_or(Error::INVALID_CONTEXT)?;
+            d.contexts.get_mut(current).map_err(|_| Error::CONTEXT_IS_DESTROYED)?.attached += 1;
+            Ok(current)
+        })?;
+        out.put(context)
     }
 
     /// Lets go of a context.
     fn cuCtxDetach(context: Handle) {
-        destroy(context)
+        let others = driver::with(|d| {
+            let c = d.contexts.get_mut(context).map_err(|_| Error::INVALID_CONTEXT)?;
+            c.attached = c.attached.wrapping_sub(1);
+            Ok(c.attached != u32::MAX)
+        })?;
+        if others { Ok(()) } else { destroy(context) }
     }
 }

@@ -107,7 +107,8 @@ impl Copy3 {
         for e in [&self.from, &self.to] {
             let narrow = e.pitch != 0 && (e.pitch as u64) < e.x as u64 + size[0];
             let low = size[2] > 1 && (e.height as u64) < e.y as u64 + size[1];
-            if narrow || low {
+            // Levels are of mipmapped arrays.
+            if narrow || low || e.level != 0 {
                 return Err(Error::INVALID_VALUE);
             }
         }

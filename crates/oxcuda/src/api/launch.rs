@@ -52,6 +52,9 @@ pub fn params(f: &Function, addresses: In<u64>, extra: In<u64>) -> Result<Vec<u8
     f.pack(&addresses.list(f.params.len())?)
 }
 
+/// The largest number of an attribute of launches in the header.
+const LAST_ATTRIBUTE: u32 = 16;
+
 /// `CUlaunchConfig`
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -81,8 +84,9 @@ impl Config {
             match a.id {
                 2 => cooperative = a.value[0] != 0,
                 4 => cluster = Some([a.value[0], a.value[1], a.value[2]]),
-                // Others say how fast things are to be.
-                _ => {}
+                // Others say how fast things are to be, up to the last one that the header has.
+                0..=LAST_ATTRIBUTE => {}
+                _ => return Err(Error::INVALID_VALUE),
             }
         }
         let cluster = cluster.filter(|c| *c != [0; 3]);
@@ -160,11 +164,10 @@ api! {
         most(handle, (size, dynamic), limit, grid, block)
     }
     /// Dynamic shared memory that so many blocks leave for each.
-    fn cuOccupancyAvailableDynamicSMemPerBlock(bytes: Out<usize>, handle: Handle, blocks: i32, _threads: i32) {
-        let (f, sm) = (function(handle)?, crate::attributes::sm());
+    fn cuOccupancyAvailableDynamicSMemPerBlock(bytes: Out<usize>, handle: Handle, blocks: i32, threads: i32) {
+        let f = function(handle)?;
         let blocks = u32::try_from(blocks).ok().filter(|n| *n > 0).ok_or(Error::INVALID_VALUE)?;
-        let each = (sm.shared / blocks).saturating_sub(sm.reserved + f.shared).min(sm.shared_opt_in.saturating_sub(f.shared));
-        bytes.put(each as usize)
+        bytes.put(occupancy::available(&f, blocks, threads.max(0) as u32)?)
     }
     /// The largest cluster.
     fn cuOccupancyMaxPotentialClusterSize(size: Out<i32>, handle: Handle, _config: In<Config>) {

@@ -39,17 +39,23 @@ fn free(address: u64, kinds: &[Kind]) -> Result<()> {
 const MEMORY_HOST: u64 = 1;
 const MEMORY_DEVICE: u64 = 2;
 
-/// The value of a pointer's attribute, and its bytes.
-fn attribute(number: u32, at: u64, address: u64, region: &Region) -> Result<(u64, usize)> {
+/// The value of a pointer's attribute, and its bytes. What goes with no context is seen from the current one.
+fn attribute(
+    number: u32,
+    at: u64,
+    address: u64,
+    region: &Region,
+    current: Option<u64>,
+) -> Result<(u64, usize)> {
     let on_device = !matches!(region.kind, Kind::Pinned | Kind::Registered);
-    let managed = region.kind == Kind::Managed;
+    let managed = matches!(region.kind, Kind::Managed | Kind::Variable);
     Ok(match number {
-        1 => (region.context.unwrap_or(0), 8),
+        1 => (region.context.or(current).unwrap_or(0), 8),
         2 => (if on_device { MEMORY_DEVICE } else { MEMORY_HOST }, 4),
         3 => (address, 8),
         4 if !region.kind.on_host() => return Err(Error::INVALID_VALUE),
         4 => (address, 8),
-        6 => (0, 4),
+        6 => (region.synchronous.into(), 4),
         7 | 20 => (region.id, 8),
         8 => (managed.into(), 4),
         9 => (0, 4),
@@ -102,7 +108,11 @@ fn advised_of_a_place(advice: u32) -> Result<bool> {
 fn managed(d: &driver::Driver, address: u64, size: usize) -> Result<()> {
     let end = address.checked_add(size as u64).ok_or(Error::INVALID_VALUE)?;
     match d.space.find(address) {
-        Some((at, r)) if size > 0 && r.kind == Kind::Managed && end <= at + r.size as u64 => Ok(()),
+        Some((at, r))
+            if size > 0 && matches!(r.kind, Kind::Managed | Kind::Variable) && end <= at + r.size as u64 =>
+        {
+            Ok(())
+        }
         _ => Err(Error::INVALID_VALUE),
     }
 }
@@ -216,17 +226,25 @@ api! {
     /// What an address is.
     fn cuPointerGetAttribute(value: Host, number: u32, address: u64) {
         let (v, bytes) = within(|d| {
-            let (at, region) = d.space.find(address).ok_or(Error::INVALID_VALUE)?;
-            attribute(number, at, address, region)
+            let current = d.current();
+            let value = |at, r: &Region| attribute(number, at, address, r, current);
+            d.space.find_any(address, value).ok_or(Error::INVALID_VALUE)?
         })?;
         crate::ffi::write(value.address(), &v.to_le_bytes()[..bytes])
     }
 
     /// Several things at once; what is not known is zero.
     fn cuPointerGetAttributes(count: u32, numbers: In<u32>, values: In<u64>, address: u64) {
+        if count == 0 {
+            return Err(Error::INVALID_VALUE);
+        }
         let (numbers, values) = (numbers.list(count as usize)?, values.list(count as usize)?);
         for (number, to) in numbers.into_iter().zip(values) {
-            let found = within(|d| Ok(d.space.find(address).and_then(|(at, r)| attribute(number, at, address, r).ok())))?;
+            let found = within(|d| {
+                let current = d.current();
+                let value = |at, r: &Region| attribute(number, at, address, r, current).ok();
+                Ok(d.space.find_any(address, value).flatten())
+            })?;
             let unknown = if number == 9 { (u64::MAX - 1, 4) } else { (0, if matches!(number, 2 | 6 | 8 | 10 | 13 | 15 | 16) { 4 } else { 8 }) };
             let (v, bytes) = found.unwrap_or(unknown);
             crate::ffi::write(to, &v.to_le_bytes()[..bytes])?;
@@ -234,12 +252,18 @@ api! {
         Ok(())
     }
 
-    /// Nothing depends on it.
-    fn cuPointerSetAttribute(_value: Host, number: u32, address: u64) {
+    /// Whether operations on it are synchronous, which all of them are: it is remembered.
+    fn cuPointerSetAttribute(value: In<u32>, number: u32, address: u64) {
         if number != 6 {
             return Err(Error::INVALID_VALUE);
         }
-        within(|d| d.space.find(address).map(|_| ()).ok_or(Error::INVALID_VALUE))
+        let synchronous = value.get()? != 0;
+        within(|d| {
+            let (at, _) = d.space.find(address).ok_or(Error::INVALID_VALUE)?;
+            let region = d.space.region_mut(at).ok_or(Error::INVALID_VALUE)?;
+            region.synchronous = synchronous;
+            Ok(())
+        })
     }
 
     /// Where managed memory is: nothing depends on it.

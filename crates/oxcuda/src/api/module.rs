@@ -6,6 +6,7 @@ use crate::compile::Jit;
 use crate::driver::{Driver, with, within};
 use crate::error::{Error, Result};
 use crate::ffi::{Host, In, Out, StaticText, Text};
+use crate::memory::Kind;
 use crate::module::{Image, prepare};
 
 /// Loads an image into the current context, or for all contexts.
@@ -124,8 +125,22 @@ api! {
         out.put(library)
     }
     /// A variable.
-    fn cuLibraryGetGlobal(at: Out<u64>, size: Out<usize>, library: Handle, name: Text) / cuLibraryGetManaged {
+    fn cuLibraryGetGlobal(at: Out<u64>, size: Out<usize>, library: Handle, name: Text) {
         variable(library, name, at, size)
+    }
+    /// Where a managed variable lies, and its size.
+    fn cuLibraryGetManaged(at: Out<u64>, size: Out<usize>, library: Handle, name: Text) {
+        let name = name.get()?;
+        let (address, bytes) = with(|d| {
+            let (address, bytes) = module_of(d, library)?.variable(&name)?;
+            match d.space.find(address) {
+                Some((_, r)) if r.kind == Kind::Variable => Ok((address, bytes)),
+                _ => Err(Error::NOT_FOUND),
+            }
+        })?;
+        at.maybe(address);
+        size.maybe(bytes as usize);
+        Ok(())
     }
     /// The kernel as a function of the current context.
     fn cuKernelGetFunction(out: Out<Handle>, kernel: Handle) {

@@ -92,6 +92,39 @@ int main(void) {
     WANT(cuLaunchKernel(fixed, 1, 1, 1, 8, 2, 1, 0, 0, params, 0) == 1);
     WANT(cuFuncSetCacheConfig(fixed, 4) == 1 && cuFuncSetAttribute(fixed, 10, 1) == 1);
 
+    /* Dynamic shared memory beyond 48 KiB has to be asked for first: without that nothing fits, and less is left. */
+    int blocks, most;
+    size_t left;
+    OK(cuDeviceGetAttribute(&most, 97, 0));
+    OK(cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, fixed, 32, 50 << 10));
+    WANT(blocks == 0);
+    OK(cuOccupancyAvailableDynamicSMemPerBlock(&left, fixed, 1, 32));
+    WANT(left == 48 << 10);
+    OK(cuFuncSetAttribute(fixed, 8, most));
+    OK(cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, fixed, 32, 50 << 10));
+    WANT(blocks >= 1);
+    OK(cuOccupancyAvailableDynamicSMemPerBlock(&left, fixed, 1, 32));
+    WANT(left == (size_t)most);
+    WANT(cuOccupancyAvailableDynamicSMemPerBlock(&left, fixed, 3, 1024) == 1);
+
+    LaunchAttribute tomorrow = {.id = 99};
+    LaunchConfig one = {.grid = {1, 1, 1}, .block = {8, 4, 1}, .attributes = &tomorrow, .count = 1};
+    WANT(cuLaunchKernelEx(&one, fixed, params, 0) == 1);
+    tomorrow.id = 8;
+    OK(cuLaunchKernelEx(&one, fixed, params, 0));
+
+    /* Who attaches to a context has to detach from it once more before it ends. */
+    CUcontext mine, now;
+    OK(cuCtxCreate_v2(&mine, 0, 0));
+    OK(cuCtxAttach(&now, 0));
+    WANT(now == mine);
+    OK(cuCtxDetach(mine));
+    OK(cuCtxGetCurrent(&now));
+    WANT(now == mine);
+    OK(cuCtxDetach(mine));
+    OK(cuCtxGetCurrent(&now));
+    WANT(now != mine);
+
     int major;
     OK(cuDeviceGetAttribute(&major, 75, 0));
     if (major >= 9) {

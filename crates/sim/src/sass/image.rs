@@ -190,6 +190,15 @@ impl Module {
         self.target
     }
 
+    /// Names and sizes of the variables of a cubin that are in managed memory.
+    ///
+    /// # Errors
+    /// What is wrong with the file.
+    pub fn managed(file: &[u8]) -> Result<Vec<(String, usize)>, String> {
+        let globals = cubin::read::read(file)?.globals.into_iter().filter(|g| g.managed);
+        Ok(globals.map(|g| (g.name, g.bytes.len())).collect())
+    }
+
     /// Where each variable lies, by name, and the constant ones as a whole: for [`Module::load_at`].
     pub fn places(&self) -> impl Iterator<Item = (&str, u64)> {
         let globals = self.globals.iter().map(|(name, v)| (&**name, v.0));
