@@ -268,7 +268,7 @@ impl<'a> Grid<'a> {
                         let allowed = strict(options, step, m.warp, lanes);
                         allowed.map_err(|f| error(f, here, (code, target), &mut m))?;
                         if let Some(c) = &mut m.check {
-                            c.begin(here, step.order, m.block, m.warp.number);
+                            c.begin(here, step.order, m.block, m.warp, mask);
                             waits(c, step, m.warp, mask);
                         }
                     }

@@ -421,7 +421,11 @@ fn execute(
     }
     let mut check = report.as_ref().filter(|_| checks).map(|r| {
         let strong = r.strong_instructions(&launch.kernel, code.len());
-        Checker::new(options.checks, launch.block, launch.grid, strong)
+        let may_meet =
+            |inst: &Inst| ["NOP", "WARPSYNC"].contains(&inst.op.name().split('.').next().unwrap_or(""));
+        let may_meet: Vec<bool> = code.iter().map(|i| i.as_ref().is_ok_and(may_meet)).collect();
+        let meetings = r.meetings(&launch.kernel, &may_meet);
+        Checker::new(options.checks, launch.block, launch.grid, strong, meetings)
     });
     let mut grid = Grid::new(kernel, Reach::Alone(memory));
     (grid.probe, grid.check) = (probe, check.as_mut());

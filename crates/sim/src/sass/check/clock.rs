@@ -6,16 +6,16 @@ use std::rc::Rc;
 /// How far a warp knows every warp of the grid to be.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Clock {
-    /// Those of its own block.
+    /// Those of its own block: warps, and what copies for them.
     own: Vec<u32>,
     /// Those of other blocks, by their numbers in the grid.
     others: Rc<FxHashMap<u32, u32>>,
 }
 
 impl Clock {
-    /// That knows nothing of a block of so many warps.
-    pub(super) fn new(warps: u32) -> Clock {
-        Clock { own: vec![0; warps as usize], others: Rc::default() }
+    /// That knows nothing of a block of so many.
+    pub(super) fn new(count: u32) -> Clock {
+        Clock { own: vec![0; count as usize], others: Rc::default() }
     }
 
     /// How far it knows a warp of its own block to be.
@@ -32,6 +32,13 @@ impl Clock {
     pub(super) fn tick(&mut self, warp: u32) {
         if let Some(c) = self.own.get_mut(warp as usize) {
             *c += 1;
+        }
+    }
+
+    /// Learns how far one of its own block is.
+    pub(super) fn hear(&mut self, warp: u32, time: u32) {
+        if let Some(c) = self.own.get_mut(warp as usize) {
+            *c = time.max(*c);
         }
     }
 

@@ -3,6 +3,7 @@
 //! `docs/sanitizer.md`.
 
 mod clock;
+mod lanes;
 mod race;
 mod report;
 
@@ -33,6 +34,58 @@ pub(crate) struct Order {
     pub(crate) fence: Option<Reach>,
     /// What others told that the warp has read comes before what it does after.
     pub(crate) acquires: bool,
+    /// What it is for asynchronous copies.
+    pub(crate) copies: Copies,
+}
+
+/// Who copies for a warp.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Agent {
+    /// A few words for each lane (`cp.async`).
+    Words,
+    /// More of it for the warp (`cp.async.bulk`, tensors, `st.async`).
+    Bulk,
+}
+
+impl Agent {
+    const COUNT: usize = 2;
+}
+
+/// What an instruction is for asynchronous copies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum Copies {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// It starts one.
+    Start(Agent),
+    /// What was started is a group.
+    Group(Agent),
+    /// It waits until so many groups at most are going on, of either kind: both have the same instruction.
+    Wait(u8),
+    /// It tells a barrier in memory of those that were started before.
+    Tell(Agent),
+}
+
+impl Copies {
+    fn of(inst: &Inst) -> Copies {
+        match inst.op.name() {
+            "LDGSTS" => Copies::Start(Agent::Words),
+            "UBLKCP" | "UBLKRED" | "UTMALDG" | "UTMASTG" | "UTMAREDG" | "STAS" | "REDAS" => {
+                Copies::Start(Agent::Bulk)
+            }
+            "LDGDEPBAR" => Copies::Group(Agent::Words),
+            "UTMACMDFLUSH" => Copies::Group(Agent::Bulk),
+            "ARRIVES" => Copies::Tell(Agent::Words),
+            "DEPBAR" => {
+                let number = |o: &sass::Operand| {
+                    if let sass::Operand::Imm(n) = o { u8::try_from(*n).ok() } else { None }
+                };
+                inst.operands.iter().rev().find_map(number).map_or(Copies::Nothing, Copies::Wait)
+            }
+            _ => Copies::Nothing,
+        }
+    }
 }
 
 /// For whom a fence counts.
@@ -71,7 +124,7 @@ impl Order {
         let fence = (word == "MEMBAR").then_some(if block { Reach::Block } else { Reach::All });
         let acquires = fence == Some(Reach::All) || word == "CCTL" && has(&["IVALL"]);
         let barrier = matches!(word, "SYNCS" | "ARRIVES");
-        Order { strong, wide: !block, barrier, arrival: false, fence, acquires }
+        Order { strong, wide: !block, barrier, arrival: false, fence, acquires, copies: Copies::of(inst) }
     }
 }
 
@@ -95,6 +148,8 @@ pub(crate) struct Checker {
     races: Races,
     /// Instructions that the PTX says are strong, where nothing in the code tells: see [`Report::strong`].
     strong: Vec<bool>,
+    /// Instructions at which lanes meet, if the code shows all of them: see [`Report::meetings`].
+    meetings: Option<Vec<bool>>,
     threads: [u32; 3],
     grid: [u32; 3],
 }
@@ -106,6 +161,8 @@ struct Now {
     order: Order,
     block: u32,
     warp: u32,
+    /// How many instructions the warp has executed.
+    time: u32,
     /// The block's rank in its cluster.
     rank: u32,
 }
@@ -153,7 +210,13 @@ mod kind {
 
 impl Checker {
     /// Of a launch of so many threads in so many blocks.
-    pub(crate) fn new(checks: Checks, threads: [u32; 3], grid: [u32; 3], strong: Vec<bool>) -> Checker {
+    pub(crate) fn new(
+        checks: Checks,
+        threads: [u32; 3],
+        grid: [u32; 3],
+        strong: Vec<bool>,
+        meetings: Option<Vec<bool>>,
+    ) -> Checker {
         let warps = threads.iter().product::<u32>().div_ceil(32);
         Checker {
             checks,
@@ -161,8 +224,9 @@ impl Checker {
             index: FxHashMap::default(),
             now: Now::default(),
             blocks: FxHashMap::default(),
-            races: Races::new(warps),
+            races: Races::new(warps, meetings.is_some()),
             strong,
+            meetings,
             threads,
             grid,
         }
@@ -204,14 +268,24 @@ impl Checker {
     }
 
     /// An instruction is about to be executed.
-    pub(crate) fn begin(&mut self, pc: u32, mut order: Order, block: &Block, warp: u32) {
+    pub(crate) fn begin(&mut self, pc: u32, mut order: Order, block: &Block, warp: &Warp, lanes: u32) {
         // The code says of those that it shows for whom they count.
         if !order.strong && self.strong.get(pc as usize / 16).copied().unwrap_or(false) {
             (order.strong, order.wide) = (true, true);
         }
-        self.now = Now { pc, order, block: self.number(block.index), warp, rank: block.rank as u32 };
+        let time = warp.issued as u32;
+        let (number, live, warp) = (self.number(block.index), warp.live, warp.number);
+        self.now = Now { pc, order, block: number, warp, time, rank: block.rank as u32 };
+        if self.meetings.as_ref().is_some_and(|m| m.get(pc as usize / 16).copied().unwrap_or(false)) {
+            self.races.meet_lanes(number, warp, lanes, live);
+        }
         if order.acquires {
             self.races.acquire(self.now.block, warp);
+        }
+        match order.copies {
+            Copies::Group(agent) => self.races.commit(number, warp, agent),
+            Copies::Wait(left) => self.races.wait(number, warp, left.into()),
+            Copies::Nothing | Copies::Start(_) | Copies::Tell(_) => {}
         }
         if let Some(reach) = order.fence {
             self.races.fence(self.now.block, warp, reach);
@@ -220,7 +294,12 @@ impl Checker {
 
     /// What follows in this instruction is an arrival at a barrier in memory; how it was before.
     pub(crate) fn of_arrival(&mut self) -> Order {
-        let barrier = Order { strong: true, wide: true, barrier: true, arrival: true, ..self.now.order };
+        let copies = match self.now.order.copies {
+            Copies::Start(agent) | Copies::Tell(agent) => Copies::Tell(agent),
+            _ => Copies::Nothing,
+        };
+        let now = self.now.order;
+        let barrier = Order { strong: true, wide: true, barrier: true, arrival: true, copies, ..now };
         std::mem::replace(&mut self.now.order, barrier)
     }
 
@@ -279,20 +358,30 @@ impl Checker {
             let touch = Touch {
                 who: self.who(lane),
                 warp: self.now.warp,
+                time: self.now.time,
                 strong: self.now.order.strong,
                 wide: self.now.order.wide,
                 barrier: self.now.order.barrier,
                 arrival: self.now.order.arrival,
+                agent: match self.now.order.copies {
+                    Copies::Start(agent) | Copies::Tell(agent) => Some(agent),
+                    _ => None,
+                },
                 write,
                 same,
             };
-            if let Some((other, wrote)) = self.races.access(key, len, touch) {
+            if let Some(other) = self.races.access(key, len, touch) {
                 let verb = |w: bool| if w { "writes" } else { "reads" };
                 let name = name(target, memory);
                 let number = if write { kind::WRITE } else { kind::READ };
                 let who = self.who(lane);
-                self.find((Check::Race, number), who, Some(other), || {
-                    format!("{} {len} bytes at {name}, which the other thread {}", verb(write), verb(wrote))
+                self.find((Check::Race, number), who, Some(other.who), || {
+                    let by = if other.copied {
+                        "an asynchronous copy of the other thread"
+                    } else {
+                        "the other thread"
+                    };
+                    format!("{} {len} bytes at {name}, which {by} {}", verb(write), verb(other.wrote))
                 });
             }
         }
@@ -393,6 +482,12 @@ impl Checker {
 
     /// Lanes wait for others of their warp: each must be one of those that it names.
     pub(crate) fn warpsync(&mut self, lanes: u32, named: &[u32; 32]) {
+        if self.meetings.is_some() {
+            // Those that have not come yet meet once more when they come.
+            for lane in super::operand::lanes(lanes) {
+                self.races.meet_lanes(self.now.block, self.now.warp, named[lane], u32::MAX);
+            }
+        }
         let wrong = super::operand::lanes(lanes).find(|l| named[*l] >> l & 1 == 0);
         if let Some(lane) = wrong.filter(|_| self.checks.sync) {
             let (who, mask) = (self.who(lane), named[lane]);

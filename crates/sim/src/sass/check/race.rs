@@ -4,12 +4,21 @@
 //! knew at its last fence to whoever reads it by a strong access; an operation on a barrier in memory tells all. What counts for
 //! a block alone (an access, a fence) is told to warps of the block alone. A reader of the block knows at once what it is told
 //! (acquiring for a block leaves no trace in the code), one of another block when it has acquired: by a fence, or the CCTL
-//! behind a load or an atomic operation that acquires. What the lanes of a warp do one after another is in order.
+//! behind a load or an atomic operation that acquires.
+//!
+//! An asynchronous copy is done by somebody else: for each warp there is one who copies words and one who copies in bulk, with
+//! clocks of their own. They know what the warp knew when it started the copy. The warp knows of them when it has waited for a group
+//! of copies; who waits at a barrier in memory that counts copies knows as well.
+//!
+//! The lanes of a warp know of each other what was before they met last, where the code shows it (`bar.warp.sync`). Whatever orders
+//! their warp with others, and every strong access, orders them as well.
 
 use super::clock::Clock;
-use super::{Reach, Who};
+use super::lanes::Lanes;
+use super::{Agent, Reach, Who};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
+use std::collections::VecDeque;
 
 /// A place in memory: shared memory of a block, or global memory (`u32::MAX`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -24,6 +33,8 @@ pub(super) struct Touch {
     pub(super) who: Who,
     /// In the block.
     pub(super) warp: u32,
+    /// How many instructions the warp has executed.
+    pub(super) time: u32,
     pub(super) strong: bool,
     /// Strong for other blocks as well.
     pub(super) wide: bool,
@@ -31,9 +42,20 @@ pub(super) struct Touch {
     pub(super) barrier: bool,
     /// An arrival there.
     pub(super) arrival: bool,
+    /// Who does it in place of the warp, or whose copies are told at the barrier as done.
+    pub(super) agent: Option<Agent>,
     pub(super) write: bool,
     /// What is written is there already: who comes first doesn't matter.
     pub(super) same: bool,
+}
+
+/// An access that another one races with.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Other {
+    pub(super) who: Who,
+    pub(super) wrote: bool,
+    /// By an asynchronous copy.
+    pub(super) copied: bool,
 }
 
 /// An access that was.
@@ -41,12 +63,17 @@ pub(super) struct Touch {
 struct Past {
     warp: u32,
     clock: u32,
+    /// See [`Touch::time`].
+    time: u32,
     pc: u32,
     /// Lane, strong (bit 5), strong for other blocks (bit 6), bytes of the word (bits 8 to 11).
     bits: u16,
 }
 
 impl Past {
+    fn lane(self) -> usize {
+        usize::from(self.bits & 31)
+    }
     fn bytes(self) -> u16 {
         self.bits >> 8 & 15
     }
@@ -84,6 +111,18 @@ struct Told {
     last: Option<(u32, u32, bool)>,
 }
 
+/// Who copies for a warp.
+#[derive(Clone)]
+struct Copier {
+    /// What is started now is of this time.
+    time: u32,
+    /// The times up to which the last groups go.
+    groups: VecDeque<u32>,
+}
+
+/// Groups that can be waited for: a wait names how many of the last ones may go on.
+const GROUPS: usize = 64;
+
 /// What a warp knows.
 struct Knows {
     clock: Clock,
@@ -96,6 +135,11 @@ struct Knows {
     pending: FxHashMap<u32, u32>,
     /// Versions of places.
     heard: FxHashMap<Key, u64>,
+    /// What its lanes know of each other.
+    lanes: Lanes,
+    /// When it did something last: see [`Touch::time`].
+    time: u32,
+    copiers: [Copier; Agent::COUNT],
 }
 
 impl Knows {
@@ -109,6 +153,10 @@ impl Knows {
 pub(super) struct Races {
     /// Of a block.
     warps: u32,
+    /// Those and what copies for them: in a clock.
+    all: u32,
+    /// Whether the code shows where lanes meet.
+    lanes: bool,
     pages: FxHashMap<Key, Box<[Cell]>>,
     knows: FxHashMap<u32, Vec<Knows>>,
     told: FxHashMap<Key, Told>,
@@ -117,9 +165,11 @@ pub(super) struct Races {
 }
 
 impl Races {
-    pub(super) fn new(warps: u32) -> Races {
+    pub(super) fn new(warps: u32, lanes: bool) -> Races {
         Races {
             warps,
+            all: warps * (1 + Agent::COUNT as u32),
+            lanes,
             pages: FxHashMap::default(),
             knows: FxHashMap::default(),
             told: FxHashMap::default(),
@@ -130,12 +180,14 @@ impl Races {
     /// A block starts: every warp in a time of its own.
     pub(super) fn start(&mut self, block: u32) {
         let knows = |w| {
-            let mut clock = Clock::new(self.warps);
+            let mut clock = Clock::new(self.all);
             clock.tick(w);
-            let none = || Clock::new(self.warps);
+            let none = || Clock::new(self.all);
             let (fenced, fenced_here) = (none(), none());
             let (pending, heard) = Default::default();
-            Knows { clock, fenced, fenced_here, fences: 0, pending, heard }
+            let copiers = [(); Agent::COUNT].map(|()| Copier { time: 1, groups: VecDeque::new() });
+            let lanes = Lanes::default();
+            Knows { clock, fenced, fenced_here, fences: 0, pending, heard, lanes, time: 0, copiers }
         };
         let all = (0..self.warps).map(knows).collect();
         self.knows.insert(block, all);
@@ -161,7 +213,42 @@ impl Races {
     /// A warp acquires: what it was told counts from here on.
     pub(super) fn acquire(&mut self, block: u32, warp: u32) {
         if let Some(k) = self.knows.get_mut(&block).and_then(|b| b.get_mut(warp as usize)) {
-            k.clock.learn(block * self.warps, &std::mem::take(&mut k.pending));
+            k.clock.learn(block * self.all, &std::mem::take(&mut k.pending));
+            k.lanes.meet_all(k.time);
+        }
+    }
+
+    /// What a warp has started up to now is a group of copies.
+    pub(super) fn commit(&mut self, block: u32, warp: u32, agent: Agent) {
+        if let Some(k) = self.knows.get_mut(&block).and_then(|b| b.get_mut(warp as usize)) {
+            let copier = &mut k.copiers[agent as usize];
+            if copier.groups.len() == GROUPS {
+                copier.groups.pop_front();
+            }
+            copier.groups.push_back(copier.time);
+            copier.time += 1;
+        }
+    }
+
+    /// A warp waits until no more than so many groups are going on.
+    pub(super) fn wait(&mut self, block: u32, warp: u32, left: usize) {
+        let warps = self.warps;
+        if let Some(k) = self.knows.get_mut(&block).and_then(|b| b.get_mut(warp as usize)) {
+            for (copier, i) in k.copiers.iter().zip(1..) {
+                if let Some(done) = copier.groups.iter().nth_back(left) {
+                    k.clock.hear(warps * i + warp, *done);
+                }
+            }
+        }
+    }
+
+    /// Some lanes of a warp meet; `live` are those that have not ended.
+    pub(super) fn meet_lanes(&mut self, block: u32, warp: u32, lanes: u32, live: u32) {
+        if let Some(k) = self.knows.get_mut(&block).and_then(|b| b.get_mut(warp as usize)) {
+            match live & !lanes {
+                0 => k.lanes.meet_all(k.time),
+                _ => k.lanes.meet(lanes, k.time),
+            }
         }
     }
 
@@ -174,13 +261,14 @@ impl Races {
             }
             k.fences += 1;
             k.clock.tick(warp);
+            k.lanes.meet_all(k.time);
         }
     }
 
     /// Warps of a block meet at a barrier, where others may have arrived.
     pub(super) fn meet(&mut self, block: u32, id: Option<usize>, warps: &[u32]) {
         let Some(all) = self.knows.get_mut(&block) else { return };
-        let mut joined = [(); 3].map(|()| Clock::new(self.warps));
+        let mut joined = [(); 3].map(|()| Clock::new(self.all));
         for w in warps {
             joined.iter_mut().zip(all[*w as usize].clocks()).for_each(|(j, c)| j.join(c));
         }
@@ -192,6 +280,7 @@ impl Races {
             [k.clock, k.fenced, k.fenced_here] = joined.clone();
             k.fences += 1;
             k.clock.tick(*w);
+            k.lanes.meet_all(k.time);
         }
     }
 
@@ -202,35 +291,43 @@ impl Races {
             for k in self.knows.get(b).into_iter().flatten() {
                 let pairs = k.clocks().into_iter().zip(&mut joined);
                 for (c, j) in pairs {
-                    c.publish(b * self.warps, j);
+                    c.publish(b * self.all, j);
                 }
             }
         }
         for b in blocks {
             for (w, k) in self.knows.get_mut(b).into_iter().flatten().enumerate() {
                 let clocks = [&mut k.clock, &mut k.fenced, &mut k.fenced_here];
-                clocks.into_iter().zip(&joined).for_each(|(c, j)| c.learn(b * self.warps, j));
+                clocks.into_iter().zip(&joined).for_each(|(c, j)| c.learn(b * self.all, j));
                 k.fences += 1;
                 k.clock.tick(w as u32);
+                k.lanes.meet_all(k.time);
             }
         }
     }
 
     /// A warp arrives at a barrier and goes on.
     pub(super) fn arrive(&mut self, block: u32, warp: u32, id: usize, pc: u32) {
-        let warps = self.warps;
+        let all = self.all;
         let Some(k) = self.knows.get_mut(&block).and_then(|b| b.get_mut(warp as usize)) else { return };
-        let none = || ([(); 3].map(|()| Clock::new(warps)), pc);
+        let none = || ([(); 3].map(|()| Clock::new(all)), pc);
         let (clocks, last) = self.arrived.entry((block, id)).or_insert_with(none);
         clocks.iter_mut().zip(k.clocks()).for_each(|(a, c)| a.join(c));
         *last = pc;
         k.clock.tick(warp);
     }
 
-    /// An access; another one that races with it, and whether that wrote.
-    pub(super) fn access(&mut self, key: Key, len: u32, touch: Touch) -> Option<(Who, bool)> {
+    /// An access; another one that races with it.
+    pub(super) fn access(&mut self, key: Key, len: u32, touch: Touch) -> Option<Other> {
         let mut race = None;
         let end = key.at.saturating_add(len.into());
+        let block = self.knows.get_mut(&touch.who.block);
+        if let Some(k) = block.and_then(|b| b.get_mut(touch.warp as usize)) {
+            if touch.strong && k.time != touch.time {
+                k.lanes.meet_all(k.time);
+            }
+            k.time = touch.time;
+        }
         // By words, as one half of a barrier of 64 bits is read to know its phase.
         for word in (key.at / 4..end.div_ceil(4)).filter(|_| touch.strong) {
             self.tell_and_hear(Key { at: 4 * word, ..key }, &touch);
@@ -245,20 +342,37 @@ impl Races {
         race
     }
 
-    fn word(&mut self, Key { block, at }: Key, bytes: u16, touch: &Touch) -> Option<(Who, bool)> {
+    fn word(&mut self, Key { block, at }: Key, bytes: u16, touch: &Touch) -> Option<Other> {
         let own = touch.who.block;
         let knows = &self.knows.get(&own)?[touch.warp as usize];
-        let (warps, me) = (self.warps, own * self.warps + touch.warp);
+        let (warps, all) = (self.warps, self.all);
+        let me = own * all + touch.warp;
+        let copier = touch.agent.filter(|_| !touch.barrier);
+        let (author, clock) = match copier {
+            Some(a) => (me + warps * (1 + a as u32), knows.copiers[a as usize].time),
+            None => (me, knows.clock.own(touch.warp)),
+        };
         let fresh = || vec![Cell::default(); PAGE as usize].into_boxed_slice();
         let page = self.pages.entry(Key { block, at: at / PAGE }).or_insert_with(fresh);
         let cell = &mut page[(at % PAGE) as usize];
         let known = |p: &Past| {
-            let (b, w) = (p.warp / warps, p.warp % warps);
-            p.warp == me || (if b == own { knows.clock.own(w) } else { knows.clock.other(p.warp) }) >= p.clock
+            let (b, w) = (p.warp / all, p.warp % all);
+            p.warp == me
+                || p.warp == author
+                || (if b == own { knows.clock.own(w) } else { knows.clock.other(p.warp) }) >= p.clock
         };
+        let lane = touch.who.thread as usize & 31;
+        // What lanes do by one instruction is compared where it is done.
+        let met = |p: &Past| {
+            !self.lanes
+                || p.time == touch.time
+                || p.lane() == lane
+                || knows.lanes.know(lane, p.lane()) >= p.time
+        };
+        let ordered = |p: &Past| if p.warp == me { met(p) } else { known(p) };
         let together =
-            |p: &Past| touch.strong && p.strong() && (p.warp / warps == own || touch.wide && p.wide());
-        let races = |p: &&Past| p.bytes() & bytes != 0 && !together(p) && !known(p);
+            |p: &Past| touch.strong && p.strong() && (p.warp / all == own || touch.wide && p.wide());
+        let races = |p: &&Past| p.bytes() & bytes != 0 && !together(p) && !ordered(p);
         let mut race = None;
         if !touch.same {
             race = cell.writes.iter().find(races).map(|p| (*p, true));
@@ -266,9 +380,8 @@ impl Races {
                 race = cell.reads.iter().find(races).map(|p| (*p, false));
             }
         }
-        let lane = touch.who.thread as u16 & 31;
-        let bits = lane | u16::from(touch.strong) << 5 | u16::from(touch.wide) << 6 | bytes << 8;
-        let past = Past { warp: me, clock: knows.clock.own(touch.warp), pc: touch.who.pc, bits };
+        let bits = lane as u16 | u16::from(touch.strong) << 5 | u16::from(touch.wide) << 6 | bytes << 8;
+        let past = Past { warp: author, clock, time: touch.time, pc: touch.who.pc, bits };
         if touch.write {
             // What came before this access has been looked at; what did not, as two strong ones, may race with the next. So may
             // what is weak, or strong for a block alone, where this access is not: the next one may be its equal.
@@ -281,20 +394,27 @@ impl Races {
             cell.writes.push(past);
             cell.reads.retain(kept);
         } else {
-            cell.reads.retain(|p| p.warp != me || p.bytes() & !bytes != 0);
+            // One reader of each warp, or two lanes of it: a third one that writes meets one of them.
+            let mut own = 0;
+            cell.reads.retain(|p| {
+                let again = p.warp == author && p.bytes() & !bytes == 0;
+                own += u32::from(again);
+                !again || self.lanes && own == 1 && p.lane() != lane && !met(p)
+            });
             if cell.reads.len() >= READERS {
                 cell.reads.remove(0);
             }
             cell.reads.push(past);
         }
         race.map(|(p, wrote)| {
-            let thread = 32 * (p.warp % warps) + u32::from(p.bits & 31);
-            (Who { pc: p.pc, block: p.warp / warps, thread }, wrote)
+            let copied = p.warp % all >= warps;
+            let thread = 32 * (p.warp % all % warps) + p.lane() as u32;
+            Other { who: Who { pc: p.pc, block: p.warp / all, thread }, wrote, copied }
         })
     }
 
     fn tell_and_hear(&mut self, key: Key, touch: &Touch) {
-        let first = touch.who.block * self.warps;
+        let first = touch.who.block * self.all;
         let Some(k) = self.knows.get_mut(&touch.who.block).and_then(|b| b.get_mut(touch.warp as usize))
         else {
             return;
@@ -303,6 +423,15 @@ impl Races {
             let told = self.told.entry(key).or_default();
             let now = (first + touch.warp, k.fences, touch.wide);
             if touch.barrier {
+                // The copies are done, which the warp need not know itself.
+                if let Some(agent) = touch.agent {
+                    let copier = &mut k.copiers[agent as usize];
+                    let number = first + self.warps * (1 + agent as u32) + touch.warp;
+                    let known = told.clock.entry(number).or_insert(0);
+                    *known = copier.time.max(*known);
+                    copier.time += 1;
+                    told.version += 1;
+                }
                 told.version += u64::from(k.clock.publish(first, &mut told.clock));
                 k.clock.tick(touch.warp);
             } else if k.fences != 0 && told.last != Some(now) {

@@ -127,6 +127,9 @@ pub struct Report {
     pub findings: Vec<Finding>,
     /// Lines of the PTX whose accesses are volatile, relaxed, acquire or release: in shared memory the code doesn't tell.
     pub strong: BTreeSet<u32>,
+    /// Lines of the PTX at which lanes of a warp meet; none if there is no PTX. Of `bar.warp.sync` compilers leave a NOP with its
+    /// line, where the lanes are together anyway.
+    meetings: Option<BTreeSet<u32>>,
     lines: PtxLines,
     /// File and line by line of the PTX where another one begins; none where a function begins.
     sources: BTreeMap<u32, Option<(String, u32)>>,
@@ -166,6 +169,9 @@ impl Report {
                 self.sources.insert(n, place(line));
             }
         }
+        let meets = |l: &str| l.split("//").next().unwrap_or(l).contains("bar.warp.sync");
+        let meetings = self.meetings.get_or_insert_with(BTreeSet::new);
+        meetings.extend((1..).zip(source.lines()).filter(|(_, l)| meets(l)).map(|(n, _)| n));
         self.strong.extend((1..).zip(source.lines()).filter(|(_, l)| strong(l)).map(|(n, _)| n));
     }
 
@@ -190,6 +196,27 @@ impl Report {
 
 /// The line table of a kernel.
 pub(super) struct Lines(Rows);
+
+impl Report {
+    /// At which instructions of a kernel lanes meet, of those that may be such. `None` if there is no PTX to tell, or if the code lacks one of the
+    /// meetings that its PTX has: then nobody knows in which order lanes are.
+    pub(crate) fn meetings(&self, kernel: &str, may: &[bool]) -> Option<Vec<bool>> {
+        let (meetings, lines) = (self.meetings.as_ref()?, self.lines(kernel)?);
+        let of = |i: usize| lines.of(16 * i as u32);
+        let here: BTreeSet<u32> = (0..may.len()).filter_map(of).collect();
+        let meets = |i: usize| may[i] && of(i).is_some_and(|l| meetings.contains(&l));
+        let seen: BTreeSet<u32> = (0..may.len()).filter(|i| meets(*i)).filter_map(of).collect();
+        // Functions begin where no line of a source is said.
+        let starts: Vec<u32> = self.sources.iter().filter(|s| s.1.is_none()).map(|s| *s.0).collect();
+        let whole = |m: &u32| {
+            let next = starts.partition_point(|s| s <= m);
+            let first = next.checked_sub(1).map_or(0, |i| starts[i]);
+            let last = starts.get(next).copied().unwrap_or(u32::MAX);
+            seen.contains(m) || here.range(first..last).next().is_none()
+        };
+        meetings.iter().all(whole).then(|| (0..may.len()).map(meets).collect())
+    }
+}
 
 impl Lines {
     /// The line that an instruction comes from.
