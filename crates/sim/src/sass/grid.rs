@@ -46,6 +46,8 @@ struct Cluster {
 
 /// Instructions that a group issues before another one of the block gets its turn.
 const TURN: u32 = 1024;
+/// Instructions after which those that run may be waiting for others that have not started, as hardware has them all at once.
+const PATIENCE: u64 = 4 << 20;
 /// Shared memory that the driver clears before a kernel begins that uses tensor memory: what is taken of it.
 const RESERVED_WORDS: std::ops::Range<usize> = 0x40..0x60;
 
@@ -70,7 +72,11 @@ pub(super) fn side_by_side(
                 return printed;
             }
             let before = issued.load(Ordering::Relaxed);
-            let result = match grid.clusters(&clusters[i..=i], before, &mut printed, &mut dice) {
+            let mut more = || {
+                let i = next.fetch_add(1, Ordering::Relaxed);
+                clusters.get(i).filter(|_| i <= failed.load(Ordering::Relaxed)).map(|c| &c[..])
+            };
+            let result = match grid.clusters(&clusters[i..=i], &mut more, before, &mut printed, &mut dice) {
                 Ok(after) => {
                     let all = issued.fetch_add(after - before, Ordering::Relaxed) + after - before;
                     let limit = kernel.options.limit;
@@ -102,17 +108,19 @@ impl<'a> Grid<'a> {
         Grid { kernel, memory, probe: None, check: None, pool: Vec::new() }
     }
 
-    /// Runs the blocks of clusters, which take turns, to their end; the number of instructions issued so far.
-    pub(super) fn clusters(
+    /// Runs the blocks of clusters, which take turns, to their end; the number of instructions issued so far. Where that takes long,
+    /// others join them (`more`).
+    pub(super) fn clusters<'c>(
         &mut self,
         clusters: &[Vec<[u32; 3]>],
+        more: &mut dyn FnMut() -> Option<&'c [[u32; 3]]>,
         before: u64,
         output: &mut Output,
         dice: &mut Dice,
     ) -> Result<u64, SimError> {
         let limit = self.kernel.options.limit;
         let mut clusters: Vec<Cluster> = clusters.iter().map(|c| self.start(c)).collect();
-        let mut issued = before;
+        let (mut issued, mut joined) = (before, before);
         loop {
             let mut progress = false;
             for Cluster { shared, blocks } in &mut clusters {
@@ -156,6 +164,12 @@ impl<'a> Grid<'a> {
                     c.stuck(b.index, w, &what);
                 }
                 return Err(SimError::Deadlock { block, what });
+            }
+            if issued - joined >= PATIENCE {
+                joined = issued;
+                if let Some(indices) = more() {
+                    clusters.push(self.start(indices));
+                }
             }
         }
     }

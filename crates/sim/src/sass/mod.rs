@@ -431,8 +431,11 @@ fn execute(
     (grid.probe, grid.check) = (probe, check.as_mut());
     let mut dice = Dice::new(options.schedule);
     let together = if launch.cooperative { clusters.len() } else { 1 };
-    let mut turns = clusters.chunks(together);
-    let issued = turns.try_fold(0, |issued, c| grid.clusters(c, issued, &mut output, &mut dice));
+    let (mut turns, mut issued) = (clusters.chunks(together), Ok(0));
+    while let (Ok(before), Some(c)) = (&issued, turns.next()) {
+        let mut more = || turns.next().and_then(|c| c.first()).map(|c| &c[..]);
+        issued = grid.clusters(c, &mut more, *before, &mut output, &mut dice);
+    }
     if let (Some(c), Some(report)) = (check, report) {
         c.tell(&launch.kernel, |pc| text(&code, target, pc), report);
     }
