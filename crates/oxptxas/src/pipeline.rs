@@ -20,7 +20,7 @@ use sass::Target;
 pub fn front_end(source: &str, file: &str, target: Target, arch: &str) -> Result<Module, Failure> {
     let fail = |diagnostics| Failure::new(diagnostics, file, source);
     let (mut module, mut errors) = ptx::parse_all(source);
-    module.param_skew = target.info().param_skew().into();
+    module.param_skew = target.info().param_skew.into();
     if errors.iter().any(|e| e.severity == Severity::Fatal) {
         newer::note(&module, source, &mut errors);
         return Err(fail(errors));

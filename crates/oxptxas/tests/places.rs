@@ -240,7 +240,7 @@ fn check(name: &str, source: &str, launches: &[Launch], sm: u8) -> Compared {
     settings.debug = true;
     let output = oxptxas::compile(&source, name, &settings).unwrap_or_else(|e| panic!("{}", e.render("t")));
     let mut module = ptx::parse(&source).unwrap();
-    module.param_skew = settings.target.info().param_skew().into();
+    module.param_skew = settings.target.info().param_skew.into();
     let file = File::new(output.cubin);
     let mut all = Compared::default();
     for launch in launches.iter().take(1) {

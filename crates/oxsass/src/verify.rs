@@ -66,7 +66,7 @@ impl fmt::Display for Verdict {
 /// What can't be parsed.
 pub fn module(source: &str, target: sass::Target) -> Result<ptx::Module, Vec<ptx::Diagnostic>> {
     let mut module = ptx::parse(source)?;
-    module.param_skew = target.info().param_skew().into();
+    module.param_skew = target.info().param_skew.into();
     Ok(module)
 }
 

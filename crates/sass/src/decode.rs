@@ -228,7 +228,7 @@ fn register(word: u128, lo: u8, file: RegFile, target: Target) -> Option<Reg> {
     let (len, zero) = match file {
         RegFile::R => (8, 255),
         RegFile::P | RegFile::UP => (3, 7),
-        RegFile::UR => (if target.sm < 100 { 6 } else { 8 }, u64::from(target.info().urz)),
+        RegFile::UR => (u64::from(target.info().urz).trailing_ones() as u8, u64::from(target.info().urz)),
         RegFile::B => (4, 255),
     };
     let number = (word >> lo) as u64 & ((1 << len) - 1);

@@ -43,6 +43,9 @@ pub struct SmInfo {
     pub has_f: bool,
     /// Byte offset of the first kernel parameter in constant bank 0.
     pub param_base: u16,
+    /// How far that is from where the alignment of parameters counts from: up to sm_90 the start of the constant bank, from
+    /// sm_100 on the first parameter itself.
+    pub param_skew: u16,
     /// Byte offset in constant bank 0 of the 64-bit generic-memory descriptor (`desc[UR]`); 0 where memory
     /// instructions take none (sm_75).
     pub mem_desc: u16,
@@ -82,21 +85,86 @@ pub struct SmInfo {
     pub urz: u8,
 }
 
-/// All SMs, ascending.
+/// All SMs, ascending: each as the first of its kind but for what stands in its row.
 pub static SMS: &[SmInfo] = &[
-    sm(75, false, false),
-    sm(80, false, false),
-    sm(86, false, false),
-    sm(87, false, false),
-    sm(88, false, false),
-    sm(89, false, false),
-    sm(90, true, false),
-    sm(100, true, true),
-    sm(103, true, true),
-    sm(110, true, true),
-    sm(120, true, true),
-    sm(121, true, true),
+    SmInfo { sm: 75, mem_desc: 0, threads: 1024, blocks: 16, shared_kib: 64, ..AMPERE },
+    AMPERE,
+    SmInfo { sm: 86, threads: 1536, blocks: 16, shared_kib: 100, ..AMPERE },
+    SmInfo { sm: 87, threads: 1536, blocks: 16, ..AMPERE },
+    SmInfo { sm: 88, threads: 1536, blocks: 16, shared_kib: 100, ..AMPERE },
+    SmInfo { sm: 89, threads: 1536, blocks: 24, shared_kib: 100, ..AMPERE },
+    HOPPER,
+    BLACKWELL,
+    SmInfo { sm: 103, paced_fp64: true, ..BLACKWELL },
+    SmInfo { sm: 110, paced_fp64: true, vimnmx: false, threads: 1536, blocks: 24, ..BLACKWELL },
+    SM_120,
+    SmInfo { sm: 121, ..SM_120 },
 ];
+
+const AMPERE: SmInfo = SmInfo {
+    sm: 80,
+    has_a: false,
+    has_f: false,
+    param_base: 0x160,
+    param_skew: 0x160,
+    mem_desc: 0x118,
+    stack_ptr: 0x28,
+    ntid: 0,
+    nctaid: 0xc,
+    alu_const: true,
+    constant_load: Opcode::ULDC,
+    reconvergent: false,
+    compares_64: false,
+    sums_as_products: true,
+    vimnmx: false,
+    paced_fp64: false,
+    own_copies: false,
+    threads: 2048,
+    blocks: 32,
+    shared_kib: 164,
+    uregs: 63,
+    urz: 63,
+};
+
+const HOPPER: SmInfo = SmInfo {
+    sm: 90,
+    has_a: true,
+    param_base: 0x210,
+    param_skew: 0x210,
+    mem_desc: 0x208,
+    alu_const: false,
+    vimnmx: true,
+    shared_kib: 228,
+    ..AMPERE
+};
+
+const BLACKWELL: SmInfo = SmInfo {
+    sm: 100,
+    has_f: true,
+    param_base: 0x380,
+    param_skew: 0,
+    mem_desc: 0x358,
+    stack_ptr: 0x37c,
+    ntid: 0x360,
+    nctaid: 0x370,
+    constant_load: Opcode::LDCU,
+    reconvergent: true,
+    uregs: 80,
+    urz: 255,
+    ..HOPPER
+};
+
+const SM_120: SmInfo = SmInfo {
+    sm: 120,
+    compares_64: true,
+    sums_as_products: false,
+    paced_fp64: true,
+    own_copies: true,
+    threads: 1536,
+    blocks: 24,
+    shared_kib: 100,
+    ..BLACKWELL
+};
 
 impl SmInfo {
     /// Registers of a multiprocessor.
@@ -112,66 +180,6 @@ impl SmInfo {
     pub const fn registers_for(threads: u32) -> u8 {
         let each = (Self::REGISTERS / if threads == 0 { 1 } else { threads }) & !7;
         if each > 255 { 255 } else { each as u8 }
-    }
-
-    /// How far the first kernel parameter is from where the alignment of parameters counts from: up to sm_90 that is the start
-    /// of the constant bank, from sm_100 on the first parameter itself.
-    pub const fn param_skew(&self) -> u16 {
-        if self.sm < 100 { self.param_base } else { 0 }
-    }
-}
-
-const fn sm(sm: u8, has_a: bool, has_f: bool) -> SmInfo {
-    let blackwell = sm >= 100;
-    SmInfo {
-        sm,
-        has_a,
-        has_f,
-        param_base: if blackwell {
-            0x380
-        } else if sm == 90 {
-            0x210
-        } else {
-            0x160
-        },
-        mem_desc: if blackwell {
-            0x358
-        } else if sm == 90 {
-            0x208
-        } else if sm == 75 {
-            0
-        } else {
-            0x118
-        },
-        stack_ptr: if blackwell { 0x37c } else { 0x28 },
-        ntid: if blackwell { 0x360 } else { 0 },
-        nctaid: if blackwell { 0x370 } else { 0xc },
-        alu_const: sm < 90,
-        constant_load: if blackwell { Opcode::LDCU } else { Opcode::ULDC },
-        reconvergent: blackwell,
-        compares_64: sm >= 120,
-        sums_as_products: sm < 120,
-        vimnmx: sm >= 90 && sm != 110,
-        own_copies: sm >= 120,
-        paced_fp64: matches!(sm, 103 | 110 | 120 | 121),
-        threads: match sm {
-            75 => 1024,
-            80 | 90 | 100 | 103 => 2048,
-            _ => 1536,
-        },
-        blocks: match sm {
-            75 | 86 | 87 | 88 => 16,
-            89 | 110 | 120 | 121 => 24,
-            _ => 32,
-        },
-        shared_kib: match sm {
-            75 => 64,
-            80 | 87 => 164,
-            86 | 88 | 89 | 120 | 121 => 100,
-            _ => 228,
-        },
-        uregs: if blackwell { 80 } else { 63 },
-        urz: if blackwell { 255 } else { 63 },
     }
 }
 

@@ -46,7 +46,7 @@ impl Bisect {
         use oxsass::bisect::{Culprit, search};
         let (source, mut module) = load_ptx(&self.file, "bisect starts from PTX")?;
         let settings = self.compiled.settings(&module)?;
-        module.param_skew = settings.target.info().param_skew().into();
+        module.param_skew = settings.target.info().param_skew.into();
         let wrong = |output: &oxptxas::Output| {
             let mut names = verify::kernels(&module).into_iter();
             names.any(|name| {
@@ -129,7 +129,7 @@ impl Verify {
             Some(file) => Some((file.display(), read(file)?)),
             None => None,
         };
-        module.param_skew = target.info().param_skew().into();
+        module.param_skew = target.info().param_skew.into();
         let mut agree = true;
         for name in verify::kernels(&module) {
             let judge = |cubin: &[u8]| verify::kernel(&module, &source, cubin, name, 0..seeds);

@@ -329,7 +329,7 @@ fn simulate(
 ) -> Result<Run, SimError> {
     let mut prepared = launch.prepare();
     let image = Image::load(cubin, &launch.kernel, &mut prepared.memory).map_err(SimError::Cubin)?;
-    prepared.params = launch.params(&prepared.addresses, image.target.info().param_skew().into());
+    prepared.params = launch.params(&prepared.addresses, image.target.info().param_skew.into());
     let (issued, output) =
         execute(&image, launch, &prepared.params, &mut prepared.memory, (options, witnesses))?;
     Ok(Run { buffers: launch.collect(&prepared), memory: prepared.memory, issued, output })
