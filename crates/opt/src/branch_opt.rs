@@ -1,5 +1,6 @@
 //! Control-flow cleanup: unreachable blocks leave the layout, block parameters that always receive the same
-//! value are replaced by it, and a block is merged into its only predecessor when that one only goes there.
+//! value are replaced by it, a branch that goes to one place in any case is a jump, and a block is merged into its only
+//! predecessor when that one only goes there.
 
 use cranelift_entity::SecondaryMap;
 use ori::cfg::Cfg;
@@ -14,8 +15,29 @@ pub fn run(func: &mut Function, analyses: &Analyses) -> Changed {
     func.layout.retain(|b| cfg.is_reachable(*b));
     changed |= func.layout.len() != before;
     changed |= remove_trivial_params(func, cfg);
+    changed |= jump_where_all_agree(func);
     changed |= merge_chains(func, cfg);
     Changed::graph(changed)
+}
+
+/// Makes a jump of each branch whose targets are all one block with the same arguments.
+fn jump_where_all_agree(func: &mut Function) -> bool {
+    let mut changed = false;
+    for b in func.layout.clone() {
+        let term = &mut func.blocks[b].term;
+        if !matches!(term, Terminator::Branch { .. } | Terminator::Switch { .. }) {
+            continue;
+        }
+        let only = match &term.targets()[..] {
+            [first, rest @ ..] if rest.iter().all(|t| t == first) => Some((*first).clone()),
+            _ => None,
+        };
+        changed |= only.is_some();
+        if let Some(target) = only {
+            *term = Terminator::Jump(target);
+        }
+    }
+    changed
 }
 
 /// Replaces every parameter whose arguments are all one value (or the parameter itself) by that value.

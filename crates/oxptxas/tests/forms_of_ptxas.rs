@@ -324,3 +324,17 @@ fn groups_of_copies_are_under_no_guard() {
         }
     }
 }
+
+/// What a branch is taken by that goes to one place in any case is not computed.
+#[test]
+fn branches_to_one_place_leave_nothing_behind() {
+    let source = ".version 8.0\n.target sm_75\n.address_size 64\n.visible .entry k(.param .u64 a)\n{\n\
+        .reg .u32 %r<4>; .reg .u64 %a<2>;\n\
+        ld.param.u64 %a1, [a]; ld.global.u32 %r1, [%a1]; rem.u32 %r2, %r1, 3;\n\
+        T: .branchtargets L, L, L;\nbrx.idx %r2, T;\nL: st.global.u32 [%a1], 7; ret;\n}\n";
+    for (target, insts) in code(source, 75) {
+        let copies = |i: &Inst| i.op == Opcode::IMAD && i.mods.has(Mod::MOV);
+        let computes = |i: &&Inst| matches!(i.op, Opcode::IMAD | Opcode::SHF | Opcode::BRX) && !copies(i);
+        assert_eq!(insts.iter().find(computes), None, "{target}");
+    }
+}
