@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::Path;
 
+#[path = "build/asks.rs"]
+mod asks;
 #[path = "build/facts.rs"]
 mod facts;
 #[path = "build/forms.rs"]
@@ -91,6 +93,7 @@ fn main() {
     let mut latency = latency::Latency::default();
     let (mut groups, mut form_lines) = (forms::Groups::new(), Vec::new());
     let mut sizes = memory::Sizes::default();
+    let mut wanted = asks::Rows::default();
     let mut files: Vec<_> = std::fs::read_dir(dir).expect("isa/").map(|e| e.expect("entry").path()).collect();
     files.sort();
     for file in files.iter().filter(|f| f.extension().is_some_and(|e| e == "isa")) {
@@ -120,6 +123,7 @@ fn main() {
                     srs.push((name.to_string(), code.to_string(), info));
                 }
                 "bytes" => sizes.line(rest, &place, &mut mods),
+                "asks" => wanted.line(rest, &place, &mut mods),
                 "group" => forms::parse_group(rest, &mut groups),
                 "form" => {
                     let op = ops.last().expect("a form belongs to the op above it");
@@ -251,6 +255,7 @@ fn main() {
     let units: Vec<(String, String)> =
         ops.iter().zip(&facts).map(|(o, f)| (o.name.clone(), f.unit.clone())).collect();
     latency.write(&units, &mut out);
+    wanted.write(&names, &mut out);
     std::fs::write(Path::new(&std::env::var("OUT_DIR").expect("OUT_DIR")).join("isa.rs"), out)
         .expect("write");
 }

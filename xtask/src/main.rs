@@ -4,6 +4,7 @@ use clap::{Parser, Subcommand};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
+mod classes;
 mod code;
 mod compile;
 mod contract;
@@ -95,6 +96,8 @@ enum Task {
     VendorWords(words::Options),
     /// Mine the hardware contract from ptxas's cubins, or hold cubins against it.
     Contract(contract::Options),
+    /// Write the tables of what asks for the classes that files state, from ptxas's (crates/sass/isa/asks.isa).
+    MineClasses(classes::Options),
     /// Compare our code for random PTX programs with the PTX interpreter, in the SASS simulator.
     #[command(name = "ptxfuzz")]
     PtxFuzz(ptxfuzz::Options),
@@ -133,6 +136,7 @@ fn main() -> ExitCode {
         Task::MutateOptions(o) => install_oracles().and_then(|bin| mutate_options::run(&root(), &bin, &o)),
         Task::Options(o) => install_oracles().and_then(|bin| options::run(&root(), &bin, &o)),
         Task::Contract(o) => contract::run(&root(), &o),
+        Task::MineClasses(o) => install_oracles().and_then(|bin| classes::run(&root(), &bin, &o)),
         Task::Driver(o) => driver::run(&root(), &o).map(|out| println!("{}", out.display())),
         Task::Library(o) => library::run(&root(), &o).map(|out| println!("{}", out.display())),
         Task::Wheel(o) => wheel::run(&root(), &o).map(|wheel| println!("{}", wheel.display())),

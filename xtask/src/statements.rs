@@ -13,7 +13,7 @@ pub enum Verdict {
 const MARK: &str = "\n// ";
 
 /// Head, and kernels with their statements. `None` if the module is none of these.
-fn split(text: &str) -> Option<(&str, Vec<&str>)> {
+pub fn split(text: &str) -> Option<(&str, Vec<&str>)> {
     let starts: Vec<usize> = text
         .match_indices(MARK)
         .map(|(at, _)| at + 1)

@@ -49,6 +49,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let cubin = Cubin {
         sm: image.sm,
         isa_class: 1,
+        tensor_maps: 0,
         constant_align: 8,
         ptx_sm: 75,
         options: "rewrite".into(),

@@ -65,9 +65,10 @@ fn note(ty: u32, mut desc: Vec<u8>) -> Vec<u8> {
 
 /// `.nv.compat`. The record that promises that the code can be finalized for other SMs (0x0b) is only for files with the
 /// intermediate form that this is done from; nvlink leaves it out in files without, from sm_100 on.
-pub(crate) fn compat(sm: u8, accelerated: bool, isa_class: u8) -> Vec<u8> {
-    let mut out =
-        vec![2, 9, accelerated.into(), 0, 2, 2, isa_class, 0, 2, 5, 5, 0, 3, 7, 1, 1, 2, 3, 0, 0, 2, 6, 1, 0];
+pub(crate) fn compat(sm: u8, accelerated: bool, isa_class: u8, tensor_maps: u8) -> Vec<u8> {
+    // Records of a byte, but for the version of the ISA.
+    let mut out = vec![2, 9, accelerated.into(), 0, 2, 2, isa_class, 0, 2, 5, 5, 0, 3, 7, 1, 1];
+    out.extend_from_slice(&[2, 3, tensor_maps, 0, 2, 6, 1, 0]);
     if sm < 100 {
         out.extend_from_slice(&[4, 0x0b, 8, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
     }

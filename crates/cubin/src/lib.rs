@@ -22,8 +22,10 @@ pub struct Cubin {
     pub sm: u8,
     /// Whether it is for this SM alone (`sm_90a`).
     pub accelerated: bool,
-    /// EICOMPAT_ATTR_ISA_CLASS.
+    /// EICOMPAT_ATTR_ISA_CLASS; 1 if nothing asks for more.
     pub isa_class: u8,
+    /// EICOMPAT_ATTR_INST_TENSORMAP_V1.
+    pub tensor_maps: u8,
     /// SM of the PTX's `.target`.
     pub ptx_sm: u8,
     /// Command line, for the tool note.
@@ -223,7 +225,7 @@ pub struct Mbarrier {
 }
 
 /// What is done with an mbarrier. Arrivals that expect bytes are not listed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[repr(u8)]
 #[expect(missing_docs, reason = "the names of the PTX instructions")]
 pub enum MbarrierKind {

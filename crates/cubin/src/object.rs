@@ -205,8 +205,10 @@ pub struct Object {
     pub sm: u8,
     /// Whether it is for this SM alone (`sm_90a`).
     pub accelerated: bool,
-    /// EICOMPAT_ATTR_ISA_CLASS.
+    /// EICOMPAT_ATTR_ISA_CLASS; 1 if nothing asks for more.
     pub isa_class: u8,
+    /// EICOMPAT_ATTR_INST_TENSORMAP_V1.
+    pub tensor_maps: u8,
     /// SM of the PTX's `.target`.
     pub ptx_sm: u8,
     /// Command line, for the tool note.
@@ -408,7 +410,7 @@ impl<'o> Writer<'o> {
                 kind::COMPAT,
                 0,
                 4,
-                compat(o.sm, o.accelerated, o.isa_class),
+                compat(o.sm, o.accelerated, o.isa_class, o.tensor_maps),
             ));
         }
         for f in &o.functions {

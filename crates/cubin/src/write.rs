@@ -148,7 +148,7 @@ impl Writer<'_> {
         self.add(Section::new(".note.nv.cuinfo", elf::SHT_NOTE, cuinfo_flags, 4, cuinfo(c.ptx_sm)));
         self.add(plain(".nv.info", NV_INFO, 0, 4));
         if modern {
-            let data = compat(c.sm, c.accelerated, c.isa_class);
+            let data = compat(c.sm, c.accelerated, c.isa_class, c.tensor_maps);
             self.add(Section::new(".nv.compat", NV_COMPAT, 0, 4, data));
         }
         for k in &c.kernels {

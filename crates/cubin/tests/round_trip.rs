@@ -12,6 +12,7 @@ fn sample(sm: u8) -> Cubin {
         sm,
         accelerated: false,
         isa_class: 1,
+        tensor_maps: 0,
         ptx_sm: 75,
         options: format!("-arch sm_{sm}"),
         tool: None,

@@ -123,7 +123,9 @@ impl Lower<'_, '_> {
             }
             l.b.terminate(Terminator::Jump(Builder::call(join)));
             l.b.block = other;
-            if !arrive {
+            if arrive {
+                access::stay_apart(&mut l.b);
+            } else {
                 let mods = [Mod::SYNC, Mod::DEFER_BLOCKING];
                 l.whole_warp(ALWAYS);
                 l.b.inst(Opcode::BAR, &mods, &[Operand::Imm(0), Operand::Imm(0), pt()]);

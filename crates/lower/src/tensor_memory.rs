@@ -78,6 +78,12 @@ impl Lower<'_, '_> {
         })
     }
 
+    /// All lanes come together, as at `bar.warp.sync`: so ptxas has it before and after columns are taken or given back.
+    fn meet_apart(&mut self) {
+        self.together();
+        access::stay_apart(&mut self.b);
+    }
+
     /// All lanes come together.
     fn together(&mut self) {
         self.b.guarded(ALWAYS, Opcode::WARPSYNC, &[], &[pt(), imm(!0)], &[]);
@@ -211,7 +217,7 @@ impl Lower<'_, '_> {
 
     fn take_columns(&mut self, inst: &Statement<'_>) -> Result<()> {
         let (to, columns) = self.asked_columns(inst)?;
-        self.together();
+        self.meet_apart();
         let [alone, done] = [(); 2].map(|()| self.b.func.add_block());
         self.refuse_after_relinquishing(to, done);
         let slots = self.slots(columns);
@@ -224,7 +230,7 @@ impl Lower<'_, '_> {
         access::store(&mut self.b, &shared(4), to, column, ALWAYS);
         self.b.terminate(Terminator::Jump(Builder::call(done)));
         self.b.block = done;
-        self.together();
+        self.meet_apart();
         Ok(())
     }
 
@@ -232,7 +238,7 @@ impl Lower<'_, '_> {
     /// barrier counts the bytes; the other answers at the barrier of the first, so that neither is a turn ahead.
     fn take_columns_of_pair(&mut self, inst: &Statement<'_>) -> Result<()> {
         let (to, columns) = self.asked_columns(inst)?;
-        self.together();
+        self.meet_apart();
         let [even, odd, alone_even, alone_odd, done] = [(); 5].map(|()| self.b.func.add_block());
         self.refuse_after_relinquishing(to, done);
         let slots = self.slots(columns);
@@ -290,7 +296,7 @@ impl Lower<'_, '_> {
         self.count_turn();
         self.b.terminate(Terminator::Jump(Builder::call(done)));
         self.b.block = done;
-        self.together();
+        self.meet_apart();
         Ok(())
     }
 
@@ -347,7 +353,7 @@ impl Lower<'_, '_> {
     fn give_columns_back(&mut self, inst: &Statement<'_>) -> Result<()> {
         let at = self.src(&inst.operands[0], Ty::U32)?.low();
         let columns = self.src(&inst.operands[1], Ty::U32)?.low();
-        self.together();
+        self.meet_apart();
         let column = self.b.and(at, imm(0xffff));
         let slot = self.b.shr(false, operand(column), imm(5));
         let bits = match as_imm(&columns) {
@@ -385,6 +391,7 @@ impl Lower<'_, '_> {
         self.trap();
         self.b.terminate(Terminator::Jump(Builder::call(done)));
         self.b.block = done;
+        self.meet_apart();
         Ok(())
     }
 

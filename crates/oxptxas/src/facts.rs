@@ -4,11 +4,18 @@
 use backend::Code;
 use backend::places::Place;
 use backend::units::{self, register};
+use cubin::CodeFacts;
 use cubin::frames::{Frame, Rule};
-use cubin::{CodeFacts, Mbarrier, MbarrierKind};
 use sass::{Guard, Inst, Mod, Opcode, Operand, Reg, RegFile, SpecialReg};
 use std::collections::BTreeSet;
 use std::ops::Range;
+
+mod asks;
+mod mbarriers;
+mod said;
+
+pub(crate) use asks::asks;
+pub(crate) use said::Said;
 
 /// Bytes of an instruction.
 const INST_BYTES: u32 = 16;
@@ -53,48 +60,6 @@ fn is_collective(inst: &Inst) -> bool {
     }
 }
 
-/// The `.sync` statements that ptxas lists what stands for.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum Sync {
-    /// Also products of matrices that are made of shuffles.
-    Shuffle,
-    Vote,
-    Match,
-    Reduction,
-    /// `bar.warp.sync`.
-    Warp,
-    /// `barrier.sync` and `.red` without `.aligned`.
-    Barrier,
-}
-
-impl Sync {
-    fn of(inst: &ptx::Inst) -> Option<Sync> {
-        use ptx::{Mod as M, Op as O};
-        Some(match inst.op {
-            O::shfl | O::mma => Sync::Shuffle,
-            O::vote => Sync::Vote,
-            O::_match => Sync::Match,
-            O::redux => Sync::Reduction,
-            O::bar if inst.has(M::warp) => Sync::Warp,
-            O::barrier if !inst.has(M::aligned) && !inst.has(M::arrive) && !inst.has(M::cluster) => {
-                Sync::Barrier
-            }
-            _ => return None,
-        })
-    }
-    /// Whether the instruction is what the statement asks for.
-    fn is(self, inst: &Inst) -> bool {
-        match self {
-            Sync::Shuffle => inst.op == Opcode::SHFL,
-            Sync::Vote => inst.op == Opcode::VOTE,
-            Sync::Match => inst.op == Opcode::MATCH,
-            Sync::Reduction => matches!(inst.op, Opcode::REDUX | Opcode::CREDUX),
-            Sync::Warp => matches!(inst.op, Opcode::WARPSYNC | Opcode::NOP),
-            Sync::Barrier => inst.op == Opcode::BAR && !inst.mods.has(Mod::ARV),
-        }
-    }
-}
-
 /// The facts about the code of a kernel or function whose parts these are.
 /// `elsewhere`: calls of functions in which lanes meet and which are not among the parts. The target, and what the PTX says.
 pub(crate) fn code_facts(
@@ -126,89 +91,8 @@ pub(crate) fn code_facts(
             .iter()
             .any(|i| matches!(i.op, Opcode::UTCATOMSWS | Opcode::UTCATOMSWS_FIND | Opcode::UVIRTCOUNT)),
         relinquishes: insts.iter().any(|i| i.op == Opcode::UVIRTCOUNT),
-        mbarriers: mbarriers(insts),
+        mbarriers: mbarriers::list(code, sm, said),
     }
-}
-
-/// The instructions on mbarriers from sm_90 on, if there are any.
-fn mbarriers(insts: &[Inst]) -> Option<Vec<Mbarrier>> {
-    use MbarrierKind::*;
-    let ours = |i: &Inst| {
-        use Opcode::{ARRIVES, SYNCS_ARRIVE, SYNCS_CCTL, SYNCS_EXCH, SYNCS_PHASECHK};
-        matches!(i.op, ARRIVES | SYNCS_ARRIVE | SYNCS_CCTL | SYNCS_EXCH | SYNCS_PHASECHK)
-    };
-    if !insts.iter().any(|i| ours(i) && i.op != Opcode::ARRIVES) {
-        return None;
-    }
-    let mut out = Vec::new();
-    let mut before: Option<&Inst> = None;
-    let stored = stored_barriers(insts);
-    for (k, inst) in insts.iter().enumerate().filter(|i| ours(i.1) || stored.contains(&i.0)) {
-        let has = |m| inst.mods.has(m);
-        let drop = has(Mod::OPTOUT);
-        let kind = match inst.op {
-            Opcode::SYNCS_EXCH | Opcode::STS => Some(Init),
-            // What is kept of all barriers: a part of the store before it.
-            Opcode::SYNCS_CCTL if has(Mod::IVALL) => None,
-            Opcode::SYNCS_CCTL => Some(Inval),
-            Opcode::ARRIVES => Some(CpAsyncArrive),
-            // The second one, after a pause, is part of the first.
-            Opcode::SYNCS_PHASECHK
-                if inst.guard != Guard::TRUE && before.is_some_and(|b| b.op == inst.op) =>
-            {
-                None
-            }
-            Opcode::SYNCS_PHASECHK => Some(match (has(Mod::TRYWAIT), asks_parity(insts, k)) {
-                (true, true) => TryWaitParity,
-                (true, false) => TryWait,
-                (false, true) => TestWaitParity,
-                (false, false) => TestWait,
-            }),
-            // Part of an arrival of copies.
-            _ if has(Mod::A0T1) => None,
-            _ if has(Mod::A0TR) => Some(ExpectTx),
-            _ if has(Mod::A0TX) => Some(CompleteTx),
-            _ if !(has(Mod::A1T0) || has(Mod::ART0)) => None,
-            _ if has(Mod::TMASK) => Some(if drop { ArriveDropNoComplete } else { ArriveNoComplete }),
-            _ => Some(if drop { ArriveDrop } else { Arrive }),
-        };
-        before = Some(inst);
-        let address = inst.operands.iter().find_map(|o| match o {
-            Operand::Addr { base, uniform, offset, .. } => Some((*base, *uniform, *offset)),
-            _ => None,
-        });
-        let (Some(kind), Some((base, uniform, immediate))) = (kind, address) else { continue };
-        let index = |r: Option<Reg>| r.filter(|r| !r.is_zero()).map(|r| r.index);
-        let (register, uniform) = (index(base), index(uniform));
-        out.push(Mbarrier { offset: offset_of(k), register, immediate, uniform, kind });
-    }
-    Some(out)
-}
-
-/// The stores that make barriers: of 64 bits, the last one before what is kept of all barriers is dropped.
-fn stored_barriers(insts: &[Inst]) -> BTreeSet<usize> {
-    let drops = |i: &Inst| i.op == Opcode::SYNCS_CCTL && i.mods.has(Mod::IVALL);
-    let stores = |k: &usize| insts[*k].op == Opcode::STS && insts[*k].mods.has(Mod::_64);
-    let all = insts.iter().enumerate().filter(|i| drops(i.1));
-    all.filter_map(|(at, _)| (0..at).rev().find(stores)).collect()
-}
-
-/// Whether the phase that instruction `at` asks for was made of a parity: bit 31 alone.
-fn asks_parity(insts: &[Inst], at: usize) -> bool {
-    let Some(phase) = plain(insts[at].operands.get(2)) else { return false };
-    let writes = |i: &&Inst| {
-        let mut found = false;
-        units::for_each_write(i, |u, _| found |= register(u) == Some(phase));
-        found
-    };
-    insts[..at].iter().rev().find(writes).is_some_and(|i| match i.op {
-        Opcode::MOV => {
-            matches!(i.operands[1], Operand::Imm(0 | 0x8000_0000))
-                || plain(i.operands.get(1)) == Some(Reg::RZ)
-        }
-        Opcode::SHF => i.mods.has(Mod::L) && i.operands.contains(&Operand::Imm(31)),
-        _ => false,
-    })
 }
 
 fn spills<'i>(insts: &'i [Inst], part: &'i Part) -> impl Iterator<Item = u32> + 'i {
@@ -246,7 +130,16 @@ fn groups(
     // The register with the lanes of the last WARPSYNC of the block; that WARPSYNC, if it stands for itself.
     let mut gathered: Option<u8> = None;
     let mut alone: Option<(u32, Option<u8>)> = None;
+    // Behind a branch to itself a function is filled up.
+    let mut padding = false;
     for (k, inst) in insts.iter().enumerate() {
+        padding = match inst.op {
+            Opcode::NOP => padding,
+            op => op == Opcode::BRA && inst.operands.contains(&Operand::Label(offset_of(k).into())),
+        };
+        if padding {
+            continue;
+        }
         if starts.contains(&k) {
             out.extend(alone.take());
             gathered = None;
@@ -511,76 +404,5 @@ fn stack_change(inst: &Inst) -> Option<Change> {
             Some(if by < 0 { Change::Lower(by.unsigned_abs()) } else { Change::Raise(by as u32) })
         }
         _ => Some(Change::Other),
-    }
-}
-
-/// The least EICOMPAT_ATTR_ISA_CLASS that ptxas 13.0.88 gives files with such an instruction: 2 for what reads textures and
-/// surfaces, converts numbers of 8 bits or less, or copies in bulk to shared memory.
-pub(crate) fn isa_class(sm: u8, insts: &[Inst]) -> u8 {
-    use Opcode::{
-        BMMA, F2FP, IMMA, SULD, SULD_B, SULD_U, SURED, SURED_B, SURED_U, SUST, SUST_B, SUST_U, TEX, TEX_B,
-        TEX_U, TLD, TLD_B, TLD_U, TLD4, TLD4_B, TLD4_U, TXD, TXD_B, TXD_U, TXQ, TXQ_B, TXQ_U, UBLKCP,
-    };
-    let class = |i: &Inst| match i.op {
-        SULD | SULD_B | SULD_U | SURED | SURED_B | SURED_U | SUST | SUST_B | SUST_U => 2,
-        TEX | TEX_B | TEX_U | TLD | TLD_B | TLD_U | TLD4 | TLD4_B | TLD4_U => 2,
-        TXD | TXD_B | TXD_U | TXQ | TXQ_B | TXQ_U => 2,
-        F2FP if [Mod::E4M3, Mod::E5M2, Mod::E2M1, Mod::E2M3, Mod::E3M2, Mod::E8]
-            .iter()
-            .any(|m| i.mods.has(*m)) =>
-        {
-            2
-        }
-        UBLKCP if i.mods.iter().next() == Some(Mod::S) => 2,
-        IMMA if sm == 90 && i.mods.has(Mod::_8816) => 4,
-        BMMA if sm == 90 => 4,
-        _ => 1,
-    };
-    insts.iter().map(class).max().unwrap_or(1)
-}
-
-/// What statements say of code that its instructions don't.
-#[derive(Clone, Default)]
-pub(crate) struct Said {
-    /// There is a `wmma`.
-    wmma: bool,
-    /// Tensor memory is a block's own.
-    blocks: bool,
-    /// It is that of a pair of blocks.
-    pairs: bool,
-    /// `.sync` statements and their lines.
-    gathers: BTreeSet<(u32, Sync)>,
-}
-
-impl Said {
-    /// By these functions.
-    pub(crate) fn by<'m>(
-        funcs: impl IntoIterator<Item = &'m ptx::Func>,
-        lines: Option<&ptx::LineIndex>,
-    ) -> Said {
-        let mut said = Said::default();
-        for stmt in funcs.into_iter().flat_map(|f| &f.body).flat_map(|b| &b.stmts) {
-            let ptx::Stmt::Inst(inst) = stmt else { continue };
-            said.wmma |= inst.op == ptx::Op::wmma;
-            said.blocks |= inst.op == ptx::Op::tcgen05 && inst.has(ptx::Mod::cta_group_1);
-            said.pairs |= inst.op == ptx::Op::tcgen05 && inst.has(ptx::Mod::cta_group_2);
-            if let (Some(sync), Some(lines)) = (Sync::of(inst), lines) {
-                said.gathers.insert((lines.line(inst.span.start), sync));
-            }
-        }
-        said
-    }
-
-    /// Which instructions of the code stand for `.sync` statements.
-    fn stand_for(&self, code: &Code) -> Vec<bool> {
-        let stands = |(k, inst): (usize, &Inst)| {
-            let after = code.lines.partition_point(|l| l.0 <= offset_of(k));
-            let line = after.checked_sub(1).map_or(0, |n| code.lines[n].1);
-            self.gathers.range((line, Sync::Shuffle)..=(line, Sync::Barrier)).any(|(_, sync)| sync.is(inst))
-        };
-        if self.gathers.is_empty() {
-            return vec![false; code.insts.len()];
-        }
-        code.insts.iter().enumerate().map(stands).collect()
     }
 }

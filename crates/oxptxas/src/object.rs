@@ -58,7 +58,6 @@ pub(crate) fn compile(
     let mut object = Object {
         sm: settings.target.sm,
         accelerated: settings.target.suffix == sass::target::Suffix::A,
-        isa_class: 1,
         ptx_sm: ptx::check::target_sm(module).min(255) as u8,
         options: settings.options_text.clone(),
         tool: settings.tool.clone(),
@@ -71,11 +70,13 @@ pub(crate) fn compile(
     let mut codes = Vec::new();
     let own = compiled.iter().flatten().map(|c| &c.0);
     let meetings = units.shared(own, &mut timeline)?;
+    let mut asks = sass::Asks::NOTHING;
     for (id, result) in chosen.iter().zip(compiled) {
         let func = &module.funcs[*id];
         let done = result.and_then(|(code, time)| {
             let (lines, locals, places) = (code.lines.clone(), code.locals.clone(), code.places.clone());
-            object.isa_class = object.isa_class.max(facts::isa_class(settings.target.sm, &code.insts));
+            let said = facts::Said::by(settings.target.sm, [func], None);
+            asks.join(facts::asks(settings.target.sm, &code.insts, &said));
             let spills = (code.spill_store_bytes, code.spill_load_bytes);
             let mut f = function(module, *id, code, options)?;
             f.code.options = settings.code_options();
@@ -105,6 +106,7 @@ pub(crate) fn compile(
         object.prototypes.push((name.clone(), format!("#i{}", "i".repeat(words + 1))));
         object.functions.push(meeting(name, &code, options)?);
     }
+    (object.isa_class, object.tensor_maps) = (asks.class, asks.tensor_maps);
     variables(module, layout, &mut object, &mut errors);
     if !errors.is_empty() {
         errors.sort_by_key(|d| d.span.map_or(0, |s| s.start));
@@ -251,7 +253,7 @@ fn function(
         &[part],
         &meets(&code),
         options.target.sm,
-        &facts::Said::by([func], options.lines),
+        &facts::Said::by(options.target.sm, [func], options.lines),
     );
     let frame = facts::frame(&code.insts, &code.of_caller);
     Ok(cubin::object::Function {

@@ -392,12 +392,12 @@ fn assemble(
     let mut file = cubin::Cubin {
         sm: target.sm,
         accelerated: target.suffix == sass::target::Suffix::A,
-        isa_class: 1,
         ptx_sm: ptx::check::target_sm(module).min(255) as u8,
         options: settings.options_text.clone(),
         tool: settings.tool.clone(),
         ..cubin::Cubin::default()
     };
+    let mut asks = sass::Asks::NOTHING;
     for ((id, used), (own, time)) in chosen.iter().zip(codes) {
         let func = &module.funcs[*id];
         // Calls that are dead leave callees, but nothing to link.
@@ -449,14 +449,15 @@ fn assemble(
             let lines = code.lines.clone();
             with_lines.push((*id, Code { lines, words: code.words.clone(), ..Code::default() }, parts));
         }
-        file.isa_class = file.isa_class.max(facts::isa_class(target.sm, &code.insts));
         let helpers = (placed.iter())
             .map(|p| {
                 let func = by_name.get(p.name.as_str()).map(|f| &module.funcs[*f]);
                 helper(func, functions, p, &code)
             })
             .collect();
-        let said = facts::Said::by(used.iter().chain([id]).map(|f| &module.funcs[*f]), Some(lines));
+        let said_in = used.iter().chain([id]).map(|f| &module.funcs[*f]);
+        let said = facts::Said::by(target.sm, said_in, Some(lines));
+        asks.join(facts::asks(target.sm, &code.insts, &said));
         let facts = facts_of(functions, target.sm, &own, &placed, &code, &said);
         let frame = facts::frame(&code.insts[..own.insts.len()], &[]);
         file.kernels.push(cubin::Kernel {
@@ -493,6 +494,7 @@ fn assemble(
             managed: var.managed,
         });
     }
+    (file.isa_class, file.tensor_maps) = (asks.class, asks.tensor_maps);
     file.constants = vec![0; layout.const_size as usize];
     file.constant_align = layout.consts.iter().map(|v| module.vars[*v].align).max().unwrap_or(1).into();
     for v in &layout.consts {

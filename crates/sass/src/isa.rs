@@ -1,6 +1,7 @@
 //! The instruction table, generated from `isa/*.isa` by `build.rs`, and the queries on it.
 
 use crate::RegFile;
+use crate::asks::{AskRow, Asks};
 use crate::form::*;
 use crate::inst::AddrWidth;
 use crate::inst::{ModAt, Mods, Role, Slot, SlotKind, Width};

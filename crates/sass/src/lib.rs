@@ -4,6 +4,7 @@
 //! An [`Inst`] says exactly what one line of `nvdisasm` says, plus its control field. The same operand and
 //! modifier types are used by Ori with virtual registers in place of [`Reg`].
 
+mod asks;
 pub mod control;
 mod decode;
 mod encode;
@@ -17,6 +18,7 @@ mod print;
 pub mod reg;
 pub mod target;
 
+pub use asks::{Asks, asks};
 pub use control::Control;
 pub use decode::{DecodeError, Parts, decode, decode_parts};
 pub use encode::{EncodeError, encode};

@@ -4,7 +4,7 @@ use super::always::{self, Always};
 use super::{Judge, Rule, Seen};
 use crate::elf::Elf;
 use crate::{Counts, Family, File, Kernel, Place, Table};
-use sass::{Opcode, Operand, Reg, RegFile, Role};
+use sass::{Mod, Opcode, Operand, Reg, RegFile, Role};
 use std::collections::{BTreeMap, BTreeSet};
 
 pub struct Attributes;
@@ -17,8 +17,19 @@ const LISTS: &[(u8, &str)] = &[
     (0x46, "SYSCALL_OFFSETS"),
 ];
 /// Instructions besides those of control and barriers whose kernels may have attributes of their own.
-const TELLING: &[&str] =
-    &["SHFL", "VOTE", "MATCH", "REDUX", "CREDUX", "SYNCS.EXCH", "SYNCS.ARRIVE", "SYNCS.PHASECHK"];
+const TELLING: &[&str] = &[
+    "ARRIVES",
+    "CREDUX",
+    "MATCH",
+    "REDUX",
+    "SHFL",
+    "SYNCS.ARRIVE",
+    "SYNCS.EXCH",
+    "SYNCS.PHASECHK",
+    "UTCATOMSWS",
+    "UTCATOMSWS.FIND",
+    "VOTE",
+];
 const CRS_STACK_SIZE: u8 = 0x1e;
 const REGCOUNT: u8 = 0x2f;
 const NUM_BARRIERS: u8 = 0x4c;
@@ -154,6 +165,12 @@ impl Rule for Attributes {
             };
             for op in uses.iter().filter(|op| tells(op)) {
                 see(place, &format!("{op} in a {kind} has: {all}"));
+            }
+            // Before sm_90 barriers are words of memory.
+            let arrives =
+                |i: &sass::Inst| matches!(i.op, Opcode::ATOM | Opcode::ATOMS) && i.mods.has(Mod::ARRIVE);
+            if kernel.items.iter().filter_map(|i| i.inst()).any(arrives) {
+                see(place, &format!("ATOMS.ARRIVE in a {kind} has: {all}"));
             }
             for (code, name) in LISTS {
                 let payload = attributes.get(code).copied().unwrap_or_default();

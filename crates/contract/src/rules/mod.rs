@@ -1,6 +1,7 @@
 //! The rules, each in a file of its own.
 
 mod always;
+mod asks;
 mod attributes;
 mod bits;
 mod carries;
@@ -58,6 +59,7 @@ pub const RULES: &[&dyn Rule] = &[
     &constants::Constants,
     &layout::Layout,
     &attributes::Attributes,
+    &asks::Stated,
     &carries::Carries,
     &format::Format,
 ];

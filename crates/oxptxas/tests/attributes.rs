@@ -1,0 +1,140 @@
+//! What files say of code, beside what ptxas 13.0.88 says for the same PTX (docs/cubin.md).
+
+use contract::elf::{Elf, NV_COMPAT, split};
+use oxptxas::{Settings, compile};
+use sass::Target;
+
+const COOP_GROUP_INSTR_OFFSETS: u8 = 0x28;
+const NUM_MBARRIERS: u8 = 0x38;
+const MBARRIER_INSTR_OFFSETS: u8 = 0x39;
+
+/// The file for a kernel of these statements.
+fn file(target: &str, statements: &str) -> Vec<u8> {
+    let source = format!(
+        ".version 9.0\n.target {target}\n.address_size 64\n\
+         .visible .entry k(.param .u64 p, .param .align 64 .b8 map[128])\n{{\n\
+         .reg .b32 %r<8>; .reg .b64 %rd<8>; .reg .f32 %f<8>; .reg .b16 %h<4>; .reg .pred %p<4>;\n\
+         .shared .align 16 .b8 sv[256];\n\
+         ld.param.u64 %rd1, [p]; ld.global.v4.u32 {{%r1, %r2, %r3, %r4}}, [%rd1]; ld.global.u64 %rd2, [%rd1+16];\n\
+         {statements}\nst.global.u32 [%rd1], %r1;\nst.global.u64 [%rd1+16], %rd2;\nret;\n}}\n"
+    );
+    let target = Target::parse(target).expect("a known target");
+    let output = compile(&source, "k.ptx", &Settings::new(target));
+    output.unwrap_or_else(|f| panic!("{}", f.render("oxptxas"))).cubin
+}
+
+/// ISA_CLASS and INST_TENSORMAP_V1.
+fn asked(file: &[u8]) -> (u8, u8) {
+    let elf = Elf::new(file).unwrap();
+    let section = elf.sections.iter().find(|s| s.ty == NV_COMPAT).expect("from sm_90 on");
+    let records = split(elf.bytes(section));
+    let value = |code| records.iter().find(|r| r.1 == code).map_or(0, |r| r.2[0]);
+    (value(2), value(3))
+}
+
+/// The words of an attribute of the kernel.
+fn words(file: &[u8], code: u8) -> Option<Vec<u32>> {
+    let image = cubin::read::read(file).unwrap();
+    let (_, payload) = image.kernels["k"].attributes.iter().find(|a| a.0 == code)?;
+    let word = |w: &[u8]| w.iter().rev().fold(0, |n, b| n << 8 | u32::from(*b));
+    Some(payload.chunks(4).map(word).collect())
+}
+
+#[test]
+fn files_say_what_their_code_asks_for() {
+    for (target, statement, stated) in [
+        ("sm_90a", "add.u32 %r1, %r2, %r3;", (1, 0)),
+        ("sm_90a", "wgmma.fence.sync.aligned;", (3, 0)),
+        ("sm_90a", "wgmma.wait_group.sync.aligned 0;", (3, 0)),
+        ("sm_90", "prefetch.tensormap [%rd1];", (2, 0)),
+        ("sm_100", "prefetch.tensormap [%rd1];", (2, 0)),
+        ("sm_90", "cvt.rn.f16x2.e5m2x2 %r1, %h1;", (2, 0)),
+        ("sm_100a", "cvt.rs.satfinite.e4m3x4.f32 %r1, {%f1, %f2, %f3, %f4}, %r2;", (3, 0)),
+        ("sm_90", "fence.proxy.tensormap::generic.acquire.gpu [%rd1], 128;", (2, 0)),
+        (
+            "sm_90",
+            "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%rd1], %r2, [%r3];",
+            (2, 0),
+        ),
+        (
+            "sm_90",
+            "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%r1], [%r4], %r2, [%r3];",
+            (1, 0),
+        ),
+        (
+            "sm_100",
+            "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%rd1, {%r1, %r2}], [%r3];",
+            (2, 1),
+        ),
+        ("sm_100a", "tensormap.replace.tile.box_dim.global.b1024.b32 [%rd1], 2, %r1;", (1, 2)),
+        (
+            "sm_100a",
+            "tensormap.replace.tile.box_dim.global.b1024.b32 [%rd1], 2, %r1;\n\
+             cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%rd1, {%r1, %r2}], [%r3];",
+            (2, 3),
+        ),
+        ("sm_100a", "tcgen05.wait::ld.sync.aligned;", (2, 0)),
+        ("sm_100a", "tcgen05.fence::before_thread_sync;", (2, 0)),
+        ("sm_100a", "tcgen05.shift.cta_group::1.down [%r1];", (3, 0)),
+        ("sm_100a", "ldmatrix.sync.aligned.m16n16.x1.trans.shared.b8 {%r1, %r2}, [%r3];", (2, 0)),
+        (
+            "sm_120a",
+            "mma.sync.aligned.m16n8k32.row.col.kind::f8f6f4.f32.e4m3.e4m3.f32 {%f1, %f2, %f3, %f4}, {%r1, %r2, %r3, %r4}, {%r1, %r2}, {%f1, %f2, %f3, %f4}; mov.b32 %r1, %f1;",
+            (2, 0),
+        ),
+    ] {
+        assert_eq!(asked(&file(target, statement)), stated, "{target}: {statement}");
+    }
+}
+
+/// Offsets apart: the kind of each, its address is what the code has.
+#[test]
+fn instructions_on_mbarriers_are_listed() {
+    let init = "mbarrier.init.shared.b64 [%r1], 32;";
+    let arrive = "mbarrier.arrive.shared.b64 %rd2, [%r1];";
+    for (target, statements, kinds, made) in [
+        ("sm_80", init, &[0][..], 1),
+        ("sm_86", arrive, &[1], 0),
+        ("sm_80", "mbarrier.arrive.noComplete.shared.b64 %rd2, [%r1], 3;", &[2], 0),
+        ("sm_80", "mbarrier.arrive_drop.shared.b64 %rd2, [%r1];", &[3], 0),
+        ("sm_89", "mbarrier.arrive_drop.noComplete.shared.b64 %rd2, [%r1], 3;", &[4], 0),
+        ("sm_80", "mbarrier.test_wait.shared.b64 %p1, [%r1], %rd2; selp.b32 %r1, 1, 2, %p1;", &[5], 0),
+        ("sm_80", "mbarrier.test_wait.parity.shared.b64 %p1, [%r1], %r2; selp.b32 %r1, 1, 2, %p1;", &[6], 0),
+        ("sm_80", "cp.async.mbarrier.arrive.shared.b64 [%r1];", &[7], 0),
+        ("sm_90", "cp.async.mbarrier.arrive.noinc.shared.b64 [%r1];", &[7], 0),
+        ("sm_80", &format!("{init}\n{arrive}"), &[0, 1], 1),
+        ("sm_90", &format!("{init}\n{arrive}"), &[0, 1], 1),
+    ] {
+        let file = file(target, statements);
+        let list = words(&file, MBARRIER_INSTR_OFFSETS).unwrap_or_default();
+        let listed: Vec<u32> = list.chunks(4).map(|entry| entry[3] & 0xff).collect();
+        assert_eq!(listed, kinds, "{target}: {statements}");
+        let number = words(&file, NUM_MBARRIERS).expect("where there is a list");
+        assert_eq!(number, [made], "{target}: {statements}");
+    }
+    for (target, statement) in [
+        ("sm_90", "mbarrier.arrive.expect_tx.release.cluster.shared::cluster.b64 _, [%r1], %r2;"),
+        ("sm_90", "mbarrier.pending_count.b64 %r1, %rd2;"),
+        ("sm_80", "mbarrier.pending_count.b64 %r1, %rd2;"),
+    ] {
+        let file = file(target, statement);
+        assert_eq!(words(&file, MBARRIER_INSTR_OFFSETS), None, "{target}: {statement}");
+        assert_eq!(words(&file, NUM_MBARRIERS), None, "{target}: {statement}");
+    }
+}
+
+#[test]
+fn meetings_of_lanes_are_listed() {
+    for (target, statement, number) in [
+        ("sm_90", "barrier.cluster.arrive;", 1),
+        ("sm_90", "barrier.cluster.arrive.relaxed.aligned;", 1),
+        ("sm_90", "barrier.cluster.wait;", 0),
+        ("sm_100a", "tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r1], 32;", 2),
+        ("sm_100a", "tcgen05.alloc.cta_group::2.sync.aligned.shared::cta.b32 [%r1], 32;", 2),
+        ("sm_110a", "tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r1, 32;", 2),
+        ("sm_100a", "tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;", 0),
+    ] {
+        let listed = words(&file(target, statement), COOP_GROUP_INSTR_OFFSETS).unwrap_or_default();
+        assert_eq!(listed.len(), number, "{target}: {statement}: {listed:x?}");
+    }
+}
