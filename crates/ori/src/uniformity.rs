@@ -2,7 +2,8 @@
 //!
 //! A value is divergent when it is computed by an instruction that tells lanes apart or from a divergent value,
 //! when it is a parameter of a block where lanes come together that parted at a divergent branch, and when it
-//! leaves a loop that lanes leave at different times.
+//! leaves a loop that lanes leave at different times. Lanes come together where two ways from the branch meet that have no
+//! block in common before: a way on which threads end has nothing to do with the parameters of blocks on the other one.
 
 use crate::block_set::Seen;
 use crate::cfg::{Cfg, PostDom};
@@ -27,6 +28,7 @@ impl Uniformity {
             branches: FixedBitSet::with_capacity(func.blocks.len()),
             work: Vec::new(),
             seen: Seen::new(func.blocks.len()),
+            way: SecondaryMap::new(),
         };
         for &b in &cfg.rpo {
             let data = &func.blocks[b];
@@ -85,6 +87,8 @@ struct State {
     branches: FixedBitSet,
     work: Vec<Value>,
     seen: Seen,
+    /// How lanes come to each block from the branch that is looked at.
+    way: SecondaryMap<Block, Option<Way>>,
 }
 
 impl State {
@@ -116,15 +120,58 @@ impl State {
         }
         // Lanes that come back to the branch leave a loop at different times.
         let loops = self.seen.put(b);
+        if !loops {
+            return self.join(func, cfg, b, region, end);
+        }
         for x in region {
             for p in &func.blocks[x].params {
                 self.mark(func, Name::Val(*p));
             }
-            if loops && Some(x) != end {
+            if Some(x) != end {
                 for i in &func.blocks[x].insts {
                     func.insts[*i].for_each_def(|n| self.mark(func, n));
                 }
             }
         }
     }
+
+    /// Marks the parameters of the blocks of `region`, which lie behind `b` up to `end`, at which lanes come together that parted at `b`.
+    fn join(&mut self, func: &Function, cfg: &Cfg, b: Block, mut region: Vec<Block>, end: Option<Block>) {
+        if region.iter().all(|x| func.blocks[*x].params.is_empty()) {
+            return;
+        }
+        region.sort_unstable_by_key(|x| cfg.order[*x]);
+        region.iter().for_each(|x| self.way[*x] = None);
+        let mut changed = true;
+        while changed {
+            changed = false;
+            for &x in [b].iter().chain(&region).filter(|x| Some(**x) != end) {
+                for (k, &s) in cfg.succs[x].iter().enumerate() {
+                    let from = if x == b { Some(Way::Side(k)) } else { self.way[x] };
+                    let old = self.way[s];
+                    let new = match (old, from) {
+                        (None, _) => from,
+                        (_, None) => old,
+                        _ if old == from => old,
+                        _ => Some(Way::Meeting(s)),
+                    };
+                    changed |= std::mem::replace(&mut self.way[s], new) != new;
+                }
+            }
+        }
+        for x in region {
+            if self.way[x] == Some(Way::Meeting(x)) {
+                func.blocks[x].params.iter().for_each(|p| self.mark(func, Name::Val(*p)));
+            }
+        }
+    }
+}
+
+/// How lanes came to a block from a branch: the last thing that all of their ways have in common.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// The side of the branch.
+    Side(usize),
+    /// A block at which lanes of several ways come together.
+    Meeting(Block),
 }

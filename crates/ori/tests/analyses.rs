@@ -547,3 +547,45 @@ fn movm_of_a_uniform_value_is_divergent() {
         !uniformity.is_divergent(block) && !uniformity.is_divergent(sum) && uniformity.is_divergent(moved)
     );
 }
+
+/// Which parameters lanes may not agree on, in blocks behind one that makes `v0`, which they do not agree on, and `v3`, on which they do.
+fn divergent_params(blocks: &str) -> Vec<bool> {
+    let text = format!(
+        "function k sm_90 entry local=0 shared=0 barriers=0 regs=255 {{\nblock0:\n    v1:R = S2R SR_TID.X\n    \
+         v0:P = ISETP.GT.AND PT, v1, 0x7, PT, PT\n    v2:R = LDC c[0x0][0x210]\n    v3:P = ISETP.GT.AND PT, v2, 0x7, PT, PT\n    \
+         v4:R = copy 0x1\n    v5:R = copy 0x2\n{blocks}}}\n"
+    );
+    let f = ori::parse::parse(&text).unwrap_or_else(|e| panic!("{e}: {text}"));
+    let analyses = Analyses::default();
+    let uniformity = analyses.uniformity(&f);
+    let params = f.layout.iter().flat_map(|b| &f.blocks[*b].params);
+    params.map(|p| uniformity.is_divergent(*p)).collect()
+}
+
+#[test]
+fn lanes_come_together_where_ways_from_a_branch_meet() {
+    // Behind a way on which threads end, a loop all of whose lanes count alike; where all end at last does not matter.
+    let counts =
+        "    v7:R = IADD3 PT, PT, v6, 0x1, RZ, !PT, !PT\n    v8:P = ISETP.LT.AND PT, v7, v2, PT, PT\n";
+    for start in ["block1(v4)", "block3"] {
+        let text = format!(
+            "    branch v0, block2, {start}\nblock3:\n    jump block1(v5)\nblock1(v6:R):\n{counts}    branch v8, block1(v7), block2\n\
+             block2:\n    exit\n"
+        );
+        assert_eq!(divergent_params(&text), [false], "{text}");
+    }
+    // Two ways, one of them through a branch of all lanes.
+    let ways = "    branch v0, block1, block2\nblock1:\n    branch v3, block3(v4), block4\nblock4:\n    jump block3(v5)\n\
+                block3(v6:R):\n    jump block5(v6)\nblock2:\n    jump block5(v4)\nblock5(v7:R):\n    exit\n";
+    assert_eq!(divergent_params(ways), [false, true]);
+    // Both sides to one block.
+    assert_eq!(divergent_params("    branch v0, block1(v4), block1(v5)\nblock1(v6:R):\n    exit\n"), [true]);
+    // Into a loop by two doors.
+    let doors = "    branch v0, block1(v4), block2(v4)\nblock1(v6:R):\n    jump block2(v5)\nblock2(v7:R):\n    branch v3, block1(v7), block3\n\
+                 block3:\n    exit\n";
+    assert_eq!(divergent_params(doors), [true, true]);
+    // What lanes take out of a loop that they leave at different times.
+    let leaves = "    jump block1(v4)\nblock1(v6:R):\n    v7:R = IADD3 PT, PT, v6, 0x1, RZ, !PT, !PT\n    \
+                  v8:P = ISETP.LT.AND PT, v7, v1, PT, PT\n    branch v8, block1(v7), block2(v6)\nblock2(v9:R):\n    exit\n";
+    assert_eq!(divergent_params(leaves), [true, true]);
+}
