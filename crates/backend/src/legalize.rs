@@ -158,7 +158,7 @@ impl Legalizer<'_> {
         if each {
             return Ok(());
         }
-        self.commute(d, &slots);
+        commute(self.func, d, &slots);
         // At most one stays: a pair of constants, which two instructions would load, before a single word.
         let can_stay = |d: &InstData, i: usize| {
             let wide = matches!(d.operands[i], Operand::Const { .. }) && op.width(i, &d.mods) == 2;
@@ -220,43 +220,6 @@ impl Legalizer<'_> {
                 let sources = std::iter::repeat_n(operand(Name::Phys(r)), usize::from(count));
                 self.push(Op::Macro(m), &[], std::iter::once(operand(held)).chain(sources).collect());
                 d.kept[k] = Name::Val(held);
-            }
-        }
-    }
-
-    /// Moves a source that is no register to where a form takes it, by exchanging sources.
-    fn commute(&self, d: &mut InstData, slots: &[usize]) {
-        let Op::Sass(op) = d.op else { return };
-        let info = op.info();
-        let reg = |d: &InstData, i: usize| is_reg(self.func, op, &d.operands[i]);
-        // Forms take it as their second source.
-        let Some(&to) = slots.get(1).filter(|i| info.sources.contains(&(**i as u8))) else { return };
-        let change = info.swap_changes;
-        // A comparison of upper words, and one that says which number is the greater, mean their sides.
-        let sided = d.mods.iter().any(|m| matches!(m, Mod::EX | Mod::MAX | Mod::MIN));
-        if !info.swap.contains(&(to as u8)) || change == SwapChange::Compare && sided {
-            return;
-        }
-        let others = info.swap.iter().map(|i| usize::from(*i)).filter(|i| *i != to);
-        let Some(from) = others.into_iter().find(|i| !reg(d, *i) && reg(d, to)) else { return };
-        d.operands.swap(from, to);
-        let behind = info.swap.iter().max().map_or(0, |i| usize::from(*i) + 1);
-        match change {
-            SwapChange::Nothing => {}
-            SwapChange::Lut => {
-                if let Operand::Imm(lut) = &mut d.operands[behind] {
-                    *lut = swap_lut(*lut, usize::from(from > to) * 2);
-                }
-            }
-            SwapChange::Select => {
-                if let Operand::Reg(p) = &mut d.operands[behind] {
-                    p.not = !p.not;
-                }
-            }
-            SwapChange::Compare => {
-                if let Some(m) = d.mods.0.first_mut() {
-                    *m = flipped(*m);
-                }
             }
         }
     }
@@ -336,6 +299,43 @@ impl Legalizer<'_> {
         self.push(Op::Sass(Opcode::LDC), mods, operands);
         self.constants.insert((bank, offset, width), v);
         v
+    }
+}
+
+/// Moves a source that is no register to where a form takes it, by exchanging sources.
+pub fn commute(func: &Function, d: &mut InstData, slots: &[usize]) {
+    let Op::Sass(op) = d.op else { return };
+    let info = op.info();
+    let reg = |d: &InstData, i: usize| is_reg(func, op, &d.operands[i]);
+    // Forms take it as their second source.
+    let Some(&to) = slots.get(1).filter(|i| info.sources.contains(&(**i as u8))) else { return };
+    let change = info.swap_changes;
+    // A comparison of upper words, and one that says which number is the greater, mean their sides.
+    let sided = d.mods.iter().any(|m| matches!(m, Mod::EX | Mod::MAX | Mod::MIN));
+    if !info.swap.contains(&(to as u8)) || change == SwapChange::Compare && sided {
+        return;
+    }
+    let others = info.swap.iter().map(|i| usize::from(*i)).filter(|i| *i != to);
+    let Some(from) = others.into_iter().find(|i| !reg(d, *i) && reg(d, to)) else { return };
+    d.operands.swap(from, to);
+    let behind = info.swap.iter().max().map_or(0, |i| usize::from(*i) + 1);
+    match change {
+        SwapChange::Nothing => {}
+        SwapChange::Lut => {
+            if let Operand::Imm(lut) = &mut d.operands[behind] {
+                *lut = swap_lut(*lut, usize::from(from > to) * 2);
+            }
+        }
+        SwapChange::Select => {
+            if let Operand::Reg(p) = &mut d.operands[behind] {
+                p.not = !p.not;
+            }
+        }
+        SwapChange::Compare => {
+            if let Some(m) = d.mods.0.first_mut() {
+                *m = flipped(*m);
+            }
+        }
     }
 }
 

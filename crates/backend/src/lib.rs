@@ -19,10 +19,12 @@ pub mod remat;
 pub mod schedule;
 pub mod timing;
 pub mod together;
+pub mod uniform;
 pub mod units;
 pub mod waits;
 pub mod zero;
 
+use ori::cfg::Cfg;
 use ori::{Function, Manager, Phase};
 use sass::target::{HARDWARE_REGISTERS, LEAST_REGISTERS};
 
@@ -165,14 +167,22 @@ fn allocate(
 ) -> Result<(Function, regalloc::Stats), Error> {
     let again = func.entry && !serial && func.insts.len() <= PLANNED_AGAIN;
     let original = again.then(|| func.clone());
-    let (first, stats, planned) = allocate_once(func, manager, serial, 0)?;
+    let (first, stats, planned) = match (allocate_once(func, manager, serial, 0, again), &original) {
+        (Ok(found), _) => found,
+        // There were too few uniform registers for counters, or lanes were not together.
+        (Err(Failure::Registers(_)), Some(original)) => {
+            let (func, stats, _) = allocate_once(original.clone(), manager, serial, 0, false)?;
+            return Ok((func, stats));
+        }
+        (Err(e), _) => return Err(e.into()),
+    };
     if let (Some(original), Some(planned)) = (original, planned) {
         let stated = |s: &regalloc::Stats| u32::from(s.regs_used) + u32::from(HARDWARE_REGISTERS);
         let warps = |stated: u32| prepass::warps_that_fit(&original, stated);
         let (taken, fit) = (stated(&stats), warps(stated(&stats)));
         if fit < warps(planned) {
             let more = taken - planned;
-            if let Ok((second, better, _)) = allocate_once(original.clone(), manager, serial, more)
+            if let Ok((second, better, _)) = allocate_once(original.clone(), manager, serial, more, true)
                 && warps(stated(&better)) > fit
                 && better.spill_load_bytes <= stats.spill_load_bytes
             {
@@ -183,26 +193,59 @@ fn allocate(
     Ok((first, stats))
 }
 
-/// Plans, leaving `more` registers free than usual, and gives out registers; how many the plan was for.
+/// Why registers could not be planned and given out.
+enum Failure {
+    /// Something else is wrong.
+    Other(Error),
+    /// They do not reach, or may not be where they are.
+    Registers(Error),
+}
+
+impl From<Error> for Failure {
+    fn from(e: Error) -> Failure {
+        Failure::Other(e)
+    }
+}
+
+impl From<Failure> for Error {
+    fn from(f: Failure) -> Error {
+        match f {
+            Failure::Other(e) | Failure::Registers(e) => e,
+        }
+    }
+}
+
+/// Plans, leaving `more` registers free than usual and `counters` in uniform ones if that helps, and gives out registers; how many
+/// the plan was for.
 fn allocate_once(
     mut func: Function,
     manager: &mut Manager<'_>,
     serial: bool,
     more: u32,
-) -> Result<(Function, regalloc::Stats, Option<u32>), Error> {
+    counters: bool,
+) -> Result<(Function, regalloc::Stats, Option<u32>), Failure> {
     let mut planned = None;
     if !serial && manager.admits(Phase::Prepass, 1) {
-        manager.run_outer(Phase::Prepass, &mut func, |f, m| planned = prepass::run(f, m, more));
+        manager.run_outer(Phase::Prepass, &mut func, |f, m| planned = prepass::run(f, m, more, counters));
         verify(Phase::Prepass, &func, manager)?;
     }
     manager.run(Phase::Convergence, &mut func, convergence::run)?;
     verify(Phase::Convergence, &func, manager)?;
+    if counters && !regalloc::changes_together(&func, &Cfg::new(&func)) {
+        return Err(Failure::Registers(Error::new("uniform registers change where lanes may be apart")));
+    }
     let check = manager.verifies();
     let stats = manager
         .run(Phase::Allocate, &mut func, |f| {
             regalloc::allocate(f, &regalloc::Limits { check, ..regalloc::Limits::of(f) })
         })
-        .map_err(|e| Error::new(e.to_string()))?;
+        .map_err(|e| {
+            let error = Error::new(e.to_string());
+            match e {
+                regalloc::Error::Check(_) => Failure::Other(error),
+                regalloc::Error::Pressure(_) | regalloc::Error::Move(_) => Failure::Registers(error),
+            }
+        })?;
     Ok((func, stats, planned))
 }
 

@@ -14,7 +14,7 @@ mod graph;
 mod orders;
 
 use crate::liveness::Ranges;
-use crate::remat;
+use crate::{remat, uniform};
 use graph::{Code, Stretch};
 use orders::Ordered;
 use ori::cfg::Cfg;
@@ -58,9 +58,9 @@ pub fn warps_that_fit(func: &Function, stated: u32) -> u32 {
 }
 
 /// Schedules a kernel. Where it needs more registers than leave room for all threads, constants are made again where they
-/// are used, if the manager admits that and it is worth it. So many registers as are in `more` are left free beside the usual ones. What is
+/// are used, if the manager admits that and it is worth it. So many registers as are in `more` are left free beside the usual ones. `counters` may be in uniform registers. What is
 /// planned to be stated.
-pub fn run(func: &mut Function, manager: &mut Manager<'_>, more: u32) -> Option<u32> {
+pub fn run(func: &mut Function, manager: &mut Manager<'_>, more: u32, counters: bool) -> Option<u32> {
     // A function of a kernel's saves what it uses; few registers are better there.
     if !func.entry {
         return None;
@@ -70,21 +70,46 @@ pub fn run(func: &mut Function, manager: &mut Manager<'_>, more: u32) -> Option<
     let aim = i32::from(func.aim_regs.min(func.max_regs));
     let mut code = Code::new(func, &cfg, reserve);
     let mut plan = Plan::new(&code, func, aim);
-    if (plan.stated > aim || plan.missing() > 0) && manager.admits(Phase::Remat, 2) {
-        let ranges = Ranges::new(func, &cfg);
+    let short = |p: &Plan| p.stated > aim || p.missing() > 0;
+    // Takes what another function, that does the same, is planned like, if that is better.
+    let choose = |func: &mut Function, other: Function, code: &mut Code, plan: &mut Plan| {
+        let with = Code::new(&other, &cfg, reserve);
+        let planned = Plan::new(&with, &other, aim);
+        if planned.is_better(plan, aim) {
+            (*func, *code, *plan) = (other, with, planned);
+        }
+    };
+    let again = |f: &mut Function, manager: &mut Manager<'_>| {
+        let ranges = Ranges::new(f, &cfg);
         let room = usable(aim, reserve).max(1) as u32;
-        let as_it_was = func.clone();
-        if manager.run(Phase::Remat, func, |f| remat::run(f, &cfg, room, &ranges)) {
-            let with = Code::new(func, &cfg, reserve);
-            let planned = Plan::new(&with, func, aim);
-            if planned.is_better(&plan, aim) {
-                (code, plan) = (with, planned);
-            } else {
-                *func = as_it_was;
-            }
+        manager.run(Phase::Remat, f, |f| remat::run(f, &cfg, room, &ranges))
+    };
+    let original = func.clone();
+    let remakes = manager.admits(Phase::Remat, 2);
+    if short(&plan) && remakes {
+        let mut other = original.clone();
+        if again(&mut other, manager) {
+            choose(func, other, &mut code, &mut plan);
         }
     }
     plan.stage(&code, func, aim);
+    if (short(&plan)) && counters && manager.admits(Phase::Counters, 2) {
+        let mut other = original;
+        if manager.run(Phase::Counters, &mut other, |f| uniform::run(f, &cfg)) {
+            let mut with = Code::new(&other, &cfg, reserve);
+            let mut planned = Plan::new(&with, &other, aim);
+            if short(&planned) && remakes {
+                let mut both = other.clone();
+                if again(&mut both, manager) {
+                    choose(&mut other, both, &mut with, &mut planned);
+                }
+            }
+            planned.stage(&with, &other, aim);
+            if planned.is_worth(&plan, aim) {
+                (*func, code, plan) = (other, with, planned);
+            }
+        }
+    }
     let stated = plan.stated as u32;
     plan.apply(&code, func);
     Some(stated)
@@ -95,6 +120,8 @@ pub fn run(func: &mut Function, manager: &mut Manager<'_>, more: u32) -> Option<
 const WORTH: f64 = 0.97;
 const SAME: f64 = 1.03;
 const SAVED: i32 = 2;
+/// How much longer all warps together may take with counters in uniform registers, as a share.
+const COUNTED: f64 = 1.1;
 /// Steps of more registers that loops are offered, and to how many registers in all.
 const STAGES: i32 = 2;
 const MOST_STAGED: i32 = 80;
@@ -174,14 +201,27 @@ impl Plan {
         (self.most - usable(self.stated, self.reserve)).max(0)
     }
 
+    /// Cycles of a multiprocessor for each warp.
+    fn cost(&self, aim: i32) -> f64 {
+        self.time / f64::from(warps(self.stated, aim))
+    }
+
+    /// Whether it is better than another plan for the same kernel, counters being in uniform registers.
+    fn is_worth(&self, other: &Plan, aim: i32) -> bool {
+        if self.missing() != other.missing() {
+            return self.missing() < other.missing();
+        }
+        let fit = |p: &Plan| warps(p.stated, aim);
+        let (new, old) = (self.cost(aim), other.cost(aim));
+        fit(self) > fit(other) && new <= COUNTED * old || fit(self) == fit(other) && new < WORTH * old
+    }
+
     /// Whether it is better than another plan for the same kernel.
     fn is_better(&self, other: &Plan, aim: i32) -> bool {
         if self.missing() != other.missing() {
             return self.missing() < other.missing();
         }
-        // Cycles of a multiprocessor for each warp.
-        let cost = |p: &Plan| p.time / f64::from(warps(p.stated, aim));
-        let (new, old) = (cost(self), cost(other));
+        let (new, old) = (self.cost(aim), other.cost(aim));
         let fit = |p: &Plan| warps(p.stated, aim);
         if fit(self) != fit(other) {
             return fit(self) > fit(other);
@@ -211,6 +251,7 @@ impl Plan {
                     self.blocks[b] = orders;
                 }
                 self.stated = stated;
+                self.time += long - now;
                 return;
             }
         }

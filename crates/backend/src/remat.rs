@@ -8,6 +8,7 @@
 
 use crate::liveness::Ranges;
 use crate::regalloc::spill::Spiller;
+use crate::uniform;
 use cranelift_entity::{EntityRef, SecondaryMap};
 use fixedbitset::FixedBitSet;
 use ori::cfg::Cfg;
@@ -322,25 +323,7 @@ fn uniform_room(func: &Function, cfg: &Cfg) -> usize {
         return 0;
     }
     // Those that live from block to block have registers of their own.
-    let mut across = FixedBitSet::with_capacity(func.values.len());
-    for &b in &cfg.rpo {
-        let mut own = FixedBitSet::with_capacity(func.values.len());
-        for i in &func.blocks[b].insts {
-            let d = &func.insts[*i];
-            let uniform = |v: &Value| func.values[*v].file == RegFile::UR;
-            d.for_each_use(|n| {
-                let outside = n.value().filter(|v| uniform(v) && !own.contains(v.index()));
-                outside.into_iter().for_each(|v| across.insert(v.index()));
-            });
-            d.for_each_def(|n| n.value().into_iter().for_each(|v| own.insert(v.index())));
-        }
-    }
-    let taken: usize = func
-        .values
-        .iter()
-        .filter(|(v, _)| across.contains(v.index()))
-        .map(|(_, d)| usize::from(d.width))
-        .sum();
+    let taken = uniform::across(func, cfg, |v| func.values[v].file == RegFile::UR);
     usize::from(func.target.info().uregs).saturating_sub(taken + LEFT).min(MOST)
 }
 
@@ -380,9 +363,14 @@ fn block(func: &mut Function, b: Block, makers: &SecondaryMap<Value, Option<Agai
         if made {
             continue;
         }
-        let direct = read_directly(func, d);
+        let direct = read_directly(func, d, |v| makers[v].is_some());
         // What computes in uniform registers reads them.
-        let stays = |v: Value| direct == Some(v) || in_uniform_registers(func, d);
+        let moves = matches!(d.op, Op::Macro(Macro::Copy | Macro::Collect)) && d.is_unguarded();
+        let stays = |v: Value| {
+            direct == Some(v)
+                || in_uniform_registers(func, d)
+                || moves && matches!(makers[v], Some(Again::Moved))
+        };
         let mut uses: SmallVec<[Value; 4]> = SmallVec::new();
         d.for_each_use(|n| uses.extend(n.value().filter(|v| makers[*v].is_some() && !stays(*v))));
         for v in uses {
@@ -404,18 +392,35 @@ fn block(func: &mut Function, b: Block, makers: &SecondaryMap<Value, Option<Agai
         copy(func, v, (makers, computed), &mut copies, &mut out);
         *n = renamed(*n, &copies);
     }
-    for a in term.targets_mut().into_iter().flat_map(|t| &mut t.args) {
-        if makers[*a].is_some() {
-            *a = copy(func, *a, (makers, computed), &mut copies, &mut out);
+    for t in term.targets_mut() {
+        for (k, a) in t.args.iter_mut().enumerate() {
+            let uniform = func.values[func.blocks[t.block].params[k]].file == RegFile::UR;
+            if makers[*a].is_some() && !uniform {
+                *a = copy(func, *a, (makers, computed), &mut copies, &mut out);
+            }
         }
     }
     func.blocks[b].term = term;
     func.blocks[b].insts = out;
 }
 
+/// Makes what still reads these values from general registers read the uniform ones that they are in now, or copies.
+pub fn read_from_uniform(func: &mut Function, cfg: &Cfg, moved: &FixedBitSet) {
+    let mut makers: SecondaryMap<Value, Option<Again>> = SecondaryMap::new();
+    for v in func.values.keys().filter(|v| moved.contains(v.index())) {
+        makers[v] = Some(Again::Moved);
+    }
+    for &b in &cfg.rpo {
+        block(func, b, &makers, &Computed::default());
+    }
+}
+
 /// Whether it reads and writes uniform registers alone.
 fn in_uniform_registers(func: &Function, d: &InstData) -> bool {
-    let mut all = matches!(d.op, Op::Sass(op) if op.info().uniform);
+    let mut all = match d.op {
+        Op::Sass(op) => op.info().uniform,
+        Op::Macro(m) => matches!(m, Macro::Copy | Macro::Collect),
+    };
     let uniform = |n: Name| match n {
         Name::Val(v) | Name::Part(v, _) => matches!(func.values[v].file, RegFile::UR | RegFile::UP),
         Name::Phys(_) => true,
@@ -425,8 +430,9 @@ fn in_uniform_registers(func: &Function, d: &InstData) -> bool {
     all
 }
 
-/// A value in a uniform register that an instruction reads once, where that may stand, beside general registers.
-fn read_directly(func: &Function, d: &InstData) -> Option<Value> {
+/// A value in a uniform register, of those that `may` be there, that an instruction reads once, where that may stand, beside general
+/// registers and others of them.
+fn read_directly(func: &Function, d: &InstData, may: impl Fn(Value) -> bool) -> Option<Value> {
     let Op::Sass(op) = d.op else { return None };
     let info = op.info();
     if info.uniform || matches!(info.source_kinds, SourceKinds::Immediate | SourceKinds::Immediates) {
@@ -436,8 +442,11 @@ fn read_directly(func: &Function, d: &InstData) -> Option<Value> {
     for (k, o) in d.operands.iter().enumerate().filter(|(k, _)| op.slots()[*k].kind == SlotKind::Source) {
         let Operand::Reg(reg) = o else { return None };
         let Some(v) = reg.reg.value().filter(|v| func.values[*v].file == RegFile::UR) else { continue };
-        if !info.sources.contains(&(k as u8)) || found.replace(v).is_some() {
+        if !may(v) {
             return None;
+        }
+        if info.sources.contains(&(k as u8)) && found.is_none() {
+            found = Some(v);
         }
     }
     // Not as an address, too.

@@ -4,7 +4,8 @@
 use crate::waits::ends_thread;
 use cranelift_entity::{EntityRef, SecondaryMap};
 use fixedbitset::FixedBitSet;
-use ori::cfg::Cfg;
+use ori::cfg::{Cfg, DomTree};
+use ori::loops::LoopForest;
 use ori::uniformity::Uniformity;
 use ori::{Block, Function, Inst, InstData, Name, Op, Operand, Terminator, Value};
 use rustc_hash::FxHashSet;
@@ -52,6 +53,8 @@ pub struct Together<'f> {
     divided: &'f FxHashSet<Inst>,
     /// Whether those have no regions yet in which lanes meet again.
     early: bool,
+    /// Blocks behind which lanes that end are not over for the others, as everywhere else.
+    strict: FixedBitSet,
     /// At the start of each block, at its end, and where a barrier was set; true until shown otherwise.
     start: SecondaryMap<Block, bool>,
     end: SecondaryMap<Block, bool>,
@@ -70,7 +73,14 @@ impl<'f> Together<'f> {
     ) -> Together<'f> {
         let (start, end) = (SecondaryMap::with_default(true), SecondaryMap::with_default(true));
         let set = SecondaryMap::with_default(true);
-        let mut out = Together { func, cfg, shared, divided, early, start, end, set };
+        let strict = FixedBitSet::with_capacity(func.blocks.len());
+        let mut out = Together { func, cfg, shared, divided, early, strict, start, end, set };
+        out.follow(divergent);
+        out
+    }
+
+    fn follow(&mut self, divergent: &FixedBitSet) {
+        let (func, cfg) = (self.func, self.cfg);
         let mut changed = true;
         while changed {
             changed = false;
@@ -78,17 +88,20 @@ impl<'f> Together<'f> {
                 let mut together = match b == func.entry_block() {
                     true => func.entry,
                     false => {
-                        cfg.preds[b].iter().all(|p| out.end[*p] && !leaves_lanes(func, divergent, *p, b))
+                        let apart = |p: Block| {
+                            leaves_lanes(func, divergent, p, b)
+                                || self.strict.contains(p.index()) && divergent.contains(p.index())
+                        };
+                        cfg.preds[b].iter().all(|p| self.end[*p] && !apart(*p))
                     }
                 };
-                out.start[b] = together;
+                self.start[b] = together;
                 for i in &func.blocks[b].insts {
-                    together = out.after(*i, together);
+                    together = self.after(*i, together);
                 }
-                changed |= std::mem::replace(&mut out.end[b], together) != together;
+                changed |= std::mem::replace(&mut self.end[b], together) != together;
             }
         }
-        out
     }
 
     /// Whether they are after an instruction.
@@ -116,6 +129,45 @@ impl<'f> Together<'f> {
             }
         }
         out
+    }
+}
+
+/// The blocks of a function with its regions at whose start, and at whose end, all lanes that have not ended are together. All came to such a
+/// start by the same way.
+pub struct WholeWarp {
+    start: FixedBitSet,
+    end: FixedBitSet,
+}
+
+impl WholeWarp {
+    /// Follows the lanes of a function with its regions. No WARPSYNC is taken to bring lanes together.
+    pub fn new(func: &Function, cfg: &Cfg) -> WholeWarp {
+        let uniformity = Uniformity::new(func, cfg);
+        let parts = |b: &Block| splits(func, *b) && uniformity.is_divergent_branch(*b);
+        let divergent: FixedBitSet = cfg.rpo.iter().filter(|b| parts(b)).map(|b| b.index()).collect();
+        let insts = cfg.rpo.iter().flat_map(|b| func.blocks[*b].insts.iter().copied());
+        let meetings = insts.filter(|i| func.insts[*i].op == Op::Sass(Opcode::WARPSYNC));
+        let (divided, shared): (FxHashSet<Inst>, FxHashSet<Inst>) =
+            meetings.partition(|i| func.insts[*i].mods.has(Mod::EXCLUSIVE));
+        let mut found = Together::new(func, cfg, &divergent, &shared, &divided, true);
+        // ptxas has no such counters in loops out of which lanes go one by one, be it to end.
+        let loops = LoopForest::new(cfg, &DomTree::dominators(cfg));
+        found.strict.extend(cfg.rpo.iter().filter(|b| loops.depth(**b) > 0).map(|b| b.index()));
+        found.follow(&divergent);
+        let of = |known: &SecondaryMap<Block, bool>| {
+            cfg.rpo.iter().filter(|b| known[**b]).map(|b| b.index()).collect()
+        };
+        WholeWarp { start: of(&found.start), end: of(&found.end) }
+    }
+
+    /// Whether they are at the start of a block.
+    pub fn at_start(&self, b: Block) -> bool {
+        self.start.contains(b.index())
+    }
+
+    /// Whether they are at its end, and before every instruction behind its meetings.
+    pub fn at_end(&self, b: Block) -> bool {
+        self.end.contains(b.index())
     }
 }
 

@@ -2,7 +2,8 @@
 //! of the pass stands beside it in `NAME.out`. `UPDATE_EXPECT=1 cargo test -p backend` writes the results.
 
 use backend::{
-    balance, convergence, emit, hazards, legalize, machine, prepass, regalloc, schedule, together, zero,
+    balance, convergence, emit, hazards, legalize, machine, prepass, regalloc, schedule, together, uniform,
+    zero,
 };
 use ori::{Manager, Plan};
 use std::fmt::Write;
@@ -33,6 +34,11 @@ fn run(pass: &str, mut func: ori::Function) -> String {
             legalize::run(&mut func).unwrap();
             verified(func)
         }
+        "uniform" => {
+            let cfg = ori::cfg::Cfg::new(&func);
+            let changed = uniform::run(&mut func, &cfg);
+            format!("// {changed}\n{}", verified(func))
+        }
         "together" => {
             together::run(&mut func);
             verified(func)
@@ -47,11 +53,11 @@ fn run(pass: &str, mut func: ori::Function) -> String {
             format!("// {stats:?}\n{func}")
         }
         "prepass" => {
-            prepass::run(&mut func, &mut Manager::new(&Plan::new(1)), 0);
+            prepass::run(&mut func, &mut Manager::new(&Plan::new(1)), 0, false);
             verified(func)
         }
         "remat" => {
-            prepass::run(&mut func, &mut Manager::new(&Plan::new(3)), 0);
+            prepass::run(&mut func, &mut Manager::new(&Plan::new(3)), 0, true);
             verified(func)
         }
         "balance" => {

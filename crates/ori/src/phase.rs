@@ -78,6 +78,7 @@ phases! {
     Legalize "legalize" "LateExpansionUnsupportedOps",
     Prepass "prepass" "ScheduleInstructions",
     Remat "remat" "OriDoRemat",
+    Counters "counters" "ConvertToUniformReg",
     Convergence "convergence" "OriDoSyncronization",
     Allocate "allocate" "AllocateRegisters",
     Expand "expand" "PostExpansion",

@@ -99,14 +99,9 @@ impl<'a> Walk<'a> {
             |l: u32| lanes.owner(l).and_then(|(v, _)| nth(func.values[v].file)).map_or(u8::MAX, |f| f as u8);
         let files: Vec<u8> = (0..lanes.count() as u32).map(file).collect();
         // What of the uniform registers is live from block to block is live everywhere.
-        let mut across = vec![false; files.len()];
-        let mut counts = [0; FILES];
-        for l in cfg.rpo.iter().flat_map(|b| &live.live_in[*b]).copied() {
-            let f = files[l as usize];
-            if matches!(f, 2 | 3) && !std::mem::replace(&mut across[l as usize], true) {
-                counts[usize::from(f)] += 1;
-            }
-        }
+        let across =
+            |file: RegFile| crate::uniform::across(func, cfg, |v| func.values[v].file == file) as i32;
+        let counts = [0, 0, across(RegFile::UR), across(RegFile::UP)];
         let uregs = i32::from(func.target.info().uregs);
         let limits = [0, 6, (uregs - 8 - counts[2]).max(8), (6 - counts[3]).max(2)];
         let count = files.len();

@@ -16,10 +16,11 @@ pub(crate) mod spill;
 mod webs;
 
 use crate::liveness::Ranges;
+use crate::together::WholeWarp;
 use cranelift_entity::EntityRef;
 use fixedbitset::FixedBitSet;
 use ori::cfg::Cfg;
-use ori::{Function, Name, Value};
+use ori::{Block, Function, Name, Value};
 use sass::target::{HARDWARE_REGISTERS, LEAST_LIMIT};
 use sass::{Reg, RegFile};
 use spill::Spiller;
@@ -127,15 +128,60 @@ struct Split {
     func: Function,
     isolated: webs::Isolated,
     ranges: Ranges,
+    /// [`joint_values`].
+    joint: FixedBitSet,
 }
 
 impl Split {
-    fn new(func: &Function, cfg: &Cfg) -> Split {
+    fn new(func: &Function, cfg: &Cfg, warp: Option<&WholeWarp>) -> Split {
         let mut func = func.clone();
         let isolated = webs::isolate(&mut func, cfg);
         let ranges = Ranges::new(&func, cfg);
-        Split { func, isolated, ranges }
+        let joint = warp.map_or_else(FixedBitSet::new, |warp| joint_values(&func, cfg, warp));
+        Split { func, isolated, ranges, joint }
     }
+}
+
+/// Blocks whose parameters in uniform registers change.
+fn changing(func: &Function, cfg: &Cfg) -> Vec<Block> {
+    let changes = |b: &Block| func.blocks[*b].params.iter().any(|p| is_uniform(func, *p));
+    cfg.rpo.iter().copied().filter(changes).collect()
+}
+
+/// Where all lanes of the warp are together, if that matters: if a block has parameters in uniform registers, all of which are passed where
+/// lanes are.
+fn whole_warp(func: &Function, cfg: &Cfg) -> Option<WholeWarp> {
+    let changing = changing(func, cfg);
+    let warp = (!changing.is_empty()).then(|| WholeWarp::new(func, cfg))?;
+    let apart = |b: &Block| !warp.at_start(*b) || cfg.preds[*b].iter().any(|p| !warp.at_end(*p));
+    (!changing.iter().any(apart)).then_some(warp)
+}
+
+/// Whether uniform registers change only where all lanes of the warp are together: a lane that comes later would otherwise find what
+/// those before it left. Allocation takes any function; this is asked where counters were put into such registers.
+pub fn changes_together(func: &Function, cfg: &Cfg) -> bool {
+    changing(func, cfg).is_empty() || whole_warp(func, cfg).is_some()
+}
+
+fn is_uniform(func: &Function, v: Value) -> bool {
+    matches!(func.values[v].file, RegFile::UR | RegFile::UP)
+}
+
+/// The values in uniform registers that are made where all lanes are together.
+fn joint_values(func: &Function, cfg: &Cfg, warp: &WholeWarp) -> FixedBitSet {
+    let mut out = FixedBitSet::with_capacity(func.values.len());
+    for &b in cfg.rpo.iter().filter(|b| warp.at_start(**b) && warp.at_end(**b)) {
+        let mut note = |v: Value| {
+            if is_uniform(func, v) {
+                out.insert(v.index());
+            }
+        };
+        func.blocks[b].params.iter().for_each(|p| note(*p));
+        for i in &func.blocks[b].insts {
+            func.insts[*i].for_each_def(|n| n.value().into_iter().for_each(&mut note));
+        }
+    }
+    out
 }
 
 /// Allocates registers for a function in SSA.
@@ -144,6 +190,7 @@ impl Split {
 /// Too few registers, or a move between files that does not exist.
 pub fn allocate(func: &mut Function, limits: &Limits) -> Result<Stats, Error> {
     let cfg = prepare::run(func)?;
+    let warp = whole_warp(func, &cfg);
     let prepared = (limits.check || cfg!(debug_assertions)).then(|| func.clone());
 
     let mut spiller = Spiller::default();
@@ -172,10 +219,10 @@ pub fn allocate(func: &mut Function, limits: &Limits) -> Result<Stats, Error> {
         }
         forced.clear();
         apart.grow(func.values.len());
-        let Split { func: work, isolated, ranges: split_ranges } =
-            split.get_or_insert_with(|| Split::new(func, &cfg));
+        let Split { func: work, isolated, ranges: split_ranges, joint } =
+            split.get_or_insert_with(|| Split::new(func, &cfg, warp.as_ref()));
         apart.grow(work.values.len());
-        let webs = webs::Webs::new(work, &cfg, isolated, &apart, split_ranges);
+        let webs = webs::Webs::new(work, &cfg, isolated, &apart, split_ranges, joint);
         let origin = |v: Value| isolated.origin.get(&v).copied().unwrap_or(v);
         let is_pinned = |v: Value| spiller.pinned.contains(origin(v).index());
         let all_pinned = |w: &webs::WebData| w.members.iter().all(|(v, _)| is_pinned(*v));

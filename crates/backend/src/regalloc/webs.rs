@@ -250,13 +250,14 @@ fn copied_lanes(func: &Function, lanes: &Lanes, d: &InstData, mut f: impl FnMut(
 
 impl Webs {
     /// Builds the webs of a function in which parameters are isolated. Values in `apart` are merged with
-    /// nothing that they need not be.
+    /// nothing that they need not be. Those in `joint` are in uniform registers that lanes change together.
     pub fn new(
         func: &Function,
         cfg: &Cfg,
         isolated: &Isolated,
         apart: &FixedBitSet,
         ranges: &Ranges,
+        joint: &FixedBitSet,
     ) -> Webs {
         let Ranges { lanes, numbering, intervals, depth, .. } = ranges;
         let block_weight = |b: Block| 10f32.powi(depth[b].min(8) as i32);
@@ -355,8 +356,21 @@ impl Webs {
         for &(a, b) in &isolated.ties {
             out.merge(a, 0, b, 0, true);
         }
-        out.spread_uniform(cfg, lanes.count() as u32);
         wanted.sort_by(|a, b| b.0.total_cmp(&a.0));
+        // What lanes change together is in one register as long as what it held before is needed no more.
+        let together = |v: Value| {
+            let at = v.as_u32() as usize;
+            joint.contains(at) && !apart.contains(at)
+        };
+        for &(_, (dst, src)) in wanted.iter().filter(|_| !joint.is_clear()) {
+            if let (Some((d, i)), Some((s, j))) = (lanes.owner(dst), lanes.owner(src))
+                && together(d)
+                && together(s)
+            {
+                out.merge(d, i, s, j, false);
+            }
+        }
+        out.spread_uniform(cfg, lanes.count() as u32);
         let mut left = Vec::new();
         for &(_, (dst, src)) in &wanted {
             let (Some((d, i)), Some((s, j))) = (lanes.owner(dst), lanes.owner(src)) else { continue };

@@ -1,0 +1,569 @@
+//! Loop counters, and what is computed of them and of constants alone, in uniform registers, where registers are short.
+//!
+//! A warp has one copy of a uniform register. So a value may be in one that changes only if all lanes of the warp that have not ended are
+//! together wherever it changes: then none of them still needs what it held before, and all want the same. The parameters
+//! of a block are such if the lanes are together at its start, so that all came by the same edge, and at the ends of the blocks before it. Where lanes
+//! are together depends on the regions in which they meet again, which are made later: they are tried on a copy of the function. Register
+//! allocation looks again, at those that were made.
+//!
+//! Comparisons are made twice if something else than such arithmetic needs them, a branch mostly: once for it, with uniform registers as operands.
+
+use crate::together::WholeWarp;
+use crate::{convergence, legalize, remat};
+use cranelift_entity::{EntityRef, SecondaryMap};
+use fixedbitset::FixedBitSet;
+use ori::cfg::{Cfg, DomTree};
+use ori::loops::LoopForest;
+use ori::{ALWAYS, Block, Function, Inst, InstData, Loc, Macro, Name, Op, Operand, Value, operand};
+use rustc_hash::FxHashMap;
+use sass::{ConstBank, Effect, Lanes, Mod, Mods, Opcode, Reg, RegFile, RegOp, SlotKind};
+use smallvec::SmallVec;
+
+/// The most uniform registers that live from block to block for this, and those that must be left to addresses and descriptors.
+const MOST: usize = 56;
+const LEFT: usize = 8;
+
+/// Puts them there; whether there were any.
+pub fn run(func: &mut Function, cfg: &Cfg) -> bool {
+    // ptxas's loops on sm_75 have none, and on sm_120 numbers of 64 bits in one instruction.
+    if !func.entry
+        || !(80..120).contains(&func.target.sm)
+        || !has_counters(func, cfg)
+        || calls_destroy(func, cfg)
+    {
+        return false;
+    }
+    let mut with_regions = func.clone();
+    if convergence::run(&mut with_regions).is_err() {
+        return false;
+    }
+    let found = Found::new(&with_regions);
+    let Some(chosen) = found.chosen(func, cfg) else { return false };
+    let uniform = |v: Value| match func.values[v].file {
+        RegFile::R => chosen.contains(v.index()),
+        file => file == RegFile::UR,
+    };
+    let most = usize::from(func.target.info().uregs).saturating_sub(LEFT).min(MOST);
+    let taken = across(func, cfg, uniform);
+    if taken > most {
+        return false;
+    }
+    let room = most.saturating_sub(taken);
+    convert(func, cfg, &chosen, room);
+    true
+}
+
+/// Whether the parameters of a loop are in general registers.
+fn has_counters(func: &Function, cfg: &Cfg) -> bool {
+    let back = |b: Block| cfg.preds[b].iter().any(|p| cfg.order[*p] >= cfg.order[b]);
+    let general = |v: &Value| func.values[*v].file == RegFile::R && func.values[*v].width <= 2;
+    cfg.rpo.iter().any(|b| back(*b) && func.blocks[*b].params.iter().any(general))
+}
+
+fn calls_destroy(func: &Function, cfg: &Cfg) -> bool {
+    let mut insts = cfg.rpo.iter().flat_map(|b| &func.blocks[*b].insts).map(|i| &func.insts[*i]);
+    insts.any(|d| {
+        d.op == Op::Macro(Macro::Call) && ori::abi::clobbered_by(func, d).any(|r| r.file == RegFile::UR)
+    })
+}
+
+/// What the uniform datapath can compute.
+struct Found {
+    /// Values that may be in uniform registers, and those that are in some already, of constants alone.
+    fit: FixedBitSet,
+}
+
+impl Found {
+    /// All such values of a function with its regions: those that nothing speaks against.
+    fn new(func: &Function) -> Found {
+        let cfg = Cfg::new(func);
+        let warp = WholeWarp::new(func, &cfg);
+        let mut found = Found { fit: FixedBitSet::with_capacity(func.values.len()) };
+        for &b in &cfg.rpo {
+            for p in func.blocks[b].params.iter().filter(|_| warp.at_start(b)) {
+                let d = func.values[*p];
+                if d.file == RegFile::R && d.width <= 2 {
+                    found.fit.insert(p.index());
+                }
+            }
+            for i in &func.blocks[b].insts {
+                let d = &func.insts[*i];
+                if warp.at_end(b) && is_convertible(func, d) || is_uniform_arithmetic(func, d) {
+                    d.for_each_def(|n| n.value().into_iter().for_each(|v| found.fit.insert(v.index())));
+                }
+            }
+        }
+        while found.drop_some(func, &cfg) {}
+        found
+    }
+
+    fn fits(&self, v: Value) -> bool {
+        self.fit.contains(v.index())
+    }
+
+    /// Whether all that an instruction reads fits.
+    fn reads_fitting(&self, d: &InstData) -> bool {
+        let mut all = true;
+        d.for_each_use(|n| all &= n.value().is_none_or(|v| self.fits(v)));
+        all
+    }
+
+    /// Drops what is made of what does not fit, and carries that something else reads.
+    fn drop_some(&mut self, func: &Function, cfg: &Cfg) -> bool {
+        let before = self.fit.count_ones(..);
+        let carries = |func: &Function, v: Value| func.values[v].file == RegFile::P;
+        for &b in &cfg.rpo {
+            for i in &func.blocks[b].insts {
+                let d = &func.insts[*i];
+                let mut makes = false;
+                let mut all = true;
+                d.for_each_def(|n| {
+                    if let Some(v) = n.value() {
+                        makes |= self.fits(v);
+                        all &= self.fits(v);
+                    }
+                });
+                let goes_on = makes && all && self.reads_fitting(d);
+                if makes && !goes_on {
+                    d.for_each_def(|n| n.value().into_iter().for_each(|v| self.fit.set(v.index(), false)));
+                }
+            }
+            let term = &func.blocks[b].term;
+            for t in term.targets() {
+                for (a, p) in t.args.iter().zip(&func.blocks[t.block].params) {
+                    if !self.fits(*a) {
+                        self.fit.set(p.index(), false);
+                    }
+                }
+            }
+        }
+        // A carry has no other form; what it is the carry of goes with it, the next time.
+        let mut carried = FixedBitSet::with_capacity(func.values.len());
+        for i in cfg.rpo.iter().flat_map(|b| &func.blocks[*b].insts) {
+            let d = &func.insts[*i];
+            if d.op != Op::Sass(Opcode::ISETP) {
+                d.for_each_def(|n| {
+                    n.value()
+                        .filter(|v| carries(func, *v))
+                        .into_iter()
+                        .for_each(|v| carried.insert(v.index()));
+                });
+            }
+        }
+        for &b in &cfg.rpo {
+            for i in &func.blocks[b].insts {
+                let d = &func.insts[*i];
+                let mut converted = d.op != Op::Sass(Opcode::ISETP);
+                d.for_each_def(|n| converted &= n.value().is_none_or(|v| self.fits(v)));
+                if !converted || !is_convertible(func, d) {
+                    d.for_each_use(|n| {
+                        n.value()
+                            .filter(|v| carried.contains(v.index()))
+                            .into_iter()
+                            .for_each(|v| self.fit.set(v.index(), false));
+                    });
+                }
+            }
+            if let Some(v) = func.blocks[b].term.used_name().and_then(Name::value)
+                && carried.contains(v.index())
+            {
+                self.fit.set(v.index(), false);
+            }
+        }
+        self.fit.count_ones(..) != before
+    }
+
+    /// What to put there of `func`, from the parameters of loops on: what is computed of them, and what they and that are
+    /// computed of.
+    fn chosen(&self, func: &Function, cfg: &Cfg) -> Option<FixedBitSet> {
+        let mut chosen = FixedBitSet::with_capacity(func.values.len());
+        let general = |v: Value| func.values[v].file != RegFile::UR && func.values[v].file != RegFile::UP;
+        for b in &cfg.rpo {
+            for p in func.blocks[*b].params.iter().filter(|p| self.fits(**p) && general(**p)) {
+                chosen.insert(p.index());
+            }
+        }
+        let back = |b: Block| cfg.preds[b].iter().any(|p| cfg.order[*p] >= cfg.order[b]);
+        let counts = |b: &Block| func.blocks[*b].params.iter().any(|p| chosen.contains(p.index()));
+        if !cfg.rpo.iter().any(|b| back(*b) && counts(b)) {
+            return None;
+        }
+        loop {
+            let before = chosen.count_ones(..);
+            for &b in &cfg.rpo {
+                for i in &func.blocks[b].insts {
+                    let d = &func.insts[*i];
+                    let mut makes = false;
+                    let mut fits = true;
+                    let mut reads = false;
+                    let mut any = false;
+                    d.for_each_def(|n| {
+                        if let Some(v) = n.value() {
+                            any = true;
+                            makes |= chosen.contains(v.index());
+                            fits &= self.fits(v) && general(v);
+                        }
+                    });
+                    d.for_each_use(|n| reads |= n.value().is_some_and(|v| chosen.contains(v.index())));
+                    if any && fits && (makes || reads) {
+                        d.for_each_def(|n| n.value().into_iter().for_each(|v| chosen.insert(v.index())));
+                        d.for_each_use(|n| {
+                            n.value()
+                                .filter(|v| general(*v))
+                                .into_iter()
+                                .for_each(|v| chosen.insert(v.index()));
+                        });
+                    }
+                }
+                for t in func.blocks[b].term.targets() {
+                    for (a, p) in t.args.iter().zip(&func.blocks[t.block].params) {
+                        if chosen.contains(p.index()) && general(*a) {
+                            chosen.insert(a.index());
+                        }
+                    }
+                }
+            }
+            if chosen.count_ones(..) == before {
+                return Some(chosen);
+            }
+        }
+    }
+}
+
+/// Whether it computes in uniform registers of constants alone, as far as it itself goes.
+fn is_uniform_arithmetic(func: &Function, d: &InstData) -> bool {
+    let Op::Sass(op) = d.op else { return false };
+    let info = op.info();
+    let uniform = |n: Name| match n {
+        Name::Val(v) | Name::Part(v, _) => matches!(func.values[v].file, RegFile::UR | RegFile::UP),
+        Name::Phys(r) => r.is_zero(),
+    };
+    let mut all = info.uniform && info.effect == Effect::Pure && info.lanes == Lanes::Own && d.is_unguarded();
+    d.for_each_use(|n| all &= uniform(n));
+    d.for_each_def(|n| all &= uniform(n));
+    all && !info.has_hidden_predicates() && d.operands.iter().all(|o| !matches!(o, Operand::Special(_)))
+}
+
+/// Whether an instruction in general registers has a form in uniform ones that ptxas uses, as far as it itself goes.
+fn is_convertible(func: &Function, d: &InstData) -> bool {
+    let general = |n: Name| match n {
+        Name::Val(v) | Name::Part(v, _) => {
+            matches!(func.values[v].file, RegFile::R | RegFile::P) && func.values[v].width <= 2
+        }
+        Name::Phys(r) => r.is_zero(),
+    };
+    let mut made = true;
+    d.for_each_def(|n| made &= general(n));
+    if !made || !d.is_unguarded() || !d.kept.is_empty() {
+        return false;
+    }
+    let constant = |o: &Operand| {
+        matches!(
+            o,
+            Operand::Const { bank: ConstBank::Index(_), index: None, neg: false, abs: false, not: false, .. }
+        )
+    };
+    let op = match d.op {
+        Op::Macro(Macro::Copy | Macro::Collect) => {
+            let mut file = RegFile::R;
+            d.for_each_def(|n| file = func.shape(n).file);
+            let plain = |o: &Operand| match o {
+                Operand::Reg(r) => {
+                    *r == RegOp::plain(r.reg) && matches!(func.shape(r.reg).file, RegFile::R | RegFile::UR)
+                }
+                Operand::Imm(_) => true,
+                o => constant(o),
+            };
+            return file == RegFile::R && d.operands[1..].iter().all(plain);
+        }
+        Op::Macro(_) => return false,
+        Op::Sass(op) => op,
+    };
+    let mods: &[Mod] = match op {
+        Opcode::LDC => {
+            return (d.mods == Mods::none() || d.mods.0[..] == [Mod::_64]) && constant(&d.operands[1]);
+        }
+        Opcode::IADD3 => &[Mod::X],
+        Opcode::IMAD => &[Mod::WIDE, Mod::U32],
+        Opcode::SHF => &[Mod::L, Mod::R, Mod::U32, Mod::S32, Mod::U64, Mod::S64, Mod::HI],
+        Opcode::LEA => &[Mod::HI, Mod::X],
+        Opcode::LOP3 => &[Mod::LUT],
+        Opcode::SEL => &[],
+        Opcode::ISETP => &[
+            Mod::LT,
+            Mod::LE,
+            Mod::GT,
+            Mod::GE,
+            Mod::EQ,
+            Mod::NE,
+            Mod::AND,
+            Mod::OR,
+            Mod::XOR,
+            Mod::U32,
+            Mod::EX,
+        ],
+        _ => return false,
+    };
+    let takes = |(k, o): (usize, &Operand)| {
+        let predicate = matches!(op.slots()[k].kind, SlotKind::Reg(RegFile::P));
+        match o {
+            Operand::Reg(r) if d.is_def(k) => *r == RegOp::plain(r.reg),
+            // Sums are of numbers with signs, and with carries of complements.
+            Operand::Reg(r) => {
+                let plain = RegOp { neg: op == Opcode::IADD3 && r.neg, not: r.not, ..RegOp::plain(r.reg) };
+                *r == plain && (predicate || !r.not || op == Opcode::IADD3 && d.mods.has(Mod::X))
+            }
+            Operand::Imm(_) => true,
+            o => constant(o),
+        }
+    };
+    d.mods.iter().all(|m| mods.contains(&m)) && d.operands.iter().enumerate().all(takes)
+}
+
+/// The uniform registers that live from block to block, if `uniform` says which values are in some. A parameter and what is passed for it count
+/// once: nearly always they are in one.
+pub fn across(func: &Function, cfg: &Cfg, uniform: impl Fn(Value) -> bool) -> usize {
+    let mut across = FixedBitSet::with_capacity(func.values.len());
+    for &b in &cfg.rpo {
+        let mut own = FixedBitSet::with_capacity(func.values.len());
+        for i in &func.blocks[b].insts {
+            let d = &func.insts[*i];
+            d.for_each_use(|n| {
+                let outside = n.value().filter(|v| uniform(*v) && !own.contains(v.index()));
+                outside.into_iter().for_each(|v| across.insert(v.index()));
+            });
+            d.for_each_def(|n| n.value().into_iter().for_each(|v| own.insert(v.index())));
+        }
+        func.blocks[b].params.iter().filter(|p| uniform(**p)).for_each(|p| across.insert(p.index()));
+    }
+    // The first of the values that are in one register.
+    let mut first: SecondaryMap<Value, Option<Value>> = SecondaryMap::new();
+    let root = |first: &SecondaryMap<Value, Option<Value>>, mut v: Value| {
+        while let Some(next) = first[v] {
+            v = next;
+        }
+        v
+    };
+    for &b in &cfg.rpo {
+        for t in func.blocks[b].term.targets() {
+            for (a, p) in
+                t.args.iter().zip(&func.blocks[t.block].params).filter(|(a, p)| uniform(**a) && uniform(**p))
+            {
+                let (x, y) = (root(&first, *a), root(&first, *p));
+                if x != y {
+                    first[x.max(y)] = Some(x.min(y));
+                }
+            }
+        }
+    }
+    let mut counted = FixedBitSet::with_capacity(func.values.len());
+    let words = across.ones().map(|v| {
+        let v = root(&first, Value::new(v));
+        if counted.put(v.index()) { 0 } else { usize::from(func.values[v].width) }
+    });
+    words.sum()
+}
+
+/// Puts the chosen values into uniform registers. As many as `room` may hold constants from outside of loops on.
+fn convert(func: &mut Function, cfg: &Cfg, chosen: &FixedBitSet, mut room: usize) {
+    let dom = DomTree::dominators(cfg);
+    let loops = LoopForest::new(cfg, &dom);
+    let mut moved = FixedBitSet::with_capacity(func.values.len());
+    for v in func.values.keys().filter(|v| chosen.contains(v.index())).collect::<Vec<_>>() {
+        if func.values[v].file == RegFile::R {
+            func.values[v].file = RegFile::UR;
+            moved.insert(v.index());
+        }
+    }
+    let mut hoisted: Vec<(Constant, Value, Block)> = Vec::new();
+    let mut at: Vec<(Constant, Block)> =
+        constants_in_loops(func, cfg, chosen, &dom, &loops).into_iter().collect();
+    at.sort_unstable();
+    for (c, mut b) in at {
+        while loops.depth(b) > 0
+            && let Some(up) = dom.idom(b)
+        {
+            b = up;
+        }
+        if usize::from(c.2) <= room {
+            room -= usize::from(c.2);
+            let mut held = Held { func, constants: FxHashMap::default(), out: Vec::new() };
+            hoisted.push((c, held.constant(c, Loc::default()), b));
+            // Before all that reads it there.
+            let made = held.out;
+            func.blocks[b].insts.splice(0..0, made);
+        }
+    }
+    // The uniform ones beside comparisons.
+    let mut beside: SecondaryMap<Value, Option<Value>> = SecondaryMap::new();
+    for &b in &cfg.rpo {
+        let old = std::mem::take(&mut func.blocks[b].insts);
+        let mut out = Vec::with_capacity(old.len());
+        // What is made before a loop is there for what it dominates.
+        let constants = hoisted.iter().filter(|h| dom.dominates(h.2, b)).map(|h| (h.0, h.1)).collect();
+        let mut held = Held { func, constants, out: Vec::new() };
+        for i in old {
+            let mut makes = false;
+            held.func.insts[i]
+                .for_each_def(|n| makes |= n.value().is_some_and(|v| chosen.contains(v.index())));
+            if !makes {
+                out.push(i);
+                continue;
+            }
+            let mut d = held.func.insts[i].clone();
+            let compares = d.op == Op::Sass(Opcode::ISETP);
+            held.convert(&mut d, &beside);
+            if compares {
+                for k in 0..d.operands.len() {
+                    if let Operand::Reg(r) = d.operands[k]
+                        && d.is_def(k)
+                        && let Name::Val(v) = r.reg
+                    {
+                        let new = held.func.add_value(RegFile::UP, 1);
+                        beside[v] = Some(new);
+                        d.operands[k] = operand(new);
+                    }
+                }
+                let new = held.func.insts.push(d);
+                out.append(&mut held.out);
+                out.extend([new, i]);
+                continue;
+            }
+            let mut carries: SmallVec<[Value; 2]> = SmallVec::new();
+            d.for_each_def(|n| carries.extend(n.value().filter(|v| held.func.values[*v].file == RegFile::P)));
+            carries.into_iter().for_each(|v| held.func.values[v].file = RegFile::UP);
+            held.func.insts[i] = d;
+            out.append(&mut held.out);
+            out.push(i);
+        }
+        func.blocks[b].insts = out;
+    }
+    for i in cfg.rpo.iter().flat_map(|b| func.blocks[*b].insts.clone()) {
+        let mut d = func.insts[i].clone();
+        let Op::Sass(op) = d.op else { continue };
+        let mut reads = false;
+        d.for_each_use(|n| reads |= n.value().is_some_and(|v| moved.contains(v.index())));
+        if reads && !op.is_uniform() {
+            let source = |k: &usize| op.slots()[*k].kind == SlotKind::Source;
+            let slots: SmallVec<[usize; 4]> = (0..d.operands.len()).filter(source).collect();
+            legalize::commute(func, &mut d, &slots);
+            func.insts[i] = d;
+        }
+    }
+    remat::read_from_uniform(func, cfg, &moved);
+    ori::dead::remove(func);
+}
+
+/// Bank, offset and words.
+type Constant = (u8, i32, u8);
+
+/// The constants that instructions of chosen values read as operands, in loops too, and the last block through which all ways to those lead.
+fn constants_in_loops(
+    func: &Function,
+    cfg: &Cfg,
+    chosen: &FixedBitSet,
+    dom: &DomTree,
+    loops: &LoopForest,
+) -> FxHashMap<Constant, Block> {
+    let mut out: FxHashMap<Constant, (Block, bool)> = FxHashMap::default();
+    for &b in &cfg.rpo {
+        for i in &func.blocks[b].insts {
+            let d = &func.insts[*i];
+            let Op::Sass(op) = d.op else { continue };
+            let mut makes = false;
+            d.for_each_def(|n| makes |= n.value().is_some_and(|v| chosen.contains(v.index())));
+            if !makes || op == Opcode::LDC {
+                continue;
+            }
+            for (k, o) in d.operands.iter().enumerate() {
+                if let Operand::Const { bank: ConstBank::Index(bank), offset, .. } = o {
+                    let (at, often) = out.entry((*bank, *offset, op.width(k, &d.mods))).or_insert((b, false));
+                    *at = dom.common(*at, b);
+                    *often |= loops.depth(b) > 0;
+                }
+            }
+        }
+    }
+    out.into_iter().filter(|(_, at)| at.1).map(|(c, at)| (c, at.0)).collect()
+}
+
+/// A block's constants in uniform registers.
+struct Held<'f> {
+    func: &'f mut Function,
+    constants: FxHashMap<Constant, Value>,
+    /// Instructions that make those for the next one.
+    out: Vec<Inst>,
+}
+
+impl Held<'_> {
+    /// Makes an instruction read and write uniform registers.
+    fn convert(&mut self, d: &mut InstData, beside: &SecondaryMap<Value, Option<Value>>) {
+        let loc = d.loc;
+        let load = self.func.target.info().constant_load;
+        let from = d.op;
+        if let Op::Sass(op) = d.op {
+            d.op = Op::Sass(match op {
+                Opcode::LDC => load,
+                _ => op.info().twins.first().copied().unwrap_or(op),
+            });
+        }
+        if from == Op::Sass(Opcode::LDC) {
+            return;
+        }
+        for k in 0..d.operands.len() {
+            let (width, takes_number) = match (from, d.op) {
+                (Op::Sass(op), Op::Sass(to)) => {
+                    let source = op.slots()[k].kind == SlotKind::Source;
+                    (op.width(k, &d.mods), !source || to.info().sources.contains(&(k as u8)))
+                }
+                _ => (1, true),
+            };
+            match d.operands[k] {
+                Operand::Reg(mut r) => {
+                    match r.reg {
+                        Name::Phys(Reg::RZ) => r.reg = Name::Phys(Reg::URZ),
+                        Name::Phys(Reg::PT) => r.reg = Name::Phys(Reg::UPT),
+                        Name::Val(v) => r.reg = Name::Val(beside[v].unwrap_or(v)),
+                        _ => {}
+                    }
+                    d.operands[k] = Operand::Reg(r);
+                }
+                Operand::Imm(0) if !takes_number => d.operands[k] = operand(Name::Phys(Reg::URZ)),
+                Operand::Imm(n) if !takes_number => {
+                    let v = self.func.add_value(RegFile::UR, width);
+                    let high = if d.mods.has(Mod::U32) { 0 } else { ((n as i32) >> 31) as u32 };
+                    let words = [Operand::Imm(n), Operand::Imm(high)];
+                    let m = if width == 1 { Macro::Copy } else { Macro::Collect };
+                    self.push(Op::Macro(m), Mods::none(), v, &words[..usize::from(width)], loc);
+                    d.operands[k] = operand(v);
+                }
+                Operand::Const { bank: ConstBank::Index(bank), offset, .. } => {
+                    let v = self.constant((bank, offset, width), loc);
+                    d.operands[k] = operand(v);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// A constant in a uniform register, loaded once.
+    fn constant(&mut self, c: Constant, loc: Loc) -> Value {
+        if let Some(v) = self.constants.get(&c) {
+            return *v;
+        }
+        let (bank, offset, width) = c;
+        let v = self.func.add_value(RegFile::UR, width);
+        let mods = if width == 2 { Mods::of(&[Mod::_64]) } else { Mods::none() };
+        let load = self.func.target.info().constant_load;
+        self.push(Op::Sass(load), mods, v, &[Operand::constant(bank, offset)], loc);
+        self.constants.insert(c, v);
+        v
+    }
+
+    fn push(&mut self, op: Op, mods: Mods, v: Value, sources: &[Operand], loc: Loc) {
+        let operands = std::iter::once(operand(v)).chain(sources.iter().cloned()).collect();
+        let i =
+            self.func.insts.push(InstData { guard: ALWAYS, op, mods, operands, kept: SmallVec::new(), loc });
+        self.out.push(i);
+    }
+}
