@@ -7,7 +7,7 @@
 //! the first 32.
 
 use super::Limits;
-use super::intervals::{Held, Intervals};
+use super::intervals::Held;
 use super::webs::{Place, Web, WebData, Webs};
 use crate::liveness::Segment;
 use cranelift_entity::SecondaryMap;
@@ -37,6 +37,15 @@ const MIDDLE: u8 = 32;
 pub fn uniform_limit(func: &Function) -> Option<u8> {
     let called = !func.entry && func.keeps == Keeps::Convention;
     called.then_some(if func.callees.is_empty() { UPPER } else { MIDDLE })
+}
+
+/// Which webs are given registers first.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    /// The widest.
+    Width,
+    /// Those that take most: registers times how long.
+    Area,
 }
 
 /// Registers of all webs.
@@ -78,8 +87,7 @@ fn density(w: &WebData, pinned: bool) -> f32 {
     if pinned {
         return f32::INFINITY;
     }
-    let length: u32 = w.lanes.iter().flat_map(Intervals::iter).map(|h| h.at.end - h.at.start).sum();
-    w.weight / length.max(1) as f32
+    w.weight / w.length().max(1) as f32
 }
 
 impl Coloring {
@@ -93,6 +101,7 @@ impl Coloring {
         limits: &Limits,
         windows: Windows,
         called: Option<u8>,
+        order: Order,
         pinned: impl Fn(&WebData) -> bool,
     ) -> Result<Coloring, Vec<Web>> {
         let mut c = Coloring {
@@ -115,12 +124,16 @@ impl Coloring {
         for ((w, offset), reg) in &webs.wishes {
             wishes[*w].extend(reg.index.checked_sub(*offset));
         }
+        let rank = |d: &WebData| match order {
+            Order::Width => d.size() as u64,
+            Order::Area => d.length(),
+        };
         let mut queue = BinaryHeap::new();
         for (w, d) in webs.webs.iter() {
             if !d.members.is_empty() {
                 weight[w] = density(d, pinned(d));
                 let start = d.start();
-                queue.push((d.size(), Reverse((start, w))));
+                queue.push((rank(d), Reverse((start, w))));
             }
         }
         let mut failed = Vec::new();
@@ -146,7 +159,7 @@ impl Coloring {
                 c.vacate(v, &webs.webs[v]);
                 let vd = &webs.webs[v];
                 let first = vd.start();
-                queue.push((vd.size(), Reverse((first, v))));
+                queue.push((rank(vd), Reverse((first, v))));
             }
             c.occupy(w, d, r);
         }

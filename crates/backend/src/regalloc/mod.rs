@@ -8,21 +8,25 @@
 
 pub mod checker;
 mod color;
+mod farthest;
 mod intervals;
 mod prepare;
 mod rewrite;
 mod slots;
 pub(crate) mod spill;
+mod split;
 mod webs;
 
 use crate::liveness::Ranges;
 use crate::together::WholeWarp;
+use color::Order;
 use cranelift_entity::EntityRef;
 use fixedbitset::FixedBitSet;
 use ori::cfg::Cfg;
 use ori::{Block, Function, Name, Value};
 use sass::target::{HARDWARE_REGISTERS, LEAST_LIMIT};
 use sass::{Reg, RegFile};
+use smallvec::SmallVec;
 use spill::Spiller;
 use std::fmt;
 
@@ -206,12 +210,25 @@ pub fn allocate(func: &mut Function, limits: &Limits) -> Result<Stats, Error> {
     // The files of which too much may be live, and the function with its parameters isolated, while it does not change.
     let mut high = aim.map(|(file, _)| file).to_vec();
     let mut split: Option<Split> = None;
+    // The function before general values leave their registers, and limits for that which are yet to be tried.
+    let mut whole: Option<(Function, Spiller)> = None;
+    let mut by_next_use = true;
+    let mut lower: SmallVec<[u32; 2]> = LOWER.into_iter().rev().collect();
     loop {
         for (file, limit) in aim {
             if !high.contains(&file) && !forced.iter().any(|v| func.values[*v].file == file) {
                 continue;
             }
             high.retain(|f| *f != file);
+            if file == RegFile::R && by_next_use && whole.is_none() {
+                let before = (func.clone(), spiller.clone());
+                if spiller.split(func, &cfg, limit, &mut ranges) {
+                    whole = Some(before);
+                    high = aim.map(|(file, _)| file).to_vec();
+                    split = None;
+                    continue;
+                }
+            }
             if spiller.lower(func, &cfg, file, limit, &forced, &mut ranges) {
                 high = aim.map(|(file, _)| file).to_vec();
                 split = None;
@@ -227,14 +244,20 @@ pub fn allocate(func: &mut Function, limits: &Limits) -> Result<Stats, Error> {
         let is_pinned = |v: Value| spiller.pinned.contains(origin(v).index());
         let all_pinned = |w: &webs::WebData| w.members.iter().all(|(v, _)| is_pinned(*v));
         let called = color::uniform_limit(func);
-        let mut colors = color::Coloring::new(&webs, limits, [0; 5], called, all_pinned);
+        let color = |w: color::Windows, order: Order| {
+            color::Coloring::new(&webs, limits, w, called, order, all_pinned)
+        };
+        let mut colors = color([0; 5], Order::Width);
+        if colors.is_err() {
+            colors = color([0; 5], Order::Area).or(colors);
+        }
         if let Ok(lowest) = &colors {
             let all = windows(func, limits, lowest.used);
             // Tuples may find no room where general registers are given out in turn; predicates are spared for nothing.
             let mut only_predicates = [0; 5];
             only_predicates[RegFile::P as usize] = all[RegFile::P as usize];
             let mut in_turn = [all, only_predicates].into_iter().filter(|w| *w != [0; 5]).filter_map(|w| {
-                let found = color::Coloring::new(&webs, limits, w, called, all_pinned).ok()?;
+                let found = color(w, Order::Width).ok()?;
                 (0..5).all(|f| found.used[f] <= lowest.used[f].max(w[f].into())).then_some(found)
             });
             if let Some(found) = in_turn.next() {
@@ -268,6 +291,30 @@ pub fn allocate(func: &mut Function, limits: &Limits) -> Result<Stats, Error> {
         }
         forced.sort_unstable();
         forced.dedup();
+        // Tuples find no room among what is in registers: with fewer values there they do, or else they are spilled themselves.
+        let general = aim.iter().find(|a| a.0 == RegFile::R).map_or(0, |a| a.1);
+        let fewer = match (forced.is_empty(), stuck, &whole) {
+            (false, _, Some(_)) if forced.iter().all(|v| func.values[*v].file == RegFile::R) => {
+                lower.pop().map(|part| general.div_ceil(part))
+            }
+            (true, Some(RegFile::R), Some(_)) => Some(1.max(general / 8)),
+            _ => None,
+        };
+        if let Some(fewer) = fewer
+            && let Some((before, state)) = whole.take()
+        {
+            (*func, spiller) = (before, state);
+            if general > FEWEST {
+                aim.iter_mut().filter(|a| a.0 == RegFile::R).for_each(|a| a.1 -= fewer);
+            } else {
+                by_next_use = false;
+            }
+            forced.clear();
+            apart.clear();
+            (ranges, split, last) = (None, None, (0, Vec::new()));
+            high = vec![RegFile::R];
+            continue;
+        }
         // What failed once more although it was spilled, and nothing has changed, will fail for ever.
         let round = (func.values.len(), forced.clone());
         if !forced.is_empty() && last == round {
@@ -293,6 +340,11 @@ pub fn allocate(func: &mut Function, limits: &Limits) -> Result<Stats, Error> {
     }
     Ok(stats(func, &cfg, &spiller))
 }
+
+/// Such parts of the registers fewer, each time beside those before, are tried where tuples find no room.
+const LOWER: [u32; 2] = [64, 24];
+/// With no more general registers than these, values are spilled for good.
+const FEWEST: u32 = 12;
 
 /// Of so many general registers that are needed, one more is given out in turn, up to [`SLACK`] and at least those
 /// that every thread gets.

@@ -2,13 +2,15 @@
 //! roomier file (P and UR in R), or in local memory.
 
 use super::slots::{self, Slot};
+use super::{farthest, split};
 use crate::liveness::{Lanes, Liveness, Ranges, Spread, values_read};
 use crate::waits::lets_others_run;
 use cranelift_entity::{EntityRef, SecondaryMap};
 use fixedbitset::FixedBitSet;
 use ori::cfg::Cfg;
 use ori::{
-    ALWAYS, Block, Function, Inst, InstData, Loc, Macro, Name, Op, Operand, Terminator, Value, operand,
+    ALWAYS, Block, Function, Inst, InstData, Loc, Macro, Name, Op, Operand, Terminator, Value, ValueData,
+    operand,
 };
 use rustc_hash::FxHashMap;
 use sass::{AddrWidth, Mod, Mods, Opcode, Reg, RegFile, RegOp};
@@ -28,7 +30,7 @@ enum Home {
 }
 
 /// Spilling state that lasts over rounds.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Spiller {
     /// Values that must not be spilled (again).
     pub pinned: FixedBitSet,
@@ -42,6 +44,9 @@ pub struct Spiller {
     pub store_bytes: u32,
     /// Bytes loaded by inserted instructions.
     pub load_bytes: u32,
+
+    /// Whether general values leave their registers by next use; others than those that must are spilled nowhere else then.
+    planned: bool,
     /// Whether what is brought back serves to the next call or the block's end, as registers are short at calls only.
     share: bool,
 }
@@ -77,7 +82,9 @@ impl Spiller {
         let mut chosen = FixedBitSet::with_capacity(func.values.len());
         forced.iter().filter(|v| func.values[**v].file == file).for_each(|v| chosen.insert(v.index()));
         let known = ranges.get_or_insert_with(|| Ranges::new(func, cfg));
-        if !forced.is_empty() || most_needed(func, cfg, file, limit, known, true) > limit {
+        if !(self.planned && file == RegFile::R)
+            && (!forced.is_empty() || most_needed(func, cfg, file, limit, known, true) > limit)
+        {
             self.choose(func, cfg, file, limit, known, &mut chosen);
         }
         self.share = file == RegFile::UR
@@ -90,6 +97,23 @@ impl Spiller {
             self.rewrite(func, cfg, &chosen);
         }
         any
+    }
+
+    /// Lets general values leave their registers by next use, so that no more than `limit` are needed anywhere. Returns whether it
+    /// was called for.
+    pub fn split(&mut self, func: &mut Function, cfg: &Cfg, limit: u32, ranges: &mut Option<Ranges>) -> bool {
+        self.pinned.grow(func.values.len());
+        let known = ranges.get_or_insert_with(|| Ranges::new(func, cfg));
+        if most_needed(func, cfg, RegFile::R, limit, known, true) <= limit {
+            return false;
+        }
+        let Some(plan) = farthest::plan(func, cfg, limit, known) else {
+            return false;
+        };
+        split::apply(self, func, cfg, known, &plan);
+        self.planned = true;
+        *ranges = None;
+        true
     }
 
     /// The constants and values of `others` among the general registers that must be made again where they are used, so
@@ -310,13 +334,14 @@ impl Spiller {
         }
     }
 
-    fn pin(&mut self, v: Value) -> Value {
+    pub(super) fn pin(&mut self, v: Value) -> Value {
         self.pinned.grow(v.index() + 1);
         self.pinned.insert(v.index());
         v
     }
 
-    fn slot(&mut self, width: u8) -> u32 {
+    /// A new slot.
+    pub(super) fn slot(&mut self, width: u8) -> u32 {
         let align = 4 * u32::from(width.next_power_of_two().min(4));
         let at = self.slot_bytes.next_multiple_of(align);
         self.slot_bytes = at + 4 * u32::from(width);
@@ -558,15 +583,7 @@ impl Spiller {
                     out.push(func.insts.push(plain(Op::Macro(Macro::Copy), &[], copy, loc)));
                     return t;
                 }
-                let t = func.add_value(file, width);
-                self.pin(t);
-                let mut d = InstData { loc, ..func.insts[*i].clone() };
-                for k in 0..d.operands.len() {
-                    if d.is_def(k) && matches!(&d.operands[k], Operand::Reg(r) if r.reg == Name::Val(v)) {
-                        d.operands[k] = operand(t);
-                    }
-                }
-                out.push(func.insts.push(d));
+                let t = self.make_again(func, out, v, *i, loc);
                 match part {
                     Some(i) if width > 1 => {
                         let one = func.add_value(file, 1);
@@ -592,8 +609,30 @@ impl Spiller {
         }
     }
 
+    /// Repeats the instruction that makes `v`, for a new value.
+    pub(super) fn make_again(
+        &mut self,
+        func: &mut Function,
+        out: &mut Vec<Inst>,
+        v: Value,
+        inst: Inst,
+        loc: Loc,
+    ) -> Value {
+        let ValueData { file, width } = func.values[v];
+        let t = func.add_value(file, width);
+        self.pin(t);
+        let mut d = InstData { loc, ..func.insts[inst].clone() };
+        for k in 0..d.operands.len() {
+            if d.is_def(k) && matches!(&d.operands[k], Operand::Reg(r) if r.reg == Name::Val(v)) {
+                d.operands[k] = operand(t);
+            }
+        }
+        out.push(func.insts.push(d));
+        t
+    }
+
     /// Loads from a slot.
-    fn load(
+    pub(super) fn load(
         &mut self,
         func: &mut Function,
         out: &mut Vec<Inst>,
@@ -628,7 +667,7 @@ impl Spiller {
     }
 
     /// Stores to a slot.
-    fn store(&mut self, func: &mut Function, out: &mut Vec<Inst>, v: Value, at: u32, loc: Loc) {
+    pub(super) fn store(&mut self, func: &mut Function, out: &mut Vec<Inst>, v: Value, at: u32, loc: Loc) {
         let width = func.values[v].width;
         self.store_bytes += 4 * u32::from(width);
         let mut one = |func: &mut Function, n: Name, at: u32, mods: &[Mod]| {

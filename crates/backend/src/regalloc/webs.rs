@@ -48,6 +48,11 @@ impl WebData {
         self.lanes.len().max(usize::from(self.align))
     }
 
+    /// Points at which its registers are taken, in all.
+    pub fn length(&self) -> u64 {
+        self.lanes.iter().flat_map(Intervals::iter).map(|h| u64::from(h.at.end - h.at.start)).sum()
+    }
+
     /// The first point at which one of its registers is in use.
     pub fn start(&self) -> u32 {
         self.lanes.iter().filter_map(|l| Some(l.first()?.at.start)).min().unwrap_or(0)

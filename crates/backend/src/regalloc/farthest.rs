@@ -1,0 +1,765 @@
+//! Spills general registers by next use (Braun and Hack, "Register Spilling and Live-Range Splitting for SSA-Form
+//! Programs", CC 2009): walks the blocks once with the set of values that are in registers. Where there are too many, the one that is
+//! wanted last leaves, and is brought back before that use; between, other values have its register. What is chosen here, [`split`]
+//! writes down.
+//!
+//! A value is stored where it is defined, or wherever it leaves its register for the first time on a way, whichever is executed less
+//! often. Its slot then holds it as long as it lives. A parameter of a loop that is not in a register changes in memory.
+
+use super::spill::is_constant;
+use crate::liveness::Ranges;
+use cranelift_entity::SecondaryMap;
+use ori::cfg::{Cfg, DomTree};
+use ori::loops::LoopForest;
+use ori::{Block, Function, Inst, Macro, Name, Op, Value};
+use rustc_hash::{FxHashMap, FxHashSet};
+use sass::{Reg, RegFile};
+use smallvec::SmallVec;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// How far a use behind the end of a loop is, beside those in it.
+const BEHIND_LOOP: u32 = 100_000;
+/// Sweeps after which distances are good enough.
+const SWEEPS: usize = 8;
+/// The most entries of distances that are kept; functions with more are spilled in simpler ways.
+const MOST_ENTRIES: usize = 4_000_000;
+
+/// How much nearer a value counts for what leaving costs: a store and a load each time round a loop, a load alone, or making a
+/// constant again.
+const STORED: u64 = 2;
+const LOADED: u64 = 8;
+const MADE_AGAIN: u64 = 16;
+
+/// How often a block that calls a function beside the straight way, as slow paths do, is executed beside that.
+const ASIDE: f64 = 0.1;
+/// By how many instructions a value is brought back before it is read, at most.
+const EARLY: usize = 24;
+/// How much more often a block in a loop is executed than one outside, and loops that count.
+const TURNS: f64 = 10.0;
+const NESTED: u32 = 6;
+
+/// Which values are in registers where, and what is to be stored and brought back.
+#[derive(Default)]
+pub(super) struct Plan {
+    /// Values to be brought back before an instruction.
+    pub before: FxHashMap<Inst, SmallVec<[Value; 2]>>,
+    /// Before the terminator of a block, which reads them or passes them on.
+    pub at_term: SecondaryMap<Block, Vec<Value>>,
+    /// Values in registers where a block begins, ascending.
+    pub entry: SecondaryMap<Block, Vec<Value>>,
+    /// Values in registers where it ends, ascending.
+    pub exit: SecondaryMap<Block, Vec<Value>>,
+    /// Parameters that arrive in memory.
+    pub in_memory: FxHashSet<Value>,
+    /// Values that are brought back somewhere.
+    pub spilled: FxHashSet<Value>,
+    /// Those of them that are stored where they are defined.
+    pub at_definition: FxHashSet<Value>,
+    /// Others, to be stored behind an instruction, where a block begins, and before its terminator.
+    pub stores: FxHashMap<Inst, SmallVec<[Value; 2]>>,
+    pub stores_at_start: SecondaryMap<Block, Vec<Value>>,
+    pub stores_at_term: SecondaryMap<Block, Vec<Value>>,
+    /// What was stored on every way to the end of a block.
+    stored: SecondaryMap<Block, FxHashSet<Value>>,
+}
+
+/// Plans what is in `limit` general registers; nothing for functions that are too large for that.
+pub(super) fn plan(func: &Function, cfg: &Cfg, limit: u32, ranges: &Ranges) -> Option<Plan> {
+    if ranges.live.live_in.values().map(Vec::len).sum::<usize>() > MOST_ENTRIES {
+        return None;
+    }
+    let dom = DomTree::dominators(cfg);
+    let loops = LoopForest::new(cfg, &dom);
+    let distances = Distances::new(func, cfg, &loops, ranges);
+    let mut walk = Walk::new(func, cfg, limit, ranges, &dom, &loops, &distances);
+    cfg.rpo.iter().for_each(|b| walk.block(*b));
+    let mut plan = walk.plan;
+    for &b in &cfg.rpo {
+        plan.leave(func, ranges, b);
+        plan.pass(func, b);
+    }
+    plan.choose_stores(func, cfg, &loops);
+    Some(plan)
+}
+
+/// How often a block is executed, about.
+fn frequency(func: &Function, cfg: &Cfg, loops: &LoopForest, b: Block) -> f64 {
+    let calls = func.blocks[b].insts.iter().any(|i| func.insts[*i].op == Op::Macro(Macro::Call));
+    let aside = match cfg.preds[b].as_slice() {
+        [p] => calls && func.blocks[*p].term.targets().len() > 1,
+        _ => false,
+    };
+    TURNS.powi(loops.depth(b).min(NESTED) as i32) * if aside { ASIDE } else { 1.0 }
+}
+
+impl Plan {
+    /// Values that leave their registers between a block and those that follow.
+    fn leave(&mut self, func: &Function, ranges: &Ranges, b: Block) {
+        let mut left: Vec<Value> = Vec::new();
+        for t in func.blocks[b].term.targets() {
+            let entry = &self.entry[t.block];
+            let gone = self.exit[b].iter().filter(|v| {
+                entry.binary_search(v).is_err() && ranges.live.is_live_in(t.block, ranges.lanes.all(**v))
+            });
+            left.extend(gone);
+        }
+        left.retain(|v| !self.stored[b].contains(v));
+        left.sort_unstable();
+        left.dedup();
+        self.stores_at_term[b].extend(left);
+    }
+
+    /// Whether a value is in its slot where a block ends.
+    pub fn is_stored(&self, b: Block, v: Value) -> bool {
+        self.at_definition.contains(&v)
+            || self.stored[b].contains(&v)
+            || self.exit[b].binary_search(&v).is_err()
+    }
+
+    /// Chooses where each value is stored.
+    fn choose_stores(&mut self, func: &Function, cfg: &Cfg, loops: &LoopForest) {
+        let mut cost: FxHashMap<Value, f64> = FxHashMap::default();
+        for &b in &cfg.rpo {
+            let often = frequency(func, cfg, loops, b);
+            let block = &func.blocks[b];
+            for i in &block.insts {
+                for v in self.stores.get(i).into_iter().flatten() {
+                    *cost.entry(*v).or_default() += often;
+                }
+                func.insts[*i].for_each_def(|n| {
+                    if let Some(v) = n.value() {
+                        *cost.entry(v).or_default() -= often;
+                    }
+                });
+            }
+            let ends = self.stores_at_start[b].iter().chain(&self.stores_at_term[b]);
+            ends.for_each(|v| *cost.entry(*v).or_default() += often);
+            block.params.iter().for_each(|v| *cost.entry(*v).or_default() -= often);
+        }
+        let early = |v: &Value| cost.get(v).is_some_and(|c| *c > 0.0);
+        self.at_definition = self.spilled.iter().copied().filter(early).collect();
+        let (spilled, early) = (&self.spilled, &self.at_definition);
+        let late = |v: &Value| spilled.contains(v) && !early.contains(v);
+        self.stores.values_mut().for_each(|s| s.retain(|v| late(v)));
+        for &b in &cfg.rpo {
+            self.stores_at_start[b].retain(|v| late(v));
+            self.stores_at_term[b].retain(|v| late(v));
+        }
+    }
+
+    /// What has to be brought back at the end of a block for those that follow.
+    fn pass(&mut self, func: &Function, b: Block) {
+        let mut wanted: SmallVec<[Value; 8]> = SmallVec::new();
+        let here = |v: Value| self.exit[b].binary_search(&v).is_ok();
+        for t in func.blocks[b].term.targets() {
+            let params = &func.blocks[t.block].params;
+            let entry = &self.entry[t.block];
+            wanted.extend(entry.iter().copied().filter(|v| !params.contains(v) && !here(*v)));
+            let passed = params.iter().zip(&t.args).filter(|(_, a)| is_general(func, **a) && !here(**a));
+            for (p, a) in passed {
+                if self.in_memory.contains(p) {
+                    self.spilled.insert(*a);
+                } else {
+                    wanted.push(*a);
+                }
+            }
+        }
+        wanted.sort_unstable();
+        wanted.dedup();
+        self.spilled.extend(wanted.iter().copied());
+        let known = &mut self.at_term[b];
+        wanted.retain(|v| !known.contains(v));
+        known.extend(wanted);
+    }
+}
+
+fn is_general(func: &Function, v: Value) -> bool {
+    func.values[v].file == RegFile::R
+}
+
+/// How many instructions after the start of each block the values that are live there are read first.
+struct Distances {
+    entry: SecondaryMap<Block, FxHashMap<Value, u32>>,
+}
+
+impl Distances {
+    fn new(func: &Function, cfg: &Cfg, loops: &LoopForest, ranges: &Ranges) -> Distances {
+        let mut found = Distances { entry: SecondaryMap::new() };
+        let mut first: SecondaryMap<Block, FxHashMap<Value, u32>> = SecondaryMap::new();
+        for &b in &cfg.rpo {
+            let mut seen = FxHashMap::default();
+            for_each_read(func, b, |v, at| {
+                seen.entry(v).or_insert(at);
+            });
+            first[b] = seen;
+        }
+        for _ in 0..SWEEPS {
+            let mut changed = false;
+            for &b in cfg.rpo.iter().rev() {
+                let length = func.blocks[b].insts.len() as u32 + 1;
+                let behind = found.at_exit(func, loops, b);
+                let mut now: FxHashMap<Value, u32> = FxHashMap::default();
+                let live = ranges.live.live_in[b].iter().filter_map(|l| ranges.lanes.owner(*l)).map(|o| o.0);
+                for v in live.chain(func.blocks[b].params.iter().copied()).filter(|v| is_general(func, *v)) {
+                    let further = || behind.get(&v).map(|d| d.saturating_add(length));
+                    if let Some(d) = first[b].get(&v).copied().or_else(further) {
+                        now.insert(v, d);
+                    }
+                }
+                if now != found.entry[b] {
+                    found.entry[b] = now;
+                    changed = true;
+                }
+            }
+            if !changed {
+                break;
+            }
+        }
+        found
+    }
+
+    /// From the end of a block on.
+    fn at_exit(&self, func: &Function, loops: &LoopForest, b: Block) -> FxHashMap<Value, u32> {
+        let mut out: FxHashMap<Value, u32> = FxHashMap::default();
+        for t in func.blocks[b].term.targets() {
+            let mut left = 0u32;
+            let mut inside = loops.innermost(b);
+            while let Some(l) = inside.filter(|l| !loops.contains(*l, t.block)) {
+                left = left.saturating_add(BEHIND_LOOP);
+                inside = loops.loops[l].parent.expand();
+            }
+            let params = &func.blocks[t.block].params;
+            for (v, d) in self.entry[t.block].iter().filter(|(v, _)| !params.contains(v)) {
+                let d = d.saturating_add(left);
+                out.entry(*v).and_modify(|known| *known = d.min(*known)).or_insert(d);
+            }
+        }
+        out
+    }
+}
+
+/// Calls `f` for every general value that a block reads, with the number of the instruction in the block; its terminator is behind the
+/// last.
+fn for_each_read(func: &Function, b: Block, mut f: impl FnMut(Value, u32)) {
+    let block = &func.blocks[b];
+    for (at, i) in block.insts.iter().enumerate() {
+        func.insts[*i].for_each_use(|n| {
+            if let Some(v) = n.value().filter(|v| is_general(func, *v)) {
+                f(v, at as u32);
+            }
+        });
+    }
+    let term = block.insts.len() as u32;
+    let passed = block.term.targets().into_iter().flat_map(|t| t.args.iter().copied());
+    for v in block.term.used_name().and_then(Name::value).into_iter().chain(passed) {
+        if is_general(func, v) {
+            f(v, term);
+        }
+    }
+}
+
+/// The walk over the blocks.
+struct Walk<'f> {
+    func: &'f Function,
+    cfg: &'f Cfg,
+    limit: i32,
+    ranges: &'f Ranges,
+    dom: &'f DomTree,
+    loops: &'f LoopForest,
+    distances: &'f Distances,
+    /// Constants, and the loops around each value's definition.
+    constant: FxHashSet<Value>,
+    depth: SecondaryMap<Value, u32>,
+    /// The most registers of all live values in a block, and in a loop.
+    most: SecondaryMap<Block, i32>,
+    most_in_loop: FxHashMap<ori::loops::Loop, i32>,
+    /// Starts and ends of lanes, by point.
+    events: Vec<SmallVec<[(u32, bool); 2]>>,
+    /// Registers that an instruction needs beyond what is live.
+    extra: FxHashMap<u32, i32>,
+    /// Lanes of each value that are live now.
+    live: SecondaryMap<Value, u8>,
+    fixed: i32,
+    /// In registers now, and how many those take.
+    here: BTreeSet<Value>,
+    taken: i32,
+    /// Where the block that is walked begins to have each of them, and those that it had: which, from where, and the last that reads it.
+    since: FxHashMap<Value, u32>,
+    stays: Vec<(Value, u32, u32)>,
+    /// Where those that left it did so last.
+    left: FxHashMap<Value, u32>,
+    /// Where the block that is walked reads each value, ascending, and how far behind its end.
+    reads: FxHashMap<Value, SmallVec<[u32; 4]>>,
+    behind: FxHashMap<Value, u32>,
+    depth_here: u32,
+    /// What was stored on every way here.
+    stored: FxHashSet<Value>,
+    plan: Plan,
+    done: SecondaryMap<Block, bool>,
+}
+
+impl<'f> Walk<'f> {
+    fn new(
+        func: &'f Function,
+        cfg: &'f Cfg,
+        limit: u32,
+        ranges: &'f Ranges,
+        dom: &'f DomTree,
+        loops: &'f LoopForest,
+        distances: &'f Distances,
+    ) -> Walk<'f> {
+        let Ranges { lanes, numbering: n, intervals, .. } = ranges;
+        let points = 2 * n.at.len() + 2;
+        let mut walk = Walk {
+            func,
+            cfg,
+            limit: limit as i32,
+            ranges,
+            dom,
+            loops,
+            distances,
+            constant: FxHashSet::default(),
+            depth: SecondaryMap::new(),
+            most: SecondaryMap::new(),
+            most_in_loop: FxHashMap::default(),
+            events: vec![SmallVec::new(); points + 1],
+            extra: FxHashMap::default(),
+            live: SecondaryMap::new(),
+            fixed: 0,
+            here: BTreeSet::new(),
+            taken: 0,
+            since: FxHashMap::default(),
+            stays: Vec::new(),
+            left: FxHashMap::default(),
+            reads: FxHashMap::default(),
+            behind: FxHashMap::default(),
+            depth_here: 0,
+            stored: FxHashSet::default(),
+            plan: Plan::default(),
+            done: SecondaryMap::new(),
+        };
+        let mut change = vec![0i32; points + 1];
+        for (l, segments) in intervals.iter().enumerate() {
+            let general = match lanes.owner(l as u32) {
+                Some((v, _)) => is_general(func, v),
+                None => l as u32 >= lanes.phys(Reg::r(0)) && (l as u32) < lanes.phys(Reg::r(0)) + limit,
+            };
+            for s in segments.iter().filter(|_| general) {
+                walk.events[s.start as usize].push((l as u32, true));
+                walk.events[s.end as usize].push((l as u32, false));
+                change[s.start as usize] += 1;
+                change[s.end as usize] -= 1;
+            }
+        }
+        let mut now = 0;
+        let mut total = vec![0i32; points + 1];
+        for (at, c) in change.iter().enumerate() {
+            now += c;
+            total[at] = now;
+        }
+        for &b in &cfg.rpo {
+            let (first, last) = (2 * n.entry[b] as usize, 2 * n.term[b] as usize + 1);
+            walk.most[b] = total[first..=last].iter().copied().max().unwrap_or(0);
+            let mut inside = loops.innermost(b);
+            while let Some(l) = inside {
+                let most = walk.most_in_loop.entry(l).or_insert(0);
+                *most = (*most).max(walk.most[b]);
+                inside = loops.loops[l].parent.expand();
+            }
+            let depth = loops.depth(b);
+            func.blocks[b].params.iter().for_each(|p| walk.depth[*p] = depth);
+            for &i in &func.blocks[b].insts {
+                let d = &func.insts[i];
+                let constant = is_constant(d);
+                let mut width = 0;
+                d.for_each_def(|name| {
+                    if let Some(v) = name.value().filter(|v| is_general(func, *v)) {
+                        walk.depth[v] = depth;
+                        width += i32::from(func.values[v].width);
+                        if constant {
+                            walk.constant.insert(v);
+                        }
+                    }
+                });
+                if d.op == Op::Macro(Macro::Call) {
+                    let lost = |r: &Reg| r.file == RegFile::R && u32::from(r.index) < limit;
+                    let lost = ori::abi::clobbered_by(func, d).filter(lost).count();
+                    walk.extra.insert(2 * n.inst[i] + 1, lost as i32);
+                } else if !d.kept.is_empty() {
+                    walk.extra.insert(2 * n.inst[i], width);
+                }
+            }
+        }
+        walk
+    }
+
+    /// Goes on to a point.
+    fn go(&mut self, point: u32) {
+        for (l, starts) in std::mem::take(&mut self.events[point as usize]) {
+            let by = if starts { 1 } else { -1 };
+            let Some((v, _)) = self.ranges.lanes.owner(l) else {
+                self.fixed += by;
+                continue;
+            };
+            self.live[v] = (i32::from(self.live[v]) + by) as u8;
+            if self.here.contains(&v) {
+                self.taken += by;
+            }
+        }
+    }
+
+    /// Ends at a point come before starts: a segment may end where another of the same lane begins.
+    fn forget_dead(&mut self) {
+        let dead: SmallVec<[Value; 4]> = self.here.iter().copied().filter(|v| self.live[*v] == 0).collect();
+        for v in dead {
+            self.here.remove(&v);
+            let since = self.since.get(&v).copied().unwrap_or(0);
+            self.stays.push((v, since, self.behind_last(v, u32::MAX).max(since)));
+        }
+    }
+
+    fn add(&mut self, v: Value) {
+        if self.here.insert(v) {
+            self.taken += i32::from(self.live[v]);
+        }
+    }
+
+    fn remove(&mut self, v: Value) {
+        if self.here.remove(&v) {
+            self.taken -= i32::from(self.live[v]);
+        }
+    }
+
+    /// How far a value's next use is from the instruction `at` of the block on, by what leaving costs.
+    fn distance(&self, v: Value, at: u32, length: u32) -> u64 {
+        let next = self.reads.get(&v).and_then(|r| r.get(r.partition_point(|p| *p < at)));
+        let behind = || self.behind.get(&v).map_or(u32::MAX, |d| d.saturating_add(length));
+        let far = u64::from(next.copied().unwrap_or_else(behind).saturating_sub(at));
+        self.weighted(v, far)
+    }
+
+    fn weighted(&self, v: Value, far: u64) -> u64 {
+        if self.constant.contains(&v) {
+            far * MADE_AGAIN
+        } else if self.stored.contains(&v) || self.depth[v] < self.depth_here {
+            far * LOADED
+        } else {
+            far * STORED
+        }
+    }
+
+    /// Before which instruction the last one stands that makes or reads a value in front of `at`; 0 for none in its block.
+    fn behind_last(&self, v: Value, at: u32) -> u32 {
+        let reads = self.reads.get(&v).map_or(0, |r| match r.partition_point(|p| *p < at) {
+            0 => 0,
+            n => r[n - 1] + 1,
+        });
+        reads.max(self.since.get(&v).copied().unwrap_or(0))
+    }
+
+    /// Lets values leave until there is room for `extra` registers more; not those in `held`. Those of them that were not stored yet are
+    /// stored as early as they can be.
+    fn make_room(&mut self, extra: i32, held: &[Value], b: Block, at: u32) {
+        let length = self.func.blocks[b].insts.len() as u32 + 1;
+        while self.taken + self.fixed + extra > self.limit {
+            let may = self.here.iter().copied().filter(|v| self.live[*v] > 0 && !held.contains(v));
+            let farthest = may.max_by_key(|v| (self.distance(*v, at, length), self.live[*v], Reverse(*v)));
+            let Some(v) = farthest else { break };
+            self.remove(v);
+            let last = self.behind_last(v, at);
+            if !self.constant.contains(&v) && self.stored.insert(v) {
+                match last.checked_sub(1) {
+                    None => self.plan.stores_at_start[b].push(v),
+                    Some(k) => {
+                        let behind = self.func.blocks[b].insts[k as usize];
+                        self.plan.stores.entry(behind).or_default().push(v);
+                    }
+                }
+            }
+            self.left.insert(v, last);
+            self.stays.push((v, self.since.get(&v).copied().unwrap_or(0), last));
+        }
+    }
+
+    fn block(&mut self, b: Block) {
+        let (func, n) = (self.func, &self.ranges.numbering);
+        let block = &func.blocks[b];
+        let length = block.insts.len() as u32;
+        self.depth_here = self.loops.depth(b);
+        self.behind = self.distances.at_exit(func, self.loops, b);
+        let mut reads: FxHashMap<Value, SmallVec<[u32; 4]>> = FxHashMap::default();
+        for_each_read(func, b, |v, at| {
+            let known = reads.entry(v).or_default();
+            if known.last() != Some(&at) {
+                known.push(at);
+            }
+        });
+        self.reads = reads;
+        self.here.clear();
+        self.taken = 0;
+        self.since.clear();
+        self.stays.clear();
+        let mut back_at: Vec<(u32, Value, u32)> = Vec::new();
+        self.left.clear();
+        let start = 2 * n.entry[b];
+        self.go(start);
+        for v in self.at_entry(b) {
+            self.add(v);
+        }
+        self.plan.entry[b] = self.here.iter().copied().collect();
+        self.stored = self.stored_before(b);
+        for p in block.params.iter().filter(|p| is_general(func, **p)) {
+            if !self.here.contains(p) {
+                self.plan.in_memory.insert(*p);
+                self.stored.insert(*p);
+            }
+        }
+        self.go(start + 1);
+        for (at, &i) in block.insts.iter().enumerate() {
+            let d = &func.insts[i];
+            let (at, point) = (at as u32, 2 * n.inst[i]);
+            let mut read: SmallVec<[Value; 6]> = SmallVec::new();
+            d.for_each_use(|n| read.extend(n.value().filter(|v| is_general(func, *v))));
+            read.sort_unstable();
+            read.dedup();
+            self.go(point);
+            self.forget_dead();
+            let back: SmallVec<[Value; 2]> =
+                read.iter().copied().filter(|v| !self.here.contains(v)).collect();
+            if !back.is_empty() {
+                back.iter().for_each(|v| self.add(*v));
+                self.plan.spilled.extend(back.iter().copied());
+                self.stored.extend(back.iter().copied());
+                for v in back {
+                    self.since.insert(v, at);
+                    back_at.push((at, v, self.left.get(&v).copied().unwrap_or(0)));
+                }
+            }
+            let extra = self.extra.get(&point).copied().unwrap_or(0);
+            self.make_room(extra, &read, b, at);
+            let mut made: SmallVec<[Value; 4]> = SmallVec::new();
+            d.for_each_def(|n| made.extend(n.value().filter(|v| is_general(func, *v))));
+            for v in &made {
+                self.add(*v);
+                self.since.insert(*v, at + 1);
+            }
+            self.go(point + 1);
+            self.forget_dead();
+            let extra = self.extra.get(&(point + 1)).copied().unwrap_or(0);
+            self.make_room(extra, &made, b, at + 1);
+        }
+        let point = 2 * n.term[b];
+        self.go(point);
+        self.forget_dead();
+        let wanted = self.wanted_at_end(b);
+        let back: Vec<Value> = wanted.iter().copied().filter(|v| !self.here.contains(v)).collect();
+        back.iter().for_each(|v| self.add(*v));
+        self.plan.spilled.extend(back.iter().copied());
+        self.plan.at_term[b] = back;
+        self.stored.extend(self.plan.at_term[b].iter().copied());
+        self.make_room(self.passed_twice(b), &wanted, b, length);
+        self.go(point + 1);
+        self.plan.exit[b] = self.here.iter().copied().collect();
+        self.bring_early(b, back_at);
+        let live = &self.live;
+        self.stored.retain(|v| live[*v] > 0);
+        self.plan.stored[b] = std::mem::take(&mut self.stored);
+        self.done[b] = true;
+    }
+
+    /// Brings values back as long before they are read as there is room for them, since that takes a while.
+    fn bring_early(&mut self, b: Block, back: Vec<(u32, Value, u32)>) {
+        if back.is_empty() {
+            return;
+        }
+        let (func, n) = (self.func, &self.ranges.numbering);
+        let insts = &func.blocks[b].insts;
+        // Registers taken before each instruction, and before the terminator.
+        let mut taken = vec![self.fixed; insts.len() + 1];
+        let width = |v: Value| i32::from(func.values[v].width);
+        let stay =
+            self.here.iter().map(|v| (*v, self.since.get(v).copied().unwrap_or(0), insts.len() as u32));
+        for (v, from, to) in self.stays.iter().copied().chain(stay) {
+            taken[from as usize..(to as usize).max(from as usize)].iter_mut().for_each(|t| *t += width(v));
+        }
+        for (t, i) in taken.iter_mut().zip(insts) {
+            let extra = |at: u32| self.extra.get(&at).copied().unwrap_or(0);
+            *t += extra(2 * n.inst[*i]) + extra(2 * n.inst[*i] + 1);
+        }
+        for (at, v, left) in back {
+            let mut early = at as usize;
+            // It was stored behind what last made or read it.
+            let least = (left as usize).max(early.saturating_sub(EARLY));
+            while early > least
+                && taken[early - 1] + width(v) <= self.limit
+                && func.insts[insts[early - 1]].op != Op::Macro(Macro::Call)
+            {
+                early -= 1;
+                taken[early] += width(v);
+            }
+            self.plan.before.entry(insts[early]).or_default().push(v);
+        }
+    }
+
+    /// What is in its slot on every way to a block: what was stored before, and what is where a block before ends since this one
+    /// has no register for it. A way back adds nothing to what holds before its loop.
+    fn stored_before(&self, b: Block) -> FxHashSet<Value> {
+        let preds = &self.cfg.preds[b];
+        if preds.iter().any(|p| !self.done[*p] && !self.dom.dominates(b, *p)) {
+            return FxHashSet::default();
+        }
+        let entry = &self.plan.entry[b];
+        let left = |p: Block| self.plan.exit[p].iter().copied().filter(|v| entry.binary_search(v).is_err());
+        let mut done = preds.iter().copied().filter(|p| self.done[*p]);
+        let Some(first) = done.next() else { return FxHashSet::default() };
+        let mut found: FxHashSet<Value> =
+            self.plan.stored[first].iter().copied().chain(left(first)).collect();
+        for p in done {
+            let leaves: FxHashSet<Value> = left(p).collect();
+            found.retain(|v| self.plan.stored[p].contains(v) || leaves.contains(v));
+        }
+        found
+    }
+
+    /// Registers for parameters of the blocks that follow, as far as those cannot take over arguments'.
+    fn passed_twice(&self, b: Block) -> i32 {
+        let Ranges { lanes, live, .. } = self.ranges;
+        let mut twice = 0;
+        let mut taken: SmallVec<[Value; 4]> = SmallVec::new();
+        let mut seen: SmallVec<[Block; 2]> = SmallVec::new();
+        for t in self.func.blocks[b].term.targets() {
+            if seen.contains(&t.block) {
+                continue;
+            }
+            seen.push(t.block);
+            for (a, p) in t.args.iter().zip(&self.func.blocks[t.block].params) {
+                if !is_general(self.func, *a) || self.plan.in_memory.contains(p) {
+                    continue;
+                }
+                let width = i32::from(self.func.values[*a].width);
+                if live.is_live_in(t.block, lanes.all(*a)) || taken.contains(a) {
+                    twice += width;
+                } else {
+                    taken.push(*a);
+                }
+            }
+        }
+        twice
+    }
+
+    /// What the end of a block needs in registers: what its terminator reads, what blocks before it that it leads back to expect, and
+    /// arguments where bringing them back later would not be for one way alone.
+    fn wanted_at_end(&self, b: Block) -> SmallVec<[Value; 8]> {
+        let func = self.func;
+        let term = &func.blocks[b].term;
+        let mut wanted: SmallVec<[Value; 8]> = SmallVec::new();
+        wanted.extend(term.used_name().and_then(Name::value));
+        let several = self.several_ways(b);
+        for t in term.targets() {
+            let back = self.done[t.block] || t.block == b;
+            let params = &func.blocks[t.block].params;
+            if back {
+                wanted.extend(self.plan.entry[t.block].iter().copied().filter(|v| !params.contains(v)));
+            }
+            for (a, p) in t.args.iter().zip(params) {
+                let memory = self.plan.in_memory.contains(p);
+                if (back && !memory) || (!back && several) {
+                    wanted.push(*a);
+                }
+            }
+        }
+        wanted.retain(|v| is_general(func, *v));
+        wanted.sort_unstable();
+        wanted.dedup();
+        wanted
+    }
+
+    fn several_ways(&self, b: Block) -> bool {
+        let targets = self.func.blocks[b].term.targets();
+        targets.iter().any(|t| t.block != targets[0].block)
+    }
+
+    /// The values that are in registers where a block begins.
+    fn at_entry(&self, b: Block) -> Vec<Value> {
+        let (func, Ranges { lanes, live, .. }) = (self.func, self.ranges);
+        let params = &func.blocks[b].params;
+        let mut values: Vec<Value> =
+            live.live_in[b].iter().filter_map(|l| lanes.owner(*l)).map(|o| o.0).collect();
+        values.dedup();
+        values.retain(|v| is_general(func, *v));
+        let preds: SmallVec<[Block; 4]> = {
+            let mut seen: SmallVec<[Block; 4]> = SmallVec::new();
+            for &p in &self.cfg.preds[b] {
+                if !seen.contains(&p) {
+                    seen.push(p);
+                }
+            }
+            seen
+        };
+        let header = preds.iter().any(|p| !self.done[*p]);
+        let mut all: BTreeMap<(u64, Value), i32> = BTreeMap::new();
+        let mut some: BTreeMap<(u64, Value), i32> = BTreeMap::new();
+        let mut through: BTreeMap<(u64, Value), i32> = BTreeMap::new();
+        let mut through_lanes = 0;
+        let mut out: Vec<Value> = Vec::new();
+        let mut room = self.limit - self.fixed;
+        let entering = params.iter().enumerate().map(|(k, p)| (Some(k), *p));
+        for (nth, v) in entering.chain(values.into_iter().map(|v| (None, v))) {
+            if !is_general(func, v) {
+                continue;
+            }
+            let lanes = i32::from(self.live[v]);
+            let Some(&far) = self.distances.entry[b].get(&v) else {
+                // Nobody reads it.
+                out.push(v);
+                room -= lanes;
+                continue;
+            };
+            let (mut everywhere, mut somewhere, mut possible) = (true, preds.is_empty(), true);
+            for &p in preds.iter().filter(|p| self.done[**p]) {
+                let passed = |v: Value| self.plan.exit[p].binary_search(&v).is_ok();
+                let is_here = match nth {
+                    Some(k) => {
+                        let target = func.blocks[p].term.targets().into_iter().find(|t| t.block == b);
+                        target.and_then(|t| t.args.get(k)).is_some_and(|a| passed(*a))
+                    }
+                    None => passed(v),
+                };
+                everywhere &= is_here;
+                somewhere |= is_here;
+                possible &= is_here || !self.several_ways(p);
+            }
+            if !possible {
+                continue;
+            }
+            let key = (self.weighted(v, far.into()), v);
+            if far >= BEHIND_LOOP && header {
+                through_lanes += lanes;
+                if everywhere {
+                    through.insert(key, lanes);
+                }
+            } else if everywhere || header {
+                all.insert(key, lanes);
+            } else if nth.is_some() || somewhere && far < BEHIND_LOOP {
+                some.insert(key, lanes);
+            }
+        }
+        let mut take = |from: BTreeMap<(u64, Value), i32>, room: &mut i32| {
+            for ((_, v), lanes) in from {
+                if lanes <= *room {
+                    *room -= lanes;
+                    out.push(v);
+                }
+            }
+        };
+        take(all, &mut room);
+        take(some, &mut room);
+        if header && !through.is_empty() {
+            let most = self.loops.innermost(b).and_then(|l| self.most_in_loop.get(&l)).copied().unwrap_or(0);
+            let mut free = (self.limit - (most - through_lanes)).min(room).max(0);
+            take(through, &mut free);
+        }
+        out
+    }
+}
