@@ -28,7 +28,7 @@ pub struct Options {
 }
 
 /// Options that ptxas has not.
-const OURS: &[&str] = &["diagnostics", "knob"];
+const OURS: &[&str] = &["diagnostics", "knob", "apply-controls", "list-arch", "query-controls", "verbose2"];
 
 /// A kernel that needs no warning, and a function.
 const SOURCE: &str = ".version 8.0\n.target sm_75\n.address_size 64\n\

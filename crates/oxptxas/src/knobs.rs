@@ -20,7 +20,72 @@ pub struct Knobs {
     pub verify: bool,
 }
 
+/// A knob, for who asks which there are.
+struct Knob {
+    name: &'static str,
+    /// What its values are.
+    values: &'static str,
+    /// What holds without it.
+    default: &'static str,
+    help: &'static str,
+}
+
+/// All of them; [`Knobs::add`] reads their values.
+const KNOBS: &[Knob] = &[
+    Knob {
+        name: "DumpIR",
+        values: "names of phases with '+' between them, or all",
+        default: "none",
+        help: "print the code after these phases",
+    },
+    Knob {
+        name: "DisablePhases",
+        values: "parts of names of phases, with '+' between them",
+        default: "none",
+        help: "leave out phases with such a part in their names, where code is right without them",
+    },
+    Knob {
+        name: "NumOptPhasesBudget",
+        values: "0 to 4294967295",
+        default: "no end",
+        help: "run so many of the phases that can be left out, counted through all functions, and then no more",
+    },
+    Knob {
+        name: "OptBudget",
+        values: "0 to 4294967295",
+        default: "no end",
+        help: "so many of those see the level of optimization, and later ones level 1",
+    },
+    Knob { name: "VerifyEach", values: "none", default: "not", help: "run the checkers after each phase" },
+];
+
+/// The knobs that there are, as a file of them (`--query-controls`) that changes nothing where it is applied.
+pub fn listed() -> String {
+    let mut out = String::from(
+        "# Controls of oxptxas, for --apply-controls: NAME=VALUE in a line, later lines add to earlier ones. What is behind\n\
+         # '#' is a comment. Names of phases: docs/phases.md.\n",
+    );
+    for k in KNOBS {
+        out += &format!("\n# {}: {}.\n# Default: {}.\n#{}=\n", k.help, k.values, k.default, k.name);
+    }
+    out
+}
+
 impl Knobs {
+    /// Adds those of a file.
+    ///
+    /// # Errors
+    /// The first line that is wrong, from 1 on, and why.
+    pub fn add_all(&mut self, text: &str) -> Result<(), (usize, String)> {
+        for (n, line) in text.lines().enumerate() {
+            let line = line.split('#').next().unwrap_or_default().trim();
+            if !line.is_empty() {
+                self.add(line).map_err(|m| (n + 1, m))?;
+            }
+        }
+        Ok(())
+    }
+
     /// Adds one `NAME=VALUE`.
     ///
     /// # Errors
@@ -75,6 +140,28 @@ impl Knobs {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn files() {
+        let mut k = Knobs::default();
+        k.add_all(&listed()).unwrap();
+        assert_eq!(k, Knobs::default(), "what is listed is not chosen");
+        let all: String = listed()
+            .replace("\n#", "\n")
+            .lines()
+            .filter(|l| l.ends_with('='))
+            .map(|l| format!("{l}\n"))
+            .collect();
+        assert_eq!(all.lines().count(), KNOBS.len());
+        let values = all
+            .replace("DumpIR=", "DumpIR=all")
+            .replace("Phases=", "Phases=gvn")
+            .replace("Budget=", "Budget=7");
+        k.add_all(&values).unwrap();
+        assert_eq!((k.phases, k.leveled), (Some(7), Some(7)));
+        let wrong = k.add_all("# one\n\nOptBudget=3 # fine\nSpeed=9\n");
+        assert_eq!(wrong, Err((4, "Invalid knob specified (Speed)".into())));
+    }
 
     #[test]
     fn values() {

@@ -83,6 +83,14 @@ pub static OPTIONS: &[Opt] = &[
     ),
     // ptxas keeps it to itself, like the others without a place in `--help`.
     opt("cloning", "cloning", Word(&[]), Moot, "clone functions (none are)"),
+    // Of release 13.5.
+    opt(
+        "apply-controls",
+        "apply-controls",
+        Word(&[]),
+        Built,
+        "take knobs from this file, NAME=VALUE in each line",
+    ),
     opt(
         "compile-as-tools-patch",
         "astoolspatch",
@@ -193,6 +201,7 @@ pub static OPTIONS: &[Opt] = &[
         Built,
         "old meaning of bar, on sm_70 only",
     ),
+    opt("list-arch", "arch-ls", Flag, Built, "print the targets that code is made for"),
     opt("list-version", "version-ls", Flag, Built, "print the PTX versions that are understood"),
     opt("machine", "m", Word(&["64"]), Moot, "host architecture"),
     opt(
@@ -224,6 +233,7 @@ pub static OPTIONS: &[Opt] = &[
         "position independent code; refused for objects with calls or addresses",
     ),
     opt("preserve-relocs", "preserve-relocs", Flag, Built, "keep relocations"),
+    opt("query-controls", "query-controls", Word(&[]), Built, "write the knobs that there are to this file"),
     opt("register-usage-level", "regUsageLevel", Number, Moot, "readiness to use more registers"),
     opt("return-at-end", "ret-end", Flag, Moot, "keep the return at the end (for debuggers)"),
     opt(
@@ -267,6 +277,7 @@ pub static OPTIONS: &[Opt] = &[
     // Ours: how messages are written; rich at a terminal, else plain.
     opt("diagnostics", "diagnostics", Word(&["rich", "json", "plain"]), Built, "style of the messages"),
     opt("verbose", "v", Flag, Built, "print code statistics"),
+    opt("verbose2", "v2", Flag, Built, "print what is worked on, and code statistics"),
     opt("version", "V", Flag, Built, "print the version"),
     opt("warn-on-double-precision-use", "warn-double-usage", Flag, Built, "warn of double precision"),
     opt("warn-on-local-memory-usage", "warn-lmem-usage", Flag, Built, "warn of local memory"),
@@ -308,7 +319,14 @@ pub struct CommandLine {
 }
 
 /// Options whose values are names of files.
-const FILES: &[&str] = &["output-file", "options-file", "compiler-stats-file", "fdevice-time-trace"];
+const FILES: &[&str] = &[
+    "output-file",
+    "options-file",
+    "compiler-stats-file",
+    "fdevice-time-trace",
+    "apply-controls",
+    "query-controls",
+];
 
 impl CommandLine {
     /// Parses arguments (without the program's name).
@@ -428,7 +446,9 @@ impl CommandLine {
     fn set(&mut self, opt: &'static Opt, value: &str) -> Result<(), String> {
         match opt.long {
             "gpu-name" if target_of(value).is_none() => {
-                return Err(format!("Value '{value}' is not defined for option 'gpu-name'"));
+                let several = value.contains(',') && value.split(',').all(|v| target_of(v).is_some());
+                let instead = if several { "; give one target, and run once for each" } else { "" };
+                return Err(format!("Value '{value}' is not defined for option 'gpu-name'{instead}"));
             }
             "machine" if number(value).is_none() => return Err(format!("'{value}': expected a number")),
             _ => {}
@@ -639,6 +659,11 @@ mod tests {
             (&["-fmad=maybe"], "'maybe': expected true or false"),
             (&["-m", "x"], "'x': expected a number"),
             (&["-arch=sm_99", "-arch=sm_90"], "Value 'sm_99' is not defined for option 'gpu-name'"),
+            (
+                &["-arch=sm_80,sm_90"],
+                "Value 'sm_80,sm_90' is not defined for option 'gpu-name'; give one target, and run once for each",
+            ),
+            (&["-arch=sm_80,sm_91"], "Value 'sm_80,sm_91' is not defined for option 'gpu-name'"),
             (&["-m", "32"], "Value '32' is not defined for option 'machine'"),
             (&["--force-rela"], "Option '--force-rela' is known but not built yet"),
             (&["-verbose"], "Unknown option 'verbose'"),

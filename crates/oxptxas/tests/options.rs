@@ -135,3 +135,46 @@ fn ptx_on_the_command_line() {
     let code = |path: &Path| read(&std::fs::read(path).unwrap()).unwrap().kernels["k"].code.clone();
     assert_eq!(code(&by_file), code(&by_text));
 }
+
+/// What release 13.5 has beyond 13.0: ptxas 13.5.37 lists its targets as numbers, one in a line, and names what it works on. The file of
+/// controls is our own.
+#[test]
+fn options_of_release_13_5() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name);
+    let oxptxas = |args: &[&str]| {
+        Command::new(env!("CARGO_BIN_EXE_oxptxas")).args(args).current_dir(dir.path()).output().unwrap()
+    };
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let listed = text(&oxptxas(&["--list-arch"]).stdout);
+    let targets: Vec<u8> = listed.lines().map(|l| l.parse().unwrap()).collect();
+    assert_eq!(targets, sass::target::SMS.iter().map(|t| t.sm).collect::<Vec<_>>());
+
+    let input = probe("k.ptx");
+    let input = input.to_str().unwrap();
+    let said = oxptxas(&["-v2", "-arch=sm_90", input, "-o", "v.cubin"]);
+    assert!(text(&said.stderr).contains("info    : Processing "), "{}", text(&said.stderr));
+
+    assert!(oxptxas(&["-arch=sm_90", input, "-o", "a.cubin"]).status.success());
+    assert!(oxptxas(&["--query-controls", "knobs.txt"]).status.success());
+    let known = std::fs::read_to_string(path("knobs.txt")).unwrap();
+    assert!(
+        oxptxas(&["-arch=sm_90", input, "-o", "b.cubin", "--apply-controls", "knobs.txt"]).status.success()
+    );
+    let bytes = |name: &str| std::fs::read(path(name)).unwrap();
+    assert!(bytes("a.cubin") == bytes("b.cubin"), "controls as they are listed change the code");
+    std::fs::write(path("knobs.txt"), known + "DumpIR=gvn\n").unwrap();
+    let dumped = oxptxas(&["-arch=sm_90", input, "-o", "c.cubin", "--apply-controls", "knobs.txt"]);
+    assert!(text(&dumped.stdout).contains("# after gvn"), "{}", text(&dumped.stdout));
+    for (file, error) in
+        [("bad.txt", "line 2: Invalid knob specified (Speed)"), ("none.txt", "could not be opened")]
+    {
+        if file == "bad.txt" {
+            std::fs::write(path(file), "# fast\nSpeed=9\n").unwrap();
+        }
+        let refused = oxptxas(&["-arch=sm_90", input, "-o", "d.cubin", "--apply-controls", file]);
+        assert_eq!(refused.status.code(), Some(255));
+        assert!(text(&refused.stderr).contains(error), "{}", text(&refused.stderr));
+        assert!(!path("d.cubin").exists());
+    }
+}

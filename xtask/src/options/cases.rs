@@ -3,7 +3,8 @@
 use oxptxas::options::{Kind, OPTIONS, Opt};
 
 /// Options that ptxas has not.
-pub const OURS: &[&str] = &["diagnostics", "knob"];
+pub const OURS: &[&str] =
+    &["diagnostics", "knob", "apply-controls", "list-arch", "query-controls", "verbose2"];
 
 /// For which effects are looked at: one of each family of encodings and conventions.
 pub const SMS: &[u32] = &[75, 90, 120];

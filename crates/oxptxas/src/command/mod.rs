@@ -156,7 +156,7 @@ impl<'a> Run<'a> {
             let limits = settings::limits(&line, target, &voice)?;
             settings::conflicts(&line, &voice);
             let (threads, _) = settings::threads(&line, &voice);
-            let settings = settings::settings(&line, target, &limits, threads, &voice)?;
+            let settings = settings::settings(&line, target, &limits, threads, self.arguments, &voice)?;
             if voice.denied() {
                 return Err(voice.aborted().into());
             }
@@ -188,12 +188,20 @@ impl<'a> Run<'a> {
                 "Option '--compiler-stats-file' requires option '--compiler-stats'; ignoring since latter is not specified",
             );
         }
+        if let Some(path) = line.value("query-controls") {
+            files::write_whole(&files::path_of(arguments, path), crate::knobs::listed().as_bytes())
+                .map_err(|_| voice.fatal(format!("File '{path}' could not be opened")))?;
+        }
         // Without a file there is nothing to do.
         let idle = self.text.is_none()
             && line.inputs.is_empty()
             && !line.has("input-as-string")
             && !line.has("version")
-            && !line.has("list-version");
+            && !line.has("list-version")
+            && !line.has("list-arch");
+        if idle && line.has("query-controls") {
+            return Ok(None);
+        }
         if idle || line.has("help") {
             return Ok(voice.print(&help(program)).map(|()| None)?);
         }
@@ -202,6 +210,10 @@ impl<'a> Run<'a> {
         }
         if line.has("list-version") {
             return Ok(voice.print(&versions()).map(|()| None)?);
+        }
+        if line.has("list-arch") {
+            let all: String = sass::target::SMS.iter().map(|t| format!("{}\n", t.sm)).collect();
+            return Ok(voice.print(&all).map(|()| None)?);
         }
         if arch.starts_with("lto_") && target.suffix == Suffix::A {
             return Err(voice.fatal(format!("Unsupported gpu architecture '{arch}'")).into());
@@ -219,7 +231,7 @@ impl<'a> Run<'a> {
             return Err(voice.aborted().into());
         }
         let (threads, tokens) = settings::threads(&line, &voice);
-        let settings = settings::settings(&line, target, &limits, threads, &voice)?;
+        let settings = settings::settings(&line, target, &limits, threads, self.arguments, &voice)?;
         let settings = Settings { cancel: self.cancel.clone(), ..settings };
         let style = match line.value("diagnostics") {
             Some("rich") => Style::Rich,

@@ -2,6 +2,7 @@
 
 use super::voice::Voice;
 use crate::directives::{Directives, cache_operator};
+use crate::files;
 use crate::jobserver::Tokens;
 use crate::knobs::Knobs;
 use crate::options::{CommandLine, leading_number, number};
@@ -10,6 +11,7 @@ use crate::{Asked, Settings};
 use ori::Extra;
 use sass::Target;
 use sass::target::LEAST_LIMIT;
+use std::ffi::OsString;
 
 /// What options limit.
 pub(super) struct Limits {
@@ -182,12 +184,20 @@ pub(super) fn settings(
     target: Target,
     limits: &Limits,
     threads: Option<usize>,
+    arguments: &[OsString],
     voice: &Voice<'_>,
 ) -> Result<Settings, String> {
     let mut knobs = Knobs {
         timed: line.has("fdevice-time-trace") || Wanted::of(line.list("compiler-stats")).phases,
         ..Knobs::default()
     };
+    if let Some(path) = line.value("apply-controls") {
+        let text = std::fs::read_to_string(files::path_of(arguments, path))
+            .map_err(|_| voice.fatal(format!("File '{path}' could not be opened")))?;
+        knobs.add_all(&text).map_err(|(n, m)| {
+            voice.fatal(format!("Invalid compiler controls file '{path}', line {n}: {m}"))
+        })?;
+    }
     for knob in line.list("knob") {
         knobs.add(knob).map_err(|m| voice.fatal(m))?;
     }
@@ -203,7 +213,7 @@ pub(super) fn settings(
         function_registers: limits.functions,
         warn_double: line.has("warn-on-double-precision-use"),
         quiet_stacks: line.has("suppress-stack-size-warning"),
-        verbose: line.has("verbose"),
+        verbose: line.has("verbose") || line.has("verbose2"),
         suppressed: line.has("suppress-debug-info"),
         tool: line.value("tool-name").map(String::from),
         asked: Asked {

@@ -47,7 +47,11 @@ impl Done<'_> {
             std::fs::write(path_of(path), trace)
                 .map_err(|_| voice.fatal(format!("File '{path}' could not be opened")))?;
         }
-        if line.has("verbose") {
+        if line.has("verbose2") {
+            let names = output.kernels.iter().map(|k| format!("{program} info    : Processing {}\n", k.name));
+            voice.console.info(&names.collect::<String>());
+        }
+        if line.has("verbose") || line.has("verbose2") {
             voice.console.info(&output.verbose(program, self.target));
         }
         Ok(())
