@@ -104,7 +104,13 @@ impl Found {
     /// Whether all that an instruction reads fits.
     fn reads_fitting(&self, d: &InstData) -> bool {
         let mut all = true;
-        d.for_each_use(|n| all &= n.value().is_none_or(|v| self.fits(v)));
+        d.for_each_use(|n| {
+            all &= match n {
+                Name::Val(v) | Name::Part(v, _) => self.fits(v),
+                // The stack pointer is in a general register.
+                Name::Phys(r) => r.is_zero(),
+            };
+        });
         all
     }
 
