@@ -333,6 +333,13 @@ proptest! {
         prop_assert_eq!(allocates(&program(seed, blocks, steps, far), &tight()), Ok(()));
     }
 
+    /// Predicates that are kept in general registers, which are short themselves.
+    #[test]
+    fn random_programs_with_few_predicates(seed: u64, blocks in 2usize..16, steps in 1usize..60, far in 0usize..100) {
+        let limits = Limits { preds: 4, ..tight() };
+        prop_assert_eq!(allocates(&program(seed, blocks, steps, far), &limits), Ok(()));
+    }
+
     #[test]
     fn random_programs_with_room(seed: u64, blocks in 2usize..12, steps in 1usize..20, far in 0usize..100) {
         let func = program(seed, blocks, steps, far);

@@ -64,13 +64,17 @@ pub(super) struct Plan {
     stored: SecondaryMap<Block, FxHashSet<Value>>,
 }
 
-/// Plans what is in `limit` general registers; nothing for functions that are too large for that.
+/// Plans what is in `limit` general registers; nothing for functions that are too large for that, or have cycles with several ways in.
 pub(super) fn plan(func: &Function, cfg: &Cfg, limit: u32, ranges: &Ranges) -> Option<Plan> {
     if ranges.live.live_in.values().map(Vec::len).sum::<usize>() > MOST_ENTRIES {
         return None;
     }
     let dom = DomTree::dominators(cfg);
     let loops = LoopForest::new(cfg, &dom);
+    // What is in registers at the start of a cycle with several ways in is not known when it is walked.
+    if !loops.irreducible.is_empty() {
+        return None;
+    }
     let distances = Distances::new(func, cfg, &loops, ranges);
     let mut walk = Walk::new(func, cfg, limit, ranges, &dom, &loops, &distances);
     cfg.rpo.iter().for_each(|b| walk.block(*b));

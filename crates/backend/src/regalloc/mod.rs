@@ -194,8 +194,33 @@ fn joint_values(func: &Function, cfg: &Cfg, warp: &WholeWarp) -> FixedBitSet {
 /// Too few registers, or a move between files that does not exist.
 pub fn allocate(func: &mut Function, limits: &Limits) -> Result<Stats, Error> {
     let cfg = prepare::run(func)?;
-    let warp = whole_warp(func, &cfg);
-    let prepared = (limits.check || cfg!(debug_assertions)).then(|| func.clone());
+    let prepared = func.clone();
+    // What leaves registers by next use is proved each time: where that fails, or nothing is found so, all is spilled where it is made.
+    let proved = allocate_prepared(func, &cfg, limits, true).and_then(|(stats, split)| {
+        if split || limits.check || cfg!(debug_assertions) {
+            checker::check(&prepared, func, limits).map_err(|e| Error::Check(format!("{e}\n{func}")))?;
+        }
+        Ok(stats)
+    });
+    if proved.is_ok() {
+        return proved;
+    }
+    *func = prepared.clone();
+    let (stats, _) = allocate_prepared(func, &cfg, limits, false)?;
+    if limits.check || cfg!(debug_assertions) {
+        checker::check(&prepared, func, limits).map_err(|e| Error::Check(format!("{e}\n{func}")))?;
+    }
+    Ok(stats)
+}
+
+/// Allocates registers for a function that was prepared, values leaving them by next use if that is wanted; whether any did.
+fn allocate_prepared(
+    func: &mut Function,
+    cfg: &Cfg,
+    limits: &Limits,
+    mut by_next_use: bool,
+) -> Result<(Stats, bool), Error> {
+    let warp = whole_warp(func, cfg);
 
     let mut spiller = Spiller::default();
     // Registers to aim for.
@@ -212,7 +237,6 @@ pub fn allocate(func: &mut Function, limits: &Limits) -> Result<Stats, Error> {
     let mut split: Option<Split> = None;
     // The function before general values leave their registers, and limits for that which are yet to be tried.
     let mut whole: Option<(Function, Spiller)> = None;
-    let mut by_next_use = true;
     let mut lower: SmallVec<[u32; 2]> = LOWER.into_iter().rev().collect();
     loop {
         for (file, limit) in aim {
@@ -222,14 +246,14 @@ pub fn allocate(func: &mut Function, limits: &Limits) -> Result<Stats, Error> {
             high.retain(|f| *f != file);
             if file == RegFile::R && by_next_use && whole.is_none() {
                 let before = (func.clone(), spiller.clone());
-                if spiller.split(func, &cfg, limit, &mut ranges) {
+                if spiller.split(func, cfg, limit, &mut ranges) {
                     whole = Some(before);
                     high = aim.map(|(file, _)| file).to_vec();
                     split = None;
                     continue;
                 }
             }
-            if spiller.lower(func, &cfg, file, limit, &forced, &mut ranges) {
+            if spiller.lower(func, cfg, file, limit, &forced, &mut ranges) {
                 high = aim.map(|(file, _)| file).to_vec();
                 split = None;
             }
@@ -237,9 +261,9 @@ pub fn allocate(func: &mut Function, limits: &Limits) -> Result<Stats, Error> {
         forced.clear();
         apart.grow(func.values.len());
         let Split { func: work, isolated, ranges: split_ranges, joint } =
-            split.get_or_insert_with(|| Split::new(func, &cfg, warp.as_ref()));
+            split.get_or_insert_with(|| Split::new(func, cfg, warp.as_ref()));
         apart.grow(work.values.len());
-        let webs = webs::Webs::new(work, &cfg, isolated, &apart, split_ranges, joint);
+        let webs = webs::Webs::new(work, cfg, isolated, &apart, split_ranges, joint);
         let origin = |v: Value| isolated.origin.get(&v).copied().unwrap_or(v);
         let is_pinned = |v: Value| spiller.pinned.contains(origin(v).index());
         let all_pinned = |w: &webs::WebData| w.members.iter().all(|(v, _)| is_pinned(*v));
@@ -266,7 +290,7 @@ pub fn allocate(func: &mut Function, limits: &Limits) -> Result<Stats, Error> {
         }
         let failed = match colors {
             Ok(colors) => {
-                rewrite::apply(work, &cfg, &webs, &colors)?;
+                rewrite::apply(work, cfg, &webs, &colors)?;
                 std::mem::swap(func, work);
                 break;
             }
@@ -334,11 +358,8 @@ pub fn allocate(func: &mut Function, limits: &Limits) -> Result<Stats, Error> {
             high.push(file);
         }
     }
-    spiller.slot_bytes = slots::share(func, &cfg, &spiller.slots, spiller.slot_bytes);
-    if let Some(before) = prepared {
-        checker::check(&before, func, limits).map_err(|e| Error::Check(format!("{e}\n{func}")))?;
-    }
-    Ok(stats(func, &cfg, &spiller))
+    spiller.slot_bytes = slots::share(func, cfg, &spiller.slots, spiller.slot_bytes);
+    Ok((stats(func, cfg, &spiller), spiller.planned))
 }
 
 /// Such parts of the registers fewer, each time beside those before, are tried where tuples find no room.

@@ -46,7 +46,7 @@ pub struct Spiller {
     pub load_bytes: u32,
 
     /// Whether general values leave their registers by next use; others than those that must are spilled nowhere else then.
-    planned: bool,
+    pub(super) planned: bool,
     /// Whether what is brought back serves to the next call or the block's end, as registers are short at calls only.
     share: bool,
 }
@@ -480,8 +480,9 @@ impl Spiller {
                 if let Some(Home::Slot { arrives, .. }) = homes.get(p) {
                     let v = match homes.get(a) {
                         None => match sources.get(a) {
-                            // Brought back in an earlier round, with others: one at a time will do.
-                            Some(Source::Slot(at)) if self.pinned.contains(a.index()) => {
+                            // Brought back in an earlier round, with others: one at a time will do. Not by next use: such a slot
+                            // may have changed since.
+                            Some(Source::Slot(at)) if !self.planned && self.pinned.contains(a.index()) => {
                                 self.load(func, &mut out, *a, None, *at, loc)
                             }
                             _ => *a,
