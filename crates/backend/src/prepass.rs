@@ -58,8 +58,8 @@ pub fn warps_that_fit(func: &Function, stated: u32) -> u32 {
 }
 
 /// Schedules a kernel. Where it needs more registers than leave room for all threads, constants are made again where they
-/// are used, if the manager admits that and it is worth it. So many registers as are in `more` are left free beside the usual ones. `counters` may be in uniform registers. What is
-/// planned to be stated.
+/// are used, if the manager admits that and it is worth it. So many registers as are in `more` are left free beside the usual ones.
+/// `counters` may be in uniform registers. What is planned to be stated.
 pub fn run(func: &mut Function, manager: &mut Manager<'_>, more: u32, counters: bool) -> Option<u32> {
     // A function of a kernel's saves what it uses; few registers are better there.
     if !func.entry {
@@ -93,7 +93,7 @@ pub fn run(func: &mut Function, manager: &mut Manager<'_>, more: u32, counters: 
         }
     }
     plan.stage(&code, func, aim);
-    if (short(&plan)) && counters && manager.admits(Phase::Counters, 2) {
+    if short(&plan) && counters && manager.admits(Phase::Counters, 2) {
         let mut other = original;
         if manager.run(Phase::Counters, &mut other, |f| uniform::run(f, &cfg)) {
             let mut with = Code::new(&other, &cfg, reserve);

@@ -195,20 +195,25 @@ fn joint_values(func: &Function, cfg: &Cfg, warp: &WholeWarp) -> FixedBitSet {
 pub fn allocate(func: &mut Function, limits: &Limits) -> Result<Stats, Error> {
     let cfg = prepare::run(func)?;
     let prepared = func.clone();
-    // What leaves registers by next use is proved each time: where that fails, or nothing is found so, all is spilled where it is made.
-    let proved = allocate_prepared(func, &cfg, limits, true).and_then(|(stats, split)| {
-        if split || limits.check || cfg!(debug_assertions) {
-            checker::check(&prepared, func, limits).map_err(|e| Error::Check(format!("{e}\n{func}")))?;
-        }
-        Ok(stats)
-    });
-    if proved.is_ok() {
-        return proved;
+    let strict = limits.check || cfg!(debug_assertions);
+    let prove = |func: &Function| {
+        checker::check(&prepared, func, limits).map_err(|e| Error::Check(format!("{e}\n{func}")))
+    };
+    // What leaves registers by next use is proved each time. Where that fails it is an error for who wants checks; for others, as where
+    // registers do not reach, all is spilled where it is made.
+    match allocate_prepared(func, &cfg, limits, true) {
+        Ok((stats, split)) if split || strict => match prove(func) {
+            Ok(()) => return Ok(stats),
+            Err(e) if strict => return Err(e),
+            Err(_) => {}
+        },
+        Ok((stats, _)) => return Ok(stats),
+        Err(_) => {}
     }
     *func = prepared.clone();
     let (stats, _) = allocate_prepared(func, &cfg, limits, false)?;
-    if limits.check || cfg!(debug_assertions) {
-        checker::check(&prepared, func, limits).map_err(|e| Error::Check(format!("{e}\n{func}")))?;
+    if strict {
+        prove(func)?;
     }
     Ok(stats)
 }

@@ -44,7 +44,6 @@ pub struct Spiller {
     pub store_bytes: u32,
     /// Bytes loaded by inserted instructions.
     pub load_bytes: u32,
-
     /// Whether general values leave their registers by next use; others than those that must are spilled nowhere else then.
     pub(super) planned: bool,
     /// Whether what is brought back serves to the next call or the block's end, as registers are short at calls only.
