@@ -36,6 +36,8 @@ struct Generator {
     available: Vec<Vec<Value>>,
     /// Prefer values defined long ago: makes long live ranges.
     far: usize,
+    /// Of a hundred parameters and copies, so many are predicates.
+    predicates: usize,
 }
 
 const SHAPES: [(RegFile, u8); 7] = [
@@ -49,6 +51,14 @@ const SHAPES: [(RegFile, u8); 7] = [
 ];
 
 impl Generator {
+    fn shape(&mut self) -> (RegFile, u8) {
+        if self.predicates > 0 && self.rng.chance(self.predicates) {
+            (RegFile::P, 1)
+        } else {
+            SHAPES[self.rng.below(SHAPES.len())]
+        }
+    }
+
     fn pick(&mut self, b: Block, file: RegFile, width: u8) -> Option<Value> {
         let fits = |v: &&Value| {
             let d = self.func.values[**v];
@@ -191,7 +201,7 @@ impl Generator {
                 self.define(b, Macro::Collect, RegFile::R, n, &words);
             }
             8 => {
-                let (file, width) = SHAPES[self.rng.below(SHAPES.len())];
+                let (file, width) = self.shape();
                 let source = operand(self.value(b, file, width));
                 self.define(b, Macro::Copy, file, width, &[source]);
             }
@@ -235,9 +245,14 @@ impl Generator {
 
 /// A random program of about `blocks` blocks and `steps` instructions in each.
 fn program(seed: u64, blocks: usize, steps: usize, far: usize) -> Function {
+    program_with(seed, blocks, steps, far, 0)
+}
+
+/// The same with so many predicates, of a hundred parameters and copies.
+fn program_with(seed: u64, blocks: usize, steps: usize, far: usize, predicates: usize) -> Function {
     let func = Function::new("random", Target::new(90).unwrap());
     let rng = Rng(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
-    let mut g = Generator { rng, func, available: Vec::new(), far };
+    let mut g = Generator { rng, func, available: Vec::new(), far, predicates };
     let all: Vec<Block> =
         (0..blocks).map(|k| if k == 0 { g.func.entry_block() } else { g.func.add_block() }).collect();
     for (k, &b) in all.iter().enumerate() {
@@ -264,8 +279,9 @@ fn program(seed: u64, blocks: usize, steps: usize, far: usize) -> Function {
     for &b in &cfg.rpo {
         if let Some(d) = dom.idom(b) {
             g.available[b.index()] = g.available[d.index()].clone();
-            for _ in 0..g.rng.below(6) {
-                let (file, width) = SHAPES[g.rng.below(SHAPES.len())];
+            let most = if predicates > 0 { 24 } else { 6 };
+            for _ in 0..g.rng.below(most) {
+                let (file, width) = g.shape();
                 let v = g.func.add_value(file, width);
                 g.func.blocks[b].params.push(v);
                 g.available[b.index()].push(v);
@@ -340,6 +356,22 @@ proptest! {
         prop_assert_eq!(allocates(&program(seed, blocks, steps, far), &limits), Ok(()));
     }
 
+    /// Loops that pass on more predicates than there are registers for, in any order.
+    #[test]
+    fn random_programs_of_predicates(
+        seed: u64,
+        blocks in 2usize..24,
+        steps in 1usize..40,
+        far in 0usize..100,
+        predicates in 10usize..95,
+        preds in 4u8..8,
+        regs_r in 22u8..32,
+        uregs in 10u8..64,
+    ) {
+        let func = program_with(seed, blocks, steps, far, predicates);
+        prop_assert_eq!(allocates(&func, &Limits { preds, regs_r, uregs, ..tight() }), Ok(()));
+    }
+
     #[test]
     fn random_programs_with_room(seed: u64, blocks in 2usize..12, steps in 1usize..20, far in 0usize..100) {
         let func = program(seed, blocks, steps, far);
@@ -390,5 +422,25 @@ fn many_seeds() {
     }
     if let Some(shortest) = failures.iter().min_by_key(|f| f.len()) {
         panic!("{} failures; the shortest:\n{shortest}", failures.len());
+    }
+}
+
+/// Programs that once failed, each by its seed and shape: predicates of a hundred, and registers.
+#[test]
+fn programs_that_failed() {
+    // A slot that the end of the block had stored to was loaded behind that.
+    let changed = (
+        program_with(12_020_228_648_381_941_819, 20, 26, 64, 38),
+        Limits { preds: 4, regs_r: 22, ..tight() },
+    );
+    // Tuples of three, and constants, stayed in registers until the end of the block.
+    let tuples = (
+        program_with(16_113_115_546_093_569_948, 10, 35, 37, 33),
+        Limits { preds: 4, regs_r: 22, ..tight() },
+    );
+    let constants =
+        (program_with(11_178_544_939_141_134_898, 8, 22, 0, 10), Limits { preds: 4, regs_r: 22, ..tight() });
+    for (func, limits) in [changed, tuples, constants] {
+        assert_eq!(allocates(&func, &limits), Ok(()));
     }
 }

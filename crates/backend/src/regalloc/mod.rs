@@ -13,6 +13,7 @@ mod intervals;
 mod prepare;
 mod rewrite;
 mod slots;
+mod sources;
 pub(crate) mod spill;
 mod split;
 mod webs;

@@ -8,6 +8,7 @@ use ori::{Block, Function, InstData, Name, Op, Operand};
 use sass::{Opcode, Reg};
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
+use std::ops::Range;
 
 /// Bytes in a word of a slot.
 const WORD: u32 = 4;
@@ -24,7 +25,7 @@ pub struct Slot {
 /// A load from or a store to the words of a slot.
 pub(super) struct Access {
     first: usize,
-    words: usize,
+    count: usize,
     pub(super) store: bool,
 }
 
@@ -32,6 +33,11 @@ impl Access {
     /// Its first byte, from the first slot.
     pub(super) fn at(&self) -> u32 {
         self.first as u32 * WORD
+    }
+
+    /// Its words, numbered from the first slot.
+    pub(super) fn words(&self) -> Range<usize> {
+        self.first..self.first + self.count
     }
 }
 
@@ -47,7 +53,7 @@ pub(super) fn access(func: &Function, d: &InstData) -> Option<Access> {
         return None;
     };
     let at = u32::try_from(*offset).ok()?.checked_sub(slots_base(func))?;
-    Some(Access { first: (at / WORD) as usize, words: op.width(data, &d.mods).into(), store })
+    Some(Access { first: (at / WORD) as usize, count: op.width(data, &d.mods).into(), store })
 }
 
 /// Moves the slots of an allocated function together and returns how many bytes they take now.
@@ -64,7 +70,7 @@ pub fn share(func: &mut Function, cfg: &Cfg, slots: &[Slot], bytes: u32) -> u32 
     let known = cfg.rpo.iter().flat_map(|b| &func.blocks[*b].insts).all(|i| {
         let d = &func.insts[*i];
         access(func, d).is_none_or(|a| {
-            let mut of = (a.first..a.first + a.words).map(|w| slot_of.get(w).copied().flatten());
+            let mut of = a.words().map(|w| slot_of.get(w).copied().flatten());
             let one = of.next().flatten();
             one.is_some() && of.all(|o| o == one) && d.is_unguarded()
         })
@@ -98,7 +104,7 @@ fn ranges(func: &Function, cfg: &Cfg, slot_of: &[Option<usize>], slots: usize) -
     for &b in &cfg.rpo {
         let (mut want, mut store) = (FixedBitSet::with_capacity(words), FixedBitSet::with_capacity(words));
         for a in func.blocks[b].insts.iter().filter_map(|i| access(func, &func.insts[*i])) {
-            for w in a.first..a.first + a.words {
+            for w in a.words() {
                 if a.store {
                     store.insert(w);
                 } else if !store.contains(w) {
@@ -139,7 +145,7 @@ fn ranges(func: &Function, cfg: &Cfg, slot_of: &[Option<usize>], slots: usize) -
         wanted[b].ones().for_each(|w| touch(w, at));
         for a in func.blocks[b].insts.iter().filter_map(|i| access(func, &func.insts[*i])) {
             at += 1;
-            (a.first..a.first + a.words).for_each(|w| touch(w, at));
+            a.words().for_each(|w| touch(w, at));
         }
         at += 1;
         out[b].ones().for_each(|w| touch(w, at));

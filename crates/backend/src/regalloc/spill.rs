@@ -2,6 +2,7 @@
 //! roomier file (P and UR in R), or in local memory.
 
 use super::slots::{self, Slot};
+use super::sources::{Source, sources};
 use super::{farthest, split};
 use crate::liveness::{Lanes, Liveness, Ranges, Spread, values_read};
 use crate::waits::lets_others_run;
@@ -309,27 +310,36 @@ impl Spiller {
         }
     }
 
-    /// Removes what earlier rounds inserted and nothing reads any more: copies to files other than R, and loads.
+    /// Removes what earlier rounds inserted and nothing reads any more: copies to files other than R, loads, and what was made again.
     fn drop_leftovers(&mut self, func: &mut Function, cfg: &Cfg) {
-        let read = values_read(func, cfg);
-        for &b in &cfg.rpo {
-            let mut insts = std::mem::take(&mut func.blocks[b].insts);
-            insts.retain(|i| {
-                let d = &func.insts[*i];
-                let unread = |n: Name| n.value().filter(|v| !read.contains(v.index()));
-                let Some(v) = d.operands.first().and_then(Operand::as_reg).and_then(|r| unread(r.reg)) else {
-                    return true;
-                };
-                let loads = loaded_slot(func, d).is_some() && self.pinned.contains(v.index());
-                let copies = matches!(d.op, Op::Macro(Macro::Copy | Macro::Undef))
-                    && d.is_unguarded()
-                    && func.values[v].file != RegFile::R;
-                if loads {
-                    self.load_bytes -= 4 * u32::from(func.values[v].width);
-                }
-                !loads && !copies
-            });
-            func.blocks[b].insts = insts;
+        let mut again = true;
+        while std::mem::take(&mut again) {
+            let read = values_read(func, cfg);
+            for &b in &cfg.rpo {
+                let mut insts = std::mem::take(&mut func.blocks[b].insts);
+                insts.retain(|i| {
+                    let d = &func.insts[*i];
+                    let unread = |n: Name| n.value().filter(|v| !read.contains(v.index()));
+                    let Some(v) = d.operands.first().and_then(Operand::as_reg).and_then(|r| unread(r.reg))
+                    else {
+                        return true;
+                    };
+                    let ValueData { file, width } = func.values[v];
+                    let pinned = self.pinned.contains(v.index()) && d.is_unguarded();
+                    let loads = pinned && slots::access(func, d).is_some();
+                    let tuple = pinned && d.op == Op::Macro(Macro::Collect);
+                    let copies = matches!(d.op, Op::Macro(Macro::Copy | Macro::Undef))
+                        && d.is_unguarded()
+                        && file != RegFile::R;
+                    if loads {
+                        self.load_bytes -= 4 * u32::from(width);
+                    }
+                    // Its words are read no more, either.
+                    again |= tuple;
+                    !loads && !tuple && !copies && !(pinned && is_constant(d))
+                });
+                func.blocks[b].insts = insts;
+            }
         }
     }
 
@@ -479,10 +489,14 @@ impl Spiller {
                 if let Some(Home::Slot { arrives, .. }) = homes.get(p) {
                     let v = match homes.get(a) {
                         None => match sources.get(a) {
-                            // Brought back in an earlier round, with others: one at a time will do. Not by next use: such a slot
-                            // may have changed since.
-                            Some(Source::Slot(at)) if !self.planned && self.pinned.contains(a.index()) => {
+                            // Brought back in an earlier round, with others: one at a time will do.
+                            Some(Source::Slot(at, block))
+                                if *block == b && self.pinned.contains(a.index()) =>
+                            {
                                 self.load(func, &mut out, *a, None, *at, loc)
+                            }
+                            Some(Source::Again(i)) if self.pinned.contains(a.index()) => {
+                                self.make_again(func, &mut out, *a, *i, loc)
                             }
                             _ => *a,
                         },
@@ -518,7 +532,12 @@ impl Spiller {
                             _ => {}
                         }
                         let v = match h {
-                            None => *a,
+                            None => match sources.get(a) {
+                                Some(Source::Again(i)) if self.pinned.contains(a.index()) => {
+                                    self.make_again(func, &mut out, *a, *i, loc)
+                                }
+                                _ => *a,
+                            },
                             Some(h) => self.reload(func, &mut out, *a, None, h, loc),
                         };
                         let r = func.add_value(RegFile::R, func.values[v].width);
@@ -752,50 +771,6 @@ fn most_needed(func: &Function, cfg: &Cfg, file: RegFile, limit: u32, ranges: &R
         Some(*sum)
     });
     needed.max().unwrap_or(0).max(0) as u32
-}
-
-/// What a value only repeats.
-enum Source {
-    /// A general register, in another file.
-    General(Value),
-    /// Nothing, in a file other than R.
-    Undefined,
-    /// A slot in local memory, at this offset from the first.
-    Slot(u32),
-}
-
-/// The offset of the spill slot that an instruction loads.
-fn loaded_slot(func: &Function, d: &InstData) -> Option<u32> {
-    slots::access(func, d).filter(|a| !a.store && d.is_unguarded()).map(|a| a.at())
-}
-
-/// The values that only repeat what is at hand elsewhere.
-fn sources(func: &Function, cfg: &Cfg) -> FxHashMap<Value, Source> {
-    let mut sources = FxHashMap::default();
-    for &b in &cfg.rpo {
-        for d in func.blocks[b].insts.iter().map(|i| &func.insts[*i]).filter(|d| d.is_unguarded()) {
-            let [Operand::Reg(to), from @ ..] = d.operands.as_slice() else { continue };
-            let Name::Val(to) = to.reg else { continue };
-            if func.values[to].file == RegFile::R {
-                sources.extend(loaded_slot(func, d).map(|at| (to, Source::Slot(at))));
-                continue;
-            }
-            match (d.op, from) {
-                (Op::Macro(Macro::Undef), _) => {
-                    sources.insert(to, Source::Undefined);
-                }
-                (Op::Macro(Macro::Copy), [Operand::Reg(from)]) if *from == RegOp::plain(from.reg) => {
-                    if let Name::Val(v) = from.reg
-                        && func.values[v].file == RegFile::R
-                    {
-                        sources.insert(to, Source::General(v));
-                    }
-                }
-                _ => {}
-            }
-        }
-    }
-    sources
 }
 
 /// Modifiers of LDL and STL for a width that they have.
