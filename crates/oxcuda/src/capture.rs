@@ -6,7 +6,7 @@
 use crate::driver::Driver;
 use crate::error::{Error, Result};
 use crate::graph::Graph;
-use crate::stream::{Capture, LEGACY, NON_BLOCKING};
+use crate::stream::{Capture, LEGACY, NON_BLOCKING, meant};
 use crate::work::Work;
 use std::cell::Cell;
 use std::thread::ThreadId;
@@ -110,11 +110,10 @@ impl Driver {
 
     /// The sequences that a stream would have to wait for: the one that everyone shares waits for all but those that say not to.
     pub fn in_the_way(&self, stream: u64) -> Vec<u64> {
-        if stream > LEGACY || self.captures.iter().next().is_none() {
+        if meant(stream) > LEGACY || self.captures.iter().next().is_none() {
             return Vec::new();
         }
-        let streams = self.streams.iter().map(|(_, s)| s).chain([&self.thread]);
-        let blocking = streams.filter(|s| s.flags & NON_BLOCKING == 0);
+        let blocking = self.all_streams().filter(|s| s.flags & NON_BLOCKING == 0);
         let all = blocking.filter_map(|s| Some(s.capture.as_ref()?.sequence));
         all.filter(|q| self.captures.get(*q).is_ok_and(|q| !q.invalid)).collect()
     }
@@ -156,7 +155,7 @@ impl Driver {
         if self.captures.get(sequence)?.invalid {
             return Err(Error::STREAM_CAPTURE_INVALIDATED);
         }
-        if stream <= LEGACY {
+        if meant(stream) <= LEGACY {
             self.invalidate(sequence);
             return Err(Error::STREAM_CAPTURE_IMPLICIT);
         }
@@ -179,6 +178,7 @@ impl Driver {
         if self.stream(stream)?.capture.is_some() {
             return Err(Error::ILLEGAL_STATE);
         }
+        let stream = meant(stream);
         if stream <= LEGACY {
             return Err(Error::STREAM_CAPTURE_UNSUPPORTED);
         }
@@ -204,7 +204,7 @@ impl Driver {
     pub fn end_capture(&mut self, stream: u64) -> Result<(u64, Option<Error>)> {
         let capture = self.stream(stream)?.capture.clone().ok_or(Error::ILLEGAL_STATE)?;
         let q = self.captures.get(capture.sequence)?;
-        if q.origin != stream {
+        if q.origin != meant(stream) {
             return Err(Error::STREAM_CAPTURE_UNMATCHED);
         }
         if q.mode != Mode::Relaxed && q.thread != std::thread::current().id() {
@@ -213,8 +213,8 @@ impl Driver {
         let (graph, given, invalid) = (q.graph, q.given, q.invalid);
         // What every other stream did last has to come before what this one did last.
         let before = self.graphs.get(graph)?.before(&capture.last);
-        let others = self.streams.iter().map(|(_, s)| s).chain([&self.thread]);
-        let unjoined = others
+        let unjoined = self
+            .all_streams()
             .filter_map(|s| s.capture.as_ref())
             .filter(|c| c.sequence == capture.sequence)
             .any(|c| c.last.iter().any(|n| !before.contains(n)));
@@ -230,8 +230,7 @@ impl Driver {
     /// Takes a sequence away, and its streams out of it.
     pub fn forget(&mut self, sequence: u64) {
         let of = |s: &crate::stream::Stream| s.capture.as_ref().is_some_and(|c| c.sequence == sequence);
-        let all = self.streams.values_mut().chain([&mut self.legacy, &mut self.thread]);
-        all.filter(|s| of(s)).for_each(|s| s.capture = None);
+        self.all_streams_mut().filter(|s| of(s)).for_each(|s| s.capture = None);
         let _ = self.captures.remove(sequence);
     }
 }

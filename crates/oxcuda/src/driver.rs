@@ -7,11 +7,12 @@ use crate::graph::{Exec, Graph, UserObject};
 use crate::link::Link;
 use crate::memory::{Pool, Space};
 use crate::module::Module;
-use crate::stream::{Event, Stream};
+use crate::stream::{Event, LEGACY, OWN, Stream, meant};
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
+use std::thread::ThreadId;
 
 /// Things of a kind by their handles: opaque pointers to the program.
 #[derive(Debug)]
@@ -102,8 +103,8 @@ pub struct Driver {
     pub streams: Table<Stream>,
     /// The stream that everyone shares.
     pub legacy: Stream,
-    /// The default stream of threads of their own: one for all of them, as work is done when it is submitted.
-    pub thread: Stream,
+    /// The default streams that threads have of their own, where they were used.
+    own: HashMap<ThreadId, Stream>,
     /// Captures under way.
     pub captures: Table<Sequence>,
     /// Events.
@@ -209,10 +210,20 @@ impl Driver {
 
     /// A stream by its handle: null, 1 and 2 are those that need not be made.
     pub fn stream(&mut self, handle: u64) -> Result<&mut Stream> {
-        match handle {
-            0..=1 => Ok(&mut self.legacy),
-            2 => Ok(&mut self.thread),
+        match meant(handle) {
+            0..=LEGACY => Ok(&mut self.legacy),
+            OWN => Ok(self.own.entry(std::thread::current().id()).or_default()),
             h => self.streams.get_mut(h),
         }
+    }
+
+    /// All streams but the one that everyone shares.
+    pub fn all_streams(&self) -> impl Iterator<Item = &Stream> {
+        self.streams.iter().map(|(_, s)| s).chain(self.own.values())
+    }
+
+    /// The same, to change them.
+    pub fn all_streams_mut(&mut self) -> impl Iterator<Item = &mut Stream> {
+        self.streams.values_mut().chain(self.own.values_mut())
     }
 }

@@ -295,6 +295,45 @@ pub fn enter(name: &str, body: impl FnOnce() -> Result<()>) -> c_int {
     code
 }
 
+/// Whose the default stream is in the function that is under way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Variant {
+    /// Everyone's.
+    Shared,
+    /// The thread's own (`_ptsz`).
+    Own,
+    /// The thread's own, and the function waits for it (`_ptds`).
+    OwnWaits,
+}
+
+thread_local! {
+    static VARIANT: std::cell::Cell<Variant> = const { std::cell::Cell::new(Variant::Shared) };
+}
+
+impl Variant {
+    /// By a function's symbol.
+    pub fn of(symbol: &str) -> Variant {
+        match symbol.rsplit('_').next() {
+            Some("ptsz") => Variant::Own,
+            Some("ptds") => Variant::OwnWaits,
+            _ => Variant::Shared,
+        }
+    }
+
+    /// Of the function that this thread is in.
+    pub fn get() -> Variant {
+        VARIANT.get()
+    }
+}
+
+/// Runs a function as one of a variant.
+pub fn as_variant<T>(variant: Variant, f: impl FnOnce() -> T) -> T {
+    let before = VARIANT.replace(variant);
+    let result = f();
+    VARIANT.set(before);
+    result
+}
+
 /// Makes functions of the header: names (the first has the body), parameters, and a body that gives a `Result<()>`.
 macro_rules! api {
     ($( $(#[$meta:meta])* fn $name:ident $params:tt $(/ $alias:ident)* $body:block )*) => {
@@ -324,7 +363,7 @@ macro_rules! forward {
         #[allow(unsafe_code, clippy::too_many_arguments)] // Its name is C's, and so is what it takes.
         #[unsafe(no_mangle)]
         pub extern "C" fn $alias($($p: $t),*) -> std::ffi::c_int {
-            $name($($p),*)
+            $crate::ffi::as_variant($crate::ffi::Variant::of(stringify!($alias)), || $name($($p),*))
         }
     };
 }

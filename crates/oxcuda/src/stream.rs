@@ -3,13 +3,21 @@
 
 use crate::driver::{self, Driver};
 use crate::error::{Error, Result};
+use crate::ffi::Variant;
 use crate::work::Work;
 use std::time::Instant;
 
 /// Flag of a stream that the one everyone shares does not wait for.
 pub const NON_BLOCKING: u32 = 1;
-/// The last handle of the stream that everyone shares; the one after it is each thread's own.
+/// The last handle of the stream that everyone shares.
 pub const LEGACY: u64 = 1;
+/// The handle of each thread's own.
+pub const OWN: u64 = 2;
+
+/// The stream that a handle means: null is everyone's, or the thread's own.
+pub fn meant(handle: u64) -> u64 {
+    if handle == 0 && Variant::get() != Variant::Shared { OWN } else { handle }
+}
 
 /// A stream.
 #[derive(Debug, Default)]
@@ -50,6 +58,9 @@ pub struct Event {
 pub fn submit(stream: u64, work: Work) -> Result<()> {
     let captured = driver::within(|d| {
         d.implicit(stream)?;
+        if Variant::get() == Variant::OwnWaits {
+            d.finished(stream)?;
+        }
         let Some((graph, last)) = d.capturing(stream)? else { return Ok(false) };
         let node = d.add_node(graph, &last, work.clone())?;
         d.set_last(stream, vec![node])?;
@@ -61,7 +72,7 @@ pub fn submit(stream: u64, work: Work) -> Result<()> {
 impl Driver {
     /// The context of a stream: of those that need not be made, the current one.
     pub fn context_of(&mut self, stream: u64) -> Result<u64> {
-        if stream <= 2 { self.context() } else { Ok(self.streams.get(stream)?.context) }
+        if stream <= OWN { self.context() } else { Ok(self.streams.get(stream)?.context) }
     }
 
     /// Records an event now.

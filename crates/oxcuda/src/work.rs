@@ -3,7 +3,7 @@
 use crate::attributes;
 use crate::driver::{self, Driver};
 use crate::error::{Error, Result};
-use crate::ffi::{HostFn, StreamFn};
+use crate::ffi::{HostFn, StreamFn, Variant, as_variant};
 use crate::function::{Function, attribute};
 use crate::module::{Code, Module};
 use crate::settings;
@@ -153,11 +153,11 @@ impl Work {
             Work::Copy(t) => driver::within(|d| d.copy(t)),
             Work::Fill(f) => driver::within(|d| d.fill(f)),
             Work::Host(f, data) => {
-                f.call(*data);
+                as_variant(Variant::Shared, || f.call(*data));
                 Ok(())
             }
             Work::Callback(f, data) => {
-                f.call(stream, 0, *data);
+                as_variant(Variant::Shared, || f.call(stream, 0, *data));
                 Ok(())
             }
             Work::Record(event) => driver::within(|d| d.record(*event)),

@@ -5,7 +5,7 @@ use crate::capture::{self, Mode};
 use crate::driver::within;
 use crate::error::{Error, Result};
 use crate::ffi::{Host, HostFn, In, Out, StreamFn, Text};
-use crate::stream::{Stream, submit};
+use crate::stream::{OWN, Stream, submit};
 use crate::work::{Fill, Work};
 
 fn create(out: Out<Handle>, flags: u32, priority: i32) -> Result<()> {
@@ -162,11 +162,11 @@ api! {
     }
     /// Its context.
     fn cuStreamGetCtx(stream: Handle, context: Out<Handle>) / cuStreamGetCtx_ptsz {
-        context.put(within(|d| if stream <= 2 { d.context() } else { Ok(d.stream(stream)?.context) })?)
+        context.put(within(|d| if stream <= OWN { d.context() } else { Ok(d.stream(stream)?.context) })?)
     }
     /// Its context; it is of no part of the device.
     fn cuStreamGetCtx_v2(stream: Handle, context: Out<Handle>, green: Out<Handle>) / cuStreamGetCtx_v2_ptsz {
-        context.put(within(|d| if stream <= 2 { d.context() } else { Ok(d.stream(stream)?.context) })?)?;
+        context.put(within(|d| if stream <= OWN { d.context() } else { Ok(d.stream(stream)?.context) })?)?;
         green.maybe(0);
         Ok(())
     }

@@ -24,6 +24,16 @@ static void *elsewhere(void *what) {
     return 0;
 }
 
+/* Of another thread: its own default stream captures nothing, and does not wait for that of the first one. */
+static void *own(void *what) {
+    int state;
+    OK(cuCtxSetCurrent((CUcontext)what));
+    OK(cuStreamIsCapturing_ptsz(0, &state));
+    WANT(state == 0);
+    OK(cuMemcpyHtoD_v2_ptds(x, bytes, 4));
+    return 0;
+}
+
 /* A capture of one fill that something makes invalid. */
 #define INVALID(mode, call, code)                                                                                      \
     do {                                                                                                               \
@@ -111,6 +121,26 @@ int main(void) {
     pthread_t thread;
     WANT(!pthread_create(&thread, 0, elsewhere, context) && !pthread_join(thread, 0));
     WANT(cuStreamEndCapture(s, &graph) == 901);
+
+    /* Each thread has a default stream of its own, too, which can capture, and which blocks what everyone shares. */
+    OK(cuStreamBeginCapture_v2_ptsz(0, 0));
+    OK(cuStreamIsCapturing_ptsz(0, &state));
+    WANT(state == 1);
+    OK(cuStreamIsCapturing((CUstream)2, &state));
+    WANT(state == 1);
+    bytes[0] = 7;
+    OK(cuMemcpyHtoDAsync_v2_ptsz(x, bytes, 4, 0));
+    WANT(!pthread_create(&thread, 0, own, context) && !pthread_join(thread, 0));
+    OK(cuStreamEndCapture_ptsz(0, &graph));
+    size_t nodes = 0;
+    OK(cuGraphGetNodes(graph, 0, &nodes));
+    WANT(nodes == 1);
+    OK(cuStreamBeginCapture_v2_ptsz(0, 0));
+    WANT(cuMemcpyHtoD_v2(x, bytes, 4) == 906);
+    WANT(cuStreamEndCapture_ptsz(0, &graph) == 901);
+    OK(cuStreamBeginCapture_v2_ptsz(0, 0));
+    WANT(cuMemcpyHtoD_v2_ptds(x, bytes, 4) == 900);
+    WANT(cuStreamEndCapture_ptsz(0, &graph) == 901);
 
     /* A launch that the device does not take is told when it is captured. */
     OK(cuStreamBeginCapture_v2(s, 0));
