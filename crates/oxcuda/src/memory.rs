@@ -4,6 +4,7 @@
 use crate::error::{Error, Result};
 use crate::ffi::{self, Block};
 use crate::mapping::Mappings;
+use crate::module::Code;
 use sim::memory::Memory;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -220,15 +221,20 @@ impl Space {
         Ok(address)
     }
 
-    /// Loads a cubin. Its managed variables lie in the host's memory, where kernels find them as they find other such memory.
-    pub fn load(&mut self, cubin: &[u8]) -> std::result::Result<sim::sass::Module, String> {
+    /// Loads a module. Its managed variables, of these names and sizes, lie in the host's memory, where kernels find them as
+    /// they find other such memory.
+    fn load_with<T>(
+        &mut self,
+        managed: Vec<(String, usize)>,
+        load: impl FnOnce(&mut Memory, &BTreeMap<String, u64>) -> std::result::Result<T, String>,
+    ) -> std::result::Result<T, String> {
         let mut places = BTreeMap::new();
-        for (name, size) in sim::sass::Module::managed(cubin)?.into_iter().filter(|v| v.1 != 0) {
+        for (name, size) in managed.into_iter().filter(|v| v.1 != 0) {
             let at =
                 self.host(size, Kind::Variable, None, 0).map_err(|_| "no memory for a managed variable")?;
             places.insert(name, at);
         }
-        let loaded = sim::sass::Module::load_at(cubin, &mut self.memory, &places);
+        let loaded = load(&mut self.memory, &places);
         for at in places.into_values() {
             let bytes = self.memory.remove(at).filter(|_| loaded.is_ok());
             match bytes.map(|b| ffi::write(at, &b)) {
@@ -239,14 +245,36 @@ impl Space {
         loaded
     }
 
+    /// Loads a cubin.
+    pub fn load(&mut self, cubin: &[u8]) -> std::result::Result<sim::sass::Module, String> {
+        let managed = sim::sass::Module::managed(cubin)?;
+        self.load_with(managed, |memory, places| sim::sass::Module::load_at(cubin, memory, places))
+    }
+
+    /// Loads PTX for the interpreter.
+    pub fn load_ptx(&mut self, module: ptx::Module) -> std::result::Result<sim::ptx::Loaded, String> {
+        let managed = sim::ptx::Loaded::managed(&module);
+        let load = |memory: &mut Memory, places: &BTreeMap<String, u64>| {
+            sim::ptx::Loaded::new_at(module, memory, places).map_err(|e| e.to_string())
+        };
+        self.load_with(managed, load)
+    }
+
     /// Takes one back.
-    pub fn unload(&mut self, module: sim::sass::Module) {
-        for (_, (at, _)) in module.variables() {
+    pub fn unload(&mut self, module: Code) {
+        let places: Vec<u64> = match &module {
+            Code::Sass(m) => m.variables().into_values().map(|v| v.0).collect(),
+            Code::Ptx(m) => m.variables().into_values().map(|v| v.0).collect(),
+        };
+        for at in places {
             if self.regions.get(&at).is_some_and(|r| r.kind == Kind::Variable) {
                 self.regions.remove(&at);
             }
         }
-        module.unload(&mut self.memory);
+        match module {
+            Code::Sass(m) => m.unload(&mut self.memory),
+            Code::Ptx(m) => m.unload(&mut self.memory),
+        }
     }
 
     /// Makes memory of the program known.

@@ -173,7 +173,7 @@ impl Driver {
                 let sm = loaded.target().sm;
                 let device = settings::get().target.sm;
                 if !fatbin::runs_on(sm.into(), device.into()) {
-                    self.space.unload(loaded);
+                    self.space.unload(Code::Sass(loaded));
                     eprintln!(
                         "oxcuda: a module was not loaded: its code is for sm_{sm}, the device is sm_{device}"
                     );
@@ -189,7 +189,7 @@ impl Driver {
                 let sm = settings::get().target.sm;
                 let kernels = module.funcs.values().filter(|f| f.entry && f.body.is_some());
                 found.extend(kernels.map(|f| Function::of_ptx(&module, f, sm)));
-                let loaded = sim::ptx::Loaded::new(*module, &mut self.space.memory).map_err(refused)?;
+                let loaded = self.space.load_ptx(*module).map_err(refused)?;
                 let (lines, cubin) = Default::default();
                 Module { context, code: Code::Ptx(loaded), functions, ptx: Some(text), lines, cubin }
             }
@@ -208,10 +208,7 @@ impl Driver {
     pub fn unload(&mut self, module: u64) -> Result<()> {
         let module = self.modules.remove(module)?;
         module.functions.values().try_for_each(|f| self.functions.remove(*f).map(|_| ()))?;
-        match module.code {
-            Code::Sass(m) => self.space.unload(m),
-            Code::Ptx(m) => m.unload(&mut self.space.memory),
-        }
+        self.space.unload(module.code);
         Ok(())
     }
 }

@@ -7,6 +7,7 @@ use crate::launch::Launch;
 use crate::memory::Memory;
 use crate::watch::Watch;
 use ::ptx::ast::{FuncId, Module, Space, VarId};
+use std::collections::BTreeMap;
 
 /// A module of which the variables lie in memory, so that its kernels can be launched again and again.
 pub struct Loaded {
@@ -20,7 +21,25 @@ impl Loaded {
     ///
     /// # Errors
     /// When one of them is too large to interpret, or there is no kernel.
-    pub fn new(mut module: Module, memory: &mut Memory) -> Result<Loaded, SimError> {
+    pub fn new(module: Module, memory: &mut Memory) -> Result<Loaded, SimError> {
+        Loaded::new_at(module, memory, &BTreeMap::new())
+    }
+
+    /// Names and sizes of the variables of a module that are in managed memory.
+    pub fn managed(module: &Module) -> Vec<(String, usize)> {
+        let managed = module.vars.values().filter(|v| v.managed);
+        managed.map(|v| (v.name.clone(), v.size() as usize)).collect()
+    }
+
+    /// As [`Loaded::new`], with managed variables at the addresses that are said of their names.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn new_at(
+        mut module: Module,
+        memory: &mut Memory,
+        managed: &BTreeMap<String, u64>,
+    ) -> Result<Loaded, SimError> {
         if !module.aliases.is_empty() {
             module.resolve_aliases();
             module.aliases.clear();
@@ -37,7 +56,15 @@ impl Loaded {
             let new = |v: &VarId| !variables.iter().any(|(known, _)| known == v);
             for v in all.into_iter().filter(new).collect::<Vec<_>>() {
                 let var = &module.vars[v];
-                variables.push((v, memory.alloc(&var.name, vec![0; var.size() as usize])));
+                let zeros = vec![0; var.size() as usize];
+                let at = match managed.get(&*var.name).filter(|_| var.managed) {
+                    Some(at) => {
+                        memory.place(&var.name, *at, zeros);
+                        *at
+                    }
+                    None => memory.alloc(&var.name, zeros),
+                };
+                variables.push((v, at));
             }
             for (v, at) in variables.iter().filter(|(v, _)| module.vars[*v].space == Space::Global) {
                 program.places[*v] = Place::Fixed(*at);
@@ -65,7 +92,7 @@ impl Loaded {
     }
 
     /// Address and size of every variable by name.
-    pub fn variables(&self) -> std::collections::BTreeMap<&str, (u64, u64)> {
+    pub fn variables(&self) -> BTreeMap<&str, (u64, u64)> {
         let one = |(v, at): &(VarId, u64)| {
             let var = &self.module.vars[*v];
             (&*var.name, (*at, var.size()))
