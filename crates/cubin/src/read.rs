@@ -11,6 +11,8 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct Image {
     /// SM number.
     pub sm: u8,
+    /// Made for this SM alone (`sm_90a`).
+    pub accelerated: bool,
     /// Kernels by name.
     pub kernels: BTreeMap<String, KernelImage>,
     /// Contents of `.nv.constant3`.
@@ -100,6 +102,8 @@ pub struct RelocImage {
 const OLD_ABI: u8 = 0x33;
 /// st_other of a kernel.
 const STO_ENTRY: u8 = 0x10;
+/// The record of `.nv.compat` that is 1 in files for an SM with its own features (CUDA_ACCELERATOR_TARGET).
+const COMPAT_ACCELERATED: u8 = 9;
 /// `sh_type` of shared memory in relocatable files: a size without bytes, like `SHT_NOBITS`.
 const SHT_CUDA_SHARED: u32 = 0x7000_000a;
 /// The same of what the system keeps.
@@ -181,6 +185,10 @@ pub fn read(data: &[u8]) -> Result<Image, String> {
                 }
             }
         }
+    }
+    if let Some(compat) = contents.get(".nv.compat") {
+        image.accelerated =
+            records(compat).any(|(code, p)| code == COMPAT_ACCELERATED && p.first() == Some(&1));
     }
     image.constant3 = contents.get(".nv.constant3").cloned().unwrap_or_default();
     image.constant4 = contents.get(".nv.constant4").cloned().unwrap_or_default();

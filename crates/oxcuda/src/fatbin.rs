@@ -3,6 +3,7 @@
 //! The layout is what `fatbinary` 13.0.88 writes: a header of 16 bytes, then entries, each a header and its bytes.
 
 use crate::error::{Error, Result};
+use sass::target::Suffix;
 use std::io::Read as _;
 
 /// First word of a fat binary.
@@ -18,6 +19,9 @@ const ENTRY: usize = 64;
 /// Flags of an entry: it is compressed with LZ4, or with Zstandard.
 const LZ4: u64 = 0x2000;
 const ZSTD: u64 = 0x8000;
+/// Flags of an entry: it has the features of one SM alone, or of a family.
+const SPECIFIC: u64 = 0x10_0000;
+const FAMILY: u64 = 0x20_0000;
 
 /// An entry.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -26,6 +30,8 @@ pub struct Entry {
     pub ptx: bool,
     /// The SM's number.
     pub sm: u32,
+    /// Whether it has features that are not on every later SM.
+    pub suffix: Suffix,
     /// Its bytes, expanded.
     pub bytes: Vec<u8>,
 }
@@ -92,23 +98,42 @@ pub fn entries(file: &[u8]) -> Result<Vec<Entry>> {
         };
         // 1 is PTX, 2 a cubin; others are of no use here.
         if kind == 1 || kind == 2 {
-            found.push(Entry { ptx: kind == 1, sm, bytes });
+            let suffix = match flags & (SPECIFIC | FAMILY) {
+                0 => Suffix::None,
+                FAMILY => Suffix::F,
+                _ => Suffix::A,
+            };
+            found.push(Entry { ptx: kind == 1, sm, suffix, bytes });
         }
         at = to;
     }
     Ok(found)
 }
 
-/// Whether code for one SM runs on another: on those of the same major version that are not older.
-pub fn runs_on(code: u32, sm: u32) -> bool {
-    code / 10 == sm / 10 && code <= sm
+/// Whether a cubin runs on a device: with features of one SM alone on that SM, others on devices of the same major version
+/// that are not older. Families of features are those major versions, too, of all SMs that there are yet.
+pub fn runs_on(sm: u32, suffix: Suffix, device: u32) -> bool {
+    match suffix {
+        Suffix::A => sm == device,
+        Suffix::F | Suffix::None => sm / 10 == device / 10 && sm <= device,
+    }
 }
 
-/// The entry for an SM: the newest cubin that runs on it, else the newest PTX.
-pub fn choose(entries: Vec<Entry>, sm: u32) -> Result<Entry> {
-    let cubin = |e: &Entry| !e.ptx && runs_on(e.sm, sm);
-    let ptx = |e: &Entry| e.ptx && e.sm <= sm;
-    let newest =
-        |fits: &dyn Fn(&Entry) -> bool| entries.iter().filter(|e| fits(e)).max_by_key(|e| e.sm).cloned();
-    newest(&cubin).or_else(|| newest(&ptx)).ok_or(Error::NO_BINARY_FOR_GPU)
+impl Entry {
+    /// Whether it can be used on a device. PTX is compiled for later ones, too, unless it asks for features that they lack.
+    fn fits(&self, device: u32) -> bool {
+        let any = self.ptx && self.suffix == Suffix::None;
+        if any { self.sm <= device } else { runs_on(self.sm, self.suffix, device) }
+    }
+}
+
+/// The entry for a device: the newest cubin that runs on it, else the newest PTX; of two the one with more features.
+pub fn choose(entries: Vec<Entry>, device: u32) -> Result<Entry> {
+    let features = |e: &Entry| match e.suffix {
+        Suffix::None => 0,
+        Suffix::F => 1,
+        Suffix::A => 2,
+    };
+    let fitting = entries.into_iter().filter(|e| e.fits(device));
+    fitting.max_by_key(|e| (!e.ptx, e.sm, features(e))).ok_or(Error::NO_BINARY_FOR_GPU)
 }

@@ -170,12 +170,12 @@ impl Driver {
         let module = match ready {
             Ready::Sass(cubin, ptx) => {
                 let loaded = self.space.load(&cubin).map_err(refused)?;
-                let sm = loaded.target().sm;
-                let device = settings::get().target.sm;
-                if !fatbin::runs_on(sm.into(), device.into()) {
+                let (target, device) = (loaded.target(), settings::get().target.sm);
+                let sm = target.sm;
+                if !fatbin::runs_on(sm.into(), target.suffix, device.into()) {
                     self.space.unload(Code::Sass(loaded));
                     eprintln!(
-                        "oxcuda: a module was not loaded: its code is for sm_{sm}, the device is sm_{device}"
+                        "oxcuda: a module was not loaded: its code is for {target}, the device is sm_{device}"
                     );
                     return Err(Error::NO_BINARY_FOR_GPU);
                 }

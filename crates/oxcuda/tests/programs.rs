@@ -120,10 +120,24 @@ fn variables_of_modules_are_memory() {
 fn code_for_other_devices_is_refused() {
     let p = Program::new("foreign");
     let file = p.folder.path().join("none.cubin").display().to_string();
-    for (made, on, result) in
-        [("80", "80", "0"), ("80", "86", "0"), ("86", "80", "209"), ("80", "90", "209"), ("120", "90", "209")]
-    {
-        p.passes(&["make", &file], &[("OXCUDA_SM", made)]);
+    let cases = [
+        ("80", "", "80", "0"),
+        ("80", "", "86", "0"),
+        ("86", "", "80", "209"),
+        ("80", "", "90", "209"),
+        // With features of an SM alone, and of a family.
+        ("90", "a", "90", "0"),
+        ("100", "", "103", "0"),
+        ("100", "a", "100", "0"),
+        ("100", "a", "103", "209"),
+        ("100", "f", "103", "0"),
+        ("103", "f", "100", "209"),
+        ("120", "a", "121", "209"),
+        ("120", "f", "121", "0"),
+        ("120", "", "90", "209"),
+    ];
+    for (made, features, on, result) in cases {
+        p.passes(&["make", &file, features], &[("OXCUDA_SM", made)]);
         p.passes(&["load", &file, result], &[("OXCUDA_SM", on)]);
     }
     // Whole but for its last bytes.
@@ -268,6 +282,19 @@ fn images_of_every_kind_are_loaded() {
     }
     let args: Vec<&str> = files.iter().map(String::as_str).collect();
     p.passes(&args, &[]);
+    // With features of one SM alone, and for all later ones: another SM takes the latter.
+    tool("ptxas", &["-arch=sm_100a".into(), at("seven.ptx"), "-o".into(), at("own.cubin")]);
+    let image = |kind: &str, sm: &str, file: &str| format!("--image3=kind={kind},sm={sm},file={}", at(file));
+    let images = [image("elf", "100a", "own.cubin"), image("ptx", "75", "seven.ptx")];
+    let (both, own) = (at("both.fatbin"), at("own.fatbin"));
+    tool("fatbinary", &[format!("--create={both}"), images[0].clone(), images[1].clone(), "-64".into()]);
+    tool("fatbinary", &[format!("--create={own}"), images[0].clone(), "-64".into()]);
+    for sm in ["90", "100", "103"] {
+        p.passes(&[&both], &[("OXCUDA_SM", sm)]);
+    }
+    p.passes(&[&own], &[("OXCUDA_SM", "100")]);
+    let (out, _, _) = p.run(&[&own], &[("OXCUDA_SM", "103")]);
+    assert!(!out.status.success(), "code for sm_100a runs on sm_103");
     let ptxas = tools.join("ptxas").display().to_string();
     p.passes(&[], &[("OXCUDA_PTXAS", &ptxas)]);
 }

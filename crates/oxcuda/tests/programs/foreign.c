@@ -1,8 +1,9 @@
-/* `make FILE` writes a cubin for the device, `load FILE RESULT` loads it. */
+/* `make FILE [a|f]` writes a cubin for the device, with its features or its family's; `load FILE RESULT` loads it. */
 #include "driver.h"
 
 int main(int argc, char **argv) {
-    static const char PTX[] = HEADER ".visible .entry none() { ret; }\n";
+    char ptx[200];
+    int sm[2];
     CUcontext context;
     CUmodule module;
     WANT(argc >= 3);
@@ -14,8 +15,13 @@ int main(int argc, char **argv) {
         CUlinkState link;
         void *cubin;
         size_t size;
+        OK(cuDeviceGetAttribute(&sm[0], 75, 0));
+        OK(cuDeviceGetAttribute(&sm[1], 76, 0));
+        const char *suffix = argc > 3 ? argv[3] : "";
+        snprintf(ptx, sizeof ptx, ".version 9.0\n.target sm_%d%d%s\n.address_size 64\n.visible .entry none() { ret; }\n",
+                 sm[0], sm[1], suffix);
         OK(cuLinkCreate_v2(0, 0, 0, &link));
-        OK(cuLinkAddData_v2(link, 1, (void *)PTX, sizeof PTX, "none", 0, 0, 0));
+        OK(cuLinkAddData_v2(link, 1, ptx, strlen(ptx) + 1, "none", 0, 0, 0));
         OK(cuLinkComplete(link, &cubin, &size));
         FILE *file = fopen(argv[2], "wb");
         WANT(file && fwrite(cubin, 1, size, file) == size && !fclose(file));

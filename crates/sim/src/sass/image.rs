@@ -5,6 +5,7 @@ use crate::memory::{CONST_WINDOW, Memory};
 use crate::output::DRIVER;
 use rustc_hash::FxHashMap;
 use sass::Target;
+use sass::target::Suffix;
 use std::collections::BTreeMap;
 
 /// Bytes of stack that the driver gives every thread unless told otherwise.
@@ -148,7 +149,10 @@ impl Module {
             None => memory.alloc(name, bytes),
         };
         let mut cubin = cubin::read::read(file)?;
-        let target = Target::new(cubin.sm).ok_or(format!("unknown target sm_{}", cubin.sm))?;
+        let mut target = Target::new(cubin.sm).ok_or(format!("unknown target sm_{}", cubin.sm))?;
+        if cubin.accelerated && target.info().has_a {
+            target.suffix = Suffix::A;
+        }
         let mut globals = FxHashMap::default();
         for g in &cubin.globals {
             let at = allocate(&g.name, g.bytes.clone());
