@@ -71,6 +71,7 @@ pub fn run(func: &mut Function, cfg: &Cfg, limit: u32, ranges: &Ranges) -> bool 
     for &b in &cfg.rpo {
         let old = std::mem::take(&mut func.blocks[b].insts);
         let mut out = Vec::with_capacity(old.len());
+        let mut loaded = Loaded::default();
         for i in old {
             let d = &func.insts[i];
             let mut made: SmallVec<[Value; 1]> = SmallVec::new();
@@ -78,7 +79,7 @@ pub fn run(func: &mut Function, cfg: &Cfg, limit: u32, ranges: &Ranges) -> bool 
             if let &[v] = &made[..] {
                 if kept.contains(v.index()) {
                     arithmetic |= computed.by[v].is_some();
-                    computed.make_uniform(func, i, &mut out);
+                    computed.make_uniform(func, i, &mut loaded, &mut out);
                     func.values[v].file = RegFile::UR;
                     makers[v] = Some(Again::Moved);
                 } else if computed.general[v].is_some() {
@@ -108,7 +109,7 @@ pub fn run(func: &mut Function, cfg: &Cfg, limit: u32, ranges: &Ranges) -> bool 
 /// What arithmetic makes of constants alone.
 #[derive(Default)]
 struct Computed {
-    /// Values in one general register, if the uniform datapath could make them.
+    /// Values in general registers, if the uniform datapath could make them: of one register, and products of two.
     by: SecondaryMap<Value, Option<Inst>>,
     /// Values in one or two that it could not.
     general: SecondaryMap<Value, Option<Inst>>,
@@ -132,7 +133,8 @@ impl Computed {
                 continue;
             }
             let shape = func.values[v];
-            let fits = uniform && shape.width == 1 && shape.file == RegFile::R && found.fits(func, d);
+            let width = if d.mods.has(Mod::WIDE) { 2 } else { 1 };
+            let fits = uniform && shape.width == width && shape.file == RegFile::R && found.fits(func, d);
             if !fits && !found.fits_generally(func, d, shape) {
                 continue;
             }
@@ -182,8 +184,7 @@ impl Computed {
         };
         let Some(to) = op.info().twins.first().map(|t| t.info()) else { return false };
         // As where constants become uniform first: no carries, no shifts that wrap around.
-        let others: &[Mod] =
-            if op == Opcode::SHF { &[Mod::W] } else { &[Mod::X, Mod::WIDE, Mod::HI, Mod::SX32] };
+        let others: &[Mod] = if op == Opcode::SHF { &[Mod::W] } else { &[Mod::X, Mod::HI, Mod::SX32] };
         if !d.is_unguarded() || others.iter().any(|m| d.mods.has(*m)) {
             return false;
         }
@@ -203,26 +204,39 @@ impl Computed {
         d.operands.iter().enumerate().all(takes) && values > 0
     }
 
-    /// A value once more, in a uniform register.
-    fn again(&self, func: &mut Function, made: Inst, v: Value, out: &mut Vec<Inst>) -> Value {
+    /// A value once more, in a uniform register. What the block has `loaded` serves again.
+    fn again(
+        &self,
+        func: &mut Function,
+        made: Inst,
+        v: Value,
+        loaded: &mut Loaded,
+        out: &mut Vec<Inst>,
+    ) -> Value {
+        if let Some(known) = loaded.get(&v) {
+            return *known;
+        }
         let new = func.add_value(RegFile::UR, func.values[v].width);
         let mut d = self.code(func, made);
         rename_results(&mut d, v, new);
         let copy = func.insts.push(d);
-        self.make_uniform(func, copy, out);
+        self.make_uniform(func, copy, loaded, out);
         out.push(copy);
+        if self.loaded[v] == Some(made) {
+            loaded.insert(v, new);
+        }
         new
     }
 
     /// Makes an instruction write a uniform register; what it reads that is not in one yet is made again before it.
-    fn make_uniform(&self, func: &mut Function, i: Inst, out: &mut Vec<Inst>) {
+    fn make_uniform(&self, func: &mut Function, i: Inst, loaded: &mut Loaded, out: &mut Vec<Inst>) {
         let mut read: SmallVec<[Value; 3]> = SmallVec::new();
         func.insts[i].for_each_use(|n| read.extend(n.value().filter(|v| func.values[*v].file == RegFile::R)));
         let mut again: SmallVec<[(Value, Value); 3]> = SmallVec::new();
         for v in read {
             let Some(maker) = self.loaded[v].or(self.by[v]) else { continue };
             if again.iter().all(|(old, _)| *old != v) {
-                again.push((v, self.again(func, maker, v, out)));
+                again.push((v, self.again(func, maker, v, loaded, out)));
             }
         }
         let d = &mut func.insts[i];
@@ -279,6 +293,16 @@ fn rename_results(d: &mut InstData, old: Value, new: Value) {
             d.operands[k] = operand(new);
         }
     }
+}
+
+/// Constants that a block has in uniform registers, by the values in general ones that they are.
+type Loaded = FxHashMap<Value, Value>;
+
+/// What a block has made again: the latest copy of each value, and where it is; constants in uniform registers.
+#[derive(Default)]
+struct Copies {
+    latest: FxHashMap<Value, (Value, usize)>,
+    loaded: Loaded,
 }
 
 /// How a value comes again.
@@ -350,8 +374,7 @@ fn reading_blocks(func: &Function, cfg: &Cfg, values: &FixedBitSet) -> Secondary
 fn block(func: &mut Function, b: Block, makers: &SecondaryMap<Value, Option<Again>>, computed: &Computed) {
     let old = std::mem::take(&mut func.blocks[b].insts);
     let mut out: Vec<Inst> = Vec::with_capacity(old.len() + 8);
-    // The latest copy of each, and where it is.
-    let mut copies: FxHashMap<Value, (Value, usize)> = FxHashMap::default();
+    let mut copies = Copies::default();
     for i in old {
         let d = &func.insts[i];
         let mut made = false;
@@ -382,7 +405,7 @@ fn block(func: &mut Function, b: Block, makers: &SecondaryMap<Value, Option<Agai
         out.push(i);
         // Across it, a copy would need a register that the callee keeps.
         if func.insts[i].op == Op::Macro(Macro::Call) {
-            copies.clear();
+            copies = Copies::default();
         }
     }
     let mut term = func.blocks[b].term.clone();
@@ -455,8 +478,8 @@ fn read_directly(func: &Function, d: &InstData, may: impl Fn(Value) -> bool) -> 
     found.filter(|_| times == 1)
 }
 
-fn renamed(n: Name, copies: &FxHashMap<Value, (Value, usize)>) -> Name {
-    let to = |v: Value| copies.get(&v).map_or(v, |c| c.0);
+fn renamed(n: Name, copies: &Copies) -> Name {
+    let to = |v: Value| copies.latest.get(&v).map_or(v, |c| c.0);
     match n {
         Name::Val(v) => Name::Val(to(v)),
         Name::Part(v, k) => Name::Part(to(v), k),
@@ -469,10 +492,10 @@ fn copy(
     func: &mut Function,
     v: Value,
     (makers, computed): (&SecondaryMap<Value, Option<Again>>, &Computed),
-    copies: &mut FxHashMap<Value, (Value, usize)>,
+    copies: &mut Copies,
     out: &mut Vec<Inst>,
 ) -> Value {
-    if let Some((c, at)) = copies.get(&v)
+    if let Some((c, at)) = copies.latest.get(&v)
         && out.len() - at <= REACH
     {
         return *c;
@@ -487,7 +510,7 @@ fn made_again(
     v: Value,
     again: Again,
     (makers, computed): (&SecondaryMap<Value, Option<Again>>, &Computed),
-    copies: &mut FxHashMap<Value, (Value, usize)>,
+    copies: &mut Copies,
     out: &mut Vec<Inst>,
 ) -> Value {
     let width = func.values[v].width;
@@ -528,7 +551,7 @@ fn made_again(
         }
         Again::Moved | Again::Computed(_) => {
             let v = match again {
-                Again::Computed(made) => computed.again(func, made, v, out),
+                Again::Computed(made) => computed.again(func, made, v, &mut copies.loaded, out),
                 _ => v,
             };
             let op = Op::Macro(if width == 1 { Macro::Copy } else { Macro::Collect });
@@ -544,7 +567,7 @@ fn made_again(
             }
         }
     };
-    copies.insert(v, (new, out.len()));
+    copies.latest.insert(v, (new, out.len()));
     let new_inst = func.insts.push(d);
     out.push(new_inst);
     new

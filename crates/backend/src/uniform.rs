@@ -1,4 +1,5 @@
-//! Loop counters, and what is computed of them and of constants alone, in uniform registers, where registers are short.
+//! Loop counters, what is computed of them and of constants alone, and what loops read that is computed of constants alone before them,
+//! in uniform registers, where registers are short.
 //!
 //! A warp has one copy of a uniform register. So a value may be in one that changes only if all lanes of the warp that have not ended are
 //! together wherever it changes: then none of them still needs what it held before, and all want the same. The parameters
@@ -15,7 +16,7 @@ use fixedbitset::FixedBitSet;
 use ori::cfg::{Cfg, DomTree};
 use ori::loops::LoopForest;
 use ori::{ALWAYS, Block, Function, Inst, InstData, Loc, Macro, Name, Op, Operand, Value, operand};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use sass::{ConstBank, Effect, Lanes, Mod, Mods, Opcode, Reg, RegFile, RegOp, SlotKind};
 use smallvec::SmallVec;
 
@@ -26,11 +27,12 @@ const LEFT: usize = 8;
 /// Puts them there; whether there were any.
 pub fn run(func: &mut Function, cfg: &Cfg) -> bool {
     // ptxas's loops on sm_75 have none, and on sm_120 numbers of 64 bits in one instruction.
-    if !func.entry
-        || !(80..120).contains(&func.target.sm)
-        || !has_counters(func, cfg)
-        || calls_destroy(func, cfg)
-    {
+    if !func.entry || !(80..120).contains(&func.target.sm) || calls_destroy(func, cfg) {
+        return false;
+    }
+    let dom = DomTree::dominators(cfg);
+    let loops = LoopForest::new(cfg, &dom);
+    if loops.loops.is_empty() {
         return false;
     }
     let mut with_regions = func.clone();
@@ -38,26 +40,23 @@ pub fn run(func: &mut Function, cfg: &Cfg) -> bool {
         return false;
     }
     let found = Found::new(&with_regions);
-    let Some(chosen) = found.chosen(func, cfg) else { return false };
-    let uniform = |v: Value| match func.values[v].file {
-        RegFile::R => chosen.contains(v.index()),
-        file => file == RegFile::UR,
-    };
     let most = usize::from(func.target.info().uregs).saturating_sub(LEFT).min(MOST);
-    let taken = across(func, cfg, uniform);
-    if taken > most {
+    let taken = |chosen: &FixedBitSet| {
+        across(func, cfg, |v| match func.values[v].file {
+            RegFile::R => chosen.contains(v.index()),
+            file => file == RegFile::UR,
+        })
+    };
+    let nothing = FixedBitSet::with_capacity(func.values.len());
+    let mut chosen = found.counters(func, cfg).filter(|c| taken(c) <= most).unwrap_or(nothing);
+    let room = most.saturating_sub(taken(&chosen));
+    found.add_invariants(func, cfg, &loops, room, &mut chosen);
+    let taken = taken(&chosen);
+    if chosen.is_clear() || taken > most {
         return false;
     }
-    let room = most.saturating_sub(taken);
-    convert(func, cfg, &chosen, room);
+    convert(func, cfg, &chosen, most - taken, &dom, &loops);
     true
-}
-
-/// Whether the parameters of a loop are in general registers.
-fn has_counters(func: &Function, cfg: &Cfg) -> bool {
-    let back = |b: Block| cfg.preds[b].iter().any(|p| cfg.order[*p] >= cfg.order[b]);
-    let general = |v: &Value| func.values[*v].file == RegFile::R && func.values[*v].width <= 2;
-    cfg.rpo.iter().any(|b| back(*b) && func.blocks[*b].params.iter().any(general))
 }
 
 fn calls_destroy(func: &Function, cfg: &Cfg) -> bool {
@@ -179,9 +178,93 @@ impl Found {
         self.fit.count_ones(..) != before
     }
 
+    /// Adds what is computed of constants alone and read in loops around which it is not made, with all that it is computed of, as far as
+    /// `room` registers reach.
+    fn add_invariants(
+        &self,
+        func: &Function,
+        cfg: &Cfg,
+        loops: &LoopForest,
+        mut room: usize,
+        chosen: &mut FixedBitSet,
+    ) {
+        let mut made: SecondaryMap<Value, Option<(Inst, Block)>> = SecondaryMap::new();
+        let mut carried: FxHashMap<Value, SmallVec<[Inst; 2]>> = FxHashMap::default();
+        for &b in &cfg.rpo {
+            for &i in &func.blocks[b].insts {
+                let d = &func.insts[i];
+                d.for_each_def(|n| n.value().into_iter().for_each(|v| made[v] = Some((i, b))));
+                d.for_each_use(|n| {
+                    let carry = n.value().filter(|v| func.values[*v].file == RegFile::P);
+                    carry.into_iter().for_each(|v| carried.entry(v).or_default().push(i));
+                });
+            }
+        }
+        // Where each is read: elsewhere than where it is made, and in a loop.
+        let mut elsewhere = FixedBitSet::with_capacity(func.values.len());
+        let mut in_loop = FixedBitSet::with_capacity(func.values.len());
+        for &b in &cfg.rpo {
+            let mut read = |v: Value| {
+                if made[v].is_some_and(|(_, at)| at != b) {
+                    elsewhere.insert(v.index());
+                    in_loop.set(v.index(), in_loop.contains(v.index()) || loops.depth(b) > 0);
+                }
+            };
+            for i in &func.blocks[b].insts {
+                func.insts[*i].for_each_use(|n| n.value().into_iter().for_each(&mut read));
+            }
+            let term = &func.blocks[b].term;
+            term.used_name().and_then(Name::value).into_iter().for_each(&mut read);
+            term.targets().into_iter().flat_map(|t| &t.args).for_each(|a| read(*a));
+        }
+        let general = |v: Value| matches!(func.values[v].file, RegFile::R | RegFile::P);
+        for &b in cfg.rpo.iter().filter(|b| loops.depth(**b) == 0) {
+            for &i in &func.blocks[b].insts {
+                let mut wanted = None;
+                func.insts[i].for_each_def(|n| {
+                    let read = |v: &Value| in_loop.contains(v.index()) && !chosen.contains(v.index());
+                    wanted = wanted.or(n.value().filter(|v| func.values[*v].file == RegFile::R).filter(read));
+                });
+                let Some(wanted) = wanted else { continue };
+                // All that it is computed of, and what reads the carries among that.
+                let mut more = vec![wanted];
+                let mut together: FxHashSet<Value> = FxHashSet::default();
+                let mut fits = true;
+                while let Some(v) = more.pop() {
+                    if !general(v) || chosen.contains(v.index()) || together.contains(&v) {
+                        continue;
+                    }
+                    let constant =
+                        |(i, b): (Inst, Block)| loops.depth(b) == 0 && is_convertible(func, &func.insts[i]);
+                    let Some((maker, _)) = made[v].filter(|m| self.fits(v) && constant(*m)) else {
+                        fits = false;
+                        break;
+                    };
+                    together.insert(v);
+                    let d = &func.insts[maker];
+                    d.for_each_use(|n| more.extend(n.value()));
+                    d.for_each_def(|n| more.extend(n.value()));
+                    if func.values[v].file == RegFile::P && d.op != Op::Sass(Opcode::ISETP) {
+                        for reader in carried.get(&v).into_iter().flatten() {
+                            func.insts[*reader].for_each_def(|n| more.extend(n.value()));
+                        }
+                    }
+                }
+                let outside = together
+                    .iter()
+                    .filter(|v| func.values[**v].file == RegFile::R && elsewhere.contains(v.index()));
+                let words: usize = outside.map(|v| usize::from(func.values[*v].width)).sum();
+                if fits && words <= room {
+                    room -= words;
+                    together.into_iter().for_each(|v| chosen.insert(v.index()));
+                }
+            }
+        }
+    }
+
     /// What to put there of `func`, from the parameters of loops on: what is computed of them, and what they and that are
     /// computed of.
-    fn chosen(&self, func: &Function, cfg: &Cfg) -> Option<FixedBitSet> {
+    fn counters(&self, func: &Function, cfg: &Cfg) -> Option<FixedBitSet> {
         let mut chosen = FixedBitSet::with_capacity(func.values.len());
         let general = |v: Value| func.values[v].file != RegFile::UR && func.values[v].file != RegFile::UP;
         for b in &cfg.rpo {
@@ -371,9 +454,14 @@ pub fn across(func: &Function, cfg: &Cfg, uniform: impl Fn(Value) -> bool) -> us
 }
 
 /// Puts the chosen values into uniform registers. As many as `room` may hold constants from outside of loops on.
-fn convert(func: &mut Function, cfg: &Cfg, chosen: &FixedBitSet, mut room: usize) {
-    let dom = DomTree::dominators(cfg);
-    let loops = LoopForest::new(cfg, &dom);
+fn convert(
+    func: &mut Function,
+    cfg: &Cfg,
+    chosen: &FixedBitSet,
+    mut room: usize,
+    dom: &DomTree,
+    loops: &LoopForest,
+) {
     let mut moved = FixedBitSet::with_capacity(func.values.len());
     for v in func.values.keys().filter(|v| chosen.contains(v.index())).collect::<Vec<_>>() {
         if func.values[v].file == RegFile::R {
@@ -383,7 +471,7 @@ fn convert(func: &mut Function, cfg: &Cfg, chosen: &FixedBitSet, mut room: usize
     }
     let mut hoisted: Vec<(Constant, Value, Block)> = Vec::new();
     let mut at: Vec<(Constant, Block)> =
-        constants_in_loops(func, cfg, chosen, &dom, &loops).into_iter().collect();
+        constants_in_loops(func, cfg, chosen, dom, loops).into_iter().collect();
     at.sort_unstable();
     for (c, mut b) in at {
         while loops.depth(b) > 0

@@ -69,6 +69,10 @@ fn source(func: &Function, sources: &SecondaryMap<Value, Option<Inst>>, name: Na
                 }
                 _ => return found,
             },
+            (Op::Macro(Macro::Collect), Name::Val(v)) => match whole(&d.operands[1..]) {
+                Some(s) => (ori::operand(s), func.values[v]),
+                None => return found,
+            },
             (Op::Macro(Macro::Collect), Name::Part(v, n)) => match part(func, &d.operands[1..], n) {
                 Some(o) => (o, ori::ValueData { file: func.values[v].file, width: 1 }),
                 None => return found,
@@ -83,7 +87,7 @@ fn source(func: &Function, sources: &SecondaryMap<Value, Option<Inst>>, name: Na
                 }
                 name = *reg;
                 found = Some(next);
-                if matches!(name, Name::Phys(_)) || source_is_none(func, sources, name) {
+                if matches!(name, Name::Phys(_)) || source_is_none(sources, name) {
                     return found;
                 }
             }
@@ -93,9 +97,18 @@ fn source(func: &Function, sources: &SecondaryMap<Value, Option<Inst>>, name: Na
     }
 }
 
-fn source_is_none(func: &Function, sources: &SecondaryMap<Value, Option<Inst>>, name: Name) -> bool {
-    let _ = func;
+fn source_is_none(sources: &SecondaryMap<Value, Option<Inst>>, name: Name) -> bool {
     name.value().is_none_or(|v| sources[v].is_none())
+}
+
+/// The tuple whose registers, from the first on and each in its place, are collected.
+fn whole(parts: &[Operand]) -> Option<Value> {
+    let name = |o: &Operand| match o {
+        Operand::Reg(r) if *r == RegOp::plain(r.reg) => Some(r.reg),
+        _ => None,
+    };
+    let Name::Part(tuple, 0) = name(parts.first()?)? else { return None };
+    parts.iter().zip(0..).all(|(o, k)| name(o) == Some(Name::Part(tuple, k))).then_some(tuple)
 }
 
 /// The operand that became register `n` of a collected tuple.
@@ -181,5 +194,33 @@ fn takes_immediate(op: Op) -> bool {
             let info = op.info();
             !info.memory && !info.control && info.lanes != Lanes::Active
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ori::Analyses;
+
+    fn after(text: &str) -> String {
+        let text = format!(
+            "function k sm_90 entry local=0 shared=0 barriers=0 regs=255 {{\nblock0:\n{text}    exit\n}}\n"
+        );
+        let mut f = ori::parse::parse(&text).unwrap_or_else(|e| panic!("{e}: {text}"));
+        super::run(&mut f, &Analyses::default());
+        ori::verify::verify(&f).unwrap_or_else(|e| panic!("{e:?}: {f}"));
+        f.to_string()
+    }
+
+    #[test]
+    fn a_tuple_put_together_again_is_the_tuple() {
+        let stores = |parts: &str| {
+            let text = format!(
+                "    v0:R2 = LDC.64 c[0x0][0x210]\n    v1:R2 = collect {parts}\n    STS.64 [0x0], v1\n"
+            );
+            after(&text)
+        };
+        assert!(stores("v0.0, v0.1").contains("STS.64 [0x0], v0"));
+        assert!(stores("v0.1, v0.0").contains("STS.64 [0x0], v1"));
+        assert!(stores("v0.0, v0.0").contains("STS.64 [0x0], v1"));
     }
 }

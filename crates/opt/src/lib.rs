@@ -104,6 +104,7 @@ pub static PASSES: &[Pass] = &[
     analysed(Phase::Copies, 2, copy_prop::run),
     analysed(Phase::DeadWords, 2, dead_words::run),
     pass(Phase::DeadCode, 0, ori::dead::remove),
+    pass(Phase::ConstantSums, 2, constant_sums::run),
     analysed(Phase::Predicate, 2, |f, _| Changed::graph(predication::run(f))),
     analysed(Phase::Vectorize, 2, vectorize::run),
     pass(Phase::Selects, 2, selects::run),
