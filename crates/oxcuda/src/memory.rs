@@ -538,6 +538,7 @@ impl Space {
         }
         let result = run(&mut self.memory);
         // What kernels allocate lives on until one frees it.
+        self.memory.sweep();
         let heap: BTreeSet<u64> = self.memory.heap().map(|h| h.0).collect();
         self.heap.retain(|at, _| heap.contains(at));
         heap.into_iter().for_each(|at| {

@@ -4,6 +4,7 @@
 use crate::launch::Rng;
 use crate::shadow::Shadow;
 use crate::sparse::Sparse;
+use std::collections::BTreeMap;
 
 /// One allocation.
 #[derive(Clone, Debug)]
@@ -27,6 +28,8 @@ pub struct Memory {
     allocations: Vec<Allocation>,
     /// What lies outside of them, if anything does.
     pub(crate) sparse: Option<Sparse>,
+    /// Addresses and sizes of what programs freed, where that is gone ([`Memory::free`]).
+    freed: BTreeMap<u64, usize>,
 }
 
 /// A shared address in those blocks of a cluster of so many that a mask names.
@@ -42,6 +45,8 @@ pub(crate) fn in_blocks(at: u64, mask: u64, count: usize) -> Result<Vec<u64>, St
 
 /// The name of what a program allocated itself (`malloc`).
 pub(crate) const HEAP: &str = "heap";
+/// The name of what it freed, where that is not gone.
+const FREED: &str = "freed heap";
 /// First address handed out. Away from null and from the windows of shared and local memory.
 const FIRST: u64 = 0x7f_1000_0000;
 /// What lies above is not allocated in turn: the host's memory, and windows.
@@ -83,11 +88,11 @@ impl Memory {
         if self.sparse.is_some() {
             return self.alloc_by_name(name, bytes);
         }
-        let base = self
-            .allocations
-            .iter()
-            .rfind(|a| a.base < TURN_END)
-            .map_or(FIRST, |a| (a.base + a.bytes.len() as u64 + GAP).next_multiple_of(256));
+        let last = self.allocations.iter().rfind(|a| a.base < TURN_END);
+        let last = last.map(|a| a.base + a.bytes.len() as u64);
+        // Whoever still reaches what is gone is not to find something else there.
+        let gone = self.freed.last_key_value().map(|(at, size)| at + *size as u64);
+        let base = last.max(gone).map_or(FIRST, |end| (end + GAP).next_multiple_of(256));
         self.place(name, base, bytes);
         base
     }
@@ -103,6 +108,30 @@ impl Memory {
     pub fn remove(&mut self, base: u64) -> Option<Vec<u8>> {
         let i = self.allocations.binary_search_by_key(&base, |a| a.base).ok()?;
         Some(self.allocations.remove(i).bytes)
+    }
+
+    /// Frees what `malloc` gave at an address. It is gone, or only in name until [`Memory::sweep`]: on hardware nothing stops
+    /// those that still reach it.
+    ///
+    /// # Errors
+    /// If it gave nothing there, or that was freed already.
+    pub(crate) fn free(&mut self, base: u64, gone: bool) -> Result<(), String> {
+        let found = self.allocations.binary_search_by_key(&base, |a| a.base).ok();
+        match found.map(|i| (i, &*self.allocations[i].name)) {
+            Some((i, HEAP)) if gone => {
+                let size = self.allocations.remove(i).bytes.len();
+                self.freed.insert(base, size);
+            }
+            Some((i, HEAP)) => self.allocations[i].name = FREED.into(),
+            _ if self.freed.contains_key(&base) => return Err(format!("{base:#x} is freed again")),
+            _ => return Err(format!("{base:#x} is freed, where malloc gave nothing")),
+        }
+        Ok(())
+    }
+
+    /// Takes away what was freed.
+    pub fn sweep(&mut self) {
+        self.allocations.retain(|a| a.name != FREED);
     }
 
     /// What is allocated: names, first addresses and sizes, ascending by address.
@@ -228,7 +257,7 @@ impl Memory {
     /// allocated does not: its host can't read it, and which thread gets which piece is open.
     pub fn differences(&self, other: &Memory) -> Vec<(u64, [u64; 2])> {
         let mut out = Vec::new();
-        for a in self.allocations.iter().filter(|a| a.name != HEAP) {
+        for a in self.allocations.iter().filter(|a| ![HEAP, FREED].contains(&&*a.name)) {
             let Some(b) = other.allocations.iter().find(|b| b.name == a.name) else { continue };
             let words = a.bytes.chunks(8).zip(b.bytes.chunks(8)).enumerate();
             let kept = |a: &Allocation, i: usize, x: &[u8]| a.first.get(8 * i..8 * i + x.len()) == Some(x);
@@ -275,6 +304,11 @@ impl Memory {
 
     /// Where an address lies that is in no allocation, for messages: behind one or in front of one.
     pub fn nearest(&self, address: u64) -> String {
+        if let Some((at, size)) = self.freed.range(..=address).next_back()
+            && address - at < *size as u64
+        {
+            return format!("byte {} of {size} that were freed", address - at);
+        }
         let i = self.allocations.partition_point(|a| a.base <= address);
         let before = i.checked_sub(1).map(|i| &self.allocations[i]);
         let end = |a: &Allocation| a.base + a.bytes.len() as u64;
@@ -323,6 +357,25 @@ mod tests {
             memory.alloc(HEAP, vec![byte; 8]);
         }
         assert_eq!(m.differences(&n).len(), 1);
+    }
+
+    #[test]
+    fn what_is_freed_is_gone_if_that_is_looked_at() {
+        let mut m = Memory::new();
+        let (a, b) = (m.alloc(HEAP, vec![1; 8]), m.alloc(HEAP, vec![2; 8]));
+        let other = m.alloc("other", vec![3; 8]);
+        assert_eq!(m.free(a, false), Ok(()));
+        assert_eq!((m.read(a, 1), m.heap().count()), (Some(1), 1));
+        assert_eq!(m.free(b, true), Ok(()));
+        assert_eq!((m.read(b, 1), m.heap().count()), (None, 0));
+        assert_eq!(m.nearest(b + 3), "byte 3 of 8 that were freed");
+        for wrong in [a, b, other, other + 4] {
+            assert!(m.free(wrong, true).is_err());
+        }
+        m.sweep();
+        assert_eq!((m.read(a, 1), m.read(other, 1)), (None, Some(3)));
+        m.remove(other);
+        assert!(m.alloc(HEAP, vec![0; 8]) > b, "what is gone is given again");
     }
 
     #[test]

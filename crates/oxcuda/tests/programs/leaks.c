@@ -12,6 +12,16 @@ static const char PTX[] = HEADER
     "  ld.param.b64 %rd2, [r]; st.global.u64 [%rd1], %rd2;\n"
     "  ret;\n"
     "}\n"
+    ".extern .func free(.param .b64 p);\n"
+    ".visible .entry give_back()\n"
+    "{\n"
+    "  .reg .b64 %rd; .param .b64 n; .param .b64 r; .param .b64 p;\n"
+    "  st.param.b64 [n], 64;\n"
+    "  call.uni (r), malloc, (n);\n"
+    "  ld.param.b64 %rd, [r]; st.u64 [%rd], 1; st.param.b64 [p], %rd;\n"
+    "  call.uni free, (p);\n"
+    "  ret;\n"
+    "}\n"
     ".visible .entry read(.param .u64 out, .param .u64 in)\n"
     "{\n"
     "  .reg .b64 %rd<3>; .reg .b32 %r;\n"
@@ -31,6 +41,8 @@ int main(void) {
     OK(cuMemAllocAsync(&pool, 112, 0));
     OK(cuMemAlloc_v2(&freed, 144));
     OK(cuLaunchKernel(function(module, "take"), 1, 1, 1, 1, 1, 1, 0, 0, params, 0));
+
+    OK(cuLaunchKernel(function(module, "give_back"), 2, 1, 1, 64, 1, 1, 0, 0, 0, 0));
 
     /* A copy of what nobody has written is not written either. */
     unsigned zero = 0;

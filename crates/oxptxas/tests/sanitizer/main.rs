@@ -9,6 +9,8 @@ const PRELUDE: &str = "\
 .version 8.7
 .target sm_90
 .address_size 64
+.extern .func (.param .b64 r) malloc(.param .b64 n);
+.extern .func free(.param .b64 p);
 .visible .entry k(.param .u64 out, .param .u64 in, .param .u64 raw) {
 .reg .b32 %t, %b, %s, %a, %c, %d, %e; .reg .b16 %h; .reg .b64 %p<4>, %o, %i, %r, %q; .reg .pred %c<3>;
 .shared .align 16 .b32 s[256];

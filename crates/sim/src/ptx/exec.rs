@@ -605,7 +605,11 @@ pub(super) fn driver(env: &mut Env<'_, '_>, t: &mut Thread, f: Driver, [a, b]: [
         }
         Driver::Malloc if a > crate::output::HEAP => Ok(0),
         Driver::Malloc => Ok(env.memory.alloc(crate::memory::HEAP, vec![0; a as usize])),
-        Driver::Free => Ok(0),
+        Driver::Free => {
+            // Whether it is right to is for the checks to say, which the simulator has.
+            let _ = env.memory.free(a, false);
+            Ok(0)
+        }
         Driver::Assert => {
             let what = text(env, t, a).unwrap_or_default();
             Err(format!("assertion `{}` failed", String::from_utf8_lossy(&what)))

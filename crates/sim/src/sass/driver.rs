@@ -105,7 +105,14 @@ fn call(m: &mut Machine<'_>, f: Driver, lane: usize) -> Result<(), Fault> {
         }
         Driver::Malloc if a > HEAP => 0,
         Driver::Malloc => m.memory.alloc(a as usize)?,
-        Driver::Free => return Ok(()),
+        Driver::Free if a == 0 => return Ok(()),
+        Driver::Free => {
+            let checked = m.check.as_ref().is_some_and(|c| c.checks.memory);
+            return match m.memory.free(a, checked) {
+                Err(what) if checked => Err(Fault::at(lane, what).because(Cause::Address)),
+                _ => Ok(()),
+            };
+        }
         Driver::Assert => {
             let what = text(m, lane, a).unwrap_or_default();
             let what = format!("assertion `{}` failed", String::from_utf8_lossy(&what));

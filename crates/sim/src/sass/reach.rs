@@ -51,6 +51,14 @@ impl<'a> Reach<'a> {
         }
     }
 
+    /// Takes back what it gave, so that nothing is there any more if accesses are checked.
+    pub(crate) fn free(&mut self, address: u64, checked: bool) -> Result<(), String> {
+        match self {
+            Reach::Alone(m) => m.free(address, checked),
+            Reach::Among(_) => Ok(()),
+        }
+    }
+
     /// What is near an address, for messages.
     pub(crate) fn nearest(&self, address: u64) -> String {
         match self {
