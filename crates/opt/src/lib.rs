@@ -33,7 +33,8 @@ pub mod unroll;
 pub mod unroll_by_four;
 pub mod uses;
 pub mod vectorize;
-pub mod wide_add;
+pub mod warp_atomics;
+mod wide_add;
 
 use ori::{Analyses, Changed, Function, Manager, Phase};
 
@@ -110,6 +111,7 @@ pub static PASSES: &[Pass] = &[
     pass(Phase::Selects, 2, selects::run),
     pass(Phase::Saturate, 2, saturate::run),
     analysed(Phase::Nonzero, 2, |f, _| nonzero::run(f)),
+    analysed(Phase::WarpAtomics, 2, warp_atomics::run),
     analysed(Phase::Copies, 2, copy_prop::run),
     analysed(Phase::HoistLoads, 2, hoist_loads::run),
     pass(Phase::DeadCode, 2, ori::dead::remove),

@@ -70,6 +70,7 @@ phases! {
     Selects "selects" "LateOriCommoning",
     Saturate "saturate" "LateOriCommoning",
     Nonzero "nonzero" "LateOriCommoning",
+    WarpAtomics "warp-atomics" "OptimizeUniformAtomic",
     HoistLoads "hoist-loads" "OriHoistInvariantsLate",
     UniformConstants "uniform-constants" "ConvertToUniformReg",
     Literals "literals" "ConvertToUniformReg",

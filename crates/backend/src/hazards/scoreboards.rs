@@ -102,7 +102,12 @@ impl Pending {
     fn issue(&mut self, i: &MachineInst) {
         let inst = &i.inst;
         match inst.op {
-            Opcode::MEMBAR => self.fenced = inst.mods.has(Mod::ALL) && !inst.mods.has(Mod::CTA),
+            Opcode::MEMBAR => {
+                self.fenced = inst.mods.has(Mod::ALL) && !inst.mods.has(Mod::CTA);
+                if is_sequential_fence(inst) {
+                    self.strong = 0;
+                }
+            }
             Opcode::CCTL => self.fenced = false,
             _ => {}
         }
@@ -229,10 +234,10 @@ fn assign(
                 units::for_each_write(inst, |_, _| writes = true);
                 if writes {
                     write = Some(boards.choose(state.busy(), next_here.touch, latency));
-                } else if matches!(inst.op, Opcode::ATOMG | Opcode::SHFL)
+                } else if inst.op == Opcode::SHFL
                     || is_strong_read(&machine.blocks[b].insts[k]) && acquired[k]
                 {
-                    // Nobody reads a result, but ptxas's of these two always count, and others where they acquire.
+                    // Nobody reads a result, but ptxas's of this one always count, and others where they acquire.
                     write = Some(boards.choose(state.busy(), end, latency));
                 }
             }
@@ -353,10 +358,20 @@ impl Boards {
     }
 }
 
-/// For each instruction, whether what makes an access acquire comes behind it in the block.
+/// For each instruction, whether what makes an access acquire comes behind it in the block, with no MEMBAR.SC between, which waits itself.
 fn before_acquire(block: &MachineBlock) -> Vec<bool> {
-    let last = block.insts.iter().rposition(|i| acquires(&i.inst)).unwrap_or(0);
-    (0..block.insts.len()).map(|k| k < last).collect()
+    let mut found = vec![false; block.insts.len()];
+    let mut acquired = false;
+    for (k, i) in block.insts.iter().enumerate().rev() {
+        found[k] = acquired;
+        acquired = acquires(&i.inst) || acquired && !is_sequential_fence(&i.inst);
+    }
+    found
+}
+
+/// A fence behind which CCTL.IVALL waits for nothing.
+fn is_sequential_fence(inst: &Inst) -> bool {
+    inst.op == Opcode::MEMBAR && inst.mods.has(Mod::SC) && !inst.mods.has(Mod::CTA)
 }
 
 /// Whether it ends a group of copies.

@@ -1,0 +1,318 @@
+//! Atomic operations of all lanes on one address as one of a single lane, as ptxas 13.0.88 has it on every target: the lanes that are
+//! there vote, the highest of them does the operation on what all of them together want (docs/lowering.md).
+//!
+//! * A sum of something that is the same in all lanes: that many times as there are lanes. A lane that wants what was there before gets
+//!   what the one that did it has got, and what the lanes below it would have added.
+//! * From sm_80 on, sums, minima, maxima and logic of what differs, if nobody reads a result: by REDUX (on sm_100 and 103 minima and maxima
+//!   by CREDUX).
+//!
+//! Where one lane alone is there, as behind a comparison of its number for equality, nothing would be gained.
+
+use ori::{
+    ALWAYS, Analyses, Block, Builder, Changed, Function, Guard, Inst, InstData, Macro, Name, Op, Operand,
+    Terminator, Value, operand,
+};
+use rustc_hash::FxHashMap;
+use sass::{Mod, Opcode, Reg, RegFile, RegOp, SpecialReg};
+
+/// What the lanes do together.
+#[derive(Clone, Copy)]
+enum Together {
+    /// So many times the same number of one word, or two.
+    Times(u8),
+    /// What REDUX or CREDUX makes with these modifiers, for lanes that take no part of this number.
+    Reduced(Opcode, Option<Mod>, bool, u32),
+}
+
+#[derive(Clone, Copy)]
+struct Found {
+    together: Together,
+    /// Slots of the number, and of the result if it is read.
+    number: usize,
+    result: Option<(usize, Value)>,
+}
+
+/// The pass.
+pub fn run(func: &mut Function, analyses: &Analyses) -> Changed {
+    let mut found: FxHashMap<Inst, Found> = FxHashMap::default();
+    let mut blocks: Vec<Block> = Vec::new();
+    let mut numbers: FxHashMap<Value, u32> = FxHashMap::default();
+    for &b in &analyses.cfg(func).rpo {
+        let before = found.len();
+        numbers.extend(func.blocks[b].insts.iter().filter_map(|i| number_made(&func.insts[*i])));
+        for &i in &func.blocks[b].insts {
+            if let Some(f) = candidate(func, analyses, i) {
+                found.insert(i, f);
+            }
+        }
+        if found.len() > before && one_lane(func, analyses, b) {
+            func.blocks[b].insts.iter().for_each(|i| {
+                found.remove(i);
+            });
+        } else if found.len() > before {
+            blocks.push(b);
+        }
+    }
+    for &b in &blocks {
+        let mut voted: Option<Lanes> = None;
+        for i in std::mem::take(&mut func.blocks[b].insts) {
+            match found.get(&i) {
+                Some(f) => together(func, b, i, *f, &numbers, &mut voted),
+                None => func.blocks[b].insts.push(i),
+            }
+        }
+    }
+    Changed::instructions(!blocks.is_empty())
+}
+
+/// Whether the block is behind a comparison for equality that lanes do not agree on.
+fn one_lane(func: &Function, analyses: &Analyses, b: Block) -> bool {
+    let (cfg, dom, uniformity) = (analyses.cfg(func), analyses.dominators(func), analyses.uniformity(func));
+    let mut at = b;
+    while let Some(up) = dom.idom(at) {
+        if let (Terminator::Branch { cond: Name::Val(v), not, taken, fall }, [_]) =
+            (&func.blocks[up].term, cfg.preds[at].as_slice())
+            && taken.block != fall.block
+            && uniformity.is_divergent(*v)
+        {
+            let holds = (taken.block == at) != *not;
+            let wanted = if holds { Mod::EQ } else { Mod::NE };
+            let mut insts = func.blocks[up].insts.iter().map(|i| &func.insts[*i]);
+            let equal = insts.any(|d| {
+                let makes = matches!(d.operands.first(), Some(Operand::Reg(r)) if r.reg == Name::Val(*v));
+                makes && d.op == Op::Sass(Opcode::ISETP) && d.mods.has(wanted)
+            });
+            if equal {
+                return true;
+            }
+        }
+        at = up;
+    }
+    false
+}
+
+/// An atomic operation that lanes can do together.
+fn candidate(func: &Function, analyses: &Analyses, i: Inst) -> Option<Found> {
+    use Mod as M;
+    let d = &func.insts[i];
+    let Op::Sass(op) = d.op else { return None };
+    let (result, number) = match op {
+        Opcode::RED | Opcode::REDG => (None, 1),
+        Opcode::ATOMS => (Some(0), 2),
+        Opcode::ATOM | Opcode::ATOMG => (Some(1), 3),
+        _ => return None,
+    };
+    let known = [
+        M::E,
+        M::_64,
+        M::S32,
+        M::ADD,
+        M::MIN,
+        M::MAX,
+        M::AND,
+        M::OR,
+        M::XOR,
+        M::STRONG,
+        M::CTA,
+        M::SM,
+        M::GPU,
+        M::SYS,
+    ];
+    if !d.mods.iter().all(|m| known.contains(&m)) || d.guard.pred == Name::Phys(Reg::PT) && d.guard.not {
+        return None;
+    }
+    // Nothing of it but the old number is read.
+    let mut result = result.map(|slot| (slot, d.operands[slot]));
+    let mut others = false;
+    for (k, o) in d.operands.iter().enumerate().filter(|(k, _)| d.is_def(*k)) {
+        others |= result.is_none_or(|r| r.0 != k) && o.as_reg().is_some_and(|r| !is_zero(r.reg));
+    }
+    let read = match result.take_if(|(_, o)| o.as_reg().is_some_and(|r| !is_zero(r.reg))) {
+        Some((slot, Operand::Reg(RegOp { reg: Name::Val(v), .. }))) => Some((slot, v)),
+        Some(_) => return None,
+        None => None,
+    };
+    let address =
+        d.operands.iter().find_map(|o| if let Operand::Addr { .. } = o { Some(*o) } else { None })?;
+    let Operand::Addr { base, uniform: None, .. } = address else { return None };
+    let uniformity = analyses.uniformity(func);
+    let same = |n: Name| n.value().map_or(is_zero(n), |v| !uniformity.is_divergent(v));
+    if others || base.is_some_and(|b| !same(b)) {
+        return None;
+    }
+    let Operand::Reg(r) = d.operands[number] else { return None };
+    if r != RegOp::plain(r.reg) {
+        return None;
+    }
+    let wide = d.mods.has(M::_64);
+    let is = |m: Mod| d.mods.has(m);
+    let functions = [M::ADD, M::MIN, M::MAX, M::AND, M::OR, M::XOR].into_iter().filter(|m| is(*m)).count();
+    if functions != 1 {
+        return None;
+    }
+    if is(M::ADD) && same(r.reg) && (read.is_none() || !wide && d.is_unguarded()) {
+        let together = Together::Times(if wide { 2 } else { 1 });
+        return Some(Found { together, number, result: read });
+    }
+    let signed = is(M::S32);
+    let sm = func.target.sm;
+    let minmax = if matches!(sm, 100 | 103) { Opcode::CREDUX } else { Opcode::REDUX };
+    let (op, function, none) = match () {
+        () if is(M::ADD) => (Opcode::REDUX, Some(M::SUM), 0),
+        () if is(M::OR) => (Opcode::REDUX, Some(M::OR), 0),
+        () if is(M::XOR) => (Opcode::REDUX, Some(M::XOR), 0),
+        () if is(M::AND) => (Opcode::REDUX, None, !0),
+        () if is(M::MAX) => (minmax, Some(M::MAX), if signed { 1 << 31 } else { 0 }),
+        () => (minmax, Some(M::MIN), if signed { !0 >> 1 } else { !0 }),
+    };
+    let signed = signed && (is(M::MIN) || is(M::MAX));
+    (sm >= 80 && !wide && read.is_none()).then_some(Found {
+        together: Together::Reduced(op, function, signed, none),
+        number,
+        result: None,
+    })
+}
+
+/// No carry, and no predicate of LOP3's.
+fn never() -> Operand {
+    Operand::Reg(RegOp { not: true, ..RegOp::plain(Name::Phys(Reg::PT)) })
+}
+
+fn is_zero(n: Name) -> bool {
+    matches!(n, Name::Phys(r) if r.is_zero())
+}
+
+/// The lanes that do something together.
+#[derive(Clone, Copy)]
+struct Lanes {
+    /// A bit for each.
+    mask: Value,
+    /// The number of the highest.
+    highest: Value,
+    /// Whether a lane is it.
+    leads: Value,
+}
+
+/// The lanes here for which the guard holds.
+fn vote(c: &mut Builder<'_>, guard: Guard) -> Lanes {
+    let mask = c.func.add_value(RegFile::R, 1);
+    let holds = Operand::Reg(RegOp { not: guard.not, ..RegOp::plain(guard.pred) });
+    c.inst(Opcode::VOTE, &[Mod::ANY], &[operand(mask), operand(Name::Phys(Reg::PT)), holds]);
+    let highest = c.def(Opcode::FLO, &[Mod::U32], &[operand(mask)]);
+    let lane = c.def(Opcode::S2R, &[], &[Operand::Special(SpecialReg::SR_LANEID)]);
+    let leads = c.def_pred(Opcode::ISETP, &[Mod::EQ, Mod::U32, Mod::AND], &[operand(lane), operand(highest)]);
+    Lanes { mask, highest, leads }
+}
+
+/// The number that an instruction puts into a register.
+fn number_made(d: &InstData) -> Option<(Value, u32)> {
+    match (d.op, d.operands.as_slice()) {
+        (Op::Macro(Macro::Copy), [Operand::Reg(RegOp { reg: Name::Val(v), .. }), Operand::Imm(n)])
+            if d.is_unguarded() =>
+        {
+            Some((*v, *n))
+        }
+        _ => None,
+    }
+}
+
+/// Writes down the operation `i` at the end of a block, as one of a single lane. `voted` are the lanes of the block.
+fn together(
+    func: &mut Function,
+    b: Block,
+    i: Inst,
+    found: Found,
+    numbers: &FxHashMap<Value, u32>,
+    voted: &mut Option<Lanes>,
+) {
+    let d = func.insts[i].clone();
+    let number = match d.operands[found.number].as_reg().map(|r| r.reg) {
+        Some(Name::Val(v)) => numbers.get(&v).map_or(operand(v), |n| Operand::Imm(*n)),
+        Some(n) => operand(n),
+        None => return,
+    };
+    let mut c = Builder::new(func, b);
+    c.loc = d.loc;
+    let lanes = match (d.guard == ALWAYS, *voted) {
+        (true, Some(lanes)) => lanes,
+        _ => vote(&mut c, d.guard),
+    };
+    if d.guard == ALWAYS {
+        *voted = Some(lanes);
+    }
+    let all = match found.together {
+        Together::Times(words) => {
+            let count = c.def(Opcode::POPC, &[], &[operand(lanes.mask)]);
+            times(&mut c, count, number, words)
+        }
+        Together::Reduced(op, function, signed, none) => {
+            let mut own = d.operands[found.number];
+            if d.guard != ALWAYS {
+                let holds = Operand::Reg(RegOp { not: d.guard.not, ..RegOp::plain(d.guard.pred) });
+                own = operand(c.def(Opcode::SEL, &[], &[own, Operand::Imm(none), holds]));
+            }
+            let mods: Vec<Mod> = function.into_iter().chain(signed.then_some(Mod::S32)).collect();
+            let one = c.def(op, &mods, &[own]);
+            c.copy(operand(one))
+        }
+    };
+    let before = found.result.map(|(slot, v)| (slot, v, c.func.add_value(RegFile::R, 1)));
+    let mut alone = InstData { guard: Guard { pred: Name::Val(lanes.leads), not: false }, ..d };
+    alone.operands[found.number] = operand(all);
+    alone.kept.clear();
+    if let Some((slot, _, old)) = before {
+        let none = c.def_macro(Macro::Undef, RegFile::R, 1, &[]);
+        alone.operands[slot] = operand(old);
+        for k in 0..alone.operands.len() {
+            if alone.is_def(k) {
+                let kept = if k == slot {
+                    Name::Val(none)
+                } else {
+                    alone.operands[k].as_reg().map_or(Name::Phys(Reg::PT), |r| r.reg)
+                };
+                alone.kept.push(kept);
+            }
+        }
+    }
+    c.raw(alone);
+    if let Some((_, result, old)) = before {
+        let shown = c.func.add_value(RegFile::R, 1);
+        let pt = operand(Name::Phys(Reg::PT));
+        let from = [pt, operand(shown), operand(old), operand(lanes.highest), Operand::Imm(0x1f)];
+        c.inst(Opcode::SHFL, &[Mod::IDX], &from);
+        let lower = c.def(Opcode::S2R, &[], &[Operand::Special(SpecialReg::SR_LTMASK)]);
+        let both =
+            [operand(lanes.mask), operand(lower), operand(Name::Phys(Reg::RZ)), Operand::Imm(0xc0), never()];
+        let below = c.def(Opcode::LOP3, &[Mod::LUT], &both);
+        let count = c.def(Opcode::POPC, &[], &[operand(below)]);
+        let pair = [operand(count), number, operand(shown), never()];
+        let sum = c.def(Opcode::IMAD, &[], &pair);
+        let copy = [operand(result), operand(sum)];
+        c.raw(InstData {
+            guard: ALWAYS,
+            op: Op::Macro(Macro::Copy),
+            mods: sass::Mods::none(),
+            operands: copy.into_iter().collect(),
+            kept: Default::default(),
+            loc: c.loc,
+        });
+    }
+}
+
+/// A count times a number of one word or two.
+fn times(c: &mut Builder<'_>, count: Value, number: Operand, words: u8) -> Value {
+    let zero = || operand(Name::Phys(Reg::RZ));
+    let v = match (number, words) {
+        (Operand::Imm(1), 1) => return count,
+        (Operand::Reg(RegOp { reg: Name::Val(v), .. }), 2) => v,
+        _ => return c.def(Opcode::IMAD, &[], &[operand(count), number, zero(), never()]),
+    };
+    let low = c.def(
+        Opcode::IMAD,
+        &[Mod::WIDE, Mod::U32],
+        &[operand(count), operand(Name::Part(v, 0)), zero(), never()],
+    );
+    let upper = [operand(count), operand(Name::Part(v, 1)), operand(Name::Part(low, 1)), never()];
+    let high = c.def(Opcode::IMAD, &[], &upper);
+    c.collect(&[operand(Name::Part(low, 0)), operand(high)])
+}
