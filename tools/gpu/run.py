@@ -233,6 +233,8 @@ class Driver:
 
     def launch(self, cubin, launch):
         """Runs one launch; the contents of all buffers afterwards."""
+        if launch.get("images"):
+            raise SystemExit(f"kernel {launch['kernel']}: textures and surfaces are not made here")
         module, function = ctypes.c_void_p(), ctypes.c_void_p()
         # A module of its own for each launch, so that its variables are fresh too.
         image = ctypes.create_string_buffer(cubin, len(cubin))

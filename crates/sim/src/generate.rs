@@ -1,6 +1,9 @@
 //! A launch for a kernel that has no launch file: pointers and the kinds of data behind them are found by following
 //! the kernel's code, everything else is made from a seed.
 
+mod images;
+
+use crate::image::{Image, Images, Kind};
 use crate::launch::{Launch, Rng};
 use crate::sparse::{Content, Range, Sparse};
 use ::ptx::ast::{
@@ -9,6 +12,7 @@ use ::ptx::ast::{
 use ::ptx::isa::TypeClass;
 use ::ptx::{Mod, Op, SpecialReg, Type};
 use cranelift_entity::SecondaryMap;
+use images::Wants;
 use rustc_hash::FxHashSet;
 use std::collections::BTreeMap;
 
@@ -19,6 +23,8 @@ pub struct Generated {
     pub params: Vec<u8>,
     /// Global memory.
     pub memory: Sparse,
+    /// What textures and surfaces are bound to.
+    pub images: Vec<Image>,
 }
 
 /// What a set of registers that are copied to each other is used for.
@@ -266,6 +272,8 @@ struct Field {
     content: Option<Content>,
     /// Region that it points to.
     region: Option<usize>,
+    /// The image that it is a handle of.
+    image: Option<(usize, Kind)>,
 }
 
 /// The registers that parameters are loaded into, and what of them.
@@ -278,7 +286,10 @@ fn parameters(module: &Module, func: &Func, body: &Body) -> Vec<(RegId, Field)> 
         let Some(n) = func.params.iter().position(|p| *p == v) else { continue };
         for (k, r) in registers(to).enumerate() {
             let offset = offsets[n].wrapping_add(a.offset as u32).wrapping_add(k as u32 * ty.bytes());
-            fields.push((r, Field { offset, bytes: ty.bytes(), content: content_of(ty), region: None }));
+            fields.push((
+                r,
+                Field { offset, bytes: ty.bytes(), content: content_of(ty), region: None, image: None },
+            ));
         }
     }
     fields
@@ -361,6 +372,7 @@ pub fn generate(module: &Module, name: &str, seed: u64) -> Option<Launch> {
     let body = func.body.as_ref()?;
     let (_, size) = module.param_layout(func);
     let loads = parameters(module, func, body);
+    let loaded: Vec<(RegId, u32)> = loads.iter().map(|(r, f)| (*r, f.offset)).collect();
     let mut flow = analyse(body, &loads);
     let mut fields: BTreeMap<u32, Field> = BTreeMap::new();
     let mut regions = 0;
@@ -412,12 +424,14 @@ pub fn generate(module: &Module, name: &str, seed: u64) -> Option<Launch> {
     let style = &STYLES[(seed % STYLES.len() as u64) as usize];
     let mut rng = Rng::new(seed);
     let unknown = if seed.is_multiple_of(2) { Content::Int(4) } else { Content::F32 };
-    let contents = contents.into_iter().map(|c| c.unwrap_or(unknown)).collect();
+    let mut contents: Vec<Content> = contents.into_iter().map(|c| c.unwrap_or(unknown)).collect();
+    let images = images(body, (&flow, &loaded), &mut fields, (seed, &mut contents));
     let mut params = vec![0; size as usize];
     for f in fields.values() {
-        let bytes = match f.region {
-            Some(n) => Sparse::address(n),
-            None => scalar(f, style.sizes, &mut rng),
+        let bytes = match (f.image, f.region) {
+            (Some((n, kind)), _) => Images::handle(n, kind),
+            (_, Some(n)) => Sparse::address(n),
+            _ => scalar(f, style.sizes, &mut rng),
         };
         let at = f.offset as usize;
         if let Some(to) = params.get_mut(at..at + f.bytes.min(8) as usize) {
@@ -441,8 +455,65 @@ pub fn generate(module: &Module, name: &str, seed: u64) -> Option<Launch> {
         shared: if dynamic { DYNAMIC_SHARED } else { 0 },
         args: Vec::new(),
         buffers: BTreeMap::new(),
-        generated: Some(Generated { params, memory: Sparse::new(seed, style.range, contents) }),
+        images: BTreeMap::new(),
+        generated: Some(Generated { params, memory: Sparse::new(seed, style.range, contents), images }),
     })
+}
+
+/// Makes an image for each parameter that is a handle, and two for each region that handles are loaded from; each has a
+/// region of its own.
+fn images(
+    body: &Body,
+    (flow, loaded): (&Flow, &[(RegId, u32)]),
+    fields: &mut BTreeMap<u32, Field>,
+    (seed, contents): (u64, &mut Vec<Content>),
+) -> Vec<Image> {
+    let mut wants: BTreeMap<Source, Wants> = BTreeMap::new();
+    for i in instructions(body) {
+        let Some(r) = images::handle(i) else { continue };
+        // Of several handles that meet, each may be the one.
+        let root = flow.root(r);
+        let params = loaded.iter().filter(|(r, _)| flow.root(*r) == root).map(|(_, p)| Source::Param(*p));
+        let loads = instructions(body).filter(|i| i.op == Op::ld && is_global_access(i));
+        let loads =
+            loads.filter(|i| i.operands.first().is_some_and(|o| registers(o).any(|r| flow.root(r) == root)));
+        let regions = loads.filter_map(|i| flow.facts[flow.root(bases(i).next()?)].region.checked_sub(1));
+        for source in params.chain(regions.map(Source::Region)) {
+            wants.entry(source).or_default().add(i);
+        }
+    }
+    let mut rng = Rng::new(seed ^ 0x1a6e);
+    let mut list = Vec::new();
+    for (source, wants) in wants {
+        let mut make = |contents: &mut Vec<Content>| {
+            let (kind, image, content) = wants.image(Sparse::address(contents.len()), &mut rng)?;
+            contents.push(content);
+            list.push(image);
+            Some((list.len() - 1, kind))
+        };
+        match source {
+            Source::Param(param) => {
+                if let Some(field) = fields.get_mut(&param).filter(|f| f.bytes == 8) {
+                    field.image = make(contents);
+                }
+            }
+            Source::Region(region) => {
+                if let (Some((n, kind)), Some(_)) = (make(contents), make(contents)) {
+                    contents[region] = Content::Handle(n as u8, kind);
+                }
+            }
+        }
+    }
+    list
+}
+
+/// Where a handle comes from.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Source {
+    /// The parameter at this offset.
+    Param(u32),
+    /// Memory.
+    Region(usize),
 }
 
 /// A number for a parameter: sizes and strides that are likely to lead through the kernel, short loops.

@@ -2,12 +2,16 @@
 //! afterwards. The format is described in `docs/launch-files.md`.
 
 use crate::generate::Generated;
+use crate::image::spec::ImageSpec;
+use crate::image::{Images, Kind};
 use crate::memory::Memory;
 use crate::number::{self, Number};
 use crate::output::Output;
-use crate::tensormap;
 use serde::Deserialize;
 use std::collections::BTreeMap;
+
+mod tiles;
+pub use tiles::Tiles;
 
 /// A launch file.
 #[derive(Deserialize, Clone, Debug)]
@@ -44,6 +48,9 @@ pub struct Launch {
     /// Buffers by name.
     #[serde(default)]
     pub buffers: BTreeMap<String, Buffer>,
+    /// Images in buffers, by name.
+    #[serde(default)]
+    pub images: BTreeMap<String, ImageSpec>,
     /// Parameters and memory that were made up for the kernel; `args` and `buffers` are empty then.
     #[serde(skip)]
     pub generated: Option<Generated>,
@@ -67,101 +74,31 @@ pub struct Arg {
     pub fields: Option<Vec<Field>>,
     /// A tensor map.
     pub tensormap: Option<Tiles>,
+    /// The handle of an image that is read as a texture.
+    pub texture: Option<String>,
+    /// The handle of an image that is a surface.
+    pub surface: Option<String>,
 }
 
 impl Arg {
+    /// The image that it is a handle of, and as what.
+    fn image(&self) -> Option<(&str, Kind)> {
+        let texture = self.texture.as_deref().map(|name| (name, Kind::Texture));
+        texture.or(self.surface.as_deref().map(|name| (name, Kind::Surface)))
+    }
+
     /// What is wrong with it.
     fn check(&self) -> Result<(), String> {
         let integers = [self.i32.is_some(), self.i64.is_some()];
         let floats = [self.f32.is_some(), self.f64.is_some()];
         let others = [self.buffer.is_some(), self.fields.is_some(), self.tensormap.is_some()];
-        if integers.iter().chain(&floats).chain(&others).filter(|k| **k).count() != 1 {
+        let images = [self.texture.is_some(), self.surface.is_some()];
+        if integers.iter().chain(&floats).chain(&others).chain(&images).filter(|k| **k).count() != 1 {
             return Err("an argument has exactly one key".into());
         }
         self.i32.map_or(Ok(()), |n| Number::Int(n).check(Elem::I32))?;
         let mut fields = self.fields.iter().flatten();
         fields.try_for_each(|f| f.values.iter().try_for_each(|n| n.check(f.ty)))
-    }
-}
-
-/// A tensor in a buffer, and the box that a copy of a tile moves.
-#[derive(Deserialize, Clone, Debug)]
-#[serde(deny_unknown_fields)]
-pub struct Tiles {
-    /// The buffer.
-    pub buffer: String,
-    /// The element type, as PTX names it for `tensormap.replace.elemtype`: `u8` … `tf32.ftz`.
-    #[serde(rename = "type")]
-    pub ty: String,
-    /// Elements in each dimension, the innermost first.
-    pub dims: Vec<u64>,
-    /// Bytes between neighbours in all dimensions but the first.
-    pub strides: Vec<u64>,
-    /// Elements of the box in each dimension.
-    #[serde(rename = "box")]
-    pub sizes: Vec<u64>,
-    /// Steps between the elements of the box; 1 if absent.
-    pub steps: Option<Vec<u64>>,
-    /// Bytes of the swizzle: 0, 32, 64 or 128.
-    #[serde(default)]
-    pub swizzle: u64,
-}
-
-impl Tiles {
-    /// The tensor map of a tensor at an address.
-    ///
-    /// # Errors
-    /// What is wrong with it.
-    pub fn map(&self, address: u64) -> Result<[u8; tensormap::BYTES], String> {
-        self.check().map(|()| self.encode(address))
-    }
-
-    /// The tensor map's bytes.
-    fn encode(&self, address: u64) -> [u8; tensormap::BYTES] {
-        let mut map = [0; tensormap::BYTES];
-        let mut set = |field: &str, i: usize, value: u64| {
-            // All fields and values are there: `check` has seen to that.
-            let _ = tensormap::replace(&mut map, field, i, value);
-        };
-        let position = |found: Option<usize>| found.map_or(0, |i| i as u64);
-        set("global_address", 0, address);
-        set("rank", 0, self.dims.len() as u64 - 1);
-        set("elemtype", 0, position(tensormap::TYPES.iter().position(|t| *t == self.ty)));
-        set("swizzle_mode", 0, position(tensormap::SWIZZLES.iter().position(|s| *s == self.swizzle)));
-        for i in 0..self.dims.len() {
-            set("global_dim", i, self.dims[i]);
-            set("box_dim", i, self.sizes[i]);
-            set("element_stride", i, self.steps.as_ref().map_or(1, |s| s[i]));
-        }
-        self.strides.iter().enumerate().for_each(|(i, s)| set("global_stride", i, *s));
-        map
-    }
-
-    /// What is wrong with it.
-    fn check(&self) -> Result<(), String> {
-        let rank = self.dims.len();
-        let within = |list: &[u64], most: u64| list.iter().all(|n| (1..=most).contains(n));
-        let steps = self.steps.as_deref();
-        match () {
-            () if !(1..=5).contains(&rank) => Err("a tensor map has one to five dimensions".into()),
-            () if self.strides.len() + 1 != rank || self.sizes.len() != rank => {
-                Err("a tensor map needs a box for each dimension, and a stride for all but the first".into())
-            }
-            () if steps.is_some_and(|s| s.len() != rank || !within(s, 8)) => {
-                Err("a tensor map has a step of one to eight in each dimension, or none at all".into())
-            }
-            () if !within(&self.dims, 1 << 32) || !within(&self.sizes, 256) => {
-                Err("a tensor has one to 2^32 elements in each dimension, its box one to 256".into())
-            }
-            () if !self.strides.iter().all(|s| s.is_multiple_of(16) && *s < 1 << 40) => {
-                Err("strides of a tensor map are multiples of 16 bytes below 2^40".into())
-            }
-            () if !tensormap::TYPES.contains(&&*self.ty) => Err(format!("no elements of type '{}'", self.ty)),
-            () if !tensormap::SWIZZLES.contains(&self.swizzle) => {
-                Err(format!("no swizzle of {}", self.swizzle))
-            }
-            () => Ok(()),
-        }
     }
 }
 
@@ -426,6 +363,12 @@ impl LaunchFile {
                 b.check().map_err(|e| fail(format!("buffer {name}: {e}")))?;
                 bytes += b.length * b.ty.size();
             }
+            for (name, image) in &l.images {
+                let buffer = l.buffers.get(&image.buffer);
+                let buffer = buffer.ok_or_else(|| fail(format!("no buffer '{}'", image.buffer)))?;
+                let checked = image.check((buffer.length * buffer.ty.size()) as u64);
+                checked.map_err(|e| fail(format!("image {name}: {e}")))?;
+            }
             if bytes > MOST_BYTES {
                 return Err(fail(format!("buffers of more than {MOST_BYTES} bytes")));
             }
@@ -435,6 +378,9 @@ impl LaunchFile {
                 let named = a.buffer.as_ref().or(a.tensormap.as_ref().map(|t| &t.buffer));
                 if let Some(b) = named.filter(|b| !l.buffers.contains_key(*b)) {
                     return Err(format!("kernel {}: no buffer '{b}'", l.kernel));
+                }
+                if let Some((name, _)) = a.image().filter(|i| !l.images.contains_key(i.0)) {
+                    return Err(fail(format!("no image '{name}'")));
                 }
             }
         }
@@ -464,6 +410,7 @@ impl Launch {
             shared: 0,
             args: Vec::new(),
             buffers: BTreeMap::new(),
+            images: BTreeMap::new(),
             generated: None,
         }
     }
@@ -511,7 +458,8 @@ impl Launch {
     /// Generates the buffers; the parameters are missing ([`Launch::params`]).
     pub fn prepare(&self) -> Prepared {
         if let Some(g) = &self.generated {
-            let memory = Memory::around(g.memory.clone());
+            let mut memory = Memory::around(g.memory.clone());
+            g.images.iter().for_each(|i| memory.images.push(i.clone()));
             let addresses = BTreeMap::new();
             return Prepared { memory, addresses, params: Vec::new(), output: Output::default() };
         }
@@ -520,6 +468,10 @@ impl Launch {
             self.buffers.iter().map(|(name, b)| (name.clone(), memory.alloc(name, b.generate()))).collect();
         for (name, _) in self.buffers.iter().filter(|(_, b)| b.undefined) {
             memory.undefine(addresses[name]);
+        }
+        for image in self.images.values() {
+            // `check` has seen that there is one.
+            image.place(addresses[&image.buffer]).into_iter().for_each(|i| memory.images.push(i));
         }
         Prepared { memory, addresses, params: Vec::new(), output: Output::default() }
     }
@@ -546,6 +498,9 @@ impl Launch {
                 push(&x.to_le_bytes(), 8, &mut params);
             } else if let Some(name) = &a.buffer {
                 push(&addresses[name].to_le_bytes(), 8, &mut params);
+            } else if let Some((name, kind)) = a.image() {
+                let n = self.images.keys().position(|k| k == name).unwrap_or(usize::MAX - 1);
+                push(&Images::handle(n, kind).to_le_bytes(), 8, &mut params);
             } else if let Some(tiles) = &a.tensormap {
                 push(&tiles.encode(addresses[&tiles.buffer]), 64, &mut params);
             } else if let Some(fields) = &a.fields {
@@ -702,33 +657,6 @@ mod tests {
         other.get_mut("x").unwrap()[4] = 8;
         let error = file.launch[0].compare(&other, &buffers).unwrap_err();
         assert_eq!(error, "kernel k: x[1] is 8, not 7 (1 of 3 differ)");
-    }
-
-    #[test]
-    fn tensor_maps_hold_what_the_file_says_or_are_refused() {
-        let tiles = |sizes: [u64; 2], stride: u64, steps: Option<Vec<u64>>| {
-            let (buffer, ty) = ("x".into(), "f32".into());
-            Tiles {
-                buffer,
-                ty,
-                dims: vec![512, 4],
-                strides: vec![stride],
-                sizes: sizes.to_vec(),
-                steps,
-                swizzle: 64,
-            }
-        };
-        assert_eq!(tiles([256, 1], 2048, Some(vec![1, 8])).check(), Ok(()));
-        for wrong in [
-            tiles([257, 1], 2048, None),
-            tiles([0, 1], 2048, None),
-            tiles([8, 1], 1 << 40, None),
-            tiles([8, 1], 2056, None),
-            tiles([8, 1], 2048, Some(vec![1])),
-            tiles([8, 1], 2048, Some(vec![1, 9])),
-        ] {
-            assert!(wrong.check().is_err(), "{wrong:?}");
-        }
     }
 
     #[test]

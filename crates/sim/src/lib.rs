@@ -5,6 +5,7 @@ pub mod fp;
 pub mod generate;
 mod gmma;
 pub mod hazard;
+pub mod image;
 pub mod launch;
 mod matrix;
 mod mbarrier;

@@ -30,6 +30,8 @@ pub struct Memory {
     pub(crate) sparse: Option<Sparse>,
     /// Addresses and sizes of what programs freed, where that is gone ([`Memory::free`]).
     freed: BTreeMap<u64, usize>,
+    /// What textures and surfaces are bound to.
+    pub images: crate::image::Images,
 }
 
 /// A shared address in those blocks of a cluster of so many that a mask names.

@@ -1,6 +1,7 @@
 //! What threads print with `vprintf`, and what else the driver's functions do, the same for the interpreter and
 //! the simulator.
 
+use crate::image::Geometry;
 use std::collections::BTreeMap;
 
 /// Text printed, by number of the block and thread.
@@ -36,10 +37,12 @@ pub(crate) enum Driver {
     GridHandle,
     /// A barrier of what was named so (`cudaCGSynchronize`).
     GridSync,
+    /// A texture of a volume or a cube fetched by derivatives; whether it gives halves, two in a word.
+    Gradient(Geometry, bool),
 }
 
 /// Their names.
-pub(crate) const DRIVER: [(&str, Driver); 6] = [
+pub(crate) const DRIVER: [(&str, Driver); 30] = [
     ("vprintf", Driver::Printf),
     ("malloc", Driver::Malloc),
     ("free", Driver::Free),
@@ -47,6 +50,31 @@ pub(crate) const DRIVER: [(&str, Driver); 6] = [
     // The device runtime's library calls these for cooperative groups.
     ("__cuda_syscall_CGS_get_intrinsic_handle", Driver::GridHandle),
     ("__cuda_syscall_CGS_sync", Driver::GridSync),
+    // What kind the results are is the caller's business, and all of memory is there.
+    ("__cuda_syscall_tex_grad_3d_v4_f32_f32", Driver::Gradient(Geometry::D3, false)),
+    ("__cuda_syscall_tex_grad_pred_3d_v4_f32_f32", Driver::Gradient(Geometry::D3, false)),
+    ("__cuda_syscall_tex_grad_3d_v4_s32_f32", Driver::Gradient(Geometry::D3, false)),
+    ("__cuda_syscall_tex_grad_pred_3d_v4_s32_f32", Driver::Gradient(Geometry::D3, false)),
+    ("__cuda_syscall_tex_grad_3d_v4_u32_f32", Driver::Gradient(Geometry::D3, false)),
+    ("__cuda_syscall_tex_grad_pred_3d_v4_u32_f32", Driver::Gradient(Geometry::D3, false)),
+    ("__cuda_syscall_tex_grad_cube_v4_f32_f32", Driver::Gradient(Geometry::Cube, false)),
+    ("__cuda_syscall_tex_grad_pred_cube_v4_f32_f32", Driver::Gradient(Geometry::Cube, false)),
+    ("__cuda_syscall_tex_grad_cube_v4_s32_f32", Driver::Gradient(Geometry::Cube, false)),
+    ("__cuda_syscall_tex_grad_pred_cube_v4_s32_f32", Driver::Gradient(Geometry::Cube, false)),
+    ("__cuda_syscall_tex_grad_cube_v4_u32_f32", Driver::Gradient(Geometry::Cube, false)),
+    ("__cuda_syscall_tex_grad_pred_cube_v4_u32_f32", Driver::Gradient(Geometry::Cube, false)),
+    ("__cuda_syscall_tex_grad_acube_v4_f32_f32", Driver::Gradient(Geometry::ArrayCube, false)),
+    ("__cuda_syscall_tex_grad_pred_acube_v4_f32_f32", Driver::Gradient(Geometry::ArrayCube, false)),
+    ("__cuda_syscall_tex_grad_acube_v4_s32_f32", Driver::Gradient(Geometry::ArrayCube, false)),
+    ("__cuda_syscall_tex_grad_pred_acube_v4_s32_f32", Driver::Gradient(Geometry::ArrayCube, false)),
+    ("__cuda_syscall_tex_grad_acube_v4_u32_f32", Driver::Gradient(Geometry::ArrayCube, false)),
+    ("__cuda_syscall_tex_grad_pred_acube_v4_u32_f32", Driver::Gradient(Geometry::ArrayCube, false)),
+    ("__cuda_syscall_tex_grad_3d_v4_f16_f32", Driver::Gradient(Geometry::D3, true)),
+    ("__cuda_syscall_tex_grad_pred_3d_v4_f16_f32", Driver::Gradient(Geometry::D3, true)),
+    ("__cuda_syscall_tex_grad_cube_v4_f16_f32", Driver::Gradient(Geometry::Cube, true)),
+    ("__cuda_syscall_tex_grad_pred_cube_v4_f16_f32", Driver::Gradient(Geometry::Cube, true)),
+    ("__cuda_syscall_tex_grad_acube_v4_f16_f32", Driver::Gradient(Geometry::ArrayCube, true)),
+    ("__cuda_syscall_tex_grad_pred_acube_v4_f16_f32", Driver::Gradient(Geometry::ArrayCube, true)),
 ];
 
 /// Largest piece of memory that `malloc` gives: the driver's heap.

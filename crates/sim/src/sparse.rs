@@ -1,6 +1,7 @@
 //! Sparse memory: every address holds something before it is written, made from the address and a seed, so that
 //! any kernel can be run without a launch file.
 
+use crate::image::{Images, Kind};
 use crate::launch::Rng;
 use rustc_hash::FxHashMap;
 
@@ -9,6 +10,8 @@ use rustc_hash::FxHashMap;
 pub enum Content {
     /// Integers of so many bytes.
     Int(u8),
+    /// Any bits, wherever they go: texels.
+    Bits,
     /// binary16
     F16,
     /// bfloat16
@@ -19,6 +22,8 @@ pub enum Content {
     F64,
     /// Addresses of other regions.
     Pointer,
+    /// Handles of two images, of which this is the first.
+    Handle(u8, Kind),
 }
 
 /// How far the contents go.
@@ -165,6 +170,7 @@ fn word(content: Content, range: Range, h: u64) -> u64 {
         }
     };
     match content {
+        Content::Bits => rng.next(),
         Content::Int(_) if range == Range::Zero => 0,
         Content::Int(n) if wild => each(n.into(), &|r| r),
         Content::Int(n) => each(n.into(), &|r| r >> 58),
@@ -172,6 +178,7 @@ fn word(content: Content, range: Range, h: u64) -> u64 {
         Content::Bf16 => each(2, &float(16, 7)),
         Content::F32 => each(4, &float(32, 23)),
         Content::F64 => each(8, &float(64, 52)),
+        Content::Handle(first, kind) => Images::handle(usize::from(first) + (h as usize & 1), kind),
         Content::Pointer => Sparse::address(64 + (h % 64) as usize) + (h >> 40 & 0xff) * 256,
     }
 }

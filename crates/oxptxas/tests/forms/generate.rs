@@ -64,6 +64,7 @@ impl Case {
                 ("in".into(), buffer(words.len(), Some(words))),
                 ("out".into(), buffer(THREADS * 8, None)),
             ]),
+            images: BTreeMap::new(),
             generated: None,
         }
     }

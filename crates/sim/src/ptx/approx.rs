@@ -115,6 +115,7 @@ pub fn is_inexact(inst: &::ptx::Inst) -> bool {
         || is_binary64_sum(inst)
         || is_change_of_sign(inst)
         || matches!(inst.op, Op::mma | Op::wmma | Op::wgmma)
+        || super::image::is_inexact(inst)
 }
 
 /// Whether it is a product that may be fused with a sum: one without a rounding, and one of pairs of binary32 numbers, where

@@ -47,6 +47,7 @@ pub fn coverage(module: &Module) -> Coverage {
             shared: 1 << 16,
             args: vec![],
             buffers: Default::default(),
+            images: Default::default(),
             generated: None,
         };
         let params = vec![0; 1 << 12];

@@ -49,8 +49,6 @@ pub(super) struct Code<'m> {
     pub sat: bool,
     /// See [`super::Options::nudge`].
     pub nudge: u64,
-    /// Whether the interpreter knows the instruction at all.
-    pub simulated: bool,
     /// Destinations of a branch: one, or a table.
     pub targets: SmallVec<[u32; 1]>,
 }
@@ -405,7 +403,6 @@ impl<'m> Program<'m> {
             ftz: inst.has(Mod::ftz),
             sat: inst.has(Mod::sat),
             nudge: self.nudge,
-            simulated: super::exec::is_simulated(inst.op),
             targets: SmallVec::new(),
         })
     }

@@ -16,24 +16,14 @@ use smallvec::SmallVec;
 /// Bytes of local memory that a thread may have.
 const MOST_LOCAL: u64 = 1 << 20;
 
-/// Textures and surfaces, and tensor cores with memories of their own.
-const NOT_SIMULATED: &[&str] = &["tex", "tld4", "txq", "suld", "sust", "sured", "suq"];
-
-/// Whether an instruction has a meaning here.
-pub(super) fn is_simulated(op: Op) -> bool {
-    !NOT_SIMULATED.iter().any(|n| op.name().starts_with(n))
-}
-
 /// Runs an instruction that neither branches nor involves other threads.
 pub(super) fn execute(env: &mut Env<'_, '_>, t: &mut Thread, code: &Code<'_>) -> Res<()> {
     let p = env.program;
     let (inst, ty) = (code.inst, code.ty);
     let ops = &inst.operands[..];
     let read = |t: &Thread, env: &Env<'_, '_>, i: usize| t.read(env, &ops[i], code.types[i]);
-    if !code.simulated {
-        return Err(format!("not supported: {} is not simulated", inst.op.name()));
-    }
     match inst.op {
+        op if super::image::is_image(op) => super::image::execute(env, t, code),
         Op::mov | Op::ld | Op::ldu | Op::st | Op::atom if ty == Type::b128 => {
             super::wide::execute(env, t, code)
         }
@@ -615,6 +605,7 @@ pub(super) fn driver(env: &mut Env<'_, '_>, t: &mut Thread, f: Driver, [a, b]: [
             Err(format!("assertion `{}` failed", String::from_utf8_lossy(&what)))
         }
         // Programs reach them through the device runtime's library, which is no PTX.
+        Driver::Gradient(..) => Err("textures by the driver's functions are not supported".into()),
         Driver::GridHandle | Driver::GridSync => Err("barriers of the driver's are not supported".into()),
     }
 }

@@ -11,6 +11,7 @@ mod coverage;
 mod decode;
 mod exec;
 mod float;
+mod image;
 mod int;
 mod loaded;
 mod run;

@@ -6,7 +6,10 @@ use super::image::Banks;
 use super::operand::{Exec, Operands, Pred};
 use super::trace::Traffic;
 use super::uniform::Uses;
-use super::{barrier, bulk, convert, driver, float, half, int, mem, packed, tensor, tiles, tmem, warp};
+use super::{
+    barrier, bulk, convert, driver, float, half, int, mem, packed, surface, tensor, texture, tiles, tmem,
+    warp,
+};
 use sass::{Inst, Operand, RegFile};
 
 /// Why an instruction cannot be executed.
@@ -171,6 +174,9 @@ const PLAIN: &[&str] = &[
     "UMEMSETS",
 ];
 
+/// Textures and surfaces.
+const IMAGES: &[&str] = &["TEX", "TLD", "TLD4", "TXD", "TXQ", "SULD", "SUST", "SURED"];
+
 /// See [`Step::independent`]: also what others' order doesn't change, operations on integers whose result nobody reads.
 fn independent(inst: &Inst) -> bool {
     let name = inst.op.name();
@@ -179,6 +185,8 @@ fn independent(inst: &Inst) -> bool {
     match name {
         "CALL" | "RET" => !has(&["ABS"]),
         "LEPC" => false,
+        // Images belong to a memory that one block has for itself.
+        _ if IMAGES.contains(&word) => false,
         "RED" | "REDG" | "ATOM" | "ATOMG" => {
             let silent = name.starts_with("RED")
                 || inst.operands.get(1).is_some_and(|o| o.as_reg().is_some_and(|r| r.reg.is_zero()));
@@ -212,9 +220,16 @@ fn action(inst: &Inst, banks: &Banks) -> Result<Action, Unsupported> {
             return Ok(Action::Exec(exec));
         }
     }
-    for family in
-        [tensor::compile, tmem::compile, barrier::compile, bulk::compile, tiles::compile, packed::compile]
-    {
+    for family in [
+        tensor::compile,
+        tmem::compile,
+        barrier::compile,
+        bulk::compile,
+        tiles::compile,
+        packed::compile,
+        texture::compile,
+        surface::compile,
+    ] {
         if let Some(exec) = family(&o)? {
             o.finish()?;
             return Ok(Action::Exec(exec));

@@ -119,6 +119,9 @@ fn call(m: &mut Machine<'_>, f: Driver, lane: usize) -> Result<(), Fault> {
             return Err(Fault::at(lane, what).because(Cause::Assertion));
         }
         Driver::GridHandle => m.env.cooperative.into(),
+        Driver::Gradient(geometry, halves) => {
+            return super::texture::by_derivatives(m, lane, (geometry, halves));
+        }
         // Success, or that there is no such thing.
         Driver::GridSync => u64::from(!m.env.cooperative),
     };

@@ -47,8 +47,8 @@ impl Banks {
 fn relocate(word: u128, kind: u32, value: u64, target: Target) -> Result<u128, String> {
     const IMMEDIATE: u128 = 0xffff_ffff << 32;
     match kind {
-        // R_CUDA_ABS32_LO_32, R_CUDA_ABS32_HI_32
-        0x38 => Ok(word & !IMMEDIATE | u128::from(value as u32) << 32),
+        // R_CUDA_ABS32_32, R_CUDA_ABS32_LO_32, R_CUDA_ABS32_HI_32
+        0x37 | 0x38 => Ok(word & !IMMEDIATE | u128::from(value as u32) << 32),
         0x39 => Ok(word & !IMMEDIATE | u128::from(value >> 32) << 32),
         // R_CUDA_ABS47_34, R_CUDA_ABS55_16_34: the label of a call
         0x3a | 0x4b => {
@@ -253,7 +253,8 @@ impl Module {
             let function = || functions.get(&*r.symbol).map(|at| CODE + at).or_else(driver);
             let data = self.globals.get(&r.symbol).map(|g| g.0);
             // Other functions that the driver brings have no address here.
-            let Some(symbol) = data.or_else(function) else { continue };
+            let number = || super::descriptors::size(&r.symbol);
+            let Some(symbol) = data.or_else(function).or_else(number) else { continue };
             let value = symbol.wrapping_add_signed(r.addend);
             if let Some(function) = r.place.strip_prefix(".text.") {
                 // Code that the kernel doesn't reach is not loaded.

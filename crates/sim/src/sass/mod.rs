@@ -11,6 +11,7 @@ mod compile;
 mod control;
 mod convert;
 mod coverage;
+mod descriptors;
 mod driver;
 mod extrema;
 mod float;
@@ -27,9 +28,11 @@ mod read;
 mod rows;
 mod spans;
 mod state;
+mod surface;
 mod tensor;
 #[cfg(test)]
 mod tests;
+mod texture;
 mod tiles;
 mod tmem;
 pub mod trace;
@@ -48,8 +51,8 @@ use crate::watch::Watch;
 use check::{Checker, Checks, Report};
 use compile::{Action, Step};
 use grid::{Grid, Kernel};
-use image::Image;
 pub use image::Module;
+use image::{Banks, Image};
 use reach::{Reach, Regions};
 use sass::{Inst, Target};
 use state::{Block, Env, Warp};
@@ -367,6 +370,7 @@ impl Module {
         let done = execute(&image, launch, params, memory, (options, (None, report)));
         memory.remove(PARAM_WINDOW);
         memory.remove(GRID_WORKSPACE);
+        descriptors::remove(memory);
         memory.remove(PARAM_WINDOW - u64::from(image.params.0));
         done
     }
@@ -390,7 +394,7 @@ fn execute(
     let steps: Vec<Step> = code
         .iter()
         .map(|inst| match inst {
-            Ok(inst) => match excess(inst, registers) {
+            Ok(inst) => match excess(inst, registers, &env.banks) {
                 Some(what) => Step::only(Action::Fault(what)),
                 None => Step::of(inst, &env.banks),
             },
@@ -454,8 +458,10 @@ fn granted(image: &Image, code: &Code) -> u32 {
 }
 
 /// Says so if an instruction names more registers than the hardware leaves of those that the file states.
-fn excess(inst: &Inst, stated: u32) -> Option<String> {
-    let (needs, kept) = (crate::hazard::access::registers(inst), sass::target::HARDWARE_REGISTERS);
+fn excess(inst: &Inst, stated: u32, banks: &Banks) -> Option<String> {
+    let named = || crate::hazard::access::registers(inst);
+    let needs = texture::registers(inst, banks).unwrap_or_else(named);
+    let kept = sass::target::HARDWARE_REGISTERS;
     let what = || format!("needs {needs} registers, and the hardware keeps {kept} of the {stated} stated");
     (needs + u32::from(kept) > stated && needs != 0).then(what)
 }
@@ -561,6 +567,7 @@ fn environment(
         put(0x40, &first.to_le_bytes());
         put(at, &size.to_le_bytes());
     }
+    descriptors::place(sm.into(), memory, &mut put);
     let (block, grid, cooperative) = (launch.block, launch.grid, launch.cooperative);
     if cooperative {
         memory.place("workspace of the grid", GRID_WORKSPACE, grid_workspace());

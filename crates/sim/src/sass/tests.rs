@@ -346,7 +346,8 @@ fn lanes_apart_do_not_share_uniform_registers() {
 /// The hardware keeps two of the registers that a file states.
 #[test]
 fn registers_beyond_those_stated_are_refused() {
-    let needs = |text: &str, stated: u32| super::excess(&inst(text, SM), stated).is_some();
+    let banks = Banks::default();
+    let needs = |text: &str, stated: u32| super::excess(&inst(text, SM), stated, &banks).is_some();
     assert!(!needs("MOV R13, 0x1", 16));
     assert!(needs("MOV R14, 0x1", 16));
     assert!(needs("LDG.E.64 R2, desc[UR4][R13.64]", 16), "the upper half of an address is R14");

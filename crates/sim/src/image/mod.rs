@@ -1,0 +1,367 @@
+//! Images: what a texture or a surface is bound to, and what reading and writing it means. The PTX interpreter and the
+//! SASS simulator share this; which image, which texel and what becomes of the result, each takes from its own
+//! instruction. `docs/simulator.md` says what is taken from the manuals and what they leave open.
+
+pub mod format;
+pub mod sample;
+pub mod spec;
+pub mod surface;
+
+use format::Format;
+use std::sync::Arc;
+
+/// Width, height and depth; 1 where there is none.
+pub type Size = [u32; 3];
+
+/// How the texels of an image are arranged.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Geometry {
+    /// A row.
+    D1,
+    /// A rectangle.
+    D2,
+    /// A box.
+    D3,
+    /// Several rows.
+    Array1,
+    /// Several rectangles.
+    Array2,
+    /// Six squares, the faces of a cube.
+    Cube,
+    /// Several cubes.
+    ArrayCube,
+    /// A rectangle with several samples of each texel.
+    Samples2,
+    /// Several of those.
+    ArraySamples2,
+}
+
+/// The geometries by their names in PTX.
+pub const GEOMETRIES: [(&str, Geometry); 9] = [
+    ("1d", Geometry::D1),
+    ("2d", Geometry::D2),
+    ("3d", Geometry::D3),
+    ("a1d", Geometry::Array1),
+    ("a2d", Geometry::Array2),
+    ("cube", Geometry::Cube),
+    ("acube", Geometry::ArrayCube),
+    ("2dms", Geometry::Samples2),
+    ("a2dms", Geometry::ArraySamples2),
+];
+
+impl Geometry {
+    /// Dimensions of a layer, a face or the whole.
+    pub fn dims(self) -> usize {
+        match self {
+            Geometry::D1 | Geometry::Array1 => 1,
+            Geometry::D3 => 3,
+            _ => 2,
+        }
+    }
+    /// Whether it has faces.
+    pub fn is_cube(self) -> bool {
+        matches!(self, Geometry::Cube | Geometry::ArrayCube)
+    }
+    /// Whether it has layers.
+    pub fn is_array(self) -> bool {
+        matches!(self, Geometry::Array1 | Geometry::Array2 | Geometry::ArrayCube | Geometry::ArraySamples2)
+    }
+    /// Whether its texels have several samples.
+    pub fn has_samples(self) -> bool {
+        matches!(self, Geometry::Samples2 | Geometry::ArraySamples2)
+    }
+}
+
+/// What a coordinate outside of an image stands for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Address {
+    /// The image repeats.
+    Wrap,
+    /// The nearest texel.
+    #[default]
+    Clamp,
+    /// The image repeats, every second time mirrored.
+    Mirror,
+    /// The colour of the border.
+    Border,
+}
+
+/// The address modes by name, in the order of the driver's numbers.
+pub const ADDRESSES: [(&str, Address); 4] = [
+    ("wrap", Address::Wrap),
+    ("clamp", Address::Clamp),
+    ("mirror", Address::Mirror),
+    ("border", Address::Border),
+];
+
+/// How a depth is compared with a texel, `depth OP texel`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Compare {
+    /// `<`
+    Less,
+    /// `<=`
+    #[default]
+    LessEqual,
+    /// `>`
+    Greater,
+    /// `>=`
+    GreaterEqual,
+}
+
+/// The comparisons by name.
+pub const COMPARISONS: [(&str, Compare); 4] = [
+    ("lt", Compare::Less),
+    ("le", Compare::LessEqual),
+    ("gt", Compare::Greater),
+    ("ge", Compare::GreaterEqual),
+];
+
+/// How a texture is sampled.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Sampler {
+    /// Floating-point coordinates go from 0 to 1 over the image, not over its texels.
+    pub normalized: bool,
+    /// For each dimension.
+    pub address: [Address; 3],
+    /// The weighted mean of the nearest texels, not the nearest one.
+    pub linear: bool,
+    /// The weighted mean of two levels, not the nearest one.
+    pub linear_levels: bool,
+    /// What is behind [`Address::Border`].
+    pub border: [f32; 4],
+    /// For depths.
+    pub compare: Compare,
+}
+
+/// A level of an image: half as many texels in each dimension as the one before.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Level {
+    /// Distance of its first texel from the image's.
+    pub offset: u64,
+    /// Bytes from one row to the next.
+    pub pitch: u64,
+    /// Bytes from one slice of a volume, layer or face to the next.
+    pub slice: u64,
+    /// Texels.
+    pub size: Size,
+}
+
+/// An image in memory.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Image {
+    /// Where it starts.
+    pub base: u64,
+    /// How texels are arranged.
+    pub geometry: Geometry,
+    /// What a texel is.
+    pub format: Format,
+    /// Layers, or cubes of an array of cubes; 1 if it is no array.
+    pub layers: u32,
+    /// Samples of a texel.
+    pub samples: u32,
+    /// The largest first.
+    pub levels: Vec<Level>,
+    /// How it is sampled.
+    pub sampler: Sampler,
+}
+
+/// What a handle is one of: the bit of it that says so (docs/simulator.md).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// Bit 61.
+    Texture,
+    /// Bit 63.
+    Surface,
+}
+
+impl Image {
+    /// An image at an address, its rows `pitch` bytes apart (0: without gaps), with so many levels.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn new(
+        base: u64,
+        geometry: Geometry,
+        format: Format,
+        (size, layers, samples): (Size, u32, u32),
+        (levels, pitch): (u32, u64),
+        sampler: Sampler,
+    ) -> Result<Image, String> {
+        let most = *size.iter().max().unwrap_or(&0);
+        match () {
+            () if size.contains(&0) || layers == 0 || samples == 0 || levels == 0 => {
+                return Err("an image has at least one texel, layer, sample and level".into());
+            }
+            () if most > 1 << 17 || layers > 1 << 11 || samples > 16 => {
+                return Err("an image has at most 2^17 texels in a dimension, 2^11 layers, 16 samples".into());
+            }
+            () if size[geometry.dims()..].iter().any(|n| *n != 1) => {
+                return Err("more dimensions than the geometry has".into());
+            }
+            () if !geometry.is_array() && layers != 1 => return Err("layers, but no array".into()),
+            () if !geometry.has_samples() && samples != 1 => {
+                return Err("samples, but a geometry without".into());
+            }
+            () if geometry.is_cube() && size[0] != size[1] => {
+                return Err("faces of a cube are squares".into());
+            }
+            () if levels > most.ilog2() + 1 => return Err(format!("{levels} levels of {most} texels")),
+            () if levels > 1 && geometry.has_samples() => return Err("samples in several levels".into()),
+            () if levels > 1 && pitch != 0 => return Err("a pitch of several levels".into()),
+            () if !pitch.is_multiple_of(16) => return Err("rows are multiples of 16 bytes apart".into()),
+            () => {}
+        }
+        let texel = u64::from(format.bytes()) * u64::from(samples);
+        let slices = u64::from(layers) * if geometry.is_cube() { 6 } else { 1 };
+        let mut list: Vec<Level> = Vec::new();
+        let mut offset = 0u64;
+        for n in 0..levels {
+            let size = size.map(|s| (s >> n).max(1));
+            // Every row starts where any texel may.
+            let row = u64::from(size[0]) * texel;
+            if pitch != 0 && pitch < row {
+                return Err(format!("rows of {row} bytes are {pitch} bytes apart"));
+            }
+            let pitch = if pitch == 0 { row.next_multiple_of(16) } else { pitch };
+            let slice = pitch * u64::from(size[1]);
+            list.push(Level { offset, pitch, slice, size });
+            offset += slice * u64::from(size[2]) * slices;
+        }
+        Ok(Image { base, geometry, format, layers, samples, levels: list, sampler })
+    }
+
+    /// Bytes of memory that it takes, to the last texel.
+    pub fn bytes(&self) -> u64 {
+        let Some(last) = self.levels.last() else { return 0 };
+        let faces = if self.geometry.is_cube() { 6 } else { 1 };
+        let slices = u64::from(last.size[2]) * u64::from(self.layers) * faces;
+        let row = u64::from(last.size[0]) * u64::from(self.samples) * u64::from(self.format.bytes());
+        last.offset + last.slice * slices - last.pitch + row
+    }
+
+    /// Texels of its largest level.
+    pub fn size(&self) -> Size {
+        self.levels.first().map_or([1; 3], |l| l.size)
+    }
+
+    /// Address of a texel's sample, which is there; the slice counts layers and faces.
+    fn texel(&self, level: &Level, [x, y, z]: Size, slice: u64, sample: u32) -> u64 {
+        let texel = u64::from(self.format.bytes());
+        let column = (u64::from(x) * u64::from(self.samples) + u64::from(sample)) * texel;
+        self.base + level.offset + (slice + u64::from(z)) * level.slice + u64::from(y) * level.pitch + column
+    }
+
+    /// The size of a level as queries tell it; `None` of dimensions that the geometry lacks, and of levels that are not
+    /// there.
+    pub fn extent(&self, level: u32, dimension: usize) -> Option<u32> {
+        let level = self.levels.get(level as usize)?;
+        (dimension < self.geometry.dims()).then(|| level.size[dimension])
+    }
+}
+
+/// What can be asked of an image beside its size: the attributes of PTX's `txq` and `suq`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Attribute {
+    /// OpenCL's number of the type of a channel.
+    ChannelType,
+    /// OpenCL's number of the order of channels.
+    ChannelOrder,
+    /// 1 if coordinates are normalized.
+    Normalized,
+    /// 1 if they are not, whatever the texture says.
+    ForceUnnormalized,
+    /// The driver's number of the filter.
+    Filter,
+    /// The driver's numbers of the address modes.
+    Address(u8),
+    /// Layers; 0 if it is no array.
+    ArraySize,
+    /// Levels; 0 if there is one.
+    Levels,
+    /// Samples; 0 without.
+    Samples,
+    /// Whether it is linear memory.
+    Linear,
+}
+
+impl Image {
+    /// The value of an attribute.
+    pub fn attribute(&self, a: Attribute) -> u32 {
+        match a {
+            Attribute::ChannelType => self.format.opencl_type(),
+            Attribute::ChannelOrder => self.format.opencl_order(),
+            Attribute::Normalized => self.sampler.normalized.into(),
+            Attribute::ForceUnnormalized | Attribute::Linear => 0,
+            Attribute::Filter => self.sampler.linear.into(),
+            Attribute::Address(n) => {
+                let mode = self.sampler.address[usize::from(n).min(2)];
+                ADDRESSES.iter().position(|a| a.1 == mode).map_or(0, |n| n as u32)
+            }
+            Attribute::ArraySize => {
+                if self.geometry.is_array() {
+                    self.layers
+                } else {
+                    0
+                }
+            }
+            Attribute::Levels => match self.levels.len() {
+                1 => 0,
+                n => n as u32,
+            },
+            Attribute::Samples => {
+                if self.geometry.has_samples() {
+                    self.samples
+                } else {
+                    0
+                }
+            }
+        }
+    }
+}
+
+/// The images of a memory; their numbers are in the lower words of handles.
+#[derive(Clone, Debug, Default)]
+pub struct Images(Vec<Arc<Image>>);
+
+impl Images {
+    /// The handle of the `n`-th image.
+    pub fn handle(n: usize, kind: Kind) -> u64 {
+        let bit = match kind {
+            Kind::Texture => 61,
+            Kind::Surface => 63,
+        };
+        1 << bit | (n as u64 + 1)
+    }
+    /// Appends an image.
+    pub fn push(&mut self, image: Image) {
+        self.0.push(Arc::new(image));
+    }
+    /// All of them, with the lower words of their handles.
+    pub fn all(&self) -> impl Iterator<Item = (u32, &Image)> {
+        self.0.iter().enumerate().map(|(n, image)| (n as u32 + 1, &**image))
+    }
+    /// The image of the lower word of a handle.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn by_number(&self, number: u32) -> Result<Arc<Image>, String> {
+        let n = (number as usize).checked_sub(1);
+        n.and_then(|n| self.0.get(n)).cloned().ok_or_else(|| format!("there is no image {number:#x}"))
+    }
+    /// The image of a handle.
+    ///
+    /// # Errors
+    /// When it is no handle of this kind.
+    pub fn by_handle(&self, handle: u64, kind: Kind) -> Result<Arc<Image>, String> {
+        let what = if kind == Kind::Texture { "texture" } else { "surface" };
+        let wrong = || format!("{handle:#x} is no handle of a {what}");
+        let n = (handle as u32 as usize).checked_sub(1).ok_or_else(wrong)?;
+        if Images::handle(n, kind) != handle {
+            return Err(wrong());
+        }
+        self.0.get(n).cloned().ok_or_else(wrong)
+    }
+}
+
+/// What reads so many bytes (1, 2, 4 or 8) at an address.
+pub type Read<'r, E> = &'r mut dyn FnMut(u64, u32) -> Result<u64, E>;

@@ -1,0 +1,117 @@
+//! Tensor maps in launch files.
+
+use crate::tensormap;
+use serde::Deserialize;
+
+/// A tensor in a buffer, and the box that a copy of a tile moves.
+#[derive(Deserialize, Clone, Debug)]
+#[serde(deny_unknown_fields)]
+pub struct Tiles {
+    /// The buffer.
+    pub buffer: String,
+    /// The element type, as PTX names it for `tensormap.replace.elemtype`: `u8` … `tf32.ftz`.
+    #[serde(rename = "type")]
+    pub ty: String,
+    /// Elements in each dimension, the innermost first.
+    pub dims: Vec<u64>,
+    /// Bytes between neighbours in all dimensions but the first.
+    pub strides: Vec<u64>,
+    /// Elements of the box in each dimension.
+    #[serde(rename = "box")]
+    pub sizes: Vec<u64>,
+    /// Steps between the elements of the box; 1 if absent.
+    pub steps: Option<Vec<u64>>,
+    /// Bytes of the swizzle: 0, 32, 64 or 128.
+    #[serde(default)]
+    pub swizzle: u64,
+}
+
+impl Tiles {
+    /// The tensor map of a tensor at an address.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn map(&self, address: u64) -> Result<[u8; tensormap::BYTES], String> {
+        self.check().map(|()| self.encode(address))
+    }
+
+    /// The tensor map's bytes.
+    pub(super) fn encode(&self, address: u64) -> [u8; tensormap::BYTES] {
+        let mut map = [0; tensormap::BYTES];
+        let mut set = |field: &str, i: usize, value: u64| {
+            // All fields and values are there: `check` has seen to that.
+            let _ = tensormap::replace(&mut map, field, i, value);
+        };
+        let position = |found: Option<usize>| found.map_or(0, |i| i as u64);
+        set("global_address", 0, address);
+        set("rank", 0, self.dims.len() as u64 - 1);
+        set("elemtype", 0, position(tensormap::TYPES.iter().position(|t| *t == self.ty)));
+        set("swizzle_mode", 0, position(tensormap::SWIZZLES.iter().position(|s| *s == self.swizzle)));
+        for i in 0..self.dims.len() {
+            set("global_dim", i, self.dims[i]);
+            set("box_dim", i, self.sizes[i]);
+            set("element_stride", i, self.steps.as_ref().map_or(1, |s| s[i]));
+        }
+        self.strides.iter().enumerate().for_each(|(i, s)| set("global_stride", i, *s));
+        map
+    }
+
+    /// What is wrong with it.
+    pub(super) fn check(&self) -> Result<(), String> {
+        let rank = self.dims.len();
+        let within = |list: &[u64], most: u64| list.iter().all(|n| (1..=most).contains(n));
+        let steps = self.steps.as_deref();
+        match () {
+            () if !(1..=5).contains(&rank) => Err("a tensor map has one to five dimensions".into()),
+            () if self.strides.len() + 1 != rank || self.sizes.len() != rank => {
+                Err("a tensor map needs a box for each dimension, and a stride for all but the first".into())
+            }
+            () if steps.is_some_and(|s| s.len() != rank || !within(s, 8)) => {
+                Err("a tensor map has a step of one to eight in each dimension, or none at all".into())
+            }
+            () if !within(&self.dims, 1 << 32) || !within(&self.sizes, 256) => {
+                Err("a tensor has one to 2^32 elements in each dimension, its box one to 256".into())
+            }
+            () if !self.strides.iter().all(|s| s.is_multiple_of(16) && *s < 1 << 40) => {
+                Err("strides of a tensor map are multiples of 16 bytes below 2^40".into())
+            }
+            () if !tensormap::TYPES.contains(&&*self.ty) => Err(format!("no elements of type '{}'", self.ty)),
+            () if !tensormap::SWIZZLES.contains(&self.swizzle) => {
+                Err(format!("no swizzle of {}", self.swizzle))
+            }
+            () => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tensor_maps_hold_what_the_file_says_or_are_refused() {
+        let tiles = |sizes: [u64; 2], stride: u64, steps: Option<Vec<u64>>| {
+            let (buffer, ty) = ("x".into(), "f32".into());
+            Tiles {
+                buffer,
+                ty,
+                dims: vec![512, 4],
+                strides: vec![stride],
+                sizes: sizes.to_vec(),
+                steps,
+                swizzle: 64,
+            }
+        };
+        assert_eq!(tiles([256, 1], 2048, Some(vec![1, 8])).check(), Ok(()));
+        for wrong in [
+            tiles([257, 1], 2048, None),
+            tiles([0, 1], 2048, None),
+            tiles([8, 1], 1 << 40, None),
+            tiles([8, 1], 2056, None),
+            tiles([8, 1], 2048, Some(vec![1])),
+            tiles([8, 1], 2048, Some(vec![1, 9])),
+        ] {
+            assert!(wrong.check().is_err(), "{wrong:?}");
+        }
+    }
+}
