@@ -1,6 +1,7 @@
 //! A kernel around one statement: every register and variable that it names holds something that depends on the thread, and
 //! is stored afterwards.
 
+use super::image::{HANDLE, Statement};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
@@ -320,6 +321,15 @@ impl<'a> Needs<'a> {
 
 /// The module of a statement.
 pub fn module(statement: &str, target: &str) -> String {
+    around(statement, target, false)
+}
+
+/// The same where threads have handles of their own, if the statement has one.
+pub fn varying(statement: &str, target: &str) -> Option<String> {
+    super::image::is_image(statement).then(|| around(statement, target, true))
+}
+
+fn around(statement: &str, target: &str, varying: bool) -> String {
     let statement = &with_all_lanes(statement);
     let needs = Needs::of(statement);
     let mut out = format!(".version 9.0\n.target {target}\n.address_size 64\n");
@@ -327,7 +337,13 @@ pub fn module(statement: &str, target: &str) -> String {
         |k: usize| (0..VARIABLE).map(|i| ((i * 37 + k) % 251).to_string()).collect::<Vec<_>>().join(", ");
     let _ = writeln!(out, ".global .align 32 .b8 gv[{VARIABLE}] = {{{}}};", bytes(11));
     let _ = writeln!(out, ".const .align 16 .b8 cv[{VARIABLE}] = {{{}}};", bytes(90));
-    out += ".visible .entry k(.param .u64 k0, .param .u32 k1, .param .u64 out)\n{\n";
+    let image = Statement::of(statement, varying);
+    let handles = match varying {
+        _ if image.is_none() => "",
+        true => ", .param .u64 h0, .param .u64 h1",
+        false => ", .param .u64 h0",
+    };
+    let _ = writeln!(out, ".visible .entry k(.param .u64 k0, .param .u32 k1, .param .u64 out{handles})\n{{");
     out +=
         ".reg .b16 h;\n.reg .b32 t, x;\n.reg .f32 y;\n.reg .b64 own, w;\n.reg .f64 z;\n.reg .pred first;\n";
     let used = registers(statement);
@@ -344,10 +360,20 @@ pub fn module(statement: &str, target: &str) -> String {
     }
     let _ = writeln!(out, "mov.u32 t, %tid.x;\nld.param.u64 own, [out];\nmad.wide.u32 own, t, {ROW}, own;");
     out += "setp.eq.u32 first, t, 0;\n";
+    if let Some(image) = &image {
+        out += ".reg .pred odd;\n.reg .b32 k;\nld.param.u32 k, [k1];\n";
+        image.handle(&mut out);
+    }
     needs.memory(&mut out);
     out += "bar.sync 0;\n";
     let pointers = addresses(statement);
     for (i, r) in used.iter().enumerate() {
+        if let Some(image) = &image {
+            let to = name(*r);
+            if to == HANDLE || image.value(&mut out, &to, FAMILIES[r.0].0, r.1) {
+                continue;
+            }
+        }
         if pointers.contains(r) && FAMILIES[r.0].1 == 64 {
             needs.address(&mut out, statement, i, *r);
         } else {

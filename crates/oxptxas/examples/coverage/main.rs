@@ -1,7 +1,8 @@
 //! `coverage`: compiles statements of every form in the PTX instruction table for every target that has them, runs each in a
 //! kernel of its own, by definition and as code, and writes docs/ptx-coverage.md: how many of those that the front end takes
 //! are compiled and give what PTX says, and why others don't. With `LIST` in the environment it also prints every statement
-//! that is refused, differs or can't be compared; `ONLY=ld,st` takes these instructions alone. With `REFERENCE` it is ptxas's code
+//! that is refused, differs or can't be compared; `ONLY=ld,st` takes these instructions alone,
+//! `TARGETS=sm_75,sm_90` these targets. With `REFERENCE` it is ptxas's code
 //! (of the tools in `OXPTXAS_ORACLES`, at -O3) that runs: how the executors are calibrated on what oxptxas refuses; `KEEP=FOLDER` keeps its cubins there.
 
 #[path = "../../../ptx/examples/forms/operands.rs"]
@@ -11,6 +12,7 @@ mod operands;
 #[allow(dead_code)]
 mod ptxas;
 
+mod image;
 mod kernel;
 
 use operands::{Style, modifiers};
@@ -97,12 +99,19 @@ fn reference(tools: &Path, source: &str, target: Target) -> Result<Vec<u8>, Stri
 }
 
 fn judge(statement: &str, target: Target, tools: Option<&Path>) -> Found {
-    let source = kernel::module(statement, &target.to_string());
+    let found = judge_kernel(statement, &kernel::module(statement, &target.to_string()), target, tools);
+    match kernel::varying(statement, &target.to_string()) {
+        Some(source) if matches!(found, Found::Verified) => judge_kernel(statement, &source, target, tools),
+        _ => found,
+    }
+}
+
+fn judge_kernel(statement: &str, source: &str, target: Target, tools: Option<&Path>) -> Found {
     let mut found = Found::Unproven("it does not return".into());
     let levels: &[u8] = if tools.is_some() { &[3] } else { &[3, 0] };
     for &opt_level in levels {
         let cubin =
-            match tools.map_or_else(|| own(&source, target, opt_level), |t| reference(t, &source, target)) {
+            match tools.map_or_else(|| own(source, target, opt_level), |t| reference(t, source, target)) {
                 Ok(cubin) => cubin,
                 Err(why) => return Found::Refused(why),
             };
@@ -118,12 +127,13 @@ fn judge(statement: &str, target: Target, tools: Option<&Path>) -> Found {
             }
             Err(e) => return Found::Wrong(format!("{target} -O{opt_level}: {e}")),
         }
-        let Ok(module) = verify::module(&source, target) else { return Found::Unproven(String::new()) };
+        let Ok(module) = verify::module(source, target) else { return Found::Unproven(String::new()) };
         let mut same = false;
         // One thread is no warp.
-        let launches = LAUNCHES.into_iter().filter(|l| *l != LAUNCHES[0] || !kernel::is_for_warps(statement));
+        let all = if image::is_image(statement) { &image::LAUNCHES[..] } else { &LAUNCHES[..] };
+        let launches = all.iter().copied().filter(|l| *l != LAUNCHES[0] || !kernel::is_for_warps(statement));
         for seed in launches {
-            match verify::kernel(&module, &source, &cubin, "k", seed..seed + 1) {
+            match verify::kernel(&module, source, &cubin, "k", seed..seed + 1) {
                 Verdict::Same | Verdict::Close => same = true,
                 Verdict::Differs(how) => return Found::Wrong(format!("{target} -O{opt_level}: {how}")),
                 v => found = Found::Unproven(v.to_string()),
@@ -139,7 +149,10 @@ fn judge(statement: &str, target: Target, tools: Option<&Path>) -> Found {
 
 fn row(op: Op, form: &Form, loud: bool, tools: Option<&Path>) -> Row {
     let mut row = Row { op: op.name(), ..Row::default() };
-    let targets = targets(form);
+    let mut targets = targets(form);
+    if let Ok(list) = std::env::var("TARGETS") {
+        targets.retain(|t| list.split(',').any(|name| name == t.1.to_string()));
+    }
     for mods in modifiers(form) {
         let optional = form.operands.iter().filter(|o| o.optional).count();
         let mut seen = BTreeSet::new();
