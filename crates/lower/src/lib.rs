@@ -58,6 +58,7 @@ mod tensor_memory;
 mod tensor_products;
 mod tensormap;
 mod texture;
+mod texture_level;
 mod types;
 mod uniform;
 mod video;

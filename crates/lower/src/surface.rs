@@ -3,7 +3,7 @@
 use crate::emit::{Emit, imm, pt};
 use crate::func::{Lower, Result, ty};
 use crate::statement::Statement;
-use crate::texture::Handle;
+use crate::texture::{Handle, one};
 use crate::types::{Kind, Src, Ty};
 use ori::{Name, Operand, operand};
 use ptx::{Mod as M, Op};
@@ -30,8 +30,10 @@ impl Lower<'_, '_> {
         let handle = self.handle(handle)?;
         let elems: Vec<ptx::VectorElem> = match coords {
             ptx::Operand::Vector(v) => v.to_vec(),
-            ptx::Operand::Reg(r) => vec![ptx::VectorElem::Reg(*r)],
-            _ => return self.unsupported(inst),
+            o => match one(o) {
+                Some(e) => vec![e],
+                None => return self.unsupported(inst),
+            },
         };
         let skip = usize::from(array);
         if elems.len() < skip + count {
@@ -41,7 +43,7 @@ impl Lower<'_, '_> {
         for e in elems[skip..skip + count].iter().chain(elems.iter().take(skip)) {
             words.push(self.elem(e, Ty::B32)?.low());
         }
-        let Operand::Reg(base) = self.vector4(&words) else { return self.unsupported(inst) };
+        let Operand::Reg(base) = self.vector(&words) else { return self.unsupported(inst) };
         let at = Operand::Addr {
             desc: None,
             base: Some(base.reg),
@@ -50,6 +52,15 @@ impl Lower<'_, '_> {
             offset: 0,
         };
         Ok((handle, at))
+    }
+
+    /// The words in one value of as many registers, four for three.
+    fn vector(&mut self, words: &[Operand]) -> Operand {
+        match words {
+            [one] => operand(self.b.reg(one)),
+            [_, _] => operand(self.b.collect(words)),
+            _ => self.vector4(words),
+        }
     }
 
     /// Eviction priority, then size (or whatever comes there), then order and clamping.
@@ -89,11 +100,13 @@ impl Lower<'_, '_> {
             let bits = u32::from(t.bits) * dsts.len() as u32;
             let size = size(bits).ok_or("surface access of this size")?;
             let mods = l.surface_mods(inst, &[Mod::D, Mod::BA, dim], size, None);
-            let v = l.b.func.add_value(RegFile::R, 4);
+            let v = l.b.func.add_value(RegFile::R, bits.div_ceil(32) as u8);
             let operands = vec![pt(), operand(v), at];
             l.with_handle(&handle, [Opcode::SULD, Opcode::SULD_U, Opcode::SULD_B], &mods, operands, 3)?;
-            let mut words: Vec<Operand> =
-                (0..bits.div_ceil(32) as u8).map(|i| operand(Name::Part(v, i))).collect();
+            let mut words: Vec<Operand> = match bits {
+                ..=32 => vec![operand(v)],
+                _ => (0..(bits / 32) as u8).map(|i| operand(Name::Part(v, i))).collect(),
+            };
             if bits < 32 {
                 words[0] = operand(l.b.and(words[0], imm((1 << bits) - 1)));
             }
@@ -142,7 +155,7 @@ impl Lower<'_, '_> {
                     }
                 }
             };
-            let data = l.vector4(&words);
+            let data = l.vector(&words);
             let operands = vec![at, data];
             l.with_handle(&handle, [Opcode::SUST, Opcode::SUST_U, Opcode::SUST_B], &mods, operands, 2)?;
             Ok(())
@@ -182,10 +195,7 @@ impl Lower<'_, '_> {
             let s = l.src(&inst.operands[1], t)?;
             let data = match t.bits {
                 64 => l.b.pair(&s.pair()),
-                _ => {
-                    let none = l.undefined(ori::ValueData { file: RegFile::R, width: 1 });
-                    l.b.collect(&[s.low(), operand(none)])
-                }
+                _ => l.b.reg(&s.low()),
             };
             let operands = vec![at, operand(data)];
             l.with_handle(&handle, [Opcode::SURED, Opcode::SURED_U, Opcode::SURED_B], &mods, operands, 2)?;

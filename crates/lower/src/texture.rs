@@ -94,6 +94,17 @@ fn geometry(inst: &Statement<'_>) -> Option<Geometry> {
     }
 }
 
+/// The one value of a list.
+pub(crate) fn one(o: &ptx::Operand) -> Option<VectorElem> {
+    Some(match o {
+        ptx::Operand::Reg(r) => VectorElem::Reg(*r),
+        ptx::Operand::Int(n) => VectorElem::Int(*n),
+        ptx::Operand::F32(n) => VectorElem::F32(*n),
+        ptx::Operand::F64(n) => VectorElem::F64(*n),
+        _ => return None,
+    })
+}
+
 impl Lower<'_, '_> {
     /// The value of a handle, a pair of registers.
     fn handle_value(&mut self, o: &ptx::Operand) -> Result<Value> {
@@ -168,7 +179,7 @@ impl Lower<'_, '_> {
             }
             Handle::Word(v) => {
                 if matches!(ops[2], Opcode::SULD_B | Opcode::SUST_B | Opcode::SURED_B) {
-                    operands.insert(at, operand(*v));
+                    operands.insert(at, operand(Name::Part(*v, 0)));
                 }
                 self.b.inst(ops[2], mods, &operands);
             }
@@ -251,8 +262,10 @@ impl Lower<'_, '_> {
         let skip = usize::from(g.array) + usize::from(g.multisample);
         let elems: Vec<VectorElem> = match coords {
             ptx::Operand::Vector(v) => v.to_vec(),
-            ptx::Operand::Reg(r) => vec![VectorElem::Reg(*r)],
-            _ => return self.unsupported(inst),
+            o => match one(o) {
+                Some(e) => vec![e],
+                None => return self.unsupported(inst),
+            },
         };
         if elems.len() < skip + g.coords {
             return Err("too few coordinates".into());
@@ -271,31 +284,38 @@ impl Lower<'_, '_> {
         for e in &elems[skip..skip + g.coords] {
             numbers.push(self.elem(e, if integers { Ty::B32 } else { F32 })?.low());
         }
-        if matches!(g.dim, Dim::Cube | Dim::ArrayCube) {
-            self.onto_cube(&mut numbers);
-        }
+        let scale = match g.dim {
+            Dim::Cube | Dim::ArrayCube => self.onto_cube(&mut numbers),
+            _ => rz(),
+        };
         let mut dim = g.dim;
         if dim == Dim::D1 && !integers {
             // One coordinate is the first of two.
             dim = Dim::D2;
             numbers.push(rz());
         }
-        let mut rest = inst.operands.from(2).iter();
+        let mut rest = inst.operands.from(2).iter().enumerate();
         let level = match inst.has(M::level) {
-            true => Some(rest.next().ok_or("access without a level")?),
+            true => Some(rest.next().ok_or("access without a level")?.1),
             false => None,
         };
         let derivatives = match grad {
-            true => Some((rest.next().ok_or("no derivatives")?, rest.next().ok_or("no derivatives")?)),
+            true => Some((rest.next().ok_or("no derivatives")?.1, rest.next().ok_or("no derivatives")?.1)),
             false => None,
         };
         let (mut offsets, mut reference) = (None, None);
-        for o in rest {
-            match o {
-                ptx::Operand::Vector(v) if offsets.is_none() && reference.is_none() => {
-                    offsets = Some(self.texel_offsets(v, if gather { 8 } else { 4 })?);
+        for (n, o) in rest {
+            // A list of one is an offset, a value alone a depth.
+            let list = match o {
+                ptx::Operand::Vector(v) => Some(v.to_vec()),
+                o if inst.plain.is_braced(2 + n) => Some(vec![one(o).ok_or("an offset that is no value")?]),
+                _ => None,
+            };
+            match list {
+                Some(v) if offsets.is_none() && reference.is_none() => {
+                    offsets = Some(self.texel_offsets(&v, if gather { 8 } else { 4 })?);
                 }
-                o if reference.is_none() => reference = Some(self.src(o, F32)?.low()),
+                None if reference.is_none() => reference = Some(self.src(o, F32)?.low()),
                 _ => return self.unsupported(inst),
             }
         }
@@ -303,11 +323,16 @@ impl Lower<'_, '_> {
             Handle::Word(v) => Some(operand(Name::Part(*v, 0))),
             _ => None,
         };
+        let mut derived = None;
         if let Some((dx, dy)) = derivatives {
-            if integers || reference.is_some() {
+            let flat = !matches!(dim, Dim::D3 | Dim::Cube | Dim::ArrayCube);
+            if integers || flat && reference.is_some() {
                 return self.unsupported(inst);
             }
-            return self.by_derivatives(inst, &handle, dim, word, &numbers, array, offsets, dx, dy);
+            if flat {
+                return self.by_derivatives(inst, &handle, dim, word, &numbers, array, offsets, dx, dy);
+            }
+            derived = Some(self.level_of_derivatives(&handle, &numbers, dim != Dim::D3, scale, [dx, dy])?);
         }
         numbers.insert_many(0, array);
         extra.insert_many(0, word);
@@ -318,7 +343,7 @@ impl Lower<'_, '_> {
         };
         let mut mods: Vec<Mod> = Vec::new();
         match (op, level) {
-            (TEX, None) => extra.push(fimm(BASE_LEVEL)),
+            (TEX, None) => extra.push(derived.unwrap_or_else(|| fimm(BASE_LEVEL))),
             (TEX, Some(l)) => extra.push(self.src(l, F32)?.low()),
             (_, Some(l)) => extra.push(self.src(l, Ty::B32)?.low()),
             _ => {}
@@ -357,8 +382,8 @@ impl Lower<'_, '_> {
         self.fetch(inst, &handle, op, &mods, dim, sources)
     }
 
-    /// Divides a direction by its largest component.
-    fn onto_cube(&mut self, v: &mut [Operand]) {
+    /// Divides a direction by its largest component; by what it is multiplied for that.
+    fn onto_cube(&mut self, v: &mut [Operand]) -> Operand {
         let max = |b: &mut Builder<'_>, x: Operand, y: Operand| {
             b.def(Opcode::FMNMX, &[], &[fabs(x), fabs(y), crate::emit::never()])
         };
@@ -368,6 +393,7 @@ impl Lower<'_, '_> {
         for x in v {
             *x = operand(self.b.def(Opcode::FMUL, &[], &[*x, operand(scale)]));
         }
+        operand(scale)
     }
 
     /// `tex.grad`: TXD, which has the derivatives by turns, and the number in the array behind the coordinates, with
@@ -391,8 +417,7 @@ impl Lower<'_, '_> {
         let mut by: SmallVec<[Operand; 4]> = SmallVec::new();
         let elems = |o: &ptx::Operand| match o {
             ptx::Operand::Vector(v) => Some(v.to_vec()),
-            ptx::Operand::Reg(r) => Some(vec![VectorElem::Reg(*r)]),
-            _ => None,
+            o => one(o).map(|e| vec![e]),
         };
         let (Some(dx), Some(dy)) = (elems(dx), elems(dy)) else { return self.unsupported(inst) };
         for i in 0..coords.len() {
@@ -510,26 +535,34 @@ impl Lower<'_, '_> {
                 Some(o) => l.src(o, Ty::U32)?.low(),
                 None => rz(),
             };
-            let mut words: SmallVec<[Operand; 2]> = SmallVec::new();
-            let mut mods: SmallVec<[Mod; 1]> = SmallVec::new();
-            if let Handle::Word(v) = &handle {
-                words.push(operand(Name::Part(*v, 0)));
-                mods.push(Mod::B);
-            }
-            words.push(operand(l.b.copy(level)));
-            if words.len() == 1 {
-                let none = l.undefined(ori::ValueData { file: RegFile::R, width: 1 });
-                words.push(operand(none));
-            }
-            let source = l.b.collect(&words);
-            let v = l.b.func.add_value(RegFile::R, 2);
-            let dimension = Operand::Imm(0);
-            let operands = vec![rz(), operand(v), operand(source), dimension, Operand::Imm(mask)];
-            l.with_handle(&handle, TXQ, &mods, operands, 4)?;
+            let [v, _] = l.dimensions(&handle, level, mask)?;
             let v = l.b.copy(operand(Name::Part(v, 0)));
             l.write(d, v);
             Ok(())
         })
+    }
+
+    /// What TXQ tells of a level, two pairs of registers: width, height, depth and the number of levels, of those that a
+    /// mask names one after another.
+    pub(crate) fn dimensions(&mut self, handle: &Handle, level: Operand, mask: u32) -> Result<[Value; 2]> {
+        let mut words: SmallVec<[Operand; 2]> = SmallVec::new();
+        let mut mods: SmallVec<[Mod; 1]> = SmallVec::new();
+        if let Handle::Word(v) = handle {
+            words.push(operand(Name::Part(*v, 0)));
+            mods.push(Mod::B);
+        }
+        words.push(operand(self.b.copy(level)));
+        if words.len() == 1 {
+            let none = self.undefined(ori::ValueData { file: RegFile::R, width: 1 });
+            words.push(operand(none));
+        }
+        let source = self.b.collect(&words);
+        let [low, high] = [(); 2].map(|()| self.b.func.add_value(RegFile::R, 2));
+        let upper = if mask.count_ones() > 2 { operand(high) } else { rz() };
+        let dimension = Operand::Imm(0);
+        let operands = vec![upper, operand(low), operand(source), dimension, Operand::Imm(mask)];
+        self.with_handle(handle, TXQ, &mods, operands, 4)?;
+        Ok([low, high])
     }
 
     /// The other queries: words of descriptors that the driver keeps in tables, one for textures and one for surfaces.

@@ -353,6 +353,11 @@ fn registers_beyond_those_stated_are_refused() {
     assert!(needs("LDG.E.64 R2, desc[UR4][R13.64]", 16), "the upper half of an address is R14");
     assert!(needs("LDC.64 R13, c[0x0][0x210]", 16));
     assert!(!needs("EXIT", 0));
+    // A fetch needs of its vectors what it fills: a coordinate and a level, or two coordinates; two channels of four.
+    assert!(!needs("TEX.LL RZ, R12, R12, R13, UR4, 0x0, 2D, 0x3", 16));
+    assert!(needs("TEX.LL RZ, R12, R12, R13, UR4, 0x0, 3D, 0x3", 16));
+    assert!(!needs("SULD.D.BA.1D.U16.STRONG.SM R13, [R13], UR4, 0x0", 16));
+    assert!(needs("SULD.D.BA.2D.64.STRONG.SM R14, [R12], UR4, 0x0", 16));
 }
 
 /// What the host computes for all lanes at once is what the exact definitions say.
