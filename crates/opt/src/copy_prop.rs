@@ -206,7 +206,7 @@ mod tests {
             "function k sm_90 entry local=0 shared=0 barriers=0 regs=255 {{\nblock0:\n{text}    exit\n}}\n"
         );
         let mut f = ori::parse::parse(&text).unwrap_or_else(|e| panic!("{e}: {text}"));
-        super::run(&mut f, &Analyses::default());
+        let _ = super::run(&mut f, &Analyses::default());
         ori::verify::verify(&f).unwrap_or_else(|e| panic!("{e:?}: {f}"));
         f.to_string()
     }

@@ -336,7 +336,8 @@ impl Spiller {
                     }
                     // Its words are read no more, either.
                     again |= tuple;
-                    !loads && !tuple && !copies && !(pinned && is_constant(d))
+                    let made_again = pinned && is_constant(d);
+                    !(loads || tuple || copies || made_again)
                 });
                 func.blocks[b].insts = insts;
             }

@@ -1,6 +1,9 @@
 //! `statements OUT TARGET…`: kernels for the statements of every form of the instruction table that a target has (the kernels
 //! of oxptxas's example `coverage`), some to a module: OUT/TARGET/NUMBER.ptx. For mining the reference compiler's code.
 
+#[path = "../../../oxptxas/examples/coverage/image.rs"]
+#[allow(dead_code, reason = "threads with handles of their own are verified, not listed")]
+mod image;
 #[path = "../../../oxptxas/examples/coverage/kernel.rs"]
 #[allow(dead_code)]
 mod kernel;
