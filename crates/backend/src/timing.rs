@@ -16,14 +16,6 @@ pub fn reads_late(target: Target, inst: &Inst) -> bool {
     latency::reads_late(inst.op, target)
 }
 
-/// Whether `newer` writes its result only when `older` has read its sources: accesses to shared memory go through one queue, in order.
-/// In 720 files of ptxas 13.0.88 for sm_75 to 120 at -O3 26 of 28 LDS that overwrite a source of an LDS or STS before are not waited
-/// for (other pairs of memory instructions mostly are).
-pub fn reads_first(older: &Inst, newer: &Inst) -> bool {
-    use sass::Opcode::{LDS, STS};
-    matches!(older.op, LDS | STS) && newer.op == LDS && newer.guard == sass::Guard::TRUE
-}
-
 /// Cycles after issue by which every result of fixed-latency `inst` has arrived everywhere, and those by which every source
 /// that it reads at issue may be overwritten.
 pub fn longest(target: Target, inst: &Inst) -> (u8, u8) {

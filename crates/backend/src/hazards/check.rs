@@ -221,9 +221,7 @@ fn step(
             let why = match kind {
                 Kind::Fixed => early(*age, timing::waw(target, &insts[*on as usize], u, inst)),
                 Kind::Variable(_) => Some(Why::Unwaited),
-                Kind::Read(..) => {
-                    (!timing::reads_first(&insts[*on as usize], inst)).then_some(Why::Overwrites)
-                }
+                Kind::Read(..) => Some(Why::Overwrites),
                 Kind::Source => early(*age, timing::war(target, &insts[*on as usize], u, inst)),
                 Kind::Set => None,
             };

@@ -484,11 +484,6 @@ impl Ahead {
         if sources.is_empty() {
             return false;
         }
-        // What overwrites one then is itself waited for.
-        let first = machine.blocks[b].insts.get(next.overwrite as usize);
-        if first.is_some_and(|i| timing::reads_first(inst, &i.inst)) {
-            return false;
-        }
         // `Some(true)`: at risk, `Some(false)`: covered, `None`: neither within the block. An instruction that does both
         // waits for the results first.
         let verdict = |touch: u32, overwrite: u32| match (touch, overwrite) {
