@@ -169,10 +169,12 @@ impl Found {
                     });
                 }
             }
-            if let Some(v) = func.blocks[b].term.used_name().and_then(Name::value)
-                && carried.contains(v.index())
-            {
-                self.fit.set(v.index(), false);
+            let term = &func.blocks[b].term;
+            let passed = term.targets().into_iter().flat_map(|t| t.args.iter().copied());
+            for v in term.used_name().and_then(Name::value).into_iter().chain(passed) {
+                if carried.contains(v.index()) {
+                    self.fit.set(v.index(), false);
+                }
             }
         }
         self.fit.count_ones(..) != before

@@ -54,10 +54,9 @@ pub fn run(func: &mut Function, analyses: &Analyses) -> Changed {
         }
     }
     for &b in &blocks {
-        let mut voted: Option<Lanes> = None;
         for i in std::mem::take(&mut func.blocks[b].insts) {
             match found.get(&i) {
-                Some(f) => together(func, b, i, *f, &numbers, &mut voted),
+                Some(f) => together(func, b, i, *f, &numbers),
                 None => func.blocks[b].insts.push(i),
             }
         }
@@ -216,15 +215,9 @@ fn number_made(d: &InstData) -> Option<(Value, u32)> {
     }
 }
 
-/// Writes down the operation `i` at the end of a block, as one of a single lane. `voted` are the lanes of the block.
-fn together(
-    func: &mut Function,
-    b: Block,
-    i: Inst,
-    found: Found,
-    numbers: &FxHashMap<Value, u32>,
-    voted: &mut Option<Lanes>,
-) {
+/// Writes down the operation `i` at the end of a block, as one of a single lane. Each has a vote of its own: behind a call or where lanes meet
+/// others may be there.
+fn together(func: &mut Function, b: Block, i: Inst, found: Found, numbers: &FxHashMap<Value, u32>) {
     let d = func.insts[i].clone();
     let number = match d.operands[found.number].as_reg().map(|r| r.reg) {
         Some(Name::Val(v)) => numbers.get(&v).map_or(operand(v), |n| Operand::Imm(*n)),
@@ -233,13 +226,7 @@ fn together(
     };
     let mut c = Builder::new(func, b);
     c.loc = d.loc;
-    let lanes = match (d.guard == ALWAYS, *voted) {
-        (true, Some(lanes)) => lanes,
-        _ => vote(&mut c, d.guard),
-    };
-    if d.guard == ALWAYS {
-        *voted = Some(lanes);
-    }
+    let lanes = vote(&mut c, d.guard);
     let all = match found.together {
         Together::Times(words) => {
             let count = c.def(Opcode::POPC, &[], &[operand(lanes.mask)]);
@@ -259,21 +246,19 @@ fn together(
     let before = found.result.map(|(slot, v)| (slot, v, c.func.add_value(RegFile::R, 1)));
     let mut alone = InstData { guard: Guard { pred: Name::Val(lanes.leads), not: false }, ..d };
     alone.operands[found.number] = operand(all);
-    alone.kept.clear();
     if let Some((slot, _, old)) = before {
-        let none = c.def_macro(Macro::Undef, RegFile::R, 1, &[]);
         alone.operands[slot] = operand(old);
-        for k in 0..alone.operands.len() {
-            if alone.is_def(k) {
-                let kept = if k == slot {
-                    Name::Val(none)
-                } else {
-                    alone.operands[k].as_reg().map_or(Name::Phys(Reg::PT), |r| r.reg)
-                };
-                alone.kept.push(kept);
-            }
-        }
     }
+    let none = before.map(|_| c.def_macro(Macro::Undef, RegFile::R, 1, &[]));
+    let read = before.map(|(slot, ..)| slot);
+    alone.kept = (0..alone.operands.len())
+        .filter(|k| alone.is_def(*k))
+        .map(|k| match (none, alone.operands[k].as_reg()) {
+            (Some(none), _) if read == Some(k) => Name::Val(none),
+            (_, Some(r)) => r.reg,
+            (_, None) => Name::Phys(Reg::PT),
+        })
+        .collect();
     c.raw(alone);
     if let Some((_, result, old)) = before {
         let shown = c.func.add_value(RegFile::R, 1);

@@ -97,6 +97,44 @@ OTHERS:
     st.global.u32 [%d1+8192], %r6;
     ret;
 }
+// Lanes that came to the first sum in two groups meet before the second, or some of them end in a function between.
+.visible .entry meet(.param .u64 out)
+{
+    .reg .pred %p<4>; .reg .b32 %r<8>; .reg .b64 %d<3>;
+    ld.param.u64 %d1, [out];
+    mov.u32 %r1, %tid.x;
+    and.b32 %r2, %r1, 1;
+    setp.eq.u32 %p1, %r2, 0;
+    add.u32 %r3, %r1, 100;
+    @%p1 bra L;
+    bar.warp.sync 0xaaaaaaaa;
+L:
+    red.global.add.u32 [%d1], 1;
+    bar.warp.sync -1;
+    red.global.add.u32 [%d1+4], %r3;
+    red.global.max.u32 [%d1+8], %r3;
+    ret;
+}
+.func ends(.param .b32 a)
+{
+    .reg .b32 %a1; .reg .pred %q;
+    ld.param.b32 %a1, [a];
+    setp.gt.u32 %q, %a1, 27;
+    @%q exit;
+    ret;
+}
+.visible .entry end(.param .u64 out)
+{
+    .reg .b32 %r<8>; .reg .b64 %d<3>;
+    ld.param.u64 %d1, [out];
+    mov.u32 %r1, %tid.x;
+    add.u32 %r3, %r1, 100;
+    red.global.add.u32 [%d1], 1;
+    { .param .b32 q; st.param.b32 [q], %r1; call ends, (q); }
+    red.global.add.u32 [%d1+4], %r3;
+    red.global.add.u32 [%d1+8], 3;
+    ret;
+}
 ";
 
 #[test]
