@@ -12,7 +12,7 @@ use ori::{
     ALWAYS, Analyses, Block, Builder, Changed, Function, Guard, Inst, InstData, Macro, Name, Op, Operand,
     Terminator, Value, operand,
 };
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use sass::{Mod, Opcode, Reg, RegFile, RegOp, SpecialReg};
 
 /// What the lanes do together.
@@ -37,11 +37,12 @@ pub fn run(func: &mut Function, analyses: &Analyses) -> Changed {
     let mut found: FxHashMap<Inst, Found> = FxHashMap::default();
     let mut blocks: Vec<Block> = Vec::new();
     let mut numbers: FxHashMap<Value, u32> = FxHashMap::default();
+    let outside = outside_loops(func, analyses);
     for &b in &analyses.cfg(func).rpo {
         let before = found.len();
         numbers.extend(func.blocks[b].insts.iter().filter_map(|i| number_made(&func.insts[*i])));
         for &i in &func.blocks[b].insts {
-            if let Some(f) = candidate(func, analyses, i) {
+            if let Some(f) = candidate(func, analyses, &outside, &numbers, i) {
                 found.insert(i, f);
             }
         }
@@ -62,6 +63,23 @@ pub fn run(func: &mut Function, analyses: &Analyses) -> Changed {
         }
     }
     Changed::instructions(!blocks.is_empty())
+}
+
+/// Values that are made once: lanes that meet in a loop may be in different rounds of it, with values that are the same in all lanes of each.
+fn outside_loops(func: &Function, analyses: &Analyses) -> FxHashSet<Value> {
+    let loops = analyses.loops(func);
+    let once = |b: &&Block| match loops.irreducible.is_empty() {
+        true => loops.depth(**b) == 0,
+        false => **b == func.entry_block(),
+    };
+    let mut found = FxHashSet::default();
+    for &b in analyses.cfg(func).rpo.iter().filter(once) {
+        found.extend(func.blocks[b].params.iter().copied());
+        for i in &func.blocks[b].insts {
+            func.insts[*i].for_each_def(|n| found.extend(n.value()));
+        }
+    }
+    found
 }
 
 /// Whether the block is behind a comparison for equality that lanes do not agree on.
@@ -91,7 +109,13 @@ fn one_lane(func: &Function, analyses: &Analyses, b: Block) -> bool {
 }
 
 /// An atomic operation that lanes can do together.
-fn candidate(func: &Function, analyses: &Analyses, i: Inst) -> Option<Found> {
+fn candidate(
+    func: &Function,
+    analyses: &Analyses,
+    outside: &FxHashSet<Value>,
+    numbers: &FxHashMap<Value, u32>,
+    i: Inst,
+) -> Option<Found> {
     use Mod as M;
     let d = &func.insts[i];
     let Op::Sass(op) = d.op else { return None };
@@ -135,7 +159,8 @@ fn candidate(func: &Function, analyses: &Analyses, i: Inst) -> Option<Found> {
         d.operands.iter().find_map(|o| if let Operand::Addr { .. } = o { Some(*o) } else { None })?;
     let Operand::Addr { base, uniform: None, .. } = address else { return None };
     let uniformity = analyses.uniformity(func);
-    let same = |n: Name| n.value().map_or(is_zero(n), |v| !uniformity.is_divergent(v));
+    let known = |v: Value| numbers.contains_key(&v) || outside.contains(&v) && !uniformity.is_divergent(v);
+    let same = |n: Name| n.value().map_or(is_zero(n), known);
     if others || base.is_some_and(|b| !same(b)) {
         return None;
     }
@@ -162,7 +187,8 @@ fn candidate(func: &Function, analyses: &Analyses, i: Inst) -> Option<Found> {
         () if is(M::XOR) => (Opcode::REDUX, Some(M::XOR), 0),
         () if is(M::AND) => (Opcode::REDUX, None, !0),
         () if is(M::MAX) => (minmax, Some(M::MAX), if signed { 1 << 31 } else { 0 }),
-        () => (minmax, Some(M::MIN), if signed { !0 >> 1 } else { !0 }),
+        () if is(M::MIN) => (minmax, Some(M::MIN), if signed { !0 >> 1 } else { !0 }),
+        () => return None,
     };
     let signed = signed && (is(M::MIN) || is(M::MAX));
     (sm >= 80 && !wide && read.is_none()).then_some(Found {

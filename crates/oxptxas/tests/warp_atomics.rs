@@ -183,6 +183,8 @@ fn where_all_lanes_have_one_address_and_not_elsewhere() {
     for alone in [
         // Another address for each lane.
         "red.global.add.u32 [%d3], 1;",
+        // Lanes that meet in a loop may be in different rounds.
+        "mov.u32 %r4, 0;\nL:\natom.global.add.u32 %r3, [%d1], %r4;\nst.global.u32 [%d3], %r3;\nadd.u32 %r4, %r4, 1;\nsetp.lt.u32 %p1, %r4, %r2;\n@%p1 bra L;",
         // One lane alone.
         "setp.ne.u32 %p1, %r1, 0;\n@%p1 bra L;\nred.global.add.u32 [%d1], 1;\nL:",
         // No sums of several.
