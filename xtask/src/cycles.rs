@@ -35,6 +35,9 @@ pub struct Options {
     /// Print an object for each kernel instead.
     #[arg(long)]
     json: bool,
+    /// Search for the fastest code of each kernel (`--search`).
+    #[arg(long)]
+    search: bool,
     /// Knobs of our compiler (docs/phases.md).
     #[arg(long)]
     knob: Vec<String>,
@@ -187,6 +190,11 @@ fn time(
     let ours = || {
         let mut settings = oxptxas::Settings::new(target);
         options.knob.iter().try_for_each(|k| settings.knobs.add(k))?;
+        if options.search {
+            settings.search = true;
+            settings.threads = Some(1);
+            settings.entries = vec![kernel.into()];
+        }
         let output = oxptxas::compile(&source, "kernel.ptx", &settings).map_err(|f| f.render("xtask"))?;
         Figures::of(&output.cubin, &launch)
     };

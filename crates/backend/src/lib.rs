@@ -111,6 +111,8 @@ pub struct Code {
     pub of_caller: Vec<places::Entry>,
     /// Line table: byte offset and the PTX line that starts there, ascending.
     pub lines: Vec<(u32, u32)>,
+    /// What passes decided, if anybody wants to know.
+    pub remarks: Vec<ori::Remark>,
 }
 
 impl Code {
@@ -143,7 +145,8 @@ pub fn compile(mut func: Function, manager: &mut Manager<'_>, serial: bool) -> R
     }
     manager.run(Phase::Legalize, &mut func, legalize::run)?;
     verify(Phase::Legalize, &func, manager)?;
-    let (func, stats) = allocate(func, manager, serial)?;
+    let (mut func, stats) = allocate(func, manager, serial)?;
+    let remarks = func.remarks.take().unwrap_or_default();
     let code = finish(&func, stats.frame_bytes, manager, serial)?;
     Ok(Code {
         regs: u32::from(stats.regs_used),
@@ -151,6 +154,7 @@ pub fn compile(mut func: Function, manager: &mut Manager<'_>, serial: bool) -> R
         spill_store_bytes: stats.spill_store_bytes,
         spill_load_bytes: stats.spill_load_bytes,
         spill_slots: stats.spill_slots.0..stats.spill_slots.1,
+        remarks,
         ..code
     })
 }

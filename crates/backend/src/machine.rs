@@ -21,6 +21,8 @@ pub struct Machine {
     pub frame_bytes: u32,
     /// Where its frame holds the stack pointer that it was entered with, if it aligned its own.
     pub saved_stack: Option<u32>,
+    /// What was chosen for it alone.
+    pub tuning: ori::Tuning,
 }
 
 /// A block: control enters at its first instruction only; branches stand at its end.
@@ -373,7 +375,7 @@ pub fn lower(func: &Function, mut frame_bytes: u32) -> Result<Machine, Error> {
         frame_bytes += align.saturating_sub(ori::abi::STACK_ALIGN);
     }
     let blocks = split_at_branches(blocks);
-    let mut machine = Machine { target, blocks, frame_bytes, saved_stack: None };
+    let mut machine = Machine { target, blocks, frame_bytes, saved_stack: None, tuning: func.tuning };
     if func.moves_stack() {
         call::use_frame_pointer(&mut machine);
         if func.entry {

@@ -266,7 +266,8 @@ mod tests {
 
     fn of(blocks: Vec<MachineBlock>) -> Vec<(u8, Place, u32, u32)> {
         let target = Target::new(90).expect("a target");
-        let machine = Machine { target, blocks, frame_bytes: 0, saved_stack: None };
+        let machine =
+            Machine { target, blocks, frame_bytes: 0, saved_stack: None, tuning: ori::Tuning::default() };
         let mut out: Vec<_> =
             entries(&machine).into_iter().map(|e| (e.register as u8, e.place, e.start, e.end)).collect();
         out.sort_unstable();

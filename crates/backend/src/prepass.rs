@@ -152,7 +152,7 @@ fn time(block: &Stretch, orders: &[Ordered]) -> f64 {
 /// The best orders of a block's parts with so many registers stated.
 fn ordered(code: &Code, block: &Stretch, stated: i32) -> Vec<Ordered> {
     let limits = [usable(stated, code.reserve), code.limits[1], code.limits[2], code.limits[3]];
-    block.parts.iter().map(|p| orders::best(p, &limits)).collect()
+    block.parts.iter().map(|p| orders::best(p, &limits, &code.tuning)).collect()
 }
 
 /// The general registers that a block needs.

@@ -7,6 +7,7 @@ use crate::machine::{Machine, MachineBlock, MachineInst};
 use crate::order;
 use crate::timing;
 use crate::units::{self, COUNT, Unit};
+use ori::Tuning;
 use sass::{Guard, Inst, Opcode, Reg, Target};
 use smallvec::SmallVec;
 use std::cmp::Reverse;
@@ -21,7 +22,7 @@ const MAX_WRITERS: usize = 4;
 pub fn run(machine: &mut Machine) {
     let target = machine.target;
     let mut touched = Touched::new();
-    let mut arriving = Arriving::new();
+    let mut arriving = Arriving::new(machine.tuning);
     // For each block, whether nothing but the block before it leads to it.
     let mut ways = vec![(0u32, false); machine.blocks.len()];
     for (b, block) in machine.blocks.iter().enumerate() {
@@ -60,10 +61,10 @@ fn schedule_block(target: Target, block: &mut MachineBlock, touched: &mut Touche
 }
 
 /// Cycles until a variable-latency result is there, as a rule.
-pub fn expected_latency(op: Opcode) -> u32 {
+pub fn expected_latency(op: Opcode, tuning: &Tuning) -> u32 {
     use Opcode::*;
     match op {
-        LDG | LD | ATOMG | ATOM => 300,
+        LDG | LD | ATOMG | ATOM => tuning.global_latency(),
         LDL => 100,
         LDS | LDSM | LDSM_MT1616 | ATOMS | SHFL => 30,
         LDC | LDCU => 40,
@@ -94,11 +95,12 @@ fn schedule_region(
         out.append(region);
         return;
     }
-    let mut nodes = dependences(target, region, touched);
+    let tuning = &arriving.tuning;
+    let mut nodes = dependences((target, tuning), region, touched);
     for (n, i) in nodes.iter_mut().zip(region.iter()) {
         n.earliest = arriving.left(&i.inst);
     }
-    heights(target, region, &mut nodes, end);
+    heights((target, tuning), region, &mut nodes, end);
     #[cfg(test)]
     if order::errors::is_contrary() {
         turn(&mut nodes);
@@ -165,6 +167,8 @@ fn turn(nodes: &mut [Node]) {
 /// Results on their way from regions before, along the only way that leads here: what reads them is not urgent yet, whatever
 /// hangs on it.
 struct Arriving {
+    /// What was chosen for the function.
+    tuning: Tuning,
     /// The cycle from which each unit is there.
     at: Vec<u32>,
     /// The cycle in which the region at hand begins, and the last of `at`.
@@ -173,8 +177,8 @@ struct Arriving {
 }
 
 impl Arriving {
-    fn new() -> Arriving {
-        Arriving { at: vec![0; COUNT], now: 0, last: 0 }
+    fn new(tuning: Tuning) -> Arriving {
+        Arriving { tuning, at: vec![0; COUNT], now: 0, last: 0 }
     }
 
     /// Nothing is known to be on its way.
@@ -192,7 +196,8 @@ impl Arriving {
 
     /// An instruction issues so many cycles after the region's start.
     fn issue(&mut self, target: Target, inst: &Inst, cycle: u32) {
-        let latency = if timing::is_variable(target, inst) { expected_latency(inst.op) } else { 0 };
+        let latency =
+            if timing::is_variable(target, inst) { expected_latency(inst.op, &self.tuning) } else { 0 };
         let at = self.now + cycle + latency;
         units::for_each_write(inst, |u, _| self.at[usize::from(u)] = at);
         self.last = self.last.max(at);
@@ -237,7 +242,11 @@ impl Touched {
 }
 
 /// The dependence graph.
-fn dependences(target: Target, region: &[MachineInst], touched: &mut Touched) -> Vec<Node> {
+fn dependences(
+    (target, tuning): (Target, &Tuning),
+    region: &[MachineInst],
+    touched: &mut Touched,
+) -> Vec<Node> {
     let mut nodes: Vec<Node> = region.iter().map(|_| Node::default()).collect();
     let Touched { writers, readers } = touched;
     let mut accesses = order::Accesses::default();
@@ -253,7 +262,7 @@ fn dependences(target: Target, region: &[MachineInst], touched: &mut Touched) ->
         let latency_to = |from: u32, u: Unit, site| {
             let producer = &region[from as usize].inst;
             if timing::is_variable(target, producer) {
-                expected_latency(producer.op)
+                expected_latency(producer.op, tuning)
             } else {
                 u32::from(timing::raw(target, producer, u, inst, site))
             }
@@ -268,7 +277,7 @@ fn dependences(target: Target, region: &[MachineInst], touched: &mut Touched) ->
                 edge(
                     w,
                     if variable {
-                        expected_latency(producer.op)
+                        expected_latency(producer.op, tuning)
                     } else {
                         u32::from(timing::waw(target, producer, u, inst))
                     },
@@ -306,7 +315,12 @@ fn dependences(target: Target, region: &[MachineInst], touched: &mut Touched) ->
 }
 
 /// Cycles from each instruction's issue to the end of the region, along the longest way.
-fn heights(target: Target, region: &[MachineInst], nodes: &mut [Node], end: Option<&Inst>) {
+fn heights(
+    (target, tuning): (Target, &Tuning),
+    region: &[MachineInst],
+    nodes: &mut [Node],
+    end: Option<&Inst>,
+) {
     for k in (0..nodes.len()).rev() {
         let after = nodes[k].succs.iter().map(|(s, latency)| nodes[*s as usize].height + latency).max();
         let mut height = after.unwrap_or(0);
@@ -320,8 +334,12 @@ fn heights(target: Target, region: &[MachineInst], nodes: &mut [Node], end: Opti
             });
         }
         if timing::is_variable(target, &region[k].inst) {
-            height = height.max(expected_latency(region[k].inst.op) / 2);
+            height = height.max(expected_latency(region[k].inst.op, tuning) / 2);
         }
         nodes[k].height = height + 1;
+    }
+    // Not before all are known: what is nudged is to make nothing else more urgent.
+    for (k, n) in (0..).zip(nodes) {
+        n.height += tuning.nudge(k);
     }
 }

@@ -12,16 +12,20 @@
 use cranelift_entity::SecondaryMap;
 use ori::cfg::Cfg;
 use ori::{
-    Block, BlockCall, Function, Guard, Inst, InstData, Loc, Macro, Name, Op, Operand, Terminator, Value,
-    operand,
+    Block, BlockCall, Function, Guard, Inst, InstData, Loc, Macro, Name, Op, Operand, Phase, Refusal, Remark,
+    Terminator, Value, operand,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 use sass::{Mod, Mods, Opcode, Reg, RegFile, RegOp, Role};
 use smallvec::SmallVec;
+use std::collections::BTreeMap;
 
 /// The pass.
 pub fn run(func: &mut Function) -> bool {
     let mut changed = false;
+    // What is refused may be taken in a later round.
+    let mut refused: BTreeMap<Block, Refusal> = BTreeMap::new();
+    let mut done = Vec::new();
     // A block that was merged may be the side of an outer branch; each round shortens a chain of blocks.
     for _ in 0..MOST_ROUNDS {
         let cfg = Cfg::new(func);
@@ -29,7 +33,20 @@ pub fn run(func: &mut Function) -> bool {
         let mut gone: SecondaryMap<Block, bool> = SecondaryMap::new();
         let mut converted = false;
         for &b in cfg.rpo.iter().rev() {
-            let Some(plan) = plan(func, &cfg, &varying, b) else { continue };
+            let plan = match plan(func, &cfg, &varying, b) {
+                Ok(plan) => plan,
+                Err(why) if why == NO_BRANCH => continue,
+                Err(why) => {
+                    refused.insert(b, why);
+                    continue;
+                }
+            };
+            refused.remove(&b);
+            done.push(Remark::of(
+                Phase::Predicate,
+                func.loc_of(b),
+                Ok("the sides of the branch are guarded"),
+            ));
             for side in plan.sides.iter().flatten() {
                 gone[side.block] = true;
             }
@@ -43,8 +60,19 @@ pub fn run(func: &mut Function) -> bool {
         _ = crate::branch_opt::run(func, &ori::Analyses::default());
         changed = true;
     }
+    if func.remarks.is_some() {
+        let left: FxHashSet<Block> = func.layout.iter().copied().collect();
+        let still = refused.into_iter().filter(|(b, _)| left.contains(b));
+        let refusals: Vec<Remark> = still
+            .map(|(b, why)| Remark::of(Phase::Predicate, func.blocks[b].term_loc, Err::<Refusal, _>(why)))
+            .collect();
+        func.remark(done.into_iter().chain(refusals));
+    }
     changed
 }
+
+/// That a block ends otherwise than in a branch around sides that meet: nothing to remark.
+const NO_BRANCH: Refusal = Refusal::Borrowed("");
 
 /// Depth to which branches in branches are looked at.
 const MOST_ROUNDS: usize = 4;
@@ -171,11 +199,11 @@ fn is_constant_load(d: &InstData) -> bool {
 }
 
 /// The conversion of the branch at the end of `b`, if it is one that pays.
-fn plan(func: &Function, cfg: &Cfg, varying: &SecondaryMap<Value, bool>, b: Block) -> Option<Plan> {
-    let Terminator::Branch { cond, not, taken, fall } = &func.blocks[b].term else { return None };
-    let Name::Val(condition) = *cond else { return None };
+fn plan(func: &Function, cfg: &Cfg, varying: &SecondaryMap<Value, bool>, b: Block) -> Result<Plan, Refusal> {
+    let Terminator::Branch { cond, not, taken, fall } = &func.blocks[b].term else { return Err(NO_BRANCH) };
+    let Name::Val(condition) = *cond else { return Err(NO_BRANCH) };
     if func.values[condition].file != RegFile::P {
-        return None;
+        return Err("the condition is the warp's".into());
     }
     let guard = Guard { pred: *cond, not: *not };
     let side = |t: &BlockCall| -> Option<&BlockCall> {
@@ -195,16 +223,16 @@ fn plan(func: &Function, cfg: &Cfg, varying: &SecondaryMap<Value, bool>, b: Bloc
         (Some(x), _) if x.block == fall.block => (Some(x), None),
         (_, Some(y)) if y.block == taken.block => (None, Some(y)),
         _ if taken.block == fall.block => (None, None),
-        _ => return None,
+        _ => return Err(NO_BRANCH),
     };
     let (to, from) = (first.unwrap_or(taken), second.unwrap_or(fall));
     if to.block == b || to.block == func.entry_block() {
-        return None;
+        return Err(NO_BRANCH);
     }
     // Threads that have nothing left to do end: whole warps of them then execute none of it.
     let end = &func.blocks[to.block];
     if end.insts.is_empty() && matches!(end.term, Terminator::Exit) {
-        return None;
+        return Err("the other threads end: whole warps of them execute none of it".into());
     }
     let sides = [
         first.map(|_| Side { block: taken.block, guard }),
@@ -213,7 +241,7 @@ fn plan(func: &Function, cfg: &Cfg, varying: &SecondaryMap<Value, bool>, b: Bloc
     let mut merger = Merger::new(func, &sides);
     let mut merges = Vec::with_capacity(to.args.len());
     for (x, y) in to.args.iter().zip(&from.args) {
-        merges.push(merger.merge(*x, *y)?);
+        merges.push(merger.merge(*x, *y).ok_or("what the sides pass on cannot be chosen by a guard")?);
     }
     let limits = if varying[condition] { DIVERGENT } else { UNIFORM };
     let most = if first.is_some() && second.is_some() { limits.two } else { limits.one };
@@ -226,17 +254,18 @@ fn plan(func: &Function, cfg: &Cfg, varying: &SecondaryMap<Value, bool>, b: Bloc
                 Fit::Free => {}
                 Fit::Load => loads += 1,
                 Fit::Computes | Fit::Store => others += 1,
-                Fit::No => return None,
+                Fit::No => return Err("an instruction of a side cannot be guarded".into()),
             }
         }
         if loads > LOADS
             || others > most + usize::from(loads > 0) * (LOADS - most)
             || loads + others > 2 * LOADS
         {
-            return None;
+            let kind = if varying[condition] { "" } else { " where all threads take one side" };
+            return Err(format!("{others} instructions and {loads} loads are more than {most}{kind}").into());
         }
     }
-    Some(Plan { sides, join: to.block, merges, guard })
+    Ok(Plan { sides, join: to.block, merges, guard })
 }
 
 /// Finds out how what the sides pass on is merged.

@@ -5,7 +5,10 @@
 //! defined where it was. Iterations that are not the last of a round go on without a test.
 
 use ori::loops::{Loop, LoopForest, Makers};
-use ori::{Analyses, Block, BlockCall, Changed, Editor, Function, InstData, Macro, Op, Terminator};
+use ori::{
+    Analyses, Block, BlockCall, Changed, Editor, Function, InstData, Macro, Op, Phase, Refusal, Remark,
+    Terminator,
+};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Most instructions of a loop that is unrolled wholly, over all iterations.
@@ -26,13 +29,31 @@ struct Plan {
     whole: bool,
 }
 
+impl Plan {
+    fn describe(&self) -> String {
+        match (self.whole, self.peeled) {
+            (true, _) => format!("the loop becomes {} copies of its body", self.factor),
+            (false, 0) => format!("{} iterations a round", self.factor),
+            (false, peeled) => format!("{} iterations a round, {peeled} before the first", self.factor),
+        }
+    }
+}
+
 /// The pass.
 pub fn run(func: &mut Function, analyses: &Analyses) -> Changed {
+    let mut remarks = Vec::new();
     let plans: Vec<Plan> = {
         let loops = analyses.loops(func);
         let makers = Makers::new(func);
-        loops.loops.keys().filter_map(|l| plan(func, analyses, loops, &makers, l)).collect()
+        let decided = |l| {
+            let plan = plan(func, analyses, loops, &makers, l);
+            let said = plan.as_ref().map(Plan::describe).map_err(Clone::clone);
+            remarks.push(Remark::of(Phase::Unroll, func.loc_of(loops.loops[l].header), said));
+            plan.ok()
+        };
+        loops.loops.keys().filter_map(decided).collect()
     };
+    func.remark(remarks);
     if plans.is_empty() {
         return Changed::Nothing;
     }
@@ -58,35 +79,53 @@ pub fn run(func: &mut Function, analyses: &Analyses) -> Changed {
 }
 
 /// How a loop is unrolled, if it is.
-fn plan(func: &Function, analyses: &Analyses, loops: &LoopForest, makers: &Makers, l: Loop) -> Option<Plan> {
+fn plan(
+    func: &Function,
+    analyses: &Analyses,
+    loops: &LoopForest,
+    makers: &Makers,
+    l: Loop,
+) -> Result<Plan, Refusal> {
     let data = &loops.loops[l];
-    let ([(from, _)], [latch]) = (&data.exits[..], &data.latches[..]) else { return None };
+    let ([(from, _)], [latch]) = (&data.exits[..], &data.latches[..]) else {
+        return Err("it is left, or goes back, in several places".into());
+    };
     let innermost = loops.loops.values().all(|other| other.parent.expand() != Some(l));
-    if from != latch || !innermost || func.blocks[data.header].rolled || data.header == func.entry_block() {
-        return None;
+    if !innermost {
+        return Err("there are loops in it".into());
+    }
+    if func.blocks[data.header].rolled {
+        return Err("the program forbids it".into());
+    }
+    if from != latch || data.header == func.entry_block() {
+        return Err("it is not left at its end".into());
     }
     let cfg = analyses.cfg(func);
     // It runs once more than it goes back.
-    let times = loops.trips(func, cfg, analyses.dominators(func), makers, l)?.checked_add(1)?;
+    let trips = loops.trips(func, cfg, analyses.dominators(func), makers, l);
+    let times = trips.and_then(|n| n.checked_add(1)).ok_or("it is not known how often it is executed")?;
     let blocks: Vec<Block> = loops.blocks(cfg, l).collect();
     let mut size = 0;
     for &b in &blocks {
         for &i in &func.blocks[b].insts {
-            size += cost(&func.insts[i])?;
+            size += cost(&func.insts[i]).ok_or("an instruction in it must not be copied")?;
         }
         size += 1;
     }
     if blocks.first() != Some(&data.header) {
-        return None;
+        return Err("it is entered in several places".into());
     }
     let plan = |peeled, factor, whole| Plan { blocks: blocks.clone(), latch: *latch, peeled, factor, whole };
-    if times.checked_mul(size)? <= WHOLE {
-        return Some(plan(0, times, true));
+    if times.checked_mul(size).is_some_and(|all| all <= func.tuning.unrolled(WHOLE)) {
+        return Ok(plan(0, times, true));
     }
-    let most = (PART / size).min(COPIES).min(times / 2);
+    let most = (func.tuning.unrolled(PART) / size).min(COPIES).min(times / 2);
     // A divisor leaves nothing over.
     let factor = (most / 2 + 1..=most).rev().find(|f| times % f == 0).unwrap_or(most);
-    (factor > 1).then(|| plan(times % factor, factor, false))
+    if factor > 1 {
+        return Ok(plan(times % factor, factor, false));
+    }
+    Err(format!("{size} instructions are too many for {times} iterations").into())
 }
 
 /// How many instructions of the body it is; `None` if it must not be copied.

@@ -11,13 +11,13 @@ use ori::loops::{Compare, Loop, Makers};
 use ori::{
     Analyses, Block, BlockCall, Changed, Clones, Editor, Function, Guard, InstData, Loc, Macro, Name, Op,
 };
-use ori::{Operand, Terminator, User, Value, operand};
+use ori::{Operand, Phase, Refusal, Remark, Terminator, User, Value, operand};
 use rustc_hash::{FxHashMap, FxHashSet};
 use sass::{Lanes, Mod, Mods, Opcode, Reg, RegFile, RegOp};
 use smallvec::{SmallVec, smallvec};
 
-/// Copies of the body that a round executes, and those behind it.
-const FACTORS: [i64; 2] = [4, 2];
+/// Copies of the body that a round executes, and those behind it, unless something else was chosen for the function.
+const FACTORS: &[i64] = &[4, 2];
 /// Most instructions of a body that is copied.
 const BODY: u64 = 40;
 /// Most blocks of it.
@@ -59,6 +59,7 @@ struct Plan {
 
 /// The pass.
 pub fn run(func: &mut Function, analyses: &Analyses) -> Changed {
+    let mut remarks = Vec::new();
     let mut plans: Vec<Plan> = {
         let loops = analyses.loops(func);
         if loops.loops.is_empty() {
@@ -67,8 +68,15 @@ pub fn run(func: &mut Function, analyses: &Analyses) -> Changed {
         let makers = Makers::new(func);
         let outer: FxHashSet<Loop> = loops.loops.values().filter_map(|l| l.parent.expand()).collect();
         let innermost = loops.loops.keys().filter(|l| !outer.contains(l));
-        innermost.filter_map(|l| plan(func, analyses, &makers, l)).collect()
+        let decided = |l| {
+            let plan = plan(func, analyses, &makers, l);
+            let said = plan.as_ref().map(|_| describe(func)).map_err(Clone::clone);
+            remarks.push(Remark::of(Phase::UnrollByFour, func.loc_of(loops.loops[l].header), said));
+            plan.ok()
+        };
+        innermost.filter_map(decided).collect()
     };
+    func.remark(remarks);
     if plans.is_empty() {
         return Changed::Nothing;
     }
@@ -96,63 +104,82 @@ pub fn run(func: &mut Function, analyses: &Analyses) -> Changed {
     changed
 }
 
-/// How an innermost loop is unrolled, if it is.
-fn plan(func: &Function, analyses: &Analyses, makers: &Makers, l: Loop) -> Option<Plan> {
+fn describe(func: &Function) -> String {
+    let counts: Vec<String> = factors(func).iter().map(i64::to_string).collect();
+    format!("{} iterations a round as long as so many are left", counts.join(", then "))
+}
+
+/// How an innermost loop is unrolled, or why it is not.
+fn plan(func: &Function, analyses: &Analyses, makers: &Makers, l: Loop) -> Result<Plan, Refusal> {
+    let factor = *factors(func).first().ok_or("it was chosen not to")?;
     let (loops, cfg) = (analyses.loops(func), analyses.cfg(func));
     let data = &loops.loops[l];
-    let ([(end, _)], [latch]) = (&data.exits[..], &data.latches[..]) else { return None };
+    let ([(end, _)], [latch]) = (&data.exits[..], &data.latches[..]) else {
+        return Err("it is left, or goes back, in several places".into());
+    };
     let ends_below = end == latch;
     if !ends_below && *end != data.header || data.header == func.entry_block() {
-        return None;
+        return Err("it is left in its middle".into());
     }
-    if func.blocks[data.header].rolled
-        || loops.trips(func, cfg, analyses.dominators(func), makers, l).is_some()
-    {
-        return None;
+    if func.blocks[data.header].rolled {
+        return Err("the program forbids it".into());
+    }
+    if loops.trips(func, cfg, analyses.dominators(func), makers, l).is_some() {
+        return Err("it is known how often it is executed".into());
     }
     let blocks: Vec<Block> = loops.blocks(cfg, l).collect();
     if blocks.first() != Some(&data.header) || blocks.len() > BLOCKS {
-        return None;
+        return Err(format!("{} blocks are more than {BLOCKS}", blocks.len()).into());
     }
     let mut size = 0;
     let (mut together, mut loads) = (false, false);
     for i in blocks.iter().flat_map(|b| &func.blocks[*b].insts) {
         let d = &func.insts[*i];
-        size += cost(d)?;
+        size += cost(d).ok_or("an instruction in it must not be copied")?;
         loads |= d.op == Op::Sass(Opcode::LDG);
         together |= d.opcode().is_some_and(|op| op.info().sync || op.info().lanes != Lanes::Own);
     }
-    if size > BODY || together && analyses.uniformity(func).is_divergent_branch(*end) {
-        // Lanes in different rounds would not be at one instruction.
-        return None;
+    let most = func.tuning.unrolled(BODY);
+    if size > most {
+        return Err(format!("{size} instructions are more than {most}").into());
+    }
+    if together && analyses.uniformity(func).is_divergent_branch(*end) {
+        return Err("lanes in different rounds would not be at one instruction".into());
     }
     let inside: FxHashSet<Value> = made(func, &blocks).collect();
-    let mut test = test(func, makers, &inside, &blocks, *end, *latch)?;
+    let mut test = test(func, makers, &inside, &blocks, *end, *latch)
+        .ok_or("its end is no comparison of a counter with a bound that stays")?;
     let starts = starts(func, makers, &test, &blocks);
     let first = starts.first().and_then(constant);
     test.start = first.filter(|_| starts.iter().all(|s| constant(s) == first));
     // Constant bounds are far enough from the end of the numbers, and what goes back does nothing else.
-    let most = test.ahead(ends_below, FACTORS[0]).max(FACTORS[0] - 1);
+    let most = test.ahead(ends_below, factor).max(factor - 1);
     if test.op != Compare::Ne
         && let Some(bound) = constant(&test.bound)
     {
-        test.constant_limit(bound, most)?;
+        test.constant_limit(bound, most).ok_or("its bound is at the end of the numbers")?;
     }
     if !ends_below && !matches!(func.blocks[*latch].term, Terminator::Jump(_)) {
-        return None;
+        return Err("the way back decides something".into());
     }
     // Front ends leave loops that they have unrolled themselves counting so.
-    if test.op == Compare::Ne && test.step % FACTORS[0] == 0 {
-        return None;
+    if test.op == Compare::Ne && test.step % factor == 0 {
+        return Err("it looks unrolled already".into());
     }
-    // What one or two rounds would execute at most is left to the loop.
-    (!is_short(func, analyses, makers, &test, &starts)).then_some(Plan {
-        blocks,
-        latch: *latch,
-        ends_below,
-        loads,
-        test,
-    })
+    if is_short(func, analyses, makers, &test, &starts) {
+        return Err("it is executed a few times at most".into());
+    }
+    Ok(Plan { blocks, latch: *latch, ends_below, loads, test })
+}
+
+/// Copies of the body that a round executes, and those behind it; none where loops are to stay as they are.
+fn factors(func: &Function) -> &'static [i64] {
+    match func.tuning.unroll {
+        1.. => &[8, 4, 2],
+        0 => FACTORS,
+        -1 => &FACTORS[1..],
+        ..-1 => &[],
+    }
 }
 
 /// What blocks make.
@@ -361,7 +388,7 @@ fn is_short(func: &Function, analyses: &Analyses, makers: &Makers, test: &Test, 
         };
         words.iter().enumerate().map(|(k, o)| word(o) << (32 * k)).sum::<u64>()
     };
-    let few = 2 * FACTORS[0] as u64 * test.step.unsigned_abs();
+    let few = 2 * factors(func).first().map_or(0, |f| *f as u64) * test.step.unsigned_abs();
     let zero = |w: &[Operand]| w.iter().all(|o| number(o) == Some(0));
     // From the complement of a number up to zero.
     let negated = |w: &Words| {
@@ -603,7 +630,8 @@ fn apply(
     let (header, test) = (plan.blocks[0], &plan.test);
     let beyond = if plan.ends_below { Some(close(e, plan, moved)?) } else { None };
     // Loads that wait for each other are worth a round of two.
-    let factors = if plan.loads { &FACTORS[..] } else { &FACTORS[..1] };
+    let factors = factors(e.func());
+    let factors = if plan.loads { factors } else { &factors[..1] };
     let guards: Vec<Block> = factors.iter().map(|_| e.add_block_after(header)).collect();
     // Ways in lead to the first question.
     let new = e.func().blocks.keys().filter(|b| *b >= first_new);

@@ -624,6 +624,10 @@ pub struct Function {
     pub shared_paths: u64,
     /// What its code does beside that.
     pub extra: Extra,
+    /// What was chosen for it alone.
+    pub tuning: crate::Tuning,
+    /// What passes decided, if anybody wants to know. No part of the text.
+    pub remarks: Option<Vec<crate::Remark>>,
 }
 
 /// No block has more threads than this in x, y and z.
@@ -671,9 +675,18 @@ impl Function {
             relocatable: false,
             shared_paths: 0,
             extra: Extra::default(),
+            tuning: crate::Tuning::default(),
+            remarks: None,
         };
         f.add_block();
         f
+    }
+    /// Takes what was chosen for it alone.
+    pub fn tune(&mut self, tuning: crate::Tuning) {
+        self.tuning = tuning;
+        if tuning.registers != 0 {
+            self.aim_regs = tuning.registers.min(self.max_regs);
+        }
     }
     /// Whether the stack pointer moves after the prologue ([`Macro::SetStack`]).
     pub fn moves_stack(&self) -> bool {

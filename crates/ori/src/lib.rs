@@ -26,6 +26,8 @@ pub mod meeting;
 pub mod parse;
 pub mod phase;
 pub mod print;
+mod remark;
+mod tuning;
 pub mod uniformity;
 pub mod verify;
 
@@ -40,6 +42,8 @@ pub use function::{
 };
 pub use function::{access_of_lanes, for_each_name, operand, order_is_ours};
 pub use phase::{Manager, Phase, Plan};
+pub use remark::{Refusal, Remark};
+pub use tuning::Tuning;
 
 #[cfg(test)]
 mod tests {

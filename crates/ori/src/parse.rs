@@ -110,6 +110,10 @@ impl State {
                 }));
                 continue;
             }
+            if key == "tuning" {
+                func.tuning = n.parse()?;
+                continue;
+            }
             if key == "quiet" {
                 func.quiet.extend(n.split(',').map(String::from));
                 continue;

@@ -4,7 +4,7 @@
 //! ptxas's names are understood where a phase is asked for; one of theirs may stand for several of ours. A phase may run any
 //! number of times.
 
-use crate::Cancel;
+use crate::{Cancel, Tuning};
 use std::cell::Cell;
 use std::fmt::Display;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -167,6 +167,7 @@ pub struct Report {
 /// Takes a function through its phases.
 pub struct Manager<'a> {
     plan: &'a Plan,
+    tuning: Tuning,
     /// What has happened so far.
     pub report: Report,
 }
@@ -180,7 +181,12 @@ fn spend(budget: &Option<AtomicU32>) -> bool {
 impl<'a> Manager<'a> {
     /// Nothing has run yet.
     pub fn new(plan: &'a Plan) -> Manager<'a> {
-        Manager { plan, report: Report::default() }
+        Manager::tuned(plan, Tuning::default())
+    }
+
+    /// The same for a function for which something else was chosen.
+    pub fn tuned(plan: &'a Plan, tuning: Tuning) -> Manager<'a> {
+        Manager { plan, tuning, report: Report::default() }
     }
 
     /// Whether the compilation is to end without a result.
@@ -202,7 +208,8 @@ impl<'a> Manager<'a> {
     /// something left of the budgets.
     pub fn admits(&self, phase: Phase, min_level: u8) -> bool {
         let named = |part: &String| phase.has_part(part);
-        if self.plan.level < min_level || self.plan.disabled.iter().any(named) {
+        let left_out = self.plan.disabled.iter().any(named) || self.tuning.leaves_out(phase);
+        if self.plan.level < min_level || left_out {
             return false;
         }
         let level = if spend(&self.plan.leveled) { self.plan.level } else { self.plan.level.min(1) };

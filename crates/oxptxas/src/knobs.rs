@@ -1,6 +1,7 @@
 //! `-knob NAME=VALUE`: what developers of the compiler ask of its phases (docs/phases.md).
 
-use ori::{Cancel, Phase, Plan};
+use ori::{Cancel, Phase, Plan, Tuning};
+use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU32;
 
 /// What knobs ask for.
@@ -18,6 +19,10 @@ pub struct Knobs {
     pub timed: bool,
     /// `VerifyEach`: run the checkers after each phase, as builds with debug assertions always do.
     pub verify: bool,
+    /// Keep what passes decide ([`crate::Output::remarks`]).
+    pub remarks: bool,
+    /// `Tune=FUNCTION:CHOICE:CHOICE`: what is chosen for single functions.
+    pub tuned: BTreeMap<String, Tuning>,
 }
 
 /// A knob, for who asks which there are.
@@ -55,6 +60,12 @@ const KNOBS: &[Knob] = &[
         values: "0 to 4294967295",
         default: "no end",
         help: "so many of those see the level of optimization, and later ones level 1",
+    },
+    Knob {
+        name: "Tune",
+        values: "a function's name and choices, with ':' between them: without=PHASE+PHASE, registers=N, unroll=-4 to 2, latency=CYCLES, order=N",
+        default: "none",
+        help: "compile this function so, as --search found it",
     },
     Knob { name: "VerifyEach", values: "none", default: "not", help: "run the checkers after each phase" },
 ];
@@ -115,6 +126,13 @@ impl Knobs {
             }
             "numoptphasesbudget" => self.phases = Some(number()?),
             "optbudget" => self.leveled = Some(number()?),
+            "tune" => {
+                let (function, choices) = value
+                    .split_once(':')
+                    .ok_or_else(|| format!("Knob '{name}' wants FUNCTION:CHOICES, not '{value}'"))?;
+                let tuning = choices.parse().map_err(|m| format!("Knob '{name}': {m}"))?;
+                self.tuned.insert(function.into(), tuning);
+            }
             "verifyeach" if value.is_empty() => self.verify = true,
             "verifyeach" => return Err(format!("Knob '{name}' takes no value")),
             _ => return Err(format!("Invalid knob specified ({name})")),
@@ -156,9 +174,10 @@ mod tests {
         let values = all
             .replace("DumpIR=", "DumpIR=all")
             .replace("Phases=", "Phases=gvn")
-            .replace("Budget=", "Budget=7");
+            .replace("Budget=", "Budget=7")
+            .replace("Tune=", "Tune=k:order=7");
         k.add_all(&values).unwrap();
-        assert_eq!((k.phases, k.leveled), (Some(7), Some(7)));
+        assert_eq!((k.phases, k.leveled, k.tuned["k"].order), (Some(7), Some(7), 7));
         let wrong = k.add_all("# one\n\nOptBudget=3 # fine\nSpeed=9\n");
         assert_eq!(wrong, Err((4, "Invalid knob specified (Speed)".into())));
     }
@@ -180,6 +199,9 @@ mod tests {
         k.add("VerifyEach").unwrap();
         assert!(k.verify);
         assert_eq!(k.add("VerifyEach=1").unwrap_err(), "Knob 'VerifyEach' takes no value");
+        k.add("Tune=Kernel:without=sink:order=2").unwrap();
+        assert!(k.tuned["Kernel"].leaves_out(Phase::Sink));
+        assert!(k.add("Tune=Kernel").is_err() && k.add("Tune=Kernel:speed=9").is_err());
         assert_eq!(k.add("Speed=9").unwrap_err(), "Invalid knob specified (Speed)");
     }
 }

@@ -64,12 +64,14 @@ mod object;
 pub mod options;
 mod output;
 pub mod pipeline;
+#[cfg(feature = "search")]
+mod search;
 mod settings;
 pub mod timeline;
 mod units;
 mod vector_params;
 
-pub use ori::Cancel;
+pub use ori::{Cancel, Phase, Remark};
 pub use output::{Failure, KernelStats, Kind, Message, Output};
 pub use pipeline::compile;
 pub use ptx::{Diagnostic, Severity, Style};

@@ -243,6 +243,13 @@ pub static OPTIONS: &[Opt] = &[
         Built,
         "instrumented code; memcheck is refused",
     ),
+    opt(
+        "search",
+        "",
+        Flag,
+        Built,
+        "compile each kernel many times and take what a model says is fastest (ours alone)",
+    ),
     opt("sp-bounds-check", "sp-bounds-check", Flag, Built, "check that frames fit the stack, as -O0 does"),
     opt(
         "split-compile",

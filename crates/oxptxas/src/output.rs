@@ -46,6 +46,8 @@ pub struct Output {
     pub module_bytes: (u64, u32, u32),
     /// What took how long.
     pub timeline: Timeline,
+    /// What passes decided about each kernel and device function, if that was wanted.
+    pub remarks: Vec<(String, Vec<ori::Remark>)>,
     /// What is to be said of the source though it is not wrong.
     pub warnings: Vec<Diagnostic>,
 }

@@ -97,12 +97,26 @@ pub fn compile(source: &str, file: &str, settings: &Settings) -> Result<Output, 
     if wished() {
         return Err(Failure::cancelled(file));
     }
-    let result = compile_to_end(source, file, settings);
+    let result = match settings.search {
+        true => search(source, file, settings),
+        false => compile_to_end(source, file, settings),
+    };
     // Whatever came of it: after the wish it is that of a compilation which did not go on.
     if wished() { Err(Failure::cancelled(file)) } else { result }
 }
 
-fn compile_to_end(source: &str, file: &str, settings: &Settings) -> Result<Output, Failure> {
+#[cfg(feature = "search")]
+fn search(source: &str, file: &str, settings: &Settings) -> Result<Output, Failure> {
+    crate::search::compile(source, file, settings)
+}
+
+#[cfg(not(feature = "search"))]
+fn search(source: &str, file: &str, _: &Settings) -> Result<Output, Failure> {
+    let message = "Option '--search' is not supported in this build, which has no simulator";
+    Err(Failure::new(vec![Diagnostic::whole(message)], file, source))
+}
+
+pub(crate) fn compile_to_end(source: &str, file: &str, settings: &Settings) -> Result<Output, Failure> {
     let fail = |diagnostics| Failure::new(diagnostics, file, source);
     let fatal = |message: String| fail(vec![Diagnostic::whole(message)]);
     let mut timeline = Timeline::new();
@@ -251,6 +265,9 @@ fn compile_to_end(source: &str, file: &str, settings: &Settings) -> Result<Outpu
             check_order(&module, *func, &lines, code);
         }
     }
+    let remarks = jobs.iter().zip(&codes).filter(|(_, (c, _))| !c.remarks.is_empty());
+    let remarks: Vec<_> =
+        remarks.map(|((f, _), (c, _))| (module.funcs[*f].name.clone(), c.remarks.clone())).collect();
     let shared = units.shared(codes.iter().map(|(c, _)| c), &mut timeline).map_err(fail)?;
     let device = codes.split_off(chosen.len());
     let names = jobs[chosen.len()..].iter().map(|(f, _)| module.funcs[*f].name.as_str());
@@ -265,7 +282,7 @@ fn compile_to_end(source: &str, file: &str, settings: &Settings) -> Result<Outpu
     let kernels: Vec<(FuncId, Vec<FuncId>)> = chosen.into_iter().zip(uses).collect();
     let assembled = || assemble(&module, &layout, &kernels, &functions, codes, (&lines, listed), settings);
     let output = timeline.time(Stage::Elf, assembled).map_err(fatal)?;
-    Ok(Output { timeline, warnings, ..output })
+    Ok(Output { timeline, warnings, remarks, ..output })
 }
 
 /// Looks at the linkage and the functions of a module: the warnings, and whether the file is relocatable.

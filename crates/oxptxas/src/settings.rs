@@ -30,6 +30,8 @@ pub struct Settings {
     pub serial: bool,
     /// `--split-compile`: so many threads compile; as many as there are processors if it says nothing.
     pub threads: Option<usize>,
+    /// `--search`: many codes are timed by a model.
+    pub search: bool,
     /// What is asked of the phases.
     pub knobs: crate::knobs::Knobs,
     /// Line tables: always, never, or where the PTX has `.loc` directives.
@@ -138,6 +140,7 @@ impl Settings {
             options_text: format!("-arch {target}"),
             serial: false,
             threads: None,
+            search: false,
             knobs: crate::knobs::Knobs::default(),
             line_info: None,
             line_info_asked: false,

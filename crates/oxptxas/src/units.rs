@@ -66,7 +66,7 @@ struct Done {
 ///
 /// The threads are this call's own and take nothing but its jobs: a caller may itself be one of many jobs of a pool, and a
 /// pool's thread that waits would start the next of those on top of this one's stack, again and again.
-fn in_parallel<J: Sync, R: Send>(
+pub(crate) fn in_parallel<J: Sync, R: Send>(
     jobs: &[J],
     wanted: Option<usize>,
     work: impl Fn(usize, &J) -> R + Sync,
@@ -164,7 +164,8 @@ impl Units<'_> {
         let start = Instant::now();
         let func = &self.module.funcs[id];
         let options = lower::Options { maxrregcount: limit, ..self.options.clone() };
-        let mut manager = Manager::new(&self.plan);
+        let tuning = self.settings.knobs.tuned.get(&func.name).copied().unwrap_or_default();
+        let mut manager = Manager::tuned(&self.plan, tuning);
         if self.plan.cancelled() {
             let code = Err(vec![Diagnostic::whole(CANCELLED)]);
             return Done {
@@ -182,18 +183,28 @@ impl Units<'_> {
             .unwrap_or_else(|_| Err(internal_error(Some(func.span), &func.name)));
         let lowering = start.elapsed();
         let machine_code = || {
-            lowered.and_then(|func| match self.machine_code(id, func, &mut manager) {
-                Err(Refused { groups_touched: true, .. }) => {
-                    let options = lower::Options { serial_groups: true, ..options };
-                    let func = lower::lower_function(self.module, id, self.layout, &options)?;
-                    self.machine_code(id, func, &mut manager).map_err(|e| e.diagnostics)
+            lowered.and_then(|mut func| {
+                self.prepare(&mut func, tuning);
+                match self.machine_code(id, func, &mut manager) {
+                    Err(Refused { groups_touched: true, .. }) => {
+                        let options = lower::Options { serial_groups: true, ..options };
+                        let mut func = lower::lower_function(self.module, id, self.layout, &options)?;
+                        self.prepare(&mut func, tuning);
+                        self.machine_code(id, func, &mut manager).map_err(|e| e.diagnostics)
+                    }
+                    done => done.map_err(|e| e.diagnostics),
                 }
-                done => done.map_err(|e| e.diagnostics),
             })
         };
         let code = catch_unwind(AssertUnwindSafe(machine_code))
             .unwrap_or_else(|_| Err(internal_error(Some(func.span), &func.name)));
         Done { code, lowered: lowering, report: manager.report, start, whole: start.elapsed(), thread }
+    }
+
+    /// Says what holds for a function alone.
+    fn prepare(&self, func: &mut ori::Function, tuning: ori::Tuning) {
+        func.tune(tuning);
+        func.remarks = self.settings.knobs.remarks.then(Vec::new);
     }
 
     /// The functions that are parts of instructions and that these call.

@@ -226,7 +226,7 @@ fn assign(
             let waits = state.needs(inst, group_registers);
             state.clear(waits);
             boards.reach(k as u32, waits);
-            let latency = expected_latency(inst.op);
+            let latency = expected_latency(inst.op, &machine.tuning);
             let mut write = None;
             let mut read = None;
             if timing::is_variable(target, inst) {

@@ -7,7 +7,7 @@ use crate::order;
 use crate::schedule::{WINDOW, expected_latency};
 use ori::cfg::{Cfg, DomTree};
 use ori::loops::LoopForest;
-use ori::{Block, Function, Inst, InstData, Macro, Name, Op};
+use ori::{Block, Function, Inst, InstData, Macro, Name, Op, Tuning};
 use sass::{Effect, Reg, RegFile, latency};
 use smallvec::SmallVec;
 
@@ -19,6 +19,8 @@ pub struct Code {
     pub limits: Counts,
     /// Registers of R to be left free.
     pub reserve: i32,
+    /// What was chosen for the function.
+    pub tuning: Tuning,
 }
 
 /// A block.
@@ -74,7 +76,7 @@ impl Code {
         let mut walk = Walk::new(func, cfg, &lanes, &live);
         let several = cfg.rpo.iter().copied().filter(|b| func.blocks[*b].insts.len() > 1);
         let blocks = several.map(|b| walk.block(b, loops.depth(b))).collect();
-        Code { blocks, limits: walk.limits, reserve }
+        Code { blocks, limits: walk.limits, reserve, tuning: func.tuning }
     }
 }
 
@@ -322,7 +324,7 @@ fn contents(n: Name) -> order::Contents {
 /// Cycles from an instruction to a reader, about.
 fn latency_of(func: &Function, d: &InstData, guards: bool) -> u32 {
     match d.op {
-        Op::Sass(op) if latency::is_variable_latency(op, func.target) => expected_latency(op),
+        Op::Sass(op) if latency::is_variable_latency(op, func.target) => expected_latency(op, &func.tuning),
         Op::Sass(_) if guards => 13,
         Op::Sass(_) => 5,
         // Most of them go.

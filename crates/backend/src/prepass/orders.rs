@@ -2,6 +2,7 @@
 
 use super::graph::{Node, Part};
 use super::{Counts, FILES, HEADROOM};
+use ori::Tuning;
 use smallvec::SmallVec;
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
@@ -32,9 +33,9 @@ impl Ordered {
 }
 
 /// The best order of a part under limits.
-pub fn best(part: &Part, limits: &Counts) -> Ordered {
+pub fn best(part: &Part, limits: &Counts, tuning: &Tuning) -> Ordered {
     let old = measured(part, None);
-    let first = measured(part, Some(back(part, limits)));
+    let first = measured(part, Some(back(part, limits, tuning)));
     let over = first.most[0] - limits[0];
     let mut best = if first.rank(limits) <= old.rank(limits) { first } else { old };
     let mut offer = |s: Ordered| {
@@ -48,7 +49,7 @@ pub fn best(part: &Part, limits: &Counts) -> Ordered {
         offer(measured(part, Some(forth(part, limits[0]))));
         if over <= MUCH {
             let lower = [limits[0] - over, limits[1], limits[2], limits[3]];
-            offer(measured(part, Some(back(part, &lower))));
+            offer(measured(part, Some(back(part, &lower, tuning))));
             offer(measured(part, Some(forth(part, lower[0]))));
         }
     }
@@ -133,12 +134,17 @@ struct State {
 }
 
 /// An order made from the end: while there is room, the longest way first.
-fn back(part: &Part, limits: &Counts) -> Vec<u32> {
+fn back(part: &Part, limits: &Counts, tuning: &Tuning) -> Vec<u32> {
     let mut live = Live::at_end(part);
     let nodes = &part.nodes;
     let net = |n: &Node| live.which(&n.uses, 0, false);
-    let state = |n: &Node| State { succs: n.succs, ready: n.end, net: net(n), depth: n.depth };
-    let mut list = Ready { states: nodes.iter().map(state).collect(), ..Ready::default() };
+    let state = |(k, n): (u32, &Node)| State {
+        succs: n.succs,
+        ready: n.end,
+        net: net(n),
+        depth: n.depth + tuning.nudge(k),
+    };
+    let mut list = Ready { states: (0..).zip(nodes).map(state).collect(), ..Ready::default() };
     for k in (0..nodes.len() as u32).filter(|k| nodes[*k as usize].succs == 0) {
         list.admit(&live, &nodes[k as usize], k);
     }

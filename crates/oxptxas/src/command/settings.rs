@@ -225,6 +225,7 @@ pub(super) fn settings(
             tensor_memory_said: line.has("g-tensor-memory-access-check")
                 || line.has("gno-tensor-memory-access-check"),
         },
+        search: line.has("search"),
         knobs,
         directives: directives(line, voice),
         opt_level: limits.level,

@@ -17,6 +17,7 @@ pub use report::Report;
 pub use scheduler::{Reason, Stalls};
 
 use crate::launch::Launch;
+use crate::memory::Memory;
 use crate::sass::{Options, Probe, SimError, code, observe, trace::Trace};
 use sass::{Control, Inst};
 
@@ -81,16 +82,33 @@ impl Recorded {
     /// # Errors
     /// As [`crate::sass::run`], and if no block fits into an SM.
     pub fn new(cubin: &[u8], launch: &Launch, options: Options) -> Result<Recorded, SimError> {
+        Ok(Recorded::with_memory(cubin, launch, options)?.0)
+    }
+
+    /// The same, and the memory afterwards.
+    ///
+    /// # Errors
+    /// The same.
+    pub fn with_memory(
+        cubin: &[u8],
+        launch: &Launch,
+        options: Options,
+    ) -> Result<(Recorded, Memory), SimError> {
         let kernel = Kernel::load(cubin, launch)?;
         let mut probe = Probe::new(&[], None);
         probe.trace = Some(Trace::default());
-        observe(cubin, launch, options, &mut probe)?;
+        let run = observe(cubin, launch, options, &mut probe)?;
         let trace = probe.trace.unwrap_or_default();
         let machine = Machine::of(kernel.sm);
         if kernel.resident(&machine) == 0 {
             return Err(SimError::Launch("a block does not fit into an SM".into()));
         }
-        Ok(Recorded { kernel, machine, trace })
+        Ok((Recorded { kernel, machine, trace }, run.memory))
+    }
+
+    /// Registers stated for a thread.
+    pub fn registers(&self) -> u32 {
+        self.kernel.registers
     }
 
     /// Warp instructions executed.

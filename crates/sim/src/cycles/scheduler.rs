@@ -70,7 +70,8 @@ impl Stalls {
     pub fn worst(&self) -> Option<Reason> {
         Reason::ALL.into_iter().filter(|r| self.of(*r) > 0).max_by_key(|r| self.of(*r))
     }
-    pub(super) fn add(&mut self, other: &Stalls) {
+    /// Adds those of another instruction.
+    pub fn add(&mut self, other: &Stalls) {
         self.0.iter_mut().zip(other.0).for_each(|(a, b)| *a += b);
     }
 }

@@ -1,0 +1,149 @@
+//! What is chosen for one function alone, where a search found that it makes better code there: it changes how fast code is, and never
+//! what it does.
+
+use crate::Phase;
+use std::fmt;
+use std::str::FromStr;
+
+/// Choices for a function; [`Tuning::default`] is what holds for all.
+///
+/// As text, parts with ':' between them: `without=PHASE+PHASE`, `registers=N`, `unroll=N`, `latency=CYCLES`, `order=N`.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Tuning {
+    /// A bit for each phase that is left out, by its number among all ([`Tuning::leaving_out`]).
+    pub without: u64,
+    /// Registers to aim at ([`crate::Function::aim_regs`]); 0: what leaves room for as many threads as there can be.
+    pub registers: u8,
+    /// Loops are unrolled to 2 to this power times as many instructions as usual.
+    pub unroll: i8,
+    /// Cycles that loads from global memory are expected to take; 0: as always.
+    pub latency: u16,
+    /// Which of many orders instructions get that are about as urgent; 0: that of the program.
+    pub order: u16,
+}
+
+const _: () = assert!(Phase::ALL.len() <= 64, "a bit for each phase");
+
+/// Cycles that loads from global memory are expected to take.
+const LATENCY: u32 = 300;
+/// Powers of two that loops may be unrolled more or less by.
+const UNROLL: std::ops::RangeInclusive<i8> = -4..=2;
+
+impl Tuning {
+    /// The same without a phase, if code is right without it.
+    #[must_use]
+    pub fn leaving_out(self, phase: Phase) -> Tuning {
+        Tuning { without: self.without | 1 << phase as u8, ..self }
+    }
+
+    /// Whether a phase is left out.
+    pub fn leaves_out(&self, phase: Phase) -> bool {
+        self.without >> phase as u8 & 1 != 0
+    }
+
+    /// Cycles that loads from global memory are expected to take.
+    pub fn global_latency(&self) -> u32 {
+        if self.latency == 0 { LATENCY } else { self.latency.into() }
+    }
+
+    /// A limit on the size of unrolled loops.
+    pub fn unrolled(&self, usual: u64) -> u64 {
+        let unroll = self.unroll.clamp(*UNROLL.start(), *UNROLL.end());
+        if unroll < 0 { usual >> -unroll } else { usual << unroll }
+    }
+
+    /// Cycles by which the `k`th instruction of a stretch counts as more urgent than it is.
+    pub fn nudge(&self, k: u32) -> u32 {
+        if self.order == 0 {
+            return 0;
+        }
+        // A few cycles, or many, by turns.
+        let most = [24, 4][usize::from(self.order % 2)];
+        let mut hash = u64::from(self.order) << 32 | u64::from(k);
+        for factor in [0xff51_afd7_ed55_8ccd, 0xc4ce_b9fe_1a85_ec53u64] {
+            hash = (hash ^ hash >> 33).wrapping_mul(factor);
+        }
+        (hash >> 40) as u32 % most
+    }
+}
+
+impl fmt::Display for Tuning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Tuning { without, registers, unroll, latency, order } = *self;
+        let mut parts = Vec::new();
+        if without != 0 {
+            let left_out = Phase::ALL.iter().filter(|p| self.leaves_out(**p)).map(|p| p.name());
+            parts.push(format!("without={}", left_out.collect::<Vec<_>>().join("+")));
+        }
+        let numbers = [
+            ("registers", i32::from(registers)),
+            ("unroll", unroll.into()),
+            ("latency", latency.into()),
+            ("order", order.into()),
+        ];
+        parts.extend(numbers.iter().filter(|n| n.1 != 0).map(|(name, n)| format!("{name}={n}")));
+        f.write_str(&parts.join(":"))
+    }
+}
+
+impl FromStr for Tuning {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Tuning, String> {
+        let mut tuning = Tuning::default();
+        for part in text.split(':').filter(|p| !p.is_empty()) {
+            let (name, value) = part.split_once('=').ok_or_else(|| format!("'{part}' has no value"))?;
+            let wrong = |_| format!("'{value}' is no value of '{name}'");
+            match name {
+                "without" => {
+                    for phase in value.split('+') {
+                        let known = Phase::named(phase);
+                        if known.is_empty() {
+                            return Err(format!("no phase '{phase}'"));
+                        }
+                        tuning = known.into_iter().fold(tuning, Tuning::leaving_out);
+                    }
+                }
+                "registers" => tuning.registers = value.parse().map_err(wrong)?,
+                "unroll" => {
+                    tuning.unroll = value.parse().map_err(wrong)?;
+                    if !UNROLL.contains(&tuning.unroll) {
+                        return Err(format!("'unroll' is between {} and {}", UNROLL.start(), UNROLL.end()));
+                    }
+                }
+                "latency" => tuning.latency = value.parse().map_err(wrong)?,
+                "order" => tuning.order = value.parse().map_err(wrong)?,
+                _ => return Err(format!("no choice '{name}'")),
+            }
+        }
+        Ok(tuning)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text() {
+        assert_eq!(Tuning::default().to_string(), "");
+        let all = Tuning { registers: 48, unroll: -1, latency: 30, order: 7, ..Tuning::default() }
+            .leaving_out(Phase::Sink)
+            .leaving_out(Phase::Unroll);
+        assert_eq!(all.to_string(), "without=unroll+sink:registers=48:unroll=-1:latency=30:order=7");
+        assert_eq!(all.to_string().parse(), Ok(all));
+        assert_eq!("".parse(), Ok(Tuning::default()));
+        for wrong in ["without=nothing", "registers", "registers=256", "unroll=3", "order=-1", "speed=9"] {
+            assert!(wrong.parse::<Tuning>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn orders_differ() {
+        let nudges =
+            |order| (0..64).map(|k| Tuning { order, ..Tuning::default() }.nudge(k)).collect::<Vec<_>>();
+        assert!(nudges(0).iter().all(|n| *n == 0));
+        assert!(nudges(1).iter().all(|n| *n < 4) && nudges(2).iter().all(|n| *n < 24));
+        assert_ne!(nudges(1), nudges(3));
+    }
+}
