@@ -3,6 +3,7 @@
 
 pub mod bisect;
 pub mod compare;
+pub mod explain;
 pub mod listing;
 mod tolerance;
 pub mod verify;

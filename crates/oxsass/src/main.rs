@@ -3,7 +3,7 @@
 mod command;
 
 use clap::{Parser, Subcommand};
-use command::{code, compare, manual, run, verify};
+use command::{code, compare, explain, manual, run, verify};
 use std::io::{self, Write};
 use std::process::ExitCode;
 
@@ -51,6 +51,11 @@ enum Command {
     ///
     /// Both run the same launches: made up, or those of a launch file.
     Compare(compare::Compare),
+    /// Say why our code of a PTX file is as it is
+    ///
+    /// Which values need registers where, what is spilled, where each loop's time goes by the model of docs/cycles.md, what was unrolled
+    /// or made into guarded instructions, and why not; with --html as a page with plots.
+    Explain(explain::Explain),
     /// Where `verify` finds a difference in our code: the first phase of the compiler that makes it
     Bisect(verify::Bisect),
     /// Run a launch that the driver library recorded (docs/driver.md) again, and compare memory afterwards
@@ -72,6 +77,7 @@ fn main() -> ExitCode {
         Command::Check(c) => c.run(&mut out),
         Command::Verify(c) => c.run(&mut out),
         Command::Compare(c) => c.run(&mut out),
+        Command::Explain(c) => c.run(&mut out),
         Command::Bisect(c) => c.run(&mut out),
         Command::Replay(c) => c.run(&mut out),
         Command::Completions(c) => c.run::<Cli>(&mut out),

@@ -2,6 +2,7 @@
 
 pub mod code;
 pub mod compare;
+pub mod explain;
 pub mod manual;
 pub mod run;
 pub mod verify;
