@@ -313,3 +313,17 @@ fn accesses_behind_an_allocation_are_found_when_asked_for() {
     let (_, complained) = p.passes(&["lay", "700"], &[("OXCUDA_CHECK", "memory")]);
     assert!(complained.contains("st.shared.u32 [%r1+8], %r2;"), "{complained}");
 }
+
+#[test]
+fn large_arrays_leave_memory_for_others() {
+    let p = Program::new("large");
+    let peak = |checks: &str| {
+        let (said, found) = p.passes(&["8"], &[("OXCUDA_CHECK", checks)]);
+        assert_eq!(found, "", "{checks}");
+        let mib: u64 = said.split(' ').next().and_then(|n| n.parse().ok()).expect("says how much");
+        mib
+    };
+    // Twice the arrays, and what is open at once.
+    let (without, with) = (peak(""), peak("race"));
+    assert!(with < without + 16 + 60, "{with} MiB, {without} without checks");
+}

@@ -6,6 +6,7 @@ mod clock;
 mod lanes;
 mod race;
 mod report;
+mod rows;
 
 pub use report::{Check, Checks, Finding, Place, Report};
 

@@ -15,9 +15,9 @@
 
 use super::clock::Clock;
 use super::lanes::Lanes;
+use super::rows::{Past, Rows};
 use super::{Agent, Reach, Who};
 use rustc_hash::FxHashMap;
-use smallvec::SmallVec;
 use std::collections::VecDeque;
 
 /// A place in memory: shared memory of a block, or global memory (`u32::MAX`).
@@ -58,45 +58,12 @@ pub(super) struct Other {
     pub(super) copied: bool,
 }
 
-/// An access that was.
-#[derive(Clone, Copy, Debug)]
-struct Past {
-    warp: u32,
-    clock: u32,
-    /// See [`Touch::time`].
-    time: u32,
-    pc: u32,
-    /// Lane, strong (bit 5), strong for other blocks (bit 6), bytes of the word (bits 8 to 11).
-    bits: u16,
-}
-
-impl Past {
-    fn lane(self) -> usize {
-        usize::from(self.bits & 31)
-    }
-    fn bytes(self) -> u16 {
-        self.bits >> 8 & 15
-    }
-    fn strong(self) -> bool {
-        self.bits & 32 != 0
-    }
-    fn wide(self) -> bool {
-        self.bits & 64 != 0
-    }
-}
-
-/// A word of memory.
-#[derive(Clone, Debug, Default)]
-struct Cell {
-    writes: SmallVec<[Past; 1]>,
-    reads: SmallVec<[Past; 1]>,
-}
-
 /// Readers and writers of a word that are remembered.
 const READERS: usize = 4;
 const WRITERS: usize = 8;
-/// Words of a page.
-const PAGE: u64 = 256;
+/// Rows of words that are open at once: of global memory, of a block's shared memory.
+const OPEN: usize = 1 << 14;
+const OPEN_SHARED: usize = 1 << 8;
 
 /// What a place that strong accesses reach tells.
 #[derive(Default)]
@@ -157,9 +124,12 @@ pub(super) struct Races {
     all: u32,
     /// Whether the code shows where lanes meet.
     lanes: bool,
-    pages: FxHashMap<Key, Box<[Cell]>>,
+    global: Rows,
+    /// By block.
+    shared: FxHashMap<u32, Rows>,
     knows: FxHashMap<u32, Vec<Knows>>,
-    told: FxHashMap<Key, Told>,
+    /// By block as in [`Key`], and address.
+    told: FxHashMap<u32, FxHashMap<u64, Told>>,
     /// What those have left that arrived at a barrier of a block without waiting, and where.
     arrived: FxHashMap<(u32, usize), ([Clock; 3], u32)>,
 }
@@ -170,7 +140,8 @@ impl Races {
             warps,
             all: warps * (1 + Agent::COUNT as u32),
             lanes,
-            pages: FxHashMap::default(),
+            global: Rows::new(OPEN),
+            shared: FxHashMap::default(),
             knows: FxHashMap::default(),
             told: FxHashMap::default(),
             arrived: FxHashMap::default(),
@@ -196,8 +167,8 @@ impl Races {
     /// A block has ended, and its shared memory with it.
     pub(super) fn end(&mut self, block: u32) {
         self.knows.remove(&block);
-        self.pages.retain(|k, _| k.block != block);
-        self.told.retain(|k, _| k.block != block);
+        self.shared.remove(&block);
+        self.told.remove(&block);
     }
 
     /// Where somebody arrived at a barrier last.
@@ -352,9 +323,11 @@ impl Races {
             Some(a) => (me + warps * (1 + a as u32), knows.copiers[a as usize].time),
             None => (me, knows.clock.own(touch.warp)),
         };
-        let fresh = || vec![Cell::default(); PAGE as usize].into_boxed_slice();
-        let page = self.pages.entry(Key { block, at: at / PAGE }).or_insert_with(fresh);
-        let cell = &mut page[(at % PAGE) as usize];
+        let rows = match block {
+            u32::MAX => &mut self.global,
+            block => self.shared.entry(block).or_insert_with(|| Rows::new(OPEN_SHARED)),
+        };
+        let cell = rows.cell(at);
         let known = |p: &Past| {
             let (b, w) = (p.warp / all, p.warp % all);
             p.warp == me
@@ -420,7 +393,11 @@ impl Races {
             return;
         };
         if touch.write {
-            let told = self.told.entry(key).or_default();
+            // Before its first fence a warp has nothing to tell.
+            if !touch.barrier && k.fences == 0 {
+                return;
+            }
+            let told = self.told.entry(key.block).or_default().entry(key.at).or_default();
             let now = (first + touch.warp, k.fences, touch.wide);
             if touch.barrier {
                 // The copies are done, which the warp need not know itself.
@@ -434,7 +411,7 @@ impl Races {
                 }
                 told.version += u64::from(k.clock.publish(first, &mut told.clock));
                 k.clock.tick(touch.warp);
-            } else if k.fences != 0 && told.last != Some(now) {
+            } else if told.last != Some(now) {
                 let here = told.blocks.entry(touch.who.block).or_default();
                 told.version += u64::from(k.fenced_here.publish(first, here));
                 if touch.wide {
@@ -447,7 +424,7 @@ impl Races {
         if touch.arrival {
             return;
         }
-        if let Some(told) = self.told.get(&key)
+        if let Some(told) = self.told.get(&key.block).and_then(|t| t.get(&key.at))
             && k.heard.get(&key) != Some(&told.version)
         {
             if let Some(here) = told.blocks.get(&touch.who.block) {
