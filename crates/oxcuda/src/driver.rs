@@ -9,7 +9,7 @@ use crate::memory::{Pool, Space};
 use crate::module::Module;
 use crate::stream::{Event, LEGACY, OWN, Stream, meant};
 use std::cell::RefCell;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread::ThreadId;
@@ -61,6 +61,18 @@ impl<T> Table<T> {
 
 /// A context.
 #[derive(Debug, Default)]
+/// Limits that kernels fix by using what they are of.
+pub mod limit {
+    /// Bytes of printf's buffer.
+    pub const PRINTF: u32 = 1;
+    /// Bytes that `malloc` has to give.
+    pub const HEAP: u32 = 2;
+    /// As many if nobody says otherwise.
+    pub const HEAP_SIZE: u64 = 8 << 20;
+    /// What kernels call, and which limit that is of.
+    pub const CALLS: [(&str, u32); 3] = [("vprintf", PRINTF), ("malloc", HEAP), ("free", HEAP)];
+}
+
 pub struct Context {
     /// As asked for.
     pub flags: u32,
@@ -70,6 +82,8 @@ pub struct Context {
     pub limits: BTreeMap<u32, u64>,
     /// How often somebody attached to it, but for who made it.
     pub attached: u32,
+    /// Limits that may not be set any more, as a kernel was launched that has need of them.
+    pub fixed: BTreeSet<u32>,
     /// Cache and shared memory configuration as they were set; nothing depends on them.
     pub configuration: [u32; 2],
 }

@@ -36,6 +36,8 @@ pub struct Function {
     pub sm: u8,
     /// Attributes that were set, by number.
     pub set: std::collections::BTreeMap<u32, i32>,
+    /// Limits of the context that it fixes ([`crate::driver::limit`]), known from its first launch on.
+    pub fixes: Option<Vec<u32>>,
 }
 
 /// Bytes at the start of shared memory that are the system's from sm_90 on.

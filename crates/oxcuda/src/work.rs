@@ -1,7 +1,7 @@
 //! What streams and graphs are made of, and how it is done.
 
 use crate::attributes;
-use crate::driver::{self, Driver};
+use crate::driver::{self, Driver, limit};
 use crate::error::{Error, Result};
 use crate::ffi::{HostFn, StreamFn, Variant, as_variant};
 use crate::function::{Function, attribute};
@@ -330,10 +330,22 @@ impl Driver {
         let l = Launch { cluster, ..l.clone() };
         self.check(&l, &f)?;
         let context = self.context()?;
-        let stack = self.contexts.get(context)?.limits.get(&0).copied().unwrap_or(0);
         let module = self.modules.get(f.module)?;
         let launch = sim::launch::Launch {
             grid: l.grid,
+        let fixes = f.fixes.clone().unwrap_or_else(|| {
+            let called = match &module.code {
+                Code::Sass(m) => m.driver_functions(&f.name),
+                // The whole module's.
+                Code::Ptx(m) => m.module().funcs.values().map(|f| &*f.name).collect(),
+            };
+            limit::CALLS.iter().filter(|c| called.contains(c.0)).map(|c| c.1).collect()
+        });
+        self.functions.get_mut(l.function)?.fixes = Some(fixes.clone());
+        let own = self.contexts.get_mut(context)?;
+        own.fixed.extend(fixes);
+        let stack = own.limits.get(&0).copied().unwrap_or(0);
+        self.space.memory.set_heap(own.limits.get(&limit::HEAP).copied().unwrap_or(limit::HEAP_SIZE));
             block: l.block,
             cluster: l.cluster,
             cooperative: l.cooperative,

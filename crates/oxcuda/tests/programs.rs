@@ -315,6 +315,15 @@ fn accesses_behind_an_allocation_are_found_when_asked_for() {
 }
 
 #[test]
+fn limits_hold_until_kernels_have_need_of_them() {
+    let p = Program::new("limits");
+    for w in WAYS {
+        let (said, _) = p.passes(&[], w);
+        assert_eq!(said, "hi\ndone\n", "{w:?}");
+    }
+}
+
+#[test]
 fn large_arrays_leave_memory_for_others() {
     let p = Program::new("large");
     let peak = |checks: &str| {

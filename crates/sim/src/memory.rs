@@ -30,6 +30,9 @@ pub struct Memory {
     pub(crate) sparse: Option<Sparse>,
     /// Addresses and sizes of what programs freed, where that is gone ([`Memory::free`]).
     freed: BTreeMap<u64, usize>,
+    /// Bytes of what programs allocated themselves, and the most of them, if somebody says.
+    heap_used: u64,
+    heap_size: Option<u64>,
     /// What textures and surfaces are bound to.
     pub images: crate::image::Images,
 }
@@ -109,7 +112,26 @@ impl Memory {
     /// Takes away what [`Memory::alloc`] or [`Memory::place`] put at `base`, and gives its bytes back.
     pub fn remove(&mut self, base: u64) -> Option<Vec<u8>> {
         let i = self.allocations.binary_search_by_key(&base, |a| a.base).ok()?;
-        Some(self.allocations.remove(i).bytes)
+        let gone = self.allocations.remove(i);
+        if gone.name == HEAP {
+            self.heap_used = self.heap_used.saturating_sub(gone.bytes.len() as u64);
+        }
+        Some(gone.bytes)
+    }
+
+    /// How many bytes `malloc` has to give in all; the driver's 8 MiB if nobody says.
+    pub fn set_heap(&mut self, bytes: u64) {
+        self.heap_size = Some(bytes);
+    }
+
+    /// What `malloc` gives; nothing where the heap is full.
+    pub(crate) fn malloc(&mut self, bytes: u64) -> Option<u64> {
+        let used = self.heap_used.checked_add(bytes)?;
+        if used > self.heap_size.unwrap_or(crate::output::HEAP) {
+            return None;
+        }
+        self.heap_used = used;
+        Some(self.alloc(HEAP, vec![0; bytes as usize]))
     }
 
     /// Frees what `malloc` gave at an address. It is gone, or only in name until [`Memory::sweep`]: on hardware nothing stops
@@ -119,6 +141,9 @@ impl Memory {
     /// If it gave nothing there, or that was freed already.
     pub(crate) fn free(&mut self, base: u64, gone: bool) -> Result<(), String> {
         let found = self.allocations.binary_search_by_key(&base, |a| a.base).ok();
+        if let Some(a) = found.map(|i| &self.allocations[i]).filter(|a| a.name == HEAP) {
+            self.heap_used = self.heap_used.saturating_sub(a.bytes.len() as u64);
+        }
         match found.map(|i| (i, &*self.allocations[i].name)) {
             Some((i, HEAP)) if gone => {
                 let size = self.allocations.remove(i).bytes.len();
@@ -378,6 +403,18 @@ mod tests {
         assert_eq!((m.read(a, 1), m.read(other, 1)), (None, Some(3)));
         m.remove(other);
         assert!(m.alloc(HEAP, vec![0; 8]) > b, "what is gone is given again");
+    }
+
+    #[test]
+    fn a_heap_that_is_full_gives_nothing() {
+        let mut m = Memory::new();
+        m.set_heap(100);
+        let (a, b) = (m.malloc(60).expect("is there"), m.malloc(40).expect("is there"));
+        assert_eq!((m.malloc(1), m.malloc(u64::MAX)), (None, None));
+        assert_eq!(m.free(a, false), Ok(()));
+        assert!(m.malloc(61).is_none() && m.malloc(60).is_some());
+        m.remove(b);
+        assert!(m.malloc(40).is_some() && m.malloc(1).is_none());
     }
 
     #[test]

@@ -77,7 +77,7 @@ pub(crate) const DRIVER: [(&str, Driver); 30] = [
     ("__cuda_syscall_tex_grad_pred_acube_v4_f16_f32", Driver::Gradient(Geometry::ArrayCube, true)),
 ];
 
-/// Largest piece of memory that `malloc` gives: the driver's heap.
+/// Bytes that `malloc` has to give unless somebody says otherwise: the driver's heap.
 pub(crate) const HEAP: u64 = 8 << 20;
 
 /// Formats as `vprintf` does; `argument` gives the number of so many bytes (4 or 8) at the next place in the

@@ -2,13 +2,22 @@
 
 use super::device::check;
 use super::{Handle, below, only};
-use crate::driver::{self, Context, stack, with, within};
+use crate::driver::{self, Context, limit, stack, with, within};
 use crate::error::{Error, Result};
 use crate::ffi::{Host, Out};
 
 /// Limits by number, and what holds where nothing was set: stack, printf's buffer, the heap, and others.
-const LIMITS: [(u32, u64); 9] =
-    [(0, 1024), (1, 1 << 20), (2, 8 << 20), (3, 2), (4, 2048), (5, 64), (6, 0), (7, 0), (8, 0)];
+const LIMITS: [(u32, u64); 9] = [
+    (0, 1024),
+    (limit::PRINTF, 1 << 20),
+    (limit::HEAP, limit::HEAP_SIZE),
+    (3, 2),
+    (4, 2048),
+    (5, 64),
+    (6, 0),
+    (7, 0),
+    (8, 0),
+];
 
 /// Flags of a context: how to wait (one of them at most), and others of which nothing depends here.
 fn context_flags(flags: u32) -> Result<()> {
@@ -169,7 +178,11 @@ api! {
         }
         within(|d| {
             let c = d.context()?;
-            d.contexts.get_mut(c)?.limits.insert(limit, value as u64);
+            let context = d.contexts.get_mut(c)?;
+            if context.fixed.contains(&limit) {
+                return Err(Error::INVALID_VALUE);
+            }
+            context.limits.insert(limit, value as u64);
             Ok(())
         })
     }

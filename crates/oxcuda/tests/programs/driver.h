@@ -152,6 +152,7 @@ CUresult cuMemExportToShareableHandle(void *, uint64_t, int, uint64_t);
 CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *, CUfunction, int, size_t);
 CUresult cuOccupancyMaxPotentialBlockSize(int *, int *, CUfunction, size_t (*)(int), size_t, int);
 CUresult cuTexObjectCreate(uint64_t *, const void *, const void *, const void *);
+CUresult cuCtxGetLimit(size_t *, int);
 
 typedef struct {
     size_t srcX, srcY;

@@ -593,8 +593,7 @@ pub(super) fn driver(env: &mut Env<'_, '_>, t: &mut Thread, f: Driver, [a, b]: [
             env.output.print((z * ny + y) * nx + x, t.index, &printed);
             Ok(0)
         }
-        Driver::Malloc if a > crate::output::HEAP => Ok(0),
-        Driver::Malloc => Ok(env.memory.alloc(crate::memory::HEAP, vec![0; a as usize])),
+        Driver::Malloc => Ok(env.memory.malloc(a).unwrap_or(0)),
         Driver::Free => {
             // Whether it is right to is for the checks to say, which the simulator has.
             let _ = env.memory.free(a, false);

@@ -6,7 +6,7 @@ use super::mem::Space;
 use super::operand::{Exec, Kind, Operands, lanes};
 use super::state::{CODE, DRIVER_CODE, GRID_BARRIER, Machine, Wait};
 use super::{Cause, Fault};
-use crate::output::{DRIVER, Driver, HEAP, format};
+use crate::output::{DRIVER, Driver, format};
 use sass::Opcode;
 
 /// Prepares such an instruction; `None` if it isn't one.
@@ -103,8 +103,7 @@ fn call(m: &mut Machine<'_>, f: Driver, lane: usize) -> Result<(), Fault> {
             m.block.output.print(block, thread, &printed);
             0
         }
-        Driver::Malloc if a > HEAP => 0,
-        Driver::Malloc => m.memory.alloc(a as usize)?,
+        Driver::Malloc => m.memory.alloc(a)?,
         Driver::Free if a == 0 => return Ok(()),
         Driver::Free => {
             let checked = m.check.as_ref().is_some_and(|c| c.checks.memory);

@@ -6,7 +6,7 @@ use crate::output::DRIVER;
 use rustc_hash::FxHashMap;
 use sass::Target;
 use sass::target::Suffix;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Bytes of stack that the driver gives every thread unless told otherwise.
 const DEFAULT_STACK: u32 = 1024;
@@ -217,6 +217,25 @@ impl Module {
     /// The kernels and device functions by name.
     pub fn functions(&self) -> &BTreeMap<String, cubin::read::KernelImage> {
         &self.cubin.kernels
+    }
+
+    /// Functions of the driver that a kernel reaches, by calls or by what the module's variables point to.
+    pub fn driver_functions(&self, kernel: &str) -> BTreeSet<&str> {
+        let cubin = &self.cubin;
+        let of =
+            |f: &str| cubin.kernels.iter().find(|(n, k)| *n == f || k.functions.iter().any(|x| x.0 == f));
+        let by_data = cubin.relocs.iter().filter(|r| !r.place.starts_with(".text."));
+        let mut left: Vec<&str> = by_data.map(|r| &*r.symbol).chain(of(kernel).map(|s| &**s.0)).collect();
+        let (mut seen, mut found) = (BTreeSet::new(), BTreeSet::new());
+        while let Some(symbol) = left.pop() {
+            if DRIVER.iter().any(|d| d.0 == symbol) {
+                found.insert(symbol);
+            }
+            let Some((section, _)) = of(symbol).filter(|s| seen.insert(&**s.0)) else { continue };
+            let here = |p: &str| p.strip_prefix(".text.") == Some(section);
+            left.extend(cubin.relocs.iter().filter(|r| here(&r.place)).map(|r| &*r.symbol));
+        }
+        found
     }
 
     /// Address and size of a variable, constant ones included.

@@ -39,13 +39,13 @@ impl<'a> Reach<'a> {
         }
     }
 
-    /// What `malloc` gives.
-    pub(crate) fn alloc(&mut self, bytes: usize) -> Result<u64, super::Fault> {
+    /// What `malloc` gives; 0 if it has no more.
+    pub(crate) fn alloc(&mut self, bytes: u64) -> Result<u64, super::Fault> {
         match self {
             Reach::Alone(m) => {
-                let base = m.alloc(crate::memory::HEAP, vec![0; bytes]);
-                m.undefine(base);
-                Ok(base)
+                let base = m.malloc(bytes);
+                base.into_iter().for_each(|b| m.undefine(b));
+                Ok(base.unwrap_or(0))
             }
             Reach::Among(_) => Err(super::Fault::warp("malloc in blocks that run side by side")),
         }
