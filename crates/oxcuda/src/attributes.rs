@@ -51,6 +51,51 @@ pub const REGISTERS: u32 = 1 << 16;
 /// Bytes of shared memory of a block that asks for nothing.
 pub const SHARED: u32 = 48 << 10;
 
+/// Most texels of textures and surfaces in each dimension, as the programming guide's table has them (compute capability 7.5 and
+/// later): arrays of one to three dimensions, gathered from, layered, cubes; surfaces; memory that is no array; with levels.
+const IMAGES: [(u32, i32); 40] = [
+    (21, 131072),
+    (22, 131072),
+    (23, 65536),
+    (24, 16384),
+    (25, 16384),
+    (26, 16384),
+    (27, 32768),
+    (28, 32768),
+    (29, 2048),
+    (42, 32768),
+    (43, 2048),
+    (45, 32768),
+    (46, 32768),
+    (47, 8192),
+    (48, 8192),
+    (49, 32768),
+    (52, 32768),
+    (53, 32768),
+    (54, 2046),
+    (55, 32768),
+    (56, 131072),
+    (57, 65536),
+    (58, 16384),
+    (59, 16384),
+    (60, 16384),
+    (61, 32768),
+    (62, 2048),
+    (63, 32768),
+    (64, 32768),
+    (65, 2048),
+    (66, 32768),
+    (67, 32768),
+    (68, 2046),
+    (69, 1 << 28),
+    (70, 131072),
+    (71, 65000),
+    (72, 2097120),
+    (73, 32768),
+    (74, 32768),
+    (77, 32768),
+];
+
 /// The row of the device.
 pub fn sm() -> Sm {
     let sm = settings::get().target.sm;
@@ -96,8 +141,7 @@ pub fn attribute(number: u32) -> Option<i32> {
         17 | 18 => 0,
         19 => 1,
         20 => 0,
-        // Sizes of textures and surfaces, which launches refuse.
-        21..=29 | 42 | 43 | 45..=49 | 52..=74 | 77 => 16384,
+        n if IMAGES.iter().any(|i| i.0 == n) => IMAGES.iter().find(|i| i.0 == n)?.1,
         31 => 1,
         // ECC, PCI, TCC.
         32..=35 | 50 => 0,

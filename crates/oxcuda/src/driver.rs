@@ -4,6 +4,7 @@ use crate::capture::Sequence;
 use crate::error::{Error, Result};
 use crate::function::Function;
 use crate::graph::{Exec, Graph, UserObject};
+use crate::image::{Array, Object};
 use crate::link::Link;
 use crate::memory::{Pool, Space};
 use crate::module::Module;
@@ -130,6 +131,14 @@ pub struct Driver {
     /// Things of the program's that graphs keep.
     pub objects: Table<UserObject>,
     /// Links under way.
+    /// Arrays, levels of other ones among them.
+    pub arrays: Table<Array>,
+    /// Arrays with levels.
+    pub mipmaps: Table<Array>,
+    /// Textures.
+    pub textures: Vec<Object>,
+    /// Surfaces.
+    pub surfaces: Vec<Object>,
     pub links: Table<Link>,
     /// Kernels launched so far.
     pub launches: u64,
@@ -219,6 +228,7 @@ impl Driver {
             self.events.iter().filter(|(_, e)| e.context == context).map(|e| e.0).collect();
         streams.into_iter().try_for_each(|s| self.end_stream(s))?;
         events.into_iter().try_for_each(|e| self.events.remove(e).map(|_| ()))?;
+        self.free_images_of(context)?;
         modules.into_iter().try_for_each(|m| self.unload(m))
     }
 

@@ -15,6 +15,7 @@ mod error;
 mod fatbin;
 mod function;
 mod graph;
+mod image;
 mod link;
 mod mapping;
 mod memory;

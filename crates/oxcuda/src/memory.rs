@@ -31,6 +31,8 @@ pub enum Kind {
     Mapped,
     /// Of the device, at an address that belongs to a graph.
     Graph,
+    /// Of the device, an array: no pointer leads there.
+    Array,
 }
 
 impl Kind {
@@ -46,6 +48,7 @@ impl Kind {
             Kind::Pinned => "pinned memory of the host",
             Kind::Registered => "registered memory of the host",
             Kind::Graph => "memory of a graph",
+            Kind::Array => "an array",
         }
     }
 }
@@ -126,7 +129,7 @@ impl Space {
             synchronous: false,
             block: None,
         };
-        if matches!(kind, Kind::Device | Kind::Graph) {
+        if matches!(kind, Kind::Device | Kind::Graph | Kind::Array) {
             self.used += size as u64;
         }
         self.regions.entry(address).or_insert(region)
@@ -206,6 +209,17 @@ impl Space {
             self.memory.undefine(address);
         }
         self.note(address, size, Kind::Device, context);
+        Ok(address)
+    }
+
+    /// Gives memory of the device for an array.
+    pub fn array(&mut self, size: usize, context: u64) -> Result<u64> {
+        self.room(size)?;
+        let address = self.memory.alloc("array", vec![0; size]);
+        if crate::settings::get().checks.init {
+            self.memory.undefine(address);
+        }
+        self.note(address, size, Kind::Array, Some(context));
         Ok(address)
     }
 
@@ -334,7 +348,7 @@ impl Space {
             self.memory.remove(at);
         }
         let all: Vec<u64> = self.regions.iter().filter(|(_, r)| of(r)).map(|r| *r.0).collect();
-        let kinds = [Kind::Device, Kind::Managed, Kind::Pinned, Kind::Registered];
+        let kinds = [Kind::Device, Kind::Managed, Kind::Pinned, Kind::Registered, Kind::Array];
         for address in all {
             let _ = self.free(address, &kinds);
         }

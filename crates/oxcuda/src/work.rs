@@ -55,12 +55,14 @@ pub struct End {
     pub pitch: u64,
     /// See `pitch`.
     pub slice: u64,
+    /// The array that it lies in, and where: bytes, rows, slices.
+    pub array: Option<(u64, [u64; 3])>,
 }
 
 impl End {
     /// Bytes in a row.
     pub fn flat(side: Side, address: u64) -> End {
-        End { side, address, pitch: 0, slice: 0 }
+        End { side, address, pitch: 0, slice: 0, array: None }
     }
 }
 
@@ -331,8 +333,6 @@ impl Driver {
         self.check(&l, &f)?;
         let context = self.context()?;
         let module = self.modules.get(f.module)?;
-        let launch = sim::launch::Launch {
-            grid: l.grid,
         let fixes = f.fixes.clone().unwrap_or_else(|| {
             let called = match &module.code {
                 Code::Sass(m) => m.driver_functions(&f.name),
@@ -346,6 +346,8 @@ impl Driver {
         own.fixed.extend(fixes);
         let stack = own.limits.get(&0).copied().unwrap_or(0);
         self.space.memory.set_heap(own.limits.get(&limit::HEAP).copied().unwrap_or(limit::HEAP_SIZE));
+        let launch = sim::launch::Launch {
+            grid: l.grid,
             block: l.block,
             cluster: l.cluster,
             cooperative: l.cooperative,
@@ -472,7 +474,8 @@ fn of_sass(module: &Module, launch: &sim::launch::Launch, e: &sim::sass::SimErro
                 Cause::Address => (Error::ILLEGAL_ADDRESS, true),
                 Cause::Misaligned => (Error::MISALIGNED_ADDRESS, true),
                 Cause::Assertion => (Error::ASSERT, true),
-                Cause::Trap => (Error::LAUNCH_FAILED, true),
+                // What hardware answers to an access outside of a surface, no document says.
+                Cause::Trap | Cause::Surface => (Error::LAUNCH_FAILED, true),
                 Cause::Unsupported => (Error::NOT_SUPPORTED, false),
                 Cause::Barrier | Cause::Other => (Error::LAUNCH_FAILED, true),
             }

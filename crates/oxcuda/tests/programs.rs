@@ -258,7 +258,7 @@ fn checks_tell_what_they_find() {
 fn images_of_every_kind_are_loaded() {
     let p = Program::new("images");
     let (_, complained) = p.passes(&[], &[]);
-    assert_eq!(complained.matches("cuTexObjectCreate is not built").count(), 1, "{complained}");
+    assert_eq!(complained.matches("cuTexRefCreate is not built").count(), 1, "{complained}");
     let Some(tools) = std::env::var_os("OXPTXAS_ORACLES").map(PathBuf::from) else { return };
     // What NVIDIA's tools make: a cubin, and fat binaries, compressed or not.
     let at = |name: &str| p.folder.path().join(name).display().to_string();
@@ -312,6 +312,60 @@ fn accesses_behind_an_allocation_are_found_when_asked_for() {
     assert!(complained.contains("put.py, line 6"), "{complained}");
     let (_, complained) = p.passes(&["lay", "700"], &[("OXCUDA_CHECK", "memory")]);
     assert!(complained.contains("st.shared.u32 [%r1+8], %r2;"), "{complained}");
+}
+
+/// The program is written against CUDA's header, as above.
+#[test]
+fn arrays_textures_and_surfaces_are_as_documented() {
+    let tools = std::env::var_os("OXPTXAS_ORACLES").map(PathBuf::from);
+    let headers = tools.and_then(|t| Some(t.parent()?.join("include")));
+    let Some(headers) = headers.filter(|h| h.join("cuda.h").exists()) else { return };
+    let p = Program::with("textures", Some(&headers));
+    let ptxas = std::env::var("OXPTXAS_ORACLES").unwrap_or_default() + "/ptxas";
+    for w in WAYS.iter().copied().chain([&[("OXCUDA_PTXAS", &*ptxas)][..]]) {
+        let (_, complained) = p.passes(&[], w);
+        assert!(complained.contains("use texture objects"), "{w:?}: {complained}");
+    }
+    let (_, complained) = p.passes(&[], &[("OXCUDA_CHECK", "memory")]);
+    let left = "oxcuda: memory: 80 bytes at ";
+    assert!(complained.lines().any(|l| l.starts_with(left) && l.ends_with("an array")), "{complained}");
+    // What is wrong, which hardware does not tell.
+    let cases = [
+        (
+            "race",
+            "race: mark: thread (32,0,0) of block (0,0,0), ",
+            "which the other thread writes: thread (31,0,0)",
+        ),
+        ("fresh", "init: flat: thread (4,0,0) of block (0,0,0), ", "4 of which nobody has written"),
+    ];
+    for (what, place, text) in cases {
+        let (said, complained) = p.passes(&[what], &[("OXCUDA_CHECK", "init,race")]);
+        assert_eq!(said, "0\ndone\n", "{what}: {complained}");
+        assert!(complained.contains(place) && complained.contains(text), "{what}: {complained}");
+    }
+    let cases = [
+        (
+            "outside",
+            "719",
+            "memory: twice: thread (4,0,0)",
+            "access outside of a surface: bytes from [16, 1] of 4 x 3 x 1",
+        ),
+        (
+            "odd",
+            "716",
+            "memory: odd: thread (1,0,0)",
+            "misaligned access to 4 bytes of a surface at byte 1 of a row",
+        ),
+        ("gone", "700", "memory: twice: thread (0,0,0)", "where no memory is"),
+    ];
+    for (what, code, place, text) in cases {
+        for checks in ["", "memory"] {
+            let (said, complained) = p.passes(&[what], &[("OXCUDA_CHECK", checks)]);
+            assert_eq!(said, format!("{code}\ndone\n"), "{what}: {complained}");
+            assert!(complained.contains(text), "{what}: {complained}");
+            assert_eq!(complained.contains(place), !checks.is_empty(), "{what}: {complained}");
+        }
+    }
 }
 
 #[test]

@@ -459,7 +459,9 @@ impl Launch {
     pub fn prepare(&self) -> Prepared {
         if let Some(g) = &self.generated {
             let mut memory = Memory::around(g.memory.clone());
-            g.images.iter().for_each(|i| memory.images.push(i.clone()));
+            for image in &g.images {
+                memory.images.push(image.clone());
+            }
             let addresses = BTreeMap::new();
             return Prepared { memory, addresses, params: Vec::new(), output: Output::default() };
         }
@@ -471,7 +473,9 @@ impl Launch {
         }
         for image in self.images.values() {
             // `check` has seen that there is one.
-            image.place(addresses[&image.buffer]).into_iter().for_each(|i| memory.images.push(i));
+            if let Ok(i) = image.place(addresses[&image.buffer]) {
+                memory.images.push(i);
+            }
         }
         Prepared { memory, addresses, params: Vec::new(), output: Output::default() }
     }

@@ -87,7 +87,7 @@ impl Memory {
         Memory { sparse: Some(sparse), ..Memory::default() }
     }
 
-    /// Allocates `bytes` and returns the address, a multiple of 256. In a sparse memory the address follows from
+    /// Allocates `bytes` and returns the address, a multiple of 512, as textures need it. In a sparse memory the address follows from
     /// the name, so that it doesn't depend on the order.
     pub fn alloc(&mut self, name: &str, bytes: Vec<u8>) -> u64 {
         if self.sparse.is_some() {
@@ -97,7 +97,7 @@ impl Memory {
         let last = last.map(|a| a.base + a.bytes.len() as u64);
         // Whoever still reaches what is gone is not to find something else there.
         let gone = self.freed.last_key_value().map(|(at, size)| at + *size as u64);
-        let base = last.max(gone).map_or(FIRST, |end| (end + GAP).next_multiple_of(256));
+        let base = last.max(gone).map_or(FIRST, |end| (end + GAP).next_multiple_of(512));
         self.place(name, base, bytes);
         base
     }

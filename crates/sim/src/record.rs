@@ -1,6 +1,7 @@
 //! Launches as a program made them: the kernel's shape and parameters, and all memory before and after, in a folder of
 //! their own (docs/driver.md). Memory lies at the addresses that it had, as pointers are numbers.
 
+use crate::image::Image;
 use crate::launch::Launch;
 use crate::memory::Memory;
 use serde::{Deserialize, Serialize};
@@ -9,7 +10,7 @@ use std::fs;
 use std::path::Path;
 
 /// A recorded launch: `launch.toml` of the folder.
-#[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
+#[derive(Serialize, Deserialize, Clone, Debug, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct Record {
     /// The kernel.
@@ -42,6 +43,9 @@ pub struct Record {
     /// Memory.
     #[serde(default)]
     pub memory: Vec<Piece>,
+    /// Textures and surfaces, by the lower words of their handles.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub images: BTreeMap<String, Image>,
 }
 
 /// An allocation, the variables of the module included: `before/ADDRESS` and `after/ADDRESS` hold its bytes.
@@ -81,6 +85,7 @@ impl Record {
             params: hex(params),
             variables: BTreeMap::new(),
             memory: Vec::new(),
+            images: BTreeMap::new(),
         }
     }
 
@@ -102,6 +107,7 @@ impl Record {
             fs::write(folder.join("before").join(&address), &a.bytes).map_err(fail)?;
             self.memory.push(Piece { address, name: a.name.clone() });
         }
+        self.images = memory.images.all().map(|(n, image)| (n.to_string(), image.clone())).collect();
         let text = toml::to_string(self).map_err(|e| e.to_string())?;
         fs::write(folder.join(FILE), text).map_err(fail)
     }
@@ -168,6 +174,10 @@ impl Record {
             memory.remove(at);
             memory.place(&p.name, at, bytes);
         }
+        for (n, image) in &self.images {
+            let number = n.parse().map_err(|_| format!("'{n}' is no number of an image"))?;
+            memory.images.put(number, image.clone());
+        }
         Ok(())
     }
 
@@ -192,12 +202,18 @@ impl Record {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::image::format::{Element, Format};
+    use crate::image::{Geometry, Sampler};
 
     #[test]
     fn what_was_recorded_is_read_again() {
         let launch = Launch { grid: [2, 1, 1], shared: 5, ..Launch::of("k") };
         let mut memory = Memory::new();
         let at = memory.alloc("x", vec![1, 2, 3]);
+        let format = Format::new(Element::U8, 1, true).expect("is one");
+        let image = Image::packed(at, Geometry::D2, format, ([2, 1, 1], 1), 2).expect("is one");
+        let sampler = Sampler { clamp: Some([0.5, 2.0]), linear: true, ..Sampler::default() };
+        memory.images.push(Image { sampler, ..image });
         let folder = std::env::temp_dir().join(format!("record-{}", std::process::id()));
         let mut record = Record::of(&launch, &[7, 255], "sm_90", "module.ptx");
         record.place([("v", 0x10)].into_iter());
@@ -209,6 +225,7 @@ mod tests {
         assert_eq!(again.launch().expect("is one").1, [7, 255]);
         let mut other = Memory::new();
         again.fill(&folder, &mut other).expect("can be read");
+        assert!(memory.images.all().eq(other.images.all()) && !other.images.is_empty());
         assert_eq!(again.differences(&folder, &other), Ok(vec![("x".into(), at + 1, [9, 2])]));
         fs::remove_dir_all(folder).expect("is there");
     }

@@ -349,3 +349,38 @@ fn stores_convert_to_the_format() {
     assert_eq!(narrow(Element::S16, true, (-1f32).to_bits()), Some(0x8001));
     assert_eq!(narrow(Element::U8, true, 1.5f32.to_bits()), None);
 }
+
+/// Each level of a row of four texels, with nothing between them, holds its number.
+#[test]
+fn levels_are_moved_bounded_and_counted_from_another_one() {
+    let whole = Image::packed(BASE, Geometry::Array1, F32, ([4, 1, 1], 2), 3).expect("is an image");
+    let texels = [0.0, 0.0, 0.0, 0.0, 5.0, 5.0, 5.0, 5.0, 1.0, 1.0, 6.0, 6.0, 2.0, 7.0f32];
+    let bytes: Vec<u8> = texels.iter().flat_map(|x| x.to_le_bytes()).collect();
+    assert_eq!(whole.bytes(), bytes.len() as u64);
+    let ask = |image: &Image, sampler: Sampler, level: f32, layer: u32| {
+        let t = Texture { image: Image { sampler, ..image.clone() }, bytes: bytes.clone() };
+        let r = Request { lod: Lod::At(level), layer, ..Request::at(Coords::Float([0.5, 0.0, 0.0])) };
+        t.ask(r).and_then(|w| w[0]).map(f32::from_bits)
+    };
+    let plain = Sampler { normalized: true, linear_levels: true, ..Sampler::default() };
+    assert_eq!(ask(&whole, plain, 1.5, 0), Some(1.5));
+    assert_eq!(ask(&whole, Sampler { bias: 0.25, ..plain }, 1.5, 1), Some(6.75));
+    assert_eq!(ask(&whole, Sampler { clamp: Some([0.5, 1.25]), ..plain }, 9.0, 0), Some(1.25));
+    assert_eq!(ask(&whole, Sampler { bias: -9.0, clamp: Some([0.5, 1.25]), ..plain }, 0.0, 0), Some(0.5));
+    // The second layer from the second level on.
+    let part = whole.part(1..3, 1..2).expect("is there");
+    assert_eq!(ask(&part, plain, 0.0, 0), Some(6.0));
+    assert_eq!(ask(&part, plain, 9.0, 9), Some(7.0));
+    assert_eq!(part.spot([4, 0, 0], 0, Some(4), Outside::Trap), Spot::At(BASE + 4 * 11));
+    assert_eq!((whole.part(3..4, 0..1), whole.part(0..1, 1..3)), (None, None));
+}
+
+/// A row of memory is longer than an image may be, and zero outside.
+#[test]
+fn linear_memory_is_read_by_numbers() {
+    let image = Image::linear(BASE, F32, 3 << 20);
+    let t = Texture { image, bytes: vec![0x3f; 16] };
+    let at = |x: i32| t.ask(Request::at(Coords::Texels([x, 0, 0]))).and_then(|w| w[0]);
+    assert_eq!((at(3), at(-1), at(3 << 20)), (Some(0x3f3f_3f3f), Some(0), Some(0)));
+    assert_eq!(t.image.bytes(), 12 << 20);
+}

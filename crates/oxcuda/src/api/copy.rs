@@ -1,6 +1,7 @@
 //! Copies.
 
 use super::Handle;
+use crate::driver::{Driver, with};
 use crate::error::{Error, Result};
 use crate::ffi::{Host, In};
 use crate::stream::submit;
@@ -64,30 +65,40 @@ pub struct Copy3 {
     depth: usize,
 }
 
-/// By the number of a kind of memory: host, device, array, unified.
+/// By the number of a kind of memory: host, device, unified.
 fn side(kind: u32, host: u64, device: u64) -> Result<(Side, u64)> {
     match kind {
         1 => Ok((Side::Host, host)),
         2 => Ok((Side::Device, device)),
         4 => Ok((Side::Any, device)),
-        // An array.
-        3 => {
-            eprintln!("oxcuda: copies of arrays are not built");
-            Err(Error::NOT_SUPPORTED)
-        }
         _ => Err(Error::INVALID_VALUE),
     }
 }
 
+/// The number of the kind of memory that is an array.
+const ARRAY: u32 = 3;
+
 impl End3 {
-    fn end(&self) -> Result<End> {
+    fn end(&self, d: &Driver, size: [u64; 3]) -> Result<End> {
+        let at = [self.x, self.y, self.z].map(|n| n as u64);
+        // Levels are arrays of their own.
+        if self.level != 0 {
+            return Err(Error::INVALID_VALUE);
+        }
+        if self.kind == ARRAY {
+            return d.in_array(self.array, at, size);
+        }
         let (side, address) = side(self.kind, self.host, self.device)?;
         let (pitch, slice) = (self.pitch as u64, (self.pitch as u64).wrapping_mul(self.height as u64));
-        let rows = (self.y as u64).wrapping_mul(pitch).wrapping_add((self.z as u64).wrapping_mul(slice));
-        let offset = rows.wrapping_add(self.x as u64);
-        Ok(End { side, address: address.wrapping_add(offset), pitch, slice })
+        let rows = at[1].wrapping_mul(pitch).wrapping_add(at[2].wrapping_mul(slice));
+        let offset = rows.wrapping_add(at[0]);
+        Ok(End { side, address: address.wrapping_add(offset), pitch, slice, array: None })
     }
     fn of(e: &End) -> End3 {
+        if let Some((array, [x, y, z])) = e.array {
+            let [x, y, z] = [x, y, z].map(|n| n as usize);
+            return End3 { kind: ARRAY, array, x, y, z, ..End3::default() };
+        }
         let kind = match e.side {
             Side::Host => 1,
             Side::Device => 2,
@@ -104,15 +115,14 @@ impl Copy3 {
     pub fn transfer(&self) -> Result<Transfer> {
         let size = [self.width, self.height, self.depth].map(|n| n as u64);
         // Rows lie one behind the other, and so do slices.
-        for e in [&self.from, &self.to] {
+        for e in [&self.from, &self.to].into_iter().filter(|e| e.kind != ARRAY) {
             let narrow = e.pitch != 0 && (e.pitch as u64) < e.x as u64 + size[0];
             let low = size[2] > 1 && (e.height as u64) < e.y as u64 + size[1];
-            // Levels are of mipmapped arrays.
-            if narrow || low || e.level != 0 {
+            if narrow || low {
                 return Err(Error::INVALID_VALUE);
             }
         }
-        Ok(Transfer { to: self.to.end()?, from: self.from.end()?, size })
+        with(|d| Ok(Transfer { to: self.to.end(d, size)?, from: self.from.end(d, size)?, size }))
     }
     /// As C has it.
     pub fn of(t: &Transfer) -> Copy3 {
@@ -129,16 +139,19 @@ impl Copy2 {
             kind: e.kind,
             host: e.host,
             device: e.device,
+            array: e.array,
             pitch: if e.pitch == 0 { self.width } else { e.pitch },
             ..End3::default()
         };
         let size = [self.width as u64, self.height as u64, 1];
-        for e in [&self.from, &self.to] {
+        for e in [&self.from, &self.to].into_iter().filter(|e| e.kind != ARRAY) {
             if e.pitch != 0 && (e.pitch as u64) < e.x as u64 + self.width as u64 {
                 return Err(Error::INVALID_VALUE);
             }
         }
-        Ok(Transfer { to: three(&self.to).end()?, from: three(&self.from).end()?, size })
+        with(|d| {
+            Ok(Transfer { to: three(&self.to).end(d, size)?, from: three(&self.from).end(d, size)?, size })
+        })
     }
 }
 

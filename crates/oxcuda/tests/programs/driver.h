@@ -151,7 +151,7 @@ CUresult cuMemRetainAllocationHandle(uint64_t *, void *);
 CUresult cuMemExportToShareableHandle(void *, uint64_t, int, uint64_t);
 CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *, CUfunction, int, size_t);
 CUresult cuOccupancyMaxPotentialBlockSize(int *, int *, CUfunction, size_t (*)(int), size_t, int);
-CUresult cuTexObjectCreate(uint64_t *, const void *, const void *, const void *);
+CUresult cuTexRefCreate(void **);
 CUresult cuCtxGetLimit(size_t *, int);
 
 typedef struct {

@@ -105,6 +105,8 @@ impl Wants {
         let linear = format.reads_float() && pick(2) == 0;
         let address = [(); 3].map(|()| ADDRESSES[pick(4)].1);
         let sampler = Sampler {
+            bias: 0.0,
+            clamp: None,
             normalized: pick(2) == 0,
             address: if geometry.is_cube() { [Address::Clamp; 3] } else { address },
             linear,

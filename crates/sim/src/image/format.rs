@@ -1,9 +1,10 @@
 //! What texels are made of.
 
 use crate::fp::{self, F16, F32, Round};
+use serde::{Deserialize, Serialize};
 
 /// A channel of a texel.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Element {
     /// An unsigned byte.
     U8,
@@ -59,7 +60,7 @@ impl Element {
 }
 
 /// The format of a texel.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Format {
     /// Of each channel.
     pub element: Element,

@@ -8,13 +8,15 @@ pub mod spec;
 pub mod surface;
 
 use format::Format;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Width, height and depth; 1 where there is none.
 pub type Size = [u32; 3];
 
 /// How the texels of an image are arranged.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Geometry {
     /// A row.
     D1,
@@ -73,7 +75,7 @@ impl Geometry {
 }
 
 /// What a coordinate outside of an image stands for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub enum Address {
     /// The image repeats.
     Wrap,
@@ -95,7 +97,7 @@ pub const ADDRESSES: [(&str, Address); 4] = [
 ];
 
 /// How a depth is compared with a texel, `depth OP texel`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub enum Compare {
     /// `<`
     Less,
@@ -117,7 +119,7 @@ pub const COMPARISONS: [(&str, Compare); 4] = [
 ];
 
 /// How a texture is sampled.
-#[derive(Clone, Copy, PartialEq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Sampler {
     /// Floating-point coordinates go from 0 to 1 over the image, not over its texels.
     pub normalized: bool,
@@ -131,10 +133,15 @@ pub struct Sampler {
     pub border: [f32; 4],
     /// For depths.
     pub compare: Compare,
+    /// Added to levels that are computed or given.
+    pub bias: f32,
+    /// The least and the greatest of such levels, if they are bounded by more than what is there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clamp: Option<[f32; 2]>,
 }
 
 /// A level of an image: half as many texels in each dimension as the one before.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Level {
     /// Distance of its first texel from the image's.
     pub offset: u64,
@@ -147,7 +154,7 @@ pub struct Level {
 }
 
 /// An image in memory.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Image {
     /// Where it starts.
     pub base: u64,
@@ -212,22 +219,74 @@ impl Image {
             () => {}
         }
         let texel = u64::from(format.bytes()) * u64::from(samples);
-        let slices = u64::from(layers) * if geometry.is_cube() { 6 } else { 1 };
-        let mut list: Vec<Level> = Vec::new();
+        if pitch != 0 && pitch < u64::from(size[0]) * texel {
+            let row = u64::from(size[0]) * texel;
+            return Err(format!("rows of {row} bytes are {pitch} bytes apart"));
+        }
+        let mut image = Image { base, geometry, format, layers, samples, levels: Vec::new(), sampler };
+        // Every row starts where any texel may.
+        let apart = |row: u64| if pitch == 0 { row.next_multiple_of(16) } else { pitch };
+        image.lay_out(size, levels, apart);
+        Ok(image)
+    }
+
+    /// The same with nothing between rows, as the driver's arrays are laid out here.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn packed(
+        base: u64,
+        geometry: Geometry,
+        format: Format,
+        (size, layers): (Size, u32),
+        levels: u32,
+    ) -> Result<Image, String> {
+        let counts = (size, layers, 1);
+        let mut image = Image::new(base, geometry, format, counts, (levels, 0), Sampler::default())?;
+        image.lay_out(size, levels, |row| row);
+        Ok(image)
+    }
+
+    /// A row of texels in memory that is no array: it may be longer, and is read by numbers of texels, of which those that are
+    /// not there are zeros.
+    pub fn linear(base: u64, format: Format, width: u32) -> Image {
+        let sampler = Sampler { address: [Address::Border; 3], ..Sampler::default() };
+        let (geometry, levels) = (Geometry::D1, Vec::new());
+        let mut image = Image { base, geometry, format, layers: 1, samples: 1, levels, sampler };
+        image.lay_out([width, 1, 1], 1, |row| row);
+        image
+    }
+
+    /// Levels one behind the other, with rows as far apart as is said of their bytes.
+    fn lay_out(&mut self, size: Size, levels: u32, apart: impl Fn(u64) -> u64) {
+        let texel = u64::from(self.format.bytes()) * u64::from(self.samples);
+        let slices = u64::from(self.layers) * if self.geometry.is_cube() { 6 } else { 1 };
         let mut offset = 0u64;
+        self.levels.clear();
         for n in 0..levels {
             let size = size.map(|s| (s >> n).max(1));
-            // Every row starts where any texel may.
-            let row = u64::from(size[0]) * texel;
-            if pitch != 0 && pitch < row {
-                return Err(format!("rows of {row} bytes are {pitch} bytes apart"));
-            }
-            let pitch = if pitch == 0 { row.next_multiple_of(16) } else { pitch };
+            let pitch = apart(u64::from(size[0]) * texel);
             let slice = pitch * u64::from(size[1]);
-            list.push(Level { offset, pitch, slice, size });
+            self.levels.push(Level { offset, pitch, slice, size });
             offset += slice * u64::from(size[2]) * slices;
         }
-        Ok(Image { base, geometry, format, layers, samples, levels: list, sampler })
+    }
+
+    /// Some of its levels, and of its layers, as an image of its own; `None` if they are not there.
+    pub fn part(&self, levels: std::ops::Range<usize>, layers: std::ops::Range<u32>) -> Option<Image> {
+        let (count, faces) =
+            (layers.end.checked_sub(layers.start)?, if self.geometry.is_cube() { 6 } else { 1 });
+        if count == 0 || layers.end > self.layers || levels.is_empty() {
+            return None;
+        }
+        let before = u64::from(layers.start) * faces;
+        let mut part = Image { layers: count, levels: self.levels.get(levels)?.to_vec(), ..self.clone() };
+        part.levels.iter_mut().for_each(|l| l.offset += before * l.slice);
+        // Surfaces start where the first level does.
+        let first = part.levels.first()?.offset;
+        part.base += first;
+        part.levels.iter_mut().for_each(|l| l.offset -= first);
+        Some(part)
     }
 
     /// Bytes of memory that it takes, to the last texel.
@@ -321,7 +380,10 @@ impl Image {
 
 /// The images of a memory; their numbers are in the lower words of handles.
 #[derive(Clone, Debug, Default)]
-pub struct Images(Vec<Arc<Image>>);
+pub struct Images(BTreeMap<u32, Arc<Image>>);
+
+/// Most numbers before those are given again whose images are gone: the driver's tables have a row for each.
+const NUMBERS: u32 = 1 << 16;
 
 impl Images {
     /// The handle of the `n`-th image.
@@ -332,21 +394,41 @@ impl Images {
         };
         1 << bit | (n as u64 + 1)
     }
-    /// Appends an image.
-    pub fn push(&mut self, image: Image) {
-        self.0.push(Arc::new(image));
+    /// Adds an image behind the others; its place, from which handles are made.
+    pub fn push(&mut self, image: Image) -> usize {
+        let next = self.0.last_key_value().map_or(1, |l| l.0 + 1);
+        let free = || (1..next).find(|n| !self.0.contains_key(n));
+        let number = if next > NUMBERS { free().unwrap_or(next) } else { next };
+        self.0.insert(number, Arc::new(image));
+        number as usize - 1
+    }
+    /// Puts an image in the place of a number.
+    pub fn put(&mut self, number: u32, image: Image) {
+        self.0.insert(number, Arc::new(image));
+    }
+    /// Takes away the image of a handle.
+    ///
+    /// # Errors
+    /// When it is no handle of this kind.
+    pub fn remove(&mut self, handle: u64, kind: Kind) -> Result<(), String> {
+        self.by_handle(handle, kind)?;
+        self.0.remove(&(handle as u32));
+        Ok(())
+    }
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
     /// All of them, with the lower words of their handles.
     pub fn all(&self) -> impl Iterator<Item = (u32, &Image)> {
-        self.0.iter().enumerate().map(|(n, image)| (n as u32 + 1, &**image))
+        self.0.iter().map(|(n, image)| (*n, &**image))
     }
     /// The image of the lower word of a handle.
     ///
     /// # Errors
     /// When there is none.
     pub fn by_number(&self, number: u32) -> Result<Arc<Image>, String> {
-        let n = (number as usize).checked_sub(1);
-        n.and_then(|n| self.0.get(n)).cloned().ok_or_else(|| format!("there is no image {number:#x}"))
+        self.0.get(&number).cloned().ok_or_else(|| format!("there is no image {number:#x}"))
     }
     /// The image of a handle.
     ///
@@ -359,7 +441,7 @@ impl Images {
         if Images::handle(n, kind) != handle {
             return Err(wrong());
         }
-        self.0.get(n).cloned().ok_or_else(wrong)
+        self.0.get(&(handle as u32)).cloned().ok_or_else(wrong)
     }
 }
 

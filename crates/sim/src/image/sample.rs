@@ -232,7 +232,9 @@ impl Image {
         if level.is_nan() {
             return None;
         }
-        let level = level.clamp(0.0, most as f64);
+        let [least, greatest] = self.sampler.clamp.map_or([0.0, most as f64], |c| c.map(f64::from));
+        // Where the bounds are the wrong way round, the lower one holds.
+        let level = (level + f64::from(self.sampler.bias)).min(greatest).max(least).clamp(0.0, most as f64);
         if !self.sampler.linear_levels {
             // Which one is nearest in the middle, no manual says.
             let half =

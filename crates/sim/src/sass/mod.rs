@@ -64,6 +64,8 @@ pub enum Cause {
     Address,
     /// An address that is no multiple of the size.
     Misaligned,
+    /// An access outside of a surface whose instruction says that it is to stop then.
+    Surface,
     /// `assert` failed.
     Assertion,
     /// The program stopped itself.

@@ -1,12 +1,11 @@
 //! Surfaces: SULD, SUST, SURED.
 
-use super::Fault;
 use super::compile::{Unsupported, unsupported};
-use super::mem;
+use super::mem::{self, Space};
 use super::operand::{Exec, Operands, lanes};
-use super::reach::Reach;
 use super::state::{Machine, Warp};
-use super::texture::{Handle, read};
+use super::texture::{Handle, bytes, read};
+use super::{Cause, Fault};
 use crate::image::surface::{Outside, Spot};
 use crate::image::{Geometry, Image};
 use sass::{Opcode, Operand, RegFile};
@@ -79,20 +78,35 @@ impl Place {
         match image.spot(at, layer, self.by_bytes.then_some(bytes), self.outside) {
             Spot::At(a) => Ok((image, Some(a))),
             Spot::Nothing => Ok((image, None)),
-            Spot::Trap => Err(Fault::at(lane, "an access outside of a surface").because(super::Cause::Trap)),
-            Spot::Misaligned => Err(Fault::at(lane, "a misaligned access to a surface")),
+            Spot::Trap => {
+                let [width, height, depth] = image.size();
+                let unit = if self.by_bytes { "bytes from" } else { "texel" };
+                let layer = if self.array { format!(", layer {layer}") } else { String::new() };
+                let what = format!(
+                    "access outside of a surface: {unit} {:?}{layer} of {width} x {height} x {depth} texels of {} bytes \
+                     in {} layers",
+                    &at[..self.dims],
+                    image.format.bytes(),
+                    image.layers
+                );
+                Err(Fault::at(lane, what).because(Cause::Surface))
+            }
+            Spot::Misaligned => {
+                let what =
+                    format!("misaligned access to {bytes} bytes of a surface at byte {} of a row", at[0]);
+                Err(Fault::at(lane, what).because(Cause::Misaligned))
+            }
         }
     }
 }
 
-/// Writes the low bytes of a number.
+/// Writes the low bytes of a number; checks are told.
 fn write(m: &mut Machine<'_>, lane: usize, at: u64, size: u32, x: u64) -> Result<(), Fault> {
-    let Reach::Alone(memory) = &mut m.memory else {
-        return Err(Fault::at(lane, "images of blocks that run side by side"));
-    };
-    let to = memory.slice_mut(at, size as usize);
-    let to = to.ok_or_else(|| Fault::at(lane, format!("an image reaches {at:#x}, where no memory is")))?;
-    to.copy_from_slice(&x.to_le_bytes()[..size as usize]);
+    let from = &x.to_le_bytes()[..size as usize];
+    let to = bytes(m, lane, at, size)?;
+    let same = to == from;
+    to.copy_from_slice(from);
+    m.note(Space::Global, lane, (at, size), Some(same));
     Ok(())
 }
 
@@ -109,13 +123,13 @@ fn load(o: &Operands<'_>) -> Result<Exec, Unsupported> {
     Ok(Box::new(move |m, mask| {
         lanes(mask).try_for_each(|lane| {
             let (_, at) = place.spot(m, lane, size.bytes)?;
-            let mut bytes = [0; 16];
+            let mut all = [0; 16];
             if let Some(at) = at {
-                for (n, b) in bytes.iter_mut().enumerate().take(size.bytes as usize) {
-                    *b = read(m, lane, at + n as u64, 1)? as u8;
-                }
+                let from = bytes(m, lane, at, size.bytes)?;
+                all.iter_mut().zip(from.iter()).for_each(|(to, from)| *to = *from);
+                m.note(Space::Global, lane, (at, size.bytes), None);
             }
-            size.put(m.warp, dst, lane, &bytes);
+            size.put(m.warp, dst, lane, &all);
             Ok(())
         })
     }))

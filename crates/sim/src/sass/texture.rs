@@ -102,19 +102,38 @@ impl Handle {
             Handle::Listed => listed,
         };
         match &m.memory {
-            Reach::Alone(memory) => memory.images.by_number(number).map_err(|e| Fault::at(lane, e)),
+            Reach::Alone(memory) => {
+                let found = memory.images.by_number(number);
+                found.map_err(|e| Fault::at(lane, e).because(super::Cause::Address))
+            }
             Reach::Among(_) => Err(Fault::at(lane, "images of blocks that run side by side")),
         }
     }
 }
 
-/// Reads memory that an image is bound to.
-pub(super) fn read(m: &mut Machine<'_>, lane: usize, at: u64, size: u32) -> Result<u64, Fault> {
+/// Memory that an image is bound to.
+pub(super) fn bytes<'m>(
+    m: &'m mut Machine<'_>,
+    lane: usize,
+    at: u64,
+    size: u32,
+) -> Result<&'m mut [u8], Fault> {
     let Reach::Alone(memory) = &mut m.memory else {
         return Err(Fault::at(lane, "images of blocks that run side by side"));
     };
-    let bytes = memory.slice_mut(at, size as usize).map(|b| little_endian(b));
-    bytes.ok_or_else(|| Fault::at(lane, format!("an image reaches {at:#x}, where no memory is")))
+    if memory.slice(at, size as usize).is_none() && memory.slice_mut(at, size as usize).is_none() {
+        let place = if m.check.is_some() { format!(": {}", memory.nearest(at)) } else { String::new() };
+        let what = format!("an image reaches {size} bytes at {at:#x}, where no memory is{place}");
+        return Err(Fault::at(lane, what).because(super::Cause::Address));
+    }
+    memory.slice_mut(at, size as usize).ok_or_else(|| Fault::at(lane, "memory of an image is gone"))
+}
+
+/// Reads a part of a texel; checks are told.
+pub(super) fn read(m: &mut Machine<'_>, lane: usize, at: u64, size: u32) -> Result<u64, Fault> {
+    let x = little_endian(bytes(m, lane, at, size)?);
+    m.note(Space::Global, lane, (at, size), None);
+    Ok(x)
 }
 
 /// What an instruction does.

@@ -119,7 +119,10 @@ impl Order {
         let name = inst.op.name();
         let word = name.split('.').next().unwrap_or(name);
         let has = |names: &[&str]| inst.mods.iter().any(|m| names.contains(&m.name()));
-        let strong = ATOMIC.contains(&name) || word == "SYNCS" || has(&["STRONG", "MMIO"]);
+        // Surfaces are accessed weakly, though their instructions always say STRONG.
+        let surface = matches!(word, "SULD" | "SUST");
+        let atomic = ATOMIC.contains(&name) || matches!(word, "SYNCS" | "SURED");
+        let strong = atomic || has(&["STRONG", "MMIO"]) && !surface;
         // Scopes of a block are SM, or CTA up to sm_75 and of fences.
         let block = has(&["SM", "CTA"]);
         let fence = (word == "MEMBAR").then_some(if block { Reach::Block } else { Reach::All });
@@ -501,7 +504,7 @@ impl Checker {
     /// What ends the launch.
     pub(crate) fn fault(&mut self, cause: Cause, lane: Option<usize>, what: &str) {
         let check = match cause {
-            Cause::Address | Cause::Misaligned if self.checks.memory => Check::Memory,
+            Cause::Address | Cause::Misaligned | Cause::Surface if self.checks.memory => Check::Memory,
             Cause::Barrier if self.checks.sync => Check::Sync,
             _ => return,
         };
