@@ -139,7 +139,7 @@ impl Driver {
         if external {
             return Err(Error::INVALID_VALUE);
         }
-        let recorded = e.time.is_some() || e.captured.is_some();
+        let recorded = e.time.is_some() || e.captured.is_some() || e.waiting.is_some();
         let live = e.captured.filter(|(s, _)| self.captures.get(*s).is_ok());
         let Some((sequence, nodes)) = live else {
             self.implicit(stream)?;
@@ -149,7 +149,10 @@ impl Driver {
                     self.invalidate(sequence);
                     Err(Error::STREAM_CAPTURE_ISOLATION)
                 }
-                _ => Ok(()),
+                _ => match self.unrecorded(event)? {
+                    Some(item) => self.defer(stream, Work::Empty, Some(item)).map(|_| ()),
+                    None => Ok(()),
+                },
             };
         };
         if self.captures.get(sequence)?.invalid {

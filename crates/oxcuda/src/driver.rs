@@ -8,6 +8,7 @@ use crate::image::{Array, Object};
 use crate::link::Link;
 use crate::memory::{Pool, Space};
 use crate::module::Module;
+use crate::queue::Item;
 use crate::stream::{Event, LEGACY, OWN, Stream, meant};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -60,8 +61,6 @@ impl<T> Table<T> {
     }
 }
 
-/// A context.
-#[derive(Debug, Default)]
 /// Limits that kernels fix by using what they are of.
 pub mod limit {
     /// Bytes of printf's buffer.
@@ -74,6 +73,8 @@ pub mod limit {
     pub const CALLS: [(&str, u32); 3] = [("vprintf", PRINTF), ("malloc", HEAP), ("free", HEAP)];
 }
 
+/// A context.
+#[derive(Debug, Default)]
 pub struct Context {
     /// As asked for.
     pub flags: u32,
@@ -81,10 +82,10 @@ pub struct Context {
     pub broken: Option<Error>,
     /// Limits by number, where they were set.
     pub limits: BTreeMap<u32, u64>,
-    /// How often somebody attached to it, but for who made it.
-    pub attached: u32,
     /// Limits that may not be set any more, as a kernel was launched that has need of them.
     pub fixed: BTreeSet<u32>,
+    /// How often somebody attached to it, but for who made it.
+    pub attached: u32,
     /// Cache and shared memory configuration as they were set; nothing depends on them.
     pub configuration: [u32; 2],
 }
@@ -130,7 +131,6 @@ pub struct Driver {
     pub execs: Table<Exec>,
     /// Things of the program's that graphs keep.
     pub objects: Table<UserObject>,
-    /// Links under way.
     /// Arrays, levels of other ones among them.
     pub arrays: Table<Array>,
     /// Arrays with levels.
@@ -139,7 +139,10 @@ pub struct Driver {
     pub textures: Vec<Object>,
     /// Surfaces.
     pub surfaces: Vec<Object>,
+    /// Links under way.
     pub links: Table<Link>,
+    /// What waits for its turn.
+    pub queue: Vec<Item>,
     /// Kernels launched so far.
     pub launches: u64,
 }
@@ -164,8 +167,12 @@ pub fn forked() -> bool {
     owner != 0 && owner != std::process::id()
 }
 
+/// What the names of threads begin with that run blocks side by side.
+pub const THREADS: &str = "oxcuda";
+
 /// Makes the driver ready.
 pub fn start() {
+    sim::name_threads(THREADS);
     OWNER.store(std::process::id(), Ordering::Relaxed);
     let mut driver = DRIVER.lock().unwrap_or_else(PoisonError::into_inner);
     driver.get_or_insert_with(|| {
@@ -216,10 +223,12 @@ impl Driver {
     /// Takes a context away with all that belongs to it.
     pub fn destroy(&mut self, context: u64) -> Result<()> {
         self.contexts.remove(context)?;
+        self.forget_waiting(context);
         if self.primary == Some(context) {
             self.primary = None;
         }
         self.space.free_all_of(context);
+        self.free_images_of(context)?;
         let of = |m: &Module| m.context == Some(context);
         let modules: Vec<u64> = self.modules.iter().filter(|(_, m)| of(m)).map(|m| m.0).collect();
         let streams: Vec<u64> =
@@ -228,7 +237,6 @@ impl Driver {
             self.events.iter().filter(|(_, e)| e.context == context).map(|e| e.0).collect();
         streams.into_iter().try_for_each(|s| self.end_stream(s))?;
         events.into_iter().try_for_each(|e| self.events.remove(e).map(|_| ()))?;
-        self.free_images_of(context)?;
         modules.into_iter().try_for_each(|m| self.unload(m))
     }
 

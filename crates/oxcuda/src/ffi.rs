@@ -278,7 +278,13 @@ pub fn enter(name: &str, body: impl FnOnce() -> Result<()>) -> c_int {
     let trace = crate::settings::get().trace;
     // What needs no driver works everywhere.
     let alone = name.starts_with("cuGet") || name == "cuDriverGetVersion";
-    let body = || if crate::driver::forked() && !alone { Err(Error::NOT_INITIALIZED) } else { body() };
+    let body = || {
+        if crate::driver::forked() && !alone {
+            return Err(Error::NOT_INITIALIZED);
+        }
+        crate::queue::look(name)?;
+        body()
+    };
     // Not through C's frames.
     let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
     let code = match result {

@@ -21,6 +21,7 @@ mod mapping;
 mod memory;
 mod module;
 mod occupancy;
+mod queue;
 mod settings;
 mod stream;
 mod work;

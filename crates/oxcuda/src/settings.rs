@@ -31,6 +31,8 @@ pub struct Settings {
     pub memory: u64,
     /// `OXCUDA_LIMIT`: most warp instructions of a launch.
     pub limit: u64,
+    /// `OXCUDA_WAIT`: seconds that a stream waits for a value while other threads could write it.
+    pub wait: u64,
     /// `OXCUDA_CHECK`: what is looked for in launches (docs/sanitizer.md).
     pub checks: Checks,
     /// `OXCUDA_TRACE`: every call is written to standard error.
@@ -89,6 +91,7 @@ pub fn get() -> &'static Settings {
             multiprocessors: variable("OXCUDA_MULTIPROCESSORS", 8, |v| v.parse().ok().filter(|n| *n > 0)),
             memory: variable("OXCUDA_MEMORY", 8 << 30, size),
             limit: variable("OXCUDA_LIMIT", 1 << 30, size),
+            wait: variable("OXCUDA_WAIT", 60, |v| v.parse().ok()),
             checks: variable("OXCUDA_CHECK", Checks::default(), |v| v.parse().ok()),
             trace: variable("OXCUDA_TRACE", false, |v| Some(v != "0")),
             record: path("OXCUDA_RECORD"),

@@ -4,6 +4,7 @@
 use crate::driver::{self, Driver};
 use crate::error::{Error, Result};
 use crate::ffi::Variant;
+use crate::queue;
 use crate::work::Work;
 use std::time::Instant;
 
@@ -52,21 +53,51 @@ pub struct Event {
     pub time: Option<Instant>,
     /// Where it was captured: the sequence and its nodes.
     pub captured: Option<(u64, Vec<u64>)>,
+    /// What records it when its turn comes.
+    pub waiting: Option<u64>,
 }
 
 /// Does work, or captures it.
 pub fn submit(stream: u64, work: Work) -> Result<()> {
-    let captured = driver::within(|d| {
+    enum Way {
+        Done,
+        Now,
+        /// When what waits is done, as the program wants to read what comes of it.
+        AtOnce,
+    }
+    let way = driver::within(|d| {
         d.implicit(stream)?;
         if Variant::get() == Variant::OwnWaits {
             d.finished(stream)?;
         }
-        let Some((graph, last)) = d.capturing(stream)? else { return Ok(false) };
-        let node = d.add_node(graph, &last, work.clone())?;
-        d.set_last(stream, vec![node])?;
-        Ok(true)
+        if let Some((graph, last)) = d.capturing(stream)? {
+            let node = d.add_node(graph, &last, work.clone())?;
+            d.set_last(stream, vec![node])?;
+            return Ok(Way::Done);
+        }
+        if !d.held(stream)? {
+            return Ok(Way::Now);
+        }
+        match &work {
+            Work::Copy(t) if d.is_pageable(&t.to) => Ok(Way::AtOnce),
+            _ => d.defer(stream, work.clone(), None).map(|_| Way::Done),
+        }
     })?;
-    if captured { Ok(()) } else { work.run(stream) }
+    match way {
+        Way::Done => return Ok(()),
+        Way::Now => {}
+        Way::AtOnce => queue::make_way(stream)?,
+    }
+    work.run(stream)?;
+    // Others may have waited for it.
+    queue::advance();
+    Ok(())
+}
+
+/// Does work that the program waits for.
+pub fn submit_and_wait(work: Work) -> Result<()> {
+    submit(0, work)?;
+    queue::finish(0)
 }
 
 impl Driver {
@@ -78,7 +109,7 @@ impl Driver {
     /// Records an event now.
     pub fn record(&mut self, event: u64) -> Result<()> {
         let e = self.events.get_mut(event)?;
-        (e.time, e.captured) = (Some(Instant::now()), None);
+        (e.time, e.captured, e.waiting) = (Some(Instant::now()), None, None);
         Ok(())
     }
 
@@ -101,8 +132,19 @@ impl Driver {
             }
             // A node of its own is there under capture alone.
             None if external => Err(Error::INVALID_VALUE),
+            None if self.held(stream)? => {
+                let item = self.defer(stream, Work::Record(event), None)?;
+                let e = self.events.get_mut(event)?;
+                (e.waiting, e.captured) = (Some(item), None);
+                Ok(())
+            }
             None => self.record(event),
         }
+    }
+
+    /// The item that an event is recorded by, if that is not done yet.
+    pub fn unrecorded(&self, event: u64) -> Result<Option<u64>> {
+        Ok(self.events.get(event)?.waiting.filter(|n| self.is_waiting(*n)))
     }
 
     /// An event that may be asked how it fares: not one that was recorded in a capture, which ends by it.

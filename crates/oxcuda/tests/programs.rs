@@ -314,6 +314,16 @@ fn accesses_behind_an_allocation_are_found_when_asked_for() {
     assert!(complained.contains("st.shared.u32 [%r1+8], %r2;"), "{complained}");
 }
 
+#[test]
+fn streams_wait_for_values() {
+    let p = Program::new("waits");
+    WAYS.iter().for_each(|w| drop(p.passes(&[], w)));
+    // Nobody is left who could write.
+    let (_, complained) = p.passes(&["never"], &[("OXCUDA_WAIT", "1000")]);
+    assert!(complained.contains("waits for at least 0x1 at 0x"), "{complained}");
+    assert!(complained.contains("where 0x0 is, and nobody comes to write it"), "{complained}");
+}
+
 /// The program is written against CUDA's header, as above.
 #[test]
 fn arrays_textures_and_surfaces_are_as_documented() {

@@ -27,3 +27,9 @@ mod tensormap;
 mod tile;
 mod tmem;
 pub mod watch;
+
+/// Starts the threads that run blocks side by side under a name, by which others tell them from their own.
+pub fn name_threads(name: &'static str) {
+    // Whoever started some before has named them otherwise.
+    let _ = rayon::ThreadPoolBuilder::new().thread_name(move |i| format!("{name} {i}")).build_global();
+}

@@ -5,6 +5,7 @@ use super::{Handle, below, only};
 use crate::driver::{self, Context, limit, stack, with, within};
 use crate::error::{Error, Result};
 use crate::ffi::{Host, Out};
+use crate::queue;
 
 /// Limits by number, and what holds where nothing was set: stack, printf's buffer, the heap, and others.
 const LIMITS: [(u32, u64); 9] = [
@@ -154,13 +155,15 @@ api! {
 
     /// Waits for everything: it is done.
     fn cuCtxSynchronize() {
-        within(|d| d.wait_for_all())
+        within(|d| d.wait_for_all())?;
+        queue::wait(|_| true)
     }
 
     /// Waits for everything in a context.
     fn cuCtxSynchronize_v2(context: Handle) {
         let context = known(context)?;
-        with(|d| d.contexts.get(context)?.broken.map_or(Ok(()), Err).and(d.wait_for_all()))
+        with(|d| d.contexts.get(context)?.broken.map_or(Ok(()), Err).and(d.wait_for_all()))?;
+        queue::wait(|_| true)
     }
 
     /// A limit.

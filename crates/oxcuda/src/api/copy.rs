@@ -4,13 +4,17 @@ use super::Handle;
 use crate::driver::{Driver, with};
 use crate::error::{Error, Result};
 use crate::ffi::{Host, In};
-use crate::stream::submit;
+use crate::stream::{submit, submit_and_wait};
 use crate::work::{End, Side, Transfer, Work};
 
-/// A row of bytes.
-pub fn row(stream: Handle, to: (Side, u64), from: (Side, u64), size: usize) -> Result<()> {
+/// A row of bytes, in a stream or at once.
+pub fn row(stream: Option<Handle>, to: (Side, u64), from: (Side, u64), size: usize) -> Result<()> {
     let (to, from) = (End::flat(to.0, to.1), End::flat(from.0, from.1));
-    submit(stream, Work::Copy(Transfer { to, from, size: [size as u64, 1, 1] }))
+    let work = Work::Copy(Transfer { to, from, size: [size as u64, 1, 1] });
+    match stream {
+        Some(s) => submit(s, work),
+        None => submit_and_wait(work),
+    }
 }
 
 /// One end of a copy of two dimensions in C.
@@ -158,47 +162,47 @@ impl Copy2 {
 api! {
     /// Between any two addresses.
     fn cuMemcpy(to: u64, from: u64, size: usize) / cuMemcpy_ptds {
-        row(0, (Side::Any, to), (Side::Any, from), size)
+        row(None, (Side::Any, to), (Side::Any, from), size)
     }
     /// The same, in a stream.
     fn cuMemcpyAsync(to: u64, from: u64, size: usize, stream: Handle) / cuMemcpyAsync_ptsz {
-        row(stream, (Side::Any, to), (Side::Any, from), size)
+        row(Some(stream), (Side::Any, to), (Side::Any, from), size)
     }
     /// Between contexts, which have one device.
     fn cuMemcpyPeer(to: u64, _to_context: Handle, from: u64, _from_context: Handle, size: usize) / cuMemcpyPeer_ptds {
-        row(0, (Side::Device, to), (Side::Device, from), size)
+        row(None, (Side::Device, to), (Side::Device, from), size)
     }
     /// The same, in a stream.
     fn cuMemcpyPeerAsync(to: u64, _to_context: Handle, from: u64, _from_context: Handle, size: usize, stream: Handle) / cuMemcpyPeerAsync_ptsz {
-        row(stream, (Side::Device, to), (Side::Device, from), size)
+        row(Some(stream), (Side::Device, to), (Side::Device, from), size)
     }
     /// To the device.
     fn cuMemcpyHtoD_v2(to: u64, from: Host, size: usize) / cuMemcpyHtoD_v2_ptds {
-        row(0, (Side::Device, to), (Side::Any, from.address()), size)
+        row(None, (Side::Device, to), (Side::Any, from.address()), size)
     }
     /// To the device, in a stream.
     fn cuMemcpyHtoDAsync_v2(to: u64, from: Host, size: usize, stream: Handle) / cuMemcpyHtoDAsync_v2_ptsz {
-        row(stream, (Side::Device, to), (Side::Any, from.address()), size)
+        row(Some(stream), (Side::Device, to), (Side::Any, from.address()), size)
     }
     /// From the device.
     fn cuMemcpyDtoH_v2(to: Host, from: u64, size: usize) / cuMemcpyDtoH_v2_ptds {
-        row(0, (Side::Any, to.address()), (Side::Device, from), size)
+        row(None, (Side::Any, to.address()), (Side::Device, from), size)
     }
     /// From the device, in a stream.
     fn cuMemcpyDtoHAsync_v2(to: Host, from: u64, size: usize, stream: Handle) / cuMemcpyDtoHAsync_v2_ptsz {
-        row(stream, (Side::Any, to.address()), (Side::Device, from), size)
+        row(Some(stream), (Side::Any, to.address()), (Side::Device, from), size)
     }
     /// On the device.
     fn cuMemcpyDtoD_v2(to: u64, from: u64, size: usize) / cuMemcpyDtoD_v2_ptds {
-        row(0, (Side::Device, to), (Side::Device, from), size)
+        row(None, (Side::Device, to), (Side::Device, from), size)
     }
     /// On the device, in a stream.
     fn cuMemcpyDtoDAsync_v2(to: u64, from: u64, size: usize, stream: Handle) / cuMemcpyDtoDAsync_v2_ptsz {
-        row(stream, (Side::Device, to), (Side::Device, from), size)
+        row(Some(stream), (Side::Device, to), (Side::Device, from), size)
     }
     /// A rectangle.
     fn cuMemcpy2D_v2(copy: In<Copy2>) / cuMemcpy2D_v2_ptds / cuMemcpy2DUnaligned_v2 / cuMemcpy2DUnaligned_v2_ptds {
-        submit(0, Work::Copy(copy.get()?.transfer()?))
+        submit_and_wait(Work::Copy(copy.get()?.transfer()?))
     }
     /// A rectangle, in a stream.
     fn cuMemcpy2DAsync_v2(copy: In<Copy2>, stream: Handle) / cuMemcpy2DAsync_v2_ptsz {
@@ -206,7 +210,7 @@ api! {
     }
     /// A box.
     fn cuMemcpy3D_v2(copy: In<Copy3>) / cuMemcpy3D_v2_ptds / cuMemcpy3DPeer / cuMemcpy3DPeer_ptds {
-        submit(0, Work::Copy(copy.get()?.transfer()?))
+        submit_and_wait(Work::Copy(copy.get()?.transfer()?))
     }
     /// A box, in a stream.
     fn cuMemcpy3DAsync_v2(copy: In<Copy3>, stream: Handle) / cuMemcpy3DAsync_v2_ptsz / cuMemcpy3DPeerAsync / cuMemcpy3DPeerAsync_ptsz {

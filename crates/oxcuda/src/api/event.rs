@@ -4,6 +4,7 @@ use super::{Handle, only};
 use crate::driver::within;
 use crate::error::{Error, Result};
 use crate::ffi::Out;
+use crate::queue;
 use crate::stream::Event;
 
 /// Flags of an event: waiting for it takes no time of the host's, it has no time, it is for several processes.
@@ -16,6 +17,9 @@ fn elapsed(from: Handle, to: Handle) -> Result<f32> {
         let (a, b) = (d.events.get(from)?, d.events.get(to)?);
         if (a.flags | b.flags) & NO_TIME != 0 {
             return Err(Error::INVALID_HANDLE);
+        }
+        if d.unrecorded(from)?.is_some() || d.unrecorded(to)?.is_some() {
+            return Err(Error::NOT_READY);
         }
         let (a, b) = (a.time.ok_or(Error::INVALID_HANDLE)?, b.time.ok_or(Error::INVALID_HANDLE)?);
         Ok(match b.checked_duration_since(a) {
@@ -50,13 +54,17 @@ api! {
         only(flags, 1)?;
         within(|d| d.record_in(event, stream, flags != 0))
     }
-    /// Whether all before it is done: it is.
+    /// Whether all before it is done: it is, but for what waits for a value.
     fn cuEventQuery(event: Handle) {
-        within(|d| d.settled(event))
+        within(|d| {
+            d.settled(event)?;
+            if d.unrecorded(event)?.is_some() { Err(Error::NOT_READY) } else { Ok(()) }
+        })
     }
     /// Waits until it is done.
     fn cuEventSynchronize(event: Handle) {
-        within(|d| d.settled(event))
+        let waiting = within(|d| { d.settled(event)?; d.unrecorded(event) })?;
+        waiting.map_or(Ok(()), queue::wait_for)
     }
     /// Milliseconds between two: of the simulator, not of a device.
     fn cuEventElapsedTime(out: Out<f32>, from: Handle, to: Handle) / cuEventElapsedTime_v2 {

@@ -5,7 +5,7 @@ use crate::driver::{Driver, within};
 use crate::error::{Error, Result};
 use crate::ffi::{Host, In, Out, Text};
 use crate::image::{Array, Resource, Sampling, Shape, View};
-use crate::stream::submit;
+use crate::stream::{submit, submit_and_wait};
 use crate::work::{End, Side, Transfer, Work};
 use sim::image::Kind;
 
@@ -24,12 +24,16 @@ fn array<T>(handle: Handle, of: impl FnOnce(&Array) -> T) -> Result<T> {
 
 /// A row of bytes, at least one end of which is in an array.
 fn copy(
-    stream: Handle,
+    stream: Option<Handle>,
     size: usize,
     ends: impl FnOnce(&mut Driver) -> Result<[End; 2]>,
 ) -> Result<()> {
     let [to, from] = within(ends)?;
-    submit(stream, Work::Copy(Transfer { to, from, size: [size as u64, 1, 1] }))
+    let work = Work::Copy(Transfer { to, from, size: [size as u64, 1, 1] });
+    match stream {
+        Some(s) => submit(s, work),
+        None => submit_and_wait(work),
+    }
 }
 
 /// References of textures and surfaces in a module: compilers make none since CUDA 12, and this one takes none.
@@ -116,31 +120,31 @@ api! {
 
     /// From the device to an array.
     fn cuMemcpyDtoA_v2(to: Handle, offset: usize, from: u64, size: usize) / cuMemcpyDtoA_v2_ptds {
-        copy(0, size, |d| Ok([d.along_array(to, offset, size)?, End::flat(Side::Device, from)]))
+        copy(None, size, |d| Ok([d.along_array(to, offset, size)?, End::flat(Side::Device, from)]))
     }
     /// From an array to the device.
     fn cuMemcpyAtoD_v2(to: u64, from: Handle, offset: usize, size: usize) / cuMemcpyAtoD_v2_ptds {
-        copy(0, size, |d| Ok([End::flat(Side::Device, to), d.along_array(from, offset, size)?]))
+        copy(None, size, |d| Ok([End::flat(Side::Device, to), d.along_array(from, offset, size)?]))
     }
     /// From the host to an array.
     fn cuMemcpyHtoA_v2(to: Handle, offset: usize, from: Host, size: usize) / cuMemcpyHtoA_v2_ptds {
-        copy(0, size, |d| Ok([d.along_array(to, offset, size)?, End::flat(Side::Any, from.address())]))
+        copy(None, size, |d| Ok([d.along_array(to, offset, size)?, End::flat(Side::Any, from.address())]))
     }
     /// From the host to an array, in a stream.
     fn cuMemcpyHtoAAsync_v2(to: Handle, offset: usize, from: Host, size: usize, stream: Handle) / cuMemcpyHtoAAsync_v2_ptsz {
-        copy(stream, size, |d| Ok([d.along_array(to, offset, size)?, End::flat(Side::Any, from.address())]))
+        copy(Some(stream), size, |d| Ok([d.along_array(to, offset, size)?, End::flat(Side::Any, from.address())]))
     }
     /// From an array to the host.
     fn cuMemcpyAtoH_v2(to: Host, from: Handle, offset: usize, size: usize) / cuMemcpyAtoH_v2_ptds {
-        copy(0, size, |d| Ok([End::flat(Side::Any, to.address()), d.along_array(from, offset, size)?]))
+        copy(None, size, |d| Ok([End::flat(Side::Any, to.address()), d.along_array(from, offset, size)?]))
     }
     /// From an array to the host, in a stream.
     fn cuMemcpyAtoHAsync_v2(to: Host, from: Handle, offset: usize, size: usize, stream: Handle) / cuMemcpyAtoHAsync_v2_ptsz {
-        copy(stream, size, |d| Ok([End::flat(Side::Any, to.address()), d.along_array(from, offset, size)?]))
+        copy(Some(stream), size, |d| Ok([End::flat(Side::Any, to.address()), d.along_array(from, offset, size)?]))
     }
     /// Between arrays.
     fn cuMemcpyAtoA_v2(to: Handle, at: usize, from: Handle, offset: usize, size: usize) / cuMemcpyAtoA_v2_ptds {
-        copy(0, size, |d| Ok([d.along_array(to, at, size)?, d.along_array(from, offset, size)?]))
+        copy(None, size, |d| Ok([d.along_array(to, at, size)?, d.along_array(from, offset, size)?]))
     }
 
     /// A texture.

@@ -5,6 +5,7 @@ use crate::capture::{self, Mode};
 use crate::driver::within;
 use crate::error::{Error, Result};
 use crate::ffi::{Host, HostFn, In, Out, StreamFn, Text};
+use crate::queue::{self, Value};
 use crate::stream::{OWN, Stream, submit};
 use crate::work::{Fill, Work};
 
@@ -68,17 +69,6 @@ fn info(stream: Handle, to: &Info) -> Result<()> {
     Ok(())
 }
 
-/// Numbers of `CUstreamWaitValue_flags`: at least, equal, all bits of, none of.
-fn holds(have: u64, want: u64, how: u32, bits: u32) -> bool {
-    match how & 3 {
-        0 if bits == 32 => (have as u32).wrapping_sub(want as u32) as i32 >= 0,
-        0 => have.wrapping_sub(want) as i64 >= 0,
-        1 => have == want,
-        2 => have & want != 0,
-        _ => (have | want) != if bits == 32 { u64::from(u32::MAX) } else { u64::MAX },
-    }
-}
-
 /// How to compare, and that remote writes are waited for, which there are none of.
 fn wait_flags(flags: u32) -> Result<()> {
     only(flags, 3 | 1 << 30)
@@ -88,17 +78,15 @@ fn aligned(address: u64, to: u64) -> Result<()> {
     if address.is_multiple_of(to) { Ok(()) } else { Err(Error::INVALID_VALUE) }
 }
 
-fn wait_value(stream: Handle, address: u64, value: u64, (flags, bytes): (u32, usize)) -> Result<()> {
-    let have = within(|d| {
+fn wait_value(stream: Handle, value: Value) -> Result<()> {
+    within(|d| {
         d.implicit(stream)?;
         if d.capturing(stream)?.is_some() {
             eprintln!("oxcuda: waits for a value in a graph are not built");
             return Err(Error::NOT_SUPPORTED);
         }
-        Ok(sim::memory::little_endian(&d.space.read(address, bytes)?))
-    })?;
-    // Nobody else could ever write it.
-    if holds(have, value, flags, 8 * bytes as u32) { Ok(()) } else { Err(Error::LAUNCH_TIMEOUT) }
+        d.wait_for_value(stream, value)
+    })
 }
 
 api! {
@@ -114,13 +102,17 @@ api! {
     fn cuStreamDestroy(stream: Handle) / cuStreamDestroy_v2 {
         within(|d| d.end_stream(stream))
     }
-    /// Waits until all is done: it is.
+    /// Waits until all is done: it is, but for what waits for a value.
     fn cuStreamSynchronize(stream: Handle) / cuStreamSynchronize_ptsz {
-        within(|d| d.finished(stream))
+        within(|d| d.finished(stream))?;
+        queue::finish(stream)
     }
-    /// Whether all is done: it is.
+    /// Whether all is done: it is, but for what waits for a value.
     fn cuStreamQuery(stream: Handle) / cuStreamQuery_ptsz {
-        within(|d| d.finished(stream))
+        within(|d| {
+            d.finished(stream)?;
+            if d.unfinished(stream)? { Err(Error::NOT_READY) } else { Ok(()) }
+        })
     }
     /// Lets what follows wait for an event.
     fn cuStreamWaitEvent(stream: Handle, event: Handle, flags: u32) / cuStreamWaitEvent_ptsz {
@@ -234,13 +226,13 @@ api! {
     fn cuStreamWaitValue32(stream: Handle, address: u64, value: u32, flags: u32) / cuStreamWaitValue32_v2 / cuStreamWaitValue32_ptsz / cuStreamWaitValue32_v2_ptsz {
         wait_flags(flags)?;
         aligned(address, 4)?;
-        wait_value(stream, address, value.into(), (flags, 4))
+        wait_value(stream, Value { address, bytes: 4, value: value.into(), flags })
     }
     /// Waits for a word of 64 bits.
     fn cuStreamWaitValue64(stream: Handle, address: u64, value: u64, flags: u32) / cuStreamWaitValue64_v2 / cuStreamWaitValue64_ptsz / cuStreamWaitValue64_v2_ptsz {
         wait_flags(flags)?;
         aligned(address, 8)?;
-        wait_value(stream, address, value, (flags, 8))
+        wait_value(stream, Value { address, bytes: 8, value, flags })
     }
     /// Writes a description of a graph.
     fn cuGraphDebugDotPrint(graph: Handle, path: Text, flags: u32) {

@@ -1,0 +1,366 @@
+//! Work that waits: behind a wait for a value in memory (`cuStreamWaitValue32`) that is not there yet. All other work is done
+//! when it is submitted; this is kept in the order of its streams until the value is there, which is looked at whenever the
+//! program calls the driver.
+
+use crate::driver::{self, Driver, stack};
+use crate::error::{Error, Result};
+use crate::ffi::{self, Block, Variant, as_variant};
+use crate::settings;
+use crate::stream::{LEGACY, NON_BLOCKING, OWN, meant};
+use crate::work::{End, Side, Work};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::ThreadId;
+use std::time::{Duration, Instant};
+
+/// A value that is waited for.
+#[derive(Clone, Copy, Debug)]
+pub struct Value {
+    /// Where.
+    pub address: u64,
+    /// 4 or 8.
+    pub bytes: usize,
+    /// What it is compared with.
+    pub value: u64,
+    /// How, as `CUstreamWaitValue_flags` has it.
+    pub flags: u32,
+}
+
+/// The comparisons of [`Value::flags`], in words.
+const COMPARISONS: [&str; 4] =
+    ["at least", "", "one that has a bit in common with", "one that lacks a bit that is not in"];
+
+impl Value {
+    /// What is there, if it can be read.
+    fn have(&self, d: &Driver) -> Option<u64> {
+        d.space.read(self.address, self.bytes).ok().map(|b| sim::memory::little_endian(&b))
+    }
+
+    /// Whether it is there.
+    pub fn holds(&self, d: &Driver) -> bool {
+        let (short, want) = (self.bytes == 4, self.value);
+        self.have(d).is_some_and(|have| match self.flags & 3 {
+            0 if short => (have as u32).wrapping_sub(want as u32) as i32 >= 0,
+            0 => have.wrapping_sub(want) as i64 >= 0,
+            1 => have == want,
+            2 => have & want != 0,
+            _ => (have | want) != if short { u64::from(u32::MAX) } else { u64::MAX },
+        })
+    }
+
+    fn text(&self, d: &Driver) -> String {
+        let have = self.have(d).map_or("nothing".into(), |h| format!("{h:#x}"));
+        let how = COMPARISONS[(self.flags & 3) as usize];
+        format!("waits for {how} {:#x} at {:#x}, where {have} is", self.value, self.address)
+            .replace("  ", " ")
+    }
+}
+
+/// Whose turn it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Lane {
+    /// The stream that everyone shares.
+    Shared,
+    /// A thread's own.
+    Own(ThreadId),
+    /// One that was made.
+    Made(u64),
+}
+
+/// What is to be done.
+#[derive(Clone)]
+enum Task {
+    Work(Work),
+    Value(Value),
+}
+
+/// Something that waits.
+pub struct Item {
+    number: u64,
+    lane: Lane,
+    /// Whether it and what the shared stream does wait for each other.
+    blocking: bool,
+    context: u64,
+    stream: u64,
+    variant: Variant,
+    task: Task,
+    /// Another one that has to be done before, if it is of another stream.
+    after: Option<u64>,
+    running: bool,
+    /// Memory that the work reads in place of the program's.
+    _staged: Option<Block>,
+}
+
+impl Item {
+    /// Whether another one, which came later, has to wait for this one.
+    fn holds_up(&self, lane: Lane, blocking: bool) -> bool {
+        self.lane == lane || self.lane == Lane::Shared && blocking || lane == Lane::Shared && self.blocking
+    }
+}
+
+/// Whether something waits: asked at every call.
+static WAITING: AtomicBool = AtomicBool::new(false);
+
+/// Calls that take away what work needs, and wait until none is left.
+const WAIT_FOR_ALL: [&str; 16] = [
+    "cuMemFree_v2",
+    "cuMemFreeHost",
+    "cuMemHostUnregister",
+    "cuMemUnmap",
+    "cuMemRelease",
+    "cuMemPoolDestroy",
+    "cuModuleUnload",
+    "cuLibraryUnload",
+    "cuArrayDestroy",
+    "cuMipmappedArrayDestroy",
+    "cuTexObjectDestroy",
+    "cuSurfObjectDestroy",
+    "cuCtxDestroy",
+    "cuDevicePrimaryCtxRelease_v2",
+    "cuDevicePrimaryCtxReset_v2",
+    "cuCtxDetach",
+];
+
+/// A call of the driver begins.
+pub fn look(name: &str) -> Result<()> {
+    if !WAITING.load(Ordering::Relaxed) {
+        return Ok(());
+    }
+    advance();
+    if WAIT_FOR_ALL.contains(&name) { wait(|_| true) } else { Ok(()) }
+}
+
+/// Does what can be done; whether that was anything.
+pub fn advance() -> bool {
+    let mut any = false;
+    while WAITING.load(Ordering::Relaxed) {
+        let Ok(Some((number, context, stream, variant, work))) = driver::with(|d| Ok(d.next_item())) else {
+            break;
+        };
+        any = true;
+        stack(|s| s.push(context));
+        let result = as_variant(variant, || work.run(stream));
+        stack(Vec::pop);
+        let _ = driver::with(|d| {
+            d.ended(number, context, result);
+            Ok(())
+        });
+    }
+    any
+}
+
+/// Whether this thread is the only one that could do anything, of the threads that run blocks side by side aside.
+fn alone() -> bool {
+    let Ok(all) = std::fs::read_dir("/proc/self/task") else { return false };
+    let other = |t: &std::fs::DirEntry| {
+        let name = std::fs::read_to_string(t.path().join("comm")).unwrap_or_default();
+        !name.starts_with(driver::THREADS)
+    };
+    all.flatten().filter(other).count() <= 1
+}
+
+/// Waits until nothing of a kind is left.
+///
+/// # Errors
+/// If nobody comes to write what is waited for: the contexts of what waits are of no use any more.
+pub fn wait(of: impl Fn(&Item) -> bool) -> Result<()> {
+    let mut since = Instant::now();
+    loop {
+        if advance() {
+            since = Instant::now();
+        }
+        let (left, running) = driver::with(|d| {
+            let left = d.queue.iter().any(&of);
+            Ok((left, d.queue.iter().any(|i| i.running)))
+        })?;
+        if !left {
+            // What went wrong is told.
+            return driver::within(|_| Ok(()));
+        }
+        if running {
+            since = Instant::now();
+        } else if alone() || since.elapsed() > Duration::from_secs(settings::get().wait) {
+            return driver::with(|d| Err(d.give_up()));
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Waits for all that waits in a stream.
+///
+/// # Errors
+/// See [`wait`].
+pub fn finish(stream: u64) -> Result<()> {
+    if !WAITING.load(Ordering::Relaxed) {
+        return Ok(());
+    }
+    let (lane, _) = driver::with(|d| d.lane(stream))?;
+    wait(|i| i.lane == lane)
+}
+
+/// Waits until what is submitted to a stream could be done at once.
+pub fn make_way(stream: u64) -> Result<()> {
+    let (lane, blocking) = driver::with(|d| d.lane(stream))?;
+    wait(|i| i.holds_up(lane, blocking))
+}
+
+/// Waits until an item is done.
+pub fn wait_for(number: u64) -> Result<()> {
+    wait(|i| i.number == number)
+}
+
+impl Driver {
+    fn lane(&mut self, stream: u64) -> Result<(Lane, bool)> {
+        Ok(match meant(stream) {
+            0..=LEGACY => (Lane::Shared, true),
+            OWN => (Lane::Own(std::thread::current().id()), true),
+            h => (Lane::Made(h), self.streams.get(h)?.flags & NON_BLOCKING == 0),
+        })
+    }
+
+    /// Whether what is submitted to a stream has to wait.
+    pub fn held(&mut self, stream: u64) -> Result<bool> {
+        let (lane, blocking) = self.lane(stream)?;
+        Ok(self.queue.iter().any(|i| i.holds_up(lane, blocking)))
+    }
+
+    /// Whether something of a stream is not done yet.
+    pub fn unfinished(&mut self, stream: u64) -> Result<bool> {
+        let (lane, _) = self.lane(stream)?;
+        Ok(self.queue.iter().any(|i| i.lane == lane))
+    }
+
+    /// Whether an item is not done yet.
+    pub fn is_waiting(&self, number: u64) -> bool {
+        self.queue.iter().any(|i| i.number == number)
+    }
+
+    fn push(&mut self, stream: u64, task: Task, after: Option<u64>, staged: Option<Block>) -> Result<u64> {
+        let (lane, blocking) = self.lane(stream)?;
+        let (context, number) = (self.context_of(stream)?, driver::fresh());
+        let (variant, running) = (Variant::get(), false);
+        self.queue.push(Item {
+            number,
+            lane,
+            blocking,
+            context,
+            stream,
+            variant,
+            task,
+            after,
+            running,
+            _staged: staged,
+        });
+        WAITING.store(true, Ordering::Relaxed);
+        Ok(number)
+    }
+
+    /// Lets work wait for its turn in a stream, and for another item; its number. What it reads of memory that the driver does not
+    /// know is read now: the program may go on to use it.
+    pub fn defer(&mut self, stream: u64, work: Work, after: Option<u64>) -> Result<u64> {
+        let (work, staged) = match work {
+            Work::Launch(l) => {
+                self.could_launch(&l)?;
+                (Work::Launch(l), None)
+            }
+            Work::Copy(mut t) if self.is_pageable(&t.from) => {
+                let [width, height, depth] = t.size;
+                let whole = width.checked_mul(height).and_then(|n| n.checked_mul(depth));
+                let block = Block::new(whole.ok_or(Error::INVALID_VALUE)? as usize)?;
+                let (mut to, pitch, slice) = (block.address(), t.from.pitch, t.from.slice);
+                for (y, z) in (0..depth).flat_map(|z| (0..height).map(move |y| (y, z))) {
+                    let at = t
+                        .from
+                        .address
+                        .wrapping_add(y.wrapping_mul(pitch))
+                        .wrapping_add(z.wrapping_mul(slice));
+                    ffi::write(to, &ffi::read(at, width as usize)?)?;
+                    to += width;
+                }
+                let address = block.address();
+                t.from = End { side: Side::Host, address, pitch: width, slice: width * height, array: None };
+                (Work::Copy(t), Some(block))
+            }
+            other => (other, None),
+        };
+        self.push(stream, Task::Work(work), after, staged)
+    }
+
+    /// Lets a stream wait for a value.
+    pub fn wait_for_value(&mut self, stream: u64, value: Value) -> Result<()> {
+        self.space.check(value.address, value.bytes as u64)?;
+        if self.held(stream)? || !value.holds(self) {
+            self.push(stream, Task::Value(value), None, None)?;
+        }
+        Ok(())
+    }
+
+    /// Whether an end of a copy is memory of the host that the driver does not know.
+    pub fn is_pageable(&self, e: &End) -> bool {
+        let known = || self.space.find_any(e.address, |_, _| ()).is_some();
+        e.side != Side::Device && !known()
+    }
+
+    /// The next thing whose turn it is: its number, its context, its stream, whose default stream is meant, and what it is. Waits
+    /// whose values are there are over.
+    fn next_item(&mut self) -> Option<(u64, u64, u64, Variant, Work)> {
+        let mut i = 0;
+        while let Some(item) = self.queue.get(i) {
+            let before = self.queue[..i].iter().any(|b| b.holds_up(item.lane, item.blocking));
+            if item.running || before || item.after.is_some_and(|n| self.is_waiting(n)) {
+                i += 1;
+                continue;
+            }
+            match &item.task {
+                Task::Work(w) => {
+                    let found = (item.number, item.context, item.stream, item.variant, w.clone());
+                    self.queue[i].running = true;
+                    return Some(found);
+                }
+                Task::Value(v) if v.holds(self) => {
+                    self.queue.remove(i);
+                    // Others may have waited for this one.
+                    i = 0;
+                }
+                Task::Value(_) => i += 1,
+            }
+        }
+        if self.queue.is_empty() {
+            WAITING.store(false, Ordering::Relaxed);
+        }
+        None
+    }
+
+    /// Something that waited was done.
+    fn ended(&mut self, number: u64, context: u64, result: Result<()>) {
+        self.queue.retain(|i| i.number != number);
+        if let (Err(e), Ok(c)) = (result, self.contexts.get_mut(context))
+            && c.broken.is_none()
+        {
+            eprintln!("oxcuda: work behind a wait for a value failed: error {}", e.0);
+            c.broken = Some(e);
+        }
+    }
+
+    /// Nobody is going to write what is waited for.
+    fn give_up(&mut self) -> Error {
+        for item in std::mem::take(&mut self.queue) {
+            if let Task::Value(v) = &item.task {
+                let text = v.text(self);
+                eprintln!(
+                    "oxcuda: stream {:#x} {text}, and nobody comes to write it (OXCUDA_WAIT)",
+                    item.stream
+                );
+            }
+            if let Ok(c) = self.contexts.get_mut(item.context) {
+                c.broken = Some(Error::LAUNCH_TIMEOUT);
+            }
+        }
+        WAITING.store(false, Ordering::Relaxed);
+        Error::LAUNCH_TIMEOUT
+    }
+
+    /// Forgets what waits in a context, which ends.
+    pub fn forget_waiting(&mut self, context: u64) {
+        self.queue.retain(|i| i.context != context);
+    }
+}
