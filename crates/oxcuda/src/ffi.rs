@@ -296,9 +296,21 @@ pub fn enter(name: &str, body: impl FnOnce() -> Result<()>) -> c_int {
         }
     };
     if trace {
-        eprintln!("oxcuda: {name} -> {code}");
+        eprintln!("oxcuda: {name}{} -> {code}", DETAIL.take());
     }
     code
+}
+
+thread_local! {
+    static DETAIL: std::cell::RefCell<String> = const { std::cell::RefCell::new(String::new()) };
+}
+
+/// What `OXCUDA_TRACE` tells of the call that is under way: an address, and of what is given its size.
+pub fn detail(address: u64, size: Option<usize>) {
+    if crate::settings::get().trace {
+        let size = size.map(|s| format!(", {s}")).unwrap_or_default();
+        DETAIL.set(format!("({address:#x}{size})"));
+    }
 }
 
 /// Whose the default stream is in the function that is under way.

@@ -3,7 +3,7 @@
 use super::{Handle, only};
 use crate::driver::{self, within};
 use crate::error::{Error, Result};
-use crate::ffi::{Host, In, Out};
+use crate::ffi::{Host, In, Out, detail};
 use crate::memory::{Kind, Region};
 
 /// Bytes of memory for the current context.
@@ -13,6 +13,7 @@ fn allocate(size: usize) -> Result<u64> {
         d.unsafe_call()?;
         d.space.device(size, Some(context))
     })
+    .inspect(|at| detail(*at, Some(size)))
 }
 
 fn host(size: usize, kind: Kind, flags: u32) -> Result<u64> {
@@ -21,12 +22,14 @@ fn host(size: usize, kind: Kind, flags: u32) -> Result<u64> {
         d.unsafe_call()?;
         d.space.host(size, kind, Some(context), flags)
     })
+    .inspect(|at| detail(*at, Some(size)))
 }
 
 fn free(address: u64, kinds: &[Kind]) -> Result<()> {
     if address == 0 {
         return Ok(());
     }
+    detail(address, None);
     within(|d| {
         d.unsafe_call()?;
         let pool = d.space.free(address, kinds)?;

@@ -4,7 +4,7 @@ use super::Handle;
 use super::device::check;
 use crate::driver::{with, within};
 use crate::error::{Error, Result};
-use crate::ffi::{Host, In, Out};
+use crate::ffi::{Host, In, Out, detail};
 use crate::memory::Pool;
 use crate::stream::submit;
 use crate::work::{Alloc, Work};
@@ -55,7 +55,7 @@ impl PoolProperties {
 }
 
 fn allocate(out: Out<u64>, size: usize, pool: Option<Handle>, stream: Handle) -> Result<()> {
-    out.put(within(|d| {
+    let address = within(|d| {
         let (context, pool) = (d.context()?, pool.unwrap_or(d.current_pool));
         d.pools.get(pool)?;
         d.implicit(stream)?;
@@ -75,7 +75,9 @@ fn allocate(out: Out<u64>, size: usize, pool: Option<Handle>, stream: Handle) ->
         }
         d.count_in_pool(Some(pool), size)?;
         Ok(address)
-    })?)
+    })?;
+    detail(address, Some(size));
+    out.put(address)
 }
 
 /// Attributes of a pool: 32-bit switches, then 64-bit numbers of bytes: kept, reserved, its most, used, its most.
@@ -92,6 +94,7 @@ api! {
     }
     /// Takes it back; under capture as a node, of what a node of a graph gave.
     fn cuMemFreeAsync(address: u64, stream: Handle) / cuMemFreeAsync_ptsz {
+        detail(address, None);
         submit(stream, Work::Free(address))
     }
     /// The device's own pool.
