@@ -23,7 +23,7 @@ h2 { border-bottom: 2px solid var(--curve); margin-top: 3rem; } h3 { margin-bott
 svg { width: 100%; height: auto; } svg text { fill: var(--ink); font-size: 12px; }
 table { border-collapse: collapse; width: 100%; } td, th { text-align: left; padding: .1rem .6rem; vertical-align: top; }
 th { border-bottom: 1px solid var(--ink); } td.n { text-align: right; font-variant-numeric: tabular-nums; }
-code, pre { font: 12.5px/1.4 ui-monospace, monospace; } .code { max-height: 36rem; overflow: auto; border: 1px solid var(--faint); }
+code { font: 12.5px/1.4 ui-monospace, monospace; } h2 code { font-size: 1.3rem; } .code { max-height: 36rem; overflow: auto; border: 1px solid var(--faint); }
 .code tr:target, .code tr:hover { background: var(--faint); } .spill code { color: var(--mark); }
 .no { opacity: .75; } .no::before { content: '✗ '; color: var(--mark); } .yes::before { content: '✓ '; color: var(--curve); }
 .bar { display: inline-block; height: .7rem; background: var(--curve); } a { color: inherit; }
@@ -83,7 +83,7 @@ fn kernel(out: &mut String, n: usize, k: &Kernel, ptx: &[&str]) {
     if let Some(spilled) = k.spilled() {
         _ = writeln!(
             out,
-            "<h3>Spills</h3>\n<p>{}. They are marked in the plot and in the code.</p>",
+            "<h3>Spills</h3>\n<p>{}. They are marked along the lower edge of the plot and in the code.</p>",
             escaped(&spilled)
         );
     }
@@ -166,17 +166,16 @@ fn curve(out: &mut String, n: usize, k: &Kernel) {
         _ = write!(path, "{command}{:.1} {:.1}H{:.1}", x(i), y(l.live), x(i + 1));
     }
     _ = write!(out, "<path d=\"{path}\" fill=\"none\" stroke=\"var(--curve)\" stroke-width=\"2\"/>");
-    for (i, l) in k.code.iter().enumerate().filter(|(_, l)| l.spills) {
+    // Spills stand along the lower edge.
+    let wide = (WIDTH / k.code.len().max(1) as f64).max(0.5);
+    for (i, _) in k.code.iter().enumerate().filter(|(_, l)| l.spills) {
+        let (x, y) = (x(i), HEIGHT - 8.0);
         _ = write!(
             out,
-            "<circle cx=\"{:.1}\" cy=\"{:.1}\" r=\"3\" fill=\"var(--mark)\"><title>{}</title></circle>",
-            x(i),
-            y(l.live),
-            escaped(&k.place(Some(i)))
+            "<rect x=\"{x:.2}\" y=\"{y}\" width=\"{wide:.2}\" height=\"8\" fill=\"var(--mark)\"/>"
         );
     }
     // What lies under the pointer is told, and leads to the code.
-    let wide = (WIDTH / k.code.len().max(1) as f64).max(0.5);
     for (i, l) in k.code.iter().enumerate() {
         _ = write!(
             out,
