@@ -1,10 +1,13 @@
 //! Sums with constants: `(x + 4) + 4` is `x + 8`, and a constant that is added to an address goes into the offset of the
-//! instruction that uses it. Copies of a loop's body then depend on where the loop stands, not on each other.
+//! instruction that uses it. Copies of a loop's body then depend on where the loop stands, not on each other. So does an address
+//! `y + (x + 4)`, which becomes `(y + x) + 4`.
 
 use crate::sums::{self, Places, is_zero, value_of};
 use cranelift_entity::SecondaryMap;
-use ori::{Function, Inst, InstData, Macro, Name, Op, Operand, Value, operand};
-use sass::{AddrWidth, Opcode, Reg};
+use ori::{Block, Function, Inst, InstData, Macro, Name, Op, Operand, Value, operand};
+use rustc_hash::FxHashMap;
+use sass::{AddrWidth, Opcode, Reg, RegFile};
+use smallvec::SmallVec;
 
 /// A 64-bit number as a pair and a constant.
 #[derive(Clone, Copy)]
@@ -21,22 +24,168 @@ pub fn run(func: &mut Function) -> bool {
     let uses = crate::uses::count(func);
     // The lower words of sums of a pair and a constant.
     let mut pairs: SecondaryMap<Value, Option<Pair>> = SecondaryMap::new();
+    let addresses = addresses(func, &uses);
     let mut changed = false;
     for n in 0..func.layout.len() {
         let b = func.layout[n];
+        let mut new = InFront::default();
         for k in 0..func.blocks[b].insts.len() {
             let i = func.blocks[b].insts[k];
             changed |= if let Some(sum) = sums::sum(func, &at, &uses, i, b) {
                 match sum.high {
-                    None => narrow(func, &at, i),
-                    Some(ref high) => wide(func, &mut pairs, &sum, high.inst),
+                    None => narrow(func, &at, i) || around(func, &at, &pairs, &addresses, i, &mut new),
+                    Some(ref high) => {
+                        wide(func, &mut pairs, &sum, high.inst)
+                            || wide_around(func, &mut pairs, &addresses, &sum, high, &mut new)
+                    }
                 }
             } else {
                 offset(func, &at, &pairs, i)
             };
         }
+        put_in_front(func, b, new);
     }
     changed
+}
+
+/// What is put in front of instructions.
+type InFront = FxHashMap<Inst, SmallVec<[Inst; 2]>>;
+
+fn put_in_front(func: &mut Function, b: Block, mut new: InFront) {
+    if new.is_empty() {
+        return;
+    }
+    let old = std::mem::take(&mut func.blocks[b].insts);
+    for i in old {
+        func.blocks[b].insts.extend(new.remove(&i).into_iter().flatten());
+        func.blocks[b].insts.push(i);
+    }
+}
+
+/// Values, and words of pairs, that are of use as addresses of memory alone.
+fn addresses(func: &Function, uses: &SecondaryMap<Value, u32>) -> SecondaryMap<Value, bool> {
+    let mut as_address: SecondaryMap<Value, u32> = SecondaryMap::new();
+    let insts = || func.layout.iter().flat_map(|b| &func.blocks[*b].insts).map(|i| &func.insts[*i]);
+    for d in insts() {
+        for o in &d.operands {
+            if let Operand::Addr { base: Some(Name::Val(v)), uniform: None, width, .. } = o
+                && offsets(d.op, *width == AddrWidth::R64).is_some()
+            {
+                as_address[*v] += 1;
+            }
+        }
+    }
+    let mut only: SecondaryMap<Value, bool> = SecondaryMap::new();
+    for v in func.values.keys() {
+        only[v] = as_address[v] > 0 && as_address[v] == uses[v];
+    }
+    for d in insts().filter(|d| d.op == Op::Macro(Macro::Collect) && d.operands.len() == 3) {
+        let words = [1, 2].map(|n| value_of(&d.operands[n]));
+        if let (Some(pair), [Some(low), Some(high)]) = (value_of(&d.operands[0]), words)
+            && only[pair]
+            && uses[low] == 1
+            && uses[high] == 1
+        {
+            (only[low], only[high]) = (true, true);
+        }
+    }
+    only
+}
+
+/// What an address `y + (x + 4)` of 32 bits becomes: `(y + x) + 4`.
+fn around(
+    func: &mut Function,
+    at: &Places,
+    pairs: &SecondaryMap<Value, Option<Pair>>,
+    addresses: &SecondaryMap<Value, bool>,
+    i: Inst,
+    new: &mut InFront,
+) -> bool {
+    let d = &func.insts[i];
+    if !value_of(&d.operands[0]).is_some_and(|v| addresses[v]) || !is_plain(d) {
+        return false;
+    }
+    let Some(terms) = sums::terms(d, None) else { return false };
+    let split = |o: &Operand| {
+        let v = value_of(o)?;
+        if let Some(p) = pairs[v] {
+            return Some((Name::Part(p.base, 0), p.more as u32));
+        }
+        number_added(&func.insts[at[v]?.0]).filter(|(n, _)| n.value().is_some())
+    };
+    let is_register = |o: &Operand| matches!(o, Operand::Reg(r) if r.reg.value().is_some());
+    for (inner, other) in [(0, 1), (1, 0)] {
+        if let Some((x, n)) = split(&terms[inner]).filter(|_| is_register(&terms[other])) {
+            let sum = func.add_value(RegFile::R, 1);
+            let mut made = func.insts[i].clone();
+            made.operands[0] = operand(sum);
+            made.operands[3..6].clone_from_slice(&[terms[other], operand(x), operand(Name::Phys(Reg::RZ))]);
+            let made = func.insts.push(made);
+            new.entry(i).or_default().push(made);
+            set_terms(func, i, Name::Val(sum), n);
+            return true;
+        }
+    }
+    false
+}
+
+/// The same of 64 bits.
+fn wide_around(
+    func: &mut Function,
+    pairs: &mut SecondaryMap<Value, Option<Pair>>,
+    addresses: &SecondaryMap<Value, bool>,
+    sum: &sums::Sum,
+    upper: &sums::Upper,
+    new: &mut InFront,
+) -> bool {
+    let word = |i: Inst| value_of(&func.insts[i].operands[0]);
+    let (Some(low), Some(high)) = (word(sum.inst), word(upper.inst)) else { return false };
+    if !addresses[low] || !addresses[high] {
+        return false;
+    }
+    let is_register = |o: &Operand| matches!(o, Operand::Reg(r) if r.reg.value().is_some());
+    // Terms of the two words stand in the order of their instructions, which may differ.
+    for (l, h) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
+        let (Some(a), Some(b)) = (value_of(&sum.low[l]), value_of(&upper.terms[h])) else { continue };
+        let Some(p) = pairs[a].filter(|p| p.high == b) else { continue };
+        let others = [sum.low[1 - l], upper.terms[1 - h]];
+        let Ok(number) = i32::try_from(p.more) else { continue };
+        if !others.iter().all(is_register) {
+            continue;
+        }
+        let zero = operand(Name::Phys(Reg::RZ));
+        let words = [0, 1].map(|_| func.add_value(RegFile::R, 1));
+        let carry = func.add_value(RegFile::P, 1);
+        let pair = func.add_value(RegFile::R, 2);
+        let mut first = func.insts[sum.inst].clone();
+        (first.operands[0], first.operands[1]) = (operand(words[0]), operand(carry));
+        first.operands[3..6].clone_from_slice(&[others[0], operand(Name::Part(p.base, 0)), zero]);
+        let mut second = func.insts[upper.inst].clone();
+        second.operands[0] = operand(words[1]);
+        second.operands[3..6].clone_from_slice(&[others[1], operand(Name::Part(p.base, 1)), zero]);
+        second.operands[6] = operand(carry);
+        let collect = InstData {
+            op: Op::Macro(Macro::Collect),
+            mods: sass::Mods::none(),
+            operands: [pair, words[0], words[1]].map(operand).into_iter().collect(),
+            ..func.insts[sum.inst].clone()
+        };
+        // The upper words may be made between the two.
+        let first = func.insts.push(first);
+        new.entry(sum.inst).or_default().push(first);
+        let rest = [second, collect].map(|d| func.insts.push(d));
+        new.entry(upper.inst).or_default().extend(rest);
+        set_terms(func, sum.inst, Name::Val(words[0]), number as u32);
+        set_terms(func, upper.inst, Name::Val(words[1]), (p.more >> 32) as u32);
+        pairs[low] = Some(Pair { base: pair, more: p.more, high });
+        return true;
+    }
+    false
+}
+
+/// Whether an addition gives no carry.
+fn is_plain(d: &InstData) -> bool {
+    [1, 2].iter().all(|n| sums::is_pred(&d.operands[*n], Name::Phys(Reg::PT), false))
 }
 
 /// The register and the number of a sum of two.
@@ -127,12 +276,11 @@ const COPY_OFFSETS: [Offsets; 2] = [-(1 << 19)..=(1 << 19) - 1, -(1 << 11)..=(1 
 /// The offsets that an instruction takes for an address in two registers (`wide`) or one.
 fn offsets(op: Op, wide: bool) -> Option<Offsets> {
     let Op::Sass(op) = op else { return None };
-    // Addresses of shared memory are numbers modulo 2^32, and ptxas has negative offsets, too.
+    // Addresses of shared and local memory are numbers modulo 2^32, and ptxas has negative offsets, too (13.0.88, all targets).
     match (op, wide) {
         (Opcode::LDG | Opcode::STG | Opcode::LD | Opcode::ST, true) => Some(OFFSETS),
         (Opcode::ATOM | Opcode::ATOMG | Opcode::RED | Opcode::REDG, true) => Some(ATOMIC_OFFSETS),
-        (Opcode::LDS | Opcode::STS, false) => Some(OFFSETS),
-        (Opcode::LDL | Opcode::STL, false) => Some(0..=*OFFSETS.end()),
+        (Opcode::LDS | Opcode::STS | Opcode::LDL | Opcode::STL, false) => Some(OFFSETS),
         // ptxas was not seen to have negative ones.
         (Opcode::LDSM, false) => Some(0..=*OFFSETS.end()),
         (Opcode::ATOMS, false) => Some(ATOMIC_OFFSETS),
@@ -274,6 +422,26 @@ block0:
         }
         let text = after(&body("0x80000"));
         assert!(text.contains("[v1.64+0x80000]") && text.contains("LDGSTS.E [v14], [v13.64]"), "{text}");
+    }
+
+    #[test]
+    fn addresses_around_a_sum_take_its_constant() {
+        // v1 + (v3 + 4), and the lower word of that on top of v0.
+        let body = "    v3:R2 = LDC.64 c[0x0][0x218]\n".to_string()
+            + &sum(10, ["v3.0", "v3.1"], ["0x4", "RZ"])
+            + &sum(20, ["v1.0", "v1.1"], ["v10", "v11"])
+            + &sum(30, ["v10", "v11"], ["v1.0", "v1.1"])
+            + "    v40:R = IADD3 PT, PT, v0, v10, RZ, !PT, !PT\n    v41:R = LDG.E PT, [v23.64+0x8], PT\n    \
+               STG.E [v33.64], v41\n    STS [v40+0x10], v41\n";
+        let text = after(&body);
+        for offset in [".64+0xc]", ".64+0x4]", "+0x14]"] {
+            assert!(text.contains(offset), "{offset}: {text}");
+        }
+        assert_eq!(text.matches("IADD3.X").count(), 2, "{text}");
+        // Not where it is of other use as well.
+        let body = body + "    STS [v0], v20\n    STS [v0+0x4], v40\n";
+        let text = after(&body);
+        assert!(text.contains("LDG.E PT, [v23.64+0x8]") && text.contains("STS [v40+0x10]"), "{text}");
     }
 
     #[test]
