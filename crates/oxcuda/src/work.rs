@@ -85,7 +85,7 @@ pub struct Fill {
     /// Bytes from a row to the next.
     pub pitch: u64,
     /// The value, and its bytes.
-    pub value: u32,
+    pub value: u64,
     /// See `value`.
     pub element: u32,
     /// Elements of a row, and rows.

@@ -74,7 +74,7 @@ impl Memset {
         }
         let size = [self.width as u64, self.height as u64];
         let (address, pitch) = (self.to, self.pitch as u64);
-        Ok(Work::Fill(Fill { address, pitch, value: self.value, element: self.element, size }))
+        Ok(Work::Fill(Fill { address, pitch, value: self.value.into(), element: self.element, size }))
     }
 }
 
@@ -512,7 +512,7 @@ api! {
             Work::Fill(f) => set.put(Memset {
                 to: f.address,
                 pitch: f.pitch as usize,
-                value: f.value,
+                value: f.value as u32,
                 element: f.element,
                 width: f.size[0] as usize,
                 height: f.size[1] as usize,

@@ -20,10 +20,8 @@ fn rows(
     if size[1] > 1 && (pitch as u64) < (size[0] as u64).saturating_mul(element.into()) {
         return Err(Error::INVALID_VALUE);
     }
-    submit(
-        stream,
-        Work::Fill(Fill { address, pitch: pitch as u64, value, element, size: size.map(|n| n as u64) }),
-    )
+    let (pitch, value, size) = (pitch as u64, value.into(), size.map(|n| n as u64));
+    submit(stream, Work::Fill(Fill { address, pitch, value, element, size }))
 }
 
 api! {

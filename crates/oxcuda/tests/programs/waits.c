@@ -6,6 +6,18 @@
 CUresult cuStreamWaitValue32_v2(CUstream, CUdeviceptr, unsigned, unsigned);
 CUresult cuStreamWaitValue64_v2(CUstream, CUdeviceptr, uint64_t, unsigned);
 CUresult cuStreamWriteValue32_v2(CUstream, CUdeviceptr, unsigned, unsigned);
+CUresult cuStreamWriteValue64_v2(CUstream, CUdeviceptr, uint64_t, unsigned);
+typedef union {
+    struct {
+        int kind;
+        CUdeviceptr address;
+        uint64_t value;
+        unsigned flags;
+        CUdeviceptr alias;
+    } op;
+    uint64_t pad[6];
+} Operation;
+CUresult cuStreamBatchMemOp_v2(CUstream, unsigned, Operation *, unsigned);
 
 static const char PTX[] = HEADER
     /* *x = 3 · *x + n */
@@ -125,6 +137,18 @@ int main(int argc, char **argv) {
     WANT(cuStreamQuery(a) == NOT_READY);
     *flag = 1;
     WANT(cuStreamQuery(a) == 0);
+
+    /* Several at once: a wait, then words of both sizes. Nothing is done if one of them is none. */
+    Operation list[] = {{{1, at, 3, GEQ, 0}}, {{5, w, 0x100000002, 0, 0}}, {{3, 0, 0, 0, 0}}, {{2, w + 4, 7, 0, 0}}, {{9, 0, 0, 0, 0}}};
+    WANT(cuStreamBatchMemOp_v2(a, 5, list, 0) == 1 && cuStreamQuery(a) == 0);
+    OK(cuStreamBatchMemOp_v2(a, 4, list, 0));
+    OK(cuStreamWaitValue64_v2(b, w, 0x700000002, EQ));
+    step(y, 0, b);
+    WANT(cuStreamQuery(a) == NOT_READY && cuStreamQuery(b) == NOT_READY);
+    *flag = 3;
+    WANT(cuStreamQuery(b) == 0 && get(y, b) == 6 && get(w + 4, a) == 7);
+    OK(cuStreamWriteValue64_v2(a, w, 1, 0));
+    WANT(get(w, a) == 1 && get(w + 4, a) == 0 && cuStreamWriteValue64_v2(a, w + 4, 1, 0) == 1);
 
     /* Another thread writes while this one waits, or reads what is to come. */
     pthread_t thread;
