@@ -1,7 +1,7 @@
 //! Functional units and latencies, from `isa/latency.isa`.
 
 use crate::form::target_bit;
-use crate::inst::{Inst, Operand};
+use crate::inst::{Inst, Mods, Operand};
 use crate::isa::{
     CLASS_OF, CLASSES_BY_MOD, Class, Mod, Opcode, PACE, PARTS, RAW, STALL, UNIT_OF, UNITS, Unit, WAR, WAW,
 };
@@ -176,11 +176,16 @@ pub fn reads_late(op: Opcode, target: Target) -> bool {
 
 /// The class of an instruction.
 pub fn class(inst: &Inst) -> Class {
-    let unit = inst.op.unit();
-    let by_mod = CLASSES_BY_MOD.iter().find(|(of, only, m, _)| {
-        *of == unit && inst.mods.has(*m) && (only.is_empty() || only.contains(&inst.op))
-    });
-    by_mod.map_or(CLASS_OF[inst.op as usize], |c| c.3)
+    class_of(inst.op, &inst.mods)
+}
+
+/// The class of an instruction with this opcode and these modifiers.
+fn class_of(op: Opcode, mods: &Mods) -> Class {
+    let unit = op.unit();
+    let by_mod = CLASSES_BY_MOD
+        .iter()
+        .find(|(of, only, m, _)| *of == unit && mods.has(*m) && (only.is_empty() || only.contains(&op)));
+    by_mod.map_or(CLASS_OF[op as usize], |c| c.3)
 }
 
 /// Every class that an instruction of this opcode, or a place of it, can have.
@@ -231,6 +236,12 @@ pub fn longest(inst: &Inst, target: Target) -> (u8, u8) {
     dense(target).longest[class(inst) as usize]
 }
 
+/// Cycles until the result of a product of matrices of fixed latency is there for everybody; `None` of other instructions.
+pub fn product(op: Opcode, mods: &Mods, target: Target) -> Option<u8> {
+    let product = matches!(op.unit(), Unit::Tensor | Unit::TensorInt) && !is_variable_latency(op, target);
+    product.then(|| dense(target).longest[class_of(op, mods) as usize].0)
+}
+
 /// Cycles from a product of matrices to the next one of the warp; 0 for other instructions.
 pub fn pace(inst: &Inst, target: Target) -> u8 {
     if inst.op.is_group_product() {
@@ -276,6 +287,16 @@ mod tests {
         assert!(!is_variable_latency(Opcode::DFMA, on(90)));
         assert!(!is_variable_latency(Opcode::DFMA, on(100)));
         assert!(is_variable_latency(Opcode::DFMA, on(120)));
+    }
+
+    #[test]
+    fn products_of_matrices_take_long() {
+        let of = |mods: &[Mod], sm| product(Opcode::HMMA, &Mods::of(mods), on(sm));
+        let (long, short) = ([Mod::_16816, Mod::F32], [Mod::_1688, Mod::F32]);
+        assert_eq!(of(&long, 75), None);
+        let (long, short) = (of(&long, 90).expect("fixed"), of(&short, 90).expect("fixed"));
+        assert!(long >= 24 && (16..long).contains(&short), "{long} {short}");
+        assert_eq!(product(Opcode::FFMA, &Mods::of(&[]), on(90)), None);
     }
 
     #[test]

@@ -326,7 +326,7 @@ fn latency_of(func: &Function, d: &InstData, guards: bool) -> u32 {
     match d.op {
         Op::Sass(op) if latency::is_variable_latency(op, func.target) => expected_latency(op, &func.tuning),
         Op::Sass(_) if guards => 13,
-        Op::Sass(_) => 5,
+        Op::Sass(op) => latency::product(op, &d.mods, func.target).map_or(5, u32::from),
         // Most of them go.
         Op::Macro(_) => 1,
     }
