@@ -1,4 +1,5 @@
-//! Turns `isa/*.isa` into `$OUT_DIR/isa.rs`: the enums `Opcode`, `Mod`, `SpecialReg` and their tables.
+//! Turns `isa/*.isa` into `$OUT_DIR/isa.rs`, the enums `Opcode`, `Mod`, `SpecialReg` and their tables, and `$OUT_DIR/ops.rs`,
+//! operands and modifiers by name.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -14,6 +15,8 @@ mod forms;
 mod latency;
 #[path = "build/memory.rs"]
 mod memory;
+#[path = "build/views.rs"]
+mod views;
 
 /// A Rust identifier for a spelling: `64` → `_64`, `SR_TID.X` → `SR_TID_X`.
 fn ident(spelling: &str) -> String {
@@ -26,6 +29,8 @@ struct Op {
     /// The words behind the name: its facts.
     flags: Vec<String>,
     slots: Vec<String>,
+    /// The name of each slot.
+    names: Vec<String>,
     /// `FILE:LINE`.
     place: String,
 }
@@ -91,7 +96,7 @@ fn main() {
     let (mut ops, mut mods, mut srs) =
         (Vec::<Op>::new(), BTreeSet::<String>::new(), Vec::<(String, String, String)>::new());
     let mut latency = latency::Latency::default();
-    let (mut groups, mut form_lines) = (forms::Groups::new(), Vec::new());
+    let (mut groups, mut form_lines, mut field_lines) = (forms::Groups::new(), Vec::new(), Vec::new());
     let mut sizes = memory::Sizes::default();
     let mut wanted = asks::Rows::default();
     let mut files: Vec<_> = std::fs::read_dir(dir).expect("isa/").map(|e| e.expect("entry").path()).collect();
@@ -107,10 +112,18 @@ fn main() {
                 "op" => {
                     let (left, right) = rest.split_once(" :").expect("op NAME : slots");
                     let mut left = left.split_whitespace();
+                    let (names, slots): (Vec<String>, _) = right
+                        .split_whitespace()
+                        .map(|s| facts::named_slot(s).unwrap_or_else(|why| panic!("{place}: {why}")))
+                        .unzip();
+                    if let Some(twice) = (1..names.len()).find(|n| names[..*n].contains(&names[*n])) {
+                        panic!("{place}: two slots are called `{}`", names[twice]);
+                    }
                     ops.push(Op {
                         name: left.next().expect("name").into(),
                         flags: left.map(str::to_string).collect(),
-                        slots: right.split_whitespace().map(str::to_string).collect(),
+                        slots,
+                        names,
                         place,
                     });
                 }
@@ -125,6 +138,10 @@ fn main() {
                 "bytes" => sizes.line(rest, &place, &mut mods),
                 "asks" => wanted.line(rest, &place, &mut mods),
                 "group" => forms::parse_group(rest, &mut groups),
+                "fields" => {
+                    let op = ops.last().expect("fields belong to the op above them");
+                    field_lines.push((op.name.clone(), rest.to_string(), place));
+                }
                 "form" => {
                     let op = ops.last().expect("a form belongs to the op above it");
                     form_lines.push((op.name.clone(), rest.to_string(), place));
@@ -139,12 +156,16 @@ fn main() {
     let refuse = |op: &Op, why: String| -> ! { panic!("{}: op {}: {why}", op.place, op.name) };
     let facts: Vec<facts::Facts> = ops
         .iter()
-        .map(|op| facts::Facts::read(&op.flags, &op.slots, &sizes).unwrap_or_else(|why| refuse(op, why)))
+        .map(|op| {
+            facts::Facts::read(&op.flags, (&op.slots, &op.names), &sizes)
+                .unwrap_or_else(|why| refuse(op, why))
+        })
         .collect();
     let mut form_table = Vec::new();
     let mut immediates = vec![BTreeSet::new(); ops.len()];
     // Indices of the forms of each opcode, and of each code.
     let mut by_op = vec![Vec::new(); ops.len()];
+    let mut spelled = vec![BTreeSet::new(); ops.len()];
     let mut by_code: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
     for (name, line, place) in &form_lines {
         let of = ops.iter().position(|o| o.name == *name).expect("the op of the form");
@@ -155,9 +176,10 @@ fn main() {
             &op.flags,
             line,
             &groups,
-            &mut mods,
+            &mut spelled[of],
             &mut form_table,
         );
+        mods.extend(spelled[of].iter().cloned());
         for (i, form) in form_table.iter().enumerate().skip(from) {
             let form: &forms::Encoding = form;
             immediates[of].extend(&form.immediates);
@@ -179,6 +201,19 @@ fn main() {
             }
         }
     }
+    let mut fields = BTreeMap::new();
+    for (name, line, place) in field_lines {
+        let read = views::Fields::read(&line, &groups).unwrap_or_else(|why| panic!("{place}: fields: {why}"));
+        let of = ops.iter().position(|o| o.name == name).expect("the op of the fields");
+        let held = read.modifiers(&groups);
+        let left: Vec<&String> =
+            spelled[of].iter().filter(|m| !held.contains(*m) && !forms::is_made_up(m)).collect();
+        if !left.is_empty() {
+            panic!("{place}: fields: there is none for {left:?}, which forms spell");
+        }
+        fields.insert(name, read);
+    }
+    let views = views::write(&ops, &fields, &groups);
     let mut out = String::new();
     let enumeration = |out: &mut String, doc: &str, name: &str, names: &[String]| {
         let _ =
@@ -256,6 +291,7 @@ fn main() {
         ops.iter().zip(&facts).map(|(o, f)| (o.name.clone(), f.unit.clone())).collect();
     latency.write(&units, &mut out);
     wanted.write(&names, &mut out);
-    std::fs::write(Path::new(&std::env::var("OUT_DIR").expect("OUT_DIR")).join("isa.rs"), out)
-        .expect("write");
+    let dir = std::env::var("OUT_DIR").expect("OUT_DIR");
+    std::fs::write(Path::new(&dir).join("isa.rs"), out).expect("write");
+    std::fs::write(Path::new(&dir).join("ops.rs"), views).expect("write");
 }

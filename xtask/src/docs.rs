@@ -104,7 +104,7 @@ fn pages(root: &Path) -> Result<BTreeMap<String, String>, String> {
     let mut pages = BTreeMap::new();
     let mut index = String::from(
         "# SASS reference\n\nOne page for each mnemonic, generated from `crates/sass/isa` by `cargo xtask docs-isa`: \
-         the operands (`>` written, `<` read; file and width), the encodings with the targets that have them, where \
+         the operands (name; `>` written, `<` read; file and width), the encodings with the targets that have them, where \
          the operands and modifiers are, and the values of the modifiers. `crates/sass/isa/README.md` explains the \
          notation, `docs/sass-encoding.md` how it was found.\n\n",
     );

@@ -4,7 +4,7 @@
 //! The stack pointer R1 grows down. Arguments are in R4 … R15, results from R4 on; what does not fit is on the
 //! caller's stack. The return address is in R20 and R21, which neither side keeps.
 
-use crate::{Callee, Function, InstData, Operand};
+use crate::{Callee, Function, InstData};
 use sass::{Reg, RegFile};
 
 /// The first register of arguments and results.
@@ -65,10 +65,7 @@ pub fn is_private(name: &str) -> bool {
 
 /// The registers that this call may change.
 pub fn clobbered_by<'f>(func: &'f Function, call: &InstData) -> Box<dyn Iterator<Item = Reg> + 'f> {
-    let number = match call.operands.first() {
-        Some(Operand::Imm(n)) => Some(*n),
-        _ => None,
-    };
+    let number = call.callee();
     if let Some(known) = number.and_then(|n| func.changes.get(&n)) {
         return Box::new(known.iter().copied());
     }

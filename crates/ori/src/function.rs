@@ -217,7 +217,70 @@ pub struct SlotInfo {
     pub width: u8,
 }
 
+impl sass::Instruction for InstData {
+    type Operand = Operand;
+    fn sass(&self) -> Option<Opcode> {
+        self.opcode()
+    }
+    fn modifiers(&self) -> &Mods {
+        &self.mods
+    }
+    fn operands(&self) -> &[Operand] {
+        &self.operands
+    }
+    fn operands_mut(&mut self) -> &mut [Operand] {
+        &mut self.operands
+    }
+}
+
 impl InstData {
+    /// Where a copy goes and what it copies, if it is one ([`Macro::Copy`]).
+    pub fn copied(&self) -> Option<(&Operand, &Operand)> {
+        match (self.op, &self.operands[..]) {
+            (Op::Macro(Macro::Copy), [to, from]) => Some((to, from)),
+            _ => None,
+        }
+    }
+    /// What is collected and of which parts, if it is a [`Macro::Collect`].
+    pub fn collected(&self) -> Option<(&Operand, &[Operand])> {
+        match (self.op, &self.operands[..]) {
+            (Op::Macro(Macro::Collect), [to, parts @ ..]) => Some((to, parts)),
+            _ => None,
+        }
+    }
+    /// The parts alone, for changing them.
+    pub fn collected_mut(&mut self) -> Option<&mut [Operand]> {
+        match (self.op, &mut self.operands[..]) {
+            (Op::Macro(Macro::Collect), [_, parts @ ..]) => Some(parts),
+            _ => None,
+        }
+    }
+    /// The number of what it calls, if it is a [`Macro::Call`].
+    pub fn callee(&self) -> Option<u32> {
+        match (self.op, &self.operands[..]) {
+            (Op::Macro(Macro::Call), [Operand::Imm(n), ..]) => Some(*n),
+            _ => None,
+        }
+    }
+    /// What a [`Macro::Call`] is given: the address of an indirect one, then registers.
+    pub fn call_arguments(&self) -> &[Operand] {
+        match (self.op, &self.operands[..]) {
+            (Op::Macro(Macro::Call), [_, arguments @ ..]) => arguments,
+            _ => &[],
+        }
+    }
+    /// The first operand that a macro writes, and those that it reads.
+    pub fn macro_operands(&self) -> Option<(Option<&Operand>, &[Operand])> {
+        let Op::Macro(m) = self.op else { return None };
+        let (written, read) = self.operands.split_at_checked(m.defs())?;
+        Some((written.first(), read))
+    }
+    /// Makes it a copy, under the guard that it has.
+    pub fn become_copy(&mut self, to: Operand, from: Operand) {
+        self.op = Op::Macro(Macro::Copy);
+        self.mods = Mods::none();
+        self.operands = SmallVec::from_slice(&[to, from]);
+    }
     /// Role and width of operand `index`.
     pub fn slot(&self, index: usize, values: &PrimaryMap<Value, ValueData>) -> SlotInfo {
         match self.op {

@@ -1,9 +1,13 @@
 //! Bits of 32-bit values that are the same whatever the program computes on, and what values are multiples of.
 
 use crate::cfg::Cfg;
-use crate::function::{Block, Function, Inst, InstData, Macro, Name, Op, Operand, Value};
+use crate::function::{Block, Function, Inst, InstData, Name, Op, Operand, Value};
 use cranelift_entity::SecondaryMap;
-use sass::{Mod, Opcode, Reg, RegFile, SpecialReg};
+use sass::ops::{
+    Iadd3, Iadd3Mods, Imad, ImadMods, Lea, LeaMods, Lop3, Mov, S2r, Sel, SelMods, Shf, ShfMods, ShiftDir,
+    ShiftType,
+};
+use sass::{Opcode, Reg, RegFile, SpecialReg};
 
 /// What is known of the bits of a number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -205,11 +209,11 @@ impl KnownBits {
             // A part of what was collected of single registers.
             Name::Part(v, at) => {
                 let d = makers[v].map(|i| &func.insts[i]);
-                let Some(d) = d.filter(|d| d.op == Op::Macro(Macro::Collect) && d.is_unguarded()) else {
+                let Some((_, parts)) = d.filter(|d| d.is_unguarded()).and_then(InstData::collected) else {
                     return Bits::UNKNOWN;
                 };
-                let single = d.operands.len() == usize::from(func.values[v].width) + 1;
-                match (single, d.operands.get(usize::from(at) + 1)) {
+                let single = parts.len() == usize::from(func.values[v].width);
+                match (single, parts.get(usize::from(at))) {
                     (true, Some(o)) if !matches!(o, Operand::Reg(r) if matches!(r.reg, Name::Part(..))) => {
                         self.operand(func, makers, o)
                     }
@@ -239,79 +243,89 @@ impl KnownBits {
 
     /// What is known of the first word that an instruction makes, where its guard holds.
     fn result(&self, func: &Function, makers: &SecondaryMap<Value, Option<Inst>>, d: &InstData) -> Bits {
-        let of = |n: usize| self.operand(func, makers, &d.operands[n]);
-        let none = |list: &[usize]| list.iter().any(|n| of(*n) == Bits::NONE);
-        let bare = d.mods.0.is_empty();
-        match d.op {
-            Op::Macro(Macro::Copy) => match &d.operands[1] {
-                o @ (Operand::Imm(_) | Operand::Reg(_)) => of_copy(of(1), o),
-                _ => Bits::UNKNOWN,
-            },
-            Op::Sass(Opcode::MOV) => of(1),
-            Op::Sass(Opcode::IADD3) if bare => {
-                if none(&[3, 4, 5]) {
-                    return Bits::NONE;
-                }
-                let zero = Bits::constant(0);
-                of(3).plus(of(4), zero).plus(of(5), zero)
-            }
-            Op::Sass(Opcode::LOP3) => match d.operands.get(5) {
-                Some(Operand::Imm(_)) if none(&[2, 3, 4]) => Bits::NONE,
-                Some(Operand::Imm(lut @ 0..=0xff)) => logic(*lut, [of(2), of(3), of(4)]),
-                _ => Bits::UNKNOWN,
-            },
-            Op::Sass(Opcode::IMAD)
-                if !d.mods.has(Mod::WIDE) && !d.mods.has(Mod::HI) && !d.mods.has(Mod::X) =>
-            {
-                if none(&[2, 3, 4]) {
-                    return Bits::NONE;
-                }
-                let (a, b) = (of(2), of(3));
-                let product = match (a.number(), b.number()) {
-                    (Some(a), Some(b)) => Bits::constant(a.wrapping_mul(b)),
-                    _ => {
-                        // No bit above that of the product of the greatest, if that is a word.
-                        let most = u64::from(!a.zeros) * u64::from(!b.zeros);
-                        let above =
-                            u32::try_from(most).map_or(0, |m| !(u32::MAX >> m.leading_zeros().min(31)));
-                        let low = Bits::low_zeros((a.trailing_zeros() + b.trailing_zeros()).min(32));
-                        Bits { zeros: low.zeros | above, ones: 0 }
-                    }
-                };
-                product.plus(of(4), Bits::constant(0))
-            }
-            Op::Sass(Opcode::SEL) if bare => of(1).or(of(2)),
-            // `SHF.L.U32 r, x, n, RZ` and `SHF.R.U32.HI r, RZ, n, x`.
-            Op::Sass(Opcode::SHF) if d.mods.0[..] == [Mod::L, Mod::U32] => match (of(1), of(2).number()) {
-                (Bits::NONE, _) => Bits::NONE,
-                (x, Some(n @ 0..32)) => x.shifted_left(n),
-                _ => Bits::UNKNOWN,
-            },
-            Op::Sass(Opcode::SHF) if d.mods.0[..] == [Mod::R, Mod::U32, Mod::HI] => {
-                match (of(1).number(), of(2).number(), of(3)) {
-                    (_, _, Bits::NONE) => Bits::NONE,
-                    (Some(0), Some(n @ 0..32), x) => x.shifted_right(n),
+        let of = |o: &Operand| self.operand(func, makers, o);
+        let none = |list: [&Operand; 3]| list.into_iter().any(|o| of(o) == Bits::NONE);
+        let zero = Bits::constant(0);
+        let op = match d.op {
+            Op::Sass(op) => op,
+            Op::Macro(_) => {
+                return match d.copied() {
+                    Some((_, o @ (Operand::Imm(_) | Operand::Reg(_)))) => of_copy(of(o), o),
                     _ => Bits::UNKNOWN,
-                }
+                };
             }
-            // `LEA r, PT, x, y, RZ, n`: x shifted, and y.
-            Op::Sass(Opcode::LEA) if bare => match (&d.operands[..], of(2), of(3)) {
-                (_, Bits::NONE, _) | (_, _, Bits::NONE) => Bits::NONE,
-                ([_, _, _, _, _, Operand::Imm(n @ 0..32), _], x, y) => {
-                    x.shifted_left(*n).plus(y, Bits::constant(0))
-                }
+        };
+        let known = match op {
+            Opcode::MOV => Mov::of(d).map(|s| of(s.a)),
+            Opcode::IADD3 if Iadd3Mods::of(d) == Some(Iadd3Mods { extended: false }) => {
+                Iadd3::of(d).map(|s| {
+                    let [a, b, c] = s.terms().map(of);
+                    if none(s.terms()) { Bits::NONE } else { a.plus(b, zero).plus(c, zero) }
+                })
+            }
+            Opcode::LOP3 => Lop3::of(d).map(|s| match s.table {
+                Operand::Imm(_) if none(s.inputs()) => Bits::NONE,
+                Operand::Imm(lut @ 0..=0xff) => logic(*lut, s.inputs().map(of)),
                 _ => Bits::UNKNOWN,
-            },
-            Op::Sass(Opcode::S2R) => match d.operands[1] {
+            }),
+            Opcode::IMAD => Imad::of(d)
+                .filter(|_| ImadMods::of(d).is_some_and(|m| m.part.is_none() && !m.extended))
+                .map(|s| {
+                    let factors = [of(s.a), of(s.b)];
+                    if none([s.a, s.b, s.c]) { Bits::NONE } else { product(factors).plus(of(s.c), zero) }
+                }),
+            Opcode::SEL if SelMods::of(d) == Some(SelMods { wide: false }) => {
+                Sel::of(d).map(|s| of(s.a).or(of(s.b)))
+            }
+            Opcode::SHF => Shf::of(d).and_then(|s| shifted(ShfMods::of(d)?, s.list().map(of))),
+            // `LEA r, PT, x, y, RZ, n`: x shifted, and y.
+            Opcode::LEA if LeaMods::of(d) == Some(LeaMods { hi: false, extended: false, sx32: false }) => {
+                Lea::of(d).map(|s| match (of(s.a), of(s.b), s.amount) {
+                    (Bits::NONE, _, _) | (_, Bits::NONE, _) => Bits::NONE,
+                    (x, y, Operand::Imm(n @ 0..32)) => x.shifted_left(*n).plus(y, zero),
+                    _ => Bits::UNKNOWN,
+                })
+            }
+            Opcode::S2R => S2r::of(d).map(|s| match s.register {
                 Operand::Special(SpecialReg::SR_TID_X) => below(func.threads[0]),
                 Operand::Special(SpecialReg::SR_TID_Y) => below(func.threads[1]),
                 Operand::Special(SpecialReg::SR_TID_Z) => below(func.threads[2]),
                 Operand::Special(SpecialReg::SR_LANEID) => below(32),
                 _ => Bits::UNKNOWN,
-            },
-            _ => Bits::UNKNOWN,
-        }
+            }),
+            _ => None,
+        };
+        known.unwrap_or(Bits::UNKNOWN)
     }
+}
+
+/// The lower word of a product.
+fn product([a, b]: [Bits; 2]) -> Bits {
+    if let (Some(a), Some(b)) = (a.number(), b.number()) {
+        return Bits::constant(a.wrapping_mul(b));
+    }
+    // No bit above that of the product of the greatest, if that is a word.
+    let most = u64::from(!a.zeros) * u64::from(!b.zeros);
+    let above = u32::try_from(most).map_or(0, |m| !(u32::MAX >> m.leading_zeros().min(31)));
+    let low = Bits::low_zeros((a.trailing_zeros() + b.trailing_zeros()).min(32));
+    Bits { zeros: low.zeros | above, ones: 0 }
+}
+
+/// A shift of one word: `SHF.L.U32 r, x, n, RZ` and `SHF.R.U32.HI r, RZ, n, x`.
+fn shifted(mods: ShfMods, [_, low, amount, high]: [Bits; 4]) -> Option<Bits> {
+    let word = ShfMods { dir: mods.dir, wrap: false, kind: ShiftType::U32, hi: mods.dir == ShiftDir::R };
+    if mods != word {
+        return None;
+    }
+    let n = amount.number();
+    Some(match (mods.dir, low, high) {
+        (ShiftDir::L, Bits::NONE, _) | (ShiftDir::R, _, Bits::NONE) => Bits::NONE,
+        (ShiftDir::L, x, _) => x.shifted_left(n.filter(|n| *n < 32)?),
+        (ShiftDir::R, zero, x) => {
+            (zero.number()? == 0).then_some(())?;
+            x.shifted_right(n.filter(|n| *n < 32)?)
+        }
+    })
 }
 
 /// A copied operand; one with modifiers is no integer's business.

@@ -6,6 +6,7 @@
 //! by its name alone, which says what it executes.
 
 use crate::{Function, InstData, Op, Operand, abi};
+use sass::ops::Warpsync;
 use sass::{Mod, Mods, Opcode, RegFile, Role, SlotKind};
 
 /// Marks what lanes do together with lanes at another such instruction.
@@ -104,8 +105,8 @@ pub fn is_meeting(d: &InstData) -> bool {
 
 /// The mask of a WARPSYNC if it is a constant.
 pub fn constant_lanes(d: &InstData) -> Option<u32> {
-    match d.operands.get(1) {
-        Some(Operand::Imm(n)) => Some(*n),
+    match Warpsync::of(d)?.lanes {
+        Operand::Imm(n) => Some(*n),
         _ => None,
     }
 }

@@ -46,12 +46,23 @@ fn sync(text: &str) -> Result<&'static str, String> {
     })
 }
 
-fn numbers(text: &str, slots: &[String]) -> Result<Vec<usize>, String> {
-    let number = |n: &str| match n.parse::<usize>() {
-        Ok(n) if n < slots.len() => Ok(n),
-        _ => Err(format!("`{n}` is the number of no operand")),
+/// Numbers of the slots with these names.
+fn numbers(text: &str, names: &[String]) -> Result<Vec<usize>, String> {
+    let number = |n: &str| {
+        names.iter().position(|name| name == n).ok_or_else(|| format!("`{n}` is the name of no operand"))
     };
     text.split(',').map(number).collect()
+}
+
+/// Name and shape of a slot: `carry<P`.
+pub fn named_slot(text: &str) -> Result<(String, String), String> {
+    let (name, shape) =
+        text.split_at(text.find(['>', '<', '*']).ok_or(format!("slot `{text}` has no role"))?);
+    let proper = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+    if !name.starts_with(|c: char| c.is_ascii_lowercase()) || !name.chars().all(proper) {
+        return Err(format!("slot `{text}` has no name"));
+    }
+    Ok((name.into(), shape.into()))
 }
 
 /// Kind and width of a slot, without its role.
@@ -71,7 +82,11 @@ fn is_register(slot: &str) -> bool {
 
 impl Facts {
     /// Reads the words behind the name of an `op` line.
-    pub fn read(words: &[String], slots: &[String], sizes: &Sizes) -> Result<Facts, String> {
+    pub fn read(
+        words: &[String],
+        (slots, names): (&[String], &[String]),
+        sizes: &Sizes,
+    ) -> Result<Facts, String> {
         let [unit, effect, lanes, words @ ..] = words else {
             return Err("write UNIT EFFECT LANES behind the name".into());
         };
@@ -108,13 +123,13 @@ impl Facts {
             min_stall: if effect.starts_with("control=") || effect.starts_with("sync=") { 5 } else { 1 },
         };
         for word in words {
-            facts.word(word, slots)?;
+            facts.word(word, slots, names)?;
         }
         facts.check(effect == "pure" && lanes == "Own", words, slots)?;
         Ok(facts)
     }
 
-    fn word(&mut self, word: &str, slots: &[String]) -> Result<(), String> {
+    fn word(&mut self, word: &str, slots: &[String], names: &[String]) -> Result<(), String> {
         let (head, rest) = word.split_once('=').unwrap_or((word, ""));
         match head {
             "swap" => {
@@ -126,7 +141,7 @@ impl Facts {
                     "compare" => "Compare",
                     _ => return Err(format!("unknown change `{change}`")),
                 };
-                let list = numbers(list, slots)?;
+                let list = numbers(list, names)?;
                 if list.len() < 2 || list.iter().any(|n| slots[*n] != slots[list[0]]) {
                     return Err(format!("`{word}`: operands of different shapes"));
                 }
@@ -134,7 +149,7 @@ impl Facts {
             }
             "twin" => self.twins = rest.split(',').map(str::to_string).collect(),
             "any" | "imm" | "imms" => {
-                let list = numbers(rest, slots)?;
+                let list = numbers(rest, names)?;
                 if list.iter().any(|n| kind(&slots[*n]) != "S") {
                     return Err(format!("`{word}`: not a source"));
                 }

@@ -18,6 +18,27 @@ pub struct Spellings {
     others: Option<String>,
 }
 
+impl Spellings {
+    /// Those of one modifier, in the order of the table, each once.
+    pub fn single(&self) -> Vec<String> {
+        let mut out = Vec::new();
+        for (_, list) in &self.values {
+            if let [one] = &list[..]
+                && !is_made_up(one)
+                && !out.contains(one)
+            {
+                out.push(one.clone());
+            }
+        }
+        out
+    }
+}
+
+/// Whether a spelling is that of a value which means nothing.
+pub fn is_made_up(spelling: &str) -> bool {
+    spelling.contains("INVALID") || spelling.contains("???")
+}
+
 /// Modifier groups by name.
 pub type Groups = BTreeMap<String, Spellings>;
 

@@ -13,6 +13,7 @@ pub mod inst;
 pub mod isa;
 pub mod latency;
 pub mod memory;
+pub mod ops;
 mod parse;
 mod print;
 pub mod reg;
@@ -27,6 +28,7 @@ pub use isa::{
     Changes, Class, Effect, Flow, Lanes, Mod, OpInfo, Opcode, Scope, SourceKinds, SpecialReg, SwapChange,
     Sync, Unit,
 };
+pub use ops::Instruction;
 pub use parse::{ParseError, assemble, parse_inst};
 pub use print::{Printed, disassemble, print};
 pub use reg::{Reg, RegFile};

@@ -15,32 +15,40 @@ fn ident(spelling: &str) -> String {
 fn refused(line: &str) -> Option<String> {
     let list = |text: &str| text.split_whitespace().map(str::to_string).collect::<Vec<_>>();
     let (words, slots) = line.split_once(" :").expect("a colon");
-    facts::Facts::read(&list(words), &list(slots), &memory::Sizes::default()).err()
+    let named: Result<Vec<_>, String> = slots.split_whitespace().map(facts::named_slot).collect();
+    let (names, slots): (Vec<String>, Vec<String>) = match named {
+        Ok(named) => named.into_iter().unzip(),
+        Err(why) => return Some(why),
+    };
+    facts::Facts::read(&list(words), (&slots, &names), &memory::Sizes::default()).err()
 }
 
 #[test]
 fn every_fact_is_asked_for() {
     for (line, why) in [
-        ("alu pure : >R <S", "UNIT EFFECT LANES"),
-        ("alu harmless own : >R <S", "no effect"),
-        ("alu pure perhaps notwin : >R <S", "across lanes"),
-        ("alu pure own notwin : >R <S <S", "exchanged"),
-        ("alu pure own noswap : >R <S <S", "uniform datapath"),
-        ("alu pure own notwin swap=1,2 : >R <S <S[64=2]", "different shapes"),
-        ("alu pure own notwin swap=1,3 : >R <S <S", "no operand"),
-        ("alu pure own notwin any=0 : >R <S", "not a source"),
-        ("alu pure own notwin harmless : >R <S", "unknown word"),
-        ("alu control own : <L", "no effect"),
-        ("alu control=away own : <L", "unknown control"),
-        ("load mem=global.read own : >R <A", "no size"),
-        ("load mem=global.read:4 own : >R <A <A", "1 accesses for 2 addresses"),
+        ("alu pure : d>R a<S", "UNIT EFFECT LANES"),
+        ("alu harmless own : d>R a<S", "no effect"),
+        ("alu pure perhaps notwin : d>R a<S", "across lanes"),
+        ("alu pure own notwin : d>R a<S b<S", "exchanged"),
+        ("alu pure own noswap : d>R a<S b<S", "uniform datapath"),
+        ("alu pure own notwin swap=a,b : d>R a<S b<S[64=2]", "different shapes"),
+        ("alu pure own notwin swap=a,c : d>R a<S b<S", "no operand"),
+        ("alu pure own notwin any=d : d>R a<S", "not a source"),
+        ("alu pure own notwin harmless : d>R a<S", "unknown word"),
+        ("alu control own : d<L", "no effect"),
+        ("alu control=away own : d<L", "unknown control"),
+        ("alu pure own notwin : >R a<S", "no name"),
+        ("alu pure own notwin : d>R A<S", "no name"),
+        ("alu pure own notwin : d>R aS", "no role"),
+        ("load mem=global.read own : d>R a<A", "no size"),
+        ("load mem=global.read:4 own : d>R a<A b<A", "1 accesses for 2 addresses"),
     ] {
         let found = refused(line).unwrap_or_else(|| panic!("`{line}` is taken"));
         assert!(found.contains(why), "`{line}`: {found}");
     }
-    assert_eq!(refused("alu pure own swap=1,2 twin=UIADD3 any=2 queued=75-89 : >R <S <S"), None);
-    assert_eq!(refused("load mem=global.read:4 own queued : >R <A"), None);
-    assert_eq!(refused("control control=jump own : <P <L"), None);
+    assert_eq!(refused("alu pure own swap=a,b twin=UIADD3 any=b queued=75-89 : d>R a<S b<S"), None);
+    assert_eq!(refused("load mem=global.read:4 own queued : d>R a<A"), None);
+    assert_eq!(refused("control control=jump own : d<P a<L"), None);
 }
 
 #[test]
