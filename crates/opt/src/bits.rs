@@ -6,9 +6,10 @@
 
 use cranelift_entity::SecondaryMap;
 use ori::known::KnownBits;
-use ori::{Analyses, Changed, Function, Inst, InstData, Macro, Name, Op, Operand, Value, operand};
-use sass::{Mod, Mods, Opcode, Reg, RegFile, RegOp};
-use smallvec::smallvec;
+use ori::{Analyses, Changed, Function, Inst, InstData, Name, Op, Operand, Value, operand};
+use sass::ops::{Iadd3, Iadd3Mods, Imad, ImadMods, Lop3, Shf, ShfMods, ShiftDir, ShiftType};
+use sass::{Mods, Opcode, Reg, RegFile, RegOp};
+use smallvec::SmallVec;
 
 /// LOP3's tables of `a & b` and `a | b`.
 const AND: u32 = 0xc0;
@@ -70,6 +71,13 @@ fn is_pt(o: &Operand, negated: bool) -> bool {
     *o == pt(negated)
 }
 
+/// Two sources and a result.
+struct Pair<'a> {
+    to: &'a Operand,
+    a: &'a Operand,
+    b: &'a Operand,
+}
+
 impl Pass<'_> {
     /// What makes a value, if that is an unguarded instruction before.
     fn maker<'f>(&self, func: &'f Function, v: Value) -> Option<&'f InstData> {
@@ -90,41 +98,52 @@ impl Pass<'_> {
         }
     }
 
-    /// Which two sources of a LOP3 there are beside zero, if its table is `lut`.
-    fn pair(d: &InstData, lut: u32) -> Option<[&Operand; 2]> {
-        let [p, _, a, b, c, Operand::Imm(table), carry] = &d.operands[..] else { return None };
-        (*table == lut && is_zero(c) && is_pt(p, false) && is_pt(carry, true)).then_some([a, b])
+    /// What a LOP3 makes of which two sources beside zero, if its table is `lut`.
+    fn pair(d: &InstData, lut: u32) -> Option<Pair<'_>> {
+        let s = Lop3::of(d)?;
+        let bare = *s.table == Operand::Imm(lut) && is_pt(s.p, false) && is_pt(s.join, true);
+        (bare && is_zero(s.c)).then_some(Pair { to: s.d, a: s.a, b: s.b })
     }
 
     /// `x & n` where `x` has no other bits.
     fn mask(&self, func: &Function, d: &InstData) -> Option<InstData> {
-        let (x, n) = match Self::pair(d, AND)? {
-            [x, Operand::Imm(n)] | [Operand::Imm(n), x] => (value(x)?, *n),
+        let pair = Self::pair(d, AND)?;
+        let (x, n) = match (pair.a, pair.b) {
+            (x, Operand::Imm(n)) | (Operand::Imm(n), x) => (value(x)?, *n),
             _ => return None,
         };
         let all = func.values[x].width == 1 && self.known.of(x).zeros | n == u32::MAX;
-        all.then(|| InstData {
-            op: Op::Macro(Macro::Copy),
-            mods: Mods::none(),
-            operands: smallvec![d.operands[1], operand(x)],
-            ..d.clone()
+        all.then(|| {
+            let mut new = d.clone();
+            new.become_copy(*pair.to, operand(x));
+            new
         })
     }
 
     /// `a | b` where no bit is in both and one is a shift to the left that nothing else needs.
     fn sum_of_parts(&self, func: &Function, d: &InstData) -> Option<InstData> {
-        let [a, b] = Self::pair(d, OR)?;
+        let Pair { to, a, b } = Self::pair(d, OR)?;
         let (x, y) = (value(a)?, value(b)?);
         let general = |v: Value| func.values[v].width == 1 && func.values[v].file == RegFile::R;
         let shifted = |v: Value| {
-            let left = |m: &InstData| m.op == Op::Sass(Opcode::SHF) && m.mods.has(Mod::L);
+            let left = |m: &InstData| ShfMods::of(m).is_some_and(|m| m.dir == ShiftDir::L);
             self.uses[v] == 1 && self.maker(func, v).is_some_and(left)
         };
         let apart = self.known.of(x).zeros | self.known.of(y).zeros == u32::MAX;
+        let sum = Iadd3 {
+            d: *to,
+            carry_out: pt(false),
+            carry_out2: pt(false),
+            a: *a,
+            b: *b,
+            c: rz(),
+            carry: pt(true),
+            carry2: pt(true),
+        };
         (general(x) && general(y) && apart && (shifted(x) || shifted(y))).then(|| InstData {
             op: Op::Sass(Opcode::IADD3),
             mods: Mods::none(),
-            operands: smallvec![d.operands[1], pt(false), pt(false), *a, *b, rz(), pt(true), pt(true)],
+            operands: SmallVec::from_slice(&sum.list()),
             ..d.clone()
         })
     }
@@ -137,55 +156,55 @@ impl Pass<'_> {
 
     /// The word and the amount of a shift to the right by a number, zeros coming in.
     fn shift_right(func: &Function, d: &InstData) -> Option<(Value, u32)> {
-        let [_, low, Operand::Imm(n @ 1..32), x] = &d.operands[..] else { return None };
-        let fits =
-            d.op == Op::Sass(Opcode::SHF) && d.mods.iter().eq([Mod::R, Mod::U32, Mod::HI]) && is_zero(low);
-        Some((value(x).filter(|x| fits && Self::lasts(func, *x))?, *n))
+        let s = Shf::of(d)?;
+        let Operand::Imm(n @ 1..32) = *s.amount else { return None };
+        let wanted = ShfMods { dir: ShiftDir::R, wrap: false, kind: ShiftType::U32, hi: true };
+        let fits = ShfMods::of(d) == Some(wanted) && is_zero(s.low);
+        Some((value(s.high).filter(|x| fits && Self::lasts(func, *x))?, n))
     }
 
     /// A shift to the right of another: past masks of the bits that it drops, too.
     fn one_shift(&self, func: &Function, d: &InstData) -> Option<InstData> {
         let (mut x, n) = Self::shift_right(func, d)?;
         // What a mask leaves alone of the bits that stay.
-        if let Some(
-            [
-                Operand::Reg(RegOp { reg: Name::Val(y), neg: false, abs: false, not: false, .. }),
-                Operand::Imm(mask),
-            ],
-        ) = self.maker(func, x).filter(|m| m.op == Op::Sass(Opcode::LOP3)).and_then(|m| Self::pair(m, AND))
-            && Self::lasts(func, *y)
-            && self.known.of(*y).zeros | mask | ((1 << n) - 1) == u32::MAX
+        if let Some(Pair { a, b: Operand::Imm(mask), .. }) =
+            self.maker(func, x).and_then(|m| Self::pair(m, AND))
+            && let Some(y) = value(a).filter(|y| Self::lasts(func, *y))
+            && self.known.of(y).zeros | mask | ((1 << n) - 1) == u32::MAX
         {
-            x = *y;
+            x = y;
         }
         // A copy that took the place of a mask.
-        if let Some(m) = self.maker(func, x).filter(|m| m.op == Op::Macro(Macro::Copy))
-            && let Some(y) = value(&m.operands[1]).filter(|y| Self::lasts(func, *y))
+        if let Some((_, from)) = self.maker(func, x).and_then(InstData::copied)
+            && let Some(y) = value(from).filter(|y| Self::lasts(func, *y))
         {
             x = y;
         }
         let first = self.maker(func, x).and_then(|m| Self::shift_right(func, m));
         let (x, n) = match first {
             Some((y, m)) if m + n < 32 => (y, m + n),
-            _ if value(&d.operands[3]) == Some(x) => return None,
+            _ if value(Shf::of(d)?.high) == Some(x) => return None,
             _ => (x, n),
         };
         let mut new = d.clone();
-        new.operands[2] = Operand::Imm(n);
-        new.operands[3] = operand(x);
+        let s = Shf::of_mut(&mut new)?;
+        (*s.amount, *s.high) = (Operand::Imm(n), operand(x));
         Some(new)
     }
 
     /// `a + x * y`, of which nothing else needs the product, made in the same block.
     fn product_in_sum(&self, func: &Function, block: ori::Block, d: &InstData) -> Option<InstData> {
-        let [_, p, q, a, b, c, x, y] = &d.operands[..] else { return None };
-        let bare =
-            d.mods.0.is_empty() && is_pt(p, false) && is_pt(q, false) && is_pt(x, true) && is_pt(y, true);
+        let s = Iadd3::of(d)?;
+        let bare = Iadd3Mods::of(d) == Some(Iadd3Mods { extended: false })
+            && is_pt(s.carry_out, false)
+            && is_pt(s.carry_out2, false)
+            && is_pt(s.carry, true)
+            && is_pt(s.carry2, true);
         let general = |o: &Operand| match o {
             Operand::Reg(r) => r.reg.value().is_some_and(|v| func.values[v].file == RegFile::R),
             _ => false,
         };
-        let [first, second] = match [a, b, c] {
+        let [first, second] = match s.terms() {
             [z, a, b] | [a, z, b] | [a, b, z] if is_zero(z) => [a, b],
             _ => return None,
         };
@@ -199,12 +218,13 @@ impl Pass<'_> {
             let Operand::Reg(RegOp { neg: false, abs: false, not: false, .. }) = *added else { continue };
             let Some((i, at)) = self.makers[v] else { continue };
             let m = &func.insts[i];
-            let [_, out, f, g, zero, carry] = &m.operands[..] else { continue };
-            let fits = m.op == Op::Sass(Opcode::IMAD)
-                && m.mods.0.is_empty()
-                && is_pt(out, false)
-                && is_pt(carry, true)
-                && is_zero(zero)
+            let Some(product) = Imad::of(m) else { continue };
+            let (f, g) = (product.a, product.b);
+            let bare = ImadMods { part: None, alias: None, unsigned: false, extended: false };
+            let fits = ImadMods::of(m) == Some(bare)
+                && is_pt(product.carry_out, false)
+                && is_pt(product.carry, true)
+                && is_zero(product.c)
                 && at == block
                 && self.uses[v] == 1
                 && func.values[v].width == 1;
@@ -217,11 +237,8 @@ impl Pass<'_> {
             if !fits || !general(f) || matches!(g, Operand::Reg(_)) && !general(g) {
                 continue;
             }
-            return Some(InstData {
-                op: m.op,
-                operands: smallvec![d.operands[0], pt(false), *f, factor, *added, pt(true)],
-                ..d.clone()
-            });
+            let both = Imad { d: *s.d, carry_out: pt(false), a: *f, b: factor, c: *added, carry: pt(true) };
+            return Some(InstData { op: m.op, operands: SmallVec::from_slice(&both.list()), ..d.clone() });
         }
         None
     }

@@ -6,6 +6,7 @@ use crate::sums::{self, Places, is_zero, value_of};
 use cranelift_entity::SecondaryMap;
 use ori::{Block, Function, Inst, InstData, Macro, Name, Op, Operand, Value, operand};
 use rustc_hash::FxHashMap;
+use sass::ops::Iadd3;
 use sass::{AddrWidth, Opcode, Reg, RegFile};
 use smallvec::SmallVec;
 
@@ -79,9 +80,9 @@ fn addresses(func: &Function, uses: &SecondaryMap<Value, u32>) -> SecondaryMap<V
     for v in func.values.keys() {
         only[v] = as_address[v] > 0 && as_address[v] == uses[v];
     }
-    for d in insts().filter(|d| d.op == Op::Macro(Macro::Collect) && d.operands.len() == 3) {
-        let words = [1, 2].map(|n| value_of(&d.operands[n]));
-        if let (Some(pair), [Some(low), Some(high)]) = (value_of(&d.operands[0]), words)
+    for (to, parts) in insts().filter_map(InstData::collected) {
+        let [low, high] = parts else { continue };
+        if let (Some(pair), [Some(low), Some(high)]) = (value_of(to), [low, high].map(value_of))
             && only[pair]
             && uses[low] == 1
             && uses[high] == 1
@@ -102,7 +103,8 @@ fn around(
     new: &mut InFront,
 ) -> bool {
     let d = &func.insts[i];
-    if !value_of(&d.operands[0]).is_some_and(|v| addresses[v]) || !is_plain(d) {
+    let Some(s) = Iadd3::of(d).filter(gives_no_carry) else { return false };
+    if !value_of(s.d).is_some_and(|v| addresses[v]) {
         return false;
     }
     let Some(terms) = sums::terms(d, None) else { return false };
@@ -118,8 +120,10 @@ fn around(
         if let Some((x, n)) = split(&terms[inner]).filter(|_| is_register(&terms[other])) {
             let sum = func.add_value(RegFile::R, 1);
             let mut made = func.insts[i].clone();
-            made.operands[0] = operand(sum);
-            made.operands[3..6].clone_from_slice(&[terms[other], operand(x), operand(Name::Phys(Reg::RZ))]);
+            if let Some(s) = Iadd3::of_mut(&mut made) {
+                *s.d = operand(sum);
+                [*s.a, *s.b, *s.c] = [terms[other], operand(x), operand(Name::Phys(Reg::RZ))];
+            }
             let made = func.insts.push(made);
             new.entry(i).or_default().push(made);
             set_terms(func, i, Name::Val(sum), n);
@@ -138,7 +142,7 @@ fn wide_around(
     upper: &sums::Upper,
     new: &mut InFront,
 ) -> bool {
-    let word = |i: Inst| value_of(&func.insts[i].operands[0]);
+    let word = |i: Inst| value_of(Iadd3::of(&func.insts[i])?.d);
     let (Some(low), Some(high)) = (word(sum.inst), word(upper.inst)) else { return false };
     if !addresses[low] || !addresses[high] {
         return false;
@@ -158,12 +162,15 @@ fn wide_around(
         let carry = func.add_value(RegFile::P, 1);
         let pair = func.add_value(RegFile::R, 2);
         let mut first = func.insts[sum.inst].clone();
-        (first.operands[0], first.operands[1]) = (operand(words[0]), operand(carry));
-        first.operands[3..6].clone_from_slice(&[others[0], operand(Name::Part(p.base, 0)), zero]);
+        if let Some(s) = Iadd3::of_mut(&mut first) {
+            (*s.d, *s.carry_out) = (operand(words[0]), operand(carry));
+            [*s.a, *s.b, *s.c] = [others[0], operand(Name::Part(p.base, 0)), zero];
+        }
         let mut second = func.insts[upper.inst].clone();
-        second.operands[0] = operand(words[1]);
-        second.operands[3..6].clone_from_slice(&[others[1], operand(Name::Part(p.base, 1)), zero]);
-        second.operands[6] = operand(carry);
+        if let Some(s) = Iadd3::of_mut(&mut second) {
+            (*s.d, *s.carry) = (operand(words[1]), operand(carry));
+            [*s.a, *s.b, *s.c] = [others[1], operand(Name::Part(p.base, 1)), zero];
+        }
         let collect = InstData {
             op: Op::Macro(Macro::Collect),
             mods: sass::Mods::none(),
@@ -184,8 +191,8 @@ fn wide_around(
 }
 
 /// Whether an addition gives no carry.
-fn is_plain(d: &InstData) -> bool {
-    [1, 2].iter().all(|n| sums::is_pred(&d.operands[*n], Name::Phys(Reg::PT), false))
+fn gives_no_carry(s: &Iadd3<&Operand>) -> bool {
+    [s.carry_out, s.carry_out2].into_iter().all(|o| sums::is_pred(o, Name::Phys(Reg::PT), false))
 }
 
 /// The register and the number of a sum of two.
@@ -207,13 +214,16 @@ fn parts(terms: &[Operand; 2]) -> Option<(Name, u32)> {
 fn set_terms(func: &mut Function, i: Inst, register: Name, number: u32) {
     let zero = operand(Name::Phys(Reg::RZ));
     let number = if number == 0 { zero } else { Operand::Imm(number) };
-    func.insts[i].operands[3..6].clone_from_slice(&[operand(register), number, zero]);
+    if let Some(s) = Iadd3::of_mut(&mut func.insts[i]) {
+        [*s.a, *s.b, *s.c] = [operand(register), number, zero];
+    }
 }
 
 /// The register and the number of an addition of 32 bits without carries.
 fn number_added(d: &InstData) -> Option<(Name, u32)> {
-    let carries = |n: usize| !sums::is_pred(&d.operands[n], Name::Phys(Reg::PT), false);
-    if d.op != Op::Sass(Opcode::IADD3) || carries(1) || carries(2) {
+    let s = Iadd3::of(d)?;
+    let carries = |o: &Operand| !sums::is_pred(o, Name::Phys(Reg::PT), false);
+    if carries(s.carry_out) || carries(s.carry_out2) {
         return None;
     }
     parts(&sums::terms(d, None)?)
@@ -251,7 +261,7 @@ fn wide(
         _ => return false,
     };
     let Ok(number) = i32::try_from(more) else { return false };
-    let word = |i: Inst| value_of(&func.insts[i].operands[0]);
+    let word = |i: Inst| value_of(Iadd3::of(&func.insts[i])?.d);
     if let (Some(low), Some(high)) = (word(sum.inst), word(high)) {
         pairs[low] = Some(Pair { base, more, high });
     }
@@ -319,8 +329,9 @@ fn nearer(
     let m = &func.insts[maker];
     let wide = width == AddrWidth::R64;
     let (base, more) = match width {
-        AddrWidth::R64 if m.op == Op::Macro(Macro::Collect) && m.operands.len() == 3 => {
-            let (low, high) = (value_of(&m.operands[1])?, value_of(&m.operands[2])?);
+        AddrWidth::R64 => {
+            let (_, [low, high]) = m.collected()? else { return None };
+            let (low, high) = (value_of(low)?, value_of(high)?);
             let pair = pairs[low].filter(|p| p.high == high)?;
             (Name::Val(pair.base), pair.more)
         }

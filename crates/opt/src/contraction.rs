@@ -7,6 +7,7 @@
 use cranelift_entity::SecondaryMap;
 use ori::{Block, Function, Inst, InstData, Name, Op, Operand, Value, default_operand};
 use rustc_hash::FxHashMap;
+use sass::ops::{Fadd, Ffma};
 use sass::{Mod, Mods, Opcode, Reg, RegOp};
 use smallvec::SmallVec;
 
@@ -104,7 +105,7 @@ impl<'a> Finder<'a> {
             for &sum in &self.func.blocks[b].insts {
                 let d = &self.func.insts[sum];
                 let Some(family) = sum_family(d) else { continue };
-                for operand in 1..3 {
+                for operand in [Fadd::A, Fadd::B] {
                     if let Some((product, neg)) = self.product(family, &d.operands[operand], b, formats(d)) {
                         found.push(Term { product, sum, operand, neg });
                     }
@@ -132,7 +133,8 @@ impl<'a> Finder<'a> {
         }
         let zero =
             |o: &Operand| matches!(o, Operand::Reg(r) if r.reg == Name::Phys(Reg::RZ) && r.neg && !r.abs);
-        let inner = match (&d.operands[1], &d.operands[2]) {
+        let sum = binary(d)?;
+        let inner = match (sum.a, sum.b) {
             (x, z) | (z, x) if zero(z) => whole(x).filter(|x| x.1)?.0,
             _ => return None,
         };
@@ -151,8 +153,13 @@ fn whole(o: &Operand) -> Option<(Value, bool)> {
     }
 }
 
+/// The operands of a product or a sum: FMUL, DADD and so on have slots as FADD has.
+fn binary(d: &InstData) -> Option<Fadd<&Operand>> {
+    Fadd::slots(&d.operands)
+}
+
 fn result(d: &InstData) -> Option<Value> {
-    whole(&d.operands[0]).map(|(v, _)| v)
+    whole(binary(d)?.d).map(|(v, _)| v)
 }
 
 fn is_product(d: &InstData) -> bool {
@@ -192,7 +199,8 @@ fn negated(o: &Operand) -> Option<Operand> {
 fn fuse(func: &mut Function, term: Term) -> bool {
     let (p, s) = (&func.insts[term.product], &func.insts[term.sum]);
     let Some(family) = sum_family(s) else { return false };
-    let (mut a, mut b) = (p.operands[1], p.operands[2]);
+    let (Some(product), Some(sum)) = (binary(p), binary(s)) else { return false };
+    let (mut a, mut b) = (*product.a, *product.b);
     if term.neg {
         match (negated(&a), negated(&b)) {
             (Some(x), _) => a = x,
@@ -200,12 +208,13 @@ fn fuse(func: &mut Function, term: Term) -> bool {
             (None, None) => return false,
         }
     }
-    let addend = s.operands[3 - term.operand];
+    let addend = if term.operand == Fadd::A { *sum.b } else { *sum.a };
     let mut mods: SmallVec<[Mod; 6]> = s.mods.iter().filter(|m| *m != Mod::CONTRACT).collect();
     if mods.contains(&Mod::B_H0_H0) {
         mods.push(Mod::C_H0_H0);
     }
-    let mut operands: SmallVec<[Operand; 6]> = [s.operands[0], a, b, addend].into_iter().collect();
+    let fused = Ffma { d: *sum.d, a, b, c: addend };
+    let mut operands: SmallVec<[Operand; 6]> = SmallVec::from_slice(&fused.list());
     operands.extend((operands.len()..family.fma.slots().len()).map(|slot| default_operand(family.fma, slot)));
     let d = &mut func.insts[term.sum];
     d.op = Op::Sass(family.fma);

@@ -15,10 +15,11 @@ pub fn run(func: &mut Function, analyses: &Analyses) -> Changed {
     for &b in &cfg.rpo {
         for &i in &func.blocks[b].insts {
             let d = &func.insts[i];
-            if let (Op::Macro(Macro::Copy | Macro::Collect), true) = (d.op, d.is_unguarded())
-                && let Operand::Reg(RegOp { reg: Name::Val(v), .. }) = d.operands[0]
+            let to = d.copied().map(|c| c.0).or_else(|| d.collected().map(|c| c.0));
+            if let Some(Operand::Reg(RegOp { reg: Name::Val(v), .. })) = to
+                && d.is_unguarded()
             {
-                sources[v] = Some(i);
+                sources[*v] = Some(i);
             }
         }
     }
@@ -59,9 +60,9 @@ fn source(func: &Function, sources: &SecondaryMap<Value, Option<Inst>>, name: Na
             Name::Val(v) | Name::Part(v, _) => &func.insts[sources[v]?],
             Name::Phys(_) => return found,
         };
-        let (next, shape) = match (d.op, name) {
-            (Op::Macro(Macro::Copy), Name::Val(v)) => (d.operands[1], func.values[v]),
-            (Op::Macro(Macro::Copy), Name::Part(v, n)) => match &d.operands[1] {
+        let (next, shape) = match (d.copied(), d.collected(), name) {
+            (Some((_, from)), _, Name::Val(v)) => (*from, func.values[v]),
+            (Some((_, from)), _, Name::Part(v, n)) => match from {
                 Operand::Reg(RegOp { reg: Name::Val(s), neg: false, abs: false, not: false, .. })
                     if func.values[*s] == func.values[v] =>
                 {
@@ -69,11 +70,11 @@ fn source(func: &Function, sources: &SecondaryMap<Value, Option<Inst>>, name: Na
                 }
                 _ => return found,
             },
-            (Op::Macro(Macro::Collect), Name::Val(v)) => match whole(&d.operands[1..]) {
+            (_, Some((_, parts)), Name::Val(v)) => match whole(parts) {
                 Some(s) => (ori::operand(s), func.values[v]),
                 None => return found,
             },
-            (Op::Macro(Macro::Collect), Name::Part(v, n)) => match part(func, &d.operands[1..], n) {
+            (_, Some((_, parts)), Name::Part(v, n)) => match part(func, parts, n) {
                 Some(o) => (o, ori::ValueData { file: func.values[v].file, width: 1 }),
                 None => return found,
             },

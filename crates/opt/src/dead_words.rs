@@ -7,7 +7,7 @@ use fixedbitset::FixedBitSet;
 use ori::{
     ALWAYS, Analyses, Block, Changed, Function, Inst, InstData, Loc, Macro, Name, Op, Operand, Value, operand,
 };
-use sass::{Mods, Reg, RegFile};
+use sass::{Mods, Reg, RegFile, RegOp};
 use smallvec::{SmallVec, smallvec};
 
 /// The pass.
@@ -135,17 +135,16 @@ fn word_of(func: &Function, d: &InstData, word: u8) -> Option<Name> {
     if !d.is_unguarded() {
         return None;
     }
-    let source = |k: usize| match d.operands.get(k) {
-        Some(Operand::Reg(r)) => Some(r.reg),
+    let register = |o: &Operand| match o {
+        Operand::Reg(r) => Some(r.reg),
         _ => None,
     };
-    match d.op {
-        Op::Macro(Macro::Collect) => source(1 + usize::from(word)),
-        Op::Macro(Macro::Copy) => match source(1)? {
-            Name::Val(v) if func.values[v].width > 1 => Some(Name::Part(v, word)),
-            n => Some(n),
-        },
-        _ => None,
+    if let Some((_, parts)) = d.collected() {
+        return parts.get(usize::from(word)).and_then(register);
+    }
+    match register(d.copied()?.1)? {
+        Name::Val(v) if func.values[v].width > 1 => Some(Name::Part(v, word)),
+        n => Some(n),
     }
 }
 
@@ -154,19 +153,20 @@ fn without_unneeded(func: &mut Function, b: Block, needed: &Needed) -> bool {
     let mut changed = false;
     for i in func.blocks[b].insts.clone() {
         let d = &func.insts[i];
-        let Some(Operand::Reg(r)) = d.operands.first() else { continue };
-        let (Op::Macro(Macro::Collect), true, Name::Val(v)) = (d.op, d.is_unguarded(), r.reg) else {
+        let Some((Operand::Reg(RegOp { reg: Name::Val(v), .. }), _)) = d.collected() else { continue };
+        if !d.is_unguarded() {
             continue;
-        };
+        }
+        let v = *v;
         let words = needed.words(v);
         // What is wholly dead goes as it is.
         if words.is_empty() || func.values[v].file != RegFile::R {
             continue;
         }
         for k in (0..func.values[v].width).filter(|k| !words.contains(k)) {
-            let o = &mut func.insts[i].operands[1 + usize::from(k)];
             let zero = operand(Name::Phys(Reg::RZ));
-            if *o != zero {
+            let part = func.insts[i].collected_mut().and_then(|parts| parts.get_mut(usize::from(k)));
+            if let Some(o) = part.filter(|o| **o != zero) {
                 *o = zero;
                 changed = true;
             }

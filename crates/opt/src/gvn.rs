@@ -12,7 +12,7 @@ use ori::{
     operand,
 };
 use rustc_hash::FxHashMap;
-use sass::{Mod, Opcode};
+use sass::ops::Plop3;
 use smallvec::SmallVec;
 
 /// What makes two instructions the same: operation, modifiers and sources, the guard, and what is kept where that does not hold.
@@ -103,9 +103,7 @@ fn step(e: &mut Editor<'_>, memory: &mut Memory, i: Inst) {
             e.erase(i);
         }
         Found::Copy(n) if values[results[0]].width == 1 => e.change(i, |d| {
-            d.op = Op::Macro(Macro::Copy);
-            d.mods = sass::Mods::none();
-            d.operands = [Name::Val(results[0]), n].map(operand).into_iter().collect();
+            d.become_copy(operand(results[0]), operand(n));
         }),
         Found::Values(_) | Found::Copy(_) => {}
     }
@@ -114,32 +112,21 @@ fn step(e: &mut Editor<'_>, memory: &mut Memory, i: Inst) {
 /// A predicate that is made the complement of another, and that one.
 fn complement(d: &InstData) -> Option<(Value, Value)> {
     let is_true = |o: &Operand| *o == Operand::reg(Name::Phys(sass::Reg::PT));
-    match &d.operands[..] {
-        [Operand::Reg(new), none, Operand::Reg(old), rest @ .., Operand::Imm(table), Operand::Imm(_)]
-            if d.op == Op::Sass(Opcode::PLOP3) && d.is_unguarded() =>
-        {
-            // The others being true, these rows remain.
-            let inverts = (*table >> 7 & 1, *table >> 3 & 1) == (0, 1);
-            let alone = is_true(none) && rest.iter().all(is_true) && !old.not;
-            Some((new.reg.value()?, old.reg.value()?)).filter(|_| inverts && alone)
-        }
-        _ => None,
-    }
+    let s = Plop3::of(d).filter(|_| d.is_unguarded())?;
+    let (Operand::Reg(new), Operand::Reg(old), Operand::Imm(table)) = (s.p, s.a, s.table) else {
+        return None;
+    };
+    // The others being true, these rows remain.
+    let inverts = (*table >> 7 & 1, *table >> 3 & 1) == (0, 1);
+    let alone = [s.q, s.b, s.c].into_iter().all(is_true) && !old.not;
+    Some((new.reg.value()?, old.reg.value()?)).filter(|_| inverts && alone)
 }
 
 /// The key of the comparison with the opposite result, if it is a comparison that takes in nothing else.
 fn opposite(d: &InstData, key: &Key) -> Option<Key> {
-    let float = match d.op {
-        Op::Sass(Opcode::ISETP) => false,
-        Op::Sass(Opcode::FSETP | Opcode::DSETP) => true,
-        _ => return None,
-    };
-    if !setp_combine::takes_part(d) || d.mods.has(Mod::EX) {
-        return None;
-    }
+    let op = d.opcode().filter(|_| setp_combine::takes_part(d))?;
     let mut key = key.clone();
-    let m = key.1.0.iter_mut().find(|m| setp_combine::opposite(**m, float).is_some())?;
-    *m = setp_combine::opposite(*m, float)?;
+    key.1 = setp_combine::opposite(op, &key.1)?;
     Some(key)
 }
 
@@ -169,6 +156,7 @@ fn key(func: &Function, d: &InstData) -> Option<(Key, SmallVec<[Value; 2]>)> {
 mod tests {
     use super::*;
     use ori::{Builder, Terminator, operand};
+    use sass::Opcode;
     use sass::{Reg, RegFile, Target};
 
     #[test]

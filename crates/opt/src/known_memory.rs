@@ -5,6 +5,7 @@
 use crate::vectorize::separates;
 use ori::{InstData, Name, Op, Operand, Value};
 use sass::memory::{MemoryEffect, MemoryEffects, MemorySpace};
+use sass::ops::Sts;
 use sass::{AddrWidth, Mod, Opcode, Reg};
 use smallvec::SmallVec;
 
@@ -139,8 +140,9 @@ fn stored(d: &InstData) -> Option<Name> {
     if !matches!(d.op, Op::Sass(Opcode::STG | Opcode::STS | Opcode::STL | Opcode::ST)) {
         return None;
     }
-    match d.operands.last() {
-        Some(Operand::Reg(r)) => Some(r.reg),
+    // All of them have these slots.
+    match Sts::slots(&d.operands)?.value {
+        Operand::Reg(r) => Some(r.reg),
         _ => None,
     }
 }

@@ -59,7 +59,8 @@ pub enum Run {
 }
 
 impl Run {
-    fn apply(self, func: &mut Function, analyses: &Analyses) -> Changed {
+    /// Runs the pass.
+    pub fn apply(self, func: &mut Function, analyses: &Analyses) -> Changed {
         match self {
             Run::Alone(run) => Changed::instructions(run(func)),
             Run::Analysed(run) => run(func, analyses),

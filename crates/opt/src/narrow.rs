@@ -3,8 +3,9 @@
 //! addresses of 32 bits get narrow. Bits of factors that products of matrices do not read need not be cleared.
 
 use cranelift_entity::SecondaryMap;
-use ori::{Function, Inst, InstData, Macro, Name, Op, Operand, Value};
-use sass::{Mod, Mods, Opcode, Reg, RegOp};
+use ori::{Function, Inst, InstData, Name, Operand, Value};
+use sass::ops::{Hmma, HmmaSp, Imad, ImadMods, ImadPart, Ldc, LdcMods, Lop3, Size64};
+use sass::{Mod, Reg, RegOp};
 
 /// How often a value is read whole, and each of its first two words alone.
 #[derive(Clone, Copy, Default)]
@@ -23,27 +24,37 @@ const TF32: u32 = 0xffff_e000;
 
 /// Takes away what clears bits that products of matrices do not read: as ptxas, where nothing else has the number.
 fn ignored_bits(func: &mut Function) -> bool {
-    let product =
-        |d: &InstData| matches!(d.op, Op::Sass(Opcode::HMMA | Opcode::HMMA_SP)) && d.mods.has(Mod::TF32);
+    // The factors of such a product.
+    let product = |d: &InstData| {
+        let factors = match (Hmma::of(d), HmmaSp::of(d)) {
+            (Some(s), _) => [*s.a, *s.b],
+            (None, Some(s)) => [*s.a, *s.b],
+            (None, None) => return None,
+        };
+        d.mods.has(Mod::TF32).then_some(factors)
+    };
     let insts = || func.layout.iter().flat_map(|b| &func.blocks[*b].insts).map(|i| (*i, &func.insts[*i]));
-    if !insts().any(|(_, d)| product(d)) {
+    if !insts().any(|(_, d)| product(d).is_some()) {
         return false;
     }
     // The numbers without their mask, and of each tuple how often products read it as a factor.
     let mut unmasked: SecondaryMap<Value, Option<Name>> = SecondaryMap::new();
     let mut factors: SecondaryMap<Value, u32> = SecondaryMap::new();
     for (_, d) in insts() {
-        if product(d) {
-            for o in &d.operands[1..=2] {
-                if let Operand::Reg(RegOp { reg: Name::Val(v), .. }) = o {
-                    factors[*v] += 1;
-                }
+        for o in product(d).into_iter().flatten() {
+            if let Operand::Reg(RegOp { reg: Name::Val(v), .. }) = o {
+                factors[v] += 1;
             }
         }
-        let masks = d.op == Op::Sass(Opcode::LOP3) && d.is_unguarded();
-        if let (true, [_, Operand::Reg(to), Operand::Reg(x), Operand::Imm(TF32), zero, Operand::Imm(0xc0), _]) =
-            (masks, &d.operands[..])
-            && let Name::Val(to) = to.reg
+        if let Some(Lop3 {
+            d: Operand::Reg(to),
+            a: Operand::Reg(x),
+            b: Operand::Imm(TF32),
+            c: zero,
+            table: Operand::Imm(0xc0),
+            ..
+        }) = Lop3::of(d)
+            && let (Name::Val(to), true) = (to.reg, d.is_unguarded())
             && *zero == ori::operand(Name::Phys(Reg::RZ))
             && !x.not
         {
@@ -52,11 +63,9 @@ fn ignored_bits(func: &mut Function) -> bool {
     }
     let uses = crate::uses::count(func);
     let collects: Vec<Inst> = insts()
-        .filter(|(_, d)| match d.operands.first() {
+        .filter(|(_, d)| match d.copied().map(|c| c.0).or_else(|| d.collected().map(|c| c.0)) {
             Some(Operand::Reg(RegOp { reg: Name::Val(v), .. })) => {
-                matches!(d.op, Op::Macro(Macro::Collect | Macro::Copy))
-                    && factors[*v] != 0
-                    && factors[*v] == uses[*v]
+                factors[*v] != 0 && factors[*v] == uses[*v]
             }
             _ => false,
         })
@@ -97,10 +106,7 @@ fn words(func: &mut Function) -> bool {
     for b in func.layout.clone().into_iter().rev() {
         for i in func.blocks[b].insts.clone().into_iter().rev() {
             let d = &func.insts[i];
-            let Some(Operand::Reg(RegOp { reg: Name::Val(result), .. })) = d.operands.first() else {
-                continue;
-            };
-            let result = *result;
+            let Some(result) = result(d) else { continue };
             let word = match reads[result] {
                 Reads { whole: 0, words: [1..=u32::MAX, 0] } => 0,
                 Reads { whole: 0, words: [0, 1..=u32::MAX] } => 1,
@@ -118,7 +124,11 @@ fn words(func: &mut Function) -> bool {
                 }
             });
             let value = func.add_value(func.values[result].file, 1);
-            new.operands[0] = ori::operand(value);
+            if let Some(s) = Ldc::of_mut(&mut new) {
+                *s.d = ori::operand(value);
+            } else if let Some(s) = Imad::of_mut(&mut new) {
+                *s.d = ori::operand(value);
+            }
             new.for_each_use(|n| count(&mut reads, n));
             func.insts[i] = new;
             narrowed[result] = Some(value);
@@ -142,49 +152,51 @@ fn words(func: &mut Function) -> bool {
     changed
 }
 
-/// What computes a word of the result alone; its first operand is to be replaced.
+/// What a load of constants or a product makes.
+fn result(d: &InstData) -> Option<Value> {
+    let to = Ldc::of(d).map(|s| s.d).or_else(|| Imad::of(d).map(|s| s.d))?;
+    match to {
+        Operand::Reg(RegOp { reg: Name::Val(v), .. }) => Some(*v),
+        _ => None,
+    }
+}
+
+/// What computes a word of the result alone; where that goes is to be replaced.
 fn narrow(d: &InstData, word: u8) -> Option<InstData> {
-    let Op::Sass(op) = d.op else { return None };
     if !d.is_unguarded() {
         return None;
     }
     let mut new = d.clone();
-    match op {
-        Opcode::LDC if d.mods.has(Mod::_64) && d.mods.0.len() == 1 => {
-            let Operand::Const { offset, .. } = &mut new.operands[1] else { return None };
-            *offset += 4 * i32::from(word);
-            new.mods.remove(Mod::_64);
-        }
-        Opcode::IMAD if d.mods.has(Mod::WIDE) => {
-            let unsigned = d.mods.has(Mod::U32);
-            let plain = d.mods.0.len() == 1 + usize::from(unsigned);
-            let fixed = |n: usize| match &d.operands[n] {
-                Operand::Reg(r) if r.reg == Name::Phys(Reg::PT) => Some(r.not),
-                _ => None,
-            };
-            // No carry goes out or comes in.
-            if !plain || fixed(1) != Some(false) || fixed(5) != Some(true) {
-                return None;
-            }
-            let Operand::Reg(c) = &mut new.operands[4] else { return None };
-            if c.neg || c.not || c.abs {
-                return None;
-            }
-            if word == 0 {
-                c.reg = match c.reg {
-                    Name::Val(v) => Name::Part(v, 0),
-                    zero @ Name::Phys(Reg::RZ) => zero,
-                    _ => return None,
-                };
-                new.mods = Mods::of(&[]);
-            } else if unsigned {
-                new.mods = Mods::of(&[Mod::HI, Mod::U32]);
-            } else {
-                new.mods = Mods::of(&[Mod::HI]);
-            }
-        }
-        _ => return None,
+    if let Some(load) = Ldc::of_mut(&mut new) {
+        let pair = LdcMods { size: Some(Size64::_64), mode: None };
+        let Operand::Const { offset, .. } = load.address else { return None };
+        *offset += 4 * i32::from(word);
+        new.mods = LdcMods { size: None, ..LdcMods::of(d).filter(|m| *m == pair)? }.mods();
+        return Some(new);
     }
+    let mods = ImadMods::of(d)?;
+    let s = Imad::of_mut(&mut new)?;
+    // No carry goes out or comes in.
+    let pt = |o: &Operand, not: bool| *o == Operand::Reg(RegOp { not, ..RegOp::plain(Name::Phys(Reg::PT)) });
+    let wide = ImadMods { part: Some(ImadPart::WIDE), alias: None, unsigned: mods.unsigned, extended: false };
+    if mods != wide || !pt(s.carry_out, false) || !pt(s.carry, true) {
+        return None;
+    }
+    let Operand::Reg(c) = s.c else { return None };
+    if c.neg || c.not || c.abs {
+        return None;
+    }
+    let narrow = if word == 0 {
+        c.reg = match c.reg {
+            Name::Val(v) => Name::Part(v, 0),
+            zero @ Name::Phys(Reg::RZ) => zero,
+            _ => return None,
+        };
+        ImadMods { part: None, unsigned: false, ..mods }
+    } else {
+        ImadMods { part: Some(ImadPart::HI), ..mods }
+    };
+    new.mods = narrow.mods();
     Some(new)
 }
 

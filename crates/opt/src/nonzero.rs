@@ -1,9 +1,10 @@
 //! Logic says itself whether its result is zero: a comparison with zero of what LOP3 makes is a second result of the LOP3, as in
 //! ptxas's code. Where the comparison is for equality, what reads it reads the complement.
 
-use ori::{ALWAYS, Changed, Editor, Function, Inst, InstData, Name, Op, Operand, Value, operand};
+use ori::{ALWAYS, Changed, Editor, Function, Inst, InstData, Name, Operand, Value, operand};
 use rustc_hash::FxHashMap;
-use sass::{Mod, Opcode, Reg, RegFile, RegOp};
+use sass::ops::{Bool, Icmp, Int64, Isetp, IsetpMods, Lop3, Lop3Mods};
+use sass::{Reg, RegFile, RegOp};
 
 /// The pass.
 pub fn run(func: &mut Function) -> Changed {
@@ -36,18 +37,19 @@ fn join(e: &mut Editor<'_>, i: Inst, maker: Inst, (result, tested, equal): (Valu
     } else {
         e.replace_all_uses(result, said);
     }
-    e.change(maker, |d| d.operands[0] = operand(said));
+    e.change(maker, |d| d.operands[Lop3::P] = operand(said));
     e.erase(i);
     // Nobody may have read what the comparison said: then both are gone.
     if e.block_of(maker).is_some() && e.users(tested).is_empty() {
-        e.change(maker, |d| d.operands[1] = operand(Name::Phys(Reg::RZ)));
+        e.change(maker, |d| d.operands[Lop3::D] = operand(Name::Phys(Reg::RZ)));
     }
 }
 
 /// What a LOP3 makes that makes nothing else.
 fn logic(d: &InstData) -> Option<Value> {
-    let plain = d.op == Op::Sass(Opcode::LOP3) && d.mods.0[..] == [Mod::LUT] && d.guard == ALWAYS;
-    match (d.operands.first()?, d.operands.get(1)?) {
+    let plain = Lop3Mods::of(d)? == Lop3Mods { table: true, pand: false } && d.guard == ALWAYS;
+    let s = Lop3::of(d)?;
+    match (s.p, s.d) {
         (Operand::Reg(p), Operand::Reg(RegOp { reg: Name::Val(v), .. })) if plain => {
             (p.reg == Name::Phys(Reg::PT)).then_some(*v)
         }
@@ -57,23 +59,22 @@ fn logic(d: &InstData) -> Option<Value> {
 
 /// The result of a comparison with zero, the register that it compares, and whether it is for equality.
 fn test(d: &InstData) -> Option<(Value, Value, bool)> {
-    let equal = d.mods.has(Mod::EQ);
-    let mods = d.mods.iter().all(|m| matches!(m, Mod::EQ | Mod::NE | Mod::U32 | Mod::AND));
-    if d.op != Op::Sass(Opcode::ISETP) || d.guard != ALWAYS || !mods || !d.mods.has(Mod::AND) {
+    let (s, m) = (Isetp::of(d)?, IsetpMods::of(d)?);
+    let equal = m.cmp == Icmp::EQ;
+    let word = matches!(m.kind, None | Some(Int64::U32)) && !m.extended;
+    if d.guard != ALWAYS || !matches!(m.cmp, Icmp::EQ | Icmp::NE) || !word || m.join != Bool::AND {
         return None;
     }
     let is_true = |o: &Operand| *o == operand(Name::Phys(Reg::PT));
     let zero = |o: &Operand| *o == Operand::Imm(0) || *o == operand(Name::Phys(Reg::RZ));
-    let [Operand::Reg(RegOp { reg: Name::Val(p), .. }), none, a, b, joined, ..] = &d.operands[..] else {
-        return None;
-    };
-    let x = match (a, b) {
+    let Operand::Reg(RegOp { reg: Name::Val(p), .. }) = s.p else { return None };
+    let x = match (s.a, s.b) {
         (x, z) | (z, x) if zero(z) => x,
         _ => return None,
     };
     match x {
         Operand::Reg(RegOp { reg: Name::Val(v), neg: false, abs: false, not: false, .. }) => {
-            (is_true(none) && is_true(joined)).then_some((*p, *v, equal))
+            (is_true(s.q) && is_true(s.join)).then_some((*p, *v, equal))
         }
         _ => None,
     }

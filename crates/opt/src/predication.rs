@@ -373,8 +373,7 @@ impl<'a> Merger<'a> {
                     .is_none_or(|w| matches!(r.reg, Name::Part(..)) || self.func.values[w].width == 1),
                 _ => true,
             };
-            let words = &d.operands[1..];
-            if d.op == Op::Macro(Macro::Collect)
+            if let Some((_, words)) = d.collected()
                 && words.len() == usize::from(self.func.values[v].width)
                 && words.iter().all(single)
             {

@@ -2,6 +2,7 @@
 
 use crate::sums::places;
 use ori::{Function, InstData, Name, Op, Operand, Value};
+use sass::ops::{Fadd, Ffma, Fmul};
 use sass::{Mod, Mods, Opcode, Reg, RegOp};
 
 /// The pass. What it takes the place of is left for dead code removal.
@@ -25,7 +26,12 @@ pub fn run(func: &mut Function) -> bool {
         let mut new: InstData = made.clone();
         let Some(mods) = with_saturation(&new.mods) else { continue };
         new.mods = mods;
-        new.operands[0] = d.operands[0];
+        let Some(sum) = Fadd::of(d) else { continue };
+        match new.opcode() {
+            Some(Opcode::FADD) => new.operands[Fadd::D] = *sum.d,
+            Some(Opcode::FMUL) => new.operands[Fmul::D] = *sum.d,
+            _ => new.operands[Ffma::D] = *sum.d,
+        }
         new.guard = d.guard;
         new.kept.clone_from(&d.kept);
         func.insts[i] = new;
@@ -37,7 +43,8 @@ pub fn run(func: &mut Function) -> bool {
 /// What an instruction that does nothing else saturates: `FADD.SAT r, RZ, x`.
 fn saturated(d: &InstData) -> Option<Value> {
     let plain = d.mods.iter().all(|m| matches!(m, Mod::SAT | Mod::FTZ));
-    if d.op != Op::Sass(Opcode::FADD) || !d.mods.has(Mod::SAT) || !plain {
+    let s = Fadd::of(d)?;
+    if !d.mods.has(Mod::SAT) || !plain {
         return None;
     }
     let zero = |o: &Operand| matches!(o, Operand::Reg(r) if r.reg == Name::Phys(Reg::RZ) && !r.abs);
@@ -45,8 +52,8 @@ fn saturated(d: &InstData) -> Option<Value> {
         Operand::Reg(RegOp { reg: Name::Val(v), neg: false, abs: false, .. }) => Some(*v),
         _ => None,
     };
-    match &d.operands[1..] {
-        [z, x] | [x, z] if zero(z) => value(x),
+    match (s.a, s.b) {
+        (z, x) | (x, z) if zero(z) => value(x),
         _ => None,
     }
 }

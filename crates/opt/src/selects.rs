@@ -4,7 +4,8 @@
 use crate::sums::{Places, is_pred, is_zero, places, plain, terms, value_of};
 use cranelift_entity::SecondaryMap;
 use ori::{Function, Guard, InstData, Loc, Name, Op, Operand, Value, operand};
-use sass::{Mod, Mods, Opcode, Reg, RegFile, RegOp, Role, Unit};
+use sass::ops::{Bool, Iadd3, Iadd3Mods, Icmp, Imnmx, ImnmxMods, Int64, Isetp, IsetpMods, Sel, SelMods};
+use sass::{Mods, Opcode, Reg, RegFile, RegOp, Role, Unit};
 use smallvec::{SmallVec, smallvec};
 
 /// The pass. What it takes the place of is left for dead code removal.
@@ -23,7 +24,6 @@ pub fn run(func: &mut Function) -> bool {
             let (loc, guard): (Loc, Guard) = (func.insts[i].loc, func.insts[i].guard);
             let new = match new {
                 Some((op, mods, operands)) => {
-                    let mods = Mods::of(mods);
                     Some(InstData { guard, op: Op::Sass(op), mods, operands, kept: smallvec![], loc })
                 }
                 None => absorb(func, &at, &total, &so_far, &select),
@@ -40,7 +40,7 @@ pub fn run(func: &mut Function) -> bool {
     changed
 }
 
-type Replacement = Option<(Opcode, &'static [Mod], SmallVec<[Operand; 6]>)>;
+type Replacement = Option<(Opcode, Mods, SmallVec<[Operand; 6]>)>;
 
 /// `result = condition ? yes : no`, all of one word.
 struct Select {
@@ -51,8 +51,8 @@ struct Select {
 }
 
 fn select(d: &InstData) -> Option<Select> {
-    let [to, yes, no, Operand::Reg(p)] = &d.operands[..] else { return None };
-    if d.op != Op::Sass(Opcode::SEL) || !d.is_unguarded() || d.mods != Mods::none() {
+    let Sel { d: to, a: yes, b: no, choose: Operand::Reg(p) } = Sel::of(d)? else { return None };
+    if !d.is_unguarded() || SelMods::of(d)? != (SelMods { wide: false }) {
         return None;
     }
     let Name::Val(condition) = p.reg else { return None };
@@ -66,7 +66,7 @@ fn select(d: &InstData) -> Option<Select> {
 /// The two terms that a value is the sum of.
 fn sum_of(func: &Function, at: &Places, o: &Operand) -> Option<[Operand; 2]> {
     let d = &func.insts[at[value_of(o)?]?.0];
-    is_pred(d.operands.get(1)?, Name::Phys(Reg::PT), false).then_some(())?;
+    is_pred(Iadd3::of(d)?.carry_out, Name::Phys(Reg::PT), false).then_some(())?;
     terms(d, None)
 }
 
@@ -86,29 +86,40 @@ fn carry(func: &Function, at: &Places, s: &Select) -> Replacement {
     };
     let [pt, rz] = [Reg::PT, Reg::RZ].map(|r| operand(Name::Phys(r)));
     let none = Operand::Reg(RegOp { not: true, ..RegOp::plain(Name::Phys(Reg::PT)) });
-    let operands = smallvec![operand(s.result), pt, pt, x, beside, rz, operand(s.condition), none];
-    Some((Opcode::IADD3, &[Mod::X], operands))
+    let sum = Iadd3 {
+        d: operand(s.result),
+        carry_out: pt,
+        carry_out2: pt,
+        a: x,
+        b: beside,
+        c: rz,
+        carry: operand(s.condition),
+        carry2: none,
+    };
+    Some((Opcode::IADD3, Iadd3Mods { extended: true }.mods(), SmallVec::from_slice(&sum.list())))
 }
 
 /// `x >= y ? x - y : x` of unsigned numbers: where x is less, the difference wraps around to something that is more than x.
 fn minimum(func: &Function, at: &Places, s: &Select) -> Replacement {
     let d = &func.insts[at[s.condition]?.0];
-    let pt = |n: usize| is_pred(&d.operands[n], Name::Phys(Reg::PT), false);
-    if d.op != Op::Sass(Opcode::ISETP) || !d.is_unguarded() || d.operands.len() != 6 {
-        return None;
-    }
-    let compares: SmallVec<[Mod; 4]> = d.mods.iter().collect();
-    let at_least = compares[..] == [Mod::GE, Mod::U32, Mod::AND];
-    let (x, y) = (&d.operands[2], &d.operands[3]);
-    if !at_least || value_of(&d.operands[0]) != Some(s.condition) || !pt(4) || *x != s.no {
+    let compares = Isetp::of(d)?;
+    let at_least = IsetpMods { cmp: Icmp::GE, kind: Some(Int64::U32), join: Bool::AND, extended: false };
+    let (x, y) = (compares.a, compares.b);
+    if !d.is_unguarded()
+        || IsetpMods::of(d)? != at_least
+        || value_of(compares.p) != Some(s.condition)
+        || !is_pred(compares.join, Name::Phys(Reg::PT), false)
+        || *x != s.no
+    {
         return None;
     }
     let difference = &func.insts[at[value_of(&s.yes)?]?.0];
     is_difference(difference, x, y).then_some(())?;
     value_of(x)?;
     let op = if func.target.info().vimnmx { Opcode::VIMNMX } else { Opcode::IMNMX };
-    let least = operand(Name::Phys(Reg::PT));
-    Some((op, &[Mod::U32], smallvec![operand(s.result), *x, s.yes, least]))
+    // The same of both opcodes.
+    let least = Imnmx { d: operand(s.result), a: *x, b: s.yes, least: operand(Name::Phys(Reg::PT)) };
+    Some((op, ImnmxMods { unsigned: true }.mods(), SmallVec::from_slice(&least.list())))
 }
 
 /// `p ? f(y) : x` of which nobody needs `x` or `f(y)` any more: f under a guard, in whose register `x` is already.
@@ -161,19 +172,16 @@ fn absorb(
 
 /// Whether an instruction is `x - y`.
 fn is_difference(d: &InstData, x: &Operand, y: &Operand) -> bool {
-    if d.op != Op::Sass(Opcode::IADD3) || !d.is_unguarded() || d.mods != Mods::none() || d.operands.len() != 8
-    {
-        return false;
-    }
-    let pt = |n: usize, not: bool| is_pred(&d.operands[n], Name::Phys(Reg::PT), not);
+    let Some(s) = Iadd3::of(d).filter(|_| d.is_unguarded() && d.mods == Mods::none()) else { return false };
+    let pt = |o: &Operand, not: bool| is_pred(o, Name::Phys(Reg::PT), not);
     let negative = match y {
         Operand::Reg(r) => Operand::Reg(RegOp { neg: !r.neg, ..*r }),
         Operand::Imm(n) => Operand::Imm(n.wrapping_neg()),
         _ => return false,
     };
-    let terms: SmallVec<[&Operand; 3]> = d.operands[3..6].iter().filter(|o| !is_zero(o)).collect();
+    let terms: SmallVec<[&Operand; 3]> = s.terms().into_iter().filter(|o| !is_zero(o)).collect();
     let right = terms[..] == [x, &negative] || terms[..] == [&negative, x];
-    pt(1, false) && pt(2, false) && pt(6, true) && pt(7, true) && right
+    pt(s.carry_out, false) && pt(s.carry_out2, false) && pt(s.carry, true) && pt(s.carry2, true) && right
 }
 
 #[cfg(test)]

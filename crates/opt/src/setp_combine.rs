@@ -3,7 +3,8 @@
 
 use cranelift_entity::SecondaryMap;
 use ori::{Block, Function, Inst, InstData, Name, Op, Operand, Value};
-use sass::{Mod, Opcode, Reg};
+use sass::ops::{Bool, Dcmp, Dsetp, DsetpMods, Fcmp, Fsetp, FsetpMods, Icmp, Isetp, IsetpMods, Plop3};
+use sass::{Mods, Opcode, Reg};
 
 /// The pass.
 pub fn run(func: &mut Function) -> bool {
@@ -15,7 +16,8 @@ pub fn run(func: &mut Function) -> bool {
             let d = &func.insts[i];
             match d.op {
                 Op::Sass(Opcode::ISETP | Opcode::FSETP) => {
-                    if let Some(Name::Val(v)) = register(&d.operands[0]).map(|(n, _)| n) {
+                    if let Some(Name::Val(v)) = Comparison::of(d).and_then(|c| register(c.p)).map(|(n, _)| n)
+                    {
                         defs[v] = Some((i, b));
                     }
                 }
@@ -28,14 +30,37 @@ pub fn run(func: &mut Function) -> bool {
     // A comparison that takes in one result may itself be taken in by the next.
     for (i, b) in logic {
         let Some(new) = combined(func, &defs, &uses, i, b) else { continue };
-        let (result, _) = register(&new.operands[0]).expect("a comparison writes a predicate");
+        let result = Comparison::of(&new).and_then(|c| register(c.p)).map(|(n, _)| n);
         func.insts[i] = new;
-        if let Name::Val(v) = result {
+        if let Some(Name::Val(v)) = result {
             defs[v] = Some((i, b));
         }
         changed = true;
     }
     changed
+}
+
+/// What comparisons of integers and of floating-point numbers have alike.
+struct Comparison<'a> {
+    /// The results.
+    p: &'a Operand,
+    q: &'a Operand,
+    /// What the comparison is combined with, and how.
+    other: &'a Operand,
+    join: Bool,
+}
+
+impl Comparison<'_> {
+    fn of(d: &InstData) -> Option<Comparison<'_>> {
+        if let (Some(s), Some(m)) = (Isetp::of(d), IsetpMods::of(d)) {
+            return Some(Comparison { p: s.p, q: s.q, other: s.join, join: m.join });
+        }
+        if let (Some(s), Some(m)) = (Dsetp::of(d), DsetpMods::of(d)) {
+            return Some(Comparison { p: s.p, q: s.q, other: s.join, join: m.join });
+        }
+        let (s, m) = (Fsetp::of(d)?, FsetpMods::of(d)?);
+        Some(Comparison { p: s.p, q: s.q, other: s.join, join: m.join })
+    }
 }
 
 /// A predicate operand: its register and whether it is complemented.
@@ -57,11 +82,12 @@ fn combined(
     block: Block,
 ) -> Option<InstData> {
     let d = &func.insts[i];
-    let [dst, second, a, b, c, Operand::Imm(table), _] = &d.operands[..] else { return None };
-    if d.guard != ori::ALWAYS || register(second)?.0 != PT || register(c)? != (PT, false) {
+    let logic = Plop3::of(d)?;
+    let Operand::Imm(table) = *logic.table else { return None };
+    if d.guard != ori::ALWAYS || register(logic.q)?.0 != PT || register(logic.c)? != (PT, false) {
         return None;
     }
-    let (a, b) = (register(a)?, register(b)?);
+    let (a, b) = (register(logic.a)?, register(logic.b)?);
     // The result for each pair of registers, the third source being true.
     let result = |x: bool, y: bool| {
         let index = u32::from(x != a.1) << 2 | u32::from(y != b.1) << 1 | 1;
@@ -78,72 +104,103 @@ fn combined(
         (None, None) => return None,
     };
     // Which of `x ∘ y` with either complemented it is; where `y` is PT only its column counts.
-    let same = |join: Mod, not_x: bool, not_y: bool| {
+    let same = |join: Bool, not_x: bool, not_y: bool| {
         let value = |x: bool, y: bool| {
             let (x, y) = (x != not_x, y != not_y);
             match join {
-                Mod::AND => x && y,
-                Mod::OR => x || y,
-                _ => x != y,
+                Bool::AND => x && y,
+                Bool::OR => x || y,
+                Bool::XOR => x != y,
             }
         };
         let columns: &[bool] = if other == PT { &[true] } else { &[false, true] };
         columns.iter().all(|&y| [false, true].iter().all(|&x| result[x as usize][y as usize] == value(x, y)))
     };
-    let joins = [Mod::AND, Mod::OR, Mod::XOR];
+    let joins = [Bool::AND, Bool::OR, Bool::XOR];
     let choices = joins.into_iter().flat_map(|join| [0, 2, 1, 3].map(|n| (join, n & 1 != 0, n & 2 != 0)));
     let (join, not_x, not_y) = choices.into_iter().find(|(join, x, y)| same(*join, *x, *y))?;
     let mut new = func.insts[compare].clone();
-    if not_x {
-        let float = new.op == Op::Sass(Opcode::FSETP);
-        let m = new.mods.0.iter_mut().find(|m| opposite(**m, float).is_some())?;
-        *m = opposite(*m, float)?;
-        // The comparison of upper words goes on from that of the lower ones, which would have to change too.
-        if new.mods.has(Mod::EX) {
-            return None;
-        }
+    new.mods = rejoined(new.opcode()?, &new.mods, not_x, join)?;
+    let other = Operand::Reg(sass::RegOp { not: not_y, ..sass::RegOp::plain(other) });
+    if let Some(s) = Isetp::of_mut(&mut new) {
+        (*s.p, *s.join) = (*logic.p, other);
+    } else if let Some(s) = Fsetp::of_mut(&mut new) {
+        (*s.p, *s.join) = (*logic.p, other);
     }
-    *new.mods.0.iter_mut().find(|m| **m == Mod::AND)? = join;
-    new.operands[0] = *dst;
-    new.operands[THIRD] = Operand::Reg(sass::RegOp { not: not_y, ..sass::RegOp::plain(other) });
     Some(new)
 }
 
-/// The operand of ISETP and FSETP that the comparison is combined with.
-const THIRD: usize = 4;
+/// The modifiers of a comparison with `op`, or of the opposite one, that is joined so.
+fn rejoined(op: Opcode, mods: &Mods, not: bool, join: Bool) -> Option<Mods> {
+    let mods = if not { opposite(op, mods)? } else { mods.clone() };
+    match op {
+        Opcode::ISETP => Some(IsetpMods { join, ..IsetpMods::read(&mods)? }.mods()),
+        Opcode::FSETP => Some(FsetpMods { join, ..FsetpMods::read(&mods)? }.mods()),
+        _ => None,
+    }
+}
+
+/// The modifiers of the comparison that is true where this one is false.
+pub(crate) fn opposite(op: Opcode, mods: &Mods) -> Option<Mods> {
+    match op {
+        Opcode::ISETP => {
+            // The comparison of upper words goes on from that of the lower ones, which would have to change too.
+            let m = IsetpMods::read(mods).filter(|m| !m.extended)?;
+            Some(IsetpMods { cmp: opposite_of_integers(m.cmp)?, ..m }.mods())
+        }
+        Opcode::FSETP => {
+            let m = FsetpMods::read(mods)?;
+            Some(FsetpMods { cmp: opposite_of_floats(m.cmp)?, ..m }.mods())
+        }
+        Opcode::DSETP => {
+            let m = DsetpMods::read(mods)?;
+            let cmp = opposite_of_floats(Fcmp::of(m.cmp.modifier())?)?;
+            Some(DsetpMods { cmp: Dcmp::of(cmp.modifier())?, ..m }.mods())
+        }
+        _ => None,
+    }
+}
 
 /// Whether a comparison has room for another predicate: it has one result and is combined with PT.
 pub(crate) fn takes_part(d: &InstData) -> bool {
     d.guard == ori::ALWAYS
-        && d.mods.has(Mod::AND)
-        && register(&d.operands[1]).is_some_and(|r| r.0 == PT)
-        && register(&d.operands[THIRD]) == Some((PT, false))
+        && Comparison::of(d).is_some_and(|c| {
+            c.join == Bool::AND
+                && register(c.q).is_some_and(|r| r.0 == PT)
+                && register(c.other) == Some((PT, false))
+        })
 }
 
-/// The comparison that is true where `m` is false. Of floating-point numbers either may be NaN.
-pub(crate) fn opposite(m: Mod, float: bool) -> Option<Mod> {
-    Some(match (m, float) {
-        (Mod::EQ, false) => Mod::NE,
-        (Mod::NE, false) => Mod::EQ,
-        (Mod::LT, false) => Mod::GE,
-        (Mod::LE, false) => Mod::GT,
-        (Mod::GT, false) => Mod::LE,
-        (Mod::GE, false) => Mod::LT,
-        (Mod::EQ, true) => Mod::NEU,
-        (Mod::NE, true) => Mod::EQU,
-        (Mod::LT, true) => Mod::GEU,
-        (Mod::LE, true) => Mod::GTU,
-        (Mod::GT, true) => Mod::LEU,
-        (Mod::GE, true) => Mod::LTU,
-        (Mod::EQU, true) => Mod::NE,
-        (Mod::NEU, true) => Mod::EQ,
-        (Mod::LTU, true) => Mod::GE,
-        (Mod::LEU, true) => Mod::GT,
-        (Mod::GTU, true) => Mod::LE,
-        (Mod::GEU, true) => Mod::LT,
-        (Mod::NUM, true) => Mod::NAN,
-        (Mod::NAN, true) => Mod::NUM,
-        _ => return None,
+fn opposite_of_integers(cmp: Icmp) -> Option<Icmp> {
+    Some(match cmp {
+        Icmp::EQ => Icmp::NE,
+        Icmp::NE => Icmp::EQ,
+        Icmp::LT => Icmp::GE,
+        Icmp::LE => Icmp::GT,
+        Icmp::GT => Icmp::LE,
+        Icmp::GE => Icmp::LT,
+        Icmp::F | Icmp::T => return None,
+    })
+}
+
+/// Either number may be NaN.
+fn opposite_of_floats(cmp: Fcmp) -> Option<Fcmp> {
+    Some(match cmp {
+        Fcmp::EQ => Fcmp::NEU,
+        Fcmp::NE => Fcmp::EQU,
+        Fcmp::LT => Fcmp::GEU,
+        Fcmp::LE => Fcmp::GTU,
+        Fcmp::GT => Fcmp::LEU,
+        Fcmp::GE => Fcmp::LTU,
+        Fcmp::EQU => Fcmp::NE,
+        Fcmp::NEU => Fcmp::EQ,
+        Fcmp::LTU => Fcmp::GE,
+        Fcmp::LEU => Fcmp::GT,
+        Fcmp::GTU => Fcmp::LE,
+        Fcmp::GEU => Fcmp::LT,
+        Fcmp::NUM => Fcmp::NAN,
+        Fcmp::NAN => Fcmp::NUM,
+        Fcmp::F | Fcmp::T => return None,
     })
 }
 
@@ -151,6 +208,7 @@ pub(crate) fn opposite(m: Mod, float: bool) -> Option<Mod> {
 mod tests {
     use super::*;
     use ori::{Builder, Terminator, operand};
+    use sass::Mod;
     use sass::{RegFile, SpecialReg, Target};
 
     /// `FSETP.LT x < y` and a table with another predicate.
@@ -198,12 +256,14 @@ mod tests {
 
     #[test]
     fn every_opposite_is_mutual() {
-        for float in [false, true] {
+        for op in [Opcode::ISETP, Opcode::FSETP, Opcode::DSETP] {
             for m in [Mod::EQ, Mod::NE, Mod::LT, Mod::LE, Mod::GT, Mod::GE, Mod::NUM, Mod::LTU, Mod::EQU] {
-                if let Some(o) = opposite(m, float) {
-                    assert_eq!(opposite(o, float), Some(m));
+                let mods = Mods::of(&[m, Mod::AND]);
+                if let Some(o) = opposite(op, &mods) {
+                    assert_eq!(opposite(op, &o), Some(mods));
                 }
             }
         }
+        assert_eq!(opposite(Opcode::ISETP, &Mods::of(&[Mod::EQ, Mod::AND, Mod::EX])), None);
     }
 }

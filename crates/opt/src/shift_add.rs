@@ -7,34 +7,30 @@
 
 use crate::sums::{self, Places, Sum, is_zero, plain, value_of};
 use cranelift_entity::SecondaryMap;
-use ori::{Block, Function, Inst, InstData, Macro, Name, Op, Operand, Value, operand};
+use ori::{Block, Function, Inst, InstData, Name, Op, Operand, Value, operand};
 use rustc_hash::FxHashMap;
+use sass::ops::{Iadd3, Imad, Lea, LeaMods, Shf, ShfMods, ShiftDir, ShiftType};
 use sass::{Mod, Mods, Opcode, Reg, RegFile};
 use smallvec::SmallVec;
-
-/// Operands of SHF: the result, the lower word, the amount, the upper word.
-const LOW: usize = 1;
-const AMOUNT: usize = 2;
-const HIGH: usize = 3;
 
 const RZ: Name = Name::Phys(Reg::RZ);
 const PT: Name = Name::Phys(Reg::PT);
 
 /// A shift to the left by a constant below 32, of 32 bits, or the upper word of one of 64.
 fn shift_left(d: &InstData, upper: bool) -> Option<u32> {
-    let mods: &[Mod] = if upper { &[Mod::L, Mod::U64, Mod::HI] } else { &[Mod::L, Mod::U32] };
-    let fits = d.op == Op::Sass(Opcode::SHF) && d.is_unguarded() && d.mods.iter().eq(mods.iter().copied());
-    let Operand::Imm(n @ 1..32) = *d.operands.get(AMOUNT).filter(|_| fits)? else { return None };
-    (plain(&d.operands[LOW]) && (upper || is_zero(&d.operands[HIGH]))).then_some(n)
+    let kind = if upper { ShiftType::U64 } else { ShiftType::U32 };
+    let wanted = ShfMods { dir: ShiftDir::L, wrap: false, kind, hi: upper };
+    let s = Shf::of(d).filter(|_| d.is_unguarded() && ShfMods::of(d) == Some(wanted))?;
+    let Operand::Imm(n @ 1..32) = *s.amount else { return None };
+    (plain(s.low) && (upper || is_zero(s.high))).then_some(n)
 }
 
 /// The word whose sign this value is in all bits.
 fn sign_of(d: &InstData) -> Option<&Operand> {
-    let fits = d.op == Op::Sass(Opcode::SHF)
-        && d.is_unguarded()
-        && d.mods.iter().eq([Mod::R, Mod::S32, Mod::HI])
-        && d.operands[AMOUNT] == Operand::Imm(31);
-    fits.then(|| &d.operands[HIGH])
+    let s = Shf::of(d)?;
+    let wanted = ShfMods { dir: ShiftDir::R, wrap: false, kind: ShiftType::S32, hi: true };
+    let fits = d.is_unguarded() && ShfMods::of(d)? == wanted && *s.amount == Operand::Imm(31);
+    fits.then_some(s.high)
 }
 
 /// Products in place of 64-bit shifts of extended numbers.
@@ -49,11 +45,11 @@ pub fn widen(func: &mut Function) -> bool {
         for &i in &func.blocks[b].insts {
             let d = &func.insts[i];
             if let Some(n) = shift_left(d, false)
-                && let Operand::Reg(r) = &d.operands[LOW]
+                && let Operand::Reg(r) = &d.operands[Shf::LOW]
             {
                 lower.insert((r.reg, n), i);
             } else if let Some(n) = shift_left(d, true)
-                && let Operand::Reg(r) = &d.operands[LOW]
+                && let Operand::Reg(r) = &d.operands[Shf::LOW]
                 && let Some(low) = lower.get(&(r.reg, n))
                 && let Some(signed) = extension(func, &at, d)
                 // The factor of a signed product is signed.
@@ -85,31 +81,36 @@ pub fn widen(func: &mut Function) -> bool {
 
 /// Whether the upper word of what is shifted extends the lower one: with its sign (true) or with zeros (false).
 fn extension(func: &Function, at: &Places, d: &InstData) -> Option<bool> {
-    if is_zero(&d.operands[HIGH]) {
+    if is_zero(&d.operands[Shf::HIGH]) {
         return Some(false);
     }
-    let (i, ..) = at[value_of(&d.operands[HIGH])?]?;
-    (*sign_of(&func.insts[i])? == d.operands[LOW]).then_some(true)
+    let (i, ..) = at[value_of(&d.operands[Shf::HIGH])?]?;
+    (*sign_of(&func.insts[i])? == d.operands[Shf::LOW]).then_some(true)
 }
 
 /// The product that the shifts `low` and `high` become copies of.
 fn product(func: &mut Function, low: Inst, high: Inst, n: u32, signed: bool) -> Inst {
     let pair = func.add_value(RegFile::R, 2);
-    let (x, loc) = (func.insts[low].operands[LOW], func.insts[low].loc);
+    let (x, loc) = (func.insts[low].operands[Shf::LOW], func.insts[low].loc);
     let mods: &[Mod] = if signed { &[Mod::WIDE] } else { &[Mod::WIDE, Mod::U32] };
     let carry = Operand::Reg(sass::RegOp { not: true, ..sass::RegOp::plain(PT) });
-    let all = [operand(pair), operand(PT), x, Operand::Imm(1 << n), operand(RZ), carry];
+    let all = Imad {
+        d: operand(pair),
+        carry_out: operand(PT),
+        a: x,
+        b: Operand::Imm(1 << n),
+        c: operand(RZ),
+        carry,
+    };
     for (i, part) in [(low, 0), (high, 1)] {
         let d = &mut func.insts[i];
-        d.op = Op::Macro(Macro::Copy);
-        d.mods = Mods::none();
-        d.operands = [d.operands[0], operand(Name::Part(pair, part))].into_iter().collect();
+        d.become_copy(d.operands[Shf::D], operand(Name::Part(pair, part)));
     }
     func.insts.push(InstData {
         guard: ori::ALWAYS,
         op: Op::Sass(Opcode::IMAD),
         mods: Mods::of(mods),
-        operands: all.into_iter().collect(),
+        operands: SmallVec::from_slice(&all.list()),
         kept: SmallVec::new(),
         loc,
     })
@@ -164,7 +165,7 @@ fn take(func: &Function, at: &Places, uses: &SecondaryMap<Value, u32>, i: Inst, 
     };
     for n in 0..2 {
         let Some((low, amount, d)) = shift(&sum.low[n], false) else { continue };
-        let (x, added) = (d.operands[LOW], sum.low[1 - n]);
+        let (x, added) = (d.operands[Shf::LOW], sum.low[1 - n]);
         let Some(upper) = &sum.high else {
             return Some(Taken {
                 n: amount,
@@ -176,10 +177,10 @@ fn take(func: &Function, at: &Places, uses: &SecondaryMap<Value, u32>, i: Inst, 
         };
         for m in 0..2 {
             let Some((high, again, e)) = shift(&upper.terms[m], true) else { continue };
-            if again == amount && e.operands[LOW] == x {
+            if again == amount && e.operands[Shf::LOW] == x {
                 return Some(Taken {
                     n: amount,
-                    words: [x, e.operands[HIGH]],
+                    words: [x, e.operands[Shf::HIGH]],
                     added: [added, upper.terms[1 - m]],
                     shifted: [Some(low), Some(high)],
                     sum,
@@ -194,17 +195,21 @@ fn rewrite(func: &mut Function, t: Taken) {
     let none = Operand::Reg(sass::RegOp { not: true, ..sass::RegOp::plain(PT) });
     let [x, high] = t.words;
     let [added, more] = t.added;
-    let n = Operand::Imm(t.n);
-    let d = &mut func.insts[t.sum.inst];
-    let carry = d.operands[1];
-    d.op = Op::Sass(Opcode::LEA);
-    d.mods = Mods::none();
-    d.operands = [d.operands[0], carry, x, added, operand(RZ), n, none].into_iter().collect();
-    if let Some(upper) = t.sum.high {
-        let d = &mut func.insts[upper.inst];
+    let amount = Operand::Imm(t.n);
+    let results = |i: Inst| Iadd3::of(&func.insts[i]).map(|s| (*s.d, *s.carry_out));
+    let upper = t.sum.high.and_then(|u| Some((u.inst, results(u.inst)?.0)));
+    let Some((d, carry_out)) = results(t.sum.inst) else { return };
+    let mut become_lea = |i: Inst, mods: LeaMods, lea: Lea<Operand>| {
+        let d = &mut func.insts[i];
         d.op = Op::Sass(Opcode::LEA);
-        d.mods = Mods::of(&[Mod::HI, Mod::X]);
-        d.operands = [d.operands[0], operand(PT), x, more, high, n, carry].into_iter().collect();
+        d.mods = mods.mods();
+        d.operands = SmallVec::from_slice(&lea.list());
+    };
+    let low = Lea { d, carry_out, a: x, b: added, high: operand(RZ), amount, carry: none };
+    become_lea(t.sum.inst, LeaMods { hi: false, extended: false, sx32: false }, low);
+    if let Some((inst, d)) = upper {
+        let high = Lea { d, carry_out: operand(PT), a: x, b: more, high, amount, carry: carry_out };
+        become_lea(inst, LeaMods { hi: true, extended: true, sx32: false }, high);
     }
 }
 

@@ -2,6 +2,7 @@
 
 use cranelift_entity::SecondaryMap;
 use ori::{Function, Inst, InstData, Name, Op, Operand, Value};
+use sass::ops::{Dadd, Fadd};
 use sass::{Mod, Mods, Opcode, Reg, RegOp, SlotKind};
 use smallvec::SmallVec;
 
@@ -95,11 +96,13 @@ fn gather(d: &InstData, i: Inst, uses: &mut SecondaryMap<Value, Uses>) {
 /// What an instruction makes that only changes a sign, of what, and whether it makes zeros of subnormal numbers:
 /// `FADD r, -x, -RZ`. The sum with −0 is exact, the one with 0 would lose the sign of −0.
 fn change(d: &InstData) -> Option<(Value, RegOp<Name>, bool)> {
-    let Op::Sass(Opcode::FADD | Opcode::DADD) = d.op else { return None };
-    let zero = |o: &Operand| matches!(o, Operand::Reg(r) if r.reg == Name::Phys(Reg::RZ) && r.neg && !r.abs);
-    let (Operand::Reg(RegOp { reg: Name::Val(v), .. }), [a, b]) = (&d.operands[0], &d.operands[1..3]) else {
-        return None;
+    let (to, a, b) = match (Fadd::of(d), Dadd::of(d)) {
+        (Some(s), _) => (s.d, s.a, s.b),
+        (None, Some(s)) => (s.d, s.a, s.b),
+        (None, None) => return None,
     };
+    let zero = |o: &Operand| matches!(o, Operand::Reg(r) if r.reg == Name::Phys(Reg::RZ) && r.neg && !r.abs);
+    let Operand::Reg(RegOp { reg: Name::Val(v), .. }) = to else { return None };
     let x = match (a, b) {
         (z, Operand::Reg(x)) | (Operand::Reg(x), z) if zero(z) => x,
         _ => return None,

@@ -1,8 +1,9 @@
 //! Sums of two terms, of 32 bits or of 64: an IADD3, or two of which one has the other's carry.
 
 use cranelift_entity::SecondaryMap;
-use ori::{Block, Function, Inst, InstData, Name, Op, Operand, Value};
-use sass::{Mod, Opcode, Reg};
+use ori::{Block, Function, Inst, InstData, Name, Operand, Value};
+use sass::Reg;
+use sass::ops::{Iadd3, Iadd3Mods};
 use smallvec::SmallVec;
 
 /// Instruction, block and position that define each value.
@@ -49,23 +50,20 @@ pub(crate) fn sum(
     b: Block,
 ) -> Option<Sum> {
     let d = &func.insts[i];
-    if d.op != Op::Sass(Opcode::IADD3) || d.operands.len() != 8 || value_of(&d.operands[0]).is_none() {
+    let last = Iadd3::of(d)?;
+    value_of(last.d)?;
+    if !is_pred(last.carry_out, Name::Phys(Reg::PT), false) {
         return None;
     }
-    let no_carry_out = |d: &InstData| is_pred(&d.operands[1], Name::Phys(Reg::PT), false);
-    if !no_carry_out(d) {
-        return None;
-    }
-    let carry = match &d.operands[6] {
+    let carry = match last.carry {
         Operand::Reg(r) if !r.not => r.reg.value()?,
         _ => return Some(Sum { inst: i, low: terms(d, None)?, high: None }),
     };
     let (inst, block, _) = at[carry].filter(|_| uses[carry] == 1)?;
     let lower = &func.insts[inst];
-    if block != b
-        || value_of(lower.operands.first()?).is_none()
-        || value_of(lower.operands.get(1)?) != Some(carry)
-    {
+    let first = Iadd3::of(lower)?;
+    value_of(first.d)?;
+    if block != b || value_of(first.carry_out) != Some(carry) {
         return None;
     }
     let upper = Upper { inst: i, terms: terms(d, Some(Name::Val(carry)))? };
@@ -105,27 +103,21 @@ pub(crate) fn value_of(o: &Operand) -> Option<Value> {
 
 /// The two summands of a word of an addition: IADD3 with a zero among its sources, and the carry it takes.
 pub(crate) fn terms(d: &InstData, carry_in: Option<Name>) -> Option<[Operand; 2]> {
-    let x = d.mods.iter().eq([Mod::X]);
-    if d.op != Op::Sass(Opcode::IADD3)
-        || !d.is_unguarded()
-        || x != carry_in.is_some()
-        || d.operands.len() != 8
-    {
-        return None;
-    }
-    if !x && d.mods.iter().next().is_some() {
+    let (s, mods) = (Iadd3::of(d)?, Iadd3Mods::of(d)?);
+    if !d.is_unguarded() || mods.extended != carry_in.is_some() {
         return None;
     }
     let pt = Name::Phys(Reg::PT);
-    let carries = match carry_in {
-        None => is_pred(&d.operands[6], pt, true) && is_pred(&d.operands[7], pt, true),
-        Some(c) => is_pred(&d.operands[6], c, false) && is_pred(&d.operands[7], pt, true),
+    let carry = match carry_in {
+        None => is_pred(s.carry, pt, true),
+        Some(c) => is_pred(s.carry, c, false),
     };
-    let sources = &d.operands[3..6];
-    if !carries || !is_pred(&d.operands[2], pt, false) || !sources.iter().all(plain) {
+    let carries = carry && is_pred(s.carry2, pt, true);
+    let sources = [s.a, s.b, s.c];
+    if !carries || !is_pred(s.carry_out2, pt, false) || !sources.into_iter().all(plain) {
         return None;
     }
-    let mut words: SmallVec<[Operand; 3]> = sources.iter().filter(|o| !is_zero(o)).cloned().collect();
+    let mut words: SmallVec<[Operand; 3]> = sources.into_iter().filter(|o| !is_zero(o)).copied().collect();
     // A zero may be a summand, too.
     while words.len() < 2 {
         words.push(Operand::Imm(0));

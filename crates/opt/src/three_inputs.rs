@@ -5,8 +5,9 @@
 //! Both instructions have to be in one block: the inputs of the first live on until the second.
 
 use cranelift_entity::SecondaryMap;
-use ori::{Block, Function, Inst, InstData, Macro, Name, Op, Operand, Value};
-use sass::{Mod, Mods, Opcode, Reg, RegFile, RegOp};
+use ori::{Block, Function, Inst, InstData, Name, Op, Operand, Value};
+use sass::ops::{Iadd3, Iadd3Mods, Lop3, Lop3Mods, Sel, SelMods};
+use sass::{Opcode, Reg, RegFile, RegOp};
 use smallvec::SmallVec;
 
 /// What is known of the values.
@@ -31,9 +32,7 @@ pub fn run(func: &mut Function) -> bool {
                     facts.defs[v] = Some((i, b));
                 }
             });
-            if is(d, Opcode::IADD3)
-                && let Some(v) = plain(&d.operands[CARRY_IN])
-            {
+            if let Some(v) = Iadd3::of(d).and_then(|s| plain(s.carry)) {
                 facts.carried[v] = Some(i);
             }
         }
@@ -57,15 +56,6 @@ pub fn run(func: &mut Function) -> bool {
     }
     changed
 }
-
-/// Operands of IADD3: the result, two carries out, three terms, two carries in.
-const CARRY_OUT: [usize; 2] = [1, 2];
-const TERMS: std::ops::Range<usize> = 3..6;
-const CARRY_IN: usize = 6;
-const SECOND_CARRY_IN: usize = 7;
-/// Operands of LOP3: a predicate, the result, three inputs, the table, a predicate.
-const INPUTS: std::ops::Range<usize> = 2..5;
-const TABLE: usize = 5;
 
 const PT: Name = Name::Phys(Reg::PT);
 
@@ -93,15 +83,15 @@ fn is_zero(o: &Operand) -> bool {
 }
 
 /// Whether no carry goes out of an addition.
-fn keeps_carry(d: &InstData) -> bool {
-    CARRY_OUT.iter().all(|&n| names(&d.operands[n], PT, false))
+fn keeps_carry(s: &Iadd3<&Operand>) -> bool {
+    names(s.carry_out, PT, false) && names(s.carry_out2, PT, false)
 }
 
-/// Whether an addition has neither carries in nor modifiers.
-fn starts(d: &InstData) -> bool {
-    d.mods.0.is_empty()
-        && names(&d.operands[CARRY_IN], PT, true)
-        && names(&d.operands[SECOND_CARRY_IN], PT, true)
+/// The operands of an addition that has neither carries in nor modifiers.
+fn start(d: &InstData) -> Option<Iadd3<&Operand>> {
+    let s = Iadd3::of(d)?;
+    let bare = Iadd3Mods::of(d)? == Iadd3Mods { extended: false };
+    (bare && names(s.carry, PT, true) && names(s.carry2, PT, true)).then_some(s)
 }
 
 /// The instruction that makes a value which nothing but this block's next user needs.
@@ -112,8 +102,15 @@ fn inner(func: &Function, facts: &Facts, v: Value, op: Opcode, b: Block) -> Opti
 }
 
 /// Terms that are not zero, `without` one of them.
-fn terms(d: &InstData, without: Option<Value>) -> impl Iterator<Item = &Operand> {
-    d.operands[TERMS].iter().filter(move |o| !is_zero(o) && (without.is_none() || plain(o) != without))
+fn terms<'a>(s: &Iadd3<&'a Operand>, without: Option<Value>) -> impl Iterator<Item = &'a Operand> {
+    s.terms().into_iter().filter(move |o| !is_zero(o) && (without.is_none() || plain(o) != without))
+}
+
+/// Puts others in the place of the terms of an addition.
+fn set_terms(d: &mut InstData, new: [Operand; 3]) {
+    if let Some(s) = Iadd3::of_mut(d) {
+        [*s.a, *s.b, *s.c] = new;
+    }
 }
 
 /// Up to three terms in the order that IADD3 takes them: what is not a register in the middle.
@@ -131,37 +128,32 @@ fn arranged<'a>(all: impl Iterator<Item = &'a Operand>) -> Option<[Operand; 3]> 
     Some([first, middle, next()])
 }
 
-fn copy(func: &mut Function, i: Inst, dst: usize, source: Operand) -> bool {
-    let d = &mut func.insts[i];
-    d.operands = [d.operands[dst], source].into_iter().collect();
-    d.op = Op::Macro(Macro::Copy);
-    d.mods = Mods::none();
+fn copy(func: &mut Function, i: Inst, to: Operand, source: Operand) -> bool {
+    func.insts[i].become_copy(to, source);
     true
 }
 
 /// What an addition of nothing leaves alone.
-fn only_term(d: &InstData) -> Option<Operand> {
-    let mut all = terms(d, None);
+fn only_term(s: &Iadd3<&Operand>) -> Option<Operand> {
+    let mut all = terms(s, None);
     let one = all.next()?;
     (plain(one).is_some() && all.next().is_none()).then_some(*one)
 }
 
 /// A 32-bit sum.
 fn sum(func: &mut Function, facts: &Facts, i: Inst, b: Block) -> bool {
-    let d = &func.insts[i];
-    if !starts(d) || !keeps_carry(d) {
-        return false;
+    let Some(s) = start(&func.insts[i]).filter(keeps_carry) else { return false };
+    if let Some(one) = only_term(&s) {
+        let to = *s.d;
+        return copy(func, i, to, one);
     }
-    if let Some(one) = only_term(d) {
-        return copy(func, i, 0, one);
-    }
-    let found = d.operands[TERMS].iter().filter_map(plain).find_map(|v| {
+    let found = s.terms().into_iter().filter_map(plain).find_map(|v| {
         let first = &func.insts[inner(func, facts, v, Opcode::IADD3, b)?];
-        let fits = starts(first) && keeps_carry(first);
-        fits.then(|| arranged(terms(first, None).chain(terms(d, Some(v))))).flatten()
+        let first = start(first).filter(keeps_carry)?;
+        arranged(terms(&first, None).chain(terms(&s, Some(v))))
     });
     let Some(new) = found else { return false };
-    func.insts[i].operands[TERMS].clone_from_slice(&new);
+    set_terms(&mut func.insts[i], new);
     true
 }
 
@@ -170,11 +162,11 @@ fn wide_sum(func: &mut Function, facts: &Facts, high: Inst, b: Block) -> bool {
     let Some((low, low_terms, high_terms)) = match_wide_sum(func, facts, high, b) else { return false };
     let carry = func.add_value(RegFile::P, 1);
     let d = &mut func.insts[low];
-    d.operands[CARRY_OUT[1]] = ori::operand(carry);
-    d.operands[TERMS].clone_from_slice(&low_terms);
+    d.operands[Iadd3::CARRY_OUT2] = ori::operand(carry);
+    set_terms(d, low_terms);
     let d = &mut func.insts[high];
-    d.operands[SECOND_CARRY_IN] = ori::operand(carry);
-    d.operands[TERMS].clone_from_slice(&high_terms);
+    d.operands[Iadd3::CARRY2] = ori::operand(carry);
+    set_terms(d, high_terms);
     true
 }
 
@@ -188,39 +180,41 @@ fn match_wide_sum(
     // The upper addition takes one carry, which nothing else needs, and passes none on.
     let upper = |i: Inst| {
         let d = &func.insts[i];
-        let fits = d.mods.0[..] == [Mod::X]
-            && keeps_carry(d)
-            && names(&d.operands[SECOND_CARRY_IN], PT, true)
-            && unsigned(d);
-        let carry = plain(&d.operands[CARRY_IN]).filter(|c| fits && facts.uses[*c] == 1)?;
+        let s = Iadd3::of(d)?;
+        let fits = Iadd3Mods::of(d) == Some(Iadd3Mods { extended: true })
+            && keeps_carry(&s)
+            && names(s.carry2, PT, true)
+            && unsigned(&s);
+        let carry = plain(s.carry).filter(|c| fits && facts.uses[*c] == 1)?;
         let (low, at) = facts.defs[carry]?;
         let l = &func.insts[low];
+        let first = start(l)?;
         let lower = at == b
-            && is(l, Opcode::IADD3)
             && l.guard == ori::ALWAYS
-            && starts(l)
-            && unsigned(l)
-            && plain(&l.operands[CARRY_OUT[0]]) == Some(carry)
-            && names(&l.operands[CARRY_OUT[1]], PT, false);
+            && unsigned(&first)
+            && plain(first.carry_out) == Some(carry)
+            && names(first.carry_out2, PT, false);
         lower.then_some(low)
     };
+    let sources = |i: Inst| Iadd3::of(&func.insts[i]);
     let low = upper(high)?;
-    let (h, l) = (&func.insts[high], &func.insts[low]);
-    h.operands[TERMS].iter().filter_map(plain).find_map(|v| {
+    let (h, l) = (sources(high)?, sources(low)?);
+    h.terms().into_iter().filter_map(plain).find_map(|v| {
         let first_high = inner(func, facts, v, Opcode::IADD3, b)?;
         let first_low = upper(first_high)?;
-        let sum = plain(&func.insts[first_low].operands[0]).filter(|s| facts.uses[*s] == 1)?;
-        if !l.operands[TERMS].iter().any(|o| plain(o) == Some(sum)) {
+        let (first_low, first_high) = (sources(first_low)?, sources(first_high)?);
+        let sum = plain(first_low.d).filter(|s| facts.uses[*s] == 1)?;
+        if !l.terms().into_iter().any(|o| plain(o) == Some(sum)) {
             return None;
         }
-        let both = |first: Inst, d, v| arranged(terms(&func.insts[first], None).chain(terms(d, Some(v))));
-        Some((low, both(first_low, l, sum)?, both(first_high, h, v)?))
+        let both = |first, then, v| arranged(terms(first, None).chain(terms(then, Some(v))));
+        Some((low, both(&first_low, &l, sum)?, both(&first_high, &h, v)?))
     })
 }
 
 /// Whether no term is negated: with negated ones the carries mean something else.
-fn unsigned(d: &InstData) -> bool {
-    d.operands[TERMS].iter().all(|o| match o {
+fn unsigned(s: &Iadd3<&Operand>) -> bool {
+    s.terms().into_iter().all(|o| match o {
         Operand::Reg(r) => !r.neg && !r.not && !r.abs,
         Operand::Const { neg, abs, not, .. } => !(*neg || *abs || *not),
         _ => true,
@@ -230,32 +224,35 @@ fn unsigned(d: &InstData) -> bool {
 /// Bitwise logic.
 fn logic(func: &mut Function, facts: &Facts, i: Inst, b: Block) -> bool {
     let Some((inputs, table)) = match_logic(func, facts, i, b) else { return false };
-    let d = &mut func.insts[i];
-    d.operands[INPUTS].clone_from_slice(&inputs);
-    d.operands[TABLE] = Operand::Imm(table);
+    if let Some(s) = Lop3::of_mut(&mut func.insts[i]) {
+        [*s.a, *s.b, *s.c] = inputs;
+        *s.table = Operand::Imm(table);
+    }
     true
 }
 
-/// Whether a LOP3 has a number for its result only.
-fn is_logic(d: &InstData) -> bool {
-    d.mods.0[..] == [Mod::LUT]
-        && names(&d.operands[0], PT, false)
-        && names(&d.operands[6], PT, true)
-        && matches!(d.operands[TABLE], Operand::Imm(_))
+/// Inputs and table of a LOP3 that has a number for its result only.
+struct Logic<'a> {
+    inputs: [&'a Operand; 3],
+    table: u32,
+}
+
+impl Logic<'_> {
+    fn of(d: &InstData) -> Option<Logic<'_>> {
+        let s = Lop3::of(d)?;
+        let Operand::Imm(table) = *s.table else { return None };
+        let plain = Lop3Mods::of(d)? == Lop3Mods { table: true, pand: false };
+        (plain && names(s.p, PT, false) && names(s.join, PT, true))
+            .then(|| Logic { inputs: s.inputs(), table })
+    }
 }
 
 fn match_logic(func: &Function, facts: &Facts, i: Inst, b: Block) -> Option<([Operand; 3], u32)> {
-    let d = &func.insts[i];
-    if !is_logic(d) {
-        return None;
-    }
-    d.operands[INPUTS].iter().filter_map(plain).find_map(|v| {
-        let first = &func.insts[inner(func, facts, v, Opcode::LOP3, b)?];
-        if !is_logic(first) {
-            return None;
-        }
+    let last = Logic::of(&func.insts[i])?;
+    last.inputs.into_iter().filter_map(plain).find_map(|v| {
+        let first = Logic::of(&func.insts[inner(func, facts, v, Opcode::LOP3, b)?])?;
         let mut inputs: SmallVec<[&Operand; 6]> = SmallVec::new();
-        for o in first.operands[INPUTS].iter().chain(&d.operands[INPUTS]) {
+        for o in first.inputs.into_iter().chain(last.inputs) {
             if !is_zero(o) && plain(o) != Some(v) && !inputs.contains(&o) {
                 inputs.push(o);
             }
@@ -267,8 +264,8 @@ fn match_logic(func: &Function, facts: &Facts, i: Inst, b: Block) -> Option<([Op
             let bit = |o: &Operand| {
                 !is_zero(o) && new.iter().position(|n| n == o).is_some_and(|p| row >> (2 - p) & 1 != 0)
             };
-            let inside = look_up(first, bit);
-            let outside = look_up(d, |o| if plain(o) == Some(v) { inside } else { bit(o) });
+            let inside = look_up(&first, bit);
+            let outside = look_up(&last, |o| if plain(o) == Some(v) { inside } else { bit(o) });
             table |= u32::from(outside) << row;
         }
         Some((new, table))
@@ -276,23 +273,23 @@ fn match_logic(func: &Function, facts: &Facts, i: Inst, b: Block) -> Option<([Op
 }
 
 /// The result bit of a LOP3 for bits of its inputs.
-fn look_up(d: &InstData, bit: impl Fn(&Operand) -> bool) -> bool {
-    let Operand::Imm(table) = d.operands[TABLE] else { return false };
-    let row = d.operands[INPUTS].iter().fold(0, |row, o| row << 1 | u32::from(bit(o)));
-    table >> row & 1 != 0
+fn look_up(logic: &Logic<'_>, bit: impl Fn(&Operand) -> bool) -> bool {
+    let row = logic.inputs.into_iter().fold(0, |row, o| row << 1 | u32::from(bit(o)));
+    logic.table >> row & 1 != 0
 }
 
 /// A selection between a value and itself.
 fn selection(func: &mut Function, i: Inst) -> bool {
     let d = &func.insts[i];
-    let same = d.operands[1] == d.operands[2] || is_zero(&d.operands[1]) && is_zero(&d.operands[2]);
-    if !same || !d.mods.0.is_empty() {
+    let Some(s) = Sel::of(d) else { return false };
+    let same = s.a == s.b || is_zero(s.a) && is_zero(s.b);
+    if !same || SelMods::of(d) != Some(SelMods { wide: false }) {
         return false;
     }
-    let source = d.operands[1];
+    let (to, source) = (*s.d, *s.a);
     match &source {
         Operand::Reg(r) if r.neg || r.not || r.abs => false,
-        _ => copy(func, i, 0, source),
+        _ => copy(func, i, to, source),
     }
 }
 
@@ -300,6 +297,7 @@ fn selection(func: &mut Function, i: Inst) -> bool {
 mod tests {
     use super::*;
     use ori::{Builder, Terminator, operand};
+    use sass::Mod;
     use sass::{SpecialReg, Target};
 
     /// The code that `build` makes of four numbers, after the pass and the removal of what nobody reads.

@@ -8,8 +8,9 @@
 
 use cranelift_entity::SecondaryMap;
 use ori::{Function, Inst, InstData, Name, Op, Operand, Value};
+use sass::ops::{Ldc, LdcMods, S2r, Size64};
 use sass::{
-    ConstBank, Mod, Mods, Opcode, Reg, RegFile, RegOp, SlotKind, SmInfo, SourceKinds, SpecialReg, SwapChange,
+    ConstBank, Mod, Opcode, Reg, RegFile, RegOp, SlotKind, SmInfo, SourceKinds, SpecialReg, SwapChange,
 };
 
 /// The most uniform registers that a function's constants take together; descriptors and addresses take others.
@@ -95,25 +96,31 @@ impl Found {
     /// How an instruction would make its result in a uniform register.
     fn kind_of(&self, func: &Function, d: &InstData) -> Option<Kind> {
         let Op::Sass(op) = d.op else { return None };
-        match (op, d.operands.get(1)) {
-            _ if !d.is_unguarded() => None,
-            (
-                Opcode::LDC,
-                Some(Operand::Const {
+        if !d.is_unguarded() {
+            return None;
+        }
+        if let Some(load) = Ldc::of(d) {
+            let plain = matches!(
+                load.address,
+                Operand::Const {
                     bank: ConstBank::Index(_),
                     index: None,
                     neg: false,
                     abs: false,
                     not: false,
                     ..
-                }),
-            ) => (d.mods == Mods::none() || d.mods.0[..] == [Mod::_64]).then_some(Kind::Constant),
-            (Opcode::S2R, Some(Operand::Special(s))) => {
-                use SpecialReg as S;
-                let same = [S::SR_CTAID_X, S::SR_CTAID_Y, S::SR_CTAID_Z, S::SR_CgaCtaId].contains(s);
-                same.then_some(Kind::Special)
-            }
-            (Opcode::IADD3 | Opcode::IMAD | Opcode::SHF | Opcode::LEA | Opcode::LOP3, _) => {
+                }
+            );
+            let size = matches!(LdcMods::of(d)?, LdcMods { size: None | Some(Size64::_64), mode: None });
+            return (plain && size).then_some(Kind::Constant);
+        }
+        if let Some(S2r { register: Operand::Special(s), .. }) = S2r::of(d) {
+            use SpecialReg as S;
+            let same = [S::SR_CTAID_X, S::SR_CTAID_Y, S::SR_CTAID_Z, S::SR_CgaCtaId].contains(s);
+            return same.then_some(Kind::Special);
+        }
+        match op {
+            Opcode::IADD3 | Opcode::IMAD | Opcode::SHF | Opcode::LEA | Opcode::LOP3 => {
                 // Neither carries nor upper halves of sums, nor shifts that wrap around: ptxas has no such on this datapath.
                 let others: &[Mod] =
                     if op == Opcode::SHF { &[Mod::W] } else { &[Mod::X, Mod::WIDE, Mod::HI, Mod::SX32] };

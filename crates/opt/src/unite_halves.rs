@@ -12,7 +12,8 @@ use ori::{
     operand,
 };
 use rustc_hash::FxHashMap;
-use sass::{Mod, Mods, Opcode, RegFile, RegOp};
+use sass::ops::{Prmt, PrmtMods, Shf, ShfMods, ShiftDir, ShiftType};
+use sass::{Mods, RegFile, RegOp};
 use smallvec::SmallVec;
 
 /// A lower and an upper half.
@@ -35,11 +36,12 @@ fn plain(o: &Operand) -> Option<Name> {
 
 /// The halves that an instruction puts together.
 fn joined(d: &InstData) -> Option<(Name, Name)> {
-    let selects = matches!(d.operands.get(2), Some(Operand::Imm(0x5410)));
-    if d.op != Op::Sass(Opcode::PRMT) || !d.is_unguarded() || !d.mods.0.is_empty() || !selects {
+    let s = Prmt::of(d)?;
+    let bare = PrmtMods::of(d)? == PrmtMods { mode: None } && d.is_unguarded();
+    if !bare || *s.selector != Operand::Imm(0x5410) {
         return None;
     }
-    Some((plain(&d.operands[1])?, plain(&d.operands[3])?))
+    Some((plain(s.a)?, plain(s.b)?))
 }
 
 struct Pass<'f> {
@@ -59,9 +61,8 @@ impl Pass<'_> {
     fn origin(&self, mut name: Name) -> Name {
         while let Name::Val(v) = name
             && let Some(d) = self.inst(v)
-            && d.op == Op::Macro(Macro::Copy)
             && d.is_unguarded()
-            && let Some(from) = d.operands.get(1).and_then(plain)
+            && let Some(from) = d.copied().and_then(|(_, from)| plain(from))
             && self.func.shape(from) == self.func.values[v]
         {
             name = from;
@@ -73,11 +74,10 @@ impl Pass<'_> {
     fn word(&self, (low, high): (Name, Name)) -> Option<Name> {
         let Name::Val(high) = self.origin(high) else { return None };
         let d = self.inst(high)?;
-        let shifts = d.op == Op::Sass(Opcode::SHF)
-            && d.is_unguarded()
-            && d.mods.0[..] == [Mod::R, Mod::U32, Mod::HI]
-            && matches!(d.operands.get(2), Some(Operand::Imm(16)));
-        let word = self.origin(d.operands.get(3).and_then(plain).filter(|_| shifts)?);
+        let s = Shf::of(d)?;
+        let right = ShfMods { dir: ShiftDir::R, wrap: false, kind: ShiftType::U32, hi: true };
+        let shifts = d.is_unguarded() && ShfMods::of(d)? == right && *s.amount == Operand::Imm(16);
+        let word = self.origin(plain(s.high).filter(|_| shifts)?);
         let general = self.func.shape(word) == ValueData { file: RegFile::R, width: 1 };
         (general && self.origin(low) == word).then_some(word)
     }
@@ -132,13 +132,10 @@ impl Pass<'_> {
         changed
     }
 
-    /// Makes an instruction a copy.
+    /// Makes an instruction that puts halves together a copy.
     fn copy_into(&mut self, inst: Inst, from: Name) {
         let d = &mut self.func.insts[inst];
-        let to = d.operands[0];
-        d.op = Op::Macro(Macro::Copy);
-        d.mods = Mods::none();
-        d.operands = [to, operand(from)].into_iter().collect();
+        d.become_copy(d.operands[Prmt::D], operand(from));
     }
 
     /// The arguments that a pair of parameters gets, by block and edge.
@@ -286,6 +283,7 @@ impl Pass<'_> {
 mod tests {
     use super::*;
     use ori::{BlockCall, Builder, Terminator};
+    use sass::{Mod, Opcode};
     use sass::{SpecialReg, Target};
 
     /// A loop around a pair of halves, which come from words at first and, if `words`, later, too.

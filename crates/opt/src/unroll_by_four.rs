@@ -8,11 +8,10 @@
 
 use crate::unroll::cost;
 use ori::loops::{Compare, Loop, Makers};
-use ori::{
-    Analyses, Block, BlockCall, Changed, Clones, Editor, Function, Guard, InstData, Loc, Macro, Name, Op,
-};
+use ori::{Analyses, Block, BlockCall, Changed, Clones, Editor, Function, Guard, InstData, Loc, Name, Op};
 use ori::{Operand, Phase, Refusal, Remark, Terminator, User, Value, operand};
 use rustc_hash::{FxHashMap, FxHashSet};
+use sass::ops::{Bool, Iadd3, Iadd3Mods, Icmp, Int64, Isetp, IsetpMods, Mov};
 use sass::{Lanes, Mod, Mods, Opcode, Reg, RegFile, RegOp};
 use smallvec::{SmallVec, smallvec};
 
@@ -200,10 +199,10 @@ fn words_of(func: &Function, makers: &Makers, v: Value) -> Words {
         return smallvec![operand(v)];
     }
     if let Some(i) = makers.of(v)
-        && func.insts[i].op == Op::Macro(Macro::Collect)
+        && let Some((_, parts)) = func.insts[i].collected()
         && func.insts[i].is_unguarded()
     {
-        return func.insts[i].operands[1..].iter().cloned().collect();
+        return Words::from_slice(parts);
     }
     (0..width).map(|k| operand(Name::Part(v, k))).collect()
 }
@@ -229,19 +228,16 @@ fn sum_of(func: &Function, makers: &Makers, o: &Operand) -> Option<(Name, u32, o
     let Name::Val(v) = plain(o)? else { return None };
     let inst = makers.of(v)?;
     let d = &func.insts[inst];
-    if d.op != Op::Sass(Opcode::IADD3)
-        || !d.is_unguarded()
-        || !d.mods.0.is_empty()
-        || d.operands[0] != operand(v)
-    {
+    let s = Iadd3::of(d)?;
+    if !d.is_unguarded() || Iadd3Mods::of(d)?.extended || *s.d != operand(v) {
         return None;
     }
-    let (base, constant) = base_and_constant(&d.operands[3..6])?;
-    (plain(&d.operands[6]).is_none() && plain(&d.operands[7]).is_none()).then_some(())?;
+    let (base, constant) = base_and_constant(s.terms())?;
+    (plain(s.carry).is_none() && plain(s.carry2).is_none()).then_some(())?;
     Some((base, constant, inst))
 }
 
-fn base_and_constant(sources: &[Operand]) -> Option<(Name, u32)> {
+fn base_and_constant(sources: [&Operand; 3]) -> Option<(Name, u32)> {
     let (mut base, mut sum) = (None, 0u32);
     for o in sources {
         match number(o) {
@@ -260,19 +256,16 @@ fn step(func: &Function, makers: &Makers, now: &[Operand], next: &[Operand]) -> 
         (None, None) => i64::from(low as i32),
         (Some(now), Some(next)) => {
             // The upper words, with the carry.
-            let carry = plain(&func.insts[inst].operands[1])?;
+            let carry = plain(Iadd3::of(&func.insts[inst])?.carry_out)?;
             let Name::Val(v) = plain(next)? else { return None };
             let d = &func.insts[makers.of(v)?];
-            let adds = d.op == Op::Sass(Opcode::IADD3) && d.mods == Mods::of(&[Mod::X]) && d.is_unguarded();
-            if !adds
-                || d.operands[0] != *next
-                || plain(&d.operands[6]) != Some(carry)
-                || carry.value().is_none()
-            {
+            let s = Iadd3::of(d).filter(|_| d.is_unguarded())?;
+            let carries = Iadd3Mods::of(d)?.extended && plain(s.carry) == Some(carry);
+            if !carries || s.d != next || carry.value().is_none() {
                 return None;
             }
-            plain(&d.operands[7]).is_none().then_some(())?;
-            let (base, high) = base_and_constant(&d.operands[3..6])?;
+            plain(s.carry2).is_none().then_some(())?;
+            let (base, high) = base_and_constant(s.terms())?;
             (base == plain(now)?).then_some(())?;
             (u64::from(high) << 32 | u64::from(low)) as i64
         }
@@ -296,34 +289,32 @@ fn test(
     let stays = [taken, fall].map(|t| blocks.contains(&t.block));
     let stays_if = (stays[0] != stays[1]).then_some(stays[0] != *not)?;
     let d = &func.insts[makers.of(*cond)?];
-    let compares = |d: &InstData, of: Value| {
-        d.op == Op::Sass(Opcode::ISETP)
-            && d.is_unguarded()
-            && d.mods.has(Mod::AND)
-            && d.operands[0] == operand(of)
-            && d.operands[4] == operand(Name::Phys(Reg::PT))
-    };
-    let op = |d: &InstData| d.mods.iter().find_map(Compare::of);
-    if !compares(d, *cond) || d.mods.has(Mod::U64) || d.mods.has(Mod::S64) {
+    fn compared(d: &InstData, of: Value) -> Option<(Isetp<&Operand>, IsetpMods)> {
+        let (s, m) = (Isetp::of(d)?, IsetpMods::of(d)?);
+        let plain = m.join == Bool::AND && *s.join == operand(Name::Phys(Reg::PT)) && d.is_unguarded();
+        (plain && *s.p == operand(of)).then_some((s, m))
+    }
+    let (s, m) = compared(d, *cond)?;
+    if !matches!(m.kind, None | Some(Int64::U32)) {
         return None;
     }
-    let mut sides: [Words; 2] = [smallvec![d.operands[2]], smallvec![d.operands[3]]];
-    if d.mods.has(Mod::EX) {
+    let mut sides: [Words; 2] = [smallvec![*s.a], smallvec![*s.b]];
+    if m.extended {
         // The lower words decide where the upper ones are equal.
-        let Name::Val(lower) = plain(&d.operands[5])? else { return None };
-        let low = &func.insts[makers.of(lower)?];
-        let below = compares(low, lower) && low.mods.has(Mod::U32) && !low.mods.has(Mod::EX);
-        (below && op(low)? == op(d)?).then_some(())?;
-        sides[0].insert(0, low.operands[2]);
-        sides[1].insert(0, low.operands[3]);
+        let Name::Val(lower) = plain(s.lower)? else { return None };
+        let (low, of_low) = compared(&func.insts[makers.of(lower)?], lower)?;
+        let below = of_low.kind == Some(Int64::U32) && !of_low.extended;
+        (below && of_low.cmp == m.cmp).then_some(())?;
+        sides[0].insert(0, *low.a);
+        sides[1].insert(0, *low.b);
     }
-    let signed = !d.mods.has(Mod::U32);
+    let signed = m.kind.is_none();
     let invariant = |w: &Words| {
         w.iter().all(|o| {
             number(o).is_some() || plain(o).and_then(Name::value).is_some_and(|v| !inside.contains(&v))
         })
     };
-    let mut op = op(d)?;
+    let mut op = Compare::of(m.cmp)?;
     if invariant(&sides[0]) {
         sides.swap(0, 1);
         op = op.exchanged();
@@ -373,8 +364,8 @@ fn starts(func: &Function, makers: &Makers, test: &Test, blocks: &[Block]) -> Ve
 fn copied_number(func: &Function, makers: &Makers, o: &Operand) -> Option<Operand> {
     let Name::Val(v) = plain(o)? else { return None };
     let d = &func.insts[makers.of(v)?];
-    let copies = matches!(d.op, Op::Macro(Macro::Copy) | Op::Sass(Opcode::MOV)) && d.is_unguarded();
-    (copies && number(&d.operands[1]).is_some()).then(|| d.operands[1])
+    let from = d.copied().map(|(_, from)| from).or_else(|| Mov::of(d).map(|s| s.a))?;
+    (d.is_unguarded() && number(from).is_some()).then_some(*from)
 }
 
 /// Whether it is known that a round is never executed twice.
@@ -394,9 +385,9 @@ fn is_short(func: &Function, analyses: &Analyses, makers: &Makers, test: &Test, 
     let negated = |w: &Words| {
         let Some(Name::Val(v)) = plain(&w[0]) else { return None };
         let d = &func.insts[makers.of(v)?];
-        let mut sources = d.operands.get(3..6)?.iter().filter(|o| number(o) != Some(0));
+        let mut sources = Iadd3::of(d)?.terms().into_iter().filter(|o| number(o) != Some(0));
         let (Some(Operand::Reg(r)), None) = (sources.next(), sources.next()) else { return None };
-        let is = w.len() == 1 && d.op == Op::Sass(Opcode::IADD3) && d.is_unguarded() && d.mods.0.is_empty();
+        let is = w.len() == 1 && d.is_unguarded() && !Iadd3Mods::of(d)?.extended;
         let plain = RegOp { neg: false, ..*r };
         (is && r.neg).then(|| most(&[Operand::Reg(plain)]))
     };
@@ -465,23 +456,17 @@ impl Emit<'_, '_> {
     }
 
     /// Whether two numbers compare so, and `with` holds.
-    fn compare(&mut self, op: Mod, signed: bool, a: &Words, b: &Words, with: Name) -> Value {
+    fn compare(&mut self, cmp: Icmp, signed: bool, a: &Words, b: &Words, with: Name) -> Value {
         let pt = operand(Name::Phys(Reg::PT));
         let mut lower = pt;
         let last = a.len() - 1;
         for k in 0..=last {
-            let mut mods: SmallVec<[Mod; 4]> = smallvec![op];
-            if k < last || !signed {
-                mods.push(Mod::U32);
-            }
-            mods.push(Mod::AND);
-            if k > 0 {
-                mods.push(Mod::EX);
-            }
+            let kind = (k < last || !signed).then_some(Int64::U32);
+            let mods = IsetpMods { cmp, kind, join: Bool::AND, extended: k > 0 }.mods();
             let result = self.e.add_value(RegFile::P, 1);
-            let with = if k == last { operand(with) } else { pt };
-            let operands = [operand(result), pt, a[k], b[k], with, lower];
-            self.inst(Opcode::ISETP, &mods, &operands);
+            let join = if k == last { operand(with) } else { pt };
+            let operands = Isetp { p: operand(result), q: pt, a: a[k], b: b[k], join, lower };
+            self.inst(Opcode::ISETP, &mods.0, &operands.list());
             lower = operand(result);
             if k == last {
                 return result;
@@ -512,7 +497,7 @@ impl Emit<'_, '_> {
         let (from, to) = if test.step > 0 { (at, &test.bound) } else { (&test.bound, at) };
         let distance = self.difference(to, from);
         let least = words((m * test.step.abs()) as u64, distance.len());
-        self.compare(Mod::GT, false, &distance, &least, with)
+        self.compare(Icmp::GT, false, &distance, &least, with)
     }
 }
 
@@ -673,7 +658,7 @@ fn apply(
             None => {
                 let mut exact = always;
                 if test.op != Compare::Ne && constant(&test.bound).is_none() && farthest > 0 {
-                    let op = if test.step > 0 { Mod::LT } else { Mod::GT };
+                    let op = if test.step > 0 { Icmp::LT } else { Icmp::GT };
                     exact = Name::Val(emit.compare(op, test.signed, &limit_back, &test.bound, always));
                 }
                 emit.remains(test, &now, &limit, ahead, exact)

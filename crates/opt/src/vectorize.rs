@@ -4,6 +4,7 @@
 use ori::{Analyses, Block, Changed, Function, Inst, InstData, Macro, Name, Op, Operand, Value, operand};
 use rustc_hash::{FxHashMap, FxHashSet};
 use sass::memory::{MemoryEffect, MemoryEffects, MemorySpace};
+use sass::ops::Lds;
 use sass::{AddrWidth, Effect, Mod, Mods, Opcode, RegOp};
 use smallvec::{SmallVec, smallvec};
 
@@ -61,13 +62,10 @@ fn load(func: &Function, at: usize, inst: Inst) -> Option<(Kind, Load)> {
         [Mod::U, Mod::_64] => (2, true),
         _ => return None,
     };
-    if d.op != Op::Sass(Opcode::LDS) || !d.is_unguarded() {
-        return None;
-    }
-    let [
-        Operand::Reg(RegOp { reg: Name::Val(result), .. }),
-        Operand::Addr { desc: None, base: Some(base), width: AddrWidth::R32, uniform: None, offset },
-    ] = &d.operands[..]
+    let Lds {
+        d: Operand::Reg(RegOp { reg: Name::Val(result), .. }),
+        address: Operand::Addr { desc: None, base: Some(base), width: AddrWidth::R32, uniform: None, offset },
+    } = Lds::of(d).filter(|_| d.is_unguarded())?
     else {
         return None;
     };

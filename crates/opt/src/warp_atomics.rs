@@ -13,6 +13,7 @@ use ori::{
     Terminator, Value, operand,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
+use sass::ops::{Atomg, Atoms, Icmp, Isetp, IsetpMods, Red};
 use sass::{Mod, Opcode, Reg, RegFile, RegOp, SpecialReg};
 
 /// What the lanes do together.
@@ -93,11 +94,11 @@ fn one_lane(func: &Function, analyses: &Analyses, b: Block) -> bool {
             && uniformity.is_divergent(*v)
         {
             let holds = (taken.block == at) != *not;
-            let wanted = if holds { Mod::EQ } else { Mod::NE };
+            let wanted = if holds { Icmp::EQ } else { Icmp::NE };
             let mut insts = func.blocks[up].insts.iter().map(|i| &func.insts[*i]);
             let equal = insts.any(|d| {
-                let makes = matches!(d.operands.first(), Some(Operand::Reg(r)) if r.reg == Name::Val(*v));
-                makes && d.op == Op::Sass(Opcode::ISETP) && d.mods.has(wanted)
+                let makes = |s: Isetp<&Operand>| matches!(s.p, Operand::Reg(r) if r.reg == Name::Val(*v));
+                Isetp::of(d).is_some_and(makes) && IsetpMods::of(d).is_some_and(|m| m.cmp == wanted)
             });
             if equal {
                 return true;
@@ -120,9 +121,9 @@ fn candidate(
     let d = &func.insts[i];
     let Op::Sass(op) = d.op else { return None };
     let (result, number) = match op {
-        Opcode::RED | Opcode::REDG => (None, 1),
-        Opcode::ATOMS => (Some(0), 2),
-        Opcode::ATOM | Opcode::ATOMG => (Some(1), 3),
+        Opcode::RED | Opcode::REDG => (None, Red::VALUE),
+        Opcode::ATOMS => (Some(Atoms::D), Atoms::VALUE),
+        Opcode::ATOM | Opcode::ATOMG => (Some(Atomg::D), Atomg::VALUE),
         _ => return None,
     };
     let known = [

@@ -9,7 +9,8 @@ use crate::sums::{self, Places, is_pred, is_zero, plain, value_of};
 use cranelift_entity::SecondaryMap;
 use ori::{Analyses, Block, Changed, Function, Inst, InstData, Macro, Name, Op, Operand, Value};
 use rustc_hash::FxHashMap;
-use sass::{Mod, Mods, Opcode, Reg};
+use sass::ops::{Iadd3, Imad, ImadMods, ImadPart};
+use sass::{Mods, Reg};
 use smallvec::SmallVec;
 
 /// The pass.
@@ -52,13 +53,10 @@ struct Sum {
     chain: SmallVec<[Inst; 2]>,
 }
 
-/// A copy of `name` that takes the place of what `inst` writes first.
+/// A copy of `name` that takes the place of an addition.
 fn copy_into(func: &mut Function, inst: Inst, name: Name) {
     let d = &mut func.insts[inst];
-    let dst = d.operands[0];
-    d.op = Op::Macro(Macro::Copy);
-    d.mods = Mods::none();
-    d.operands = [dst, ori::operand(name)].into_iter().collect();
+    d.become_copy(d.operands[Iadd3::D], ori::operand(name));
 }
 
 /// Rewrites the additions `sum.low` and `high`.
@@ -88,27 +86,27 @@ fn apply(
         place.push(func.insts.push(d));
         ori::operand(v)
     };
-    data.operands[4] = match sum.addend {
+    data.operands[Imad::C] = match sum.addend {
         Addend::Value(v) => ori::operand(v),
         // Where a constant can be an operand, the other one cannot.
         Addend::Halves(lo, hi) if func.target.info().alu_const && adjacent(&lo, &hi) => {
-            if let Operand::Imm(_) = data.operands[3] {
-                data.operands[3] = add(func, Macro::Copy, 1, &[data.operands[3]]);
+            if let number @ Operand::Imm(_) = data.operands[Imad::B] {
+                data.operands[Imad::B] = add(func, Macro::Copy, 1, &[number]);
             }
             lo
         }
         Addend::Halves(lo, hi) => add(func, Macro::Collect, 2, &[lo, hi]),
     };
     let pair = func.add_value(sass::RegFile::R, 2);
-    data.operands[0] = ori::operand(pair);
+    data.operands[Imad::D] = ori::operand(pair);
     place.push(func.insts.push(data));
     copy_into(func, low, Name::Part(pair, 0));
     let mut upper = Name::Part(pair, 1);
     for &i in sum.chain.iter().rev() {
         let mut d = func.insts[i].clone();
         let v = func.add_value(sass::RegFile::R, 1);
-        d.operands[0] = ori::operand(v);
-        d.operands[4] = ori::operand(upper);
+        d.operands[Imad::D] = ori::operand(v);
+        d.operands[Imad::C] = ori::operand(upper);
         before.entry(high_at).or_default().push(func.insts.push(d));
         upper = Name::Val(v);
     }
@@ -139,9 +137,9 @@ fn product(func: &Function, at: &Places, o: &Operand) -> Option<Value> {
     let Operand::Reg(r) = o else { return None };
     let Name::Part(v, 0) = r.reg else { return None };
     let d = &func.insts[at[v]?.0];
-    let wide = d.op == Op::Sass(Opcode::IMAD) && d.mods.has(Mod::WIDE) && !d.mods.has(Mod::X);
-    let pt = Name::Phys(Reg::PT);
-    (wide && d.is_unguarded() && is_zero(&d.operands[4]) && is_pred(&d.operands[1], pt, false)).then_some(v)
+    let (s, m) = (Imad::of(d)?, ImadMods::of(d)?);
+    let wide = m.part == Some(ImadPart::WIDE) && !m.extended && d.is_unguarded();
+    (wide && is_zero(s.c) && is_pred(s.carry_out, Name::Phys(Reg::PT), false)).then_some(v)
 }
 
 /// Whether this is the upper word of `p`, with products added to it perhaps: those.
@@ -158,12 +156,12 @@ fn upper_word(func: &Function, at: &Places, o: &Operand, p: Value) -> Option<Sma
             Name::Val(v) if chain.len() < 2 => {
                 let i = at[v]?.0;
                 let d = &func.insts[i];
-                let multiplies = d.op == Op::Sass(Opcode::IMAD) && d.mods.iter().next().is_none();
-                if !multiplies || !d.is_unguarded() {
+                let bare = ImadMods { part: None, alias: None, unsigned: false, extended: false };
+                if ImadMods::of(d)? != bare || !d.is_unguarded() {
                     return None;
                 }
                 chain.push(i);
-                word = &d.operands[4];
+                word = Imad::of(d)?.c;
             }
             _ => return None,
         }
@@ -180,7 +178,7 @@ fn match_sum(
 ) -> Option<Sum> {
     let sum = sums::sum(func, at, uses, i, b)?;
     let (low, high) = (sum.low, sum.high?.terms);
-    let low_at = at[value_of(&func.insts[sum.inst].operands[0])?]?.2;
+    let low_at = at[value_of(Iadd3::of(&func.insts[sum.inst])?.d)?]?.2;
     for (n, m) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
         let Some(p) = product(func, at, &low[n]) else { continue };
         let Some(chain) = upper_word(func, at, &high[m], p) else { continue };

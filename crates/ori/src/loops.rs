@@ -1,10 +1,11 @@
 //! The loops of a function, what counts in them, and how often they run.
 
 use crate::cfg::{Cfg, DomTree};
-use crate::function::{Block, Function, Macro, Name, Op, Operand, Terminator, Value};
+use crate::function::{Block, Function, Name, Operand, Terminator, Value};
 use cranelift_entity::packed_option::PackedOption;
 use cranelift_entity::{PrimaryMap, SecondaryMap, entity_impl};
-use sass::{Mod, Opcode, Reg, RegOp};
+use sass::ops::{Bool, Iadd3, Iadd3Mods, Icmp, Int64, Isetp, IsetpMods, Mov};
+use sass::{Reg, RegOp};
 use smallvec::SmallVec;
 
 /// A loop.
@@ -233,9 +234,8 @@ impl Makers {
                 Name::Phys(r) if *r == Reg::RZ || *r == Reg::URZ => Some(0),
                 Name::Val(v) if func.values[*v].width == 1 => {
                     let d = &func.insts[self.of(*v)?];
-                    let copy = matches!(d.op, Op::Macro(Macro::Copy) | Op::Sass(Opcode::MOV));
-                    (copy && d.is_unguarded()).then_some(())?;
-                    match &d.operands[1] {
+                    let from = d.copied().map(|(_, from)| from).or_else(|| Mov::of(d).map(|s| s.a));
+                    match from.filter(|_| d.is_unguarded())? {
                         Operand::Imm(n) => Some(*n),
                         Operand::Reg(r) if r.reg == Name::Phys(Reg::RZ) => Some(0),
                         _ => None,
@@ -250,11 +250,12 @@ impl Makers {
     /// `value` as another one and a constant, if it is such a sum of 32 bits.
     fn sum(&self, func: &Function, value: Value) -> Option<(Value, i32)> {
         let d = &func.insts[self.of(value)?];
-        if d.op != Op::Sass(Opcode::IADD3) || !d.is_unguarded() || !d.mods.0.is_empty() {
+        let s = Iadd3::of(d)?;
+        if !d.is_unguarded() || Iadd3Mods::of(d)?.extended {
             return None;
         }
         let (mut base, mut sum) = (None, 0i32);
-        for o in &d.operands[3..6] {
+        for o in s.terms() {
             match o {
                 Operand::Reg(RegOp { reg: Name::Val(v), neg: false, abs: false, not: false, .. })
                     if self.constant(func, o).is_none() =>
@@ -308,27 +309,26 @@ impl LoopForest {
         };
         let stays_if = self.contains(l, taken.block) != *not;
         let d = &func.insts[makers.of(*cond)?];
-        let plain = |n: usize, r: Reg| d.operands[n] == crate::operand(Name::Phys(r));
-        let compares = d.op == Op::Sass(Opcode::ISETP) && d.is_unguarded() && d.mods.has(Mod::AND);
-        let wide = [Mod::EX, Mod::U64, Mod::S64].iter().any(|m| d.mods.has(*m));
-        if !compares || wide || d.operands[0] != crate::operand(*cond) || !plain(4, Reg::PT) {
+        let (s, m) = (Isetp::of(d)?, IsetpMods::of(d)?);
+        let alone = m.join == Bool::AND && *s.join == crate::operand(Name::Phys(Reg::PT)) && !m.extended;
+        let word = matches!(m.kind, None | Some(Int64::U32));
+        if !alone || !word || !d.is_unguarded() || *s.p != crate::operand(*cond) {
             return None;
         }
-        let signed = !d.mods.has(Mod::U32);
+        let signed = m.kind.is_none();
         let number = |x: u32| if signed { i64::from(x as i32) } else { i64::from(x) };
-        let Operand::Reg(RegOp { reg: Name::Val(tested), neg: false, abs: false, not: false, .. }) =
-            d.operands[2]
+        let Operand::Reg(RegOp { reg: Name::Val(tested), neg: false, abs: false, not: false, .. }) = *s.a
         else {
             return None;
         };
-        let bound = number(makers.constant(func, &d.operands[3])?);
+        let bound = number(makers.constant(func, s.b)?);
         let counts = self.inductions(func, cfg, makers, l);
         let i = counts.iter().find(|i| i.param == tested || i.next == tested)?;
         let start = number(makers.constant(func, &crate::operand(i.start))?);
         let step = i64::from(i.step);
         let first = if tested == i.next { start + step } else { start };
         // The comparison that keeps the loop going.
-        let op = d.mods.iter().find_map(Compare::of)?;
+        let op = Compare::of(m.cmp)?;
         let keeps = if stays_if { op } else { op.inverted() };
         let times = keeps.times(first, step, bound)?;
         // No number on the way may be past the end.
@@ -357,27 +357,27 @@ pub enum Compare {
 
 impl Compare {
     /// The comparison that a modifier stands for.
-    pub fn of(m: Mod) -> Option<Compare> {
+    pub fn of(m: Icmp) -> Option<Compare> {
         Some(match m {
-            Mod::LT => Compare::Lt,
-            Mod::LE => Compare::Le,
-            Mod::GT => Compare::Gt,
-            Mod::GE => Compare::Ge,
-            Mod::EQ => Compare::Eq,
-            Mod::NE => Compare::Ne,
-            _ => return None,
+            Icmp::LT => Compare::Lt,
+            Icmp::LE => Compare::Le,
+            Icmp::GT => Compare::Gt,
+            Icmp::GE => Compare::Ge,
+            Icmp::EQ => Compare::Eq,
+            Icmp::NE => Compare::Ne,
+            Icmp::F | Icmp::T => return None,
         })
     }
 
     /// The modifier that stands for it.
-    pub fn modifier(self) -> Mod {
+    pub fn modifier(self) -> Icmp {
         match self {
-            Compare::Lt => Mod::LT,
-            Compare::Le => Mod::LE,
-            Compare::Gt => Mod::GT,
-            Compare::Ge => Mod::GE,
-            Compare::Eq => Mod::EQ,
-            Compare::Ne => Mod::NE,
+            Compare::Lt => Icmp::LT,
+            Compare::Le => Icmp::LE,
+            Compare::Gt => Icmp::GT,
+            Compare::Ge => Icmp::GE,
+            Compare::Eq => Icmp::EQ,
+            Compare::Ne => Icmp::NE,
         }
     }
 

@@ -4,6 +4,10 @@
 use super::{Known, New, copy_of, is_truth};
 use half::{bf16, f16};
 use ori::{Function, InstData, Macro, Name, Op, Operand};
+use sass::ops::{
+    Dadd, Dfma, Dmul, Dsetp, DsetpMods, F2f, F2fFormat, F2fMods, F2fp, F2i, Fadd, Ffma, Fmul, Fsetp,
+    FsetpMods, Hadd2, I2f, I2fp, I2fpMods, I2fpResult, I2fpSource,
+};
 use sass::{Mod, Mods, Opcode, Reg, RegOp};
 
 /// How two numbers compare; `None` where one of them is NaN.
@@ -38,93 +42,146 @@ fn asked(compare: Mod, order: Order) -> Option<bool> {
 }
 
 /// A register of a number.
-fn word(d: &InstData, n: u32) -> Option<New> {
-    copy_of(&d.operands[0], Operand::Imm(n))
+fn word(to: &Operand, n: u32) -> Option<New> {
+    copy_of(to, Operand::Imm(n))
 }
 
 /// A binary32 result.
-fn single(d: &InstData, x: f32) -> Option<New> {
+fn single(d: &InstData, to: &Operand, x: f32) -> Option<New> {
     // At the border of the subnormal numbers rounding and flushing could come in either order.
     let flushed = d.mods.has(Mod::FTZ) && x != 0.0 && x.abs() <= f32::MIN_POSITIVE;
-    if x.is_nan() || flushed { None } else { word(d, x.to_bits()) }
+    if x.is_nan() || flushed { None } else { word(to, x.to_bits()) }
 }
 
 /// A binary64 result.
-fn double(d: &InstData, x: f64) -> Option<New> {
+fn double(to: &Operand, x: f64) -> Option<New> {
     if x.is_nan() {
         return None;
     }
     let halves = [x.to_bits() as u32, (x.to_bits() >> 32) as u32].map(Operand::Imm);
-    Some((Op::Macro(Macro::Collect), Mods::none(), [d.operands[0]].into_iter().chain(halves).collect()))
+    Some((Op::Macro(Macro::Collect), Mods::none(), [*to].into_iter().chain(halves).collect()))
 }
 
 impl Known {
     /// What a floating-point instruction on known numbers can be instead.
     pub(super) fn folded_float(&self, func: &Function, op: Opcode, d: &InstData) -> Option<New> {
-        let o = &d.operands;
-        let f = |k: usize| self.f32(func, d, &o[k]);
-        let d64 = |k: usize| self.f64(func, &o[k]);
+        let f = |o: &Operand| self.f32(func, d, o);
+        let d64 = |o: &Operand| self.f64(func, o);
         match op {
-            Opcode::FADD if only(d, &[Mod::FTZ, Mod::CONTRACT]) => single(d, f(1)? + f(2)?),
-            Opcode::FMUL if only(d, &[Mod::FTZ, Mod::CONTRACT]) => single(d, f(1)? * f(2)?),
-            Opcode::FFMA if only(d, &[Mod::FTZ, Mod::CONTRACT]) => single(d, f(1)?.mul_add(f(2)?, f(3)?)),
-            Opcode::DADD if only(d, &[Mod::CONTRACT]) => double(d, d64(1)? + d64(2)?),
-            Opcode::DMUL if only(d, &[Mod::CONTRACT]) => double(d, d64(1)? * d64(2)?),
-            Opcode::DFMA if only(d, &[Mod::CONTRACT]) => double(d, d64(1)?.mul_add(d64(2)?, d64(3)?)),
-            Opcode::FSETP => self.compared(d, f(2)?.partial_cmp(&f(3)?)),
-            Opcode::DSETP => self.compared(d, d64(2)?.partial_cmp(&d64(3)?)),
-            Opcode::F2FP if only(d, &[Mod::F16, Mod::F32, Mod::PACK_AB]) && d.mods.has(Mod::PACK_AB) => {
-                let [high, low] = [f(1)?, f(2)?].map(f16::from_f32);
-                let nan = high.is_nan() || low.is_nan();
-                if nan { None } else { word(d, u32::from(high.to_bits()) << 16 | u32::from(low.to_bits())) }
+            Opcode::FADD if only(d, &[Mod::FTZ, Mod::CONTRACT]) => {
+                let s = Fadd::of(d)?;
+                single(d, s.d, f(s.a)? + f(s.b)?)
             }
-            Opcode::F2FP if only(d, &[Mod::BF16, Mod::F32, Mod::PACK_AB]) && d.mods.has(Mod::PACK_AB) => {
-                let [high, low] = [f(1)?, f(2)?].map(bf16::from_f32);
-                let nan = high.is_nan() || low.is_nan();
-                if nan { None } else { word(d, u32::from(high.to_bits()) << 16 | u32::from(low.to_bits())) }
+            Opcode::FMUL if only(d, &[Mod::FTZ, Mod::CONTRACT]) => {
+                let s = Fmul::of(d)?;
+                single(d, s.d, f(s.a)? * f(s.b)?)
+            }
+            Opcode::FFMA if only(d, &[Mod::FTZ, Mod::CONTRACT]) => {
+                let s = Ffma::of(d)?;
+                single(d, s.d, f(s.a)?.mul_add(f(s.b)?, f(s.c)?))
+            }
+            Opcode::DADD if only(d, &[Mod::CONTRACT]) => {
+                let s = Dadd::of(d)?;
+                double(s.d, d64(s.a)? + d64(s.b)?)
+            }
+            Opcode::DMUL if only(d, &[Mod::CONTRACT]) => {
+                let s = Dmul::of(d)?;
+                double(s.d, d64(s.a)? * d64(s.b)?)
+            }
+            Opcode::DFMA if only(d, &[Mod::CONTRACT]) => {
+                let s = Dfma::of(d)?;
+                double(s.d, d64(s.a)?.mul_add(d64(s.b)?, d64(s.c)?))
+            }
+            Opcode::FSETP => {
+                let s = Fsetp::of(d).filter(|s| is_truth(s.q, true))?;
+                let FsetpMods { cmp, join, .. } = FsetpMods::of(d)?;
+                let held = asked(cmp.modifier(), f(s.a)?.partial_cmp(&f(s.b)?))?;
+                self.joined(s.p, s.join, held, join)
+            }
+            Opcode::DSETP => {
+                let s = Dsetp::of(d).filter(|s| is_truth(s.q, true))?;
+                let DsetpMods { cmp, join } = DsetpMods::of(d)?;
+                let held = asked(cmp.modifier(), d64(s.a)?.partial_cmp(&d64(s.b)?))?;
+                self.joined(s.p, s.join, held, join)
+            }
+            Opcode::F2FP if d.mods.has(Mod::PACK_AB) => {
+                let s = F2fp::of(d)?;
+                let [high, low] = [f(s.a)?, f(s.b)?];
+                let halves = match () {
+                    () if only(d, &[Mod::F16, Mod::F32, Mod::PACK_AB]) => [high, low].map(|x| {
+                        let x = f16::from_f32(x);
+                        (x.to_bits(), x.is_nan())
+                    }),
+                    () if only(d, &[Mod::BF16, Mod::F32, Mod::PACK_AB]) => [high, low].map(|x| {
+                        let x = bf16::from_f32(x);
+                        (x.to_bits(), x.is_nan())
+                    }),
+                    () => return None,
+                };
+                let [(high, no), (low, nor)] = halves;
+                if no || nor { None } else { word(s.d, u32::from(high) << 16 | u32::from(low)) }
             }
             // -0 and one half of a register: the number itself.
-            Opcode::HADD2 if is_minus_zero(&o[1]) && d.mods.has(Mod::F32) => {
+            Opcode::HADD2 if d.mods.has(Mod::F32) => {
+                let s = Hadd2::of(d).filter(|s| is_minus_zero(s.a))?;
                 let shift = match () {
                     () if only(d, &[Mod::F32, Mod::B_H0_H0]) && d.mods.has(Mod::B_H0_H0) => 0,
                     () if only(d, &[Mod::F32, Mod::B_H1_H1]) && d.mods.has(Mod::B_H1_H1) => 16,
                     () => return None,
                 };
-                let (bits, negative, absolute) = self.bits(func, &o[2])?;
+                let (bits, negative, absolute) = self.bits(func, s.b)?;
                 let x = f16::from_bits((bits >> shift) as u16).to_f32();
                 let x = if absolute { x.abs() } else { x };
-                single(d, if negative { -x } else { x })
+                single(d, s.d, if negative { -x } else { x })
             }
-            Opcode::F2F if d.mods.0[..] == [Mod::F64, Mod::F32] => double(d, f(1)?.into()),
-            Opcode::F2F if d.mods.0[..] == [Mod::F32, Mod::F64] => single(d, d64(1)? as f32),
-            Opcode::F2F if d.mods.0[..] == [Mod::F16, Mod::F32] => {
-                let x = f16::from_f32(f(1)?);
-                if x.is_nan() { None } else { word(d, x.to_bits().into()) }
+            Opcode::F2F => {
+                let s = F2f::of(d)?;
+                let F2fMods { ftz: false, to, from, rounding: None, half: None } = F2fMods::of(d)? else {
+                    return None;
+                };
+                match (to, from) {
+                    (F2fFormat::F64, F2fFormat::F32) => double(s.d, f(s.a)?.into()),
+                    (F2fFormat::F32, F2fFormat::F64) => single(d, s.d, d64(s.a)? as f32),
+                    (F2fFormat::F16, F2fFormat::F32) => {
+                        let x = f16::from_f32(f(s.a)?);
+                        if x.is_nan() { None } else { word(s.d, x.to_bits().into()) }
+                    }
+                    _ => None,
+                }
             }
             Opcode::F2I if only(d, &[Mod::U32, Mod::TRUNC, Mod::NTZ, Mod::FTZ]) && d.mods.has(Mod::TRUNC) => {
-                let x = f64::from(f(1)?.trunc());
+                let s = F2i::of(d)?;
+                let x = f64::from(f(s.a)?.trunc());
                 if d.mods.has(Mod::U32) {
-                    (0.0..=f64::from(u32::MAX)).contains(&x).then(|| word(d, x as u32))?
+                    (0.0..=f64::from(u32::MAX)).contains(&x).then(|| word(s.d, x as u32))?
                 } else {
                     (f64::from(i32::MIN)..=f64::from(i32::MAX))
                         .contains(&x)
-                        .then(|| word(d, x as i32 as u32))?
+                        .then(|| word(s.d, x as i32 as u32))?
                 }
             }
-            Opcode::I2FP if d.mods.0[..] == [Mod::F32, Mod::S32] => {
-                single(d, self.number(func, &o[1])? as i32 as f32)
-            }
-            Opcode::I2FP if d.mods.0[..] == [Mod::F32, Mod::U32] => {
-                single(d, self.number(func, &o[1])? as f32)
+            Opcode::I2FP => {
+                let s = I2fp::of(d)?;
+                match I2fpMods::of(d)? {
+                    I2fpMods { to: I2fpResult::F32, from: I2fpSource::S32, rounding: None } => {
+                        single(d, s.d, self.number(func, s.a)? as i32 as f32)
+                    }
+                    I2fpMods { to: I2fpResult::F32, from: I2fpSource::U32, rounding: None } => {
+                        single(d, s.d, self.number(func, s.a)? as f32)
+                    }
+                    _ => None,
+                }
             }
             Opcode::I2F => {
-                let n = self.number(func, &o[1])?;
-                match d.mods.0[..] {
-                    [] => single(d, n as i32 as f32),
-                    [Mod::U32] => single(d, n as f32),
-                    [Mod::F64] => double(d, f64::from(n as i32)),
-                    [Mod::F64, Mod::U32] => double(d, f64::from(n)),
-                    _ => None,
+                let s = I2f::of(d)?;
+                let n = self.number(func, s.a)?;
+                let unsigned = d.mods.has(Mod::U32);
+                match () {
+                    () if only(d, &[Mod::U32]) && unsigned => single(d, s.d, n as f32),
+                    () if only(d, &[Mod::U32]) => single(d, s.d, n as i32 as f32),
+                    () if only(d, &[Mod::F64, Mod::U32]) && unsigned => double(s.d, f64::from(n)),
+                    () if only(d, &[Mod::F64]) => double(s.d, f64::from(n as i32)),
+                    () => None,
                 }
             }
             _ => None,
@@ -172,23 +229,6 @@ impl Known {
         };
         let x = if absolute { x.abs() } else { x };
         (!x.is_nan()).then_some(if negative { -x } else { x })
-    }
-
-    /// FSETP or DSETP p, no second predicate, a, b, predicate to join.
-    fn compared(&self, d: &InstData, order: Order) -> Option<New> {
-        let o = &d.operands;
-        if !is_truth(&o[1], true) {
-            return None;
-        }
-        let (mut held, mut join) = (None, None);
-        for m in &d.mods.0 {
-            match *m {
-                Mod::FTZ => {}
-                Mod::AND | Mod::OR | Mod::XOR => join = Some(*m),
-                compare => held = Some(asked(compare, order)?),
-            }
-        }
-        self.joined(d, 4, held?, join?)
     }
 }
 

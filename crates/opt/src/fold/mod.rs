@@ -8,7 +8,12 @@ use cranelift_entity::SecondaryMap;
 use ori::{
     Analyses, Block, Changed, Function, Guard, Inst, InstData, Macro, Name, Op, Operand, Terminator, Value,
 };
-use sass::{Mod, Mods, Opcode, Reg, RegFile, RegOp, Unit};
+use sass::ops::{
+    Bool, Brev, Iadd3, Iadd3Mods, Icmp, Imad, ImadMods, Imnmx, ImnmxMods, Int64, Isetp, IsetpMods, Lop3,
+    Lop3Mods, Plop3, Popc, Prmt, PrmtMods, R2ur, Sel, SelMods, Shf, ShfMods, ShiftDir, ShiftType, Vimnmx,
+    Vimnmx120, VimnmxMods, Voteu,
+};
+use sass::{Mods, Opcode, Reg, RegFile, RegOp, Unit};
 use smallvec::SmallVec;
 
 /// What values are known to hold.
@@ -78,8 +83,8 @@ impl Known {
             Name::Phys(_) => return None,
             Name::Val(v) => self.word[v]?,
             Name::Part(v, n) => {
-                let d = &func.insts[self.tuple[v]?];
-                let collected = part(func, &d.operands[1..], n)?;
+                let (_, parts) = func.insts[self.tuple[v]?].collected()?;
+                let collected = part(func, parts, n)?;
                 match &collected {
                     // Tuples of tuples are rare; their parts are not followed.
                     Operand::Reg(RegOp { reg: Name::Part(..), .. }) => return None,
@@ -145,20 +150,22 @@ impl Known {
     /// Remembers what an instruction defines.
     fn note(&mut self, func: &Function, i: Inst) {
         let d = &func.insts[i];
-        let Some(Operand::Reg(RegOp { reg: Name::Val(v), .. })) = d.operands.first() else { return };
         if !d.is_unguarded() {
             return;
         }
+        if let Some((Operand::Reg(RegOp { reg: Name::Val(v), .. }), _)) = d.collected() {
+            self.tuple[*v] = Some(i);
+        }
+        let Some((Operand::Reg(RegOp { reg: Name::Val(v), .. }), from)) = d.copied() else { return };
         let shape = func.values[*v];
-        match (d.op, shape.file, shape.width) {
-            (Op::Macro(Macro::Copy), RegFile::R, 1) => self.word[*v] = self.number(func, &d.operands[1]),
-            (Op::Macro(Macro::Copy), RegFile::P | RegFile::UP, 1) => {
-                self.truth[*v] = match &d.operands[1] {
+        match (shape.file, shape.width) {
+            (RegFile::R, 1) => self.word[*v] = self.number(func, from),
+            (RegFile::P | RegFile::UP, 1) => {
+                self.truth[*v] = match from {
                     Operand::Imm(n) => Some(*n != 0),
                     o => self.predicate(o),
                 }
             }
-            (Op::Macro(Macro::Collect), ..) => self.tuple[*v] = Some(i),
             _ => {}
         }
     }
@@ -178,32 +185,53 @@ impl Known {
     fn folded(&self, func: &Function, d: &InstData) -> Option<New> {
         let Op::Sass(op) = d.op else { return None };
         match op {
-            Opcode::IADD3 => self.sum(func, d),
-            Opcode::IMAD => self.product(func, d),
-            Opcode::LOP3 => self.logic(func, d),
-            Opcode::SHF => self.shift(func, d),
-            Opcode::PRMT => self.permutation(func, d),
-            Opcode::IMNMX | Opcode::VIMNMX => self.extremum(func, d),
-            Opcode::SEL => self.selection(d),
-            Opcode::ISETP => self.comparison(func, d),
-            Opcode::POPC if d.mods.0.is_empty() => self.unary(func, d, u32::count_ones),
+            Opcode::IADD3 => self.sum(func, Iadd3::of(d)?, Iadd3Mods::of(d)?),
+            Opcode::IMAD => self.product(func, Imad::of(d)?, ImadMods::of(d)?),
+            Opcode::LOP3 => self.logic(func, Lop3::of(d)?, Lop3Mods::of(d)?),
+            Opcode::SHF => self.shift(func, Shf::of(d)?, ShfMods::of(d)?),
+            Opcode::PRMT => self.permutation(func, Prmt::of(d)?, PrmtMods::of(d)?),
+            Opcode::IMNMX => self.extremum(func, Imnmx::of(d)?, ImnmxMods::of(d)?.unsigned),
+            Opcode::VIMNMX => {
+                let VimnmxMods { kind, relu: false } = VimnmxMods::of(d)? else { return None };
+                let unsigned = match kind {
+                    None | Some(Vimnmx120::S32) => false,
+                    Some(Vimnmx120::U32) => true,
+                    Some(_) => return None,
+                };
+                let Vimnmx { d, a, b, least } = Vimnmx::of(d)?;
+                self.extremum(func, Imnmx { d, a, b, least }, unsigned)
+            }
+            Opcode::SEL => self.selection(Sel::of(d)?, SelMods::of(d)?),
+            Opcode::ISETP => self.comparison(func, Isetp::of(d)?, IsetpMods::of(d)?),
+            Opcode::POPC if d.mods == Mods::none() => {
+                let s = Popc::of(d)?;
+                self.unary(func, s.d, s.a, u32::count_ones)
+            }
+            Opcode::BREV if d.mods == Mods::none() => {
+                let s = Brev::of(d)?;
+                self.unary(func, s.d, s.a, u32::reverse_bits)
+            }
+            Opcode::R2UR => {
+                let s = R2ur::of(d)?;
+                self.unary(func, s.d, s.a, |n| n)
+            }
             // The same for all lanes that vote.
-            Opcode::VOTEU if d.operands[0] == ori::operand(Name::Phys(Reg::URZ)) => {
-                copy_of(&d.operands[1], Operand::Imm(self.predicate(&d.operands[2])?.into()))
+            Opcode::VOTEU => {
+                let s = Voteu::of(d).filter(|s| *s.d == ori::operand(Name::Phys(Reg::URZ)))?;
+                copy_of(s.p, Operand::Imm(self.predicate(s.a)?.into()))
             }
-            Opcode::PLOP3 if is_truth(&d.operands[1], true) => {
-                let [a, b, c] = [2, 3, 4].map(|k| self.predicate(&d.operands[k]));
+            Opcode::PLOP3 => {
+                let s = Plop3::of(d).filter(|s| is_truth(s.q, true))?;
+                let [a, b, c] = [s.a, s.b, s.c].map(|o| self.predicate(o));
                 let row = u32::from(a?) << 2 | u32::from(b?) << 1 | u32::from(c?);
-                let Operand::Imm(table) = d.operands[5] else { return None };
-                copy_of(&d.operands[0], Operand::Imm(table >> row & 1))
+                let Operand::Imm(table) = *s.table else { return None };
+                copy_of(s.p, Operand::Imm(table >> row & 1))
             }
-            Opcode::R2UR => copy_of(&d.operands[0], Operand::Imm(self.number(func, &d.operands[1])?)),
-            Opcode::BREV if d.mods.0.is_empty() => self.unary(func, d, u32::reverse_bits),
             op => self.folded_float(func, op, d),
         }
     }
 
-    fn numbers<const N: usize>(&self, func: &Function, operands: &[Operand]) -> Option<[u32; N]> {
+    fn numbers<const N: usize>(&self, func: &Function, operands: [&Operand; N]) -> Option<[u32; N]> {
         let mut out = [0; N];
         for (n, o) in out.iter_mut().zip(operands) {
             *n = self.number(func, o)?;
@@ -211,124 +239,121 @@ impl Known {
         Some(out)
     }
 
-    fn unary(&self, func: &Function, d: &InstData, f: fn(u32) -> u32) -> Option<New> {
-        copy_of(&d.operands[0], Operand::Imm(f(self.number(func, &d.operands[1])?)))
+    fn unary(&self, func: &Function, to: &Operand, a: &Operand, f: fn(u32) -> u32) -> Option<New> {
+        copy_of(to, Operand::Imm(f(self.number(func, a)?)))
     }
 
-    /// IADD3 d, no carries out, a, b, c, carries in.
-    fn sum(&self, func: &Function, d: &InstData) -> Option<New> {
-        let o = &d.operands;
-        if !is_truth(&o[1], true) || !is_truth(&o[2], true) || !is_truth(&o[7], false) {
+    /// A sum without carries out.
+    fn sum(&self, func: &Function, s: Iadd3<&Operand>, mods: Iadd3Mods) -> Option<New> {
+        if !is_truth(s.carry_out, true) || !is_truth(s.carry_out2, true) || !is_truth(s.carry2, false) {
             return None;
         }
         // With a carry a minus is a complement.
         let negated = |o: &Operand| matches!(o, Operand::Reg(RegOp { neg: true, .. }));
-        let carry = match d.mods.0[..] {
-            [] => 0,
-            [Mod::X] if !o[3..6].iter().any(negated) => self.predicate(&o[6])?.into(),
-            _ => return None,
+        let carry = match mods.extended {
+            false => 0,
+            true if !s.terms().into_iter().any(negated) => self.predicate(s.carry)?.into(),
+            true => return None,
         };
-        let [a, b, c] = self.numbers(func, &o[3..6])?;
-        copy_of(&o[0], Operand::Imm(a.wrapping_add(b).wrapping_add(c).wrapping_add(carry)))
+        let [a, b, c] = self.numbers(func, s.terms())?;
+        copy_of(s.d, Operand::Imm(a.wrapping_add(b).wrapping_add(c).wrapping_add(carry)))
     }
 
-    /// IMAD d, no carry out, a, b, c, carry in: the lower word of the product.
-    fn product(&self, func: &Function, d: &InstData) -> Option<New> {
-        let o = &d.operands;
-        if !matches!(d.mods.0[..], [] | [Mod::U32]) || !is_truth(&o[1], true) {
+    /// The lower word of a product and a sum.
+    fn product(&self, func: &Function, s: Imad<&Operand>, mods: ImadMods) -> Option<New> {
+        if mods != (ImadMods { part: None, alias: None, unsigned: mods.unsigned, extended: false })
+            || !is_truth(s.carry_out, true)
+        {
             return None;
         }
-        let [a, b, c] = [2, 3, 4].map(|k| self.number(func, &o[k]));
+        let [a, b, c] = [s.a, s.b, s.c].map(|o| self.number(func, o));
         match (a, b, c) {
-            (Some(a), Some(b), Some(c)) => copy_of(&o[0], Operand::Imm(a.wrapping_mul(b).wrapping_add(c))),
+            (Some(a), Some(b), Some(c)) => copy_of(s.d, Operand::Imm(a.wrapping_mul(b).wrapping_add(c))),
             (Some(0), _, _) | (_, Some(0), _) => match c {
-                Some(c) => copy_of(&o[0], Operand::Imm(c)),
-                None => same(&o[0], &o[4]),
+                Some(c) => copy_of(s.d, Operand::Imm(c)),
+                None => same(s.d, s.c),
             },
-            (Some(1), _, Some(0)) => same(&o[0], &o[3]),
-            (_, Some(1), Some(0)) => same(&o[0], &o[2]),
+            (Some(1), _, Some(0)) => same(s.d, s.b),
+            (_, Some(1), Some(0)) => same(s.d, s.a),
             _ => None,
         }
     }
 
-    /// LOP3 no predicate, d, a, b, c, table, no predicate.
-    fn logic(&self, func: &Function, d: &InstData) -> Option<New> {
-        let o = &d.operands;
-        let Operand::Imm(table) = o[5] else { return None };
-        if d.mods.0[..] != [Mod::LUT] || !is_truth(&o[0], true) || !is_truth(&o[6], false) {
+    /// Logic without predicates.
+    fn logic(&self, func: &Function, s: Lop3<&Operand>, mods: Lop3Mods) -> Option<New> {
+        let Operand::Imm(table) = *s.table else { return None };
+        if mods != (Lop3Mods { table: true, pand: false }) || !is_truth(s.p, true) || !is_truth(s.join, false)
+        {
             return None;
         }
-        let numbers = [2, 3, 4].map(|k| self.number(func, &o[k]));
+        let inputs = s.inputs();
+        let numbers = inputs.map(|o| self.number(func, o));
         if let [Some(a), Some(b), Some(c)] = numbers {
             let rows = (0..8u32).filter(|row| table >> row & 1 != 0);
             let pick = |x: u32, row: u32, bit: u32| if row >> bit & 1 != 0 { x } else { !x };
             let result = rows.fold(0, |r, row| r | pick(a, row, 2) & pick(b, row, 1) & pick(c, row, 0));
-            return copy_of(&o[1], Operand::Imm(result));
+            return copy_of(s.d, Operand::Imm(result));
         }
         // The inputs that are not all zeros or all ones, each once, and the rows that can occur.
         let mut open: SmallVec<[&Operand; 3]> = SmallVec::new();
-        for (k, n) in numbers.iter().enumerate() {
-            if !matches!(n, Some(0 | u32::MAX)) && !open.contains(&&o[2 + k]) {
-                open.push(&o[2 + k]);
+        for (o, n) in inputs.iter().zip(&numbers) {
+            if !matches!(n, Some(0 | u32::MAX)) && !open.contains(o) {
+                open.push(o);
             }
         }
         let result = |assigned: u32| {
             let bit = |k: usize| match numbers[k] {
                 Some(0) => 0,
                 Some(u32::MAX) => 1,
-                _ => open.iter().position(|x| **x == o[2 + k]).map_or(0, |at| assigned >> at & 1),
+                _ => open.iter().position(|x| *x == inputs[k]).map_or(0, |at| assigned >> at & 1),
             };
             table >> (bit(0) << 2 | bit(1) << 1 | bit(2)) & 1
         };
         let all = || 0..1u32 << open.len();
         if all().all(|a| result(a) == 0) {
-            return copy_of(&o[1], Operand::Imm(0));
+            return copy_of(s.d, Operand::Imm(0));
         }
         if all().all(|a| result(a) == 1) {
-            return copy_of(&o[1], Operand::Imm(u32::MAX));
+            return copy_of(s.d, Operand::Imm(u32::MAX));
         }
         let handed_on = (0..open.len()).find(|at| all().all(|a| result(a) == a >> at & 1))?;
         match open[handed_on] {
-            Operand::Imm(n) => copy_of(&o[1], Operand::Imm(*n)),
-            input => same(&o[1], input),
+            Operand::Imm(n) => copy_of(s.d, Operand::Imm(*n)),
+            input => same(s.d, input),
         }
     }
 
-    /// SHF d, low, amount, high.
-    fn shift(&self, func: &Function, d: &InstData) -> Option<New> {
-        let has = |m: Mod| d.mods.0.contains(&m);
-        let (left, wrap, hi) = (has(Mod::L), has(Mod::W), has(Mod::HI));
-        let (bits, signed) = match () {
-            () if has(Mod::U32) => (32, false),
-            () if has(Mod::S32) => (32, true),
-            () if has(Mod::U64) => (64, false),
-            () if has(Mod::S64) => (64, true),
-            () => return None,
+    /// A shift of one word or two.
+    fn shift(&self, func: &Function, s: Shf<&Operand>, mods: ShfMods) -> Option<New> {
+        let (bits, signed) = match mods.kind {
+            ShiftType::U32 => (32, false),
+            ShiftType::S32 => (32, true),
+            ShiftType::U64 => (64, false),
+            ShiftType::S64 => (64, true),
         };
-        let o = &d.operands;
-        let amount = self.number(func, &o[2])?;
-        let amount = if wrap { amount & (bits - 1) } else { amount.min(bits) };
-        match [1, 3].map(|k| self.number(func, &o[k])) {
+        let amount = self.number(func, s.amount)?;
+        let amount = if mods.wrap { amount & (bits - 1) } else { amount.min(bits) };
+        match [s.low, s.high].map(|o| self.number(func, o)) {
             [Some(low), Some(high)] => {
                 let x = u64::from(high) << 32 | u64::from(low);
-                let shifted = match (left, signed) {
-                    (true, _) => x.checked_shl(amount).unwrap_or(0),
-                    (_, true) => (x as i64 >> amount.min(63)) as u64,
-                    _ => x.checked_shr(amount).unwrap_or(0),
+                let shifted = match (mods.dir, signed) {
+                    (ShiftDir::L, _) => x.checked_shl(amount).unwrap_or(0),
+                    (ShiftDir::R, true) => (x as i64 >> amount.min(63)) as u64,
+                    (ShiftDir::R, false) => x.checked_shr(amount).unwrap_or(0),
                 };
-                copy_of(&o[0], Operand::Imm(if hi { (shifted >> 32) as u32 } else { shifted as u32 }))
+                copy_of(s.d, Operand::Imm(if mods.hi { (shifted >> 32) as u32 } else { shifted as u32 }))
             }
-            _ if amount == 0 => same(&o[0], if hi { &o[3] } else { &o[1] }),
+            _ if amount == 0 => same(s.d, if mods.hi { s.high } else { s.low }),
             _ => None,
         }
     }
 
-    /// PRMT d, a, selector, b.
-    fn permutation(&self, func: &Function, d: &InstData) -> Option<New> {
-        if !d.mods.0.is_empty() {
+    /// A choice of bytes.
+    fn permutation(&self, func: &Function, s: Prmt<&Operand>, mods: PrmtMods) -> Option<New> {
+        if mods.mode.is_some() {
             return None;
         }
-        let [a, selector, b] = self.numbers(func, &d.operands[1..4])?;
+        let [a, selector, b] = self.numbers(func, [s.a, s.selector, s.b])?;
         let bytes = u64::from(b) << 32 | u64::from(a);
         let result = (0..4).fold(0, |r, k| {
             let choice = selector >> (4 * k) & 0xf;
@@ -336,80 +361,68 @@ impl Known {
             let byte = if choice & 8 != 0 { ((byte as i8) >> 7) as u8 } else { byte };
             r | u32::from(byte) << (8 * k)
         });
-        copy_of(&d.operands[0], Operand::Imm(result))
+        copy_of(s.d, Operand::Imm(result))
     }
 
     /// The smaller of two numbers where the predicate holds, else the greater.
-    fn extremum(&self, func: &Function, d: &InstData) -> Option<New> {
-        let unsigned = match d.mods.0[..] {
-            [] | [Mod::S32] => false,
-            [Mod::U32] => true,
-            _ => return None,
-        };
-        let [a, b] = self.numbers(func, &d.operands[1..3])?;
-        let least = self.predicate(&d.operands[3])?;
+    fn extremum(&self, func: &Function, s: Imnmx<&Operand>, unsigned: bool) -> Option<New> {
+        let [a, b] = self.numbers(func, [s.a, s.b])?;
+        let least = self.predicate(s.least)?;
         let less = if unsigned { a < b } else { (a as i32) < b as i32 };
-        copy_of(&d.operands[0], Operand::Imm(if less == least { a } else { b }))
+        copy_of(s.d, Operand::Imm(if less == least { a } else { b }))
     }
 
-    /// SEL d, a, b, predicate.
-    fn selection(&self, d: &InstData) -> Option<New> {
-        let o = &d.operands;
-        if !d.mods.0.is_empty() {
+    fn selection(&self, s: Sel<&Operand>, mods: SelMods) -> Option<New> {
+        if mods.wide {
             return None;
         }
-        match &o[if self.predicate(&o[3])? { 1 } else { 2 }] {
-            Operand::Imm(n) => copy_of(&o[0], Operand::Imm(*n)),
-            source => same(&o[0], source),
+        match if self.predicate(s.choose)? { s.a } else { s.b } {
+            Operand::Imm(n) => copy_of(s.d, Operand::Imm(*n)),
+            source => same(s.d, source),
         }
     }
 
-    /// ISETP p, no second predicate, a, b, predicate to join, carry.
-    fn comparison(&self, func: &Function, d: &InstData) -> Option<New> {
-        let o = &d.operands;
-        if !is_truth(&o[1], true) {
+    /// A comparison with one result.
+    fn comparison(&self, func: &Function, s: Isetp<&Operand>, mods: IsetpMods) -> Option<New> {
+        if !is_truth(s.q, true) {
             return None;
         }
-        let unsigned = d.mods.0.contains(&Mod::U32);
         // Upper words that are the same leave it to the lower ones.
-        let both = self.numbers::<2>(func, &o[2..4]);
-        let alike = both.is_some_and(|[a, b]| a == b) || is_plain(&o[2]) && o[2] == o[3];
-        if d.mods.0.contains(&Mod::EX) && d.mods.0.contains(&Mod::AND) && is_truth(&o[4], true) && alike {
-            return same(&o[0], &o[5]);
+        let both = self.numbers(func, [s.a, s.b]);
+        let alike = both.is_some_and(|[a, b]| a == b) || is_plain(s.a) && s.a == s.b;
+        if mods.extended && mods.join == Bool::AND && is_truth(s.join, true) && alike {
+            return same(s.p, s.lower);
         }
-        let mut compare: Option<fn(std::cmp::Ordering) -> bool> = None;
-        let mut join: Option<Mod> = None;
-        for m in &d.mods.0 {
-            match *m {
-                Mod::U32 => {}
-                Mod::AND | Mod::OR | Mod::XOR => join = Some(*m),
-                Mod::LT => compare = Some(std::cmp::Ordering::is_lt),
-                Mod::LE => compare = Some(std::cmp::Ordering::is_le),
-                Mod::GT => compare = Some(std::cmp::Ordering::is_gt),
-                Mod::GE => compare = Some(std::cmp::Ordering::is_ge),
-                Mod::EQ => compare = Some(std::cmp::Ordering::is_eq),
-                Mod::NE => compare = Some(std::cmp::Ordering::is_ne),
-                _ => return None,
-            }
-        }
-        let [a, b] = self.numbers(func, &o[2..4])?;
+        let unsigned = match mods.kind {
+            None => false,
+            Some(Int64::U32) => true,
+            Some(Int64::U64 | Int64::S64) => return None,
+        };
+        let [a, b] = both.filter(|_| !mods.extended)?;
         let order = if unsigned { a.cmp(&b) } else { (a as i32).cmp(&(b as i32)) };
-        let held = compare?(order);
-        self.joined(d, 4, held, join?)
+        let held = match mods.cmp {
+            Icmp::LT => order.is_lt(),
+            Icmp::LE => order.is_le(),
+            Icmp::GT => order.is_gt(),
+            Icmp::GE => order.is_ge(),
+            Icmp::EQ => order.is_eq(),
+            Icmp::NE => order.is_ne(),
+            Icmp::F | Icmp::T => return None,
+        };
+        self.joined(s.p, s.join, held, mods.join)
     }
 
     /// A comparison whose result is known, joined with the predicate in an operand.
-    fn joined(&self, d: &InstData, other: usize, held: bool, join: Mod) -> Option<New> {
-        let o = &d.operands;
-        let result = match (join, held, self.predicate(&o[other])) {
-            (Mod::AND, false, _) => false,
-            (Mod::OR, true, _) => true,
-            (Mod::XOR, _, Some(other)) => held ^ other,
-            (Mod::AND | Mod::OR, _, Some(other)) => other,
-            (Mod::AND | Mod::OR, _, None) | (Mod::XOR, false, None) => return same(&o[0], &o[other]),
-            _ => return None,
+    fn joined(&self, to: &Operand, with: &Operand, held: bool, join: Bool) -> Option<New> {
+        let result = match (join, held, self.predicate(with)) {
+            (Bool::AND, false, _) => false,
+            (Bool::OR, true, _) => true,
+            (Bool::XOR, _, Some(other)) => held ^ other,
+            (Bool::AND | Bool::OR, _, Some(other)) => other,
+            (Bool::AND | Bool::OR, _, None) | (Bool::XOR, false, None) => return same(to, with),
+            (Bool::XOR, true, None) => return None,
         };
-        copy_of(&o[0], Operand::Imm(result.into()))
+        copy_of(to, Operand::Imm(result.into()))
     }
 }
 
@@ -417,7 +430,7 @@ impl Known {
 mod tests {
     use super::*;
     use ori::{Builder, operand};
-    use sass::{SpecialReg, Target};
+    use sass::{Mod, SpecialReg, Target};
 
     fn zero() -> Operand {
         Operand::reg(Name::Phys(Reg::RZ))
