@@ -3,6 +3,7 @@
 
 use crate::machine::{Link, Machine, MachineInst, inst};
 use crate::units;
+use sass::ops::{Iadd3, Iadd3Mods, Mov, Shf, ShfMods, ShiftDir, ShiftType};
 use sass::{Inst, Mod, Mods, Opcode, Operand, Reg, RegFile, RegOp, Unit};
 
 /// Shares them in every block.
@@ -78,7 +79,7 @@ fn general(o: &Operand) -> Option<&RegOp<Reg>> {
 
 /// `IMAD.MOV.U32 R0, RZ, RZ, R2`, and with a uniform register `IMAD.U32`.
 fn copy(d: &Inst) -> Product {
-    let [Operand::Reg(to), source, Operand::Imm(0xf)] = &d.operands[..] else { return None };
+    let Mov { d: Operand::Reg(to), a: source, bytes: Operand::Imm(0xf) } = Mov::of(d)? else { return None };
     let plain = match source {
         Operand::Reg(r) => {
             *r == RegOp::plain(r.reg) && !r.reg.is_zero() && matches!(r.reg.file, RegFile::R | RegFile::UR)
@@ -94,21 +95,23 @@ fn copy(d: &Inst) -> Product {
 
 /// `IMAD.IADD R0, R2, 0x1, R4` and `IMAD.X R0, R2, 0x1, R4, P0`, the second source with a sign, and of a single one `IMAD.X R0, RZ, RZ, R4, P0`.
 fn sum(d: &Inst, carries: &[bool; 8]) -> Product {
-    let [Operand::Reg(to), Operand::Reg(p), Operand::Reg(q), a, b, c, carry, other] = &d.operands[..] else {
+    let s = Iadd3::of(d)?;
+    let x = Iadd3Mods::of(d)?.extended;
+    let (Operand::Reg(to), Operand::Reg(p), Operand::Reg(q), Operand::Reg(r)) =
+        (s.d, s.carry_out, s.carry_out2, s.carry)
+    else {
         return None;
     };
-    let with_carry = match (&d.mods.0[..], carry) {
-        ([], Operand::Reg(r)) => r.reg == Reg::PT && r.not && *carry == no_carry(),
-        ([Mod::X], Operand::Reg(r)) => !r.not && !r.reg.is_zero() && carries[usize::from(r.reg.index)],
-        _ => return None,
+    let with_carry = match x {
+        false => *s.carry == no_carry(),
+        true => !r.not && !r.reg.is_zero() && carries[usize::from(r.reg.index)],
     };
     let is_zero = |o: &Operand| *o == RZ || *o == Operand::Imm(0);
     let carries_out = *p != RegOp::plain(Reg::PT) || *q != RegOp::plain(Reg::PT);
-    if !with_carry || carries_out || *other != no_carry() || to.reg == Reg::SP {
+    if !with_carry || carries_out || *s.carry2 != no_carry() || to.reg == Reg::SP {
         return None;
     }
-    let x = d.mods.has(Mod::X);
-    let mut sources = [a, b, c].into_iter().filter(|o| !is_zero(o));
+    let mut sources = s.terms().into_iter().filter(|o| !is_zero(o));
     let (first, second) = (sources.next(), sources.next());
     if sources.next().is_some() {
         return None;
@@ -126,13 +129,17 @@ fn sum(d: &Inst, carries: &[bool; 8]) -> Product {
     };
     let [f, g] = factors;
     let mods: &[Mod] = if x { &[Mod::X] } else { &[] };
-    Some((mods, [Operand::Reg(*to), PT, f, g, *last, *carry]))
+    Some((mods, [Operand::Reg(*to), PT, f, g, *last, *s.carry]))
 }
 
 /// `IMAD.SHL.U32 R0, R2, 0x4, RZ`.
 fn shift(d: &Inst) -> Product {
-    let [Operand::Reg(to), a, Operand::Imm(n @ 1..=31), zero] = &d.operands[..] else { return None };
-    if d.mods.0[..] != [Mod::L, Mod::U32] || *zero != RZ || general(a).is_none() || to.reg == Reg::SP {
+    let Shf { d: Operand::Reg(to), low: a, amount: Operand::Imm(n @ 1..=31), high: zero } = Shf::of(d)?
+    else {
+        return None;
+    };
+    let left = ShfMods { dir: ShiftDir::L, wrap: false, kind: ShiftType::U32, hi: false };
+    if ShfMods::of(d)? != left || *zero != RZ || general(a).is_none() || to.reg == Reg::SP {
         return None;
     }
     Some((&[Mod::U32], [Operand::Reg(*to), PT, *a, Operand::Imm(1 << n), RZ, no_carry()]))

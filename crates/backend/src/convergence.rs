@@ -23,6 +23,7 @@ use ori::cfg::{Cfg, DomTree, PostDom};
 use ori::uniformity::Uniformity;
 use ori::{Block, BlockCall, Function, Inst, InstData, Name, Op, Operand, Terminator, Value, operand};
 use rustc_hash::{FxHashMap, FxHashSet};
+use sass::ops::Warpsync;
 use sass::{Mod, Mods, Opcode, Reg, RegFile};
 use smallvec::SmallVec;
 use std::cell::RefCell;
@@ -126,12 +127,10 @@ fn lanes_of_several_masks(func: &mut Function, uniformity: &Uniformity) -> Resul
     for &b in &func.layout {
         for (at, &i) in func.blocks[b].insts.iter().enumerate() {
             let d = &func.insts[i];
-            if d.op != Op::Sass(Opcode::WARPSYNC) || !d.mods.has(Mod::EXCLUSIVE) {
-                continue;
-            }
-            let one = match d.operands.get(1) {
-                Some(Operand::Imm(_)) => true,
-                Some(Operand::Reg(r)) => r.reg.value().is_some_and(|v| !uniformity.is_divergent(v)),
+            let Some(s) = Warpsync::of(d).filter(|_| d.mods.has(Mod::EXCLUSIVE)) else { continue };
+            let one = match s.lanes {
+                Operand::Imm(_) => true,
+                Operand::Reg(r) => r.reg.value().is_some_and(|v| !uniformity.is_divergent(v)),
                 _ => false,
             };
             if one || !meetings::is_of_those_here(func, b, at)? {
@@ -182,7 +181,7 @@ fn gather(
             if func.target.sm >= 90 && !shared.contains(&i) && gathers_all(&func.insts[i]) {
                 let d = &mut func.insts[i];
                 d.mods = Mods::of(&[Mod::ALL]);
-                d.operands[1] = ori::default_operand(Opcode::WARPSYNC, 1);
+                d.operands[Warpsync::LANES] = ori::default_operand(Opcode::WARPSYNC, Warpsync::LANES);
             }
         }
         for i in func.blocks[b].insts.clone().into_iter().rev() {

@@ -5,6 +5,7 @@
 use crate::Error;
 use crate::machine::{Machine, MachineInst, inst};
 use crate::units::{self, Unit};
+use sass::ops::WarpgroupDepbar;
 use sass::{Inst, Mod, Opcode, Operand, RegFile};
 
 /// General registers.
@@ -85,7 +86,7 @@ fn step(state: &mut State, i: &Inst, arrive: &mut bool) -> Result<(), String> {
     match i.op {
         Opcode::WARPGROUP => state.iter_mut().for_each(|w| w.touched = false),
         Opcode::WARPGROUP_DEPBAR => {
-            let left = match i.operands.get(1) {
+            let left = match WarpgroupDepbar::of(i).map(|s| s.left) {
                 Some(Operand::Imm(n)) if i.mods.has(Mod::LE) => *n,
                 _ => return Err("a wait of another kind for products of the warp group".into()),
             };

@@ -6,6 +6,7 @@ use crate::Error;
 use ori::{Block, BlockCall, Function, InstData, Loc, Macro, Name, Op, Operand, Terminator, Value};
 use ori::{default_operand, operand};
 use rustc_hash::FxHashMap;
+use sass::ops::{Bool, Icmp, Int64, Isetp, IsetpMods};
 use sass::{
     ConstBank, Guard, Mod, Mods, Opcode, Reg, RegFile, RegOp, SlotKind, SourceKinds, SwapChange, Target,
 };
@@ -417,16 +418,21 @@ fn tree(func: &mut Function, b: Block, index: Name, runs: &[(u32, BlockCall)]) {
         _ => {
             let (low, high) = runs.split_at(runs.len() / 2);
             let cond = func.add_value(RegFile::P, 1);
-            let mut operands: SmallVec<[Operand; 6]> =
-                (0..Opcode::ISETP.slots().len()).map(|i| default_operand(Opcode::ISETP, i)).collect();
-            operands[0] = operand(cond);
-            operands[2] = operand(index);
-            operands[3] = Operand::Imm(high[0].0);
+            let pt = default_operand(Opcode::ISETP, Isetp::Q);
+            let operands = Isetp {
+                p: operand(cond),
+                q: pt,
+                a: operand(index),
+                b: Operand::Imm(high[0].0),
+                join: pt,
+                lower: pt,
+            };
+            let mods = IsetpMods { cmp: Icmp::LT, kind: Some(Int64::U32), join: Bool::AND, extended: false };
             let inst = func.insts.push(InstData {
                 guard: Guard { pred: Name::Phys(Reg::PT), not: false },
                 op: Op::Sass(Opcode::ISETP),
-                mods: Mods::of(&[Mod::LT, Mod::U32, Mod::AND]),
-                operands,
+                mods: mods.mods(),
+                operands: SmallVec::from_slice(&operands.list()),
                 kept: SmallVec::new(),
                 loc,
             });

@@ -297,11 +297,11 @@ pub fn finish(
 fn named_barriers(insts: &[sass::Inst]) -> Option<u32> {
     let mut most = 0;
     for inst in insts {
-        match (inst.op, inst.operands.first()) {
+        match (inst.op, sass::ops::Bar::of(inst).map(|s| s.barrier)) {
             (sass::Opcode::CALL, _) => return None,
-            (sass::Opcode::BAR, Some(sass::Operand::Imm(n))) => most = most.max(*n + 1),
-            (sass::Opcode::BAR, _) => return None,
-            _ => {}
+            (_, Some(sass::Operand::Imm(n))) => most = most.max(*n + 1),
+            (_, Some(_)) => return None,
+            (_, None) => {}
         }
     }
     Some(most)

@@ -7,6 +7,7 @@ use crate::Error;
 use crate::order::Meant;
 use ori::cfg::Cfg;
 use ori::{Block, Function, InstData, Macro, Name, Op, Terminator};
+use sass::ops::Bssy;
 use sass::{AddrWidth, ConstBank, Guard, Inst, Mod, Mods, Opcode, Operand, Reg, RegFile, RegOp, Target};
 use smallvec::SmallVec;
 
@@ -296,8 +297,8 @@ pub fn lower(func: &Function, mut frame_bytes: u32) -> Result<Machine, Error> {
                 }
                 // Where the pass that reads it was left out.
                 inst.mods.remove(Mod::CONTRACT);
-                let link = match (d.op, d.operands.get(1)) {
-                    (Op::Macro(Macro::Symbol), Some(ori::Operand::Imm(n))) => Link::Symbol(*n),
+                let link = match (d.op, d.macro_operands()) {
+                    (Op::Macro(Macro::Symbol), Some((_, [ori::Operand::Imm(n)]))) => Link::Symbol(*n),
                     (Op::Macro(Macro::FrameTop), _) => Link::FrameSize,
                     _ => Link::None,
                 };
@@ -554,6 +555,11 @@ fn held(d: &InstData) -> Option<Holds> {
 fn lower_inst(target: Target, d: &InstData, layout: &Layout) -> Result<Option<Inst>, Error> {
     let internal = |what: &str| Error::at(d.loc.0, format!("internal error: {what} after allocation"));
     let guard = Guard { pred: phys(d.guard.pred)?, not: d.guard.not };
+    let lower = |o: Option<&ori::Operand>| match o {
+        Some(o) => lower_operand(target, o, layout),
+        None => Err(internal("macro without an operand")),
+    };
+    let (to, from) = d.macro_operands().map_or((None, None), |(to, from)| (to, from.first()));
     match d.op {
         Op::Sass(op) => {
             let operands = d
@@ -566,21 +572,18 @@ fn lower_inst(target: Target, d: &InstData, layout: &Layout) -> Result<Option<In
         Op::Macro(Macro::Undef) => Ok(None),
         Op::Macro(Macro::FrameTop) => {
             // The size of the frame comes later.
-            let dst = lower_operand(target, &d.operands[0], layout)?;
+            let dst = lower(to)?;
             Ok(Some(Inst { guard, ..add_immediate(dst, Operand::reg(Reg::SP), 0) }))
         }
         Op::Macro(Macro::Symbol) => {
-            let dst = lower_operand(target, &d.operands[0], layout)?;
+            let dst = lower(to)?;
             Ok(Some(Inst { guard, ..inst(Opcode::MOV, &[], &[dst, Operand::Imm(0), Operand::Imm(0xf)]) }))
         }
         Op::Macro(Macro::Keep | Macro::Holds) => Ok(None),
-        Op::Macro(Macro::SetStack) => {
-            let to = lower_operand(target, &d.operands[0], layout)?;
-            Ok(Some(Inst { guard, ..copy(target, Reg::SP, to)? }))
-        }
+        Op::Macro(Macro::SetStack) => Ok(Some(Inst { guard, ..copy(target, Reg::SP, lower(from)?)? })),
         Op::Macro(Macro::Copy | Macro::FromReg | Macro::ToReg) => {
-            let src = lower_operand(target, &d.operands[1], layout)?;
-            let Operand::Reg(RegOp { reg: dst, .. }) = lower_operand(target, &d.operands[0], layout)? else {
+            let src = lower(from)?;
+            let Operand::Reg(RegOp { reg: dst, .. }) = lower(to)? else {
                 return Err(internal("copy to no register"));
             };
             if matches!(&src, Operand::Reg(r) if r.reg == dst && !r.neg && !r.not && !r.abs) {
@@ -594,7 +597,7 @@ fn lower_inst(target: Target, d: &InstData, layout: &Layout) -> Result<Option<In
 
 /// `BMOV.32.CLEAR RZ, B`, which precedes every BSSY of sm_75.
 fn clear_barrier(bssy: &InstData) -> Result<Inst, Error> {
-    match bssy.operands.first() {
+    match Bssy::of(bssy).map(|s| s.barrier) {
         Some(ori::Operand::Reg(r)) => {
             let barrier = Operand::reg(phys(r.reg)?);
             Ok(inst(Opcode::BMOV, &[Mod::_32, Mod::CLEAR], &[RZ, barrier]))

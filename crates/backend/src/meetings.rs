@@ -15,6 +15,7 @@ use ori::{
     Value, abi, operand,
 };
 use rustc_hash::FxHashSet;
+use sass::ops::{Bar, Bsync, Warpsync};
 use sass::{Mod, Mods, Opcode, Reg, RegFile, Role};
 use smallvec::SmallVec;
 
@@ -102,7 +103,7 @@ impl Sites {
                     Op::Sass(Opcode::WARPSYNC) if d.is_unguarded() && constant_lanes(d) == Some(!0) => {
                         Event::All
                     }
-                    Op::Sass(Opcode::BSYNC) => match d.operands.get(1) {
+                    Op::Sass(Opcode::BSYNC) => match Bsync::of(d).map(|s| s.barrier) {
                         Some(Operand::Reg(r)) => r.reg.value().map_or(Event::All, Event::Sync),
                         _ => continue,
                     },
@@ -143,7 +144,7 @@ impl Sites {
             }
         }
         for s in &mut self.sites {
-            if let Some(Operand::Reg(r)) = func.insts[s.inst].operands.get(1) {
+            if let Some(Operand::Reg(r)) = Warpsync::of(&func.insts[s.inst]).map(|s| s.lanes) {
                 s.lanes = r.reg.value().and_then(|v| numbers[v]);
             }
         }
@@ -289,7 +290,7 @@ pub fn call(func: &mut Function, b: Block, site: Inst) -> Result<(), Error> {
     let internal = |what: &str| Error::at(loc.0, format!("internal error: {what} where lanes meet"));
     let at = func.blocks[b].insts.iter().position(|i| *i == site).ok_or_else(|| internal("no WARPSYNC"))?;
     let Rest { kind, between } = rest(func, b, at)?;
-    let lanes = func.insts[site].operands[1];
+    let lanes = *Warpsync::of(&func.insts[site]).ok_or_else(|| internal("no WARPSYNC"))?.lanes;
     // Where lanes of several masks may be, those of each do it apart from the others.
     let apart = func.insts[site].mods.has(Mod::EXCLUSIVE);
     let mut after = func.blocks[b].insts.split_off(at + 1);
@@ -315,8 +316,8 @@ pub fn call(func: &mut Function, b: Block, site: Inst) -> Result<(), Error> {
         }
     }
     let count = match together.first() {
-        Some(i) if kind.op == Opcode::BAR => Some(func.insts[*i].operands[1]),
-        _ => None,
+        Some(i) => Bar::of(&func.insts[*i]).map(|s| *s.threads),
+        None => None,
     };
     let mut arguments: Vec<(usize, u8, Operand)> = match together.first() {
         Some(i) => {

@@ -7,6 +7,7 @@
 use crate::emit::INST_BYTES;
 use crate::machine::{Holds, Machine};
 use crate::units::{self, Unit};
+use sass::ops::{Imad, Mov, Umov};
 use sass::{Guard, Inst, Mod, Mods, Opcode, Operand, Reg, RegFile, RegOp};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -76,22 +77,30 @@ fn copies(inst: &Inst) -> Vec<(Place, Place)> {
     if inst.guard != Guard::TRUE {
         return Vec::new();
     }
-    let plain = |o: Option<&Operand>| match o {
-        Some(Operand::Reg(r)) if *r == RegOp::plain(r.reg) => units::unit(r.reg).map(Place::Unit),
+    let plain = |o: &Operand| match o {
+        Operand::Reg(r) if *r == RegOp::plain(r.reg) => units::unit(r.reg).map(Place::Unit),
         _ => None,
     };
     match inst.op {
         Opcode::MOV | Opcode::UMOV => {
-            let whole = inst.operands.get(2).is_none_or(|o| *o == Operand::Imm(0xf));
-            let (to, from) = (plain(inst.operands.first()), plain(inst.operands.get(1)));
-            to.zip(from).filter(|_| whole).map(|(to, from)| (from, to)).into_iter().collect()
+            let (to, from) = match (Mov::of(inst), Umov::of(inst)) {
+                (Some(s), _) if *s.bytes == Operand::Imm(0xf) => (s.d, s.a),
+                (None, Some(s)) => (s.d, s.a),
+                _ => return Vec::new(),
+            };
+            plain(to).zip(plain(from)).map(|(to, from)| (from, to)).into_iter().collect()
         }
         // `IMAD.MOV.U32 R0, RZ, RZ, R2`: a product of nothing.
-        Opcode::IMAD if inst.mods == Mods::of(&[Mod::U32]) => match &inst.operands[..] {
-            [to, Operand::Reg(carry), Operand::Reg(a), Operand::Reg(b), from, _]
-                if carry.reg == Reg::PT && a.reg == Reg::RZ && b.reg == Reg::RZ =>
-            {
-                plain(Some(to)).zip(plain(Some(from))).map(|(to, from)| (from, to)).into_iter().collect()
+        Opcode::IMAD if inst.mods == Mods::of(&[Mod::U32]) => match Imad::of(inst) {
+            Some(Imad {
+                d: to,
+                carry_out: Operand::Reg(carry),
+                a: Operand::Reg(a),
+                b: Operand::Reg(b),
+                c: from,
+                ..
+            }) if carry.reg == Reg::PT && a.reg == Reg::RZ && b.reg == Reg::RZ => {
+                plain(to).zip(plain(from)).map(|(to, from)| (from, to)).into_iter().collect()
             }
             _ => Vec::new(),
         },

@@ -14,6 +14,7 @@ use fixedbitset::FixedBitSet;
 use ori::cfg::Cfg;
 use ori::{ALWAYS, Block, Function, Inst, InstData, Loc, Macro, Name, Op, Operand, Value, operand};
 use rustc_hash::FxHashMap;
+use sass::ops::{Ldc, LdcMods, Size64};
 use sass::{ConstBank, Mod, Mods, Opcode, Reg, RegFile, SlotKind, SourceKinds};
 use smallvec::SmallVec;
 use std::cmp::Reverse;
@@ -328,13 +329,14 @@ impl Again {
 
 /// A word or two of a constant bank.
 fn is_load_of_constants(d: &InstData) -> bool {
-    d.op == Op::Sass(Opcode::LDC)
-        && d.is_unguarded()
-        && (d.mods == Mods::none() || d.mods.0[..] == [Mod::_64])
-        && matches!(
-            d.operands[..],
-            [Operand::Reg(_), Operand::Const { bank: ConstBank::Index(_), index: None, .. }]
-        )
+    let constant =
+        |s: Ldc<&Operand>| matches!(s.address, Operand::Const { bank: ConstBank::Index(_), index: None, .. });
+    Ldc::of(d).is_some_and(constant) && d.is_unguarded() && is_word_or_pair(d)
+}
+
+/// Whether LDC loads a word or two.
+pub(crate) fn is_word_or_pair(load: &InstData) -> bool {
+    matches!(LdcMods::of(load), Some(LdcMods { size: None | Some(Size64::_64), mode: None }))
 }
 
 /// Uniform registers that nothing needs, up to [`MOST`]; none where arithmetic reads constants itself, or a callee uses them.

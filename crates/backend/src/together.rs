@@ -9,6 +9,7 @@ use ori::loops::LoopForest;
 use ori::uniformity::Uniformity;
 use ori::{Block, Function, Inst, InstData, Name, Op, Operand, Terminator, Value};
 use rustc_hash::FxHashSet;
+use sass::ops::{Bssy, Bsync, Warpsync};
 use sass::{Mod, Opcode, RegFile};
 
 /// Takes WARPSYNCs away where no lane can be alone, whatever regions there will be: what follows need not stay behind them. Whether there
@@ -40,7 +41,7 @@ pub fn run(func: &mut Function) -> bool {
 
 /// Whether the instruction is a WARPSYNC of all lanes.
 pub fn gathers_all(d: &InstData) -> bool {
-    d.op == Op::Sass(Opcode::WARPSYNC) && d.operands.get(1) == Some(&Operand::Imm(!0))
+    Warpsync::of(d).is_some_and(|s| *s.lanes == Operand::Imm(!0))
 }
 
 /// Whether all lanes that have not ended are together, block by block.
@@ -180,18 +181,18 @@ fn leaves_lanes(func: &Function, divergent: &FixedBitSet, b: Block, to: Block) -
 
 /// Whether all lanes are together after an instruction.
 fn after(d: &InstData, together: bool, set: &mut SecondaryMap<Value, bool>) -> bool {
-    let barrier = |at: usize| match d.operands.get(at) {
-        Some(Operand::Reg(r)) => r.reg.value(),
+    let value = |o: &Operand| match o {
+        Operand::Reg(r) => r.reg.value(),
         _ => None,
     };
     match d.op {
         Op::Sass(Opcode::BSSY) => {
-            if let Some(v) = barrier(0) {
+            if let Some(v) = Bssy::of(d).and_then(|s| value(s.barrier)) {
                 set[v] = together;
             }
             together
         }
-        Op::Sass(Opcode::BSYNC) => barrier(1).is_some_and(|v| set[v]),
+        Op::Sass(Opcode::BSYNC) => Bsync::of(d).and_then(|s| value(s.barrier)).is_some_and(|v| set[v]),
         Op::Sass(Opcode::WARPSYNC) if gathers_all(d) => together || d.is_unguarded(),
         // Where they are, it is taken away.
         Op::Sass(Opcode::WARPSYNC) => together,

@@ -9,6 +9,7 @@
 //!
 //! Comparisons are made twice if something else than such arithmetic needs them, a branch mostly: once for it, with uniform registers as operands.
 
+use crate::remat::is_word_or_pair;
 use crate::together::WholeWarp;
 use crate::{convergence, legalize, remat};
 use cranelift_entity::{EntityRef, SecondaryMap};
@@ -17,6 +18,7 @@ use ori::cfg::{Cfg, DomTree};
 use ori::loops::LoopForest;
 use ori::{ALWAYS, Block, Function, Inst, InstData, Loc, Macro, Name, Op, Operand, Value, operand};
 use rustc_hash::{FxHashMap, FxHashSet};
+use sass::ops::Ldc;
 use sass::{ConstBank, Effect, Lanes, Mod, Mods, Opcode, Reg, RegFile, RegOp, SlotKind};
 use smallvec::SmallVec;
 
@@ -365,14 +367,14 @@ fn is_convertible(func: &Function, d: &InstData) -> bool {
                 Operand::Imm(_) => true,
                 o => constant(o),
             };
-            return file == RegFile::R && d.operands[1..].iter().all(plain);
+            return file == RegFile::R && d.macro_operands().is_some_and(|(_, read)| read.iter().all(plain));
         }
         Op::Macro(_) => return false,
         Op::Sass(op) => op,
     };
     let mods: &[Mod] = match op {
         Opcode::LDC => {
-            return (d.mods == Mods::none() || d.mods.0[..] == [Mod::_64]) && constant(&d.operands[1]);
+            return is_word_or_pair(d) && Ldc::of(d).is_some_and(|s| constant(s.address));
         }
         Opcode::IADD3 => &[Mod::X],
         Opcode::IMAD => &[Mod::WIDE, Mod::U32],

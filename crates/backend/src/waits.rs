@@ -5,7 +5,7 @@ use cranelift_entity::{EntityRef, SecondaryMap};
 use fixedbitset::FixedBitSet;
 use ori::block_set::BlockSet;
 use ori::cfg::{Cfg, DomTree};
-use ori::{Block, Callee, Function, Inst, InstData, Macro, Name, Op, Operand, Terminator, Value};
+use ori::{Block, Callee, Function, Inst, InstData, Macro, Name, Op, Terminator, Value};
 use sass::{Effect, Flow, Mod, Opcode, Sync};
 
 /// Whether a lane may wait at the instruction until others of its warp have come, or ended.
@@ -35,8 +35,8 @@ pub fn lets_others_run(func: &Function, d: &InstData) -> bool {
 
 /// Whether a call is of a function that waits for no other lane.
 fn is_quiet_call(func: &Function, d: &InstData) -> bool {
-    let Some(Operand::Imm(n)) = d.operands.first() else { return false };
-    match func.callees.get_index(*n as usize) {
+    let Some(n) = d.callee() else { return false };
+    match func.callees.get_index(n as usize) {
         Some(Callee::Internal(name)) if name.starts_with(ori::abi::MEETING) => false,
         Some(Callee::Internal(name)) => name.starts_with(ori::abi::SHARED) || func.quiet.contains(name),
         // In an executable those are the driver's.

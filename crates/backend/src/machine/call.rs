@@ -3,24 +3,23 @@
 use super::{Link, Machine, MachineInst, PT, RZ, add_immediate, inst, not, phys};
 use crate::Error;
 use ori::{Callee, Function, InstData, abi};
+use sass::ops::Iadd3;
 use sass::{Inst, Mod, Opcode, Operand, Reg, RegFile};
 
 /// What the call does with the next instruction's address: kernels are entered at an offset that only the
 /// driver knows, so functions of the same code are named by their distance from the kernel's start, others by
 /// their address.
 fn callee<'f>(func: &'f Function, call: &InstData) -> Option<(u32, &'f Callee)> {
-    match call.operands.first() {
-        Some(ori::Operand::Imm(n)) => Some((*n, func.callees.get_index(*n as usize)?)),
-        _ => None,
-    }
+    let n = call.callee()?;
+    Some((n, func.callees.get_index(n as usize)?))
 }
 
 /// The call itself.
 pub fn call(func: &Function, d: &InstData) -> Result<Vec<(Inst, Link)>, Error> {
     let internal = || Error::at(d.loc.0, "internal error: call of nothing");
     let (n, callee) = callee(func, d).ok_or_else(internal)?;
-    let target = || match d.operands.get(1) {
-        Some(ori::Operand::Reg(r)) => Ok(Operand::reg(phys(r.reg)?)),
+    let target = || match d.call_arguments() {
+        [ori::Operand::Reg(r), ..] => Ok(Operand::reg(phys(r.reg)?)),
         _ => Err(internal()),
     };
     let label = Operand::Label(0);
@@ -227,8 +226,8 @@ pub fn keep_registers(machine: &mut Machine, func: &Function, frame: Frame) {
 /// Makes the sum of the frame's start and its size, in an aligned frame, what the frame holds: the stack pointer of the
 /// caller.
 fn load_stack(sum: &mut Inst, saved: u32) {
-    let (dst, start) = (sum.operands[0], sum.operands[3]);
-    let Operand::Reg(start) = start else { return };
+    let Some(s) = Iadd3::of(sum) else { return };
+    let (dst, Operand::Reg(start)) = (*s.d, *s.a) else { return };
     let address = Operand::Addr {
         desc: None,
         base: Some(start.reg),

@@ -11,6 +11,7 @@ use ori::cfg::Cfg;
 use ori::print::inst_text;
 use ori::{Block, Function, Inst, InstData, Macro, Name, Op, Operand, Value};
 use rustc_hash::{FxHashMap, FxHashSet};
+use sass::ops::{Isetp, Ldc, Ldl, Lop3, Mov, Plop3, R2ur, Sel, Stl, Umov};
 use sass::{AddrWidth, ConstBank, Mod, Opcode, Reg, RegFile, RegOp, Role};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -246,14 +247,15 @@ impl Checker<'_> {
         };
         match d.op {
             Op::Macro(Macro::Undef) => Some(vec![Fact::UNDEFINED; usize::from(width)]),
-            Op::Macro(Macro::Copy | Macro::Settle) => source(&d.operands[1], width),
+            Op::Macro(Macro::Copy | Macro::Settle) => source(d.macro_operands()?.1.first()?, width),
             Op::Macro(Macro::Collect) => {
-                let parts: Option<Vec<Vec<Fact>>> = d.operands[1..].iter().map(|o| source(o, 1)).collect();
+                let parts: Option<Vec<Vec<Fact>>> = d.collected()?.1.iter().map(|o| source(o, 1)).collect();
                 Some(parts?.concat())
             }
-            Op::Sass(Opcode::MOV | Opcode::UMOV | Opcode::LDC | Opcode::LDCU | Opcode::ULDC) => (0..width)
-                .map(|k| constant_source(&d.operands[1], k).map(|c| Fact::plain(Root::Constant(c))))
-                .collect(),
+            Op::Sass(Opcode::MOV | Opcode::UMOV | Opcode::LDC | Opcode::LDCU | Opcode::ULDC) => {
+                let (_, from) = moved(d)?;
+                (0..width).map(|k| constant_source(from, k).map(|c| Fact::plain(Root::Constant(c)))).collect()
+            }
             _ => None,
         }
     }
@@ -507,23 +509,27 @@ impl Checker<'_> {
         };
         match op {
             Opcode::STL => {
-                let (to, from) = slot(&d.operands[0]).zip(register(&d.operands[1])).ok_or_else(fail)?;
-                for k in 0..width(1) {
+                let s = Stl::of(d).ok_or_else(fail)?;
+                let (to, from) = slot(s.address).zip(register(s.value)).ok_or_else(fail)?;
+                for k in 0..width(Stl::VALUE) {
                     let facts = read(state, from, k);
                     state.write(Place::Slot(to + 4 * i32::from(k)), facts);
                 }
             }
             Opcode::LDL => {
-                let (from, to) = slot(&d.operands[1]).zip(register(&d.operands[0])).ok_or_else(fail)?;
-                for k in 0..width(0) {
+                let s = Ldl::of(d).ok_or_else(fail)?;
+                let (from, to) = slot(s.address).zip(register(s.d)).ok_or_else(fail)?;
+                for k in 0..width(Ldl::D) {
                     let facts = state.facts(Place::Slot(from + 4 * i32::from(k)));
                     self.put(state, at(to, k), facts)?;
                 }
             }
             Opcode::MOV | Opcode::UMOV | Opcode::R2UR | Opcode::LDC | Opcode::LDCU | Opcode::ULDC => {
-                let to = register(&d.operands[0]).ok_or_else(fail)?;
-                for k in 0..width(0) {
-                    let facts = match (&d.operands[1], register(&d.operands[1])) {
+                let (to, from) = moved(d).ok_or_else(fail)?;
+                let to = register(to).ok_or_else(fail)?;
+                // The result is the first operand of all of these.
+                for k in 0..width(Mov::D) {
+                    let facts = match (from, register(from)) {
                         (_, Some(from)) => read(state, from, k),
                         (o, None) => BTreeSet::from([Fact::plain(Root::Constant(
                             constant_source(o, k).ok_or_else(fail)?,
@@ -534,20 +540,22 @@ impl Checker<'_> {
             }
             Opcode::SEL => {
                 // SEL r, RZ, 1, !p
-                let to = register(&d.operands[0]).ok_or_else(fail)?;
-                let shape = register(&d.operands[1]) == Some(Reg::RZ) && d.operands[2] == Operand::Imm(1);
-                let Operand::Reg(p) = &d.operands[3] else { return Err(fail()) };
+                let s = Sel::of(d).ok_or_else(fail)?;
+                let to = register(s.d).ok_or_else(fail)?;
+                let shape = register(s.a) == Some(Reg::RZ) && *s.b == Operand::Imm(1);
+                let Operand::Reg(p) = s.choose else { return Err(fail()) };
                 let (Name::Phys(from), true, true) = (p.reg, p.not, shape) else { return Err(fail()) };
                 let facts = read(state, from, 0).into_iter().map(Fact::to_general).collect();
                 self.put(state, at(to, 0), facts)?;
             }
             Opcode::ISETP => {
                 // ISETP.NE.AND p, PT, r, RZ, PT, PT
-                let (to, from) = register(&d.operands[0]).zip(register(&d.operands[2])).ok_or_else(fail)?;
+                let s = Isetp::of(d).ok_or_else(fail)?;
+                let (to, from) = register(s.p).zip(register(s.a)).ok_or_else(fail)?;
                 let shape = d.mods.iter().eq([Mod::NE, Mod::AND])
-                    && register(&d.operands[1]) == Some(Reg::PT)
-                    && register(&d.operands[3]) == Some(Reg::RZ)
-                    && register(&d.operands[4]) == Some(Reg::PT);
+                    && register(s.q) == Some(Reg::PT)
+                    && register(s.b) == Some(Reg::RZ)
+                    && register(s.join) == Some(Reg::PT);
                 if !shape {
                     return Err(fail());
                 }
@@ -555,9 +563,10 @@ impl Checker<'_> {
                 self.put(state, at(to, 0), facts)?;
             }
             Opcode::PLOP3 | Opcode::UPLOP3 => {
-                let (to, from) = register(&d.operands[0]).zip(register(&d.operands[2])).ok_or_else(fail)?;
-                let not = matches!(&d.operands[2], Operand::Reg(r) if r.not);
-                if d.operands[5] != Operand::Imm(0xf0) {
+                let s = Plop3::slots(&d.operands).ok_or_else(fail)?;
+                let (to, from) = register(s.p).zip(register(s.a)).ok_or_else(fail)?;
+                let not = matches!(s.a, Operand::Reg(r) if r.not);
+                if *s.table != Operand::Imm(0xf0) {
                     return Err(fail());
                 }
                 let facts = match (not, from.is_zero()) {
@@ -590,21 +599,36 @@ impl Checker<'_> {
     fn exchange(&self, rest: &[Inst]) -> Option<(Reg, Reg)> {
         let xor = |i: &Inst| -> Option<(Reg, Reg, Reg)> {
             let d = &self.after.insts[*i];
-            let regs = |k: usize| match &d.operands[k] {
+            let reg = |o: &Operand| match o {
                 Operand::Reg(RegOp { reg: Name::Phys(r), not: false, .. }) => Some(*r),
                 _ => None,
             };
-            let lut = d.operands.get(5).is_some_and(|o| *o == Operand::Imm(0x3c));
-            match d.op {
-                Op::Sass(Opcode::LOP3 | Opcode::ULOP3) if lut => Some((regs(1)?, regs(2)?, regs(3)?)),
-                Op::Sass(Opcode::PLOP3 | Opcode::UPLOP3) if lut => Some((regs(0)?, regs(2)?, regs(3)?)),
-                _ => None,
-            }
+            let (to, a, b, table) = match d.op {
+                Op::Sass(Opcode::LOP3 | Opcode::ULOP3) => {
+                    Lop3::slots(&d.operands).map(|s| (s.d, s.a, s.b, s.table))?
+                }
+                Op::Sass(Opcode::PLOP3 | Opcode::UPLOP3) => {
+                    Plop3::slots(&d.operands).map(|s| (s.p, s.a, s.b, s.table))?
+                }
+                _ => return None,
+            };
+            (*table == Operand::Imm(0x3c)).then_some((reg(to)?, reg(a)?, reg(b)?))
         };
         let [i, j, k, ..] = rest else { return None };
         let (x, y, z) = (xor(i)?, xor(j)?, xor(k)?);
         let (a, b) = (x.1, x.2);
         (a != b && x == z && x.0 == a && y == (b, a, b)).then_some((a, b))
+    }
+}
+
+/// Where a move or a load of constants puts what.
+fn moved(d: &InstData) -> Option<(&Operand, &Operand)> {
+    match d.opcode()? {
+        Opcode::MOV => Mov::of(d).map(|s| (s.d, s.a)),
+        Opcode::UMOV => Umov::of(d).map(|s| (s.d, s.a)),
+        Opcode::R2UR => R2ur::of(d).map(|s| (s.d, s.a)),
+        // All loads of constants have these slots.
+        _ => Ldc::slots(&d.operands).map(|s| (s.d, s.address)),
     }
 }
 

@@ -92,12 +92,13 @@ fn prefer_copies(func: &mut Function, cfg: &Cfg) {
 /// Replaces a guarded or modifying copy by one real instruction per register, and a collect of the results.
 fn expand(func: &mut Function, i: Inst, out: &mut Vec<Inst>) -> Result<(), Error> {
     let d = func.insts[i].clone();
-    let Some(dst) = d.operands[0].as_reg().and_then(|r| r.reg.value()) else {
-        return Err(Error::Move(format!("{:?}", d.operands[0])));
+    let Some((Some(to), from)) = d.macro_operands() else { return Err(Error::Move(format!("{:?}", d.op))) };
+    let Some(dst) = to.as_reg().and_then(|r| r.reg.value()) else {
+        return Err(Error::Move(format!("{to:?}")));
     };
     let shape = func.values[dst];
     let mut sources: Vec<Operand> = Vec::new();
-    for o in &d.operands[1..] {
+    for o in from {
         match o {
             Operand::Reg(RegOp { reg: Name::Val(v), .. }) if func.values[*v].width > 1 => {
                 sources.extend((0..func.values[*v].width).map(|k| operand(Name::Part(*v, k))));

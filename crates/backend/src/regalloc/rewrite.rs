@@ -323,6 +323,7 @@ fn swap(a: Reg, b: Reg) -> Result<[InstData; 3], Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use sass::ops::Plop3;
 
     const N: usize = 4;
 
@@ -334,20 +335,19 @@ mod tests {
     fn run(func: &Function, insts: &[ori::Inst], state: &mut [u32; N]) {
         for i in insts {
             let d = &func.insts[*i];
-            let read = |k: usize| match &d.operands[k] {
+            let read = |o: &Operand| match o {
                 Operand::Reg(RegOp { reg: Name::Phys(r), .. }) if r.is_zero() => 0,
                 Operand::Reg(RegOp { reg: Name::Phys(r), .. }) => state[usize::from(r.index)],
                 other => panic!("{other:?}"),
             };
-            let Operand::Imm(lut) = d.operands[5] else { panic!("no table") };
+            let s = Plop3::of(d).expect("a PLOP3");
+            let Operand::Imm(lut) = *s.table else { panic!("no table") };
             let value = match lut {
-                LUT_A => read(2),
-                LUT_XOR => read(2) ^ read(3),
+                LUT_A => read(s.a),
+                LUT_XOR => read(s.a) ^ read(s.b),
                 other => panic!("table {other:#x}"),
             };
-            let Operand::Reg(RegOp { reg: Name::Phys(dst), .. }) = d.operands[0] else {
-                panic!("no register")
-            };
+            let Operand::Reg(RegOp { reg: Name::Phys(dst), .. }) = *s.p else { panic!("no register") };
             state[usize::from(dst.index)] = value;
         }
     }

@@ -4,7 +4,8 @@ use super::spill::slots_base;
 use cranelift_entity::SecondaryMap;
 use fixedbitset::FixedBitSet;
 use ori::cfg::Cfg;
-use ori::{Block, Function, InstData, Name, Op, Operand};
+use ori::{Block, Function, InstData, Name, Operand};
+use sass::ops::{Ldl, Stl};
 use sass::{Opcode, Reg};
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
@@ -43,17 +44,14 @@ impl Access {
 
 /// What an instruction does with slots, if anything.
 pub(super) fn access(func: &Function, d: &InstData) -> Option<Access> {
-    let (op, store) = match d.op {
-        Op::Sass(op @ Opcode::LDL) => (op, false),
-        Op::Sass(op @ Opcode::STL) => (op, true),
-        _ => return None,
+    let (address, words, store) = match (Ldl::of(d), Stl::of(d)) {
+        (Some(s), _) => (s.address, Opcode::LDL.width(Ldl::D, &d.mods), false),
+        (None, Some(s)) => (s.address, Opcode::STL.width(Stl::VALUE, &d.mods), true),
+        (None, None) => return None,
     };
-    let (address, data) = if store { (0, 1) } else { (1, 0) };
-    let Operand::Addr { base: Some(Name::Phys(Reg::SP)), offset, .. } = d.operands.get(address)? else {
-        return None;
-    };
+    let Operand::Addr { base: Some(Name::Phys(Reg::SP)), offset, .. } = address else { return None };
     let at = u32::try_from(*offset).ok()?.checked_sub(slots_base(func))?;
-    Some(Access { first: (at / WORD) as usize, count: op.width(data, &d.mods).into(), store })
+    Some(Access { first: (at / WORD) as usize, count: words.into(), store })
 }
 
 /// Moves the slots of an allocated function together and returns how many bytes they take now.
@@ -86,7 +84,7 @@ pub fn share(func: &mut Function, cfg: &Cfg, slots: &[Slot], bytes: u32) -> u32 
             let Some(a) = access(func, &func.insts[i]) else { continue };
             let Some(n) = slot_of[a.first] else { continue };
             let d = &mut func.insts[i];
-            let address = &mut d.operands[usize::from(!a.store)];
+            let address = &mut d.operands[if a.store { Stl::ADDRESS } else { Ldl::ADDRESS }];
             if let Operand::Addr { offset, .. } = address {
                 let within = *offset as u32 - base - slots[n].at;
                 *offset = (base + place[n] + within) as i32;

@@ -63,9 +63,10 @@ pub(super) fn sources(func: &Function, cfg: &Cfg) -> FxHashMap<Value, Source> {
                 Source::Slot(at, _) => Some(*at),
                 _ => None,
             };
-            let words: Option<SmallVec<[u32; 4]>> = d.operands[1..].iter().map(word).collect();
+            let Some((to, parts)) = d.collected() else { continue };
+            let words: Option<SmallVec<[u32; 4]>> = parts.iter().map(word).collect();
             let Some(words) = words else { continue };
-            let (to, first) = (d.operands[0].as_reg().and_then(|r| r.reg.value()), words[0]);
+            let (to, first) = (to.as_reg().and_then(|r| r.reg.value()), words[0]);
             if let Some(to) = to
                 && words.iter().zip(0..).all(|(at, k)| *at == first + 4 * k)
                 && words.len() == usize::from(func.values[to].width)

@@ -593,10 +593,10 @@ impl Spiller {
             Home::Again(i) => {
                 let width = func.values[v].width;
                 let made = &func.insts[*i];
-                if let (Some(part), Op::Macro(Macro::Collect)) = (part, made.op)
-                    && made.operands.len() == 1 + usize::from(width)
+                if let (Some(part), Some((_, parts))) = (part, made.collected())
+                    && parts.len() == usize::from(width)
                 {
-                    let word = made.operands[1 + usize::from(part)];
+                    let word = parts[usize::from(part)];
                     let t = func.add_value(file, 1);
                     self.pin(t);
                     let copy = smallvec![operand(t), word];

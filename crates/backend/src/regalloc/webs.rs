@@ -236,9 +236,10 @@ fn copied_lanes(func: &Function, lanes: &Lanes, d: &InstData, mut f: impl FnMut(
     let n = m.defs();
     match m {
         Macro::Copy | Macro::Collect | Macro::Settle => {
-            let Some(dst) = d.operands[0].as_reg().and_then(|r| r.reg.value()) else { return };
+            let Some((Some(Operand::Reg(to)), sources)) = d.macro_operands() else { return };
+            let Some(dst) = to.reg.value() else { return };
             let mut at = 0;
-            for src in &d.operands[1..] {
+            for src in sources {
                 at += pair(dst, at, src);
             }
         }
