@@ -164,15 +164,11 @@ mod tests {
         let mut f = Function::new("k", Target::new(90).expect("a target"));
         let entry = f.entry_block();
         let mut b = Builder::new(&mut f, entry);
-        let copies = [(RegFile::R, 1), (RegFile::P, 1), (RegFile::R, 2), (RegFile::R, 1)]
+        let copies = [(RegFile::R, 1), (RegFile::P, 1), (RegFile::UR, 1), (RegFile::R, 1)]
             .map(|(file, width)| b.def_macro(Macro::Copy, file, width, &[Operand::Imm(0)]));
         let zero = Operand::reg(Name::Phys(Reg::RZ));
         b.def(Opcode::SEL, &[], &[operand(copies[0]), zero, operand(copies[1])]);
-        b.def(
-            Opcode::IMAD,
-            &[sass::Mod::WIDE],
-            &[operand(copies[0]), operand(copies[3]), operand(copies[2])],
-        );
+        b.def(Opcode::IADD3, &[], &[operand(copies[0]), operand(copies[2]), operand(copies[3])]);
         b.terminate(Terminator::Exit);
         _ = run(&mut f, &Analyses::default());
         assert_eq!(f.to_string().matches("copy").count(), 3, "{f}");

@@ -1,11 +1,12 @@
-//! Checks what every pass may rely on: slot shapes, one definition per value, uses dominated by it, block
+//! Checks what every pass may rely on: slot shapes ([`shape`]), one definition per value, uses dominated by it, block
 //! arguments that fit the parameters.
 
+mod shape;
+
 use crate::cfg::{Cfg, DomTree};
-use crate::function::{Block, Function, InstData, Name, Op, Operand, Value};
+use crate::function::{Block, Function, Inst, Name, Value};
 use crate::print::inst_text;
-use cranelift_entity::SecondaryMap;
-use sass::{RegFile, Role, SlotKind};
+use cranelift_entity::{EntitySet, SecondaryMap};
 
 /// Verifies a function in SSA.
 ///
@@ -15,6 +16,10 @@ pub fn verify(func: &Function) -> Result<(), Vec<String>> {
     let cfg = Cfg::new(func);
     let dom = DomTree::dominators(&cfg);
     let mut errors = Vec::new();
+    blocks(func, &mut errors);
+    if !errors.is_empty() {
+        return Err(errors);
+    }
     // Where each value is defined: block and position (0 = parameter).
     let mut defs: SecondaryMap<Value, Option<(Block, usize)>> = SecondaryMap::new();
     for &b in &func.layout {
@@ -26,7 +31,7 @@ pub fn verify(func: &Function) -> Result<(), Vec<String>> {
         }
         for (k, &i) in data.insts.iter().enumerate() {
             let d = &func.insts[i];
-            shape(func, d, &mut errors);
+            shape::inst(func, d, &mut errors);
             d.for_each_def(|n| {
                 if let Some(v) = n.value()
                     && defs[v].replace((b, k + 1)).is_some()
@@ -51,6 +56,7 @@ pub fn verify(func: &Function) -> Result<(), Vec<String>> {
                 }
             });
         }
+        shape::terminator(func, b, &mut errors);
         let end = data.insts.len() + 1;
         if let Some(v) = data.term.used_name().and_then(Name::value) {
             check(&mut errors, v, end, &|| data.term.to_string());
@@ -70,37 +76,23 @@ pub fn verify(func: &Function) -> Result<(), Vec<String>> {
     if errors.is_empty() { Ok(()) } else { Err(errors) }
 }
 
-fn shape(func: &Function, d: &InstData, errors: &mut Vec<String>) {
-    let mut bad = |why: &str| errors.push(format!("{why}: {}", inst_text(func, d)));
-    if let Op::Sass(op) = d.op {
-        if d.operands.len() != op.slots().len() {
-            return bad("wrong operand count");
+/// Whether each block is in the layout once, and each instruction in one place, and control goes to blocks of the layout.
+fn blocks(func: &Function, errors: &mut Vec<String>) {
+    let (mut laid, mut placed) = (EntitySet::<Block>::new(), EntitySet::<Inst>::new());
+    for &b in &func.layout {
+        if !laid.insert(b) {
+            errors.push(format!("{b} is in the layout twice"));
         }
-        for (i, (o, slot)) in d.operands.iter().zip(op.slots()).enumerate() {
-            if let Operand::Reg(r) = o {
-                let have = func.shape(r.reg);
-                let zero = matches!(r.reg, Name::Phys(p) if p.is_zero());
-                if !zero && have.width != op.width(i, &d.mods) {
-                    bad(&format!("operand {i} spans {} registers, not {}", op.width(i, &d.mods), have.width));
-                }
-                let fits = match slot.kind {
-                    SlotKind::Reg(f) => have.file == f,
-                    SlotKind::Source => matches!(have.file, RegFile::R | RegFile::UR),
-                    _ => false,
-                };
-                if !fits {
-                    bad(&format!("operand {i} is in the wrong register file"));
-                }
-            }
-            if slot.role != Role::Use && matches!(o, Operand::Reg(r) if matches!(r.reg, Name::Part(..))) {
-                bad("part of a value is written");
-            }
+        for &i in func.blocks[b].insts.iter().filter(|i| !placed.insert(**i)) {
+            errors.push(format!("{b}: `{}` is in two places", inst_text(func, &func.insts[i])));
         }
     }
-    let mut defs = 0;
-    d.for_each_def(|_| defs += 1);
-    let want = if d.is_unguarded() { 0 } else { defs };
-    if d.kept.len() != want {
-        bad("guarded definition without the value it keeps");
+    for &b in &func.layout {
+        for t in func.blocks[b].term.targets().into_iter().filter(|t| !laid.contains(t.block)) {
+            errors.push(format!("{b} leads to {}, which is not in the layout", t.block));
+        }
+    }
+    if func.blocks[func.entry_block()].params.iter().next().is_some() {
+        errors.push("the entry has parameters".into());
     }
 }
