@@ -79,6 +79,11 @@ impl Seen {
         self.walk += 1;
     }
 
+    /// Whether this walk has seen a block.
+    pub fn contains(&self, b: Block) -> bool {
+        self.by[b.index()] == self.walk
+    }
+
     /// Notes a block; whether this walk had seen it.
     pub fn put(&mut self, b: Block) -> bool {
         std::mem::replace(&mut self.by[b.index()], self.walk) == self.walk

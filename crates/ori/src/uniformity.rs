@@ -28,6 +28,8 @@ impl Uniformity {
             branches: FixedBitSet::with_capacity(func.blocks.len()),
             work: Vec::new(),
             seen: Seen::new(func.blocks.len()),
+            behind: Seen::new(func.blocks.len()),
+            settled: FixedBitSet::with_capacity(func.blocks.len()),
             way: SecondaryMap::new(),
         };
         for &b in &cfg.rpo {
@@ -87,6 +89,9 @@ struct State {
     branches: FixedBitSet,
     work: Vec<Value>,
     seen: Seen,
+    behind: Seen,
+    /// Blocks of loops that lanes leave at different times: everything that a branch at their end would mark is marked.
+    settled: FixedBitSet,
     /// How lanes come to each block from the branch that is looked at.
     way: SecondaryMap<Block, Option<Way>>,
 }
@@ -103,7 +108,7 @@ impl State {
 
     /// Lanes part at the end of `b`: what they bring to the places where they meet again differs.
     fn part(&mut self, func: &Function, cfg: &Cfg, post: &PostDom, b: Block) {
-        if self.branches.put(b.index()) {
+        if self.branches.put(b.index()) || self.settled.contains(b.index()) {
             return;
         }
         let end = post.ipdom(b);
@@ -123,6 +128,7 @@ impl State {
         if !loops {
             return self.join(func, cfg, b, region, end);
         }
+        self.settle(cfg, post, b, end);
         for x in region {
             for p in &func.blocks[x].params {
                 self.mark(func, Name::Val(*p));
@@ -132,6 +138,22 @@ impl State {
                     func.insts[*i].for_each_def(|n| self.mark(func, n));
                 }
             }
+        }
+    }
+
+    /// Notes the blocks that come to `b` as it comes to them, all short of the same end: what lies behind them is the same as what
+    /// lies behind `b`, which is in the set of blocks seen.
+    fn settle(&mut self, cfg: &Cfg, post: &PostDom, b: Block, end: Option<Block>) {
+        let mut stack = vec![b];
+        self.behind.restart();
+        while let Some(x) = stack.pop() {
+            if Some(x) == end || !self.seen.contains(x) || self.behind.put(x) {
+                continue;
+            }
+            if post.ipdom(x) == end {
+                self.settled.insert(x.index());
+            }
+            stack.extend(&cfg.preds[x]);
         }
     }
 

@@ -13,7 +13,7 @@ pub struct Shape {
 }
 
 /// All that are measured.
-pub const SHAPES: [Shape; 16] = [
+pub const SHAPES: [Shape; 17] = [
     Shape { name: "straight", what: "dependent sums", text: straight },
     Shape { name: "pressure", what: "values that live at once", text: pressure },
     Shape { name: "ifs", what: "ifs, one after another", text: ifs },
@@ -30,6 +30,7 @@ pub const SHAPES: [Shape; 16] = [
     Shape { name: "guarded", what: "guarded instructions in one block", text: guarded },
     Shape { name: "stores", what: "stores of one register", text: stores },
     Shape { name: "irreducible", what: "loops that are entered in two places", text: irreducible },
+    Shape { name: "ladder", what: "rungs of one loop with two rails, each with a branch back", text: ladder },
 ];
 
 const HEAD: &str = ".version 8.0\n.target sm_75\n.address_size 64\n";
@@ -225,4 +226,17 @@ fn irreducible(n: usize) -> String {
             put!(s, "setp.lt.u32 %p2, %r3, %r1;\n@%p2 bra A{i};");
         }),
     )
+}
+
+fn ladder(n: usize) -> String {
+    let rungs = repeat(n, |s, i| {
+        let (before, after) = (i.saturating_sub(1), i + 1);
+        for (rail, other, op) in [("L", "R", "add.u32"), ("R", "L", "xor.b32")] {
+            put!(s, "{rail}{i}:\n{op} %r2, %r2, %r1;\nsetp.lt.u32 %p1, %r2, {};", 7 * i + 3);
+            put!(s, "@%p1 bra {other}{before};\nsetp.lt.u32 %p2, %r2, {};\n@%p2 bra {other}{after};", 5 * i);
+            put!(s, "bra {rail}{after};");
+        }
+    });
+    let enter = "setp.lt.u32 %p3, %r1, %r2;\n@%p3 bra L0;\nbra R0;\n";
+    module(8, &format!("{enter}{rungs}L{n}:\nadd.u32 %r2, %r2, 1;\nR{n}:\n"))
 }
