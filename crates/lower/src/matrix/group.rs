@@ -542,10 +542,9 @@ impl Lower<'_, '_> {
         };
         sources.extend([addend, counts]);
         if sparse {
-            let metadata = self.src(&inst.operands[3], Ty::B32)?.low();
-            let metadata = self.b.reg(&metadata);
+            let metadata = self.one_word(&inst.operands[3])?;
             let ptx::Operand::Int(lanes) = inst.operands[4] else { return self.unsupported(inst) };
-            sources.extend([operand(metadata), Operand::Imm(lanes as u32)]);
+            sources.extend([metadata, Operand::Imm(lanes as u32)]);
         }
         sources.push(Operand::Imm(NO_GROUP));
         if self.opts.serial_groups {

@@ -218,6 +218,11 @@ impl Lower<'_, '_> {
         Ok(words)
     }
 
+    /// A register that may stand in braces.
+    fn one_word(&mut self, o: &ptx::Operand) -> Result<Operand> {
+        self.matrix_words(o, Elem::S32)?.first().cloned().ok_or_else(|| "a register is missing".into())
+    }
+
     /// Writes words to the registers of an operand.
     pub(crate) fn write_words(&mut self, o: &ptx::Operand, words: &[Operand]) -> Result<()> {
         self.write_matrix(o, Elem::S32, words)

@@ -39,12 +39,11 @@ impl Lower<'_, '_> {
         let selector = self.scale_selector([place_a, place_b], blocks)?;
         let mut words = Vec::new();
         for o in [scale_a, scale_b] {
-            let word = self.src(o, Ty::B32)?.low();
-            words.push(operand(self.b.reg(&word)));
+            words.push(self.one_word(o)?);
         }
         let mut more = Vec::new();
         if let [metadata, _] = columns {
-            let metadata = self.src(metadata, Ty::B32)?.low();
+            let metadata = self.one_word(metadata)?;
             more.push(operand(self.b.collect(&[metadata, words[0]])));
         } else {
             more.push(words[0]);

@@ -12,7 +12,6 @@ use super::{Elem, Product, Words};
 use crate::emit::{Emit, imm, rz};
 use crate::func::{Lower, Result};
 use crate::statement::Statement;
-use crate::types::Ty;
 use ori::{Operand, operand};
 use sass::{Mod, Opcode};
 
@@ -80,8 +79,7 @@ impl Lower<'_, '_> {
         ordered: bool,
         [a, b, c]: [&[Operand]; 3],
     ) -> Result<Words> {
-        let word = self.src(&inst.operands[4], Ty::B32)?.low();
-        let word = operand(self.b.reg(&word));
+        let word = self.one_word(&inst.operands[4])?;
         let selector = self.integer(&inst.operands[5])? as u32;
         let columns = Columns { word, selector };
         if !ordered && wants_order(p.types[1], self.sm()) {

@@ -41,7 +41,14 @@ impl Checker<'_> {
         let untyped = matches!(o, Operand::Vector(e) | Operand::Resident(e, _) if of_several_types(body, e));
         let reg = |r: RegId| reg(r) || untyped && ty.is_some_and(|t| body.regs[r].ty.bytes() == t.bytes());
         // A list of one register is a vector, too.
-        if inst.is_braced(at) && spec.count.is_none() && !spec.vector && spec.kind != OperandKind::Any {
+        // Metadata and scales of products: CUTLASS writes `{%r7}`.
+        let of_product = spec.kind == OperandKind::Reg && matches!(inst.op, Op::mma | Op::wgmma);
+        if inst.is_braced(at)
+            && spec.count.is_none()
+            && !spec.vector
+            && spec.kind != OperandKind::Any
+            && !of_product
+        {
             return false;
         }
         match (spec.kind, o) {

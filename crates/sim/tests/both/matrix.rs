@@ -278,7 +278,7 @@ fn sparse_products_of_bytes() {
             (
                 "m16n8k128.row.col.kind::mxf4nvf4.block_scale.scale_vec::4X.f32.e2m1.e2m1.f32.ue4m3",
                 [4, 4, 4, 4],
-                ", %r24, 0, %r25, {0, 1}, %r26, {0, 2}",
+                ", {%r24}, 0, {%r25}, {0, 1}, %r26, {0, 2}",
             ),
             (
                 "m16n8k64.row.col.kind::mxf8f6f4.block_scale.f32.e4m3.e3m2.f32.ue8m0",
@@ -304,7 +304,7 @@ fn block_scaled_products() {
             (
                 "m16n8k32.row.col.kind::mxf8f6f4.block_scale.f32.e5m2.e2m3.f32.ue8m0",
                 [4, 4, 2, 4],
-                ", %r25, {3, 1}, %r26, {2, 3}",
+                ", {%r25}, {3, 1}, {%r26}, {2, 3}",
             ),
             (
                 "m16n8k64.row.col.kind::mxf4.block_scale.f32.e2m1.e2m1.f32.ue8m0",
