@@ -112,6 +112,13 @@ impl Legalizer<'_> {
             for o in d.operands[..2].iter_mut().filter(|o| **o == operand(Name::Phys(Reg::RZ))) {
                 *o = Operand::Imm(0);
             }
+            // One register for the barrier's number and, in its upper half, how many threads, turned out to be known. Nothing else has
+            // the same twice, but for zeros: how many threads is a multiple of a warp.
+            if let [Operand::Imm(number), Operand::Imm(count)] = &mut d.operands[..2]
+                && number == count
+            {
+                (*number, *count) = (*number & 0xf, *count >> 16);
+            }
         }
         let slots: SmallVec<[usize; 4]> =
             (0..d.operands.len()).filter(|&i| op.slots()[i].kind == SlotKind::Source).collect();

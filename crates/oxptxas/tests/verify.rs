@@ -649,3 +649,25 @@ fn operands_that_are_computed_before() {
 ";
     verified(source, [0, 3]);
 }
+
+/// A barrier's number and how many threads it is for share a register where neither is known, as in a loop before its end was seen; then both
+/// turn out to be known.
+#[test]
+fn barriers_become_known() {
+    let source = ".version 9.0\n.target sm_90\n.address_size 64\n.visible .entry k(.param .u64 out) .reqntid 64, 1, 1\n{\n\
+         .reg .pred %p<4>;\n.reg .b32 %r<10>;\n.reg .b64 %d<4>;\n.shared .b32 s[256];\nld.param.u64 %d0, [out];\n\
+         mov.u32 %r0, %tid.x;\nmul.wide.u32 %d1, %r0, 4;\nadd.u64 %d0, %d0, %d1;\nshl.b32 %r1, %r0, 2;\n\
+         mov.u32 %r2, s;\nadd.u32 %r2, %r2, %r1;\nmov.u32 %r4, 1;\nmov.u32 %r5, 64;\n\
+         LOOP:\nst.shared.u32 [%r2], %r0;\nbar.sync %r4, %r5;\nxor.b32 %r6, %r1, 252;\nmov.u32 %r7, s;\n\
+         add.u32 %r7, %r7, %r6;\nld.shared.u32 %r8, [%r7];\nadd.u32 %r0, %r0, %r8;\nadd.u32 %r2, %r2, 256;\n\
+         add.u32 %r1, %r1, 256;\nbar.sync %r4, %r5;\nsetp.lt.u32 %p1, %r1, 768;\n\
+         @%p1 bra LOOP;\nst.global.u32 [%d0], %r0;\nret;\n}\n";
+    let target = Target::parse("sm_90").unwrap();
+    let cubin = compile(source, "test.ptx", &Settings::new(target)).unwrap().cubin;
+    let image = cubin::read::read(&cubin).unwrap();
+    let code = image.kernels["k"].code.iter().map(|w| sass::decode(*w, target, 0).unwrap());
+    let code = code.map(|i| sass::print(&i, target).to_string());
+    let barriers: Vec<String> = code.filter(|i| i.starts_with("BAR")).collect();
+    assert!(barriers.iter().all(|b| b == "BAR.SYNC.DEFER_BLOCKING 0x1, 0x40"), "{barriers:?}");
+    verified(source, [0, 3]);
+}
