@@ -72,6 +72,11 @@ pub fn clobbered_by<'f>(func: &'f Function, call: &InstData) -> Box<dyn Iterator
     let callee = number.and_then(|n| func.callees.get_index(n as usize));
     let starts = |with| matches!(callee, Some(Callee::Internal(name)) if name.starts_with(with));
     let (shared, meeting) = (starts(SHARED), starts(MEETING));
+    // In an executable all functions from elsewhere are the driver's.
+    if callee == Some(&Callee::External) && !func.relocatable {
+        let most = func.target.info().driver_registers;
+        return Box::new(clobbers().filter(move |r| r.file != RegFile::R || r.index < most));
+    }
     Box::new(clobbers().filter(move |r| {
         let kept = match r.file {
             RegFile::R => r.index >= SHARED_REGISTERS,

@@ -116,3 +116,31 @@ fn an_empty_kernel_states_four() {
         assert_eq!(stated, u32::from(LEAST_REGISTERS));
     }
 }
+
+/// What the driver's functions leave alone (`driver_registers` in the table of targets) holds values across calls of them; on sm_75 they
+/// keep what any function keeps.
+#[test]
+fn values_stay_in_registers_across_the_drivers_functions() {
+    use std::fmt::Write;
+    let mut source = String::from(
+        ".version 8.0\n.target sm_75\n.address_size 64\n.extern .func (.param .b32 r) vprintf (.param .b64 a, .param .b64 b);\n\
+         .visible .entry k(.param .u64 p)\n{\n.reg .pred %p;\n.reg .b32 %r<200>;\n.reg .b64 %d;\nld.param.u64 %d, [p];\n",
+    );
+    for i in 0..200 {
+        writeln!(source, "ld.global.u32 %r{i}, [%d+{}];", 4 * i).unwrap();
+    }
+    source += "setp.ne.u32 %p, %r3, 7;\n@%p bra L;\n{ .param .b64 a; .param .b64 b; .param .b32 r; st.param.b64 [a], %d;\n\
+               st.param.b64 [b], 0; call.uni (r), vprintf, (a, b); }\nL:\n";
+    for i in 0..200 {
+        writeln!(source, "st.global.u32 [%d+{}], %r{i};", 4 * (i * 7 % 200)).unwrap();
+    }
+    source += "ret;\n}\n";
+    for (sm, spills) in [(75, true), (80, false), (90, false), (100, false), (120, false)] {
+        let target = Target::new(sm).unwrap();
+        let output = compile(&source, "k.ptx", &Settings::new(target))
+            .unwrap_or_else(|e| panic!("{}", e.render("test")));
+        let image = cubin::read::read(&output.cubin).unwrap();
+        let mut code = image.kernels["k"].code.iter().map(|w| sass::decode(*w, target, 0).unwrap());
+        assert_eq!(code.any(|i| i.op == sass::Opcode::LDL), spills, "sm_{sm}");
+    }
+}

@@ -73,6 +73,9 @@ pub struct SmInfo {
     /// The copy engine writes the shared memory of its own block only; where ptxas finds that a copy goes to another one's it calls the
     /// driver.
     pub own_copies: bool,
+    /// The driver's functions (`vprintf`, `__assertfail`, `malloc` …) leave general registers from this one on as they are (ptxas 13.0.88
+    /// keeps values there across calls of them).
+    pub driver_registers: u8,
     /// Most threads that a multiprocessor holds (CUDA programming guide, compute capabilities).
     pub threads: u16,
     /// Most blocks that it holds.
@@ -87,7 +90,15 @@ pub struct SmInfo {
 
 /// All SMs, ascending: each as the first of its kind but for what stands in its row.
 pub static SMS: &[SmInfo] = &[
-    SmInfo { sm: 75, mem_desc: 0, threads: 1024, blocks: 16, shared_kib: 64, ..AMPERE },
+    SmInfo {
+        sm: 75,
+        mem_desc: 0,
+        driver_registers: 255,
+        threads: 1024,
+        blocks: 16,
+        shared_kib: 64,
+        ..AMPERE
+    },
     AMPERE,
     SmInfo { sm: 86, threads: 1536, blocks: 16, shared_kib: 100, ..AMPERE },
     SmInfo { sm: 87, threads: 1536, blocks: 16, ..AMPERE },
@@ -119,6 +130,7 @@ const AMPERE: SmInfo = SmInfo {
     vimnmx: false,
     paced_fp64: false,
     own_copies: false,
+    driver_registers: 24,
     threads: 2048,
     blocks: 32,
     shared_kib: 164,
