@@ -57,7 +57,22 @@ fn schedule_block(target: Target, block: &mut MachineBlock, touched: &mut Touche
         }
     }
     schedule_region(target, &mut region, None, &mut out, touched, arriving);
+    wait_directly_before_allocating(&mut out);
     block.insts = out;
+}
+
+/// In ptxas's code DEPBAR always stands directly above UTCATOMSWS.FIND_AND_SET, what that reads above both.
+fn wait_directly_before_allocating(insts: &mut [MachineInst]) {
+    let finds: Vec<usize> =
+        (0..insts.len()).filter(|i| insts[*i].inst.op == Opcode::UTCATOMSWS_FIND).collect();
+    for find in finds {
+        let waits = |i: &MachineInst| i.inst.op == Opcode::DEPBAR;
+        if let Some(wait) = insts[..find].iter().rposition(waits)
+            && insts[wait + 1..find].iter().all(|i| i.inst.op == Opcode::UMOV)
+        {
+            insts[wait..find].rotate_left(1);
+        }
+    }
 }
 
 /// Cycles until a variable-latency result is there, as a rule.

@@ -354,3 +354,23 @@ fn one_kernel_has_one_kind_of_group() {
     let text = compile(&source, "k.ptx", &Settings::new(target)).unwrap_err().render("test");
     assert!(text.contains("single CTA(.cta_group::1) and CTA pair granularity(.cta_group::2)"), "{text}");
 }
+
+/// DEPBAR always stands directly above UTCATOMSWS.FIND_AND_SET in ptxas's code, whatever the number of columns is made of.
+#[test]
+fn allocations_wait_first() {
+    for columns in ["512", "32", "t"] {
+        let source = format!(
+            ".version 9.0\n.target sm_100a\n.address_size 64\n.shared .align 4 .b8 at[4];\n.visible .entry k(.param .u32 n)\n{{\n\
+             .reg .b32 t, s;\nld.param.u32 t, [n];\nmov.u32 s, at;\n\
+             tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [s], {columns};\nld.shared.u32 s, [s];\n\
+             tcgen05.dealloc.cta_group::1.sync.aligned.b32 s, {columns};\nret;\n}}\n"
+        );
+        for level in [3, 0] {
+            let text = code(&source, "sm_100a", level);
+            let lines: Vec<&str> = text.lines().collect();
+            let finds = (0..lines.len()).filter(|i| lines[*i].contains("UTCATOMSWS.FIND"));
+            let above: Vec<_> = finds.map(|i| lines[i - 1]).collect();
+            assert!(!above.is_empty() && above.iter().all(|l| l.contains("DEPBAR")), "{columns}: {above:?}");
+        }
+    }
+}
