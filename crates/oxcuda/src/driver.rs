@@ -12,6 +12,7 @@ use crate::queue::Item;
 use crate::stream::{Event, LEGACY, OWN, Stream, meant};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread::ThreadId;
@@ -150,7 +151,8 @@ pub struct Driver {
 static DRIVER: Mutex<Option<Driver>> = Mutex::new(None);
 
 thread_local! {
-    static CURRENT: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
+    // Never dropped: what a program does when it ends, destructors of C++ say, still frees memory.
+    static CURRENT: ManuallyDrop<RefCell<Vec<u64>>> = const { ManuallyDrop::new(RefCell::new(Vec::new())) };
 }
 
 /// The thread's stack of contexts.

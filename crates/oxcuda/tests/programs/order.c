@@ -15,8 +15,18 @@ static const char PTX[] = HEADER
 static unsigned seen;
 static void note(void *data) { seen = *(unsigned *)data; }
 
+static CUdeviceptr kept;
+
+/* Behind the end of the thread's own variables, as destructors of C++ are. */
+static void at_the_end(void) {
+    if (cuMemFree_v2(kept) != 0)
+        _exit(1);
+}
+
 int main(void) {
     start();
+    OK(cuMemAlloc_v2(&kept, 4));
+    atexit(at_the_end);
     CUmodule module = load(PTX);
     CUfunction twice = function(module, "twice");
     CUdeviceptr x;
