@@ -671,3 +671,20 @@ fn barriers_become_known() {
     assert!(barriers.iter().all(|b| b == "BAR.SYNC.DEFER_BLOCKING 0x1, 0x40"), "{barriers:?}");
     verified(source, [0, 3]);
 }
+
+/// Accesses of 256 bits below their register, as far as the offset goes; -O3 folds both sums.
+#[test]
+fn wide_accesses_have_offsets_of_either_sign() {
+    for offset in [-32, -2097152, 2097120, -2097184, 2097152, 16] {
+        let back: i32 = -offset;
+        let source = format!(
+            ".version 9.0\n.target sm_120\n.address_size 64\n.visible .entry k(.param .u64 in, .param .u64 out)\n{{\n\
+             .reg .b32 %r<9>;\n.reg .b64 %d<5>;\nld.param.u64 %d0, [in];\nld.param.u64 %d1, [out];\n\
+             mov.u32 %r0, %tid.x;\nmul.wide.u32 %d2, %r0, 32;\nadd.u64 %d0, %d0, %d2;\nadd.u64 %d1, %d1, %d2;\n\
+             add.s64 %d3, %d0, {back};\n\
+             ld.global.v8.u32 {{%r1, %r2, %r3, %r4, %r5, %r6, %r7, %r8}}, [%d3+{offset}];\nadd.s64 %d4, %d1, {back};\n\
+             st.global.v8.u32 [%d4+{offset}], {{%r8, %r7, %r6, %r5, %r4, %r3, %r2, %r1}};\nret;\n}}\n"
+        );
+        verified(&source, [0, 3]);
+    }
+}

@@ -318,7 +318,7 @@ pub(crate) fn decode_field(
             }
             let len = length(offset);
             let raw = get(word, offset);
-            let unsigned = base.is_none() && uniform.is_none() && *desc == NONE && len < 32 || *shift != 0;
+            let unsigned = base.is_none() && uniform.is_none() && (*desc == NONE && len < 32 || *shift != 0);
             let width = match width {
                 AddrWidthBits::Fixed(w) => *w,
                 AddrWidthBits::Wide(b) => {
