@@ -207,6 +207,11 @@ impl<'f> Lower<'_, 'f> {
 
     /// A global or generic address.
     pub fn address64(&mut self, a: &ptx::Addr) -> Result<Address> {
+        self.address64_within(a, OFFSET_BITS)
+    }
+
+    /// The same for an instruction whose offsets have so many bits, with a sign.
+    pub fn address64_within(&mut self, a: &ptx::Addr, bits: u32) -> Result<Address> {
         let base = match a.base {
             AddrBase::Reg(r) => {
                 let v = self.read(r);
@@ -228,10 +233,10 @@ impl<'f> Lower<'_, 'f> {
         };
         // A sum with a constant is left to the instruction.
         let (base, offset) = match self.known[base] {
-            Known::Sum(b, at) if in_range(at.saturating_add(a.offset)) => (b, at + a.offset),
+            Known::Sum(b, at) if fits(at.saturating_add(a.offset), bits) => (b, at + a.offset),
             _ => (base, a.offset),
         };
-        let (base, offset) = if in_range(offset) {
+        let (base, offset) = if fits(offset, bits) {
             (base, offset as i32)
         } else {
             (self.b.add64(&Pair::of(base), &Pair::imm(offset as u64)), 0)
@@ -241,6 +246,11 @@ impl<'f> Lower<'_, 'f> {
 
     /// A 32-bit shared or local address.
     pub fn address32(&mut self, a: &ptx::Addr, space: Space) -> Result<Address> {
+        self.address32_within(a, space, OFFSET_BITS)
+    }
+
+    /// The same for an instruction whose offsets have so many bits, with a sign.
+    pub fn address32_within(&mut self, a: &ptx::Addr, space: Space, bits: u32) -> Result<Address> {
         let (base, at) = match a.base {
             AddrBase::Var(var) if space == Space::Shared && self.opts.relocatable => {
                 (Some(Name::Val(self.linked_shared(var))), 0)
@@ -265,7 +275,7 @@ impl<'f> Lower<'_, 'f> {
             }
         };
         let at = at + a.offset;
-        if in_range(at) {
+        if fits(at, bits) {
             return Ok(Address { base, wide: false, offset: at as i32 });
         }
         let lo = base.map_or_else(rz, operand);
@@ -337,7 +347,10 @@ impl<'f> Lower<'_, 'f> {
     }
 }
 
-/// Whether an address offset fits the 24 bits of a memory instruction.
-fn in_range(offset: i64) -> bool {
-    (-(1 << 23)..1 << 23).contains(&offset)
+/// Bits of the offsets of memory instructions, with their sign.
+const OFFSET_BITS: u32 = 24;
+
+/// Whether an offset fits into so many bits, with its sign.
+fn fits(offset: i64, bits: u32) -> bool {
+    (-(1 << (bits - 1))..1 << (bits - 1)).contains(&offset)
 }

@@ -84,7 +84,7 @@ impl Lower<'_, '_> {
         let size = self.integer(&inst.operands[2])? as u32;
         let rest = inst.operands.len() - usize::from(inst.has(M::L2_cache_hint));
         let (to, from) = (self.addr_operand(&inst.operands[0])?, self.addr_operand(&inst.operands[1])?);
-        let to = self.address32(to, Space::Shared)?;
+        let to = self.address32_within(to, Space::Shared, 20)?;
         let from = self.address64(from)?;
         let base = from.base.ok_or("copy without an address")?;
         let mut base = match base {

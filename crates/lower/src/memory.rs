@@ -182,7 +182,9 @@ impl Lower<'_, '_> {
         Ok(match space {
             AccessSpace::Generic if inst.has(M::shared_cluster) => self.cluster_address(a)?,
             AccessSpace::Generic | AccessSpace::Global => {
-                let at = self.address64(a)?;
+                // Atomic operations have a bit less from sm_100 on.
+                let short = matches!(inst.op, ptx::Op::atom | ptx::Op::red) && self.sm() >= 100;
+                let at = if short { self.address64_within(a, 23)? } else { self.address64(a)? };
                 let desc = if descriptor { self.desc() } else { None };
                 at.operand(desc)
             }

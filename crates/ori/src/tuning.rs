@@ -26,6 +26,8 @@ const _: () = assert!(Phase::ALL.len() <= 64, "a bit for each phase");
 
 /// Cycles that loads from global memory are expected to take.
 const LATENCY: u32 = 300;
+/// Registers that may be aimed at.
+const REGISTERS: std::ops::RangeInclusive<u8> = 16..=255;
 /// Powers of two that loops may be unrolled more or less by.
 const UNROLL: std::ops::RangeInclusive<i8> = -4..=2;
 
@@ -90,7 +92,17 @@ impl FromStr for Tuning {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Tuning, String> {
-        let mut tuning = Tuning::default();
+        Tuning::default().and(text)
+    }
+}
+
+impl Tuning {
+    /// These choices and what a text says besides; where it says another number, that counts.
+    ///
+    /// # Errors
+    /// What is no choice.
+    pub fn and(self, text: &str) -> Result<Tuning, String> {
+        let mut tuning = self;
         for part in text.split(':').filter(|p| !p.is_empty()) {
             let (name, value) = part.split_once('=').ok_or_else(|| format!("'{part}' has no value"))?;
             let wrong = |_| format!("'{value}' is no value of '{name}'");
@@ -104,7 +116,12 @@ impl FromStr for Tuning {
                         tuning = known.into_iter().fold(tuning, Tuning::leaving_out);
                     }
                 }
-                "registers" => tuning.registers = value.parse().map_err(wrong)?,
+                "registers" => {
+                    tuning.registers = value.parse().map_err(wrong)?;
+                    if !REGISTERS.contains(&tuning.registers) {
+                        return Err(format!("'registers' is between {} and 255", REGISTERS.start()));
+                    }
+                }
                 "unroll" => {
                     tuning.unroll = value.parse().map_err(wrong)?;
                     if !UNROLL.contains(&tuning.unroll) {
@@ -133,7 +150,22 @@ mod tests {
         assert_eq!(all.to_string(), "without=unroll+sink:registers=48:unroll=-1:latency=30:order=7");
         assert_eq!(all.to_string().parse(), Ok(all));
         assert_eq!("".parse(), Ok(Tuning::default()));
-        for wrong in ["without=nothing", "registers", "registers=256", "unroll=3", "order=-1", "speed=9"] {
+        let more = all.and("order=2:without=gvn").unwrap();
+        assert!(
+            more.leaves_out(Phase::Gvn)
+                && more.leaves_out(Phase::Sink)
+                && more.order == 2
+                && more.registers == 48
+        );
+        for wrong in [
+            "registers=15",
+            "without=nothing",
+            "registers",
+            "registers=256",
+            "unroll=3",
+            "order=-1",
+            "speed=9",
+        ] {
             assert!(wrong.parse::<Tuning>().is_err(), "{wrong}");
         }
     }

@@ -130,8 +130,11 @@ impl Knobs {
                 let (function, choices) = value
                     .split_once(':')
                     .ok_or_else(|| format!("Knob '{name}' wants FUNCTION:CHOICES, not '{value}'"))?;
-                let tuning = choices.parse().map_err(|m| format!("Knob '{name}': {m}"))?;
-                self.tuned.insert(function.into(), tuning);
+                if function.is_empty() || choices.is_empty() {
+                    return Err(format!("Knob '{name}' wants FUNCTION:CHOICES, not '{value}'"));
+                }
+                let tuning = self.tuned.entry(function.into()).or_default();
+                *tuning = tuning.and(choices).map_err(|m| format!("Knob '{name}': {m}"))?;
             }
             "verifyeach" if value.is_empty() => self.verify = true,
             "verifyeach" => return Err(format!("Knob '{name}' takes no value")),

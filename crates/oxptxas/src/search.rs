@@ -95,6 +95,9 @@ const LAUNCHES: usize = 3;
 const LIMIT: u64 = 100_000;
 const ENOUGH: u64 = 10_000;
 
+/// Bytes of dynamic shared memory of a launch, at most.
+const SHARED: u32 = 32 << 10;
+
 /// How often every block comes where the multiprocessor is to be full.
 const FULL: u32 = 16;
 
@@ -161,7 +164,10 @@ fn say(name: &str, found: Option<&Subject>) -> Diagnostic {
         Some(s) if s.best == Tuning::default() => format!("Search found nothing faster for '{name}'"),
         Some(s) => {
             let gain = 100.0 * (1.0 - s.share);
-            format!("Search took {gain:.1}% off the modelled time of '{name}': -knob Tune={name}:{}", s.best)
+            format!(
+                "Search took {gain:.1}% off the modelled time of '{name}': -knob 'Tune={name}:{}'",
+                s.best
+            )
         }
     };
     Diagnostic { severity: Severity::Info, ..Diagnostic::whole(message) }
@@ -179,7 +185,9 @@ impl Search<'_> {
     /// A kernel with launches, if any can be executed.
     fn subject(&self, name: &str, cubin: &[u8]) -> Option<Subject> {
         let run = |seed| {
-            let launch = generate(self.module, name, seed)?;
+            let made = generate(self.module, name, seed)?;
+            // With as much dynamic shared memory as there is, one block would fill a multiprocessor.
+            let launch = Launch { shared: made.shared.min(SHARED), ..made };
             let (recorded, memory) = record(cubin, &launch)?;
             Some((recorded.issued(), seed, launch, memory, recorded))
         };

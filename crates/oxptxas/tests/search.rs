@@ -31,7 +31,7 @@ fn searched(source: &str, plain: Settings) {
     assert!(!messages.is_empty() && messages.len() == one.kernels.len(), "{messages:?}");
     let mut again = plain.clone();
     for knob in messages.iter().filter_map(|m| m.split_once("-knob ")) {
-        again.knobs.add(knob.1).unwrap();
+        again.knobs.add(knob.1.trim_matches('\'')).unwrap();
     }
     assert!(compile(source, "kernel.ptx", &again).unwrap().cubin == one.cubin, "{messages:?}");
     let module = ptx::parse(source).unwrap();
@@ -57,4 +57,12 @@ fn every_choice_gives_right_code() {
         codes.insert(cubin);
     }
     assert!(codes.len() >= 4, "{} codes of 7 choices", codes.len());
+}
+
+#[test]
+fn dynamic_shared_memory_is_no_obstacle() {
+    let source = source("saxpy").replacen(".visible", ".extern .shared .align 16 .b8 room[];\n.visible", 1);
+    let settings = Settings { search: true, ..Settings::new(Target::parse("sm_90").unwrap()) };
+    let output = compile(&source, "kernel.ptx", &settings).unwrap();
+    assert!(said(&output).iter().all(|m| !m.contains("leaves")), "{:?}", said(&output));
 }

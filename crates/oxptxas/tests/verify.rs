@@ -688,3 +688,41 @@ fn wide_accesses_have_offsets_of_either_sign() {
         verified(&source, [0, 3]);
     }
 }
+
+/// Offsets that an instruction does not reach are added to the address before.
+#[test]
+fn offsets_out_of_reach() {
+    let atom = |offset: i64| {
+        format!(
+            ".version 8.8\n.target sm_75\n.address_size 64\n.visible .entry k(.param .u64 g) {{\n.reg .b64 %q<3>;\n.reg .b32 %r<5>;\n\
+             ld.param.u64 %q1, [g];\nadd.s64 %q2, %q1, {};\natom.global.add.u32 %r1, [%q2+{offset}], 1;\n\
+             atom.exch.b32 %r2, [%q2+{offset}], 5;\nred.global.add.u32 [%q2+{offset}], 3;\nadd.u32 %r1, %r1, %r2;\n\
+             st.global.u32 [%q1+4], %r1;\nret;\n}}\n",
+            -offset
+        )
+    };
+    let copy = |offset: i64| {
+        format!(
+            ".version 8.8\n.target sm_80\n.address_size 64\n.visible .entry k(.param .u64 g, .param .u32 s) {{\n.reg .b64 %q<3>;\n\
+             .reg .b32 %r<3>;\n.shared .align 16 .b8 room[64];\nld.param.u64 %q1, [g];\nmov.u32 %r1, room;\nsub.u32 %r1, %r1, {offset};\n\
+             cp.async.ca.shared.global [%r1+{offset}], [%q1], 4;\ncp.async.wait_all;\nld.shared.u32 %r2, [room];\n\
+             st.global.u32 [%q1+4], %r2;\nret;\n}}\n"
+        )
+    };
+    for (source, from) in [(1 << 22, 75), (-(1 << 22) - 1, 75), (1 << 23, 75)]
+        .map(|(n, from)| (atom(n), from))
+        .into_iter()
+        .chain([1 << 19, -(1 << 19) - 4, 1 << 23].map(|n| (copy(n), 80)))
+    {
+        let module = ptx::parse(&source).unwrap();
+        for sm in sass::target::SMS.iter().map(|t| t.sm).filter(|sm| *sm >= from) {
+            for opt_level in [0, 3] {
+                let settings = Settings { opt_level, ..Settings::new(Target::new(sm).unwrap()) };
+                let cubin = compile(&source, "kernel.ptx", &settings);
+                let cubin = cubin.unwrap_or_else(|e| panic!("sm_{sm}: {}", e.render("test"))).cubin;
+                let verdict = verify::kernel(&module, &source, &cubin, "k", 0..2);
+                assert!(verdict.is_right(), "sm_{sm} -O{opt_level}: {verdict}\n{source}");
+            }
+        }
+    }
+}
