@@ -444,3 +444,36 @@ fn programs_that_failed() {
         assert_eq!(allocates(&func, &limits), Ok(()));
     }
 }
+
+/// A product of matrices in tensor memory names both words of a pair, which have to be neighbours also where the pair was spilled.
+#[test]
+fn words_of_spilled_pairs_stay_together() {
+    let mut text = "function k sm_100a entry local=0 shared=0 barriers=0 regs=255 {\nblock0:\n".to_string();
+    for n in 0..12 {
+        text += &format!(
+            "    v{n}:UR2 = LDCU.64 c[0x0][{:#x}]\n    v{}:UR2 = UMOV.64 v{n}\n",
+            0x380 + 8 * n,
+            20 + n
+        );
+    }
+    for _ in 0..2 {
+        for n in 20..32 {
+            let next = 20 + (n - 19) % 12;
+            text += &format!("    UTCHMMA [v20], [v{next}], [v21.0], [v{n}], [v{n}.1], URZ, UPT, 0x0\n");
+        }
+    }
+    text += "    exit\n}\n";
+    let mut func = ori::parse::parse(&text).unwrap_or_else(|e| panic!("{e}: {text}"));
+    let limits = Limits { uregs: 12, ..Limits::of(&func) };
+    allocate(&mut func, &limits).unwrap();
+    let text = func.to_string();
+    let mut products = 0;
+    for line in text.lines().filter(|l| l.contains("UTCHMMA")) {
+        let registers: Vec<u32> =
+            line.split("[UR").skip(1).map(|l| l.split(']').next().unwrap().parse().unwrap()).collect();
+        assert_eq!(registers.len(), 5, "{line}");
+        assert_eq!(registers[4], registers[3] + 1, "{line}");
+        products += 1;
+    }
+    assert_eq!(products, 24);
+}

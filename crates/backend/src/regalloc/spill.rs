@@ -453,6 +453,12 @@ impl Spiller {
             }
             let loc = d.loc;
             let mut temps = std::mem::take(&mut recent);
+            // A tuple that is named whole and in part is one: products of matrices name the words of a pair.
+            let mut whole: SmallVec<[Name; 2]> = SmallVec::new();
+            d.for_each_use(|n| whole.extend(Some(n).filter(|n| matches!(n, Name::Val(_)))));
+            for n in whole {
+                self.use_name(func, &mut out, n, homes, &mut temps, loc);
+            }
             d.map_uses(|n| self.use_name(func, &mut out, n, homes, &mut temps, loc));
             if self.share && !(d.op == Op::Macro(Macro::Call) || lets_others_run(func, &d)) {
                 recent = temps;
@@ -572,6 +578,11 @@ impl Spiller {
             return Name::Val(*t);
         }
         let part = if let Name::Part(_, i) = n { Some(i) } else { None };
+        if let Some(i) = part
+            && let Some((_, t)) = temps.iter().find(|(k, _)| *k == Name::Val(v))
+        {
+            return Name::Part(*t, i);
+        }
         let t = self.reload(func, out, v, part, home, loc);
         temps.push((n, t));
         Name::Val(t)
