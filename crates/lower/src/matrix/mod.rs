@@ -220,7 +220,10 @@ impl Lower<'_, '_> {
 
     /// A register that may stand in braces.
     fn one_word(&mut self, o: &ptx::Operand) -> Result<Operand> {
-        self.matrix_words(o, Elem::S32)?.first().cloned().ok_or_else(|| "a register is missing".into())
+        let words = self.matrix_words(o, Elem::S32)?;
+        let word = words.first().ok_or("a register is missing")?;
+        // Known numbers, too, are in a register.
+        Ok(operand(self.b.reg(word)))
     }
 
     /// Writes words to the registers of an operand.
