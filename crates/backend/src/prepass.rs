@@ -162,9 +162,7 @@ fn needed(block: &Stretch, orders: &[Ordered]) -> i32 {
 
 /// Warps that a multiprocessor holds if no more fit than with `aim`: whole for each of its four parts.
 fn warps(stated: i32, aim: i32) -> i32 {
-    let fit = |stated: i32| {
-        (sass::target::SmInfo::REGISTERS as i32 / (32 * (stated + STEP - 1).div_euclid(STEP) * STEP)) & !3
-    };
+    let fit = |stated: i32| sass::target::SmInfo::warps_with(stated.max(1) as u32) as i32;
     fit(stated).min(fit(aim)).max(1)
 }
 

@@ -16,8 +16,7 @@ use ori::{Phase, Tuning};
 use ptx::{Diagnostic, Module, Severity};
 use rustc_hash::FxHashMap;
 use sass::target::SmInfo;
-use sim::cycles::Recorded;
-use sim::generate::generate;
+use sim::cycles::{COPIES, ENOUGH, LIMIT, Recorded, made_up};
 use sim::launch::Launch;
 use sim::memory::Memory;
 use sim::sass::Options;
@@ -90,16 +89,6 @@ impl Change {
 /// Seeds of the launches that are made up, and how many are used.
 const SEEDS: std::ops::Range<u64> = 1000..1006;
 const LAUNCHES: usize = 3;
-
-/// Warp instructions that a launch may take; the longest launches below the second number are used, where there are any.
-const LIMIT: u64 = 100_000;
-const ENOUGH: u64 = 10_000;
-
-/// Bytes of dynamic shared memory of a launch, at most.
-const SHARED: u32 = 32 << 10;
-
-/// How often every block comes where the multiprocessor is to be full.
-const FULL: u32 = 16;
 
 /// A code counts as faster from this share of the time on, and as slower from the second one.
 const FASTER: f64 = 0.998;
@@ -185,9 +174,7 @@ impl Search<'_> {
     /// A kernel with launches, if any can be executed.
     fn subject(&self, name: &str, cubin: &[u8]) -> Option<Subject> {
         let run = |seed| {
-            let made = generate(self.module, name, seed)?;
-            // With as much dynamic shared memory as there is, one block would fill a multiprocessor.
-            let launch = Launch { shared: made.shared.min(SHARED), ..made };
+            let launch = made_up(self.module, name, seed)?;
             let (recorded, memory) = record(cubin, &launch)?;
             Some((recorded.issued(), seed, launch, memory, recorded))
         };
@@ -298,10 +285,8 @@ fn share(subject: &Subject, cubin: &[u8]) -> Option<f64> {
 impl Time {
     fn of(recorded: &Recorded) -> Time {
         let alone = recorded.report(1);
-        let cycles = [alone.cycles, recorded.report(FULL).cycles].map(|c| c.max(1));
-        // Warps get registers in portions of 256, each of the four parts of a multiprocessor its own.
-        let portion = (32 * recorded.registers().max(1)).next_multiple_of(256);
-        let warps = ((SmInfo::REGISTERS / portion) & !3).min(alone.warps.1);
+        let cycles = [alone.cycles, recorded.report(COPIES).cycles].map(|c| c.max(1));
+        let warps = SmInfo::warps_with(recorded.registers()).min(alone.warps.1);
         Time { cycles, warps }
     }
 }

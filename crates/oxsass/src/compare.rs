@@ -1,19 +1,11 @@
 //! How fast two codes of one kernel are, by the model of docs/cycles.md, on the same made-up launches.
 
 use sass::{Mod, Opcode, Operand, Reg, Target};
-use sim::cycles::{Recorded, Report};
-use sim::generate::generate;
+use sim::cycles::{ENOUGH, Recorded, Report};
 use sim::launch::Launch;
 use sim::sass::Options;
 
-/// How often every block comes in the view of a full SM.
-pub const COPIES: u32 = 16;
-
-/// Warp instructions that a launch may take in the simulator.
-pub const LIMIT: u64 = 100_000;
-
-/// Of the launches that are tried, the longest that executes no more than this is timed, as the model takes its time.
-const ENOUGH: u64 = 10_000;
+pub use sim::cycles::{COPIES, LIMIT, made_up as launch};
 
 /// What is counted of a kernel's code on a launch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -124,15 +116,6 @@ impl Timed {
 
 fn record(cubin: &[u8], launch: &Launch, limit: u64) -> Result<Recorded, String> {
     Recorded::new(cubin, launch, Options { limit, ..Options::default() }).map_err(|e| e.to_string())
-}
-
-/// Bytes of dynamic shared memory of a launch: with as much as there is, one block would fill an SM.
-const SHARED: u32 = 32 << 10;
-
-/// The launch that is made up from a seed.
-pub fn launch(module: &ptx::Module, kernel: &str, seed: u64) -> Option<Launch> {
-    let made = generate(module, kernel, seed)?;
-    Some(Launch { shared: made.shared.min(SHARED), ..made })
 }
 
 /// The seed of the launch to time, by what `cubin` executes: of a few, the longest that is not too long.

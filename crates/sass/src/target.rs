@@ -182,6 +182,12 @@ impl SmInfo {
     /// Registers of a multiprocessor.
     pub const REGISTERS: u32 = 65536;
 
+    /// Warps for which a multiprocessor has registers, so many being stated for a thread: they are given out in portions of 256, and each of
+    /// its four parts has its own.
+    pub fn warps_with(stated: u32) -> u32 {
+        (Self::REGISTERS / (32 * stated.max(1)).next_multiple_of(256)) & !3
+    }
+
     /// Registers of a thread with which a multiprocessor still holds as many threads as it can: 64 Ki registers, granted to
     /// warps in portions of 256.
     pub const fn full_registers(&self) -> u8 {

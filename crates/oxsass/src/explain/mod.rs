@@ -7,6 +7,7 @@ mod text;
 use crate::compare::{self, COPIES, LIMIT};
 use oxptxas::{Remark, Settings};
 use pressure::Pressure;
+use sass::target::SmInfo;
 use sass::{Inst, Opcode, Operand, Reg};
 use sim::cycles::{Machine, Recorded, Stalls};
 use sim::launch::Launch;
@@ -170,7 +171,6 @@ pub fn explain(
             .map(|(first, last)| loop_of(&listing, first, last))
             .collect();
         let machine = Machine::of(settings.target.sm);
-        let portion = (32 * stats.registers.max(1)).next_multiple_of(256);
         let remarks = output.remarks.iter().find(|r| r.0 == stats.name).map(|r| r.1.clone());
         let mut remarks = remarks.unwrap_or_default();
         remarks.sort();
@@ -178,7 +178,7 @@ pub fn explain(
         found.push(Kernel {
             name: stats.name.clone(),
             registers: stats.registers,
-            room: (((machine.registers / portion) & !3).min(machine.warps), machine.warps),
+            room: (SmInfo::warps_with(stats.registers).min(machine.warps), machine.warps),
             spills: stats.spills,
             frame: stats.frame,
             shared: stats.shared,

@@ -1,7 +1,7 @@
 //! How many general registers live at each instruction of machine code, and which values they hold.
 
 use backend::units;
-use sass::{Guard, Inst, Operand, Reg, RegFile};
+use sass::{Effect, Flow, Guard, Inst, Operand, Reg, RegFile};
 use std::collections::BTreeMap;
 
 /// A set of general registers.
@@ -27,23 +27,21 @@ fn successors(
 ) -> Vec<usize> {
     let next = (at + 1 < code.len()).then_some(at + 1);
     let Some(inst) = &code[at] else { return next.into_iter().collect() };
+    let Effect::Control(flow) = inst.op.info().effect else { return next.into_iter().collect() };
+    let registers = || inst.operands.iter().filter_map(Operand::as_reg).filter(|r| !r.reg.is_zero() || r.not);
+    let of = |files: [RegFile; 2]| registers().any(|r| files.contains(&r.reg.file));
+    // The condition may also be an operand.
+    let maybe = inst.guard != Guard::TRUE || of([RegFile::P, RegFile::UP]);
     let to = || inst.operands.iter().find_map(target_of).filter(|t| *t < code.len());
-    let guarded = inst.guard != Guard::TRUE;
-    let (mut out, falls): (Vec<usize>, bool) = match inst.op.mnemonic() {
-        "BRA" | "JMP" => {
-            // A branch may also have a condition among its operands.
-            let conditions =
-                inst.operands.iter().filter(|o| matches!(o, Operand::Reg(r) if !r.reg.is_zero()));
-            (to().into_iter().collect(), guarded || conditions.count() > 0)
+    let (mut out, falls): (Vec<usize>, bool) = match flow {
+        Flow::Jump if of([RegFile::R, RegFile::UR]) => (labels.to_vec(), maybe),
+        Flow::Jump => (to().into_iter().collect(), maybe),
+        Flow::Exit | Flow::Return => (Vec::new(), maybe),
+        Flow::Meet => {
+            let region = registers().find(|r| r.reg.file == RegFile::B);
+            (region.and_then(|r| regions.get(&r.reg).cloned()).unwrap_or_default(), true)
         }
-        "BRX" | "BRXU" | "JMX" | "JMXU" => (labels.to_vec(), guarded),
-        "EXIT" | "RET" | "KILL" => (Vec::new(), guarded),
-        "BSYNC" => {
-            let region =
-                inst.operands.iter().find_map(|o| if let Operand::Reg(r) = o { Some(r.reg) } else { None });
-            (region.and_then(|r| regions.get(&r).cloned()).unwrap_or_default(), true)
-        }
-        _ => (Vec::new(), true),
+        Flow::Call | Flow::Region | Flow::Yield | Flow::Trap => (Vec::new(), true),
     };
     out.extend(next.filter(|_| falls));
     out
@@ -71,7 +69,7 @@ impl Pressure {
         for inst in code.iter().flatten() {
             let to: Vec<usize> =
                 inst.operands.iter().filter_map(target_of).filter(|t| *t < code.len()).collect();
-            if inst.op.mnemonic() == "BSSY"
+            if inst.op.info().effect == Effect::Control(Flow::Region)
                 && let Some(Operand::Reg(r)) =
                     inst.operands.iter().find(|o| matches!(o, Operand::Reg(r) if r.reg.file == RegFile::B))
             {

@@ -21,6 +21,24 @@ use crate::memory::Memory;
 use crate::sass::{Options, Probe, SimError, code, observe, trace::Trace};
 use sass::{Control, Inst};
 
+/// How often every block comes in the view of a full SM.
+pub const COPIES: u32 = 16;
+
+/// Warp instructions that a launch which is made up may take in the simulator.
+pub const LIMIT: u64 = 100_000;
+
+/// Of launches that are tried, those that execute no more than this are timed, as the model takes its time.
+pub const ENOUGH: u64 = 10_000;
+
+/// Bytes of dynamic shared memory of such a launch: with as much as there is, one block would fill an SM.
+const SHARED: u32 = 32 << 10;
+
+/// A launch for the model, made up from a seed.
+pub fn made_up(module: &::ptx::Module, kernel: &str, seed: u64) -> Option<Launch> {
+    let made = crate::generate::generate(module, kernel, seed)?;
+    Some(Launch { shared: made.shared.min(SHARED), ..made })
+}
+
 /// A kernel, ready for the model.
 pub struct Kernel {
     /// SM number.
