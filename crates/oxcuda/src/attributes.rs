@@ -181,7 +181,10 @@ pub fn attribute(number: u32) -> Option<i32> {
         115 => 1,
         116..=119 => 0,
         120 => from(90),
-        121..=126 => 0,
+        121 => 0,
+        // Operations on words of memory: of 64 bits, and every comparison.
+        122 | 123 => 1,
+        124..=126 => 0,
         127 => from(90),
         128 => 0,
         129 => 1,

@@ -83,6 +83,7 @@ pub struct Unlike {
 /// Numbers of `CUgraphExecUpdateResult`.
 const TOPOLOGY_CHANGED: u32 = 2;
 const TYPE_CHANGED: u32 = 3;
+const PARAMETERS_CHANGED: u32 = 5;
 
 impl Exec {
     /// Takes over other steps of the same shape.
@@ -101,6 +102,9 @@ impl Exec {
             if old.work.kind() != new.work.kind() {
                 return Err(unlike(TYPE_CHANGED, 0));
             }
+            if !old.work.fits(&new.work) {
+                return Err(unlike(PARAMETERS_CHANGED, 0));
+            }
         }
         for (old, new) in self.steps.iter_mut().zip(steps) {
             old.work = new.work;
@@ -111,7 +115,7 @@ impl Exec {
     /// Changes what a node does, to something of the same kind.
     pub fn set(&mut self, node: u64, work: Work) -> Result<()> {
         let step = self.step(node)?;
-        if step.work.kind() != work.kind() {
+        if step.work.kind() != work.kind() || !step.work.fits(&work) {
             return Err(Error::INVALID_VALUE);
         }
         step.work = work;
@@ -121,11 +125,6 @@ impl Exec {
     /// What a node became.
     pub fn step(&mut self, node: u64) -> Result<&mut Step> {
         self.steps.iter_mut().find(|s| s.handle == node).ok_or(Error::INVALID_VALUE)
-    }
-
-    /// All work in its order.
-    pub fn work(&self) -> Vec<Work> {
-        self.steps.iter().filter(|s| s.enabled).map(|s| s.work.clone()).collect()
     }
 }
 
@@ -302,7 +301,7 @@ impl Driver {
         for s in &mut steps {
             let child = graph.nodes.iter().find(|n| n.handle == s.handle).and_then(|n| n.child);
             if let Some(child) = child {
-                s.work = Work::Graph(self.steps(child)?.into_iter().map(|s| s.work).collect());
+                s.work = Work::Graph(self.steps(child)?);
             }
         }
         Ok(steps)
@@ -361,11 +360,11 @@ impl Driver {
 
     /// The work of an executable graph, which is about to be done: what it allocated the last time has to be free, or is
     /// freed if that was asked for.
-    pub fn begin_launch(&mut self, exec: u64) -> Result<Vec<Work>> {
+    pub fn begin_launch(&mut self, exec: u64) -> Result<Vec<Step>> {
         let e = self.execs.get(exec)?;
-        let (work, free) = (e.work(), e.flags & AUTO_FREE != 0);
-        for w in &work {
-            if let Work::Alloc(a) = w
+        let (steps, free) = (e.steps.clone(), e.flags & AUTO_FREE != 0);
+        for s in &steps {
+            if let Work::Alloc(a) = &s.work
                 && self.space.find(a.address).is_some()
             {
                 if !free {
@@ -374,7 +373,7 @@ impl Driver {
                 self.free_async(a.address)?;
             }
         }
-        Ok(work)
+        Ok(steps)
     }
 
     /// Changes what a node of an executable graph does, to something of the same kind.

@@ -18,6 +18,7 @@ mod graph;
 mod image;
 mod link;
 mod mapping;
+mod memop;
 mod memory;
 mod module;
 mod occupancy;

@@ -168,6 +168,12 @@ impl Space {
         self.graph_addresses.contains_key(&address)
     }
 
+    /// Whether bytes lie in memory that is a graph's to give.
+    pub fn within_graphs(&self, address: u64, size: usize) -> bool {
+        let before = self.graph_addresses.range(..=address).next_back();
+        before.is_some_and(|(at, n)| address - at + size as u64 <= *n as u64)
+    }
+
     /// Bytes that graphs have allocated, and the most of them.
     pub fn graphs_used(&self) -> [u64; 2] {
         self.graphs

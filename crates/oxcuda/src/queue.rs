@@ -1,13 +1,16 @@
 //! Work that waits: behind a wait for a value in memory (`cuStreamWaitValue32`) that is not there yet. All other work is done
 //! when it is submitted; this is kept in the order of its streams until the value is there, which is looked at whenever the
-//! program calls the driver.
+//! program calls the driver. Graphs that wait are taken to pieces, in the order of their edges.
 
 use crate::driver::{self, Driver, stack};
 use crate::error::{Error, Result};
 use crate::ffi::{self, Block, Variant, as_variant};
+use crate::graph::{self, Step};
+use crate::memop::Action;
 use crate::settings;
 use crate::stream::{LEGACY, NON_BLOCKING, OWN, meant};
 use crate::work::{End, Side, Work};
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::ThreadId;
 use std::time::{Duration, Instant};
@@ -64,6 +67,8 @@ enum Lane {
     Own(ThreadId),
     /// One that was made.
     Made(u64),
+    /// No stream's: it waits for what it comes after alone.
+    None,
 }
 
 /// What is to be done.
@@ -71,6 +76,8 @@ enum Lane {
 enum Task {
     Work(Work),
     Value(Value),
+    /// User objects are let go, so often each.
+    Release(Vec<(u64, u32)>),
 }
 
 /// Something that waits.
@@ -83,17 +90,28 @@ pub struct Item {
     stream: u64,
     variant: Variant,
     task: Task,
-    /// Another one that has to be done before, if it is of another stream.
-    after: Option<u64>,
+    /// Others that have to be done before, whichever stream they are of.
+    after: Vec<u64>,
+    /// The executable graph that it is of, and a number of its launch.
+    graph: Option<(u64, u64)>,
     running: bool,
     /// Memory that the work reads in place of the program's.
     _staged: Option<Block>,
 }
 
 impl Item {
-    /// Whether another one, which came later, has to wait for this one.
+    /// Whether what came later has to wait for this one.
     fn holds_up(&self, lane: Lane, blocking: bool) -> bool {
-        self.lane == lane || self.lane == Lane::Shared && blocking || lane == Lane::Shared && self.blocking
+        lane != Lane::None
+            && (self.lane == lane
+                || self.lane == Lane::Shared && blocking
+                || lane == Lane::Shared && self.blocking)
+    }
+
+    /// Whether another one, which came later, has to wait for this one: within a launch of a graph, by its edges alone.
+    fn is_before(&self, later: &Item) -> bool {
+        let same = self.graph.is_some() && self.graph == later.graph;
+        !same && self.holds_up(later.lane, later.blocking) || later.after.contains(&self.number)
     }
 }
 
@@ -133,12 +151,20 @@ pub fn look(name: &str) -> Result<()> {
 pub fn advance() -> bool {
     let mut any = false;
     while WAITING.load(Ordering::Relaxed) {
-        let Ok(Some((number, context, stream, variant, work))) = driver::with(|d| Ok(d.next_item())) else {
+        let Ok(Some((number, context, stream, variant, task))) = driver::with(|d| Ok(d.next_item())) else {
             break;
         };
         any = true;
         stack(|s| s.push(context));
-        let result = as_variant(variant, || work.run(stream));
+        let result = as_variant(variant, || match &task {
+            Task::Work(Work::Record(event)) => driver::with(|d| {
+                d.record_late(*event, number);
+                Ok(())
+            }),
+            Task::Work(work) => work.run(stream),
+            Task::Release(objects) => graph::release(objects),
+            Task::Value(_) => Ok(()),
+        });
         stack(Vec::pop);
         let _ = driver::with(|d| {
             d.ended(number, context, result);
@@ -234,10 +260,22 @@ impl Driver {
         self.queue.iter().any(|i| i.number == number)
     }
 
-    fn push(&mut self, stream: u64, task: Task, after: Option<u64>, staged: Option<Block>) -> Result<u64> {
+    /// Puts something at the end; its number. An event that it records is not done until it is.
+    fn push(
+        &mut self,
+        stream: u64,
+        task: Task,
+        after: Vec<u64>,
+        (graph, staged): (Option<(u64, u64)>, Option<Block>),
+    ) -> Result<u64> {
         let (lane, blocking) = self.lane(stream)?;
         let (context, number) = (self.context_of(stream)?, driver::fresh());
         let (variant, running) = (Variant::get(), false);
+        if let Task::Work(Work::Record(event)) = &task
+            && let Ok(e) = self.events.get_mut(*event)
+        {
+            (e.waiting, e.captured) = (Some(number), None);
+        }
         self.queue.push(Item {
             number,
             lane,
@@ -247,6 +285,7 @@ impl Driver {
             variant,
             task,
             after,
+            graph,
             running,
             _staged: staged,
         });
@@ -282,14 +321,110 @@ impl Driver {
             }
             other => (other, None),
         };
-        self.push(stream, Task::Work(work), after, staged)
+        self.push(stream, Task::Work(work), after.into_iter().collect(), (None, staged))
+    }
+
+    /// Whether a launch of an executable graph is not done yet.
+    pub fn unfinished_graph(&self, exec: u64) -> bool {
+        self.queue.iter().any(|i| i.graph.is_some_and(|g| g.0 == exec))
+    }
+
+    /// Whether something in a graph waits: for a value, or for an event whose record does.
+    pub fn has_to_wait(&self, steps: &[Step]) -> Result<bool> {
+        for s in steps.iter().filter(|s| s.enabled) {
+            let waits = match &s.work {
+                Work::Batch(b) => b.waits(),
+                Work::Wait(event) => self.unrecorded(*event)?.is_some(),
+                Work::Graph(inner) => self.has_to_wait(inner)?,
+                _ => false,
+            };
+            if waits {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Lets the work of an executable graph wait for its turn in a stream, and for earlier launches of it.
+    pub fn defer_graph(&mut self, stream: u64, exec: u64, steps: &[Step]) -> Result<()> {
+        let earlier = self.queue.iter().filter(|i| i.graph.is_some_and(|g| g.0 == exec));
+        let earlier = earlier.map(|i| i.number).collect();
+        self.defer_steps(stream, (exec, driver::fresh()), steps, &earlier).map(|_| ())
+    }
+
+    /// Lets the work of a graph wait for items; those that all of it is done with.
+    fn defer_steps(
+        &mut self,
+        stream: u64,
+        graph: (u64, u64),
+        steps: &[Step],
+        before: &Vec<u64>,
+    ) -> Result<Vec<u64>> {
+        // Of each step, the items that it is done with.
+        let mut ends: Vec<Vec<u64>> = Vec::new();
+        for s in steps {
+            let mut after: Vec<u64> = s.after.iter().flat_map(|a| ends[*a].iter().copied()).collect();
+            if s.after.is_empty() {
+                after.clone_from(before);
+            }
+            let mut push = |task, after| self.push(stream, task, after, (Some(graph), None));
+            let end = match &s.work {
+                _ if !s.enabled => after,
+                Work::Graph(inner) => self.defer_steps(stream, graph, inner, &after)?,
+                Work::Batch(b) => {
+                    for action in b.actions() {
+                        let task = match action {
+                            Action::Wait(v) => Task::Value(v),
+                            Action::Write(f) => Task::Work(Work::Fill(f)),
+                            Action::Order => continue,
+                        };
+                        after = vec![push(task, after)?];
+                    }
+                    after
+                }
+                Work::Wait(event) => {
+                    after.extend(self.unrecorded(*event)?);
+                    vec![self.push(stream, Task::Work(Work::Empty), after, (Some(graph), None))?]
+                }
+                work => vec![push(Task::Work(work.clone()), after)?],
+            };
+            ends.push(end);
+        }
+        let inner: BTreeSet<usize> = steps.iter().flat_map(|s| s.after.iter().copied()).collect();
+        let last = ends.into_iter().enumerate().filter(|(i, _)| !inner.contains(i));
+        let last: Vec<u64> = last.flat_map(|(_, e)| e).collect();
+        Ok(if steps.is_empty() { before.clone() } else { last })
+    }
+
+    /// Lets user objects go when no launch of an executable graph waits any more: those that can go now.
+    pub fn release_later(&mut self, exec: u64, objects: Vec<(u64, u32)>) -> Vec<(u64, u32)> {
+        let of = |i: &&Item| i.graph.is_some_and(|g| g.0 == exec);
+        let Some(context) = self.queue.iter().rfind(of).map(|i| i.context) else { return objects };
+        if objects.is_empty() {
+            return objects;
+        }
+        let after = self.queue.iter().filter(of).map(|i| i.number).collect();
+        self.queue.push(Item {
+            number: driver::fresh(),
+            lane: Lane::None,
+            blocking: false,
+            context,
+            stream: 0,
+            variant: Variant::Shared,
+            task: Task::Release(objects),
+            after,
+            graph: None,
+            running: false,
+            _staged: None,
+        });
+        Vec::new()
     }
 
     /// Lets a stream wait for a value.
     pub fn wait_for_value(&mut self, stream: u64, value: Value) -> Result<()> {
         self.space.check(value.address, value.bytes as u64)?;
         if self.held(stream)? || !value.holds(self) {
-            self.push(stream, Task::Value(value), None, None)?;
+            self.push(stream, Task::Value(value), Vec::new(), (None, None))?;
         }
         Ok(())
     }
@@ -302,17 +437,17 @@ impl Driver {
 
     /// The next thing whose turn it is: its number, its context, its stream, whose default stream is meant, and what it is. Waits
     /// whose values are there are over.
-    fn next_item(&mut self) -> Option<(u64, u64, u64, Variant, Work)> {
+    fn next_item(&mut self) -> Option<(u64, u64, u64, Variant, Task)> {
         let mut i = 0;
         while let Some(item) = self.queue.get(i) {
-            let before = self.queue[..i].iter().any(|b| b.holds_up(item.lane, item.blocking));
-            if item.running || before || item.after.is_some_and(|n| self.is_waiting(n)) {
+            // What is still to come before is in front of it.
+            if item.running || self.queue[..i].iter().any(|b| b.is_before(item)) {
                 i += 1;
                 continue;
             }
             match &item.task {
-                Task::Work(w) => {
-                    let found = (item.number, item.context, item.stream, item.variant, w.clone());
+                Task::Work(_) | Task::Release(_) => {
+                    let found = (item.number, item.context, item.stream, item.variant, item.task.clone());
                     self.queue[i].running = true;
                     return Some(found);
                 }

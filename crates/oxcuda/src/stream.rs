@@ -53,7 +53,7 @@ pub struct Event {
     pub time: Option<Instant>,
     /// Where it was captured: the sequence and its nodes.
     pub captured: Option<(u64, Vec<u64>)>,
-    /// What records it when its turn comes.
+    /// What records it when its turn comes, if its newest record is not done yet.
     pub waiting: Option<u64>,
 }
 
@@ -94,6 +94,28 @@ pub fn submit(stream: u64, work: Work) -> Result<()> {
     Ok(())
 }
 
+/// Does an executable graph, or captures it. One whose turn has not come, or that waits itself, is taken to pieces: only what
+/// comes after a wait waits for it.
+pub fn launch_graph(exec: u64, stream: u64) -> Result<()> {
+    let now = driver::within(|d| {
+        d.implicit(stream)?;
+        if let Some((graph, last)) = d.capturing(stream)? {
+            let steps = d.execs.get(exec)?.steps.clone();
+            let node = d.add_node(graph, &last, Work::Graph(steps))?;
+            return d.set_last(stream, vec![node]).map(|()| None);
+        }
+        let steps = d.begin_launch(exec)?;
+        if d.held(stream)? || d.unfinished_graph(exec) || d.has_to_wait(&steps)? {
+            return d.defer_graph(stream, exec, &steps).map(|()| None);
+        }
+        Ok(Some(steps))
+    })?;
+    now.map_or(Ok(()), |steps| Work::Graph(steps).run(stream))?;
+    // It may be its turn, and others may have waited for it.
+    queue::advance();
+    Ok(())
+}
+
 /// Does work that the program waits for.
 pub fn submit_and_wait(work: Work) -> Result<()> {
     submit(0, work)?;
@@ -113,6 +135,15 @@ impl Driver {
         Ok(())
     }
 
+    /// An event's record that waited, by its number, is done. The event may have ended, or be another record by now.
+    pub fn record_late(&mut self, event: u64, number: u64) {
+        if let Ok(e) = self.events.get_mut(event)
+            && e.waiting == Some(number)
+        {
+            (e.time, e.waiting) = (Some(Instant::now()), None);
+        }
+    }
+
     /// Records an event in a stream; under capture as a node of the graph if that is asked for.
     pub fn record_in(&mut self, event: u64, stream: u64, external: bool) -> Result<()> {
         if self.events.get(event)?.context != self.context_of(stream)? {
@@ -127,17 +158,12 @@ impl Driver {
             Some((_, last)) => {
                 let sequence = self.stream(stream)?.capture.as_ref().map(|c| c.sequence);
                 let e = self.events.get_mut(event)?;
-                (e.time, e.captured) = (None, sequence.map(|s| (s, last)));
+                (e.time, e.captured, e.waiting) = (None, sequence.map(|s| (s, last)), None);
                 Ok(())
             }
             // A node of its own is there under capture alone.
             None if external => Err(Error::INVALID_VALUE),
-            None if self.held(stream)? => {
-                let item = self.defer(stream, Work::Record(event), None)?;
-                let e = self.events.get_mut(event)?;
-                (e.waiting, e.captured) = (Some(item), None);
-                Ok(())
-            }
+            None if self.held(stream)? => self.defer(stream, Work::Record(event), None).map(|_| ()),
             None => self.record(event),
         }
     }

@@ -5,6 +5,8 @@ use crate::driver::{self, Driver, limit};
 use crate::error::{Error, Result};
 use crate::ffi::{HostFn, StreamFn, Variant, as_variant};
 use crate::function::{Function, attribute};
+use crate::graph::Step;
+use crate::memop::{Action, Batch};
 use crate::module::{Code, Module};
 use crate::settings;
 use sim::sass::Cause;
@@ -127,7 +129,9 @@ pub enum Work {
     /// Memory is given back.
     Free(u64),
     /// Another graph.
-    Graph(Vec<Work>),
+    Graph(Vec<Step>),
+    /// Words of memory are waited for and written.
+    Batch(Batch),
 }
 
 impl Work {
@@ -144,6 +148,15 @@ impl Work {
             Work::Record(_) => 7,
             Work::Alloc(_) => 10,
             Work::Free(_) => 11,
+            Work::Batch(_) => 12,
+        }
+    }
+
+    /// Whether an executable graph may do this in place of other work of its kind.
+    pub fn fits(&self, other: &Work) -> bool {
+        match (self, other) {
+            (Work::Batch(a), Work::Batch(b)) => a.fits(b),
+            _ => true,
         }
     }
 
@@ -166,7 +179,13 @@ impl Work {
             Work::Wait(event) => driver::within(|d| d.events.get(*event).map(|_| ())),
             Work::Alloc(a) => driver::within(|d| d.give(a)),
             Work::Free(address) => driver::within(|d| d.free_async(*address)),
-            Work::Graph(all) => all.iter().try_for_each(|w| w.run(stream)),
+            Work::Graph(all) => all.iter().filter(|s| s.enabled).try_for_each(|s| s.work.run(stream)),
+            // What waits is the queue's to do, which takes it to pieces.
+            Work::Batch(b) => b.actions().try_for_each(|a| match a {
+                Action::Write(f) => driver::within(|d| d.fill(&f)),
+                Action::Order => Ok(()),
+                Action::Wait(_) => Err(Error::NOT_READY),
+            }),
         }
     }
 }

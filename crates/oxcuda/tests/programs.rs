@@ -324,6 +324,19 @@ fn streams_wait_for_values() {
     assert!(complained.contains("where 0x0 is, and nobody comes to write it"), "{complained}");
 }
 
+#[test]
+fn graphs_wait_for_values() {
+    let p = Program::new("memops");
+    WAYS.iter().for_each(|w| drop(p.passes(&[], w)));
+}
+
+#[test]
+fn events_are_their_newest_records() {
+    let p = Program::new("events");
+    p.passes(&[], &[]);
+    p.passes(&[], &[("OXCUDA_CHECK", "all")]);
+}
+
 /// The program is written against CUDA's header, as above.
 #[test]
 fn arrays_textures_and_surfaces_are_as_documented() {

@@ -3,11 +3,12 @@
 use super::copy::Copy3;
 use super::launch::{function, params};
 use super::pool::PoolProperties;
-use super::{Handle, only};
-use crate::driver::{with, within};
+use super::{Handle, below, only};
+use crate::driver::with;
 use crate::error::{Error, Result};
 use crate::ffi::{Host, HostFn, In, Out};
 use crate::graph::{self, Graph, Unlike, UserObject};
+use crate::memop::{Batch, Operation};
 use crate::work::{Alloc, Fill, Launch, Work};
 
 /// `CUDA_KERNEL_NODE_PARAMS` of version 1; version 2 goes on with a kernel and a context.
@@ -115,7 +116,43 @@ pub struct HostNode {
     data: u64,
 }
 
+/// `CUDA_BATCH_MEM_OP_NODE_PARAMS`
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct BatchNode {
+    context: Handle,
+    count: u32,
+    list: u64,
+    flags: u32,
+}
+
+impl BatchNode {
+    fn work(&self) -> Result<Work> {
+        only(self.flags, 0)?;
+        below(self.count, 256)?;
+        let list = In::<Operation>::at(self.list).list(self.count as usize)?;
+        Ok(Work::Batch(with(|d| d.batch(self.context, &list))?))
+    }
+
+    /// The operations of a node, which stay where they are until it ends or is changed.
+    fn of(b: &Batch) -> BatchNode {
+        let list = b.list.as_ptr().expose_provenance() as u64;
+        BatchNode { context: b.context, count: b.list.len() as u32, list, flags: 0 }
+    }
+}
+
+/// An event that is there.
+fn event(event: Handle) -> Result<Handle> {
+    with(|d| d.events.get(event).map(|_| event))
+}
+
+/// Whether there is a place for a handle: nothing is made without.
+fn wanted(out: Out<Handle>) -> Result<()> {
+    if out.is_null() { Err(Error::INVALID_VALUE) } else { Ok(()) }
+}
+
 fn add(out: Out<Handle>, graph: Handle, (after, count): (In<u64>, usize), work: Work) -> Result<()> {
+    wanted(out)?;
     let after = after.list(count)?;
     out.put(with(|d| d.add_node(graph, &after, work))?)
 }
@@ -133,10 +170,12 @@ fn instantiate(out: Out<Handle>, graph: Handle, flags: u64) -> Result<()> {
     if flags & !INSTANTIATE_FLAGS != 0 {
         return Err(Error::INVALID_VALUE);
     }
+    wanted(out)?;
     out.put(with(|d| d.instantiate(graph, flags))?)
 }
 
 fn child(out: Out<Handle>, graph: Handle, (after, count): (In<u64>, usize), inner: Handle) -> Result<()> {
+    wanted(out)?;
     let after = after.list(count)?;
     out.put(with(|d| d.add_child(graph, &after, inner))?)
 }
@@ -213,9 +252,10 @@ fn update(exec: Handle, graph: Handle) -> Result<std::result::Result<(), Unlike>
     })
 }
 
-/// Kinds of nodes that allocate and free memory.
+/// Kinds of nodes that allocate and free memory, and that wait for and write words of it.
 const ALLOC: u32 = 10;
 const FREE: u32 = 11;
+const BATCH: u32 = 12;
 
 /// What the structure that holds nodes of all kinds says.
 fn any_work(at: u64) -> Result<Work> {
@@ -231,8 +271,8 @@ fn any_work(at: u64) -> Result<Work> {
             Work::Host(h.function, h.data)
         }
         5 => Work::Empty,
-        6 => Work::Wait(In::<u64>::at(inner).get()?),
-        7 => Work::Record(In::<u64>::at(inner).get()?),
+        6 => Work::Wait(event(In::at(inner).get()?)?),
+        7 => Work::Record(event(In::at(inner).get()?)?),
         ALLOC => {
             let node = In::<AllocNode>::at(inner).get()?;
             let work = node.work()?;
@@ -242,6 +282,7 @@ fn any_work(at: u64) -> Result<Work> {
             work
         }
         FREE => Work::Free(In::<u64>::at(inner).get()?),
+        BATCH => In::<BatchNode>::at(inner).get()?.work()?,
         _ => {
             eprintln!("oxcuda: nodes of kind {kind} of a graph are not built");
             return Err(Error::NOT_SUPPORTED);
@@ -303,13 +344,11 @@ api! {
     }
     /// An event is recorded.
     fn cuGraphAddEventRecordNode(out: Out<Handle>, graph: Handle, after: In<u64>, count: usize, event: Handle) {
-        with(|d| d.events.get(event).map(|_| ()))?;
-        add(out, graph, (after, count), Work::Record(event))
+        add(out, graph, (after, count), Work::Record(self::event(event)?))
     }
     /// An event is waited for: all before it is done.
     fn cuGraphAddEventWaitNode(out: Out<Handle>, graph: Handle, after: In<u64>, count: usize, event: Handle) {
-        with(|d| d.events.get(event).map(|_| ()))?;
-        add(out, graph, (after, count), Work::Wait(event))
+        add(out, graph, (after, count), Work::Wait(self::event(event)?))
     }
     /// Memory is given; where is known at once.
     fn cuGraphAddMemAllocNode(out: Out<Handle>, graph: Handle, after: In<u64>, count: usize, given: Out<AllocNode>) {
@@ -323,6 +362,26 @@ api! {
     /// Memory that a node gave is freed.
     fn cuGraphAddMemFreeNode(out: Out<Handle>, graph: Handle, after: In<u64>, count: usize, address: u64) {
         add(out, graph, (after, count), Work::Free(address))
+    }
+    /// Words of memory are waited for and written.
+    fn cuGraphAddBatchMemOpNode(out: Out<Handle>, graph: Handle, after: In<u64>, count: usize, node: In<BatchNode>) {
+        add(out, graph, (after, count), node.get()?.work()?)
+    }
+    /// The operations of a node.
+    fn cuGraphBatchMemOpNodeGetParams(node: Handle, out: Out<BatchNode>) {
+        match work_of(node)? {
+            Work::Batch(b) => out.put(BatchNode::of(&b)),
+            _ => Err(Error::INVALID_VALUE),
+        }
+    }
+    /// Other ones.
+    fn cuGraphBatchMemOpNodeSetParams(node: Handle, new: In<BatchNode>) {
+        change(node, new.get()?.work()?)
+    }
+    /// Other ones of the same kinds.
+    fn cuGraphExecBatchMemOpNodeSetParams(exec: Handle, node: Handle, new: In<BatchNode>) {
+        let work = new.get()?.work()?;
+        with(|d| d.set_node(exec, node, work))
     }
     /// What a node allocates.
     fn cuGraphMemAllocNodeGetParams(node: Handle, out: Out<AllocNode>) {
@@ -369,8 +428,7 @@ api! {
     }
     /// Another event.
     fn cuGraphEventRecordNodeSetEvent(node: Handle, event: Handle) {
-        with(|d| d.events.get(event).map(|_| ()))?;
-        change(node, Work::Record(event))
+        change(node, Work::Record(self::event(event)?))
     }
     /// The event of a node that waits for one.
     fn cuGraphEventWaitNodeGetEvent(node: Handle, out: Out<Handle>) {
@@ -381,8 +439,7 @@ api! {
     }
     /// Another event.
     fn cuGraphEventWaitNodeSetEvent(node: Handle, event: Handle) {
-        with(|d| d.events.get(event).map(|_| ()))?;
-        change(node, Work::Wait(event))
+        change(node, Work::Wait(self::event(event)?))
     }
     /// Another event.
     fn cuGraphExecEventRecordNodeSetEvent(exec: Handle, node: Handle, event: Handle) {
@@ -571,12 +628,14 @@ api! {
     }
     /// Runs it.
     fn cuGraphLaunch(exec: Handle, stream: Handle) / cuGraphLaunch_ptsz {
-        let work = within(|d| d.begin_launch(exec))?;
-        crate::stream::submit(stream, Work::Graph(work))
+        crate::stream::launch_graph(exec, stream)
     }
-    /// Ends it.
+    /// Ends it; what of it waits is still done, and what it refers to let go then.
     fn cuGraphExecDestroy(exec: Handle) {
-        graph::release(&with(|d| d.execs.remove(exec))?.objects)
+        graph::release(&with(|d| {
+            let objects = d.execs.remove(exec)?.objects;
+            Ok(d.release_later(exec, objects))
+        })?)
     }
     /// Another launch.
     fn cuGraphExecKernelNodeSetParams(exec: Handle, node: Handle, new: In<Kernel1>) {
@@ -678,8 +737,8 @@ api! {
     fn cuGraphExecChildGraphNodeSetParams(exec: Handle, node: Handle, inner: Handle) {
         with(|d| {
             d.graphs.get(inner)?.movable()?;
-            let work = d.steps(inner)?.into_iter().map(|s| s.work).collect();
-            d.set_node(exec, node, Work::Graph(work))
+            let steps = d.steps(inner)?;
+            d.set_node(exec, node, Work::Graph(steps))
         })
     }
 }

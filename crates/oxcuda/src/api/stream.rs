@@ -5,9 +5,10 @@ use crate::capture::{self, Mode};
 use crate::driver::within;
 use crate::error::{Error, Result};
 use crate::ffi::{Host, HostFn, In, Out, StreamFn, Text};
-use crate::queue::{self, Value};
+use crate::memop::{Action, Batch, Operation};
+use crate::queue;
 use crate::stream::{OWN, Stream, submit};
-use crate::work::{Fill, Work};
+use crate::work::Work;
 
 fn create(out: Out<Handle>, flags: u32, priority: i32) -> Result<()> {
     if flags > 1 {
@@ -69,74 +70,22 @@ fn info(stream: Handle, to: &Info) -> Result<()> {
     Ok(())
 }
 
-/// How to compare, and that remote writes are waited for, which there are none of.
-fn wait_flags(flags: u32) -> Result<()> {
-    only(flags, 3 | 1 << 30)
-}
-
-fn aligned(address: u64, to: u64) -> Result<()> {
-    if address.is_multiple_of(to) { Ok(()) } else { Err(Error::INVALID_VALUE) }
-}
-
-fn wait_value(stream: Handle, value: Value) -> Result<()> {
-    wait_flags(value.flags)?;
-    aligned(value.address, value.bytes as u64)?;
-    within(|d| {
+/// Does operations on words of memory in their turn.
+fn operate(stream: Handle, list: &[Operation]) -> Result<()> {
+    let batch = within(|d| {
         d.implicit(stream)?;
-        if d.capturing(stream)?.is_some() {
-            eprintln!("oxcuda: waits for a value in a graph are not built");
-            return Err(Error::NOT_SUPPORTED);
-        }
-        d.wait_for_value(stream, value)
+        let context = d.context_of(stream)?;
+        let batch = d.batch(context, list)?;
+        let Some((graph, last)) = d.capturing(stream)? else { return Ok(Some(batch)) };
+        let node = d.add_node(graph, &last, Work::Batch(batch))?;
+        d.set_last(stream, vec![node])?;
+        Ok(None)
+    })?;
+    batch.iter().flat_map(Batch::actions).try_for_each(|action| match action {
+        Action::Wait(v) => within(|d| d.wait_for_value(stream, v)),
+        Action::Write(f) => submit(stream, Work::Fill(f)),
+        Action::Order => Ok(()),
     })
-}
-
-fn write_value(stream: Handle, address: u64, (value, element): (u64, u32), flags: u32) -> Result<()> {
-    only(flags, 1)?;
-    aligned(address, element.into())?;
-    submit(stream, Work::Fill(Fill { address, pitch: 0, value, element, size: [1, 1] }))
-}
-
-/// `CUstreamBatchMemOpParams`: what to do; of waits and writes where, the value, and how.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct Operation {
-    kind: u32,
-    address: u64,
-    value: u64,
-    flags: u32,
-    /// For the driver's own use, and nothing.
-    rest: [u64; 2],
-}
-
-impl Operation {
-    /// Bytes of the value, and whether it is waited for; `None` if the operation is that memory is in order, as it always is.
-    fn of(&self) -> Result<Option<(u32, bool)>> {
-        Ok(Some(match self.kind {
-            1 => (4, true),
-            2 => (4, false),
-            4 => (8, true),
-            5 => (8, false),
-            3 | 6 => return Ok(None),
-            _ => return Err(Error::INVALID_VALUE),
-        }))
-    }
-
-    fn check(&self) -> Result<()> {
-        let Some((bytes, waits)) = self.of()? else { return Ok(()) };
-        aligned(self.address, bytes.into())?;
-        if waits { wait_flags(self.flags) } else { only(self.flags, 1) }
-    }
-
-    fn submit(&self, stream: Handle) -> Result<()> {
-        let Some((bytes, waits)) = self.of()? else { return Ok(()) };
-        let value = if bytes == 4 { self.value & u64::from(u32::MAX) } else { self.value };
-        let (address, flags) = (self.address, self.flags);
-        match waits {
-            true => wait_value(stream, Value { address, bytes: bytes as usize, value, flags }),
-            false => write_value(stream, address, (value, bytes), flags),
-        }
-    }
 }
 
 api! {
@@ -268,28 +217,25 @@ api! {
     }
     /// Writes a word in its turn.
     fn cuStreamWriteValue32(stream: Handle, address: u64, value: u32, flags: u32) / cuStreamWriteValue32_v2 / cuStreamWriteValue32_ptsz / cuStreamWriteValue32_v2_ptsz {
-        write_value(stream, address, (value.into(), 4), flags)
+        operate(stream, &[Operation::write((address, 4), value.into(), flags)])
     }
     /// Writes a word of 64 bits in its turn.
     fn cuStreamWriteValue64(stream: Handle, address: u64, value: u64, flags: u32) / cuStreamWriteValue64_v2 / cuStreamWriteValue64_ptsz / cuStreamWriteValue64_v2_ptsz {
-        write_value(stream, address, (value, 8), flags)
+        operate(stream, &[Operation::write((address, 8), value, flags)])
     }
     /// Several of these, one after another.
     fn cuStreamBatchMemOp(stream: Handle, count: u32, list: In<Operation>, flags: u32) / cuStreamBatchMemOp_v2 / cuStreamBatchMemOp_ptsz / cuStreamBatchMemOp_v2_ptsz {
         only(flags, 0)?;
         below(count, 256)?;
-        // All of them are looked at before the first is done.
-        let list = list.list(count as usize)?;
-        list.iter().try_for_each(Operation::check)?;
-        list.iter().try_for_each(|o| o.submit(stream))
+        operate(stream, &list.list(count as usize)?)
     }
     /// Waits for a word.
     fn cuStreamWaitValue32(stream: Handle, address: u64, value: u32, flags: u32) / cuStreamWaitValue32_v2 / cuStreamWaitValue32_ptsz / cuStreamWaitValue32_v2_ptsz {
-        wait_value(stream, Value { address, bytes: 4, value: value.into(), flags })
+        operate(stream, &[Operation::wait((address, 4), value.into(), flags)])
     }
     /// Waits for a word of 64 bits.
     fn cuStreamWaitValue64(stream: Handle, address: u64, value: u64, flags: u32) / cuStreamWaitValue64_v2 / cuStreamWaitValue64_ptsz / cuStreamWaitValue64_v2_ptsz {
-        wait_value(stream, Value { address, bytes: 8, value, flags })
+        operate(stream, &[Operation::wait((address, 8), value, flags)])
     }
     /// Writes a description of a graph.
     fn cuGraphDebugDotPrint(graph: Handle, path: Text, flags: u32) {

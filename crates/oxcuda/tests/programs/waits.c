@@ -139,7 +139,7 @@ int main(int argc, char **argv) {
     WANT(cuStreamQuery(a) == 0);
 
     /* Several at once: a wait, then words of both sizes. Nothing is done if one of them is none. */
-    Operation list[] = {{{1, at, 3, GEQ, 0}}, {{5, w, 0x100000002, 0, 0}}, {{3, 0, 0, 0, 0}}, {{2, w + 4, 7, 0, 0}}, {{9, 0, 0, 0, 0}}};
+    Operation list[] = {{{1, at, 3, GEQ, 0}}, {{5, w, 0x100000002, 0, 0}}, {{6, 0, 0, 0, 0}}, {{2, w + 4, 7, 0, 0}}, {{9, 0, 0, 0, 0}}};
     WANT(cuStreamBatchMemOp_v2(a, 5, list, 0) == 1 && cuStreamQuery(a) == 0);
     OK(cuStreamBatchMemOp_v2(a, 4, list, 0));
     OK(cuStreamWaitValue64_v2(b, w, 0x700000002, EQ));
