@@ -33,7 +33,33 @@ pub fn fresh() -> u64 {
     NEXT.fetch_add(64, Ordering::Relaxed)
 }
 
-impl<T> Table<T> {
+/// What a table is of.
+pub trait Thing {
+    /// What a handle is that none has.
+    const ABSENT: Error = Error::INVALID_HANDLE;
+}
+
+impl Thing for Array {}
+impl Thing for Context {}
+impl Thing for Event {}
+impl Thing for Function {}
+impl Thing for Link {}
+impl Thing for Module {}
+impl Thing for Pool {}
+impl Thing for Sequence {}
+impl Thing for Stream {}
+// Functions for graphs know no other error.
+impl Thing for Exec {
+    const ABSENT: Error = Error::INVALID_VALUE;
+}
+impl Thing for Graph {
+    const ABSENT: Error = Error::INVALID_VALUE;
+}
+impl Thing for UserObject {
+    const ABSENT: Error = Error::INVALID_VALUE;
+}
+
+impl<T: Thing> Table<T> {
     /// A new one.
     pub fn add(&mut self, item: T) -> u64 {
         let handle = fresh();
@@ -42,15 +68,15 @@ impl<T> Table<T> {
     }
     /// The one of a handle.
     pub fn get(&self, handle: u64) -> Result<&T> {
-        self.0.get(&handle).ok_or(Error::INVALID_HANDLE)
+        self.0.get(&handle).ok_or(T::ABSENT)
     }
     /// The one of a handle, to change it.
     pub fn get_mut(&mut self, handle: u64) -> Result<&mut T> {
-        self.0.get_mut(&handle).ok_or(Error::INVALID_HANDLE)
+        self.0.get_mut(&handle).ok_or(T::ABSENT)
     }
     /// Takes one away.
     pub fn remove(&mut self, handle: u64) -> Result<T> {
-        self.0.remove(&handle).ok_or(Error::INVALID_HANDLE)
+        self.0.remove(&handle).ok_or(T::ABSENT)
     }
     /// All of them.
     pub fn iter(&self) -> impl Iterator<Item = (u64, &T)> {

@@ -29,6 +29,13 @@ impl<T> Out<T> {
         unsafe { self.0.write_unaligned(value) };
         Ok(())
     }
+    /// Makes something and writes it; nothing is made where there is no room for it.
+    pub fn make(self, value: impl FnOnce() -> Result<T>) -> Result<()> {
+        if self.0.is_null() {
+            return Err(Error::INVALID_VALUE);
+        }
+        self.put(value()?)
+    }
     /// Writes it if it is wanted.
     pub fn maybe(self, value: T) {
         let _ = self.put(value);
@@ -235,6 +242,11 @@ impl HostFn {
     }
 }
 
+thread_local! {
+    /// Whether the thread is in such a function as the next one, which may not call the driver.
+    static CALLED_BACK: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+}
+
 /// A function of the program that is told how a stream fares.
 #[repr(transparent)]
 #[derive(Clone, Copy)]
@@ -249,8 +261,10 @@ impl StreamFn {
     pub fn call(self, stream: u64, status: u32, data: u64) {
         if let Some(f) = self.0 {
             let pointer = |n: u64| std::ptr::with_exposed_provenance_mut(n as usize);
+            CALLED_BACK.set(true);
             // The program gave it for this.
             unsafe { f(pointer(stream), status, pointer(data)) }
+            CALLED_BACK.set(false);
         }
     }
 }
@@ -281,6 +295,9 @@ pub fn enter(name: &str, body: impl FnOnce() -> Result<()>) -> c_int {
     let body = || {
         if crate::driver::forked() && !alone {
             return Err(Error::NOT_INITIALIZED);
+        }
+        if CALLED_BACK.get() && !alone {
+            return Err(Error::NOT_PERMITTED);
         }
         crate::queue::look(name)?;
         body()

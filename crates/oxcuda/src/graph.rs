@@ -102,7 +102,7 @@ impl Exec {
             if old.work.kind() != new.work.kind() {
                 return Err(unlike(TYPE_CHANGED, 0));
             }
-            if !old.work.fits(&new.work) {
+            if !new.work.fits(&old.work) {
                 return Err(unlike(PARAMETERS_CHANGED, 0));
             }
         }
@@ -115,7 +115,8 @@ impl Exec {
     /// Changes what a node does, to something of the same kind.
     pub fn set(&mut self, node: u64, work: Work) -> Result<()> {
         let step = self.step(node)?;
-        if step.work.kind() != work.kind() || !step.work.fits(&work) {
+        let alone = work.fits_alone() && step.work.fits_alone();
+        if step.work.kind() != work.kind() || !work.fits(&step.work) || !alone {
             return Err(Error::INVALID_VALUE);
         }
         step.work = work;

@@ -102,24 +102,26 @@ pub fn format(number: u32, channels: u32) -> Result<Format> {
     Format::new(element, channels, normalized).map_err(|_| Error::INVALID_VALUE)
 }
 
-/// Attributes of the device that bound arrays of a geometry, for textures and for surfaces: width, height, depth or layers.
-fn bounds(geometry: Geometry, flags: u32) -> [[u32; 3]; 2] {
-    let gather = flags & flag::GATHER != 0;
+/// Attributes of the device that bound arrays of a geometry: width, height, depth or layers. For textures one list or the other, and
+/// for surfaces.
+fn bounds(geometry: Geometry, gather: bool, levels: bool) -> (&'static [[u32; 3]], [u32; 3]) {
     match geometry {
-        Geometry::D1 => [[21, 0, 0], [55, 0, 0]],
-        Geometry::D2 if gather => [[45, 46, 0], [56, 57, 0]],
-        Geometry::D3 => [[24, 25, 26], [58, 59, 60]],
-        Geometry::Array1 => [[42, 0, 43], [61, 0, 62]],
-        Geometry::Array2 => [[27, 28, 29], [63, 64, 65]],
-        Geometry::Cube => [[52, 52, 0], [66, 66, 0]],
-        Geometry::ArrayCube => [[53, 53, 54], [67, 67, 68]],
-        _ => [[22, 23, 0], [56, 57, 0]],
+        Geometry::D1 if levels => (&[[77, 0, 0]], [55, 0, 0]),
+        Geometry::D1 => (&[[21, 0, 0]], [55, 0, 0]),
+        Geometry::D2 if gather => (&[[45, 46, 0]], [56, 57, 0]),
+        Geometry::D3 => (&[[24, 25, 26], [47, 48, 49]], [58, 59, 60]),
+        Geometry::Array1 => (&[[42, 0, 43]], [61, 0, 62]),
+        Geometry::Array2 => (&[[27, 28, 29]], [63, 64, 65]),
+        Geometry::Cube => (&[[52, 52, 0]], [66, 66, 0]),
+        Geometry::ArrayCube => (&[[53, 53, 54]], [67, 67, 68]),
+        _ if levels => (&[[73, 74, 0]], [56, 57, 0]),
+        _ => (&[[22, 23, 0]], [56, 57, 0]),
     }
 }
 
 impl Shape {
     /// Geometry, texels of a layer or the whole, layers or cubes.
-    fn layout(&self) -> Result<(Geometry, Size, u32)> {
+    fn layout(&self, levels: bool) -> Result<(Geometry, Size, u32)> {
         let has = |f: u32| self.flags & f != 0;
         let [w, h, d] = self.size;
         let geometry = match (has(flag::LAYERED), has(flag::CUBE), h, d) {
@@ -132,14 +134,13 @@ impl Shape {
             (true, true, _, 6..) if w == h && d.is_multiple_of(6) => Geometry::ArrayCube,
             _ => return Err(Error::INVALID_VALUE),
         };
-        let most = bounds(geometry, self.flags);
-        for list in &most[..1 + usize::from(has(flag::SURFACE))] {
-            for (n, number) in self.size.iter().zip(list).filter(|b| *b.1 != 0) {
-                let most = attributes::attribute(*number).unwrap_or(0);
-                if i64::try_from(*n).map_err(|_| Error::INVALID_VALUE)? > most.into() {
-                    return Err(Error::INVALID_VALUE);
-                }
-            }
+        let (texture, surface) = bounds(geometry, has(flag::GATHER), levels);
+        let fits = |list: &[u32; 3]| {
+            let most = |number: u32| attributes::attribute(number).unwrap_or(0) as usize;
+            self.size.iter().zip(list).all(|(n, number)| *number == 0 || *n <= most(*number))
+        };
+        if !texture.iter().any(fits) || has(flag::SURFACE) && !fits(&surface) {
+            return Err(Error::INVALID_VALUE);
         }
         let layers = match geometry {
             Geometry::Array1 | Geometry::Array2 => d,
@@ -150,17 +151,18 @@ impl Shape {
         Ok((geometry, [w, h.max(1), depth].map(|n| n as u32), layers as u32))
     }
 
-    /// What it is in memory from an address on, in so many levels.
-    fn image(&self, base: u64, levels: u32) -> Result<Image> {
+    /// What it is in memory from an address on, in so many levels, if it is made with levels.
+    fn image(&self, base: u64, levels: Option<u32>) -> Result<Image> {
         if self.flags & !flag::ALL != 0 {
             return Err(Error::INVALID_VALUE);
         }
         if self.flags & !flag::BUILT != 0 {
             return Err(missing("arrays for depths, graphics, video, and sparse ones or without memory"));
         }
-        let (geometry, size, layers) = self.layout()?;
+        let (geometry, size, layers) = self.layout(levels.is_some())?;
         let format = format(self.format, self.channels)?;
-        Image::packed(base, geometry, format, (size, layers), levels).map_err(|_| Error::INVALID_VALUE)
+        Image::packed(base, geometry, format, (size, layers), levels.unwrap_or(1))
+            .map_err(|_| Error::INVALID_VALUE)
     }
 
     /// The shape of a level.
@@ -297,11 +299,12 @@ impl Driver {
         let most = shape.size;
         let depth = if shape.flags & (flag::LAYERED | flag::CUBE) == 0 { most[2] } else { 0 };
         let most = most[0].max(most[1]).max(depth).max(1).ilog2() + 1;
-        let count = levels.unwrap_or(1).clamp(1, most);
-        let bytes = shape.image(0, count)?.bytes();
+        let levels = levels.map(|n| n.clamp(1, most));
+        let count = levels.unwrap_or(1);
+        let bytes = shape.image(0, levels)?.bytes();
         let size = usize::try_from(bytes).map_err(|_| Error::OUT_OF_MEMORY)?;
         let base = self.space.array(size, context)?;
-        let image = shape.image(base, count)?;
+        let image = shape.image(base, levels)?;
         let mut parts = Vec::new();
         for n in (0..count).filter(|_| levels.is_some()) {
             let part = image.part(n as usize..n as usize + 1, 0..image.layers).ok_or(Error::UNKNOWN)?;
@@ -365,6 +368,12 @@ impl Driver {
             slice: level.slice,
             array: Some((handle, at)),
         })
+    }
+
+    /// Whether so many bytes are whole elements of an array; their size.
+    pub fn elements(&self, handle: u64, size: usize) -> Result<u32> {
+        let bytes = self.arrays.get(handle)?.image.format.bytes();
+        if size.is_multiple_of(bytes as usize) { Ok(bytes) } else { Err(Error::INVALID_VALUE) }
     }
 
     /// Bytes of an array that follow one another from an offset on, as an end of a copy.

@@ -187,6 +187,11 @@ impl Driver {
     /// Waits for a stream, or asks whether it is done: it is, but not under capture, which ends by it.
     pub fn finished(&mut self, stream: u64) -> Result<()> {
         self.implicit(stream)?;
+        self.uncaptured(stream)
+    }
+
+    /// What is no part of a graph: a capture of the stream ends by it.
+    pub fn uncaptured(&mut self, stream: u64) -> Result<()> {
         self.capturing(stream)?;
         match self.stream(stream)?.capture.as_ref().map(|c| c.sequence) {
             Some(sequence) => {

@@ -66,6 +66,12 @@ impl End {
     pub fn flat(side: Side, address: u64) -> End {
         End { side, address, pitch: 0, slice: 0, array: None }
     }
+
+    /// Whether both are of one kind of memory, as far as they say.
+    fn is_like(&self, other: &End) -> bool {
+        let unsure = self.side == Side::Any || other.side == Side::Any;
+        self.array.is_some() == other.array.is_some() && (unsure || self.side == other.side)
+    }
 }
 
 /// A copy of a box.
@@ -155,7 +161,22 @@ impl Work {
     /// Whether an executable graph may do this in place of other work of its kind.
     pub fn fits(&self, other: &Work) -> bool {
         match (self, other) {
-            (Work::Batch(a), Work::Batch(b)) => a.fits(b),
+            (Work::Batch(new), Work::Batch(old)) => new.fits(old),
+            // Of a rectangle address and value alone, of a row its length as well.
+            (Work::Fill(new), Work::Fill(old)) => {
+                let flat = old.size[1] <= 1 && new.size[1] == old.size[1];
+                flat || (new.size, new.pitch, new.element) == (old.size, old.pitch, old.element)
+            }
+            (Work::Copy(new), Work::Copy(old)) => new.to.is_like(&old.to) && new.from.is_like(&old.from),
+            _ => true,
+        }
+    }
+
+    /// Whether that can be said of one node alone: of copies and fills of something, and of copies of one row.
+    pub fn fits_alone(&self) -> bool {
+        match self {
+            Work::Fill(f) => !f.size.contains(&0),
+            Work::Copy(t) => t.size[0] > 0 && t.size[1..] == [1, 1],
             _ => true,
         }
     }

@@ -205,6 +205,18 @@ fn a_program_for_the_header_runs() {
     }
 }
 
+/// The program is written against CUDA's header, as above.
+#[test]
+fn what_is_wrong_is_refused_as_documented() {
+    let tools = std::env::var_os("OXPTXAS_ORACLES").map(PathBuf::from);
+    let headers = tools.and_then(|t| Some(t.parent()?.join("include")));
+    let Some(headers) = headers.filter(|h| h.join("cuda.h").exists()) else { return };
+    let p = Program::with("documented", Some(&headers));
+    WAYS[..2].iter().for_each(|w| drop(p.passes(&[], w)));
+    let (_, found) = p.passes(&[], &[("OXCUDA_CHECK", "memory")]);
+    assert!(!found.contains("not freed"), "{found}");
+}
+
 #[test]
 fn launches_have_what_they_ask_for() {
     let p = Program::new("launch");

@@ -40,9 +40,11 @@ fn known(context: Handle) -> Result<Handle> {
 fn create(out: Out<Handle>, flags: u32, device: i32) -> Result<()> {
     check(device)?;
     context_flags(flags)?;
-    let context = with(|d| Ok(d.contexts.add(Context { flags, ..Context::default() })))?;
-    stack(|s| s.push(context));
-    out.put(context)
+    out.make(|| {
+        let context = with(|d| Ok(d.contexts.add(Context { flags, ..Context::default() })))?;
+        stack(|s| s.push(context));
+        Ok(context)
+    })
 }
 
 fn destroy(context: Handle) -> Result<()> {
@@ -237,7 +239,7 @@ api! {
     /// Holds the primary context.
     fn cuDevicePrimaryCtxRetain(out: Out<Handle>, device: i32) {
         check(device)?;
-        out.put(with(|d| { d.held += 1; Ok(d.primary()) })?)
+        out.make(|| with(|d| { d.held += 1; Ok(d.primary()) }))
     }
 
     /// Lets go of the primary context.

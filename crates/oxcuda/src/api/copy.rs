@@ -1,6 +1,7 @@
 //! Copies.
 
 use super::Handle;
+use crate::attributes::attribute;
 use crate::driver::{Driver, with};
 use crate::error::{Error, Result};
 use crate::ffi::{Host, In};
@@ -79,6 +80,15 @@ fn side(kind: u32, host: u64, device: u64) -> Result<(Side, u64)> {
     }
 }
 
+/// Whether a pitch is one for rows from some byte on: wide enough if it is given, and no more than the device takes.
+fn pitch(pitch: usize, x: usize, width: usize) -> bool {
+    let most = attribute(MAX_PITCH).map_or(0, |n| n as usize);
+    pitch == 0 || (x.saturating_add(width)..=most).contains(&pitch)
+}
+
+/// The number of `CU_DEVICE_ATTRIBUTE_MAX_PITCH`.
+const MAX_PITCH: u32 = 11;
+
 /// The number of the kind of memory that is an array.
 const ARRAY: u32 = 3;
 
@@ -120,9 +130,8 @@ impl Copy3 {
         let size = [self.width, self.height, self.depth].map(|n| n as u64);
         // Rows lie one behind the other, and so do slices.
         for e in [&self.from, &self.to].into_iter().filter(|e| e.kind != ARRAY) {
-            let narrow = e.pitch != 0 && (e.pitch as u64) < e.x as u64 + size[0];
-            let low = size[2] > 1 && (e.height as u64) < e.y as u64 + size[1];
-            if narrow || low {
+            let low = size[2] > 1 && (e.height as u64) < (e.y as u64).saturating_add(size[1]);
+            if low || !pitch(e.pitch, e.x, self.width) {
                 return Err(Error::INVALID_VALUE);
             }
         }
@@ -149,7 +158,7 @@ impl Copy2 {
         };
         let size = [self.width as u64, self.height as u64, 1];
         for e in [&self.from, &self.to].into_iter().filter(|e| e.kind != ARRAY) {
-            if e.pitch != 0 && (e.pitch as u64) < e.x as u64 + self.width as u64 {
+            if !pitch(e.pitch, e.x, self.width) {
                 return Err(Error::INVALID_VALUE);
             }
         }

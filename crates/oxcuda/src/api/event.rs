@@ -36,10 +36,10 @@ api! {
         if flags & BETWEEN_PROCESSES != 0 && flags & NO_TIME == 0 {
             return Err(Error::INVALID_VALUE);
         }
-        out.put(within(|d| {
+        out.make(|| within(|d| {
             let context = d.context()?;
             Ok(d.events.add(Event { flags, context, ..Event::default() }))
-        })?)
+        }))
     }
     /// Ends one.
     fn cuEventDestroy(event: Handle) / cuEventDestroy_v2 {

@@ -70,7 +70,8 @@ pub struct Memset {
 
 impl Memset {
     fn work(&self) -> Result<Work> {
-        if !matches!(self.element, 1 | 2 | 4) {
+        let row = self.width.saturating_mul(self.element as usize);
+        if !matches!(self.element, 1 | 2 | 4) || self.height > 1 && self.pitch < row {
             return Err(Error::INVALID_VALUE);
         }
         let size = [self.width as u64, self.height as u64];
@@ -116,6 +117,16 @@ pub struct HostNode {
     data: u64,
 }
 
+impl HostNode {
+    fn work(&self) -> Result<Work> {
+        if self.function.is_some() {
+            Ok(Work::Host(self.function, self.data))
+        } else {
+            Err(Error::INVALID_VALUE)
+        }
+    }
+}
+
 /// `CUDA_BATCH_MEM_OP_NODE_PARAMS`
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -141,20 +152,19 @@ impl BatchNode {
     }
 }
 
-/// An event that is there.
-fn event(event: Handle) -> Result<Handle> {
-    with(|d| d.events.get(event).map(|_| event))
+/// A number of references to a user object.
+fn references(count: u32) -> Result<()> {
+    if (1..=i32::MAX as u32).contains(&count) { Ok(()) } else { Err(Error::INVALID_VALUE) }
 }
 
-/// Whether there is a place for a handle: nothing is made without.
-fn wanted(out: Out<Handle>) -> Result<()> {
-    if out.is_null() { Err(Error::INVALID_VALUE) } else { Ok(()) }
+/// An event that is there.
+fn event(event: Handle) -> Result<Handle> {
+    with(|d| d.events.get(event).map(|_| event).map_err(|_| Error::INVALID_VALUE))
 }
 
 fn add(out: Out<Handle>, graph: Handle, (after, count): (In<u64>, usize), work: Work) -> Result<()> {
-    wanted(out)?;
     let after = after.list(count)?;
-    out.put(with(|d| d.add_node(graph, &after, work))?)
+    out.make(|| with(|d| d.add_node(graph, &after, work)))
 }
 
 /// Flags of an executable graph that are taken: memory is freed by the next launch, it is uploaded, nodes have priorities.
@@ -170,14 +180,12 @@ fn instantiate(out: Out<Handle>, graph: Handle, flags: u64) -> Result<()> {
     if flags & !INSTANTIATE_FLAGS != 0 {
         return Err(Error::INVALID_VALUE);
     }
-    wanted(out)?;
-    out.put(with(|d| d.instantiate(graph, flags))?)
+    out.make(|| with(|d| d.instantiate(graph, flags)))
 }
 
 fn child(out: Out<Handle>, graph: Handle, (after, count): (In<u64>, usize), inner: Handle) -> Result<()> {
-    wanted(out)?;
     let after = after.list(count)?;
-    out.put(with(|d| d.add_child(graph, &after, inner))?)
+    out.make(|| with(|d| d.add_child(graph, &after, inner)))
 }
 
 /// Changes a node of a graph.
@@ -213,13 +221,25 @@ fn list(all: Vec<u64>, out: Out<u64>, count: Out<usize>) -> Result<()> {
 
 fn pairs(all: Vec<(u64, u64)>, from: Out<u64>, to: Out<u64>, count: Out<usize>) -> Result<()> {
     let (a, b): (Vec<u64>, Vec<u64>) = all.into_iter().unzip();
-    if from.is_null() && to.is_null() {
-        return count.put(a.len());
+    // The count is the same for both.
+    let ask = count.get()?;
+    list(a, from, count)?;
+    if !to.is_null() {
+        count.put(ask)?;
     }
-    let room = count.get()?.min(a.len());
-    from.list(a.into_iter().take(room));
-    to.list(b.into_iter().take(room));
-    count.put(room)
+    list(b, to, count)
+}
+
+/// What edges have besides: nothing, in zeros of eight bytes, which are told with the nodes alone.
+fn no_data(data: Out<u64>, with: &[Out<u64>], count: Out<usize>) -> Result<()> {
+    if data.is_null() {
+        return Ok(());
+    }
+    if with.iter().any(|w| w.is_null()) {
+        return Err(Error::INVALID_VALUE);
+    }
+    data.list((0..count.get()?).map(|_| 0));
+    Ok(())
 }
 
 fn dependencies(graph: Handle, (from, to, count): (In<u64>, In<u64>, usize), take: bool) -> Result<()> {
@@ -266,10 +286,7 @@ fn any_work(at: u64) -> Result<Work> {
         0 => In::<Kernel2>::at(inner).get()?.work()?,
         1 => Work::Copy(In::<Copy3>::at(inner + 16).get()?.transfer()?),
         2 => In::<Memset>::at(inner).get()?.work()?,
-        3 => {
-            let h = In::<HostNode>::at(inner).get()?;
-            Work::Host(h.function, h.data)
-        }
+        3 => In::<HostNode>::at(inner).get()?.work()?,
         5 => Work::Empty,
         6 => Work::Wait(event(In::at(inner).get()?)?),
         7 => Work::Record(event(In::at(inner).get()?)?),
@@ -303,7 +320,7 @@ api! {
     /// Makes one.
     fn cuGraphCreate(out: Out<Handle>, flags: u32) {
         only(flags, 0)?;
-        out.put(with(|d| Ok(d.graphs.add(Graph::default())))?)
+        out.make(|| with(|d| Ok(d.graphs.add(Graph::default()))))
     }
     /// Ends one.
     fn cuGraphDestroy(graph: Handle) {
@@ -311,7 +328,7 @@ api! {
     }
     /// Another one of the same nodes.
     fn cuGraphClone(out: Out<Handle>, graph: Handle) {
-        out.put(with(|d| d.copy_graph(graph))?)
+        out.make(|| with(|d| d.copy_graph(graph)))
     }
     /// A kernel.
     fn cuGraphAddKernelNode(out: Out<Handle>, graph: Handle, after: In<u64>, count: usize, node: In<Kernel1>) {
@@ -331,8 +348,7 @@ api! {
     }
     /// A function of the program.
     fn cuGraphAddHostNode(out: Out<Handle>, graph: Handle, after: In<u64>, count: usize, node: In<HostNode>) {
-        let node = node.get()?;
-        add(out, graph, (after, count), Work::Host(node.function, node.data))
+        add(out, graph, (after, count), node.get()?.work()?)
     }
     /// Nothing.
     fn cuGraphAddEmptyNode(out: Out<Handle>, graph: Handle, after: In<u64>, count: usize) {
@@ -503,18 +519,16 @@ api! {
     }
     /// What comes after what; edges have no data.
     fn cuGraphGetEdges_v2(graph: Handle, from: Out<u64>, to: Out<u64>, data: Out<u64>, count: Out<usize>) {
-        let edges = with(|d| Ok(d.graphs.get(graph)?.edges()))?;
-        if !data.is_null() {
-            data.list(edges.iter().map(|_| 0).take(count.get()?));
-        }
-        pairs(edges, from, to, count)
+        no_data(data, &[from, to], count)?;
+        pairs(with(|d| Ok(d.graphs.get(graph)?.edges()))?, from, to, count)
     }
     /// What a node comes after.
     fn cuGraphNodeGetDependencies(node: Handle, out: Out<u64>, count: Out<usize>) {
         list(before(node)?, out, count)
     }
     /// What a node comes after.
-    fn cuGraphNodeGetDependencies_v2(node: Handle, out: Out<u64>, _data: Out<u64>, count: Out<usize>) {
+    fn cuGraphNodeGetDependencies_v2(node: Handle, out: Out<u64>, data: Out<u64>, count: Out<usize>) {
+        no_data(data, &[out], count)?;
         list(before(node)?, out, count)
     }
     /// What comes after a node.
@@ -522,7 +536,8 @@ api! {
         list(behind(node)?, out, count)
     }
     /// What comes after a node.
-    fn cuGraphNodeGetDependentNodes_v2(node: Handle, out: Out<u64>, _data: Out<u64>, count: Out<usize>) {
+    fn cuGraphNodeGetDependentNodes_v2(node: Handle, out: Out<u64>, data: Out<u64>, count: Out<usize>) {
+        no_data(data, &[out], count)?;
         list(behind(node)?, out, count)
     }
     /// Lets nodes come after others.
@@ -590,8 +605,7 @@ api! {
     }
     /// Another function.
     fn cuGraphHostNodeSetParams(node: Handle, new: In<HostNode>) {
-        let new = new.get()?;
-        change(node, Work::Host(new.function, new.data))
+        change(node, new.get()?.work()?)
     }
     /// Another launch.
     fn cuGraphKernelNodeSetParams(node: Handle, new: In<Kernel1>) {
@@ -659,8 +673,8 @@ api! {
     }
     /// Another function.
     fn cuGraphExecHostNodeSetParams(exec: Handle, node: Handle, new: In<HostNode>) {
-        let new = new.get()?;
-        with(|d| d.set_node(exec, node, Work::Host(new.function, new.data)))
+        let work = new.get()?.work()?;
+        with(|d| d.set_node(exec, node, work))
     }
     /// Takes everything from another graph of the same shape.
     fn cuGraphExecUpdate(exec: Handle, graph: Handle, node: Out<Handle>, result: Out<u32>) {
@@ -685,25 +699,26 @@ api! {
         if flags != 1 {
             return Err(Error::INVALID_VALUE);
         }
-        if !free.is_some() || count == 0 {
+        if !free.is_some() {
             return Err(Error::INVALID_VALUE);
         }
-        out.put(with(|d| Ok(d.objects.add(UserObject { free: (free, data.address()), count })))?)
+        references(count)?;
+        out.make(|| with(|d| Ok(d.objects.add(UserObject { free: (free, data.address()), count }))))
     }
     /// Refers to it.
     fn cuUserObjectRetain(object: Handle, count: u32) {
+        references(count)?;
         with(|d| d.retain(&[(object, count)]))
     }
     /// Lets go of it.
     fn cuUserObjectRelease(object: Handle, count: u32) {
+        references(count)?;
         graph::release(&[(object, count)])
     }
     /// Lets a graph refer to it; with the flag in place of the caller.
     fn cuGraphRetainUserObject(graph: Handle, object: Handle, count: u32, flags: u32) {
         only(flags, 1)?;
-        if count == 0 {
-            return Err(Error::INVALID_VALUE);
-        }
+        references(count)?;
         with(|d| {
             d.graphs.get(graph)?;
             if flags & 1 == 0 {
@@ -715,6 +730,7 @@ api! {
     }
     /// Lets a graph refer to it no more.
     fn cuGraphReleaseUserObject(graph: Handle, object: Handle, count: u32) {
+        references(count)?;
         with(|d| {
             let objects = &mut d.graphs.get_mut(graph)?.objects;
             let held = objects.iter_mut().find(|o| o.0 == object && o.1 >= count).ok_or(Error::INVALID_VALUE)?;

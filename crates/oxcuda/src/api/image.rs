@@ -51,12 +51,12 @@ api! {
     fn cuArrayCreate_v2(out: Out<Handle>, shape: In<Flat>) {
         let Flat { size: [width, height], format, channels } = shape.get()?;
         let shape = Shape { size: [width, height, 0], format, channels, flags: 0 };
-        out.put(within(|d| d.make_array(shape, None))?)
+        out.make(|| within(|d| d.make_array(shape, None)))
     }
     /// An array of any shape.
     fn cuArray3DCreate_v2(out: Out<Handle>, shape: In<Shape>) {
         let shape = shape.get()?;
-        out.put(within(|d| d.make_array(shape, None))?)
+        out.make(|| within(|d| d.make_array(shape, None)))
     }
     /// Takes it back.
     fn cuArrayDestroy(handle: Handle) {
@@ -89,7 +89,7 @@ api! {
     /// An array with levels.
     fn cuMipmappedArrayCreate(out: Out<Handle>, shape: In<Shape>, levels: u32) {
         let shape = shape.get()?;
-        out.put(within(|d| d.make_array(shape, Some(levels)))?)
+        out.make(|| within(|d| d.make_array(shape, Some(levels))))
     }
     /// Takes it back.
     fn cuMipmappedArrayDestroy(handle: Handle) {
@@ -124,7 +124,10 @@ api! {
     }
     /// From an array to the device.
     fn cuMemcpyAtoD_v2(to: u64, from: Handle, offset: usize, size: usize) / cuMemcpyAtoD_v2_ptds {
-        copy(None, size, |d| Ok([End::flat(Side::Device, to), d.along_array(from, offset, size)?]))
+        copy(None, size, |d| {
+            d.elements(from, size)?;
+            Ok([End::flat(Side::Device, to), d.along_array(from, offset, size)?])
+        })
     }
     /// From the host to an array.
     fn cuMemcpyHtoA_v2(to: Handle, offset: usize, from: Host, size: usize) / cuMemcpyHtoA_v2_ptds {
@@ -144,14 +147,19 @@ api! {
     }
     /// Between arrays.
     fn cuMemcpyAtoA_v2(to: Handle, at: usize, from: Handle, offset: usize, size: usize) / cuMemcpyAtoA_v2_ptds {
-        copy(None, size, |d| Ok([d.along_array(to, at, size)?, d.along_array(from, offset, size)?]))
+        copy(None, size, |d| {
+            if d.elements(to, size)? != d.elements(from, size)? {
+                return Err(Error::INVALID_VALUE);
+            }
+            Ok([d.along_array(to, at, size)?, d.along_array(from, offset, size)?])
+        })
     }
 
     /// A texture.
     fn cuTexObjectCreate(out: Out<u64>, resource: In<Resource>, sampling: In<Sampling>, view: In<View>) {
         let view = if view.is_null() { None } else { Some(view.get()?) };
         let (resource, sampling) = (resource.get()?, sampling.get()?);
-        out.put(within(|d| d.make_texture(resource, sampling, view))?)
+        out.make(|| within(|d| d.make_texture(resource, sampling, view)))
     }
     /// Takes it away.
     fn cuTexObjectDestroy(handle: u64) {
@@ -174,7 +182,7 @@ api! {
     /// A surface.
     fn cuSurfObjectCreate(out: Out<u64>, resource: In<Resource>) {
         let resource = resource.get()?;
-        out.put(within(|d| d.make_surface(resource))?)
+        out.make(|| within(|d| d.make_surface(resource)))
     }
     /// Takes it away.
     fn cuSurfObjectDestroy(handle: u64) {

@@ -28,7 +28,7 @@ api! {
     /// Begins.
     fn cuLinkCreate_v2(count: u32, options: In<u32>, values: Host, out: Out<Handle>) / cuLinkCreate {
         let jit = Jit::read(count, options, In::at(values.address()), values.address())?;
-        out.put(with(|d| Ok(d.links.add(Link { jit, ..Link::default() })))?)
+        out.make(|| with(|d| Ok(d.links.add(Link { jit, ..Link::default() }))))
     }
     /// Adds an input.
     fn cuLinkAddData_v2(link: Handle, kind: u32, data: Host, size: usize, name: Text, _count: u32, _options: In<u32>, _values: Host) / cuLinkAddData {

@@ -52,7 +52,7 @@ api! {
         if size == 0 || !size.is_multiple_of(GRANULARITY) {
             return Err(Error::INVALID_VALUE);
         }
-        out.put(with(|d| d.space.mappings.reserve(size, alignment, wish))?)
+        out.make(|| with(|d| d.space.mappings.reserve(size, alignment, wish)))
     }
     /// Gives it back.
     fn cuMemAddressFree(address: u64, size: usize) {
@@ -63,7 +63,7 @@ api! {
         none(flags)?;
         let properties = properties.get()?;
         made(&properties)?;
-        out.put(with(|d| d.create_memory(size, properties))?)
+        out.make(|| with(|d| d.create_memory(size, properties)))
     }
     /// Lets go of it.
     fn cuMemRelease(memory: Handle) {
@@ -110,6 +110,6 @@ api! {
     }
     /// Holds what is mapped at an address.
     fn cuMemRetainAllocationHandle(out: Out<Handle>, address: Host) {
-        out.put(with(|d| d.space.mappings.retain(address.address()))?)
+        out.make(|| with(|d| d.space.mappings.retain(address.address())))
     }
 }

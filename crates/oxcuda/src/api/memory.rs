@@ -123,7 +123,7 @@ fn managed(d: &driver::Driver, address: u64, size: usize) -> Result<()> {
 api! {
     /// Memory of the device.
     fn cuMemAlloc_v2(out: Out<u64>, size: usize) {
-        out.put(allocate(size)?)
+        out.make(|| allocate(size))
     }
 
     /// The same, rows aligned.
@@ -131,8 +131,8 @@ api! {
         if !matches!(element, 4 | 8 | 16) {
             return Err(Error::INVALID_VALUE);
         }
-        let row = width.next_multiple_of(512);
-        out.put(allocate(row.checked_mul(height).ok_or(Error::INVALID_VALUE)?)?)?;
+        let row = width.checked_next_multiple_of(512).ok_or(Error::INVALID_VALUE)?;
+        out.make(|| allocate(row.checked_mul(height).ok_or(Error::INVALID_VALUE)?))?;
         pitch.put(row)
     }
 
@@ -143,13 +143,13 @@ api! {
 
     /// Memory of the host for both.
     fn cuMemAllocHost_v2(out: Out<u64>, size: usize) {
-        out.put(host(size, Kind::Pinned, 0)?)
+        out.make(|| host(size, Kind::Pinned, 0))
     }
 
     /// The same, with flags.
     fn cuMemHostAlloc(out: Out<u64>, size: usize, flags: u32) {
         only(flags, 7)?;
-        out.put(host(size, Kind::Pinned, flags)?)
+        out.make(|| host(size, Kind::Pinned, flags))
     }
 
     /// Takes it back.
@@ -162,7 +162,7 @@ api! {
         if !matches!(flags, 1 | 2) {
             return Err(Error::INVALID_VALUE);
         }
-        out.put(host(size, Kind::Managed, flags)?)
+        out.make(|| host(size, Kind::Managed, flags))
     }
 
     /// Makes memory of the program known.

@@ -58,16 +58,16 @@ fn function_anywhere(handle: Handle) -> Result<crate::function::Function> {
 api! {
     /// Loads a file.
     fn cuModuleLoad(out: Out<Handle>, name: Text) {
-        out.put(load(file(name)?, &Jit::default(), false)?)
+        out.make(|| load(file(name)?, &Jit::default(), false))
     }
     /// Loads an image.
     fn cuModuleLoadData(out: Out<Handle>, image: Host) / cuModuleLoadFatBinary {
-        out.put(load(Image::at(image.address())?, &Jit::default(), false)?)
+        out.make(|| load(Image::at(image.address())?, &Jit::default(), false))
     }
     /// Loads an image with options.
     fn cuModuleLoadDataEx(out: Out<Handle>, image: Host, count: u32, options: In<u32>, values: Host) {
         let jit = Jit::read(count, options, In::at(values.address()), values.address())?;
-        out.put(load(Image::at(image.address())?, &jit, false)?)
+        out.make(|| load(Image::at(image.address())?, &jit, false))
     }
     /// Takes one away.
     fn cuModuleUnload(module: Handle) {
@@ -94,12 +94,12 @@ api! {
     /// Loads an image for all contexts.
     fn cuLibraryLoadData(out: Out<Handle>, image: Host, options: In<u32>, values: Host, count: u32, _library: Host, _library_values: Host, _library_count: u32) {
         let jit = Jit::read(count, options, In::at(values.address()), values.address())?;
-        out.put(load(Image::at(image.address())?, &jit, true)?)
+        out.make(|| load(Image::at(image.address())?, &jit, true))
     }
     /// Loads a file for all contexts.
     fn cuLibraryLoadFromFile(out: Out<Handle>, name: Text, options: In<u32>, values: Host, count: u32, _library: Host, _library_values: Host, _library_count: u32) {
         let jit = Jit::read(count, options, In::at(values.address()), values.address())?;
-        out.put(load(file(name)?, &jit, true)?)
+        out.make(|| load(file(name)?, &jit, true))
     }
     /// Takes one away.
     fn cuLibraryUnload(library: Handle) {

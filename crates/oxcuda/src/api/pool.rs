@@ -55,29 +55,32 @@ impl PoolProperties {
 }
 
 fn allocate(out: Out<u64>, size: usize, pool: Option<Handle>, stream: Handle) -> Result<()> {
-    let address = within(|d| {
-        let (context, pool) = (d.context()?, pool.unwrap_or(d.current_pool));
-        d.pools.get(pool)?;
-        d.implicit(stream)?;
-        // Under capture it is the graph that allocates, at an address that is known at once.
-        if let Some((graph, last)) = d.capturing(stream)? {
-            if size == 0 {
-                return Err(Error::INVALID_VALUE);
+    out.make(|| {
+        let address = within(|d| {
+            let (context, pool) = (d.context()?, pool.unwrap_or(d.current_pool));
+            d.pools.get(pool)?;
+            d.implicit(stream)?;
+            // Under capture it is the graph that allocates, at an address that is known at once.
+            if let Some((graph, last)) = d.capturing(stream)? {
+                if size == 0 {
+                    return Err(Error::INVALID_VALUE);
+                }
+                let address = d.space.address_for_graph(size)?;
+                let node =
+                    d.add_node(graph, &last, Work::Alloc(Alloc { address, size, pool: Some(pool) }))?;
+                d.set_last(stream, vec![node])?;
+                return Ok(address);
             }
-            let address = d.space.address_for_graph(size)?;
-            let node = d.add_node(graph, &last, Work::Alloc(Alloc { address, size, pool: Some(pool) }))?;
-            d.set_last(stream, vec![node])?;
-            return Ok(address);
-        }
-        let address = d.space.device(size, None)?;
-        if let Some(r) = d.space.region_mut(address) {
-            (r.pool, r.given_in) = (Some(pool), Some(context));
-        }
-        d.count_in_pool(Some(pool), size)?;
+            let address = d.space.device(size, None)?;
+            if let Some(r) = d.space.region_mut(address) {
+                (r.pool, r.given_in) = (Some(pool), Some(context));
+            }
+            d.count_in_pool(Some(pool), size)?;
+            Ok(address)
+        })?;
+        detail(address, Some(size));
         Ok(address)
-    })?;
-    detail(address, Some(size));
-    out.put(address)
+    })
 }
 
 /// Attributes of a pool: 32-bit switches, then 64-bit numbers of bytes: kept, reserved, its most, used, its most.
@@ -124,7 +127,7 @@ api! {
             eprintln!("oxcuda: pools for several processes are not built");
             return Err(Error::NOT_SUPPORTED);
         }
-        out.put(with(|d| Ok(d.pools.add(Pool::default())))?)
+        out.make(|| with(|d| Ok(d.pools.add(Pool::default()))))
     }
     /// Ends one.
     fn cuMemPoolDestroy(pool: Handle) {

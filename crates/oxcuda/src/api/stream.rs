@@ -14,10 +14,12 @@ fn create(out: Out<Handle>, flags: u32, priority: i32) -> Result<()> {
     if flags > 1 {
         return Err(Error::INVALID_VALUE);
     }
-    out.put(within(|d| {
-        let context = d.context()?;
-        Ok(d.streams.add(Stream { flags, priority: priority.clamp(-5, 0), context, capture: None }))
-    })?)
+    out.make(|| {
+        within(|d| {
+            let context = d.context()?;
+            Ok(d.streams.add(Stream { flags, priority: priority.clamp(-5, 0), context, capture: None }))
+        })
+    })
 }
 
 /// Makes the next node of a capture come after these, in place of what it came after if bit 0 of the flags is set.
@@ -124,6 +126,8 @@ api! {
         if !function.is_some() {
             return Err(Error::INVALID_VALUE);
         }
+        // Such functions, unlike the simpler ones, are no part of graphs.
+        within(|d| { d.implicit(stream)?; d.uncaptured(stream) })?;
         submit(stream, Work::Callback(function, data.address()))
     }
     /// The same, simpler.
