@@ -359,22 +359,16 @@ impl Driver {
         Ok(objects)
     }
 
-    /// The work of an executable graph, which is about to be done: what it allocated the last time has to be free, or is
-    /// freed if that was asked for.
-    pub fn begin_launch(&mut self, exec: u64) -> Result<Vec<Step>> {
+    /// The work of an executable graph, which is about to be done, and memory that is to be freed first: what it allocated the last
+    /// time has to be free by then, if that was not asked for.
+    pub fn begin_launch(&self, exec: u64) -> Result<(Vec<Step>, Vec<u64>)> {
         let e = self.execs.get(exec)?;
-        let (steps, free) = (e.steps.clone(), e.flags & AUTO_FREE != 0);
-        for s in &steps {
-            if let Work::Alloc(a) = &s.work
-                && self.space.find(a.address).is_some()
-            {
-                if !free {
-                    return Err(Error::INVALID_VALUE);
-                }
-                self.free_async(a.address)?;
-            }
+        let alloc = |s: &Step| if let Work::Alloc(a) = &s.work { Some(a.address) } else { None };
+        let left: Vec<u64> = e.steps.iter().filter_map(alloc).filter(|a| self.is_left(*a)).collect();
+        if !left.is_empty() && e.flags & AUTO_FREE == 0 {
+            return Err(Error::INVALID_VALUE);
         }
-        Ok(steps)
+        Ok((e.steps.clone(), left))
     }
 
     /// Changes what a node of an executable graph does, to something of the same kind.

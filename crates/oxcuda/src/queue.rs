@@ -205,7 +205,12 @@ pub fn wait(of: impl Fn(&Item) -> bool) -> Result<()> {
         if running {
             since = Instant::now();
         } else if alone() || since.elapsed() > Duration::from_secs(settings::get().wait) {
-            return driver::with(|d| Err(d.give_up()));
+            let callbacks = driver::with(|d| Ok(d.give_up()))?;
+            let told = Error::LAUNCH_TIMEOUT.0;
+            for (f, stream, data) in callbacks {
+                as_variant(Variant::Shared, || f.call(stream, told, data));
+            }
+            return Err(Error::LAUNCH_TIMEOUT);
         }
         std::thread::sleep(Duration::from_millis(1));
     }
@@ -345,11 +350,26 @@ impl Driver {
         Ok(false)
     }
 
-    /// Lets the work of an executable graph wait for its turn in a stream, and for earlier launches of it.
-    pub fn defer_graph(&mut self, stream: u64, exec: u64, steps: &[Step]) -> Result<()> {
+    /// Whether memory that a graph gives at an address is there when all that waits is done.
+    pub fn is_left(&self, address: u64) -> bool {
+        self.queue.iter().fold(self.space.find(address).is_some(), |left, i| match &i.task {
+            Task::Work(Work::Alloc(a)) if a.address == address => true,
+            Task::Work(Work::Free(a)) if *a == address => false,
+            _ => left,
+        })
+    }
+
+    /// Lets the work of an executable graph wait for its turn in a stream, and for earlier launches of it, with memory that is freed
+    /// first.
+    pub fn defer_graph(&mut self, stream: u64, exec: u64, steps: &[Step], left: &[u64]) -> Result<()> {
         let earlier = self.queue.iter().filter(|i| i.graph.is_some_and(|g| g.0 == exec));
-        let earlier = earlier.map(|i| i.number).collect();
-        self.defer_steps(stream, (exec, driver::fresh()), steps, &earlier).map(|_| ())
+        let mut before: Vec<u64> = earlier.map(|i| i.number).collect();
+        let graph = (exec, driver::fresh());
+        for address in left {
+            before =
+                vec![self.push(stream, Task::Work(Work::Free(*address)), before, (Some(graph), None))?];
+        }
+        self.defer_steps(stream, graph, steps, &before).map(|_| ())
     }
 
     /// Lets the work of a graph wait for items; those that all of it is done with.
@@ -476,8 +496,9 @@ impl Driver {
         }
     }
 
-    /// Nobody is going to write what is waited for.
-    fn give_up(&mut self) -> Error {
+    /// Nobody is going to write what is waited for. Functions of the program that are to be told, with their streams and arguments.
+    fn give_up(&mut self) -> Vec<(ffi::StreamFn, u64, u64)> {
+        let mut callbacks = Vec::new();
         for item in std::mem::take(&mut self.queue) {
             if let Task::Value(v) = &item.task {
                 let text = v.text(self);
@@ -486,12 +507,15 @@ impl Driver {
                     item.stream
                 );
             }
+            if let Task::Work(Work::Callback(f, data)) = item.task {
+                callbacks.push((f, item.stream, data));
+            }
             if let Ok(c) = self.contexts.get_mut(item.context) {
                 c.broken = Some(Error::LAUNCH_TIMEOUT);
             }
         }
         WAITING.store(false, Ordering::Relaxed);
-        Error::LAUNCH_TIMEOUT
+        callbacks
     }
 
     /// Forgets what waits in a context, which ends.

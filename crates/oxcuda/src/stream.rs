@@ -104,10 +104,11 @@ pub fn launch_graph(exec: u64, stream: u64) -> Result<()> {
             let node = d.add_node(graph, &last, Work::Graph(steps))?;
             return d.set_last(stream, vec![node]).map(|()| None);
         }
-        let steps = d.begin_launch(exec)?;
+        let (steps, left) = d.begin_launch(exec)?;
         if d.held(stream)? || d.unfinished_graph(exec) || d.has_to_wait(&steps)? {
-            return d.defer_graph(stream, exec, &steps).map(|()| None);
+            return d.defer_graph(stream, exec, &steps, &left).map(|()| None);
         }
+        left.into_iter().try_for_each(|a| d.free_async(a))?;
         Ok(Some(steps))
     })?;
     now.map_or(Ok(()), |steps| Work::Graph(steps).run(stream))?;

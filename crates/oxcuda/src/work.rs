@@ -188,12 +188,15 @@ impl Work {
             Work::Launch(l) => driver::within(|d| d.launch(l)),
             Work::Copy(t) => driver::within(|d| d.copy(t)),
             Work::Fill(f) => driver::within(|d| d.fill(f)),
+            // Not where the context is of no use, unlike the next one, which is told.
             Work::Host(f, data) => {
+                driver::within(|_| Ok(()))?;
                 as_variant(Variant::Shared, || f.call(*data));
                 Ok(())
             }
             Work::Callback(f, data) => {
-                as_variant(Variant::Shared, || f.call(stream, 0, *data));
+                let status = driver::within(|_| Ok(())).map_or_else(|e| e.0, |()| 0);
+                as_variant(Variant::Shared, || f.call(stream, status, *data));
                 Ok(())
             }
             Work::Record(event) => driver::within(|d| d.record(*event)),

@@ -343,6 +343,17 @@ fn graphs_wait_for_values() {
 }
 
 #[test]
+fn what_waits_is_told_what_went_wrong() {
+    let p = Program::new("late");
+    p.passes(&[], &[]);
+    p.passes(&[], &[("OXCUDA_CHECK", "all")]);
+    let (_, complained) = p.passes(&["trap"], &[]);
+    assert!(complained.contains("kernel stop"), "{complained}");
+    let (_, complained) = p.passes(&["never"], &[("OXCUDA_WAIT", "1000")]);
+    assert!(complained.contains("nobody comes to write it"), "{complained}");
+}
+
+#[test]
 fn events_are_their_newest_records() {
     let p = Program::new("events");
     p.passes(&[], &[]);

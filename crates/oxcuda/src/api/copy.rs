@@ -128,6 +128,7 @@ impl Copy3 {
     /// What is to be done.
     pub fn transfer(&self) -> Result<Transfer> {
         let size = [self.width, self.height, self.depth].map(|n| n as u64);
+        let dense = |e: &End3| End3 { pitch: if e.pitch == 0 { self.width } else { e.pitch }, ..*e };
         // Rows lie one behind the other, and so do slices.
         for e in [&self.from, &self.to].into_iter().filter(|e| e.kind != ARRAY) {
             let low = size[2] > 1 && (e.height as u64) < (e.y as u64).saturating_add(size[1]);
@@ -135,7 +136,9 @@ impl Copy3 {
                 return Err(Error::INVALID_VALUE);
             }
         }
-        with(|d| Ok(Transfer { to: self.to.end(d, size)?, from: self.from.end(d, size)?, size }))
+        with(|d| {
+            Ok(Transfer { to: dense(&self.to).end(d, size)?, from: dense(&self.from).end(d, size)?, size })
+        })
     }
     /// As C has it.
     pub fn of(t: &Transfer) -> Copy3 {

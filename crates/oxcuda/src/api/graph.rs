@@ -157,6 +157,14 @@ fn references(count: u32) -> Result<()> {
     if (1..=i32::MAX as u32).contains(&count) { Ok(()) } else { Err(Error::INVALID_VALUE) }
 }
 
+/// Whether a context is there; null is the current one.
+fn of_context(context: Handle) -> Result<()> {
+    with(|d| match context {
+        0 => d.context().map(|_| ()),
+        c => d.contexts.get(c).map(|_| ()).map_err(|_| Error::INVALID_CONTEXT),
+    })
+}
+
 /// An event that is there.
 fn event(event: Handle) -> Result<Handle> {
     with(|d| d.events.get(event).map(|_| event).map_err(|_| Error::INVALID_VALUE))
@@ -339,11 +347,13 @@ api! {
         add(out, graph, (after, count), node.get()?.work()?)
     }
     /// A copy.
-    fn cuGraphAddMemcpyNode(out: Out<Handle>, graph: Handle, after: In<u64>, count: usize, copy: In<Copy3>, _context: Handle) {
+    fn cuGraphAddMemcpyNode(out: Out<Handle>, graph: Handle, after: In<u64>, count: usize, copy: In<Copy3>, context: Handle) {
+        of_context(context).map_err(|_| Error::INVALID_VALUE)?;
         add(out, graph, (after, count), Work::Copy(copy.get()?.transfer()?))
     }
     /// A value everywhere.
-    fn cuGraphAddMemsetNode(out: Out<Handle>, graph: Handle, after: In<u64>, count: usize, set: In<Memset>, _context: Handle) {
+    fn cuGraphAddMemsetNode(out: Out<Handle>, graph: Handle, after: In<u64>, count: usize, set: In<Memset>, context: Handle) {
+        of_context(context)?;
         add(out, graph, (after, count), set.get()?.work()?)
     }
     /// A function of the program.

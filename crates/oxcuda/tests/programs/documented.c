@@ -186,6 +186,17 @@ static void arrays(void) {
     box.dstDevice = x;
     box.Depth = 0;
     OK(cuMemcpy3D(&box));
+    /* Rows of no pitch are dense, as those of two dimensions. */
+    for (int i = 0; i < 32; i++)
+        host[i] = i + 1;
+    box.Depth = 1;
+    box.srcPitch = box.dstPitch = box.srcHeight = box.dstHeight = 0;
+    OK(cuMemcpy3D(&box));
+    char back[32];
+    OK(cuMemcpyDtoH(back, x, 32));
+    WANT(!memcmp(back, host, 32));
+    box.Depth = 2;
+    NO(cuMemcpy3D(&box));
     OK(cuArrayDestroy(b));
     OK(cuArrayDestroy(a));
     GIVES(CUDA_ERROR_INVALID_HANDLE, cuArrayDestroy(a));
@@ -418,6 +429,8 @@ static void graphs(void) {
     NO(cuGraphAddEmptyNode(&a, graph, 0, 1));
     NO(cuGraphAddMemsetNode(&a, graph, 0, 0, 0, context));
     NO(cuGraphAddMemsetNode(0, graph, 0, 0, &fill, context));
+    GIVES(CUDA_ERROR_INVALID_CONTEXT, cuGraphAddMemsetNode(&a, graph, 0, 0, &fill, (CUcontext)64));
+    NO(cuGraphAddMemcpyNode(&a, graph, 0, 0, &copy, (CUcontext)64));
     NO(cuGraphAddMemcpyNode(&a, graph, 0, 0, 0, context));
     NO(cuGraphAddHostNode(&a, graph, 0, 0, 0));
     NO(cuGraphAddHostNode(&a, graph, 0, 0, &no));
