@@ -343,6 +343,11 @@ fn graphs_wait_for_values() {
 }
 
 #[test]
+fn work_is_done_in_order_by_chance() {
+    Program::new("shuffle").passes(&["300"], &[]);
+}
+
+#[test]
 fn what_waits_is_told_what_went_wrong() {
     let p = Program::new("late");
     p.passes(&[], &[]);
