@@ -18,7 +18,8 @@ if [ ! -e "$venv/.complete" ]; then
 fi
 [ -n "${DRIVER:-}" ] || DRIVER=$(cd "$here" && cargo xtask driver)
 cd "$source"
-LD_LIBRARY_PATH=$DRIVER DEV=CUDA:PTX CCACHE=0 "$venv/bin/python" -m pytest "$@" -v -rA --timeout 1200 -p no:cacheprovider \
+# TEST_TIMEOUT: the suite ends itself by SIGABRT where a test takes longer.
+LD_LIBRARY_PATH=$DRIVER DEV=CUDA:PTX CCACHE=0 TEST_TIMEOUT=1200 "$venv/bin/python" -m pytest "$@" -v -rA --timeout 1200 -p no:cacheprovider \
     >"$out/log" 2>&1 || true
 tail -n 1 "$out/log"
 grep -a '^FAILED ' "$out/log" || true

@@ -175,7 +175,7 @@ impl Jit {
             }
             Err(message) => {
                 self.say(1, &message);
-                eprint!("oxcuda: PTX was not compiled:\n{message}");
+                say!("oxcuda: PTX was not compiled:\n{}", message.trim_end());
                 Err(Error::INVALID_PTX)
             }
         }

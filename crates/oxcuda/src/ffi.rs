@@ -8,6 +8,14 @@
 use crate::error::{Error, Result};
 use std::ffi::{CStr, c_char, c_int, c_void};
 
+/// Says something on standard error, if that takes it: a program may have closed it, or its disk be full, which is no reason to end it.
+macro_rules! say {
+    ($($arg:tt)*) => {{
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stderr(), $($arg)*);
+    }};
+}
+
 /// Where a result goes.
 #[repr(transparent)]
 pub struct Out<T>(*mut T);
@@ -308,12 +316,12 @@ pub fn enter(name: &str, body: impl FnOnce() -> Result<()>) -> c_int {
         Ok(Ok(())) => 0,
         Ok(Err(e)) => e.0 as c_int,
         Err(_) => {
-            eprintln!("oxcuda: {name}: internal error");
+            say!("oxcuda: {name}: internal error");
             Error::UNKNOWN.0 as c_int
         }
     };
     if trace {
-        eprintln!("oxcuda: {name}{} -> {code}", DETAIL.take());
+        say!("oxcuda: {name}{} -> {code}", DETAIL.take());
     }
     code
 }
@@ -411,7 +419,7 @@ macro_rules! missing {
         #[unsafe(no_mangle)]
         pub extern "C" fn $name() -> std::ffi::c_int {
             static SAID: std::sync::Once = std::sync::Once::new();
-            SAID.call_once(|| eprintln!("oxcuda: {} is not built", stringify!($name)));
+            SAID.call_once(|| say!("oxcuda: {} is not built", stringify!($name)));
             $crate::error::Error::NOT_SUPPORTED.0 as std::ffi::c_int
         }
     };

@@ -82,7 +82,7 @@ const VIEWS: [(Element, u32); 24] = {
 
 /// Says that something is not built.
 pub fn missing(what: &str) -> Error {
-    eprintln!("oxcuda: {what} are not built");
+    say!("oxcuda: {what} are not built");
     Error::NOT_SUPPORTED
 }
 
@@ -484,7 +484,7 @@ impl Driver {
             _ => sampler.bias = 0.0,
         }
         if sampler.linear && !image.format.reads_float() {
-            eprintln!("oxcuda: cuTexObjectCreate: integers are not filtered");
+            say!("oxcuda: cuTexObjectCreate: integers are not filtered");
             return Err(Error::INVALID_VALUE);
         }
         image.sampler = sampler;

@@ -174,7 +174,7 @@ impl Driver {
             return Err(Error::INVALID_VALUE);
         }
         if memory_of.mapped.is_some() || size != memory_of.size {
-            eprintln!("oxcuda: memory that is mapped twice or in part is not built");
+            say!("oxcuda: memory that is mapped twice or in part is not built");
             return Err(Error::NOT_SUPPORTED);
         }
         memory_of.mapped = Some(at);

@@ -337,13 +337,13 @@ impl Space {
             };
             for (at, r) in self.regions.iter().filter(|(_, r)| left(r)) {
                 let what = if r.pool.is_some() { "memory of a pool" } else { r.kind.name() };
-                eprintln!(
+                say!(
                     "oxcuda: memory: {} bytes at {at:#x} are not freed when their context ends: {what}",
                     r.size
                 );
             }
             for (at, size) in self.memory.heap().filter(|(at, _)| heap.contains(at)) {
-                eprintln!(
+                say!(
                     "oxcuda: memory: {size} bytes at {at:#x} are not freed when their context ends: what a kernel \
                      allocated"
                 );

@@ -153,7 +153,7 @@ pub fn prepare(image: Image, jit: &Jit) -> Result<Ready> {
 }
 
 fn refused(what: impl std::fmt::Display) -> Error {
-    eprintln!("oxcuda: a module was not loaded: {what}");
+    say!("oxcuda: a module was not loaded: {what}");
     Error::INVALID_IMAGE
 }
 
@@ -174,7 +174,7 @@ impl Driver {
                 let sm = target.sm;
                 if !fatbin::runs_on(sm.into(), target.suffix, device.into()) {
                     self.space.unload(Code::Sass(loaded));
-                    eprintln!(
+                    say!(
                         "oxcuda: a module was not loaded: its code is for {target}, the device is sm_{device}"
                     );
                     return Err(Error::NO_BINARY_FOR_GPU);

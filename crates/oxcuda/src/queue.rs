@@ -491,7 +491,7 @@ impl Driver {
         if let (Err(e), Ok(c)) = (result, self.contexts.get_mut(context))
             && c.broken.is_none()
         {
-            eprintln!("oxcuda: work behind a wait for a value failed: error {}", e.0);
+            say!("oxcuda: work behind a wait for a value failed: error {}", e.0);
             c.broken = Some(e);
         }
     }
@@ -502,10 +502,7 @@ impl Driver {
         for item in std::mem::take(&mut self.queue) {
             if let Task::Value(v) = &item.task {
                 let text = v.text(self);
-                eprintln!(
-                    "oxcuda: stream {:#x} {text}, and nobody comes to write it (OXCUDA_WAIT)",
-                    item.stream
-                );
+                say!("oxcuda: stream {:#x} {text}, and nobody comes to write it (OXCUDA_WAIT)", item.stream);
             }
             if let Task::Work(Work::Callback(f, data)) = item.task {
                 callbacks.push((f, item.stream, data));

@@ -43,7 +43,7 @@ pub struct Settings {
 
 /// What is said of a value that means nothing.
 fn refuse(name: &str, value: &str) -> ! {
-    eprintln!("oxcuda: {name}={value} is not understood");
+    say!("oxcuda: {name}={value} is not understood");
     std::process::exit(1)
 }
 

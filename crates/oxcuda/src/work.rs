@@ -263,7 +263,7 @@ impl Driver {
         }
         if lost > 0 {
             let from = t.from.address;
-            eprintln!(
+            say!(
                 "oxcuda: init: {lost} of {whole} bytes at {from:#x} that are copied to the host nobody has written"
             );
         }
@@ -415,7 +415,7 @@ impl Driver {
                 Ok(())
             }
             Err(failure) => {
-                eprintln!("oxcuda: kernel {}: {}", f.name, failure.text);
+                say!("oxcuda: kernel {}: {}", f.name, failure.text);
                 if failure.breaks {
                     // As on hardware, it is the next call that is told.
                     self.contexts.get_mut(context)?.broken = Some(failure.error);
@@ -430,7 +430,7 @@ impl Driver {
 /// What is said where a launch is not recorded.
 fn told(result: std::result::Result<(), String>) {
     if let Err(e) = result {
-        eprintln!("oxcuda: not recorded: {e}");
+        say!("oxcuda: not recorded: {e}");
     }
 }
 
@@ -477,7 +477,7 @@ fn run(
                 r.read_ptx(ptx);
             }
             let done = m.run_checked(launch, params, memory, (options, report.as_mut()));
-            report.iter().flat_map(|r| &r.findings).for_each(|f| eprintln!("oxcuda: {f}"));
+            report.iter().flat_map(|r| &r.findings).for_each(|f| say!("oxcuda: {f}"));
             match done {
                 Ok((_, output)) => Ok(output.text()),
                 Err(e) => Err(of_sass(module, launch, &e)),

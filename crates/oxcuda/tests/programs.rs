@@ -244,6 +244,19 @@ fn faults_are_told_with_their_place() {
 }
 
 #[test]
+fn nothing_ends_where_nothing_can_be_said() {
+    let p = Program::new("faults");
+    let full = std::fs::File::options().write(true).open("/dev/full").expect("systems have it");
+    let mut run = Command::new(&p.path);
+    run.args(["outside", "700"])
+        .env("LD_LIBRARY_PATH", p.folder.path())
+        .env("OXCUDA_TRACE", "1")
+        .stderr(full);
+    let out = run.output().expect("runs");
+    assert!(out.status.success() && out.stdout.ends_with(b"done\n"), "{out:?}");
+}
+
+#[test]
 fn checks_tell_what_they_find() {
     let p = Program::new("checks");
     let (_, silent) = p.passes(&[], &[]);

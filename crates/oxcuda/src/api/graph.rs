@@ -182,7 +182,7 @@ const DEVICE_LAUNCH: u64 = 4;
 
 fn instantiate(out: Out<Handle>, graph: Handle, flags: u64) -> Result<()> {
     if flags & DEVICE_LAUNCH != 0 {
-        eprintln!("oxcuda: graphs that kernels launch are not built");
+        say!("oxcuda: graphs that kernels launch are not built");
         return Err(Error::NOT_SUPPORTED);
     }
     if flags & !INSTANTIATE_FLAGS != 0 {
@@ -309,7 +309,7 @@ fn any_work(at: u64) -> Result<Work> {
         FREE => Work::Free(In::<u64>::at(inner).get()?),
         BATCH => In::<BatchNode>::at(inner).get()?.work()?,
         _ => {
-            eprintln!("oxcuda: nodes of kind {kind} of a graph are not built");
+            say!("oxcuda: nodes of kind {kind} of a graph are not built");
             return Err(Error::NOT_SUPPORTED);
         }
     })

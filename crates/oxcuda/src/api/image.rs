@@ -40,9 +40,7 @@ fn copy(
 fn no_reference(module: Handle, what: &str, name: Text) -> Result<()> {
     let name = name.get()?;
     within(|d| d.modules.get(module).map(|_| ()))?;
-    eprintln!(
-        "oxcuda: no module has a reference of a {what} ({name}): use {what} objects, which replace them"
-    );
+    say!("oxcuda: no module has a reference of a {what} ({name}): use {what} objects, which replace them");
     Err(Error::NOT_FOUND)
 }
 

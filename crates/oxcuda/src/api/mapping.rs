@@ -31,7 +31,7 @@ fn made(properties: &Properties) -> Result<()> {
 }
 
 fn not_built(what: &str) -> Result<()> {
-    eprintln!("oxcuda: {what} is not built");
+    say!("oxcuda: {what} is not built");
     Err(Error::NOT_SUPPORTED)
 }
 

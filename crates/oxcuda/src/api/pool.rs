@@ -124,7 +124,7 @@ api! {
         let properties = properties.get()?;
         properties.check()?;
         if properties.handles() != 0 {
-            eprintln!("oxcuda: pools for several processes are not built");
+            say!("oxcuda: pools for several processes are not built");
             return Err(Error::NOT_SUPPORTED);
         }
         out.make(|| with(|d| Ok(d.pools.add(Pool::default()))))

@@ -21,7 +21,7 @@ api! {
             return Err(Error::INVALID_VALUE);
         }
         if interleave != 0 || fill != 0 {
-            eprintln!("oxcuda: tensor maps with interleaved layouts or NaN as the fill are not built");
+            say!("oxcuda: tensor maps with interleaved layouts or NaN as the fill are not built");
             return Err(Error::NOT_SUPPORTED);
         }
         let ty = TYPES.get(kind as usize).ok_or(Error::INVALID_VALUE)?;
@@ -36,7 +36,7 @@ api! {
             swizzle: *SWIZZLES.get(swizzle as usize).ok_or(Error::INVALID_VALUE)?,
         };
         let map = tiles.map(address.address()).map_err(|what| {
-            eprintln!("oxcuda: cuTensorMapEncodeTiled: {what}");
+            say!("oxcuda: cuTensorMapEncodeTiled: {what}");
             Error::INVALID_VALUE
         })?;
         out.put(map)
