@@ -51,6 +51,8 @@ pub(crate) struct Step {
     pub(crate) order: Order,
     /// Whether blocks that run at the same time notice it of each other only by a race.
     pub(crate) independent: bool,
+    /// Registers that it needs, from R0 on, if that is looked at.
+    pub(crate) needs: u32,
 }
 
 /// Instructions without an effect on a machine that finishes each one before the next.
@@ -75,7 +77,6 @@ const NO_EFFECT: &[&str] = &[
     "WARPGROUP.DEPBAR",
     "UBLKPF",
     "UTMAPF",
-    "USETMAXREG",
     "UVIRTCOUNT",
 ];
 
@@ -127,7 +128,16 @@ impl Step {
     /// Does nothing but this.
     pub(crate) fn only(action: Action) -> Step {
         let (order, independent) = (Order::default(), true);
-        Step { guard: Pred::TRUE, action, uniform: None, descriptor: None, traffic: None, order, independent }
+        Step {
+            guard: Pred::TRUE,
+            action,
+            uniform: None,
+            descriptor: None,
+            traffic: None,
+            order,
+            independent,
+            needs: 0,
+        }
     }
 
     /// Prepares an instruction. What isn't supported only fails if it is executed.
@@ -140,6 +150,7 @@ impl Step {
         Step {
             order: Order::of(inst),
             independent,
+            needs: 0,
             guard: guard.ok().filter(|_| !own).unwrap_or(Pred::TRUE),
             action: action.unwrap_or_else(|Unsupported(what)| Action::Unsupported(what)),
             uniform: Uses::of(inst),

@@ -25,6 +25,8 @@ pub(super) struct Kernel<'a> {
     pub(super) entry: u32,
     /// Registers that a thread may have; 0 if nobody says.
     pub(super) registers: u32,
+    /// Registers that threads begin with, if warps give some to each other.
+    pub(super) held: Option<u32>,
 }
 
 /// What runs blocks.
@@ -219,6 +221,9 @@ impl<'a> Grid<'a> {
         } else {
             warps.iter_mut().for_each(|w| w.clear(registers));
         }
+        if let Some(held) = self.kernel.held {
+            warps.iter_mut().for_each(|w| w.held = held);
+        }
         if options.strict_uniform {
             warps.iter_mut().for_each(uniform::know_all);
         }
@@ -250,7 +255,7 @@ impl<'a> Grid<'a> {
         block: &mut Block,
         length: u32,
     ) -> Result<(), SimError> {
-        let Kernel { steps, code, target, env, options, .. } = self.kernel;
+        let Kernel { steps, code, target, env, options, held, .. } = self.kernel;
         let check = self.check.as_deref_mut();
         let mut m = Machine { warp, block, memory: self.memory.again(), env, check };
         let mut left = length;
@@ -286,6 +291,10 @@ impl<'a> Grid<'a> {
                             waits(c, step, m.warp, mask);
                         }
                     }
+                }
+                if held.is_some() {
+                    super::pool::excess(step.needs, m.warp)
+                        .map_err(|f| error(f, here, (code, target), &mut m))?;
                 }
                 let mut moved = false;
                 if mask != 0 {

@@ -23,6 +23,7 @@ mod mem;
 mod operand;
 mod pack;
 mod packed;
+mod pool;
 mod reach;
 mod read;
 mod rows;
@@ -393,11 +394,15 @@ fn execute(
     launch.shape().map_err(SimError::Launch)?;
     let env = environment(image, launch, params, memory)?;
     let registers = granted(image, &code);
+    let held = gives_back(&code).then_some(image.registers).filter(|n| *n != 0);
     let steps: Vec<Step> = code
         .iter()
         .map(|inst| match inst {
             Ok(inst) => match excess(inst, registers, &env.banks) {
                 Some(what) => Step::only(Action::Fault(what)),
+                None if held.is_some() => {
+                    Step { needs: named(inst, &env.banks), ..Step::of(inst, &env.banks) }
+                }
                 None => Step::of(inst, &env.banks),
             },
             Err(e) => Step::only(Action::Unsupported(e.clone())),
@@ -412,7 +417,7 @@ fn execute(
     let mut output = crate::output::Output::default();
     let clusters = launch.clusters().map_err(SimError::Launch)?;
     let (target, entry) = (image.target, image.entry);
-    let kernel = Kernel { target, code: &code, steps: &steps, env: &env, options, entry, registers };
+    let kernel = Kernel { target, code: &code, steps: &steps, env: &env, options, entry, registers, held };
     let checks = report.is_some() && options.checks.any();
     let plain = probe.is_none() && !checks && options.schedule == Schedule::Turns && !launch.cooperative;
     if plain
@@ -459,10 +464,20 @@ fn granted(image: &Image, code: &Code) -> u32 {
     code.iter().flatten().filter_map(asked).fold(image.registers, u32::max)
 }
 
+/// Whether warps give registers to each other.
+fn gives_back(code: &Code) -> bool {
+    let changes = |i: &Inst| matches!(i.op, sass::Opcode::USETMAXREG | sass::Opcode::USETMAXREG_ALLOC);
+    code.iter().flatten().any(changes)
+}
+
+/// Registers that an instruction needs, from R0 on.
+fn named(inst: &Inst, banks: &Banks) -> u32 {
+    texture::registers(inst, banks).unwrap_or_else(|| crate::hazard::access::registers(inst))
+}
+
 /// Says so if an instruction names more registers than the hardware leaves of those that the file states.
 fn excess(inst: &Inst, stated: u32, banks: &Banks) -> Option<String> {
-    let named = || crate::hazard::access::registers(inst);
-    let needs = texture::registers(inst, banks).unwrap_or_else(named);
+    let needs = named(inst, banks);
     let kept = sass::target::HARDWARE_REGISTERS;
     let what = || format!("needs {needs} registers, and the hardware keeps {kept} of the {stated} stated");
     (needs + u32::from(kept) > stated && needs != 0).then(what)

@@ -93,6 +93,8 @@ pub(crate) struct Warp {
     pub(crate) local: Vec<u8>,
     /// Instructions issued.
     pub(crate) issued: u64,
+    /// Registers that each thread holds.
+    pub(crate) held: u32,
 }
 
 impl Warp {
@@ -127,11 +129,23 @@ impl Warp {
             number,
             local,
             issued: 0,
+            held: 255,
         }
     }
     /// Another warp of a block of the same shape, with the memory of this one, whose registers hold anything yet.
     pub(crate) fn again(self, number: u32, threads: u32, pc: u32) -> Warp {
         Warp { known: self.known, ..Warp::on(number, threads, pc, (self.local, self.r, self.ur)) }
+    }
+
+    /// From now on it holds `count` registers. Those that it gives back, and those that it did not hold before, hold anything.
+    pub(crate) fn hold(&mut self, count: u32) {
+        let (few, many) = (self.held.min(count), self.held.max(count));
+        for (r, row) in (0u32..).zip(self.r.iter_mut()).take(255) {
+            if few <= r + u32::from(sass::target::HARDWARE_REGISTERS) && r < many {
+                row.fill(NOT_HELD ^ r);
+            }
+        }
+        self.held = count;
     }
 
     /// What a lane holds there; 0 of memory that it does not have.
@@ -238,6 +252,9 @@ impl Warp {
     }
 }
 
+/// What registers hold that a warp gave back, or was given: something that will be noticed.
+const NOT_HELD: u32 = 0x9e5e_7f00;
+
 /// Local memory, general and uniform registers.
 type Memories = (Vec<u8>, Box<[[u32; 32]; 256]>, Box<[u32; 256]>);
 
@@ -284,6 +301,8 @@ pub(crate) struct Block {
     pub(crate) index: [u32; 3],
     /// What the grid's threads have printed so far.
     pub(crate) output: Output,
+    /// Registers a thread that warps gave back and no other was given, added up.
+    pub(crate) registers: u32,
 }
 
 impl Block {
@@ -296,6 +315,7 @@ impl Block {
             barriers: [Barrier::IDLE; 17],
             index,
             output: Output::default(),
+            registers: 0,
         }
     }
 }

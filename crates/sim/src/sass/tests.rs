@@ -180,7 +180,8 @@ fn in_turns(threads: u32, lines: &[&str], turn: u32) -> Result<Vec<(u32, u32)>, 
     super::uniform::know_all(&mut warp);
     let target = Target::new(SM).unwrap();
     let options = super::Options { strict_uniform: true, ..Default::default() };
-    let kernel = Kernel { target, code: &code, steps: &steps, env: &env, options, entry: 0, registers: 0 };
+    let kernel =
+        Kernel { target, code: &code, steps: &steps, env: &env, options, entry: 0, registers: 0, held: None };
     let mut grid = Grid::new(kernel, Reach::Alone(&mut memory));
     let mut trace = Vec::new();
     for _ in 0..1000 {
@@ -341,6 +342,38 @@ fn lanes_apart_do_not_share_uniform_registers() {
     // The same value is nobody's.
     let lines = ["UMOV UR4, 0x5", "@P0 BRA 0x20", "UMOV UR4, 0x5", "UIADD3 UR5, UR4, -0x1, URZ", "EXIT"];
     assert!(in_turns(32, &lines, 100).is_ok());
+}
+
+/// A warp is given what another gave back, and no more.
+#[test]
+fn warps_give_registers_to_others() {
+    let (env, mut block) = (env(32), block());
+    let mut change = |warp: &mut Warp, text: &str| -> Result<bool, String> {
+        let step = Step::of(&inst(text, 90), &env.banks);
+        let Action::Exec(f) = &step.action else { panic!("{text}") };
+        let mut memory = Memory::new();
+        let memory = Reach::Alone(&mut memory);
+        let mut m = Machine { warp, block: &mut block, memory, env: &env, check: None };
+        f(&mut m, u32::MAX).map_err(|f| f.what)?;
+        Ok(warp.up[0])
+    };
+    let [mut few, mut many] = [0, 1].map(|n| Warp { held: 168, ..Warp::new(n, 32, 0, 16) });
+    let asks = "USETMAXREG.TRY_ALLOC.CTAPOOL UP0, 0xf0";
+    assert_eq!(change(&mut many, asks), Ok(false));
+    assert_eq!((many.held, many.r[167][0]), (168, 0));
+    few.r[21] = [5; 32];
+    change(&mut few, "USETMAXREG.DEALLOC.CTAPOOL 0x18").unwrap();
+    assert_eq!((few.held, few.r[21][0]), (24, 5));
+    assert_ne!(few.r[22][0], 0, "it is anything");
+    assert!(super::pool::excess(22, &few).is_ok() && super::pool::excess(23, &few).is_err());
+    assert_eq!(change(&mut many, asks), Ok(true));
+    assert_eq!(many.held, 240);
+    assert!(super::pool::excess(238, &many).is_ok() && super::pool::excess(239, &many).is_err());
+    // 72 are left.
+    assert_eq!(change(&mut few, "USETMAXREG.TRY_ALLOC.CTAPOOL UP0, 0x68"), Ok(false));
+    assert_eq!(change(&mut few, "USETMAXREG.TRY_ALLOC.CTAPOOL UP0, 0x60"), Ok(true));
+    assert!(change(&mut few, asks.replace("f0", "20").as_str()).unwrap_err().contains("the warp holds 96"));
+    assert!(change(&mut few, "USETMAXREG.DEALLOC.CTAPOOL 0x68").unwrap_err().contains("104 of 96"));
 }
 
 /// The hardware keeps two of the registers that a file states.

@@ -20,15 +20,7 @@ pub(crate) fn compile(name: &str, o: &Operands<'_>) -> Result<Option<Exec>, Unsu
         "B2R" => barrier_result(o)?,
         "QSPC" => query_space(o)?,
         "ELECT" => elect(o)?,
-        // There are always registers left.
-        "USETMAXREG.ALLOC" => {
-            o.ignore(&["TRY_ALLOC", "CTAPOOL"]);
-            let granted = o.pred_dst(0)?;
-            Box::new(move |m, mask| {
-                super::operand::lanes(mask).for_each(|lane| granted.put(m.warp, lane, true));
-                Ok(())
-            })
-        }
+        "USETMAXREG" | "USETMAXREG.ALLOC" => super::pool::compile(o, name.ends_with("ALLOC"))?,
         "RPCMOV" | "RPCMOV.W" => return_address(o, name)?,
         _ => return Ok(None),
     }))
