@@ -13,6 +13,7 @@ pub mod machine;
 pub mod meetings;
 pub mod order;
 pub mod places;
+pub mod pool;
 pub mod prepass;
 pub mod regalloc;
 pub mod remat;
@@ -38,16 +39,18 @@ pub struct Error {
     /// Whether products of warp groups are touched while they go on, so that the function has to be lowered with a wait behind
     /// each.
     pub groups_touched: bool,
+    /// Whether it has to do with how many registers a warp holds where ([`pool`]).
+    pub pool: bool,
 }
 
 impl Error {
     /// An error without a place.
     pub fn new(message: impl Into<String>) -> Error {
-        Error { message: message.into(), line: 0, groups_touched: false }
+        Error { message: message.into(), line: 0, groups_touched: false, pool: false }
     }
     /// An error at a PTX line.
     pub fn at(line: u32, message: impl Into<String>) -> Error {
-        Error { message: message.into(), line, groups_touched: false }
+        Error { message: message.into(), line, groups_touched: false, pool: false }
     }
 }
 
@@ -79,6 +82,10 @@ pub struct Code {
     pub numbers: Vec<(u32, String)>,
     /// General registers named (the highest index + 1); [`Code::stated_registers`] says what a file states.
     pub regs: u32,
+    /// Registers that its threads begin with, where the code changes how many a warp holds: that is what a file states then.
+    pub granted: Option<u8>,
+    /// Why `setmaxnreg` was ignored, if code that honours it could not be made.
+    pub steady: Option<String>,
     /// Uniform registers used.
     pub uregs: u32,
     /// Bytes of stack frame: local variables and spill slots.
@@ -130,7 +137,8 @@ impl Code {
     /// The registers to state for a thread that runs the code, `least` at least: those that it names and those that the
     /// hardware keeps.
     pub fn stated_registers(&self, least: u8) -> u32 {
-        (self.regs + u32::from(HARDWARE_REGISTERS)).max(least.max(LEAST_REGISTERS).into())
+        let named = (self.regs + u32::from(HARDWARE_REGISTERS)).max(least.max(LEAST_REGISTERS).into());
+        self.granted.map_or(named, u32::from)
     }
 }
 
@@ -144,11 +152,21 @@ pub fn compile(mut func: Function, manager: &mut Manager<'_>, serial: bool) -> R
         manager.run(Phase::Together, &mut func, together::run);
     }
     manager.run(Phase::Legalize, &mut func, legalize::run)?;
+    pool::divide(&mut func);
     verify(Phase::Legalize, &func, manager)?;
+    let granted = pool::changes(&func).then_some(func.max_regs);
     let (mut func, stats) = allocate(func, manager, serial)?;
     let remarks = func.remarks.take().unwrap_or_default();
     let code = finish(&func, stats.frame_bytes, manager, serial)?;
+    if let Some(start) = granted {
+        pool::check::check(&code.insts, start.into()).map_err(|e| Error {
+            // For who wants checks it is an error; for others the statements are ignored.
+            pool: !manager.verifies(),
+            ..Error::new(format!("internal error: {e}, in {}", func.name))
+        })?;
+    }
     Ok(Code {
+        granted,
         regs: u32::from(stats.regs_used),
         uregs: u32::from(stats.uregs_used),
         spill_store_bytes: stats.spill_store_bytes,
@@ -238,7 +256,7 @@ fn allocate_once(
     if counters && !regalloc::changes_together(&func, &Cfg::new(&func)) {
         return Err(Failure::Registers(Error::new("uniform registers change where lanes may be apart")));
     }
-    let check = manager.verifies();
+    let (check, pool) = (manager.verifies(), pool::changes(&func));
     let stats = manager
         .run(Phase::Allocate, &mut func, |f| {
             regalloc::allocate(f, &regalloc::Limits { check, ..regalloc::Limits::of(f) })
@@ -247,7 +265,9 @@ fn allocate_once(
             let error = Error::new(e.to_string());
             match e {
                 regalloc::Error::Check(_) => Failure::Other(error),
-                regalloc::Error::Pressure(_) | regalloc::Error::Move(_) => Failure::Registers(error),
+                regalloc::Error::Pressure(_) | regalloc::Error::Move(_) => {
+                    Failure::Registers(Error { pool, ..error })
+                }
             }
         })?;
     Ok((func, stats, planned))

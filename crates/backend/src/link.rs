@@ -9,6 +9,7 @@ use crate::machine::Link;
 use crate::{Code, Error};
 use ori::{Callee, Part};
 use rustc_hash::{FxHashMap, FxHashSet};
+use sass::target::{HARDWARE_REGISTERS, LEAST_LIMIT};
 use sass::{ConstBank, Inst, Opcode, Operand, Target};
 
 /// A function in the code of a kernel.
@@ -145,6 +146,14 @@ impl<'c> Functions<'c> {
             let first = out.insts.len();
             place(code, start, &offsets, &mut out)?;
             literals.gather(code, &mut out, first)?;
+            if start != 0
+                && kernel.granted.is_some()
+                && code.regs > u32::from(LEAST_LIMIT - HARDWARE_REGISTERS)
+            {
+                return Err(Error::new(
+                    "internal error: a function names registers that a warp may have given back",
+                ));
+            }
             out.regs = out.regs.max(code.regs);
             out.uregs = out.uregs.max(code.uregs);
             out.barriers = out.barriers.max(code.barriers);

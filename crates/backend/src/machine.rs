@@ -123,6 +123,12 @@ pub fn branch(guard: Guard, block: u32) -> Inst {
     Inst { guard, ..inst(Opcode::BRA, &[], &operands) }
 }
 
+/// `BRA` to a block where a uniform predicate says so.
+fn uniform_branch(condition: Guard, block: u32) -> Inst {
+    let p = Operand::Reg(RegOp { not: condition.not, ..RegOp::plain(condition.pred) });
+    inst(Opcode::BRA, &[Mod::U], &[Operand::reg(Reg::URZ), p, Operand::Label(i64::from(block))])
+}
+
 /// `EXIT`.
 pub fn exit(guard: Guard) -> Inst {
     Inst { guard, ..inst(Opcode::EXIT, &[], &[PT]) }
@@ -344,8 +350,14 @@ pub fn lower(func: &Function, mut frame_bytes: u32) -> Result<Machine, Error> {
                 };
                 let (t, f, not) = if swap { (fall, taken, !*not) } else { (taken, fall, *not) };
                 let guard = Guard { pred, not };
-                let goto = |out: &mut MachineBlock, t: Block, guard| {
-                    if layout.is_exit[t] { leave(out, guard) } else { push(out, branch(guard, index(t))) }
+                let goto = |out: &mut MachineBlock, t: Block, guard: Guard| {
+                    if guard.pred.file == RegFile::UP {
+                        push(out, uniform_branch(guard, index(t)));
+                    } else if layout.is_exit[t] {
+                        leave(out, guard);
+                    } else {
+                        push(out, branch(guard, index(t)));
+                    }
                 };
                 if t != f {
                     goto(&mut out, t, guard);
@@ -420,7 +432,9 @@ fn split_at_branches(blocks: Vec<MachineBlock>) -> Vec<MachineBlock> {
         let mut falls = true;
         for MachineInst { inst, link, .. } in &mut block.insts {
             let ends = matches!(inst.op, Opcode::BRA | Opcode::EXIT | Opcode::RET);
-            falls = !(ends && inst.guard == Guard::TRUE);
+            let asks =
+                |o: &Operand| matches!(o, Operand::Reg(r) if r.reg.file == RegFile::UP && !r.reg.is_zero());
+            falls = !ends || inst.guard != Guard::TRUE || inst.operands.iter().any(asks);
             for o in &mut inst.operands {
                 if let (Operand::Label(b), true) = (o, names_block(inst.op, *link)) {
                     *b = i64::from(start[*b as usize]);

@@ -14,6 +14,8 @@ mod graph;
 mod orders;
 
 use crate::liveness::Ranges;
+use crate::pool::Grants;
+use crate::regalloc::room::Room;
 use crate::{remat, uniform};
 use graph::{Code, Stretch};
 use orders::Ordered;
@@ -67,13 +69,15 @@ pub fn run(func: &mut Function, manager: &mut Manager<'_>, more: u32, counters: 
     }
     let reserve = RESERVE + more as i32;
     let cfg = Cfg::new(func);
+    let grants = Grants::new(func, &cfg);
+    let grants = grants.as_ref();
     let aim = i32::from(func.aim_regs.min(func.max_regs));
-    let mut code = Code::new(func, &cfg, reserve);
+    let mut code = Code::new(func, &cfg, grants, reserve);
     let mut plan = Plan::new(&code, func, aim);
-    let short = |p: &Plan| p.stated > aim || p.missing() > 0;
+    let short = |p: &Plan| grants.is_none() && p.stated > aim || p.missing() > 0;
     // Takes what another function, that does the same, is planned like, if that is better.
     let choose = |func: &mut Function, other: Function, code: &mut Code, plan: &mut Plan| {
-        let with = Code::new(&other, &cfg, reserve);
+        let with = Code::new(&other, &cfg, grants, reserve);
         let planned = Plan::new(&with, &other, aim);
         if planned.is_better(plan, aim) {
             (*func, *code, *plan) = (other, with, planned);
@@ -81,7 +85,8 @@ pub fn run(func: &mut Function, manager: &mut Manager<'_>, more: u32, counters: 
     };
     let again = |f: &mut Function, manager: &mut Manager<'_>| {
         let ranges = Ranges::new(f, &cfg);
-        let room = usable(aim, reserve).max(1) as u32;
+        let most = if grants.is_some() { crate::pool::most(f).into() } else { aim };
+        let room = Room { limit: usable(most, reserve).max(1) as u32, grants };
         manager.run(Phase::Remat, f, |f| remat::run(f, &cfg, room, &ranges))
     };
     let original = func.clone();
@@ -96,7 +101,7 @@ pub fn run(func: &mut Function, manager: &mut Manager<'_>, more: u32, counters: 
     if short(&plan) && counters && manager.admits(Phase::Counters, 2) {
         let mut other = original;
         if manager.run(Phase::Counters, &mut other, |f| uniform::run(f, &cfg)) {
-            let mut with = Code::new(&other, &cfg, reserve);
+            let mut with = Code::new(&other, &cfg, grants, reserve);
             let mut planned = Plan::new(&with, &other, aim);
             if short(&planned) && remakes {
                 let mut both = other.clone();
@@ -112,7 +117,8 @@ pub fn run(func: &mut Function, manager: &mut Manager<'_>, more: u32, counters: 
     }
     let stated = plan.stated as u32;
     plan.apply(&code, func);
-    Some(stated)
+    // A kernel that gives registers back states what it begins with.
+    grants.is_none().then_some(stated)
 }
 
 /// A time that another plan must be below, as a share, to be worth what it does; and what it may take longer if it saves so many
@@ -133,11 +139,11 @@ const NESTED: u32 = 4;
 
 /// Orders for all blocks that need so many registers at most.
 struct Plan {
-    /// Registers to be stated, as planned, and how many of them are left free.
+    /// Registers to be stated, as planned.
     stated: i32,
-    reserve: i32,
-    /// The most that are live at once.
+    /// The most that are live at once, and those for which there is no room.
     most: i32,
+    missing: i32,
     blocks: Vec<Vec<Ordered>>,
     /// Of all blocks, cycles by how often they are executed.
     time: f64,
@@ -151,6 +157,7 @@ fn time(block: &Stretch, orders: &[Ordered]) -> f64 {
 
 /// The best orders of a block's parts with so many registers stated.
 fn ordered(code: &Code, block: &Stretch, stated: i32) -> Vec<Ordered> {
+    let stated = block.held.unwrap_or(stated);
     let limits = [usable(stated, code.reserve), code.limits[1], code.limits[2], code.limits[3]];
     block.parts.iter().map(|p| orders::best(p, &limits, &code.tuning)).collect()
 }
@@ -178,16 +185,14 @@ impl Plan {
     }
 
     fn with(code: &Code, stated: i32) -> Plan {
-        let mut plan = Plan {
-            stated,
-            reserve: code.reserve,
-            most: 0,
-            blocks: Vec::with_capacity(code.blocks.len()),
-            time: 0.0,
-        };
+        let mut plan =
+            Plan { stated, most: 0, missing: 0, blocks: Vec::with_capacity(code.blocks.len()), time: 0.0 };
         for block in &code.blocks {
             let orders = ordered(code, block, stated);
-            plan.most = plan.most.max(needed(block, &orders));
+            let needed = needed(block, &orders);
+            let room = usable(block.held.unwrap_or(stated), code.reserve);
+            plan.most = plan.most.max(needed);
+            plan.missing = plan.missing.max(needed - room);
             plan.time += time(block, &orders);
             plan.blocks.push(orders);
         }
@@ -196,7 +201,7 @@ impl Plan {
 
     /// Registers that it needs beyond what it states.
     fn missing(&self) -> i32 {
-        (self.most - usable(self.stated, self.reserve)).max(0)
+        self.missing
     }
 
     /// Cycles of a multiprocessor for each warp.
@@ -249,6 +254,7 @@ impl Plan {
                     self.blocks[b] = orders;
                 }
                 self.stated = stated;
+                self.missing = (self.most - usable(stated, code.reserve)).max(0);
                 self.time += long - now;
                 return;
             }

@@ -7,6 +7,7 @@
 //! own copy, or several if it is long or has calls, and the scheduler finds the place.
 
 use crate::liveness::Ranges;
+use crate::regalloc::room::Room;
 use crate::regalloc::spill::Spiller;
 use crate::uniform;
 use cranelift_entity::{EntityRef, SecondaryMap};
@@ -32,9 +33,9 @@ const RECOMPUTED: u32 = 3;
 /// Instructions behind a copy for which it still serves.
 const REACH: usize = 48;
 
-/// Lowers the number of general registers that are needed to `limit`, as far as constants are to blame. Whether anything
+/// Lowers the number of general registers that are needed to what there is room for, as far as constants are to blame. Whether anything
 /// changed.
-pub fn run(func: &mut Function, cfg: &Cfg, limit: u32, ranges: &Ranges) -> bool {
+pub fn run(func: &mut Function, cfg: &Cfg, limit: Room<'_>, ranges: &Ranges) -> bool {
     let mut room = uniform_room(func, cfg);
     let computed = Computed::new(func, cfg, room > 0);
     let frame = func.insts.values().filter(|d| is_stack_address(func, d)).filter_map(only_result);
@@ -593,7 +594,7 @@ mod tests {
         let mut f = ori::parse::parse(&text).unwrap_or_else(|e| panic!("{e}: {text}"));
         let cfg = Cfg::new(&f);
         let ranges = Ranges::new(&f, &cfg);
-        assert!(run(&mut f, &cfg, limit, &ranges));
+        assert!(run(&mut f, &cfg, Room { limit, grants: None }, &ranges));
         ori::verify::verify(&f).unwrap_or_else(|e| panic!("{e:?}: {f}"));
         f.to_string()
     }
@@ -615,7 +616,7 @@ mod tests {
             let mut f = ori::parse::parse(&text).unwrap_or_else(|e| panic!("{e}: {text}"));
             let cfg = Cfg::new(&f);
             let ranges = Ranges::new(&f, &cfg);
-            assert!(super::run(&mut f, &cfg, 8, &ranges));
+            assert!(super::run(&mut f, &cfg, Room { limit: 8, grants: None }, &ranges));
             ori::verify::verify(&f).unwrap_or_else(|e| panic!("{e:?}: {f}"));
             f.to_string()
         };

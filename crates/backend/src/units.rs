@@ -1,7 +1,8 @@
 //! Register units: every 32-bit register and predicate as a small dense number, and which of them an
 //! instruction reads and writes, operand by operand.
 
-use sass::{AddrWidth, ConstBank, Guard, Inst, Mod, Operand, Reg, RegFile, Role, SlotKind};
+use sass::target::HARDWARE_REGISTERS;
+use sass::{AddrWidth, ConstBank, Guard, Inst, Mod, Opcode, Operand, Reg, RegFile, Role, SlotKind};
 
 /// Index of a register unit.
 pub type Unit = u16;
@@ -143,6 +144,11 @@ pub fn for_each_write(inst: &Inst, mut f: impl FnMut(Unit, u8)) {
     }
     if info.writes_uniform_predicates {
         (0..7).for_each(|index| span(Reg { file: RegFile::UP, index }, 1, &mut |u| f(u, 0)));
+    }
+    if let (Opcode::USETMAXREG, [Operand::Imm(held)]) = (inst.op, &inst.operands[..]) {
+        // The registers that the warp gives back are nobody's from here on.
+        let first = held.saturating_sub(HARDWARE_REGISTERS.into()).min(Reg::ZERO.into()) as u8;
+        (first..Reg::ZERO).for_each(|r| span(Reg::r(r), 1, &mut |u| f(u, 0)));
     }
     for (i, (operand, slot)) in inst.operands.iter().zip(inst.op.slots()).enumerate() {
         if let (Operand::Reg(r), Role::Def | Role::Both) = (operand, slot.role) {

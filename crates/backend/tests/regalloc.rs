@@ -1,5 +1,6 @@
 //! Random SSA programs under high register pressure: every allocation must pass the checker.
 
+use backend::pool::{self, Grants};
 use backend::regalloc::{Limits, allocate, checker};
 use cranelift_entity::EntityRef;
 use ori::cfg::{Cfg, DomTree};
@@ -377,6 +378,121 @@ proptest! {
         let func = program(seed, blocks, steps, far);
         prop_assert_eq!(allocates(&func, &Limits::of(&func)), Ok(()));
     }
+}
+
+/// Gives registers back here and there, and asks for some.
+fn with_pool(mut func: Function, seed: u64) -> Function {
+    let mut rng = Rng(seed | 1);
+    let plain = |op, mods: &[Mod], operands| InstData {
+        guard: ori::ALWAYS,
+        op,
+        mods: Mods::of(mods),
+        operands,
+        kept: SmallVec::new(),
+        loc: ori::Loc::default(),
+    };
+    func.max_regs = 64;
+    for b in func.layout.clone() {
+        let n = Operand::Imm(24 + 8 * rng.below(6) as u32);
+        if rng.chance(40) {
+            let give =
+                plain(Op::Sass(Opcode::USETMAXREG), &[Mod::DEALLOC, Mod::CTAPOOL], SmallVec::from_iter([n]));
+            let give = func.insts.push(give);
+            let at = rng.below(func.blocks[b].insts.len() + 1);
+            func.blocks[b].insts.insert(at, give);
+        }
+        let n = Operand::Imm(64 + 8 * rng.below(9) as u32);
+        if let (Terminator::Jump(t), true) = (func.blocks[b].term.clone(), rng.chance(60)) {
+            let asks = func.add_block();
+            let (granted, copy) = (func.add_value(RegFile::UP, 1), func.add_value(RegFile::P, 1));
+            let ask = SmallVec::from_iter([operand(granted), n]);
+            let ask = plain(Op::Sass(Opcode::USETMAXREG_ALLOC), &[Mod::TRY_ALLOC, Mod::CTAPOOL], ask);
+            let copied =
+                plain(Op::Macro(Macro::Copy), &[], SmallVec::from_iter([operand(copy), operand(granted)]));
+            func.blocks[asks].insts = vec![func.insts.push(ask), func.insts.push(copied)];
+            let (taken, fall) = (t, Builder::call(asks));
+            func.blocks[asks].term = Terminator::Branch { cond: copy.into(), not: false, taken, fall };
+            func.blocks[b].term = Terminator::Jump(Builder::call(asks));
+        }
+    }
+    pool::divide(&mut func);
+    func
+}
+
+/// Whether all of a block names what the warp holds there.
+fn within(func: &Function) -> Result<(), String> {
+    allocates(func, &Limits { check: true, ..Limits::of(func) })?;
+    let cfg = Cfg::new(func);
+    let Some(grants) = Grants::new(func, &cfg) else { return Ok(()) };
+    let mut after = func.clone();
+    allocate(&mut after, &Limits::of(func)).map_err(|e| e.to_string())?;
+    for &b in &cfg.rpo {
+        for i in &after.blocks[b].insts {
+            let d = &after.insts[*i];
+            let mut most = 0;
+            let mut note = |n: Name, w: u8| match n {
+                Name::Phys(r) if r.file == RegFile::R && !r.is_zero() => most = most.max(r.index + w),
+                _ => {}
+            };
+            backend::liveness::for_each_use(&after, d, &mut note);
+            backend::liveness::for_each_def(&after, d, &mut note);
+            if most > grants.named(b) {
+                return Err(format!("{b} names {most} of {}: {}\n{func}", grants.named(b), after));
+            }
+        }
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn random_programs_that_give_registers_back(
+        seed: u64,
+        blocks in 2usize..16,
+        steps in 1usize..60,
+        far in 0usize..100,
+    ) {
+        prop_assert_eq!(within(&with_pool(program(seed, blocks, steps, far), seed)), Ok(()));
+    }
+}
+
+/// Where ways meet, the fewest are held; what was asked for is there where it was granted.
+#[test]
+fn blocks_hold_what_all_ways_leave() {
+    let mut func = ori::parse::parse(
+        "function k sm_90 entry regs=168 {
+block0:
+    v0:P = ISETP.EQ.AND PT, RZ, 0x1, PT, PT
+    branch v0, block1, block2
+block1:
+    WARPSYNC PT, 0xffffffff
+    USETMAXREG.DEALLOC.CTAPOOL 0x28
+    MEMBAR.SC.GPU
+    jump block4
+block2:
+    v1:UP = USETMAXREG.ALLOC.TRY_ALLOC.CTAPOOL 0xf0
+    v2:P = copy v1
+    branch !v2, block2, block3
+block3:
+    branch v0, block4, block5
+block4:
+    exit
+block5:
+    exit
+}
+",
+    )
+    .unwrap_or_else(|e| panic!("{e}"));
+    pool::divide(&mut func);
+    let grants = Grants::new(&func, &Cfg::new(&func)).expect("some");
+    let held: Vec<u8> = (0..6).map(|b| grants.held(Block::new(b))).collect();
+    assert_eq!(held, [168, 40, 168, 240, 40, 240]);
+    assert_eq!(
+        (pool::most(&func), grants.named(Block::new(1)), grants.share(Block::new(1), 119)),
+        (240, 38, 19)
+    );
 }
 
 /// The checker must notice when registers are wrong.

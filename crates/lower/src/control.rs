@@ -137,7 +137,7 @@ impl Lower<'_, '_> {
     }
 
     /// Brings all lanes of the warp together.
-    fn whole_warp(&mut self, guard: Guard) {
+    pub(crate) fn whole_warp(&mut self, guard: Guard) {
         self.b.guarded(guard, Opcode::WARPSYNC, &[], &[pt(), Operand::Imm(!0)], &[]);
     }
 

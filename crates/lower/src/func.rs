@@ -77,6 +77,8 @@ pub struct Lower<'a, 'f> {
     pub(crate) groups: crate::matrix::Plan,
     /// Registers whose upper halves the code looks at before it divides.
     pub(crate) looked_at: FxHashSet<ptx::RegId>,
+    /// Whether `setmaxnreg` does something.
+    pub(crate) changes_registers: bool,
 }
 
 /// Lowers one function that has a body.
@@ -102,13 +104,19 @@ pub fn lower_function(
     out.extra = opts.extra;
     out.shared_size = if opts.relocatable { 0 } else { layout.shared_size(id) };
     out.max_regs = max_regs(func, opts);
+    let start = match func.entry && !opts.steady_registers {
+        true => crate::pool::start(module, id, layout, opts).and_then(|s| s.ok()),
+        false => None,
+    };
+    out.max_regs = start.unwrap_or(out.max_regs);
     out.aim_regs = aim_regs(func, opts, out.shared_size).min(out.max_regs);
     if func.entry {
         out.threads = threads(func);
     }
     let insts = body.stmts.iter().filter_map(|s| if let ptx::Stmt::Inst(i) = s { Some(i) } else { None });
     let looked_at = crate::arith_int::looked_at(insts.clone());
-    if opts.opt_level > 0 && !opts.relocatable {
+    // What it calls counts on a number of registers.
+    if opts.opt_level > 0 && !opts.relocatable && start.is_none() {
         out.shared_paths = crate::math::shared_paths(insts);
     }
     let entry = out.entry_block();
@@ -188,6 +196,7 @@ pub fn lower_function(
         return_address: None,
         groups,
         looked_at,
+        changes_registers: start.is_some(),
     };
     if !func.entry {
         lower.enter_function(func, body, prologue);
@@ -259,18 +268,30 @@ fn possible_threads(func: &Func, opts: &Options<'_>) -> Option<u32> {
     (threads <= opts.target.info().threads.into()).then_some(threads)
 }
 
+/// The blocks that a multiprocessor is to hold, if it can hold so many of as many threads: else ptxas ignores them.
+fn possible_blocks(func: &Func, opts: &Options<'_>) -> Option<u32> {
+    let info = opts.target.info();
+    let warps = possible_threads(func, opts)?.div_ceil(32);
+    let possible =
+        |n: &u32| (32 * warps).saturating_mul(*n) <= info.threads.into() && *n <= info.blocks.into();
+    func.attrs.minnctapersm.filter(|n| *n > 0).filter(possible)
+}
+
+/// Whether it is known how many registers the threads of a kernel start with, however many it needs.
+pub(crate) fn starts_known(func: &Func, opts: &Options<'_>) -> bool {
+    let by_option = possible_threads(func, opts).is_none() && opts.maxrregcount.is_some();
+    func.attrs.maxnreg.is_some() || by_option || possible_blocks(func, opts).is_some()
+}
+
 /// Most registers that may be stated for a kernel, from `.maxnreg`, launch bounds and options.
 pub fn max_regs(func: &Func, opts: &Options<'_>) -> u8 {
-    let info = opts.target.info();
     let own = func.attrs.maxnreg;
     let mut limit = 255;
     if let Some(threads) = possible_threads(func, opts) {
         // As many registers as leave room for the CTAs, if there can be so many: 64 Ki registers, granted by the
         // warp in units of 256; the warps of all CTAs come in fours.
         let warps = threads.div_ceil(32);
-        let possible =
-            |n: &u32| (32 * warps).saturating_mul(*n) <= info.threads.into() && *n <= info.blocks.into();
-        let ctas = func.attrs.minnctapersm.filter(|n| *n > 0).filter(possible);
+        let ctas = possible_blocks(func, opts);
         // A limit of its own goes before that of one CTA, and not before a promise of several.
         if ctas.is_some() || own.is_none() {
             let warps = (warps * ctas.unwrap_or(1)).next_multiple_of(4);
@@ -477,8 +498,7 @@ impl<'a, 'f> Lower<'a, 'f> {
             O::sured => self.surface_reduce(inst),
             O::alloca | O::stacksave | O::stackrestore => self.dynamic_stack(inst),
             O::clusterlaunchcontrol => self.cluster_launch(inst),
-            // How many registers a warp holds is its own affair: none are given back, so none are asked for.
-            O::setmaxnreg => Ok(()),
+            O::setmaxnreg => self.register_count(inst),
             O::multimem => self.multimem(inst),
             O::tensormap => self.tensor_map_change(inst),
             _ => self.scalar(inst),

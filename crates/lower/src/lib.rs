@@ -44,6 +44,7 @@ mod multimem;
 mod operands;
 mod own_address;
 mod policy;
+pub mod pool;
 mod quiet;
 mod regs;
 mod remote;
@@ -96,6 +97,8 @@ pub struct Options<'a> {
     pub relocatable: bool,
     /// Products of warp groups are waited for one by one.
     pub serial_groups: bool,
+    /// A warp keeps the registers that it starts with: `setmaxnreg` is ignored.
+    pub steady_registers: bool,
     /// Code that is asked for beside what the program says.
     pub extra: ori::Extra,
 }
@@ -111,6 +114,7 @@ impl Options<'_> {
             lines: None,
             relocatable: false,
             serial_groups: false,
+            steady_registers: false,
             extra: ori::Extra::default(),
         }
     }

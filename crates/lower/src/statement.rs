@@ -18,8 +18,6 @@ fn is_quiet(inst: &ptx::Inst, at: usize) -> bool {
         Op::st if inst.has(Mod::bulk) => at == 2,
         // Branches are taken apart as they were read, and so are calls.
         Op::bra | Op::brx | Op::call => true,
-        // How many registers a warp holds is its own affair.
-        Op::setmaxnreg => true,
         // A policy is a hint, which is not followed (`policy`).
         _ => last && inst.has(Mod::L2_cache_hint),
     }

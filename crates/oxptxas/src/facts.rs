@@ -84,7 +84,7 @@ pub(crate) fn code_facts(
         spills: parts.iter().flat_map(|p| spills(insts, p)).collect(),
         wmma: said.wmma,
         ctaid_z: insts.iter().any(reads_z),
-        reconfigures: insts.iter().any(|i| i.op == Opcode::USETMAXREG),
+        reconfigures: backend::pool::check::changes(insts),
         tensor_memory: said.blocks,
         tensor_memory_of_pairs: said.pairs,
         allocates_tensor_memory: insts
@@ -295,7 +295,9 @@ fn is_used(insts: &[Inst], from: usize, reg: Reg) -> bool {
                     }
                 }
             }
-            if always && matches!(inst.op, Opcode::BRA | Opcode::EXIT) {
+            let asks =
+                |o: &Operand| matches!(o, Operand::Reg(r) if r.reg.file == RegFile::UP && !r.reg.is_zero());
+            if always && matches!(inst.op, Opcode::BRA | Opcode::EXIT) && !inst.operands.iter().any(asks) {
                 break;
             }
         }

@@ -143,3 +143,37 @@ pub fn register_limits(module: &Module, options: &lower::Options<'_>) -> Vec<Dia
     }
     out
 }
+
+/// What is said of a kernel whose `setmaxnreg` are ignored: why; `failed`: why code that honours them could not be made.
+pub fn steady_registers(
+    module: &Module,
+    kernel: ptx::FuncId,
+    layout: &lower::ModuleLayout,
+    options: &lower::Options<'_>,
+    failed: Option<&str>,
+) -> Option<Diagnostic> {
+    use lower::pool::Ignored;
+    let why = match lower::pool::start(module, kernel, layout, options)? {
+        Err(Ignored::UnknownStart) => {
+            "(C7508) 'setmaxnreg' is ignored: how many registers threads begin with is not known; \
+             .minnctapersm with .maxntid or .reqntid says it, or .maxnreg, or -maxrregcount"
+        }
+        Err(Ignored::Linked) => {
+            "(C7504) 'setmaxnreg' is ignored: code that is linked to it counts on the registers that it states"
+        }
+        Err(Ignored::Debugging) => {
+            "(C7505) 'setmaxnreg' is ignored: registers stay where a debugger looks for them"
+        }
+        Err(Ignored::Functions) => {
+            "(C7506) 'setmaxnreg' is ignored: functions that it calls count on the registers that it begins with"
+        }
+        Ok(_) if failed.is_some() => {
+            "'setmaxnreg' is ignored: its values do not fit into the registers that are left where it gives some back"
+        }
+        Ok(_) => return None,
+    };
+    let name = &module.funcs[kernel].name;
+    let failed = failed.map(|f| format!(" ({f})")).unwrap_or_default();
+    let message = format!("{why}{failed}: '{name}'");
+    Some(Diagnostic { severity: Severity::Info, ..warning(None, message) })
+}

@@ -168,6 +168,7 @@ pub(crate) fn compile_to_end(source: &str, file: &str, settings: &Settings) -> R
             relocatable,
             // Without optimization ptxas has nothing under way while a product is.
             serial_groups: settings.opt_level == 0,
+            steady_registers: false,
             // ptxas checks the stack wherever it does not optimize.
             extra: ori::Extra {
                 stack_bounds: settings.extra.stack_bounds || settings.opt_level == 0,
@@ -182,6 +183,10 @@ pub(crate) fn compile_to_end(source: &str, file: &str, settings: &Settings) -> R
         warnings.extend(notices::register_limits(&module, &units.options));
     }
     if relocatable {
+        let kernels = module.funcs.iter().filter(|(_, f)| f.entry && f.body.is_some());
+        warnings.extend(
+            kernels.filter_map(|(k, _)| notices::steady_registers(&module, k, &layout, &units.options, None)),
+        );
         let output = crate::object::compile(&units, source, timeline).map_err(fail)?;
         return Ok(Output { warnings, ..output });
     }
@@ -244,7 +249,12 @@ pub(crate) fn compile_to_end(source: &str, file: &str, settings: &Settings) -> R
             *most = Some(most.map_or(limit, |m| m.min(limit)));
         }
     }
-    let limit = chosen.iter().map(|k| lower::max_regs(&module.funcs[*k], &units.options)).min();
+    // What kernels call that change how many registers they hold runs with as few as there can be.
+    let start = |k: &FuncId| match lower::pool::start(&module, *k, &layout, &units.options) {
+        Some(Ok(_)) => sass::target::LEAST_LIMIT,
+        _ => lower::max_regs(&module.funcs[*k], &units.options),
+    };
+    let limit = chosen.iter().map(start).min();
     units.paths = Paths::new(limit, jobs.len() == chosen.len());
     let compiled = units.compile(&jobs, &mut timeline);
     let mut errors = Vec::new();
@@ -264,6 +274,15 @@ pub(crate) fn compile_to_end(source: &str, file: &str, settings: &Settings) -> R
         for ((func, _), (code, _)) in jobs.iter().zip(&codes) {
             check_order(&module, *func, &lines, code);
         }
+    }
+    for (kernel, (code, _)) in chosen.iter().zip(&codes) {
+        warnings.extend(notices::steady_registers(
+            &module,
+            *kernel,
+            &layout,
+            &units.options,
+            code.steady.as_deref(),
+        ));
     }
     let remarks = jobs.iter().zip(&codes).filter(|(_, (c, _))| !c.remarks.is_empty());
     let remarks: Vec<_> =

@@ -117,6 +117,8 @@ struct Refused {
     diagnostics: Vec<Diagnostic>,
     /// See [`backend::Error`].
     groups_touched: bool,
+    /// See [`backend::Error`].
+    pool: bool,
 }
 
 impl Units<'_> {
@@ -184,15 +186,21 @@ impl Units<'_> {
         let lowering = start.elapsed();
         let machine_code = || {
             lowered.and_then(|mut func| {
-                self.prepare(&mut func, tuning);
-                match self.machine_code(id, func, &mut manager) {
-                    Err(Refused { groups_touched: true, .. }) => {
-                        let options = lower::Options { serial_groups: true, ..options };
-                        let mut func = lower::lower_function(self.module, id, self.layout, &options)?;
-                        self.prepare(&mut func, tuning);
-                        self.machine_code(id, func, &mut manager).map_err(|e| e.diagnostics)
+                let (mut options, mut steady) = (options.clone(), None);
+                loop {
+                    self.prepare(&mut func, tuning);
+                    match self.machine_code(id, func, &mut manager) {
+                        Err(Refused { groups_touched: true, .. }) if !options.serial_groups => {
+                            options.serial_groups = true;
+                        }
+                        Err(Refused { pool: true, diagnostics, .. }) if !options.steady_registers => {
+                            options.steady_registers = true;
+                            steady = diagnostics.into_iter().next().map(|d| d.message);
+                        }
+                        Ok(code) => return Ok(Code { steady, ..code }),
+                        Err(e) => return Err(e.diagnostics),
                     }
-                    done => done.map_err(|e| e.diagnostics),
+                    func = lower::lower_function(self.module, id, self.layout, &options)?;
                 }
             })
         };
@@ -271,6 +279,7 @@ impl Units<'_> {
         let internal = |message: String| Refused {
             diagnostics: vec![Diagnostic::error(span, message)],
             groups_touched: false,
+            pool: false,
         };
         manager.show(ori::Phase::Lower, &func);
         opt::optimize(&mut func, manager).map_err(|e| internal(format!("internal error: {e}")))?;
@@ -282,7 +291,7 @@ impl Units<'_> {
                 && ori::abi::is_private(name)
                 && !func.relocatable
             {
-                let refused = |diagnostics| Refused { diagnostics, groups_touched: false };
+                let refused = |diagnostics| Refused { diagnostics, groups_touched: false, pool: false };
                 func.changes.insert(n as u32, self.path(name, Code::changes).map_err(refused)?);
             }
         }
@@ -292,7 +301,7 @@ impl Units<'_> {
                 let start = self.lines.offset(e.line);
                 d.diagnostics[0].span = Some(ptx::Span { start, end: start });
             }
-            d.groups_touched = e.groups_touched;
+            (d.groups_touched, d.pool) = (e.groups_touched, e.pool);
             d
         })
     }

@@ -5,5 +5,6 @@ pub mod bisect;
 pub mod compare;
 pub mod explain;
 pub mod listing;
+pub mod pool;
 mod tolerance;
 pub mod verify;

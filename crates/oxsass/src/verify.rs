@@ -132,6 +132,10 @@ pub fn at_rest(
         right &= violations.is_empty();
         notes.extend(violations.iter().map(|v| format!("{name}: hazard: {v}")));
     }
+    for (name, excess) in crate::pool::excesses(cubin)? {
+        right = false;
+        notes.push(format!("{name}: {excess}"));
+    }
     // A cubin from elsewhere may say nothing of the lines of the PTX.
     if ours || sim::order::load(cubin).is_ok() {
         let options = sim::order::Options { foreign: !ours, ..sim::order::Options::default() };

@@ -25,7 +25,8 @@ pub fn run(machine: &mut Machine, one_by_one: bool) {
                     && !matches!(inst.op, Opcode::NOP | Opcode::DEPBAR | Opcode::PMTRIG);
             let gives_way = inst.ctrl.stall >= 3 && !stays && inst.ctrl.write_sb.is_none();
             inst.ctrl.no_yield = inst.ctrl.stall < 12 && !gives_way;
-            if inst.op == Opcode::ERRBAR {
+            // The one behind it issues when it is done, as in ptxas's code.
+            if matches!(inst.op, Opcode::ERRBAR | Opcode::USETMAXREG) {
                 inst.ctrl.stall = 0;
                 inst.ctrl.no_yield = false;
             }

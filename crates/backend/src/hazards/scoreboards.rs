@@ -116,6 +116,9 @@ impl Pending {
                 self.strong |= 1 << s;
             }
             units::for_each_write(inst, |u, _| self.write[usize::from(u)] |= 1 << s);
+            if inst.op == Opcode::USETMAXREG {
+                self.fence |= 1 << s;
+            }
             if inst.op.info().awaited {
                 self.order |= 1 << s;
                 late_reads(inst, |u| self.read[usize::from(u)] |= 1 << s);

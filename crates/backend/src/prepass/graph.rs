@@ -4,6 +4,7 @@
 use super::{Counts, FILES, LONG, nth};
 use crate::liveness::{Lanes, Liveness, for_each_def, for_each_use};
 use crate::order;
+use crate::pool::Grants;
 use crate::schedule::{WINDOW, expected_latency};
 use ori::cfg::{Cfg, DomTree};
 use ori::loops::LoopForest;
@@ -33,6 +34,8 @@ pub struct Stretch {
     pub parts: Vec<Part>,
     /// The most registers live at once where nothing moves.
     pub fixed: Counts,
+    /// Registers that the warp holds in it, where their number changes.
+    pub held: Option<i32>,
 }
 
 /// A stretch in which instructions may change places. Registers in it are numbered from 0.
@@ -69,13 +72,14 @@ pub struct Node {
 
 impl Code {
     /// Looks at a function in SSA.
-    pub fn new(func: &Function, cfg: &Cfg, reserve: i32) -> Code {
+    pub fn new(func: &Function, cfg: &Cfg, grants: Option<&Grants>, reserve: i32) -> Code {
         let lanes = Lanes::new(func);
         let live = Liveness::new(func, cfg, &lanes);
         let loops = LoopForest::new(cfg, &DomTree::dominators(cfg));
         let mut walk = Walk::new(func, cfg, &lanes, &live);
         let several = cfg.rpo.iter().copied().filter(|b| func.blocks[*b].insts.len() > 1);
-        let blocks = several.map(|b| walk.block(b, loops.depth(b))).collect();
+        let held = |b: Block| grants.map(|g| g.held(b).into());
+        let blocks = several.map(|b| Stretch { held: held(b), ..walk.block(b, loops.depth(b)) }).collect();
         Code { blocks, limits: walk.limits, reserve, tuning: func.tuning }
     }
 }
@@ -178,7 +182,7 @@ impl<'a> Walk<'a> {
             self.lanes.all(*p).for_each(|l| self.set(l, false));
         }
         debug_assert_eq!(self.count, [0; FILES], "{b} of {}: liveness", func.name);
-        Stretch { block: b, depth, parts, fixed }
+        Stretch { block: b, depth, parts, fixed, held: None }
     }
 
     /// Steps backward over an instruction that does not move.

@@ -9,7 +9,7 @@ use super::Limits;
 use cranelift_entity::{EntityRef, SecondaryMap};
 use ori::cfg::Cfg;
 use ori::print::inst_text;
-use ori::{Block, Function, Inst, InstData, Macro, Name, Op, Operand, Value};
+use ori::{Block, Function, Inst, InstData, Macro, Name, Op, Operand, Value, operand};
 use rustc_hash::{FxHashMap, FxHashSet};
 use sass::ops::{Isetp, Ldc, Ldl, Lop3, Mov, Plop3, R2ur, Sel, Stl, Umov};
 use sass::{AddrWidth, ConstBank, Mod, Opcode, Reg, RegFile, RegOp, Role};
@@ -564,6 +564,17 @@ impl Checker<'_> {
             }
             Opcode::PLOP3 | Opcode::UPLOP3 => {
                 let s = Plop3::slots(&d.operands).ok_or_else(fail)?;
+                if let (Some(to), Some(from), Operand::Reg(r)) = (register(s.p), register(s.c), s.c)
+                    && *s.table == Operand::Imm(0x80)
+                {
+                    // PLOP3 p, PT, PT, PT, up: all three.
+                    let shape = [s.a, s.b].into_iter().all(|o| *o == operand(Name::Phys(Reg::PT)));
+                    if !shape || r.not || from.file != RegFile::UP || from.is_zero() {
+                        return Err(fail());
+                    }
+                    let facts = read(state, from, 0);
+                    return self.put(state, at(to, 0), facts).map(|()| 0);
+                }
                 let (to, from) = register(s.p).zip(register(s.a)).ok_or_else(fail)?;
                 let not = matches!(s.a, Operand::Reg(r) if r.not);
                 if *s.table != Operand::Imm(0xf0) {

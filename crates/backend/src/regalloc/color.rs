@@ -1,5 +1,5 @@
-//! Gives every web registers: widest first, then in order of appearance; a web that finds no room takes it from cheaper
-//! ones.
+//! Gives every web registers: those first that live where the warp holds few, then the widest, then in order of appearance; a web
+//! that finds no room takes it from cheaper ones.
 //!
 //! Of the registers of a window ([`Windows`]) the next free one is taken, and not the lowest, so that what is used again
 //! was last used as long ago as possible: where it matters, instructions keep their freedom to change places. Those
@@ -125,8 +125,8 @@ impl Coloring {
             wishes[*w].extend(reg.index.checked_sub(*offset));
         }
         let rank = |d: &WebData| match order {
-            Order::Width => d.size() as u64,
-            Order::Area => d.length(),
+            Order::Width => (d.confined, d.size() as u64),
+            Order::Area => (d.confined, d.length()),
         };
         let mut queue = BinaryHeap::new();
         for (w, d) in webs.webs.iter() {

@@ -6,6 +6,7 @@
 //! A value is stored where it is defined, or wherever it leaves its register for the first time on a way, whichever is executed less
 //! often. Its slot then holds it as long as it lives. A parameter of a loop that is not in a register changes in memory.
 
+use super::room::Room;
 use super::spill::is_constant;
 use crate::liveness::Ranges;
 use cranelift_entity::SecondaryMap;
@@ -64,8 +65,9 @@ pub(super) struct Plan {
     stored: SecondaryMap<Block, FxHashSet<Value>>,
 }
 
-/// Plans what is in `limit` general registers; nothing for functions that are too large for that, or have cycles with several ways in.
-pub(super) fn plan(func: &Function, cfg: &Cfg, limit: u32, ranges: &Ranges) -> Option<Plan> {
+/// Plans what is in the general registers that there is `room` for; nothing for functions that are too large for that, or have cycles with
+/// several ways in.
+pub(super) fn plan(func: &Function, cfg: &Cfg, room: Room<'_>, ranges: &Ranges) -> Option<Plan> {
     if ranges.live.live_in.values().map(Vec::len).sum::<usize>() > MOST_ENTRIES {
         return None;
     }
@@ -76,7 +78,7 @@ pub(super) fn plan(func: &Function, cfg: &Cfg, limit: u32, ranges: &Ranges) -> O
         return None;
     }
     let distances = Distances::new(func, cfg, &loops, ranges);
-    let mut walk = Walk::new(func, cfg, limit, ranges, &dom, &loops, &distances);
+    let mut walk = Walk::new(func, cfg, room, ranges, &dom, &loops, &distances);
     cfg.rpo.iter().for_each(|b| walk.block(*b));
     let mut plan = walk.plan;
     for &b in &cfg.rpo {
@@ -267,6 +269,8 @@ fn for_each_read(func: &Function, b: Block, mut f: impl FnMut(Value, u32)) {
 struct Walk<'f> {
     func: &'f Function,
     cfg: &'f Cfg,
+    room: Room<'f>,
+    /// The registers of the block that is walked.
     limit: i32,
     ranges: &'f Ranges,
     dom: &'f DomTree,
@@ -307,7 +311,7 @@ impl<'f> Walk<'f> {
     fn new(
         func: &'f Function,
         cfg: &'f Cfg,
-        limit: u32,
+        room: Room<'f>,
         ranges: &'f Ranges,
         dom: &'f DomTree,
         loops: &'f LoopForest,
@@ -318,7 +322,8 @@ impl<'f> Walk<'f> {
         let mut walk = Walk {
             func,
             cfg,
-            limit: limit as i32,
+            room,
+            limit: room.limit as i32,
             ranges,
             dom,
             loops,
@@ -347,7 +352,7 @@ impl<'f> Walk<'f> {
         for (l, segments) in intervals.iter().enumerate() {
             let general = match lanes.owner(l as u32) {
                 Some((v, _)) => is_general(func, v),
-                None => l as u32 >= lanes.phys(Reg::r(0)) && (l as u32) < lanes.phys(Reg::r(0)) + limit,
+                None => l as u32 >= lanes.phys(Reg::r(0)) && (l as u32) < lanes.phys(Reg::r(0)) + room.limit,
             };
             for s in segments.iter().filter(|_| general) {
                 walk.events[s.start as usize].push((l as u32, true));
@@ -387,7 +392,7 @@ impl<'f> Walk<'f> {
                     }
                 });
                 if d.op == Op::Macro(Macro::Call) {
-                    let lost = |r: &Reg| r.file == RegFile::R && u32::from(r.index) < limit;
+                    let lost = |r: &Reg| r.file == RegFile::R && u32::from(r.index) < room.at(b);
                     let lost = ori::abi::clobbered_by(func, d).filter(lost).count();
                     walk.extra.insert(2 * n.inst[i] + 1, lost as i32);
                 } else if !d.kept.is_empty() {
@@ -491,6 +496,7 @@ impl<'f> Walk<'f> {
         let block = &func.blocks[b];
         let length = block.insts.len() as u32;
         self.depth_here = self.loops.depth(b);
+        self.limit = self.room.at(b) as i32;
         self.behind = self.distances.at_exit(func, self.loops, b);
         let mut reads: FxHashMap<Value, SmallVec<[u32; 4]>> = FxHashMap::default();
         for_each_read(func, b, |v, at| {

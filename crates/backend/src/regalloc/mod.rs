@@ -12,6 +12,7 @@ mod farthest;
 mod intervals;
 mod prepare;
 mod rewrite;
+pub(crate) mod room;
 mod slots;
 mod sources;
 pub(crate) mod spill;
@@ -19,12 +20,14 @@ mod split;
 mod webs;
 
 use crate::liveness::Ranges;
+use crate::pool::{self, Grants};
 use crate::together::WholeWarp;
 use color::Order;
 use cranelift_entity::EntityRef;
 use fixedbitset::FixedBitSet;
 use ori::cfg::Cfg;
 use ori::{Block, Function, Name, Value};
+use room::Room;
 use sass::target::{HARDWARE_REGISTERS, LEAST_LIMIT};
 use sass::{Reg, RegFile};
 use smallvec::SmallVec;
@@ -56,7 +59,7 @@ impl Limits {
     /// Everything the function's target and its own bound allow.
     pub fn of(func: &Function) -> Limits {
         Limits {
-            regs_r: func.max_regs.max(LEAST_LIMIT) - HARDWARE_REGISTERS,
+            regs_r: pool::most(func).max(LEAST_LIMIT) - HARDWARE_REGISTERS,
             uregs: func.target.info().uregs,
             preds: 7,
             upreds: 7,
@@ -227,6 +230,8 @@ fn allocate_prepared(
     mut by_next_use: bool,
 ) -> Result<(Stats, bool), Error> {
     let warp = whole_warp(func, cfg);
+    let grants = Grants::new(func, cfg);
+    let grants = grants.as_ref();
 
     let mut spiller = Spiller::default();
     // Registers to aim for.
@@ -252,14 +257,14 @@ fn allocate_prepared(
             high.retain(|f| *f != file);
             if file == RegFile::R && by_next_use && whole.is_none() {
                 let before = (func.clone(), spiller.clone());
-                if spiller.split(func, cfg, limit, &mut ranges) {
+                if spiller.split(func, cfg, Room { limit, grants }, &mut ranges) {
                     whole = Some(before);
                     high = aim.map(|(file, _)| file).to_vec();
                     split = None;
                     continue;
                 }
             }
-            if spiller.lower(func, cfg, file, limit, &forced, &mut ranges) {
+            if spiller.lower(func, cfg, file, Room { limit, grants }, &forced, &mut ranges) {
                 high = aim.map(|(file, _)| file).to_vec();
                 split = None;
             }
@@ -269,7 +274,7 @@ fn allocate_prepared(
         let Split { func: work, isolated, ranges: split_ranges, joint } =
             split.get_or_insert_with(|| Split::new(func, cfg, warp.as_ref()));
         apart.grow(work.values.len());
-        let webs = webs::Webs::new(work, cfg, isolated, &apart, split_ranges, joint);
+        let webs = webs::Webs::new(work, cfg, isolated, &apart, split_ranges, joint, grants);
         let origin = |v: Value| isolated.origin.get(&v).copied().unwrap_or(v);
         let is_pinned = |v: Value| spiller.pinned.contains(origin(v).index());
         let all_pinned = |w: &webs::WebData| w.members.iter().all(|(v, _)| is_pinned(*v));

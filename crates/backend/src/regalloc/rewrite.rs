@@ -228,6 +228,8 @@ fn set_imms(mut d: InstData, imms: &[u32]) -> InstData {
 
 /// `a` of PLOP3's and LOP3's lookup tables.
 const LUT_A: u32 = 0xf0;
+/// `a & b & c` of PLOP3's.
+const LUT_ALL: u32 = 0x80;
 /// `a ^ b`.
 const LUT_XOR: u32 = 0x3c;
 
@@ -290,6 +292,11 @@ pub fn move_inst(target: sass::Target, dst: Reg, src: &Operand) -> Result<InstDa
             let a = truth(Reg::PT).unwrap_or(*src);
             set_imms(simple(Opcode::PLOP3, &[Mod::LUT], dst, &[a]), &[LUT_A, 0])
         }
+        // The third source alone may be uniform.
+        (RegFile::P, Some(RegFile::UP)) if !inverted => set_imms(
+            simple(Opcode::PLOP3, &[Mod::LUT], dst, &[phys(Reg::PT), phys(Reg::PT), *src]),
+            &[LUT_ALL, 0],
+        ),
         (RegFile::UP, Some(RegFile::UP) | None) if !constant => {
             let a = truth(Reg::UPT).unwrap_or(*src);
             set_imms(simple(Opcode::UPLOP3, &[Mod::LUT], dst, &[a]), &[LUT_A, 0])

@@ -1,6 +1,7 @@
 //! Lowers register pressure in SSA: chosen values are recomputed before each use, or kept in a register of a
 //! roomier file (P and UR in R), or in local memory.
 
+use super::room::Room;
 use super::slots::{self, Slot};
 use super::sources::{Source, sources};
 use super::{farthest, split};
@@ -66,7 +67,7 @@ pub fn is_constant(d: &InstData) -> bool {
 }
 
 impl Spiller {
-    /// Chooses values of `file` until no more than `limit` registers are needed anywhere, together with
+    /// Chooses values of `file` until no more registers are needed anywhere than there is `room` for, together with
     /// those in `forced`, and rewrites the function. Returns whether there were any. `ranges` are those of the function
     /// if they are known; they are left there unless it changes.
     pub fn lower(
@@ -74,23 +75,24 @@ impl Spiller {
         func: &mut Function,
         cfg: &Cfg,
         file: RegFile,
-        limit: u32,
+        room: Room<'_>,
         forced: &[Value],
         ranges: &mut Option<Ranges>,
     ) -> bool {
+        let room = room.of(file);
         self.pinned.grow(func.values.len());
         let mut chosen = FixedBitSet::with_capacity(func.values.len());
         forced.iter().filter(|v| func.values[**v].file == file).for_each(|v| chosen.insert(v.index()));
         let known = ranges.get_or_insert_with(|| Ranges::new(func, cfg));
         if !(self.planned && file == RegFile::R)
-            && (!forced.is_empty() || most_needed(func, cfg, file, limit, known, true) > limit)
+            && (!forced.is_empty() || most_needed(func, cfg, file, room, known, true) > room.limit)
         {
-            self.choose(func, cfg, file, limit, known, &mut chosen);
+            self.choose(func, cfg, file, room, known, &mut chosen);
         }
         self.share = file == RegFile::UR
             && forced.is_empty()
             && !chosen.is_clear()
-            && 2 * most_needed(func, cfg, file, limit, known, false) <= limit;
+            && 2 * most_needed(func, cfg, file, room, known, false) <= room.limit;
         let any = !chosen.is_clear();
         if any {
             *ranges = None;
@@ -99,15 +101,21 @@ impl Spiller {
         any
     }
 
-    /// Lets general values leave their registers by next use, so that no more than `limit` are needed anywhere. Returns whether it
-    /// was called for.
-    pub fn split(&mut self, func: &mut Function, cfg: &Cfg, limit: u32, ranges: &mut Option<Ranges>) -> bool {
+    /// Lets general values leave their registers by next use, so that no more are needed anywhere than there is `room` for. Returns
+    /// whether it was called for.
+    pub fn split(
+        &mut self,
+        func: &mut Function,
+        cfg: &Cfg,
+        room: Room<'_>,
+        ranges: &mut Option<Ranges>,
+    ) -> bool {
         self.pinned.grow(func.values.len());
         let known = ranges.get_or_insert_with(|| Ranges::new(func, cfg));
-        if most_needed(func, cfg, RegFile::R, limit, known, true) <= limit {
+        if most_needed(func, cfg, RegFile::R, room, known, true) <= room.limit {
             return false;
         }
-        let Some(plan) = farthest::plan(func, cfg, limit, known) else {
+        let Some(plan) = farthest::plan(func, cfg, room, known) else {
             return false;
         };
         split::apply(self, func, cfg, known, &plan);
@@ -117,16 +125,16 @@ impl Spiller {
     }
 
     /// The constants and values of `others` among the general registers that must be made again where they are used, so
-    /// that no more than `limit` registers are needed anywhere, as far as that helps.
+    /// that no more registers are needed anywhere than there is `room` for, as far as that helps.
     pub fn constants(
         func: &Function,
         cfg: &Cfg,
-        limit: u32,
+        room: Room<'_>,
         ranges: &Ranges,
         others: &[Value],
     ) -> FixedBitSet {
         let mut chosen = FixedBitSet::with_capacity(func.values.len());
-        if most_needed(func, cfg, RegFile::R, limit, ranges, true) > limit {
+        if most_needed(func, cfg, RegFile::R, room, ranges, true) > room.limit {
             let mut pinned = FixedBitSet::with_capacity(func.values.len());
             pinned.insert_range(..);
             for d in func.insts.values().filter(|d| is_constant(d)) {
@@ -134,19 +142,19 @@ impl Spiller {
             }
             others.iter().for_each(|v| pinned.set(v.index(), false));
             let only = Spiller { pinned, ..Spiller::default() };
-            only.choose(func, cfg, RegFile::R, limit, ranges, &mut chosen);
+            only.choose(func, cfg, RegFile::R, room, ranges, &mut chosen);
         }
         chosen
     }
 
-    /// Sweeps over the program; where more than `limit` registers are needed, picks the live value that is
+    /// Sweeps over the program; where more registers are needed than there is `room` for, picks the live value that is
     /// used least often per point that it lives.
     fn choose(
         &self,
         func: &Function,
         cfg: &Cfg,
         file: RegFile,
-        limit: u32,
+        room: Room<'_>,
         ranges: &Ranges,
         chosen: &mut FixedBitSet,
     ) {
@@ -164,6 +172,10 @@ impl Spiller {
         let of_file = |v: &Value| func.values[*v].file == file;
         for &b in &cfg.rpo {
             let w = 10f32.powi(depth[b].min(8) as i32);
+            let limit = room.at(b);
+            for e in &mut extra[2 * n.entry[b] as usize..2 * n.term[b] as usize + 2] {
+                *e += (room.limit - limit) as i32;
+            }
             for &i in &func.blocks[b].insts {
                 let d = &func.insts[i];
                 let at = 2 * n.inst[i] as usize;
@@ -283,7 +295,7 @@ impl Spiller {
             for (v, w) in &uses[at] {
                 here += if chosen.contains(v.index()) { *w } else { 0 };
             }
-            while here > limit as i32 {
+            while here > room.limit as i32 {
                 let params = at_edge.get(&at).or_else(|| at_edge.get(&at.wrapping_sub(1)));
                 let unused = |v: &Value| !uses[at].iter().any(|(u, _)| u == v);
                 let cheapest = ready.iter().map(|(_, v)| *v).find(unused);
@@ -731,8 +743,15 @@ impl PartialOrd for Cost {
 }
 
 /// No fewer registers of `file` than [`Spiller::choose`] would find to be needed anywhere, found without its lists; with
-/// those that `calls` take away, or without.
-fn most_needed(func: &Function, cfg: &Cfg, file: RegFile, limit: u32, ranges: &Ranges, calls: bool) -> u32 {
+/// those that `calls` take away, or without. What blocks have less `room` for counts as needed there.
+fn most_needed(
+    func: &Function,
+    cfg: &Cfg,
+    file: RegFile,
+    room: Room<'_>,
+    ranges: &Ranges,
+    calls: bool,
+) -> u32 {
     let Ranges { lanes, numbering: n, intervals, .. } = ranges;
     let spread = matches!(file, RegFile::UR | RegFile::UP).then(|| Spread::new(cfg, n));
     // How many more registers are needed at each point than at the one before.
@@ -755,6 +774,9 @@ fn most_needed(func: &Function, cfg: &Cfg, file: RegFile, limit: u32, ranges: &R
         change[from as usize + points] -= registers as i32;
     };
     for &b in &cfg.rpo {
+        let limit = room.at(b);
+        let (start, end) = (2 * n.entry[b], 2 * n.term[b] + 2);
+        extra(start, (end - start) as usize, (room.limit - limit) as usize);
         for &i in &func.blocks[b].insts {
             let d = &func.insts[i];
             if d.op == Op::Macro(Macro::Call) {

@@ -7,6 +7,7 @@
 
 use super::intervals::{Held, Intervals};
 use crate::liveness::{Lanes, Numbering, Ranges, Segment, Spread};
+use crate::pool::Grants;
 use cranelift_entity::{PrimaryMap, SecondaryMap, entity_impl};
 use fixedbitset::FixedBitSet;
 use ori::cfg::Cfg;
@@ -40,6 +41,8 @@ pub struct WebData {
     pub weight: f32,
     /// Whether values were merged that could also have been kept apart.
     pub coalesced: bool,
+    /// Whether it lives where the warp holds few registers.
+    pub confined: bool,
 }
 
 impl WebData {
@@ -62,13 +65,16 @@ impl WebData {
 /// Where the operands of products of warp groups begin at the earliest in all code of ptxas 13.0.88.
 const LOWEST_OF_GROUPS: u8 = 24;
 
+/// With fewer registers than this, what lives there is given its own first.
+const FEW: u8 = 64;
+
 /// The webs of a function.
 pub struct Webs {
     /// All; a merged one is left empty.
     pub webs: PrimaryMap<Web, WebData>,
     /// Web and offset of each value that has registers.
     pub home: SecondaryMap<Value, Option<(Web, u8)>>,
-    /// Intervals of physical registers that the function names.
+    /// Intervals in which physical registers are taken: the function names them, or the warp does not hold them.
     pub fixed: Vec<(Reg, Segment)>,
     /// Copies between different webs: (web, offset) of both sides and weight, heaviest first.
     pub copies: Vec<(Place, Place)>,
@@ -264,6 +270,7 @@ impl Webs {
         apart: &FixedBitSet,
         ranges: &Ranges,
         joint: &FixedBitSet,
+        grants: Option<&Grants>,
     ) -> Webs {
         let Ranges { lanes, numbering, intervals, depth, .. } = ranges;
         let block_weight = |b: Block| 10f32.powi(depth[b].min(8) as i32);
@@ -348,6 +355,7 @@ impl Webs {
                 members: SmallVec::from_slice(&[(v, 0)]),
                 weight: weight[v],
                 coalesced: false,
+                confined: false,
             });
             out.home[v] = Some((web, 0));
         }
@@ -358,6 +366,9 @@ impl Webs {
                 let reg = Reg { file, index: (l0 % 256) as u8 };
                 out.fixed.extend(intervals[l as usize].iter().map(|s| (reg, *s)));
             }
+        }
+        if let Some(grants) = grants {
+            out.keep_within(grants, cfg);
         }
         for &(a, b) in &isolated.ties {
             out.merge(a, 0, b, 0, true);
@@ -408,6 +419,46 @@ impl Webs {
             }
         }
         out
+    }
+
+    /// Takes the registers that the warp does not hold in a block.
+    fn keep_within(&mut self, grants: &Grants, cfg: &Cfg) {
+        let n = &self.numbering;
+        let blocks = cfg.rpo.iter().map(|b| (grants.named(*b), 2 * n.entry[*b], 2 * n.term[*b] + 2));
+        let mut taken: Vec<Vec<Segment>> = vec![Vec::new(); Reg::ZERO.into()];
+        for (named, start, end) in blocks.clone() {
+            (named..Reg::ZERO).for_each(|r| taken[usize::from(r)].push(Segment { start, end }));
+        }
+        self.fixed.retain(|(reg, at)| {
+            let general = reg.file == RegFile::R;
+            if general {
+                taken[usize::from(reg.index)].push(*at);
+            }
+            !general
+        });
+        for (r, mut segments) in (0..Reg::ZERO).zip(taken) {
+            segments.sort_unstable_by_key(|s| s.start);
+            let mut last: Option<Segment> = None;
+            for s in segments {
+                last = Some(match last {
+                    Some(l) if s.start <= l.end => Segment { end: l.end.max(s.end), ..l },
+                    l => {
+                        self.fixed.extend(l.map(|l| (Reg::r(r), l)));
+                        s
+                    }
+                });
+            }
+            self.fixed.extend(last.map(|l| (Reg::r(r), l)));
+        }
+        let few: Vec<Segment> =
+            blocks.filter(|(named, ..)| *named < FEW).map(|(_, start, end)| Segment { start, end }).collect();
+        for d in self.webs.values_mut().filter(|d| d.file == RegFile::R) {
+            let inside = |h: &Held| {
+                let at = few.partition_point(|s| s.end <= h.at.start);
+                few.get(at).is_some_and(|s| s.start < h.at.end)
+            };
+            d.confined = d.lanes.iter().flat_map(Intervals::iter).any(inside);
+        }
     }
 
     /// Makes uniform webs that live from block to block live everywhere. `fresh` is an unused value number.
@@ -462,10 +513,12 @@ impl Webs {
             members: SmallVec::new(),
             weight: 0.0,
             coalesced: false,
+            confined: false,
         };
         let y = std::mem::replace(&mut self.webs[wb], empty);
         let x = &mut self.webs[wa];
         x.coalesced |= y.coalesced | !forced;
+        x.confined |= y.confined;
         x.weight += y.weight;
         x.align = x.align.max(y.align);
         x.lowest = x.lowest.max(y.lowest.saturating_sub(shift));

@@ -102,7 +102,9 @@ impl Rule for Attributes {
             let alone = !has(&[Opcode::CALL]) && file.image.kernels[&kernel.name].functions.len() < 2;
             if let Some(payload) = attributes.get(&REGCOUNT) {
                 let room = i64::from(word(payload)) - highest(kernel).map_or(0, |n| i64::from(n) + 1);
-                if room > 2 && gradients && has(&[Opcode::CALL]) {
+                if has(&[Opcode::USETMAXREG, Opcode::USETMAXREG_ALLOC]) {
+                    // What threads begin with is what launch bounds leave; elsewhere they hold more or fewer.
+                } else if room > 2 && gradients && has(&[Opcode::CALL]) {
                     see(place, &format!("GRADIENTS called with registers {}", word(payload)));
                 } else if room > 2 && attributes.contains_key(&EXTERNS) {
                     // The driver's functions that the PTX calls have registers of their own, whether a call is left or not.

@@ -158,6 +158,10 @@ impl Check {
                     writeln!(out, "  {v}")?;
                 }
             }
+            for (name, excess) in oxsass::pool::excesses(&bytes).map_err(said)? {
+                found += 1;
+                writeln!(out, "{name}: {excess}")?;
+            }
         }
         let what = if self.contract { "findings outside the contract" } else { "hazards" };
         if found == 0 { Ok(()) } else { Err(format!("{found} {what}").into()) }

@@ -170,7 +170,6 @@ pub fn warnings(module: &Module) -> Vec<Diagnostic> {
             ),
             _ => {}
         }
-        let mut ignored = false;
         for stmt in func.body.iter().flat_map(|b| &b.stmts) {
             let Stmt::Inst(inst) = stmt else { continue };
             match inst.op {
@@ -190,11 +189,6 @@ pub fn warnings(module: &Module) -> Vec<Diagnostic> {
                         );
                         say(Severity::Warning, Some(inst.span), message);
                     }
-                }
-                Op::setmaxnreg if !ignored => {
-                    ignored = true;
-                    let message = "'setmaxnreg' is ignored: a thread keeps the registers that it starts with";
-                    say(Severity::Info, Some(inst.span), message.into());
                 }
                 _ => {}
             }

@@ -1,0 +1,26 @@
+//! How many registers may be live where.
+
+use crate::pool::Grants;
+use ori::Block;
+use sass::RegFile;
+
+/// How many registers of a file there are for values.
+#[derive(Clone, Copy)]
+pub struct Room<'g> {
+    /// The most, anywhere.
+    pub limit: u32,
+    /// How many of the general ones there are in each block, where a warp gives some back.
+    pub grants: Option<&'g Grants>,
+}
+
+impl Room<'_> {
+    /// Those in a block.
+    pub fn at(&self, b: Block) -> u32 {
+        self.grants.map_or(self.limit, |g| g.share(b, self.limit))
+    }
+
+    /// The same for values of a file.
+    pub fn of(self, file: RegFile) -> Self {
+        Room { grants: self.grants.filter(|_| file == RegFile::R), ..self }
+    }
+}

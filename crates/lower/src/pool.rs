@@ -1,0 +1,115 @@
+//! `setmaxnreg`: how many registers a warp holds. It changes in a kernel where it is known with how many its threads begin, and where no
+//! code but the kernel's own runs; elsewhere all of the kernel's are ignored, as some without others could wait for ever.
+
+use crate::func::{Lower, Result};
+use crate::statement::Statement;
+
+use crate::{ModuleLayout, Options};
+use ori::{ALWAYS, Builder, Macro, Terminator, operand};
+use ptx::{FuncId, Mod as M, Module, Op, Operand as Said, Stmt};
+use sass::{Mod, Opcode, RegFile};
+
+/// Why `setmaxnreg` is ignored in a kernel.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ignored {
+    /// It is not known with how many registers threads begin.
+    UnknownStart,
+    /// A debugger wants registers to stay.
+    Debugging,
+    /// Code that is linked to it counts on the registers that the file states.
+    Linked,
+    /// It calls functions, or such a function has the statement.
+    Functions,
+}
+
+/// All `setmaxnreg` of a function: whether each asks for registers, and their number.
+fn statements(module: &Module, f: FuncId) -> impl Iterator<Item = (bool, i128)> {
+    let stmts = module.funcs[f].body.iter().flat_map(|b| &b.stmts);
+    stmts.filter_map(|s| match s {
+        Stmt::Inst(i) if i.op == Op::setmaxnreg => match i.operands.first() {
+            Some(Said::Int(n)) => Some((i.has(M::inc), i128::from(*n))),
+            _ => None,
+        },
+        _ => None,
+    })
+}
+
+/// The registers that threads of a kernel begin with if it changes how many they hold; `None` if it has nothing that does. As ptxas has it
+/// (13.0.88): as many as launch bounds leave, not more than the largest number that is asked for anywhere, reached or not.
+pub fn start(
+    module: &Module,
+    kernel: FuncId,
+    layout: &ModuleLayout,
+    opts: &Options<'_>,
+) -> Option<std::result::Result<u8, Ignored>> {
+    let func = &module.funcs[kernel];
+    let used = layout.calls.reachable(module, kernel, &layout.functions);
+    let in_functions = used.iter().any(|f| statements(module, *f).next().is_some());
+    if statements(module, kernel).next().is_none() && !in_functions {
+        return None;
+    }
+    let asked = statements(module, kernel).filter(|s| s.0).map(|s| s.1).max();
+    let most = u32::try_from(asked.unwrap_or(255).clamp(24, 255)).unwrap_or(255);
+    Some(match () {
+        () if opts.relocatable => Err(Ignored::Linked),
+        () if opts.extra.places => Err(Ignored::Debugging),
+        () if !crate::func::starts_known(func, opts) => Err(Ignored::UnknownStart),
+        () if in_functions || used.iter().any(|f| module.funcs[*f].body.is_some()) => Err(Ignored::Functions),
+        () => Ok(crate::max_regs(func, opts).min(most as u8)),
+    })
+}
+
+impl Lower<'_, '_> {
+    /// `setmaxnreg`.
+    pub(crate) fn register_count(&mut self, inst: &Statement<'_>) -> Result<()> {
+        if !self.changes_registers {
+            inst.moot_all();
+            return Ok(());
+        }
+        let n = match &inst.operands[0] {
+            Said::Int(n) => u32::try_from(*n).map_err(|_| "a number of registers out of range")?,
+            _ => return Err("a number of registers that is no constant".into()),
+        };
+        let asks = inst.has(M::inc);
+        inst.moot(&[M::dec]);
+        self.branch_around(|l| {
+            if asks {
+                l.ask_for_registers(n)
+            } else {
+                l.give_registers_back(n)
+            }
+            Ok(())
+        })
+    }
+
+    fn give_registers_back(&mut self, n: u32) {
+        self.whole_warp(ALWAYS);
+        self.b.inst(Opcode::USETMAXREG, &[Mod::DEALLOC, Mod::CTAPOOL], &[ori::Operand::Imm(n)]);
+    }
+
+    /// Asks until other warps have given enough back.
+    fn ask_for_registers(&mut self, n: u32) {
+        let (asks, next) = (self.b.func.add_block(), self.b.func.add_block());
+        self.b.terminate(Terminator::Jump(Builder::call(asks)));
+        self.b.block = asks;
+        self.whole_warp(ALWAYS);
+        let granted = self.b.func.add_value(RegFile::UP, 1);
+        self.b.inst(
+            Opcode::USETMAXREG_ALLOC,
+            &[Mod::TRY_ALLOC, Mod::CTAPOOL],
+            &[operand(granted), ori::Operand::Imm(n)],
+        );
+        // From sm_100 on branches look at uniform predicates in ptxas's code.
+        let cond = match self.sm() {
+            ..100 => self.b.def_macro(Macro::Copy, RegFile::P, 1, &[operand(granted)]),
+            _ => granted,
+        };
+        self.b.terminate(Terminator::Branch {
+            cond: cond.into(),
+            not: false,
+            taken: Builder::call(next),
+            fall: Builder::call(asks),
+        });
+        self.b.block = next;
+    }
+}
