@@ -179,9 +179,26 @@ pub fn compile(mut func: Function, manager: &mut Manager<'_>, serial: bool) -> R
 
 /// Functions of more instructions are planned once.
 const PLANNED_AGAIN: usize = 20_000;
+/// Time that a kernel may take longer for more warps, as a share.
+const LONGER: f64 = 1.15;
+
+/// A kernel with its registers given out.
+struct Allocated {
+    func: Function,
+    stats: regalloc::Stats,
+    plan: Option<prepass::Planned>,
+}
+
+impl Allocated {
+    /// Registers that its file is to state.
+    fn stated(&self) -> u32 {
+        u32::from(self.stats.regs_used) + u32::from(HARDWARE_REGISTERS)
+    }
+}
 
 /// Plans and gives out registers. Where more are taken than were planned, so that fewer warps fit, once more with so many fewer to plan with:
-/// the plan counts what lives, and not where it fits.
+/// the plan counts what lives, and not where it fits. Then with so few that more warps fit, as long as nothing leaves its register for that
+/// and the warps take no longer together.
 fn allocate(
     func: Function,
     manager: &mut Manager<'_>,
@@ -189,30 +206,61 @@ fn allocate(
 ) -> Result<(Function, regalloc::Stats), Error> {
     let again = func.entry && !serial && func.insts.len() <= PLANNED_AGAIN;
     let original = again.then(|| func.clone());
-    let (first, stats, planned) = match (allocate_once(func, manager, serial, 0, again), &original) {
+    let usual = Attempt { more: 0, counters: again, spills: true };
+    let mut best = match (allocate_once(func, manager, serial, usual), &original) {
         (Ok(found), _) => found,
         // There were too few uniform registers for counters, or lanes were not together.
         (Err(Failure::Registers(_)), Some(original)) => {
-            let (func, stats, _) = allocate_once(original.clone(), manager, serial, 0, false)?;
-            return Ok((func, stats));
+            let found =
+                allocate_once(original.clone(), manager, serial, Attempt { counters: false, ..usual })?;
+            return Ok((found.func, found.stats));
         }
         (Err(e), _) => return Err(e.into()),
     };
-    if let (Some(original), Some(planned)) = (original, planned) {
-        let stated = |s: &regalloc::Stats| u32::from(s.regs_used) + u32::from(HARDWARE_REGISTERS);
-        let warps = |stated: u32| prepass::warps_that_fit(&original, stated);
-        let (taken, fit) = (stated(&stats), warps(stated(&stats)));
-        if fit < warps(planned) {
-            let more = taken - planned;
-            if let Ok((second, better, _)) = allocate_once(original.clone(), manager, serial, more, true)
-                && warps(stated(&better)) > fit
-                && better.spill_load_bytes <= stats.spill_load_bytes
-            {
-                return Ok((second, better));
-            }
+    let (Some(original), Some(plan)) = (original, best.plan) else { return Ok((best.func, best.stats)) };
+    let warps = |stated: u32| prepass::warps_that_fit(&original, stated);
+    let fit = warps(best.stated());
+    if fit < warps(plan.stated) {
+        let more = best.stated() as i32 - plan.stated as i32;
+        if let Some(second) = try_once(&original, manager, serial, Attempt { more, ..usual })?
+            && warps(second.stated()) > fit
+            && second.stats.spill_load_bytes <= best.stats.spill_load_bytes
+        {
+            best = second;
         }
     }
-    Ok((first, stats))
+    while best.stats.spill_load_bytes == 0
+        && let Some(found) = for_more_warps(&original, &best, manager, serial)?
+    {
+        best = found;
+    }
+    Ok((best.func, best.stats))
+}
+
+/// The same kernel with so few registers that more warps fit, if nothing leaves its register for that and the warps take no longer together.
+/// All registers are planned with first, as a plan that leaves some free is slower; then as usual, as not everything fits into all of them.
+fn for_more_warps(
+    original: &Function,
+    best: &Allocated,
+    manager: &mut Manager<'_>,
+    serial: bool,
+) -> Result<Option<Allocated>, Error> {
+    let (Some(plan), Some(fewer)) = (best.plan, prepass::fewer_registers(original, best.stated())) else {
+        return Ok(None);
+    };
+    let limited = Function { max_regs: fewer, ..original.clone() };
+    let warps = |found: &Allocated| f64::from(prepass::warps_that_fit(original, found.stated()));
+    for more in [-prepass::RESERVE, 0] {
+        let attempt = Attempt { more, counters: true, spills: false };
+        let Some(mut found) = try_once(&limited, manager, serial, attempt)? else { continue };
+        let time = found.plan.map_or(f64::INFINITY, |p| p.time);
+        let together = time / warps(&found) <= plan.time / warps(best);
+        if warps(&found) > warps(best) && time <= LONGER * plan.time && together {
+            found.func.max_regs = original.max_regs;
+            return Ok(Some(found));
+        }
+    }
+    Ok(None)
 }
 
 /// Why registers could not be planned and given out.
@@ -237,18 +285,28 @@ impl From<Failure> for Error {
     }
 }
 
-/// Plans, leaving `more` registers free than usual and `counters` in uniform ones if that helps, and gives out registers; how many
-/// the plan was for.
+/// How registers are planned and given out.
+#[derive(Clone, Copy)]
+struct Attempt {
+    /// Registers left free beside the usual ones while planning.
+    more: i32,
+    /// Whether counters may be in uniform registers.
+    counters: bool,
+    /// Whether values may leave registers for memory.
+    spills: bool,
+}
+
+/// Plans and gives out registers.
 fn allocate_once(
     mut func: Function,
     manager: &mut Manager<'_>,
     serial: bool,
-    more: u32,
-    counters: bool,
-) -> Result<(Function, regalloc::Stats, Option<u32>), Failure> {
-    let mut planned = None;
+    attempt: Attempt,
+) -> Result<Allocated, Failure> {
+    let Attempt { more, counters, spills } = attempt;
+    let mut plan = None;
     if !serial && manager.admits(Phase::Prepass, 1) {
-        manager.run_outer(Phase::Prepass, &mut func, |f, m| planned = prepass::run(f, m, more, counters));
+        manager.run_outer(Phase::Prepass, &mut func, |f, m| plan = prepass::run(f, m, more, counters));
         verify(Phase::Prepass, &func, manager)?;
     }
     manager.run(Phase::Convergence, &mut func, convergence::run)?;
@@ -259,7 +317,7 @@ fn allocate_once(
     let (check, pool) = (manager.verifies(), pool::changes(&func));
     let stats = manager
         .run(Phase::Allocate, &mut func, |f| {
-            regalloc::allocate(f, &regalloc::Limits { check, ..regalloc::Limits::of(f) })
+            regalloc::allocate(f, &regalloc::Limits { check, spills, ..regalloc::Limits::of(f) })
         })
         .map_err(|e| {
             let error = Error::new(e.to_string());
@@ -270,7 +328,22 @@ fn allocate_once(
                 }
             }
         })?;
-    Ok((func, stats, planned))
+    Ok(Allocated { func, stats, plan })
+}
+
+/// [`allocate_once`] where there is something already if it finds nothing. What is wrong with the compiler is an error all the same, for who
+/// wants to know.
+fn try_once(
+    func: &Function,
+    manager: &mut Manager<'_>,
+    serial: bool,
+    attempt: Attempt,
+) -> Result<Option<Allocated>, Error> {
+    match allocate_once(func.clone(), manager, serial, attempt) {
+        Ok(found) => Ok(Some(found)),
+        Err(Failure::Other(e)) if manager.verifies() || cfg!(debug_assertions) => Err(e),
+        Err(_) => Ok(None),
+    }
 }
 
 /// Holds SSA to its rules where each phase is to be verified.

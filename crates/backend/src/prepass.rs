@@ -5,7 +5,8 @@
 //! start goes next, as late as its latency allows; where too many registers are live, the one that needs fewest more.
 //! The limit is what leaves room for all threads that a multiprocessor can hold. If some block needs more in any order,
 //! all get as much as the next step allows. A stretch whose new order needs more than the limit is put in order from its end with a
-//! lower limit, and from its start, near the old order; what misses fewest registers, then takes least time, is taken ([`orders`]).
+//! lower limit, and from its start, near the old order; one that comes close to the limit, with higher ones. What misses fewest registers,
+//! then takes least time, is taken ([`orders`]).
 //!
 //! A kernel that needs more registers than leave room for all threads is planned twice: as it is, and with constants made again where
 //! they are used. Then loops may get more registers, if the warps that are left do as much in all ([`Plan`]).
@@ -21,11 +22,11 @@ use graph::{Code, Stretch};
 use orders::Ordered;
 use ori::cfg::Cfg;
 use ori::{Function, Inst, Manager, Phase};
-use sass::RegFile;
-use sass::target::HARDWARE_REGISTERS;
+use sass::target::{HARDWARE_REGISTERS, LEAST_LIMIT};
+use sass::{RegFile, latency};
 
 /// Registers left free for alignment and for copies.
-const RESERVE: i32 = 3;
+pub const RESERVE: i32 = 3;
 /// So close to the limit, registers count more than time.
 const HEADROOM: i32 = 3;
 /// Between steps of occupancy.
@@ -59,15 +60,37 @@ pub fn warps_that_fit(func: &Function, stated: u32) -> u32 {
     warps(stated as i32, func.aim_regs.min(func.max_regs).into()) as u32
 }
 
+/// Whether what an instruction makes is not there for hundreds of cycles.
+pub fn takes_long(func: &Function, op: sass::Opcode) -> bool {
+    latency::is_variable_latency(op, func.target)
+        && crate::schedule::expected_latency(op, &func.tuning) >= LONG
+}
+
+/// The most registers to be stated with which more warps fit than with so many, if there are any.
+pub fn fewer_registers(func: &Function, stated: u32) -> Option<u8> {
+    let fit = warps_that_fit(func, stated);
+    let fewer = (u32::from(LEAST_LIMIT)..stated).rev().find(|s| warps_that_fit(func, *s) > fit)?;
+    u8::try_from(fewer).ok()
+}
+
+/// What a kernel was planned for.
+#[derive(Clone, Copy, Debug)]
+pub struct Planned {
+    /// Registers to be stated.
+    pub stated: u32,
+    /// Cycles of all blocks, by how often they are executed.
+    pub time: f64,
+}
+
 /// Schedules a kernel. Where it needs more registers than leave room for all threads, constants are made again where they
-/// are used, if the manager admits that and it is worth it. So many registers as are in `more` are left free beside the usual ones.
+/// are used, if the manager admits that and it is worth it. So many registers as are in `more` are left free beside the usual ones ([`RESERVE`]).
 /// `counters` may be in uniform registers. What is planned to be stated.
-pub fn run(func: &mut Function, manager: &mut Manager<'_>, more: u32, counters: bool) -> Option<u32> {
+pub fn run(func: &mut Function, manager: &mut Manager<'_>, more: i32, counters: bool) -> Option<Planned> {
     // A function of a kernel's saves what it uses; few registers are better there.
     if !func.entry {
         return None;
     }
-    let reserve = RESERVE + more as i32;
+    let reserve = RESERVE + more;
     let cfg = Cfg::new(func);
     let grants = Grants::new(func, &cfg);
     let grants = grants.as_ref();
@@ -115,10 +138,10 @@ pub fn run(func: &mut Function, manager: &mut Manager<'_>, more: u32, counters: 
             }
         }
     }
-    let stated = plan.stated as u32;
+    let planned = Planned { stated: plan.stated as u32, time: plan.time };
     plan.apply(&code, func);
     // A kernel that gives registers back states what it begins with.
-    grants.is_none().then_some(stated)
+    grants.is_none().then_some(planned)
 }
 
 /// A time that another plan must be below, as a share, to be worth what it does; and what it may take longer if it saves so many
@@ -155,10 +178,15 @@ fn time(block: &Stretch, orders: &[Ordered]) -> f64 {
     f64::from(cycles) * TURNS.powi(block.depth.min(NESTED) as i32)
 }
 
+/// The registers of each file that a block may need with so many stated.
+fn limits(code: &Code, block: &Stretch, stated: i32) -> Counts {
+    let stated = block.held.unwrap_or(stated);
+    [usable(stated, code.reserve), code.limits[1], code.limits[2], code.limits[3]]
+}
+
 /// The best orders of a block's parts with so many registers stated.
 fn ordered(code: &Code, block: &Stretch, stated: i32) -> Vec<Ordered> {
-    let stated = block.held.unwrap_or(stated);
-    let limits = [usable(stated, code.reserve), code.limits[1], code.limits[2], code.limits[3]];
+    let limits = limits(code, block, stated);
     block.parts.iter().map(|p| orders::best(p, &limits, &code.tuning)).collect()
 }
 
@@ -181,7 +209,30 @@ impl Plan {
         if missing <= 0 {
             return plan;
         }
-        Plan::with(code, (aim + (missing + STEP - 1) / STEP * STEP).min(func.max_regs.into()))
+        let mut plan = Plan::with(code, (aim + (missing + STEP - 1) / STEP * STEP).min(func.max_regs.into()));
+        if plan.missing() > 0 {
+            plan.spill(code);
+        }
+        plan
+    }
+
+    /// Orders for blocks that need more registers than there are, at the cost of that.
+    fn spill(&mut self, code: &Code) {
+        for (block, orders) in code.blocks.iter().zip(&mut self.blocks) {
+            let limits = limits(code, block, self.stated);
+            if needed(block, orders) <= limits[0] {
+                continue;
+            }
+            self.time -= time(block, orders);
+            for (part, order) in block.parts.iter().zip(orders.iter_mut()) {
+                let best = std::mem::replace(order, Ordered { order: None, most: part.count, cycles: 0 });
+                *order = orders::spilling(part, &limits, &code.tuning, best);
+            }
+            let needed = needed(block, orders);
+            self.time += time(block, orders);
+            self.most = self.most.max(needed);
+            self.missing = self.missing.max(needed - limits[0]);
+        }
     }
 
     fn with(code: &Code, stated: i32) -> Plan {
@@ -190,7 +241,7 @@ impl Plan {
         for block in &code.blocks {
             let orders = ordered(code, block, stated);
             let needed = needed(block, &orders);
-            let room = usable(block.held.unwrap_or(stated), code.reserve);
+            let room = limits(code, block, stated)[0];
             plan.most = plan.most.max(needed);
             plan.missing = plan.missing.max(needed - room);
             plan.time += time(block, &orders);
@@ -272,5 +323,23 @@ impl Plan {
                 place.iter_mut().zip(order).for_each(|(i, k)| *i = old[k as usize]);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fewer_registers_make_room_for_more_warps() {
+        let func = |sm| Function::new("k", sass::Target::new(sm).expect("a target"));
+        // 64 Ki registers, in portions of eight for each thread of a warp; 32 are enough for all warps that an SM of 9.0 holds.
+        for (stated, fewer) in
+            [(101, Some(96)), (88, Some(80)), (41, Some(40)), (37, Some(32)), (32, None), (20, None)]
+        {
+            assert_eq!(fewer_registers(&func(90), stated), fewer, "{stated}");
+        }
+        assert_eq!(fewer_registers(&func(75), 70), Some(64));
+        assert_eq!(fewer_registers(&func(75), 64), None);
     }
 }

@@ -1,7 +1,7 @@
 //! Random SSA programs under high register pressure: every allocation must pass the checker.
 
 use backend::pool::{self, Grants};
-use backend::regalloc::{Limits, allocate, checker};
+use backend::regalloc::{Error, Limits, allocate, checker};
 use cranelift_entity::EntityRef;
 use ori::cfg::{Cfg, DomTree};
 use ori::{
@@ -338,6 +338,7 @@ fn tight() -> Limits {
         barriers: 16,
         frame_pointer: false,
         barriers_ready: false,
+        spills: true,
         check: true,
     }
 }
@@ -371,6 +372,16 @@ proptest! {
     ) {
         let func = program_with(seed, blocks, steps, far, predicates);
         prop_assert_eq!(allocates(&func, &Limits { preds, regs_r, uregs, ..tight() }), Ok(()));
+    }
+
+    /// Nothing may leave its register for memory: that fits, or it is an error.
+    #[test]
+    fn random_programs_without_slots(seed: u64, blocks in 2usize..12, steps in 1usize..30, far in 0usize..100, regs_r in 22u8..64) {
+        let mut func = program(seed, blocks, steps, far);
+        match allocate(&mut func, &Limits { regs_r, spills: false, ..tight() }) {
+            Ok(stats) => prop_assert_eq!((stats.spill_store_bytes, stats.spill_load_bytes), (0, 0)),
+            Err(e) => prop_assert!(matches!(e, Error::Pressure(_)), "{}", e),
+        }
     }
 
     #[test]

@@ -11,6 +11,10 @@ use std::collections::{BTreeSet, BinaryHeap};
 const LOOK: usize = 64;
 /// Instructions that are looked at for one that need not wait.
 const AHEAD: usize = 24;
+/// Cycles that a value takes that has no register, about: it is stored and brought back.
+const SPILL: u32 = 60;
+/// Registers beyond the limit that orders are offered where values have to leave theirs.
+const MORE: [i32; 4] = [2, 4, 8, 16];
 /// Where so many registers are missing, only few orders are tried.
 const MUCH: i32 = 8;
 
@@ -37,6 +41,7 @@ pub fn best(part: &Part, limits: &Counts, tuning: &Tuning) -> Ordered {
     let old = measured(part, None);
     let first = measured(part, Some(back(part, limits, tuning)));
     let over = first.most[0] - limits[0];
+    let tight = first.most[0] + HEADROOM > limits[0];
     let mut best = if first.rank(limits) <= old.rank(limits) { first } else { old };
     let mut offer = |s: Ordered| {
         if s.rank(limits) < best.rank(limits) {
@@ -53,7 +58,53 @@ pub fn best(part: &Part, limits: &Counts, tuning: &Tuning) -> Ordered {
             offer(measured(part, Some(forth(part, lower[0]))));
         }
     }
+    if tight && over <= 0 {
+        // Registers were spared near the limit. Later than that may be in time, and takes less time.
+        for k in 1..=HEADROOM {
+            let higher = [limits[0] + k, limits[1], limits[2], limits[3]];
+            offer(measured(part, Some(back(part, &higher, tuning))));
+        }
+        offer(measured(part, Some(forth(part, limits[0]))));
+    }
     best
+}
+
+/// The best order of a part where values have to leave their registers in any order: how often they do counts then, beside time.
+/// `best` is what [`best`] found.
+pub fn spilling(part: &Part, limits: &Counts, tuning: &Tuning, best: Ordered) -> Ordered {
+    let cost = |s: &Ordered| {
+        let missing = |f: usize| (s.most[f] - limits[f]).max(0);
+        ((1..FILES).map(missing).sum::<i32>(), s.cycles + SPILL * leaving(part, s, limits[0]))
+    };
+    let mut best = (cost(&best), best);
+    for k in MORE {
+        let higher = [limits[0] + k, limits[1], limits[2], limits[3]];
+        let found = measured(part, Some(back(part, &higher, tuning)));
+        let new = cost(&found);
+        if new < best.0 {
+            best = (new, found);
+        }
+    }
+    best.1
+}
+
+/// How many general registers beyond the limit come to be needed in an order, each time that more are: so often values leave theirs.
+fn leaving(part: &Part, ordered: &Ordered, limit: i32) -> u32 {
+    let mut live = Live::at_end(part);
+    let (mut most, mut sum) = (live.count, 0);
+    let mut beyond = (live.count[0] - limit).max(0);
+    let mut step = |n: &Node| {
+        live.step(n, &mut most);
+        // From the end: fewer before is more behind.
+        let before = (live.count[0] - limit).max(0);
+        sum += (beyond - before).max(0) as u32;
+        beyond = before;
+    };
+    match &ordered.order {
+        Some(order) => order.iter().rev().for_each(|k| step(&part.nodes[*k as usize])),
+        None => part.nodes.iter().rev().for_each(step),
+    }
+    sum
 }
 
 /// What an order needs.

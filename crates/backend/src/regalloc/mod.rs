@@ -51,6 +51,8 @@ pub struct Limits {
     pub frame_pointer: bool,
     /// Whether [`ori::abi::BARRIERS_READY`] is taken.
     pub barriers_ready: bool,
+    /// Whether values may leave registers for memory; else that is an error.
+    pub spills: bool,
     /// Whether the independent checker looks at the result; in builds with debug assertions it always does.
     pub check: bool,
 }
@@ -66,6 +68,7 @@ impl Limits {
             barriers: 12,
             frame_pointer: func.moves_stack() || func.keeps == ori::Keeps::FramePointer,
             barriers_ready: ori::abi::has_barriers_ready(func.target.sm),
+            spills: true,
             check: false,
         }
     }
@@ -212,6 +215,7 @@ pub fn allocate(func: &mut Function, limits: &Limits) -> Result<Stats, Error> {
             Err(_) => {}
         },
         Ok((stats, _)) => return Ok(stats),
+        Err(e) if !limits.spills => return Err(e),
         Err(_) => {}
     }
     *func = prepared.clone();
@@ -268,6 +272,9 @@ fn allocate_prepared(
                 high = aim.map(|(file, _)| file).to_vec();
                 split = None;
             }
+        }
+        if !limits.spills && spiller.slot_bytes > 0 {
+            return Err(Error::Pressure(RegFile::R));
         }
         forced.clear();
         apart.grow(func.values.len());
