@@ -32,6 +32,10 @@ const STORED: u64 = 2;
 const LOADED: u64 = 8;
 const MADE_AGAIN: u64 = 16;
 
+/// How much nearer a value counts that is on its way from memory, and how many instructions it is on its way.
+const ON_ITS_WAY: u64 = 16;
+const LONG: u32 = 200;
+
 /// How often a block that calls a function beside the straight way, as slow paths do, is executed beside that.
 const ASIDE: f64 = 0.1;
 /// By how many instructions a value is brought back before it is read, at most.
@@ -295,6 +299,8 @@ struct Walk<'f> {
     /// Where the block that is walked begins to have each of them, and those that it had: which, from where, and the last that reads it.
     since: FxHashMap<Value, u32>,
     stays: Vec<(Value, u32, u32)>,
+    /// Behind which instruction of the block that is walked those stand that take long and were made in it.
+    begun: FxHashMap<Value, u32>,
     /// Where those that left it did so last.
     left: FxHashMap<Value, u32>,
     /// Where the block that is walked reads each value, ascending, and how far behind its end.
@@ -340,6 +346,7 @@ impl<'f> Walk<'f> {
             taken: 0,
             since: FxHashMap::default(),
             stays: Vec::new(),
+            begun: FxHashMap::default(),
             left: FxHashMap::default(),
             reads: FxHashMap::default(),
             behind: FxHashMap::default(),
@@ -445,7 +452,12 @@ impl<'f> Walk<'f> {
         let next = self.reads.get(&v).and_then(|r| r.get(r.partition_point(|p| *p < at)));
         let behind = || self.behind.get(&v).map_or(u32::MAX, |d| d.saturating_add(length));
         let far = u64::from(next.copied().unwrap_or_else(behind).saturating_sub(at));
-        self.weighted(v, far)
+        self.weighted(v, if self.is_on_its_way(v, at) { far / ON_ITS_WAY } else { far })
+    }
+
+    /// Whether a value takes long to arrive and nobody has waited for it yet: storing it would have to.
+    fn is_on_its_way(&self, v: Value, at: u32) -> bool {
+        self.begun.get(&v).is_some_and(|begun| at < begun + LONG && self.behind_last(v, at) <= *begun)
     }
 
     fn weighted(&self, v: Value, far: u64) -> u64 {
@@ -476,7 +488,7 @@ impl<'f> Walk<'f> {
             let farthest = may.max_by_key(|v| (self.distance(*v, at, length), self.live[*v], Reverse(*v)));
             let Some(v) = farthest else { break };
             self.remove(v);
-            let last = self.behind_last(v, at);
+            let last = if self.is_on_its_way(v, at) { at } else { self.behind_last(v, at) };
             if !self.constant.contains(&v) && self.stored.insert(v) {
                 match last.checked_sub(1) {
                     None => self.plan.stores_at_start[b].push(v),
@@ -510,6 +522,7 @@ impl<'f> Walk<'f> {
         self.taken = 0;
         self.since.clear();
         self.stays.clear();
+        self.begun.clear();
         let mut back_at: Vec<(u32, Value, u32)> = Vec::new();
         self.left.clear();
         let start = 2 * n.entry[b];
@@ -553,6 +566,9 @@ impl<'f> Walk<'f> {
             for v in &made {
                 self.add(*v);
                 self.since.insert(*v, at + 1);
+            }
+            if takes_long(func, d) {
+                self.begun.extend(made.iter().map(|v| (*v, at + 1)));
             }
             self.go(point + 1);
             self.forget_dead();
@@ -658,26 +674,17 @@ impl<'f> Walk<'f> {
         twice
     }
 
-    /// What the end of a block needs in registers: what its terminator reads, what blocks before it that it leads back to expect, and
-    /// arguments where bringing them back later would not be for one way alone.
+    /// What the end of a block needs in registers: what its terminator reads, and what blocks before it that it leads back to expect.
     fn wanted_at_end(&self, b: Block) -> SmallVec<[Value; 8]> {
         let func = self.func;
         let term = &func.blocks[b].term;
         let mut wanted: SmallVec<[Value; 8]> = SmallVec::new();
         wanted.extend(term.used_name().and_then(Name::value));
-        let several = self.several_ways(b);
-        for t in term.targets() {
-            let back = self.done[t.block] || t.block == b;
+        for t in term.targets().into_iter().filter(|t| self.done[t.block] || t.block == b) {
             let params = &func.blocks[t.block].params;
-            if back {
-                wanted.extend(self.plan.entry[t.block].iter().copied().filter(|v| !params.contains(v)));
-            }
-            for (a, p) in t.args.iter().zip(params) {
-                let memory = self.plan.in_memory.contains(p);
-                if (back && !memory) || (!back && several) {
-                    wanted.push(*a);
-                }
-            }
+            wanted.extend(self.plan.entry[t.block].iter().copied().filter(|v| !params.contains(v)));
+            let passed = params.iter().zip(&t.args).filter(|(p, _)| !self.plan.in_memory.contains(p));
+            wanted.extend(passed.map(|(_, a)| *a));
         }
         wanted.retain(|v| is_general(func, *v));
         wanted.sort_unstable();
@@ -749,7 +756,8 @@ impl<'f> Walk<'f> {
                 if everywhere {
                     through.insert(key, lanes);
                 }
-            } else if everywhere || header {
+            } else if everywhere || header && nth.is_none() {
+                // A parameter that would have to be brought back for a loop would also have to be where the loop goes on.
                 all.insert(key, lanes);
             } else if nth.is_some() || somewhere && far < BEHIND_LOOP {
                 some.insert(key, lanes);
@@ -772,4 +780,9 @@ impl<'f> Walk<'f> {
         }
         out
     }
+}
+
+/// Whether what an instruction makes comes from memory outside of the multiprocessor.
+fn takes_long(func: &Function, d: &ori::InstData) -> bool {
+    matches!(d.op, Op::Sass(op) if crate::prepass::takes_long(func, op))
 }

@@ -51,6 +51,8 @@ pub(super) fn apply(spiller: &mut Spiller, func: &mut Function, cfg: &Cfg, range
         out: Vec::new(),
         back: FxHashMap::default(),
         at_end: SecondaryMap::new(),
+        in_slot: FxHashSet::default(),
+        in_slot_at_end: SecondaryMap::new(),
         meetings: Vec::new(),
     };
     cfg.rpo.iter().for_each(|b| split.block(cfg, *b));
@@ -145,11 +147,18 @@ fn homes(spiller: &mut Spiller, func: &Function, cfg: &Cfg, ranges: &Ranges, pla
         }
     }
     let mut edges: FxHashMap<Value, Vec<(u32, Value)>> = FxHashMap::default();
+    // Parameters that get one value at the end of a block: it is stored once for all of them if they have one slot.
+    let mut alike: Vec<(Value, Value)> = Vec::new();
     for &b in &cfg.rpo {
+        let mut first: FxHashMap<Value, Value> = FxHashMap::default();
         for t in func.blocks[b].term.targets() {
             for (a, p) in t.args.iter().zip(&func.blocks[t.block].params) {
                 if plan.in_memory.contains(p) {
                     edges.entry(*p).or_default().push((ranges.numbering.term[b], *a));
+                    let other = *first.entry(*a).or_insert(*p);
+                    if other != *p {
+                        alike.push((other, *p));
+                    }
                 }
             }
         }
@@ -158,6 +167,7 @@ fn homes(spiller: &mut Spiller, func: &Function, cfg: &Cfg, ranges: &Ranges, pla
     let clobbered = |p: &Value| plan.in_memory.contains(p) && alone.is_overwritten(*p, *p);
     let mut arriving: Vec<Value> = order.iter().copied().filter(clobbered).collect();
     let mut classes = alone;
+    arriving.sort_unstable();
     // They are stored to where their block begins.
     arriving.iter().for_each(|p| {
         classes.edges.remove(p);
@@ -171,6 +181,8 @@ fn homes(spiller: &mut Spiller, func: &Function, cfg: &Cfg, ranges: &Ranges, pla
         .collect();
     pairs.sort_unstable();
     pairs.dedup();
+    alike.retain(|(p, q)| [p, q].iter().all(|p| arriving.binary_search(p).is_err()));
+    pairs.extend(alike);
     for (p, a) in pairs {
         classes.join(p, a);
     }
@@ -180,7 +192,6 @@ fn homes(spiller: &mut Spiller, func: &Function, cfg: &Cfg, ranges: &Ranges, pla
         let at = *slot.entry(classes.class(v)).or_insert_with(|| spiller.slot(width));
         home.insert(v, Home::Slot(at));
     }
-    arriving.sort_unstable();
     let arrives = arriving.into_iter().map(|p| (p, spiller.slot(func.values[p].width))).collect();
     Homes { home, arrives }
 }
@@ -198,6 +209,9 @@ struct Split<'a> {
     back: FxHashMap<Value, (Value, u32)>,
     /// Names at the end of each block.
     at_end: SecondaryMap<Block, FxHashMap<Value, Value>>,
+    /// What is in its slot now, and was at the end of each block that was gone through.
+    in_slot: FxHashSet<Value>,
+    in_slot_at_end: SecondaryMap<Block, Option<FxHashSet<Value>>>,
     meetings: Vec<Meeting>,
 }
 
@@ -221,17 +235,28 @@ impl Split<'_> {
         name
     }
 
-    /// Stores a value that is in a register.
+    /// Stores a value that is in a register, if it is not in its slot yet.
     fn store(&mut self, v: Value, loc: Loc) {
-        if let Some(Home::Slot(at)) = self.homes.home.get(&v).copied() {
+        if let Some(Home::Slot(at)) = self.homes.home.get(&v).copied()
+            && self.in_slot.insert(v)
+        {
             let name = self.name(v);
             self.spiller.store(self.func, &mut self.out, name, at, loc);
         }
     }
 
+    /// What is in its slot on every way to a block. A slot holds its value as long as that lives, so that ways back change nothing.
+    fn in_slot_before(&self, cfg: &Cfg, b: Block) -> FxHashSet<Value> {
+        let mut ways = cfg.preds[b].iter().filter_map(|p| self.in_slot_at_end[*p].as_ref());
+        let mut found = ways.next().cloned().unwrap_or_default();
+        ways.for_each(|other| found.retain(|v| other.contains(v)));
+        found
+    }
+
     fn block(&mut self, cfg: &Cfg, b: Block) {
         let plan = self.plan;
         self.names = FxHashMap::default();
+        self.in_slot = self.in_slot_before(cfg, b);
         let preds = &cfg.preds[b];
         let params = self.old_params[b].clone();
         let entering =
@@ -258,6 +283,7 @@ impl Split<'_> {
         for &p in &params {
             match (plan.in_memory.contains(&p), self.homes.home.get(&p).copied()) {
                 (true, Some(Home::Slot(at))) => {
+                    self.in_slot.insert(p);
                     if let Some(from) = self.homes.arrives.get(&p).copied() {
                         let t = self.spiller.load(self.func, &mut self.out, p, None, from, loc);
                         self.spiller.pin(t);
@@ -293,6 +319,7 @@ impl Split<'_> {
         self.end(b);
         self.func.blocks[b].insts = std::mem::take(&mut self.out);
         self.at_end[b] = std::mem::take(&mut self.names);
+        self.in_slot_at_end[b] = Some(std::mem::take(&mut self.in_slot));
     }
 
     fn renamed(&mut self, n: Name) -> Name {
@@ -312,6 +339,7 @@ impl Split<'_> {
             self.store(*v, loc);
         }
         let mut seen: SmallVec<[Block; 2]> = SmallVec::new();
+        let mut passed: FxHashSet<(u32, Value)> = FxHashSet::default();
         for t in term.targets() {
             if seen.contains(&t.block) {
                 continue;
@@ -325,7 +353,7 @@ impl Split<'_> {
                 };
                 let at = self.homes.arrives.get(p).copied().unwrap_or(home);
                 let shared = matches!(self.homes.home.get(a), Some(Home::Slot(from)) if *from == at);
-                if shared && plan.is_stored(b, *a) {
+                if shared && (plan.is_stored(b, *a) || !self.in_slot.insert(*a)) || !passed.insert((at, *a)) {
                     continue;
                 }
                 let here = plan.exit[b].binary_search(a).is_ok() && !plan.at_term[b].contains(a);
