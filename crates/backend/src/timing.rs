@@ -16,6 +16,12 @@ pub fn reads_late(target: Target, inst: &Inst) -> bool {
     latency::reads_late(inst.op, target)
 }
 
+/// Whether a result is there as soon as the sources have been read, so that the read scoreboard counts it: the predicate of ATOM, which says
+/// what kind of memory the address is in, from sm_90 on (ptxas 13.0.88; docs/sass-control.md).
+pub fn arrives_with_sources(target: Target, inst: &Inst, unit: Unit) -> bool {
+    inst.op == Opcode::ATOM && target.sm >= 90 && units::file(unit) == sass::RegFile::P
+}
+
 /// Cycles after issue by which every result of fixed-latency `inst` has arrived everywhere, and those by which every source
 /// that it reads at issue may be overwritten.
 pub fn longest(target: Target, inst: &Inst) -> (u8, u8) {

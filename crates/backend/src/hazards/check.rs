@@ -247,7 +247,11 @@ fn step(
     let at = k as u32;
     let variable = timing::is_variable(target, inst);
     units::for_each_write(inst, |u, _| {
-        let kind = if variable { Kind::Variable(inst.ctrl.write_sb) } else { Kind::Fixed };
+        let early = timing::arrives_with_sources(target, inst, u);
+        let kind = match variable {
+            true => Kind::Variable(if early { inst.ctrl.read_sb } else { inst.ctrl.write_sb }),
+            false => Kind::Fixed,
+        };
         state.insert((u, kind, at), stall);
     });
     let late = timing::reads_late(target, inst);

@@ -99,7 +99,7 @@ impl Pending {
     }
 
     /// The state after an instruction has issued with its scoreboards.
-    fn issue(&mut self, i: &MachineInst) {
+    fn issue(&mut self, target: Target, i: &MachineInst) {
         let inst = &i.inst;
         match inst.op {
             Opcode::MEMBAR => {
@@ -115,7 +115,11 @@ impl Pending {
             if is_strong_read(i) {
                 self.strong |= 1 << s;
             }
-            units::for_each_write(inst, |u, _| self.write[usize::from(u)] |= 1 << s);
+            units::for_each_write(inst, |u, _| {
+                if !timing::arrives_with_sources(target, inst, u) {
+                    self.write[usize::from(u)] |= 1 << s;
+                }
+            });
             if inst.op == Opcode::USETMAXREG {
                 self.fence |= 1 << s;
             }
@@ -125,6 +129,11 @@ impl Pending {
             }
         }
         if let Some(s) = inst.ctrl.read_sb {
+            units::for_each_write(inst, |u, _| {
+                if timing::arrives_with_sources(target, inst, u) {
+                    self.write[usize::from(u)] |= 1 << s;
+                }
+            });
             late_reads(inst, |u| self.read[usize::from(u)] |= 1 << s);
             if inst.op == Opcode::MEMBAR {
                 self.fence |= 1 << s;
@@ -159,6 +168,7 @@ fn late_reads(inst: &Inst, mut f: impl FnMut(Unit)) {
 /// Gives out scoreboards, then computes the wait masks.
 pub fn run(machine: &mut Machine) {
     let groups = crate::groups::registers(machine);
+    let target = machine.target;
     // What comes by ways back is only known when all blocks have scoreboards.
     let back = assign(machine, &groups, None);
     if back.iter().any(Option::is_some) {
@@ -179,7 +189,7 @@ pub fn run(machine: &mut Machine) {
                 let wait = state.needs(&i.inst, &groups);
                 i.inst.ctrl.wait = wait;
                 state.clear(wait);
-                state.issue(i);
+                state.issue(target, i);
             }
             for &s in &block.succs {
                 if entry[s as usize].merge(&state) {
@@ -232,9 +242,14 @@ fn assign(
             let latency = expected_latency(inst.op, &machine.tuning);
             let mut write = None;
             let mut read = None;
+            let mut early = false;
             if timing::is_variable(target, inst) {
                 let mut writes = false;
-                units::for_each_write(inst, |_, _| writes = true);
+                units::for_each_write(inst, |u, _| {
+                    let with_sources = timing::arrives_with_sources(target, inst, u);
+                    writes |= !with_sources;
+                    early |= with_sources;
+                });
                 if writes {
                     write = Some(boards.choose(state.busy(), next_here.touch, latency));
                 } else if inst.op == Opcode::SHFL
@@ -252,14 +267,15 @@ fn assign(
             }
             // A copy to shared memory always counts its reads, and textures with a handle in registers, as ptxas's do.
             let always = matches!(inst.op, Opcode::LDGSTS | Opcode::TXQ_B | Opcode::TXD_B)
-                || inst.op.info().holds_uniform;
+                || inst.op.info().holds_uniform
+                || early;
             let covered = inst.op.info().awaited && !always;
             if timing::reads_late(target, inst)
                 && !covered
                 && (always || ahead.source_at_risk(machine, b, k, next_here, write.is_some()))
             {
                 let busy = state.busy() | write.map_or(0, |s| 1 << s);
-                read = Some(boards.choose(busy, next_here.overwrite, READING));
+                read = Some(boards.choose(busy, next_here.overwrite.min(next_here.early), READING));
             }
             let next = machine.blocks[b].insts.get(k + 1);
             if timing::is_fence(target, inst) && next.is_none_or(|i| i.inst.op != Opcode::ERRBAR) {
@@ -273,7 +289,7 @@ fn assign(
             }
             inst.ctrl.write_sb = write;
             inst.ctrl.read_sb = read;
-            state.issue(&machine.blocks[b].insts[k]);
+            state.issue(target, &machine.blocks[b].insts[k]);
         }
         let left = boards.remaining();
         for s in machine.blocks[b].succs.clone() {
@@ -387,6 +403,8 @@ fn ends_group(op: Opcode) -> bool {
 struct Next {
     /// The first that reads or writes one of its results.
     touch: u32,
+    /// The same for those that arrive when the sources have been read.
+    early: u32,
     /// The first that overwrites one of the sources that it reads late.
     overwrite: u32,
 }
@@ -434,13 +452,16 @@ impl Ahead {
     /// What follows each instruction of a block in it; looked up for those that need scoreboards.
     fn in_block(&self, target: Target, block: &MachineBlock) -> Vec<Next> {
         let mut first = [NEVER; COUNT];
-        let mut out = vec![Next { touch: FAR, overwrite: FAR }; block.insts.len()];
+        let mut out = vec![Next { touch: FAR, early: FAR, overwrite: FAR }; block.insts.len()];
         for (k, i) in block.insts.iter().enumerate().rev() {
             let inst = &i.inst;
             if timing::is_variable(target, inst) {
                 units::for_each_write(inst, |u, _| {
                     let f = first[usize::from(u)];
-                    out[k].touch = out[k].touch.min(f.read).min(f.write);
+                    let next = &mut out[k];
+                    let early = timing::arrives_with_sources(target, inst, u);
+                    let touch = if early { &mut next.early } else { &mut next.touch };
+                    *touch = (*touch).min(f.read).min(f.write);
                 });
             }
             if timing::reads_late(target, inst) {
