@@ -525,6 +525,8 @@ impl<'a, 'f> Lower<'a, 'f> {
         self.b.terminate(Terminator::Jump(Builder::call(first)));
         let func: &mut Function = self.b.func;
         let undefined = self.ssa.finish(func);
+        // What is passed on and read by nobody would count as used.
+        ori::dead::remove_params(func);
         let used = used_values(func);
         crate::atomics::drop_results(func, &used);
         for v in undefined.into_iter().filter(|v| used[*v]) {

@@ -80,27 +80,48 @@ pub fn remove(func: &mut Function) -> bool {
         for k in 0..func.blocks[b].insts.len() {
             drop_dead_results(func, &live, k, b);
         }
-        let dead: Vec<bool> = func.blocks[b].params.iter().map(|p| !live.contains(*p)).collect();
-        if dead.contains(&true) {
+    }
+    changed | retain_params(func, &live)
+}
+
+/// Removes block parameters that no instruction reads, directly or by way of others. Instructions stay as they are.
+pub fn remove_params(func: &mut Function) {
+    let mut live: EntitySet<Value> = EntitySet::new();
+    for b in func.blocks.values() {
+        b.insts.iter().for_each(|i| func.insts[*i].for_each_use(|n| live.extend(n.value())));
+        live.extend(b.term.used_name().and_then(Name::value));
+    }
+    // What each parameter is given.
+    let mut given: SecondaryMap<Value, Vec<Value>> = SecondaryMap::new();
+    for t in func.blocks.values().flat_map(|b| b.term.targets()) {
+        for (a, p) in t.args.iter().zip(&func.blocks[t.block].params) {
+            given[*p].push(*a);
+        }
+    }
+    let mut work: Vec<Value> = live.keys().collect();
+    while let Some(v) = work.pop() {
+        work.extend(given[v].iter().copied().filter(|a| live.insert(*a)));
+    }
+    retain_params(func, &live);
+}
+
+/// Keeps the block parameters that are in `live`; whether others went.
+fn retain_params(func: &mut Function, live: &EntitySet<Value>) -> bool {
+    let mut dead: SecondaryMap<Block, Vec<bool>> = SecondaryMap::new();
+    let mut changed = false;
+    for b in func.layout.clone() {
+        let params = &mut func.blocks[b].params;
+        if params.iter().any(|p| !live.contains(*p)) {
+            dead[b] = params.iter().map(|p| !live.contains(*p)).collect();
+            params.retain(|p| live.contains(*p));
             changed = true;
-            let mut k = 0;
-            func.blocks[b].params.retain(|_| {
-                k += 1;
-                !dead[k - 1]
-            });
-            let mut sources = preds[b].clone();
-            sources.sort_unstable();
-            sources.dedup();
-            for p in sources {
-                for t in func.blocks[p].term.targets_mut() {
-                    if t.block == b {
-                        let mut k = 0;
-                        t.args.retain(|_| {
-                            k += 1;
-                            !dead[k - 1]
-                        });
-                    }
-                }
+        }
+    }
+    if changed {
+        for b in func.layout.clone() {
+            for t in func.blocks[b].term.targets_mut().into_iter().filter(|t| !dead[t.block].is_empty()) {
+                let mut dead = dead[t.block].iter();
+                t.args.retain(|_| dead.next() == Some(&false));
             }
         }
     }
