@@ -9,12 +9,15 @@ use ori::{
     Analyses, Block, Changed, Function, Guard, Inst, InstData, Macro, Name, Op, Operand, Terminator, Value,
 };
 use sass::ops::{
-    Bool, Brev, Iadd3, Iadd3Mods, Icmp, Imad, ImadMods, Imnmx, ImnmxMods, Int64, Isetp, IsetpMods, Lop3,
-    Lop3Mods, Plop3, Popc, Prmt, PrmtMods, R2ur, Sel, SelMods, Shf, ShfMods, ShiftDir, ShiftType, Vimnmx,
-    Vimnmx120, VimnmxMods, Voteu,
+    Bool, Brev, Iadd3, Iadd3Mods, Icmp, Imad, ImadMods, Imnmx, ImnmxMods, Int64, Isetp, IsetpMods, Ldc,
+    LdcMods, Lop3, Lop3Mods, Plop3, Popc, Prmt, PrmtMods, R2ur, Sel, SelMods, Shf, ShfMods, ShiftDir,
+    ShiftType, Size64, Vimnmx, Vimnmx120, VimnmxMods, Voteu,
 };
 use sass::{Mods, Opcode, Reg, RegFile, RegOp, Unit};
 use smallvec::SmallVec;
+
+/// Bytes of a constant bank.
+const BANK: i32 = 0x10000;
 
 /// What values are known to hold.
 #[derive(Default)]
@@ -33,10 +36,28 @@ pub fn run(func: &mut Function, analyses: &Analyses) -> Changed {
     let mut known = Known::default();
     let (mut changed, mut branches) = (false, false);
     for &b in &cfg.rpo {
-        for k in 0..func.blocks[b].insts.len() {
+        let mut k = 0;
+        while k < func.blocks[b].insts.len() {
             let i = func.blocks[b].insts[k];
+            k += 1;
             changed |= known.substitute(func, i);
             if func.insts[i].is_unguarded()
+                && let Some((sum, carry)) = known.sum_and_carry(func, &func.insts[i])
+            {
+                let loc = func.insts[i].loc;
+                let made = |(op, mods, operands): New| InstData {
+                    guard: ori::ALWAYS,
+                    op,
+                    mods,
+                    operands,
+                    kept: SmallVec::new(),
+                    loc,
+                };
+                let carry = func.insts.push(made(carry));
+                func.insts[i] = made(sum);
+                func.blocks[b].insts.insert(k, carry);
+                changed = true;
+            } else if func.insts[i].is_unguarded()
                 && let Some(new) = known.folded(func, &func.insts[i])
             {
                 let d = &mut func.insts[i];
@@ -227,6 +248,7 @@ impl Known {
                 let Operand::Imm(table) = *s.table else { return None };
                 copy_of(s.p, Operand::Imm(table >> row & 1))
             }
+            Opcode::LDC => self.constant(func, d),
             op => self.folded_float(func, op, d),
         }
     }
@@ -241,6 +263,67 @@ impl Known {
 
     fn unary(&self, func: &Function, to: &Operand, a: &Operand, f: fn(u32) -> u32) -> Option<New> {
         copy_of(to, Operand::Imm(f(self.number(func, a)?)))
+    }
+
+    /// A load of constant memory at a known place: where threads read parameters by the address of one.
+    fn constant(&self, func: &Function, d: &InstData) -> Option<New> {
+        let s = Ldc::of(d)?;
+        let Operand::Const { bank, index: Some(index), offset, neg: false, abs: false, not: false } =
+            s.address
+        else {
+            return None;
+        };
+        let LdcMods { size, mode: None } = LdcMods::of(d)? else { return None };
+        let bytes = match size {
+            None => 4,
+            Some(Size64::_64) => 8,
+            Some(_) => return None,
+        };
+        let base = self.number(func, &ori::operand(*index))?;
+        let at = i64::from(base as i32) + i64::from(*offset);
+        let offset = i32::try_from(at).ok().filter(|at| (0..BANK).contains(at) && at % bytes == 0)?;
+        let place = Operand::Const { bank: *bank, index: None, offset, neg: false, abs: false, not: false };
+        if bytes == 4 && func.target.info().alu_const {
+            return copy_of(s.d, place);
+        }
+        Some((d.op, d.mods.clone(), [*s.d, place].into_iter().collect()))
+    }
+
+    /// A sum with a carry out, both of which are known, or the sum is the only number in it that is not zero.
+    fn sum_and_carry(&self, func: &Function, d: &InstData) -> Option<(New, New)> {
+        if d.opcode() != Some(Opcode::IADD3) {
+            return None;
+        }
+        let (s, mods) = (Iadd3::of(d)?, Iadd3Mods::of(d)?);
+        let is_value = |o: &Operand| matches!(o, Operand::Reg(RegOp { reg: Name::Val(_), .. }));
+        if !is_value(s.carry_out)
+            || !is_value(s.d)
+            || !is_truth(s.carry_out2, true)
+            || !is_truth(s.carry2, false)
+        {
+            return None;
+        }
+        // A minus is a complement and a carry, which zero tells apart.
+        let signed = |o: &Operand| matches!(o, Operand::Reg(RegOp { neg, not, .. }) if *neg || *not);
+        if s.terms().into_iter().any(signed) {
+            return None;
+        }
+        let carry = if mods.extended { u64::from(self.predicate(s.carry)?) } else { 0 };
+        let numbers = s.terms().map(|o| self.number(func, o));
+        if let [Some(a), Some(b), Some(c)] = numbers {
+            let sum = u64::from(a) + u64::from(b) + u64::from(c) + carry;
+            let carry = u32::try_from(sum >> 32).ok().filter(|c| *c < 2)?;
+            return Some((
+                copy_of(s.d, Operand::Imm(sum as u32))?,
+                copy_of(s.carry_out, Operand::Imm(carry))?,
+            ));
+        }
+        let zeros = numbers.iter().filter(|n| **n == Some(0)).count();
+        let at = numbers.iter().position(Option::is_none)?;
+        if zeros != 2 || carry != 0 {
+            return None;
+        }
+        Some((same(s.d, s.terms()[at])?, copy_of(s.carry_out, Operand::Imm(0))?))
     }
 
     /// A sum without carries out.
@@ -430,7 +513,7 @@ impl Known {
 mod tests {
     use super::*;
     use ori::{Builder, operand};
-    use sass::{Mod, SpecialReg, Target};
+    use sass::{ConstBank, Mod, SpecialReg, Target};
 
     fn zero() -> Operand {
         Operand::reg(Name::Phys(Reg::RZ))
@@ -500,6 +583,82 @@ mod tests {
             }),
             4
         );
+    }
+
+    /// A sum of 64 bits, both words of which are stored.
+    fn wide_sum(of: impl Fn(&mut Builder, Value) -> [Operand; 3], upper: Operand) -> String {
+        stored(|b, x| {
+            let (low, carry) = (b.func.add_value(RegFile::R, 1), b.func.add_value(RegFile::P, 1));
+            let [m, n, o] = of(b, x);
+            b.inst(
+                Opcode::IADD3,
+                &[],
+                &[operand(low), operand(carry), pt(false), m, n, o, pt(true), pt(true)],
+            );
+            let high = b.func.add_value(RegFile::R, 1);
+            let operands =
+                [operand(high), pt(false), pt(false), upper, zero(), zero(), operand(carry), pt(true)];
+            b.inst(Opcode::IADD3, &[Mod::X], &operands);
+            b.def(
+                Opcode::LOP3,
+                &[Mod::LUT],
+                &[operand(low), operand(high), zero(), Operand::Imm(0xfc), pt(true)],
+            )
+        })
+    }
+
+    #[test]
+    fn sums_with_carries() {
+        let number = |m, n, o, upper| {
+            wide_sum(
+                move |b, _| [operand(constant(b, m)), Operand::Imm(n), Operand::Imm(o)],
+                Operand::Imm(upper),
+            )
+        };
+        assert!(number(0x280, 0x200, 0, 0x1000).contains("0x1480"), "{}", number(0x280, 0x200, 0, 0x1000));
+        assert!(number(0xffff_fff0, 0x13, 0, 0x1000).contains("0x1003"));
+        // Two carries have nowhere to go.
+        assert!(number(u32::MAX, u32::MAX, u32::MAX, 0).contains("IADD3.X"));
+        // What is added to zero carries nothing.
+        let text = wide_sum(|_, x| [operand(x), zero(), Operand::Imm(0)], Operand::Imm(0));
+        assert!(!text.contains("IADD3.X"), "{text}");
+        // A minus is a complement and a carry.
+        let minus = |b: &mut Builder, _: Value| {
+            let n = constant(b, 0);
+            let minus = Operand::Reg(RegOp { neg: true, ..RegOp::plain(Name::Val(n)) });
+            [Operand::Imm(5), minus, zero()]
+        };
+        assert!(wide_sum(minus, Operand::Imm(0)).contains("IADD3.X"));
+    }
+
+    #[test]
+    fn loads_of_constants_at_known_places() {
+        let loaded = |mods: &'static [Mod], base: u32, offset: i32| {
+            stored(move |b, _| {
+                let base = constant(b, base);
+                let address = Operand::Const {
+                    bank: ConstBank::Index(0),
+                    index: Some(Name::Val(base)),
+                    offset,
+                    neg: false,
+                    abs: false,
+                    not: false,
+                };
+                let width = if mods.is_empty() { 1 } else { 2 };
+                let v = b.func.add_value(RegFile::R, width);
+                b.inst(Opcode::LDC, mods, &[operand(v), address]);
+                if width == 1 { v } else { b.copy(operand(Name::Part(v, 0))) }
+            })
+        };
+        assert!(loaded(&[], 0x210, 0x70).contains("c[0x0][0x280]"));
+        assert!(loaded(&[], 0x210, -8).contains("c[0x0][0x208]"));
+        assert!(loaded(&[Mod::_64], 0x210, 0x70).contains("LDC.64 c[0x0][0x280]"));
+        // Where there is nothing, or the hardware takes it for something else.
+        for (mods, base, offset) in
+            [(&[][..], 0x8, -16), (&[], 0xfffc, 4), (&[], 0x210, 2), (&[Mod::_64], 0x210, 4)]
+        {
+            assert!(loaded(mods, base, offset).contains("c[0x0][v"), "{base:#x} {offset}");
+        }
     }
 
     #[test]
