@@ -109,7 +109,8 @@ pub fn run(func: &mut Function, manager: &mut Manager<'_>, more: i32, counters: 
     let again = |f: &mut Function, manager: &mut Manager<'_>| {
         let ranges = Ranges::new(f, &cfg);
         let most = if grants.is_some() { crate::pool::most(f).into() } else { aim };
-        let room = Room { limit: usable(most, reserve).max(1) as u32, grants };
+        let limit = usable(most, reserve).max(1) as u32;
+        let room = Room { limit, few: limit, grants };
         manager.run(Phase::Remat, f, |f| remat::run(f, &cfg, room, &ranges))
     };
     let original = func.clone();

@@ -129,9 +129,14 @@ impl Coloring {
             Order::Area => (d.confined, d.length()),
         };
         let mut queue = BinaryHeap::new();
+        // Where products of warp groups are, what takes an accumulator's register would have all of it stored and brought back.
+        let groups = webs.webs.values().any(|d| d.lowest != 0);
         for (w, d) in webs.webs.iter() {
             if !d.members.is_empty() {
                 weight[w] = density(d, pinned(d));
+                if groups {
+                    weight[w] *= d.lanes.len() as f32;
+                }
                 let start = d.start();
                 queue.push((rank(d), Reverse((start, w))));
             }

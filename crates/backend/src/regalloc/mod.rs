@@ -243,6 +243,7 @@ fn allocate_prepared(
         let free = (0..limits.count(file)).filter(|index| !limits.reserved(Reg { file, index: *index }));
         (file, free.count() as u32)
     });
+    let mut few = aim.iter().find(|a| a.0 == RegFile::R).map_or(0, |a| a.1);
     let mut apart = FixedBitSet::new();
     let mut forced: Vec<Value> = Vec::new();
     let mut last = (0, Vec::new());
@@ -261,14 +262,14 @@ fn allocate_prepared(
             high.retain(|f| *f != file);
             if file == RegFile::R && by_next_use && whole.is_none() {
                 let before = (func.clone(), spiller.clone());
-                if spiller.split(func, cfg, Room { limit, grants }, &mut ranges) {
+                if spiller.split(func, cfg, Room { limit, few, grants }, &mut ranges) {
                     whole = Some(before);
                     high = aim.map(|(file, _)| file).to_vec();
                     split = None;
                     continue;
                 }
             }
-            if spiller.lower(func, cfg, file, Room { limit, grants }, &forced, &mut ranges) {
+            if spiller.lower(func, cfg, file, Room { limit, few, grants }, &forced, &mut ranges) {
                 high = aim.map(|(file, _)| file).to_vec();
                 split = None;
             }
@@ -316,6 +317,8 @@ fn allocate_prepared(
         };
         // Take merged webs apart first; spill what fails alone; if that is pinned, make more room.
         let mut stuck = None;
+        // Where there was no room: where the warp holds few, and elsewhere.
+        let (mut confined, mut open) = (false, false);
         for w in failed {
             let d = &webs.webs[w];
             if d.coalesced {
@@ -323,6 +326,9 @@ fn allocate_prepared(
                     apart.insert(origin(*v).index());
                 }
                 continue;
+            }
+            if d.file == RegFile::R {
+                (confined, open) = (confined || d.confined, open || !d.confined);
             }
             let mut spillable =
                 d.members.iter().map(|(v, _)| origin(*v)).filter(|v| !is_pinned(*v)).peekable();
@@ -346,10 +352,12 @@ fn allocate_prepared(
             && let Some((before, state)) = whole.take()
         {
             (*func, spiller) = (before, state);
-            if general > FEWEST {
-                aim.iter_mut().filter(|a| a.0 == RegFile::R).for_each(|a| a.1 -= fewer);
+            if general > FEWEST && (open || few > 1) {
+                aim.iter_mut().filter(|a| open && a.0 == RegFile::R).for_each(|a| a.1 -= fewer);
+                few = few.saturating_sub(if confined { fewer } else { 0 }).max(1);
             } else {
                 by_next_use = false;
+                few = general;
             }
             forced.clear();
             apart.clear();
@@ -372,7 +380,11 @@ fn allocate_prepared(
             if target.1 <= 2 {
                 return Err(Error::Pressure(file));
             }
-            target.1 -= 1.max(target.1 / 8);
+            let less = 1.max(target.1 / 8);
+            target.1 -= less;
+            if file == RegFile::R {
+                few = few.saturating_sub(less).max(1);
+            }
             high.push(file);
         }
     }

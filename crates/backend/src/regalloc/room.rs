@@ -4,11 +4,16 @@ use crate::pool::Grants;
 use ori::Block;
 use sass::RegFile;
 
+/// A warp that can name fewer registers than this holds few.
+pub const FEW: u8 = 64;
+
 /// How many registers of a file there are for values.
 #[derive(Clone, Copy)]
 pub struct Room<'g> {
     /// The most, anywhere.
     pub limit: u32,
+    /// The same for blocks in which a warp holds few ([`FEW`]), in proportion.
+    pub few: u32,
     /// How many of the general ones there are in each block, where a warp gives some back.
     pub grants: Option<&'g Grants>,
 }
@@ -16,7 +21,10 @@ pub struct Room<'g> {
 impl Room<'_> {
     /// Those in a block.
     pub fn at(&self, b: Block) -> u32 {
-        self.grants.map_or(self.limit, |g| g.share(b, self.limit))
+        self.grants.map_or(self.limit, |g| {
+            let limit = if g.named(b) < FEW { self.few } else { self.limit };
+            g.share(b, limit).min(self.limit)
+        })
     }
 
     /// The same for values of a file.

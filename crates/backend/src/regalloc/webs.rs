@@ -6,6 +6,7 @@
 //! never live at the same time, or if they are copies of each other (same value number).
 
 use super::intervals::{Held, Intervals};
+use super::room::FEW;
 use crate::liveness::{Lanes, Numbering, Ranges, Segment, Spread};
 use crate::pool::Grants;
 use cranelift_entity::{PrimaryMap, SecondaryMap, entity_impl};
@@ -64,9 +65,6 @@ impl WebData {
 
 /// Where the operands of products of warp groups begin at the earliest in all code of ptxas 13.0.88.
 const LOWEST_OF_GROUPS: u8 = 24;
-
-/// With fewer registers than this, what lives there is given its own first.
-const FEW: u8 = 64;
 
 /// The webs of a function.
 pub struct Webs {
