@@ -186,7 +186,7 @@ const LONGER: f64 = 1.15;
 struct Allocated {
     func: Function,
     stats: regalloc::Stats,
-    plan: Option<prepass::Planned>,
+    plan: Option<(prepass::Planned, prepass::Prepared)>,
 }
 
 impl Allocated {
@@ -206,7 +206,7 @@ fn allocate(
 ) -> Result<(Function, regalloc::Stats), Error> {
     let again = func.entry && !serial && func.insts.len() <= PLANNED_AGAIN;
     let original = again.then(|| func.clone());
-    let usual = Attempt { more: 0, counters: again, spills: true };
+    let usual = Attempt { more: 0, counters: again };
     let mut best = match (allocate_once(func, manager, serial, usual), &original) {
         (Ok(found), _) => found,
         // There were too few uniform registers for counters, or lanes were not together.
@@ -217,50 +217,53 @@ fn allocate(
         }
         (Err(e), _) => return Err(e.into()),
     };
-    let (Some(original), Some(plan)) = (original, best.plan) else { return Ok((best.func, best.stats)) };
+    let (Some(original), Some((plan, _))) = (original, &best.plan) else {
+        return Ok((best.func, best.stats));
+    };
     let warps = |stated: u32| prepass::warps_that_fit(&original, stated);
     let fit = warps(best.stated());
     if fit < warps(plan.stated) {
         let more = best.stated() as i32 - plan.stated as i32;
-        if let Some(second) = try_once(&original, manager, serial, Attempt { more, ..usual })?
+        let second = allocate_once(original.clone(), manager, serial, Attempt { more, ..usual });
+        if let Some(second) = if_any(second, manager)?
             && warps(second.stated()) > fit
             && second.stats.spill_load_bytes <= best.stats.spill_load_bytes
         {
             best = second;
         }
     }
-    while best.stats.spill_load_bytes == 0
-        && let Some(found) = for_more_warps(&original, &best, manager, serial)?
-    {
-        best = found;
-    }
+    while best.stats.spill_load_bytes == 0 && for_more_warps(&original, &mut best, manager)? {}
     Ok((best.func, best.stats))
 }
 
-/// The same kernel with so few registers that more warps fit, if nothing leaves its register for that and the warps take no longer together.
-/// All registers are planned with first, as a plan that leaves some free is slower; then as usual, as not everything fits into all of them.
+/// Gives a kernel so few registers that more warps fit, if nothing leaves its register for that and the warps take no longer together; whether
+/// it did. All registers are planned with first, as a plan that leaves some free is slower; then as usual, as not everything fits into all of them.
 fn for_more_warps(
     original: &Function,
-    best: &Allocated,
+    best: &mut Allocated,
     manager: &mut Manager<'_>,
-    serial: bool,
-) -> Result<Option<Allocated>, Error> {
-    let (Some(plan), Some(fewer)) = (best.plan, prepass::fewer_registers(original, best.stated())) else {
-        return Ok(None);
+) -> Result<bool, Error> {
+    let stated = best.stated();
+    let (Some((plan, prepared)), Some(fewer)) = (&mut best.plan, prepass::fewer_registers(original, stated))
+    else {
+        return Ok(false);
     };
-    let limited = Function { max_regs: fewer, ..original.clone() };
-    let warps = |found: &Allocated| f64::from(prepass::warps_that_fit(original, found.stated()));
-    for more in [-prepass::RESERVE, 0] {
-        let attempt = Attempt { more, counters: true, spills: false };
-        let Some(mut found) = try_once(&limited, manager, serial, attempt)? else { continue };
-        let time = found.plan.map_or(f64::INFINITY, |p| p.time);
-        let together = time / warps(&found) <= plan.time / warps(best);
-        if warps(&found) > warps(best) && time <= LONGER * plan.time && together {
-            found.func.max_regs = original.max_regs;
-            return Ok(Some(found));
+    let share = |time: f64, stated: u32| time / f64::from(prepass::warps_that_fit(original, stated));
+    for reserve in [0, prepass::RESERVE] {
+        let Some((mut func, planned)) = prepared.within(fewer, reserve) else { continue };
+        // What leaves registers free takes longer still.
+        if planned.time > LONGER * plan.time || share(planned.time, fewer.into()) > share(plan.time, stated) {
+            break;
+        }
+        func.max_regs = fewer;
+        verify(Phase::Prepass, &func, manager)?;
+        if let Some((mut func, stats)) = if_any(place(func, manager, true, false), manager)? {
+            func.max_regs = original.max_regs;
+            (best.func, best.stats, *plan) = (func, stats, planned);
+            return Ok(true);
         }
     }
-    Ok(None)
+    Ok(false)
 }
 
 /// Why registers could not be planned and given out.
@@ -285,15 +288,13 @@ impl From<Failure> for Error {
     }
 }
 
-/// How registers are planned and given out.
+/// How registers are planned.
 #[derive(Clone, Copy)]
 struct Attempt {
-    /// Registers left free beside the usual ones while planning.
+    /// Registers left free beside the usual ones.
     more: i32,
     /// Whether counters may be in uniform registers.
     counters: bool,
-    /// Whether values may leave registers for memory.
-    spills: bool,
 }
 
 /// Plans and gives out registers.
@@ -303,12 +304,23 @@ fn allocate_once(
     serial: bool,
     attempt: Attempt,
 ) -> Result<Allocated, Failure> {
-    let Attempt { more, counters, spills } = attempt;
+    let Attempt { more, counters } = attempt;
     let mut plan = None;
     if !serial && manager.admits(Phase::Prepass, 1) {
         manager.run_outer(Phase::Prepass, &mut func, |f, m| plan = prepass::run(f, m, more, counters));
         verify(Phase::Prepass, &func, manager)?;
     }
+    let (func, stats) = place(func, manager, counters, true)?;
+    Ok(Allocated { func, stats, plan })
+}
+
+/// Gives out registers to what was planned: `counters` may be in uniform ones, and values may leave theirs for memory if that `spills`.
+fn place(
+    mut func: Function,
+    manager: &mut Manager<'_>,
+    counters: bool,
+    spills: bool,
+) -> Result<(Function, regalloc::Stats), Failure> {
     manager.run(Phase::Convergence, &mut func, convergence::run)?;
     verify(Phase::Convergence, &func, manager)?;
     if counters && !regalloc::changes_together(&func, &Cfg::new(&func)) {
@@ -328,18 +340,13 @@ fn allocate_once(
                 }
             }
         })?;
-    Ok(Allocated { func, stats, plan })
+    Ok((func, stats))
 }
 
-/// [`allocate_once`] where there is something already if it finds nothing. What is wrong with the compiler is an error all the same, for who
-/// wants to know.
-fn try_once(
-    func: &Function,
-    manager: &mut Manager<'_>,
-    serial: bool,
-    attempt: Attempt,
-) -> Result<Option<Allocated>, Error> {
-    match allocate_once(func.clone(), manager, serial, attempt) {
+/// What was found where there is something already if nothing was. What is wrong with the compiler is an error all the same, for who wants to
+/// know.
+fn if_any<T>(found: Result<T, Failure>, manager: &Manager<'_>) -> Result<Option<T>, Error> {
+    match found {
         Ok(found) => Ok(Some(found)),
         Err(Failure::Other(e)) if manager.verifies() || cfg!(debug_assertions) => Err(e),
         Err(_) => Ok(None),

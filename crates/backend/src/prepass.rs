@@ -82,10 +82,42 @@ pub struct Planned {
     pub time: f64,
 }
 
+/// A kernel as it was planned, of which other orders can be had.
+pub struct Prepared {
+    func: Function,
+    code: Code,
+}
+
+impl Prepared {
+    /// The kernel in orders for which so many registers reach, `reserve` of them left free, if there are such orders.
+    pub fn within(&mut self, stated: u8, reserve: i32) -> Option<(Function, Planned)> {
+        let stated = i32::from(stated);
+        // What is live where nothing moves needs its registers in any order; one is for copies.
+        let least = self.code.blocks.iter().map(Stretch::least).max().unwrap_or(0);
+        if least >= usable(stated, 0) {
+            return None;
+        }
+        self.code.reserve = reserve;
+        let plan = Plan::with(&self.code, stated);
+        if plan.missing() > 0 {
+            return None;
+        }
+        let planned = Planned { stated: stated as u32, time: plan.time };
+        let mut func = self.func.clone();
+        plan.apply(&self.code, &mut func);
+        Some((func, planned))
+    }
+}
+
 /// Schedules a kernel. Where it needs more registers than leave room for all threads, constants are made again where they
 /// are used, if the manager admits that and it is worth it. So many registers as are in `more` are left free beside the usual ones ([`RESERVE`]).
-/// `counters` may be in uniform registers. What is planned to be stated.
-pub fn run(func: &mut Function, manager: &mut Manager<'_>, more: i32, counters: bool) -> Option<Planned> {
+/// `counters` may be in uniform registers. What is planned, and what of, if registers are to be stated by that.
+pub fn run(
+    func: &mut Function,
+    manager: &mut Manager<'_>,
+    more: i32,
+    counters: bool,
+) -> Option<(Planned, Prepared)> {
     // A function of a kernel's saves what it uses; few registers are better there.
     if !func.entry {
         return None;
@@ -140,9 +172,10 @@ pub fn run(func: &mut Function, manager: &mut Manager<'_>, more: i32, counters: 
         }
     }
     let planned = Planned { stated: plan.stated as u32, time: plan.time };
-    plan.apply(&code, func);
     // A kernel that gives registers back states what it begins with.
-    grants.is_none().then_some(planned)
+    let before = grants.is_none().then(|| func.clone());
+    plan.apply(&code, func);
+    before.map(|func| (planned, Prepared { func, code }))
 }
 
 /// A time that another plan must be below, as a share, to be worth what it does; and what it may take longer if it saves so many

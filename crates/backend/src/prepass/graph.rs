@@ -38,6 +38,13 @@ pub struct Stretch {
     pub held: Option<i32>,
 }
 
+impl Stretch {
+    /// The most general registers that are live at a place that no order changes.
+    pub fn least(&self) -> i32 {
+        self.parts.iter().map(|p| p.count[0]).fold(self.fixed[0], i32::max)
+    }
+}
+
 /// A stretch in which instructions may change places. Registers in it are numbered from 0.
 pub struct Part {
     /// Where in the block it begins.
