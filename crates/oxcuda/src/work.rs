@@ -503,7 +503,7 @@ fn of_sass(module: &Module, launch: &sim::launch::Launch, e: &sim::sass::SimErro
     let (error, breaks) = match e {
         SimError::Cubin(_) => (Error::INVALID_IMAGE, false),
         SimError::Launch(_) => (Error::INVALID_VALUE, false),
-        SimError::Limit(_) => (Error::LAUNCH_TIMEOUT, false),
+        SimError::Limit(_) | SimError::Starved { .. } => (Error::LAUNCH_TIMEOUT, false),
         SimError::Deadlock { .. } => (Error::LAUNCH_TIMEOUT, true),
         SimError::Instruction { address, warp, lane, cause, .. } => {
             if let Some(lane) = lane {

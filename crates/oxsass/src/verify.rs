@@ -267,6 +267,11 @@ pub fn kernel(
             Err(e) if e.to_string().contains("supported") => {
                 return Verdict::OutOfScope(format!("SASS: {e}"));
             }
+            // The interpreter does not know how many registers there are.
+            Err(e @ sim::sass::SimError::Starved { .. }) => {
+                undefined = Some(e.to_string());
+                continue;
+            }
             Err(_) if !(1..4).all(stable) || some_open() => {
                 undefined = Some(UNSTABLE.into());
                 continue;

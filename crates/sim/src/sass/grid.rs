@@ -157,7 +157,12 @@ impl<'a> Grid<'a> {
                 return Ok(issued);
             }
             if issued >= limit {
-                return Err(SimError::Limit(limit));
+                let waits = |(b, w): (&Block, &[Warp])| {
+                    let starved = w.iter().find_map(|w| Some((w.number, w.asked.filter(|_| w.live != 0)?)));
+                    starved.map(|(warp, asked)| SimError::Starved { block: b.index, warp, asked })
+                };
+                let starved = blocks().find_map(|(b, w)| waits((b, w)));
+                return Err(starved.unwrap_or(SimError::Limit(limit)));
             }
             if !progress {
                 let stuck = blocks().find(|b| b.1.iter().any(|w| w.live != 0));

@@ -142,6 +142,15 @@ pub enum SimError {
     },
     /// More instructions were issued than the limit allows.
     Limit(u64),
+    /// The same, and a warp asks in vain for registers that others do not give back, as PTX's `setmaxnreg.inc` waits for them.
+    Starved {
+        /// Block coordinates.
+        block: [u32; 3],
+        /// Warp of the block.
+        warp: u32,
+        /// Registers a thread that it asks for.
+        asked: u32,
+    },
 }
 
 impl std::fmt::Display for SimError {
@@ -155,6 +164,12 @@ impl std::fmt::Display for SimError {
             }
             SimError::Deadlock { block, what } => write!(f, "deadlock in block {block:?}: {what}"),
             SimError::Limit(n) => write!(f, "stopped after {n} warp instructions, the limit of a launch"),
+            SimError::Starved { block, warp, asked } => {
+                write!(
+                    f,
+                    "warp {warp} of block {block:?} waits for {asked} registers that others do not give back"
+                )
+            }
         }
     }
 }

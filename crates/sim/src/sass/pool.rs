@@ -51,7 +51,10 @@ fn ask(m: &mut Machine<'_>, mask: u32, count: u32) -> Result<bool, Fault> {
     let Some(more) = count.checked_sub(held) else {
         return Err(Fault::warp(format!("{count} registers are asked for, and the warp holds {held}")));
     };
-    let Some(left) = m.block.registers.checked_sub(more) else { return Ok(false) };
+    let Some(left) = m.block.registers.checked_sub(more) else {
+        m.warp.asked = Some(count);
+        return Ok(false);
+    };
     m.block.registers = left;
     m.warp.hold(count);
     Ok(true)

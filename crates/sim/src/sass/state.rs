@@ -93,8 +93,9 @@ pub(crate) struct Warp {
     pub(crate) local: Vec<u8>,
     /// Instructions issued.
     pub(crate) issued: u64,
-    /// Registers that each thread holds.
+    /// Registers that each thread holds, and as many as were last asked for in vain.
     pub(crate) held: u32,
+    pub(crate) asked: Option<u32>,
 }
 
 impl Warp {
@@ -130,6 +131,7 @@ impl Warp {
             local,
             issued: 0,
             held: 255,
+            asked: None,
         }
     }
     /// Another warp of a block of the same shape, with the memory of this one, whose registers hold anything yet.
@@ -145,7 +147,7 @@ impl Warp {
                 row.fill(NOT_HELD ^ r);
             }
         }
-        self.held = count;
+        (self.held, self.asked) = (count, None);
     }
 
     /// What a lane holds there; 0 of memory that it does not have.

@@ -360,14 +360,14 @@ fn warps_give_registers_to_others() {
     let [mut few, mut many] = [0, 1].map(|n| Warp { held: 168, ..Warp::new(n, 32, 0, 16) });
     let asks = "USETMAXREG.TRY_ALLOC.CTAPOOL UP0, 0xf0";
     assert_eq!(change(&mut many, asks), Ok(false));
-    assert_eq!((many.held, many.r[167][0]), (168, 0));
+    assert_eq!((many.held, many.asked, many.r[167][0]), (168, Some(240), 0));
     few.r[21] = [5; 32];
     change(&mut few, "USETMAXREG.DEALLOC.CTAPOOL 0x18").unwrap();
     assert_eq!((few.held, few.r[21][0]), (24, 5));
     assert_ne!(few.r[22][0], 0, "it is anything");
     assert!(super::pool::excess(22, &few).is_ok() && super::pool::excess(23, &few).is_err());
     assert_eq!(change(&mut many, asks), Ok(true));
-    assert_eq!(many.held, 240);
+    assert_eq!((many.held, many.asked), (240, None));
     assert!(super::pool::excess(238, &many).is_ok() && super::pool::excess(239, &many).is_err());
     // 72 are left.
     assert_eq!(change(&mut few, "USETMAXREG.TRY_ALLOC.CTAPOOL UP0, 0x68"), Ok(false));
