@@ -149,7 +149,7 @@ fn fit(d: &InstData) -> Fit {
     match d.op {
         Op::Macro(Macro::Copy | Macro::Collect | Macro::Undef) => Fit::Free,
         _ if d.is_pure() => Fit::Computes,
-        Op::Sass(Opcode::LDG | Opcode::LD | Opcode::LDS | Opcode::LDL) => Fit::Load,
+        Op::Sass(Opcode::LDG | Opcode::LD | Opcode::LDS | Opcode::LDL | Opcode::LDGSTS) => Fit::Load,
         Op::Sass(Opcode::STG | Opcode::ST | Opcode::STS | Opcode::STL) => Fit::Store,
         _ => Fit::No,
     }
@@ -571,6 +571,9 @@ block2(v20:R):
     fn loads_and_stores_are_guarded() {
         let text = around("    v9:R = LDG.E PT, [v1.64+0x8], PT\n    STG.E [v1.64+0x10], v9", "v9", "v2");
         assert!(text.contains("@v3 v9:R = LDG.E") && text.contains("@v3 STG.E [v1.64+0x10], v9"), "{text}");
+        let copy = "    LDGSTS.E.BYPASS.LTC128B.128 [v2], desc[UR4][v1.64], PT\n    v9:R = FADD v0, v2";
+        let text = around(copy, "v9", "v2");
+        assert!(text.contains("@v3 LDGSTS.E.BYPASS.LTC128B.128 [v2]") && !text.contains("branch"), "{text}");
         // What is loaded and not passed on is undefined elsewhere.
         let text = around("    v8:R = LDG.E PT, [v1.64+0x8], PT\n    v9:R = FADD v8, v8", "v9", "v2");
         assert!(text.contains("= undef") && text.contains("@v3 v8:R = LDG.E"), "{text}");
