@@ -77,10 +77,6 @@ pub(super) fn plan(func: &Function, cfg: &Cfg, room: Room<'_>, ranges: &Ranges) 
     }
     let dom = DomTree::dominators(cfg);
     let loops = LoopForest::new(cfg, &dom);
-    // What is in registers at the start of a cycle with several ways in is not known when it is walked.
-    if !loops.irreducible.is_empty() {
-        return None;
-    }
     let distances = Distances::new(func, cfg, &loops, ranges);
     let mut walk = Walk::new(func, cfg, room, ranges, &dom, &loops, &distances);
     cfg.rpo.iter().for_each(|b| walk.block(*b));

@@ -6,7 +6,7 @@ use super::farthest::Plan;
 use super::spill::{Spiller, is_constant};
 use crate::liveness::{Ranges, Segment};
 use cranelift_entity::SecondaryMap;
-use ori::cfg::Cfg;
+use ori::cfg::{Cfg, DomTree};
 use ori::{Block, Function, Inst, Loc, Name, Terminator, Value};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
@@ -53,6 +53,7 @@ pub(super) fn apply(spiller: &mut Spiller, func: &mut Function, cfg: &Cfg, range
         at_end: SecondaryMap::new(),
         in_slot: FxHashSet::default(),
         in_slot_at_end: SecondaryMap::new(),
+        dom: DomTree::dominators(cfg),
         meetings: Vec::new(),
     };
     cfg.rpo.iter().for_each(|b| split.block(cfg, *b));
@@ -212,6 +213,7 @@ struct Split<'a> {
     /// What is in its slot now, and was at the end of each block that was gone through.
     in_slot: FxHashSet<Value>,
     in_slot_at_end: SecondaryMap<Block, Option<FxHashSet<Value>>>,
+    dom: DomTree,
     meetings: Vec<Meeting>,
 }
 
@@ -245,9 +247,14 @@ impl Split<'_> {
         }
     }
 
-    /// What is in its slot on every way to a block. A slot holds its value as long as that lives, so that ways back change nothing.
+    /// What is in its slot on every way to a block. A slot holds its value as long as that lives, so that ways back to a block that stands before
+    /// all of its loop change nothing; what comes by other ways that were not gone yet is not known.
     fn in_slot_before(&self, cfg: &Cfg, b: Block) -> FxHashSet<Value> {
-        let mut ways = cfg.preds[b].iter().filter_map(|p| self.in_slot_at_end[*p].as_ref());
+        let preds = &cfg.preds[b];
+        if preds.iter().any(|p| self.in_slot_at_end[*p].is_none() && !self.dom.dominates(b, *p)) {
+            return FxHashSet::default();
+        }
+        let mut ways = preds.iter().filter_map(|p| self.in_slot_at_end[*p].as_ref());
         let mut found = ways.next().cloned().unwrap_or_default();
         ways.for_each(|other| found.retain(|v| other.contains(v)));
         found
