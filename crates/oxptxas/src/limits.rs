@@ -92,8 +92,8 @@ pub(crate) fn endless(func: &ptx::Func) -> bool {
     threads.is_some_and(|[x, y, z]| x.wrapping_mul(y).wrapping_mul(z) > u32::MAX - 31)
 }
 
-/// `setmaxnreg.dec` in these functions to more registers than a thread has when it starts, which is `limit`, or is given by a
-/// `setmaxnreg.inc` in them. Of 256 registers code can name 255. As in ptxas, a `.dec` that nothing comes to may say what it likes.
+/// `setmaxnreg.dec` in these functions to more registers than a thread ever has: what the largest `setmaxnreg.inc` in them asks for, or,
+/// where there is none, what it starts with, which is `limit`. Of 256 registers code can name 255. As in ptxas, a `.dec` that nothing comes to may say what it likes.
 pub(crate) fn more_than_ever(module: &Module, funcs: &[FuncId], limit: u32) -> Vec<Diagnostic> {
     let mut counts: Vec<(bool, u32, Span)> = Vec::new();
     for func in funcs.iter().map(|f| &module.funcs[*f]) {
@@ -112,7 +112,7 @@ pub(crate) fn more_than_ever(module: &Module, funcs: &[FuncId], limit: u32) -> V
             }
         }
     }
-    let most = counts.iter().filter(|c| c.0).map(|c| c.1).fold(limit, u32::max);
+    let most = counts.iter().filter(|c| c.0).map(|c| c.1).max().unwrap_or(limit);
     let over = counts.iter().filter(|c| !c.0 && c.1 > most);
     over.map(|(_, n, span)| {
         let message =

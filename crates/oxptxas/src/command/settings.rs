@@ -23,6 +23,10 @@ pub(super) struct Limits {
     level: u8,
 }
 
+/// The register limits that ptxas 13.0.88 takes for `archmin` and `archmax`, on all targets.
+const ARCH_MIN: u32 = 32;
+const ARCH_MAX: u32 = 255;
+
 /// Warns of options that are in vain or against each other, in ptxas's order.
 ///
 /// # Errors
@@ -42,8 +46,9 @@ pub(super) fn limits(line: &CommandLine, target: Target, voice: &Voice<'_>) -> R
     }
     let limit = |option: &str| -> Result<Option<u32>, String> {
         let text = match line.value(option) {
-            None | Some("archmax") => return Ok(None),
-            Some("archmin") => return Ok(Some(LEAST_LIMIT.into())),
+            None => return Ok(None),
+            Some("archmax") => return Ok(Some(ARCH_MAX)),
+            Some("archmin") => return Ok(Some(ARCH_MIN)),
             Some(text) => text,
         };
         let n = registers(text)
