@@ -207,6 +207,47 @@ CUresult cuLaunchKernelEx(const LaunchConfig *, CUfunction, void **, void **);
         }                                                                                                              \
     } while (0)
 
+/* CUstreamBatchMemOpParams, CUDA_BATCH_MEM_OP_NODE_PARAMS, CUDA_MEMSET_NODE_PARAMS and CUDA_MEM_ALLOC_NODE_PARAMS, with names of our
+   own. */
+typedef union {
+    struct {
+        int kind;
+        CUdeviceptr address;
+        uint64_t value;
+        unsigned flags;
+        CUdeviceptr alias;
+    } op;
+    struct {
+        int kind;
+        unsigned flags;
+    } barrier;
+    uint64_t pad[6];
+} Operation;
+typedef struct {
+    CUcontext context;
+    unsigned count;
+    Operation *list;
+    unsigned flags;
+} Batch;
+typedef struct {
+    CUdeviceptr to;
+    size_t pitch;
+    unsigned value, element;
+    size_t width, height;
+} Fill;
+typedef struct {
+    struct {
+        int type, handles, location[2];
+        void *security;
+        size_t most;
+        unsigned short usage;
+        unsigned char reserved[54];
+    } pool;
+    const void *access;
+    size_t count, size;
+    CUdeviceptr address;
+} Alloc;
+
 #define HEADER ".version 7.8\n.target sm_75\n.address_size 64\n"
 
 static inline CUmodule load(const char *ptx) {

@@ -2,24 +2,6 @@
 #include "driver.h"
 
 typedef struct {
-    CUdeviceptr to;
-    size_t pitch;
-    unsigned value, element;
-    size_t width, height;
-} Fill;
-typedef struct {
-    struct {
-        int type, handles, location[2];
-        void *security;
-        size_t most;
-        unsigned short usage;
-        unsigned char reserved[54];
-    } pool;
-    const void *access;
-    size_t count, size;
-    CUdeviceptr address;
-} Alloc;
-typedef struct {
     void (*function)(void *);
     void *data;
 } Host;

@@ -7,24 +7,6 @@ CUresult cuStreamAddCallback(CUstream, void (*)(CUstream, CUresult, void *), voi
 
 static const char PTX[] = HEADER ".visible .entry stop() { trap; }\n";
 
-typedef struct {
-    CUdeviceptr to;
-    size_t pitch;
-    unsigned value, element;
-    size_t width, height;
-} Fill;
-typedef struct {
-    struct {
-        int type, handles, location[2];
-        void *security;
-        size_t most;
-        unsigned short usage;
-        unsigned char reserved[54];
-    } pool;
-    const void *access;
-    size_t count, size;
-    CUdeviceptr address;
-} Alloc;
 
 enum { GEQ, EQ, NOT_READY = 600 };
 static volatile unsigned *flag;

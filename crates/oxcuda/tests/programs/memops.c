@@ -7,26 +7,6 @@ CUresult cuStreamWriteValue32_v2(CUstream, CUdeviceptr, unsigned, unsigned);
 CUresult cuGraphAddNode_v2(CUgraphNode *, CUgraph, const CUgraphNode *, const void *, size_t, void *);
 CUresult cuUserObjectCreate(void **, void *, void (*)(void *), unsigned, unsigned);
 CUresult cuGraphRetainUserObject(CUgraph, void *, unsigned, unsigned);
-typedef union {
-    struct {
-        int kind;
-        CUdeviceptr address;
-        uint64_t value;
-        unsigned flags;
-        CUdeviceptr alias;
-    } op;
-    struct {
-        int kind;
-        unsigned flags;
-    } barrier;
-    uint64_t pad[6];
-} Operation;
-typedef struct {
-    CUcontext context;
-    unsigned count;
-    Operation *list;
-    unsigned flags;
-} Batch;
 typedef struct {
     int type, reserved[3];
     union {

@@ -4,20 +4,6 @@
 
 CUresult cuStreamWaitValue32_v2(CUstream, CUdeviceptr, unsigned, unsigned);
 CUresult cuGraphAddEventWaitNode(CUgraphNode *, CUgraph, const CUgraphNode *, size_t, CUevent);
-typedef struct {
-    int kind;
-    CUdeviceptr address;
-    uint64_t value;
-    unsigned flags;
-    CUdeviceptr alias;
-    uint64_t rest;
-} Operation;
-typedef struct {
-    CUcontext context;
-    unsigned count;
-    Operation *list;
-    unsigned flags;
-} Batch;
 CUresult cuGraphAddBatchMemOpNode(CUgraphNode *, CUgraph, const CUgraphNode *, size_t, const Batch *);
 
 enum { STREAMS = 5, EVENTS = 3, GRAPHS = 2, STEPS = 80, NODES = 5, MOST = 1024, WORDS = MOST / 64, EQ = 1, NOT_READY = 600 };
@@ -142,7 +128,7 @@ static void make(Graph *g) {
             break;
         case VALUE: {
             node->flag = flag();
-            Operation wait = {1, at + 4 * node->flag, 1, EQ, 0, 0};
+            Operation wait = {.op = {1, at + 4 * node->flag, 1, EQ, 0}};
             Batch batch = {0, 1, &wait, 0};
             OK(cuGraphAddBatchMemOpNode(&nodes[n], graph, after, edges, &batch));
             break;

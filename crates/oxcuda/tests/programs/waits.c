@@ -7,16 +7,6 @@ CUresult cuStreamWaitValue32_v2(CUstream, CUdeviceptr, unsigned, unsigned);
 CUresult cuStreamWaitValue64_v2(CUstream, CUdeviceptr, uint64_t, unsigned);
 CUresult cuStreamWriteValue32_v2(CUstream, CUdeviceptr, unsigned, unsigned);
 CUresult cuStreamWriteValue64_v2(CUstream, CUdeviceptr, uint64_t, unsigned);
-typedef union {
-    struct {
-        int kind;
-        CUdeviceptr address;
-        uint64_t value;
-        unsigned flags;
-        CUdeviceptr alias;
-    } op;
-    uint64_t pad[6];
-} Operation;
 CUresult cuStreamBatchMemOp_v2(CUstream, unsigned, Operation *, unsigned);
 
 static const char PTX[] = HEADER
