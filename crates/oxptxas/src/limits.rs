@@ -93,7 +93,8 @@ pub(crate) fn endless(func: &ptx::Func) -> bool {
 }
 
 /// `setmaxnreg.dec` in these functions to more registers than a thread ever has: what the largest `setmaxnreg.inc` in them asks for, or,
-/// where there is none, what it starts with, which is `limit`. Of 256 registers code can name 255. As in ptxas, a `.dec` that nothing comes to may say what it likes.
+/// where there is none, what it starts with, which is `limit`. Of 256 registers code can name 255. As in ptxas, a `.dec` that nothing
+/// comes to may say what it likes.
 pub(crate) fn more_than_ever(module: &Module, funcs: &[FuncId], limit: u32) -> Vec<Diagnostic> {
     let mut counts: Vec<(bool, u32, Span)> = Vec::new();
     for func in funcs.iter().map(|f| &module.funcs[*f]) {
