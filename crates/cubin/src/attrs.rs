@@ -9,16 +9,26 @@ pub enum Attr {
     /// Before sm_90: the code reads SR_CTAID.Z; a bare flag.
     CtaidzUsed = 0x04,
     MaxThreads = 0x05,
+    /// How a sampler is set up.
+    SamplerInit = 0x09,
     ParamCbank = 0x0a,
     Externs = 0x0f,
     ReqNtid = 0x10,
     FrameSize = 0x11,
     MinStackSize = 0x12,
+    /// Whether a sampler takes coordinates for texels.
+    SamplerForceUnnormalized = 0x13,
+    /// The constant bank with the words of textures that code names.
+    BindlessTextureBank = 0x15,
+    /// The same of surfaces.
+    BindlessSurfaceBank = 0x16,
     KparamInfo = 0x17,
     CbankParamSize = 0x19,
     MaxregCount = 0x1b,
     ExitInstrOffsets = 0x1c,
     CrsStackSize = 0x1e,
+    /// The code asks handles what they are of; a bare flag.
+    IstypepUsed = 0x22,
     MaxStackSize = 0x23,
     /// Byte offsets of instructions that a group of lanes executes together.
     CoopGroupInstrOffsets = 0x28,
@@ -50,6 +60,8 @@ pub enum Attr {
     /// On sm_100 and later.
     VrcCtaInitCount = 0x4a,
     NumBarriers = 0x4c,
+    /// Textures have no samplers of their own; a bare flag.
+    TexmodeIndependent = 0x4d,
     /// What the driver does where the kernel begins.
     AtEntryFragments = 0x4f,
     /// Tensor memory of one block; a bare flag.

@@ -2,6 +2,7 @@
 
 use crate::attrs::{Attr, Attrs};
 use crate::frames::GENERAL;
+use crate::images::ImageKind;
 use crate::{Kernel, Mbarrier, MbarrierKind};
 
 /// The name that the tool note gives; the note's second string says which release's output this resembles.
@@ -76,7 +77,13 @@ pub(crate) fn compat(sm: u8, accelerated: bool, isa_class: u8, tensor_maps: u8) 
 }
 
 /// The records of `.nv.info.FUNCTION`, in ptxas's order; of a kernel, `bank_symbol` is that of its constant bank 0.
-pub(crate) fn kernel_attributes(sm: u8, k: &Kernel, bank_symbol: Option<u32>, externs: &[u32]) -> Vec<u8> {
+pub(crate) fn kernel_attributes(
+    sm: u8,
+    k: &Kernel,
+    bank_symbol: Option<u32>,
+    externs: &[u32],
+    images: &[(u32, ImageKind)],
+) -> Vec<u8> {
     let mut a = Attrs::default();
     let modern = sm >= 90;
     let entry = bank_symbol.is_some();
@@ -100,7 +107,12 @@ pub(crate) fn kernel_attributes(sm: u8, k: &Kernel, bank_symbol: Option<u32>, ex
         bank(&mut a);
         a.half(Attr::CbankParamSize, k.param_bytes);
     }
+    let named = |kind: ImageKind| k.images.iter().any(|w| images.get(w.image).is_some_and(|i| i.1 == kind));
     for (i, p) in k.params.iter().enumerate().rev() {
+        if let Some((symbol, kind)) = p.image.and_then(|n| images.get(n)) {
+            a.words(Attr::KparamInfo, &[*symbol, 0xffff << 16 | i as u32, 0x1f000 | kind.space() << 8]);
+            continue;
+        }
         let place = (u32::from(p.offset) << 16) | i as u32;
         let pointee = p.pointee.map_or(0, |(space, align)| space.number(sm) << 8 | align.max(1).ilog2());
         a.words(Attr::KparamInfo, &[0, place, p.size << 18 | 0x1f000 | pointee]);
@@ -134,6 +146,12 @@ pub(crate) fn kernel_attributes(sm: u8, k: &Kernel, bank_symbol: Option<u32>, ex
     }
     if entry {
         a.half(Attr::MaxregCount, u16::from(k.max_registers.unwrap_or(255)));
+    }
+    if !modern && named(ImageKind::Surface) {
+        a.byte(Attr::BindlessSurfaceBank, 0);
+    }
+    if !modern && named(ImageKind::Texture) {
+        a.byte(Attr::BindlessTextureBank, 0);
     }
     if k.barriers != 0 {
         a.byte(Attr::NumBarriers, k.barriers);
@@ -201,6 +219,12 @@ pub(crate) fn kernel_attributes(sm: u8, k: &Kernel, bank_symbol: Option<u32>, ex
     }
     if modern {
         a.words(Attr::SwWar, &[if sm >= 120 { 0 } else { 8 }]);
+    }
+    if modern && !k.images.is_empty() {
+        a.byte(Attr::BindlessTextureBank, 0);
+    }
+    if modern && !k.images.is_empty() {
+        a.byte(Attr::BindlessSurfaceBank, 0);
     }
     a.0
 }

@@ -8,6 +8,7 @@ mod common;
 mod elf;
 pub mod frames;
 pub mod graph;
+pub mod images;
 pub mod lines;
 pub mod object;
 pub mod places;
@@ -48,6 +49,12 @@ pub struct Cubin {
     pub constants_first: bool,
     /// Constant bank 4: 8-byte slots with the addresses of these globals plus addends.
     pub addresses: Vec<(String, i64)>,
+    /// Textures, samplers and surfaces by name.
+    pub images: Vec<images::ImageSymbol>,
+    /// Whether textures have no samplers of their own (`texmode_independent`).
+    pub independent: bool,
+    /// Whether code asks handles what they are of.
+    pub asks_types: bool,
     /// Line tables, if there are to be any.
     pub lines: Option<lines::Lines>,
 }
@@ -93,6 +100,8 @@ pub struct Kernel {
     pub param_bytes: u16,
     /// Parameters.
     pub params: Vec<Param>,
+    /// Words behind them of textures, samplers and surfaces that code names.
+    pub images: Vec<images::ImageWord>,
     /// Byte offsets of the EXIT instructions.
     pub exits: Vec<u32>,
     /// Byte offsets of instructions whose immediate is a number of the driver's, and its symbol.
@@ -150,6 +159,8 @@ pub struct Param {
     pub size: u32,
     /// Of a `.ptr` parameter, where it points to and how that is aligned.
     pub pointee: Option<(Pointee, u32)>,
+    /// Of a texture, sampler or surface, which is not passed: its place in the list of the file.
+    pub image: Option<usize>,
 }
 
 /// The state space that a `.ptr` parameter points to.

@@ -690,7 +690,7 @@ impl<'o> Writer<'o> {
                     externs.push(n);
                 }
             }
-            let data = kernel_attributes(o.sm, &f.code, bank, &externs);
+            let data = kernel_attributes(o.sm, &f.code, bank, &externs, &[]);
             let text = self.number(&format!(".text.{name}"));
             let number = self.symbol(name)?;
             let modern = self.modern();

@@ -53,7 +53,7 @@ pub struct KernelImage {
 }
 
 impl KernelImage {
-    /// Offset in the parameters' block and size of each parameter, in order; `None` where the file doesn't say.
+    /// Offset in the parameters' block and size of each parameter that is passed, in order; `None` where the file doesn't say.
     pub fn parameters(&self) -> Option<Vec<(u16, u32)>> {
         let mut found = BTreeMap::new();
         for (_, p) in self.attributes.iter().filter(|(code, _)| *code == Attr::KparamInfo as u8) {
@@ -61,8 +61,11 @@ impl KernelImage {
             let word = u32::from_le_bytes(w.try_into().ok()?);
             found.insert(u16::from_le_bytes([*n0, *n1]), (u16::from_le_bytes([*at0, *at1]), word >> 18));
         }
+        let found_none = found.is_empty();
         let whole = found.keys().enumerate().all(|(i, n)| i == usize::from(*n));
-        (whole && (self.params.1 == 0 || !found.is_empty())).then(|| found.into_values().collect())
+        // Textures, samplers and surfaces are not.
+        let passed = found.into_values().filter(|(at, size)| (*at, *size) != (0xffff, 0)).collect();
+        (whole && (self.params.1 == 0 || !found_none)).then_some(passed)
     }
 
     /// The words of an attribute.
@@ -86,7 +89,7 @@ pub struct GlobalImage {
 /// An address to be filled in.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RelocImage {
-    /// In which section: `.nv.constant4`, `.nv.constant3`, `.text.FUNCTION`, or the name of a global.
+    /// In which section: `.nv.constant4`, `.nv.constant3`, `.nv.constant0.KERNEL`, `.text.FUNCTION`, or the name of a global.
     pub place: String,
     /// Byte offset there.
     pub offset: u64,
@@ -250,7 +253,8 @@ pub fn read(data: &[u8]) -> Result<Image, String> {
         };
         let (place, Some(bytes)) = (place.as_str(), contents.get(&section_name(i.0))) else { continue };
         let code = place.starts_with(".text.");
-        if !code && !matches!(place, ".nv.constant4" | ".nv.constant3" | ".nv.global.init") {
+        let data = matches!(place, ".nv.constant4" | ".nv.constant3" | ".nv.global.init");
+        if !code && !data && !place.starts_with(".nv.constant0.") {
             continue;
         }
         for e in bytes.chunks_exact(entry) {

@@ -4,6 +4,7 @@ use crate::attrs::{Attr, Attrs};
 use crate::common::{compat, cuinfo, has_war_variable, kernel_attributes, partition, tkinfo};
 use crate::elf::{Section, Strings, Symbol, file, symbol_table};
 use crate::frames::{self, Entry, Returns};
+use crate::images::{ImageKind, ImageSymbol};
 use crate::lines;
 use crate::object::Reloc;
 use crate::{Cubin, Helper, Kernel};
@@ -217,6 +218,9 @@ impl Writer<'_> {
                 add(format!("{rel}{place}"), rel_type);
             }
         }
+        for k in c.kernels.iter().filter(|k| !k.images.is_empty()) {
+            add(format!("{rel}.nv.constant0.{}", k.name), rel_type);
+        }
         add(format!("{rel}.debug_frame"), rel_type);
     }
 
@@ -390,9 +394,24 @@ impl Writer<'_> {
     fn attributes(&mut self) {
         let c = self.cubin;
         let mut global = Attrs::default();
-        for k in c.kernels.iter().rev() {
+        let images: Vec<(u32, ImageKind)> =
+            c.images.iter().enumerate().map(|(n, i)| (self.numbers[&ImageSymbol::key(n)], i.kind)).collect();
+        if c.asks_types {
+            global.flag(Attr::IstypepUsed);
+        }
+        for (n, k) in c.kernels.iter().enumerate().rev() {
             let s = self.numbers[&k.name];
             global.words(Attr::Regcount, &[s, k.registers.into()]);
+            // What is of the whole file comes with the first kernel.
+            let mut samplers: Vec<_> =
+                c.images.iter().zip(&images).filter_map(|(i, s)| Some((i.sampler?, s))).collect();
+            samplers.sort_by_key(|(init, _)| std::cmp::Reverse(init.declared));
+            for (init, (symbol, _)) in samplers.into_iter().filter(|_| n == 0) {
+                if let Some(set) = init.unnormalized {
+                    global.words(Attr::SamplerForceUnnormalized, &[*symbol, set]);
+                }
+                global.words(Attr::SamplerInit, &[*symbol, u32::from_le_bytes(init.modes)]);
+            }
             for f in k.functions.iter().rev() {
                 // From sm_90 on ptxas states the kernel's.
                 let bytes = if self.modern() { k.frame_bytes } else { f.frame_bytes };
@@ -403,6 +422,9 @@ impl Writer<'_> {
                 global.flag(Attr::GenErrbarAtExit);
             }
         }
+        if c.independent && !c.kernels.is_empty() {
+            global.flag(Attr::TexmodeIndependent);
+        }
         for k in &c.kernels {
             global.words(Attr::MinStackSize, &[self.numbers[&k.name], k.frame_bytes]);
         }
@@ -411,7 +433,7 @@ impl Writer<'_> {
         for k in &c.kernels {
             let bank = self.numbers[&format!(".nv.constant0.{}", k.name)];
             let externs: Vec<u32> = k.externs.iter().map(|e| self.numbers[e]).collect();
-            let data = kernel_attributes(c.sm, k, Some(bank), &externs);
+            let data = kernel_attributes(c.sm, k, Some(bank), &externs, &images);
             let text = self.number(&format!(".text.{}", k.name));
             let s = self.section(&format!(".nv.info.{}", k.name));
             s.data = data;
@@ -423,7 +445,8 @@ impl Writer<'_> {
 
 /// Constant bank 0 of a kernel.
 fn constant0(k: &Kernel) -> Section {
-    let data = vec![0; usize::from(k.param_base) + usize::from(k.param_bytes)];
+    let params = usize::from(k.param_base) + usize::from(k.param_bytes);
+    let data = vec![0; k.images.iter().map(|w| w.offset as usize + 4).max().unwrap_or(0).max(params)];
     Section::new(&format!(".nv.constant0.{}", k.name), elf::SHT_PROGBITS, ALLOC | INFO_LINK, 4, data)
 }
 

@@ -27,8 +27,8 @@ fn sample(sm: u8) -> Cubin {
             param_base: 0x160,
             param_bytes: 12,
             params: vec![
-                Param { offset: 0, size: 8, pointee: None },
-                Param { offset: 8, size: 4, pointee: None },
+                Param { offset: 0, size: 8, pointee: None, image: None },
+                Param { offset: 8, size: 4, pointee: None, image: None },
             ],
             exits: vec![0x10],
             literals: vec![1, 2, 3, 4, 5, 6, 7, 8],
@@ -52,6 +52,9 @@ fn sample(sm: u8) -> Cubin {
         constant_relocs: vec![address(0, 0), address(8, 8)],
         constant_symbols: vec![("table".into(), 4, 16, Binding::Weak)],
         addresses: vec![("zero".into(), 0), ("pointer".into(), 0)],
+        images: Vec::new(),
+        independent: false,
+        asks_types: false,
         lines: None,
     }
 }

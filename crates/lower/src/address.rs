@@ -126,6 +126,12 @@ impl<'f> Lower<'_, 'f> {
     /// The address of a variable in its own state space, as 64 bits.
     pub(crate) fn address_of(&mut self, var: VarId, offset: i64) -> Result<Src> {
         let space = self.module.vars[var].space;
+        if let Some(kind) = self.module.vars[var].opaque {
+            return match offset {
+                0 => self.handle_of(var, kind),
+                _ => Err("a sum with a texture, sampler or surface is not supported yet".into()),
+            };
+        }
         let v = match space {
             Space::Global => {
                 let base = self.address_slot(Symbol::Var(var))?;

@@ -31,6 +31,8 @@ pub(crate) enum Known {
     Imm(u64),
     /// The content of constant memory at this bank and offset.
     Const(u8, u32),
+    /// The handle of a texture or surface whose word is at this offset of constant bank 0.
+    Image(u32),
     /// R1 plus this.
     Stack(i64),
     /// The CTA's shared window plus this.

@@ -38,6 +38,8 @@ pub struct ModuleLayout {
     dynamic_align: u32,
     /// Which functions call which.
     pub calls: crate::CallGraph,
+    /// Words of textures, samplers and surfaces that code names.
+    pub images: crate::image_slots::ImageSlots,
     /// Functions that wait for no other lane.
     pub(crate) quiet: SecondaryMap<FuncId, bool>,
 }
@@ -190,6 +192,7 @@ impl ModuleLayout {
         if common.iter().any(|v| module.vars[*v].is_unsized()) {
             layout.align_dynamic(module, &common);
         }
+        layout.images = crate::image_slots::ImageSlots::new(module, target, &layout.calls, &layout.functions);
         if errors.is_empty() { Ok(layout) } else { Err(errors) }
     }
 
@@ -200,7 +203,7 @@ impl ModuleLayout {
         let own = own_shared(module, func);
         for_each_symbol(func, |s| match s {
             Symbol::Var(v) => match module.vars[v].space {
-                Space::Global => self.add_slot(s),
+                Space::Global if module.vars[v].opaque.is_none() => self.add_slot(s),
                 Space::Shared if !shared.contains(&v) => shared.push(v),
                 _ => {}
             },

@@ -24,11 +24,13 @@ mod control;
 mod convert;
 mod convert_half;
 mod cvt;
+mod descriptors;
 mod divconst;
 mod emit;
 mod func;
 mod graph;
 mod half;
+pub mod image_slots;
 #[cfg(test)]
 mod int_tests;
 pub mod layout;

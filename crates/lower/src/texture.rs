@@ -6,12 +6,15 @@
 
 use crate::access::{self, Access, Address, Order, Space as AccessSpace};
 use crate::convert_half::{self, Narrowing};
+use crate::descriptors;
 use crate::emit::{Emit, Pair, as_imm, constant, fabs, fimm, imm, pt, rz};
 use crate::func::{Known, Lower, Result};
+use crate::image_slots::Named;
 use crate::statement::Statement;
-use crate::types::{Kind, Ty};
+use crate::types::{Kind, Src, Ty};
 use ori::{ALWAYS, Builder, Macro, Name, Operand, Value, operand};
-use ptx::{Mod as M, Op, Type, VectorElem};
+use ptx::ast::Opaque;
+use ptx::{AddrBase, Mod as M, Op, RegId, Type, VarId, VectorElem};
 use sass::{Mod, Opcode, Reg, RegFile, Role, SlotKind};
 use smallvec::SmallVec;
 
@@ -28,8 +31,17 @@ pub(crate) enum Handle {
     Word(Value),
     /// In uniform registers.
     Uniform(Value),
-    /// In a register, and has to get into uniform ones.
-    Varying(Value),
+    /// In a register, and has to get into uniform ones; likewise a sampler of its own.
+    Varying(Value, Option<Value>),
+}
+
+/// A texture, sampler or surface in an operand.
+#[derive(Clone, Copy)]
+enum Place {
+    /// Its name.
+    Named(VarId),
+    /// A register, a pair.
+    Register(RegId),
 }
 
 /// The opcodes of an instruction with its handle in constant memory, in uniform registers, in a register.
@@ -39,23 +51,6 @@ const TEX: Ops = [Opcode::TEX, Opcode::TEX_U, Opcode::TEX_B];
 const TLD: Ops = [Opcode::TLD, Opcode::TLD_U, Opcode::TLD_B];
 const TLD4: Ops = [Opcode::TLD4, Opcode::TLD4_U, Opcode::TLD4_B];
 const TXD: Ops = [Opcode::TXD, Opcode::TXD_U, Opcode::TXD_B];
-/// Words of a texture's descriptor, in bytes, by attribute.
-const TEXTURE_WORDS: [(M, u32); 11] = [
-    (M::force_unnormalized_coords, 0),
-    (M::addr_mode_0, 0xc),
-    (M::addr_mode_1, 0x10),
-    (M::addr_mode_2, 0x14),
-    (M::filter_mode, 0x18),
-    (M::normalized_coords, 0x1c),
-    (M::channel_data_type, 0x20),
-    (M::channel_order, 0x24),
-    (M::array_size, 0x28),
-    (M::num_mipmap_levels, 0x2c),
-    (M::num_samples, 0x30),
-];
-/// The same of a surface's.
-const SURFACE_WORDS: [(M, u32); 4] =
-    [(M::channel_data_type, 0xc), (M::channel_order, 0x10), (M::memory_layout, 0x14), (M::array_size, 0x1c)];
 const TXQ: Ops = [Opcode::TXQ, Opcode::TXQ_U, Opcode::TXQ_B];
 
 /// Numbers of the dimensions as the instructions name them.
@@ -94,6 +89,11 @@ fn geometry(inst: &Statement<'_>) -> Option<Geometry> {
     }
 }
 
+/// The words of a handle that threads may not agree about.
+fn words_of(word: Value, sampler: Option<Value>) -> SmallVec<[Operand; 2]> {
+    [Some(word), sampler].into_iter().flatten().map(operand).collect()
+}
+
 /// The one value of a list.
 pub(crate) fn one(o: &ptx::Operand) -> Option<VectorElem> {
     Some(match o {
@@ -106,38 +106,153 @@ pub(crate) fn one(o: &ptx::Operand) -> Option<VectorElem> {
 }
 
 impl Lower<'_, '_> {
-    /// The value of a handle, a pair of registers.
-    fn handle_value(&mut self, o: &ptx::Operand) -> Result<Value> {
-        let (ptx::Operand::Reg(r) | ptx::Operand::Addr(ptx::Addr { base: ptx::AddrBase::Reg(r), offset: 0 })) =
-            o
-        else {
-            return Err("a texture or surface that is not a handle in a register is not supported yet".into());
-        };
-        let v = self.read(*r);
+    /// The value of a handle in a register, a pair of them.
+    fn handle_value(&mut self, r: RegId) -> Result<Value> {
+        let v = self.read(r);
         match self.b.func.values[v].width {
             2 => Ok(v),
             _ => Err("a handle has 64 bits".into()),
         }
     }
 
+    /// The offset in constant bank 0 of the word of what is named.
+    fn image_place(&self, image: VarId, sampler: Option<VarId>) -> Result<u32> {
+        let place = self.layout.images.place(self.id, Named { image, sampler });
+        place.ok_or_else(|| "a texture or surface by name is not supported here yet".into())
+    }
+
+    /// The handle of a texture, sampler or surface by name as a number: its word, and a bit that says what it is; before sm_90
+    /// one more in the word, and of a sampler's word the upper bits (ptxas 13.0.88).
+    pub(crate) fn handle_of(&mut self, var: VarId, kind: Opaque) -> Result<Src> {
+        let bit = match kind {
+            Opaque::Texture => 29,
+            Opaque::Sampler => 30,
+            Opaque::Surface => 31,
+        };
+        let at = self.image_place(var, None)?;
+        let mut word = operand(self.load_const32(0, at));
+        let old = self.sm() < 90;
+        if old && kind == Opaque::Sampler {
+            word = operand(self.b.shr(false, word, imm(20)));
+        }
+        if old {
+            word = operand(self.b.lop3(word, imm(1 << 31), rz(), 0xfc));
+        }
+        let v = self.b.collect(&[word, imm(1 << bit)]);
+        if !old || kind != Opaque::Sampler {
+            self.known[v] = Known::Image(at);
+        }
+        Ok(self.value_src(v))
+    }
+
+    /// What an operand names, or where its handle is.
+    fn image_operand(o: &ptx::Operand) -> Result<Place> {
+        Ok(match o {
+            ptx::Operand::Reg(r) | ptx::Operand::Addr(ptx::Addr { base: AddrBase::Reg(r), offset: 0 }) => {
+                Place::Register(*r)
+            }
+            ptx::Operand::Var(v, 0) | ptx::Operand::Addr(ptx::Addr { base: AddrBase::Var(v), offset: 0 }) => {
+                Place::Named(*v)
+            }
+            _ => return Err("a texture or surface that is neither named nor in a register".into()),
+        })
+    }
+
+    /// A word of constant bank 0 in a uniform register, from sm_90 on.
+    fn bank_word(&mut self, at: u32) -> Value {
+        let load = self.opts.target.info().constant_load;
+        self.in_prologue(|b| b.def(load, &[], &[constant(0, at)]))
+    }
+
+    /// The offset in constant bank 0 of the word of a handle, if it is there.
+    fn word_place(&mut self, place: Place) -> Result<Option<u32>> {
+        Ok(match place {
+            Place::Named(v) => Some(self.image_place(v, None)?),
+            Place::Register(r) => {
+                let v = self.handle_value(r)?;
+                match self.known[v] {
+                    Known::Image(at) => Some(at),
+                    Known::Const(0, at) if at % 4 == 0 => Some(at),
+                    _ => None,
+                }
+            }
+        })
+    }
+
+    /// The lower word of a handle.
+    fn handle_word(&mut self, place: Place) -> Result<Operand> {
+        Ok(match place {
+            Place::Named(v) => {
+                let at = self.image_place(v, None)?;
+                operand(self.load_const32(0, at))
+            }
+            Place::Register(r) => operand(Name::Part(self.handle_value(r)?, 0)),
+        })
+    }
+
     /// The handle in an operand.
     pub(crate) fn handle(&mut self, o: &ptx::Operand) -> Result<Handle> {
-        let v = self.handle_value(o)?;
-        Ok(match self.known[v] {
-            Known::Const(0, at) if at % 4 == 0 => match self.sm() {
-                ..90 => Handle::Const(at),
-                _ => {
-                    let load = self.opts.target.info().constant_load;
-                    Handle::Uniform(self.in_prologue(|b| {
-                        let word = b.def(load, &[], &[constant(0, at)]);
-                        let zero = operand(Name::Phys(Reg::URZ));
-                        b.def_macro(Macro::Collect, RegFile::UR, 2, &[operand(word), zero])
-                    }))
+        self.sampled_handle(o, None)
+    }
+
+    /// The handle in an operand, and that of a sampler of its own.
+    fn sampled_handle(&mut self, o: &ptx::Operand, sampler: Option<&ptx::Operand>) -> Result<Handle> {
+        let place = Self::image_operand(o)?;
+        let sampler = sampler.map(Self::image_operand).transpose()?;
+        let at = match sampler {
+            Some(_) if self.sm() < 90 => None,
+            _ => self.word_place(place)?,
+        };
+        if self.sm() < 90 {
+            return Ok(match (place, sampler, at) {
+                (_, None, Some(at)) => Handle::Const(at),
+                (Place::Named(image), Some(Place::Named(sampler)), _) => {
+                    Handle::Const(self.image_place(image, Some(sampler))?)
                 }
-            },
-            _ if self.sm() < 90 => Handle::Word(v),
-            _ => Handle::Varying(self.b.copy(operand(Name::Part(v, 0)))),
-        })
+                (Place::Register(r), None, None) => Handle::Word(self.handle_value(r)?),
+                (_, Some(sampler), _) => Handle::Word(self.joined(place, sampler)?),
+                (Place::Named(_), None, None) => return Err("a texture without a place".into()),
+            });
+        }
+        let second = match sampler {
+            Some(s) => self.word_place(s)?,
+            None => None,
+        };
+        if let Some(at) = at
+            && sampler.is_some() == second.is_some()
+        {
+            let zero = operand(Name::Phys(Reg::URZ));
+            let word = operand(self.bank_word(at));
+            let second = second.map_or(zero, |at| operand(self.bank_word(at)));
+            let pair = self.in_prologue(|b| b.def_macro(Macro::Collect, RegFile::UR, 2, &[word, second]));
+            return Ok(Handle::Uniform(pair));
+        }
+        let word = self.handle_word(place)?;
+        let word = self.b.copy(word);
+        let second = match sampler {
+            Some(s) => {
+                let s = self.handle_word(s)?;
+                Some(self.b.copy(s))
+            }
+            None => None,
+        };
+        Ok(Handle::Varying(word, second))
+    }
+
+    /// Before sm_90: the number of a texture, and above its 20 bits that of a sampler. The word of a sampler by name has it
+    /// there already.
+    fn joined(&mut self, texture: Place, sampler: Place) -> Result<Value> {
+        let texture = self.handle_word(texture)?;
+        let texture = self.b.and(texture, imm(0xf_ffff));
+        let upper = match sampler {
+            Place::Named(_) => self.handle_word(sampler)?,
+            Place::Register(_) => {
+                let word = self.handle_word(sampler)?;
+                operand(self.b.shl(word, imm(20)))
+            }
+        };
+        let word = self.b.lop3(operand(texture), upper, rz(), 0xfc);
+        Ok(self.b.collect(&[operand(word), rz()]))
     }
 
     /// The words in one value of four registers; none at all is RZ.
@@ -188,9 +303,9 @@ impl Lower<'_, '_> {
                 operands.insert(at + 1, self.no_sampler(ops[1], at + 1));
                 self.b.inst(ops[1], mods, &operands);
             }
-            Handle::Varying(word) => self.in_turns(&[operand(*word)], |l, u, guard| {
-                let zero = operand(Name::Phys(Reg::URZ));
-                let pair = l.b.def_macro(Macro::Collect, RegFile::UR, 2, &[operand(u[0]), zero]);
+            Handle::Varying(word, sampler) => self.in_turns(&words_of(*word, *sampler), |l, u, guard| {
+                let second = u.get(1).map_or(Name::Phys(Reg::URZ), |v| Name::Val(*v));
+                let pair = l.b.def_macro(Macro::Collect, RegFile::UR, 2, &[operand(u[0]), operand(second)]);
                 operands.insert(at, operand(pair));
                 operands.insert(at + 1, l.no_sampler(ops[1], at + 1));
                 let defs = ops[1].slots().iter().zip(&operands).filter(|(s, _)| s.role == Role::Def);
@@ -245,10 +360,11 @@ impl Lower<'_, '_> {
     fn texture_here(&mut self, inst: &Statement<'_>) -> Result<()> {
         let g = geometry(inst).ok_or("texture access without a geometry")?;
         let ptx::Operand::Bracket(place) = &inst.operands[1] else { return self.unsupported(inst) };
-        let [handle, coords] = &place[..] else {
-            return Err("a sampler of its own is not supported yet".into());
+        let (handle, coords) = match &place[..] {
+            [handle, coords] => (self.handle(handle)?, coords),
+            [handle, sampler, coords] => (self.sampled_handle(handle, Some(sampler))?, coords),
+            _ => return self.unsupported(inst),
         };
-        let handle = self.handle(handle)?;
         let gather = inst.op == Op::tld4;
         let from = if gather { Some(Type::f32) } else { inst.types().last() };
         let integers = match from {
@@ -565,36 +681,28 @@ impl Lower<'_, '_> {
         Ok([low, high])
     }
 
-    /// The other queries: words of descriptors that the driver keeps in tables, one for textures and one for surfaces.
-    /// It says where they are in constant bank 0, and how long a descriptor is by the value of a symbol (ptxas 13.0.88;
-    /// docs/lowering.md has the words).
+    /// The other queries: words of descriptors that the driver keeps in tables (`descriptors`). It says where they are in
+    /// constant bank 0, and how long a descriptor is by the value of a symbol.
     fn descriptor_query(&mut self, inst: &Statement<'_>) -> Result<()> {
-        let surface = inst.op == Op::suq;
-        let words: &[(M, u32)] = if surface { &SURFACE_WORDS } else { &TEXTURE_WORDS };
-        let Some((_, word)) = words.iter().find(|(m, _)| inst.has(*m)) else { return self.unsupported(inst) };
-        if self.module.targets.iter().any(|t| t == "texmode_independent") {
-            return self.unsupported(inst);
-        }
-        let at = match self.sm() {
-            100.. => 0x150,
-            90 => 0xf0,
-            _ => 0x70,
-        };
-        let (table, size) = match surface {
-            true => (at + 0x10, ".nv.surfrefDescSize"),
-            false => (at, ".nv.unified.texrefDescSize"),
-        };
+        let independent = self.module.targets.iter().any(|t| t == "texmode_independent");
+        let tables = descriptors::tables(inst.op == Op::suq, independent);
+        let found = tables.iter().find_map(|t| Some((t, t.words.iter().find(|(m, _)| inst.has(*m))?.1)));
+        let Some((table, word)) = found else { return self.unsupported(inst) };
+        let at = descriptors::bank_place(self.sm()) + table.place;
         self.branch_around(|l| {
             let d = l.dst(&inst.operands[0])?;
-            let handle = l.handle_value(&inst.operands[1])?;
-            let handle = operand(Name::Part(handle, 0));
-            let number = match l.sm() {
-                ..90 => operand(l.b.and(handle, imm(0xf_ffff))),
+            let place = Self::image_operand(&inst.operands[1])?;
+            let handle = l.handle_word(place)?;
+            let number = match (l.sm(), table.samplers, place) {
+                // Of a word with both, the sampler's is the upper part.
+                (..90, true, Place::Named(_)) => operand(l.b.shr(false, handle, imm(20))),
+                (..90, true, _) => operand(l.b.and(handle, imm(0xfff))),
+                (..90, ..) => operand(l.b.and(handle, imm(0xf_ffff))),
                 _ => handle,
             };
-            let size = l.named_part(ori::Part::Number, size.into());
-            let distance = l.b.imad(number, operand(size), imm(*word));
-            let base = l.driver_pair(table).pair();
+            let size = l.named_part(ori::Part::Number, table.size.into());
+            let distance = l.b.imad(number, operand(size), imm(word));
+            let base = l.driver_pair(at).pair();
             let address = l.b.add64(&base, &Pair::parts(operand(distance), rz()));
             let access = Access {
                 space: AccessSpace::Global,

@@ -83,12 +83,14 @@ impl Function {
     /// What PTX says of a kernel.
     pub fn of_ptx(module: &ptx::Module, func: &ptx::Func, sm: u8) -> Function {
         let (offsets, size) = module.param_layout(func);
-        let sizes = func.params.iter().map(|p| module.vars[*p].size() as u32);
+        // Textures, samplers and surfaces are not passed.
+        let passed = func.params.iter().zip(offsets).map(|(p, at)| (&module.vars[*p], at));
+        let passed = passed.filter(|(v, _)| v.opaque.is_none()).map(|(v, at)| (at as u16, v.size() as u32));
         let product = |d: [u32; 3]| d.iter().fold(1u32, |p, n| p.saturating_mul((*n).max(1)));
         let threads = func.attrs.reqntid.or(func.attrs.maxntid).map(product);
         Function {
             name: func.name.to_string(),
-            params: offsets.into_iter().map(|o| o as u16).zip(sizes).collect(),
+            params: passed.collect(),
             size: size as usize,
             registers: 32,
             threads: threads.unwrap_or(1024).min(1024),

@@ -54,6 +54,7 @@ mod dwarf;
 mod facts;
 pub mod files;
 mod functions;
+mod images;
 pub mod inputs;
 pub mod jobserver;
 pub mod knobs;

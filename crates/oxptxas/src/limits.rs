@@ -73,9 +73,16 @@ const BANK: u32 = 0x10000;
 
 /// Parameters of a kernel that alignment puts behind the end of their constant bank. From sm_90 on ptxas takes those that begin
 /// there; reading one is an error of its own.
-pub(crate) fn over_the_bank(func: &ptx::Func, module: &Module, target: Target) -> Option<Diagnostic> {
+pub(crate) fn over_the_bank(
+    kernel: FuncId,
+    module: &Module,
+    layout: &lower::ModuleLayout,
+    target: Target,
+) -> Option<Diagnostic> {
+    let func = &module.funcs[kernel];
     let (_, size) = module.param_layout(func);
     let end = size.saturating_add(target.info().param_base.into());
+    let end = layout.images.of(kernel).last().map_or(0, |w| w.0 + 4).max(end);
     let most = if target.sm < 90 { BANK } else { u32::from(target.info().param_base) + 0xffff };
     (end > most).then(|| Diagnostic {
         severity: Severity::Error,

@@ -29,6 +29,8 @@ pub struct KernelStats {
     pub shared: u32,
     /// Bytes of constant bank 0; bank 2.
     pub constant: (u32, u32),
+    /// Textures, samplers and surfaces that it names.
+    pub images: [usize; 3],
     /// Instructions, padding included.
     pub instructions: usize,
     /// Time to compile it.
@@ -240,6 +242,11 @@ impl Output {
                 let _ = write!(out, ", {} bytes cmem[0]", k.constant.0);
                 if k.constant.1 != 0 {
                     let _ = write!(out, ", {} bytes cmem[2]", k.constant.1);
+                }
+                for (n, what) in k.images.iter().zip(["textures", "samplers", "surfaces"]) {
+                    if *n != 0 {
+                        let _ = write!(out, ", {n} {what}");
+                    }
                 }
             }
             let _ = writeln!(out, "\n{info}: Compile time = {time:.3} ms");

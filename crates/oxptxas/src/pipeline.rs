@@ -5,7 +5,9 @@ use crate::output::{Failure, KernelStats, Output};
 use crate::settings::{Settings, asked_in_vain};
 use crate::timeline::{Stage, Timeline};
 use crate::units::{Compiled, Paths, Units};
-use crate::{convention, debug, driver, dwarf, facts, functions, limits, newer, notices, vector_params};
+use crate::{
+    convention, debug, driver, dwarf, facts, functions, images, limits, newer, notices, vector_params,
+};
 use backend::Code;
 use cubin::object::{Binding, Fill};
 use ori::Cancel;
@@ -56,8 +58,8 @@ pub fn check(source: &str, file: &str, settings: &Settings, arch: &str) -> Resul
     Ok(ptx::check::warnings(&module))
 }
 
-/// What the front end knows but the code generator does not.
-fn not_built(module: &Module) -> Option<ptx::Diagnostic> {
+/// What the front end knows but the code generator does not; `relocatable`: in objects.
+fn not_built(module: &Module, relocatable: bool) -> Option<ptx::Diagnostic> {
     let refuse =
         |span, what: &str| ptx::Diagnostic::error(span, format!("Feature '{what}' is not supported yet"));
     let mut used: Vec<VarId> = Vec::new();
@@ -72,9 +74,11 @@ fn not_built(module: &Module) -> Option<ptx::Diagnostic> {
     for r in module.vars.values().flat_map(|v| &v.init).flat_map(|i| &i.relocs) {
         note(r.symbol);
     }
-    // One that nothing uses is left out.
-    let opaque =
-        |(id, v): &(VarId, &ptx::Var)| v.opaque.is_some() && (v.space != Space::Global || used.contains(id));
+    // In objects only what nothing uses, and arrays, which are left out.
+    let opaque = |(id, v): &(VarId, &ptx::Var)| {
+        let named = v.space != Space::Global || used.contains(id);
+        v.opaque.is_some() && named && (relocatable || !v.dims.is_empty())
+    };
     if let Some((_, var)) = module.vars.iter().find(opaque) {
         return Some(refuse(var.span, &format!(".{}", var.opaque.map_or("", |o| o.name()))));
     }
@@ -145,7 +149,9 @@ pub(crate) fn compile_to_end(source: &str, file: &str, settings: &Settings) -> R
     if settings.asked.patch {
         patch(&module).map_err(fail)?;
     }
-    if let Some(d) = not_built(&module).or_else(|| asked_in_vain(&module, settings)) {
+    if let Some(d) = not_built(&module, settings.relocatable || settings.extensible)
+        .or_else(|| asked_in_vain(&module, settings))
+    {
         return Err(fail(vec![d]));
     }
     let (more, relocatable) = convention_of(&mut module, settings).map_err(fail)?;
@@ -212,9 +218,8 @@ pub(crate) fn compile_to_end(source: &str, file: &str, settings: &Settings) -> R
         .rev()
         .collect();
     let mut too_much = limits::too_much_shared(&module, &layout, &chosen, settings.target);
-    too_much.extend(
-        chosen.iter().filter_map(|k| limits::over_the_bank(&module.funcs[*k], &module, settings.target)),
-    );
+    too_much
+        .extend(chosen.iter().filter_map(|k| limits::over_the_bank(*k, &module, &layout, settings.target)));
     if !too_much.is_empty() {
         return Err(fail(too_much));
     }
@@ -434,6 +439,12 @@ fn assemble(
         ..cubin::Cubin::default()
     };
     let mut asks = sass::Asks::NOTHING;
+    let kernels: Vec<FuncId> = chosen.iter().map(|(k, _)| *k).collect();
+    let images = images::Images::new(module, layout, &kernels);
+    file.independent = module.targets.iter().any(|t| t == "texmode_independent");
+    let all = chosen.iter().flat_map(|(k, used)| used.iter().chain([k])).copied();
+    file.asks_types = images::asks_types(module, all);
+    file.images.clone_from(&images.list);
     for ((id, used), (own, time)) in chosen.iter().zip(codes) {
         let func = &module.funcs[*id];
         // Calls that are dead leave callees, but nothing to link.
@@ -457,6 +468,8 @@ fn assemble(
             _ => code.stack_bytes.next_multiple_of(16),
         };
         let (_, param_bytes) = module.param_layout(func);
+        let bank0 = layout.images.of(*id).last().map_or(0, |w| w.0 + 4);
+        let bank0 = bank0.max(u32::from(info.param_base) + param_bytes);
         let reserved =
             if target.sm >= 90 && code.shared_size != 0 { lower::layout::RESERVED_SHARED } else { 0 };
         output.kernels.push(KernelStats {
@@ -476,7 +489,8 @@ fn assemble(
                 .collect(),
             spills: (own.spill_store_bytes, own.spill_load_bytes),
             shared: code.shared_size - reserved,
-            constant: (u32::from(info.param_base) + param_bytes, code.literals.len() as u32),
+            constant: (bank0, code.literals.len() as u32),
+            images: layout.images.counts(module, *id),
             instructions: code.words.len(),
             time,
         });
@@ -496,7 +510,12 @@ fn assemble(
         asks.join(facts::asks(target.sm, &code.insts, &said));
         let facts = facts_of(functions, target.sm, &own, &placed, &code, &said);
         let frame = facts::frame(&code.insts[..own.insts.len()], &[]);
+        let record = kernel_record(module, func, code, registers, &options);
+        let params = record.params.iter().zip(&func.params);
+        let params = params.map(|(p, v)| cubin::Param { image: images.place(*v), ..*p }).collect();
         file.kernels.push(cubin::Kernel {
+            params,
+            images: images.words(layout, *id),
             frame_bytes: cumulative,
             shared_align: layout.shared_align(*id),
             names_shared: used.iter().chain([id]).any(|f| layout.names_shared(*f)),
@@ -506,7 +525,7 @@ fn assemble(
             externs: externs.iter().map(|f| module.funcs[*f].name.clone()).collect(),
             syscalls,
             options: settings.code_options(),
-            ..kernel_record(module, func, code, registers, &options)
+            ..record
         });
     }
     for v in &layout.globals {
@@ -721,7 +740,7 @@ fn parameter(at: u32, var: &ptx::Var) -> cubin::Param {
         };
         (space, align)
     });
-    cubin::Param { offset: at as u16, size: var.size() as u32, pointee }
+    cubin::Param { offset: at as u16, size: var.size() as u32, pointee, image: None }
 }
 
 /// Who sees what is declared so.

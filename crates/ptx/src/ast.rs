@@ -572,6 +572,10 @@ impl Module {
             .iter()
             .map(|p| {
                 let v = &self.vars[*p];
+                // Textures, samplers and surfaces are not among what a launch passes.
+                if v.opaque.is_some() {
+                    return at - skew;
+                }
                 at = at.checked_next_multiple_of(v.align.clamp(1, most)).unwrap_or(u32::MAX);
                 let start = at;
                 at = at.saturating_add(v.size().try_into().unwrap_or(u32::MAX));

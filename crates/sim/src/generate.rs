@@ -3,7 +3,7 @@
 
 mod images;
 
-use crate::image::{Image, Images, Kind};
+use crate::image::{Bound, Image, Images, Kind, Sampler};
 use crate::launch::{Launch, Rng};
 use crate::sparse::{Content, Range, Sparse};
 use ::ptx::ast::{
@@ -25,6 +25,10 @@ pub struct Generated {
     pub memory: Sparse,
     /// What textures and surfaces are bound to.
     pub images: Vec<Image>,
+    /// Samplers of their own.
+    pub samplers: Vec<Sampler>,
+    /// What names stand for.
+    pub names: BTreeMap<String, Bound>,
 }
 
 /// What a set of registers that are copied to each other is used for.
@@ -425,7 +429,8 @@ pub fn generate(module: &Module, name: &str, seed: u64) -> Option<Launch> {
     let mut rng = Rng::new(seed);
     let unknown = if seed.is_multiple_of(2) { Content::Int(4) } else { Content::F32 };
     let mut contents: Vec<Content> = contents.into_iter().map(|c| c.unwrap_or(unknown)).collect();
-    let images = images(body, (&flow, &loaded), &mut fields, (seed, &mut contents));
+    let mut images = images(body, (&flow, &loaded), &mut fields, (seed, &mut contents));
+    let (samplers, names) = images::by_name(module, func, seed, &mut images, &mut contents);
     let mut params = vec![0; size as usize];
     for f in fields.values() {
         let bytes = match (f.image, f.region) {
@@ -456,7 +461,14 @@ pub fn generate(module: &Module, name: &str, seed: u64) -> Option<Launch> {
         args: Vec::new(),
         buffers: BTreeMap::new(),
         images: BTreeMap::new(),
-        generated: Some(Generated { params, memory: Sparse::new(seed, style.range, contents), images }),
+        names: BTreeMap::new(),
+        generated: Some(Generated {
+            params,
+            memory: Sparse::new(seed, style.range, contents),
+            images,
+            samplers,
+            names,
+        }),
     })
 }
 

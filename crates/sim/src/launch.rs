@@ -2,8 +2,8 @@
 //! afterwards. The format is described in `docs/launch-files.md`.
 
 use crate::generate::Generated;
-use crate::image::spec::ImageSpec;
-use crate::image::{Images, Kind};
+use crate::image::spec::{ImageSpec, NameSpec};
+use crate::image::{Bound, Images, Kind};
 use crate::memory::Memory;
 use crate::number::{self, Number};
 use crate::output::Output;
@@ -51,6 +51,9 @@ pub struct Launch {
     /// Images in buffers, by name.
     #[serde(default)]
     pub images: BTreeMap<String, ImageSpec>,
+    /// What the names of textures, samplers and surfaces in the PTX stand for.
+    #[serde(default)]
+    pub names: BTreeMap<String, NameSpec>,
     /// Parameters and memory that were made up for the kernel; `args` and `buffers` are empty then.
     #[serde(skip)]
     pub generated: Option<Generated>,
@@ -372,6 +375,13 @@ impl LaunchFile {
             if bytes > MOST_BYTES {
                 return Err(fail(format!("buffers of more than {MOST_BYTES} bytes")));
             }
+            for (name, n) in &l.names {
+                let wrong = |e: String| fail(format!("name {name}: {e}"));
+                n.check().map_err(wrong)?;
+                if let Some((image, _)) = n.image().filter(|i| !l.images.contains_key(i.0)) {
+                    return Err(fail(format!("no image '{image}'")));
+                }
+            }
             for a in &l.args {
                 a.check().map_err(fail)?;
                 a.tensormap.as_ref().map_or(Ok(()), Tiles::check).map_err(fail)?;
@@ -411,6 +421,7 @@ impl Launch {
             args: Vec::new(),
             buffers: BTreeMap::new(),
             images: BTreeMap::new(),
+            names: BTreeMap::new(),
             generated: None,
         }
     }
@@ -462,6 +473,12 @@ impl Launch {
             for image in &g.images {
                 memory.images.push(image.clone());
             }
+            for sampler in &g.samplers {
+                memory.images.push_sampler(*sampler);
+            }
+            for (name, bound) in &g.names {
+                memory.images.bind(name, *bound);
+            }
             let addresses = BTreeMap::new();
             return Prepared { memory, addresses, params: Vec::new(), output: Output::default() };
         }
@@ -475,6 +492,20 @@ impl Launch {
             // `check` has seen that there is one.
             if let Ok(i) = image.place(addresses[&image.buffer]) {
                 memory.images.push(i);
+            }
+        }
+        for (name, spec) in &self.names {
+            // What they name was looked at with the file.
+            let bound = match (spec.image(), &spec.sampler) {
+                (Some((image, kind)), _) => {
+                    let n = self.images.keys().position(|k| k == image);
+                    n.map(|n| Bound::Image(Images::handle(n, kind)))
+                }
+                (_, Some(s)) => s.sampler().ok().map(|s| Bound::Sampler(memory.images.push_sampler(s))),
+                _ => None,
+            };
+            if let Some(bound) = bound {
+                memory.images.bind(name, bound);
             }
         }
         Prepared { memory, addresses, params: Vec::new(), output: Output::default() }

@@ -175,6 +175,7 @@ fn launch(test: &Test, params: u32) -> Option<Launch> {
     let arg = |name: &str| Arg { buffer: Some(name.into()), ..Arg::default() };
     Some(Launch {
         images: Default::default(),
+        names: Default::default(),
         kernel: test.name.clone(),
         grid: [1; 3],
         block: [test.threads, 1, 1],

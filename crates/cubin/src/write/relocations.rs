@@ -1,6 +1,7 @@
 //! The relocations of an executable: what the driver puts in when it knows where things are.
 
 use super::{Writer, lines};
+use crate::images::ImageSymbol;
 use crate::object::Reloc;
 
 /// R_CUDA_64: a 64-bit address.
@@ -60,6 +61,15 @@ impl Writer<'_> {
             }
             tables.push((format!(".text.{}", k.name), data));
             tables.push((format!(".nv.constant2.{}", k.name), Vec::new()));
+            let mut data = Vec::new();
+            for w in k.images.iter().rev() {
+                for n in w.sampler.into_iter().chain([w.image]) {
+                    let kind = c.images.get(n).ok_or("a word of nothing")?.kind.reloc(c.sm);
+                    let symbol = self.symbol_number(&ImageSymbol::key(n))?;
+                    self.entry(&mut data, w.offset.into(), symbol, kind.into(), 0);
+                }
+            }
+            tables.push((format!(".nv.constant0.{}", k.name), data));
         }
         let mut initial = self.initial()?;
         for copied in c.lines.iter().flat_map(|l| &l.copied) {

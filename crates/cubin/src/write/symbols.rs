@@ -3,6 +3,7 @@
 use super::{Helper, Kernel, RESERVED_SHARED, Writer};
 use crate::common::{WAR_VARIABLE, has_war_variable, partition};
 use crate::elf::Symbol;
+use crate::images::ImageSymbol;
 use crate::object::Binding;
 use object::elf;
 
@@ -82,6 +83,7 @@ impl Writer<'_> {
                 }
             }
             self.section_symbol(&format!(".nv.constant2.{}", k.name));
+            self.images(Some(i), n);
             for f in &k.functions {
                 let key = helper(k, f);
                 let (name, info) = match f.binding {
@@ -136,6 +138,7 @@ impl Writer<'_> {
                 }
             }
         }
+        self.images(None, 0);
         for e in c.kernels.iter().flat_map(|k| &k.externs) {
             if !self.numbers.contains_key(e) {
                 self.plain(e, GLOBAL_FUNC, 0, 0, 0, 0);
@@ -147,6 +150,15 @@ impl Writer<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Those of the textures, samplers and surfaces that are parameters of a kernel, or of the module's.
+    fn images(&mut self, kernel: Option<usize>, section: u16) {
+        for (n, image) in self.cubin.images.iter().enumerate().filter(|(_, i)| i.kernel == kernel) {
+            let symbol =
+                Symbol { name: image.name.clone(), info: image.info(), other: 0, section, value: 0, size: 0 };
+            self.symbol(&ImageSymbol::key(n), symbol);
+        }
     }
 
     /// Those of the shared memory that the system keeps.

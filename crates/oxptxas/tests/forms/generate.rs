@@ -65,6 +65,7 @@ impl Case {
                 ("out".into(), buffer(THREADS * 8, None)),
             ]),
             images: BTreeMap::new(),
+            names: BTreeMap::new(),
             generated: None,
         }
     }

@@ -46,6 +46,10 @@ impl Checker<'_> {
                 }
                 AddrBase::Var(v) => {
                     let space = self.module.vars[v].space;
+                    // `images` looks at these, and at what holds their handles.
+                    if self.module.vars[v].opaque.is_some() || takes_images(inst.op) {
+                        continue;
+                    }
                     let fits = explicit.map_or_else(|| generic_holds(inst.op, space), |e| e == space);
                     if inst.op == Op::ld && self.outputs.contains(&v) {
                         let name = &self.module.vars[v].name;
@@ -75,6 +79,11 @@ impl Checker<'_> {
             }
         }
     }
+}
+
+/// Whether instructions are about textures, samplers or surfaces.
+pub(super) fn takes_images(op: Op) -> bool {
+    matches!(op, Op::tex | Op::tld4 | Op::txq | Op::suld | Op::sust | Op::sured | Op::suq)
 }
 
 /// Whether a variable of this space has an address that an instruction takes for a generic one.

@@ -71,6 +71,7 @@ impl Checker<'_> {
         self.wide_atomics(inst);
         self.special_registers(inst);
         self.addresses(body, inst, &shape.spaces);
+        self.images(body, inst);
         let braces =
             |o: &Operand| matches!(o, Operand::Vector(_) | Operand::Resident(..) | Operand::Bracket(_));
         if inst.operands.iter().any(braces) {

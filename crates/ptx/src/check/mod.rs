@@ -5,6 +5,7 @@ mod address;
 pub(crate) mod advice;
 mod bits;
 mod function;
+mod image;
 mod inst;
 mod operand;
 mod shape;

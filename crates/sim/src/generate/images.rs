@@ -2,11 +2,14 @@
 //! read or write, with modes that the seed chooses.
 
 use crate::image::format::{Element, Format};
-use crate::image::{ADDRESSES, Address, COMPARISONS, GEOMETRIES, Geometry, Image, Kind, Sampler};
+use crate::image::{
+    ADDRESSES, Address, Bound, COMPARISONS, GEOMETRIES, Geometry, Image, Images, Kind, Sampler,
+};
 use crate::launch::Rng;
-use crate::sparse::Content;
-use ::ptx::ast::{Addr, AddrBase, Inst, Operand, RegId};
-use ::ptx::{Mod, Op, Type};
+use crate::sparse::{Content, Sparse};
+use ::ptx::ast::{Addr, AddrBase, Func, Inst, Opaque, Operand, RegId, Space, Stmt, VarId};
+use ::ptx::{Mod, Module, Op, Type};
+use std::collections::BTreeMap;
 
 /// What the instructions that use a handle ask of its image.
 #[derive(Clone, Copy, Default, Debug)]
@@ -39,6 +42,92 @@ pub(super) fn handle(inst: &Inst) -> Option<RegId> {
         Operand::Addr(Addr { base: AddrBase::Reg(r), .. }) => Some(*r),
         _ => None,
     })
+}
+
+/// An instruction's operand that names a texture, sampler or surface: which, and whether it is one of a list's first.
+fn named(module: &Module, inst: &Inst) -> Vec<VarId> {
+    let one = |o: &Operand| match o {
+        Operand::Var(v, 0) | Operand::Addr(Addr { base: AddrBase::Var(v), .. }) => {
+            module.vars[*v].opaque.is_some().then_some(*v)
+        }
+        _ => None,
+    };
+    let all = inst.operands.iter().flat_map(|o| match o {
+        Operand::Bracket(list) => list.iter().filter_map(one).collect(),
+        o => one(o).into_iter().collect::<Vec<_>>(),
+    });
+    all.collect()
+}
+
+/// Images and samplers for what the module names, and the kernel among its parameters.
+pub(super) fn by_name(
+    module: &Module,
+    kernel: &Func,
+    seed: u64,
+    list: &mut Vec<Image>,
+    contents: &mut Vec<Content>,
+) -> (Vec<Sampler>, BTreeMap<String, Bound>) {
+    let mut wants: BTreeMap<VarId, Wants> = BTreeMap::new();
+    let mut samplers: Vec<VarId> = Vec::new();
+    let concerned = |v: VarId| module.vars[v].space != Space::Param || kernel.params.contains(&v);
+    for body in module.funcs.values().filter_map(|f| f.body.as_ref()) {
+        let insts = || body.stmts.iter().filter_map(|s| if let Stmt::Inst(i) = s { Some(i) } else { None });
+        for i in insts() {
+            for v in named(module, i).into_iter().filter(|v| concerned(*v)) {
+                if module.vars[v].opaque == Some(Opaque::Sampler) {
+                    samplers.push(v);
+                    continue;
+                }
+                let want = wants.entry(v).or_default();
+                let surface = module.vars[v].opaque == Some(Opaque::Surface);
+                want.kind = Some(if surface { Kind::Surface } else { Kind::Texture });
+                match (i.op, i.operands.first()) {
+                    // What is done by a handle in a register.
+                    (Op::mov, Some(Operand::Reg(r))) => {
+                        insts().filter(|u| handle(u) == Some(*r)).for_each(|u| want.add(u));
+                    }
+                    _ => want.add(i),
+                }
+            }
+        }
+    }
+    samplers.sort_unstable();
+    samplers.dedup();
+    let mut rng = Rng::new(seed ^ 0x7e0);
+    let mut names = BTreeMap::new();
+    for (v, want) in wants {
+        let Some((kind, image, content)) = want.image(Sparse::address(contents.len()), &mut rng) else {
+            continue;
+        };
+        contents.push(content);
+        list.push(image);
+        names.insert(module.vars[v].name.clone(), Bound::Image(Images::handle(list.len() - 1, kind)));
+    }
+    // Any of them may be with any texture.
+    let filters = list.iter().all(|i| i.format.reads_float());
+    let cubes = list.iter().any(|i| i.geometry.is_cube());
+    let mut own = Vec::new();
+    for v in samplers {
+        own.push(sampler(&mut |n| (rng.next() >> 32) as usize % n, filters, cubes));
+        names.insert(module.vars[v].name.clone(), Bound::Sampler(own.len() as u32));
+    }
+    (own, names)
+}
+
+/// A sampler of any modes; `filters` if the image is read as floating-point numbers.
+fn sampler(pick: &mut impl FnMut(usize) -> usize, filters: bool, cube: bool) -> Sampler {
+    let linear = filters && pick(2) == 0;
+    let address = [(); 3].map(|()| ADDRESSES[pick(4)].1);
+    Sampler {
+        bias: 0.0,
+        clamp: None,
+        normalized: pick(2) == 0,
+        address: if cube { [Address::Clamp; 3] } else { address },
+        linear,
+        linear_levels: linear && pick(2) == 0,
+        border: if pick(2) == 0 { [0.0; 4] } else { [0.5, 1.0, -2.0, 4.0] },
+        compare: COMPARISONS[pick(4)].1,
+    }
 }
 
 impl Wants {
@@ -102,18 +191,7 @@ impl Wants {
         } else {
             1
         };
-        let linear = format.reads_float() && pick(2) == 0;
-        let address = [(); 3].map(|()| ADDRESSES[pick(4)].1);
-        let sampler = Sampler {
-            bias: 0.0,
-            clamp: None,
-            normalized: pick(2) == 0,
-            address: if geometry.is_cube() { [Address::Clamp; 3] } else { address },
-            linear,
-            linear_levels: linear && pick(2) == 0,
-            border: if pick(2) == 0 { [0.0; 4] } else { [0.5, 1.0, -2.0, 4.0] },
-            compare: COMPARISONS[pick(4)].1,
-        };
+        let sampler = sampler(&mut pick, format.reads_float(), geometry.is_cube());
         let image = Image::new(base, geometry, format, (size, layers, samples), (levels, 0), sampler).ok()?;
         let content = match format.element {
             Element::F32 => Content::F32,

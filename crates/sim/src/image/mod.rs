@@ -181,6 +181,9 @@ pub enum Kind {
     Surface,
 }
 
+/// The bit of the handle of a sampler of its own.
+pub const SAMPLER_BIT: u32 = 62;
+
 impl Image {
     /// An image at an address, its rows `pitch` bytes apart (0: without gaps), with so many levels.
     ///
@@ -343,6 +346,21 @@ pub enum Attribute {
     Linear,
 }
 
+impl Sampler {
+    /// The value of an attribute; `None` of what is the image's.
+    pub fn attribute(&self, a: Attribute) -> Option<u32> {
+        Some(match a {
+            Attribute::Filter => self.linear.into(),
+            Attribute::ForceUnnormalized => (!self.normalized).into(),
+            Attribute::Address(n) => {
+                let mode = self.address[usize::from(n).min(2)];
+                ADDRESSES.iter().position(|a| a.1 == mode).map_or(0, |n| n as u32)
+            }
+            _ => return None,
+        })
+    }
+}
+
 impl Image {
     /// The value of an attribute.
     pub fn attribute(&self, a: Attribute) -> u32 {
@@ -351,11 +369,7 @@ impl Image {
             Attribute::ChannelOrder => self.format.opencl_order(),
             Attribute::Normalized => self.sampler.normalized.into(),
             Attribute::ForceUnnormalized | Attribute::Linear => 0,
-            Attribute::Filter => self.sampler.linear.into(),
-            Attribute::Address(n) => {
-                let mode = self.sampler.address[usize::from(n).min(2)];
-                ADDRESSES.iter().position(|a| a.1 == mode).map_or(0, |n| n as u32)
-            }
+            Attribute::Filter | Attribute::Address(_) => self.sampler.attribute(a).unwrap_or(0),
             Attribute::ArraySize => {
                 if self.geometry.is_array() {
                     self.layers
@@ -378,9 +392,28 @@ impl Image {
     }
 }
 
-/// The images of a memory; their numbers are in the lower words of handles.
+/// The images of a memory; their numbers are in the lower words of handles. Samplers of their own have numbers, too.
 #[derive(Clone, Debug, Default)]
-pub struct Images(BTreeMap<u32, Arc<Image>>);
+pub struct Images {
+    images: BTreeMap<u32, Arc<Image>>,
+    /// From number 1 on, as an image has it.
+    samplers: Vec<Sampler>,
+    /// What the names of a module's variables and parameters stand for.
+    names: BTreeMap<String, Bound>,
+}
+
+/// What a name of a texture, sampler or surface stands for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Bound {
+    /// The handle of a texture or surface.
+    Image(u64),
+    /// The number of a sampler.
+    Sampler(u32),
+}
+
+/// The bits of a word before sm_90 that are the number of an image; those above are that of a sampler, but for the highest.
+const NUMBER_BITS: u32 = 20;
+const SAMPLER_MASK: u32 = 0x7ff;
 
 /// Most numbers before those are given again whose images are gone: the driver's tables have a row for each.
 const NUMBERS: u32 = 1 << 16;
@@ -396,15 +429,15 @@ impl Images {
     }
     /// Adds an image behind the others; its place, from which handles are made.
     pub fn push(&mut self, image: Image) -> usize {
-        let next = self.0.last_key_value().map_or(1, |l| l.0 + 1);
-        let free = || (1..next).find(|n| !self.0.contains_key(n));
+        let next = self.images.last_key_value().map_or(1, |l| l.0 + 1);
+        let free = || (1..next).find(|n| !self.images.contains_key(n));
         let number = if next > NUMBERS { free().unwrap_or(next) } else { next };
-        self.0.insert(number, Arc::new(image));
+        self.images.insert(number, Arc::new(image));
         number as usize - 1
     }
     /// Puts an image in the place of a number.
     pub fn put(&mut self, number: u32, image: Image) {
-        self.0.insert(number, Arc::new(image));
+        self.images.insert(number, Arc::new(image));
     }
     /// Takes away the image of a handle.
     ///
@@ -412,23 +445,66 @@ impl Images {
     /// When it is no handle of this kind.
     pub fn remove(&mut self, handle: u64, kind: Kind) -> Result<(), String> {
         self.by_handle(handle, kind)?;
-        self.0.remove(&(handle as u32));
+        self.images.remove(&(handle as u32));
         Ok(())
     }
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.images.is_empty()
     }
     /// All of them, with the lower words of their handles.
     pub fn all(&self) -> impl Iterator<Item = (u32, &Image)> {
-        self.0.iter().map(|(n, image)| (*n, &**image))
+        self.images.iter().map(|(n, image)| (*n, &**image))
     }
     /// The image of the lower word of a handle.
     ///
     /// # Errors
     /// When there is none.
     pub fn by_number(&self, number: u32) -> Result<Arc<Image>, String> {
-        self.0.get(&number).cloned().ok_or_else(|| format!("there is no image {number:#x}"))
+        let number = number & ((1 << NUMBER_BITS) - 1);
+        self.images.get(&number).cloned().ok_or_else(|| format!("there is no image {number:#x}"))
+    }
+    /// The image of the lower word of a handle, as a sampler of this number has it; with number 0 its own.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn sampled(&self, number: u32, sampler: u32) -> Result<Arc<Image>, String> {
+        let image = self.by_number(number)?;
+        let Some(n) = sampler.checked_sub(1) else { return Ok(image) };
+        let own = self.samplers.get(n as usize);
+        let own = own.ok_or_else(|| format!("there is no sampler {sampler:#x}"))?;
+        // That coordinates are normalized is said of the texture, unless the sampler takes them for texels.
+        let normalized = image.sampler.normalized && own.normalized;
+        Ok(Arc::new(Image { sampler: Sampler { normalized, ..*own }, ..(*image).clone() }))
+    }
+    /// The number of the sampler in a word that has one above that of an image.
+    pub fn upper_sampler(word: u32) -> u32 {
+        word >> NUMBER_BITS & SAMPLER_MASK
+    }
+    /// The bits of a word for the number of a sampler.
+    pub fn sampler_bits(number: u32) -> u32 {
+        number << NUMBER_BITS
+    }
+    /// Adds a sampler; its number.
+    pub fn push_sampler(&mut self, sampler: Sampler) -> u32 {
+        self.samplers.push(sampler);
+        self.samplers.len() as u32
+    }
+    /// All samplers with their numbers.
+    pub fn all_samplers(&self) -> impl Iterator<Item = (u32, &Sampler)> {
+        (1..).zip(&self.samplers)
+    }
+    /// Lets a name stand for something.
+    pub fn bind(&mut self, name: &str, bound: Bound) {
+        self.names.insert(name.to_string(), bound);
+    }
+    /// What a name stands for.
+    ///
+    /// # Errors
+    /// When nothing is bound to it.
+    pub fn named(&self, name: &str) -> Result<Bound, String> {
+        let bound = self.names.get(name).copied();
+        bound.ok_or_else(|| format!("no texture, sampler or surface is bound to '{name}'"))
     }
     /// The image of a handle.
     ///
@@ -441,7 +517,7 @@ impl Images {
         if Images::handle(n, kind) != handle {
             return Err(wrong());
         }
-        self.0.get(&(handle as u32)).cloned().ok_or_else(wrong)
+        self.images.get(&(handle as u32)).cloned().ok_or_else(wrong)
     }
 }
 

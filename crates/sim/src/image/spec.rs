@@ -1,7 +1,7 @@
 //! Images in launch files (`docs/launch-files.md`).
 
 use super::format::{ELEMENTS, Format};
-use super::{ADDRESSES, COMPARISONS, GEOMETRIES, Image, Sampler};
+use super::{ADDRESSES, COMPARISONS, GEOMETRIES, Image, Kind, Sampler};
 use serde::Deserialize;
 
 /// An image in a buffer, as a launch file describes it.
@@ -51,6 +51,100 @@ pub struct ImageSpec {
     pub compare: Option<String>,
 }
 
+/// A sampler of its own, as a launch file describes it: as that of an image, but that coordinates are taken as the texture says
+/// unless they are said to be texels.
+#[derive(Deserialize, Clone, Debug)]
+#[serde(deny_unknown_fields)]
+pub struct SamplerSpec {
+    /// `texels`, whatever the texture says.
+    pub coordinates: Option<String>,
+    /// `point` or `linear`.
+    pub filter: Option<String>,
+    /// `point` or `linear`.
+    pub level_filter: Option<String>,
+    /// For each dimension `wrap`, `clamp`, `mirror` or `border`; `clamp` if absent.
+    #[serde(default)]
+    pub address: Vec<String>,
+    /// The colour of the border.
+    #[serde(default)]
+    pub border: Vec<f32>,
+    /// How depths are compared with texels: `lt`, `le`, `gt`, `ge`.
+    pub compare: Option<String>,
+}
+
+/// What a name in the PTX stands for: exactly one of these.
+#[derive(Deserialize, Clone, Debug)]
+#[serde(deny_unknown_fields)]
+pub struct NameSpec {
+    /// An image that is read as a texture.
+    pub texture: Option<String>,
+    /// An image that is a surface.
+    pub surface: Option<String>,
+    /// A sampler.
+    pub sampler: Option<SamplerSpec>,
+}
+
+impl NameSpec {
+    /// The image that it stands for, and as what.
+    pub fn image(&self) -> Option<(&str, Kind)> {
+        let texture = self.texture.as_deref().map(|name| (name, Kind::Texture));
+        texture.or(self.surface.as_deref().map(|name| (name, Kind::Surface)))
+    }
+
+    /// What is wrong with it.
+    ///
+    /// # Errors
+    /// That.
+    pub fn check(&self) -> Result<(), String> {
+        let keys = [self.texture.is_some(), self.surface.is_some(), self.sampler.is_some()];
+        if keys.iter().filter(|k| **k).count() != 1 {
+            return Err("a name stands for a texture, a surface or a sampler".into());
+        }
+        self.sampler.as_ref().map_or(Ok(()), |s| s.sampler().map(|_| ()))
+    }
+}
+
+impl SamplerSpec {
+    /// The sampler.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn sampler(&self) -> Result<Sampler, String> {
+        sampler(
+            (self.coordinates.as_deref().unwrap_or("normalized"), &self.filter, &self.level_filter),
+            (&self.address, &self.border, &self.compare),
+        )
+    }
+}
+
+/// A sampler of what is said of coordinates, filters, address modes, the border and comparisons.
+fn sampler(
+    (coordinates, filter, levels): (&str, &Option<String>, &Option<String>),
+    (address, border, compare): (&[String], &[f32], &Option<String>),
+) -> Result<Sampler, String> {
+    if address.len() > 3 || border.len() > 4 {
+        return Err("at most three address modes and four channels of a border".into());
+    }
+    let linear = |w: &Option<String>, what: &str| match w {
+        None => Ok(false),
+        Some(w) => named(what, w, &[("point", false), ("linear", true)]),
+    };
+    let mut sampler = Sampler {
+        normalized: named("coordinates", coordinates, &[("texels", false), ("normalized", true)])?,
+        linear: linear(filter, "filter")?,
+        linear_levels: linear(levels, "filter of levels")?,
+        ..Sampler::default()
+    };
+    for (to, mode) in sampler.address.iter_mut().zip(address) {
+        *to = named("address mode", mode, &ADDRESSES)?;
+    }
+    sampler.border.iter_mut().zip(border).for_each(|(to, x)| *to = *x);
+    if let Some(c) = compare {
+        sampler.compare = named("comparison", c, &COMPARISONS)?;
+    }
+    Ok(sampler)
+}
+
 fn one() -> u32 {
     1
 }
@@ -77,28 +171,12 @@ impl ImageSpec {
                 geometry.dims()
             ));
         }
-        if self.address.len() > 3 || self.border.len() > 4 {
-            return Err("at most three address modes and four channels of a border".into());
-        }
         let mut size = [1; 3];
         size.iter_mut().zip(&self.size).for_each(|(to, n)| *to = *n);
-        let word = |w: &Option<String>, what: &str, names: [&'static str; 2]| match w {
-            None => Ok(false),
-            Some(w) => named(what, w, &[(names[0], false), (names[1], true)]),
-        };
-        let mut sampler = Sampler {
-            normalized: word(&self.coordinates, "coordinates", ["texels", "normalized"])?,
-            linear: word(&self.filter, "filter", ["point", "linear"])?,
-            linear_levels: word(&self.level_filter, "filter of levels", ["point", "linear"])?,
-            ..Sampler::default()
-        };
-        for (to, mode) in sampler.address.iter_mut().zip(&self.address) {
-            *to = named("address mode", mode, &ADDRESSES)?;
-        }
-        sampler.border.iter_mut().zip(&self.border).for_each(|(to, x)| *to = *x);
-        if let Some(c) = &self.compare {
-            sampler.compare = named("comparison", c, &COMPARISONS)?;
-        }
+        let sampler = sampler(
+            (self.coordinates.as_deref().unwrap_or("texels"), &self.filter, &self.level_filter),
+            (&self.address, &self.border, &self.compare),
+        )?;
         let counts = (size, self.layers, self.samples);
         Image::new(base, geometry, format, counts, (self.levels, self.pitch), sampler)
     }

@@ -48,6 +48,7 @@ pub fn coverage(module: &Module) -> Coverage {
             args: vec![],
             buffers: Default::default(),
             images: Default::default(),
+            names: Default::default(),
             generated: None,
         };
         let params = vec![0; 1 << 12];

@@ -7,10 +7,10 @@ use crate::fp::{self, F16, F32, F64, Round};
 use crate::image::format::Words;
 use crate::image::sample::{Coords, Lod, Request};
 use crate::image::surface::{Outside, Spot};
-use crate::image::{Attribute, GEOMETRIES, Geometry, Image, Kind};
+use crate::image::{Attribute, Bound, GEOMETRIES, Geometry, Image, Kind, SAMPLER_BIT};
 use crate::memory::{Memory, little_endian};
 use ::ptx::ast::{Addr, AddrBase, Inst, Operand, VectorElem};
-use ::ptx::{Mod, Op, Type};
+use ::ptx::{Mod, Op, Type, VarId};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
@@ -35,13 +35,37 @@ pub(super) fn execute(env: &mut Env<'_, '_>, t: &mut Thread, code: &Code<'_>) ->
     }
 }
 
-/// The image that a handle in a register names.
+/// What a name stands for, as a number: a handle.
+pub(super) fn handle_of(env: &Env<'_, '_>, v: VarId) -> Res<u64> {
+    Ok(match env.memory.images.named(&env.program.module.vars[v].name)? {
+        Bound::Image(handle) => handle,
+        Bound::Sampler(n) => 1 << SAMPLER_BIT | u64::from(n),
+    })
+}
+
+/// The handle that an operand names or holds.
+fn handle(env: &Env<'_, '_>, t: &Thread, o: &Operand) -> Res<u64> {
+    match o {
+        Operand::Reg(r) | Operand::Addr(Addr { base: AddrBase::Reg(r), offset: 0 }) => {
+            Ok(t.reg(env.program, *r))
+        }
+        Operand::Var(v, 0) | Operand::Addr(Addr { base: AddrBase::Var(v), offset: 0 }) => handle_of(env, *v),
+        _ => Err("not supported: a texture or surface that is neither named nor in a register".into()),
+    }
+}
+
+/// The image that an operand names or holds the handle of.
 fn image(env: &Env<'_, '_>, t: &Thread, o: &Operand, kind: Kind) -> Res<Arc<Image>> {
-    let handle = match o {
-        Operand::Reg(r) | Operand::Addr(Addr { base: AddrBase::Reg(r), offset: 0 }) => t.reg(env.program, *r),
-        _ => return Err("not supported: a texture or surface that is not a handle in a register".into()),
-    };
-    env.memory.images.by_handle(handle, kind)
+    env.memory.images.by_handle(handle(env, t, o)?, kind)
+}
+
+/// The number of the sampler that an operand names or holds the handle of.
+fn sampler(env: &Env<'_, '_>, t: &Thread, o: &Operand) -> Res<u32> {
+    let handle = handle(env, t, o)?;
+    match (handle >> 32, handle as u32) {
+        (upper, n) if upper == 1 << (SAMPLER_BIT - 32) && n != 0 => Ok(n),
+        _ => Err(format!("{handle:#x} is no handle of a sampler")),
+    }
 }
 
 /// The geometry that an instruction names.
@@ -89,8 +113,15 @@ struct Place {
 fn place(env: &Env<'_, '_>, t: &Thread, (inst, o): (&Inst, &Operand), kind: Kind) -> Res<Place> {
     let geometry = geometry(inst)?;
     let Operand::Bracket(list) = o else { return Err("unsupported operand".into()) };
-    let [handle, coords] = &list[..] else { return Err("not supported: a sampler of its own".into()) };
-    let image = image(env, t, handle, kind)?;
+    let (image, coords) = match &list[..] {
+        [handle, coords] => (image(env, t, handle, kind)?, coords),
+        [texture, own, coords] => {
+            let number = handle(env, t, texture)?;
+            env.memory.images.by_handle(number, kind)?;
+            (env.memory.images.sampled(number as u32, sampler(env, t, own)?)?, coords)
+        }
+        _ => return Err("unsupported operand".into()),
+    };
     if image.geometry != geometry {
         return Err(format!("a {geometry:?} access to an image that is {:?}", image.geometry));
     }
@@ -190,7 +221,6 @@ fn texture(env: &mut Env<'_, '_>, t: &mut Thread, code: &Code<'_>) -> Res<()> {
 fn query(env: &mut Env<'_, '_>, t: &mut Thread, code: &Code<'_>) -> Res<()> {
     let inst = code.inst;
     let kind = if inst.op == Op::txq { Kind::Texture } else { Kind::Surface };
-    let image = image(env, t, &inst.operands[1], kind)?;
     let level = match inst.operands.get(2) {
         Some(o) => t.read(env, o, Type::u32)? as u32,
         None => 0,
@@ -212,6 +242,22 @@ fn query(env: &mut Env<'_, '_>, t: &mut Thread, code: &Code<'_>) -> Res<()> {
         Mod::num_samples,
         Mod::memory_layout,
     ]);
+    let of_sampler = match what {
+        Some(Mod::filter_mode) => Some(Attribute::Filter),
+        Some(Mod::force_unnormalized_coords) => Some(Attribute::ForceUnnormalized),
+        Some(Mod::addr_mode_0) => Some(Attribute::Address(0)),
+        Some(Mod::addr_mode_1) => Some(Attribute::Address(1)),
+        Some(Mod::addr_mode_2) => Some(Attribute::Address(2)),
+        _ => None,
+    };
+    let apart = env.program.module.targets.iter().any(|t| t == "texmode_independent");
+    if let Some(a) = of_sampler.filter(|_| apart && kind == Kind::Texture) {
+        let n = sampler(env, t, &inst.operands[1])?;
+        let own = env.memory.images.all_samplers().find(|s| s.0 == n).and_then(|s| s.1.attribute(a));
+        let value = own.ok_or("there is no such sampler")?;
+        return t.write(env.program, &inst.operands[0], value.into(), Type::b32);
+    }
+    let image = image(env, t, &inst.operands[1], kind)?;
     let attribute = |a| Some(image.attribute(a));
     let value = match what.ok_or("a query of nothing")? {
         Mod::width => image.extent(level, 0),

@@ -147,6 +147,7 @@ impl Thread {
                 _ => *b,
             },
             Operand::Special(s, c) => self.special(env, *s, *c)?,
+            Operand::Var(v, 0) if p.module.vars[*v].opaque.is_some() => super::image::handle_of(env, *v)?,
             Operand::Var(v, offset) => self.var(p, *v)?.wrapping_add(*offset as u64),
             Operand::Func(f) => function_address(*f),
             Operand::Vector(elems) => {

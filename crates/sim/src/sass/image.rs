@@ -1,8 +1,10 @@
 //! A cubin as the loader sees it: code, constant banks, global variables, memory sizes.
 
 use super::state::{CODE, DRIVER_CODE};
+use crate::image::{Bound, Images, Kind};
 use crate::memory::{CONST_WINDOW, Memory};
 use crate::output::DRIVER;
+use cubin::images::ImageKind;
 use rustc_hash::FxHashMap;
 use sass::Target;
 use sass::target::Suffix;
@@ -83,6 +85,8 @@ pub(crate) struct Image {
     pub(crate) local: u32,
     /// Registers that the file states for a thread.
     pub(crate) registers: u32,
+    /// Whether the driver's tables of textures have no samplers in them.
+    pub(crate) samplers_apart: bool,
 }
 
 impl Image {
@@ -118,6 +122,11 @@ fn put(section: &mut [u8], offset: u64, bytes: &[u8]) -> Option<()> {
     let at = usize::try_from(offset).ok()?;
     section.get_mut(at..at.checked_add(bytes.len())?)?.copy_from_slice(bytes);
     Some(())
+}
+
+/// Whether it is a word of a texture, sampler or surface.
+fn names(r: &cubin::read::RelocImage) -> bool {
+    r.place.starts_with(".nv.constant0.")
 }
 
 /// What is wrong with a relocation.
@@ -159,7 +168,7 @@ impl Module {
             globals.insert(g.name.clone(), (at, g.bytes.len() as u64));
         }
         // Those of functions wait for a kernel: code has its address as part of it.
-        for r in cubin.relocs.iter().filter(|r| !r.place.starts_with(".text.")) {
+        for r in cubin.relocs.iter().filter(|r| !r.place.starts_with(".text.") && !names(r)) {
             let Some((symbol, _)) = globals.get(&r.symbol) else { continue };
             let (bytes, size) = filled(r.kind, symbol.wrapping_add_signed(r.addend));
             let bytes = &bytes[..size];
@@ -267,7 +276,7 @@ impl Module {
         let size = cubin.constant3.len();
         let mut constant3 = memory.slice(self.constants, size).ok_or(OUTSIDE)?.to_vec();
         let mut constant4 = cubin.constant4.clone();
-        for r in &cubin.relocs {
+        for r in cubin.relocs.iter().filter(|r| !names(r)) {
             let driver = || DRIVER.iter().position(|d| d.0 == r.symbol).map(|i| DRIVER_CODE + 16 * i as u64);
             let function = || functions.get(&*r.symbol).map(|at| CODE + at).or_else(driver);
             let data = self.globals.get(&r.symbol).map(|g| g.0);
@@ -303,6 +312,7 @@ impl Module {
         }
         let mut banks = Banks::default();
         *banks.bank_mut(0) = k.constant0.clone();
+        self.fill_names(kernel, memory, banks.bank_mut(0))?;
         *banks.bank_mut(2) = k.constant2.clone();
         *banks.bank_mut(3) = constant3;
         *banks.bank_mut(4) = constant4;
@@ -311,6 +321,38 @@ impl Module {
         let local = if calls && k.stack_bytes == 0 { DEFAULT_STACK } else { k.stack_bytes };
         let (target, constants) = (self.target, self.constants);
         let (params, shared, registers) = (k.params, k.shared_bytes, k.registers);
-        Ok(Image { target, code, entry, banks, constants, params, shared, local, registers })
+        let samplers_apart = cubin.relocs.iter().any(|r| r.symbol.starts_with(".nv.independent."));
+        Ok(Image { target, code, entry, banks, constants, params, shared, local, registers, samplers_apart })
+    }
+
+    /// Puts the words of textures, samplers and surfaces that the kernel names into constant bank 0.
+    fn fill_names(&self, kernel: &str, memory: &Memory, bank: &mut [u8]) -> Result<(), String> {
+        let here = |p: &str| p.strip_prefix(".nv.constant0.") == Some(kernel);
+        let kinds = [ImageKind::Texture, ImageKind::Sampler, ImageKind::Surface];
+        for r in self.cubin.relocs.iter().filter(|r| here(&r.place)) {
+            let kind = kinds.into_iter().find(|k| k.reloc(self.target.sm) == r.kind);
+            let kind = kind.ok_or_else(|| format!("relocation of type {:#x} in constant bank 0", r.kind))?;
+            // Parameters of several kernels may have one name.
+            let name = r.symbol.split('#').next().unwrap_or_default();
+            let wanted = match kind {
+                ImageKind::Texture => Some(Kind::Texture),
+                ImageKind::Surface => Some(Kind::Surface),
+                ImageKind::Sampler => None,
+            };
+            let word = match (memory.images.named(name)?, wanted) {
+                (Bound::Image(handle), Some(kind)) => {
+                    memory.images.by_handle(handle, kind)?;
+                    handle as u32
+                }
+                (Bound::Sampler(n), None) if self.target.sm < 90 => Images::sampler_bits(n),
+                (Bound::Sampler(n), None) => n,
+                _ => return Err(format!("what is bound to '{name}' is of another kind")),
+            };
+            let at = usize::try_from(r.offset).ok().and_then(|at| bank.get_mut(at..at.checked_add(4)?));
+            // A texture and its sampler may share a word.
+            let to = at.ok_or(OUTSIDE)?;
+            to.iter_mut().zip(word.to_le_bytes()).for_each(|(to, b)| *to |= b);
+        }
+        Ok(())
     }
 }

@@ -599,7 +599,7 @@ fn environment(
         put(0x40, &first.to_le_bytes());
         put(at, &size.to_le_bytes());
     }
-    descriptors::place(sm.into(), memory, &mut put);
+    descriptors::place(sm.into(), image.samplers_apart, memory, &mut put);
     let (block, grid, cooperative) = (launch.block, launch.grid, launch.cooperative);
     if cooperative {
         memory.place("workspace of the grid", GRID_WORKSPACE, grid_workspace());

@@ -15,7 +15,7 @@ use super::state::{Machine, Warp};
 use crate::fp::{self, F16, F32, Round};
 use crate::image::format::Words;
 use crate::image::sample::{Coords, Lod, Request};
-use crate::image::{Geometry, Image};
+use crate::image::{Geometry, Image, Images};
 use crate::memory::little_endian;
 use sass::{Inst, Opcode, Operand, RegFile};
 use smallvec::SmallVec;
@@ -33,17 +33,33 @@ pub(super) fn compile(o: &Operands<'_>) -> Result<Option<Exec>, Unsupported> {
     }
 }
 
-/// How many general registers a thread needs for a fetch: the last one that it names, + 1. The table has vectors of four for
-/// every source, of which those count that the list fills (ptxas 13.0.88 ends vectors behind the last register stated).
+/// How many general registers a thread needs for a fetch or a query: the last one that it names, + 1. The table has vectors of
+/// two or four for sources and results, of which those count that the list fills and the mask asks for (ptxas 13.0.88 ends
+/// vectors behind the last register stated).
 pub(super) fn registers(inst: &Inst, banks: &Banks) -> Option<u32> {
-    let f = Fetch::of(&Operands::new(inst, banks), What::of(inst.op)?).ok()?;
+    let o = Operands::new(inst, banks);
+    if matches!(inst.op, Opcode::TXQ | Opcode::TXQ_U | Opcode::TXQ_B) {
+        let listed = inst.op == Opcode::TXQ_B;
+        let results = o.imm(if listed { 4 } else { 6 }).ok()?.count_ones();
+        let (high, low) = (o.dst(0, 2).ok()?.index(), o.dst(1, 2).ok()?.index());
+        return end(&[
+            (vector(&o, 2).ok()?, 1 + u32::from(listed)),
+            (low, results.min(2)),
+            (high, results.saturating_sub(2)),
+        ]);
+    }
+    let f = Fetch::of(&o, What::of(inst.op)?).ok()?;
     let (first, second) = f.lengths();
     let results = if f.halves { f.channels.count_ones().div_ceil(2) } else { f.channels.count_ones() };
     let (low, high) =
         if f.halves { (results.min(1), results / 2) } else { (results.min(2), results.saturating_sub(2)) };
-    let vectors =
-        [(f.first, first as u32), (f.second, second as u32), (f.low.index(), low), (f.high.index(), high)];
-    vectors.into_iter().filter(|(r, n)| *r != sass::Reg::ZERO && *n != 0).map(|(r, n)| u32::from(r) + n).max()
+    end(&[(f.first, first as u32), (f.second, second as u32), (f.low.index(), low), (f.high.index(), high)])
+}
+
+/// The end of the last of vectors: their first registers and lengths.
+fn end(vectors: &[(u8, u32)]) -> Option<u32> {
+    let there = vectors.iter().filter(|(r, n)| *r != sass::Reg::ZERO && *n != 0);
+    there.map(|(r, n)| u32::from(*r) + n).max()
 }
 
 /// Where a handle is.
@@ -51,7 +67,7 @@ pub(super) fn registers(inst: &Inst, banks: &Banks) -> Option<u32> {
 pub(super) enum Handle {
     /// Its lower word is known.
     Known(u32),
-    /// In a uniform register; textures take a pair, the upper one 0.
+    /// In a uniform register; textures take a pair, the upper one for the number of a sampler of its own, or 0.
     Uniform(u8, bool),
     /// In a register of each lane.
     Register(u8),
@@ -90,20 +106,19 @@ impl Handle {
 
     /// The image for a lane.
     pub(super) fn image(self, m: &mut Machine<'_>, lane: usize, listed: u32) -> Result<Arc<Image>, Fault> {
-        let number = match self {
-            Handle::Known(n) => n,
-            Handle::Uniform(r, pair) => {
-                if pair && m.warp.ur[Warp::pair(r)] != 0 {
-                    return Err(Fault::at(lane, "the upper half of a uniform handle is not 0"));
-                }
-                m.warp.ur[usize::from(r)]
+        let (number, apart) = match self {
+            Handle::Known(n) => (n, None),
+            Handle::Uniform(r, true) => {
+                (m.warp.ur[usize::from(r)], Some(m.warp.ur[Warp::pair(r)] & Images::upper_sampler(u32::MAX)))
             }
-            Handle::Register(r) => m.warp.r[usize::from(r)][lane],
-            Handle::Listed => listed,
+            Handle::Uniform(r, false) => (m.warp.ur[usize::from(r)], None),
+            Handle::Register(r) => (m.warp.r[usize::from(r)][lane], None),
+            Handle::Listed => (listed, None),
         };
+        let sampler = apart.unwrap_or_else(|| Images::upper_sampler(number));
         match &m.memory {
             Reach::Alone(memory) => {
-                let found = memory.images.by_number(number);
+                let found = memory.images.sampled(number, sampler);
                 found.map_err(|e| Fault::at(lane, e).because(super::Cause::Address))
             }
             Reach::Among(_) => Err(Fault::at(lane, "images of blocks that run side by side")),

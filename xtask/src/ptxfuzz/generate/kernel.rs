@@ -284,6 +284,7 @@ impl Gen {
         let (n0, n1) = (self.rng.integer(), self.rng.integer());
         Launch {
             images: Default::default(),
+            names: Default::default(),
             kernel: "k".into(),
             grid: [self.profile.blocks as u32, 1, 1],
             block: [self.profile.threads as u32, 1, 1],

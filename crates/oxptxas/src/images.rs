@@ -1,0 +1,119 @@
+//! Textures, samplers and surfaces by name as the file has them.
+
+use cubin::images::{ImageKind, ImageSymbol, ImageWord, SamplerInit};
+use lower::ModuleLayout;
+use ptx::ast::Opaque;
+use ptx::{FuncId, Item, Linkage, Module, Op, Stmt, Var, VarId};
+
+/// What the file says of them: the list, and each variable's place in it.
+pub(crate) struct Images {
+    /// In the order of their symbols: parameters by kernels, then those that code names, then what may be seen elsewhere.
+    pub(crate) list: Vec<ImageSymbol>,
+    vars: Vec<VarId>,
+}
+
+fn kind(opaque: Opaque) -> ImageKind {
+    match opaque {
+        Opaque::Texture => ImageKind::Texture,
+        Opaque::Sampler => ImageKind::Sampler,
+        Opaque::Surface => ImageKind::Surface,
+    }
+}
+
+/// What names of address modes and filters stand for, from number 1 on; numbers may be written instead. What the file says is the
+/// place among the modes or filters.
+const WORDS: [(&str, u8); 7] = [
+    ("wrap", 0),
+    ("mirror", 1),
+    ("clamp_ogl", 2),
+    ("clamp_to_edge", 3),
+    ("clamp_to_border", 4),
+    ("nearest", 0),
+    ("linear", 1),
+];
+
+/// What is said of a sampler: as ptxas 13.0.88, 0xff where nothing is.
+fn sampler(declared: u32, var: &Var) -> SamplerInit {
+    let fields = var.init.iter().flat_map(|i| i.fields.iter().flatten());
+    let mut init = SamplerInit { declared, modes: [0xff; 4], unnormalized: None };
+    for (field, value) in fields {
+        let named = WORDS.iter().position(|w| w.0 == value).map(|n| n as u64 + 1);
+        let number = named.or_else(|| value.parse().ok()).unwrap_or(0);
+        let word = number.checked_sub(1).and_then(|n| WORDS.get(usize::try_from(n).ok()?));
+        let mode = match field.as_str() {
+            "addr_mode_0" => 0,
+            "addr_mode_1" => 1,
+            "addr_mode_2" => 2,
+            "filter_mode" => 3,
+            "force_unnormalized_coords" => {
+                init.unnormalized = Some(number as u32);
+                continue;
+            }
+            _ => continue,
+        };
+        init.modes[mode] = word.map_or(0xff, |w| w.1);
+    }
+    init
+}
+
+impl Images {
+    /// Of a module of which these kernels are compiled.
+    pub(crate) fn new(module: &Module, layout: &ModuleLayout, kernels: &[FuncId]) -> Images {
+        let mut all: Vec<(VarId, Option<usize>)> = Vec::new();
+        for (n, k) in kernels.iter().enumerate() {
+            let params = module.funcs[*k].params.iter().filter(|v| module.vars[**v].opaque.is_some());
+            all.extend(params.map(|v| (*v, Some(n))));
+        }
+        let mut add = |v: VarId| {
+            if !all.iter().any(|a| a.0 == v) {
+                all.push((v, None));
+            }
+        };
+        for k in kernels {
+            for (_, n) in layout.images.of(*k) {
+                [Some(n.image), n.sampler].into_iter().flatten().for_each(&mut add);
+            }
+        }
+        let module_vars = module.items.iter().filter_map(|i| match i {
+            Item::Var(v) => Some(*v),
+            Item::Func(_) => None,
+        });
+        // Arrays of them nothing can name.
+        let single = |v: &VarId| module.vars[*v].opaque.is_some() && module.vars[*v].dims.is_empty();
+        let declared: Vec<VarId> = module_vars.filter(single).collect();
+        for own in [false, true] {
+            let of = |v: &&VarId| (module.vars[**v].linkage == Linkage::Internal) == own;
+            declared.iter().filter(of).for_each(|v| add(*v));
+        }
+        let symbol = |(v, kernel): &(VarId, Option<usize>)| {
+            let var = &module.vars[*v];
+            let kind = kind(var.opaque?);
+            let init = (kind == ImageKind::Sampler && kernel.is_none()).then(|| sampler(v.as_u32(), var));
+            Some(ImageSymbol { name: var.name.clone(), kind, kernel: *kernel, sampler: init })
+        };
+        Images {
+            list: all.iter().filter_map(symbol).collect(),
+            vars: all.iter().filter(|(v, _)| module.vars[*v].opaque.is_some()).map(|a| a.0).collect(),
+        }
+    }
+
+    /// The place of a variable in the list.
+    pub(crate) fn place(&self, var: VarId) -> Option<usize> {
+        self.vars.iter().position(|v| *v == var)
+    }
+
+    /// The words of a kernel.
+    pub(crate) fn words(&self, layout: &ModuleLayout, kernel: FuncId) -> Vec<ImageWord> {
+        let word = |(offset, n): &(u32, lower::image_slots::Named)| {
+            let sampler = n.sampler.and_then(|s| self.place(s));
+            Some(ImageWord { offset: *offset, image: self.place(n.image)?, sampler })
+        };
+        layout.images.of(kernel).iter().filter_map(word).collect()
+    }
+}
+
+/// Whether code asks a handle what it is of.
+pub(crate) fn asks_types(module: &Module, funcs: impl Iterator<Item = FuncId>) -> bool {
+    let stmts = |f: FuncId| module.funcs[f].body.iter().flat_map(|b| &b.stmts);
+    funcs.into_iter().any(|f| stmts(f).any(|s| matches!(s, Stmt::Inst(i) if i.op == Op::istypep)))
+}
