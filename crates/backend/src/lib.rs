@@ -186,7 +186,7 @@ const LONGER: f64 = 1.15;
 struct Allocated {
     func: Function,
     stats: regalloc::Stats,
-    plan: Option<(prepass::Planned, prepass::Prepared)>,
+    plan: Option<(prepass::Planned, Option<prepass::Prepared>)>,
 }
 
 impl Allocated {
@@ -244,7 +244,8 @@ fn for_more_warps(
     manager: &mut Manager<'_>,
 ) -> Result<bool, Error> {
     let stated = best.stated();
-    let (Some((plan, prepared)), Some(fewer)) = (&mut best.plan, prepass::fewer_registers(original, stated))
+    let (Some((plan, Some(prepared))), Some(fewer)) =
+        (&mut best.plan, prepass::fewer_registers(original, stated))
     else {
         return Ok(false);
     };

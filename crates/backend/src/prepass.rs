@@ -117,7 +117,7 @@ pub fn run(
     manager: &mut Manager<'_>,
     more: i32,
     counters: bool,
-) -> Option<(Planned, Prepared)> {
+) -> Option<(Planned, Option<Prepared>)> {
     // A function of a kernel's saves what it uses; few registers are better there.
     if !func.entry {
         return None;
@@ -130,13 +130,14 @@ pub fn run(
     let mut code = Code::new(func, &cfg, grants, reserve);
     let mut plan = Plan::new(&code, func, aim);
     let short = |p: &Plan| grants.is_none() && p.stated > aim || p.missing() > 0;
-    // Takes what another function, that does the same, is planned like, if that is better.
+    // Takes what another function, that does the same, is planned like, if that is better; then what was before.
     let choose = |func: &mut Function, other: Function, code: &mut Code, plan: &mut Plan| {
         let with = Code::new(&other, &cfg, grants, reserve);
         let planned = Plan::new(&with, &other, aim);
-        if planned.is_better(plan, aim) {
-            (*func, *code, *plan) = (other, with, planned);
-        }
+        planned.is_better(plan, aim).then(|| {
+            (*code, *plan) = (with, planned);
+            std::mem::replace(func, other)
+        })
     };
     let again = |f: &mut Function, manager: &mut Manager<'_>| {
         let ranges = Ranges::new(f, &cfg);
@@ -145,17 +146,17 @@ pub fn run(
         let room = Room { limit, few: limit, grants };
         manager.run(Phase::Remat, f, |f| remat::run(f, &cfg, room, &ranges))
     };
-    let original = func.clone();
+    let mut original = None;
     let remakes = manager.admits(Phase::Remat, 2);
     if short(&plan) && remakes {
-        let mut other = original.clone();
+        let mut other = func.clone();
         if again(&mut other, manager) {
-            choose(func, other, &mut code, &mut plan);
+            original = choose(func, other, &mut code, &mut plan);
         }
     }
     plan.stage(&code, func, aim);
     if short(&plan) && counters && manager.admits(Phase::Counters, 2) {
-        let mut other = original;
+        let mut other = original.unwrap_or_else(|| func.clone());
         if manager.run(Phase::Counters, &mut other, |f| uniform::run(f, &cfg)) {
             let mut with = Code::new(&other, &cfg, grants, reserve);
             let mut planned = Plan::new(&with, &other, aim);
@@ -172,12 +173,15 @@ pub fn run(
         }
     }
     let planned = Planned { stated: plan.stated as u32, time: plan.time };
-    // A kernel that gives registers back states what it begins with.
-    let before = grants.is_none().then(|| func.clone());
+    // A kernel that gives registers back states what it begins with. Others get fewer only where more warps fit then.
+    let fewer = fewer_registers(func, planned.stated + ROUNDED).is_some();
+    let before = (grants.is_none() && fewer).then(|| func.clone());
     plan.apply(&code, func);
-    before.map(|func| (planned, Prepared { func, code }))
+    grants.is_none().then(|| (planned, before.map(|func| Prepared { func, code })))
 }
 
+/// Registers beyond what was planned that allocation may take; where it takes more still, the kernel is planned anew.
+const ROUNDED: u32 = 8;
 /// A time that another plan must be below, as a share, to be worth what it does; and what it may take longer if it saves so many
 /// registers.
 const WORTH: f64 = 0.97;

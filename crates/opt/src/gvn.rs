@@ -6,22 +6,82 @@
 
 use crate::known_memory::{Found, Memory};
 use crate::setp_combine;
+use ori::cfg::DomTree;
 use ori::edit::Def;
 use ori::{
-    Analyses, Block, Changed, Editor, Function, Guard, Inst, InstData, Macro, Name, Op, Operand, Value,
-    operand,
+    Analyses, Block, Changed, Editor, Function, Inst, InstData, Macro, Name, Op, Operand, Value, operand,
 };
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHasher};
 use sass::ops::Plop3;
+use sass::{Mods, RegOp};
 use smallvec::SmallVec;
+use std::hash::{Hash, Hasher};
 
-/// What makes two instructions the same: operation, modifiers and sources, the guard, and what is kept where that does not hold.
-type Key = (Op, sass::Mods, SmallVec<[Operand; 6]>, Guard, SmallVec<[Name; 1]>);
+/// An instruction that others may repeat, its block, and what it makes.
+type Made = (Inst, Block, SmallVec<[Value; 2]>);
+
+/// The instructions that were made, by what makes two the same: operation, modifiers and sources, the guard, and what is kept where that
+/// does not hold. Only the hash is stored; what an instruction is, the function says.
+#[derive(Default)]
+struct Table(FxHashMap<u64, SmallVec<[Made; 1]>>);
+
+impl Table {
+    /// What an instruction like `d`, but for these modifiers, has made already where `b` is executed.
+    fn find(&self, e: &Editor<'_>, dom: &DomTree, b: Block, d: &InstData, mods: &Mods) -> Option<&[Value]> {
+        let alike = |(earlier, from, results): &&Made| {
+            // What makes these values has not gone as dead code meanwhile.
+            dom.dominates(*from, b) && all_made(e, results) && same(e.func(), e.data(*earlier), d, mods)
+        };
+        self.0
+            .get(&hash(e.func(), d, mods))?
+            .iter()
+            .rev()
+            .find(alike)
+            .map(|(_, _, results)| results.as_slice())
+    }
+
+    /// Remembers what `i` makes, in place of what is like it elsewhere.
+    fn insert(&mut self, func: &Function, i: Inst, b: Block, results: SmallVec<[Value; 2]>) {
+        let d = &func.insts[i];
+        let entry = self.0.entry(hash(func, d, &d.mods)).or_default();
+        match entry.iter_mut().find(|(earlier, ..)| same(func, &func.insts[*earlier], d, &d.mods)) {
+            Some(made) => *made = (i, b, results),
+            None => entry.push((i, b, results)),
+        }
+    }
+}
+
+/// What of an operand counts: of a result whether it is a value, and of what kind (a copy may write any).
+fn counts(func: &Function, d: &InstData, slot: usize) -> Operand {
+    match &d.operands[slot] {
+        Operand::Reg(RegOp { reg: Name::Val(v), .. }) if d.is_def(slot) => {
+            let shape = func.values[*v];
+            Operand::Imm(1 << 24 | (shape.file as u32) << 16 | u32::from(shape.width) << 8)
+        }
+        Operand::Reg(_) if d.is_def(slot) => Operand::Imm(0),
+        source => *source,
+    }
+}
+
+fn hash(func: &Function, d: &InstData, mods: &Mods) -> u64 {
+    let mut h = FxHasher::default();
+    (d.op, mods, d.guard).hash(&mut h);
+    (0..d.operands.len()).for_each(|k| counts(func, d, k).hash(&mut h));
+    d.kept.hash(&mut h);
+    h.finish()
+}
+
+fn same(func: &Function, a: &InstData, b: &InstData, mods: &Mods) -> bool {
+    (a.op, &a.mods, a.guard) == (b.op, mods, b.guard)
+        && a.kept == b.kept
+        && a.operands.len() == b.operands.len()
+        && (0..a.operands.len()).all(|k| counts(func, a, k) == counts(func, b, k))
+}
 
 /// The pass.
 pub fn run(func: &mut Function, analyses: &Analyses) -> Changed {
     let (cfg, dom) = (analyses.cfg(func), analyses.dominators(func));
-    let mut table: FxHashMap<Key, (Block, SmallVec<[Value; 2]>)> = FxHashMap::default();
+    let mut table = Table::default();
     // What is known of memory at the ends of blocks that alone lead to another.
     let mut ends: FxHashMap<Block, Memory> = FxHashMap::default();
     let mut e = Editor::new(func);
@@ -47,27 +107,23 @@ pub fn run(func: &mut Function, analyses: &Analyses) -> Changed {
                 continue;
             }
             let d = e.data(i);
-            let Some((key, results)) = key(e.func(), d) else { continue };
-            match table.get(&key) {
-                Some((from, earlier)) if dom.dominates(*from, b) && all_made(&e, earlier) => {
-                    results.iter().zip(earlier).for_each(|(new, old)| e.replace_all_uses(*new, *old));
-                    e.erase(i);
-                    continue;
-                }
-                _ => {}
+            let Some(results) = results(d) else { continue };
+            if let Some(earlier) = table.find(&e, &dom, b, d, &d.mods) {
+                let earlier: SmallVec<[Value; 2]> = earlier.into();
+                results.iter().zip(earlier).for_each(|(new, old)| e.replace_all_uses(*new, old));
+                e.erase(i);
+                continue;
             }
             // A comparison that is true where an earlier one is false.
-            if let Some(opposite) = opposite(d, &key)
-                && let Some((from, earlier)) = table.get(&opposite)
-                && dom.dominates(*from, b)
-                && all_made(&e, earlier)
-                && let (&[new], &[old]) = (&results[..], &earlier[..])
+            if let Some(opposite) = opposite(d)
+                && let Some(&[old]) = table.find(&e, &dom, b, d, &opposite)
+                && let &[new] = &results[..]
                 && e.replace_all_uses_with_complement(new, old)
             {
                 e.erase(i);
                 continue;
             }
-            table.insert(key, (b, results));
+            table.insert(e.func(), i, b, results);
         }
         if cfg.succs[b].iter().any(|s| cfg.preds[*s].len() == 1) {
             ends.insert(b, memory);
@@ -87,7 +143,7 @@ fn step(e: &mut Editor<'_>, memory: &mut Memory, i: Inst) {
     if d.is_pure() {
         return;
     }
-    let results = key(e.func(), d).map_or_else(SmallVec::new, |k| k.1);
+    let results = results(d).unwrap_or_default();
     let values = &e.func().values;
     let width =
         |n: Name| n.value().map_or(1, |v| if matches!(n, Name::Val(_)) { values[v].width } else { 1 });
@@ -122,34 +178,26 @@ fn complement(d: &InstData) -> Option<(Value, Value)> {
     Some((new.reg.value()?, old.reg.value()?)).filter(|_| inverts && alone)
 }
 
-/// The key of the comparison with the opposite result, if it is a comparison that takes in nothing else.
-fn opposite(d: &InstData, key: &Key) -> Option<Key> {
+/// The modifiers of the comparison with the opposite result, if it is a comparison that takes in nothing else.
+fn opposite(d: &InstData) -> Option<Mods> {
     let op = d.opcode().filter(|_| setp_combine::takes_part(d))?;
-    let mut key = key.clone();
-    key.1 = setp_combine::opposite(op, &key.1)?;
-    Some(key)
+    setp_combine::opposite(op, &d.mods)
 }
 
-/// The key and the values written; `None` if something other than a value or a zero register is written.
-fn key(func: &Function, d: &InstData) -> Option<(Key, SmallVec<[Value; 2]>)> {
+/// The values written; `None` if there are none, or something other than a value or a zero register is written.
+fn results(d: &InstData) -> Option<SmallVec<[Value; 2]>> {
     let mut results = SmallVec::new();
-    let mut sources = SmallVec::new();
-    for (i, o) in d.operands.iter().enumerate() {
+    for (slot, o) in d.operands.iter().enumerate() {
         match o {
-            Operand::Reg(r) if d.is_def(i) => match r.reg {
-                Name::Val(v) => {
-                    results.push(v);
-                    // Which slots hold values, and of what kind (a copy may write any), is part of the key.
-                    let shape = func.values[v];
-                    sources.push(Operand::Imm((shape.file as u32) << 16 | u32::from(shape.width) << 8));
-                }
-                Name::Phys(p) if p.is_zero() => sources.push(Operand::Imm(0)),
+            Operand::Reg(r) if d.is_def(slot) => match r.reg {
+                Name::Val(v) => results.push(v),
+                Name::Phys(p) if p.is_zero() => {}
                 _ => return None,
             },
-            _ => sources.push(*o),
+            _ => {}
         }
     }
-    (!results.is_empty()).then(|| ((d.op, d.mods.clone(), sources, d.guard, d.kept.clone()), results))
+    (!results.is_empty()).then_some(results)
 }
 
 #[cfg(test)]

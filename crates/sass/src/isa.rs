@@ -224,6 +224,7 @@ impl OpInfo {
 
 impl Opcode {
     /// The table entry.
+    #[inline]
     pub fn info(self) -> &'static OpInfo {
         &OPS[self as usize]
     }
@@ -232,6 +233,7 @@ impl Opcode {
         self.info().mnemonic
     }
     /// Canonical operand slots.
+    #[inline]
     pub fn slots(self) -> &'static [Slot] {
         self.info().slots
     }
@@ -240,8 +242,23 @@ impl Opcode {
         self.info().uniform
     }
     /// Registers that operand slot `slot` spans under `mods`.
+    #[inline]
     pub fn width(self, slot: usize, mods: &Mods) -> u8 {
         match self.slots()[slot].width {
+            Width::Fixed(n) => n,
+            other => other.under(mods),
+        }
+    }
+    /// Whether it is a product of a warp group: it begins when it issues and ends when `WARPGROUP.DEPBAR` says so.
+    pub fn is_group_product(self) -> bool {
+        self.unit() == Unit::Gmma
+    }
+}
+
+impl Width {
+    /// Registers under `mods`.
+    pub fn under(self, mods: &Mods) -> u8 {
+        match self {
             Width::Fixed(n) => n,
             Width::ByMod(table) => {
                 let last = || mods.iter().filter(|m| is_float_format(*m)).last();
@@ -269,10 +286,6 @@ impl Opcode {
                 (if mods.has(Mod::F16) { columns / 4 } else { columns / 2 }) as u8
             }
         }
-    }
-    /// Whether it is a product of a warp group: it begins when it issues and ends when `WARPGROUP.DEPBAR` says so.
-    pub fn is_group_product(self) -> bool {
-        self.unit() == Unit::Gmma
     }
 }
 

@@ -7,12 +7,14 @@
 
 use super::Limits;
 use cranelift_entity::{EntityRef, SecondaryMap};
+use fixedbitset::FixedBitSet;
 use ori::cfg::Cfg;
 use ori::print::inst_text;
 use ori::{Block, Function, Inst, InstData, Macro, Name, Op, Operand, Value, operand};
 use rustc_hash::{FxHashMap, FxHashSet};
 use sass::ops::{Isetp, Ldc, Ldl, Lop3, Mov, Plop3, R2ur, Sel, Stl, Umov};
 use sass::{AddrWidth, ConstBank, Mod, Opcode, Reg, RegFile, RegOp, Role};
+use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A place that can hold 32 bits or a predicate.
@@ -21,6 +23,16 @@ enum Place {
     Reg(Reg),
     /// A word of the frame, by byte offset.
     Slot(i32),
+}
+
+impl Place {
+    /// What it holds as long as nothing has written it.
+    fn untouched(self) -> Option<Fact> {
+        match self {
+            Place::Reg(r) => Some(Fact::plain(Root::Fixed(r))),
+            Place::Slot(_) => None,
+        }
+    }
 }
 
 /// Where a content comes from.
@@ -90,40 +102,88 @@ enum Constant {
     True,
 }
 
+/// A few facts, ascending.
+#[derive(Clone, Default, PartialEq, Debug)]
+struct Facts(SmallVec<[Fact; 1]>);
+
+impl Facts {
+    fn one(f: Fact) -> Facts {
+        Facts(SmallVec::from_buf([f]))
+    }
+    fn of(f: Option<Fact>) -> Facts {
+        f.map_or_else(Facts::default, Facts::one)
+    }
+    fn contains(&self, f: &Fact) -> bool {
+        self.0.contains(f)
+    }
+    fn insert(&mut self, f: Fact) {
+        if let Err(at) = self.0.binary_search(&f) {
+            self.0.insert(at, f);
+        }
+    }
+    fn extend(&mut self, facts: impl IntoIterator<Item = Fact>) {
+        facts.into_iter().for_each(|f| self.insert(f));
+    }
+    fn map(&self, to: impl Fn(Fact) -> Fact) -> Facts {
+        let mut out = Facts::default();
+        out.extend(self.0.iter().map(|f| to(*f)));
+        out
+    }
+}
+
 /// Facts by place. `anywhere` holds for every place (parameters that are undefined).
 #[derive(Clone, Default, PartialEq, Debug)]
 struct State {
-    at: BTreeMap<Place, BTreeSet<Fact>>,
-    anywhere: BTreeSet<Fact>,
+    at: BTreeMap<Place, Facts>,
+    anywhere: Facts,
 }
 
 impl State {
-    fn facts(&self, p: Place) -> BTreeSet<Fact> {
-        self.at.get(&p).cloned().unwrap_or_default()
+    fn facts(&self, p: Place) -> Facts {
+        self.at.get(&p).cloned().unwrap_or_else(|| Facts::of(p.untouched()))
     }
-    fn write(&mut self, p: Place, facts: BTreeSet<Fact>) {
+    fn write(&mut self, p: Place, facts: Facts) {
         self.at.insert(p, facts);
     }
     /// Removes everything known about a value that is about to be redefined.
     fn forget(&mut self, v: Value) {
         let stale = |f: &Fact| matches!(f.root, Root::Lane(x, _) if x == v);
-        self.at.values_mut().for_each(|s| s.retain(|f| !stale(f)));
-        self.anywhere.retain(|f| !stale(f));
+        self.at.values_mut().for_each(|s| s.0.retain(|f| !stale(f)));
+        self.anywhere.0.retain(|f| !stale(f));
+    }
+    /// Whether a place holds what a fact says.
+    fn knows(&self, p: Place, f: &Fact) -> bool {
+        self.anywhere.contains(f) || self.at.get(&p).map_or(p.untouched() == Some(*f), |s| s.contains(f))
     }
     /// Keeps what both know; says whether that is less than before.
     fn meet(&mut self, other: &State) -> bool {
-        let before = self.clone();
-        let places: BTreeSet<Place> = self.at.keys().chain(other.at.keys()).copied().collect();
-        for p in places {
-            let mine: BTreeSet<Fact> = self.facts(p).union(&self.anywhere).cloned().collect();
-            let theirs: BTreeSet<Fact> = other.facts(p).union(&other.anywhere).cloned().collect();
-            self.at.insert(p, mine.intersection(&theirs).cloned().collect());
+        let mut less = false;
+        let mut anywhere = Facts::default();
+        for f in &self.anywhere.0 {
+            if other.anywhere.contains(f) {
+                anywhere.insert(*f);
+                continue;
+            }
+            less = true;
+            // Here it holds everywhere, there at some places.
+            for (p, _) in other.at.iter().filter(|(_, s)| s.contains(f)) {
+                self.at.entry(*p).or_insert_with(|| Facts::of(p.untouched())).insert(*f);
+            }
         }
-        self.anywhere = self.anywhere.intersection(&other.anywhere).cloned().collect();
-        let anywhere = &self.anywhere;
-        self.at.values_mut().for_each(|s| s.retain(|f| !anywhere.contains(f)));
-        self.at.retain(|_, s| !s.is_empty());
-        *self != before
+        for p in other.at.keys() {
+            self.at.entry(*p).or_insert_with(|| Facts::of(p.untouched()));
+        }
+        self.at.retain(|p, s| {
+            s.0.retain(|f| {
+                let known = other.knows(*p, f);
+                less |= !known;
+                known && !anywhere.contains(f)
+            });
+            // A register of which nothing is known was written, unlike one that is not here.
+            !s.0.is_empty() || p.untouched().is_some()
+        });
+        self.anywhere = anywhere;
+        less
     }
 }
 
@@ -133,7 +193,8 @@ impl State {
 /// The first instruction that may read something else, as text.
 pub fn check(before: &Function, after: &Function, limits: &Limits) -> Result<(), String> {
     let cfg = Cfg::new(before);
-    let mut c = Checker { before, after, limits, content: SecondaryMap::new() };
+    let made = FixedBitSet::with_capacity(before.values.len());
+    let mut c = Checker { before, after, limits, content: SecondaryMap::new(), made };
     c.find_contents(&cfg);
     let mut entry: FxHashMap<Block, State> = FxHashMap::default();
     entry.insert(before.entry_block(), State::default());
@@ -168,7 +229,7 @@ pub fn check(before: &Function, after: &Function, limits: &Limits) -> Result<(),
                     }
                 }
             }
-            params.iter().for_each(|p| out.forget(*p));
+            params.iter().for_each(|p| c.forget(&mut out, *p));
             for (place, fact) in gains {
                 out.at.entry(place).or_default().insert(fact);
             }
@@ -194,6 +255,8 @@ struct Checker<'f> {
     limits: &'f Limits,
     /// What each register of a value holds.
     content: SecondaryMap<Value, Vec<Fact>>,
+    /// Values that a walk has come to the definition of: nothing is known of others anywhere.
+    made: FixedBitSet,
 }
 
 impl Checker<'_> {
@@ -264,7 +327,7 @@ impl Checker<'_> {
         !matches!(o, Operand::Reg(RegOp { reg: Name::Phys(r), .. }) if matches!(r.file, RegFile::P | RegFile::UP))
     }
 
-    fn block(&self, b: Block, state: &mut State) -> Result<(), String> {
+    fn block(&mut self, b: Block, state: &mut State) -> Result<(), String> {
         let old = &self.before.blocks[b].insts;
         let new = &self.after.blocks[b].insts;
         let surviving: FxHashSet<Inst> = new.iter().copied().collect();
@@ -295,6 +358,13 @@ impl Checker<'_> {
             }
             (None, None) => Ok(()),
             _ => Err(format!("{b}: terminators differ")),
+        }
+    }
+
+    /// Removes from a state what is known about a value that is about to be redefined.
+    fn forget(&mut self, state: &mut State, v: Value) {
+        if self.made.put(v.index()) {
+            state.forget(v);
         }
     }
 
@@ -337,9 +407,7 @@ impl Checker<'_> {
         let want = self.content[v][usize::from(lane)];
         want == Fact::UNDEFINED
             || (r.is_zero() && want == Checker::zero(r))
-            || state.anywhere.contains(&want)
-            || state.at.get(&Place::Reg(r)).is_some_and(|s| s.contains(&want))
-            || matches!(want.root, Root::Fixed(f) if f == r && !state.at.contains_key(&Place::Reg(r)))
+            || state.knows(Place::Reg(r), &want)
     }
 
     /// Checks a read of `want` (in SSA) from `got` (allocated).
@@ -352,8 +420,7 @@ impl Checker<'_> {
                     return Ok(());
                 }
                 for k in 0..width {
-                    let clobbered = state.at.get(&Place::Reg(step(k)));
-                    if clobbered.is_some_and(|s| !s.contains(&Fact::plain(Root::Fixed(step(k))))) {
+                    if !state.knows(Place::Reg(step(k)), &Fact::plain(Root::Fixed(step(k)))) {
                         return Err(format!("{} was overwritten", step(k)));
                     }
                 }
@@ -379,9 +446,10 @@ impl Checker<'_> {
     }
 
     /// An instruction that both programs have.
-    fn kept(&self, i: Inst, state: &mut State) -> Result<(), String> {
-        let (old, new) = (&self.before.insts[i], &self.after.insts[i]);
-        let fail = |e: String| format!("`{}` as `{}`: {e}", self.text(i), inst_text(self.after, new));
+    fn kept(&mut self, i: Inst, state: &mut State) -> Result<(), String> {
+        let (before, after) = (self.before, self.after);
+        let (old, new) = (&before.insts[i], &after.insts[i]);
+        let fail = |e: String| format!("`{}` as `{}`: {e}", inst_text(before, old), inst_text(after, new));
         if old.op != new.op || old.mods != new.mods || old.operands.len() != new.operands.len() {
             return Err(fail("changed".into()));
         }
@@ -406,13 +474,13 @@ impl Checker<'_> {
         }
         if old.op == Op::Macro(Macro::Call) {
             for r in ori::abi::clobbered_by(self.before, old) {
-                state.write(Place::Reg(r), BTreeSet::from([Fact::plain(Root::Fixed(r))]));
+                state.write(Place::Reg(r), Facts::one(Fact::plain(Root::Fixed(r))));
             }
         }
         let mut seen: BTreeSet<Place> = BTreeSet::new();
         for (name, to, width) in &writes {
             if let Name::Val(v) = name {
-                state.forget(*v);
+                self.forget(state, *v);
                 let aligned = to.is_zero() || to.index.is_multiple_of(Reg::tuple_alignment(*width));
                 if !aligned || to.file != self.before.values[*v].file {
                     return Err(fail(format!("{v} is written to {to}")));
@@ -431,7 +499,7 @@ impl Checker<'_> {
                     Name::Val(v) => self.content[*v][usize::from(k)],
                     _ => Fact::plain(Root::Fixed(r)),
                 };
-                state.write(Place::Reg(r), BTreeSet::from([fact]));
+                state.write(Place::Reg(r), Facts::one(fact));
             }
         }
         Ok(())
@@ -531,9 +599,9 @@ impl Checker<'_> {
                 for k in 0..width(Mov::D) {
                     let facts = match (from, register(from)) {
                         (_, Some(from)) => read(state, from, k),
-                        (o, None) => BTreeSet::from([Fact::plain(Root::Constant(
-                            constant_source(o, k).ok_or_else(fail)?,
-                        ))]),
+                        (o, None) => {
+                            Facts::one(Fact::plain(Root::Constant(constant_source(o, k).ok_or_else(fail)?)))
+                        }
                     };
                     self.put(state, at(to, k), facts)?;
                 }
@@ -545,7 +613,7 @@ impl Checker<'_> {
                 let shape = register(s.a) == Some(Reg::RZ) && *s.b == Operand::Imm(1);
                 let Operand::Reg(p) = s.choose else { return Err(fail()) };
                 let (Name::Phys(from), true, true) = (p.reg, p.not, shape) else { return Err(fail()) };
-                let facts = read(state, from, 0).into_iter().map(Fact::to_general).collect();
+                let facts = read(state, from, 0).map(Fact::to_general);
                 self.put(state, at(to, 0), facts)?;
             }
             Opcode::ISETP => {
@@ -559,7 +627,7 @@ impl Checker<'_> {
                 if !shape {
                     return Err(fail());
                 }
-                let facts = read(state, from, 0).into_iter().map(Fact::to_predicate).collect();
+                let facts = read(state, from, 0).map(Fact::to_predicate);
                 self.put(state, at(to, 0), facts)?;
             }
             Opcode::PLOP3 | Opcode::UPLOP3 => {
@@ -581,7 +649,7 @@ impl Checker<'_> {
                     return Err(fail());
                 }
                 let facts = match (not, from.is_zero()) {
-                    (true, true) => BTreeSet::from([Fact::plain(Root::Constant(Constant::Imm(0)))]),
+                    (true, true) => Facts::one(Fact::plain(Root::Constant(Constant::Imm(0)))),
                     (true, false) => return Err(fail()),
                     (false, _) => read(state, from, 0),
                 };
@@ -592,7 +660,7 @@ impl Checker<'_> {
         Ok(0)
     }
 
-    fn put(&self, state: &mut State, p: Place, facts: BTreeSet<Fact>) -> Result<(), String> {
+    fn put(&self, state: &mut State, p: Place, facts: Facts) -> Result<(), String> {
         match p {
             Place::Reg(r)
                 if self.limits.reserved(r) || r.is_zero() || r.index >= self.limits.count(r.file) =>

@@ -16,6 +16,7 @@ use sass::{Reg, RegFile};
 use smallvec::SmallVec;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
+use std::ops::Range;
 
 /// The occupied intervals of one register: start → (end, owner; `None` is a fixed use).
 type Unit = BTreeMap<u32, (u32, Option<Web>)>;
@@ -195,8 +196,13 @@ impl Coloring {
                 .all(|index| !self.limits.reserved(Reg { file: d.file, index: index as u8 }))
     }
 
-    fn candidates(&self, d: &WebData) -> impl Iterator<Item = u8> + use<> {
-        (0..self.units[d.file as usize].len() as u16).step_by(usize::from(d.align)).map(|r| r as u8)
+    /// Where frame `d` may begin for its alignment, of the registers in `among`.
+    fn candidates(&self, d: &WebData, among: Range<usize>) -> impl Iterator<Item = u8> + use<> {
+        let align = usize::from(d.align);
+        let end = among.end.min(self.units[d.file as usize].len());
+        std::iter::successors(Some(among.start.next_multiple_of(align)), move |r| Some(r + align))
+            .take_while(move |r| *r < end)
+            .map(|r| r as u8)
     }
 
     fn free_frame(&mut self, d: &WebData, hints: &[u8]) -> Option<u8> {
@@ -210,16 +216,16 @@ impl Coloring {
         if let Some(r) = hints.iter().copied().find(free) {
             return Some(r);
         }
-        let (window, next) = (self.windows[d.file as usize], self.next[d.file as usize]);
-        let in_window = |r: &u8| usize::from(*r) + d.lanes.len() <= usize::from(window);
-        let turn = |r: &u8| in_window(r) && *r >= next;
-        let found = self.candidates(d).filter(turn).find(free);
-        let found = found.or_else(|| self.candidates(d).filter(|r| in_window(r) && *r < next).find(free));
+        let (window, next) = (self.windows[d.file as usize], usize::from(self.next[d.file as usize]));
+        // Frames that begin below are within the window.
+        let inside = (usize::from(window) + 1).saturating_sub(d.lanes.len());
+        let found = self.candidates(d, next..inside).find(free);
+        let found = found.or_else(|| self.candidates(d, 0..next.min(inside)).find(free));
         if let Some(r) = found {
             self.next[d.file as usize] = r + d.lanes.len() as u8;
             return Some(r);
         }
-        let above = || self.candidates(d).filter(|r| !in_window(r));
+        let above = || self.candidates(d, inside..usize::MAX);
         // Kernels have theirs from the lower end.
         if let (Some(limit), RegFile::UR) = (self.called, d.file) {
             let upper: SmallVec<[u8; 64]> = above().take_while(|r| *r < limit).collect();
@@ -248,7 +254,7 @@ impl Coloring {
         weight: &SecondaryMap<Web, f32>,
     ) -> Option<(u8, SmallVec<[Web; 4]>)> {
         let mut best: Option<(f32, u8, SmallVec<[Web; 4]>)> = None;
-        for r in self.candidates(d).filter(|r| self.fits(d, *r)) {
+        for r in self.candidates(d, 0..usize::MAX).filter(|r| self.fits(d, *r)) {
             let mut victims: SmallVec<[Web; 4]> = SmallVec::new();
             let mut total = 0.0;
             let lanes = d.lanes.iter().enumerate().flat_map(|(k, lane)| {

@@ -33,6 +33,7 @@ use sass::{Reg, RegFile};
 use smallvec::SmallVec;
 use spill::Spiller;
 use std::fmt;
+use std::rc::Rc;
 
 /// How many registers of each file may be used, numbered from 0.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -201,43 +202,50 @@ fn joint_values(func: &Function, cfg: &Cfg, warp: &WholeWarp) -> FixedBitSet {
 /// Too few registers, or a move between files that does not exist.
 pub fn allocate(func: &mut Function, limits: &Limits) -> Result<Stats, Error> {
     let cfg = prepare::run(func)?;
-    let prepared = func.clone();
     let strict = limits.check || cfg!(debug_assertions);
-    let prove = |func: &Function| {
-        checker::check(&prepared, func, limits).map_err(|e| Error::Check(format!("{e}\n{func}")))
+    let mut spiller = Spiller::default();
+    spiller.original = strict.then(|| Rc::new(func.clone()));
+    let prove = |before: &Function, func: &Function| {
+        checker::check(before, func, limits).map_err(|e| Error::Check(format!("{e}\n{func}")))
     };
     // What leaves registers by next use is proved each time. Where that fails it is an error for who wants checks; for others, as where
     // registers do not reach, all is spilled where it is made.
-    match allocate_prepared(func, &cfg, limits, true) {
-        Ok((stats, split)) if split || strict => match prove(func) {
+    let found = allocate_prepared(func, &cfg, limits, &mut spiller, true);
+    let original = spiller.original.take();
+    match (found, &original) {
+        (Ok(stats), Some(before)) if spiller.planned || strict => match prove(before, func) {
             Ok(()) => return Ok(stats),
             Err(e) if strict => return Err(e),
             Err(_) => {}
         },
-        Ok((stats, _)) => return Ok(stats),
-        Err(e) if !limits.spills => return Err(e),
-        Err(_) => {}
+        (Ok(stats), _) => return Ok(stats),
+        (Err(e), _) if !limits.spills => return Err(e),
+        (Err(_), _) => {}
     }
-    *func = prepared.clone();
-    let (stats, _) = allocate_prepared(func, &cfg, limits, false)?;
-    if strict {
-        prove(func)?;
+    // Where nothing had left a register the function is what it was.
+    if let Some(before) = &original {
+        *func = Function::clone(before);
+    }
+    let stats = allocate_prepared(func, &cfg, limits, &mut Spiller::default(), false)?;
+    if let (true, Some(before)) = (strict, &original) {
+        prove(before, func)?;
     }
     Ok(stats)
 }
 
-/// Allocates registers for a function that was prepared, values leaving them by next use if that is wanted; whether any did.
+/// Allocates registers for a function that was prepared, values leaving them by next use if that is wanted ([`Spiller::planned`] says whether
+/// any did). On an error the function is as it was, or [`Spiller::original`] is.
 fn allocate_prepared(
     func: &mut Function,
     cfg: &Cfg,
     limits: &Limits,
+    spiller: &mut Spiller,
     mut by_next_use: bool,
-) -> Result<(Stats, bool), Error> {
+) -> Result<Stats, Error> {
     let warp = whole_warp(func, cfg);
     let grants = Grants::new(func, cfg);
     let grants = grants.as_ref();
 
-    let mut spiller = Spiller::default();
     // Registers to aim for.
     let mut aim = [RegFile::UP, RegFile::P, RegFile::UR, RegFile::R].map(|file| {
         let free = (0..limits.count(file)).filter(|index| !limits.reserved(Reg { file, index: *index }));
@@ -261,9 +269,8 @@ fn allocate_prepared(
             }
             high.retain(|f| *f != file);
             if file == RegFile::R && by_next_use && whole.is_none() {
-                let before = (func.clone(), spiller.clone());
-                if spiller.split(func, cfg, Room { limit, few, grants }, &mut ranges) {
-                    whole = Some(before);
+                whole = spiller.split(func, cfg, Room { limit, few, grants }, &mut ranges);
+                if whole.is_some() {
                     high = aim.map(|(file, _)| file).to_vec();
                     split = None;
                     continue;
@@ -351,7 +358,7 @@ fn allocate_prepared(
         if let Some(fewer) = fewer
             && let Some((before, state)) = whole.take()
         {
-            (*func, spiller) = (before, state);
+            (*func, *spiller) = (before, state);
             if general > FEWEST && (open || few > 1) {
                 aim.iter_mut().filter(|a| open && a.0 == RegFile::R).for_each(|a| a.1 -= fewer);
                 few = few.saturating_sub(if confined { fewer } else { 0 }).max(1);
@@ -389,7 +396,7 @@ fn allocate_prepared(
         }
     }
     spiller.slot_bytes = slots::share(func, cfg, &spiller.slots, spiller.slot_bytes);
-    Ok((stats(func, cfg, &spiller), spiller.planned))
+    Ok(stats(func, cfg, spiller))
 }
 
 /// Such parts of the registers fewer, each time beside those before, are tried where tuples find no room.

@@ -19,6 +19,7 @@ use sass::{AddrWidth, Mod, Mods, Opcode, Reg, RegFile, RegOp};
 use smallvec::{SmallVec, smallvec};
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
+use std::rc::Rc;
 
 /// Where a spilled value is when it is not in a register of its file.
 #[derive(Clone)]
@@ -50,6 +51,8 @@ pub struct Spiller {
     pub(super) planned: bool,
     /// Whether what is brought back serves to the next call or the block's end, as registers are short at calls only.
     share: bool,
+    /// The function before anything left a register, if something has.
+    pub original: Option<Rc<Function>>,
 }
 
 /// Whether an instruction can be repeated anywhere: it is always executed, writes one value and reads only
@@ -96,32 +99,38 @@ impl Spiller {
         let any = !chosen.is_clear();
         if any {
             *ranges = None;
+            self.keep(func);
             self.rewrite(func, cfg, &chosen);
         }
         any
     }
 
+    /// Remembers the function as it is before it is changed for the first time.
+    fn keep(&mut self, func: &Function) {
+        self.original.get_or_insert_with(|| Rc::new(func.clone()));
+    }
+
     /// Lets general values leave their registers by next use, so that no more are needed anywhere than there is `room` for. Returns
-    /// whether it was called for.
+    /// what was before, if it was called for.
     pub fn split(
         &mut self,
         func: &mut Function,
         cfg: &Cfg,
         room: Room<'_>,
         ranges: &mut Option<Ranges>,
-    ) -> bool {
+    ) -> Option<(Function, Spiller)> {
         self.pinned.grow(func.values.len());
         let known = ranges.get_or_insert_with(|| Ranges::new(func, cfg));
         if most_needed(func, cfg, RegFile::R, room, known, true) <= room.limit {
-            return false;
+            return None;
         }
-        let Some(plan) = farthest::plan(func, cfg, room, known) else {
-            return false;
-        };
+        let plan = farthest::plan(func, cfg, room, known)?;
+        let before = (func.clone(), self.clone());
+        self.keep(func);
         split::apply(self, func, cfg, known, &plan);
         self.planned = true;
         *ranges = None;
-        true
+        Some(before)
     }
 
     /// The constants and values of `others` among the general registers that must be made again where they are used, so

@@ -29,7 +29,29 @@ impl Console for Streams {
     }
 }
 
+/// Has memory that was given back kept for the next pass: the process ends soon, and each page that the system gives anew costs as much as a
+/// pass over it. A tenth of the time of most compilations.
+#[cfg(target_env = "gnu")]
+fn keep_memory() {
+    const EXTRA: libc::c_int = 1 << 20;
+    /// The allocator takes no more for this one.
+    const MOST: libc::c_int = 32 << 20;
+    for (parameter, value) in
+        [(libc::M_MMAP_THRESHOLD, MOST), (libc::M_TRIM_THRESHOLD, libc::c_int::MAX), (libc::M_TOP_PAD, EXTRA)]
+    {
+        // SAFETY: it only stores a number in the allocator, and no other thread runs yet. Where a number is refused it does nothing.
+        #[allow(unsafe_code)]
+        unsafe {
+            libc::mallopt(parameter, value);
+        }
+    }
+}
+
+#[cfg(not(target_env = "gnu"))]
+fn keep_memory() {}
+
 fn main() -> ExitCode {
+    keep_memory();
     let mut args = std::env::args_os();
     // Tools match on the name that they called.
     let program = args
