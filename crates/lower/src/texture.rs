@@ -367,12 +367,16 @@ impl Lower<'_, '_> {
         };
         let gather = inst.op == Op::tld4;
         let from = if gather { Some(Type::f32) } else { inst.types().last() };
-        let integers = match from {
-            Some(Type::s32) => true,
-            Some(Type::f32) => false,
+        let grad = inst.has(M::grad);
+        let flat = !matches!(g.dim, Dim::D3 | Dim::Cube | Dim::ArrayCube);
+        // Beside derivatives the bits of integers are taken as those of floating-point numbers, as TXD takes them (ptxas
+        // 13.0.88 on every target); of volumes the driver has functions of its own.
+        let (integers, as_they_are) = match from {
+            Some(Type::s32) if grad && flat => (false, true),
+            Some(Type::s32) if !grad => (true, true),
+            Some(Type::f32) => (false, false),
             _ => return self.unsupported(inst),
         };
-        let grad = inst.has(M::grad);
         // Sample, number in the array, coordinates.
         let mut numbers: SmallVec<[Operand; 4]> = SmallVec::new();
         let skip = usize::from(g.array) + usize::from(g.multisample);
@@ -398,14 +402,14 @@ impl Lower<'_, '_> {
             false => None,
         };
         for e in &elems[skip..skip + g.coords] {
-            numbers.push(self.elem(e, if integers { Ty::B32 } else { F32 })?.low());
+            numbers.push(self.elem(e, if as_they_are { Ty::B32 } else { F32 })?.low());
         }
         let scale = match g.dim {
             Dim::Cube | Dim::ArrayCube => self.onto_cube(&mut numbers),
             _ => rz(),
         };
         let mut dim = g.dim;
-        if dim == Dim::D1 && !integers {
+        if dim == Dim::D1 && !as_they_are {
             // One coordinate is the first of two.
             dim = Dim::D2;
             numbers.push(rz());
@@ -441,8 +445,7 @@ impl Lower<'_, '_> {
         };
         let mut derived = None;
         if let Some((dx, dy)) = derivatives {
-            let flat = !matches!(dim, Dim::D3 | Dim::Cube | Dim::ArrayCube);
-            if integers || flat && reference.is_some() {
+            if flat && reference.is_some() {
                 return self.unsupported(inst);
             }
             if flat {
@@ -527,7 +530,7 @@ impl Lower<'_, '_> {
         dx: &ptx::Operand,
         dy: &ptx::Operand,
     ) -> Result<()> {
-        if !matches!(dim, Dim::D2 | Dim::Array1 | Dim::Array2) {
+        if !matches!(dim, Dim::D1 | Dim::D2 | Dim::Array1 | Dim::Array2) {
             return self.unsupported(inst);
         }
         let mut by: SmallVec<[Operand; 4]> = SmallVec::new();

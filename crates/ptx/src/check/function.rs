@@ -215,16 +215,18 @@ fn unlooked(op: Op) -> bool {
 }
 
 impl Checker<'_> {
+    /// Generic and global addresses of 32 bits, which ptxas has given up on all targets.
+    pub(super) fn address_of_32_bits(&mut self, span: Span) {
+        self.error(span, "Program uses 32-bit address which is conflicting with .address_size 64: 32-Bit addressing is not \
+                 supported");
+    }
+
     /// An address in a register: whether the register is wide enough for the state space.
     pub(super) fn address_width(&mut self, span: Span, op: Op, space: Option<Space>, bytes: u32) {
         if bytes == 16 {
             self.error(span, "Illegal operand type for address/array-index");
         } else if bytes == 4 && matches!(space, None | Some(Space::Global)) && !unlooked(op) {
-            self.error(
-                span,
-                "Program uses 32-bit address which is conflicting with .address_size 64: 32-Bit addressing is not \
-                 supported",
-            );
+            self.address_of_32_bits(span);
         }
     }
 

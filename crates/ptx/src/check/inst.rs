@@ -427,6 +427,9 @@ impl Checker<'_> {
 
     /// `cvta.global` takes the addresses of global variables, and so on.
     fn converted_address(&mut self, inst: &Inst) {
+        if inst.types().last() == Some(Type::u32) {
+            self.address_of_32_bits(inst.span);
+        }
         let space = inst.mods.iter().find_map(|m| space_of(*m));
         if let (Some(Operand::Var(v, _)), Some(space)) = (inst.operands.get(1), space)
             && self.module.vars[*v].space != space

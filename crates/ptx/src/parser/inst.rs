@@ -108,8 +108,30 @@ impl<'s> Parser<'s> {
         {
             inst.operands[0] = Operand::Reg(*r);
         }
+        self.first_of_metadata(&mut inst);
         inst.span = start.to(self.expect(Tok::Semi)?);
         Ok(inst)
+    }
+
+    /// Of registers in braces that are the metadata of a sparse product the first one counts (ptxas 13.0.88, two or four of them).
+    fn first_of_metadata(&mut self, inst: &mut Inst) {
+        const METADATA: usize = 4;
+        let sparse = inst.op == Op::mma && (inst.has(Mod::sp) || inst.has(Mod::sp_ordered_metadata));
+        let Some(Operand::Vector(elems)) = inst.operands.get(METADATA).filter(|_| sparse) else { return };
+        let body = &self.func.as_ref().expect("statements are in functions").body;
+        let word = |e: &VectorElem| match e {
+            VectorElem::Reg(r) => {
+                let ty = body.regs[*r].ty;
+                ty.bytes() == 4 && ty.class() != TypeClass::Predicate
+            }
+            _ => false,
+        };
+        if matches!(elems.len(), 2 | 4)
+            && elems.iter().all(word)
+            && let VectorElem::Reg(first) = elems[0]
+        {
+            inst.operands[METADATA] = Operand::Reg(first);
+        }
     }
 
     pub(super) fn local(&mut self, name: &'s str) -> Option<Local> {

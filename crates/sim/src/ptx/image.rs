@@ -147,7 +147,8 @@ fn texture(env: &mut Env<'_, '_>, t: &mut Thread, code: &Code<'_>) -> Res<()> {
     let (inst, p) = (code.inst, env.program);
     let Place { image, layer, sample, at } = place(env, t, (inst, &inst.operands[1]), Kind::Texture)?;
     let gather = inst.op == Op::tld4;
-    let float = gather || inst.types().last() == Some(Type::f32);
+    // Beside derivatives the bits of integers count as those of floating-point numbers (docs/lowering.md).
+    let float = gather || inst.has(Mod::grad) || inst.types().last() == Some(Type::f32);
     let coords = match float {
         true => Coords::Float(at.map(f32::from_bits)),
         false => Coords::Texels(at.map(|w| w as i32)),
