@@ -27,6 +27,7 @@ use sass::ops::Warpsync;
 use sass::{Mod, Mods, Opcode, Reg, RegFile};
 use smallvec::SmallVec;
 use std::cell::RefCell;
+use thin_vec::ThinVec;
 
 /// Most barriers live at once: B0 … B11, as ptxas 13.0.88 has them; the encoding has 16.
 const MAX_LIVE: u8 = 12;
@@ -446,7 +447,7 @@ fn instruction(op: Opcode, mods: &[Mod], operands: impl IntoIterator<Item = Oper
         op: Op::Sass(op),
         mods: Mods::of(mods),
         operands: operands.into_iter().collect(),
-        kept: SmallVec::new(),
+        kept: ThinVec::new(),
         loc: ori::Loc::default(),
     }
 }

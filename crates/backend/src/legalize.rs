@@ -3,7 +3,7 @@
 //! Switches become trees of comparisons.
 
 use crate::Error;
-use ori::{Block, BlockCall, Function, InstData, Loc, Macro, Name, Op, Operand, Terminator, Value};
+use ori::{Block, BlockCall, Function, InstData, Loc, Macro, Name, Op, Operand, Operands, Terminator, Value};
 use ori::{default_operand, operand};
 use rustc_hash::FxHashMap;
 use sass::ops::{Bool, Icmp, Int64, Isetp, IsetpMods};
@@ -11,6 +11,7 @@ use sass::{
     ConstBank, Guard, Mod, Mods, Opcode, Reg, RegFile, RegOp, SlotKind, SourceKinds, SwapChange, Target,
 };
 use smallvec::SmallVec;
+use thin_vec::{ThinVec, thin_vec};
 
 /// How far an address offset reaches: 24 bits, signed.
 const OFFSET_RANGE: std::ops::Range<i32> = -(1 << 23)..1 << 23;
@@ -76,13 +77,13 @@ fn is_reg(func: &Function, op: Opcode, o: &Operand) -> bool {
 }
 
 impl Legalizer<'_> {
-    fn push(&mut self, op: Op, mods: &[Mod], operands: SmallVec<[Operand; 6]>) {
+    fn push(&mut self, op: Op, mods: &[Mod], operands: Operands) {
         let data = InstData {
             guard: ori::ALWAYS,
             op,
             mods: Mods::of(mods),
             operands,
-            kept: SmallVec::new(),
+            kept: ThinVec::new(),
             loc: self.loc,
         };
         let inst = self.func.insts.push(data);
@@ -267,7 +268,7 @@ impl Legalizer<'_> {
 
     fn define(&mut self, m: Macro, width: u8, sources: &[Operand]) -> Value {
         let v = self.func.add_value(RegFile::R, width);
-        let mut operands: SmallVec<[Operand; 6]> = SmallVec::new();
+        let mut operands: Operands = ThinVec::new();
         operands.push(operand(v));
         operands.extend(sources.iter().cloned());
         self.push(Op::Macro(m), &[], operands);
@@ -290,7 +291,7 @@ impl Legalizer<'_> {
             return *v;
         }
         let v = self.func.add_value(RegFile::UR, 1);
-        let operands = SmallVec::from_iter([operand(v), Operand::constant(bank, offset)]);
+        let operands = thin_vec![operand(v), Operand::constant(bank, offset)];
         self.push(Op::Sass(Opcode::ULDC), &[], operands);
         self.uniform.insert((bank, offset), v);
         v
@@ -303,7 +304,7 @@ impl Legalizer<'_> {
         }
         let v = self.func.add_value(RegFile::R, width);
         let mods: &[Mod] = if width == 2 { &[Mod::_64] } else { &[] };
-        let operands = SmallVec::from_iter([operand(v), Operand::constant(bank, offset)]);
+        let operands = thin_vec![operand(v), Operand::constant(bank, offset)];
         self.push(Op::Sass(Opcode::LDC), mods, operands);
         self.constants.insert((bank, offset, width), v);
         v
@@ -439,8 +440,8 @@ fn tree(func: &mut Function, b: Block, index: Name, runs: &[(u32, BlockCall)]) {
                 guard: Guard { pred: Name::Phys(Reg::PT), not: false },
                 op: Op::Sass(Opcode::ISETP),
                 mods: mods.mods(),
-                operands: SmallVec::from_slice(&operands.list()),
-                kept: SmallVec::new(),
+                operands: operands.list().into(),
+                kept: ThinVec::new(),
                 loc,
             });
             func.blocks[b].insts.push(inst);

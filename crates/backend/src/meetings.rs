@@ -18,6 +18,7 @@ use rustc_hash::FxHashSet;
 use sass::ops::{Bar, Bsync, Warpsync};
 use sass::{Mod, Mods, Opcode, Reg, RegFile, Role};
 use smallvec::SmallVec;
+use thin_vec::ThinVec;
 
 /// A place where lanes may meet lanes at another one.
 struct Site {
@@ -512,7 +513,7 @@ impl Insts<'_> {
             op,
             mods: Mods::of(mods),
             operands: operands.into_iter().collect(),
-            kept: SmallVec::new(),
+            kept: ThinVec::new(),
             loc: self.loc,
         });
         self.func.blocks[self.block].insts.push(inst);

@@ -19,6 +19,7 @@ use sass::ops::{Ldc, LdcMods, Size64};
 use sass::{ConstBank, Mod, Mods, Opcode, Reg, RegFile, SlotKind, SourceKinds};
 use smallvec::SmallVec;
 use std::cmp::Reverse;
+use thin_vec::ThinVec;
 
 /// The most uniform registers that parameters take here, and those that must be left to addresses and descriptors.
 const MOST: usize = 36;
@@ -565,7 +566,7 @@ fn made_again(
                 mods: Mods::none(),
                 operands,
                 guard: ALWAYS,
-                kept: SmallVec::new(),
+                kept: ThinVec::new(),
                 loc: Loc::default(),
             }
         }

@@ -21,6 +21,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use sass::ops::Ldc;
 use sass::{ConstBank, Effect, Lanes, Mod, Mods, Opcode, Reg, RegFile, RegOp, SlotKind};
 use smallvec::SmallVec;
+use thin_vec::ThinVec;
 
 /// The most uniform registers that live from block to block for this, and those that must be left to addresses and descriptors.
 const MOST: usize = 56;
@@ -661,7 +662,7 @@ impl Held<'_> {
     fn push(&mut self, op: Op, mods: Mods, v: Value, sources: &[Operand], loc: Loc) {
         let operands = std::iter::once(operand(v)).chain(sources.iter().cloned()).collect();
         let i =
-            self.func.insts.push(InstData { guard: ALWAYS, op, mods, operands, kept: SmallVec::new(), loc });
+            self.func.insts.push(InstData { guard: ALWAYS, op, mods, operands, kept: ThinVec::new(), loc });
         self.out.push(i);
     }
 }

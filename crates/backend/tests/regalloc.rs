@@ -10,7 +10,7 @@ use ori::{
 };
 use proptest::prelude::*;
 use sass::{AddrWidth, Mod, Mods, Opcode, Reg, RegFile, Role, SlotKind, Target};
-use smallvec::SmallVec;
+use thin_vec::ThinVec;
 
 /// Programs per size in the fixed sweep.
 const SEEDS: u64 = 100;
@@ -127,7 +127,7 @@ impl Generator {
             ori::ALWAYS
         };
         let mut sources = sources.iter().cloned();
-        let (mut operands, mut kept, mut made) = (SmallVec::new(), SmallVec::new(), Vec::new());
+        let (mut operands, mut kept, mut made) = (ThinVec::new(), ThinVec::new(), Vec::new());
         for (k, slot) in op.slots().iter().enumerate() {
             let SlotKind::Reg(file) = slot.kind else {
                 operands.push(sources.next().unwrap_or_else(|| default_operand(op, k)));
@@ -260,7 +260,7 @@ fn program_with(seed: u64, blocks: usize, steps: usize, far: usize, predicates: 
         let any = |g: &mut Generator| {
             // Mostly forward; never to the entry, whose values nothing else defines.
             let near = if g.rng.chance(70) { k + 1 + g.rng.below(3) } else { 1 + g.rng.below(blocks) };
-            BlockCall { block: all[near.clamp(1, blocks - 1)], args: SmallVec::new() }
+            BlockCall { block: all[near.clamp(1, blocks - 1)], args: Default::default() }
         };
         g.func.blocks[b].term = if k + 1 == blocks {
             Terminator::Exit
@@ -269,7 +269,7 @@ fn program_with(seed: u64, blocks: usize, steps: usize, far: usize, predicates: 
             let (taken, fall) = (any(&mut g), any(&mut g));
             Terminator::Branch { cond: pt, not: g.rng.chance(50), taken, fall }
         } else {
-            let next = BlockCall { block: all[k + 1], args: SmallVec::new() };
+            let next = BlockCall { block: all[k + 1], args: Default::default() };
             Terminator::Jump(next)
         };
     }
@@ -399,15 +399,14 @@ fn with_pool(mut func: Function, seed: u64) -> Function {
         op,
         mods: Mods::of(mods),
         operands,
-        kept: SmallVec::new(),
+        kept: ThinVec::new(),
         loc: ori::Loc::default(),
     };
     func.max_regs = 64;
     for b in func.layout.clone() {
         let n = Operand::Imm(24 + 8 * rng.below(6) as u32);
         if rng.chance(40) {
-            let give =
-                plain(Op::Sass(Opcode::USETMAXREG), &[Mod::DEALLOC, Mod::CTAPOOL], SmallVec::from_iter([n]));
+            let give = plain(Op::Sass(Opcode::USETMAXREG), &[Mod::DEALLOC, Mod::CTAPOOL], ThinVec::from([n]));
             let give = func.insts.push(give);
             let at = rng.below(func.blocks[b].insts.len() + 1);
             func.blocks[b].insts.insert(at, give);
@@ -416,10 +415,9 @@ fn with_pool(mut func: Function, seed: u64) -> Function {
         if let (Terminator::Jump(t), true) = (func.blocks[b].term.clone(), rng.chance(60)) {
             let asks = func.add_block();
             let (granted, copy) = (func.add_value(RegFile::UP, 1), func.add_value(RegFile::P, 1));
-            let ask = SmallVec::from_iter([operand(granted), n]);
+            let ask = ThinVec::from([operand(granted), n]);
             let ask = plain(Op::Sass(Opcode::USETMAXREG_ALLOC), &[Mod::TRY_ALLOC, Mod::CTAPOOL], ask);
-            let copied =
-                plain(Op::Macro(Macro::Copy), &[], SmallVec::from_iter([operand(copy), operand(granted)]));
+            let copied = plain(Op::Macro(Macro::Copy), &[], ThinVec::from([operand(copy), operand(granted)]));
             func.blocks[asks].insts = vec![func.insts.push(ask), func.insts.push(copied)];
             let (taken, fall) = (t, Builder::call(asks));
             func.blocks[asks].term = Terminator::Branch { cond: copy.into(), not: false, taken, fall };

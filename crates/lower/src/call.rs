@@ -246,7 +246,7 @@ pub(crate) fn macro_inst(b: &mut Builder<'_>, m: Macro, operands: &[Operand]) {
         op: ori::Op::Macro(m),
         mods: sass::Mods::none(),
         operands: operands.iter().cloned().collect(),
-        kept: smallvec::SmallVec::new(),
+        kept: thin_vec::ThinVec::new(),
         loc: b.loc,
     });
 }

@@ -4,6 +4,7 @@
 use ori::{ALWAYS, Builder, Guard, InstData, Name, Op, Operand, Value, operand};
 use sass::{ConstBank, Mod, Mods, Opcode, Reg, RegFile, RegOp};
 use smallvec::SmallVec;
+use thin_vec::ThinVec;
 
 /// RZ as an operand.
 pub fn rz() -> Operand {
@@ -320,18 +321,18 @@ impl Emit for Builder<'_> {
             guard,
             op: Op::Sass(op),
             mods: Mods::of(mods),
-            operands: SmallVec::from(operands),
-            kept: SmallVec::new(),
+            operands: ThinVec::from(operands),
+            kept: ThinVec::new(),
             loc: self.loc,
         };
         if guard != ALWAYS {
-            let mut nowhere: SmallVec<[Name; 1]> = SmallVec::new();
+            let mut nowhere: ThinVec<Name> = ThinVec::new();
             if kept.is_empty() {
                 // Results that are thrown away keep nothing.
                 data.for_each_def(|n| nowhere.push(n));
                 debug_assert!(nowhere.iter().all(|n| matches!(n, Name::Phys(_))), "{op}: nothing is kept");
             }
-            data.kept = if kept.is_empty() { nowhere } else { SmallVec::from_slice(kept) };
+            data.kept = if kept.is_empty() { nowhere } else { ThinVec::from(kept) };
         }
         self.raw(data);
     }
@@ -347,7 +348,7 @@ impl Emit for Builder<'_> {
         let v = self.def(op, mods, sources);
         let data = last(self);
         data.guard = guard;
-        let mut keep: SmallVec<[Name; 1]> = SmallVec::new();
+        let mut keep: ThinVec<Name> = ThinVec::new();
         data.for_each_def(|n| {
             keep.push(match n {
                 Name::Val(_) => Name::Val(kept),

@@ -3,6 +3,7 @@
 use crate::call::{self, Home};
 use crate::emit::Emit;
 use crate::graph::Graph;
+use thin_vec::{ThinVec, thin_vec};
 
 use crate::ssa::{PtxBlock, Ssa, Var};
 use crate::stack;
@@ -17,7 +18,6 @@ use ori::{
 use ptx::{Func, FuncId, Mod as M, Module, Op as O, Space, Stmt, Type, TypeClass, VarId};
 use rustc_hash::{FxHashMap, FxHashSet};
 use sass::{Mod, Mods, Opcode, RegFile};
-use smallvec::SmallVec;
 
 /// Why an instruction cannot be lowered.
 pub type Result<T> = std::result::Result<T, String>;
@@ -536,8 +536,8 @@ impl<'a, 'f> Lower<'a, 'f> {
                 guard: ALWAYS,
                 op: Op::Macro(Macro::Undef),
                 mods: Mods::none(),
-                operands: SmallVec::from_iter([operand(v)]),
-                kept: SmallVec::new(),
+                operands: thin_vec![operand(v)],
+                kept: ThinVec::new(),
                 loc: Loc::default(),
             };
             let inst = func.insts.push(data);

@@ -10,6 +10,7 @@ use ori::{
 use ptx::RegId;
 use sass::RegFile;
 use smallvec::SmallVec;
+use thin_vec::ThinVec;
 
 impl Lower<'_, '_> {
     /// The current value of a register.
@@ -140,7 +141,7 @@ impl Lower<'_, '_> {
             let guard = self.guard;
             let data = &mut self.b.func.insts[inst];
             data.guard = guard;
-            let mut kept: SmallVec<[Name; 1]> = SmallVec::new();
+            let mut kept: ThinVec<Name> = ThinVec::new();
             data.for_each_def(|n| {
                 kept.push(match n {
                     Name::Val(_) => Name::Val(old),

@@ -9,7 +9,6 @@ use ori::known::KnownBits;
 use ori::{Analyses, Changed, Function, Inst, InstData, Name, Op, Operand, Value, operand};
 use sass::ops::{Iadd3, Iadd3Mods, Imad, ImadMods, Lop3, Shf, ShfMods, ShiftDir, ShiftType};
 use sass::{Mods, Opcode, Reg, RegFile, RegOp};
-use smallvec::SmallVec;
 
 /// LOP3's tables of `a & b` and `a | b`.
 const AND: u32 = 0xc0;
@@ -143,7 +142,7 @@ impl Pass<'_> {
         (general(x) && general(y) && apart && (shifted(x) || shifted(y))).then(|| InstData {
             op: Op::Sass(Opcode::IADD3),
             mods: Mods::none(),
-            operands: SmallVec::from_slice(&sum.list()),
+            operands: sum.list().into(),
             ..d.clone()
         })
     }
@@ -238,7 +237,7 @@ impl Pass<'_> {
                 continue;
             }
             let both = Imad { d: *s.d, carry_out: pt(false), a: *f, b: factor, c: *added, carry: pt(true) };
-            return Some(InstData { op: m.op, operands: SmallVec::from_slice(&both.list()), ..d.clone() });
+            return Some(InstData { op: m.op, operands: both.list().into(), ..d.clone() });
         }
         None
     }

@@ -5,7 +5,7 @@
 //! The product itself goes with the next removal of dead code.
 
 use cranelift_entity::SecondaryMap;
-use ori::{Block, Function, Inst, InstData, Name, Op, Operand, Value, default_operand};
+use ori::{Block, Function, Inst, InstData, Name, Op, Operand, Operands, Value, default_operand};
 use rustc_hash::FxHashMap;
 use sass::ops::{Fadd, Ffma};
 use sass::{Mod, Mods, Opcode, Reg, RegOp};
@@ -214,7 +214,7 @@ fn fuse(func: &mut Function, term: Term) -> bool {
         mods.push(Mod::C_H0_H0);
     }
     let fused = Ffma { d: *sum.d, a, b, c: addend };
-    let mut operands: SmallVec<[Operand; 6]> = SmallVec::from_slice(&fused.list());
+    let mut operands: Operands = fused.list().into();
     operands.extend((operands.len()..family.fma.slots().len()).map(|slot| default_operand(family.fma, slot)));
     let d = &mut func.insts[term.sum];
     d.op = Op::Sass(family.fma);

@@ -9,6 +9,7 @@ use ori::{
 };
 use sass::{Mods, Reg, RegFile, RegOp};
 use smallvec::{SmallVec, smallvec};
+use thin_vec::ThinVec;
 
 /// The pass.
 pub fn run(func: &mut Function, _: &Analyses) -> Changed {
@@ -215,7 +216,7 @@ fn macro_of(m: Macro, to: Value, from: &[Name]) -> InstData {
         mods: Mods::none(),
         operands: std::iter::once(operand(to)).chain(from.iter().map(|n| operand(*n))).collect(),
         guard: ALWAYS,
-        kept: SmallVec::new(),
+        kept: ThinVec::new(),
         loc: Loc::default(),
     }
 }

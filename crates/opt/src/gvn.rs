@@ -13,7 +13,7 @@ use ori::{
 };
 use rustc_hash::{FxHashMap, FxHasher};
 use sass::ops::Plop3;
-use sass::{Mods, RegOp};
+use sass::{Mods, RegOp, SwapChange};
 use smallvec::SmallVec;
 use std::hash::{Hash, Hasher};
 
@@ -63,19 +63,49 @@ fn counts(func: &Function, d: &InstData, slot: usize) -> Operand {
     }
 }
 
+/// The sources of which any two may be exchanged with nothing else changed.
+fn exchangeable(d: &InstData) -> &'static [u8] {
+    match d.opcode().map(|op| op.info()) {
+        Some(info) if info.swap_changes == SwapChange::Nothing => info.swap,
+        _ => &[],
+    }
+}
+
+/// Which other slots there are, beside some.
+fn others<'d>(d: &'d InstData, but: &'static [u8]) -> impl Iterator<Item = usize> + 'd {
+    (0..d.operands.len()).filter(|k| !but.contains(&(*k as u8)))
+}
+
 fn hash(func: &Function, d: &InstData, mods: &Mods) -> u64 {
     let mut h = FxHasher::default();
     (d.op, mods, d.guard).hash(&mut h);
-    (0..d.operands.len()).for_each(|k| counts(func, d, k).hash(&mut h));
+    let swap = exchangeable(d);
+    others(d, swap).for_each(|k| counts(func, d, k).hash(&mut h));
+    // The same in any order.
+    let one = |k: &u8| {
+        let mut h = FxHasher::default();
+        d.operands[usize::from(*k)].hash(&mut h);
+        h.finish()
+    };
+    swap.iter().map(one).fold(0u64, u64::wrapping_add).hash(&mut h);
     d.kept.hash(&mut h);
     h.finish()
 }
 
 fn same(func: &Function, a: &InstData, b: &InstData, mods: &Mods) -> bool {
+    let swap = exchangeable(a);
+    let exchanged = || {
+        let mut left: SmallVec<[&Operand; 3]> = swap.iter().map(|k| &b.operands[usize::from(*k)]).collect();
+        swap.iter().all(|k| {
+            let at = left.iter().position(|o| **o == a.operands[usize::from(*k)]);
+            at.map(|at| left.swap_remove(at)).is_some()
+        })
+    };
     (a.op, &a.mods, a.guard) == (b.op, mods, b.guard)
         && a.kept == b.kept
         && a.operands.len() == b.operands.len()
-        && (0..a.operands.len()).all(|k| counts(func, a, k) == counts(func, b, k))
+        && others(a, swap).all(|k| counts(func, a, k) == counts(func, b, k))
+        && exchanged()
 }
 
 /// The pass.
@@ -108,7 +138,7 @@ pub fn run(func: &mut Function, analyses: &Analyses) -> Changed {
             }
             let d = e.data(i);
             let Some(results) = results(d) else { continue };
-            if let Some(earlier) = table.find(&e, &dom, b, d, &d.mods) {
+            if let Some(earlier) = table.find(&e, dom, b, d, &d.mods) {
                 let earlier: SmallVec<[Value; 2]> = earlier.into();
                 results.iter().zip(earlier).for_each(|(new, old)| e.replace_all_uses(*new, old));
                 e.erase(i);
@@ -116,7 +146,7 @@ pub fn run(func: &mut Function, analyses: &Analyses) -> Changed {
             }
             // A comparison that is true where an earlier one is false.
             if let Some(opposite) = opposite(d)
-                && let Some(&[old]) = table.find(&e, &dom, b, d, &opposite)
+                && let Some(&[old]) = table.find(&e, dom, b, d, &opposite)
                 && let &[new] = &results[..]
                 && e.replace_all_uses_with_complement(new, old)
             {
@@ -231,6 +261,25 @@ mod tests {
         _ = run(&mut f, &Analyses::default());
         ori::verify::verify(&f).unwrap_or_else(|e| panic!("{e:?}: {f}"));
         f.to_string()
+    }
+
+    #[test]
+    fn sums_of_the_same_in_another_order_are_one() {
+        let load = "    v1:R = LDS [0x8]\n    v2:R = LDS [0xc]\n";
+        let pair = |first: &str, second: &str| {
+            let got = after(&format!(
+                "{load}    v3:R = {first}\n    v4:R = {second}\n    STS [0x0], v3\n    STS [0x4], v4\n"
+            ));
+            got.contains("STS [0x4], v3")
+        };
+        let three = |a: &str, b: &str, c: &str| format!("IADD3 PT, PT, {a}, {b}, {c}, !PT, !PT");
+        assert!(pair(&three("v0", "v1", "-v2"), &three("-v2", "v0", "v1")));
+        assert!(!pair(&three("v0", "v1", "-v2"), &three("v2", "v0", "v1")));
+        assert!(!pair(&three("v0", "v0", "v1"), &three("v0", "v1", "v1")));
+        assert!(pair("FFMA v0, v1, v2", "FFMA v1, v0, v2"));
+        assert!(!pair("FFMA v0, v1, v2", "FFMA v0, v2, v1"));
+        // What another slot says belongs to one of them.
+        assert!(!pair("SEL v0, v1, PT", "SEL v1, v0, PT"));
     }
 
     #[test]

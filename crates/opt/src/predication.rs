@@ -12,13 +12,14 @@
 use cranelift_entity::SecondaryMap;
 use ori::cfg::Cfg;
 use ori::{
-    Block, BlockCall, Function, Guard, Inst, InstData, Loc, Macro, Name, Op, Operand, Phase, Refusal, Remark,
-    Terminator, Value, operand,
+    Block, BlockCall, Function, Guard, Inst, InstData, Loc, Macro, Name, Op, Operand, Operands, Phase,
+    Refusal, Remark, Terminator, Value, operand,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 use sass::{Mod, Mods, Opcode, Reg, RegFile, RegOp, Role};
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
+use thin_vec::ThinVec;
 
 /// The pass.
 pub fn run(func: &mut Function) -> bool {
@@ -460,7 +461,7 @@ fn macro_inst(m: Macro, operands: impl Iterator<Item = Operand>, loc: Loc) -> In
         op: Op::Macro(m),
         mods: Mods::none(),
         operands: operands.collect(),
-        kept: SmallVec::new(),
+        kept: ThinVec::new(),
         loc,
     }
 }
@@ -505,7 +506,7 @@ impl Selections {
     fn select(&mut self, func: &mut Function, file: RegFile, x: Operand, y: Operand) -> Value {
         let v = func.add_value(file, 1);
         let condition = |not| Operand::Reg(RegOp { not, ..RegOp::plain(self.guard.pred) });
-        let (op, mods, operands): (Opcode, &[Mod], SmallVec<[Operand; 6]>) = if file == RegFile::P {
+        let (op, mods, operands): (Opcode, &[Mod], Operands) = if file == RegFile::P {
             let pt = operand(Name::Phys(Reg::PT));
             // c & x | !c & y of the inputs 0xf0, 0xcc, 0xaa.
             let table = Operand::Imm(0xca);
@@ -525,7 +526,7 @@ impl Selections {
             op: Op::Sass(op),
             mods: Mods::of(mods),
             operands,
-            kept: SmallVec::new(),
+            kept: ThinVec::new(),
             loc: Loc::default(),
         };
         self.push(func, d);

@@ -3,10 +3,11 @@
 
 use crate::sums::{Places, is_pred, is_zero, places, plain, terms, value_of};
 use cranelift_entity::SecondaryMap;
-use ori::{Function, Guard, InstData, Loc, Name, Op, Operand, Value, operand};
+use ori::{Function, Guard, InstData, Loc, Name, Op, Operand, Operands, Value, operand};
 use sass::ops::{Bool, Iadd3, Iadd3Mods, Icmp, Imnmx, ImnmxMods, Int64, Isetp, IsetpMods, Sel, SelMods};
 use sass::{Mods, Opcode, Reg, RegFile, RegOp, Role, Unit};
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
+use thin_vec::thin_vec;
 
 /// The pass. What it takes the place of is left for dead code removal.
 pub fn run(func: &mut Function) -> bool {
@@ -24,7 +25,7 @@ pub fn run(func: &mut Function) -> bool {
             let (loc, guard): (Loc, Guard) = (func.insts[i].loc, func.insts[i].guard);
             let new = match new {
                 Some((op, mods, operands)) => {
-                    Some(InstData { guard, op: Op::Sass(op), mods, operands, kept: smallvec![], loc })
+                    Some(InstData { guard, op: Op::Sass(op), mods, operands, kept: thin_vec![], loc })
                 }
                 None => absorb(func, &at, &total, &so_far, &select),
             };
@@ -40,7 +41,7 @@ pub fn run(func: &mut Function) -> bool {
     changed
 }
 
-type Replacement = Option<(Opcode, Mods, SmallVec<[Operand; 6]>)>;
+type Replacement = Option<(Opcode, Mods, Operands)>;
 
 /// `result = condition ? yes : no`, all of one word.
 struct Select {
@@ -96,7 +97,7 @@ fn carry(func: &Function, at: &Places, s: &Select) -> Replacement {
         carry: operand(s.condition),
         carry2: none,
     };
-    Some((Opcode::IADD3, Iadd3Mods { extended: true }.mods(), SmallVec::from_slice(&sum.list())))
+    Some((Opcode::IADD3, Iadd3Mods { extended: true }.mods(), sum.list().into()))
 }
 
 /// `x >= y ? x - y : x` of unsigned numbers: where x is less, the difference wraps around to something that is more than x.
@@ -119,7 +120,7 @@ fn minimum(func: &Function, at: &Places, s: &Select) -> Replacement {
     let op = if func.target.info().vimnmx { Opcode::VIMNMX } else { Opcode::IMNMX };
     // The same of both opcodes.
     let least = Imnmx { d: operand(s.result), a: *x, b: s.yes, least: operand(Name::Phys(Reg::PT)) };
-    Some((op, ImnmxMods { unsigned: true }.mods(), SmallVec::from_slice(&least.list())))
+    Some((op, ImnmxMods { unsigned: true }.mods(), least.list().into()))
 }
 
 /// `p ? f(y) : x` of which nobody needs `x` or `f(y)` any more: f under a guard, in whose register `x` is already.

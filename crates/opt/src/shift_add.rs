@@ -11,7 +11,7 @@ use ori::{Block, Function, Inst, InstData, Name, Op, Operand, Value, operand};
 use rustc_hash::FxHashMap;
 use sass::ops::{Iadd3, Imad, Lea, LeaMods, Shf, ShfMods, ShiftDir, ShiftType};
 use sass::{Mod, Mods, Opcode, Reg, RegFile};
-use smallvec::SmallVec;
+use thin_vec::ThinVec;
 
 const RZ: Name = Name::Phys(Reg::RZ);
 const PT: Name = Name::Phys(Reg::PT);
@@ -110,8 +110,8 @@ fn product(func: &mut Function, low: Inst, high: Inst, n: u32, signed: bool) -> 
         guard: ori::ALWAYS,
         op: Op::Sass(Opcode::IMAD),
         mods: Mods::of(mods),
-        operands: SmallVec::from_slice(&all.list()),
-        kept: SmallVec::new(),
+        operands: all.list().into(),
+        kept: ThinVec::new(),
         loc,
     })
 }
@@ -203,7 +203,7 @@ fn rewrite(func: &mut Function, t: Taken) {
         let d = &mut func.insts[i];
         d.op = Op::Sass(Opcode::LEA);
         d.mods = mods.mods();
-        d.operands = SmallVec::from_slice(&lea.list());
+        d.operands = lea.list().into();
     };
     let low = Lea { d, carry_out, a: x, b: added, high: operand(RZ), amount, carry: none };
     become_lea(t.sum.inst, LeaMods { hi: false, extended: false, sx32: false }, low);

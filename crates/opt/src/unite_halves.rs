@@ -15,6 +15,7 @@ use rustc_hash::FxHashMap;
 use sass::ops::{Prmt, PrmtMods, Shf, ShfMods, ShiftDir, ShiftType};
 use sass::{Mods, RegFile, RegOp};
 use smallvec::SmallVec;
+use thin_vec::ThinVec;
 
 /// A lower and an upper half.
 type Pair = (Value, Value);
@@ -270,7 +271,7 @@ impl Pass<'_> {
             op: Op::Macro(Macro::Copy),
             mods: Mods::none(),
             operands: [operand(v), operand(from)].into_iter().collect(),
-            kept: SmallVec::new(),
+            kept: ThinVec::new(),
             loc: self.func.blocks[b].term_loc,
         };
         let inst = self.func.insts.push(data);

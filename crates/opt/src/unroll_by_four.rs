@@ -9,11 +9,12 @@
 use crate::unroll::cost;
 use ori::loops::{Compare, Loop, Makers};
 use ori::{Analyses, Block, BlockCall, Changed, Clones, Editor, Function, Guard, InstData, Loc, Name, Op};
-use ori::{Operand, Phase, Refusal, Remark, Terminator, User, Value, operand};
+use ori::{Operand, Operands, Phase, Refusal, Remark, Terminator, User, Value, operand};
 use rustc_hash::{FxHashMap, FxHashSet};
 use sass::ops::{Bool, Iadd3, Iadd3Mods, Icmp, Int64, Isetp, IsetpMods, Mov};
 use sass::{Lanes, Mod, Mods, Opcode, Reg, RegFile, RegOp};
 use smallvec::{SmallVec, smallvec};
+use thin_vec::ThinVec;
 
 /// Copies of the body that a round executes, and those behind it, unless something else was chosen for the function.
 const FACTORS: &[i64] = &[4, 2];
@@ -411,8 +412,8 @@ struct Emit<'e, 'f> {
 impl Emit<'_, '_> {
     fn inst(&mut self, op: Opcode, mods: &[Mod], operands: &[Operand]) {
         let guard = Guard { pred: Name::Phys(Reg::PT), not: false };
-        let (operands, mods) = (SmallVec::from(operands), Mods::of(mods));
-        let data = InstData { guard, op: Op::Sass(op), mods, operands, kept: SmallVec::new(), loc: self.loc };
+        let (operands, mods) = (Operands::from(operands), Mods::of(mods));
+        let data = InstData { guard, op: Op::Sass(op), mods, operands, kept: ThinVec::new(), loc: self.loc };
         self.e.append(self.block, data);
     }
 

@@ -6,7 +6,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use sass::memory::{MemoryEffect, MemoryEffects, MemorySpace};
 use sass::ops::Lds;
 use sass::{AddrWidth, Effect, Mod, Mods, Opcode, RegOp};
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
+use thin_vec::thin_vec;
 
 /// Loads of one block further apart than this stay what they are: their results would be in registers for long.
 const DISTANCE: usize = 96;
@@ -180,7 +181,7 @@ fn apply(func: &mut Function, b: Block, groups: &[Group]) {
             (false, _) => &[Mod::_64],
             (true, _) => &[Mod::U, Mod::_64],
         };
-        let load = InstData { mods: Mods::of(mods), operands: smallvec![operand(all), address], ..d.clone() };
+        let load = InstData { mods: Mods::of(mods), operands: thin_vec![operand(all), address], ..d.clone() };
         let mut new = vec![func.insts.push(load)];
         let mut at = 0;
         for l in &g.loads {

@@ -12,6 +12,7 @@ use rustc_hash::FxHashMap;
 use sass::ops::{Iadd3, Imad, ImadMods, ImadPart};
 use sass::{Mods, Reg};
 use smallvec::SmallVec;
+use thin_vec::ThinVec;
 
 /// The pass.
 pub fn run(func: &mut Function, analyses: &Analyses) -> Changed {
@@ -80,7 +81,7 @@ fn apply(
             op: Op::Macro(m),
             mods: Mods::none(),
             operands,
-            kept: SmallVec::new(),
+            kept: ThinVec::new(),
             loc,
         };
         place.push(func.insts.push(d));

@@ -1,11 +1,12 @@
 //! Appends instructions to a block.
 
 use crate::function::{
-    Block, BlockCall, Function, Guard, Inst, InstData, Loc, Macro, Name, Op, Operand, Terminator,
+    Block, BlockCall, Function, Guard, Inst, InstData, Loc, Macro, Name, Op, Operand, Operands, Terminator,
 };
 use crate::function::{Value, operand};
 use sass::{Mod, Mods, Opcode, Reg, RegFile, Role, SlotKind, Width};
 use smallvec::SmallVec;
+use thin_vec::ThinVec;
 
 /// A cursor at the end of a block.
 pub struct Builder<'f> {
@@ -38,13 +39,17 @@ impl<'f> Builder<'f> {
 
     /// Appends a SASS instruction with all its operands, unguarded definitions only.
     pub fn inst(&mut self, op: Opcode, mods: &[Mod], operands: &[Operand]) -> Inst {
+        self.complete(op, mods, operands.into())
+    }
+
+    fn complete(&mut self, op: Opcode, mods: &[Mod], operands: Operands) -> Inst {
         debug_assert_eq!(operands.len(), op.slots().len(), "{op}: operand count");
         let data = InstData {
             guard: self.guard,
             op: Op::Sass(op),
             mods: Mods::of(mods),
-            operands: SmallVec::from(operands),
-            kept: SmallVec::new(),
+            operands,
+            kept: ThinVec::new(),
             loc: self.loc,
         };
         self.raw(data)
@@ -58,7 +63,7 @@ impl<'f> Builder<'f> {
         let m = Mods::of(mods);
         let mut sources = sources.iter().cloned();
         let mut result = None;
-        let mut operands: SmallVec<[Operand; 6]> = SmallVec::new();
+        let mut operands = Operands::with_capacity(slots.len());
         for (i, slot) in slots.iter().enumerate() {
             operands.push(match (slot.role, slot.kind) {
                 (Role::Def, SlotKind::Reg(file @ (RegFile::R | RegFile::UR | RegFile::B)))
@@ -73,7 +78,7 @@ impl<'f> Builder<'f> {
             });
         }
         debug_assert!(sources.next().is_none(), "{op}: too many sources");
-        self.inst(op, mods, &operands);
+        self.complete(op, mods, operands);
         result.expect("opcode defines a register")
     }
 
@@ -81,7 +86,7 @@ impl<'f> Builder<'f> {
     pub fn def_pred(&mut self, op: Opcode, mods: &[Mod], sources: &[Operand]) -> Value {
         let mut sources = sources.iter().cloned();
         let mut result = None;
-        let mut operands: SmallVec<[Operand; 6]> = SmallVec::new();
+        let mut operands = Operands::with_capacity(op.slots().len());
         for (i, slot) in op.slots().iter().enumerate() {
             operands.push(match (slot.role, slot.kind) {
                 (Role::Def, SlotKind::Reg(file @ (RegFile::P | RegFile::UP))) if result.is_none() => {
@@ -94,14 +99,14 @@ impl<'f> Builder<'f> {
             });
         }
         debug_assert!(sources.next().is_none(), "{op}: too many sources");
-        self.inst(op, mods, &operands);
+        self.complete(op, mods, operands);
         result.expect("opcode defines a predicate")
     }
 
     /// Appends a macro-operation that makes one value.
     pub fn def_macro(&mut self, m: Macro, file: RegFile, width: u8, sources: &[Operand]) -> Value {
         let v = self.func.add_value(file, width);
-        let mut operands: SmallVec<[Operand; 6]> = SmallVec::new();
+        let mut operands = Operands::with_capacity(1 + sources.len());
         operands.push(operand(v));
         operands.extend(sources.iter().cloned());
         let data = InstData {
@@ -109,7 +114,7 @@ impl<'f> Builder<'f> {
             op: Op::Macro(m),
             mods: Mods::none(),
             operands,
-            kept: SmallVec::new(),
+            kept: ThinVec::new(),
             loc: self.loc,
         };
         self.raw(data);

@@ -7,6 +7,7 @@ use sass::memory::MemoryEffects;
 use sass::{Changes, Effect, Lanes, Mod, Mods, Opcode, Reg, RegFile, RegOp, Role, Scope, SlotKind, Target};
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
+use thin_vec::{ThinVec, thin_vec};
 
 /// A virtual register: in SSA, one definition.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -61,6 +62,9 @@ impl From<Value> for Name {
 
 /// An operand over [`Name`]s; labels are blocks.
 pub type Operand = sass::Operand<Name, Block>;
+
+/// The operands of one instruction: few bytes in the instruction itself, of which there are many.
+pub type Operands = ThinVec<Operand>;
 
 /// A whole value (or part, or physical register) as an operand.
 pub fn operand(name: impl Into<Name>) -> Operand {
@@ -179,7 +183,7 @@ pub enum Op {
 pub struct Loc(pub u32);
 
 /// An instruction's content.
-#[derive(PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct InstData {
     /// Execution guard; PT when always executed.
     pub guard: Guard,
@@ -188,25 +192,16 @@ pub struct InstData {
     /// Modifiers of a SASS operation.
     pub mods: Mods,
     /// Operands in slot order, all present.
-    pub operands: SmallVec<[Operand; 6]>,
+    pub operands: Operands,
     /// For a guarded instruction in SSA: per written operand, in order, what it keeps where the guard is
     /// false. Empty if the guard is PT or nothing is written.
-    pub kept: SmallVec<[Name; 1]>,
+    pub kept: ThinVec<Name>,
     /// Source position.
     pub loc: Loc,
 }
 
-// `SmallVec` clones one by one; these are copied as a whole.
-impl Clone for InstData {
-    fn clone(&self) -> InstData {
-        InstData {
-            operands: SmallVec::from_slice(&self.operands),
-            mods: self.mods.clone(),
-            kept: SmallVec::from_slice(&self.kept),
-            ..*self
-        }
-    }
-}
+// A function has many; they are copied with it.
+const _: () = assert!(size_of::<InstData>() <= 96);
 
 /// Role and shape of one operand of an instruction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -279,7 +274,7 @@ impl InstData {
     pub fn become_copy(&mut self, to: Operand, from: Operand) {
         self.op = Op::Macro(Macro::Copy);
         self.mods = Mods::none();
-        self.operands = SmallVec::from_slice(&[to, from]);
+        self.operands = thin_vec![to, from];
     }
     /// Role and width of operand `index`.
     pub fn slot(&self, index: usize, values: &PrimaryMap<Value, ValueData>) -> SlotInfo {

@@ -38,7 +38,7 @@ pub use cancel::Cancel;
 pub use edit::{Clones, Def, Editor, User, renumber};
 pub use function::{
     Block, BlockCall, BlockData, Callee, Extra, Function, Guard, Inst, InstData, Keeps, Loc, MOST_THREADS,
-    Macro, Name, Op, Operand, Part, SlotInfo, SymbolUse, Terminator, Value, ValueData,
+    Macro, Name, Op, Operand, Operands, Part, SlotInfo, SymbolUse, Terminator, Value, ValueData,
 };
 pub use function::{access_of_lanes, for_each_name, operand, order_is_ours};
 pub use phase::{Manager, Phase, Plan};

@@ -4,7 +4,7 @@
 use crate::builder::ALWAYS;
 use crate::function::{
     Block, BlockCall, BlockData, Callee, Function, Guard, InstData, Keeps, Loc, Macro, Name, Op, Operand,
-    Part, SymbolUse, Terminator, Value, ValueData,
+    Operands, Part, SymbolUse, Terminator, Value, ValueData,
 };
 use cranelift_entity::EntityRef;
 use rustc_hash::FxHashMap;
@@ -12,6 +12,7 @@ use sass::{AddrWidth, ConstBank, Mod, Mods, Opcode, Reg, RegFile, RegOp, SlotKin
 use smallvec::SmallVec;
 use std::fmt;
 use std::sync::LazyLock;
+use thin_vec::ThinVec;
 
 /// What is wrong with a text, and where.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -369,7 +370,7 @@ impl State {
                 }
             }
         }
-        let mut kept = SmallVec::new();
+        let mut kept = ThinVec::new();
         if c.eat_word("keep") {
             while !c.rest.is_empty() {
                 kept.push(self.name(c)?);
@@ -380,10 +381,10 @@ impl State {
     }
 
     /// Puts written values and other operands into their slots.
-    fn place(&self, op: Op, defs: Vec<Option<Value>>, given: Vec<Operand>) -> Res<SmallVec<[Operand; 6]>> {
+    fn place(&self, op: Op, defs: Vec<Option<Value>>, given: Vec<Operand>) -> Res<Operands> {
         let mut defs = defs.into_iter().peekable();
         let mut given = given.into_iter();
-        let mut out = SmallVec::new();
+        let mut out = Operands::new();
         let whole = |v: Value| Operand::Reg(RegOp::plain(Name::Val(v)));
         match op {
             Op::Sass(opcode) => {

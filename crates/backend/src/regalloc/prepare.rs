@@ -7,11 +7,13 @@ use cranelift_entity::{EntityRef, SecondaryMap};
 use fixedbitset::FixedBitSet;
 use ori::cfg::{Cfg, DomTree};
 use ori::{
-    ALWAYS, Block, BlockCall, Function, Inst, InstData, Macro, Name, Op, Operand, Terminator, Value, operand,
+    ALWAYS, Block, BlockCall, Function, Inst, InstData, Macro, Name, Op, Operand, Operands, Terminator,
+    Value, operand,
 };
 use rustc_hash::FxHashMap;
 use sass::{Mods, Opcode, Reg, RegFile, RegOp, Role};
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
+use thin_vec::{ThinVec, thin_vec};
 
 /// Does all of it.
 ///
@@ -110,7 +112,7 @@ fn expand(func: &mut Function, i: Inst, out: &mut Vec<Inst>) -> Result<(), Error
         Name::Val(v) if shape.width > 1 => Name::Part(v, k),
         other => other,
     };
-    let mut words: SmallVec<[Operand; 6]> = smallvec![operand(dst)];
+    let mut words: Operands = thin_vec![operand(dst)];
     for (k, src) in sources.iter().enumerate() {
         let word = if shape.width == 1 { dst } else { func.add_value(shape.file, 1) };
         // The instruction is chosen by files: stand-ins of the same files, replaced at once.
@@ -136,7 +138,7 @@ fn expand(func: &mut Function, i: Inst, out: &mut Vec<Inst>) -> Result<(), Error
         m.guard = d.guard;
         m.loc = d.loc;
         if !d.is_unguarded() {
-            let mut kept = SmallVec::new();
+            let mut kept = ThinVec::new();
             m.for_each_def(|n| {
                 kept.push(match (n, d.kept.first()) {
                     (Name::Val(_), Some(old)) => part(*old, k as u8),
@@ -154,7 +156,7 @@ fn expand(func: &mut Function, i: Inst, out: &mut Vec<Inst>) -> Result<(), Error
             op: Op::Macro(Macro::Collect),
             mods: Mods::none(),
             operands: words,
-            kept: SmallVec::new(),
+            kept: ThinVec::new(),
             loc: d.loc,
         };
         out.push(func.insts.push(data));

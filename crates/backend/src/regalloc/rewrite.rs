@@ -5,10 +5,13 @@ use super::color::Coloring;
 use super::webs::Webs;
 use crate::liveness::Segment;
 use ori::cfg::Cfg;
-use ori::{Function, Guard, InstData, Loc, Macro, Name, Op, Operand, Value, default_operand, operand};
+use ori::{
+    Function, Guard, InstData, Loc, Macro, Name, Op, Operand, Operands, Value, default_operand, operand,
+};
 use rustc_hash::FxHashSet;
 use sass::{ConstBank, Mod, Mods, Opcode, Reg, RegFile, RegOp, Role, SlotKind};
 use smallvec::SmallVec;
+use thin_vec::ThinVec;
 
 /// One register's move.
 #[derive(Clone, Debug)]
@@ -195,7 +198,7 @@ fn rename_source(moves: &mut [Move], from: Reg, to: Reg) {
 fn simple(op: Opcode, mods: &[Mod], dst: Reg, sources: &[Operand]) -> InstData {
     let mut sources = sources.iter();
     let mut dst = Some(dst);
-    let mut operands: SmallVec<[Operand; 6]> = SmallVec::new();
+    let mut operands: Operands = ThinVec::new();
     for (k, slot) in op.slots().iter().enumerate() {
         let fits = matches!((slot.kind, dst), (SlotKind::Reg(f), Some(d)) if f == d.file);
         operands.push(match slot.role {
@@ -211,7 +214,7 @@ fn simple(op: Opcode, mods: &[Mod], dst: Reg, sources: &[Operand]) -> InstData {
         op: Op::Sass(op),
         mods: Mods::of(mods),
         operands,
-        kept: SmallVec::new(),
+        kept: ThinVec::new(),
         loc: Loc::default(),
     }
 }

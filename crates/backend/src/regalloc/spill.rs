@@ -11,15 +11,16 @@ use cranelift_entity::{EntityRef, SecondaryMap};
 use fixedbitset::FixedBitSet;
 use ori::cfg::Cfg;
 use ori::{
-    ALWAYS, Block, Function, Inst, InstData, Loc, Macro, Name, Op, Operand, Terminator, Value, ValueData,
-    operand,
+    ALWAYS, Block, Function, Inst, InstData, Loc, Macro, Name, Op, Operand, Operands, Terminator, Value,
+    ValueData, operand,
 };
 use rustc_hash::FxHashMap;
 use sass::{AddrWidth, Mod, Mods, Opcode, Reg, RegFile, RegOp};
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
 use std::rc::Rc;
+use thin_vec::{ThinVec, thin_vec};
 
 /// Where a spilled value is when it is not in a register of its file.
 #[derive(Clone)]
@@ -552,7 +553,7 @@ impl Spiller {
                             }
                             Some(Source::Undefined) => {
                                 let r = func.add_value(RegFile::R, func.values[*a].width);
-                                let undef = plain(Op::Macro(Macro::Undef), &[], smallvec![operand(r)], loc);
+                                let undef = plain(Op::Macro(Macro::Undef), &[], thin_vec![operand(r)], loc);
                                 out.push(func.insts.push(undef));
                                 args.push(r);
                                 continue;
@@ -631,7 +632,7 @@ impl Spiller {
                     let word = parts[usize::from(part)];
                     let t = func.add_value(file, 1);
                     self.pin(t);
-                    let copy = smallvec![operand(t), word];
+                    let copy = thin_vec![operand(t), word];
                     out.push(func.insts.push(plain(Op::Macro(Macro::Copy), &[], copy, loc)));
                     return t;
                 }
@@ -640,7 +641,7 @@ impl Spiller {
                     Some(i) if width > 1 => {
                         let one = func.add_value(file, 1);
                         self.pin(one);
-                        let copy = smallvec![operand(one), operand(Name::Part(t, i))];
+                        let copy = thin_vec![operand(one), operand(Name::Part(t, i))];
                         out.push(func.insts.push(plain(Op::Macro(Macro::Copy), &[], copy, loc)));
                         one
                     }
@@ -654,7 +655,7 @@ impl Spiller {
                 };
                 let t = func.add_value(file, width);
                 self.pin(t);
-                let copy = smallvec![operand(t), operand(from)];
+                let copy = thin_vec![operand(t), operand(from)];
                 out.push(func.insts.push(plain(Op::Macro(Macro::Copy), &[], copy, loc)));
                 t
             }
@@ -699,13 +700,13 @@ impl Spiller {
         let t = func.add_value(RegFile::R, width);
         self.pin(t);
         let mut one = |func: &mut Function, t: Value, at: u32, mods: &[Mod]| {
-            let operands = smallvec![operand(t), slot_address(func, at)];
+            let operands = thin_vec![operand(t), slot_address(func, at)];
             out.push(func.insts.push(plain(Op::Sass(Opcode::LDL), mods, operands, loc)));
         };
         if let Some(mods) = access(width) {
             one(func, t, at, mods);
         } else {
-            let mut operands: SmallVec<[Operand; 6]> = smallvec![operand(t)];
+            let mut operands: Operands = thin_vec![operand(t)];
             for k in 0..width {
                 let word = func.add_value(RegFile::R, 1);
                 self.pinned.grow(word.index() + 1);
@@ -723,7 +724,7 @@ impl Spiller {
         let width = func.values[v].width;
         self.store_bytes += 4 * u32::from(width);
         let mut one = |func: &mut Function, n: Name, at: u32, mods: &[Mod]| {
-            let operands = smallvec![slot_address(func, at), operand(n)];
+            let operands = thin_vec![slot_address(func, at), operand(n)];
             out.push(func.insts.push(plain(Op::Sass(Opcode::STL), mods, operands, loc)));
         };
         match access(width) {
@@ -841,12 +842,12 @@ fn slot_address(func: &Function, at: u32) -> Operand {
     }
 }
 
-fn plain(op: Op, mods: &[Mod], operands: SmallVec<[Operand; 6]>, loc: Loc) -> InstData {
-    InstData { guard: ALWAYS, op, mods: Mods::of(mods), operands, kept: SmallVec::new(), loc }
+fn plain(op: Op, mods: &[Mod], operands: Operands, loc: Loc) -> InstData {
+    InstData { guard: ALWAYS, op, mods: Mods::of(mods), operands, kept: ThinVec::new(), loc }
 }
 
 /// Copies `v` of another file into `r`.
 fn to_general(func: &mut Function, out: &mut Vec<Inst>, r: Value, v: Value, loc: Loc) {
-    let operands = smallvec![operand(r), Operand::Reg(RegOp::plain(Name::Val(v)))];
+    let operands = thin_vec![operand(r), Operand::Reg(RegOp::plain(Name::Val(v)))];
     out.push(func.insts.push(plain(Op::Macro(Macro::Copy), &[], operands, loc)));
 }

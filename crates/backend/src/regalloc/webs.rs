@@ -12,10 +12,11 @@ use crate::pool::Grants;
 use cranelift_entity::{PrimaryMap, SecondaryMap, entity_impl};
 use fixedbitset::FixedBitSet;
 use ori::cfg::Cfg;
-use ori::{ALWAYS, Block, Function, InstData, Loc, Macro, Name, Op, Operand, Value, operand};
+use ori::{ALWAYS, Block, Function, InstData, Loc, Macro, Name, Op, Operand, Operands, Value, operand};
 use rustc_hash::FxHashMap;
 use sass::{Mods, Reg, RegFile, RegOp, Width, latency};
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
+use thin_vec::{ThinVec, thin_vec};
 
 /// Values that share registers.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -120,8 +121,8 @@ fn replaced_sources(func: &Function, d: &InstData, mut pair: impl FnMut(Value, (
     });
 }
 
-fn macro_inst(m: Macro, operands: SmallVec<[Operand; 6]>, loc: Loc) -> InstData {
-    InstData { guard: ALWAYS, op: Op::Macro(m), mods: Mods::none(), operands, kept: SmallVec::new(), loc }
+fn macro_inst(m: Macro, operands: Operands, loc: Loc) -> InstData {
+    InstData { guard: ALWAYS, op: Op::Macro(m), mods: Mods::none(), operands, kept: ThinVec::new(), loc }
 }
 
 fn parallel(func: &mut Function, pairs: &[(Value, Value)], loc: Loc) -> ori::Inst {
@@ -162,7 +163,7 @@ pub fn isolate(func: &mut Function, cfg: &Cfg) -> Isolated {
                 out.ties.push((v, tied));
                 let loc = func.insts[i].loc;
                 let before = std::mem::replace(&mut func.insts[i].operands[addend], operand(tied));
-                let copy = func.insts.push(macro_inst(Macro::Copy, smallvec![operand(tied), before], loc));
+                let copy = func.insts.push(macro_inst(Macro::Copy, thin_vec![operand(tied), before], loc));
                 func.blocks[b].insts.insert(k, copy);
                 continue;
             }
@@ -180,7 +181,7 @@ pub fn isolate(func: &mut Function, cfg: &Cfg) -> Isolated {
                 let tied = fresh(func, v, &mut out);
                 out.ties.push((v, tied));
                 let kept = std::mem::replace(&mut func.insts[i].kept[j], Name::Val(tied));
-                let m = macro_inst(Macro::Copy, smallvec![operand(tied), operand(kept)], loc);
+                let m = macro_inst(Macro::Copy, thin_vec![operand(tied), operand(kept)], loc);
                 let copy = func.insts.push(m);
                 func.blocks[b].insts.insert(k, copy);
             }

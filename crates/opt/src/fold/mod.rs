@@ -6,7 +6,8 @@ mod float;
 use crate::copy_prop::part;
 use cranelift_entity::SecondaryMap;
 use ori::{
-    Analyses, Block, Changed, Function, Guard, Inst, InstData, Macro, Name, Op, Operand, Terminator, Value,
+    Analyses, Block, Changed, Function, Guard, Inst, InstData, Macro, Name, Op, Operand, Operands,
+    Terminator, Value,
 };
 use sass::ops::{
     Bool, Brev, Iadd3, Iadd3Mods, Icmp, Imad, ImadMods, Imnmx, ImnmxMods, Int64, Isetp, IsetpMods, Ldc,
@@ -15,6 +16,7 @@ use sass::ops::{
 };
 use sass::{Mods, Opcode, Reg, RegFile, RegOp, Unit};
 use smallvec::SmallVec;
+use thin_vec::ThinVec;
 
 /// Bytes of a constant bank.
 const BANK: i32 = 0x10000;
@@ -50,7 +52,7 @@ pub fn run(func: &mut Function, analyses: &Analyses) -> Changed {
                     op,
                     mods,
                     operands,
-                    kept: SmallVec::new(),
+                    kept: ThinVec::new(),
                     loc,
                 };
                 let carry = func.insts.push(made(carry));
@@ -72,7 +74,7 @@ pub fn run(func: &mut Function, analyses: &Analyses) -> Changed {
 }
 
 /// Operation, modifiers and operands of an instruction.
-type New = (Op, Mods, SmallVec<[Operand; 6]>);
+type New = (Op, Mods, Operands);
 
 fn copy_of(dst: &Operand, source: Operand) -> Option<New> {
     Some((Op::Macro(Macro::Copy), Mods::none(), [*dst, source].into_iter().collect()))
