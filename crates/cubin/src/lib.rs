@@ -6,6 +6,7 @@
 pub mod attrs;
 mod common;
 mod elf;
+pub mod fatbin;
 pub mod frames;
 pub mod graph;
 pub mod images;

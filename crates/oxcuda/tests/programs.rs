@@ -284,6 +284,7 @@ fn images_of_every_kind_are_loaded() {
     let p = Program::new("images");
     let (_, complained) = p.passes(&[], &[]);
     assert_eq!(complained.matches("cuTexRefCreate is not built").count(), 1, "{complained}");
+    own_fat_binaries(&p);
     let Some(tools) = std::env::var_os("OXPTXAS_ORACLES").map(PathBuf::from) else { return };
     // What NVIDIA's tools make: a cubin, and fat binaries, compressed or not.
     let at = |name: &str| p.folder.path().join(name).display().to_string();
@@ -322,6 +323,38 @@ fn images_of_every_kind_are_loaded() {
     assert!(!out.status.success(), "code for sm_100a runs on sm_103");
     let ptxas = tools.join("ptxas").display().to_string();
     p.passes(&[], &[("OXCUDA_PTXAS", &ptxas)]);
+}
+
+/// Code of ours for several targets, with and without the PTX.
+fn own_fat_binaries(p: &Program) {
+    use cubin::fatbin::{Image, Reach, write};
+    let all = ["sm_75", "sm_90", "sm_100a"].map(|t| sass::Target::parse(t).expect("is one"));
+    let all = all.map(oxptxas::Settings::new);
+    let outputs = oxptxas::compile_all(SEVEN, "seven.ptx", &all);
+    let code: Vec<Vec<u8>> = outputs.into_iter().map(|o| o.expect("compiles").cubin).collect();
+    let mut images: Vec<Image<'_>> = (all.iter().zip(&code))
+        .map(|(s, bytes)| Image {
+            ptx: None,
+            sm: s.target.sm.into(),
+            reach: if s.target.sm == 100 { Reach::Alone } else { Reach::Later },
+            debug: false,
+            bytes,
+        })
+        .collect();
+    let file = |name: &str, images: &[Image<'_>]| {
+        let path = p.folder.path().join(name).display().to_string();
+        std::fs::write(&path, write(images, "seven.cu")).expect("there is room");
+        path
+    };
+    let alone = file("code.fatbin", &images);
+    for sm in ["75", "90", "100"] {
+        p.passes(&[&alone], &[("OXCUDA_SM", sm)]);
+    }
+    let (out, ..) = p.run(&[&alone], &[("OXCUDA_SM", "120")]);
+    assert!(!out.status.success(), "there is no code for sm_120");
+    let ptx = Image { ptx: Some((7, 8)), sm: 75, reach: Reach::Later, debug: false, bytes: SEVEN.as_bytes() };
+    images.push(ptx);
+    p.passes(&[&file("both.fatbin", &images)], &[("OXCUDA_SM", "120")]);
 }
 
 #[test]

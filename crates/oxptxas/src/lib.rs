@@ -17,6 +17,8 @@
 //! # Ok::<(), oxptxas::Failure>(())
 //! ```
 //!
+//! For several targets a text is parsed once ([`compile_all`]), and [`cubin::fatbin`] puts what comes of it into one file.
+//!
 //! Settings may also be said as ptxas's options:
 //!
 //! ```
@@ -74,7 +76,7 @@ mod vector_params;
 
 pub use ori::{Cancel, Phase, Remark};
 pub use output::{Failure, KernelStats, Kind, Message, Output};
-pub use pipeline::compile;
+pub use pipeline::{compile, compile_all};
 pub use ptx::{Diagnostic, Severity, Style};
 pub use sass::Target;
 pub use settings::{Asked, OptionError, Settings};

@@ -454,7 +454,8 @@ impl CommandLine {
         match opt.long {
             "gpu-name" if target_of(value).is_none() => {
                 let several = value.contains(',') && value.split(',').all(|v| target_of(v).is_some());
-                let instead = if several { "; give one target, and run once for each" } else { "" };
+                let instead =
+                    if several { "; give one target, and run once for each, or `oxsass fatbin`" } else { "" };
                 return Err(format!("Value '{value}' is not defined for option 'gpu-name'{instead}"));
             }
             "machine" if number(value).is_none() => return Err(format!("'{value}': expected a number")),
@@ -668,7 +669,7 @@ mod tests {
             (&["-arch=sm_99", "-arch=sm_90"], "Value 'sm_99' is not defined for option 'gpu-name'"),
             (
                 &["-arch=sm_80,sm_90"],
-                "Value 'sm_80,sm_90' is not defined for option 'gpu-name'; give one target, and run once for each",
+                "Value 'sm_80,sm_90' is not defined for option 'gpu-name'; give one target, and run once for each, or `oxsass fatbin`",
             ),
             (&["-arch=sm_80,sm_91"], "Value 'sm_80,sm_91' is not defined for option 'gpu-name'"),
             (&["-m", "32"], "Value '32' is not defined for option 'machine'"),

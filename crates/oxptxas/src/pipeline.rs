@@ -20,8 +20,17 @@ use sass::Target;
 /// # Errors
 /// Everything that is wrong with the source.
 pub fn front_end(source: &str, file: &str, target: Target, arch: &str) -> Result<Module, Failure> {
+    checked(ptx::parse_all(source), (source, file), target, arch)
+}
+
+/// What came of parsing a text, checked for `target`.
+fn checked(
+    (mut module, mut errors): (Module, Vec<Diagnostic>),
+    (source, file): (&str, &str),
+    target: Target,
+    arch: &str,
+) -> Result<Module, Failure> {
     let fail = |diagnostics| Failure::new(diagnostics, file, source);
-    let (mut module, mut errors) = ptx::parse_all(source);
     module.param_skew = target.info().param_skew.into();
     if errors.iter().any(|e| e.severity == Severity::Fatal) {
         newer::note(&module, source, &mut errors);
@@ -96,14 +105,40 @@ fn not_built(module: &Module, relocatable: bool) -> Option<ptx::Diagnostic> {
 /// # Errors
 /// Everything that is wrong with the source, or not supported yet; or that it was cancelled ([`Settings::cancel`]).
 pub fn compile(source: &str, file: &str, settings: &Settings) -> Result<Output, Failure> {
+    cancellable(file, settings, || match settings.search {
+        true => search(source, file, settings),
+        false => compile_to_end(source, file, settings),
+    })
+}
+
+/// Compiles the text of a PTX file once for each of the settings, and parses it once. The results are those of [`compile`], in the
+/// order of the settings.
+pub fn compile_all(source: &str, file: &str, all: &[Settings]) -> Vec<Result<Output, Failure>> {
+    let parsed = ptx::parse_all(source);
+    let one = |settings: &Settings| {
+        if settings.search {
+            return compile(source, file, settings);
+        }
+        cancellable(file, settings, || {
+            let arch = settings.target.to_string();
+            let front = || checked(parsed.clone(), (source, file), settings.target, &arch);
+            compile_module(front, source, file, settings)
+        })
+    };
+    all.iter().map(one).collect()
+}
+
+/// Compiles unless it is cancelled before, or on the way.
+fn cancellable(
+    file: &str,
+    settings: &Settings,
+    compile: impl FnOnce() -> Result<Output, Failure>,
+) -> Result<Output, Failure> {
     let wished = || settings.cancel.as_ref().is_some_and(Cancel::wished);
     if wished() {
         return Err(Failure::cancelled(file));
     }
-    let result = match settings.search {
-        true => search(source, file, settings),
-        false => compile_to_end(source, file, settings),
-    };
+    let result = compile();
     // Whatever came of it: after the wish it is that of a compilation which did not go on.
     if wished() { Err(Failure::cancelled(file)) } else { result }
 }
@@ -120,11 +155,21 @@ fn search(source: &str, file: &str, _: &Settings) -> Result<Output, Failure> {
 }
 
 pub(crate) fn compile_to_end(source: &str, file: &str, settings: &Settings) -> Result<Output, Failure> {
+    let front = || front_end(source, file, settings.target, &settings.target.to_string());
+    compile_module(front, source, file, settings)
+}
+
+/// Compiles what the front end gives.
+fn compile_module(
+    front: impl FnOnce() -> Result<Module, Failure>,
+    source: &str,
+    file: &str,
+    settings: &Settings,
+) -> Result<Output, Failure> {
     let fail = |diagnostics| Failure::new(diagnostics, file, source);
     let fatal = |message: String| fail(vec![Diagnostic::whole(message)]);
     let mut timeline = Timeline::new();
-    let parsed = || front_end(source, file, settings.target, &settings.target.to_string());
-    let mut module = timeline.time(Stage::Parse, parsed)?;
+    let mut module = timeline.time(Stage::Parse, front)?;
     let debugging = settings.debug || module.targets.iter().any(|t| t == "debug");
     if debugging && settings.level_given && settings.opt_level > 0 {
         return Err(fatal("Optimized debugging not supported".into()));

@@ -3,7 +3,7 @@
 mod command;
 
 use clap::{Parser, Subcommand};
-use command::{code, compare, explain, manual, run, verify};
+use command::{code, compare, explain, fatbin, manual, run, verify};
 use std::io::{self, Write};
 use std::process::ExitCode;
 
@@ -28,6 +28,12 @@ enum Command {
     /// prints it takes the place of the code of the same length in a cubin, of every kernel whose name (`NAME:`) stands in it, or of
     /// the kernel that is named.
     Asm(code::Asm),
+    /// Compile PTX for several targets into one fat binary
+    ///
+    /// The file is parsed once. `--arch sm_80,sm_90,compute_80` has code for two SMs and the PTX itself for later ones; `--gencode` takes
+    /// what nvcc takes. The driver chooses from such a file, cuobjdump lists and extracts what is in it, and `fatbinary` and nvcc
+    /// embed it.
+    Fatbin(fatbin::Fatbin),
     /// Work on PTX
     #[command(subcommand)]
     Ptx(code::Ptx),
@@ -72,6 +78,7 @@ fn main() -> ExitCode {
     let result = match cli.command {
         Command::Dis(c) => c.run(&mut out),
         Command::Asm(c) => c.run(),
+        Command::Fatbin(c) => c.run(),
         Command::Ptx(c) => c.run(&mut out),
         Command::Run(c) => c.run(&mut out),
         Command::Check(c) => c.run(&mut out),

@@ -3,6 +3,7 @@
 pub mod code;
 pub mod compare;
 pub mod explain;
+pub mod fatbin;
 pub mod manual;
 pub mod run;
 pub mod verify;
