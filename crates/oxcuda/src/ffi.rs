@@ -198,24 +198,55 @@ pub fn write(address: u64, bytes: &[u8]) -> Result<()> {
     Ok(())
 }
 
+/// Whether all of a range of addresses is this process's to read and write, as the system says.
+pub fn is_writable(address: u64, size: usize) -> bool {
+    let Ok(maps) = std::fs::read_to_string("/proc/self/maps") else {
+        // A system without it: the program has to be trusted.
+        return true;
+    };
+    let Some(end) = address.checked_add(size as u64) else { return false };
+    let mut at = address;
+    for line in maps.lines() {
+        let mut words = line.split(' ');
+        let range = words.next().and_then(|r| r.split_once('-'));
+        let number = |n: &str| u64::from_str_radix(n, 16).ok();
+        let Some((from, to)) = range.and_then(|(a, b)| Some((number(a)?, number(b)?))) else { continue };
+        if (from..to).contains(&at) && words.next().is_some_and(|w| w.starts_with("rw")) {
+            at = to;
+        }
+    }
+    at >= end
+}
+
+/// Bytes of the host's memory for kernels to reach.
+pub fn lend(address: u64, size: usize) -> sim::memory::Lent {
+    // The driver gave this range, or the program named it as its own and may not take it away while a call of the driver works on it.
+    unsafe { sim::memory::Lent::new(address as usize, size) }
+}
+
 /// Memory of the host that the driver gives away.
 #[derive(Debug)]
 pub struct Block {
     address: u64,
+    /// What it lies in.
+    whole: u64,
     layout: std::alloc::Layout,
 }
 
 impl Block {
     /// So many zero bytes at the start of a page.
     pub fn new(size: usize) -> Result<Block> {
-        let layout =
-            std::alloc::Layout::from_size_align(size.max(1), 4096).map_err(|_| Error::OUT_OF_MEMORY)?;
+        const PAGE: usize = 4096;
+        // Zeros that the system gives when they are first reached, which it does not if it is asked for whole pages.
+        let whole = size.max(1).checked_add(PAGE).ok_or(Error::OUT_OF_MEMORY)?;
+        let layout = std::alloc::Layout::from_size_align(whole, 16).map_err(|_| Error::OUT_OF_MEMORY)?;
         // Its size is not zero.
         let at = unsafe { std::alloc::alloc_zeroed(layout) };
         if at.is_null() {
             return Err(Error::OUT_OF_MEMORY);
         }
-        Ok(Block { address: at.expose_provenance() as u64, layout })
+        let whole = at.expose_provenance() as u64;
+        Ok(Block { address: whole.next_multiple_of(PAGE as u64), whole, layout })
     }
     /// Where it is.
     pub fn address(&self) -> u64 {
@@ -225,7 +256,7 @@ impl Block {
 
 impl Drop for Block {
     fn drop(&mut self) {
-        let at: *mut u8 = std::ptr::with_exposed_provenance_mut(self.address as usize);
+        let at: *mut u8 = std::ptr::with_exposed_provenance_mut(self.whole as usize);
         // It came from `alloc_zeroed` with this layout.
         unsafe { std::alloc::dealloc(at, self.layout) };
     }

@@ -1,5 +1,5 @@
-//! Memory: of the device, in the simulator's; of the host where kernels see it, which is put into the simulator's for
-//! the time of a launch, at the host's addresses.
+//! Memory: of the device, in the simulator's; of the host where kernels see it, which the simulator reaches where it is for
+//! the time of a launch.
 
 use crate::error::{Error, Result};
 use crate::ffi::{self, Block};
@@ -306,6 +306,9 @@ impl Space {
         if before.is_some_and(|(at, r)| at + r.size as u64 > address) {
             return Err(Error::HOST_MEMORY_ALREADY_REGISTERED);
         }
+        if !ffi::is_writable(address, size) {
+            return Err(Error::INVALID_VALUE);
+        }
         self.note(address, size, Kind::Registered, context).flags = flags;
         Ok(())
     }
@@ -548,15 +551,12 @@ impl Space {
         self.memory.remove(address)
     }
 
-    /// Runs something on memory with what of the host's kernels see.
-    pub fn launch<T>(&mut self, context: u64, run: impl FnOnce(&mut Memory) -> T) -> Result<T> {
-        let host = |r: &Region| r.kind.on_host();
-        let all: Vec<(u64, usize)> =
-            self.regions.iter().filter(|(_, r)| host(r)).map(|(at, r)| (*at, r.size)).collect();
-        for (at, size) in &all {
-            self.memory.place("host memory", *at, ffi::read(*at, *size)?);
-        }
+    /// Runs something on memory with what of the host's kernels see. Other threads of the program may work on that meanwhile.
+    pub fn launch<T>(&mut self, context: u64, run: impl FnOnce(&mut Memory) -> T) -> T {
+        let host = self.regions.iter().filter(|(_, r)| r.kind.on_host());
+        self.memory.lend("host memory", host.map(|(at, r)| ffi::lend(*at, r.size)));
         let result = run(&mut self.memory);
+        self.memory.take_back();
         // What kernels allocate lives on until one frees it.
         self.memory.sweep();
         let heap: BTreeSet<u64> = self.memory.heap().map(|h| h.0).collect();
@@ -564,11 +564,6 @@ impl Space {
         heap.into_iter().for_each(|at| {
             self.heap.entry(at).or_insert(context);
         });
-        for (at, _) in &all {
-            if let Some(bytes) = self.memory.remove(*at) {
-                ffi::write(*at, &bytes)?;
-            }
-        }
-        Ok(result)
+        result
     }
 }

@@ -407,7 +407,7 @@ impl Driver {
                 told(record.end(&folder, memory));
             }
             result
-        })?;
+        });
         match result {
             Ok(text) => {
                 let mut out = std::io::stdout();

@@ -75,6 +75,13 @@ fn memory_of_every_kind_is_seen_by_kernels() {
 }
 
 #[test]
+fn kernels_reach_the_hosts_memory_where_it_is() {
+    let p = Program::new("shared");
+    WAYS.iter().for_each(|w| drop(p.passes(&[], w)));
+    p.passes(&[], &[("OXCUDA_CHECK", "all")]);
+}
+
+#[test]
 fn work_is_done_in_order() {
     let p = Program::new("order");
     WAYS.iter().for_each(|w| drop(p.passes(&[], w)));

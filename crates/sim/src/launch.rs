@@ -561,7 +561,9 @@ impl Launch {
         prepared
             .addresses
             .iter()
-            .filter_map(|(name, base)| Some((name.clone(), prepared.memory.allocation(*base)?.bytes.clone())))
+            .filter_map(|(name, base)| {
+                Some((name.clone(), prepared.memory.allocation(*base)?.bytes.to_vec()))
+            })
             .collect()
     }
 

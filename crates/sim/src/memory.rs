@@ -6,19 +6,93 @@ use crate::shadow::Shadow;
 use crate::sparse::Sparse;
 use std::collections::BTreeMap;
 
+/// Memory of somebody else's that kernels reach where it is ([`Memory::lend`]).
+#[derive(Debug)]
+pub struct Lent {
+    address: usize,
+    size: usize,
+}
+
+impl Lent {
+    /// So many bytes at an address of this process.
+    ///
+    /// # Safety
+    /// They are there, to be read and, where a kernel writes, to be written, for as long as this is. Others may write there meanwhile:
+    /// whoever reads finds the old bytes or the new ones, as with any two that share memory.
+    #[allow(unsafe_code)] // The caller answers for what is there.
+    pub unsafe fn new(address: usize, size: usize) -> Lent {
+        Lent { address, size }
+    }
+}
+
+/// Contents of an allocation.
+#[derive(Debug)]
+pub enum Bytes {
+    /// Its own.
+    Own(Vec<u8>),
+    /// Somebody else's.
+    Lent(Lent),
+}
+
+impl std::ops::Deref for Bytes {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        match self {
+            Bytes::Own(b) => b,
+            Bytes::Lent(l) => {
+                let at = std::ptr::with_exposed_provenance(l.address);
+                // SAFETY: who made it saw to it that they are there.
+                #[allow(unsafe_code)]
+                unsafe {
+                    std::slice::from_raw_parts(at, l.size)
+                }
+            }
+        }
+    }
+}
+
+impl std::ops::DerefMut for Bytes {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        match self {
+            Bytes::Own(b) => b,
+            Bytes::Lent(l) => {
+                let at = std::ptr::with_exposed_provenance_mut(l.address);
+                // SAFETY: as above; no other slice of them is made, as this one is borrowed from the only `Lent`.
+                #[allow(unsafe_code)]
+                unsafe {
+                    std::slice::from_raw_parts_mut(at, l.size)
+                }
+            }
+        }
+    }
+}
+
+/// A copy is its own.
+impl Clone for Bytes {
+    fn clone(&self) -> Bytes {
+        Bytes::Own(self.to_vec())
+    }
+}
+
 /// One allocation.
 #[derive(Clone, Debug)]
 pub struct Allocation {
     /// Address of its first byte.
     pub base: u64,
     /// Contents.
-    pub bytes: Vec<u8>,
+    pub bytes: Bytes,
     /// What it is, for messages.
     pub name: String,
     /// What it held when the program began, in a sparse memory: addresses of code are another executor's affair.
     first: Vec<u8>,
     /// Which bytes hold something; `None` if all do.
     written: Option<Box<Shadow>>,
+}
+
+impl Allocation {
+    fn new(name: &str, base: u64, bytes: Bytes) -> Allocation {
+        Allocation { base, bytes, name: name.to_string(), first: Vec::new(), written: None }
+    }
 }
 
 /// Global memory.
@@ -105,8 +179,20 @@ impl Memory {
     /// Puts `bytes` at an address where nothing is.
     pub fn place(&mut self, name: &str, base: u64, bytes: Vec<u8>) {
         let i = self.allocations.partition_point(|a| a.base <= base);
-        self.allocations
-            .insert(i, Allocation { base, bytes, name: name.to_string(), first: Vec::new(), written: None });
+        self.allocations.insert(i, Allocation::new(name, base, Bytes::Own(bytes)));
+    }
+
+    /// Puts somebody else's memory at its own addresses, where nothing is, until [`Memory::take_back`].
+    pub fn lend(&mut self, name: &str, lent: impl IntoIterator<Item = Lent>) {
+        let place = |l: Lent| Allocation::new(name, l.address as u64, Bytes::Lent(l));
+        self.allocations.extend(lent.into_iter().map(place));
+        // Two runs that are in order, which this sort is quick to merge.
+        self.allocations.sort_by_key(|a| a.base);
+    }
+
+    /// Takes away what was lent.
+    pub fn take_back(&mut self) {
+        self.allocations.retain(|a| matches!(a.bytes, Bytes::Own(_)));
     }
 
     /// Takes away what [`Memory::alloc`] or [`Memory::place`] put at `base`, and gives its bytes back.
@@ -116,7 +202,10 @@ impl Memory {
         if gone.name == HEAP {
             self.heap_used = self.heap_used.saturating_sub(gone.bytes.len() as u64);
         }
-        Some(gone.bytes)
+        match gone.bytes {
+            Bytes::Own(bytes) => Some(bytes),
+            Bytes::Lent(_) => Some(Vec::new()),
+        }
     }
 
     /// How many bytes `malloc` has to give in all; the driver's 8 MiB if nobody says.
@@ -169,7 +258,7 @@ impl Memory {
     /// The program begins: what variables hold now is what they are made to hold.
     pub(crate) fn begin(&mut self) {
         if self.sparse.is_some() {
-            self.allocations.iter_mut().for_each(|a| a.first.clone_from(&a.bytes));
+            self.allocations.iter_mut().for_each(|a| a.first = a.bytes.to_vec());
         }
     }
 
@@ -206,10 +295,7 @@ impl Memory {
             let free = before.is_none_or(|a| end(a) <= base)
                 && self.allocations.get(i).is_none_or(|a| base + bytes.len() as u64 <= a.base);
             if free {
-                self.allocations.insert(
-                    i,
-                    Allocation { base, bytes, name: name.to_string(), first: Vec::new(), written: None },
-                );
+                self.allocations.insert(i, Allocation::new(name, base, Bytes::Own(bytes)));
                 return base;
             }
             base += SLOT;

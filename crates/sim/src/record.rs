@@ -104,7 +104,7 @@ impl Record {
         fs::write(folder.join(&self.module), module).map_err(fail)?;
         for a in memory.allocations() {
             let address = format!("{:x}", a.base);
-            fs::write(folder.join("before").join(&address), &a.bytes).map_err(fail)?;
+            fs::write(folder.join("before").join(&address), &*a.bytes).map_err(fail)?;
             self.memory.push(Piece { address, name: a.name.clone() });
         }
         self.images = memory.images.all().map(|(n, image)| (n.to_string(), image.clone())).collect();
@@ -121,7 +121,7 @@ impl Record {
         fs::create_dir_all(folder.join("after")).map_err(fail)?;
         for p in &self.memory {
             let Some(a) = memory.allocation(number(&p.address)?) else { continue };
-            fs::write(folder.join("after").join(&p.address), &a.bytes).map_err(fail)?;
+            fs::write(folder.join("after").join(&p.address), &*a.bytes).map_err(fail)?;
         }
         Ok(())
     }
@@ -191,7 +191,7 @@ impl Record {
         for p in &self.memory {
             let (at, file) = (number(&p.address)?, folder.join("after").join(&p.address));
             let (Ok(want), Some(a)) = (fs::read(&file), memory.allocation(at)) else { continue };
-            if let Some(i) = want.iter().zip(&a.bytes).position(|(x, y)| x != y) {
+            if let Some(i) = want.iter().zip(&*a.bytes).position(|(x, y)| x != y) {
                 out.push((p.name.clone(), at + i as u64, [want[i], a.bytes[i]]));
             }
         }

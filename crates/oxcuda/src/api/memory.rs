@@ -6,6 +6,9 @@ use crate::error::{Error, Result};
 use crate::ffi::{Host, In, Out, detail};
 use crate::memory::{Kind, Region};
 
+/// `CU_MEMHOSTREGISTER_READ_ONLY`
+const READ_ONLY: u32 = 8;
+
 /// Bytes of memory for the current context.
 fn allocate(size: usize) -> Result<u64> {
     within(|d| {
@@ -171,6 +174,10 @@ api! {
         within(|d| {
             let context = d.context()?;
             d.unsafe_call()?;
+            // The attribute that says whether it may be given is 0.
+            if flags & READ_ONLY != 0 {
+                return Err(Error::NOT_SUPPORTED);
+            }
             d.space.register(address.address(), size, Some(context), flags)
         })
     }
