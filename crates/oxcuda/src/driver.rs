@@ -8,8 +8,8 @@ use crate::image::{Array, Object};
 use crate::link::Link;
 use crate::memory::{Pool, Space};
 use crate::module::Module;
-use crate::queue::Item;
 use crate::stream::{Event, LEGACY, OWN, Stream, meant};
+use crate::waiting::Waiting;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::mem::ManuallyDrop;
@@ -169,7 +169,7 @@ pub struct Driver {
     /// Links under way.
     pub links: Table<Link>,
     /// What waits for its turn.
-    pub queue: Vec<Item>,
+    pub queue: Waiting,
     /// Kernels launched so far.
     pub launches: u64,
 }

@@ -25,6 +25,7 @@ mod occupancy;
 mod queue;
 mod settings;
 mod stream;
+mod waiting;
 mod work;
 
 pub use ffi::symbol;

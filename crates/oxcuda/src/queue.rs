@@ -9,6 +9,7 @@ use crate::graph::{self, Step};
 use crate::memop::Action;
 use crate::settings;
 use crate::stream::{LEGACY, NON_BLOCKING, OWN, meant};
+use crate::waiting::Launched;
 use crate::work::{End, Side, Work};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -59,8 +60,8 @@ impl Value {
 }
 
 /// Whose turn it is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Lane {
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Lane {
     /// The stream that everyone shares.
     Shared,
     /// A thread's own.
@@ -73,7 +74,7 @@ enum Lane {
 
 /// What is to be done.
 #[derive(Clone)]
-enum Task {
+pub(crate) enum Task {
     Work(Work),
     Value(Value),
     /// User objects are let go, so often each.
@@ -82,36 +83,30 @@ enum Task {
 
 /// Something that waits.
 pub struct Item {
-    number: u64,
-    lane: Lane,
+    pub(crate) number: u64,
+    pub(crate) lane: Lane,
     /// Whether it and what the shared stream does wait for each other.
-    blocking: bool,
+    pub(crate) blocking: bool,
     context: u64,
     stream: u64,
     variant: Variant,
-    task: Task,
+    pub(crate) task: Task,
     /// Others that have to be done before, whichever stream they are of.
-    after: Vec<u64>,
+    pub(crate) after: Vec<u64>,
     /// The executable graph that it is of, and a number of its launch.
-    graph: Option<(u64, u64)>,
-    running: bool,
+    pub(crate) graph: Option<Launched>,
+    pub(crate) running: bool,
     /// Memory that the work reads in place of the program's.
     _staged: Option<Block>,
 }
 
 impl Item {
-    /// Whether what came later has to wait for this one.
+    /// Whether what comes to a lane later has to wait for this one.
     fn holds_up(&self, lane: Lane, blocking: bool) -> bool {
         lane != Lane::None
             && (self.lane == lane
                 || self.lane == Lane::Shared && blocking
                 || lane == Lane::Shared && self.blocking)
-    }
-
-    /// Whether another one, which came later, has to wait for this one: within a launch of a graph, by its edges alone.
-    fn is_before(&self, later: &Item) -> bool {
-        let same = self.graph.is_some() && self.graph == later.graph;
-        !same && self.holds_up(later.lane, later.blocking) || later.after.contains(&self.number)
     }
 }
 
@@ -251,18 +246,18 @@ impl Driver {
     /// Whether what is submitted to a stream has to wait.
     pub fn held(&mut self, stream: u64) -> Result<bool> {
         let (lane, blocking) = self.lane(stream)?;
-        Ok(self.queue.iter().any(|i| i.holds_up(lane, blocking)))
+        Ok(self.queue.holds_up(lane, blocking))
     }
 
     /// Whether something of a stream is not done yet.
     pub fn unfinished(&mut self, stream: u64) -> Result<bool> {
         let (lane, _) = self.lane(stream)?;
-        Ok(self.queue.iter().any(|i| i.lane == lane))
+        Ok(self.queue.is_in(lane))
     }
 
     /// Whether an item is not done yet.
     pub fn is_waiting(&self, number: u64) -> bool {
-        self.queue.iter().any(|i| i.number == number)
+        self.queue.has(number)
     }
 
     /// Puts something at the end; its number. An event that it records is not done until it is.
@@ -331,7 +326,7 @@ impl Driver {
 
     /// Whether a launch of an executable graph is not done yet.
     pub fn unfinished_graph(&self, exec: u64) -> bool {
-        self.queue.iter().any(|i| i.graph.is_some_and(|g| g.0 == exec))
+        self.queue.is_of(exec)
     }
 
     /// Whether something in a graph waits: for a value, or for an event whose record does.
@@ -419,7 +414,7 @@ impl Driver {
     /// Lets user objects go when no launch of an executable graph waits any more: those that can go now.
     pub fn release_later(&mut self, exec: u64, objects: Vec<(u64, u32)>) -> Vec<(u64, u32)> {
         let of = |i: &&Item| i.graph.is_some_and(|g| g.0 == exec);
-        let Some(context) = self.queue.iter().rfind(of).map(|i| i.context) else { return objects };
+        let Some(context) = self.queue.iter().rev().find(of).map(|i| i.context) else { return objects };
         if objects.is_empty() {
             return objects;
         }
@@ -458,25 +453,24 @@ impl Driver {
     /// The next thing whose turn it is: its number, its context, its stream, whose default stream is meant, and what it is. Waits
     /// whose values are there are over.
     fn next_item(&mut self) -> Option<(u64, u64, u64, Variant, Task)> {
-        let mut i = 0;
-        while let Some(item) = self.queue.get(i) {
-            // What is still to come before is in front of it.
-            if item.running || self.queue[..i].iter().any(|b| b.is_before(item)) {
-                i += 1;
-                continue;
-            }
+        // Values that are waited for may be there by now.
+        let there = |n: &u64| self.queue.value(*n).is_some_and(|v| v.holds(self));
+        if let Some(number) = self.queue.values().iter().copied().find(there) {
+            self.queue.remove(number);
+        }
+        while let Some(item) = self.queue.next() {
+            let number = item.number;
             match &item.task {
                 Task::Work(_) | Task::Release(_) => {
-                    let found = (item.number, item.context, item.stream, item.variant, item.task.clone());
-                    self.queue[i].running = true;
-                    return Some(found);
+                    item.running = true;
+                    return Some((number, item.context, item.stream, item.variant, item.task.clone()));
                 }
-                Task::Value(v) if v.holds(self) => {
-                    self.queue.remove(i);
-                    // Others may have waited for this one.
-                    i = 0;
+                Task::Value(v) => {
+                    let v = *v;
+                    if v.holds(self) {
+                        self.queue.remove(number);
+                    }
                 }
-                Task::Value(_) => i += 1,
             }
         }
         if self.queue.is_empty() {
@@ -487,7 +481,7 @@ impl Driver {
 
     /// Something that waited was done.
     fn ended(&mut self, number: u64, context: u64, result: Result<()>) {
-        self.queue.retain(|i| i.number != number);
+        self.queue.remove(number);
         if let (Err(e), Ok(c)) = (result, self.contexts.get_mut(context))
             && c.broken.is_none()
         {
@@ -499,7 +493,7 @@ impl Driver {
     /// Nobody is going to write what is waited for. Functions of the program that are to be told, with their streams and arguments.
     fn give_up(&mut self) -> Vec<(ffi::StreamFn, u64, u64)> {
         let mut callbacks = Vec::new();
-        for item in std::mem::take(&mut self.queue) {
+        for item in std::mem::take(&mut self.queue).into_items() {
             if let Task::Value(v) = &item.task {
                 let text = v.text(self);
                 say!("oxcuda: stream {:#x} {text}, and nobody comes to write it (OXCUDA_WAIT)", item.stream);
@@ -517,6 +511,8 @@ impl Driver {
 
     /// Forgets what waits in a context, which ends.
     pub fn forget_waiting(&mut self, context: u64) {
-        self.queue.retain(|i| i.context != context);
+        let of = |i: &&Item| i.context == context;
+        let gone: Vec<u64> = self.queue.iter().filter(of).map(|i| i.number).collect();
+        gone.into_iter().for_each(|n| drop(self.queue.remove(n)));
     }
 }

@@ -390,6 +390,11 @@ fn streams_wait_for_values() {
 }
 
 #[test]
+fn much_may_wait() {
+    Program::new("many").passes(&[], &[]);
+}
+
+#[test]
 fn graphs_wait_for_values() {
     let p = Program::new("memops");
     WAYS.iter().for_each(|w| drop(p.passes(&[], w)));
