@@ -445,6 +445,11 @@ fn arrays_textures_and_surfaces_are_as_documented() {
             "race: mark: thread (32,0,0) of block (0,0,0), ",
             "which the other thread writes: thread (31,0,0)",
         ),
+        (
+            "lanes",
+            "race: mark: thread (0,0,0) of block (0,0,0), ",
+            "another thread of the warp writes something else there at once",
+        ),
         ("fresh", "init: flat: thread (4,0,0) of block (0,0,0), ", "4 of which nobody has written"),
     ];
     for (what, place, text) in cases {

@@ -367,6 +367,8 @@ static void surfaces(const char *what) {
         result = run("odd", s, 4, 0, 1, 1, 0);
     if (!strcmp(what, "race"))
         result = run("mark", s, 64, 0, 0, 0, 0);
+    if (!strcmp(what, "lanes"))
+        result = run("mark", s, 32, 0, 0, 0, 0);
     if (!strcmp(what, "fresh")) {
         CUarray fresh = array(CU_AD_FORMAT_FLOAT, 1, 8, 4, 0, 0);
         CUDA_MEMCPY3D part = box(fresh, texels, 16, 16, 3, 1, 1);

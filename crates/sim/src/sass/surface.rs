@@ -3,6 +3,7 @@
 use super::compile::{Unsupported, unsupported};
 use super::mem::{self, Space};
 use super::operand::{Exec, Operands, lanes};
+use super::reach::Reach;
 use super::state::{Machine, Warp};
 use super::texture::{Handle, bytes, read};
 use super::{Cause, Fault};
@@ -110,6 +111,19 @@ fn write(m: &mut Machine<'_>, lane: usize, at: u64, size: u32, x: u64) -> Result
     Ok(())
 }
 
+/// What lanes wrote by one instruction: lane, address, value.
+type Written = Vec<(usize, u64, [u64; 4])>;
+
+/// Tells the check of lanes that write different texels to one place.
+fn collisions(m: &mut Machine<'_>, written: &Written) {
+    let (Some(c), Reach::Alone(memory)) = (&mut m.check, &m.memory) else { return };
+    let other = |i: usize, a: u64, x: [u64; 4]| written[i..].iter().find(|b| b.1 == a && b.2 != x);
+    let pair = written.iter().enumerate().find_map(|(i, a)| Some((a, other(i, a.1, a.2)?)));
+    if let Some((a, b)) = pair {
+        c.lanes_collide(memory, Space::Global, a.1, [a.0, b.0]);
+    }
+}
+
 fn load(o: &Operands<'_>) -> Result<Exec, Unsupported> {
     if !o.take("D") {
         return unsupported("a surface read by its format");
@@ -155,27 +169,43 @@ fn store(o: &Operands<'_>) -> Result<Exec, Unsupported> {
     if formatted {
         let given = o.choose(&[("R", 1), ("RG", 2)]).unwrap_or(4);
         return Ok(Box::new(move |m, mask| {
-            lanes(mask).try_for_each(|lane| {
+            let mut written = Written::new();
+            for lane in lanes(mask) {
                 let (image, at) = place.spot(m, lane, 0)?;
-                let Some(at) = at else { return Ok(()) };
+                let Some(at) = at else { continue };
                 let size = image.format.element.bytes();
-                (0..image.format.channels).try_for_each(|n| {
+                let mut texel = [0; 4];
+                for n in 0..image.format.channels {
                     let x = if n < given { image.format.narrow(word(m.warp, n, lane)) } else { None };
-                    write(m, lane, at + u64::from(n * size), size, x.unwrap_or(0))
-                })
-            })
+                    texel[n as usize] = x.unwrap_or(0);
+                    write(m, lane, at + u64::from(n * size), size, texel[n as usize])?;
+                }
+                if m.check.is_some() {
+                    written.push((lane, at, texel));
+                }
+            }
+            collisions(m, &written);
+            Ok(())
         }));
     }
     let size = mem::size(o).bytes;
     Ok(Box::new(move |m, mask| {
-        lanes(mask).try_for_each(|lane| {
+        let mut written = Written::new();
+        for lane in lanes(mask) {
             let (_, at) = place.spot(m, lane, size)?;
-            let Some(at) = at else { return Ok(()) };
-            (0..size.div_ceil(4)).try_for_each(|n| {
-                let x = word(m.warp, n, lane);
-                write(m, lane, at + u64::from(4 * n), size.min(4), x.into())
-            })
-        })
+            let Some(at) = at else { continue };
+            let mut texel = [0; 4];
+            for n in 0..size.div_ceil(4) {
+                let x = u64::from(word(m.warp, n, lane)) & (u64::MAX >> (64 - 8 * size.min(4)));
+                texel[n as usize] = x;
+                write(m, lane, at + u64::from(4 * n), size.min(4), x)?;
+            }
+            if m.check.is_some() {
+                written.push((lane, at, texel));
+            }
+        }
+        collisions(m, &written);
+        Ok(())
     }))
 }
 
