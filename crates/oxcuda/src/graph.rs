@@ -37,6 +37,8 @@ pub struct Graph {
     pub nodes: Vec<Node>,
     /// User objects, and how often it refers to them.
     pub objects: Vec<(u64, u32)>,
+    /// Whether it belongs to a node of another one.
+    pub inner: bool,
 }
 
 /// A node of a graph that is ready to run.
@@ -85,27 +87,36 @@ const TOPOLOGY_CHANGED: u32 = 2;
 const TYPE_CHANGED: u32 = 3;
 const PARAMETERS_CHANGED: u32 = 5;
 
+/// Whether steps may take the place of others of the same shape, and those of graphs inside, too.
+fn like(old: &[Step], new: &[Step]) -> std::result::Result<(), Unlike> {
+    if old.len() != new.len() {
+        return Err(Unlike { result: TOPOLOGY_CHANGED, node: 0, from: 0 });
+    }
+    for (a, b) in old.iter().zip(new) {
+        let unlike = |result, from| Unlike { result, node: b.handle, from };
+        if a.after.len() != b.after.len() {
+            return Err(unlike(TOPOLOGY_CHANGED, 0));
+        }
+        if let Some((_, at)) = a.after.iter().zip(&b.after).find(|(x, y)| x != y) {
+            return Err(unlike(TOPOLOGY_CHANGED, new[*at].handle));
+        }
+        if a.work.kind() != b.work.kind() {
+            return Err(unlike(TYPE_CHANGED, 0));
+        }
+        if !b.work.fits(&a.work) {
+            return Err(unlike(PARAMETERS_CHANGED, 0));
+        }
+        if let (Work::Graph(a), Work::Graph(b)) = (&a.work, &b.work) {
+            like(a, b)?;
+        }
+    }
+    Ok(())
+}
+
 impl Exec {
     /// Takes over other steps of the same shape.
     pub fn update(&mut self, steps: Vec<Step>) -> std::result::Result<(), Unlike> {
-        if steps.len() != self.steps.len() {
-            return Err(Unlike { result: TOPOLOGY_CHANGED, node: 0, from: 0 });
-        }
-        for (old, new) in self.steps.iter().zip(&steps) {
-            let unlike = |result, from| Unlike { result, node: new.handle, from };
-            if old.after.len() != new.after.len() {
-                return Err(unlike(TOPOLOGY_CHANGED, 0));
-            }
-            if let Some((_, at)) = old.after.iter().zip(&new.after).find(|(a, b)| a != b) {
-                return Err(unlike(TOPOLOGY_CHANGED, steps[*at].handle));
-            }
-            if old.work.kind() != new.work.kind() {
-                return Err(unlike(TYPE_CHANGED, 0));
-            }
-            if !new.work.fits(&old.work) {
-                return Err(unlike(PARAMETERS_CHANGED, 0));
-            }
-        }
+        like(&self.steps, &steps)?;
         for (old, new) in self.steps.iter_mut().zip(steps) {
             old.work = new.work;
         }
@@ -118,6 +129,9 @@ impl Exec {
         let alone = work.fits_alone() && step.work.fits_alone();
         if step.work.kind() != work.kind() || !work.fits(&step.work) || !alone {
             return Err(Error::INVALID_VALUE);
+        }
+        if let (Work::Graph(old), Work::Graph(new)) = (&step.work, &work) {
+            like(old, new).map_err(|_| Error::INVALID_VALUE)?;
         }
         step.work = work;
         Ok(())
@@ -331,9 +345,17 @@ impl Driver {
             n.copy_of = Some(n.handle);
             n.handle = new(n.handle);
             n.after.iter_mut().for_each(|a| *a = new(*a));
-            n.child = n.child.map(|c| self.copy_graph(c)).transpose()?;
+            n.child = n.child.map(|c| self.copy_inner(c)).transpose()?;
         }
+        copy.inner = false;
         Ok(self.graphs.add(copy))
+    }
+
+    /// The same, for a node of another one.
+    fn copy_inner(&mut self, graph: u64) -> Result<u64> {
+        let copy = self.copy_graph(graph)?;
+        self.graphs.get_mut(copy)?.inner = true;
+        Ok(copy)
     }
 
     /// Adds a graph to another one as a node, which is a copy of it.
@@ -343,7 +365,7 @@ impl Driver {
             return Err(Error::INVALID_VALUE);
         }
         let node = self.add_node(graph, after, Work::Graph(Vec::new()))?;
-        let copy = self.copy_graph(inner)?;
+        let copy = self.copy_inner(inner)?;
         let (graph, at) = self.node(node)?;
         graph.nodes[at].child = Some(copy);
         Ok(node)

@@ -332,7 +332,11 @@ api! {
     }
     /// Ends one.
     fn cuGraphDestroy(graph: Handle) {
-        graph::release(&with(|d| d.end_graph(graph))?)
+        graph::release(&with(|d| match d.graphs.get(graph)?.inner {
+            // It goes with its node.
+            true => Err(Error::INVALID_VALUE),
+            false => d.end_graph(graph),
+        })?)
     }
     /// Another one of the same nodes.
     fn cuGraphClone(out: Out<Handle>, graph: Handle) {
