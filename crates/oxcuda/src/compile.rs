@@ -17,11 +17,21 @@ pub struct Options {
     pub relocatable: bool,
 }
 
+/// The target that PTX names.
+fn named_target(ptx: &str) -> Option<&str> {
+    let line = ptx.lines().find_map(|l| l.trim_start().strip_prefix(".target"))?;
+    line.split([',', '/']).next().map(str::trim)
+}
+
+/// The SM that PTX names, which its code says that it was made for, whatever it was compiled for.
+pub fn virtual_sm(ptx: &str) -> Option<u8> {
+    named_target(ptx)?.strip_prefix("sm_")?.trim_end_matches(['a', 'f']).parse().ok()
+}
+
 /// The target that PTX is compiled for: the device, with the features of its own that the PTX asks for.
 pub fn target(ptx: &str) -> Target {
     let device = settings::get().target;
-    let line = ptx.lines().find_map(|l| l.trim_start().strip_prefix(".target"));
-    let named = line.and_then(|l| l.split([',', '/']).next()).map(str::trim).unwrap_or_default();
+    let named = named_target(ptx).unwrap_or_default();
     match named.chars().last().filter(|c| matches!(c, 'a' | 'f')) {
         Some(suffix) => Target::parse(&format!("sm_{}{suffix}", device.sm)).unwrap_or(device),
         None => device,

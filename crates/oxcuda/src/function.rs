@@ -34,6 +34,8 @@ pub struct Function {
     pub cluster_compiled: bool,
     /// The SM that its code is for.
     pub sm: u8,
+    /// The one that its PTX was for, if there was any.
+    pub virtual_sm: Option<u8>,
     /// Attributes that were set, by number.
     pub set: std::collections::BTreeMap<u32, i32>,
     /// Limits of the context that it fixes ([`crate::driver::limit`]), known from its first launch on.
@@ -130,7 +132,8 @@ impl Function {
             2 => self.constants as i32,
             3 => self.local as i32,
             4 => self.registers as i32,
-            5 | 6 => sm,
+            5 => self.virtual_sm.map_or(sm, i32::from),
+            6 => sm,
             7 => 0,
             attribute::MAX_DYNAMIC_SHARED => (attributes::SHARED.saturating_sub(self.shared)) as i32,
             attribute::CARVEOUT => -1,

@@ -65,7 +65,8 @@ const FORMATS: [(u32, Element, bool, Option<u32>); 20] = [
 ];
 
 /// Formats that the header has and that are not built: packed in blocks or planes.
-const OTHER_FORMATS: [std::ops::RangeInclusive<u32>; 3] = [0x50..=0x50, 0x91..=0xa9, 0xb0..=0xb5];
+const OTHER_FORMATS: [std::ops::RangeInclusive<u32>; 4] =
+    [0x50..=0x50, 0x91..=0x9f, 0xa1..=0xa9, 0xb0..=0xb5];
 
 /// Formats of views in the header's order from 1 on: what a channel is, and how many.
 const VIEWS: [(Element, u32); 24] = {
@@ -134,6 +135,10 @@ impl Shape {
             (true, true, _, 6..) if w == h && d.is_multiple_of(6) => Geometry::ArrayCube,
             _ => return Err(Error::INVALID_VALUE),
         };
+        // Four texels are gathered in two dimensions.
+        if has(flag::GATHER) && matches!(geometry, Geometry::D1 | Geometry::D3 | Geometry::Array1) {
+            return Err(Error::INVALID_VALUE);
+        }
         let (texture, surface) = bounds(geometry, has(flag::GATHER), levels);
         let fits = |list: &[u32; 3]| {
             let most = |number: u32| attributes::attribute(number).unwrap_or(0) as usize;
@@ -378,12 +383,18 @@ impl Driver {
 
     /// Bytes of an array that follow one another from an offset on, as an end of a copy.
     pub fn along_array(&self, handle: u64, offset: usize, size: usize) -> Result<End> {
-        let array = self.arrays.get(handle)?;
+        let image = &self.arrays.get(handle)?.image;
+        let level = image.levels.first().ok_or(Error::UNKNOWN)?;
+        // Of a level of several layers or faces, which lie between other levels, it is the first one.
+        let whole = match self.arrays.get(handle)?.is_level {
+            true => level.slice * u64::from(level.size[2]),
+            false => image.bytes(),
+        };
         let end = (offset as u64).checked_add(size as u64);
-        if array.is_level || end.is_none_or(|e| e > array.image.bytes()) {
+        if end.is_none_or(|e| e > whole) {
             return Err(Error::INVALID_VALUE);
         }
-        Ok(End::flat(Side::Device, array.image.base + offset as u64))
+        Ok(End::flat(Side::Device, image.base + level.offset + offset as u64))
     }
 
     /// What a texture is bound to, and its image before it is sampled somehow.

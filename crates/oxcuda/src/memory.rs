@@ -83,6 +83,20 @@ pub struct Pool {
     pub attributes: BTreeMap<u32, u64>,
     /// Bytes in use, and the most of them.
     pub used: [u64; 2],
+    /// Most bytes that it may have in use, if somebody says.
+    pub most: Option<u64>,
+}
+
+impl Pool {
+    /// Whether it may give so many bytes more.
+    pub fn room(&self, size: usize) -> Result<()> {
+        let all = self.used[0].checked_add(size as u64);
+        if all.is_some_and(|n| self.most.is_none_or(|most| n <= most)) {
+            Ok(())
+        } else {
+            Err(Error::OUT_OF_MEMORY)
+        }
+    }
 }
 
 /// All memory.

@@ -194,11 +194,12 @@ impl Driver {
                 Module { context, code: Code::Ptx(loaded), functions, ptx: Some(text), lines, cubin }
             }
         };
+        let virtual_sm = module.ptx.as_deref().and_then(crate::compile::virtual_sm);
         let handle = self.modules.add(module);
         let mut functions = BTreeMap::new();
         for f in found {
             let name = f.name.clone();
-            functions.insert(name, self.functions.add(Function { module: handle, ..f }));
+            functions.insert(name, self.functions.add(Function { module: handle, virtual_sm, ..f }));
         }
         self.modules.get_mut(handle)?.functions = functions;
         Ok(handle)

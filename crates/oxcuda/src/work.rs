@@ -16,6 +16,9 @@ use std::io::Write as _;
 /// Most bytes of local memory of a thread, as the programming guide's table of technical specifications has them.
 const MOST_LOCAL: u32 = 512 << 10;
 
+/// `CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH`
+const CLUSTER_LAUNCH: u32 = 120;
+
 /// A launch of a kernel.
 #[derive(Clone, Debug)]
 pub struct Launch {
@@ -304,6 +307,9 @@ impl Driver {
     /// Gives memory at its address.
     fn give(&mut self, a: &Alloc) -> Result<()> {
         let context = self.context()?;
+        if let Some(pool) = a.pool {
+            self.pools.get(pool)?.room(a.size)?;
+        }
         self.space.give(a.address, a.size, a.pool)?;
         if let Some(r) = self.space.region_mut(a.address) {
             r.given_in = Some(context);
@@ -351,6 +357,9 @@ impl Driver {
             return Err(Error::INVALID_VALUE);
         }
         if let Some(c) = l.cluster {
+            if c != [1; 3] && attributes::attribute(CLUSTER_LAUNCH) != Some(1) {
+                return Err(crate::image::missing("clusters, which this device lacks,"));
+            }
             let whole = l.grid.iter().zip(c).all(|(g, c)| c > 0 && g.is_multiple_of(c));
             let size = c.iter().fold(1u32, |p, n| p.saturating_mul(*n));
             let fixed = f.cluster_compiled && f.cluster.is_some_and(|own| own != c);

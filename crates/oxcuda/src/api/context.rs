@@ -4,7 +4,7 @@ use super::device::check;
 use super::{Handle, below, only};
 use crate::driver::{self, Context, limit, stack, with, within};
 use crate::error::{Error, Result};
-use crate::ffi::{Host, Out};
+use crate::ffi::{Host, In, Out};
 use crate::queue;
 
 /// Limits by number, and what holds where nothing was set: stack, printf's buffer, the heap, and others.
@@ -78,8 +78,11 @@ api! {
     }
 
     /// The same, with parameters.
-    fn cuCtxCreate_v4(out: Out<Handle>, params: Host, flags: u32, device: i32) {
-        if params.address() != 0 {
+    fn cuCtxCreate_v4(out: Out<Handle>, params: In<[u64; 3]>, flags: u32, device: i32) {
+        // Lists of processors and what is shared with graphics, and between them how long the first list is.
+        let [affinity, _, graphics] = if params.is_null() { [0; 3] } else { params.get()? };
+        if affinity != 0 || graphics != 0 {
+            say!("oxcuda: contexts on a part of the device are not built");
             return Err(Error::NOT_SUPPORTED);
         }
         create(out, flags, device)

@@ -34,7 +34,7 @@ api! {
 
     /// A function by its name.
     fn cuGetProcAddress_v2(name: Text, function: Out<*const ()>, version: i32, flags: u64, found: Out<u32>) {
-        if function.is_null() {
+        if function.is_null() || version > VERSION || flags & !3 != 0 {
             return Err(Error::INVALID_VALUE);
         }
         let name = name.get()?;

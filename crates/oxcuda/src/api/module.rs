@@ -71,7 +71,11 @@ api! {
     }
     /// Takes one away.
     fn cuModuleUnload(module: Handle) {
-        within(|d| d.unload(module))
+        within(|d| match d.modules.get(module)?.context {
+            Some(_) => d.unload(module),
+            // A library's goes with it.
+            None => Err(Error::NOT_PERMITTED),
+        })
     }
     /// A kernel.
     fn cuModuleGetFunction(out: Out<Handle>, module: Handle, name: Text) {

@@ -71,6 +71,7 @@ fn allocate(out: Out<u64>, size: usize, pool: Option<Handle>, stream: Handle) ->
                 d.set_last(stream, vec![node])?;
                 return Ok(address);
             }
+            d.pools.get(pool)?.room(size)?;
             let address = d.space.device(size, None)?;
             if let Some(r) = d.space.region_mut(address) {
                 (r.pool, r.given_in) = (Some(pool), Some(context));
@@ -127,7 +128,8 @@ api! {
             say!("oxcuda: pools for several processes are not built");
             return Err(Error::NOT_SUPPORTED);
         }
-        out.make(|| with(|d| Ok(d.pools.add(Pool::default()))))
+        let most = Some(properties.most as u64).filter(|n| *n != 0);
+        out.make(|| with(|d| Ok(d.pools.add(Pool { most, ..Pool::default() }))))
     }
     /// Ends one.
     fn cuMemPoolDestroy(pool: Handle) {

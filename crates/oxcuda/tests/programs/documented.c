@@ -567,6 +567,119 @@ static void graphs(void) {
     OK(cuMemFree(x));
 }
 
+/* A level of an array of one dimension is such an array; gathering is for two dimensions. */
+static void single_levels(void) {
+    CUDA_ARRAY3D_DESCRIPTOR line = shape(16, 0, 0, 0), gather = shape(8, 0, 0, CUDA_ARRAY3D_TEXTURE_GATHER);
+    CUmipmappedArray all;
+    CUarray level[3], no;
+    unsigned char bytes[64], back[64] = {0};
+    for (int i = 0; i < 64; ++i)
+        bytes[i] = (unsigned char)(i + 1);
+    size_t texel = 1;
+    OK(cuMipmappedArrayCreate(&all, &line, 3));
+    for (unsigned i = 0; i < 3; ++i) {
+        OK(cuMipmappedArrayGetLevel(&level[i], all, i));
+        OK(cuMemcpyHtoA(level[i], 0, bytes + i, texel * (16 >> i)));
+        NO(cuMemcpyHtoA(level[i], 0, bytes, texel * (16 >> i) + texel));
+        NO(cuMemcpyHtoA(level[i], texel * (16 >> i), bytes, texel));
+    }
+    OK(cuMemcpyAtoA(level[2], texel, level[1], 0, texel));
+    for (unsigned i = 0; i < 3; ++i) {
+        OK(cuMemcpyAtoH(back, level[i], 0, texel * (16 >> i)));
+        WANT(back[0] == i + 1 && back[texel * (16 >> i) - 1] == i + texel * (16 >> i));
+    }
+    WANT(back[texel] == 2);
+    OK(cuMipmappedArrayDestroy(all));
+    NO(cuArray3DCreate(&no, &gather));
+    gather.Height = gather.Depth = 8;
+    NO(cuArray3DCreate(&no, &gather));
+    gather.Depth = 0;
+    gather.Format = 0xa0;
+    NO(cuArray3DCreate(&no, &gather));
+}
+
+/* A pool gives no more than it was made for. */
+static void pools(void) {
+    CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .maxSize = 4 << 20};
+    properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    CUmemoryPool pool;
+    CUdeviceptr x, y;
+    OK(cuMemPoolCreate(&pool, &properties));
+    GIVES(CUDA_ERROR_OUT_OF_MEMORY, cuMemAllocFromPoolAsync(&x, 5 << 20, pool, 0));
+    OK(cuMemAllocFromPoolAsync(&x, 3 << 20, pool, 0));
+    GIVES(CUDA_ERROR_OUT_OF_MEMORY, cuMemAllocFromPoolAsync(&y, 3 << 20, pool, 0));
+    OK(cuMemFreeAsync(x, 0));
+    OK(cuMemAllocFromPoolAsync(&y, 3 << 20, pool, 0));
+    OK(cuMemFreeAsync(y, 0));
+    OK(cuMemPoolDestroy(pool));
+}
+
+/* The module of a library goes with it; functions say which PTX they came from. */
+static void modules(void) {
+    static const char ptx[] = ".version 7.8\n.target sm_75\n.address_size 64\n.visible .entry k() { ret; }\n";
+    CUlibrary library;
+    CUmodule module;
+    CUfunction f;
+    int version;
+    void *function;
+    CUdriverProcAddressQueryResult found;
+    OK(cuLibraryLoadData(&library, ptx, 0, 0, 0, 0, 0, 0));
+    OK(cuLibraryGetModule(&module, library));
+    GIVES(CUDA_ERROR_NOT_PERMITTED, cuModuleUnload(module));
+    OK(cuModuleGetFunction(&f, module, "k"));
+    OK(cuFuncGetAttribute(&version, CU_FUNC_ATTRIBUTE_PTX_VERSION, f));
+    WANT(version == 75);
+    OK(cuLibraryUnload(library));
+    OK(cuGetProcAddress("cuInit", &function, CUDA_VERSION, 0, &found));
+    NO(cuGetProcAddress("cuInit", &function, CUDA_VERSION + 1000, 0, &found));
+    NO(cuGetProcAddress("cuInit", &function, CUDA_VERSION, 4, &found));
+}
+
+static void count(void *n) { ++*(int *)n; }
+
+/* A graph in a graph: only one of the same shape takes its place, and it goes with its node. */
+static void inner_graphs(void) {
+    CUgraph outer, inner, own, others[3];
+    CUgraphNode node, a, b;
+    CUgraphExec exec;
+    CUgraphExecUpdateResultInfo info;
+    int counts[2] = {0};
+    CUDA_HOST_NODE_PARAMS host = {count, &counts[0]}, other = {count, &counts[1]};
+    OK(cuGraphCreate(&outer, 0));
+    OK(cuGraphCreate(&inner, 0));
+    OK(cuGraphAddHostNode(&a, inner, 0, 0, &host));
+    OK(cuGraphAddChildGraphNode(&node, outer, 0, 0, inner));
+    OK(cuGraphInstantiate(&exec, outer, 0));
+    for (int i = 0; i < 3; ++i)
+        OK(cuGraphCreate(&others[i], 0));
+    NO(cuGraphExecChildGraphNodeSetParams(exec, node, others[0]));
+    OK(cuGraphAddHostNode(&a, others[1], 0, 0, &other));
+    OK(cuGraphAddEmptyNode(&b, others[1], &a, 1));
+    NO(cuGraphExecChildGraphNodeSetParams(exec, node, others[1]));
+    OK(cuGraphAddEmptyNode(&b, others[0], 0, 0));
+    NO(cuGraphExecChildGraphNodeSetParams(exec, node, others[0]));
+    OK(cuGraphLaunch(exec, 0));
+    OK(cuStreamSynchronize(0));
+    WANT(counts[0] == 1 && counts[1] == 0);
+    OK(cuGraphAddHostNode(&a, others[2], 0, 0, &other));
+    OK(cuGraphExecChildGraphNodeSetParams(exec, node, others[2]));
+    OK(cuGraphLaunch(exec, 0));
+    OK(cuStreamSynchronize(0));
+    WANT(counts[0] == 1 && counts[1] == 1);
+    OK(cuGraphChildGraphNodeGetGraph(node, &own));
+    NO(cuGraphDestroy(own));
+    OK(cuGraphAddEmptyNode(&b, own, 0, 0));
+    GIVES(CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE, cuGraphExecUpdate(exec, outer, &info));
+    WANT(info.result == CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED);
+    OK(cuGraphExecDestroy(exec));
+    OK(cuGraphClone(&own, own));
+    OK(cuGraphDestroy(own));
+    OK(cuGraphDestroy(outer));
+    OK(cuGraphDestroy(inner));
+    for (int i = 0; i < 3; ++i)
+        OK(cuGraphDestroy(others[i]));
+}
+
 int main(void) {
     OK(cuInit(0));
     OK(cuDevicePrimaryCtxRetain(&context, 0));
@@ -577,6 +690,10 @@ int main(void) {
     objects();
     streams();
     graphs();
+    single_levels();
+    pools();
+    modules();
+    inner_graphs();
     WANT(left() == before);
     if (!bad)
         printf("done\n");

@@ -114,6 +114,12 @@ int main(void) {
         WANT(back[0] == 32 && back[1] == 33 && back[2] == 32 && back[3] == 33);
         config.grid[0] = 3;
         WANT(cuLaunchKernelEx(&config, rank, one, 0) == 912);
+    } else {
+        LaunchAttribute a = {.id = 4, .value.dim = {2, 1, 1}};
+        LaunchConfig config = {.grid = {4, 1, 1}, .block = {1, 1, 1}, .attributes = &a, .count = 1};
+        WANT(cuLaunchKernelEx(&config, function(module, "size"), one, 0) == 801);
+        a.value.dim[0] = 1;
+        OK(cuLaunchKernelEx(&config, function(module, "size"), one, 0));
     }
     printf("done\n");
     return 0;
