@@ -2,8 +2,10 @@
 
 use crate::driver::{self, Driver};
 use crate::error::{Error, Result};
-use crate::work::Work;
+use crate::ffi::{self, Block};
+use crate::work::{Launch, Work};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// A node.
 #[derive(Clone)]
@@ -20,6 +22,8 @@ pub struct Node {
     pub copy_of: Option<u64>,
     /// Whether it is done at all.
     pub enabled: bool,
+    /// Parameters of its launch and a list of their addresses, where the program asked for them.
+    pub told: Option<Arc<[Block; 2]>>,
 }
 
 /// Something of the program's that is to be freed when nobody refers to it any more.
@@ -164,6 +168,7 @@ impl Graph {
             work,
             child: None,
             copy_of: None,
+            told: None,
             enabled: true,
         });
         Ok(handle)
@@ -332,6 +337,24 @@ impl Driver {
         }
         self.retain(&objects)?;
         Ok(self.execs.add(Exec { graph, flags, steps, objects }))
+    }
+
+    /// The launch of a node, and where the addresses of its parameters are for as long as the node does that; 0 if it has none.
+    pub fn launch_of(&mut self, node: u64) -> Result<(Launch, u64)> {
+        let (graph, at) = self.node(node)?;
+        let Work::Launch(launch) = graph.nodes[at].work.clone() else { return Err(Error::INVALID_VALUE) };
+        let offsets: Vec<u64> =
+            self.functions.get(launch.function)?.params.iter().map(|p| p.0.into()).collect();
+        if offsets.is_empty() {
+            return Ok((launch, 0));
+        }
+        let (values, list) = (Block::new(launch.params.len())?, Block::new(8 * offsets.len())?);
+        ffi::write(values.address(), &launch.params)?;
+        let addresses = offsets.iter().flat_map(|o| (values.address() + o).to_le_bytes());
+        ffi::write(list.address(), &addresses.collect::<Vec<u8>>())?;
+        let (graph, at) = self.node(node)?;
+        let told = graph.nodes[at].told.get_or_insert_with(|| Arc::new([values, list]));
+        Ok((launch, told[1].address()))
     }
 
     /// Another graph of the same nodes, and of copies of those that are graphs.

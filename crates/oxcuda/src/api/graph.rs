@@ -50,6 +50,17 @@ impl Kernel1 {
 }
 
 impl Kernel2 {
+    /// The launch of a node.
+    fn of(node: Handle) -> Result<Kernel2> {
+        with(|d| {
+            let (l, params) = d.launch_of(node)?;
+            let module = d.functions.get(l.function)?.module;
+            let context = d.modules.get(module)?.context.unwrap_or(0);
+            let (function, grid, block, shared) = (l.function, l.grid, l.block, l.shared);
+            let first = Kernel1 { function, grid, block, shared, params, extra: 0 };
+            Ok(Kernel2 { first, kernel: 0, context })
+        })
+    }
     fn work(&self) -> Result<Work> {
         let function = if self.first.function == 0 { self.kernel } else { self.first.function };
         Kernel1 { function, ..self.first }.work()
@@ -205,6 +216,7 @@ fn change(node: Handle, work: Work) -> Result<()> {
             return Err(Error::INVALID_VALUE);
         }
         *old = work;
+        graph.nodes[at].told = None;
         Ok(())
     })
 }
@@ -620,6 +632,14 @@ api! {
     /// Another function.
     fn cuGraphHostNodeSetParams(node: Handle, new: In<HostNode>) {
         change(node, new.get()?.work()?)
+    }
+    /// The launch of a node.
+    fn cuGraphKernelNodeGetParams(node: Handle, out: Out<Kernel1>) {
+        out.put(Kernel2::of(node)?.first)
+    }
+    /// The launch of a node.
+    fn cuGraphKernelNodeGetParams_v2(node: Handle, out: Out<Kernel2>) {
+        out.put(Kernel2::of(node)?)
     }
     /// Another launch.
     fn cuGraphKernelNodeSetParams(node: Handle, new: In<Kernel1>) {

@@ -680,6 +680,50 @@ static void inner_graphs(void) {
         OK(cuGraphDestroy(others[i]));
 }
 
+/* A node with a launch says what it launches, with parameters of its own. */
+static void launches(void) {
+    static const char ptx[] = ".version 7.8\n.target sm_75\n.address_size 64\n"
+                              ".visible .entry two(.param .u32 a, .param .u64 b) { ret; }\n"
+                              ".visible .entry none() { ret; }\n";
+    CUmodule module;
+    CUfunction two, none;
+    CUgraph graph;
+    CUgraphNode node, other;
+    unsigned a = 5;
+    uint64_t b = 1ull << 40;
+    void *params[] = {&a, &b};
+    OK(cuModuleLoadData(&module, ptx));
+    OK(cuModuleGetFunction(&two, module, "two"));
+    OK(cuModuleGetFunction(&none, module, "none"));
+    CUDA_KERNEL_NODE_PARAMS launch = {.func = two, 3, 2, 1, 32, 4, 2, 100, params, 0}, told = {0};
+    OK(cuGraphCreate(&graph, 0));
+    OK(cuGraphAddKernelNode(&node, graph, 0, 0, &launch));
+    a = 6;
+    for (int i = 0; i < 2; ++i) {
+        OK(cuGraphKernelNodeGetParams(node, &told));
+        WANT(told.func == two && told.gridDimX == 3 && told.gridDimY == 2 && told.gridDimZ == 1);
+        WANT(told.blockDimX == 32 && told.blockDimY == 4 && told.blockDimZ == 2 && told.sharedMemBytes == 100 && !told.extra);
+        WANT(*(unsigned *)told.kernelParams[0] == 5 && *(uint64_t *)told.kernelParams[1] == b);
+    }
+    /* They can be given as they are, and are others from then on. */
+    told.gridDimX = 7;
+    OK(cuGraphAddKernelNode(&other, graph, &node, 1, &told));
+    OK(cuGraphKernelNodeSetParams(node, &launch));
+    OK(cuGraphKernelNodeGetParams(node, &told));
+    WANT(told.gridDimX == 3 && *(unsigned *)told.kernelParams[0] == 6);
+    OK(cuGraphKernelNodeGetParams(other, &told));
+    WANT(told.gridDimX == 7 && *(unsigned *)told.kernelParams[0] == 5);
+    launch.func = none;
+    OK(cuGraphAddKernelNode(&other, graph, 0, 0, &launch));
+    OK(cuGraphKernelNodeGetParams(other, &told));
+    WANT(told.func == none && !told.kernelParams);
+    OK(cuGraphAddEmptyNode(&other, graph, 0, 0));
+    NO(cuGraphKernelNodeGetParams(other, &told));
+    NO(cuGraphKernelNodeGetParams(node, 0));
+    OK(cuGraphDestroy(graph));
+    OK(cuModuleUnload(module));
+}
+
 int main(void) {
     OK(cuInit(0));
     OK(cuDevicePrimaryCtxRetain(&context, 0));
@@ -694,6 +738,7 @@ int main(void) {
     pools();
     modules();
     inner_graphs();
+    launches();
     WANT(left() == before);
     if (!bad)
         printf("done\n");
