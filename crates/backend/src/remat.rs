@@ -1,10 +1,12 @@
 //! Makes constants, parameters and addresses in the stack frame again where they are used, where keeping them would leave room
 //! for fewer warps. Where arithmetic does not read constant memory itself, parameters and what is computed of them alone are
 //! kept in uniform registers and moved from there, as far as those reach (what most blocks read before the rest), or computed again from
-//! what it is made of where few blocks read it.
+//! what it is made of where few blocks read it. So is what one instruction computes of registers that live as long anyway ([`beside`]).
 //!
 //! Which ones, the allocator's choice of what to spill says, among constants alone; a block in which one is used has its
 //! own copy, or several if it is long or has calls, and the scheduler finds the place.
+
+mod beside;
 
 use crate::liveness::Ranges;
 use crate::regalloc::room::Room;
@@ -38,9 +40,11 @@ const REACH: usize = 48;
 /// changed.
 pub fn run(func: &mut Function, cfg: &Cfg, limit: Room<'_>, ranges: &Ranges) -> bool {
     let mut room = uniform_room(func, cfg);
-    let computed = Computed::new(func, cfg, room > 0);
+    let mut computed = Computed::new(func, cfg, room > 0);
+    let beside = computed.beside(func, cfg, ranges);
     let frame = func.insts.values().filter(|d| is_stack_address(func, d)).filter_map(only_result);
-    let few: Vec<Value> = func.values.keys().filter(|v| computed.general[*v].is_some()).collect();
+    let few: Vec<Value> =
+        func.values.keys().filter(|v| computed.general[*v].is_some() || beside[*v].is_some()).collect();
     let read = reading_blocks(func, cfg, &few.iter().map(|v| v.index()).collect());
     let few = few.into_iter().filter(|v| read[*v] <= RECOMPUTED);
     let uniform = func.values.keys().filter(|v| computed.by[*v].is_some());
@@ -85,7 +89,7 @@ pub fn run(func: &mut Function, cfg: &Cfg, limit: Room<'_>, ranges: &Ranges) -> 
                     computed.make_uniform(func, i, &mut loaded, &mut out);
                     func.values[v].file = RegFile::UR;
                     makers[v] = Some(Again::Moved);
-                } else if computed.general[v].is_some() {
+                } else if computed.general[v].is_some() || beside[v].is_some() {
                     arithmetic = true;
                     makers[v] = Some(Again::General(i));
                 } else if computed.by[v].is_none() {
@@ -150,6 +154,19 @@ impl Computed {
                 found.by[v] = made;
             } else {
                 found.general[v] = made;
+            }
+        }
+        found
+    }
+
+    /// What comes again of values that are in registers anyway, if not of constants.
+    fn beside(&mut self, func: &Function, cfg: &Cfg, ranges: &Ranges) -> SecondaryMap<Value, Option<Inst>> {
+        let mut found = beside::found(func, cfg, ranges);
+        for v in func.values.keys() {
+            if self.by[v].is_some() || self.general[v].is_some() {
+                found[v] = None;
+            } else if let Some(i) = found[v] {
+                self.code.insert(i, func.insts[i].clone());
             }
         }
         found
@@ -535,7 +552,7 @@ fn made_again(
             d.for_each_use(|n| read.extend(n.value()));
             let mut now: SmallVec<[(Value, Value); 3]> = SmallVec::new();
             for s in read {
-                let again = (Again::general(computed, s), now.iter().any(|(old, _)| *old == s));
+                let again = (makers[s].or(Again::general(computed, s)), now.iter().any(|(old, _)| *old == s));
                 if let (Some(again), false) = again {
                     let found = match makers[s] {
                         Some(_) => copy(func, s, (makers, computed), copies, out),
@@ -628,8 +645,40 @@ mod tests {
         let got = run("    v2:R = IMAD.HI.U32 PT, v1, 0x7, RZ, !PT\n");
         let (stored, made) = (got.find("STS [v13], v11"), got.find("IMAD.HI.U32"));
         assert!(stored < made && !got.contains("v2:R"), "{got}");
-        // Not what a thread's own number is in.
-        assert!(run("    v2:R = IMAD.HI.U32 PT, v13, 0x7, RZ, !PT\n").contains("v2:R = IMAD.HI"));
+        // Not what a thread's own number is in, which would have to be kept for it.
+        let own = "    v14:R = S2R SR_TID.Y\n    v2:R = IMAD.HI.U32 PT, v14, 0x7, RZ, !PT\n";
+        assert!(run(own).contains("v2:R = IMAD.HI"));
+    }
+
+    #[test]
+    fn what_is_computed_of_live_registers_needs_none() {
+        let run = |made: &str, last: &str| {
+            let mut text =
+                String::from("function k sm_90 entry local=0 shared=0 barriers=0 regs=255 {\nblock0:\n");
+            text += "    v0:R = S2R SR_TID.X\n";
+            text += &format!("    v1:R = {made}\n");
+            for k in 3..12 {
+                text += &format!("    v{k}:R = LDS [v0+{k:#x}]\n");
+            }
+            for k in 3..12 {
+                text += &format!("    STS [0x0], v{k}\n");
+            }
+            text += &format!("    STS [0x4], v1\n{last}    exit\n}}\n");
+            let mut f = ori::parse::parse(&text).unwrap_or_else(|e| panic!("{e}: {text}"));
+            let cfg = Cfg::new(&f);
+            let ranges = Ranges::new(&f, &cfg);
+            let changed = super::run(&mut f, &cfg, Room { limit: 8, few: 8, grants: None }, &ranges);
+            ori::verify::verify(&f).unwrap_or_else(|e| panic!("{e:?}: {f}"));
+            (changed, f.to_string())
+        };
+        let sign = "SHF.R.S32.HI RZ, 0x1f, v0";
+        let (_, got) = run(sign, "    STS [0x8], v0\n");
+        let (stored, made) = (got.find("STS [0x0], v11"), got.find("SHF.R.S32.HI"));
+        assert!(stored < made && !got.contains("v1:R"), "{got}");
+        // What would have to be kept for it, and what is no arithmetic, or reads a predicate.
+        assert!(!run(sign, "").0);
+        assert!(!run("LDS [v0]", "    STS [0x8], v0\n").0);
+        assert!(!run("MUFU.RCP v0", "    STS [0x8], v0\n").0);
     }
 
     #[test]
