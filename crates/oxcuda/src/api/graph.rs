@@ -270,6 +270,15 @@ fn dependencies(graph: Handle, (from, to, count): (In<u64>, In<u64>, usize), tak
     })
 }
 
+/// Whether the data of edges is what the header has: two ports, a kind, and five reserved bytes. All edges are whole dependencies.
+fn edges(data: In<[u8; 8]>, count: usize) -> Result<()> {
+    let known = |e: &[u8; 8]| e[2] <= 1 && e[3..] == [0; 5];
+    match data.is_null() || data.list(count)?.iter().all(known) {
+        true => Ok(()),
+        false => Err(Error::INVALID_VALUE),
+    }
+}
+
 fn before(node: Handle) -> Result<Vec<u64>> {
     with(|d| {
         let (graph, at) = d.node(node)?;
@@ -304,6 +313,8 @@ fn any_work(at: u64) -> Result<Work> {
     let inner = at + 16;
     Ok(match kind {
         0 => In::<Kernel2>::at(inner).get()?.work()?,
+        // Flags there are none.
+        1 if In::<u64>::at(inner).get()? != 0 => return Err(Error::INVALID_VALUE),
         1 => Work::Copy(In::<Copy3>::at(inner + 16).get()?.transfer()?),
         2 => In::<Memset>::at(inner).get()?.work()?,
         3 => In::<HostNode>::at(inner).get()?.work()?,
@@ -320,6 +331,8 @@ fn any_work(at: u64) -> Result<Work> {
         }
         FREE => Work::Free(In::<u64>::at(inner).get()?),
         BATCH => In::<BatchNode>::at(inner).get()?.work()?,
+        // Up to conditional ones there are more.
+        14.. => return Err(Error::INVALID_VALUE),
         _ => {
             say!("oxcuda: nodes of kind {kind} of a graph are not built");
             return Err(Error::NOT_SUPPORTED);
@@ -329,6 +342,11 @@ fn any_work(at: u64) -> Result<Work> {
 
 /// A node of any kind.
 fn any(out: Out<Handle>, graph: Handle, after: (In<u64>, usize), at: u64) -> Result<()> {
+    // Three words behind the kind and the last two are reserved.
+    let (first, last) = (In::<[u32; 3]>::at(at + 4).get()?, In::<u64>::at(at + 248).get()?);
+    if (first, last) != ([0; 3], 0) {
+        return Err(Error::INVALID_VALUE);
+    }
     // The fourth kind is another graph.
     if In::<u32>::at(at).get()? == 4 {
         return child(out, graph, after, In::<u64>::at(at + 16).get()?);
@@ -518,7 +536,8 @@ api! {
         any(out, graph, (after, count), node.address())
     }
     /// A node of any kind; edges have no data.
-    fn cuGraphAddNode_v2(out: Out<Handle>, graph: Handle, after: In<u64>, _edges: Host, count: usize, node: Host) {
+    fn cuGraphAddNode_v2(out: Out<Handle>, graph: Handle, after: In<u64>, data: In<[u8; 8]>, count: usize, node: Host) {
+        edges(data, count)?;
         any(out, graph, (after, count), node.address())
     }
     /// Takes a node away.
@@ -571,7 +590,8 @@ api! {
         dependencies(graph, (from, to, count), false)
     }
     /// Lets nodes come after others.
-    fn cuGraphAddDependencies_v2(graph: Handle, from: In<u64>, to: In<u64>, _data: Host, count: usize) {
+    fn cuGraphAddDependencies_v2(graph: Handle, from: In<u64>, to: In<u64>, data: In<[u8; 8]>, count: usize) {
+        edges(data, count)?;
         dependencies(graph, (from, to, count), false)
     }
     /// Lets them no more.

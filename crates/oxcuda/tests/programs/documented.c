@@ -718,6 +718,23 @@ static void launches(void) {
     OK(cuGraphKernelNodeGetParams(other, &told));
     WANT(told.func == none && !told.kernelParams);
     OK(cuGraphAddEmptyNode(&other, graph, 0, 0));
+    /* What is reserved is 0. */
+    CUgraphNodeParams empty = {.type = CU_GRAPH_NODE_TYPE_EMPTY}, wrong = empty;
+    CUgraphEdgeData plain = {0}, strange = {.type = 9}, more = {.reserved = {1}};
+    CUgraphNode no;
+    OK(cuGraphAddNode(&no, graph, &node, &plain, 1, &empty));
+    NO(cuGraphAddNode(&no, graph, &node, &strange, 1, &empty));
+    NO(cuGraphAddNode(&no, graph, &node, &more, 1, &empty));
+    NO(cuGraphAddDependencies(graph, &node, &other, &strange, 1));
+    OK(cuGraphAddDependencies(graph, &node, &other, &plain, 1));
+    wrong.reserved0[2] = 1;
+    NO(cuGraphAddNode(&no, graph, 0, 0, 0, &wrong));
+    wrong = empty;
+    wrong.type = 99;
+    NO(cuGraphAddNode(&no, graph, 0, 0, 0, &wrong));
+    wrong = empty;
+    wrong.reserved2 = 1;
+    NO(cuGraphAddNode(&no, graph, 0, 0, 0, &wrong));
     NO(cuGraphKernelNodeGetParams(other, &told));
     NO(cuGraphKernelNodeGetParams(node, 0));
     OK(cuGraphDestroy(graph));
