@@ -252,6 +252,7 @@ impl Driver {
     pub fn destroy(&mut self, context: u64) -> Result<()> {
         self.contexts.remove(context)?;
         self.forget_waiting(context);
+        self.forget_in_libraries(context);
         if self.primary == Some(context) {
             self.primary = None;
         }

@@ -260,17 +260,25 @@ impl Space {
     fn load_with<T>(
         &mut self,
         managed: Vec<(String, usize)>,
+        shared: &BTreeMap<String, u64>,
         load: impl FnOnce(&mut Memory, &BTreeMap<String, u64>) -> std::result::Result<T, String>,
     ) -> std::result::Result<T, String> {
         let mut places = BTreeMap::new();
         for (name, size) in managed.into_iter().filter(|v| v.1 != 0) {
+            if let Some(at) = shared.get(&name) {
+                places.insert(name, *at);
+                continue;
+            }
             let at =
                 self.host(size, Kind::Variable, None, 0).map_err(|_| "no memory for a managed variable")?;
             places.insert(name, at);
         }
         let loaded = load(&mut self.memory, &places);
-        for at in places.into_values() {
+        for (name, at) in places {
             let bytes = self.memory.remove(at).filter(|_| loaded.is_ok());
+            if shared.contains_key(&name) {
+                continue;
+            }
             match bytes.map(|b| ffi::write(at, &b)) {
                 Some(Ok(())) => {}
                 _ => drop(self.regions.remove(&at)),
@@ -280,28 +288,41 @@ impl Space {
     }
 
     /// Loads a cubin.
-    pub fn load(&mut self, cubin: &[u8]) -> std::result::Result<sim::sass::Module, String> {
+    pub fn load(
+        &mut self,
+        cubin: &[u8],
+        shared: &BTreeMap<String, u64>,
+    ) -> std::result::Result<sim::sass::Module, String> {
         let managed = sim::sass::Module::managed(cubin)?;
-        self.load_with(managed, |memory, places| sim::sass::Module::load_at(cubin, memory, places))
+        self.load_with(managed, shared, |memory, places| sim::sass::Module::load_at(cubin, memory, places))
     }
 
     /// Loads PTX for the interpreter.
-    pub fn load_ptx(&mut self, module: ptx::Module) -> std::result::Result<sim::ptx::Loaded, String> {
+    pub fn load_ptx(
+        &mut self,
+        module: ptx::Module,
+        shared: &BTreeMap<String, u64>,
+    ) -> std::result::Result<sim::ptx::Loaded, String> {
         let managed = sim::ptx::Loaded::managed(&module);
         let load = |memory: &mut Memory, places: &BTreeMap<String, u64>| {
             sim::ptx::Loaded::new_at(module, memory, places).map_err(|e| e.to_string())
         };
-        self.load_with(managed, load)
+        self.load_with(managed, shared, load)
     }
 
-    /// Takes one back.
-    pub fn unload(&mut self, module: Code) {
+    /// Whether a managed variable of a module lies at an address.
+    pub fn is_variable(&self, address: u64) -> bool {
+        self.regions.get(&address).is_some_and(|r| r.kind == Kind::Variable)
+    }
+
+    /// Takes one back, with its managed variables if they are its own.
+    pub fn unload(&mut self, module: Code, own: bool) {
         let places: Vec<u64> = match &module {
             Code::Sass(m) => m.variables().into_values().map(|v| v.0).collect(),
             Code::Ptx(m) => m.variables().into_values().map(|v| v.0).collect(),
         };
         for at in places {
-            if self.regions.get(&at).is_some_and(|r| r.kind == Kind::Variable) {
+            if own && self.is_variable(at) {
                 self.regions.remove(&at);
             }
         }

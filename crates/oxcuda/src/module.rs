@@ -118,6 +118,12 @@ pub struct Module {
     pub lines: PtxLines,
     /// The cubin, if there is any.
     pub cubin: Vec<u8>,
+    /// Of a library: the context whose its variables are.
+    pub first: Option<u64>,
+    /// Of a library: what it is in other contexts.
+    pub others: BTreeMap<u64, u64>,
+    /// Whether it is what a library is in a context.
+    pub of_library: bool,
 }
 
 impl std::fmt::Debug for Module {
@@ -160,20 +166,62 @@ fn refused(what: impl std::fmt::Display) -> Error {
 impl Driver {
     /// Loads what was made ready. What the simulator cannot read is no image, whatever stopped it.
     pub fn load(&mut self, ready: Ready, context: Option<u64>) -> Result<u64> {
-        let whole = std::panic::AssertUnwindSafe(|| self.load_whole(ready, context));
+        let whole = std::panic::AssertUnwindSafe(|| self.load_whole(ready, context, &BTreeMap::new()));
         std::panic::catch_unwind(whole).unwrap_or_else(|_| Err(refused("it is damaged")))
     }
 
-    fn load_whole(&mut self, ready: Ready, context: Option<u64>) -> Result<u64> {
+    /// What a module is in a context: a library has variables of its own in each, but for managed ones.
+    pub fn module_in(&mut self, module: u64, context: u64) -> Result<u64> {
+        let m = self.modules.get_mut(module)?;
+        if m.context.is_some() || *m.first.get_or_insert(context) == context {
+            return Ok(module);
+        }
+        if let Some(other) = m.others.get(&context) {
+            return Ok(*other);
+        }
+        let (ready, variables) = match &m.code {
+            Code::Sass(s) => (Ready::Sass(m.cubin.clone(), m.ptx.clone()), s.variables()),
+            Code::Ptx(p) => {
+                let text = m.ptx.clone().unwrap_or_default();
+                (Ready::Ptx(Box::new(p.module().clone()), text), p.variables())
+            }
+        };
+        let shared = variables.into_iter().filter(|(_, (at, _))| self.space.is_variable(*at));
+        let shared = shared.map(|(name, (at, _))| (name.to_string(), at)).collect();
+        let other = self.load_whole(ready, Some(context), &shared)?;
+        self.modules.get_mut(other)?.of_library = true;
+        self.modules.get_mut(module)?.others.insert(context, other);
+        Ok(other)
+    }
+
+    /// Forgets what libraries are in a context, which ends.
+    pub fn forget_in_libraries(&mut self, context: u64) {
+        for m in self.modules.values_mut() {
+            m.others.remove(&context);
+            if m.first == Some(context) {
+                // Nobody's: the handle may be that of another context later.
+                m.first = Some(0);
+            }
+        }
+    }
+
+    /// Loads a module, some of whose managed variables are there already.
+    fn load_whole(
+        &mut self,
+        ready: Ready,
+        context: Option<u64>,
+        shared: &BTreeMap<String, u64>,
+    ) -> Result<u64> {
+        let (first, others, of_library) = Default::default();
         let functions = BTreeMap::new();
         let mut found = Vec::new();
         let module = match ready {
             Ready::Sass(cubin, ptx) => {
-                let loaded = self.space.load(&cubin).map_err(refused)?;
+                let loaded = self.space.load(&cubin, shared).map_err(refused)?;
                 let (target, device) = (loaded.target(), settings::get().target.sm);
                 let sm = target.sm;
                 if !fatbin::runs_on(sm.into(), target.suffix, device.into()) {
-                    self.space.unload(Code::Sass(loaded));
+                    self.space.unload(Code::Sass(loaded), shared.is_empty());
                     say!(
                         "oxcuda: a module was not loaded: its code is for {target}, the device is sm_{device}"
                     );
@@ -183,15 +231,26 @@ impl Driver {
                     found.push(Function::of_image(name, k, loaded.constant_bytes(), sm)?);
                 }
                 let lines = cubin::read_lines::ptx_lines(&cubin).unwrap_or_default();
-                Module { context, code: Code::Sass(loaded), functions, ptx, lines, cubin }
+                Module {
+                    context,
+                    code: Code::Sass(loaded),
+                    functions,
+                    ptx,
+                    lines,
+                    cubin,
+                    first,
+                    others,
+                    of_library,
+                }
             }
             Ready::Ptx(module, text) => {
                 let sm = settings::get().target.sm;
                 let kernels = module.funcs.values().filter(|f| f.entry && f.body.is_some());
                 found.extend(kernels.map(|f| Function::of_ptx(&module, f, sm)));
-                let loaded = self.space.load_ptx(*module).map_err(refused)?;
+                let loaded = self.space.load_ptx(*module, shared).map_err(refused)?;
                 let (lines, cubin) = Default::default();
-                Module { context, code: Code::Ptx(loaded), functions, ptx: Some(text), lines, cubin }
+                let (code, ptx) = (Code::Ptx(loaded), Some(text));
+                Module { context, code, functions, ptx, lines, cubin, first, others, of_library }
             }
         };
         let virtual_sm = module.ptx.as_deref().and_then(crate::compile::virtual_sm);
@@ -209,8 +268,8 @@ impl Driver {
     pub fn unload(&mut self, module: u64) -> Result<()> {
         let module = self.modules.remove(module)?;
         module.functions.values().try_for_each(|f| self.functions.remove(*f).map(|_| ()))?;
-        self.space.unload(module.code);
-        Ok(())
+        self.space.unload(module.code, !module.of_library);
+        module.others.into_values().try_for_each(|m| self.unload(m))
     }
 }
 

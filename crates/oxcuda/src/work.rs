@@ -384,7 +384,8 @@ impl Driver {
         let l = Launch { cluster, ..l.clone() };
         self.check(&l, &f)?;
         let context = self.context()?;
-        let module = self.modules.get(f.module)?;
+        let module = self.module_in(f.module, context)?;
+        let module = self.modules.get(module)?;
         let fixes = f.fixes.clone().unwrap_or_else(|| {
             let called = match &module.code {
                 Code::Sass(m) => m.driver_functions(&f.name),

@@ -38,6 +38,14 @@ fn variable(module: Handle, name: Text, at: Out<u64>, size: Out<usize>) -> Resul
     Ok(())
 }
 
+/// What a library is in the current context.
+fn in_context(library: Handle) -> Result<Handle> {
+    within(|d| {
+        let context = d.context()?;
+        d.module_in(library, context)
+    })
+}
+
 fn kernels(module: Handle) -> Result<Vec<Handle>> {
     with(|d| Ok(module_of(d, module)?.functions.values().copied().collect()))
 }
@@ -71,10 +79,10 @@ api! {
     }
     /// Takes one away.
     fn cuModuleUnload(module: Handle) {
-        within(|d| match d.modules.get(module)?.context {
-            Some(_) => d.unload(module),
+        within(|d| {
+            let m = d.modules.get(module)?;
             // A library's goes with it.
-            None => Err(Error::NOT_PERMITTED),
+            if m.context.is_none() || m.of_library { Err(Error::NOT_PERMITTED) } else { d.unload(module) }
         })
     }
     /// A kernel.
@@ -125,12 +133,11 @@ api! {
     }
     /// The library as a module of the current context.
     fn cuLibraryGetModule(out: Out<Handle>, library: Handle) {
-        within(|d| module_of(d, library).map(|_| ()))?;
-        out.put(library)
+        out.put(in_context(library)?)
     }
     /// A variable.
     fn cuLibraryGetGlobal(at: Out<u64>, size: Out<usize>, library: Handle, name: Text) {
-        variable(library, name, at, size)
+        variable(in_context(library)?, name, at, size)
     }
     /// Where a managed variable lies, and its size.
     fn cuLibraryGetManaged(at: Out<u64>, size: Out<usize>, library: Handle, name: Text) {

@@ -1,6 +1,9 @@
 /* Variables of modules: what their addresses are, and managed ones, which the host reaches by the same address. */
 #include "driver.h"
 
+CUresult cuLibraryGetGlobal(CUdeviceptr *, size_t *, CUlibrary, const char *);
+CUresult cuLibraryGetModule(CUmodule *, CUlibrary);
+
 static const char PTX[] = HEADER
     ".visible .global .attribute(.managed) .u32 both = 7;\n"
     ".visible .global .attribute(.managed) .u32 room[10];\n"
@@ -55,7 +58,39 @@ int main(void) {
     OK(cuLibraryLoadData(&library, PTX, 0, 0, 0, 0, 0, 0));
     OK(cuLibraryGetManaged(&both, &size, library, "both"));
     WANT(*(unsigned *)both == 7 && cuLibraryGetManaged(&own, &size, library, "own") == 500);
+
+    /* Each context has variables of a library of its own, but for managed ones. */
+    CUcontext second;
+    CUdeviceptr its, of_module;
+    CUkernel add;
+    OK(cuLibraryGetKernel(&add, library, "add"));
+    OK(cuLibraryGetGlobal(&own, &size, library, "own"));
+    OK(cuMemsetD8_v2(own, 0, size));
+    OK(cuCtxCreate_v2(&second, 0, 0));
+    OK(cuLibraryGetGlobal(&its, &size, library, "own"));
+    WANT(its != own);
+    OK(cuMemcpyDtoH_v2(&back, its, 4));
+    WANT(back == 8);
+    OK(cuMemsetD8_v2(its, 1, size));
+    OK(cuLaunchKernel(add, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0));
+    OK(cuCtxSynchronize());
+    WANT(*(unsigned *)both == 7 + 0x01010101);
+    OK(cuLibraryGetModule(&module, library));
+    WANT(cuModuleUnload(module) == 800);
+    OK(cuModuleGetGlobal_v2(&of_module, &size, module, "own"));
+    WANT(of_module == its);
+    OK(cuCtxSetCurrent(context));
+    OK(cuMemcpyDtoH_v2(&back, own, 4));
+    WANT(back == 0);
+    OK(cuLaunchKernel(add, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0));
+    OK(cuCtxSynchronize());
+    WANT(*(unsigned *)both == 7 + 0x01010101);
+    OK(cuCtxDestroy_v2(second));
+    WANT(cuMemcpyDtoH_v2(&back, its, 4) == 1);
+    OK(cuLaunchKernel(add, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0));
+    OK(cuCtxSynchronize());
     OK(cuLibraryUnload(library));
+    WANT(cuMemcpyDtoH_v2(&back, own, 4) == 1);
 
     /* What is asked for of memory is remembered. */
     CUdeviceptr x;
