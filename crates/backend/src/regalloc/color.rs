@@ -18,8 +18,37 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::ops::Range;
 
-/// The occupied intervals of one register: start → (end, owner; `None` is a fixed use).
-type Unit = BTreeMap<u32, (u32, Option<Web>)>;
+/// What occupies one register.
+#[derive(Clone, Default)]
+struct Unit {
+    /// Intervals: start → (end, owner; `None` is a fixed use).
+    held: BTreeMap<u32, (u32, Option<Web>)>,
+    /// Among which of 64 parts of the function they are; what was vacated since may be counted still.
+    parts: u64,
+}
+
+impl Unit {
+    /// Owners of the intervals that overlap `at`.
+    fn conflicts(&self, at: Segment) -> impl Iterator<Item = Option<Web>> + '_ {
+        let overlapping = self.held.range(..at.end).rev().take_while(move |(_, (end, _))| *end > at.start);
+        overlapping.map(|(_, (_, owner))| *owner)
+    }
+
+    fn is_free(&self, at: Segment) -> bool {
+        self.held.range(..at.end).next_back().is_none_or(|(_, (end, _))| *end <= at.start)
+    }
+
+    fn occupy(&mut self, at: Segment, owner: Option<Web>, shift: u32) {
+        self.held.insert(at.start, (at.end, owner));
+        self.parts |= parts(at, shift);
+    }
+}
+
+/// The parts of a function, of so many points each as a power of two, that an interval touches.
+fn parts(at: Segment, shift: u32) -> u64 {
+    let (first, last) = (at.start >> shift, (at.end.max(at.start + 1) - 1) >> shift);
+    (u64::MAX >> (63 - last.min(63))) & (u64::MAX << first.min(63))
+}
 
 /// The files that are allocated, in the order of [`RegFile`].
 pub const FILES: [RegFile; 5] = [RegFile::R, RegFile::P, RegFile::UR, RegFile::UP, RegFile::B];
@@ -60,6 +89,8 @@ pub struct Coloring {
     called: Option<u8>,
     /// Where the search in each window begins.
     next: Windows,
+    /// Points of a part of the function, as a power of two.
+    shift: u32,
     /// Registers of each file up to the highest that is used.
     pub used: [u16; 5],
 }
@@ -107,16 +138,21 @@ impl Coloring {
     ) -> Result<Coloring, Vec<Web>> {
         let mut c = Coloring {
             reg: SecondaryMap::new(),
-            units: FILES.map(|f| vec![Unit::new(); usize::from(limits.count(f))]),
+            units: FILES.map(|f| vec![Unit::default(); usize::from(limits.count(f))]),
+            shift: 0,
             limits: *limits,
             windows,
             called,
             next: [0; 5],
             used: [0; 5],
         };
+        let ends = webs.webs.values().flat_map(|d| d.lanes.iter().filter_map(|l| Some(l.last()?.at.end)));
+        let points = ends.chain(webs.fixed.iter().map(|(_, at)| at.end)).max().unwrap_or(0);
+        c.shift = (u32::BITS - points.leading_zeros()).saturating_sub(u64::BITS.trailing_zeros());
+        let shift = c.shift;
         for (reg, at) in &webs.fixed {
             if let Some(unit) = c.units[reg.file as usize].get_mut(usize::from(reg.index)) {
-                unit.insert(at.start, (at.end, None));
+                unit.occupy(*at, None, shift);
             }
         }
         let mut weight: SecondaryMap<Web, f32> = SecondaryMap::new();
@@ -176,9 +212,9 @@ impl Coloring {
     pub fn scratch(&self, file: RegFile, at: Segment) -> Option<Reg> {
         let units = &self.units[file as usize];
         let below = usize::from(self.used[file as usize]).min(units.len());
-        (0..below).map(|r| Reg { file, index: r as u8 }).find(|r| {
-            !self.limits.reserved(*r) && conflicts(&units[usize::from(r.index)], at).next().is_none()
-        })
+        (0..below)
+            .map(|r| Reg { file, index: r as u8 })
+            .find(|r| !self.limits.reserved(*r) && units[usize::from(r.index)].is_free(at))
     }
 
     fn touch(&mut self, file: RegFile, index: u8) {
@@ -206,11 +242,20 @@ impl Coloring {
     }
 
     fn free_frame(&mut self, d: &WebData, hints: &[u8]) -> Option<u8> {
+        let mut touched: SmallVec<[u64; 4]> = SmallVec::new();
+        for lane in &d.lanes {
+            let mut all = 0;
+            lane.all(|h| {
+                all |= parts(h.at, self.shift);
+                true
+            });
+            touched.push(all);
+        }
         let free = |r: &u8| {
             self.fits(d, *r)
-                && d.lanes.iter().enumerate().all(|(k, lane)| {
+                && d.lanes.iter().zip(&touched).enumerate().all(|(k, (lane, touched))| {
                     let unit = &self.units[d.file as usize][usize::from(*r) + k];
-                    lane.iter().all(|h| conflicts(unit, h.at).next().is_none())
+                    unit.parts & touched == 0 || lane.all(|h| unit.is_free(h.at))
                 })
         };
         if let Some(r) = hints.iter().copied().find(free) {
@@ -259,7 +304,7 @@ impl Coloring {
             let mut total = 0.0;
             let lanes = d.lanes.iter().enumerate().flat_map(|(k, lane)| {
                 let unit = &self.units[d.file as usize][usize::from(r) + k];
-                lane.iter().flat_map(move |h| conflicts(unit, h.at))
+                lane.iter().flat_map(move |h| unit.conflicts(h.at))
             });
             for owner in lanes {
                 match owner {
@@ -287,7 +332,7 @@ impl Coloring {
         for (k, lane) in d.lanes.iter().enumerate() {
             let unit = &mut self.units[d.file as usize][usize::from(r) + k];
             for h in lane.iter() {
-                unit.insert(h.at.start, (h.at.end, Some(w)));
+                unit.occupy(h.at, Some(w), self.shift);
             }
         }
         self.touch(d.file, r + (d.lanes.len() as u8 - 1));
@@ -298,13 +343,8 @@ impl Coloring {
         for (k, lane) in d.lanes.iter().enumerate() {
             let unit = &mut self.units[d.file as usize][usize::from(r) + k];
             for Held { at, .. } in lane.iter() {
-                unit.remove(&at.start);
+                unit.held.remove(&at.start);
             }
         }
     }
-}
-
-/// Owners of the intervals of a register that overlap `at`.
-fn conflicts(unit: &Unit, at: Segment) -> impl Iterator<Item = Option<Web>> + '_ {
-    unit.range(..at.end).rev().take_while(move |(_, (end, _))| *end > at.start).map(|(_, (_, owner))| *owner)
 }
