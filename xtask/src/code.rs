@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Files and targets.
-#[derive(clap::Args)]
+#[derive(Clone, clap::Args)]
 pub struct Files {
     /// PTX files or folders of them; kernels/ when there are none.
     pub paths: Vec<PathBuf>,
@@ -15,7 +15,7 @@ pub struct Files {
 }
 
 /// Code of files.
-#[derive(clap::Args)]
+#[derive(Clone, clap::Args)]
 pub struct Source {
     /// The files.
     #[command(flatten)]
@@ -26,6 +26,9 @@ pub struct Source {
     /// Optimization level.
     #[arg(long, default_value_t = 3)]
     pub opt_level: u8,
+    /// Knobs of our compiler (docs/phases.md).
+    #[arg(long)]
+    pub knob: Vec<String>,
 }
 
 /// How code is made.
@@ -62,12 +65,13 @@ impl Source {
             return reference_with(root, bin, ptx, sm, &options);
         }
         let target = Target::parse(&format!("sm_{sm}")).ok_or("unknown target")?;
-        let settings = oxptxas::Settings {
+        let mut settings = oxptxas::Settings {
             opt_level: self.opt_level,
             line_info: Some(true),
             fmad: how.fmad,
             ..oxptxas::Settings::new(target)
         };
+        self.knob.iter().try_for_each(|k| settings.knobs.add(k))?;
         let output = oxptxas::compile(source, &ptx.display().to_string(), &settings);
         let message =
             |f: oxptxas::Failure| f.diagnostics.first().map_or(String::new(), |d| d.message.clone());

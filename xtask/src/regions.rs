@@ -155,7 +155,8 @@ pub fn run(root: &Path, bin: &Path, options: &Options) -> Result<(), String> {
         .into_iter()
         .step_by(options.every.max(1))
         .collect();
-    let source = |ptxas| Source { files: Files { paths: vec![], sm: vec![] }, ptxas, opt_level: 3 };
+    let source =
+        |ptxas| Source { files: Files { paths: vec![], sm: vec![] }, ptxas, opt_level: 3, knob: vec![] };
     let (ours, theirs) = (source(false), source(true));
     let how = How { lines: true, ..How::default() };
     let one = |(ptx, sm): &(PathBuf, String)| -> Result<Vec<(String, usize, String)>, String> {

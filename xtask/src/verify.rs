@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 /// What to verify.
-#[derive(clap::Args)]
+#[derive(Clone, clap::Args)]
 pub struct Options {
     /// Files, targets, compiler.
     #[command(flatten)]
@@ -26,6 +26,9 @@ pub struct Options {
     /// Print every kernel's verdict.
     #[arg(long)]
     all: bool,
+    /// Once for each phase that can be left out, without it.
+    #[arg(long)]
+    each_left_out: bool,
 }
 
 /// Verdicts by kernel of a file, or why there are none.
@@ -96,8 +99,22 @@ fn file(root: &Path, bin: &Path, ptx: &Path, sm: &str, options: &Options) -> Fou
     Ok(found)
 }
 
-/// Verifies and prints what disagrees, then how many kernels have which verdict.
+/// Verifies and prints what disagrees, then how many kernels have which verdict; if that is wanted, with each phase left out in turn.
 pub fn run(root: &Path, bin: &Path, options: &Options) -> Result<(), String> {
+    if !options.each_left_out {
+        return once(root, bin, options);
+    }
+    let mut wrong = Vec::new();
+    for phase in ori::Phase::ALL {
+        println!("without {}:", phase.name());
+        let mut without = options.clone();
+        without.source.knob.push(format!("DisablePhases={}", phase.name()));
+        wrong.extend(once(root, bin, &without).err().map(|e| format!("without {}: {e}", phase.name())));
+    }
+    if wrong.is_empty() { Ok(()) } else { Err(wrong.join("; ")) }
+}
+
+fn once(root: &Path, bin: &Path, options: &Options) -> Result<(), String> {
     let jobs = jobs(root, &options.source.files.paths, &options.source.files.sm);
     let found: Vec<Found> = jobs.par_iter().map(|(f, sm)| file(root, bin, f, sm, options)).collect();
     let (mut counts, mut reasons) = (BTreeMap::<&str, usize>::new(), BTreeMap::<String, usize>::new());
