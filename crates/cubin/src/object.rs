@@ -549,7 +549,9 @@ impl<'o> Writer<'o> {
         for p in placed {
             let v = p.var;
             let n = self.number(&p.section) as u16;
-            let s = symbol(&v.name, v.binding.bits(), CUDA_OBJECT, other(v), n, p.offset, v.size);
+            // nvlink places shared memory, and takes the value for the alignment, as of common variables.
+            let value = if matches!(v.place, Place::Shared(_)) { v.align.max(1) } else { p.offset };
+            let s = symbol(&v.name, v.binding.bits(), CUDA_OBJECT, other(v), n, value, v.size);
             if v.binding == Binding::Local { list.push(s) } else { globals.push(s) }
         }
         for v in o.variables.iter().filter(|v| !v.defined || v.common) {

@@ -275,3 +275,52 @@ fn addresses_of_kernels_are_descriptors() {
         }
     }
 }
+
+/// nvlink places shared variables kernel by kernel, and aligns each by the value of its symbol: a distance from others would be
+/// taken for that.
+#[test]
+fn shared_variables_state_their_alignment() {
+    let text = ".shared .align 8 .b8 a8[24];\n.visible .shared .align 16 .b8 v16[40];\n.weak .shared .align 32 .b8 w32[100];\n\
+        .weak .shared .align 4 .b8 w4[8];\n.visible .entry k(.param .u64 o)\n{\n.reg .b64 p; .reg .b32 r<9>;\n\
+        .shared .align 64 .b8 first[10]; .shared .align 64 .b8 second[10]; .shared .align 2 .b8 third[6];\n\
+        ld.param.u64 p, [o]; mov.u32 r1, a8; mov.u32 r2, v16; mov.u32 r3, w32; mov.u32 r4, w4; mov.u32 r5, first;\n\
+        mov.u32 r6, second; mov.u32 r7, third; st.global.v4.u32 [p], {r1, r2, r3, r4}; st.global.u32 [p+16], r5;\n\
+        st.global.u32 [p+20], r6; st.global.u32 [p+24], r7; ret;\n}\n";
+    let aligned =
+        [("a8", 8), ("v16", 16), ("w32", 32), ("w4", 4), ("first", 64), ("second", 64), ("third", 2)];
+    let values = |file: &[u8]| {
+        let elf = contract::elf::Elf::new(file).unwrap();
+        let value = |name: &str| {
+            let own = format!("$__{name}__");
+            elf.symbols.iter().find(|s| s.name == name || s.name.starts_with(&own)).map(|s| s.value)
+        };
+        aligned.map(|(name, _)| value(name).expect("is there"))
+    };
+    let source = format!("{HEADER}{text}");
+    for sm in [75, 89, 90, 120] {
+        for settings in [settings(sm, true), Settings { extensible: true, ..settings(sm, false) }] {
+            let output = oxptxas::compile(&source, "k.ptx", &settings).expect("compiles");
+            assert_eq!(values(&output.cubin), aligned.map(|a| a.1), "sm_{sm}");
+        }
+    }
+    // Linked, the addresses are multiples of these.
+    let Some(tools) = std::env::var_os("OXPTXAS_ORACLES").map(std::path::PathBuf::from) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let launch = "[[launch]]\nkernel = \"k\"\ngrid = [1, 1, 1]\nblock = [1, 1, 1]\nargs = [{ buffer = \"out\" }]\n\
+        [launch.buffers.out]\ntype = \"u32\"\nlength = 7\n";
+    let launch = &sim::launch::LaunchFile::parse(launch).unwrap().launch[0];
+    for sm in [75, 90] {
+        let output = oxptxas::compile(&source, "k.ptx", &settings(sm, true)).expect("compiles");
+        std::fs::write(at("k.o"), output.cubin).unwrap();
+        let mut nvlink = std::process::Command::new(tools.join("nvlink"));
+        let run = nvlink.arg(format!("-arch=sm_{sm}")).arg(at("k.o")).arg("-o").arg(at("k.cubin")).output();
+        assert!(run.unwrap().status.success());
+        let linked = std::fs::read(at("k.cubin")).unwrap();
+        let buffers = sim::sass::run(&linked, launch, sim::sass::Options::default()).expect("runs").buffers;
+        let words = buffers["out"].chunks(4).map(|w| u32::from_le_bytes(w.try_into().unwrap()));
+        for (address, (name, align)) in words.zip(aligned) {
+            assert_eq!(u64::from(address) % align, 0, "sm_{sm} {name} at {address:#x}");
+        }
+    }
+}
