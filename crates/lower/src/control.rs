@@ -94,9 +94,15 @@ impl Lower<'_, '_> {
     }
 
     /// `barrier.cluster`. Where the kernel is not launched with clusters, a cluster is one CTA, which has no
-    /// such barrier: a release is then a fence for the CTA, and waiting is `bar.sync 0`.
+    /// such barrier: a release is then a fence for the CTA, and waiting is `bar.sync 0`. A kernel with `.explicitcluster` always is.
     fn cluster_barrier(&mut self, inst: &Statement<'_>) -> Result<()> {
         let arrive = inst.has(M::arrive);
+        if self.module.funcs[self.id].attrs.explicit_cluster {
+            return self.branch_around(|l| {
+                l.barrier_of_cluster(inst, arrive);
+                Ok(())
+            });
+        }
         if !arrive {
             self.b.func.barriers = self.b.func.barriers.max(1);
         }
@@ -110,17 +116,7 @@ impl Lower<'_, '_> {
                 fall: Builder::call(other),
             });
             l.b.block = then;
-            if arrive {
-                if !inst.has(M::relaxed) {
-                    access::before(&mut l.b, access::Order::Release(Scope::Cluster), ALWAYS);
-                }
-                l.whole_warp(ALWAYS);
-                l.b.inst(Opcode::UCGABAR_ARV, &[], &[]);
-            } else {
-                l.whole_warp(ALWAYS);
-                l.b.inst(Opcode::UCGABAR_WAIT, &[], &[]);
-                access::after(&mut l.b, access::Order::Acquire(Scope::Cluster), ALWAYS);
-            }
+            l.barrier_of_cluster(inst, arrive);
             l.b.terminate(Terminator::Jump(Builder::call(join)));
             l.b.block = other;
             if arrive {
@@ -134,6 +130,21 @@ impl Lower<'_, '_> {
             l.b.block = join;
             Ok(())
         })
+    }
+
+    /// Arrives at the cluster's barrier, or waits there.
+    fn barrier_of_cluster(&mut self, inst: &Statement<'_>, arrive: bool) {
+        if arrive {
+            if !inst.has(M::relaxed) {
+                access::before(&mut self.b, access::Order::Release(Scope::Cluster), ALWAYS);
+            }
+            self.whole_warp(ALWAYS);
+            self.b.inst(Opcode::UCGABAR_ARV, &[], &[]);
+        } else {
+            self.whole_warp(ALWAYS);
+            self.b.inst(Opcode::UCGABAR_WAIT, &[], &[]);
+            access::after(&mut self.b, access::Order::Acquire(Scope::Cluster), ALWAYS);
+        }
     }
 
     /// Brings all lanes of the warp together.

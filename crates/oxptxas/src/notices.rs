@@ -2,7 +2,7 @@
 
 use crate::settings::Settings;
 use crate::{debug, dwarf};
-use ptx::{Diagnostic, FuncId, Module, Op, Severity, Space, Stmt, Type};
+use ptx::{Diagnostic, FuncId, Mod, Module, Op, Severity, Space, Stmt, Type};
 use sass::Target;
 use std::collections::BTreeSet;
 
@@ -91,6 +91,35 @@ pub fn not_in_patches(module: &Module) -> Vec<Diagnostic> {
         Diagnostic { severity: Severity::Error, ..Diagnostic::whole(message) }
     };
     given.map(error).collect()
+}
+
+/// The targets on which copies into several blocks of a cluster are fast.
+const MULTICAST: [&str; 7] = ["sm_90a", "sm_100a", "sm_100f", "sm_103a", "sm_103f", "sm_110a", "sm_110f"];
+
+/// What ptxas advises of instructions that other ones, or other targets, do better.
+pub fn advice(module: &Module, settings: &Settings) -> Vec<Diagnostic> {
+    let target = module.targets.first().map_or("", String::as_str);
+    let multicast = !settings.quiet_multicast && !MULTICAST.contains(&target);
+    let insts = module.funcs.values().flat_map(|f| f.body.iter().flat_map(|b| &b.stmts));
+    let insts = insts.filter_map(|s| if let Stmt::Inst(i) = s { Some(i) } else { None });
+    let one = |i: &ptx::Inst| match i.op {
+        Op::cp if multicast && i.has(Mod::bulk) && i.has(Mod::multicast_cluster) => {
+            let message = format!(
+                "Advisory: '.multicast::cluster' modifier on instruction 'cp.async.bulk{{.tensor}}' should be used on .target \
+                 '{}' instead of .target '{target}' as this feature is expected to have substantially reduced performance on \
+                 some future architectures",
+                MULTICAST.join("/")
+            );
+            Some(warning(Some(i.span), message))
+        }
+        Op::mma if !settings.quiet_sparse && i.has(Mod::sp) => {
+            let message = "Advisory: Modifier '.sp::ordered_metadata' should be used on instruction 'mma' instead of modifier \
+                           '.sp' as it is expected to have substantially reduced performance on some future architectures";
+            Some(Diagnostic { severity: Severity::Info, ..warning(Some(i.span), message.into()) })
+        }
+        _ => None,
+    };
+    insts.filter_map(one).collect()
 }
 
 /// Launch bounds that no multiprocessor can keep, which have no effect.

@@ -175,6 +175,7 @@ fn compile_module(
         return Err(fatal("Optimized debugging not supported".into()));
     }
     let mut warnings = ptx::check::warnings(&module);
+    warnings.extend(notices::advice(&module, settings));
     let of_debugger;
     let settings = if debugging {
         warnings.extend(notices::debugging(&module, settings));

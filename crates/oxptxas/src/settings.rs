@@ -58,6 +58,10 @@ pub struct Settings {
     pub suppressed: bool,
     /// `-suppress-stack-size-warning`
     pub quiet_stacks: bool,
+    /// `-suppress-async-bulk-multicast-advisory-warning`
+    pub quiet_multicast: bool,
+    /// `-suppress-sparse-mma-advisory-info`
+    pub quiet_sparse: bool,
     /// `-v`: what limits registers is said, too.
     pub verbose: bool,
     /// `--tool-name`, for the note.
@@ -154,6 +158,8 @@ impl Settings {
             warn_double: false,
             suppressed: false,
             quiet_stacks: false,
+            quiet_multicast: false,
+            quiet_sparse: false,
             verbose: false,
             tool: None,
             asked: Asked::default(),

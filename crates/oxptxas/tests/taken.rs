@@ -75,3 +75,53 @@ fn addresses_of_32_bits() {
         }
     }
 }
+
+/// A kernel with `.explicitcluster` is always launched with clusters, so that nothing asks whether it is.
+#[test]
+fn barriers_of_explicit_clusters() {
+    let source = |directives: &str| {
+        format!(
+            ".version 9.0\n.target sm_90\n.address_size 64\n.visible .entry k(.param .u64 o)\n{directives}\n{{\n\
+             .reg .b64 %rd<3>; .reg .b32 %r<4>; ld.param.u64 %rd1, [o];\n\
+             mov.u32 %r1, %tid.x; mad.wide.u32 %rd1, %r1, 4, %rd1; mov.u32 %r2, %ctaid.x; mad.wide.u32 %rd1, %r2, 4096, %rd1;\n\
+             barrier.cluster.arrive; barrier.cluster.wait;\nst.global.u32 [%rd1], 5;\nret;\n}}\n"
+        )
+    };
+    for target in ["sm_90", "sm_120"] {
+        for (directives, barriers) in [
+            ("", 1),
+            (".reqnctapercluster 2, 1, 1", 1),
+            (".explicitcluster", 0),
+            (".explicitcluster .reqnctapercluster 2, 1, 1", 0),
+        ] {
+            let source = source(directives);
+            for opt_level in [0, 3] {
+                let settings = Settings { opt_level, ..settings(target) };
+                let output = compile(&source, "k.ptx", &settings).expect("compiles");
+                assert_eq!(output.kernels[0].barriers, barriers, "{target} {directives}");
+                let module = oxsass::verify::module(&source, settings.target).expect("is PTX");
+                let verdict = oxsass::verify::kernel(&module, &source, &output.cubin, "k", 0..4);
+                assert!(matches!(verdict, oxsass::verify::Verdict::Same), "{target} {directives}: {verdict}");
+            }
+        }
+    }
+}
+
+/// What ptxas advises, where, and what keeps it from that.
+#[test]
+fn advice() {
+    let statements = "mma.sp.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%f1, %f2, %f3, %f4}, {%r1, %r2}, {%r3, %r4}, \
+         {%f1, %f2, %f3, %f4}, %r5, 0;\n.reg .b16 h; cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes\
+         .multicast::cluster [%r1], [%rd1], %r2, [%r3], h;";
+    let said = |target: &str, options: &[&str]| {
+        let arch = format!("-arch={target}");
+        let settings = Settings::parse(&[&[arch.as_str()], options].concat()).expect("are right");
+        let output = compile(&kernel(target, "", statements), "k.ptx", &settings).expect("compiles");
+        output.warnings.iter().filter(|w| w.message.starts_with("Advisory: ") && w.span.is_some()).count()
+    };
+    for (target, count) in [("sm_90", 2), ("sm_90a", 1), ("sm_100", 2), ("sm_103f", 1), ("sm_120a", 2)] {
+        assert_eq!(said(target, &[]), count, "{target}");
+    }
+    assert_eq!(said("sm_90", &["-suppress-sparse-mma-advisory-info"]), 1);
+    assert_eq!(said("sm_90", &["-suppress-async-bulk-multicast-advisory-warning"]), 1);
+}

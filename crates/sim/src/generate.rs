@@ -453,7 +453,12 @@ pub fn generate(module: &Module, name: &str, seed: u64) -> Option<Launch> {
         kernel: name.to_string(),
         grid: [0, 1, 2].map(|i| grid[i] * cluster[i].max(1)),
         block: block_of(module, kernel, style),
-        cluster: func.attrs.reqnctapercluster.map(|c| c.map(|n| n.max(1))),
+        // A kernel with `.explicitcluster` is launched with clusters in any case.
+        cluster: func
+            .attrs
+            .reqnctapercluster
+            .or(func.attrs.explicit_cluster.then_some([1; 3]))
+            .map(|c| c.map(|n| n.max(1))),
         cooperative: false,
         // What a kernel allocates on its stack is in no header; the driver gives every thread this much.
         stack: if allocates { 1024 } else { 0 },

@@ -218,6 +218,8 @@ pub(super) fn settings(
         function_registers: limits.functions,
         warn_double: line.has("warn-on-double-precision-use"),
         quiet_stacks: line.has("suppress-stack-size-warning"),
+        quiet_multicast: line.has("suppress-async-bulk-multicast-advisory-warning"),
+        quiet_sparse: line.has("suppress-sparse-mma-advisory-info"),
         verbose: line.has("verbose") || line.has("verbose2"),
         suppressed: line.has("suppress-debug-info"),
         tool: line.value("tool-name").map(String::from),
