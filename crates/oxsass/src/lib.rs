@@ -5,6 +5,7 @@ pub mod bisect;
 pub mod compare;
 pub mod explain;
 pub mod listing;
+pub mod merged;
 pub mod pool;
 mod tolerance;
 pub mod verify;

@@ -60,103 +60,6 @@ length = 128
 compare = "exact"
 "#;
 
-/// What ptxas puts first in a module.
-fn is_header(item: &str) -> bool {
-    [".version", ".target", ".address_size"].iter().any(|h| item.starts_with(h))
-}
-
-/// The declarations and definitions of a module, in order.
-fn items(text: &str) -> Vec<String> {
-    let mut out = Vec::new();
-    let mut item = String::new();
-    let mut depth = 0;
-    for line in text.split_inclusive('\n') {
-        let header = depth == 0 && is_header(line.trim_start());
-        for c in line.chars() {
-            item.push(c);
-            depth += match c {
-                '{' => 1,
-                '}' => -1,
-                _ => 0,
-            };
-            let initializer = item.contains('=') && !item.contains(".func") && !item.contains(".entry");
-            if depth == 0 && (c == ';' || c == '}' && !initializer) {
-                out.push(std::mem::take(&mut item));
-            }
-        }
-        if header {
-            out.push(std::mem::take(&mut item));
-        }
-    }
-    out.retain(|i| !i.trim().is_empty());
-    out.into_iter().map(|i| i.trim().to_string() + "\n").collect()
-}
-
-/// The name that an item declares.
-fn name(item: &str) -> &str {
-    let word = |s: &'static str| item.find(s).map(|at| at + s.len());
-    let start = match (word(".entry "), word(".func ")) {
-        (Some(at), _) | (_, Some(at)) => at,
-        _ => {
-            let head = item.split(['=', '[', ';']).next().unwrap_or("").trim_end();
-            return head.rsplit([' ', ')']).next().unwrap_or(head);
-        }
-    };
-    let rest = item[start..].trim_start();
-    let rest =
-        if rest.starts_with('(') { rest[rest.find(')').map_or(0, |n| n + 1)..].trim_start() } else { rest };
-    rest.split(|c: char| !(c.is_alphanumeric() || c == '_')).next().unwrap_or(rest)
-}
-
-/// Both modules as one: declarations of what the other one has become forward declarations, or go.
-fn merge(a: &str, b: &str) -> String {
-    let b = b.replace("static_", "static_of_b_");
-    let (a, b) = (items(a), items(&b));
-    let all = || a.iter().chain(b.iter().filter(|i| !is_header(i)));
-    let external = |i: &str| i.starts_with(".extern");
-    let function = |i: &str| i.contains(".func");
-    let elsewhere = |i: &String| all().any(|j| !external(j) && name(j) == name(i));
-    let mut out: String = a.iter().filter(|i| is_header(i)).cloned().collect();
-    let mut seen = Vec::new();
-    // First the functions' headers, since variables name them, then variables that name no other.
-    for i in all().filter(|i| function(i)) {
-        let head = i.split('\n').next().unwrap_or(i).trim_end_matches(';');
-        if !seen.contains(&name(i)) {
-            seen.push(name(i));
-            let linkage = all().find(|j| function(j) && !external(j) && name(j) == name(i));
-            let linkage = linkage.and_then(|j| j.split(' ').next()).unwrap_or(".extern");
-            let head = head
-                .trim_start_matches(".extern ")
-                .trim_start_matches(".visible ")
-                .trim_start_matches(".weak ");
-            let linkage = if linkage == ".func" { "" } else { linkage };
-            out += &format!("{linkage} {head};\n");
-        }
-    }
-    let alias = |i: &str| i.starts_with(".alias");
-    let is_variable = |i: &&String| !function(i) && !alias(i) && !i.contains(".entry") && !is_header(i);
-    let mut variables: Vec<&String> =
-        all().filter(is_variable).filter(|i| !(external(i) && elsewhere(i))).collect();
-    variables.sort_by_key(|i| i.contains('=') && i.contains("generic"));
-    variables.dedup_by_key(|i| name(i));
-    let mut names: Vec<&str> = Vec::new();
-    for i in variables {
-        if !names.contains(&name(i)) {
-            names.push(name(i));
-            out += i;
-        }
-    }
-    let mut defined: Vec<&str> = Vec::new();
-    for i in all().filter(|i| (function(i) || i.contains(".entry")) && i.contains('{')) {
-        if !defined.contains(&name(i)) {
-            defined.push(name(i));
-            out += i;
-        }
-    }
-    out.extend(all().filter(|i| alias(i)).cloned());
-    out
-}
-
 fn run(program: &Path, args: &[&str]) -> Result<(), String> {
     let out = Command::new(program).args(args).output().map_err(|e| format!("{}: {e}", program.display()))?;
     if out.status.success() {
@@ -245,7 +148,7 @@ fn pair(bin: &Path, dir: &Path, case: &Case, sm: u8, level: u8) -> Vec<(&'static
     };
     // Where the linker knows it, what it says must do.
     let launch = if case.bounded { Launch { stack: 0, ..launch } } else { launch };
-    let merged = merge(&case.a, &case.b);
+    let merged = oxsass::merged::modules([&*case.a, &*case.b]);
     let path = |kind: &str| dir.join(format!("{stem}.{kind}"));
     for (kind, text) in [("a.ptx", &case.a), ("b.ptx", &case.b), ("both.ptx", &merged)] {
         if let Err(e) = std::fs::write(path(kind), text) {
@@ -378,7 +281,7 @@ mod tests {
         assert!(cases.len() >= 30);
         cases.extend((0..20).map(random::pair));
         for case in &cases {
-            let merged = merge(&case.a, &case.b);
+            let merged = oxsass::merged::modules([&*case.a, &*case.b]);
             let module = ptx::parse(&merged).unwrap_or_else(|e| panic!("{}: {e:?}\n{merged}", case.name));
             let launch = LaunchFile::parse(LAUNCH).unwrap().launch.remove(0);
             let run = sim::ptx::execute_with(&module, &launch, sim::ptx::Options::default());

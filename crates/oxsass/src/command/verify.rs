@@ -81,6 +81,9 @@ pub struct Verify {
     /// Take this cubin instead of compiling
     #[arg(long, value_name = "CUBIN")]
     cubin: Option<PathBuf>,
+    /// PTX of other objects that the cubin was linked from; the modules count as one
+    #[arg(long = "with", value_name = "PTX", requires = "cubin")]
+    others: Vec<PathBuf>,
     /// Judge another cubin of the same PTX, say the reference compiler's, in the same way
     #[arg(long, value_name = "CUBIN")]
     against: Option<PathBuf>,
@@ -100,7 +103,14 @@ impl Verify {
 
     fn made_up(self, out: &mut impl Write) -> Result {
         let path = self.file.display().to_string();
-        let (source, mut module) = load_ptx(&self.file, "verify starts from PTX")?;
+        let (mut source, mut module) = load_ptx(&self.file, "verify starts from PTX")?;
+        if !self.others.is_empty() {
+            let others = self.others.iter().map(|o| Ok(load_ptx(o, "PTX is merged with PTX")?.0));
+            let texts = std::iter::once(Ok(source)).chain(others).collect::<Result<Vec<String>>>()?;
+            source = oxsass::merged::modules(texts.iter().map(String::as_str));
+            let path = "the modules as one";
+            *module = ptx::parse(&source).map_err(|errors| super::rendered(&errors, path, &source))?;
+        }
         let checks = self.check.unwrap_or_default();
         let seeds = self.compiled.seeds;
         let ours = self.cubin.is_none();
