@@ -38,11 +38,12 @@ pub fn run(func: &mut Function, analyses: &Analyses) -> Changed {
     let mut known = Known::default();
     let (mut changed, mut branches) = (false, false);
     for &b in &cfg.rpo {
-        let mut k = 0;
-        while k < func.blocks[b].insts.len() {
-            let i = func.blocks[b].insts[k];
-            k += 1;
+        // The block's instructions so far, once there are more than before.
+        let mut longer: Option<Vec<Inst>> = None;
+        let insts = std::mem::take(&mut func.blocks[b].insts);
+        for (k, &i) in insts.iter().enumerate() {
             changed |= known.substitute(func, i);
+            let mut behind = None;
             if func.insts[i].is_unguarded()
                 && let Some((sum, carry)) = known.sum_and_carry(func, &func.insts[i])
             {
@@ -55,9 +56,8 @@ pub fn run(func: &mut Function, analyses: &Analyses) -> Changed {
                     kept: ThinVec::new(),
                     loc,
                 };
-                let carry = func.insts.push(made(carry));
+                behind = Some(func.insts.push(made(carry)));
                 func.insts[i] = made(sum);
-                func.blocks[b].insts.insert(k, carry);
                 changed = true;
             } else if func.insts[i].is_unguarded()
                 && let Some(new) = known.folded(func, &func.insts[i])
@@ -67,7 +67,15 @@ pub fn run(func: &mut Function, analyses: &Analyses) -> Changed {
                 changed = true;
             }
             known.note(func, i);
+            if let Some(list) = &mut longer {
+                list.push(i);
+            }
+            if let Some(carry) = behind {
+                known.note(func, carry);
+                longer.get_or_insert_with(|| insts[..=k].to_vec()).push(carry);
+            }
         }
+        func.blocks[b].insts = longer.unwrap_or(insts);
         branches |= known.branch(func, b);
     }
     Changed::instructions(changed).max(Changed::graph(branches))
