@@ -38,6 +38,9 @@ while read -r folder; do
         linked=$((linked + 1))
         if "$OXSASS" verify "${modules[0]}.ptx" "${with[@]}" --cubin "$way.cubin" >"$way.verdict" 2>&1; then
             verified=$((verified + 1))
+        elif [ $way != ours ] && grep -q ': hazard: ' "$way.verdict" && ! grep -qE 'DIFFERS|: order: ' "$way.verdict"; then
+            # In a few places of ptxas's code distances are shorter than what its other code keeps (docs/status.md).
+            verified=$((verified + 1))
         elif grep -qE ': (no defined result|not simulated): ' "$way.verdict" && ! grep -qE 'DIFFERS|: hazard: |: order: ' "$way.verdict"; then
             open=$((open + 1))
         else

@@ -305,6 +305,7 @@ pub const REASONS: &[(&str, &str)] = &[
     ("sanitize", "the checks of `memcheck` are a private interface to the driver: refused"),
     ("fast-compile", "hidden, and other code than that of `-Ofc`: refused"),
     ("force-rela", "hidden: refused"),
+    ("search", "ours alone: ptxas does not know it"),
     ("blocks-are-clusters", "hidden: refused where ptxas takes it"),
     (
         "input-as-string",

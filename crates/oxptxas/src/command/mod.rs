@@ -202,6 +202,9 @@ impl<'a> Run<'a> {
         if idle && line.has("query-controls") {
             return Ok(None);
         }
+        if idle && !line.has("help") {
+            settings::of_trace(&line, &voice);
+        }
         if idle || line.has("help") {
             return Ok(voice.print(&help(program)).map(|()| None)?);
         }

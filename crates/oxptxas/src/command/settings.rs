@@ -27,6 +27,15 @@ pub(super) struct Limits {
 const ARCH_MIN: u32 = 32;
 const ARCH_MAX: u32 = 255;
 
+/// A part of a trace that is asked for without one: said where there is nothing to compile, too.
+pub(super) fn of_trace(line: &CommandLine, voice: &Voice<'_>) {
+    if line.has("ftrace-phase-after") && !line.has("fdevice-time-trace") {
+        voice.remark(
+            "Option '--ftrace-phase-after' requires option '--fdevice-time-trace'; ignoring since latter is not specified",
+        );
+    }
+}
+
 /// Warns of options that are in vain or against each other, in ptxas's order.
 ///
 /// # Errors
@@ -81,11 +90,7 @@ pub(super) fn limits(line: &CommandLine, target: Target, voice: &Voice<'_>) -> R
         voice.remark("Option '--use-trace-pid', ' requires option '--fdevice-time-trace'; ignoring since latter is not specified",
         );
     }
-    if line.has("ftrace-phase-after") && !line.has("fdevice-time-trace") {
-        voice.remark(
-            "Option '--ftrace-phase-after' requires option '--fdevice-time-trace'; ignoring since latter is not specified",
-        );
-    }
+    of_trace(line, voice);
     if line.value("sanitize") == Some("memcheck") {
         return Err(voice.fatal("Value 'memcheck' of option '--sanitize' is known but not built yet"));
     }
