@@ -1,6 +1,6 @@
 //! What is known of the bits of numbers makes instructions simpler: a mask that takes nothing away goes; shifts to the right
-//! by numbers are one; parts that share no bit are added, so that the sum takes in a shift. And a product that only one sum
-//! needs is a part of that sum.
+//! by numbers are one; a shift to the left and one to the right that together are a rotation, of 64 bits mostly, are one of two words;
+//! other parts that share no bit are added, so that the sum takes in a shift. And a product that only one sum needs is a part of that sum.
 //!
 //! Arithmetic on 16 bits leaves such: each result is masked, whether it could be larger or not.
 
@@ -8,7 +8,7 @@ use cranelift_entity::SecondaryMap;
 use ori::known::KnownBits;
 use ori::{Analyses, Changed, Function, Inst, InstData, Name, Op, Operand, Value, operand};
 use sass::ops::{Iadd3, Iadd3Mods, Imad, ImadMods, Lop3, Shf, ShfMods, ShiftDir, ShiftType};
-use sass::{Mods, Opcode, Reg, RegFile, RegOp};
+use sass::{Mod, Mods, Opcode, Reg, RegFile, RegOp};
 
 /// LOP3's tables of `a & b` and `a | b`.
 const AND: u32 = 0xc0;
@@ -17,13 +17,29 @@ const OR: u32 = 0xfc;
 /// The pass. What it takes the place of is left for dead code removal.
 pub fn run(func: &mut Function, analyses: &Analyses) -> Changed {
     let known = analyses.known_bits(func);
-    let mut pass = Pass { known, makers: SecondaryMap::new(), uses: crate::uses::count(func) };
+    let mut pass = Pass {
+        known,
+        makers: SecondaryMap::new(),
+        uses: crate::uses::count(func),
+        never: SecondaryMap::new(),
+    };
     let mut changed = false;
     for n in 0..func.layout.len() {
         let b = func.layout[n];
-        for k in 0..func.blocks[b].insts.len() {
+        let mut k = 0;
+        while k < func.blocks[b].insts.len() {
             let i = func.blocks[b].insts[k];
-            if let Some(new) = pass.simpler(func, b, &func.insts[i]) {
+            k += 1;
+            if let Some((new, carry)) = pass.funnel(func, &func.insts[i]) {
+                func.insts[i] = new;
+                changed = true;
+                if let Some(carry) = carry {
+                    let mut none = func.insts[i].clone();
+                    none.become_copy(operand(carry), Operand::Imm(0));
+                    pass.never[carry] = true;
+                    func.blocks[b].insts.insert(k, func.insts.push(none));
+                }
+            } else if let Some(new) = pass.simpler(func, b, &func.insts[i]) {
                 func.insts[i] = new;
                 changed = true;
             }
@@ -44,6 +60,8 @@ struct Pass<'a> {
     /// What makes a value, and where, of the blocks before.
     makers: SecondaryMap<Value, Option<(Inst, ori::Block)>>,
     uses: SecondaryMap<Value, u32>,
+    /// Carries that never are.
+    never: SecondaryMap<Value, bool>,
 }
 
 /// A whole value without signs.
@@ -92,9 +110,94 @@ impl Pass<'_> {
         match d.op {
             Op::Sass(Opcode::LOP3) => self.mask(func, d).or_else(|| self.sum_of_parts(func, d)),
             Op::Sass(Opcode::SHF) => self.one_shift(func, d),
-            Op::Sass(Opcode::IADD3) => self.product_in_sum(func, b, d),
+            Op::Sass(Opcode::IADD3) => self.without_carry(d).or_else(|| self.product_in_sum(func, b, d)),
             _ => None,
         }
+    }
+
+    /// A shift by a number of one word, zeros coming in: the word and how far.
+    fn shifted(&self, func: &Function, v: Value, dir: ShiftDir) -> Option<(Operand, u32)> {
+        let m = self.maker(func, v)?;
+        let s = Shf::of(m)?;
+        let Operand::Imm(n @ 1..32) = *s.amount else { return None };
+        let right = dir == ShiftDir::R;
+        let (word, zero) = if right { (s.high, s.low) } else { (s.low, s.high) };
+        let wanted = ShfMods { dir, wrap: false, kind: ShiftType::U32, hi: right };
+        // Uniform registers do not last until they are read again.
+        let lasts = match word {
+            Operand::Reg(RegOp { reg, neg: false, abs: false, not: false, .. }) => {
+                reg.value().is_some_and(|v| func.values[v].file == RegFile::R)
+            }
+            _ => false,
+        };
+        (ShfMods::of(m) == Some(wanted) && is_zero(zero) && lasts).then_some((*word, n))
+    }
+
+    /// `x << n | y >> 32 - n` (or the sum) as one shift, and the carry of the sum, which never is.
+    fn funnel(&self, func: &Function, d: &InstData) -> Option<(InstData, Option<Value>)> {
+        if !d.is_unguarded() {
+            return None;
+        }
+        let (to, terms, carry) = match d.op {
+            Op::Sass(Opcode::LOP3) => {
+                let Pair { to, a, b } = Self::pair(d, OR)?;
+                (to, [value(a)?, value(b)?], None)
+            }
+            Op::Sass(Opcode::IADD3) => {
+                let s = Iadd3::of(d)?;
+                let bare = Iadd3Mods::of(d) == Some(Iadd3Mods { extended: false })
+                    && is_pt(s.carry_out2, false)
+                    && is_pt(s.carry, true)
+                    && is_pt(s.carry2, true);
+                let carry = if is_pt(s.carry_out, false) { None } else { Some(value(s.carry_out)?) };
+                let terms = match s.terms() {
+                    [z, a, b] | [a, z, b] | [a, b, z] if bare && is_zero(z) => [value(a)?, value(b)?],
+                    _ => return None,
+                };
+                (s.d, terms, carry)
+            }
+            _ => return None,
+        };
+        value(to)?;
+        for [left, right] in [terms, [terms[1], terms[0]]] {
+            if let Some((high, n)) = self.shifted(func, left, ShiftDir::L)
+                && let Some((low, m)) = self.shifted(func, right, ShiftDir::R)
+                && n + m == 32
+                && (self.uses[left] == 1 || self.uses[right] == 1)
+            {
+                let mut new = self.maker(func, right)?.clone();
+                let s = Shf::of_mut(&mut new)?;
+                (*s.d, *s.low, *s.amount, *s.high) = (*to, low, Operand::Imm(n), high);
+                new.mods = Mods::of(&[Mod::L, Mod::W, Mod::U32, Mod::HI]);
+                new.loc = d.loc;
+                return Some((new, carry));
+            }
+        }
+        None
+    }
+
+    /// A sum without the carry that never comes.
+    fn without_carry(&self, d: &InstData) -> Option<InstData> {
+        let s = Iadd3::of(d)?;
+        let signed = |o: &Operand| matches!(o, Operand::Reg(r) if r.neg || r.not);
+        let Operand::Reg(RegOp { reg: Name::Val(v), not: false, .. }) = *s.carry else { return None };
+        let extended = Iadd3Mods::of(d) == Some(Iadd3Mods { extended: true });
+        if !extended || !self.never[v] || !is_pt(s.carry2, true) || s.terms().into_iter().any(signed) {
+            return None;
+        }
+        let bare = is_pt(s.carry_out, false) && is_pt(s.carry_out2, false);
+        let (to, terms) = (*s.d, s.terms());
+        let mut new = d.clone();
+        match terms {
+            [x, y, z] | [y, x, z] | [y, z, x] if bare && is_zero(y) && is_zero(z) && value(x).is_some() => {
+                new.become_copy(to, *x);
+            }
+            _ => {
+                new.mods = Mods::none();
+                *Iadd3::of_mut(&mut new)?.carry = pt(true);
+            }
+        }
+        Some(new)
     }
 
     /// What a LOP3 makes of which two sources beside zero, if its table is `lut`.
@@ -316,6 +419,34 @@ mod tests {
         assert!(or(10).contains("IADD3 PT, PT, v2, v0, RZ"), "{}", or(10));
         // A thread's number has ten bits.
         assert!(or(9).contains("LOP3"), "{}", or(9));
+    }
+
+    #[test]
+    fn rotations_are_one_shift() {
+        let or = |left: u32, right: u32| {
+            after(&format!(
+                "    v2:R = SHF.L.U32 v1, {left:#x}, RZ\n    v3:R = SHF.R.U32.HI RZ, {right:#x}, v0\n    \
+                 v4:R = LOP3.LUT PT, v3, v2, RZ, 0xfc, !PT\n    STS [v0], v4\n"
+            ))
+        };
+        assert!(or(13, 19).contains("v4:R = SHF.L.W.U32.HI v0, 0xd, v1"), "{}", or(13, 19));
+        assert!(!or(13, 19).contains("v2") && !or(13, 18).contains(".W."), "{} {}", or(13, 19), or(13, 18));
+        // Of 64 bits, as a sum: its carry is none.
+        let sum = |other: &str| {
+            after(&format!(
+                "    v2:R = SHF.L.U32 v1, 0xd, RZ\n    v3:R = SHF.L.U64.HI v1, 0xd, v0\n    v4:R = SHF.R.U32.HI RZ, 0x13, v0\n    \
+                 v5:R, v6:P = IADD3 PT, v2, v4, RZ, !PT, !PT\n    v7:R = IADD3.X PT, PT, v3, {other}, RZ, v6, !PT\n    \
+                 STS [v5], v7\n"
+            ))
+        };
+        assert!(
+            sum("RZ").contains("SHF.L.W.U32.HI v0, 0xd, v1") && !sum("RZ").contains("IADD3"),
+            "{}",
+            sum("RZ")
+        );
+        assert!(sum("v0").contains("IADD3 PT, PT, v3, v0, RZ, !PT, !PT"), "{}", sum("v0"));
+        // A minus is a complement where a carry may come.
+        assert!(sum("-v0").contains("IADD3.X PT, PT, v3, -v0"), "{}", sum("-v0"));
     }
 
     #[test]

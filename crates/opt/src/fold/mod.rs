@@ -216,7 +216,7 @@ impl Known {
     fn folded(&self, func: &Function, d: &InstData) -> Option<New> {
         let Op::Sass(op) = d.op else { return None };
         match op {
-            Opcode::IADD3 => self.sum(func, Iadd3::of(d)?, Iadd3Mods::of(d)?),
+            Opcode::IADD3 => self.sum(func, d, Iadd3::of(d)?, Iadd3Mods::of(d)?),
             Opcode::IMAD => self.product(func, Imad::of(d)?, ImadMods::of(d)?),
             Opcode::LOP3 => self.logic(func, Lop3::of(d)?, Lop3Mods::of(d)?),
             Opcode::SHF => self.shift(func, Shf::of(d)?, ShfMods::of(d)?),
@@ -337,7 +337,7 @@ impl Known {
     }
 
     /// A sum without carries out.
-    fn sum(&self, func: &Function, s: Iadd3<&Operand>, mods: Iadd3Mods) -> Option<New> {
+    fn sum(&self, func: &Function, d: &InstData, s: Iadd3<&Operand>, mods: Iadd3Mods) -> Option<New> {
         if !is_truth(s.carry_out, true) || !is_truth(s.carry_out2, true) || !is_truth(s.carry2, false) {
             return None;
         }
@@ -348,8 +348,21 @@ impl Known {
             true if !s.terms().into_iter().any(negated) => self.predicate(s.carry)?.into(),
             true => return None,
         };
-        let [a, b, c] = self.numbers(func, s.terms())?;
-        copy_of(s.d, Operand::Imm(a.wrapping_add(b).wrapping_add(c).wrapping_add(carry)))
+        if let Some([a, b, c]) = self.numbers(func, s.terms()) {
+            return copy_of(s.d, Operand::Imm(a.wrapping_add(b).wrapping_add(c).wrapping_add(carry)));
+        }
+        // A carry that never comes. With one a complement stands where else a minus does.
+        let signed = |o: &Operand| matches!(o, Operand::Reg(RegOp { neg, not, .. }) if *neg || *not);
+        if !mods.extended || carry != 0 || s.terms().into_iter().any(signed) {
+            return None;
+        }
+        let zero = s.terms().map(|o| self.number(func, o) == Some(0));
+        let rest = zero.iter().position(|z| !z).filter(|_| zero.iter().filter(|z| **z).count() == 2);
+        rest.and_then(|at| same(s.d, s.terms()[at])).or_else(|| {
+            let mut all: Operands = d.operands.clone();
+            all[Iadd3::CARRY] = Operand::Reg(RegOp { not: true, ..RegOp::plain(Name::Phys(Reg::PT)) });
+            Some((d.op, Mods::none(), all))
+        })
     }
 
     /// The lower word of a product and a sum.
