@@ -617,68 +617,57 @@ mod tests {
         f.to_string()
     }
 
+    /// A function where eight registers are to do: nine numbers that are loaded, then stored, between `before` and `behind`. Whether the pass
+    /// changed it, and to what.
+    fn with_eight(before: &str, behind: &str) -> (bool, String) {
+        let mut text =
+            String::from("function k sm_90 entry local=0 shared=0 barriers=0 regs=255 {\nblock0:\n");
+        text += before;
+        (3..12).for_each(|k| text += &format!("    v{k}:R = LDS [{k:#x}]\n"));
+        (3..12).for_each(|k| text += &format!("    STS [0x0], v{k}\n"));
+        text += &format!("{behind}    exit\n}}\n");
+        let mut f = ori::parse::parse(&text).unwrap_or_else(|e| panic!("{e}: {text}"));
+        let cfg = Cfg::new(&f);
+        let ranges = Ranges::new(&f, &cfg);
+        let changed = run(&mut f, &cfg, Room { limit: 8, few: 8, grants: None }, &ranges);
+        ori::verify::verify(&f).unwrap_or_else(|e| panic!("{e:?}: {f}"));
+        (changed, f.to_string())
+    }
+
     #[test]
     fn what_is_computed_of_parameters_stays_in_uniform_registers() {
-        let run = |sum: &str| {
-            let mut text =
-                String::from("function k sm_90 entry local=0 shared=0 barriers=0 regs=255 {\nblock0:\n");
-            text += "    v0:R = LDC c[0x0][0x210]\n    v1:R = SHF.R.S32.HI RZ, 0x1f, v0\n";
-            text += &format!("    v13:R = S2R SR_TID.X\n{sum}");
-            for k in 3..12 {
-                text += &format!("    v{k}:R = LDS [v13+{k:#x}]\n");
-            }
-            for k in 3..12 {
-                text += &format!("    STS [v13], v{k}\n");
-            }
-            text += "    STS [v13], v2\n    STS [v13], v1\n    exit\n}\n";
-            let mut f = ori::parse::parse(&text).unwrap_or_else(|e| panic!("{e}: {text}"));
-            let cfg = Cfg::new(&f);
-            let ranges = Ranges::new(&f, &cfg);
-            assert!(super::run(&mut f, &cfg, Room { limit: 8, few: 8, grants: None }, &ranges));
-            ori::verify::verify(&f).unwrap_or_else(|e| panic!("{e:?}: {f}"));
-            f.to_string()
+        let made = |sum: &str| {
+            let before = "    v0:R = LDC c[0x0][0x210]\n    v1:R = SHF.R.S32.HI RZ, 0x1f, v0\n    v13:R = S2R SR_TID.X\n";
+            let behind = "    STS [0x4], v2\n    STS [0x8], v1\n";
+            let (changed, got) = with_eight(&format!("{before}{sum}"), behind);
+            assert!(changed, "{got}");
+            got
         };
-        let got = run("    v2:R = IADD3 PT, PT, v1, 0x7, v0, !PT, !PT\n");
+        let got = made("    v2:R = IADD3 PT, PT, v1, 0x7, v0, !PT, !PT\n");
         assert!(got.contains("USHF.R.S32.HI URZ, 0x1f, ") && got.contains(" = ULDC c"), "{got}");
         assert!(got.contains("UIADD3 UPT, UPT, ") && !got.contains("LDC c[0x0][0x210]\n    v1:R"), "{got}");
         // What the uniform datapath has not comes again where it is needed, of uniform registers.
-        let got = run("    v2:R = IMAD.HI.U32 PT, v1, 0x7, RZ, !PT\n");
-        let (stored, made) = (got.find("STS [v13], v11"), got.find("IMAD.HI.U32"));
-        assert!(stored < made && !got.contains("v2:R"), "{got}");
+        let got = made("    v2:R = IMAD.HI.U32 PT, v1, 0x7, RZ, !PT\n");
+        let (stored, again) = (got.find("STS [0x0], v11"), got.find("IMAD.HI.U32"));
+        assert!(stored < again && !got.contains("v2:R"), "{got}");
         // Not what a thread's own number is in, which would have to be kept for it.
-        let own = "    v14:R = S2R SR_TID.Y\n    v2:R = IMAD.HI.U32 PT, v14, 0x7, RZ, !PT\n";
-        assert!(run(own).contains("v2:R = IMAD.HI"));
+        assert!(made("    v2:R = IMAD.HI.U32 PT, v13, 0x7, RZ, !PT\n").contains("v2:R = IMAD.HI"));
     }
 
     #[test]
     fn what_is_computed_of_live_registers_needs_none() {
-        let run = |made: &str, last: &str| {
-            let mut text =
-                String::from("function k sm_90 entry local=0 shared=0 barriers=0 regs=255 {\nblock0:\n");
-            text += "    v0:R = S2R SR_TID.X\n";
-            text += &format!("    v1:R = {made}\n");
-            for k in 3..12 {
-                text += &format!("    v{k}:R = LDS [v0+{k:#x}]\n");
-            }
-            for k in 3..12 {
-                text += &format!("    STS [0x0], v{k}\n");
-            }
-            text += &format!("    STS [0x4], v1\n{last}    exit\n}}\n");
-            let mut f = ori::parse::parse(&text).unwrap_or_else(|e| panic!("{e}: {text}"));
-            let cfg = Cfg::new(&f);
-            let ranges = Ranges::new(&f, &cfg);
-            let changed = super::run(&mut f, &cfg, Room { limit: 8, few: 8, grants: None }, &ranges);
-            ori::verify::verify(&f).unwrap_or_else(|e| panic!("{e:?}: {f}"));
-            (changed, f.to_string())
+        let made = |made: &str, behind: &str| {
+            let before = format!("    v0:R = S2R SR_TID.X\n    v1:R = {made}\n");
+            with_eight(&before, &format!("    STS [0x4], v1\n{behind}"))
         };
         let sign = "SHF.R.S32.HI RZ, 0x1f, v0";
-        let (_, got) = run(sign, "    STS [0x8], v0\n");
-        let (stored, made) = (got.find("STS [0x0], v11"), got.find("SHF.R.S32.HI"));
-        assert!(stored < made && !got.contains("v1:R"), "{got}");
-        // What would have to be kept for it, and what is no arithmetic, or reads a predicate.
-        assert!(!run(sign, "").0);
-        assert!(!run("LDS [v0]", "    STS [0x8], v0\n").0);
-        assert!(!run("MUFU.RCP v0", "    STS [0x8], v0\n").0);
+        let (_, got) = made(sign, "    STS [0x8], v0\n");
+        let (stored, again) = (got.find("STS [0x0], v11"), got.find("SHF.R.S32.HI"));
+        assert!(stored < again && !got.contains("v1:R"), "{got}");
+        // What would have to be kept for it, and what is no arithmetic.
+        assert!(!made(sign, "").0);
+        assert!(!made("LDS [v0]", "    STS [0x8], v0\n").0);
+        assert!(!made("MUFU.RCP v0", "    STS [0x8], v0\n").0);
     }
 
     #[test]
