@@ -26,10 +26,10 @@ pub fn run(func: &mut Function, analyses: &Analyses) -> Changed {
     let mut changed = false;
     for n in 0..func.layout.len() {
         let b = func.layout[n];
-        let mut k = 0;
-        while k < func.blocks[b].insts.len() {
-            let i = func.blocks[b].insts[k];
-            k += 1;
+        let insts = std::mem::take(&mut func.blocks[b].insts);
+        let mut out = Vec::with_capacity(insts.len());
+        for i in insts {
+            out.push(i);
             if let Some((new, carry)) = pass.funnel(func, &func.insts[i]) {
                 func.insts[i] = new;
                 changed = true;
@@ -37,7 +37,7 @@ pub fn run(func: &mut Function, analyses: &Analyses) -> Changed {
                     let mut none = func.insts[i].clone();
                     none.become_copy(operand(carry), Operand::Imm(0));
                     pass.never[carry] = true;
-                    func.blocks[b].insts.insert(k, func.insts.push(none));
+                    out.push(func.insts.push(none));
                 }
             } else if let Some(new) = pass.simpler(func, b, &func.insts[i]) {
                 func.insts[i] = new;
@@ -51,6 +51,7 @@ pub fn run(func: &mut Function, analyses: &Analyses) -> Changed {
                 });
             }
         }
+        func.blocks[b].insts = out;
     }
     Changed::instructions(changed)
 }
