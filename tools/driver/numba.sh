@@ -6,7 +6,8 @@
 # Everything is installed with pip into OUT/venv. nvJitLink is taken out again, so that PTX is linked by the driver (cuLink):
 # one PTX goes through our compiler; several inputs through nvlink of NVIDIA's wheel. Each file of tests runs in a process of
 # its own, as an error of a kernel leaves a context of no use; OUT/NAME.log has its log, what is there already is kept.
-# OXCUDA_SM, OXCUDA_PTXAS, OXCUDA_MODE hold as for any program (docs/driver.md). JOBS processes run at once, two if unset.
+# OXCUDA_SM, OXCUDA_PTXAS, OXCUDA_MODE hold as for any program (docs/driver.md). JOBS processes run at once, two if unset. A test may take TEST_TIMEOUT
+# seconds, 600 if unset, and a file of them three times as long.
 set -euo pipefail
 here=$(cd "$(dirname "$0")/../.." && pwd)
 out=$(mkdir -p "$1" && realpath "$1")
@@ -47,7 +48,7 @@ else
 fi >"$out/files"
 cd "$out/run"
 # shellcheck disable=SC2016
-xargs -P "${JOBS:-2}" -I{} sh -c '[ -s "$OUT/{}.log" ] || { timeout 1800 python -m pytest numba.cuda.tests.{} -v -rA \
-    --timeout 600 -p no:cacheprovider >"$OUT/{}.part" 2>&1; mv "$OUT/{}.part" "$OUT/{}.log"; }' <"$out/files"
+xargs -P "${JOBS:-2}" -I{} sh -c '[ -s "$OUT/{}.log" ] || { timeout $((3 * ${TEST_TIMEOUT:-600})) python -m pytest numba.cuda.tests.{} -v -rA \
+    --timeout ${TEST_TIMEOUT:-600} -p no:cacheprovider >"$OUT/{}.part" 2>&1; mv "$OUT/{}.part" "$OUT/{}.log"; }' <"$out/files"
 echo "passed $(cat "$out"/*.log | grep -ac '^PASSED ' || true), failed:"
 grep -a '^FAILED \|^ERROR ' "$out"/*.log | sed "s|^$out/||" || true
