@@ -105,7 +105,7 @@ pub fn run(root: &Path, bin: &Path, options: &Options) -> Result<(), String> {
         return once(root, bin, options);
     }
     let mut wrong = Vec::new();
-    for phase in ori::Phase::ALL {
+    for phase in oxptxas::phases() {
         println!("without {}:", phase.name());
         let mut without = options.clone();
         without.source.knob.push(format!("DisablePhases={}", phase.name()));

@@ -12,6 +12,7 @@ pub mod liveness;
 pub mod machine;
 pub mod meetings;
 pub mod order;
+pub mod phases;
 pub mod places;
 pub mod pool;
 pub mod prepass;
@@ -148,12 +149,12 @@ impl Code {
 /// # Errors
 /// On what the target cannot do or the backend cannot do yet.
 pub fn compile(mut func: Function, manager: &mut Manager<'_>, serial: bool) -> Result<Code, Error> {
-    if !serial && manager.admits(Phase::Together, 2) {
-        manager.run(Phase::Together, &mut func, together::run);
+    if !serial && manager.admits(phases::TOGETHER) {
+        manager.run(phases::TOGETHER, &mut func, together::run);
     }
-    manager.run(Phase::Legalize, &mut func, legalize::run)?;
+    manager.run(phases::LEGALIZE, &mut func, legalize::run)?;
     pool::divide(&mut func);
-    verify(Phase::Legalize, &func, manager)?;
+    verify(phases::LEGALIZE, &func, manager)?;
     let granted = pool::changes(&func).then_some(func.max_regs);
     let (mut func, stats) = allocate(func, manager, serial)?;
     let remarks = func.remarks.take().unwrap_or_default();
@@ -257,7 +258,7 @@ fn for_more_warps(
             break;
         }
         func.max_regs = fewer;
-        verify(Phase::Prepass, &func, manager)?;
+        verify(phases::PREPASS, &func, manager)?;
         if let Some((mut func, stats)) = if_any(place(func, manager, true, false), manager)? {
             func.max_regs = original.max_regs;
             (best.func, best.stats, *plan) = (func, stats, planned);
@@ -307,9 +308,9 @@ fn allocate_once(
 ) -> Result<Allocated, Failure> {
     let Attempt { more, counters } = attempt;
     let mut plan = None;
-    if !serial && manager.admits(Phase::Prepass, 1) {
-        manager.run_outer(Phase::Prepass, &mut func, |f, m| plan = prepass::run(f, m, more, counters));
-        verify(Phase::Prepass, &func, manager)?;
+    if !serial && manager.admits(phases::PREPASS) {
+        manager.run_outer(phases::PREPASS, &mut func, |f, m| plan = prepass::run(f, m, more, counters));
+        verify(phases::PREPASS, &func, manager)?;
     }
     let (func, stats) = place(func, manager, counters, true)?;
     Ok(Allocated { func, stats, plan })
@@ -322,14 +323,14 @@ fn place(
     counters: bool,
     spills: bool,
 ) -> Result<(Function, regalloc::Stats), Failure> {
-    manager.run(Phase::Convergence, &mut func, convergence::run)?;
-    verify(Phase::Convergence, &func, manager)?;
+    manager.run(phases::CONVERGENCE, &mut func, convergence::run)?;
+    verify(phases::CONVERGENCE, &func, manager)?;
     if counters && !regalloc::changes_together(&func, &Cfg::new(&func)) {
         return Err(Failure::Registers(Error::new("uniform registers change where lanes may be apart")));
     }
     let (check, pool) = (manager.verifies(), pool::changes(&func));
     let stats = manager
-        .run(Phase::Allocate, &mut func, |f| {
+        .run(phases::ALLOCATE, &mut func, |f| {
             regalloc::allocate(f, &regalloc::Limits { check, spills, ..regalloc::Limits::of(f) })
         })
         .map_err(|e| {
@@ -374,10 +375,10 @@ pub fn finish(
     manager: &mut Manager<'_>,
     serial: bool,
 ) -> Result<Code, Error> {
-    let mut machine = manager.make(Phase::Expand, || machine::lower(func, frame_bytes))?;
+    let mut machine = manager.make(phases::EXPAND, || machine::lower(func, frame_bytes))?;
     groups::run(&mut machine)?;
     schedule_and_cover(&mut machine, manager, serial);
-    let mut code = manager.timed(Phase::Emit, || emit::run(&machine, func.entry))?;
+    let mut code = manager.timed(phases::EMIT, || emit::run(&machine, func.entry))?;
     if manager.verifies() {
         hazards::check::check(func.target, &code.insts)
             .map_err(|found| Error::new(format!("internal error: {}: {}\n{machine}", func.name, found[0])))?;
@@ -410,14 +411,14 @@ fn named_barriers(insts: &[sass::Inst]) -> Option<u32> {
 
 /// Orders the instructions and covers their hazards.
 pub fn schedule_and_cover(machine: &mut machine::Machine, manager: &mut Manager<'_>, serial: bool) {
-    if !serial && manager.admits(Phase::Zeros, 2) {
-        manager.run(Phase::Zeros, machine, zero::run);
+    if !serial && manager.admits(phases::ZEROS) {
+        manager.run(phases::ZEROS, machine, zero::run);
     }
-    if !serial && manager.admits(Phase::Balance, 2) {
-        manager.run(Phase::Balance, machine, balance::run);
+    if !serial && manager.admits(phases::BALANCE) {
+        manager.run(phases::BALANCE, machine, balance::run);
     }
-    if !serial && manager.admits(Phase::Schedule, 1) {
-        manager.run(Phase::Schedule, machine, schedule::run);
+    if !serial && manager.admits(phases::SCHEDULE) {
+        manager.run(phases::SCHEDULE, machine, schedule::run);
     }
-    manager.run(Phase::Hazards, machine, |m| hazards::run(m, serial));
+    manager.run(phases::HAZARDS, machine, |m| hazards::run(m, serial));
 }

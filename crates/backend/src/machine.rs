@@ -388,7 +388,7 @@ pub fn lower(func: &Function, mut frame_bytes: u32) -> Result<Machine, Error> {
         frame_bytes += align.saturating_sub(ori::abi::STACK_ALIGN);
     }
     let blocks = split_at_branches(blocks);
-    let mut machine = Machine { target, blocks, frame_bytes, saved_stack: None, tuning: func.tuning };
+    let mut machine = Machine { target, blocks, frame_bytes, saved_stack: None, tuning: func.tuning.clone() };
     if func.moves_stack() {
         call::use_frame_pointer(&mut machine);
         if func.entry {

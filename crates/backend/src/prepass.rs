@@ -15,13 +15,14 @@ mod graph;
 mod orders;
 
 use crate::liveness::Ranges;
+use crate::phases;
 use crate::pool::Grants;
 use crate::regalloc::room::Room;
 use crate::{remat, uniform};
 use graph::{Code, Stretch};
 use orders::Ordered;
 use ori::cfg::Cfg;
-use ori::{Function, Inst, Manager, Phase};
+use ori::{Function, Inst, Manager};
 use sass::target::{HARDWARE_REGISTERS, LEAST_LIMIT};
 use sass::{RegFile, latency};
 
@@ -144,10 +145,10 @@ pub fn run(
         let most = if grants.is_some() { crate::pool::most(f).into() } else { aim };
         let limit = usable(most, reserve).max(1) as u32;
         let room = Room { limit, few: limit, grants };
-        manager.run(Phase::Remat, f, |f| remat::run(f, &cfg, room, &ranges))
+        manager.run(phases::REMAT, f, |f| remat::run(f, &cfg, room, &ranges))
     };
     let mut original = None;
-    let remakes = manager.admits(Phase::Remat, 2);
+    let remakes = manager.admits(phases::REMAT);
     if short(&plan) && remakes {
         let mut other = func.clone();
         if again(&mut other, manager) {
@@ -155,9 +156,9 @@ pub fn run(
         }
     }
     plan.stage(&code, func, aim);
-    if short(&plan) && counters && manager.admits(Phase::Counters, 2) {
+    if short(&plan) && counters && manager.admits(phases::COUNTERS) {
         let mut other = original.unwrap_or_else(|| func.clone());
-        if manager.run(Phase::Counters, &mut other, |f| uniform::run(f, &cfg)) {
+        if manager.run(phases::COUNTERS, &mut other, |f| uniform::run(f, &cfg)) {
             let mut with = Code::new(&other, &cfg, grants, reserve);
             let mut planned = Plan::new(&with, &other, aim);
             if short(&planned) && remakes {

@@ -22,7 +22,7 @@ const MAX_WRITERS: usize = 4;
 pub fn run(machine: &mut Machine) {
     let target = machine.target;
     let mut touched = Touched::new();
-    let mut arriving = Arriving::new(machine.tuning);
+    let mut arriving = Arriving::new(machine.tuning.clone());
     // For each block, whether nothing but the block before it leads to it.
     let mut ways = vec![(0u32, false); machine.blocks.len()];
     for (b, block) in machine.blocks.iter().enumerate() {

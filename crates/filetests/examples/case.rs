@@ -34,7 +34,7 @@ fn main() -> Result<(), String> {
                 return Ok(());
             }
         }
-        if manager.admits(p.phase, p.min_level) {
+        if manager.admits_from(p.phase, p.min_level) {
             _ = p.run.apply(&mut func, &ori::Analyses::default());
         }
     }

@@ -68,6 +68,10 @@ mod video;
 mod warp;
 mod wide;
 
+/// The function as it was lowered.
+pub const PHASE: ori::Phase =
+    ori::Phase::needed("lower", "ReportInitialRepresentation", "the function as it was lowered (shown only)");
+
 pub use call_graph::CallGraph;
 pub use func::{lower_function, max_regs};
 pub use graph::reached;

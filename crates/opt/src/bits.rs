@@ -4,6 +4,7 @@
 //!
 //! Arithmetic on 16 bits leaves such: each result is masked, whether it could be larger or not.
 
+use crate::Pass;
 use cranelift_entity::SecondaryMap;
 use ori::known::KnownBits;
 use ori::{Analyses, Changed, Function, Inst, InstData, Name, Op, Operand, Value, operand};
@@ -14,10 +15,19 @@ use sass::{Mod, Mods, Opcode, Reg, RegFile, RegOp};
 const AND: u32 = 0xc0;
 const OR: u32 = 0xfc;
 
+/// The pass, for the table.
+pub const PASS: Pass = Pass::analysed(
+    2,
+    "known-bits",
+    "AdvancedPhaseAfterMidExpansion",
+    "masks that take nothing away, shifts of shifts, rotations, other parts that share no bit, products that one sum needs",
+    run,
+);
+
 /// The pass. What it takes the place of is left for dead code removal.
 pub fn run(func: &mut Function, analyses: &Analyses) -> Changed {
     let known = analyses.known_bits(func);
-    let mut pass = Pass {
+    let mut pass = Rewriter {
         known,
         makers: SecondaryMap::new(),
         uses: crate::uses::count(func),
@@ -56,7 +66,7 @@ pub fn run(func: &mut Function, analyses: &Analyses) -> Changed {
     Changed::instructions(changed)
 }
 
-struct Pass<'a> {
+struct Rewriter<'a> {
     known: &'a KnownBits,
     /// What makes a value, and where, of the blocks before.
     makers: SecondaryMap<Value, Option<(Inst, ori::Block)>>,
@@ -96,7 +106,7 @@ struct Pair<'a> {
     b: &'a Operand,
 }
 
-impl Pass<'_> {
+impl Rewriter<'_> {
     /// What makes a value, if that is an unguarded instruction before.
     fn maker<'f>(&self, func: &'f Function, v: Value) -> Option<&'f InstData> {
         self.makers[v].map(|(i, _)| &func.insts[i])

@@ -2,10 +2,15 @@
 //! value are replaced by it, a branch that goes to one place in any case is a jump, and a block is merged into its only
 //! predecessor when that one only goes there.
 
+use crate::Pass;
 use cranelift_entity::SecondaryMap;
 use ori::cfg::Cfg;
 use ori::{Analyses, Block, Changed, Function, Name, Terminator, Value};
 use smallvec::SmallVec;
+
+/// The pass, for the table.
+pub const PASS: Pass =
+    Pass::analysed(1, "branches", "OriBranchOpt", "folds branches, joins blocks; again after unrolling", run);
 
 /// The pass.
 pub fn run(func: &mut Function, analyses: &Analyses) -> Changed {

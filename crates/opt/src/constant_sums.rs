@@ -2,6 +2,7 @@
 //! instruction that uses it. Copies of a loop's body then depend on where the loop stands, not on each other. So does an address
 //! `y + (x + 4)`, which becomes `(y + x) + 4`.
 
+use crate::Pass;
 use crate::sums::{self, Places, is_zero, value_of};
 use cranelift_entity::SecondaryMap;
 use ori::{Block, Function, Inst, InstData, Macro, Name, Op, Operand, Value, operand};
@@ -18,6 +19,15 @@ struct Pair {
     /// The upper word of the sum.
     high: Value,
 }
+
+/// The pass, for the table.
+pub const PASS: Pass = Pass::alone(
+    2,
+    "constant-sums",
+    "ExtractShaderConstsFirst",
+    "constants of sums into one another and into addresses (of atomic operations and LDGSTS, too; of local memory from R1); addresses `y + (x + 4)` as `(y + x) + 4`",
+    run,
+);
 
 /// The pass.
 pub fn run(func: &mut Function) -> bool {

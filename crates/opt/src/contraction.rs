@@ -4,6 +4,7 @@
 //!
 //! The product itself goes with the next removal of dead code.
 
+use crate::Pass;
 use cranelift_entity::SecondaryMap;
 use ori::{Block, Function, Inst, InstData, Name, Op, Operand, Operands, Value, default_operand};
 use rustc_hash::FxHashMap;
@@ -34,6 +35,15 @@ struct Term {
     /// It is subtracted.
     neg: bool,
 }
+
+/// The pass, for the table.
+pub const PASS: Pass = Pass::alone(
+    1,
+    "contract",
+    "OriLinearReplacement",
+    "products and sums that may be contracted become one instruction (not with `-fmad=false`)",
+    run,
+);
 
 /// The pass. No instruction has `CONTRACT` afterwards.
 pub fn run(func: &mut Function) -> bool {

@@ -3,9 +3,19 @@
 //! Immediates and constants are only put into source slots without modifiers; whether the target has a form
 //! for them is legalization's business.
 
+use crate::Pass;
 use cranelift_entity::SecondaryMap;
 use ori::{Analyses, Changed, Function, Inst, Macro, Name, Op, Operand, Value};
 use sass::{Lanes, RegOp, SlotKind};
+
+/// The pass, for the table.
+pub const PASS: Pass = Pass::analysed(
+    1,
+    "copies",
+    "OriCopyProp",
+    "copies; again after unrolling, after repeated computations, after selections",
+    run,
+);
 
 /// The pass.
 pub fn run(func: &mut Function, analyses: &Analyses) -> Changed {

@@ -1,9 +1,13 @@
 //! Loops that do nothing: those that only compute, and nothing of it is used behind them. Their way in leads to where they
 //! end, however often they would have gone around; like ptxas, the pass takes a loop to end at some time.
 
+use crate::Pass;
 use cranelift_entity::SecondaryMap;
 use ori::loops::{Loop, LoopForest};
 use ori::{Analyses, BlockCall, Changed, Function, Value};
+
+/// The pass, for the table.
+pub const PASS: Pass = Pass::analysed(2, "dead-loops", "OriLoopSimplification", "loops that do nothing", run);
 
 /// The pass. What is left behind is unreachable.
 pub fn run(func: &mut Function, analyses: &Analyses) -> Changed {

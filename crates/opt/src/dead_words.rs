@@ -2,6 +2,7 @@
 //! counts itself. Block parameters keep the other word alone, and pairs are made without what they don't need, so that
 //! what computes it goes as dead code.
 
+use crate::Pass;
 use cranelift_entity::{EntitySet, SecondaryMap};
 use fixedbitset::FixedBitSet;
 use ori::{
@@ -10,6 +11,15 @@ use ori::{
 use sass::{Mods, Reg, RegFile, RegOp};
 use smallvec::{SmallVec, smallvec};
 use thin_vec::ThinVec;
+
+/// The pass, for the table.
+pub const PASS: Pass = Pass::analysed(
+    2,
+    "dead-words",
+    "OriSimpleLiveDead",
+    "block parameters of two words of which one is needed have that alone, and pairs are made without what they do not need",
+    run,
+);
 
 /// The pass.
 pub fn run(func: &mut Function, _: &Analyses) -> Changed {

@@ -4,6 +4,7 @@
 //! reverse postorder except around loops. A comparison that is true where a dominating one is false becomes the complement of its
 //! result.
 
+use crate::Pass;
 use crate::known_memory::{Found, Memory};
 use crate::setp_combine;
 use ori::cfg::DomTree;
@@ -107,6 +108,15 @@ fn same(func: &Function, a: &InstData, b: &InstData, mods: &Mods) -> bool {
         && others(a, swap).all(|k| counts(func, a, k) == counts(func, b, k))
         && exchanged()
 }
+
+/// The pass, for the table.
+pub const PASS: Pass = Pass::analysed(
+    2,
+    "gvn",
+    "GvnCse",
+    "repeated computations; loads of what was loaded or stored before, if nothing since may have changed it (`known_memory.rs`); comparisons that are the opposite of another, and complements",
+    run,
+);
 
 /// The pass.
 pub fn run(func: &mut Function, analyses: &Analyses) -> Changed {

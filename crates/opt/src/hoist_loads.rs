@@ -2,6 +2,7 @@
 //! so that their results are on their way while the arms are executed. Every thread that parts there comes to the load, and
 //! nothing on the way may change what it reads.
 
+use crate::Pass;
 use crate::vectorize::separates;
 use cranelift_entity::SecondaryMap;
 use ori::{Analyses, Block, Changed, Function, Inst, InstData, Name, Op, Value};
@@ -16,6 +17,15 @@ const WORDS: u32 = 8;
 const STEPS: usize = 6;
 /// Blocks between, at most.
 const BETWEEN: usize = 16;
+
+/// The pass, for the table.
+pub const PASS: Pass = Pass::analysed(
+    2,
+    "hoist-loads",
+    "OriHoistInvariantsLate",
+    "loads of a block where ways meet go to the end of the block where they parted, up to eight words, if nothing on the way changes what they read and both are executed as often",
+    run,
+);
 
 /// The pass.
 pub fn run(func: &mut Function, analyses: &Analyses) -> Changed {

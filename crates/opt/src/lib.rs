@@ -38,7 +38,7 @@ mod wide_add;
 
 use ori::{Analyses, Changed, Function, Manager, Phase};
 
-/// One pass.
+/// One pass: its file says what it is, the table [`PASSES`] when it runs.
 #[derive(Clone, Copy)]
 pub struct Pass {
     /// The phase that it is.
@@ -68,57 +68,103 @@ impl Run {
     }
 }
 
-const fn pass(phase: Phase, min_level: u8, run: fn(&mut Function) -> bool) -> Pass {
-    Pass { phase, min_level, run: Run::Alone(run) }
+impl Pass {
+    /// A pass over instructions alone: the least level at which it runs, its name, the phase of ptxas's that is most like it, and
+    /// what it is about, for docs/phases.md.
+    pub const fn alone(
+        level: u8,
+        name: &'static str,
+        of_ptxas: &'static str,
+        what: &'static str,
+        run: fn(&mut Function) -> bool,
+    ) -> Pass {
+        Pass { phase: Phase::optional(level, name, of_ptxas, what), min_level: level, run: Run::Alone(run) }
+    }
+
+    /// The same for a pass that asks analyses, and says what it changed.
+    pub const fn analysed(
+        level: u8,
+        name: &'static str,
+        of_ptxas: &'static str,
+        what: &'static str,
+        run: fn(&mut Function, &Analyses) -> Changed,
+    ) -> Pass {
+        Pass {
+            phase: Phase::optional(level, name, of_ptxas, what),
+            min_level: level,
+            run: Run::Analysed(run),
+        }
+    }
+
+    /// The same from another level on.
+    const fn at_level(self, min_level: u8) -> Pass {
+        Pass { min_level, ..self }
+    }
 }
 
-const fn analysed(phase: Phase, min_level: u8, run: fn(&mut Function, &Analyses) -> Changed) -> Pass {
-    Pass { phase, min_level, run: Run::Analysed(run) }
+/// The phases of the passes, in the order in which they first run.
+pub fn phases() -> Vec<Phase> {
+    let mut found: Vec<Phase> = Vec::new();
+    for pass in PASSES {
+        if !found.contains(&pass.phase) {
+            found.push(pass.phase);
+        }
+    }
+    found
 }
+
+/// Dead code, for the table: [`ori::dead`].
+const DEAD_CODE: Pass = Pass::alone(
+    2,
+    "dead-code",
+    "OriPerformLiveDeadFirst",
+    "what nobody reads; four times",
+    ori::dead::remove,
+);
 
 /// All passes, in order.
 pub static PASSES: &[Pass] = &[
-    analysed(Phase::Fold, 1, fold::run),
-    analysed(Phase::Branches, 1, branch_opt::run),
-    pass(Phase::DeadCode, 2, ori::dead::remove),
-    analysed(Phase::DeadLoops, 2, dead_loops::run),
-    analysed(Phase::RotateLoops, 2, rotate::run),
-    analysed(Phase::Copies, 1, copy_prop::run),
-    pass(Phase::Widen, 1, shift_add::widen),
-    analysed(Phase::Unroll, 2, unroll::run),
-    analysed(Phase::UnrollByFour, 2, unroll_by_four::run),
-    analysed(Phase::Branches, 2, branch_opt::run),
-    analysed(Phase::Copies, 2, copy_prop::run),
-    analysed(Phase::Fold, 2, fold::run),
-    analysed(Phase::WideSums, 1, wide_add::run),
-    pass(Phase::Signs, 1, signs::run),
-    pass(Phase::Contract, 1, contraction::run),
-    pass(Phase::DeadCode, 2, ori::dead::remove),
-    pass(Phase::ConstantSums, 2, constant_sums::run),
-    pass(Phase::JoinComparisons, 1, setp_combine::run),
-    analysed(Phase::ShortCircuit, 2, short_circuit::run),
-    pass(Phase::Narrow, 2, narrow::run),
-    analysed(Phase::KnownBits, 2, bits::run),
-    analysed(Phase::UniteHalves, 2, unite_halves::run),
-    analysed(Phase::Gvn, 2, gvn::run),
-    pass(Phase::ShiftAdd, 2, shift_add::run),
-    pass(Phase::ThreeInputs, 2, three_inputs::run),
-    analysed(Phase::Copies, 2, copy_prop::run),
-    analysed(Phase::DeadWords, 2, dead_words::run),
-    pass(Phase::DeadCode, 0, ori::dead::remove),
-    pass(Phase::ConstantSums, 2, constant_sums::run),
-    analysed(Phase::Predicate, 2, |f, _| Changed::graph(predication::run(f))),
-    analysed(Phase::Vectorize, 2, vectorize::run),
-    pass(Phase::Selects, 2, selects::run),
-    pass(Phase::Saturate, 2, saturate::run),
-    analysed(Phase::Nonzero, 2, |f, _| nonzero::run(f)),
-    analysed(Phase::WarpAtomics, 2, warp_atomics::run),
-    analysed(Phase::Copies, 2, copy_prop::run),
-    analysed(Phase::HoistLoads, 2, hoist_loads::run),
-    pass(Phase::DeadCode, 2, ori::dead::remove),
-    pass(Phase::UniformConstants, 2, uniform_constants::run),
-    pass(Phase::Literals, 2, literals::run),
-    analysed(Phase::Sink, 2, sink::run),
+    fold::PASS,
+    branch_opt::PASS,
+    DEAD_CODE,
+    dead_loops::PASS,
+    rotate::PASS,
+    copy_prop::PASS,
+    shift_add::WIDEN,
+    unroll::PASS,
+    unroll_by_four::PASS,
+    branch_opt::PASS.at_level(2),
+    copy_prop::PASS.at_level(2),
+    fold::PASS.at_level(2),
+    wide_add::PASS,
+    signs::PASS,
+    contraction::PASS,
+    DEAD_CODE,
+    constant_sums::PASS,
+    setp_combine::PASS,
+    short_circuit::PASS,
+    narrow::PASS,
+    bits::PASS,
+    unite_halves::PASS,
+    gvn::PASS,
+    shift_add::PASS,
+    three_inputs::PASS,
+    copy_prop::PASS.at_level(2),
+    dead_words::PASS,
+    DEAD_CODE.at_level(0),
+    constant_sums::PASS,
+    predication::PASS,
+    vectorize::PASS,
+    selects::PASS,
+    saturate::PASS,
+    nonzero::PASS,
+    warp_atomics::PASS,
+    copy_prop::PASS.at_level(2),
+    hoist_loads::PASS,
+    DEAD_CODE,
+    uniform_constants::PASS,
+    literals::PASS,
+    sink::PASS,
 ];
 
 /// Runs the passes that the manager admits.
@@ -131,7 +177,7 @@ pub fn optimize(func: &mut Function, manager: &mut Manager<'_>) -> Result<(), St
         if manager.cancelled() {
             return Err("cancelled".into());
         }
-        if !manager.admits(pass.phase, pass.min_level) {
+        if !manager.admits_from(pass.phase, pass.min_level) {
             continue;
         }
         let changed = manager.run(pass.phase, func, |f| pass.run.apply(f, &analyses));

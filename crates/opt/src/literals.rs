@@ -1,6 +1,7 @@
 //! Numbers of 64 bits in constant memory: up to sm_89, where arithmetic reads constants itself, one that an instruction would need
 //! in two registers is an operand in bank 2 instead, as in ptxas's code. It costs no instruction and no register.
 
+use crate::Pass;
 use cranelift_entity::SecondaryMap;
 use ori::{Function, InstData, Macro, Name, Op, Operand, Value};
 use rustc_hash::FxHashMap;
@@ -11,6 +12,15 @@ const MOST_BYTES: usize = 4096;
 
 /// The bank that holds them.
 const BANK: u8 = 2;
+
+/// The pass, for the table.
+pub const PASS: Pass = Pass::alone(
+    2,
+    "literals",
+    "ConvertToUniformReg",
+    "before sm_90 numbers of 64 bits in constant bank 2",
+    run,
+);
 
 /// The pass. Objects keep their numbers in registers: there each would be a symbol and a relocation.
 pub fn run(func: &mut Function) -> bool {

@@ -2,6 +2,7 @@
 //! one constant. What they are made of is used in part alone then, too, so that whole chains of 64-bit arithmetic on
 //! addresses of 32 bits get narrow. Bits of factors that products of matrices do not read need not be cleared.
 
+use crate::Pass;
 use cranelift_entity::SecondaryMap;
 use ori::{Function, Inst, InstData, Name, Operand, Value};
 use sass::ops::{Hmma, HmmaSp, Imad, ImadMods, ImadPart, Ldc, LdcMods, Lop3, Size64};
@@ -13,6 +14,15 @@ struct Reads {
     whole: u32,
     words: [u32; 2],
 }
+
+/// The pass, for the table.
+pub const PASS: Pass = Pass::alone(
+    2,
+    "narrow",
+    "MidExpansion",
+    "products and constants of 64 bits of which one word is used",
+    run,
+);
 
 /// The pass.
 pub fn run(func: &mut Function) -> bool {

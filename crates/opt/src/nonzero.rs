@@ -1,10 +1,20 @@
 //! Logic says itself whether its result is zero: a comparison with zero of what LOP3 makes is a second result of the LOP3, as in
 //! ptxas's code. Where the comparison is for equality, what reads it reads the complement.
 
+use crate::Pass;
 use ori::{ALWAYS, Changed, Editor, Function, Inst, InstData, Name, Operand, Value, operand};
 use rustc_hash::FxHashMap;
 use sass::ops::{Bool, Icmp, Int64, Isetp, IsetpMods, Lop3, Lop3Mods};
 use sass::{Reg, RegFile, RegOp};
+
+/// The pass, for the table.
+pub const PASS: Pass = Pass::analysed(
+    2,
+    "nonzero",
+    "LateOriCommoning",
+    "comparisons with zero in the logic that makes what they compare",
+    |f, _| run(f),
+);
 
 /// The pass.
 pub fn run(func: &mut Function) -> Changed {

@@ -9,10 +9,11 @@
 //! all threads take the same side, since those skip the other one; more where there are loads, which then are
 //! under way together.
 
+use crate::Pass;
 use cranelift_entity::SecondaryMap;
 use ori::cfg::Cfg;
 use ori::{
-    Block, BlockCall, Function, Guard, Inst, InstData, Loc, Macro, Name, Op, Operand, Operands, Phase,
+    Block, BlockCall, Changed, Function, Guard, Inst, InstData, Loc, Macro, Name, Op, Operand, Operands,
     Refusal, Remark, Terminator, Value, operand,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -20,6 +21,15 @@ use sass::{Mod, Mods, Opcode, Reg, RegFile, RegOp, Role};
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use thin_vec::ThinVec;
+
+/// The pass, for the table.
+pub const PASS: Pass = Pass::analysed(
+    2,
+    "predicate",
+    "OriDoPredication",
+    "short sides of branches become guarded instructions ([predication.md](predication.md))",
+    |f, _| Changed::graph(run(f)),
+);
 
 /// The pass.
 pub fn run(func: &mut Function) -> bool {
@@ -43,11 +53,7 @@ pub fn run(func: &mut Function) -> bool {
                 }
             };
             refused.remove(&b);
-            done.push(Remark::of(
-                Phase::Predicate,
-                func.loc_of(b),
-                Ok("the sides of the branch are guarded"),
-            ));
+            done.push(Remark::of(PASS.phase, func.loc_of(b), Ok("the sides of the branch are guarded")));
             for side in plan.sides.iter().flatten() {
                 gone[side.block] = true;
             }
@@ -65,7 +71,7 @@ pub fn run(func: &mut Function) -> bool {
         let left: FxHashSet<Block> = func.layout.iter().copied().collect();
         let still = refused.into_iter().filter(|(b, _)| left.contains(b));
         let refusals: Vec<Remark> = still
-            .map(|(b, why)| Remark::of(Phase::Predicate, func.blocks[b].term_loc, Err::<Refusal, _>(why)))
+            .map(|(b, why)| Remark::of(PASS.phase, func.blocks[b].term_loc, Err::<Refusal, _>(why)))
             .collect();
         func.remark(done.into_iter().chain(refusals));
     }

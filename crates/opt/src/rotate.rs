@@ -1,6 +1,7 @@
 //! Loops that end in the middle: a header that decides, and the rest, which goes back. The header goes once before the loop, and behind the
 //! rest in it, so that a round is one block: what the rest does and what the next header does are put in order together.
 
+use crate::Pass;
 use cranelift_entity::{PrimaryMap, SecondaryMap};
 use ori::cfg::Cfg;
 use ori::{Analyses, Block, BlockCall, Changed, Function, Name, Terminator, Value, ValueData};
@@ -22,6 +23,15 @@ struct Loop {
     /// What the header makes that the rest reads, and what is read beyond, with the parameters that have it there.
     read: [Vec<(Value, Value)>; 2],
 }
+
+/// The pass, for the table.
+pub const PASS: Pass = Pass::analysed(
+    2,
+    "rotate-loops",
+    "OriLoopSimplification",
+    "loops of two blocks that end in the middle begin with the second (a header of 4 to 40 instructions goes once before them)",
+    run,
+);
 
 /// The pass.
 pub fn run(func: &mut Function, analyses: &Analyses) -> Changed {

@@ -1,9 +1,13 @@
 //! Saturation of what a sum or a product computes: a part of that instruction, where nothing else needs the number.
 
+use crate::Pass;
 use crate::sums::places;
 use ori::{Function, InstData, Name, Op, Operand, Value};
 use sass::ops::{Fadd, Ffma, Fmul};
 use sass::{Mod, Mods, Opcode, Reg, RegOp};
+
+/// The pass, for the table.
+pub const PASS: Pass = Pass::alone(2, "saturate", "LateOriCommoning", "saturation in what computes", run);
 
 /// The pass. What it takes the place of is left for dead code removal.
 pub fn run(func: &mut Function) -> bool {

@@ -1,6 +1,7 @@
 //! Selections that an addition or a minimum makes: `p ? x + 1 : x` adds the condition as a carry, and `x >= y ? x - y : x` of
 //! unsigned numbers is the smaller of `x - y` and `x`, which needs no condition. Both stand in every division of integers.
 
+use crate::Pass;
 use crate::sums::{Places, is_pred, is_zero, places, plain, terms, value_of};
 use cranelift_entity::SecondaryMap;
 use ori::{Function, Guard, InstData, Loc, Name, Op, Operand, Operands, Value, operand};
@@ -8,6 +9,10 @@ use sass::ops::{Bool, Iadd3, Iadd3Mods, Icmp, Imnmx, ImnmxMods, Int64, Isetp, Is
 use sass::{Mods, Opcode, Reg, RegFile, RegOp, Role, Unit};
 use smallvec::SmallVec;
 use thin_vec::thin_vec;
+
+/// The pass, for the table.
+pub const PASS: Pass =
+    Pass::alone(2, "selects", "LateOriCommoning", "selections as carries, minima and guards", run);
 
 /// The pass. What it takes the place of is left for dead code removal.
 pub fn run(func: &mut Function) -> bool {

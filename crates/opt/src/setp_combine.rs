@@ -1,10 +1,20 @@
 //! Comparisons take part in logic: `p ∧ q`, `p ∨ q` and `p ⊕ q`, where `p` is a comparison that nothing else needs, are the
 //! comparison itself with `q` as its third source. A complemented comparison becomes the opposite one.
 
+use crate::Pass;
 use cranelift_entity::SecondaryMap;
 use ori::{Block, Function, Inst, InstData, Name, Op, Operand, Value};
 use sass::ops::{Bool, Dcmp, Dsetp, DsetpMods, Fcmp, Fsetp, FsetpMods, Icmp, Isetp, IsetpMods, Plop3};
 use sass::{Mods, Opcode, Reg};
+
+/// The pass, for the table.
+pub const PASS: Pass = Pass::alone(
+    1,
+    "join-comparisons",
+    "GeneralOptimizeMid",
+    "logic on two comparisons as part of the second",
+    run,
+);
 
 /// The pass.
 pub fn run(func: &mut Function) -> bool {

@@ -5,6 +5,7 @@
 //! made for: of 32 bits, or LEA and LEA.HI.X of 64 bits. If something else needs the shifted number it stays: LEA would save
 //! nothing then.
 
+use crate::Pass;
 use crate::sums::{self, Places, Sum, is_zero, plain, value_of};
 use cranelift_entity::SecondaryMap;
 use ori::{Block, Function, Inst, InstData, Name, Op, Operand, Value, operand};
@@ -32,6 +33,15 @@ fn sign_of(d: &InstData) -> Option<&Operand> {
     let fits = d.is_unguarded() && ShfMods::of(d)? == wanted && *s.amount == Operand::Imm(31);
     fits.then_some(s.high)
 }
+
+/// The pass, for the table.
+pub const WIDEN: Pass = Pass::alone(
+    1,
+    "widen",
+    "OriStrengthReduce",
+    "products in place of 64-bit shifts of extended numbers",
+    widen,
+);
 
 /// Products in place of 64-bit shifts of extended numbers.
 pub fn widen(func: &mut Function) -> bool {
@@ -128,6 +138,9 @@ struct Taken {
     /// The shifted words.
     shifted: [Option<Value>; 2],
 }
+
+/// The pass, for the table.
+pub const PASS: Pass = Pass::alone(2, "shift-add", "OriCommoning", "shifts and sums as LEA", run);
 
 /// LEA in place of shifts and sums.
 pub fn run(func: &mut Function) -> bool {

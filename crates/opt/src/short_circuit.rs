@@ -1,6 +1,7 @@
 //! Two branches to one place become one on both conditions: what only the second needs is computed in any case. `if (a || b)` and
 //! `if (a && b)` come so from C; one branch is one region less, and may become guards.
 
+use crate::Pass;
 use ori::cfg::Cfg;
 use ori::{Analyses, Block, BlockCall, Builder, Changed, Function, Name, Operand, Terminator};
 use rustc_hash::FxHashSet;
@@ -10,6 +11,15 @@ use sass::{Lanes, Mod, Opcode, Reg, RegFile, RegOp};
 const MOST: usize = 6;
 /// `a ∨ b ∧ PT` as PLOP3 has it.
 const OR: u32 = 0xfc;
+
+/// The pass, for the table.
+pub const PASS: Pass = Pass::analysed(
+    2,
+    "short-circuit",
+    "OptimizeNestedCondBranches",
+    "two branches to one place as one on both conditions, if what only the second needs is up to six instructions without effects",
+    run,
+);
 
 /// The pass.
 pub fn run(func: &mut Function, analyses: &Analyses) -> Changed {

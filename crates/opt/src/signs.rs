@@ -1,10 +1,20 @@
 //! Negations and magnitudes of floating-point numbers: what reads them changes the sign itself, where all that reads them can.
 
+use crate::Pass;
 use cranelift_entity::SecondaryMap;
 use ori::{Function, Inst, InstData, Name, Op, Operand, Value};
 use sass::ops::{Dadd, Fadd};
 use sass::{Mod, Mods, Opcode, Reg, RegOp, SlotKind};
 use smallvec::SmallVec;
+
+/// The pass, for the table.
+pub const PASS: Pass = Pass::alone(
+    1,
+    "signs",
+    "OriLinearReplacement",
+    "negations and magnitudes as part of what reads them",
+    run,
+);
 
 /// The pass.
 pub fn run(func: &mut Function) -> bool {

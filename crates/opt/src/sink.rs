@@ -2,10 +2,15 @@
 //! of: threads that end before need none, and registers hold what is needed soon. Those are loads of constant memory and what
 //! only they and numbers are the operands of.
 
+use crate::Pass;
 use cranelift_entity::SecondaryMap;
 use ori::{Analyses, Block, Changed, Function, Inst, InstData, Name, Op, Operand, Value};
 use sass::{ConstBank, Effect, Opcode};
 use std::collections::BTreeMap;
+
+/// The pass, for the table.
+pub const PASS: Pass =
+    Pass::analysed(2, "sink", "LateArchOptimizeFirst", "constants are made where they are needed", run);
 
 /// The pass.
 pub fn run(func: &mut Function, analyses: &Analyses) -> Changed {

@@ -4,6 +4,7 @@
 //!
 //! Both instructions have to be in one block: the inputs of the first live on until the second.
 
+use crate::Pass;
 use cranelift_entity::SecondaryMap;
 use ori::{Block, Function, Inst, InstData, Name, Op, Operand, Value};
 use sass::ops::{Iadd3, Iadd3Mods, Lop3, Lop3Mods, Sel, SelMods};
@@ -20,6 +21,15 @@ struct Facts {
     /// The addition that takes a predicate as its carry.
     carried: SecondaryMap<Value, Option<Inst>>,
 }
+
+/// The pass, for the table.
+pub const PASS: Pass = Pass::alone(
+    2,
+    "three-inputs",
+    "OriReassociateAndCommon",
+    "two sums or two logical operations as one of three inputs",
+    run,
+);
 
 /// The pass.
 pub fn run(func: &mut Function) -> bool {

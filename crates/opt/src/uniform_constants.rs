@@ -6,6 +6,7 @@
 //! there, and the register of a value that lives from block to block holds nothing else in the function (register
 //! allocation sees to that).
 
+use crate::Pass;
 use cranelift_entity::SecondaryMap;
 use ori::{Function, Inst, InstData, Name, Op, Operand, Value};
 use sass::ops::{Ldc, LdcMods, S2r, Size64};
@@ -15,6 +16,15 @@ use sass::{
 
 /// The most uniform registers that a function's constants take together; descriptors and addresses take others.
 const MOST: usize = 40;
+
+/// The pass, for the table.
+pub const PASS: Pass = Pass::alone(
+    2,
+    "uniform-constants",
+    "ConvertToUniformReg",
+    "from sm_90 on constants that only feed arithmetic, and arithmetic on them, in uniform registers",
+    run,
+);
 
 /// The pass.
 pub fn run(func: &mut Function) -> bool {

@@ -5,6 +5,7 @@
 //! both are put into one word, and that on every edge gets the halves of a word, or of another such pair, is replaced by
 //! a parameter that gets the word.
 
+use crate::Pass;
 use cranelift_entity::SecondaryMap;
 use ori::cfg::Cfg;
 use ori::{
@@ -45,12 +46,12 @@ fn joined(d: &InstData) -> Option<(Name, Name)> {
     Some((plain(s.a)?, plain(s.b)?))
 }
 
-struct Pass<'f> {
+struct Rewriter<'f> {
     func: &'f mut Function,
     defs: SecondaryMap<Value, Option<Def>>,
 }
 
-impl Pass<'_> {
+impl Rewriter<'_> {
     fn inst(&self, v: Value) -> Option<&InstData> {
         match self.defs[v]? {
             Def::Inst(i) => Some(&self.func.insts[i]),
@@ -93,6 +94,15 @@ impl Pass<'_> {
     }
 }
 
+/// The pass, for the table.
+pub const PASS: Pass = Pass::analysed(
+    2,
+    "unite-halves",
+    "GeneralOptimizeMid2",
+    "pairs of 16-bit numbers that go around a loop apart and are put together there",
+    run,
+);
+
 /// The pass.
 pub fn run(func: &mut Function, analyses: &Analyses) -> Changed {
     let cfg = analyses.cfg(func);
@@ -109,7 +119,7 @@ pub fn run(func: &mut Function, analyses: &Analyses) -> Changed {
             });
         }
     }
-    let mut pass = Pass { func, defs };
+    let mut pass = Rewriter { func, defs };
     let mut changed = pass.known_words(cfg);
     let pairs = pass.pairs(cfg);
     changed |= !pairs.is_empty();
@@ -117,7 +127,7 @@ pub fn run(func: &mut Function, analyses: &Analyses) -> Changed {
     Changed::instructions(changed)
 }
 
-impl Pass<'_> {
+impl Rewriter<'_> {
     /// Replaces words that are put together from their own halves.
     fn known_words(&mut self, cfg: &Cfg) -> bool {
         let mut changed = false;

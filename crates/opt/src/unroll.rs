@@ -4,10 +4,10 @@
 //! The copies come before the loop's own blocks, which execute the last iteration: what is used behind the loop stays
 //! defined where it was. Iterations that are not the last of a round go on without a test.
 
+use crate::Pass;
 use ori::loops::{Loop, LoopForest, Makers};
 use ori::{
-    Analyses, Block, BlockCall, Changed, Editor, Function, InstData, Macro, Op, Phase, Refusal, Remark,
-    Terminator,
+    Analyses, Block, BlockCall, Changed, Editor, Function, InstData, Macro, Op, Refusal, Remark, Terminator,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -39,6 +39,15 @@ impl Plan {
     }
 }
 
+/// The pass, for the table.
+pub const PASS: Pass = Pass::analysed(
+    2,
+    "unroll",
+    "OriLoopUnrolling",
+    "loops that run a known number of times ([unrolling.md](unrolling.md))",
+    run,
+);
+
 /// The pass.
 pub fn run(func: &mut Function, analyses: &Analyses) -> Changed {
     let mut remarks = Vec::new();
@@ -48,7 +57,7 @@ pub fn run(func: &mut Function, analyses: &Analyses) -> Changed {
         let decided = |l| {
             let plan = plan(func, analyses, loops, &makers, l);
             let said = plan.as_ref().map(Plan::describe).map_err(Clone::clone);
-            remarks.push(Remark::of(Phase::Unroll, func.loc_of(loops.loops[l].header), said));
+            remarks.push(Remark::of(PASS.phase, func.loc_of(loops.loops[l].header), said));
             plan.ok()
         };
         loops.loops.keys().filter_map(decided).collect()

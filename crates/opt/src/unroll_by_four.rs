@@ -6,10 +6,11 @@
 //! the difference does not wrap around. Where it does, the loop is executed as it was. A loop that goes on while `t != b`
 //! has them if the distance from `t` to `b`, as a number without sign, is more than `(n - 1) * |s|`: no number on the way is `b` then.
 
+use crate::Pass;
 use crate::unroll::cost;
 use ori::loops::{Compare, Loop, Makers};
 use ori::{Analyses, Block, BlockCall, Changed, Clones, Editor, Function, Guard, InstData, Loc, Name, Op};
-use ori::{Operand, Operands, Phase, Refusal, Remark, Terminator, User, Value, operand};
+use ori::{Operand, Operands, Refusal, Remark, Terminator, User, Value, operand};
 use rustc_hash::{FxHashMap, FxHashSet};
 use sass::ops::{Bool, Iadd3, Iadd3Mods, Icmp, Int64, Isetp, IsetpMods, Mov};
 use sass::{Lanes, Mod, Mods, Opcode, Reg, RegFile, RegOp};
@@ -57,6 +58,15 @@ struct Plan {
     test: Test,
 }
 
+/// The pass, for the table.
+pub const PASS: Pass = Pass::analysed(
+    2,
+    "unroll-by-four",
+    "OriLoopUnrolling",
+    "loops that run another number of times ([unrolling.md](unrolling.md#numbers-that-are-not-known))",
+    run,
+);
+
 /// The pass.
 pub fn run(func: &mut Function, analyses: &Analyses) -> Changed {
     let mut remarks = Vec::new();
@@ -71,7 +81,7 @@ pub fn run(func: &mut Function, analyses: &Analyses) -> Changed {
         let decided = |l| {
             let plan = plan(func, analyses, &makers, l);
             let said = plan.as_ref().map(|_| describe(func)).map_err(Clone::clone);
-            remarks.push(Remark::of(Phase::UnrollByFour, func.loc_of(loops.loops[l].header), said));
+            remarks.push(Remark::of(PASS.phase, func.loc_of(loops.loops[l].header), said));
             plan.ok()
         };
         innermost.filter_map(decided).collect()

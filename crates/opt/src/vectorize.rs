@@ -1,6 +1,7 @@
 //! Loads of neighbouring words of shared memory become one load of two or four words, where the address is known to be a
 //! multiple of that, as ptxas has it.
 
+use crate::Pass;
 use ori::{Analyses, Block, Changed, Function, Inst, InstData, Macro, Name, Op, Operand, Value, operand};
 use rustc_hash::{FxHashMap, FxHashSet};
 use sass::memory::{MemoryEffect, MemoryEffects, MemorySpace};
@@ -11,6 +12,15 @@ use thin_vec::thin_vec;
 
 /// Loads of one block further apart than this stay what they are: their results would be in registers for long.
 const DISTANCE: usize = 96;
+
+/// The pass, for the table.
+pub const PASS: Pass = Pass::analysed(
+    2,
+    "vectorize",
+    "LateVectorization",
+    "loads of neighbouring words of shared memory as one of two or four words",
+    run,
+);
 
 /// The pass.
 pub fn run(func: &mut Function, analyses: &Analyses) -> Changed {

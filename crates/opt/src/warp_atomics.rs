@@ -8,6 +8,7 @@
 //!
 //! Where one lane alone is there, as behind a comparison of its number for equality, nothing would be gained.
 
+use crate::Pass;
 use ori::{
     ALWAYS, Analyses, Block, Builder, Changed, Function, Guard, Inst, InstData, Macro, Name, Op, Operand,
     Terminator, Value, operand,
@@ -32,6 +33,15 @@ struct Found {
     number: usize,
     result: Option<(usize, Value)>,
 }
+
+/// The pass, for the table.
+pub const PASS: Pass = Pass::analysed(
+    2,
+    "warp-atomics",
+    "OptimizeUniformAtomic",
+    "atomic operations of all lanes on one address as one of a single lane ([lowering.md](lowering.md#atomic-operations-of-a-warp))",
+    run,
+);
 
 /// The pass.
 pub fn run(func: &mut Function, analyses: &Analyses) -> Changed {

@@ -5,6 +5,7 @@
 //! The product's factors live on until the sum instead of the product: one or two registers instead of two. The
 //! additions and the product go with the next removal of dead code unless something else needs them.
 
+use crate::Pass;
 use crate::sums::{self, Places, is_pred, is_zero, plain, value_of};
 use cranelift_entity::SecondaryMap;
 use ori::{Analyses, Block, Changed, Function, Inst, InstData, Macro, Name, Op, Operand, Value};
@@ -13,6 +14,10 @@ use sass::ops::{Iadd3, Imad, ImadMods, ImadPart};
 use sass::{Mods, Reg};
 use smallvec::SmallVec;
 use thin_vec::ThinVec;
+
+/// The pass, for the table.
+pub const PASS: Pass =
+    Pass::analysed(1, "wide-sums", "GeneralOptimize", "sums of products of 64 bits in one instruction", run);
 
 /// The pass.
 pub fn run(func: &mut Function, analyses: &Analyses) -> Changed {

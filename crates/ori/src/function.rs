@@ -741,10 +741,10 @@ impl Function {
     }
     /// Takes what was chosen for it alone.
     pub fn tune(&mut self, tuning: crate::Tuning) {
-        self.tuning = tuning;
         if tuning.registers != 0 {
             self.aim_regs = tuning.registers.min(self.max_regs);
         }
+        self.tuning = tuning;
     }
     /// Whether the stack pointer moves after the prologue ([`Macro::SetStack`]).
     pub fn moves_stack(&self) -> bool {

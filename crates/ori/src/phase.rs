@@ -2,7 +2,7 @@
 //!
 //! Names are our own. Beside each stands the phase of ptxas whose work is most like it, so that dumps can be compared and
 //! ptxas's names are understood where a phase is asked for; one of theirs may stand for several of ours. A phase may run any
-//! number of times.
+//! number of times. Each is declared where its work is done (`Phase::optional` beside the pass); there is no list of them here.
 
 use crate::{Cancel, Tuning};
 use std::cell::Cell;
@@ -10,96 +10,86 @@ use std::fmt::Display;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-macro_rules! phases {
-    ($($variant:ident $name:literal $theirs:literal),* $(,)?) => {
-        /// A phase.
-        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-        #[repr(u8)]
-        pub enum Phase {
-            $(#[doc = $name] $variant),*
-        }
-
-        impl Phase {
-            /// All phases, in the order in which they first run.
-            pub const ALL: &'static [Phase] = &[$(Phase::$variant),*];
-
-            /// Its name.
-            pub fn name(self) -> &'static str {
-                match self {
-                    $(Phase::$variant => $name),*
-                }
-            }
-
-            /// The phase of ptxas's that is most like it.
-            pub fn of_ptxas(self) -> &'static str {
-                match self {
-                    $(Phase::$variant => $theirs),*
-                }
-            }
-        }
-    };
+/// A phase.
+#[derive(Clone, Copy, Debug)]
+pub struct Phase {
+    name: &'static str,
+    of_ptxas: &'static str,
+    what: &'static str,
+    level: Option<u8>,
 }
 
-// What each does: docs/phases.md, which a test holds against this table.
-phases! {
-    Lower "lower" "ReportInitialRepresentation",
-    Fold "fold" "GeneralOptimizeEarly",
-    Branches "branches" "OriBranchOpt",
-    DeadCode "dead-code" "OriPerformLiveDeadFirst",
-    DeadLoops "dead-loops" "OriLoopSimplification",
-    RotateLoops "rotate-loops" "OriLoopSimplification",
-    Copies "copies" "OriCopyProp",
-    Widen "widen" "OriStrengthReduce",
-    Unroll "unroll" "OriLoopUnrolling",
-    UnrollByFour "unroll-by-four" "OriLoopUnrolling",
-    WideSums "wide-sums" "GeneralOptimize",
-    Signs "signs" "OriLinearReplacement",
-    Contract "contract" "OriLinearReplacement",
-    ConstantSums "constant-sums" "ExtractShaderConstsFirst",
-    JoinComparisons "join-comparisons" "GeneralOptimizeMid",
-    ShortCircuit "short-circuit" "OptimizeNestedCondBranches",
-    Narrow "narrow" "MidExpansion",
-    KnownBits "known-bits" "AdvancedPhaseAfterMidExpansion",
-    UniteHalves "unite-halves" "GeneralOptimizeMid2",
-    Gvn "gvn" "GvnCse",
-    ShiftAdd "shift-add" "OriCommoning",
-    ThreeInputs "three-inputs" "OriReassociateAndCommon",
-    DeadWords "dead-words" "OriSimpleLiveDead",
-    Predicate "predicate" "OriDoPredication",
-    Vectorize "vectorize" "LateVectorization",
-    Selects "selects" "LateOriCommoning",
-    Saturate "saturate" "LateOriCommoning",
-    Nonzero "nonzero" "LateOriCommoning",
-    WarpAtomics "warp-atomics" "OptimizeUniformAtomic",
-    HoistLoads "hoist-loads" "OriHoistInvariantsLate",
-    UniformConstants "uniform-constants" "ConvertToUniformReg",
-    Literals "literals" "ConvertToUniformReg",
-    Sink "sink" "LateArchOptimizeFirst",
-    Together "together" "OptimizeSyncInstructions",
-    Legalize "legalize" "LateExpansionUnsupportedOps",
-    Prepass "prepass" "ScheduleInstructions",
-    Remat "remat" "OriDoRemat",
-    Counters "counters" "ConvertToUniformReg",
-    Convergence "convergence" "OriDoSyncronization",
-    Allocate "allocate" "AllocateRegisters",
-    Expand "expand" "PostExpansion",
-    Zeros "zeros" "LateArchOptimizeSecond",
-    Balance "balance" "LateArchOptimizeSecond",
-    Schedule "schedule" "PostSchedule",
-    Hazards "hazards" "AdvancedScoreboardsAndOpexes",
-    Emit "emit" "MercGenerateSassUCode",
+impl PartialEq for Phase {
+    fn eq(&self, other: &Phase) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for Phase {}
+
+impl PartialOrd for Phase {
+    fn partial_cmp(&self, other: &Phase) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Phase {
+    fn cmp(&self, other: &Phase) -> std::cmp::Ordering {
+        self.name.cmp(other.name)
+    }
+}
+
+impl std::hash::Hash for Phase {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.name.hash(state);
+    }
 }
 
 impl Phase {
-    /// The phases of a name in any case: ours, or ptxas's. None of an unknown one.
-    pub fn named(name: &str) -> Vec<Phase> {
-        let is = |p: &&Phase| p.name().eq_ignore_ascii_case(name) || p.of_ptxas().eq_ignore_ascii_case(name);
-        Phase::ALL.iter().filter(is).copied().collect()
+    /// A phase that code is right without: the least `-O` level at which it runs, its name, that of the phase of ptxas's that is
+    /// most like it, and what it is about.
+    pub const fn optional(
+        level: u8,
+        name: &'static str,
+        of_ptxas: &'static str,
+        what: &'static str,
+    ) -> Phase {
+        Phase { name, of_ptxas, what, level: Some(level) }
+    }
+
+    /// A phase that always runs.
+    pub const fn needed(name: &'static str, of_ptxas: &'static str, what: &'static str) -> Phase {
+        Phase { name, of_ptxas, what, level: None }
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        self.name
+    }
+
+    /// The phase of ptxas's that is most like it.
+    pub fn of_ptxas(self) -> &'static str {
+        self.of_ptxas
+    }
+
+    /// What it is about.
+    pub fn what(self) -> &'static str {
+        self.what
+    }
+
+    /// The least `-O` level at which it runs, if code is right without it.
+    pub fn level(self) -> Option<u8> {
+        self.level
+    }
+
+    /// Whether this is its name or that of ptxas's, in any case.
+    pub fn is_named(self, name: &str) -> bool {
+        self.name.eq_ignore_ascii_case(name) || self.of_ptxas.eq_ignore_ascii_case(name)
     }
 
     /// Whether `part`, in lower case, is a part of its name or of that of ptxas's.
     pub fn has_part(self, part: &str) -> bool {
-        self.name().contains(part) || self.of_ptxas().to_ascii_lowercase().contains(part)
+        self.name.contains(part) || self.of_ptxas.to_ascii_lowercase().contains(part)
     }
 
     /// Says what this thread does from now on; `None`: something before the first phase.
@@ -204,9 +194,14 @@ impl<'a> Manager<'a> {
         self.plan.verify || cfg!(debug_assertions)
     }
 
-    /// Whether a phase that code is right without runs: it needs the level, must not be disabled, and there must be
+    /// Whether a phase runs that code is right without: it needs the level, must not be disabled, and there must be
     /// something left of the budgets.
-    pub fn admits(&self, phase: Phase, min_level: u8) -> bool {
+    pub fn admits(&self, phase: Phase) -> bool {
+        self.admits_from(phase, phase.level.unwrap_or_default())
+    }
+
+    /// The same where it runs from another level on.
+    pub fn admits_from(&self, phase: Phase, min_level: u8) -> bool {
         let named = |part: &String| phase.has_part(part);
         let left_out = self.plan.disabled.iter().any(named) || self.tuning.leaves_out(phase);
         if self.plan.level < min_level || left_out {
@@ -274,25 +269,14 @@ impl<'a> Manager<'a> {
 mod tests {
     use super::*;
 
-    #[test]
-    fn names() {
-        assert_eq!(Phase::named("GVN"), [Phase::Gvn]);
-        assert_eq!(Phase::named("gvncse"), [Phase::Gvn]);
-        assert_eq!(Phase::named("OriLinearReplacement"), [Phase::Signs, Phase::Contract]);
-        assert_eq!(Phase::named("none"), []);
-        let mut names: Vec<&str> = Phase::ALL.iter().map(|p| p.name()).collect();
-        names.sort_unstable();
-        names.dedup();
-        assert_eq!(names.len(), Phase::ALL.len());
-    }
+    const COPIES: Phase = Phase::optional(1, "copies", "OriCopyProp", "copies");
+    const GVN: Phase = Phase::optional(2, "gvn", "GvnCse", "repeated computations");
+    const BRANCHES: Phase = Phase::optional(1, "branches", "OriBranchOpt", "branches");
 
     #[test]
-    fn every_phase_is_described() {
-        let text = include_str!("../../../docs/phases.md");
-        for phase in Phase::ALL {
-            let row = format!("| `{}` | `{}` |", phase.name(), phase.of_ptxas());
-            assert!(text.contains(&row), "docs/phases.md has no row that begins with {row}");
-        }
+    fn names() {
+        assert!(GVN.is_named("GVN") && GVN.is_named("gvncse") && !GVN.is_named("gv"));
+        assert!(GVN.has_part("cse") && GVN != COPIES);
     }
 
     #[test]
@@ -300,26 +284,26 @@ mod tests {
         let mut plan = Plan::new(2);
         plan.disabled = vec!["gvn".into()];
         let manager = Manager::new(&plan);
-        assert!(manager.admits(Phase::Copies, 1));
-        assert!(!manager.admits(Phase::Copies, 3));
-        assert!(!manager.admits(Phase::Gvn, 1));
+        assert!(manager.admits_from(COPIES, 1));
+        assert!(!manager.admits_from(COPIES, 3));
+        assert!(!manager.admits_from(GVN, 1));
         let two = Plan { phases: Some(AtomicU32::new(2)), ..Plan::new(3) };
         let manager = Manager::new(&two);
-        let ran = [1, 1, 1].map(|level| manager.admits(Phase::Branches, level));
+        let ran = [1, 1, 1].map(|level| manager.admits_from(BRANCHES, level));
         assert_eq!(ran, [true, true, false]);
         let leveled = Plan { leveled: Some(AtomicU32::new(1)), ..Plan::new(3) };
         let manager = Manager::new(&leveled);
-        let ran = [2, 2, 1].map(|level| manager.admits(Phase::Branches, level));
+        let ran = [2, 2, 1].map(|level| manager.admits_from(BRANCHES, level));
         assert_eq!(ran, [true, false, true]);
     }
 
     #[test]
     fn shown_code_and_times() {
-        let plan = Plan { shown: vec![Phase::Branches], timed: true, ..Plan::new(3) };
+        let plan = Plan { shown: vec![BRANCHES], timed: true, ..Plan::new(3) };
         let mut manager = Manager::new(&plan);
         let mut unit = String::from("a");
-        manager.run(Phase::Branches, &mut unit, |u| u.push('b'));
-        manager.run(Phase::Copies, &mut unit, |u| u.push('c'));
+        manager.run(BRANCHES, &mut unit, |u| u.push('b'));
+        manager.run(COPIES, &mut unit, |u| u.push('c'));
         assert_eq!(manager.report.text, "# after branches\nab\n");
         assert_eq!(manager.report.times.len(), 2);
     }

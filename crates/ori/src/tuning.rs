@@ -8,10 +8,10 @@ use std::str::FromStr;
 /// Choices for a function; [`Tuning::default`] is what holds for all.
 ///
 /// As text, parts with ':' between them: `without=PHASE+PHASE`, `registers=N`, `unroll=N`, `latency=CYCLES`, `order=N`.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Tuning {
-    /// A bit for each phase that is left out, by its number among all ([`Tuning::leaving_out`]).
-    pub without: u64,
+    /// Names of the phases that are left out, in order.
+    pub without: Vec<Box<str>>,
     /// Registers to aim at ([`crate::Function::aim_regs`]); 0: what leaves room for as many threads as there can be.
     pub registers: u8,
     /// Loops are unrolled to 2 to this power times as many instructions as usual.
@@ -21,8 +21,6 @@ pub struct Tuning {
     /// Which of many orders instructions get that are about as urgent; 0: that of the program.
     pub order: u16,
 }
-
-const _: () = assert!(Phase::ALL.len() <= 64, "a bit for each phase");
 
 /// Cycles that loads from global memory are expected to take.
 const LATENCY: u32 = 300;
@@ -34,13 +32,20 @@ const UNROLL: std::ops::RangeInclusive<i8> = -4..=2;
 impl Tuning {
     /// The same without a phase, if code is right without it.
     #[must_use]
-    pub fn leaving_out(self, phase: Phase) -> Tuning {
-        Tuning { without: self.without | 1 << phase as u8, ..self }
+    pub fn leaving_out(mut self, phase: Phase) -> Tuning {
+        self.leave_out(phase.name());
+        self
+    }
+
+    fn leave_out(&mut self, name: &str) {
+        if let Err(at) = self.without.binary_search_by(|n| (**n).cmp(name)) {
+            self.without.insert(at, name.into());
+        }
     }
 
     /// Whether a phase is left out.
     pub fn leaves_out(&self, phase: Phase) -> bool {
-        self.without >> phase as u8 & 1 != 0
+        self.without.iter().any(|n| **n == *phase.name())
     }
 
     /// Cycles that loads from global memory are expected to take.
@@ -71,17 +76,16 @@ impl Tuning {
 
 impl fmt::Display for Tuning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Tuning { without, registers, unroll, latency, order } = *self;
+        let Tuning { without, registers, unroll, latency, order } = self;
         let mut parts = Vec::new();
-        if without != 0 {
-            let left_out = Phase::ALL.iter().filter(|p| self.leaves_out(**p)).map(|p| p.name());
-            parts.push(format!("without={}", left_out.collect::<Vec<_>>().join("+")));
+        if !without.is_empty() {
+            parts.push(format!("without={}", without.join("+")));
         }
         let numbers = [
-            ("registers", i32::from(registers)),
-            ("unroll", unroll.into()),
-            ("latency", latency.into()),
-            ("order", order.into()),
+            ("registers", i32::from(*registers)),
+            ("unroll", i32::from(*unroll)),
+            ("latency", i32::from(*latency)),
+            ("order", i32::from(*order)),
         ];
         parts.extend(numbers.iter().filter(|n| n.1 != 0).map(|(name, n)| format!("{name}={n}")));
         f.write_str(&parts.join(":"))
@@ -91,17 +95,31 @@ impl fmt::Display for Tuning {
 impl FromStr for Tuning {
     type Err = String;
 
+    /// Reads what was written by [`Tuning`]'s `Display`: names of phases are taken as they are.
     fn from_str(text: &str) -> Result<Tuning, String> {
-        Tuning::default().and(text)
+        Tuning::default().read(text, |tuning, phase| {
+            tuning.leave_out(phase);
+            true
+        })
     }
 }
 
 impl Tuning {
-    /// These choices and what a text says besides; where it says another number, that counts.
+    /// These choices and what a text says besides, of these phases; where it says another number, that counts.
     ///
     /// # Errors
     /// What is no choice.
-    pub fn and(self, text: &str) -> Result<Tuning, String> {
+    pub fn and(self, text: &str, phases: &[Phase]) -> Result<Tuning, String> {
+        self.read(text, |tuning, name| {
+            let mut named = phases.iter().filter(|p| p.is_named(name)).peekable();
+            let known = named.peek().is_some();
+            named.for_each(|p| tuning.leave_out(p.name()));
+            known
+        })
+    }
+
+    /// `leave_out` leaves out the phases of a name, and says whether there are such.
+    fn read(self, text: &str, leave_out: impl Fn(&mut Tuning, &str) -> bool) -> Result<Tuning, String> {
         let mut tuning = self;
         for part in text.split(':').filter(|p| !p.is_empty()) {
             let (name, value) = part.split_once('=').ok_or_else(|| format!("'{part}' has no value"))?;
@@ -109,11 +127,9 @@ impl Tuning {
             match name {
                 "without" => {
                     for phase in value.split('+') {
-                        let known = Phase::named(phase);
-                        if known.is_empty() {
+                        if !leave_out(&mut tuning, phase) {
                             return Err(format!("no phase '{phase}'"));
                         }
-                        tuning = known.into_iter().fold(tuning, Tuning::leaving_out);
                     }
                 }
                 "registers" => {
@@ -141,22 +157,27 @@ impl Tuning {
 mod tests {
     use super::*;
 
+    const SINK: Phase = Phase::optional(2, "sink", "LateArchOptimizeFirst", "");
+    const UNROLL_PHASE: Phase = Phase::optional(2, "unroll", "OriLoopUnrolling", "");
+    const GVN: Phase = Phase::optional(2, "gvn", "GvnCse", "");
+    const ALL: &[Phase] = &[SINK, UNROLL_PHASE, GVN];
+
+    fn read(text: &str) -> Result<Tuning, String> {
+        Tuning::default().and(text, ALL)
+    }
+
     #[test]
     fn text() {
         assert_eq!(Tuning::default().to_string(), "");
         let all = Tuning { registers: 48, unroll: -1, latency: 30, order: 7, ..Tuning::default() }
-            .leaving_out(Phase::Sink)
-            .leaving_out(Phase::Unroll);
-        assert_eq!(all.to_string(), "without=unroll+sink:registers=48:unroll=-1:latency=30:order=7");
-        assert_eq!(all.to_string().parse(), Ok(all));
-        assert_eq!("".parse(), Ok(Tuning::default()));
-        let more = all.and("order=2:without=gvn").unwrap();
-        assert!(
-            more.leaves_out(Phase::Gvn)
-                && more.leaves_out(Phase::Sink)
-                && more.order == 2
-                && more.registers == 48
-        );
+            .leaving_out(SINK)
+            .leaving_out(UNROLL_PHASE);
+        assert_eq!(all.to_string(), "without=sink+unroll:registers=48:unroll=-1:latency=30:order=7");
+        assert_eq!(read(&all.to_string()), Ok(all.clone()));
+        assert_eq!(all.to_string().parse(), Ok(all.clone()));
+        assert_eq!(read(""), Ok(Tuning::default()));
+        let more = all.and("order=2:without=gvn", ALL).unwrap();
+        assert!(more.leaves_out(GVN) && more.leaves_out(SINK) && more.order == 2 && more.registers == 48);
         for wrong in [
             "registers=15",
             "without=nothing",
@@ -166,7 +187,7 @@ mod tests {
             "order=-1",
             "speed=9",
         ] {
-            assert!(wrong.parse::<Tuning>().is_err(), "{wrong}");
+            assert!(read(wrong).is_err(), "{wrong}");
         }
     }
 

@@ -1,5 +1,6 @@
 //! `-knob NAME=VALUE`: what developers of the compiler ask of its phases (docs/phases.md).
 
+use crate::phases::phases;
 use ori::{Cancel, Phase, Plan, Tuning};
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU32;
@@ -106,10 +107,10 @@ impl Knobs {
         let number =
             || value.parse::<u32>().map_err(|_| format!("Knob '{name}' wants a number, not '{value}'"));
         match name.to_ascii_lowercase().as_str() {
-            "dumpir" if value.eq_ignore_ascii_case("all") => self.shown.extend(Phase::ALL),
+            "dumpir" if value.eq_ignore_ascii_case("all") => self.shown.extend(phases()),
             "dumpir" => {
                 for phase in value.split('+') {
-                    let known = Phase::named(phase);
+                    let known: Vec<Phase> = phases().iter().copied().filter(|p| p.is_named(phase)).collect();
                     if known.is_empty() {
                         return Err(format!("Knob '{name}': no phase '{phase}'"));
                     }
@@ -118,7 +119,7 @@ impl Knobs {
             }
             "disablephases" => {
                 for part in value.split('+').map(str::to_ascii_lowercase) {
-                    if part.is_empty() || !Phase::ALL.iter().any(|p| p.has_part(&part)) {
+                    if part.is_empty() || !phases().iter().any(|p| p.has_part(&part)) {
                         return Err(format!("Knob '{name}': no phase '{part}'"));
                     }
                     self.disabled.push(part);
@@ -134,7 +135,9 @@ impl Knobs {
                     return Err(format!("Knob '{name}' wants FUNCTION:CHOICES, not '{value}'"));
                 }
                 let tuning = self.tuned.entry(function.into()).or_default();
-                *tuning = tuning.and(choices).map_err(|m| format!("Knob '{name}': {m}"))?;
+                *tuning = std::mem::take(tuning)
+                    .and(choices, phases())
+                    .map_err(|m| format!("Knob '{name}': {m}"))?;
             }
             "verifyeach" if value.is_empty() => self.verify = true,
             "verifyeach" => return Err(format!("Knob '{name}' takes no value")),
@@ -189,7 +192,7 @@ mod tests {
     fn values() {
         let mut k = Knobs::default();
         k.add("DUMPIR=GvnCse+allocateregisters").unwrap();
-        assert_eq!(k.shown, [Phase::Gvn, Phase::Allocate]);
+        assert_eq!(k.shown, [opt::gvn::PASS.phase, backend::phases::ALLOCATE]);
         k.add("DisablePhases=Copy").unwrap();
         assert_eq!(k.disabled, ["copy"]);
         k.add("OptBudget=3").unwrap();
@@ -203,7 +206,7 @@ mod tests {
         assert!(k.verify);
         assert_eq!(k.add("VerifyEach=1").unwrap_err(), "Knob 'VerifyEach' takes no value");
         k.add("Tune=Kernel:without=sink:order=2").unwrap();
-        assert!(k.tuned["Kernel"].leaves_out(Phase::Sink));
+        assert!(k.tuned["Kernel"].leaves_out(opt::sink::PASS.phase));
         assert!(k.add("Tune=Kernel").is_err() && k.add("Tune=Kernel:speed=9").is_err());
         assert_eq!(k.add("Speed=9").unwrap_err(), "Invalid knob specified (Speed)");
     }

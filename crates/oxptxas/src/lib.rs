@@ -66,6 +66,7 @@ mod notices;
 mod object;
 pub mod options;
 mod output;
+mod phases;
 pub mod pipeline;
 #[cfg(feature = "search")]
 mod search;
@@ -76,6 +77,7 @@ mod vector_params;
 
 pub use ori::{Cancel, Phase, Remark};
 pub use output::{Failure, KernelStats, Kind, Message, Output};
+pub use phases::phases;
 pub use pipeline::{compile, compile_all};
 pub use ptx::{Diagnostic, Severity, Style};
 pub use sass::Target;

@@ -33,23 +33,23 @@ enum Change {
 
 /// What is tried alone, and then together where it was of use.
 const CHANGES: &[Change] = &[
-    Change::Without(Phase::Balance),
-    Change::Without(Phase::Counters),
-    Change::Without(Phase::HoistLoads),
-    Change::Without(Phase::Literals),
-    Change::Without(Phase::Narrow),
-    Change::Without(Phase::Predicate),
-    Change::Without(Phase::Prepass),
-    Change::Without(Phase::Remat),
-    Change::Without(Phase::RotateLoops),
-    Change::Without(Phase::Schedule),
-    Change::Without(Phase::Selects),
-    Change::Without(Phase::ShiftAdd),
-    Change::Without(Phase::Sink),
-    Change::Without(Phase::ThreeInputs),
-    Change::Without(Phase::UniformConstants),
-    Change::Without(Phase::Vectorize),
-    Change::Without(Phase::WarpAtomics),
+    Change::Without(backend::phases::BALANCE),
+    Change::Without(backend::phases::COUNTERS),
+    Change::Without(opt::hoist_loads::PASS.phase),
+    Change::Without(opt::literals::PASS.phase),
+    Change::Without(opt::narrow::PASS.phase),
+    Change::Without(opt::predication::PASS.phase),
+    Change::Without(backend::phases::PREPASS),
+    Change::Without(backend::phases::REMAT),
+    Change::Without(opt::rotate::PASS.phase),
+    Change::Without(backend::phases::SCHEDULE),
+    Change::Without(opt::selects::PASS.phase),
+    Change::Without(opt::shift_add::PASS.phase),
+    Change::Without(opt::sink::PASS.phase),
+    Change::Without(opt::three_inputs::PASS.phase),
+    Change::Without(opt::uniform_constants::PASS.phase),
+    Change::Without(opt::vectorize::PASS.phase),
+    Change::Without(opt::warp_atomics::PASS.phase),
     Change::Registers(24),
     Change::Registers(32),
     Change::Registers(40),
@@ -75,7 +75,8 @@ const ORDERS: u16 = 24;
 const TOGETHER: usize = 8;
 
 impl Change {
-    fn on(self, t: Tuning) -> Tuning {
+    fn on(self, t: &Tuning) -> Tuning {
+        let t = t.clone();
         match self {
             Change::Without(phase) => t.leaving_out(phase),
             Change::Registers(registers) => Tuning { registers, ..t },
@@ -183,20 +184,20 @@ impl Search<'_> {
         runs.truncate(LAUNCHES);
         let trial = |(_, _, launch, memory, recorded)| Trial { launch, memory, time: Time::of(&recorded) };
         let launches: Vec<Trial> = runs.into_iter().map(trial).collect();
-        let best = self.settings.knobs.tuned.get(name).copied().unwrap_or_default();
+        let best = self.settings.knobs.tuned.get(name).cloned().unwrap_or_default();
         (!launches.is_empty()).then(|| Subject { name: name.into(), launches, best, share: 1.0 })
     }
 
     /// Finds better code for it.
     fn improve(&self, mut subject: Subject) -> Subject {
-        let start = subject.best;
+        let start = subject.best.clone();
         // By code, how long it takes.
         let mut known: FxHashMap<Vec<u128>, f64> = FxHashMap::default();
-        let alone: Vec<Tuning> = CHANGES.iter().map(|c| c.on(start)).filter(|t| *t != start).collect();
+        let alone: Vec<Tuning> = CHANGES.iter().map(|c| c.on(&start)).filter(|t| *t != start).collect();
         let shares = self.shares(&subject, &alone, &mut known);
         let mut useful: Vec<(f64, Change)> = CHANGES
             .iter()
-            .filter(|c| c.on(start) != start)
+            .filter(|c| c.on(&start) != start)
             .zip(shares)
             .filter_map(|(c, share)| Some((share?, *c)))
             .filter(|(share, _)| *share < FASTER)
@@ -204,10 +205,10 @@ impl Search<'_> {
         useful.sort_by(|a, b| a.0.total_cmp(&b.0));
         useful.truncate(TOGETHER);
         for (_, change) in useful {
-            let both = change.on(subject.best);
+            let both = change.on(&subject.best);
             self.offer(&mut subject, &[both], &mut known);
         }
-        let orders: Vec<Tuning> = (1..=ORDERS).map(|n| Change::Order(n).on(subject.best)).collect();
+        let orders: Vec<Tuning> = (1..=ORDERS).map(|n| Change::Order(n).on(&subject.best)).collect();
         self.offer(&mut subject, &orders, &mut known);
         subject
     }
@@ -215,11 +216,11 @@ impl Search<'_> {
     /// Takes the best of these if it is faster.
     fn offer(&self, subject: &mut Subject, tunings: &[Tuning], known: &mut FxHashMap<Vec<u128>, f64>) {
         let shares = self.shares(subject, tunings, known);
-        let found = shares.into_iter().zip(tunings).filter_map(|(share, t)| Some((share?, *t)));
+        let found = shares.into_iter().zip(tunings).filter_map(|(share, t)| Some((share?, t)));
         if let Some((share, tuning)) = found.min_by(|a, b| a.0.total_cmp(&b.0))
             && share < FASTER * subject.share
         {
-            (subject.share, subject.best) = (share, tuning);
+            (subject.share, subject.best) = (share, tuning.clone());
         }
     }
 
@@ -230,7 +231,7 @@ impl Search<'_> {
         tunings: &[Tuning],
         known: &mut FxHashMap<Vec<u128>, f64>,
     ) -> Vec<Option<f64>> {
-        let codes = in_parallel(tunings, self.settings.threads, |_, t| self.code(subject, *t));
+        let codes = in_parallel(tunings, self.settings.threads, |_, t| self.code(subject, t));
         let mut new: Vec<&(Vec<u8>, Vec<u128>)> = Vec::new();
         for code in codes.iter().flatten() {
             if !known.contains_key(&code.1) && !new.iter().any(|n| n.1 == code.1) {
@@ -246,11 +247,11 @@ impl Search<'_> {
     }
 
     /// A file with the kernel's code, and that code.
-    fn code(&self, subject: &Subject, tuning: Tuning) -> Option<(Vec<u8>, Vec<u128>)> {
+    fn code(&self, subject: &Subject, tuning: &Tuning) -> Option<(Vec<u8>, Vec<u128>)> {
         let mut settings = self.settings.clone();
         settings.threads = Some(1);
         settings.entries = vec![subject.name.clone()];
-        settings.knobs.tuned.insert(subject.name.clone(), tuning);
+        settings.knobs.tuned.insert(subject.name.clone(), tuning.clone());
         let output = pipeline::compile_to_end(self.source, self.file, &settings).ok()?;
         let (_, mut words) = sim::sass::code(&output.cubin, &subject.name).ok()?;
         let registers = output.kernels.iter().find(|k| k.name == subject.name)?.registers;

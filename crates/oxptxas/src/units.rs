@@ -166,8 +166,8 @@ impl Units<'_> {
         let start = Instant::now();
         let func = &self.module.funcs[id];
         let options = lower::Options { maxrregcount: limit, ..self.options.clone() };
-        let tuning = self.settings.knobs.tuned.get(&func.name).copied().unwrap_or_default();
-        let mut manager = Manager::tuned(&self.plan, tuning);
+        let tuning = self.settings.knobs.tuned.get(&func.name).cloned().unwrap_or_default();
+        let mut manager = Manager::tuned(&self.plan, tuning.clone());
         if self.plan.cancelled() {
             let code = Err(vec![Diagnostic::whole(CANCELLED)]);
             return Done {
@@ -188,7 +188,7 @@ impl Units<'_> {
             lowered.and_then(|mut func| {
                 let (mut options, mut steady) = (options.clone(), None);
                 loop {
-                    self.prepare(&mut func, tuning);
+                    self.prepare(&mut func, &tuning);
                     match self.machine_code(id, func, &mut manager) {
                         Err(Refused { groups_touched: true, .. }) if !options.serial_groups => {
                             options.serial_groups = true;
@@ -210,8 +210,8 @@ impl Units<'_> {
     }
 
     /// Says what holds for a function alone.
-    fn prepare(&self, func: &mut ori::Function, tuning: ori::Tuning) {
-        func.tune(tuning);
+    fn prepare(&self, func: &mut ori::Function, tuning: &ori::Tuning) {
+        func.tune(tuning.clone());
         func.remarks = self.settings.knobs.remarks.then(Vec::new);
     }
 
@@ -255,7 +255,7 @@ impl Units<'_> {
             func.keeps = self.paths.keeps;
         }
         let mut manager = Manager::new(&self.plan);
-        manager.show(ori::Phase::Lower, &func);
+        manager.show(lower::PHASE, &func);
         opt::optimize(&mut func, &mut manager).map_err(internal)?;
         let code =
             backend::compile(func, &mut manager, self.settings.serial).map_err(|e| internal(e.message))?;
@@ -281,7 +281,7 @@ impl Units<'_> {
             groups_touched: false,
             pool: false,
         };
-        manager.show(ori::Phase::Lower, &func);
+        manager.show(lower::PHASE, &func);
         opt::optimize(&mut func, manager).map_err(|e| internal(format!("internal error: {e}")))?;
         if manager.cancelled() {
             return Err(internal(CANCELLED.into()));

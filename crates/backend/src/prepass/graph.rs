@@ -87,7 +87,7 @@ impl Code {
         let several = cfg.rpo.iter().copied().filter(|b| func.blocks[*b].insts.len() > 1);
         let held = |b: Block| grants.map(|g| g.held(b).into());
         let blocks = several.map(|b| Stretch { held: held(b), ..walk.block(b, loops.depth(b)) }).collect();
-        Code { blocks, limits: walk.limits, reserve, tuning: func.tuning }
+        Code { blocks, limits: walk.limits, reserve, tuning: func.tuning.clone() }
     }
 }
 

@@ -3,6 +3,7 @@
 
 mod float;
 
+use crate::Pass;
 use crate::copy_prop::part;
 use cranelift_entity::SecondaryMap;
 use ori::{
@@ -31,6 +32,15 @@ struct Known {
     /// What collects each tuple.
     tuple: SecondaryMap<Value, Option<Inst>>,
 }
+
+/// The pass, for the table.
+pub const PASS: Pass = Pass::analysed(
+    1,
+    "fold",
+    "GeneralOptimizeEarly",
+    "integer and floating-point instructions on known numbers and predicates, loads of constants from known places; again after unrolling",
+    run,
+);
 
 /// The pass.
 pub fn run(func: &mut Function, analyses: &Analyses) -> Changed {
