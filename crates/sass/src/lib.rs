@@ -5,6 +5,7 @@
 //! modifier types are used by Ori with virtual registers in place of [`Reg`].
 
 mod asks;
+pub mod compute;
 pub mod control;
 mod decode;
 mod encode;

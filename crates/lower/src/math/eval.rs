@@ -4,6 +4,10 @@
 use super::exact::{self, Direction};
 use cranelift_entity::SecondaryMap;
 use ori::{Function, Macro, Name, Op, Operand, Terminator, Value};
+use sass::compute::{self, Term};
+use sass::ops::{
+    Dsetp, DsetpMods, Fsetp, FsetpMods, Iadd3, Imad, Int64, Isetp, IsetpMods, Lop3, Plop3, Prmt, Shf, ShfMods,
+};
 use sass::{Mod, Opcode, Reg, RegFile};
 use smallvec::SmallVec;
 
@@ -75,6 +79,11 @@ fn flush(x: f32, ftz: bool) -> f32 {
     if ftz && x.is_subnormal() { 0f32.copysign(x) } else { x }
 }
 
+/// What an instruction of an expansion has for certain.
+fn slots<T>(of: Option<T>) -> T {
+    of.expect("operands and modifiers as the table names them")
+}
+
 impl Machine<'_> {
     fn name(&self, n: Name) -> u64 {
         match n {
@@ -103,6 +112,10 @@ impl Machine<'_> {
             }
             other => panic!("{other:?}"),
         }
+    }
+
+    fn word(&self, o: &Operand) -> u32 {
+        self.int(o, 1) as u32
     }
 
     fn pred(&self, o: &Operand) -> bool {
@@ -179,136 +192,74 @@ impl Machine<'_> {
         let round64 = |x: f64| x.to_bits();
         let result = match op {
             Opcode::IADD3 => {
-                let carry = u64::from(self.pred(&o[6])) + u64::from(self.pred(&o[7]));
-                // `-x` is `~x + 1`, whose carry counts: -0 carries out.
-                let term = |k: usize| match &o[k] {
-                    Operand::Reg(r) if r.neg => u64::from(!(self.name(r.reg) as u32)) + 1,
-                    other => self.int(other, 1),
+                let s = slots(Iadd3::of(d));
+                let carries = u32::from(self.pred(s.carry)) + u32::from(self.pred(s.carry2));
+                let term = |o: &Operand| match o {
+                    Operand::Reg(r) if r.neg => Term { word: self.name(r.reg) as u32, minus: true },
+                    other => Term { word: self.word(other), minus: false },
                 };
-                let sum = term(3) + term(4) + term(5) + carry;
-                let asked = matches!(&o[1], Operand::Reg(r) if r.reg.value().is_some());
-                assert!(!asked || sum >> 33 == 0, "a second carry");
-                self.set(&o[1], sum >> 32 & 1);
-                sum
+                let (sum, carry) = compute::iadd3(s.terms().map(term), carries);
+                let asked = matches!(s.carry_out, Operand::Reg(r) if r.reg.value().is_some());
+                assert!(!asked || carry < 2, "a second carry");
+                self.set(s.carry_out, u64::from(carry & 1));
+                u64::from(sum)
             }
             Opcode::IMAD if has(Mod::WIDE) || has(Mod::HI) => {
-                let factor = |k: usize| {
-                    let x = self.int(&o[k], 1);
+                let s = slots(Imad::of(d));
+                let factor = |o: &Operand| {
+                    let x = self.int(o, 1);
                     if has(Mod::U32) { x } else { x as i32 as i64 as u64 }
                 };
-                let (x, carry) = factor(2).wrapping_mul(factor(3)).overflowing_add(self.int(&o[4], 2));
-                self.set(&o[1], u64::from(carry));
+                let (x, carry) = factor(s.a).wrapping_mul(factor(s.b)).overflowing_add(self.int(s.c, 2));
+                self.set(s.carry_out, u64::from(carry));
                 if has(Mod::HI) { x >> 32 } else { x }
             }
             Opcode::IMAD => {
-                self.int(&o[2], 1).wrapping_mul(self.int(&o[3], 1)).wrapping_add(self.int(&o[4], 1))
+                let s = slots(Imad::of(d));
+                self.int(s.a, 1).wrapping_mul(self.int(s.b, 1)).wrapping_add(self.int(s.c, 1))
             }
             Opcode::IABS => u64::from((self.int(&o[1], 1) as i32).unsigned_abs()),
             Opcode::LOP3 => {
-                let [a, b, c] = [2, 3, 4].map(|k| self.int(&o[k], 1) as u32);
-                let Operand::Imm(lut) = o[5] else { panic!() };
-                let mut x = 0;
-                for bit in 0..32 {
-                    let index = (a >> bit & 1) << 2 | (b >> bit & 1) << 1 | (c >> bit & 1);
-                    x |= (lut >> index & 1) << bit;
-                }
-                // LOP3's first slot is its predicate, the second its result.
-                return self.set(&o[1], u64::from(x));
+                let s = slots(Lop3::of(d));
+                let Operand::Imm(table) = *s.table else { panic!() };
+                return self.set(s.d, compute::lop3(table, s.inputs().map(|o| self.word(o))).into());
             }
             Opcode::SHF => {
-                let (lo, n, hi) = (self.int(&o[1], 1), self.int(&o[2], 1), self.int(&o[3], 1));
-                let limit = if has(Mod::U64) || has(Mod::S64) { 64 } else { 32 };
-                let n = if has(Mod::W) { n % limit } else { n.min(limit) } as u32;
-                // `.HI` of a right shift takes the upper word alone; of a left shift it is the upper result.
-                if has(Mod::R) && has(Mod::HI) {
-                    let x = if has(Mod::S32) { hi as i32 as i64 } else { hi as i64 };
-                    (x >> n) as u64
-                } else {
-                    let pair = u128::from(hi << 32 | lo);
-                    let wide = if has(Mod::S64) { (pair as i64 as i128) as u128 } else { pair };
-                    if has(Mod::R) {
-                        (wide as i128 >> n) as u64
-                    } else if has(Mod::HI) {
-                        (pair << n >> 32) as u64
-                    } else {
-                        (pair << n) as u64
-                    }
-                }
+                let (s, mods) = (slots(Shf::of(d)), slots(ShfMods::of(d)));
+                compute::shf(mods, self.word(s.low), self.word(s.amount), self.word(s.high)).into()
             }
-            Opcode::SGXT => {
-                let (x, n) = (self.int(&o[1], 1) as u32, self.int(&o[2], 1).min(32) as u32);
-                let up = x.checked_shl(32 - n).unwrap_or(0);
-                let down = if has(Mod::U32) {
-                    up.checked_shr(32 - n).unwrap_or(0)
-                } else {
-                    (i64::from(up as i32) >> (32 - n)) as u32
-                };
-                u64::from(down)
-            }
-            Opcode::BMSK => {
-                let (pos, n) = (self.int(&o[1], 1).min(32), self.int(&o[2], 1).min(32));
-                ((1u64 << n) - 1) << pos
-            }
+            Opcode::SGXT => compute::sgxt(has(Mod::U32), self.word(&o[1]), self.word(&o[2])).into(),
+            Opcode::BMSK => compute::bmsk(self.word(&o[1]), self.word(&o[2])).into(),
             Opcode::POPC => u64::from(self.int(&o[1], 1).count_ones()),
             Opcode::BREV => u64::from((self.int(&o[1], 1) as u32).reverse_bits()),
-            Opcode::FLO => {
-                let x = self.int(&o[2], 1) as u32;
-                let x = if !has(Mod::U32) && (x as i32) < 0 { !x } else { x };
-                u64::from(31u32.wrapping_sub(x.leading_zeros()))
-            }
+            Opcode::FLO => compute::flo(has(Mod::U32), self.word(&o[2])).into(),
             Opcode::PRMT => {
-                let bytes = self.int(&o[3], 1) << 32 | self.int(&o[1], 1);
-                let selector = self.int(&o[2], 1);
-                (0..4)
-                    .map(|i| {
-                        let s = selector >> (4 * i) & 15;
-                        let byte = bytes >> (8 * (s & 7)) & 0xff;
-                        (if s & 8 != 0 { 0xff * (byte >> 7) } else { byte }) << (8 * i)
-                    })
-                    .sum()
+                let s = slots(Prmt::of(d));
+                compute::prmt(self.word(s.a), self.word(s.selector), self.word(s.b)).into()
             }
             Opcode::IMNMX | Opcode::VIMNMX => {
-                let n = o.len();
-                let (x, y) = (self.int(&o[n - 3], 1) as u32, self.int(&o[n - 2], 1) as u32);
-                let less = if has(Mod::U32) { x < y } else { (x as i32) < y as i32 };
-                u64::from(if less == self.pred(&o[n - 1]) { x } else { y })
+                let [.., a, b, least] = &o[..] else { panic!("{o:?}") };
+                compute::extremum(has(Mod::U32), self.word(a), self.word(b), self.pred(least)).into()
             }
             Opcode::PLOP3 => {
-                let index = (2..5).fold(0, |x, k| x << 1 | u32::from(self.pred(&o[k])));
-                let Operand::Imm(lut) = o[5] else { panic!() };
-                u64::from(lut >> index & 1)
+                let s = slots(Plop3::of(d));
+                let Operand::Imm(table) = *s.table else { panic!() };
+                compute::plop3(table, [s.a, s.b, s.c].map(|o| self.pred(o))).into()
             }
             Opcode::ISETP => {
-                let wide = has(Mod::U64) || has(Mod::S64);
-                let width = if wide { 2 } else { 1 };
-                let (a, b) = (self.int(&o[2], width), self.int(&o[3], width));
-                let order = if has(Mod::U32) || has(Mod::U64) {
-                    a.cmp(&b)
-                } else if wide {
-                    (a as i64).cmp(&(b as i64))
-                } else {
-                    (a as i32).cmp(&(b as i32))
+                let (s, mods) = (slots(Isetp::of(d)), slots(IsetpMods::of(d)));
+                let order = match mods.kind {
+                    None => compute::order(false, self.word(s.a), self.word(s.b)),
+                    Some(Int64::U32) => compute::order(true, self.word(s.a), self.word(s.b)),
+                    Some(Int64::U64) => self.int(s.a, 2).cmp(&self.int(s.b, 2)),
+                    Some(Int64::S64) => (self.int(s.a, 2) as i64).cmp(&(self.int(s.b, 2) as i64)),
                 };
                 // `.EX` on equal upper halves: the lower comparison decides.
-                let decided = !(has(Mod::EX) && order.is_eq());
-                let holds = match d.mods.iter().next() {
-                    _ if !decided => self.pred(&o[5]),
-                    Some(Mod::GE) => order.is_ge(),
-                    Some(Mod::GT) => order.is_gt(),
-                    Some(Mod::LE) => order.is_le(),
-                    Some(Mod::LT) => order.is_lt(),
-                    Some(Mod::EQ) => order.is_eq(),
-                    Some(Mod::NE) => order.is_ne(),
-                    _ => panic!("{:?}", d.mods),
+                let holds = match mods.extended && order.is_eq() {
+                    true => self.pred(s.lower),
+                    false => compute::icmp(mods.cmp, order),
                 };
-                let with = self.pred(&o[4]);
-                u64::from(if has(Mod::OR) {
-                    holds | with
-                } else if has(Mod::XOR) {
-                    holds ^ with
-                } else {
-                    holds & with
-                })
+                compute::join(mods.join, holds, self.pred(s.join)).into()
             }
             Opcode::SEL => self.int(&o[if self.pred(&o[3]) { 1 } else { 2 }], 1),
             Opcode::I2F => {
@@ -365,22 +316,10 @@ impl Machine<'_> {
                 )
             }
             Opcode::FSETP => {
-                let (a, b) = (self.f32(&o[2], ftz), self.f32(&o[3], ftz));
-                let holds = if has(Mod::GEU) {
-                    a >= b || a.is_nan() || b.is_nan()
-                } else if has(Mod::GE) {
-                    a >= b
-                } else if has(Mod::EQ) {
-                    a == b
-                } else if has(Mod::GT) {
-                    a > b
-                } else if has(Mod::LT) {
-                    a < b
-                } else {
-                    panic!("{:?}", d.mods)
-                };
-                let with = self.pred(&o[4]);
-                u64::from(if has(Mod::OR) { holds | with } else { holds & with })
+                let (s, mods) = (slots(Fsetp::of(d)), slots(FsetpMods::of(d)));
+                let order = self.f32(s.a, ftz).partial_cmp(&self.f32(s.b, ftz));
+                let holds = slots(compute::fcmp(mods.cmp.modifier(), order));
+                compute::join(mods.join, holds, self.pred(s.join)).into()
             }
             Opcode::DADD => round64(self.f64(&o[1]) + self.f64(&o[2])),
             Opcode::DMUL if direction(&d.mods) == Direction::Nearest => {
@@ -392,23 +331,10 @@ impl Machine<'_> {
                 round64(exact::fma64(a, b, c, direction(&d.mods)))
             }
             Opcode::DSETP => {
-                let (a, b) = (self.f64(&o[2]), self.f64(&o[3]));
-                let holds = if has(Mod::NEU) {
-                    a != b
-                } else if has(Mod::EQ) {
-                    a == b
-                } else if has(Mod::GT) {
-                    a > b
-                } else if has(Mod::LT) {
-                    a < b
-                } else if has(Mod::GEU) {
-                    a >= b || a.is_nan() || b.is_nan()
-                } else if has(Mod::NAN) {
-                    a.is_nan() || b.is_nan()
-                } else {
-                    panic!("{:?}", d.mods)
-                };
-                u64::from(holds && self.pred(&o[4]))
+                let (s, mods) = (slots(Dsetp::of(d)), slots(DsetpMods::of(d)));
+                let order = self.f64(s.a).partial_cmp(&self.f64(s.b));
+                let holds = slots(compute::fcmp(mods.cmp.modifier(), order));
+                compute::join(mods.join, holds, self.pred(s.join)).into()
             }
             other => panic!("{other}"),
         };

@@ -12,10 +12,10 @@ use ori::{
 };
 use sass::ops::{
     Bool, Brev, Iadd3, Iadd3Mods, Icmp, Imad, ImadMods, Imnmx, ImnmxMods, Int64, Isetp, IsetpMods, Ldc,
-    LdcMods, Lop3, Lop3Mods, Plop3, Popc, Prmt, PrmtMods, R2ur, Sel, SelMods, Shf, ShfMods, ShiftDir,
-    ShiftType, Size64, Vimnmx, Vimnmx120, VimnmxMods, Voteu,
+    LdcMods, Lop3, Lop3Mods, Plop3, Popc, Prmt, PrmtMods, R2ur, Sel, SelMods, Shf, ShfMods, Size64, Vimnmx,
+    Vimnmx120, VimnmxMods, Voteu,
 };
-use sass::{Mods, Opcode, Reg, RegFile, RegOp, Unit};
+use sass::{Mods, Opcode, Reg, RegFile, RegOp, Unit, compute};
 use smallvec::SmallVec;
 use thin_vec::ThinVec;
 
@@ -263,10 +263,9 @@ impl Known {
             }
             Opcode::PLOP3 => {
                 let s = Plop3::of(d).filter(|s| is_truth(s.q, true))?;
-                let [a, b, c] = [s.a, s.b, s.c].map(|o| self.predicate(o));
-                let row = u32::from(a?) << 2 | u32::from(b?) << 1 | u32::from(c?);
+                let inputs = [self.predicate(s.a)?, self.predicate(s.b)?, self.predicate(s.c)?];
                 let Operand::Imm(table) = *s.table else { return None };
-                copy_of(s.p, Operand::Imm(table >> row & 1))
+                copy_of(s.p, Operand::Imm(compute::plop3(table, inputs).into()))
             }
             Opcode::LDC => self.constant(func, d),
             op => self.folded_float(func, op, d),
@@ -358,6 +357,11 @@ impl Known {
             true if !s.terms().into_iter().any(negated) => self.predicate(s.carry)?.into(),
             true => return None,
         };
+        if !mods.extended
+            && let Some(new) = self.rest_of_sum(func, d, &s)
+        {
+            return Some(new);
+        }
         if let Some([a, b, c]) = self.numbers(func, s.terms()) {
             return copy_of(s.d, Operand::Imm(a.wrapping_add(b).wrapping_add(c).wrapping_add(carry)));
         }
@@ -373,6 +377,35 @@ impl Known {
             all[Iadd3::CARRY] = Operand::Reg(RegOp { not: true, ..RegOp::plain(Name::Phys(Reg::PT)) });
             Some((d.op, Mods::none(), all))
         })
+    }
+
+    /// A sum of which two terms cancel out or are zero: the third.
+    fn rest_of_sum(&self, func: &Function, d: &InstData, s: &Iadd3<&Operand>) -> Option<New> {
+        let terms = s.terms();
+        let opposite = |a: &Operand, b: &Operand| match (a, b) {
+            (Operand::Reg(a), Operand::Reg(b)) => {
+                let plain = !a.abs && !a.not && !b.abs && !b.not;
+                plain && a.reg == b.reg && a.neg != b.neg && !matches!(a.reg, Name::Phys(_))
+            }
+            _ => false,
+        };
+        let zero = terms.map(|o| self.number(func, o) == Some(0));
+        let rest = (0..3).find(|k| {
+            let [a, b] = [(k + 1) % 3, (k + 2) % 3];
+            opposite(terms[a], terms[b]) || zero[a] && zero[b] && !zero[*k]
+        })?;
+        match self.number(func, terms[rest]) {
+            Some(n) => copy_of(s.d, Operand::Imm(n)),
+            None if is_plain(terms[rest]) => same(s.d, terms[rest]),
+            // A number without its sign is an instruction of its own, but not these three terms.
+            None if zero.iter().filter(|z| **z).count() == 2 => None,
+            None => {
+                let mut all: Operands = d.operands.clone();
+                let nothing = ori::operand(Name::Phys(Reg::RZ));
+                (all[Iadd3::A], all[Iadd3::B], all[Iadd3::C]) = (*terms[rest], nothing, nothing);
+                Some((d.op, d.mods.clone(), all))
+            }
+        }
     }
 
     /// The lower word of a product and a sum.
@@ -405,10 +438,7 @@ impl Known {
         let inputs = s.inputs();
         let numbers = inputs.map(|o| self.number(func, o));
         if let [Some(a), Some(b), Some(c)] = numbers {
-            let rows = (0..8u32).filter(|row| table >> row & 1 != 0);
-            let pick = |x: u32, row: u32, bit: u32| if row >> bit & 1 != 0 { x } else { !x };
-            let result = rows.fold(0, |r, row| r | pick(a, row, 2) & pick(b, row, 1) & pick(c, row, 0));
-            return copy_of(s.d, Operand::Imm(result));
+            return copy_of(s.d, Operand::Imm(compute::lop3(table, [a, b, c])));
         }
         // The inputs that are not all zeros or all ones, each once, and the rows that can occur.
         let mut open: SmallVec<[&Operand; 3]> = SmallVec::new();
@@ -441,25 +471,14 @@ impl Known {
 
     /// A shift of one word or two.
     fn shift(&self, func: &Function, s: Shf<&Operand>, mods: ShfMods) -> Option<New> {
-        let (bits, signed) = match mods.kind {
-            ShiftType::U32 => (32, false),
-            ShiftType::S32 => (32, true),
-            ShiftType::U64 => (64, false),
-            ShiftType::S64 => (64, true),
-        };
+        let words = [s.low, s.high].map(|o| self.number(func, o));
+        if words == [Some(0); 2] {
+            return copy_of(s.d, Operand::Imm(0));
+        }
         let amount = self.number(func, s.amount)?;
-        let amount = if mods.wrap { amount & (bits - 1) } else { amount.min(bits) };
-        match [s.low, s.high].map(|o| self.number(func, o)) {
-            [Some(low), Some(high)] => {
-                let x = u64::from(high) << 32 | u64::from(low);
-                let shifted = match (mods.dir, signed) {
-                    (ShiftDir::L, _) => x.checked_shl(amount).unwrap_or(0),
-                    (ShiftDir::R, true) => (x as i64 >> amount.min(63)) as u64,
-                    (ShiftDir::R, false) => x.checked_shr(amount).unwrap_or(0),
-                };
-                copy_of(s.d, Operand::Imm(if mods.hi { (shifted >> 32) as u32 } else { shifted as u32 }))
-            }
-            _ if amount == 0 => same(s.d, if mods.hi { s.high } else { s.low }),
+        match words {
+            [Some(low), Some(high)] => copy_of(s.d, Operand::Imm(compute::shf(mods, low, amount, high))),
+            _ if compute::shift_amount(mods, amount) == 0 => same(s.d, if mods.hi { s.high } else { s.low }),
             _ => None,
         }
     }
@@ -469,30 +488,30 @@ impl Known {
         if mods.mode.is_some() {
             return None;
         }
-        let [a, selector, b] = self.numbers(func, [s.a, s.selector, s.b])?;
-        let bytes = u64::from(b) << 32 | u64::from(a);
-        let result = (0..4).fold(0, |r, k| {
-            let choice = selector >> (4 * k) & 0xf;
-            let byte = (bytes >> (8 * (choice & 7))) as u8;
-            let byte = if choice & 8 != 0 { ((byte as i8) >> 7) as u8 } else { byte };
-            r | u32::from(byte) << (8 * k)
-        });
-        copy_of(s.d, Operand::Imm(result))
+        let selector = self.number(func, s.selector)?;
+        match (self.number(func, s.a), self.number(func, s.b)) {
+            (Some(a), Some(b)) => copy_of(s.d, Operand::Imm(compute::prmt(a, selector, b))),
+            _ if selector & 0xffff == 0x3210 => same(s.d, s.a),
+            _ if selector & 0xffff == 0x7654 => same(s.d, s.b),
+            _ => None,
+        }
     }
 
     /// The smaller of two numbers where the predicate holds, else the greater.
     fn extremum(&self, func: &Function, s: Imnmx<&Operand>, unsigned: bool) -> Option<New> {
+        if s.a == s.b {
+            return same(s.d, s.a);
+        }
         let [a, b] = self.numbers(func, [s.a, s.b])?;
-        let least = self.predicate(s.least)?;
-        let less = if unsigned { a < b } else { (a as i32) < b as i32 };
-        copy_of(s.d, Operand::Imm(if less == least { a } else { b }))
+        copy_of(s.d, Operand::Imm(compute::extremum(unsigned, a, b, self.predicate(s.least)?)))
     }
 
     fn selection(&self, s: Sel<&Operand>, mods: SelMods) -> Option<New> {
         if mods.wide {
             return None;
         }
-        match if self.predicate(s.choose)? { s.a } else { s.b } {
+        let alike = s.a == s.b;
+        match if alike || self.predicate(s.choose)? { s.a } else { s.b } {
             Operand::Imm(n) => copy_of(s.d, Operand::Imm(*n)),
             source => same(s.d, source),
         }
@@ -514,17 +533,12 @@ impl Known {
             Some(Int64::U32) => true,
             Some(Int64::U64 | Int64::S64) => return None,
         };
-        let [a, b] = both.filter(|_| !mods.extended)?;
-        let order = if unsigned { a.cmp(&b) } else { (a as i32).cmp(&(b as i32)) };
-        let held = match mods.cmp {
-            Icmp::LT => order.is_lt(),
-            Icmp::LE => order.is_le(),
-            Icmp::GT => order.is_gt(),
-            Icmp::GE => order.is_ge(),
-            Icmp::EQ => order.is_eq(),
-            Icmp::NE => order.is_ne(),
-            Icmp::F | Icmp::T => return None,
-        };
+        if mods.extended || matches!(mods.cmp, Icmp::F | Icmp::T) {
+            return None;
+        }
+        // What is compared with itself need not be known.
+        let [a, b] = if alike { [0, 0] } else { both? };
+        let held = compute::icmp(mods.cmp, compute::order(unsigned, a, b));
         self.joined(s.p, s.join, held, mods.join)
     }
 
@@ -564,7 +578,8 @@ mod tests {
         let result = build(&mut b, x);
         let address =
             Operand::Addr { desc: None, base: None, width: sass::AddrWidth::R32, uniform: None, offset: 0 };
-        let kept = b.def(Opcode::IADD3, &[], &[operand(x), operand(result), zero(), pt(true), pt(true)]);
+        // Something that is not folded, whatever the result is.
+        let kept = b.def(Opcode::FFMA, &[], &[operand(x), operand(result), zero()]);
         b.inst(Opcode::STS, &[], &[address, operand(kept)]);
         b.terminate(Terminator::Exit);
         _ = run(&mut f, &Analyses::default());
