@@ -1,5 +1,5 @@
-//! Writes the file of a test: `case PASS KERNEL.ptx [sm_XX] [RUN]` prints what the kernel is in front of the pass, among the
-//! passes of -O3, and what becomes of it.
+//! Writes the file of a test: `case STAGE KERNEL.ptx [sm_XX] [RUN]` prints what the kernel is in front of the stage (a pass, a
+//! phase of the backend, or `lower`) at -O3, and what becomes of it.
 
 use ori::{Manager, Plan};
 
@@ -10,15 +10,18 @@ fn main() -> Result<(), String> {
     let target = sass::Target::parse(target).ok_or("no such target")?;
     let run = rest.get(1).map_or("", String::as_str);
     let source = std::fs::read_to_string(file).map_err(|e| e.to_string())?;
+    let run = format!("// run{}{run}\n", if run.is_empty() { "" } else { " " });
+    if pass == "lower" {
+        let case = filetests::Case::parse(&format!("// test lower sm_{}\n{run}{source}", target.sm))?;
+        print!("{}", case.with(&case.result()?));
+        return Ok(());
+    }
     let lines = ptx::LineIndex::new(&source);
     let told = |e: Vec<ptx::Diagnostic>| {
         e.iter().map(|d| d.render("case", file, &source, &lines)).collect::<String>()
     };
     let module = ptx::parse(&source).map_err(told)?;
-    let layout = lower::ModuleLayout::new(&module, target).map_err(told)?;
-    let options = lower::Options { opt_level: 3, ..lower::Options::new(target) };
-    let (id, _) = module.funcs.iter().find(|(_, f)| f.entry).ok_or("no kernel")?;
-    let mut func = lower::lower_function(&module, id, &layout, &options).map_err(told)?;
+    let mut func = filetests::lowered(&module, target)?;
     let plan = Plan::new(3);
     let manager = Manager::new(&plan);
     // Before every pass of this name, until one finds something.
@@ -26,17 +29,22 @@ fn main() -> Result<(), String> {
         if p.phase.name() == pass {
             let mut after = func.clone();
             if filetests::apply(pass, &mut after)? && after.to_string() != func.to_string() {
-                ori::edit::renumber(&mut func);
-                let text =
-                    format!("// test {pass}\n// run{}{run}\n{func}", if run.is_empty() { "" } else { " " });
-                let case = filetests::Case::parse(&text)?;
-                print!("{}", case.with(&case.result()?));
-                return Ok(());
+                return write(pass, &run, &mut func);
             }
         }
         if manager.admits_from(p.phase, p.min_level) {
             _ = p.run.apply(&mut func, &ori::Analyses::default());
         }
     }
+    if backend::phases::ALL.iter().any(|p| p.name() == pass) {
+        return write(pass, &run, &mut func);
+    }
     Err(format!("{pass} finds nothing in {file}:\n{func}"))
+}
+
+fn write(stage: &str, run: &str, func: &mut ori::Function) -> Result<(), String> {
+    ori::edit::renumber(func);
+    let case = filetests::Case::parse(&format!("// test {stage}\n{run}{func}"))?;
+    print!("{}", case.with(&case.result()?));
+    Ok(())
 }

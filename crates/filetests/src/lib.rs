@@ -1,4 +1,4 @@
-//! File tests of the optimizer's passes: a file holds a function before the pass that its first line names, and after it.
+//! File tests of the compiler's stages: a file holds what one of them gets, and what it makes of that.
 //!
 //! ```text
 //! // test gvn
@@ -12,28 +12,54 @@
 //! }
 //! ```
 //!
-//! `// run` has the function executed before and after the pass, on several random inputs, and wants the same in memory:
-//! both are compiled without optimization, and the simulator runs what came of it. `// run n=5` gives the number that
-//! [`Run`] names, `// run threads=32` another number of threads.
+//! The first line names the stage: a pass of the optimizer, which gets a function and changes it; a phase of the backend (`legalize` …
+//! `hazards`), which gets a function in SSA that goes through the backend up to that phase, or `emit` for the words in the end; or
+//! `lower sm_90`, which gets a kernel in PTX.
+//!
+//! `// run` has it executed on several random inputs, and wants the same in memory. A function is executed before and after a pass, both
+//! compiled without optimization; one for the backend without and with optimization; what PTX is lowered to beside the PTX. `// run n=5`
+//! gives the number that [`Run`] names, `// run threads=32` another number of threads.
 //! `UPDATE_EXPECT=1 cargo test -p filetests` writes what comes behind `// becomes` anew.
 
-use ori::{Analyses, Function, Manager, Plan};
+use ori::{Analyses, Function, Manager, Phase, Plan};
+use sass::Target;
 use sim::launch::{Arg, Buffer, Elem, Launch};
 use sim::number::Number;
 
 /// What separates a function from what becomes of it.
 const BECOMES: &str = "// becomes\n";
 
-/// A test: the pass by name, how to run it, and the function before and after.
+/// What is tested.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Stage {
+    /// A pass of the optimizer, by the name of its phase.
+    Pass(String),
+    /// A phase of the backend.
+    Backend(Phase),
+    /// The words that come out of it.
+    Emit,
+    /// Lowering for a target.
+    Lower(Target),
+}
+
+/// What a stage gets.
+pub enum Input {
+    /// A function.
+    Function(Box<Function>),
+    /// A module with one kernel.
+    Ptx(Box<ptx::Module>),
+}
+
+/// A test: a stage, how what it makes is run, what it gets and is to make of that.
 pub struct Case {
-    /// Name of the pass's phase.
-    pub pass: String,
-    /// Whether the function is executed, and how.
+    /// The stage.
+    pub stage: Stage,
+    /// Whether it is executed, and how.
     pub run: Option<Run>,
     /// Everything in front of what becomes of it.
     pub head: String,
-    /// The function.
-    pub before: Function,
+    /// What the stage gets.
+    pub before: Input,
     /// The text of what it is to become.
     pub after: String,
 }
@@ -79,13 +105,26 @@ impl Run {
     ///
     /// # Errors
     /// What the backend or the simulator says of the function.
-    pub fn results(self, func: &Function) -> Result<Vec<sim::launch::Buffers>, String> {
-        let cubin = cubin_of(func)?;
+    pub fn results(self, func: &Function, level: u8) -> Result<Vec<sim::launch::Buffers>, String> {
+        let cubin = cubin_of(func, level)?;
         let run = |seed| {
             let launch = self.launch(&func.name, seed);
             let done = sim::sass::run(&cubin, &launch, sim::sass::Options { fill: 0, ..Default::default() });
             done.map(|r| r.buffers).map_err(|e| e.to_string())
         };
+        SEEDS.map(run).collect()
+    }
+
+    /// What the interpreter says of a kernel in PTX.
+    ///
+    /// # Errors
+    /// What is wrong with the kernel.
+    pub fn interpreted(
+        self,
+        module: &ptx::Module,
+        kernel: &str,
+    ) -> Result<Vec<sim::launch::Buffers>, String> {
+        let run = |seed| sim::ptx::run(module, &self.launch(kernel, seed)).map_err(|e| e.to_string());
         SEEDS.map(run).collect()
     }
 
@@ -113,10 +152,10 @@ impl Run {
 /// Offset and size of the parameters that [`Run`] gives a kernel.
 const PARAMS: [(u16, u32); 4] = [(0, 8), (8, 8), (16, 4), (20, 4)];
 
-/// A file with the function's code, compiled without optimization.
-fn cubin_of(func: &Function) -> Result<Vec<u8>, String> {
+/// A file with the function's code, compiled at this level.
+fn cubin_of(func: &Function, level: u8) -> Result<Vec<u8>, String> {
     let target = func.target;
-    let plan = Plan::new(0);
+    let plan = Plan::new(level);
     let code = backend::compile(func.clone(), &mut Manager::new(&plan), false).map_err(|e| e.to_string())?;
     let kernel = cubin::Kernel {
         name: func.name.clone(),
@@ -154,16 +193,64 @@ pub fn apply(pass: &str, func: &mut Function) -> Result<bool, String> {
     Ok(changed != ori::Changed::Nothing)
 }
 
-/// Whether two functions leave the same in memory.
+/// What the backend shows of a function after a phase, the last time that it runs; with `None` the words in the end.
+fn behind(phase: Option<Phase>, func: &Function) -> Result<String, String> {
+    let plan = Plan { shown: phase.into_iter().collect(), ..Plan::new(3) };
+    let mut manager = Manager::new(&plan);
+    let code = backend::compile(func.clone(), &mut manager, false).map_err(|e| e.to_string())?;
+    let Some(phase) = phase else {
+        let line = |(n, word): (usize, &u128)| {
+            let text = sass::disassemble(*word, func.target, 16 * n as i64);
+            let text = text.unwrap_or_else(|e| format!("{e:?}"));
+            format!("/*{:04x}*/ {word:#034x} {text}\n", 16 * n)
+        };
+        return Ok(code.words.iter().enumerate().map(line).collect());
+    };
+    let title = format!("# after {}\n", phase.name());
+    let shown = manager.report.text.rsplit_once(&title).ok_or("the phase shows nothing")?.1;
+    Ok(format!("{}\n", shown.trim_end()))
+}
+
+/// Lowers the kernel of a module as for -O3.
 ///
 /// # Errors
-/// Where they do not, or cannot be executed.
-pub fn same(run: Run, before: &Function, after: &Function) -> Result<(), String> {
-    let (want, got) = (run.results(before)?, run.results(after)?);
-    for (seed, (want, got)) in SEEDS.zip(want.iter().zip(&got)) {
-        run.launch(&before.name, seed).compare(got, want).map_err(|e| format!("other results: {e}"))?;
+/// What the front end, lowering or the verifier say of it.
+pub fn lowered(module: &ptx::Module, target: Target) -> Result<Function, String> {
+    let told = |e: Vec<ptx::Diagnostic>| e.iter().map(|d| d.message.clone()).collect::<Vec<_>>().join("; ");
+    let layout = lower::ModuleLayout::new(module, target).map_err(told)?;
+    let options = lower::Options { opt_level: 3, ..lower::Options::new(target) };
+    let (id, _) = module.funcs.iter().find(|(_, f)| f.entry).ok_or("no kernel")?;
+    let mut func = lower::lower_function(module, id, &layout, &options).map_err(told)?;
+    ori::edit::renumber(&mut func);
+    ori::verify::verify(&func).map_err(|e| format!("{}\n{func}", e.join("\n")))?;
+    Ok(func)
+}
+
+/// Whether what was left in memory is the same.
+fn same(
+    run: Run,
+    kernel: &str,
+    want: &[sim::launch::Buffers],
+    got: &[sim::launch::Buffers],
+) -> Result<(), String> {
+    for (seed, (want, got)) in SEEDS.zip(want.iter().zip(got)) {
+        run.launch(kernel, seed).compare(got, want).map_err(|e| format!("other results: {e}"))?;
     }
     Ok(())
+}
+
+/// The stage that a first line names.
+fn stage(name: &str) -> Result<Stage, String> {
+    if let Some(target) = name.strip_prefix("lower ") {
+        return Ok(Stage::Lower(
+            Target::parse(target).ok_or_else(|| format!("there is no target {target}"))?,
+        ));
+    }
+    if name == backend::phases::EMIT.name() {
+        return Ok(Stage::Emit);
+    }
+    let known = backend::phases::ALL.iter().find(|p| p.name() == name);
+    Ok(known.map_or_else(|| Stage::Pass(name.into()), |p| Stage::Backend(*p)))
 }
 
 impl Case {
@@ -174,26 +261,55 @@ impl Case {
     pub fn parse(text: &str) -> Result<Case, String> {
         let (head, after) = text.split_once(BECOMES).unwrap_or((text, ""));
         let mut lines = head.lines();
-        let pass = lines.next().and_then(|l| l.strip_prefix("// test ")).ok_or("first line: // test PASS")?;
+        let name =
+            lines.next().and_then(|l| l.strip_prefix("// test ")).ok_or("first line: // test STAGE")?;
+        let stage = stage(name)?;
         let run = lines.next().and_then(|l| l.strip_prefix("// run")).map(Run::read).transpose()?;
-        let before = ori::parse::parse(head).map_err(|e| e.to_string())?;
-        ori::verify::verify(&before).map_err(|e| e.join("\n"))?;
-        Ok(Case { pass: pass.into(), run, head: head.into(), before, after: after.into() })
+        let before = match stage {
+            Stage::Lower(_) => {
+                let told = |e: Vec<ptx::Diagnostic>| e[0].message.clone();
+                Input::Ptx(Box::new(ptx::parse(head).map_err(told)?))
+            }
+            _ => {
+                let before = ori::parse::parse(head).map_err(|e| e.to_string())?;
+                ori::verify::verify(&before).map_err(|e| e.join("\n"))?;
+                Input::Function(Box::new(before))
+            }
+        };
+        Ok(Case { stage, run, head: head.into(), before, after: after.into() })
     }
 
-    /// Does the test; what becomes of the function.
+    /// Does the test; what becomes of it.
     ///
     /// # Errors
-    /// That the pass changes nothing, makes something that is no function, or one that does something else.
+    /// That a pass changes nothing, or what is made is wrong, or does something else.
     pub fn result(&self) -> Result<String, String> {
-        let mut func = self.before.clone();
-        if !apply(&self.pass, &mut func)? {
-            return Err("the pass changes nothing".into());
+        match (&self.stage, &self.before) {
+            (Stage::Pass(pass), Input::Function(before)) => {
+                let mut func = (**before).clone();
+                if !apply(pass, &mut func)? {
+                    return Err("the pass changes nothing".into());
+                }
+                if let Some(run) = self.run {
+                    same(run, &func.name, &run.results(before, 0)?, &run.results(&func, 0)?)?;
+                }
+                Ok(func.to_string())
+            }
+            (Stage::Backend(_) | Stage::Emit, Input::Function(func)) => {
+                if let Some(run) = self.run {
+                    same(run, &func.name, &run.results(func, 0)?, &run.results(func, 3)?)?;
+                }
+                behind(if let Stage::Backend(phase) = self.stage { Some(phase) } else { None }, func)
+            }
+            (Stage::Lower(target), Input::Ptx(module)) => {
+                let func = lowered(module, *target)?;
+                if let Some(run) = self.run {
+                    same(run, &func.name, &run.interpreted(module, &func.name)?, &run.results(&func, 0)?)?;
+                }
+                Ok(func.to_string())
+            }
+            _ => Err("the stage gets something else".into()),
         }
-        if let Some(run) = self.run {
-            same(run, &self.before, &func)?;
-        }
-        Ok(func.to_string())
     }
 
     /// The whole file with this result.
