@@ -357,12 +357,17 @@ fn if_any<T>(found: Result<T, Failure>, manager: &Manager<'_>) -> Result<Option<
 
 /// Holds SSA to its rules where each phase is to be verified.
 fn verify(after: Phase, func: &Function, manager: &Manager<'_>) -> Result<(), Error> {
-    if !manager.verifies() {
+    let found = if manager.verifies() {
+        ori::verify::verify(func)
+    } else if after == phases::LEGALIZE {
+        // Where the optimizer is done, on every compilation.
+        ori::verify::outline(func)
+    } else {
         return Ok(());
-    }
+    };
     let wrong =
         |errors: Vec<String>| format!("internal error: after {}: {}", after.name(), errors.join("; "));
-    ori::verify::verify(func).map_err(|errors| Error::new(wrong(errors)))
+    found.map_err(|errors| Error::new(wrong(errors)))
 }
 
 /// The phases after register allocation.

@@ -172,6 +172,8 @@ pub static PASSES: &[Pass] = &[
 /// # Errors
 /// That the compilation was cancelled; where each pass is to be verified, what the verifier found after one: an error in that pass.
 pub fn optimize(func: &mut Function, manager: &mut Manager<'_>) -> Result<(), String> {
+    // What lowering made, on every compilation; with what follows the backend does the same.
+    ori::verify::outline(func).map_err(|errors| format!("after lowering: {}", errors.join("; ")))?;
     let mut analyses = Analyses::default();
     for pass in PASSES {
         if manager.cancelled() {

@@ -4,7 +4,7 @@
 mod shape;
 
 use crate::cfg::{Cfg, DomTree};
-use crate::function::{Block, Function, Inst, Name, Value};
+use crate::function::{Block, BlockCall, Function, Inst, Name, Value};
 use crate::print::inst_text;
 use cranelift_entity::{EntitySet, SecondaryMap};
 
@@ -65,15 +65,65 @@ pub fn verify(func: &Function) -> Result<(), Vec<String>> {
             for &a in &t.args {
                 check(&mut errors, a, end, &|| data.term.to_string());
             }
-            let params = &func.blocks[t.block].params;
-            let fits = params.len() == t.args.len()
-                && params.iter().zip(&t.args).all(|(p, a)| func.values[*p] == func.values[*a]);
-            if !fits {
+            if !fits(func, t) {
                 errors.push(format!("{b}: arguments of `{t}` do not fit the parameters"));
             }
         }
     }
     if errors.is_empty() { Ok(()) } else { Err(errors) }
+}
+
+/// Verifies what takes little time, for every compilation: each block and instruction is in one place, control goes to blocks of
+/// the layout with what they want, and each value that is read is made, once. [`verify`] looks at shapes and dominance as well.
+///
+/// # Errors
+/// Every violation found, one line each.
+pub fn outline(func: &Function) -> Result<(), Vec<String>> {
+    let mut errors = Vec::new();
+    blocks(func, &mut errors);
+    if !errors.is_empty() {
+        return Err(errors);
+    }
+    let mut made: EntitySet<Value> = EntitySet::with_capacity(func.values.len());
+    for &b in &func.layout {
+        let data = &func.blocks[b];
+        let mut make = |v: Value| {
+            if !made.insert(v) {
+                errors.push(format!("{b}: {v} is defined twice"));
+            }
+        };
+        data.params.iter().for_each(|p| make(*p));
+        data.insts.iter().for_each(|i| {
+            func.insts[*i].for_each_def(|n| n.value().into_iter().for_each(&mut make));
+        });
+    }
+    for &b in &func.layout {
+        let data = &func.blocks[b];
+        let mut read = |v: Value, what: &dyn Fn() -> String| {
+            if !made.contains(v) {
+                errors.push(format!("{b}: {v} is used in `{}` but never defined", what()));
+            }
+        };
+        for &i in &data.insts {
+            let d = &func.insts[i];
+            d.for_each_use(|n| n.value().into_iter().for_each(|v| read(v, &|| inst_text(func, d))));
+        }
+        let text = || data.term.to_string();
+        data.term.used_name().and_then(Name::value).into_iter().for_each(|v| read(v, &text));
+        for t in data.term.targets() {
+            t.args.iter().for_each(|a| read(*a, &text));
+        }
+        let wrong = data.term.targets().into_iter().find(|t| !fits(func, t));
+        errors.extend(wrong.map(|t| format!("{b}: arguments of `{t}` do not fit the parameters")));
+    }
+    if errors.is_empty() { Ok(()) } else { Err(errors) }
+}
+
+/// Whether a block gets what it wants.
+fn fits(func: &Function, t: &BlockCall) -> bool {
+    let params = &func.blocks[t.block].params;
+    params.len() == t.args.len()
+        && params.iter().zip(&t.args).all(|(p, a)| func.values[*p] == func.values[*a])
 }
 
 /// Whether each block is in the layout once, and each instruction in one place, and control goes to blocks of the layout.
