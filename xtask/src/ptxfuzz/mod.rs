@@ -40,6 +40,9 @@ pub struct Options {
     /// Make the first program of each kind of failure small and print it.
     #[arg(long)]
     reduce: bool,
+    /// Run the checkers after each phase, as the knob `VerifyEach` does.
+    #[arg(long)]
+    verify_each: bool,
     /// Print the program instead of running it.
     #[arg(long)]
     print: bool,
@@ -102,12 +105,18 @@ fn one(seed: u64, options: &Options, ptxas: Option<&Path>) -> (usize, Vec<(u8, F
             let vendors =
                 vendors.into_iter().enumerate().filter(move |(i, v)| *i == 0 && ours || v.is_some());
             vendors.flat_map(move |(_, vendor)| {
-                options.opt.iter().map(move |level| Setup { sm: *sm, level: *level, vendor: vendor.clone() })
+                let verify_each = options.verify_each;
+                options.opt.iter().map(move |level| Setup {
+                    sm: *sm,
+                    level: *level,
+                    vendor: vendor.clone(),
+                    verify_each,
+                })
             })
         });
         match run::define(&p, targets[0], false) {
             Err((kind, message)) => {
-                let setup = Setup { sm: targets[0], level: 0, vendor: None };
+                let setup = Setup { sm: targets[0], level: 0, vendor: None, verify_each: false };
                 found.push((written, Failure { kind, setup, message }));
             }
             Ok(want) => {

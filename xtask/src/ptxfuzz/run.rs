@@ -62,6 +62,8 @@ pub struct Setup {
     pub level: u8,
     /// Run ptxas's code, not ours.
     pub vendor: Option<PathBuf>,
+    /// Run the checkers after each phase.
+    pub verify_each: bool,
 }
 
 /// A failure of one program.
@@ -274,6 +276,7 @@ fn compile(text: &str, setup: &Setup) -> Result<Vec<u8>, String> {
     // The interpreter rounds products and sums apart, and every bit is compared.
     settings.fmad = false;
     settings.opt_level = setup.level;
+    settings.knobs.verify = setup.verify_each;
     match oxptxas::compile(text, "fuzz.ptx", &settings) {
         Ok(out) => Ok(out.cubin),
         Err(e) => Err(e.render("oxptxas")),

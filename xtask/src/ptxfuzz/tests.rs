@@ -27,7 +27,7 @@ fn programs_that_failed_once() {
         let p = generate::generate(seed, written, false);
         let want = run::define(&p, sm, false).unwrap_or_else(|e| panic!("seed {seed}: {}", e.1));
         for level in [0, 3] {
-            let setup = run::Setup { sm, level, vendor: None };
+            let setup = run::Setup { sm, level, vendor: None, verify_each: false };
             if let Some(f) = run::check(&p, &want, &setup) {
                 panic!("seed {seed}, sm_{sm} -O{level}: {}", f.message);
             }
