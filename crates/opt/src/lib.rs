@@ -12,6 +12,7 @@ pub mod dead_words;
 pub mod fold;
 pub mod gvn;
 pub mod hoist_loads;
+pub mod invariants;
 pub mod known_memory;
 pub mod literals;
 pub mod narrow;
@@ -153,6 +154,8 @@ pub static PASSES: &[Pass] = &[
     dead_words::PASS,
     DEAD_CODE.at_level(0),
     constant_sums::PASS,
+    invariants::PASS,
+    branch_opt::PASS.at_level(2),
     predication::PASS,
     vectorize::PASS,
     selects::PASS,

@@ -298,6 +298,14 @@ impl<'f> Editor<'f> {
         true
     }
 
+    /// Moves an instruction to the end of a block.
+    pub fn move_to_end(&mut self, inst: Inst, b: Block) {
+        let links = std::mem::take(&mut self.links[inst]);
+        self.take_out(links);
+        self.link_last(b, inst);
+        self.mark(Changed::Instructions);
+    }
+
     /// Erases an instruction, and what is dead then: computations and loads whose results nobody reads any more.
     pub fn erase(&mut self, inst: Inst) {
         let released = self.unlink(inst);
@@ -338,6 +346,22 @@ impl<'f> Editor<'f> {
         self.follow.entry(after).or_default().push(b);
         self.mark(Changed::Graph);
         b
+    }
+
+    /// Has a block follow another in the layout, right behind it.
+    pub fn move_block_after(&mut self, b: Block, after: Block) {
+        self.func.layout.retain(|x| *x != b);
+        self.follow.values_mut().for_each(|list| list.retain(|x| *x != b));
+        self.follow.entry(after).or_default().insert(0, b);
+        self.mark(Changed::Graph);
+    }
+
+    /// Gives the parameters of a block to another, behind its own. Ways to both must be made to fit.
+    pub fn move_params(&mut self, from: Block, to: Block) {
+        let params = std::mem::take(&mut self.func.blocks[from].params);
+        self.func.blocks[to].params.extend(params);
+        self.number_params(to);
+        self.mark(Changed::Graph);
     }
 
     /// Puts a block on the `nth` edge out of `b`; it hands on the arguments.
@@ -527,8 +551,17 @@ impl<'f> Editor<'f> {
 
     /// Takes an instruction out of its block; the values that it read.
     fn unlink(&mut self, inst: Inst) -> Vec<Value> {
-        let Links { before, after, block } = std::mem::take(&mut self.links[inst]);
-        let Some(b) = block.expand() else { return Vec::new() };
+        let links = std::mem::take(&mut self.links[inst]);
+        if !self.take_out(links) {
+            return Vec::new();
+        }
+        self.forget(inst)
+    }
+
+    /// Joins what was before and behind an instruction; whether it was in a block.
+    fn take_out(&mut self, links: Links) -> bool {
+        let Links { before, after, block } = links;
+        let Some(b) = block.expand() else { return false };
         match before.expand() {
             Some(p) => self.links[p].after = after,
             None => self.ends[b].first = after,
@@ -537,7 +570,7 @@ impl<'f> Editor<'f> {
             Some(n) => self.links[n].before = before,
             None => self.ends[b].last = before,
         }
-        self.forget(inst)
+        true
     }
 
     /// Erases what made these values and is dead.
