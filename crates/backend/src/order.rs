@@ -5,7 +5,7 @@
 //! memory is in the table (`sass::memory`); what only PTX knows, the caller says.
 
 use sass::memory::{MemoryAccess, MemoryEffect, MemoryEffects};
-use sass::{AddrWidth, Changes, Effect, Flow, Mod, Mods, Opcode, Operand};
+use sass::{AddrWidth, Changes, Effect, Flow, Lanes, Mod, Mods, Opcode, Operand, RegFile, Sync};
 use smallvec::SmallVec;
 
 #[cfg(test)]
@@ -20,15 +20,22 @@ const MAX_READS: usize = 192;
 pub type Contents = (u32, u32);
 
 /// Whether nothing may move past the instruction.
-pub fn is_boundary<R, L>(op: Opcode, operands: &[Operand<R, L>]) -> bool {
+pub fn is_boundary<R, L>(op: Opcode, mods: &Mods, operands: &[Operand<R, L>]) -> bool {
     let info = op.info();
     let clock = |o: &Operand<R, L>| matches!(o, Operand::Special(s) if s.info().changes == Changes::Clock);
     let ends = match info.effect {
         Effect::Pure | Effect::State | Effect::Control(Flow::Region) => false,
         Effect::Memory => info.accesses == MemoryEffects::Fence,
+        // What a barrier finds out is fetched directly behind it.
+        Effect::Sync(Sync::Block) => mods.has(Mod::RED) || mods.has(Mod::SCAN),
         Effect::Order | Effect::Sync(_) | Effect::Control(_) => true,
     };
     ends || operands.iter().any(clock)
+}
+
+/// Whether threads of a block wait for each other at the instruction.
+pub fn is_barrier(op: Opcode) -> bool {
+    op.info().effect == Effect::Sync(Sync::Block)
 }
 
 /// What an instruction does with memory, as far as order goes.
@@ -123,6 +130,9 @@ fn described<R: Copy, L>(
     contents: &impl Fn(R) -> Contents,
 ) -> Option<Access> {
     let all = Access { strong: true, parts: SmallVec::new() };
+    if is_barrier(op) {
+        return Some(all);
+    }
     let accesses = match op.info().accesses {
         // What is left of bringing lanes together that are together.
         _ if op == Opcode::NOP => return Some(all),
@@ -156,6 +166,58 @@ fn described<R: Copy, L>(
     let missing = parts.len() != accesses.len();
     let strong = ordered || atomic || missing || mods.has(Mod::STRONG) || mods.has(Mod::MMIO);
     Some(Access { strong, parts })
+}
+
+/// What an instruction is to the barriers of its block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Side {
+    /// One of them.
+    Barrier,
+    /// It stays on its side of them.
+    Stays,
+    /// It may pass them, if it is no access that may not.
+    Passes,
+}
+
+impl Side {
+    /// `files`: those of all registers that the instruction names. `op`: none where it only copies.
+    pub fn of(op: Option<Opcode>, files: impl IntoIterator<Item = RegFile>) -> Side {
+        if op.is_some_and(is_barrier) {
+            return Side::Barrier;
+        }
+        // Lanes that have parted may run while others wait, and write the uniform registers that all share.
+        let mut shared = files.into_iter().map(|f| matches!(f, RegFile::UR | RegFile::UP));
+        let meets = |op: Opcode| {
+            let info = op.info();
+            info.lanes != Lanes::Own || info.uniform || matches!(info.effect, Effect::Control(_))
+        };
+        if op.is_some_and(meets) || shared.any(|s| s) { Side::Stays } else { Side::Passes }
+    }
+}
+
+/// What keeps its place at the barriers of a stretch of code besides accesses.
+#[derive(Default)]
+pub struct Sides {
+    barrier: Option<u32>,
+    /// What stays on this side of it.
+    since: Vec<u32>,
+}
+
+impl Sides {
+    /// Adds instruction `node`, and calls `edge` for those that must stay before it.
+    pub fn add(&mut self, node: u32, side: Side, edge: impl FnMut(u32)) {
+        match side {
+            Side::Barrier => {
+                self.since.drain(..).for_each(edge);
+                self.barrier = Some(node);
+            }
+            Side::Stays => {
+                self.barrier.into_iter().for_each(edge);
+                self.since.push(node);
+            }
+            Side::Passes => {}
+        }
+    }
 }
 
 /// The accesses of a stretch of code that later ones may conflict with.

@@ -8,7 +8,7 @@ use crate::order;
 use crate::timing;
 use crate::units::{self, COUNT, Unit};
 use ori::Tuning;
-use sass::{Guard, Inst, Opcode, Reg, Target};
+use sass::{Guard, Inst, Opcode, Reg, RegFile, Target};
 use smallvec::SmallVec;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -45,7 +45,7 @@ fn schedule_block(target: Target, block: &mut MachineBlock, touched: &mut Touche
     let mut out = Vec::with_capacity(insts.len());
     let mut region: Vec<MachineInst> = Vec::new();
     for i in insts {
-        let ends = order::is_boundary(i.inst.op, &i.inst.operands);
+        let ends = order::is_boundary(i.inst.op, &i.inst.mods, &i.inst.operands);
         if ends || region.len() == WINDOW {
             schedule_region(target, &mut region, ends.then_some(&i.inst), &mut out, touched, arriving);
         }
@@ -256,6 +256,14 @@ impl Touched {
     }
 }
 
+/// What an instruction is to barriers.
+fn side(inst: &Inst) -> order::Side {
+    let mut files: SmallVec<[RegFile; 8]> = SmallVec::new();
+    units::for_each_read(inst, |u, _| files.push(units::file(u)));
+    units::for_each_write(inst, |u, _| files.push(units::file(u)));
+    order::Side::of(Some(inst.op), files)
+}
+
 /// The dependence graph.
 fn dependences(
     (target, tuning): (Target, &Tuning),
@@ -265,6 +273,8 @@ fn dependences(
     let mut nodes: Vec<Node> = region.iter().map(|_| Node::default()).collect();
     let Touched { writers, readers } = touched;
     let mut accesses = order::Accesses::default();
+    let mut sides = order::Sides::default();
+    let has_barrier = region.iter().any(|i| order::is_barrier(i.inst.op));
     for (k, i) in region.iter().enumerate() {
         let inst = &i.inst;
         let k = k as u32;
@@ -311,6 +321,9 @@ fn dependences(
         };
         if let Some(a) = order::access(inst.op, &inst.mods, &inst.operands, i.meant, contents) {
             accesses.add(k, a, |before| edge(before, 1));
+        }
+        if has_barrier {
+            sides.add(k, side(inst), |before| edge(before, 1));
         }
         units::for_each_read(inst, |u, _| readers[usize::from(u)].push(k));
         units::for_each_write(inst, |u, _| {

@@ -40,6 +40,7 @@ fn flow(text: &str) -> Result<&'static str, String> {
 fn sync(text: &str) -> Result<&'static str, String> {
     Ok(match text {
         "threads" => "Threads",
+        "block" => "Block",
         "result" => "Result",
         "grids" => "Grids",
         _ => return Err(format!("unknown sync `{text}`")),

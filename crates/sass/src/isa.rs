@@ -80,6 +80,8 @@ pub enum Effect {
 pub enum Sync {
     /// Threads wait for others, which may be of their warp.
     Threads,
+    /// Threads of a block wait for each other. Only memory tells what others have done by then, so what only computes may pass.
+    Block,
     /// The result of such a wait is fetched.
     Result,
     /// It concerns what other grids do.

@@ -71,6 +71,8 @@ pub struct Node {
     /// Registers that it writes, and those that it reads.
     pub defs: SmallVec<[u32; 2]>,
     pub uses: SmallVec<[u32; 4]>,
+    /// How many barriers of the block stand before it in the old order, times two; one more for a barrier.
+    pub stretch: u32,
     /// Cycles from the part's start, at least.
     pub depth: u32,
     /// Cycles from the part's end, at least.
@@ -217,6 +219,10 @@ impl<'a> Walk<'a> {
         let func = self.func;
         let mut nodes: Vec<Node> = Vec::with_capacity(insts.len());
         let mut accesses = order::Accesses::default();
+        let mut sides = order::Sides::default();
+        let is_barrier = |d: &InstData| matches!(d.op, Op::Sass(op) if order::is_barrier(op));
+        let has_barrier = insts.iter().any(|i| is_barrier(&func.insts[*i]));
+        let mut stretch = 0;
         // The last instruction whose result depends on which lanes execute it, or on what others hold: they keep their order, so
         // that what belongs to a WARPSYNC stays in front of what belongs to the next.
         let mut collective: Option<u32> = None;
@@ -231,6 +237,12 @@ impl<'a> Walk<'a> {
                 if by != u32::MAX {
                     node.preds.push((by, latency_of(func, &func.insts[insts[by as usize]], *l == guard)));
                 }
+            }
+            if has_barrier {
+                sides.add(k, side(func, d), |before| node.preds.push((before, 1)));
+                let steps = u32::from(is_barrier(d));
+                node.stretch = stretch + steps;
+                stretch += 2 * steps;
             }
             if let Op::Sass(op) = d.op {
                 if op.info().lanes != sass::Lanes::Own {
@@ -318,9 +330,25 @@ fn is_boundary(d: &InstData) -> bool {
                 let info = op.info();
                 info.has_hidden_predicates()
                     || matches!(info.effect, Effect::Control(_))
-                    || order::is_boundary(op, &d.operands)
+                    || order::is_boundary(op, &d.mods, &d.operands)
             }
         }
+}
+
+/// What an instruction is to barriers.
+fn side(func: &Function, d: &InstData) -> order::Side {
+    let mut files: SmallVec<[RegFile; 8]> = SmallVec::new();
+    let file = |n: Name| match n {
+        Name::Val(v) | Name::Part(v, _) => func.values[v].file,
+        Name::Phys(r) => r.file,
+    };
+    d.for_each_use(|n| files.push(file(n)));
+    d.for_each_def(|n| files.push(file(n)));
+    let op = match d.op {
+        Op::Sass(op) => Some(op),
+        Op::Macro(_) => None,
+    };
+    order::Side::of(op, files)
 }
 
 /// What a base register holds: in SSA, the value says it.

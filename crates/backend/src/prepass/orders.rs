@@ -39,7 +39,14 @@ impl Ordered {
 /// The best order of a part under limits.
 pub fn best(part: &Part, limits: &Counts, tuning: &Tuning) -> Ordered {
     let old = measured(part, None);
-    let first = measured(part, Some(back(part, limits, tuning)));
+    let mut first = measured(part, Some(back(part, limits, tuning, true)));
+    if part.nodes.last().is_some_and(|n| n.stretch > 0) {
+        // Where much may pass barriers, it may be too much.
+        let stays = measured(part, Some(back(part, limits, tuning, false)));
+        if stays.rank(limits) < first.rank(limits) {
+            first = stays;
+        }
+    }
     let over = first.most[0] - limits[0];
     let tight = first.most[0] + HEADROOM > limits[0];
     let mut best = if first.rank(limits) <= old.rank(limits) { first } else { old };
@@ -54,7 +61,7 @@ pub fn best(part: &Part, limits: &Counts, tuning: &Tuning) -> Ordered {
         offer(measured(part, Some(forth(part, limits[0]))));
         if over <= MUCH {
             let lower = [limits[0] - over, limits[1], limits[2], limits[3]];
-            offer(measured(part, Some(back(part, &lower, tuning))));
+            offer(measured(part, Some(back(part, &lower, tuning, true))));
             offer(measured(part, Some(forth(part, lower[0]))));
         }
     }
@@ -62,7 +69,7 @@ pub fn best(part: &Part, limits: &Counts, tuning: &Tuning) -> Ordered {
         // Registers were spared near the limit. Later than that may be in time, and takes less time.
         for k in 1..=HEADROOM {
             let higher = [limits[0] + k, limits[1], limits[2], limits[3]];
-            offer(measured(part, Some(back(part, &higher, tuning))));
+            offer(measured(part, Some(back(part, &higher, tuning, true))));
         }
         offer(measured(part, Some(forth(part, limits[0]))));
     }
@@ -79,7 +86,7 @@ pub fn spilling(part: &Part, limits: &Counts, tuning: &Tuning, best: Ordered) ->
     let mut best = (cost(&best), best);
     for k in MORE {
         let higher = [limits[0] + k, limits[1], limits[2], limits[3]];
-        let found = measured(part, Some(back(part, &higher, tuning)));
+        let found = measured(part, Some(back(part, &higher, tuning, true)));
         let new = cost(&found);
         if new < best.0 {
             best = (new, found);
@@ -184,8 +191,8 @@ struct State {
     depth: u32,
 }
 
-/// An order made from the end: while there is room, the longest way first.
-fn back(part: &Part, limits: &Counts, tuning: &Tuning) -> Vec<u32> {
+/// An order made from the end: while there is room, the longest way first. Whether anything `passes` barriers.
+fn back(part: &Part, limits: &Counts, tuning: &Tuning, passes: bool) -> Vec<u32> {
     let mut live = Live::at_end(part);
     let nodes = &part.nodes;
     let net = |n: &Node| live.which(&n.uses, 0, false);
@@ -196,8 +203,11 @@ fn back(part: &Part, limits: &Counts, tuning: &Tuning) -> Vec<u32> {
         depth: n.depth + tuning.nudge(k),
     };
     let mut list = Ready { states: (0..).zip(nodes).map(state).collect(), ..Ready::default() };
+    let mut stretches = Stretches::new(nodes, passes);
     for k in (0..nodes.len() as u32).filter(|k| nodes[*k as usize].succs == 0) {
-        list.admit(&live, &nodes[k as usize], k);
+        if stretches.admits(nodes, k) {
+            list.admit(&live, &nodes[k as usize], k);
+        }
     }
     let mut order = Vec::with_capacity(nodes.len());
     let mut cycle = 0;
@@ -215,15 +225,59 @@ fn back(part: &Part, limits: &Counts, tuning: &Tuning) -> Vec<u32> {
             let n = &mut list.states[*p as usize];
             n.ready = n.ready.max(cycle + latency);
             n.succs -= 1;
-            if n.succs == 0 {
+            if n.succs == 0 && stretches.admits(nodes, *p) {
                 list.admit(&live, &nodes[*p as usize], *p);
             }
+        }
+        for k in stretches.step() {
+            list.admit(&live, &nodes[k as usize], k);
         }
         cycle += 1;
     }
     debug_assert_eq!(order.len(), nodes.len(), "dependences are acyclic");
     order.reverse();
     order
+}
+
+/// What is between two barriers, where nothing passes them, from the last: the rest waits until all of it has its place.
+struct Stretches {
+    /// How many of each have no place yet; none where instructions pass.
+    left: Vec<u32>,
+    waiting: Vec<Vec<u32>>,
+}
+
+impl Stretches {
+    fn new(nodes: &[Node], passes: bool) -> Stretches {
+        let count = if passes { 0 } else { nodes.last().map_or(0, |n| n.stretch as usize + 1) };
+        let mut left = vec![0; count];
+        if !passes {
+            nodes.iter().for_each(|n| left[n.stretch as usize] += 1);
+        }
+        Stretches { left, waiting: vec![Vec::new(); count] }
+    }
+
+    /// Whether an instruction may go now; it comes from [`Self::step`] otherwise.
+    fn admits(&mut self, nodes: &[Node], k: u32) -> bool {
+        let stretch = nodes[k as usize].stretch as usize;
+        let now = stretch + 1 >= self.left.len();
+        if !now {
+            self.waiting[stretch].push(k);
+        }
+        now
+    }
+
+    /// One of the last stretch has its place; what may go for that.
+    fn step(&mut self) -> Vec<u32> {
+        let Some(left) = self.left.last_mut() else { return Vec::new() };
+        *left -= 1;
+        let mut next = Vec::new();
+        while self.left.last() == Some(&0) {
+            self.left.pop();
+            self.waiting.pop();
+            next.extend(self.waiting.last_mut().map(std::mem::take).unwrap_or_default());
+        }
+        next
+    }
 }
 
 /// An order made from the start: the first instruction of the old order that need not wait and for which there are
