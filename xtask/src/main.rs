@@ -18,6 +18,7 @@ mod fuzz;
 mod hazards;
 mod library;
 mod link;
+mod loops;
 mod mutate;
 mod mutate_options;
 mod options;
@@ -58,6 +59,8 @@ enum Task {
     Scaling(scaling::Options),
     /// Compare our code's time on one SM with ptxas's, by the simulator's model.
     Cycles(cycles::Options),
+    /// Compare the loops with products of matrices in our code and ptxas's: instructions, stalls, registers, spills.
+    Loops(loops::Options),
     /// Write the hazard checker's table of least distances from ptxas's code.
     MineLatencies(hazards::Options),
     /// Print the distances between pairs of opcodes in the reference compiler's code.
@@ -157,6 +160,7 @@ fn main() -> ExitCode {
         Task::SimCoverage(o) => install_oracles().and_then(|bin| coverage::run(&root(), &bin, &o)),
         Task::Verify(o) => install_oracles().and_then(|bin| verify::run(&root(), &bin, &o)),
         Task::Cycles(o) => install_oracles().and_then(|bin| cycles::run(&root(), &bin, &o)),
+        Task::Loops(o) => install_oracles().and_then(|bin| loops::run(&root(), &bin, &o)),
         Task::Scaling(o) => install_oracles().and_then(|bin| scaling::run(&root(), &bin, &o)),
         Task::Score(o) => install_oracles().and_then(|bin| score::run(&root(), &bin, &o)),
         Task::Status => install_oracles().and_then(|bin| status::print(&root(), &bin)),

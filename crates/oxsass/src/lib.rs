@@ -4,6 +4,7 @@
 pub mod bisect;
 pub mod compare;
 pub mod explain;
+pub mod flow;
 pub mod listing;
 pub mod merged;
 pub mod pool;

@@ -1,8 +1,7 @@
 //! How many general registers live at each instruction of machine code, and which values they hold.
 
 use backend::units;
-use sass::{Effect, Flow, Guard, Inst, Operand, Reg, RegFile};
-use std::collections::BTreeMap;
+use sass::{Guard, Inst, Reg, RegFile};
 
 /// A set of general registers.
 type Set = [u64; 4];
@@ -17,44 +16,6 @@ fn put(set: &mut Set, r: u8, there: bool) {
     *word = if there { *word | bit } else { *word & !bit };
 }
 
-/// Where code may go on behind an instruction, by numbers of instructions. Calls come back; where a register says where to go, that
-/// is anywhere a branch could lead.
-fn successors(
-    code: &[Option<Inst>],
-    at: usize,
-    labels: &[usize],
-    regions: &BTreeMap<Reg, Vec<usize>>,
-) -> Vec<usize> {
-    let next = (at + 1 < code.len()).then_some(at + 1);
-    let Some(inst) = &code[at] else { return next.into_iter().collect() };
-    let Effect::Control(flow) = inst.op.info().effect else { return next.into_iter().collect() };
-    let registers = || inst.operands.iter().filter_map(Operand::as_reg).filter(|r| !r.reg.is_zero() || r.not);
-    let of = |files: [RegFile; 2]| registers().any(|r| files.contains(&r.reg.file));
-    // The condition may also be an operand.
-    let maybe = inst.guard != Guard::TRUE || of([RegFile::P, RegFile::UP]);
-    let to = || inst.operands.iter().find_map(target_of).filter(|t| *t < code.len());
-    let (mut out, falls): (Vec<usize>, bool) = match flow {
-        Flow::Jump if of([RegFile::R, RegFile::UR]) => (labels.to_vec(), maybe),
-        Flow::Jump => (to().into_iter().collect(), maybe),
-        Flow::Exit | Flow::Return => (Vec::new(), maybe),
-        Flow::Meet => {
-            let region = registers().find(|r| r.reg.file == RegFile::B);
-            (region.and_then(|r| regions.get(&r.reg).cloned()).unwrap_or_default(), true)
-        }
-        Flow::Call | Flow::Region | Flow::Yield | Flow::Trap => (Vec::new(), true),
-    };
-    out.extend(next.filter(|_| falls));
-    out
-}
-
-/// The number of the instruction that a label names.
-fn target_of(o: &Operand) -> Option<usize> {
-    match o {
-        Operand::Label(to) => usize::try_from(*to / 16).ok(),
-        _ => None,
-    }
-}
-
 /// Which general registers hold something that is needed, around each instruction.
 pub struct Pressure {
     before: Vec<Set>,
@@ -64,22 +25,8 @@ pub struct Pressure {
 impl Pressure {
     /// Of decoded code, the words of which stand one behind the other; R1, the stack pointer, does not count.
     pub fn of(code: &[Option<Inst>]) -> Pressure {
-        let mut labels = Vec::new();
-        let mut regions: BTreeMap<Reg, Vec<usize>> = BTreeMap::new();
-        for inst in code.iter().flatten() {
-            let to: Vec<usize> =
-                inst.operands.iter().filter_map(target_of).filter(|t| *t < code.len()).collect();
-            if inst.op.info().effect == Effect::Control(Flow::Region)
-                && let Some(Operand::Reg(r)) =
-                    inst.operands.iter().find(|o| matches!(o, Operand::Reg(r) if r.reg.file == RegFile::B))
-            {
-                regions.entry(r.reg).or_default().extend(&to);
-            }
-            labels.extend(to);
-        }
         let mut p = Pressure { before: vec![[0; 4]; code.len()], after: vec![[0; 4]; code.len()] };
-        let succs: Vec<Vec<usize>> =
-            (0..code.len()).map(|k| successors(code, k, &labels, &regions)).collect();
+        let succs = crate::flow::successors(code);
         let mut again = true;
         while again {
             again = false;
