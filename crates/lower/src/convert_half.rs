@@ -192,7 +192,7 @@ pub fn convert_half(b: &mut Builder<'_>, c: &Conversion, n: Narrowing, src: &Src
     let r = match (to.is_half(), from.is_half()) {
         (true, false) if from.is_int() => int_to_half(b, c, src),
         (false, true) if to.is_int() => return half_to_int(b, c, src),
-        (true, true) => half_to_half(b, c, src)?,
+        (true, true) => half_to_half(b, c, src),
         (true, false) => float_to_half(b, c, n, src)?,
         (false, true) => return half_to_float(b, c, src),
         _ => return None,
@@ -233,21 +233,21 @@ fn half_to_int(b: &mut Builder<'_>, c: &Conversion, src: &Src) -> Option<Value> 
     Some(b.def(Opcode::F2I, &m, &[x]))
 }
 
-fn half_to_half(b: &mut Builder<'_>, c: &Conversion, src: &Src) -> Option<Value> {
+fn half_to_half(b: &mut Builder<'_>, c: &Conversion, src: &Src) -> Value {
     let x = narrow_source(b, src);
     let mut m = Mods::new();
     let (to, from) = (format(c.to.is_bf16()), format(c.from.is_bf16()));
     if to != from {
         m.extend([to, from]);
         m.extend(c.round.sass());
-        return Some(b.def(Opcode::F2F, &m, &[x]));
+        return b.def(Opcode::F2F, &m, &[x]);
     }
     if c.integral {
         m.push(to);
         m.extend(integral_mod(c.round));
-        return Some(b.def(Opcode::FRND, &m, &[x]));
+        return b.def(Opcode::FRND, &m, &[x]);
     }
-    (to == Mod::F16).then(|| b.def(Opcode::HADD2, &[Mod::A_H0_H0, Mod::B_H0_H0], &[x, fneg(rz())]))
+    crate::half::identity(b, c.to, false, x)
 }
 
 fn float_to_half(b: &mut Builder<'_>, c: &Conversion, n: Narrowing, src: &Src) -> Option<Value> {

@@ -81,7 +81,7 @@ pub fn fma(b: &mut Builder<'_>, ty: Ty, f: Flags, relu: bool, x: Operand, y: Ope
 
 /// The number itself with the source modifiers applied: a sum with −0, which sm_80 to sm_89 have no
 /// bfloat16 addition for.
-fn identity(b: &mut Builder<'_>, ty: Ty, ftz: bool, x: Operand) -> Value {
+pub fn identity(b: &mut Builder<'_>, ty: Ty, ftz: bool, x: Operand) -> Value {
     let f = Flags { round: crate::convert::Round::Nearest, ftz, sat: false, contract: false };
     if ty.is_bf16() { fma(b, ty, f, false, fneg(rz()), rz(), x) } else { add(b, ty, f, x, fneg(rz())) }
 }

@@ -78,8 +78,8 @@ pub(super) fn eval(code: &Code<'_>, x: &[u64]) -> Option<u64> {
             let integral = code.inst.one_of(&[Mod::rni, Mod::rzi, Mod::rmi, Mod::rpi]).is_some();
             let r = match () {
                 () if integral && t == f => fp::round_integral(b, f, code.rm),
-                // Flushing and binary16 go through an addition, bfloat16 to binary32 through a shift.
-                () if t == f && f.is_nan(b) && (code.ftz || f == F16) => canonical(f),
+                // Flushing and halves go through an addition, bfloat16 to binary32 through a shift.
+                () if t == f && f.is_nan(b) && (code.ftz || f == F16 || f == BF16) => canonical(f),
                 () if t == f => b,
                 () if code.ftz && f == F32 && f.is_nan(b) => fp::convert(canonical(f), f, t, code.rm),
                 () if f == BF16 && t == F32 && !code.ftz => b << 16,
