@@ -1,4 +1,4 @@
-//! What is known of the bits of numbers makes instructions simpler: a mask that takes nothing away goes; shifts to the right
+//! What is known of the bits of numbers makes instructions simpler: a mask that takes nothing away goes, and one that leaves nothing is 0; shifts to the right
 //! by numbers are one; a shift to the left and one to the right that together are a rotation, of 64 bits mostly, are one of two words;
 //! other parts that share no bit are added, so that the sum takes in a shift. And a product that only one sum needs is a part of that sum.
 //!
@@ -225,12 +225,18 @@ impl Rewriter<'_> {
             (x, Operand::Imm(n)) | (Operand::Imm(n), x) => (value(x)?, *n),
             _ => return None,
         };
-        let all = func.values[x].width == 1 && self.known.of(x).zeros | n == u32::MAX;
-        all.then(|| {
-            let mut new = d.clone();
-            new.become_copy(*pair.to, operand(x));
-            new
-        })
+        if func.values[x].width != 1 {
+            return None;
+        }
+        let zeros = self.known.of(x).zeros;
+        let left = match () {
+            () if zeros | !n == u32::MAX => Operand::Imm(0),
+            () if zeros | n == u32::MAX => operand(x),
+            () => return None,
+        };
+        let mut new = d.clone();
+        new.become_copy(*pair.to, left);
+        Some(new)
     }
 
     /// `a | b` where no bit is in both and one is a shift to the left that nothing else needs.
@@ -389,6 +395,12 @@ mod tests {
             "    v2:R = LOP3.LUT PT, v1, 0xff, RZ, 0xc0, !PT\n    v3:R = SHF.R.U32.HI RZ, 0x5, v2\n    STS [v0], v3\n",
         );
         assert!(kept.contains("0xff,") && kept.contains("0x5, v2"), "{kept}");
+        // What is left of a number that is 16 or 0: nothing below 16.
+        let none = after(
+            "    v2:R = LOP3.LUT PT, v1, 0x10, RZ, 0xc0, !PT\n    v3:R = IADD3 PT, PT, -v2, 0x10, RZ, !PT, !PT\n    \
+             v4:R = LOP3.LUT PT, v3, 0xf, RZ, 0xc0, !PT\n    STS [v0], v4\n",
+        );
+        assert!(none.contains("v4:R = copy 0x0"), "{none}");
         // All of them are dropped.
         let low = after(
             "    v2:R = LOP3.LUT PT, v1, 0xffffff00, RZ, 0xc0, !PT\n    v3:R = SHF.R.U32.HI RZ, 0x8, v2\n    STS [v0], v3\n",
