@@ -8,7 +8,7 @@ use crate::emit::{Emit, Pair, as_imm, imm, ineg, rz};
 use crate::func::{Lower, Result};
 use crate::statement::Statement;
 use crate::types::Ty;
-use ori::{Builder, Macro, Name, Operand, Value, operand};
+use ori::{ALWAYS, BlockCall, Builder, Macro, Name, Operand, Terminator, Value, operand};
 use ptx::{Mod as M, Space};
 use sass::{Mod, Opcode, Reg, RegFile};
 
@@ -221,12 +221,23 @@ impl Lower<'_, '_> {
         let mods: &[Mod] = if inst.has(M::try_wait) { &again } else { &once };
         let mut p = self.b.def_pred(Opcode::SYNCS_PHASECHK, mods, &[at, phase]);
         if let Some(limit) = inst.operands.get(3) {
+            // Out of the way: it is rarely needed.
             let limit = self.src(limit, Ty::U32)?.low();
-            let guard = ori::Guard { pred: Name::Val(p), not: true };
-            self.b.guarded(guard, Opcode::NANOSLEEP, &[Mod::SYNCS], &[limit], &[]);
-            let q = self.b.func.add_value(RegFile::P, 1);
-            self.b.guarded(guard, Opcode::SYNCS_PHASECHK, &once, &[operand(q), at, phase], &[Name::Val(p)]);
-            p = q;
+            let [wait, done] = [(); 2].map(|()| self.b.func.add_block());
+            let over = self.b.func.add_value(RegFile::P, 1);
+            self.b.func.blocks[done].params.push(over);
+            self.b.terminate(Terminator::Branch {
+                cond: p.into(),
+                not: false,
+                taken: BlockCall { block: done, args: [p].into_iter().collect() },
+                fall: Builder::call(wait),
+            });
+            self.b.block = wait;
+            self.b.guarded(ALWAYS, Opcode::NANOSLEEP, &[Mod::SYNCS], &[limit], &[]);
+            let q = self.b.def_pred(Opcode::SYNCS_PHASECHK, &once, &[at, phase]);
+            self.b.terminate(Terminator::Jump(BlockCall { block: done, args: [q].into_iter().collect() }));
+            self.b.block = done;
+            p = over;
         }
         if inst.has(M::cluster) && !inst.has(M::relaxed) {
             let guard = ori::Guard { pred: Name::Val(p), not: false };

@@ -14,8 +14,16 @@ pub const PASS: Pass =
 
 /// The pass.
 pub fn run(func: &mut Function, analyses: &Analyses) -> Changed {
-    let mut changed = false;
-    let cfg = analyses.cfg(func);
+    let mut changed = crate::single_lane::run(func, analyses);
+    changed |= crate::same_condition::pass_by(func);
+    changed |= crate::same_condition::run(func);
+    let now;
+    let cfg = if changed {
+        now = Cfg::new(func);
+        &now
+    } else {
+        analyses.cfg(func)
+    };
     let before = func.layout.len();
     func.layout.retain(|b| cfg.is_reachable(*b));
     changed |= func.layout.len() != before;

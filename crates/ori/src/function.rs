@@ -333,7 +333,9 @@ impl InstData {
             Op::Sass(op) => {
                 let info = op.info();
                 let follows = matches!(info.lanes, Lanes::Own | Lanes::Chosen);
-                info.effect == Effect::Pure && follows && !info.has_hidden_predicates()
+                // Lanes that ask one barrier together are told the same: ptxas takes no lanes to be apart behind such a question.
+                op == Opcode::SYNCS_PHASECHK
+                    || info.effect == Effect::Pure && follows && !info.has_hidden_predicates()
             }
         };
         computes && self.operands.iter().all(alike)

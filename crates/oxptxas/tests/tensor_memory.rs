@@ -325,6 +325,30 @@ fn pairs_multiply_and_copy() {
     }
 }
 
+/// Where one lane is proved, nothing is done lane by lane.
+#[test]
+fn an_elected_lane_takes_no_turns() {
+    let product = "tcgen05.mma.cta_group::1.kind::f16 [t], a, b, m0, q;\n";
+    let commit = "tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [m1];\n";
+    let lane = ".reg .pred e; .reg .b32 l; mov.u32 m1, bar;\n";
+    for (turns, body) in [
+        (0, format!("{lane}elect.sync _|e, -1;\n@e {product}@e {product}@e {commit}")),
+        (0, format!("{lane}mov.u32 l, %tid.x; setp.ne.u32 e, l, 0; @e bra END;\n{product}{commit}END:\n")),
+        (0, format!("{lane}elect.sync _|e, -1; and.pred e, e, q;\n@e {product}@e {commit}")),
+        (1, format!("{lane}{product}")),
+        (1, format!("{lane}setp.ne.u32 e, m2, 0;\n@e {product}")),
+    ] {
+        let text = code(&bare("sm_100a", &body), "sm_100a", 3);
+        let number = |t: &str| u32::from_str_radix(t.trim_end_matches([' ', ';']), 16).ok();
+        let leads_back = |line: &str| {
+            let at = line.split_once("/*")?.1.split_once("*/")?;
+            Some(number(at.1.split_once("BRA 0x")?.1)? < number(at.0)?)
+        };
+        let back = text.lines().filter(|l| leads_back(l) == Some(true)).count();
+        assert_eq!(back, turns, "{body}\n{text}");
+    }
+}
+
 /// Lanes that stay as they are, columns that count as zeros: words in uniform registers that stand together.
 #[test]
 fn masks_of_products() {
