@@ -409,7 +409,8 @@ fn execute(
     launch.shape().map_err(SimError::Launch)?;
     let env = environment(image, launch, params, memory)?;
     let registers = granted(image, &code);
-    let held = gives_back(&code).then_some(image.registers).filter(|n| *n != 0);
+    // A file that states 255 means 256, which its byte cannot say: warps are given them by eights.
+    let held = gives_back(&code).then_some(image.registers.next_multiple_of(8)).filter(|n| *n != 0);
     let steps: Vec<Step> = code
         .iter()
         .map(|inst| match inst {
