@@ -20,6 +20,7 @@ args.add_argument("--ptxas", default=ROOT / "target/release/oxptxas", type=pathl
 args.add_argument("--oxsass", default=ROOT / "target/release/oxsass", type=pathlib.Path)
 args.add_argument("--keep", type=pathlib.Path, help="leave PTX and cubins here")
 args.add_argument("capabilities", nargs="*", type=int, default=[75, 80, 86, 89, 90, 100, 120])
+args.add_argument("--only", help="kernels with this in their names")
 args = args.parse_args()
 
 work = args.keep or pathlib.Path(tempfile.mkdtemp(prefix="oxptxas-triton-"))
@@ -32,6 +33,8 @@ import triton  # noqa: E402  (reads the environment)
 import triton.language as tl  # noqa: E402
 from triton.backends.compiler import GPUTarget  # noqa: E402
 from triton.compiler import ASTSource  # noqa: E402
+
+import matrices  # noqa: E402
 
 
 @triton.jit
@@ -191,26 +194,40 @@ KERNELS = {
  "casts": (casts, dict(x=F, o16="*fp16", ob="*bf16", o8="*i8", oi="*i64", n="i32"), dict(B=256)),
 }
 
-failed = 0
+KERNELS = {name: (*kernel, {}, 75) for name, kernel in KERNELS.items()} | matrices.KERNELS
+
+failed = total = 0
 for capability in args.capabilities:
-    for name, (function, signature, constants) in KERNELS.items():
+    for name, (function, signature, constants, options, least) in KERNELS.items():
+        if capability < least or (name, capability) in matrices.FAILS or args.only and args.only not in name:
+            continue
+        total += 1
+        constants = {k: constants[k] for k in function.arg_names if k in constants}
         signature = signature | {k: "constexpr" for k in constants}
-        source = ASTSource(function, signature, constexprs=constants)
+        signature = {k: signature[k] for k in function.arg_names}
+        # What is passed to kernels of matrices starts at multiples of 16 bytes, and strides are multiples of 16, as PyTorch's are.
+        even = [(n,) for n, (k, kind) in enumerate(signature.items()) if options and (kind[0] == "*" or kind == "i32" and k not in ("count", "heads"))]
+        source = ASTSource(function, signature, constexprs=constants, attrs={at: [["tt.divisibility", 16]] for at in even})
         try:
-            asm = triton.compile(source, target=GPUTarget("cuda", capability, 32)).asm
+            made = triton.compile(source, target=GPUTarget("cuda", capability, 32), options=options)
         except Exception as e:  # whatever Triton throws is this kernel's failure
-            print(f"{name} {capability}: not compiled: {e}")
+            print(f"{name} {capability}: not compiled: {str(e)[:1000]}")
             failed += 1
             continue
+        asm = made.asm
         ptx, cubin = work / f"{name}_{capability}.ptx", work / f"{name}_{capability}.cubin"
         ptx.write_text(asm["ptx"])
         cubin.write_bytes(asm["cubin"])
         arch = next(l.split()[1] for l in asm["ptx"].splitlines() if l.startswith(".target")).rstrip(",")
         verify = [args.oxsass, "verify", ptx, "--arch", arch, "--cubin", cubin]
+        if function in matrices.MAPPED:
+            # Tensor maps are made in memory that a launch has to have.
+            launch = work / f"{name}_{capability}.toml"
+            launch.write_text(matrices.launch(function, signature, constants, made))
+            verify = [args.oxsass, "verify", cubin, ptx, launch]
         done = subprocess.run(verify, capture_output=True, text=True)
         if done.returncode:
             print(f"{name} {capability}: {done.stdout}{done.stderr}")
             failed += 1
-total = len(args.capabilities) * len(KERNELS)
 print(f"{total - failed} of {total} kernels compiled and verified")
 sys.exit(bool(failed))
