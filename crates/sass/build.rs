@@ -264,13 +264,14 @@ fn main() {
         let has = |f: &str| op.flags[3..].iter().any(|x| x == f);
         let _ = writeln!(
             out,
-            "    OpInfo {{ mnemonic: {:?}, slots: &[{}], {}, awaited: {}, holds_uniform: {}, uniform: {}, \
+            "    OpInfo {{ mnemonic: {:?}, slots: &[{}], {}, awaited: {}, holds_uniform: {}, passable: {}, uniform: {}, \
              reads_predicates: {}, writes_predicates: {}, reads_uniform_predicates: {}, writes_uniform_predicates: {} }},",
             op.flags.iter().find_map(|f| f.strip_prefix("as=")).unwrap_or(&op.name),
             slots.join(", "),
             facts.expression(),
             has("awaited"),
             has("holds_uniform"),
+            has("passable"),
             has("uniform"),
             has("reads_predicates"),
             has("writes_predicates"),

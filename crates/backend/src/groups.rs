@@ -159,6 +159,23 @@ fn step(state: &mut State, i: &Inst, arrive: &mut bool) -> Result<(), String> {
     Ok(())
 }
 
+/// Whether nothing touches what is under way, and no arrival is missing, where instructions have been given new places.
+///
+/// # Errors
+/// Where that is not so.
+pub fn check(machine: &Machine) -> Result<(), Error> {
+    if !any(machine) {
+        return Ok(());
+    }
+    let mut other = machine.clone();
+    run(&mut other)?;
+    let count = |m: &Machine| m.blocks.iter().map(|b| b.insts.len()).sum::<usize>();
+    match count(&other) == count(machine) {
+        true => Ok(()),
+        false => Err(Error::new("internal error: an arrival of the warp group has lost its place")),
+    }
+}
+
 /// Checks all of it and puts arrivals in.
 ///
 /// # Errors

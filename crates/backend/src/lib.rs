@@ -1,6 +1,7 @@
 //! From optimized Ori to machine code: legalization, convergence barriers, register allocation, scheduling,
 //! hazards and encoding. One file per pass; [`compile`] runs them in order, each as the phase that it is.
 
+mod addends;
 pub mod balance;
 pub mod convergence;
 pub mod emit;
@@ -383,6 +384,9 @@ pub fn finish(
     let mut machine = manager.make(phases::EXPAND, || machine::lower(func, frame_bytes))?;
     groups::run(&mut machine)?;
     schedule_and_cover(&mut machine, manager, serial);
+    // For who wants checks that is an error; for others the products are waited for one by one.
+    groups::check(&machine)
+        .map_err(|e| Error { groups_touched: !manager.verifies() && !cfg!(debug_assertions), ..e })?;
     let mut code = manager.timed(phases::EMIT, || emit::run(&machine, func.entry))?;
     if manager.verifies() {
         hazards::check::check(func.target, &code.insts)

@@ -1,11 +1,12 @@
 //! What may change places: the rules that both schedulers keep.
 //!
 //! Order is kept between memory accesses that may overlap unless both only read, between strong accesses and all
-//! others, and around everything that synchronizes, transfers control or reads a clock. What an instruction does with
+//! others, and around everything that synchronizes, transfers control or reads a clock; barriers of the block and what waits for copies keep
+//! their places among accesses only. What an instruction does with
 //! memory is in the table (`sass::memory`); what only PTX knows, the caller says.
 
 use sass::memory::{MemoryAccess, MemoryEffect, MemoryEffects};
-use sass::{AddrWidth, Changes, Effect, Flow, Lanes, Mod, Mods, Opcode, Operand, RegFile, Sync};
+use sass::{AddrWidth, Changes, Effect, Flow, Lanes, Mod, Mods, Opcode, Operand, RegFile, Sync, Unit};
 use smallvec::SmallVec;
 
 #[cfg(test)]
@@ -16,6 +17,9 @@ const MAX_WRITES: usize = 48;
 /// Loads that a later store is compared with.
 const MAX_READS: usize = 192;
 
+/// More groups of copies than are ever left under way: such a wait of DEPBAR is another.
+const MOST_GROUPS: u32 = 0x30;
+
 /// What a register holds: equal ones are equal contents.
 pub type Contents = (u32, u32);
 
@@ -24,6 +28,10 @@ pub fn is_boundary<R, L>(op: Opcode, mods: &Mods, operands: &[Operand<R, L>]) ->
     let info = op.info();
     let clock = |o: &Operand<R, L>| matches!(o, Operand::Special(s) if s.info().changes == Changes::Clock);
     let ends = match info.effect {
+        // Other waits of DEPBAR than for groups of copies stand directly above what they are for.
+        _ if op == Opcode::DEPBAR && !waits_for_copies(operands) => true,
+        // Only accesses keep their places beside it, for which it is one that conflicts with all.
+        _ if info.passable => false,
         Effect::Pure | Effect::State | Effect::Control(Flow::Region) => false,
         Effect::Memory => info.accesses == MemoryEffects::Fence,
         // What a barrier finds out is fetched directly behind it.
@@ -36,6 +44,11 @@ pub fn is_boundary<R, L>(op: Opcode, mods: &Mods, operands: &[Operand<R, L>]) ->
 /// Whether threads of a block wait for each other at the instruction.
 pub fn is_barrier(op: Opcode) -> bool {
     op.info().effect == Effect::Sync(Sync::Block)
+}
+
+/// Whether DEPBAR waits until no more than some groups of copies are under way.
+fn waits_for_copies<R, L>(operands: &[Operand<R, L>]) -> bool {
+    matches!(operands, [Operand::Scoreboard(0), Operand::Imm(0..MOST_GROUPS), Operand::ScoreboardSet(0), ..])
 }
 
 /// What an instruction does with memory, as far as order goes.
@@ -58,6 +71,7 @@ struct Part {
 #[derive(Clone, Copy)]
 struct Place {
     base: Option<Contents>,
+    uniform: Option<Contents>,
     offset: i32,
     size: u32,
 }
@@ -80,7 +94,9 @@ impl Part {
             return false;
         }
         // One number is another address in another space.
-        let same = |a: &Place, b: &Place| self.access.space == other.access.space && a.base == b.base;
+        let same = |a: &Place, b: &Place| {
+            self.access.space == other.access.space && (a.base, a.uniform) == (b.base, b.uniform)
+        };
         match (&self.place, &other.place) {
             (Some(a), Some(b)) if same(a, b) => {
                 let range = |p: &Place| (i64::from(p.offset), i64::from(p.offset) + i64::from(p.size));
@@ -135,7 +151,7 @@ fn described<R: Copy, L>(
     }
     let accesses = match op.info().accesses {
         // What is left of bringing lanes together that are together.
-        _ if op == Opcode::NOP => return Some(all),
+        _ if op == Opcode::NOP || op.info().passable => return Some(all),
         MemoryEffects::None => return None,
         MemoryEffects::Fence => return Some(all),
         MemoryEffects::Accesses(a) => a,
@@ -152,11 +168,12 @@ fn described<R: Copy, L>(
             let place = match (address, access.size(mods)) {
                 // The offset counts bytes from the register, unless that is scaled.
                 (
-                    Operand::Addr {
-                        base, width: AddrWidth::R32 | AddrWidth::R64, uniform: None, offset, ..
-                    },
+                    Operand::Addr { base, width: AddrWidth::R32 | AddrWidth::R64, uniform, offset, .. },
                     Some(size),
-                ) if !collective => Some(Place { base: base.map(contents), offset: *offset, size }),
+                ) if !collective => {
+                    let (base, uniform) = (base.map(contents), uniform.map(contents));
+                    Some(Place { base, uniform, offset: *offset, size })
+                }
                 _ => None,
             };
             Part { access: *access, place }
@@ -184,6 +201,10 @@ impl Side {
     pub fn of(op: Option<Opcode>, files: impl IntoIterator<Item = RegFile>) -> Side {
         if op.is_some_and(is_barrier) {
             return Side::Barrier;
+        }
+        // Products of matrices name nothing that is shared; ptxas has them on either side.
+        if op.is_some_and(|op| matches!(op.unit(), Unit::Tensor | Unit::TensorInt | Unit::TensorFp64)) {
+            return Side::Passes;
         }
         // Lanes that have parted may run while others wait, and write the uniform registers that all share.
         let mut shared = files.into_iter().map(|f| matches!(f, RegFile::UR | RegFile::UP));

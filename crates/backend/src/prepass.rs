@@ -18,7 +18,7 @@ use crate::liveness::Ranges;
 use crate::phases;
 use crate::pool::Grants;
 use crate::regalloc::room::Room;
-use crate::{remat, uniform};
+use crate::{addends, remat, uniform};
 use graph::{Code, Stretch};
 use orders::Ordered;
 use ori::cfg::Cfg;
@@ -125,6 +125,10 @@ pub fn run(
     }
     let reserve = RESERVE + more;
     let cfg = Cfg::new(func);
+    if func.target.sm >= 80 {
+        addends::run(func, &cfg);
+        ori::dead::remove(func);
+    }
     let grants = Grants::new(func, &cfg);
     let grants = grants.as_ref();
     let aim = i32::from(func.aim_regs.min(func.max_regs));
@@ -156,7 +160,8 @@ pub fn run(
         }
     }
     plan.stage(&code, func, aim);
-    if short(&plan) && counters && manager.admits(phases::COUNTERS) {
+    let wanted = counters && manager.admits(phases::COUNTERS);
+    if wanted && (short(&plan) || uniform::brings_in_loops(func, &cfg)) {
         let mut other = original.unwrap_or_else(|| func.clone());
         if manager.run(phases::COUNTERS, &mut other, |f| uniform::run(f, &cfg)) {
             let mut with = Code::new(&other, &cfg, grants, reserve);

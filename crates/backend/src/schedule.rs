@@ -8,6 +8,7 @@ use crate::order;
 use crate::timing;
 use crate::units::{self, COUNT, Unit};
 use ori::Tuning;
+use rustc_hash::FxHashMap;
 use sass::{Guard, Inst, Opcode, Reg, RegFile, Target};
 use smallvec::SmallVec;
 use std::cmp::Reverse;
@@ -264,6 +265,28 @@ fn side(inst: &Inst) -> order::Side {
     order::Side::of(Some(inst.op), files)
 }
 
+/// The arrivals of warp groups in a stretch of code, and the general registers of the products behind each: it comes behind all that touches them
+/// before, as if it read them.
+fn arrivals(region: &[MachineInst]) -> Vec<(u32, Vec<Unit>)> {
+    let mut found: Vec<(u32, Vec<Unit>)> = Vec::new();
+    for (k, i) in (0u32..).zip(region) {
+        if i.inst.op == Opcode::WARPGROUP {
+            found.push((k, Vec::new()));
+        } else if i.inst.op.is_group_product()
+            && let Some((_, ahead)) = found.last_mut()
+        {
+            let general = |u: Unit| units::file(u) == RegFile::R;
+            units::for_each_read(&i.inst, |u, _| ahead.extend(Some(u).filter(|u| general(*u))));
+            units::for_each_write(&i.inst, |u, _| ahead.extend(Some(u).filter(|u| general(*u))));
+        }
+    }
+    for (_, ahead) in &mut found {
+        ahead.sort_unstable();
+        ahead.dedup();
+    }
+    found
+}
+
 /// The dependence graph.
 fn dependences(
     (target, tuning): (Target, &Tuning),
@@ -275,6 +298,9 @@ fn dependences(
     let mut accesses = order::Accesses::default();
     let mut sides = order::Sides::default();
     let has_barrier = region.iter().any(|i| order::is_barrier(i.inst.op));
+    let mut arrivals = arrivals(region).into_iter().peekable();
+    // The last product of a warp group that reads each register: what else does comes behind it, and so not behind its arrival.
+    let mut products: FxHashMap<Unit, u32> = FxHashMap::default();
     for (k, i) in region.iter().enumerate() {
         let inst = &i.inst;
         let k = k as u32;
@@ -295,6 +321,21 @@ fn dependences(
         units::for_each_read(inst, |u, site| {
             writers[usize::from(u)].iter().for_each(|w| edge(*w, latency_to(*w, u, site)));
         });
+        if !products.is_empty() && !inst.op.is_group_product() {
+            units::for_each_read(inst, |u, _| products.get(&u).into_iter().for_each(|p| edge(*p, 1)));
+        }
+        let ahead = arrivals.next_if(|a| a.0 == k).map_or(Vec::new(), |a| a.1);
+        for &u in &ahead {
+            for &w in &writers[usize::from(u)] {
+                let producer = &region[w as usize].inst;
+                let variable = timing::is_variable(target, producer);
+                edge(
+                    w,
+                    if variable { expected_latency(producer.op, tuning) } else { timing::TO_ARRIVAL.into() },
+                );
+            }
+            readers[usize::from(u)].iter().for_each(|r| edge(*r, 1));
+        }
         units::for_each_write(inst, |u, _| {
             for &w in &writers[usize::from(u)] {
                 let producer = &region[w as usize].inst;
@@ -326,6 +367,11 @@ fn dependences(
             sides.add(k, side(inst), |before| edge(before, 1));
         }
         units::for_each_read(inst, |u, _| readers[usize::from(u)].push(k));
+        ahead.iter().for_each(|u| readers[usize::from(*u)].push(k));
+        if inst.op.is_group_product() {
+            let general = |u: Unit| units::file(u) == RegFile::R;
+            units::for_each_read(inst, |u, _| _ = general(u).then(|| products.insert(u, k)));
+        }
         units::for_each_write(inst, |u, _| {
             let u = usize::from(u);
             // What writes later comes behind this instruction, and so behind those that had to come before it.

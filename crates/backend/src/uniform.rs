@@ -11,15 +11,15 @@
 
 use crate::remat::is_word_or_pair;
 use crate::together::WholeWarp;
-use crate::{convergence, legalize, remat};
+use crate::{addends, convergence, legalize, remat};
 use cranelift_entity::{EntityRef, SecondaryMap};
 use fixedbitset::FixedBitSet;
 use ori::cfg::{Cfg, DomTree};
 use ori::loops::LoopForest;
 use ori::{ALWAYS, Block, Function, Inst, InstData, Loc, Macro, Name, Op, Operand, Value, operand};
 use rustc_hash::{FxHashMap, FxHashSet};
-use sass::ops::Ldc;
-use sass::{ConstBank, Effect, Lanes, Mod, Mods, Opcode, Reg, RegFile, RegOp, SlotKind};
+use sass::ops::{Ldc, R2ur};
+use sass::{ConstBank, Effect, Lanes, Mod, Mods, Opcode, Reg, RegFile, RegOp, Scope, SlotKind};
 use smallvec::SmallVec;
 use thin_vec::ThinVec;
 
@@ -60,6 +60,17 @@ pub fn run(func: &mut Function, cfg: &Cfg) -> bool {
     }
     convert(func, cfg, &chosen, most - taken, &dom, &loops);
     true
+}
+
+/// Whether instructions in loops take from general registers what they need in uniform ones.
+pub fn brings_in_loops(func: &Function, cfg: &Cfg) -> bool {
+    let brings =
+        |b: &&Block| func.blocks[**b].insts.iter().any(|i| func.insts[*i].op == Op::Sass(Opcode::R2UR));
+    if !cfg.rpo.iter().any(|b| brings(&b)) {
+        return false;
+    }
+    let loops = LoopForest::new(cfg, &DomTree::dominators(cfg));
+    cfg.rpo.iter().filter(brings).any(|b| loops.depth(*b) > 0)
 }
 
 fn calls_destroy(func: &Function, cfg: &Cfg) -> bool {
@@ -335,7 +346,8 @@ fn is_uniform_arithmetic(func: &Function, d: &InstData) -> bool {
     let mut all = info.uniform && info.effect == Effect::Pure && info.lanes == Lanes::Own && d.is_unguarded();
     d.for_each_use(|n| all &= uniform(n));
     d.for_each_def(|n| all &= uniform(n));
-    all && !info.has_hidden_predicates() && d.operands.iter().all(|o| !matches!(o, Operand::Special(_)))
+    let alike = |o: &Operand| !matches!(o, Operand::Special(s) if s.info().scope != Scope::Block);
+    all && !info.has_hidden_predicates() && d.operands.iter().all(alike)
 }
 
 /// Whether an instruction in general registers has a form in uniform ones that ptxas uses, as far as it itself goes.
@@ -374,6 +386,12 @@ fn is_convertible(func: &Function, d: &InstData) -> bool {
         Op::Sass(op) => op,
     };
     let mods: &[Mod] = match op {
+        Opcode::S2R => {
+            return d
+                .operands
+                .iter()
+                .any(|o| matches!(o, Operand::Special(s) if s.info().scope == Scope::Block));
+        }
         Opcode::LDC => {
             return is_word_or_pair(d) && Ldc::of(d).is_some_and(|s| constant(s.address));
         }
@@ -382,6 +400,7 @@ fn is_convertible(func: &Function, d: &InstData) -> bool {
         Opcode::SHF => &[Mod::L, Mod::R, Mod::U32, Mod::S32, Mod::U64, Mod::S64, Mod::HI],
         Opcode::LEA => &[Mod::HI, Mod::X],
         Opcode::LOP3 => &[Mod::LUT],
+        Opcode::SGXT => &[Mod::U32],
         Opcode::SEL => &[],
         Opcode::ISETP => &[
             Mod::LT,
@@ -540,6 +559,16 @@ fn convert(
     for i in cfg.rpo.iter().flat_map(|b| func.blocks[*b].insts.clone()) {
         let mut d = func.insts[i].clone();
         let Op::Sass(op) = d.op else { continue };
+        // What was brought there is there.
+        if let Some(s) = R2ur::of(&d).filter(|_| d.is_unguarded())
+            && let Operand::Reg(r) = *s.a
+            && r.reg.value().is_some_and(|v| moved.contains(v.index()))
+        {
+            let to = *s.d;
+            d.become_copy(to, Operand::Reg(r));
+            func.insts[i] = d;
+            continue;
+        }
         let mut reads = false;
         d.for_each_use(|n| reads |= n.value().is_some_and(|v| moved.contains(v.index())));
         if reads && !op.is_uniform() {
@@ -550,6 +579,7 @@ fn convert(
         }
     }
     remat::read_from_uniform(func, cfg, &moved);
+    addends::run(func, cfg);
     ori::dead::remove(func);
 }
 

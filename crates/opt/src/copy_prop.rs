@@ -189,12 +189,33 @@ fn rewrite(func: &mut Function, sources: &SecondaryMap<Value, Option<Inst>>, i: 
                     _ => {}
                 }
             }
-            other => ori::function::map_operand(other, |n| resolve_name(func, sources, n)),
+            other => {
+                let before = *other;
+                ori::function::map_operand(other, |n| resolve_name(func, sources, n));
+                // The second register of a pair that is named beside the first is what an instruction has behind that.
+                if is_second_of(&before, slot.checked_sub(1).map(|first| &func.insts[i].operands[first])) {
+                    data.operands[slot] = before;
+                    if let Some(first) = slot.checked_sub(1) {
+                        data.operands[first] = func.insts[i].operands[first];
+                    }
+                }
+            }
         }
     }
     let changed = func.insts[i] != data;
     func.insts[i] = data;
     changed
+}
+
+/// Whether an address names the second register of the pair that the address before it names.
+fn is_second_of(o: &Operand, before: Option<&Operand>) -> bool {
+    match (o, before) {
+        (
+            Operand::Addr { uniform: Some(Name::Part(v, 1)), .. },
+            Some(Operand::Addr { uniform: Some(Name::Val(first)), .. }),
+        ) => v == first,
+        _ => false,
+    }
 }
 
 /// Whether an immediate or constant may be put into the instruction's sources at all.

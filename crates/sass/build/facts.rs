@@ -20,8 +20,8 @@ pub struct Facts {
 }
 
 /// Words that stand for themselves.
-const FLAGS: [&str; 8] =
-    ["nowb", "norb", "queued", "uniform", "awaited", "holds_uniform", "noswap", "notwin"];
+const FLAGS: [&str; 9] =
+    ["nowb", "norb", "queued", "uniform", "awaited", "holds_uniform", "passable", "noswap", "notwin"];
 
 fn flow(text: &str) -> Result<&'static str, String> {
     Ok(match text {

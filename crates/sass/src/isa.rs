@@ -44,6 +44,8 @@ pub struct OpInfo {
     pub awaited: bool,
     /// Reads uniform registers so late that ptxas does not let the warp end before.
     pub holds_uniform: bool,
+    /// It synchronizes or orders accesses of memory, and nothing else has to keep its place beside it.
+    pub passable: bool,
     /// Least stall count, whatever follows.
     pub min_stall: u8,
     /// Runs on the uniform datapath, so that its guard is a uniform predicate.

@@ -244,13 +244,18 @@ pub fn product(op: Opcode, mods: &Mods, target: Target) -> Option<u8> {
 
 /// Cycles from a product of matrices to the next one of the warp; 0 for other instructions.
 pub fn pace(inst: &Inst, target: Target) -> u8 {
-    if inst.op.is_group_product() {
+    pace_of(inst.op, &inst.mods, target)
+}
+
+/// The same of an opcode with modifiers.
+pub fn pace_of(op: Opcode, mods: &Mods, target: Target) -> u8 {
+    if op.is_group_product() {
         // As ptxas 13.0.88 has them: as long as B takes, of integers not so.
-        let float = inst.mods.has(Mod::F16) || inst.mods.has(Mod::F32);
-        let columns = crate::isa::columns(&inst.mods).unwrap_or(0);
+        let float = mods.has(Mod::F16) || mods.has(Mod::F32);
+        let columns = crate::isa::columns(mods).unwrap_or(0);
         return if float { (columns / 8).saturating_sub(4).max(4) as u8 } else { 5 };
     }
-    dense(target).pace[class(inst) as usize]
+    dense(target).pace[class_of(op, mods) as usize]
 }
 
 /// Cycles from an instruction to the next one of the warp, at least, whatever that is.

@@ -57,7 +57,7 @@ pub(super) fn access<R: Copy, L>(
                 _ => None,
             });
             for (Part { place, .. }, (base, offset)) in access.parts.iter_mut().zip(addresses) {
-                *place = Some(Place { base: base.map(contents), offset, size: 4 });
+                *place = Some(Place { base: base.map(contents), uniform: None, offset, size: 4 });
             }
         }
         _ => {}

@@ -6,10 +6,11 @@ use crate::liveness::{Lanes, Liveness, for_each_def, for_each_use};
 use crate::order;
 use crate::pool::Grants;
 use crate::schedule::{WINDOW, expected_latency};
+use crate::timing;
 use ori::cfg::{Cfg, DomTree};
 use ori::loops::LoopForest;
 use ori::{Block, Function, Inst, InstData, Macro, Name, Op, Tuning};
-use sass::{Effect, Reg, RegFile, latency};
+use sass::{Effect, Opcode, Reg, RegFile, latency};
 use smallvec::SmallVec;
 
 /// A function's blocks, those that can't be reached left out.
@@ -77,6 +78,8 @@ pub struct Node {
     pub depth: u32,
     /// Cycles from the part's end, at least.
     pub end: u32,
+    /// Cycles from a product of matrices to the next one; 0 for others.
+    pub pace: u32,
 }
 
 impl Code {
@@ -214,6 +217,29 @@ impl<'a> Walk<'a> {
         (0..FILES).for_each(|f| most[f] = most[f].max(here[f]));
     }
 
+    /// The arrivals of warp groups in a part, and the general registers of the products behind each.
+    fn arrivals(&self, insts: &[Inst]) -> Vec<(u32, Vec<u32>)> {
+        let mut found: Vec<(u32, Vec<u32>)> = Vec::new();
+        for (k, i) in (0u32..).zip(insts) {
+            let d = &self.func.insts[*i];
+            match d.op {
+                Op::Sass(Opcode::WARPGROUP) => found.push((k, Vec::new())),
+                Op::Sass(op) if op.is_group_product() => {
+                    let node = self.operands(d);
+                    let general = |l: &&u32| self.files[**l as usize] == 0;
+                    let all = node.uses.iter().chain(&node.defs).filter(general);
+                    found.last_mut().into_iter().for_each(|f| f.1.extend(all.clone()));
+                }
+                _ => {}
+            }
+        }
+        found.iter_mut().for_each(|(_, ahead)| {
+            ahead.sort_unstable();
+            ahead.dedup();
+        });
+        found
+    }
+
     /// The dependence graph of a part, over which the walk steps. `condition`: what the branch behind it reads.
     fn part(&mut self, start: usize, insts: &[Inst], condition: &[u32]) -> Part {
         let func = self.func;
@@ -226,6 +252,8 @@ impl<'a> Walk<'a> {
         // The last instruction whose result depends on which lanes execute it, or on what others hold: they keep their order, so
         // that what belongs to a WARPSYNC stays in front of what belongs to the next.
         let mut collective: Option<u32> = None;
+        // The registers of the products behind each arrival of the warp group, which it comes behind all others that touch them.
+        let mut arrivals = self.arrivals(insts).into_iter().peekable();
         // For each lane that the part writes, the instruction.
         for (k, i) in (0u32..).zip(insts) {
             let d = &func.insts[*i];
@@ -244,7 +272,17 @@ impl<'a> Walk<'a> {
                 node.stretch = stretch + steps;
                 stretch += 2 * steps;
             }
+            if let Some((_, ahead)) = arrivals.next_if(|a| a.0 == k) {
+                let by = ahead.iter().map(|l| self.local[*l as usize]).filter(|by| *by != u32::MAX);
+                node.preds.extend(by.map(|by| {
+                    let latency = latency_of(func, &func.insts[insts[by as usize]], false);
+                    (by, latency.max(timing::TO_ARRIVAL.into()))
+                }));
+                let touches = |n: &Node| n.uses.iter().any(|l| ahead.binary_search(l).is_ok());
+                node.preds.extend((0u32..).zip(&nodes).filter(|(_, n)| touches(n)).map(|(by, _)| (by, 1)));
+            }
             if let Op::Sass(op) = d.op {
+                node.pace = latency::pace_of(op, &d.mods, func.target).into();
                 if op.info().lanes != sass::Lanes::Own {
                     node.preds.extend(collective.replace(k).map(|before| (before, 1)));
                 }

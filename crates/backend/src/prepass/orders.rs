@@ -132,13 +132,18 @@ fn measured(part: &Part, order: Option<Vec<u32>>) -> Ordered {
 /// Cycles from the first instruction of a part to its last in this order, where nothing else is in the way.
 fn cycles(nodes: &[Node], order: impl Iterator<Item = u32>) -> u32 {
     let mut start: Vec<u32> = vec![0; nodes.len()];
-    let (mut next, mut last) = (0, 0);
+    let (mut next, mut last, mut pipe) = (0, 0, 0);
     for k in order {
-        let ready = nodes[k as usize].preds.iter().map(|(p, latency)| start[*p as usize] + latency);
-        let at = ready.max().unwrap_or(0).max(next);
+        let node = &nodes[k as usize];
+        let ready = node.preds.iter().map(|(p, latency)| start[*p as usize] + latency);
+        let mut at = ready.max().unwrap_or(0).max(next);
+        if node.pace > 0 {
+            at = at.max(pipe);
+            pipe = at + node.pace;
+        }
         start[k as usize] = at;
         next = at + 1;
-        last = last.max(at + nodes[k as usize].end);
+        last = last.max(at + node.end);
     }
     next.max(last)
 }
@@ -221,6 +226,9 @@ fn back(part: &Part, limits: &Counts, tuning: &Tuning, passes: bool) -> Vec<u32>
             part.readers[*l as usize].iter().filter(|u| **u != k).for_each(|u| list.cheaper(*u));
         }
         live.step(node, &mut most);
+        if node.pace > 0 {
+            list.product = Some(cycle);
+        }
         for (p, latency) in &node.preds {
             let n = &mut list.states[*p as usize];
             n.ready = n.ready.max(cycle + latency);
@@ -344,6 +352,8 @@ struct Ready {
     now: BTreeSet<(Reverse<u32>, Reverse<u32>)>,
     /// The others (and some that have gone), by the time.
     later: BinaryHeap<Reverse<(u32, u32)>>,
+    /// When the last product of matrices went.
+    product: Option<u32>,
 }
 
 impl Ready {
@@ -362,6 +372,20 @@ impl Ready {
     fn remove(&mut self, k: u32) {
         self.by_cost.remove(&self.key(k));
         self.now.remove(&(Reverse(self.states[k as usize].depth), Reverse(k)));
+    }
+
+    /// Whether a product of matrices has to wait for the one that went last; then it is admitted again for later.
+    fn waits(&mut self, nodes: &[Node], k: u32, cycle: u32) -> bool {
+        let pace = nodes[k as usize].pace;
+        let Some(at) = self.product.filter(|_| pace > 0).map(|last| last + pace).filter(|at| *at > cycle)
+        else {
+            return false;
+        };
+        self.remove(k);
+        self.states[k as usize].ready = at;
+        self.by_cost.insert(self.key(k));
+        self.later.push(Reverse((at, k)));
+        true
     }
 
     /// One general register fewer.
@@ -392,11 +416,14 @@ impl Ready {
             let candidates = self.by_cost.iter().map(|c| c.3.0).take(LOOK);
             return candidates.min_by_key(|k| (change(*k), Reverse(nodes[*k as usize].depth), Reverse(*k)));
         }
-        if let Some((_, Reverse(k))) = self.now.first() {
-            return Some(*k);
+        while let Some((_, Reverse(k))) = self.now.first().copied() {
+            if !self.waits(nodes, k, *cycle) {
+                return Some(k);
+            }
         }
         while let Some(Reverse((at, k))) = self.later.pop() {
-            if self.by_cost.contains(&self.key(k)) && self.states[k as usize].ready == at {
+            let there = self.by_cost.contains(&self.key(k)) && self.states[k as usize].ready == at;
+            if there && !self.waits(nodes, k, at) {
                 *cycle = at;
                 return Some(k);
             }

@@ -184,7 +184,11 @@ impl Coloring {
             let d = &webs.webs[w];
             let beside = |n: &'_ Neighbours| -> SmallVec<[u8; 4]> { n.registers(w, &c.reg).collect() };
             let mut hints = beside(&copied);
-            hints.extend(wishes[w].iter().copied().chain(beside(&replaced)));
+            hints.extend(wishes[w].iter().copied());
+            // What is given out in turn is to be another register than what it takes the place of, among uniform ones.
+            if d.file != RegFile::UR || c.windows[RegFile::UR as usize] == 0 {
+                hints.extend(beside(&replaced));
+            }
             if let Some(r) = c.free_frame(d, &hints) {
                 c.occupy(w, d, r);
                 continue;

@@ -430,6 +430,10 @@ fn windows(func: &Function, limits: &Limits, needed: [u16; 5]) -> color::Windows
     let mut windows = [0; 5];
     windows[RegFile::R as usize] = in_turn(needed).min(step - kept).min(limits.regs_r.into()) as u8;
     windows[RegFile::P as usize] = limits.preds;
+    // What a descriptor is in is not written again while the product before reads it. Functions that are called have theirs from the upper end.
+    let late = |d: &ori::InstData| matches!(d.op, ori::Op::Sass(op) if op.is_group_product() || op.info().holds_uniform);
+    let mut insts = func.layout.iter().flat_map(|b| &func.blocks[*b].insts).map(|i| &func.insts[*i]);
+    windows[RegFile::UR as usize] = if func.callees.is_empty() && insts.any(late) { limits.uregs } else { 0 };
     windows
 }
 
