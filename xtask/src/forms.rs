@@ -131,11 +131,11 @@ fn compile(ptxas: &Path, target: &str, out: &Path, statements: &[&str], options:
     live.chunks(live.len().div_ceil(2)).enumerate().map(half).sum()
 }
 
-/// Compiles the statements that `cargo run -p ptx --example forms` writes.
+/// Compiles the statements that `cargo run -p oxptxas-ptx --example forms` writes.
 pub fn run(options: &Options, root: &Path, bin: &Path) -> Result<(), String> {
     let mut forms = Command::new("cargo");
     forms
-        .args(["run", "-q", "--release", "-p", "ptx", "--example", "forms"])
+        .args(["run", "-q", "--release", "-p", "oxptxas-ptx", "--example", "forms"])
         .env("DUMP", "1")
         .current_dir(root);
     let out = forms.env("OXPTXAS_ORACLES", bin).output().map_err(|e| format!("forms: {e}"))?;

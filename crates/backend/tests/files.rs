@@ -1,5 +1,5 @@
 //! File tests: `files/NAME.ori` starts with `// test PASS` and holds functions in Ori's text form; the result
-//! of the pass stands beside it in `NAME.out`. `UPDATE_EXPECT=1 cargo test -p backend` writes the results.
+//! of the pass stands beside it in `NAME.out`. `UPDATE_EXPECT=1 cargo test -p oxptxas-backend` writes the results.
 
 use backend::{
     balance, convergence, emit, hazards, legalize, machine, prepass, regalloc, schedule, together, uniform,

@@ -1,5 +1,5 @@
 //! Reads a cubin and writes it again with our writer, to see what the vendor's tools say of the format:
-//! `cargo run -p cubin --example rewrite -- IN OUT`.
+//! `cargo run -p oxptxas-cubin --example rewrite -- IN OUT`.
 
 use cubin::{Cubin, Global, Kernel};
 

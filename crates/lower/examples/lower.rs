@@ -1,4 +1,4 @@
-//! Prints the Ori of every kernel of a PTX file: `cargo run -p lower --example lower -- FILE.ptx [sm_90]`.
+//! Prints the Ori of every kernel of a PTX file: `cargo run -p oxptxas-lower --example lower -- FILE.ptx [sm_90]`.
 
 use lower::{ModuleLayout, Options, lower_function};
 use std::process::ExitCode;

@@ -1,5 +1,5 @@
 //! File tests: each `files/NAME.ptx` lowers to the text beside it, `NAME.sm_XX.ori`, on the targets that its
-//! first line names (`// targets: sm_75 sm_90`). `UPDATE_EXPECT=1 cargo test -p lower --test files` writes
+//! first line names (`// targets: sm_75 sm_90`). `UPDATE_EXPECT=1 cargo test -p oxptxas-lower --test files` writes
 //! the expected files anew.
 
 use lower::{ModuleLayout, Options, lower_function};

@@ -1,5 +1,5 @@
 //! Single statements and what the checker says of them: `verdicts.txt` has one a line, `=> ok` or the message.
-//! `BLESS=1 cargo test -p ptx --test verdicts` rewrites it. With the vendor's tools at hand (`OXPTXAS_ORACLES`),
+//! `BLESS=1 cargo test -p oxptxas-ptx --test verdicts` rewrites it. With the vendor's tools at hand (`OXPTXAS_ORACLES`),
 //! ptxas must accept and reject the same ones, but for those that the file marks `(ours)`.
 
 use std::path::{Path, PathBuf};

@@ -145,7 +145,7 @@ pub fn page(cases: &[(&Case, Option<&str>, Option<&str>)], all: usize) -> String
     }
     let mut out = String::from(
         "# Statements that ptxas and oxptxas judge differently\n\nWritten by `OXPTXAS_ORACLES=… PAGE=docs/ptx-differences.md \
-         cargo run --release -p ptx --example forms`.\nBehind each statement: the target, what was changed in a legal \
+         cargo run --release -p oxptxas-ptx --example forms`.\nBehind each statement: the target, what was changed in a legal \
          form, and the message of the one that refuses it.\n",
     );
     let _ = writeln!(out, "\n{} of {all} statements.", cases.len());
