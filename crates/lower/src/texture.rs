@@ -206,7 +206,8 @@ impl Lower<'_, '_> {
         if self.sm() < 90 {
             return Ok(match (place, sampler, at) {
                 (_, None, Some(at)) => Handle::Const(at),
-                (Place::Named(image), Some(Place::Named(sampler)), _) => {
+                // In objects each has a word of its own.
+                (Place::Named(image), Some(Place::Named(sampler)), _) if !self.opts.relocatable => {
                     Handle::Const(self.image_place(image, Some(sampler))?)
                 }
                 (Place::Register(r), None, None) => Handle::Word(self.handle_value(r)?),
@@ -370,9 +371,9 @@ impl Lower<'_, '_> {
         let grad = inst.has(M::grad);
         let flat = !matches!(g.dim, Dim::D3 | Dim::Cube | Dim::ArrayCube);
         // Beside derivatives the bits of integers are taken as those of floating-point numbers, as TXD takes them (ptxas
-        // 13.0.88 on every target); of volumes the driver has functions of its own.
+        // 13.0.88 on every target).
         let (integers, as_they_are) = match from {
-            Some(Type::s32) if grad && flat => (false, true),
+            Some(Type::s32) if grad => (false, true),
             Some(Type::s32) if !grad => (true, true),
             Some(Type::f32) => (false, false),
             _ => return self.unsupported(inst),
@@ -409,8 +410,9 @@ impl Lower<'_, '_> {
             _ => rz(),
         };
         let mut dim = g.dim;
-        if dim == Dim::D1 && !as_they_are {
-            // One coordinate is the first of two.
+        let independent = self.module.targets.iter().any(|t| t == "texmode_independent");
+        if dim == Dim::D1 && !as_they_are && !independent {
+            // One coordinate is the first of two, unless textures and samplers are apart.
             dim = Dim::D2;
             numbers.push(rz());
         }
@@ -435,6 +437,8 @@ impl Lower<'_, '_> {
                 Some(v) if offsets.is_none() && reference.is_none() => {
                     offsets = Some(self.texel_offsets(&v, if gather { 8 } else { 4 })?);
                 }
+                // Nothing is compared with samples (ptxas 13.0.88).
+                None if reference.is_none() && g.multisample => {}
                 None if reference.is_none() => reference = Some(self.src(o, F32)?.low()),
                 _ => return self.unsupported(inst),
             }
@@ -445,13 +449,13 @@ impl Lower<'_, '_> {
         };
         let mut derived = None;
         if let Some((dx, dy)) = derivatives {
-            if flat && reference.is_some() {
-                return self.unsupported(inst);
-            }
-            if flat {
+            // TXD compares nothing.
+            if flat && reference.is_none() {
                 return self.by_derivatives(inst, &handle, dim, word, &numbers, array, offsets, dx, dy);
             }
-            derived = Some(self.level_of_derivatives(&handle, &numbers, dim != Dim::D3, scale, [dx, dy])?);
+            let numbers = &numbers[..g.coords];
+            let cube = matches!(dim, Dim::Cube | Dim::ArrayCube);
+            derived = Some(self.level_of_derivatives(&handle, numbers, cube, scale, [dx, dy])?);
         }
         numbers.insert_many(0, array);
         extra.insert_many(0, word);

@@ -1,14 +1,15 @@
-//! `tex.grad` of volumes and cubes: no instruction takes their derivatives, so the level is computed from them as Mesa does
+//! `tex.grad` of volumes and cubes, and with a depth to compare: no instruction takes these derivatives, so the level is computed from them as Mesa does
 //! for the same hardware (`nir_lower_tex`: `lower_gradient`, `lower_gradient_cube_map`): the logarithm of the longer of both
 //! in texels of the largest level. Where there are several levels, coordinates are normalized.
 
 use crate::emit::{Emit, fabs, fimm, fneg, never, pt, rz};
 use crate::func::{Lower, Result};
-use crate::texture::Handle;
+use crate::texture::{Handle, one};
 use crate::types::{Kind, Ty};
 use ori::{Builder, Name, Operand, operand};
 use ptx::VectorElem;
 use sass::{Mod, Opcode};
+use smallvec::SmallVec;
 
 const F32: Ty = Ty { kind: Kind::Float, bits: 32 };
 
@@ -21,7 +22,7 @@ fn fused(b: &mut Builder<'_>, x: Operand, y: Operand, z: Operand) -> Operand {
 }
 
 impl Lower<'_, '_> {
-    /// The level. Of a cube, `at` is the direction, which has been multiplied by `scale` so that its largest component is 1.
+    /// The level; `at` are the coordinates. Of a cube it is the direction, which has been multiplied by `scale` so that its largest component is 1.
     pub(crate) fn level_of_derivatives(
         &mut self,
         handle: &Handle,
@@ -30,9 +31,9 @@ impl Lower<'_, '_> {
         scale: Operand,
         derivatives: [&ptx::Operand; 2],
     ) -> Result<Operand> {
-        let [low, high] = self.dimensions(handle, rz(), if cube { 1 } else { 7 })?;
+        let count = if cube { 1 } else { at.len() };
+        let [low, high] = self.dimensions(handle, rz(), (1 << count) - 1)?;
         let texels = [(low, 0), (low, 1), (high, 0)].map(|(v, part)| operand(Name::Part(v, part)));
-        let count = if cube { 1 } else { 3 };
         let mut sizes = Vec::new();
         for n in &texels[..count] {
             let n = operand(self.b.def(Opcode::I2F, &[Mod::U32], &[*n]));
@@ -42,13 +43,15 @@ impl Lower<'_, '_> {
         let largest = if cube { Some(self.largest(at)) } else { None };
         let mut longest = None;
         for d in derivatives {
-            let ptx::Operand::Vector(elems) = d else { return Err("derivatives that are no vector".into()) };
-            if elems.len() < 3 {
+            let elems: SmallVec<[VectorElem; 4]> = match d {
+                ptx::Operand::Vector(elems) => elems.iter().cloned().collect(),
+                o => one(o).into_iter().collect(),
+            };
+            if elems.len() < at.len() {
                 return Err("too few derivatives".into());
             }
             let mut d = Vec::new();
-            for e in elems.iter().take(3) {
-                let e: &VectorElem = e;
+            for e in elems.iter().take(at.len()) {
                 d.push(self.elem(e, F32)?.low());
             }
             if let Some(largest) = largest {

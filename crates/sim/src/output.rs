@@ -42,7 +42,7 @@ pub(crate) enum Driver {
 }
 
 /// Their names.
-pub(crate) const DRIVER: [(&str, Driver); 30] = [
+pub(crate) const DRIVER: [(&str, Driver); 38] = [
     ("vprintf", Driver::Printf),
     ("malloc", Driver::Malloc),
     ("free", Driver::Free),
@@ -69,6 +69,14 @@ pub(crate) const DRIVER: [(&str, Driver); 30] = [
     ("__cuda_syscall_tex_grad_pred_acube_v4_s32_f32", Driver::Gradient(Geometry::ArrayCube, false)),
     ("__cuda_syscall_tex_grad_acube_v4_u32_f32", Driver::Gradient(Geometry::ArrayCube, false)),
     ("__cuda_syscall_tex_grad_pred_acube_v4_u32_f32", Driver::Gradient(Geometry::ArrayCube, false)),
+    ("__cuda_syscall_tex_grad_3d_v4_f32_s32", Driver::Gradient(Geometry::D3, false)),
+    ("__cuda_syscall_tex_grad_pred_3d_v4_f32_s32", Driver::Gradient(Geometry::D3, false)),
+    ("__cuda_syscall_tex_grad_3d_v4_s32_s32", Driver::Gradient(Geometry::D3, false)),
+    ("__cuda_syscall_tex_grad_pred_3d_v4_s32_s32", Driver::Gradient(Geometry::D3, false)),
+    ("__cuda_syscall_tex_grad_3d_v4_u32_s32", Driver::Gradient(Geometry::D3, false)),
+    ("__cuda_syscall_tex_grad_pred_3d_v4_u32_s32", Driver::Gradient(Geometry::D3, false)),
+    ("__cuda_syscall_tex_grad_3d_v4_f16_s32", Driver::Gradient(Geometry::D3, true)),
+    ("__cuda_syscall_tex_grad_pred_3d_v4_f16_s32", Driver::Gradient(Geometry::D3, true)),
     ("__cuda_syscall_tex_grad_3d_v4_f16_f32", Driver::Gradient(Geometry::D3, true)),
     ("__cuda_syscall_tex_grad_pred_3d_v4_f16_f32", Driver::Gradient(Geometry::D3, true)),
     ("__cuda_syscall_tex_grad_cube_v4_f16_f32", Driver::Gradient(Geometry::Cube, true)),

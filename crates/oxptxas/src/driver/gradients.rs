@@ -10,20 +10,25 @@ use ptx::{FuncId, Module, RegId, VarId};
 /// Shapes and formats that the driver has.
 const SHAPES: [(Mod, &str); 3] = [(Mod::_3d, "3d"), (Mod::cube, "cube"), (Mod::acube, "acube")];
 const FORMATS: [(Type, &str); 3] = [(Type::f32, "f32"), (Type::s32, "s32"), (Type::u32, "u32")];
+/// Types of coordinates, those of integers for volumes alone.
+const COORDINATES: [(Type, &str); 2] = [(Type::f32, "f32"), (Type::s32, "s32")];
 
 /// Registers that what calls one of them states at least, whatever its limit is (ptxas 13.0.88, all of them on sm_90 … sm_121, -O0,
 /// -O1 and -O3, also with `-maxrregcount 24`).
 pub(super) const REGISTERS: u8 = 32;
 
-fn name(shape: &str, format: &str, resident: bool) -> String {
+fn name(shape: &str, format: &str, coordinates: &str, resident: bool) -> String {
     let pred = if resident { "pred_" } else { "" };
-    format!("__cuda_syscall_tex_grad_{pred}{shape}_v4_{format}_f32")
+    format!("__cuda_syscall_tex_grad_{pred}{shape}_v4_{format}_{coordinates}")
 }
 
 /// Whether the driver brings a function of this name.
 pub(super) fn is_of_the_driver(function: &str) -> bool {
     SHAPES.iter().any(|(_, shape)| {
-        FORMATS.iter().any(|(_, format)| [false, true].iter().any(|r| name(shape, format, *r) == function))
+        FORMATS.iter().any(|(_, format)| {
+            let mut any = COORDINATES.iter().flat_map(|(_, c)| [false, true].map(|r| (c, r)));
+            any.any(|(c, resident)| name(shape, format, c, resident) == function)
+        })
     })
 }
 
@@ -40,7 +45,8 @@ pub(super) fn call_driver(module: &mut Module) {
             match &s {
                 Stmt::Inst(i) if let Some(access) = Access::of(i) => {
                     let places = places.get_or_insert_with(|| Places::new(module, &mut body));
-                    let name = name(access.shape, access.format, access.resident.is_some());
+                    let name =
+                        name(access.shape, access.format, access.coordinates, access.resident.is_some());
                     let callee = declaration(module, &name, |module| {
                         let p = parameters(module);
                         ([p.handle].into_iter().chain(p.vectors).collect(), vec![p.result])
@@ -87,6 +93,7 @@ struct Access<'i> {
     inst: &'i Inst,
     shape: &'static str,
     format: &'static str,
+    coordinates: &'static str,
     handle: RegId,
     /// Coordinates and derivatives.
     vectors: [&'i [VectorElem]; 3],
@@ -101,9 +108,7 @@ impl<'i> Access<'i> {
         }
         let (_, shape) = SHAPES.into_iter().find(|(m, _)| inst.has(*m))?;
         let (_, format) = FORMATS.into_iter().find(|(t, _)| inst.ty(0) == Some(*t))?;
-        if inst.ty(1) != Some(Type::f32) {
-            return None;
-        }
+        let (_, coordinates) = COORDINATES.into_iter().find(|(t, _)| inst.ty(1) == Some(*t))?;
         let (results, resident): (&[VectorElem], _) = match &inst.operands[0] {
             Operand::Vector(v) => (v, None),
             Operand::Resident(v, p) => (v, Some(*p)),
@@ -119,10 +124,19 @@ impl<'i> Access<'i> {
             return None;
         };
         let registers =
-            |v: &[VectorElem]| v.iter().all(|e| matches!(e, VectorElem::Reg(_) | VectorElem::F32(_)));
+            |v: &[VectorElem]| v.iter().all(|e| !matches!(e, VectorElem::Sink | VectorElem::F64(_)));
         let vectors: [&[VectorElem]; 3] = [at, dx, dy];
         let fits = results.len() == 4 && vectors.iter().all(|v| v.len() <= 4 && registers(v));
-        fits.then_some(Access { inst, shape, format, handle: *handle, vectors, results, resident })
+        fits.then_some(Access {
+            inst,
+            shape,
+            format,
+            coordinates,
+            handle: *handle,
+            vectors,
+            results,
+            resident,
+        })
     }
 
     fn emit(&self, body: &mut Body, op: Op, mods: &[Mod], operands: Vec<Operand>) {
@@ -137,6 +151,7 @@ impl<'i> Access<'i> {
             for (k, e) in elems.iter().enumerate() {
                 let value = match e {
                     VectorElem::F32(n) => Operand::F32(*n),
+                    VectorElem::Int(n) => Operand::Int(*n),
                     VectorElem::Reg(r) => Operand::Reg(*r),
                     _ => continue,
                 };

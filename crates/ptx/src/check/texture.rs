@@ -115,10 +115,15 @@ impl Checker<'_> {
                 }
             }
         }
+        let illegal = || format!("Illegal modifier '.{}' for instruction '{name}'", geometry.name());
         let mut depth = rest.next();
         if let Some((n, o)) = depth
             && (inst.is_braced(at + 1 + n) || matches!(o, Operand::Vector(_)))
         {
+            // No face has texels beside it.
+            if matches!(geometry, Mod::cube | Mod::acube) {
+                return Err(illegal());
+            }
             let elems = values(o).ok_or_else(mismatch)?;
             if elems.len() == 3 {
                 return Err("Illegal vector size: 3".into());
@@ -131,6 +136,9 @@ impl Checker<'_> {
             }
             depth = rest.next();
             if let Some((_, o)) = depth {
+                if geometry == Mod::_3d {
+                    return Err(illegal());
+                }
                 let depth = values(o).filter(|_| ty == Type::f32).ok_or_else(mismatch)?;
                 let fit = depth.len() == 1 && fits(body, &depth[0], Type::f32);
                 return if fit && !matches!(o, Operand::Int(_)) { Ok(()) } else { Err(mismatch()) };
@@ -139,6 +147,9 @@ impl Checker<'_> {
         }
         // Alone, ptxas takes any 32 bits for the depth, but no floating-point ones beside integer coordinates.
         let Some((_, o)) = depth else { return Ok(()) };
+        if geometry == Mod::_3d {
+            return Err(illegal());
+        }
         let one = values(o).filter(|v| v.len() == 1).ok_or_else(mismatch)?;
         let fit = match one[0] {
             VectorElem::Reg(r) => {

@@ -106,9 +106,12 @@ pub(super) fn by_name(
     // Any of them may be with any texture.
     let filters = list.iter().all(|i| i.format.reads_float());
     let cubes = list.iter().any(|i| i.geometry.is_cube());
+    let levels = list.iter().any(|i| i.levels.len() > 1);
     let mut own = Vec::new();
     for v in samplers {
-        own.push(sampler(&mut |n| (rng.next() >> 32) as usize % n, filters, cubes));
+        let mut one = sampler(&mut |n| (rng.next() >> 32) as usize % n, filters, cubes);
+        one.normalized |= levels;
+        own.push(one);
         names.insert(module.vars[v].name.clone(), Bound::Sampler(own.len() as u32));
     }
     (own, names)
@@ -191,7 +194,9 @@ impl Wants {
         } else {
             1
         };
-        let sampler = sampler(&mut pick, format.reads_float(), geometry.is_cube());
+        let mut sampler = sampler(&mut pick, format.reads_float(), geometry.is_cube());
+        // Of mipmapped arrays coordinates have to be normalized (cuTexObjectCreate).
+        sampler.normalized |= levels > 1;
         let image = Image::new(base, geometry, format, (size, layers, samples), (levels, 0), sampler).ok()?;
         let content = match format.element {
             Element::F32 => Content::F32,
