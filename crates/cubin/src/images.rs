@@ -1,6 +1,7 @@
 //! Textures, samplers and surfaces by name: symbols that the driver binds, and words of constant bank 0 that it fills in
 //! (ptxas 13.0.88; docs/cubin.md).
 
+use crate::attrs::{Attr, Attrs};
 use object::elf;
 
 /// What a name is of, by the type of its symbol.
@@ -31,6 +32,16 @@ impl ImageKind {
             ImageKind::Sampler if sm >= 90 => 0x65,
             ImageKind::Sampler => 7,
             ImageKind::Surface => 0x34,
+        }
+    }
+
+    /// What a relocation of this type fills in; nvlink has the older one for samplers on all targets.
+    pub fn filled(reloc: u32) -> Option<ImageKind> {
+        match reloc {
+            6 => Some(ImageKind::Texture),
+            7 | 0x65 => Some(ImageKind::Sampler),
+            0x34 => Some(ImageKind::Surface),
+            _ => None,
         }
     }
 
@@ -69,8 +80,8 @@ pub struct ImageSymbol {
 }
 
 impl ImageSymbol {
-    /// By what the writer finds its symbol: parameters of several kernels may have one name.
-    pub(crate) fn key(n: usize) -> String {
+    /// By what the writer finds its symbol, and what relocations of objects name: parameters of several kernels may have one name.
+    pub fn key(n: usize) -> String {
         format!("image {n}")
     }
 
@@ -78,6 +89,19 @@ impl ImageSymbol {
     pub(crate) fn info(&self) -> u8 {
         let binding = if self.kernel.is_some() { elf::STB_LOCAL } else { elf::STB_GLOBAL };
         binding << 4 | self.kind as u8
+    }
+}
+
+/// States how the samplers of the module are set up, the last one first; `symbols` are the numbers of all `images`.
+pub(crate) fn samplers(attributes: &mut Attrs, images: &[ImageSymbol], symbols: &[(u32, ImageKind)]) {
+    let mut samplers: Vec<_> =
+        images.iter().zip(symbols).filter_map(|(i, s)| Some((i.sampler?, s.0))).collect();
+    samplers.sort_by_key(|(init, _)| std::cmp::Reverse(init.declared));
+    for (init, symbol) in samplers {
+        if let Some(set) = init.unnormalized {
+            attributes.words(Attr::SamplerForceUnnormalized, &[symbol, set]);
+        }
+        attributes.words(Attr::SamplerInit, &[symbol, u32::from_le_bytes(init.modes)]);
     }
 }
 

@@ -6,6 +6,7 @@ use crate::attrs::{Attr, Attrs};
 use crate::common::{WAR_VARIABLE, compat, cuinfo, has_war_variable, kernel_attributes, tkinfo};
 use crate::elf::{Section, Strings, Symbol, relocatable, symbol_table};
 use crate::frames::{self, Entry, Returns};
+use crate::images::{ImageKind, ImageSymbol};
 use crate::lines::{Lines, program};
 use crate::write::zeros;
 use object::elf;
@@ -103,6 +104,14 @@ pub enum Fill {
     Kernel,
     /// This byte of a generic address.
     Byte(u8),
+    /// The place in constant bank 0 of the word of a texture or surface by name, in an instruction that takes its handle from there.
+    ImagePlace,
+    /// The same in an operand of any other instruction.
+    ImageOperand,
+    /// The same in a load of constants.
+    ImageLoad,
+    /// The same in a load of constants of the uniform datapath from sm_100 on.
+    ImageUniformLoad,
 }
 
 impl Fill {
@@ -128,6 +137,10 @@ impl Fill {
             Fill::InSection => 1,
             Fill::Kernel => 0x23,
             Fill::Byte(n) => 0x54 + u32::from(n),
+            Fill::ImagePlace => 0x41,
+            Fill::ImageOperand => 0x40,
+            Fill::ImageLoad => 0x42,
+            Fill::ImageUniformLoad => 0x73,
         })
     }
 }
@@ -223,6 +236,12 @@ pub struct Object {
     pub prototypes: Vec<(String, String)>,
     /// Variables.
     pub variables: Vec<Variable>,
+    /// Textures, samplers and surfaces by name; the functions whose parameters they are count as kernels.
+    pub images: Vec<ImageSymbol>,
+    /// Whether textures and samplers are apart (`.target texmode_independent`).
+    pub independent: bool,
+    /// Whether code asks handles what they are of (`istypep`).
+    pub asks_types: bool,
     /// Other names of functions with code: the name, the function.
     pub aliases: Vec<(String, String)>,
     /// Whether it is a whole program that can be extended (`-ewp`).
@@ -582,7 +601,7 @@ impl<'o> Writer<'o> {
             relocs.filter(|r| r.fill == Fill::Number).map(|r| r.symbol.as_str()).collect();
         globals.extend(numbers.into_iter().map(|name| weak(name, 0, 4)));
         if self.modern() {
-            let (reserved, cap) = if o.sm >= 100 { (0x40, 0x400) } else { (0, 0) };
+            let reserved = if o.sm >= 100 { 0x40 } else { 0 };
             globals.push(weak(".nv.reservedSmem.offset0", reserved, 4));
             if has_war_variable(o.sm) {
                 let n = self.number(RESERVED) as u16;
@@ -590,19 +609,43 @@ impl<'o> Writer<'o> {
                 let (name, bytes) = WAR_VARIABLE;
                 globals.push(symbol(name, elf::STB_WEAK, CUDA_OBJECT, 0xa0, n, 16, bytes));
             }
+            // On sm_90 only where functions use shared memory (ptxas 13.0.88).
             let shared = o.variables.iter().any(|v| matches!(v.place, Place::Shared(_)));
-            if cap != 0 && shared {
-                globals.push(weak(".nv.reservedSmem.cap", cap, 4));
+            let by_function = || {
+                let mut functions = o.functions.iter().filter(|f| !f.entry);
+                functions.any(|f| f.relocs.iter().any(|r| r.fill == Fill::Shared))
+            };
+            if shared && (o.sm >= 100 || by_function()) {
+                globals.push(weak(".nv.reservedSmem.cap", 0x400, 4));
             }
             if used.contains(&FUNCTION_BASE) {
                 globals.push(weak(FUNCTION_BASE, 0, 8));
             }
         }
-        self.section(".symtab").info = list.len() as u32;
-        list.append(&mut globals);
-        for (n, s) in (0..).zip(&list) {
-            self.symbols.insert(s.name.clone(), n);
+        // Names of parameters say nothing to others: several kernels may have one, and so may a function or variable.
+        let mut keys: Vec<(usize, String)> = Vec::new();
+        let images = || o.images.iter().enumerate();
+        for (n, image) in images() {
+            let kernel = image.kernel.and_then(|k| o.functions.get(k));
+            let section = kernel.map_or(0, |f| self.number(&format!(".text.{}", f.code.name)) as u16);
+            let s =
+                Symbol { name: image.name.clone(), info: image.info(), other: 0, section, value: 0, size: 0 };
+            if kernel.is_some() {
+                keys.push((list.len(), ImageSymbol::key(n)));
+                list.push(s);
+            }
         }
+        self.section(".symtab").info = list.len() as u32;
+        for (n, image) in images().filter(|(_, i)| i.kernel.is_none()) {
+            keys.push((list.len() + globals.len(), ImageSymbol::key(n)));
+            globals.push(symbol(&image.name, elf::STB_GLOBAL, image.kind as u8, 0, 0, 0, 0));
+        }
+        list.append(&mut globals);
+        let keyed: BTreeSet<usize> = keys.iter().map(|k| k.0).collect();
+        for (n, s) in list.iter().enumerate().filter(|(n, _)| !keyed.contains(n)) {
+            self.symbols.insert(s.name.clone(), n as u32);
+        }
+        self.symbols.extend(keys.into_iter().map(|(n, key)| (key, n as u32)));
         list
     }
 
@@ -669,6 +712,14 @@ impl<'o> Writer<'o> {
     fn attributes(&mut self) -> Result<(), String> {
         let o = self.object;
         let mut all = Attrs::default();
+        let images: Vec<(u32, ImageKind)> = (0..)
+            .zip(&o.images)
+            .map(|(n, i)| Ok((self.symbol(&ImageSymbol::key(n))?, i.kind)))
+            .collect::<Result<_, String>>()?;
+        if o.asks_types {
+            all.flag(Attr::IstypepUsed);
+        }
+        crate::images::samplers(&mut all, &o.images, &images);
         for f in o.functions.iter().rev() {
             let n = self.symbol(&f.code.name)?;
             all.words(Attr::Regcount, &[n, f.code.registers.into()]);
@@ -678,6 +729,9 @@ impl<'o> Writer<'o> {
             if f.code.options.errors_at_exit {
                 all.flag(Attr::GenErrbarAtExit);
             }
+        }
+        if o.independent && !o.functions.is_empty() {
+            all.flag(Attr::TexmodeIndependent);
         }
         let info = self.section(".nv.info");
         info.data = all.0;
@@ -692,7 +746,7 @@ impl<'o> Writer<'o> {
                     externs.push(n);
                 }
             }
-            let data = kernel_attributes(o.sm, &f.code, bank, &externs, &[]);
+            let data = kernel_attributes(o.sm, &f.code, bank, &externs, &images);
             let text = self.number(&format!(".text.{name}"));
             let number = self.symbol(name)?;
             let modern = self.modern();

@@ -403,14 +403,8 @@ impl Writer<'_> {
             let s = self.numbers[&k.name];
             global.words(Attr::Regcount, &[s, k.registers.into()]);
             // What is of the whole file comes with the first kernel.
-            let mut samplers: Vec<_> =
-                c.images.iter().zip(&images).filter_map(|(i, s)| Some((i.sampler?, s))).collect();
-            samplers.sort_by_key(|(init, _)| std::cmp::Reverse(init.declared));
-            for (init, (symbol, _)) in samplers.into_iter().filter(|_| n == 0) {
-                if let Some(set) = init.unnormalized {
-                    global.words(Attr::SamplerForceUnnormalized, &[*symbol, set]);
-                }
-                global.words(Attr::SamplerInit, &[*symbol, u32::from_le_bytes(init.modes)]);
+            if n == 0 {
+                crate::images::samplers(&mut global, &c.images, &images);
             }
             for f in k.functions.iter().rev() {
                 // From sm_90 on ptxas states the kernel's.

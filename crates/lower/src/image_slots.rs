@@ -19,7 +19,7 @@ pub struct Named {
 /// The words of all kernels, and where each function finds them.
 #[derive(Clone, Debug, Default)]
 pub struct ImageSlots {
-    /// Of each kernel that has any, by their offsets in the bank.
+    /// Of each kernel that has any (in an object each function), by their offsets in the bank.
     kernels: FxHashMap<FuncId, Vec<(u32, Named)>>,
     places: FxHashMap<(FuncId, Named), u32>,
 }
@@ -32,8 +32,9 @@ enum Class {
     Surfaces,
 }
 
-/// Calls `f` for everything that an operand of the function's names of textures, samplers and surfaces.
-fn mentions(module: &Module, target: Target, func: &Func, mut f: impl FnMut(Named, Class)) {
+/// Calls `f` for everything that an operand of the function's names of textures, samplers and surfaces; `joined`: a texture and the
+/// sampler that it is read with are one.
+fn mentions(module: &Module, joined: bool, func: &Func, mut f: impl FnMut(Named, Class)) {
     let class = |v: VarId| match module.vars[v].opaque {
         Some(Opaque::Surface) => Class::Surfaces,
         Some(Opaque::Sampler) => Class::Samplers,
@@ -57,7 +58,7 @@ fn mentions(module: &Module, target: Target, func: &Func, mut f: impl FnMut(Name
             };
             let [image, sampler] = [list.first(), list.get(1)].map(|o| o.and_then(name));
             match (image, sampler) {
-                (Some(image), Some(_)) if target.sm < 90 => f(Named { image, sampler }, Class::Textures),
+                (Some(image), Some(_)) if joined => f(Named { image, sampler }, Class::Textures),
                 (Some(image), Some(sampler)) => {
                     f(Named { image, sampler: None }, Class::Textures);
                     f(Named { image: sampler, sampler: None }, Class::Textures);
@@ -71,7 +72,32 @@ fn mentions(module: &Module, target: Target, func: &Func, mut f: impl FnMut(Name
     }
 }
 
+/// How far words are apart that the linker places, so that no load takes two of them.
+const APART: u32 = 16;
+
 impl ImageSlots {
+    /// Of an object: each function has places of its own, which stand for the names until the linker knows better. No two names
+    /// share a word.
+    pub fn of_object(module: &Module, target: Target) -> ImageSlots {
+        let mut slots = ImageSlots::default();
+        for (id, func) in module.funcs.iter() {
+            let mut names: Vec<(u32, Named)> = Vec::new();
+            let params = if func.entry { module.param_layout(func).1 } else { 0 };
+            let mut at = (u32::from(target.info().param_base) + params).next_multiple_of(APART);
+            mentions(module, false, func, |n, _| {
+                if !names.iter().any(|(_, m)| *m == n) {
+                    names.push((at, n));
+                    at += APART;
+                }
+            });
+            slots.places.extend(names.iter().map(|(at, n)| ((id, *n), *at)));
+            if !names.is_empty() {
+                slots.kernels.insert(id, names);
+            }
+        }
+        slots
+    }
+
     /// Places the words behind the parameters. Those that functions mention come first (ptxas 13.0.88 has them in the order of
     /// what calls nothing to what calls it, too), in one place for all kernels that reach any of these: a function's code is the
     /// same in each.
@@ -83,9 +109,11 @@ impl ImageSlots {
         let own: FxHashMap<FuncId, Vec<Named>> = (module.funcs.iter())
             .map(|(id, func)| {
                 let mut names: Vec<(Named, Class)> = Vec::new();
-                mentions(module, target, func, |n, class| match names.iter_mut().find(|m| m.0 == n) {
-                    Some(found) => found.1 = found.1.min(class),
-                    None => names.push((n, class)),
+                mentions(module, target.sm < 90, func, |n, class| {
+                    match names.iter_mut().find(|m| m.0 == n) {
+                        Some(found) => found.1 = found.1.min(class),
+                        None => names.push((n, class)),
+                    }
                 });
                 names.sort_by_key(|n| n.1);
                 (id, names.into_iter().map(|n| n.0).collect::<Vec<_>>())
@@ -137,7 +165,7 @@ impl ImageSlots {
         slots
     }
 
-    /// The words of a kernel, by their offsets in constant bank 0.
+    /// The words of a kernel (in an object of a function), by their offsets in constant bank 0.
     pub fn of(&self, kernel: FuncId) -> &[(u32, Named)] {
         self.kernels.get(&kernel).map_or(&[], |names| names)
     }
@@ -147,13 +175,16 @@ impl ImageSlots {
         self.places.get(&(func, named)).copied()
     }
 
-    /// How many textures, samplers and surfaces a kernel's words are of, as `-v` counts them.
-    pub fn counts(&self, module: &Module, kernel: FuncId) -> [usize; 3] {
+    /// How many textures, surfaces and samplers a kernel's words are of, as `-v` counts them (ptxas 13.0.88): each once on sm_75,
+    /// later as often as it is in a word.
+    pub fn counts(&self, module: &Module, kernel: FuncId, target: Target) -> [usize; 3] {
         let mut all: Vec<VarId> =
             self.of(kernel).iter().flat_map(|(_, n)| [Some(n.image), n.sampler]).flatten().collect();
-        all.sort_unstable();
-        all.dedup();
-        [Opaque::Texture, Opaque::Sampler, Opaque::Surface]
+        if target.sm == 75 {
+            all.sort_unstable();
+            all.dedup();
+        }
+        [Opaque::Texture, Opaque::Surface, Opaque::Sampler]
             .map(|kind| all.iter().filter(|v| module.vars[**v].opaque == Some(kind)).count())
     }
 }

@@ -196,6 +196,11 @@ impl ModuleLayout {
         if errors.is_empty() { Ok(layout) } else { Err(errors) }
     }
 
+    /// Leaves the words of textures, samplers and surfaces that code names to the linker.
+    pub fn link_images(&mut self, module: &Module, target: Target) {
+        self.images = crate::image_slots::ImageSlots::of_object(module, target);
+    }
+
     /// Places what `func` uses in shared memory. Variables in `common`, which device functions use, come first, in
     /// the same place for all.
     fn add_function(&mut self, module: &Module, target: Target, id: FuncId, func: &Func, common: &[VarId]) {

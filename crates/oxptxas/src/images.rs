@@ -1,9 +1,12 @@
 //! Textures, samplers and surfaces by name as the file has them.
 
+use backend::Code;
 use cubin::images::{ImageKind, ImageSymbol, ImageWord, SamplerInit};
+use cubin::object::{Fill, Reloc};
 use lower::ModuleLayout;
 use ptx::ast::Opaque;
 use ptx::{FuncId, Item, Linkage, Module, Op, Stmt, Var, VarId};
+use sass::{ConstBank, Opcode, Operand, Target};
 
 /// What the file says of them: the list, and each variable's place in it.
 pub(crate) struct Images {
@@ -57,7 +60,7 @@ fn sampler(declared: u32, var: &Var) -> SamplerInit {
 }
 
 impl Images {
-    /// Of a module of which these kernels are compiled.
+    /// Of a module of which these kernels (and in objects functions) are compiled.
     pub(crate) fn new(module: &Module, layout: &ModuleLayout, kernels: &[FuncId]) -> Images {
         let mut all: Vec<(VarId, Option<usize>)> = Vec::new();
         for (n, k) in kernels.iter().enumerate() {
@@ -97,6 +100,61 @@ impl Images {
         }
     }
 
+    /// What the linker fills into the code of a function of an object: where it stands for the place of a word, as it was lowered,
+    /// nothing is left. In the order of the code.
+    ///
+    /// # Errors
+    /// If an instruction has no encoding without the place.
+    pub(crate) fn relocations(
+        &self,
+        layout: &ModuleLayout,
+        func: FuncId,
+        code: &mut Code,
+        target: Target,
+    ) -> Result<Vec<Reloc>, String> {
+        let words = layout.images.of(func);
+        let key = |place: u32| {
+            let found = words.iter().find(|(at, _)| *at == place)?;
+            Some(ImageSymbol::key(self.place(found.1.image)?))
+        };
+        let mut relocs = Vec::new();
+        if words.is_empty() {
+            return Ok(relocs);
+        }
+        for (offset, inst) in (0..).step_by(16).zip(&mut code.insts) {
+            // What takes a handle from the bank has its place as a number, counted in words: no other of its numbers is as large.
+            let handles = is_image(inst.op);
+            let load = match inst.op {
+                Opcode::LDCU => Fill::ImageUniformLoad,
+                Opcode::ULDC | Opcode::LDC => Fill::ImageLoad,
+                _ => Fill::ImageOperand,
+            };
+            for o in &mut inst.operands {
+                let (symbol, fill) = match o {
+                    Operand::Imm(n) if handles => (n.checked_mul(4).and_then(key), Fill::ImagePlace),
+                    Operand::Const { bank: ConstBank::Index(0), index: None, offset, .. } => {
+                        (u32::try_from(*offset).ok().and_then(key), load)
+                    }
+                    _ => continue,
+                };
+                let Some(symbol) = symbol else { continue };
+                match o {
+                    Operand::Const { offset, .. } => *offset = 0,
+                    other => *other = Operand::Imm(0),
+                }
+                relocs.push(Reloc { offset, fill, symbol, addend: 0 });
+            }
+        }
+        // Of kernels that call nothing there are words already.
+        let made = !code.words.is_empty();
+        for r in relocs.iter().filter(|_| made) {
+            let at = r.offset as usize / 16;
+            code.words[at] =
+                sass::encode(&code.insts[at], target, r.offset as i64).map_err(|e| e.to_string())?;
+        }
+        Ok(relocs)
+    }
+
     /// The place of a variable in the list.
     pub(crate) fn place(&self, var: VarId) -> Option<usize> {
         self.vars.iter().position(|v| *v == var)
@@ -110,6 +168,12 @@ impl Images {
         };
         layout.images.of(kernel).iter().filter_map(word).collect()
     }
+}
+
+/// Whether an instruction takes the handle of a texture or surface.
+fn is_image(op: Opcode) -> bool {
+    use Opcode::{SULD, SURED, SUST, TEX, TLD, TLD4, TXD, TXQ};
+    matches!(op, TEX | TLD | TLD4 | TXD | TXQ | SULD | SUST | SURED)
 }
 
 /// Whether code asks a handle what it is of.

@@ -4,6 +4,7 @@
 use crate::convention::prototype;
 use crate::facts;
 use crate::functions;
+use crate::images::Images;
 use crate::output::{KernelStats, Output};
 use crate::pipeline::{address_fill, binding, initial_bytes, kernel_record};
 use crate::timeline::{Stage, Timeline};
@@ -64,6 +65,10 @@ pub(crate) fn compile(
         extensible: settings.extensible && !settings.relocatable,
         ..Object::default()
     };
+    let images = Images::new(module, layout, &chosen);
+    object.independent = module.targets.iter().any(|t| t == "texmode_independent");
+    object.asks_types = crate::images::asks_types(module, chosen.iter().copied());
+    object.images.clone_from(&images.list);
     let mut output = Output::default();
     let mut errors = Vec::new();
     let with_lines = settings.line_info.unwrap_or_else(|| debug::has_source(module));
@@ -73,13 +78,24 @@ pub(crate) fn compile(
     let mut asks = sass::Asks::NOTHING;
     for (id, result) in chosen.iter().zip(compiled) {
         let func = &module.funcs[*id];
-        let done = result.and_then(|(code, time)| {
+        let done = result.and_then(|(mut code, time)| {
+            let named = images.relocations(layout, *id, &mut code, settings.target);
+            let named = named.map_err(|e| vec![Diagnostic::error(func.span, e)])?;
             let (lines, locals, places) = (code.lines.clone(), code.locals.clone(), code.places.clone());
             let said = facts::Said::by(settings.target.sm, [func], None);
             asks.join(facts::asks(settings.target.sm, &code.insts, &said));
             let spills = (code.spill_store_bytes, code.spill_load_bytes);
             let mut f = function(module, *id, code, options)?;
             f.code.options = settings.code_options();
+            f.relocs.extend(named);
+            f.relocs.sort_by_key(|r| r.offset);
+            for (p, v) in f.code.params.iter_mut().zip(&func.params) {
+                p.image = images.place(*v);
+            }
+            // Later the linker says it (ptxas 13.0.88).
+            if settings.target.sm < 90 {
+                f.code.images = images.words(layout, *id);
+            }
             // Such code is where it is: calls and the places they return to are addresses.
             let fixed =
                 |r: &cubin::object::Reloc| !matches!(r.fill, Fill::Shared | Fill::Number | Fill::Constant);
@@ -356,6 +372,9 @@ fn variables(
     let mut numbers: FxHashMap<String, usize> = FxHashMap::default();
     let mut add = |id: VarId, owner: Option<&Func>, errors: &mut Vec<Diagnostic>| {
         let var = &module.vars[id];
+        if var.opaque.is_some() {
+            return;
+        }
         let place = match var.space {
             Space::Global => Place::Global,
             Space::Const => Place::Constant,

@@ -29,7 +29,7 @@ pub struct KernelStats {
     pub shared: u32,
     /// Bytes of constant bank 0; bank 2.
     pub constant: (u32, u32),
-    /// Textures, samplers and surfaces that it names.
+    /// Textures, surfaces and samplers that it names.
     pub images: [usize; 3],
     /// Instructions, padding included.
     pub instructions: usize,
@@ -243,7 +243,7 @@ impl Output {
                 if k.constant.1 != 0 {
                     let _ = write!(out, ", {} bytes cmem[2]", k.constant.1);
                 }
-                for (n, what) in k.images.iter().zip(["textures", "samplers", "surfaces"]) {
+                for (n, what) in k.images.iter().zip(["textures", "surfaces", "samplers"]) {
                     if *n != 0 {
                         let _ = write!(out, ", {n} {what}");
                     }

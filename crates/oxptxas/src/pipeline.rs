@@ -67,8 +67,9 @@ pub fn check(source: &str, file: &str, settings: &Settings, arch: &str) -> Resul
     Ok(ptx::check::warnings(&module))
 }
 
-/// What the front end knows but the code generator does not; `relocatable`: in objects.
-fn not_built(module: &Module, relocatable: bool) -> Option<ptx::Diagnostic> {
+/// What the front end knows but the code generator does not.
+fn not_built(module: &Module, settings: &Settings) -> Option<ptx::Diagnostic> {
+    let relocatable = settings.relocatable || settings.extensible;
     let refuse =
         |span, what: &str| ptx::Diagnostic::error(span, format!("Feature '{what}' is not supported yet"));
     let mut used: Vec<VarId> = Vec::new();
@@ -83,10 +84,11 @@ fn not_built(module: &Module, relocatable: bool) -> Option<ptx::Diagnostic> {
     for r in module.vars.values().flat_map(|v| &v.init).flat_map(|i| &i.relocs) {
         note(r.symbol);
     }
-    // In objects only what nothing uses, and arrays, which are left out.
+    // Arrays are left out, if nothing uses them. What can be extended is half an executable, whose words have their places.
     let opaque = |(id, v): &(VarId, &ptx::Var)| {
         let named = v.space != Space::Global || used.contains(id);
-        v.opaque.is_some() && named && (relocatable || !v.dims.is_empty())
+        let extensible = settings.extensible && !settings.relocatable;
+        v.opaque.is_some() && named && (extensible || !v.dims.is_empty())
     };
     if let Some((_, var)) = module.vars.iter().find(opaque) {
         return Some(refuse(var.span, &format!(".{}", var.opaque.map_or("", |o| o.name()))));
@@ -194,9 +196,7 @@ fn compile_module(
     if settings.asked.patch {
         patch(&module).map_err(fail)?;
     }
-    if let Some(d) = not_built(&module, settings.relocatable || settings.extensible)
-        .or_else(|| asked_in_vain(&module, settings))
-    {
+    if let Some(d) = not_built(&module, settings).or_else(|| asked_in_vain(&module, settings)) {
         return Err(fail(vec![d]));
     }
     let (more, relocatable) = convention_of(&mut module, settings).map_err(fail)?;
@@ -204,8 +204,11 @@ fn compile_module(
     warnings.extend(more.into_iter().map(warning));
     driver::call_driver(&mut module, settings.target);
     let lines = LineIndex::new(source);
-    let layout = timeline
+    let mut layout = timeline
         .time(Stage::CompileUnitSetup, || lower::ModuleLayout::new(&module, settings.target).map_err(fail))?;
+    if relocatable {
+        layout.link_images(&module, settings.target);
+    }
     let mut units = Units {
         module: &module,
         layout: &layout,
@@ -535,7 +538,7 @@ fn assemble(
             spills: (own.spill_store_bytes, own.spill_load_bytes),
             shared: code.shared_size - reserved,
             constant: (bank0, code.literals.len() as u32),
-            images: layout.images.counts(module, *id),
+            images: layout.images.counts(module, *id, target),
             instructions: code.words.len(),
             time,
         });

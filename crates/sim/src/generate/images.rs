@@ -91,6 +91,18 @@ pub(super) fn by_name(
             }
         }
     }
+    // What nothing names has a word in linked files all the same.
+    for (v, var) in module.vars.iter().filter(|(v, var)| concerned(*v) && var.dims.is_empty()) {
+        match var.opaque {
+            Some(Opaque::Sampler) => samplers.push(v),
+            Some(opaque) => {
+                let kind = if opaque == Opaque::Surface { Kind::Surface } else { Kind::Texture };
+                let unused = || Wants { kind: Some(kind), geometry: Some(Geometry::D1), ..Wants::default() };
+                wants.entry(v).or_insert_with(unused);
+            }
+            None => {}
+        }
+    }
     samplers.sort_unstable();
     samplers.dedup();
     let mut rng = Rng::new(seed ^ 0x7e0);

@@ -328,10 +328,9 @@ impl Module {
     /// Puts the words of textures, samplers and surfaces that the kernel names into constant bank 0.
     fn fill_names(&self, kernel: &str, memory: &Memory, bank: &mut [u8]) -> Result<(), String> {
         let here = |p: &str| p.strip_prefix(".nv.constant0.") == Some(kernel);
-        let kinds = [ImageKind::Texture, ImageKind::Sampler, ImageKind::Surface];
         for r in self.cubin.relocs.iter().filter(|r| here(&r.place)) {
-            let kind = kinds.into_iter().find(|k| k.reloc(self.target.sm) == r.kind);
-            let kind = kind.ok_or_else(|| format!("relocation of type {:#x} in constant bank 0", r.kind))?;
+            let kind = ImageKind::filled(r.kind)
+                .ok_or_else(|| format!("relocation of type {:#x} in constant bank 0", r.kind))?;
             // Parameters of several kernels may have one name.
             let name = r.symbol.split('#').next().unwrap_or_default();
             let wanted = match kind {
