@@ -23,6 +23,7 @@ mod mutate;
 mod mutate_options;
 mod options;
 mod order;
+mod places;
 mod ptxfuzz;
 mod regions;
 mod scaling;
@@ -85,6 +86,8 @@ enum Task {
     SimCoverage(coverage::Options),
     /// Execute PTX and code of every kernel in folders of PTX on made-up launches and compare.
     Verify(verify::Options),
+    /// Compare what registers hold where the maps of -g say with the PTX interpreter, for folders of PTX.
+    Places(places::Options),
     /// Compare the instruction table with nvdisasm on random variations of words.
     FuzzSass(fuzz::Options),
     /// Link our objects with ptxas's and compare what they do with the PTX interpreter.
@@ -159,6 +162,7 @@ fn main() -> ExitCode {
         Task::MutateCode(o) => install_oracles().and_then(|bin| mutate::run(&root(), &bin, &o)),
         Task::SimCoverage(o) => install_oracles().and_then(|bin| coverage::run(&root(), &bin, &o)),
         Task::Verify(o) => install_oracles().and_then(|bin| verify::run(&root(), &bin, &o)),
+        Task::Places(o) => places::run(&o),
         Task::Cycles(o) => install_oracles().and_then(|bin| cycles::run(&root(), &bin, &o)),
         Task::Loops(o) => install_oracles().and_then(|bin| loops::run(&root(), &bin, &o)),
         Task::Scaling(o) => install_oracles().and_then(|bin| scaling::run(&root(), &bin, &o)),

@@ -2,6 +2,7 @@
 
 use super::{Program, Result, launches, load_ptx, own_target, parse_target, read};
 use clap::Args;
+use oxsass::link;
 use oxsass::verify::{self, Verdict};
 use sass::Target;
 use sim::sass::check::Checks;
@@ -81,9 +82,16 @@ pub struct Verify {
     /// Take this cubin instead of compiling
     #[arg(long, value_name = "CUBIN")]
     cubin: Option<PathBuf>,
-    /// PTX of other objects that the cubin was linked from; the modules count as one
-    #[arg(long = "with", value_name = "PTX", requires = "cubin")]
+    /// PTX of other objects of the program; the modules count as one. Without --cubin and --object each is compiled to an object,
+    /// and nvlink links them
+    #[arg(long = "with", value_name = "PTX", conflicts_with = "launch")]
     others: Vec<PathBuf>,
+    /// Link these objects instead of compiling, ours or the reference compiler's
+    #[arg(long = "object", value_name = "OBJECT", conflicts_with_all = ["cubin", "launch"])]
+    objects: Vec<PathBuf>,
+    /// The linker, where it is not on PATH
+    #[arg(long, value_name = "NVLINK", default_value = "nvlink")]
+    nvlink: PathBuf,
     /// Judge another cubin of the same PTX, say the reference compiler's, in the same way
     #[arg(long, value_name = "CUBIN")]
     against: Option<PathBuf>,
@@ -104,16 +112,20 @@ impl Verify {
     fn made_up(self, out: &mut impl Write) -> Result {
         let path = self.file.display().to_string();
         let (mut source, mut module) = load_ptx(&self.file, "verify starts from PTX")?;
+        let mut texts = vec![source.clone()];
         if !self.others.is_empty() {
-            let others = self.others.iter().map(|o| Ok(load_ptx(o, "PTX is merged with PTX")?.0));
-            let texts = std::iter::once(Ok(source)).chain(others).collect::<Result<Vec<String>>>()?;
+            for other in &self.others {
+                texts.push(load_ptx(other, "PTX is merged with PTX")?.0);
+            }
             source = oxsass::merged::modules(texts.iter().map(String::as_str));
             let path = "the modules as one";
             *module = ptx::parse(&source).map_err(|errors| super::rendered(&errors, path, &source))?;
         }
         let checks = self.check.unwrap_or_default();
         let seeds = self.compiled.seeds;
-        let ours = self.cubin.is_none();
+        // What is linked has no lines of the modules as one.
+        let linked = !self.others.is_empty() || !self.objects.is_empty();
+        let ours = self.cubin.is_none() && !linked;
         let mut exact = None;
         let (bytes, target) = match &self.cubin {
             Some(file) => {
@@ -121,6 +133,29 @@ impl Verify {
                 let target =
                     Target::new(cubin::read::read(&bytes)?.sm).ok_or("a cubin of an unknown target")?;
                 (bytes, target)
+            }
+            None if !self.objects.is_empty() => {
+                let objects = self.objects.iter().map(|o| read(o)).collect::<Result<Vec<_>>>()?;
+                let first = objects.first().and_then(|o| link::target_of(o));
+                let target = self.compiled.arch.or(first).ok_or("an object of an unknown target")?;
+                (link::link(&self.nvlink, target, &objects)?, target)
+            }
+            None if linked => {
+                let settings = oxptxas::Settings { relocatable: true, ..self.compiled.settings(&module)? };
+                let target = settings.target;
+                let compiled = |settings: &oxptxas::Settings| -> Result<Vec<u8>> {
+                    let paths = std::iter::once(&self.file).chain(&self.others);
+                    let one = |(path, text): (&PathBuf, &String)| {
+                        let output = oxptxas::compile(text, &path.display().to_string(), settings);
+                        Ok(output.map_err(|f| f.render("oxsass"))?.cubin)
+                    };
+                    let objects = paths.zip(&texts).map(one).collect::<Result<Vec<_>>>()?;
+                    Ok(link::link(&self.nvlink, target, &objects)?)
+                };
+                if verify::may_be_contracted(&module) {
+                    exact = Some(compiled(&oxptxas::Settings { fmad: false, ..settings.clone() })?);
+                }
+                (compiled(&settings)?, target)
             }
             None => {
                 let settings =
