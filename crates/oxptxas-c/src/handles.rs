@@ -29,7 +29,8 @@ unsafe impl Sync for Watcher {}
 
 impl Watcher {
     pub(crate) fn wishes_an_end(&self) -> bool {
-        (self.function)(self.payload, std::ptr::null_mut()) != 0
+        // Nothing else stops NVIDIA's.
+        (self.function)(self.payload, std::ptr::null_mut()) == 1
     }
 }
 

@@ -186,7 +186,11 @@ pub unsafe extern "C" fn nvPTXCompilerCompile(
             return Code::InvalidInput;
         }
         // SAFETY: it is not null, and the caller promises that it ends.
-        arguments.push(argument(unsafe { CStr::from_ptr(option) }));
+        let option = argument(unsafe { CStr::from_ptr(option) });
+        // An option of NVIDIA's library alone, for what it does anyway.
+        if option != "-elf" && option != "--elf" {
+            arguments.push(option);
+        }
     }
     code(compile(compiler, &arguments))
 }

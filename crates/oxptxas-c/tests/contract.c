@@ -86,6 +86,12 @@ static int goes_on(void *payload, void *reserved) {
     return 0;
 }
 
+static int answers_two(void *payload, void *reserved) {
+    (void)payload;
+    (void)reserved;
+    return 2;
+}
+
 static void unaccompanied(void) {
     unsigned major = 0, minor = 0;
     int count = 0, n, ascending = 1, (*pairs)[2];
@@ -175,6 +181,10 @@ static void callbacks(void) {
     nvPTXCompilerSetFlowCallback(h, ends, &reserved);
     printf("  PTX comes after: %d\n", (int)nvPTXCompilerCompile(h, 1, plain));
     nvPTXCompilerDestroy(&h);
+    nvPTXCompilerCreate(&h, sizeof kernel, kernel);
+    nvPTXCompilerSetFlowCallback(h, answers_two, NULL);
+    printf("  only 1 ends it: %d\n", (int)nvPTXCompilerCompile(h, 1, plain));
+    nvPTXCompilerDestroy(&h);
 }
 
 #define POINT(name, text, length, ...)                                               \
@@ -216,6 +226,8 @@ int main(void) {
     POINT("wrong and only checked", wrong, sizeof wrong, "-arch=compute_90");
     POINT("object", kernel, sizeof kernel, "-arch=sm_90", "-c");
     POINT("file that is missing", kernel, sizeof kernel, "-arch=sm_90", "missing.ptx");
+    POINT("standard input", kernel, sizeof kernel, "-arch=sm_90", "-");
+    POINT("an option of the library's", kernel, sizeof kernel, "-arch=sm_90", "--elf");
     POINT("kernel that is missing", kernel, sizeof kernel, "-arch=sm_90", "-e", "nope");
     return 0;
 }

@@ -142,6 +142,10 @@ fn what_cannot_be_is_said() {
         (&["--gencode", "code=sm_80"], "expected arch=compute_NN,code=sm_NN"),
         (&["--gencode", "arch=compute_80,code=[sm_80,compute_90]"], "compute_90 beside compute_80"),
         (&["--arch", "sm_80", "--", "--nonsense"], "nonsense"),
+        (&["--gencode", "arch=compute_90,code=sm_80"], "sm_80 beside compute_90"),
+        (&["--arch", "sm_80", "--", "-arch=sm_90"], "it is said by --arch"),
+        (&["--arch", "sm_80", "--", "-o", "other"], "it is said by --arch and --output"),
+        (&["--arch", "sm_80", "--", "other.ptx"], "there is one input"),
     ] {
         let line = [&["fatbin", "saxpy.ptx", "-o", "none.fatbin"][..], arguments].concat();
         let out = oxsass(&folder, &line);

@@ -111,7 +111,12 @@ fn suffixed_targets_compile_where_ptxas_compiles_them() {
 fn refusals_are_in_ptxas_words() {
     let said = |target: &str, version: &str, arch: &str| {
         let text = format!(".version {version}\n.target {target}\n.entry k() {{ ret; }}\n");
-        let sm = arch.trim_start_matches("compute_").trim_end_matches(['a', 'f']).parse().unwrap();
+        let sm = arch
+            .trim_start_matches("compute_")
+            .trim_start_matches("sm_")
+            .trim_end_matches(['a', 'f'])
+            .parse()
+            .unwrap();
         ptx::check::refusal(&ptx::parse(&text).unwrap(), sm, Suffix::of(arch), arch)
     };
     for (target, version, arch, want) in [
@@ -122,6 +127,9 @@ fn refusals_are_in_ptxas_words() {
             "compute_90",
             Some("PTX with .target 'sm_90a' cannot be compiled for architecture"),
         ),
+        // A virtual target is the real one of its number.
+        ("compute_80", "8.0", "sm_90", None),
+        ("compute_90a", "8.0", "sm_90", Some("cannot be compiled for architecture 'sm_90'")),
         ("sm_90a", "8.0", "compute_100a", Some("'sm_90a' cannot be compiled to future architecture")),
         ("sm_90a", "8.0", "compute_80", Some("SM version specified by .target is higher than")),
         ("sm_100f", "8.8", "compute_110a", Some("cannot be compiled to different SM-family architecture")),

@@ -215,3 +215,14 @@ fn characters_and_the_version() {
         assert_eq!(ptx::parse(&format!("{text}{tail}")).is_ok(), good, "{text:?}");
     }
 }
+
+/// Shared memory has no address that a variable could begin with.
+#[test]
+fn addresses_are_of_global_and_constant_variables() {
+    let said = |text: &str| parse(text).map(drop);
+    assert_eq!(said(".const .u32 c; .global .u64 a[2] = {zz, generic(c)};"), Ok(()));
+    for text in ["y", "generic(y)", "y+4"] {
+        let message = said(&format!(".shared .b32 y[4]; .global .u64 a[1] = {{{text}}};")).unwrap_err();
+        assert!(message.contains("not in .global or .const state space"), "{text}: {message}");
+    }
+}

@@ -317,7 +317,10 @@ fn read(
     };
     for input in &line.inputs {
         let mut bytes = Vec::new();
-        let read = if input == "-" {
+        // The standard input of a program that compiles in memory is not ours.
+        let read = if input == "-" && text.is_some() {
+            Err(std::io::ErrorKind::NotFound.into())
+        } else if input == "-" {
             std::io::stdin().read_to_end(&mut bytes).map(drop)
         } else {
             std::fs::read(files::path_of(arguments, input)).map(|b| bytes = b)

@@ -3,6 +3,7 @@
 use super::{Result, read};
 use clap::Args;
 use cubin::fatbin::{Image, Reach, write};
+use oxptxas::options::CommandLine;
 use oxptxas::{Failure, Settings, Target, compile_all};
 use sass::target::Suffix;
 use std::path::PathBuf;
@@ -37,7 +38,13 @@ fn of_gencode(text: &str) -> Result<Vec<String>> {
     let arch = arch.strip_prefix("arch=").filter(|a| a.starts_with("compute_")).ok_or_else(wrong)?;
     let list = code.trim_start_matches('[').trim_end_matches(']').replace(['"', '\\'], "");
     let codes: Vec<String> = list.split(',').map(str::to_string).collect();
-    match codes.iter().find(|c| c.starts_with("compute_") && *c != arch) {
+    // The PTX that the code is made of is that of the virtual target.
+    let number = |name: &str| {
+        let digits = name.split_once('_').map_or("", |n| n.1).trim_end_matches(['a', 'f']);
+        digits.parse::<u32>().unwrap_or(0)
+    };
+    let beside = |c: &&String| (c.starts_with("compute_") && *c != arch) || number(c) < number(arch);
+    match codes.iter().find(beside) {
         Some(other) => Err(format!("--gencode {text}: {other} beside {arch}").into()),
         None => Ok(codes),
     }
@@ -61,6 +68,13 @@ impl Fatbin {
         let mut wanted = self.arch.clone();
         for g in &self.gencode {
             wanted.extend(of_gencode(g)?);
+        }
+        let line = CommandLine::parse(&self.options).map_err(|e| format!("behind --: {e}"))?;
+        if let Some(own) = ["gpu-name", "output-file"].into_iter().find(|o| line.has(o)) {
+            return Err(format!("--{own} behind --: it is said by --arch and --output").into());
+        }
+        if let Some(input) = line.inputs.first() {
+            return Err(format!("'{input}' behind --: there is one input").into());
         }
         let mut codes: Vec<Settings> = Vec::new();
         let mut text: Option<String> = None;

@@ -466,6 +466,12 @@ impl Parser<'_> {
         let Some(symbol) = self.symbol(name) else {
             return Err(self.error(span, format!("Invalid initial value symbol '{name}'")));
         };
+        if let Symbol::Var(v) = symbol
+            && !matches!(self.module.vars[v].space, Space::Global | Space::Const)
+        {
+            let message = "Variable used as initial value not in .global or .const state space";
+            return Err(self.fatal(span, message.to_string()));
+        }
         if generic {
             self.expect(Tok::RParen)?;
         }

@@ -499,10 +499,15 @@ impl<'s> Parser<'s> {
         self.module.target_span = self.span();
         loop {
             let (name, span) = self.name()?;
-            if !known_target(name) {
+            // A virtual target is the real one of its number to ptxas.
+            let known = match name.strip_prefix("compute_") {
+                Some(n) if !known_target(name) => format!("sm_{n}"),
+                _ => name.to_string(),
+            };
+            if !known_target(&known) {
                 return Err(self.fatal(span, format!("Unsupported .target '{name}'")));
             }
-            self.module.targets.push(name.to_string());
+            self.module.targets.push(known);
             if !self.eat(Tok::Comma) {
                 return Ok(());
             }
