@@ -95,6 +95,8 @@ pub struct Kernel {
     pub shared_align: u32,
     /// Whether the code names a shared variable.
     pub names_shared: bool,
+    /// Whether the file says that no bound of its stack is known, which without one it does not where code is not debugged.
+    pub unbounded: bool,
     /// Offset of the parameters in constant bank 0.
     pub param_base: u16,
     /// Size of the parameters.

@@ -420,7 +420,8 @@ impl Writer<'_> {
             global.flag(Attr::TexmodeIndependent);
         }
         for k in &c.kernels {
-            global.words(Attr::MinStackSize, &[self.numbers[&k.name], k.frame_bytes]);
+            let bytes = if k.unbounded { u32::MAX } else { k.frame_bytes };
+            global.words(Attr::MinStackSize, &[self.numbers[&k.name], bytes]);
         }
         self.section(".nv.info").data = global.0;
         self.section(".nv.info").link = 3;

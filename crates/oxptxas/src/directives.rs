@@ -30,13 +30,11 @@ impl Directives {
     pub fn apply(&self, module: &mut Module, registers: Option<u32>) {
         for f in module.funcs.values_mut().filter(|f| f.entry) {
             let a = &mut f.attrs;
-            if let Some(n) = self.maxntid {
-                if self.win && a.reqntid.is_some() {
-                    a.reqntid = Some(n);
-                    a.maxntid = Some(n);
-                } else if self.win || a.maxntid.or(a.reqntid).is_none() {
-                    a.maxntid = Some(n);
-                }
+            // What a program has to launch stays what it is.
+            if let Some(n) = self.maxntid
+                && (self.win || a.maxntid.or(a.reqntid).is_none())
+            {
+                a.maxntid = Some(n);
             }
             if let Some(n) = self.minnctapersm
                 && (self.win || a.minnctapersm.is_none())
@@ -140,7 +138,7 @@ mod tests {
         let d = Directives { win: true, ..d };
         assert_eq!(
             bounds(&d, Some(32)),
-            [(Some([512, 1, 1]), Some([512, 1, 1]), Some(32)), (Some([512, 1, 1]), None, Some(32))]
+            [(Some([512, 1, 1]), Some([64, 1, 1]), Some(32)), (Some([512, 1, 1]), None, Some(32))]
         );
     }
 }

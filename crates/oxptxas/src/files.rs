@@ -13,13 +13,15 @@ use std::path::{Path, PathBuf};
 pub fn write_whole(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     let path = &std::fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
     let old = std::fs::metadata(path).ok();
-    if old.as_ref().is_some_and(|m| !m.is_file()) {
-        return std::fs::OpenOptions::new().write(true).open(path)?.write_all(bytes);
+    // A link to nothing is written through as well.
+    let link = old.is_none() && std::fs::symlink_metadata(path).is_ok();
+    if link || old.as_ref().is_some_and(|m| !m.is_file()) {
+        let mut file = std::fs::OpenOptions::new().write(true).create(link).open(path)?;
+        return file.write_all(bytes);
     }
-    if let Some(m) = &old
-        && m.permissions().readonly()
-    {
-        return Err(std::io::ErrorKind::PermissionDenied.into());
+    // Who may not write the file gets no other in its place; root may.
+    if old.is_some() {
+        std::fs::OpenOptions::new().write(true).open(path)?;
     }
     let folder = path.parent().filter(|f| !f.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut made = match tempfile::Builder::new()
@@ -88,6 +90,15 @@ mod tests {
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o640);
         assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 2, "nothing else is left");
+        let (dangling, target) = (dir.path().join("dangling"), dir.path().join("target"));
+        std::os::unix::fs::symlink("target", &dangling).unwrap();
+        write_whole(&dangling, b"third").unwrap();
+        assert_eq!(std::fs::read(&target).unwrap(), b"third");
+        assert!(std::fs::symlink_metadata(&dangling).unwrap().is_symlink());
+        // As whoever may not write it, unless he may write everything.
+        std::fs::set_permissions(&target, std::fs::Permissions::from_mode(0o444)).unwrap();
+        let may = std::fs::OpenOptions::new().write(true).open(&target).is_ok();
+        assert_eq!(write_whole(&target, b"fourth").is_ok(), may);
         assert!(write_whole(&dir.path().join("missing/k.cubin"), b"x").is_err());
         write_whole(Path::new("/dev/null"), b"x").unwrap();
     }

@@ -3,11 +3,15 @@
 use crate::settings::Settings;
 use crate::{debug, dwarf};
 use ptx::{Diagnostic, FuncId, Mod, Module, Op, Severity, Space, Stmt, Type};
-use sass::Target;
 use std::collections::BTreeSet;
 
 fn warning(span: Option<ptx::Span>, message: String) -> Diagnostic {
     Diagnostic { severity: Severity::Warning, span, ..Diagnostic::whole(message) }
+}
+
+/// Whether a function is a kernel that is compiled: with `--entry` one that is named.
+pub(crate) fn compiled(f: &ptx::Func, settings: &Settings) -> bool {
+    f.entry && f.body.is_some() && (settings.entries.is_empty() || settings.entries.contains(&f.name))
 }
 
 /// `-warn-double-usage`: every statement of double precision; conversions are named twice, as by ptxas.
@@ -42,6 +46,14 @@ pub fn in_vain(module: &Module, settings: &Settings) -> Vec<Diagnostic> {
     out
 }
 
+/// That lines are of no file.
+pub fn lines_without_files(module: &Module) -> Option<Diagnostic> {
+    let mut stmts = module.funcs.values().flat_map(|f| &f.body).flat_map(|b| &b.stmts);
+    let bare = module.files.is_empty() && stmts.any(|s| matches!(s, Stmt::Loc(_)));
+    let message = ".loc directive without .file directive is found, line information in generated binary may not be complete";
+    bare.then(|| warning(None, message.into()))
+}
+
 /// What is said where code is debugged: options without effect, and what the module does not bring.
 pub fn debugging(module: &Module, settings: &Settings) -> Vec<Diagnostic> {
     let mut out = Vec::new();
@@ -53,7 +65,9 @@ pub fn debugging(module: &Module, settings: &Settings) -> Vec<Diagnostic> {
         let message = "Conflicting options --device-debug and --generate-line-info specified, ignoring --generate-line-info option";
         out.push(warning(None, message.into()));
     }
-    let missing: Vec<&str> = dwarf::missing(module).collect();
+    out.extend(lines_without_files(module));
+    // Where there is nothing at all, nothing is missing.
+    let missing: Vec<&str> = dwarf::missing(module).filter(|_| !module.items.is_empty()).collect();
     out.extend(missing.iter().map(|name| warning(None, format!(" {name} section not found"))));
     if missing == [".debug_abbrev"] {
         let message = "skipping .debug_info section due to missing .debug_abbrev section";
@@ -123,10 +137,11 @@ pub fn advice(module: &Module, settings: &Settings) -> Vec<Diagnostic> {
 }
 
 /// Launch bounds that no multiprocessor can keep, which have no effect.
-pub fn launch_bounds(module: &Module, target: Target) -> Vec<Diagnostic> {
+pub fn launch_bounds(module: &Module, settings: &Settings) -> Vec<Diagnostic> {
+    let target = settings.target;
     let (most, most_blocks) = (u32::from(target.info().threads), u32::from(target.info().blocks));
     let mut out = Vec::new();
-    for f in module.funcs.values().filter(|f| f.entry && f.body.is_some()) {
+    for f in module.funcs.values().filter(|f| compiled(f, settings)) {
         let Some(d) = f.attrs.reqntid.or(f.attrs.maxntid) else { continue };
         let threads = d.iter().fold(1u32, |n, d| n.saturating_mul(*d));
         let blocks = f.attrs.minnctapersm.unwrap_or(1);
@@ -147,28 +162,43 @@ pub fn launch_bounds(module: &Module, target: Target) -> Vec<Diagnostic> {
     out
 }
 
-/// `-v` with `-maxrregcount`: kernels whose own limit wins, or whose launch bounds have none.
-pub fn register_limits(module: &Module, options: &lower::Options<'_>) -> Vec<Diagnostic> {
-    let Some(given) = options.maxrregcount else { return Vec::new() };
+/// `-v` with `-maxrregcount`: where it and a kernel's own limits differ, who wins; of the module as it is before options go into it.
+pub fn register_limits(module: &Module, settings: &Settings) -> Vec<Diagnostic> {
+    let Some(given) = settings.max_registers else { return Vec::new() };
     let mut out = Vec::new();
-    for f in module.funcs.values().rev().filter(|f| f.entry && f.body.is_some() && f.attrs.maxnreg.is_none())
-    {
+    let mut say = |message| out.push(Diagnostic { severity: Severity::Info, ..warning(None, message) });
+    for f in module.funcs.values().rev().filter(|f| compiled(f, settings)) {
+        let own = f.attrs.maxnreg.map(|n| n.min(255));
         let bounds = f.attrs.reqntid.or(f.attrs.maxntid);
         let threads = bounds.map_or(u32::MAX, |d| d.iter().fold(1u32, |n, d| n.saturating_mul(*d)));
-        let limit = u32::from(lower::max_regs(f, options));
-        let message = if threads > u32::from(options.target.info().threads) {
+        let known = threads <= u32::from(settings.target.info().threads);
+        // What launch bounds alone leave.
+        let computed = (known && f.attrs.minnctapersm.is_some()).then(|| {
+            let mut f = f.clone();
+            f.attrs.maxnreg = None;
+            u32::from(lower::max_regs(&f, &lower::Options::new(settings.target)))
+        });
+        let computed = computed.filter(|n| own.is_none_or(|own| *n < own));
+        let of_entry = |limit: u32, how: &str| {
+            format!("Overriding global maxrregcount {given} with entry-specific value {limit} {how}")
+        };
+        let of_option = |limit: u32| {
             format!(
-                "Overriding maximum register limit 256 for '{}' with  {given} of maxrregcount option",
+                "Overriding maximum register limit {limit} for '{}' with  {given} of maxrregcount option",
                 f.name
             )
-        } else if limit != given {
-            format!(
-                "Overriding global maxrregcount {given} with entry-specific value {limit} computed using thread count"
-            )
-        } else {
-            continue;
         };
-        out.push(Diagnostic { severity: Severity::Info, ..warning(None, message) });
+        if let Some(limit) = computed.filter(|limit| *limit != given) {
+            say(of_entry(limit, "computed using thread count"));
+        }
+        let win = settings.directives.win;
+        match own {
+            Some(own) if own == given => {}
+            own if win => say(of_option(own.unwrap_or(256))),
+            Some(own) if computed.is_none() => say(of_entry(own, "of .maxnreg")),
+            None if !known => say(of_option(256)),
+            _ => {}
+        }
     }
     out
 }

@@ -440,10 +440,10 @@ impl CommandLine {
                 if depth > 8 {
                     return Err(format!("Options file '{value}' is nested too deeply"));
                 }
-                for file in value.split(',').filter(|f| !f.is_empty()) {
-                    let text = std::fs::read_to_string(file)
+                for file in elements(&value)? {
+                    let text = std::fs::read_to_string(&file)
                         .map_err(|_| format!("Options file '{file}' could not be opened"))?;
-                    self.add(&words(&text), depth + 1)?;
+                    self.add(&words(&text)?, depth + 1)?;
                 }
             }
         }
@@ -478,8 +478,8 @@ impl CommandLine {
                 return Err(format!("Value '{value}' is not defined for option '{}'", opt.long));
             }
             Kind::Words(words) => {
-                let mut given = value.split(',').filter(|v| !v.is_empty());
-                if let Some(unknown) = given.find(|v| !words.contains(v)) {
+                let given = elements(value)?;
+                if let Some(unknown) = given.iter().find(|v| !words.contains(&v.as_str())) {
                     return Err(format!("Value '{unknown}' is not defined for option '{}'", opt.long));
                 }
             }
@@ -492,7 +492,7 @@ impl CommandLine {
         if opt.kind == Kind::Repeated {
             values.push(value.to_string());
         } else if matches!(opt.kind, Kind::List | Kind::Words(_)) {
-            values.extend(value.split(',').filter(|v| !v.is_empty()).map(String::from));
+            values.extend(elements(value)?);
         } else {
             if values.last().is_some_and(|old| old != value) {
                 self.warnings.push(format!(
@@ -583,25 +583,61 @@ pub fn target_of(arch: &str) -> Option<(sass::Target, bool)> {
     Some((sass::Target::parse(&format!("sm_{stem}"))?, !arch.starts_with("sm_")))
 }
 
-/// Splits an options file at white space, with quotes.
-fn words(text: &str) -> Vec<String> {
+/// The message of ptxas for a quote without an end, or a backslash with nothing behind it.
+fn stray(c: char) -> String {
+    format!("Stray '{c}' character")
+}
+
+/// Splits the text of an options file at blanks, tabs and ends of lines; double quotes keep these, inside and outside of them a
+/// backslash stands for the character behind it (for a quote, for nothing), and a NUL ends the text (ptxas 13.0.88).
+fn words(text: &str) -> Result<Vec<String>, String> {
     let mut out = Vec::new();
     let mut word: Option<String> = None;
-    let mut quote = None;
-    for c in text.chars() {
-        match (quote, c) {
-            (Some(q), _) if c == q => quote = None,
-            (Some(_), _) => word.get_or_insert_default().push(c),
-            (None, '"' | '\'') => {
-                quote = Some(c);
+    let mut quoted = false;
+    let mut chars = text.chars().take_while(|c| *c != '\0');
+    while let Some(c) = chars.next() {
+        match c {
+            '\\' => {
+                let next = chars.next().ok_or_else(|| stray('\\'))?;
+                word.get_or_insert_default().extend((next != '"').then_some(next));
+            }
+            '"' => {
+                quoted = !quoted;
                 word.get_or_insert_default();
             }
-            (None, _) if c.is_whitespace() => out.extend(word.take()),
-            (None, _) => word.get_or_insert_default().push(c),
+            ' ' | '\t' | '\n' | '\r' if !quoted => out.extend(word.take()),
+            _ => word.get_or_insert_default().push(c),
         }
     }
     out.extend(word);
-    out
+    if quoted { Err(stray('"')) } else { Ok(out) }
+}
+
+/// The elements of a list, without blanks around them; commas and blanks in double quotes are part of one.
+fn elements(text: &str) -> Result<Vec<String>, String> {
+    let mut out: Vec<String> = Vec::new();
+    let mut element = String::new();
+    // How much of it is kept although it ends in blanks.
+    let mut kept = 0;
+    let mut quoted = false;
+    let mut end = |element: &mut String, kept: &mut usize| {
+        let last = element.trim_end_matches([' ', '\t']).len().max(std::mem::take(kept));
+        element.truncate(last);
+        out.extend(Some(std::mem::take(element)).filter(|e| !e.is_empty()));
+    };
+    for c in text.chars() {
+        match c {
+            '"' => {
+                quoted = !quoted;
+                kept = element.len();
+            }
+            ',' if !quoted => end(&mut element, &mut kept),
+            ' ' | '\t' if !quoted && element.is_empty() => {}
+            _ => element.push(c),
+        }
+    }
+    end(&mut element, &mut kept);
+    if quoted { Err(stray('"')) } else { Ok(out) }
 }
 
 /// The text of `--help`.
@@ -695,6 +731,46 @@ mod tests {
         ] {
             assert_eq!(parse(args).unwrap().finish().unwrap_err(), want);
         }
+    }
+
+    /// As ptxas 13.0.88 reads them.
+    #[test]
+    fn lists_and_files_of_options_have_quotes() {
+        let list = |text| elements(text).map(|e| e.join("|"));
+        let good = [
+            ("a,b", "a|b"),
+            ("a, b", "a|b"),
+            (" a\t,\tb ,", "a|b"),
+            ("a , , b", "a|b"),
+            ("\"a\",\"b\"", "a|b"),
+            ("\"a, b\"", "a, b"),
+            ("\" a \"", " a "),
+            ("a\"2\"", "a2"),
+            ("a\\,b", "a\\|b"),
+            ("a\n", "a\n"),
+        ];
+        for (text, expected) in good {
+            assert_eq!(list(text).as_deref(), Ok(expected), "{text}");
+        }
+        assert_eq!(list("\"a").unwrap_err(), "Stray '\"' character");
+        let file = |text| words(text).map(|w| w.join("|"));
+        let good = [
+            ("-o x\\ y", "-o|x y"),
+            ("-o x\\\\y", "-o|x\\y"),
+            ("-o \"x\\\"y\"", "-o|xy"),
+            ("-o x\"y z\"w", "-o|xy zw"),
+            ("-o 'x y'", "-o|'x|y'"),
+            ("-e k\\,k2", "-e|k,k2"),
+            ("-o\nx\r\n-v", "-o|x|-v"),
+            ("-o x\x0c-v", "-o|x\x0c-v"),
+            ("-o \"\"", "-o|"),
+            ("-v\0-O1", "-v"),
+        ];
+        for (text, expected) in good {
+            assert_eq!(file(text).as_deref(), Ok(expected), "{text}");
+        }
+        assert_eq!(file("-o \"x").unwrap_err(), "Stray '\"' character");
+        assert_eq!(file("-o x\\").unwrap_err(), "Stray '\\' character");
     }
 
     #[test]

@@ -176,7 +176,7 @@ fn compile_module(
     if debugging && settings.level_given && settings.opt_level > 0 {
         return Err(fatal("Optimized debugging not supported".into()));
     }
-    let mut warnings = ptx::check::warnings(&module);
+    let mut warnings = ptx::check::warnings_where(&module, |f| notices::compiled(f, settings));
     warnings.extend(notices::advice(&module, settings));
     let of_debugger;
     let settings = if debugging {
@@ -184,14 +184,16 @@ fn compile_module(
         of_debugger = settings.debugging();
         &of_debugger
     } else {
+        warnings.extend(notices::lines_without_files(&module));
         settings
     };
+    let limits = if settings.verbose { notices::register_limits(&module, settings) } else { Vec::new() };
     settings.directives.apply(&mut module, settings.max_registers);
     if settings.warn_double {
         warnings.extend(notices::double_precision(&module));
     }
     warnings.extend(notices::in_vain(&module, settings));
-    warnings.extend(notices::launch_bounds(&module, settings.target));
+    warnings.extend(notices::launch_bounds(&module, settings));
     module.resolve_aliases();
     if settings.asked.patch {
         patch(&module).map_err(fail)?;
@@ -233,9 +235,7 @@ fn compile_module(
         plan: settings.knobs.plan(settings.opt_level, settings.cancel.clone()),
         paths: Paths::new(settings.max_registers.map(|n| n.min(255) as u8), false),
     };
-    if settings.verbose {
-        warnings.extend(notices::register_limits(&module, &units.options));
-    }
+    warnings.extend(limits);
     if relocatable {
         let kernels = module.funcs.iter().filter(|(_, f)| f.entry && f.body.is_some());
         warnings.extend(
@@ -558,6 +558,7 @@ fn assemble(
         asks.join(facts::asks(target.sm, &code.insts, &said));
         let facts = facts_of(functions, target.sm, &own, &placed, &code, &said);
         let frame = facts::frame(&code.insts[..own.insts.len()], &[]);
+        let unbounded = code.recursive && settings.debug;
         let record = kernel_record(module, func, code, registers, &options);
         let params = record.params.iter().zip(&func.params);
         let params = params.map(|(p, v)| cubin::Param { image: images.place(*v), ..*p }).collect();
@@ -566,6 +567,7 @@ fn assemble(
             images: images.words(layout, *id),
             frame_bytes: cumulative,
             shared_align: layout.shared_align(*id),
+            unbounded,
             names_shared: used.iter().chain([id]).any(|f| layout.names_shared(*f)),
             functions: helpers,
             frame,

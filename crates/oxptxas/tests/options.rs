@@ -178,3 +178,64 @@ fn options_of_release_13_5() {
         assert!(!path("d.cubin").exists());
     }
 }
+
+/// What `-v` says of limits that differ, of each kernel the number and what it is of; the last kernel first (ptxas 13.0.88).
+#[test]
+fn who_limits_registers_is_said() {
+    const KERNELS: &str = ".version 9.0
+.target sm_90
+.address_size 64
+.visible .entry k1() .reqntid 64,2 .maxnreg 40 {ret;}
+.visible .entry k2() .reqntid 64,2 {ret;}
+.visible .entry k3() .maxntid 64,2 {ret;}
+.visible .entry k4() .minnctapersm 4 {ret;}
+.visible .entry k5() .maxnreg 400 {ret;}
+.visible .entry k6() .maxntid 256 .minnctapersm 2 {ret;}
+.visible .entry k7() .reqntid 64 .minnctapersm 2 .maxnreg 30 {ret;}
+.visible .entry k8() .reqntid 1024 .minnctapersm 1 .maxnreg 128 {ret;}
+";
+    let dir = tempfile::tempdir().unwrap();
+    let input = dir.path().join("k.ptx");
+    std::fs::write(&input, KERNELS).unwrap();
+    let said = |options: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_oxptxas"));
+        command.args(["-arch=sm_90", "-v"]).args(options).arg(&input).arg("-o").arg(dir.path().join("out"));
+        let out = command.output().unwrap();
+        assert!(out.status.success());
+        let text = String::from_utf8(out.stderr).unwrap();
+        let told = text.lines().filter_map(|l| {
+            let (_, message) = l.split_once("Overriding ")?;
+            let kernel = message.split_once('\'').map_or("", |m| m.1.split('\'').next().unwrap_or(""));
+            let words: Vec<&str> = message.split_whitespace().collect();
+            let at = words.iter().position(|w| *w == "value" || *w == "limit")?;
+            Some(format!("{} {} {kernel}", words[at + 1], words.last()?).trim_end().to_string())
+        });
+        (told.collect::<Vec<_>>(), text)
+    };
+    let (lines, text) = said(&["-maxrregcount", "32"]);
+    let of_entries = ["64 count", "30 .maxnreg", "128 count", "255 .maxnreg", "256 option k4", "40 .maxnreg"];
+    assert_eq!(lines, of_entries, "{text}");
+    // It is information, which stays where warnings are switched off.
+    assert_eq!(said(&["-maxrregcount", "32", "-w"]).0, of_entries);
+    let (lines, text) = said(&["-maxrregcount", "128"]);
+    let same = ["64 count", "30 .maxnreg", "255 .maxnreg", "256 option k4", "40 .maxnreg"];
+    assert_eq!(lines, same, "128 is no difference: {text}");
+    let (lines, text) = said(&["-maxrregcount", "32", "-override-directive-values"]);
+    let by_option = [
+        "64 count",
+        "128 option k8",
+        "30 option k7",
+        "128 count",
+        "256 option k6",
+        "255 option k5",
+        "256 option k4",
+        "256 option k3",
+        "256 option k2",
+        "40 option k1",
+    ];
+    assert_eq!(lines, by_option, "{text}");
+    // Of kernels that are not compiled nothing is said.
+    let (lines, text) = said(&["-maxrregcount", "32", "-e", "k2, k4"]);
+    assert_eq!(lines, ["256 option k4"], "{text}");
+    assert!(!text.contains("k5"), "{text}");
+}

@@ -250,11 +250,13 @@ impl<'a> Run<'a> {
             let mut errors = String::new();
             for d in warnings {
                 let error = voice.strict && d.severity == Severity::Warning;
+                // Information stays.
+                let silent = voice.quiet && d.severity == Severity::Warning;
                 let severity = if error { Severity::Error } else { d.severity };
                 let text = inputs.render(&Diagnostic { severity, ..d.clone() }, style, program);
                 if error && !errors.ends_with(&text) {
                     errors += &text;
-                } else if !error && !voice.quiet {
+                } else if !error && !silent {
                     self.console.info(&text);
                 }
             }

@@ -144,6 +144,11 @@ impl<'m> Checker<'m> {
 /// What is to be said of a module that is right: what was noticed while reading it, directives that have no effect,
 /// instructions that are no more.
 pub fn warnings(module: &Module) -> Vec<Diagnostic> {
+    warnings_where(module, |_| true)
+}
+
+/// The same, of which those about limits of kernels are of the ones that are compiled.
+pub fn warnings_where(module: &Module, compiled: impl Fn(&Func) -> bool) -> Vec<Diagnostic> {
     let mut out = module.warnings.clone();
     let mut say = |severity, span: Option<Span>, message: String| {
         out.push(Diagnostic { severity, span, ..Diagnostic::whole(message) });
@@ -154,7 +159,7 @@ pub fn warnings(module: &Module) -> Vec<Diagnostic> {
             let message = ".minnctapersm is ignored when neither .maxntid nor .reqntid is specified.";
             say(Severity::Warning, Some(func.span), message.into());
         }
-        match a.maxnreg {
+        match a.maxnreg.filter(|_| compiled(func)) {
             Some(n @ ..24) => say(
                 Severity::Warning,
                 None,

@@ -16,7 +16,7 @@ use crate::diag::Diagnostic;
 use crate::isa::{Mod, Op, Suffix, Type};
 use crate::span::Span;
 use cranelift_entity::SecondaryMap;
-pub use function::warnings;
+pub use function::{warnings, warnings_where};
 pub(crate) use operand::space_of;
 use rustc_hash::FxHashMap;
 use shape::Shape;
