@@ -26,6 +26,7 @@ mod order;
 mod places;
 mod ptxfuzz;
 mod regions;
+mod release;
 mod scaling;
 mod score;
 mod statements;
@@ -107,6 +108,8 @@ enum Task {
     /// Compare our code for random PTX programs with the PTX interpreter, in the SASS simulator.
     #[command(name = "ptxfuzz")]
     PtxFuzz(ptxfuzz::Options),
+    /// Build the compiler with a profile of itself, for speed, and print its path.
+    Release(release::Options),
     /// Build the driver library (docs/driver.md) and put it into a folder as libcuda.so.1.
     Driver(driver::Options),
     /// Build the C library (docs/c-library.md) and put it with its header into a folder as an installed library is.
@@ -143,6 +146,7 @@ fn main() -> ExitCode {
         Task::Options(o) => install_oracles().and_then(|bin| options::run(&root(), &bin, &o)),
         Task::Contract(o) => contract::run(&root(), &o),
         Task::MineClasses(o) => install_oracles().and_then(|bin| classes::run(&root(), &bin, &o)),
+        Task::Release(o) => release::run(&root(), &o).map(|program| println!("{}", program.display())),
         Task::Driver(o) => driver::run(&root(), &o).map(|out| println!("{}", out.display())),
         Task::Library(o) => library::run(&root(), &o).map(|out| println!("{}", out.display())),
         Task::Wheel(o) => wheel::run(&root(), &o).map(|wheel| println!("{}", wheel.display())),

@@ -1,0 +1,86 @@
+//! Builds the compiler with a profile of itself: once with counters, which a run over `kernels/` fills, then by what they say. The functions
+//! that compile most programs stand together then, and branches are laid out the way they go.
+
+use clap::Args;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+#[derive(Args)]
+pub struct Options {
+    /// The folder for the program.
+    #[arg(long, default_value = "target/fast")]
+    out: PathBuf,
+}
+
+/// Does it; the program.
+pub fn run(root: &Path, options: &Options) -> Result<PathBuf, String> {
+    let host = host()?;
+    let profdata = profdata(&host)?;
+    let work = root.join("target/profiled");
+    let raw = work.join("raw");
+    let text = |p: &Path, e: std::io::Error| format!("{}: {e}", p.display());
+    if raw.exists() {
+        std::fs::remove_dir_all(&raw).map_err(|e| text(&raw, e))?;
+    }
+    std::fs::create_dir_all(&raw).map_err(|e| text(&raw, e))?;
+    let counting = build(root, &work, &host, &format!("-Cprofile-generate={}", raw.display()))?;
+    train(root, &counting, &work)?;
+    let merged = work.join("oxptxas.profdata");
+    super::run(Command::new(profdata).arg("merge").arg("-o").arg(&merged).arg(&raw))?;
+    let fast = build(root, &work, &host, &format!("-Cprofile-use={}", merged.display()))?;
+    let out = if options.out.is_absolute() { options.out.clone() } else { root.join(&options.out) };
+    std::fs::create_dir_all(&out).map_err(|e| text(&out, e))?;
+    let program = out.join(format!("oxptxas{}", std::env::consts::EXE_SUFFIX));
+    std::fs::copy(&fast, &program).map_err(|e| text(&program, e))?;
+    Ok(program)
+}
+
+/// What an invocation of rustc prints.
+fn rustc(args: &[&str]) -> Result<String, String> {
+    let out = Command::new("rustc").args(args).output().map_err(|e| format!("rustc: {e}"))?;
+    Ok(String::from_utf8_lossy(&out.stdout).trim().to_owned())
+}
+
+/// This machine's target in Rust's words.
+fn host() -> Result<String, String> {
+    let said = rustc(&["-vV"])?;
+    let host = said.lines().find_map(|l| l.strip_prefix("host: "));
+    host.map(str::to_owned).ok_or_else(|| "rustc -vV names no host".into())
+}
+
+/// The program of rustc's LLVM that sums profiles up.
+fn profdata(host: &str) -> Result<PathBuf, String> {
+    let bin = PathBuf::from(rustc(&["--print", "sysroot"])?).join("lib/rustlib").join(host).join("bin");
+    let tool = bin.join(format!("llvm-profdata{}", std::env::consts::EXE_SUFFIX));
+    if !tool.exists() {
+        super::run(Command::new("rustup").args(["component", "add", "llvm-tools"]))
+            .map_err(|e| format!("{} is missing: {e}", tool.display()))?;
+    }
+    Ok(tool)
+}
+
+/// Builds the compiler with these flags; where it is. With a target named they are not given to what runs while building.
+fn build(root: &Path, work: &Path, host: &str, flags: &str) -> Result<PathBuf, String> {
+    let mut cargo = Command::new("cargo");
+    cargo.args(["build", "-q", "--release", "--bin", "oxptxas", "--target", host]).current_dir(root);
+    cargo.arg("--target-dir").arg(work).env("RUSTFLAGS", flags).env("CARGO_INCREMENTAL", "0");
+    super::run(&mut cargo)?;
+    Ok(work.join(host).join("release").join(format!("oxptxas{}", std::env::consts::EXE_SUFFIX)))
+}
+
+/// Compiles every kernel for every target that has it.
+fn train(root: &Path, program: &Path, work: &Path) -> Result<(), String> {
+    let mut compiled = 0;
+    for kernel in super::kernels(root)? {
+        for sm in super::SMS {
+            let mut command = Command::new(program);
+            command.arg(format!("-arch=sm_{sm}")).arg(&kernel).arg("-o").arg(work.join("trained.cubin"));
+            let status = command.stdout(Stdio::null()).stderr(Stdio::null()).status();
+            compiled += usize::from(status.map_err(|e| format!("{}: {e}", program.display()))?.success());
+        }
+    }
+    if compiled == 0 {
+        return Err(format!("{} compiles none of the kernels", program.display()));
+    }
+    Ok(())
+}
