@@ -17,6 +17,9 @@ pub(crate) fn has_war_variable(sm: u8) -> bool {
     sm == 110
 }
 
+/// The variable that holds the words of tensor memory.
+pub(crate) const PARTITION: &str = "__nv_reservedSMEM_tcgen05_partition";
+
 /// Where the words of tensor memory begin in the shared memory of a block, and their bytes.
 pub(crate) fn partition(sm: u8) -> (u64, u64) {
     (0x40 + if has_war_variable(sm) { WAR_VARIABLE.1 } else { 0 }, 0x20)

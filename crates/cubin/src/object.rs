@@ -3,7 +3,9 @@
 
 use crate::Kernel;
 use crate::attrs::{Attr, Attrs};
-use crate::common::{WAR_VARIABLE, compat, cuinfo, has_war_variable, kernel_attributes, tkinfo};
+use crate::common::{
+    PARTITION, WAR_VARIABLE, compat, cuinfo, has_war_variable, kernel_attributes, partition, tkinfo,
+};
 use crate::elf::{Section, Strings, Symbol, relocatable, symbol_table};
 use crate::frames::{self, Entry, Returns};
 use crate::images::{ImageKind, ImageSymbol};
@@ -250,6 +252,24 @@ pub struct Object {
     pub lines: Option<Lines>,
 }
 
+/// A variable of the shared memory that the system keeps.
+struct Reserved {
+    name: &'static str,
+    align: u64,
+    size: u64,
+}
+
+impl Object {
+    /// Those that the object has a place for: the linker gives them out.
+    fn reserved(&self) -> Vec<Reserved> {
+        let (name, size) = WAR_VARIABLE;
+        let war = has_war_variable(self.sm).then_some(Reserved { name, align: 16, size });
+        let used = self.functions.iter().flat_map(|f| &f.relocs).any(|r| r.symbol == PARTITION);
+        let words = used.then(|| Reserved { name: PARTITION, align: 1, size: partition(self.sm).1 });
+        war.into_iter().chain(words).collect()
+    }
+}
+
 /// Sections of line tables, in order, and where addresses of functions go: the section, the offset, the function.
 #[derive(Default)]
 struct LineSections {
@@ -483,9 +503,10 @@ impl<'o> Writer<'o> {
             s.no_bits = true;
             self.add(s);
         }
-        if has_war_variable(o.sm) {
-            let mut s = Section::new(RESERVED, kind::RESERVED_SHARED, ALLOC | WRITE, 16, Vec::new());
-            s.nobits = WAR_VARIABLE.1;
+        let reserved = o.reserved();
+        if let Some(align) = reserved.iter().map(|v| v.align).max() {
+            let mut s = Section::new(RESERVED, kind::RESERVED_SHARED, ALLOC | WRITE, align, Vec::new());
+            s.nobits = reserved.iter().map(|v| v.size).sum();
             s.no_bits = true;
             self.add(s);
         }
@@ -603,11 +624,10 @@ impl<'o> Writer<'o> {
         if self.modern() {
             let reserved = if o.sm >= 100 { 0x40 } else { 0 };
             globals.push(weak(".nv.reservedSmem.offset0", reserved, 4));
-            if has_war_variable(o.sm) {
+            for v in o.reserved() {
                 let n = self.number(RESERVED) as u16;
                 // Its alignment in place of an address, as of any variable that the linker places.
-                let (name, bytes) = WAR_VARIABLE;
-                globals.push(symbol(name, elf::STB_WEAK, CUDA_OBJECT, 0xa0, n, 16, bytes));
+                globals.push(symbol(v.name, elf::STB_WEAK, CUDA_OBJECT, 0xa0, n, v.align, v.size));
             }
             // On sm_90 only where functions use shared memory (ptxas 13.0.88).
             let shared = o.variables.iter().any(|v| matches!(v.place, Place::Shared(_)));

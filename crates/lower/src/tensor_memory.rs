@@ -6,10 +6,12 @@ use crate::emit::{Emit, as_imm, imm, pt, rz};
 use crate::func::{Lower, Result};
 use crate::statement::Statement;
 use crate::types::Ty;
-use ori::{ALWAYS, Builder, Macro, Name, Operand, Terminator, Value, operand};
+use ori::{ALWAYS, Builder, Macro, Name, Operand, Part, Terminator, Value, operand};
 use ptx::{Mod as M, VectorElem};
 use sass::{Mod, Opcode, Reg, RegFile, SpecialReg};
 
+/// The variable that the linker knows them by.
+const WORDS: &str = "__nv_reservedSMEM_tcgen05_partition";
 // Words from where those begin in shared memory that say what is given out.
 /// The barrier by which the blocks of a pair take turns.
 const TURN: i32 = 8;
@@ -48,9 +50,6 @@ pub(crate) fn urz() -> Operand {
 impl Lower<'_, '_> {
     /// `tcgen05`.
     pub(crate) fn tensor_memory(&mut self, inst: &Statement<'_>) -> Result<()> {
-        if self.opts.relocatable {
-            return self.unsupported(inst);
-        }
         inst.moot(&[M::cta_group_1, M::cta_group_2, M::b32, M::b64, M::shared_cta, M::shared_cluster]);
         self.branch_around(|l| match () {
             () if inst.has(M::alloc) && inst.plain.has(M::cta_group_2) => l.take_columns_of_pair(inst),
@@ -89,15 +88,21 @@ impl Lower<'_, '_> {
         self.b.guarded(ALWAYS, Opcode::WARPSYNC, &[], &[pt(), imm(!0)], &[]);
     }
 
-    /// Where the words begin that say what is given out: on sm_110 behind a variable of the driver's.
-    fn partition(&self) -> i32 {
-        if self.sm() == 110 { 0xc0 } else { 0x40 }
+    /// Where the words begin that say what is given out, as 32-bit shared addresses see it: a register and bytes behind it. In objects the
+    /// linker says it; else they stand, on sm_110, behind a variable of the driver's.
+    fn partition(&mut self) -> (Value, i32) {
+        let window = self.shared_window().map_or_else(rz, operand);
+        if self.opts.relocatable {
+            let at = self.named_part(Part::Shared, WORDS.into());
+            return (self.b.iadd(window, operand(at)), 0);
+        }
+        (self.b.reg(&window), if self.sm() == 110 { 0xc0 } else { 0x40 })
     }
 
     /// A word of the block's own shared memory.
     fn reserved_word(&mut self, at: i32) -> Operand {
-        let base = self.shared_window().map(Name::Val);
-        access::Address { base, wide: false, offset: self.partition() + at }.operand(None)
+        let (base, start) = self.partition();
+        access::Address { base: Some(Name::Val(base)), wide: false, offset: start + at }.operand(None)
     }
 
     fn branch(&mut self, cond: Value, then: ori::Block, other: ori::Block) {
@@ -249,8 +254,8 @@ impl Lower<'_, '_> {
         let Operand::Addr { base, offset, .. } = to else { return self.unsupported(inst) };
         let base = base.map_or_else(rz, operand);
         let place = if offset == 0 { self.b.reg(&base) } else { self.b.iadd(base, imm(offset as u32)) };
-        let window = self.shared_window().map_or_else(rz, operand);
-        let turn = self.b.iadd(window, imm((self.partition() + TURN) as u32));
+        let (words, start) = self.partition();
+        let turn = self.b.iadd(operand(words), imm((start + TURN) as u32));
         let theirs = |l: &mut Self, word: Value| l.b.prmt(operand(peer), imm(0x654), operand(word));
         self.branch(first_of_pair, even, odd);
 
@@ -316,9 +321,8 @@ impl Lower<'_, '_> {
         let turns = self.reserved_word(TURNS);
         let turns = access::load(&mut self.b, &shared(4), turns, ALWAYS, None);
         let phase = operand(self.b.shl(operand(turns), imm(31)));
-        let window = self.shared_window().map_or_else(rz, operand);
-        let window = self.b.reg(&window);
-        let at = Self::turn_at(window, self.partition() + TURN);
+        let (words, start) = self.partition();
+        let at = Self::turn_at(words, start + TURN);
         let (once, again) = ([Mod::PHASECHK, Mod::TRANS64], [Mod::PHASECHK, Mod::TRANS64, Mod::TRYWAIT]);
         let [slow, over] = [(); 2].map(|()| self.b.func.add_block());
         let there = self.b.def_pred(Opcode::SYNCS_PHASECHK, &again, &[at, phase]);

@@ -398,3 +398,40 @@ fn allocations_wait_first() {
         }
     }
 }
+
+/// In objects the linker places the words that say what is given out. What nvlink makes of ours does what the PTX says.
+#[test]
+fn objects() {
+    const WORDS: &str = "__nv_reservedSMEM_tcgen05_partition";
+    let tools = std::env::var_os("OXPTXAS_ORACLES").map(std::path::PathBuf::from);
+    let body = "tcgen05.st.sync.aligned.32x32b.x1.b32 [tw], {t};\ntcgen05.wait::st.sync.aligned;\n\
+        tcgen05.ld.sync.aligned.32x32b.x1.b32 {v}, [tw];\ntcgen05.wait::ld.sync.aligned;\nst.global.b32 [po], v;\n";
+    for name in ["sm_100a", "sm_103a", "sm_110a"] {
+        let (source, target) = (kernel(name, body), Target::parse(name).unwrap());
+        for opt_level in [3, 0] {
+            let settings = Settings { relocatable: true, opt_level, ..Settings::new(target) };
+            let object = compile(&source, "k.ptx", &settings).expect("legal").cubin;
+            let elf = contract::elf::Elf::new(&object).unwrap();
+            let words = elf.symbols.iter().find(|s| s.name == WORDS).expect("there");
+            // Its alignment, as ptxas's objects have it.
+            assert_eq!(words.value, 1, "{name}");
+            let image = cubin::read::read(&object).unwrap();
+            let uses = image.relocs.iter().filter(|r| r.symbol == WORDS);
+            assert!(uses.clone().count() > 0 && uses.into_iter().all(|r| r.kind == 0x37), "{name}");
+            let Some(tools) = &tools else { continue };
+            let folder = tempfile::tempdir().unwrap();
+            let at = |name: &str| folder.path().join(name);
+            std::fs::write(at("k.o"), object).unwrap();
+            let mut nvlink = std::process::Command::new(tools.join("nvlink"));
+            let run =
+                nvlink.arg(format!("-arch={name}")).arg(at("k.o")).arg("-o").arg(at("k.cubin")).output();
+            assert!(run.unwrap().status.success(), "{name}");
+            let linked = std::fs::read(at("k.cubin")).unwrap();
+            let module = verify::module(&source, target).unwrap();
+            match verify::kernel(&module, &source, &linked, "k", LAUNCH..LAUNCH + 1) {
+                Verdict::Same => {}
+                v => panic!("{name} -O{opt_level}: {v}"),
+            }
+        }
+    }
+}

@@ -1,7 +1,7 @@
 //! The symbols of an executable. ptxas makes them kernel by kernel, those of variables with the first.
 
 use super::{Helper, Kernel, RESERVED_SHARED, Writer};
-use crate::common::{WAR_VARIABLE, has_war_variable, partition};
+use crate::common::{PARTITION, WAR_VARIABLE, has_war_variable, partition};
 use crate::elf::Symbol;
 use crate::images::ImageSymbol;
 use crate::object::Binding;
@@ -180,7 +180,7 @@ impl Writer<'_> {
         }
         if partitioned {
             let (at, bytes) = partition(self.cubin.sm);
-            self.plain("__nv_reservedSMEM_tcgen05_partition", WEAK_OBJECT, 0, section, at, bytes);
+            self.plain(PARTITION, WEAK_OBJECT, 0, section, at, bytes);
         }
     }
 
