@@ -50,8 +50,11 @@ struct Cluster {
 const TURN: u32 = 1024;
 /// Instructions after which those that run may be waiting for others that have not started, as hardware has them all at once.
 const PATIENCE: u64 = 4 << 20;
-/// Shared memory that the driver clears before a kernel begins that uses tensor memory: what is taken of it.
-const RESERVED_WORDS: std::ops::Range<usize> = 0x40..0x60;
+/// Shared memory that the driver clears before a kernel begins that uses tensor memory: what is taken of it. On sm_110 it stands behind
+/// a variable of the driver's.
+fn reserved_words(sm: u8) -> std::ops::Range<usize> {
+    if sm == 110 { 0xc0..0xe0 } else { 0x40..0x60 }
+}
 
 /// Runs clusters on all processors, each when one is free; the number of instructions issued. Of several that fail, the
 /// first one counts, as if they had run in their order.
@@ -234,7 +237,7 @@ impl<'a> Grid<'a> {
         }
         let mut shared = vec![fill; env.shared.next_multiple_of(options.shared_unit) as usize];
         if self.kernel.target.sm >= 100
-            && let Some(words) = shared.get_mut(RESERVED_WORDS)
+            && let Some(words) = shared.get_mut(reserved_words(self.kernel.target.sm))
         {
             words.fill(0);
         }
