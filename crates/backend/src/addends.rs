@@ -1,5 +1,5 @@
 //! Addresses in shared memory that are sums with a uniform register name it themselves: no instruction adds it, and one register serves all stages
-//! of a buffer.
+//! of a buffer. The uniform register lives longer for that, but not past what lets lanes run that have parted: they share it.
 
 use cranelift_entity::SecondaryMap;
 use ori::cfg::Cfg;
@@ -53,6 +53,10 @@ fn block(func: &mut Function, b: Block, reads: &SecondaryMap<Value, u32>) {
             && let Some(c) = number.get(&v).and_then(|n| sums.get_mut(*n))
         {
             c.places.push((i, k));
+        }
+        if crate::waits::lets_others_run(func, d) {
+            number.clear();
+            copies.clear();
         }
         if let Some((value, sum)) = sum(func, d, &copies) {
             number.insert(value, sums.len());
@@ -178,6 +182,9 @@ mod tests {
             "    v2:R = copy v1\n    v3:R = LEA PT, v2, v0, RZ, 0x4, !PT\n    v4:R = LDS [v3]\n    STS [0x0], v4\n",
         );
         assert!(got.contains("USHF.L.U32 v1, 0x4, URZ") && got.contains("LDS [v0+v5]"), "{got}");
+        // Other lanes may write the uniform register meanwhile.
+        let got = after(&format!("{sum}    BAR.SYNC 0x0, 0x0, PT\n    v3:R = LDS [v2]\n    STS [0x4], v3\n"));
+        assert!(got.contains("LDS [v2]"), "{got}");
         // Something else needs it.
         let got = after(&format!("{sum}    v3:R = LDS [v2]\n    STS [0x4], v3\n    STS [0x0], v2\n"));
         assert!(got.contains("LDS [v2]"), "{got}");
