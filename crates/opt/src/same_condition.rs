@@ -1,7 +1,8 @@
 //! What stands between two branches on the same condition is done before the first, so that there is one: `if (p) a; b; if (p) c` becomes
 //! `b; if (p) { a; c }`, where `b` is arithmetic. Guarded statements that are several instructions each are lowered to such branches.
 
-use cranelift_entity::SecondaryMap;
+use cranelift_entity::{EntityRef, SecondaryMap};
+use fixedbitset::FixedBitSet;
 use ori::cfg::Cfg;
 use ori::{Block, BlockCall, Function, Name, Op, Terminator, Value};
 use sass::{Effect, Lanes};
@@ -16,10 +17,15 @@ pub fn run(func: &mut Function) -> bool {
     let mut changed = false;
     loop {
         let cfg = Cfg::new(func);
-        let joins = |func: &mut Function, b: &Block| {
-            cfg.preds[*b].len() == 2 && candidate(func, *b) && join(func, &cfg, *b)
-        };
-        if !cfg.rpo.iter().any(|b| joins(func, b)) {
+        // Blocks whose ways in or out are no longer those of `cfg`: the next sweep looks at them. Each shortens a chain by a share.
+        let mut touched = FixedBitSet::with_capacity(func.blocks.len());
+        let mut joined = false;
+        for &b in &cfg.rpo {
+            if cfg.preds[b].len() == 2 && candidate(func, b) {
+                joined |= join(func, &cfg, b, &mut touched);
+            }
+        }
+        if !joined {
             return changed;
         }
         changed = true;
@@ -83,8 +89,8 @@ fn condition(func: &Function, b: Block) -> Option<(Name, [BlockCall; 2])> {
     }
 }
 
-/// The block between two branches joins the one above, if both are on one condition.
-fn join(func: &mut Function, cfg: &Cfg, between: Block) -> bool {
+/// The block between two branches joins the one above, if both are on one condition and none of the blocks was `touched` before.
+fn join(func: &mut Function, cfg: &Cfg, between: Block, touched: &mut FixedBitSet) -> bool {
     let Some((cond, then)) = condition(func, between) else { return false };
     let pure = |i: &ori::Inst| {
         matches!(func.insts[*i].op, Op::Sass(op) if op.info().effect == Effect::Pure && op.info().lanes == Lanes::Own)
@@ -114,6 +120,11 @@ fn join(func: &mut Function, cfg: &Cfg, between: Block) -> bool {
             continue;
         }
         let (here, other) = (then[holds].clone(), then[1 - holds].clone());
+        let around = [head, side, top, between, here.block, other.block].map(EntityRef::index);
+        if around.iter().any(|b| touched.contains(*b)) {
+            continue;
+        }
+        touched.extend(around);
         let moved = std::mem::take(&mut func.blocks[between].insts);
         func.blocks[head].insts.extend(moved);
         let mut calls = [ways[holds].clone(), other];
