@@ -185,7 +185,7 @@ pub(crate) fn kernel_attributes(
         a.flag(Attr::RegReconfig);
     }
     if sm >= 100 {
-        a.byte(Attr::VrcCtaInitCount, if facts.relinquishes { 0x80 } else { 0 });
+        a.byte(Attr::VrcCtaInitCount, if facts.counts_tensor_memory { 0x80 } else { 0 });
     }
     if let Some(mbarriers) = &facts.mbarriers {
         let words = |m: &Mbarrier| {

@@ -215,10 +215,10 @@ pub struct CodeFacts {
     pub tensor_memory: bool,
     /// Whether that is tensor memory of a pair of blocks.
     pub tensor_memory_of_pairs: bool,
-    /// Whether it takes or gives back some.
+    /// Whether it takes or gives back some, or says that it takes no more.
     pub allocates_tensor_memory: bool,
-    /// Whether it says that it takes no more.
-    pub relinquishes: bool,
+    /// Whether it takes or gives back some: the hardware is to count it.
+    pub counts_tensor_memory: bool,
     /// Instructions on mbarriers, if there are any, some of which are not listed.
     pub mbarriers: Option<Vec<Mbarrier>>,
 }

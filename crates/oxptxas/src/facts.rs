@@ -75,6 +75,7 @@ pub(crate) fn code_facts(
     let functions: Vec<&Part> = parts.iter().filter(|p| p.meeting).collect();
     meetings.extend((0..insts.len()).filter(|k| calls_meeting(&insts[*k], &functions)));
     let checks = checks(insts, &meetings);
+    let counts = |i: &Inst| matches!(i.op, Opcode::UTCATOMSWS | Opcode::UTCATOMSWS_FIND);
     let reads_z = |i: &Inst| i.operands.iter().any(|o| matches!(o, Operand::Special(SpecialReg::SR_CTAID_Z)));
     CodeFacts {
         stack_of_barriers: insts.iter().any(calls),
@@ -87,10 +88,8 @@ pub(crate) fn code_facts(
         reconfigures: backend::pool::check::changes(insts),
         tensor_memory: said.blocks,
         tensor_memory_of_pairs: said.pairs,
-        allocates_tensor_memory: insts
-            .iter()
-            .any(|i| matches!(i.op, Opcode::UTCATOMSWS | Opcode::UTCATOMSWS_FIND | Opcode::UVIRTCOUNT)),
-        relinquishes: insts.iter().any(|i| i.op == Opcode::UVIRTCOUNT),
+        allocates_tensor_memory: insts.iter().any(|i| counts(i) || i.op == Opcode::UVIRTCOUNT),
+        counts_tensor_memory: insts.iter().any(counts),
         mbarriers: mbarriers::list(code, sm, said),
     }
 }

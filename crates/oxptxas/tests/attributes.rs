@@ -88,6 +88,25 @@ fn files_say_what_their_code_asks_for() {
 }
 
 /// Offsets apart: the kind of each, its address is what the code has.
+/// EIATTR_VRC_CTA_INIT_COUNT (0x4a, a byte) is 0x80 where tensor memory is taken or given back, whatever else is said of it.
+#[test]
+fn tensor_memory_that_changes_hands_is_counted() {
+    let take = "tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r1], 32;\n";
+    let give = "tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r1, 32;\n";
+    let relinquish = "tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;\n";
+    for (statements, wanted) in [
+        (take.to_string(), 0x80),
+        (give.to_string(), 0x80),
+        (format!("{take}{relinquish}{give}"), 0x80),
+        (relinquish.to_string(), 0),
+        (String::new(), 0),
+    ] {
+        let file = file("sm_100a", &statements);
+        let found: Vec<u8> = file.windows(4).filter(|w| matches!(w, [2, 0x4a, _, 0])).map(|w| w[2]).collect();
+        assert_eq!(found, [wanted], "{statements}");
+    }
+}
+
 #[test]
 fn instructions_on_mbarriers_are_listed() {
     let init = "mbarrier.init.shared.b64 [%r1], 32;";
