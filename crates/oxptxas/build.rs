@@ -5,7 +5,9 @@
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
     let target = |key: &str| std::env::var(format!("CARGO_CFG_TARGET_{key}")).unwrap_or_default();
-    if target("OS") == "linux" && target("ENV") == "gnu" {
+    // A program that brings its C library along is told so by rustc itself, and needs no loader (`cargo xtask release` builds one).
+    let whole = target("FEATURE").split(',').any(|f| f == "crt-static");
+    if target("OS") == "linux" && target("ENV") == "gnu" && !whole {
         println!("cargo:rustc-link-arg-bins=-no-pie");
     }
 }

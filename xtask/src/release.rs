@@ -1,5 +1,6 @@
 //! Builds the compiler with a profile of itself: once with counters, which a run over `kernels/` fills, then by what they say. The functions
-//! that compile most programs stand together then, and branches are laid out the way they go.
+//! that compile most programs stand together then, and branches are laid out the way they go. Where the C library's archive is at hand it is
+//! linked in: a program at a fixed address with nothing to load starts in half the time.
 
 use clap::Args;
 use std::path::{Path, PathBuf};
@@ -23,11 +24,12 @@ pub fn run(root: &Path, options: &Options) -> Result<PathBuf, String> {
         std::fs::remove_dir_all(&raw).map_err(|e| text(&raw, e))?;
     }
     std::fs::create_dir_all(&raw).map_err(|e| text(&raw, e))?;
+    let whole = if has_static_libc(&host) { " -Ctarget-feature=+crt-static -Crelocation-model=static" } else { "" };
     let counting = build(root, &work, &host, &format!("-Cprofile-generate={}", raw.display()))?;
     train(root, &counting, &work)?;
     let merged = work.join("oxptxas.profdata");
     super::run(Command::new(profdata).arg("merge").arg("-o").arg(&merged).arg(&raw))?;
-    let fast = build(root, &work, &host, &format!("-Cprofile-use={}", merged.display()))?;
+    let fast = build(root, &work, &host, &format!("-Cprofile-use={}{whole}", merged.display()))?;
     let out = if options.out.is_absolute() { options.out.clone() } else { root.join(&options.out) };
     std::fs::create_dir_all(&out).map_err(|e| text(&out, e))?;
     let program = out.join(format!("oxptxas{}", std::env::consts::EXE_SUFFIX));
@@ -46,6 +48,13 @@ fn host() -> Result<String, String> {
     let said = rustc(&["-vV"])?;
     let host = said.lines().find_map(|l| l.strip_prefix("host: "));
     host.map(str::to_owned).ok_or_else(|| "rustc -vV names no host".into())
+}
+
+/// Whether the linker finds an archive of the C library. Distributions ship it apart from the shared one.
+fn has_static_libc(host: &str) -> bool {
+    // `cc` prints the name as it was given where it knows no such file.
+    let found = Command::new("cc").arg("-print-file-name=libc.a").stderr(Stdio::null()).output();
+    host.ends_with("-linux-gnu") && found.is_ok_and(|o| Path::new(String::from_utf8_lossy(&o.stdout).trim()).is_absolute())
 }
 
 /// The program of rustc's LLVM that sums profiles up.
