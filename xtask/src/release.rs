@@ -24,7 +24,8 @@ pub fn run(root: &Path, options: &Options) -> Result<PathBuf, String> {
         std::fs::remove_dir_all(&raw).map_err(|e| text(&raw, e))?;
     }
     std::fs::create_dir_all(&raw).map_err(|e| text(&raw, e))?;
-    let whole = if has_static_libc(&host) { " -Ctarget-feature=+crt-static -Crelocation-model=static" } else { "" };
+    let whole =
+        if has_static_libc(&host) { " -Ctarget-feature=+crt-static -Crelocation-model=static" } else { "" };
     let counting = build(root, &work, &host, &format!("-Cprofile-generate={}", raw.display()))?;
     train(root, &counting, &work)?;
     let merged = work.join("oxptxas.profdata");
@@ -54,7 +55,8 @@ fn host() -> Result<String, String> {
 fn has_static_libc(host: &str) -> bool {
     // `cc` prints the name as it was given where it knows no such file.
     let found = Command::new("cc").arg("-print-file-name=libc.a").stderr(Stdio::null()).output();
-    host.ends_with("-linux-gnu") && found.is_ok_and(|o| Path::new(String::from_utf8_lossy(&o.stdout).trim()).is_absolute())
+    host.ends_with("-linux-gnu")
+        && found.is_ok_and(|o| Path::new(String::from_utf8_lossy(&o.stdout).trim()).is_absolute())
 }
 
 /// The program of rustc's LLVM that sums profiles up.

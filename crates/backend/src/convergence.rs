@@ -240,6 +240,8 @@ enum Obstacle {
     /// Lanes can get out of the region, or into it, or run through its entry twice; a region with an earlier
     /// entry may do.
     Leaks,
+    /// The same, and so it is with any earlier entry.
+    Stays,
     /// A lane in the region may wait for one that has left it, or that never came.
     Waits,
 }
@@ -271,7 +273,7 @@ impl Graph<'_> {
             match self.region(d, meet) {
                 None => return Vec::new(),
                 Some(Ok(r)) => return vec![r],
-                Some(Err(Obstacle::Waits)) => break,
+                Some(Err(Obstacle::Waits | Obstacle::Stays)) => break,
                 Some(Err(Obstacle::Leaks)) => at = self.dom.idom(d),
             }
         }
@@ -297,7 +299,9 @@ impl Graph<'_> {
         match surely {
             true => Some(self.body(d, meet).map(|body| Region { enter: d, meet, body })),
             false if d == meet => None,
-            false => Some(Err(Obstacle::Leaks)),
+            false if self.dom.dominates(meet, d) => Some(Err(Obstacle::Leaks)),
+            // From any earlier entry there is a way to this one that does not meet, and on from here.
+            false => Some(Err(Obstacle::Stays)),
         }
     }
 
@@ -331,8 +335,12 @@ impl Graph<'_> {
         }
         let body = BlockSet::new(body, self.func.blocks.len());
         // A lane that has met and comes back in behind BSSY, by another way around a loop, would wait with nothing set.
-        let returns = |b: Block| b != d && self.cfg.preds[b].iter().any(|p| !body.contains(*p));
+        let outside = |b: Block| self.cfg.preds[b].iter().filter(|p| !body.contains(**p));
+        let returns = |b: Block| b != d && outside(b).next().is_some();
+        // Every way there is one through the end, from whatever entry that does not lie behind it itself.
+        let behind = |b: Block| b != d && outside(b).any(|p| self.dom.dominates(meet, *p));
         match () {
+            () if !self.dom.dominates(meet, d) && body.iter().any(behind) => Err(Obstacle::Stays),
             () if again || !reaches || body.iter().any(returns) => Err(Obstacle::Leaks),
             () if waits || !self.spins.among(&body, Some(meet)).is_empty() => Err(Obstacle::Waits),
             () => Ok(body),

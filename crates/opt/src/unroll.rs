@@ -99,8 +99,7 @@ fn plan(
     let ([(from, _)], [latch]) = (&data.exits[..], &data.latches[..]) else {
         return Err("it is left, or goes back, in several places".into());
     };
-    let innermost = loops.loops.values().all(|other| other.parent.expand() != Some(l));
-    if !innermost {
+    if !loops.is_innermost(l) {
         return Err("there are loops in it".into());
     }
     if func.blocks[data.header].rolled {
@@ -113,7 +112,7 @@ fn plan(
     // It runs once more than it goes back.
     let trips = loops.trips(func, cfg, analyses.dominators(func), makers, l);
     let times = trips.and_then(|n| n.checked_add(1)).ok_or("it is not known how often it is executed")?;
-    let blocks: Vec<Block> = loops.blocks(cfg, l).collect();
+    let blocks = loops.blocks(cfg, l);
     let mut size = 0;
     for &b in &blocks {
         for &i in &func.blocks[b].insts {

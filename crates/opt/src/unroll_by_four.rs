@@ -8,6 +8,7 @@
 
 use crate::Pass;
 use crate::unroll::cost;
+use ori::cfg::Cfg;
 use ori::loops::{Compare, Loop, Makers};
 use ori::{Analyses, Block, BlockCall, Changed, Clones, Editor, Function, Guard, InstData, Loc, Name, Op};
 use ori::{Operand, Operands, Refusal, Remark, Terminator, User, Value, operand};
@@ -46,6 +47,9 @@ struct Test {
     start: Option<u64>,
 }
 
+/// What leads to the headers of the loops that are unrolled, and may have led there before another one was.
+type Ways = FxHashMap<Block, Vec<Block>>;
+
 /// How a loop is unrolled.
 struct Plan {
     /// Its blocks in reverse postorder; the header is the first one.
@@ -76,8 +80,7 @@ pub fn run(func: &mut Function, analyses: &Analyses) -> Changed {
             return Changed::Nothing;
         }
         let makers = Makers::new(func);
-        let outer: FxHashSet<Loop> = loops.loops.values().filter_map(|l| l.parent.expand()).collect();
-        let innermost = loops.loops.keys().filter(|l| !outer.contains(l));
+        let innermost = loops.loops.keys().filter(|l| loops.is_innermost(*l));
         let decided = |l| {
             let plan = plan(func, analyses, &makers, l);
             let said = plan.as_ref().map(|_| describe(func)).map_err(Clone::clone);
@@ -92,10 +95,19 @@ pub fn run(func: &mut Function, analyses: &Analyses) -> Changed {
     }
     let mut orders = Vec::new();
     let mut moved = FxHashMap::default();
-    let first_new = func.blocks.next_key();
+    let cfg = analyses.cfg(func);
+    let mut ways: Ways = plans.iter().map(|p| (p.blocks[0], cfg.preds[p.blocks[0]].to_vec())).collect();
+    let mut new = func.blocks.next_key();
     let mut e = Editor::new(func);
     for p in &mut plans {
-        orders.extend(apply(&mut e, p, first_new, &mut moved));
+        orders.extend(apply(&mut e, p, &ways, &mut moved));
+        let end = e.func().blocks.next_key();
+        for b in (new.as_u32()..end.as_u32()).map(Block::from_u32) {
+            for t in e.func().blocks[b].term.targets() {
+                ways.entry(t.block).and_modify(|from| from.push(b));
+            }
+        }
+        new = end;
     }
     let changed = e.finish();
     // Each loop's blocks in the order of their execution, where its header was.
@@ -137,7 +149,7 @@ fn plan(func: &Function, analyses: &Analyses, makers: &Makers, l: Loop) -> Resul
     if loops.trips(func, cfg, analyses.dominators(func), makers, l).is_some() {
         return Err("it is known how often it is executed".into());
     }
-    let blocks: Vec<Block> = loops.blocks(cfg, l).collect();
+    let blocks = loops.blocks(cfg, l);
     if blocks.first() != Some(&data.header) || blocks.len() > BLOCKS {
         return Err(format!("{} blocks are more than {BLOCKS}", blocks.len()).into());
     }
@@ -159,7 +171,7 @@ fn plan(func: &Function, analyses: &Analyses, makers: &Makers, l: Loop) -> Resul
     let inside: FxHashSet<Value> = made(func, &blocks).collect();
     let mut test = test(func, makers, &inside, &blocks, *end, *latch)
         .ok_or("its end is no comparison of a counter with a bound that stays")?;
-    let starts = starts(func, makers, &test, &blocks);
+    let starts = starts(func, cfg, makers, &test, &blocks);
     let first = starts.first().and_then(constant);
     test.start = first.filter(|_| starts.iter().all(|s| constant(s) == first));
     // Constant bounds are far enough from the end of the numbers, and what goes back does nothing else.
@@ -360,8 +372,8 @@ fn test(
 }
 
 /// What the counter is where the loop begins.
-fn starts(func: &Function, makers: &Makers, test: &Test, blocks: &[Block]) -> Vec<Words> {
-    let outside = func.layout.iter().filter(|b| !blocks.contains(b));
+fn starts(func: &Function, cfg: &Cfg, makers: &Makers, test: &Test, blocks: &[Block]) -> Vec<Words> {
+    let outside = cfg.preds[blocks[0]].iter().filter(|b| !blocks.contains(b));
     let calls = outside.flat_map(|b| func.blocks[*b].term.targets()).filter(|t| t.block == blocks[0]);
     let start = calls.map(|t| {
         let mut words = words_of(func, makers, t.args[test.param]);
@@ -615,7 +627,7 @@ fn way(e: &Editor<'_>, from: Block, header: Block) -> Option<BlockCall> {
 fn apply(
     e: &mut Editor<'_>,
     plan: &mut Plan,
-    first_new: Block,
+    ways: &Ways,
     moved: &mut FxHashMap<Value, Value>,
 ) -> Option<Vec<Block>> {
     plan.test.bound = renamed(&plan.test.bound, |n| match n {
@@ -630,8 +642,7 @@ fn apply(
     let factors = if plan.loads { factors } else { &factors[..1] };
     let guards: Vec<Block> = factors.iter().map(|_| e.add_block_after(header)).collect();
     // Ways in lead to the first question.
-    let new = e.func().blocks.keys().filter(|b| *b >= first_new);
-    for b in e.func().layout.iter().copied().chain(new).collect::<Vec<_>>() {
+    for &b in &ways[&header] {
         if !plan.blocks.contains(&b) && way(e, b, header).is_some() {
             let mut term = e.func().blocks[b].term.clone();
             term.targets_mut().into_iter().filter(|t| t.block == header).for_each(|t| t.block = guards[0]);

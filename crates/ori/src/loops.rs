@@ -30,6 +30,8 @@ pub struct LoopData {
     pub preheader: PackedOption<Block>,
     /// The number of the first loop within that is not this one's or within it: those between are.
     end: u32,
+    /// Where its own blocks begin in [`LoopForest::members`], followed by those of the loops within it.
+    first: u32,
 }
 
 /// All loops with one header each; of several that share a header, one.
@@ -38,6 +40,8 @@ pub struct LoopForest {
     /// Outer ones before those within them.
     pub loops: PrimaryMap<Loop, LoopData>,
     innermost: SecondaryMap<Block, PackedOption<Loop>>,
+    /// The blocks of all loops by their innermost one, and then in reverse postorder.
+    members: Vec<Block>,
     /// Edges back to a block that does not dominate their source: ways into cycles that are no loops.
     pub irreducible: Vec<(Block, Block)>,
 }
@@ -128,6 +132,7 @@ impl LoopForest {
                 exits: Vec::new(),
                 preheader,
                 end: 0,
+                first: 0,
             });
             new[l] = id.into();
             order.push(id);
@@ -142,6 +147,13 @@ impl LoopForest {
         }
         for &b in &cfg.rpo {
             self.innermost[b] = new.get(inner[b] as usize).copied().unwrap_or_default();
+        }
+        self.members = cfg.rpo.iter().copied().filter(|b| self.innermost[*b].is_some()).collect();
+        self.members.sort_by_key(|b| self.innermost[*b].expand());
+        for (k, b) in self.members.iter().enumerate().rev() {
+            if let Some(l) = self.innermost[*b].expand() {
+                self.loops[l].first = k as u32;
+            }
         }
         for &b in &cfg.rpo {
             for &s in &cfg.succs[b] {
@@ -174,9 +186,19 @@ impl LoopForest {
         (outer.as_u32()..self.loops[outer].end).contains(&inner.as_u32())
     }
 
+    /// Whether there is no loop within it.
+    pub fn is_innermost(&self, l: Loop) -> bool {
+        self.loops[l].end == l.as_u32() + 1
+    }
+
     /// The blocks of a loop and of those within, in reverse postorder.
-    pub fn blocks<'a>(&'a self, cfg: &'a Cfg, l: Loop) -> impl Iterator<Item = Block> + 'a {
-        cfg.rpo.iter().copied().filter(move |b| self.contains(l, *b))
+    pub fn blocks(&self, cfg: &Cfg, l: Loop) -> Vec<Block> {
+        let data = &self.loops[l];
+        // Every loop has its header at least, so the next one's blocks begin where this one's end.
+        let end = self.loops.get(Loop(data.end)).map_or(self.members.len(), |next| next.first as usize);
+        let mut blocks = self.members[data.first as usize..end].to_vec();
+        blocks.sort_unstable_by_key(|b| cfg.order[*b]);
+        blocks
     }
 }
 
