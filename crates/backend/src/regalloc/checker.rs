@@ -6,6 +6,7 @@
 //! have higher numbers and only move, exchange, store, load or make constants.
 
 use super::Limits;
+use crate::liveness::{Lanes, Liveness};
 use cranelift_entity::{EntityRef, SecondaryMap};
 use fixedbitset::FixedBitSet;
 use ori::cfg::Cfg;
@@ -114,7 +115,8 @@ impl Facts {
         f.map_or_else(Facts::default, Facts::one)
     }
     fn contains(&self, f: &Fact) -> bool {
-        self.0.contains(f)
+        // Of undefined values much may be known.
+        if self.0.len() < 16 { self.0.contains(f) } else { self.0.binary_search(f).is_ok() }
     }
     fn insert(&mut self, f: Fact) {
         if let Err(at) = self.0.binary_search(&f) {
@@ -145,9 +147,12 @@ impl State {
     fn write(&mut self, p: Place, facts: Facts) {
         self.at.insert(p, facts);
     }
-    /// Removes everything known about a value that is about to be redefined.
-    fn forget(&mut self, v: Value) {
-        let stale = |f: &Fact| matches!(f.root, Root::Lane(x, _) if x == v);
+    /// Removes everything known about values that are about to be redefined, ascending.
+    fn forget(&mut self, values: &[Value]) {
+        if values.is_empty() {
+            return;
+        }
+        let stale = |f: &Fact| matches!(f.root, Root::Lane(x, _) if values.binary_search(&x).is_ok());
         self.at.values_mut().for_each(|s| s.0.retain(|f| !stale(f)));
         self.anywhere.0.retain(|f| !stale(f));
     }
@@ -158,20 +163,16 @@ impl State {
     /// Keeps what both know; says whether that is less than before.
     fn meet(&mut self, other: &State) -> bool {
         let mut less = false;
-        let mut anywhere = Facts::default();
-        for f in &self.anywhere.0 {
-            if other.anywhere.contains(f) {
-                anywhere.insert(*f);
-                continue;
+        let (anywhere, here): (SmallVec<_>, SmallVec<_>) =
+            self.anywhere.0.iter().copied().partition(|f| other.anywhere.contains(f));
+        let (anywhere, here) = (Facts(anywhere), Facts(here));
+        less |= !here.0.is_empty();
+        for (p, there) in &other.at {
+            let s = self.at.entry(*p).or_insert_with(|| Facts::of(p.untouched()));
+            // What holds everywhere here, and there at some places.
+            if !here.0.is_empty() {
+                s.extend(there.0.iter().copied().filter(|f| here.contains(f)));
             }
-            less = true;
-            // Here it holds everywhere, there at some places.
-            for (p, _) in other.at.iter().filter(|(_, s)| s.contains(f)) {
-                self.at.entry(*p).or_insert_with(|| Facts::of(p.untouched())).insert(*f);
-            }
-        }
-        for p in other.at.keys() {
-            self.at.entry(*p).or_insert_with(|| Facts::of(p.untouched()));
         }
         self.at.retain(|p, s| {
             s.0.retain(|f| {
@@ -196,10 +197,18 @@ pub fn check(before: &Function, after: &Function, limits: &Limits) -> Result<(),
     let made = FixedBitSet::with_capacity(before.values.len());
     let mut c = Checker { before, after, limits, content: SecondaryMap::new(), made };
     c.find_contents(&cfg);
+    let mut needed: Option<Needed> = None;
+    let mut visits = 0;
     let mut entry: FxHashMap<Block, State> = FxHashMap::default();
     entry.insert(before.entry_block(), State::default());
     let mut dirty: BTreeSet<u32> = BTreeSet::from([0]);
     while let Some(k) = dirty.pop_first() {
+        // Loops within loops come to an end sooner where nobody asks any more what held values that nobody reads any more.
+        visits += 1;
+        if visits > PATIENCE * cfg.rpo.len() && needed.is_none() {
+            let found = needed.insert(Needed::new(before, &cfg));
+            entry.iter_mut().for_each(|(b, state)| found.reduce(&c, *b, state));
+        }
         let b = cfg.rpo[k as usize];
         let mut state = entry[&b].clone();
         c.block(b, &mut state)?;
@@ -210,30 +219,36 @@ pub fn check(before: &Function, after: &Function, limits: &Limits) -> Result<(),
             let mut out = state.clone();
             let params = &before.blocks[told.block].params;
             // Arguments become parameters at once; a parameter's old value may itself be an argument.
-            let mut gains: Vec<(Place, Fact)> = Vec::new();
+            let mut renamed: SmallVec<[(Fact, Fact); 8]> = SmallVec::new();
             let mut everywhere: Vec<Fact> = Vec::new();
             for (p, a) in params.iter().zip(&told.args) {
                 for lane in 0..before.values[*p].width {
                     let (from, to) = (c.content[*a][usize::from(lane)], c.content[*p][usize::from(lane)]);
-                    let mut forms = vec![(from, to)];
-                    if c.is_pred(*p) {
-                        forms.push((from.to_general(), to.to_general()));
-                    }
+                    let forms = [(from, to), (from.to_general(), to.to_general())];
+                    let forms = &forms[..if c.is_pred(*p) { 2 } else { 1 }];
                     for (from, to) in forms {
-                        let at = out.at.iter().filter(|(_, s)| s.contains(&from));
-                        gains.extend(at.map(|(place, _)| (*place, to)));
-                        if from == Fact::UNDEFINED || out.anywhere.contains(&from) {
+                        if *from == Fact::UNDEFINED || out.anywhere.contains(from) {
                             let other = if c.is_pred(*p) { to.to_general() } else { to.to_predicate() };
-                            everywhere.extend([to, other, other.to_general()]);
+                            everywhere.extend([*to, other, other.to_general()]);
                         }
                     }
+                    renamed.extend(forms.iter().copied());
                 }
             }
-            params.iter().for_each(|p| c.forget(&mut out, *p));
+            renamed.sort_unstable();
+            let mut gains: Vec<(Place, Fact)> = Vec::new();
+            for (place, f) in out.at.iter().flat_map(|(p, s)| s.0.iter().map(|f| (*p, *f))) {
+                let same = renamed[renamed.partition_point(|(from, _)| *from < f)..].iter();
+                gains.extend(same.take_while(|(from, _)| *from == f).map(|(_, to)| (place, *to)));
+            }
+            c.forget(&mut out, params.iter().copied());
             for (place, fact) in gains {
                 out.at.entry(place).or_default().insert(fact);
             }
             out.anywhere.extend(everywhere);
+            if let Some(needed) = &mut needed {
+                needed.reduce(&c, told.block, &mut out);
+            }
             let changed = match entry.get_mut(&told.block) {
                 None => {
                     entry.insert(told.block, out);
@@ -247,6 +262,42 @@ pub fn check(before: &Function, after: &Function, limits: &Limits) -> Result<(),
         }
     }
     Ok(())
+}
+
+/// Visits of a block, on average, after which facts that nobody needs are looked for.
+const PATIENCE: usize = 3;
+
+/// What is read behind the beginning of each block.
+struct Needed {
+    lanes: Lanes,
+    live: Liveness,
+    /// Whose facts, for blocks that were asked for.
+    roots: FxHashMap<Block, FxHashSet<Value>>,
+}
+
+impl Needed {
+    fn new(func: &Function, cfg: &Cfg) -> Needed {
+        let lanes = Lanes::new(func);
+        Needed { live: Liveness::new(func, cfg, &lanes), lanes, roots: FxHashMap::default() }
+    }
+
+    /// Forgets what a state at the beginning of a block knows of values that are not read from there on. To know less is always right.
+    fn reduce(&mut self, c: &Checker<'_>, b: Block, state: &mut State) {
+        let roots = self.roots.entry(b).or_insert_with(|| {
+            let live = self.live.live_in[b].iter().filter_map(|l| Some(self.lanes.owner(*l)?.0));
+            let contents = live.flat_map(|v| &c.content[v]).filter_map(|f| match f.root {
+                Root::Lane(v, _) => Some(v),
+                _ => None,
+            });
+            contents.chain(c.before.blocks[b].params.iter().copied()).collect()
+        });
+        let needed = |f: &Fact| match f.root {
+            Root::Lane(v, _) => roots.contains(&v),
+            Root::Constant(_) | Root::Fixed(_) | Root::Undefined => true,
+        };
+        state.at.values_mut().for_each(|s| s.0.retain(|f| needed(f)));
+        state.anywhere.0.retain(|f| needed(f));
+    }
 }
 
 struct Checker<'f> {
@@ -361,11 +412,12 @@ impl Checker<'_> {
         }
     }
 
-    /// Removes from a state what is known about a value that is about to be redefined.
-    fn forget(&mut self, state: &mut State, v: Value) {
-        if self.made.put(v.index()) {
-            state.forget(v);
-        }
+    /// Removes from a state what is known about values that are about to be redefined.
+    fn forget(&mut self, state: &mut State, values: impl IntoIterator<Item = Value>) {
+        let mut again: SmallVec<[Value; 8]> =
+            values.into_iter().filter(|v| self.made.put(v.index())).collect();
+        again.sort_unstable();
+        state.forget(&again);
     }
 
     fn text(&self, i: Inst) -> String {
@@ -480,7 +532,7 @@ impl Checker<'_> {
         let mut seen: BTreeSet<Place> = BTreeSet::new();
         for (name, to, width) in &writes {
             if let Name::Val(v) = name {
-                self.forget(state, *v);
+                self.forget(state, [*v]);
                 let aligned = to.is_zero() || to.index.is_multiple_of(Reg::tuple_alignment(*width));
                 if !aligned || to.file != self.before.values[*v].file {
                     return Err(fail(format!("{v} is written to {to}")));
