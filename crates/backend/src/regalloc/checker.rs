@@ -147,6 +147,10 @@ impl State {
     fn write(&mut self, p: Place, facts: Facts) {
         self.at.insert(p, facts);
     }
+    /// Whether much more is known than there are places.
+    fn is_crowded(&self) -> bool {
+        self.at.values().map(|f| f.0.len()).sum::<usize>() > 4 * self.at.len() + 100
+    }
     /// Removes everything known about values that are about to be redefined, ascending.
     fn forget(&mut self, values: &[Value]) {
         if values.is_empty() {
@@ -201,15 +205,20 @@ pub fn check(before: &Function, after: &Function, limits: &Limits) -> Result<(),
     let mut visits = 0;
     let mut entry: FxHashMap<Block, State> = FxHashMap::default();
     entry.insert(before.entry_block(), State::default());
+    // Sweeps in reverse postorder: what an outer loop learns and what its inner loops learn goes around together.
     let mut dirty: BTreeSet<u32> = BTreeSet::from([0]);
-    while let Some(k) = dirty.pop_first() {
+    let mut next: BTreeSet<u32> = BTreeSet::new();
+    while let Some(k) = dirty.pop_first().or_else(|| {
+        std::mem::swap(&mut dirty, &mut next);
+        dirty.pop_first()
+    }) {
         // Loops within loops come to an end sooner where nobody asks any more what held values that nobody reads any more.
         visits += 1;
-        if visits > PATIENCE * cfg.rpo.len() && needed.is_none() {
+        let b = cfg.rpo[k as usize];
+        if needed.is_none() && (visits > PATIENCE * cfg.rpo.len() || entry[&b].is_crowded()) {
             let found = needed.insert(Needed::new(before, &cfg));
             entry.iter_mut().for_each(|(b, state)| found.reduce(&c, *b, state));
         }
-        let b = cfg.rpo[k as usize];
         let mut state = entry[&b].clone();
         c.block(b, &mut state)?;
         for (told, real) in before.blocks[b].term.targets().iter().zip(after.blocks[b].term.targets()) {
@@ -257,7 +266,8 @@ pub fn check(before: &Function, after: &Function, limits: &Limits) -> Result<(),
                 Some(s) => s.meet(&out),
             };
             if changed {
-                dirty.insert(cfg.order[told.block]);
+                let to = cfg.order[told.block];
+                if to > k { &mut dirty } else { &mut next }.insert(to);
             }
         }
     }
