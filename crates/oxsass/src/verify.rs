@@ -17,8 +17,8 @@ const LIMITS: (u64, u64) = (400_000, 4_000_000);
 /// Launches of other shapes that are tried where those that were asked for say nothing.
 const MORE: u64 = 8;
 
-/// What undefined bytes hold in further runs: anything; as numbers, large, none and small.
-const FILLS: [u8; 4] = [sim::ptx::RANDOM, 0x7f, 0xff, 0x41];
+/// What undefined bytes hold in further runs: anything; as numbers, large, none, small, and less than most.
+const FILLS: [u8; 5] = [sim::ptx::RANDOM, 0x7f, 0xff, 0x41, 0x80];
 
 /// Why a launch says nothing: threads race, or read what nothing has written.
 const UNSTABLE: &str = "it depends on the order of threads or on what is not defined";
@@ -239,26 +239,32 @@ pub fn kernel(
             }
         };
         // Where the result is another one with other contents of what is undefined.
-        let changed = |n: u64, schedule| -> Option<Vec<u64>> {
-            let fill = FILLS[n as usize];
+        let changed = |n: usize, schedule| -> Option<Vec<u64>> {
+            let fill = FILLS[n];
             let again = interpret(Options { limit: 2 * LIMITS.0, fill, schedule, ..Options::default() });
             Some(again.ok()?.memory.differences(&expected).into_iter().map(|d| d.0).collect())
         };
         // Places that depend on what is undefined; they are found only if there seem to be some.
         let open = OnceCell::new();
         let is_open = |at: &u64| {
-            let find =
-                || (0..4).filter_map(|n| changed(n, Schedule::Turns)).flatten().collect::<BTreeSet<_>>();
+            let find = || {
+                (0..FILLS.len())
+                    .filter_map(|n| changed(n, Schedule::Turns))
+                    .flatten()
+                    .collect::<BTreeSet<_>>()
+            };
             open.get_or_init(find).contains(at)
         };
         // Whether everything else is the same in another order of the threads.
-        let stable =
-            |n: u64| changed(n, Schedule::Random(seed * 16 + n)).is_some_and(|c| c.iter().all(is_open));
+        let stable = |n: usize| {
+            changed(n, Schedule::Random(seed * 16 + n as u64)).is_some_and(|c| c.iter().all(is_open))
+        };
         if !stable(0) {
             undefined = Some(UNSTABLE.into());
             continue;
         }
-        let some_open = || (0..4).any(|n| changed(n, Schedule::Turns).is_none_or(|c| !c.is_empty()));
+        let some_open =
+            || (0..FILLS.len()).any(|n| changed(n, Schedule::Turns).is_none_or(|c| !c.is_empty()));
         // Other contents of what is not defined for each launch.
         let options =
             sim::sass::Options { limit: LIMITS.1, fill: seed + 1, strict_descriptors, ..Default::default() };
