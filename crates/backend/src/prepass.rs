@@ -148,7 +148,7 @@ pub fn run(
         let ranges = Ranges::new(f, &cfg);
         let most = if grants.is_some() { crate::pool::most(f).into() } else { aim };
         let limit = usable(most, reserve).max(1) as u32;
-        let room = Room { limit, few: limit, grants };
+        let room = Room { limit, kept: 1, grants };
         manager.run(phases::REMAT, f, |f| remat::run(f, &cfg, room, &ranges))
     };
     let mut original = None;

@@ -612,7 +612,7 @@ mod tests {
         let mut f = ori::parse::parse(&text).unwrap_or_else(|e| panic!("{e}: {text}"));
         let cfg = Cfg::new(&f);
         let ranges = Ranges::new(&f, &cfg);
-        assert!(run(&mut f, &cfg, Room { limit, few: limit, grants: None }, &ranges));
+        assert!(run(&mut f, &cfg, Room { limit, kept: 1, grants: None }, &ranges));
         ori::verify::verify(&f).unwrap_or_else(|e| panic!("{e:?}: {f}"));
         f.to_string()
     }
@@ -629,7 +629,7 @@ mod tests {
         let mut f = ori::parse::parse(&text).unwrap_or_else(|e| panic!("{e}: {text}"));
         let cfg = Cfg::new(&f);
         let ranges = Ranges::new(&f, &cfg);
-        let changed = run(&mut f, &cfg, Room { limit: 8, few: 8, grants: None }, &ranges);
+        let changed = run(&mut f, &cfg, Room { limit: 8, kept: 1, grants: None }, &ranges);
         ori::verify::verify(&f).unwrap_or_else(|e| panic!("{e:?}: {f}"));
         (changed, f.to_string())
     }

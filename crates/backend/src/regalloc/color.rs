@@ -76,7 +76,25 @@ pub enum Order {
     Width,
     /// Those that take most: registers times how long.
     Area,
+    /// The widest, those that begin first before others. What finds no room takes that of others, which look for room anew, up to so many
+    /// registers in all; those that lost theirs cost more each time (as routers of circuits negotiate: McMurchie and Ebeling, "PathFinder", 1995).
+    Negotiated(usize),
+    /// The same in order of appearance.
+    NegotiatedInTurn(usize),
 }
+
+impl Order {
+    /// How often what finds no room may take that of others, whatever they weigh: registers in all.
+    pub fn patience(self) -> Option<usize> {
+        match self {
+            Order::Width | Order::Area => None,
+            Order::Negotiated(n) | Order::NegotiatedInTurn(n) => Some(n),
+        }
+    }
+}
+
+/// Wider frames are not negotiated for.
+const WIDE: usize = 16;
 
 /// Registers of all webs.
 pub struct Coloring {
@@ -162,8 +180,9 @@ impl Coloring {
             wishes[*w].extend(reg.index.checked_sub(*offset));
         }
         let rank = |d: &WebData| match order {
-            Order::Width => (d.confined, d.size() as u64),
+            Order::Width | Order::Negotiated(_) => (d.confined, d.size() as u64),
             Order::Area => (d.confined, d.length()),
+            Order::NegotiatedInTurn(_) => (d.confined, u64::from(u32::MAX - d.start())),
         };
         let mut queue = BinaryHeap::new();
         // Where products of warp groups are, what takes an accumulator's register would have all of it stored and brought back.
@@ -180,6 +199,12 @@ impl Coloring {
         }
         let mut failed = Vec::new();
         let mut evictions = 0usize;
+        let size = |w: Web| webs.webs[w].lanes.len() as f32;
+        let patience = order.patience();
+        if patience.is_some() {
+            webs.webs.keys().for_each(|w| weight[w] = size(w));
+        }
+        let most = patience.unwrap_or(4 * webs.webs.len() + 1000);
         while let Some((_, Reverse((_, w)))) = queue.pop() {
             let d = &webs.webs[w];
             let beside = |n: &'_ Neighbours| -> SmallVec<[u8; 4]> { n.registers(w, &c.reg).collect() };
@@ -193,15 +218,24 @@ impl Coloring {
                 c.occupy(w, d, r);
                 continue;
             }
-            evictions += 1;
-            let victims = (evictions < 4 * webs.webs.len() + 1000)
-                .then(|| c.cheapest_frame(d, weight[w], &weight))
-                .flatten();
+            // A wide web takes long to look for, so that fewer of them may be tried.
+            evictions += if patience.is_some() { d.lanes.len() } else { 1 };
+            let limit = if patience.is_some() { f32::INFINITY } else { weight[w] };
+            // Accumulators of warp groups have no place but theirs.
+            let may = evictions < most && (patience.is_none() || d.lanes.len() <= WIDE);
+            let victims = may.then(|| c.cheapest_frame(d, limit, &weight)).flatten();
             let Some((r, victims)) = victims else {
                 failed.push(w);
+                // Whatever else fails, another order says what leaves its register.
+                if patience.is_some() {
+                    break;
+                }
                 continue;
             };
             for v in victims {
+                if patience.is_some() {
+                    weight[v] += size(v);
+                }
                 c.vacate(v, &webs.webs[v]);
                 let vd = &webs.webs[v];
                 let first = vd.start();

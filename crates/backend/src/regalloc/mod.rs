@@ -27,10 +27,9 @@ use cranelift_entity::EntityRef;
 use fixedbitset::FixedBitSet;
 use ori::cfg::Cfg;
 use ori::{Block, Function, Name, Value};
-use room::Room;
+use room::{FEW, Room};
 use sass::target::{HARDWARE_REGISTERS, LEAST_LIMIT};
 use sass::{Reg, RegFile};
-use smallvec::SmallVec;
 use spill::Spiller;
 use std::fmt;
 use std::rc::Rc;
@@ -251,7 +250,9 @@ fn allocate_prepared(
         let free = (0..limits.count(file)).filter(|index| !limits.reserved(Reg { file, index: *index }));
         (file, free.count() as u32)
     });
-    let mut few = aim.iter().find(|a| a.0 == RegFile::R).map_or(0, |a| a.1);
+    let all = aim.iter().find(|a| a.0 == RegFile::R).map_or(0, |a| a.1);
+    let reserved = u32::from(limits.regs_r) - all;
+    let mut kept = reserved;
     let mut apart = FixedBitSet::new();
     let mut forced: Vec<Value> = Vec::new();
     let mut last = (0, Vec::new());
@@ -261,7 +262,8 @@ fn allocate_prepared(
     let mut split: Option<Split> = None;
     // The function before general values leave their registers, and limits for that which are yet to be tried.
     let mut whole: Option<(Function, Spiller)> = None;
-    let mut lower: SmallVec<[u32; 2]> = LOWER.into_iter().rev().collect();
+    let mut lower = LOWER.into_iter();
+    let mut negotiations = NEGOTIATIONS;
     loop {
         for (file, limit) in aim {
             if !high.contains(&file) && !forced.iter().any(|v| func.values[*v].file == file) {
@@ -269,14 +271,14 @@ fn allocate_prepared(
             }
             high.retain(|f| *f != file);
             if file == RegFile::R && by_next_use && whole.is_none() {
-                whole = spiller.split(func, cfg, Room { limit, few, grants }, &mut ranges);
+                whole = spiller.split(func, cfg, Room { limit, kept, grants }, &mut ranges);
                 if whole.is_some() {
                     high = aim.map(|(file, _)| file).to_vec();
                     split = None;
                     continue;
                 }
             }
-            if spiller.lower(func, cfg, file, Room { limit, few, grants }, &forced, &mut ranges) {
+            if spiller.lower(func, cfg, file, Room { limit, kept, grants }, &forced, &mut ranges) {
                 high = aim.map(|(file, _)| file).to_vec();
                 split = None;
             }
@@ -298,8 +300,15 @@ fn allocate_prepared(
             color::Coloring::new(&webs, limits, w, called, order, all_pinned)
         };
         let mut colors = color([0; 5], Order::Width);
-        if colors.is_err() {
-            colors = color([0; 5], Order::Area).or(colors);
+        let mut least = usize::MAX;
+        for order in [Order::Area, Order::NegotiatedInTurn(PATIENCE / 4), Order::Negotiated(PATIENCE)] {
+            if colors.is_err() && (order.patience().is_none() || least <= NEAR && negotiations > 0) {
+                negotiations -= u32::from(order.patience().is_some());
+                colors = color([0; 5], order).or_else(|failed| {
+                    least = least.min(failed.len());
+                    colors
+                });
+            }
         }
         if let Ok(lowest) = &colors {
             let all = windows(func, limits, lowest.used);
@@ -350,21 +359,21 @@ fn allocate_prepared(
         let general = aim.iter().find(|a| a.0 == RegFile::R).map_or(0, |a| a.1);
         let fewer = match (forced.is_empty(), stuck, &whole) {
             (false, _, Some(_)) if forced.iter().all(|v| func.values[*v].file == RegFile::R) => {
-                lower.pop().map(|part| general.div_ceil(part))
+                lower.next().map(|part| (1.max(all * part / u32::from(Reg::ZERO)), 1))
             }
-            (true, Some(RegFile::R), Some(_)) => Some(1.max(general / 8)),
+            (true, Some(RegFile::R), Some(_)) => Some((1.max(general / 8), 3)),
             _ => None,
         };
-        if let Some(fewer) = fewer
+        if let Some((fewer, confined_fewer)) = fewer
             && let Some((before, state)) = whole.take()
         {
             (*func, *spiller) = (before, state);
-            if general > FEWEST && (open || few > 1) {
+            if general > FEWEST && (open || kept < FEW.into()) {
                 aim.iter_mut().filter(|a| open && a.0 == RegFile::R).for_each(|a| a.1 -= fewer);
-                few = few.saturating_sub(if confined { fewer } else { 0 }).max(1);
+                kept += if confined { confined_fewer } else { 0 };
             } else {
                 by_next_use = false;
-                few = general;
+                kept = reserved;
             }
             forced.clear();
             apart.clear();
@@ -390,7 +399,7 @@ fn allocate_prepared(
             let less = 1.max(target.1 / 8);
             target.1 -= less;
             if file == RegFile::R {
-                few = few.saturating_sub(less).max(1);
+                kept += 1.max(less / 8);
             }
             high.push(file);
         }
@@ -399,8 +408,13 @@ fn allocate_prepared(
     Ok(stats(func, cfg, spiller))
 }
 
-/// Such parts of the registers fewer, each time beside those before, are tried where tuples find no room.
-const LOWER: [u32; 2] = [64, 24];
+/// So many registers fewer of all, each time beside those before, are tried where tuples find no room.
+const LOWER: [u32; 2] = [3, 8];
+/// So many webs without room at most are worth that others look for theirs anew, how often they may, and how
+/// often that is tried for a function.
+const NEAR: usize = 14;
+const PATIENCE: usize = 1600;
+const NEGOTIATIONS: u32 = 4;
 /// With no more general registers than these, values are spilled for good.
 const FEWEST: u32 = 12;
 

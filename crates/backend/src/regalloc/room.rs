@@ -12,8 +12,8 @@ pub const FEW: u8 = 64;
 pub struct Room<'g> {
     /// The most, anywhere.
     pub limit: u32,
-    /// The same for blocks in which a warp holds few ([`FEW`]), in proportion.
-    pub few: u32,
+    /// How many of those that may be named are not for values in blocks in which a warp holds few ([`FEW`]).
+    pub kept: u32,
     /// How many of the general ones there are in each block, where a warp gives some back.
     pub grants: Option<&'g Grants>,
 }
@@ -21,9 +21,9 @@ pub struct Room<'g> {
 impl Room<'_> {
     /// Those in a block.
     pub fn at(&self, b: Block) -> u32 {
-        self.grants.map_or(self.limit, |g| {
-            let limit = if g.named(b) < FEW { self.few } else { self.limit };
-            g.share(b, limit).min(self.limit)
+        self.grants.map_or(self.limit, |g| match u32::from(g.named(b)) {
+            few if few < FEW.into() => few.saturating_sub(self.kept).max(1),
+            _ => g.share(b, self.limit).min(self.limit),
         })
     }
 
