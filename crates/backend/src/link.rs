@@ -6,10 +6,9 @@
 
 use crate::emit::{self, INST_BYTES};
 use crate::machine::Link;
-use crate::{Code, Error};
+use crate::{Code, Error, pool};
 use ori::{Callee, Part};
 use rustc_hash::{FxHashMap, FxHashSet};
-use sass::target::{HARDWARE_REGISTERS, LEAST_LIMIT};
 use sass::{ConstBank, Inst, Opcode, Operand, Target};
 
 /// A function in the code of a kernel.
@@ -146,20 +145,16 @@ impl<'c> Functions<'c> {
             let first = out.insts.len();
             place(code, start, &offsets, &mut out)?;
             literals.gather(code, &mut out, first)?;
-            if start != 0
-                && kernel.granted.is_some()
-                && code.regs > u32::from(LEAST_LIMIT - HARDWARE_REGISTERS)
-            {
-                return Err(Error::new(
-                    "internal error: a function names registers that a warp may have given back",
-                ));
-            }
             out.regs = out.regs.max(code.regs);
             out.uregs = out.uregs.max(code.uregs);
             out.barriers = out.barriers.max(code.barriers);
             out.shared_size = out.shared_size.max(code.shared_size);
             out.exit_offsets.extend(code.exit_offsets.iter().map(|e| e + start));
             out.lines.extend(code.lines.iter().map(|(offset, line)| (offset + start, *line)));
+        }
+        if let (Some(start), false) = (kernel.granted, reached.is_empty()) {
+            pool::check::check_linked(&out.insts, start.into())
+                .map_err(|e| Error::new(format!("internal error: {e}, with the functions that it calls")))?;
         }
         let (stack, recursive) = self.stack(kernel);
         out.stack_bytes = stack;

@@ -41,6 +41,15 @@ impl CallGraph {
         self.calls[f].iter().filter_map(|c| *c)
     }
 
+    /// Whether `kernel` and the functions that it reaches call others by name only, and none of them itself.
+    pub fn ends_by_name(&self, module: &Module, kernel: FuncId, reached: &[FuncId]) -> bool {
+        let by_name = |f: &FuncId| self.calls[*f].iter().all(Option::is_some);
+        by_name(&kernel) && reached.iter().all(by_name) && {
+            let recursive = (!reached.is_empty()).then(|| self.recursive(module));
+            reached.iter().all(|f| recursive.as_ref().is_none_or(|r| !r.contains(*f)))
+        }
+    }
+
     /// For each function that calls itself by name, directly or through others, the cycle: those with one number call each other
     /// (Tarjan, "Depth-first search and linear graph algorithms", 1972).
     pub fn cycles(&self, module: &Module) -> SecondaryMap<FuncId, Option<u32>> {

@@ -1,12 +1,14 @@
-//! `setmaxnreg`: how many registers a warp holds. It changes in a kernel where it is known with how many its threads begin, and where no
-//! code but the kernel's own runs; elsewhere all of the kernel's are ignored, as some without others could wait for ever.
+//! `setmaxnreg`: how many registers a warp holds. It changes in a kernel where it is known with how many its threads begin, and where all
+//! functions that run are called by name and end; elsewhere all of the kernel's are ignored, as some without others could wait for ever.
 
+use crate::call::parts;
 use crate::func::{Lower, Result};
+use crate::graph::Graph;
 use crate::statement::Statement;
-
 use crate::{ModuleLayout, Options};
 use ori::{ALWAYS, Builder, Macro, Terminator, operand};
 use ptx::{FuncId, Mod as M, Module, Op, Operand as Said, Stmt};
+use rustc_hash::FxHashMap;
 use sass::{Mod, Opcode, RegFile};
 
 /// Why `setmaxnreg` is ignored in a kernel.
@@ -18,7 +20,7 @@ pub enum Ignored {
     Debugging,
     /// Code that is linked to it counts on the registers that the file states.
     Linked,
-    /// It calls functions, or such a function has the statement.
+    /// It calls functions of which nobody knows what they need (by pointers, or those that call themselves), or such a function has the statement.
     Functions,
 }
 
@@ -54,9 +56,71 @@ pub fn start(
         () if opts.relocatable => Err(Ignored::Linked),
         () if opts.extra.places => Err(Ignored::Debugging),
         () if !crate::func::starts_known(func, opts) => Err(Ignored::UnknownStart),
-        () if in_functions || used.iter().any(|f| module.funcs[*f].body.is_some()) => Err(Ignored::Functions),
+        () if in_functions || !layout.calls.ends_by_name(module, kernel, &used) => Err(Ignored::Functions),
         () => Ok(crate::max_regs(func, opts).min(most as u8)),
     })
+}
+
+/// How many registers warps hold that run functions which a kernel calls, the fewest of all that call one, if the kernel's threads begin with
+/// `start`: each may be compiled for so many. Functions do not change it. What no call leads to is left out.
+pub fn held_in_functions(
+    module: &Module,
+    kernel: FuncId,
+    layout: &ModuleLayout,
+    start: u8,
+) -> FxHashMap<FuncId, u8> {
+    let mut held: FxHashMap<FuncId, u8> = FxHashMap::default();
+    let Some(body) = &module.funcs[kernel].body else { return held };
+    let Ok(graph) = Graph::new(body, true) else { return held };
+    let order = graph.order();
+    let mut before: Vec<Option<u8>> = vec![None; graph.ranges.len()];
+    before[0] = Some(start);
+    let mut called = |f: FuncId, n: u8| {
+        let known = held.entry(f).or_insert(n);
+        *known = n.min(*known);
+    };
+    // Numbers only fall, so this ends.
+    let mut again = true;
+    while std::mem::take(&mut again) {
+        for &b in &order {
+            let Some(mut now) = before[b as usize] else { continue };
+            for stmt in &body.stmts[graph.ranges[b as usize].clone()] {
+                let Stmt::Inst(i) = stmt else { continue };
+                match (i.op, i.operands.first()) {
+                    (Op::setmaxnreg, Some(Said::Int(n))) => {
+                        let n = u8::try_from(*n).unwrap_or(u8::MAX);
+                        // Other lanes may have gone by.
+                        now = if i.has(M::inc) && i.guard.is_none() { n } else { now.min(n) };
+                    }
+                    (Op::call, _) => {
+                        if let Some(Said::Func(f)) = parts(i).map(|p| p.callee) {
+                            called(*f, now);
+                        }
+                    }
+                    _ => {}
+                }
+            }
+            for &s in &graph.succs[b as usize] {
+                let known = &mut before[s as usize];
+                if known.is_none_or(|k| now < k) {
+                    *known = Some(now);
+                    again = true;
+                }
+            }
+        }
+    }
+    let mut work: Vec<FuncId> = held.keys().copied().collect();
+    while let Some(f) = work.pop() {
+        let n = held[&f];
+        for to in layout.calls.named(f) {
+            let known = held.entry(to).or_insert(u8::MAX);
+            if n < *known {
+                *known = n;
+                work.push(to);
+            }
+        }
+    }
+    held
 }
 
 impl Lower<'_, '_> {

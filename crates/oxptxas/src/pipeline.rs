@@ -288,28 +288,30 @@ fn compile_module(
     if !refused.is_empty() {
         return Err(fail(refused));
     }
-    // A function may use as many registers as the most limited kernel that reaches it.
-    let mut jobs: Vec<(FuncId, Option<u32>)> = chosen.iter().map(|k| (*k, settings.max_registers)).collect();
-    let mut place: FxHashMap<FuncId, usize> = FxHashMap::default();
-    for (kernel, used) in chosen.iter().zip(&uses) {
-        let limit = u32::from(lower::max_regs(&module.funcs[*kernel], &units.options));
-        for f in used {
-            let at = *place.entry(*f).or_insert_with(|| {
-                jobs.push((*f, None));
-                jobs.len() - 1
-            });
-            let most = &mut jobs[at].1;
-            *most = Some(most.map_or(limit, |m| m.min(limit)));
+    let (mut jobs, mut compiled);
+    loop {
+        let start = |k: &FuncId| match lower::pool::start(&module, *k, &layout, &units.options) {
+            Some(Ok(n)) if !units.options.steady_registers => Some(n),
+            _ => None,
+        };
+        let starts: Vec<Option<u8>> = chosen.iter().map(start).collect();
+        let kernels = chosen.iter().copied().zip(starts.iter().copied());
+        jobs = registers_of(&module, &layout, kernels.clone().zip(&uses), &units.options);
+        // What kernels call that change how many registers they hold runs with as few as there can be.
+        let limit = kernels.map(|(k, start)| match start {
+            Some(_) => sass::target::LEAST_LIMIT,
+            None => lower::max_regs(&module.funcs[k], &units.options),
+        });
+        units.paths = Paths::new(limit.min(), jobs.len() == chosen.len());
+        compiled = units.compile(&jobs, &mut timeline);
+        // Where functions need more than is held where they are called, nothing changes how many that are.
+        let called = compiled[chosen.len()..].iter().any(Result::is_err);
+        if !called || starts.iter().all(Option::is_none) {
+            break;
         }
+        units.options.steady_registers = true;
     }
-    // What kernels call that change how many registers they hold runs with as few as there can be.
-    let start = |k: &FuncId| match lower::pool::start(&module, *k, &layout, &units.options) {
-        Some(Ok(_)) => sass::target::LEAST_LIMIT,
-        _ => lower::max_regs(&module.funcs[*k], &units.options),
-    };
-    let limit = chosen.iter().map(start).min();
-    units.paths = Paths::new(limit, jobs.len() == chosen.len());
-    let compiled = units.compile(&jobs, &mut timeline);
+    let steady = units.options.steady_registers.then_some("functions that it calls need more");
     let mut errors = Vec::new();
     let mut codes = Vec::new();
     for result in compiled {
@@ -334,7 +336,7 @@ fn compile_module(
             *kernel,
             &layout,
             &units.options,
-            code.steady.as_deref(),
+            code.steady.as_deref().or(steady),
         ));
     }
     let remarks = jobs.iter().zip(&codes).filter(|(_, (c, _))| !c.remarks.is_empty());
@@ -409,6 +411,33 @@ fn convention_of(module: &mut Module, settings: &Settings) -> Result<(Vec<String
         Some(d) => Err(vec![d]),
         None => Ok((warnings, settings.relocatable || extensible)),
     }
+}
+
+/// Kernels, each with the number of registers that it begins with if it changes that, and the functions that they reach; and how many
+/// each may use: a function as many as the most limited kernel that reaches it, or as warps hold that call it, where that changes.
+fn registers_of<'u>(
+    module: &Module,
+    layout: &lower::ModuleLayout,
+    kernels: impl Iterator<Item = ((FuncId, Option<u8>), &'u Vec<FuncId>)> + Clone,
+    options: &lower::Options<'_>,
+) -> Vec<(FuncId, Option<u32>)> {
+    let mut jobs: Vec<_> = kernels.clone().map(|((k, _), _)| (k, options.maxrregcount)).collect();
+    let mut place: FxHashMap<FuncId, usize> = FxHashMap::default();
+    for ((kernel, start), used) in kernels.filter(|(_, used)| !used.is_empty()) {
+        let limit = lower::max_regs(&module.funcs[kernel], options);
+        let held = start.map(|n| lower::pool::held_in_functions(module, kernel, layout, n));
+        for f in used {
+            let held = held.as_ref().map(|h| h.get(f).copied().unwrap_or(sass::target::LEAST_LIMIT));
+            let limit = u32::from(held.unwrap_or(limit));
+            let at = *place.entry(*f).or_insert_with(|| {
+                jobs.push((*f, None));
+                jobs.len() - 1
+            });
+            let most = &mut jobs[at].1;
+            *most = Some(most.map_or(limit, |m| m.min(limit)));
+        }
+    }
+    jobs
 }
 
 /// Whether the code keeps the order of memory accesses, which the order checker reads off the PTX.

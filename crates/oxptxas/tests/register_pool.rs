@@ -188,6 +188,59 @@ fn groups_of_warps_give_registers_to_others() {
     }
 }
 
+/// A function that holds sixty numbers at once, and calls of it from threads that bring data and from those that compute.
+fn with_calls(target: &str) -> String {
+    let mut mix = String::from(
+        ".func (.param .b32 r) mix(.param .b32 x)\n{\n.reg .b32 a, v<60>;\nld.param.u32 a, [x];\n",
+    );
+    for k in 0..60 {
+        let _ = writeln!(mix, "mad.lo.u32 v{k}, a, {}, {};", 2 * k + 3, 5 * k + 1);
+    }
+    for k in (0..60).chain((0..60).rev()) {
+        let _ = writeln!(mix, "mad.lo.u32 a, a, a, v{k};");
+    }
+    mix += "st.param.b32 [r], a;\nret;\n}\n.visible .entry";
+    let call = |label: &str, of: &str| {
+        format!(
+            "{label}:\n{{ .param .b32 p; .param .b32 r; st.param.b32 [p], {of}; call (r), mix, (p); ld.param.b32 {of}, [r]; }}\n"
+        )
+    };
+    kernel(target, BOUNDS, 100)
+        .replace(".visible .entry", &mix)
+        .replace("BRING:\n", &call("BRING", "w0"))
+        .replace("TAKE:\n", &call("TAKE", "v0"))
+}
+
+/// Functions that are called by name have as many registers as their callers hold (ptxas 13.0.88).
+#[test]
+fn functions_keep_to_what_their_callers_hold() {
+    let launch = &LaunchFile::parse(LAUNCH).unwrap().launch[0];
+    for target in ["sm_90a", "sm_100a"] {
+        let source = with_calls(target);
+        let module = verify::module(&source, Target::parse(target).unwrap()).unwrap();
+        let expected = sim::ptx::run(&module, launch).unwrap();
+        let mut files = Vec::new();
+        for opt_level in [3, 0] {
+            let out = ours(&source, target, |s| Settings { opt_level, ..s });
+            assert_eq!(out.said, Vec::<String>::new(), "{target} -O{opt_level}");
+            let (stated, insts) = code(&out.cubin, target);
+            assert_eq!((stated, changes(&insts)), (168, 2), "{target} -O{opt_level}");
+            check(&out.cubin, target);
+            files.push((format!("{target} -O{opt_level}"), out.cubin));
+        }
+        files.extend(reference(&source, target).map(|c| (format!("ptxas for {target}"), c)));
+        for (name, cubin) in files {
+            assert_eq!(oxsass::pool::excesses(&cubin), Ok(Vec::new()), "{name}");
+            let run = sim::sass::run(&cubin, launch, sim::sass::Options::default());
+            assert_eq!(
+                run.unwrap_or_else(|e| panic!("{name}: {e}")).buffers["out"],
+                expected["out"],
+                "{name}"
+            );
+        }
+    }
+}
+
 /// What is stated: what launch bounds leave, not more than is ever asked for (ptxas 13.0.88).
 #[test]
 fn files_state_what_threads_begin_with() {
@@ -228,16 +281,25 @@ fn files_state_what_threads_begin_with() {
 fn where_it_is_ignored_that_is_said() {
     let whole = kernel("sm_90a", BOUNDS, 20);
     let unknown = kernel("sm_90a", ".reqntid 384", 20);
-    let called = whole
-        .replace(".visible .entry", ".func f() { ret; }\n.visible .entry")
-        .replace("BRING:\n", "BRING:\ncall f;\n");
+    let calls = |functions: &str, call: &str| {
+        whole
+            .replace(".visible .entry", &format!("{functions}\n.visible .entry"))
+            .replace("BRING:\n", &format!("BRING:\n{call}\n"))
+    };
+    let again = ".func f();\n.func f() { .reg .pred p; .reg .b32 t; mov.u32 t, %clock; setp.ne.u32 p, t, 0; @p bra A; call f; A: ret; }";
+    let itself = calls(again, "call f;");
+    let pointed = calls(
+        ".func f() { ret; }\n.global .u64 table[1] = {f};",
+        "{ .reg .b64 a; ld.global.u64 a, [table]; P: .callprototype _ (); call a, P; }",
+    );
     let same = |s: Settings| s;
     for (source, what, change) in [
         (&unknown, "(C7508)", &same as &dyn Fn(Settings) -> Settings),
         (&unknown, "(C7508)", &|s| Settings { max_registers: Some(128), ..s }),
         (&whole, "(C7504)", &|s| Settings { relocatable: true, ..s }),
         (&whole, "(C7505)", &|s| Settings { debug: true, opt_level: 0, ..s }),
-        (&called, "(C7506)", &same),
+        (&itself, "(C7506)", &same),
+        (&pointed, "(C7506)", &same),
     ] {
         let out = ours(source, "sm_90a", change);
         let said = out.said.iter().find(|m| m.contains("setmaxnreg")).expect(what);

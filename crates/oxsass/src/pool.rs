@@ -15,7 +15,7 @@ pub fn excesses(bytes: &[u8]) -> Result<Vec<(String, String)>, String> {
             decoded.map(|(k, w)| sass::decode(*w, target, 16 * k as i64)).collect();
         let Ok(insts) = insts else { continue };
         if backend::pool::check::changes(&insts)
-            && let Err(e) = backend::pool::check::check(&insts, kernel.registers)
+            && let Err(e) = backend::pool::check::check_linked(&insts, kernel.registers)
             && !e.is_lost()
         {
             out.push((name.clone(), e.to_string()));

@@ -4,7 +4,7 @@
 use crate::emit::INST_BYTES;
 use crate::units;
 use sass::target::HARDWARE_REGISTERS;
-use sass::{Effect, Flow, Guard, Inst, Opcode, Operand, Reg, RegFile};
+use sass::{Effect, Flow, Guard, Inst, Mod, Opcode, Operand, Reg, RegFile};
 use std::fmt;
 
 /// An instruction that names a register which its warp may not hold.
@@ -61,11 +61,24 @@ pub fn changes(insts: &[Inst]) -> bool {
 }
 
 /// Looks at the code of a kernel whose threads begin with `start` registers, and whose labels are byte offsets. Functions that it calls
-/// are looked at where they are linked to it: they name no more than the fewest that a warp can hold.
+/// are looked at where they are linked to it ([`check_linked`]).
 ///
 /// # Errors
 /// The first instruction in the order of addresses that needs more than are held there on some way, or one that goes nobody knows where.
 pub fn check(insts: &[Inst], start: u32) -> Result<(), Excess> {
+    follow(insts, start, false)
+}
+
+/// The same for a kernel and the functions that stand behind it, whose calls name the byte offsets at which those begin: each is to need no
+/// more than a warp holds wherever it is called. Functions change nothing of that.
+///
+/// # Errors
+/// As [`check`], and for functions that change how many are held.
+pub fn check_linked(insts: &[Inst], start: u32) -> Result<(), Excess> {
+    follow(insts, start, true)
+}
+
+fn follow(insts: &[Inst], start: u32, linked: bool) -> Result<(), Excess> {
     let mut states: Vec<Option<State>> = vec![None; insts.len()];
     let mut work = vec![0];
     if let Some(first) = states.first_mut() {
@@ -74,7 +87,7 @@ pub fn check(insts: &[Inst], start: u32) -> Result<(), Excess> {
     while let Some(at) = work.pop() {
         let (Some(inst), Some(Some(state))) = (insts.get(at), states.get(at).copied()) else { continue };
         let lost = Excess { at, needs: LOST, held: state.held };
-        for (next, state) in nexts(at, inst, state).ok_or_else(|| lost.clone())? {
+        for (next, state) in nexts(at, inst, state, linked).ok_or_else(|| lost.clone())? {
             let known = states.get_mut(next).ok_or_else(|| lost.clone())?;
             let joined = known.map_or(state, |k| k.join(state));
             if *known != Some(joined) {
@@ -123,8 +136,9 @@ fn condition(inst: &Inst) -> Option<(Reg, bool)> {
     guard.or(operand)
 }
 
-/// What may come behind an instruction, and what is known there; `None` if that cannot be told.
-fn nexts(at: usize, inst: &Inst, state: State) -> Option<Vec<(usize, State)>> {
+/// What may come behind an instruction, and what is known there; `None` if that cannot be told. Calls of functions that are `linked` lead
+/// there as well, and on with what was held before them.
+fn nexts(at: usize, inst: &Inst, state: State, linked: bool) -> Option<Vec<(usize, State)>> {
     let next = at + 1;
     match inst.op.info().effect {
         Effect::Control(Flow::Jump) => {
@@ -149,7 +163,24 @@ fn nexts(at: usize, inst: &Inst, state: State) -> Option<Vec<(usize, State)>> {
             })
         }
         Effect::Control(Flow::Exit) if condition(inst).is_none() => Some(Vec::new()),
-        Effect::Control(Flow::Return) => None,
+        Effect::Control(Flow::Call) if linked && inst.mods.has(Mod::REL) => {
+            // One that a pointer names is nowhere.
+            let named = |r: &&sass::RegOp<Reg>| r.reg.file == RegFile::R && !r.reg.is_zero();
+            if inst.operands.iter().filter_map(Operand::as_reg).any(|r| named(&r)) {
+                return None;
+            }
+            let to = inst.operands.iter().find_map(|o| match o {
+                Operand::Label(to) => usize::try_from(*to).ok(),
+                _ => None,
+            })?;
+            let state = State { granted: None, ..state };
+            Some(vec![(to / INST_BYTES as usize, state), (next, state)])
+        }
+        Effect::Control(Flow::Return) => match (linked, condition(inst)) {
+            (false, _) => None,
+            (true, None) => Some(Vec::new()),
+            (true, Some(_)) => Some(vec![(next, state)]),
+        },
         _ => Some(vec![(next, behind(inst, state))]),
     }
 }
@@ -194,6 +225,10 @@ mod tests {
 
     /// What is found in a program of one instruction a line, in which `->N` stands for the instruction of this number.
     fn found(target: &str, start: u32, text: &str) -> Option<(usize, u32, u32)> {
+        check(&insts(target, text), start).err().map(|e| (e.at, e.needs, e.held))
+    }
+
+    fn insts(target: &str, text: &str) -> Vec<Inst> {
         let target = Target::parse(target).unwrap();
         let line = |line: &str| {
             let line = match line.split_once("->") {
@@ -202,8 +237,7 @@ mod tests {
             };
             sass::parse_inst(&line, target).unwrap_or_else(|e| panic!("{line}: {e:?}"))
         };
-        let insts: Vec<Inst> = text.lines().map(str::trim).filter(|l| !l.is_empty()).map(line).collect();
-        check(&insts, start).err().map(|e| (e.at, e.needs, e.held))
+        text.lines().map(str::trim).filter(|l| !l.is_empty()).map(line).collect()
     }
 
     /// The hardware keeps two of those that are held.
@@ -247,6 +281,24 @@ mod tests {
         // By a way back.
         let back = "MOV R50, RZ\nUSETMAXREG.DEALLOC.CTAPOOL 0x28\n@P1 BRA ->0\nEXIT";
         assert_eq!(found("sm_90a", 168, back), Some((0, 51, 40)));
+    }
+
+    /// A function has what its callers hold, the fewest of them.
+    #[test]
+    fn functions_need_what_their_callers_hold() {
+        let linked =
+            |text: &str| check_linked(&insts("sm_90a", text), 168).err().map(|e| (e.at, e.needs, e.held));
+        let code = |r: u32| {
+            format!(
+                "CALL.REL.NOINC ->4\nUSETMAXREG.DEALLOC.CTAPOOL 0x28\nCALL.REL.NOINC ->6\nEXIT\nMOV R{r}, RZ\nRET.REL.NODEC R20 ->0\nMOV R37, RZ\nRET.REL.NODEC R20 ->0"
+            )
+        };
+        assert_eq!(linked(&code(165)), None);
+        assert_eq!(linked(&code(166)), Some((4, 167, 168)));
+        assert_eq!(linked(&code(165).replace("->6", "->4")), Some((4, 166, 40)));
+        assert_eq!(linked(&code(1).replace("R37", "R38")), Some((6, 39, 40)));
+        // By way of another.
+        assert_eq!(linked(&code(99).replace("MOV R37, RZ", "CALL.REL.NOINC ->4")), Some((4, 100, 40)));
     }
 
     #[test]
