@@ -146,7 +146,10 @@ impl Legalizer<'_> {
         for &i in &slots {
             let bad = match &d.operands[i] {
                 Operand::Const { .. } => !self.target.info().alu_const || immediates_only,
-                Operand::Imm(_) => op.width(i, &d.mods) > 1 && !takes_high_half(op) || each && !takes(i),
+                Operand::Imm(_) => {
+                    let whole = takes_high_half(op) || takes_one_for_both(op);
+                    op.width(i, &d.mods) > 1 && !whole || each && !takes(i)
+                }
                 Operand::Reg(r) => {
                     self.func.shape(r.reg).file == RegFile::UR && immediates_only && !op.is_uniform()
                 }
@@ -368,6 +371,11 @@ fn negate_second(d: &mut InstData) {
 fn takes_high_half(op: Opcode) -> bool {
     use Opcode::*;
     matches!(op, DADD | DMUL | DFMA | DSETP | FRND | F2F | F2I)
+}
+
+/// Whether an immediate of this opcode, on pairs of numbers, is both of them.
+fn takes_one_for_both(op: Opcode) -> bool {
+    matches!(op, Opcode::FADD2 | Opcode::FMUL2 | Opcode::FFMA2)
 }
 
 /// The comparison with its sides exchanged.

@@ -3,7 +3,7 @@
 use crate::approx;
 use crate::arith_int::Combine;
 use crate::convert::{Round, double, minmax_f64};
-use crate::emit::{Emit, fabs, fneg, imm, never, pt, rz};
+use crate::emit::{Emit, Pair, fabs, fneg, imm, never, pt, rz};
 use crate::math;
 use crate::types::{Src, Ty};
 use ori::{Builder, Operand, Value, operand};
@@ -59,6 +59,34 @@ pub fn mul(b: &mut Builder<'_>, ty: Ty, f: Flags, x: &Src, y: &Src) -> Value {
 pub fn fma(b: &mut Builder<'_>, ty: Ty, f: Flags, x: &Src, y: &Src, z: &Src) -> Value {
     let (x, y, z) = (source(b, ty, x), source(b, ty, y), source(b, ty, z));
     b.def(if ty.bits == 64 { Opcode::DFMA } else { Opcode::FFMA }, &f.mods(), &[x, y, z])
+}
+
+/// Arithmetic on two binary32 numbers at once (sm_100, sm_103): `a + b`, `a - b`, `a × b`, `a × b + c`.
+pub fn pairs(b: &mut Builder<'_>, op: Opcode, f: Flags, subtract: bool, sources: &[Pair]) -> Value {
+    /// How each slot says that it has two numbers.
+    const TWO: [Mod; 3] = [Mod::A_F32x2, Mod::B_F32x2, Mod::C_F32x2];
+    let is_one = |p: &Pair| p.lo == p.hi && matches!(p.lo, Operand::Imm(_));
+    let mut sources: SmallVec<[&Pair; 3]> = sources.iter().collect();
+    // An immediate stands for both numbers, in any slot but the first.
+    let mut negated = [false, subtract, false];
+    if is_one(sources[0]) {
+        sources.swap(0, 1);
+        negated.swap(0, 1);
+    }
+    let mut mods = f.mods();
+    let mut operands: SmallVec<[Operand; 3]> = SmallVec::new();
+    let mut room = true;
+    for (nth, p) in sources.into_iter().enumerate() {
+        let o = if room && nth > 0 && is_one(p) {
+            room = false;
+            p.lo
+        } else {
+            mods.extend([TWO[nth], Mod::HI_LO]);
+            operand(b.pair(p))
+        };
+        operands.push(if negated[nth] { fneg(o) } else { o });
+    }
+    b.def(op, &mods, &operands)
 }
 
 /// `-a` and `|a|`.
