@@ -11,6 +11,9 @@ use sass::ops::{
 };
 use sass::{Mod, Mods, Opcode, Reg, RegOp};
 
+/// The sign of a binary32 number.
+const SIGN: u32 = 1 << 31;
+
 /// Whether the instruction has no modifiers but these.
 fn only(d: &InstData, allowed: &[Mod]) -> bool {
     d.mods.0.iter().all(|m| allowed.contains(m))
@@ -38,6 +41,36 @@ fn double(to: &Operand, x: f64) -> Option<New> {
 }
 
 impl Known {
+    /// Arithmetic on pairs where both numbers of one are the same known one, with that as an immediate.
+    pub(super) fn one_for_both(&self, func: &Function, d: &InstData) -> Option<New> {
+        const TWO: [Mod; 3] = [Mod::A_F32x2, Mod::B_F32x2, Mod::C_F32x2];
+        let known = |o: &Operand| {
+            let Operand::Reg(RegOp { reg: Name::Val(v), neg, abs, not: false, .. }) = o else { return None };
+            let (_, [low, high]) = func.insts[self.tuple[*v]?].collected()? else { return None };
+            let n = self.number(func, low).filter(|n| self.number(func, high) == Some(*n))?;
+            let n = if *abs { n & !SIGN } else { n };
+            // Zero is a register.
+            Some(if *neg { n ^ SIGN } else { n }).filter(|n| *n != 0)
+        };
+        let mut operands = d.operands.clone();
+        if operands.iter().any(|o| matches!(o, Operand::Imm(_))) {
+            return None;
+        }
+        // An immediate stands in any place but the first.
+        if known(&operands[1]).is_some() {
+            operands.swap(1, 2);
+        }
+        let (nth, n) = (2..operands.len()).find_map(|nth| Some((nth, known(&operands[nth])?)))?;
+        operands[nth] = Operand::Imm(n);
+        let mut mods = d.mods.clone();
+        let at = mods.0.iter().position(|m| *m == TWO[nth - 1])?;
+        if mods.0.get(at + 1) != Some(&Mod::HI_LO) {
+            return None;
+        }
+        mods.0.drain(at..at + 2);
+        Some((d.op, mods, operands))
+    }
+
     /// What a floating-point instruction on known numbers can be instead.
     pub(super) fn folded_float(&self, func: &Function, op: Opcode, d: &InstData) -> Option<New> {
         let f = |o: &Operand| self.f32(func, d, o);

@@ -268,6 +268,7 @@ impl Known {
                 copy_of(s.p, Operand::Imm(compute::plop3(table, inputs).into()))
             }
             Opcode::LDC => self.constant(func, d),
+            Opcode::FADD2 | Opcode::FMUL2 | Opcode::FFMA2 => self.one_for_both(func, d),
             op => self.folded_float(func, op, d),
         }
     }
