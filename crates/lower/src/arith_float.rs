@@ -65,8 +65,8 @@ pub fn fma(b: &mut Builder<'_>, ty: Ty, f: Flags, x: &Src, y: &Src, z: &Src) -> 
 pub fn pairs(b: &mut Builder<'_>, op: Opcode, f: Flags, subtract: bool, sources: &[Pair]) -> Value {
     /// How each slot says that it has two numbers.
     const TWO: [Mod; 3] = [Mod::A_F32x2, Mod::B_F32x2, Mod::C_F32x2];
-    // Zero is a register.
-    let is_one = |p: &Pair| p.lo == p.hi && matches!(p.lo, Operand::Imm(1..));
+    // Zero is a register, and what is negated here may be minus zero.
+    let is_one = |p: &Pair| p.lo == p.hi && matches!(p.lo, Operand::Imm(n) if n << 1 != 0);
     let mut sources: SmallVec<[&Pair; 3]> = sources.iter().collect();
     // An immediate stands for both numbers, in any slot but the first.
     let mut negated = [false, subtract, false];
