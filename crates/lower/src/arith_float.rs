@@ -61,31 +61,16 @@ pub fn fma(b: &mut Builder<'_>, ty: Ty, f: Flags, x: &Src, y: &Src, z: &Src) -> 
     b.def(if ty.bits == 64 { Opcode::DFMA } else { Opcode::FFMA }, &f.mods(), &[x, y, z])
 }
 
-/// Arithmetic on two binary32 numbers at once (sm_100, sm_103): `a + b`, `a - b`, `a × b`, `a × b + c`.
+/// Arithmetic on two binary32 numbers at once (sm_100, sm_103): `a + b`, `a - b`, `a × b`, `a × b + c`. Constants become immediates in `fold`.
 pub fn pairs(b: &mut Builder<'_>, op: Opcode, f: Flags, subtract: bool, sources: &[Pair]) -> Value {
     /// How each slot says that it has two numbers.
     const TWO: [Mod; 3] = [Mod::A_F32x2, Mod::B_F32x2, Mod::C_F32x2];
-    // Zero is a register, and what is negated here may be minus zero.
-    let is_one = |p: &Pair| p.lo == p.hi && matches!(p.lo, Operand::Imm(n) if n << 1 != 0);
-    let mut sources: SmallVec<[&Pair; 3]> = sources.iter().collect();
-    // An immediate stands for both numbers, in any slot but the first.
-    let mut negated = [false, subtract, false];
-    if is_one(sources[0]) {
-        sources.swap(0, 1);
-        negated.swap(0, 1);
-    }
     let mut mods = f.mods();
     let mut operands: SmallVec<[Operand; 3]> = SmallVec::new();
-    let mut room = true;
-    for (nth, p) in sources.into_iter().enumerate() {
-        let o = if room && nth > 0 && is_one(p) {
-            room = false;
-            p.lo
-        } else {
-            mods.extend([TWO[nth], Mod::HI_LO]);
-            operand(b.pair(p))
-        };
-        operands.push(if negated[nth] { fneg(o) } else { o });
+    for (nth, p) in sources.iter().enumerate() {
+        mods.extend([TWO[nth], Mod::HI_LO]);
+        let o = operand(b.pair(p));
+        operands.push(if subtract && nth == 1 { fneg(o) } else { o });
     }
     b.def(op, &mods, &operands)
 }
