@@ -212,7 +212,9 @@ pub fn steady_registers(
     failed: Option<&str>,
 ) -> Option<Diagnostic> {
     use lower::pool::Ignored;
-    let why = match lower::pool::start(module, kernel, layout, options)? {
+    let start = lower::pool::start(module, kernel, layout, options)?;
+    let failed = failed.filter(|_| start.is_ok());
+    let why = match start {
         Err(Ignored::UnknownStart) => {
             "(C7508) 'setmaxnreg' is ignored: how many registers threads begin with is not known; \
              .minnctapersm with .maxntid or .reqntid says it, or .maxnreg, or -maxrregcount"

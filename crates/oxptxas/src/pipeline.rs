@@ -311,7 +311,7 @@ fn compile_module(
         }
         units.options.steady_registers = true;
     }
-    let steady = units.options.steady_registers.then_some("functions that it calls need more");
+    let steady = units.options.steady_registers.then_some("functions that kernels call need more");
     let mut errors = Vec::new();
     let mut codes = Vec::new();
     for result in compiled {
