@@ -95,8 +95,8 @@ struct Limits {
 const DIVERGENT: Limits = Limits { one: 8, two: 7 };
 /// Where all take the same side.
 const UNIFORM: Limits = Limits { one: 6, two: 5 };
-/// Loads of a side with loads, and its other instructions.
-const LOADS: usize = 12;
+/// Loads of a side with loads, and as many other instructions: where more are skipped, a branch is worth it.
+const LOADS: usize = 8;
 
 /// A side of a branch.
 struct Side {
@@ -268,10 +268,7 @@ fn plan(func: &Function, cfg: &Cfg, varying: &SecondaryMap<Value, bool>, b: Bloc
                 Fit::No => return Err("an instruction of a side cannot be guarded".into()),
             }
         }
-        if loads > LOADS
-            || others > most + usize::from(loads > 0) * (LOADS - most)
-            || loads + others > 2 * LOADS
-        {
+        if loads > LOADS || others > if loads > 0 { LOADS } else { most } {
             let kind = if varying[condition] { "" } else { " where all threads take one side" };
             return Err(format!("{others} instructions and {loads} loads are more than {most}{kind}").into());
         }
