@@ -181,8 +181,10 @@ pub fn compile(mut func: Function, manager: &mut Manager<'_>, serial: bool) -> R
 
 /// Functions of more instructions are planned once.
 const PLANNED_AGAIN: usize = 20_000;
-/// Time that a kernel may take longer for more warps, as a share.
-const LONGER: f64 = 1.15;
+/// How much longer a kernel's plan may be for more warps to fit, as a share; and how much longer by the warps that fit. A plan's time is
+/// that of one warp by itself: part of what it is longer for is hidden behind the other warps.
+const LONGER: f64 = 1.5;
+const LONGER_TOGETHER: f64 = 1.3;
 
 /// A kernel with its registers given out.
 struct Allocated {
@@ -200,7 +202,7 @@ impl Allocated {
 
 /// Plans and gives out registers. Where more are taken than were planned, so that fewer warps fit, once more with so many fewer to plan with:
 /// the plan counts what lives, and not where it fits. Then with so few that more warps fit, as long as nothing leaves its register for that
-/// and the warps take no longer together.
+/// and it does not take much longer ([`LONGER`]).
 fn allocate(
     func: Function,
     manager: &mut Manager<'_>,
@@ -234,14 +236,19 @@ fn allocate(
             best = second;
         }
     }
-    while best.stats.spill_load_bytes == 0 && for_more_warps(&original, &mut best, manager)? {}
+    if let Some((plan, _)) = &best.plan {
+        let first = prepass::Planned { stated: best.stated(), ..*plan };
+        while best.stats.spill_load_bytes == 0 && for_more_warps(&original, first, &mut best, manager)? {}
+    }
     Ok((best.func, best.stats))
 }
 
-/// Gives a kernel so few registers that more warps fit, if nothing leaves its register for that and the warps take no longer together; whether
-/// it did. All registers are planned with first, as a plan that leaves some free is slower; then as usual, as not everything fits into all of them.
+/// Gives a kernel so few registers that more warps fit, if nothing leaves its register for that and it does not take much longer ([`LONGER`])
+/// than `first`; whether it did. All registers are planned with first, as a plan that leaves some free is slower; then as usual, as not
+/// everything fits into all of them.
 fn for_more_warps(
     original: &Function,
+    first: prepass::Planned,
     best: &mut Allocated,
     manager: &mut Manager<'_>,
 ) -> Result<bool, Error> {
@@ -254,8 +261,9 @@ fn for_more_warps(
     let share = |time: f64, stated: u32| time / f64::from(prepass::warps_that_fit(original, stated));
     for reserve in [0, prepass::RESERVE] {
         let Some((mut func, planned)) = prepared.within(fewer, reserve) else { continue };
+        let together = share(planned.time, fewer.into()) / share(first.time, first.stated);
         // What leaves registers free takes longer still.
-        if planned.time > LONGER * plan.time || share(planned.time, fewer.into()) > share(plan.time, stated) {
+        if planned.time > LONGER * first.time || together > LONGER_TOGETHER {
             break;
         }
         func.max_regs = fewer;
