@@ -1,6 +1,7 @@
-//! Kernels with the functions that they call: one stretch of code, the kernel first.
+//! Kernels with the functions that they call: one stretch of code, the kernel first; or each function for itself, in objects and where
+//! code is debugged.
 //!
-//! Every kernel gets its own copy of each function that it can reach, as with ptxas, so all calls within it are
+//! In one stretch every kernel gets its own copy of each function that it can reach, as with ptxas, so all calls within it are
 //! relative, and function pointers are numbers: 8 times the position in a table in constant bank 2, whose entries
 //! are the functions' distances from the start of the kernel. Entry 0 stays free, so no function is 0.
 
@@ -145,10 +146,7 @@ impl<'c> Functions<'c> {
             let first = out.insts.len();
             place(code, start, &offsets, &mut out)?;
             literals.gather(code, &mut out, first)?;
-            out.regs = out.regs.max(code.regs);
-            out.uregs = out.uregs.max(code.uregs);
-            out.barriers = out.barriers.max(code.barriers);
-            out.shared_size = out.shared_size.max(code.shared_size);
+            need(&mut out, code);
             out.exit_offsets.extend(code.exit_offsets.iter().map(|e| e + start));
             out.lines.extend(code.lines.iter().map(|(offset, line)| (offset + start, *line)));
         }
@@ -163,6 +161,32 @@ impl<'c> Functions<'c> {
         out.words = emit::encode(target, &out.insts, &out.lines)?;
         Ok((out, placed))
     }
+
+    /// Makes a kernel or function ready that has a section of its own ([`ori::Function::apart`]), as [`object`] does; and has it need
+    /// the registers, barriers and shared memory that what it reaches needs.
+    ///
+    /// # Errors
+    /// On an instruction without an encoding.
+    pub fn apart(&self, target: Target, code: &'c Code) -> Result<(Code, Vec<Reloc>), Error> {
+        let (mut out, relocs) = object(target, code)?;
+        let reached = self.reachable(code).0;
+        for name in &reached {
+            need(&mut out, self.code[name]);
+        }
+        if code.granted.is_some() && !reached.is_empty() {
+            return Err(Error::new("internal error: functions of their own where registers are given away"));
+        }
+        (out.stack_bytes, out.recursive) = self.stack(code);
+        Ok((out, relocs))
+    }
+}
+
+/// Has `out` need what `code` needs, too.
+fn need(out: &mut Code, code: &Code) {
+    out.regs = out.regs.max(code.regs);
+    out.uregs = out.uregs.max(code.uregs);
+    out.barriers = out.barriers.max(code.barriers);
+    out.shared_size = out.shared_size.max(code.shared_size);
 }
 
 /// Where numbers are in constant bank 2 of a kernel.

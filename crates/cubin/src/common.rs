@@ -213,7 +213,9 @@ pub(crate) fn kernel_attributes(
     if facts.ctaid_z && !modern {
         a.flag(Attr::CtaidzUsed);
     }
-    if facts.stack_of_barriers {
+    if k.unbounded {
+        a.words(Attr::CrsStackSize, &[u32::MAX]);
+    } else if facts.stack_of_barriers {
         a.words(Attr::CrsStackSize, &[0]);
     }
     if modern && takes {

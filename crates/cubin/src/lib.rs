@@ -36,6 +36,8 @@ pub struct Cubin {
     pub tool: Option<String>,
     /// Kernels, in the order of the PTX.
     pub kernels: Vec<Kernel>,
+    /// Device functions that have sections of their own, as where code is debugged.
+    pub functions: Vec<Kernel>,
     /// Global variables.
     pub globals: Vec<Global>,
     /// Constant bank 3: the module's `.const` variables.
@@ -60,7 +62,20 @@ pub struct Cubin {
     pub lines: Option<lines::Lines>,
 }
 
-/// A kernel.
+/// What the driver fills into code that calls functions in other sections, and whom it calls.
+#[derive(Clone, Debug, Default)]
+pub struct Links {
+    /// Addresses in the code, in ascending order.
+    pub relocs: Vec<object::Reloc>,
+    /// The functions that it calls by name.
+    pub calls: Vec<String>,
+    /// The functions whose address it takes.
+    pub takes: Vec<String>,
+    /// Whether it calls through pointers.
+    pub indirect: bool,
+}
+
+/// A kernel, or a device function with a section of its own.
 #[derive(Clone, Debug, Default)]
 pub struct Kernel {
     /// Name.
@@ -73,10 +88,14 @@ pub struct Kernel {
     pub registers: u8,
     /// Bytes of local memory per thread, for all functions; 0 if that is unknown because of recursion.
     pub frame_bytes: u32,
+    /// The same without that of functions that have sections of their own, where there are such functions.
+    pub own_frame: Option<u32>,
     /// What a debugger needs to know of the kernel's own stack frame.
     pub frame: frames::Frame,
     /// Device functions in the code.
     pub functions: Vec<Helper>,
+    /// What is filled in where functions have sections of their own.
+    pub links: Links,
     /// External functions that it calls.
     pub externs: Vec<String>,
     /// Byte offsets of those calls.

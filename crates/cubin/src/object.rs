@@ -147,6 +147,20 @@ impl Fill {
     }
 }
 
+impl Fill {
+    /// The type that executables have: functions are where they are, with no table between, as in those that a linker makes.
+    pub(crate) fn in_executable(self, sm: u8) -> Option<u32> {
+        let plain = match self {
+            Fill::FunctionLow => Fill::Low,
+            Fill::FunctionHigh => Fill::High,
+            Fill::Function => Fill::Offset,
+            Fill::FunctionBase => return None,
+            other => other,
+        };
+        plain.number(sm)
+    }
+}
+
 /// A relocation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Reloc {

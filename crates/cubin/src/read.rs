@@ -27,6 +27,44 @@ pub struct Image {
     pub relocs: Vec<RelocImage>,
 }
 
+impl Image {
+    /// The functions with sections of their own that a kernel may come to, by name or by an address in data: the sections, and the byte
+    /// offsets behind the kernel's code at which they are executed here, which this gives out.
+    pub fn behind(&self, kernel: &str) -> Vec<(&str, u64)> {
+        let Some((kernel, own)) = self.kernels.get_key_value(kernel) else { return Vec::new() };
+        let mut section: BTreeMap<&str, &str> = self.kernels.keys().map(|k| (&**k, &**k)).collect();
+        for (name, k) in &self.kernels {
+            for (symbol, _, _) in &k.functions {
+                section.entry(symbol).or_insert(name);
+            }
+        }
+        let mut named: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        let mut open: Vec<&str> = vec![kernel];
+        for r in &self.relocs {
+            let Some(to) = section.get(&*r.symbol) else { continue };
+            match r.place.strip_prefix(".text.") {
+                Some(from) => named.entry(from).or_default().push(to),
+                None => open.push(to),
+            }
+        }
+        let mut found = BTreeSet::new();
+        while let Some(next) = open.pop() {
+            if found.insert(next) {
+                open.extend(named.get(next).into_iter().flatten());
+            }
+        }
+        found.remove(&**kernel);
+        let mut words = own.code.len();
+        let mut out = Vec::new();
+        for name in found {
+            let start = words.next_multiple_of(8);
+            words = start + self.kernels[name].code.len();
+            out.push((name, 16 * start as u64));
+        }
+        out
+    }
+}
+
 /// A kernel of an executable.
 #[derive(Clone, Debug, Default)]
 pub struct KernelImage {

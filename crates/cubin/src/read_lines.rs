@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 /// Byte offsets where code of another line of the PTX begins, and that line.
 pub type Rows = Vec<(u64, u32)>;
 
-/// By text section (without `.text.`).
+/// By text section (without `.text.`); of a kernel, with those of the functions that are executed behind it.
 pub type PtxLines = BTreeMap<String, Rows>;
 
 /// A cursor over a line program.
@@ -176,5 +176,26 @@ pub fn ptx_lines(data: &[u8]) -> Result<PtxLines, String> {
         }
     }
     out.values_mut().for_each(|rows| rows.sort_by_key(|r| r.0));
+    add_functions(data, &mut out)?;
     Ok(out)
+}
+
+/// Puts the lines of functions with sections of their own behind those of the kernels that come to them, where they are executed
+/// ([`crate::read::Image::behind`]).
+fn add_functions(data: &[u8], lines: &mut PtxLines) -> Result<(), String> {
+    if lines.is_empty() {
+        return Ok(());
+    }
+    let image = crate::read::read(data)?;
+    for kernel in image.kernels.iter().filter(|(_, k)| k.entry).map(|(name, _)| name) {
+        let behind = image.behind(kernel);
+        let moved = behind.iter().flat_map(|(name, start)| {
+            lines.get(*name).into_iter().flatten().map(move |(at, line)| (start + at, *line))
+        });
+        let more: Rows = moved.collect();
+        if let Some(rows) = lines.get_mut(kernel) {
+            rows.extend(more);
+        }
+    }
+    Ok(())
 }

@@ -70,10 +70,10 @@ struct Writer<'c> {
     frames: Vec<frames::Places>,
 }
 
-/// The kernel's code and that of its functions as `.debug_frame` describes them.
-fn frame_entries(k: &Kernel) -> impl Iterator<Item = Entry<'_>> {
+/// The code of a kernel with that of the functions in it, or of a function, as `.debug_frame` describes them.
+fn frame_entries((k, returns): (&Kernel, Returns)) -> impl Iterator<Item = Entry<'_>> {
     let size = 16 * k.code.len() as u64;
-    let own = Entry { frame: &k.frame, returns: Returns::Never, start: 0, size };
+    let own = Entry { frame: &k.frame, returns, start: 0, size };
     let helpers = k.functions.iter().map(|f| Entry {
         frame: &f.frame,
         returns: Returns::Relative,
@@ -91,6 +91,11 @@ fn no_bits(name: &str, flags: u64, align: u64, size: u64) -> Section {
 }
 
 impl Writer<'_> {
+    /// What has a section of code: kernels, then functions.
+    fn units(&self) -> impl DoubleEndedIterator<Item = &Kernel> + '_ {
+        self.cubin.kernels.iter().chain(&self.cubin.functions)
+    }
+
     /// From sm_90 on: RELA, the reserved shared section, constants behind the code.
     fn modern(&self) -> bool {
         self.cubin.sm >= 90
@@ -120,7 +125,9 @@ impl Writer<'_> {
         self.add(plain(".shstrtab", elf::SHT_STRTAB, 0, 1));
         self.add(plain(".strtab", elf::SHT_STRTAB, 0, 1));
         self.add(plain(".symtab", elf::SHT_SYMTAB, 0, 8));
-        let (data, places) = frames::section(c.kernels.iter().flat_map(frame_entries));
+        let kernels = c.kernels.iter().map(|k| (k, Returns::Never));
+        let functions = c.functions.iter().map(|f| (f, Returns::Absolute));
+        let (data, places) = frames::section(kernels.chain(functions).flat_map(frame_entries));
         self.frames = places;
         self.add(Section::new(".debug_frame", elf::SHT_PROGBITS, 0, 1, data));
         if let Some(lines) = &c.lines {
@@ -152,22 +159,17 @@ impl Writer<'_> {
             let data = compat(c.sm, c.accelerated, c.isa_class, c.tensor_maps);
             self.add(Section::new(".nv.compat", NV_COMPAT, 0, 4, data));
         }
-        for k in &c.kernels {
+        for k in c.kernels.iter().chain(&c.functions) {
             self.add(plain(&format!(".nv.info.{}", k.name), NV_INFO, INFO_LINK, 4));
         }
-        let mut callgraph = Vec::new();
-        for n in 1..=4i32 {
-            callgraph.extend_from_slice(&0u32.to_le_bytes());
-            callgraph.extend_from_slice(&(-n).to_le_bytes());
-        }
-        self.add(Section::new(".nv.callgraph", NV_CALLGRAPH, 0, 4, callgraph));
+        self.add(plain(".nv.callgraph", NV_CALLGRAPH, 0, 4));
         if !modern {
             let action = [0x73, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x11, 0x25, 0, 5, 0x36];
             self.add(Section::new(".nv.rel.action", NV_REL_ACTION, 0, 8, action.to_vec()));
         }
         self.layout_relocations();
         self.layout_constants();
-        for k in &c.kernels {
+        for k in c.kernels.iter().chain(&c.functions) {
             let code = k.code.iter().flat_map(|w| w.to_le_bytes()).collect();
             self.add(Section::new(&format!(".text.{}", k.name), elf::SHT_PROGBITS, ALLOC | EXEC, 128, code));
         }
@@ -190,8 +192,13 @@ impl Writer<'_> {
         };
         // From sm_90 on ptxas leaves the table of what it has resolved itself.
         let resolved = |k: &Kernel| modern && (k.names_shared || !k.functions.is_empty());
-        for k in c.kernels.iter().filter(|k| resolved(k) || !k.numbers.is_empty()) {
-            add(format!("{rel}.text.{}", k.name), rel_type);
+        for k in c.kernels.iter().chain(&c.functions) {
+            for (rel, rel_type) in tables_of(modern, &k.links.relocs) {
+                add(format!("{rel}.text.{}", k.name), rel_type);
+            }
+            if k.links.relocs.is_empty() && (resolved(k) || !k.numbers.is_empty()) {
+                add(format!("{rel}.text.{}", k.name), rel_type);
+            }
         }
         if let Some(lines) = &c.lines {
             for (name, sequences) in [(".debug_line", &lines.source), (".nv_debug_line_sass", &lines.ptx)] {
@@ -339,16 +346,7 @@ impl Writer<'_> {
         self.list_symbols()?;
         self.attributes();
         self.relocations()?;
-        let mut callgraph = self.section(".nv.callgraph").data.split_off(8);
-        let mut edges: Vec<u8> = Vec::new();
-        for k in &c.kernels {
-            for e in &k.externs {
-                edges.extend(self.numbers[&k.name].to_le_bytes());
-                edges.extend(self.numbers[e].to_le_bytes());
-            }
-        }
-        edges.append(&mut callgraph);
-        self.section(".nv.callgraph").data.append(&mut edges);
+        self.section(".nv.callgraph").data = self.call_graph()?;
 
         let mut strings = Strings::default();
         let table = symbol_table(&self.symbols, &mut strings);
@@ -370,7 +368,7 @@ impl Writer<'_> {
         if !self.modern() {
             self.section(".nv.rel.action").entsize = 8;
         }
-        for k in &c.kernels {
+        for k in c.kernels.iter().chain(&c.functions) {
             let text = self.number(&format!(".text.{}", k.name));
             for name in [".nv.shared.", ".nv.constant0.", ".nv.constant2."] {
                 let name = format!("{name}{}", k.name);
@@ -391,6 +389,41 @@ impl Writer<'_> {
         file(self.sections, flags, &segments)
     }
 
+    /// `.nv.callgraph`: who calls whom by name; functions whose address is taken; who calls through pointers; who takes whose address.
+    /// Where objects name a prototype executables have 1, as those of ptxas -g and of nvlink.
+    fn call_graph(&self) -> Result<Vec<u8>, String> {
+        let number = |name: &String| self.numbers.get(name).copied().ok_or("a call of nothing".to_string());
+        let mut parts: [Vec<(u32, u32)>; 4] = Default::default();
+        for k in self.units() {
+            let own = number(&k.name)?;
+            let apart = !self.cubin.functions.is_empty();
+            for e in if apart { &k.links.calls } else { &k.externs } {
+                parts[0].push((own, number(e)?));
+            }
+            for f in &k.links.takes {
+                parts[1].push((number(f)?, 1));
+                parts[3].push((own, number(f)?));
+            }
+            parts[2].extend(k.links.indirect.then_some((own, 1)));
+        }
+        let in_data = self.cubin.globals.iter().flat_map(|g| &g.relocs).chain(&self.cubin.constant_relocs);
+        let functions = || self.cubin.functions.iter().map(|f| &f.name);
+        for r in in_data.filter(|r| functions().any(|f| *f == r.symbol)) {
+            parts[1].push((number(&r.symbol)?, 1));
+        }
+        parts[1].sort_unstable();
+        parts[1].dedup();
+        let mut out = Vec::new();
+        for (n, pairs) in (1..).zip(parts) {
+            let mark = (0, -n as u32);
+            for (a, b) in std::iter::once(mark).chain(pairs) {
+                out.extend(a.to_le_bytes());
+                out.extend(b.to_le_bytes());
+            }
+        }
+        Ok(out)
+    }
+
     fn attributes(&mut self) {
         let c = self.cubin;
         let mut global = Attrs::default();
@@ -398,6 +431,14 @@ impl Writer<'_> {
             c.images.iter().enumerate().map(|(n, i)| (self.numbers[&ImageSymbol::key(n)], i.kind)).collect();
         if c.asks_types {
             global.flag(Attr::IstypepUsed);
+        }
+        for f in c.functions.iter().rev() {
+            let s = self.numbers[&f.name];
+            global.words(Attr::Regcount, &[s, f.registers.into()]);
+            global.words(Attr::FrameSize, &[s, f.frame_bytes]);
+            if f.options.errors_at_exit {
+                global.flag(Attr::GenErrbarAtExit);
+            }
         }
         for (n, k) in c.kernels.iter().enumerate().rev() {
             let s = self.numbers[&k.name];
@@ -411,7 +452,7 @@ impl Writer<'_> {
                 let bytes = if self.modern() { k.frame_bytes } else { f.frame_bytes };
                 global.words(Attr::FrameSize, &[self.numbers[&symbols::helper(k, f)], bytes]);
             }
-            global.words(Attr::FrameSize, &[s, k.frame_bytes]);
+            global.words(Attr::FrameSize, &[s, k.own_frame.unwrap_or(k.frame_bytes)]);
             if k.options.errors_at_exit {
                 global.flag(Attr::GenErrbarAtExit);
             }
@@ -425,10 +466,10 @@ impl Writer<'_> {
         }
         self.section(".nv.info").data = global.0;
         self.section(".nv.info").link = 3;
-        for k in &c.kernels {
-            let bank = self.numbers[&format!(".nv.constant0.{}", k.name)];
+        for k in c.kernels.iter().chain(&c.functions) {
+            let bank = self.numbers.get(&format!(".nv.constant0.{}", k.name)).copied();
             let externs: Vec<u32> = k.externs.iter().map(|e| self.numbers[e]).collect();
-            let data = kernel_attributes(c.sm, k, Some(bank), &externs, &images);
+            let data = kernel_attributes(c.sm, k, bank, &externs, &images);
             let text = self.number(&format!(".text.{}", k.name));
             let s = self.section(&format!(".nv.info.{}", k.name));
             s.data = data;

@@ -34,6 +34,7 @@ fn sample(sm: u8) -> Cubin {
             literals: vec![1, 2, 3, 4, 5, 6, 7, 8],
             ..Kernel::default()
         }],
+        functions: Vec::new(),
         globals: vec![
             Global { name: "zero".into(), size: 12, align: 4, ..Global::default() },
             Global {
@@ -137,4 +138,57 @@ fn shared_memory_of_relocatable_files_has_no_bytes() {
     bytes[shared + 0x20..shared + 0x28].copy_from_slice(&40_000u64.to_le_bytes());
     assert!(bytes.len() < 20_000, "two of them are smaller than the section");
     assert_eq!(cubin::read::read(&bytes).unwrap().kernels["k"].shared_bytes, 40_000);
+}
+
+/// Functions with sections of their own are executed behind the kernels that come to them, by name or by addresses in data, and have
+/// their lines there.
+#[test]
+fn functions_are_behind_the_kernels_that_call_them() {
+    use cubin::lines::{Lines, Row, Sequence};
+    use cubin::{Links, object};
+    for sm in [75, 90] {
+        let mut file = sample(sm);
+        let own = |name: &str, words: usize, calls: &[&str]| Kernel {
+            name: name.into(),
+            code: vec![file.kernels[0].code[0]; words],
+            registers: 24,
+            links: Links {
+                relocs: (0..)
+                    .zip(calls)
+                    .map(|(n, to)| object::Reloc {
+                        offset: 16 * n,
+                        fill: Fill::Call,
+                        symbol: (*to).into(),
+                        addend: 0,
+                    })
+                    .collect(),
+                calls: calls.iter().map(|c| c.to_string()).collect(),
+                ..Links::default()
+            },
+            ..Kernel::default()
+        };
+        file.functions = vec![
+            own("f", 8, &["g"]),
+            own("g", 16, &["g"]),
+            own("h", 8, &[]),
+            own("alone", 8, &["f"]),
+            own("far", 8, &[]),
+        ];
+        file.kernels[0].links = own("k", 8, &["f"]).links;
+        // In data, which every kernel may read.
+        file.globals[1].relocs[0] =
+            object::Reloc { offset: 0, fill: Fill::Function, symbol: "far".into(), addend: 0 };
+        let row = |line| vec![Row { address: 0, file: 0, line, inlined: None }];
+        let sequence = |name: &str, line| Sequence { function: name.into(), size: 128, rows: row(line) };
+        let ptx = vec![sequence("k", 1), sequence("f", 2), sequence("g", 3), sequence("far", 4)];
+        file.lines = Some(Lines { ptx, ..Lines::default() });
+        let bytes = cubin::write::write(&file).unwrap();
+        let image = cubin::read::read(&bytes).unwrap();
+        assert_eq!(image.behind("k"), [("f", 128), ("far", 256), ("g", 384)], "sm_{sm}");
+        assert_eq!(image.behind("alone"), [("f", 128), ("far", 256), ("g", 384)]);
+        assert!(image.kernels["k"].entry && !image.kernels["f"].entry);
+        let lines = cubin::read_lines::ptx_lines(&bytes).unwrap();
+        assert_eq!(lines["k"], [(0, 1), (128, 2), (256, 4), (384, 3)], "sm_{sm}");
+        assert_eq!(lines["f"], [(0, 2)]);
+    }
 }

@@ -78,9 +78,15 @@ impl<'f> Lower<'_, 'f> {
         }
     }
 
+    /// Whether functions are called by their addresses.
+    pub(crate) fn calls_absolutely(&self) -> bool {
+        self.opts.relocatable || self.opts.apart
+    }
+
     /// The content of the slot of constant bank 4 that holds a symbol's address.
     pub(crate) fn address_slot(&mut self, s: Symbol) -> Result<Src> {
-        if self.opts.relocatable {
+        let device = |s| matches!(s, Symbol::Func(f) if !self.module.funcs[f].entry);
+        if self.opts.relocatable || self.opts.apart && device(s) {
             let parts = match s {
                 Symbol::Var(_) => [Part::Low, Part::High],
                 Symbol::Func(f) if self.module.funcs[f].entry => [Part::KernelLow, Part::KernelHigh],

@@ -601,7 +601,7 @@ impl Lower<'_, '_> {
             ptx::Operand::Func(f) if module.funcs[*f].entry => {
                 return Err("call of a kernel".into());
             }
-            ptx::Operand::Func(f) if module.funcs[*f].body.is_some() || self.opts.relocatable => {
+            ptx::Operand::Func(f) if module.funcs[*f].body.is_some() || self.calls_absolutely() => {
                 let name = &module.funcs[*f].name;
                 // The linker may put another function in its place.
                 if self.layout.quiet[*f] && !self.opts.relocatable {
@@ -613,7 +613,7 @@ impl Lower<'_, '_> {
                 let s = self.address_slot(Symbol::Func(*f))?;
                 (Callee::External, Some(self.b.pair(&s.pair())))
             }
-            o if self.opts.relocatable => {
+            o if self.calls_absolutely() => {
                 let s = self.src(o, Ty { kind: crate::types::Kind::Bits, bits: 64 })?;
                 (Callee::Indirect, Some(self.b.pair(&s.pair())))
             }

@@ -103,6 +103,7 @@ pub fn lower_function(
     let mut out = Function::new(&func.name, opts.target);
     out.entry = func.entry;
     out.relocatable = opts.relocatable;
+    out.apart = opts.apart;
     out.extra = opts.extra;
     out.shared_size = if opts.relocatable { 0 } else { layout.shared_size(id) };
     out.max_regs = max_regs(func, opts);
@@ -118,7 +119,7 @@ pub fn lower_function(
     let insts = body.stmts.iter().filter_map(|s| if let ptx::Stmt::Inst(i) = s { Some(i) } else { None });
     let looked_at = crate::arith_int::looked_at(insts.clone());
     // What it calls counts on a number of registers.
-    if opts.opt_level > 0 && !opts.relocatable && start.is_none() {
+    if opts.opt_level > 0 && !out.calls_absolutely() && start.is_none() {
         out.shared_paths = crate::math::shared_paths(insts);
     }
     let entry = out.entry_block();

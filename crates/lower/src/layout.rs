@@ -300,6 +300,13 @@ impl ModuleLayout {
         }
     }
 
+    /// Takes the slots of device functions away, where code has their addresses.
+    pub fn call_by_address(&mut self, module: &Module) {
+        let device = |s: &Symbol| matches!(s, Symbol::Func(f) if !module.funcs[*f].entry);
+        self.slots.retain(|s| !device(s));
+        self.slot_index = self.slots.iter().copied().zip(0..).collect();
+    }
+
     /// The name that a symbol has in an object: variables of a function's body have one of their own.
     pub fn symbol_name(&self, module: &Module, s: Symbol) -> String {
         match s {

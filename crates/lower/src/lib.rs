@@ -101,6 +101,8 @@ pub struct Options<'a> {
     pub lines: Option<&'a LineIndex>,
     /// `-c`: addresses are left to the linker.
     pub relocatable: bool,
+    /// Each function of the executable has a section of its own ([`ori::Function::apart`]).
+    pub apart: bool,
     /// Products of warp groups are waited for one by one.
     pub serial_groups: bool,
     /// A warp keeps the registers that it starts with: `setmaxnreg` is ignored.
@@ -119,6 +121,7 @@ impl Options<'_> {
             fmad: true,
             lines: None,
             relocatable: false,
+            apart: false,
             serial_groups: false,
             steady_registers: false,
             extra: ori::Extra::default(),

@@ -49,7 +49,7 @@ impl Lower<'_, '_> {
             ptx::Operand::F64(x) if ty.bits == 32 => bits(u64::from((f64::from_bits(*x) as f32).to_bits())),
             ptx::Operand::Special(s, c) => self.special(*s, *c)?,
             ptx::Operand::Var(v, offset) => self.address_of(*v, *offset)?,
-            ptx::Operand::Func(f) if self.opts.relocatable => self.address_slot(Symbol::Func(*f))?,
+            ptx::Operand::Func(f) if self.calls_absolutely() => self.address_slot(Symbol::Func(*f))?,
             ptx::Operand::Func(f) => match self.layout.function_number(*f) {
                 Some(n) if wide => bits(n),
                 Some(_) => return Err("the address of a function has 64 bits".into()),

@@ -22,9 +22,10 @@ pub const PASS: Pass = Pass::alone(
     run,
 );
 
-/// The pass. Objects keep their numbers in registers: there each would be a symbol and a relocation.
+/// The pass. Objects keep their numbers in registers: there each would be a symbol and a relocation. So do functions that several kernels
+/// share, each of which has a bank of its own.
 pub fn run(func: &mut Function) -> bool {
-    if !func.target.info().alu_const || func.relocatable {
+    if !func.target.info().alu_const || func.calls_absolutely() {
         return false;
     }
     let mut numbers: SecondaryMap<Value, Option<u64>> = SecondaryMap::new();

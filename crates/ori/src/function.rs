@@ -680,6 +680,9 @@ pub struct Function {
     pub symbols: Vec<SymbolUse>,
     /// Whether it is for a relocatable object: calls and returns by absolute address.
     pub relocatable: bool,
+    /// Whether it has a section of its own in an executable, as in one that a linker makes: calls and returns by absolute address,
+    /// and pointers to functions are their addresses.
+    pub apart: bool,
     /// The slow paths of instructions that it calls instead of holding them, a bit each.
     pub shared_paths: u64,
     /// What its code does beside that.
@@ -708,6 +711,11 @@ pub struct Extra {
 }
 
 impl Function {
+    /// Whether calls and returns are by absolute address.
+    pub fn calls_absolutely(&self) -> bool {
+        self.relocatable || self.apart
+    }
+
     /// An empty function with one empty entry block.
     pub fn new(name: &str, target: Target) -> Function {
         let mut f = Function {
@@ -733,6 +741,7 @@ impl Function {
             quiet: IndexSet::default(),
             symbols: Vec::new(),
             relocatable: false,
+            apart: false,
             shared_paths: 0,
             extra: Extra::default(),
             tuning: crate::Tuning::default(),

@@ -153,6 +153,7 @@ impl State {
                     };
                 }
                 "relocatable" => func.relocatable = n != 0,
+                "apart" => func.apart = n != 0,
                 "local" => func.local_size = n,
                 "align" if n.is_power_of_two() => func.local_align = n,
                 "shared" => func.shared_size = n,

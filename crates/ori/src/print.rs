@@ -290,7 +290,7 @@ impl Display for Function {
         let kind = if self.entry { "entry" } else { "func" };
         writeln!(
             f,
-            "function {} {} {kind} local={}{} shared={} barriers={} regs={}{}{}{}{}{}{}{}{}{}{} {{",
+            "function {} {} {kind} local={}{} shared={} barriers={} regs={}{}{}{}{}{}{}{}{}{}{}{} {{",
             self.name,
             self.target,
             self.local_size,
@@ -315,6 +315,7 @@ impl Display for Function {
             symbols(&self.symbols),
             literals(&self.literals),
             if self.relocatable { " relocatable=1" } else { "" },
+            if self.apart { " apart=1" } else { "" },
             match self.tuning.to_string() {
                 text if text.is_empty() => text,
                 text => format!(" tuning={text}"),

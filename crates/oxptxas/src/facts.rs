@@ -2,6 +2,7 @@
 //! ptxas decides what to list is in docs/cubin.md.
 
 use backend::Code;
+use backend::machine::Link;
 use backend::places::Place;
 use backend::units::{self, register};
 use cubin::CodeFacts;
@@ -92,6 +93,28 @@ pub(crate) fn code_facts(
         counts_tensor_memory: insts.iter().any(counts),
         mbarriers: mbarriers::list(code, sm, said),
     }
+}
+
+/// The facts about the code of a function that has a section of its own: there calls count for nothing (ptxas 13.0.88, `-c` and `-g`).
+/// `said`: what its PTX says; of a function in which lanes meet, nothing.
+pub(crate) fn apart(code: &Code, sm: u8, said: Option<&Said>) -> CodeFacts {
+    let part =
+        Part { insts: 0..code.insts.len(), spill_slots: code.spill_slots.clone(), meeting: said.is_none() };
+    let nothing = Said::default();
+    CodeFacts {
+        stack_of_barriers: code.insts.iter().any(|i| i.op == Opcode::BSSY),
+        ..code_facts(code, &[part], &meets(code), sm, said.unwrap_or(&nothing))
+    }
+}
+
+/// The calls of functions in which lanes meet, as numbers of instructions.
+fn meets(code: &Code) -> BTreeSet<usize> {
+    let is_meeting = |n: u32| match code.callees.get(n as usize) {
+        Some(ori::Callee::Internal(name)) => name.starts_with(ori::abi::MEETING),
+        _ => false,
+    };
+    let calls = code.links.iter().filter(|(_, link)| matches!(link, Link::Callee(n) if is_meeting(*n)));
+    calls.map(|(at, _)| *at as usize).collect()
 }
 
 fn spills<'i>(insts: &'i [Inst], part: &'i Part) -> impl Iterator<Item = u32> + 'i {

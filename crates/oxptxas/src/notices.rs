@@ -77,11 +77,11 @@ pub fn debugging(module: &Module, settings: &Settings) -> Vec<Diagnostic> {
 }
 
 /// Kernels whose stack has no bound, with the functions that each reaches: said once for each circle of calls, where code is
-/// debugged, as by ptxas, in the order of the text (`kernels` are in that of the file).
+/// debugged, as by ptxas, in the order of the text, which debugged kernels have in the file, too.
 pub fn unbounded_stacks(module: &Module, kernels: &[FuncId], reached: &[Vec<FuncId>]) -> Vec<Diagnostic> {
     let cycles = lower::CallGraph::new(module).cycles(module);
     let mut out = Vec::new();
-    for (kernel, functions) in kernels.iter().zip(reached).rev() {
+    for (kernel, functions) in kernels.iter().zip(reached) {
         let circles: BTreeSet<u32> = functions.iter().filter_map(|f| cycles[*f]).collect();
         let name = &module.funcs[*kernel].name;
         let message = format!("Stack size for entry function '{name}' cannot be statically determined");

@@ -1,25 +1,23 @@
 //! `-c`: a relocatable object instead of an executable. Every function is compiled on its own and keeps to the calling
 //! convention; whatever has an address is left to the linker.
 
+use crate::assemble::{address_fill, binding, initial_bytes, kernel_record};
 use crate::convention::prototype;
 use crate::facts;
 use crate::functions;
 use crate::images::Images;
 use crate::output::{KernelStats, Output};
-use crate::pipeline::{address_fill, binding, initial_bytes, kernel_record};
 use crate::timeline::{Stage, Timeline};
 use crate::units::Units;
 use crate::{debug, dwarf};
 use backend::Code;
 use backend::link::Fill as CodeFill;
 use backend::link::Whose;
-use backend::machine::Link;
 use cubin::object::{Binding, Fill, Object, Place, Variable};
 use ori::Part;
 use ptx::{Diagnostic, Func, FuncId, Item, Linkage, Module, Space, Symbol, VarId};
 use rustc_hash::{FxHashMap, FxHashSet};
 use sass::target::LEAST_LIMIT;
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// Compiles a module whose options are applied to an object.
@@ -262,15 +260,8 @@ fn function(
             indirect.push(p);
         }
     }
-    let spill_slots = code.spill_slots.clone();
-    let part = facts::Part { insts: 0..code.insts.len(), spill_slots, meeting: false };
-    let facts = facts::code_facts(
-        &code,
-        &[part],
-        &meets(&code),
-        options.target.sm,
-        &facts::Said::by(options.target.sm, [func], options.lines),
-    );
+    let said = facts::Said::by(options.target.sm, [func], options.lines);
+    let facts = facts::apart(&code, options.target.sm, Some(&said));
     let frame = facts::frame(&code.insts, &code.of_caller);
     Ok(cubin::object::Function {
         code: cubin::Kernel { facts, frame, ..kernel_record(module, func, code, registers, options) },
@@ -282,16 +273,6 @@ fn function(
     })
 }
 
-/// The calls of functions in which lanes meet, as numbers of instructions.
-fn meets(code: &Code) -> BTreeSet<usize> {
-    let is_meeting = |n: u32| match code.callees.get(n as usize) {
-        Some(ori::Callee::Internal(name)) => name.starts_with(ori::abi::MEETING),
-        _ => false,
-    };
-    let calls = code.links.iter().filter(|(_, link)| matches!(link, Link::Callee(n) if is_meeting(*n)));
-    calls.map(|(at, _)| *at as usize).collect()
-}
-
 /// A function in which lanes meet, as the object has it. Every object has its own, and the linker keeps one of them, so
 /// that lanes meet there wherever they come from.
 fn meeting(
@@ -301,29 +282,10 @@ fn meeting(
 ) -> Result<cubin::object::Function, Vec<Diagnostic>> {
     let error = |e: backend::Error| vec![Diagnostic::whole(e.message)];
     let (code, relocs) = backend::link::object(options.target, code).map_err(error)?;
-    let part = facts::Part { insts: 0..code.insts.len(), spill_slots: 0..0, meeting: true };
-    let kernel = cubin::Kernel {
-        facts: facts::code_facts(
-            &code,
-            &[part],
-            &BTreeSet::new(),
-            options.target.sm,
-            &facts::Said::default(),
-        ),
-        frame: facts::frame(&code.insts, &code.of_caller),
-        binding: Binding::Weak,
-        registers: code.stated_registers(LEAST_LIMIT).min(255) as u8,
-        frame_bytes: code.frame_bytes,
-        barriers: code.barriers as u8,
-        param_base: options.target.info().param_base,
-        exits: code.exit_offsets,
-        literals: code.literals,
-        code: code.words,
-        ..cubin::Kernel::default()
-    };
+    let kernel = meeting_record(&name, code, options.target);
     Ok(cubin::object::Function {
         relocs: relocations(relocs, &name),
-        code: cubin::Kernel { name, ..kernel },
+        code: kernel,
         entry: false,
         calls: Vec::new(),
         takes: Vec::new(),
@@ -331,8 +293,26 @@ fn meeting(
     })
 }
 
-/// Relocations as the object has them, of the code of the function `own`.
-fn relocations(relocs: Vec<backend::link::Reloc>, own: &str) -> Vec<cubin::object::Reloc> {
+/// What a file says of a function in which lanes meet and that has a section of its own.
+pub(crate) fn meeting_record(name: &str, code: Code, target: sass::Target) -> cubin::Kernel {
+    cubin::Kernel {
+        name: name.into(),
+        facts: facts::apart(&code, target.sm, None),
+        frame: facts::frame(&code.insts, &code.of_caller),
+        binding: Binding::Weak,
+        registers: code.stated_registers(LEAST_LIMIT).min(255) as u8,
+        frame_bytes: code.frame_bytes,
+        barriers: code.barriers as u8,
+        param_base: target.info().param_base,
+        exits: code.exit_offsets,
+        literals: code.literals,
+        code: code.words,
+        ..cubin::Kernel::default()
+    }
+}
+
+/// Relocations as the file has them, of the code of the function `own`.
+pub(crate) fn relocations(relocs: Vec<backend::link::Reloc>, own: &str) -> Vec<cubin::object::Reloc> {
     relocs
         .into_iter()
         .map(|r| cubin::object::Reloc {

@@ -1,19 +1,20 @@
 //! From PTX text to a cubin: the order of the layers, kernels in parallel, the same bytes for any number of
 //! threads.
 
-use crate::output::{Failure, KernelStats, Output};
+use crate::assemble::{Device, address_fill, apart, assemble, symbol_name};
+use crate::output::{Failure, Output};
 use crate::settings::{Settings, asked_in_vain};
 use crate::timeline::{Stage, Timeline};
-use crate::units::{Compiled, Paths, Units};
-use crate::{
-    convention, debug, driver, dwarf, facts, functions, images, limits, newer, notices, vector_params,
-};
+use crate::units::{Paths, Units};
+use crate::{convention, debug, driver, functions, limits, newer, notices, vector_params};
+#[cfg(all(debug_assertions, feature = "order-check"))]
 use backend::Code;
-use cubin::object::{Binding, Fill};
+use cubin::object::Fill;
 use ori::Cancel;
-use ptx::{Diagnostic, FuncId, LineIndex, Linkage, Module, Severity, Space, Symbol, VarId};
-use rustc_hash::FxHashMap;
+use ptx::{Diagnostic, FuncId, LineIndex, Module, Severity, Space, Symbol, VarId};
+use rustc_hash::{FxHashMap, FxHashSet};
 use sass::Target;
+use std::time::Duration;
 
 /// Parses and checks for `target`, which the user called `arch`.
 ///
@@ -208,8 +209,12 @@ fn compile_module(
     let lines = LineIndex::new(source);
     let mut layout = timeline
         .time(Stage::CompileUnitSetup, || lower::ModuleLayout::new(&module, settings.target).map_err(fail))?;
+    // Where code is debugged ptxas keeps each function once.
+    let separate = settings.debug && !relocatable;
     if relocatable {
         layout.link_images(&module, settings.target);
+    } else if separate {
+        layout.call_by_address(&module);
     }
     let mut units = Units {
         module: &module,
@@ -222,6 +227,7 @@ fn compile_module(
             fmad: settings.fmad,
             lines: Some(&lines),
             relocatable,
+            apart: separate,
             // Without optimization ptxas has nothing under way while a product is.
             serial_groups: settings.opt_level == 0,
             steady_registers: false,
@@ -256,15 +262,17 @@ fn compile_module(
             return Err(fatal(format!("Unknown function {name}")));
         }
     }
-    // ptxas puts the kernels into the file in reverse order.
-    let chosen: Vec<FuncId> = module
+    // ptxas puts the kernels into the file in reverse order, unless they are debugged.
+    let mut chosen: Vec<FuncId> = module
         .funcs
         .iter()
         .filter(|(_, f)| f.entry && f.body.is_some())
         .filter(|(_, f)| settings.entries.is_empty() || settings.entries.contains(&f.name))
         .map(|(id, _)| id)
-        .rev()
         .collect();
+    if !settings.debug {
+        chosen.reverse();
+    }
     let mut too_much = limits::too_much_shared(&module, &layout, &chosen, settings.target);
     too_much
         .extend(chosen.iter().filter_map(|k| limits::over_the_bank(*k, &module, &layout, settings.target)));
@@ -297,6 +305,12 @@ fn compile_module(
         let starts: Vec<Option<u8>> = chosen.iter().map(start).collect();
         let kernels = chosen.iter().copied().zip(starts.iter().copied());
         jobs = registers_of(&module, &layout, kernels.clone().zip(&uses), &units.options);
+        if separate {
+            // Those that no kernel reaches, too.
+            let known: FxHashSet<FuncId> = jobs.iter().map(|(f, _)| *f).collect();
+            let functions = module.funcs.iter().filter(|(_, f)| !f.entry && f.body.is_some());
+            jobs.extend(functions.map(|(f, _)| (f, None)).filter(|(f, _)| !known.contains(f)));
+        }
         // What kernels call that change how many registers they hold runs with as few as there can be.
         let limit = kernels.map(|(k, start)| match start {
             Some(_) => sass::target::LEAST_LIMIT,
@@ -345,6 +359,19 @@ fn compile_module(
     let shared = units.shared(codes.iter().map(|(c, _)| c), &mut timeline).map_err(fail)?;
     let device = codes.split_off(chosen.len());
     let names = jobs[chosen.len()..].iter().map(|(f, _)| module.funcs[*f].name.as_str());
+    let mut apart: Vec<apart::Function<'_>> = Vec::new();
+    if separate {
+        let own = jobs[chosen.len()..].iter().zip(&device).map(|((f, _), (code, time))| apart::Function {
+            func: Some(*f),
+            name: &module.funcs[*f].name,
+            code,
+            time: *time,
+        });
+        apart.extend(own);
+        apart.sort_unstable_by_key(|f| f.func);
+        let time = Duration::ZERO;
+        apart.extend(shared.iter().map(|(name, code)| apart::Function { func: None, name, code, time }));
+    }
     let functions = backend::link::Functions {
         code: names
             .zip(device.iter().map(|(c, _)| c))
@@ -354,7 +381,8 @@ fn compile_module(
     };
     let listed = settings.line_info.unwrap_or_else(|| debug::has_source(&module)).then_some(source);
     let kernels: Vec<(FuncId, Vec<FuncId>)> = chosen.into_iter().zip(uses).collect();
-    let assembled = || assemble(&module, &layout, &kernels, &functions, codes, (&lines, listed), settings);
+    let device = Device { functions, apart };
+    let assembled = || assemble(&module, &layout, &kernels, &device, codes, (&lines, listed), settings);
     let output = timeline.time(Stage::Elf, assembled).map_err(fatal)?;
     Ok(Output { timeline, warnings, remarks, ..output })
 }
@@ -489,348 +517,6 @@ fn unresolved_addresses(module: &Module, layout: &lower::ModuleLayout) -> Vec<Di
     errors
 }
 
-/// Gathers the compiled kernels and the module's variables into a cubin. `listed`: the source, if the file has tables of its lines.
-fn assemble(
-    module: &Module,
-    layout: &lower::ModuleLayout,
-    chosen: &[(FuncId, Vec<FuncId>)],
-    functions: &backend::link::Functions<'_>,
-    codes: Vec<Compiled>,
-    (lines, listed): (&LineIndex, Option<&str>),
-    settings: &Settings,
-) -> Result<Output, String> {
-    let target = settings.target;
-    let info = target.info();
-    let options =
-        lower::Options { maxrregcount: settings.max_registers, ..lower::Options::new(settings.target) };
-    let mut output = Output::default();
-    let mut with_lines: Vec<(FuncId, Code, Vec<debug::Part>)> = Vec::new();
-    let with_code = module.funcs.iter().filter(|(_, f)| f.body.is_some());
-    let by_name: FxHashMap<&str, FuncId> = with_code.map(|(id, f)| (f.name.as_str(), id)).collect();
-    let mut file = cubin::Cubin {
-        sm: target.sm,
-        accelerated: target.suffix == sass::target::Suffix::A,
-        ptx_sm: ptx::check::target_sm(module).min(255) as u8,
-        options: settings.options_text.clone(),
-        tool: settings.tool.clone(),
-        ..cubin::Cubin::default()
-    };
-    let mut asks = sass::Asks::NOTHING;
-    let kernels: Vec<FuncId> = chosen.iter().map(|(k, _)| *k).collect();
-    let images = images::Images::new(module, layout, &kernels);
-    file.independent = module.targets.iter().any(|t| t == "texmode_independent");
-    let all = chosen.iter().flat_map(|(k, used)| used.iter().chain([k])).copied();
-    file.asks_types = images::asks_types(module, all);
-    file.images.clone_from(&images.list);
-    for ((id, used), (own, time)) in chosen.iter().zip(codes) {
-        let func = &module.funcs[*id];
-        // Calls that are dead leave callees, but nothing to link.
-        let (code, placed) = if own.links.is_empty() {
-            (own.clone(), Vec::new())
-        } else {
-            functions.link(target, &own).map_err(|e| e.to_string())?
-        };
-        let externs = functions::externs(module, used.iter().copied().chain([*id]));
-        let registers = code.stated_registers(functions::least_registers(module, &externs));
-        let mut syscalls = Vec::new();
-        if !externs.is_empty() {
-            let absolute = |i: &sass::Inst| i.op == sass::Opcode::CALL && i.mods.has(sass::Mod::ABS);
-            syscalls
-                .extend((0..).step_by(16).zip(&code.insts).filter(|(_, i)| absolute(i)).map(|(at, _)| at));
-        }
-        // The driver reserves stack for the deepest chain of calls.
-        let cumulative = match (placed.is_empty(), code.recursive) {
-            (true, _) => own.frame_bytes,
-            (_, true) => 0,
-            _ => code.stack_bytes.next_multiple_of(16),
-        };
-        let (_, param_bytes) = module.param_layout(func);
-        let bank0 = layout.images.of(*id).last().map_or(0, |w| w.0 + 4);
-        let bank0 = bank0.max(u32::from(info.param_base) + param_bytes);
-        let reserved =
-            if target.sm >= 90 && code.shared_size != 0 { lower::layout::RESERVED_SHARED } else { 0 };
-        output.kernels.push(KernelStats {
-            name: func.name.clone(),
-            entry: true,
-            registers,
-            barriers: code.barriers,
-            frame: own.frame_bytes,
-            cumulative,
-            functions: placed
-                .iter()
-                .filter(|p| !p.name.starts_with(ori::abi::SHARED))
-                .filter_map(|p| {
-                    let c = functions.code.get(p.name.as_str())?;
-                    Some((p.name.clone(), c.frame_bytes, (c.spill_store_bytes, c.spill_load_bytes)))
-                })
-                .collect(),
-            spills: (own.spill_store_bytes, own.spill_load_bytes),
-            shared: code.shared_size - reserved,
-            constant: (bank0, code.literals.len() as u32),
-            images: layout.images.counts(module, *id, target),
-            instructions: code.words.len(),
-            time,
-        });
-        if listed.is_some() {
-            let parts = parts(*id, &own, &placed, &code, functions, &by_name);
-            let lines = code.lines.clone();
-            with_lines.push((*id, Code { lines, words: code.words.clone(), ..Code::default() }, parts));
-        }
-        let helpers = (placed.iter())
-            .map(|p| {
-                let func = by_name.get(p.name.as_str()).map(|f| &module.funcs[*f]);
-                helper(func, functions, p, &code)
-            })
-            .collect();
-        let said_in = used.iter().chain([id]).map(|f| &module.funcs[*f]);
-        let said = facts::Said::by(target.sm, said_in, Some(lines));
-        asks.join(facts::asks(target.sm, &code.insts, &said));
-        let facts = facts_of(functions, target.sm, &own, &placed, &code, &said);
-        let frame = facts::frame(&code.insts[..own.insts.len()], &[]);
-        let unbounded = code.recursive && settings.debug;
-        let record = kernel_record(module, func, code, registers, &options);
-        let params = record.params.iter().zip(&func.params);
-        let params = params.map(|(p, v)| cubin::Param { image: images.place(*v), ..*p }).collect();
-        file.kernels.push(cubin::Kernel {
-            params,
-            images: images.words(layout, *id),
-            frame_bytes: cumulative,
-            shared_align: layout.shared_align(*id),
-            unbounded,
-            names_shared: used.iter().chain([id]).any(|f| layout.names_shared(*f)),
-            functions: helpers,
-            frame,
-            facts,
-            externs: externs.iter().map(|f| module.funcs[*f].name.clone()).collect(),
-            syscalls,
-            options: settings.code_options(),
-            ..record
-        });
-    }
-    for v in &layout.globals {
-        let var = &module.vars[*v];
-        let init = match &var.init {
-            Some(i) => {
-                let mut bytes = initial_bytes(var, i)?;
-                number_functions(&mut bytes, i, layout);
-                Some(bytes)
-            }
-            None => None,
-        };
-        let relocs = var.init.iter().flat_map(|i| &i.relocs);
-        file.globals.push(cubin::Global {
-            name: var.name.clone(),
-            size: var.size(),
-            align: u64::from(var.align),
-            init,
-            relocs: relocs.filter_map(|r| data_reloc(module, 0, r)).collect(),
-            binding: binding(var.linkage),
-            managed: var.managed,
-        });
-    }
-    (file.isa_class, file.tensor_maps) = (asks.class, asks.tensor_maps);
-    file.constants = vec![0; layout.const_size as usize];
-    file.constant_align = layout.consts.iter().map(|v| module.vars[*v].align).max().unwrap_or(1).into();
-    for v in &layout.consts {
-        let var = &module.vars[*v];
-        let at = layout.const_offset(*v).unwrap_or(0);
-        if let Some(init) = &var.init {
-            let place = &mut file.constants[at as usize..at as usize + init.bytes.len()];
-            place.copy_from_slice(&init.bytes);
-            number_functions(place, init, layout);
-            file.constant_relocs.extend(init.relocs.iter().filter_map(|r| data_reloc(module, at.into(), r)));
-        }
-        file.constant_symbols.push((var.name.clone(), at, var.size() as u32, binding(var.linkage)));
-    }
-    let addressed = layout.slots.iter().filter_map(|s| if let Symbol::Var(v) = s { Some(*v) } else { None });
-    file.constants_first = layout.consts.iter().min() < addressed.min().as_ref();
-    file.addresses = layout.slots.iter().map(|s| (symbol_name(module, *s), 0)).collect();
-    let global_bytes = file.globals.iter().map(|g| g.size).fold(0, u64::saturating_add);
-    output.module_bytes = (global_bytes, layout.const_size, 8 * file.addresses.len() as u32);
-    if let Some(source) = listed {
-        let units: Vec<debug::Unit<'_>> = with_lines
-            .iter()
-            .map(|(k, code, parts)| debug::Unit { name: &module.funcs[*k].name, code, parts: parts.clone() })
-            .collect();
-        let mut tables = debug::lines(module, source, lines, &units);
-        if settings.debug {
-            let names = dwarf::Names::new(module, layout, lines, &units, (target, false));
-            let known = |name: &str| {
-                units.iter().any(|u| u.name == name)
-                    || file.globals.iter().any(|g| g.name == name)
-                    || file.constant_symbols.iter().any(|c| c.0 == name)
-            };
-            tables.copied = dwarf::copied(&names, known);
-            tables.registers = Some(debug::registers(module, &units));
-        }
-        file.lines = Some(tables);
-    }
-    output.cubin = cubin::write::write(&file)?;
-    Ok(output)
-}
-
-/// The initial contents of a variable, as long as it is.
-pub(crate) fn initial_bytes(var: &ptx::Var, init: &ptx::ast::Init) -> Result<Vec<u8>, String> {
-    if var.size() > cubin::write::MOST_DATA {
-        return Err(format!(
-            "the initialized variable '{}' has {} bytes, more than the {} that a file may have",
-            var.name,
-            var.size(),
-            cubin::write::MOST_DATA
-        ));
-    }
-    let mut bytes = init.bytes.clone();
-    bytes.resize(var.size() as usize, 0);
-    Ok(bytes)
-}
-
-/// The functions in the code of a kernel that the PTX has, its own first, for debuggers.
-fn parts(
-    id: FuncId,
-    own: &Code,
-    placed: &[backend::link::Placed],
-    code: &Code,
-    functions: &backend::link::Functions<'_>,
-    by_name: &FxHashMap<&str, FuncId>,
-) -> Vec<debug::Part> {
-    let size = |insts: usize| 16 * insts as u32;
-    let end = if placed.is_empty() { size(code.words.len()) } else { size(own.insts.len()) };
-    let frame = facts::frame(&code.insts[..own.insts.len()], &[]);
-    let kernel = by_name.iter().find(|(_, f)| **f == id).map_or("", |(name, _)| *name);
-    let mut out = vec![debug::Part {
-        func: id,
-        start: 0,
-        end,
-        frame,
-        locals: own.locals.clone(),
-        symbol: kernel.to_string(),
-        places: own.places.clone(),
-    }];
-    for p in placed {
-        let (Some(func), Some(code_of)) = (by_name.get(p.name.as_str()), functions.code.get(p.name.as_str()))
-        else {
-            continue;
-        };
-        let insts = &code.insts[(p.offset / 16) as usize..((p.offset + p.size) / 16) as usize];
-        out.push(debug::Part {
-            func: *func,
-            start: p.offset,
-            end: p.offset + p.size,
-            frame: facts::frame(insts, &code_of.of_caller),
-            locals: code_of.locals.clone(),
-            symbol: cubin::write::helper_symbol(kernel, &p.name),
-            places: code_of.places.clone(),
-        });
-    }
-    out
-}
-
-/// A function in the code of a kernel.
-fn helper(
-    func: Option<&ptx::Func>,
-    functions: &backend::link::Functions<'_>,
-    placed: &backend::link::Placed,
-    code: &Code,
-) -> cubin::Helper {
-    let first = (placed.offset / 16) as usize;
-    let insts = &code.insts[first..first + (placed.size / 16) as usize];
-    let of = functions.code.get(placed.name.as_str());
-    cubin::Helper {
-        name: placed.name.clone(),
-        binding: func.map(|f| binding(f.linkage)),
-        offset: placed.offset,
-        size: placed.size,
-        frame_bytes: of.map_or(0, |c| c.frame_bytes),
-        frame: facts::frame(insts, of.map_or(&[], |c| &c.of_caller)),
-    }
-}
-
-/// The facts about a kernel's code and that of the functions in it.
-fn facts_of(
-    functions: &backend::link::Functions<'_>,
-    sm: u8,
-    own: &Code,
-    placed: &[backend::link::Placed],
-    code: &Code,
-    said: &facts::Said,
-) -> cubin::CodeFacts {
-    let mut parts =
-        vec![facts::Part { insts: 0..own.insts.len(), spill_slots: own.spill_slots.clone(), meeting: false }];
-    for p in placed {
-        let first = (p.offset / 16) as usize;
-        let spill_slots =
-            functions.code.get(p.name.as_str()).map(|c| c.spill_slots.clone()).unwrap_or_default();
-        let meeting = p.name.starts_with(ori::abi::MEETING);
-        parts.push(facts::Part { insts: first..first + (p.size / 16) as usize, spill_slots, meeting });
-    }
-    facts::code_facts(code, &parts, &Default::default(), sm, said)
-}
-
-/// What a file says of a kernel or device function, `registers` a thread, without what it says of the functions that it calls.
-pub(crate) fn kernel_record(
-    module: &Module,
-    func: &ptx::Func,
-    code: Code,
-    registers: u32,
-    options: &lower::Options<'_>,
-) -> cubin::Kernel {
-    let (offsets, param_bytes) = if func.entry { module.param_layout(func) } else { Default::default() };
-    cubin::Kernel {
-        name: func.name.clone(),
-        binding: binding(func.linkage),
-        registers: registers.min(255) as u8,
-        frame_bytes: code.frame_bytes,
-        barriers: code.barriers as u8,
-        shared_bytes: code.shared_size,
-        shared_align: 0,
-        param_base: options.target.info().param_base,
-        param_bytes: param_bytes as u16,
-        params: offsets.iter().zip(&func.params).map(|(at, p)| parameter(*at, &module.vars[*p])).collect(),
-        exits: code.exit_offsets,
-        numbers: code.numbers,
-        literals: code.literals,
-        max_registers: Some(lower::max_regs(func, options)),
-        explicit_cluster: func.attrs.explicit_cluster,
-        cluster: func.attrs.reqnctapercluster,
-        max_cluster_rank: func.attrs.maxclusterrank,
-        maxntid: func.attrs.maxntid,
-        reqntid: func.attrs.reqntid,
-        instructions: length(&code.insts),
-        code: code.words,
-        ..cubin::Kernel::default()
-    }
-}
-
-/// How many instructions there are, without the branch to itself and the NOPs at the end.
-fn length(insts: &[sass::Inst]) -> u32 {
-    let last = insts.iter().rposition(|i| i.op != sass::Opcode::NOP);
-    last.map_or(0, |at| if insts[at].op == sass::Opcode::BRA { at } else { at + 1 }) as u32
-}
-
-/// A parameter at this offset.
-fn parameter(at: u32, var: &ptx::Var) -> cubin::Param {
-    let pointee = var.ptr.map(|(space, align)| {
-        let space = match space {
-            Some(Space::Local) => cubin::Pointee::Local,
-            Some(Space::Shared) => cubin::Pointee::Shared,
-            Some(Space::Const) => cubin::Pointee::Const,
-            Some(_) => cubin::Pointee::Global,
-            None => cubin::Pointee::Generic,
-        };
-        (space, align)
-    });
-    cubin::Param { offset: at as u16, size: var.size() as u32, pointee, image: None }
-}
-
-/// Who sees what is declared so.
-pub(crate) fn binding(linkage: Linkage) -> Binding {
-    match linkage {
-        Linkage::Internal => Binding::Local,
-        Linkage::Weak => Binding::Weak,
-        Linkage::Visible | Linkage::Extern | Linkage::Common => Binding::Global,
-    }
-}
-
 /// Whether it is the address of a kernel, 8 bytes.
 fn is_kernel(module: &Module, r: &ptx::ast::Reloc) -> bool {
     address_fill(module, r) == Some(Fill::Kernel)
@@ -842,53 +528,5 @@ fn fits(module: &Module, r: &ptx::ast::Reloc) -> bool {
     match r.byte {
         None => r.size == 8 || offset && r.size == 4,
         Some(_) => address_fill(module, r).is_some(),
-    }
-}
-
-/// What the linker or driver puts where an initializer has a generic address, or that of a kernel; `None` of others.
-pub(crate) fn address_fill(module: &Module, r: &ptx::ast::Reloc) -> Option<Fill> {
-    let generic = match r.symbol {
-        Symbol::Var(v) => r.generic || module.vars[v].space == Space::Global,
-        Symbol::Func(_) => false,
-    };
-    match (r.byte, r.symbol) {
-        (None, Symbol::Func(f)) if module.funcs[f].entry && r.size == 8 => Some(Fill::Kernel),
-        (Some(n), _) if generic && n < 8 && r.size == 1 => Some(Fill::Byte(n)),
-        (None, _) if generic && r.size == 8 => Some(Fill::Generic),
-        _ => None,
-    }
-}
-
-/// An address in an initializer as the file has it.
-fn data_reloc(module: &Module, at: u64, r: &ptx::ast::Reloc) -> Option<cubin::object::Reloc> {
-    Some(cubin::object::Reloc {
-        offset: at + r.offset,
-        fill: address_fill(module, r)?,
-        symbol: symbol_name(module, r.symbol),
-        addend: r.addend,
-    })
-}
-
-/// Puts the numbers of functions where an initializer has their addresses, and the offsets of constants.
-fn number_functions(bytes: &mut [u8], init: &ptx::ast::Init, layout: &lower::ModuleLayout) {
-    for r in &init.relocs {
-        let number = match r.symbol {
-            Symbol::Func(f) => layout.function_number(f),
-            Symbol::Var(v) if !r.generic => layout.const_offset(v).map(u64::from),
-            Symbol::Var(_) => None,
-        };
-        if let Some(n) = number
-            && let Some(field) = bytes.get_mut(r.offset as usize..r.offset as usize + usize::from(r.size))
-        {
-            let value = n.wrapping_add(r.addend as u64).to_le_bytes();
-            field.copy_from_slice(&value[..usize::from(r.size).min(8)]);
-        }
-    }
-}
-
-fn symbol_name(module: &Module, symbol: Symbol) -> String {
-    match symbol {
-        Symbol::Var(v) => module.vars[v].name.clone(),
-        Symbol::Func(f) => module.funcs[f].name.clone(),
     }
 }

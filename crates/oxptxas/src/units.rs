@@ -251,6 +251,7 @@ impl Units<'_> {
         let mut func = lower::shared_function(name, self.settings.target, self.paths.limit)
             .ok_or_else(|| internal("no such function".into()))?;
         func.relocatable = self.options.relocatable;
+        func.apart = self.options.apart;
         if !func.relocatable && ori::abi::is_private(name) {
             func.keeps = self.paths.keeps;
         }

@@ -110,21 +110,28 @@ fn row_at(table: &[(u64, Row)], at: u64) -> &Row {
 fn check(name: &str, cubin: &[u8], launch: &sim::launch::Launch) -> usize {
     let elf = object::File::parse(cubin).unwrap();
     let prefix = format!("${}$", launch.kernel);
+    // Functions in the kernel's code, or executed behind it.
+    let image = cubin::read::read(cubin).unwrap();
+    let behind: BTreeMap<&str, u64> = image.behind(&launch.kernel).into_iter().collect();
     let functions: Vec<(u64, u64)> = elf
         .symbols()
-        .filter(|s| s.name().unwrap().starts_with(&prefix))
-        .map(|s| (s.address(), s.size()))
+        .filter_map(|s| match behind.get(s.name().unwrap()) {
+            Some(start) => Some((*start, s.size())),
+            None => s.name().unwrap().starts_with(&prefix).then(|| (s.address(), s.size())),
+        })
         .collect();
     if functions.is_empty() {
         return 0;
     }
-    let kernel = elf.symbols().find(|s| s.name() == Ok(&launch.kernel)).unwrap().index().0 as u64;
+    let base = |name: &str| if name == launch.kernel { Some(0) } else { behind.get(name).copied() };
+    let bases: BTreeMap<u64, u64> =
+        elf.symbols().filter_map(|s| Some((s.index().0 as u64, base(s.name().unwrap())?))).collect();
     let mut starts = BTreeMap::new();
     for (table, size) in [(".rela.debug_frame", 24), (".rel.debug_frame", 16)] {
         let Some(table) = elf.section_by_name(table) else { continue };
         for e in table.data().unwrap().chunks(size) {
-            if number(e, 8, 8) >> 32 == kernel {
-                starts.insert(number(e, 0, 8), if size == 24 { number(e, 16, 8) } else { u64::MAX });
+            if let Some(base) = bases.get(&(number(e, 8, 8) >> 32)) {
+                starts.insert(number(e, 0, 8), (*base, (size == 24).then(|| number(e, 16, 8))));
             }
         }
     }
@@ -137,9 +144,9 @@ fn check(name: &str, cubin: &[u8], launch: &sim::launch::Launch) -> usize {
         let end = at + 12 + number(data, at + 4, 8) as usize;
         let field = at as u64 + 20;
         if number(data, at + 12, 8) != u64::MAX
-            && let Some(start) = starts.get(&field)
+            && let Some((base, addend)) = starts.get(&field)
         {
-            let start = if *start == u64::MAX { number(data, at + 20, 8) } else { *start };
+            let start = base + addend.unwrap_or_else(|| number(data, at + 20, 8));
             moved.insert(own.len() as u64 + 20, start);
             own.extend(&data[at..end]);
         }

@@ -129,20 +129,11 @@ impl File {
         Ok(File { maps: maps.into_iter().collect(), rows, bytes })
     }
 
-    /// The functions in the code of a kernel: symbol, offset, size.
-    fn functions(&self, kernel: &str) -> Vec<(String, u64, u64)> {
-        let mut out = Vec::new();
-        let Ok(elf) = object::File::parse(&self.bytes[..]) else { return out };
-        let prefix = format!("${kernel}$");
-        for s in elf.symbols() {
-            let Ok(name) = s.name() else { continue };
-            if name.starts_with(&prefix) {
-                out.push((name.to_string(), s.address(), s.size()));
-            } else if name == kernel {
-                out.push((name.to_string(), 0, s.size()));
-            }
-        }
-        out
+    /// The bytes of a function's code, in a section of its own.
+    fn size(&self, function: &str) -> Option<u64> {
+        let elf = object::File::parse(&self.bytes[..]).ok()?;
+        let mut symbols = elf.symbols();
+        symbols.find(|s| s.name() == Ok(function) && s.section_index().is_some()).map(|s| s.size())
     }
 }
 
@@ -177,7 +168,8 @@ pub enum Failure {
 type Wanted = (RegId, u32, u64);
 
 fn compare(module: &Module, lines: &LineIndex, file: &File, launch: &Launch) -> Result<Compared, Failure> {
-    let functions = file.functions(&launch.kernel);
+    let image = cubin::read::read(&file.bytes).map_err(Failure::Wrong)?;
+    let starts: BTreeMap<&str, u64> = image.behind(&launch.kernel).into_iter().collect();
     let mut sass = Stops::<u32, Slot>::default();
     let mut ptx_stops = Stops::<u32, RegId>::default();
     // What is compared at each address: the statement there, its function, and registers.
@@ -187,12 +179,9 @@ fn compare(module: &Module, lines: &LineIndex, file: &File, launch: &Launch) -> 
     let free = free(module);
     for (id, func) in module.funcs.iter() {
         let Some(body) = &func.body else { continue };
-        let own = [launch.kernel.clone(), format!("${}${}", launch.kernel, func.name)];
-        let symbol = if func.entry { &own[0] } else { &own[1] };
-        if func.entry && func.name != launch.kernel {
-            continue;
-        }
-        let Some((_, start, size)) = functions.iter().find(|f| f.0 == *symbol) else { continue };
+        let symbol = &func.name;
+        let start = if *symbol == launch.kernel { Some(&0) } else { starts.get(symbol.as_str()) };
+        let (Some(start), Some(size)) = (start, file.size(symbol)) else { continue };
         let free = &free[&id];
         let by_name: BTreeMap<&str, RegId> = body.regs.iter().map(|(r, d)| (d.name.as_str(), r)).collect();
         for pair in body.stmts.windows(2) {
@@ -209,7 +198,7 @@ fn compare(module: &Module, lines: &LineIndex, file: &File, launch: &Launch) -> 
                 continue;
             };
             let offset = (at - start) as u32;
-            let entries = file.maps.get(symbol).map_or(&[][..], |m| m);
+            let entries = file.maps.get(&**symbol).map_or(&[][..], |m| m);
             let here = entries.iter().filter(|e| e.start <= offset && offset <= e.end);
             let (mut slots, mut wanted) = (Vec::new(), Vec::new());
             for e in here {

@@ -24,8 +24,10 @@ pub fn call(func: &Function, d: &InstData) -> Result<Vec<(Inst, Link)>, Error> {
     };
     let label = Operand::Label(0);
     let (mode, address, link) = match callee {
-        Callee::Internal(_) if func.relocatable => (Mod::ABS, RZ, Link::Callee(n)),
+        Callee::Internal(_) if func.calls_absolutely() => (Mod::ABS, RZ, Link::Callee(n)),
         Callee::Indirect if func.relocatable => (Mod::ABS, target()?, Link::FunctionBase),
+        // Where nothing is linked any more pointers count from nowhere.
+        Callee::Indirect if func.apart => (Mod::ABS, target()?, Link::None),
         Callee::Internal(_) => (Mod::REL, RZ, Link::Callee(n)),
         Callee::Indirect => (Mod::REL, target()?, Link::Base),
         Callee::External => (Mod::ABS, target()?, Link::None),
@@ -43,7 +45,7 @@ pub fn return_address(func: &Function, next: &[ori::Inst]) -> Vec<(Inst, Link)> 
         .find_map(|d| callee(func, d))
         .is_some_and(|(_, c)| *c == Callee::External);
     let all = Operand::Imm(0xf);
-    if func.relocatable {
+    if func.calls_absolutely() {
         return vec![
             (inst(Opcode::MOV, &[], &[lo, Operand::Imm(0), all]), Link::ReturnLow),
             (inst(Opcode::MOV, &[], &[hi, Operand::Imm(0), all]), Link::ReturnHigh),
@@ -71,7 +73,7 @@ pub fn return_address(func: &Function, next: &[ori::Inst]) -> Vec<(Inst, Link)> 
 
 /// `RET`.
 pub fn ret(func: &Function, address: Reg) -> Inst {
-    let mode = if func.relocatable { Mod::ABS } else { Mod::REL };
+    let mode = if func.calls_absolutely() { Mod::ABS } else { Mod::REL };
     inst(Opcode::RET, &[mode, Mod::NODEC], &[Operand::reg(address), Operand::Label(0)])
 }
 

@@ -54,12 +54,14 @@ impl Writer<'_> {
                 tables.push((name.into(), data));
             }
         }
-        for k in &c.kernels {
+        for k in self.units() {
             let mut data = Vec::new();
             for (at, name) in &k.numbers {
                 self.entry(&mut data, (*at).into(), self.symbol_number(name)?, R_CUDA_ABS32_32, 0);
             }
-            tables.push((format!(".text.{}", k.name), data));
+            if k.links.relocs.is_empty() {
+                tables.push((format!(".text.{}", k.name), data));
+            }
             tables.push((format!(".nv.constant2.{}", k.name), Vec::new()));
             let mut data = Vec::new();
             for w in k.images.iter().rev() {
@@ -72,6 +74,10 @@ impl Writer<'_> {
             tables.push((format!(".nv.constant0.{}", k.name), data));
         }
         let mut initial = self.initial()?;
+        for k in self.units().filter(|k| !k.links.relocs.is_empty()) {
+            let relocs: Vec<(u64, &Reloc)> = k.links.relocs.iter().map(|r| (0, r)).collect();
+            initial.extend(self.tables(&format!(".text.{}", k.name), &relocs)?);
+        }
         for copied in c.lines.iter().flat_map(|l| &l.copied) {
             let rel = super::table_of_copied(modern, &copied.name).0;
             let mut data = Vec::new();
@@ -106,7 +112,7 @@ impl Writer<'_> {
     fn frame_relocations(&self) -> Vec<u8> {
         let mut out = Vec::new();
         let mut places = self.frames.iter().rev();
-        for k in self.cubin.kernels.iter().rev() {
+        for k in self.units().rev() {
             let symbol = self.numbers[&k.name];
             let starts = std::iter::once(0).chain(k.functions.iter().map(|f| f.offset));
             let starts: Vec<u32> = starts.collect();
@@ -125,26 +131,31 @@ impl Writer<'_> {
     /// Those of variables' initial contents.
     fn initial(&self) -> Result<Vec<(String, Vec<u8>)>, String> {
         let c = self.cubin;
-        let modern = self.modern();
         let places = self.global_offsets(true)?.0;
         let in_globals = places.iter().flat_map(|(i, at)| c.globals[*i].relocs.iter().map(move |r| (*at, r)));
         let globals: Vec<(u64, &Reloc)> = in_globals.collect();
         let constants: Vec<(u64, &Reloc)> = c.constant_relocs.iter().map(|r| (0, r)).collect();
         let mut initial: Vec<(String, Vec<u8>)> = Vec::new();
         for (place, entries) in [(".nv.constant3", constants), (".nv.global.init", globals)] {
-            let (mut rel, mut rela) = (Vec::new(), Vec::new());
-            for (at, r) in entries {
-                let ty = r.fill.number(c.sm).ok_or("data with an address that only code has")?;
-                let info = u64::from(self.symbol_number(&r.symbol)?) << 32 | u64::from(ty);
-                let table = if modern || r.addend != 0 { &mut rela } else { &mut rel };
-                table.extend((at + r.offset).to_le_bytes());
-                table.extend(info.to_le_bytes());
-                if modern || r.addend != 0 {
-                    table.extend(r.addend.to_le_bytes());
-                }
-            }
-            initial.extend([(format!(".rel{place}"), rel), (format!(".rela{place}"), rela)]);
+            initial.extend(self.tables(place, &entries)?);
         }
         Ok(initial)
+    }
+
+    /// Those of a section, each with what is added to its offset: the table of those without addends, and of those with.
+    fn tables(&self, place: &str, entries: &[(u64, &Reloc)]) -> Result<[(String, Vec<u8>); 2], String> {
+        let modern = self.modern();
+        let (mut rel, mut rela) = (Vec::new(), Vec::new());
+        for (at, r) in entries {
+            let ty = r.fill.in_executable(self.cubin.sm).ok_or("an address that only objects have")?;
+            let info = u64::from(self.symbol_number(&r.symbol)?) << 32 | u64::from(ty);
+            let table = if modern || r.addend != 0 { &mut rela } else { &mut rel };
+            table.extend((at + r.offset).to_le_bytes());
+            table.extend(info.to_le_bytes());
+            if modern || r.addend != 0 {
+                table.extend(r.addend.to_le_bytes());
+            }
+        }
+        Ok([(format!(".rel{place}"), rel), (format!(".rela{place}"), rela)])
     }
 }

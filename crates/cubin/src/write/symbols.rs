@@ -4,7 +4,7 @@ use super::{Helper, Kernel, RESERVED_SHARED, Writer};
 use crate::common::{PARTITION, WAR_VARIABLE, has_war_variable, partition};
 use crate::elf::Symbol;
 use crate::images::ImageSymbol;
-use crate::object::Binding;
+use crate::object::{Binding, Fill};
 use object::elf;
 
 const WEAK: u8 = elf::STB_WEAK << 4;
@@ -102,6 +102,9 @@ impl Writer<'_> {
                 self.section_symbol(&format!(".nv.constant0.{}", k.name));
             }
         }
+        for f in &c.functions {
+            self.section_symbol(&format!(".text.{}", f.name));
+        }
         // A file of variables alone.
         if c.kernels.is_empty() {
             self.reserved();
@@ -117,16 +120,22 @@ impl Writer<'_> {
         for name in [".nv.callgraph", ".nv.rel.action"] {
             self.section_symbol(name);
         }
-        for (_, name) in c.kernels.iter().flat_map(|k| &k.numbers) {
-            if !self.numbers.contains_key(name) {
-                self.plain(name, WEAK_OBJECT, 0, 0, 0, 4);
+        let numbers = |k: &Kernel| -> Vec<String> {
+            let linked = k.links.relocs.iter().filter(|r| r.fill == Fill::Number).map(|r| &r.symbol);
+            k.numbers.iter().map(|(_, name)| name).chain(linked).cloned().collect()
+        };
+        for name in c.kernels.iter().chain(&c.functions).flat_map(numbers) {
+            if !self.numbers.contains_key(&name) {
+                self.plain(&name, WEAK_OBJECT, 0, 0, 0, 4);
             }
         }
         for visible in [false, true] {
-            for k in c.kernels.iter().filter(|k| (k.binding != Binding::Local) == visible) {
+            let kernels = c.kernels.iter().map(|k| (k, STO_ENTRY));
+            let units = kernels.chain(c.functions.iter().map(|f| (f, 0)));
+            for (k, other) in units.filter(|(k, _)| (k.binding != Binding::Local) == visible) {
                 let n = self.number(&format!(".text.{}", k.name)) as u16;
                 let info = k.binding.bits() << 4 | elf::STT_FUNC;
-                self.plain(&k.name, info, STO_ENTRY, n, 0, 16 * k.code.len() as u64);
+                self.plain(&k.name, info, other, n, 0, 16 * k.code.len() as u64);
             }
         }
         for k in &c.kernels {
@@ -139,7 +148,7 @@ impl Writer<'_> {
             }
         }
         self.images(None, 0);
-        for e in c.kernels.iter().flat_map(|k| &k.externs) {
+        for e in c.kernels.iter().chain(&c.functions).flat_map(|k| &k.externs) {
             if !self.numbers.contains_key(e) {
                 self.plain(e, GLOBAL_FUNC, 0, 0, 0, 0);
             }

@@ -266,10 +266,11 @@ impl Module {
         // Functions of their own sections come after the kernel's code.
         let mut code = k.code.clone();
         let mut functions: FxHashMap<&str, u64> = k.functions.iter().map(|f| (&*f.0, f.1)).collect();
-        let wanted = |name: &str| cubin.relocs.iter().any(|r| r.symbol == name);
-        for (name, section) in cubin.kernels.iter().filter(|s| s.0 != kernel && wanted(s.0)) {
-            code.resize(code.len().next_multiple_of(8), 0);
-            functions.insert(name, 16 * code.len() as u64);
+        for (name, start) in cubin.behind(kernel) {
+            let section = &cubin.kernels[name];
+            code.resize(start as usize / 16, 0);
+            functions.insert(name, start);
+            functions.extend(section.functions.iter().map(|f| (&*f.0, start + f.1)));
             code.extend_from_slice(&section.code);
         }
         let entry = k.functions.iter().find(|f| f.0 == kernel).ok_or(format!("no symbol {kernel}"))?.1 as u32;
