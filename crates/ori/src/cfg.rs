@@ -1,5 +1,6 @@
 //! Predecessors, reverse postorder, dominators, postdominators and loops.
 
+use crate::dominators;
 use crate::function::{Block, Function};
 use cranelift_entity::{EntityRef, SecondaryMap};
 use smallvec::SmallVec;
@@ -55,10 +56,10 @@ impl Cfg {
     }
 }
 
-/// A dominator tree (Cooper, Harvey, Kennedy: "A Simple, Fast Dominance Algorithm").
+/// A dominator tree.
 #[derive(Clone, Debug)]
 pub struct DomTree {
-    /// Immediate dominator, as a position in the order that the tree was built on.
+    /// Immediate dominator, as a position in reverse postorder.
     idom: Vec<u32>,
     order: SecondaryMap<Block, u32>,
     blocks: Vec<Block>,
@@ -118,40 +119,15 @@ impl Preorder {
 impl DomTree {
     /// Dominators of the reachable blocks.
     pub fn dominators(cfg: &Cfg) -> DomTree {
-        DomTree::build(&cfg.rpo, &cfg.order, |i, f| {
-            for p in &cfg.preds[cfg.rpo[i]] {
-                f(cfg.order[*p] as usize);
-            }
-        })
-    }
-
-    fn build(
-        blocks: &[Block],
-        order: &SecondaryMap<Block, u32>,
-        preds: impl Fn(usize, &mut dyn FnMut(usize)),
-    ) -> DomTree {
-        const NONE: u32 = u32::MAX;
-        let n = blocks.len();
-        let mut idom = vec![NONE; n];
-        idom[0] = 0;
-        let mut changed = true;
-        while changed {
-            changed = false;
-            for i in 1..n {
-                let mut new = NONE;
-                preds(i, &mut |p| {
-                    if idom[p] != NONE {
-                        new = if new == NONE { p as u32 } else { intersect(&idom, p as u32, new) };
-                    }
-                });
-                if idom[i] != new {
-                    idom[i] = new;
-                    changed = true;
-                }
-            }
-        }
+        let number = |b: &Block| cfg.order[*b] as usize;
+        let idom = dominators::immediate(
+            cfg.rpo.len(),
+            0,
+            |i, f| cfg.succs[cfg.rpo[i]].iter().map(number).for_each(f),
+            |i, f| cfg.preds[cfg.rpo[i]].iter().map(number).for_each(f),
+        );
         let tree = Preorder::new(&idom, 0);
-        DomTree { idom, order: order.clone(), blocks: blocks.to_vec(), tree }
+        DomTree { idom, order: cfg.order.clone(), blocks: cfg.rpo.clone(), tree }
     }
 
     /// Immediate dominator; `None` for the entry and unreachable blocks.
@@ -166,22 +142,14 @@ impl DomTree {
         a != u32::MAX && b != u32::MAX && self.tree.is_above(a as usize, b as usize)
     }
 
-    /// The nearest common dominator.
+    /// The nearest common dominator. The way up from `a` is what it takes: of many blocks, `a` is what was found for those before.
     pub fn common(&self, a: Block, b: Block) -> Block {
-        self.blocks[intersect(&self.idom, self.order[a], self.order[b]) as usize]
-    }
-}
-
-fn intersect(idom: &[u32], mut a: u32, mut b: u32) -> u32 {
-    while a != b {
-        while a > b {
-            a = idom[a as usize];
+        let (mut at, b) = (self.order[a] as usize, self.order[b] as usize);
+        while !self.tree.is_above(at, b) {
+            at = self.idom[at] as usize;
         }
-        while b > a {
-            b = idom[b as usize];
-        }
+        self.blocks[at]
     }
-    a
 }
 
 /// Immediate postdominators, with a virtual exit behind every block that ends the thread.
@@ -196,65 +164,29 @@ pub struct PostDom {
 impl PostDom {
     /// Computes them. Blocks that cannot reach an exit (endless loops) have none.
     pub fn new(cfg: &Cfg) -> PostDom {
-        let n = cfg.rpo.len();
-        // Node 0 is the virtual exit; reverse graph postorder from it.
-        let exits: Vec<usize> = (0..n).filter(|&i| cfg.succs[cfg.rpo[i]].is_empty()).collect();
-        let mut seen = vec![false; n];
-        let mut post: Vec<usize> = Vec::new();
-        for &e in &exits {
-            if std::mem::replace(&mut seen[e], true) {
-                continue;
-            }
-            let mut stack = vec![(e, 0)];
-            while let Some((i, next)) = stack.pop() {
-                if let Some(p) = cfg.preds[cfg.rpo[i]].get(next) {
-                    stack.push((i, next + 1));
-                    let p = cfg.order[*p] as usize;
-                    if !std::mem::replace(&mut seen[p], true) {
-                        stack.push((p, 0));
-                    }
-                } else {
-                    post.push(i);
-                }
-            }
-        }
-        post.reverse();
-        let mut position = vec![u32::MAX; n];
-        for (k, &i) in post.iter().enumerate() {
-            position[i] = k as u32 + 1;
-        }
-        const NONE: u32 = u32::MAX;
-        let mut idom = vec![NONE; post.len() + 1];
-        idom[0] = 0;
-        let mut changed = true;
-        while changed {
-            changed = false;
-            for (k, &i) in post.iter().enumerate() {
-                let mut new = if cfg.succs[cfg.rpo[i]].is_empty() { 0 } else { NONE };
-                for s in &cfg.succs[cfg.rpo[i]] {
-                    let p = position[cfg.order[*s] as usize];
-                    if p != NONE && idom[p as usize] != NONE {
-                        new = if new == NONE { p } else { intersect(&idom, p, new) };
-                    }
-                }
-                if idom[k + 1] != new {
-                    idom[k + 1] = new;
-                    changed = true;
-                }
-            }
-        }
+        // Node 0 is the virtual exit, node i + 1 the block at i in reverse postorder; edges are turned around.
+        let n = cfg.rpo.len() + 1;
+        let number = |b: &Block| cfg.order[*b] as usize + 1;
+        let exits = || (1..n).filter(|i| cfg.succs[cfg.rpo[i - 1]].is_empty());
+        let idom = dominators::immediate(
+            n,
+            0,
+            |i, f| match i {
+                0 => exits().for_each(f),
+                _ => cfg.preds[cfg.rpo[i - 1]].iter().map(number).for_each(f),
+            },
+            |i, f| match cfg.succs[cfg.rpo[i - 1]].as_slice() {
+                [] => f(0),
+                to => to.iter().map(number).for_each(f),
+            },
+        );
         let mut ipdom = SecondaryMap::with_default(None);
-        for (k, &i) in post.iter().enumerate() {
-            let d = idom[k + 1];
-            if d != 0 && d != NONE {
-                ipdom[cfg.rpo[i]] = Some(cfg.rpo[post[d as usize - 1]]);
-            }
+        let mut position = SecondaryMap::new();
+        for (i, &b) in cfg.rpo.iter().enumerate().filter(|(i, _)| idom[i + 1] != dominators::NONE) {
+            position[b] = i as u32 + 1;
+            ipdom[b] = idom[i + 1].checked_sub(1).map(|above| cfg.rpo[above as usize]);
         }
-        let mut place = SecondaryMap::new();
-        for (i, &b) in cfg.rpo.iter().enumerate().filter(|(i, _)| position[*i] != NONE) {
-            place[b] = position[i];
-        }
-        PostDom { ipdom, position: place, tree: Preorder::new(&idom, 0) }
+        PostDom { ipdom, position, tree: Preorder::new(&idom, 0) }
     }
 
     /// Whether every way from `b` to an exit leads through `a`.

@@ -17,6 +17,7 @@ pub mod builder;
 mod cancel;
 pub mod cfg;
 pub mod dead;
+mod dominators;
 pub mod edit;
 pub mod function;
 pub mod known;
