@@ -153,8 +153,10 @@ pub fn isolate(func: &mut Function, cfg: &Cfg) -> Isolated {
         }
     }
     for &b in &cfg.rpo {
-        for k in (0..func.blocks[b].insts.len()).rev() {
-            let i = func.blocks[b].insts[k];
+        // What comes to stand, from the end on.
+        let mut backwards = Vec::with_capacity(func.blocks[b].insts.len());
+        for i in std::mem::take(&mut func.blocks[b].insts).into_iter().rev() {
+            backwards.push(i);
             if let Some((result, addend)) = accumulator(&func.insts[i]) {
                 let Operand::Reg(RegOp { reg: Name::Val(v), .. }) = func.insts[i].operands[result] else {
                     continue;
@@ -163,8 +165,11 @@ pub fn isolate(func: &mut Function, cfg: &Cfg) -> Isolated {
                 out.ties.push((v, tied));
                 let loc = func.insts[i].loc;
                 let before = std::mem::replace(&mut func.insts[i].operands[addend], operand(tied));
-                let copy = func.insts.push(macro_inst(Macro::Copy, thin_vec![operand(tied), before], loc));
-                func.blocks[b].insts.insert(k, copy);
+                backwards.push(func.insts.push(macro_inst(
+                    Macro::Copy,
+                    thin_vec![operand(tied), before],
+                    loc,
+                )));
                 continue;
             }
             if func.insts[i].kept.is_empty() {
@@ -182,10 +187,11 @@ pub fn isolate(func: &mut Function, cfg: &Cfg) -> Isolated {
                 out.ties.push((v, tied));
                 let kept = std::mem::replace(&mut func.insts[i].kept[j], Name::Val(tied));
                 let m = macro_inst(Macro::Copy, thin_vec![operand(tied), operand(kept)], loc);
-                let copy = func.insts.push(m);
-                func.blocks[b].insts.insert(k, copy);
+                backwards.push(func.insts.push(m));
             }
         }
+        backwards.reverse();
+        func.blocks[b].insts = backwards;
         let mut term = func.blocks[b].term.clone();
         let mut pairs: Vec<(Value, Value)> = Vec::new();
         let mut done: Vec<(Block, SmallVec<[Value; 4]>)> = Vec::new();
