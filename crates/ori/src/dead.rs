@@ -3,6 +3,7 @@
 use crate::function::{Block, Function, Inst, Name, Operand, Value};
 use cranelift_entity::{EntitySet, SecondaryMap};
 use sass::{Reg, RegFile};
+use smallvec::SmallVec;
 
 /// Who makes a value.
 #[derive(Clone, Copy, Default)]
@@ -15,25 +16,12 @@ enum Def {
 
 /// Removes them; whether there was anything. What lies in a cycle and is read only there goes, too.
 pub fn remove(func: &mut Function) -> bool {
-    let mut defs: SecondaryMap<Value, Def> = SecondaryMap::new();
-    let mut preds: SecondaryMap<Block, Vec<Block>> = SecondaryMap::new();
-    for &b in &func.layout {
-        for (i, p) in func.blocks[b].params.iter().enumerate() {
-            defs[*p] = Def::Param(b, i as u32);
-        }
-        for &i in &func.blocks[b].insts {
-            func.insts[i].for_each_def(|n| {
-                if let Some(v) = n.value() {
-                    defs[v] = Def::Inst(i);
-                }
-            });
-        }
-        for t in func.blocks[b].term.targets() {
-            preds[t.block].push(b);
-        }
-    }
-    let mut live: EntitySet<Value> = EntitySet::new();
-    let mut live_inst: EntitySet<Inst> = EntitySet::new();
+    let mut defs: SecondaryMap<Value, Def> = SecondaryMap::with_capacity(func.values.len());
+    let mut preds: SecondaryMap<Block, SmallVec<[Block; 2]>> = SecondaryMap::new();
+    // Instructions that may be needed without all of their predicates.
+    let mut several: Vec<Inst> = Vec::new();
+    let mut live: EntitySet<Value> = EntitySet::with_capacity(func.values.len());
+    let mut live_inst: EntitySet<Inst> = EntitySet::with_capacity(func.insts.len());
     let mut work: Vec<Value> = Vec::new();
     let mark = |n: Name, live: &mut EntitySet<Value>, work: &mut Vec<Value>| {
         if let Some(v) = n.value()
@@ -43,14 +31,33 @@ pub fn remove(func: &mut Function) -> bool {
         }
     };
     for &b in &func.layout {
-        for &i in &func.blocks[b].insts {
+        let data = &func.blocks[b];
+        for (i, p) in data.params.iter().enumerate() {
+            defs[*p] = Def::Param(b, i as u32);
+        }
+        for &i in &data.insts {
             let d = &func.insts[i];
-            if !d.is_pure() && !d.is_removable() && live_inst.insert(i) {
-                func.insts[i].for_each_use(|n| mark(n, &mut live, &mut work));
+            let (mut count, mut predicate) = (0, false);
+            d.for_each_def(|n| {
+                if let Some(v) = n.value() {
+                    defs[v] = Def::Inst(i);
+                    count += 1;
+                    predicate |= func.values[v].file == RegFile::P;
+                }
+            });
+            let needed = !d.is_pure() && !d.is_removable();
+            if predicate && (needed || count > 1) {
+                several.push(i);
+            }
+            if needed && live_inst.insert(i) {
+                d.for_each_use(|n| mark(n, &mut live, &mut work));
             }
         }
-        if let Some(n) = func.blocks[b].term.used_name() {
+        if let Some(n) = data.term.used_name() {
             mark(n, &mut live, &mut work);
+        }
+        for t in data.term.targets() {
+            preds[t.block].push(b);
         }
     }
     while let Some(v) = work.pop() {
@@ -74,13 +81,12 @@ pub fn remove(func: &mut Function) -> bool {
     }
     let mut changed = false;
     for b in func.layout.clone() {
-        let before = func.blocks[b].insts.len();
-        func.blocks[b].insts.retain(|i| live_inst.contains(*i));
-        changed |= func.blocks[b].insts.len() != before;
-        for k in 0..func.blocks[b].insts.len() {
-            drop_dead_results(func, &live, k, b);
-        }
+        let insts = &mut func.blocks[b].insts;
+        let before = insts.len();
+        insts.retain(|i| live_inst.contains(*i));
+        changed |= insts.len() != before;
     }
+    several.into_iter().filter(|i| live_inst.contains(*i)).for_each(|i| drop_dead_results(func, &live, i));
     changed | retain_params(func, &live)
 }
 
@@ -129,8 +135,7 @@ fn retain_params(func: &mut Function, live: &EntitySet<Value>) -> bool {
 }
 
 /// Points written predicates that nobody reads at PT, and keeps shapes intact.
-fn drop_dead_results(func: &mut Function, live: &EntitySet<Value>, k: usize, b: Block) {
-    let i = func.blocks[b].insts[k];
+fn drop_dead_results(func: &mut Function, live: &EntitySet<Value>, i: Inst) {
     let data = &mut func.insts[i];
     if !data.is_unguarded() {
         return;
