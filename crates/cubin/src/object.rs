@@ -25,6 +25,14 @@ mod kind {
     pub(super) const GLOBAL: u32 = 0x7000_0007;
     pub(super) const GLOBAL_INIT: u32 = 0x7000_0008;
     pub(super) const SHARED: u32 = 0x7000_000a;
+    /// Code of an entry of the table of unified functions.
+    pub(super) const UNIFIED_CODE: u32 = 0x7000_000e;
+    /// Who has an entry in it.
+    pub(super) const UNIFIED_FUNCTIONS: u32 = 0x7000_0011;
+    /// Unified variables.
+    pub(super) const UNIFIED_DATA: u32 = 0x7000_0012;
+    /// Which they are.
+    pub(super) const UNIFIED_VARIABLES: u32 = 0x7000_0014;
     /// Shared memory that the system keeps.
     pub(super) const RESERVED_SHARED: u32 = 0x7000_0015;
     /// Of bank 0; that of bank n is n more.
@@ -43,8 +51,27 @@ const CUDA_OBJECT: u8 = 13;
 const STO_ENTRY: u8 = 0x10;
 /// st_other of a variable in managed memory, beside that of its space.
 pub(crate) const STO_MANAGED: u8 = 4;
+/// st_other of a unified variable, beside that of its space.
+const STO_UNIFIED: u8 = 0x10;
 /// The symbol that function pointers count from, from sm_90 on.
 const FUNCTION_BASE: &str = "__UFT_OFFSET";
+/// All that the linker says of the tables of unified functions and variables.
+const UNIFIED_TABLES: [&str; 8] = [
+    "__UDT_OFFSET",
+    FUNCTION_BASE,
+    "__UFT_CANONICAL",
+    "__UDT_CANONICAL",
+    "__UFT",
+    "__UDT",
+    "__UFT_END",
+    "__UDT_END",
+];
+/// The section of unified variables.
+const UNIFIED_DATA: &str = ".nv.udt";
+/// What the section of an entry of the table of unified functions begins with, before the function's name.
+const UNIFIED_CODE: &str = ".nv.uft.rel.";
+/// Bytes of such an entry.
+const UNIFIED_CODE_BYTES: u64 = 128;
 
 /// Who sees a symbol.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -106,6 +133,14 @@ pub enum Fill {
     Kernel,
     /// This byte of a generic address.
     Byte(u8),
+    /// The lower half of the address that a unified variable has in every program.
+    UnifiedLow,
+    /// The upper half.
+    UnifiedHigh,
+    /// 8 bytes of unified data: an address.
+    Unified,
+    /// This byte of it.
+    UnifiedByte(u8),
     /// The place in constant bank 0 of the word of a texture or surface by name, in an instruction that takes its handle from there.
     ImagePlace,
     /// The same in an operand of any other instruction.
@@ -139,6 +174,10 @@ impl Fill {
             Fill::InSection => 1,
             Fill::Kernel => 0x23,
             Fill::Byte(n) => 0x54 + u32::from(n),
+            Fill::UnifiedLow => 0x70,
+            Fill::UnifiedHigh => 0x71,
+            Fill::Unified => 0x66,
+            Fill::UnifiedByte(n) => 0x68 + u32::from(n),
             Fill::ImagePlace => 0x41,
             Fill::ImageOperand => 0x40,
             Fill::ImageLoad => 0x42,
@@ -189,6 +228,20 @@ pub struct Function {
     pub takes: Vec<String>,
     /// The prototypes of its calls through pointers.
     pub indirect: Vec<String>,
+    /// By what number all programs know it.
+    pub unified: Option<[u64; 2]>,
+    /// The unified function that it is the entry of in the table.
+    pub entry_of: Option<String>,
+}
+
+impl Function {
+    /// The section of its code.
+    fn section(&self) -> String {
+        match &self.entry_of {
+            Some(f) => format!("{UNIFIED_CODE}{f}"),
+            None => format!(".text.{}", self.code.name),
+        }
+    }
 }
 
 /// Where a variable is.
@@ -217,6 +270,8 @@ pub struct Variable {
     pub common: bool,
     /// In managed memory.
     pub managed: bool,
+    /// By what number all programs know it.
+    pub unified: Option<[u64; 2]>,
     /// Bytes; 0 of an array of unknown size.
     pub size: u64,
     /// Alignment.
@@ -248,6 +303,8 @@ pub struct Object {
     pub functions: Vec<Function>,
     /// Names of functions that are elsewhere.
     pub externs: Vec<String>,
+    /// Those of them that are unified.
+    pub unified_elsewhere: Vec<String>,
     /// What each device function takes and gives (see `docs/linking.md`), for those that other objects see.
     pub prototypes: Vec<(String, String)>,
     /// Variables.
@@ -365,6 +422,7 @@ struct Writer<'o> {
 fn table_rank(place: &str) -> usize {
     const ORDER: &[&str] = &[
         ".text.",
+        UNIFIED_CODE,
         ".debug_line",
         ".nv_debug_line_sass",
         ".debug_loc",
@@ -411,7 +469,8 @@ impl<'o> Writer<'o> {
         let mut contents = Contents::new();
         for var in self.object.variables.iter().filter(|v| v.defined && !v.common) {
             let section = match &var.place {
-                Place::Constant => ".nv.constant3".to_string(),
+                _ if var.unified.is_some() => UNIFIED_DATA.to_string(),
+                Place::Constant => ".nv.constant3".into(),
                 Place::Global if var.init.is_some() => ".nv.global.init".into(),
                 Place::Global => ".nv.global".into(),
                 Place::Shared(None) => ".nv_debug.shared".into(),
@@ -426,7 +485,9 @@ impl<'o> Writer<'o> {
         }
         for p in &placed {
             let content = contents.entry(p.section.clone()).or_default();
-            if content.data.is_empty() && matches!(p.section.as_str(), ".nv.constant3" | ".nv.global.init") {
+            if content.data.is_empty()
+                && matches!(p.section.as_str(), ".nv.constant3" | ".nv.global.init" | UNIFIED_DATA)
+            {
                 content.data = zeros(content.size)?;
             }
             if let Some(init) = &p.var.init {
@@ -466,6 +527,12 @@ impl<'o> Writer<'o> {
                 compat(o.sm, o.accelerated, o.isa_class, o.tensor_maps),
             ));
         }
+        if contents.contains_key(UNIFIED_DATA) {
+            self.plain(".nv.udt.entry", kind::UNIFIED_VARIABLES, 0, 8);
+        }
+        if o.functions.iter().any(|f| f.unified.is_some()) {
+            self.plain(".nv.uft.entry", kind::UNIFIED_FUNCTIONS, 0, 8);
+        }
         for f in &o.functions {
             self.plain(&format!(".nv.info.{}", f.code.name), kind::INFO, INFO_LINK, 4);
         }
@@ -499,15 +566,21 @@ impl<'o> Writer<'o> {
         }
         for f in &o.functions {
             let code = f.code.code.iter().flat_map(|w| w.to_le_bytes()).collect();
-            let name = format!(".text.{}", f.code.name);
-            self.add(Section::new(&name, elf::SHT_PROGBITS, ALLOC | EXEC, 128, code));
+            let mut s = Section::new(&f.section(), elf::SHT_PROGBITS, ALLOC | EXEC, 128, code);
+            if f.entry_of.is_some() {
+                (s.ty, s.entsize) = (kind::UNIFIED_CODE, UNIFIED_CODE_BYTES);
+            }
+            self.add(s);
+        }
+        if let Some(Content { align, data, .. }) = take(UNIFIED_DATA) {
+            self.add(Section::new(UNIFIED_DATA, kind::UNIFIED_DATA, ALLOC | WRITE, align, data));
         }
         if let Some(Content { align, data, .. }) = take(".nv.global.init") {
             self.add(Section::new(".nv.global.init", kind::GLOBAL_INIT, ALLOC | WRITE, align, data));
         }
         for (name, Content { align, size, .. }) in contents {
             let (ty, flags) = match name.as_str() {
-                ".nv.constant3" | ".nv.global.init" => continue,
+                ".nv.constant3" | ".nv.global.init" | UNIFIED_DATA => continue,
                 ".nv.global" => (kind::GLOBAL, ALLOC | WRITE),
                 ".nv_debug.shared" => (kind::SHARED, ALLOC | WRITE),
                 _ => (kind::SHARED, ALLOC | WRITE | INFO_LINK),
@@ -544,7 +617,7 @@ impl<'o> Writer<'o> {
             Some((at + r.offset, r.fill.number(sm)?, symbol, r.addend))
         };
         for f in self.object.functions.iter().filter(|f| !f.relocs.is_empty()) {
-            let table = tables.entry(format!(".text.{}", f.code.name)).or_default();
+            let table = tables.entry(f.section()).or_default();
             table.extend(f.relocs.iter().filter_map(|r| entry(0, r)));
         }
         for p in placed.iter().filter(|p| !p.var.relocs.is_empty()) {
@@ -597,7 +670,8 @@ impl<'o> Writer<'o> {
                 Place::Shared(_) => 0x40,
                 Place::Constant => 0x80,
             };
-            space | if v.managed { STO_MANAGED } else { 0 }
+            let unified = if v.unified.is_some() { STO_UNIFIED } else { 0 };
+            space | unified | if v.managed { STO_MANAGED } else { 0 }
         };
         let mut globals = Vec::new();
         for p in placed {
@@ -613,7 +687,7 @@ impl<'o> Writer<'o> {
             globals.push(symbol(&v.name, elf::STB_GLOBAL, CUDA_OBJECT, other(v), section, value, v.size));
         }
         for f in &o.functions {
-            let n = self.number(&format!(".text.{}", f.code.name)) as u16;
+            let n = self.number(&f.section()) as u16;
             let other = if f.entry { STO_ENTRY } else { 0 };
             let size = 16 * f.code.code.len() as u64;
             let s = symbol(&f.code.name, f.code.binding.bits(), elf::STT_FUNC, other, n, 0, size);
@@ -652,9 +726,11 @@ impl<'o> Writer<'o> {
             if shared && (o.sm >= 100 || by_function()) {
                 globals.push(weak(".nv.reservedSmem.cap", 0x400, 4));
             }
-            if used.contains(&FUNCTION_BASE) {
-                globals.push(weak(FUNCTION_BASE, 0, 8));
-            }
+            let unified = o.variables.iter().any(|v| v.unified.is_some())
+                || o.functions.iter().any(|f| f.unified.is_some());
+            let tables =
+                UNIFIED_TABLES.iter().filter(|t| unified || **t == FUNCTION_BASE && used.contains(t));
+            globals.extend(tables.map(|t| weak(t, 0, 8)));
         }
         // Names of parameters say nothing to others: several kernels may have one, and so may a function or variable.
         let mut keys: Vec<(usize, String)> = Vec::new();
@@ -714,6 +790,8 @@ impl<'o> Writer<'o> {
             .iter()
             .flat_map(|f| f.takes.iter().map(String::as_str))
             .chain(in_data.map(|r| r.symbol.as_str()))
+            .chain(o.functions.iter().filter(|f| f.unified.is_some()).map(|f| f.code.name.as_str()))
+            .chain(o.unified_elsewhere.iter().map(String::as_str))
             .collect();
         let mut rest = Vec::new();
         for (name, prototype) in &o.prototypes {
@@ -781,12 +859,12 @@ impl<'o> Writer<'o> {
                 }
             }
             let data = kernel_attributes(o.sm, &f.code, bank, &externs, &images);
-            let text = self.number(&format!(".text.{name}"));
+            let text = self.number(&f.section());
             let number = self.symbol(name)?;
             let modern = self.modern();
             let s = self.section(&format!(".nv.info.{name}"));
             (s.data, s.link, s.info) = (data, 3, text);
-            let s = self.section(&format!(".text.{name}"));
+            let s = self.section(&f.section());
             let registers = if modern { 0 } else { u32::from(f.code.registers) << 24 };
             (s.link, s.info) = (3, number | registers);
             for prefix in [".nv.constant0.", ".nv.shared."] {
@@ -794,6 +872,31 @@ impl<'o> Writer<'o> {
                 if self.number(&name) != 0 {
                     self.section(&name).info = text;
                 }
+            }
+        }
+        Ok(())
+    }
+
+    /// Fills the lists of unified variables and functions: each with its number and, of a variable, its place.
+    fn unified(&mut self, placed: &[Placed<'_>]) -> Result<(), String> {
+        /// A flag of every entry (observed).
+        const PRESENT: u32 = 1;
+        let variables = placed.iter().filter_map(|p| Some((&p.var.name, p.offset, p.var.unified?)));
+        let functions = self.object.functions.iter().filter_map(|f| Some((&f.code.name, 0, f.unified?)));
+        let lists: [(&str, Vec<_>); 2] =
+            [(".nv.udt.entry", variables.collect()), (".nv.uft.entry", functions.collect())];
+        for (section, entries) in lists {
+            let mut data = Vec::new();
+            for (name, offset, [a, b]) in &entries {
+                data.extend(self.symbol(name)?.to_le_bytes());
+                data.extend(PRESENT.to_le_bytes());
+                for word in [offset, a, b] {
+                    data.extend(u64::to_le_bytes(*word));
+                }
+            }
+            if !data.is_empty() {
+                let s = self.section(section);
+                (s.link, s.entsize, s.data) = (3, 32, data);
             }
         }
         Ok(())
@@ -828,6 +931,7 @@ impl<'o> Writer<'o> {
             let s = self.section(name);
             (s.data, s.link, s.entsize) = (data, 3, 8);
         }
+        self.unified(&placed)?;
         self.attributes()?;
         for (place, entries) in &tables {
             let (mut rel, mut rela) = (Vec::new(), Vec::new());

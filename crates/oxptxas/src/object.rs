@@ -86,6 +86,7 @@ pub(crate) fn compile(
             let mut f = function(module, *id, code, options)?;
             f.code.options = settings.code_options();
             f.relocs.extend(named);
+            unified_addresses(&mut f.relocs, module, layout);
             f.relocs.sort_by_key(|r| r.offset);
             for (p, v) in f.code.params.iter_mut().zip(&func.params) {
                 p.image = images.place(*v);
@@ -107,7 +108,9 @@ pub(crate) fn compile(
                 codes.push((part, Code { lines, words: f.code.code.clone(), ..Code::default() }));
             }
             output.kernels.push(KernelStats { spills, ..stats(module, &f, func, time) });
+            let unified = f.unified.map(|_| entry_of_table(&func.name, options));
             object.functions.push(f);
+            object.functions.extend(unified.transpose()?);
             Ok(())
         });
         if let Err(e) = done {
@@ -132,7 +135,10 @@ pub(crate) fn compile(
     said.sort_by_key(|(id, _)| place(id));
     output.kernels = said.into_iter().map(|(_, stats)| stats).collect();
     let bytes = |place: &Place| -> u64 {
-        let there = object.variables.iter().filter(|v| v.defined && !v.common && v.place == *place);
+        let there = object
+            .variables
+            .iter()
+            .filter(|v| v.defined && !v.common && v.unified.is_none() && v.place == *place);
         there.map(|v| v.size).fold(0, u64::saturating_add)
     };
     output.module_bytes = (bytes(&Place::Global), layout.const_size, 0);
@@ -148,6 +154,8 @@ pub(crate) fn compile(
         .filter(|(id, f)| f.body.is_none() && !headers.contains(id) && used.contains(&f.name))
         .map(|(_, f)| f.name.clone())
         .collect();
+    let elsewhere = module.funcs.values().filter(|f| f.body.is_none() && f.attrs.unified.is_some());
+    object.unified_elsewhere = elsewhere.map(|f| f.name.clone()).collect();
     // The linker drops functions of this object alone that nothing seems to call.
     let in_data = object.variables.iter().flat_map(|v| &v.relocs).filter(|r| r.fill == Fill::Function);
     let in_code = object.functions.iter().flat_map(|f| &f.takes).map(String::as_str);
@@ -158,7 +166,12 @@ pub(crate) fn compile(
         .filter(|(id, _)| !headers.contains(id))
         .map(|(_, f)| f)
         .filter(|f| !f.entry && (f.body.is_some() || object.externs.contains(&f.name)))
-        .filter(|f| f.linkage != Linkage::Internal || f.body.is_none() || taken.contains(f.name.as_str()))
+        .filter(|f| {
+            f.linkage != Linkage::Internal
+                || f.body.is_none()
+                || taken.contains(f.name.as_str())
+                || f.attrs.unified.is_some()
+        })
         .map(|f| (f.name.clone(), prototype(module, f)))
         .collect();
     object.prototypes.extend(seen);
@@ -270,6 +283,8 @@ fn function(
         calls,
         takes,
         indirect,
+        unified: func.attrs.unified,
+        entry_of: None,
     })
 }
 
@@ -290,6 +305,47 @@ fn meeting(
         calls: Vec::new(),
         takes: Vec::new(),
         indirect: Vec::new(),
+        unified: None,
+        entry_of: None,
+    })
+}
+
+/// The entry of a unified function in the table that all programs have in common: it goes on to the function. It is the
+/// same on all targets (ptxas 13.0.88).
+fn entry_of_table(
+    function: &str,
+    options: &lower::Options<'_>,
+) -> Result<cubin::object::Function, Vec<Diagnostic>> {
+    /// An instruction, how many times, the cycles until the next, and whether the warp goes on meanwhile.
+    const CODE: &[(&str, usize, u8, bool)] = &[
+        ("CALL.ABS.NOINC 0x0", 1, 5, true),
+        ("BRA 0x10", 1, 5, true),
+        ("NOP", 4, 1, true),
+        ("BRA 0x60", 1, 0, false),
+        ("NOP", 1, 0, false),
+    ];
+    let mut code = Vec::new();
+    for (text, times, stall, no_yield) in CODE {
+        for _ in 0..*times {
+            let ctrl = sass::Control { stall: *stall, no_yield: *no_yield, ..sass::Control::default() };
+            let word = sass::assemble(text, options.target, 16 * code.len() as i64, ctrl);
+            code.push(word.map_err(|e| vec![Diagnostic::whole(e.to_string())])?);
+        }
+    }
+    let call = cubin::object::Reloc { offset: 0, fill: Fill::Call, symbol: function.into(), addend: 0 };
+    Ok(cubin::object::Function {
+        code: cubin::Kernel {
+            name: format!("__cuda_uf_stub_{function}"),
+            binding: Binding::Local,
+            registers: LEAST_LIMIT,
+            param_base: options.target.info().param_base,
+            code,
+            ..cubin::Kernel::default()
+        },
+        relocs: vec![call],
+        calls: vec![function.into()],
+        entry_of: Some(function.into()),
+        ..cubin::object::Function::default()
     })
 }
 
@@ -342,6 +398,23 @@ pub(crate) fn relocations(relocs: Vec<backend::link::Reloc>, own: &str) -> Vec<c
         .collect()
 }
 
+/// Lets code take addresses of unified variables from the linker's table.
+fn unified_addresses(relocs: &mut [cubin::object::Reloc], module: &Module, layout: &lower::ModuleLayout) {
+    let unified: FxHashSet<String> = module
+        .vars
+        .iter()
+        .filter(|(_, v)| v.unified.is_some() && v.opaque.is_none())
+        .map(|(id, _)| layout.symbol_name(module, Symbol::Var(id)))
+        .collect();
+    for r in relocs.iter_mut().filter(|r| unified.contains(&r.symbol)) {
+        r.fill = match r.fill {
+            Fill::Low => Fill::UnifiedLow,
+            Fill::High => Fill::UnifiedHigh,
+            other => other,
+        };
+    }
+}
+
 /// The variables that have an address, with what they hold.
 fn variables(
     module: &Module,
@@ -382,6 +455,7 @@ fn variables(
                 defined,
                 common: var.linkage == Linkage::Common,
                 managed: var.managed,
+                unified: var.unified,
                 size: var.size(),
                 align: u64::from(var.align),
                 init: None,
@@ -394,9 +468,16 @@ fn variables(
             Err(message) => return errors.push(Diagnostic::error(var.span, message)),
         };
         let mut relocs = Vec::new();
+        let unified = object.variables[n].unified.is_some();
         for r in &init.relocs {
+            let to_unified = matches!(r.symbol, Symbol::Var(v) if module.vars[v].unified.is_some());
             let fill = match (address_fill(module, r), r.symbol) {
                 (None, Symbol::Func(f)) if r.size == 8 && !module.funcs[f].entry => Some(Fill::Function),
+                (_, Symbol::Var(_)) if unified && r.byte.is_none() && r.size == 8 => Some(Fill::Unified),
+                (Some(Fill::Byte(n)), Symbol::Var(_)) if unified => Some(Fill::UnifiedByte(n)),
+                (None, Symbol::Var(_)) if to_unified && r.byte.is_none() && r.size == 8 => {
+                    Some(Fill::Generic)
+                }
                 (None, Symbol::Var(_)) if r.size == 8 && r.byte.is_none() => Some(Fill::Offset),
                 (fill, _) => fill,
             };

@@ -202,6 +202,7 @@ fn vector_of(ty: Type, span: ptx::Span) -> Var {
         opaque: None,
         vector: 1,
         managed: false,
+        unified: None,
         dims: Default::default(),
         align: ty.bytes(),
         linkage: ptx::Linkage::default(),

@@ -104,6 +104,9 @@ pub enum Space {
     Param,
 }
 
+/// The two halves of a number that is the same for one variable or function in every program that has it.
+pub type Uuid = [u64; 2];
+
 /// A variable.
 #[derive(Clone, Debug)]
 pub struct Var {
@@ -119,6 +122,8 @@ pub struct Var {
     pub vector: u8,
     /// `.attribute(.managed)`
     pub managed: bool,
+    /// `.attribute(.unified(a, b))`
+    pub unified: Option<Uuid>,
     /// Array dimensions; an unsized first one is 0.
     pub dims: SmallVec<[u64; 2]>,
     /// Alignment in bytes: `.align`, or the natural one.
@@ -250,6 +255,8 @@ pub struct FuncAttrs {
     pub maxnreg: Option<u32>,
     /// `.noreturn`
     pub noreturn: bool,
+    /// `.attribute(.unified(a, b))`
+    pub unified: Option<Uuid>,
     /// `.explicitcluster`
     pub explicit_cluster: bool,
     /// `.reqnctapercluster`

@@ -3,7 +3,7 @@
 
 use crate::ast::{
     AddrBase, Body, Func, FuncAttrs, Init, Inst, Item, LabelId, Linkage, Loc, Module, Operand, RegId,
-    Section, Space, Stmt, Symbol, Var, VarId, VectorElem,
+    Section, Space, Stmt, Symbol, Uuid, Var, VarId, VectorElem,
 };
 use crate::isa::TypeClass;
 use cranelift_entity::PrimaryMap;
@@ -105,6 +105,7 @@ impl Module {
         if var.managed {
             out.push_str(".attribute(.managed) ");
         }
+        unified(out, var.unified);
         let natural = var.ty.bytes() * u32::from(var.vector);
         if var.space != Space::Reg && var.align != natural {
             let _ = write!(out, ".align {} ", var.align);
@@ -200,6 +201,7 @@ impl Module {
     fn header(&self, out: &mut String, func: &Func) {
         out.push_str(linkage(func.linkage));
         out.push_str(if func.entry { ".entry " } else { ".func " });
+        unified(out, func.attrs.unified);
         if !func.returns.is_empty() {
             self.params(out, &func.returns);
             out.push(' ');
@@ -207,6 +209,12 @@ impl Module {
         out.push_str(&func.name);
         self.params(out, &func.params);
         attributes(out, &func.attrs);
+    }
+}
+
+fn unified(out: &mut String, uuid: Option<Uuid>) {
+    if let Some([a, b]) = uuid {
+        let _ = write!(out, ".attribute(.unified({a}, {b})) ");
     }
 }
 

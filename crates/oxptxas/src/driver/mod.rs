@@ -37,6 +37,7 @@ fn variable(module: &mut Module, name: &str, bytes: u64, align: u32) -> VarId {
         opaque: None,
         vector: 1,
         managed: false,
+        unified: None,
         dims: [bytes].into_iter().collect(),
         align,
         linkage: Linkage::Internal,

@@ -573,11 +573,8 @@ impl<'s> Parser<'s> {
 
     /// `.reg .b32 %r<10>, a;`
     fn registers(&mut self, place: Placement) -> Parsed<()> {
-        let VarType { ty, vector, opaque, managed, .. } = self.variable_type(place)?;
-        if managed {
-            let message = format!("Illegal attribute '.managed' for symbol '{}'", self.text());
-            self.error(self.span(), message);
-        }
+        let of @ VarType { ty, vector, opaque, .. } = self.variable_type(place)?;
+        self.attributes_apply(&of, self.text());
         if opaque.is_some() {
             let span = self.previous_span();
             self.error(span, "Texture/surface variable must be at module or entry parameter scope");

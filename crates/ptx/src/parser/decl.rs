@@ -3,7 +3,7 @@
 use super::body::{COMPONENTS, component_name};
 use super::pragma::Place;
 use super::{Parsed, Parser};
-use crate::ast::{Func, FuncAttrs, Init, Linkage, Opaque, Reloc, Space, Symbol, Var, VarId};
+use crate::ast::{Func, FuncAttrs, Init, Linkage, Opaque, Reloc, Space, Symbol, Uuid, Var, VarId};
 use crate::isa::{Type, TypeClass};
 use crate::lexer::Tok;
 use crate::span::Span;
@@ -66,6 +66,7 @@ pub(super) struct VarType {
     pub(super) vector: u8,
     align: Option<u32>,
     pub(super) managed: bool,
+    pub(super) unified: Option<Uuid>,
     pub(super) opaque: Option<Opaque>,
     ptr: Option<(Option<Space>, u32)>,
 }
@@ -75,6 +76,7 @@ pub(super) struct VarType {
 pub(super) struct Placement {
     align: Option<u32>,
     managed: bool,
+    unified: Option<Uuid>,
 }
 
 /// Directives of function headers: whether they are those of kernels, the first PTX version and the first SM.
@@ -105,19 +107,53 @@ impl Parser<'_> {
 
     /// One of the directives of [`Parser::placement`]; of several alignments the greatest counts.
     fn placed(&mut self, place: &mut Placement) -> Parsed<()> {
-        let span = self.span();
         if self.eat_dot("align") {
             place.align = Some(self.alignment()?).max(place.align);
             return Ok(());
         }
         self.bump();
         self.expect(Tok::LParen)?;
-        place.managed = self.eat_dot("managed");
-        if !place.managed {
-            return Err(self.error(span, "Variable attribute is not supported"));
+        loop {
+            if self.eat_dot("managed") {
+                place.managed = true;
+            } else {
+                place.unified = Some(self.unified()?);
+            }
+            if !self.eat(Tok::Comma) {
+                break;
+            }
         }
         self.expect(Tok::RParen)?;
         Ok(())
+    }
+
+    /// `.unified(a, b)`; of numbers that are too large the lower 64 bits count.
+    fn unified(&mut self) -> Parsed<Uuid> {
+        let span = self.span();
+        if !self.eat_dot("unified") {
+            return Err(self.unexpected());
+        }
+        if self.module.version < (8, 0) {
+            self.error(span, "Feature '.unified' requires PTX ISA .version 8.0 or later");
+        }
+        if matches!(crate::check::target_sm(&self.module), 1..90) {
+            self.error(span, "Feature '.unified' requires .target sm_90 or higher");
+        }
+        self.expect(Tok::LParen)?;
+        let (a, _) = self.literal()?;
+        self.expect(Tok::Comma)?;
+        let (b, _) = self.literal()?;
+        self.expect(Tok::RParen)?;
+        Ok([a, b])
+    }
+
+    /// Says of the attributes of a variable that only those in global memory have.
+    pub(super) fn attributes_apply(&mut self, of: &VarType, name: &str) {
+        for (has, word) in [(of.managed, "managed"), (of.unified.is_some(), "unified")] {
+            if has {
+                self.error(self.span(), format!("Illegal attribute '.{word}' for symbol '{name}'"));
+            }
+        }
     }
 
     /// `.align n`, `.attribute(…)`, `.vN`, and the type, after what stood before the space.
@@ -159,8 +195,8 @@ impl Parser<'_> {
                         self.error(span, "Vector type too large, exceeds 128 bit limit");
                     }
                     self.bump();
-                    let Placement { align, managed } = place;
-                    return Ok(VarType { ty, vector, align, managed, opaque, ptr: None });
+                    let Placement { align, managed, unified } = place;
+                    return Ok(VarType { ty, vector, align, managed, unified, opaque, ptr: None });
                 }
             }
         }
@@ -207,9 +243,8 @@ impl Parser<'_> {
                 self.error(span, "Texture and surface variables must be declared in .global space");
             }
         }
-        if ty.managed && space != Space::Global {
-            let message = format!("Illegal attribute '.managed' for symbol '{}'", self.text());
-            self.error(self.span(), message);
+        if space != Space::Global {
+            self.attributes_apply(&ty, self.text());
         }
         if ty.opaque == Some(Opaque::Sampler)
             && !self.module.targets.iter().any(|t| t == "texmode_independent")
@@ -267,6 +302,7 @@ impl Parser<'_> {
                 ty: of.ty,
                 opaque: of.opaque,
                 managed: of.managed,
+                unified: of.unified,
                 vector: of.vector,
                 dims: SmallVec::new(),
                 align: of.align.unwrap_or(natural).clamp(1, MAX_ALIGN),
@@ -280,7 +316,7 @@ impl Parser<'_> {
     }
 
     fn declarator(&mut self, space: Space, linkage: Linkage, of: VarType) -> Parsed<VarId> {
-        let VarType { ty, vector, align, managed, opaque, ptr } = of;
+        let VarType { ty, vector, align, managed, unified, opaque, ptr } = of;
         let nameless = self.params && self.text() == "_";
         let (name, span) = if nameless { self.name()? } else { self.new_name()? };
         let mut dims: SmallVec<[u64; 2]> = SmallVec::new();
@@ -312,6 +348,7 @@ impl Parser<'_> {
             ty,
             opaque,
             managed,
+            unified,
             vector,
             dims,
             align: align.unwrap_or(natural).max(1),
@@ -554,9 +591,8 @@ impl Parser<'_> {
                 return Err(self.unexpected());
             };
             let of = self.param_type(place, late)?;
-            if of.managed && self.peek() == Tok::Name {
-                let message = format!("Illegal attribute '.managed' for symbol '{}'", self.text());
-                self.error(self.span(), message);
+            if self.peek() == Tok::Name {
+                self.attributes_apply(&of, self.text());
             }
             // Prototypes may leave the name out or write `_`.
             if self.peek() == Tok::Name {
@@ -566,7 +602,7 @@ impl Parser<'_> {
                     self.split_vector(var, out);
                 }
             } else {
-                let VarType { ty, vector, align, managed, opaque, ptr } = of;
+                let VarType { ty, vector, align, managed, unified, opaque, ptr } = of;
                 let natural = ty.bytes() * u32::from(vector);
                 out.push(self.module.vars.push(Var {
                     name: String::new(),
@@ -574,6 +610,7 @@ impl Parser<'_> {
                     ty,
                     opaque,
                     managed,
+                    unified,
                     vector,
                     dims: SmallVec::new(),
                     align: align.unwrap_or(natural).max(1),
@@ -630,6 +667,11 @@ impl Parser<'_> {
 
     pub(super) fn function(&mut self, entry: bool, linkage: Linkage) -> Parsed<()> {
         let mut attrs = FuncAttrs::default();
+        if !entry && self.eat_dot("attribute") {
+            self.expect(Tok::LParen)?;
+            attrs.unified = Some(self.unified()?);
+            self.expect(Tok::RParen)?;
+        }
         let returns = if !entry && self.peek() == Tok::LParen { self.params(false)? } else { Vec::new() };
         let (name, span) = self.new_name()?;
         self.new_symbol(name, span)?;

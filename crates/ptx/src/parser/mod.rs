@@ -566,6 +566,7 @@ impl<'s> Parser<'s> {
                     let kind = |v: &crate::ast::Var| (v.space, v.ty, v.vector, v.dims.len());
                     if kind(first) != kind(&definition) {
                         self.error(span, format!("Inconsistent redefinition of variable '{name}'"));
+                    let unified = first.unified;
                     }
                     if definition.linkage == Linkage::Internal {
                         let message =
@@ -573,7 +574,8 @@ impl<'s> Parser<'s> {
                         self.error(span, message);
                     }
                     if definition.linkage != Linkage::Extern {
-                        self.module.vars[old] = definition;
+                        // The first of them says whether it is unified (ptxas 13.0.88).
+                        self.module.vars[old] = crate::ast::Var { unified, ..definition };
                     }
                 }
                 Some(_) => return Err(self.error(span, format!("Duplicate definition of variable '{name}'"))),
@@ -604,7 +606,7 @@ impl<'s> Parser<'s> {
         Some(space)
     }
 
-    fn add_func(&mut self, func: Func) -> Parsed<FuncId> {
+    fn add_func(&mut self, mut func: Func) -> Parsed<FuncId> {
         let name = func.name.clone();
         match self.globals.get(&name) {
             Some(Item::Func(id)) => {
@@ -613,9 +615,23 @@ impl<'s> Parser<'s> {
                 if old.body.is_some() {
                     return Err(self.error(func.span, format!("Duplicate definition of function '{name}'")));
                 }
+                let declared = old.attrs.unified;
                 if let Some(message) = self.inconsistent(old, &func) {
                     self.error(func.span, message);
                 }
+                for (n, (a, b)) in
+                    declared.iter().zip(&func.attrs.unified).flat_map(|(a, b)| a.iter().zip(b)).enumerate()
+                {
+                    if a != b {
+                        let n = n + 1;
+                        let message = format!(
+                            "Mismatch between declaration and definition of function '{name}', unified identifier-{n} differ"
+                        );
+                        self.error(func.span, message);
+                    }
+                }
+                // What the first of them says holds, even where it says nothing.
+                func.attrs.unified = declared;
                 self.module.funcs[id] = func;
                 Ok(id)
             }
