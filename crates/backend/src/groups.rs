@@ -7,6 +7,27 @@ use crate::machine::{Machine, MachineInst, inst};
 use crate::units::{self, Unit};
 use sass::ops::WarpgroupDepbar;
 use sass::{Inst, Mod, Opcode, Operand, RegFile};
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+/// What keeps products from going on, so that they are waited for one by one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Touched {
+    /// Code writes registers that a product reads.
+    Inputs,
+    /// Code reads an accumulator.
+    Read,
+    /// Code writes an accumulator.
+    Defined,
+    /// Registers of products are spilled while these go on.
+    Spilled,
+    /// Nothing: registers are given out without a look at what is under way (-O0).
+    Unplanned,
+    /// A function is called that may use the registers.
+    Called,
+    /// Products get into each other's way.
+    Products,
+}
 
 /// General registers.
 const REGISTERS: usize = 255;
@@ -81,14 +102,15 @@ pub fn registers(machine: &Machine) -> Vec<Unit> {
 }
 
 /// Follows an instruction; whether it comes too early. `arrive` is set where an arrival is missing before it.
-fn step(state: &mut State, i: &Inst, arrive: &mut bool) -> Result<(), String> {
-    let early = |r: usize| Err(format!("R{r} belongs to a product of the warp group"));
+fn step(state: &mut State, i: &Inst, arrive: &mut bool) -> Result<(), (String, Touched)> {
+    let early = |r: usize, how| Err((format!("R{r} belongs to a product of the warp group"), how));
+    let ill_formed = |what: &str| Err((what.to_string(), Touched::Products));
     match i.op {
         Opcode::WARPGROUP => state.iter_mut().for_each(|w| w.touched = false),
         Opcode::WARPGROUP_DEPBAR => {
             let left = match WarpgroupDepbar::of(i).map(|s| s.left) {
                 Some(Operand::Imm(n)) if i.mods.has(Mod::LE) => *n,
-                _ => return Err("a wait of another kind for products of the warp group".into()),
+                _ => return ill_formed("a wait of another kind for products of the warp group"),
             };
             for w in state.iter_mut() {
                 for age in [&mut w.written, &mut w.read] {
@@ -102,12 +124,12 @@ fn step(state: &mut State, i: &Inst, arrive: &mut bool) -> Result<(), String> {
             let result = tuple(i, 0);
             let added = tuple(i, addend(op));
             if added.is_some() && added != result {
-                return Err("a product of the warp group in two accumulators".into());
+                return ill_formed("a product of the warp group in two accumulators");
             }
             let others = (1..op.slots().len()).filter(|k| *k != addend(op)).filter_map(|k| tuple(i, k));
             let others: Vec<usize> = others.flat_map(span).collect();
             if let Some(r) = others.iter().find(|r| state[**r].written != DONE) {
-                return early(*r);
+                return early(*r, Touched::Products);
             }
             if let Some(d) = result {
                 let taken = |r: &usize| {
@@ -115,7 +137,7 @@ fn step(state: &mut State, i: &Inst, arrive: &mut bool) -> Result<(), String> {
                     w.read != DONE || w.written != DONE && w.by != d
                 };
                 if let Some(r) = span(d).find(taken) {
-                    return early(r);
+                    return early(r, Touched::Products);
                 }
             }
             let all = || result.into_iter().flat_map(span).chain(others.iter().copied());
@@ -141,18 +163,19 @@ fn step(state: &mut State, i: &Inst, arrive: &mut bool) -> Result<(), String> {
             let mut wrong = None;
             units::for_each_read(i, |u, _| {
                 if let Some(r) = general(u) {
-                    wrong = wrong.or((state[r].written != DONE).then_some(r));
+                    wrong = wrong.or((state[r].written != DONE).then_some((r, Touched::Read)));
                     state[r].touched = true;
                 }
             });
             units::for_each_write(i, |u, _| {
                 if let Some(r) = general(u) {
-                    wrong = wrong.or((state[r].written != DONE || state[r].read != DONE).then_some(r));
+                    wrong = wrong.or((state[r].written != DONE).then_some((r, Touched::Defined)));
+                    wrong = wrong.or((state[r].read != DONE).then_some((r, Touched::Inputs)));
                     state[r].touched = true;
                 }
             });
-            if let Some(r) = wrong {
-                return early(r);
+            if let Some((r, how)) = wrong {
+                return early(r, how);
             }
         }
     }
@@ -167,23 +190,34 @@ pub fn check(machine: &Machine) -> Result<(), Error> {
     if !any(machine) {
         return Ok(());
     }
-    let mut other = machine.clone();
-    run(&mut other)?;
-    let count = |m: &Machine| m.blocks.iter().map(|b| b.insts.len()).sum::<usize>();
-    match count(&other) == count(machine) {
-        true => Ok(()),
-        false => Err(Error::new("internal error: an arrival of the warp group has lost its place")),
+    match put(&mut machine.clone(), &(0..0))?.changed {
+        false => Ok(()),
+        true => Err(Error::new("internal error: an arrival of the warp group has lost its place")),
     }
 }
 
-/// Checks all of it and puts arrivals in.
+/// Checks all of it and puts arrivals in; the PTX lines of the products that they are before, and of groups of nothing, which
+/// lowering puts one before. `spills` is where in the frame spilled registers are.
 ///
 /// # Errors
 /// Where something comes too early.
-pub fn run(machine: &mut Machine) -> Result<(), Error> {
+pub fn run(machine: &mut Machine, spills: &Range<u32>) -> Result<Vec<u32>, Error> {
     if !any(machine) {
-        return Ok(());
+        return Ok(Vec::new());
     }
+    Ok(put(machine, spills)?.lines.into_iter().collect())
+}
+
+/// What [`run`] did.
+#[derive(Default)]
+struct Put {
+    lines: BTreeSet<u32>,
+    /// Whether an arrival is new or in another place.
+    changed: bool,
+}
+
+fn put(machine: &mut Machine, spills: &Range<u32>) -> Result<Put, Error> {
+    let mut done = Put::default();
     let count = machine.blocks.len();
     let mut entry: Vec<Option<State>> = vec![None; count];
     entry[0] = Some(vec![Way { touched: true, ..Way::NONE }; REGISTERS]);
@@ -193,7 +227,14 @@ pub fn run(machine: &mut Machine) -> Result<(), Error> {
         dirty[b] = false;
         let Some(mut state) = entry[b].clone() else { continue };
         for i in &machine.blocks[b].insts {
-            let early = |message: String| Error { groups_touched: true, ..Error::at(i.line, message) };
+            let early = |(message, how)| {
+                let how = match i.inst.op {
+                    Opcode::CALL => Touched::Called,
+                    _ if is_spill(&i.inst, spills) => Touched::Spilled,
+                    _ => how,
+                };
+                Error { groups_touched: Some(how), ..Error::at(i.line, message) }
+            };
             step(&mut state, &i.inst, &mut false).map_err(early)?;
         }
         for &s in &machine.blocks[b].succs {
@@ -216,13 +257,36 @@ pub fn run(machine: &mut Machine) -> Result<(), Error> {
         let mut out = Vec::new();
         for i in std::mem::take(&mut machine.blocks[b].insts) {
             let mut arrive = false;
-            step(&mut state, &i.inst, &mut arrive).map_err(|m| Error::at(i.line, m))?;
+            step(&mut state, &i.inst, &mut arrive).map_err(|(m, _)| Error::at(i.line, m))?;
+            let of_nothing = i.inst.op.is_group_product() && tuple(&i.inst, 0).is_none();
             if arrive {
-                out.push(MachineInst::new(inst(Opcode::WARPGROUP, &[Mod::ARRIVE], &[]), i.line));
+                done.changed = true;
+                let group = |i: &MachineInst| i.inst.op == Opcode::WARPGROUP || i.inst.op.is_group_product();
+                let last = out.iter().rposition(group).filter(|at| out[*at].inst.op == Opcode::WARPGROUP);
+                // One that no product came after comes later instead.
+                let arrival = match last {
+                    Some(at) => out.remove(at),
+                    None => {
+                        done.lines.insert(i.line);
+                        MachineInst::new(inst(Opcode::WARPGROUP, &[Mod::ARRIVE], &[]), i.line)
+                    }
+                };
+                out.push(arrival);
+            } else if of_nothing {
+                done.lines.insert(i.line);
             }
             out.push(i);
         }
         machine.blocks[b].insts = out;
     }
-    Ok(())
+    Ok(done)
+}
+
+/// Whether an instruction moves a register to or from where spilled ones are.
+fn is_spill(i: &Inst, spills: &Range<u32>) -> bool {
+    matches!(i.op, Opcode::STL | Opcode::LDL)
+        && i.operands.iter().any(|o| match o {
+            Operand::Addr { offset, .. } => u32::try_from(*offset).is_ok_and(|at| spills.contains(&at)),
+            _ => false,
+        })
 }

@@ -38,9 +38,9 @@ pub struct Error {
     pub message: String,
     /// PTX line, 0 if none is to blame.
     pub line: u32,
-    /// Whether products of warp groups are touched while they go on, so that the function has to be lowered with a wait behind
+    /// How products of warp groups are touched while they go on, so that the function has to be lowered with a wait behind
     /// each.
-    pub groups_touched: bool,
+    pub groups_touched: Option<groups::Touched>,
     /// Whether it has to do with how many registers a warp holds where ([`pool`]).
     pub pool: bool,
 }
@@ -48,11 +48,11 @@ pub struct Error {
 impl Error {
     /// An error without a place.
     pub fn new(message: impl Into<String>) -> Error {
-        Error { message: message.into(), line: 0, groups_touched: false, pool: false }
+        Error { message: message.into(), line: 0, groups_touched: None, pool: false }
     }
     /// An error at a PTX line.
     pub fn at(line: u32, message: impl Into<String>) -> Error {
-        Error { message: message.into(), line, groups_touched: false, pool: false }
+        Error { message: message.into(), line, groups_touched: None, pool: false }
     }
 }
 
@@ -88,6 +88,10 @@ pub struct Code {
     pub granted: Option<u8>,
     /// Why `setmaxnreg` was ignored, if code that honours it could not be made.
     pub steady: Option<String>,
+    /// The PTX lines of products of warp groups that an arrival was put in before.
+    pub arrivals: Vec<u32>,
+    /// Why products of warp groups are waited for one by one, if they are.
+    pub one_by_one: Option<groups::Touched>,
     /// Uniform registers used.
     pub uregs: u32,
     /// Bytes of stack frame: local variables and spill slots.
@@ -159,7 +163,7 @@ pub fn compile(mut func: Function, manager: &mut Manager<'_>, serial: bool) -> R
     let granted = pool::changes(&func).then_some(func.max_regs);
     let (mut func, stats) = allocate(func, manager, serial)?;
     let remarks = func.remarks.take().unwrap_or_default();
-    let code = finish(&func, stats.frame_bytes, manager, serial)?;
+    let code = finish(&func, &stats, manager, serial)?;
     if let Some(start) = granted {
         pool::check::check(&code.insts, start.into()).map_err(|e| Error {
             // For who wants checks it is an error; for others the statements are ignored.
@@ -385,21 +389,22 @@ fn verify(after: Phase, func: &Function, manager: &Manager<'_>) -> Result<(), Er
 /// On virtual registers, and on instructions without an encoding.
 pub fn finish(
     func: &Function,
-    frame_bytes: u32,
+    stats: &regalloc::Stats,
     manager: &mut Manager<'_>,
     serial: bool,
 ) -> Result<Code, Error> {
-    let mut machine = manager.make(phases::EXPAND, || machine::lower(func, frame_bytes))?;
-    groups::run(&mut machine)?;
+    let mut machine = manager.make(phases::EXPAND, || machine::lower(func, stats.frame_bytes))?;
+    let arrivals = groups::run(&mut machine, &(stats.spill_slots.0..stats.spill_slots.1))?;
     schedule_and_cover(&mut machine, manager, serial);
     // For who wants checks that is an error; for others the products are waited for one by one.
-    groups::check(&machine)
-        .map_err(|e| Error { groups_touched: !manager.verifies() && !cfg!(debug_assertions), ..e })?;
+    let otherwise = (!manager.verifies() && !cfg!(debug_assertions)).then_some(groups::Touched::Products);
+    groups::check(&machine).map_err(|e| Error { groups_touched: otherwise, ..e })?;
     let mut code = manager.timed(phases::EMIT, || emit::run(&machine, func.entry))?;
     if manager.verifies() {
         hazards::check::check(func.target, &code.insts)
             .map_err(|found| Error::new(format!("internal error: {}: {}\n{machine}", func.name, found[0])))?;
     }
+    code.arrivals = arrivals;
     code.frame_bytes = machine.frame_bytes;
     code.saved_stack = machine.saved_stack;
     code.stack_bytes = machine.frame_bytes;

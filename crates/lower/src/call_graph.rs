@@ -41,6 +41,11 @@ impl CallGraph {
         self.calls[f].iter().filter_map(|c| *c)
     }
 
+    /// Whether a function calls none.
+    pub fn calls_nothing(&self, f: FuncId) -> bool {
+        self.calls[f].is_empty()
+    }
+
     /// Whether `kernel` and the functions that it reaches call others by name only, and none of them itself.
     pub fn ends_by_name(&self, module: &Module, kernel: FuncId, reached: &[FuncId]) -> bool {
         let by_name = |f: &FuncId| self.calls[*f].iter().all(Option::is_some);

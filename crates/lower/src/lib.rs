@@ -103,6 +103,8 @@ pub struct Options<'a> {
     pub relocatable: bool,
     /// Each function of the executable has a section of its own ([`ori::Function::apart`]).
     pub apart: bool,
+    /// Of such an object: kernels are as in an executable where they call nothing (`-ewp`).
+    pub extensible: bool,
     /// Products of warp groups are waited for one by one.
     pub serial_groups: bool,
     /// A warp keeps the registers that it starts with: `setmaxnreg` is ignored.
@@ -122,6 +124,7 @@ impl Options<'_> {
             lines: None,
             relocatable: false,
             apart: false,
+            extensible: false,
             serial_groups: false,
             steady_registers: false,
             extra: ori::Extra::default(),

@@ -36,6 +36,11 @@ fn statements(module: &Module, f: FuncId) -> impl Iterator<Item = (bool, i128)> 
     })
 }
 
+/// Whether a function has the statement itself.
+pub fn has_statement(module: &Module, f: FuncId) -> bool {
+    statements(module, f).next().is_some()
+}
+
 /// The registers that threads of a kernel begin with if it changes how many they hold; `None` if it has nothing that does. As ptxas has it
 /// (13.0.88): as many as launch bounds leave, not more than the largest number that is asked for anywhere, reached or not.
 pub fn start(
@@ -52,11 +57,14 @@ pub fn start(
     }
     let asked = statements(module, kernel).filter(|s| s.0).map(|s| s.1).max();
     let most = u32::try_from(asked.unwrap_or(255).clamp(24, 255)).unwrap_or(255);
+    let by_linker = opts.relocatable && !layout.calls.calls_nothing(kernel);
     Some(match () {
-        () if opts.relocatable => Err(Ignored::Linked),
         () if opts.extra.places => Err(Ignored::Debugging),
+        () if opts.relocatable && !(opts.extensible && func.entry) => Err(Ignored::Linked),
         () if !crate::func::starts_known(func, opts) => Err(Ignored::UnknownStart),
-        () if in_functions || !layout.calls.ends_by_name(module, kernel, &used) => Err(Ignored::Functions),
+        () if by_linker || in_functions || !layout.calls.ends_by_name(module, kernel, &used) => {
+            Err(Ignored::Functions)
+        }
         () => Ok(crate::max_regs(func, opts).min(most as u8)),
     })
 }

@@ -1,7 +1,9 @@
 //! What is said of a module that is right because an option asks for it, or about launch bounds.
 
 use crate::settings::Settings;
-use crate::{debug, dwarf};
+use crate::{debug, dwarf, functions};
+use backend::Code;
+use backend::groups::Touched;
 use ptx::{Diagnostic, FuncId, Mod, Module, Op, Severity, Space, Stmt, Type};
 use std::collections::BTreeSet;
 
@@ -203,38 +205,85 @@ pub fn register_limits(module: &Module, settings: &Settings) -> Vec<Diagnostic> 
     out
 }
 
-/// What is said of a kernel whose `setmaxnreg` are ignored: why; `failed`: why code that honours them could not be made.
+/// What is said of a kernel, or of a function of an object, whose `setmaxnreg` are ignored: why, beginning with ptxas's words, which
+/// people look for; `failed`: why code that honours them could not be made.
 pub fn steady_registers(
     module: &Module,
-    kernel: ptx::FuncId,
+    function: ptx::FuncId,
     layout: &lower::ModuleLayout,
     options: &lower::Options<'_>,
     failed: Option<&str>,
 ) -> Option<Diagnostic> {
     use lower::pool::Ignored;
-    let start = lower::pool::start(module, kernel, layout, options)?;
+    let start = lower::pool::start(module, function, layout, options)?;
     let failed = failed.filter(|_| start.is_ok());
-    let why = match start {
-        Err(Ignored::UnknownStart) => {
-            "(C7508) 'setmaxnreg' is ignored: how many registers threads begin with is not known; \
-             .minnctapersm with .maxntid or .reqntid says it, or .maxnreg, or -maxrregcount"
-        }
-        Err(Ignored::Linked) => {
-            "(C7504) 'setmaxnreg' is ignored: code that is linked to it counts on the registers that it states"
-        }
+    let (why, more) = match start {
+        Err(Ignored::UnknownStart) => (
+            "(C7508) Potential Performance Loss: 'setmaxnreg' ignored; unable to determine register count at entry",
+            ": .minnctapersm with .maxntid or .reqntid says it, or .maxnreg, or -maxrregcount",
+        ),
+        Err(Ignored::Linked) => (
+            "(C7504) Potential Performance Loss: 'setmaxnreg' ignored to maintain compatibility across compilation units",
+            "",
+        ),
         Err(Ignored::Debugging) => {
-            "(C7505) 'setmaxnreg' is ignored: registers stay where a debugger looks for them"
+            ("(C7505) Potential Performance Loss: 'setmaxnreg' ignored to allow debugging", "")
         }
-        Err(Ignored::Functions) => {
-            "(C7506) 'setmaxnreg' is ignored: functions that it calls count on the registers that it begins with"
-        }
-        Ok(_) if failed.is_some() => {
-            "'setmaxnreg' is ignored: its values do not fit into the registers that are left where it gives some back"
-        }
+        Err(Ignored::Functions) => (
+            "(C7506) Potential Performance Loss: 'setmaxnreg' ignored to maintain compatibility into 'extern' call",
+            " or functions that have it",
+        ),
+        Ok(_) if failed.is_some() => (
+            "Potential Performance Loss: 'setmaxnreg' ignored; its values do not fit into the registers that are left where it \
+             gives some back",
+            "",
+        ),
         Ok(_) => return None,
     };
-    let name = &module.funcs[kernel].name;
+    let name = &module.funcs[function].name;
     let failed = failed.map(|f| format!(" ({f})")).unwrap_or_default();
-    let message = format!("{why}{failed}: '{name}'");
+    let message = format!("{why}{more}{failed}: '{name}'");
     Some(Diagnostic { severity: Severity::Info, ..warning(None, message) })
+}
+
+/// What is said of the products of warp groups in the code of a function: where arrivals were put in, or why all of them are
+/// waited for one by one; in the words of ptxas's messages about its own code, which people look for.
+pub fn warp_groups(module: &Module, function: FuncId, code: &Code) -> Vec<Diagnostic> {
+    let name = &module.funcs[function].name;
+    let info = |message| Diagnostic { severity: Severity::Info, ..warning(None, message) };
+    if let Some(how) = code.one_by_one {
+        let (number, reason) = match how {
+            Touched::Spilled | Touched::Unplanned => {
+                (7511, "insufficient register resources for the wgmma pipeline")
+            }
+            Touched::Inputs => (
+                7513,
+                "non wgmma instructions defining input registers of a wgmma between start and end of the pipeline stage",
+            ),
+            Touched::Read => (
+                7514,
+                "non wgmma instructions reading accumulator registers of  a wgmma between start and end of the pipeline stage",
+            ),
+            Touched::Defined => (
+                7515,
+                "non wgmma instructions defining accumulator registers of a wgmma between start and end of the pipeline stage",
+            ),
+            Touched::Called if functions::externs(module, [function]).is_empty() => {
+                (7510, "wgmma pipeline crossing function boundary at a function call")
+            }
+            Touched::Called => (7509, "the presence of Extern calls"),
+            Touched::Products => (7516, "ill formed pipeline stage"),
+        };
+        return vec![info(format!(
+            "(C{number}) Potential Performance Loss: wgmma.mma_async instructions are serialized due to {reason} in the \
+             function '{name}'"
+        ))];
+    }
+    let arrival = |line: &u32| {
+        info(format!(
+            "(C7519) warpgroup.arrive is injected in around line {line} by compiler to allow use of registers in GMMA in \
+             function '{name}'"
+        ))
+    };
+    code.arrivals.iter().map(arrival).collect()
 }

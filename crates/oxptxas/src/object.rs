@@ -6,6 +6,7 @@ use crate::convention::prototype;
 use crate::facts;
 use crate::functions;
 use crate::images::Images;
+use crate::notices;
 use crate::output::{KernelStats, Output};
 use crate::timeline::{Stage, Timeline};
 use crate::units::Units;
@@ -82,6 +83,11 @@ pub(crate) fn compile(
             let (lines, locals, places) = (code.lines.clone(), code.locals.clone(), code.places.clone());
             let said = facts::Said::by(settings.target.sm, [func], None);
             asks.join(facts::asks(settings.target.sm, &code.insts, &said));
+            output.warnings.extend(notices::warp_groups(module, *id, &code));
+            if lower::pool::has_statement(module, *id) {
+                let failed = code.steady.as_deref();
+                output.warnings.extend(notices::steady_registers(module, *id, layout, options, failed));
+            }
             let spills = (code.spill_store_bytes, code.spill_load_bytes);
             let mut f = function(module, *id, code, options)?;
             f.code.options = settings.code_options();

@@ -241,6 +241,7 @@ fn compile_module(
             lines: Some(&lines),
             relocatable,
             apart: separate,
+            extensible: relocatable && !settings.relocatable,
             // Without optimization ptxas has nothing under way while a product is.
             serial_groups: settings.opt_level == 0,
             steady_registers: false,
@@ -256,11 +257,8 @@ fn compile_module(
     };
     warnings.extend(limits);
     if relocatable {
-        let kernels = module.funcs.iter().filter(|(_, f)| f.entry && f.body.is_some());
-        warnings.extend(
-            kernels.filter_map(|(k, _)| notices::steady_registers(&module, k, &layout, &units.options, None)),
-        );
-        let output = crate::object::compile(&units, source, timeline).map_err(fail)?;
+        let mut output = crate::object::compile(&units, source, timeline).map_err(fail)?;
+        warnings.append(&mut output.warnings);
         return Ok(Output { warnings, ..output });
     }
     let mut unresolved = functions::unresolved(&module);
@@ -366,6 +364,8 @@ fn compile_module(
             code.steady.as_deref().or(steady),
         ));
     }
+    let said = jobs.iter().zip(&codes).flat_map(|((f, _), (c, _))| notices::warp_groups(&module, *f, c));
+    warnings.extend(said);
     let remarks = jobs.iter().zip(&codes).filter(|(_, (c, _))| !c.remarks.is_empty());
     let remarks: Vec<_> =
         remarks.map(|((f, _), (c, _))| (module.funcs[*f].name.clone(), c.remarks.clone())).collect();

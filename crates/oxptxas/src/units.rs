@@ -4,6 +4,7 @@ use crate::output::CANCELLED;
 use crate::settings::Settings;
 use crate::timeline::{Event, Stage, Timeline};
 use backend::Code;
+use backend::groups::Touched;
 use ori::phase::Report;
 use ori::{Keeps, Manager, Plan};
 use ptx::{Diagnostic, FuncId, LineIndex, Module};
@@ -116,7 +117,7 @@ fn internal_error(span: Option<ptx::Span>, name: &str) -> Vec<Diagnostic> {
 struct Refused {
     diagnostics: Vec<Diagnostic>,
     /// See [`backend::Error`].
-    groups_touched: bool,
+    groups_touched: Option<Touched>,
     /// See [`backend::Error`].
     pool: bool,
 }
@@ -186,18 +187,24 @@ impl Units<'_> {
         let lowering = start.elapsed();
         let machine_code = || {
             lowered.and_then(|mut func| {
-                let (mut options, mut steady) = (options.clone(), None);
+                let (mut options, mut steady, mut one_by_one) = (options.clone(), None, None);
                 loop {
                     self.prepare(&mut func, &tuning);
                     match self.machine_code(id, func, &mut manager) {
-                        Err(Refused { groups_touched: true, .. }) if !options.serial_groups => {
+                        Err(Refused { groups_touched: how @ Some(_), .. }) if !options.serial_groups => {
                             options.serial_groups = true;
+                            one_by_one = how;
                         }
                         Err(Refused { pool: true, diagnostics, .. }) if !options.steady_registers => {
                             options.steady_registers = true;
                             steady = diagnostics.into_iter().next().map(|d| d.message);
                         }
-                        Ok(code) => return Ok(Code { steady, ..code }),
+                        Ok(code) => {
+                            let products = code.insts.iter().any(|i| i.op.is_group_product());
+                            let one_by_one =
+                                one_by_one.or(options.serial_groups.then_some(Touched::Unplanned));
+                            return Ok(Code { steady, one_by_one: one_by_one.filter(|_| products), ..code });
+                        }
                         Err(e) => return Err(e.diagnostics),
                     }
                     func = lower::lower_function(self.module, id, self.layout, &options)?;
@@ -279,7 +286,7 @@ impl Units<'_> {
         let span = self.module.funcs[id].span;
         let internal = |message: String| Refused {
             diagnostics: vec![Diagnostic::error(span, message)],
-            groups_touched: false,
+            groups_touched: None,
             pool: false,
         };
         manager.show(lower::PHASE, &func);
@@ -292,7 +299,7 @@ impl Units<'_> {
                 && ori::abi::is_private(name)
                 && !func.relocatable
             {
-                let refused = |diagnostics| Refused { diagnostics, groups_touched: false, pool: false };
+                let refused = |diagnostics| Refused { diagnostics, groups_touched: None, pool: false };
                 func.changes.insert(n as u32, self.path(name, Code::changes).map_err(refused)?);
             }
         }

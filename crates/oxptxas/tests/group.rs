@@ -342,6 +342,66 @@ fn what_is_touched_is_waited_for() {
     }
 }
 
+/// What is said of our own code, by the numbers of ptxas's messages: where an arrival was put in, why all products are waited
+/// for one by one; nothing where code goes on as the program says.
+#[test]
+fn what_is_put_in_is_said() {
+    let said = |body: &str, level: u8, relocatable: bool| -> Vec<String> {
+        let target = Target::parse("sm_90a").unwrap();
+        let settings = Settings { opt_level: level, relocatable, ..Settings::new(target) };
+        let source = program(body);
+        let output =
+            oxptxas::compile(&source, "k.ptx", &settings).unwrap_or_else(|f| panic!("{}", f.render("k")));
+        let line =
+            |number: &str| source.lines().nth(number.parse::<usize>().unwrap() - 1).unwrap().to_string();
+        let word = |message: &str| {
+            let number = message[1..6].to_string();
+            let at = message.split("around line ").nth(1).and_then(|rest| rest.split(' ').next());
+            at.map_or(number.clone(), |n| number + " " + line(n).split('.').nth(1).unwrap_or_default())
+        };
+        assert!(
+            output.warnings.iter().all(|w| w.severity == oxptxas::Severity::Info),
+            "{:?}",
+            output.warnings
+        );
+        output.warnings.iter().map(|w| word(&w.message)).collect()
+    };
+    let (d, c) = (zero("d", 8), zero("c", 8));
+    let product = statement("d", 8, "1");
+    let end = || COMMIT.to_string() + &wait(0) + &store("d", 8);
+    let rows = "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {d0, d1, d2, d3}, {a0, a1, a2, a3}, db, 1, 1, 1, 0;\n";
+    let cases: [(String, &[&str]); 8] = [
+        (d.clone() + FENCE + &product + &end(), &[]),
+        (FENCE.to_string() + &d + &product + &end(), &[]),
+        (d.clone() + &c + FENCE + &product + COMMIT + &statement("c", 8, "1") + &end() + &store("c", 8), &[]),
+        (d.clone() + &product + &end(), &["C7519 mma_async"]),
+        (COMMIT.to_string() + &wait(0), &["C7519 commit_group"]),
+        (d.clone() + FENCE + &product + COMMIT + &wait(1) + &store("d", 8) + &wait(0), &["C7514"]),
+        (
+            d.clone() + FENCE + &product + COMMIT + "ld.global.b32 d0, [po];\n" + &wait(0) + &store("d", 8),
+            &["C7515"],
+        ),
+        (
+            d.clone()
+                + "ld.global.v4.b32 {a0, a1, a2, a3}, [po];\nmov.u32 i, 0;\nLOOP:\n"
+                + FENCE
+                + rows
+                + COMMIT
+                + "ld.global.v4.b32 {a0, a1, a2, a3}, [po+16];\n"
+                + &wait(1)
+                + "add.u32 i, i, 1; setp.lt.u32 p, i, 5; @p bra LOOP;\n"
+                + &wait(0)
+                + &store("d", 8),
+            &["C7513"],
+        ),
+    ];
+    for (body, want) in &cases {
+        assert_eq!(said(body, 3, false), *want, "{body}");
+        assert_eq!(said(body, 3, true), *want, "{body}");
+    }
+    assert_eq!(said(&cases[0].0, 0, false), ["C7511"], "-O0 does not plan for what is under way");
+}
+
 /// Accumulators of which registers are listed in two orders, in halves, and under a guard.
 #[test]
 fn registers_in_other_orders() {

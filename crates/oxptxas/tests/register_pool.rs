@@ -304,6 +304,45 @@ fn where_it_is_ignored_that_is_said() {
         let out = ours(source, "sm_90a", change);
         let said = out.said.iter().find(|m| m.contains("setmaxnreg")).expect(what);
         assert!(said.contains(what), "{said}");
+        assert!(said.contains("Potential Performance Loss: 'setmaxnreg' ignored"), "{said}");
         assert_eq!(changes(&code(&out.cubin, "sm_90a").1), 0, "{what}");
     }
+}
+
+/// In objects it is said of every function that has the statement, called or not; whole programs that can be extended honour it
+/// in kernels that call nothing.
+#[test]
+fn objects_say_it_of_functions() {
+    let bounds = ".maxntid 128 .minnctapersm 1";
+    let source = format!(
+        ".version 8.0\n.target sm_90a\n.address_size 64\n.extern .func x();\n\
+         .visible .func f() {{ setmaxnreg.dec.sync.aligned.u32 40; ret; }}\n\
+         .visible .entry k() {bounds} {{ setmaxnreg.dec.sync.aligned.u32 40; ret; }}\n\
+         .visible .entry calls() {bounds} {{ setmaxnreg.dec.sync.aligned.u32 40; call x; ret; }}\n\
+         .visible .entry none() {bounds} {{ call f; ret; }}\n"
+    );
+    let compiled = |change: &dyn Fn(&mut Settings)| {
+        let mut settings = Settings::new(Target::parse("sm_90a").unwrap());
+        change(&mut settings);
+        let out =
+            oxptxas::compile(&source, "k.ptx", &settings).unwrap_or_else(|f| panic!("{}", f.render("k")));
+        let said = out.warnings.iter().filter(|w| w.message.contains("setmaxnreg"));
+        let said: Vec<String> = said
+            .map(|w| w.message[1..6].to_string() + w.message.rsplit(':').next().unwrap_or_default())
+            .collect();
+        (said, out.cubin)
+    };
+    let (said, _) = compiled(&|s| s.relocatable = true);
+    assert_eq!(said, ["C7504 'f'", "C7504 'k'", "C7504 'calls'"]);
+    let (said, _) = compiled(&|s| (s.relocatable, s.debug, s.opt_level) = (true, true, 0));
+    assert_eq!(said, ["C7505 'f'", "C7505 'k'", "C7505 'calls'"]);
+    let (said, cubin) = compiled(&|s| s.extensible = true);
+    assert_eq!(said, ["C7504 'f'", "C7506 'calls'"]);
+    // Code of k, with the statement.
+    let image = cubin::read::read(&cubin).unwrap();
+    let target = Target::parse("sm_90a").unwrap();
+    let words = image.kernels["k"].code.iter().enumerate();
+    let insts: Vec<_> = words.map(|(n, w)| sass::decode(*w, target, 16 * n as i64).unwrap()).collect();
+    assert_eq!(changes(&insts), 1);
+    assert_eq!(image.kernels["k"].registers, 255);
 }
