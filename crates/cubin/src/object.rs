@@ -152,6 +152,12 @@ pub enum Fill {
 }
 
 impl Fill {
+    /// Whether it says where something is in shared memory or a bank of constants, or a number: the same wherever code is.
+    pub fn is_of_a_bank(self) -> bool {
+        use Fill::{Constant, ImageLoad, ImageOperand, ImagePlace, ImageUniformLoad, Number, Shared};
+        matches!(self, Shared | Number | Constant | ImagePlace | ImageOperand | ImageLoad | ImageUniformLoad)
+    }
+
     /// The type of relocation; `None` where nothing is to be filled in.
     pub(crate) fn number(self, sm: u8) -> Option<u32> {
         let modern = sm >= 90;

@@ -102,8 +102,7 @@ pub(crate) fn compile(
                 f.code.images = images.words(layout, *id);
             }
             // Such code is where it is: calls and the places they return to are addresses.
-            let fixed =
-                |r: &cubin::object::Reloc| !matches!(r.fill, Fill::Shared | Fill::Number | Fill::Constant);
+            let fixed = |r: &cubin::object::Reloc| !r.fill.is_of_a_bank();
             if settings.asked.independent && f.relocs.iter().any(fixed) {
                 return Err(vec![crate::settings::not_independent(func.span)]);
             }

@@ -209,7 +209,9 @@ pub(crate) fn asked_in_vain(module: &Module, settings: &Settings) -> Option<Diag
         && let Some(f) = with_code().find(|f| {
             let mut named = false;
             lower::layout::for_each_symbol(f, &mut |s| {
-                named |= !matches!(s, Symbol::Var(v) if in_frame(module, v))
+                // Of a texture there is a place in a bank.
+                named |=
+                    !matches!(s, Symbol::Var(v) if in_frame(module, v) || module.vars[v].opaque.is_some())
             });
             named
         })
