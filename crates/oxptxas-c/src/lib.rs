@@ -206,9 +206,20 @@ fn argument(option: &CStr) -> OsString {
     option.to_string_lossy().into_owned().into()
 }
 
+/// Options of the command line that the library does not know, as NVIDIA's does not.
+const OF_COMMANDS: [&str; 4] = ["-jobserver", "--jobserver", "-version-ls", "--list-version"];
+
 fn compile(compiler: Handle, arguments: &[OsString]) -> Result<(), Code> {
     let (text, callback) = handles::with(compiler, |c| (c.text.clone(), c.callback))?;
     let log = Log::default();
+    if let Some(option) = arguments.iter().filter_map(|a| a.to_str()).find(|a| OF_COMMANDS.contains(a)) {
+        let message = format!("{PROGRAM} fatal   : Unknown option '{}'\n", &option[1..]);
+        handles::with(compiler, |c| {
+            c.errors.push_str(&message);
+            c.program = None;
+        })?;
+        return Err(Code::CompilationFailure);
+    }
     let cancel = callback.map(|c| {
         // Programs need not expect to be called on other threads than their own.
         let home = std::thread::current().id();

@@ -211,6 +211,8 @@ int main(void) {
     POINT("two options in one string", kernel, sizeof kernel, "-arch=sm_90 -O1");
     POINT("unknown target", kernel, sizeof kernel, "-arch=sm_999");
     POINT("unknown option", kernel, sizeof kernel, "-foo");
+    POINT("an option of the command line's", kernel, sizeof kernel, "-arch=sm_90", "-jobserver");
+    POINT("another", kernel, sizeof kernel, "--list-version");
     /* NVIDIA's library remembers -w and -Werror of other handles until it comes to the PTX, so this one goes before them. */
     POINT("warning of the options", kernel, sizeof kernel, "-arch=sm_80", "-arch=sm_90");
     POINT("output file", kernel, sizeof kernel, "-arch=sm_90", "-o", "contract-output");

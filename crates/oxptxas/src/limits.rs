@@ -1,6 +1,7 @@
 //! What no kernel may have too much of, beyond what the checks of `ptx` know: shared memory, constants, threads.
 
-use ptx::{Diagnostic, FuncId, Mod, Module, Op, Operand, Severity, Span, Stmt};
+use crate::settings::Settings;
+use ptx::{Diagnostic, FuncId, Mod, Module, Op, Operand, SHARED_SPILLS, Severity, Span, Stmt};
 use sass::Target;
 
 /// Bytes of shared memory that a kernel states at most. More is for launches to ask for.
@@ -128,4 +129,25 @@ pub(crate) fn more_than_ever(module: &Module, funcs: &[FuncId], limit: u32) -> V
         Diagnostic::error(*span, message)
     })
     .collect()
+}
+
+/// What objects alone have, and what is for kernels that are compiled together with all that they call.
+pub(crate) fn of_mode(module: &Module, settings: &Settings) -> Result<(), Vec<Diagnostic>> {
+    let unified = || {
+        module.vars.values().any(|v| v.unified.is_some())
+            || module.funcs.values().any(|f| f.attrs.unified.is_some())
+    };
+    if !settings.relocatable && unified() {
+        let message = "Feature 'unified Functions' requires command line option '--compile-only'.";
+        return Err(vec![Diagnostic { severity: Severity::Error, ..Diagnostic::whole(message.to_string()) }]);
+    }
+    let apart = settings.relocatable || settings.debug || settings.fast;
+    let shared_spills =
+        |s: &Stmt| matches!(s, Stmt::Pragma(text) if text.split_whitespace().next() == Some(SHARED_SPILLS));
+    let stmts = || module.funcs.values().flat_map(|f| &f.body).flat_map(|b| &b.stmts);
+    if apart && stmts().any(shared_spills) {
+        let message = format!("Pragma '{SHARED_SPILLS}' is not allowed for per-function compilation modes");
+        return Err(vec![Diagnostic::whole(message)]);
+    }
+    Ok(())
 }

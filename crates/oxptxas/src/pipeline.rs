@@ -50,16 +50,6 @@ fn checked(
     if errors.is_empty() { Ok(module) } else { Err(fail(errors)) }
 }
 
-/// Refuses what only objects have.
-fn unified(module: &Module, settings: &Settings) -> Result<(), Vec<Diagnostic>> {
-    let variable = module.vars.values().any(|v| v.unified.is_some());
-    if settings.relocatable || !variable && module.funcs.values().all(|f| f.attrs.unified.is_none()) {
-        return Ok(());
-    }
-    let message = "Feature 'unified Functions' requires command line option '--compile-only'.";
-    Err(vec![Diagnostic { severity: Severity::Error, ..Diagnostic::whole(message.to_string()) }])
-}
-
 /// Refuses what patches for tools (`--compile-as-tools-patch`) must not have.
 fn patch(module: &Module) -> Result<(), Vec<Diagnostic>> {
     let errors = notices::not_in_patches(module);
@@ -73,7 +63,7 @@ fn patch(module: &Module) -> Result<(), Vec<Diagnostic>> {
 pub fn check(source: &str, file: &str, settings: &Settings, arch: &str) -> Result<Vec<Diagnostic>, Failure> {
     let module = front_end(source, file, settings.target, arch)?;
     let fail = |errors| Failure::new(errors, file, source);
-    unified(&module, settings).map_err(fail)?;
+    limits::of_mode(&module, settings).map_err(fail)?;
     if settings.asked.patch {
         patch(&module).map_err(fail)?;
     }
@@ -208,7 +198,7 @@ fn compile_module(
     warnings.extend(notices::in_vain(&module, settings));
     warnings.extend(notices::launch_bounds(&module, settings));
     module.resolve_aliases();
-    unified(&module, settings).map_err(fail)?;
+    limits::of_mode(&module, settings).map_err(fail)?;
     if settings.asked.patch {
         patch(&module).map_err(fail)?;
     }

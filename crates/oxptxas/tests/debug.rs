@@ -305,6 +305,19 @@ fn stacks_without_a_bound_are_named() {
     assert_eq!(warned(&["-g"]), ["two", "two", "one"]);
     assert!(warned(&["-g", "-suppress-stack-size-warning"]).is_empty());
     assert!(warned(&["-O0"]).is_empty() && warned(&["-g", "-c"]).is_empty());
+    // And in the file, of every kernel that calls anything; without debug information it is 0.
+    let least = |args: &[&str]| -> Vec<u32> {
+        let out = oxptxas(&dir, &[args, &["-arch=sm_75", "in.ptx", "-o", "stacks.cubin"]].concat());
+        assert!(out.status.success());
+        let file = fs::read(dir.join("stacks.cubin")).unwrap();
+        // EIATTR_MIN_STACK_SIZE: a symbol and a number.
+        let found = file.windows(12).filter(|w| w[..4] == [0x04, 0x12, 0x08, 0x00]);
+        let mut found: Vec<u32> = found.map(|w| u32::from_le_bytes(w[8..].try_into().unwrap())).collect();
+        found.sort_unstable();
+        found
+    };
+    assert_eq!(least(&["-g"]), [0, u32::MAX, u32::MAX]);
+    assert_eq!(least(&["-O3"]), [0, 0, 0]);
 }
 
 /// Threads wait for what they have written, and for their errors, before they end; that is never under a guard.

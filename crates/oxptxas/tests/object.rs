@@ -324,3 +324,69 @@ fn shared_variables_state_their_alignment() {
         }
     }
 }
+
+/// Where functions are compiled one by one nothing is said of shared memory for spills.
+#[test]
+fn shared_spills_are_of_whole_kernels() {
+    let source = ".version 9.0\n.target sm_90\n.address_size 64\n\
+        .visible .entry k() { .pragma \"enable_smem_spilling\"; ret; }\n";
+    let refused = |change: fn(&mut Settings)| {
+        let mut settings = settings(90, false);
+        change(&mut settings);
+        oxptxas::compile(source, "k.ptx", &settings).err().map(|f| f.diagnostics[0].message.clone())
+    };
+    let message = "Pragma 'enable_smem_spilling' is not allowed for per-function compilation modes";
+    assert_eq!(refused(|_| ()), None);
+    assert_eq!(refused(|s| s.extensible = true), None);
+    assert_eq!(refused(|s| s.relocatable = true).as_deref(), Some(message));
+    assert_eq!(refused(|s| (s.debug, s.opt_level) = (true, 0)).as_deref(), Some(message));
+}
+
+fn symbols(cubin: &[u8]) -> Vec<String> {
+    use object::{Object, ObjectSymbol};
+    let file = object::File::parse(cubin).unwrap();
+    file.symbols().filter_map(|s| s.name().ok().map(str::to_string)).collect()
+}
+
+/// Functions that use shared memory say how much of it the system keeps, on sm_90 as well, with debug information and
+/// without.
+#[test]
+fn functions_with_shared_memory_say_what_is_kept() {
+    let text = |used: &str| {
+        format!(
+            ".version 8.0\n.target sm_90\n.address_size 64\n.visible .func f() {{ .shared .b32 s; .reg .b32 r;\n{used} ret; }}\n"
+        )
+    };
+    let has = |text: &str, debug: bool| {
+        let settings = Settings { debug, opt_level: if debug { 0 } else { 3 }, ..settings(90, true) };
+        let output =
+            oxptxas::compile(text, "k.ptx", &settings).unwrap_or_else(|f| panic!("{}", f.render("k")));
+        symbols(&output.cubin).iter().any(|s| s == ".nv.reservedSmem.cap")
+    };
+    for debug in [false, true] {
+        assert!(has(&text("mov.u32 r, 1; st.volatile.shared.b32 [s], r;"), debug), "{debug}");
+        assert!(
+            !has(".version 8.0\n.target sm_90\n.address_size 64\n.visible .func f() { ret; }\n", debug),
+            "{debug}"
+        );
+    }
+}
+
+/// Places of words for names of textures are the same wherever code is; what is called has addresses.
+#[test]
+fn names_of_textures_are_independent_of_places() {
+    let independent = |text: &str| {
+        let mut settings = settings(90, true);
+        settings.asked.independent = true;
+        let source = format!(".version 8.0\n.target sm_90\n.address_size 64\n{text}");
+        oxptxas::compile(&source, "k.ptx", &settings).is_ok()
+    };
+    let kernel = |body: &str| {
+        format!(
+            ".global .texref t;\n.func f() {{ ret; }}\n.visible .entry k(.param .u64 p) {{ .reg .b32 r; .reg .b64 d; ld.param.u64 d, [p];\n\
+             {body} st.global.u32 [d], r; ret; }}\n"
+        )
+    };
+    assert!(independent(&kernel("txq.width.b32 r, [t];")));
+    assert!(!independent(&kernel("txq.width.b32 r, [t]; call f;")));
+}

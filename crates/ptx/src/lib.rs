@@ -14,5 +14,6 @@ pub use ast::*;
 pub use check::check;
 pub use diag::{Diagnostic, Severity, Style};
 pub use isa::{Mod, Op, SpecialReg, Type, TypeClass};
+pub use parser::pragma::SHARED_SPILLS;
 pub use parser::{parse, parse_all, text};
 pub use span::{LineIndex, Span};

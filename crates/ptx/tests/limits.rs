@@ -102,6 +102,8 @@ fn variables_are_where_they_can_be() {
         (".func .attribute(.managed) f() { ret; }", "Parsing error near '.managed': syntax error"),
         (".func .attribute(.frob) f() { ret; }", "Parsing error near '.frob': syntax error"),
         (".entry .attribute(.unified(1, 2)) k() { ret; }", "Parsing error near '.attribute': syntax error"),
+        (".common .entry k() { ret; }", "Parsing error near '.entry': syntax error"),
+        (".common .func f() { ret; }", "Parsing error near '.func': syntax error"),
         (".common .const .u32 a;", ".common variables must be declared in .global space"),
         (".param .u32 a;", "Parameter variables may not be declared at module scope"),
         (".visible .visible .global .u32 a;", "Parsing error near '.visible': syntax error"),
@@ -233,6 +235,22 @@ fn statements_have_rules_of_their_own() {
         );
         assert_eq!(refused(&text), want, "{statement}");
     }
+    let mismatch = |op: &str| format!("Arguments mismatch for instruction '{op}'");
+    let product = "tcgen05.mma.cta_group::1.kind::f16 [r], d, d, r";
+    for (statement, want) in [
+        (format!("{product}, {{0, 0, 0, 0}}, p;"), mismatch("tcgen05.mma")),
+        (format!("{product}, {{0, r, 0, 0}}, p;"), String::new()),
+        (format!("{product}, {{r, r, r, r}}, p;"), String::new()),
+        ("tcgen05.st.sync.aligned.16x64b.x2.b32 [r], {0, 0};".into(), mismatch("tcgen05.st")),
+        ("tcgen05.st.sync.aligned.16x64b.x2.b32 [r], {0, r};".into(), String::new()),
+    ] {
+        let text = format!(
+            ".version 8.8\n.target sm_100a\n.address_size 64\n.entry k() {{ .reg .pred p; .reg .b32 r; .reg .b64 d; {statement} ret; }}"
+        );
+        let checked = ptx::parse(&text).and_then(|m| ptx::check(&m, 100));
+        let found = checked.err().map_or(String::new(), |e| e[0].message.clone());
+        assert_eq!(found, want, "{statement}");
+    }
     let range = |n: &str| {
         format!(
             "Argument 1 of instruction 'setmaxnreg.inc': value '{n}' out of range, expected to be in range [24..256]"
@@ -272,6 +290,10 @@ fn pragmas_are_known_or_not() {
     assert_eq!(
         body("\"enable_smem_spilling\""),
         ["Pragma 'enable_smem_spilling' is ignored: registers are spilled to local memory"]
+    );
+    assert_eq!(
+        said(".func f() { .pragma \"enable_smem_spilling\"; ret; }").unwrap_err()[0].message,
+        "Pragma 'enable_smem_spilling' cannot be specified for device functions"
     );
     assert_eq!(said(".entry k() .pragma \"local_maxnreg 32\"; { ret; }").unwrap().len(), 1);
     assert_eq!(said(".pragma \"foo\";").unwrap_err()[0].message, "Pragma 'foo' not supported");

@@ -55,6 +55,7 @@ impl Checker<'_> {
             (OperandKind::Any, _) | (OperandKind::Sink, Operand::Sink) => true,
             (OperandKind::Dst | OperandKind::Src, Operand::Vector(elems)) if spec.count.is_some() => {
                 length == Some(elems.len())
+                    && !only_numbers(inst, elems)
                     && elems.iter().all(|e| match e {
                         VectorElem::Reg(r) => reg(*r),
                         // Loads of tensor memory write all of their registers.
@@ -195,7 +196,7 @@ impl Checker<'_> {
                         format!("Label expected for argument {n} of instruction '{name}'")
                     }
                     (OperandKind::Dst | OperandKind::Src, Operand::Vector(e))
-                        if vector_len(&inst.mods) != Some(e.len()) =>
+                        if vector_len(&inst.mods) != Some(e.len()) && !only_numbers(inst, e) =>
                     {
                         format!("Argument vector size mismatch for instruction '{name}'")
                     }
@@ -539,4 +540,9 @@ pub(super) fn register_fits(reg: Type, ty: Type, wider: bool) -> bool {
 fn class_fits(a: Type, b: Type) -> bool {
     let bits = a.class() == TypeClass::Bits || b.class() == TypeClass::Bits;
     bits || integer(a) && integer(b) || a == b
+}
+
+/// Words of tensor memory and masks of its lanes are never numbers alone (ptxas 13.0.88).
+fn only_numbers(inst: &Inst, list: &[VectorElem]) -> bool {
+    inst.op == Op::tcgen05 && list.iter().all(|e| matches!(e, VectorElem::Int(_)))
 }

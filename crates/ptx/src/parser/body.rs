@@ -56,6 +56,8 @@ struct Scope<'s> {
 /// State of the function being parsed.
 pub(super) struct FuncState<'s> {
     pub(super) body: Body,
+    /// Whether it is a kernel.
+    entry: bool,
     /// Innermost last.
     scopes: Vec<Scope<'s>>,
     /// The labels of each block, by the token that opens it: a label is known before its definition.
@@ -259,7 +261,12 @@ impl<'s> Parser<'s> {
     pub(super) fn body(&mut self, func: &Func) -> Parsed<Body> {
         self.expect(Tok::LBrace)?;
         let open = self.at - 1;
-        let mut state = FuncState { body: Body::default(), scopes: Vec::new(), labels: FxHashMap::default() };
+        let mut state = FuncState {
+            body: Body::default(),
+            entry: func.entry,
+            scopes: Vec::new(),
+            labels: FxHashMap::default(),
+        };
         self.find_labels(&mut state);
         self.func = Some(state);
         self.open_scope(open);
@@ -536,8 +543,9 @@ impl<'s> Parser<'s> {
                 let mut texts = Vec::new();
                 self.strings(&mut texts)?;
                 let span = self.expect(Tok::Semi)?;
+                let place = if self.state().entry { Place::Body } else { Place::DeviceBody };
                 for text in &texts {
-                    self.pragma(text, span, Place::Body);
+                    self.pragma(text, span, place);
                 }
                 self.state().body.stmts.extend(texts.into_iter().map(Stmt::Pragma));
                 Ok(())

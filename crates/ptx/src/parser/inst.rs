@@ -359,6 +359,11 @@ impl<'s> Parser<'s> {
                     }
                     let mut list = vec![Operand::Addr(addr)];
                     while self.eat(Tok::Comma) {
+                        // Behind a texture and a sampler coordinates have their braces.
+                        let samples = matches!(inst.op, Op::tex | Op::tld4);
+                        if list.len() == 2 && samples && self.peek() != Tok::LBrace {
+                            return Err(self.unexpected());
+                        }
                         list.push(self.nested(|p| p.operand(inst))?);
                     }
                     self.expect(Tok::RBracket)?;

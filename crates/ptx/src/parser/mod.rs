@@ -7,7 +7,7 @@ mod dwarf;
 mod expr;
 mod inst;
 mod operand_value;
-mod pragma;
+pub mod pragma;
 
 use crate::ast::{Func, FuncId, Item, Linkage, Module, Space, VarId};
 use crate::diag::{Diagnostic, Severity};
@@ -530,6 +530,9 @@ impl<'s> Parser<'s> {
                 return Err(self.unexpected());
             }
         }
+        if linkage == Linkage::Common && matches!(self.text(), ".entry" | ".func") {
+            return Err(self.unexpected());
+        }
         if self.eat_dot("entry") {
             return self.function(true, linkage);
         }
@@ -563,10 +566,10 @@ impl<'s> Parser<'s> {
                 Some(Item::Var(old)) if self.module.vars[*old].linkage == Linkage::Extern => {
                     let old = *old;
                     let (first, definition) = (&self.module.vars[old], self.module.vars[var].clone());
+                    let unified = first.unified;
                     let kind = |v: &crate::ast::Var| (v.space, v.ty, v.vector, v.dims.len());
                     if kind(first) != kind(&definition) {
                         self.error(span, format!("Inconsistent redefinition of variable '{name}'"));
-                    let unified = first.unified;
                     }
                     if definition.linkage == Linkage::Internal {
                         let message =

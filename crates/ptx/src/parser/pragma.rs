@@ -11,9 +11,14 @@ pub(super) enum Place {
     Module,
     /// Before the body of a function.
     Header,
-    /// Among the statements.
+    /// Among the statements of a kernel.
     Body,
+    /// Among those of another function.
+    DeviceBody,
 }
+
+/// Registers are to be spilled to shared memory.
+pub const SHARED_SPILLS: &str = "enable_smem_spilling";
 
 /// The first words of the strings that ptxas 13.0.88 knows, whether they stand among statements only, and what becomes of
 /// them here.
@@ -21,7 +26,7 @@ const KNOWN: &[(&str, bool, Option<&str>)] = &[
     ("nounroll", false, None),
     ("frequency", true, None),
     ("used_bytes_mask", true, None),
-    ("enable_smem_spilling", true, Some("registers are spilled to local memory")),
+    (SHARED_SPILLS, true, Some("registers are spilled to local memory")),
     ("local_maxnreg", true, Some("the limit of the whole function holds")),
 ];
 
@@ -32,7 +37,8 @@ impl Parser<'_> {
         let whole = |severity, message: String| Diagnostic { severity, ..Diagnostic::whole(message) };
         let known = KNOWN.iter().find(|k| k.0 == first && (k.1 || k.0 == text));
         // ptxas knows this one among statements, and not at all elsewhere.
-        let known = known.filter(|k| k.0 != "local_maxnreg" || place == Place::Body);
+        let in_body = matches!(place, Place::Body | Place::DeviceBody);
+        let known = known.filter(|k| k.0 != "local_maxnreg" || in_body);
         let Some((_, statement, instead)) = known else {
             if place == Place::Module {
                 self.errors.push(whole(Severity::Error, format!("Pragma '{text}' not supported")));
@@ -42,13 +48,17 @@ impl Parser<'_> {
             }
             return;
         };
-        if *statement && place != Place::Body {
+        if *statement && !in_body {
             self.error(span, format!("Pragma '{text}' is allowed only within function scope"));
             return;
         }
-        if first == "enable_smem_spilling" && self.module.version < (8, 7) {
+        if first == SHARED_SPILLS && self.module.version < (8, 7) {
             let message = "Feature 'enable_smem_spilling' requires PTX ISA .version 8.7 or later";
             self.error(span, message);
+            return;
+        }
+        if first == SHARED_SPILLS && place == Place::DeviceBody {
+            self.error(span, format!("Pragma '{text}' cannot be specified for device functions"));
             return;
         }
         if let Some(instead) = instead {
