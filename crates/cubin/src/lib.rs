@@ -144,6 +144,19 @@ pub struct Kernel {
     pub reqntid: Option<[u32; 3]>,
 }
 
+impl Kernel {
+    /// Where its parameters end in constant bank 0.
+    pub(crate) fn param_end(&self) -> usize {
+        usize::from(self.param_base) + usize::from(self.param_bytes)
+    }
+
+    /// Bytes of constant bank 0: the words for names are behind the parameters.
+    pub(crate) fn bank0_bytes(&self) -> usize {
+        let words = self.images.iter().map(|w| w.offset as usize + 4);
+        words.max().unwrap_or(0).max(self.param_end())
+    }
+}
+
 /// What options had done to code, as the file says it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CodeOptions {

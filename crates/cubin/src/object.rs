@@ -562,7 +562,8 @@ impl<'o> Writer<'o> {
         }
         let bank0 = |w: &mut Self| {
             for k in o.functions.iter().filter(|f| f.entry).map(|f| &f.code) {
-                let data = vec![0; usize::from(k.param_base) + usize::from(k.param_bytes)];
+                let bytes = if o.extensible { k.bank0_bytes() } else { k.param_end() };
+                let data = vec![0; bytes];
                 let name = format!(".nv.constant0.{}", k.name);
                 w.add(Section::new(&name, kind::CONSTANT, ALLOC | INFO_LINK, 4, data));
             }
@@ -625,6 +626,16 @@ impl<'o> Writer<'o> {
         for f in self.object.functions.iter().filter(|f| !f.relocs.is_empty()) {
             let table = tables.entry(f.section()).or_default();
             table.extend(f.relocs.iter().filter_map(|r| entry(0, r)));
+        }
+        // What can be extended has words for names as executables have.
+        for k in self.object.functions.iter().filter(|f| f.entry && self.object.extensible).map(|f| &f.code) {
+            let table = tables.entry(format!(".nv.constant0.{}", k.name)).or_default();
+            for w in k.images.iter().rev() {
+                for n in w.sampler.into_iter().chain([w.image]) {
+                    let Some(image) = self.object.images.get(n) else { continue };
+                    table.push((w.offset.into(), image.kind.reloc(sm), ImageSymbol::key(n), 0));
+                }
+            }
         }
         for p in placed.iter().filter(|p| !p.var.relocs.is_empty()) {
             let table = tables.entry(p.section.clone()).or_default();

@@ -481,9 +481,8 @@ impl Writer<'_> {
 
 /// Constant bank 0 of a kernel.
 fn constant0(k: &Kernel) -> Section {
-    let params = usize::from(k.param_base) + usize::from(k.param_bytes);
-    let data = vec![0; k.images.iter().map(|w| w.offset as usize + 4).max().unwrap_or(0).max(params)];
-    Section::new(&format!(".nv.constant0.{}", k.name), elf::SHT_PROGBITS, ALLOC | INFO_LINK, 4, data)
+    let name = format!(".nv.constant0.{}", k.name);
+    Section::new(&name, elf::SHT_PROGBITS, ALLOC | INFO_LINK, 4, vec![0; k.bank0_bytes()])
 }
 
 /// Bytes of initialized variables that a file may have.

@@ -126,7 +126,7 @@ impl ImageSlots {
             .collect();
         let end = |k: &FuncId| {
             let end = u32::from(target.info().param_base) + module.param_layout(&module.funcs[*k]).1;
-            end.next_multiple_of(4)
+            end.next_multiple_of(if target.sm < 100 { 4 } else { APART })
         };
         let concerned = |used: &[FuncId]| used.iter().any(|f| own.contains_key(f));
         let common = kernels.iter().filter(|(_, used)| concerned(used)).map(|(k, _)| end(k)).max();

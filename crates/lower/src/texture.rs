@@ -207,7 +207,9 @@ impl Lower<'_, '_> {
             return Ok(match (place, sampler, at) {
                 (_, None, Some(at)) => Handle::Const(at),
                 // In objects each has a word of its own.
-                (Place::Named(image), Some(Place::Named(sampler)), _) if !self.opts.relocatable => {
+                (Place::Named(image), Some(Place::Named(sampler)), _)
+                    if !self.opts.relocatable || self.opts.extensible =>
+                {
                     Handle::Const(self.image_place(image, Some(sampler))?)
                 }
                 (Place::Register(r), None, None) => Handle::Word(self.handle_value(r)?),

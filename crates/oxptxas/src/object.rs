@@ -78,7 +78,10 @@ pub(crate) fn compile(
     for (id, result) in chosen.iter().zip(compiled) {
         let func = &module.funcs[*id];
         let done = result.and_then(|(mut code, time)| {
-            let named = images.relocations(layout, *id, &mut code, settings.target);
+            let named = match settings.relocatable {
+                true => images.relocations(layout, *id, &mut code, settings.target),
+                false => Ok(Vec::new()),
+            };
             let named = named.map_err(|e| vec![Diagnostic::error(func.span, e)])?;
             let (lines, locals, places) = (code.lines.clone(), code.locals.clone(), code.places.clone());
             let said = facts::Said::by(settings.target.sm, [func], None);
@@ -97,8 +100,8 @@ pub(crate) fn compile(
             for (p, v) in f.code.params.iter_mut().zip(&func.params) {
                 p.image = images.place(*v);
             }
-            // Later the linker says it (ptxas 13.0.88).
-            if settings.target.sm < 90 {
+            // In objects for sm_90 and later the linker says it (ptxas 13.0.88).
+            if settings.target.sm < 90 || !settings.relocatable {
                 f.code.images = images.words(layout, *id);
             }
             // Such code is where it is: calls and the places they return to are addresses.

@@ -87,11 +87,10 @@ fn not_built(module: &Module, settings: &Settings) -> Option<ptx::Diagnostic> {
     for r in module.vars.values().flat_map(|v| &v.init).flat_map(|i| &i.relocs) {
         note(r.symbol);
     }
-    // Arrays are left out, if nothing uses them. What can be extended is half an executable, whose words have their places.
+    // Arrays are left out, if nothing uses them.
     let opaque = |(id, v): &(VarId, &ptx::Var)| {
         let named = v.space != Space::Global || used.contains(id);
-        let extensible = settings.extensible && !settings.relocatable;
-        v.opaque.is_some() && named && (extensible || !v.dims.is_empty())
+        v.opaque.is_some() && named && !v.dims.is_empty()
     };
     if let Some((_, var)) = module.vars.iter().find(opaque) {
         return Some(refuse(var.span, &format!(".{}", var.opaque.map_or("", |o| o.name()))));
@@ -214,7 +213,8 @@ fn compile_module(
         .time(Stage::CompileUnitSetup, || lower::ModuleLayout::new(&module, settings.target).map_err(fail))?;
     // Where code is debugged ptxas keeps each function once.
     let separate = settings.debug && !relocatable;
-    if relocatable {
+    // What can be extended has its names in words as an executable has.
+    if settings.relocatable {
         layout.link_images(&module, settings.target);
     } else if separate {
         layout.call_by_address(&module);
