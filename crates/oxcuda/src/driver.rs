@@ -8,6 +8,7 @@ use crate::image::{Array, Object};
 use crate::link::Link;
 use crate::memory::{Pool, Space};
 use crate::module::Module;
+use crate::reference::Reference;
 use crate::stream::{Event, LEGACY, OWN, Stream, meant};
 use crate::waiting::Waiting;
 use std::cell::RefCell;
@@ -46,6 +47,7 @@ impl Thing for Function {}
 impl Thing for Link {}
 impl Thing for Module {}
 impl Thing for Pool {}
+impl Thing for Reference {}
 impl Thing for Sequence {}
 impl Thing for Stream {}
 // Functions for graphs know no other error.
@@ -166,6 +168,8 @@ pub struct Driver {
     pub textures: Vec<Object>,
     /// Surfaces.
     pub surfaces: Vec<Object>,
+    /// References of modules that the program asked for.
+    pub references: Table<Reference>,
     /// Links under way.
     pub links: Table<Link>,
     /// What waits for its turn.

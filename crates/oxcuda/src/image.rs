@@ -205,18 +205,57 @@ pub struct Resource {
     flags: u32,
 }
 
+impl Resource {
+    fn new(kind: u32, first: [u64; 5]) -> Resource {
+        let mut fields = [0; 16];
+        fields[..5].copy_from_slice(&first);
+        Resource { kind, fields, flags: 0 }
+    }
+    /// An array.
+    pub fn array(handle: u64) -> Resource {
+        Resource::new(resource::ARRAY, [handle, 0, 0, 0, 0])
+    }
+    /// Memory of a format (its number, and channels), and how many bytes of it.
+    pub fn linear(address: u64, [format, channels]: [u32; 2], bytes: u64) -> Resource {
+        let format = u64::from(format) | u64::from(channels) << 32;
+        Resource::new(resource::LINEAR, [address, format, bytes, 0, 0])
+    }
+    /// The same as rows that are so many bytes apart.
+    pub fn pitched(
+        address: u64,
+        [format, channels]: [u32; 2],
+        [width, height]: [usize; 2],
+        pitch: usize,
+    ) -> Resource {
+        let format = u64::from(format) | u64::from(channels) << 32;
+        Resource::new(resource::PITCHED, [address, format, width as u64, height as u64, pitch as u64])
+    }
+    /// The array that it is.
+    pub fn of_array(&self) -> Option<u64> {
+        (self.kind == resource::ARRAY).then_some(self.fields[0])
+    }
+    /// The address of the memory that it is.
+    pub fn of_memory(&self) -> Option<u64> {
+        matches!(self.kind, resource::LINEAR | resource::PITCHED).then_some(self.fields[0])
+    }
+}
+
 /// `CUDA_TEXTURE_DESC`
 #[repr(C)]
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Sampling {
-    address: [u32; 3],
-    filter: u32,
-    flags: u32,
+    /// What lies beyond the edge in each dimension.
+    pub address: [u32; 3],
+    /// Whether texels are averaged.
+    pub filter: u32,
+    /// How they are read.
+    pub flags: u32,
     anisotropy: u32,
     level_filter: u32,
     bias: f32,
     clamp: [f32; 2],
-    border: [f32; 4],
+    /// What lies beyond the edge.
+    pub border: [f32; 4],
     reserved: [u32; 12],
 }
 

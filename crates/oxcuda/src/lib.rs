@@ -23,6 +23,7 @@ mod memory;
 mod module;
 mod occupancy;
 mod queue;
+mod reference;
 mod settings;
 mod stream;
 mod waiting;

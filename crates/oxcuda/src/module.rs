@@ -266,6 +266,7 @@ impl Driver {
 
     /// Takes a module away.
     pub fn unload(&mut self, module: u64) -> Result<()> {
+        self.free_references(module)?;
         let module = self.modules.remove(module)?;
         module.functions.values().try_for_each(|f| self.functions.remove(*f).map(|_| ()))?;
         self.space.unload(module.code, !module.of_library);

@@ -385,6 +385,7 @@ impl Driver {
         self.check(&l, &f)?;
         let context = self.context()?;
         let module = self.module_in(f.module, context)?;
+        self.bind_references(module)?;
         let module = self.modules.get(module)?;
         let fixes = f.fixes.clone().unwrap_or_else(|| {
             let called = match &module.code {

@@ -1,9 +1,9 @@
-//! Arrays, textures and surfaces; references to such, which are not built.
+//! Arrays, textures and surfaces.
 
 use super::Handle;
 use crate::driver::{Driver, within};
 use crate::error::{Error, Result};
-use crate::ffi::{Host, In, Out, Text};
+use crate::ffi::{Host, In, Out};
 use crate::image::{Array, Resource, Sampling, Shape, View};
 use crate::stream::{submit, submit_and_wait};
 use crate::work::{End, Side, Transfer, Work};
@@ -13,9 +13,12 @@ use sim::image::Kind;
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Flat {
-    size: [usize; 2],
-    format: u32,
-    channels: u32,
+    /// Texels of a row, and rows.
+    pub size: [usize; 2],
+    /// Number of the format of a channel.
+    pub format: u32,
+    /// Channels.
+    pub channels: u32,
 }
 
 fn array<T>(handle: Handle, of: impl FnOnce(&Array) -> T) -> Result<T> {
@@ -34,14 +37,6 @@ fn copy(
         Some(s) => submit(s, work),
         None => submit_and_wait(work),
     }
-}
-
-/// References of textures and surfaces in a module: compilers make none since CUDA 12, and this one takes none.
-fn no_reference(module: Handle, what: &str, name: Text) -> Result<()> {
-    let name = name.get()?;
-    within(|d| d.modules.get(module).map(|_| ()))?;
-    say!("oxcuda: no module has a reference of a {what} ({name}): use {what} objects, which replace them");
-    Err(Error::NOT_FOUND)
 }
 
 api! {
@@ -189,13 +184,5 @@ api! {
     /// What it is bound to.
     fn cuSurfObjectGetResourceDesc(out: Out<Resource>, handle: u64) {
         out.put(within(|d| d.object(handle, Kind::Surface))?.resource)
-    }
-    /// A texture reference of a module.
-    fn cuModuleGetTexRef(_out: Host, module: Handle, name: Text) {
-        no_reference(module, "texture", name)
-    }
-    /// A surface reference of a module.
-    fn cuModuleGetSurfRef(_out: Host, module: Handle, name: Text) {
-        no_reference(module, "surface", name)
     }
 }

@@ -411,6 +411,111 @@ static void surfaces(const char *what) {
     WANT_RESULT(cuSurfObjectDestroy(s), CUDA_ERROR_INVALID_VALUE);
 }
 
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+
+static const char NAMED[] =
+    ".version 7.8\n.target sm_75\n.address_size 64\n.global .texref picture;\n.global .texref numbers;\n.global .surfref words;\n"
+    ".visible .entry named(.param .u64 out)\n{\n.reg .b64 %o, %w; .reg .b32 %t, %s, %a, %b, %c, %d; .reg .f32 %x, %y, %f, %g, %h, %j;\n"
+    "ld.param.u64 %o, [out]; mov.u32 %t, %tid.x; mul.wide.u32 %w, %t, 16; add.u64 %o, %o, %w; cvt.rn.f32.u32 %x, %t; mov.f32 %y, 0f00000000;\n"
+    "tex.2d.v4.f32.f32 {%f, %g, %h, %j}, [picture, {%x, %y}]; st.global.f32 [%o], %f;\n"
+    "tex.1d.v4.s32.s32 {%a, %b, %c, %d}, [numbers, {%t}]; st.global.u32 [%o+4], %a;\n"
+    "shl.b32 %s, %t, 2; suld.b.1d.b32.zero {%b}, [words, {%s}]; st.global.u32 [%o+8], %b;\n"
+    "add.u32 %b, %b, 1; sust.b.1d.b32.zero [words, {%s}], {%b}; ret;\n}\n";
+
+/* Names that a module has for textures and surfaces: what is bound when a kernel is launched counts. */
+static void references(void) {
+    CUmodule m;
+    CUfunction f;
+    CUtexref picture, numbers, again_;
+    CUsurfref words;
+    CUarray first, second, row, told;
+    CUaddress_mode mode;
+    CUfilter_mode filter;
+    CUarray_format format;
+    CUdeviceptr data, address, to;
+    unsigned flags;
+    int channels;
+    size_t offset;
+    float pixels[2][8];
+    int integers[8], results[8][4];
+    CUDA_ARRAY_DESCRIPTOR flat = {8, 2, CU_AD_FORMAT_FLOAT, 1};
+    CUDA_ARRAY3D_DESCRIPTOR line = {8, 0, 0, CU_AD_FORMAT_UNSIGNED_INT32, 1, CUDA_ARRAY3D_SURFACE_LDST};
+    OK(cuModuleLoadData(&m, NAMED));
+    OK(cuModuleGetFunction(&f, m, "named"));
+    OK(cuModuleGetTexRef(&picture, m, "picture"));
+    OK(cuModuleGetTexRef(&numbers, m, "numbers"));
+    OK(cuModuleGetTexRef(&again_, m, "picture"));
+    OK(cuModuleGetSurfRef(&words, m, "words"));
+    WANT(again_ == picture && picture != numbers);
+    WANT_RESULT(cuModuleGetTexRef(&again_, m, "words"), CUDA_ERROR_NOT_FOUND);
+    WANT_RESULT(cuModuleGetTexRef(&again_, m, "nothing"), CUDA_ERROR_NOT_FOUND);
+    WANT_RESULT(cuModuleGetTexRef(&again_, module, "picture"), CUDA_ERROR_NOT_FOUND);
+    for (int i = 0; i < 8; i++) {
+        pixels[0][i] = (float)i + 0.5f, pixels[1][i] = 100;
+        integers[i] = 7 * i - 3;
+    }
+    OK(cuArrayCreate(&first, &flat));
+    OK(cuArrayCreate(&second, &flat));
+    OK(cuArray3DCreate(&row, &line));
+    for (int n = 0; n < 2; n++) {
+        CUDA_MEMCPY2D c = {.srcMemoryType = CU_MEMORYTYPE_HOST, .srcHost = pixels, .srcPitch = sizeof *pixels,
+                           .dstMemoryType = CU_MEMORYTYPE_ARRAY, .dstArray = n ? second : first,
+                           .WidthInBytes = sizeof *pixels, .Height = 2};
+        OK(cuMemcpy2D(&c));
+        for (int i = 0; i < 8; i++) pixels[0][i] += 32;
+    }
+    OK(cuMemcpyHtoA(row, 0, integers, sizeof integers));
+    OK(cuMemAlloc(&data, sizeof integers));
+    OK(cuMemcpyHtoD(data, integers, sizeof integers));
+    WANT_RESULT(cuTexRefSetArray(picture, first, 0), CUDA_ERROR_INVALID_VALUE);
+    OK(cuTexRefSetArray(picture, first, CU_TRSA_OVERRIDE_FORMAT));
+    OK(cuTexRefGetArray(&told, picture));
+    WANT(told == first);
+    OK(cuTexRefSetAddressMode(picture, 0, CU_TR_ADDRESS_MODE_CLAMP));
+    OK(cuTexRefSetAddressMode(picture, 1, CU_TR_ADDRESS_MODE_CLAMP));
+    OK(cuTexRefGetAddressMode(&mode, picture, 0));
+    WANT(mode == CU_TR_ADDRESS_MODE_CLAMP);
+    OK(cuTexRefSetFilterMode(picture, CU_TR_FILTER_MODE_POINT));
+    OK(cuTexRefGetFilterMode(&filter, picture));
+    WANT(filter == CU_TR_FILTER_MODE_POINT);
+    OK(cuTexRefSetFormat(numbers, CU_AD_FORMAT_SIGNED_INT32, 1));
+    OK(cuTexRefSetFlags(numbers, CU_TRSF_READ_AS_INTEGER));
+    OK(cuTexRefGetFlags(&flags, numbers));
+    WANT(flags == CU_TRSF_READ_AS_INTEGER);
+    OK(cuTexRefGetFormat(&format, &channels, numbers));
+    WANT(format == CU_AD_FORMAT_SIGNED_INT32 && channels == 1);
+    OK(cuTexRefSetAddress(&offset, numbers, data, sizeof integers));
+    WANT(offset == 0);
+    OK(cuTexRefGetAddress(&address, numbers));
+    WANT(address == data);
+    OK(cuSurfRefSetArray(words, row, 0));
+    OK(cuSurfRefGetArray(&told, words));
+    WANT(told == row);
+    OK(cuMemAlloc(&to, sizeof results));
+    void *given[] = {&to};
+    for (int round = 0; round < 3; round++) {
+        /* What was bound before a launch is not what is bound behind it. */
+        if (round == 1) OK(cuTexRefSetArray(picture, second, CU_TRSA_OVERRIDE_FORMAT));
+        if (round == 2) OK(cuTexRefSetFilterMode(picture, CU_TR_FILTER_MODE_LINEAR));
+        OK(cuLaunchKernel(f, 1, 1, 1, 8, 1, 1, 0, 0, given, 0));
+        OK(cuMemcpyDtoH(results, to, sizeof results));
+        for (int i = 0; i < 8; i++) {
+            float texel, seen = (float)i + 0.5f + (round ? 32 : 0);
+            memcpy(&texel, &results[i][0], 4);
+            /* Filtered, x is between two texels; below the first one there is that again. */
+            if (round == 2) seen = i ? seen - 0.5f : seen;
+            WANT(texel == seen && results[i][1] == integers[i] && results[i][2] == integers[i] + round);
+        }
+    }
+    OK(cuModuleUnload(m));
+    WANT(cuTexRefGetFlags(&flags, picture) != CUDA_SUCCESS);
+    OK(cuMemFree(data));
+    OK(cuMemFree(to));
+    OK(cuArrayDestroy(first));
+    OK(cuArrayDestroy(second));
+    OK(cuArrayDestroy(row));
+}
+
 int main(int argc, char **argv) {
     CUcontext context;
     OK(cuInit(0));
@@ -429,9 +534,7 @@ int main(int argc, char **argv) {
     shapes();
     levels();
     surfaces("");
-    CUtexref reference;
-#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
-    WANT_RESULT(cuModuleGetTexRef(&reference, module, "picture"), CUDA_ERROR_NOT_FOUND);
+    references();
     OK(cuDevicePrimaryCtxRelease(0));
     printf("done\n");
 }

@@ -3,10 +3,11 @@
 use super::decode::{Place, Program};
 use super::run::{blocks, check, kernel_of};
 use super::{Options, SimError};
+use crate::image::Kind;
 use crate::launch::Launch;
 use crate::memory::Memory;
 use crate::watch::Watch;
-use ::ptx::ast::{FuncId, Module, Space, VarId};
+use ::ptx::ast::{FuncId, Module, Opaque, Space, VarId};
 use std::collections::BTreeMap;
 
 /// A module of which the variables lie in memory, so that its kernels can be launched again and again.
@@ -98,6 +99,19 @@ impl Loaded {
             (&*var.name, (*at, var.size()))
         };
         self.variables.iter().map(one).collect()
+    }
+
+    /// Textures and surfaces that the module has by name.
+    pub fn image_names(&self) -> impl Iterator<Item = (&str, Kind)> {
+        let global = self.module.vars.values().filter(|v| v.space == Space::Global);
+        global.filter_map(|v| {
+            let kind = match v.opaque? {
+                Opaque::Texture => Kind::Texture,
+                Opaque::Surface => Kind::Surface,
+                Opaque::Sampler => return None,
+            };
+            Some((&*v.name, kind))
+        })
     }
 
     /// Runs a kernel with these parameters on memory that stays: what the threads printed. Arguments and buffers of

@@ -247,6 +247,18 @@ impl Module {
         found
     }
 
+    /// Textures and surfaces that code has by name.
+    pub fn image_names(&self) -> impl Iterator<Item = (&str, Kind)> {
+        self.cubin.relocs.iter().filter(|r| r.place.starts_with(".nv.constant0.")).filter_map(|r| {
+            let kind = match ImageKind::filled(r.kind)? {
+                ImageKind::Texture => Kind::Texture,
+                ImageKind::Surface => Kind::Surface,
+                ImageKind::Sampler => return None,
+            };
+            Some((r.symbol.split('#').next()?, kind))
+        })
+    }
+
     /// Address and size of a variable, constant ones included.
     pub fn variable(&self, name: &str) -> Option<(u64, u64)> {
         let constant = || self.cubin.constants.iter().find(|c| c.0 == name);
