@@ -7,7 +7,7 @@ use crate::graph::Graph;
 use crate::statement::Statement;
 use crate::{ModuleLayout, Options};
 use ori::{ALWAYS, Builder, Macro, Terminator, operand};
-use ptx::{FuncId, Mod as M, Module, Op, Operand as Said, Stmt};
+use ptx::{FuncId, Inst, Mod as M, Module, Op, Operand as Said, Stmt};
 use rustc_hash::FxHashMap;
 use sass::{Mod, Opcode, RegFile};
 
@@ -39,6 +39,51 @@ fn statements(module: &Module, f: FuncId) -> impl Iterator<Item = (bool, i128)> 
 /// Whether a function has the statement itself.
 pub fn has_statement(module: &Module, f: FuncId) -> bool {
     statements(module, f).next().is_some()
+}
+
+/// Puts functions that do nothing but change the number (`warpgroup_reg_alloc` of a compiler that does not inline) and the like into
+/// those that call them: what takes no values, gives none and has no registers, labels or ways out but its end.
+pub fn splice(module: &mut Module) {
+    let own = |f: FuncId| -> Option<Vec<Inst>> {
+        let func = &module.funcs[f];
+        let takes_nothing = !func.entry && func.params.is_empty() && func.returns.is_empty();
+        let body = func.body.as_ref().filter(|b| takes_nothing && b.vars.is_empty())?;
+        let stmts = body.stmts.iter().filter(|s| !matches!(s, Stmt::Loc(_) | Stmt::Pragma(_)));
+        let mut insts: Vec<&Inst> =
+            stmts.map(|s| if let Stmt::Inst(i) = s { Some(i) } else { None }).collect::<Option<_>>()?;
+        if insts.last().is_some_and(|i| i.op == Op::ret && i.guard.is_none()) {
+            insts.pop();
+        }
+        let plain = |i: &&Inst| {
+            i.op != Op::ret
+                && i.op != Op::exit
+                && i.guard.is_none()
+                && i.operands.iter().all(|o| matches!(o, Said::Int(_)))
+        };
+        (has_statement(module, f) && insts.iter().all(plain)).then(|| insts.into_iter().cloned().collect())
+    };
+    let small: FxHashMap<FuncId, Vec<Inst>> =
+        module.funcs.keys().filter_map(|f| Some((f, own(f)?))).collect();
+    let of_call = |s: &Stmt| match s {
+        Stmt::Inst(i) if i.op == Op::call && i.guard.is_none() => match parts(i)?.callee {
+            Said::Func(f) => Some((i.span, small.get(f)?)),
+            _ => None,
+        },
+        _ => None,
+    };
+    for body in module.funcs.values_mut().filter_map(|f| f.body.as_mut()) {
+        if !body.stmts.iter().any(|s| of_call(s).is_some()) {
+            continue;
+        }
+        for s in std::mem::take(&mut body.stmts) {
+            match of_call(&s) {
+                Some((span, insts)) => {
+                    body.stmts.extend(insts.iter().map(|i| Stmt::Inst(Inst { span, ..i.clone() })));
+                }
+                None => body.stmts.push(s),
+            }
+        }
+    }
 }
 
 /// The registers that threads of a kernel begin with if it changes how many they hold; `None` if it has nothing that does. As ptxas has it

@@ -208,6 +208,9 @@ fn compile_module(
     let warning = |message| Diagnostic { severity: Severity::Warning, ..Diagnostic::whole(message) };
     warnings.extend(more.into_iter().map(warning));
     driver::call_driver(&mut module, settings.target);
+    if !settings.relocatable && !settings.debug {
+        lower::pool::splice(&mut module);
+    }
     let lines = LineIndex::new(source);
     let mut layout = timeline
         .time(Stage::CompileUnitSetup, || lower::ModuleLayout::new(&module, settings.target).map_err(fail))?;

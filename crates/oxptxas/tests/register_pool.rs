@@ -309,6 +309,38 @@ fn where_it_is_ignored_that_is_said() {
     }
 }
 
+/// A function that does nothing else, as a compiler makes it that does not inline, changes what its caller holds.
+#[test]
+fn functions_that_do_nothing_else_are_part_of_their_callers() {
+    let functions = ".func give() { setmaxnreg.dec.sync.aligned.u32 24; ret; }\n\
+        .func ask() { setmaxnreg.inc.sync.aligned.u32 240; }\n\
+        .func both(.param .u32 n) { .reg .b32 r; ld.param.u32 r, [n]; setmaxnreg.dec.sync.aligned.u32 24; ret; }\n";
+    for (target, opt_level) in [("sm_90a", 3), ("sm_90a", 0), ("sm_100a", 3), ("sm_120a", 3)] {
+        let plain = kernel(target, BOUNDS, 20);
+        let called = plain
+            .replace("setmaxnreg.dec.sync.aligned.u32 24;", "call give;")
+            .replace("setmaxnreg.inc.sync.aligned.u32 240;", "call ask;")
+            .replace(".visible .entry", &format!("{functions}\n.visible .entry"));
+        assert!(called.contains("call give;") && called.contains("call ask;"));
+        let compiled = |source: &str| {
+            let out = ours(source, target, |s| Settings { opt_level, ..s });
+            (out.said, code(&out.cubin, target))
+        };
+        let ((said, (stated, insts)), (_, (wanted, of_plain))) = (compiled(&called), compiled(&plain));
+        assert!(said.is_empty(), "{target} -O{opt_level}: {said:?}");
+        assert_eq!((stated, changes(&insts)), (wanted, changes(&of_plain)), "{target} -O{opt_level}");
+    }
+    // One with a value is a function, for which all of the kernel's are ignored.
+    let other = kernel("sm_90a", BOUNDS, 20)
+        .replace(
+            "setmaxnreg.dec.sync.aligned.u32 24;",
+            "{ .param .u32 n; st.param.u32 [n], 1; call both, (n); }",
+        )
+        .replace(".visible .entry", &format!("{functions}\n.visible .entry"));
+    let said = ours(&other, "sm_90a", |s| s).said;
+    assert!(said.iter().any(|s| s.contains("C7506")), "{said:?}");
+}
+
 /// In objects it is said of every function that has the statement, called or not; whole programs that can be extended honour it
 /// in kernels that call nothing.
 #[test]
