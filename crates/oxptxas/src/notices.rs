@@ -63,15 +63,11 @@ pub fn debugging(module: &Module, settings: &Settings) -> Vec<Diagnostic> {
         let message = "Conflicting options '--device-debug' and '--Ofast-compile=<min,mid,max>' specified, ignoring '--Ofast-compile=<min,mid,max>' option";
         out.push(warning(None, message.into()));
     }
-    if settings.debug && settings.line_info_asked {
-        let message = "Conflicting options --device-debug and --generate-line-info specified, ignoring --generate-line-info option";
-        out.push(warning(None, message.into()));
-    }
     out.extend(lines_without_files(module));
     // Where there is nothing at all, nothing is missing.
     let missing: Vec<&str> = dwarf::missing(module).filter(|_| !module.items.is_empty()).collect();
     out.extend(missing.iter().map(|name| warning(None, format!(" {name} section not found"))));
-    if missing == [".debug_abbrev"] {
+    if missing == [".debug_abbrev"] && !settings.suppressed {
         let message = "skipping .debug_info section due to missing .debug_abbrev section";
         out.push(Diagnostic { severity: Severity::Info, ..warning(None, message.into()) });
     }

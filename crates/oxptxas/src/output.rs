@@ -192,7 +192,7 @@ impl Failure {
             return out;
         }
         // ptxas leaves this line out when the target itself is refused.
-        let located = self.diagnostics.iter().any(|d| d.span.is_some() || d.severity != Severity::Fatal);
+        let located = self.diagnostics.iter().any(|d| d.span.is_some() || d.severity == Severity::Error);
         if located {
             let _ =
                 writeln!(out, "{program} {}: Ptx assembly aborted due to errors", Severity::Fatal.padded());

@@ -247,6 +247,14 @@ fn what_it_says() {
                 + "oxptxas info    : skipping .debug_info section due to missing .debug_abbrev section\n",
             true,
         ),
+        // Options that conflict end it where warnings are errors.
+        (
+            &["-g", "-lineinfo", "-Werror", "bare.ptx"],
+            "oxptxas error   : Conflicting options --device-debug and --generate-line-info specified, ignoring --generate-line-info option\n\
+             oxptxas fatal   : Ptx assembly aborted due to errors\n".into(),
+            false,
+        ),
+        (&["-g", "-suppress-debug-info", "info.ptx"], lines.to_string() + &missing(".debug_abbrev"), true),
     ] {
         let out = oxptxas(&dir, &[&["-arch=sm_90"], args].concat());
         assert_eq!(String::from_utf8_lossy(&out.stderr), want, "{args:?}");

@@ -47,6 +47,12 @@ fn debug_information_is_whole() {
     let inlined = "{ .loc 1 5 6\n.loc 1 2 3, function_name foo, inlined_at 1 5 6\nret; }";
     for (head, text, want) in [
         (debug, ".entry k() { ret; }", "Debug information not found"),
+        (".version 8.6\n.target debug", ".entry k() { ret; }", "Target architecture not defined"),
+        (
+            new,
+            ".file 1 \"a\"\n.entry k() { .loc 1 2 3, function_name foo, inlined_at 1 2 3\nret; }\n.section .debug_str { foo: .b8 0 }",
+            "Source location 1 2 3 used in inlined_at directive must be used in a preceding .loc directive",
+        ),
         (debug, ".entry k() { ret; }\n.section .debug_info { .b8 1 }", ""),
         (old, "@@DWARF .section .debug_info, \"\",@progbits", ""),
         (new, "@@DWARF .section .debug_info, \"\",@progbits", "Deprecated feature: '@@DWARF"),
@@ -348,4 +354,25 @@ fn strings_end_at_the_next_quotation_mark() {
     assert!(accepts(".file 1 \"a\\\"\n.entry k() { ret; }\n"));
     assert!(accepts(".file 1 \"a\nb.cu\"\n.entry k() { ret; }\n"));
     assert!(!accepts(".file 1 \"a\\\"b.cu\"\n.entry k() { ret; }\n"));
+}
+
+/// What ptxas says of addresses of 32 bits, where nothing else is wrong.
+#[test]
+fn addresses_have_64_bits() {
+    let all = |version: &str, size: u8, code: &str, sm: u16| -> Vec<String> {
+        let text = format!(
+            ".version {version}\n.target sm_75\n.address_size {size}\n.entry k() {{ {code} ret; }}\n"
+        );
+        let errors = ptx::parse(&text).and_then(|m| ptx::check(&m, sm)).err().unwrap_or_default();
+        errors.into_iter().map(|e| e.message).collect()
+    };
+    let warning = " 64 Bit host architecture (--machine) being used mismatches with .address_size of 32 bits";
+    assert_eq!(all("7.0", 32, "", 75), [warning, " 32-Bit compilation is no longer supported"]);
+    let abi =
+        " 32-Bit ABI (--machine 32 or 32-Bit addressing) is not supported on sm_90 or higher architectures.";
+    assert_eq!(all("7.0", 32, "", 90), [warning, abi]);
+    assert_eq!(all("7.0", 32, "foo;", 75), ["Not a name of any known instruction: 'foo'"]);
+    let old = "Feature '.address_size directive' requires PTX ISA .version 2.3 or later";
+    assert_eq!(all("2.2", 64, "", 75)[0], old);
+    assert!(all("7.0", 64, "", 75).is_empty());
 }

@@ -73,7 +73,12 @@ fn errors_name_the_line() {
     for (from, to, want) in cases {
         assert_eq!(first_error(from, to), format!("ptxas k.ptx, {want}"));
     }
-    assert!(first_error("sm_75", "sm_100").contains("SM version specified by .target is higher"));
+    let higher = errors(&KERNEL.replacen("8.0\n.target sm_75", "8.6\n.target sm_100", 1));
+    assert!(higher[0].message.contains("SM version specified by .target is higher"), "{higher:?}");
+    // What is wrong in the header is all that is said of it.
+    let old = "line 2; error   : PTX .version 8.0 does not support .target sm_100";
+    assert_eq!(first_error("sm_75", "sm_100"), format!("ptxas k.ptx, {old}"));
+    assert_eq!(errors(&KERNEL.replacen("sm_75", "sm_100", 1)).len(), 1);
 }
 
 #[test]

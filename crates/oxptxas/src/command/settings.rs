@@ -122,6 +122,10 @@ pub(super) fn limits(line: &CommandLine, target: Target, voice: &Voice<'_>) -> R
 
 /// Warns of more of them, which ptxas does once it has its input.
 pub(super) fn conflicts(line: &CommandLine, voice: &Voice<'_>) {
+    if line.has("device-debug") && line.has("generate-line-info") {
+        voice.warn("Conflicting options --device-debug and --generate-line-info specified, ignoring --generate-line-info option",
+        );
+    }
     if line.has("legacy-bar-warp-wide-behavior") {
         voice.warn("'--legacy-bar-warp-wide-behavior' is a deprecated option, It will be removed in future release and is not recommended",
         );

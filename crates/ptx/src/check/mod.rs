@@ -12,7 +12,7 @@ mod shape;
 mod texture;
 
 use crate::ast::{Body, FuncId, LabelId, Module, Stmt, VarId};
-use crate::diag::Diagnostic;
+use crate::diag::{Diagnostic, Severity};
 use crate::isa::{Mod, Op, Suffix, Type};
 use crate::span::Span;
 use cranelift_entity::SecondaryMap;
@@ -46,7 +46,27 @@ pub fn check(module: &Module, sm: u16) -> Result<(), Vec<Diagnostic>> {
         c.function(func);
     }
     c.errors.extend(crate::alias::check(module));
+    if c.errors.is_empty() && module.address_size == 32 {
+        c.errors.extend(narrow(sm));
+    }
     if c.errors.is_empty() { Ok(()) } else { Err(c.errors) }
+}
+
+/// What is said of a module with addresses of 32 bits in which nothing is wrong.
+fn narrow(sm: u16) -> [Diagnostic; 2] {
+    let warning = Diagnostic {
+        severity: Severity::Warning,
+        ..Diagnostic::whole(
+            " 64 Bit host architecture (--machine) being used mismatches with .address_size of 32 bits",
+        )
+    };
+    let message = match sm {
+        ..90 => " 32-Bit compilation is no longer supported",
+        _ => {
+            " 32-Bit ABI (--machine 32 or 32-Bit addressing) is not supported on sm_90 or higher architectures."
+        }
+    };
+    [warning, Diagnostic::whole(message)]
 }
 
 /// The SM number of the module's `.target`; 0 if there is none.
@@ -83,6 +103,10 @@ pub fn runs_on(module: &Module, sm: u16, suffix: Suffix) -> bool {
 pub fn refusal(module: &Module, sm: u16, suffix: Suffix, arch: &str) -> Option<String> {
     let (own, own_suffix) = target(module);
     let name = module.targets.iter().rfind(|t| t.starts_with("sm_"))?;
+    // That it is older than its target is what is said, by the checks.
+    if module.version < first_version(own, own_suffix) {
+        return None;
+    }
     if own > sm {
         return Some("SM version specified by .target is higher than default SM version assumed".into());
     }
@@ -168,25 +192,20 @@ struct Checker<'m> {
 impl<'m> Checker<'m> {
     fn header(&mut self, sm: u16) {
         let module = self.module;
-        let fatal = |message: &str| Diagnostic::whole(message);
         if module.targets.is_empty() {
             self.errors.push(Diagnostic::fatal(
                 module.target_span,
                 "Missing .target directive at start of file '{file}'",
             ));
-        } else if self.sm > sm {
-            self.errors
-                .push(fatal("SM version specified by .target is higher than default SM version assumed"));
-        }
-        if module.address_size == 32 {
-            self.errors.push(fatal("32-Bit addressing is not supported"));
-        }
-        if let Some(target) = module.targets.first()
+        } else if let Some(target) = module.targets.first()
             && module.version < first_version(self.sm, self.suffix)
         {
             let (major, minor) = module.version;
             let message = format!("PTX .version {major}.{minor} does not support .target {target}");
             self.error(module.target_span, message);
+        } else if self.sm > sm {
+            let message = "SM version specified by .target is higher than default SM version assumed";
+            self.errors.push(Diagnostic::whole(message));
         }
     }
 

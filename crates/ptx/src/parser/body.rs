@@ -510,7 +510,7 @@ impl<'s> Parser<'s> {
             ".loc" => {
                 self.bump();
                 let (file, line, column) = self.position()?;
-                self.positions.insert((file, line, column));
+                let own = (file, line, column);
                 let mut inlined = None;
                 if self.eat(Tok::Comma) {
                     self.keyword("function_name")?;
@@ -535,6 +535,8 @@ impl<'s> Parser<'s> {
                     }
                     inlined = Some(Box::new(InlinedAt { function, offset, file, line, column }));
                 }
+                // What it says itself does not precede it.
+                self.positions.insert(own);
                 self.state().body.stmts.push(Stmt::Loc(Loc { file, line, column, inlined }));
                 Ok(())
             }

@@ -374,6 +374,10 @@ impl<'s> Parser<'s> {
         self.options();
         if self.eat_dot("address_size") {
             let span = self.span();
+            if self.module.version < (2, 3) {
+                let message = "Feature '.address_size directive' requires PTX ISA .version 2.3 or later";
+                self.error(span, message);
+            }
             match self.small()? {
                 value @ (32 | 64) => self.module.address_size = value as u8,
                 _ => {
@@ -453,7 +457,10 @@ impl<'s> Parser<'s> {
     /// functions.
     fn debug_information(&mut self) {
         let whole = |message: String| Diagnostic { severity: Severity::Error, ..Diagnostic::whole(message) };
-        if self.module.sections.is_empty() && self.module.targets.iter().any(|t| t == "debug") {
+        // Behind a fatal error nobody looks any more.
+        let fatal = self.errors.iter().any(|e| e.severity == Severity::Fatal);
+        let debug = self.module.targets.iter().any(|t| t == "debug");
+        if self.module.sections.is_empty() && debug && !fatal {
             self.errors.push(whole("Debug information not found in presence of .target debug".into()));
         }
         let missing: Vec<&str> =
