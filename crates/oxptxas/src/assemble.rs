@@ -119,7 +119,8 @@ pub(crate) fn assemble(
             registers,
             barriers: code.barriers,
             frame: own.frame_bytes,
-            cumulative,
+            // Where there is no bound ptxas -g says the kernel's own.
+            cumulative: if code.recursive && separate.is_some() { own.frame_bytes } else { cumulative },
             functions: placed
                 .iter()
                 .filter(|p| !p.name.starts_with(ori::abi::SHARED))

@@ -391,13 +391,15 @@ fn code_ends_and_agrees() {
     for (name, body, least) in of(BODIES, 75).chain(of(LEFTOVERS, 75)).chain(of(UNUSED, 80)).chain(meetings())
     {
         for (arch, source) in sources(body, least) {
-            for opt_level in [0, 3] {
-                let settings = Settings { opt_level, ..Settings::new(Target::parse(arch).unwrap()) };
+            // Functions are once in the file where code is debugged, those in which lanes meet, too.
+            for (opt_level, debug) in [(0, false), (3, false), (0, true)] {
+                let settings = Settings { opt_level, debug, ..Settings::new(Target::parse(arch).unwrap()) };
                 let cubin = compile(&source, "k.ptx", &settings)
                     .unwrap_or_else(|e| panic!("{name}: {}", e.render("")));
                 let verdict = verdict(&source, &cubin.cubin);
                 if verdict != Verdict::Same {
-                    wrong.push(format!("{name}, {arch} -O{opt_level}: {verdict:?}"));
+                    let debug = if debug { " -g" } else { "" };
+                    wrong.push(format!("{name}, {arch} -O{opt_level}{debug}: {verdict:?}"));
                 }
             }
         }
