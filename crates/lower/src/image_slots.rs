@@ -76,6 +76,13 @@ fn mentions(module: &Module, joined: bool, func: &Func, mut f: impl FnMut(Named,
 const APART: u32 = 16;
 
 impl ImageSlots {
+    /// Whether the function finds all that it names: no kernel has words for what none reaches.
+    pub fn finds_all(&self, module: &Module, target: Target, id: FuncId) -> bool {
+        let mut all = true;
+        mentions(module, target.sm < 90, &module.funcs[id], |n, _| all &= self.places.contains_key(&(id, n)));
+        all
+    }
+
     /// Of an object: each function has places of its own, which stand for the names until the linker knows better. No two names
     /// share a word.
     pub fn of_object(module: &Module, target: Target) -> ImageSlots {

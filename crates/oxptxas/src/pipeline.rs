@@ -310,10 +310,13 @@ fn compile_module(
         let kernels = chosen.iter().copied().zip(starts.iter().copied());
         jobs = registers_of(&module, &layout, kernels.clone().zip(&uses), &units.options);
         if separate {
-            // Those that no kernel reaches, too.
+            // Those that no kernel reaches, too, unless they name textures for which no kernel has words.
             let known: FxHashSet<FuncId> = jobs.iter().map(|(f, _)| *f).collect();
             let functions = module.funcs.iter().filter(|(_, f)| !f.entry && f.body.is_some());
-            jobs.extend(functions.map(|(f, _)| (f, None)).filter(|(f, _)| !known.contains(f)));
+            let more = functions
+                .map(|(f, _)| f)
+                .filter(|f| !known.contains(f) && layout.images.finds_all(&module, settings.target, *f));
+            jobs.extend(more.map(|f| (f, None)));
         }
         // What kernels call that change how many registers they hold runs with as few as there can be.
         let limit = kernels.map(|(k, start)| match start {

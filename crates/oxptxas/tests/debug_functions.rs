@@ -198,3 +198,32 @@ fn kernels_do_not_grow_by_what_they_call() {
     let ((few, code), (many, _)) = (size(2), size(22));
     assert!(code > 16_000 && (many - few) / 20 < 3_000, "{few} bytes, {many} bytes, {code} of the function");
 }
+
+/// What nothing calls is in the file all the same, unless it names textures: their words are those of kernels.
+#[test]
+fn functions_that_nothing_calls_are_compiled() {
+    let shared =
+        "mov.u32 %r2, %tid.x;\nst.shared.u32 [s], %r1;\nld.const.u32 %r2, [c];\nadd.u32 %r1, %r1, %r2;";
+    let fetch = ".reg .f32 %f<4>;\ntex.2d.v4.f32.s32 {%f0, %f1, %f2, %f3}, [t, {%r1, %r1}];\ncvt.rni.s32.f32 %r1, %f0;";
+    let variables = ".global .texref t;\n.shared .align 4 .b32 s;\n.const .align 4 .b32 c = 5;\n.extern .shared .b8 more[];\n";
+    let dynamic = "st.shared.u32 [more+4], %r1;";
+    for sm in [75, 90, 120] {
+        let source = [
+            HEADER,
+            variables,
+            &function("a", shared),
+            &function("b", fetch),
+            &function("d", dynamic),
+            &kernel("k", ""),
+        ]
+        .concat();
+        let file = compile(&source, sm);
+        let elf = object::File::parse(&file[..]).unwrap();
+        let has = |name: &str| elf.section_by_name(name).is_some();
+        assert!(has(".text.a") && has(".text.d") && !has(".text.b"), "sm_{sm}");
+        let source = source.replace(&kernel("k", ""), &kernel("k", &call("b", "")));
+        let file = compile(&source, sm);
+        let elf = object::File::parse(&file[..]).unwrap();
+        assert!(elf.section_by_name(".text.b").is_some(), "sm_{sm}");
+    }
+}
