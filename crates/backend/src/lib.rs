@@ -28,7 +28,8 @@ pub mod waits;
 pub mod zero;
 
 use ori::cfg::Cfg;
-use ori::{Function, Manager, Phase};
+use ori::{Allocated, Function, Manager, Phase};
+use regalloc::Allocation;
 use sass::target::{HARDWARE_REGISTERS, LEAST_REGISTERS};
 
 /// Why a function could not be compiled.
@@ -161,7 +162,7 @@ pub fn compile(mut func: Function, manager: &mut Manager<'_>, serial: bool) -> R
     pool::divide(&mut func);
     verify(phases::LEGALIZE, &func, manager)?;
     let granted = pool::changes(&func).then_some(func.max_regs);
-    let (mut func, stats) = allocate(func, manager, serial)?;
+    let Allocation { mut func, stats } = allocate(func, manager, serial)?;
     let remarks = func.remarks.take().unwrap_or_default();
     let code = finish(&func, &stats, manager, serial)?;
     if let Some(start) = granted {
@@ -190,28 +191,23 @@ const PLANNED_AGAIN: usize = 20_000;
 const LONGER: f64 = 1.5;
 const LONGER_TOGETHER: f64 = 1.3;
 
-/// A kernel with its registers given out.
-struct Allocated {
-    func: Function,
-    stats: regalloc::Stats,
+/// A kernel with its registers given out, and how they were planned.
+struct Planned {
+    found: Allocation,
     plan: Option<(prepass::Planned, Option<prepass::Prepared>)>,
 }
 
-impl Allocated {
+impl Planned {
     /// Registers that its file is to state.
     fn stated(&self) -> u32 {
-        u32::from(self.stats.regs_used) + u32::from(HARDWARE_REGISTERS)
+        u32::from(self.found.stats.regs_used) + u32::from(HARDWARE_REGISTERS)
     }
 }
 
 /// Plans and gives out registers. Where more are taken than were planned, so that fewer warps fit, once more with so many fewer to plan with:
 /// the plan counts what lives, and not where it fits. Then with so few that more warps fit, as long as nothing leaves its register for that
 /// and it does not take much longer ([`LONGER`]).
-fn allocate(
-    func: Function,
-    manager: &mut Manager<'_>,
-    serial: bool,
-) -> Result<(Function, regalloc::Stats), Error> {
+fn allocate(func: Function, manager: &mut Manager<'_>, serial: bool) -> Result<Allocation, Error> {
     let again = func.entry && !serial && func.insts.len() <= PLANNED_AGAIN;
     let original = again.then(|| func.clone());
     let usual = Attempt { more: 0, counters: again };
@@ -221,12 +217,12 @@ fn allocate(
         (Err(Failure::Registers(_)), Some(original)) => {
             let found =
                 allocate_once(original.clone(), manager, serial, Attempt { counters: false, ..usual })?;
-            return Ok((found.func, found.stats));
+            return Ok(found.found);
         }
         (Err(e), _) => return Err(e.into()),
     };
     let (Some(original), Some((plan, _))) = (original, &best.plan) else {
-        return Ok((best.func, best.stats));
+        return Ok(best.found);
     };
     let warps = |stated: u32| prepass::warps_that_fit(&original, stated);
     let fit = warps(best.stated());
@@ -235,16 +231,16 @@ fn allocate(
         let second = allocate_once(original.clone(), manager, serial, Attempt { more, ..usual });
         if let Some(second) = if_any(second, manager)?
             && warps(second.stated()) > fit
-            && second.stats.spill_load_bytes <= best.stats.spill_load_bytes
+            && second.found.stats.spill_load_bytes <= best.found.stats.spill_load_bytes
         {
             best = second;
         }
     }
     if let Some((plan, _)) = &best.plan {
         let first = prepass::Planned { stated: best.stated(), ..*plan };
-        while best.stats.spill_load_bytes == 0 && for_more_warps(&original, first, &mut best, manager)? {}
+        while best.found.stats.spill_load_bytes == 0 && for_more_warps(&original, first, &mut best, manager)? {}
     }
-    Ok((best.func, best.stats))
+    Ok(best.found)
 }
 
 /// Gives a kernel so few registers that more warps fit, if nothing leaves its register for that and it does not take much longer ([`LONGER`])
@@ -253,7 +249,7 @@ fn allocate(
 fn for_more_warps(
     original: &Function,
     first: prepass::Planned,
-    best: &mut Allocated,
+    best: &mut Planned,
     manager: &mut Manager<'_>,
 ) -> Result<bool, Error> {
     let stated = best.stated();
@@ -272,9 +268,9 @@ fn for_more_warps(
         }
         func.max_regs = fewer;
         verify(phases::PREPASS, &func, manager)?;
-        if let Some((mut func, stats)) = if_any(place(func, manager, true, false), manager)? {
-            func.max_regs = original.max_regs;
-            (best.func, best.stats, *plan) = (func, stats, planned);
+        if let Some(mut found) = if_any(place(func, manager, true, false), manager)? {
+            found.func.max_regs = original.max_regs;
+            (best.found, *plan) = (found, planned);
             return Ok(true);
         }
     }
@@ -318,15 +314,14 @@ fn allocate_once(
     manager: &mut Manager<'_>,
     serial: bool,
     attempt: Attempt,
-) -> Result<Allocated, Failure> {
+) -> Result<Planned, Failure> {
     let Attempt { more, counters } = attempt;
     let mut plan = None;
     if !serial && manager.admits(phases::PREPASS) {
         manager.run_outer(phases::PREPASS, &mut func, |f, m| plan = prepass::run(f, m, more, counters));
         verify(phases::PREPASS, &func, manager)?;
     }
-    let (func, stats) = place(func, manager, counters, true)?;
-    Ok(Allocated { func, stats, plan })
+    Ok(Planned { found: place(func, manager, counters, true)?, plan })
 }
 
 /// Gives out registers to what was planned: `counters` may be in uniform ones, and values may leave theirs for memory if that `spills`.
@@ -335,27 +330,23 @@ fn place(
     manager: &mut Manager<'_>,
     counters: bool,
     spills: bool,
-) -> Result<(Function, regalloc::Stats), Failure> {
+) -> Result<Allocation, Failure> {
     manager.run(phases::CONVERGENCE, &mut func, convergence::run)?;
     verify(phases::CONVERGENCE, &func, manager)?;
     if counters && !regalloc::changes_together(&func, &Cfg::new(&func)) {
         return Err(Failure::Registers(Error::new("uniform registers change where lanes may be apart")));
     }
     let (check, pool) = (manager.verifies(), pool::changes(&func));
-    let stats = manager
-        .run(phases::ALLOCATE, &mut func, |f| {
-            regalloc::allocate(f, &regalloc::Limits { check, spills, ..regalloc::Limits::of(f) })
-        })
-        .map_err(|e| {
-            let error = Error::new(e.to_string());
-            match e {
-                regalloc::Error::Check(_) => Failure::Other(error),
-                regalloc::Error::Pressure(_) | regalloc::Error::Move(_) => {
-                    Failure::Registers(Error { pool, ..error })
-                }
+    let limits = regalloc::Limits { check, spills, ..regalloc::Limits::of(&func) };
+    manager.make(phases::ALLOCATE, || regalloc::allocate(func, &limits)).map_err(|e| {
+        let error = Error::new(e.to_string());
+        match e {
+            regalloc::Error::Check(_) => Failure::Other(error),
+            regalloc::Error::Pressure(_) | regalloc::Error::Move(_) => {
+                Failure::Registers(Error { pool, ..error })
             }
-        })?;
-    Ok((func, stats))
+        }
+    })
 }
 
 /// What was found where there is something already if nothing was. What is wrong with the compiler is an error all the same, for who wants to
@@ -386,9 +377,9 @@ fn verify(after: Phase, func: &Function, manager: &Manager<'_>) -> Result<(), Er
 /// The phases after register allocation.
 ///
 /// # Errors
-/// On virtual registers, and on instructions without an encoding.
+/// On instructions without an encoding.
 pub fn finish(
-    func: &Function,
+    func: &Allocated,
     stats: &regalloc::Stats,
     manager: &mut Manager<'_>,
     serial: bool,

@@ -5,7 +5,7 @@ use cranelift_entity::{EntityRef, SecondaryMap};
 use fixedbitset::FixedBitSet;
 use ori::cfg::{Cfg, DomTree};
 use ori::loops::LoopForest;
-use ori::{Block, Function, Inst, InstData, Macro, Name, Op, Operand, Value};
+use ori::{Block, Function, Inst, InstData, Macro, Name, Op, Operand, Register, Value};
 use rustc_hash::FxHashSet;
 use sass::{AddrWidth, ConstBank, Reg, Role};
 
@@ -60,7 +60,7 @@ impl Lanes {
 }
 
 /// Calls `f` for every name read with the number of registers it spans.
-pub fn for_each_use(func: &Function, d: &InstData, mut f: impl FnMut(Name, u8)) {
+pub fn for_each_use<R: Register>(func: &Function<R>, d: &InstData<R>, mut f: impl FnMut(R, u8)) {
     f(d.guard.pred, 1);
     let mut kept = d.kept.iter();
     for (i, o) in d.operands.iter().enumerate() {
@@ -92,14 +92,14 @@ pub fn for_each_use(func: &Function, d: &InstData, mut f: impl FnMut(Name, u8)) 
 }
 
 /// Calls `f` for every name written with the number of registers it spans, what a call destroys included.
-pub fn for_each_def(func: &Function, d: &InstData, mut f: impl FnMut(Name, u8)) {
+pub fn for_each_def<R: Register>(func: &Function<R>, d: &InstData<R>, mut f: impl FnMut(R, u8)) {
     for (i, o) in d.operands.iter().enumerate() {
         if let (true, Operand::Reg(r)) = (d.is_def(i), o) {
             f(r.reg, d.slot(i, &func.values).width);
         }
     }
     if d.op == Op::Macro(Macro::Call) {
-        ori::abi::clobbered_by(func, d).for_each(|r| f(Name::Phys(r), 1));
+        ori::abi::clobbered_by(func, d).for_each(|r| f(r.into(), 1));
     }
 }
 

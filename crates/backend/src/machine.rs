@@ -6,9 +6,9 @@ mod call;
 use crate::Error;
 use crate::order::Meant;
 use ori::cfg::Cfg;
-use ori::{Block, Function, InstData, Macro, Name, Op, Terminator};
+use ori::{Allocated, Block, InstData, Macro, Op, Terminator};
 use sass::ops::Bssy;
-use sass::{AddrWidth, ConstBank, Guard, Inst, Mod, Mods, Opcode, Operand, Reg, RegFile, RegOp, Target};
+use sass::{AddrWidth, Guard, Inst, Mod, Mods, Opcode, Operand, Reg, RegFile, RegOp, Target};
 use smallvec::SmallVec;
 
 /// A machine function.
@@ -156,7 +156,7 @@ pub fn copy(target: Target, dst: Reg, src: Operand) -> Result<Inst, Error> {
 }
 
 /// What the frame of an allocated function must be aligned to: for its variables, and for spills of four registers.
-fn frame_align(func: &Function, blocks: &[MachineBlock]) -> u32 {
+fn frame_align(func: &Allocated, blocks: &[MachineBlock]) -> u32 {
     let wide = |i: &MachineInst| {
         let base = |o: &Operand| matches!(o, Operand::Addr { base: Some(r), .. } if *r == Reg::SP);
         let local = matches!(i.inst.op, Opcode::LDL | Opcode::STL);
@@ -257,10 +257,10 @@ fn add_immediate(dst: Operand, src: Operand, n: u32) -> Inst {
 /// Turns allocated Ori into machine code; `frame_bytes` is what the frame holds, without kept registers.
 ///
 /// # Errors
-/// On what should be gone after allocation (values, tuples, switches).
-pub fn lower(func: &Function, mut frame_bytes: u32) -> Result<Machine, Error> {
+/// On what should be gone after allocation (tuples, switches).
+pub fn lower(func: &Allocated, mut frame_bytes: u32) -> Result<Machine, Error> {
     let target = func.target;
-    let layout = Layout::new(func)?;
+    let layout = Layout::new(func);
     let mut blocks = Vec::with_capacity(layout.order.len() + 1);
     if layout.entry_has_preds {
         blocks.push(MachineBlock::default());
@@ -339,7 +339,6 @@ pub fn lower(func: &Function, mut frame_bytes: u32) -> Result<Machine, Error> {
             }
             Terminator::Branch { cond, not, taken, fall } => {
                 let (taken, fall) = (layout.resolve(taken.block), layout.resolve(fall.block));
-                let pred = phys(*cond)?;
                 let swap = if next == Some(taken) {
                     taken != fall
                 } else {
@@ -349,7 +348,7 @@ pub fn lower(func: &Function, mut frame_bytes: u32) -> Result<Machine, Error> {
                     next != Some(fall) && if exit(fall) { !back(taken) } else { exit(taken) && back(fall) }
                 };
                 let (t, f, not) = if swap { (fall, taken, !*not) } else { (taken, fall, *not) };
-                let guard = Guard { pred, not };
+                let guard = Guard { pred: *cond, not };
                 let goto = |out: &mut MachineBlock, t: Block, guard: Guard| {
                     if guard.pred.file == RegFile::UP {
                         push(out, uniform_branch(guard, index(t)));
@@ -371,7 +370,7 @@ pub fn lower(func: &Function, mut frame_bytes: u32) -> Result<Machine, Error> {
                 return Err(Error::at(line, "internal error: switch after legalization"));
             }
             Terminator::Return(address) => {
-                let inst = call::ret(func, phys(*address)?);
+                let inst = call::ret(func, *address);
                 out.insts.push(MachineInst { link: Link::Base, ..MachineInst::new(inst, line) });
             }
         }
@@ -464,7 +463,7 @@ struct Layout {
 }
 
 impl Layout {
-    fn new(func: &Function) -> Result<Layout, Error> {
+    fn new(func: &Allocated) -> Layout {
         let cfg = Cfg::new(func);
         let entry = func.entry_block();
         let mut forward = cranelift_entity::SecondaryMap::with_default(None);
@@ -542,7 +541,7 @@ impl Layout {
             layout.sync[b] = next;
             next += 1;
         }
-        Ok(layout)
+        layout
     }
 
     fn resolve(&self, mut b: Block) -> Block {
@@ -554,33 +553,26 @@ impl Layout {
 }
 
 /// What [`Macro::Holds`] says; of a register that is set under a guard, nothing.
-fn held(d: &InstData) -> Option<Holds> {
+fn held(d: &InstData<Reg>) -> Option<Holds> {
     let [ori::Operand::Imm(register), ori::Operand::Imm(words), ori::Operand::Reg(src)] = d.operands[..]
     else {
         return None;
     };
-    let place = match src.reg {
-        Name::Phys(r) if !r.is_zero() && d.is_unguarded() => Some(r),
-        _ => None,
-    };
+    let place = (!src.reg.is_zero() && d.is_unguarded()).then_some(src.reg);
     Some(Holds { register, words: words as u8, place })
 }
 
-fn lower_inst(target: Target, d: &InstData, layout: &Layout) -> Result<Option<Inst>, Error> {
+fn lower_inst(target: Target, d: &InstData<Reg>, layout: &Layout) -> Result<Option<Inst>, Error> {
     let internal = |what: &str| Error::at(d.loc.0, format!("internal error: {what} after allocation"));
-    let guard = Guard { pred: phys(d.guard.pred)?, not: d.guard.not };
-    let lower = |o: Option<&ori::Operand>| match o {
-        Some(o) => lower_operand(target, o, layout),
+    let guard = d.guard;
+    let lower = |o: Option<&ori::Operand<Reg>>| match o {
+        Some(o) => Ok(lower_operand(target, o, layout)),
         None => Err(internal("macro without an operand")),
     };
     let (to, from) = d.macro_operands().map_or((None, None), |(to, from)| (to, from.first()));
     match d.op {
         Op::Sass(op) => {
-            let operands = d
-                .operands
-                .iter()
-                .map(|o| lower_operand(target, o, layout))
-                .collect::<Result<SmallVec<[Operand; 6]>, Error>>()?;
+            let operands = d.operands.iter().map(|o| lower_operand(target, o, layout)).collect();
             Ok(Some(Inst { guard, op, mods: d.mods.clone(), operands, ctrl: sass::Control::default() }))
         }
         Op::Macro(Macro::Undef) => Ok(None),
@@ -610,57 +602,23 @@ fn lower_inst(target: Target, d: &InstData, layout: &Layout) -> Result<Option<In
 }
 
 /// `BMOV.32.CLEAR RZ, B`, which precedes every BSSY of sm_75.
-fn clear_barrier(bssy: &InstData) -> Result<Inst, Error> {
+fn clear_barrier(bssy: &InstData<Reg>) -> Result<Inst, Error> {
     match Bssy::of(bssy).map(|s| s.barrier) {
         Some(ori::Operand::Reg(r)) => {
-            let barrier = Operand::reg(phys(r.reg)?);
+            let barrier = Operand::reg(r.reg);
             Ok(inst(Opcode::BMOV, &[Mod::_32, Mod::CLEAR], &[RZ, barrier]))
         }
         _ => Err(Error::at(bssy.loc.0, "internal error: BSSY without a barrier")),
     }
 }
 
-fn phys(name: Name) -> Result<Reg, Error> {
-    match name {
-        Name::Phys(r) => Ok(r),
-        _ => Err(Error::new(format!("internal error: {name} has no register"))),
+fn lower_operand(target: Target, o: &ori::Operand<Reg>, layout: &Layout) -> Operand {
+    let mut out = o.map(|r| r, |block| i64::from(layout.sync[layout.resolve(block)]));
+    // sm_75 spells a 64-bit register without uniform part as it does a 32-bit one; `.E` tells.
+    if let (75, Operand::Addr { width: width @ AddrWidth::R64, uniform: None, .. }) = (target.sm, &mut out) {
+        *width = AddrWidth::R32;
     }
-}
-
-fn lower_operand(target: Target, o: &ori::Operand, layout: &Layout) -> Result<Operand, Error> {
-    let part = |n: &Option<Name>| n.map(phys).transpose();
-    Ok(match o {
-        ori::Operand::Reg(r) => {
-            Operand::Reg(RegOp { reg: phys(r.reg)?, neg: r.neg, abs: r.abs, not: r.not, reuse: r.reuse })
-        }
-        ori::Operand::Imm(n) => Operand::Imm(*n),
-        ori::Operand::Const { bank, index, offset, neg, abs, not } => Operand::Const {
-            bank: match bank {
-                ConstBank::Index(n) => ConstBank::Index(*n),
-                ConstBank::Bindless(r) => ConstBank::Bindless(phys(*r)?),
-            },
-            index: part(index)?,
-            offset: *offset,
-            neg: *neg,
-            abs: *abs,
-            not: *not,
-        },
-        ori::Operand::Addr { desc, base, width, uniform, offset } => Operand::Addr {
-            desc: part(desc)?,
-            base: part(base)?,
-            // sm_75 spells a 64-bit register without uniform part as it does a 32-bit one; `.E` tells.
-            width: match width {
-                AddrWidth::R64 if target.sm == 75 && uniform.is_none() => AddrWidth::R32,
-                _ => *width,
-            },
-            uniform: part(uniform)?,
-            offset: *offset,
-        },
-        ori::Operand::Label(b) => Operand::Label(i64::from(layout.sync[layout.resolve(*b)])),
-        ori::Operand::Special(s) => Operand::Special(*s),
-        ori::Operand::Scoreboard(n) => Operand::Scoreboard(*n),
-        ori::Operand::ScoreboardSet(n) => Operand::ScoreboardSet(*n),
-    })
+    out
 }
 
 impl std::fmt::Display for Machine {
@@ -689,46 +647,9 @@ fn text(i: &Inst) -> String {
         match o {
             Operand::Label(b) => s += &format!("L{b}"),
             _ => {
-                let _ = ori::print::operand(&mut s, &virtual_operand(o));
+                let _ = ori::print::operand(&mut s, o);
             }
         }
     }
     s
-}
-
-/// The operand as Ori spells it.
-fn virtual_operand(o: &Operand) -> ori::Operand {
-    let name = |r: &Reg| Name::Phys(*r);
-    match o {
-        Operand::Reg(r) => ori::Operand::Reg(RegOp {
-            reg: Name::Phys(r.reg),
-            neg: r.neg,
-            abs: r.abs,
-            not: r.not,
-            reuse: r.reuse,
-        }),
-        Operand::Imm(n) => ori::Operand::Imm(*n),
-        Operand::Const { bank, index, offset, neg, abs, not } => ori::Operand::Const {
-            bank: match bank {
-                ConstBank::Index(n) => ConstBank::Index(*n),
-                ConstBank::Bindless(r) => ConstBank::Bindless(name(r)),
-            },
-            index: index.as_ref().map(name),
-            offset: *offset,
-            neg: *neg,
-            abs: *abs,
-            not: *not,
-        },
-        Operand::Addr { desc, base, width, uniform, offset } => ori::Operand::Addr {
-            desc: desc.as_ref().map(name),
-            base: base.as_ref().map(name),
-            width: *width,
-            uniform: uniform.as_ref().map(name),
-            offset: *offset,
-        },
-        Operand::Special(s) => ori::Operand::Special(*s),
-        Operand::Label(_) => ori::Operand::Imm(0),
-        Operand::Scoreboard(n) => ori::Operand::Scoreboard(*n),
-        Operand::ScoreboardSet(n) => ori::Operand::ScoreboardSet(*n),
-    }
 }

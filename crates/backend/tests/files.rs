@@ -5,15 +5,20 @@ use backend::{
     balance, convergence, emit, hazards, legalize, machine, prepass, regalloc, schedule, together, uniform,
     zero,
 };
-use ori::{Manager, Plan};
+use ori::{Allocated, Manager, Plan};
 use std::fmt::Write;
 use std::path::Path;
 
-fn hazards_text(func: &ori::Function, serial: bool) -> String {
-    let mut m = machine::lower(func, func.local_size).unwrap();
+fn machine_code(func: ori::Function) -> machine::Machine {
+    let func = Allocated::try_from(func).expect("no values");
+    machine::lower(&func, func.local_size).unwrap()
+}
+
+fn hazards_text(func: ori::Function, serial: bool) -> String {
+    let mut m = machine_code(func);
     hazards::run(&mut m, serial);
     let (insts, _) = emit::resolve(&m);
-    if let Err(violations) = hazards::check::check(func.target, &insts) {
+    if let Err(violations) = hazards::check::check(m.target, &insts) {
         for v in violations {
             eprintln!("{v}");
         }
@@ -49,8 +54,8 @@ fn run(pass: &str, mut func: ori::Function) -> String {
         }
         "regalloc" => {
             let limits = regalloc::Limits::of(&func);
-            let stats = regalloc::allocate(&mut func, &limits).unwrap_or_else(|e| panic!("{e}"));
-            format!("// {stats:?}\n{func}")
+            let found = regalloc::allocate(func, &limits).unwrap_or_else(|e| panic!("{e}"));
+            format!("// {:?}\n{found}", found.stats)
         }
         "prepass" => {
             prepass::run(&mut func, &mut Manager::new(&Plan::new(1)), 0, false);
@@ -61,22 +66,22 @@ fn run(pass: &str, mut func: ori::Function) -> String {
             verified(func)
         }
         "balance" => {
-            let mut m = machine::lower(&func, func.local_size).unwrap();
+            let mut m = machine_code(func);
             balance::run(&mut m);
             m.to_string()
         }
         "zero" => {
-            let mut m = machine::lower(&func, func.local_size).unwrap();
+            let mut m = machine_code(func);
             zero::run(&mut m);
             m.to_string()
         }
         "schedule" => {
-            let mut m = machine::lower(&func, func.local_size).unwrap();
+            let mut m = machine_code(func);
             schedule::run(&mut m);
             m.to_string()
         }
-        "hazards" => hazards_text(&func, false),
-        "serial" => hazards_text(&func, true),
+        "hazards" => hazards_text(func, false),
+        "serial" => hazards_text(func, true),
         _ => panic!("unknown pass {pass}"),
     }
 }

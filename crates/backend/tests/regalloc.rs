@@ -1,7 +1,7 @@
 //! Random SSA programs under high register pressure: every allocation must pass the checker.
 
 use backend::pool::{self, Grants};
-use backend::regalloc::{Error, Limits, allocate, checker};
+use backend::regalloc::{Allocation, Error, Limits, allocate, checker};
 use cranelift_entity::EntityRef;
 use ori::cfg::{Cfg, DomTree};
 use ori::{
@@ -321,8 +321,7 @@ fn allocates(func: &Function, limits: &Limits) -> Result<(), String> {
     if let Err(e) = ori::verify::verify(func) {
         return Err(format!("bad program: {}", e.join("\n")));
     }
-    let mut out = func.clone();
-    let stats = allocate(&mut out, limits).map_err(|e| format!("{e}\n{func}"))?;
+    let stats = allocate(func.clone(), limits).map_err(|e| format!("{e}\n{func}"))?.stats;
     if stats.regs_used > u16::from(limits.regs_r) {
         return Err(format!("{} registers", stats.regs_used));
     }
@@ -377,9 +376,9 @@ proptest! {
     /// Nothing may leave its register for memory: that fits, or it is an error.
     #[test]
     fn random_programs_without_slots(seed: u64, blocks in 2usize..12, steps in 1usize..30, far in 0usize..100, regs_r in 22u8..64) {
-        let mut func = program(seed, blocks, steps, far);
-        match allocate(&mut func, &Limits { regs_r, spills: false, ..tight() }) {
-            Ok(stats) => prop_assert_eq!((stats.spill_store_bytes, stats.spill_load_bytes), (0, 0)),
+        let func = program(seed, blocks, steps, far);
+        match allocate(func, &Limits { regs_r, spills: false, ..tight() }) {
+            Ok(Allocation { stats, .. }) => prop_assert_eq!((stats.spill_store_bytes, stats.spill_load_bytes), (0, 0)),
             Err(e) => prop_assert!(matches!(e, Error::Pressure(_)), "{}", e),
         }
     }
@@ -433,15 +432,15 @@ fn within(func: &Function) -> Result<(), String> {
     allocates(func, &Limits { check: true, ..Limits::of(func) })?;
     let cfg = Cfg::new(func);
     let Some(grants) = Grants::new(func, &cfg) else { return Ok(()) };
-    let mut after = func.clone();
-    allocate(&mut after, &Limits::of(func)).map_err(|e| e.to_string())?;
+    let after = allocate(func.clone(), &Limits::of(func)).map_err(|e| e.to_string())?.func;
     for &b in &cfg.rpo {
         for i in &after.blocks[b].insts {
             let d = &after.insts[*i];
             let mut most = 0;
-            let mut note = |n: Name, w: u8| match n {
-                Name::Phys(r) if r.file == RegFile::R && !r.is_zero() => most = most.max(r.index + w),
-                _ => {}
+            let mut note = |r: Reg, w: u8| {
+                if r.file == RegFile::R && !r.is_zero() {
+                    most = most.max(r.index + w);
+                }
             };
             backend::liveness::for_each_use(&after, d, &mut note);
             backend::liveness::for_each_def(&after, d, &mut note);
@@ -510,18 +509,15 @@ fn checker_finds_wrong_registers() {
     let (mut tried, mut missed) = (0, 0);
     for seed in 0..40 {
         let func = program(seed, 4, 12, 50);
-        let mut prepared = func.clone();
         let limits = Limits::of(&func);
-        allocate(&mut prepared, &limits).unwrap();
+        let prepared = allocate(func.clone(), &limits).unwrap().func;
         for (b, data) in prepared.blocks.clone().iter() {
             for &i in &data.insts {
                 // Swap every general register with its neighbour in one instruction.
                 let mut wrong = prepared.clone();
-                wrong.insts[i].map_uses(|n| match n {
-                    Name::Phys(r) if r.file == RegFile::R && !r.is_zero() && r != Reg::SP => {
-                        Name::Phys(Reg { index: r.index ^ 4, ..r })
-                    }
-                    n => n,
+                wrong.insts[i].map_uses(|r| match r.file {
+                    RegFile::R if !r.is_zero() && r != Reg::SP => Reg { index: r.index ^ 4, ..r },
+                    _ => r,
                 });
                 if wrong.insts[i] == prepared.insts[i] {
                     continue;
@@ -588,10 +584,9 @@ fn words_of_spilled_pairs_stay_together() {
         }
     }
     text += "    exit\n}\n";
-    let mut func = ori::parse::parse(&text).unwrap_or_else(|e| panic!("{e}: {text}"));
+    let func = ori::parse::parse(&text).unwrap_or_else(|e| panic!("{e}: {text}"));
     let limits = Limits { uregs: 12, ..Limits::of(&func) };
-    allocate(&mut func, &limits).unwrap();
-    let text = func.to_string();
+    let text = allocate(func, &limits).unwrap().to_string();
     let mut products = 0;
     for line in text.lines().filter(|l| l.contains("UTCHMMA")) {
         let registers: Vec<u32> =

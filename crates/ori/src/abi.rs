@@ -4,7 +4,7 @@
 //! The stack pointer R1 grows down. Arguments are in R4 … R15, results from R4 on; what does not fit is on the
 //! caller's stack. The return address is in R20 and R21, which neither side keeps.
 
-use crate::{Callee, Function, InstData};
+use crate::{Callee, Function, InstData, Register};
 use sass::{Reg, RegFile};
 
 /// The first register of arguments and results.
@@ -21,7 +21,7 @@ pub const STACK_ALIGN: u32 = 16;
 pub const LINKED_STACK_ALIGN: u32 = 8;
 
 /// What the stack pointer is a multiple of where a function starts.
-pub fn stack_align(func: &Function) -> u32 {
+pub fn stack_align<R>(func: &Function<R>) -> u32 {
     if func.entry || !func.relocatable { STACK_ALIGN } else { LINKED_STACK_ALIGN }
 }
 /// The first convergence barrier that a function keeps.
@@ -64,7 +64,10 @@ pub fn is_private(name: &str) -> bool {
 }
 
 /// The registers that this call may change.
-pub fn clobbered_by<'f>(func: &'f Function, call: &InstData) -> Box<dyn Iterator<Item = Reg> + 'f> {
+pub fn clobbered_by<'f, R: Register>(
+    func: &'f Function<R>,
+    call: &InstData<R>,
+) -> Box<dyn Iterator<Item = Reg> + 'f> {
     let number = call.callee();
     if let Some(known) = number.and_then(|n| func.changes.get(&n)) {
         return Box::new(known.iter().copied());

@@ -1,7 +1,8 @@
 //! Appends instructions to a block.
 
 use crate::function::{
-    Block, BlockCall, Function, Guard, Inst, InstData, Loc, Macro, Name, Op, Operand, Operands, Terminator,
+    Block, BlockCall, Function, Guard, Inst, InstData, Loc, Macro, Name, Op, Operand, Operands, Register,
+    Terminator,
 };
 use crate::function::{Value, operand};
 use sass::{Mod, Mods, Opcode, Reg, RegFile, Role, SlotKind, Width};
@@ -146,8 +147,8 @@ impl<'f> Builder<'f> {
 
 /// What an operand slot holds when nothing is said: RZ or PT for a register, 0 for an immediate. Note that
 /// carry-in predicates read as "no carry" only as `!PT`, which the caller writes.
-pub fn default_operand(op: Opcode, slot: usize) -> Operand {
-    let phys = |r| operand(Name::Phys(r));
+pub fn default_operand<R: Register>(op: Opcode, slot: usize) -> Operand<R> {
+    let phys = |r: Reg| Operand::reg(r.into());
     match op.slots()[slot].kind {
         SlotKind::Reg(RegFile::P) => phys(Reg::PT),
         SlotKind::Reg(RegFile::UP) => phys(Reg::UPT),

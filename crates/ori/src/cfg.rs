@@ -1,7 +1,7 @@
 //! Predecessors, reverse postorder, dominators, postdominators and loops.
 
 use crate::dominators;
-use crate::function::{Block, Function};
+use crate::function::{Block, Function, Register};
 use cranelift_entity::{EntityRef, SecondaryMap};
 use smallvec::SmallVec;
 
@@ -20,7 +20,7 @@ pub struct Cfg {
 
 impl Cfg {
     /// Computes it.
-    pub fn new(func: &Function) -> Cfg {
+    pub fn new<R: Register>(func: &Function<R>) -> Cfg {
         let mut cfg = Cfg { order: SecondaryMap::with_default(u32::MAX), ..Cfg::default() };
         for (b, data) in func.blocks.iter() {
             cfg.succs[b] = data.term.targets().iter().map(|t| t.block).collect();

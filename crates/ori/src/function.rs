@@ -1,10 +1,11 @@
 //! Functions, blocks, values and instructions.
 
+pub use crate::name::{Guard, Name, Operand, Operands, Register, for_each_name, map_operand, operand};
 use cranelift_entity::{PrimaryMap, entity_impl};
 use indexmap::IndexSet;
 use rustc_hash::FxBuildHasher;
 use sass::memory::MemoryEffects;
-use sass::{Changes, Effect, Lanes, Mod, Mods, Opcode, Reg, RegFile, RegOp, Role, Scope, SlotKind, Target};
+use sass::{Changes, Effect, Lanes, Mod, Mods, Opcode, Reg, RegFile, Role, Scope, SlotKind, Target};
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use thin_vec::{ThinVec, thin_vec};
@@ -32,47 +33,6 @@ pub struct ValueData {
     /// Number of consecutive registers; their first index is a multiple of the next power of two.
     pub width: u8,
 }
-
-/// What a register operand names.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Name {
-    /// A whole value.
-    Val(Value),
-    /// One register of a value, counted from its first (use only).
-    Part(Value, u8),
-    /// A physical register: RZ, PT, R1 before allocation; anything after it.
-    Phys(Reg),
-}
-
-impl Name {
-    /// The value named, whole or in part.
-    pub fn value(self) -> Option<Value> {
-        match self {
-            Name::Val(v) | Name::Part(v, _) => Some(v),
-            Name::Phys(_) => None,
-        }
-    }
-}
-
-impl From<Value> for Name {
-    fn from(v: Value) -> Name {
-        Name::Val(v)
-    }
-}
-
-/// An operand over [`Name`]s; labels are blocks.
-pub type Operand = sass::Operand<Name, Block>;
-
-/// The operands of one instruction: few bytes in the instruction itself, of which there are many.
-pub type Operands = ThinVec<Operand>;
-
-/// A whole value (or part, or physical register) as an operand.
-pub fn operand(name: impl Into<Name>) -> Operand {
-    Operand::Reg(RegOp::plain(name.into()))
-}
-
-/// An execution guard.
-pub type Guard = sass::Guard<Name>;
 
 /// Operations that no single SASS instruction does; they are gone before scheduling.
 /// Slots: the first [`Macro::defs`] operands are written, the rest read.
@@ -184,24 +144,27 @@ pub struct Loc(pub u32);
 
 /// An instruction's content.
 #[derive(Clone, PartialEq, Debug)]
-pub struct InstData {
+pub struct InstData<R = Name> {
     /// Execution guard; PT when always executed.
-    pub guard: Guard,
+    pub guard: Guard<R>,
     /// Operation.
     pub op: Op,
     /// Modifiers of a SASS operation.
     pub mods: Mods,
     /// Operands in slot order, all present.
-    pub operands: Operands,
+    pub operands: Operands<R>,
     /// For a guarded instruction in SSA: per written operand, in order, what it keeps where the guard is
     /// false. Empty if the guard is PT or nothing is written.
-    pub kept: ThinVec<Name>,
+    pub kept: ThinVec<R>,
     /// Source position.
     pub loc: Loc,
 }
 
 // A function has many; they are copied with it.
 const _: () = assert!(size_of::<InstData>() <= 96);
+
+/// The first operand that a macro writes, if there is one, and those that it reads.
+pub type MacroOperands<'d, R> = (Option<&'d Operand<R>>, &'d [Operand<R>]);
 
 /// Role and shape of one operand of an instruction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -212,41 +175,34 @@ pub struct SlotInfo {
     pub width: u8,
 }
 
-impl sass::Instruction for InstData {
-    type Operand = Operand;
+impl<R: Register> sass::Instruction for InstData<R> {
+    type Operand = Operand<R>;
     fn sass(&self) -> Option<Opcode> {
         self.opcode()
     }
     fn modifiers(&self) -> &Mods {
         &self.mods
     }
-    fn operands(&self) -> &[Operand] {
+    fn operands(&self) -> &[Operand<R>] {
         &self.operands
     }
-    fn operands_mut(&mut self) -> &mut [Operand] {
+    fn operands_mut(&mut self) -> &mut [Operand<R>] {
         &mut self.operands
     }
 }
 
-impl InstData {
+impl<R: Register> InstData<R> {
     /// Where a copy goes and what it copies, if it is one ([`Macro::Copy`]).
-    pub fn copied(&self) -> Option<(&Operand, &Operand)> {
+    pub fn copied(&self) -> Option<(&Operand<R>, &Operand<R>)> {
         match (self.op, &self.operands[..]) {
             (Op::Macro(Macro::Copy), [to, from]) => Some((to, from)),
             _ => None,
         }
     }
     /// What is collected and of which parts, if it is a [`Macro::Collect`].
-    pub fn collected(&self) -> Option<(&Operand, &[Operand])> {
+    pub fn collected(&self) -> Option<(&Operand<R>, &[Operand<R>])> {
         match (self.op, &self.operands[..]) {
             (Op::Macro(Macro::Collect), [to, parts @ ..]) => Some((to, parts)),
-            _ => None,
-        }
-    }
-    /// The parts alone, for changing them.
-    pub fn collected_mut(&mut self) -> Option<&mut [Operand]> {
-        match (self.op, &mut self.operands[..]) {
-            (Op::Macro(Macro::Collect), [_, parts @ ..]) => Some(parts),
             _ => None,
         }
     }
@@ -258,23 +214,17 @@ impl InstData {
         }
     }
     /// What a [`Macro::Call`] is given: the address of an indirect one, then registers.
-    pub fn call_arguments(&self) -> &[Operand] {
+    pub fn call_arguments(&self) -> &[Operand<R>] {
         match (self.op, &self.operands[..]) {
             (Op::Macro(Macro::Call), [_, arguments @ ..]) => arguments,
             _ => &[],
         }
     }
     /// The first operand that a macro writes, and those that it reads.
-    pub fn macro_operands(&self) -> Option<(Option<&Operand>, &[Operand])> {
+    pub fn macro_operands(&self) -> Option<MacroOperands<'_, R>> {
         let Op::Macro(m) = self.op else { return None };
         let (written, read) = self.operands.split_at_checked(m.defs())?;
         Some((written.first(), read))
-    }
-    /// Makes it a copy, under the guard that it has.
-    pub fn become_copy(&mut self, to: Operand, from: Operand) {
-        self.op = Op::Macro(Macro::Copy);
-        self.mods = Mods::none();
-        self.operands = thin_vec![to, from];
     }
     /// Role and width of operand `index`.
     pub fn slot(&self, index: usize, values: &PrimaryMap<Value, ValueData>) -> SlotInfo {
@@ -282,8 +232,8 @@ impl InstData {
             Op::Sass(op) => SlotInfo { role: op.slots()[index].role, width: op.width(index, &self.mods) },
             Op::Macro(m) => SlotInfo {
                 role: if index < m.defs() { Role::Def } else { Role::Use },
-                width: match &self.operands[index] {
-                    Operand::Reg(RegOp { reg: Name::Val(v), .. }) => values[*v].width,
+                width: match self.operands[index].as_reg().map(|r| r.reg.into()) {
+                    Some(Name::Val(v)) => values[v].width,
                     _ => 1,
                 },
             },
@@ -302,6 +252,71 @@ impl InstData {
             Op::Sass(op) => Some(op),
             Op::Macro(_) => None,
         }
+    }
+    /// Whether it is always executed.
+    pub fn is_unguarded(&self) -> bool {
+        !self.guard.not && self.guard.pred.into() == Name::Phys(Reg::PT)
+    }
+    /// Calls `f` for every name written.
+    pub fn for_each_def(&self, mut f: impl FnMut(R)) {
+        for (i, operand) in self.operands.iter().enumerate() {
+            if let (true, Operand::Reg(r)) = (self.is_def(i), operand) {
+                f(r.reg);
+            }
+        }
+    }
+    /// Calls `f` for every name read: guard, sources, address parts, kept values, read-write operands.
+    pub fn for_each_use(&self, mut f: impl FnMut(R)) {
+        f(self.guard.pred);
+        for (i, operand) in self.operands.iter().enumerate() {
+            let written_only = match self.op {
+                Op::Sass(op) => op.slots()[i].role == Role::Def,
+                Op::Macro(m) => i < m.defs(),
+            };
+            if !written_only {
+                for_each_name(operand, &mut f);
+            }
+        }
+        self.kept.iter().for_each(|k| f(*k));
+    }
+    /// Rewrites every name, written and read.
+    pub fn map_names(&mut self, mut f: impl FnMut(R) -> R) {
+        self.guard.pred = f(self.guard.pred);
+        for operand in &mut self.operands {
+            map_operand(operand, &mut f);
+        }
+        for k in &mut self.kept {
+            *k = f(*k);
+        }
+    }
+    /// Rewrites every name read (not those written), guard and kept values included.
+    pub fn map_uses(&mut self, mut f: impl FnMut(R) -> R) {
+        self.guard.pred = f(self.guard.pred);
+        for i in 0..self.operands.len() {
+            let written = self.is_def(i);
+            if !written {
+                map_operand(&mut self.operands[i], &mut f);
+            }
+        }
+        for k in &mut self.kept {
+            *k = f(*k);
+        }
+    }
+}
+
+impl InstData {
+    /// The parts alone, for changing them.
+    pub fn collected_mut(&mut self) -> Option<&mut [Operand]> {
+        match (self.op, &mut self.operands[..]) {
+            (Op::Macro(Macro::Collect), [_, parts @ ..]) => Some(parts),
+            _ => None,
+        }
+    }
+    /// Makes it a copy, under the guard that it has.
+    pub fn become_copy(&mut self, to: Operand, from: Operand) {
+        self.op = Op::Macro(Macro::Copy);
+        self.mods = Mods::none();
+        self.operands = thin_vec![to, from];
     }
     /// Whether the instruction only computes its results from its operands: two of them with the same operands are
     /// interchangeable wherever both are executed, and one without users can go. False for memory, control,
@@ -349,101 +364,6 @@ impl InstData {
         let shuffle = self.op == Op::Sass(Opcode::SHFL);
         shuffle || load && !never && !self.mods.has(Mod::STRONG) && !self.mods.has(Mod::MMIO)
     }
-    /// Whether it is always executed.
-    pub fn is_unguarded(&self) -> bool {
-        self.guard == Guard { pred: Name::Phys(Reg::PT), not: false }
-    }
-    /// Calls `f` for every name written.
-    pub fn for_each_def(&self, mut f: impl FnMut(Name)) {
-        for (i, operand) in self.operands.iter().enumerate() {
-            if let (true, Operand::Reg(r)) = (self.is_def(i), operand) {
-                f(r.reg);
-            }
-        }
-    }
-    /// Calls `f` for every name read: guard, sources, address parts, kept values, read-write operands.
-    pub fn for_each_use(&self, mut f: impl FnMut(Name)) {
-        f(self.guard.pred);
-        for (i, operand) in self.operands.iter().enumerate() {
-            let written_only = match self.op {
-                Op::Sass(op) => op.slots()[i].role == Role::Def,
-                Op::Macro(m) => i < m.defs(),
-            };
-            if !written_only {
-                for_each_name(operand, &mut f);
-            }
-        }
-        self.kept.iter().for_each(|k| f(*k));
-    }
-    /// Rewrites every name, written and read.
-    pub fn map_names(&mut self, mut f: impl FnMut(Name) -> Name) {
-        self.guard.pred = f(self.guard.pred);
-        for operand in &mut self.operands {
-            map_operand(operand, &mut f);
-        }
-        for k in &mut self.kept {
-            *k = f(*k);
-        }
-    }
-    /// Rewrites every name read (not those written), guard and kept values included.
-    pub fn map_uses(&mut self, mut f: impl FnMut(Name) -> Name) {
-        self.guard.pred = f(self.guard.pred);
-        for i in 0..self.operands.len() {
-            let written = self.is_def(i);
-            if !written {
-                map_operand(&mut self.operands[i], &mut f);
-            }
-        }
-        for k in &mut self.kept {
-            *k = f(*k);
-        }
-    }
-}
-
-/// Calls `f` for every register name in `operand`.
-pub fn for_each_name(operand: &Operand, mut f: impl FnMut(Name)) {
-    match operand {
-        Operand::Reg(r) => f(r.reg),
-        Operand::Const { bank, index, .. } => {
-            if let sass::ConstBank::Bindless(r) = bank {
-                f(*r);
-            }
-            index.iter().for_each(|r| f(*r));
-        }
-        Operand::Addr { desc, base, uniform, .. } => {
-            [desc, base, uniform].into_iter().flatten().for_each(|r| f(*r));
-        }
-        Operand::Imm(_)
-        | Operand::Label(_)
-        | Operand::Special(_)
-        | Operand::Scoreboard(_)
-        | Operand::ScoreboardSet(_) => {}
-    }
-}
-
-/// Rewrites every register name in `operand`.
-pub fn map_operand(operand: &mut Operand, mut f: impl FnMut(Name) -> Name) {
-    match operand {
-        Operand::Reg(r) => r.reg = f(r.reg),
-        Operand::Const { bank, index, .. } => {
-            if let sass::ConstBank::Bindless(r) = bank {
-                *r = f(*r);
-            }
-            if let Some(r) = index {
-                *r = f(*r);
-            }
-        }
-        Operand::Addr { desc, base, uniform, .. } => {
-            for r in [desc, base, uniform].into_iter().flatten() {
-                *r = f(*r);
-            }
-        }
-        Operand::Imm(_)
-        | Operand::Label(_)
-        | Operand::Special(_)
-        | Operand::Scoreboard(_)
-        | Operand::ScoreboardSet(_) => {}
-    }
 }
 
 /// A jump to a block with the values of its parameters.
@@ -457,13 +377,13 @@ pub struct BlockCall {
 
 /// How a block ends.
 #[derive(Clone, PartialEq, Debug)]
-pub enum Terminator {
+pub enum Terminator<R = Name> {
     /// Unconditional.
     Jump(BlockCall),
     /// On a predicate.
     Branch {
         /// Predicate (file P, or UP when warp-uniform).
-        cond: Name,
+        cond: R,
         /// Take `taken` where it is false.
         not: bool,
         /// Target where the condition holds.
@@ -474,19 +394,19 @@ pub enum Terminator {
     /// `brx.idx`: to `table[index]`; an index past the end is undefined.
     Switch {
         /// 32-bit index.
-        index: Name,
+        index: R,
         /// Targets.
         table: Vec<BlockCall>,
     },
     /// End of the thread.
     Exit,
     /// Return from a function to the address in this 64-bit value.
-    Return(Name),
+    Return(R),
     /// Never reached.
     Unreachable,
 }
 
-impl Terminator {
+impl<R: Copy> Terminator<R> {
     /// The targets.
     pub fn targets(&self) -> SmallVec<[&BlockCall; 2]> {
         match self {
@@ -511,7 +431,7 @@ impl Terminator {
         out
     }
     /// Names read by the terminator itself (block arguments not included).
-    pub fn used_name(&self) -> Option<Name> {
+    pub fn used_name(&self) -> Option<R> {
         match self {
             Terminator::Branch { cond, .. } => Some(*cond),
             Terminator::Switch { index, .. } => Some(*index),
@@ -520,7 +440,7 @@ impl Terminator {
         }
     }
     /// The same, for rewriting.
-    pub fn used_name_mut(&mut self) -> Option<&mut Name> {
+    pub fn used_name_mut(&mut self) -> Option<&mut R> {
         match self {
             Terminator::Branch { cond, .. } => Some(cond),
             Terminator::Switch { index, .. } => Some(index),
@@ -532,13 +452,13 @@ impl Terminator {
 
 /// A basic block.
 #[derive(Clone, Debug)]
-pub struct BlockData {
+pub struct BlockData<R = Name> {
     /// Parameters, defined on entry.
     pub params: SmallVec<[Value; 4]>,
     /// Instructions in order.
     pub insts: Vec<Inst>,
     /// How it ends.
-    pub term: Terminator,
+    pub term: Terminator<R>,
     /// Source position of the terminator.
     pub term_loc: Loc,
     /// The loop that begins here is not unrolled (`.pragma "nounroll"`).
@@ -629,9 +549,9 @@ pub enum Keeps {
     Unchanged,
 }
 
-/// A kernel or device function.
+/// A kernel or device function: in SSA, over [`Name`]s, until registers are given out; behind that over [`Reg`]s ([`crate::Allocated`]).
 #[derive(Clone, Debug)]
-pub struct Function {
+pub struct Function<R = Name> {
     /// Name as in PTX.
     pub name: String,
     /// What it is compiled for.
@@ -641,9 +561,9 @@ pub struct Function {
     /// All values.
     pub values: PrimaryMap<Value, ValueData>,
     /// All instructions, also those that are in no block any more.
-    pub insts: PrimaryMap<Inst, InstData>,
+    pub insts: PrimaryMap<Inst, InstData<R>>,
     /// All blocks, also unreachable ones.
-    pub blocks: PrimaryMap<Block, BlockData>,
+    pub blocks: PrimaryMap<Block, BlockData<R>>,
     /// Blocks in layout order; the first is the entry.
     pub layout: Vec<Block>,
     /// Bytes of local memory (`.local` variables) at the bottom of the stack frame, addressed from R1;
@@ -710,12 +630,30 @@ pub struct Extra {
     pub places: bool,
 }
 
-impl Function {
+impl<R: Register> Function<R> {
     /// Whether calls and returns are by absolute address.
     pub fn calls_absolutely(&self) -> bool {
         self.relocatable || self.apart
     }
+    /// Whether the stack pointer moves after the prologue ([`Macro::SetStack`]).
+    pub fn moves_stack(&self) -> bool {
+        self.insts.values().any(|d| d.op == Op::Macro(Macro::SetStack))
+    }
+    /// The entry block.
+    pub fn entry_block(&self) -> Block {
+        self.layout[0]
+    }
+    /// File and width of a name.
+    pub fn shape(&self, name: R) -> ValueData {
+        match name.into() {
+            Name::Val(v) => self.values[v],
+            Name::Part(v, _) => ValueData { file: self.values[v].file, width: 1 },
+            Name::Phys(r) => ValueData { file: r.file, width: 1 },
+        }
+    }
+}
 
+impl Function {
     /// An empty function with one empty entry block.
     pub fn new(name: &str, target: Target) -> Function {
         let mut f = Function {
@@ -757,14 +695,6 @@ impl Function {
         }
         self.tuning = tuning;
     }
-    /// Whether the stack pointer moves after the prologue ([`Macro::SetStack`]).
-    pub fn moves_stack(&self) -> bool {
-        self.insts.values().any(|d| d.op == Op::Macro(Macro::SetStack))
-    }
-    /// The entry block.
-    pub fn entry_block(&self) -> Block {
-        self.layout[0]
-    }
     /// A new empty block at the end of the layout, ending in [`Terminator::Unreachable`].
     pub fn add_block(&mut self) -> Block {
         let b = self.blocks.push(BlockData {
@@ -780,14 +710,6 @@ impl Function {
     /// A new value.
     pub fn add_value(&mut self, file: RegFile, width: u8) -> Value {
         self.values.push(ValueData { file, width })
-    }
-    /// File and width of a name.
-    pub fn shape(&self, name: Name) -> ValueData {
-        match name {
-            Name::Val(v) => self.values[v],
-            Name::Part(v, _) => ValueData { file: self.values[v].file, width: 1 },
-            Name::Phys(r) => ValueData { file: r.file, width: 1 },
-        }
     }
     /// Number of values ever made (an upper bound of their indices).
     pub fn value_count(&self) -> usize {

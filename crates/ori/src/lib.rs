@@ -1,5 +1,5 @@
 //! Ori: the intermediate representation. SASS operations on virtual registers, in SSA with block
-//! parameters until register allocation, on physical registers after it.
+//! parameters until register allocation ([`Function`]), on physical registers after it ([`Allocated`], a type of its own).
 //!
 //! * A [`Value`] belongs to a register file and spans `width` registers; [`Name::Part`] reads one of them.
 //! * An instruction's operands follow the slots of its opcode ([`sass::Opcode::slots`]) or of its
@@ -11,6 +11,7 @@
 //! The text form ([`print`]) is stable and round-trips through the parser; file tests are written in it.
 
 pub mod abi;
+mod allocated;
 pub mod analyses;
 pub mod block_set;
 pub mod builder;
@@ -24,6 +25,7 @@ pub mod known;
 pub mod live;
 pub mod loops;
 pub mod meeting;
+mod name;
 pub mod parse;
 pub mod phase;
 pub mod print;
@@ -32,6 +34,7 @@ mod tuning;
 pub mod uniformity;
 pub mod verify;
 
+pub use allocated::Allocated;
 pub use analyses::{Analyses, Changed};
 pub use builder::Builder;
 pub use builder::{ALWAYS, default_operand};
@@ -39,7 +42,7 @@ pub use cancel::Cancel;
 pub use edit::{Clones, Def, Editor, User, renumber};
 pub use function::{
     Block, BlockCall, BlockData, Callee, Extra, Function, Guard, Inst, InstData, Keeps, Loc, MOST_THREADS,
-    Macro, Name, Op, Operand, Operands, Part, SlotInfo, SymbolUse, Terminator, Value, ValueData,
+    Macro, Name, Op, Operand, Operands, Part, Register, SlotInfo, SymbolUse, Terminator, Value, ValueData,
 };
 pub use function::{access_of_lanes, for_each_name, operand, order_is_ours};
 pub use phase::{Manager, Phase, Plan};

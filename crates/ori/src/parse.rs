@@ -697,7 +697,7 @@ block0:
     v10:R = fromreg R4
     branch !v3, block1(v7), block2(v6) ; 13
 block2(v8:R):
-    BSYNC PT, B0
+    STS [0x8], RZ
     jump block1(v8)
 block1(v9:R):
     STS [v9.X4+-0x4], v9

@@ -13,11 +13,11 @@
 //! physical register where the next value would fit. `; n` is the PTX line.
 
 use crate::function::{
-    Block, BlockCall, Callee, Function, InstData, Keeps, Name, Op, Operand, Terminator, ValueData,
+    Block, BlockCall, Callee, Function, InstData, Keeps, Name, Op, Operand, Register, Terminator, ValueData,
 };
 use indexmap::IndexSet;
 use rustc_hash::FxBuildHasher;
-use sass::{AddrWidth, ConstBank, Reg, RegFile, RegOp};
+use sass::{AddrWidth, ConstBank, Reg, RegFile};
 use std::collections::BTreeMap;
 use std::fmt::{self, Display, Formatter, Write};
 
@@ -48,7 +48,8 @@ fn signed_hex(f: &mut impl Write, n: i32) -> fmt::Result {
 }
 
 /// Writes one operand.
-pub fn operand(f: &mut impl Write, o: &Operand) -> fmt::Result {
+pub fn operand<R: Register, L: Display>(f: &mut impl Write, o: &sass::Operand<R, L>) -> fmt::Result {
+    use sass::Operand;
     match o {
         Operand::Reg(r) => {
             if r.neg {
@@ -56,7 +57,7 @@ pub fn operand(f: &mut impl Write, o: &Operand) -> fmt::Result {
             }
             if r.not {
                 f.write_str(
-                    if matches!(r.reg, Name::Phys(p) if matches!(p.file, RegFile::P | RegFile::UP)) {
+                    if matches!(r.reg.into(), Name::Phys(p) if matches!(p.file, RegFile::P | RegFile::UP)) {
                         "!"
                     } else {
                         "~"
@@ -133,12 +134,12 @@ pub fn operand(f: &mut impl Write, o: &Operand) -> fmt::Result {
     }
 }
 
-fn inst(f: &mut impl Write, func: &Function, d: &InstData) -> fmt::Result {
+fn inst<R: Register>(f: &mut impl Write, func: &Function<R>, d: &InstData<R>) -> fmt::Result {
     if !d.is_unguarded() {
         write!(f, "@{}{} ", if d.guard.not { "!" } else { "" }, d.guard.pred)?;
     }
-    let value_def = |i: usize, o: &Operand| match o {
-        Operand::Reg(r) if d.is_def(i) => r.reg.value(),
+    let value_def = |i: usize, o: &Operand<R>| match o {
+        Operand::Reg(r) if d.is_def(i) => r.reg.into().value(),
         _ => None,
     };
     let defs = || d.operands.iter().enumerate().filter(|(i, _)| d.is_def(*i));
@@ -148,7 +149,7 @@ fn inst(f: &mut impl Write, func: &Function, d: &InstData) -> fmt::Result {
         if let Some(v) = value_def(i, o) {
             write!(f, "{sep}{v}:{}", shape_name(func.values[v]))?;
             any = true;
-        } else if let Operand::Reg(RegOp { reg: Name::Phys(r), .. }) = o
+        } else if let Some(Name::Phys(r)) = o.as_reg().map(|r| r.reg.into())
             && let Some(v) = defs().skip_while(|(j, _)| *j <= i).find_map(|(j, o)| value_def(j, o))
             && func.values[v].file == r.file
         {
@@ -198,7 +199,7 @@ impl Display for BlockCall {
     }
 }
 
-impl Display for Terminator {
+impl<R: Register> Display for Terminator<R> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
             Terminator::Jump(t) => write!(f, "jump {t}"),
@@ -217,13 +218,13 @@ impl Display for Terminator {
 }
 
 /// One instruction as text.
-pub fn inst_text(func: &Function, d: &InstData) -> String {
+pub fn inst_text<R: Register>(func: &Function<R>, d: &InstData<R>) -> String {
     let mut s = String::new();
     let _ = inst(&mut s, func, d);
     s
 }
 
-fn block(f: &mut Formatter<'_>, func: &Function, b: Block) -> fmt::Result {
+fn block<R: Register>(f: &mut Formatter<'_>, func: &Function<R>, b: Block) -> fmt::Result {
     let data = &func.blocks[b];
     write!(f, "{b}")?;
     if !data.params.is_empty() {
@@ -285,7 +286,7 @@ fn literals(bytes: &[u8]) -> String {
     format!(" literals={}", words.join(","))
 }
 
-impl Display for Function {
+impl<R: Register> Display for Function<R> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let kind = if self.entry { "entry" } else { "func" };
         writeln!(

@@ -110,6 +110,8 @@ fn macros_are_made_of_what_they_need() {
     assert!(said.contains("with modifiers"), "{said}");
     let said = refused(|f| at(f, 4).operands[1] = operand(Name::Phys(Reg::r(7))));
     assert!(said.contains("before allocation"), "{said}");
+    let said = refused(|f| at(f, 3).operands[3] = operand(Name::Phys(Reg::r(7))));
+    assert!(said.contains("before allocation"), "{said}");
     let said = refused(|f| {
         let d = at(f, 4);
         d.op = Op::Macro(ori::Macro::Copy);

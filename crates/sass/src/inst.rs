@@ -163,6 +163,40 @@ impl<R, L> Operand<R, L> {
     }
 }
 
+impl<R: Copy, L: Copy> Operand<R, L> {
+    /// The same with other registers and another branch target.
+    pub fn map<S, M>(&self, mut reg: impl FnMut(R) -> S, label: impl FnOnce(L) -> M) -> Operand<S, M> {
+        match *self {
+            Operand::Reg(RegOp { reg: r, neg, abs, not, reuse }) => {
+                Operand::Reg(RegOp { reg: reg(r), neg, abs, not, reuse })
+            }
+            Operand::Imm(n) => Operand::Imm(n),
+            Operand::Const { bank, index, offset, neg, abs, not } => Operand::Const {
+                bank: match bank {
+                    ConstBank::Index(n) => ConstBank::Index(n),
+                    ConstBank::Bindless(r) => ConstBank::Bindless(reg(r)),
+                },
+                index: index.map(reg),
+                offset,
+                neg,
+                abs,
+                not,
+            },
+            Operand::Addr { desc, base, width, uniform, offset } => Operand::Addr {
+                desc: desc.map(&mut reg),
+                base: base.map(&mut reg),
+                width,
+                uniform: uniform.map(reg),
+                offset,
+            },
+            Operand::Label(l) => Operand::Label(label(l)),
+            Operand::Special(s) => Operand::Special(s),
+            Operand::Scoreboard(n) => Operand::Scoreboard(n),
+            Operand::ScoreboardSet(n) => Operand::ScoreboardSet(n),
+        }
+    }
+}
+
 /// The execution guard `@P0`, `@!P0`, `@UP0`; PT when absent.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Guard<R = Reg> {

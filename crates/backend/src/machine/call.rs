@@ -1,25 +1,25 @@
 //! Calls and returns: [`ori::abi`] as instructions.
 
-use super::{Link, Machine, MachineInst, PT, RZ, add_immediate, inst, not, phys};
+use super::{Link, Machine, MachineInst, PT, RZ, add_immediate, inst, not};
 use crate::Error;
-use ori::{Callee, Function, InstData, abi};
+use ori::{Allocated, Callee, InstData, abi};
 use sass::ops::Iadd3;
 use sass::{Inst, Mod, Opcode, Operand, Reg, RegFile};
 
 /// What the call does with the next instruction's address: kernels are entered at an offset that only the
 /// driver knows, so functions of the same code are named by their distance from the kernel's start, others by
 /// their address.
-fn callee<'f>(func: &'f Function, call: &InstData) -> Option<(u32, &'f Callee)> {
+fn callee<'f>(func: &'f Allocated, call: &InstData<Reg>) -> Option<(u32, &'f Callee)> {
     let n = call.callee()?;
     Some((n, func.callees.get_index(n as usize)?))
 }
 
 /// The call itself.
-pub fn call(func: &Function, d: &InstData) -> Result<Vec<(Inst, Link)>, Error> {
+pub fn call(func: &Allocated, d: &InstData<Reg>) -> Result<Vec<(Inst, Link)>, Error> {
     let internal = || Error::at(d.loc.0, "internal error: call of nothing");
     let (n, callee) = callee(func, d).ok_or_else(internal)?;
     let target = || match d.call_arguments() {
-        [ori::Operand::Reg(r), ..] => Ok(Operand::reg(phys(r.reg)?)),
+        [ori::Operand::Reg(r), ..] => Ok(Operand::reg(r.reg)),
         _ => Err(internal()),
     };
     let label = Operand::Label(0);
@@ -36,7 +36,7 @@ pub fn call(func: &Function, d: &InstData) -> Result<Vec<(Inst, Link)>, Error> {
 }
 
 /// The return address for the first call among these instructions, into the registers that the convention names.
-pub fn return_address(func: &Function, next: &[ori::Inst]) -> Vec<(Inst, Link)> {
+pub fn return_address(func: &Allocated, next: &[ori::Inst]) -> Vec<(Inst, Link)> {
     let (lo, hi) = (Operand::reg(Reg::r(abi::RETURN_ADDRESS)), Operand::reg(Reg::r(abi::RETURN_ADDRESS + 1)));
     let absolute = next
         .iter()
@@ -72,7 +72,7 @@ pub fn return_address(func: &Function, next: &[ori::Inst]) -> Vec<(Inst, Link)> 
 }
 
 /// `RET`.
-pub fn ret(func: &Function, address: Reg) -> Inst {
+pub fn ret(func: &Allocated, address: Reg) -> Inst {
     let mode = if func.calls_absolutely() { Mod::ABS } else { Mod::REL };
     inst(Opcode::RET, &[mode, Mod::NODEC], &[Operand::reg(address), Operand::Label(0)])
 }
@@ -126,7 +126,7 @@ pub struct Frame {
 
 /// Lets a function set up its frame and leave the registers that it must keep as they were. `moves` says whether its
 /// stack pointer moves. A frame that needs more alignment than is given holds the stack pointer of the caller.
-pub fn keep_registers(machine: &mut Machine, func: &Function, frame: Frame) {
+pub fn keep_registers(machine: &mut Machine, func: &Allocated, frame: Frame) {
     let moves = func.moves_stack();
     // What the functions that it calls change beyond the convention.
     let mut kept: Vec<Reg> =

@@ -11,7 +11,7 @@ use cranelift_entity::{EntityRef, SecondaryMap};
 use fixedbitset::FixedBitSet;
 use ori::cfg::Cfg;
 use ori::print::inst_text;
-use ori::{Block, Function, Inst, InstData, Macro, Name, Op, Operand, Value, operand};
+use ori::{Allocated, Block, Function, Inst, InstData, Macro, Name, Op, Operand, Register, Value};
 use rustc_hash::{FxHashMap, FxHashSet};
 use sass::ops::{Isetp, Ldc, Ldl, Lop3, Mov, Plop3, R2ur, Sel, Stl, Umov};
 use sass::{AddrWidth, ConstBank, Mod, Opcode, Reg, RegFile, RegOp, Role};
@@ -196,7 +196,7 @@ impl State {
 ///
 /// # Errors
 /// The first instruction that may read something else, as text.
-pub fn check(before: &Function, after: &Function, limits: &Limits) -> Result<(), String> {
+pub fn check(before: &Function, after: &Allocated, limits: &Limits) -> Result<(), String> {
     let cfg = Cfg::new(before);
     let made = FixedBitSet::with_capacity(before.values.len());
     let mut c = Checker { before, after, limits, content: SecondaryMap::new(), made };
@@ -312,7 +312,7 @@ impl Needed {
 
 struct Checker<'f> {
     before: &'f Function,
-    after: &'f Function,
+    after: &'f Allocated,
     limits: &'f Limits,
     /// What each register of a value holds.
     content: SecondaryMap<Value, Vec<Fact>>,
@@ -473,8 +473,7 @@ impl Checker<'_> {
     }
 
     /// Checks a read of `want` (in SSA) from `got` (allocated).
-    fn reads(&self, state: &State, want: Name, got: Name, width: u8) -> Result<(), String> {
-        let Name::Phys(got) = got else { return Err(format!("{got} is not allocated")) };
+    fn reads(&self, state: &State, want: Name, got: Reg, width: u8) -> Result<(), String> {
         let step = |k: u8| if got.is_zero() { got } else { Reg { index: got.index + k, ..got } };
         match want {
             Name::Phys(r) if r == got => {
@@ -525,13 +524,12 @@ impl Checker<'_> {
             if slot.role != Role::Use
                 && let (Operand::Reg(o), Operand::Reg(n)) = (o, n)
             {
-                let Name::Phys(to) = n.reg else { return Err(fail("not allocated".into())) };
                 if let Some(kept) = old.kept.get(writes.len())
                     && let Name::Val(_) = o.reg
                 {
-                    self.reads(state, *kept, Name::Phys(to), slot.width).map_err(fail)?;
+                    self.reads(state, *kept, n.reg, slot.width).map_err(fail)?;
                 }
-                writes.push((o.reg, to, slot.width));
+                writes.push((o.reg, n.reg, slot.width));
             }
         }
         if old.op == Op::Macro(Macro::Call) {
@@ -567,8 +565,8 @@ impl Checker<'_> {
         Ok(())
     }
 
-    fn operand(&self, state: &State, o: &Operand, n: &Operand, width: u8) -> Result<(), String> {
-        let both = |o: &Option<Name>, n: &Option<Name>, w: u8| match (o, n) {
+    fn operand(&self, state: &State, o: &Operand, n: &Operand<Reg>, width: u8) -> Result<(), String> {
+        let both = |o: &Option<Name>, n: &Option<Reg>, w: u8| match (o, n) {
             (Some(o), Some(n)) => self.reads(state, *o, *n, w),
             (None, None) => Ok(()),
             _ => Err("address changed".to_string()),
@@ -594,12 +592,16 @@ impl Checker<'_> {
             ) if o0 == o1 => {
                 match (b0, b1) {
                     (ConstBank::Bindless(a), ConstBank::Bindless(b)) => self.reads(state, *a, *b, 2)?,
-                    (a, b) if a == b => {}
+                    (ConstBank::Index(a), ConstBank::Index(b)) if a == b => {}
                     _ => return Err("constant bank changed".into()),
                 }
                 both(i0, i1, 1)
             }
-            (a, b) if a == b => Ok(()),
+            (Operand::Imm(a), Operand::Imm(b)) if a == b => Ok(()),
+            (Operand::Label(a), Operand::Label(b)) if a == b => Ok(()),
+            (Operand::Special(a), Operand::Special(b)) if a == b => Ok(()),
+            (Operand::Scoreboard(a), Operand::Scoreboard(b)) if a == b => Ok(()),
+            (Operand::ScoreboardSet(a), Operand::ScoreboardSet(b)) if a == b => Ok(()),
             _ => Err("operand changed".into()),
         }
     }
@@ -618,8 +620,8 @@ impl Checker<'_> {
             state.write(Place::Reg(b), x);
             return Ok(2);
         }
-        let register = |o: &Operand| match o {
-            Operand::Reg(RegOp { reg: Name::Phys(r), neg: false, abs: false, .. }) => Some(*r),
+        let register = |o: &Operand<Reg>| match o {
+            Operand::Reg(RegOp { reg, neg: false, abs: false, .. }) => Some(*reg),
             _ => None,
         };
         let width = |k: usize| op.width(k, &d.mods);
@@ -631,10 +633,8 @@ impl Checker<'_> {
             }
             facts
         };
-        let slot = |o: &Operand| match o {
-            Operand::Addr { desc: None, base: Some(Name::Phys(Reg::SP)), uniform: None, offset, .. } => {
-                Some(*offset)
-            }
+        let slot = |o: &Operand<Reg>| match o {
+            Operand::Addr { desc: None, base: Some(Reg::SP), uniform: None, offset, .. } => Some(*offset),
             _ => None,
         };
         match op {
@@ -674,8 +674,10 @@ impl Checker<'_> {
                 let to = register(s.d).ok_or_else(fail)?;
                 let shape = register(s.a) == Some(Reg::RZ) && *s.b == Operand::Imm(1);
                 let Operand::Reg(p) = s.choose else { return Err(fail()) };
-                let (Name::Phys(from), true, true) = (p.reg, p.not, shape) else { return Err(fail()) };
-                let facts = read(state, from, 0).map(Fact::to_general);
+                if !p.not || !shape {
+                    return Err(fail());
+                }
+                let facts = read(state, p.reg, 0).map(Fact::to_general);
                 self.put(state, at(to, 0), facts)?;
             }
             Opcode::ISETP => {
@@ -698,7 +700,7 @@ impl Checker<'_> {
                     && *s.table == Operand::Imm(0x80)
                 {
                     // PLOP3 p, PT, PT, PT, up: all three.
-                    let shape = [s.a, s.b].into_iter().all(|o| *o == operand(Name::Phys(Reg::PT)));
+                    let shape = [s.a, s.b].into_iter().all(|o| *o == Operand::reg(Reg::PT));
                     if !shape || r.not || from.file != RegFile::UP || from.is_zero() {
                         return Err(fail());
                     }
@@ -740,8 +742,8 @@ impl Checker<'_> {
     fn exchange(&self, rest: &[Inst]) -> Option<(Reg, Reg)> {
         let xor = |i: &Inst| -> Option<(Reg, Reg, Reg)> {
             let d = &self.after.insts[*i];
-            let reg = |o: &Operand| match o {
-                Operand::Reg(RegOp { reg: Name::Phys(r), not: false, .. }) => Some(*r),
+            let reg = |o: &Operand<Reg>| match o {
+                Operand::Reg(RegOp { reg, not: false, .. }) => Some(*reg),
                 _ => None,
             };
             let (to, a, b, table) = match d.op {
@@ -763,7 +765,7 @@ impl Checker<'_> {
 }
 
 /// Where a move or a load of constants puts what.
-fn moved(d: &InstData) -> Option<(&Operand, &Operand)> {
+fn moved<R: Register>(d: &InstData<R>) -> Option<(&Operand<R>, &Operand<R>)> {
     match d.opcode()? {
         Opcode::MOV => Mov::of(d).map(|s| (s.d, s.a)),
         Opcode::UMOV => Umov::of(d).map(|s| (s.d, s.a)),
@@ -774,9 +776,9 @@ fn moved(d: &InstData) -> Option<(&Operand, &Operand)> {
 }
 
 /// What an operand's register `k` is, if it is a constant.
-fn constant_source(o: &Operand, k: u8) -> Option<Constant> {
-    match o {
-        Operand::Imm(n) => Some(Constant::Imm(if k == 0 { *n } else { 0 })),
+fn constant_source<R: Register>(o: &Operand<R>, k: u8) -> Option<Constant> {
+    match o.map(R::into, |block| block) {
+        Operand::Imm(n) => Some(Constant::Imm(if k == 0 { n } else { 0 })),
         Operand::Const {
             bank: ConstBank::Index(b),
             index: None,
@@ -784,7 +786,7 @@ fn constant_source(o: &Operand, k: u8) -> Option<Constant> {
             neg: false,
             abs: false,
             not: false,
-        } => Some(Constant::Bank(*b, offset + 4 * i32::from(k))),
+        } => Some(Constant::Bank(b, offset + 4 * i32::from(k))),
         Operand::Reg(RegOp { reg: Name::Phys(r), neg: false, abs: false, not, .. }) if r.is_zero() => {
             match (r.file, not) {
                 (RegFile::P | RegFile::UP, false) => Some(Constant::True),

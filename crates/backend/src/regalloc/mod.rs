@@ -26,7 +26,7 @@ use color::Order;
 use cranelift_entity::EntityRef;
 use fixedbitset::FixedBitSet;
 use ori::cfg::Cfg;
-use ori::{Block, Function, Name, Value};
+use ori::{Allocated, Block, Function, Value};
 use room::{FEW, Room};
 use sass::target::{HARDWARE_REGISTERS, LEAST_LIMIT};
 use sass::{Reg, RegFile};
@@ -109,6 +109,21 @@ pub struct Stats {
     pub spill_slots: (u32, u32),
     /// Bytes of the frame: local variables, then spill slots.
     pub frame_bytes: u32,
+}
+
+/// A function with its registers given out.
+#[derive(Clone, Debug)]
+pub struct Allocation {
+    /// The function, on physical registers.
+    pub func: Allocated,
+    /// What it uses.
+    pub stats: Stats,
+}
+
+impl fmt::Display for Allocation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.func.fmt(f)
+    }
 }
 
 /// Why a function could not be allocated.
@@ -199,48 +214,48 @@ fn joint_values(func: &Function, cfg: &Cfg, warp: &WholeWarp) -> FixedBitSet {
 ///
 /// # Errors
 /// Too few registers, or a move between files that does not exist.
-pub fn allocate(func: &mut Function, limits: &Limits) -> Result<Stats, Error> {
-    let cfg = prepare::run(func)?;
+pub fn allocate(mut func: Function, limits: &Limits) -> Result<Allocation, Error> {
+    let cfg = prepare::run(&mut func)?;
     let strict = limits.check || cfg!(debug_assertions);
     let mut spiller = Spiller::default();
     spiller.original = strict.then(|| Rc::new(func.clone()));
-    let prove = |before: &Function, func: &Function| {
+    let prove = |before: &Function, Allocation { func, .. }: &Allocation| {
         checker::check(before, func, limits).map_err(|e| Error::Check(format!("{e}\n{func}")))
     };
     // What leaves registers by next use is proved each time. Where that fails it is an error for who wants checks; for others, as where
     // registers do not reach, all is spilled where it is made.
-    let found = allocate_prepared(func, &cfg, limits, &mut spiller, true);
+    let found = allocate_prepared(&mut func, &cfg, limits, &mut spiller, true);
     let original = spiller.original.take();
     match (found, &original) {
-        (Ok(stats), Some(before)) if spiller.planned || strict => match prove(before, func) {
-            Ok(()) => return Ok(stats),
+        (Ok(found), Some(before)) if spiller.planned || strict => match prove(before, &found) {
+            Ok(()) => return Ok(found),
             Err(e) if strict => return Err(e),
             Err(_) => {}
         },
-        (Ok(stats), _) => return Ok(stats),
+        (Ok(found), _) => return Ok(found),
         (Err(e), _) if !limits.spills => return Err(e),
         (Err(_), _) => {}
     }
     // Where nothing had left a register the function is what it was.
     if let Some(before) = &original {
-        *func = Function::clone(before);
+        func = Function::clone(before);
     }
-    let stats = allocate_prepared(func, &cfg, limits, &mut Spiller::default(), false)?;
+    let found = allocate_prepared(&mut func, &cfg, limits, &mut Spiller::default(), false)?;
     if let (true, Some(before)) = (strict, &original) {
-        prove(before, func)?;
+        prove(before, &found)?;
     }
-    Ok(stats)
+    Ok(found)
 }
 
 /// Allocates registers for a function that was prepared, values leaving them by next use if that is wanted ([`Spiller::planned`] says whether
-/// any did). On an error the function is as it was, or [`Spiller::original`] is.
+/// any did). On an error the function is as it was, or [`Spiller::original`] is; else it is what values left registers in.
 fn allocate_prepared(
     func: &mut Function,
     cfg: &Cfg,
     limits: &Limits,
     spiller: &mut Spiller,
     mut by_next_use: bool,
-) -> Result<Stats, Error> {
+) -> Result<Allocation, Error> {
     let warp = whole_warp(func, cfg);
     let grants = Grants::new(func, cfg);
     let grants = grants.as_ref();
@@ -264,7 +279,7 @@ fn allocate_prepared(
     let mut whole: Option<(Function, Spiller)> = None;
     let mut lower = LOWER.into_iter();
     let mut negotiations = NEGOTIATIONS;
-    loop {
+    let mut allocated = loop {
         for (file, limit) in aim {
             if !high.contains(&file) && !forced.iter().any(|v| func.values[*v].file == file) {
                 continue;
@@ -324,11 +339,7 @@ fn allocate_prepared(
             }
         }
         let failed = match colors {
-            Ok(colors) => {
-                rewrite::apply(work, cfg, &webs, &colors)?;
-                std::mem::swap(func, work);
-                break;
-            }
+            Ok(colors) => break rewrite::apply(work, cfg, &webs, &colors)?,
             Err(failed) => failed,
         };
         // Take merged webs apart first; spill what fails alone; if that is pinned, make more room.
@@ -403,9 +414,10 @@ fn allocate_prepared(
             }
             high.push(file);
         }
-    }
-    spiller.slot_bytes = slots::share(func, cfg, &spiller.slots, spiller.slot_bytes);
-    Ok(stats(func, cfg, spiller))
+    };
+    spiller.slot_bytes = slots::share(&mut allocated, cfg, &spiller.slots, spiller.slot_bytes);
+    let stats = stats(&allocated, cfg, spiller);
+    Ok(Allocation { func: allocated, stats })
 }
 
 /// So many registers fewer of all, each time beside those before, are tried where tuples find no room.
@@ -451,12 +463,10 @@ fn windows(func: &Function, limits: &Limits, needed: [u16; 5]) -> color::Windows
     windows
 }
 
-fn stats(func: &Function, cfg: &Cfg, spiller: &Spiller) -> Stats {
+fn stats(func: &Allocated, cfg: &Cfg, spiller: &Spiller) -> Stats {
     let mut used = [0u16; 5];
-    let mut note = |n: Name, w: u8| {
-        if let Name::Phys(r) = n
-            && !r.is_zero()
-        {
+    let mut note = |r: Reg, w: u8| {
+        if !r.is_zero() {
             let top = u16::from(r.index) + u16::from(w);
             used[r.file as usize] = used[r.file as usize].max(top);
         }
@@ -469,8 +479,8 @@ fn stats(func: &Function, cfg: &Cfg, spiller: &Spiller) -> Stats {
                 crate::liveness::for_each_def(func, d, &mut note);
             }
         }
-        if let Some(n) = func.blocks[b].term.used_name() {
-            note(n, if matches!(func.blocks[b].term, ori::Terminator::Return(_)) { 2 } else { 1 });
+        if let Some(r) = func.blocks[b].term.used_name() {
+            note(r, if matches!(func.blocks[b].term, ori::Terminator::Return(_)) { 2 } else { 1 });
         }
     }
     let frame =

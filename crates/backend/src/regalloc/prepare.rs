@@ -117,26 +117,29 @@ fn expand(func: &mut Function, i: Inst, out: &mut Vec<Inst>) -> Result<(), Error
         let word = if shape.width == 1 { dst } else { func.add_value(shape.file, 1) };
         // The instruction is chosen by files: stand-ins of the same files, replaced at once.
         let stand_in = |f: RegFile| Reg { file: f, index: 0 };
-        let mut shown = *src;
-        if let Operand::Reg(r) = &mut shown
-            && r.reg.value().is_some()
-        {
-            r.reg = Name::Phys(stand_in(func.shape(r.reg).file));
-        }
-        let mut m = move_inst(func.target, stand_in(shape.file), &shown)?;
-        let Op::Sass(op) = m.op else { unreachable!("a move is a SASS instruction") };
-        for (o, slot) in m.operands.iter_mut().zip(op.slots()) {
-            if let Operand::Reg(r) = o
-                && matches!(r.reg, Name::Phys(p) if p.index == 0)
-            {
-                r.reg = match src {
-                    Operand::Reg(s) if slot.role == Role::Use => s.reg,
-                    _ => Name::Val(word),
-                };
-            }
-        }
-        m.guard = d.guard;
-        m.loc = d.loc;
+        let shown = src.map(
+            |n| match n {
+                Name::Phys(r) => r,
+                Name::Val(_) | Name::Part(..) => stand_in(func.shape(n).file),
+            },
+            |block| block,
+        );
+        let chosen = move_inst(func.target, stand_in(shape.file), &shown)?;
+        let Op::Sass(op) = chosen.op else { unreachable!("a move is a SASS instruction") };
+        let named = |r: Reg, role: Role| match src {
+            _ if r.index != 0 => Name::Phys(r),
+            Operand::Reg(s) if role == Role::Use => s.reg,
+            _ => Name::Val(word),
+        };
+        let operands = chosen.operands.iter().zip(op.slots());
+        let mut m = InstData {
+            guard: d.guard,
+            op: chosen.op,
+            mods: chosen.mods,
+            operands: operands.map(|(o, slot)| o.map(|r| named(r, slot.role), |block| block)).collect(),
+            kept: ThinVec::new(),
+            loc: d.loc,
+        };
         if !d.is_unguarded() {
             let mut kept = ThinVec::new();
             m.for_each_def(|n| {

@@ -4,12 +4,13 @@ use super::Error;
 use super::color::Coloring;
 use super::webs::Webs;
 use crate::liveness::Segment;
+use cranelift_entity::PrimaryMap;
 use ori::cfg::Cfg;
 use ori::{
-    Function, Guard, InstData, Loc, Macro, Name, Op, Operand, Operands, Value, default_operand, operand,
+    Allocated, BlockData, Function, Guard, InstData, Loc, Macro, Name, Op, Operand, Operands, default_operand,
 };
 use rustc_hash::FxHashSet;
-use sass::{ConstBank, Mod, Mods, Opcode, Reg, RegFile, RegOp, Role, SlotKind};
+use sass::{ConstBank, Mod, Mods, Opcode, Reg, RegFile, RegOp, Role, SlotKind, Target};
 use smallvec::SmallVec;
 use thin_vec::ThinVec;
 
@@ -17,19 +18,19 @@ use thin_vec::ThinVec;
 #[derive(Clone, Debug)]
 struct Move {
     dst: Reg,
-    src: Operand,
+    src: Operand<Reg>,
 }
 
 impl Move {
     fn source(&self) -> Option<Reg> {
         match &self.src {
-            Operand::Reg(RegOp { reg: Name::Phys(r), .. }) if !r.is_zero() => Some(*r),
+            Operand::Reg(RegOp { reg, .. }) if !reg.is_zero() => Some(*reg),
             _ => None,
         }
     }
     /// Whether it does nothing.
     fn is_idle(&self) -> bool {
-        self.dst.is_zero() || self.src == operand(Name::Phys(self.dst))
+        self.dst.is_zero() || self.src == Operand::reg(self.dst)
     }
 }
 
@@ -37,64 +38,56 @@ impl Move {
 ///
 /// # Errors
 /// A move between files that no instruction does.
-pub fn apply(func: &mut Function, cfg: &Cfg, webs: &Webs, colors: &Coloring) -> Result<(), Error> {
-    let reg = |func: &Function, v: Value, part: u8| -> Reg {
+pub fn apply(func: &Function, cfg: &Cfg, webs: &Webs, colors: &Coloring) -> Result<Allocated, Error> {
+    let reg = |n: Name| -> Reg {
+        let (v, part) = match n {
+            Name::Val(v) => (v, 0),
+            Name::Part(v, part) => (v, part),
+            Name::Phys(r) => return r,
+        };
         let file = func.values[v].file;
         match webs.home[v].and_then(|(w, off)| Some(colors.reg[w]? + off + part)) {
             Some(index) => Reg { file, index },
             None => Reg { file, index: Reg::ZERO },
         }
     };
+    // Instructions that stay keep their numbers; of others nothing is left.
+    let mut insts: PrimaryMap<_, _> = func.insts.keys().map(|_| InstData::gone()).collect();
+    let mut blocks: PrimaryMap<_, _> = func.blocks.keys().map(|_| BlockData::unreached()).collect();
     for &b in &cfg.rpo {
-        func.blocks[b].params.clear();
-        let old = std::mem::take(&mut func.blocks[b].insts);
-        let mut out = Vec::with_capacity(old.len());
-        for i in old {
+        let old = &func.blocks[b];
+        let mut out = Vec::with_capacity(old.insts.len());
+        for &i in &old.insts {
             let at = 2 * webs.numbering.inst[i];
-            let mut d = func.insts[i].clone();
-            let widths: SmallVec<[u8; 6]> =
-                (0..d.operands.len()).map(|k| d.slot(k, &func.values).width).collect();
-            d.map_names(|n| match n {
-                Name::Val(v) => Name::Phys(reg(func, v, 0)),
-                Name::Part(v, p) => Name::Phys(reg(func, v, p)),
-                Name::Phys(_) => n,
-            });
-            d.kept.clear();
+            let told = &func.insts[i];
+            let d = told.on_registers(reg);
             if let Op::Macro(m) = d.op
                 && m.is_copy()
             {
+                let widths: SmallVec<[u8; 6]> =
+                    (0..d.operands.len()).map(|k| told.slot(k, &func.values).width).collect();
                 let moves = macro_moves(m, &d, &widths);
                 let scratch = |file| colors.scratch(file, Segment { start: at, end: at + 2 });
-                sequence(func, moves, d.guard, d.loc, scratch, &mut out)?;
+                sequence(func.target, moves, d.guard, d.loc, scratch, |d| out.push(insts.push(d)))?;
             } else {
-                func.insts[i] = d;
+                insts[i] = d;
                 out.push(i);
             }
         }
-        func.blocks[b].insts = out;
-        let mut term = func.blocks[b].term.clone();
-        if let Some(n) = term.used_name_mut() {
-            *n = match *n {
-                Name::Val(v) => Name::Phys(reg(func, v, 0)),
-                Name::Part(v, p) => Name::Phys(reg(func, v, p)),
-                Name::Phys(r) => Name::Phys(r),
-            };
-        }
-        term.targets_mut().into_iter().for_each(|t| t.args.clear());
-        func.blocks[b].term = term;
+        blocks[b] = old.on_registers(out, reg);
     }
-    Ok(())
+    Ok(func.with_code(insts, blocks))
 }
 
 /// The single-register moves that a macro-operation stands for; they happen at once.
-fn macro_moves(m: Macro, d: &InstData, widths: &[u8]) -> Vec<Move> {
+fn macro_moves(m: Macro, d: &InstData<Reg>, widths: &[u8]) -> Vec<Move> {
     let mut moves = Vec::new();
-    let mut wide = |dst: Reg, src: &Operand, width: u8| {
+    let mut wide = |dst: Reg, src: &Operand<Reg>, width: u8| {
         for k in 0..width {
             let step = |r: Reg| if r.is_zero() { r } else { Reg { index: r.index + k, ..r } };
             let mut src = *src;
             match &mut src {
-                Operand::Reg(RegOp { reg: Name::Phys(r), .. }) => *r = step(*r),
+                Operand::Reg(RegOp { reg, .. }) => *reg = step(*reg),
                 Operand::Const { offset, .. } => *offset += 4 * i32::from(k),
                 // A wide immediate is its low word.
                 Operand::Imm(n) if k > 0 => *n = 0,
@@ -104,7 +97,7 @@ fn macro_moves(m: Macro, d: &InstData, widths: &[u8]) -> Vec<Move> {
         }
     };
     let dst = |k: usize| match &d.operands[k] {
-        Operand::Reg(RegOp { reg: Name::Phys(r), .. }) => *r,
+        Operand::Reg(RegOp { reg, .. }) => *reg,
         _ => Reg::RZ,
     };
     match m {
@@ -131,22 +124,17 @@ fn macro_moves(m: Macro, d: &InstData, widths: &[u8]) -> Vec<Move> {
 
 /// Emits parallel moves one after the other; those that write the same register read the same one.
 fn sequence(
-    func: &mut Function,
+    target: Target,
     mut moves: Vec<Move>,
-    guard: Guard,
+    guard: Guard<Reg>,
     loc: Loc,
     scratch: impl Fn(RegFile) -> Option<Reg>,
-    out: &mut Vec<ori::Inst>,
+    mut out: impl FnMut(InstData<Reg>),
 ) -> Result<(), Error> {
-    let target = func.target;
     // Two successors may want the same register in the same register: one move does.
     let mut written = FxHashSet::default();
     moves.retain(|m| written.insert(m.dst));
-    let mut emit = |mut d: InstData| {
-        d.guard = guard;
-        d.loc = loc;
-        out.push(func.insts.push(d));
-    };
+    let mut emit = |d: InstData<Reg>| out(InstData { guard, loc, ..d });
     while !moves.is_empty() {
         let ready = (0..moves.len())
             .find(|&k| !moves.iter().enumerate().any(|(j, m)| j != k && m.source() == Some(moves[k].dst)));
@@ -159,7 +147,7 @@ fn sequence(
         let m = moves[0].clone();
         let from = m.source().expect("a cycle's moves read registers");
         if let Some(free) = scratch(m.dst.file).filter(|f| !moves.iter().any(|m| m.dst == *f)) {
-            emit(move_inst(target, free, &operand(Name::Phys(m.dst)))?);
+            emit(move_inst(target, free, &Operand::reg(m.dst))?);
             rename_source(&mut moves, m.dst, free);
         } else {
             for d in swap(m.dst, from)? {
@@ -178,9 +166,9 @@ fn sequence(
     Ok(())
 }
 
-fn renamed(src: &Operand, to: Reg) -> Operand {
+fn renamed(src: &Operand<Reg>, to: Reg) -> Operand<Reg> {
     match src {
-        Operand::Reg(r) => Operand::Reg(RegOp { reg: Name::Phys(to), ..*r }),
+        Operand::Reg(r) => Operand::Reg(RegOp { reg: to, ..*r }),
         other => *other,
     }
 }
@@ -195,22 +183,22 @@ fn rename_source(moves: &mut [Move], from: Reg, to: Reg) {
 
 /// An instruction with default operands, `dst` in its first written slot of that file and `sources` in its
 /// register and source slots in order.
-fn simple(op: Opcode, mods: &[Mod], dst: Reg, sources: &[Operand]) -> InstData {
+fn simple(op: Opcode, mods: &[Mod], dst: Reg, sources: &[Operand<Reg>]) -> InstData<Reg> {
     let mut sources = sources.iter();
     let mut dst = Some(dst);
-    let mut operands: Operands = ThinVec::new();
+    let mut operands: Operands<Reg> = ThinVec::new();
     for (k, slot) in op.slots().iter().enumerate() {
         let fits = matches!((slot.kind, dst), (SlotKind::Reg(f), Some(d)) if f == d.file);
         operands.push(match slot.role {
             Role::Use if slot.kind != SlotKind::Imm => {
                 sources.next().cloned().unwrap_or_else(|| default_operand(op, k))
             }
-            Role::Def if fits => operand(Name::Phys(dst.take().expect("fits"))),
+            Role::Def if fits => Operand::reg(dst.take().expect("fits")),
             _ => default_operand(op, k),
         });
     }
     InstData {
-        guard: ori::ALWAYS,
+        guard: Guard::TRUE,
         op: Op::Sass(op),
         mods: Mods::of(mods),
         operands,
@@ -220,7 +208,7 @@ fn simple(op: Opcode, mods: &[Mod], dst: Reg, sources: &[Operand]) -> InstData {
 }
 
 /// Fills the immediate-only slots.
-fn set_imms(mut d: InstData, imms: &[u32]) -> InstData {
+fn set_imms(mut d: InstData<Reg>, imms: &[u32]) -> InstData<Reg> {
     let Op::Sass(op) = d.op else { return d };
     let slots = d.operands.iter_mut().zip(op.slots()).filter(|(_, slot)| slot.kind == SlotKind::Imm);
     for ((o, _), n) in slots.zip(imms) {
@@ -236,11 +224,11 @@ const LUT_ALL: u32 = 0x80;
 /// `a ^ b`.
 const LUT_XOR: u32 = 0x3c;
 
-fn phys(r: Reg) -> Operand {
-    operand(Name::Phys(r))
+fn phys(r: Reg) -> Operand<Reg> {
+    Operand::reg(r)
 }
 
-fn negated(o: &Operand) -> Operand {
+fn negated(o: &Operand<Reg>) -> Operand<Reg> {
     match o {
         Operand::Reg(r) => Operand::Reg(RegOp { not: !r.not, ..*r }),
         other => *other,
@@ -248,10 +236,10 @@ fn negated(o: &Operand) -> Operand {
 }
 
 /// The instruction that moves `src` to `dst`.
-pub fn move_inst(target: sass::Target, dst: Reg, src: &Operand) -> Result<InstData, Error> {
+pub fn move_inst(target: Target, dst: Reg, src: &Operand<Reg>) -> Result<InstData<Reg>, Error> {
     let unsupported = || Error::Move(format!("{dst} <- {src:?}"));
     let source_file = match src {
-        Operand::Reg(RegOp { reg: Name::Phys(r), neg: false, abs: false, .. }) => Some(r.file),
+        Operand::Reg(RegOp { reg, neg: false, abs: false, .. }) => Some(reg.file),
         Operand::Imm(_) => None,
         Operand::Const {
             bank: ConstBank::Index(_), index: None, neg: false, abs: false, not: false, ..
@@ -309,7 +297,7 @@ pub fn move_inst(target: sass::Target, dst: Reg, src: &Operand) -> Result<InstDa
 }
 
 /// Exchanges two registers of a file without a third.
-fn swap(a: Reg, b: Reg) -> Result<[InstData; 3], Error> {
+fn swap(a: Reg, b: Reg) -> Result<[InstData<Reg>; 3], Error> {
     let xor = |dst: Reg| match a.file {
         RegFile::R => {
             let sources = [phys(a), phys(b), phys(Reg::RZ), negated(&phys(Reg::PT))];
@@ -342,12 +330,11 @@ mod tests {
     }
 
     /// What registers hold after PLOP3s.
-    fn run(func: &Function, insts: &[ori::Inst], state: &mut [u32; N]) {
-        for i in insts {
-            let d = &func.insts[*i];
-            let read = |o: &Operand| match o {
-                Operand::Reg(RegOp { reg: Name::Phys(r), .. }) if r.is_zero() => 0,
-                Operand::Reg(RegOp { reg: Name::Phys(r), .. }) => state[usize::from(r.index)],
+    fn run(insts: &[InstData<Reg>], state: &mut [u32; N]) {
+        for d in insts {
+            let read = |o: &Operand<Reg>| match o {
+                Operand::Reg(RegOp { reg, .. }) if reg.is_zero() => 0,
+                Operand::Reg(RegOp { reg, .. }) => state[usize::from(reg.index)],
                 other => panic!("{other:?}"),
             };
             let s = Plop3::of(d).expect("a PLOP3");
@@ -357,7 +344,7 @@ mod tests {
                 LUT_XOR => read(s.a) ^ read(s.b),
                 other => panic!("table {other:#x}"),
             };
-            let Operand::Reg(RegOp { reg: Name::Phys(dst), .. }) = *s.p else { panic!("no register") };
+            let Operand::Reg(RegOp { reg: dst, .. }) = *s.p else { panic!("no register") };
             state[usize::from(dst.index)] = value;
         }
     }
@@ -374,11 +361,12 @@ mod tests {
             let mut twice = moves(&from);
             twice.extend(moves(&from));
             for moves in [moves(&from), twice] {
-                let mut func = Function::new("k", sass::Target::new(86).expect("a target"));
+                let target = Target::new(86).expect("a target");
                 let mut out = Vec::new();
-                sequence(&mut func, moves, ori::ALWAYS, Loc::default(), |_| None, &mut out).expect("moves");
+                let emit = |d| out.push(d);
+                sequence(target, moves, Guard::TRUE, Loc::default(), |_| None, emit).expect("moves");
                 let mut state = [1, 2, 4, 8];
-                run(&func, &out, &mut state);
+                run(&out, &mut state);
                 let want: Vec<u32> = from.iter().map(|s| 1 << s).collect();
                 assert_eq!(state[..], want[..], "{from:?}");
             }

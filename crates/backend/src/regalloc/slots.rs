@@ -4,7 +4,7 @@ use super::spill::slots_base;
 use cranelift_entity::SecondaryMap;
 use fixedbitset::FixedBitSet;
 use ori::cfg::Cfg;
-use ori::{Block, Function, InstData, Name, Operand};
+use ori::{Allocated, Block, Function, InstData, Name, Operand, Register};
 use sass::ops::{Ldl, Stl};
 use sass::{Opcode, Reg};
 use std::cmp::Reverse;
@@ -43,19 +43,22 @@ impl Access {
 }
 
 /// What an instruction does with slots, if anything.
-pub(super) fn access(func: &Function, d: &InstData) -> Option<Access> {
+pub(super) fn access<R: Register>(func: &Function<R>, d: &InstData<R>) -> Option<Access> {
     let (address, words, store) = match (Ldl::of(d), Stl::of(d)) {
         (Some(s), _) => (s.address, Opcode::LDL.width(Ldl::D, &d.mods), false),
         (None, Some(s)) => (s.address, Opcode::STL.width(Stl::VALUE, &d.mods), true),
         (None, None) => return None,
     };
-    let Operand::Addr { base: Some(Name::Phys(Reg::SP)), offset, .. } = address else { return None };
+    let Operand::Addr { base: Some(base), offset, .. } = address else { return None };
+    if (*base).into() != Name::Phys(Reg::SP) {
+        return None;
+    }
     let at = u32::try_from(*offset).ok()?.checked_sub(slots_base(func))?;
     Some(Access { first: (at / WORD) as usize, count: words.into(), store })
 }
 
 /// Moves the slots of an allocated function together and returns how many bytes they take now.
-pub fn share(func: &mut Function, cfg: &Cfg, slots: &[Slot], bytes: u32) -> u32 {
+pub fn share(func: &mut Allocated, cfg: &Cfg, slots: &[Slot], bytes: u32) -> u32 {
     if slots.is_empty() {
         return bytes;
     }
@@ -95,7 +98,7 @@ pub fn share(func: &mut Function, cfg: &Cfg, slots: &[Slot], bytes: u32) -> u32 
 }
 
 /// From the first to the last point, in the order of the blocks, at which each slot's content is wanted.
-fn ranges(func: &Function, cfg: &Cfg, slot_of: &[Option<usize>], slots: usize) -> Vec<Option<(u32, u32)>> {
+fn ranges(func: &Allocated, cfg: &Cfg, slot_of: &[Option<usize>], slots: usize) -> Vec<Option<(u32, u32)>> {
     let words = slot_of.len();
     let mut wanted: SecondaryMap<Block, FixedBitSet> = SecondaryMap::new();
     let mut stored: SecondaryMap<Block, FixedBitSet> = SecondaryMap::new();

@@ -828,7 +828,7 @@ fn access(width: u8) -> Option<&'static [Mod]> {
 }
 
 /// First byte of the spill slots in the frame.
-pub fn slots_base(func: &Function) -> u32 {
+pub fn slots_base<R>(func: &Function<R>) -> u32 {
     func.local_size.next_multiple_of(16)
 }
 
