@@ -579,7 +579,7 @@ block2(v20:R):
     fn loads_and_stores_are_guarded() {
         let text = around("    v9:R = LDG.E PT, [v1.64+0x8], PT\n    STG.E [v1.64+0x10], v9", "v9", "v2");
         assert!(text.contains("@v3 v9:R = LDG.E") && text.contains("@v3 STG.E [v1.64+0x10], v9"), "{text}");
-        let copy = "    LDGSTS.E.BYPASS.LTC128B.128 [v2], desc[UR4][v1.64], PT\n    v9:R = FADD v0, v2";
+        let copy = "    LDGSTS.E.BYPASS.LTC128B.128 [v2], [v1.64], PT\n    v9:R = FADD v0, v2";
         let text = around(copy, "v9", "v2");
         assert!(text.contains("@v3 LDGSTS.E.BYPASS.LTC128B.128 [v2]") && !text.contains("branch"), "{text}");
         // The reads in front of it, which are never done, stay as they are.

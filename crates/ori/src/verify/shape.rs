@@ -15,6 +15,7 @@ pub fn inst(func: &Function, d: &InstData, errors: &mut Vec<String>) {
     }
     parts(func, d, errors);
     guard(func, d, errors);
+    registers(d, errors);
     if errors.len() > before {
         let text = inst_text(func, d);
         errors[before..].iter_mut().for_each(|e| *e = format!("{e}: {text}"));
@@ -203,16 +204,18 @@ fn operands_of_macro(func: &Function, m: Macro, d: &InstData, errors: &mut Vec<S
     if !fits {
         errors.push(format!("the operands of {} do not fit", m.name()));
     }
-    // Before allocation the registers are those of calls, the stack pointer and those that are nothing.
-    let named = d.operands.iter().filter_map(|o| match o {
-        Operand::Reg(r) => Some(r.reg),
-        _ => None,
-    });
-    let own = matches!(m, Macro::FromReg | Macro::ToReg | Macro::ReturnAddress | Macro::Call | Macro::Keep);
-    let allowed = |r: Reg| r.is_zero() || r == Reg::SP || r == abi::FRAME_POINTER || own;
-    for n in named {
+}
+
+/// Before registers are given out code names those of calls, the stack pointer and those that are nothing.
+fn registers(d: &InstData, errors: &mut Vec<String>) {
+    use Macro::{Call, FromReg, Keep, ReturnAddress, ToReg};
+    let of_calls = matches!(d.op, Op::Macro(FromReg | ToReg | ReturnAddress | Call | Keep));
+    let allowed = |r: Reg| r.is_zero() || r == Reg::SP || r == abi::FRAME_POINTER || of_calls;
+    let mut check = |n: Name| {
         if matches!(n, Name::Phys(r) if !allowed(r)) {
             errors.push("a physical register before allocation".into());
         }
-    }
+    };
+    d.for_each_use(&mut check);
+    d.for_each_def(&mut check);
 }
