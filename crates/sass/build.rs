@@ -182,7 +182,7 @@ fn main() {
         mods.extend(spelled[of].iter().cloned());
         for (i, form) in form_table.iter().enumerate().skip(from) {
             let form: &forms::Encoding = form;
-            immediates[of].extend(&form.immediates);
+            immediates[of].extend(form.immediates.iter().cloned());
             by_op[of].push(i);
             by_code.entry(form.code).or_default().push(i);
         }
@@ -260,11 +260,12 @@ fn main() {
         let _ = writeln!(out, "    {info},");
     }
     let _ = writeln!(out, "];\npub(crate) static OPS: &[OpInfo] = &[");
-    for ((op, slots), facts) in ops.iter().zip(&slots).zip(&facts) {
+    for (((op, slots), facts), immediates) in ops.iter().zip(&slots).zip(&facts).zip(&immediates) {
         let has = |f: &str| op.flags[3..].iter().any(|x| x == f);
         let _ = writeln!(
             out,
             "    OpInfo {{ mnemonic: {:?}, slots: &[{}], {}, awaited: {}, holds_uniform: {}, passable: {}, uniform: {}, \
+             wide_immediate: WideImmediate::{}, \
              reads_predicates: {}, writes_predicates: {}, reads_uniform_predicates: {}, writes_uniform_predicates: {} }},",
             op.flags.iter().find_map(|f| f.strip_prefix("as=")).unwrap_or(&op.name),
             slots.join(", "),
@@ -273,6 +274,7 @@ fn main() {
             has("holds_uniform"),
             has("passable"),
             has("uniform"),
+            facts::wide_immediate(&op.slots, immediates),
             has("reads_predicates"),
             has("writes_predicates"),
             has("reads_uniform_predicates"),

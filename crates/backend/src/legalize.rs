@@ -9,6 +9,7 @@ use rustc_hash::FxHashMap;
 use sass::ops::{Bool, Icmp, Int64, Isetp, IsetpMods};
 use sass::{
     ConstBank, Guard, Mod, Mods, Opcode, Reg, RegFile, RegOp, SlotKind, SourceKinds, SwapChange, Target,
+    WideImmediate,
 };
 use smallvec::SmallVec;
 use thin_vec::{ThinVec, thin_vec};
@@ -147,8 +148,9 @@ impl Legalizer<'_> {
             let bad = match &d.operands[i] {
                 Operand::Const { .. } => !self.target.info().alu_const || immediates_only,
                 Operand::Imm(_) => {
-                    let whole = takes_high_half(op) || takes_one_for_both(op);
-                    op.width(i, &d.mods) > 1 && !whole || each && !takes(i)
+                    // One of a floating-point instruction is the whole operand.
+                    let integer = info.wide_immediate == WideImmediate::Integer;
+                    op.width(i, &d.mods) > 1 && integer || each && !takes(i)
                 }
                 Operand::Reg(r) => {
                     self.func.shape(r.reg).file == RegFile::UR && immediates_only && !op.is_uniform()
@@ -243,14 +245,13 @@ impl Legalizer<'_> {
         let (name, neg, abs, not) = match d.operands[i] {
             Operand::Reg(r) => (self.define(Macro::Copy, width, &[operand(r.reg)]), r.neg, r.abs, r.not),
             Operand::Imm(n) if width == 2 => {
-                // A binary64 immediate is its high half; an integer is extended by its sign.
-                let parts = if takes_high_half(op) {
-                    [Operand::Imm(0), Operand::Imm(n)]
-                } else if d.mods.has(Mod::U32) {
-                    [Operand::Imm(n), Operand::Imm(0)]
-                } else {
-                    [Operand::Imm(n), Operand::Imm(((n as i32) >> 31) as u32)]
+                let words = match op.info().wide_immediate {
+                    WideImmediate::HighHalf => [0, n],
+                    WideImmediate::Both => [n, n],
+                    WideImmediate::Integer if d.mods.has(Mod::U32) => [n, 0],
+                    WideImmediate::Integer => [n, ((n as i32) >> 31) as u32],
                 };
+                let parts = words.map(Operand::Imm);
                 (self.define(Macro::Collect, 2, &parts), false, false, false)
             }
             Operand::Const { bank: ConstBank::Index(bank), index: None, offset, neg, abs, not } => {
@@ -365,17 +366,6 @@ fn negate_second(d: &mut InstData) {
         _ => return,
     }
     first.neg = false;
-}
-
-/// Whether a 64-bit immediate of this opcode is the high half of a binary64 number.
-fn takes_high_half(op: Opcode) -> bool {
-    use Opcode::*;
-    matches!(op, DADD | DMUL | DFMA | DSETP | FRND | F2F | F2I)
-}
-
-/// Whether an immediate of this opcode, on pairs of numbers, is both of them.
-fn takes_one_for_both(op: Opcode) -> bool {
-    matches!(op, Opcode::FADD2 | Opcode::FMUL2 | Opcode::FFMA2)
 }
 
 /// The comparison with its sides exchanged.

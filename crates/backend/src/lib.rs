@@ -238,7 +238,9 @@ fn allocate(func: Function, manager: &mut Manager<'_>, serial: bool) -> Result<A
     }
     if let Some((plan, _)) = &best.plan {
         let first = prepass::Planned { stated: best.stated(), ..*plan };
-        while best.found.stats.spill_load_bytes == 0 && for_more_warps(&original, first, &mut best, manager)? {}
+        while best.found.stats.spill_load_bytes == 0 && for_more_warps(&original, first, &mut best, manager)?
+        {
+        }
     }
     Ok(best.found)
 }

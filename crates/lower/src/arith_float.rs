@@ -63,12 +63,10 @@ pub fn fma(b: &mut Builder<'_>, ty: Ty, f: Flags, x: &Src, y: &Src, z: &Src) -> 
 
 /// Arithmetic on two binary32 numbers at once (sm_100, sm_103): `a + b`, `a - b`, `a × b`, `a × b + c`. Constants become immediates in `fold`.
 pub fn pairs(b: &mut Builder<'_>, op: Opcode, f: Flags, subtract: bool, sources: &[Pair]) -> Value {
-    /// How each slot says that it has two numbers.
-    const TWO: [Mod; 3] = [Mod::A_F32x2, Mod::B_F32x2, Mod::C_F32x2];
     let mut mods = f.mods();
     let mut operands: SmallVec<[Operand; 3]> = SmallVec::new();
     for (nth, p) in sources.iter().enumerate() {
-        mods.extend([TWO[nth], Mod::HI_LO]);
+        mods.extend([sass::ops::PAIRS[nth], Mod::HI_LO]);
         let o = operand(b.pair(p));
         operands.push(if subtract && nth == 1 { fneg(o) } else { o });
     }

@@ -351,13 +351,13 @@ impl Lower<'_, '_> {
         let f = flags(inst);
         let sources: Vec<Pair> =
             (1..inst.operands.len()).map(|n| Ok(self.arg(inst, n, t)?.pair())).collect::<Result<_>>()?;
-        if matches!(self.sm(), 100..=103) {
-            let op = match inst.op {
-                O::add | O::sub => sass::Opcode::FADD2,
-                O::mul => sass::Opcode::FMUL2,
-                O::fma => sass::Opcode::FFMA2,
-                _ => return self.unsupported(inst),
-            };
+        let op = match inst.op {
+            O::add | O::sub => sass::Opcode::FADD2,
+            O::mul => sass::Opcode::FMUL2,
+            O::fma => sass::Opcode::FFMA2,
+            _ => return self.unsupported(inst),
+        };
+        if self.b.func.target.has(op) {
             return Ok(arith_float::pairs(&mut self.b, op, f, inst.op == O::sub, &sources));
         }
         let half = |s: &mut Self, high: bool| {

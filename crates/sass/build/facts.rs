@@ -238,9 +238,24 @@ pub fn special(words: &[&str]) -> Result<String, String> {
 }
 
 /// Checks that some form of the opcode has an immediate where the table says that we put one.
-pub fn check_sources(facts: &Facts, immediates: &BTreeSet<usize>) -> Result<(), String> {
-    match facts.sources.0.iter().find(|n| !immediates.contains(n)) {
+pub fn check_sources(facts: &Facts, immediates: &BTreeSet<(usize, String)>) -> Result<(), String> {
+    match facts.sources.0.iter().find(|n| !immediates.iter().any(|(at, _)| at == *n)) {
         Some(n) => Err(format!("no form has an immediate as operand {n}")),
         None => Ok(()),
+    }
+}
+
+/// What an immediate is where the operand has two registers, as a variant of `WideImmediate`: the forms say how it is spelled.
+pub fn wide_immediate(slots: &[String], immediates: &BTreeSet<(usize, String)>) -> &'static str {
+    let is_pair = |at: usize| shape(&slots[at]) == "S2";
+    let of = |wanted: &str, fits: &dyn Fn(usize) -> bool| {
+        immediates.iter().any(|(at, kind)| kind == wanted && fits(*at))
+    };
+    if of("F64", &|_| true) {
+        "HighHalf"
+    } else if of("F32", &is_pair) {
+        "Both"
+    } else {
+        "Integer"
     }
 }

@@ -619,11 +619,11 @@ fn limit(place: &[(u32, u32)], text: &str, others: bool) -> String {
     format!("({}, &[{}])", bits_rs(place), values.join(", "))
 }
 
-/// One encoding: the text of its entry in the table, its code in the word, and which operands are immediates.
+/// One encoding: the text of its entry in the table, its code in the word, and which operands are immediates, of which kind.
 pub struct Encoding {
     pub text: String,
     pub code: u32,
-    pub immediates: Vec<usize>,
+    pub immediates: Vec<(usize, String)>,
 }
 
 /// Parses one `form` line of an opcode (its name, how many slots it has, and where the line is) and appends the
@@ -692,8 +692,11 @@ pub fn parse_form(
             "{at}: form of {op}: bits {:#x} are in two fields, and it must say so (overlap)",
             form.twice.get()
         );
-        let is_immediate = |f: &String| f.contains("FieldKind::Imm");
-        let immediates = (0..slots).filter(|k| is_immediate(&form.fields[*k])).collect();
+        let kind = |f: &str| {
+            let (_, rest) = f.split_once("ImmKind::")?;
+            Some(rest.chars().take_while(char::is_ascii_alphanumeric).collect())
+        };
+        let immediates = (0..slots).filter_map(|k| Some((k, kind(&form.fields[k])?))).collect();
         let text = format!(
             "Form {{ targets: {mask:#x}, op: Opcode::{}, code: {code:#x}, fields: &[{}], \
              groups: &[{}], fixed: &[{}], limits: &[{}], queued: {queued:#x}, reuse: {}, no_write_sb: {no_write_sb}, no_read_sb: {no_read_sb} }}",

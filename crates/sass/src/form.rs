@@ -217,6 +217,13 @@ impl Form {
     }
 }
 
+impl Target {
+    /// Whether it has the instruction, in any form.
+    pub fn has(self, op: Opcode) -> bool {
+        forms_of_op(op).any(|f| f.targets & target_bit(self) != 0)
+    }
+}
+
 /// The forms of an opcode, in the order of the table.
 pub(crate) fn forms_of_op(op: Opcode) -> impl Iterator<Item = &'static Form> + Clone {
     FORMS_OF_OP[op as usize].iter().map(|i| &FORMS[usize::from(*i)])

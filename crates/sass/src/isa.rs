@@ -39,6 +39,8 @@ pub struct OpInfo {
     pub sources: &'static [u8],
     /// What that is.
     pub source_kinds: SourceKinds,
+    /// What an immediate is where the operand has two registers.
+    pub wide_immediate: WideImmediate,
     /// Accesses and barriers after it wait until it is done, which its write scoreboard tells although it writes no
     /// register: so ptxas has it.
     pub awaited: bool,
@@ -137,6 +139,17 @@ pub enum SwapChange {
     Select,
     /// The comparison, its first modifier, is turned round. With `.EX` they may not be exchanged.
     Compare,
+}
+
+/// What an immediate, which has 32 bits, stands for where the operand has two registers. The forms say it: by how they spell it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum WideImmediate {
+    /// An integer, extended by zeros or by its sign.
+    Integer,
+    /// The high half of a binary64 number, whose low half is 0.
+    HighHalf,
+    /// Both of two binary32 numbers.
+    Both,
 }
 
 /// What may stand in a source besides a general register.

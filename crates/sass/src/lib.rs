@@ -27,7 +27,7 @@ pub use encode::{EncodeError, encode};
 pub use inst::{AddrWidth, ConstBank, Guard, Inst, Mods, Operand, RegOp, Role, Slot, SlotKind, Width};
 pub use isa::{
     Changes, Class, Effect, Flow, Lanes, Mod, OpInfo, Opcode, Scope, SourceKinds, SpecialReg, SwapChange,
-    Sync, Unit,
+    Sync, Unit, WideImmediate,
 };
 pub use ops::Instruction;
 pub use parse::{ParseError, assemble, parse_inst};

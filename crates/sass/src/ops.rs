@@ -62,6 +62,10 @@ impl<T> Iadd3<T> {
     }
 }
 
+/// How each source of arithmetic on pairs (FADD2, FMUL2, FFMA2) says that it has two numbers; which of them is the first, the modifier
+/// behind it says.
+pub const PAIRS: [Mod; 3] = [Mod::A_F32x2, Mod::B_F32x2, Mod::C_F32x2];
+
 impl<T> Lop3<T> {
     /// What the table is of.
     #[inline]

@@ -69,3 +69,24 @@ fn twins_have_the_same_operands() {
     assert!(!is_twin(">R >P <S", ">UR <S <S"));
     assert!(!is_twin(">R <S", ">R <S"));
 }
+
+#[test]
+fn immediates_of_two_registers() {
+    use sass::{Opcode, WideImmediate};
+    let of = |what: WideImmediate| {
+        let ops = Opcode::EVERY.iter().filter(move |op| op.info().wide_immediate == what);
+        ops.map(|op| op.name()).collect::<Vec<_>>()
+    };
+    assert_eq!(of(WideImmediate::Both), ["FADD2", "FMUL2", "FFMA2"]);
+    // MUFU has the high half alone for an operand (`.RCP64H`).
+    let halves = of(WideImmediate::HighHalf);
+    assert_eq!(halves, ["MUFU", "DADD", "DMUL", "DFMA", "DSETP", "F2I", "F2F", "FRND"]);
+}
+
+#[test]
+fn targets_have_instructions() {
+    use sass::{Opcode, Target};
+    let has = |sm, op| Target::new(sm).expect("a target").has(op);
+    assert!(has(100, Opcode::FADD2) && has(103, Opcode::FFMA2));
+    assert!(!has(90, Opcode::FADD2) && !has(110, Opcode::FMUL2) && !has(120, Opcode::FFMA2));
+}

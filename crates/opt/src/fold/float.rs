@@ -7,7 +7,7 @@ use ori::{Function, InstData, Macro, Name, Op, Operand};
 use sass::compute;
 use sass::ops::{
     Dadd, Dfma, Dmul, Dsetp, DsetpMods, F2f, F2fFormat, F2fMods, F2fp, F2i, Fadd, Ffma, Fmul, Fsetp,
-    FsetpMods, Hadd2, I2f, I2fp, I2fpMods, I2fpResult, I2fpSource,
+    FsetpMods, Hadd2, I2f, I2fp, I2fpMods, I2fpResult, I2fpSource, PAIRS,
 };
 use sass::{Mod, Mods, Opcode, Reg, RegOp};
 
@@ -43,7 +43,6 @@ fn double(to: &Operand, x: f64) -> Option<New> {
 impl Known {
     /// Arithmetic on pairs where both numbers of one are the same known one, with that as an immediate.
     pub(super) fn one_for_both(&self, func: &Function, d: &InstData) -> Option<New> {
-        const TWO: [Mod; 3] = [Mod::A_F32x2, Mod::B_F32x2, Mod::C_F32x2];
         let known = |o: &Operand| {
             let Operand::Reg(RegOp { reg: Name::Val(v), neg, abs, not: false, .. }) = o else { return None };
             let (_, [low, high]) = func.insts[self.tuple[*v]?].collected()? else { return None };
@@ -63,7 +62,7 @@ impl Known {
         let (nth, n) = (2..operands.len()).find_map(|nth| Some((nth, known(&operands[nth])?)))?;
         operands[nth] = Operand::Imm(n);
         let mut mods = d.mods.clone();
-        let at = mods.0.iter().position(|m| *m == TWO[nth - 1])?;
+        let at = mods.0.iter().position(|m| *m == PAIRS[nth - 1])?;
         if mods.0.get(at + 1) != Some(&Mod::HI_LO) {
             return None;
         }

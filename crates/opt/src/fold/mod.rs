@@ -15,7 +15,7 @@ use sass::ops::{
     LdcMods, Lop3, Lop3Mods, Plop3, Popc, Prmt, PrmtMods, R2ur, Sel, SelMods, Shf, ShfMods, Size64, Vimnmx,
     Vimnmx120, VimnmxMods, Voteu,
 };
-use sass::{Mods, Opcode, Reg, RegFile, RegOp, Unit, compute};
+use sass::{Mods, Opcode, Reg, RegFile, RegOp, Unit, WideImmediate, compute};
 use smallvec::SmallVec;
 use thin_vec::ThinVec;
 
@@ -268,7 +268,7 @@ impl Known {
                 copy_of(s.p, Operand::Imm(compute::plop3(table, inputs).into()))
             }
             Opcode::LDC => self.constant(func, d),
-            Opcode::FADD2 | Opcode::FMUL2 | Opcode::FFMA2 => self.one_for_both(func, d),
+            op if op.info().wide_immediate == WideImmediate::Both => self.one_for_both(func, d),
             op => self.folded_float(func, op, d),
         }
     }

@@ -102,9 +102,8 @@ pub(crate) fn reads_at(inst: &Inst, mut f: impl FnMut(Cell, Use, Place)) {
             Operand::Reg(r) if slot.role != Role::Def => {
                 let address = slot.kind == SlotKind::Addr;
                 // `R0.F32` of FADD2 is one register; which operand it is, the modifiers don't say.
-                let pair = matches!(inst.op, Opcode::FADD2 | Opcode::FMUL2 | Opcode::FFMA2);
                 let single =
-                    address || pair && [Mod::A_F32, Mod::B_F32, Mod::C_F32].iter().any(|m| inst.mods.has(*m));
+                    address || [Mod::A_F32, Mod::B_F32, Mod::C_F32].iter().any(|m| inst.mods.has(*m));
                 let width = if single { 1 } else { inst.op.width(i, &inst.mods) };
                 span(r.reg, width, |c, n| f(c, if address { Use::Address } else { Use::Source }, n));
             }
