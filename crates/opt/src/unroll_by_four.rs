@@ -93,14 +93,17 @@ pub fn run(func: &mut Function, analyses: &Analyses) -> Changed {
     if plans.is_empty() {
         return Changed::Nothing;
     }
-    let mut orders = Vec::new();
+    // Each loop's blocks in the order of their execution, to be where its header was.
+    let mut at: FxHashMap<Block, Vec<Block>> = FxHashMap::default();
     let mut moved = FxHashMap::default();
     let cfg = analyses.cfg(func);
     let mut ways: Ways = plans.iter().map(|p| (p.blocks[0], cfg.preds[p.blocks[0]].to_vec())).collect();
     let mut new = func.blocks.next_key();
     let mut e = Editor::new(func);
     for p in &mut plans {
-        orders.extend(apply(&mut e, p, &ways, &mut moved));
+        if let Some(order) = apply(&mut e, p, &ways, &mut moved) {
+            at.insert(p.blocks[0], order);
+        }
         let end = e.func().blocks.next_key();
         for b in (new.as_u32()..end.as_u32()).map(Block::from_u32) {
             for t in e.func().blocks[b].term.targets() {
@@ -110,12 +113,7 @@ pub fn run(func: &mut Function, analyses: &Analyses) -> Changed {
         new = end;
     }
     let changed = e.finish();
-    // Each loop's blocks in the order of their execution, where its header was.
-    let new: FxHashSet<Block> = orders.iter().flatten().copied().collect();
-    let mut at: FxHashMap<Block, Vec<Block>> = FxHashMap::default();
-    for (p, order) in plans.iter().zip(orders) {
-        at.insert(p.blocks[0], order);
-    }
+    let new: FxHashSet<Block> = at.values().flatten().copied().collect();
     for b in std::mem::take(&mut func.layout) {
         match at.remove(&b) {
             Some(order) => func.layout.extend(order),

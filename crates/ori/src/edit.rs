@@ -60,6 +60,15 @@ fn for_each_term_use(term: &Terminator, mut f: impl FnMut(Value)) {
     term.targets().into_iter().flat_map(|t| t.args.iter()).for_each(|a| f(*a));
 }
 
+/// What follows a block in the layout, each with how often it had been moved when it came there.
+#[derive(Default)]
+struct Followers {
+    /// Right behind it; the last one first.
+    near: Vec<(Block, u32)>,
+    /// Then these, in their order.
+    far: Vec<(Block, u32)>,
+}
+
 /// A function that is being edited.
 pub struct Editor<'f> {
     func: &'f mut Function,
@@ -67,8 +76,10 @@ pub struct Editor<'f> {
     ends: SecondaryMap<Block, Ends>,
     readers: SecondaryMap<Value, Readers>,
     defs: SecondaryMap<Value, Def>,
-    /// New blocks, by the block that they follow in the layout.
-    follow: FxHashMap<Block, Vec<Block>>,
+    /// New and moved blocks, by the block that they follow in the layout.
+    follow: FxHashMap<Block, Followers>,
+    /// How often blocks were moved: where they were before, they are not any more.
+    moves: FxHashMap<Block, u32>,
     changed: Changed,
 }
 
@@ -81,6 +92,7 @@ impl<'f> Editor<'f> {
             readers: SecondaryMap::with_capacity(func.values.len()),
             defs: SecondaryMap::with_capacity(func.values.len()),
             follow: FxHashMap::default(),
+            moves: FxHashMap::default(),
             changed: Changed::Nothing,
             func,
         };
@@ -343,16 +355,16 @@ impl<'f> Editor<'f> {
             term_loc: loc,
             rolled: false,
         });
-        self.follow.entry(after).or_default().push(b);
+        self.follow.entry(after).or_default().far.push((b, 0));
         self.mark(Changed::Graph);
         b
     }
 
     /// Has a block follow another in the layout, right behind it.
     pub fn move_block_after(&mut self, b: Block, after: Block) {
-        self.func.layout.retain(|x| *x != b);
-        self.follow.values_mut().for_each(|list| list.retain(|x| *x != b));
-        self.follow.entry(after).or_default().insert(0, b);
+        let moves = self.moves.entry(b).or_default();
+        *moves += 1;
+        self.follow.entry(after).or_default().near.push((b, *moves));
         self.mark(Changed::Graph);
     }
 
@@ -450,15 +462,21 @@ impl<'f> Editor<'f> {
 
     /// Ends editing; says what has changed.
     pub fn finish(self) -> Changed {
-        let Editor { func, links, ends, mut follow, changed, .. } = self;
+        let Editor { func, links, ends, mut follow, moves, changed, .. } = self;
         if changed == Changed::Nothing {
             return changed;
         }
         let mut layout = Vec::with_capacity(func.blocks.len());
-        let mut open: Vec<Block> = func.layout.iter().rev().copied().collect();
-        while let Some(b) = open.pop() {
+        let mut open: Vec<(Block, u32)> = func.layout.iter().rev().map(|b| (*b, 0)).collect();
+        while let Some((b, moved)) = open.pop() {
+            if moves.get(&b).copied().unwrap_or_default() != moved {
+                continue;
+            }
             layout.push(b);
-            open.extend(follow.remove(&b).into_iter().flatten().rev());
+            if let Some(Followers { near, far }) = follow.remove(&b) {
+                open.extend(far.into_iter().rev());
+                open.extend(near);
+            }
         }
         for &b in &layout {
             let list = std::iter::successors(ends[b].first.expand(), |i| links[*i].after.expand());

@@ -499,6 +499,29 @@ fn copied_regions_do_what_they_were_copied_from() {
 }
 
 #[test]
+fn blocks_move_in_the_layout() {
+    for (seed, mut f) in randoms().enumerate() {
+        let mut dice = Dice(seed as u64);
+        let mut naive = f.layout.clone();
+        let mut followed = BTreeSet::new();
+        let mut e = Editor::new(&mut f);
+        for _ in 0..8 {
+            let (b, after) = (dice.of(&naive[1..]), dice.of(&naive));
+            // What follows a block goes with it.
+            if b != after && !followed.contains(&b) {
+                followed.insert(after);
+                e.move_block_after(b, after);
+                naive.retain(|x| *x != b);
+                let at = naive.iter().position(|x| *x == after).expect("it is laid out");
+                naive.insert(at + 1, b);
+            }
+        }
+        let _ = e.finish();
+        assert_eq!(f.layout, naive, "{f}");
+    }
+}
+
+#[test]
 fn analyses_are_forgotten_when_what_they_rest_on_changes() {
     let mut f = random(3);
     let mut analyses = Analyses::default();
