@@ -81,16 +81,16 @@ fn compile(root: &Path, options: &Options) -> Vec<(String, Vec<u8>)> {
 /// `cargo xtask contract`
 pub fn run(root: &Path, options: &Options) -> Result<(), String> {
     if options.ours {
-        return check(Contract::built_in(), &compile(root, options), options.examples);
+        return Ok(check(Contract::built_in(), &compile(root, options), options.examples)?);
     }
     let cubins: Vec<PathBuf> =
         options.paths.iter().flat_map(|p| files(p, "cubin")).step_by(options.every.max(1)).collect();
     if options.check {
-        return check(Contract::built_in(), &load(&cubins)?, options.examples);
+        return Ok(check(Contract::built_in(), &load(&cubins)?, options.examples)?);
     }
     if options.held_out {
         let always: Vec<PathBuf> = options.with.iter().flat_map(|p| files(p, "cubin")).collect();
-        return held_out(&cubins, &always, options.folds.max(2), options.examples);
+        return Ok(held_out(&cubins, &always, options.folds.max(2), options.examples)?);
     }
     let (counts, files, instructions) = count(&cubins);
     let mined = if options.add {

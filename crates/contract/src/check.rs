@@ -1,6 +1,6 @@
 //! Mining and checking with all rules.
 
-use crate::{Counts, Family, File, Judge, Place, RULES, Table};
+use crate::{Counts, Error, Family, File, Judge, Place, RULES, Table};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::LazyLock;
 
@@ -75,7 +75,7 @@ impl Contract {
     ///
     /// # Errors
     /// When the file can't be read.
-    pub fn check(&self, bytes: &[u8]) -> Result<Vec<Finding>, String> {
+    pub fn check(&self, bytes: &[u8]) -> Result<Vec<Finding>, Error> {
         let file = File::open(bytes)?;
         let family = Family::of(file.target.sm);
         let mut found = BTreeMap::new();
@@ -121,7 +121,7 @@ fn finding(file: &File<'_>, rule: &'static str, place: Place, what: String) -> F
 ///
 /// # Errors
 /// When the file can't be read.
-pub fn observe(bytes: &[u8]) -> Result<Vec<Counts>, String> {
+pub fn observe(bytes: &[u8]) -> Result<Vec<Counts>, Error> {
     let file = File::open(bytes)?;
     let family = Family::of(file.target.sm);
     let counted = RULES.iter().map(|rule| {

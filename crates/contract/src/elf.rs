@@ -1,5 +1,7 @@
 //! A cubin's ELF structures as they are, for rules about the format.
 
+use crate::Error;
+
 /// Section types without bytes: `SHT_NOBITS` and those of shared memory.
 const NOBITS: &[u32] = &[8, 0x7000_0007, 0x7000_000a, 0x7000_0015];
 /// `SHF_ALLOC`.
@@ -89,9 +91,9 @@ impl<'d> Elf<'d> {
     ///
     /// # Errors
     /// When it is no ELF file, or has no symbols.
-    pub fn new(data: &'d [u8]) -> Result<Elf<'d>, String> {
+    pub fn new(data: &'d [u8]) -> Result<Elf<'d>, Error> {
         if data.get(..4) != Some(b"\x7fELF") {
-            return Err("not an ELF file".into());
+            return Err(Error::NoElf);
         }
         let (table, count) = (number(data, 40, 8) as usize, number(data, 60, 2) as usize);
         let mut sections: Vec<Section> = (0..count)
@@ -118,7 +120,7 @@ impl<'d> Elf<'d> {
         }
         let mut file = Elf { data, sections, symbols: Vec::new() };
         let (Some(table), Some(strings)) = (file.find(".symtab"), file.find(".strtab")) else {
-            return Err("no symbols".into());
+            return Err(Error::NoSymbols);
         };
         let (start, strings) = (table.offset as usize, strings.offset as usize);
         file.symbols = (0..file.bytes(table).len() / 24)

@@ -1,5 +1,6 @@
 //! A cubin as the rules see it.
 
+use crate::Error;
 use cubin::read::Image;
 use sass::{Inst, Opcode, Operand, Parts, Target};
 
@@ -62,9 +63,9 @@ impl<'a> File<'a> {
     ///
     /// # Errors
     /// When it is none, or one for a target that is not known.
-    pub fn open(bytes: &'a [u8]) -> Result<File<'a>, String> {
-        let image = cubin::read::read(bytes)?;
-        let target = Target::new(image.sm).ok_or(format!("unknown target sm_{}", image.sm))?;
+    pub fn open(bytes: &'a [u8]) -> Result<File<'a>, Error> {
+        let image = cubin::read::read(bytes).map_err(|e| Error::Cubin(e.to_string()))?;
+        let target = Target::new(image.sm).ok_or(Error::Target(image.sm))?;
         let kernels = image
             .kernels
             .iter()

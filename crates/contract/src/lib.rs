@@ -6,12 +6,14 @@
 
 mod check;
 pub mod elf;
+mod error;
 mod file;
 pub mod mine;
 pub mod rules;
 mod table;
 
 pub use check::{Contract, Finding, observe};
+pub use error::Error;
 pub use file::{File, Item, Kernel};
 pub use rules::{Judge, RULES, Rule};
 pub use table::{Counts, Family, Table};

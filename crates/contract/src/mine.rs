@@ -1,6 +1,6 @@
 //! Mining from many files, and checking many.
 
-use crate::{Contract, Counts, Finding, RULES, Table};
+use crate::{Contract, Counts, Error, Finding, RULES, Table};
 use rayon::prelude::*;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -13,8 +13,8 @@ fn instructions(bytes: &[u8]) -> usize {
 /// What was counted in cubins, one table for each rule; their number, and that of their instructions.
 pub fn count(cubins: &[PathBuf]) -> (Vec<Counts>, usize, usize) {
     let empty = || (vec![Counts::default(); RULES.len()], 0, 0);
-    let one = |path: &PathBuf| -> Result<(Vec<Counts>, usize, usize), String> {
-        let bytes = std::fs::read(path).map_err(|e| e.to_string())?;
+    let one = |path: &PathBuf| -> Result<(Vec<Counts>, usize, usize), Error> {
+        let bytes = std::fs::read(path).map_err(|e| Error::Read(e.to_string()))?;
         Ok((crate::observe(&bytes)?, 1, instructions(&bytes)))
     };
     let add = |mut a: (Vec<Counts>, usize, usize), b: (Vec<Counts>, usize, usize)| {
@@ -79,7 +79,7 @@ impl Classes {
 ///
 /// # Errors
 /// When there are findings, or a file can't be read.
-pub fn check(contract: &Contract, all: &[(String, Vec<u8>)], examples: usize) -> Result<(), String> {
+pub fn check(contract: &Contract, all: &[(String, Vec<u8>)], examples: usize) -> Result<(), Error> {
     let mut report = Report::default();
     report.add(contract, all, examples)?;
     report.print()
@@ -96,7 +96,7 @@ struct Report {
 }
 
 impl Report {
-    fn add(&mut self, contract: &Contract, all: &[(String, Vec<u8>)], examples: usize) -> Result<(), String> {
+    fn add(&mut self, contract: &Contract, all: &[(String, Vec<u8>)], examples: usize) -> Result<(), Error> {
         let one = |(origin, bytes): &(String, Vec<u8>)| {
             (origin.clone(), instructions(bytes), contract.check(bytes))
         };
@@ -105,7 +105,7 @@ impl Report {
         for (origin, count, findings) in checked {
             self.instructions += count;
             let mut last = None;
-            for finding in findings.map_err(|e| format!("{origin}: {e}"))? {
+            for finding in findings.map_err(|e| e.of(&origin))? {
                 self.found += 1;
                 let place = (finding.kernel.clone(), finding.address);
                 self.places += usize::from(last.as_ref() != Some(&place));
@@ -115,7 +115,7 @@ impl Report {
         }
         Ok(())
     }
-    fn print(&self) -> Result<(), String> {
+    fn print(&self) -> Result<(), Error> {
         self.classes.print();
         println!(
             "{} files, {} instructions, {} findings in {} classes at {} places: {:.4} % of the instructions",
@@ -126,7 +126,7 @@ impl Report {
             self.places,
             100.0 * self.places as f64 / self.instructions.max(1) as f64
         );
-        if self.found == 0 { Ok(()) } else { Err("findings".into()) }
+        if self.found == 0 { Ok(()) } else { Err(Error::Findings) }
     }
 }
 
@@ -134,9 +134,9 @@ impl Report {
 ///
 /// # Errors
 /// That of a file that can't be read.
-pub fn load(paths: &[PathBuf]) -> Result<Vec<(String, Vec<u8>)>, String> {
+pub fn load(paths: &[PathBuf]) -> Result<Vec<(String, Vec<u8>)>, Error> {
     let one = |p: &PathBuf| {
-        let bytes = std::fs::read(p).map_err(|e| format!("{}: {e}", p.display()))?;
+        let bytes = std::fs::read(p).map_err(|e| Error::Read(e.to_string()).of(p.display()))?;
         Ok((p.display().to_string(), bytes))
     };
     paths.iter().map(one).collect()
@@ -154,7 +154,7 @@ fn fold(path: &Path, folds: usize) -> usize {
 ///
 /// # Errors
 /// When there are findings, or a file can't be read.
-pub fn held_out(cubins: &[PathBuf], always: &[PathBuf], folds: usize, examples: usize) -> Result<(), String> {
+pub fn held_out(cubins: &[PathBuf], always: &[PathBuf], folds: usize, examples: usize) -> Result<(), Error> {
     let (always, ..) = count(always);
     let parts: Vec<Vec<PathBuf>> =
         (0..folds).map(|k| cubins.iter().filter(|p| fold(p, folds) == k).cloned().collect()).collect();

@@ -1,5 +1,6 @@
 //! What was mined: observations, with the families of targets that show them.
 
+use crate::Error;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write;
 
@@ -128,7 +129,7 @@ impl Table {
     ///
     /// # Errors
     /// The line that is none of a table.
-    pub fn parse(text: &str) -> Result<Table, String> {
+    pub fn parse(text: &str) -> Result<Table, Error> {
         let mut rows = BTreeMap::new();
         let mut head = "";
         for line in text.lines().filter(|l| !l.starts_with('#')) {
@@ -136,7 +137,7 @@ impl Table {
                 head = line;
                 continue;
             };
-            let wrong = || format!("not a row: {line}");
+            let wrong = || Error::Row(line.into());
             let (families, rest) = row.split_once(' ').ok_or_else(wrong)?;
             let (count, rest) = rest.split_once(' ').ok_or_else(wrong)?;
             let families = match families {

@@ -172,17 +172,50 @@ pub static PASSES: &[Pass] = &[
     sink::PASS,
 ];
 
+/// Why a function was not optimized.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Error {
+    /// The compilation was cancelled.
+    Cancelled,
+    /// Lowering made what the verifier does not take.
+    Lowered {
+        /// All that is wrong.
+        violations: Vec<String>,
+    },
+    /// A pass did, where each is to be verified.
+    Wrong {
+        /// Which one.
+        after: Phase,
+        /// All that is wrong.
+        violations: Vec<String>,
+    },
+}
+
+impl std::fmt::Display for Error {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Error::Cancelled => f.write_str("cancelled"),
+            Error::Lowered { violations } => write!(f, "after lowering: {}", violations.join("; ")),
+            Error::Wrong { after, violations } => {
+                write!(f, "after {}: {}", after.name(), violations.join("; "))
+            }
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
 /// Runs the passes that the manager admits.
 ///
 /// # Errors
-/// That the compilation was cancelled; where each pass is to be verified, what the verifier found after one: an error in that pass.
-pub fn optimize(func: &mut Function, manager: &mut Manager<'_>) -> Result<(), String> {
+/// That the compilation was cancelled, or that a pass is wrong.
+pub fn optimize(func: &mut Function, manager: &mut Manager<'_>) -> Result<(), Error> {
     // What lowering made, on every compilation; with what follows the backend does the same.
-    ori::verify::outline(func).map_err(|errors| format!("after lowering: {}", errors.join("; ")))?;
+    ori::verify::outline(func).map_err(|violations| Error::Lowered { violations })?;
     let mut analyses = Analyses::default();
     for pass in PASSES {
         if manager.cancelled() {
-            return Err("cancelled".into());
+            return Err(Error::Cancelled);
         }
         if !manager.admits_from(pass.phase, pass.min_level) {
             continue;
@@ -191,9 +224,9 @@ pub fn optimize(func: &mut Function, manager: &mut Manager<'_>) -> Result<(), St
         analyses.invalidate(changed);
         debug_assert!(analyses.is_fresh(func), "{} changed the graph and did not say so", pass.phase.name());
         if manager.verifies()
-            && let Err(errors) = ori::verify::verify(func)
+            && let Err(violations) = ori::verify::verify(func)
         {
-            return Err(format!("after {}: {}", pass.phase.name(), errors.join("; ")));
+            return Err(Error::Wrong { after: pass.phase, violations });
         }
     }
     Ok(())

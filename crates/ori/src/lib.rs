@@ -47,7 +47,7 @@ pub use function::{
 pub use function::{access_of_lanes, for_each_name, operand, order_is_ours};
 pub use phase::{Manager, Phase, Plan};
 pub use remark::{Refusal, Remark};
-pub use tuning::Tuning;
+pub use tuning::{Tuning, TuningError};
 
 #[cfg(test)]
 mod tests {

@@ -112,7 +112,7 @@ impl State {
                 continue;
             }
             if key == "tuning" {
-                func.tuning = n.parse()?;
+                func.tuning = n.parse::<crate::Tuning>().map_err(|e| e.to_string())?;
                 continue;
             }
             if key == "quiet" {

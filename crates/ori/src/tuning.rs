@@ -92,11 +92,50 @@ impl fmt::Display for Tuning {
     }
 }
 
+/// What is wrong with a text of choices.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum TuningError {
+    /// A choice without `=`.
+    NoValue(String),
+    /// A choice has no such value.
+    Value {
+        /// Its name.
+        of: String,
+        /// What was said.
+        value: String,
+    },
+    /// There is no phase of this name.
+    Phase(String),
+    /// So many registers do not exist.
+    Registers,
+    /// So far nothing is unrolled.
+    Unroll,
+    /// There is no choice of this name.
+    Choice(String),
+}
+
+impl fmt::Display for TuningError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TuningError::NoValue(part) => write!(f, "'{part}' has no value"),
+            TuningError::Value { of, value } => write!(f, "'{value}' is no value of '{of}'"),
+            TuningError::Phase(name) => write!(f, "no phase '{name}'"),
+            TuningError::Registers => write!(f, "'registers' is between {} and 255", REGISTERS.start()),
+            TuningError::Unroll => {
+                write!(f, "'unroll' is between {} and {}", UNROLL.start(), UNROLL.end())
+            }
+            TuningError::Choice(name) => write!(f, "no choice '{name}'"),
+        }
+    }
+}
+
+impl std::error::Error for TuningError {}
+
 impl FromStr for Tuning {
-    type Err = String;
+    type Err = TuningError;
 
     /// Reads what was written by [`Tuning`]'s `Display`: names of phases are taken as they are.
-    fn from_str(text: &str) -> Result<Tuning, String> {
+    fn from_str(text: &str) -> Result<Tuning, TuningError> {
         Tuning::default().read(text, |tuning, phase| {
             tuning.leave_out(phase);
             true
@@ -109,7 +148,7 @@ impl Tuning {
     ///
     /// # Errors
     /// What is no choice.
-    pub fn and(self, text: &str, phases: &[Phase]) -> Result<Tuning, String> {
+    pub fn and(self, text: &str, phases: &[Phase]) -> Result<Tuning, TuningError> {
         self.read(text, |tuning, name| {
             let mut named = phases.iter().filter(|p| p.is_named(name)).peekable();
             let known = named.peek().is_some();
@@ -119,34 +158,34 @@ impl Tuning {
     }
 
     /// `leave_out` leaves out the phases of a name, and says whether there are such.
-    fn read(self, text: &str, leave_out: impl Fn(&mut Tuning, &str) -> bool) -> Result<Tuning, String> {
+    fn read(self, text: &str, leave_out: impl Fn(&mut Tuning, &str) -> bool) -> Result<Tuning, TuningError> {
         let mut tuning = self;
         for part in text.split(':').filter(|p| !p.is_empty()) {
-            let (name, value) = part.split_once('=').ok_or_else(|| format!("'{part}' has no value"))?;
-            let wrong = |_| format!("'{value}' is no value of '{name}'");
+            let (name, value) = part.split_once('=').ok_or_else(|| TuningError::NoValue(part.into()))?;
+            let wrong = |_| TuningError::Value { of: name.into(), value: value.into() };
             match name {
                 "without" => {
                     for phase in value.split('+') {
                         if !leave_out(&mut tuning, phase) {
-                            return Err(format!("no phase '{phase}'"));
+                            return Err(TuningError::Phase(phase.into()));
                         }
                     }
                 }
                 "registers" => {
                     tuning.registers = value.parse().map_err(wrong)?;
                     if !REGISTERS.contains(&tuning.registers) {
-                        return Err(format!("'registers' is between {} and 255", REGISTERS.start()));
+                        return Err(TuningError::Registers);
                     }
                 }
                 "unroll" => {
                     tuning.unroll = value.parse().map_err(wrong)?;
                     if !UNROLL.contains(&tuning.unroll) {
-                        return Err(format!("'unroll' is between {} and {}", UNROLL.start(), UNROLL.end()));
+                        return Err(TuningError::Unroll);
                     }
                 }
                 "latency" => tuning.latency = value.parse().map_err(wrong)?,
                 "order" => tuning.order = value.parse().map_err(wrong)?,
-                _ => return Err(format!("no choice '{name}'")),
+                _ => return Err(TuningError::Choice(name.into())),
             }
         }
         Ok(tuning)
@@ -162,7 +201,7 @@ mod tests {
     const GVN: Phase = Phase::optional(2, "gvn", "GvnCse", "");
     const ALL: &[Phase] = &[SINK, UNROLL_PHASE, GVN];
 
-    fn read(text: &str) -> Result<Tuning, String> {
+    fn read(text: &str) -> Result<Tuning, TuningError> {
         Tuning::default().and(text, ALL)
     }
 

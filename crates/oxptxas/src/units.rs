@@ -264,7 +264,7 @@ impl Units<'_> {
         }
         let mut manager = Manager::new(&self.plan);
         manager.show(lower::PHASE, &func);
-        opt::optimize(&mut func, &mut manager).map_err(internal)?;
+        opt::optimize(&mut func, &mut manager).map_err(|e| internal(e.to_string()))?;
         let code =
             backend::compile(func, &mut manager, self.settings.serial).map_err(|e| internal(e.message))?;
         let shown = std::mem::take(&mut manager.report.text);

@@ -5,9 +5,13 @@
 //! What it relies on: surviving instructions keep their [`Inst`] number and operand order; inserted ones
 //! have higher numbers and only move, exchange, store, load or make constants.
 
+mod facts;
+mod wrong;
+
 use super::Limits;
 use crate::liveness::{Lanes, Liveness};
 use cranelift_entity::{EntityRef, SecondaryMap};
+use facts::{Constant, Fact, Facts, Place, Root, State};
 use fixedbitset::FixedBitSet;
 use ori::cfg::Cfg;
 use ori::print::inst_text;
@@ -16,187 +20,14 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use sass::ops::{Isetp, Ldc, Ldl, Lop3, Mov, Plop3, R2ur, Sel, Stl, Umov};
 use sass::{AddrWidth, ConstBank, Mod, Opcode, Reg, RegFile, RegOp, Role};
 use smallvec::SmallVec;
-use std::collections::{BTreeMap, BTreeSet};
-
-/// A place that can hold 32 bits or a predicate.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum Place {
-    Reg(Reg),
-    /// A word of the frame, by byte offset.
-    Slot(i32),
-}
-
-impl Place {
-    /// What it holds as long as nothing has written it.
-    fn untouched(self) -> Option<Fact> {
-        match self {
-            Place::Reg(r) => Some(Fact::plain(Root::Fixed(r))),
-            Place::Slot(_) => None,
-        }
-    }
-}
-
-/// Where a content comes from.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum Root {
-    /// A register of a value that an instruction or a parameter defines.
-    Lane(Value, u8),
-    /// A constant.
-    Constant(Constant),
-    /// What this physical register held when something wrote it on purpose.
-    Fixed(Reg),
-    /// Anything will do.
-    Undefined,
-}
-
-/// How a content is represented. Copies between predicates and general registers change it.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum Form {
-    /// As the root itself.
-    Plain,
-    /// 1 where the root, a predicate, holds, else 0.
-    Bool,
-    /// Holds where the root, a general value, is not 0.
-    NonZero,
-    /// 1 where the root is not 0, else 0.
-    BoolNonZero,
-}
-
-/// Something known about a place's content. Copies are no roots, so equal contents are equal facts.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-struct Fact {
-    root: Root,
-    form: Form,
-}
-
-impl Fact {
-    const UNDEFINED: Fact = Fact::plain(Root::Undefined);
-    const fn plain(root: Root) -> Fact {
-        Fact { root, form: Form::Plain }
-    }
-    /// A predicate's content as a general register gets it.
-    fn to_general(self) -> Fact {
-        match (self.root, self.form) {
-            (Root::Undefined, _) => self,
-            (Root::Constant(c), _) => {
-                Fact::plain(Root::Constant(if c == Constant::True { Constant::Imm(1) } else { c }))
-            }
-            (root, Form::NonZero) => Fact { root, form: Form::BoolNonZero },
-            (root, _) => Fact { root, form: Form::Bool },
-        }
-    }
-    /// A general register's content as a predicate gets it.
-    fn to_predicate(self) -> Fact {
-        match (self.root, self.form) {
-            (Root::Constant(Constant::Imm(n)), _) if n != 0 => Fact::plain(Root::Constant(Constant::True)),
-            (Root::Undefined | Root::Constant(Constant::Imm(_)), _) => self,
-            (root, Form::Bool) => Fact::plain(root),
-            (root, _) => Fact { root, form: Form::NonZero },
-        }
-    }
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum Constant {
-    Imm(u32),
-    Bank(u8, i32),
-    True,
-}
-
-/// A few facts, ascending.
-#[derive(Clone, Default, PartialEq, Debug)]
-struct Facts(SmallVec<[Fact; 1]>);
-
-impl Facts {
-    fn one(f: Fact) -> Facts {
-        Facts(SmallVec::from_buf([f]))
-    }
-    fn of(f: Option<Fact>) -> Facts {
-        f.map_or_else(Facts::default, Facts::one)
-    }
-    fn contains(&self, f: &Fact) -> bool {
-        // Of undefined values much may be known.
-        if self.0.len() < 16 { self.0.contains(f) } else { self.0.binary_search(f).is_ok() }
-    }
-    fn insert(&mut self, f: Fact) {
-        if let Err(at) = self.0.binary_search(&f) {
-            self.0.insert(at, f);
-        }
-    }
-    fn extend(&mut self, facts: impl IntoIterator<Item = Fact>) {
-        facts.into_iter().for_each(|f| self.insert(f));
-    }
-    fn map(&self, to: impl Fn(Fact) -> Fact) -> Facts {
-        let mut out = Facts::default();
-        out.extend(self.0.iter().map(|f| to(*f)));
-        out
-    }
-}
-
-/// Facts by place. `anywhere` holds for every place (parameters that are undefined).
-#[derive(Clone, Default, PartialEq, Debug)]
-struct State {
-    at: BTreeMap<Place, Facts>,
-    anywhere: Facts,
-}
-
-impl State {
-    fn facts(&self, p: Place) -> Facts {
-        self.at.get(&p).cloned().unwrap_or_else(|| Facts::of(p.untouched()))
-    }
-    fn write(&mut self, p: Place, facts: Facts) {
-        self.at.insert(p, facts);
-    }
-    /// Whether much more is known than there are places.
-    fn is_crowded(&self) -> bool {
-        self.at.values().map(|f| f.0.len()).sum::<usize>() > 4 * self.at.len() + 100
-    }
-    /// Removes everything known about values that are about to be redefined, ascending.
-    fn forget(&mut self, values: &[Value]) {
-        if values.is_empty() {
-            return;
-        }
-        let stale = |f: &Fact| matches!(f.root, Root::Lane(x, _) if values.binary_search(&x).is_ok());
-        self.at.values_mut().for_each(|s| s.0.retain(|f| !stale(f)));
-        self.anywhere.0.retain(|f| !stale(f));
-    }
-    /// Whether a place holds what a fact says.
-    fn knows(&self, p: Place, f: &Fact) -> bool {
-        self.anywhere.contains(f) || self.at.get(&p).map_or(p.untouched() == Some(*f), |s| s.contains(f))
-    }
-    /// Keeps what both know; says whether that is less than before.
-    fn meet(&mut self, other: &State) -> bool {
-        let mut less = false;
-        let (anywhere, here): (SmallVec<_>, SmallVec<_>) =
-            self.anywhere.0.iter().copied().partition(|f| other.anywhere.contains(f));
-        let (anywhere, here) = (Facts(anywhere), Facts(here));
-        less |= !here.0.is_empty();
-        for (p, there) in &other.at {
-            let s = self.at.entry(*p).or_insert_with(|| Facts::of(p.untouched()));
-            // What holds everywhere here, and there at some places.
-            if !here.0.is_empty() {
-                s.extend(there.0.iter().copied().filter(|f| here.contains(f)));
-            }
-        }
-        self.at.retain(|p, s| {
-            s.0.retain(|f| {
-                let known = other.knows(*p, f);
-                less |= !known;
-                known && !anywhere.contains(f)
-            });
-            // A register of which nothing is known was written, unlike one that is not here.
-            !s.0.is_empty() || p.untouched().is_some()
-        });
-        self.anywhere = anywhere;
-        less
-    }
-}
+use std::collections::BTreeSet;
+pub use wrong::{Fault, Violation, Wrong};
 
 /// Checks that `after`, an allocation of the SSA function `before`, computes the same.
 ///
 /// # Errors
-/// The first instruction that may read something else, as text.
-pub fn check(before: &Function, after: &Allocated, limits: &Limits) -> Result<(), String> {
+/// The first instruction that may read something else.
+pub fn check(before: &Function, after: &Allocated, limits: &Limits) -> Result<(), Violation> {
     let cfg = Cfg::new(before);
     let made = FixedBitSet::with_capacity(before.values.len());
     let mut c = Checker { before, after, limits, content: SecondaryMap::new(), made };
@@ -220,10 +51,10 @@ pub fn check(before: &Function, after: &Allocated, limits: &Limits) -> Result<()
             entry.iter_mut().for_each(|(b, state)| found.reduce(&c, *b, state));
         }
         let mut state = entry[&b].clone();
-        c.block(b, &mut state)?;
+        c.block(b, &mut state).map_err(|wrong| Violation { block: b, wrong })?;
         for (told, real) in before.blocks[b].term.targets().iter().zip(after.blocks[b].term.targets()) {
             if told.block != real.block || !real.args.is_empty() {
-                return Err(format!("{b}: targets differ"));
+                return Err(Violation { block: b, wrong: Wrong::Targets });
             }
             let mut out = state.clone();
             let params = &before.blocks[told.block].params;
@@ -388,7 +219,7 @@ impl Checker<'_> {
         !matches!(o, Operand::Reg(RegOp { reg: Name::Phys(r), .. }) if matches!(r.file, RegFile::P | RegFile::UP))
     }
 
-    fn block(&mut self, b: Block, state: &mut State) -> Result<(), String> {
+    fn block(&mut self, b: Block, state: &mut State) -> Result<(), Wrong> {
         let old = &self.before.blocks[b].insts;
         let new = &self.after.blocks[b].insts;
         let surviving: FxHashSet<Inst> = new.iter().copied().collect();
@@ -397,28 +228,28 @@ impl Checker<'_> {
         loop {
             // Macro-operations take effect as soon as what precedes them has.
             while let Some(i) = old.next_if(|i| !surviving.contains(i)) {
-                self.vanished(b, i)?;
+                self.vanished(i)?;
             }
             let Some(&i) = new.get(k) else { break };
             k += 1;
             if i.index() >= self.before.insts.len() {
-                k += self.inserted(&new[k - 1..], state).map_err(|e| format!("{b}: {e}"))?;
+                k += self.inserted(&new[k - 1..], state)?;
             } else if old.next() == Some(i) {
-                self.kept(i, state).map_err(|e| format!("{b}: {e}"))?;
+                self.kept(i, state)?;
             } else {
-                return Err(format!("{b}: `{}` is out of order", self.text(i)));
+                return Err(Wrong::Order(self.text(i)));
             }
         }
         if let Some(i) = old.next() {
-            return Err(format!("{b}: `{}` is missing", self.text(i)));
+            return Err(Wrong::Missing(self.text(i)));
         }
         match (self.before.blocks[b].term.used_name(), self.after.blocks[b].term.used_name()) {
             (Some(want), Some(got)) => {
                 let width = self.before.shape(want).width;
-                self.reads(state, want, got, width).map_err(|e| format!("{b}: terminator: {e}"))
+                self.reads(state, want, got, width).map_err(Wrong::Ending)
             }
             (None, None) => Ok(()),
-            _ => Err(format!("{b}: terminators differ")),
+            _ => Err(Wrong::Terminator),
         }
     }
 
@@ -435,11 +266,11 @@ impl Checker<'_> {
     }
 
     /// An instruction of the SSA program that the allocated one does not have.
-    fn vanished(&self, b: Block, i: Inst) -> Result<(), String> {
+    fn vanished(&self, i: Inst) -> Result<(), Wrong> {
         let d = &self.before.insts[i];
         let dst = d.operands.first().and_then(Operand::as_reg).and_then(|r| r.reg.value());
         let Some(v) = dst else {
-            return Err(format!("{b}: `{}` is missing", self.text(i)));
+            return Err(Wrong::Missing(self.text(i)));
         };
         // A copy is followed by its content; so is a constant, which may be made again anywhere.
         let followed = |f: &Fact| match (d.op, f.root) {
@@ -447,11 +278,7 @@ impl Checker<'_> {
             (Op::Macro(_), _) | (_, Root::Constant(_)) => true,
             _ => false,
         };
-        if self.content[v].iter().all(followed) {
-            Ok(())
-        } else {
-            Err(format!("{b}: `{}` is missing", self.text(i)))
-        }
+        if self.content[v].iter().all(followed) { Ok(()) } else { Err(Wrong::Missing(self.text(i))) }
     }
 
     /// What a zero register holds.
@@ -473,7 +300,7 @@ impl Checker<'_> {
     }
 
     /// Checks a read of `want` (in SSA) from `got` (allocated).
-    fn reads(&self, state: &State, want: Name, got: Reg, width: u8) -> Result<(), String> {
+    fn reads(&self, state: &State, want: Name, got: Reg, width: u8) -> Result<(), Fault> {
         let step = |k: u8| if got.is_zero() { got } else { Reg { index: got.index + k, ..got } };
         match want {
             Name::Phys(r) if r == got => {
@@ -482,37 +309,41 @@ impl Checker<'_> {
                 }
                 for k in 0..width {
                     if !state.knows(Place::Reg(step(k)), &Fact::plain(Root::Fixed(step(k)))) {
-                        return Err(format!("{} was overwritten", step(k)));
+                        return Err(Fault::Overwritten(step(k)));
                     }
                 }
                 Ok(())
             }
-            Name::Phys(r) => Err(format!("{r} became {got}")),
+            Name::Phys(r) => Err(Fault::Renamed(r, got)),
             Name::Part(v, i) => self.reads_lane(state, v, i, got),
             Name::Val(v) => {
                 let w = self.before.values[v].width;
                 if !got.is_zero() && !got.index.is_multiple_of(Reg::tuple_alignment(w)) {
-                    return Err(format!("{v} of {w} registers is at {got}"));
+                    return Err(Fault::Unaligned(v, w, got));
                 }
                 (0..w).try_for_each(|k| self.reads_lane(state, v, k, step(k)))
             }
         }
     }
 
-    fn reads_lane(&self, state: &State, v: Value, lane: u8, got: Reg) -> Result<(), String> {
+    fn reads_lane(&self, state: &State, v: Value, lane: u8, got: Reg) -> Result<(), Fault> {
         if got.file != self.before.values[v].file {
-            return Err(format!("{v} is in {got}"));
+            return Err(Fault::File(v, got));
         }
-        if self.holds(state, got, v, lane) { Ok(()) } else { Err(format!("{got} may not hold {v}.{lane}")) }
+        if self.holds(state, got, v, lane) { Ok(()) } else { Err(Fault::Holds(got, v, lane)) }
     }
 
     /// An instruction that both programs have.
-    fn kept(&mut self, i: Inst, state: &mut State) -> Result<(), String> {
+    fn kept(&mut self, i: Inst, state: &mut State) -> Result<(), Wrong> {
         let (before, after) = (self.before, self.after);
         let (old, new) = (&before.insts[i], &after.insts[i]);
-        let fail = |e: String| format!("`{}` as `{}`: {e}", inst_text(before, old), inst_text(after, new));
+        let fail = |fault: Fault| Wrong::Changed {
+            before: inst_text(before, old),
+            after: inst_text(after, new),
+            fault,
+        };
         if old.op != new.op || old.mods != new.mods || old.operands.len() != new.operands.len() {
-            return Err(fail("changed".into()));
+            return Err(fail(Fault::Operation));
         }
         self.reads(state, old.guard.pred, new.guard.pred, 1).map_err(fail)?;
         let mut writes: Vec<(Name, Reg, u8)> = Vec::new();
@@ -543,16 +374,16 @@ impl Checker<'_> {
                 self.forget(state, [*v]);
                 let aligned = to.is_zero() || to.index.is_multiple_of(Reg::tuple_alignment(*width));
                 if !aligned || to.file != self.before.values[*v].file {
-                    return Err(fail(format!("{v} is written to {to}")));
+                    return Err(fail(Fault::Written(*v, *to)));
                 }
             }
             for k in 0..if to.is_zero() { 0 } else { *width } {
                 let r = Reg { index: to.index + k, ..*to };
                 if self.limits.reserved(r) || r.index >= self.limits.count(r.file) {
-                    return Err(fail(format!("{r} is reserved")));
+                    return Err(fail(Fault::Reserved(r)));
                 }
                 if !seen.insert(Place::Reg(r)) {
-                    return Err(fail(format!("{r} is written twice")));
+                    return Err(fail(Fault::Twice(r)));
                 }
                 let fact = match name {
                     // The content's name, which is another than the value's for constants.
@@ -565,16 +396,16 @@ impl Checker<'_> {
         Ok(())
     }
 
-    fn operand(&self, state: &State, o: &Operand, n: &Operand<Reg>, width: u8) -> Result<(), String> {
+    fn operand(&self, state: &State, o: &Operand, n: &Operand<Reg>, width: u8) -> Result<(), Fault> {
         let both = |o: &Option<Name>, n: &Option<Reg>, w: u8| match (o, n) {
             (Some(o), Some(n)) => self.reads(state, *o, *n, w),
             (None, None) => Ok(()),
-            _ => Err("address changed".to_string()),
+            _ => Err(Fault::Address),
         };
         match (o, n) {
             (Operand::Reg(o), Operand::Reg(n)) => {
                 if (o.neg, o.abs, o.not) != (n.neg, n.abs, n.not) {
-                    return Err("source modifier changed".into());
+                    return Err(Fault::Modifiers);
                 }
                 self.reads(state, o.reg, n.reg, width)
             }
@@ -593,7 +424,7 @@ impl Checker<'_> {
                 match (b0, b1) {
                     (ConstBank::Bindless(a), ConstBank::Bindless(b)) => self.reads(state, *a, *b, 2)?,
                     (ConstBank::Index(a), ConstBank::Index(b)) if a == b => {}
-                    _ => return Err("constant bank changed".into()),
+                    _ => return Err(Fault::Bank),
                 }
                 both(i0, i1, 1)
             }
@@ -602,14 +433,14 @@ impl Checker<'_> {
             (Operand::Special(a), Operand::Special(b)) if a == b => Ok(()),
             (Operand::Scoreboard(a), Operand::Scoreboard(b)) if a == b => Ok(()),
             (Operand::ScoreboardSet(a), Operand::ScoreboardSet(b)) if a == b => Ok(()),
-            _ => Err("operand changed".into()),
+            _ => Err(Fault::Operand),
         }
     }
 
     /// An instruction that the allocator added (the first of `rest`). Returns how many more it took.
-    fn inserted(&self, rest: &[Inst], state: &mut State) -> Result<usize, String> {
+    fn inserted(&self, rest: &[Inst], state: &mut State) -> Result<usize, Wrong> {
         let d = &self.after.insts[rest[0]];
-        let fail = || format!("unknown inserted instruction `{}`", inst_text(self.after, d));
+        let fail = || Wrong::Unknown(inst_text(self.after, d));
         let Op::Sass(op) = d.op else { return Err(fail()) };
         if !d.is_unguarded() {
             return Err(fail());
@@ -724,12 +555,12 @@ impl Checker<'_> {
         Ok(0)
     }
 
-    fn put(&self, state: &mut State, p: Place, facts: Facts) -> Result<(), String> {
+    fn put(&self, state: &mut State, p: Place, facts: Facts) -> Result<(), Wrong> {
         match p {
             Place::Reg(r)
                 if self.limits.reserved(r) || r.is_zero() || r.index >= self.limits.count(r.file) =>
             {
-                Err(format!("a move writes {r}"))
+                Err(Wrong::Move(r))
             }
             _ => {
                 state.write(p, facts);

@@ -140,7 +140,7 @@ impl Check {
             let bytes = read(file)?;
             let said = |e: String| Error::Said(format!("{}: {e}", file.display()));
             if self.contract {
-                let findings = contract::Contract::built_in().check(&bytes).map_err(said)?;
+                let findings = contract::Contract::built_in().check(&bytes).map_err(|e| said(e.into()))?;
                 found += findings.len();
                 for finding in &findings {
                     writeln!(out, "{}: {finding}", file.display())?;
