@@ -6,17 +6,19 @@
 //! the difference does not wrap around. Where it does, the loop is executed as it was. A loop that goes on while `t != b`
 //! has them if the distance from `t` to `b`, as a number without sign, is more than `(n - 1) * |s|`: no number on the way is `b` then.
 
+mod emit;
+
 use crate::Pass;
 use crate::unroll::cost;
+use emit::{Emit, constant, renamed, words};
 use ori::cfg::Cfg;
 use ori::loops::{Compare, Loop, Makers};
-use ori::{Analyses, Block, BlockCall, Changed, Clones, Editor, Function, Guard, InstData, Loc, Name, Op};
-use ori::{Operand, Operands, Refusal, Remark, Terminator, User, Value, operand};
+use ori::{Analyses, Block, BlockCall, Changed, Clones, Editor, Function, InstData, Name, Op};
+use ori::{Operand, Refusal, Remark, Terminator, User, Value, operand};
 use rustc_hash::{FxHashMap, FxHashSet};
 use sass::ops::{Bool, Iadd3, Iadd3Mods, Icmp, Int64, Isetp, IsetpMods, Mov};
-use sass::{Lanes, Mod, Mods, Opcode, Reg, RegFile, RegOp};
+use sass::{Lanes, Opcode, Reg, RegFile, RegOp};
 use smallvec::{SmallVec, smallvec};
-use thin_vec::ThinVec;
 
 /// Copies of the body that a round executes, and those behind it, unless something else was chosen for the function.
 const FACTORS: &[i64] = &[4, 2];
@@ -420,157 +422,6 @@ fn is_short(func: &Function, analyses: &Analyses, makers: &Makers, test: &Test, 
     } else {
         zero(&test.bound) && starts.iter().all(|s| most(s) < few)
     }
-}
-
-/// Writes instructions at the end of a block.
-struct Emit<'e, 'f> {
-    e: &'e mut Editor<'f>,
-    block: Block,
-    loc: Loc,
-}
-
-impl Emit<'_, '_> {
-    fn inst(&mut self, op: Opcode, mods: &[Mod], operands: &[Operand]) {
-        let guard = Guard { pred: Name::Phys(Reg::PT), not: false };
-        let (operands, mods) = (Operands::from(operands), Mods::of(mods));
-        let data = InstData { guard, op: Op::Sass(op), mods, operands, kept: ThinVec::new(), loc: self.loc };
-        self.e.append(self.block, data);
-    }
-
-    /// The sum of two numbers.
-    fn sum(&mut self, a: &Words, b: &Words) -> Words {
-        let pt = operand(Name::Phys(Reg::PT));
-        let rz = operand(Name::Phys(Reg::RZ));
-        let none = Operand::Reg(RegOp { not: true, ..RegOp::plain(Name::Phys(Reg::PT)) });
-        let low = self.e.add_value(RegFile::R, 1);
-        let [a0, b0] = [a, b].map(|w| w[0]);
-        if a.len() == 1 {
-            self.inst(Opcode::IADD3, &[], &[operand(low), pt, pt, a0, b0, rz, none, none]);
-            return smallvec![operand(low)];
-        }
-        let carry = self.e.add_value(RegFile::P, 1);
-        let high = self.e.add_value(RegFile::R, 1);
-        let [a1, b1] = [a, b].map(|w| w[1]);
-        self.inst(Opcode::IADD3, &[], &[operand(low), operand(carry), pt, a0, b0, rz, none, none]);
-        let upper = [operand(high), pt, pt, a1, b1, rz, operand(carry), none];
-        self.inst(Opcode::IADD3, &[Mod::X], &upper);
-        smallvec![operand(low), operand(high)]
-    }
-
-    /// `a` and a constant.
-    fn plus(&mut self, a: &Words, n: i64) -> Words {
-        if n == 0 { a.clone() } else { self.sum(a, &words(n as u64, a.len())) }
-    }
-
-    /// `a - b`.
-    fn difference(&mut self, a: &Words, b: &Words) -> Words {
-        if let Some(n) = constant(b) {
-            return self.plus(a, n.wrapping_neg() as i64);
-        }
-        let negative = |k: usize, o: &Operand| match o {
-            Operand::Reg(r) if k == 0 => Operand::Reg(RegOp { neg: true, ..*r }),
-            Operand::Reg(r) => Operand::Reg(RegOp { not: true, ..*r }),
-            other => *other,
-        };
-        let minus: Words = b.iter().enumerate().map(|(k, o)| negative(k, o)).collect();
-        if constant(a).is_some() { self.sum(&minus, a) } else { self.sum(a, &minus) }
-    }
-
-    /// Whether two numbers compare so, and `with` holds.
-    fn compare(&mut self, cmp: Icmp, signed: bool, a: &Words, b: &Words, with: Name) -> Value {
-        let pt = operand(Name::Phys(Reg::PT));
-        let mut lower = pt;
-        let last = a.len() - 1;
-        for k in 0..=last {
-            let kind = (k < last || !signed).then_some(Int64::U32);
-            let mods = IsetpMods { cmp, kind, join: Bool::AND, extended: k > 0 }.mods();
-            let result = self.e.add_value(RegFile::P, 1);
-            let join = if k == last { operand(with) } else { pt };
-            let operands = Isetp { p: operand(result), q: pt, a: a[k], b: b[k], join, lower };
-            self.inst(Opcode::ISETP, &mods.0, &operands.list());
-            lower = operand(result);
-            if k == last {
-                return result;
-            }
-        }
-        unreachable!("a number has words")
-    }
-
-    /// The bound without `m` steps.
-    fn limit(&mut self, test: &Test, m: i64) -> Words {
-        match constant(&test.bound) {
-            _ if test.op == Compare::Ne => test.bound.clone(),
-            Some(bound) => {
-                let limit =
-                    test.constant_limit(bound, m).expect("no loop is planned whose limit wraps around");
-                words(limit, test.bound.len())
-            }
-            None => self.plus(&test.bound, -m * test.step),
-        }
-    }
-
-    /// Whether the loop goes on `m` times more, or once more than that, from where the counter is `at` on: that the
-    /// conditions of the counter and of `m` steps behind it hold.
-    fn remains(&mut self, test: &Test, at: &Words, limit: &Words, m: i64, with: Name) -> Value {
-        if test.op != Compare::Ne {
-            return self.compare(test.op.modifier(), test.signed, at, limit, with);
-        }
-        let (from, to) = if test.step > 0 { (at, &test.bound) } else { (&test.bound, at) };
-        let distance = self.difference(to, from);
-        let least = words((m * test.step.abs()) as u64, distance.len());
-        self.compare(Icmp::GT, false, &distance, &least, with)
-    }
-}
-
-impl Test {
-    /// A constant bound without `m` steps, if that is a number of as many bits.
-    fn constant_limit(&self, bound: u64, m: i64) -> Option<u64> {
-        let bits = 32 * self.bound.len() as u32;
-        let bound = match (self.signed, bits) {
-            (true, 32) => i128::from(bound as i32),
-            (true, _) => i128::from(bound as i64),
-            (false, _) => i128::from(bound),
-        };
-        let limit = bound - i128::from(m) * i128::from(self.step);
-        let least = if self.signed { -(1i128 << (bits - 1)) } else { 0 };
-        (least..least + (1i128 << bits)).contains(&limit).then_some(limit as u64)
-    }
-
-    /// What the counter is `ahead` steps behind a known beginning, if the bound is none that is known, and has `farthest` steps in front
-    /// of it when it is behind that.
-    fn begins(&self, ahead: i64, farthest: i64) -> Option<u64> {
-        let start = self.start.filter(|_| self.op != Compare::Ne && constant(&self.bound).is_none())?;
-        self.constant_limit(start, farthest - ahead)?;
-        self.constant_limit(start, -ahead)
-    }
-
-    /// How many steps behind the counter at the beginning of a round of `factor` iterations is the last number that is no longer compared.
-    fn ahead(&self, ends_below: bool, factor: i64) -> i64 {
-        factor - 1 - i64::from(ends_below) + i64::from(self.of_next)
-    }
-}
-
-/// A constant of so many words.
-fn words(n: u64, width: usize) -> Words {
-    let word = |k: usize| match (n >> (32 * k)) as u32 {
-        0 => operand(Name::Phys(Reg::RZ)),
-        n => Operand::Imm(n),
-    };
-    (0..width).map(word).collect()
-}
-
-/// The constant that words are.
-fn constant(words: &Words) -> Option<u64> {
-    words.iter().rev().try_fold(0u64, |n, o| Some(n << 32 | u64::from(number(o)?)))
-}
-
-/// Replaces names in words.
-fn renamed(words: &Words, f: impl Fn(Name) -> Name) -> Words {
-    let one = |o: &Operand| match o {
-        Operand::Reg(r) => Operand::Reg(RegOp { reg: f(r.reg), ..*r }),
-        other => *other,
-    };
-    words.iter().map(one).collect()
 }
 
 /// Has what a loop makes leave it as arguments alone; the block that gets them.

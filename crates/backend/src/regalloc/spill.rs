@@ -1,6 +1,8 @@
 //! Lowers register pressure in SSA: chosen values are recomputed before each use, or kept in a register of a
 //! roomier file (P and UR in R), or in local memory.
 
+mod pressure;
+
 use super::room::Room;
 use super::slots::{self, Slot};
 use super::sources::{Source, sources};
@@ -14,6 +16,7 @@ use ori::{
     ALWAYS, Block, Function, Inst, InstData, Loc, Macro, Name, Op, Operand, Operands, Terminator, Value,
     ValueData, operand,
 };
+use pressure::most_needed;
 use rustc_hash::FxHashMap;
 use sass::{AddrWidth, Mod, Mods, Opcode, Reg, RegFile, RegOp};
 use smallvec::SmallVec;
@@ -750,71 +753,6 @@ impl PartialOrd for Cost {
     fn partial_cmp(&self, other: &Cost) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
-}
-
-/// No fewer registers of `file` than [`Spiller::choose`] would find to be needed anywhere, found without its lists; with
-/// those that `calls` take away, or without. What blocks have less `room` for counts as needed there.
-fn most_needed(
-    func: &Function,
-    cfg: &Cfg,
-    file: RegFile,
-    room: Room<'_>,
-    ranges: &Ranges,
-    calls: bool,
-) -> u32 {
-    let Ranges { lanes, numbering: n, intervals, .. } = ranges;
-    let spread = matches!(file, RegFile::UR | RegFile::UP).then(|| Spread::new(cfg, n));
-    // How many more registers are needed at each point than at the one before.
-    let mut change = vec![0i32; 2 * n.at.len() + 3];
-    for (v, d) in func.values.iter().filter(|(_, d)| d.file == file) {
-        for i in 0..d.width {
-            let lane = &intervals[lanes.lane(v, i) as usize];
-            let widened = match (lane.first(), lane.last(), &spread) {
-                (Some(first), Some(last), Some(spread)) => spread.widened(*first, *last),
-                _ => None,
-            };
-            for s in widened.as_ref().map_or(lane.as_slice(), std::slice::from_ref) {
-                change[s.start as usize] += 1;
-                change[s.end as usize] -= 1;
-            }
-        }
-    }
-    let mut extra = |from: u32, points: usize, registers: usize| {
-        change[from as usize] += registers as i32;
-        change[from as usize + points] -= registers as i32;
-    };
-    for &b in &cfg.rpo {
-        let limit = room.at(b);
-        let (start, end) = (2 * n.entry[b], 2 * n.term[b] + 2);
-        extra(start, (end - start) as usize, (room.limit - limit) as usize);
-        for &i in &func.blocks[b].insts {
-            let d = &func.insts[i];
-            if d.op == Op::Macro(Macro::Call) {
-                let lost = |r: &sass::Reg| calls && r.file == file && u32::from(r.index) < limit;
-                extra(2 * n.inst[i] + 1, 1, ori::abi::clobbered_by(func, d).filter(lost).count());
-            } else if !d.kept.is_empty() {
-                d.for_each_def(|name| {
-                    if let Some(v) = name.value().filter(|v| func.values[*v].file == file) {
-                        extra(2 * n.inst[i], 1, func.values[v].width.into());
-                    }
-                });
-            }
-        }
-        let mut seen: SmallVec<[Block; 2]> = SmallVec::new();
-        for target in func.blocks[b].term.targets() {
-            if !seen.contains(&target.block) {
-                seen.push(target.block);
-                let params = func.blocks[target.block].params.iter().map(|p| func.values[*p]);
-                let registers = params.filter(|p| p.file == file).map(|p| usize::from(p.width)).sum();
-                extra(2 * n.term[b], 2, registers);
-            }
-        }
-    }
-    let needed = change.iter().scan(0, |sum, c| {
-        *sum += c;
-        Some(*sum)
-    });
-    needed.max().unwrap_or(0).max(0) as u32
 }
 
 /// Modifiers of LDL and STL for a width that they have.

@@ -1,5 +1,7 @@
 //! The grid: blocks one after another, the warps of a block in turn.
 
+mod cluster;
+
 use super::SimError;
 use super::decode::{FUNCTIONS, Place, Program, unwritten};
 use super::exec;
@@ -13,6 +15,7 @@ use crate::stops::{Stop, Stops};
 use crate::watch::Watch;
 use ::ptx::ast::{FuncId, Module, Operand, RegId, Space, VarId};
 use ::ptx::{Mod, Op, Type};
+use cluster::{CLUSTER_BARRIER, Cluster, run_clusters};
 
 /// Instructions that a warp runs before the next one gets its turn.
 const TURN: u32 = 1 << 14;
@@ -217,71 +220,6 @@ pub(super) fn blocks(
         run_clusters(&mut running, &mut env, &mut dice)?;
     }
     Ok(env.output)
-}
-
-/// The barrier that all blocks of a cluster share.
-const CLUSTER_BARRIER: u8 = 16;
-
-/// A running cluster: its blocks, each with its coordinates, and their shared memory while another one runs.
-struct Cluster {
-    blocks: Vec<([u32; 3], Block)>,
-    shared: Vec<Vec<u8>>,
-}
-
-impl Cluster {
-    fn new(places: &[[u32; 3]], env: &Env<'_, '_>, kernel: FuncId) -> Cluster {
-        let size = (env.program.shared + u64::from(env.launch.shared)) as usize;
-        let blocks = places.iter().enumerate();
-        let blocks = blocks.map(|(rank, at)| (*at, Block::new(env, kernel, rank as u32))).collect();
-        Cluster { blocks, shared: vec![unwritten(env.program.fill, size); places.len()] }
-    }
-
-    /// Gives every block a turn, and lets all go on that wait for the whole cluster.
-    fn round(&mut self, env: &mut Env<'_, '_>, dice: &mut Dice) -> Result<(), SimError> {
-        std::mem::swap(&mut env.shared, &mut self.shared);
-        for b in dice.order(self.blocks.len()) {
-            let (at, block) = &mut self.blocks[b];
-            env.ctaid = *at;
-            block.round(env, dice)?;
-        }
-        std::mem::swap(&mut env.shared, &mut self.shared);
-        if self.elsewhere().is_none() {
-            for t in self.blocks.iter_mut().flat_map(|b| &mut b.1.threads).filter(|t| waits(t)) {
-                t.state = State::Ready;
-                t.pc += 1;
-            }
-        }
-        Ok(())
-    }
-
-    /// A thread that neither has exited nor waits for the whole cluster.
-    fn elsewhere(&self) -> Option<(&[u32; 3], &Block, usize)> {
-        let elsewhere = |t: &Thread| t.state != State::Exited && !waits(t);
-        self.blocks.iter().find_map(|(at, b)| Some((at, b, b.threads.iter().position(elsewhere)?)))
-    }
-}
-
-/// Whether a thread waits for the whole cluster.
-fn waits(t: &Thread) -> bool {
-    t.state == State::Barrier(CLUSTER_BARRIER)
-}
-
-/// Runs clusters, which take turns, to their end.
-fn run_clusters(clusters: &mut [Cluster], env: &mut Env<'_, '_>, dice: &mut Dice) -> Result<(), SimError> {
-    while clusters.iter().flat_map(|c| &c.blocks).any(|(_, b)| b.live > 0) {
-        let before = env.clock;
-        clusters.iter_mut().try_for_each(|c| c.round(env, dice))?;
-        if env.clock > env.limit {
-            return Err(SimError::new(format!("stopped after {} instructions", env.limit)));
-        }
-        if env.clock == before
-            && let Some((at, block, thread)) = clusters.iter().find_map(Cluster::elsewhere)
-        {
-            env.ctaid = *at;
-            return Err(block.error(env, thread, "deadlock: every thread waits"));
-        }
-    }
-    Ok(())
 }
 
 /// Whether code that waits for other threads may come to the instruction again and again.
