@@ -89,7 +89,8 @@ impl Lower<'_, '_> {
     }
 
     /// Where the words begin that say what is given out, as 32-bit shared addresses see it: a register and bytes behind it. In objects the
-    /// linker says it; else they stand, on sm_110, behind a variable of the driver's.
+    /// linker says it; else they stand, on sm_110, behind a variable of the driver's, as the writer of files has it, too
+    /// (`cubin`, which knows no targets; a test holds the two to each other).
     fn partition(&mut self) -> (Value, i32) {
         let window = self.shared_window().map_or_else(rz, operand);
         if self.opts.relocatable {

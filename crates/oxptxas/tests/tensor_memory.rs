@@ -399,6 +399,38 @@ fn allocations_wait_first() {
     }
 }
 
+/// The file says where the words are that say what is given out, and the code reads and writes them there: lowering and the writer of files
+/// know it each for itself.
+#[test]
+fn code_and_file_agree_where_the_words_are() {
+    const WORDS: &str = "__nv_reservedSMEM_tcgen05_partition";
+    for name in ["sm_100a", "sm_103a", "sm_110a"] {
+        let target = Target::parse(name).unwrap();
+        let cubin = compile(&kernel(name, ""), "k.ptx", &Settings::new(target)).expect("legal").cubin;
+        let elf = contract::elf::Elf::new(&cubin).unwrap();
+        let words = elf.symbols.iter().find(|s| s.name == WORDS).expect("there");
+        let image = cubin::read::read(&cubin).unwrap();
+        let reserved = words.value..words.value + words.size;
+        let mut found = 0;
+        for (n, word) in image.kernels["k"].code.iter().enumerate() {
+            let inst = sass::decode(*word, target, 16 * n as i64).unwrap();
+            if !matches!(inst.op, sass::Opcode::ATOMS | sass::Opcode::LDS | sass::Opcode::STS) {
+                continue;
+            }
+            let offsets = inst.operands.iter().filter_map(|o| match o {
+                // Behind that are the program's own.
+                sass::Operand::Addr { offset, .. } => Some(*offset as u64).filter(|n| (1..0x400).contains(n)),
+                _ => None,
+            });
+            for offset in offsets {
+                assert!(reserved.contains(&offset), "{name}: {offset:#x} is not in {reserved:#x?}");
+                found += 1;
+            }
+        }
+        assert!(found > 0, "{name}");
+    }
+}
+
 /// In objects the linker places the words that say what is given out. What nvlink makes of ours does what the PTX says.
 #[test]
 fn objects() {
