@@ -3,11 +3,12 @@
 use crate::cfg::Cfg;
 use crate::function::{Block, Function, Inst, InstData, Name, Op, Operand, Value};
 use cranelift_entity::SecondaryMap;
+use sass::memory::{MemoryEffect, MemoryEffects};
 use sass::ops::{
-    Iadd3, Iadd3Mods, Imad, ImadMods, Lea, LeaMods, Lop3, Mov, S2r, Sel, SelMods, Shf, ShfMods, ShiftDir,
-    ShiftType,
+    Iadd3, Iadd3Mods, Imad, ImadMods, Lea, LeaMods, Lop3, Mov, Prmt, PrmtMods, S2r, Sel, SelMods, Shf,
+    ShfMods, ShiftDir, ShiftType,
 };
-use sass::{Opcode, Reg, RegFile, SpecialReg};
+use sass::{Mod, Opcode, Reg, RegFile, SpecialReg};
 
 /// What is known of the bits of a number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -286,6 +287,16 @@ impl KnownBits {
                     _ => Bits::UNKNOWN,
                 })
             }
+            Opcode::PRMT if PrmtMods::of(d) == Some(PrmtMods { mode: None }) => {
+                Prmt::of(d).map(|s| match (of(s.a), of(s.selector).number(), of(s.b)) {
+                    (Bits::NONE, _, _) | (_, _, Bits::NONE) => Bits::NONE,
+                    (a, Some(selector), b) => permuted(selector, [a, b]),
+                    _ => Bits::UNKNOWN,
+                })
+            }
+            Opcode::POPC => Some(below(64)),
+            _ if loads(op) && d.mods.has(Mod::U8) => Some(below(1 << 8)),
+            _ if loads(op) && d.mods.has(Mod::U16) => Some(below(1 << 16)),
             Opcode::S2R => S2r::of(d).map(|s| match s.register {
                 Operand::Special(SpecialReg::SR_TID_X) => below(func.threads[0]),
                 Operand::Special(SpecialReg::SR_TID_Y) => below(func.threads[1]),
@@ -297,6 +308,33 @@ impl KnownBits {
         };
         known.unwrap_or(Bits::UNKNOWN)
     }
+}
+
+/// Whether what it writes is what it reads in memory.
+fn loads(op: Opcode) -> bool {
+    match op.info().accesses {
+        MemoryEffects::Accesses(all) => all.iter().all(|a| a.effect == MemoryEffect::Read),
+        // Constant memory is none of those.
+        MemoryEffects::None => matches!(op, Opcode::LDC | Opcode::LDCU | Opcode::ULDC),
+        MemoryEffects::Fence => false,
+    }
+}
+
+/// Bytes of two words, as PRMT selects them: a digit each, with 8 the byte's sign.
+fn permuted(selector: u32, words: [Bits; 2]) -> Bits {
+    let mut out = Bits::constant(0);
+    for byte in 0..4 {
+        let digit = selector >> (4 * byte) & 0xf;
+        let from = words[(digit >> 2 & 1) as usize].shifted_right(8 * (digit & 3));
+        let sign = |bits: u32| if bits & 0x80 != 0 { 0xff } else { 0 };
+        let (zeros, ones) = match digit & 8 {
+            0 => (from.zeros & 0xff, from.ones & 0xff),
+            _ => (sign(from.zeros), sign(from.ones)),
+        };
+        out.zeros = out.zeros & !(0xff << (8 * byte)) | zeros << (8 * byte);
+        out.ones |= ones << (8 * byte);
+    }
+    out
 }
 
 /// The lower word of a product.

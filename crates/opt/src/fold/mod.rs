@@ -11,9 +11,9 @@ use ori::{
     Terminator, Value,
 };
 use sass::ops::{
-    Bool, Brev, Iadd3, Iadd3Mods, Icmp, Imad, ImadMods, Imnmx, ImnmxMods, Int64, Isetp, IsetpMods, Ldc,
-    LdcMods, Lop3, Lop3Mods, Plop3, Popc, Prmt, PrmtMods, R2ur, Sel, SelMods, Shf, ShfMods, Size64, Vimnmx,
-    Vimnmx120, VimnmxMods, Voteu,
+    Bool, Brev, Iadd3, Iadd3Mods, Icmp, Imad, ImadMods, ImadPart, Imnmx, ImnmxMods, Int64, Isetp, IsetpMods,
+    Ldc, LdcMods, Lop3, Lop3Mods, Plop3, Popc, Prmt, PrmtMods, R2ur, Sel, SelMods, Shf, ShfMods, Size64,
+    Vimnmx, Vimnmx120, VimnmxMods, Voteu,
 };
 use sass::{Mods, Opcode, Reg, RegFile, RegOp, Unit, WideImmediate, compute};
 use smallvec::SmallVec;
@@ -227,7 +227,10 @@ impl Known {
         let Op::Sass(op) = d.op else { return None };
         match op {
             Opcode::IADD3 => self.sum(func, d, Iadd3::of(d)?, Iadd3Mods::of(d)?),
-            Opcode::IMAD => self.product(func, Imad::of(d)?, ImadMods::of(d)?),
+            Opcode::IMAD => match (Imad::of(d)?, ImadMods::of(d)?) {
+                (s, mods @ ImadMods { part: Some(ImadPart::WIDE), .. }) => self.wide_product(func, s, mods),
+                (s, mods) => self.product(func, s, mods),
+            },
             Opcode::LOP3 => self.logic(func, Lop3::of(d)?, Lop3Mods::of(d)?),
             Opcode::SHF => self.shift(func, Shf::of(d)?, ShfMods::of(d)?),
             Opcode::PRMT => self.permutation(func, Prmt::of(d)?, PrmtMods::of(d)?),
@@ -426,6 +429,21 @@ impl Known {
             (Some(1), _, Some(0)) => same(s.d, s.b),
             (_, Some(1), Some(0)) => same(s.d, s.a),
             _ => None,
+        }
+    }
+
+    /// A product of 64 bits and a sum, where there is nothing in the product.
+    fn wide_product(&self, func: &Function, s: Imad<&Operand>, mods: ImadMods) -> Option<New> {
+        let [a, b] = [s.a, s.b].map(|o| self.number(func, o));
+        if mods.extended || !is_truth(s.carry_out, true) || a != Some(0) && b != Some(0) {
+            return None;
+        }
+        match s.c {
+            Operand::Reg(c) if c.reg == Name::Phys(Reg::RZ) => {
+                let both = [*s.d, Operand::Imm(0), Operand::Imm(0)];
+                Some((Op::Macro(Macro::Collect), Mods::none(), both.into_iter().collect()))
+            }
+            c => same(s.d, c),
         }
     }
 
