@@ -70,7 +70,7 @@ pub fn run(func: &mut Function, analyses: &Analyses) -> Changed {
 }
 
 /// What a load reads that other threads are not to change meanwhile.
-fn space(d: &InstData) -> Option<MemorySpace> {
+pub(crate) fn space(d: &InstData) -> Option<MemorySpace> {
     let Op::Sass(op @ (Opcode::LDG | Opcode::LDS | Opcode::LD)) = d.op else { return None };
     let marked = [Mod::STRONG, Mod::MMIO].iter().any(|m| d.mods.has(*m));
     match op.info().accesses {

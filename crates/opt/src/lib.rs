@@ -4,6 +4,7 @@
 
 pub mod bits;
 pub mod branch_opt;
+pub mod common;
 pub mod constant_sums;
 pub mod contraction;
 pub mod copy_prop;
@@ -158,6 +159,7 @@ pub static PASSES: &[Pass] = &[
     constant_sums::PASS,
     invariants::PASS,
     branch_opt::PASS.at_level(2),
+    common::PASS,
     predication::PASS,
     vectorize::PASS,
     selects::PASS,
