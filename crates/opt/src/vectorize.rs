@@ -31,9 +31,11 @@ pub fn run(func: &mut Function, analyses: &Analyses) -> Changed {
     }
     let known = analyses.known_bits(func);
     // What a base is a multiple of, at most 16.
-    let alignment = |base: Name| match base {
-        Name::Val(v) => known.alignment(v).min(16),
-        Name::Part(..) | Name::Phys(_) => 4,
+    let alignment = |base: Option<Name>| match base {
+        Some(Name::Val(v)) => known.alignment(v).min(16),
+        Some(Name::Part(..) | Name::Phys(_)) => 4,
+        // The offset is the address.
+        None => 16,
     };
     let mut changed = false;
     for b in func.layout.clone() {
@@ -55,8 +57,8 @@ struct Load {
     words: u8,
 }
 
-/// What loads that become one have in common: where they start from, and whether they are LDS.U, as they are on sm_75.
-type Kind = (Name, bool);
+/// What loads that become one have in common: where they start from, if that is a register, and whether they are LDS.U, as they are on sm_75.
+type Kind = (Option<Name>, bool);
 
 /// Loads that become one, by their places in memory.
 struct Group {
@@ -75,7 +77,7 @@ fn load(func: &Function, at: usize, inst: Inst) -> Option<(Kind, Load)> {
     };
     let Lds {
         d: Operand::Reg(RegOp { reg: Name::Val(result), .. }),
-        address: Operand::Addr { desc: None, base: Some(base), width: AddrWidth::R32, uniform: None, offset },
+        address: Operand::Addr { desc: None, base, width: AddrWidth::R32, uniform: None, offset },
     } = Lds::of(d).filter(|_| d.is_unguarded())?
     else {
         return None;
@@ -105,7 +107,7 @@ pub(crate) fn separates(d: &InstData, space: MemorySpace) -> bool {
 }
 
 /// The groups of a block.
-fn groups(func: &Function, b: Block, alignment: &impl Fn(Name) -> u32) -> Vec<Group> {
+fn groups(func: &Function, b: Block, alignment: &impl Fn(Option<Name>) -> u32) -> Vec<Group> {
     let mut found = Vec::new();
     let mut open: FxHashMap<Kind, Vec<Load>> = FxHashMap::default();
     let mut order: Vec<Kind> = Vec::new();
@@ -184,7 +186,7 @@ fn apply(func: &mut Function, b: Block, groups: &[Group]) {
         let all = func.add_value(file, words);
         let offset = g.loads[0].offset;
         let address =
-            Operand::Addr { desc: None, base: Some(g.kind.0), width: AddrWidth::R32, uniform: None, offset };
+            Operand::Addr { desc: None, base: g.kind.0, width: AddrWidth::R32, uniform: None, offset };
         let mods: &[Mod] = match (g.kind.1, words) {
             (false, 4) => &[Mod::_128],
             (true, 4) => &[Mod::U, Mod::_128],
@@ -250,6 +252,18 @@ mod tests {
         // On sm_75.
         let u = after(&loads("v1", [0x10, 0x14, 0x18, 0x1c]).replace("LDS [", "LDS.U ["));
         assert!(u.contains("LDS.U.128 [v1+0x10]"), "{u}");
+        // Without a register.
+        let fixed =
+            "    v2:R = LDS [0x10]\n    v3:R = LDS [0x14]\n    v4:R = LDS [0x18]\n    v5:R = LDS [0x1c]\n"
+                .to_owned()
+                + use_all;
+        assert!(after(&fixed).contains("LDS.128 [0x10]"), "{}", after(&fixed));
+        let between = fixed.replace("0x1c", "0x20").replace("0x10", "0xc");
+        assert!(
+            after(&between).contains("LDS [0xc]") && after(&between).matches("LDS").count() == 4,
+            "{}",
+            after(&between)
+        );
         // A pair and two words.
         let mixed = "    v2:R2 = LDS.64 [v1+0x10]\n    v3:R = LDS [v1+0x18]\n    v4:R = LDS [v1+0x1c]\n    STS.64 [v1], v2\n    \
                      STS [v0], v3\n    STS [v0], v4\n";
