@@ -9,10 +9,13 @@
 use crate::Pass;
 use cranelift_entity::SecondaryMap;
 use ori::{Function, Inst, InstData, Name, Op, Operand, Value};
+use rustc_hash::{FxHashMap, FxHashSet};
 use sass::ops::{Ldc, LdcMods, S2r, Size64};
 use sass::{
-    ConstBank, Mod, Opcode, Reg, RegFile, RegOp, SlotKind, SmInfo, SourceKinds, SpecialReg, SwapChange,
+    ConstBank, Mod, Mods, Opcode, Reg, RegFile, RegOp, SlotKind, SmInfo, SourceKinds, SpecialReg, SwapChange,
 };
+use smallvec::SmallVec;
+use std::collections::BTreeMap;
 
 /// The most uniform registers that a function's constants take together; descriptors and addresses take others.
 const MOST: usize = 40;
@@ -55,7 +58,72 @@ pub fn run(func: &mut Function) -> bool {
             }
         }
     }
+    unite(func, &makers);
     !makers.is_empty()
+}
+
+/// Has constants that lie side by side loaded at once, as ptxas has them: as many as one load of the target takes, where they lie at a
+/// multiple of their size. `made`: what was made a load of a uniform register, read by operands of instructions alone.
+fn unite(func: &mut Function, made: &[Inst]) {
+    let most: u8 = if func.target.info().constant_load == Opcode::LDCU { 4 } else { 2 };
+    let made: FxHashSet<Inst> = made.iter().copied().collect();
+    let mut parts: FxHashMap<Value, Name> = FxHashMap::default();
+    for b in func.layout.clone() {
+        // The words of each bank, by where they lie: what loads them first.
+        let mut words: BTreeMap<(u8, i32), (usize, Inst, Value)> = BTreeMap::new();
+        for (at, &i) in func.blocks[b].insts.iter().enumerate().filter(|(_, i)| made.contains(i)) {
+            if let Some((place, v)) = constant_word(func, &func.insts[i]) {
+                words.entry(place).or_insert((at, i, v));
+            }
+        }
+        let mut gone: FxHashSet<Inst> = FxHashSet::default();
+        for count in [4u8, 2].into_iter().filter(|n| *n <= most) {
+            let bytes = 4 * i32::from(count);
+            let starts: Vec<(u8, i32)> = words.keys().copied().filter(|(_, at)| at % bytes == 0).collect();
+            for (bank, start) in starts {
+                let row: SmallVec<[(usize, Inst, Value); 4]> =
+                    (0..count).map_while(|k| words.get(&(bank, start + 4 * i32::from(k))).copied()).collect();
+                if row.len() < count.into() {
+                    continue;
+                }
+                (0..count).for_each(|k| _ = words.remove(&(bank, start + 4 * i32::from(k))));
+                let all = func.add_value(RegFile::UR, count);
+                for (k, (_, _, v)) in (0..).zip(&row) {
+                    parts.insert(*v, Name::Part(all, k));
+                }
+                // Where the first of them stands.
+                let Some(&(_, first, _)) = row.iter().min() else { continue };
+                gone.extend(row.iter().map(|w| w.1).filter(|i| *i != first));
+                let from = func.insts[row[0].1].operands.clone();
+                let d = &mut func.insts[first];
+                d.operands = from;
+                d.operands[0] = ori::operand(all);
+                d.mods = Mods::of(&[if count == 4 { Mod::_128 } else { Mod::_64 }]);
+            }
+        }
+        func.blocks[b].insts.retain(|i| !gone.contains(i));
+    }
+    if parts.is_empty() {
+        return;
+    }
+    let name = |n: Name| n.value().and_then(|v| parts.get(&v)).copied().unwrap_or(n);
+    for b in func.layout.clone() {
+        for i in func.blocks[b].insts.clone() {
+            func.insts[i].map_uses(name);
+        }
+    }
+}
+
+/// Where the word of constant memory lies that an instruction loads, bank and offset, and its value.
+fn constant_word(func: &Function, d: &InstData) -> Option<((u8, i32), Value)> {
+    let v = result(d).filter(|v| func.values[*v].width == 1)?;
+    let load = d.op == Op::Sass(func.target.info().constant_load) && d.mods == Mods::none();
+    match d.operands.as_slice() {
+        [_, Operand::Const { bank: ConstBank::Index(bank), index: None, offset, .. }] if load => {
+            Some(((*bank, *offset), v))
+        }
+        _ => None,
+    }
 }
 
 /// What a value may be made by.
@@ -331,5 +399,29 @@ mod tests {
         ] {
             assert!(after(90, &format!("{sum}{other}")).contains("v0:R = LDC c"), "{other}");
         }
+    }
+
+    /// Words that lie side by side, at a multiple of what they take together.
+    #[test]
+    fn neighbours_are_loaded_at_once() {
+        let body = |offsets: [u32; 4]| -> String {
+            let load = |k: usize| format!("    v{}:R = LDC c[0x0][{:#x}]\n", k + 3, offsets[k]);
+            let sum = |k: usize| {
+                format!(
+                    "    v{}:R = IMAD PT, v{}, v{}, v2, !PT\n",
+                    k + 7,
+                    if k == 0 { 2 } else { k + 6 },
+                    k + 3
+                )
+            };
+            (0..4).map(load).chain((0..4).map(sum)).collect::<String>() + "    STS [v10], v2\n"
+        };
+        let four = after(120, &body([0x3a8, 0x3a0, 0x3ac, 0x3a4]));
+        assert!(four.contains("LDCU.128 c[0x0][0x3a0]") && four.matches("LDCU").count() == 3, "{four}");
+        assert!(four.contains("v2, v11.2, v2") && four.contains("v7, v11.0, v2"), "{four}");
+        let pairs = after(90, &body([0x3a8, 0x3a0, 0x3ac, 0x3a4]));
+        assert!(pairs.matches("ULDC.64").count() == 3 && pairs.matches("ULDC").count() == 4, "{pairs}");
+        let apart = after(120, &body([0x3a4, 0x3a8, 0x3b4, 0x3bc]));
+        assert!(apart.matches("LDCU.64").count() == 1 && apart.matches("LDCU").count() == 6, "{apart}");
     }
 }
