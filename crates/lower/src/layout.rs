@@ -231,8 +231,10 @@ impl ModuleLayout {
         // that nothing names (as ptxas 13.0.88 places them). All unsized ones start where those end.
         let named = shared.clone();
         shared.extend(own.iter().filter(|v| !named.contains(v)));
-        let last = |v: &VarId| (!named.contains(v), !own.contains(v), *v);
-        shared.sort_by_key(|v| (module.vars[*v].is_unsized(), !common.contains(v), last(v)));
+        // What functions share has the same order in each.
+        let alone = |v: &VarId| !common.contains(v);
+        let last = |v: &VarId| (!named.contains(v), alone(v) && !own.contains(v), *v);
+        shared.sort_by_key(|v| (module.vars[*v].is_unsized(), alone(v), last(v)));
         let base = if target.sm >= 90 { RESERVED_SHARED } else { 0 };
         // Alignment counts from behind what is reserved: ptxas 13.0.88 places `.align 4096` at 0x400 on sm_90 and later.
         let aligned = |at: u32, align: u32| {

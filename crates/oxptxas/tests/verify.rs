@@ -759,3 +759,25 @@ fn offsets_out_of_reach() {
         }
     }
 }
+
+/// What functions declare of shared memory, and what they share with the kernel, each has a place of its own and the same in all.
+#[test]
+fn functions_share_memory_without_sharing_places() {
+    for target in ["sm_75", "sm_90"] {
+        let source = format!(
+            ".version 8.0\n.target {target}\n.address_size 64\n.shared .align 4 .b32 m;\n\
+             .func (.param .b32 r) f1(.param .b32 x)\n{{\n.shared .align 4 .b32 a[4];\n.reg .b32 %a;\n\
+             ld.param.b32 %a, [x];\nadd.s32 %a, %a, 1;\nst.shared.b32 [a], %a;\nst.shared.b32 [m], 5;\n\
+             st.param.b32 [r], %a;\nret;\n}}\n\
+             .func (.param .b32 r) f2(.param .b32 x)\n{{\n.shared .align 4 .b32 b[4];\n.reg .b32 %a, %b;\n\
+             ld.param.b32 %a, [x];\nst.shared.b32 [b], %a;\n\
+             {{ .param .b32 q; .param .b32 s; st.param.b32 [q], %a; call (s), f1, (q); ld.param.b32 %b, [s]; }}\n\
+             ld.shared.b32 %a, [b];\nadd.s32 %a, %a, %b;\nst.param.b32 [r], %a;\nret;\n}}\n\
+             .visible .entry k(.param .u64 .ptr .global p, .param .u32 n)\n.maxntid 1\n{{\n.reg .b64 %p;\n.reg .b32 %n, %x, %y;\n\
+             ld.param.b64 %p, [p];\nld.param.b32 %n, [n];\nst.shared.b32 [m], %n;\n\
+             {{ .param .b32 q; .param .b32 s; st.param.b32 [q], %n; call (s), f2, (q); ld.param.b32 %x, [s]; }}\n\
+             ld.shared.b32 %y, [m];\nst.global.b32 [%p], %x;\nst.global.b32 [%p+4], %y;\nret;\n}}\n"
+        );
+        verified(&source, [0, 3]);
+    }
+}
