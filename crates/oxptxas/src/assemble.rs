@@ -16,7 +16,7 @@ pub(crate) struct Device<'c> {
     /// What kernels are put together with.
     pub(crate) functions: backend::link::Functions<'c>,
     /// Those that have sections of their own, in the order of the file.
-    pub(crate) apart: Vec<apart::Function<'c>>,
+    pub(crate) apart: Option<Vec<apart::Function<'c>>>,
 }
 
 /// Gathers the compiled kernels and the module's variables into a cubin. `listed`: the source, if the file has tables of its lines.
@@ -53,9 +53,9 @@ pub(crate) fn assemble(
     file.asks_types = images::asks_types(module, all);
     file.images.clone_from(&images.list);
     let separate = apart::Functions { module, layout, functions, options: &options, settings, lines };
-    let separate = (!apart.is_empty()).then_some(separate);
+    let separate = apart.is_some().then_some(separate);
     let mut stats_of_functions = Vec::new();
-    for f in apart {
+    for f in apart.iter().flatten() {
         let Some(separate) = &separate else { break };
         let (kernel, code) = separate.function(f)?;
         if let Some(id) = f.func {

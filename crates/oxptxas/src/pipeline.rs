@@ -368,19 +368,18 @@ fn compile_module(
     let shared = units.shared(codes.iter().map(|(c, _)| c), &mut timeline).map_err(fail)?;
     let device = codes.split_off(chosen.len());
     let names = jobs[chosen.len()..].iter().map(|(f, _)| module.funcs[*f].name.as_str());
-    let mut apart: Vec<apart::Function<'_>> = Vec::new();
-    if separate {
-        let own = jobs[chosen.len()..].iter().zip(&device).map(|((f, _), (code, time))| apart::Function {
-            func: Some(*f),
-            name: &module.funcs[*f].name,
-            code,
-            time: *time,
+    let apart =
+        separate.then(|| {
+            let mut apart: Vec<apart::Function<'_>> = Vec::new();
+            let own = jobs[chosen.len()..].iter().zip(&device).map(|((f, _), (code, time))| {
+                apart::Function { func: Some(*f), name: &module.funcs[*f].name, code, time: *time }
+            });
+            apart.extend(own);
+            apart.sort_unstable_by_key(|f| f.func);
+            let time = Duration::ZERO;
+            apart.extend(shared.iter().map(|(name, code)| apart::Function { func: None, name, code, time }));
+            apart
         });
-        apart.extend(own);
-        apart.sort_unstable_by_key(|f| f.func);
-        let time = Duration::ZERO;
-        apart.extend(shared.iter().map(|(name, code)| apart::Function { func: None, name, code, time }));
-    }
     let functions = backend::link::Functions {
         code: names
             .zip(device.iter().map(|(c, _)| c))

@@ -227,3 +227,20 @@ fn functions_that_nothing_calls_are_compiled() {
         assert!(elf.section_by_name(".text.b").is_some(), "sm_{sm}");
     }
 }
+
+/// The driver's functions are called in the form of objects where the module has none of its own, too.
+#[test]
+fn kernels_alone_call_the_driver() {
+    let source = ".version 8.6\n.target sm_75\n.address_size 64\n\
+                  .extern .func (.param .b32 r) vprintf(.param .b64 f, .param .b64 a);\n\
+                  .visible .entry k(.param .b64 p)\n{\n.reg .b64 %q0;\nld.param.b64 %q0, [p];\n\
+                  { .param .b64 a; .param .b64 b; .param .b32 c;\nst.param.b64 [a], %q0;\nst.param.b64 [b], %q0;\ncall (c), vprintf, (a, b); }\nret;\n}\n";
+    for sm in [75, 90, 120] {
+        let settings = Settings { debug: true, opt_level: 0, ..Settings::new(Target::new(sm).unwrap()) };
+        let cubin = oxptxas::compile(source, "printf.ptx", &settings)
+            .unwrap_or_else(|e| panic!("sm_{sm}: {e:?}"))
+            .cubin;
+        let file = object::File::parse(&*cubin).unwrap();
+        assert!(file.symbols().any(|s| s.name() == Ok("vprintf") && s.is_undefined()), "sm_{sm}");
+    }
+}
