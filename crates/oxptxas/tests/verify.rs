@@ -781,3 +781,13 @@ fn functions_share_memory_without_sharing_places() {
         verified(&source, [0, 3]);
     }
 }
+
+/// Numbers with a decimal point in lists are of the type that is stored.
+#[test]
+fn decimal_numbers_in_lists() {
+    verified(
+        ".version 8.0\n.target sm_75\n.address_size 64\n.visible .entry k(.param .u64 .ptr .global p)\n.maxntid 1\n{\n.reg .b64 %p;\n\
+         ld.param.b64 %p, [p];\nst.global.v4.f32 [%p], {1.0, 2.5, -4.0, 0.1};\nst.global.v2.f64 [%p+16], {1.5, 0.1};\nret;\n}\n",
+        [0, 3],
+    );
+}

@@ -29,7 +29,7 @@ pub(super) fn execute(env: &mut Env<'_, '_>, t: &mut Thread, code: &Code<'_>) ->
         }
         // Element by element, not one number in parts.
         Op::mov if let (Operand::Vector(to), Operand::Vector(from)) = (&ops[0], &ops[1]) => {
-            let values: SmallVec<[u64; 4]> = from.iter().map(|e| t.elem(p, *e)).collect();
+            let values: SmallVec<[u64; 4]> = from.iter().map(|e| t.elem_of(p, *e, ty)).collect();
             for (e, x) in to.iter().zip(values) {
                 if let VectorElem::Reg(r) = e {
                     t.set_reg(p, *r, 0, x, ty);
@@ -392,7 +392,7 @@ pub(super) fn store(env: &mut Env<'_, '_>, t: &mut Thread, code: &Code<'_>) -> R
     let (space, at) = resolve(env, t, code, &code.inst.operands[0])?;
     let mut values: SmallVec<[u64; 4]> = SmallVec::new();
     match &code.inst.operands[1] {
-        Operand::Vector(elems) => values.extend(elems.iter().map(|e| t.elem(env.program, *e))),
+        Operand::Vector(elems) => values.extend(elems.iter().map(|e| t.elem_of(env.program, *e, ty))),
         o => values.push(t.read(env, o, ty)?),
     }
     if !at.is_multiple_of((size * values.len()) as u64) {
@@ -455,7 +455,7 @@ pub(super) fn atomic(env: &mut Env<'_, '_>, t: &mut Thread, code: &Code<'_>) -> 
         let mut olds: SmallVec<[u64; 8]> = SmallVec::new();
         for (i, e) in elems.iter().enumerate() {
             let at = (place.0, place.1 + (i * size) as u64);
-            let (old, b) = (read(env, t, at, size)?, t.elem(env.program, *e) & mask(ty));
+            let (old, b) = (read(env, t, at, size)?, t.elem_of(env.program, *e, ty) & mask(ty));
             let new = update(code, ty, true, [old, b, 0])?;
             bytes(env, t, at, size, true)?.copy_from_slice(&new.to_le_bytes()[..size]);
             olds.push(old);

@@ -174,6 +174,14 @@ impl Thread {
         }
     }
 
+    /// The same, of a number of type `ty`: what is written with a decimal point is rounded to it.
+    pub fn elem_of(&self, program: &Program<'_>, e: VectorElem, ty: Type) -> u64 {
+        match (e, super::float::format(ty)) {
+            (VectorElem::F64(n), Some(f)) if f != F64 => fp::convert(n, F64, f, Round::Nearest),
+            _ => self.elem(program, e),
+        }
+    }
+
     /// Writes a destination operand.
     pub fn write(&mut self, program: &Program<'_>, o: &Operand, bits: u64, ty: Type) -> Res<()> {
         match o {
