@@ -791,3 +791,21 @@ fn decimal_numbers_in_lists() {
         [0, 3],
     );
 }
+
+/// A function whose address alone is taken calls the driver: nothing here calls it.
+#[test]
+fn addresses_of_functions_that_call_the_driver() {
+    let source = ".version 8.0\n.target sm_75\n.address_size 64\n.extern .func (.param .b64 r) malloc(.param .b64 n);\n\
+                  .func f()\n{\n.reg .b64 %a;\n{ .param .b64 q; .param .b64 s; st.param.b64 [q], 8; call (s), malloc, (q); }\nret;\n}\n\
+                  .visible .entry k(.param .u64 .ptr .global p)\n{\n.reg .b64 %p, %t;\nld.param.b64 %p, [p];\nmov.b64 %t, f;\n\
+                  st.global.b64 [%p], %t;\nret;\n}\n";
+    for sm in [75, 90, 120] {
+        for opt_level in [0, 3] {
+            let settings = Settings { opt_level, ..Settings::new(Target::new(sm).unwrap()) };
+            let output =
+                compile(source, "address.ptx", &settings).unwrap_or_else(|e| panic!("sm_{sm}: {e:?}"));
+            let malloc = output.cubin.windows(8).any(|w| w == b"\0malloc\0");
+            assert!(malloc, "sm_{sm} -O{opt_level}");
+        }
+    }
+}

@@ -148,7 +148,9 @@ impl Writer<'_> {
             }
         }
         self.images(None, 0);
-        for e in c.kernels.iter().chain(&c.functions).flat_map(|k| &k.externs) {
+        // What functions call that no kernel reaches has its address in the bank, too.
+        let called = c.kernels.iter().chain(&c.functions).flat_map(|k| &k.externs);
+        for e in called.chain(c.addresses.iter().map(|(name, _)| name)) {
             if !self.numbers.contains_key(e) {
                 self.plain(e, GLOBAL_FUNC, 0, 0, 0, 0);
             }
