@@ -52,6 +52,8 @@ pub struct Cubin {
     pub constants_first: bool,
     /// Constant bank 4: 8-byte slots with the addresses of these globals plus addends.
     pub addresses: Vec<(String, i64)>,
+    /// Functions of the driver's whose addresses are among them.
+    pub driver_functions: Vec<String>,
     /// Textures, samplers and surfaces by name.
     pub images: Vec<images::ImageSymbol>,
     /// Whether textures have no samplers of their own (`texmode_independent`).

@@ -52,6 +52,7 @@ fn sample(sm: u8) -> Cubin {
         constants: [vec![0; 16], vec![9; 4]].concat(),
         constant_relocs: vec![address(0, 0), address(8, 8)],
         constant_symbols: vec![("table".into(), 4, 16, Binding::Weak)],
+        driver_functions: vec![],
         addresses: vec![("zero".into(), 0), ("pointer".into(), 0)],
         images: Vec::new(),
         independent: false,

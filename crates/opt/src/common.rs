@@ -5,7 +5,7 @@ use crate::Pass;
 use crate::hoist_loads::space;
 use crate::vectorize::separates;
 use ori::{Analyses, Block, Changed, Function, Inst, InstData, Macro, Name, Op, Operand, Terminator, Value};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use sass::Lanes;
 use smallvec::SmallVec;
 
@@ -110,15 +110,15 @@ struct Arm {
     /// What may stand at its start as far as memory is concerned, with what it makes.
     may: Vec<(Inst, Option<Value>)>,
     /// What it makes.
-    made: FxHashMap<Value, ()>,
+    made: FxHashSet<Value>,
 }
 
 impl Arm {
     fn new(func: &Function, block: Block) -> Arm {
         let insts = &func.blocks[block].insts;
-        let mut made = FxHashMap::default();
+        let mut made = FxHashSet::default();
         for i in insts {
-            func.insts[*i].for_each_def(|n| made.extend(n.value().map(|v| (v, ()))));
+            func.insts[*i].for_each_def(|n| made.extend(n.value()));
         }
         let mut may = Vec::new();
         for (k, &i) in insts.iter().take(LOOKED_AT).enumerate() {
@@ -140,7 +140,7 @@ impl Arm {
         let mut all = true;
         d.for_each_use(|n| {
             all &= match n {
-                Name::Val(v) | Name::Part(v, _) => !self.made.contains_key(&v) || there.contains(&v),
+                Name::Val(v) | Name::Part(v, _) => !self.made.contains(&v) || there.contains(&v),
                 Name::Phys(r) => r.is_zero() || r == sass::Reg::SP,
             };
         });

@@ -219,6 +219,8 @@ pub(crate) fn assemble(
     let addressed = layout.slots.iter().filter_map(|s| if let Symbol::Var(v) = s { Some(*v) } else { None });
     file.constants_first = layout.consts.iter().min() < addressed.min().as_ref();
     file.addresses = layout.slots.iter().map(|s| (symbol_name(module, *s), 0)).collect();
+    let of_driver = |s: &&Symbol| matches!(s, Symbol::Func(f) if module.funcs[*f].body.is_none());
+    file.driver_functions = layout.slots.iter().filter(of_driver).map(|s| symbol_name(module, *s)).collect();
     let global_bytes = file.globals.iter().map(|g| g.size).fold(0, u64::saturating_add);
     output.module_bytes = (global_bytes, layout.const_size, 8 * file.addresses.len() as u32);
     if let Some(source) = listed {

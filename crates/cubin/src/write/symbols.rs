@@ -150,7 +150,7 @@ impl Writer<'_> {
         self.images(None, 0);
         // What functions call that no kernel reaches has its address in the bank, too.
         let called = c.kernels.iter().chain(&c.functions).flat_map(|k| &k.externs);
-        for e in called.chain(c.addresses.iter().map(|(name, _)| name)) {
+        for e in called.chain(&c.driver_functions) {
             if !self.numbers.contains_key(e) {
                 self.plain(e, GLOBAL_FUNC, 0, 0, 0, 0);
             }
