@@ -1,8 +1,10 @@
 //! What the calling convention asks of a module: the texts by which the linker compares what functions take and give,
 //! and what ptxas refuses because the convention has no place for it (observed, ptxas 13.0.88; docs/linking.md).
 
-use crate::functions::{address_taken, prototypes_called};
-use ptx::{Diagnostic, Func, FuncId, Linkage, Module, Type, Var, VarId};
+use crate::functions::{address_taken, callee, calls, prototypes_called};
+use crate::notices;
+use crate::settings::Settings;
+use ptx::{Diagnostic, Func, FuncId, Linkage, Module, Symbol, Type, Var, VarId};
 use rustc_hash::FxHashSet;
 
 /// What a function takes and gives, as the call graph spells it: `#`, the result (`v` for none), the parameters.
@@ -30,22 +32,19 @@ fn spelling(var: &Var) -> String {
     }
 }
 
-/// Whether there is a vector register among parameters or results.
-fn has_vector(module: &Module, mut list: &[VarId]) -> bool {
-    while !list.is_empty() {
+/// Whether the convention has no place for one of these parameters or results: numbers of 8 and 16 bits, predicates. (Bits of that
+/// size have one, and so have vectors.)
+fn has_narrow(module: &Module, mut list: &[VarId]) -> bool {
+    while let Some(first) = list.first() {
+        let var = &module.vars[*first];
+        let number = matches!(var.ty, Type::u8 | Type::s8 | Type::u16 | Type::s16 | Type::pred);
         let n = module.components(list);
-        if n > 1 {
+        if number && n == 1 && var.vector == 1 && var.dims.is_empty() {
             return true;
         }
         list = &list[n..];
     }
     false
-}
-
-/// Whether the convention has no place for a parameter or result: numbers of 8 and 16 bits. (Bits of that size have one.)
-fn is_narrow(var: &Var) -> bool {
-    let number = matches!(var.ty, Type::u8 | Type::s8 | Type::u16 | Type::s16 | Type::pred);
-    number && var.vector == 1 && var.dims.is_empty()
 }
 
 /// Functions with several results, in the order of the text: with one of them ptxas compiles the module without the
@@ -54,35 +53,56 @@ pub(crate) fn several_results(module: &Module) -> impl Iterator<Item = (FuncId, 
     module.funcs.iter().filter(|(_, f)| f.returns.len() > module.components(&f.returns))
 }
 
-/// What ptxas says of modules with parameters and results that the convention has no place for. In an executable that
-/// concerns only functions that are called through pointers, whose address code takes, that call themselves, or that
-/// the driver brings; in an object all that have code.
-pub(crate) fn refused(module: &Module, linked: bool) -> Option<Diagnostic> {
-    let calls = lower::CallGraph::new(module);
-    let named: FxHashSet<FuncId> = module.funcs.keys().flat_map(|f| calls.named(f)).collect();
-    let taken: FxHashSet<FuncId> = module.funcs.keys().flat_map(|f| address_taken(module, f)).collect();
-    let recursive = calls.recursive(module);
-    let concerned = |id: FuncId, f: &Func| {
-        let elsewhere = f.body.is_none() && named.contains(&id);
-        let own = f.body.is_some() && (linked || recursive.contains(id));
-        !f.entry && (elsewhere || own || taken.contains(&id))
-    };
-    let mut funcs: Vec<&Func> =
-        module.funcs.iter().filter(|(id, f)| concerned(*id, f)).map(|(_, f)| f).collect();
-    let through = module.funcs.keys().flat_map(|f| prototypes_called(module, f));
-    funcs.extend(through.map(|f| &module.funcs[f]));
-    let narrow =
-        |vars: &[VarId]| !has_vector(module, vars) && vars.iter().any(|v| is_narrow(&module.vars[*v]));
-    let (how, of, what) = if funcs.iter().any(|f| narrow(&f.params)) {
-        ("passing", "to", "parameters")
-    } else if funcs.iter().any(|f| narrow(&f.returns)) {
-        ("returning", "from", "values")
-    } else {
+/// What ptxas says of modules with parameters and results that the convention has no place for: in functions that kernels reach, and
+/// in all that have code where each has code of its own, in an object and where code is debugged. Of several functions the first
+/// is named, in objects the last. Where a function has several results, there is no convention.
+pub(crate) fn refused(module: &Module, settings: &Settings) -> Option<Diagnostic> {
+    if several_results(module).next().is_some() {
         return None;
-    };
+    }
+    let apart = settings.relocatable || settings.debug;
+    let root = |f: &&(FuncId, &Func)| f.1.body.is_some() && (apart || notices::compiled(f.1, settings));
+    let funcs: Vec<(FuncId, &Func)> = module.funcs.iter().collect();
+    let reached = reached(module, funcs.iter().filter(root).map(|f| f.0));
+    let named = funcs.iter().filter(|(id, f)| reached.contains(id) && !f.entry).map(|f| f.1);
+    let mut concerned: Vec<&Func> = named.collect();
+    if settings.relocatable {
+        concerned.reverse();
+    }
+    let through =
+        funcs.iter().filter(|f| reached.contains(&f.0)).flat_map(|f| prototypes_called(module, f.0));
+    concerned.extend(through.map(|f| &module.funcs[f]));
+    let how = concerned.iter().find_map(|f| {
+        let passed = has_narrow(module, &f.params).then_some(("passing", "to", "parameters"));
+        passed.or(has_narrow(module, &f.returns).then_some(("returning", "from", "values")))
+    });
+    let (how, of, what) = how?;
     Some(Diagnostic::whole(format!(
         "In ABI compilation, {how} predicate, 8-bit and 16-bit {what} {of} device functions is not supported"
     )))
+}
+
+/// Functions that these call by name or hold the addresses of, themselves or by variables and functions that they name.
+fn reached(module: &Module, from: impl Iterator<Item = FuncId>) -> FxHashSet<FuncId> {
+    let mut work: Vec<Symbol> = from.map(Symbol::Func).collect();
+    let mut seen: FxHashSet<Symbol> = work.iter().copied().collect();
+    while let Some(symbol) = work.pop() {
+        let mut add = |s: Symbol| {
+            if seen.insert(s) {
+                work.push(s);
+            }
+        };
+        match symbol {
+            Symbol::Func(f) => {
+                calls(module, f).filter_map(callee).for_each(|f| add(Symbol::Func(f)));
+                lower::layout::for_each_symbol(&module.funcs[f], add);
+            }
+            Symbol::Var(v) => {
+                module.vars[v].init.iter().flat_map(|i| &i.relocs).for_each(|r| add(r.symbol));
+            }
+        }
+    }
+    seen.into_iter().filter_map(|s| if let Symbol::Func(f) = s { Some(f) } else { None }).collect()
 }
 
 /// Takes variables that should be elsewhere for the module's own, as ptxas does in executables; what it says of that.

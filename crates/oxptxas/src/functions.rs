@@ -68,11 +68,19 @@ pub(crate) fn prototypes_called(module: &Module, id: FuncId) -> Vec<FuncId> {
     found
 }
 
-/// Functions of this module, by their headers, that have no code.
+/// Whether the driver brings a function of this name.
+fn is_of_driver(name: &str) -> bool {
+    SYSTEM_CALLS.contains(&name) || driver::registers_of(name).is_some()
+}
+
+/// Functions of this module, by their headers, that have no code. Those of the driver are elsewhere, whatever the header says.
 pub(crate) fn without_code(module: &Module) -> Option<&ptx::Func> {
     let prototypes = prototypes(module);
     let missing = module.funcs.iter().find(|(id, f)| {
-        let own = f.linkage != ptx::Linkage::Extern && !f.entry && !prototypes.contains(id);
+        let own = f.linkage != ptx::Linkage::Extern
+            && !f.entry
+            && !prototypes.contains(id)
+            && !is_of_driver(&f.name);
         own && f.body.is_none() && !module.aliases.iter().any(|a| a.0 == *id)
     });
     missing.map(|m| m.1)
@@ -109,10 +117,7 @@ pub fn least_registers(module: &Module, externs: &[FuncId]) -> u8 {
 pub fn unresolved(module: &Module) -> Vec<Diagnostic> {
     externs(module, module.funcs.keys())
         .into_iter()
-        .filter(|f| {
-            let name = module.funcs[*f].name.as_str();
-            !SYSTEM_CALLS.contains(&name) && driver::registers_of(name).is_none()
-        })
+        .filter(|f| !is_of_driver(&module.funcs[*f].name))
         .map(|f| Diagnostic::whole(format!("Unresolved extern function '{}'", module.funcs[f].name)))
         .collect()
 }

@@ -133,11 +133,7 @@ pub(crate) fn more_than_ever(module: &Module, funcs: &[FuncId], limit: u32) -> V
 
 /// What objects alone have, and what is for kernels that are compiled together with all that they call.
 pub(crate) fn of_mode(module: &Module, settings: &Settings) -> Result<(), Vec<Diagnostic>> {
-    let unified = || {
-        module.vars.values().any(|v| v.unified.is_some())
-            || module.funcs.values().any(|f| f.attrs.unified.is_some())
-    };
-    if !settings.relocatable && unified() {
+    if !settings.relocatable && module.says_unified {
         let message = "Feature 'unified Functions' requires command line option '--compile-only'.";
         return Err(vec![Diagnostic { severity: Severity::Error, ..Diagnostic::whole(message.to_string()) }]);
     }

@@ -174,6 +174,10 @@ fn compile_module(
     let fatal = |message: String| fail(vec![Diagnostic::whole(message)]);
     let mut timeline = Timeline::new();
     let mut module = timeline.time(Stage::Parse, front)?;
+    let narrow = ptx::check::narrow_addresses(&module, settings.target.sm.into());
+    if !narrow.is_empty() {
+        return Err(fail(narrow));
+    }
     let debugging = settings.debug || module.targets.iter().any(|t| t == "debug");
     if debugging && settings.level_given && settings.opt_level > 0 {
         return Err(fatal("Optimized debugging not supported".into()));
@@ -196,6 +200,14 @@ fn compile_module(
     }
     warnings.extend(notices::in_vain(&module, settings));
     warnings.extend(notices::launch_bounds(&module, settings));
+    // An alias is elsewhere for what can be extended.
+    if settings.extensible
+        && !settings.relocatable
+        && convention::several_results(&module).next().is_none()
+        && let Some(d) = convention::addresses_elsewhere(&module, true)
+    {
+        return Err(fail(vec![d]));
+    }
     module.resolve_aliases();
     limits::of_mode(&module, settings).map_err(fail)?;
     if settings.asked.patch {
@@ -406,6 +418,10 @@ fn convention_of(module: &mut Module, settings: &Settings) -> Result<(Vec<String
             let message = "Multiple return parameters require .register state space";
             return Err(vec![Diagnostic::error(f.span, message)]);
         }
+        if settings.debug {
+            let message = "Function with multiple return values is not allowed with ABI";
+            return Err(vec![Diagnostic { severity: Severity::Error, ..Diagnostic::whole(message) }]);
+        }
         if std::mem::take(&mut extensible) {
             warnings.push(
                 "Command line option '--extensible-whole-program' not supported for 'compilation without ABI', will be ignored"
@@ -443,7 +459,7 @@ fn convention_of(module: &mut Module, settings: &Settings) -> Result<(Vec<String
     if settings.relocatable {
         vector_params::through_variables(module);
     }
-    match convention::refused(module, settings.relocatable) {
+    match convention::refused(module, settings) {
         Some(d) => Err(vec![d]),
         None => Ok((warnings, settings.relocatable || extensible)),
     }

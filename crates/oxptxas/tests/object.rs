@@ -74,6 +74,11 @@ fn what_the_convention_has_no_place_for() {
         Ok(_) => String::new(),
         Err(f) => f.diagnostics[0].message.clone(),
     };
+    let debugged = |text: &str| {
+        let settings = Settings { debug: true, ..settings(90, false) };
+        let failed = oxptxas::compile(&format!("{HEADER}{text}"), "k.ptx", &settings).err();
+        failed.map_or(String::new(), |f| f.diagnostics[0].message.clone())
+    };
     let kernel =
         |body: &str| format!(".visible .entry k() {{ .reg .b64 d<2>; .reg .b32 r<2>; {body} ret; }}\n");
     let narrow = "In ABI compilation, passing predicate, 8-bit and 16-bit parameters to device functions is not supported";
@@ -83,10 +88,30 @@ fn what_the_convention_has_no_place_for() {
     let through = kernel(".param .u8 a; P: .callprototype _ (.param .u8 _); call d0, (a), P;");
     assert_eq!(whole(&through), narrow);
     assert_eq!(whole(&kernel("P: .callprototype _ (.param .u8 _);")), "");
-    let taken = format!(".func f(.param .s8 x) {{ ret; }}\n{}", kernel("mov.b64 d0, f;"));
-    assert_eq!(whole(&taken), narrow);
+    let f = ".func f(.param .s8 x) { ret; }\n";
+    let call = "{ .param .s8 a; call f, (a); }";
+    assert_eq!(whole(&format!("{f}{}", kernel("mov.b64 d0, f;"))), narrow);
+    assert_eq!(whole(&format!("{f}{}", kernel(call))), narrow);
+    let table = format!("{f}.global .u64 table = f;\n");
+    assert_eq!(whole(&format!("{table}{}", kernel(""))), "");
+    assert_eq!(whole(&format!("{table}{}", kernel("ld.global.u64 d0, [table];"))), narrow);
+    // What no kernel reaches may do so, unless each function has code of its own.
     let again = ".func f(.param .s8 x) { .param .s8 a; call f, (a); ret; }\n";
-    assert_eq!(whole(again), narrow);
+    let between = format!("{f}.func g() {{ {call} ret; }}\n");
+    for unreached in [again, &between, &format!("{f}.func g() {{ .reg .b64 d; mov.b64 d, f; ret; }}\n")] {
+        assert_eq!(whole(unreached), "");
+        assert_eq!(debugged(unreached), narrow);
+    }
+    assert_eq!(whole(&format!("{between}{}", kernel("call g;"))), narrow);
+    // Vectors of such numbers have a place.
+    let vector = |more: &str| format!(".func f(.reg .v2 .u16 x{more}) {{ ret; }}\n");
+    let call = kernel(".reg .v2 .u16 v; .reg .u16 h; call f, (v);");
+    assert_eq!(whole(&format!("{}{call}", vector(""))), "");
+    let call = call.replace("(v)", "(v, h)");
+    assert_eq!(whole(&format!("{}{call}", vector(", .reg .u16 y"))), narrow);
+    let result = narrow.replace("passing", "returning").replace("parameters to", "values from");
+    let both = ".visible .func (.param .u8 r) f() { ret; }\n.visible .func g(.param .u8 x) { ret; }\n";
+    assert_eq!((debugged(both), object(both).unwrap_err()), (result, narrow.to_string()));
     let result = object(".visible .func (.param .u16 r) f() { ret; }\n").unwrap_err();
     assert!(result.contains("returning predicate"), "{result}");
     assert!(object(".extern .func f(.param .u16 x);\n").is_ok());
@@ -97,6 +122,7 @@ fn what_the_convention_has_no_place_for() {
         kernel("call (r0, r1), f;")
     );
     assert_eq!(whole(&two), "");
+    assert_eq!(debugged(&two), "Function with multiple return values is not allowed with ABI");
     assert_eq!(object(&two).unwrap_err(), "'Compile only(-c)' requires ABI");
     // Without the convention predicates are passed as well, whichever function it is, and nothing calls itself.
     let two_of = |results: &str, body: &str| {
@@ -389,4 +415,44 @@ fn names_of_textures_are_independent_of_places() {
     };
     assert!(independent(&kernel("txq.width.b32 r, [t];")));
     assert!(!independent(&kernel("txq.width.b32 r, [t]; call f;")));
+}
+
+/// What can be extended holds addresses of functions by their own names only; the driver's functions are elsewhere whatever their
+/// headers say; addresses of 32 bits are known, but nothing is compiled for them; `.unified` counts wherever it stands.
+#[test]
+fn verdicts_of_whole_programs() {
+    let first = |text: &str, settings: &Settings| match oxptxas::compile(
+        &format!("{HEADER}{text}"),
+        "k.ptx",
+        settings,
+    ) {
+        Ok(_) => String::new(),
+        Err(f) => f.diagnostics[0].message.clone(),
+    };
+    let plain = settings(90, false);
+    let extensible = Settings { extensible: true, ..plain.clone() };
+    let alias = ".visible .func f() { ret; }\n.visible .func g();\n.alias g, f;\n";
+    let kernel = |body: &str| format!("{alias}.visible .entry k() {{ .reg .b64 d; {body} ret; }}\n");
+    let refused = "Cannot take address of function 'g' in extensible whole program compilation.";
+    assert_eq!(first(&kernel("mov.b64 d, g;"), &extensible), refused);
+    assert_eq!(first(&format!("{}.global .u64 t = g;\n", kernel("")), &extensible), refused);
+    for (body, settings) in
+        [("mov.b64 d, g;", &plain), ("mov.b64 d, f;", &extensible), ("call g;", &extensible)]
+    {
+        assert_eq!(first(&kernel(body), settings), "", "{body}");
+    }
+    for linkage in ["", ".visible", ".weak", ".extern"] {
+        let declared = format!("{linkage} .func free(.param .b64 p);\n");
+        assert_eq!(first(&format!("{declared}{}", kernel("")), &plain), "", "{linkage}");
+        let call = kernel("{ .param .b64 a; st.param.b64 [a], 0; call free, (a); }");
+        assert_eq!(first(&format!("{declared}{call}"), &plain), "", "{linkage}");
+    }
+    let unified = ".visible .func f();\n.visible .func .attribute(.unified(1, 2)) f() { ret; }\n";
+    let unified = format!(".version 9.0\n.target sm_90\n.address_size 64\n{unified}");
+    let refused = oxptxas::compile(&unified, "k.ptx", &plain).unwrap_err();
+    assert!(refused.diagnostics[0].message.contains("requires command line option '--compile-only'"));
+    let narrow = ".version 9.0\n.target sm_90\n.address_size 32\n.visible .entry k() { ret; }\n";
+    assert!(ptx::parse(narrow).and_then(|m| ptx::check(&m, 90)).is_ok());
+    let refused = oxptxas::compile(narrow, "k.ptx", &plain).unwrap_err();
+    assert!(refused.diagnostics.iter().any(|d| d.message.contains("32-Bit ABI")));
 }

@@ -1,6 +1,6 @@
 //! `.alias name, function;`: another name for a function of the module.
 
-use crate::ast::{FuncId, Module, Operand, Stmt, Symbol};
+use crate::ast::{Func, FuncId, Module, Operand, Stmt, Symbol, Var, VarId};
 use crate::diag::Diagnostic;
 
 impl Module {
@@ -39,9 +39,6 @@ pub(crate) fn check(module: &Module) -> Vec<Diagnostic> {
     let mut errors = Vec::new();
     for (n, (alias, function, span)) in module.aliases.iter().enumerate() {
         let (a, f) = (&module.funcs[*alias], &module.funcs[*function]);
-        let sizes = |list: &[crate::ast::VarId]| -> Vec<u64> {
-            list.iter().map(|v| module.vars[*v].size()).collect()
-        };
         let earlier = module.aliases[..n].iter().find(|e| e.0 == *alias);
         let what = if alias == function {
             "Cannot alias a function to itself".into()
@@ -59,22 +56,56 @@ pub(crate) fn check(module: &Module) -> Vec<Diagnostic> {
         } else if f.body.is_none() {
             format!("Unresolved extern function '{}'", f.name)
         } else {
-            let differs = |x: &[u64], y: &[u64]| if x.len() != y.len() { 1 } else { 2 * usize::from(x != y) };
-            let (params, results) = (
-                differs(&sizes(&a.params), &sizes(&f.params)),
-                differs(&sizes(&a.returns), &sizes(&f.returns)),
-            );
-            let why = match (params, results) {
-                (0, 0) => continue,
-                (1, _) => "number of parameters differ(s)",
-                (_, 1) => "number of return parameters differ(s)",
-                _ => "parameters differ(s)",
+            let mismatch = |why| {
+                format!(
+                    "Mismatch in prototype of alias '{}' and aliasee '{}'. {why} differ(s)",
+                    a.name, f.name
+                )
             };
-            format!("Mismatch in prototype of alias '{}' and aliasee '{}'. {why}", a.name, f.name)
+            let why = differences(module, a, f).into_iter();
+            errors.extend(why.map(|why| Diagnostic::error(*span, mismatch(why))));
+            continue;
         };
         errors.push(Diagnostic::error(*span, what));
     }
     errors
+}
+
+/// In what the headers of an alias and of its function differ: each pair of parameters, then of results, in all.
+fn differences(module: &Module, alias: &Func, function: &Func) -> Vec<&'static str> {
+    let mut why = Vec::new();
+    for (a, f) in [(&alias.params, &function.params), (&alias.returns, &function.returns)] {
+        let (a, f) = (whole(module, a), whole(module, f));
+        if a.len() != f.len() {
+            why.push("number of parameters");
+        }
+        for ((a, a_parts), (f, f_parts)) in a.into_iter().zip(f) {
+            if (a.ty, &a.dims, a_parts) != (f.ty, &f.dims, f_parts) {
+                why.push("parameter types");
+            }
+            if a.passed_align() != f.passed_align() {
+                why.push("parameter alignment");
+            }
+            if a.space != f.space {
+                why.push("parameter state space");
+            }
+        }
+    }
+    if alias.attrs.noreturn != function.attrs.noreturn {
+        why.push(".noreturn directive");
+    }
+    why
+}
+
+/// The first variable of each parameter, with how many there are: vector registers are several.
+fn whole<'m>(module: &'m Module, mut list: &[VarId]) -> Vec<(&'m Var, usize)> {
+    let mut found = Vec::new();
+    while let Some(first) = list.first() {
+        let n = module.components(list);
+        found.push((&module.vars[*first], n));
+        list = &list[n..];
+    }
+    found
 }
 
 #[cfg(test)]
@@ -106,6 +137,41 @@ mod tests {
             error(".alias bar, foo2;"),
             "Mismatch in prototype of alias 'bar' and aliasee 'foo2'. number of parameters differ(s)"
         );
+    }
+
+    #[test]
+    fn headers_of_aliases_are_those_of_the_functions() {
+        let differ = |alias: &str, function: &str| -> Vec<String> {
+            let text = format!(
+                ".version 9.0\n.target sm_75\n.address_size 64\n.visible .func {function} {{ trap; }}\n\
+                 .visible .func {alias};\n.alias a, f;\n"
+            );
+            let errors = crate::check(&crate::parse(&text).unwrap(), 75).err().unwrap_or_default();
+            let why =
+                errors.iter().map(|e| e.message.split_once("'f'. ").unwrap().1.replace(" differ(s)", ""));
+            why.collect()
+        };
+        let (types, alignment, space) = ("parameter types", "parameter alignment", "parameter state space");
+        let number = "number of parameters";
+        assert!(differ("a(.param .b32 x)", "f(.param .b32 y)").is_empty());
+        assert_eq!(differ("a(.param .u32 x)", "f(.param .b32 x)"), [types]);
+        assert_eq!(differ("a(.param .b32 x[1])", "f(.param .b32 x)"), [types]);
+        assert_eq!(
+            differ("a(.param .u32 x, .param .b32 y)", "f(.param .b32 x, .param .align 8 .b32 y)"),
+            [types, alignment]
+        );
+        assert_eq!(
+            differ("a(.param .align 8 .b32 x)", "f(.param .b32 x, .param .b32 y)"),
+            [number, alignment]
+        );
+        assert_eq!(
+            differ("(.param .u32 r) a(.reg .b64 x)", "(.param .b32 r) f(.param .b32 x)"),
+            [types, alignment, space, types]
+        );
+        assert_eq!(differ("a(.param .b32 x)", "(.reg .b32 r) f()"), [number, number]);
+        assert_eq!(differ("a(.reg .v2 .b32 x)", "f(.reg .b32 x, .reg .b32 y)"), [number, types]);
+        assert_eq!(differ("a(.reg .v2 .b32 x)", "f(.reg .v2 .b32 x)"), [""; 0]);
+        assert_eq!(differ("a()", "f() .noreturn"), [".noreturn directive"]);
     }
 
     #[test]

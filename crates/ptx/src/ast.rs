@@ -60,6 +60,8 @@ pub struct Module {
     /// How far the first kernel parameter is from where their alignment counts from, on the target that the module is compiled
     /// for. The text does not say so; 0 until somebody knows.
     pub param_skew: u32,
+    /// Whether `.unified` stands anywhere, also where it has no effect.
+    pub says_unified: bool,
 }
 
 /// Something declared at module scope.

@@ -356,15 +356,18 @@ fn strings_end_at_the_next_quotation_mark() {
     assert!(!accepts(".file 1 \"a\\\"b.cu\"\n.entry k() { ret; }\n"));
 }
 
-/// What ptxas says of addresses of 32 bits, where nothing else is wrong.
+/// What ptxas says of addresses of 32 bits where code is to be made and nothing else is wrong.
 #[test]
 fn addresses_have_64_bits() {
     let all = |version: &str, size: u8, code: &str, sm: u16| -> Vec<String> {
         let text = format!(
             ".version {version}\n.target sm_75\n.address_size {size}\n.entry k() {{ {code} ret; }}\n"
         );
-        let errors = ptx::parse(&text).and_then(|m| ptx::check(&m, sm)).err().unwrap_or_default();
-        errors.into_iter().map(|e| e.message).collect()
+        let said = match ptx::parse(&text).and_then(|m| ptx::check(&m, sm).map(|()| m)) {
+            Ok(module) => ptx::check::narrow_addresses(&module, sm),
+            Err(errors) => errors,
+        };
+        said.into_iter().map(|e| e.message).collect()
     };
     let warning = " 64 Bit host architecture (--machine) being used mismatches with .address_size of 32 bits";
     assert_eq!(all("7.0", 32, "", 75), [warning, " 32-Bit compilation is no longer supported"]);
@@ -375,4 +378,56 @@ fn addresses_have_64_bits() {
     let old = "Feature '.address_size directive' requires PTX ISA .version 2.3 or later";
     assert_eq!(all("2.2", 64, "", 75)[0], old);
     assert!(all("7.0", 64, "", 75).is_empty());
+}
+
+/// ptxas 13.0.88 takes declarations of functions that end where the next directive begins.
+#[test]
+fn declarations_may_end_without_a_semicolon() {
+    let after = [
+        ".visible .func g() { ret; }",
+        ".entry k() { ret; }",
+        ".global .b32 x;",
+        ".visible .global .b32 x;",
+        ".file 1 \"a.c\"",
+        ".section .debug_str { .b8 1 }",
+        ".pragma \"nounroll\";\n.entry k() { ret; }",
+        "",
+    ];
+    for (n, next) in after.iter().enumerate() {
+        for header in [
+            ".extern .func f()",
+            ".extern .func (.param .b32 r) f(.param .b32 a)",
+            ".extern .func f() .noreturn",
+        ] {
+            let module =
+                ptx::parse(&format!("{HEAD}{header}\n{next}\n")).unwrap_or_else(|e| panic!("{n}: {e:?}"));
+            assert!(module.funcs.values().any(|f| f.name == "f" && f.body.is_none()), "{n}");
+        }
+    }
+    assert!(accepts(".visible .func f() { ret; }\n.visible .func g()\n.alias g, f;\n"));
+    assert!(!accepts(".extern .entry f()\n.entry k() { ret; }"));
+    assert!(!accepts(".extern .func f() .maxntid 32\n.entry k() { ret; }"));
+    assert!(!accepts(".extern .func f() x;"));
+}
+
+/// The numbers that ptxas 13.0.88 takes, and from which target on.
+#[test]
+fn ranges_of_what_is_preserved() {
+    let first = |target: &str, text: &str| {
+        let module = ptx::parse(&format!(".version 9.0\n.target {target}\n.func f() {text} {{ ret; }}\n"));
+        module.err().map_or(String::new(), |e| e[0].message.clone())
+    };
+    assert_eq!(first("sm_80", ".abi_preserve 255 .abi_preserve_control 11"), "");
+    assert_eq!(first("sm_90a", ".abi_preserve 256"), ".abi_preserve 256 is invalid for sm_90a");
+    assert_eq!(first("sm_80", ".abi_preserve_control 12"), ".abi_preserve_control 12 is invalid for sm_80");
+    assert_eq!(first("sm_75", ".abi_preserve 1"), "Feature '.abi_preserve' requires .target sm_80 or higher");
+}
+
+#[test]
+fn common_variables_are_no_images() {
+    for kind in ["texref", "surfref"] {
+        assert!(accepts(&format!(".weak .global .{kind} t;")), "{kind}");
+        let errors = ptx::parse(&format!("{HEAD}.common .global .{kind} t;")).unwrap_err();
+        assert_eq!(errors[0].message, "Illegal type for .common symbol");
+    }
 }

@@ -46,14 +46,14 @@ pub fn check(module: &Module, sm: u16) -> Result<(), Vec<Diagnostic>> {
         c.function(func);
     }
     c.errors.extend(crate::alias::check(module));
-    if c.errors.is_empty() && module.address_size == 32 {
-        c.errors.extend(narrow(sm));
-    }
     if c.errors.is_empty() { Ok(()) } else { Err(c.errors) }
 }
 
-/// What is said of a module with addresses of 32 bits in which nothing is wrong.
-fn narrow(sm: u16) -> [Diagnostic; 2] {
+/// What is said of a module with addresses of 32 bits in which nothing is wrong, where it is compiled.
+pub fn narrow_addresses(module: &Module, sm: u16) -> Vec<Diagnostic> {
+    if module.address_size != 32 {
+        return Vec::new();
+    }
     let warning = Diagnostic {
         severity: Severity::Warning,
         ..Diagnostic::whole(
@@ -66,7 +66,7 @@ fn narrow(sm: u16) -> [Diagnostic; 2] {
             " 32-Bit ABI (--machine 32 or 32-Bit addressing) is not supported on sm_90 or higher architectures."
         }
     };
-    [warning, Diagnostic::whole(message)]
+    vec![warning, Diagnostic::whole(message)]
 }
 
 /// The SM number of the module's `.target`; 0 if there is none.

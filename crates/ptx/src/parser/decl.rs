@@ -1,9 +1,8 @@
 //! Variables, initializers and function headers.
 
 use super::body::{COMPONENTS, component_name};
-use super::pragma::Place;
 use super::{Parsed, Parser};
-use crate::ast::{Func, FuncAttrs, Init, Linkage, Opaque, Reloc, Space, Symbol, Uuid, Var, VarId};
+use crate::ast::{Init, Linkage, Opaque, Reloc, Space, Symbol, Uuid, Var, VarId};
 use crate::isa::{Type, TypeClass};
 use crate::lexer::Tok;
 use crate::span::Span;
@@ -79,22 +78,6 @@ pub(super) struct Placement {
     unified: Option<Uuid>,
 }
 
-/// Directives of function headers: whether they are those of kernels, the first PTX version and the first SM.
-const DIRECTIVES: &[(&str, bool, (u8, u8), u16)] = &[
-    ("maxntid", true, (1, 3), 0),
-    ("reqntid", true, (2, 1), 0),
-    ("minnctapersm", true, (2, 0), 0),
-    ("maxnctapersm", true, (1, 3), 0),
-    ("maxnreg", true, (1, 3), 0),
-    ("reqnctapercluster", true, (7, 8), 90),
-    ("maxclusterrank", true, (7, 8), 90),
-    ("explicitcluster", true, (7, 8), 90),
-    ("blocksareclusters", true, (9, 0), 90),
-    ("noreturn", false, (6, 4), 0),
-    ("abi_preserve", false, (9, 0), 0),
-    ("abi_preserve_control", false, (9, 0), 0),
-];
-
 impl Parser<'_> {
     /// What of a declaration may stand before its space as well as after it: `.align n`, `.attribute(…)`.
     pub(super) fn placement(&mut self) -> Parsed<Placement> {
@@ -128,11 +111,12 @@ impl Parser<'_> {
     }
 
     /// `.unified(a, b)`; of numbers that are too large the lower 64 bits count.
-    fn unified(&mut self) -> Parsed<Uuid> {
+    pub(super) fn unified(&mut self) -> Parsed<Uuid> {
         let span = self.span();
         if !self.eat_dot("unified") {
             return Err(self.unexpected());
         }
+        self.module.says_unified = true;
         if self.module.version < (8, 0) {
             self.error(span, "Feature '.unified' requires PTX ISA .version 8.0 or later");
         }
@@ -254,6 +238,8 @@ impl Parser<'_> {
         }
         if linkage == Linkage::Common && space != Space::Global {
             self.error(self.span(), ".common variables must be declared in .global space");
+        } else if linkage == Linkage::Common && ty.opaque.is_some() {
+            self.error(self.span(), "Illegal type for .common symbol");
         }
         let mut out = Vec::new();
         // Nothing may be declared, too.
@@ -663,144 +649,5 @@ impl Parser<'_> {
             }
         }
         Ok(of)
-    }
-
-    pub(super) fn function(&mut self, entry: bool, linkage: Linkage) -> Parsed<()> {
-        let mut attrs = FuncAttrs::default();
-        if !entry && self.eat_dot("attribute") {
-            self.expect(Tok::LParen)?;
-            attrs.unified = Some(self.unified()?);
-            self.expect(Tok::RParen)?;
-        }
-        let returns = if !entry && self.peek() == Tok::LParen { self.params(false)? } else { Vec::new() };
-        let (name, span) = self.new_name()?;
-        self.new_symbol(name, span)?;
-        let params = self.params(entry)?;
-        let directives = self.peek() == Tok::Dot;
-        while self.peek() == Tok::Dot {
-            self.attribute(&mut attrs, Some(entry))?;
-        }
-        let illegal = params.iter().chain(&returns).find(|p| !entry && self.module.vars[**p].name == "_");
-        if let Some(p) = illegal {
-            self.error(self.module.vars[*p].span, "Illegal parameter name '_'");
-        }
-        if attrs.noreturn && !returns.is_empty() {
-            self.error(span, format!("Invalid directive '.noreturn' for function '{name}'"));
-        }
-        // Only what is defined has directives of kernels.
-        if entry && directives && self.peek() == Tok::Semi {
-            return Err(self.unexpected());
-        }
-        let name = name.to_string();
-        let mut func = Func { name, entry, linkage, params, returns, attrs, body: None, span };
-        if self.eat(Tok::Semi) {
-            self.add_func(func)?;
-            return Ok(());
-        }
-        if self.func.is_some() {
-            return Err(self.error(span, "A function cannot be defined inside another"));
-        }
-        if linkage == Linkage::Extern {
-            let message = format!(
-                "Function definition conflicts with '.extern' declaration for function '{}'",
-                func.name
-            );
-            self.error(span, message);
-        }
-        // Known before its body, which may refer to itself.
-        let known = self.globals.contains_key(&func.name);
-        if !known {
-            self.add_func(func.clone())?;
-        }
-        func.body = Some(self.body(&func)?);
-        self.add_func(func)?;
-        Ok(())
-    }
-
-    fn three(&mut self) -> Parsed<[u32; 3]> {
-        let mut out = [1; 3];
-        for (i, slot) in out.iter_mut().enumerate() {
-            if i > 0 && !self.eat(Tok::Comma) {
-                break;
-            }
-            *slot = self.small()?;
-        }
-        Ok(out)
-    }
-
-    /// A directive of a function's header; `entry` says of what, if not of a prototype for calls.
-    pub(super) fn attribute(&mut self, attrs: &mut FuncAttrs, entry: Option<bool>) -> Parsed<()> {
-        let span = self.span();
-        let word = self.text();
-        let directive = DIRECTIVES.iter().find(|d| d.0 == &word[1..]);
-        if directive.is_some_and(|d| entry.is_some_and(|e| e != d.1)) {
-            return Err(self.unexpected());
-        }
-        self.bump();
-        if let Some((name, _, version @ (major, minor), sm)) = directive {
-            let have = match crate::check::target_sm(&self.module) {
-                0 => u16::MAX,
-                sm => sm,
-            };
-            let directive = if matches!(*name, "reqntid" | "minnctapersm") { " directive" } else { "" };
-            let feature = format!("Feature '.{name}{directive}'");
-            if *version > self.module.version {
-                self.error(span, format!("{feature} requires PTX ISA .version {major}.{minor} or later"));
-            }
-            if *sm > have {
-                self.error(span, format!("{feature} requires .target sm_{sm} or higher"));
-            }
-        }
-        match &word[1..] {
-            name @ ("maxntid" | "reqntid") => {
-                let three = self.three()?;
-                if three.contains(&0) {
-                    let span = self.span();
-                    self.error(span, format!("Positive non-zero value expected for {name}"));
-                }
-                if name == "maxntid" { attrs.maxntid = Some(three) } else { attrs.reqntid = Some(three) }
-            }
-            "reqnctapercluster" => attrs.reqnctapercluster = Some(self.three()?),
-            name @ ("minnctapersm" | "maxnctapersm" | "maxnreg") => {
-                let span = self.span();
-                let n = self.small()?;
-                if n == 0 {
-                    self.error(span, format!("Positive non-zero value expected for {name}"));
-                }
-                match name {
-                    "minnctapersm" => attrs.minnctapersm = Some(n),
-                    "maxnreg" => attrs.maxnreg = Some(n),
-                    _ => {
-                        if self.module.version >= (2, 1) {
-                            let message = "Deprecated feature: '.maxnctapersm directive' not supported as of PTX \
-                                version 2.1";
-                            self.error(span, message);
-                        }
-                        attrs.maxnctapersm = Some(n);
-                    }
-                }
-            }
-            "maxclusterrank" => attrs.maxclusterrank = Some(self.small()?),
-            "abi_preserve" => attrs.abi_preserve = Some(self.small()?),
-            "abi_preserve_control" => attrs.abi_preserve_control = Some(self.small()?),
-            "noreturn" if attrs.noreturn => {
-                return Err(self.syntax_error(span, "Parsing error near '.noreturn': syntax error"));
-            }
-            "noreturn" => attrs.noreturn = true,
-            "explicitcluster" => attrs.explicit_cluster = true,
-            "blocksareclusters" => attrs.blocks_are_clusters = true,
-            "pragma" => {
-                let first = attrs.pragmas.len();
-                self.strings(&mut attrs.pragmas)?;
-                self.eat(Tok::Semi);
-                for text in &attrs.pragmas[first..] {
-                    self.pragma(text, span, Place::Header);
-                }
-            }
-            other => {
-                return Err(self.error(span, format!("Parsing error near '.{other}': syntax error")));
-            }
-        }
-        Ok(())
     }
 }

@@ -5,6 +5,7 @@ mod body;
 mod decl;
 mod dwarf;
 mod expr;
+mod header;
 mod inst;
 mod operand_value;
 pub mod pragma;
