@@ -63,7 +63,7 @@ pub(crate) fn refused(module: &Module, settings: &Settings) -> Option<Diagnostic
     let apart = settings.relocatable || settings.debug;
     let root = |f: &&(FuncId, &Func)| f.1.body.is_some() && (apart || notices::compiled(f.1, settings));
     let funcs: Vec<(FuncId, &Func)> = module.funcs.iter().collect();
-    let reached = reached(module, funcs.iter().filter(root).map(|f| f.0));
+    let reached = reached(module, funcs.iter().filter(root).map(|f| Symbol::Func(f.0)));
     let named = funcs.iter().filter(|(id, f)| reached.contains(id) && !f.entry).map(|f| f.1);
     let mut concerned: Vec<&Func> = named.collect();
     if settings.relocatable {
@@ -82,9 +82,10 @@ pub(crate) fn refused(module: &Module, settings: &Settings) -> Option<Diagnostic
     )))
 }
 
-/// Functions that these call by name or hold the addresses of, themselves or by variables and functions that they name.
-fn reached(module: &Module, from: impl Iterator<Item = FuncId>) -> FxHashSet<FuncId> {
-    let mut work: Vec<Symbol> = from.map(Symbol::Func).collect();
+/// Functions among these, and those that they call by name or hold the addresses of, themselves or by variables and functions that
+/// they name.
+pub(crate) fn reached(module: &Module, from: impl Iterator<Item = Symbol>) -> FxHashSet<FuncId> {
+    let mut work: Vec<Symbol> = from.collect();
     let mut seen: FxHashSet<Symbol> = work.iter().copied().collect();
     while let Some(symbol) = work.pop() {
         let mut add = |s: Symbol| {

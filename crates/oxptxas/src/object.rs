@@ -2,7 +2,7 @@
 //! convention; whatever has an address is left to the linker.
 
 use crate::assemble::{address_fill, binding, initial_bytes, kernel_record};
-use crate::convention::prototype;
+use crate::convention::{prototype, reached};
 use crate::facts;
 use crate::functions;
 use crate::images::Images;
@@ -39,7 +39,12 @@ pub(crate) fn compile(
     let wanted = |f: &Func| {
         f.body.is_some() && (!f.entry || settings.entries.is_empty() || settings.entries.contains(&f.name))
     };
-    let chosen: Vec<FuncId> = module.funcs.iter().filter(|(_, f)| wanted(f)).map(|(id, _)| id).collect();
+    let mut chosen: Vec<FuncId> = module.funcs.iter().filter(|(_, f)| wanted(f)).map(|(id, _)| id).collect();
+    if options.extensible {
+        let kept = kept_by_kernels(units, &chosen);
+        chosen.retain(|f| kept.contains(f));
+    }
+    let there: FxHashSet<FuncId> = chosen.iter().copied().collect();
     let limit = |id: &FuncId| match settings.function_registers {
         Some(n) if !module.funcs[*id].entry => Some(n),
         _ => settings.max_registers,
@@ -171,7 +176,7 @@ pub(crate) fn compile(
     let seen: Vec<(String, String)> = module
         .funcs
         .iter()
-        .filter(|(id, _)| !headers.contains(id))
+        .filter(|(id, f)| !headers.contains(id) && (f.body.is_none() || there.contains(id)))
         .map(|(_, f)| f)
         .filter(|f| !f.entry && (f.body.is_some() || object.externs.contains(&f.name)))
         .filter(|f| {
@@ -183,7 +188,7 @@ pub(crate) fn compile(
         .map(|f| (f.name.clone(), prototype(module, f)))
         .collect();
     object.prototypes.extend(seen);
-    for (alias, function, _) in &module.aliases {
+    for (alias, function, _) in module.aliases.iter().filter(|a| there.contains(&a.1)) {
         let (alias, function) = (&module.funcs[*alias], &module.funcs[*function]);
         object.aliases.push((alias.name.clone(), function.name.clone()));
         if function.linkage != Linkage::Internal {
@@ -213,6 +218,25 @@ pub(crate) fn compile(
     let written = timeline.time(Stage::Elf, || cubin::object::write(&object));
     output.cubin = written.map_err(|e| vec![Diagnostic::whole(e)])?;
     Ok(Output { timeline, ..output })
+}
+
+/// What stays of a program that can be extended: its kernels, and the functions that these and variables reach, as nothing else calls
+/// functions of such a program (ptxas 13.0.88 keeps none by itself). Where code is debugged, all others stay too, but for those that
+/// come to textures for which no kernel has words.
+fn kept_by_kernels(units: &Units<'_>, chosen: &[FuncId]) -> FxHashSet<FuncId> {
+    let Units { module, layout, settings, .. } = units;
+    let kernels = chosen.iter().filter(|f| module.funcs[**f].entry).map(|f| Symbol::Func(*f));
+    let mut kept = reached(module, kernels.chain(module.vars.keys().map(Symbol::Var)));
+    if settings.debug {
+        let complete = |f: &FuncId| layout.images.finds_all(module, settings.target, *f);
+        for f in chosen {
+            let more = reached(module, std::iter::once(Symbol::Func(*f)));
+            if more.iter().all(complete) {
+                kept.extend(more);
+            }
+        }
+    }
+    kept
 }
 
 /// What `-v` says of it. Shared variables of the module are nobody's yet.

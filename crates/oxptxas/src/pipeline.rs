@@ -328,7 +328,7 @@ fn compile_module(
             let more = functions
                 .map(|(f, _)| f)
                 .filter(|f| !known.contains(f) && layout.images.finds_all(&module, settings.target, *f));
-            jobs.extend(more.map(|f| (f, None)));
+            jobs.extend(more.map(|f| (f, settings.max_registers)));
         }
         // What kernels call that change how many registers they hold runs with as few as there can be.
         let limit = kernels.map(|(k, start)| match start {
@@ -466,7 +466,8 @@ fn convention_of(module: &mut Module, settings: &Settings) -> Result<(Vec<String
 }
 
 /// Kernels, each with the number of registers that it begins with if it changes that, and the functions that they reach; and how many
-/// each may use: a function as many as the most limited kernel that reaches it, or as warps hold that call it, where that changes.
+/// each may use: a function as many as the most limited kernel that reaches it, or as warps hold that call it, where that changes; one
+/// that has code of its own also no more than `-maxrregcount` says, which launch bounds of kernels go before.
 fn registers_of<'u>(
     module: &Module,
     layout: &lower::ModuleLayout,
@@ -482,7 +483,7 @@ fn registers_of<'u>(
             let held = held.as_ref().map(|h| h.get(f).copied().unwrap_or(sass::target::LEAST_LIMIT));
             let limit = u32::from(held.unwrap_or(limit));
             let at = *place.entry(*f).or_insert_with(|| {
-                jobs.push((*f, None));
+                jobs.push((*f, options.maxrregcount.filter(|_| options.apart)));
                 jobs.len() - 1
             });
             let most = &mut jobs[at].1;

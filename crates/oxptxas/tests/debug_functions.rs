@@ -244,3 +244,30 @@ fn kernels_alone_call_the_driver() {
         assert!(file.symbols().any(|s| s.name() == Ok("vprintf") && s.is_undefined()), "sm_{sm}");
     }
 }
+
+/// With `-maxrregcount` functions have no more, whatever the launch bounds of kernels leave, and whether or not a kernel calls them.
+#[test]
+fn functions_keep_to_the_limit_of_registers() {
+    let loads: String = (0..60)
+        .map(|n| format!("mad.lo.u32 %v{n}, %r1, %r1, {n};\nxor.b32 %v{n}, %v{n}, %v{};\n", n.max(1) - 1))
+        .collect();
+    let sums: String = (0..60)
+        .map(|n| format!("add.u32 %r1, %r1, %v{n};\nmul.lo.u32 %r1, %r1, %v{};\n", n * 7 % 60))
+        .collect();
+    let code = format!(".reg .b32 %v<60>;\n{loads}{sums}");
+    let bounds = kernel("k", &call("f", "")).replace(".u64 p)", ".u64 p) .maxntid 1024");
+    let source = HEADER.to_string() + &function("f", &code) + &function("unused", &code) + &bounds;
+    let registers = |limit: Option<u32>| {
+        let settings =
+            Settings { debug: true, max_registers: limit, ..Settings::new(Target::new(75).unwrap()) };
+        let file = oxptxas::compile(&source, "k.ptx", &settings)
+            .unwrap_or_else(|e| panic!("{}", e.render("oxptxas")))
+            .cubin;
+        let image = cubin::read::read(&file).unwrap();
+        (image.kernels["f"].registers, image.kernels["unused"].registers)
+    };
+    let (f, unused) = registers(None);
+    assert!(f > 40 && f <= 64 && unused > 40, "{f} {unused}");
+    let (f, unused) = registers(Some(40));
+    assert!(f <= 40 && unused <= 40, "{f} {unused}");
+}

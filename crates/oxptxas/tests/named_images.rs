@@ -575,3 +575,33 @@ fn objects_say_what_ptxas_says() {
         }
     }
 }
+
+/// What nothing calls names textures for which no kernel has words: it is left out of what can be extended (`-ewp`), with those that
+/// call it, also where code is debugged.
+#[test]
+fn extensible_programs_leave_out_what_nothing_calls() {
+    let size =
+        ".func (.param .b32 r) size() { .reg .b32 a; txq.width.b32 a, [t]; st.param.b32 [r], a; ret; }\n";
+    let calls = "{ .param .b32 s; call (s), size; }";
+    let source = |kernel: &str| {
+        format!(
+            ".version 9.0\n.target sm_75\n.address_size 64\n.global .texref t;\n{size}\
+             .visible .func outer() {{ {calls} ret; }}\n.visible .func other() {{ ret; }}\n\
+             .visible .entry k() {{ {kernel} ret; }}\n"
+        )
+    };
+    for (kernel, debug, want) in [
+        ("", false, &["k"][..]),
+        ("", true, &["k", "other"]),
+        (calls, false, &["k", "size"]),
+        (calls, true, &["k", "other", "outer", "size"]),
+    ] {
+        let settings =
+            Settings { extensible: true, debug, ..Settings::new(Target::parse("sm_75").expect("is one")) };
+        let file = oxptxas::compile(&source(kernel), "k.ptx", &settings);
+        let file = file.unwrap_or_else(|e| panic!("{}", e.render("oxptxas"))).cubin;
+        let mut there: Vec<String> = cubin::read::read(&file).unwrap().kernels.into_keys().collect();
+        there.sort_unstable();
+        assert_eq!(there, want, "{kernel} {debug}");
+    }
+}
