@@ -126,7 +126,8 @@ fn verify_code(
             (kernel.to_string(), verdict.to_string(), verdict.is_right())
         };
         let kernels = verify::kernels(&module).into_iter().map(judged).collect();
-        let (notes, right) = verify::at_rest(&module, ptx, &code, cubin.is_none())?;
+        let lines = if cubin.is_none() { verify::Lines::Ours } else { verify::Lines::Foreign };
+        let (notes, right) = verify::at_rest(&module, ptx, &code, lines)?;
         Ok((kernels, notes, right))
     });
     judged.map_err(PyRuntimeError::new_err)

@@ -2,7 +2,8 @@
 //! objects compared with that.
 
 /// The text of modules as one: declarations of what another one has become forward declarations, or go; what only one of them
-/// sees gets another name where an earlier one has that. Lines of comments, `.file` and `.loc` are left out.
+/// sees gets another name where an earlier one has that. What is for debuggers is left out: lines of comments, `.file` and `.loc`,
+/// sections, `debug` of `.target`.
 pub fn modules<'t>(texts: impl IntoIterator<Item = &'t str>) -> String {
     let mut all = texts.into_iter();
     let first = all.next().unwrap_or_default();
@@ -14,7 +15,14 @@ fn plain(text: &str) -> String {
     let line = |l: &str| {
         let l = l.split("//").next().unwrap_or_default();
         let word = l.split_whitespace().next().unwrap_or_default();
-        (!matches!(word, ".file" | ".loc")).then(|| format!("{l}\n"))
+        match word {
+            ".file" | ".loc" => None,
+            ".target" => {
+                let names = l.split(',').filter(|n| n.trim() != "debug");
+                Some(names.collect::<Vec<_>>().join(",") + "\n")
+            }
+            _ => Some(format!("{l}\n")),
+        }
     };
     text.lines().filter_map(line).collect()
 }

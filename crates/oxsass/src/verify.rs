@@ -115,8 +115,19 @@ pub fn either(judge: impl Fn(&[u8]) -> Verdict, cubin: &[u8], exact: Option<&[u8
     }
 }
 
+/// What a cubin says of the lines of the PTX that it is compared with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Lines {
+    /// All: it was made from that text here.
+    Ours,
+    /// Maybe nothing: it is from elsewhere.
+    Foreign,
+    /// What it says is of other texts: it was linked from several, and the PTX is what they mean together.
+    OfParts,
+}
+
 /// What is found in code without executing it, hazards and accesses in another order than the PTX says, and whether that is all
-/// right. `ours`: the code says which lines of the PTX it is of.
+/// right. `lines`: whether the code says which lines of the PTX it is of.
 ///
 /// # Errors
 /// Code that cannot be read.
@@ -124,7 +135,7 @@ pub fn at_rest(
     module: &ptx::Module,
     source: &str,
     cubin: &[u8],
-    ours: bool,
+    lines: Lines,
 ) -> Result<(Vec<String>, bool), String> {
     let (mut notes, mut right) = (Vec::new(), true);
     let hazards = sim::hazard::check_cubin(cubin, sim::hazard::Minima::built_in())?;
@@ -136,9 +147,14 @@ pub fn at_rest(
         right = false;
         notes.push(format!("{name}: {excess}"));
     }
-    // A cubin from elsewhere may say nothing of the lines of the PTX.
-    if ours || sim::order::load(cubin).is_ok() {
-        let options = sim::order::Options { foreign: !ours, ..sim::order::Options::default() };
+    let looked_at = match lines {
+        Lines::Ours => true,
+        Lines::Foreign => sim::order::load(cubin).is_ok(),
+        Lines::OfParts => false,
+    };
+    if looked_at {
+        let foreign = lines == Lines::Foreign;
+        let options = sim::order::Options { foreign, ..sim::order::Options::default() };
         for k in sim::order::check_cubin(module, source, cubin, options)? {
             right &= k.is_good() && k.stats.unchecked == 0;
             if k.stats.unchecked > 0 {

@@ -69,6 +69,34 @@ fn modules_are_linked_and_verified() {
     assert!(!right && said.contains("Undefined reference to 'twice'"), "{said}");
 }
 
+/// What is debugged says of lines of its own text, and not of the modules as one.
+#[test]
+fn debugged_modules_are_linked_and_verified() {
+    let Some(tools) = std::env::var_os("OXPTXAS_ORACLES") else { return };
+    let folder = folder("debugged");
+    let nvlink = Path::new(&tools).join("nvlink").display().to_string();
+    let debugged = |text: &str| {
+        let text = text.replace("sm_80", "sm_80, debug").replace("mov.u32 r0", "bar.sync 0;\n mov.u32 r0");
+        text + ".section .debug_abbrev {\n.b8 0\n}\n.section .debug_info {\n.b8 0\n}\n"
+    };
+    for (text, name) in [(KERNEL, "kernel"), (FUNCTION, "function")] {
+        let text = debugged(text);
+        let settings = oxptxas::Settings {
+            relocatable: true,
+            debug: true,
+            ..oxptxas::Settings::new(oxptxas::Target::new(80).expect("is one"))
+        };
+        let object = oxptxas::compile(&text, name, &settings).expect("compiles").cubin;
+        fs::write(folder.join(format!("{name}.o")), object).expect("can be written");
+        fs::write(folder.join(format!("{name}.ptx")), text).expect("can be written");
+    }
+    let both = ["verify", "kernel.ptx", "--with", "function.ptx", "--nvlink", &nvlink];
+    for objects in [&[][..], &["--object", "kernel.o", "--object", "function.o"]] {
+        let (right, said) = oxsass(&folder, &[&both[..], objects].concat());
+        assert!(right && said.contains("k: same"), "{said}");
+    }
+}
+
 #[test]
 fn without_a_linker_it_is_said_how_to_get_one() {
     let folder = folder("unlinked");

@@ -125,7 +125,11 @@ impl Verify {
         let seeds = self.compiled.seeds;
         // What is linked has no lines of the modules as one.
         let linked = !self.others.is_empty() || !self.objects.is_empty();
-        let ours = self.cubin.is_none() && !linked;
+        let lines = match (self.cubin.is_none(), linked) {
+            (_, true) => verify::Lines::OfParts,
+            (true, false) => verify::Lines::Ours,
+            (false, false) => verify::Lines::Foreign,
+        };
         let mut exact = None;
         let (bytes, target) = match &self.cubin {
             Some(file) => {
@@ -192,13 +196,13 @@ impl Verify {
                 }
             }
         }
-        let (notes, right) = verify::at_rest(&module, &source, &bytes, ours)?;
+        let (notes, right) = verify::at_rest(&module, &source, &bytes, lines)?;
         agree &= right;
         for note in notes {
             writeln!(out, "{note}")?;
         }
         let split = sim::order::one_per_line(&module, &source);
-        if ours && split.source != source {
+        if lines == verify::Lines::Ours && split.source != source {
             // Lines with several statements do not say which of them an instruction is of.
             let module = ptx::parse(&split.source).map_err(|_| format!("{path}: not parsed by lines"))?;
             let settings = oxptxas::Settings { line_info: Some(true), ..self.compiled.settings(&module)? };
