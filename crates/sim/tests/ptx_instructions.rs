@@ -385,19 +385,22 @@ fn a_shuffle_from_a_lane_that_takes_no_part_is_undefined() {
 
 #[test]
 fn unwritten_shared_and_local_memory_holds_other_numbers_in_other_runs() {
-    let body = ".shared .b32 s[4]; .local .b32 l[4]; ld.shared.b32 ra, [s]; ld.shared.b32 rb, [s+8];\n\
-                ld.local.b32 rc, [l]; ld.local.b32 t, [l+8]; mov.b64 d, {ra, rb}; mov.b64 w, {rc, t};\n\
-                st.global.u64 [o], d; st.global.u64 [o+8], w;";
-    let source = module("", body);
-    let module = ptx::parse(&source).unwrap();
-    let run = |fill| {
-        let launch = launch(1, 2);
-        let done = sim::ptx::execute_filled(&module, &launch, 1000, fill).unwrap();
-        launch.collect(&done).remove("out").unwrap()
-    };
-    assert_eq!((run(0), run(0x7f)), (vec![0; 16], vec![0x7f; 16]));
-    let random = run(sim::ptx::RANDOM);
-    assert!(random[..4] != random[4..8] && random[8..12] != random[12..], "{random:x?}");
+    let stores = "mov.b64 d, {ra, rb}; mov.b64 w, {rc, t}; st.global.u64 [o], d; st.global.u64 [o+8], w;";
+    let variables = ".shared .b32 s[4]; .local .b32 l[4]; ld.shared.b32 ra, [s]; ld.shared.b32 rb, [s+8];\n\
+                     ld.local.b32 rc, [l]; ld.local.b32 t, [l+8];";
+    let stack = "alloca.u64 d, 16, 16; ld.local.v4.b32 {ra, rb, rc, t}, [d];";
+    for loads in [variables, stack] {
+        let source = module("", &format!("{loads}\n{stores}"));
+        let module = ptx::parse(&source).unwrap();
+        let run = |fill| {
+            let launch = launch(1, 2);
+            let done = sim::ptx::execute_filled(&module, &launch, 1000, fill).unwrap();
+            launch.collect(&done).remove("out").unwrap()
+        };
+        assert_eq!((run(0), run(0x7f)), (vec![0; 16], vec![0x7f; 16]));
+        let random = run(sim::ptx::RANDOM);
+        assert!(random[..4] != random[4..8] && random[8..12] != random[12..], "{random:x?}");
+    }
 }
 
 /// A last parameter without a size has that of what is passed; its address is one of local memory.

@@ -1,7 +1,7 @@
 //! Instructions that concern one thread only.
 
 use super::decode::{
-    CONST_WINDOW, Code, LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW, STACK_PARAMS, WINDOW, window,
+    CONST_WINDOW, Code, LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW, STACK_PARAMS, WINDOW, unwritten, window,
 };
 use super::int::{self, mask};
 use super::thread::{Env, Res, Thread};
@@ -87,7 +87,8 @@ pub(super) fn execute(env: &mut Env<'_, '_>, t: &mut Thread, code: &Code<'_>) ->
             let align = if ops.len() > 2 { read(t, env, 2)? } else { 8 };
             let at = (t.local.len() as u64).next_multiple_of(align.max(1));
             let end = at.checked_add(bytes).filter(|end| *end <= MOST_LOCAL).ok_or("too much stack")?;
-            t.local.resize(end as usize, 0);
+            let more = end as usize - t.local.len();
+            t.local.extend(unwritten(env.program.fill, more));
             t.write(p, &ops[0], at, ty)
         }
         Op::stacksave => t.write(p, &ops[0], t.local.len() as u64, ty),
