@@ -226,7 +226,7 @@ fn compare(module: &Module, lines: &LineIndex, file: &File, launch: &Launch) -> 
     let prepared = sim::ptx::stopped(module, launch, options, &mut ptx_stops);
     let prepared = prepared.map_err(|e| Failure::Nothing(e.message))?;
     // What depends on the order of threads, or on what nothing has written, is another thing the next time.
-    let mut others = Stops { wanted: ptx_stops.wanted.clone(), seen: Vec::new() };
+    let mut others = Stops::at(ptx_stops.wanted.clone());
     let options = sim::ptx::Options { fill: sim::ptx::RANDOM, schedule: Schedule::Random(1), ..options };
     let again = sim::ptx::stopped(module, launch, options, &mut others);
     let again = again.map_err(|e| Failure::Nothing(e.message))?;
@@ -240,13 +240,15 @@ fn compare(module: &Module, lines: &LineIndex, file: &File, launch: &Launch) -> 
     if !free_way && stable {
         launch.compare(&run.buffers, &expected).map_err(Failure::Wrong)?;
     }
-    let by_thread = |stops: Vec<Stop<u32>>| {
+    // What is too much is of fewer threads.
+    let stride = probe.stops.stride().max(ptx_stops.stride()).max(others.stride());
+    let by_thread = |stops: &mut dyn Iterator<Item = Stop<u32>>| {
         let mut out: BTreeMap<([u32; 3], u32), Vec<Stop<u32>>> = BTreeMap::new();
-        stops.into_iter().for_each(|s| out.entry((s.block, s.thread)).or_default().push(s));
+        stops.for_each(|s| out.entry((s.block, s.thread)).or_default().push(s));
         out
     };
-    let (code, text) = (by_thread(probe.stops.seen), by_thread(ptx_stops.seen));
-    let others = by_thread(others.seen);
+    let (code, text) = (by_thread(&mut probe.stops.seen(stride)), by_thread(&mut ptx_stops.seen(stride)));
+    let others = by_thread(&mut others.seen(stride));
     if !code.keys().eq(text.keys()) {
         return Err(Failure::Wrong("other threads get to statements than in the PTX".into()));
     }

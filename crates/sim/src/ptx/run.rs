@@ -333,11 +333,14 @@ impl Block {
         let Some(stops) = &mut env.stops else { return };
         let Some(code) = program.code.get(self.threads[lanes[0]].pc as usize) else { return };
         let at = code.inst.span.start;
-        let Some(wanted) = stops.wanted.get(&at) else { return };
         for i in lanes {
             let t = &self.threads[*i];
-            let values = wanted.iter().map(|r| t.reg(program, *r)).collect();
-            stops.seen.push(Stop { at, block: env.ctaid, thread: t.index, values });
+            if let Some(wanted) = stops.wanted.get(&at)
+                && stops.looks_at(env.ctaid, t.index)
+            {
+                let values = wanted.iter().map(|r| t.reg(program, *r)).collect();
+                stops.keep(Stop { at, block: env.ctaid, thread: t.index, values });
+            }
         }
     }
 

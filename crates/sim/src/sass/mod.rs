@@ -275,10 +275,14 @@ impl Probe {
 
     /// Looks at threads of a warp about to execute an instruction.
     fn stop(&mut self, pc: u32, lanes: u32, warp: &Warp, block: [u32; 3]) {
-        let Some(wanted) = self.stops.wanted.get(&pc) else { return };
         for lane in (0..32).filter(|l| lanes >> l & 1 == 1) {
-            let values = wanted.iter().map(|slot| warp.slot(*slot, lane)).collect();
-            self.stops.seen.push(Stop { at: pc, block, thread: warp.first + lane as u32, values });
+            let thread = warp.first + lane as u32;
+            if let Some(wanted) = self.stops.wanted.get(&pc)
+                && self.stops.looks_at(block, thread)
+            {
+                let values = wanted.iter().map(|slot| warp.slot(*slot, lane)).collect();
+                self.stops.keep(Stop { at: pc, block, thread, values });
+            }
         }
     }
 
