@@ -125,7 +125,7 @@ pub(crate) fn more_than_ever(module: &Module, funcs: &[FuncId], limit: u32) -> V
     let over = counts.iter().filter(|c| !c.0 && c.1 > most);
     over.map(|(_, n, span)| {
         let message =
-            format!("setmaxnreg.dec has register count ({n}), and threads never have more than {most}");
+            format!("(C7406) setmaxnreg.dec has register count ({n}) which is larger than the largest temporal register count in the program ({most})");
         Diagnostic::error(*span, message)
     })
     .collect()

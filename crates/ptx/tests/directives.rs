@@ -431,3 +431,28 @@ fn common_variables_are_no_images() {
         assert_eq!(errors[0].message, "Illegal type for .common symbol");
     }
 }
+
+/// The first declaration of a function or kernel says who sees it; others say the same, or nothing (ptxas 13.0.88).
+#[test]
+fn the_first_declaration_says_who_sees_it() {
+    use ptx::Linkage::{Extern, Internal, Visible, Weak};
+    let all = [("", Internal), (".visible", Visible), (".weak", Weak), (".extern", Extern)];
+    for what in [".func", ".entry"] {
+        for (a, first) in all {
+            for (b, second) in all {
+                for body in [";", " { ret; }"] {
+                    let text = format!("{HEAD}{a} {what} f();\n{b} {what} f(){body}\n");
+                    let parsed = ptx::parse(&text);
+                    let again = matches!((first, second), (Visible | Weak, Internal)) || first == second;
+                    let defined = body != ";";
+                    assert_eq!(parsed.is_ok(), again && !(defined && second == Extern), "{text}");
+                    if let Ok(module) = parsed {
+                        assert_eq!(module.funcs.values().next().unwrap().linkage, first, "{text}");
+                    }
+                }
+            }
+        }
+    }
+    let thrice = ".visible .func f();\n.func f();\n.visible .func f() { ret; }\n";
+    assert!(accepts(thrice));
+}

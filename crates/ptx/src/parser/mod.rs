@@ -643,6 +643,7 @@ impl<'s> Parser<'s> {
                 }
                 // What the first of them says holds, even where it says nothing.
                 func.attrs.unified = declared;
+                func.linkage = self.module.funcs[id].linkage;
                 self.module.funcs[id] = func;
                 Ok(id)
             }
@@ -657,7 +658,7 @@ impl<'s> Parser<'s> {
     }
 }
 
-/// What a declaration says, and what the definition may say then.
+/// What the first declaration says, and what further ones and the definition may say then.
 const LINKAGES: &[(Linkage, Linkage)] =
     &[(Linkage::Visible, Linkage::Internal), (Linkage::Weak, Linkage::Internal)];
 
@@ -668,9 +669,8 @@ impl Parser<'_> {
         if old.entry != new.entry {
             return Some(format!("Inconsistent redefinition of '{name}' as entry and function"));
         }
-        // `.visible` may be left out where the function is defined.
+        // `.visible` and `.weak` may be left out once they are said.
         let linkage = old.linkage == new.linkage || LINKAGES.contains(&(old.linkage, new.linkage));
-        let linkage = linkage || new.body.is_none();
         if !linkage || old.attrs.noreturn != new.attrs.noreturn {
             return Some(format!("Inconsistent redefinition of variable '{name}'"));
         }
