@@ -174,8 +174,10 @@ fn check(name: &str, cubin: &[u8], launch: &sim::launch::Launch) -> usize {
     probe.stops.wanted = wanted;
     sim::sass::observe(cubin, launch, sim::sass::Options::default(), &mut probe).unwrap();
     let mut threads: BTreeMap<([u32; 3], u32), Vec<Stop<u32>>> = BTreeMap::new();
-    let seen = probe.stops.seen.len();
-    for s in probe.stops.seen {
+    let mut seen = 0;
+    let stride = probe.stops.stride();
+    for s in probe.stops.seen(stride) {
+        seen += 1;
         threads.entry((s.block, s.thread)).or_default().push(s);
     }
     let mut lost = 0;
