@@ -139,7 +139,9 @@ fn movable(func: &Function, meet: Block, between: &[Block], available: &impl Fn(
                     continue;
                 }
             }
-        } else if d.is_unguarded() && d.is_pure() && d.opcode().is_none_or(|op| op.info().lanes == Lanes::Own)
+        } else if d.is_unguarded()
+            && d.may_run_needlessly()
+            && d.opcode().is_none_or(|op| op.info().lanes == Lanes::Own)
         {
             d.for_each_def(|n| {
                 n.value().into_iter().for_each(|v| _ = makers.insert(v, i));

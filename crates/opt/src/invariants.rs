@@ -531,7 +531,7 @@ fn movable(func: &Function, d: &InstData) -> Option<Vec<Value>> {
         Op::Sass(op) => op.info().lanes == Lanes::Own,
         Op::Macro(m) => matches!(m, Macro::Copy | Macro::Collect),
     };
-    let mut can = own && d.is_pure();
+    let mut can = own && d.may_run_needlessly();
     let mut makes = false;
     d.for_each_def(|n| match n {
         Name::Val(v) => {

@@ -159,8 +159,10 @@ fn fit(d: &InstData) -> Fit {
     }
     match d.op {
         Op::Macro(Macro::Copy | Macro::Collect | Macro::Undef) => Fit::Free,
-        _ if d.is_pure() => Fit::Computes,
+        _ if d.may_run_needlessly() => Fit::Computes,
         Op::Sass(Opcode::LDG | Opcode::LD | Opcode::LDS | Opcode::LDL | Opcode::LDGSTS) => Fit::Load,
+        // A constant at a place that a register names.
+        _ if d.is_pure() => Fit::Load,
         Op::Sass(Opcode::STG | Opcode::ST | Opcode::STS | Opcode::STL) => Fit::Store,
         _ => Fit::No,
     }

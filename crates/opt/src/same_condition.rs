@@ -5,7 +5,7 @@ use cranelift_entity::{EntityRef, SecondaryMap};
 use fixedbitset::FixedBitSet;
 use ori::cfg::Cfg;
 use ori::{Block, BlockCall, Function, Name, Op, Terminator, Value};
-use sass::{Effect, Lanes};
+use sass::Lanes;
 
 /// Does so with all such branches; whether there were any.
 pub fn run(func: &mut Function) -> bool {
@@ -93,7 +93,8 @@ fn condition(func: &Function, b: Block) -> Option<(Name, [BlockCall; 2])> {
 fn join(func: &mut Function, cfg: &Cfg, between: Block, touched: &mut FixedBitSet) -> bool {
     let Some((cond, then)) = condition(func, between) else { return false };
     let pure = |i: &ori::Inst| {
-        matches!(func.insts[*i].op, Op::Sass(op) if op.info().effect == Effect::Pure && op.info().lanes == Lanes::Own)
+        let d = &func.insts[*i];
+        matches!(d.op, Op::Sass(op) if op.info().lanes == Lanes::Own) && d.may_run_needlessly()
             || func.insts[*i].copied().is_some()
             || func.insts[*i].collected().is_some()
     };

@@ -99,7 +99,7 @@ fn may_go_ahead(func: &Function, b: Block) -> bool {
         && data.insts.iter().all(|i| {
             let d = &func.insts[*i];
             let own = d.opcode().is_none_or(|op| op.info().lanes == Lanes::Own && !op.info().uniform);
-            d.is_pure() && d.is_unguarded() && own
+            d.may_run_needlessly() && d.is_unguarded() && own
         })
 }
 

@@ -5,7 +5,9 @@ use cranelift_entity::{PrimaryMap, entity_impl};
 use indexmap::IndexSet;
 use rustc_hash::FxBuildHasher;
 use sass::memory::MemoryEffects;
-use sass::{Changes, Effect, Lanes, Mod, Mods, Opcode, Reg, RegFile, Role, Scope, SlotKind, Target};
+use sass::{
+    Changes, ConstBank, Effect, Lanes, Mod, Mods, Opcode, Reg, RegFile, Role, Scope, SlotKind, Target,
+};
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use thin_vec::{ThinVec, thin_vec};
@@ -332,6 +334,17 @@ impl InstData {
                 op.info().is_computation() && self.operands.iter().all(lasts)
             }
         }
+    }
+    /// Whether it may also be executed where the program does not: pure, and no load from a place in a constant bank that a register
+    /// names, which may lie behind the bank's end. ptxas 13.0.88 has such loads under the guard of what they belong to (docs/optimizer.md).
+    pub fn may_run_needlessly(&self) -> bool {
+        let anywhere = |o: &Operand| {
+            matches!(
+                o,
+                Operand::Const { index: Some(_), .. } | Operand::Const { bank: ConstBank::Bindless(_), .. }
+            )
+        };
+        self.is_pure() && !self.operands.iter().any(anywhere)
     }
     /// Whether all lanes get the same results if the operands are the same in all.
     pub fn follows_operands(&self) -> bool {
