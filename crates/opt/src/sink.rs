@@ -4,7 +4,7 @@
 
 use crate::Pass;
 use cranelift_entity::SecondaryMap;
-use ori::{Analyses, Block, Changed, Function, Inst, InstData, Name, Op, Operand, Value};
+use ori::{Analyses, Block, Changed, Function, Inst, InstData, Macro, Name, Op, Operand, Value};
 use sass::{ConstBank, Effect, Opcode};
 use std::collections::BTreeMap;
 
@@ -78,9 +78,13 @@ pub fn run(func: &mut Function, analyses: &Analyses) -> Changed {
 
 /// The value that an instruction makes, if it makes one of constants alone.
 fn result(d: &InstData, constant: &SecondaryMap<Value, bool>) -> Option<Value> {
-    let Op::Sass(op) = d.op else { return None };
-    let load = matches!(op, Opcode::LDC | Opcode::ULDC | Opcode::LDCU);
-    if !d.is_unguarded() || !d.is_pure() || op.info().effect != Effect::Pure {
+    let (load, pure) = match d.op {
+        Op::Sass(op) => {
+            (matches!(op, Opcode::LDC | Opcode::ULDC | Opcode::LDCU), op.info().effect == Effect::Pure)
+        }
+        Op::Macro(m) => (false, matches!(m, Macro::Copy | Macro::Collect)),
+    };
+    if !d.is_unguarded() || !d.is_pure() || !pure {
         return None;
     }
     let mut made = None;
