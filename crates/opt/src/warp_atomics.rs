@@ -15,7 +15,7 @@ use ori::{
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 use sass::ops::{Atomg, Atoms, Icmp, Isetp, IsetpMods, Red};
-use sass::{Mod, Opcode, Reg, RegFile, RegOp, SpecialReg};
+use sass::{Effect, Mod, Opcode, Reg, RegFile, RegOp, SpecialReg};
 
 /// What the lanes do together.
 #[derive(Clone, Copy)]
@@ -66,10 +66,16 @@ pub fn run(func: &mut Function, analyses: &Analyses) -> Changed {
         }
     }
     for &b in &blocks {
+        let mut known = Known::default();
         for i in std::mem::take(&mut func.blocks[b].insts) {
             match found.get(&i) {
-                Some(f) => together(func, b, i, *f, &numbers),
-                None => func.blocks[b].insts.push(i),
+                Some(f) => together(func, b, i, *f, &numbers, &mut known),
+                None => {
+                    if may_regroup(&func.insts[i]) {
+                        known = Known::default();
+                    }
+                    func.blocks[b].insts.push(i);
+                }
             }
         }
     }
@@ -229,15 +235,40 @@ struct Lanes {
     leads: Value,
 }
 
+/// What lanes that stay together have found out already.
+#[derive(Default)]
+struct Known {
+    /// Under each guard.
+    lanes: Vec<(Guard, Lanes)>,
+    /// How many a mask has.
+    counts: FxHashMap<Value, Value>,
+    /// What a reduction of a number makes, by opcode, modifiers, number and guard.
+    reduced: Vec<(Opcode, Vec<Mod>, Operand, Guard, Value)>,
+}
+
+/// Whether other lanes may be there behind the instruction than before it.
+fn may_regroup(d: &InstData) -> bool {
+    match d.op {
+        Op::Macro(Macro::Copy | Macro::Collect | Macro::Undef | Macro::Symbol) => false,
+        Op::Macro(_) => true,
+        Op::Sass(op) => !matches!(op.info().effect, Effect::Pure | Effect::State | Effect::Memory),
+    }
+}
+
 /// The lanes here for which the guard holds.
-fn vote(c: &mut Builder<'_>, guard: Guard) -> Lanes {
+fn vote(c: &mut Builder<'_>, guard: Guard, known: &mut Known) -> Lanes {
+    if let Some((_, lanes)) = known.lanes.iter().find(|l| l.0 == guard) {
+        return *lanes;
+    }
     let mask = c.func.add_value(RegFile::R, 1);
     let holds = Operand::Reg(RegOp { not: guard.not, ..RegOp::plain(guard.pred) });
     c.inst(Opcode::VOTE, &[Mod::ANY], &[operand(mask), operand(Name::Phys(Reg::PT)), holds]);
     let highest = c.def(Opcode::FLO, &[Mod::U32], &[operand(mask)]);
     let lane = c.def(Opcode::S2R, &[], &[Operand::Special(SpecialReg::SR_LANEID)]);
     let leads = c.def_pred(Opcode::ISETP, &[Mod::EQ, Mod::U32, Mod::AND], &[operand(lane), operand(highest)]);
-    Lanes { mask, highest, leads }
+    let lanes = Lanes { mask, highest, leads };
+    known.lanes.push((guard, lanes));
+    lanes
 }
 
 /// The number that an instruction puts into a register.
@@ -252,9 +283,16 @@ fn number_made(d: &InstData) -> Option<(Value, u32)> {
     }
 }
 
-/// Writes down the operation `i` at the end of a block, as one of a single lane. Each has a vote of its own: behind a call or where lanes meet
+/// Writes down the operation `i` at the end of a block, as one of a single lane. Behind a call or where lanes meet there is a new vote:
 /// others may be there.
-fn together(func: &mut Function, b: Block, i: Inst, found: Found, numbers: &FxHashMap<Value, u32>) {
+fn together(
+    func: &mut Function,
+    b: Block,
+    i: Inst,
+    found: Found,
+    numbers: &FxHashMap<Value, u32>,
+    known: &mut Known,
+) {
     let d = func.insts[i].clone();
     let number = match d.operands[found.number].as_reg().map(|r| r.reg) {
         Some(Name::Val(v)) => numbers.get(&v).map_or(operand(v), |n| Operand::Imm(*n)),
@@ -263,21 +301,33 @@ fn together(func: &mut Function, b: Block, i: Inst, found: Found, numbers: &FxHa
     };
     let mut c = Builder::new(func, b);
     c.loc = d.loc;
-    let lanes = vote(&mut c, d.guard);
+    let lanes = vote(&mut c, d.guard, known);
     let all = match found.together {
         Together::Times(words) => {
-            let count = c.def(Opcode::POPC, &[], &[operand(lanes.mask)]);
+            let pop = |c: &mut Builder<'_>| c.def(Opcode::POPC, &[], &[operand(lanes.mask)]);
+            let count = *known.counts.entry(lanes.mask).or_insert_with(|| pop(&mut c));
             times(&mut c, count, number, words)
         }
         Together::Reduced(op, function, signed, none) => {
-            let mut own = d.operands[found.number];
-            if d.guard != ALWAYS {
-                let holds = Operand::Reg(RegOp { not: d.guard.not, ..RegOp::plain(d.guard.pred) });
-                own = operand(c.def(Opcode::SEL, &[], &[own, Operand::Imm(none), holds]));
-            }
+            let number = d.operands[found.number];
             let mods: Vec<Mod> = function.into_iter().chain(signed.then_some(Mod::S32)).collect();
-            let one = c.def(op, &mods, &[own]);
-            c.copy(operand(one))
+            let same = |r: &&(Opcode, Vec<Mod>, Operand, Guard, Value)| {
+                (r.0, &r.1, r.2, r.3) == (op, &mods, number, d.guard)
+            };
+            let before = known.reduced.iter().find(same).map(|r| r.4);
+            if let Some(made) = before {
+                made
+            } else {
+                let mut own = number;
+                if d.guard != ALWAYS {
+                    let holds = Operand::Reg(RegOp { not: d.guard.not, ..RegOp::plain(d.guard.pred) });
+                    own = operand(c.def(Opcode::SEL, &[], &[own, Operand::Imm(none), holds]));
+                }
+                let one = c.def(op, &mods, &[own]);
+                let made = c.copy(operand(one));
+                known.reduced.push((op, mods, number, d.guard, made));
+                made
+            }
         }
     };
     let before = found.result.map(|(slot, v)| (slot, v, c.func.add_value(RegFile::R, 1)));
