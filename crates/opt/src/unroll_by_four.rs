@@ -184,10 +184,6 @@ fn plan(func: &Function, analyses: &Analyses, makers: &Makers, l: Loop) -> Resul
     if !ends_below && !matches!(func.blocks[*latch].term, Terminator::Jump(_)) {
         return Err("the way back decides something".into());
     }
-    // Front ends leave loops that they have unrolled themselves counting so.
-    if test.op == Compare::Ne && test.step % factor == 0 {
-        return Err("it looks unrolled already".into());
-    }
     if is_short(func, analyses, makers, &test, &starts) {
         return Err("it is executed a few times at most".into());
     }
