@@ -13,6 +13,7 @@
 //! are surely together.
 
 use crate::Error;
+use crate::leaving;
 use crate::meetings::{self, Sites};
 use crate::together::{Together, gathers_all, splits};
 use crate::waits::{Spins, ends_thread, gathers};
@@ -21,7 +22,7 @@ use fixedbitset::FixedBitSet;
 use ori::block_set::{BlockSet, Seen};
 use ori::cfg::{Cfg, DomTree, PostDom};
 use ori::uniformity::Uniformity;
-use ori::{Block, BlockCall, Function, Inst, InstData, Name, Op, Operand, Terminator, Value, operand};
+use ori::{Block, BlockCall, Function, Guard, Inst, InstData, Name, Op, Operand, Terminator, Value, operand};
 use rustc_hash::{FxHashMap, FxHashSet};
 use sass::ops::Warpsync;
 use sass::{Mod, Mods, Opcode, Reg, RegFile};
@@ -35,13 +36,26 @@ const MAX_LIVE: u8 = 12;
 const MAX_KEPT: u8 = MAX_LIVE - ori::abi::FIRST_KEPT_BARRIER;
 
 /// Branches that meet.
-struct Region {
+pub struct Region {
     /// BSSY goes to its end.
-    enter: Block,
+    pub enter: Block,
     /// Where they meet.
-    meet: Block,
+    pub meet: Block,
     /// The blocks from `enter` to `meet`, `enter` included, `meet` not.
-    body: BlockSet,
+    pub body: BlockSet,
+    /// Blocks of the body whose branch leads to elsewhere on one side, and whether that is the one taken.
+    pub exits: Vec<(Block, bool)>,
+}
+
+impl Region {
+    /// What BSSY, BREAK and BSYNC say of it, as ptxas has it.
+    fn kind(&self, func: &Function) -> &'static [Mod] {
+        match (func.target.info().reconvergent, self.exits.is_empty()) {
+            (false, _) => &[],
+            (true, true) => &[Mod::RECONVERGENT],
+            (true, false) => &[Mod::RELIABLE],
+        }
+    }
 }
 
 /// Whether the block calls a function, which keeps some of the barriers only.
@@ -77,7 +91,8 @@ pub fn run(func: &mut Function) -> Result<(), Error> {
     let graph = Graph { func, cfg: &cfg, trimmed: &trimmed, dom: &dom, post: &post, spins, seen };
     let mut regions: Vec<Region> = cfg.rpo.iter().flat_map(|y| graph.regions(&branches[*y], *y)).collect();
     // Outer regions first; what exceeds the number of barriers stays apart.
-    regions.sort_by_key(|r| (cfg.order[r.enter], std::cmp::Reverse(cfg.order[r.meet])));
+    let outer_first = |r: &Region| (cfg.order[r.enter], std::cmp::Reverse(cfg.order[r.meet]));
+    regions.sort_by_key(outer_first);
     let mut live: SecondaryMap<Block, u8> = SecondaryMap::new();
     regions.retain(|r| {
         let blocks = || r.body.iter();
@@ -87,13 +102,29 @@ pub fn run(func: &mut Function) -> Result<(), Error> {
         }
         fits
     });
+    // Those that some lanes leave have their barrier for themselves everywhere.
+    let most = cfg.rpo.iter().map(|b| live[*b]).max().unwrap_or(0);
+    let called = cfg.rpo.iter().any(|b| calls(func, *b));
+    let room = if called { MAX_KEPT } else { MAX_LIVE }.saturating_sub(most);
+    let search = leaving::Search {
+        func,
+        cfg: &cfg,
+        dom: &dom,
+        post: &post,
+        spins: &graph.spins,
+        parts: |b| parts(func, b),
+    };
+    let left = search.run(&regions);
+    regions.extend(left.into_iter().take(room.into()));
+    regions.sort_by_key(outer_first);
     let barriers: Vec<Value> = regions.iter().map(|_| func.add_value(RegFile::B, 1)).collect();
     // Edges into a meeting block are redirected in the same order, so inner meetings come before outer ones.
     let mut places = Places::new(func);
-    for (r, &barrier) in regions.iter().zip(&barriers).rev() {
+    for k in (0..regions.len()).rev() {
+        let (r, barrier) = (&regions[k], barriers[k]);
         let sync = meeting(func, &cfg, r, barrier, &mut places);
         let label = Operand::Label(sync);
-        let mods: &[Mod] = if func.target.info().reconvergent { &[Mod::RECONVERGENT] } else { &[] };
+        let mods = r.kind(func);
         let data = instruction(Opcode::BSSY, mods, [operand(barrier), label]);
         let inst = func.insts.push(InstData { loc: func.blocks[r.enter].term_loc, ..data });
         // Regions that start in one block are placed from the inner to the outer one.
@@ -101,11 +132,23 @@ pub fn run(func: &mut Function) -> Result<(), Error> {
         let first =
             insts.iter().rposition(|i| func.insts[*i].op != Op::Sass(Opcode::BSSY)).map_or(0, |k| k + 1);
         insts.insert(first, inst);
+        // Lanes that met here go on to the meetings of the regions around.
+        let (outer, inner) = regions.split_at_mut(k);
+        let r = &inner[0];
+        for o in outer.iter_mut().filter(|_| sync != r.meet) {
+            if o.body.contains(r.enter) && (o.meet == r.meet || o.body.contains(r.meet)) {
+                o.body.insert(sync);
+            }
+        }
+    }
+    for (r, &barrier) in regions.iter().zip(&barriers).rev() {
+        leave(func, r, barrier);
     }
     places.lay_out(func);
     let mut divergent: FixedBitSet = cfg.rpo.iter().filter(|b| parts(func, **b)).map(|b| b.index()).collect();
     let mut bodies: SecondaryMap<Value, Option<BlockSet>> = SecondaryMap::new();
-    for (r, barrier) in regions.into_iter().zip(barriers) {
+    // Lanes that part in a region that some leave are not together behind it.
+    for (r, barrier) in regions.into_iter().zip(barriers).filter(|(r, _)| r.exits.is_empty()) {
         bodies[barrier] = Some(r.body);
     }
     for (from, to) in yield_before(func, &yields) {
@@ -297,7 +340,7 @@ impl Graph<'_> {
             false => self.post.dominates(meet, d),
         };
         match surely {
-            true => Some(self.body(d, meet).map(|body| Region { enter: d, meet, body })),
+            true => Some(self.body(d, meet).map(|body| Region { enter: d, meet, body, exits: Vec::new() })),
             false if d == meet => None,
             false if self.dom.dominates(meet, d) => Some(Err(Obstacle::Leaks)),
             // From any earlier entry there is a way to this one that does not meet, and on from here.
@@ -488,9 +531,21 @@ impl Places {
     }
 }
 
+/// Takes the lanes that leave a region out of its barrier.
+fn leave(func: &mut Function, r: &Region, barrier: Value) {
+    for &(b, taken) in &r.exits {
+        let Terminator::Branch { cond, not, .. } = func.blocks[b].term else { continue };
+        let loc = func.blocks[b].term_loc;
+        let pred = operand(Name::Phys(Reg::PT));
+        let data = instruction(Opcode::BREAK, r.kind(func), [pred, operand(barrier)]);
+        let inst = func.insts.push(InstData { guard: Guard { pred: cond, not: not == taken }, loc, ..data });
+        func.blocks[b].insts.push(inst);
+    }
+}
+
 /// Puts the BSYNC of a region on all its edges into the meeting block; the block that it stands in.
 fn meeting(func: &mut Function, cfg: &Cfg, r: &Region, barrier: Value, places: &mut Places) -> Block {
-    let mods: &[Mod] = if func.target.info().reconvergent { &[Mod::RECONVERGENT] } else { &[] };
+    let mods = r.kind(func);
     let always = operand(Name::Phys(Reg::PT));
     let sync = func.insts.push(instruction(Opcode::BSYNC, mods, [always, operand(barrier)]));
     if cfg.preds[r.meet].iter().all(|p| r.body.contains(*p)) {
@@ -501,7 +556,7 @@ fn meeting(func: &mut Function, cfg: &Cfg, r: &Region, barrier: Value, places: &
     func.layout.pop();
     // Before the meeting block, or, for a loop header, after the last latch.
     let latch = match r.body.contains(r.meet) || cfg.order[r.meet] <= cfg.order[r.enter] {
-        true => r.body.iter().max_by_key(|b| places.at[*b]),
+        true => r.body.iter().filter(|b| places.at[*b] != u32::MAX).max_by_key(|b| places.at[*b]),
         false => None,
     };
     match latch {

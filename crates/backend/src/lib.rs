@@ -7,6 +7,7 @@ pub mod convergence;
 pub mod emit;
 pub mod groups;
 pub mod hazards;
+mod leaving;
 pub mod legalize;
 pub mod link;
 pub mod liveness;

@@ -341,8 +341,11 @@ impl Spread {
     /// The interval that replaces those from `first` to `last`, if they are not all in one block.
     pub fn widened(&self, first: Segment, last: Segment) -> Option<Segment> {
         let block = |point: u32| self.block_end.partition_point(|e| *e <= point);
-        let everywhere = Segment { start: 0, end: self.block_end.last().copied().unwrap_or(0) };
-        (block(first.start) != block(last.end - 1)).then_some(everywhere)
+        (block(first.start) != block(last.end - 1)).then_some(self.everywhere())
+    }
+    /// The whole function.
+    pub fn everywhere(&self) -> Segment {
+        Segment { start: 0, end: self.block_end.last().copied().unwrap_or(0) }
     }
 }
 

@@ -9,7 +9,7 @@ use ori::loops::LoopForest;
 use ori::uniformity::Uniformity;
 use ori::{Block, Function, Inst, InstData, Name, Op, Operand, Terminator, Value};
 use rustc_hash::FxHashSet;
-use sass::ops::{Bssy, Bsync, Warpsync};
+use sass::ops::{Break, Bssy, Bsync, Warpsync};
 use sass::{Mod, Opcode, RegFile};
 
 /// Takes WARPSYNCs away where no lane can be alone, whatever regions there will be: what follows need not stay behind them. Whether there
@@ -60,6 +60,8 @@ pub struct Together<'f> {
     start: SecondaryMap<Block, bool>,
     end: SecondaryMap<Block, bool>,
     set: SecondaryMap<Value, bool>,
+    /// Barriers that lanes leave by BREAK: behind their meeting those are missing.
+    left: FxHashSet<Value>,
 }
 
 impl<'f> Together<'f> {
@@ -75,7 +77,9 @@ impl<'f> Together<'f> {
         let (start, end) = (SecondaryMap::with_default(true), SecondaryMap::with_default(true));
         let set = SecondaryMap::with_default(true);
         let strict = FixedBitSet::with_capacity(func.blocks.len());
-        let mut out = Together { func, cfg, shared, divided, early, strict, start, end, set };
+        let insts = cfg.rpo.iter().flat_map(|b| &func.blocks[*b].insts).map(|i| &func.insts[*i]);
+        let left = insts.filter_map(barrier_left).collect();
+        let mut out = Together { func, cfg, shared, divided, early, strict, start, end, set, left };
         out.follow(divergent);
         out
     }
@@ -111,7 +115,7 @@ impl<'f> Together<'f> {
             return false;
         }
         let shared = self.shared.contains(&i);
-        if shared { together } else { after(&self.func.insts[i], together, &mut self.set) }
+        if shared { together } else { after(&self.func.insts[i], together, &mut self.set, &self.left) }
     }
 
     /// The WARPSYNCs where they are not.
@@ -179,16 +183,24 @@ fn leaves_lanes(func: &Function, divergent: &FixedBitSet, b: Block, to: Block) -
     divergent.contains(b.index()) && others.iter().any(|t| t.block != to && !over(t.block))
 }
 
-/// Whether all lanes are together after an instruction.
-fn after(d: &InstData, together: bool, set: &mut SecondaryMap<Value, bool>) -> bool {
-    let value = |o: &Operand| match o {
+fn value(o: &Operand) -> Option<Value> {
+    match o {
         Operand::Reg(r) => r.reg.value(),
         _ => None,
-    };
+    }
+}
+
+/// The barrier that lanes leave by this instruction.
+pub fn barrier_left(d: &InstData) -> Option<Value> {
+    Break::of(d).filter(|_| d.op == Op::Sass(Opcode::BREAK)).and_then(|s| value(s.barrier))
+}
+
+/// Whether all lanes are together after an instruction.
+fn after(d: &InstData, together: bool, set: &mut SecondaryMap<Value, bool>, left: &FxHashSet<Value>) -> bool {
     match d.op {
         Op::Sass(Opcode::BSSY) => {
             if let Some(v) = Bssy::of(d).and_then(|s| value(s.barrier)) {
-                set[v] = together;
+                set[v] = together && !left.contains(&v);
             }
             together
         }

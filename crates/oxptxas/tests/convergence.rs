@@ -151,6 +151,41 @@ const BODIES: &[(&str, &str)] = &[
     ),
 ];
 
+/// Regions that some lanes leave: name, body.
+const LEFT: &[(&str, &str)] = &[
+    (
+        "cases that fall through, entered at several places, and a shuffle behind them",
+        "
+    and.b32 %r4, %id, 7; mov.u32 %r2, %id; setp.ge.u32 %p4, %r4, 4; @%p4 bra U; setp.eq.u32 %p5, %r4, 3; @%p5 bra C3;
+    setp.eq.u32 %p5, %r4, 2; @%p5 bra C2; setp.eq.u32 %p5, %r4, 1; @%p5 bra C1; bra E;
+    U: setp.eq.u32 %p5, %r4, 6; @%p5 bra C6; setp.eq.u32 %p5, %r4, 5; @%p5 bra C5; setp.eq.u32 %p5, %r4, 4; @%p5 bra C4; bra E;
+    C6: mad.lo.u32 %r2, %r2, 11, 6; C5: mad.lo.u32 %r2, %r2, 13, 5; xor.b32 %r2, %r2, %lane; C4: mad.lo.u32 %r2, %r2, 17, 4;
+    C3: mad.lo.u32 %r2, %r2, 19, 3; xor.b32 %r2, %r2, %id; C2: mad.lo.u32 %r2, %r2, 23, 2; shl.b32 %r3, %r2, 3; xor.b32 %r2, %r2, %r3;
+    C1: mad.lo.u32 %r2, %r2, 29, 1; shl.b32 %r3, %r2, 5; xor.b32 %r2, %r2, %r3; add.u32 %r2, %r2, 77;
+    E: shfl.sync.bfly.b32 %r3, %r2, 1, 31, -1; st.global.u32 [%out], %r2; st.global.u32 [%out+4], %r3; ret;",
+    ),
+    (
+        "a loop that is left out of a condition in it, again and again",
+        "
+    mov.u32 %r5, 0; mov.u32 %r2, %id;
+    O: mov.u32 %r6, 0;
+    L: mad.lo.u32 %r2, %r2, 1664525, 1013904223; shr.u32 %r4, %r2, 29; setp.gt.u32 %p4, %r4, 5; @!%p4 bra M;
+    shr.u32 %r4, %r2, 20; and.b32 %r4, %r4, 3; setp.eq.u32 %p5, %r4, 1; @%p5 bra X; mad.lo.u32 %r2, %r2, 3, %lane; xor.b32 %r2, %r2, 99;
+    M: add.u32 %r6, %r6, 1; mad.lo.u32 %r2, %r2, 5, %r6; xor.b32 %r2, %r2, 0x1234; shr.u32 %r4, %r2, 13; xor.b32 %r2, %r2, %r4; setp.lt.u32 %p4, %r6, 9; @%p4 bra L;
+    X: add.u32 %r5, %r5, 1; xor.b32 %r2, %r2, %r6; setp.lt.u32 %p4, %r5, 3; @%p4 bra O;
+    bar.warp.sync -1; shfl.sync.bfly.b32 %r3, %r2, 2, 31, -1; st.global.u32 [%out], %r2; st.global.u32 [%out+4], %r3; ret;",
+    ),
+    (
+        "some end, some leave, some meet, and call a function",
+        "
+    setp.eq.u32 %p4, %r1, 0; and.b32 %r4, %id, 4; setp.ne.u32 %p5, %r4, 0; mov.u32 %r2, 5;
+    @%p4 bra A; @%p5 bra B; setp.eq.u32 %p6, %r1, 1; @%p6 bra X; @%p1 ret; bra M;
+    A: mad.lo.u32 %r2, %id, 7, 1; @%p5 bra M; bra X; B: mad.lo.u32 %r2, %id, 9, 2;
+    M: xor.b32 %r2, %r2, %lane; mad.lo.u32 %r2, %r2, 3, 3; call calm, (%out); st.global.u32 [%out+12], %r2; add.u32 %r2, %r2, 1;
+    X: call calm, (%out); st.global.u32 [%out+8], %r2; bar.warp.sync -1; st.global.u32 [%out+16], %r2; ret;",
+    ),
+];
+
 /// Lanes that meet at different instructions: name, body.
 const MEETINGS: &[(&str, &str)] = &[
     (
@@ -388,7 +423,8 @@ fn code_ends_and_agrees() {
     let of =
         |bodies: &'static [(&str, &str)], least| bodies.iter().map(move |(name, body)| (*name, *body, least));
     let mut wrong = Vec::new();
-    for (name, body, least) in of(BODIES, 75).chain(of(LEFTOVERS, 75)).chain(of(UNUSED, 80)).chain(meetings())
+    for (name, body, least) in
+        of(BODIES, 75).chain(of(LEFT, 75)).chain(of(LEFTOVERS, 75)).chain(of(UNUSED, 80)).chain(meetings())
     {
         for (arch, source) in sources(body, least) {
             // Functions are once in the file where code is debugged, those in which lanes meet, too.
@@ -405,6 +441,73 @@ fn code_ends_and_agrees() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Lanes take random ways through random graphs, forwards and around loops, and come together at the end.
+#[test]
+fn lanes_find_their_way_through_random_graphs() {
+    let mut wrong = Vec::new();
+    for seed in 0..60 {
+        let body = graph(seed);
+        for (arch, source) in sources(&body, 75) {
+            let settings = Settings { opt_level: 3, ..Settings::new(Target::parse(arch).unwrap()) };
+            let cubin = compile(&source, "k.ptx", &settings).unwrap_or_else(|e| panic!("{}", e.render("")));
+            let verdict = verdict(&source, &cubin.cubin);
+            if verdict != Verdict::Same {
+                wrong.push(format!("seed {seed}, {arch}: {verdict:?}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// The body of a program of 5 to 20 blocks, each of which changes a number and goes on to one of two others as that number says: to later
+/// ones, or, at most 40 times in all, to earlier ones.
+fn graph(seed: u64) -> String {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) + 1;
+    let mut below = |n: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % n
+    };
+    let blocks = 5 + below(16);
+    let mut body = String::from("mov.u32 %r2, %id; mov.u32 %r5, 0;\n");
+    for b in 0..blocks {
+        body += &format!("B{b}: mad.lo.u32 %r2, %r2, {}, {b};", 2 * below(1000) + 3);
+        for _ in 0..below(5) {
+            body += &format!(
+                " shr.u32 %r3, %r2, {}; xor.b32 %r2, %r2, %r3; add.u32 %r2, %r2, {};",
+                3 + below(20),
+                below(99)
+            );
+        }
+        if below(6) == 0 {
+            body += " st.global.u32 [%out+8], %r2;";
+        }
+        if below(12) == 0 {
+            body += " call calm, (%out);";
+        }
+        let later = |n: u64| (b + 1 + n % 4).min(blocks);
+        let (one, two) = (later(below(4)), later(below(8)));
+        let back = below(b + 1);
+        body += &format!(
+            " shr.u32 %r4, %r2, {}; and.b32 %r4, %r4, {}; setp.eq.u32 %p4, %r4, 1;",
+            5 + below(20),
+            1 + 2 * below(2)
+        );
+        match below(5) {
+            0 => {
+                body += " add.u32 %r5, %r5, 1; setp.lt.and.u32 %p4, %r5, 40, %p4;";
+                body += &format!(" @%p4 bra B{back}; bra B{one};\n");
+            }
+            1 => body += &format!(" bra B{one};\n"),
+            _ => body += &format!(" @%p4 bra B{one}; bra B{two};\n"),
+        }
+    }
+    body += &format!("B{blocks}: mov.u32 %r3, %r2;");
+    if seed.is_multiple_of(2) {
+        body += " bar.warp.sync -1; shfl.sync.bfly.b32 %r3, %r2, 1, 31, -1;";
+    }
+    body + " st.global.u32 [%out], %r2; st.global.u32 [%out+4], %r3; st.global.u32 [%out+12], %r5; ret;"
 }
 
 /// Name and body of programs in which lanes meet at different instructions, and the first target that takes them.

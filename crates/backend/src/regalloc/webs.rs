@@ -9,11 +9,12 @@ use super::intervals::{Held, Intervals};
 use super::room::FEW;
 use crate::liveness::{Lanes, Numbering, Ranges, Segment, Spread};
 use crate::pool::Grants;
+use crate::together::barrier_left;
 use cranelift_entity::{PrimaryMap, SecondaryMap, entity_impl};
 use fixedbitset::FixedBitSet;
 use ori::cfg::Cfg;
 use ori::{ALWAYS, Block, Function, InstData, Loc, Macro, Name, Op, Operand, Operands, Value, operand};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use sass::{Mods, Reg, RegFile, RegOp, Width, latency};
 use smallvec::SmallVec;
 use thin_vec::{ThinVec, thin_vec};
@@ -393,6 +394,7 @@ impl Webs {
             }
         }
         out.spread_uniform(cfg, lanes.count() as u32);
+        out.spread_left(func, cfg);
         let mut left = Vec::new();
         for &(_, (dst, src)) in &wanted {
             let (Some((d, i)), Some((s, j))) = (lanes.owner(dst), lanes.owner(src)) else { continue };
@@ -477,6 +479,23 @@ impl Webs {
                     let number = if same { first.number } else { fresh };
                     fresh += 1;
                     *lane = [Held { at, number }].into_iter().collect();
+                }
+            }
+        }
+    }
+
+    /// Makes barriers that lanes leave by BREAK live everywhere: those may run any code while others still wait.
+    fn spread_left(&mut self, func: &Function, cfg: &Cfg) {
+        let insts = cfg.rpo.iter().flat_map(|b| &func.blocks[*b].insts).map(|i| &func.insts[*i]);
+        let left: FxHashSet<Value> = insts.filter_map(barrier_left).collect();
+        if left.is_empty() {
+            return;
+        }
+        let everywhere = Spread::new(cfg, &self.numbering).everywhere();
+        for d in self.webs.values_mut().filter(|d| d.members.iter().any(|m| left.contains(&m.0))) {
+            for lane in &mut d.lanes {
+                if let Some(number) = lane.first().map(|h| h.number) {
+                    *lane = [Held { at: everywhere, number }].into_iter().collect();
                 }
             }
         }

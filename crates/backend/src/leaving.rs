@@ -1,0 +1,183 @@
+//! Regions that some lanes leave: where ways meet again inside of a region, lanes that came apart go on together from there, and need not
+//! wait for those that go elsewhere; these say so by BREAK before they branch away.
+//!
+//! Of switches whose cases fall through into each other, of `break` and `continue` under conditions, of the rests of unrolled loops that are
+//! entered at several places. Without such a region each group of lanes executes what follows the meeting for itself.
+//!
+//! ```text
+//!         d        BSSY B0, y; BSSY B1, m     m is no postdominator of d: there is a way d, b, x, y.
+//!        / \
+//!       a   b      b: @P BREAK B1; @P BRA x
+//!        \ / \
+//!         m   x    m: BSYNC B1
+//!          \ /
+//!           y      BSYNC B0
+//! ```
+//!
+//! A lane at the BSYNC waits for those that came through `d` and have neither come nor left. It never waits for more than work between `d`
+//! and the meeting. What has to be sure besides: lanes that left must not set the barrier anew while others wait at it. So they must come to
+//! the end of a region around `d`, where all are waited for, before they can come to `d` again; and no other region may have its
+//! barrier, as it might be one that lanes enter behind their way out (`regalloc` keeps it for the whole function).
+
+use crate::convergence::Region;
+use crate::waits::{Spins, ends_thread, gathers};
+use ori::block_set::{BlockSet, Seen};
+use ori::cfg::{Cfg, DomTree, PostDom};
+use ori::{Block, Function, Terminator};
+use rustc_hash::FxHashMap;
+use sass::RegFile;
+
+/// What is known of a function whose regions are sought.
+pub struct Search<'f, P> {
+    pub func: &'f Function,
+    pub cfg: &'f Cfg,
+    pub dom: &'f DomTree,
+    pub post: &'f PostDom,
+    pub spins: &'f Spins<'f>,
+    /// Whether lanes part at the end of a block.
+    pub parts: P,
+}
+
+/// Fewest instructions behind a meeting for which it is of use.
+const WORTH: usize = 4;
+/// Most regions that begin in one block. ptxas has one, the last (docs/convergence.md); with three, switches that fall through take 0.2 % less.
+const TOGETHER: usize = 3;
+/// Blocks that may be looked at, for each block of the function.
+const PATIENCE: usize = 24;
+
+impl<P: Fn(Block) -> bool> Search<'_, P> {
+    /// The regions that lanes leave, the last meetings of each entry. `whole`: those that no lane leaves.
+    pub fn run(&self, whole: &[Region]) -> Vec<Region> {
+        let mut patience = PATIENCE * self.cfg.rpo.len();
+        let mut seen = Seen::new(self.func.blocks.len());
+        let mut found: Vec<Region> = Vec::new();
+        let mut entries: FxHashMap<Block, usize> = FxHashMap::default();
+        for &meet in self.cfg.rpo.iter().rev() {
+            if self.cfg.preds[meet].len() < 2 {
+                continue;
+            }
+            let Some(enter) = self.dom.idom(meet) else { continue };
+            if self.post.dominates(meet, enter) || entries.get(&enter).is_some_and(|n| *n == TOGETHER) {
+                continue;
+            }
+            if let Some(r) = self.region(enter, meet, &mut seen, &mut patience)
+                && self.is_worthwhile(&r, &mut seen, &mut patience)
+                && self.returns_late(&r, whole, &mut seen, &mut patience)
+            {
+                *entries.entry(enter).or_insert(0) += 1;
+                found.push(r);
+            }
+            if patience == 0 {
+                break;
+            }
+        }
+        found
+    }
+
+    /// The region from `enter`, the immediate dominator, to `meet`.
+    fn region(&self, enter: Block, meet: Block, seen: &mut Seen, patience: &mut usize) -> Option<Region> {
+        seen.restart();
+        seen.put(enter);
+        let mut body = vec![enter];
+        let mut stack: Vec<Block> = Vec::new();
+        // What is dominated by the meeting leads back to it: a loop.
+        for &p in self.cfg.preds[meet].iter().filter(|p| !self.dom.dominates(meet, **p)) {
+            if !seen.put(p) {
+                body.push(p);
+                stack.push(p);
+            }
+        }
+        while let Some(b) = stack.pop() {
+            *patience = patience.saturating_sub(1);
+            // Lanes that have met come into the region again, or wait in it.
+            if *patience == 0 || self.dom.dominates(meet, b) || self.gathers(b) {
+                return None;
+            }
+            for &p in &self.cfg.preds[b] {
+                if !seen.put(p) {
+                    body.push(p);
+                    stack.push(p);
+                }
+            }
+        }
+        if !body.iter().any(|b| (self.parts)(*b)) {
+            return None;
+        }
+        let body = BlockSet::new(body, self.func.blocks.len());
+        // Round a loop that begins at the entry they would set the barrier anew.
+        if body.iter().any(|b| self.cfg.succs[b].contains(&enter)) {
+            return None;
+        }
+        let mut exits = Vec::new();
+        for b in body.iter() {
+            for &s in self.cfg.succs[b].iter().filter(|s| **s != meet && !body.contains(**s)) {
+                // EXIT takes lanes out of all barriers. Where more is done before it, they may have to wait at the end of another region.
+                if ends_thread(self.func, s) && self.func.blocks[s].insts.is_empty() {
+                    continue;
+                }
+                match &self.func.blocks[b].term {
+                    Terminator::Branch { cond, taken, fall, .. }
+                        if taken.block != fall.block && self.func.shape(*cond).file == RegFile::P =>
+                    {
+                        exits.push((b, taken.block == s));
+                    }
+                    _ => return None,
+                }
+            }
+        }
+        let waits = !self.spins.among(&body, Some(meet)).is_empty();
+        (!waits && !exits.is_empty()).then_some(Region { enter, meet, body, exits })
+    }
+
+    /// Whether lanes that part may come to the meeting by both ways, and enough follows that they execute together then.
+    fn is_worthwhile(&self, r: &Region, seen: &mut Seen, patience: &mut usize) -> bool {
+        let comes = |b: &Block| *b == r.meet || r.body.contains(*b);
+        if !r.body.iter().any(|b| (self.parts)(b) && self.cfg.succs[b].iter().all(comes)) {
+            return false;
+        }
+        let mut follows = 0;
+        seen.restart();
+        seen.put(r.meet);
+        let mut stack = vec![r.meet];
+        while let Some(b) = stack.pop() {
+            *patience = patience.saturating_sub(1);
+            follows += self.func.blocks[b].insts.len();
+            if follows >= WORTH || *patience == 0 {
+                break;
+            }
+            let own = |s: &&Block| self.dom.dominates(r.meet, **s);
+            stack.extend(self.cfg.succs[b].iter().filter(own).filter(|s| !seen.put(**s)));
+        }
+        follows >= WORTH
+    }
+
+    /// Whether lanes that have left come to the entry again only behind the end of a region in which all are waited for.
+    fn returns_late(&self, r: &Region, whole: &[Region], seen: &mut Seen, patience: &mut usize) -> bool {
+        let around: Vec<Block> = whole.iter().filter(|w| w.body.contains(r.enter)).map(|w| w.meet).collect();
+        seen.restart();
+        let mut stack: Vec<Block> = Vec::new();
+        for (b, taken) in &r.exits {
+            let targets = self.func.blocks[*b].term.targets();
+            let Some(to) = targets.get(usize::from(!taken)) else { return false };
+            stack.push(to.block);
+        }
+        while let Some(b) = stack.pop() {
+            if around.contains(&b) || seen.put(b) {
+                continue;
+            }
+            *patience = patience.saturating_sub(1);
+            // Whoever called may use any barrier, and other lanes still wait.
+            let returns = matches!(self.func.blocks[b].term, Terminator::Return(_));
+            if b == r.enter || returns || *patience == 0 {
+                return false;
+            }
+            stack.extend(&self.cfg.succs[b]);
+        }
+        true
+    }
+
+    /// Whether lanes may wait in a block until others have come.
+    fn gathers(&self, b: Block) -> bool {
+        self.func.blocks[b].insts.iter().any(|i| gathers(self.func, &self.func.insts[*i]))
+    }
+}
