@@ -6,7 +6,7 @@ use crate::hoist_loads::space;
 use crate::vectorize::separates;
 use ori::{Analyses, Block, Changed, Function, Inst, InstData, Macro, Name, Op, Operand, Terminator, Value};
 use rustc_hash::{FxHashMap, FxHashSet};
-use sass::Lanes;
+use sass::{Lanes, RegFile};
 use smallvec::SmallVec;
 
 /// The pass, for the table.
@@ -69,6 +69,10 @@ fn common(func: &Function, arms: [Block; 2]) -> Vec<(Inst, Inst)> {
         let d = &func.insts[one];
         let Some(v) = mine.filter(|_| firsts.is_available(d, &there)) else { continue };
         let shape = func.values[v];
+        // There are seven uniform predicates, and what holds one has no other place to go.
+        if shape.file == RegFile::UP {
+            continue;
+        }
         let same = others.may.iter().find(|(k, found)| {
             let of = &func.insts[*k];
             let fits = found.is_some_and(|w| func.values[w] == shape);
