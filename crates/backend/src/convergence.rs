@@ -114,8 +114,7 @@ pub fn run(func: &mut Function) -> Result<(), Error> {
         spins: &graph.spins,
         parts: |b| parts(func, b),
     };
-    let left = search.run(&regions);
-    regions.extend(left.into_iter().take(room.into()));
+    regions.extend(search.run(&regions, room.into()));
     regions.sort_by_key(outer_first);
     let barriers: Vec<Value> = regions.iter().map(|_| func.add_value(RegFile::B, 1)).collect();
     // Edges into a meeting block are redirected in the same order, so inner meetings come before outer ones.

@@ -21,6 +21,8 @@
 
 use crate::convergence::Region;
 use crate::waits::{Spins, ends_thread, gathers};
+use cranelift_entity::EntityRef;
+use fixedbitset::FixedBitSet;
 use ori::block_set::{BlockSet, Seen};
 use ori::cfg::{Cfg, DomTree, PostDom};
 use ori::{Block, Function, Terminator};
@@ -38,6 +40,15 @@ pub struct Search<'f, P> {
     pub parts: P,
 }
 
+/// The walks through regions.
+struct Walks {
+    seen: Seen,
+    /// Blocks that may still be looked at.
+    patience: usize,
+    /// Blocks in which lanes may wait until others have come.
+    gathering: FixedBitSet,
+}
+
 /// Fewest instructions behind a meeting for which it is of use.
 const WORTH: usize = 4;
 /// Most regions that begin in one block. ptxas has one, the last (docs/convergence.md); with three, switches that fall through take 0.2 % less.
@@ -46,10 +57,20 @@ const TOGETHER: usize = 3;
 const PATIENCE: usize = 24;
 
 impl<P: Fn(Block) -> bool> Search<'_, P> {
-    /// The regions that lanes leave, the last meetings of each entry. `whole`: those that no lane leaves.
-    pub fn run(&self, whole: &[Region]) -> Vec<Region> {
-        let mut patience = PATIENCE * self.cfg.rpo.len();
-        let mut seen = Seen::new(self.func.blocks.len());
+    /// The regions that lanes leave, the last meetings of each entry. `whole`: those that no lane leaves; `room`: the most that can be had.
+    pub fn run(&self, whole: &[Region], room: usize) -> Vec<Region> {
+        if room == 0 {
+            return Vec::new();
+        }
+        let waits = |b: &&Block| {
+            let insts = &self.func.blocks[**b].insts;
+            insts.iter().any(|i| gathers(self.func, &self.func.insts[*i]))
+        };
+        let mut w = Walks {
+            seen: Seen::new(self.func.blocks.len()),
+            patience: PATIENCE * self.cfg.rpo.len(),
+            gathering: self.cfg.rpo.iter().filter(waits).map(|b| b.index()).collect(),
+        };
         let mut found: Vec<Region> = Vec::new();
         let mut entries: FxHashMap<Block, usize> = FxHashMap::default();
         for &meet in self.cfg.rpo.iter().rev() {
@@ -60,14 +81,14 @@ impl<P: Fn(Block) -> bool> Search<'_, P> {
             if self.post.dominates(meet, enter) || entries.get(&enter).is_some_and(|n| *n == TOGETHER) {
                 continue;
             }
-            if let Some(r) = self.region(enter, meet, &mut seen, &mut patience)
-                && self.is_worthwhile(&r, &mut seen, &mut patience)
-                && self.returns_late(&r, whole, &mut seen, &mut patience)
+            if let Some(r) = self.region(enter, meet, &mut w)
+                && self.is_worthwhile(&r, &mut w)
+                && self.returns_late(&r, whole, &mut w)
             {
                 *entries.entry(enter).or_insert(0) += 1;
                 found.push(r);
             }
-            if patience == 0 {
+            if w.patience == 0 || found.len() == room {
                 break;
             }
         }
@@ -75,26 +96,26 @@ impl<P: Fn(Block) -> bool> Search<'_, P> {
     }
 
     /// The region from `enter`, the immediate dominator, to `meet`.
-    fn region(&self, enter: Block, meet: Block, seen: &mut Seen, patience: &mut usize) -> Option<Region> {
-        seen.restart();
-        seen.put(enter);
+    fn region(&self, enter: Block, meet: Block, w: &mut Walks) -> Option<Region> {
+        w.seen.restart();
+        w.seen.put(enter);
         let mut body = vec![enter];
         let mut stack: Vec<Block> = Vec::new();
         // What is dominated by the meeting leads back to it: a loop.
         for &p in self.cfg.preds[meet].iter().filter(|p| !self.dom.dominates(meet, **p)) {
-            if !seen.put(p) {
+            if !w.seen.put(p) {
                 body.push(p);
                 stack.push(p);
             }
         }
         while let Some(b) = stack.pop() {
-            *patience = patience.saturating_sub(1);
+            w.patience = w.patience.saturating_sub(1);
             // Lanes that have met come into the region again, or wait in it.
-            if *patience == 0 || self.dom.dominates(meet, b) || self.gathers(b) {
+            if w.patience == 0 || self.dom.dominates(meet, b) || w.gathering.contains(b.index()) {
                 return None;
             }
             for &p in &self.cfg.preds[b] {
-                if !seen.put(p) {
+                if !w.seen.put(p) {
                     body.push(p);
                     stack.push(p);
                 }
@@ -130,31 +151,32 @@ impl<P: Fn(Block) -> bool> Search<'_, P> {
     }
 
     /// Whether lanes that part may come to the meeting by both ways, and enough follows that they execute together then.
-    fn is_worthwhile(&self, r: &Region, seen: &mut Seen, patience: &mut usize) -> bool {
+    fn is_worthwhile(&self, r: &Region, w: &mut Walks) -> bool {
         let comes = |b: &Block| *b == r.meet || r.body.contains(*b);
         if !r.body.iter().any(|b| (self.parts)(b) && self.cfg.succs[b].iter().all(comes)) {
             return false;
         }
         let mut follows = 0;
-        seen.restart();
-        seen.put(r.meet);
+        w.seen.restart();
+        w.seen.put(r.meet);
         let mut stack = vec![r.meet];
         while let Some(b) = stack.pop() {
-            *patience = patience.saturating_sub(1);
+            w.patience = w.patience.saturating_sub(1);
             follows += self.func.blocks[b].insts.len();
-            if follows >= WORTH || *patience == 0 {
+            if follows >= WORTH || w.patience == 0 {
                 break;
             }
             let own = |s: &&Block| self.dom.dominates(r.meet, **s);
-            stack.extend(self.cfg.succs[b].iter().filter(own).filter(|s| !seen.put(**s)));
+            stack.extend(self.cfg.succs[b].iter().filter(own).filter(|s| !w.seen.put(**s)));
         }
         follows >= WORTH
     }
 
     /// Whether lanes that have left come to the entry again only behind the end of a region in which all are waited for.
-    fn returns_late(&self, r: &Region, whole: &[Region], seen: &mut Seen, patience: &mut usize) -> bool {
-        let around: Vec<Block> = whole.iter().filter(|w| w.body.contains(r.enter)).map(|w| w.meet).collect();
-        seen.restart();
+    fn returns_late(&self, r: &Region, whole: &[Region], w: &mut Walks) -> bool {
+        w.patience = w.patience.saturating_sub(whole.len());
+        let around: Vec<Block> = whole.iter().filter(|o| o.body.contains(r.enter)).map(|o| o.meet).collect();
+        w.seen.restart();
         let mut stack: Vec<Block> = Vec::new();
         for (b, taken) in &r.exits {
             let targets = self.func.blocks[*b].term.targets();
@@ -162,22 +184,17 @@ impl<P: Fn(Block) -> bool> Search<'_, P> {
             stack.push(to.block);
         }
         while let Some(b) = stack.pop() {
-            if around.contains(&b) || seen.put(b) {
+            if around.contains(&b) || w.seen.put(b) {
                 continue;
             }
-            *patience = patience.saturating_sub(1);
+            w.patience = w.patience.saturating_sub(1);
             // Whoever called may use any barrier, and other lanes still wait.
             let returns = matches!(self.func.blocks[b].term, Terminator::Return(_));
-            if b == r.enter || returns || *patience == 0 {
+            if b == r.enter || returns || w.patience == 0 {
                 return false;
             }
             stack.extend(&self.cfg.succs[b]);
         }
         true
-    }
-
-    /// Whether lanes may wait in a block until others have come.
-    fn gathers(&self, b: Block) -> bool {
-        self.func.blocks[b].insts.iter().any(|i| gathers(self.func, &self.func.insts[*i]))
     }
 }

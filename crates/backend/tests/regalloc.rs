@@ -597,3 +597,34 @@ fn words_of_spilled_pairs_stay_together() {
     }
     assert_eq!(products, 24);
 }
+
+/// A barrier that lanes leave by BREAK is for one region alone, though the next begins behind its meeting.
+#[test]
+fn barriers_that_lanes_leave_are_for_one_region() {
+    let region = |n: u32, p: u32| {
+        let [b0, b1, b2, b3] = [0, 1, 2, 3].map(|k| 4 * n + k);
+        let next = 4 * n + 4;
+        format!(
+            "block{b0}:\n    v{p}:B = BSSY block{b2}\n    branch v1, block{b1}, block{b2}\nblock{b1}:\n    @v1 BREAK PT, v{p}\n    \
+             branch v1, block{b3}, block{b2}\nblock{b2}:\n    BSYNC PT, v{p}\n    jump block{b3}\nblock{b3}:\n    jump block{next}\n"
+        )
+    };
+    let head = "function k sm_90 entry local=0 shared=0 barriers=0 regs=255 {\nblock99:\n    v0:R = S2R SR_TID.X\n    \
+                v1:P = ISETP.GT.AND PT, v0, 0x5, PT, PT\n    jump block0\n";
+    let text = format!("{head}{}{}block8:\n    exit\n}}\n", region(0, 2), region(1, 3));
+    let func = ori::parse::parse(&text).unwrap();
+    let limits = Limits::of(&func);
+    let mut done = allocate(func.clone(), &limits).unwrap();
+    checker::check(&func, &done.func, &limits).unwrap();
+    for d in done.func.insts.values_mut() {
+        for o in &mut d.operands {
+            if let Operand::Reg(r) = o
+                && r.reg.file == RegFile::B
+            {
+                r.reg.index = 0;
+            }
+        }
+    }
+    let wrong = checker::check(&func, &done.func, &limits).unwrap_err().to_string();
+    assert!(wrong.contains("is set in two places"), "{wrong}");
+}

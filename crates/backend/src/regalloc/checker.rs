@@ -29,6 +29,7 @@ pub use wrong::{Fault, Violation, Wrong};
 /// The first instruction that may read something else.
 pub fn check(before: &Function, after: &Allocated, limits: &Limits) -> Result<(), Violation> {
     let cfg = Cfg::new(before);
+    barriers(after, &cfg)?;
     let made = FixedBitSet::with_capacity(before.values.len());
     let mut c = Checker { before, after, limits, content: SecondaryMap::new(), made };
     c.find_contents(&cfg);
@@ -100,6 +101,26 @@ pub fn check(before: &Function, after: &Allocated, limits: &Limits) -> Result<()
                 let to = cfg.order[told.block];
                 if to > k { &mut dirty } else { &mut next }.insert(to);
             }
+        }
+    }
+    Ok(())
+}
+
+/// Whether the barriers that lanes leave by BREAK are for one region alone: those lanes may run any code while others wait.
+fn barriers(after: &Allocated, cfg: &Cfg) -> Result<(), Violation> {
+    let insts = || {
+        let blocks = cfg.rpo.iter();
+        blocks.flat_map(|b| after.blocks[*b].insts.iter().map(|i| (*b, &after.insts[*i])))
+    };
+    let barrier = |d: &InstData<Reg>| {
+        d.operands.iter().find_map(|o| o.as_reg().filter(|r| r.reg.file == RegFile::B)).map(|r| r.reg)
+    };
+    let left = insts().filter(|(_, d)| d.op == Op::Sass(Opcode::BREAK)).filter_map(|(_, d)| barrier(d));
+    let left: FxHashSet<Reg> = left.collect();
+    let mut set: FxHashSet<Reg> = FxHashSet::default();
+    for (block, d) in insts().filter(|(_, d)| d.op == Op::Sass(Opcode::BSSY)) {
+        if let Some(reg) = barrier(d).filter(|r| left.contains(r) && !set.insert(*r)) {
+            return Err(Violation { block, wrong: Wrong::Barrier(reg) });
         }
     }
     Ok(())

@@ -30,6 +30,8 @@ pub enum Wrong {
     Unknown(String),
     /// A move writes a register that is not the allocator's.
     Move(Reg),
+    /// A barrier that some lanes leave by BREAK while others wait at it is set in two places.
+    Barrier(Reg),
     /// An instruction became another that does not do the same.
     Changed {
         /// What it was.
@@ -89,6 +91,7 @@ impl fmt::Display for Wrong {
             Wrong::Order(inst) => write!(f, "`{inst}` is out of order"),
             Wrong::Missing(inst) => write!(f, "`{inst}` is missing"),
             Wrong::Unknown(inst) => write!(f, "unknown inserted instruction `{inst}`"),
+            Wrong::Barrier(r) => write!(f, "{r} is set in two places, and some lanes leave it"),
             Wrong::Move(r) => write!(f, "a move writes {r}"),
             Wrong::Changed { before, after, fault } => write!(f, "`{before}` as `{after}`: {fault}"),
         }
