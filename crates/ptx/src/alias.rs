@@ -1,6 +1,6 @@
 //! `.alias name, function;`: another name for a function of the module.
 
-use crate::ast::{Func, FuncId, Module, Operand, Stmt, Symbol, Var, VarId};
+use crate::ast::{Func, FuncId, Linkage, Module, Operand, Stmt, Symbol, Var, VarId};
 use crate::diag::Diagnostic;
 
 impl Module {
@@ -51,8 +51,12 @@ pub(crate) fn check(module: &Module) -> Vec<Diagnostic> {
                 "'{}' is already aliased to '{}' and cannot be redefined",
                 a.name, module.funcs[*old].name
             )
-        } else if f.linkage == crate::ast::Linkage::Weak {
-            format!("Function '{}' with .weak scope cannot be aliased", f.name)
+        } else if let Some(scope) = match f.linkage {
+            Linkage::Weak => Some("weak"),
+            Linkage::Extern => Some("extern"),
+            _ => None,
+        } {
+            format!("Function '{}' with .{scope} scope cannot be aliased", f.name)
         } else if f.body.is_none() {
             format!("Unresolved extern function '{}'", f.name)
         } else {
@@ -128,6 +132,8 @@ mod tests {
         assert_eq!(error(".alias bar, k;"), "Cannot define alias to entry function 'k'");
         assert_eq!(error(".alias foo, foo2;"), "Illegal redefinition of function 'foo' as alias");
         assert_eq!(error(".alias bar, weak;"), "Function 'weak' with .weak scope cannot be aliased");
+        let elsewhere = ".extern .func far (); .alias bar, far;";
+        assert_eq!(error(elsewhere), "Function 'far' with .extern scope cannot be aliased");
         assert_eq!(error(".alias bar, bar;"), "Cannot alias a function to itself");
         assert_eq!(
             error(".alias bar, foo; .alias bar, foo;"),
