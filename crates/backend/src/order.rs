@@ -67,10 +67,11 @@ struct Part {
     place: Option<Place>,
 }
 
-/// Bytes relative to a base register's value.
+/// Bytes relative to a base register's value, or a multiple of that.
 #[derive(Clone, Copy)]
 struct Place {
     base: Option<Contents>,
+    width: AddrWidth,
     uniform: Option<Contents>,
     offset: i32,
     size: u32,
@@ -95,7 +96,8 @@ impl Part {
         }
         // One number is another address in another space.
         let same = |a: &Place, b: &Place| {
-            self.access.space == other.access.space && (a.base, a.uniform) == (b.base, b.uniform)
+            self.access.space == other.access.space
+                && (a.base, a.width, a.uniform) == (b.base, b.width, b.uniform)
         };
         match (&self.place, &other.place) {
             (Some(a), Some(b)) if same(a, b) => {
@@ -166,13 +168,12 @@ fn described<R: Copy, L>(
         .zip(addresses)
         .map(|(access, address)| {
             let place = match (address, access.size(mods)) {
-                // The offset counts bytes from the register, unless that is scaled.
-                (
-                    Operand::Addr { base, width: AddrWidth::R32 | AddrWidth::R64, uniform, offset, .. },
-                    Some(size),
-                ) if !collective => {
+                // The offset counts bytes from the register, or from what that is a part of.
+                (Operand::Addr { base, width, uniform, offset, .. }, Some(size))
+                    if !collective && *width != AddrWidth::U32 =>
+                {
                     let (base, uniform) = (base.map(contents), uniform.map(contents));
-                    Some(Place { base, uniform, offset: *offset, size })
+                    Some(Place { base, width: *width, uniform, offset: *offset, size })
                 }
                 _ => None,
             };

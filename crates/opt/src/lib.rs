@@ -22,6 +22,7 @@ pub mod predication;
 pub mod rotate;
 mod same_condition;
 pub mod saturate;
+pub mod scaled;
 pub mod selects;
 pub mod setp_combine;
 pub mod shift_add;
@@ -168,6 +169,7 @@ pub static PASSES: &[Pass] = &[
     warp_atomics::PASS,
     copy_prop::PASS.at_level(2),
     hoist_loads::PASS,
+    scaled::PASS,
     DEAD_CODE,
     uniform_constants::PASS,
     literals::PASS,

@@ -18,7 +18,7 @@ const RZ: Name = Name::Phys(Reg::RZ);
 const PT: Name = Name::Phys(Reg::PT);
 
 /// A shift to the left by a constant below 32, of 32 bits, or the upper word of one of 64.
-fn shift_left(d: &InstData, upper: bool) -> Option<u32> {
+pub(crate) fn shift_left(d: &InstData, upper: bool) -> Option<u32> {
     let kind = if upper { ShiftType::U64 } else { ShiftType::U32 };
     let wanted = ShfMods { dir: ShiftDir::L, wrap: false, kind, hi: upper };
     let s = Shf::of(d).filter(|_| d.is_unguarded() && ShfMods::of(d) == Some(wanted))?;

@@ -53,11 +53,11 @@ pub(super) fn access<R: Copy, L>(
         }
         Some(Error::Matrices) if matches!(op, Opcode::LDSM | Opcode::STSM) => {
             let addresses = operands.iter().filter_map(|o| match o {
-                Operand::Addr { base, offset, .. } => Some((*base, *offset)),
+                Operand::Addr { base, width, offset, .. } => Some((*base, *width, *offset)),
                 _ => None,
             });
-            for (Part { place, .. }, (base, offset)) in access.parts.iter_mut().zip(addresses) {
-                *place = Some(Place { base: base.map(contents), uniform: None, offset, size: 4 });
+            for (Part { place, .. }, (base, width, offset)) in access.parts.iter_mut().zip(addresses) {
+                *place = Some(Place { base: base.map(contents), width, uniform: None, offset, size: 4 });
             }
         }
         _ => {}
