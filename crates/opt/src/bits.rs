@@ -8,7 +8,7 @@ use crate::Pass;
 use cranelift_entity::SecondaryMap;
 use ori::known::KnownBits;
 use ori::{Analyses, Changed, Function, Inst, InstData, Name, Op, Operand, Value, operand};
-use sass::ops::{Iadd3, Iadd3Mods, Imad, ImadMods, Lop3, Shf, ShfMods, ShiftDir, ShiftType};
+use sass::ops::{Iadd3, Iadd3Mods, Imad, ImadMods, Lop3, Prmt, PrmtMods, Shf, ShfMods, ShiftDir, ShiftType};
 use sass::{Mod, Mods, Opcode, Reg, RegFile, RegOp};
 
 /// LOP3's tables of `a & b` and `a | b`.
@@ -121,6 +121,7 @@ impl Rewriter<'_> {
         match d.op {
             Op::Sass(Opcode::LOP3) => self.mask(func, d).or_else(|| self.sum_of_parts(func, d)),
             Op::Sass(Opcode::SHF) => self.one_shift(func, d),
+            Op::Sass(Opcode::PRMT) => self.same_bytes(func, d),
             Op::Sass(Opcode::IADD3) => self.without_carry(d).or_else(|| self.product_in_sum(func, b, d)),
             _ => None,
         }
@@ -237,6 +238,29 @@ impl Rewriter<'_> {
         let mut new = d.clone();
         new.become_copy(*pair.to, left);
         Some(new)
+    }
+
+    /// Bytes put where they are, and zeros where there are zeros: extensions of what is small enough.
+    fn same_bytes(&self, func: &Function, d: &InstData) -> Option<InstData> {
+        let s = Prmt::of(d).filter(|_| PrmtMods::of(d) == Some(PrmtMods { mode: None }))?;
+        let (x, Operand::Imm(selector)) = (value(s.a)?, *s.selector) else { return None };
+        if func.values[x].width != 1 || !is_zero(s.b) {
+            return None;
+        }
+        let zeros = self.known.of(x).zeros;
+        let is_zero = |byte: u32| zeros >> (8 * byte) & 0xff == 0xff;
+        let same = (0..4).all(|k| {
+            let (from, sign) = (selector >> (4 * k) & 7, selector >> (4 * k) & 8 != 0);
+            let comes_as_zero = match sign {
+                _ if from >= 4 => true,
+                true => zeros >> (8 * from + 7) & 1 != 0,
+                false => is_zero(from),
+            };
+            !sign && from == k || comes_as_zero && is_zero(k)
+        });
+        let mut new = d.clone();
+        new.become_copy(*s.d, operand(x));
+        same.then_some(new)
     }
 
     /// `a | b` where no bit is in both and one is a shift to the left that nothing else needs.

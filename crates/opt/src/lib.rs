@@ -32,6 +32,7 @@ mod single_lane;
 pub mod sink;
 mod sums;
 pub mod three_inputs;
+pub mod truths;
 pub mod uniform_constants;
 pub mod unite_halves;
 pub mod unroll;
@@ -150,6 +151,7 @@ pub static PASSES: &[Pass] = &[
     short_circuit::PASS,
     narrow::PASS,
     bits::PASS,
+    truths::PASS,
     unite_halves::PASS,
     gvn::PASS,
     shift_add::PASS,
@@ -164,6 +166,8 @@ pub static PASSES: &[Pass] = &[
     predication::PASS,
     vectorize::PASS,
     selects::PASS,
+    bits::PASS,
+    truths::PASS,
     saturate::PASS,
     nonzero::PASS,
     warp_atomics::PASS,

@@ -68,7 +68,7 @@ fn logic(d: &InstData) -> Option<Value> {
 }
 
 /// The result of a comparison with zero, the register that it compares, and whether it is for equality.
-fn test(d: &InstData) -> Option<(Value, Value, bool)> {
+pub(crate) fn test(d: &InstData) -> Option<(Value, Value, bool)> {
     let (s, m) = (Isetp::of(d)?, IsetpMods::of(d)?);
     let equal = m.cmp == Icmp::EQ;
     let word = matches!(m.kind, None | Some(Int64::U32)) && !m.extended;
