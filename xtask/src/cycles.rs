@@ -84,12 +84,14 @@ fn launch_files(root: &Path, bin: &Path, options: &Options) -> Result<(), String
 }
 
 /// Something to time: a kernel of a file.
-struct Job {
+pub struct Job {
     producer: String,
-    file: PathBuf,
-    sm: String,
+    /// The file.
+    pub file: PathBuf,
+    /// The target, without `sm_`.
+    pub sm: String,
     /// Which kernel of the file, before the remainder by their number is taken.
-    nth: u64,
+    pub nth: u64,
 }
 
 /// A kernel's figures: ours, theirs.
@@ -108,21 +110,21 @@ impl Timed {
     }
 }
 
-/// All files, shuffled, of each producer in turn.
-fn candidates(options: &Options) -> Vec<Job> {
+/// All files, shuffled, of each producer in turn, for targets or their own.
+pub fn candidates(paths: &[PathBuf], sms: &[String], seed: u64) -> Vec<Job> {
     let mut producers: BTreeMap<String, Vec<(PathBuf, String)>> = BTreeMap::new();
-    for path in &options.paths {
+    for path in paths {
         for file in ptx_files(path) {
             let below = file.strip_prefix(path).unwrap_or(&file);
             let folder = if below.components().count() > 1 { below.iter().next() } else { path.file_name() };
             let producer = folder.map_or(String::new(), |f| f.to_string_lossy().into_owned());
             let own = std::fs::read_to_string(&file).ok().and_then(|t| own_target(&t));
-            let targets = if options.sm.is_empty() { own.into_iter().collect() } else { options.sm.clone() };
+            let targets = if sms.is_empty() { own.into_iter().collect() } else { sms.to_vec() };
             let files = producers.entry(producer).or_default();
             files.extend(targets.into_iter().map(|t| (file.clone(), t)));
         }
     }
-    let mut rng = Rng::new(options.seed);
+    let mut rng = Rng::new(seed);
     let mut turns: Vec<(usize, usize, Job)> = Vec::new();
     for (p, (producer, mut files)) in producers.into_iter().enumerate() {
         for k in (1..files.len()).rev() {
@@ -137,7 +139,10 @@ fn candidates(options: &Options) -> Vec<Job> {
 }
 
 /// The launch and the figures of the reference compiler's code, from the cache if they are there.
-fn theirs(
+///
+/// # Errors
+/// When it has no launch that can be timed.
+pub fn theirs(
     cache: &Path,
     module: &ptx::Module,
     source: &str,
@@ -145,7 +150,9 @@ fn theirs(
     cubin: impl FnOnce() -> Result<Vec<u8>, String>,
 ) -> Result<(u64, Figures), String> {
     let mut hash = 0xcbf2_9ce4_8422_2325u64;
-    for b in source.bytes().chain(kernel.bytes()).chain(sm.bytes()) {
+    let version = Target::parse(&format!("sm_{sm}")).map_or(0, |t| sim::cycles::version(t.sm));
+    let version = if version > 0 { format!(" {version}") } else { String::new() };
+    for b in source.bytes().chain(kernel.bytes()).chain(sm.bytes()).chain(version.bytes()) {
         hash = (hash ^ u64::from(b)).wrapping_mul(0x100_0000_01b3);
     }
     let file = cache.join(format!("{hash:016x}"));
@@ -209,7 +216,7 @@ fn sample(root: &Path, bin: &Path, options: &Options) -> Result<(), String> {
     std::fs::create_dir_all(&cache).map_err(|e| e.to_string())?;
     let mut timed: Vec<Timed> = Vec::new();
     let mut refused: Vec<String> = Vec::new();
-    for jobs in candidates(options).chunks(64) {
+    for jobs in candidates(&options.paths, &options.sm, options.seed).chunks(64) {
         let found: Vec<_> = jobs.par_iter().filter_map(|j| time(root, bin, &cache, options, j)).collect();
         for f in found {
             match f {

@@ -99,7 +99,7 @@ pub fn mine(root: &Path, bin: &Path, options: &Options) -> Result<(), String> {
 /// Prints the distances of pairs of opcodes and operands: the least one, how often, the next, how often, of how many.
 pub fn print_distances(root: &Path, bin: &Path, options: &Options) -> Result<(), String> {
     let mut seen: BTreeMap<(String, String), BTreeMap<u8, u32>> = BTreeMap::new();
-    let shapes = ["WIDE", "HI", "X", "MMA", "F32", "F64", "32", "64", "E", "STRICT"];
+    let shapes = ["WIDE", "HI", "X", "MMA", "F32", "F64", "32", "64", "U64", "S64", "E", "STRICT"];
     let name = |i: &sass::Inst| {
         let mods = i.mods.iter().map(|m| m.name()).filter(|m| shapes.contains(m));
         mods.fold(i.op.name().to_string(), |name, m| name + "." + m)

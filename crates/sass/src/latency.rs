@@ -344,6 +344,25 @@ mod tests {
     }
 
     #[test]
+    fn pairs_come_as_soon_as_words_do() {
+        use RegFile::R;
+        let of = |from, to| raw_of(120, R, (from, 0, 0), to);
+        let (add, add_in) = ("IADD.64 R0, R2, R4", ("IADD.64 R2, R0, R4", 2, 1));
+        let (set, word) =
+            (("ISETP.LT.U64.AND P0, PT, R0, R2, PT", 2, 1), ("LOP3.LUT R2, R0, R4, RZ, 0xc0, !PT", 2, 0));
+        let load = ("LDG.E R4, desc[UR4][R0.64]", 2, 0);
+        assert_eq!([add_in, word, set, load].map(|to| of(add, to)), [4, 5, 6, 6]);
+        let copy = "MOV R0, R4";
+        assert_eq!([add_in, set, ("MOV.64 R2, R0", 1, 0)].map(|to| of(copy, to)), [5, 5, 6]);
+        let set = parse("ISETP.LT.U64.AND P0, PT, R0, R2, PT", 120);
+        let (writer, p) = (writer(&set, Some(0), 0), RegFile::P);
+        let branch = parse("@P0 EXIT", 120);
+        let select = parse("SEL R0, R1, R2, P0", 120);
+        assert_eq!(raw(writer, p, guard(&branch), on(120)), 14);
+        assert_eq!(raw(writer, p, reader(&select, p, Some(3), 0), on(120)), 6);
+    }
+
+    #[test]
     fn the_halves_of_wide_products_come_apart() {
         use RegFile::R;
         let wide = "IMAD.WIDE R4, R1, R2, R6";

@@ -3,7 +3,7 @@
 //! A100, RTX 4090 and H100 by Luo et al. (arXiv 2402.13499, whose sm_90 figures stand for later data-centre parts and
 //! whose sm_89 figures for later others). Other latencies of variable length are rounded from the same papers.
 
-use sass::{Opcode, Unit};
+use sass::{Class, Inst, Opcode, Unit, latency};
 
 /// An SM. Times are in cycles.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -93,10 +93,12 @@ impl Machine {
     }
 
     /// Cycles for which a unit takes nothing else, and whether it belongs to the whole SM.
-    pub(super) fn occupies(&self, op: Opcode) -> (u64, bool) {
-        match op.unit() {
+    pub(super) fn occupies(&self, inst: &Inst) -> (u64, bool) {
+        match inst.op.unit() {
             Unit::Fma => (self.fp32, false),
             Unit::Half => (self.half, false),
+            // Pairs of registers are two rounds of a pipe that has as many lanes as a warp.
+            Unit::Alu if takes_pairs(inst) => (2 * self.int, false),
             Unit::Alu | Unit::Imad => (self.int, false),
             Unit::Fp64 => (self.fp64, true),
             // 16 results per cycle and SM.
@@ -117,5 +119,18 @@ impl Machine {
             Unit::Load | Unit::Store => self.shared_latency,
             _ => 20,
         }
+    }
+}
+
+/// Whether an instruction computes numbers of 64 bits at once.
+fn takes_pairs(inst: &Inst) -> bool {
+    matches!(latency::class(inst), Class::Pairs | Class::PairMoves | Class::PairCompare)
+}
+
+/// What counts up where the model of a target changes, so that figures that were kept can be told from new ones.
+pub fn version(sm: u8) -> u32 {
+    match sm {
+        120.. => 1,
+        _ => 0,
     }
 }

@@ -12,7 +12,7 @@ mod scheduler;
 #[cfg(test)]
 mod tests;
 
-pub use machine::Machine;
+pub use machine::{Machine, version};
 pub use report::Report;
 pub use scheduler::{Reason, Stalls};
 

@@ -288,7 +288,7 @@ impl Sm<'_> {
             scoreboard = scoreboard.max((board.until(left), board.memory));
         }
         let pipe = inst.map_or(0, |i| {
-            let (_, whole) = self.machine.occupies(i.op);
+            let (_, whole) = self.machine.occupies(i);
             let owner = if whole { SCHEDULERS } else { scheduler };
             self.busy.get(&(owner, i.op.unit())).copied().unwrap_or(0)
         });
@@ -317,7 +317,7 @@ impl Sm<'_> {
         let stall = if ctrl.stall == 0 { 15 } else { u64::from(ctrl.stall) };
         let mut end = now + stall;
         if let Some(inst) = kernel.insts[at].as_ref() {
-            let (interval, whole) = machine.occupies(inst.op);
+            let (interval, whole) = machine.occupies(inst);
             let extra = bank_conflict(inst, ctrl, &mut warp.cached);
             let (work, latency, memory) = traffic(machine, inst, &issue.work, &mut self.lines);
             let owner = if whole { SCHEDULERS } else { scheduler };
