@@ -41,6 +41,7 @@ pub mod uses;
 pub mod vectorize;
 pub mod warp_atomics;
 mod wide_add;
+mod wide_integers;
 
 use ori::{Analyses, Changed, Function, Manager, Phase};
 
@@ -171,6 +172,7 @@ pub static PASSES: &[Pass] = &[
     saturate::PASS,
     nonzero::PASS,
     warp_atomics::PASS,
+    wide_integers::PASS,
     copy_prop::PASS.at_level(2),
     hoist_loads::PASS,
     scaled::PASS,
