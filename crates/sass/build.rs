@@ -274,7 +274,7 @@ fn main() {
             has("holds_uniform"),
             has("passable"),
             has("uniform"),
-            facts::wide_immediate(&op.slots, immediates),
+            facts::wide_immediate(&op.slots, immediates, has("extends")),
             has("reads_predicates"),
             has("writes_predicates"),
             has("reads_uniform_predicates"),

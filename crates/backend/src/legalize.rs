@@ -249,7 +249,7 @@ impl Legalizer<'_> {
                     WideImmediate::HighHalf => [0, n],
                     WideImmediate::Both => [n, n],
                     WideImmediate::Integer if d.mods.has(Mod::U32) => [n, 0],
-                    WideImmediate::Integer => [n, ((n as i32) >> 31) as u32],
+                    WideImmediate::Integer | WideImmediate::Extended => [n, ((n as i32) >> 31) as u32],
                 };
                 let parts = words.map(Operand::Imm);
                 (self.define(Macro::Collect, 2, &parts), false, false, false)

@@ -1,5 +1,5 @@
 //! Integers of 64 bits in one instruction, where the target has such (sm_120): two additions of which one takes the other's carry are
-//! IADD.64 where their terms are pairs of registers already, or one a number. ptxas adds all
+//! IADD.64 where their terms are pairs of registers already, or one a number, and comparisons take numbers as they are. ptxas adds all
 //! numbers of 64 bits so, and makes pairs for it where there are none; a sum that would need a copy for that is left to its two words here.
 //!
 //! The last of the passes that see sums, as others look for their words ([`crate::sums`]).
@@ -12,7 +12,7 @@ use ori::{
 };
 use rustc_hash::FxHashMap;
 use sass::ops::{Iadd3, Iadd3Mods};
-use sass::{Mod, Mods, Opcode, Reg, RegFile, RegOp};
+use sass::{Mod, Mods, Opcode, Reg, RegFile, RegOp, SlotKind, WideImmediate};
 use smallvec::SmallVec;
 use thin_vec::{ThinVec, thin_vec};
 
@@ -21,7 +21,7 @@ pub const PASS: Pass = Pass::analysed(
     2,
     "wide-integers",
     "LateOriCommoning",
-    "sums of pairs of registers in one instruction (sm_120)",
+    "sums of pairs of registers in one instruction, and numbers that comparisons of pairs take (sm_120)",
     run,
 );
 
@@ -43,12 +43,34 @@ pub fn run(func: &mut Function, analyses: &Analyses) -> Changed {
         while let Some(i) = at {
             at = e.next(i);
             pairs.note(&e, i, b);
+            number(&mut e, i);
             if let Some(sum) = sum(&e, i, b, &pairs, |a| dom.dominates(a, b)) {
                 unite(&mut e, sum);
             }
         }
     }
     e.finish()
+}
+
+/// Has an instruction that takes numbers in place of pairs read a number that was put into one.
+fn number(e: &mut Editor<'_>, i: Inst) {
+    let d = e.data(i);
+    let Some(op) = d.opcode().filter(|op| op.info().wide_immediate == WideImmediate::Extended) else {
+        return;
+    };
+    let wide = |k: usize| op.slots()[k].kind == SlotKind::Source && op.width(k, &d.mods) == 2;
+    let constant = |k: usize| {
+        let Operand::Reg(r) = &d.operands[k] else { return None };
+        let Name::Val(v) = r.reg else { return None };
+        let Def::Inst(made) = e.def(v) else { return None };
+        let made = e.data(made);
+        let (_, [Operand::Imm(low), Operand::Imm(high)]) = made.collected()? else { return None };
+        let plain = *r == RegOp::plain(r.reg) && made.is_unguarded();
+        (plain && is_extension(*low, *high)).then_some((k, *low))
+    };
+    if let Some((k, n)) = (0..d.operands.len()).filter(|k| wide(*k)).find_map(constant) {
+        e.change(i, |d| d.operands[k] = Operand::Imm(n));
+    }
 }
 
 /// Whether the upper word is the lower one's sign.

@@ -20,8 +20,18 @@ pub struct Facts {
 }
 
 /// Words that stand for themselves.
-const FLAGS: [&str; 9] =
-    ["nowb", "norb", "queued", "uniform", "awaited", "holds_uniform", "passable", "noswap", "notwin"];
+const FLAGS: [&str; 10] = [
+    "nowb",
+    "norb",
+    "queued",
+    "uniform",
+    "awaited",
+    "holds_uniform",
+    "passable",
+    "noswap",
+    "notwin",
+    "extends",
+];
 
 fn flow(text: &str) -> Result<&'static str, String> {
     Ok(match text {
@@ -245,8 +255,13 @@ pub fn check_sources(facts: &Facts, immediates: &BTreeSet<(usize, String)>) -> R
     }
 }
 
-/// What an immediate is where the operand has two registers, as a variant of `WideImmediate`: the forms say how it is spelled.
-pub fn wide_immediate(slots: &[String], immediates: &BTreeSet<(usize, String)>) -> &'static str {
+/// What an immediate is where the operand has two registers, as a variant of `WideImmediate`: the forms say how it is spelled, and the
+/// word `extends` whether an integer is taken there.
+pub fn wide_immediate(
+    slots: &[String],
+    immediates: &BTreeSet<(usize, String)>,
+    extends: bool,
+) -> &'static str {
     let is_pair = |at: usize| shape(&slots[at]) == "S2";
     let of = |wanted: &str, fits: &dyn Fn(usize) -> bool| {
         immediates.iter().any(|(at, kind)| kind == wanted && fits(*at))
@@ -255,6 +270,8 @@ pub fn wide_immediate(slots: &[String], immediates: &BTreeSet<(usize, String)>) 
         "HighHalf"
     } else if of("F32", &is_pair) {
         "Both"
+    } else if extends {
+        "Extended"
     } else {
         "Integer"
     }

@@ -144,8 +144,10 @@ pub enum SwapChange {
 /// What an immediate, which has 32 bits, stands for where the operand has two registers. The forms say it: by how they spell it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WideImmediate {
-    /// An integer, extended by zeros or by its sign.
+    /// An integer, extended by zeros or by its sign, which no form takes.
     Integer,
+    /// An integer, extended by its sign, which the instruction takes.
+    Extended,
     /// The high half of a binary64 number, whose low half is 0.
     HighHalf,
     /// Both of two binary32 numbers.
