@@ -1,11 +1,13 @@
 //! Results of which only one word is used: products of 64 bits become products of 32 or their upper halves, pairs of constants
 //! one constant. What they are made of is used in part alone then, too, so that whole chains of 64-bit arithmetic on
-//! addresses of 32 bits get narrow. Bits of factors that products of matrices do not read need not be cleared.
+//! addresses of 32 bits get narrow. Comparisons of pairs, as sm_120 has them, compare words where the other ones are known to be alike. Bits of factors that products of matrices do not read need not be cleared.
 
 use crate::Pass;
 use cranelift_entity::SecondaryMap;
 use ori::{Function, Inst, InstData, Name, Operand, Value};
-use sass::ops::{Hmma, HmmaSp, Imad, ImadMods, ImadPart, Ldc, LdcMods, Lop3, Size64};
+use sass::ops::{
+    Hmma, HmmaSp, Icmp, Imad, ImadMods, ImadPart, Int64, Isetp, IsetpMods, Ldc, LdcMods, Lop3, Size64,
+};
 use sass::{Mod, Reg, RegOp};
 
 /// How often a value is read whole, and each of its first two words alone.
@@ -20,13 +22,61 @@ pub const PASS: Pass = Pass::alone(
     2,
     "narrow",
     "MidExpansion",
-    "products and constants of 64 bits of which one word is used",
+    "products and constants of 64 bits of which one word is used; comparisons of pairs that one word decides",
     run,
 );
 
 /// The pass.
 pub fn run(func: &mut Function) -> bool {
-    words(func) | ignored_bits(func)
+    compared(func) | words(func) | ignored_bits(func)
+}
+
+/// Compares words of pairs whose other words are the same, as those of numbers of 32 bits are.
+fn compared(func: &mut Function) -> bool {
+    let mut collected: SecondaryMap<Value, Option<[Operand; 2]>> = SecondaryMap::new();
+    let mut wide: Vec<Inst> = Vec::new();
+    for i in func.layout.iter().flat_map(|b| &func.blocks[*b].insts).copied() {
+        let d = &func.insts[i];
+        if let Some((Operand::Reg(RegOp { reg: Name::Val(v), .. }), &[low, high])) = d.collected()
+            && d.is_unguarded()
+            && [low, high].iter().all(|o| !matches!(o, Operand::Reg(r) if *r != RegOp::plain(r.reg)))
+        {
+            collected[*v] = Some([low, high]);
+        } else if IsetpMods::of(d).is_some_and(|m| matches!(m.kind, Some(Int64::U64 | Int64::S64))) {
+            wide.push(i);
+        }
+    }
+    let zero = ori::operand(Name::Phys(Reg::RZ));
+    let words = |o: &Operand| match o {
+        Operand::Imm(n) => Some([*n, (*n as i32 >> 31) as u32].map(Operand::Imm)),
+        Operand::Reg(r) if *r == RegOp::plain(r.reg) => match r.reg {
+            Name::Val(v) => {
+                let parts = [0, 1].map(|k| ori::operand(Name::Part(v, k)));
+                (func.values[v].width == 2).then(|| collected[v].unwrap_or(parts))
+            }
+            Name::Phys(Reg::RZ) => Some([zero; 2]),
+            _ => None,
+        },
+        _ => None,
+    };
+    let plain = |o: Operand| if o == Operand::Imm(0) { zero } else { o };
+    let narrow = |d: &InstData| {
+        let (s, m) = (Isetp::of(d)?, IsetpMods::of(d)?);
+        let ([a_low, a_high], [b_low, b_high]) = (words(s.a)?.map(plain), words(s.b)?.map(plain));
+        let kept = match () {
+            () if a_high == b_high => [a_low, b_low],
+            () if a_low == b_low && matches!(m.cmp, Icmp::EQ | Icmp::NE) => [a_high, b_high],
+            () => return None,
+        };
+        Some((kept, IsetpMods { kind: Some(Int64::U32), ..m }.mods()))
+    };
+    let found: Vec<_> = wide.into_iter().filter_map(|i| Some((i, narrow(&func.insts[i])?))).collect();
+    for (i, ([a, b], mods)) in &found {
+        let d = &mut func.insts[*i];
+        d.mods = mods.clone();
+        (d.operands[Isetp::A], d.operands[Isetp::B]) = (*a, *b);
+    }
+    !found.is_empty()
 }
 
 /// The bits of binary32 numbers that tf32 has, which products of such read alone.
