@@ -19,6 +19,7 @@ mod hazards;
 mod library;
 mod link;
 mod loops;
+mod mnemonics;
 mod mutate;
 mod mutate_options;
 mod options;
@@ -63,6 +64,8 @@ enum Task {
     Cycles(cycles::Options),
     /// Compare the loops with products of matrices in our code and ptxas's: instructions, stalls, registers, spills.
     Loops(loops::Options),
+    /// Compare how often our code and ptxas's execute each kind of instruction.
+    Mnemonics(mnemonics::Options),
     /// Write the hazard checker's table of least distances from ptxas's code.
     MineLatencies(hazards::Options),
     /// Print the distances between pairs of opcodes in the reference compiler's code.
@@ -169,6 +172,7 @@ fn main() -> ExitCode {
         Task::Places(o) => places::run(&o),
         Task::Cycles(o) => install_oracles().and_then(|bin| cycles::run(&root(), &bin, &o)),
         Task::Loops(o) => install_oracles().and_then(|bin| loops::run(&root(), &bin, &o)),
+        Task::Mnemonics(o) => install_oracles().and_then(|bin| mnemonics::run(&root(), &bin, &o)),
         Task::Scaling(o) => install_oracles().and_then(|bin| scaling::run(&root(), &bin, &o)),
         Task::Score(o) => install_oracles().and_then(|bin| score::run(&root(), &bin, &o)),
         Task::Status => install_oracles().and_then(|bin| status::print(&root(), &bin)),
