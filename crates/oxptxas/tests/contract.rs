@@ -210,14 +210,16 @@ mod spoilt {
     #[test]
     fn pairs_of_registers_followed_after_one_cycle() {
         let compared = "ld.global.u64 %a2, [%a1]; ld.global.u64 %a3, [%a1+8]; setp.gt.u64 %p, %a2, %a3;\n\
-            selp.b32 %r1, 3, 5, %p; st.global.u32 [%a1], %r1;";
-        let (target, mut bytes) = ours("sm_120", compared);
-        change(target, &mut bytes, |inst, _| {
-            let pairs = sass::latency::class(inst).name() == "pairs";
-            inst.ctrl.stall = if pairs { 1 } else { inst.ctrl.stall };
-            pairs
-        });
-        found(&bytes, "control", "class:pairs stall 1");
+            selp.b32 %r1, 3, 5, %p; st.global.u32 [%a1], %r1; add.u64 %a2, %a2, %a3; st.global.u64 [%a1+8], %a2;";
+        for class in ["pairs", "pair_compare"] {
+            let (target, mut bytes) = ours("sm_120", compared);
+            change(target, &mut bytes, |inst, _| {
+                let pairs = sass::latency::class(inst).name() == class;
+                inst.ctrl.stall = if pairs { 1 } else { inst.ctrl.stall };
+                pairs
+            });
+            found(&bytes, "control", &format!("class:{class} stall 1"));
+        }
     }
 
     /// ARRIVES takes the address from a uniform register alone.
