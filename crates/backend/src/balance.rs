@@ -1,5 +1,6 @@
 //! Shares work between the pipes: in a block with more of it for the ALU than for the pipe of products, copies become
 //! `IMAD.MOV.U32`, sums of two registers `IMAD.IADD` and `IMAD.X`, and shifts `IMAD.SHL.U32`, as in ptxas's code, where about half of them are.
+//! From sm_90 to sm_103 sums of a register and a number or a uniform register are `VIADD`, which that pipe has, too.
 
 use crate::machine::{Link, Machine, MachineInst, inst};
 use crate::units;
@@ -12,6 +13,7 @@ pub fn run(machine: &mut Machine) {
     if !machine.target.info().sums_as_products {
         return;
     }
+    let viadd = machine.target.has(Opcode::VIADD);
     for block in &mut machine.blocks {
         let on = |units: &[Unit]| block.insts.iter().filter(|i| units.contains(&i.inst.op.unit())).count();
         let (mut alu, mut fma) = (on(&[Unit::Alu]), on(&[Unit::Fma, Unit::Imad, Unit::Half]));
@@ -21,7 +23,7 @@ pub fn run(machine: &mut Machine) {
             if alu <= fma + 1 {
                 break;
             }
-            if share(i, &carries) {
+            if share(i, &carries, viadd) {
                 alu -= 1;
                 fma += 1;
             }
@@ -37,11 +39,15 @@ pub fn run(machine: &mut Machine) {
     }
 }
 
-/// Makes a product of an instruction of the ALU; whether it is one that can be.
-fn share(i: &mut MachineInst, carries: &[bool; 8]) -> bool {
+/// Makes a product of an instruction of the ALU, or VIADD where there is such; whether it is one that can be.
+fn share(i: &mut MachineInst, carries: &[bool; 8], viadd: bool) -> bool {
     let d = &i.inst;
     if i.link != Link::None {
         return false;
+    }
+    if let Some(operands) = offset(d).filter(|_| viadd) {
+        i.inst = sass::Inst { guard: d.guard, ..inst(Opcode::VIADD, &[], &operands) };
+        return true;
     }
     let product = match d.op {
         Opcode::MOV => copy(d),
@@ -130,6 +136,25 @@ fn sum(d: &Inst, carries: &[bool; 8]) -> Product {
     let [f, g] = factors;
     let mods: &[Mod] = if x { &[Mod::X] } else { &[] };
     Some((mods, [Operand::Reg(*to), PT, f, g, *last, *s.carry]))
+}
+
+/// `VIADD R0, R2, 0x4`, and `VIADD R0, R2, -UR4`. Of two registers ptxas makes IMAD.IADD.
+fn offset(d: &Inst) -> Option<[Operand; 3]> {
+    let s = Iadd3::of(d)?;
+    let alone = [s.carry, s.carry2].into_iter().all(|o| *o == no_carry()) && !Iadd3Mods::of(d)?.extended;
+    let Operand::Reg(to) = s.d else { return None };
+    if !alone || [s.carry_out, s.carry_out2].into_iter().any(|o| *o != PT) || to.reg == Reg::SP {
+        return None;
+    }
+    let mut terms = s.terms().into_iter().filter(|o| **o != RZ && **o != Operand::Imm(0));
+    let (Some(a), Some(b), None) = (terms.next(), terms.next(), terms.next()) else { return None };
+    let second = |o: &Operand| match o {
+        Operand::Imm(_) => true,
+        Operand::Reg(r) => r.reg.file == RegFile::UR && !r.reg.is_zero() && !r.abs && !r.not,
+        _ => false,
+    };
+    let (a, b) = if second(b) { (a, b) } else { (b, a) };
+    (general(a).is_some() && second(b)).then_some([Operand::Reg(*to), *a, *b])
 }
 
 /// `IMAD.SHL.U32 R0, R2, 0x4, RZ`.

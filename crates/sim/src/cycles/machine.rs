@@ -130,7 +130,7 @@ fn takes_pairs(inst: &Inst) -> bool {
 /// What counts up where the model of a target changes, so that figures that were kept can be told from new ones.
 pub fn version(sm: u8) -> u32 {
     match sm {
-        120.. => 1,
+        90..104 | 120.. => 1,
         _ => 0,
     }
 }
