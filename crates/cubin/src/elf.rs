@@ -1,5 +1,6 @@
 //! Sections and symbols laid out into an ELF file: what of the format is not CUDA's.
 
+use crate::Error;
 use object::elf;
 use object::endian::{LittleEndian as LE, U16, U32, U64};
 use object::pod::bytes_of;
@@ -99,7 +100,7 @@ pub(crate) enum Segment {
 ///
 /// # Errors
 /// If there are more sections than numbers for them.
-pub(crate) fn file(sections: Vec<Section>, flags: u32, segments: &[Segment]) -> Result<Vec<u8>, String> {
+pub(crate) fn file(sections: Vec<Section>, flags: u32, segments: &[Segment]) -> Result<Vec<u8>, Error> {
     build(sections, flags, segments, elf::ET_EXEC)
 }
 
@@ -107,7 +108,7 @@ pub(crate) fn file(sections: Vec<Section>, flags: u32, segments: &[Segment]) -> 
 ///
 /// # Errors
 /// If there are more sections than numbers for them.
-pub(crate) fn relocatable(sections: Vec<Section>, flags: u32, file_type: u16) -> Result<Vec<u8>, String> {
+pub(crate) fn relocatable(sections: Vec<Section>, flags: u32, file_type: u16) -> Result<Vec<u8>, Error> {
     build(sections, flags, &[], file_type)
 }
 
@@ -116,10 +117,10 @@ fn build(
     flags: u32,
     segments: &[Segment],
     file_type: u16,
-) -> Result<Vec<u8>, String> {
+) -> Result<Vec<u8>, Error> {
     let most = usize::from(elf::SHN_LORESERVE) - 1;
     if sections.len() + 1 > most {
-        return Err(format!("the code needs {} sections, and a file has at most {most}", sections.len() + 1));
+        return Err(Error::CodeSections { sections: sections.len() + 1, most });
     }
     let mut names = Strings::default();
     names.add("");

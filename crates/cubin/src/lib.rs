@@ -6,6 +6,7 @@
 pub mod attrs;
 mod common;
 mod elf;
+mod error;
 pub mod fatbin;
 pub mod frames;
 pub mod graph;
@@ -16,6 +17,8 @@ pub mod places;
 pub mod read;
 pub mod read_lines;
 pub mod write;
+
+pub use error::Error;
 
 /// Everything that goes into an executable.
 #[derive(Clone, Debug, Default)]

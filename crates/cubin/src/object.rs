@@ -1,17 +1,18 @@
 //! Relocatable objects: what `-c` makes and nvlink links. Each function has a section of its own, all addresses are
 //! relocations, and the call graph says who calls whom. What is known of the format is in `docs/linking.md`.
 
-use crate::Kernel;
 use crate::common::{PARTITION, WAR_VARIABLE, compat, cuinfo, has_war_variable, partition, tkinfo};
-use crate::elf::{Section, Strings, Symbol, relocatable, symbol_table};
+use crate::elf::{Section, Strings, relocatable, symbol_table};
 use crate::frames::{self, Entry, Returns};
 use crate::images::ImageSymbol;
 use crate::lines::{Lines, program};
 use crate::write::zeros;
+use crate::{Error, Kernel};
 use object::elf;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 mod lists;
+mod symbols;
 
 /// The section of shared memory that the system keeps.
 const RESERVED: &str = ".nv.shared.reserved.0";
@@ -394,7 +395,7 @@ fn line_sections(lines: &Lines, linked: bool) -> LineSections {
 ///
 /// # Errors
 /// On an address of something that it neither has nor declares.
-pub fn write(object: &Object) -> Result<Vec<u8>, String> {
+pub fn write(object: &Object) -> Result<Vec<u8>, Error> {
     let mut w = Writer { object, sections: Vec::new(), index: BTreeMap::new(), symbols: BTreeMap::new() };
     w.fill()
 }
@@ -469,7 +470,7 @@ impl<'o> Writer<'o> {
     }
 
     /// Gives every defined variable a section and an offset; returns also those sections.
-    fn place(&self) -> Result<(Vec<Placed<'o>>, Contents), String> {
+    fn place(&self) -> Result<(Vec<Placed<'o>>, Contents), Error> {
         let mut placed = Vec::new();
         let mut contents = Contents::new();
         for var in self.object.variables.iter().filter(|v| v.defined && !v.common) {
@@ -482,7 +483,7 @@ impl<'o> Writer<'o> {
                 Place::Shared(Some(k)) => format!(".nv.shared.{k}"),
             };
             let content = contents.entry(section.clone()).or_default();
-            let too_much = || format!("variables up to '{}' take more than 64 bits can count", var.name);
+            let too_much = || Error::Places { global: false, name: var.name.clone() };
             content.align = content.align.max(var.align.max(1));
             let offset = content.size.checked_next_multiple_of(var.align.max(1)).ok_or_else(too_much)?;
             content.size = offset.checked_add(var.size).ok_or_else(too_much)?;
@@ -660,126 +661,11 @@ impl<'o> Writer<'o> {
         tables
     }
 
-    fn symbol_list(&mut self, placed: &[Placed<'_>], used: &[&str]) -> Vec<Symbol> {
-        let o = self.object;
-        let symbol = |name: &str, bind: u8, ty: u8, other: u8, section: u16, value: u64, size: u64| Symbol {
-            name: name.into(),
-            info: bind << 4 | ty,
-            other,
-            section,
-            value,
-            size,
-        };
-        let mut list = vec![symbol("", 0, 0, 0, 0, 0, 0)];
-        for (i, s) in self.sections.iter().enumerate() {
-            let named = ![".shstrtab", ".strtab", ".symtab", ".nv.info", ".nv.compat", ".nv.prototype"]
-                .contains(&s.name.as_str())
-                && !s.name.starts_with(".rel")
-                && !s.name.starts_with(".nv.info.");
-            if named {
-                list.push(symbol(&s.name, elf::STB_LOCAL, elf::STT_SECTION, 0, i as u16 + 1, 0, 0));
-            }
-        }
-        let other = |v: &Variable| {
-            let space = match v.place {
-                Place::Global => 0x20,
-                Place::Shared(_) => 0x40,
-                Place::Constant => 0x80,
-            };
-            let unified = if v.unified.is_some() { STO_UNIFIED } else { 0 };
-            space | unified | if v.managed { STO_MANAGED } else { 0 }
-        };
-        let mut globals = Vec::new();
-        for p in placed {
-            let v = p.var;
-            let n = self.number(&p.section) as u16;
-            // nvlink places shared memory, and takes the value for the alignment, as of common variables.
-            let value = if matches!(v.place, Place::Shared(_)) { v.align.max(1) } else { p.offset };
-            let s = symbol(&v.name, v.binding.bits(), CUDA_OBJECT, other(v), n, value, v.size);
-            if v.binding == Binding::Local { list.push(s) } else { globals.push(s) }
-        }
-        for v in o.variables.iter().filter(|v| !v.defined || v.common) {
-            let (section, value) = if v.common { (elf::SHN_COMMON, v.align) } else { (0, 0) };
-            globals.push(symbol(&v.name, elf::STB_GLOBAL, CUDA_OBJECT, other(v), section, value, v.size));
-        }
-        for f in &o.functions {
-            let n = self.number(&f.section()) as u16;
-            let other = if f.entry { STO_ENTRY } else { 0 };
-            let size = 16 * f.code.code.len() as u64;
-            let s = symbol(&f.code.name, f.code.binding.bits(), elf::STT_FUNC, other, n, 0, size);
-            if f.code.binding == Binding::Local { list.push(s) } else { globals.push(s) }
-        }
-        for (alias, function) in &o.aliases {
-            let Some(f) = o.functions.iter().find(|f| f.code.name == *function) else { continue };
-            let n = self.number(&format!(".text.{function}")) as u16;
-            let s = symbol(alias, f.code.binding.bits(), elf::STT_FUNC, 0, n, 0, 0);
-            if f.code.binding == Binding::Local { list.push(s) } else { globals.push(s) }
-        }
-        for e in &o.externs {
-            globals.push(symbol(e, elf::STB_GLOBAL, elf::STT_FUNC, 0, 0, 0, 0));
-        }
-        let weak = |name: &str, value: u64, size: u64| {
-            symbol(name, elf::STB_WEAK, elf::STT_OBJECT, 0, 0, value, size)
-        };
-        let relocs = o.functions.iter().flat_map(|f| &f.relocs);
-        let numbers: BTreeSet<&str> =
-            relocs.filter(|r| r.fill == Fill::Number).map(|r| r.symbol.as_str()).collect();
-        globals.extend(numbers.into_iter().map(|name| weak(name, 0, 4)));
-        if self.modern() {
-            let reserved = if o.sm >= 100 { 0x40 } else { 0 };
-            globals.push(weak(".nv.reservedSmem.offset0", reserved, 4));
-            for v in o.reserved() {
-                let n = self.number(RESERVED) as u16;
-                // Its alignment in place of an address, as of any variable that the linker places.
-                globals.push(symbol(v.name, elf::STB_WEAK, CUDA_OBJECT, 0xa0, n, v.align, v.size));
-            }
-            // On sm_90 only where functions use shared memory (ptxas 13.0.88).
-            let shared = o.variables.iter().any(|v| matches!(v.place, Place::Shared(_)));
-            let by_function = || {
-                let mut functions = o.functions.iter().filter(|f| !f.entry);
-                functions.any(|f| f.relocs.iter().any(|r| r.fill == Fill::Shared))
-            };
-            if shared && (o.sm >= 100 || by_function()) {
-                globals.push(weak(".nv.reservedSmem.cap", 0x400, 4));
-            }
-            let unified = o.variables.iter().any(|v| v.unified.is_some())
-                || o.functions.iter().any(|f| f.unified.is_some());
-            let tables =
-                UNIFIED_TABLES.iter().filter(|t| unified || **t == FUNCTION_BASE && used.contains(t));
-            globals.extend(tables.map(|t| weak(t, 0, 8)));
-        }
-        // Names of parameters say nothing to others: several kernels may have one, and so may a function or variable.
-        let mut keys: Vec<(usize, String)> = Vec::new();
-        let images = || o.images.iter().enumerate();
-        for (n, image) in images() {
-            let kernel = image.kernel.and_then(|k| o.functions.get(k));
-            let section = kernel.map_or(0, |f| self.number(&format!(".text.{}", f.code.name)) as u16);
-            let s =
-                Symbol { name: image.name.clone(), info: image.info(), other: 0, section, value: 0, size: 0 };
-            if kernel.is_some() {
-                keys.push((list.len(), ImageSymbol::key(n)));
-                list.push(s);
-            }
-        }
-        self.section(".symtab").info = list.len() as u32;
-        for (n, image) in images().filter(|(_, i)| i.kernel.is_none()) {
-            keys.push((list.len() + globals.len(), ImageSymbol::key(n)));
-            globals.push(symbol(&image.name, elf::STB_GLOBAL, image.kind as u8, 0, 0, 0, 0));
-        }
-        list.append(&mut globals);
-        let keyed: BTreeSet<usize> = keys.iter().map(|k| k.0).collect();
-        for (n, s) in list.iter().enumerate().filter(|(n, _)| !keyed.contains(n)) {
-            self.symbols.insert(s.name.clone(), n as u32);
-        }
-        self.symbols.extend(keys.into_iter().map(|(n, key)| (key, n as u32)));
-        list
+    fn symbol(&self, name: &str) -> Result<u32, Error> {
+        self.symbols.get(name).copied().ok_or_else(|| Error::NotInObject(name.into()))
     }
 
-    fn symbol(&self, name: &str) -> Result<u32, String> {
-        self.symbols.get(name).copied().ok_or_else(|| format!("'{name}' is not in the object"))
-    }
-
-    fn fill(&mut self) -> Result<Vec<u8>, String> {
+    fn fill(&mut self) -> Result<Vec<u8>, Error> {
         let o = self.object;
         let (placed, contents) = self.place()?;
         let described = |f: &'o Function| Entry {

@@ -1,5 +1,6 @@
 //! The reader: executables of ours and of ptxas.
 
+use crate::Error;
 use crate::attrs::{Attr, records};
 use object::LittleEndian as LE;
 use object::elf::{self, FileHeader64};
@@ -156,19 +157,19 @@ const MOST_GLOBAL: u64 = 1 << 31;
 ///
 /// # Errors
 /// What is wrong with the file.
-pub fn read(data: &[u8]) -> Result<Image, String> {
-    let header = FileHeader64::<LE>::parse(data).map_err(|e| format!("not an ELF file: {e}"))?;
+pub fn read(data: &[u8]) -> Result<Image, Error> {
+    let header = FileHeader64::<LE>::parse(data).map_err(Error::NoElf)?;
     if header.e_machine.get(LE) != 190 {
-        return Err("not a CUDA file".into());
+        return Err(Error::NotCuda);
     }
     // They come last: a file that was cut off lacks them.
-    header.program_headers(LE, data).map_err(|e| e.to_string())?;
-    let sections = header.sections(LE, data).map_err(|e| e.to_string())?;
-    let symbols = sections.symbols(LE, data, elf::SHT_SYMTAB).map_err(|e| e.to_string())?;
+    header.program_headers(LE, data).map_err(Error::damaged)?;
+    let sections = header.sections(LE, data).map_err(Error::damaged)?;
+    let symbols = sections.symbols(LE, data, elf::SHT_SYMTAB).map_err(Error::damaged)?;
     // Linked files may have several functions, so sections, of one name: all but the first get their number as well.
     let (mut names, mut seen) = (Vec::new(), BTreeSet::new());
     for (i, s) in sections.enumerate() {
-        let name = String::from_utf8_lossy(sections.section_name(LE, s).map_err(|e| e.to_string())?);
+        let name = String::from_utf8_lossy(sections.section_name(LE, s).map_err(Error::damaged)?);
         let first = seen.insert(name.to_string());
         names.push(if first { name.into_owned() } else { format!("{name}#{}", i.0) });
     }
@@ -186,8 +187,8 @@ pub fn read(data: &[u8]) -> Result<Image, String> {
         sizes.insert(name.clone(), s.sh_size(LE));
         if !matches!(s.sh_type(LE), elf::SHT_NOBITS | SHT_CUDA_SHARED | SHT_CUDA_RESERVED_SHARED) {
             // A few headers may name the same bytes again and again.
-            unread = unread.checked_sub(s.sh_size(LE)).ok_or("sections that are larger than the file")?;
-            contents.insert(name, s.data(LE, data).map_err(|e| e.to_string())?.to_vec());
+            unread = unread.checked_sub(s.sh_size(LE)).ok_or(Error::TooMuchInFile)?;
+            contents.insert(name, s.data(LE, data).map_err(Error::damaged)?.to_vec());
         }
     }
     let (mut symbol_names, mut seen) = (Vec::new(), BTreeSet::new());
@@ -249,9 +250,7 @@ pub fn read(data: &[u8]) -> Result<Image, String> {
             image.constants.push((name.clone(), value, size));
         }
         if (place == ".nv.global" || place == ".nv.global.init") && !is_section {
-            room = room
-                .checked_sub(size)
-                .ok_or_else(|| format!("variable '{name}' of {size} bytes is too large"))?;
+            room = room.checked_sub(size).ok_or_else(|| Error::Variable { name: name.clone(), size })?;
             let mut bytes = contents
                 .get(&place)
                 .and_then(|c| c.get(value as usize..value.checked_add(size)? as usize))
@@ -333,17 +332,17 @@ pub fn read(data: &[u8]) -> Result<Image, String> {
 ///
 /// # Errors
 /// What is wrong with the file.
-pub fn code_ranges(data: &[u8]) -> Result<BTreeMap<String, std::ops::Range<usize>>, String> {
-    let header = FileHeader64::<LE>::parse(data).map_err(|e| format!("not an ELF file: {e}"))?;
-    let sections = header.sections(LE, data).map_err(|e| e.to_string())?;
+pub fn code_ranges(data: &[u8]) -> Result<BTreeMap<String, std::ops::Range<usize>>, Error> {
+    let header = FileHeader64::<LE>::parse(data).map_err(Error::NoElf)?;
+    let sections = header.sections(LE, data).map_err(Error::damaged)?;
     let mut ranges = BTreeMap::new();
     for (_, s) in sections.enumerate() {
-        let name = String::from_utf8_lossy(sections.section_name(LE, s).map_err(|e| e.to_string())?);
+        let name = String::from_utf8_lossy(sections.section_name(LE, s).map_err(Error::damaged)?);
         let (Some(kernel), Some((at, size))) = (name.strip_prefix(".text."), s.file_range(LE)) else {
             continue;
         };
         let range = usize::try_from(at).ok().zip(usize::try_from(at.saturating_add(size)).ok());
-        let (from, to) = range.filter(|r| r.1 <= data.len()).ok_or("a section lies outside the file")?;
+        let (from, to) = range.filter(|r| r.1 <= data.len()).ok_or(Error::Outside)?;
         ranges.insert(kernel.to_string(), from..to);
     }
     Ok(ranges)

@@ -1,6 +1,7 @@
 //! Reads `.nv_debug_line_sass`: which line of the PTX each instruction comes from, in our files and in those of
 //! `ptxas -lineinfo`.
 
+use crate::Error;
 use object::LittleEndian as LE;
 use object::elf::{self, FileHeader64};
 use object::read::elf::{FileHeader, Rela, SectionHeader, Sym};
@@ -19,13 +20,13 @@ struct Bytes<'d> {
 }
 
 impl Bytes<'_> {
-    fn byte(&mut self) -> Result<u8, String> {
-        let b = self.data.get(self.at).copied().ok_or("the line table ends too early")?;
+    fn byte(&mut self) -> Result<u8, Error> {
+        let b = self.data.get(self.at).copied().ok_or(Error::LinesEnd)?;
         self.at += 1;
         Ok(b)
     }
 
-    fn leb(&mut self) -> Result<(u64, u32, bool), String> {
+    fn leb(&mut self) -> Result<(u64, u32, bool), Error> {
         let (mut n, mut shift) = (0, 0);
         loop {
             let b = self.byte()?;
@@ -39,34 +40,34 @@ impl Bytes<'_> {
         }
     }
 
-    fn uleb(&mut self) -> Result<u64, String> {
+    fn uleb(&mut self) -> Result<u64, Error> {
         Ok(self.leb()?.0)
     }
 
-    fn sleb(&mut self) -> Result<i64, String> {
+    fn sleb(&mut self) -> Result<i64, Error> {
         let (n, shift, negative) = self.leb()?;
         Ok(if negative && shift < 64 { (n | !0 << shift) as i64 } else { n as i64 })
     }
 
-    fn number(&mut self, bytes: u32) -> Result<u64, String> {
+    fn number(&mut self, bytes: u32) -> Result<u64, Error> {
         (0..bytes).try_fold(0, |n, k| Ok(n | u64::from(self.byte()?) << (8 * k)))
     }
 }
 
 /// The rows of one program, by the offset in the section of the address that each sequence starts from.
-fn program(b: &mut Bytes<'_>) -> Result<Vec<(usize, Rows)>, String> {
+fn program(b: &mut Bytes<'_>) -> Result<Vec<(usize, Rows)>, Error> {
     let length = b.number(4)? as usize;
     let end = b.at + length;
     if b.number(2)? != 2 {
-        return Err("a line table of another version".into());
+        return Err(Error::LinesVersion);
     }
     let prologue = b.number(4)? as usize;
     let start = b.at + prologue;
     let (unit, _, base, range, opcodes) = (b.byte()?, b.byte()?, b.byte()? as i8, b.byte()?, b.byte()?);
     if range == 0 || opcodes == 0 {
-        return Err("a line table without a range".into());
+        return Err(Error::LinesRange);
     }
-    let arguments = (1..opcodes).map(|_| b.byte()).collect::<Result<Vec<u8>, String>>()?;
+    let arguments = (1..opcodes).map(|_| b.byte()).collect::<Result<Vec<u8>, Error>>()?;
     b.at = start;
     let mut out: Vec<(usize, Rows)> = Vec::new();
     let (mut address, mut line) = (0u64, 1i64);
@@ -121,7 +122,7 @@ fn program(b: &mut Bytes<'_>) -> Result<Vec<(usize, Rows)>, String> {
 ///
 /// # Errors
 /// What is wrong with it.
-pub fn rows(section: &[u8]) -> Result<Vec<Rows>, String> {
+pub fn rows(section: &[u8]) -> Result<Vec<Rows>, Error> {
     let mut b = Bytes { data: section, at: 0 };
     let mut out = Vec::new();
     while b.at + 4 < b.data.len() {
@@ -134,26 +135,26 @@ pub fn rows(section: &[u8]) -> Result<Vec<Rows>, String> {
 ///
 /// # Errors
 /// What is wrong with the file.
-pub fn ptx_lines(data: &[u8]) -> Result<PtxLines, String> {
-    let header = FileHeader64::<LE>::parse(data).map_err(|e| format!("not an ELF file: {e}"))?;
-    let sections = header.sections(LE, data).map_err(|e| e.to_string())?;
-    let symbols = sections.symbols(LE, data, elf::SHT_SYMTAB).map_err(|e| e.to_string())?;
-    let name = |s| sections.section_name(LE, s).map(String::from_utf8_lossy).map_err(|e| e.to_string());
+pub fn ptx_lines(data: &[u8]) -> Result<PtxLines, Error> {
+    let header = FileHeader64::<LE>::parse(data).map_err(Error::NoElf)?;
+    let sections = header.sections(LE, data).map_err(Error::damaged)?;
+    let symbols = sections.symbols(LE, data, elf::SHT_SYMTAB).map_err(Error::damaged)?;
+    let name = |s| sections.section_name(LE, s).map(String::from_utf8_lossy).map_err(Error::damaged);
     let mut out = PtxLines::new();
     let mut table: Option<&[u8]> = None;
     // Symbol and addend by place.
     let mut relocs: BTreeMap<usize, (usize, i64)> = BTreeMap::new();
     for s in sections.iter() {
         match &*name(s)? {
-            ".nv_debug_line_sass" => table = Some(s.data(LE, data).map_err(|e| e.to_string())?),
+            ".nv_debug_line_sass" => table = Some(s.data(LE, data).map_err(Error::damaged)?),
             ".rela.nv_debug_line_sass" => {
-                let list = s.rela(LE, data).map_err(|e| e.to_string())?;
+                let list = s.rela(LE, data).map_err(Error::damaged)?;
                 for r in list.iter().flat_map(|(r, _)| r.iter()) {
                     relocs.insert(r.r_offset(LE) as usize, (r.r_sym(LE, false) as usize, r.r_addend(LE)));
                 }
             }
             ".rel.nv_debug_line_sass" => {
-                let list = s.rel(LE, data).map_err(|e| e.to_string())?;
+                let list = s.rel(LE, data).map_err(Error::damaged)?;
                 for r in list.iter().flat_map(|(r, _)| r.iter()) {
                     relocs.insert(r.r_offset.get(LE) as usize, (r.r_sym(LE) as usize, 0));
                 }
@@ -165,7 +166,7 @@ pub fn ptx_lines(data: &[u8]) -> Result<PtxLines, String> {
     while b.at + 4 < b.data.len() {
         for (place, rows) in program(&mut b)? {
             let Some((symbol, addend)) = relocs.get(&place) else { continue };
-            let symbol = symbols.symbol(object::SymbolIndex(*symbol)).map_err(|e| e.to_string())?;
+            let symbol = symbols.symbol(object::SymbolIndex(*symbol)).map_err(Error::damaged)?;
             let section = object::SectionIndex(usize::from(symbol.st_shndx(LE)));
             let Ok(section) = sections.section(section) else { continue };
             let base = symbol.st_value(LE).wrapping_add_signed(*addend);
@@ -182,7 +183,7 @@ pub fn ptx_lines(data: &[u8]) -> Result<PtxLines, String> {
 
 /// Puts the lines of functions with sections of their own behind those of the kernels that come to them, where they are executed
 /// ([`crate::read::Image::behind`]).
-fn add_functions(data: &[u8], lines: &mut PtxLines) -> Result<(), String> {
+fn add_functions(data: &[u8], lines: &mut PtxLines) -> Result<(), Error> {
     if lines.is_empty() {
         return Ok(());
     }

@@ -7,13 +7,15 @@ use crate::frames::{self, Entry, Returns};
 use crate::images::{ImageKind, ImageSymbol};
 use crate::lines;
 use crate::object::Reloc;
-use crate::{Cubin, Helper, Kernel};
+use crate::{Cubin, Error, Helper, Kernel};
 use object::elf;
 use std::collections::BTreeMap;
 
 mod relocations;
 mod segments;
 mod symbols;
+
+pub(crate) use symbols::RESERVED_NUMBERS;
 
 /// Section types of CUDA's own (observed, ptxas 13.0.88).
 const NV_INFO: u32 = 0x7000_0000;
@@ -30,7 +32,7 @@ const INFO_LINK: u64 = elf::SHF_INFO_LINK as u64;
 ///
 /// # Errors
 /// On an address of something that is not in it and not external, and if there is more than the format holds.
-pub fn write(cubin: &Cubin) -> Result<Vec<u8>, String> {
+pub fn write(cubin: &Cubin) -> Result<Vec<u8>, Error> {
     let mut w = Writer {
         cubin,
         sections: Vec::new(),
@@ -118,7 +120,7 @@ impl Writer<'_> {
     }
 
     /// All sections in ptxas's order; those that refer to symbols are filled later.
-    fn layout(&mut self) -> Result<(), String> {
+    fn layout(&mut self) -> Result<(), Error> {
         let c = self.cubin;
         let modern = self.modern();
         let plain = |name: &str, ty, flags, align| Section::new(name, ty, flags, align, Vec::new());
@@ -262,7 +264,7 @@ impl Writer<'_> {
     }
 
     /// Global and shared memory. ptxas makes the sections kernel by kernel, those of variables with the first.
-    fn layout_memory(&mut self) -> Result<(), String> {
+    fn layout_memory(&mut self) -> Result<(), Error> {
         let c = self.cubin;
         let globals = || c.globals.iter().filter(|g| g.init.is_some());
         if globals().next().is_some() {
@@ -289,7 +291,7 @@ impl Writer<'_> {
     }
 
     /// Memory without contents that is no kernel's: what the system keeps of shared memory, and variables.
-    fn module_memory(&mut self) -> Result<(), String> {
+    fn module_memory(&mut self) -> Result<(), Error> {
         let c = self.cubin;
         if self.modern() {
             let (partition, bytes) = partition(c.sm);
@@ -312,7 +314,7 @@ impl Writer<'_> {
 
     /// Offsets of the globals with (or without) initial contents, in ptxas's order: the most aligned first, of those the
     /// smallest. And the bytes of all.
-    fn global_offsets(&self, init: bool) -> Result<(Vec<(usize, u64)>, u64), String> {
+    fn global_offsets(&self, init: bool) -> Result<(Vec<(usize, u64)>, u64), Error> {
         let globals = &self.cubin.globals;
         let mut order: Vec<usize> =
             (0..globals.len()).filter(|i| globals[*i].init.is_some() == init).collect();
@@ -320,8 +322,7 @@ impl Writer<'_> {
         let mut at = 0u64;
         let mut out = Vec::new();
         for i in order {
-            let too_much =
-                || format!("global variables up to '{}' take more than 64 bits can count", globals[i].name);
+            let too_much = || Error::Places { global: true, name: globals[i].name.clone() };
             at = at.checked_next_multiple_of(globals[i].align.max(1)).ok_or_else(too_much)?;
             out.push((i, at));
             at = at.checked_add(globals[i].size).ok_or_else(too_much)?;
@@ -330,7 +331,7 @@ impl Writer<'_> {
     }
 
     /// The initial contents of all globals that have any.
-    fn global_data(&self) -> Result<Vec<u8>, String> {
+    fn global_data(&self) -> Result<Vec<u8>, Error> {
         let (places, size) = self.global_offsets(true)?;
         let mut data = zeros(size)?;
         for (i, at) in places {
@@ -341,7 +342,7 @@ impl Writer<'_> {
     }
 
     /// Symbols, then everything that needs their numbers.
-    fn fill(mut self) -> Result<Vec<u8>, String> {
+    fn fill(mut self) -> Result<Vec<u8>, Error> {
         let c = self.cubin;
         self.list_symbols()?;
         self.attributes();
@@ -391,8 +392,8 @@ impl Writer<'_> {
 
     /// `.nv.callgraph`: who calls whom by name; functions whose address is taken; who calls through pointers; who takes whose address.
     /// Where objects name a prototype executables have 1, as those of ptxas -g and of nvlink.
-    fn call_graph(&self) -> Result<Vec<u8>, String> {
-        let number = |name: &String| self.numbers.get(name).copied().ok_or("a call of nothing".to_string());
+    fn call_graph(&self) -> Result<Vec<u8>, Error> {
+        let number = |name: &String| self.numbers.get(name).copied().ok_or(Error::CallOfNothing);
         let mut parts: [Vec<(u32, u32)>; 4] = Default::default();
         for k in self.units() {
             let own = number(&k.name)?;
@@ -489,11 +490,9 @@ fn constant0(k: &Kernel) -> Section {
 pub const MOST_DATA: u64 = 1 << 32;
 
 /// So many zeros.
-pub(crate) fn zeros(size: u64) -> Result<Vec<u8>, String> {
+pub(crate) fn zeros(size: u64) -> Result<Vec<u8>, Error> {
     if size > MOST_DATA {
-        return Err(format!(
-            "{size} bytes of initialized variables are more than the {MOST_DATA} that a file may have"
-        ));
+        return Err(Error::Data(size));
     }
     Ok(vec![0; size as usize])
 }

@@ -178,7 +178,7 @@ fn cubin_of(func: &Function, level: u8) -> Result<Vec<u8>, String> {
     };
     let sm = target.sm;
     let file = cubin::Cubin { sm, ptx_sm: sm, isa_class: 1, kernels: vec![kernel], ..Default::default() };
-    cubin::write::write(&file)
+    Ok(cubin::write::write(&file)?)
 }
 
 /// Runs the first pass of this name; whether it says that it changed anything.

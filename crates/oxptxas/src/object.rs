@@ -216,7 +216,7 @@ pub(crate) fn compile(
         object.lines = Some(tables);
     }
     let written = timeline.time(Stage::Elf, || cubin::object::write(&object));
-    output.cubin = written.map_err(|e| vec![Diagnostic::whole(e)])?;
+    output.cubin = written.map_err(|e| vec![Diagnostic::whole(e.to_string())])?;
     Ok(Output { timeline, ..output })
 }
 

@@ -254,9 +254,9 @@ pub enum PatchError {
 /// When the listing is not text of the cubin's target, or not as long as the code that it replaces.
 pub fn patch(source: &str, cubin: &[u8], only: Option<&str>) -> Result<Vec<u8>, PatchError> {
     let wrong = PatchError::Cubin;
-    let sm = cubin::read::read(cubin).map_err(wrong)?.sm;
+    let sm = cubin::read::read(cubin).map_err(|e| wrong(e.to_string()))?.sm;
     let target = Target::new(sm).ok_or_else(|| wrong(format!("sm_{sm} is not known")))?;
-    let ranges = cubin::read::code_ranges(cubin).map_err(wrong)?;
+    let ranges = cubin::read::code_ranges(cubin).map_err(|e| wrong(e.to_string()))?;
     // Each kernel's part of the listing, with empty lines in the place of the lines before it.
     let mut parts: BTreeMap<&str, String> = BTreeMap::new();
     let mut at = (ranges.len() == 1).then(|| ranges.keys().next()).flatten().map(String::as_str);

@@ -168,7 +168,7 @@ pub enum Failure {
 type Wanted = (RegId, u32, u64);
 
 fn compare(module: &Module, lines: &LineIndex, file: &File, launch: &Launch) -> Result<Compared, Failure> {
-    let image = cubin::read::read(&file.bytes).map_err(Failure::Wrong)?;
+    let image = cubin::read::read(&file.bytes).map_err(|e| Failure::Wrong(e.to_string()))?;
     let starts: BTreeMap<&str, u64> = image.behind(&launch.kernel).into_iter().collect();
     let mut sass = Stops::<u32, Slot>::default();
     let mut ptx_stops = Stops::<u32, RegId>::default();

@@ -141,7 +141,7 @@ fn execute(test: &Test, cubin: Result<Vec<u8>, String>) -> Answer {
     };
     let params = match cubin::read::read(&cubin) {
         Ok(image) => image.kernels.get(&test.name).map_or(0, |k| k.params.1),
-        Err(e) => return Answer::Refused(e),
+        Err(e) => return Answer::Refused(e.to_string()),
     };
     let (Some(launch), Some(want)) = (launch(test, params.into()), &test.output) else {
         return Answer::Right;

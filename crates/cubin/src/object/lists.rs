@@ -1,6 +1,7 @@
 //! The lists of an object: who calls whom, what is unified, and the attributes of all and of each function.
 
 use super::{Fill, Placed, Writer};
+use crate::Error;
 use crate::attrs::{Attr, Attrs};
 use crate::common::kernel_attributes;
 use crate::images::{ImageKind, ImageSymbol};
@@ -10,7 +11,7 @@ impl Writer<'_> {
     /// `.nv.callgraph`: calls by name (behind the mark -1), functions whose address is taken with their prototypes
     /// (-2), functions that call through pointers with the prototypes (-3), who takes whose address (-4). And
     /// `.nv.prototype`: the prototypes of all other functions that other objects see.
-    pub(super) fn graph(&self, prototypes: &BTreeMap<&str, u32>) -> Result<(Vec<u8>, Vec<u8>), String> {
+    pub(super) fn graph(&self, prototypes: &BTreeMap<&str, u32>) -> Result<(Vec<u8>, Vec<u8>), Error> {
         let o = self.object;
         let mut graph: Vec<u8> = Vec::new();
         let pair = |out: &mut Vec<u8>, a: u32, b: u32| {
@@ -65,13 +66,13 @@ impl Writer<'_> {
     }
 
     /// Fills `.nv.info` and `.nv.info.FUNCTION`.
-    pub(super) fn attributes(&mut self) -> Result<(), String> {
+    pub(super) fn attributes(&mut self) -> Result<(), Error> {
         let o = self.object;
         let mut all = Attrs::default();
         let images: Vec<(u32, ImageKind)> = (0..)
             .zip(&o.images)
             .map(|(n, i)| Ok((self.symbol(&ImageSymbol::key(n))?, i.kind)))
-            .collect::<Result<_, String>>()?;
+            .collect::<Result<_, Error>>()?;
         if o.asks_types {
             all.flag(Attr::IstypepUsed);
         }
@@ -122,7 +123,7 @@ impl Writer<'_> {
     }
 
     /// Fills the lists of unified variables and functions: each with its number and, of a variable, its place.
-    pub(super) fn unified(&mut self, placed: &[Placed<'_>]) -> Result<(), String> {
+    pub(super) fn unified(&mut self, placed: &[Placed<'_>]) -> Result<(), Error> {
         /// A flag of every entry (observed).
         const PRESENT: u32 = 1;
         let variables = placed.iter().filter_map(|p| Some((&p.var.name, p.offset, p.var.unified?)));

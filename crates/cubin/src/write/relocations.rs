@@ -1,6 +1,7 @@
 //! The relocations of an executable: what the driver puts in when it knows where things are.
 
 use super::{Writer, lines};
+use crate::Error;
 use crate::images::ImageSymbol;
 use crate::object::Reloc;
 
@@ -11,8 +12,8 @@ const R_CUDA_ABS32_32: u64 = 0x37;
 const R_CUDA_FUNC_DESC_64: u64 = 0x23;
 
 impl Writer<'_> {
-    fn symbol_number(&self, name: &String) -> Result<u32, String> {
-        self.numbers.get(name).copied().ok_or_else(|| format!("'{name}' is not in the file"))
+    fn symbol_number(&self, name: &String) -> Result<u32, Error> {
+        self.numbers.get(name).copied().ok_or_else(|| Error::NotInFile(name.clone()))
     }
 
     /// Appends an entry.
@@ -25,7 +26,7 @@ impl Writer<'_> {
     }
 
     /// Fills all tables.
-    pub(super) fn relocations(&mut self) -> Result<(), String> {
+    pub(super) fn relocations(&mut self) -> Result<(), Error> {
         let c = self.cubin;
         let modern = self.modern();
         let rel = if modern { ".rela" } else { ".rel" };
@@ -66,7 +67,7 @@ impl Writer<'_> {
             let mut data = Vec::new();
             for w in k.images.iter().rev() {
                 for n in w.sampler.into_iter().chain([w.image]) {
-                    let kind = c.images.get(n).ok_or("a word of nothing")?.kind.reloc(c.sm);
+                    let kind = c.images.get(n).ok_or(Error::WordOfNothing)?.kind.reloc(c.sm);
                     let symbol = self.symbol_number(&ImageSymbol::key(n))?;
                     self.entry(&mut data, w.offset.into(), symbol, kind.into(), 0);
                 }
@@ -82,7 +83,7 @@ impl Writer<'_> {
             let rel = super::table_of_copied(modern, &copied.name).0;
             let mut data = Vec::new();
             for r in &copied.relocs {
-                let ty = r.fill.number(c.sm).ok_or("debug information with an address that only code has")?;
+                let ty = r.fill.number(c.sm).ok_or(Error::AddressOfCode)?;
                 let symbol = self.symbol_number(&r.symbol)?;
                 data.extend(r.offset.to_le_bytes());
                 data.extend((u64::from(symbol) << 32 | u64::from(ty)).to_le_bytes());
@@ -129,7 +130,7 @@ impl Writer<'_> {
     }
 
     /// Those of variables' initial contents.
-    fn initial(&self) -> Result<Vec<(String, Vec<u8>)>, String> {
+    fn initial(&self) -> Result<Vec<(String, Vec<u8>)>, Error> {
         let c = self.cubin;
         let places = self.global_offsets(true)?.0;
         let in_globals = places.iter().flat_map(|(i, at)| c.globals[*i].relocs.iter().map(move |r| (*at, r)));
@@ -143,11 +144,11 @@ impl Writer<'_> {
     }
 
     /// Those of a section, each with what is added to its offset: the table of those without addends, and of those with.
-    fn tables(&self, place: &str, entries: &[(u64, &Reloc)]) -> Result<[(String, Vec<u8>); 2], String> {
+    fn tables(&self, place: &str, entries: &[(u64, &Reloc)]) -> Result<[(String, Vec<u8>); 2], Error> {
         let modern = self.modern();
         let (mut rel, mut rela) = (Vec::new(), Vec::new());
         for (at, r) in entries {
-            let ty = r.fill.in_executable(self.cubin.sm).ok_or("an address that only objects have")?;
+            let ty = r.fill.in_executable(self.cubin.sm).ok_or(Error::AddressOfObjects)?;
             let info = u64::from(self.symbol_number(&r.symbol)?) << 32 | u64::from(ty);
             let table = if modern || r.addend != 0 { &mut rela } else { &mut rel };
             table.extend((at + r.offset).to_le_bytes());

@@ -1,6 +1,7 @@
 //! The symbols of an executable. ptxas makes them kernel by kernel, those of variables with the first.
 
 use super::{Helper, Kernel, RESERVED_SHARED, Writer};
+use crate::Error;
 use crate::common::{PARTITION, WAR_VARIABLE, has_war_variable, partition};
 use crate::elf::Symbol;
 use crate::images::ImageSymbol;
@@ -15,7 +16,7 @@ const MANAGED: u8 = 4;
 /// st_other of a kernel.
 const STO_ENTRY: u8 = 0x10;
 /// Section number from which on numbers are not those of sections.
-const RESERVED_NUMBERS: u32 = elf::SHN_LORESERVE as u32;
+pub(crate) const RESERVED_NUMBERS: u32 = elf::SHN_LORESERVE as u32;
 
 /// The name by which a kernel's copy of a function is found; what is part of an instruction gets another in the file.
 pub(super) fn helper(k: &Kernel, f: &Helper) -> String {
@@ -41,14 +42,12 @@ impl Writer<'_> {
     }
 
     /// Makes all symbols.
-    pub(super) fn list_symbols(&mut self) -> Result<(), String> {
+    pub(super) fn list_symbols(&mut self) -> Result<(), Error> {
         let c = self.cubin;
         let modern = self.modern();
         if self.sections.len() as u32 + 1 >= RESERVED_NUMBERS {
             let (kernels, sections) = (c.kernels.len(), self.sections.len() + 1);
-            return Err(format!(
-                "{kernels} kernels need {sections} sections, and a file has fewer than {RESERVED_NUMBERS}"
-            ));
+            return Err(Error::Sections { kernels, sections });
         }
         self.symbols.push(Symbol { name: String::new(), info: 0, other: 0, section: 0, value: 0, size: 0 });
         self.section_symbol(".note.nv.tkinfo");
@@ -196,7 +195,7 @@ impl Writer<'_> {
     }
 
     /// Those of global and constant variables.
-    fn variables(&mut self) -> Result<(), String> {
+    fn variables(&mut self) -> Result<(), Error> {
         let c = self.cubin;
         for (init, section) in [(true, ".nv.global.init"), (false, ".nv.global")] {
             self.section_symbol(section);

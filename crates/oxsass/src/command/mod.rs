@@ -36,6 +36,12 @@ impl From<String> for Error {
     }
 }
 
+impl From<cubin::Error> for Error {
+    fn from(e: cubin::Error) -> Error {
+        Error::Said(e.into())
+    }
+}
+
 impl From<&str> for Error {
     fn from(e: &str) -> Error {
         Error::Said(e.into())

@@ -62,7 +62,7 @@ impl Kernel {
     /// When the cubin cannot be loaded.
     pub fn load(cubin: &[u8], launch: &Launch) -> Result<Kernel, SimError> {
         let (target, words) = code(cubin, &launch.kernel)?;
-        let image = cubin::read::read(cubin).map_err(SimError::Cubin)?;
+        let image = cubin::read::read(cubin).map_err(|e| SimError::Cubin(e.to_string()))?;
         let k = image.kernels.get(&launch.kernel).ok_or_else(|| SimError::Cubin("no such kernel".into()))?;
         let decode = |(i, w): (usize, &u128)| sass::decode(*w, target, 16 * i as i64).ok();
         Ok(Kernel {
