@@ -158,15 +158,9 @@ mod tests {
 
     /// How many loads stand before the branch, after the pass.
     fn before(first: &str, second: &str) -> usize {
-        let text = format!(
-            "function k sm_90 entry local=0 shared=0 barriers=0 regs=255 {{
-block0:
-    v0:UR2 = ULDC.64 c[0x0][0x208]
-    v1:R2 = LDC.64 c[0x0][0x210]
-    v2:R = S2R SR_TID.X
-    v3:P = ISETP.LT.AND PT, v2, 0x5, PT, PT
-    branch v3, block1, block2
-block1:
+        let f = crate::testing::branched(
+            &format!(
+                "block1:
     {first}
     STS [0x8], v6
     jump block3
@@ -174,14 +168,10 @@ block2:
     {second}
     STS [0x4], v7
     jump block3
-block3:
-    exit
-}}
-"
+block3:"
+            ),
+            run,
         );
-        let mut f = ori::parse::parse(&text).unwrap_or_else(|e| panic!("{e}: {text}"));
-        _ = run(&mut f, &Analyses::default());
-        ori::verify::verify(&f).unwrap_or_else(|e| panic!("{e:?}: {f}"));
         let entry = f.entry_block();
         f.blocks[entry].insts.iter().filter(|i| space(&f.insts[**i]).is_some()).count()
     }

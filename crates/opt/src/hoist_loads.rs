@@ -197,28 +197,18 @@ mod tests {
     use super::*;
 
     fn moved(arm: &str, load: &str) -> bool {
-        let text = format!(
-            "function k sm_90 entry local=0 shared=0 barriers=0 regs=255 {{
-block0:
-    v0:UR2 = ULDC.64 c[0x0][0x208]
-    v1:R2 = LDC.64 c[0x0][0x210]
-    v2:R = S2R SR_TID.X
-    v3:P = ISETP.LT.AND PT, v2, 0x5, PT, PT
-    branch v3, block1, block2
-block1:
+        let f = crate::testing::branched(
+            &format!(
+                "block1:
     {arm}
     jump block2
 block2:
     v4:R2 = IMAD.WIDE PT, v2, 0x4, v1, !PT
     {load}
-    STG.E desc[v0][v1.64], v5
-    exit
-}}
-"
+    STG.E desc[v0][v1.64], v5"
+            ),
+            run,
         );
-        let mut f = ori::parse::parse(&text).unwrap();
-        _ = run(&mut f, &Analyses::default());
-        ori::verify::verify(&f).unwrap_or_else(|e| panic!("{e:?}: {f}"));
         let entry = f.entry_block();
         f.blocks[entry].insts.iter().any(|i| space(&f.insts[*i]).is_some())
     }

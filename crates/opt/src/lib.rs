@@ -31,6 +31,8 @@ pub mod signs;
 mod single_lane;
 pub mod sink;
 mod sums;
+#[cfg(test)]
+mod testing;
 pub mod three_inputs;
 pub mod truths;
 pub mod uniform_constants;

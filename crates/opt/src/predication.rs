@@ -208,7 +208,7 @@ fn varying(func: &Function, cfg: &Cfg) -> SecondaryMap<Value, bool> {
 
 /// Whether it reads constant memory at an address that all threads have.
 fn is_constant_load(d: &InstData) -> bool {
-    matches!(d.op, Op::Sass(Opcode::LDC | Opcode::LDCU | Opcode::ULDC))
+    d.opcode().is_some_and(Opcode::loads_constants)
 }
 
 /// The conversion of the branch at the end of `b`, if it is one that pays.

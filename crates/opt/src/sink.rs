@@ -5,7 +5,7 @@
 use crate::Pass;
 use cranelift_entity::SecondaryMap;
 use ori::{Analyses, Block, Changed, Function, Inst, InstData, Macro, Name, Op, Operand, Value};
-use sass::{ConstBank, Effect, Opcode};
+use sass::{ConstBank, Effect};
 use std::collections::BTreeMap;
 
 /// The pass, for the table.
@@ -79,9 +79,7 @@ pub fn run(func: &mut Function, analyses: &Analyses) -> Changed {
 /// The value that an instruction makes, if it makes one of constants alone.
 fn result(d: &InstData, constant: &SecondaryMap<Value, bool>) -> Option<Value> {
     let (load, pure) = match d.op {
-        Op::Sass(op) => {
-            (matches!(op, Opcode::LDC | Opcode::ULDC | Opcode::LDCU), op.info().effect == Effect::Pure)
-        }
+        Op::Sass(op) => (op.loads_constants(), op.info().effect == Effect::Pure),
         Op::Macro(m) => (false, matches!(m, Macro::Copy | Macro::Collect)),
     };
     if !d.is_unguarded() || !d.is_pure() || !pure {

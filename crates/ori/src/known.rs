@@ -315,7 +315,7 @@ fn loads(op: Opcode) -> bool {
     match op.info().accesses {
         MemoryEffects::Accesses(all) => all.iter().all(|a| a.effect == MemoryEffect::Read),
         // Constant memory is none of those.
-        MemoryEffects::None => matches!(op, Opcode::LDC | Opcode::LDCU | Opcode::ULDC),
+        MemoryEffects::None => op.loads_constants(),
         MemoryEffects::Fence => false,
     }
 }

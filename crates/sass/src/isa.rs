@@ -256,6 +256,10 @@ impl Opcode {
     pub fn slots(self) -> &'static [Slot] {
         self.info().slots
     }
+    /// Whether it loads from constant memory, and does nothing else.
+    pub fn loads_constants(self) -> bool {
+        self.slots().iter().any(|s| s.kind == SlotKind::Const)
+    }
     /// Whether it runs on the uniform datapath, so that its guard is a uniform predicate.
     pub fn is_uniform(self) -> bool {
         self.info().uniform
