@@ -104,8 +104,13 @@ pub fn run(func: &mut Function) -> Result<(), Error> {
     });
     // Those that some lanes leave have their barrier for themselves everywhere.
     let most = cfg.rpo.iter().map(|b| live[*b]).max().unwrap_or(0);
-    let called = cfg.rpo.iter().any(|b| calls(func, *b));
-    let room = if called { MAX_KEPT } else { MAX_LIVE }.saturating_sub(most);
+    // Where lanes meet at several places, or are kept apart by their masks, functions will be called, with a region around.
+    let gathers_some = |d: &InstData| {
+        ori::meeting::is_meeting(d) || d.op == Op::Sass(Opcode::WARPSYNC) && d.mods.has(Mod::EXCLUSIVE)
+    };
+    let meets = cfg.rpo.iter().flat_map(|b| &func.blocks[*b].insts).any(|i| gathers_some(&func.insts[*i]));
+    let called = meets || cfg.rpo.iter().any(|b| calls(func, *b));
+    let room = if called { MAX_KEPT } else { MAX_LIVE }.saturating_sub(most + u8::from(meets));
     let search = leaving::Search {
         func,
         cfg: &cfg,

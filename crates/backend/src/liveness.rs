@@ -1,6 +1,7 @@
 //! Liveness per register: which lanes of which values (and which physical registers) are live at block
 //! boundaries, and as intervals over a linear numbering.
 
+use crate::waits::others_run;
 use cranelift_entity::{EntityRef, SecondaryMap};
 use fixedbitset::FixedBitSet;
 use ori::cfg::{Cfg, DomTree};
@@ -330,22 +331,29 @@ impl Ranges {
 /// Uniform registers belong to the warp: while some lanes are here, others may be anywhere else, so what is
 /// live from block to block is live everywhere. This widens one lane's intervals so.
 pub struct Spread {
-    block_end: Vec<u32>,
+    /// Where stretches of code end in which the lanes that are there stay among themselves: blocks, and places at which others may run.
+    ends: Vec<u32>,
 }
 
 impl Spread {
     /// For the blocks of a numbering.
-    pub fn new(cfg: &Cfg, n: &Numbering) -> Spread {
-        Spread { block_end: cfg.rpo.iter().map(|b| 2 * n.term[*b] + 2).collect() }
+    pub fn new(func: &Function, cfg: &Cfg, n: &Numbering) -> Spread {
+        let mut ends = Vec::with_capacity(cfg.rpo.len());
+        for &b in &cfg.rpo {
+            let insts = func.blocks[b].insts.iter();
+            ends.extend(insts.filter(|i| others_run(func, &func.insts[**i])).map(|i| 2 * n.inst[*i] + 1));
+            ends.push(2 * n.term[b] + 2);
+        }
+        Spread { ends }
     }
-    /// The interval that replaces those from `first` to `last`, if they are not all in one block.
+    /// The interval that replaces those from `first` to `last`, if they are not all in one stretch.
     pub fn widened(&self, first: Segment, last: Segment) -> Option<Segment> {
-        let block = |point: u32| self.block_end.partition_point(|e| *e <= point);
-        (block(first.start) != block(last.end - 1)).then_some(self.everywhere())
+        let stretch = |point: u32| self.ends.partition_point(|e| *e <= point);
+        (stretch(first.start) != stretch(last.end - 1)).then_some(self.everywhere())
     }
     /// The whole function.
     pub fn everywhere(&self) -> Segment {
-        Segment { start: 0, end: self.block_end.last().copied().unwrap_or(0) }
+        Segment { start: 0, end: self.ends.last().copied().unwrap_or(0) }
     }
 }
 

@@ -33,6 +33,18 @@ pub fn lets_others_run(func: &Function, d: &InstData) -> bool {
     yields || gathers(func, d)
 }
 
+/// The same of an instruction in a function with its regions: what only says where lanes meet lets nobody run, and the warp comes to BAR as a whole, WARPSYNC in
+/// front of it where lanes may have parted.
+pub fn others_run(func: &Function, d: &InstData) -> bool {
+    let stays = match d.op {
+        Op::Macro(_) => false,
+        Op::Sass(op) => {
+            matches!(op, Opcode::BSSY | Opcode::BREAK) || op.info().effect == Effect::Sync(Sync::Block)
+        }
+    };
+    !stays && lets_others_run(func, d)
+}
+
 /// Whether a call is of a function that waits for no other lane.
 fn is_quiet_call(func: &Function, d: &InstData) -> bool {
     let Some(n) = d.callee() else { return false };

@@ -443,6 +443,33 @@ fn code_ends_and_agrees() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// Barriers that lanes leave beside functions in which lanes meet, which keep six of the twelve; a parameter in a uniform register while others run
+/// that write theirs (`ULDC; NANOSLEEP; IMAD; REDUX`).
+#[test]
+fn registers_of_the_warp_are_enough_and_kept() {
+    let mut wrong = Vec::new();
+    // The first has masks in parameters, for which made-up numbers will not do.
+    for (name, source, is_run) in [
+        ("left and met", include_str!("convergence/left_and_met.ptx"), false),
+        ("uniform constant", include_str!("convergence/uniform_constant.ptx"), true),
+    ] {
+        let least =
+            source.split(".target sm_").nth(1).and_then(|s| s.get(..2)).unwrap().parse::<u8>().unwrap();
+        for (arch, _) in TARGETS.iter().filter(|t| Target::parse(t.0).unwrap().sm >= least) {
+            for opt_level in [1, 3] {
+                let settings = Settings { opt_level, ..Settings::new(Target::parse(arch).unwrap()) };
+                let cubin = compile(source, "k.ptx", &settings)
+                    .unwrap_or_else(|e| panic!("{name}, {arch} -O{opt_level}: {}", e.render("")));
+                let verdict = verdict(source, &cubin.cubin);
+                if is_run && verdict != Verdict::Same {
+                    wrong.push(format!("{name}, {arch} -O{opt_level}: {verdict:?}"));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
 /// Lanes take random ways through random graphs, forwards and around loops, and come together at the end.
 #[test]
 fn lanes_find_their_way_through_random_graphs() {

@@ -256,7 +256,7 @@ impl Spiller {
             });
         }
 
-        let spread = Spread::new(cfg, n);
+        let spread = Spread::new(func, cfg, n);
         let mut starts: Vec<(u32, u32, u32)> = Vec::new();
         let mut length: SecondaryMap<Value, u32> = SecondaryMap::new();
         let mut pressure = 0i32;

@@ -393,7 +393,7 @@ impl Webs {
                 out.merge(d, i, s, j, false);
             }
         }
-        out.spread_uniform(cfg, lanes.count() as u32);
+        out.spread_uniform(func, cfg, lanes.count() as u32);
         out.spread_left(func, cfg);
         let mut left = Vec::new();
         for &(_, (dst, src)) in &wanted {
@@ -468,9 +468,9 @@ impl Webs {
         }
     }
 
-    /// Makes uniform webs that live from block to block live everywhere. `fresh` is an unused value number.
-    fn spread_uniform(&mut self, cfg: &Cfg, mut fresh: u32) {
-        let spread = Spread::new(cfg, &self.numbering);
+    /// Makes uniform webs that live from block to block, or past a place at which other lanes may run, live everywhere. `fresh` is an unused value number.
+    fn spread_uniform(&mut self, func: &Function, cfg: &Cfg, mut fresh: u32) {
+        let spread = Spread::new(func, cfg, &self.numbering);
         for d in self.webs.values_mut().filter(|d| matches!(d.file, RegFile::UR | RegFile::UP)) {
             for lane in &mut d.lanes {
                 let (Some(first), Some(last)) = (lane.first(), lane.last()) else { continue };
@@ -491,7 +491,7 @@ impl Webs {
         if left.is_empty() {
             return;
         }
-        let everywhere = Spread::new(cfg, &self.numbering).everywhere();
+        let everywhere = Spread::new(func, cfg, &self.numbering).everywhere();
         for d in self.webs.values_mut().filter(|d| d.members.iter().any(|m| left.contains(&m.0))) {
             for lane in &mut d.lanes {
                 if let Some(number) = lane.first().map(|h| h.number) {

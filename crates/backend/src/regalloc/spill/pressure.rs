@@ -18,7 +18,7 @@ pub(super) fn most_needed(
     calls: bool,
 ) -> u32 {
     let Ranges { lanes, numbering: n, intervals, .. } = ranges;
-    let spread = matches!(file, RegFile::UR | RegFile::UP).then(|| Spread::new(cfg, n));
+    let spread = matches!(file, RegFile::UR | RegFile::UP).then(|| Spread::new(func, cfg, n));
     // How many more registers are needed at each point than at the one before.
     let mut change = vec![0i32; 2 * n.at.len() + 3];
     for (v, d) in func.values.iter().filter(|(_, d)| d.file == file) {
