@@ -39,7 +39,6 @@ fn slot(text: &str, mods: &mut BTreeSet<String>) -> String {
     let role = match &text[..1] {
         ">" => "Def",
         "<" => "Use",
-        "*" => "Both",
         _ => panic!("slot `{text}` has no role"),
     };
     let rest = &text[1..];

@@ -55,7 +55,7 @@ pub const TO_ARRIVAL: u8 = 6;
 /// The class of `inst` as a writer of `unit`.
 fn writer(inst: &Inst, unit: Unit) -> Class {
     let place = inst.operands.iter().zip(inst.op.slots()).enumerate().find_map(|(i, (o, slot))| match o {
-        Operand::Reg(r) if matches!(slot.role, Role::Def | Role::Both) => {
+        Operand::Reg(r) if slot.role == Role::Def => {
             let nth = unit.checked_sub(units::unit(r.reg)?)?;
             let nth = u8::try_from(nth).ok()?;
             (nth < inst.op.width(i, &inst.mods)).then_some((i as u8, nth))

@@ -151,7 +151,7 @@ pub fn for_each_write(inst: &Inst, mut f: impl FnMut(Unit, u8)) {
         (first..Reg::ZERO).for_each(|r| span(Reg::r(r), 1, &mut |u| f(u, 0)));
     }
     for (i, (operand, slot)) in inst.operands.iter().zip(inst.op.slots()).enumerate() {
-        if let (Operand::Reg(r), Role::Def | Role::Both) = (operand, slot.role) {
+        if let (Operand::Reg(r), Role::Def) = (operand, slot.role) {
             span(r.reg, inst.op.width(i, &inst.mods), &mut |u| f(u, i as u8));
         }
     }

@@ -17,7 +17,7 @@ use ori::{
     Refusal, Remark, Terminator, Value, operand,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
-use sass::{Mod, Mods, Opcode, Reg, RegFile, RegOp, Role};
+use sass::{Mod, Mods, Opcode, Reg, RegFile, RegOp};
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use thin_vec::ThinVec;
@@ -359,13 +359,11 @@ impl<'a> Merger<'a> {
     /// Whether the instruction can keep a value.
     fn can_keep(&self, inst: Inst, other: Name) -> bool {
         let d = &self.func.insts[inst];
-        let Op::Sass(op) = d.op else { return false };
+        let Op::Sass(_) = d.op else { return false };
         // The datapath that all threads share has other guards.
         let vector =
             |n: Name| n.value().is_none_or(|v| matches!(self.func.values[v].file, RegFile::R | RegFile::P));
-        let mut fits = !self.tied.contains(&inst)
-            && matches!(fit(d), Fit::Computes | Fit::Load)
-            && op.slots().iter().all(|s| s.role != Role::Both);
+        let mut fits = !self.tied.contains(&inst) && matches!(fit(d), Fit::Computes | Fit::Load);
         d.for_each_def(|n| fits &= vector(n));
         // It cannot keep what it computes itself.
         d.for_each_def(|n| fits &= n.value().is_none() || n.value() != other.value());

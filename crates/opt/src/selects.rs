@@ -6,7 +6,7 @@ use crate::sums::{Places, is_pred, is_zero, places, plain, terms, value_of};
 use cranelift_entity::SecondaryMap;
 use ori::{Function, Guard, InstData, Loc, Name, Op, Operand, Operands, Value, operand};
 use sass::ops::{Bool, Iadd3, Iadd3Mods, Icmp, Imnmx, ImnmxMods, Int64, Isetp, IsetpMods, Sel, SelMods};
-use sass::{Mods, Opcode, Reg, RegFile, RegOp, Role, Unit};
+use sass::{Mods, Opcode, Reg, RegFile, RegOp, Unit};
 use smallvec::SmallVec;
 use thin_vec::thin_vec;
 
@@ -147,7 +147,6 @@ fn absorb(
             && d.is_unguarded()
             && !op.info().uniform
             && results == 1
-            && op.slots().iter().all(|slot| slot.role != Role::Both)
             && func.values[made] == func.values[kept]
             && func.values[kept].file == RegFile::R;
         // A special register takes long, and products of 64 bits two registers.

@@ -14,9 +14,7 @@ fn named(inst: &sass::Inst) -> u32 {
     };
     for (i, (operand, slot)) in inst.operands.iter().zip(inst.op.slots()).enumerate() {
         match operand {
-            sass::Operand::Reg(r)
-                if slot.role == Role::Def || slot.role == Role::Use || slot.role == Role::Both =>
-            {
+            sass::Operand::Reg(r) if slot.role == Role::Def || slot.role == Role::Use => {
                 see(r.reg, inst.op.width(i, &inst.mods));
             }
             sass::Operand::Addr { base: Some(r), width, .. } => {

@@ -67,8 +67,7 @@ fn numbers(text: &str, names: &[String]) -> Result<Vec<usize>, String> {
 
 /// Name and shape of a slot: `carry<P`.
 pub fn named_slot(text: &str) -> Result<(String, String), String> {
-    let (name, shape) =
-        text.split_at(text.find(['>', '<', '*']).ok_or(format!("slot `{text}` has no role"))?);
+    let (name, shape) = text.split_at(text.find(['>', '<']).ok_or(format!("slot `{text}` has no role"))?);
     let proper = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
     if !name.starts_with(|c: char| c.is_ascii_lowercase()) || !name.chars().all(proper) {
         return Err(format!("slot `{text}` has no name"));

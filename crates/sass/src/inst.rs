@@ -243,8 +243,6 @@ pub enum Role {
     Def,
     /// Read.
     Use,
-    /// Read and written.
-    Both,
 }
 
 /// One operand slot of an opcode, from the instruction table.

@@ -160,7 +160,7 @@ pub(crate) fn writes_at(inst: &Inst, mut f: impl FnMut(Cell, Place)) {
         every(inst, RegFile::UP, |c| f(c, Place::GUARD));
     }
     for (i, (operand, slot)) in inst.operands.iter().zip(inst.op.slots()).enumerate() {
-        if let (Operand::Reg(r), Role::Def | Role::Both) = (operand, slot.role) {
+        if let (Operand::Reg(r), Role::Def) = (operand, slot.role) {
             span(r.reg, inst.op.width(i, &inst.mods), |c, nth| {
                 if !left_out(inst, i, nth) {
                     f(c, Place { operand: i as u8, nth });
