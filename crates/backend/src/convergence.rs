@@ -16,7 +16,7 @@ use crate::Error;
 use crate::leaving;
 use crate::meetings::{self, Sites};
 use crate::together::{Together, gathers_all, splits};
-use crate::waits::{Spins, ends_thread, gathers};
+use crate::waits::{Spins, ends_thread, gathers_lanes};
 use cranelift_entity::{EntityRef, SecondaryMap};
 use fixedbitset::FixedBitSet;
 use ori::block_set::{BlockSet, Seen};
@@ -43,8 +43,18 @@ pub struct Region {
     pub meet: Block,
     /// The blocks from `enter` to `meet`, `enter` included, `meet` not.
     pub body: BlockSet,
-    /// Blocks of the body whose branch leads to elsewhere on one side, and whether that is the one taken.
-    pub exits: Vec<(Block, bool)>,
+    /// Where lanes leave it otherwise.
+    pub exits: Vec<Exit>,
+}
+
+/// A way out of a region that does not come to its meeting.
+pub struct Exit {
+    /// The block that branches.
+    pub from: Block,
+    /// Where to.
+    pub to: Block,
+    /// Which lanes do.
+    pub lanes: Guard,
 }
 
 impl Region {
@@ -363,7 +373,7 @@ impl Graph<'_> {
         let mut waits = false;
         let mut again = false;
         while let Some(b) = stack.pop() {
-            waits |= b != d && self.gathers(b);
+            waits |= b != d && gathers_lanes(self.func, b);
             for &s in &self.cfg.succs[b] {
                 if s == meet {
                     reaches = true;
@@ -373,7 +383,7 @@ impl Graph<'_> {
                     if !ends_thread(self.func, s) {
                         return Err(Obstacle::Leaks);
                     }
-                    waits |= self.gathers(s);
+                    waits |= gathers_lanes(self.func, s);
                 } else if !seen.put(s) {
                     body.push(s);
                     stack.push(s);
@@ -392,11 +402,6 @@ impl Graph<'_> {
             () if waits || !self.spins.among(&body, Some(meet)).is_empty() => Err(Obstacle::Waits),
             () => Ok(body),
         }
-    }
-
-    /// Whether lanes may wait in a block until others have come.
-    fn gathers(&self, b: Block) -> bool {
-        self.func.blocks[b].insts.iter().any(|i| gathers(self.func, &self.func.insts[*i]))
     }
 }
 
@@ -537,13 +542,12 @@ impl Places {
 
 /// Takes the lanes that leave a region out of its barrier.
 fn leave(func: &mut Function, r: &Region, barrier: Value) {
-    for &(b, taken) in &r.exits {
-        let Terminator::Branch { cond, not, .. } = func.blocks[b].term else { continue };
-        let loc = func.blocks[b].term_loc;
+    for exit in &r.exits {
         let pred = operand(Name::Phys(Reg::PT));
         let data = instruction(Opcode::BREAK, r.kind(func), [pred, operand(barrier)]);
-        let inst = func.insts.push(InstData { guard: Guard { pred: cond, not: not == taken }, loc, ..data });
-        func.blocks[b].insts.push(inst);
+        let loc = func.blocks[exit.from].term_loc;
+        let inst = func.insts.push(InstData { guard: exit.lanes, loc, ..data });
+        func.blocks[exit.from].insts.push(inst);
     }
 }
 

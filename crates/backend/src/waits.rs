@@ -23,6 +23,11 @@ pub fn gathers(func: &Function, d: &InstData) -> bool {
     }
 }
 
+/// Whether lanes may wait in a block until others have come.
+pub fn gathers_lanes(func: &Function, b: Block) -> bool {
+    func.blocks[b].insts.iter().any(|i| gathers(func, &func.insts[*i]))
+}
+
 /// Whether lanes that have parted may run while one is at the instruction: they write uniform registers for values that live in one
 /// block.
 pub fn lets_others_run(func: &Function, d: &InstData) -> bool {
