@@ -3,7 +3,7 @@
 
 use crate::Pass;
 use crate::shift_add::shift_left;
-use crate::sums;
+use crate::{sums, uses};
 use cranelift_entity::SecondaryMap;
 use ori::{Analyses, Changed, Function, Inst, Name, Op, Operand, Value};
 use sass::ops::Shf;
@@ -24,40 +24,32 @@ pub fn run(func: &mut Function, analyses: &Analyses) -> Changed {
         return Changed::Nothing;
     }
     let at = sums::places(func);
-    let mut found: Vec<(Inst, usize, Value)> = Vec::new();
-    // How often each number is read, and how often as such a place.
-    let mut reads: SecondaryMap<Value, u32> = SecondaryMap::new();
+    let reads = uses::count(func);
+    let mut found: Vec<(Inst, usize, Value, (Name, AddrWidth))> = Vec::new();
     let mut places: SecondaryMap<Value, u32> = SecondaryMap::new();
-    for &b in &analyses.cfg(func).rpo {
-        for &i in &func.blocks[b].insts {
-            let d = &func.insts[i];
-            d.for_each_use(|n| n.value().into_iter().for_each(|v| reads[v] += 1));
-            if !matches!(d.op, Op::Sass(Opcode::LDS | Opcode::STS)) {
-                continue;
-            }
-            for (k, o) in d.operands.iter().enumerate() {
-                if let Operand::Addr {
-                    desc: None,
-                    base: Some(Name::Val(v)),
-                    width: AddrWidth::R32,
-                    uniform: None,
-                    ..
-                } = o
-                    && at[*v].is_some_and(|p| scaled(func, p.0).is_some())
-                {
-                    places[*v] += 1;
-                    found.push((i, k, *v));
-                }
+    for &i in analyses.cfg(func).rpo.iter().flat_map(|b| &func.blocks[*b].insts) {
+        let d = &func.insts[i];
+        if !matches!(d.op, Op::Sass(Opcode::LDS | Opcode::STS)) {
+            continue;
+        }
+        for (k, o) in d.operands.iter().enumerate() {
+            if let Operand::Addr {
+                desc: None,
+                base: Some(Name::Val(v)),
+                width: AddrWidth::R32,
+                uniform: None,
+                ..
+            } = o
+                && let Some(by) = at[*v].and_then(|p| scaled(func, p.0))
+            {
+                places[*v] += 1;
+                found.push((i, k, *v, by));
             }
         }
-        let term = &func.blocks[b].term;
-        let passed = term.targets().into_iter().flat_map(|t| t.args.iter().copied());
-        passed.chain(term.used_name().and_then(Name::value)).for_each(|v| reads[v] += 1);
     }
     // Where the product is needed for something else as well, it is in a register all the same.
-    found.retain(|(_, _, v)| reads[*v] == places[*v]);
-    for &(i, k, v) in &found {
-        let Some((index, by)) = at[v].and_then(|p| scaled(func, p.0)) else { continue };
+    found.retain(|(_, _, v, _)| reads[*v] == places[*v]);
+    for &(i, k, _, (index, by)) in &found {
         if let Operand::Addr { base, width, .. } = &mut func.insts[i].operands[k] {
             (*base, *width) = (Some(index), by);
         }

@@ -3,8 +3,8 @@
 
 use crate::Pass;
 use crate::nonzero::test;
+use crate::sums::{self, Places, value_of};
 use ori::{ALWAYS, Analyses, Changed, Editor, Function, Inst, InstData, Macro, Name, Op, Operand, Value};
-use rustc_hash::FxHashMap;
 use sass::compute;
 use sass::ops::{Lop3, Lop3Mods, Prmt, PrmtMods, Sel, SelMods};
 use sass::{Reg, RegFile, RegOp};
@@ -42,20 +42,12 @@ impl Step {
 
 /// The pass.
 pub fn run(func: &mut Function, analyses: &Analyses) -> Changed {
-    let mut makers: FxHashMap<Value, Inst> = FxHashMap::default();
+    let at = sums::places(func);
     let mut found: Vec<(Inst, Value, Value, bool)> = Vec::new();
     for &b in &analyses.cfg(func).rpo {
         for &i in &func.blocks[b].insts {
-            let d = &func.insts[i];
-            if d.guard == ALWAYS {
-                d.for_each_def(|n| _ = n.value().map(|v| makers.insert(v, i)));
-            }
-        }
-    }
-    for &b in &analyses.cfg(func).rpo {
-        for &i in &func.blocks[b].insts {
             if let Some((result, tested, equal)) = test(&func.insts[i])
-                && let Some((p, holds)) = chosen(func, &makers, tested)
+                && let Some((p, holds)) = chosen(func, &at, tested)
             {
                 found.push((i, result, p, holds == equal));
             }
@@ -74,10 +66,14 @@ pub fn run(func: &mut Function, analyses: &Analyses) -> Changed {
 }
 
 /// The predicate that chose a number, and whether the number is another one than zero where it holds, and zero elsewhere (or the reverse).
-fn chosen(func: &Function, makers: &FxHashMap<Value, Inst>, mut v: Value) -> Option<(Value, bool)> {
+fn chosen(func: &Function, at: &Places, mut v: Value) -> Option<(Value, bool)> {
     let mut steps: SmallVec<[Step; BETWEEN]> = SmallVec::new();
     while steps.len() < BETWEEN {
-        let d = &func.insts[*makers.get(&v)?];
+        let (maker, ..) = at[v]?;
+        let d = &func.insts[maker];
+        if d.guard != ALWAYS {
+            return None;
+        }
         if let Some((from, step)) = step(d) {
             steps.push(step);
             v = from;
@@ -97,25 +93,17 @@ fn chosen(func: &Function, makers: &FxHashMap<Value, Inst>, mut v: Value) -> Opt
 /// What an instruction makes of one value.
 fn step(d: &InstData) -> Option<(Value, Step)> {
     if d.op == Op::Macro(Macro::Copy) {
-        let v = plain(d.operands.get(1)?)?;
+        let v = value_of(d.operands.get(1)?)?;
         return Some((v, Step::Bytes(0x3210)));
     }
     if let Some(s) = Prmt::of(d).filter(|_| PrmtMods::of(d) == Some(PrmtMods { mode: None })) {
         let fits = number(s.b) == Some(0);
-        return fits.then_some((plain(s.a)?, Step::Bytes(number(s.selector)?)));
+        return fits.then_some((value_of(s.a)?, Step::Bytes(number(s.selector)?)));
     }
     let s = Lop3::of(d).filter(|_| Lop3Mods::of(d) == Some(Lop3Mods { table: true, pand: false }))?;
     let Operand::Imm(table) = *s.table else { return None };
     let alone = matches!(s.p, Operand::Reg(p) if p.reg == Name::Phys(Reg::PT));
-    (alone && number(s.c) == Some(0)).then_some((plain(s.a)?, Step::Logic(table, number(s.b)?)))
-}
-
-/// A whole value without signs.
-fn plain(o: &Operand) -> Option<Value> {
-    match o {
-        Operand::Reg(RegOp { reg: Name::Val(v), neg: false, abs: false, not: false, .. }) => Some(*v),
-        _ => None,
-    }
+    (alone && number(s.c) == Some(0)).then_some((value_of(s.a)?, Step::Logic(table, number(s.b)?)))
 }
 
 fn number(o: &Operand) -> Option<u32> {

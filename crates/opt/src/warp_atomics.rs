@@ -242,8 +242,36 @@ struct Known {
     lanes: Vec<(Guard, Lanes)>,
     /// How many a mask has.
     counts: FxHashMap<Value, Value>,
-    /// What a reduction of a number makes, by opcode, modifiers, number and guard.
-    reduced: Vec<(Opcode, Vec<Mod>, Operand, Guard, Value)>,
+    /// What reductions make.
+    reduced: Vec<(Reduction, Value)>,
+}
+
+/// REDUX or CREDUX of the lanes for which the guard holds.
+#[derive(PartialEq)]
+struct Reduction {
+    op: Opcode,
+    mods: Vec<Mod>,
+    number: Operand,
+    guard: Guard,
+}
+
+impl Known {
+    /// What a reduction makes, in a general register; lanes for which its guard does not hold bring `none`.
+    fn reduce(&mut self, c: &mut Builder<'_>, reduction: Reduction, none: u32) -> Value {
+        if let Some((_, made)) = self.reduced.iter().find(|r| r.0 == reduction) {
+            return *made;
+        }
+        let Guard { pred, not } = reduction.guard;
+        let mut own = reduction.number;
+        if reduction.guard != ALWAYS {
+            let holds = Operand::Reg(RegOp { not, ..RegOp::plain(pred) });
+            own = operand(c.def(Opcode::SEL, &[], &[own, Operand::Imm(none), holds]));
+        }
+        let one = c.def(reduction.op, &reduction.mods, &[own]);
+        let made = c.copy(operand(one));
+        self.reduced.push((reduction, made));
+        made
+    }
 }
 
 /// Whether other lanes may be there behind the instruction than before it.
@@ -309,25 +337,12 @@ fn together(
             times(&mut c, count, number, words)
         }
         Together::Reduced(op, function, signed, none) => {
-            let number = d.operands[found.number];
             let mods: Vec<Mod> = function.into_iter().chain(signed.then_some(Mod::S32)).collect();
-            let same = |r: &&(Opcode, Vec<Mod>, Operand, Guard, Value)| {
-                (r.0, &r.1, r.2, r.3) == (op, &mods, number, d.guard)
-            };
-            let before = known.reduced.iter().find(same).map(|r| r.4);
-            if let Some(made) = before {
-                made
-            } else {
-                let mut own = number;
-                if d.guard != ALWAYS {
-                    let holds = Operand::Reg(RegOp { not: d.guard.not, ..RegOp::plain(d.guard.pred) });
-                    own = operand(c.def(Opcode::SEL, &[], &[own, Operand::Imm(none), holds]));
-                }
-                let one = c.def(op, &mods, &[own]);
-                let made = c.copy(operand(one));
-                known.reduced.push((op, mods, number, d.guard, made));
-                made
-            }
+            known.reduce(
+                &mut c,
+                Reduction { op, mods, number: d.operands[found.number], guard: d.guard },
+                none,
+            )
         }
     };
     let before = found.result.map(|(slot, v)| (slot, v, c.func.add_value(RegFile::R, 1)));
