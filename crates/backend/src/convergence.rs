@@ -32,8 +32,12 @@ use thin_vec::ThinVec;
 
 /// Most barriers live at once: B0 … B11, as ptxas 13.0.88 has them; the encoding has 16.
 const MAX_LIVE: u8 = 12;
-/// The most of them that a call leaves alone.
-const MAX_KEPT: u8 = MAX_LIVE - ori::abi::FIRST_KEPT_BARRIER;
+
+/// The most of them that every call of the function leaves alone, those among them where lanes meet.
+fn most_kept(func: &Function) -> u8 {
+    let callees = func.callees.iter().map(|c| func.convention_of(c).barriers);
+    MAX_LIVE - callees.fold(ori::abi::FIRST_KEPT_BARRIER, u8::max)
+}
 
 /// Branches that meet.
 pub struct Region {
@@ -103,10 +107,11 @@ pub fn run(func: &mut Function) -> Result<(), Error> {
     // Outer regions first; what exceeds the number of barriers stays apart.
     let outer_first = |r: &Region| (cfg.order[r.enter], std::cmp::Reverse(cfg.order[r.meet]));
     regions.sort_by_key(outer_first);
+    let most_kept = most_kept(func);
     let mut live: SecondaryMap<Block, u8> = SecondaryMap::new();
     regions.retain(|r| {
         let blocks = || r.body.iter();
-        let fits = blocks().all(|b| live[b] < if calls(func, b) { MAX_KEPT } else { MAX_LIVE });
+        let fits = blocks().all(|b| live[b] < if calls(func, b) { most_kept } else { MAX_LIVE });
         if fits {
             blocks().for_each(|b| live[b] += 1);
         }
@@ -120,7 +125,7 @@ pub fn run(func: &mut Function) -> Result<(), Error> {
     };
     let meets = cfg.rpo.iter().flat_map(|b| &func.blocks[*b].insts).any(|i| gathers_some(&func.insts[*i]));
     let called = meets || cfg.rpo.iter().any(|b| calls(func, *b));
-    let room = if called { MAX_KEPT } else { MAX_LIVE }.saturating_sub(most + u8::from(meets));
+    let room = if called { most_kept } else { MAX_LIVE }.saturating_sub(most + u8::from(meets));
     let search = leaving::Search {
         func,
         cfg: &cfg,

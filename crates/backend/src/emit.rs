@@ -83,7 +83,8 @@ pub fn run(machine: &Machine, entry: bool) -> Result<Code, Error> {
     }
     let places = crate::places::entries(machine);
     let of_caller = if entry { Vec::new() } else { crate::places::of_caller(machine) };
-    Ok(Code { words, insts, links, exit_offsets, lines, places, of_caller, ..Code::default() })
+    let regs = machine.saved_registers;
+    Ok(Code { regs, words, insts, links, exit_offsets, lines, places, of_caller, ..Code::default() })
 }
 
 /// The words of instructions from offset 0 on.

@@ -175,7 +175,7 @@ pub fn compile(mut func: Function, manager: &mut Manager<'_>, serial: bool) -> R
     }
     Ok(Code {
         granted,
-        regs: u32::from(stats.regs_used),
+        regs: code.regs.max(stats.regs_used.into()),
         uregs: u32::from(stats.uregs_used),
         spill_store_bytes: stats.spill_store_bytes,
         spill_load_bytes: stats.spill_load_bytes,
@@ -271,7 +271,9 @@ fn for_more_warps(
         }
         func.max_regs = fewer;
         verify(phases::PREPASS, &func, manager)?;
-        if let Some(mut found) = if_any(place(func, manager, true, false), manager)? {
+        // Where a callee finds its return address is given, and may be above.
+        let fits = |found: &Allocation| found.stats.regs_used + u16::from(HARDWARE_REGISTERS) <= fewer.into();
+        if let Some(mut found) = if_any(place(func, manager, true, false), manager)?.filter(fits) {
             found.func.max_regs = original.max_regs;
             (best.found, *plan) = (found, planned);
             return Ok(true);

@@ -43,8 +43,9 @@ impl<'c> Functions<'c> {
         loop {
             // All that pointers may hold is found the first time.
             let known = indirect;
-            let through = |c: &&Callee| !(known && **c == Callee::Indirect);
-            indirect |= code.callees.contains(&Callee::Indirect);
+            let by_pointer = |c: &Callee| matches!(c, Callee::Indirect(_));
+            let through = |c: &&Callee| !(known && by_pointer(c));
+            indirect |= code.callees.iter().any(by_pointer);
             for callee in code.callees.iter().filter(through) {
                 found.extend(self.names(callee).filter(|n| seen.insert(n)));
             }
@@ -60,7 +61,7 @@ impl<'c> Functions<'c> {
     fn names(&self, callee: &Callee) -> impl Iterator<Item = &'c str> + '_ {
         let (one, all): (Option<&'c str>, &[&'c str]) = match callee {
             Callee::Internal(name) => (self.code.get_key_value(name.as_str()).map(|k| *k.0), &[]),
-            Callee::Indirect => (None, &self.table),
+            Callee::Indirect(_) => (None, &self.table),
             Callee::External => (None, &[]),
         };
         one.into_iter().chain(all.iter().copied())

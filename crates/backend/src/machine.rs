@@ -5,6 +5,7 @@ mod call;
 
 use crate::Error;
 use crate::order::Meant;
+use ori::abi::Convention;
 use ori::cfg::Cfg;
 use ori::{Allocated, Block, InstData, Macro, Op, Terminator};
 use sass::ops::Bssy;
@@ -22,8 +23,30 @@ pub struct Machine {
     pub frame_bytes: u32,
     /// Where its frame holds the stack pointer that it was entered with, if it aligned its own.
     pub saved_stack: Option<u32>,
+    /// What it keeps if it is called, and where it finds its return address.
+    pub convention: Convention,
+    /// The conventions of functions that it calls, that of all functions among them.
+    pub called: Vec<Convention>,
+    /// General registers up to the highest that it saves for its caller.
+    pub saved_registers: u32,
     /// What was chosen for it alone.
     pub tuning: ori::Tuning,
+}
+
+impl Machine {
+    /// These blocks without a frame, in a function that is called as all are.
+    pub fn new(target: Target, blocks: Vec<MachineBlock>) -> Machine {
+        Machine {
+            target,
+            blocks,
+            frame_bytes: 0,
+            saved_stack: None,
+            saved_registers: 0,
+            convention: Convention::default(),
+            called: vec![Convention::default()],
+            tuning: ori::Tuning::default(),
+        }
+    }
 }
 
 /// A block: control enters at its first instruction only; branches stand at its end.
@@ -387,7 +410,13 @@ pub fn lower(func: &Allocated, mut frame_bytes: u32) -> Result<Machine, Error> {
         frame_bytes += align.saturating_sub(ori::abi::STACK_ALIGN);
     }
     let blocks = split_at_branches(blocks);
-    let mut machine = Machine { target, blocks, frame_bytes, saved_stack: None, tuning: func.tuning.clone() };
+    let mut machine = Machine {
+        frame_bytes,
+        convention: func.convention,
+        tuning: func.tuning.clone(),
+        ..Machine::new(target, blocks)
+    };
+    machine.called.extend(func.callees.iter().map(|c| func.convention_of(c)));
     if func.moves_stack() {
         call::use_frame_pointer(&mut machine);
         if func.entry {

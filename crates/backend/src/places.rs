@@ -7,6 +7,7 @@
 use crate::emit::INST_BYTES;
 use crate::machine::{Holds, Machine};
 use crate::units::{self, Unit};
+use ori::abi::Convention;
 use sass::ops::{Imad, Mov, Umov};
 use sass::{Guard, Inst, Mod, Mods, Opcode, Operand, Reg, RegFile, RegOp};
 use std::collections::{BTreeMap, BTreeSet};
@@ -119,11 +120,13 @@ fn copies(inst: &Inst) -> Vec<(Place, Place)> {
 }
 
 /// What is where behind an instruction.
-fn step(state: &mut State, inst: &Inst) {
+/// Calls are of functions that follow one of these conventions.
+fn step(state: &mut State, inst: &Inst, called: &[Convention]) {
     let copied: Vec<(Place, Vec<(u32, u8)>)> =
         copies(inst).into_iter().map(|(from, to)| (to, at(state, from))).collect();
     let call = inst.op.info().leaves_function();
-    let kept = |u: Unit| call && units::register(u).is_some_and(ori::abi::is_preserved);
+    let by_all = |r: Reg| called.iter().all(|c| c.is_preserved(r));
+    let kept = |u: Unit| call && units::register(u).is_some_and(by_all);
     let mut moved = false;
     units::for_each_write(inst, |u, _| {
         moved |= !call && units::register(u) == Some(Reg::SP);
@@ -164,8 +167,8 @@ pub fn of_caller(machine: &Machine) -> Vec<Entry> {
             let Some(r) = units::register(u).filter(|r| r.file == RegFile::R && *r != Reg::SP) else {
                 return;
             };
-            let back = matches!(r.index.wrapping_sub(ori::abi::RETURN_ADDRESS), 0 | 1);
-            if back || ori::abi::is_preserved(r) {
+            let back = matches!(r.index.wrapping_sub(machine.convention.return_address()), 0 | 1);
+            if back || machine.convention.is_preserved(r) {
                 start.insert((Place::Unit(u), r.index.into(), 0));
             }
         });
@@ -199,7 +202,7 @@ fn follow(machine: &Machine, start: State, marks: bool) -> Vec<Entry> {
         let mut state = known[b as usize].clone().unwrap_or_default();
         marked(&mut state, &block.holds);
         for i in &block.insts {
-            step(&mut state, &i.inst);
+            step(&mut state, &i.inst, &machine.called);
             marked(&mut state, &i.holds);
         }
         for s in &block.succs {
@@ -239,7 +242,7 @@ fn follow(machine: &Machine, start: State, marks: bool) -> Vec<Entry> {
         marked(&mut state, &block.holds);
         for i in &block.insts {
             note(&mut open, &state, here);
-            step(&mut state, &i.inst);
+            step(&mut state, &i.inst, &machine.called);
             marked(&mut state, &i.holds);
             here += INST_BYTES;
         }
@@ -275,8 +278,7 @@ mod tests {
 
     fn of(blocks: Vec<MachineBlock>) -> Vec<(u8, Place, u32, u32)> {
         let target = Target::new(90).expect("a target");
-        let machine =
-            Machine { target, blocks, frame_bytes: 0, saved_stack: None, tuning: ori::Tuning::default() };
+        let machine = Machine::new(target, blocks);
         let mut out: Vec<_> =
             entries(&machine).into_iter().map(|e| (e.register as u8, e.place, e.start, e.end)).collect();
         out.sort_unstable();

@@ -58,7 +58,7 @@ fn is_quiet_call(func: &Function, d: &InstData) -> bool {
         Some(Callee::Internal(name)) => name.starts_with(ori::abi::SHARED) || func.quiet.contains(name),
         // In an executable those are the driver's.
         Some(Callee::External) => !func.relocatable,
-        Some(Callee::Indirect) | None => false,
+        Some(Callee::Indirect(_)) | None => false,
     }
 }
 

@@ -337,6 +337,7 @@ fn tight() -> Limits {
         barriers: 16,
         frame_pointer: false,
         barriers_ready: false,
+        convention: ori::abi::Convention::default(),
         spills: true,
         check: true,
     }

@@ -5,9 +5,8 @@
 pub const GENERAL: u32 = 5 << 24;
 /// The stack pointer.
 const R1: u32 = GENERAL | 1;
-/// What a function of an object returns to, and what a helper of an executable adds to the start of its kernel.
+/// What a helper of an executable adds to the start of its kernel to return.
 const R20: u32 = GENERAL | 20;
-const R21: u32 = GENERAL | 21;
 /// RZ.
 const RZ: u32 = GENERAL | 255;
 /// The program counter.
@@ -29,10 +28,18 @@ pub enum Rule {
 }
 
 /// A function's stack frame: byte offsets from its start, ascending, and what holds from there on.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Frame {
     /// The changes.
     pub rules: Vec<(u32, Rule)>,
+    /// The first of two registers in which a function that is called by its address finds where to return to.
+    pub return_address: u8,
+}
+
+impl Default for Frame {
+    fn default() -> Frame {
+        Frame { rules: Vec::new(), return_address: 20 }
+    }
 }
 
 impl Frame {
@@ -54,8 +61,8 @@ pub(crate) enum Returns {
     Never,
     /// To the start of the kernel plus R20.
     Relative,
-    /// To R20 and R21.
-    Absolute,
+    /// To what this register and the next hold.
+    Absolute(u8),
 }
 
 /// A function to describe.
@@ -157,22 +164,24 @@ fn common(out: &mut Vec<u8>, returns: Returns) -> Option<u64> {
     let column = match returns {
         Returns::Never => u32::MAX,
         Returns::Relative => PC,
-        Returns::Absolute => R20,
+        Returns::Absolute(first) => GENERAL | u32::from(first),
     };
     unsigned(out, column);
     with(out, op::DEF_CFA, &[R1, 0]);
     with(out, op::SAME_VALUE, &[RZ]);
     with(out, op::SAME_VALUE, &[R1]);
-    if returns != Returns::Never {
-        with(out, op::SAME_VALUE, &[R20]);
-    }
     let base = match returns {
         Returns::Never => None,
-        Returns::Absolute => {
-            with(out, op::SAME_VALUE, &[R21]);
+        Returns::Absolute(first) => {
+            for r in [first, first + 1] {
+                with(out, op::SAME_VALUE, &[GENERAL | u32::from(r)]);
+            }
             None
         }
-        Returns::Relative => Some(return_address(out, &in_register(R20))),
+        Returns::Relative => {
+            with(out, op::SAME_VALUE, &[R20]);
+            Some(return_address(out, &in_register(R20)))
+        }
     };
     close(out, start);
     base
@@ -273,7 +282,7 @@ mod tests {
     /// and a helper without a frame (kernels/calls.cu).
     #[test]
     fn as_ptxas_writes_it() {
-        let frame = Frame { rules: vec![(0x50, Rule::Frame(64))] };
+        let frame = Frame { rules: vec![(0x50, Rule::Frame(64))], ..Frame::default() };
         let plain = Frame::default();
         let entries = [
             Entry { frame: &frame, returns: Returns::Never, start: 0, size: 0x2600 },
@@ -312,8 +321,8 @@ mod tests {
             (64, Rule::Restored(21)),
             (80, Rule::Frame(0)),
         ];
-        let frame = Frame { rules };
-        let entry = Entry { frame: &frame, returns: Returns::Absolute, start: 0, size: 128 };
+        let frame = Frame { rules, ..Frame::default() };
+        let entry = Entry { frame: &frame, returns: Returns::Absolute(20), start: 0, size: 128 };
         let (data, _) = section([entry].into_iter());
         let rules = &data[0x38 + 36..];
         let expected = [

@@ -670,7 +670,7 @@ impl<'o> Writer<'o> {
         let (placed, contents) = self.place()?;
         let described = |f: &'o Function| Entry {
             frame: &f.code.frame,
-            returns: if f.entry { Returns::Never } else { Returns::Absolute },
+            returns: if f.entry { Returns::Never } else { Returns::Absolute(f.code.frame.return_address) },
             start: 0,
             size: 16 * f.code.code.len() as u64,
         };

@@ -128,7 +128,7 @@ impl Writer<'_> {
         self.add(plain(".strtab", elf::SHT_STRTAB, 0, 1));
         self.add(plain(".symtab", elf::SHT_SYMTAB, 0, 8));
         let kernels = c.kernels.iter().map(|k| (k, Returns::Never));
-        let functions = c.functions.iter().map(|f| (f, Returns::Absolute));
+        let functions = c.functions.iter().map(|f| (f, Returns::Absolute(f.frame.return_address)));
         let (data, places) = frames::section(kernels.chain(functions).flat_map(frame_entries));
         self.frames = places;
         self.add(Section::new(".debug_frame", elf::SHT_PROGBITS, 0, 1, data));

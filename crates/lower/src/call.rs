@@ -10,7 +10,7 @@ use crate::func::{Lower, Result};
 use crate::own_address::{Origins, Whose};
 use crate::ssa::{PtxBlock, Var};
 use crate::types::{Src, Ty};
-use ori::abi::{self, Place};
+use ori::abi::{self, Convention, Place};
 use ori::{ALWAYS, Builder, Callee, Macro, Name, Operand, Terminator, Value, ValueData, operand};
 use ptx::{Func, FuncId, Inst, Module, RegId, Space, Stmt, Symbol, VarId};
 use rustc_hash::FxHashMap;
@@ -61,6 +61,28 @@ fn call_signature(module: &Module, header: &Func, arguments: &[ptx::Operand]) ->
         _ => 0,
     };
     signature_with(module, header, last)
+}
+
+/// How a function with this header is called in an object.
+pub fn convention(func: &Func) -> Convention {
+    let narrow = |n: u32| u8::try_from(n).unwrap_or(u8::MAX);
+    Convention {
+        registers: func.attrs.abi_preserve.map(narrow),
+        barriers: func.attrs.abi_preserve_control.map_or(abi::FIRST_KEPT_BARRIER, narrow),
+    }
+}
+
+/// As many registers from the first argument's on hold arguments or results of a function with this header, holes among them included;
+/// nothing if some are in memory.
+pub fn argument_registers(module: &Module, func: &Func) -> Option<u8> {
+    let sig = signature_with(module, func, 0);
+    let ends = |vars: &[VarId], first: &[u8]| {
+        vars.iter().zip(first).map(|(v, r)| u32::from(*r) + shape(module, *v).0.div_ceil(4).max(1)).max()
+    };
+    let registers = |p: &Place| if let Place::Regs(r) = p { Some(*r) } else { None };
+    let params: Option<Vec<u8>> = sig.params.iter().map(registers).collect();
+    let last = ends(&func.params, &params?).max(ends(&func.returns, &sig.results?));
+    Some(last.map_or(0, |n| n as u8 - abi::FIRST_ARGUMENT))
 }
 
 /// A last parameter without a size is always on the stack; here it takes this many bytes.
@@ -297,8 +319,9 @@ pub(crate) fn emit_call(
     address: Option<Value>,
     arguments: Vec<Operand>,
 ) {
+    let first = b.func.convention_of(&callee).return_address();
     let n = b.func.callees.insert_full(callee).0;
-    let ra = [abi::RETURN_ADDRESS, abi::RETURN_ADDRESS + 1].map(register);
+    let ra = [first, first + 1].map(register);
     macro_inst(b, Macro::ReturnAddress, &ra);
     let mut operands = vec![Operand::Imm(n as u32)];
     operands.extend(address.map(operand));
@@ -334,7 +357,7 @@ impl Lower<'_, '_> {
                 self.homes.insert(*v, Home::Pointer(at));
             }
         }
-        let ra = abi::RETURN_ADDRESS;
+        let ra = self.b.func.convention.return_address();
         self.return_address = Some([take_register(&mut self.b, ra), take_register(&mut self.b, ra + 1)]);
         let mut in_frame: Vec<(u32, Value)> = Vec::new();
         for (v, place) in func.params.iter().zip(&sig.params) {
@@ -597,6 +620,7 @@ impl Lower<'_, '_> {
         if !whole || p.results.len() != header.returns.len() {
             return Err("call with another number of parameters".into());
         }
+        let convention = if self.opts.relocatable { convention(header) } else { Convention::default() };
         let (kind, address) = match p.callee {
             ptx::Operand::Func(f) if module.funcs[*f].entry => {
                 return Err("call of a kernel".into());
@@ -607,6 +631,9 @@ impl Lower<'_, '_> {
                 if self.layout.quiet[*f] && !self.opts.relocatable {
                     self.b.func.quiet.insert(name.clone());
                 }
+                if convention != Convention::default() {
+                    self.b.func.conventions.insert(name.clone(), convention);
+                }
                 (Callee::Internal(name.clone()), None)
             }
             ptx::Operand::Func(f) => {
@@ -615,14 +642,17 @@ impl Lower<'_, '_> {
             }
             o if self.calls_absolutely() => {
                 let s = self.src(o, Ty { kind: crate::types::Kind::Bits, bits: 64 })?;
-                (Callee::Indirect, Some(self.b.pair(&s.pair())))
+                (Callee::Indirect(convention), Some(self.b.pair(&s.pair())))
             }
             o => {
                 // The number of a function is the byte offset of its distance in constant bank 2.
                 let s = self.src(o, Ty { kind: crate::types::Kind::Bits, bits: 64 })?;
                 let number = Name::Val(self.b.reg(&s.pair().lo));
                 let place = crate::emit::indexed_constant(2, Some(number), 0);
-                (Callee::Indirect, Some(self.b.def(sass::Opcode::LDC, &[sass::Mod::_64], &[place])))
+                (
+                    Callee::Indirect(convention),
+                    Some(self.b.def(sass::Opcode::LDC, &[sass::Mod::_64], &[place])),
+                )
             }
         };
         let mut words: Vec<(Place, Vec<Value>)> = Vec::new();
@@ -732,7 +762,7 @@ impl Lower<'_, '_> {
             }
         }
         let [lo, hi] = self.return_address.ok_or("return from a kernel")?;
-        let ra = abi::RETURN_ADDRESS;
+        let ra = self.b.func.convention.return_address();
         give_register(&mut self.b, ra, operand(lo));
         give_register(&mut self.b, ra + 1, operand(hi));
         macro_inst(&mut self.b, Macro::Keep, &kept);

@@ -104,6 +104,9 @@ pub fn lower_function(
     out.entry = func.entry;
     out.relocatable = opts.relocatable;
     out.apart = opts.apart;
+    if opts.relocatable && !func.entry {
+        out.convention = crate::call::convention(func);
+    }
     out.extra = opts.extra;
     out.shared_size = if opts.relocatable { 0 } else { layout.shared_size(id) };
     out.max_regs = max_regs(func, opts);
@@ -233,7 +236,20 @@ pub fn lower_function(
     }
     lower.finish();
     out.layout = blocks;
+    return_addresses_fit(&out).map_err(|m| whole(&m))?;
     Ok(out)
+}
+
+/// Conventions of one's own may put the return address above the registers that there are.
+fn return_addresses_fit(func: &Function) -> Result<()> {
+    let own = Some(func.convention).filter(|_| !func.entry);
+    let called = func.callees.iter().map(|c| func.convention_of(c));
+    let mut own = own.into_iter().chain(called).filter(|c| c.registers.is_some());
+    let end = func.max_regs.saturating_sub(sass::target::HARDWARE_REGISTERS);
+    match own.find(|c| c.return_address() + 1 >= end) {
+        Some(c) => Err(format!("Return Address ({}) should be less than {end}", c.return_address())),
+        None => Ok(()),
+    }
 }
 
 /// Registers to aim at in a kernel, as ptxas does: those with which as many threads fit into a multiprocessor as launch

@@ -36,16 +36,81 @@ pub fn has_barriers_ready(sm: u8) -> bool {
     sm == 87
 }
 
-/// Whether a function leaves in the register what was there, R1 included.
-pub fn is_preserved(reg: Reg) -> bool {
-    match reg.file {
-        RegFile::R => match reg.index {
-            1 | 2 | 16..=19 | 22..=31 => true,
-            Reg::ZERO => false,
-            n => n >= 32 && n & 4 != 0,
-        },
-        RegFile::B => reg.index >= FIRST_KEPT_BARRIER,
-        RegFile::P | RegFile::UR | RegFile::UP => false,
+/// The first register that a function keeps of those that follow the arguments.
+const FIRST_KEPT: u8 = 16;
+/// The highest register that may hold the lower half of a return address.
+pub const LAST_RETURN_ADDRESS: u16 = 252;
+
+/// What a function keeps, and where it finds its return address: that of all functions, but in objects for those that say otherwise
+/// (`.abi_preserve`, `.abi_preserve_control`).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Convention {
+    /// As many general registers it keeps from R16 on and nothing above, the return address in the last of them; without a number it keeps
+    /// those of the pattern of all functions.
+    pub registers: Option<u8>,
+    /// The first convergence barrier that it keeps.
+    pub barriers: u8,
+}
+
+impl Default for Convention {
+    fn default() -> Convention {
+        Convention { registers: None, barriers: FIRST_KEPT_BARRIER }
+    }
+}
+
+impl Convention {
+    /// The first of two registers that hold the address to return to.
+    pub fn return_address(self) -> u8 {
+        // Numbers that are too large were refused.
+        self.registers.map_or(RETURN_ADDRESS, |n| FIRST_KEPT.saturating_add(n & !1) - 2)
+    }
+
+    /// Whether a function leaves in the register what was there, R1 included.
+    pub fn is_preserved(self, reg: Reg) -> bool {
+        match (reg.file, self.registers) {
+            (RegFile::R, _) if matches!(reg.index, 1 | 2) => true,
+            (RegFile::R, _) if matches!(reg.index.wrapping_sub(self.return_address()), 0 | 1) => false,
+            (RegFile::R, Some(n)) => reg.index >= FIRST_KEPT && reg.index - FIRST_KEPT < n,
+            (RegFile::R, None) => match reg.index {
+                FIRST_KEPT..32 => true,
+                Reg::ZERO => false,
+                n => n >= 32 && n & 4 != 0,
+            },
+            (RegFile::B, _) => reg.index >= self.barriers,
+            (RegFile::P | RegFile::UR | RegFile::UP, _) => false,
+        }
+    }
+
+    /// The registers that a call may change.
+    pub fn clobbers(self) -> impl Iterator<Item = Reg> {
+        let files =
+            [(RegFile::R, 255), (RegFile::P, 7), (RegFile::UR, 255), (RegFile::UP, 7), (RegFile::B, 16)];
+        files
+            .into_iter()
+            .flat_map(|(file, n)| (0..n).map(move |index| Reg { file, index }))
+            .filter(move |r| !self.is_preserved(*r))
+    }
+}
+
+/// `40/3`: general registers, and the first barrier; `-/3` with the pattern of all functions.
+impl std::fmt::Display for Convention {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.registers {
+            Some(n) => write!(f, "{n}/{}", self.barriers),
+            None => write!(f, "-/{}", self.barriers),
+        }
+    }
+}
+
+impl std::str::FromStr for Convention {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Convention, String> {
+        let parsed = text.split_once('/').and_then(|(registers, barriers)| {
+            let registers = if registers == "-" { None } else { Some(registers.parse().ok()?) };
+            Some(Convention { registers, barriers: barriers.parse().ok()? })
+        });
+        parsed.ok_or_else(|| format!("expected REGISTERS/BARRIER, not `{text}`"))
     }
 }
 
@@ -75,12 +140,13 @@ pub fn clobbered_by<'f, R: Register>(
     let callee = number.and_then(|n| func.callees.get_index(n as usize));
     let starts = |with| matches!(callee, Some(Callee::Internal(name)) if name.starts_with(with));
     let (shared, meeting) = (starts(SHARED), starts(MEETING));
+    let callees_clobber = callee.map(|c| func.convention_of(c)).unwrap_or_default().clobbers();
     // In an executable all functions from elsewhere are the driver's.
     if callee == Some(&Callee::External) && !func.relocatable {
         let most = func.target.info().driver_registers;
-        return Box::new(clobbers().filter(move |r| r.file != RegFile::R || r.index < most));
+        return Box::new(callees_clobber.filter(move |r| r.file != RegFile::R || r.index < most));
     }
-    Box::new(clobbers().filter(move |r| {
+    Box::new(callees_clobber.filter(move |r| {
         let kept = match r.file {
             RegFile::R => r.index >= SHARED_REGISTERS,
             RegFile::UR | RegFile::UP => !meeting,
@@ -88,15 +154,6 @@ pub fn clobbered_by<'f, R: Register>(
         };
         !(shared && kept)
     }))
-}
-
-/// The registers that a call may change.
-pub fn clobbers() -> impl Iterator<Item = Reg> {
-    let files = [(RegFile::R, 255), (RegFile::P, 7), (RegFile::UR, 255), (RegFile::UP, 7), (RegFile::B, 16)];
-    files
-        .into_iter()
-        .flat_map(|(file, n)| (0..n).map(move |index| Reg { file, index }))
-        .filter(|r| !is_preserved(*r))
 }
 
 /// Where an argument or a result goes.
@@ -160,7 +217,31 @@ mod tests {
 
     #[test]
     fn stack_pointer_and_argument_registers() {
-        assert!(is_preserved(Reg::SP));
-        assert!(clobbers().any(|r| r == Reg::r(4)) && clobbers().all(|r| r != Reg::r(16)));
+        let usual = Convention::default();
+        assert!(usual.is_preserved(Reg::SP));
+        assert!(usual.clobbers().any(|r| r == Reg::r(4)) && usual.clobbers().all(|r| r != Reg::r(16)));
+    }
+    /// As the prototypes of ptxas 13.0.88's objects state them (`r22sRx…00fff9`: the return address, and what is changed).
+    #[test]
+    fn kept_registers_of_ones_own() {
+        let kept = |n| {
+            let own = Convention { registers: Some(n), ..Convention::default() };
+            let kept = (0..255).filter(|r| own.is_preserved(Reg::r(*r)));
+            (own.return_address(), kept.collect::<Vec<u8>>())
+        };
+        assert_eq!(kept(0), (14, vec![1, 2]));
+        assert_eq!(kept(1), (14, vec![1, 2, 16]));
+        assert_eq!(kept(3), (16, vec![1, 2, 18]));
+        assert_eq!(kept(7), (20, vec![1, 2, 16, 17, 18, 19, 22]));
+        assert_eq!(kept(8), (22, [1, 2].into_iter().chain(16..22).collect()));
+        assert_eq!(kept(200), (214, [1, 2].into_iter().chain(16..214).collect()));
+        let barriers = Convention { barriers: 3, ..Convention::default() };
+        let kept: Vec<u8> =
+            (0..16).filter(|n| barriers.is_preserved(Reg { file: RegFile::B, index: *n })).collect();
+        assert_eq!(kept, Vec::from_iter(3..16));
+        assert_eq!("40/3".parse(), Ok(Convention { registers: Some(40), barriers: 3 }));
+        assert_eq!(barriers.to_string(), "-/3");
+        assert_eq!("-/3".parse(), Ok(barriers));
+        assert!("40".parse::<Convention>().is_err());
     }
 }

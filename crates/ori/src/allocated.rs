@@ -37,6 +37,8 @@ impl Function {
             callees: self.callees.clone(),
             changes: self.changes.clone(),
             keeps: self.keeps,
+            convention: self.convention,
+            conventions: self.conventions.clone(),
             quiet: self.quiet.clone(),
             symbols: self.symbols.clone(),
             relocatable: self.relocatable,

@@ -1,5 +1,6 @@
 //! Functions, blocks, values and instructions.
 
+use crate::abi::Convention;
 pub use crate::name::{Guard, Name, Operand, Operands, Register, for_each_name, map_operand, operand};
 use cranelift_entity::{PrimaryMap, entity_impl};
 use indexmap::IndexSet;
@@ -483,8 +484,8 @@ pub struct BlockData<R = Name> {
 pub enum Callee {
     /// A function of the same module.
     Internal(String),
-    /// Any function of the module whose address is taken, by its number in the table of functions.
-    Indirect,
+    /// Any function whose address is taken and that is called like this: in an executable by its number in the table of functions.
+    Indirect(Convention),
     /// A function that the driver or the linker brings, at an absolute address.
     External,
 }
@@ -607,6 +608,10 @@ pub struct Function<R = Name> {
     pub changes: BTreeMap<u32, Vec<Reg>>,
     /// Which registers it leaves as they were.
     pub keeps: Keeps,
+    /// What it keeps as [`Keeps::Convention`], and where it finds its return address.
+    pub convention: Convention,
+    /// The same of functions among those that it calls by name that have a convention of their own.
+    pub conventions: BTreeMap<String, Convention>,
     /// Functions among those that it may call in which no lane waits for another one of its warp.
     pub quiet: IndexSet<String, FxBuildHasher>,
     /// Addresses that the linker fills in.
@@ -647,6 +652,14 @@ impl<R: Register> Function<R> {
     /// Whether calls and returns are by absolute address.
     pub fn calls_absolutely(&self) -> bool {
         self.relocatable || self.apart
+    }
+    /// What a callee keeps, as far as [`Function::changes`] does not say it, and where it finds its return address.
+    pub fn convention_of(&self, callee: &Callee) -> Convention {
+        match callee {
+            Callee::Internal(name) => self.conventions.get(name).copied().unwrap_or_default(),
+            Callee::Indirect(convention) => *convention,
+            Callee::External => Convention::default(),
+        }
     }
     /// Whether the stack pointer moves after the prologue ([`Macro::SetStack`]).
     pub fn moves_stack(&self) -> bool {
@@ -689,6 +702,8 @@ impl Function {
             callees: IndexSet::default(),
             changes: BTreeMap::new(),
             keeps: Keeps::Convention,
+            convention: Convention::default(),
+            conventions: BTreeMap::new(),
             quiet: IndexSet::default(),
             symbols: Vec::new(),
             relocatable: false,

@@ -1,6 +1,7 @@
 //! Parses the text form that [`crate::print`] writes. Value and block numbers are kept, so that a function
 //! prints the same again. `//` starts a comment.
 
+use crate::abi::Convention;
 use crate::builder::ALWAYS;
 use crate::function::{
     Block, BlockCall, BlockData, Callee, Function, Guard, InstData, Keeps, Loc, Macro, Name, Op, Operand,
@@ -104,11 +105,25 @@ impl State {
         for word in words {
             let (key, n) = word.split_once('=').ok_or("expected KEY=NUMBER")?;
             if key == "callees" {
-                func.callees.extend(n.split(',').map(|name| match name {
-                    "*" => Callee::Indirect,
-                    "!" => Callee::External,
-                    name => Callee::Internal(name.into()),
-                }));
+                for name in n.split(',') {
+                    func.callees.insert(match (name, name.strip_prefix('*')) {
+                        ("!", _) => Callee::External,
+                        (_, Some("")) => Callee::Indirect(Convention::default()),
+                        (_, Some(own)) => Callee::Indirect(own.parse()?),
+                        (name, None) => Callee::Internal(name.into()),
+                    });
+                }
+                continue;
+            }
+            if key == "convention" {
+                func.convention = n.parse()?;
+                continue;
+            }
+            if key == "conventions" {
+                for word in n.split(',') {
+                    let (name, own) = word.split_once(':').ok_or("expected NAME:CONVENTION")?;
+                    func.conventions.insert(name.into(), own.parse()?);
+                }
                 continue;
             }
             if key == "tuning" {

@@ -12,6 +12,7 @@
 //! slot order (written ones that are physical registers too). `_` before `=` says that a written slot holds a
 //! physical register where the next value would fit. `; n` is the PTX line.
 
+use crate::abi::Convention;
 use crate::function::{
     Block, BlockCall, Callee, Function, InstData, Keeps, Name, Op, Operand, Register, Terminator, ValueData,
 };
@@ -245,20 +246,32 @@ fn block<R: Register>(f: &mut Formatter<'_>, func: &Function<R>, b: Block) -> fm
     writeln!(f)
 }
 
-/// ` callees=f,*,!`: a name, `*` for an indirect callee, `!` for an external one.
+/// ` callees=f,*,*40/3,!`: a name, `*` for an indirect callee, with its convention if that is its own, `!` for an external one.
 fn callees(list: &IndexSet<Callee, FxBuildHasher>) -> String {
     if list.is_empty() {
         return String::new();
     }
-    let names: Vec<&str> = list
+    let names: Vec<String> = list
         .iter()
         .map(|c| match c {
-            Callee::Internal(name) => name,
-            Callee::Indirect => "*",
-            Callee::External => "!",
+            Callee::Internal(name) => name.clone(),
+            Callee::Indirect(convention) if *convention == Convention::default() => "*".into(),
+            Callee::Indirect(convention) => format!("*{convention}"),
+            Callee::External => "!".into(),
         })
         .collect();
     format!(" callees={}", names.join(","))
+}
+
+/// ` convention=40/3`: a function's own.
+fn convention(own: Convention) -> String {
+    if own == Convention::default() { String::new() } else { format!(" convention={own}") }
+}
+
+/// ` conventions=f:40/3,g:8/6`: those of callees.
+fn conventions(of: &BTreeMap<String, Convention>) -> String {
+    let all: Vec<String> = of.iter().map(|(name, c)| format!("{name}:{c}")).collect();
+    if all.is_empty() { String::new() } else { format!(" conventions={}", all.join(",")) }
 }
 
 /// ` quiet=f,g`: callees that wait for no other lane.
@@ -291,7 +304,7 @@ impl<R: Register> Display for Function<R> {
         let kind = if self.entry { "entry" } else { "func" };
         writeln!(
             f,
-            "function {} {} {kind} local={}{} shared={} barriers={} regs={}{}{}{}{}{}{}{}{}{}{}{} {{",
+            "function {} {} {kind} local={}{} shared={} barriers={} regs={}{}{}{}{}{}{}{}{}{}{}{}{}{} {{",
             self.name,
             self.target,
             self.local_size,
@@ -312,6 +325,8 @@ impl<R: Register> Display for Function<R> {
                 Keeps::FramePointer => " private=1",
                 Keeps::Unchanged => " private=2",
             },
+            convention(self.convention),
+            conventions(&self.conventions),
             quiet(&self.quiet),
             symbols(&self.symbols),
             literals(&self.literals),

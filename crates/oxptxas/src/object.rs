@@ -307,7 +307,8 @@ fn function(
     }
     let said = facts::Said::by(options.target.sm, [func], options.lines);
     let facts = facts::apart(&code, options.target.sm, Some(&said));
-    let frame = facts::frame(&code.insts, &code.of_caller);
+    let return_address = lower::convention(func).return_address();
+    let frame = cubin::frames::Frame { return_address, ..facts::frame(&code.insts, &code.of_caller) };
     Ok(cubin::object::Function {
         code: cubin::Kernel { facts, frame, ..kernel_record(module, func, code, registers, options) },
         entry: func.entry,

@@ -95,10 +95,12 @@ fn not_built(module: &Module, settings: &Settings) -> Option<ptx::Diagnostic> {
     if let Some((_, var)) = module.vars.iter().find(opaque) {
         return Some(refuse(var.span, &format!(".{}", var.opaque.map_or("", |o| o.name()))));
     }
-    // What is called in a file and nowhere else is called as we like: there is no effect, as in ptxas's code.
-    let own_abi = |f: &&ptx::Func| f.attrs.abi_preserve.is_some() || f.attrs.abi_preserve_control.is_some();
-    let own_abi = module.funcs.values().find(own_abi).filter(|_| relocatable)?;
-    Some(refuse(own_abi.span, ".abi_preserve"))
+    // Where arguments are that find no place in the usual registers is ptxas's secret. What is called in a file and nowhere else is
+    // called as we like: there is no effect, as in ptxas's code.
+    let elsewhere =
+        |f: &&ptx::Func| f.attrs.abi_preserve.is_some() && lower::argument_registers(module, f).is_none();
+    let elsewhere = module.funcs.values().find(elsewhere).filter(|_| relocatable)?;
+    Some(refuse(elsewhere.span, ".abi_preserve, with so many arguments"))
 }
 
 /// Compiles the text of a PTX file, called `file` in messages, to the bytes of a cubin.
@@ -209,6 +211,11 @@ fn compile_module(
         return Err(fail(vec![d]));
     }
     module.resolve_aliases();
+    let (wrong, said) = convention::return_addresses(&module, settings.target);
+    if !wrong.is_empty() {
+        return Err(fail(wrong));
+    }
+    warnings.extend(said);
     limits::of_mode(&module, settings).map_err(fail)?;
     if settings.asked.patch {
         patch(&module).map_err(fail)?;

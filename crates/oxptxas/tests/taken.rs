@@ -59,8 +59,6 @@ fn registers_to_preserve() {
     for target in ["sm_80", "sm_90", "sm_120"] {
         let settings = settings(target);
         assert_eq!(code(&said, &settings), code(&source(""), &settings), "{target}");
-        let object = Settings { relocatable: true, ..settings };
-        assert!(refusal(&said, &object).contains("'.abi_preserve' is not supported yet"), "{target}");
     }
 }
 

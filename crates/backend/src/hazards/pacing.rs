@@ -67,13 +67,7 @@ mod tests {
             });
             let block = MachineBlock { insts: insts.to_vec(), ..MachineBlock::default() };
             let target = Target::new(sm).unwrap();
-            let mut machine = Machine {
-                target,
-                blocks: vec![block],
-                frame_bytes: 0,
-                saved_stack: None,
-                tuning: ori::Tuning::default(),
-            };
+            let mut machine = Machine::new(target, vec![block]);
             super::run(&mut machine);
             let insts = &machine.blocks[0].insts;
             assert_eq!(insts.len(), expected, "sm_{sm}");

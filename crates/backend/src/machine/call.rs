@@ -25,25 +25,27 @@ pub fn call(func: &Allocated, d: &InstData<Reg>) -> Result<Vec<(Inst, Link)>, Er
     let label = Operand::Label(0);
     let (mode, address, link) = match callee {
         Callee::Internal(_) if func.calls_absolutely() => (Mod::ABS, RZ, Link::Callee(n)),
-        Callee::Indirect if func.relocatable => (Mod::ABS, target()?, Link::FunctionBase),
+        Callee::Indirect(_) if func.relocatable => (Mod::ABS, target()?, Link::FunctionBase),
         // Where nothing is linked any more pointers count from nowhere.
-        Callee::Indirect if func.apart => (Mod::ABS, target()?, Link::None),
+        Callee::Indirect(_) if func.apart => (Mod::ABS, target()?, Link::None),
         Callee::Internal(_) => (Mod::REL, RZ, Link::Callee(n)),
-        Callee::Indirect => (Mod::REL, target()?, Link::Base),
+        Callee::Indirect(_) => (Mod::REL, target()?, Link::Base),
         Callee::External => (Mod::ABS, target()?, Link::None),
     };
     Ok(vec![(inst(Opcode::CALL, &[mode, Mod::NOINC], &[address, label]), link)])
 }
 
-/// The return address for the first call among these instructions, into the registers that the convention names.
+/// The return address for the first call among these instructions, into the registers that the callee's convention names.
 pub fn return_address(func: &Allocated, next: &[ori::Inst]) -> Vec<(Inst, Link)> {
-    let (lo, hi) = (Operand::reg(Reg::r(abi::RETURN_ADDRESS)), Operand::reg(Reg::r(abi::RETURN_ADDRESS + 1)));
-    let absolute = next
+    let callee = next
         .iter()
         .map(|i| &func.insts[*i])
         .filter(|d| d.op == ori::Op::Macro(ori::Macro::Call))
         .find_map(|d| callee(func, d))
-        .is_some_and(|(_, c)| *c == Callee::External);
+        .map(|(_, c)| c);
+    let absolute = callee == Some(&Callee::External);
+    let first = callee.map(|c| func.convention_of(c)).unwrap_or_default().return_address();
+    let (lo, hi) = (Operand::reg(Reg::r(first)), Operand::reg(Reg::r(first + 1)));
     let all = Operand::Imm(0xf);
     if func.calls_absolutely() {
         return vec![
@@ -128,9 +130,15 @@ pub struct Frame {
 /// stack pointer moves. A frame that needs more alignment than is given holds the stack pointer of the caller.
 pub fn keep_registers(machine: &mut Machine, func: &Allocated, frame: Frame) {
     let moves = func.moves_stack();
-    // What the functions that it calls change beyond the convention.
-    let mut kept: Vec<Reg> =
-        func.changes.values().flatten().copied().filter(|r| abi::is_preserved(*r)).collect();
+    let own = func.convention;
+    // What the functions that it calls change beyond its convention.
+    let code = func.layout.iter().flat_map(|b| &func.blocks[*b].insts).map(|i| &func.insts[*i]);
+    let calls = code.filter(|d| d.op == ori::Op::Macro(ori::Macro::Call));
+    // Registers that there are: no function that it reaches has others.
+    let end = func.max_regs.saturating_sub(sass::target::HARDWARE_REGISTERS);
+    let exists = |r: &Reg| r.file != RegFile::R || r.index < end;
+    let clobbered = calls.flat_map(|d| abi::clobbered_by(func, d));
+    let mut kept: Vec<Reg> = clobbered.filter(|r| own.is_preserved(*r) && exists(r)).collect();
     if moves {
         kept.push(abi::FRAME_POINTER);
     }
@@ -141,7 +149,7 @@ pub fn keep_registers(machine: &mut Machine, func: &Allocated, frame: Frame) {
         crate::units::for_each_write(&i.inst, |u, _| {
             if let Some(r) = crate::units::register(u)
                 && r != Reg::SP
-                && abi::is_preserved(r)
+                && own.is_preserved(r)
             {
                 kept.push(r);
             }
@@ -221,6 +229,8 @@ pub fn keep_registers(machine: &mut Machine, func: &Allocated, frame: Frame) {
     if !setup.is_empty() {
         super::check_stack(&mut machine.blocks, setup);
     }
+    let general = kept.iter().filter(|r| r.file == RegFile::R);
+    machine.saved_registers = general.map(|r| u32::from(r.index) + 1).max().unwrap_or(0);
     machine.frame_bytes = bytes + if aligned { frame.align - frame.given } else { 0 };
     machine.saved_stack = aligned.then_some(saved_stack);
 }

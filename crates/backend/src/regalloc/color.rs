@@ -320,7 +320,7 @@ impl Coloring {
             let cheap = |r: &u8| {
                 let last = usize::from(*r) + d.lanes.len();
                 last <= ori::abi::SHARED_REGISTERS.into()
-                    && (usize::from(*r)..last).all(|n| !ori::abi::is_preserved(Reg::r(n as u8)))
+                    && (usize::from(*r)..last).all(|n| !self.limits.convention.is_preserved(Reg::r(n as u8)))
             };
             if let Some(r) = above().filter(cheap).find(free) {
                 return Some(r);

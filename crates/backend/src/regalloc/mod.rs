@@ -51,6 +51,8 @@ pub struct Limits {
     pub frame_pointer: bool,
     /// Whether [`ori::abi::BARRIERS_READY`] is taken.
     pub barriers_ready: bool,
+    /// Which registers a function that is called has to keep.
+    pub convention: ori::abi::Convention,
     /// Whether values may leave registers for memory; else that is an error.
     pub spills: bool,
     /// Whether the independent checker looks at the result; in builds with debug assertions it always does.
@@ -68,6 +70,7 @@ impl Limits {
             barriers: 12,
             frame_pointer: func.moves_stack() || func.keeps == ori::Keeps::FramePointer,
             barriers_ready: ori::abi::has_barriers_ready(func.target.sm),
+            convention: func.convention,
             spills: true,
             check: false,
         }

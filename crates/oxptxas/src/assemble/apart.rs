@@ -108,7 +108,7 @@ impl Functions<'_> {
         for callee in &code.callees {
             match callee {
                 Callee::Internal(name) => links.calls.push(name.clone()),
-                Callee::Indirect => links.indirect = true,
+                Callee::Indirect(_) => links.indirect = true,
                 Callee::External => {}
             }
         }

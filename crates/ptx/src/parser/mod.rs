@@ -691,7 +691,15 @@ impl Parser<'_> {
                 return differ("parameter alignment");
             }
         }
-        None
+        // The registers that the convention gives out: for each number there is one pair of registers with the return address.
+        let kept = (old.attrs.abi_preserve, new.attrs.abi_preserve);
+        match kept {
+            (Some(a), Some(b)) if a & !1 != b & !1 => return differ("return address registers"),
+            (None, Some(_)) | (Some(_), None) => return differ("number of parameter registers"),
+            (None, None) | (Some(_), Some(_)) => {}
+        }
+        let same = kept.0 == kept.1 && old.attrs.abi_preserve_control == new.attrs.abi_preserve_control;
+        if same { None } else { differ("number of scratch registers") }
     }
 }
 

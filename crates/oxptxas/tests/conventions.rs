@@ -1,0 +1,197 @@
+//! Functions of objects with a calling convention of their own (`.abi_preserve`, `.abi_preserve_control`), docs/calls.md.
+
+use oxptxas::{Output, Settings, Severity};
+use sass::{Opcode, Operand, Reg, RegFile};
+
+fn compile(text: &str, target: &str, limit: Option<u32>) -> Result<Output, String> {
+    let target = sass::Target::parse(target).unwrap();
+    let settings = Settings { relocatable: true, max_registers: limit, ..Settings::new(target) };
+    let text = format!(".version 9.0\n.target {target}\n.address_size 64\n{text}");
+    let said = |f: oxptxas::Failure| f.diagnostics.iter().map(|d| d.message.clone()).collect::<Vec<_>>();
+    oxptxas::compile(&text, "k.ptx", &settings).map_err(|f| said(f).join("\n"))
+}
+
+/// The function `f` of the module's object.
+fn code(text: &str, target: &str, limit: Option<u32>) -> Vec<sass::Inst> {
+    let cubin = compile(text, target, limit).unwrap().cubin;
+    let target = sass::Target::parse(target).unwrap();
+    let range = cubin::read::code_ranges(&cubin).unwrap()["f"].clone();
+    let words = cubin[range].chunks_exact(16).map(|w| u128::from_le_bytes(w.try_into().unwrap()));
+    (0..).step_by(16).zip(words).map(|(pc, w)| sass::decode(w, target, pc).unwrap()).collect()
+}
+
+/// General registers that an object's function stores at its start.
+fn saved(code: &[sass::Inst]) -> Vec<u8> {
+    let data = |i: &sass::Inst| match (i.op, i.operands.last()) {
+        (Opcode::STL, Some(Operand::Reg(r))) if r.reg.file == RegFile::R => Some(r.reg.index),
+        _ => None,
+    };
+    let mut saved: Vec<u8> = code.iter().filter_map(data).collect();
+    saved.sort_unstable();
+    saved
+}
+
+/// Where the function returns to.
+fn returns(code: &[sass::Inst]) -> Option<Reg> {
+    let ret = code.iter().find(|i| i.op == Opcode::RET)?;
+    if let Some(Operand::Reg(r)) = ret.operands.first() { Some(r.reg) } else { None }
+}
+
+const ADD: &str = "{ add.u32 r, a, 1; ret; }";
+const CALL: &str = "{ .reg .b32 x; call (x), g, (a); add.u32 r, x, a; ret; }";
+
+/// In the registers that ptxas 13.0.88 reads it from (sm_90, `-c`).
+#[test]
+fn return_addresses() {
+    for (kept, register) in [(0, 14), (1, 14), (3, 16), (8, 22), (30, 44), (200, 214), (237, 250)] {
+        let f = format!(".visible .func (.reg .b32 r) f(.reg .b32 a) .abi_preserve {kept} {ADD}");
+        for target in ["sm_80", "sm_90", "sm_120"] {
+            assert_eq!(returns(&code(&f, target, None)), Some(Reg::r(register)), "{kept} {target}");
+        }
+    }
+}
+
+/// Registers that a callee doesn't keep and the caller has to: as many as there are.
+#[test]
+fn callers_save_what_callees_do_not_keep() {
+    let module = |f: &str, g: &str| {
+        format!(
+            ".extern .func (.reg .b32 r) g(.reg .b32 a) {g};\n.visible .func (.reg .b32 r) f(.reg .b32 a) {f} {CALL}"
+        )
+    };
+    // f keeps the pattern of all functions, g R16 … R23.
+    let found = saved(&code(&module("", ".abi_preserve 8"), "sm_90", Some(48)));
+    assert!((24..32).chain(36..40).chain(44..46).all(|r| found.contains(&r)), "{found:?}");
+    assert!(found.iter().all(|r| *r < 46), "{found:?}");
+    // f keeps R16 … R45, g the pattern of all functions.
+    let found = saved(&code(&module(".abi_preserve 30", ""), "sm_90", None));
+    assert!([20, 21, 32, 33, 34, 35, 40, 41, 42, 43].iter().all(|r| found.contains(r)), "{found:?}");
+    assert!(found.iter().all(|r| *r < 44), "{found:?}");
+    // Both keep the same.
+    let found = saved(&code(&module(".abi_preserve 30", ".abi_preserve 30"), "sm_90", None));
+    assert!(found.len() < 6, "{found:?}");
+}
+
+/// The barriers that f keeps and g doesn't.
+#[test]
+fn callers_save_barriers() {
+    let module = |f: &str, g: &str| {
+        format!(
+            ".extern .func (.reg .b32 r) g(.reg .b32 a) {g};\n.visible .func (.reg .b32 r) f(.reg .b32 a) {f} {CALL}"
+        )
+    };
+    let barriers = |f: &str, g: &str| {
+        let code = code(&module(f, g), "sm_90", None);
+        code.iter().filter(|i| i.op == Opcode::BMOV && i.mods.has(sass::Mod::CLEAR)).count()
+    };
+    assert_eq!(barriers(".abi_preserve_control 0", ""), 6);
+    assert_eq!(barriers("", ".abi_preserve_control 9"), 3);
+    assert_eq!(barriers(".abi_preserve_control 9", ".abi_preserve_control 9"), 0);
+}
+
+/// What the linker compares, as ptxas 13.0.88 writes it.
+#[test]
+fn prototypes() {
+    let all = [
+        (".abi_preserve 8", "#vli|3p4r22sRx7fffffffffffffffffffffffffffffffffffffffffffffffffffffffff00fff9"),
+        (
+            ".abi_preserve 8 .abi_preserve_control 0",
+            "#vli|3p4r22sBx00000000sRx7fffffffffffffffffffffffffffffffffffffffffffffffffffffffff00fff9",
+        ),
+        (".abi_preserve_control 10", "#vli|sBx000003ff"),
+        (
+            ".abi_preserve 0 .abi_preserve_control 11",
+            "#vli|3p4r14sBx000007ffsRx7ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff9",
+        ),
+        (".abi_preserve 7", "#vli|3p4r20sRx7fffffffffffffffffffffffffffffffffffffffffffffffffffffffff80fff9"),
+        (
+            ".abi_preserve 200",
+            "#vli|3p4r214sRx7fffffffff00000000000000000000000000000000000000000000000000fff9",
+        ),
+    ];
+    for (own, expected) in all {
+        let f = format!(".visible .func f(.reg .b64 a, .reg .b32 b) {own} {{ ret; }}");
+        let graph = cubin::graph::read(&compile(&f, "sm_90", None).unwrap().cubin).unwrap();
+        assert_eq!(graph.others, [("f".to_string(), expected.to_string())], "{own}");
+    }
+    let holes = [
+        ("", "(.reg .b32 a, .reg .b64 b)", "#vil|4p4r24sR"),
+        ("(.param .align 4 .b8 r[20])", "(.reg .b32 a, .reg .b64 b)", "#b20il|5p4r24sR"),
+        ("(.reg .b32 r)", "(.param .align 16 .b8 a[16], .reg .b32 x)", "#ib16i|5p4r24sR"),
+        ("", "(.param .align 8 .b8 a[3], .reg .b64 y)", "#vb3l|4p4r24sR"),
+        ("", "()", "#v|0p4r24sR"),
+    ];
+    for (results, params, expected) in holes {
+        let f = format!(".visible .func {results} f{params} .abi_preserve 10 {{ ret; }}");
+        let graph = cubin::graph::read(&compile(&f, "sm_90", None).unwrap().cubin).unwrap();
+        assert!(graph.others[0].1.starts_with(expected), "{:?} {expected}", graph.others);
+    }
+}
+
+/// Calls through pointers, too, are as their prototype says.
+#[test]
+fn pointers() {
+    let f = ".visible .func f(.reg .b64 p) { .reg .b32 r<3>;\n\
+        P: .callprototype (.reg .b32 _) _ (.reg .b32 _) .abi_preserve 20 .abi_preserve_control 2;\n\
+        Q: .callprototype (.reg .b32 _) _ (.reg .b32 _);\n\
+        mov.u32 r0, 1; call (r1), p, (r0), P; call (r2), p, (r1), Q; ret; }";
+    let code = code(f, "sm_90", None);
+    let to = |r: u8| {
+        let moves =
+            |i: &&sass::Inst| i.op == Opcode::MOV && i.operands.first() == Some(&Operand::reg(Reg::r(r)));
+        code.iter().filter(moves).count()
+    };
+    assert!(to(34) > 0 && to(35) > 0 && to(20) > 0 && to(21) > 0);
+}
+
+/// In ptxas's words.
+#[test]
+fn what_cannot_be() {
+    let refused = |f: &str, limit| compile(f, "sm_90", limit).map(|_| ()).unwrap_err();
+    let f = |own: &str, params: &str| format!(".visible .func f{params} {own} {{ ret; }}");
+    assert_eq!(refused(&f(".abi_preserve 240", "()"), None), "retaddr_reg 254 is invalid for sm_90");
+    assert_eq!(refused(&f(".abi_preserve 255", "()"), None), "retaddr_reg 268 is invalid for sm_90");
+    assert_eq!(refused(&f(".abi_preserve 238", "()"), None), "Return Address (252) should be less than 253");
+    assert_eq!(refused(&f(".abi_preserve 60", "()"), Some(32)), "Return Address (74) should be less than 30");
+    let caller = ".extern .func g() .abi_preserve 60;\n.visible .func f() { call g; ret; }";
+    assert_eq!(refused(caller, Some(64)), "Return Address (74) should be less than 62");
+    let twelve = "(.param .align 4 .b8 a[48])";
+    let message =
+        "Parameter registers from R4 to R15 overlap with return address register R14 to R15 for function 'f'";
+    assert_eq!(refused(&f(".abi_preserve 0", twelve), None), message);
+    assert!(compile(&f(".abi_preserve 2", twelve), "sm_90", None).is_ok());
+    // More than the registers of arguments hold.
+    let thirteen = "(.param .align 4 .b8 a[52])";
+    assert!(refused(&f(".abi_preserve 2", thirteen), None).contains("not supported yet"));
+    for (first, second, what) in [
+        (".abi_preserve 8", "", "number of parameter registers"),
+        ("", ".abi_preserve 8", "number of parameter registers"),
+        (".abi_preserve 8", ".abi_preserve 20", "return address registers"),
+        (".abi_preserve 8", ".abi_preserve 9", "number of scratch registers"),
+        (".abi_preserve_control 3", ".abi_preserve_control 6", "number of scratch registers"),
+    ] {
+        let f = format!(".visible .func f() {first};\n.visible .func f() {second} {{ ret; }}");
+        assert_eq!(refused(&f, None), format!("Inconsistent prototypes of 'f', {what} differ"));
+    }
+}
+
+#[test]
+fn return_addresses_among_scratch_registers() {
+    let module = ".extern .func g() .abi_preserve 0;\n.visible .func f() .abi_preserve 1 { call g; ret; }";
+    let warnings = compile(module, "sm_90", None).unwrap().warnings;
+    let said: Vec<&str> =
+        warnings.iter().filter(|w| w.severity == Severity::Warning).map(|w| w.message.as_str()).collect();
+    let expected = [("g", 14), ("g", 15), ("f", 14), ("f", 15)].map(|(name, r)| {
+        format!("Function '{name}' specifies register R{r} as scratch register which is used as return address register")
+    });
+    assert_eq!(said, expected);
+}
+
+/// A kernel with a callee whose return address is above all other registers is not planned for fewer again and again.
+#[test]
+fn high_return_addresses() {
+    let k = ".extern .func (.reg .b32 r) g(.reg .b32 a) .abi_preserve 100;\n\
+        .visible .entry f(.param .u64 p) { .reg .b32 x, y; .reg .b64 q; ld.param.u64 q, [p]; ld.global.u32 x, [q];\n\
+        call (y), g, (x); add.u32 y, y, x; st.global.u32 [q], y; ret; }";
+    assert!(compile(k, "sm_100", None).is_ok());
+}
