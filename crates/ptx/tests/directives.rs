@@ -34,6 +34,23 @@ fn directives_are_accepted_and_printed() {
     }
 }
 
+/// Behind a kernel's header a `.pragma` is the kernel's; behind that of a function, which it ends, the module's.
+#[test]
+fn pragmas_of_headers() {
+    for (text, taken) in [
+        (".entry k() .pragma \"nounroll\"; { ret; }", true),
+        (".entry k() .pragma \"nounroll\" { ret; }", false),
+        (".extern .func f() .pragma \"nounroll\";", true),
+        (".extern .func f()\n.pragma \"nounroll\";\n.func f2() { ret; }", true),
+        (".extern .func f() .pragma \"nounroll\";;", false),
+        (".extern .func f() .pragma \"a\";", false),
+        (".func f() .pragma \"nounroll\"; { ret; }", false),
+        (".func f() .noreturn .pragma \"nounroll\"; { exit; }", false),
+    ] {
+        assert_eq!(accepts(text), taken, "{text}");
+    }
+}
+
 /// What `ptxas -arch=sm_90` says of each.
 #[test]
 fn debug_information_is_whole() {

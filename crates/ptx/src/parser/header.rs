@@ -24,7 +24,7 @@ const DIRECTIVES: &[(&str, bool, (u8, u8), u16)] = &[
 /// What begins at the top of a module.
 const OF_MODULES: &[&str] = &[
     ".visible", ".extern", ".weak", ".common", ".func", ".entry", ".global", ".const", ".shared", ".alias",
-    ".file", ".section",
+    ".file", ".section", ".pragma",
 ];
 
 /// As many registers, and as many convergence barriers, a function says at most that it keeps.
@@ -44,7 +44,7 @@ impl Parser<'_> {
         self.new_symbol(name, span)?;
         let params = self.params(entry)?;
         let directives = self.peek() == Tok::Dot;
-        // ptxas takes declarations of functions that end where the next one begins, too.
+        // ptxas takes declarations of functions that end where the next one begins, too; a `.pragma` behind one is the module's.
         let mut ends = false;
         while self.peek() == Tok::Dot && !ends {
             ends = !entry && self.func.is_none() && OF_MODULES.contains(&self.text());
@@ -175,7 +175,7 @@ impl Parser<'_> {
             "pragma" => {
                 let first = attrs.pragmas.len();
                 self.strings(&mut attrs.pragmas)?;
-                self.eat(Tok::Semi);
+                self.expect(Tok::Semi)?;
                 for text in &attrs.pragmas[first..] {
                     self.pragma(text, span, Place::Header);
                 }
