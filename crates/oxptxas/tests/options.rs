@@ -239,3 +239,18 @@ fn who_limits_registers_is_said() {
     assert_eq!(lines, ["256 option k4"], "{text}");
     assert!(!text.contains("k5"), "{text}");
 }
+
+/// ptxas refuses it, too. (In memory the length of the text may count it: the tests of the C library.)
+#[test]
+fn a_file_that_ends_with_a_zero() {
+    let dir = tempfile::tempdir().unwrap();
+    let input = dir.path().join("k.ptx");
+    let mut text = std::fs::read(probe("k.ptx")).unwrap();
+    text.push(0);
+    std::fs::write(&input, text).unwrap();
+    let output = dir.path().join("out.cubin");
+    let made = Command::new(env!("CARGO_BIN_EXE_oxptxas")).arg(&input).arg("-o").arg(&output).output().unwrap();
+    let said = String::from_utf8_lossy(&made.stderr);
+    assert_eq!(made.status.code(), Some(255));
+    assert!(said.contains("Unexpected EOF encountered") && !output.exists(), "{said}");
+}

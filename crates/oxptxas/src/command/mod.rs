@@ -314,7 +314,7 @@ fn read(
                 format!("{program} {file}, line {row}; fatal   : Parsing error: the file is not text\n");
             place + &format!("    --> {file}:{row}:{column}\n") + &voice.aborted()
         })?;
-        inputs.push((file.to_string(), source.trim_end_matches('\0').to_string()));
+        inputs.push((file.to_string(), source));
         Ok::<(), String>(())
     };
     for input in &line.inputs {
@@ -337,7 +337,9 @@ fn read(
         return Err(missing + &voice.aborted());
     }
     for text in line.list("input-as-string").iter().map(String::as_bytes).chain(text) {
-        add(IN_MEMORY, text.to_vec())?;
+        // The length of a text in memory may count the zeros at its end.
+        let end = text.iter().rposition(|b| *b != 0).map_or(0, |last| last + 1);
+        add(IN_MEMORY, text[..end].to_vec())?;
     }
     Ok(inputs)
 }
