@@ -178,6 +178,11 @@ pub(crate) fn assemble(
         });
     }
     output.kernels.extend(stats_of_functions);
+    if separate.is_some() {
+        let order = functions::as_said(module, true).into_iter().zip(0..);
+        let order: FxHashMap<&str, usize> = order.map(|(f, n)| (module.funcs[f].name.as_str(), n)).collect();
+        output.kernels.sort_by_key(|k| order.get(k.name.as_str()).copied());
+    }
     with_lines.extend(of_functions);
     let by_address = separate.is_some();
     for v in &layout.globals {

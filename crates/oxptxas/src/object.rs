@@ -142,10 +142,10 @@ pub(crate) fn compile(
         errors.sort_by_key(|d| d.span.map_or(0, |s| s.start));
         return Err(errors);
     }
-    // ptxas speaks of device functions first, and of the last of them.
-    let place = |id: &FuncId| (module.funcs[*id].entry, std::cmp::Reverse(module.funcs[*id].span.start));
+    let order: FxHashMap<FuncId, usize> =
+        functions::as_said(module, settings.debug).into_iter().zip(0..).collect();
     let mut said: Vec<_> = chosen.iter().zip(std::mem::take(&mut output.kernels)).collect();
-    said.sort_by_key(|(id, _)| place(id));
+    said.sort_by_key(|(id, _)| order.get(*id));
     output.kernels = said.into_iter().map(|(_, stats)| stats).collect();
     let bytes = |place: &Place| -> u64 {
         let there = object

@@ -249,7 +249,8 @@ fn a_file_that_ends_with_a_zero() {
     text.push(0);
     std::fs::write(&input, text).unwrap();
     let output = dir.path().join("out.cubin");
-    let made = Command::new(env!("CARGO_BIN_EXE_oxptxas")).arg(&input).arg("-o").arg(&output).output().unwrap();
+    let made =
+        Command::new(env!("CARGO_BIN_EXE_oxptxas")).arg(&input).arg("-o").arg(&output).output().unwrap();
     let said = String::from_utf8_lossy(&made.stderr);
     assert_eq!(made.status.code(), Some(255));
     assert!(said.contains("Unexpected EOF encountered") && !output.exists(), "{said}");
