@@ -39,6 +39,8 @@ struct Generator {
     far: usize,
     /// Of a hundred parameters and copies, so many are predicates.
     predicates: usize,
+    /// Of a hundred predicates, so many are uniform.
+    uniform: usize,
 }
 
 const SHAPES: [(RegFile, u8); 7] = [
@@ -54,10 +56,14 @@ const SHAPES: [(RegFile, u8); 7] = [
 impl Generator {
     fn shape(&mut self) -> (RegFile, u8) {
         if self.predicates > 0 && self.rng.chance(self.predicates) {
-            (RegFile::P, 1)
+            (self.predicate(), 1)
         } else {
             SHAPES[self.rng.below(SHAPES.len())]
         }
+    }
+
+    fn predicate(&mut self) -> RegFile {
+        if self.uniform > 0 && self.rng.chance(self.uniform) { RegFile::UP } else { RegFile::P }
     }
 
     fn pick(&mut self, b: Block, file: RegFile, width: u8) -> Option<Value> {
@@ -207,13 +213,21 @@ impl Generator {
                 self.define(b, Macro::Copy, file, width, &[source]);
             }
             9 => {
-                let p = operand(self.value(b, RegFile::P, 1));
-                self.define(b, Macro::Copy, RegFile::R, 1, &[p]);
+                let file = self.predicate();
+                let p = operand(self.value(b, file, 1));
+                let to = if file == RegFile::UP { RegFile::P } else { RegFile::R };
+                self.define(b, Macro::Copy, to, 1, &[p]);
             }
-            10 => {
-                let r = self.register_word(b);
-                self.define(b, Macro::Copy, RegFile::P, 1, &[r]);
-            }
+            10 => match self.predicate() {
+                RegFile::UP => {
+                    let p = operand(self.value(b, RegFile::P, 1));
+                    self.define(b, Macro::Copy, RegFile::UP, 1, &[p]);
+                }
+                file => {
+                    let r = self.register_word(b);
+                    self.define(b, Macro::Copy, file, 1, &[r]);
+                }
+            },
             11 => {
                 let c = Operand::constant(0, 8 * self.rng.below(9) as i32);
                 self.inst(b, Opcode::ULDC, &[Mod::_64], &[c]);
@@ -246,14 +260,21 @@ impl Generator {
 
 /// A random program of about `blocks` blocks and `steps` instructions in each.
 fn program(seed: u64, blocks: usize, steps: usize, far: usize) -> Function {
-    program_with(seed, blocks, steps, far, 0)
+    program_with(seed, blocks, steps, far, 0, 0)
 }
 
-/// The same with so many predicates, of a hundred parameters and copies.
-fn program_with(seed: u64, blocks: usize, steps: usize, far: usize, predicates: usize) -> Function {
+/// The same with so many predicates, of a hundred parameters and copies, of a hundred of which so many are uniform.
+fn program_with(
+    seed: u64,
+    blocks: usize,
+    steps: usize,
+    far: usize,
+    predicates: usize,
+    uniform: usize,
+) -> Function {
     let func = Function::new("random", Target::new(90).unwrap());
     let rng = Rng(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
-    let mut g = Generator { rng, func, available: Vec::new(), far, predicates };
+    let mut g = Generator { rng, func, available: Vec::new(), far, predicates, uniform };
     let all: Vec<Block> =
         (0..blocks).map(|k| if k == 0 { g.func.entry_block() } else { g.func.add_block() }).collect();
     for (k, &b) in all.iter().enumerate() {
@@ -370,8 +391,24 @@ proptest! {
         regs_r in 22u8..32,
         uregs in 10u8..64,
     ) {
-        let func = program_with(seed, blocks, steps, far, predicates);
+        let func = program_with(seed, blocks, steps, far, predicates, 0);
         prop_assert_eq!(allocates(&func, &Limits { preds, regs_r, uregs, ..tight() }), Ok(()));
+    }
+
+    /// The same with uniform ones, which are kept in others.
+    #[test]
+    fn random_programs_of_uniform_predicates(
+        seed: u64,
+        blocks in 2usize..24,
+        steps in 1usize..40,
+        far in 0usize..100,
+        predicates in 10usize..95,
+        uniform in 10usize..90,
+        upreds in 4u8..8,
+        regs_r in 22u8..32,
+    ) {
+        let func = program_with(seed, blocks, steps, far, predicates, uniform);
+        prop_assert_eq!(allocates(&func, &Limits { upreds, regs_r, ..tight() }), Ok(()));
     }
 
     /// Nothing may leave its register for memory: that fits, or it is an error.
@@ -552,16 +589,18 @@ fn many_seeds() {
 fn programs_that_failed() {
     // A slot that the end of the block had stored to was loaded behind that.
     let changed = (
-        program_with(12_020_228_648_381_941_819, 20, 26, 64, 38),
+        program_with(12_020_228_648_381_941_819, 20, 26, 64, 38, 0),
         Limits { preds: 4, regs_r: 22, ..tight() },
     );
     // Tuples of three, and constants, stayed in registers until the end of the block.
     let tuples = (
-        program_with(16_113_115_546_093_569_948, 10, 35, 37, 33),
+        program_with(16_113_115_546_093_569_948, 10, 35, 37, 33, 0),
         Limits { preds: 4, regs_r: 22, ..tight() },
     );
-    let constants =
-        (program_with(11_178_544_939_141_134_898, 8, 22, 0, 10), Limits { preds: 4, regs_r: 22, ..tight() });
+    let constants = (
+        program_with(11_178_544_939_141_134_898, 8, 22, 0, 10, 0),
+        Limits { preds: 4, regs_r: 22, ..tight() },
+    );
     for (func, limits) in [changed, tuples, constants] {
         assert_eq!(allocates(&func, &limits), Ok(()));
     }
@@ -628,4 +667,22 @@ fn barriers_that_lanes_leave_are_for_one_region() {
     }
     let wrong = checker::check(&func, &done.func, &limits).unwrap_err().to_string();
     assert!(wrong.contains("is set in two places"), "{wrong}");
+}
+
+/// Twelve uniform predicates at once: none fails for want of a move, and those in registers are not more than there are.
+#[test]
+fn many_uniform_predicates() {
+    let compare = |n: u32| format!("    v{}:UP = UISETP.LT.AND UPT, v0, {n:#x}, UPT, UPT\n", n + 1);
+    let choose = |n: u32| {
+        format!("    v{}:UR = USEL v{}, URZ, v{}\n", 20 + n, if n == 0 { 0 } else { 19 + n }, 12 - n)
+    };
+    let text = format!(
+        "function k sm_90 entry local=0 shared=0 barriers=0 regs=255 {{\nblock0:\n    v0:UR = ULDC c[0x0][0x210]\n{}{}    \
+         v40:R = copy v31\n    STG.E desc[URZ][RZ.64], v40\n    exit\n}}\n",
+        (0..12).map(compare).collect::<String>(),
+        (0..12).map(choose).collect::<String>(),
+    );
+    let func = ori::parse::parse(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+    let limits = Limits { check: true, ..Limits::of(&func) };
+    assert_eq!(allocates(&func, &limits), Ok(()));
 }

@@ -546,6 +546,15 @@ impl Checker<'_> {
                 let facts = read(state, from, 0).map(Fact::to_predicate);
                 self.put(state, at(to, 0), facts)?;
             }
+            Opcode::VOTEU => {
+                // VOTEU.ANY URZ, up, p
+                let [nowhere, to, from] = &d.operands[..] else { return Err(fail()) };
+                let plain = matches!(from, Operand::Reg(r) if !r.not && r.reg.file == RegFile::P);
+                let shape = plain && d.mods.iter().eq([Mod::ANY]) && register(nowhere) == Some(Reg::URZ);
+                let (to, from) = register(to).zip(register(from)).filter(|_| shape).ok_or_else(fail)?;
+                let facts = read(state, from, 0);
+                self.put(state, at(to, 0), facts)?;
+            }
             Opcode::PLOP3 | Opcode::UPLOP3 => {
                 let s = Plop3::slots(&d.operands).ok_or_else(fail)?;
                 if let (Some(to), Some(from), Operand::Reg(r)) = (register(s.p), register(s.c), s.c)

@@ -288,6 +288,10 @@ pub fn move_inst(target: Target, dst: Reg, src: &Operand<Reg>) -> Result<InstDat
             simple(Opcode::PLOP3, &[Mod::LUT], dst, &[phys(Reg::PT), phys(Reg::PT), *src]),
             &[LUT_ALL, 0],
         ),
+        // All lanes that are there hold the same.
+        (RegFile::UP, Some(RegFile::P)) if !inverted => {
+            simple(Opcode::VOTEU, &[Mod::ANY], dst, std::slice::from_ref(src))
+        }
         (RegFile::UP, Some(RegFile::UP) | None) if !constant => {
             let a = truth(Reg::UPT).unwrap_or(*src);
             set_imms(simple(Opcode::UPLOP3, &[Mod::LUT], dst, &[a]), &[LUT_A, 0])

@@ -32,7 +32,7 @@ enum Home {
     Again(Inst),
     /// In local memory at this offset from the first slot; a parameter arrives at another.
     Slot { at: u32, arrives: u32 },
-    /// In this value of file R.
+    /// In this value of another file ([`home_file`]).
     Value(Value),
 }
 
@@ -41,7 +41,7 @@ enum Home {
 pub struct Spiller {
     /// Values that must not be spilled (again).
     pub pinned: FixedBitSet,
-    /// Values of file R in which values of other files are kept.
+    /// Values in which values of other files are kept.
     homes: FixedBitSet,
     /// Bytes of local memory in slots.
     pub slot_bytes: u32,
@@ -433,7 +433,7 @@ impl Spiller {
             let at = self.slot(d.width);
             Home::Slot { at, arrives: at }
         } else {
-            let home = func.add_value(RegFile::R, d.width);
+            let home = func.add_value(home_file(d.file), d.width);
             self.homes.grow(home.index() + 1);
             self.homes.insert(home.index());
             self.pinned.grow(func.values.len());
@@ -500,7 +500,7 @@ impl Spiller {
                     }
                     Some(Home::Value(r)) => {
                         self.pin(v);
-                        to_general(func, &mut out, *r, v, loc);
+                        to_home(func, &mut out, *r, v, loc);
                     }
                     _ => {}
                 }
@@ -555,7 +555,8 @@ impl Spiller {
                                 continue;
                             }
                             Some(Source::Undefined) => {
-                                let r = func.add_value(RegFile::R, func.values[*a].width);
+                                let d = func.values[*a];
+                                let r = func.add_value(home_file(d.file), d.width);
                                 let undef = plain(Op::Macro(Macro::Undef), &[], thin_vec![operand(r)], loc);
                                 out.push(func.insts.push(undef));
                                 args.push(r);
@@ -572,8 +573,9 @@ impl Spiller {
                             },
                             Some(h) => self.reload(func, &mut out, *a, None, h, loc),
                         };
-                        let r = func.add_value(RegFile::R, func.values[v].width);
-                        to_general(func, &mut out, r, v, loc);
+                        let d = func.values[v];
+                        let r = func.add_value(home_file(d.file), d.width);
+                        to_home(func, &mut out, r, v, loc);
                         args.push(r);
                     }
                 }
@@ -784,8 +786,17 @@ fn plain(op: Op, mods: &[Mod], operands: Operands, loc: Loc) -> InstData {
     InstData { guard: ALWAYS, op, mods: Mods::of(mods), operands, kept: ThinVec::new(), loc }
 }
 
-/// Copies `v` of another file into `r`.
-fn to_general(func: &mut Function, out: &mut Vec<Inst>, r: Value, v: Value, loc: Loc) {
+/// Where values of a file that is no general one are kept while they are not in a register of it. No instruction moves a uniform predicate to a
+/// general register.
+fn home_file(file: RegFile) -> RegFile {
+    match file {
+        RegFile::UP => RegFile::P,
+        RegFile::P | RegFile::UR | RegFile::B | RegFile::R => RegFile::R,
+    }
+}
+
+/// Copies `v` into `r` of the file of its home.
+fn to_home(func: &mut Function, out: &mut Vec<Inst>, r: Value, v: Value, loc: Loc) {
     let operands = thin_vec![operand(r), Operand::Reg(RegOp::plain(Name::Val(v)))];
     out.push(func.insts.push(plain(Op::Macro(Macro::Copy), &[], operands, loc)));
 }
