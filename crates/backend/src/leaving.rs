@@ -80,6 +80,7 @@ impl<P: Fn(Block) -> bool> Search<'_, P> {
                 continue;
             }
             if let Some(r) = self.region(enter, meet, &mut w)
+                && !self.waits_for_waiting(&r, whole)
                 && self.is_worthwhile(&r, &mut w)
                 && self.returns_late(&r, whole, &mut w)
             {
@@ -147,6 +148,14 @@ impl<P: Fn(Block) -> bool> Search<'_, P> {
         }
         let waits = !self.spins.among(&body, Some(meet)).is_empty();
         (!waits && !exits.is_empty()).then_some(Region { enter, meet, body, exits })
+    }
+
+    /// Whether lanes at the meeting would wait for others that wait for them: at the end of a region inside, which they have left for the end of
+    /// the thread. That takes lanes out of all barriers, so nothing there says that they leave; but here they meet before.
+    fn waits_for_waiting(&self, r: &Region, whole: &[Region]) -> bool {
+        let inside = |o: &&Region| o.meet != r.meet && r.body.contains(o.meet);
+        let comes = |o: &Region| self.cfg.preds[r.meet].iter().any(|p| o.body.contains(*p));
+        whole.iter().filter(inside).any(comes)
     }
 
     /// Whether lanes that part may come to the meeting by both ways, and enough follows that they execute together then.

@@ -42,6 +42,14 @@ const BODIES: &[(&str, &str)] = &[
     st.global.u32 [%out], %r2; E: st.global.u32 [%out+4], %id; ret;",
     ),
     (
+        "the end of the thread is a meeting for lanes that left another one for it",
+        "
+    and.b32 %r2, %id, 1; setp.ne.u32 %p3, %r2, 0; and.b32 %r2, %id, 2; setp.ne.u32 %p4, %r2, 0;
+    and.b32 %r2, %id, 4; setp.ne.u32 %p5, %r2, 0; mov.u32 %r3, 2; @%p5 bra J; @%p4 bra X; bra J; X: @%p3 bra D;
+    J: @%p3 bra L; @%p4 bra D; L: st.global.u32 [%out], %r2; ret;
+    D: st.global.u32 [%out], %r3; st.global.u32 [%out+4], %id; st.global.u32 [%out+8], %id; st.global.u32 [%out+12], %r2; ret;",
+    ),
+    (
         "barrier while one lane has left",
         "
     @%p1 bra E; barrier.sync 0; st.global.u32 [%out], %id; E: st.global.u32 [%out+4], %id; ret;",
@@ -474,7 +482,7 @@ fn registers_of_the_warp_are_enough_and_kept() {
 #[test]
 fn lanes_find_their_way_through_random_graphs() {
     let mut wrong = Vec::new();
-    for seed in 0..60 {
+    for seed in 0..300 {
         let body = graph(seed);
         for (arch, source) in sources(&body, 75) {
             let settings = Settings { opt_level: 3, ..Settings::new(Target::parse(arch).unwrap()) };
@@ -489,7 +497,7 @@ fn lanes_find_their_way_through_random_graphs() {
 }
 
 /// The body of a program of 5 to 20 blocks, each of which changes a number and goes on to one of two others as that number says: to later
-/// ones, or, at most 40 times in all, to earlier ones.
+/// ones, or, at most 40 times in all, to earlier ones; of every third program also to ends of the thread, with stores before them or none.
 fn graph(seed: u64) -> String {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) + 1;
     let mut below = |n: u64| {
@@ -497,7 +505,7 @@ fn graph(seed: u64) -> String {
         (state >> 33) % n
     };
     let blocks = 5 + below(16);
-    let mut body = String::from("mov.u32 %r2, %id; mov.u32 %r5, 0;\n");
+    let mut body = String::from("mov.u32 %r2, %id; mov.u32 %r5, 0; st.global.u32 [%out+8], %id;\n");
     for b in 0..blocks {
         body += &format!("B{b}: mad.lo.u32 %r2, %r2, {}, {b};", 2 * below(1000) + 3);
         for _ in 0..below(5) {
@@ -514,7 +522,11 @@ fn graph(seed: u64) -> String {
             body += " call calm, (%out);";
         }
         let later = |n: u64| (b + 1 + n % 4).min(blocks);
-        let (one, two) = (later(below(4)), later(below(8)));
+        let ways = [later(below(4)), later(below(8))];
+        let [one, two] = ways.map(|to| match seed.is_multiple_of(3) && below(5) == 0 {
+            true => format!("E{}", below(ENDS)),
+            false => format!("B{to}"),
+        });
         let back = below(b + 1);
         body += &format!(
             " shr.u32 %r4, %r2, {}; and.b32 %r4, %r4, {}; setp.eq.u32 %p4, %r4, 1;",
@@ -524,18 +536,29 @@ fn graph(seed: u64) -> String {
         match below(5) {
             0 => {
                 body += " add.u32 %r5, %r5, 1; setp.lt.and.u32 %p4, %r5, 40, %p4;";
-                body += &format!(" @%p4 bra B{back}; bra B{one};\n");
+                body += &format!(" @%p4 bra B{back}; bra {one};\n");
             }
-            1 => body += &format!(" bra B{one};\n"),
-            _ => body += &format!(" @%p4 bra B{one}; bra B{two};\n"),
+            1 => body += &format!(" bra {one};\n"),
+            _ => body += &format!(" @%p4 bra {one}; bra {two};\n"),
         }
     }
     body += &format!("B{blocks}: mov.u32 %r3, %r2;");
-    if seed.is_multiple_of(2) {
+    if seed.is_multiple_of(2) && !seed.is_multiple_of(3) {
         body += " bar.warp.sync -1; shfl.sync.bfly.b32 %r3, %r2, 1, 31, -1;";
     }
-    body + " st.global.u32 [%out], %r2; st.global.u32 [%out+4], %r3; st.global.u32 [%out+12], %r5; ret;"
+    body += " st.global.u32 [%out], %r2; st.global.u32 [%out+4], %r3; st.global.u32 [%out+12], %r5; ret;\n";
+    if seed.is_multiple_of(3) {
+        for end in 0..ENDS {
+            body += &format!("E{end}:");
+            (0..2 * end).for_each(|k| body += &format!(" st.global.u32 [%out+{}], %r2;", 4 * (k % 4)));
+            body += " ret;\n";
+        }
+    }
+    body
 }
+
+/// Ends of the thread beside the last block.
+const ENDS: u64 = 3;
 
 /// Name and body of programs in which lanes meet at different instructions, and the first target that takes them.
 fn meetings() -> impl Iterator<Item = (&'static str, &'static str, u8)> {
