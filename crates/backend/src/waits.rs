@@ -23,6 +23,12 @@ pub fn gathers(func: &Function, d: &InstData) -> bool {
     }
 }
 
+/// Whether every lane waits at the instruction for all others of its warp: at a barrier of the block, WARPSYNC in front of it where they may
+/// have parted.
+fn waits_for_warp(d: &InstData) -> bool {
+    d.op == Op::Sass(Opcode::BAR) && d.mods.has(Mod::SYNC) && d.is_unguarded()
+}
+
 /// Whether lanes may wait in a block until others have come.
 pub fn gathers_lanes(func: &Function, b: Block) -> bool {
     func.blocks[b].insts.iter().any(|i| gathers(func, &func.insts[*i]))
@@ -83,8 +89,8 @@ fn read(d: &InstData) -> Read {
     let strong = d.mods.has(Mod::STRONG) || d.mods.has(Mod::MMIO);
     match op {
         Opcode::LDL => Read::Weak,
-        Opcode::LDG | Opcode::LDG_256 | Opcode::LD if !strong => Read::Weak,
-        // Loads of shared memory do not tell whether they were volatile.
+        // In Ori loads of shared memory are marked, too.
+        Opcode::LDG | Opcode::LDG_256 | Opcode::LD | Opcode::LDS if !strong => Read::Weak,
         _ => Read::Strong,
     }
 }
@@ -138,10 +144,14 @@ impl<'f> Spins<'f> {
         found
     }
 
-    /// Like [`Spins::among`], of the whole function; only loops that lanes leave apart, as `parts` tells.
+    /// Like [`Spins::among`], of the whole function; only loops that lanes leave apart, as `parts` tells, and none where each round waits
+    /// for all lanes of the warp: the others get to run there.
     pub fn of_lanes(&self, parts: impl Fn(Block) -> bool) -> Vec<(Block, Inst)> {
         let mut found = Vec::new();
-        let all = BlockSet::new(self.cfg.rpo.clone(), self.func.blocks.len());
+        let alone =
+            |b: &Block| !self.func.blocks[*b].insts.iter().any(|i| waits_for_warp(&self.func.insts[*i]));
+        let blocks = self.cfg.rpo.iter().copied().filter(alone).collect();
+        let all = BlockSet::new(blocks, self.func.blocks.len());
         if self.strong.is_clear() {
             return found;
         }
