@@ -5,7 +5,7 @@ pub use crate::name::{Guard, Name, Operand, Operands, Register, for_each_name, m
 use cranelift_entity::{PrimaryMap, entity_impl};
 use indexmap::IndexSet;
 use rustc_hash::FxBuildHasher;
-use sass::memory::MemoryEffects;
+use sass::memory::{MemoryAccess, MemoryEffects, MemorySpace};
 use sass::{
     Changes, ConstBank, Effect, Lanes, Mod, Mods, Opcode, Reg, RegFile, Role, Scope, SlotKind, Target,
 };
@@ -364,10 +364,21 @@ impl InstData {
                 let follows = matches!(info.lanes, Lanes::Own | Lanes::Chosen);
                 // Lanes that ask one barrier together are told the same: ptxas takes no lanes to be apart behind such a question.
                 op == Opcode::SYNCS_PHASECHK
+                    || self.loads_for_all()
                     || info.effect == Effect::Pure && follows && !info.has_hidden_predicates()
             }
         };
         computes && self.operands.iter().all(alike)
+    }
+    /// Whether it loads what no other thread changes meanwhile from memory that all lanes share, so that lanes which ask for one place get one
+    /// value. ptxas 13.0.88 has no region around branches on such, on any target (docs/convergence.md).
+    fn loads_for_all(&self) -> bool {
+        let Op::Sass(op) = self.op else { return false };
+        let info = op.info();
+        let shared = |a: &MemoryAccess| matches!(a.space, MemorySpace::Global | MemorySpace::Shared);
+        let weak = !self.mods.has(Mod::STRONG) && !self.mods.has(Mod::MMIO);
+        weak && info.is_plain_load()
+            && matches!(info.accesses, MemoryEffects::Accesses(all) if all.iter().all(shared))
     }
     /// Whether it can go when nobody reads its results although it isn't pure: a load that is neither volatile nor
     /// synchronizing, or a shuffle (WARPSYNC is what brings its lanes together, and stays).
