@@ -100,7 +100,11 @@ impl Lower<'_, '_> {
                     let combine = self.combine(inst, 3)?;
                     let (cmp, _) = comparison(inst).ok_or("comparison is missing")?;
                     let (x, y) = (self.arg(inst, 1, from)?, self.arg(inst, 2, from)?);
-                    let mask = half::set(&mut self.b, from, inst.has(M::ftz), cmp, &x, &y, &combine);
+                    let ftz = inst.has(M::ftz);
+                    if t == from {
+                        return Ok(half::set(&mut self.b, from, ftz, cmp, (&x, &y), &combine, true));
+                    }
+                    let mask = half::set(&mut self.b, from, ftz, cmp, (&x, &y), &combine, false);
                     return Ok(if yes == !0 { mask } else { self.b.and(operand(mask), imm(yes)) });
                 }
                 let p = self.compare(inst, from, 1, false)?;

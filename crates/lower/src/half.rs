@@ -115,13 +115,22 @@ fn comparison(ty: Ty, ftz: bool, cmp: Mod, combine: &Combine, one: bool) -> Mods
     m
 }
 
-/// All ones in each half where the comparison holds, else 0; for a single number, in the whole register.
-pub fn set(b: &mut Builder<'_>, ty: Ty, ftz: bool, cmp: Mod, x: &Src, y: &Src, combine: &Combine) -> Value {
-    let mut m = comparison(ty, ftz, cmp, combine, false);
+/// The number 1 of type `ty` (`one`), or all ones, in each half where the comparison holds, else 0; all ones for a single
+/// number in the whole register.
+pub fn set(
+    b: &mut Builder<'_>,
+    ty: Ty,
+    ftz: bool,
+    cmp: Mod,
+    (x, y): (&Src, &Src),
+    combine: &Combine,
+    one: bool,
+) -> Value {
+    let mut m = comparison(ty, ftz, cmp, combine, one);
     swizzles(&mut m, ty, 2);
     let (x, y) = (source(b, ty, x), source(b, ty, y));
     let r = b.def(Opcode::HSET2, &m, &[x, y, combine.with]);
-    if packed(ty) { r } else { b.prmt(operand(r), imm(0x9910), rz()) }
+    if one || packed(ty) { r } else { b.prmt(operand(r), imm(0x9910), rz()) }
 }
 
 /// `min` and `max`.
