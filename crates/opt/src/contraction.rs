@@ -1,12 +1,12 @@
 //! Products and sums that PTX leaves open to contraction (`CONTRACT`: neither names a rounding) become one instruction
 //! that rounds once. Which ones is what ptxas does (docs/lowering.md, "Contraction"): a product is taken in only if
-//! every use of it is a sum of its block that takes it in.
+//! every use of it is a sum that takes it in, of its block unless a factor is a constant.
 //!
 //! The product itself goes with the next removal of dead code.
 
 use crate::Pass;
 use cranelift_entity::SecondaryMap;
-use ori::{Block, Function, Inst, InstData, Name, Op, Operand, Operands, Value, default_operand};
+use ori::{Block, Function, Inst, InstData, Macro, Name, Op, Operand, Operands, Value, default_operand};
 use rustc_hash::FxHashMap;
 use sass::ops::{Fadd, Ffma};
 use sass::{Mod, Mods, Opcode, Reg, RegOp};
@@ -125,12 +125,37 @@ impl<'a> Finder<'a> {
         found
     }
 
+    /// Whether a factor is a constant: then ptxas fuses the product with sums of other blocks, too.
+    fn has_constant(&self, product: Inst) -> bool {
+        let factors = binary(&self.func.insts[product]).map(|m| [m.a, m.b]);
+        factors.is_some_and(|f| f.into_iter().any(|o| self.is_constant(o)))
+    }
+
+    /// Whether the operand is a number, or one in constant memory at a fixed place.
+    fn is_constant(&self, o: &Operand) -> bool {
+        match o {
+            Operand::Imm(_) => true,
+            Operand::Const { index, .. } => index.is_none(),
+            Operand::Reg(r) => r.reg.value().and_then(|v| self.at[v]).is_some_and(|(i, _)| {
+                let d = &self.func.insts[i];
+                let moves = match d.op {
+                    Op::Sass(op) => op.loads_constants(),
+                    Op::Macro(m) => matches!(m, Macro::Copy | Macro::Collect),
+                };
+                let mut sources = d.operands.iter().enumerate().filter(|(k, _)| !d.is_def(*k));
+                moves && d.is_unguarded() && sources.all(|(_, o)| self.is_constant(o))
+            }),
+            _ => false,
+        }
+    }
+
     /// The product of these formats behind an operand of a sum in block `b`, and whether it is subtracted.
     fn product(&self, family: &Family, o: &Operand, b: Block, f: Formats) -> Option<(Inst, bool)> {
         let (v, neg) = whole(o)?;
         let (i, block) = self.at[v]?;
         let d = &self.func.insts[i];
-        if block != b || formats(d) != f {
+        let near = |i: Inst, block| block == b || self.has_constant(i);
+        if !near(i, block) || formats(d) != f {
             return None;
         }
         if d.op == Op::Sass(family.mul) {
@@ -150,7 +175,7 @@ impl<'a> Finder<'a> {
         };
         let (product, block) = self.at[inner]?;
         let m = &self.func.insts[product];
-        let fits = block == b && m.op == Op::Sass(family.mul) && is_product(m) && formats(m) == f;
+        let fits = near(product, block) && m.op == Op::Sass(family.mul) && is_product(m) && formats(m) == f;
         fits.then_some((product, !neg))
     }
 }

@@ -41,6 +41,14 @@ const ROWS: &[(&str, [usize; 3])] = &[
         "setp.gt.f32 %p1,%f4,0f00000000; mov.f32 %f5,%f4; @%p1 mul.f32 %f5,%f1,%f2; add.f32 %f6,%f5,%f3;",
         [0, 1, 1],
     ),
+    (
+        "mul.f32 %f5,%f1,0f42A00000; add.f32 %f7,%f5,%f4; st.global.f32 [%r1+72],%f7; mov.f32 %f6,%f4; setp.gt.f32 %p1,%f4,0f00000000; @%p1 bra L; bar.sync 0; add.f32 %f6,%f5,%f3; L:",
+        [2, 0, 0],
+    ),
+    (
+        "mul.f32 %f5,%f1,%f2; add.f32 %f7,%f5,%f4; st.global.f32 [%r1+72],%f7; mov.f32 %f6,%f4; setp.gt.f32 %p1,%f4,0f00000000; @%p1 bra L; bar.sync 0; add.f32 %f6,%f5,%f3; L:",
+        [0, 1, 2],
+    ),
     ("mul.f32 %f5,%f1,%f2; add.f32 %f7,%f5,%f3; mul.f32 %f8,%f7,%f4; add.f32 %f6,%f8,%f1;", [2, 0, 0]),
     ("mul.f64 %d4,%d1,%d2; add.f64 %d5,%d4,%d3;", [1, 0, 0]),
     ("mul.f64 %d4,%d1,%d2; sub.f64 %d5,%d3,%d4;", [1, 0, 0]),
