@@ -1,9 +1,11 @@
-//! Shifts to the left that belong to sums: nearly every address is an index times the size of an element.
+//! Shifts that belong to sums: nearly every address is an index times the size of an element, and quotients by powers of two
+//! and other constants add a sign to a word shifted to the right.
 //!
 //! [`widen`] makes one product, IMAD.WIDE, of the 64-bit shift of a number of 32 bits that was extended; a sum takes that
 //! in afterwards ([`crate::wide_add`]). [`run`] makes LEA of a shift by a constant and the sums that it is only
-//! made for: of 32 bits, or LEA and LEA.HI.X of 64 bits. If something else needs the shifted number it stays: LEA would save
-//! nothing then.
+//! made for: of 32 bits, or LEA and LEA.HI.X of 64 bits; LEA.HI of a shift to the right, which is the upper word of the number
+//! shifted to the left by what is left of 32, with the sign LEA.HI.SX32. If something else needs the shifted number it stays:
+//! LEA would save nothing then. A rotation is such an upper word, too, and so is any word of a shift of two.
 
 use crate::Pass;
 use crate::sums::{self, Places, Sum, is_zero, plain, value_of};
@@ -17,6 +19,9 @@ use thin_vec::ThinVec;
 const RZ: Name = Name::Phys(Reg::RZ);
 const PT: Name = Name::Phys(Reg::PT);
 
+/// LEA of the lower words.
+const LOW: LeaMods = LeaMods { hi: false, extended: false, sx32: false };
+
 /// A shift to the left by a constant below 32, of 32 bits, or the upper word of one of 64.
 pub(crate) fn shift_left(d: &InstData, upper: bool) -> Option<u32> {
     let kind = if upper { ShiftType::U64 } else { ShiftType::U32 };
@@ -24,6 +29,38 @@ pub(crate) fn shift_left(d: &InstData, upper: bool) -> Option<u32> {
     let s = Shf::of(d).filter(|_| d.is_unguarded() && ShfMods::of(d) == Some(wanted))?;
     let Operand::Imm(n @ 1..32) = *s.amount else { return None };
     (plain(s.low) && (upper || is_zero(s.high))).then_some(n)
+}
+
+/// The upper word of two words shifted to the left, as LEA.HI has it.
+struct Upper {
+    low: Operand,
+    /// Zero where LEA.HI.SX32 takes the sign of the lower word.
+    high: Operand,
+    n: u32,
+    signed: bool,
+}
+
+/// A shift of one word to the right by a constant below 32, or of two that a word comes out of (a rotation if they are the same), as the
+/// upper word of a shift to the left.
+fn upper_word(d: &InstData) -> Option<Upper> {
+    let s = Shf::of(d).filter(|_| d.is_unguarded())?;
+    let Operand::Imm(n @ 1..32) = *s.amount else { return None };
+    if !plain(s.low) || !plain(s.high) {
+        return None;
+    }
+    let zero = operand(RZ);
+    let (low, high, n, signed) = match ShfMods::of(d)? {
+        ShfMods { dir: ShiftDir::R, kind: ShiftType::S32, hi: true, .. } if is_zero(s.low) => {
+            (*s.high, zero, 32 - n, true)
+        }
+        ShfMods { dir: ShiftDir::R, kind: ShiftType::U32, hi: true, .. } if is_zero(s.low) => {
+            (*s.high, zero, 32 - n, false)
+        }
+        ShfMods { dir: ShiftDir::R, kind: ShiftType::U32, hi: false, .. } => (*s.low, *s.high, 32 - n, false),
+        ShfMods { dir: ShiftDir::L, kind: ShiftType::U32, hi: true, .. } => (*s.low, *s.high, n, false),
+        _ => return None,
+    };
+    Some(Upper { low, high, n, signed })
 }
 
 /// The word whose sign this value is in all bits.
@@ -129,9 +166,11 @@ fn product(func: &mut Function, low: Inst, high: Inst, n: u32, signed: bool) -> 
 /// A sum that takes in a shift.
 struct Taken {
     sum: Sum,
-    /// Amount of the shift.
+    /// What LEA of the lower words is: of a shift to the right the upper word of one to the left.
+    mods: LeaMods,
+    /// How far to the left.
     n: u32,
-    /// What is shifted: its lower word, and of 64 bits its upper one.
+    /// What is shifted: its lower word, and of 64 bits, or where the upper word is wanted, its upper one.
     words: [Operand; 2],
     /// What is added: its lower word, and of 64 bits its upper one.
     added: [Operand; 2],
@@ -170,17 +209,35 @@ pub fn run(func: &mut Function) -> bool {
 /// The sum that `i` ends, if one of its terms is a shift of the same block.
 fn take(func: &Function, at: &Places, uses: &SecondaryMap<Value, u32>, i: Inst, b: Block) -> Option<Taken> {
     let sum = sums::sum(func, at, uses, i, b)?;
-    let shift = |o: &Operand, upper: bool| {
+    let defined = |o: &Operand| {
         let v = value_of(o)?;
         let (i, block, _) = at[v]?;
-        let d = &func.insts[i];
-        (block == b).then_some((v, shift_left(d, upper)?, d))
+        (block == b).then_some((v, &func.insts[i]))
+    };
+    let shift = |o: &Operand, upper: bool| {
+        let (v, d) = defined(o)?;
+        Some((v, shift_left(d, upper)?, d))
     };
     for n in 0..2 {
+        let added = sum.low[1 - n];
+        if sum.high.is_none()
+            && let Some((v, d)) = defined(&sum.low[n])
+            && let Some(upper) = upper_word(d)
+        {
+            return Some(Taken {
+                mods: LeaMods { hi: true, extended: false, sx32: upper.signed },
+                n: upper.n,
+                words: [upper.low, upper.high],
+                added: [added, operand(RZ)],
+                shifted: [Some(v), None],
+                sum,
+            });
+        }
         let Some((low, amount, d)) = shift(&sum.low[n], false) else { continue };
-        let (x, added) = (d.operands[Shf::LOW], sum.low[1 - n]);
+        let x = d.operands[Shf::LOW];
         let Some(upper) = &sum.high else {
             return Some(Taken {
+                mods: LOW,
                 n: amount,
                 words: [x, operand(RZ)],
                 added: [added, operand(RZ)],
@@ -192,6 +249,7 @@ fn take(func: &Function, at: &Places, uses: &SecondaryMap<Value, u32>, i: Inst, 
             let Some((high, again, e)) = shift(&upper.terms[m], true) else { continue };
             if again == amount && e.operands[Shf::LOW] == x {
                 return Some(Taken {
+                    mods: LOW,
                     n: amount,
                     words: [x, e.operands[Shf::HIGH]],
                     added: [added, upper.terms[1 - m]],
@@ -218,8 +276,9 @@ fn rewrite(func: &mut Function, t: Taken) {
         d.mods = mods.mods();
         d.operands = lea.list().into();
     };
-    let low = Lea { d, carry_out, a: x, b: added, high: operand(RZ), amount, carry: none };
-    become_lea(t.sum.inst, LeaMods { hi: false, extended: false, sx32: false }, low);
+    let low_high = if t.mods.hi { high } else { operand(RZ) };
+    let low = Lea { d, carry_out, a: x, b: added, high: low_high, amount, carry: none };
+    become_lea(t.sum.inst, t.mods, low);
     if let Some((inst, d)) = upper {
         let high = Lea { d, carry_out: operand(PT), a: x, b: more, high, amount, carry: carry_out };
         become_lea(inst, LeaMods { hi: true, extended: true, sx32: false }, high);
@@ -282,6 +341,38 @@ block0:
         assert!(lea.contains("= LEA v0, v1.0, RZ, 0x2, !PT"), "{lea}");
         assert!(lea.contains("= LEA.HI.X PT, v0, v1.1, v2, 0x2, v6"), "{lea}");
         assert!(!lea.contains("SHF") && !lea.contains("IADD3"), "{lea}");
+    }
+
+    #[test]
+    fn shifts_to_the_right_join_sums() {
+        let quotient = "\
+function k sm_90 entry local=0 shared=0 barriers=0 regs=255 {
+block0:
+    v0:R = S2R SR_TID.X
+    v1:R2 = LDC.64 c[0x0][0x210]
+    v2:R = SHF.R.S32.HI RZ, 0x1f, v0
+    v3:R = SHF.R.U32.HI RZ, 0x1d, v2
+    v4:R = IADD3 PT, PT, v0, v3, RZ, !PT, !PT
+    v5:R = SHF.R.S32.HI RZ, 0x3, v4
+    v6:R = IADD3 PT, PT, v5, 0x1, RZ, !PT, !PT
+    STG.E [v1.64], v6
+    exit
+}
+";
+        let [_, lea] = both(quotient);
+        assert!(lea.contains("v4:R = LEA.HI PT, v2, v0, RZ, 0x3, !PT"), "{lea}");
+        assert!(lea.contains("v6:R = LEA.HI.SX32 PT, v4, 0x1, RZ, 0x1d, !PT"), "{lea}");
+        assert!(!lea.contains("IADD3") && !lea.contains("0x1d, v2"), "{lea}");
+        let rotated = |shift: &str| both(&quotient.replace("SHF.R.U32.HI RZ, 0x1d, v2", shift))[1].clone();
+        let lea = rotated("SHF.L.W.U32.HI v2, 0x7, v2");
+        assert!(lea.contains("v4:R = LEA.HI PT, v2, v0, v2, 0x7, !PT"), "{lea}");
+        let lea = rotated("SHF.R.U32 v0, 0x7, v2");
+        assert!(lea.contains("v4:R = LEA.HI PT, v0, v0, v2, 0x19, !PT"), "{lea}");
+        // The lower word of a shift to the left is none, nor what a register shifts by.
+        let lea = rotated("SHF.L.U64.HI v0, 0x7, v2");
+        assert!(!lea.contains("v4:R = LEA"), "{lea}");
+        let lea = rotated("SHF.L.W.U32.HI v2, v0, v2");
+        assert!(!lea.contains("v4:R = LEA"), "{lea}");
     }
 
     #[test]

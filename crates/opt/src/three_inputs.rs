@@ -58,7 +58,14 @@ pub fn run(func: &mut Function) -> bool {
             }
             changed |= match d.op {
                 Op::Sass(Opcode::IADD3) => sum(func, &facts, i, b) || wide_sum(func, &facts, i, b),
-                Op::Sass(Opcode::LOP3) => logic(func, &facts, i, b),
+                Op::Sass(Opcode::LOP3) => {
+                    let mut any = false;
+                    // What one input was made of may leave room for another: `(x & y) | (!x & z)`.
+                    while logic(func, &mut facts, i, b) {
+                        any = true;
+                    }
+                    any
+                }
                 Op::Sass(Opcode::SEL) => selection(func, i),
                 _ => false,
             };
@@ -232,13 +239,29 @@ fn unsigned(s: &Iadd3<&Operand>) -> bool {
 }
 
 /// Bitwise logic.
-fn logic(func: &mut Function, facts: &Facts, i: Inst, b: Block) -> bool {
-    let Some((inputs, table)) = match_logic(func, facts, i, b) else { return false };
+fn logic(func: &mut Function, facts: &mut Facts, i: Inst, b: Block) -> bool {
+    let Some(Joined { inner, inputs, table }) = match_logic(func, facts, i, b) else { return false };
+    // The inner one has no user any more; what both read has one less.
+    facts.uses[inner] = 0;
+    let read = |d: &InstData| d.operands.iter().filter_map(plain).collect::<SmallVec<[Value; 4]>>();
+    if let Some((first, _)) = facts.defs[inner] {
+        let outer = read(&func.insts[i]);
+        let both = read(&func.insts[first]).into_iter().filter(|v| outer.contains(v));
+        both.for_each(|v| facts.uses[v] -= 1);
+    }
     if let Some(s) = Lop3::of_mut(&mut func.insts[i]) {
         [*s.a, *s.b, *s.c] = inputs;
         *s.table = Operand::Imm(table);
     }
     true
+}
+
+/// A LOP3 in the place of two.
+struct Joined {
+    /// What the inner one made.
+    inner: Value,
+    inputs: [Operand; 3],
+    table: u32,
 }
 
 /// Inputs and table of a LOP3 that has a number for its result only.
@@ -257,7 +280,7 @@ impl Logic<'_> {
     }
 }
 
-fn match_logic(func: &Function, facts: &Facts, i: Inst, b: Block) -> Option<([Operand; 3], u32)> {
+fn match_logic(func: &Function, facts: &Facts, i: Inst, b: Block) -> Option<Joined> {
     let last = Logic::of(&func.insts[i])?;
     last.inputs.into_iter().filter_map(plain).find_map(|v| {
         let first = Logic::of(&func.insts[inner(func, facts, v, Opcode::LOP3, b)?])?;
@@ -278,7 +301,7 @@ fn match_logic(func: &Function, facts: &Facts, i: Inst, b: Block) -> Option<([Op
             let outside = look_up(&last, |o| if plain(o) == Some(v) { inside } else { bit(o) });
             table |= u32::from(outside) << row;
         }
-        Some((new, table))
+        Some(Joined { inner: v, inputs: new, table })
     })
 }
 
@@ -403,6 +426,13 @@ mod tests {
             lop(b, operand(t), operand(x[2]), 0x3c)
         });
         assert_eq!(code, ["v5:R = LOP3.LUT PT, v0, v1, v2, 0x6a, !PT"]);
+        // (a & b) | (~a & c), a choice by bits: two merges into one.
+        let code = after(|b, x| {
+            let t = lop(b, operand(x[0]), operand(x[1]), 0xc0);
+            let e = lop(b, operand(x[0]), operand(x[2]), 0x0c);
+            lop(b, operand(t), operand(e), 0xfc)
+        });
+        assert_eq!(code.len(), 1, "{code:?}");
         // a & ~(a | 5): the immediate keeps to the middle.
         let code = after(|b, x| {
             let t = lop(b, operand(x[0]), Operand::Imm(5), 0xfc);
