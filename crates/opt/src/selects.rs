@@ -5,7 +5,9 @@ use crate::Pass;
 use crate::sums::{Places, is_pred, is_zero, places, plain, terms, value_of};
 use cranelift_entity::SecondaryMap;
 use ori::{Function, Guard, InstData, Loc, Name, Op, Operand, Operands, Value, operand};
-use sass::ops::{Bool, Iadd3, Iadd3Mods, Icmp, Imnmx, ImnmxMods, Int64, Isetp, IsetpMods, Sel, SelMods};
+use sass::ops::{
+    Bool, Fsel, Iadd3, Iadd3Mods, Icmp, Imnmx, ImnmxMods, Int64, Isetp, IsetpMods, Sel, SelMods,
+};
 use sass::{Mods, Opcode, Reg, RegFile, RegOp, Unit};
 use smallvec::SmallVec;
 use thin_vec::thin_vec;
@@ -57,8 +59,13 @@ struct Select {
 }
 
 fn select(d: &InstData) -> Option<Select> {
-    let Sel { d: to, a: yes, b: no, choose: Operand::Reg(p) } = Sel::of(d)? else { return None };
-    if !d.is_unguarded() || SelMods::of(d)? != (SelMods { wide: false }) {
+    let (to, yes, no, choose) = match (Sel::of(d), Fsel::of(d)) {
+        (Some(s), _) if SelMods::of(d)? == (SelMods { wide: false }) => (s.d, s.a, s.b, s.choose),
+        (_, Some(s)) if d.mods == Mods::none() => (s.d, s.a, s.b, s.choose),
+        _ => return None,
+    };
+    let Operand::Reg(p) = choose else { return None };
+    if !d.is_unguarded() {
         return None;
     }
     let Name::Val(condition) = p.reg else { return None };
@@ -227,6 +234,10 @@ mod tests {
         assert!(chosen.contains("@v2 v9:R = IADD3 PT, PT, v1, 0x1000, RZ, !PT, !PT"), "{chosen}");
         let other = after(80, &format!("{sum}    v9:R = SEL v1, v4, v2\n"));
         assert!(other.contains("@!v2 v9:R = IADD3"), "{other}");
+        let scaled = "    v4:R = FMUL v1, 0x4b800000\n    v9:R = FSEL v1, v4, v2\n";
+        assert!(after(80, scaled).contains("@!v2 v9:R = FMUL v1, 0x4b800000"), "{}", after(80, scaled));
+        let signs = scaled.replace("FSEL v1", "FSEL -v1");
+        assert!(after(80, &signs).contains("FSEL"), "{}", after(80, &signs));
         // Not where either is needed behind it.
         for more in ["    STS [v0], v4\n", "    STS [v0], v1\n"] {
             assert!(
