@@ -89,12 +89,14 @@ struct Limits {
     /// On the only side, and on each of two.
     one: usize,
     two: usize,
+    /// Loads and other instructions of a side with loads.
+    with_loads: usize,
 }
 
 /// Where threads may take different sides.
-const DIVERGENT: Limits = Limits { one: 8, two: 7 };
+const DIVERGENT: Limits = Limits { one: 8, two: 7, with_loads: 10 };
 /// Where all take the same side.
-const UNIFORM: Limits = Limits { one: 6, two: 5 };
+const UNIFORM: Limits = Limits { one: 6, two: 5, with_loads: 6 };
 /// Loads of a side with loads, and as many other instructions: where more are skipped, a branch is worth it.
 const LOADS: usize = 8;
 
@@ -270,7 +272,9 @@ fn plan(func: &Function, cfg: &Cfg, varying: &SecondaryMap<Value, bool>, b: Bloc
                 Fit::No => return Err("an instruction of a side cannot be guarded".into()),
             }
         }
-        if loads > LOADS || others > if loads > 0 { LOADS } else { most } {
+        let together = limits.with_loads;
+        let allowed = if loads > 0 { together - loads.min(together) } else { most };
+        if loads > LOADS || others > LOADS.min(allowed) {
             let kind = if varying[condition] { "" } else { " where all threads take one side" };
             return Err(format!("{others} instructions and {loads} loads are more than {most}{kind}").into());
         }
