@@ -48,6 +48,8 @@ pub fn run(func: &mut Function, analyses: &Analyses) -> Changed {
     let mut found: FxHashMap<Inst, Found> = FxHashMap::default();
     let mut blocks: Vec<Block> = Vec::new();
     let mut numbers: FxHashMap<Value, u32> = FxHashMap::default();
+    // Which comparison of integers a predicate is.
+    let mut compared: FxHashMap<Value, Icmp> = FxHashMap::default();
     let outside = outside_loops(func, analyses);
     for &b in &analyses.cfg(func).rpo {
         let before = found.len();
@@ -57,7 +59,8 @@ pub fn run(func: &mut Function, analyses: &Analyses) -> Changed {
                 found.insert(i, f);
             }
         }
-        if found.len() > before && one_lane(func, analyses, b) {
+        compared.extend(func.blocks[b].insts.iter().filter_map(|i| comparison(&func.insts[*i])));
+        if found.len() > before && one_lane(func, analyses, &compared, b) {
             func.blocks[b].insts.iter().for_each(|i| {
                 found.remove(i);
             });
@@ -99,8 +102,14 @@ fn outside_loops(func: &Function, analyses: &Analyses) -> FxHashSet<Value> {
     found
 }
 
+/// The predicate that a comparison of integers makes, and which comparison it is.
+fn comparison(d: &InstData) -> Option<(Value, Icmp)> {
+    let Operand::Reg(r) = Isetp::of(d)?.p else { return None };
+    Some((r.reg.value()?, IsetpMods::of(d)?.cmp))
+}
+
 /// Whether the block is behind a comparison for equality that lanes do not agree on.
-fn one_lane(func: &Function, analyses: &Analyses, b: Block) -> bool {
+fn one_lane(func: &Function, analyses: &Analyses, compared: &FxHashMap<Value, Icmp>, b: Block) -> bool {
     let (cfg, dom, uniformity) = (analyses.cfg(func), analyses.dominators(func), analyses.uniformity(func));
     let mut at = b;
     while let Some(up) = dom.idom(at) {
@@ -111,12 +120,7 @@ fn one_lane(func: &Function, analyses: &Analyses, b: Block) -> bool {
         {
             let holds = (taken.block == at) != *not;
             let wanted = if holds { Icmp::EQ } else { Icmp::NE };
-            let mut insts = func.blocks[up].insts.iter().map(|i| &func.insts[*i]);
-            let equal = insts.any(|d| {
-                let makes = |s: Isetp<&Operand>| matches!(s.p, Operand::Reg(r) if r.reg == Name::Val(*v));
-                Isetp::of(d).is_some_and(makes) && IsetpMods::of(d).is_some_and(|m| m.cmp == wanted)
-            });
-            if equal {
+            if compared.get(v) == Some(&wanted) {
                 return true;
             }
         }
