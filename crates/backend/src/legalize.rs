@@ -130,8 +130,9 @@ impl Legalizer<'_> {
         let info = op.info();
         let takes = |i: usize| info.sources.contains(&(i as u8));
         let each = info.source_kinds == SourceKinds::Immediates;
+        let no_number = info.source_kinds == SourceKinds::Constant;
         // Zero is a register.
-        if !each && !takes(slots[0]) {
+        if !each && (no_number || !takes(slots[0])) {
             for &i in &slots {
                 if d.operands[i] == Operand::Imm(0) {
                     let zero = if op.is_uniform() { Reg::URZ } else { Reg::RZ };
@@ -150,7 +151,7 @@ impl Legalizer<'_> {
                 Operand::Imm(_) => {
                     // One of a floating-point instruction is the whole operand.
                     let integer = info.wide_immediate == WideImmediate::Integer;
-                    op.width(i, &d.mods) > 1 && integer || each && !takes(i)
+                    op.width(i, &d.mods) > 1 && integer || each && !takes(i) || no_number
                 }
                 Operand::Reg(r) => {
                     self.func.shape(r.reg).file == RegFile::UR && immediates_only && !op.is_uniform()
@@ -323,8 +324,9 @@ pub fn commute(func: &Function, d: &mut InstData, slots: &[usize]) {
     // Forms take it as their second source.
     let Some(&to) = slots.get(1).filter(|i| info.sources.contains(&(**i as u8))) else { return };
     let change = info.swap_changes;
-    // A comparison of upper words, and one that says which number is the greater, mean their sides.
-    let sided = d.mods.iter().any(|m| matches!(m, Mod::EX | Mod::MAX | Mod::MIN));
+    // A comparison of upper words, unless for equality, and one that says which number is the greater, mean their sides.
+    let equality = matches!(d.mods.0.first(), Some(Mod::EQ | Mod::NE));
+    let sided = d.mods.iter().any(|m| matches!(m, Mod::MAX | Mod::MIN) || m == Mod::EX && !equality);
     if !info.swap.contains(&(to as u8)) || change == SwapChange::Compare && sided {
         return;
     }

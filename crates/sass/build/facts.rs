@@ -158,7 +158,7 @@ impl Facts {
                 self.swap = (list, change);
             }
             "twin" => self.twins = rest.split(',').map(str::to_string).collect(),
-            "any" | "imm" | "imms" => {
+            "any" | "imm" | "imms" | "const" => {
                 let list = numbers(rest, names)?;
                 if list.iter().any(|n| kind(&slots[*n]) != "S") {
                     return Err(format!("`{word}`: not a source"));
@@ -166,6 +166,7 @@ impl Facts {
                 let what = match head {
                     "any" => "Any",
                     "imm" => "Immediate",
+                    "const" => "Constant",
                     _ => "Immediates",
                 };
                 self.sources = (list, what);
@@ -248,7 +249,8 @@ pub fn special(words: &[&str]) -> Result<String, String> {
 
 /// Checks that some form of the opcode has an immediate where the table says that we put one.
 pub fn check_sources(facts: &Facts, immediates: &BTreeSet<(usize, String)>) -> Result<(), String> {
-    match facts.sources.0.iter().find(|n| !immediates.iter().any(|(at, _)| at == *n)) {
+    let listed = facts.sources.0.iter().filter(|_| facts.sources.1 != "Constant");
+    match listed.into_iter().find(|n| !immediates.iter().any(|(at, _)| at == *n)) {
         Some(n) => Err(format!("no form has an immediate as operand {n}")),
         None => Ok(()),
     }

@@ -163,6 +163,8 @@ pub enum SourceKinds {
     Immediate,
     /// In each of them, an immediate.
     Immediates,
+    /// In one of them, a constant or a uniform register, as the forms of the target have it, but no immediate.
+    Constant,
     /// In one of them, an immediate, a constant or a uniform register, as the forms of the target have it.
     Any,
 }
