@@ -66,9 +66,12 @@ pub fn run(func: &mut Function, cfg: &Cfg, limit: Room<'_>, ranges: &Ranges) -> 
         }
     }
     order.sort_by_key(|(_, v)| Reverse(readers[*v]));
-    for (_, v) in order {
+    let moved = moved_pairs(func, cfg, &chosen);
+    for (i, v) in order {
         let width = usize::from(func.values[v].width);
-        if width <= room {
+        // One load brings what two moves would.
+        let loads = moved.contains(v.index()) && is_load_of_constants(&func.insts[i]);
+        if width <= room && !loads {
             room -= width;
             kept.insert(v.index());
         }
@@ -372,6 +375,44 @@ fn uniform_room(func: &Function, cfg: &Cfg) -> usize {
     usize::from(func.target.info().uregs).saturating_sub(taken + LEFT).min(MOST)
 }
 
+/// The pairs of registers among `values` that more instructions would have to move from uniform registers than could read them there.
+fn moved_pairs(func: &Function, cfg: &Cfg, values: &FixedBitSet) -> FixedBitSet {
+    let mut excess: SecondaryMap<Value, i32> = SecondaryMap::new();
+    for i in cfg.rpo.iter().flat_map(|b| &func.blocks[*b].insts) {
+        let d = &func.insts[*i];
+        let direct = could_read_directly(d);
+        let mut seen: SmallVec<[Value; 4]> = SmallVec::new();
+        d.for_each_use(|n| {
+            if let Some(v) = n.value().filter(|v| values.contains(v.index()) && !seen.contains(v)) {
+                seen.push(v);
+                excess[v] += if direct == Some(v) { -1 } else { 1 };
+            }
+        });
+    }
+    let mut found = FixedBitSet::with_capacity(func.values.len());
+    found.extend(
+        func.values.keys().filter(|v| func.values[*v].width == 2 && excess[*v] > 0).map(|v| v.index()),
+    );
+    found
+}
+
+/// The value that an instruction of general registers could read from a uniform one.
+fn could_read_directly(d: &InstData) -> Option<Value> {
+    let Op::Sass(op) = d.op else { return None };
+    let info = op.info();
+    if info.uniform || matches!(info.source_kinds, SourceKinds::Immediate | SourceKinds::Immediates) {
+        return None;
+    }
+    let mut found = None;
+    for (k, o) in d.operands.iter().enumerate().filter(|(k, _)| op.slots()[*k].kind == SlotKind::Source) {
+        let Operand::Reg(reg) = o else { return None };
+        if info.sources.contains(&(k as u8)) {
+            found = reg.reg.value();
+        }
+    }
+    found
+}
+
 /// How many blocks read each of these values.
 fn reading_blocks(func: &Function, cfg: &Cfg, values: &FixedBitSet) -> SecondaryMap<Value, u32> {
     let mut count: SecondaryMap<Value, u32> = SecondaryMap::new();
@@ -673,12 +714,15 @@ mod tests {
     #[test]
     fn parameters_stay_in_uniform_registers() {
         let got = after(90, 8);
-        assert!(got.contains("v0:UR = ULDC c") && got.contains("v1:UR2 = ULDC.64 c"), "{got}");
-        // As an operand, and moved to where none may be.
-        assert!(
-            got.contains("IADD3 PT, PT, v2, v0, RZ") && got.contains(":R2 = collect v1.0, v1.1"),
-            "{got}"
-        );
+        assert!(got.contains("v0:UR = ULDC c") && got.contains("IADD3 PT, PT, v2, v0, RZ"), "{got}");
+        // A pair that would be moved to where none may be is loaded there.
+        let (stored, again) = (got.find("STS [v2], v11"), got.find(":R2 = LDC.64 c[0x0][0x218]"));
+        assert!(stored < again && !got.contains("ULDC.64"), "{got}");
+        // One that is read where it is stays, and is moved for others.
+        let pair = "    v0:R2 = LDC.64 c[0x0][0x218]\n    v1:R2 = LDC.64 c[0x0][0x220]\n";
+        let sums = "    v20:R2 = DADD v1, v0\n    v21:R2 = DADD v20, v0\n    STS.64 [0x4], v21\n    STS.64 [0x8], v0\n";
+        let (_, got) = with_eight(pair, sums);
+        assert!(got.contains("v0:UR2 = ULDC.64 c") && got.contains(":R2 = collect v0.0, v0.1"), "{got}");
         assert!(after(120, 8).contains("v0:UR = LDCU c"));
         // There arithmetic reads constants itself.
         assert!(!after(80, 8).contains("ULDC"));
