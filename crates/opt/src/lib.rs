@@ -10,6 +10,8 @@ pub mod contraction;
 pub mod copy_prop;
 pub mod dead_loops;
 pub mod dead_words;
+pub mod edge_constants;
+pub mod exits;
 pub mod fold;
 pub mod gvn;
 pub mod hoist_loads;
@@ -20,6 +22,7 @@ pub mod narrow;
 pub mod nonzero;
 pub mod predication;
 pub mod rotate;
+pub mod rounding;
 mod same_condition;
 pub mod saturate;
 pub mod scaled;
@@ -41,6 +44,7 @@ pub mod unroll;
 pub mod unroll_by_four;
 pub mod uses;
 pub mod vectorize;
+pub mod vectorize_stores;
 pub mod warp_atomics;
 mod wide_add;
 mod wide_integers;
@@ -168,9 +172,11 @@ pub static PASSES: &[Pass] = &[
     common::PASS,
     predication::PASS,
     vectorize::PASS,
+    vectorize_stores::PASS,
     selects::PASS,
     bits::PASS,
     truths::PASS,
+    rounding::PASS,
     saturate::PASS,
     nonzero::PASS,
     warp_atomics::PASS,
@@ -179,9 +185,11 @@ pub static PASSES: &[Pass] = &[
     hoist_loads::PASS,
     scaled::PASS,
     DEAD_CODE,
+    exits::PASS,
     uniform_constants::PASS,
     literals::PASS,
     sink::PASS,
+    edge_constants::PASS,
 ];
 
 /// Why a function was not optimized.

@@ -1,5 +1,5 @@
 //! Loads of neighbouring words of shared memory become one load of two or four words, where the address is known to be a
-//! multiple of that, as ptxas has it.
+//! multiple of that, as ptxas has it. Stores: [`crate::vectorize_stores`].
 
 use crate::Pass;
 use ori::{Analyses, Block, Changed, Function, Inst, InstData, Macro, Name, Op, Operand, Value, operand};
@@ -46,15 +46,17 @@ pub fn run(func: &mut Function, analyses: &Analyses) -> Changed {
     Changed::instructions(changed)
 }
 
-/// A load of shared memory.
-struct Load {
+/// An access of memory that may become a part of a larger one.
+pub(crate) struct Access {
     /// Its place in the block.
-    at: usize,
-    inst: Inst,
-    result: Value,
-    /// First byte and number of words.
-    offset: i32,
-    words: u8,
+    pub at: usize,
+    pub inst: Inst,
+    /// What is loaded or stored.
+    pub value: Value,
+    /// First byte.
+    pub offset: i32,
+    /// Number of words.
+    pub words: u8,
 }
 
 /// What loads that become one have in common: where they start from, if that is a register, and whether they are LDS.U, as they are on sm_75.
@@ -63,10 +65,13 @@ type Kind = (Option<Name>, bool);
 /// Loads that become one, by their places in memory.
 struct Group {
     kind: Kind,
-    loads: SmallVec<[Load; 4]>,
+    loads: Row,
 }
 
-fn load(func: &Function, at: usize, inst: Inst) -> Option<(Kind, Load)> {
+/// Accesses that become one, in the order of their places in memory.
+pub(crate) type Row = SmallVec<[Access; 4]>;
+
+fn load(func: &Function, at: usize, inst: Inst) -> Option<(Kind, Access)> {
     let d = &func.insts[inst];
     let (words, u) = match d.mods.0[..] {
         [] => (1, false),
@@ -82,7 +87,7 @@ fn load(func: &Function, at: usize, inst: Inst) -> Option<(Kind, Load)> {
     else {
         return None;
     };
-    Some(((*base, u), Load { at, inst, result: *result, offset: *offset, words }))
+    Some(((*base, u), Access { at, inst, value: *result, offset: *offset, words }))
 }
 
 /// Whether loads of a space behind it may see something else than those before.
@@ -109,11 +114,12 @@ pub(crate) fn separates(d: &InstData, space: MemorySpace) -> bool {
 /// The groups of a block.
 fn groups(func: &Function, b: Block, alignment: &impl Fn(Option<Name>) -> u32) -> Vec<Group> {
     let mut found = Vec::new();
-    let mut open: FxHashMap<Kind, Vec<Load>> = FxHashMap::default();
+    let mut open: FxHashMap<Kind, Vec<Access>> = FxHashMap::default();
     let mut order: Vec<Kind> = Vec::new();
-    let mut close = |open: &mut FxHashMap<Kind, Vec<Load>>, order: &mut Vec<Kind>| {
+    let mut close = |open: &mut FxHashMap<Kind, Vec<Access>>, order: &mut Vec<Kind>| {
         for kind in order.drain(..) {
-            pack(kind, open.remove(&kind).unwrap_or_default(), alignment(kind.0), &mut found);
+            let rows = rows(open.remove(&kind).unwrap_or_default(), alignment(kind.0));
+            found.extend(rows.into_iter().map(|loads| Group { kind, loads }));
         }
     };
     for (at, &i) in func.blocks[b].insts.iter().enumerate() {
@@ -131,8 +137,9 @@ fn groups(func: &Function, b: Block, alignment: &impl Fn(Option<Name>) -> u32) -
     found
 }
 
-/// Puts loads at one base together, four words first.
-fn pack(kind: Kind, mut loads: Vec<Load>, alignment: u32, out: &mut Vec<Group>) {
+/// Puts accesses at one base together that is a multiple of `alignment`, four words first.
+pub(crate) fn rows(mut loads: Vec<Access>, alignment: u32) -> Vec<Row> {
+    let mut out = Vec::new();
     loads.sort_by_key(|l| (l.offset, l.at));
     // The second load of a place is a copy of the first for others to find.
     loads.dedup_by_key(|l| l.offset);
@@ -141,12 +148,12 @@ fn pack(kind: Kind, mut loads: Vec<Load>, alignment: u32, out: &mut Vec<Group>) 
         if alignment < bytes {
             continue;
         }
-        let mut rest: Vec<Load> = Vec::new();
-        let mut row: SmallVec<[Load; 4]> = SmallVec::new();
-        let covered = |row: &[Load]| row.iter().map(|l| l.words).sum::<u8>();
+        let mut rest: Vec<Access> = Vec::new();
+        let mut row = Row::new();
+        let covered = |row: &[Access]| row.iter().map(|l| l.words).sum::<u8>();
         for l in loads {
             let next = row.first().map(|f| f.offset + 4 * i32::from(covered(&row)));
-            let near = |row: &[Load]| row.iter().all(|o| o.at.abs_diff(l.at) <= DISTANCE);
+            let near = |row: &[Access]| row.iter().all(|o| o.at.abs_diff(l.at) <= DISTANCE);
             let starts = l.offset.rem_euclid(bytes as i32) == 0;
             if next != Some(l.offset) || covered(&row) + l.words > words || !near(&row) {
                 rest.extend(std::mem::take(&mut row));
@@ -159,7 +166,7 @@ fn pack(kind: Kind, mut loads: Vec<Load>, alignment: u32, out: &mut Vec<Group>) 
             if covered(&row) == words {
                 let row = std::mem::take(&mut row);
                 if row.len() > 1 {
-                    out.push(Group { kind, loads: row });
+                    out.push(row);
                 } else {
                     rest.extend(row);
                 }
@@ -169,6 +176,7 @@ fn pack(kind: Kind, mut loads: Vec<Load>, alignment: u32, out: &mut Vec<Group>) 
         rest.sort_by_key(|l| (l.offset, l.at));
         loads = rest;
     }
+    out
 }
 
 /// Puts one load where the first of each group is, and takes the results from it.
@@ -182,7 +190,7 @@ fn apply(func: &mut Function, b: Block, groups: &[Group]) {
         let Some(head) = g.loads.iter().min_by_key(|l| l.at) else { continue };
         let words: u8 = g.loads.iter().map(|l| l.words).sum();
         let d = func.insts[head.inst].clone();
-        let file = func.values[head.result].file;
+        let file = func.values[head.value].file;
         let all = func.add_value(file, words);
         let offset = g.loads[0].offset;
         let address =
@@ -199,7 +207,7 @@ fn apply(func: &mut Function, b: Block, groups: &[Group]) {
         for l in &g.loads {
             let parts = (at..at + l.words).map(|k| operand(Name::Part(all, k)));
             let op = if l.words == 1 { Macro::Copy } else { Macro::Collect };
-            let operands = std::iter::once(operand(l.result)).chain(parts).collect();
+            let operands = std::iter::once(operand(l.value)).chain(parts).collect();
             let copy =
                 InstData { op: Op::Macro(op), mods: Mods::none(), operands, ..func.insts[l.inst].clone() };
             new.push(func.insts.push(copy));
