@@ -132,7 +132,7 @@ impl<P: Fn(Block) -> bool> Search<'_, P> {
         for b in body.iter() {
             for &s in self.cfg.succs[b].iter().filter(|s| **s != meet && !body.contains(**s)) {
                 // EXIT takes lanes out of all barriers. Where more is done before it, they may have to wait at the end of another region.
-                if ends_thread(self.func, s) && self.func.blocks[s].insts.is_empty() {
+                if self.ends_at_once(s) {
                     continue;
                 }
                 match &self.func.blocks[b].term {
@@ -148,6 +148,19 @@ impl<P: Fn(Block) -> bool> Search<'_, P> {
         }
         let waits = !self.spins.among(&body, Some(meet)).is_empty();
         (!waits && !exits.is_empty()).then_some(Region { enter, meet, body, exits })
+    }
+
+    /// Whether nothing but EXIT is left to do in a block, behind jumps at most.
+    fn ends_at_once(&self, b: Block) -> bool {
+        let mut at = b;
+        for _ in 0..self.cfg.rpo.len() {
+            let data = &self.func.blocks[at];
+            match &data.term {
+                Terminator::Jump(to) if data.insts.is_empty() && to.args.is_empty() => at = to.block,
+                _ => return data.insts.is_empty() && ends_thread(self.func, at),
+            }
+        }
+        false
     }
 
     /// Whether lanes at the meeting would wait for others that wait for them: at the end of a region inside, which they have left for the end of
