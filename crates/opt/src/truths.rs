@@ -5,6 +5,7 @@ use crate::Pass;
 use crate::nonzero::test;
 use crate::sums::{self, Places, value_of};
 use ori::{ALWAYS, Analyses, Changed, Editor, Function, Inst, InstData, Macro, Name, Op, Operand, Value};
+use rustc_hash::FxHashMap;
 use sass::compute;
 use sass::ops::{Lop3, Lop3Mods, Prmt, PrmtMods, Sel, SelMods};
 use sass::{Reg, RegFile, RegOp};
@@ -54,12 +55,17 @@ pub fn run(func: &mut Function, analyses: &Analyses) -> Changed {
         }
     }
     let mut e = Editor::new(func);
+    // What took the place of a result, and whether it is its complement: the predicate of a later choice may be one.
+    let mut instead: FxHashMap<Value, (Value, bool)> = FxHashMap::default();
     for (i, result, p, complement) in found {
+        let (p, other) = instead.get(&p).copied().unwrap_or((p, false));
+        let complement = complement != other;
         if !complement {
             e.replace_all_uses(result, p);
         } else if !e.replace_all_uses_with_complement(result, p) {
             continue;
         }
+        instead.insert(result, (p, complement));
         e.erase(i);
     }
     e.finish()
