@@ -5,7 +5,7 @@
 use crate::Pass;
 use cranelift_entity::SecondaryMap;
 use ori::{Analyses, Block, Changed, Function, Inst, InstData, Name, Op, Terminator, Value};
-use sass::{Mod, Opcode};
+use sass::{Mod, Opcode, RegFile};
 
 /// The pass, for the table.
 pub const PASS: Pass = Pass::analysed(
@@ -51,6 +51,15 @@ fn movable(func: &Function, b: Block) -> Vec<Inst> {
     let term = &func.blocks[b].term;
     let passed = term.targets().into_iter().flat_map(|t| t.args.iter().map(|v| Name::Val(*v)));
     term.used_name().into_iter().chain(passed).filter_map(Name::value).for_each(|v| needed[v] = true);
+    // What lanes make together in uniform registers is read where they are together.
+    let mut together: SecondaryMap<Value, bool> = SecondaryMap::new();
+    for &i in func.blocks[b].insts.iter().filter(|i| !func.insts[**i].is_pure()) {
+        func.insts[i].for_each_def(|n| {
+            if let Some(v) = n.value() {
+                together[v] = matches!(func.values[v].file, RegFile::UR | RegFile::UP);
+            }
+        });
+    }
     let mut moved: Vec<Inst> = Vec::new();
     for &i in func.blocks[b].insts.iter().rev() {
         let d = &func.insts[i];
@@ -62,6 +71,7 @@ fn movable(func: &Function, b: Block) -> Vec<Inst> {
             }
             None => stays |= n != Name::Phys(sass::Reg::RZ) && n != Name::Phys(sass::Reg::PT),
         });
+        d.for_each_use(|n| stays |= n.value().is_some_and(|v| together[v]));
         if makes && !stays {
             moved.push(i);
         } else {
@@ -112,6 +122,11 @@ block3:
         ori::verify::verify(&f).unwrap();
         let text = f.to_string();
         let place = |what: &str| text.find(what).unwrap();
+        // What the warp reduced is moved to a general register where it was.
+        let reduced = before.replace("v5:R = S2R SR_CTAID.X", "v9:UR = REDUX.SUM v0\n    v5:R = copy v9");
+        let mut g = ori::parse::parse(&reduced).unwrap_or_else(|e| panic!("{e}: {reduced}"));
+        let _ = super::run(&mut g, &Analyses::default());
+        assert!(g.to_string().find("= copy v9") < g.to_string().find("block1:"), "{g}");
         // The load of what others may write stays, the sum with its operands goes.
         assert!(place("LDG.E PT") < place("block1:"), "{text}");
         for gone in ["LDG.E.CONSTANT", "SR_CTAID.X", "IADD3"] {
