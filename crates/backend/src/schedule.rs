@@ -9,7 +9,7 @@ use crate::timing;
 use crate::units::{self, COUNT, Unit};
 use ori::Tuning;
 use rustc_hash::FxHashMap;
-use sass::{Guard, Inst, Opcode, Reg, RegFile, Target};
+use sass::{Guard, Inst, Mod, Opcode, Reg, RegFile, Target};
 use smallvec::SmallVec;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -355,6 +355,14 @@ fn dependences(
                 edge(r, if late { 12 } else { timing::war(target, reader, u, inst).into() });
             }
         });
+        // What saves a barrier empties it, or empties it alone before BSSY: one before the other.
+        if inst.mods.has(Mod::CLEAR) {
+            units::for_each_read(inst, |u, _| {
+                if units::file(u) == RegFile::B {
+                    readers[usize::from(u)].iter().for_each(|r| edge(*r, 1));
+                }
+            });
+        }
         let contents = |reg: Reg| {
             let unit = units::unit(reg);
             let version = unit.and_then(|u| writers[usize::from(u)].last().copied()).map_or(0, |w| w + 1);

@@ -2,7 +2,7 @@
 
 use oxptxas::{Settings, compile};
 use oxsass::verify::{self, Verdict};
-use sass::Target;
+use sass::{Mod, Opcode, Operand, Reg, Target};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -709,4 +709,49 @@ fn lanes_meet_in_linked_objects() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// A function that calls itself and uses two barriers that it must give back.
+const KEEPS: &str = ".version 9.0 .target sm_75 .const .align 16 .b8 ctab[256] = {120, 67, 186, 97}; .func (.param .f64 ret) \
+    fn0(.param .b64 own, .param .b64 sums, .param .b32 depth, .param .f64 p0, .param .b32 p1, .param .b16 p2, .param \
+    .b64 p3, .param .b32 p4) { .reg .pred %p<4>; .reg .b32 %r<4>; .reg .b32 %u<4>; .reg .b32 %lane, %id, %sown, \
+    %sex; .reg .b32 %t17; .reg .pred %t18; .reg .b32 %t29; .reg .pred %t30; .reg .pred %t31; .reg .b32 %t35; mov.u32 \
+    %id, %tid.x; ld.const.u32 %u3, [ctab+12]; ld.param.s32 %r0, [p1]; ld.param.u32 %r1, [p4]; mul.lo.u32 %r2, %id, \
+    0x168913; mul.lo.u32 %r3, %id, 0x0; setp.gt.u32 %p0, %r2, 0xfffffff4; setp.gt.u32 %p2, %r0, 0x2ffc; @!%p2 bra \
+    L9; mov.b32 %t17, 5; L15: sub.u32 %t17, %t17, 1; setp.lt.s32 %t18, %t17, 0; @%t18 bra L16; @%p0 bra L15; rem.u32 \
+    %t29, %u3, 3; setp.eq.u32 %t30, %t29, 0; @%t30 bra L27; setp.eq.u32 %t31, %t29, 1; @%t31 bra L28; bra L27; L27: \
+    mad.lo.cc.u32 %r1, %r0, %r3, %r1; addc.cc.u32 %r0, %r1, %r3; madc.hi.cc.u32 %r1, %r2, %r3, %r2; L28: bfe.s32 \
+    %r2, %r0, 3, 4; and.b32 %t35, %r2, 255; bfe.u32 %r3, %r0, %t35, 24; bra L15; L16: { .param .b64 a_own; .param \
+    .b64 a_sums; .param .b32 a_depth; .param .f64 a_0; .param .b32 a_1; st.param.b32 [a_1], %r3; .param .b16 a_2; \
+    .param .b64 a_3; .param .b32 a_4; st.param.b32 [a_4], %r2; .param .f64 a_ret; call.uni (a_ret), fn0, (a_own, \
+    a_sums, a_depth, a_0, a_1, a_2, a_3, a_4); } L9: } .visible .entry k(.param .u64 in, .param .u64 floats, .param \
+    .u64 out, .param .u64 gsums, .param .u32 n0, .param .u32 n1) { .reg .b32 %r<11>; .reg .b32 %u<4>; .reg .b32 \
+    %lane, %id, %sown, %sex; .reg .pred %t157; .reg .b32 %t158; mov.u32 %id, %tid.x; mov.u32 %u1, %ctaid.x; \
+    ld.const.u32 %u2, [ctab+8]; mul.lo.u32 %r5, %id, 0x4; dp4a.s32.u32 %r1, 0xffff8000, %u2, %u1; { .param .b64 \
+    c_own; .param .b64 c_sums; .param .b32 c_depth; .param .f64 c_0; .param .b32 c_1; .param .b16 c_2; .param .b64 \
+    c_3; .param .b32 c_4; st.param.b32 [c_4], %r5; .param .f64 c_ret; call.uni (c_ret), fn0, (c_own, c_sums, \
+    c_depth, c_0, c_1, c_2, c_3, c_4); } setp.lt.s32 %t157, %r1, 51685841; vote.sync.ballot.b32 %t158, %t157, -1; }";
+
+/// A function saves the barriers that it uses, which empties them, before it empties them on its own account, as sm_75 does in front of BSSY.
+#[test]
+fn barriers_are_saved_before_they_are_emptied() {
+    let settings = Settings { opt_level: 3, ..Settings::new(Target::parse("sm_75").unwrap()) };
+    let cubin = compile(KEEPS, "k.ptx", &settings).unwrap_or_else(|e| panic!("{}", e.render(""))).cubin;
+    let image = cubin::read::read(&cubin).unwrap();
+    let (mut emptied, mut saved) = (Vec::new(), 0);
+    // The function stands behind the kernel, which has no barriers.
+    for (k, word) in image.kernels["k"].code.iter().enumerate() {
+        let inst = sass::decode(*word, settings.target, 16 * k as i64).unwrap();
+        if inst.op != Opcode::BMOV || !inst.mods.has(Mod::CLEAR) {
+            continue;
+        }
+        let [Operand::Reg(to), Operand::Reg(barrier)] = &inst.operands[..] else { continue };
+        if to.reg == Reg::RZ {
+            emptied.push(barrier.reg);
+        } else {
+            saved += 1;
+            assert!(!emptied.contains(&barrier.reg), "{} is saved when it is empty", barrier.reg);
+        }
+    }
+    assert_eq!(saved, 2);
 }
