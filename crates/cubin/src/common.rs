@@ -1,6 +1,6 @@
 //! What executables and objects have in common: notes, attributes, call frame information.
 
-use crate::attrs::{Attr, Attrs};
+use crate::attrs::{Attr, Attrs, NARROW_PARAMETERS};
 use crate::frames::GENERAL;
 use crate::images::ImageKind;
 use crate::{Kernel, Mbarrier, MbarrierKind};
@@ -111,14 +111,22 @@ pub(crate) fn kernel_attributes(
         a.half(Attr::CbankParamSize, k.param_bytes);
     }
     let named = |kind: ImageKind| k.images.iter().any(|w| images.get(w.image).is_some_and(|i| i.1 == kind));
+    let wide = k.param_bytes > NARROW_PARAMETERS;
+    // Of what is pointed at, bits 11:8 the space and 7:0 the alignment.
+    let size_and_pointee = |size: u32, pointee: u32| match wide {
+        true => (Attr::KparamInfoV2, size | (pointee & 0xff) << 16 | pointee >> 8 << 24),
+        false => (Attr::KparamInfo, size << 18 | 0x1f000 | pointee),
+    };
     for (i, p) in k.params.iter().enumerate().rev() {
         if let Some((symbol, kind)) = p.image.and_then(|n| images.get(n)) {
-            a.words(Attr::KparamInfo, &[*symbol, 0xffff << 16 | i as u32, 0x1f000 | kind.space() << 8]);
+            let (attr, word) = size_and_pointee(0, kind.space() << 8);
+            a.words(attr, &[*symbol, 0xffff << 16 | i as u32, word]);
             continue;
         }
         let place = (u32::from(p.offset) << 16) | i as u32;
         let pointee = p.pointee.map_or(0, |(space, align)| space.number(sm) << 8 | align.max(1).ilog2());
-        a.words(Attr::KparamInfo, &[0, place, p.size << 18 | 0x1f000 | pointee]);
+        let (attr, word) = size_and_pointee(p.size, pointee);
+        a.words(attr, &[0, place, word]);
     }
     if k.facts.allocates_tensor_memory {
         // What the driver sets up at the entry: words that tell which columns are taken.

@@ -95,10 +95,12 @@ impl KernelImage {
     /// Offset in the parameters' block and size of each parameter that is passed, in order; `None` where the file doesn't say.
     pub fn parameters(&self) -> Option<Vec<(u16, u32)>> {
         let mut found = BTreeMap::new();
-        for (_, p) in self.attributes.iter().filter(|(code, _)| *code == Attr::KparamInfo as u8) {
+        let codes = [Attr::KparamInfo as u8, Attr::KparamInfoV2 as u8];
+        for (code, p) in self.attributes.iter().filter(|(code, _)| codes.contains(code)) {
             let [_, _, _, _, n0, n1, at0, at1, w @ ..] = &**p else { return None };
             let word = u32::from_le_bytes(w.try_into().ok()?);
-            found.insert(u16::from_le_bytes([*n0, *n1]), (u16::from_le_bytes([*at0, *at1]), word >> 18));
+            let size = if *code == Attr::KparamInfoV2 as u8 { word & 0xffff } else { word >> 18 };
+            found.insert(u16::from_le_bytes([*n0, *n1]), (u16::from_le_bytes([*at0, *at1]), size));
         }
         let found_none = found.is_empty();
         let whole = found.keys().enumerate().all(|(i, n)| i == usize::from(*n));

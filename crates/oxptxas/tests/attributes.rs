@@ -157,3 +157,20 @@ fn meetings_of_lanes_are_listed() {
         assert_eq!(listed.len(), number, "{target}: {statement}: {listed:x?}");
     }
 }
+
+/// Sizes of parameters are whole where 14 bits do not hold them; ptxas states them so beyond 4,352 bytes.
+#[test]
+fn sizes_of_large_parameters_are_stated() {
+    for (sm, size) in [(75, 4000u32), (75, 4300), (80, 16_384), (90, 20_000), (100, 32_000), (120, 5000)] {
+        let text = format!(
+            ".version 9.0\n.target sm_{sm}\n.address_size 64\n.visible .entry k(.param .u64 .ptr .global .align 8 o, .param .align 4 .b8 q[{size}])\n\
+             {{ .reg .b64 %rd1; .reg .b32 %r1; ld.param.u64 %rd1,[o]; ld.param.u32 %r1,[q+8]; st.global.u32 [%rd1],%r1; ret; }}\n"
+        );
+        let settings = Settings::new(sass::Target::new(sm).unwrap());
+        let cubin = compile(&text, "k.ptx", &settings).unwrap_or_else(|e| panic!("{}", e.render(""))).cubin;
+        let image = cubin::read::read(&cubin).unwrap();
+        assert_eq!(image.kernels["k"].parameters(), Some(vec![(0, 8), (8, size)]), "sm_{sm}");
+        let wide = image.kernels["k"].attributes.iter().any(|(code, _)| *code == 0x45);
+        assert_eq!(wide, size + 8 > 4352, "sm_{sm}, {size} bytes");
+    }
+}
