@@ -398,19 +398,24 @@ fn moved_pairs(func: &Function, cfg: &Cfg, values: &FixedBitSet) -> FixedBitSet 
 
 /// The value that an instruction of general registers could read from a uniform one.
 fn could_read_directly(d: &InstData) -> Option<Value> {
+    let all = register_sources(d)?;
+    all.into_iter().rev().find(|(_, may)| *may).and_then(|(n, _)| n.value())
+}
+
+/// The sources of an instruction of general registers, and which may be a uniform one; `None` where none may, or one is no register.
+fn register_sources(d: &InstData) -> Option<SmallVec<[(Name, bool); 4]>> {
     let Op::Sass(op) = d.op else { return None };
     let info = op.info();
     if info.uniform || matches!(info.source_kinds, SourceKinds::Immediate | SourceKinds::Immediates) {
         return None;
     }
-    let mut found = None;
-    for (k, o) in d.operands.iter().enumerate().filter(|(k, _)| op.slots()[*k].kind == SlotKind::Source) {
-        let Operand::Reg(reg) = o else { return None };
-        if info.sources.contains(&(k as u8)) {
-            found = reg.reg.value();
-        }
-    }
-    found
+    let sources = d.operands.iter().enumerate().filter(|(k, _)| op.slots()[*k].kind == SlotKind::Source);
+    sources
+        .map(|(k, o)| match o {
+            Operand::Reg(r) => Some((r.reg, info.sources.contains(&(k as u8)))),
+            _ => None,
+        })
+        .collect()
 }
 
 /// How many blocks read each of these values.
@@ -518,19 +523,13 @@ fn in_uniform_registers(func: &Function, d: &InstData) -> bool {
 /// A value in a uniform register, of those that `may` be there, that an instruction reads once, where that may stand, beside general
 /// registers and others of them.
 fn read_directly(func: &Function, d: &InstData, may: impl Fn(Value) -> bool) -> Option<Value> {
-    let Op::Sass(op) = d.op else { return None };
-    let info = op.info();
-    if info.uniform || matches!(info.source_kinds, SourceKinds::Immediate | SourceKinds::Immediates) {
-        return None;
-    }
     let mut found = None;
-    for (k, o) in d.operands.iter().enumerate().filter(|(k, _)| op.slots()[*k].kind == SlotKind::Source) {
-        let Operand::Reg(reg) = o else { return None };
-        let Some(v) = reg.reg.value().filter(|v| func.values[*v].file == RegFile::UR) else { continue };
+    for (n, takes) in register_sources(d)? {
+        let Some(v) = n.value().filter(|v| func.values[*v].file == RegFile::UR) else { continue };
         if !may(v) {
             return None;
         }
-        if info.sources.contains(&(k as u8)) && found.is_none() {
+        if takes && found.is_none() {
             found = Some(v);
         }
     }

@@ -5,8 +5,8 @@
 
 use crate::Pass;
 use cranelift_entity::SecondaryMap;
-use ori::{Analyses, Changed, Function, Inst, Macro, Name, Op, Operand, Value};
-use sass::{Lanes, RegOp, SlotKind};
+use ori::{Analyses, Changed, Function, Inst, InstData, Macro, Name, Op, Operand, Value};
+use sass::{Lanes, Reg, RegOp, SlotKind};
 
 /// The pass, for the table.
 pub const PASS: Pass = Pass::analysed(
@@ -16,6 +16,16 @@ pub const PASS: Pass = Pass::analysed(
     "copies; again after unrolling, after repeated computations, after selections",
     run,
 );
+
+/// The number that an instruction puts into a register: an immediate, or RZ.
+pub(crate) fn number(d: &InstData) -> Option<(Value, Operand)> {
+    let (Operand::Reg(RegOp { reg: Name::Val(v), .. }), from) = d.copied().filter(|_| d.is_unguarded())?
+    else {
+        return None;
+    };
+    let is_number = matches!(from, Operand::Imm(_)) || *from == Operand::reg(Name::Phys(Reg::RZ));
+    is_number.then_some((*v, *from))
+}
 
 /// The pass.
 pub fn run(func: &mut Function, analyses: &Analyses) -> Changed {

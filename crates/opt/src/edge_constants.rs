@@ -7,7 +7,7 @@
 
 use crate::Pass;
 use ori::{
-    ALWAYS, Analyses, Block, Changed, Function, InstData, Macro, Name, Op, Operand, Terminator, Value,
+    ALWAYS, Analyses, Block, Changed, Function, InstData, Macro, Op, Operand, Terminator, Value, ValueData,
     operand,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -73,26 +73,9 @@ pub fn run(func: &mut Function, analyses: &Analyses) -> Changed {
     Changed::instructions(changed)
 }
 
-/// The values that are numbers, and which.
+/// The values of one register that are numbers, and which.
 fn numbers(func: &Function) -> FxHashMap<Value, Operand> {
-    let mut found = FxHashMap::default();
-    for i in func.layout.iter().flat_map(|b| &func.blocks[*b].insts) {
-        let d = &func.insts[*i];
-        if d.op != Op::Macro(Macro::Copy) || !d.is_unguarded() {
-            continue;
-        }
-        let [Operand::Reg(to), from] = &d.operands[..] else { continue };
-        let number = match from {
-            Operand::Imm(_) => true,
-            o => *o == operand(Name::Phys(sass::Reg::RZ)),
-        };
-        if let Name::Val(v) = to.reg
-            && number
-            && func.values[v].file == RegFile::R
-            && func.values[v].width == 1
-        {
-            found.insert(v, *from);
-        }
-    }
-    found
+    let insts = func.layout.iter().flat_map(|b| &func.blocks[*b].insts);
+    let numbers = insts.filter_map(|i| crate::copy_prop::number(&func.insts[*i]));
+    numbers.filter(|(v, _)| func.values[*v] == ValueData { file: RegFile::R, width: 1 }).collect()
 }

@@ -5,6 +5,7 @@
 use crate::Pass;
 use cranelift_entity::SecondaryMap;
 use ori::{Analyses, Block, Changed, Function, Inst, InstData, Name, Op, Terminator, Value};
+use rustc_hash::FxHashSet;
 use sass::{Mod, Opcode, RegFile};
 
 /// The pass, for the table.
@@ -28,7 +29,8 @@ pub fn run(func: &mut Function, analyses: &Analyses) -> Changed {
             continue;
         }
         changed = true;
-        func.blocks[b].insts.retain(|i| !moved.contains(i));
+        let gone: FxHashSet<Inst> = moved.iter().copied().collect();
+        func.blocks[b].insts.retain(|i| !gone.contains(i));
         func.blocks[on].insts.splice(0..0, moved);
     }
     Changed::instructions(changed)

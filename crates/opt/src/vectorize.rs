@@ -216,9 +216,18 @@ fn apply(func: &mut Function, b: Block, groups: &[Group]) {
         }
         first.insert(head.inst, new);
     }
-    let insts = std::mem::take(&mut func.blocks[b].insts);
-    for i in insts {
-        if let Some(new) = first.remove(&i) {
+    put_in_place(func, b, first, &gone);
+}
+
+/// Puts instructions of a block in the places of others, and takes away those that are `gone`.
+pub(crate) fn put_in_place(
+    func: &mut Function,
+    b: Block,
+    mut new: FxHashMap<Inst, Vec<Inst>>,
+    gone: &FxHashSet<Inst>,
+) {
+    for i in std::mem::take(&mut func.blocks[b].insts) {
+        if let Some(new) = new.remove(&i) {
             func.blocks[b].insts.extend(new);
         } else if !gone.contains(&i) {
             func.blocks[b].insts.push(i);

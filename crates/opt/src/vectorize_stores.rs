@@ -6,7 +6,7 @@
 //! alone, for no other tuple.
 
 use crate::Pass;
-use crate::vectorize::{Access, Row, rows};
+use crate::vectorize::{Access, Row, put_in_place, rows};
 use cranelift_entity::SecondaryMap;
 use ori::{
     ALWAYS, Analyses, Block, Changed, Function, Inst, InstData, Macro, Name, Op, Operand, Value, operand,
@@ -26,6 +26,9 @@ pub const PASS: Pass = Pass::analysed(
     run,
 );
 
+/// Stores that are looked at together.
+const MOST_OPEN: usize = 128;
+
 /// What stores that become one have in common: the opcode, and where they start from if that is a register.
 type Kind = (Opcode, Option<Name>);
 
@@ -36,8 +39,9 @@ pub fn run(func: &mut Function, analyses: &Analyses) -> Changed {
         return Changed::Nothing;
     }
     let known = analyses.known_bits(func);
+    let moves = func.moves_stack();
     let alignment = |(op, base): Kind| match (op, base) {
-        (Opcode::STL, Some(Name::Phys(Reg::SP))) => ori::abi::LINKED_STACK_ALIGN,
+        (Opcode::STL, Some(Name::Phys(Reg::SP))) if !moves => ori::abi::LINKED_STACK_ALIGN,
         // The offset is the address.
         (Opcode::STS, None) => 16,
         (Opcode::STS, Some(Name::Val(v))) => known.alignment(v).min(16),
@@ -74,11 +78,7 @@ fn free_values(func: &Function) -> SecondaryMap<Value, Option<Free>> {
     for &b in &func.layout {
         for &i in &func.blocks[b].insts {
             let d = &func.insts[i];
-            let number = match (d.op, &d.operands[..]) {
-                (Op::Macro(Macro::Copy), [_, from @ Operand::Imm(_)]) => Some(*from),
-                (Op::Macro(Macro::Copy), [_, from]) if *from == operand(Name::Phys(Reg::RZ)) => Some(*from),
-                _ => None,
-            };
+            let number = crate::copy_prop::number(d).map(|n| n.1);
             let computes = matches!(d.op, Op::Sass(_)) && d.kept.is_empty();
             d.for_each_def(|n| {
                 if let Name::Val(v) = n
@@ -174,7 +174,8 @@ fn groups(
             let own = store.as_ref().filter(|(k, _)| (k.0 == Opcode::STL) == (*space == MemorySpace::Local));
             match own {
                 Some((k, a)) => {
-                    if *kind != Some(*k) || list.iter().any(|o| o.offset.abs_diff(a.offset) < 4) {
+                    let overlaps = || list.iter().any(|o| o.offset.abs_diff(a.offset) < 4);
+                    if *kind != Some(*k) || list.len() == MOST_OPEN || overlaps() {
                         close(kind, list);
                     }
                     *kind = Some(*k);
@@ -245,13 +246,7 @@ fn apply(func: &mut Function, b: Block, groups: &[(Kind, Row)], free: &Secondary
         gone.extend(row.iter().map(|a| a.inst));
         last.insert(end.inst, new);
     }
-    for i in std::mem::take(&mut func.blocks[b].insts) {
-        if let Some(new) = last.remove(&i) {
-            func.blocks[b].insts.extend(new);
-        } else if !gone.contains(&i) {
-            func.blocks[b].insts.push(i);
-        }
-    }
+    put_in_place(func, b, last, &gone);
 }
 
 #[cfg(test)]

@@ -303,14 +303,10 @@ fn vote(c: &mut Builder<'_>, guard: Guard, known: &mut Known) -> Lanes {
     lanes
 }
 
-/// The number that an instruction puts into a register.
+/// The immediate that an instruction puts into a register.
 fn number_made(d: &InstData) -> Option<(Value, u32)> {
-    match (d.op, d.operands.as_slice()) {
-        (Op::Macro(Macro::Copy), [Operand::Reg(RegOp { reg: Name::Val(v), .. }), Operand::Imm(n)])
-            if d.is_unguarded() =>
-        {
-            Some((*v, *n))
-        }
+    match crate::copy_prop::number(d)? {
+        (v, Operand::Imm(n)) => Some((v, n)),
         _ => None,
     }
 }
