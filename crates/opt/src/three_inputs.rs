@@ -243,7 +243,9 @@ fn logic(func: &mut Function, facts: &mut Facts, i: Inst, b: Block) -> bool {
     let Some(Joined { inner, inputs, table }) = match_logic(func, facts, i, b) else { return false };
     // The inner one has no user any more; what both read has one less.
     facts.uses[inner] = 0;
-    let read = |d: &InstData| d.operands.iter().filter_map(plain).collect::<SmallVec<[Value; 4]>>();
+    let read = |d: &InstData| -> SmallVec<[Value; 3]> {
+        Logic::of(d).into_iter().flat_map(|l| l.inputs).filter_map(plain).collect()
+    };
     if let Some((first, _)) = facts.defs[inner] {
         let outer = read(&func.insts[i]);
         let both = read(&func.insts[first]).into_iter().filter(|v| outer.contains(v));
