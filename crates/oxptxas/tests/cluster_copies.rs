@@ -1,6 +1,7 @@
 //! Bulk copies into the shared memory of a cluster: from sm_120 on the driver does those into another block's.
 
 use oxptxas::{Settings, compile};
+use sass::memory::MemoryEffects;
 use sass::{Opcode, Operand, Reg, RegFile, Target};
 use std::collections::BTreeMap;
 
@@ -61,13 +62,15 @@ fn earlier_targets_copy_themselves() {
 #[test]
 fn offsets_and_policy_are_passed_on_the_stack() {
     let (kernels, _) = compiled(120, 3);
+    // The words, whether stored one by one or together.
     let stored = |name: &str| {
         let mut at: Vec<i32> = Vec::new();
+        let MemoryEffects::Accesses([store]) = Opcode::STL.info().accesses else { unreachable!() };
         for inst in kernels[name].iter().filter(|i| i.op == Opcode::STL) {
             if let Some(Operand::Addr { base: Some(Reg { file: RegFile::R, index: 1 }), offset, .. }) =
                 inst.operands.first()
             {
-                at.push(*offset);
+                at.extend((*offset..).step_by(4).take(store.size(&inst.mods).unwrap() as usize / 4));
             }
         }
         at.sort_unstable();
