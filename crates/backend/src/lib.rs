@@ -29,8 +29,9 @@ pub mod waits;
 pub mod zero;
 
 use ori::cfg::Cfg;
-use ori::{Allocated, Function, Manager, Phase};
+use ori::{Allocated, Function, Manager, Name, Phase};
 use regalloc::Allocation;
+use sass::RegFile;
 use sass::target::{HARDWARE_REGISTERS, LEAST_REGISTERS};
 
 /// Why a function could not be compiled.
@@ -261,6 +262,9 @@ fn for_more_warps(
     else {
         return Ok(false);
     };
+    if registers_given(original) + u16::from(HARDWARE_REGISTERS) > fewer.into() {
+        return Ok(false);
+    }
     let share = |time: f64, stated: u32| time / f64::from(prepass::warps_that_fit(original, stated));
     for reserve in [0, prepass::RESERVE] {
         let Some((mut func, planned)) = prepared.within(fewer, reserve) else { continue };
@@ -271,15 +275,33 @@ fn for_more_warps(
         }
         func.max_regs = fewer;
         verify(phases::PREPASS, &func, manager)?;
-        // Where a callee finds its return address is given, and may be above.
-        let fits = |found: &Allocation| found.stats.regs_used + u16::from(HARDWARE_REGISTERS) <= fewer.into();
-        if let Some(mut found) = if_any(place(func, manager, true, false), manager)?.filter(fits) {
+        if let Some(mut found) = if_any(place(func, manager, true, false), manager)? {
             found.func.max_regs = original.max_regs;
             (best.found, *plan) = (found, planned);
             return Ok(true);
         }
     }
     Ok(false)
+}
+
+/// General registers up to the highest that is given and not chosen: where a callee finds its arguments and its return address.
+fn registers_given(func: &Function) -> u16 {
+    let mut given = 0;
+    let mut name = |n: Name| {
+        if let Name::Phys(r) = n
+            && r.file == RegFile::R
+            && !r.is_zero()
+        {
+            given = given.max(u16::from(r.index) + 1);
+        }
+    };
+    for &b in &func.layout {
+        for &i in &func.blocks[b].insts {
+            func.insts[i].for_each_def(&mut name);
+            func.insts[i].for_each_use(&mut name);
+        }
+    }
+    given
 }
 
 /// Why registers could not be planned and given out.
