@@ -15,6 +15,8 @@ const AHEAD: usize = 24;
 const SPILL: u32 = 60;
 /// Registers beyond the limit that orders are offered where values have to leave theirs.
 const MORE: [i32; 4] = [2, 4, 8, 16];
+/// So many registers of the other files below their limits orders are tried with, where they do not reach.
+const FEWER: i32 = 3;
 /// Where so many registers are missing, only few orders are tried.
 const MUCH: i32 = 8;
 
@@ -49,12 +51,21 @@ pub fn best(part: &Part, limits: &Counts, tuning: &Tuning) -> Ordered {
     }
     let over = first.most[0] - limits[0];
     let tight = first.most[0] + HEADROOM > limits[0];
+    let others: Vec<usize> = (1..FILES).filter(|f| first.most[*f] > limits[*f]).collect();
     let mut best = if first.rank(limits) <= old.rank(limits) { first } else { old };
     let mut offer = |s: Ordered| {
         if s.rank(limits) < best.rank(limits) {
             best = s;
         }
     };
+    if !others.is_empty() {
+        // Predicates, say: what one instruction takes at once isn't foreseen, as two that each need one more.
+        for fewer in 1..=FEWER {
+            let mut lower = *limits;
+            others.iter().for_each(|f| lower[*f] -= fewer);
+            offer(measured(part, Some(back(part, &lower, tuning, true))));
+        }
+    }
     if over > 0 {
         // Where registers are short, order is by them alone, but what was begun is live. So begin with that sooner; or stay near
         // the old order.
