@@ -351,6 +351,9 @@ pub fn brev(b: &mut Builder<'_>, ty: Ty, x: &Src) -> Value {
 /// `bfind`.
 pub fn bfind(b: &mut Builder<'_>, ty: Ty, shift_amount: bool, x: &Src) -> Value {
     let signed = ty.is_signed();
+    if shift_amount && ty.bits == 32 {
+        return wide::flo_shift(b, signed, x.low());
+    }
     let top = if ty.bits == 64 { wide::flo64(b, signed, &x.pair()) } else { wide::flo(b, signed, x.low()) };
     if !shift_amount {
         return top;

@@ -135,6 +135,11 @@ pub fn flo(b: &mut Builder<'_>, signed: bool, a: Operand) -> Value {
     b.def(Opcode::FLO, if signed { &[] } else { &[Mod::U32] }, &[a])
 }
 
+/// By how much to shift the highest bit that is not the sign to the top; -1 if there is none.
+pub fn flo_shift(b: &mut Builder<'_>, signed: bool, a: Operand) -> Value {
+    b.def(Opcode::FLO, if signed { &[Mod::SH] } else { &[Mod::U32, Mod::SH] }, &[a])
+}
+
 /// As [`flo`], of 64 bits.
 pub fn flo64(b: &mut Builder<'_>, signed: bool, a: &Pair) -> Value {
     let (lo, hi) = if signed {

@@ -140,10 +140,14 @@ pub fn bmsk(at: u32, n: u32) -> u32 {
     (((1u64 << n.min(32)) - 1) << at.min(32)) as u32
 }
 
-/// FLO: the number of the highest bit that is not the sign; -1 if there is none.
-pub fn flo(unsigned: bool, x: u32) -> u32 {
+/// FLO: the number of the highest bit that is not the sign, or (SH) by how much to shift it to the top; -1 if there is none.
+pub fn flo(unsigned: bool, shift: bool, x: u32) -> u32 {
     let x = if !unsigned && (x as i32) < 0 { !x } else { x };
-    31u32.wrapping_sub(x.leading_zeros())
+    match x.leading_zeros() {
+        32 => !0,
+        zeros if shift => zeros,
+        zeros => 31 - zeros,
+    }
 }
 
 #[cfg(test)]
@@ -177,7 +181,14 @@ mod tests {
         assert_eq!(prmt(0x4433_8211, 0x0091, 7), 0x1111_ff82);
         assert_eq!((sgxt(false, 0xff, 8), sgxt(true, 0xff, 8), sgxt(false, 5, 0)), (u32::MAX, 0xff, 0));
         assert_eq!((bmsk(4, 4), bmsk(0, 40), bmsk(32, 3)), (0xf0, u32::MAX, 0));
-        assert_eq!((flo(true, 0), flo(true, 0x80), flo(false, u32::MAX - 4)), (u32::MAX, 7, 2));
+        assert_eq!(
+            (flo(true, false, 0), flo(true, false, 0x80), flo(false, false, u32::MAX - 4)),
+            (u32::MAX, 7, 2)
+        );
+        assert_eq!(
+            (flo(true, true, 0), flo(true, true, 0x80), flo(false, true, u32::MAX - 4)),
+            (u32::MAX, 24, 29)
+        );
     }
 
     #[test]

@@ -232,7 +232,7 @@ impl Machine<'_> {
             Opcode::BMSK => compute::bmsk(self.word(&o[1]), self.word(&o[2])).into(),
             Opcode::POPC => u64::from(self.int(&o[1], 1).count_ones()),
             Opcode::BREV => u64::from((self.int(&o[1], 1) as u32).reverse_bits()),
-            Opcode::FLO => compute::flo(has(Mod::U32), self.word(&o[2])).into(),
+            Opcode::FLO => compute::flo(has(Mod::U32), has(Mod::SH), self.word(&o[2])).into(),
             Opcode::PRMT => {
                 let s = slots(Prmt::of(d));
                 compute::prmt(self.word(s.a), self.word(s.selector), self.word(s.b)).into()
