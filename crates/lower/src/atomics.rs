@@ -5,8 +5,7 @@ use crate::emit::{Emit, Pair, imm, rz};
 use crate::func::{Lower, Result, ty};
 use crate::statement::Statement;
 use crate::types::{Kind, Src, Ty};
-use cranelift_entity::SecondaryMap;
-use ori::{ALWAYS, BlockCall, Builder, Function, Name, Op, Operand, Terminator, Value, operand};
+use ori::{ALWAYS, BlockCall, Builder, Name, Operand, Terminator, Value, operand};
 use ptx::{Mod as M, Op as O};
 use sass::{Mod, Opcode, RegFile};
 use smallvec::SmallVec;
@@ -73,42 +72,6 @@ fn vector_operation(op: M, t: ptx::Type, bytes: usize) -> Option<&'static [Mod]>
         M::min => Some(&half[3..6]),
         M::max => Some(&half[6..]),
         _ => None,
-    }
-}
-
-/// Turns atomics whose result nobody reads into reductions, or lets them write RZ. Those that acquire are no reductions: what
-/// follows waits until they are done.
-pub fn drop_results(func: &mut Function, used: &SecondaryMap<Value, bool>) {
-    let red = if func.target.sm >= 90 { Opcode::REDG } else { Opcode::RED };
-    for b in func.layout.clone() {
-        for k in 0..func.blocks[b].insts.len() {
-            let acquires = func.blocks[b].insts.get(k + 1).is_some_and(|next| {
-                let next = &func.insts[*next];
-                matches!(next.op, Op::Sass(Opcode::NOP | Opcode::CCTL))
-            });
-            let data = &mut func.insts[func.blocks[b].insts[k]];
-            let (Op::Sass(op @ (Opcode::ATOMG | Opcode::ATOM | Opcode::ATOMS)), mods) = (data.op, &data.mods)
-            else {
-                continue;
-            };
-            let at = usize::from(op != Opcode::ATOMS);
-            let Some(v) = data.operands[at].as_reg().and_then(|r| r.reg.value()) else { continue };
-            if used[v] {
-                continue;
-            }
-            if op == Opcode::ATOMG && !mods.has(Mod::CAS) && !mods.has(Mod::EXCH) && !acquires {
-                data.op = Op::Sass(red);
-                data.operands = data.operands[2..4].iter().cloned().collect();
-                data.kept.clear();
-                continue;
-            }
-            data.operands[at] = rz();
-            for k in &mut data.kept {
-                if matches!(k, Name::Val(_)) {
-                    *k = Name::Phys(sass::Reg::RZ);
-                }
-            }
-        }
     }
 }
 

@@ -546,8 +546,8 @@ impl<'a, 'f> Lower<'a, 'f> {
         let undefined = self.ssa.finish(func);
         // What is passed on and read by nobody would count as used.
         ori::dead::remove_params(func);
-        let used = used_values(func);
-        crate::atomics::drop_results(func, &used);
+        ori::dead::drop_results(func);
+        let used = ori::dead::read(func);
         for v in undefined.into_iter().filter(|v| used[*v]) {
             let data = InstData {
                 guard: ALWAYS,
@@ -580,27 +580,6 @@ fn all_asked(inst: &Statement<'_>) -> Result<()> {
         Some(at) => Err(format!("internal error: nothing was asked about operand {at} of '{op}'")),
         None => Ok(()),
     }
-}
-
-/// The values that anything reads.
-fn used_values(func: &Function) -> SecondaryMap<Value, bool> {
-    let mut used = SecondaryMap::with_capacity(func.value_count());
-    for b in func.blocks.values() {
-        for i in &b.insts {
-            func.insts[*i].for_each_use(|n| {
-                if let Some(v) = n.value() {
-                    used[v] = true;
-                }
-            });
-        }
-        if let Some(v) = b.term.used_name().and_then(Name::value) {
-            used[v] = true;
-        }
-        for a in b.term.targets().iter().flat_map(|t| &t.args) {
-            used[*a] = true;
-        }
-    }
-    used
 }
 
 /// Whether a fence is part of what the statement becomes.

@@ -126,14 +126,15 @@ pub fn phases() -> Vec<Phase> {
     found
 }
 
+/// Removes what nobody needs, and fetches nothing that only that read.
+fn dead_code(func: &mut Function) -> bool {
+    let removed = ori::dead::remove(func);
+    ori::dead::drop_results(func) || removed
+}
+
 /// Dead code, for the table: [`ori::dead`].
-const DEAD_CODE: Pass = Pass::alone(
-    2,
-    "dead-code",
-    "OriPerformLiveDeadFirst",
-    "what nobody reads; four times",
-    ori::dead::remove,
-);
+const DEAD_CODE: Pass =
+    Pass::alone(2, "dead-code", "OriPerformLiveDeadFirst", "what nobody reads; four times", dead_code);
 
 /// All passes, in order.
 pub static PASSES: &[Pass] = &[

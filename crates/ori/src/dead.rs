@@ -1,8 +1,8 @@
 //! Dead code: computations and loads whose results nobody reads, and block parameters that only feed themselves.
 
-use crate::function::{Block, Function, Inst, Name, Operand, Value};
+use crate::function::{Block, Function, Inst, InstData, Name, Op, Operand, Value};
 use cranelift_entity::{EntitySet, SecondaryMap};
-use sass::{Reg, RegFile};
+use sass::{Mod, Opcode, Reg, RegFile};
 use smallvec::SmallVec;
 
 /// Who makes a value.
@@ -152,4 +152,71 @@ fn drop_dead_results(func: &mut Function, live: &EntitySet<Value>, i: Inst) {
             r.reg = Name::Phys(Reg::PT);
         }
     }
+}
+/// The values that anything reads.
+pub fn read(func: &Function) -> SecondaryMap<Value, bool> {
+    let mut read = SecondaryMap::with_capacity(func.value_count());
+    for &b in &func.layout {
+        let data = &func.blocks[b];
+        for i in &data.insts {
+            func.insts[*i].for_each_use(|n| {
+                if let Some(v) = n.value() {
+                    read[v] = true;
+                }
+            });
+        }
+        if let Some(v) = data.term.used_name().and_then(Name::value) {
+            read[v] = true;
+        }
+        for a in data.term.targets().iter().flat_map(|t| &t.args) {
+            read[*a] = true;
+        }
+    }
+    read
+}
+
+/// Turns atomic operations whose result nobody reads into reductions, or lets them write RZ; whether there were any. Those that
+/// acquire are no reductions: what follows waits until they are done.
+pub fn drop_results(func: &mut Function) -> bool {
+    let fetches = |d: &InstData| {
+        let Op::Sass(op @ (Opcode::ATOMG | Opcode::ATOM | Opcode::ATOMS)) = d.op else { return None };
+        let at = usize::from(op != Opcode::ATOMS);
+        Some((op, at, d.operands[at].as_reg()?.reg.value()?))
+    };
+    let every = func.layout.iter().flat_map(|b| &func.blocks[*b].insts);
+    if !every.into_iter().any(|i| fetches(&func.insts[*i]).is_some()) {
+        return false;
+    }
+    let read = read(func);
+    let red = if func.target.sm >= 90 { Opcode::REDG } else { Opcode::RED };
+    let mut changed = false;
+    for b in func.layout.clone() {
+        for k in 0..func.blocks[b].insts.len() {
+            let i = func.blocks[b].insts[k];
+            let Some((op, at, _)) = fetches(&func.insts[i]).filter(|(_, _, v)| !read[*v]) else { continue };
+            changed = true;
+            // What makes it acquire is the first of these behind it; passes may have put others between.
+            let acquires = func.blocks[b].insts[k + 1..].iter().find_map(|next| match func.insts[*next].op {
+                Op::Sass(Opcode::NOP | Opcode::CCTL) => Some(true),
+                Op::Sass(Opcode::MEMBAR | Opcode::ATOMG | Opcode::ATOM | Opcode::ATOMS) => Some(false),
+                _ => None,
+            });
+            let acquires = acquires == Some(true);
+            let data = &mut func.insts[i];
+            let exchanges = data.mods.has(Mod::CAS) || data.mods.has(Mod::EXCH);
+            if op == Opcode::ATOMG && !exchanges && !acquires {
+                data.op = Op::Sass(red);
+                data.operands = data.operands[2..4].iter().cloned().collect();
+                data.kept.clear();
+                continue;
+            }
+            data.operands[at] = Operand::reg(Name::Phys(Reg::RZ));
+            for k in &mut data.kept {
+                if matches!(k, Name::Val(_)) {
+                    *k = Name::Phys(Reg::RZ);
+                }
+            }
+        }
+    }
+    changed
 }

@@ -197,3 +197,11 @@ fn where_all_lanes_have_one_address_and_not_elsewhere() {
         assert!(!code.contains("VOTE"), "{alone}: {code}");
     }
 }
+
+/// ptxas has REDG here too: only an exchange between lanes reads the result, and nobody that one's.
+#[test]
+fn results_that_only_unneeded_code_reads_are_not_fetched() {
+    let code =
+        code("sm_120", "atom.global.add.u32 %r3, [%d3], %r2;\nshfl.sync.idx.b32 %r4|%p1, %r3, %r2, 31, -1;");
+    assert!(code.contains("REDG") && !code.contains("ATOMG"), "{code}");
+}
