@@ -35,6 +35,8 @@ const RECOMPUTED: u32 = 3;
 
 /// Instructions behind a copy for which it still serves.
 const REACH: usize = 48;
+/// The same where a copy takes as many instructions as registers.
+const REACH_MOVED: usize = 144;
 
 /// Lowers the number of general registers that are needed to what there is room for, as far as constants are to blame. Whether anything
 /// changed.
@@ -556,8 +558,9 @@ fn copy(
     copies: &mut Copies,
     out: &mut Vec<Inst>,
 ) -> Value {
+    let reach = if matches!(makers[v], Some(Again::Moved)) { REACH_MOVED } else { REACH };
     if let Some((c, at)) = copies.latest.get(&v)
-        && out.len() - at <= REACH
+        && out.len() - at <= reach
     {
         return *c;
     }

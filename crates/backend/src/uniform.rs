@@ -393,7 +393,20 @@ fn is_convertible(func: &Function, d: &InstData) -> bool {
                 .any(|o| matches!(o, Operand::Special(s) if s.info().scope == Scope::Block));
         }
         Opcode::LDC => {
-            return is_word_or_pair(d) && Ldc::of(d).is_some_and(|s| constant(s.address));
+            // ULDC may have an index; LDCU reads it late, and has no scoreboard that says when.
+            let indexed = func.target.info().constant_load == Opcode::ULDC;
+            let fixed = |o: &Operand| match o {
+                Operand::Const {
+                    bank: ConstBank::Index(_),
+                    index,
+                    neg: false,
+                    abs: false,
+                    not: false,
+                    ..
+                } => indexed || index.is_none(),
+                _ => false,
+            };
+            return is_word_or_pair(d) && Ldc::of(d).is_some_and(|s| fixed(s.address));
         }
         Opcode::IADD3 => &[Mod::X],
         Opcode::IMAD => &[Mod::WIDE, Mod::U32],

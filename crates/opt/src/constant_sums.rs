@@ -313,6 +313,12 @@ fn offsets(op: Op, wide: bool) -> Option<Offsets> {
 fn offset(func: &mut Function, at: &Places, pairs: &SecondaryMap<Value, Option<Pair>>, i: Inst) -> bool {
     let mut changed = false;
     for slot in 0..func.insts[i].operands.len() {
+        if let Some((base, offset)) = nearer_constant(func, at, &func.insts[i], slot)
+            && let Operand::Const { index: b, offset: o, .. } = &mut func.insts[i].operands[slot]
+        {
+            (*b, *o) = (Some(Name::Val(base)), offset);
+            changed = true;
+        }
         if let Some((base, offset)) = nearer(func, at, pairs, &func.insts[i], slot)
             && let Operand::Addr { base: b, offset: o, .. } = &mut func.insts[i].operands[slot]
         {
@@ -321,6 +327,21 @@ fn offset(func: &mut Function, at: &Places, pairs: &SecondaryMap<Value, Option<P
         }
     }
     changed
+}
+
+/// Offsets of LDC have 16 bits, as the addresses of a bank.
+const CONSTANT_OFFSETS: Offsets = -(1 << 15)..=(1 << 15) - 1;
+
+/// What the index of a constant is in terms of another that is a number away. ptxas 13.0.88 has any number in the offset (modulo 2^16), and negative ones.
+fn nearer_constant(func: &Function, at: &Places, d: &InstData, slot: usize) -> Option<(Value, i32)> {
+    let Operand::Const { index: Some(Name::Val(v)), offset, .. } = d.operands[slot] else { return None };
+    if d.op != Op::Sass(Opcode::LDC) {
+        return None;
+    }
+    let (maker, ..) = at[v]?;
+    let (Name::Val(base), number) = number_added(&func.insts[maker])? else { return None };
+    let sum = i64::from(offset) + i64::from(number as i32);
+    CONSTANT_OFFSETS.contains(&sum).then_some((base, sum as i32))
 }
 
 /// What an address is in terms of a base that is a constant away.
@@ -370,6 +391,19 @@ mod tests {
             "    v3:R = IADD3 PT, PT, R1, 0x40, RZ, !PT, !PT\n    setstack v0\n    v4:R = LDL [v3+0x4]\n    STS [v0], v4\n",
         );
         assert!(moved.contains("LDL [v3+0x4]"), "{moved}");
+    }
+
+    #[test]
+    fn constants_are_loaded_at_offsets() {
+        let at = |number: &str, offset: &str| {
+            after(&format!(
+                "    v3:R = IADD3 PT, PT, v0, {number}, RZ, !PT, !PT\n    v4:R = LDC c[0x3][v3+{offset}]\n    STS [v0], v4\n"
+            ))
+        };
+        assert!(at("0x400", "0x4").contains("LDC c[0x3][v0+0x404]"), "{}", at("0x400", "0x4"));
+        assert!(at("0xfffffff0", "0x4").contains("LDC c[0x3][v0+-0xc]"), "{}", at("0xfffffff0", "0x4"));
+        // ptxas takes this modulo 2^16.
+        assert!(at("0x8000", "0x4").contains("LDC c[0x3][v3+0x4]"), "{}", at("0x8000", "0x4"));
     }
 
     #[test]

@@ -22,7 +22,7 @@ pub const PASS: Pass = Pass::analysed(
 );
 
 /// The pass.
-pub fn run(func: &mut Function, _: &Analyses) -> Changed {
+pub fn run(func: &mut Function, analyses: &Analyses) -> Changed {
     let is_pair = |func: &Function, v: Value| func.values[v].width == 2 && func.values[v].file == RegFile::R;
     let params = |func: &Function, b: Block| func.blocks[b].params.clone();
     if !func.layout.iter().any(|b| params(func, *b).into_iter().any(|p| is_pair(func, p))) {
@@ -49,6 +49,8 @@ pub fn run(func: &mut Function, _: &Analyses) -> Changed {
     }
     if any {
         func.layout.clone().into_iter().for_each(|b| take_halves(func, b, &halves));
+        // Who reads that word of the pair reads the half.
+        let _ = crate::copy_prop::run(func, analyses);
     }
     Changed::instructions(any || changed)
 }

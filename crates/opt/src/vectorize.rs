@@ -1,12 +1,12 @@
-//! Loads of neighbouring words of shared memory become one load of two or four words, where the address is known to be a
-//! multiple of that, as ptxas has it. Stores: [`crate::vectorize_stores`].
+//! Loads of neighbouring words of shared memory become one load of two or four words, and those of constants with an index one of two,
+//! where the address is known to be a multiple of that, as ptxas has it. Stores: [`crate::vectorize_stores`].
 
 use crate::Pass;
 use ori::{Analyses, Block, Changed, Function, Inst, InstData, Macro, Name, Op, Operand, Value, operand};
 use rustc_hash::{FxHashMap, FxHashSet};
 use sass::memory::{MemoryEffect, MemoryEffects, MemorySpace};
-use sass::ops::Lds;
-use sass::{AddrWidth, Effect, Mod, Mods, Opcode, RegOp};
+use sass::ops::{Ldc, Lds};
+use sass::{AddrWidth, ConstBank, Effect, Mod, Mods, Opcode, RegOp};
 use smallvec::SmallVec;
 use thin_vec::thin_vec;
 
@@ -18,13 +18,13 @@ pub const PASS: Pass = Pass::analysed(
     2,
     "vectorize",
     "LateVectorization",
-    "loads of neighbouring words of shared memory as one of two or four words",
+    "loads of neighbouring words of shared memory as one of two or four words, of constants of two",
     run,
 );
 
 /// The pass.
 pub fn run(func: &mut Function, analyses: &Analyses) -> Changed {
-    let loads = |d: &InstData| d.op == Op::Sass(Opcode::LDS);
+    let loads = |d: &InstData| matches!(d.op, Op::Sass(Opcode::LDS | Opcode::LDC));
     let mut insts = func.layout.iter().flat_map(|b| &func.blocks[*b].insts);
     if !insts.any(|i| loads(&func.insts[*i])) {
         return Changed::Nothing;
@@ -59,8 +59,56 @@ pub(crate) struct Access {
     pub words: u8,
 }
 
-/// What loads that become one have in common: where they start from, if that is a register, and whether they are LDS.U, as they are on sm_75.
-type Kind = (Option<Name>, bool);
+/// What loads that become one have in common.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Kind {
+    /// LDS from an address that a register says if there is one; `u`: LDS.U, as they are on sm_75.
+    Shared { base: Option<Name>, u: bool },
+    /// LDC from a bank with an index.
+    Constant { bank: u8, index: Name },
+}
+
+impl Kind {
+    fn base(self) -> Option<Name> {
+        match self {
+            Kind::Shared { base, .. } => base,
+            Kind::Constant { index, .. } => Some(index),
+        }
+    }
+
+    /// The most words of one load.
+    fn most(self) -> u8 {
+        match self {
+            Kind::Shared { .. } => 4,
+            Kind::Constant { .. } => 2,
+        }
+    }
+
+    fn mods(self, words: u8) -> &'static [Mod] {
+        match (self, words) {
+            (Kind::Shared { u: false, .. }, 4) => &[Mod::_128],
+            (Kind::Shared { u: true, .. }, 4) => &[Mod::U, Mod::_128],
+            (Kind::Shared { u: true, .. }, _) => &[Mod::U, Mod::_64],
+            _ => &[Mod::_64],
+        }
+    }
+
+    fn address(self, offset: i32) -> Operand {
+        match self {
+            Kind::Shared { base, .. } => {
+                Operand::Addr { desc: None, base, width: AddrWidth::R32, uniform: None, offset }
+            }
+            Kind::Constant { bank, index } => Operand::Const {
+                bank: ConstBank::Index(bank),
+                index: Some(index),
+                offset,
+                neg: false,
+                abs: false,
+                not: false,
+            },
+        }
+    }
+}
 
 /// Loads that become one, by their places in memory.
 struct Group {
@@ -80,14 +128,28 @@ fn load(func: &Function, at: usize, inst: Inst) -> Option<(Kind, Access)> {
         [Mod::U, Mod::_64] => (2, true),
         _ => return None,
     };
-    let Lds {
-        d: Operand::Reg(RegOp { reg: Name::Val(result), .. }),
-        address: Operand::Addr { desc: None, base, width: AddrWidth::R32, uniform: None, offset },
-    } = Lds::of(d).filter(|_| d.is_unguarded())?
-    else {
+    if !d.is_unguarded() {
         return None;
+    }
+    let (kind, to, offset) = match (Lds::of(d), Ldc::of(d)) {
+        (
+            Some(Lds {
+                d,
+                address: Operand::Addr { desc: None, base, width: AddrWidth::R32, uniform: None, offset },
+            }),
+            _,
+        ) => (Kind::Shared { base: *base, u }, d, *offset),
+        (
+            _,
+            Some(Ldc {
+                d,
+                address: Operand::Const { bank: ConstBank::Index(bank), index: Some(index), offset, .. },
+            }),
+        ) => (Kind::Constant { bank: *bank, index: *index }, d, *offset),
+        _ => return None,
     };
-    Some(((*base, u), Access { at, inst, value: *result, offset: *offset, words }))
+    let Operand::Reg(RegOp { reg: Name::Val(value), .. }) = *to else { return None };
+    Some((kind, Access { at, inst, value, offset, words }))
 }
 
 /// Whether loads of a space behind it may see something else than those before.
@@ -116,9 +178,10 @@ fn groups(func: &Function, b: Block, alignment: &impl Fn(Option<Name>) -> u32) -
     let mut found = Vec::new();
     let mut open: FxHashMap<Kind, Vec<Access>> = FxHashMap::default();
     let mut order: Vec<Kind> = Vec::new();
-    let mut close = |open: &mut FxHashMap<Kind, Vec<Access>>, order: &mut Vec<Kind>| {
-        for kind in order.drain(..) {
-            let rows = rows(open.remove(&kind).unwrap_or_default(), alignment(kind.0));
+    let mut close = |open: &mut FxHashMap<Kind, Vec<Access>>, kinds: &mut dyn Iterator<Item = Kind>| {
+        for kind in kinds {
+            let most = 4 * u32::from(kind.most());
+            let rows = rows(open.remove(&kind).unwrap_or_default(), alignment(kind.base()).min(most));
             found.extend(rows.into_iter().map(|loads| Group { kind, loads }));
         }
     };
@@ -130,10 +193,11 @@ fn groups(func: &Function, b: Block, alignment: &impl Fn(Option<Name>) -> u32) -
             }
             list.push(l);
         } else if separates(&func.insts[i], MemorySpace::Shared) {
-            close(&mut open, &mut order);
+            // Nothing changes constants.
+            close(&mut open, &mut order.extract_if(.., |k| matches!(k, Kind::Shared { .. })));
         }
     }
-    close(&mut open, &mut order);
+    close(&mut open, &mut order.into_iter());
     found
 }
 
@@ -193,15 +257,8 @@ fn apply(func: &mut Function, b: Block, groups: &[Group]) {
         let file = func.values[head.value].file;
         let all = func.add_value(file, words);
         let offset = g.loads[0].offset;
-        let address =
-            Operand::Addr { desc: None, base: g.kind.0, width: AddrWidth::R32, uniform: None, offset };
-        let mods: &[Mod] = match (g.kind.1, words) {
-            (false, 4) => &[Mod::_128],
-            (true, 4) => &[Mod::U, Mod::_128],
-            (false, _) => &[Mod::_64],
-            (true, _) => &[Mod::U, Mod::_64],
-        };
-        let load = InstData { mods: Mods::of(mods), operands: thin_vec![operand(all), address], ..d.clone() };
+        let operands = thin_vec![operand(all), g.kind.address(offset)];
+        let load = InstData { mods: Mods::of(g.kind.mods(words)), operands, ..d.clone() };
         let mut new = vec![func.insts.push(load)];
         let mut at = 0;
         for l in &g.loads {
@@ -285,5 +342,21 @@ mod tests {
         let mixed = "    v2:R2 = LDS.64 [v1+0x10]\n    v3:R = LDS [v1+0x18]\n    v4:R = LDS [v1+0x1c]\n    STS.64 [v1], v2\n    \
                      STS [v0], v3\n    STS [v0], v4\n";
         assert!(after(mixed).contains("LDS.128 [v1+0x10]"), "{}", after(mixed));
+    }
+
+    #[test]
+    fn neighbouring_constants_are_loaded_together() {
+        let loads = |index: &str, first: i32| -> String {
+            let line = |k: i32| format!("    v{}:R = LDC c[0x3][{index}+{:#x}]\n", k + 2, first + 4 * k);
+            (0..4).map(line).collect::<String>()
+                + "    STS [v0], v2\n    STS [v0], v3\n    STS [v0], v4\n    STS [v0], v5\n"
+        };
+        // Two words at most, and stores are not in the way.
+        let two = after(&loads("v1", 0x10).replacen("    v3", "    STS [v0], v2\n    v3", 1));
+        assert!(two.contains("LDC.64 c[0x3][v1+0x10]") && two.contains("LDC.64 c[0x3][v1+0x18]"), "{two}");
+        let between = after(&loads("v1", 0xc));
+        assert!(between.contains("LDC.64 c[0x3][v1+0x10]"), "{between}");
+        assert_eq!(between.matches("LDC c").count(), 2, "{between}");
+        assert_eq!(after(&loads("v0", 0)).matches("LDC c").count(), 4);
     }
 }
