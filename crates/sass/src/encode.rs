@@ -9,6 +9,9 @@ use crate::reg::{Reg, RegFile};
 use crate::target::Target;
 use std::fmt;
 
+/// Bytes of a constant bank.
+const BANK_BYTES: i32 = 1 << 16;
+
 /// Why an instruction has no encoding.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum EncodeError {
@@ -377,7 +380,9 @@ fn encode_field(
                 _ => return Err(wrong),
             };
             let half = 1 << (53 - at);
-            let reach = if *bindless != NONE && !signed { 0..2 * half } else { -half..half };
+            // Addresses of a bank have 16 bits: what is beyond the sign is the same address as below zero.
+            let most = if *bindless == NONE { half.max(BANK_BYTES) } else { half };
+            let reach = if *bindless != NONE && !signed { 0..2 * half } else { -half..most };
             if !reach.contains(offset) || !signed && offset & 3 != 0 {
                 return Err(range);
             }

@@ -34,13 +34,16 @@ impl Banks {
         }
         &mut self.0[i]
     }
-    /// `len` bytes, if they lie in the bank.
-    pub(crate) fn slice(&self, bank: u8, at: u64, len: usize) -> Option<&[u8]> {
-        let at = usize::try_from(at).ok()?;
+    /// `len` bytes, if they lie in the bank. Addresses have 16 bits, and offsets a sign: ptxas 13.0.88 has the byte at 0x9c44 as `c[0x3][-0x63bc]`.
+    pub(crate) fn slice(&self, bank: u8, at: u32, len: usize) -> Option<&[u8]> {
+        let at = match at as i32 {
+            below @ -0x8000..0 => (below & 0xffff) as usize,
+            at => usize::try_from(at).ok()?,
+        };
         self.0.get(usize::from(bank))?.get(at..at.checked_add(len)?)
     }
     /// A little-endian number of `len` bytes.
-    pub(crate) fn read(&self, bank: u8, at: u64, len: usize) -> Option<u64> {
+    pub(crate) fn read(&self, bank: u8, at: u32, len: usize) -> Option<u64> {
         self.slice(bank, at, len).map(crate::memory::little_endian)
     }
 }

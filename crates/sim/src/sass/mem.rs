@@ -485,7 +485,7 @@ fn load_constant(o: &Operands<'_>) -> Result<Exec, Unsupported> {
     let (bank, offset, index) = (*bank, *offset, *index);
     let index = index.filter(|r| !r.is_zero());
     let (at, len) = (offset as u32, size.bytes);
-    let known = o.banks.slice(bank, at.into(), len as usize);
+    let known = o.banks.slice(bank, at, len as usize);
     if let (None, Some(bytes), true, false) = (index, known, at.is_multiple_of(len), dst.is_uniform()) {
         let mut all = [0; 16];
         all[..bytes.len()].copy_from_slice(bytes);
@@ -518,7 +518,7 @@ fn load_constant(o: &Operands<'_>) -> Result<Exec, Unsupported> {
             if a % size.bytes != 0 {
                 return Err(Fault::at(lane, format!("misaligned read of c[{bank:#x}][{a:#x}]")));
             }
-            let from = m.env.banks.slice(bank, a.into(), size.bytes as usize).ok_or_else(outside)?;
+            let from = m.env.banks.slice(bank, a, size.bytes as usize).ok_or_else(outside)?;
             let mut bytes = [0; 16];
             bytes[..from.len()].copy_from_slice(from);
             size.put(m.warp, dst, lane, &bytes);

@@ -340,7 +340,7 @@ impl<'a> Operands<'a> {
                 Src { from, kind, wide, neg: false, abs: false, not: false }
             }
             Operand::Const { bank: ConstBank::Index(bank), index: None, offset, neg, abs, not } => {
-                let value = self.banks.read(*bank, *offset as i64 as u64, if wide { 8 } else { 4 });
+                let value = self.banks.read(*bank, *offset as u32, if wide { 8 } else { 4 });
                 let Some(value) = value else {
                     return unsupported(format!("c[{bank:#x}][{offset:#x}], which lies outside the bank"));
                 };

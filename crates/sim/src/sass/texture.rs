@@ -94,7 +94,7 @@ impl Handle {
             Operand::Reg(r) if r.reg.file == RegFile::R => Ok(Handle::Register(r.reg.index)),
             Operand::Imm(bank) => {
                 let (bank, word) = (*bank, o.imm(slot + 1)?);
-                let read = u8::try_from(bank).ok().and_then(|b| o.banks.read(b, 4 * u64::from(word), 4));
+                let read = u8::try_from(bank).ok().and_then(|b| o.banks.read(b, 4 * word, 4));
                 match read {
                     Some(h) => Ok(Handle::Known(h as u32)),
                     None => unsupported(format!("a handle outside of constant bank {bank}")),
