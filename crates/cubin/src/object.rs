@@ -288,6 +288,20 @@ pub struct Variable {
     pub relocs: Vec<Reloc>,
 }
 
+/// Another name of a function of an object.
+#[derive(Clone, Debug)]
+pub struct Alias {
+    /// The name.
+    pub name: String,
+    /// The function.
+    pub function: String,
+    /// Functions that call it by this name. Code names the function itself; the linker drops a name that nobody calls, and then
+    /// does not find it in the calls (nvlink 13.0.88: "reference to deleted symbol").
+    pub callers: Vec<String>,
+    /// Whether code or data takes the address of it by this name.
+    pub taken: bool,
+}
+
 /// Everything that goes into a relocatable object.
 #[derive(Clone, Debug, Default)]
 pub struct Object {
@@ -321,8 +335,8 @@ pub struct Object {
     pub independent: bool,
     /// Whether code asks handles what they are of (`istypep`).
     pub asks_types: bool,
-    /// Other names of functions with code: the name, the function.
-    pub aliases: Vec<(String, String)>,
+    /// Other names of functions with code.
+    pub aliases: Vec<Alias>,
     /// Whether it is a whole program that can be extended (`-ewp`).
     pub extensible: bool,
     /// Line tables.

@@ -188,9 +188,15 @@ pub(crate) fn compile(
         .map(|f| (f.name.clone(), prototype(module, f)))
         .collect();
     object.prototypes.extend(seen);
-    for (alias, function, _) in module.aliases.iter().filter(|a| there.contains(&a.1)) {
-        let (alias, function) = (&module.funcs[*alias], &module.funcs[*function]);
-        object.aliases.push((alias.name.clone(), function.name.clone()));
+    for (id, function, _) in module.aliases.iter().filter(|a| there.contains(&a.1)) {
+        let (alias, function) = (&module.funcs[*id], &module.funcs[*function]);
+        let callers = module.by_alias.called.iter().filter(|(caller, a)| a == id && there.contains(caller));
+        object.aliases.push(cubin::object::Alias {
+            name: alias.name.clone(),
+            function: function.name.clone(),
+            callers: callers.map(|(caller, _)| module.funcs[*caller].name.clone()).collect(),
+            taken: module.by_alias.taken.contains(id),
+        });
         if function.linkage != Linkage::Internal {
             object.prototypes.push((alias.name.clone(), prototype(module, alias)));
         }

@@ -456,3 +456,70 @@ fn verdicts_of_whole_programs() {
     let refused = oxptxas::compile(narrow, "k.ptx", &plain).unwrap_err();
     assert!(refused.diagnostics.iter().any(|d| d.message.contains("32-Bit ABI")));
 }
+
+/// Code and data that name an alias name the function; the linker asks who calls the alias all the same. Linked, it runs.
+#[test]
+fn aliases_that_are_called_and_taken_are_linked() {
+    let functions = ".visible .func (.param .b32 r) f(.param .b32 a)\n{ .reg .b32 x; ld.param.b32 x, [a]; add.u32 x, x, 5; st.param.b32 [r], x; ret; }\n\
+        .visible .func (.param .b32 r) g(.param .b32 a);\n.alias g, f;\n";
+    let kernel = |globals: &str, get: &str, call: &str, prototype: &str| {
+        format!(
+            "{HEADER}{functions}{globals}.visible .entry k(.param .u64 p)\n{{ .reg .b64 q, t; .reg .b32 x; ld.param.u64 q, [p]; mov.u32 x, 37; {get}\n\
+             {{ .param .b32 i; .param .b32 o; st.param.b32 [i], x; {prototype} call (o), {call}; ld.param.b32 x, [o]; }} st.global.u32 [q], x; ret; }}\n"
+        )
+    };
+    let prototype = "P: .callprototype (.param .b32 _) _ (.param .b32 _);";
+    let sources = [
+        kernel("", "", "g, (i)", ""),
+        kernel("", "mov.b64 t, g;", "t, (i), P", prototype),
+        kernel(".global .u64 tab[2] = {g, f};\n", "ld.global.u64 t, [tab];", "t, (i), P", prototype),
+    ];
+    let graph = |source: &str| {
+        let output = oxptxas::compile(source, "k.ptx", &settings(90, true)).expect("compiles");
+        let elf = contract::elf::Elf::new(&output.cubin).unwrap();
+        let section = elf.sections.iter().find(|s| s.name == ".nv.callgraph").expect("is there");
+        let words: Vec<u32> = output.cubin[section.offset as usize..][..section.size as usize]
+            .chunks(4)
+            .map(|w| u32::from_le_bytes(w.try_into().unwrap()))
+            .collect();
+        let name = |n: u32| match i32::try_from(n) {
+            Ok(n) if n > 0 => elf.symbols.get(n as usize).map_or(String::new(), |s| s.name.clone()),
+            _ => (n as i32).to_string(),
+        };
+        words.chunks(2).map(|w| [name(w[0]), name(w[1])]).collect::<Vec<_>>()
+    };
+    // As ptxas 13.0.88 has it.
+    let pair = |a: &str, b: &str| [a.to_string(), b.to_string()];
+    assert!(graph(&sources[0]).starts_with(&[
+        pair("0", "-1"),
+        pair("k", "g"),
+        pair("k", "f"),
+        pair("g", "f"),
+        pair("0", "-2")
+    ]));
+    let Some(tools) = std::env::var_os("OXPTXAS_ORACLES").map(std::path::PathBuf::from) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let launch = "[[launch]]\nkernel = \"k\"\ngrid = [1, 1, 1]\nblock = [1, 1, 1]\nargs = [{ buffer = \"out\" }]\n\
+        [launch.buffers.out]\ntype = \"u32\"\nlength = 1\n";
+    let launch = &sim::launch::LaunchFile::parse(launch).unwrap().launch[0];
+    for (n, source) in sources.iter().enumerate() {
+        for sm in [75, 90, 120] {
+            let output = oxptxas::compile(source, "k.ptx", &settings(sm, true)).expect("compiles");
+            std::fs::write(at("k.o"), output.cubin).unwrap();
+            let mut nvlink = std::process::Command::new(tools.join("nvlink"));
+            let run = nvlink
+                .arg(format!("-arch=sm_{sm}"))
+                .arg(at("k.o"))
+                .arg("-o")
+                .arg(at("k.cubin"))
+                .output()
+                .unwrap();
+            assert!(run.status.success(), "{n} sm_{sm}: {}", String::from_utf8_lossy(&run.stderr));
+            let linked = std::fs::read(at("k.cubin")).unwrap();
+            let buffers =
+                sim::sass::run(&linked, launch, sim::sass::Options::default()).expect("runs").buffers;
+            assert_eq!(buffers["out"], 42u32.to_le_bytes(), "{n} sm_{sm}");
+        }
+    }
+}

@@ -1,7 +1,17 @@
 //! `.alias name, function;`: another name for a function of the module.
 
+use crate::Op;
 use crate::ast::{Func, FuncId, Linkage, Module, Operand, Stmt, Symbol, Var, VarId};
 use crate::diag::Diagnostic;
+
+/// Who names aliases.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Uses {
+    /// Functions, and the aliases that they call.
+    pub called: Vec<(FuncId, FuncId)>,
+    /// Aliases whose addresses code or initializers take.
+    pub taken: Vec<FuncId>,
+}
 
 impl Module {
     /// Lets everything that names an alias name the function itself. Other modules still know the alias.
@@ -11,6 +21,29 @@ impl Module {
         }
         let aliases = self.aliases.clone();
         let target = |f: FuncId| aliases.iter().find(|a| a.0 == f).map_or(f, |a| a.1);
+        let is_alias = |f: FuncId| aliases.iter().any(|a| a.0 == f);
+        let mut uses = Uses::default();
+        for (caller, func) in &self.funcs {
+            for stmt in func.body.iter().flat_map(|b| &b.stmts) {
+                let Stmt::Inst(inst) = stmt else { continue };
+                for o in &inst.operands {
+                    match o {
+                        Operand::Func(f) if is_alias(*f) && inst.op == Op::call => {
+                            uses.called.push((caller, *f))
+                        }
+                        Operand::Func(f) if is_alias(*f) => uses.taken.push(*f),
+                        _ => {}
+                    }
+                }
+            }
+        }
+        let relocs = self.vars.values().filter_map(|v| v.init.as_ref()).flat_map(|i| &i.relocs);
+        uses.taken.extend(relocs.filter_map(|r| match r.symbol {
+            Symbol::Func(f) if is_alias(f) => Some(f),
+            _ => None,
+        }));
+        uses.called.dedup();
+        self.by_alias = uses;
         for stmt in self.funcs.values_mut().flat_map(|f| f.body.iter_mut().flat_map(|b| &mut b.stmts)) {
             match stmt {
                 Stmt::Inst(inst) => inst.operands.iter_mut().for_each(|o| rename(o, &target)),

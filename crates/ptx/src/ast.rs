@@ -51,6 +51,8 @@ pub struct Module {
     pub files: Vec<(u32, String)>,
     /// `.alias` directives: the new name and what it stands for, and where.
     pub aliases: Vec<(FuncId, FuncId, Span)>,
+    /// What named aliases before [`Module::resolve_aliases`]: the linker wants to know.
+    pub by_alias: crate::alias::Uses,
     /// Strings of `.pragma` at module scope.
     pub pragmas: Vec<String>,
     /// `.section` (DWARF data).

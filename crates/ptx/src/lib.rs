@@ -1,6 +1,6 @@
 //! The PTX front end: text to a typed, scope-resolved syntax tree, checked against the instruction table.
 
-mod alias;
+pub mod alias;
 pub mod ast;
 pub mod check;
 pub mod diag;

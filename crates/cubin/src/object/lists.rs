@@ -21,12 +21,15 @@ impl Writer<'_> {
         let mark = |out: &mut Vec<u8>, n: i32| pair(out, 0, (-n) as u32);
         mark(&mut graph, 1);
         for f in &o.functions {
+            for alias in o.aliases.iter().filter(|a| a.callers.contains(&f.code.name)) {
+                pair(&mut graph, self.symbol(&f.code.name)?, self.symbol(&alias.name)?);
+            }
             for callee in &f.calls {
                 pair(&mut graph, self.symbol(&f.code.name)?, self.symbol(callee)?);
             }
         }
-        for (alias, function) in &o.aliases {
-            pair(&mut graph, self.symbol(alias)?, self.symbol(function)?);
+        for alias in &o.aliases {
+            pair(&mut graph, self.symbol(&alias.name)?, self.symbol(&alias.function)?);
         }
         mark(&mut graph, 2);
         let in_data = o.variables.iter().flat_map(|v| &v.relocs).filter(|r| r.fill == Fill::Function);
@@ -37,6 +40,7 @@ impl Writer<'_> {
             .chain(in_data.map(|r| r.symbol.as_str()))
             .chain(o.functions.iter().filter(|f| f.unified.is_some()).map(|f| f.code.name.as_str()))
             .chain(o.unified_elsewhere.iter().map(String::as_str))
+            .chain(o.aliases.iter().filter(|a| a.taken).map(|a| a.name.as_str()))
             .collect();
         let mut rest = Vec::new();
         for (name, prototype) in &o.prototypes {

@@ -1,8 +1,8 @@
 //! The symbols of an object: its sections, what it defines, and what it asks of others.
 
 use super::{
-    Binding, CUDA_OBJECT, FUNCTION_BASE, Fill, Place, Placed, RESERVED, STO_ENTRY, STO_MANAGED, STO_UNIFIED,
-    UNIFIED_TABLES, Variable, Writer,
+    Alias, Binding, CUDA_OBJECT, FUNCTION_BASE, Fill, Place, Placed, RESERVED, STO_ENTRY, STO_MANAGED,
+    STO_UNIFIED, UNIFIED_TABLES, Variable, Writer,
 };
 use crate::elf::Symbol;
 use crate::images::ImageSymbol;
@@ -59,7 +59,7 @@ impl Writer<'_> {
             let s = symbol(&f.code.name, f.code.binding.bits(), elf::STT_FUNC, other, n, 0, size);
             if f.code.binding == Binding::Local { list.push(s) } else { globals.push(s) }
         }
-        for (alias, function) in &o.aliases {
+        for Alias { name: alias, function, .. } in &o.aliases {
             let Some(f) = o.functions.iter().find(|f| f.code.name == *function) else { continue };
             let n = self.number(&format!(".text.{function}")) as u16;
             let s = symbol(alias, f.code.binding.bits(), elf::STT_FUNC, 0, n, 0, 0);
