@@ -94,6 +94,21 @@ pub(crate) fn over_the_bank(
     })
 }
 
+/// Textures, surfaces and samplers that a kernel of an executable names at most, by itself or by functions (ptxas 13.0.88, all targets).
+const MOST_IMAGES: [(&str, usize); 3] = [("textures", 256), ("surfaces", 32), ("samplers", 32)];
+
+/// What a kernel names too many of.
+pub(crate) fn too_many_images(
+    module: &Module,
+    layout: &lower::ModuleLayout,
+    kernel: FuncId,
+    target: Target,
+) -> Option<String> {
+    let counts = layout.images.counts(module, kernel, target);
+    let ((what, most), _) = MOST_IMAGES.iter().zip(counts).find(|((_, most), n)| n > most)?;
+    Some(format!("More than {most} {what} used in entry function '{}'", module.funcs[kernel].name))
+}
+
 /// Whether a kernel's threads are so many that rounding them up to warps goes over 32 bits, where ptxas crashes.
 pub(crate) fn endless(func: &ptx::Func) -> bool {
     let threads = func.attrs.reqntid.or(func.attrs.maxntid);

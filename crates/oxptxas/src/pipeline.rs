@@ -302,6 +302,10 @@ fn compile_module(
     if !too_much.is_empty() {
         return Err(fail(too_much));
     }
+    let images = |k: &FuncId| limits::too_many_images(&module, &layout, *k, settings.target);
+    if let (false, Some(message)) = (settings.relocatable, chosen.iter().find_map(images)) {
+        return Err(fatal(message));
+    }
     if let Some(k) = chosen.iter().find(|k| limits::endless(&module.funcs[**k])) {
         let name = &module.funcs[*k].name;
         return Err(fatal(format!("The number of threads of entry '{name}' is too large")));

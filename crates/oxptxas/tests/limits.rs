@@ -164,3 +164,50 @@ say. The words are ours.
 | what | value | ptxas | ours | message |
 |---|---|---|---|---|
 ";
+
+/// 256 textures, 32 surfaces and 32 samplers in a kernel of an executable, as with ptxas 13.0.88, which links objects with more.
+#[test]
+fn images_of_a_kernel() {
+    use oxptxas::{Settings, compile};
+    let declared = |what: &str, n: usize| -> String {
+        (0..n).map(|k| format!(".global .{what} i{k};\n")).collect::<String>()
+    };
+    let reads = |n: usize, read: &dyn Fn(usize) -> String| (0..n).map(read).collect::<String>();
+    let texture = |n| {
+        let body = reads(n, &|k| {
+            format!("tex.1d.v4.f32.s32 {{%f1,%f2,%f3,%f4}}, [i{k}, {{%r1}}]; add.f32 %f0,%f0,%f1;\n")
+        });
+        (String::new(), declared("texref", n), body)
+    };
+    let surface = |n| {
+        let body =
+            reads(n, &|k| format!("suld.b.1d.b32.trap {{%f1}}, [i{k}, {{%r1}}]; add.f32 %f0,%f0,%f1;\n"));
+        (String::new(), declared("surfref", n), body)
+    };
+    let sampler = |n| {
+        let body = reads(n, &|k| {
+            format!("tex.1d.v4.f32.s32 {{%f1,%f2,%f3,%f4}}, [t, i{k}, {{%r1}}]; add.f32 %f0,%f0,%f1;\n")
+        });
+        (", texmode_independent".into(), declared("samplerref", n) + ".global .texref t;\n", body)
+    };
+    let cases: [(&str, usize, &dyn Fn(usize) -> (String, String, String)); 3] =
+        [("textures", 256, &texture), ("surfaces", 32, &surface), ("samplers", 32, &sampler)];
+    for (what, most, source) in cases {
+        for (n, relocatable) in [(most, false), (most + 1, false), (most + 1, true)] {
+            let (mode, globals, body) = source(n);
+            let text = format!(
+                ".version 9.0\n.target sm_90{mode}\n.address_size 64\n{globals}.visible .entry k(.param .u64 p)\n{{\n\
+                 .reg .b64 %d; .reg .b32 %r1; .reg .f32 %f<5>;\nld.param.u64 %d, [p];\nmov.u32 %r1, %tid.x;\nmov.f32 %f0, 0f00000000;\n\
+                 {body}st.global.f32 [%d], %f0;\nret;\n}}\n"
+            );
+            let settings = Settings { relocatable, ..Settings::new(sass::Target::new(90).unwrap()) };
+            let said = compile(&text, "k.ptx", &settings).map(|_| ()).map_err(|e| e.render("test"));
+            if n > most && !relocatable {
+                let message = format!("More than {most} {what} used in entry function 'k'");
+                assert!(said.as_ref().is_err_and(|e| e.contains(&message)), "{n} {what}: {said:?}");
+            } else {
+                assert!(said.is_ok(), "{n} {what}: {said:?}");
+            }
+        }
+    }
+}
