@@ -128,7 +128,7 @@ pub fn lower_function(
     let entry = out.entry_block();
 
     let (offsets, _) = module.param_layout(func);
-    let base = u32::from(opts.target.info().param_base);
+    let base = u32::from(crate::layout::param_base(module, func, opts.target));
     let params = match func.entry {
         true => func.params.iter().zip(&offsets).map(|(v, o)| (*v, base + o)).collect(),
         false => FxHashMap::default(),

@@ -2,6 +2,7 @@
 //! its code mentions (before sm_90 for each texture with its sampler), which the driver fills in (docs/lowering.md).
 
 use crate::CallGraph;
+use crate::layout::param_base;
 use ptx::ast::Opaque;
 use ptx::{AddrBase, Func, FuncId, Module, Operand, Stmt, VarId};
 use rustc_hash::FxHashMap;
@@ -90,7 +91,7 @@ impl ImageSlots {
         for (id, func) in module.funcs.iter() {
             let mut names: Vec<(u32, Named)> = Vec::new();
             let params = if func.entry { module.param_layout(func).1 } else { 0 };
-            let mut at = (u32::from(target.info().param_base) + params).next_multiple_of(APART);
+            let mut at = (u32::from(param_base(module, func, target)) + params).next_multiple_of(APART);
             mentions(module, false, func, |n, _| {
                 if !names.iter().any(|(_, m)| *m == n) {
                     names.push((at, n));
@@ -132,7 +133,8 @@ impl ImageSlots {
             .map(|(id, _)| (id, calls.reachable(module, id, pointed)))
             .collect();
         let end = |k: &FuncId| {
-            let end = u32::from(target.info().param_base) + module.param_layout(&module.funcs[*k]).1;
+            let func = &module.funcs[*k];
+            let end = u32::from(param_base(module, func, target)) + module.param_layout(func).1;
             end.next_multiple_of(if target.sm < 100 { 4 } else { APART })
         };
         let concerned = |used: &[FuncId]| used.iter().any(|f| own.contains_key(f));

@@ -11,6 +11,13 @@ use crate::Diagnostic;
 /// Bytes at the bottom of the CTA's shared memory that the system keeps, from sm_90 on.
 pub const RESERVED_SHARED: u32 = 0x400;
 
+/// Where the parameters of a kernel begin in constant bank 0.
+pub fn param_base(module: &Module, kernel: &ptx::Func, target: Target) -> u16 {
+    let info = target.info();
+    let large = if module.has_large_params(kernel) { info.large_param_base } else { None };
+    large.unwrap_or(info.param_base)
+}
+
 /// The placement of everything that is not on a thread's stack.
 #[derive(Clone, Debug, Default)]
 pub struct ModuleLayout {

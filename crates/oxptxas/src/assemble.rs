@@ -30,7 +30,6 @@ pub(crate) fn assemble(
     settings: &Settings,
 ) -> Result<Output, String> {
     let target = settings.target;
-    let info = target.info();
     let options =
         lower::Options { maxrregcount: settings.max_registers, ..lower::Options::new(settings.target) };
     let mut output = Output::default();
@@ -110,7 +109,7 @@ pub(crate) fn assemble(
         };
         let (_, param_bytes) = module.param_layout(func);
         let bank0 = layout.images.of(*id).last().map_or(0, |w| w.0 + 4);
-        let bank0 = bank0.max(u32::from(info.param_base) + param_bytes);
+        let bank0 = bank0.max(u32::from(lower::layout::param_base(module, func, target)) + param_bytes);
         let reserved =
             if target.sm >= 90 && code.shared_size != 0 { lower::layout::RESERVED_SHARED } else { 0 };
         output.kernels.push(KernelStats {
@@ -364,7 +363,7 @@ pub(crate) fn kernel_record(
         barriers: code.barriers as u8,
         shared_bytes: code.shared_size,
         shared_align: 0,
-        param_base: options.target.info().param_base,
+        param_base: lower::layout::param_base(module, func, options.target),
         param_bytes: param_bytes as u16,
         params: offsets.iter().zip(&func.params).map(|(at, p)| parameter(*at, &module.vars[*p])).collect(),
         exits: code.exit_offsets,

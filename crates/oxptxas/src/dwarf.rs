@@ -164,7 +164,7 @@ impl<'a> Names<'a> {
                 };
                 let (offsets, _) = self.module.param_layout(func);
                 let at = func.params.iter().zip(&offsets).find(|(v, _)| **v == id).map(|(_, at)| *at);
-                let base = u64::from(self.target.info().param_base);
+                let base = u64::from(lower::layout::param_base(self.module, func, self.target));
                 at.map_or(Value::Unknown, |at| Value::Plain(base + u64::from(at) + plus))
             }
             Space::Local => {

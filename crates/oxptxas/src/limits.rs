@@ -82,7 +82,7 @@ pub(crate) fn over_the_bank(
 ) -> Option<Diagnostic> {
     let func = &module.funcs[kernel];
     let (_, size) = module.param_layout(func);
-    let end = size.saturating_add(target.info().param_base.into());
+    let end = size.saturating_add(lower::layout::param_base(module, func, target).into());
     let end = layout.images.of(kernel).last().map_or(0, |w| w.0 + 4).max(end);
     let most = if target.sm < 90 { BANK } else { u32::from(target.info().param_base) + 0xffff };
     (end > most).then(|| Diagnostic {

@@ -68,3 +68,64 @@ fn behind_the_sign_of_offsets() {
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
+
+/// Up to sm_89 more than 4,352 bytes of parameters begin at 0x1a80 in ptxas's code (13.0.88); what is not packed counts for that from the first
+/// parameter on, and alignment from the start of the bank.
+#[test]
+fn many_parameters_begin_elsewhere() {
+    let mut wrong = Vec::new();
+    for (align, bytes, first, large) in [
+        (4, 4344, 0x168, None),
+        (4, 4348, 0x168, Some(0x1a88)),
+        (64, 4288, 0x180, None),
+        (64, 4292, 0x180, Some(0x1ac0)),
+        (128, 8000, 0x180, Some(0x1b00)),
+        (8, 32752, 0x168, Some(0x1a88)),
+    ] {
+        for arch in ["sm_75", "sm_80", "sm_89", "sm_90", "sm_120"] {
+            let target = Target::parse(arch).unwrap();
+            let source = format!(
+                ".version 9.0\n.target {arch}\n.address_size 64\n.visible .entry k(.param .u64 p, .param .align {align} .b8 big[{bytes}])\n{{\n\
+                 .reg .b64 %d<5>; .reg .b32 %r<5>;\nld.param.u64 %d1, [p];\nld.param.u32 %r1, [big];\nld.param.u32 %r2, [big+{}];\nmov.u32 %r3, %tid.x;\n\
+                 and.b32 %r4, %r3, 1023;\nmul.wide.u32 %d2, %r4, 4;\nmov.u64 %d3, big;\nadd.s64 %d3, %d3, %d2;\nld.param.u32 %r4, [%d3+8];\n\
+                 xor.b32 %r1, %r1, %r4;\nadd.u32 %r1, %r1, %r2;\nmul.wide.u32 %d4, %r3, 4;\nadd.s64 %d1, %d1, %d4;\nst.global.u32 [%d1], %r1;\nret;\n}}\n",
+                bytes - 4
+            );
+            let mut module = ptx::parse(&source).unwrap();
+            let info = target.info();
+            module.param_skew = info.param_skew.into();
+            module.large_param_skew = info.large_param_base.map(u32::from);
+            for (opt_level, relocatable) in [(0, false), (3, false), (3, true)] {
+                let settings = Settings { opt_level, relocatable, ..Settings::new(target) };
+                let cubin = compile(&source, "k.ptx", &settings).unwrap().cubin;
+                let image = cubin::read::read(&cubin).unwrap();
+                let kernel = &image.kernels["k"];
+                let (base, at) = match large {
+                    _ if target.sm >= 90 => (info.param_base, None),
+                    Some(at) => (0x1a80, Some(at)),
+                    None => (0x160, Some(first)),
+                };
+                let words = kernel.code.iter().enumerate();
+                let code = words.map(|(k, w)| sass::decode(*w, target, 16 * k as i64).unwrap());
+                let code: Vec<String> = code.map(|i| sass::print(&i, target).to_string()).collect();
+                let named =
+                    at.is_none_or(|at: u32| code.iter().any(|t| t.contains(&format!("c[0x0][{at:#x}]"))));
+                if kernel.params.0 != base || !named {
+                    wrong.push(format!(
+                        "{arch} {align} {bytes} -O{opt_level}: {:#x}\n{}",
+                        kernel.params.0,
+                        code.join("\n")
+                    ));
+                }
+                if relocatable {
+                    continue;
+                }
+                match verify::kernel(&module, &source, &cubin, "k", 0..1) {
+                    Verdict::Same => {}
+                    other => wrong.push(format!("{arch} {align} {bytes} -O{opt_level}: {other:?}")),
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}

@@ -62,6 +62,8 @@ pub struct Module {
     /// How far the first kernel parameter is from where their alignment counts from, on the target that the module is compiled
     /// for. The text does not say so; 0 until somebody knows.
     pub param_skew: u32,
+    /// The same for kernels whose parameters take more than [`LARGE_PARAMS`] bytes, where it is different.
+    pub large_param_skew: Option<u32>,
     /// Whether `.unified` stands anywhere, also where it has no effect.
     pub says_unified: bool,
 }
@@ -555,6 +557,10 @@ pub enum AddrBase {
     Absolute,
 }
 
+/// Bytes of parameters up to which they are where they were before PTX 8.1 allowed more (ptxas 13.0.88 has others from 0x1a80 on in constant
+/// bank 0, up to sm_89).
+pub const LARGE_PARAMS: u32 = 4352;
+
 impl Module {
     /// How many of the first of these parameters are one in the text: the components of a vector register, else one.
     pub fn components(&self, params: &[VarId]) -> usize {
@@ -566,7 +572,13 @@ impl Module {
     /// Byte offset of each kernel parameter, and the size of all: in order, each at its alignment, which counts from
     /// [`Module::param_skew`] bytes before the first (ptxas 13.0.88, docs/cubin.md).
     pub fn param_layout(&self, func: &Func) -> (Vec<u32>, u32) {
-        self.param_layout_from(func, self.param_skew)
+        let skew = if self.has_large_params(func) { self.large_param_skew } else { None };
+        self.param_layout_from(func, skew.unwrap_or(self.param_skew))
+    }
+
+    /// Whether a kernel's parameters are elsewhere, as they take more than [`LARGE_PARAMS`] bytes.
+    pub fn has_large_params(&self, func: &Func) -> bool {
+        self.large_param_skew.is_some() && self.param_size(func) > LARGE_PARAMS
     }
 
     /// How many bytes the parameters of a kernel take, whatever the target: what the limit is about.

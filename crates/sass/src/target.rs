@@ -46,6 +46,9 @@ pub struct SmInfo {
     /// How far that is from where the alignment of parameters counts from: up to sm_90 the start of the constant bank, from
     /// sm_100 on the first parameter itself.
     pub param_skew: u16,
+    /// The offset of the first of a kernel's parameters that take more than 4,352 bytes, where that is another; their alignment
+    /// counts from the start of the constant bank.
+    pub large_param_base: Option<u16>,
     /// Byte offset in constant bank 0 of the 64-bit generic-memory descriptor (`desc[UR]`); 0 where memory
     /// instructions take none (sm_75).
     pub mem_desc: u16,
@@ -118,6 +121,7 @@ const AMPERE: SmInfo = SmInfo {
     has_f: false,
     param_base: 0x160,
     param_skew: 0x160,
+    large_param_base: Some(0x1a80),
     mem_desc: 0x118,
     stack_ptr: 0x28,
     ntid: 0,
@@ -143,6 +147,7 @@ const HOPPER: SmInfo = SmInfo {
     has_a: true,
     param_base: 0x210,
     param_skew: 0x210,
+    large_param_base: None,
     mem_desc: 0x208,
     alu_const: false,
     vimnmx: true,

@@ -53,6 +53,7 @@ impl Compare {
         let target = self.arch.or(own_target(&module));
         let target = target.ok_or("--arch is needed: the file names no target that is known")?;
         module.param_skew = target.info().param_skew.into();
+        module.large_param_skew = target.info().large_param_base.map(u32::from);
         let ours = match &self.cubin {
             Some(file) => read(file)?,
             None => {

@@ -133,7 +133,9 @@ fn witnessed(
     }
     let mut prepared = launch.prepare();
     let kernel = kernel_of(module, launch)?;
-    prepared.params = launch.params(&prepared.addresses, module.param_skew);
+    let large = module.has_large_params(&module.funcs[kernel]);
+    let skew = if large { module.large_param_skew } else { None };
+    prepared.params = launch.params(&prepared.addresses, skew.unwrap_or(module.param_skew));
     let mut program = Program::new(module, kernel, options.fill, options.nudge)?;
     check(module, kernel, launch, &prepared.params)?;
     for v in program.globals.clone() {

@@ -354,7 +354,12 @@ fn simulate(
 ) -> Result<Run, SimError> {
     let mut prepared = launch.prepare();
     let image = Image::load(cubin, &launch.kernel, &mut prepared.memory).map_err(SimError::Cubin)?;
-    prepared.params = launch.params(&prepared.addresses, image.target.info().param_skew.into());
+    let info = image.target.info();
+    let skew = match image.params.0 {
+        base if Some(base) == info.large_param_base => base,
+        _ => info.param_skew,
+    };
+    prepared.params = launch.params(&prepared.addresses, skew.into());
     let (issued, output) =
         execute(&image, launch, &prepared.params, &mut prepared.memory, (options, witnesses))?;
     Ok(Run { buffers: launch.collect(&prepared), memory: prepared.memory, issued, output })

@@ -103,6 +103,7 @@ fn run(tools: Option<&Path>, name: &str, source: &str, target: &str, launch: &La
     let mut errors = Vec::new();
     let mut module = ptx::parse(source).unwrap_or_else(|e| panic!("{name}: {e:?}"));
     module.param_skew = sass::Target::parse(target).unwrap().info().param_skew.into();
+    module.large_param_skew = sass::Target::parse(target).unwrap().info().large_param_base.map(u32::from);
     let after = sim::ptx::execute(&module, launch, 1 << 20)
         .unwrap_or_else(|e| panic!("{name}: {}", e.render(name, source)));
     let wanted = launch.collect(&after);
