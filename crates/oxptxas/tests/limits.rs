@@ -190,7 +190,9 @@ fn images_of_a_kernel() {
         });
         (", texmode_independent".into(), declared("samplerref", n) + ".global .texref t;\n", body)
     };
-    let cases: [(&str, usize, &dyn Fn(usize) -> (String, String, String)); 3] =
+    /// What else the target says, declarations, and code for so many.
+    type Source<'a> = &'a dyn Fn(usize) -> (String, String, String);
+    let cases: [(&str, usize, Source<'_>); 3] =
         [("textures", 256, &texture), ("surfaces", 32, &surface), ("samplers", 32, &sampler)];
     for (what, most, source) in cases {
         for (n, relocatable) in [(most, false), (most + 1, false), (most + 1, true)] {
