@@ -73,7 +73,7 @@ impl Region {
 }
 
 /// Whether the block calls a function, which keeps some of the barriers only.
-fn calls(func: &Function, b: Block) -> bool {
+pub fn calls(func: &Function, b: Block) -> bool {
     let insts = &func.blocks[b].insts;
     insts.iter().any(|i| func.insts[*i].op == Op::Macro(ori::Macro::Call))
 }

@@ -16,10 +16,11 @@
 //!
 //! A lane at the BSYNC waits for those that came through `d` and have neither come nor left. It never waits for more than work between `d`
 //! and the meeting. What has to be sure besides: lanes that left must not set the barrier anew while others wait at it. So they must come to
-//! the end of a region around `d`, where all are waited for, before they can come to `d` again; and no other region may have its
-//! barrier, as it might be one that lanes enter behind their way out (`regalloc` keeps it for the whole function).
+//! the end of a region around `d`, where all are waited for, before they can come to `d` again; no other region may have its
+//! barrier, as it might be one that lanes enter behind their way out (`regalloc` keeps it for the whole function); and nobody calls a function
+//! in it: that may keep the barrier's lanes in a register while it has a region of its own there, and give back those that have left since.
 
-use crate::convergence::{Exit, Region};
+use crate::convergence::{Exit, Region, calls};
 use crate::waits::{Spins, ends_thread, gathers_lanes};
 use cranelift_entity::EntityRef;
 use fixedbitset::FixedBitSet;
@@ -45,7 +46,7 @@ struct Walks {
     seen: Seen,
     /// Blocks that may still be looked at.
     patience: usize,
-    /// Blocks in which lanes may wait until others have come.
+    /// Blocks in which lanes may wait until others have come, or call a function.
     gathering: FixedBitSet,
 }
 
@@ -63,7 +64,7 @@ impl<P: Fn(Block) -> bool> Search<'_, P> {
         if room == 0 {
             return Vec::new();
         }
-        let waits = |b: &&Block| gathers_lanes(self.func, **b);
+        let waits = |b: &&Block| gathers_lanes(self.func, **b) || calls(self.func, **b);
         let mut w = Walks {
             seen: Seen::new(self.func.blocks.len()),
             patience: PATIENCE * self.cfg.rpo.len(),

@@ -13,6 +13,11 @@ const HEAD: &str = "
 .func calm (.reg .b64 %a) { .reg .b32 %x; ld.global.u32 %x, [%a]; st.global.u32 [%a+4], %x; ret; }
 .func (.reg .b32 %o) swaps (.reg .b32 %a) { shfl.sync.bfly.b32 %o, %a, 3, 31, -1; ret; }
 .func (.reg .b32 %o) turns (.reg .b32 %a) { shfl.sync.bfly.b32 %o, %a, 5, 31, -1; add.u32 %o, %o, 1; ret; }
+.func down (.reg .b32 %n, .reg .b64 %a)
+{
+    .reg .pred %p; .reg .b32 %m; setp.eq.u32 %p, %n, 0; @%p bra E; sub.u32 %m, %n, 1; call down, (%m, %a);
+    E: st.global.u32 [%a+4], %n; ret;
+}
 .visible .entry k(.param .u64 in, .param .u64 out)
 {
     .reg .pred %p<10>; .reg .b32 %r<20>, %id, %lane; .reg .b64 %in, %out, %t;
@@ -48,6 +53,14 @@ const BODIES: &[(&str, &str)] = &[
     and.b32 %r2, %id, 4; setp.ne.u32 %p5, %r2, 0; mov.u32 %r3, 2; @%p5 bra J; @%p4 bra X; bra J; X: @%p3 bra D;
     J: @%p3 bra L; @%p4 bra D; L: st.global.u32 [%out], %r2; ret;
     D: st.global.u32 [%out], %r3; st.global.u32 [%out+4], %id; st.global.u32 [%out+8], %id; st.global.u32 [%out+12], %r2; ret;",
+    ),
+    (
+        "lanes leave a region while others of it are in a function",
+        "
+    and.b32 %r2, %id, 7; xor.b32 %r3, %lane, 0x55; rem.u32 %r4, %r3, 8; T: .branchtargets X, X, X, C, M, X, M, M; brx.idx %r4, T;
+    C: call down, (3, %out);
+    M: atom.global.add.u32 %r3, [%out+8], %r2; add.u32 %r3, %r3, %id; xor.b32 %r3, %r3, 5; st.global.u32 [%out+12], %r3;
+    X: call down, (2, %out); st.global.u32 [%out+16], %id; ret;",
     ),
     (
         "barrier while one lane has left",
