@@ -154,7 +154,7 @@ fn described<R: Copy, L>(
     let accesses = match op.info().accesses {
         // What is left of bringing lanes together that are together.
         _ if op == Opcode::NOP || op.info().passable => return Some(all),
-        MemoryEffects::None => return None,
+        MemoryEffects::None | MemoryEffects::ReadOnly => return None,
         MemoryEffects::Fence => return Some(all),
         MemoryEffects::Accesses(a) => a,
     };

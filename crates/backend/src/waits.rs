@@ -6,6 +6,7 @@ use fixedbitset::FixedBitSet;
 use ori::block_set::BlockSet;
 use ori::cfg::{Cfg, DomTree};
 use ori::{Block, Callee, Function, Inst, InstData, Macro, Name, Op, Terminator, Value};
+use sass::memory::MemoryEffects;
 use sass::{Effect, Flow, Mod, Opcode, Sync};
 
 /// Whether a lane may wait at the instruction until others of its warp have come, or ended.
@@ -85,6 +86,9 @@ fn read(d: &InstData) -> Read {
     d.for_each_def(|n| defs |= n.value().is_some());
     if !op.info().memory || !defs {
         return Read::None;
+    }
+    if op.info().accesses == MemoryEffects::ReadOnly {
+        return Read::Weak;
     }
     let strong = d.mods.has(Mod::STRONG) || d.mods.has(Mod::MMIO);
     match op {

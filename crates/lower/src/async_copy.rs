@@ -170,7 +170,7 @@ impl Lower<'_, '_> {
                 return false;
             }
             let shared = match op.info().accesses {
-                MemoryEffects::None => false,
+                MemoryEffects::None | MemoryEffects::ReadOnly => false,
                 MemoryEffects::Fence => op != Opcode::LDGDEPBAR,
                 MemoryEffects::Accesses(a) => a.iter().any(|a| a.space.overlaps(MemorySpace::Shared)),
             };

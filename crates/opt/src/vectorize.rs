@@ -167,6 +167,7 @@ pub(crate) fn separates(d: &InstData, space: MemorySpace) -> bool {
                 d.mods.has(Mod::STRONG)
                     || all.iter().any(|a| a.effect != MemoryEffect::Read && a.space.overlaps(space))
             }
+            MemoryEffects::ReadOnly => false,
             MemoryEffects::None | MemoryEffects::Fence => true,
         },
         Effect::State | Effect::Order | Effect::Sync(_) | Effect::Control(_) => true,

@@ -138,6 +138,7 @@ fn touches(d: &InstData, space: MemorySpace) -> bool {
             MemoryEffects::Accesses(all) => {
                 d.mods.has(Mod::STRONG) || all.iter().any(|a| a.space.overlaps(space))
             }
+            MemoryEffects::ReadOnly => false,
             MemoryEffects::None | MemoryEffects::Fence => true,
         },
         Effect::State | Effect::Order | Effect::Sync(_) | Effect::Control(_) => true,

@@ -381,11 +381,11 @@ impl InstData {
             && matches!(info.accesses, MemoryEffects::Accesses(all) if all.iter().all(shared))
     }
     /// Whether it can go when nobody reads its results although it isn't pure: a load that is neither volatile nor
-    /// synchronizing, or a shuffle (WARPSYNC is what brings its lanes together, and stays).
+    /// synchronizing, of textures, too, or a shuffle (WARPSYNC is what brings its lanes together, and stays).
     pub fn is_removable(&self) -> bool {
         // A load that never runs is there on purpose: it keeps others in order.
         let never = self.guard == Guard { pred: Name::Phys(Reg::PT), not: true };
-        let load = matches!(self.op, Op::Sass(op) if op.info().is_plain_load());
+        let load = matches!(self.op, Op::Sass(op) if op.info().is_plain_load() || op.info().accesses == MemoryEffects::ReadOnly);
         let shuffle = self.op == Op::Sass(Opcode::SHFL);
         shuffle || load && !never && !self.mods.has(Mod::STRONG) && !self.mods.has(Mod::MMIO)
     }

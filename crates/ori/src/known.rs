@@ -316,7 +316,8 @@ fn loads(op: Opcode) -> bool {
         MemoryEffects::Accesses(all) => all.iter().all(|a| a.effect == MemoryEffect::Read),
         // Constant memory is none of those.
         MemoryEffects::None => op.loads_constants(),
-        MemoryEffects::Fence => false,
+        // Texels are converted.
+        MemoryEffects::Fence | MemoryEffects::ReadOnly => false,
     }
 }
 

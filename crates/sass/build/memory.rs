@@ -48,6 +48,9 @@ pub fn describe(text: &str, addresses: usize, sizes: &Sizes) -> Result<String, S
     if text == "fence" {
         return Ok("MemoryEffects::Fence".into());
     }
+    if text == "readonly" {
+        return Ok("MemoryEffects::ReadOnly".into());
+    }
     let accesses = text.split('+').map(|access| {
         let (what, bytes) = access.split_once(':').ok_or(format!("`{access}` has no size"))?;
         let (space, effect) = what.split_once('.').ok_or(format!("`{what}` is not SPACE.EFFECT"))?;

@@ -68,6 +68,8 @@ pub enum MemoryEffects {
     None,
     /// Something that no access may pass; also what is not described any closer.
     Fence,
+    /// A read of what nobody changes while the kernel runs: textures.
+    ReadOnly,
     /// One access for each address among its operands, in their order.
     Accesses(&'static [MemoryAccess]),
 }

@@ -150,7 +150,11 @@ fn acquires(inst: &Inst) -> bool {
 
 /// Whether it reads memory in a way that others may synchronize with.
 fn is_strong_read(i: &MachineInst) -> bool {
-    let MemoryEffects::Accesses(accesses) = i.inst.op.info().accesses else { return i.inst.op.info().memory };
+    let accesses = match i.inst.op.info().accesses {
+        MemoryEffects::Accesses(accesses) => accesses,
+        MemoryEffects::ReadOnly => return false,
+        MemoryEffects::None | MemoryEffects::Fence => return i.inst.op.info().memory,
+    };
     let has = |effect| accesses.iter().any(|a| a.effect == effect);
     let marked = i.meant.ordered || i.inst.mods.has(Mod::STRONG) || i.inst.mods.has(Mod::MMIO);
     has(MemoryEffect::Atomic) || marked && has(MemoryEffect::Read)

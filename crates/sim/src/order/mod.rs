@@ -118,7 +118,7 @@ struct Done {
 /// Whether the instruction can be what does the access.
 fn does(inst: &Inst, access: &Access) -> bool {
     let accesses = match inst.op.info().accesses {
-        MemoryEffects::None => return false,
+        MemoryEffects::None | MemoryEffects::ReadOnly => return false,
         // Fences of their own come with other statements, too.
         MemoryEffects::Fence => {
             let fence = matches!(
