@@ -77,6 +77,8 @@ pub struct Lower<'a, 'f> {
     pub(crate) return_address: Option<[Value; 2]>,
     /// Products of warp groups and their accumulators.
     pub(crate) groups: crate::matrix::Plan,
+    /// Handles that stay the same.
+    pub(crate) handles: crate::handles::Handles,
     /// Registers whose upper halves the code looks at before it divides.
     pub(crate) looked_at: FxHashSet<ptx::RegId>,
     /// Whether `setmaxnreg` does something.
@@ -201,6 +203,7 @@ pub fn lower_function(
         frame_top: None,
         return_address: None,
         groups,
+        handles: crate::handles::Handles::new(body),
         looked_at,
         changes_registers: start.is_some(),
     };

@@ -30,6 +30,7 @@ mod emit;
 mod func;
 mod graph;
 mod half;
+mod handles;
 pub mod image_slots;
 #[cfg(test)]
 mod int_tests;

@@ -2,7 +2,7 @@
 
 use crate::emit::{Emit, Pair, rz};
 use crate::func::{Known, Lower, Result};
-use crate::ssa::Var;
+use crate::ssa::{PtxBlock, Var};
 use cranelift_entity::EntityRef;
 use ori::{
     ALWAYS, Block, BlockCall, Builder, Macro, Name, Op, Operand, Terminator, Value, ValueData, operand,
@@ -100,6 +100,9 @@ impl Lower<'_, '_> {
             }
         };
         self.note_narrow(value);
+        if self.block == PtxBlock(0) && self.region.is_none() {
+            self.handles.note(r, value);
+        }
         self.write_var(Var(r.index() as u32), value);
     }
 

@@ -108,7 +108,7 @@ pub(crate) fn one(o: &ptx::Operand) -> Option<VectorElem> {
 impl Lower<'_, '_> {
     /// The value of a handle in a register, a pair of them.
     fn handle_value(&mut self, r: RegId) -> Result<Value> {
-        let v = self.read(r);
+        let v = self.handles.get(r).unwrap_or_else(|| self.read(r));
         match self.b.func.values[v].width {
             2 => Ok(v),
             _ => Err("a handle has 64 bits".into()),
