@@ -329,9 +329,6 @@ impl Graph<'_> {
         };
         let mut at = Some(common);
         while let Some(d) = at {
-            if !self.dom.dominates(d, meet) && self.cfg.order[meet] > self.cfg.order[d] {
-                return Vec::new();
-            }
             match self.region(d, meet) {
                 None => return Vec::new(),
                 Some(Ok(r)) => return vec![r],

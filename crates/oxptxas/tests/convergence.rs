@@ -768,3 +768,24 @@ fn barriers_are_saved_before_they_are_emptied() {
     }
     assert_eq!(saved, 2);
 }
+
+/// A loop that lanes leave at different times, behind which others already are by a branch that all lanes take alike: ptxas 13.0.88 has a region
+/// around it, too.
+#[test]
+fn lanes_meet_behind_a_loop_that_others_went_around() {
+    let body = "
+    ld.global.u32 %r2, [%out]; mov.u32 %r5, %ctaid.x; mov.u32 %r4, -1; setp.eq.u32 %p4, %r5, 0; @%p4 bra M;
+    mov.u32 %r4, 0; L: and.b32 %r7, %r4, 1; mul.wide.u32 %t, %r7, 4; add.u64 %t, %out, %t; ld.global.u32 %r3, [%t]; setp.gt.u32 %p5, %r3, %r2; @%p5 bra M;
+    add.u32 %r4, %r4, 1; setp.lt.u32 %p6, %r4, 9; @%p6 bra L; mov.u32 %r4, -1;
+    M: shl.b32 %r6, %r4, 3; xor.b32 %r6, %r6, %r2; st.global.u32 [%out], %r4; st.global.u32 [%out+8], %r6; ret;";
+    for (arch, source) in sources(body, 75) {
+        let settings = Settings { opt_level: 3, ..Settings::new(Target::parse(arch).unwrap()) };
+        let cubin =
+            compile(&source, "k.ptx", &settings).unwrap_or_else(|e| panic!("{}", e.render(&source))).cubin;
+        let image = cubin::read::read(&cubin).unwrap();
+        let words = image.kernels["k"].code.iter().enumerate();
+        let insts = words.map(|(k, w)| sass::decode(*w, settings.target, 16 * k as i64).unwrap());
+        assert_eq!(insts.filter(|i| i.op == Opcode::BSSY).count(), 1, "{arch}");
+        assert_eq!(verdict(&source, &cubin), Verdict::Same, "{arch}");
+    }
+}
