@@ -35,7 +35,7 @@ pub fn run(func: &mut Function) -> bool {
     let uses = crate::uses::count(func);
     // The lower words of sums of a pair and a constant.
     let mut pairs: SecondaryMap<Value, Option<Pair>> = SecondaryMap::new();
-    let addresses = addresses(func, &uses);
+    let room = room_of_addresses(func, &uses);
     let mut changed = false;
     for n in 0..func.layout.len() {
         let b = func.layout[n];
@@ -44,10 +44,10 @@ pub fn run(func: &mut Function) -> bool {
             let i = func.blocks[b].insts[k];
             changed |= if let Some(sum) = sums::sum(func, &at, &uses, i, b) {
                 match sum.high {
-                    None => narrow(func, &at, i) || around(func, &at, &pairs, &addresses, i, &mut new),
+                    None => narrow(func, &at, i) || around(func, &at, &pairs, &room, i, &mut new),
                     Some(ref high) => {
                         wide(func, &mut pairs, &sum, high.inst)
-                            || wide_around(func, &mut pairs, &addresses, &sum, high, &mut new)
+                            || wide_around(func, &mut pairs, &room, &sum, high, &mut new)
                     }
                 }
             } else {
@@ -73,34 +73,44 @@ fn put_in_front(func: &mut Function, b: Block, mut new: InFront) {
     }
 }
 
-/// Values, and words of pairs, that are of use as addresses of memory alone.
-fn addresses(func: &Function, uses: &SecondaryMap<Value, u32>) -> SecondaryMap<Value, bool> {
+/// Which numbers the offsets of all instructions that read a value, or the pair of which it is a word, take on top of what they have;
+/// those of values that are of other use than as addresses of memory have none.
+type Room = SecondaryMap<Value, Option<(i64, i64)>>;
+
+fn room_of_addresses(func: &Function, uses: &SecondaryMap<Value, u32>) -> Room {
     let mut as_address: SecondaryMap<Value, u32> = SecondaryMap::new();
+    let mut room: Room = SecondaryMap::new();
     let insts = || func.layout.iter().flat_map(|b| &func.blocks[*b].insts).map(|i| &func.insts[*i]);
     for d in insts() {
         for o in &d.operands {
-            if let Operand::Addr { base: Some(Name::Val(v)), uniform: None, width, .. } = o
-                && offsets(d.op, *width == AddrWidth::R64).is_some()
+            if let Operand::Addr { base: Some(Name::Val(v)), uniform: None, width, offset, .. } = o
+                && let Some(offsets) = offsets(d.op, *width == AddrWidth::R64)
             {
                 as_address[*v] += 1;
+                let here = (offsets.start() - i64::from(*offset), offsets.end() - i64::from(*offset));
+                room[*v] = Some(room[*v].map_or(here, |r| (r.0.max(here.0), r.1.min(here.1))));
             }
         }
     }
-    let mut only: SecondaryMap<Value, bool> = SecondaryMap::new();
-    for v in func.values.keys() {
-        only[v] = as_address[v] > 0 && as_address[v] == uses[v];
+    for v in func.values.keys().filter(|v| as_address[*v] != uses[*v]) {
+        room[v] = None;
     }
     for (to, parts) in insts().filter_map(InstData::collected) {
         let [low, high] = parts else { continue };
         if let (Some(pair), [Some(low), Some(high)]) = (value_of(to), [low, high].map(value_of))
-            && only[pair]
+            && room[pair].is_some()
             && uses[low] == 1
             && uses[high] == 1
         {
-            (only[low], only[high]) = (true, true);
+            (room[low], room[high]) = (room[pair], room[pair]);
         }
     }
-    only
+    room
+}
+
+/// Whether the offsets of all that read the value take the number.
+fn takes(room: &Room, v: Value, number: i64) -> bool {
+    room[v].is_some_and(|(least, most)| (least..=most).contains(&number))
 }
 
 /// What an address `y + (x + 4)` of 32 bits becomes: `(y + x) + 4`.
@@ -108,15 +118,13 @@ fn around(
     func: &mut Function,
     at: &Places,
     pairs: &SecondaryMap<Value, Option<Pair>>,
-    addresses: &SecondaryMap<Value, bool>,
+    room: &Room,
     i: Inst,
     new: &mut InFront,
 ) -> bool {
     let d = &func.insts[i];
     let Some(s) = Iadd3::of(d).filter(gives_no_carry) else { return false };
-    if !value_of(s.d).is_some_and(|v| addresses[v]) {
-        return false;
-    }
+    let Some(to) = value_of(s.d).filter(|v| room[*v].is_some()) else { return false };
     let Some(terms) = sums::terms(d, None) else { return false };
     let split = |o: &Operand| {
         let v = value_of(o)?;
@@ -127,7 +135,10 @@ fn around(
     };
     let is_register = |o: &Operand| matches!(o, Operand::Reg(r) if r.reg.value().is_some());
     for (inner, other) in [(0, 1), (1, 0)] {
-        if let Some((x, n)) = split(&terms[inner]).filter(|_| is_register(&terms[other])) {
+        if let Some((x, n)) = split(&terms[inner])
+            && is_register(&terms[other])
+            && takes(room, to, i64::from(n as i32))
+        {
             let sum = func.add_value(RegFile::R, 1);
             let mut made = func.insts[i].clone();
             if let Some(s) = Iadd3::of_mut(&mut made) {
@@ -147,14 +158,14 @@ fn around(
 fn wide_around(
     func: &mut Function,
     pairs: &mut SecondaryMap<Value, Option<Pair>>,
-    addresses: &SecondaryMap<Value, bool>,
+    room: &Room,
     sum: &sums::Sum,
     upper: &sums::Upper,
     new: &mut InFront,
 ) -> bool {
     let word = |i: Inst| value_of(Iadd3::of(&func.insts[i])?.d);
     let (Some(low), Some(high)) = (word(sum.inst), word(upper.inst)) else { return false };
-    if !addresses[low] || !addresses[high] {
+    if room[low].is_none() || room[high].is_none() {
         return false;
     }
     let is_register = |o: &Operand| matches!(o, Operand::Reg(r) if r.reg.value().is_some());
@@ -164,7 +175,7 @@ fn wide_around(
         let Some(p) = pairs[a].filter(|p| p.high == b) else { continue };
         let others = [sum.low[1 - l], upper.terms[1 - h]];
         let Ok(number) = i32::try_from(p.more) else { continue };
-        if !others.iter().all(is_register) {
+        if !others.iter().all(is_register) || !takes(room, low, p.more) {
             continue;
         }
         let zero = operand(Name::Phys(Reg::RZ));

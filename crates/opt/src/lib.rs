@@ -150,6 +150,7 @@ pub static PASSES: &[Pass] = &[
     branch_opt::PASS.at_level(2),
     copy_prop::PASS.at_level(2),
     fold::PASS.at_level(2),
+    constant_sums::PASS,
     wide_add::PASS,
     signs::PASS,
     contraction::PASS,
