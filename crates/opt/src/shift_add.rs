@@ -64,7 +64,7 @@ fn upper_word(d: &InstData) -> Option<Upper> {
 }
 
 /// The word whose sign this value is in all bits.
-fn sign_of(d: &InstData) -> Option<&Operand> {
+pub(crate) fn sign_of(d: &InstData) -> Option<&Operand> {
     let s = Shf::of(d)?;
     let wanted = ShfMods { dir: ShiftDir::R, wrap: false, kind: ShiftType::S32, hi: true };
     let fits = d.is_unguarded() && ShfMods::of(d)? == wanted && *s.amount == Operand::Imm(31);

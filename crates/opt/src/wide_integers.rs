@@ -1,16 +1,18 @@
 //! Integers of 64 bits in one instruction, where the target has such (sm_120): two additions of which one takes the other's carry are
 //! IADD.64 where their terms are pairs of registers already, or one a number, and comparisons take numbers as they are. ptxas adds all
-//! numbers of 64 bits so, and makes pairs for it where there are none; a sum that would need a copy for that is left to its two words here.
+//! numbers of 64 bits so, and makes pairs for it where there are none; here a number of 32 bits and its sign are made one, and a sum that would
+//! need a copy for that is left to its two words.
 //!
 //! The last of the passes that see sums, as others look for their words ([`crate::sums`]).
 
 use crate::Pass;
+use crate::shift_add::sign_of;
 use crate::sums::is_pred;
 use ori::{
     ALWAYS, Analyses, Block, Changed, Def, Editor, Function, Inst, InstData, Macro, Name, Op, Operand, Value,
     operand,
 };
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use sass::ops::{Iadd3, Iadd3Mods};
 use sass::{Mod, Mods, Opcode, Reg, RegFile, RegOp, SlotKind, WideImmediate};
 use smallvec::SmallVec;
@@ -37,7 +39,7 @@ pub fn run(func: &mut Function, analyses: &Analyses) -> Changed {
     }
     let dom = analyses.dominators(func);
     let mut e = Editor::new(func);
-    let mut pairs = Pairs::default();
+    let mut pairs = Pairs::new(e.func());
     for b in analyses.cfg(e.func()).rpo.clone() {
         let mut at = e.first(b);
         while let Some(i) = at {
@@ -45,7 +47,7 @@ pub fn run(func: &mut Function, analyses: &Analyses) -> Changed {
             pairs.note(&e, i, b);
             number(&mut e, i);
             if let Some(sum) = sum(&e, i, b, &pairs, |a| dom.dominates(a, b)) {
-                unite(&mut e, sum);
+                unite(&mut e, &mut pairs, sum, b);
             }
         }
     }
@@ -87,11 +89,27 @@ fn register(o: &Operand) -> Option<Name> {
     }
 }
 
-/// Words that were put together, and where.
+/// Words that were put together.
 #[derive(Default)]
-struct Pairs(FxHashMap<(Name, Name), (Value, Block)>);
+struct Pairs {
+    /// What they are together, and where that was made.
+    made: FxHashMap<(Name, Name), (Value, Block)>,
+    /// Those that are words of some tuple.
+    words: FxHashSet<Value>,
+}
 
 impl Pairs {
+    /// The words of all tuples of a function.
+    fn new(func: &Function) -> Pairs {
+        let mut found = Pairs::default();
+        for d in func.layout.iter().flat_map(|b| &func.blocks[*b].insts).map(|i| &func.insts[*i]) {
+            if let Some((_, parts)) = d.collected() {
+                found.words.extend(parts.iter().filter_map(|o| o.as_reg()?.reg.value()));
+            }
+        }
+        found
+    }
+
     fn note(&mut self, e: &Editor<'_>, i: Inst, b: Block) {
         let d = e.data(i);
         let Some((Operand::Reg(to), [low, high])) = d.collected() else { return };
@@ -100,7 +118,7 @@ impl Pairs {
             && d.is_unguarded()
             && e.func().values[v].file == RegFile::R
         {
-            self.0.entry((low, high)).or_insert((v, b));
+            self.made.entry((low, high)).or_insert((v, b));
         }
     }
 
@@ -108,9 +126,26 @@ impl Pairs {
     fn of(&self, e: &Editor<'_>, low: Name, high: Name, reaches: impl Fn(Block) -> bool) -> Option<Value> {
         match (low, high) {
             (Name::Part(v, 0), Name::Part(w, 1)) if v == w => (e.func().values[v].width == 2).then_some(v),
-            _ => self.0.get(&(low, high)).filter(|(_, b)| reaches(*b)).map(|p| p.0),
+            _ => self.made.get(&(low, high)).filter(|(_, b)| reaches(*b)).map(|p| p.0),
         }
     }
+
+    /// Whether two words can be a pair without a copy: a number and its sign that are no words of tuples yet.
+    fn fit(&self, e: &Editor<'_>, low: Name, high: Name) -> bool {
+        let (Name::Val(low), Name::Val(high)) = (low, high) else { return false };
+        let (Def::Inst(_), Def::Inst(maker)) = (e.def(low), e.def(high)) else { return false };
+        let is_sign = sign_of(e.data(maker)) == Some(&operand(Name::Val(low)));
+        is_sign && ![low, high].iter().any(|v| self.words.contains(v))
+    }
+}
+
+/// A term of a sum.
+#[derive(Clone, Copy)]
+enum Term {
+    /// A pair or a number.
+    Is(Operand),
+    /// A pair that is to be made of these.
+    Of(Name, Name),
 }
 
 /// A sum that is to be one instruction.
@@ -120,7 +155,7 @@ struct Sum {
     /// What both words are.
     results: [Value; 2],
     /// The terms; the first is a pair of general registers.
-    terms: [Operand; 2],
+    terms: [Term; 2],
 }
 
 /// The terms of a word of a sum, and the value that it is: IADD3 with a zero among its sources, which are registers with or without
@@ -182,13 +217,16 @@ fn sum(e: &Editor<'_>, high: Inst, b: Block, pairs: &Pairs, reaches: impl Fn(Blo
     let straight = || Some([pair(&lows[0], &highs[0])?, pair(&lows[1], &highs[1])?]);
     let crossed = || Some([pair(&lows[0], &highs[1])?, pair(&lows[1], &highs[0])?]);
     let mut terms = straight().or_else(crossed)?;
-    let general = |o: &Operand| {
-        o.as_reg().and_then(|r| r.reg.value()).is_some_and(|v| e.func().values[v].file == RegFile::R)
+    let general = |t: &Term| match t {
+        Term::Is(o) => {
+            o.as_reg().and_then(|r| r.reg.value()).is_some_and(|v| e.func().values[v].file == RegFile::R)
+        }
+        Term::Of(..) => true,
     };
     if !general(&terms[0]) {
         terms.swap(0, 1);
     }
-    let negative = |o: &Operand| o.as_reg().is_some_and(|r| r.neg);
+    let negative = |t: &Term| matches!(t, Term::Is(o) if o.as_reg().is_some_and(|r| r.neg));
     let both = terms.iter().all(negative);
     (general(&terms[0]) && !both).then_some(Sum { low, high, results: [result, upper], terms })
 }
@@ -200,23 +238,28 @@ fn term(
     low: Operand,
     high: Operand,
     reaches: impl Fn(Block) -> bool,
-) -> Option<Operand> {
+) -> Option<Term> {
     match (low, high) {
-        (Operand::Imm(a), Operand::Imm(b)) => is_extension(a, b).then_some(low),
+        (Operand::Imm(a), Operand::Imm(b)) => is_extension(a, b).then_some(Term::Is(low)),
         (Operand::Reg(a), Operand::Reg(b)) if a.neg && b.not => {
             let plain = (RegOp { neg: false, ..a }, RegOp { not: false, ..b });
             let v =
                 pairs.of(e, register(&Operand::Reg(plain.0))?, register(&Operand::Reg(plain.1))?, reaches)?;
-            Some(Operand::Reg(RegOp { neg: true, ..RegOp::plain(Name::Val(v)) }))
+            Some(Term::Is(Operand::Reg(RegOp { neg: true, ..RegOp::plain(Name::Val(v)) })))
         }
-        _ => Some(operand(pairs.of(e, register(&low)?, register(&high)?, reaches)?)),
+        _ => {
+            let (low, high) = (register(&low)?, register(&high)?);
+            match pairs.of(e, low, high, reaches) {
+                Some(v) => Some(Term::Is(operand(v))),
+                None => pairs.fit(e, low, high).then_some(Term::Of(low, high)),
+            }
+        }
     }
 }
 
 /// Makes it one.
-fn unite(e: &mut Editor<'_>, sum: Sum) {
+fn unite(e: &mut Editor<'_>, pairs: &mut Pairs, sum: Sum, b: Block) {
     let pair = e.add_value(RegFile::R, 2);
-    let [a, b] = sum.terms;
     let not_pt = Operand::Reg(RegOp { not: true, ..RegOp::plain(PT) });
     let data = |op, mods: &[Mod], operands, loc| InstData {
         guard: ALWAYS,
@@ -227,7 +270,18 @@ fn unite(e: &mut Editor<'_>, sum: Sum) {
         loc,
     };
     let (first, last) = (e.data(sum.low).loc, e.data(sum.high).loc);
-    let whole = thin_vec![operand(pair), operand(PT), a, b, not_pt];
+    let [x, y] = sum.terms.map(|t| match t {
+        Term::Is(o) => o,
+        Term::Of(low, high) => {
+            let made = e.add_value(RegFile::R, 2);
+            let collect = thin_vec![operand(made), operand(low), operand(high)];
+            e.insert_before(sum.high, data(Op::Macro(Macro::Collect), &[], collect, first));
+            pairs.made.insert((low, high), (made, b));
+            pairs.words.extend([low, high].iter().filter_map(|n| n.value()));
+            operand(made)
+        }
+    });
+    let whole = thin_vec![operand(pair), operand(PT), x, y, not_pt];
     e.insert_before(sum.high, data(Op::Sass(Opcode::IADD), &[Mod::_64], whole, last));
     let [low, high] = sum.results;
     let part = e.add_value(RegFile::R, 1);
