@@ -23,8 +23,10 @@
 
 use ori::{Analyses, Function, Manager, Phase, Plan};
 use sass::Target;
+use sim::image::spec::ImageSpec;
 use sim::launch::{Arg, Buffer, Elem, Launch};
 use sim::number::Number;
+use std::collections::BTreeMap;
 
 /// What separates a function from what becomes of it.
 const BECOMES: &str = "// becomes\n";
@@ -65,24 +67,30 @@ pub struct Case {
 }
 
 /// How a kernel is launched: its parameters are the addresses of a buffer of random words and of one for results, of
-/// [`WORDS`] words each, a number, and a random word. Kernels that have fewer leave out the last ones.
+/// [`WORDS`] words each, a number, and a random word; or, in place of the latter two, the handle of a texture with the random words. Kernels
+/// that have fewer leave out the last ones.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Run {
     /// The number.
     pub n: i64,
     /// Threads of a block; there are two blocks.
     pub threads: u32,
+    /// Whether there is a texture: rows of [`TEXELS`] texels of four channels of 32 bits.
+    pub texture: bool,
 }
 
 /// Words of a buffer.
 pub const WORDS: usize = 2048;
+
+/// Texels in each direction of the texture.
+pub const TEXELS: u32 = 16;
 
 /// Inputs on which a function is executed.
 const SEEDS: std::ops::Range<u64> = 1..4;
 
 impl Default for Run {
     fn default() -> Run {
-        Run { n: 3, threads: 64 }
+        Run { n: 3, threads: 64, texture: false }
     }
 }
 
@@ -90,7 +98,12 @@ impl Run {
     fn read(words: &str) -> Result<Run, String> {
         let mut run = Run::default();
         for word in words.split_whitespace() {
-            let (name, value) = word.split_once('=').ok_or_else(|| format!("`{word}` is no NAME=VALUE"))?;
+            if word == "texture" {
+                run.texture = true;
+                continue;
+            }
+            let (name, value) =
+                word.split_once('=').ok_or_else(|| format!("`{word}` is no NAME=VALUE, nor `texture`"))?;
             let number = value.parse().map_err(|_| format!("`{value}` is no number"))?;
             match name {
                 "n" => run.n = number,
@@ -106,7 +119,7 @@ impl Run {
     /// # Errors
     /// What the backend or the simulator says of the function.
     pub fn results(self, func: &Function, level: u8) -> Result<Vec<sim::launch::Buffers>, String> {
-        let cubin = cubin_of(func, level)?;
+        let cubin = cubin_of(func, level, self.texture)?;
         let run = |seed| {
             let launch = self.launch(&func.name, seed);
             let done = sim::sass::run(&cubin, &launch, sim::sass::Options { fill: 0, ..Default::default() });
@@ -139,22 +152,54 @@ impl Run {
         let address = |name: &str| Arg { buffer: Some(name.into()), ..Arg::default() };
         let number = |n| Arg { i32: Some(n), ..Arg::default() };
         let word = (seed as i64).wrapping_mul(0x9e37_79b9) & 0x7fff_ffff;
+        let mut args = vec![address("data"), address("out")];
+        let mut images = BTreeMap::new();
+        if self.texture {
+            args.push(Arg { texture: Some("texels".into()), ..Arg::default() });
+            images.insert("texels".into(), texels());
+        } else {
+            args.extend([number(self.n), number(word)]);
+        }
         Launch {
             grid: [2, 1, 1],
             block: [self.threads, 1, 1],
-            args: vec![address("data"), address("out"), number(self.n), number(word)],
+            args,
+            images,
             buffers: [("data".into(), buffer(random)), ("out".into(), buffer(None))].into(),
             ..Launch::of(kernel)
         }
     }
 }
 
-/// Offset and size of the parameters that [`Run`] gives a kernel.
-const PARAMS: [(u16, u32); 4] = [(0, 8), (8, 8), (16, 4), (20, 4)];
+/// The texture of the random words.
+fn texels() -> ImageSpec {
+    ImageSpec {
+        buffer: "data".into(),
+        geometry: "2d".into(),
+        ty: "u32".into(),
+        channels: 4,
+        normalized: false,
+        size: vec![TEXELS, TEXELS],
+        layers: 1,
+        samples: 1,
+        levels: 1,
+        pitch: 0,
+        coordinates: None,
+        filter: None,
+        level_filter: None,
+        address: Vec::new(),
+        border: Vec::new(),
+        compare: None,
+    }
+}
+
+/// Offset and size of the parameters that [`Run`] gives a kernel, without and with a texture.
+const PARAMS: [&[(u16, u32)]; 2] = [&[(0, 8), (8, 8), (16, 4), (20, 4)], &[(0, 8), (8, 8), (16, 8)]];
 
 /// A file with the function's code, compiled at this level.
-fn cubin_of(func: &Function, level: u8) -> Result<Vec<u8>, String> {
+fn cubin_of(func: &Function, level: u8, texture: bool) -> Result<Vec<u8>, String> {
     let target = func.target;
+    let params = PARAMS[usize::from(texture)];
     let plan = Plan::new(level);
     let code = backend::compile(func.clone(), &mut Manager::new(&plan), false).map_err(|e| e.to_string())?;
     let kernel = cubin::Kernel {
@@ -165,8 +210,8 @@ fn cubin_of(func: &Function, level: u8) -> Result<Vec<u8>, String> {
         shared_bytes: code.shared_size,
         shared_align: if code.shared_size > 0 { 16 } else { 0 },
         param_base: target.info().param_base,
-        param_bytes: PARAMS.map(|(at, size)| at + size as u16)[PARAMS.len() - 1],
-        params: PARAMS
+        param_bytes: params.last().map_or(0, |(at, size)| at + *size as u16),
+        params: params
             .iter()
             .map(|(offset, size)| cubin::Param { offset: *offset, size: *size, ..Default::default() })
             .collect(),

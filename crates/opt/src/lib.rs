@@ -36,6 +36,7 @@ pub mod sink;
 mod sums;
 #[cfg(test)]
 mod testing;
+mod texels;
 pub mod three_inputs;
 pub mod truths;
 pub mod uniform_constants;
@@ -187,6 +188,7 @@ pub static PASSES: &[Pass] = &[
     hoist_loads::PASS,
     scaled::PASS,
     DEAD_CODE,
+    texels::PASS,
     exits::PASS,
     uniform_constants::PASS,
     literals::PASS,
