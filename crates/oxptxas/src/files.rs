@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 /// Writes a file whole or not at all: under another name in the same folder, which then takes the place of the old file
 /// in one step, so that an interruption or a full disk leaves what was there. Devices and pipes are written in
-/// place, and a link stays one.
+/// place, and a link stays one; a file with several names keeps them all.
 ///
 /// # Errors
 /// What keeps the file from being written; nothing is left behind then.
@@ -19,10 +19,12 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
         let mut file = std::fs::OpenOptions::new().write(true).create(link).open(path)?;
         return file.write_all(bytes);
     }
+    may_be_so_long(bytes.len())?;
     // Who may not write the file gets no other in its place; root may.
     if old.is_some() {
         std::fs::OpenOptions::new().write(true).open(path)?;
     }
+    let names = old.as_ref().map_or(1, names);
     let folder = path.parent().filter(|f| !f.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut made = match tempfile::Builder::new()
         .prefix(".oxptxas-")
@@ -32,13 +34,53 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
         Ok(made) => made,
         // A folder where nothing can be made, but the file itself can be written.
         Err(e) if e.kind() == std::io::ErrorKind::PermissionDenied && path.exists() => {
-            return std::fs::write(path, bytes);
+            return write_in_place(path, bytes);
         }
         Err(e) => return Err(e),
     };
+    // Where this ends with an error there is no room, and the old file was not touched.
     made.write_all(bytes)?;
+    if names > 1 {
+        return write_in_place(path, bytes);
+    }
     made.persist(path).map_err(|e| e.error)?;
     Ok(())
+}
+
+/// Gives a file that is there other contents, or, if that can't be done, those that it has.
+fn write_in_place(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    let old = std::fs::read(path)?;
+    std::fs::write(path, bytes).inspect_err(|_| {
+        // The error that is told is the first.
+        let _ = std::fs::write(path, &old);
+    })
+}
+
+/// Writes behind what a file has, or makes it.
+///
+/// # Errors
+/// What keeps it from being written.
+pub(crate) fn append(path: &Path, text: &str) -> std::io::Result<()> {
+    let there = std::fs::metadata(path).map_or(0, |m| m.len() as usize);
+    may_be_so_long(there + text.len())?;
+    let mut file = std::fs::OpenOptions::new().append(true).create(true).open(path)?;
+    file.write_all(text.as_bytes())
+}
+
+/// Whether the process may write files of this length: it would be ended by a signal in the midst of one that is longer.
+#[cfg(unix)]
+fn may_be_so_long(length: usize) -> std::io::Result<()> {
+    let most = rustix::process::getrlimit(rustix::process::Resource::Fsize).current;
+    if most.is_some_and(|most| length as u64 > most) {
+        return Err(std::io::ErrorKind::FileTooLarge.into());
+    }
+    Ok(())
+}
+
+/// By how many names a file is known.
+#[cfg(unix)]
+fn names(file: &std::fs::Metadata) -> u64 {
+    std::os::unix::fs::MetadataExt::nlink(file)
 }
 
 /// Those of the file that is replaced, or what the process's mask leaves of the usual ones.
@@ -101,6 +143,18 @@ mod tests {
         assert_eq!(write_whole(&target, b"fourth").is_ok(), may);
         assert!(write_whole(&dir.path().join("missing/k.cubin"), b"x").is_err());
         write_whole(Path::new("/dev/null"), b"x").unwrap();
+    }
+
+    #[test]
+    fn a_file_keeps_its_names() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, other) = (dir.path().join("k.cubin"), dir.path().join("other"));
+        write_whole(&path, b"the first, which is longer").unwrap();
+        std::fs::hard_link(&path, &other).unwrap();
+        write_whole(&path, b"second").unwrap();
+        assert_eq!(std::fs::read(&other).unwrap(), b"second");
+        assert_eq!(names(&std::fs::metadata(&path).unwrap()), 2);
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 2, "nothing else is left");
     }
 
     #[test]

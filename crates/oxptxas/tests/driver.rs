@@ -58,6 +58,30 @@ fn the_old_file_stays_where_the_new_one_cannot_be_written() {
     assert!(String::from_utf8_lossy(&full.stderr).contains("/dev/full"));
 }
 
+/// Where files may not be as long as the output is, ptxas is ended by a signal and leaves the beginning.
+#[test]
+fn files_of_limited_length_are_whole_or_not_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let limited = |output: &Path| {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "ulimit -f 1; exec \"$0\" \"$1\" -o \"$2\""]).arg(env!("CARGO_BIN_EXE_oxptxas"));
+        let run = shell.arg(saxpy()).arg(output).output().unwrap();
+        assert_eq!(run.status.code(), Some(255), "{run:?}");
+        assert!(String::from_utf8_lossy(&run.stderr).contains("Output file"));
+    };
+    let (new, old, other) = (dir.path().join("new"), dir.path().join("old"), dir.path().join("other"));
+    std::fs::write(&old, "old").unwrap();
+    std::fs::hard_link(&old, &other).unwrap();
+    limited(&new);
+    limited(&old);
+    assert_eq!(std::fs::read(&other).unwrap(), b"old");
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 2, "nothing else is left");
+    // Without a limit both names have the new file.
+    assert!(oxptxas().arg(saxpy()).arg("-o").arg(&old).status().unwrap().success());
+    assert!(std::fs::read(&other).unwrap().starts_with(b"\x7fELF"));
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 2);
+}
+
 #[test]
 fn names_need_not_be_text() {
     let dir = tempfile::tempdir().unwrap();

@@ -4,8 +4,6 @@ use super::{Done, Stopped};
 use crate::files;
 use crate::timeline::{TraceError, Wanted};
 use std::ffi::OsString;
-use std::io::Write;
-use std::path::Path;
 
 /// Writes the cubin.
 pub(super) fn output_file(done: &Done<'_>, arguments: &[OsString]) -> Result<(), String> {
@@ -29,7 +27,7 @@ impl Done<'_> {
                 }
                 Some(path) => {
                     let text = format!("\n{file} >>\n\n{}", output.timeline.stats(stats, ""));
-                    append(&path_of(path), &text)
+                    files::append(&path_of(path), &text)
                         .map_err(|_| voice.fatal(format!("File '{path}' could not be opened")))?;
                 }
             }
@@ -44,7 +42,7 @@ impl Done<'_> {
                     "Parsed trace file not in expected format : --ftrace-phase-after string not found in input file",
                 ),
             })?;
-            std::fs::write(path_of(path), trace)
+            files::write_whole(&path_of(path), trace.as_ref())
                 .map_err(|_| voice.fatal(format!("File '{path}' could not be opened")))?;
         }
         if line.has("verbose2") {
@@ -56,9 +54,4 @@ impl Done<'_> {
         }
         Ok(())
     }
-}
-
-fn append(path: &Path, text: &str) -> std::io::Result<()> {
-    let mut file = std::fs::OpenOptions::new().append(true).create(true).open(path)?;
-    file.write_all(text.as_bytes())
 }
