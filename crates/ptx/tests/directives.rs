@@ -51,6 +51,61 @@ fn pragmas_of_headers() {
     }
 }
 
+/// What ptxas 13.0.88 says of strings with arguments, by version: the word need not end where the argument begins, and one
+/// character between them is of neither.
+#[test]
+fn pragmas_have_versions_and_arguments() {
+    let said = |version: &str, string: &str| -> Vec<String> {
+        let kernel = format!(".entry k() {{ .pragma \"{string}\"; ret; }}");
+        let text = format!(".version {version}\n.target sm_75\n.address_size 64\n{kernel}");
+        let errors = ptx::parse(&text).err().unwrap_or_default();
+        errors.into_iter().map(|e| e.message).collect()
+    };
+    let taken = ["1", "10", "0x10", "010", "+3", " 7", "4294967296", "99999999999999999999"];
+    for argument in taken {
+        assert_eq!(said("9.0", &format!("frequency {argument}")), [""; 0], "{argument}");
+    }
+    for string in
+        ["frequency=3", "frequencyx 3", "  frequency 0", "used_bytes_mask 0", "local_maxnreg 0", "frequent"]
+    {
+        assert_eq!(said("9.0", string), [""; 0], "{string}");
+    }
+    let needs =
+        |word: &str, version: &str| format!("Feature '{word}' requires PTX ISA .version {version} or later");
+    assert_eq!(said("8.8", "frequency 1"), [needs("frequency", "9.0")]);
+    assert_eq!(said("8.2", "used_bytes_mask 1"), [needs("used_bytes_mask", "8.3")]);
+    assert_eq!(said("8.6", "enable_smem_spilling"), [needs("enable_smem_spilling", "8.7")]);
+    let invalid =
+        |argument: &str| format!("Invalid value '{argument}' specified for .pragma 'frequency {argument}'");
+    for (argument, times) in [
+        ("0", 1),
+        ("-1", 1),
+        ("00", 1),
+        ("0x0", 1),
+        ("1.5", 1),
+        ("1 2", 1),
+        (" 7 ", 1),
+        ("3x", 1),
+        ("1e3", 1),
+        ("abc", 2),
+        ("0x", 2),
+        ("-", 2),
+    ] {
+        assert_eq!(
+            said("9.0", &format!("frequency {argument}")),
+            vec![invalid(argument); times],
+            "{argument}"
+        );
+    }
+    let empty = |text: &str| format!("Argument(s) to pragma '{text}' cannot be empty");
+    assert_eq!(
+        said("9.0", "frequency"),
+        [empty("frequency"), "Invalid value '' specified for .pragma 'frequency'".to_string()]
+    );
+    assert_eq!(said("9.0", "used_bytes_mask"), [empty("used_bytes_mask")]);
+    assert_eq!(said("9.0", "local_maxnreg x"), ["Invalid value 'x' specified for .pragma 'local_maxnreg x'"]);
+}
+
 /// What `ptxas -arch=sm_90` says of each.
 #[test]
 fn debug_information_is_whole() {
