@@ -83,14 +83,14 @@ impl Writer<'_> {
                 // Its alignment in place of an address, as of any variable that the linker places.
                 globals.push(symbol(v.name, elf::STB_WEAK, CUDA_OBJECT, 0xa0, n, v.align, v.size));
             }
-            // On sm_90 only where functions use shared memory (ptxas 13.0.88).
-            let shared = o.variables.iter().any(|v| matches!(v.place, Place::Shared(_)));
-            let by_function = || {
-                let mut functions = o.functions.iter().filter(|f| !f.entry);
-                functions.any(|f| f.relocs.iter().any(|r| r.fill == Fill::Shared))
-            };
-            if shared && (o.sm >= 100 || by_function()) {
-                globals.push(weak(".nv.reservedSmem.cap", 0x400, 4));
+            // Where code names a shared variable; on sm_90 what is left of it, as in executables (ptxas 13.0.88).
+            let mut relocs = o.functions.iter().flat_map(|f| &f.relocs);
+            match (relocs.any(|r| r.fill == Fill::Shared), o.sm >= 100) {
+                (true, true) => globals.push(weak(".nv.reservedSmem.cap", 0x400, 4)),
+                (true, false) => {
+                    list.push(symbol("", elf::STB_LOCAL, elf::STT_NOTYPE, elf::STV_INTERNAL, 0, 0, 0));
+                }
+                (false, _) => {}
             }
             let unified = o.variables.iter().any(|v| v.unified.is_some())
                 || o.functions.iter().any(|f| f.unified.is_some());
@@ -118,7 +118,8 @@ impl Writer<'_> {
         }
         list.append(&mut globals);
         let keyed: BTreeSet<usize> = keys.iter().map(|k| k.0).collect();
-        for (n, s) in list.iter().enumerate().filter(|(n, _)| !keyed.contains(n)) {
+        let named = |n: &usize, s: &Symbol| !keyed.contains(n) && !s.name.is_empty();
+        for (n, s) in list.iter().enumerate().filter(|(n, s)| named(n, s)) {
             self.symbols.insert(s.name.clone(), n as u32);
         }
         self.symbols.extend(keys.into_iter().map(|(n, key)| (key, n as u32)));
