@@ -133,6 +133,12 @@ pub enum Fill {
     Kernel,
     /// This byte of a generic address.
     Byte(u8),
+    /// This byte of an offset in a state space, or of the address of code.
+    OffsetByte(u8),
+    /// This byte of the address of a function.
+    FunctionByte(u8),
+    /// This byte of the address of a kernel.
+    KernelByte(u8),
     /// The lower half of the address that a unified variable has in every program.
     UnifiedLow,
     /// The upper half.
@@ -158,6 +164,11 @@ impl Fill {
         matches!(self, Shared | Number | Constant | ImagePlace | ImageOperand | ImageLoad | ImageUniformLoad)
     }
 
+    /// Whether it is the address of a function in data, or a byte of one.
+    pub fn is_of_a_function(self) -> bool {
+        matches!(self, Fill::Function | Fill::FunctionByte(_))
+    }
+
     /// The type of relocation; `None` where nothing is to be filled in.
     pub(crate) fn number(self, sm: u8) -> Option<u32> {
         let modern = sm >= 90;
@@ -179,7 +190,10 @@ impl Fill {
             Fill::Generic => 4,
             Fill::InSection => 1,
             Fill::Kernel => 0x23,
+            Fill::FunctionByte(n) if modern => 0x68 + u32::from(n),
+            Fill::OffsetByte(n) | Fill::FunctionByte(n) => 0x4c + u32::from(n),
             Fill::Byte(n) => 0x54 + u32::from(n),
+            Fill::KernelByte(n) => 0x5c + u32::from(n),
             Fill::UnifiedLow => 0x70,
             Fill::UnifiedHigh => 0x71,
             Fill::Unified => 0x66,
@@ -199,6 +213,7 @@ impl Fill {
             Fill::FunctionLow => Fill::Low,
             Fill::FunctionHigh => Fill::High,
             Fill::Function => Fill::Offset,
+            Fill::FunctionByte(n) => Fill::OffsetByte(n),
             Fill::FunctionBase => return None,
             other => other,
         };

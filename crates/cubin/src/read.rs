@@ -305,6 +305,8 @@ pub fn read(data: &[u8]) -> Result<Image, Error> {
                 0
             } else if entry == 24 {
                 word(16) as i64
+            } else if byte_filled(info as u32).is_some() {
+                base.get(offset as usize).map_or(0, |b| i64::from(*b))
             } else {
                 base.get(offset as usize..(offset as usize).saturating_add(8))
                     .map_or(0, |b| i64::from_le_bytes(b.try_into().expect("8 bytes")))
@@ -328,6 +330,15 @@ pub fn read(data: &[u8]) -> Result<Image, Error> {
         }
     }
     Ok(image)
+}
+
+/// The first of the eight types of relocation by which one byte of an address is filled in: of an offset or code, of a generic
+/// address, of a kernel, of a function.
+const BYTES: [u32; 4] = [0x4c, 0x54, 0x5c, 0x68];
+
+/// Which byte of an address a type of relocation fills in, 0 the lowest; `None` of those that fill in more.
+pub fn byte_filled(kind: u32) -> Option<u32> {
+    BYTES.iter().find_map(|first| kind.checked_sub(*first).filter(|n| *n < 8))
 }
 
 /// Where the code of each kernel lies in the file.

@@ -2,12 +2,13 @@
 
 pub(crate) mod apart;
 
+use crate::addresses::{Address, fill_numbers};
 use crate::output::{KernelStats, Output};
 use crate::settings::Settings;
 use crate::units::Compiled;
 use crate::{debug, dwarf, facts, functions, images};
 use backend::Code;
-use cubin::object::{Binding, Fill};
+use cubin::object::Binding;
 use ptx::{FuncId, LineIndex, Linkage, Module, Space, Symbol};
 use rustc_hash::FxHashMap;
 
@@ -189,18 +190,17 @@ pub(crate) fn assemble(
         let init = match &var.init {
             Some(i) => {
                 let mut bytes = initial_bytes(var, i)?;
-                number_functions(&mut bytes, i, layout, by_address);
+                fill_numbers(&mut bytes, i, layout, by_address);
                 Some(bytes)
             }
             None => None,
         };
-        let relocs = var.init.iter().flat_map(|i| &i.relocs);
         file.globals.push(cubin::Global {
             name: var.name.clone(),
             size: var.size(),
             align: u64::from(var.align),
             init,
-            relocs: relocs.filter_map(|r| data_reloc(module, 0, r, by_address)).collect(),
+            relocs: data_relocs(module, &images, (0, var.init.as_ref()), by_address).collect(),
             binding: binding(var.linkage),
             managed: var.managed,
         });
@@ -214,8 +214,8 @@ pub(crate) fn assemble(
         if let Some(init) = &var.init {
             let place = &mut file.constants[at as usize..at as usize + init.bytes.len()];
             place.copy_from_slice(&init.bytes);
-            number_functions(place, init, layout, by_address);
-            let relocs = init.relocs.iter().filter_map(|r| data_reloc(module, at.into(), r, by_address));
+            fill_numbers(place, init, layout, by_address);
+            let relocs = data_relocs(module, &images, (at.into(), Some(init)), by_address);
             file.constant_relocs.extend(relocs);
         }
         file.constant_symbols.push((var.name.clone(), at, var.size() as u32, binding(var.linkage)));
@@ -411,52 +411,24 @@ pub(crate) fn binding(linkage: Linkage) -> Binding {
     }
 }
 
-/// What the linker or driver puts where an initializer has a generic address, or that of a kernel; `None` of others.
-pub(crate) fn address_fill(module: &Module, r: &ptx::ast::Reloc) -> Option<Fill> {
-    let generic = match r.symbol {
-        Symbol::Var(v) => r.generic || module.vars[v].space == Space::Global,
-        Symbol::Func(_) => false,
-    };
-    match (r.byte, r.symbol) {
-        (None, Symbol::Func(f)) if module.funcs[f].entry && r.size == 8 => Some(Fill::Kernel),
-        (Some(n), _) if generic && n < 8 && r.size == 1 => Some(Fill::Byte(n)),
-        (None, _) if generic && r.size == 8 => Some(Fill::Generic),
-        _ => None,
-    }
-}
-
-/// An address in an initializer as the file has it. `by_address`: functions have addresses, not numbers.
-fn data_reloc(
-    module: &Module,
-    at: u64,
-    r: &ptx::ast::Reloc,
+/// The addresses in the initial contents of a variable that the linker or driver fills in, from `at` on. `by_address`: functions have
+/// addresses, not numbers.
+fn data_relocs<'a>(
+    module: &'a Module,
+    images: &'a images::Images,
+    (at, init): (u64, Option<&'a ptx::ast::Init>),
     by_address: bool,
-) -> Option<cubin::object::Reloc> {
-    let function = by_address && matches!(r.symbol, Symbol::Func(f) if !module.funcs[f].entry) && r.size == 8;
-    Some(cubin::object::Reloc {
-        offset: at + r.offset,
-        fill: address_fill(module, r).or(function.then_some(Fill::Function))?,
-        symbol: symbol_name(module, r.symbol),
-        addend: r.addend,
-    })
-}
-
-/// Puts the numbers of functions where an initializer has their addresses, unless code has these, too, and the offsets of constants.
-fn number_functions(bytes: &mut [u8], init: &ptx::ast::Init, layout: &lower::ModuleLayout, by_address: bool) {
-    for r in &init.relocs {
-        let number = match r.symbol {
-            Symbol::Func(_) if by_address => None,
-            Symbol::Func(f) => layout.function_number(f),
-            Symbol::Var(v) if !r.generic => layout.const_offset(v).map(u64::from),
-            Symbol::Var(_) => None,
+) -> impl Iterator<Item = cubin::object::Reloc> + 'a {
+    init.into_iter().flat_map(|i| &i.relocs).flat_map(move |r| {
+        let address = Address::of(module, r, false);
+        let known = match address {
+            Address::Function => !by_address,
+            Address::Offset => true,
+            Address::Kernel | Address::Generic | Address::Unified => false,
         };
-        if let Some(n) = number
-            && let Some(field) = bytes.get_mut(r.offset as usize..r.offset as usize + usize::from(r.size))
-        {
-            let value = n.wrapping_add(r.addend as u64).to_le_bytes();
-            field.copy_from_slice(&value[..usize::from(r.size).min(8)]);
-        }
-    }
+        let symbol = images.symbol(r.symbol).unwrap_or_else(|| symbol_name(module, r.symbol));
+        if known { Vec::new() } else { address.relocs(at, r, &symbol) }
+    })
 }
 
 pub(crate) fn symbol_name(module: &Module, symbol: Symbol) -> String {

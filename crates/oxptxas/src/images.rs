@@ -5,7 +5,7 @@ use cubin::images::{ImageKind, ImageSymbol, ImageWord, SamplerInit};
 use cubin::object::{Fill, Reloc};
 use lower::ModuleLayout;
 use ptx::ast::Opaque;
-use ptx::{FuncId, Item, Linkage, Module, Op, Stmt, Var, VarId};
+use ptx::{FuncId, Item, Linkage, Module, Op, Stmt, Symbol, Var, VarId};
 use sass::{ConstBank, Opcode, Operand, Target};
 
 /// What the file says of them: the list, and each variable's place in it.
@@ -98,6 +98,12 @@ impl Images {
             list: all.iter().filter_map(symbol).collect(),
             vars: all.iter().filter(|(v, _)| module.vars[*v].opaque.is_some()).map(|a| a.0).collect(),
         }
+    }
+
+    /// What the symbol of one is called.
+    pub(crate) fn symbol(&self, symbol: Symbol) -> Option<String> {
+        let Symbol::Var(v) = symbol else { return None };
+        self.place(v).map(ImageSymbol::key)
     }
 
     /// What the linker fills into the code of a function of an object: where it stands for the place of a word, as it was lowered,

@@ -46,6 +46,7 @@
 //!
 //! [`command`] is the same with ptxas's whole command line, its messages included.
 
+mod addresses;
 mod assemble;
 pub mod command;
 pub mod console;

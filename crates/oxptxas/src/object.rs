@@ -1,7 +1,8 @@
 //! `-c`: a relocatable object instead of an executable. Every function is compiled on its own and keeps to the calling
 //! convention; whatever has an address is left to the linker.
 
-use crate::assemble::{address_fill, binding, initial_bytes, kernel_record};
+use crate::addresses::Address;
+use crate::assemble::{binding, initial_bytes, kernel_record};
 use crate::convention::{prototype, reached};
 use crate::facts;
 use crate::functions;
@@ -137,7 +138,7 @@ pub(crate) fn compile(
         object.functions.push(meeting(name, &code, options)?);
     }
     (object.isa_class, object.tensor_maps) = (asks.class, asks.tensor_maps);
-    variables(module, layout, &mut object, &mut errors);
+    variables(module, (layout, &images), &mut object, &mut errors);
     if !errors.is_empty() {
         errors.sort_by_key(|d| d.span.map_or(0, |s| s.start));
         return Err(errors);
@@ -170,7 +171,7 @@ pub(crate) fn compile(
     let elsewhere = module.funcs.values().filter(|f| f.body.is_none() && f.attrs.unified.is_some());
     object.unified_elsewhere = elsewhere.map(|f| f.name.clone()).collect();
     // The linker drops functions of this object alone that nothing seems to call.
-    let in_data = object.variables.iter().flat_map(|v| &v.relocs).filter(|r| r.fill == Fill::Function);
+    let in_data = object.variables.iter().flat_map(|v| &v.relocs).filter(|r| r.fill.is_of_a_function());
     let in_code = object.functions.iter().flat_map(|f| &f.takes).map(String::as_str);
     let taken: FxHashSet<&str> = in_data.map(|r| r.symbol.as_str()).chain(in_code).collect();
     let seen: Vec<(String, String)> = module
@@ -457,7 +458,7 @@ fn unified_addresses(relocs: &mut [cubin::object::Reloc], module: &Module, layou
 /// The variables that have an address, with what they hold.
 fn variables(
     module: &Module,
-    layout: &lower::ModuleLayout,
+    (layout, images): (&lower::ModuleLayout, &Images),
     object: &mut Object,
     errors: &mut Vec<Diagnostic>,
 ) {
@@ -506,28 +507,12 @@ fn variables(
             Ok(bytes) => bytes,
             Err(message) => return errors.push(Diagnostic::error(var.span, message)),
         };
-        let mut relocs = Vec::new();
         let unified = object.variables[n].unified.is_some();
-        for r in &init.relocs {
-            let to_unified = matches!(r.symbol, Symbol::Var(v) if module.vars[v].unified.is_some());
-            let fill = match (address_fill(module, r), r.symbol) {
-                (None, Symbol::Func(f)) if r.size == 8 && !module.funcs[f].entry => Some(Fill::Function),
-                (_, Symbol::Var(_)) if unified && r.byte.is_none() && r.size == 8 => Some(Fill::Unified),
-                (Some(Fill::Byte(n)), Symbol::Var(_)) if unified => Some(Fill::UnifiedByte(n)),
-                (None, Symbol::Var(_)) if to_unified && r.byte.is_none() && r.size == 8 => {
-                    Some(Fill::Generic)
-                }
-                (None, Symbol::Var(_)) if r.size == 8 && r.byte.is_none() => Some(Fill::Offset),
-                (fill, _) => fill,
-            };
-            let Some(fill) = fill else {
-                let message = format!("an address in the initializer of '{}' is not supported yet", var.name);
-                errors.push(Diagnostic::error(var.span, message));
-                continue;
-            };
-            let symbol = layout.symbol_name(module, r.symbol);
-            relocs.push(cubin::object::Reloc { offset: r.offset, fill, symbol, addend: r.addend });
-        }
+        let relocs = init.relocs.iter().flat_map(|r| {
+            let symbol = images.symbol(r.symbol).unwrap_or_else(|| layout.symbol_name(module, r.symbol));
+            Address::of(module, r, unified).relocs(0, r, &symbol)
+        });
+        let relocs = relocs.collect();
         let v = &mut object.variables[n];
         v.init = Some(bytes);
         v.relocs = relocs;

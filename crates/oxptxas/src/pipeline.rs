@@ -1,7 +1,7 @@
 //! From PTX text to a cubin: the order of the layers, kernels in parallel, the same bytes for any number of
 //! threads.
 
-use crate::assemble::{Device, address_fill, apart, assemble, symbol_name};
+use crate::assemble::{Device, apart, assemble, symbol_name};
 use crate::output::{Failure, Output};
 use crate::settings::{Settings, asked_in_vain};
 use crate::timeline::{Stage, Timeline};
@@ -9,7 +9,6 @@ use crate::units::{Paths, Units};
 use crate::{convention, debug, driver, functions, limits, newer, notices, vector_params};
 #[cfg(all(debug_assertions, feature = "order-check"))]
 use backend::Code;
-use cubin::object::Fill;
 use ori::Cancel;
 use ptx::{Diagnostic, FuncId, LineIndex, Module, Severity, Space, Symbol, VarId};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -517,8 +516,7 @@ fn check_order(module: &Module, func: FuncId, lines: &LineIndex, code: &Code) {
     }
 }
 
-/// Addresses that an executable can't hold: of what is not defined in it, of anything but global variables,
-/// in fields of another size than 8 bytes, or in constant memory.
+/// Addresses that an executable can't hold: of what is not defined in it.
 fn unresolved_addresses(module: &Module, layout: &lower::ModuleLayout) -> Vec<Diagnostic> {
     let external = functions::externs(module, module.funcs.keys());
     let defined = |s: Symbol| match s {
@@ -542,28 +540,15 @@ fn unresolved_addresses(module: &Module, layout: &lower::ModuleLayout) -> Vec<Di
         for v in vars {
             let var = &module.vars[*v];
             let relocs = var.init.iter().flat_map(|i| &i.relocs);
-            let held = |r: &ptx::ast::Reloc| {
-                numbered(r.symbol) || (defined(r.symbol) && matches!(r.symbol, Symbol::Var(_)))
+            let held = |r: &ptx::ast::Reloc| match r.symbol {
+                Symbol::Func(f) => module.funcs[f].entry || numbered(r.symbol),
+                Symbol::Var(v) => module.vars[v].opaque.is_some() || defined(r.symbol),
             };
-            if relocs.into_iter().any(|r| !is_kernel(module, r) && (!fits(module, r) || !held(r))) {
+            if !relocs.into_iter().all(held) {
                 let message = format!("an address in the initializer of '{}' is not supported yet", var.name);
                 errors.push(Diagnostic::error(var.span, message));
             }
         }
     }
     errors
-}
-
-/// Whether it is the address of a kernel, 8 bytes.
-fn is_kernel(module: &Module, r: &ptx::ast::Reloc) -> bool {
-    address_fill(module, r) == Some(Fill::Kernel)
-}
-
-/// Whether the field can hold it: 8 bytes or a byte of the address of a variable in global memory, offsets in 4 or 8.
-fn fits(module: &Module, r: &ptx::ast::Reloc) -> bool {
-    let offset = matches!(r.symbol, Symbol::Var(v) if !r.generic && module.vars[v].space != Space::Global);
-    match r.byte {
-        None => r.size == 8 || offset && r.size == 4,
-        Some(_) => address_fill(module, r).is_some(),
-    }
 }

@@ -1,6 +1,6 @@
 //! The lists of an object: who calls whom, what is unified, and the attributes of all and of each function.
 
-use super::{Fill, Placed, Writer};
+use super::{Placed, Writer};
 use crate::Error;
 use crate::attrs::{Attr, Attrs};
 use crate::common::kernel_attributes;
@@ -32,7 +32,7 @@ impl Writer<'_> {
             pair(&mut graph, self.symbol(&alias.name)?, self.symbol(&alias.function)?);
         }
         mark(&mut graph, 2);
-        let in_data = o.variables.iter().flat_map(|v| &v.relocs).filter(|r| r.fill == Fill::Function);
+        let in_data = o.variables.iter().flat_map(|v| &v.relocs).filter(|r| r.fill.is_of_a_function());
         let taken: Vec<&str> = o
             .functions
             .iter()
@@ -57,7 +57,7 @@ impl Writer<'_> {
         for f in &o.functions {
             // By name, and out of the variables that it reaches.
             let reached = o.variables.iter().filter(|v| f.relocs.iter().any(|r| r.symbol == v.name));
-            let in_them = reached.flat_map(|v| &v.relocs).filter(|r| r.fill == Fill::Function);
+            let in_them = reached.flat_map(|v| &v.relocs).filter(|r| r.fill.is_of_a_function());
             let mut takes: Vec<&str> = f.takes.iter().map(String::as_str).collect();
             takes.extend(in_them.map(|r| r.symbol.as_str()));
             takes.sort_unstable();

@@ -109,15 +109,12 @@ pub struct Module {
     constants: u64,
 }
 
-/// Relocations by which one byte of an address is filled in: R_CUDA_G8_0 … R_CUDA_G8_56.
-const BYTES: std::ops::RangeInclusive<u32> = 0x54..=0x5b;
-
 /// The bytes that a relocation of data puts.
 fn filled(kind: u32, value: u64) -> ([u8; 8], usize) {
-    if BYTES.contains(&kind) {
-        return ((value >> (8 * (kind - BYTES.start()))).to_le_bytes(), 1);
+    match cubin::read::byte_filled(kind) {
+        Some(n) => ((value >> (8 * n)).to_le_bytes(), 1),
+        None => (value.to_le_bytes(), 8),
     }
-    (value.to_le_bytes(), 8)
 }
 
 /// Puts bytes into a section.
@@ -298,7 +295,9 @@ impl Module {
             let data = self.globals.get(&r.symbol).map(|g| g.0);
             // Other functions that the driver brings have no address here.
             let number = || super::descriptors::size(&r.symbol);
-            let Some(symbol) = data.or_else(function).or_else(number) else { continue };
+            let constant = || cubin.constants.iter().find(|c| c.0 == r.symbol).map(|c| self.constants + c.1);
+            let symbol = data.or_else(function).or_else(number).or_else(constant);
+            let Some(symbol) = symbol else { continue };
             let value = symbol.wrapping_add_signed(r.addend);
             if let Some(function) = r.place.strip_prefix(".text.") {
                 // Code that the kernel doesn't reach is not loaded.
