@@ -6,8 +6,20 @@ use rustc_hash::FxHashSet;
 use sass::target::LEAST_LIMIT;
 
 /// The functions that the driver resolves in an executable (ptxas 13.0.88 calls any other undefined one
-/// "unresolved").
-const SYSTEM_CALLS: &[&str] = &["__assertfail", "free", "malloc", "vfprintf", "vprintf"];
+/// "unresolved"), those of graphs that the device launches and changes among them.
+const SYSTEM_CALLS: &[&str] = &[
+    "__assertfail",
+    "cudaGraphKernelNodeSetEnabled",
+    "cudaGraphKernelNodeSetGridDim",
+    "cudaGraphKernelNodeSetParam",
+    "cudaGraphKernelNodeUpdatesApply",
+    "cudaGraphLaunch",
+    "cudaGraphSetConditional",
+    "free",
+    "malloc",
+    "vfprintf",
+    "vprintf",
+];
 
 pub(crate) fn calls(module: &Module, f: FuncId) -> impl Iterator<Item = &Inst> {
     module.funcs[f].body.iter().flat_map(|b| &b.stmts).filter_map(|s| match s {

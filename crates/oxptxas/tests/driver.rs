@@ -254,3 +254,29 @@ fn nothing_is_needed_but_the_input_and_the_output() {
         .stdin(std::fs::File::open(saxpy()).unwrap());
     assert!(run.args(["-o", "/dev/stdout"]).stdout(Stdio::null()).status().unwrap().success());
 }
+
+/// What the driver brings needs no definition (ptxas 13.0.88, sm_75 to sm_121).
+#[test]
+fn functions_of_the_driver_are_called_without_a_definition() {
+    let source = |name: &str| {
+        format!(
+            ".version 8.5\n.target sm_75\n.address_size 64\n.extern .func (.param .b32 r) {name} (.param .b64 a, .param .b32 b);\n\
+             .visible .entry k(.param .u64 o) {{ .reg .b64 %a; .reg .b32 %r; ld.param.u64 %a, [o]; {{ .param .b64 p; st.param.b64 [p], %a; \
+             .param .b32 q; st.param.b32 [q], 1; .param .b32 v; call.uni (v), {name}, (p, q); ld.param.b32 %r, [v]; }} \
+             st.global.u32 [%a], %r; ret; }}\n"
+        )
+    };
+    for name in ["vprintf", "cudaGraphLaunch", "cudaGraphSetConditional", "cudaGraphKernelNodeSetParam"] {
+        for arch in ["sm_75", "sm_90", "sm_120"] {
+            let settings = oxptxas::Settings::new(sass::Target::parse(arch).unwrap());
+            let source = source(name);
+            let output = oxptxas::compile(&source, "k.ptx", &settings)
+                .unwrap_or_else(|e| panic!("{}", e.render(&source)));
+            assert!(output.cubin.windows(name.len()).any(|w| w == name.as_bytes()), "{name} {arch}");
+        }
+    }
+    for name in ["cudaGraphInstantiate", "cudaGraphLaunchX", "cudaMalloc"] {
+        let settings = oxptxas::Settings::new(sass::Target::parse("sm_90").unwrap());
+        assert!(oxptxas::compile(&source(name), "k.ptx", &settings).is_err(), "{name}");
+    }
+}
