@@ -13,6 +13,9 @@ enum Library {
     Nvidia,
 }
 
+/// NVIDIA's library, in the folder that the tools are installed to.
+const NVIDIA: &str = "lib/libnvptxcompiler_static.a";
+
 fn tests() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests")
 }
@@ -22,11 +25,14 @@ fn built(file: &str) -> PathBuf {
     std::env::current_exe().expect("tests run from a file").with_file_name(file)
 }
 
-/// The folder of NVIDIA's library, if it is installed. It is linked with this one test, which is what it is made for.
+/// The folder of NVIDIA's library where the reference tools are installed, of which it is one. It is linked with this one test,
+/// which is what it is made for.
 fn nvidia() -> Option<PathBuf> {
     let bin = PathBuf::from(std::env::var_os("OXPTXAS_ORACLES")?);
-    let root = bin.parent()?.to_path_buf();
-    root.join("lib/libnvptxcompiler_static.a").exists().then_some(root)
+    let root = bin.parent().expect("the programs are in a folder of the tools").to_path_buf();
+    let library = root.join(NVIDIA);
+    assert!(library.exists(), "{} is missing: `cargo xtask oracles` installs it", library.display());
+    Some(root)
 }
 
 /// A program, built in a folder of its own.
@@ -57,7 +63,7 @@ impl Program {
                     .expect("the folder is new");
                 cc.arg("-L").arg(folder.path()).arg("-loxptxas")
             }
-            Library::Nvidia => cc.arg(nvidia().expect("as above").join("lib/libnvptxcompiler_static.a")),
+            Library::Nvidia => cc.arg(nvidia().expect("as above").join(NVIDIA)),
         };
         let done = cc.args(["-lpthread", "-lm", "-ldl"]).output().expect("there is a C compiler");
         assert!(done.status.success(), "{library:?}: {}", String::from_utf8_lossy(&done.stderr));
