@@ -1,9 +1,6 @@
 //! `.nv.info` attributes (EIATTR): codes and record formats, as observed in files of ptxas 13.0.88 and named
 //! by cuobjdump 13.2.
 
-/// Bytes of parameters up to which 14 bits are enough for the size of each.
-pub const NARROW_PARAMETERS: u16 = 4352;
-
 /// An attribute code.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
@@ -26,7 +23,7 @@ pub enum Attr {
     /// The same of surfaces.
     BindlessSurfaceBank = 0x16,
     KparamInfo = 0x17,
-    /// The same with 16 bits for the size, where a kernel's parameters take more than [`NARROW_PARAMETERS`] bytes.
+    /// The same with 16 bits for the size, where a kernel has [many](crate::Kernel::many_params).
     KparamInfoV2 = 0x45,
     CbankParamSize = 0x19,
     MaxregCount = 0x1b,

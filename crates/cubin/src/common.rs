@@ -1,6 +1,6 @@
 //! What executables and objects have in common: notes, attributes, call frame information.
 
-use crate::attrs::{Attr, Attrs, NARROW_PARAMETERS};
+use crate::attrs::{Attr, Attrs};
 use crate::frames::GENERAL;
 use crate::images::ImageKind;
 use crate::{Kernel, Mbarrier, MbarrierKind};
@@ -111,7 +111,7 @@ pub(crate) fn kernel_attributes(
         a.half(Attr::CbankParamSize, k.param_bytes);
     }
     let named = |kind: ImageKind| k.images.iter().any(|w| images.get(w.image).is_some_and(|i| i.1 == kind));
-    let wide = k.param_bytes > NARROW_PARAMETERS;
+    let wide = k.many_params;
     // Of what is pointed at, bits 11:8 the space and 7:0 the alignment.
     let size_and_pointee = |size: u32, pointee: u32| match wide {
         true => (Attr::KparamInfoV2, size | (pointee & 0xff) << 16 | pointee >> 8 << 24),

@@ -125,6 +125,8 @@ pub struct Kernel {
     pub param_base: u16,
     /// Size of the parameters.
     pub param_bytes: u16,
+    /// Whether there are so many that the size of each is stated in 16 bits, not 14.
+    pub many_params: bool,
     /// Parameters.
     pub params: Vec<Param>,
     /// Words behind them of textures, samplers and surfaces that code names.

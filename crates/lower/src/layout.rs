@@ -11,6 +11,13 @@ use crate::Diagnostic;
 /// Bytes at the bottom of the CTA's shared memory that the system keeps, from sm_90 on.
 pub const RESERVED_SHARED: u32 = 0x400;
 
+/// Tells a module where the parameters of its kernels begin on a target, which the text does not say: their alignment counts from elsewhere.
+pub fn place_params(module: &mut Module, target: Target) {
+    let info = target.info();
+    module.param_skew = info.param_skew.into();
+    module.large_param_skew = info.large_param_base.map(u32::from);
+}
+
 /// Where the parameters of a kernel begin in constant bank 0.
 pub fn param_base(module: &Module, kernel: &ptx::Func, target: Target) -> u16 {
     let info = target.info();

@@ -365,6 +365,7 @@ pub(crate) fn kernel_record(
         shared_align: 0,
         param_base: lower::layout::param_base(module, func, options.target),
         param_bytes: param_bytes as u16,
+        many_params: func.entry && module.has_large_params(func),
         params: offsets.iter().zip(&func.params).map(|(at, p)| parameter(*at, &module.vars[*p])).collect(),
         exits: code.exit_offsets,
         numbers: code.numbers,

@@ -31,8 +31,7 @@ fn checked(
     arch: &str,
 ) -> Result<Module, Failure> {
     let fail = |diagnostics| Failure::new(diagnostics, file, source);
-    module.param_skew = target.info().param_skew.into();
-    module.large_param_skew = target.info().large_param_base.map(u32::from);
+    lower::layout::place_params(&mut module, target);
     if errors.iter().any(|e| e.severity == Severity::Fatal) {
         newer::note(&module, source, &mut errors);
         return Err(fail(errors));

@@ -174,3 +174,36 @@ fn sizes_of_large_parameters_are_stated() {
         assert_eq!(wide, size + 8 > 4352, "sm_{sm}, {size} bytes");
     }
 }
+
+/// For that their size counts that they have packed from 0: what alignment adds where they begin in the bank is of no account
+/// (ptxas 13.0.88, with and without `-c`).
+#[test]
+fn large_parameters_are_counted_from_0() {
+    for sm in [75, 80, 89, 90, 100, 120] {
+        // A word in front, which alignment from 0 makes 64 bytes; and one behind, which makes alignment from elsewhere more.
+        for (params, wide) in [
+            ("a, .param .align 64 .b8 q[4288]", false),
+            ("a, .param .align 64 .b8 q[4292]", true),
+            ("a, .param .align 64 .b8 q[4304]", true),
+            ("a, .param .align 64 .b8 q[4308]", true),
+            ("q[4344], .param .b32 a", false),
+            ("q[4348], .param .b32 a", false),
+            ("q[4352], .param .b32 a", true),
+        ] {
+            let first = if params.starts_with('a') { ".b32" } else { ".align 64 .b8" };
+            let text = format!(
+                ".version 9.0\n.target sm_{sm}\n.address_size 64\n.visible .entry k(.param {first} {params})\n\
+                 {{ .reg .b64 %rd1; .reg .b32 %r1; ld.param.u32 %r1,[q+8]; mov.u64 %rd1,0; st.global.u32 [%rd1],%r1; ret; }}\n"
+            );
+            for relocatable in [false, true] {
+                let settings = Settings { relocatable, ..Settings::new(sass::Target::new(sm).unwrap()) };
+                let cubin =
+                    compile(&text, "k.ptx", &settings).unwrap_or_else(|e| panic!("{}", e.render(""))).cubin;
+                let image = cubin::read::read(&cubin).unwrap();
+                let attributes = &image.kernels["k"].attributes;
+                assert_eq!(attributes.iter().any(|(code, _)| *code == 0x45), wide, "sm_{sm}: {params}");
+                assert_eq!(attributes.iter().any(|(code, _)| *code == 0x17), !wide, "sm_{sm}: {params}");
+            }
+        }
+    }
+}

@@ -93,8 +93,7 @@ fn many_parameters_begin_elsewhere() {
             );
             let mut module = ptx::parse(&source).unwrap();
             let info = target.info();
-            module.param_skew = info.param_skew.into();
-            module.large_param_skew = info.large_param_base.map(u32::from);
+            lower::layout::place_params(&mut module, target);
             for (opt_level, relocatable) in [(0, false), (3, false), (3, true)] {
                 let settings = Settings { opt_level, relocatable, ..Settings::new(target) };
                 let cubin = compile(&source, "k.ptx", &settings).unwrap().cubin;

@@ -303,8 +303,7 @@ impl Debugged {
         let settings = Settings { debug: true, ..Settings::new(target) };
         let output = oxptxas::compile(&source, "places.ptx", &settings).map_err(|e| e.to_string())?;
         let mut module = ptx::parse(&source).map_err(|e| refused(&e))?;
-        module.param_skew = target.info().param_skew.into();
-        module.large_param_skew = target.info().large_param_base.map(u32::from);
+        lower::layout::place_params(&mut module, target);
         Ok(Debugged { module, lines: LineIndex::new(&source), file: File::new(output.cubin)? })
     }
 

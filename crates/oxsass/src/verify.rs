@@ -66,8 +66,7 @@ impl fmt::Display for Verdict {
 /// What can't be parsed.
 pub fn module(source: &str, target: sass::Target) -> Result<ptx::Module, Vec<ptx::Diagnostic>> {
     let mut module = ptx::parse(source)?;
-    module.param_skew = target.info().param_skew.into();
-    module.large_param_skew = target.info().large_param_base.map(u32::from);
+    lower::layout::place_params(&mut module, target);
     Ok(module)
 }
 

@@ -557,8 +557,9 @@ pub enum AddrBase {
     Absolute,
 }
 
-/// Bytes of parameters up to which they are where they were before PTX 8.1 allowed more (ptxas 13.0.88 has others from 0x1a80 on in constant
-/// bank 0, up to sm_89).
+/// Bytes of a kernel's parameters, packed from 0, up to which all is as it was before PTX 8.1 allowed more. ptxas 13.0.88 has more of them
+/// from 0x1a80 on in constant bank 0, up to sm_89, and states each one's size in 16 bits, on all targets; what alignment adds where the bank
+/// does not begin with them counts for neither.
 pub const LARGE_PARAMS: u32 = 4352;
 
 impl Module {
@@ -572,13 +573,18 @@ impl Module {
     /// Byte offset of each kernel parameter, and the size of all: in order, each at its alignment, which counts from
     /// [`Module::param_skew`] bytes before the first (ptxas 13.0.88, docs/cubin.md).
     pub fn param_layout(&self, func: &Func) -> (Vec<u32>, u32) {
-        let skew = if self.has_large_params(func) { self.large_param_skew } else { None };
-        self.param_layout_from(func, skew.unwrap_or(self.param_skew))
+        self.param_layout_from(func, self.param_skew_of(func))
     }
 
-    /// Whether a kernel's parameters are elsewhere, as they take more than [`LARGE_PARAMS`] bytes.
+    /// How far a kernel's first parameter is from where their alignment counts from.
+    pub fn param_skew_of(&self, func: &Func) -> u32 {
+        let large = if self.has_large_params(func) { self.large_param_skew } else { None };
+        large.unwrap_or(self.param_skew)
+    }
+
+    /// Whether a kernel's parameters take more than [`LARGE_PARAMS`] bytes.
     pub fn has_large_params(&self, func: &Func) -> bool {
-        self.large_param_skew.is_some() && self.param_size(func) > LARGE_PARAMS
+        self.param_size(func) > LARGE_PARAMS
     }
 
     /// How many bytes the parameters of a kernel take, whatever the target: what the limit is about.

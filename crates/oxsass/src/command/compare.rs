@@ -52,8 +52,7 @@ impl Compare {
         let theirs = read(&self.against)?;
         let target = self.arch.or(own_target(&module));
         let target = target.ok_or("--arch is needed: the file names no target that is known")?;
-        module.param_skew = target.info().param_skew.into();
-        module.large_param_skew = target.info().large_param_base.map(u32::from);
+        lower::layout::place_params(&mut module, target);
         let ours = match &self.cubin {
             Some(file) => read(file)?,
             None => {

@@ -47,8 +47,7 @@ impl Bisect {
         use oxsass::bisect::{Culprit, search};
         let (source, mut module) = load_ptx(&self.file, "bisect starts from PTX")?;
         let settings = self.compiled.settings(&module)?;
-        module.param_skew = settings.target.info().param_skew.into();
-        module.large_param_skew = settings.target.info().large_param_base.map(u32::from);
+        lower::layout::place_params(&mut module, settings.target);
         let wrong = |output: &oxptxas::Output| {
             let mut names = verify::kernels(&module).into_iter();
             names.any(|name| {
@@ -179,8 +178,7 @@ impl Verify {
             Some(file) => Some((file.display(), read(file)?)),
             None => None,
         };
-        module.param_skew = target.info().param_skew.into();
-        module.large_param_skew = target.info().large_param_base.map(u32::from);
+        lower::layout::place_params(&mut module, target);
         let mut agree = true;
         for name in verify::kernels(&module) {
             let judge = |cubin: &[u8]| verify::kernel(&module, &source, cubin, name, 0..seeds);

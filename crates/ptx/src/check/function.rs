@@ -3,16 +3,13 @@
 
 use super::Checker;
 use super::inst::full_name;
-use crate::ast::{AddrBase, Body, Func, Inst, Linkage, Module, Operand, Space, Stmt, VarId};
+use crate::ast::{AddrBase, Body, Func, Inst, LARGE_PARAMS, Linkage, Module, Operand, Space, Stmt, VarId};
 use crate::diag::{Diagnostic, Severity};
 use crate::isa::{Mod, Op};
 use crate::span::Span;
 
 /// Bytes of parameters that a kernel has at most, by the PTX version from which on.
-const PARAMETERS: &[((u8, u8), u32)] = &[((8, 1), 32764), ((1, 5), 4352), ((1, 0), 256)];
-
-/// As many of them every version from 1.5 on and every target has.
-const OLD_PARAMETERS: u32 = 4352;
+const PARAMETERS: &[((u8, u8), u32)] = &[((8, 1), 32764), ((1, 5), LARGE_PARAMS), ((1, 0), 256)];
 
 /// Alignment of a parameter or result of a function.
 const MOST_ALIGNED: u32 = 128;
@@ -86,7 +83,7 @@ impl<'m> Checker<'m> {
             );
             self.error(func.span, message);
         }
-        if size > OLD_PARAMETERS {
+        if size > LARGE_PARAMS {
             let feature = "Feature 'Kernel parameter size larger than 4352 bytes'";
             if self.sm < 70 {
                 self.error(func.span, format!("{feature} requires .target sm_70 or higher"));

@@ -133,9 +133,7 @@ fn witnessed(
     }
     let mut prepared = launch.prepare();
     let kernel = kernel_of(module, launch)?;
-    let large = module.has_large_params(&module.funcs[kernel]);
-    let skew = if large { module.large_param_skew } else { None };
-    prepared.params = launch.params(&prepared.addresses, skew.unwrap_or(module.param_skew));
+    prepared.params = launch.params(&prepared.addresses, module.param_skew_of(&module.funcs[kernel]));
     let mut program = Program::new(module, kernel, options.fill, options.nudge)?;
     check(module, kernel, launch, &prepared.params)?;
     for v in program.globals.clone() {

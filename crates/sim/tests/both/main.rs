@@ -102,8 +102,7 @@ fn check(test: &str, cases: &[Case<'_>]) {
 fn run(tools: Option<&Path>, name: &str, source: &str, target: &str, launch: &Launch) -> Vec<String> {
     let mut errors = Vec::new();
     let mut module = ptx::parse(source).unwrap_or_else(|e| panic!("{name}: {e:?}"));
-    module.param_skew = sass::Target::parse(target).unwrap().info().param_skew.into();
-    module.large_param_skew = sass::Target::parse(target).unwrap().info().large_param_base.map(u32::from);
+    lower::layout::place_params(&mut module, sass::Target::parse(target).unwrap());
     let after = sim::ptx::execute(&module, launch, 1 << 20)
         .unwrap_or_else(|e| panic!("{name}: {}", e.render(name, source)));
     let wanted = launch.collect(&after);
