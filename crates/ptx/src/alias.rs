@@ -3,11 +3,12 @@
 use crate::Op;
 use crate::ast::{Func, FuncId, Linkage, Module, Operand, Stmt, Symbol, Var, VarId};
 use crate::diag::Diagnostic;
+use rustc_hash::FxHashSet;
 
 /// Who names aliases.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Uses {
-    /// Functions, and the aliases that they call.
+    /// Functions, and the aliases that they call, each once, in the order of the text.
     pub called: Vec<(FuncId, FuncId)>,
     /// Aliases whose addresses code or initializers take.
     pub taken: Vec<FuncId>,
@@ -42,7 +43,8 @@ impl Module {
             Symbol::Func(f) if is_alias(f) => Some(f),
             _ => None,
         }));
-        uses.called.dedup();
+        let mut seen = FxHashSet::default();
+        uses.called.retain(|c| seen.insert(*c));
         self.by_alias = uses;
         for stmt in self.funcs.values_mut().flat_map(|f| f.body.iter_mut().flat_map(|b| &mut b.stmts)) {
             match stmt {
@@ -211,6 +213,17 @@ mod tests {
         assert_eq!(differ("a(.reg .v2 .b32 x)", "f(.reg .b32 x, .reg .b32 y)"), [number, types]);
         assert_eq!(differ("a(.reg .v2 .b32 x)", "f(.reg .v2 .b32 x)"), [""; 0]);
         assert_eq!(differ("a()", "f() .noreturn"), [".noreturn directive"]);
+    }
+
+    #[test]
+    fn who_calls_by_an_alias_is_said_once() {
+        let source = ".version 9.0\n.target sm_75\n.address_size 64\n.visible .func f() { ret; }\n.visible .func a();\n.visible .func b();\n\
+                      .alias a, f;\n.alias b, f;\n.visible .entry k() { call a; call b; call a; call b; call b; ret; }\n";
+        let mut module = crate::parse(source).unwrap();
+        module.resolve_aliases();
+        let names: Vec<_> =
+            module.by_alias.called.iter().map(|(k, f)| [*k, *f].map(|f| &module.funcs[f].name[..])).collect();
+        assert_eq!(names, [["k", "a"], ["k", "b"]]);
     }
 
     #[test]
