@@ -1,6 +1,7 @@
 //! Textures and surfaces: as many coordinates as the geometry has, their types, offsets, and the depth to compare.
 
 use super::Checker;
+use super::image::Misfit;
 use super::inst::full_name;
 use super::operand::register_fits;
 use crate::ast::{Body, Inst, Operand, VectorElem};
@@ -44,8 +45,8 @@ fn values(o: &Operand) -> Option<Vec<VectorElem>> {
 impl Checker<'_> {
     pub(super) fn texture(&mut self, body: &Body, inst: &Inst) {
         self.residency(body, inst);
-        if let Err(message) = self.texture_operands(body, inst) {
-            self.error(inst.span, message);
+        if let Err(misfit) = texture_operands(body, inst) {
+            self.error(inst.span, misfit.message(&full_name(inst)));
         }
     }
 
@@ -64,100 +65,94 @@ impl Checker<'_> {
             self.error(inst.span, message);
         }
     }
+}
 
-    fn texture_operands(&self, body: &Body, inst: &Inst) -> Result<(), String> {
-        let name = full_name(inst);
-        let mismatch = || format!("Arguments mismatch for instruction '{name}'");
-        let size = || format!("Operand vector size doesn't match geometry for instruction '{name}'");
-        let Some(&(geometry, coordinates, differences)) = GEOMETRIES.iter().find(|g| inst.has(g.0)) else {
-            return Ok(());
-        };
-        let sampled = matches!(inst.op, Op::tex | Op::tld4);
-        let ty = if sampled { inst.types().last().unwrap_or(Type::s32) } else { Type::s32 };
-        let Some(at) = inst.operands.iter().position(|o| matches!(o, Operand::Bracket(_))) else {
-            return Ok(());
-        };
-        if let Operand::Bracket(list) = &inst.operands[at] {
-            let elems = list.last().and_then(values).ok_or_else(mismatch)?;
-            if !matches!(elems.len(), 1 | 2 | 4) {
-                return Err(format!("Illegal vector size: {}", elems.len()));
-            }
-            if elems.len() < coordinates {
-                return Err(size());
-            }
-            let array = matches!(geometry, Mod::a1d | Mod::a2d | Mod::acube | Mod::a2dms) && sampled;
-            if array && !fits(body, &elems[0], Type::u32) {
-                return Err(format!(
-                    "Array index in the '{name}' instruction has unexpected type. Expecting type .u32"
-                ));
-            }
-            if !elems[usize::from(array)..].iter().all(|e| fits(body, e, ty)) {
-                return Err(mismatch());
-            }
+fn texture_operands(body: &Body, inst: &Inst) -> Result<(), Misfit> {
+    let Some(&(geometry, coordinates, differences)) = GEOMETRIES.iter().find(|g| inst.has(g.0)) else {
+        return Ok(());
+    };
+    let sampled = matches!(inst.op, Op::tex | Op::tld4);
+    let ty = if sampled { inst.types().last().unwrap_or(Type::s32) } else { Type::s32 };
+    let Some(at) = inst.operands.iter().position(|o| matches!(o, Operand::Bracket(_))) else {
+        return Ok(());
+    };
+    if let Operand::Bracket(list) = &inst.operands[at] {
+        let elems = list.last().and_then(values).ok_or(Misfit::Mismatch)?;
+        if !matches!(elems.len(), 1 | 2 | 4) {
+            return Err(Misfit::VectorSize(elems.len()));
         }
-        if !sampled {
-            return Ok(());
+        if elems.len() < coordinates {
+            return Err(Misfit::Geometry);
         }
-        let mut rest = inst.operands[at + 1..].iter().enumerate();
-        if inst.has(Mod::level) {
-            rest.next();
+        let array = matches!(geometry, Mod::a1d | Mod::a2d | Mod::acube | Mod::a2dms) && sampled;
+        if array && !fits(body, &elems[0], Type::u32) {
+            return Err(Misfit::ArrayIndex);
         }
-        if inst.has(Mod::grad) {
-            for (n, o) in rest.by_ref().take(2) {
-                let braced = inst.is_braced(at + 1 + n) || matches!(o, Operand::Vector(_));
-                let elems = values(o).filter(|_| braced);
-                let elems = elems.ok_or_else(|| format!("Vector expected for argument {}", n + at + 2))?;
-                if elems.len() != differences {
-                    return Err(size());
-                }
-                if !elems.iter().all(|e| fits(body, e, Type::f32)) {
-                    return Err(mismatch());
-                }
-            }
+        if !elems[usize::from(array)..].iter().all(|e| fits(body, e, ty)) {
+            return Err(Misfit::Mismatch);
         }
-        let illegal = || format!("Illegal modifier '.{}' for instruction '{name}'", geometry.name());
-        let mut depth = rest.next();
-        if let Some((n, o)) = depth
-            && (inst.is_braced(at + 1 + n) || matches!(o, Operand::Vector(_)))
-        {
-            // No face has texels beside it.
-            if matches!(geometry, Mod::cube | Mod::acube) {
-                return Err(illegal());
-            }
-            let elems = values(o).ok_or_else(mismatch)?;
-            if elems.len() == 3 {
-                return Err("Illegal vector size: 3".into());
-            }
-            if elems.len() < differences {
-                return Err(size());
-            }
-            if !elems.iter().all(|e| fits(body, e, Type::s32)) {
-                return Err(mismatch());
-            }
-            depth = rest.next();
-            if let Some((_, o)) = depth {
-                if geometry == Mod::_3d {
-                    return Err(illegal());
-                }
-                let depth = values(o).filter(|_| ty == Type::f32).ok_or_else(mismatch)?;
-                let fit = depth.len() == 1 && fits(body, &depth[0], Type::f32);
-                return if fit && !matches!(o, Operand::Int(_)) { Ok(()) } else { Err(mismatch()) };
-            }
-            return Ok(());
-        }
-        // Alone, ptxas takes any 32 bits for the depth, but no floating-point ones beside integer coordinates.
-        let Some((_, o)) = depth else { return Ok(()) };
-        if geometry == Mod::_3d {
-            return Err(illegal());
-        }
-        let one = values(o).filter(|v| v.len() == 1).ok_or_else(mismatch)?;
-        let fit = match one[0] {
-            VectorElem::Reg(r) => {
-                let reg = body.regs[r].ty;
-                reg.bytes() == 4 && reg != Type::pred && (ty == Type::f32 || reg.class() != TypeClass::Float)
-            }
-            ref e => fits(body, e, ty),
-        };
-        if fit && rest.next().is_none() { Ok(()) } else { Err(mismatch()) }
     }
+    if !sampled {
+        return Ok(());
+    }
+    let mut rest = inst.operands[at + 1..].iter().enumerate();
+    if inst.has(Mod::level) {
+        rest.next();
+    }
+    if inst.has(Mod::grad) {
+        for (n, o) in rest.by_ref().take(2) {
+            let braced = inst.is_braced(at + 1 + n) || matches!(o, Operand::Vector(_));
+            let elems = values(o).filter(|_| braced);
+            let elems = elems.ok_or(Misfit::VectorExpected(n + at + 2))?;
+            if elems.len() != differences {
+                return Err(Misfit::Geometry);
+            }
+            if !elems.iter().all(|e| fits(body, e, Type::f32)) {
+                return Err(Misfit::Mismatch);
+            }
+        }
+    }
+    let mut depth = rest.next();
+    if let Some((n, o)) = depth
+        && (inst.is_braced(at + 1 + n) || matches!(o, Operand::Vector(_)))
+    {
+        // No face has texels beside it.
+        if matches!(geometry, Mod::cube | Mod::acube) {
+            return Err(Misfit::Modifier(geometry));
+        }
+        let elems = values(o).ok_or(Misfit::Mismatch)?;
+        if elems.len() == 3 {
+            return Err(Misfit::VectorSize(3));
+        }
+        if elems.len() < differences {
+            return Err(Misfit::Geometry);
+        }
+        if !elems.iter().all(|e| fits(body, e, Type::s32)) {
+            return Err(Misfit::Mismatch);
+        }
+        depth = rest.next();
+        if let Some((_, o)) = depth {
+            if geometry == Mod::_3d {
+                return Err(Misfit::Modifier(geometry));
+            }
+            let depth = values(o).filter(|_| ty == Type::f32).ok_or(Misfit::Mismatch)?;
+            let fit = depth.len() == 1 && fits(body, &depth[0], Type::f32);
+            return if fit && !matches!(o, Operand::Int(_)) { Ok(()) } else { Err(Misfit::Mismatch) };
+        }
+        return Ok(());
+    }
+    // Alone, ptxas takes any 32 bits for the depth, but no floating-point ones beside integer coordinates.
+    let Some((_, o)) = depth else { return Ok(()) };
+    if geometry == Mod::_3d {
+        return Err(Misfit::Modifier(geometry));
+    }
+    let one = values(o).filter(|v| v.len() == 1).ok_or(Misfit::Mismatch)?;
+    let fit = match one[0] {
+        VectorElem::Reg(r) => {
+            let reg = body.regs[r].ty;
+            reg.bytes() == 4 && reg != Type::pred && (ty == Type::f32 || reg.class() != TypeClass::Float)
+        }
+        ref e => fits(body, e, ty),
+    };
+    if fit && rest.next().is_none() { Ok(()) } else { Err(Misfit::Mismatch) }
 }
