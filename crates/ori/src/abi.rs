@@ -102,15 +102,27 @@ impl std::fmt::Display for Convention {
     }
 }
 
-impl std::str::FromStr for Convention {
-    type Err = String;
+/// A text that is no convention.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ConventionError(String);
 
-    fn from_str(text: &str) -> Result<Convention, String> {
+impl std::fmt::Display for ConventionError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "expected REGISTERS/BARRIER, not `{}`", self.0)
+    }
+}
+
+impl std::error::Error for ConventionError {}
+
+impl std::str::FromStr for Convention {
+    type Err = ConventionError;
+
+    fn from_str(text: &str) -> Result<Convention, ConventionError> {
         let parsed = text.split_once('/').and_then(|(registers, barriers)| {
             let registers = if registers == "-" { None } else { Some(registers.parse().ok()?) };
             Some(Convention { registers, barriers: barriers.parse().ok()? })
         });
-        parsed.ok_or_else(|| format!("expected REGISTERS/BARRIER, not `{text}`"))
+        parsed.ok_or_else(|| ConventionError(text.into()))
     }
 }
 

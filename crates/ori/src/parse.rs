@@ -1,6 +1,10 @@
 //! Parses the text form that [`crate::print`] writes. Value and block numbers are kept, so that a function
 //! prints the same again. `//` starts a comment.
 
+mod wrong;
+
+pub use wrong::{Defined, Named, Numbered, Wrong};
+
 use crate::abi::Convention;
 use crate::builder::ALWAYS;
 use crate::function::{
@@ -20,19 +24,19 @@ use thin_vec::ThinVec;
 pub struct ParseError {
     /// Line number, from 1.
     pub line: u32,
-    /// Message.
-    pub message: String,
+    /// What is.
+    pub wrong: Wrong,
 }
 
 impl fmt::Display for ParseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "line {}: {}", self.line, self.message)
+        write!(f, "line {}: {}", self.line, self.wrong)
     }
 }
 
 impl std::error::Error for ParseError {}
 
-type Res<T> = Result<T, String>;
+type Res<T> = Result<T, Wrong>;
 
 static OPCODES: LazyLock<FxHashMap<&str, Opcode>> =
     LazyLock::new(|| Opcode::EVERY.iter().map(|o| (o.name(), *o)).collect());
@@ -49,7 +53,7 @@ pub fn parse(text: &str) -> Result<Function, ParseError> {
     let mut functions = parse_all(text)?;
     match (functions.pop(), functions.pop()) {
         (Some(f), None) => Ok(f),
-        _ => Err(ParseError { line: 1, message: "expected one function".into() }),
+        _ => Err(ParseError { line: 1, wrong: Wrong::NotOne }),
     }
 }
 
@@ -61,7 +65,7 @@ pub fn parse_all(text: &str) -> Result<Vec<Function>, ParseError> {
     let mut out = Vec::new();
     let mut open: Option<State> = None;
     for (n, raw) in text.lines().enumerate() {
-        let at = |message: String| ParseError { line: n as u32 + 1, message };
+        let at = |wrong: Wrong| ParseError { line: n as u32 + 1, wrong };
         let line = raw.split("//").next().unwrap_or("").trim();
         match (&mut open, line) {
             (_, "") => {}
@@ -74,7 +78,7 @@ pub fn parse_all(text: &str) -> Result<Vec<Function>, ParseError> {
         }
     }
     if open.is_some() {
-        return Err(ParseError { line: text.lines().count() as u32, message: "missing `}`".into() });
+        return Err(ParseError { line: text.lines().count() as u32, wrong: Wrong::Open });
     }
     Ok(out)
 }
@@ -90,20 +94,20 @@ struct State {
 
 impl State {
     fn header(line: &str) -> Res<State> {
-        let mut words = line.strip_suffix('{').ok_or("expected `function … {`")?.split_whitespace();
+        let mut words = line.strip_suffix('{').ok_or(Wrong::Expected("`function … {`"))?.split_whitespace();
         if words.next() != Some("function") {
-            return Err("expected `function NAME TARGET entry|func`".into());
+            return Err(Wrong::Expected("`function NAME TARGET entry|func`"));
         }
-        let name = words.next().ok_or("function name missing")?;
-        let target = words.next().and_then(Target::parse).ok_or("unknown target")?;
+        let name = words.next().ok_or(Wrong::NoName)?;
+        let target = words.next().and_then(Target::parse).ok_or(Wrong::Target)?;
         let mut func = Function::new(name, target);
         func.entry = match words.next() {
             Some("entry") => true,
             Some("func") => false,
-            _ => return Err("expected `entry` or `func`".into()),
+            _ => return Err(Wrong::Expected("`entry` or `func`")),
         };
         for word in words {
-            let (key, n) = word.split_once('=').ok_or("expected KEY=NUMBER")?;
+            let (key, n) = word.split_once('=').ok_or(Wrong::Expected("KEY=NUMBER"))?;
             if key == "callees" {
                 for name in n.split(',') {
                     func.callees.insert(match (name, name.strip_prefix('*')) {
@@ -121,13 +125,13 @@ impl State {
             }
             if key == "conventions" {
                 for word in n.split(',') {
-                    let (name, own) = word.split_once(':').ok_or("expected NAME:CONVENTION")?;
+                    let (name, own) = word.split_once(':').ok_or(Wrong::Expected("NAME:CONVENTION"))?;
                     func.conventions.insert(name.into(), own.parse()?);
                 }
                 continue;
             }
             if key == "tuning" {
-                func.tuning = n.parse::<crate::Tuning>().map_err(|e| e.to_string())?;
+                func.tuning = n.parse()?;
                 continue;
             }
             if key == "quiet" {
@@ -136,24 +140,25 @@ impl State {
             }
             if key == "literals" {
                 for word in n.split(',') {
-                    let word = u64::from_str_radix(word, 16).map_err(|e| format!("{word}: {e}"))?;
+                    let word = u64::from_str_radix(word, 16)
+                        .map_err(|why| Wrong::Literal { word: word.into(), why })?;
                     func.literals.extend(word.to_le_bytes());
                 }
                 continue;
             }
             if key == "changes" {
                 for word in n.split(',') {
-                    let (n, registers) = word.split_once(':').ok_or("expected NUMBER:REGISTERS")?;
+                    let (n, registers) = word.split_once(':').ok_or(Wrong::Expected("NUMBER:REGISTERS"))?;
                     let registers: Option<Vec<Reg>> = registers.split('+').map(physical).collect();
-                    func.changes.insert(number(n)?, registers.ok_or("expected registers")?);
+                    func.changes.insert(number(n)?, registers.ok_or(Wrong::Expected("registers"))?);
                 }
                 continue;
             }
             if key == "symbols" {
                 for word in n.split(',') {
-                    let (part, name) = word.split_once(':').ok_or("expected PART:NAME")?;
+                    let (part, name) = word.split_once(':').ok_or(Wrong::Expected("PART:NAME"))?;
                     let part = Part::ALL.into_iter().find(|p| p.name() == part);
-                    let part = part.ok_or("unknown part of an address")?;
+                    let part = part.ok_or(Wrong::Part)?;
                     func.symbols.push(SymbolUse { name: name.into(), part });
                 }
                 continue;
@@ -164,7 +169,7 @@ impl State {
                     func.keeps = match n {
                         1 => Keeps::FramePointer,
                         2 => Keeps::Unchanged,
-                        _ => return Err("expected private=1 or private=2".into()),
+                        _ => return Err(Wrong::Expected("private=1 or private=2")),
                     };
                 }
                 "relocatable" => func.relocatable = n != 0,
@@ -178,7 +183,7 @@ impl State {
                 "x" => func.threads[0] = n,
                 "y" => func.threads[1] = n,
                 "z" => func.threads[2] = n,
-                _ => return Err(format!("unknown property `{key}`")),
+                _ => return Err(Wrong::Unknown(Named::Property, key.into())),
             }
         }
         func.blocks.clear();
@@ -201,20 +206,20 @@ impl State {
             for t in data.term.targets() {
                 t.args.iter().for_each(|a| check(Name::Val(*a)));
                 if !self.placed[t.block.index()] {
-                    return Err(format!("{} is used but never defined", t.block));
+                    return Err(Wrong::Undefined(Defined::Block(t.block)));
                 }
             }
         }
         match undefined {
-            Some(v) => Err(format!("{v} is used but never defined")),
-            None if f.layout.is_empty() => Err("function without blocks".into()),
+            Some(v) => Err(Wrong::Undefined(Defined::Value(v))),
+            None if f.layout.is_empty() => Err(Wrong::NoBlocks),
             None => Ok(f),
         }
     }
 
     fn value(&mut self, number: u32) -> Res<Value> {
         if number > 1 << 24 {
-            return Err("value number too large".into());
+            return Err(Wrong::Most(Numbered::Value));
         }
         while self.func.values.len() <= number as usize {
             self.func.add_value(RegFile::R, 1);
@@ -226,7 +231,7 @@ impl State {
     fn define(&mut self, number: u32, data: ValueData) -> Res<Value> {
         let v = self.value(number)?;
         if std::mem::replace(&mut self.defined[v.index()], true) {
-            return Err(format!("{v} is defined twice"));
+            return Err(Wrong::Again(Defined::Value(v)));
         }
         self.func.values[v] = data;
         Ok(v)
@@ -234,7 +239,7 @@ impl State {
 
     fn block(&mut self, number: u32) -> Res<Block> {
         if number > 1 << 24 {
-            return Err("block number too large".into());
+            return Err(Wrong::Most(Numbered::Block));
         }
         while self.func.blocks.len() <= number as usize {
             self.func.blocks.push(BlockData {
@@ -258,7 +263,7 @@ impl State {
         if let (true, Some(head)) = (line.starts_with("block"), line.strip_suffix(':')) {
             return self.label(&mut Cursor { rest: head });
         }
-        let block = self.block.ok_or("instruction before the first block")?;
+        let block = self.block.ok_or(Wrong::Outside)?;
         if let Some(term) = self.terminator(&mut c)? {
             c.end()?;
             self.func.blocks[block].term = term;
@@ -277,7 +282,7 @@ impl State {
     fn label(&mut self, c: &mut Cursor<'_>) -> Res<()> {
         let b = self.block_name(c)?;
         if std::mem::replace(&mut self.placed[b.index()], true) {
-            return Err(format!("{b} is defined twice"));
+            return Err(Wrong::Again(Defined::Block(b)));
         }
         if c.eat("(") {
             loop {
@@ -297,13 +302,15 @@ impl State {
     }
 
     fn block_name(&mut self, c: &mut Cursor<'_>) -> Res<Block> {
-        let n = c.word().strip_prefix("block").ok_or("expected a block")?;
-        self.block(n.parse().map_err(|_| format!("bad block `block{n}`"))?)
+        let word = c.word();
+        let n = word.strip_prefix("block").ok_or(Wrong::Expected("a block"))?;
+        self.block(n.parse().map_err(|_| Wrong::NumberOf(Numbered::Block, word.into()))?)
     }
 
     fn plain_value(&mut self, c: &mut Cursor<'_>) -> Res<Value> {
-        let n = c.word().strip_prefix('v').ok_or("expected a value")?;
-        self.value(n.parse().map_err(|_| format!("bad value `v{n}`"))?)
+        let word = c.word();
+        let n = word.strip_prefix('v').ok_or(Wrong::Expected("a value"))?;
+        self.value(n.parse().map_err(|_| Wrong::NumberOf(Numbered::Value, word.into()))?)
     }
 
     fn typed_value(&mut self, c: &mut Cursor<'_>) -> Res<Value> {
@@ -418,7 +425,7 @@ impl State {
                             _ => {}
                         }
                     }
-                    out.push(given.next().ok_or_else(|| format!("{opcode}: operand missing"))?);
+                    out.push(given.next().ok_or(Wrong::Missing(opcode))?);
                 }
             }
             Op::Macro(_) => {
@@ -427,7 +434,7 @@ impl State {
             }
         }
         if defs.next().is_some() || given.next().is_some() {
-            return Err("too many operands".into());
+            return Err(Wrong::TooMany);
         }
         Ok(out)
     }
@@ -440,13 +447,13 @@ impl State {
             let after = c.rest.strip_prefix('.').unwrap_or("");
             let digits = after.len() - after.trim_start_matches(|x: char| x.is_ascii_digit()).len();
             if digits > 0 && !after.starts_with("64") {
-                let part = after[..digits].parse().map_err(|_| "bad part number")?;
+                let part = after[..digits].parse().map_err(|_| Wrong::PartNumber)?;
                 c.rest = &after[digits..];
                 return Ok(Name::Part(v, part));
             }
             return Ok(Name::Val(v));
         }
-        physical(word).map(Name::Phys).ok_or_else(|| format!("expected a register, found `{word}`"))
+        physical(word).map(Name::Phys).ok_or_else(|| Wrong::Register(word.into()))
     }
 
     fn operand(&mut self, c: &mut Cursor<'_>) -> Res<Operand> {
@@ -459,7 +466,7 @@ impl State {
         }
         if let Some(n) = c.rest.strip_prefix("sb0x") {
             c.rest = n;
-            let bits = u8::from_str_radix(c.word(), 16).map_err(|_| "bad scoreboard set")?;
+            let bits = u8::from_str_radix(c.word(), 16).map_err(|_| Wrong::Scoreboards)?;
             return Ok(Operand::ScoreboardSet(bits));
         }
         if c.rest.starts_with("block") {
@@ -540,7 +547,7 @@ impl State {
                         Some("X4") => AddrWidth::X4,
                         Some("X8") => AddrWidth::X8,
                         Some("X16") => AddrWidth::X16,
-                        Some(s) => return Err(format!("unknown address suffix `.{s}`")),
+                        Some(s) => return Err(Wrong::Unknown(Named::Suffix, format!(".{s}"))),
                     };
                 }
             }
@@ -554,7 +561,7 @@ impl State {
 }
 
 fn narrow(n: u32) -> Res<u8> {
-    u8::try_from(n).map_err(|_| format!("{n} is too large"))
+    u8::try_from(n).map_err(|_| Wrong::Large(n))
 }
 
 fn number(text: &str) -> Res<u32> {
@@ -562,7 +569,7 @@ fn number(text: &str) -> Res<u32> {
         Some(hex) => u32::from_str_radix(hex, 16),
         None => text.parse(),
     }
-    .map_err(|_| format!("bad number `{text}`"))
+    .map_err(|_| Wrong::Number(text.into()))
 }
 
 fn shape(text: &str) -> Res<ValueData> {
@@ -573,7 +580,7 @@ fn shape(text: &str) -> Res<ValueData> {
         "UR" => RegFile::UR,
         "UP" => RegFile::UP,
         "B" => RegFile::B,
-        _ => return Err(format!("unknown register file `{file}`")),
+        _ => return Err(Wrong::Unknown(Named::File, file.into())),
     };
     let width = if width.is_empty() { 1 } else { narrow(number(width)?)? };
     Ok(ValueData { file, width })
@@ -621,11 +628,12 @@ fn operation(text: &str, defs: usize) -> Res<(Op, Mods)> {
     if let Some(m) = m {
         return Ok((Op::Macro(m), Mods::none()));
     }
-    let (opcode, mut rest) = longest(text, &OPCODES).ok_or_else(|| format!("unknown operation `{head}`"))?;
+    let (opcode, mut rest) =
+        longest(text, &OPCODES).ok_or_else(|| Wrong::Unknown(Named::Operation, head.into()))?;
     let mut mods = Mods::none();
     while !rest.is_empty() {
         let (m, after) =
-            longest(rest, &MODS).ok_or_else(|| format!("{head}: unknown modifier in `.{rest}`"))?;
+            longest(rest, &MODS).ok_or_else(|| Wrong::Modifier { of: head.into(), rest: rest.into() })?;
         mods.push(m);
         rest = after;
     }
@@ -652,7 +660,11 @@ impl<'t> Cursor<'t> {
         }
     }
     fn expect(&mut self, token: &str) -> Res<()> {
-        if self.eat(token) { Ok(()) } else { Err(format!("expected `{token}` at `{}`", self.rest)) }
+        if self.eat(token) {
+            Ok(())
+        } else {
+            Err(Wrong::Token { token: token.into(), before: self.rest.into() })
+        }
     }
     fn eat_word(&mut self, word: &str) -> bool {
         self.skip();
@@ -685,7 +697,7 @@ impl<'t> Cursor<'t> {
     }
     fn end(&mut self) -> Res<()> {
         self.skip();
-        if self.rest.is_empty() { Ok(()) } else { Err(format!("unexpected `{}`", self.rest)) }
+        if self.rest.is_empty() { Ok(()) } else { Err(Wrong::Behind(self.rest.into())) }
     }
 }
 
