@@ -135,7 +135,9 @@ impl<'f> Lower<'_, 'f> {
         if let Some(kind) = self.module.vars[var].opaque {
             return match offset {
                 0 => self.handle_of(var, kind),
-                _ => Err("a sum with a texture, sampler or surface is not supported yet".into()),
+                _ => Err(crate::Refusal::NotBuilt(
+                    "a sum with a texture, sampler or surface is not supported yet",
+                )),
             };
         }
         let v = match space {
@@ -157,8 +159,7 @@ impl<'f> Lower<'_, 'f> {
             Space::Param if !self.module.funcs[self.id].entry => {
                 let name = &self.module.vars[var].name;
                 let home = self.param_memory(var);
-                let (base, at) =
-                    home.ok_or_else(|| format!("Illegal to take address of parameter '{name}'"))?;
+                let (base, at) = home.ok_or_else(|| crate::Refusal::AddressOfParameter(name.to_string()))?;
                 let at = i64::from(at) + offset;
                 let lo = self.b.iadd(operand(base), imm(at as u32));
                 let v = self.b.collect(&[operand(lo), rz()]);

@@ -545,7 +545,7 @@ impl Lower<'_, '_> {
                     vec![self.b.copy(p.lo), self.b.copy(p.hi)]
                 }
                 (_, Src::Quad(v)) => (0..4).map(|k| self.b.copy(operand(Name::Part(*v, k)))).collect(),
-                _ => return Err("store of this size is not supported yet".into()),
+                _ => return Err(crate::Refusal::NotBuilt("store of this size is not supported yet")),
             };
             for (k, value) in new.into_iter().enumerate() {
                 let var = Var(var.0 + k as u32);
@@ -688,7 +688,7 @@ impl Lower<'_, '_> {
                 give_register(&mut self.b, abi::FIRST_ARGUMENT, operand(to));
                 given.push(register(abi::FIRST_ARGUMENT));
             }
-            _ => return Err("results of this kind are not supported yet".into()),
+            _ => return Err(crate::Refusal::NotBuilt("results of this kind are not supported yet")),
         }
         for (place, values) in &words {
             let Place::Regs(first) = place else { continue };
@@ -721,7 +721,7 @@ impl Lower<'_, '_> {
                 }
                 ptx::Operand::Reg(r) => self.formal(*r, &values),
                 ptx::Operand::Sink => {}
-                _ => return Err("result of a kind that is not supported here".into()),
+                _ => return Err(crate::Refusal::NotBuilt("result of a kind that is not supported here")),
             }
         }
         Ok(())

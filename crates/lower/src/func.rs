@@ -9,7 +9,7 @@ use crate::ssa::{PtxBlock, Ssa, Var};
 use crate::stack;
 use crate::statement::Statement;
 use crate::types::{Kind, Ty};
-use crate::{Diagnostic, ModuleLayout, Options};
+use crate::{Diagnostic, ModuleLayout, Options, Refusal};
 use cranelift_entity::{EntityRef, SecondaryMap};
 use ori::{
     ALWAYS, Block, BlockCall, Builder, Function, Guard, InstData, Loc, Macro, Name, Op, Terminator, Value,
@@ -19,8 +19,8 @@ use ptx::{Func, FuncId, Mod as M, Module, Op as O, Space, Stmt, Type, TypeClass,
 use rustc_hash::{FxHashMap, FxHashSet};
 use sass::{Mod, Mods, Opcode, RegFile};
 
-/// Why an instruction cannot be lowered.
-pub type Result<T> = std::result::Result<T, String>;
+/// What lowering a statement comes to.
+pub type Result<T> = std::result::Result<T, Refusal>;
 
 /// What is known about a value beyond its definition.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -101,7 +101,7 @@ pub fn lower_function(
     if module.address_size != 64 {
         return Err(whole("only .address_size 64 is supported"));
     }
-    let graph = Graph::new(body, func.entry).map_err(|m| whole(&m))?;
+    let graph = Graph::new(body, func.entry).map_err(|r| whole(&r.to_string()))?;
     let mut out = Function::new(&func.name, opts.target);
     out.entry = func.entry;
     out.relocatable = opts.relocatable;
@@ -239,7 +239,7 @@ pub fn lower_function(
     }
     lower.finish();
     out.layout = blocks;
-    return_addresses_fit(&out).map_err(|m| whole(&m))?;
+    return_addresses_fit(&out).map_err(|r| whole(&r.to_string()))?;
     Ok(out)
 }
 
@@ -250,7 +250,7 @@ fn return_addresses_fit(func: &Function) -> Result<()> {
     let mut own = own.into_iter().chain(called).filter(|c| c.registers.is_some());
     let end = func.max_regs.saturating_sub(sass::target::HARDWARE_REGISTERS);
     match own.find(|c| c.return_address() + 1 >= end) {
-        Some(c) => Err(format!("Return Address ({}) should be less than {end}", c.return_address())),
+        Some(c) => Err(Refusal::ReturnAddress { at: c.return_address(), end }),
         None => Ok(()),
     }
 }
@@ -362,8 +362,8 @@ impl<'a, 'f> Lower<'a, 'f> {
     fn return_block(&mut self, func: &Func, body: &ptx::Body, k: u32, errors: &mut Vec<Diagnostic>) {
         self.block = PtxBlock(k);
         self.b.block = self.ssa.head(self.block);
-        if let Err(message) = self.return_here(func, body) {
-            errors.push(Diagnostic::error(func.span, message));
+        if let Err(refusal) = self.return_here(func, body) {
+            errors.push(Diagnostic::error(func.span, refusal));
         }
         self.ssa.set_tail(self.block, self.b.block);
     }
@@ -415,8 +415,8 @@ impl<'a, 'f> Lower<'a, 'f> {
                 }
                 self.guarded_inst(inst)
             };
-            if let Err(message) = result {
-                errors.push(Diagnostic::error(inst.span, message));
+            if let Err(refusal) = result {
+                errors.push(Diagnostic::error(inst.span, refusal));
             }
         }
         if !ended {
@@ -530,7 +530,7 @@ impl<'a, 'f> Lower<'a, 'f> {
     /// A message about an instruction that this version does not know.
     pub fn unsupported<T>(&self, inst: &Statement<'_>) -> Result<T> {
         let mods: String = inst.plain.mods.iter().map(|m| format!(".{}", m.name())).collect();
-        Err(format!("{}{mods} is not supported yet", inst.op.name()))
+        Err(Refusal::Instruction(format!("{}{mods}", inst.op.name())))
     }
 
     /// SM number.
@@ -575,12 +575,11 @@ fn terminator_asked(inst: &ptx::Inst) -> Result<()> {
 
 /// A word that nothing asked for would be lost.
 fn all_asked(inst: &Statement<'_>) -> Result<()> {
-    let op = inst.op.name();
     if let Some(m) = inst.left_over() {
-        return Err(format!("internal error: nothing was asked about '.{}' of '{op}'", m.name()));
+        return Err(Refusal::ModifierUnread(m, inst.op));
     }
     match inst.operand_left_over() {
-        Some(at) => Err(format!("internal error: nothing was asked about operand {at} of '{op}'")),
+        Some(at) => Err(Refusal::OperandUnread(at, inst.op)),
         None => Ok(()),
     }
 }

@@ -49,6 +49,7 @@ mod own_address;
 mod policy;
 pub mod pool;
 mod quiet;
+mod refusal;
 mod regs;
 mod remote;
 mod scalar;
@@ -79,6 +80,7 @@ pub use func::{lower_function, max_regs};
 pub use graph::reached;
 pub use layout::ModuleLayout;
 pub use ptx::Diagnostic;
+pub use refusal::Refusal;
 
 use ptx::LineIndex;
 use sass::Target;

@@ -141,7 +141,7 @@ pub(crate) fn destinations(inst: &Statement<'_>) -> Result<Vec<Option<RegId>>> {
             .map(|e| match e {
                 VectorElem::Reg(r) => Ok(Some(*r)),
                 VectorElem::Sink => Ok(None),
-                _ => Err("a constant cannot be written".to_string()),
+                _ => Err("a constant cannot be written".into()),
             })
             .collect(),
         _ => Err("destination is not a register".into()),

@@ -55,7 +55,7 @@ impl Lower<'_, '_> {
                 Some(_) => return Err("the address of a function has 64 bits".into()),
                 None => self.address_slot(Symbol::Func(*f))?,
             },
-            _ => return Err("operand of a kind that is not supported here".into()),
+            _ => return Err(crate::Refusal::NotBuilt("operand of a kind that is not supported here")),
         })
     }
 

@@ -255,7 +255,7 @@ impl Lower<'_, '_> {
                 let half = self.arg(inst, n, from)?;
                 Ok(Src::Narrow(operand(crate::convert_half::widen(&mut self.b, from, &half))))
             }
-            Some(_) => Err("this combination of types is not supported yet".into()),
+            Some(_) => Err(crate::Refusal::NotBuilt("this combination of types is not supported yet")),
             None => self.arg(inst, n, t),
         }
     }

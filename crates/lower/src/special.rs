@@ -114,7 +114,7 @@ impl Lower<'_, '_> {
                 Some(("%pm", n)) if n < 8 => self.cs2r_word(PM[n as usize]),
                 _ => match s.name().strip_suffix("_64").and_then(numbered) {
                     Some(("%pm", n)) if n < 8 => self.cs2r(PM[n as usize]),
-                    _ => return Err(format!("special register {} is not supported yet", s.name())),
+                    _ => return Err(crate::Refusal::SpecialRegister(s.name())),
                 },
             },
         })

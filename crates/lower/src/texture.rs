@@ -118,7 +118,7 @@ impl Lower<'_, '_> {
     /// The offset in constant bank 0 of the word of what is named.
     fn image_place(&self, image: VarId, sampler: Option<VarId>) -> Result<u32> {
         let place = self.layout.images.place(self.id, Named { image, sampler });
-        place.ok_or_else(|| "a texture or surface by name is not supported here yet".into())
+        place.ok_or(crate::Refusal::NotBuilt("a texture or surface by name is not supported here yet"))
     }
 
     /// The handle of a texture, sampler or surface by name as a number: its word, and a bit that says what it is; before sm_90

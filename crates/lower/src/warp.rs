@@ -255,8 +255,7 @@ impl Lower<'_, '_> {
         let d = self.dst(d)?;
         let t = ty(inst.ty(0).ok_or("redux without a type")?);
         let a: Src = self.src(a, t)?;
-        let mods = redux_mods(inst, t).ok_or_else(|| inst.op.name().to_string());
-        let mods = mods.or_else(|_| self.unsupported(inst))?;
+        let Some(mods) = redux_mods(inst, t) else { return self.unsupported(inst) };
         let a = operand(self.b.reg(&a.low()));
         let minmax = inst.one_of(&[M::min, M::max]).is_some();
         let op = if minmax && matches!(self.sm(), 100 | 103) { Opcode::CREDUX } else { Opcode::REDUX };

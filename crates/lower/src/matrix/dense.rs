@@ -149,7 +149,7 @@ impl Lower<'_, '_> {
                 d.extend(self.product(&half, [&a[1..], b, &c[2..]])?);
                 Ok(d)
             }
-            _ => Err("no product of bytes of this shape".into()),
+            _ => Err(crate::Refusal::Product("no product of bytes of this shape")),
         }
     }
 }

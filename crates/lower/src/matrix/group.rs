@@ -273,7 +273,7 @@ impl Plan {
 /// The modifier of this name.
 fn spelled(name: &str) -> Result<Mod> {
     let found = Mod::EVERY.iter().find(|m| m.name() == name);
-    found.copied().ok_or_else(|| format!("internal error: nothing is called {name}"))
+    found.copied().ok_or_else(|| crate::Refusal::Spelled(name.into()))
 }
 
 impl Lower<'_, '_> {

@@ -300,7 +300,7 @@ impl Lower<'_, '_> {
             Elem::U4 | Elem::S4 => self.nibbles_product(p, x),
             Elem::B1 => self.bits_product(p, x),
             Elem::Small(_) => self.small_product(p, x),
-            _ => Err("no product of these matrices on this target".into()),
+            _ => Err(crate::Refusal::Product("no product of these matrices on this target")),
         }
     }
 }

@@ -25,7 +25,7 @@ impl Lower<'_, '_> {
         let [d_type, .., c_type] = p.types;
         let (Some(to), Some(from)) = (super::dense::accumulator(d_type), super::dense::accumulator(c_type))
         else {
-            return Err("no product of quarter warps with these sums".into());
+            return Err(crate::Refusal::Product("no product of quarter warps with these sums"));
         };
         let mut d = Vec::new();
         let steps = [Mod::STEP0, Mod::STEP1, Mod::STEP2, Mod::STEP3];

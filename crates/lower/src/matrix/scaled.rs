@@ -82,7 +82,7 @@ impl Lower<'_, '_> {
                     let wrong = *n >> bits != 0 || i == 0 && !n.is_multiple_of(blocks);
                     if wrong {
                         let what = if i == 0 { "byte" } else { "thread" };
-                        return Err(format!("there are no scales at {what} {n}"));
+                        return Err(crate::Refusal::Scales { what, at: *n });
                     }
                     known |= (*n as u32) << at;
                     continue;

@@ -37,7 +37,9 @@ impl Lower<'_, '_> {
         let (Elem::Small(from @ (Mod::E4M3 | Mod::E5M2)), Elem::Small(with @ (Mod::E4M3 | Mod::E5M2))) =
             (from, with)
         else {
-            return Err("the target has no products of numbers of six bits and fewer".into());
+            return Err(crate::Refusal::Product(
+                "the target has no products of numbers of six bits and fewer",
+            ));
         };
         let part = Product { size: (m, n, k / 2), types: [d, Elem::F16, Elem::F16, d], ..*p };
         let mut sum = vec![rz(); c.len()];

@@ -105,7 +105,7 @@ impl Lower<'_, '_> {
                 Ok(self.add_scaled(p, &sum, 8, c))
             }
             Elem::Small(_) => self.small_sparse(p, columns, [a, b, c]),
-            _ => Err("no sparse product of these matrices on this target".into()),
+            _ => Err(crate::Refusal::Product("no sparse product of these matrices on this target")),
         }
     }
 
@@ -203,7 +203,9 @@ impl Lower<'_, '_> {
         let (Elem::Small(from @ (Mod::E4M3 | Mod::E5M2)), Elem::Small(with @ (Mod::E4M3 | Mod::E5M2))) =
             (from, with)
         else {
-            return Err("the target has no products of numbers of six bits and fewer".into());
+            return Err(crate::Refusal::Product(
+                "the target has no products of numbers of six bits and fewer",
+            ));
         };
         let lane = self.lane();
         let odd = operand(self.b.and(lane, imm(1)));

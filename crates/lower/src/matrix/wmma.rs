@@ -63,7 +63,7 @@ impl Lower<'_, '_> {
             (16, 16) => (a, b, [part(0, 0, 0), part(1, 0, 1)]),
             (32, 8) => (a, b, [part(0, 0, 0), part(1, 1, 0)]),
             (8, 32) => (b, a, [part(0, 0, 0), part(1, 1, 0)]),
-            _ => return Err("no product of matrices of this shape".into()),
+            _ => return Err(crate::Refusal::Product("no product of matrices of this shape")),
         };
         let part = Product { size: (16, 8, k), ..*p };
         let mut d = Vec::new();
