@@ -194,7 +194,7 @@ fn time(
     let reference = || reference(root, bin, &job.file, &job.sm);
     let (seed, theirs) = theirs(cache, &module, &source, (kernel, &job.sm), reference).ok()?;
     let launch = compare::launch(&module, kernel, seed)?;
-    let ours = || {
+    let ours = || -> Result<Figures, String> {
         let mut settings = oxptxas::Settings::new(target);
         options.knob.iter().try_for_each(|k| settings.knobs.add(k))?;
         if options.search {
@@ -203,7 +203,7 @@ fn time(
             settings.entries = vec![kernel.into()];
         }
         let output = oxptxas::compile(&source, "kernel.ptx", &settings).map_err(|f| f.render("xtask"))?;
-        Figures::of(&output.cubin, &launch)
+        Ok(Figures::of(&output.cubin, &launch)?)
     };
     let (producer, file, sm) = (job.producer.clone(), job.file.clone(), job.sm.clone());
     let name = |e| format!("{} {kernel}: {e}", job.file.display());

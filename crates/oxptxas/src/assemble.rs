@@ -12,6 +12,59 @@ use cubin::object::Binding;
 use ptx::{FuncId, LineIndex, Linkage, Module, Space, Symbol};
 use rustc_hash::FxHashMap;
 
+/// Why there is no file.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Error {
+    /// Code and the functions that it calls do not go together.
+    Code(backend::Error),
+    /// The file does not hold it.
+    File(cubin::Error),
+    /// An initialized variable has more bytes than a file may.
+    Data {
+        /// Its name.
+        name: String,
+        /// Its bytes.
+        size: u64,
+    },
+}
+
+impl From<backend::Error> for Error {
+    fn from(e: backend::Error) -> Error {
+        Error::Code(e)
+    }
+}
+
+impl From<cubin::Error> for Error {
+    fn from(e: cubin::Error) -> Error {
+        Error::File(e)
+    }
+}
+
+impl std::fmt::Display for Error {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Error::Code(e) => e.fmt(f),
+            Error::File(e) => e.fmt(f),
+            Error::Data { name, size } => {
+                let most = cubin::write::MOST_DATA;
+                write!(
+                    f,
+                    "the initialized variable '{name}' has {size} bytes, more than the {most} that a file may have"
+                )
+            }
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// For diagnostics.
+impl From<Error> for String {
+    fn from(e: Error) -> String {
+        e.to_string()
+    }
+}
+
 /// The functions of an executable.
 pub(crate) struct Device<'c> {
     /// What kernels are put together with.
@@ -29,7 +82,7 @@ pub(crate) fn assemble(
     codes: Vec<Compiled>,
     (lines, listed): (&LineIndex, Option<&str>),
     settings: &Settings,
-) -> Result<Output, String> {
+) -> Result<Output, Error> {
     let target = settings.target;
     let options =
         lower::Options { maxrregcount: settings.max_registers, ..lower::Options::new(settings.target) };
@@ -85,13 +138,13 @@ pub(crate) fn assemble(
         let mut links = cubin::Links::default();
         // Calls that are dead leave callees, but nothing to link.
         let (code, placed) = if let Some(separate) = &separate {
-            let (code, relocs) = functions.apart(target, &own).map_err(|e| e.to_string())?;
+            let (code, relocs) = functions.apart(target, &own)?;
             links = separate.links(Some(*id), &code, relocs, &func.name);
             (code, Vec::new())
         } else if own.links.is_empty() {
             (own.clone(), Vec::new())
         } else {
-            functions.link(target, &own).map_err(|e| e.to_string())?
+            functions.link(target, &own)?
         };
         let externs = functions::externs(module, used.iter().copied().chain([*id]));
         let registers = code.stated_registers(functions::least_registers(module, &externs));
@@ -250,14 +303,9 @@ pub(crate) fn assemble(
 }
 
 /// The initial contents of a variable, as long as it is.
-pub(crate) fn initial_bytes(var: &ptx::Var, init: &ptx::ast::Init) -> Result<Vec<u8>, String> {
+pub(crate) fn initial_bytes(var: &ptx::Var, init: &ptx::ast::Init) -> Result<Vec<u8>, Error> {
     if var.size() > cubin::write::MOST_DATA {
-        return Err(format!(
-            "the initialized variable '{}' has {} bytes, more than the {} that a file may have",
-            var.name,
-            var.size(),
-            cubin::write::MOST_DATA
-        ));
+        return Err(Error::Data { name: var.name.to_string(), size: var.size() });
     }
     let mut bytes = init.bytes.clone();
     bytes.resize(var.size() as usize, 0);

@@ -117,7 +117,7 @@ impl Images {
         func: FuncId,
         code: &mut Code,
         target: Target,
-    ) -> Result<Vec<Reloc>, String> {
+    ) -> Result<Vec<Reloc>, sass::EncodeError> {
         let words = layout.images.of(func);
         let key = |place: u32| {
             let found = words.iter().find(|(at, _)| *at == place)?;
@@ -155,8 +155,7 @@ impl Images {
         let made = !code.words.is_empty();
         for r in relocs.iter().filter(|_| made) {
             let at = r.offset as usize / 16;
-            code.words[at] =
-                sass::encode(&code.insts[at], target, r.offset as i64).map_err(|e| e.to_string())?;
+            code.words[at] = sass::encode(&code.insts[at], target, r.offset as i64)?;
         }
         Ok(relocs)
     }

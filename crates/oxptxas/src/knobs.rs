@@ -1,8 +1,9 @@
 //! `-knob NAME=VALUE`: what developers of the compiler ask of its phases (docs/phases.md).
 
 use crate::phases::phases;
-use ori::{Cancel, Phase, Plan, Tuning};
+use ori::{Cancel, Phase, Plan, Tuning, TuningError};
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::atomic::AtomicU32;
 
 /// What knobs ask for.
@@ -83,12 +84,73 @@ pub fn listed() -> String {
     out
 }
 
+/// What is wrong with a knob.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Error {
+    /// There is none of this name.
+    Unknown(String),
+    /// It takes no value.
+    Value(String),
+    /// It takes a number.
+    Number {
+        /// Its name.
+        knob: String,
+        /// What was said.
+        value: String,
+    },
+    /// There is no such phase.
+    Phase {
+        /// Its name.
+        knob: String,
+        /// What was said.
+        phase: String,
+    },
+    /// It takes a function and choices.
+    Choices {
+        /// Its name.
+        knob: String,
+        /// What was said.
+        value: String,
+    },
+    /// The choices are none.
+    Tuning {
+        /// Its name.
+        knob: String,
+        /// Why.
+        error: TuningError,
+    },
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Unknown(knob) => write!(f, "Invalid knob specified ({knob})"),
+            Error::Value(knob) => write!(f, "Knob '{knob}' takes no value"),
+            Error::Number { knob, value } => write!(f, "Knob '{knob}' wants a number, not '{value}'"),
+            Error::Phase { knob, phase } => write!(f, "Knob '{knob}': no phase '{phase}'"),
+            Error::Choices { knob, value } => {
+                write!(f, "Knob '{knob}' wants FUNCTION:CHOICES, not '{value}'")
+            }
+            Error::Tuning { knob, error } => write!(f, "Knob '{knob}': {error}"),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// For who says errors as text.
+impl From<Error> for String {
+    fn from(e: Error) -> String {
+        e.to_string()
+    }
+}
+
 impl Knobs {
     /// Adds those of a file.
     ///
     /// # Errors
     /// The first line that is wrong, from 1 on, and why.
-    pub fn add_all(&mut self, text: &str) -> Result<(), (usize, String)> {
+    pub fn add_all(&mut self, text: &str) -> Result<(), (usize, Error)> {
         for (n, line) in text.lines().enumerate() {
             let line = line.split('#').next().unwrap_or_default().trim();
             if !line.is_empty() {
@@ -102,17 +164,17 @@ impl Knobs {
     ///
     /// # Errors
     /// An unknown name, phase or number.
-    pub fn add(&mut self, knob: &str) -> Result<(), String> {
+    pub fn add(&mut self, knob: &str) -> Result<(), Error> {
         let (name, value) = knob.split_once('=').unwrap_or((knob, ""));
-        let number =
-            || value.parse::<u32>().map_err(|_| format!("Knob '{name}' wants a number, not '{value}'"));
+        let wrong = |_| Error::Number { knob: name.into(), value: value.into() };
+        let number = || value.parse::<u32>().map_err(wrong);
         match name.to_ascii_lowercase().as_str() {
             "dumpir" if value.eq_ignore_ascii_case("all") => self.shown.extend(phases()),
             "dumpir" => {
                 for phase in value.split('+') {
                     let known: Vec<Phase> = phases().iter().copied().filter(|p| p.is_named(phase)).collect();
                     if known.is_empty() {
-                        return Err(format!("Knob '{name}': no phase '{phase}'"));
+                        return Err(Error::Phase { knob: name.into(), phase: phase.into() });
                     }
                     self.shown.extend(known);
                 }
@@ -120,7 +182,7 @@ impl Knobs {
             "disablephases" => {
                 for part in value.split('+').map(str::to_ascii_lowercase) {
                     if part.is_empty() || !phases().iter().any(|p| p.has_part(&part)) {
-                        return Err(format!("Knob '{name}': no phase '{part}'"));
+                        return Err(Error::Phase { knob: name.into(), phase: part });
                     }
                     self.disabled.push(part);
                 }
@@ -128,20 +190,17 @@ impl Knobs {
             "numoptphasesbudget" => self.phases = Some(number()?),
             "optbudget" => self.leveled = Some(number()?),
             "tune" => {
-                let (function, choices) = value
-                    .split_once(':')
-                    .ok_or_else(|| format!("Knob '{name}' wants FUNCTION:CHOICES, not '{value}'"))?;
-                if function.is_empty() || choices.is_empty() {
-                    return Err(format!("Knob '{name}' wants FUNCTION:CHOICES, not '{value}'"));
-                }
+                let said = value.split_once(':').filter(|(f, choices)| !f.is_empty() && !choices.is_empty());
+                let wrong = || Error::Choices { knob: name.into(), value: value.into() };
+                let (function, choices) = said.ok_or_else(wrong)?;
                 let tuning = self.tuned.entry(function.into()).or_default();
                 *tuning = std::mem::take(tuning)
                     .and(choices, phases())
-                    .map_err(|m| format!("Knob '{name}': {m}"))?;
+                    .map_err(|error| Error::Tuning { knob: name.into(), error })?;
             }
             "verifyeach" if value.is_empty() => self.verify = true,
-            "verifyeach" => return Err(format!("Knob '{name}' takes no value")),
-            _ => return Err(format!("Invalid knob specified ({name})")),
+            "verifyeach" => return Err(Error::Value(name.into())),
+            _ => return Err(Error::Unknown(name.into())),
         }
         Ok(())
     }
@@ -185,7 +244,7 @@ mod tests {
         k.add_all(&values).unwrap();
         assert_eq!((k.phases, k.leveled, k.tuned["k"].order), (Some(7), Some(7), 7));
         let wrong = k.add_all("# one\n\nOptBudget=3 # fine\nSpeed=9\n");
-        assert_eq!(wrong, Err((4, "Invalid knob specified (Speed)".into())));
+        assert_eq!(wrong, Err((4, Error::Unknown("Speed".into()))));
     }
 
     #[test]
@@ -198,16 +257,16 @@ mod tests {
         k.add("OptBudget=3").unwrap();
         assert_eq!(k.leveled, Some(3));
         assert_eq!(
-            k.add("NumOptPhasesBudget=x").unwrap_err(),
+            k.add("NumOptPhasesBudget=x").unwrap_err().to_string(),
             "Knob 'NumOptPhasesBudget' wants a number, not 'x'"
         );
-        assert_eq!(k.add("DumpIR=Nothing").unwrap_err(), "Knob 'DumpIR': no phase 'Nothing'");
+        assert_eq!(k.add("DumpIR=Nothing").unwrap_err().to_string(), "Knob 'DumpIR': no phase 'Nothing'");
         k.add("VerifyEach").unwrap();
         assert!(k.verify);
-        assert_eq!(k.add("VerifyEach=1").unwrap_err(), "Knob 'VerifyEach' takes no value");
+        assert_eq!(k.add("VerifyEach=1").unwrap_err().to_string(), "Knob 'VerifyEach' takes no value");
         k.add("Tune=Kernel:without=sink:order=2").unwrap();
         assert!(k.tuned["Kernel"].leaves_out(opt::sink::PASS.phase));
         assert!(k.add("Tune=Kernel").is_err() && k.add("Tune=Kernel:speed=9").is_err());
-        assert_eq!(k.add("Speed=9").unwrap_err(), "Invalid knob specified (Speed)");
+        assert_eq!(k.add("Speed=9").unwrap_err().to_string(), "Invalid knob specified (Speed)");
     }
 }

@@ -88,7 +88,7 @@ pub(crate) fn compile(
                 true => images.relocations(layout, *id, &mut code, settings.target),
                 false => Ok(Vec::new()),
             };
-            let named = named.map_err(|e| vec![Diagnostic::error(func.span, e)])?;
+            let named = named.map_err(|e| vec![Diagnostic::error(func.span, e.to_string())])?;
             let (lines, locals, places) = (code.lines.clone(), code.locals.clone(), code.places.clone());
             let said = facts::Said::by(settings.target.sm, [func], None);
             asks.join(facts::asks(settings.target.sm, &code.insts, &said));
@@ -505,7 +505,7 @@ fn variables(
         let Some(init) = &var.init else { return };
         let bytes = match initial_bytes(var, init) {
             Ok(bytes) => bytes,
-            Err(message) => return errors.push(Diagnostic::error(var.span, message)),
+            Err(e) => return errors.push(Diagnostic::error(var.span, e)),
         };
         let unified = object.variables[n].unified.is_some();
         let relocs = init.relocs.iter().flat_map(|r| {

@@ -3,8 +3,10 @@
 //! Source of names, arguments and defaults: `ptxas --help`, release 13.0.88; of the grammar and the error
 //! texts: that program's behaviour.
 
+mod error;
 mod text;
 
+pub use error::Error;
 use std::collections::BTreeMap;
 use text::{elements, words};
 pub use text::{leading_number, number};
@@ -30,6 +32,15 @@ pub enum Kind {
     Repeated,
     /// Such a list of these words.
     Words(&'static [&'static str]),
+}
+
+/// What cache operators are of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Access {
+    /// Loads.
+    Load,
+    /// Stores.
+    Store,
 }
 
 /// What becomes of an option.
@@ -343,8 +354,8 @@ impl CommandLine {
     /// Parses arguments (without the program's name).
     ///
     /// # Errors
-    /// The text of ptxas's fatal message.
-    pub fn parse(args: &[String]) -> Result<CommandLine, String> {
+    /// What ptxas ends with.
+    pub fn parse(args: &[String]) -> Result<CommandLine, Error> {
         let mut line = CommandLine::default();
         line.add(args, 0)?;
         Ok(line)
@@ -353,21 +364,20 @@ impl CommandLine {
     /// Looks at what only counts where something is compiled.
     ///
     /// # Errors
-    /// The text of ptxas's fatal message.
-    pub fn finish(&self) -> Result<(), String> {
+    /// What ptxas ends with.
+    pub fn finish(&self) -> Result<(), Error> {
         for opt in OPTIONS {
             let Some(value) = self.value(opt.long) else { continue };
             match opt.kind {
                 Kind::LateWord(words) if !words.contains(&value) => {
+                    let value = value.to_string();
                     return Err(match opt.long {
-                        "Ofast-compile" => format!(
-                            "Invalid value for --Ofast-compile/-Ofc ({value}), is not 'max', 'mid', 'min', or '0'"
-                        ),
-                        long => format!(
-                            "Invalid {} cache modifier on {} specified: {value}",
-                            if long.starts_with("def") { "default" } else { "forced" },
-                            if long.contains("load") { "load" } else { "store" },
-                        ),
+                        "Ofast-compile" => Error::FastCompile(value),
+                        long => Error::CacheModifier {
+                            default: long.starts_with("def"),
+                            access: if long.contains("load") { Access::Load } else { Access::Store },
+                            value,
+                        },
                     });
                 }
                 Kind::Word(_) | Kind::LateWord(_) | Kind::Number | Kind::LongNumber => {}
@@ -375,11 +385,11 @@ impl CommandLine {
             }
         }
         if let Some(value) = self.value("cuda-api-version").filter(|v| *v != "13.0") {
-            return Err(format!("Invalid value '{value}' for option '--cuda-api-version'"));
+            return Err(Error::Invalid { value: value.into(), option: "cuda-api-version" });
         }
         if self.number("split-compile").is_some_and(|n| n < 0) {
-            let value = self.value("split-compile").unwrap_or_default();
-            return Err(format!("Invalid value '{value}' for option '--split-compile'"));
+            let value = self.value("split-compile").unwrap_or_default().into();
+            return Err(Error::Invalid { value, option: "split-compile" });
         }
         Ok(())
     }
@@ -406,8 +416,8 @@ impl CommandLine {
     /// the files of options that are inside of one another.
     ///
     /// # Errors
-    /// The text of ptxas's fatal message.
-    pub fn add(&mut self, args: &[String], depth: usize) -> Result<(), String> {
+    /// What ptxas ends with.
+    pub fn add(&mut self, args: &[String], depth: usize) -> Result<(), Error> {
         let mut args = args.iter();
         while let Some(arg) = args.next() {
             if arg == "-" || !arg.starts_with('-') {
@@ -416,7 +426,7 @@ impl CommandLine {
             }
             let (opt, attached) = find(arg)?;
             let value = match (opt.kind, attached) {
-                (Kind::Flag, Some(_)) => return Err(format!("no argument expected after '{}'", head(arg))),
+                (Kind::Flag, Some(_)) => return Err(Error::Argument(head(arg).into())),
                 (Kind::Flag, None) => String::new(),
                 // What follows is a file: `-O 3` asks for level 0 and a file `3`.
                 (Kind::Number, None) if arg == "-O" => String::new(),
@@ -430,7 +440,7 @@ impl CommandLine {
                     if opt.long == "key" {
                         self.warnings.push("option 'key' has been deprecated".into());
                     }
-                    args.next().cloned().ok_or_else(|| format!("argument expected after '{arg}'"))?
+                    args.next().cloned().ok_or_else(|| Error::NoArgument(arg.clone()))?
                 }
             };
             self.set(opt, &value)?;
@@ -442,11 +452,10 @@ impl CommandLine {
             }
             if opt.long == "options-file" {
                 if depth > 8 {
-                    return Err(format!("Options file '{value}' is nested too deeply"));
+                    return Err(Error::Nested(value));
                 }
                 for file in elements(&value)? {
-                    let text = std::fs::read_to_string(&file)
-                        .map_err(|_| format!("Options file '{file}' could not be opened"))?;
+                    let text = std::fs::read_to_string(&file).map_err(|_| Error::File(file))?;
                     self.add(&words(&text)?, depth + 1)?;
                 }
             }
@@ -454,43 +463,44 @@ impl CommandLine {
         Ok(())
     }
 
-    fn set(&mut self, opt: &'static Opt, value: &str) -> Result<(), String> {
+    fn set(&mut self, opt: &'static Opt, value: &str) -> Result<(), Error> {
         match opt.long {
             "gpu-name" if target_of(value).is_none() => {
                 let several = value.contains(',') && value.split(',').all(|v| target_of(v).is_some());
-                let instead =
-                    if several { "; give one target, and run once for each, or `oxsass fatbin`" } else { "" };
-                return Err(format!("Value '{value}' is not defined for option 'gpu-name'{instead}"));
+                return Err(match several {
+                    true => Error::Targets(value.into()),
+                    false => Error::Undefined { value: value.into(), option: opt.long },
+                });
             }
-            "machine" if number(value).is_none() => return Err(format!("'{value}': expected a number")),
+            "machine" if number(value).is_none() => return Err(Error::NoNumber(value.into())),
             _ => {}
         }
         match opt.kind {
             Kind::Bool if !matches!(value, "true" | "false") => {
-                return Err(format!("'{value}': expected true or false"));
+                return Err(Error::NoBool(value.into()));
             }
             Kind::Number | Kind::LongNumber => {
                 let bits = if opt.kind == Kind::Number { 32 } else { 64 };
                 let least = i64::MIN >> (64 - bits);
                 match number(value) {
-                    None => return Err(format!("'{value}': expected a number")),
+                    None => return Err(Error::NoNumber(value.into())),
                     Some(Ok(n)) if (least..=!least).contains(&n) => {}
-                    Some(_) => return Err(format!("{bits}-bit integer value ({value}) out of range")),
+                    Some(_) => return Err(Error::Range { bits, value: value.into() }),
                 }
             }
             Kind::Word(words) if !words.is_empty() && !words.contains(&value) => {
-                return Err(format!("Value '{value}' is not defined for option '{}'", opt.long));
+                return Err(Error::Undefined { value: value.into(), option: opt.long });
             }
             Kind::Words(words) => {
                 let given = elements(value)?;
                 if let Some(unknown) = given.iter().find(|v| !words.contains(&v.as_str())) {
-                    return Err(format!("Value '{unknown}' is not defined for option '{}'", opt.long));
+                    return Err(Error::Undefined { value: unknown.clone(), option: opt.long });
                 }
             }
             _ => {}
         }
         if opt.status == Status::NotBuilt {
-            return Err(format!("Option '--{}' is known but not built yet", opt.long));
+            return Err(Error::NotBuilt(opt.long));
         }
         let values = self.values.entry(opt.long).or_default();
         if opt.kind == Kind::Repeated {
@@ -516,12 +526,12 @@ fn head(arg: &str) -> &str {
 }
 
 /// The option that `arg` spells, and the value attached to it (`-arch=sm_90`, `-O3`, `-m64`).
-fn find(arg: &str) -> Result<(&'static Opt, Option<&str>), String> {
+fn find(arg: &str) -> Result<(&'static Opt, Option<&str>), Error> {
     let (name, value) = arg.split_once('=').map_or((arg, None), |(n, v)| (n, Some(v)));
     if let Some(long) = name.strip_prefix("--") {
         let opt = OPTIONS.iter().find(|o| o.long == long);
         // ptxas itself drops one dash in this message.
-        return opt.map(|o| (o, value)).ok_or_else(|| format!("Unknown option '-{long}'"));
+        return opt.map(|o| (o, value)).ok_or_else(|| Error::Unknown(format!("-{long}")));
     }
     let short = &name[1..];
     // The long name has two dashes.
@@ -537,7 +547,7 @@ fn find(arg: &str) -> Result<(&'static Opt, Option<&str>), String> {
             }
         }
     }
-    Err(format!("Unknown option '{short}'"))
+    Err(Error::Unknown(short.into()))
 }
 
 /// The target that `-arch` names, and whether it is one for which nothing is written.
@@ -572,7 +582,7 @@ pub fn help(program: &str) -> String {
 mod tests {
     use super::*;
 
-    fn parse(args: &[&str]) -> Result<CommandLine, String> {
+    fn parse(args: &[&str]) -> Result<CommandLine, Error> {
         CommandLine::parse(&args.iter().map(|a| (*a).to_string()).collect::<Vec<_>>())
     }
 
@@ -628,14 +638,14 @@ mod tests {
                 "64-bit integer value (99999999999999999999) out of range",
             ),
         ] {
-            assert_eq!(parse(args).unwrap_err(), want);
+            assert_eq!(parse(args).unwrap_err().to_string(), want);
         }
         for (args, want) in [
             (&["--split-compile", "-1"][..], "Invalid value '-1' for option '--split-compile'"),
             (&["-dlcm", "x"], "Invalid default cache modifier on load specified: x"),
             (&["-Ofc=1"], "Invalid value for --Ofast-compile/-Ofc (1), is not 'max', 'mid', 'min', or '0'"),
         ] {
-            assert_eq!(parse(args).unwrap().finish().unwrap_err(), want);
+            assert_eq!(parse(args).unwrap().finish().unwrap_err().to_string(), want);
         }
     }
 
@@ -658,7 +668,7 @@ mod tests {
         for (text, expected) in good {
             assert_eq!(list(text).as_deref(), Ok(expected), "{text}");
         }
-        assert_eq!(list("\"a").unwrap_err(), "Stray '\"' character");
+        assert_eq!(list("\"a").unwrap_err().to_string(), "Stray '\"' character");
         let file = |text| words(text).map(|w| w.join("|"));
         let good = [
             ("-o x\\ y", "-o|x y"),
@@ -675,8 +685,8 @@ mod tests {
         for (text, expected) in good {
             assert_eq!(file(text).as_deref(), Ok(expected), "{text}");
         }
-        assert_eq!(file("-o \"x").unwrap_err(), "Stray '\"' character");
-        assert_eq!(file("-o x\\").unwrap_err(), "Stray '\\' character");
+        assert_eq!(file("-o \"x").unwrap_err().to_string(), "Stray '\"' character");
+        assert_eq!(file("-o x\\").unwrap_err().to_string(), "Stray '\\' character");
     }
 
     #[test]

@@ -413,7 +413,7 @@ fn compile_module(
     let kernels: Vec<(FuncId, Vec<FuncId>)> = chosen.into_iter().zip(uses).collect();
     let device = Device { functions, apart };
     let assembled = || assemble(&module, &layout, &kernels, &device, codes, (&lines, listed), settings);
-    let output = timeline.time(Stage::Elf, assembled).map_err(fatal)?;
+    let output = timeline.time(Stage::Elf, assembled).map_err(|e| fatal(e.into()))?;
     Ok(Output { timeline, warnings, remarks, ..output })
 }
 

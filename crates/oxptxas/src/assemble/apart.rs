@@ -34,9 +34,9 @@ pub(super) struct Functions<'a> {
 
 impl Functions<'_> {
     /// What the file says of a function, and its finished code.
-    pub(super) fn function(&self, f: &Function<'_>) -> Result<(cubin::Kernel, Code), String> {
+    pub(super) fn function(&self, f: &Function<'_>) -> Result<(cubin::Kernel, Code), backend::Error> {
         let Functions { module, layout, options, settings, .. } = self;
-        let (code, relocs) = self.functions.apart(options.target, f.code).map_err(|e| e.to_string())?;
+        let (code, relocs) = self.functions.apart(options.target, f.code)?;
         let links = self.links(f.func, &code, relocs, f.name);
         let Some(id) = f.func else {
             let record = object::meeting_record(f.name, code.clone(), options.target);

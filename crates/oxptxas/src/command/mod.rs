@@ -35,7 +35,7 @@ mod voice;
 mod write;
 
 use crate::inputs::Inputs;
-use crate::options::{CommandLine, help, target_of};
+use crate::options::{CommandLine, Error, help, target_of};
 use crate::{Cancel, Failure, Kind, Output, Settings, compile, files, pipeline};
 use ptx::{Diagnostic, Severity, Style};
 use sass::target::Suffix;
@@ -150,7 +150,7 @@ impl<'a> Run<'a> {
         self.told(|| {
             let mut voice = Voice::new(self.program, self.console);
             let (line, target, _) = self.line(&voice)?;
-            line.finish().map_err(|m| voice.fatal(m))?;
+            line.finish().map_err(|e| voice.stopped(e))?;
             voice.quiet = line.has("disable-warnings");
             voice.strict = line.has("warning-as-error") && !voice.quiet;
             let limits = settings::limits(&line, target, &voice)?;
@@ -165,16 +165,16 @@ impl<'a> Run<'a> {
     }
 
     /// The parsed command line, its target, and whether that is one for which nothing is written.
-    fn line(&self, voice: &Voice<'_>) -> Result<(CommandLine, sass::Target, bool), String> {
+    fn line(&self, voice: &Voice<'_>) -> Result<(CommandLine, sass::Target, bool), Stopped> {
         let args: &[String] =
             &self.arguments.iter().map(|a| a.to_string_lossy().into_owned()).collect::<Vec<_>>();
         let mut line = CommandLine::default();
         let parsed = line.add(args, 0);
         line.warnings.iter().for_each(|w| voice.remark(w));
-        parsed.map_err(|m| voice.fatal(m))?;
+        parsed.map_err(|e| voice.stopped(e))?;
         let arch = line.value("gpu-name").unwrap_or("sm_75");
         let (target, check_only) = target_of(arch)
-            .ok_or_else(|| voice.fatal(format!("Value '{arch}' is not defined for option 'gpu-name'")))?;
+            .ok_or_else(|| voice.stopped(format!("Value '{arch}' is not defined for option 'gpu-name'")))?;
         Ok((line, target, check_only))
     }
 
@@ -190,7 +190,7 @@ impl<'a> Run<'a> {
         }
         if let Some(path) = line.value("query-controls") {
             files::write_whole(&files::path_of(arguments, path), crate::knobs::listed().as_bytes())
-                .map_err(|_| voice.fatal(format!("File '{path}' could not be opened")))?;
+                .map_err(|_| voice.stopped(format!("File '{path}' could not be opened")))?;
         }
         // Without a file there is nothing to do.
         let idle = self.text.is_none()
@@ -206,24 +206,26 @@ impl<'a> Run<'a> {
             settings::of_trace(&line, &voice);
         }
         if idle || line.has("help") {
-            return Ok(voice.print(&help(program)).map(|()| None)?);
+            return voice.print(&help(program)).map(|()| None);
         }
         if line.has("version") {
-            return Ok(voice.print(&version(program)).map(|()| None)?);
+            return voice.print(&version(program)).map(|()| None);
         }
         if line.has("list-version") {
-            return Ok(voice.print(&versions()).map(|()| None)?);
+            return voice.print(&versions()).map(|()| None);
         }
         if line.has("list-arch") {
             let all: String = sass::target::SMS.iter().map(|t| format!("{}\n", t.sm)).collect();
-            return Ok(voice.print(&all).map(|()| None)?);
+            return voice.print(&all).map(|()| None);
         }
         if arch.starts_with("lto_") && target.suffix == Suffix::A {
-            return Err(voice.fatal(format!("Unsupported gpu architecture '{arch}'")).into());
+            return Err(voice.stopped(format!("Unsupported gpu architecture '{arch}'")));
         }
-        line.finish().map_err(|m| match m.contains("cache modifier") {
-            true => format!("{program} error   : {m}\n") + &voice.aborted(),
-            false => voice.fatal(m),
+        line.finish().map_err(|e| match e {
+            Error::CacheModifier { .. } => {
+                Stopped::from(format!("{program} error   : {e}\n") + &voice.aborted())
+            }
+            _ => voice.stopped(e),
         })?;
         voice.quiet = line.has("disable-warnings");
         voice.strict = line.has("warning-as-error") && !voice.quiet;
@@ -300,7 +302,7 @@ fn read(
     arguments: &[OsString],
     text: Option<&[u8]>,
     voice: &Voice<'_>,
-) -> Result<Vec<(String, String)>, String> {
+) -> Result<Vec<(String, String)>, Stopped> {
     let program = voice.program;
     let mut inputs = Vec::new();
     let mut missing = String::new();
@@ -312,10 +314,10 @@ fn read(
             let column = at - before.iter().rposition(|b| *b == b'\n').map_or(0, |i| i + 1) + 1;
             let place =
                 format!("{program} {file}, line {row}; fatal   : Parsing error: the file is not text\n");
-            place + &format!("    --> {file}:{row}:{column}\n") + &voice.aborted()
+            Stopped::from(place + &format!("    --> {file}:{row}:{column}\n") + &voice.aborted())
         })?;
         inputs.push((file.to_string(), source));
-        Ok::<(), String>(())
+        Ok::<(), Stopped>(())
     };
     for input in &line.inputs {
         let mut bytes = Vec::new();
@@ -334,7 +336,7 @@ fn read(
         add(if input == "-" { "stdin" } else { input }, bytes)?;
     }
     if !missing.is_empty() {
-        return Err(missing + &voice.aborted());
+        return Err((missing + &voice.aborted()).into());
     }
     for text in line.list("input-as-string").iter().map(String::as_bytes).chain(text) {
         // The length of a text in memory may count the zeros at its end.

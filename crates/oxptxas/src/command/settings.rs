@@ -1,11 +1,12 @@
 //! What the options mean together: conflicts, limits, and the settings that come of them.
 
+use super::Stopped;
 use super::voice::Voice;
 use crate::directives::{Directives, cache_operator};
 use crate::files;
 use crate::jobserver::Tokens;
 use crate::knobs::Knobs;
-use crate::options::{CommandLine, leading_number, number};
+use crate::options::{CommandLine, Error, leading_number, number};
 use crate::timeline::Wanted;
 use crate::{Asked, Settings};
 use ori::Extra;
@@ -39,8 +40,8 @@ pub(super) fn of_trace(line: &CommandLine, voice: &Voice<'_>) {
 /// Warns of options that are in vain or against each other, in ptxas's order.
 ///
 /// # Errors
-/// The message where that is fatal.
-pub(super) fn limits(line: &CommandLine, target: Target, voice: &Voice<'_>) -> Result<Limits, String> {
+/// The end of the run where that is fatal.
+pub(super) fn limits(line: &CommandLine, target: Target, voice: &Voice<'_>) -> Result<Limits, Stopped> {
     if line.has("compile-only") && line.has("extensible-whole-program") {
         voice.warn("Conflicting options '--compile-only' and '--extensible-whole-program' specified, ignoring '--extensible-whole-program' option",
         );
@@ -53,7 +54,7 @@ pub(super) fn limits(line: &CommandLine, target: Target, voice: &Voice<'_>) -> R
             ));
         }
     }
-    let limit = |option: &str| -> Result<Option<u32>, String> {
+    let limit = |option: &str| -> Result<Option<u32>, Stopped> {
         let text = match line.value(option) {
             None => return Ok(None),
             Some("archmax") => return Ok(Some(ARCH_MAX)),
@@ -61,7 +62,7 @@ pub(super) fn limits(line: &CommandLine, target: Target, voice: &Voice<'_>) -> R
             Some(text) => text,
         };
         let n = registers(text)
-            .ok_or_else(|| voice.fatal(format!("Invalid value '{text}' for option '{option}'")))?;
+            .ok_or_else(|| voice.stopped(format!("Invalid value '{text}' for option '{option}'")))?;
         if !(0..256).contains(&n) {
             voice.warn(&format!("Too big maxrregcount value specified {n}, will be ignored"));
         } else if n < LEAST_LIMIT.into() {
@@ -92,16 +93,16 @@ pub(super) fn limits(line: &CommandLine, target: Target, voice: &Voice<'_>) -> R
     }
     of_trace(line, voice);
     if line.value("sanitize") == Some("memcheck") {
-        return Err(voice.fatal("Value 'memcheck' of option '--sanitize' is known but not built yet"));
+        return Err(voice.stopped("Value 'memcheck' of option '--sanitize' is known but not built yet"));
     }
     if line.has("compile-as-tools-patch") && line.has("compile-only") {
         return Err(
-            voice.fatal("Conflicting options '--compile-only' and --compile-as-tools-patch specified")
+            voice.stopped("Conflicting options '--compile-only' and --compile-as-tools-patch specified")
         );
     }
     if line.value("blocks-are-clusters") == Some("true") {
         if target.sm >= 90 {
-            return Err(voice.fatal("Option '--blocks-are-clusters' is known but not built yet"));
+            return Err(voice.stopped("Option '--blocks-are-clusters' is known but not built yet"));
         }
         voice.warn(&format!(
             "Command line option '--blocks-are-clusters' not supported for '{target}', will be ignored"
@@ -116,7 +117,7 @@ pub(super) fn limits(line: &CommandLine, target: Target, voice: &Voice<'_>) -> R
             ));
         }
     }
-    let level = level(line).map_err(|m| voice.fatal(m))?;
+    let level = level(line).map_err(|m| voice.stopped(m))?;
     Ok(Limits { kernels, functions, level })
 }
 
@@ -192,7 +193,7 @@ pub(super) fn threads(line: &CommandLine, voice: &Voice<'_>) -> (Option<usize>, 
 /// All of it.
 ///
 /// # Errors
-/// A message where a value has no meaning.
+/// The end of the run where a value has no meaning.
 pub(super) fn settings(
     line: &CommandLine,
     target: Target,
@@ -200,20 +201,20 @@ pub(super) fn settings(
     threads: Option<usize>,
     arguments: &[OsString],
     voice: &Voice<'_>,
-) -> Result<Settings, String> {
+) -> Result<Settings, Stopped> {
     let mut knobs = Knobs {
         timed: line.has("fdevice-time-trace") || Wanted::of(line.list("compiler-stats")).phases,
         ..Knobs::default()
     };
     if let Some(path) = line.value("apply-controls") {
         let text = std::fs::read_to_string(files::path_of(arguments, path))
-            .map_err(|_| voice.fatal(format!("File '{path}' could not be opened")))?;
+            .map_err(|_| voice.stopped(format!("File '{path}' could not be opened")))?;
         knobs.add_all(&text).map_err(|(n, m)| {
-            voice.fatal(format!("Invalid compiler controls file '{path}', line {n}: {m}"))
+            voice.stopped(format!("Invalid compiler controls file '{path}', line {n}: {m}"))
         })?;
     }
     for knob in line.list("knob") {
-        knobs.add(knob).map_err(|m| voice.fatal(m))?;
+        knobs.add(knob).map_err(|m| voice.stopped(m))?;
     }
     let is = |option: &str| line.value(option) == Some("true");
     Ok(Settings {
@@ -271,7 +272,7 @@ fn registers(text: &str) -> Option<i32> {
 }
 
 /// What `-O` and `-Ofc` say of the level together.
-fn level(line: &CommandLine) -> Result<u8, String> {
+fn level(line: &CommandLine) -> Result<u8, Error> {
     let given = line.number("opt-level");
     if line.has("device-debug") {
         return Ok(given.unwrap_or(0).clamp(0, 3) as u8);
@@ -282,12 +283,10 @@ fn level(line: &CommandLine) -> Result<u8, String> {
         Some(fast) => (fast, 1, "0,2,3"),
     };
     if line.value("cloning").is_some_and(|v| v != "no") {
-        return Err(format!("Conflicting options -cloning=yes and --Ofast-compile={fast} specified"));
+        return Err(Error::Cloning(fast.into()));
     }
     if given.is_some_and(|g| g != level) {
-        return Err(format!(
-            "Conflicting options -opt-level=<{others}> and --Ofast-compile={fast} specified"
-        ));
+        return Err(Error::Level { others, fast: fast.into() });
     }
     Ok(level as u8)
 }

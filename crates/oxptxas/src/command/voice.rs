@@ -1,6 +1,6 @@
 //! What is said of the command line and of the code.
 
-use super::Console;
+use super::{Console, Stopped};
 use std::cell::Cell;
 
 /// Under which name, to whom, and how loud.
@@ -19,9 +19,13 @@ impl<'a> Voice<'a> {
     pub(super) fn new(program: &'a str, console: &'a dyn Console) -> Self {
         Voice { program, console, quiet: false, strict: false, denied: Cell::new(false) }
     }
-    /// A message that ends the run.
+    /// The text of a message that ends the run.
     pub(super) fn fatal(&self, message: impl std::fmt::Display) -> String {
         format!("{} fatal   : {message}\n", self.program)
+    }
+    /// The end of the run with such a message.
+    pub(super) fn stopped(&self, message: impl std::fmt::Display) -> Stopped {
+        self.fatal(message).into()
     }
     /// What closes errors.
     pub(super) fn aborted(&self) -> String {
@@ -44,7 +48,7 @@ impl<'a> Voice<'a> {
         self.denied.get()
     }
     /// What was asked to be printed.
-    pub(super) fn print(&self, text: &str) -> Result<(), String> {
-        self.console.print(text).map_err(|e| self.fatal(format!("Standard output: {e}")))
+    pub(super) fn print(&self, text: &str) -> Result<(), Stopped> {
+        self.console.print(text).map_err(|e| self.stopped(format!("Standard output: {e}")))
     }
 }

@@ -6,10 +6,10 @@ use crate::timeline::{TraceError, Wanted};
 use std::ffi::OsString;
 
 /// Writes the cubin.
-pub(super) fn output_file(done: &Done<'_>, arguments: &[OsString]) -> Result<(), String> {
+pub(super) fn output_file(done: &Done<'_>, arguments: &[OsString]) -> Result<(), Stopped> {
     let path = done.line.value("output-file").unwrap_or("elf.o");
     files::write_whole(&files::path_of(arguments, path), &done.output.cubin)
-        .map_err(|_| done.voice.fatal(format!("Output file '{path}' could not be opened")))
+        .map_err(|_| done.voice.stopped(format!("Output file '{path}' could not be opened")))
 }
 
 impl Done<'_> {
@@ -28,22 +28,22 @@ impl Done<'_> {
                 Some(path) => {
                     let text = format!("\n{file} >>\n\n{}", output.timeline.stats(stats, ""));
                     files::append(&path_of(path), &text)
-                        .map_err(|_| voice.fatal(format!("File '{path}' could not be opened")))?;
+                        .map_err(|_| voice.stopped(format!("File '{path}' could not be opened")))?;
                 }
             }
         }
         if let Some(path) = line.value("fdevice-time-trace") {
             let existing = std::fs::read_to_string(path_of(path))
-                .map_err(|_| voice.fatal(format!("File '{path}' could not be opened")))?;
+                .map_err(|_| voice.stopped(format!("File '{path}' could not be opened")))?;
             let (process, after) = (line.number("use-trace-pid"), line.value("ftrace-phase-after"));
             let trace = output.timeline.trace(&existing, file, process, after).map_err(|e| match e {
-                TraceError::Form(e) => voice.fatal(format!("Input file '{path}' not in expected format: {e}")),
-                TraceError::NoSuchEvent => voice.fatal(
+                TraceError::Form(e) => voice.stopped(format!("Input file '{path}' not in expected format: {e}")),
+                TraceError::NoSuchEvent => voice.stopped(
                     "Parsed trace file not in expected format : --ftrace-phase-after string not found in input file",
                 ),
             })?;
             files::write_whole(&path_of(path), trace.as_ref())
-                .map_err(|_| voice.fatal(format!("File '{path}' could not be opened")))?;
+                .map_err(|_| voice.stopped(format!("File '{path}' could not be opened")))?;
         }
         if line.has("verbose2") {
             let names = output.kernels.iter().map(|k| format!("{program} info    : Processing {}\n", k.name));

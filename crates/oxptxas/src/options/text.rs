@@ -1,5 +1,7 @@
 //! How ptxas reads numbers, lists and the text of options files.
 
+use super::Error;
+
 /// What C's `strtol` makes of a text that is a number as a whole, with the digits of its base: hexadecimal after `0x`, octal after
 /// `0`; nothing is 0. `Err` where it does not fit 64 bits.
 pub fn number(text: &str) -> Option<Result<i64, ()>> {
@@ -41,14 +43,9 @@ pub fn leading_number(text: &str) -> u32 {
     n as u32
 }
 
-/// The message of ptxas for a quote without an end, or a backslash with nothing behind it.
-fn stray(c: char) -> String {
-    format!("Stray '{c}' character")
-}
-
 /// Splits the text of an options file at blanks, tabs and ends of lines; double quotes keep these, inside and outside of them a
 /// backslash stands for the character behind it (for a quote, for nothing), and a NUL ends the text (ptxas 13.0.88).
-pub(super) fn words(text: &str) -> Result<Vec<String>, String> {
+pub(super) fn words(text: &str) -> Result<Vec<String>, Error> {
     let mut out = Vec::new();
     let mut word: Option<String> = None;
     let mut quoted = false;
@@ -56,7 +53,7 @@ pub(super) fn words(text: &str) -> Result<Vec<String>, String> {
     while let Some(c) = chars.next() {
         match c {
             '\\' => {
-                let next = chars.next().ok_or_else(|| stray('\\'))?;
+                let next = chars.next().ok_or(Error::Stray('\\'))?;
                 word.get_or_insert_default().extend((next != '"').then_some(next));
             }
             '"' => {
@@ -68,11 +65,11 @@ pub(super) fn words(text: &str) -> Result<Vec<String>, String> {
         }
     }
     out.extend(word);
-    if quoted { Err(stray('"')) } else { Ok(out) }
+    if quoted { Err(Error::Stray('"')) } else { Ok(out) }
 }
 
 /// The elements of a list, without blanks around them; commas and blanks in double quotes are part of one.
-pub(super) fn elements(text: &str) -> Result<Vec<String>, String> {
+pub(super) fn elements(text: &str) -> Result<Vec<String>, Error> {
     let mut out: Vec<String> = Vec::new();
     let mut element = String::new();
     // How much of it is kept although it ends in blanks.
@@ -95,5 +92,5 @@ pub(super) fn elements(text: &str) -> Result<Vec<String>, String> {
         }
     }
     end(&mut element, &mut kept);
-    if quoted { Err(stray('"')) } else { Ok(out) }
+    if quoted { Err(Error::Stray('"')) } else { Ok(out) }
 }

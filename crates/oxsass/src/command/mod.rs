@@ -36,6 +36,12 @@ impl From<String> for Error {
     }
 }
 
+impl From<oxptxas::knobs::Error> for Error {
+    fn from(e: oxptxas::knobs::Error) -> Error {
+        Error::Said(e.into())
+    }
+}
+
 impl From<cubin::Error> for Error {
     fn from(e: cubin::Error) -> Error {
         Error::Said(e.into())
