@@ -789,3 +789,57 @@ fn lanes_meet_behind_a_loop_that_others_went_around() {
         assert_eq!(verdict(&source, &cubin), Verdict::Same, "{arch}");
     }
 }
+
+/// Lanes that are in a function while others of the warp are in another one: both have the same uniform registers, so neither counts on what it
+/// put there before lanes met (random program 9308183: REDUX in one overwrote the descriptor of the other).
+#[test]
+fn functions_keep_nothing_in_uniform_registers_where_lanes_meet() {
+    const SOURCE: &str = ".version 8.0 .target sm_80 .address_size 64
+        .func stores (.reg .b64 %a, .reg .b32 %n)
+        {
+            .reg .pred %p; .reg .b32 %x, %i; setp.gt.u32 %p, %n, 5; st.global.u32 [%a], %n; @%p bra E; mov.u32 %i, %n;
+            L: ld.global.u32 %x, [%a+4]; add.u32 %i, %i, %x; st.global.u32 [%a+8], %i; setp.lt.u32 %p, %i, 9; @%p bra L;
+            E: st.global.u32 [%a+12], %n; ret;
+        }
+        .func (.reg .b32 %s) sums (.reg .b32 %n) { .reg .b32 %m; activemask.b32 %m; redux.sync.add.u32 %s, %n, %m; ret; }
+        .visible .entry k (.param .u64 out)
+        {
+            .reg .pred %p; .reg .b32 %t, %u; .reg .b64 %a, %o; ld.param.u64 %a, [out]; mov.u32 %t, %tid.x; mul.wide.u32 %o, %t, 16;
+            add.u64 %a, %a, %o; and.b32 %u, %t, 1; setp.eq.u32 %p, %u, 0; @%p bra A; call stores, (%a, %t); bra E;
+            A: call (%u), sums, (%t); st.global.u32 [%a], %u; E: ret;
+        }";
+    for arch in ["sm_80", "sm_90", "sm_120"] {
+        let settings = Settings { opt_level: 3, ..Settings::new(Target::parse(arch).unwrap()) };
+        let cubin =
+            compile(SOURCE, "k.ptx", &settings).unwrap_or_else(|e| panic!("{}", e.render(SOURCE))).cubin;
+        let image = cubin::read::read(&cubin).unwrap();
+        let words = image.kernels["k"].code.iter().enumerate();
+        let insts: Vec<_> =
+            words.map(|(k, w)| sass::decode(*w, settings.target, 16 * k as i64).unwrap()).collect();
+        // The functions stand behind the kernel's end.
+        let end = insts.iter().position(|i| i.op == Opcode::EXIT && i.guard == sass::Guard::TRUE).unwrap();
+        let (mut known, mut read) = (Vec::new(), 0);
+        for i in &insts[end + 1..] {
+            if i.op == Opcode::BSYNC {
+                known.clear();
+            }
+            for (o, slot) in i.operands.iter().zip(i.op.slots()) {
+                let uniform = match o {
+                    Operand::Reg(r) => Some(r.reg),
+                    Operand::Addr { desc, .. } => *desc,
+                    _ => None,
+                };
+                let Some(reg) = uniform.filter(|r| r.file == sass::RegFile::UR && !r.is_zero()) else {
+                    continue;
+                };
+                if slot.role == sass::Role::Def {
+                    known.push(reg);
+                } else {
+                    read += 1;
+                    assert!(known.contains(&reg), "{arch}: {reg} is read behind BSYNC");
+                }
+            }
+        }
+        assert!(read > 3, "{arch}");
+    }
+}

@@ -394,6 +394,7 @@ impl Webs {
             }
         }
         out.spread_uniform(func, cfg, lanes.count() as u32);
+        out.keep_short(func);
         out.spread_left(func, cfg);
         let mut left = Vec::new();
         for &(_, (dst, src)) in &wanted {
@@ -481,6 +482,17 @@ impl Webs {
                     *lane = [Held { at, number }].into_iter().collect();
                 }
             }
+        }
+    }
+
+    /// Lets no uniform register of a function that is called hold anything everywhere: lanes that were elsewhere meanwhile may have called another
+    /// function, which has the same registers. (Where a function calls others itself, they take all of them anyway.)
+    fn keep_short(&mut self, func: &Function) {
+        if super::color::uniform_limit(func).is_some() && func.callees.is_empty() {
+            let start = Segment { start: 0, end: 1 };
+            let all =
+                (0..u8::MAX).flat_map(|index| [RegFile::UR, RegFile::UP].map(|file| Reg { file, index }));
+            self.fixed.extend(all.map(|r| (r, start)));
         }
     }
 
