@@ -62,7 +62,6 @@ pub fn check(before: &Function, after: &Allocated, limits: &Limits) -> Result<()
             // Arguments become parameters at once; a parameter's old value may itself be an argument.
             let mut renamed: SmallVec<[(Fact, Fact); 8]> = SmallVec::new();
             let mut everywhere: Vec<Fact> = Vec::new();
-            let mut constant: Vec<(Fact, Constant)> = Vec::new();
             for (p, a) in params.iter().zip(&told.args) {
                 for lane in 0..before.values[*p].width {
                     let (from, to) = (c.content[*a][usize::from(lane)], c.content[*p][usize::from(lane)]);
@@ -72,16 +71,9 @@ pub fn check(before: &Function, after: &Allocated, limits: &Limits) -> Result<()
                         if *from == Fact::UNDEFINED || out.anywhere.contains(from) {
                             let other = if c.is_pred(*p) { to.to_general() } else { to.to_predicate() };
                             everywhere.extend([*to, other, other.to_general()]);
-                            continue;
                         }
-                        // What is a constant is said once, all else where it is.
-                        if let Root::Constant(c) = from.root {
-                            constant.push((*to, c));
-                            continue;
-                        }
-                        constant.extend(out.equal.of(from).map(|c| (*to, c)));
-                        renamed.push((*from, *to));
                     }
+                    renamed.extend(forms.iter().copied());
                 }
             }
             renamed.sort_unstable();
@@ -95,7 +87,6 @@ pub fn check(before: &Function, after: &Allocated, limits: &Limits) -> Result<()
                 out.at.entry(place).or_default().insert(fact);
             }
             out.anywhere.extend(everywhere);
-            constant.into_iter().for_each(|(f, c)| out.equal.insert(f, c));
             if let Some(needed) = &mut needed {
                 needed.reduce(&c, told.block, &mut out);
             }
@@ -168,7 +159,6 @@ impl Needed {
         };
         state.at.values_mut().for_each(|s| s.0.retain(|f| needed(f)));
         state.anywhere.0.retain(|f| needed(f));
-        state.equal.retain(needed);
     }
 }
 
@@ -539,7 +529,7 @@ impl Checker<'_> {
                 if !p.not || !shape {
                     return Err(fail());
                 }
-                let facts = state.spelled_out(read(state, p.reg, 0)).map(Fact::to_general);
+                let facts = read(state, p.reg, 0).map(Fact::to_general);
                 self.put(state, at(to, 0), facts)?;
             }
             Opcode::ISETP => {
@@ -553,7 +543,7 @@ impl Checker<'_> {
                 if !shape {
                     return Err(fail());
                 }
-                let facts = state.spelled_out(read(state, from, 0)).map(Fact::to_predicate);
+                let facts = read(state, from, 0).map(Fact::to_predicate);
                 self.put(state, at(to, 0), facts)?;
             }
             Opcode::VOTEU => {
