@@ -16,9 +16,6 @@ use ptx::{Func, FuncId, Inst, Module, RegId, Space, Stmt, Symbol, VarId};
 use rustc_hash::FxHashMap;
 use sass::{Reg, RegFile};
 
-/// Results of more bytes than this are written to memory that the caller provides.
-const MAX_RESULT: u32 = 4 * abi::ARGUMENTS as u32;
-
 /// Where a `.param` variable of a function's code lives.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Home {
@@ -42,6 +39,8 @@ pub(crate) struct Signature {
     pub align: u32,
     /// Registers of the results; `None` if they are in memory.
     pub results: Option<Vec<u8>>,
+    /// Where those in registers are.
+    pub registers: abi::ArgumentRegisters,
 }
 
 fn shape(module: &Module, v: VarId) -> (u32, u32) {
@@ -50,17 +49,22 @@ fn shape(module: &Module, v: VarId) -> (u32, u32) {
 }
 
 /// The calling convention of a function, as the function sees it.
-pub(crate) fn signature(module: &Module, func: &Func) -> Signature {
-    signature_with(module, func, 0)
+pub(crate) fn signature(module: &Module, func: &Func, relocatable: bool) -> Signature {
+    signature_with(module, func, 0, relocatable)
 }
 
 /// The calling convention of a call. What a last parameter without a size takes is up to the call.
-fn call_signature(module: &Module, header: &Func, arguments: &[ptx::Operand]) -> Signature {
+fn call_signature(
+    module: &Module,
+    header: &Func,
+    arguments: &[ptx::Operand],
+    relocatable: bool,
+) -> Signature {
     let last = match arguments.last() {
         Some(ptx::Operand::Var(v, 0)) if arguments.len() == header.params.len() => shape(module, *v).0,
         _ => 0,
     };
-    signature_with(module, header, last)
+    signature_with(module, header, last, relocatable)
 }
 
 /// How a function with this header is called in an object.
@@ -72,32 +76,34 @@ pub fn convention(func: &Func) -> Convention {
     }
 }
 
-/// As many registers from the first argument's on hold arguments or results of a function with this header, holes among them included;
-/// nothing if some are in memory.
-pub fn argument_registers(module: &Module, func: &Func) -> Option<u8> {
-    let sig = signature_with(module, func, 0);
-    let ends = |vars: &[VarId], first: &[u8]| {
-        vars.iter().zip(first).map(|(v, r)| u32::from(*r) + shape(module, *v).0.div_ceil(4).max(1)).max()
+/// The words that the parameters of a function with this header take, or its results, if these take more.
+pub fn argument_words(module: &Module, func: &Func) -> u32 {
+    let words = |list: &[VarId]| {
+        abi::span(list.iter().map(|v| {
+            let (size, align) = shape(module, *v);
+            (if module.vars[*v].is_unsized() { 0 } else { size }, align)
+        }))
     };
-    let registers = |p: &Place| if let Place::Regs(r) = p { Some(*r) } else { None };
-    let params: Option<Vec<u8>> = sig.params.iter().map(registers).collect();
-    let last = ends(&func.params, &params?).max(ends(&func.returns, &sig.results?));
-    Some(last.map_or(0, |n| n as u8 - abi::FIRST_ARGUMENT))
+    words(&func.params).max(words(&func.returns))
 }
 
-/// A last parameter without a size is always on the stack; here it takes this many bytes.
-fn signature_with(module: &Module, func: &Func, last: u32) -> Signature {
-    let (places, stack) = abi::assign(func.returns.iter().map(|v| shape(module, *v)));
-    let in_registers = stack == 0 && func.returns.iter().all(|v| shape(module, *v).0 <= MAX_RESULT);
-    let results = in_registers.then(|| {
-        let register = |p: &Place| if let Place::Regs(r) = p { *r } else { abi::FIRST_ARGUMENT };
+/// A last parameter without a size is always on the stack; here it takes this many bytes. Conventions of functions' own are those of
+/// `relocatable` code alone.
+fn signature_with(module: &Module, func: &Func, last: u32, relocatable: bool) -> Signature {
+    let own = if relocatable { convention(func) } else { Convention::default() };
+    // What takes more registers than there are was refused.
+    let registers =
+        own.argument_registers(argument_words(module, func)).unwrap_or(abi::ArgumentRegisters::USUAL);
+    let (places, stack) = abi::assign(func.returns.iter().map(|v| shape(module, *v)), registers);
+    let results = (stack == 0).then(|| {
+        let register = |p: &Place| if let Place::Regs(r) = p { *r } else { registers.first };
         places.iter().map(register).collect()
     });
     // The address of the results comes first.
     let hidden = results.is_none().then_some((4, 4));
     let sized = func.params.iter().filter(|v| !module.vars[**v].is_unsized());
     let shapes = hidden.into_iter().chain(sized.map(|v| shape(module, *v)));
-    let (mut params, mut stack) = abi::assign(shapes);
+    let (mut params, mut stack) = abi::assign(shapes, registers);
     if results.is_none() {
         params.remove(0);
     }
@@ -108,7 +114,7 @@ fn signature_with(module: &Module, func: &Func, last: u32) -> Signature {
     }
     let in_memory = func.params.iter().zip(&params).filter(|(_, p)| matches!(p, Place::Stack(_)));
     let align = in_memory.map(|(v, _)| shape(module, *v).1).max().unwrap_or(1);
-    Signature { params, stack, align, results }
+    Signature { params, stack, align, results, registers }
 }
 
 /// The parts of a call: results, callee, arguments, table or prototype.
@@ -184,6 +190,7 @@ pub(crate) fn place_params(
     func: &Func,
     body: &ptx::Body,
     vars: &mut Vec<ValueData>,
+    relocatable: bool,
 ) -> (FxHashMap<VarId, Home>, u32, u32) {
     let mut homes = FxHashMap::default();
     let (mut outgoing, mut most) = (0, 1);
@@ -195,7 +202,7 @@ pub(crate) fn place_params(
         }
         let Some(p) = parts(inst) else { continue };
         let Some(callee) = prototype(body, &p) else { continue };
-        let sig = call_signature(module, &module.funcs[callee], p.arguments);
+        let sig = call_signature(module, &module.funcs[callee], p.arguments, relocatable);
         outgoing = outgoing.max(sig.stack);
         most = most.max(sig.align);
         if sig.results.is_none() {
@@ -219,7 +226,7 @@ pub(crate) fn place_params(
         most = most.max(align);
     };
     if !func.entry {
-        let sig = signature(module, func);
+        let sig = signature(module, func, relocatable);
         let addressed = addressed(module, func, body);
         for (v, place) in func.params.iter().zip(&sig.params) {
             match place {
@@ -347,9 +354,22 @@ impl Lower<'_, '_> {
         self.undefined_value(ValueData { file: RegFile::R, width: 1 })
     }
 
+    /// Conventions of functions' own may put arguments above the registers that there are.
+    fn arguments_fit(&self, sig: &Signature) -> Result<()> {
+        let registers = u16::from(sig.registers.first) + u16::from(sig.registers.count);
+        let end = self.b.func.max_regs.saturating_sub(sass::target::HARDWARE_REGISTERS);
+        let usual = sig.registers == abi::ArgumentRegisters::USUAL;
+        if usual || registers <= end.into() {
+            Ok(())
+        } else {
+            Err(crate::Refusal::Arguments { registers, end })
+        }
+    }
+
     /// Takes over the parameters at the start of a device function.
-    pub(crate) fn enter_function(&mut self, func: &Func, body: &ptx::Body, prologue: PtxBlock) {
-        let sig = signature(self.module, func);
+    pub(crate) fn enter_function(&mut self, func: &Func, body: &ptx::Body, prologue: PtxBlock) -> Result<()> {
+        let sig = signature(self.module, func, self.opts.relocatable);
+        self.arguments_fit(&sig)?;
         let (module, here) = (self.module, std::mem::replace(&mut self.block, prologue));
         if sig.results.is_none() {
             let at = take_register(&mut self.b, abi::FIRST_ARGUMENT);
@@ -387,6 +407,7 @@ impl Lower<'_, '_> {
             self.formal(r, &words);
         }
         self.block = here;
+        Ok(())
     }
 
     /// Gives a register parameter its value.
@@ -612,7 +633,8 @@ impl Lower<'_, '_> {
         let p = parts(inst).ok_or("call without a callee")?;
         let callee = prototype(body, &p).ok_or("call without a prototype")?;
         let header = &module.funcs[callee];
-        let sig = call_signature(module, header, p.arguments);
+        let sig = call_signature(module, header, p.arguments, self.opts.relocatable);
+        self.arguments_fit(&sig)?;
         // A last parameter without a size may be left out.
         let open = header.params.last().is_some_and(|v| module.vars[*v].is_unsized());
         let whole =
@@ -730,7 +752,7 @@ impl Lower<'_, '_> {
     /// The end of a device function: results into their registers, and back.
     pub(crate) fn return_here(&mut self, func: &Func, body: &ptx::Body) -> Result<()> {
         let module = self.module;
-        let sig = signature(module, func);
+        let sig = signature(module, func, self.opts.relocatable);
         let mut kept: Vec<Operand> = Vec::new();
         if let Some(results) = &sig.results {
             let mut words: Vec<(u8, Value)> = Vec::new();

@@ -146,7 +146,7 @@ pub fn lower_function(
         Var(vars.len() as u32 - 1)
     });
     let groups = crate::matrix::Plan::new(body, &graph, &mut vars);
-    let (homes, stack, align) = call::place_params(module, func, body, &mut vars);
+    let (homes, stack, align) = call::place_params(module, func, body, &mut vars, opts.relocatable);
     out.local_size = stack;
     out.local_align = align;
 
@@ -208,7 +208,7 @@ pub fn lower_function(
         changes_registers: start.is_some(),
     };
     if !func.entry {
-        lower.enter_function(func, body, prologue);
+        lower.enter_function(func, body, prologue).map_err(|r| whole(&r.to_string()))?;
     }
     if let Some(var) = stack_var {
         let low = lower.b.iadd(operand(Name::Phys(sass::Reg::SP)), crate::emit::rz());

@@ -74,7 +74,7 @@ mod wide;
 pub const PHASE: ori::Phase =
     ori::Phase::needed("lower", "ReportInitialRepresentation", "the function as it was lowered (shown only)");
 
-pub use call::{argument_registers, convention};
+pub use call::{argument_words, convention};
 pub use call_graph::CallGraph;
 pub use func::{lower_function, max_regs};
 pub use graph::reached;

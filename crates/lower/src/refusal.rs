@@ -25,6 +25,20 @@ pub enum Refusal {
         /// Which is the first that there is not.
         end: u8,
     },
+    /// A convention of one's own has arguments where there is no register.
+    Arguments {
+        /// The first above them.
+        registers: u16,
+        /// The first that there is not.
+        end: u8,
+    },
+    /// One instruction names more registers than the limit leaves.
+    Registers {
+        /// The limit.
+        limit: u8,
+        /// The least one with which there are enough.
+        needed: u16,
+    },
     /// There are no scales at this place of a selector.
     Scales {
         /// Of what the place is the number.
@@ -51,6 +65,18 @@ impl fmt::Display for Refusal {
             }
             Refusal::ReturnAddress { at, end } => {
                 write!(f, "Return Address ({at}) should be less than {end}")
+            }
+            Refusal::Arguments { registers, end } => {
+                write!(
+                    f,
+                    "Function PARAMETER size requires more registers({registers}) than available({end})"
+                )
+            }
+            Refusal::Registers { limit, needed } => {
+                write!(
+                    f,
+                    "Insufficient registers ({limit}) to compile instruction. Try to compile with register target of {needed} or higher."
+                )
             }
             Refusal::Scales { what, at } => write!(f, "there are no scales at {what} {at}"),
             Refusal::ModifierUnread(m, op) => {

@@ -11,6 +11,12 @@ use sass::{Reg, RegFile};
 pub const FIRST_ARGUMENT: u8 = 4;
 /// Number of registers for arguments.
 pub const ARGUMENTS: u8 = 12;
+/// The last register of arguments in functions that say themselves what they keep (`.abi_preserve`), if there are more than
+/// [`ARGUMENTS`] words of them.
+pub const LAST_ARGUMENT: u8 = 251;
+/// How many registers a thread may use at most and yet have as many warps resident as with fewer: arguments that need more than
+/// [`ARGUMENTS`] registers end below one of these numbers.
+const RESIDENCY_STEPS: [u32; 13] = [24, 28, 32, 40, 48, 56, 64, 72, 80, 96, 128, 168, 256];
 /// The first of two registers that hold the address to return to.
 pub const RETURN_ADDRESS: u8 = 20;
 /// Where a function keeps the address of its frame if its stack pointer moves: a register that callees keep.
@@ -63,6 +69,20 @@ impl Convention {
     pub fn return_address(self) -> u8 {
         // Numbers that are too large were refused.
         self.registers.map_or(RETURN_ADDRESS, |n| FIRST_KEPT.saturating_add(n & !1) - 2)
+    }
+
+    /// Registers for arguments and results that take so many words ([`span`]): the same of all functions where they do and where the
+    /// function does not say itself what it keeps, else as many as needed, above the registers that are kept. They are where ptxas 13.0.88
+    /// has them on every target (docs/calls.md); nothing if there are more than registers.
+    pub fn argument_registers(self, words: u32) -> Option<ArgumentRegisters> {
+        let Some(kept) = self.registers.filter(|_| words > ARGUMENTS.into()) else {
+            return Some(ArgumentRegisters::USUAL);
+        };
+        let below = u32::from(FIRST_ARGUMENT) + (u32::from(FIRST_KEPT) + u32::from(kept)).next_multiple_of(4);
+        let last = RESIDENCY_STEPS[RESIDENCY_STEPS.len() - 1];
+        let end = RESIDENCY_STEPS.into_iter().find(|n| *n >= words + below).unwrap_or(last);
+        let first = end.checked_sub(2 + words)? & !3;
+        Some(ArgumentRegisters { first: first as u8, count: words as u8 })
     }
 
     /// Whether a function leaves in the register what was there, R1 included.
@@ -168,6 +188,20 @@ pub fn clobbered_by<'f, R: Register>(
     }))
 }
 
+/// Registers in a row, for arguments and, from the same first one on, for results.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ArgumentRegisters {
+    /// The number of the first.
+    pub first: u8,
+    /// How many.
+    pub count: u8,
+}
+
+impl ArgumentRegisters {
+    /// Those of most functions.
+    pub const USUAL: ArgumentRegisters = ArgumentRegisters { first: FIRST_ARGUMENT, count: ARGUMENTS };
+}
+
 /// Where an argument or a result goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Place {
@@ -177,26 +211,34 @@ pub enum Place {
     Stack(u32),
 }
 
-/// Places arguments of these sizes and alignments in bytes, in order: each in the first free registers that are
+/// As many words as arguments of these sizes and alignments in bytes take, one behind the other: what the number of registers for them
+/// follows from, though [`assign`] leaves fewer holes.
+pub fn span(arguments: impl IntoIterator<Item = (u32, u32)>) -> u32 {
+    arguments
+        .into_iter()
+        .fold(0, |at, (size, align)| at.next_multiple_of(align.div_ceil(4).max(1)) + size.div_ceil(4))
+}
+
+/// Places arguments of these sizes and alignments in bytes, in order: each in the first free ones of these registers that are
 /// aligned for it, else on the stack. Also the bytes of stack that they take.
-pub fn assign(arguments: impl IntoIterator<Item = (u32, u32)>) -> (Vec<Place>, u32) {
-    let mut taken = 0u32;
+pub fn assign(
+    arguments: impl IntoIterator<Item = (u32, u32)>,
+    registers: ArgumentRegisters,
+) -> (Vec<Place>, u32) {
+    let mut taken = vec![false; registers.count.into()];
     let mut stack = 0u32;
     let places = arguments
         .into_iter()
         .map(|(size, align)| {
             let words = size.div_ceil(4).max(1);
-            let step = (align / 4).clamp(1, 4).next_power_of_two() as u8;
-            let fits = |at: u8| {
-                let mask = ((1u64 << words) - 1) << at;
-                u32::from(at) + words <= u32::from(ARGUMENTS) && u64::from(taken) & mask == 0
-            };
-            let found = (words <= u32::from(ARGUMENTS))
-                .then(|| (0..ARGUMENTS).step_by(step.into()).find(|at| fits(*at)));
-            match found.flatten() {
+            let step = (align / 4).clamp(1, 4).next_power_of_two() as usize;
+            let wanted = |at: usize| at..at.saturating_add(words as usize);
+            let fits = |at: &usize| taken.get(wanted(*at)).is_some_and(|t| !t.contains(&true));
+            let found = (0..taken.len()).step_by(step).find(fits);
+            match found {
                 Some(at) => {
-                    taken |= ((1u32 << words) - 1) << at;
-                    Place::Regs(FIRST_ARGUMENT + at)
+                    taken[wanted(at)].fill(true);
+                    Place::Regs(registers.first + at as u8)
                 }
                 None => {
                     let at = stack.next_multiple_of(align.max(4));
@@ -216,7 +258,7 @@ mod tests {
     // As ptxas 13.0.88 -c -arch=sm_80 places them.
     #[test]
     fn arguments_fill_holes() {
-        let regs = |args: &[(u32, u32)]| assign(args.iter().copied()).0;
+        let regs = |args: &[(u32, u32)]| assign(args.iter().copied(), ArgumentRegisters::USUAL).0;
         let r = Place::Regs;
         // b64, b32, 16 bytes, b64, b32, b64
         let mixed = [(8, 8), (4, 4), (16, 16), (8, 8), (4, 4), (8, 8)];
@@ -225,6 +267,52 @@ mod tests {
         assert_eq!(regs(&[(1, 1), (2, 2), (8, 8), (4, 4), (6, 2)]), [r(4), r(5), r(6), r(8), r(9)]);
         // b32, 64 bytes, b64
         assert_eq!(regs(&[(4, 4), (64, 8), (8, 8)]), [r(4), Place::Stack(0), r(6)]);
+    }
+
+    // As the prototypes of ptxas 13.0.88's objects state it (`13p32r22`), the same on sm_80 to sm_121.
+    #[test]
+    fn more_arguments_than_the_usual_registers_hold() {
+        for (kept, words, first) in [
+            (8, 12, 4),
+            (8, 13, 32),
+            (8, 15, 28),
+            (8, 17, 28),
+            (8, 20, 24),
+            (8, 21, 32),
+            (8, 32, 28),
+            (8, 56, 36),
+            (8, 65, 28),
+            (8, 100, 24),
+            (8, 128, 36),
+            (8, 200, 52),
+            (0, 13, 24),
+            (0, 19, 16),
+            (2, 17, 28),
+            (10, 65, 60),
+            (10, 100, 64),
+            (20, 56, 36),
+            (33, 13, 56),
+            (33, 48, 76),
+            (33, 128, 124),
+            (64, 13, 112),
+            (64, 48, 116),
+            (100, 56, 196),
+            (100, 128, 124),
+            (180, 15, 236),
+            (180, 39, 212),
+            (2, 237, 16),
+        ] {
+            let own = Convention { registers: Some(kept), ..Convention::default() };
+            assert_eq!(own.argument_registers(words).map(|r| r.first), Some(first), "{kept}, {words}");
+        }
+        let own = Convention { registers: Some(2), ..Convention::default() };
+        assert_eq!(own.argument_registers(300), None);
+        // b32, 16 bytes, b32, b64, b32
+        let args = [(4, 4), (16, 16), (4, 4), (8, 8), (4, 4)];
+        assert_eq!(span(args), 13);
+        let registers = own.argument_registers(13).unwrap();
+        let r = Place::Regs;
+        assert_eq!(assign(args, registers), (vec![r(24), r(28), r(25), r(26), r(32)], 0));
     }
 
     #[test]

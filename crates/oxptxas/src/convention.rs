@@ -4,7 +4,7 @@
 use crate::functions::{address_taken, callee, calls, prototypes_called};
 use crate::notices;
 use crate::settings::Settings;
-use ptx::{Diagnostic, Func, FuncId, Item, Linkage, Module, Severity, Symbol, Type, Var, VarId};
+use ptx::{Diagnostic, Func, FuncId, Linkage, Module, Symbol, Type, Var, VarId};
 use rustc_hash::FxHashSet;
 
 /// What a function takes and gives, as the call graph spells it: `#`, the result (`v` for none), the parameters; then what of the
@@ -25,8 +25,10 @@ fn own_registers(module: &Module, func: &Func) -> String {
     }
     let mut out = String::from("|");
     if attrs.abi_preserve.is_some() {
-        let arguments = lower::argument_registers(module, func).unwrap_or(0);
-        out += &format!("{arguments}p{}r{}", ori::abi::FIRST_ARGUMENT, own.return_address());
+        let words = lower::argument_words(module, func);
+        // What takes more registers than there are was refused.
+        let first = own.argument_registers(words).map_or(0, |r| r.first);
+        out += &format!("{words}p{first}r{}", own.return_address());
     }
     if attrs.abi_preserve_control.is_some() {
         out += &format!("sBx{:08x}", (1u32 << own.barriers) - 1);
@@ -38,40 +40,6 @@ fn own_registers(module: &Module, func: &Func) -> String {
         out.extend((0..64).rev().map(|k| format!("{:x}", nibble(k))));
     }
     out
-}
-
-/// What ptxas says of registers for return addresses that functions ask for with `.abi_preserve`: errors, and else warnings.
-pub(crate) fn return_addresses(module: &Module, target: sass::Target) -> (Vec<Diagnostic>, Vec<Diagnostic>) {
-    let (mut errors, mut warnings) = (Vec::new(), Vec::new());
-    let said = |severity, message: String| Diagnostic { severity, ..Diagnostic::whole(message) };
-    let declared = |f: &&Func| f.body.is_none();
-    let items = || {
-        module.items.iter().filter_map(|i| if let Item::Func(f) = i { Some(&module.funcs[*f]) } else { None })
-    };
-    for func in items().filter(declared).chain(items().filter(|f| !declared(f))) {
-        let Some(n) = func.attrs.abi_preserve else { continue };
-        let first = 14 + (n & !1);
-        if first > ori::abi::LAST_RETURN_ADDRESS.into() {
-            errors.push(said(Severity::Error, format!("retaddr_reg {first} is invalid for {target}")));
-        }
-        let last = lower::argument_registers(module, func).map_or(0, |n| 3 + u32::from(n));
-        if last >= first {
-            let message = format!(
-                "Parameter registers from R4 to R{last} overlap with return address register R{first} to R{} for function '{}'",
-                first + 1,
-                func.name
-            );
-            errors.push(said(Severity::Error, message));
-        }
-        for r in (first..first + 2).filter(|_| n < 2) {
-            let message = format!(
-                "Function '{}' specifies register R{r} as scratch register which is used as return address register",
-                func.name
-            );
-            warnings.push(said(Severity::Warning, message));
-        }
-    }
-    (errors, warnings)
 }
 
 /// A letter for the size of an element, a vector being one, with the number of elements behind it in an array.

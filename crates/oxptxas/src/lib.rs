@@ -70,6 +70,7 @@ pub mod options;
 mod output;
 mod phases;
 pub mod pipeline;
+mod preserved;
 #[cfg(feature = "search")]
 mod search;
 mod settings;

@@ -6,7 +6,7 @@ use crate::output::{Failure, Output};
 use crate::settings::{Settings, asked_in_vain};
 use crate::timeline::{Stage, Timeline};
 use crate::units::{Paths, Units};
-use crate::{convention, debug, driver, functions, limits, newer, notices, vector_params};
+use crate::{convention, debug, driver, functions, limits, newer, notices, preserved, vector_params};
 #[cfg(all(debug_assertions, feature = "order-check"))]
 use backend::Code;
 use ori::Cancel;
@@ -70,8 +70,7 @@ pub fn check(source: &str, file: &str, settings: &Settings, arch: &str) -> Resul
 }
 
 /// What the front end knows but the code generator does not.
-fn not_built(module: &Module, settings: &Settings) -> Option<ptx::Diagnostic> {
-    let relocatable = settings.relocatable || settings.extensible;
+fn not_built(module: &Module) -> Option<ptx::Diagnostic> {
     let refuse =
         |span, what: &str| ptx::Diagnostic::error(span, format!("Feature '{what}' is not supported yet"));
     let mut used: Vec<VarId> = Vec::new();
@@ -94,12 +93,7 @@ fn not_built(module: &Module, settings: &Settings) -> Option<ptx::Diagnostic> {
     if let Some((_, var)) = module.vars.iter().find(opaque) {
         return Some(refuse(var.span, &format!(".{}", var.opaque.map_or("", |o| o.name()))));
     }
-    // Where arguments are that find no place in the usual registers is ptxas's secret. What is called in a file and nowhere else is
-    // called as we like: there is no effect, as in ptxas's code.
-    let elsewhere =
-        |f: &&ptx::Func| f.attrs.abi_preserve.is_some() && lower::argument_registers(module, f).is_none();
-    let elsewhere = module.funcs.values().find(elsewhere).filter(|_| relocatable)?;
-    Some(refuse(elsewhere.span, ".abi_preserve, with so many arguments"))
+    None
 }
 
 /// Compiles the text of a PTX file, called `file` in messages, to the bytes of a cubin.
@@ -210,16 +204,16 @@ fn compile_module(
         return Err(fail(vec![d]));
     }
     module.resolve_aliases();
-    let (wrong, said) = convention::return_addresses(&module, settings.target);
-    if !wrong.is_empty() {
-        return Err(fail(wrong));
+    let said = preserved::said(&module, settings);
+    if !said.errors.is_empty() {
+        return Err(fail(said.errors));
     }
-    warnings.extend(said);
+    warnings.extend(said.warnings);
     limits::of_mode(&module, settings).map_err(fail)?;
     if settings.asked.patch {
         patch(&module).map_err(fail)?;
     }
-    if let Some(d) = not_built(&module, settings).or_else(|| asked_in_vain(&module, settings)) {
+    if let Some(d) = not_built(&module).or_else(|| asked_in_vain(&module, settings)) {
         return Err(fail(vec![d]));
     }
     let (more, relocatable) = convention_of(&mut module, settings).map_err(fail)?;

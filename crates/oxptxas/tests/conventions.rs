@@ -120,6 +120,14 @@ fn prototypes() {
         ("(.reg .b32 r)", "(.param .align 16 .b8 a[16], .reg .b32 x)", "#ib16i|5p4r24sR"),
         ("", "(.param .align 8 .b8 a[3], .reg .b64 y)", "#vb3l|4p4r24sR"),
         ("", "()", "#v|0p4r24sR"),
+        // Holes are filled, but counted.
+        ("", "(.reg .b32 a, .param .align 16 .b8 b[16], .reg .b32 c, .reg .b64 d)", "#vib16il|12p4r24sR"),
+        // What the usual registers do not hold is above those that are kept, results as well.
+        ("", "(.param .align 4 .b8 a[52])", "#vb52|13p32r24sR"),
+        ("(.param .align 4 .b8 r[80])", "(.reg .b32 a)", "#b80i|20p32r24sR"),
+        ("", "(.reg .b32 a, .param .align 16 .b8 b[64], .reg .b32 c)", "#vib64i|21p32r24sR"),
+        // A last parameter without a size is on the stack.
+        ("", "(.param .b32 a, .param .align 8 .b8 p[])", "#vib0|2p4r24sR"),
     ];
     for (results, params, expected) in holes {
         let f = format!(".visible .func {results} f{params} .abi_preserve 10 {{ ret; }}");
@@ -160,9 +168,27 @@ fn what_cannot_be() {
         "Parameter registers from R4 to R15 overlap with return address register R14 to R15 for function 'f'";
     assert_eq!(refused(&f(".abi_preserve 0", twelve), None), message);
     assert!(compile(&f(".abi_preserve 2", twelve), "sm_90", None).is_ok());
-    // More than the registers of arguments hold.
+    // More than the usual registers hold: R24 to R36.
     let thirteen = "(.param .align 4 .b8 a[52])";
-    assert!(refused(&f(".abi_preserve 2", thirteen), None).contains("not supported yet"));
+    assert!(compile(&f(".abi_preserve 2", thirteen), "sm_90", Some(39)).is_ok());
+    let message = "Function PARAMETER size requires more registers(37) than available(36)";
+    assert_eq!(refused(&f(".abi_preserve 2", thirteen), Some(38)), message);
+    let many = |n| format!("(.param .align 4 .b8 a[{}])", 4 * n);
+    assert_eq!(
+        refused(&f(".abi_preserve 2", &many(150)), None),
+        "Parameter register 254 is invalid for sm_90"
+    );
+    assert_eq!(
+        refused(&f(".abi_preserve 64", &many(200)), None),
+        "Parameter registers from R52 to R251 overlap with return address register R78 to R79 for function 'f'"
+    );
+    assert_eq!(
+        refused(&f(".abi_preserve 100", &many(150)), None),
+        "Parameter registers from R104 to R253 overlap with return address register R114 to R115 for function 'f'\n\
+         Parameter register 254 is invalid for sm_90"
+    );
+    let message = "Parameters of 300 registers do not fit into those of a thread for function 'f'";
+    assert_eq!(refused(&f(".abi_preserve 2", &many(300)), None), message);
     for (first, second, what) in [
         (".abi_preserve 8", "", "number of parameter registers"),
         ("", ".abi_preserve 8", "number of parameter registers"),
@@ -175,6 +201,58 @@ fn what_cannot_be() {
     }
 }
 
+/// Arguments above the registers that are kept: both sides name the same ones, holes filled.
+#[test]
+fn more_arguments_than_the_usual_registers_hold() {
+    let params = "(.param .b32 a, .param .align 16 .b8 b[16], .param .b32 c, .param .b64 d, .param .b32 e) .abi_preserve 2";
+    let f = format!(
+        ".global .b32 g[4];\n.visible .func f{params} {{ .reg .b32 x<4>; .reg .b64 y; ld.param.b32 x0, [a]; ld.param.b32 x1, [b+8];\n\
+         ld.param.b32 x2, [c]; ld.param.b32 x3, [e]; st.volatile.global.b32 [g], x0; st.volatile.global.b32 [g+4], x1;\n\
+         st.volatile.global.b32 [g+8], x2; st.volatile.global.b32 [g+12], x3; ret; }}"
+    );
+    let stored = |i: &sass::Inst| match (i.op, i.operands.last()) {
+        (Opcode::STG, Some(Operand::Reg(r))) => Some(r.reg.index),
+        _ => None,
+    };
+    assert_eq!(Vec::from_iter(code(&f, "sm_90", None).iter().filter_map(stored)), [24, 30, 25, 32]);
+    let caller = format!(
+        ".extern .func g{params};\n.visible .func f(.reg .b32 z) {{ .param .b32 a, c, e; .param .align 16 .b8 b[16]; .param .b64 d;\n\
+         st.param.b32 [a], 1; st.param.b32 [b+8], 2; st.param.b32 [c], 3; st.param.b64 [d], 4; st.param.b32 [e], 5;\n\
+         call g, (a, b, c, d, e); ret; }}"
+    );
+    // Constants come in many ways, none of them from memory.
+    let given = |i: &sass::Inst| match i.operands.first() {
+        Some(Operand::Reg(r)) if i.op != Opcode::LDL && (24..48).contains(&r.reg.index) => Some(r.reg.index),
+        _ => None,
+    };
+    let mut found: Vec<u8> = code(&caller, "sm_90", None).iter().filter_map(given).collect();
+    found.sort_unstable();
+    assert_eq!(found, [24, 25, 26, 27, 30, 32], "a, c, d, b[8], e");
+}
+
+/// Of calls after which a return address or registers above the limit have to be restored.
+#[test]
+fn slow_calls() {
+    let said = |text: &str, limit| -> Vec<String> {
+        compile(text, "sm_90", limit).unwrap().warnings.into_iter().map(|w| w.message).collect()
+    };
+    let g = ".extern .func g() .abi_preserve 8;\n";
+    let f = |own: &str| format!("{g}.visible .func f() {own} {{ call g; call g; ret; }}");
+    let same = "Caller and callee expected to have different return address register but 'f' and 'g' both use R22 as return address register";
+    assert_eq!(said(&f(".abi_preserve 8"), None), [same]);
+    assert!(said(&f(".abi_preserve 20"), None).is_empty() && said(&f(""), None).is_empty());
+    let spilled = said(&f(""), Some(252));
+    let of = |r: u8| {
+        format!(
+            "Register spills may happen since callee 'g' specifies register R{r} as scratch but caller 'f' doesn't specify"
+        )
+    };
+    assert_eq!(spilled, [254, 253, 252].map(of));
+    assert!(said(&f(".abi_preserve 20"), Some(40)).is_empty());
+    let kernel = format!("{g}.visible .entry f() {{ call g; ret; }}");
+    assert!(said(&kernel, Some(40)).is_empty());
+}
+
 #[test]
 fn return_addresses_among_scratch_registers() {
     let module = ".extern .func g() .abi_preserve 0;\n.visible .func f() .abi_preserve 1 { call g; ret; }";
@@ -184,7 +262,8 @@ fn return_addresses_among_scratch_registers() {
     let expected = [("g", 14), ("g", 15), ("f", 14), ("f", 15)].map(|(name, r)| {
         format!("Function '{name}' specifies register R{r} as scratch register which is used as return address register")
     });
-    assert_eq!(said, expected);
+    let same = "Caller and callee expected to have different return address register but 'f' and 'g' both use R14 as return address register";
+    assert_eq!(said, expected.into_iter().chain([same.to_string()]).collect::<Vec<_>>());
 }
 
 /// A kernel with a callee whose return address is above all other registers is not planned for fewer again and again.

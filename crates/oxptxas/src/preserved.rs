@@ -1,0 +1,107 @@
+//! What ptxas 13.0.88 says of functions that say themselves which registers they keep (`.abi_preserve`): return addresses and arguments
+//! that have no register, and calls that it thinks slow. docs/calls.md has where they are.
+
+use crate::functions::{callee, calls};
+use crate::settings::Settings;
+use ori::abi::Convention;
+use ptx::{Diagnostic, Func, Item, Module, Severity};
+use sass::Reg;
+
+/// Errors, and else warnings.
+#[derive(Default)]
+pub(crate) struct Said {
+    pub errors: Vec<Diagnostic>,
+    pub warnings: Vec<Diagnostic>,
+}
+
+impl Said {
+    fn error(&mut self, message: String) {
+        self.errors.push(Diagnostic::whole(message));
+    }
+
+    fn warning(&mut self, message: String) {
+        self.warnings.push(Diagnostic { severity: Severity::Warning, ..Diagnostic::whole(message) });
+    }
+}
+
+/// What there is to say of a module.
+pub(crate) fn said(module: &Module, settings: &Settings) -> Said {
+    let mut out = Said::default();
+    let declared = |f: &&Func| f.body.is_none();
+    let items = || {
+        module.items.iter().filter_map(|i| if let Item::Func(f) = i { Some(&module.funcs[*f]) } else { None })
+    };
+    for func in items().filter(declared).chain(items().filter(|f| !declared(f))) {
+        if let Some(n) = func.attrs.abi_preserve {
+            places(module, func, n, settings, &mut out);
+        }
+    }
+    for (id, func) in module.funcs.iter().filter(|(_, f)| !f.entry) {
+        let mut callees: Vec<&Func> =
+            calls(module, id).filter_map(callee).map(|f| &module.funcs[f]).collect();
+        callees.retain(|f| f.attrs.abi_preserve.is_some());
+        callees.sort_by(|a, b| a.name.cmp(&b.name));
+        callees.dedup_by(|a, b| a.name == b.name);
+        for callee in callees {
+            slow_call(func, callee, settings.max_registers, &mut out);
+        }
+    }
+    out
+}
+
+/// The registers of a function's arguments and of its return address, where it keeps `n`.
+fn places(module: &Module, func: &Func, n: u32, settings: &Settings, out: &mut Said) {
+    let (name, target) = (&func.name, settings.target);
+    let address = 14 + (n & !1);
+    if address > ori::abi::LAST_RETURN_ADDRESS.into() {
+        out.error(format!("retaddr_reg {address} is invalid for {target}"));
+    }
+    let words = lower::argument_words(module, func);
+    match lower::convention(func).argument_registers(words).map(|r| u32::from(r.first)) {
+        Some(first) => {
+            let end = first + words;
+            if first < address + 2 && end > address {
+                out.error(format!(
+                    "Parameter registers from R{first} to R{} overlap with return address register R{address} to R{} for function '{name}'",
+                    end - 1,
+                    address + 1
+                ));
+            }
+            if words > ori::abi::ARGUMENTS.into() && end - 1 > ori::abi::LAST_ARGUMENT.into() {
+                out.error(format!("Parameter register {end} is invalid for {target}"));
+            }
+        }
+        // In executables nothing comes of it.
+        None if settings.relocatable || settings.extensible => {
+            out.error(format!(
+                "Parameters of {words} registers do not fit into those of a thread for function '{name}'"
+            ));
+        }
+        None => {}
+    }
+    for r in (address..address + 2).filter(|_| n < 2) {
+        out.warning(format!(
+            "Function '{name}' specifies register R{r} as scratch register which is used as return address register"
+        ));
+    }
+}
+
+/// A call between functions where the caller has to save its return address, or registers above its limit that it did not say it
+/// changes.
+fn slow_call(caller: &Func, callee: &Func, limit: Option<u32>, out: &mut Said) {
+    let [own, other]: [Convention; 2] = [caller, callee].map(lower::convention);
+    let (f, g) = (&caller.name, &callee.name);
+    if own.registers.is_some() && own.return_address() == other.return_address() {
+        out.warning(format!(
+            "Caller and callee expected to have different return address register but '{f}' and '{g}' both use R{} as return address register",
+            own.return_address()
+        ));
+    }
+    let limit = limit.and_then(|n| u8::try_from(n).ok()).unwrap_or(Reg::ZERO);
+    let kept = |r: &u8| own.registers.is_none() || own.is_preserved(Reg::r(*r));
+    for r in (limit..Reg::ZERO).rev().filter(|r| kept(r) && !other.is_preserved(Reg::r(*r))) {
+        out.warning(format!(
+            "Register spills may happen since callee '{g}' specifies register R{r} as scratch but caller '{f}' doesn't specify"
+        ));
+    }
+}
