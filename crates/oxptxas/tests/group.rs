@@ -342,6 +342,26 @@ fn what_is_touched_is_waited_for() {
     }
 }
 
+/// Limits that leave fewer registers than a product names are refused at once, as by ptxas 13.0.88 (C7602), with the least that do.
+#[test]
+fn limits_below_a_product() {
+    let refused = |n: u32, limit: u32| {
+        let settings = Settings::new(Target::parse("sm_90a").unwrap());
+        let body = format!("{FENCE}{}{COMMIT}{}{}", statement("d", n, "0"), wait(0), store("d", n));
+        let source = program(&body).replace(".reqntid 128", &format!(".maxnreg {limit}"));
+        let failed = oxptxas::compile(&source, "k.ptx", &settings).err()?;
+        Some(failed.diagnostics.iter().map(|d| d.message.clone()).collect::<String>())
+    };
+    for (n, needed) in [(8, 30), (16, 34), (32, 42), (64, 58), (128, 90), (256, 154)] {
+        let below = needed - 1;
+        let message = format!(
+            "Insufficient registers ({below}) to compile instruction. Try to compile with register target of {needed} or higher."
+        );
+        assert_eq!(refused(n, below), Some(message), "{n}");
+    }
+    assert_eq!(refused(8, 40), None);
+}
+
 /// What is said of our own code, by the numbers of ptxas's messages: where an arrival was put in, why all products are waited
 /// for one by one; nothing where code goes on as the program says.
 #[test]

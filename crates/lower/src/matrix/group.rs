@@ -26,6 +26,10 @@ const DONE: u8 = u8::MAX;
 const MANY: u8 = 15;
 /// No group of products is waited for by the operand that names one.
 const NO_GROUP: u32 = 7;
+/// Registers beside the accumulator and A's that a limit has to leave where there is a product (ptxas 13.0.88 refuses less, C7602).
+const BESIDE_PRODUCT: u16 = 26;
+/// Registers of A's words, where A is in registers.
+const A_REGISTERS: u16 = 4;
 
 /// An accumulator.
 struct Tuple {
@@ -508,6 +512,12 @@ impl Lower<'_, '_> {
         for (i, flag) in flags.into_iter().flatten().enumerate() {
             let side = if registers { "B" } else { "A" };
             mods.push(spelled(&if i == 0 { format!("{side}:{flag}") } else { flag.into() })?);
+        }
+        let accumulator = self.groups.tuples[tuple].registers.len() as u16;
+        let needed = BESIDE_PRODUCT + accumulator + if registers { A_REGISTERS } else { 0 };
+        let limit = self.b.func.max_regs;
+        if needed > limit.into() {
+            return Err(crate::Refusal::Registers { limit, needed });
         }
         let mut sources = Vec::new();
         let mut held = None;
