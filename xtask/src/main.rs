@@ -262,8 +262,9 @@ const SMS: &[u32] = &[75, 80, 86, 87, 88, 89, 90, 100, 103, 110, 120, 121];
 
 /// Builds and names our compiler, unless `OXPTXAS_COMPILER` names one that is there.
 fn compiler(root: &Path) -> Result<PathBuf, String> {
-    if let Some(path) = std::env::var_os("OXPTXAS_COMPILER") {
-        return Ok(path.into());
+    if let Some(path) = std::env::var_os("OXPTXAS_COMPILER").map(PathBuf::from) {
+        // Else each file would look like one that ours refuses.
+        return path.is_file().then_some(path).ok_or_else(|| "OXPTXAS_COMPILER names no file".into());
     }
     let mut cargo = Command::new("cargo");
     cargo.args(["build", "--release", "-q", "-p", "oxptxas"]).current_dir(root);
