@@ -42,7 +42,7 @@ pub fn run(root: &Path, bin: &Path, options: &Options) -> Result<(), String> {
                 std::fs::read(&out).map_err(|e| e.to_string())?
             }
         };
-        sim::sass::coverage(&file)
+        Ok(sim::sass::coverage(&file)?)
     };
     let mut jobs = code::jobs(root, &options.paths, &options.sm);
     if options.ptx {

@@ -203,7 +203,7 @@ fn time(
             settings.entries = vec![kernel.into()];
         }
         let output = oxptxas::compile(&source, "kernel.ptx", &settings).map_err(|f| f.render("xtask"))?;
-        Figures::of(&output.cubin, &launch)
+        Figures::of(&output.cubin, &launch).map_err(|e| e.to_string())
     };
     let (producer, file, sm) = (job.producer.clone(), job.file.clone(), job.sm.clone());
     let name = |e| format!("{} {kernel}: {e}", job.file.display());

@@ -294,7 +294,9 @@ impl Space {
         shared: &BTreeMap<String, u64>,
     ) -> std::result::Result<sim::sass::Module, String> {
         let managed = sim::sass::Module::managed(cubin)?;
-        self.load_with(managed, shared, |memory, places| sim::sass::Module::load_at(cubin, memory, places))
+        self.load_with(managed, shared, |memory, places| {
+            Ok(sim::sass::Module::load_at(cubin, memory, places)?)
+        })
     }
 
     /// Loads PTX for the interpreter.

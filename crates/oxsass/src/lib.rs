@@ -3,6 +3,7 @@
 
 pub mod bisect;
 pub mod compare;
+mod error;
 pub mod explain;
 pub mod flow;
 pub mod link;
@@ -12,3 +13,5 @@ pub mod places;
 pub mod pool;
 mod tolerance;
 pub mod verify;
+
+pub use error::Error;

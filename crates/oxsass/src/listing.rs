@@ -124,9 +124,9 @@ pub fn write(out: &mut String, code: &[u128], target: Target, style: Style, next
 ///
 /// # Errors
 /// What is wrong with the file.
-pub fn of_cubin(bytes: &[u8], style: Style) -> Result<String, String> {
+pub fn of_cubin(bytes: &[u8], style: Style) -> Result<String, crate::Error> {
     let image = cubin::read::read(bytes)?;
-    let target = Target::new(image.sm).ok_or_else(|| format!("sm_{} is not known", image.sm))?;
+    let target = Target::new(image.sm).ok_or(crate::Error::Target(image.sm))?;
     let mut text = String::new();
     if !style.json {
         text += &format!("// {target}\n");
@@ -242,8 +242,43 @@ pub fn assemble(source: &str, target: Target) -> Result<Vec<u128>, ListingError>
 pub enum PatchError {
     /// The listing is wrong.
     Listing(ListingError),
-    /// The cubin is, or does not fit the listing.
-    Cubin(String),
+    /// The cubin is.
+    Cubin(crate::Error),
+    /// The listing names none of its kernels.
+    NoneNamed,
+    /// It has no such kernel.
+    NoKernel(String),
+    /// A kernel has another number of instructions than the listing.
+    Length {
+        /// Its name.
+        kernel: String,
+        /// Its instructions.
+        has: usize,
+        /// Those of the listing.
+        listed: usize,
+    },
+}
+
+impl std::fmt::Display for PatchError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            PatchError::Listing(e) => e.fmt(f),
+            PatchError::Cubin(e) => e.fmt(f),
+            PatchError::NoneNamed => f.write_str("the listing names none of its kernels"),
+            PatchError::NoKernel(name) => write!(f, "it has no kernel '{name}'"),
+            PatchError::Length { kernel, has, listed } => {
+                write!(f, "kernel '{kernel}' has {has} instructions, the listing {listed}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for PatchError {}
+
+impl From<cubin::Error> for PatchError {
+    fn from(e: cubin::Error) -> PatchError {
+        PatchError::Cubin(e.into())
+    }
 }
 
 /// The cubin with the code of a listing in the place of code of the same length: of the kernel named, or of
@@ -253,10 +288,9 @@ pub enum PatchError {
 /// # Errors
 /// When the listing is not text of the cubin's target, or not as long as the code that it replaces.
 pub fn patch(source: &str, cubin: &[u8], only: Option<&str>) -> Result<Vec<u8>, PatchError> {
-    let wrong = PatchError::Cubin;
-    let sm = cubin::read::read(cubin).map_err(|e| wrong(e.to_string()))?.sm;
-    let target = Target::new(sm).ok_or_else(|| wrong(format!("sm_{sm} is not known")))?;
-    let ranges = cubin::read::code_ranges(cubin).map_err(|e| wrong(e.to_string()))?;
+    let sm = cubin::read::read(cubin)?.sm;
+    let target = Target::new(sm).ok_or(PatchError::Cubin(crate::Error::Target(sm)))?;
+    let ranges = cubin::read::code_ranges(cubin)?;
     // Each kernel's part of the listing, with empty lines in the place of the lines before it.
     let mut parts: BTreeMap<&str, String> = BTreeMap::new();
     let mut at = (ranges.len() == 1).then(|| ranges.keys().next()).flatten().map(String::as_str);
@@ -277,19 +311,16 @@ pub fn patch(source: &str, cubin: &[u8], only: Option<&str>) -> Result<Vec<u8>, 
     }
     parts.retain(|name, _| only.is_none_or(|n| n == *name));
     if parts.is_empty() {
-        return Err(wrong("the listing names none of its kernels".into()));
+        return Err(PatchError::NoneNamed);
     }
     let mut bytes = cubin.to_vec();
     for (name, part) in parts {
-        let range = ranges.get(name).ok_or_else(|| wrong(format!("it has no kernel '{name}'")))?;
+        let range = ranges.get(name).ok_or_else(|| PatchError::NoKernel(name.into()))?;
         let words = assemble(&part, target).map_err(PatchError::Listing)?;
         let code: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
         if code.len() != range.len() {
-            return Err(wrong(format!(
-                "kernel '{name}' has {} instructions, the listing {}",
-                range.len() / 16,
-                words.len()
-            )));
+            let (kernel, has) = (name.into(), range.len() / 16);
+            return Err(PatchError::Length { kernel, has, listed: words.len() });
         }
         bytes[range.clone()].copy_from_slice(&code);
     }

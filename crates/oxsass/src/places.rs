@@ -10,16 +10,17 @@ use sim::launch::Launch;
 use sim::schedule::Schedule;
 use sim::stops::{Slot, Stop, Stops};
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 /// Warp instructions that the interpreter may spend on a launch, and the simulator.
 const LIMITS: (u64, u64) = (200_000, 2_000_000);
 
 /// The source with a `.loc` in front of every statement, each with a line of its own.
-fn with_places(source: &str) -> Result<String, String> {
+fn with_places(source: &str) -> Result<String, Error> {
     let named = |l: &&str| !matches!(l.split_whitespace().next(), Some(".loc" | ".file"));
     let kept: Vec<&str> = source.lines().filter(named).collect();
     let source = kept.join("\n");
-    let module = ptx::parse(&source).map_err(|e| refused(&e))?;
+    let module = ptx::parse(&source).map_err(Error::Ptx)?;
     let stmts = module.funcs.values().flat_map(|f| &f.body).flat_map(|b| &b.stmts);
     let mut starts: Vec<usize> = stmts
         .filter_map(|s| if let Stmt::Inst(i) = s { Some(i.span.start as usize) } else { None })
@@ -34,9 +35,43 @@ fn with_places(source: &str) -> Result<String, String> {
     Ok(out + &source[from..] + "\n.file 1 \"places.cu\"\n")
 }
 
-/// What is wrong with PTX.
-fn refused(errors: &[ptx::Diagnostic]) -> String {
-    errors.first().map_or_else(|| "not accepted".into(), |d| d.message.to_string())
+/// Why there is nothing to look at.
+#[derive(Debug)]
+pub enum Error {
+    /// The PTX is wrong.
+    Ptx(Vec<ptx::Diagnostic>),
+    /// There is no code.
+    Compile(oxptxas::Failure),
+    /// What came of it is no ELF file.
+    Elf(object::read::Error),
+    /// It lacks this section.
+    Missing(&'static str),
+    /// Its map of registers is not as one is.
+    Map,
+    /// Its table of lines is not.
+    Lines(cubin::Error),
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Ptx(errors) => f.write_str(errors.first().map_or("not accepted", |d| &d.message)),
+            Error::Compile(failure) => failure.fmt(f),
+            Error::Elf(e) => e.fmt(f),
+            Error::Missing(section) => write!(f, "there is no {section}"),
+            Error::Map => f.write_str("a map of registers that cannot be read"),
+            Error::Lines(e) => e.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// For who says errors as text.
+impl From<Error> for String {
+    fn from(e: Error) -> String {
+        e.to_string()
+    }
 }
 
 fn registers_of(o: &Operand) -> Vec<RegId> {
@@ -116,16 +151,16 @@ struct File {
 }
 
 impl File {
-    fn new(bytes: Vec<u8>) -> Result<File, String> {
-        let elf = object::File::parse(&bytes[..]).map_err(|e| e.to_string())?;
-        let data = |name: &str| {
+    fn new(bytes: Vec<u8>) -> Result<File, Error> {
+        let elf = object::File::parse(&bytes[..]).map_err(Error::Elf)?;
+        let data = |name| {
             let section = elf.section_by_name(name).and_then(|s| s.data().ok());
-            section.map(<[u8]>::to_vec).ok_or_else(|| format!("there is no {name}"))
+            section.map(<[u8]>::to_vec).ok_or(Error::Missing(name))
         };
         let sections =
             Sections { places: data(".nv_debug_info_reg_sass")?, types: data(".nv_debug_info_reg_type")? };
-        let maps = cubin::places::read(&sections).ok_or("a map of registers that cannot be read")?;
-        let rows = cubin::read_lines::ptx_lines(&bytes)?;
+        let maps = cubin::places::read(&sections).ok_or(Error::Map)?;
+        let rows = cubin::read_lines::ptx_lines(&bytes).map_err(Error::Lines)?;
         Ok(File { maps: maps.into_iter().collect(), rows, bytes })
     }
 
@@ -298,11 +333,11 @@ impl Debugged {
     ///
     /// # Errors
     /// What is wrong with the PTX, or with the file that comes of it.
-    pub fn new(source: &str, target: sass::Target) -> Result<Debugged, String> {
+    pub fn new(source: &str, target: sass::Target) -> Result<Debugged, Error> {
         let source = with_places(source)?;
         let settings = Settings { debug: true, ..Settings::new(target) };
-        let output = oxptxas::compile(&source, "places.ptx", &settings).map_err(|e| e.to_string())?;
-        let mut module = ptx::parse(&source).map_err(|e| refused(&e))?;
+        let output = oxptxas::compile(&source, "places.ptx", &settings).map_err(Error::Compile)?;
+        let mut module = ptx::parse(&source).map_err(Error::Ptx)?;
         lower::layout::place_params(&mut module, target);
         Ok(Debugged { module, lines: LineIndex::new(&source), file: File::new(output.cubin)? })
     }

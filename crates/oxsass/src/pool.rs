@@ -5,9 +5,9 @@
 ///
 /// # Errors
 /// A file that cannot be read.
-pub fn excesses(bytes: &[u8]) -> Result<Vec<(String, String)>, String> {
+pub fn excesses(bytes: &[u8]) -> Result<Vec<(String, String)>, crate::Error> {
     let cubin = cubin::read::read(bytes)?;
-    let target = sass::Target::new(cubin.sm).ok_or_else(|| format!("sm_{} is not known", cubin.sm))?;
+    let target = sass::Target::new(cubin.sm).ok_or(crate::Error::Target(cubin.sm))?;
     let mut out = Vec::new();
     for (name, kernel) in cubin.kernels.iter().filter(|(_, k)| k.entry) {
         let decoded = kernel.code.iter().enumerate();

@@ -136,7 +136,7 @@ pub fn at_rest(
     source: &str,
     cubin: &[u8],
     lines: Lines,
-) -> Result<(Vec<String>, bool), String> {
+) -> Result<(Vec<String>, bool), crate::Error> {
     let (mut notes, mut right) = (Vec::new(), true);
     let hazards = sim::hazard::check_cubin(cubin, sim::hazard::Minima::built_in())?;
     for (name, violations, _) in &hazards {

@@ -1,6 +1,7 @@
 //! Two executors of the same launch: the PTX interpreter and the SASS simulator.
 
 pub mod cycles;
+mod file;
 pub mod fp;
 pub mod generate;
 mod gmma;
@@ -27,6 +28,8 @@ mod tensormap;
 mod tile;
 mod tmem;
 pub mod watch;
+
+pub use file::FileError;
 
 /// Starts the threads that run blocks side by side under a name, by which others tell them from their own.
 pub fn name_threads(name: &'static str) {

@@ -233,7 +233,7 @@ pub fn check(p: &Program, want: &Buffers, setup: &Setup) -> Option<Failure> {
     if !vendor {
         match guarded(|| sim::hazard::check_cubin(&cubin, sim::hazard::Minima::built_in())) {
             Err(e) => return fail(Kind::Panic, e),
-            Ok(Err(e)) => return fail(Kind::Hazard, e),
+            Ok(Err(e)) => return fail(Kind::Hazard, e.to_string()),
             Ok(Ok(kernels)) => {
                 if let Some(v) = kernels.iter().flat_map(|k| &k.1).next() {
                     return fail(Kind::Hazard, format!("{v:?}"));

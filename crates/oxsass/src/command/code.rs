@@ -4,6 +4,7 @@ use super::{Error, Result, parse_target, read, rendered};
 use clap::{Args, Subcommand};
 use oxsass::listing::{self, Style};
 use sass::Target;
+use std::fmt::Display;
 use std::fs;
 use std::io::Write;
 use std::path::PathBuf;
@@ -86,7 +87,7 @@ impl Asm {
                 let only = self.kernel.as_deref().map(|k| k.trim_start_matches(".text."));
                 let patched = listing::patch(&text, &read(&cubin)?, only).map_err(|e| match e {
                     listing::PatchError::Listing(e) => format!("{source}:{e}"),
-                    listing::PatchError::Cubin(e) => format!("{}: {e}", cubin.display()),
+                    e => format!("{}: {e}", cubin.display()),
                 });
                 (patched?, to)
             }
@@ -138,9 +139,9 @@ impl Check {
         let mut found = 0;
         for file in &self.files {
             let bytes = read(file)?;
-            let said = |e: String| Error::Said(format!("{}: {e}", file.display()));
+            let said = |e: &dyn Display| Error::Said(format!("{}: {e}", file.display()));
             if self.contract {
-                let findings = contract::Contract::built_in().check(&bytes).map_err(|e| said(e.into()))?;
+                let findings = contract::Contract::built_in().check(&bytes).map_err(|e| said(&e))?;
                 found += findings.len();
                 for finding in &findings {
                     writeln!(out, "{}: {finding}", file.display())?;
@@ -148,7 +149,9 @@ impl Check {
                 continue;
             }
             let minima = sim::hazard::Minima::built_in();
-            for (name, violations, stats) in &sim::hazard::check_cubin(&bytes, minima).map_err(said)? {
+            for (name, violations, stats) in
+                &sim::hazard::check_cubin(&bytes, minima).map_err(|e| said(&e))?
+            {
                 found += violations.len();
                 writeln!(out, "{name}: {} instructions, {} hazards", stats.instructions, violations.len())?;
                 if stats.unknown > 0 {
@@ -158,7 +161,7 @@ impl Check {
                     writeln!(out, "  {v}")?;
                 }
             }
-            for (name, excess) in oxsass::pool::excesses(&bytes).map_err(said)? {
+            for (name, excess) in oxsass::pool::excesses(&bytes).map_err(|e| said(&e))? {
                 found += 1;
                 writeln!(out, "{name}: {excess}")?;
             }

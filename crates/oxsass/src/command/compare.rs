@@ -66,8 +66,8 @@ impl Compare {
         for (name, launch) in self.chosen(&module, &theirs)? {
             let timed = |cubin: &[u8], whose: &str| {
                 let limit = if self.launch.is_some() { u64::MAX } else { LIMIT };
-                Timed::new(cubin, launch.as_ref().ok_or("no launch that runs")?, limit)
-                    .map_err(|e| format!("{whose}: {e}"))
+                let launch = launch.as_ref().ok_or_else(|| "no launch that runs".to_string())?;
+                Timed::new(cubin, launch, limit).map_err(|e| format!("{whose}: {e}"))
             };
             match timed(&theirs, "theirs").and_then(|b| Ok((timed(&ours, "ours")?, b))) {
                 Ok((a, b)) => found.push((name, a, b)),

@@ -36,17 +36,26 @@ impl From<String> for Error {
     }
 }
 
-impl From<oxptxas::knobs::Error> for Error {
-    fn from(e: oxptxas::knobs::Error) -> Error {
-        Error::Said(e.into())
-    }
+/// What is said of these in their own words.
+macro_rules! said {
+    ($($error:ty),*) => {
+        $(impl From<$error> for Error {
+            fn from(e: $error) -> Error {
+                Error::Said(e.to_string())
+            }
+        })*
+    };
 }
 
-impl From<cubin::Error> for Error {
-    fn from(e: cubin::Error) -> Error {
-        Error::Said(e.into())
-    }
-}
+said!(
+    cubin::Error,
+    oxptxas::knobs::Error,
+    oxsass::Error,
+    oxsass::compare::Error,
+    oxsass::explain::Error,
+    oxsass::link::Error,
+    sim::FileError
+);
 
 impl From<&str> for Error {
     fn from(e: &str) -> Error {
@@ -79,9 +88,21 @@ pub fn launches(path: &Path) -> Result<Vec<Launch>> {
 }
 
 /// A target as `sm_90a`.
-pub fn parse_target(name: &str) -> std::result::Result<Target, String> {
-    Target::parse(name).ok_or_else(|| format!("{name} is not a known target: sm_75 … sm_121"))
+pub fn parse_target(name: &str) -> Result<Target, UnknownTarget> {
+    Target::parse(name).ok_or_else(|| UnknownTarget(name.into()))
 }
+
+/// A name that no target has.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct UnknownTarget(String);
+
+impl fmt::Display for UnknownTarget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} is not a known target: sm_75 … sm_121", self.0)
+    }
+}
+
+impl std::error::Error for UnknownTarget {}
 
 /// The first target that a module names, if it is known.
 pub fn own_target(module: &ptx::Module) -> Option<Target> {

@@ -5,13 +5,15 @@ pub mod pressure;
 mod text;
 
 use crate::compare::{self, COPIES, LIMIT};
-use oxptxas::{Remark, Settings};
+use oxptxas::{Failure, Remark, Settings};
 use pressure::Pressure;
 use sass::target::SmInfo;
 use sass::{Inst, Opcode, Operand, Reg};
 use sim::cycles::{Machine, Recorded, Stalls};
 use sim::launch::Launch;
+use sim::sass::SimError;
 use std::collections::BTreeMap;
+use std::fmt;
 
 pub use html::page;
 
@@ -69,6 +71,55 @@ pub struct Timing {
     pub stalls: Stalls,
 }
 
+/// Why there is no time.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Untimed {
+    /// There is no launch.
+    NoLaunch,
+    /// It cannot be executed.
+    Run(SimError),
+}
+
+impl fmt::Display for Untimed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Untimed::NoLaunch => f.write_str("no launch of it can be made up and executed"),
+            Untimed::Run(e) => e.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for Untimed {}
+
+/// Why nothing is explained.
+#[derive(Debug)]
+pub enum Error {
+    /// There is no code.
+    Compile(Failure),
+    /// The PTX is not read, though there is code.
+    Ptx(Vec<ptx::Diagnostic>),
+    /// The file that it is in is not.
+    Cubin(cubin::Error),
+}
+
+impl From<cubin::Error> for Error {
+    fn from(e: cubin::Error) -> Error {
+        Error::Cubin(e)
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Compile(failure) => f.write_str(&failure.render("oxsass")),
+            Error::Ptx(_) => f.write_str("the PTX is wrong"),
+            Error::Cubin(e) => e.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
 /// A kernel.
 pub struct Kernel {
     /// Its name.
@@ -94,7 +145,7 @@ pub struct Kernel {
     /// What passes decided, by lines.
     pub remarks: Vec<Remark>,
     /// The launch, or why there is none.
-    pub timing: Result<Timing, String>,
+    pub timing: Result<Timing, Untimed>,
 }
 
 /// Compiles a file and explains its kernels, in the order of the source. `launch`: the launch of a kernel; without it, made-up ones.
@@ -106,12 +157,12 @@ pub fn explain(
     file: &str,
     settings: &Settings,
     launch: impl Fn(&str) -> Option<Launch>,
-) -> Result<Vec<Kernel>, String> {
+) -> Result<Vec<Kernel>, Error> {
     let mut settings = settings.clone();
     settings.line_info = Some(true);
     settings.knobs.remarks = true;
-    let output = oxptxas::compile(source, file, &settings).map_err(|f| f.render("oxsass"))?;
-    let module = crate::verify::module(source, settings.target).map_err(|_| "the PTX is wrong")?;
+    let output = oxptxas::compile(source, file, &settings).map_err(Error::Compile)?;
+    let module = crate::verify::module(source, settings.target).map_err(Error::Ptx)?;
     let image = cubin::read::read(&output.cubin)?;
     let tables = cubin::read_lines::ptx_lines(&output.cubin)?;
     let mut found = Vec::new();
@@ -128,10 +179,9 @@ pub fn explain(
         let seed = || compare::seed(&module, &output.cubin, &stats.name);
         let launch = launch(&stats.name)
             .or_else(|| seed().and_then(|s| compare::launch(&module, &stats.name, s)))
-            .ok_or_else(|| "no launch of it can be made up and executed".to_string());
+            .ok_or(Untimed::NoLaunch);
         let options = sim::sass::Options { limit: LIMIT, ..Default::default() };
-        let recorded =
-            launch.and_then(|l| Recorded::new(&output.cubin, &l, options).map_err(|e| e.to_string()));
+        let recorded = launch.and_then(|l| Recorded::new(&output.cubin, &l, options).map_err(Untimed::Run));
         let report = recorded.as_ref().map(|r| r.report(1)).map_err(Clone::clone);
         let by_address: BTreeMap<u32, (u64, Stalls)> =
             report.iter().flat_map(|r| r.lines.iter().map(|l| (l.0, (l.2, l.3)))).collect();

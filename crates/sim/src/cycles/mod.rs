@@ -16,6 +16,7 @@ pub use machine::{Machine, version};
 pub use report::Report;
 pub use scheduler::{Reason, Stalls};
 
+use crate::FileError;
 use crate::launch::Launch;
 use crate::memory::Memory;
 use crate::sass::{Options, Probe, SimError, code, observe, trace::Trace};
@@ -62,8 +63,11 @@ impl Kernel {
     /// When the cubin cannot be loaded.
     pub fn load(cubin: &[u8], launch: &Launch) -> Result<Kernel, SimError> {
         let (target, words) = code(cubin, &launch.kernel)?;
-        let image = cubin::read::read(cubin).map_err(|e| SimError::Cubin(e.to_string()))?;
-        let k = image.kernels.get(&launch.kernel).ok_or_else(|| SimError::Cubin("no such kernel".into()))?;
+        let image = cubin::read::read(cubin).map_err(|e| SimError::Cubin(e.into()))?;
+        let k = image
+            .kernels
+            .get(&launch.kernel)
+            .ok_or_else(|| SimError::Cubin(FileError::NoKernel(launch.kernel.clone())))?;
         let decode = |(i, w): (usize, &u128)| sass::decode(*w, target, 16 * i as i64).ok();
         Ok(Kernel {
             sm: target.sm,

@@ -14,6 +14,7 @@ pub use engine::{Distance, Kind, Stats, Violation, Why};
 pub use minima::{Class, Minima};
 pub use walk::Walker;
 
+use crate::FileError;
 use sass::{Inst, Target};
 
 /// The code of one section.
@@ -123,7 +124,7 @@ impl Code {
 ///
 /// # Errors
 /// When the file is not a cubin for a known target.
-pub fn check_cubin(file: &[u8], minima: &Minima) -> Result<Vec<(String, Vec<Violation>, Stats)>, String> {
+pub fn check_cubin(file: &[u8], minima: &Minima) -> Result<Vec<(String, Vec<Violation>, Stats)>, FileError> {
     Ok(load(file)?
         .into_iter()
         .map(|(name, code)| {
@@ -161,9 +162,9 @@ pub fn check_run(
 ///
 /// # Errors
 /// When the file is not a cubin for a known target.
-pub fn load(file: &[u8]) -> Result<Vec<(String, Code)>, String> {
+pub fn load(file: &[u8]) -> Result<Vec<(String, Code)>, FileError> {
     let image = cubin::read::read(file)?;
-    let target = Target::new(image.sm).ok_or(format!("unknown target sm_{}", image.sm))?;
+    let target = Target::new(image.sm).ok_or(FileError::Target(image.sm))?;
     Ok(image
         .kernels
         .into_iter()

@@ -443,7 +443,7 @@ impl Images {
     ///
     /// # Errors
     /// When it is no handle of this kind.
-    pub fn remove(&mut self, handle: u64, kind: Kind) -> Result<(), String> {
+    pub fn remove(&mut self, handle: u64, kind: Kind) -> Result<(), NoImage> {
         self.by_handle(handle, kind)?;
         self.images.remove(&(handle as u32));
         Ok(())
@@ -460,19 +460,19 @@ impl Images {
     ///
     /// # Errors
     /// When there is none.
-    pub fn by_number(&self, number: u32) -> Result<Arc<Image>, String> {
+    pub fn by_number(&self, number: u32) -> Result<Arc<Image>, NoImage> {
         let number = number & ((1 << NUMBER_BITS) - 1);
-        self.images.get(&number).cloned().ok_or_else(|| format!("there is no image {number:#x}"))
+        self.images.get(&number).cloned().ok_or(NoImage::Number(number))
     }
     /// The image of the lower word of a handle, as a sampler of this number has it; with number 0 its own.
     ///
     /// # Errors
     /// When there is none.
-    pub fn sampled(&self, number: u32, sampler: u32) -> Result<Arc<Image>, String> {
+    pub fn sampled(&self, number: u32, sampler: u32) -> Result<Arc<Image>, NoImage> {
         let image = self.by_number(number)?;
         let Some(n) = sampler.checked_sub(1) else { return Ok(image) };
         let own = self.samplers.get(n as usize);
-        let own = own.ok_or_else(|| format!("there is no sampler {sampler:#x}"))?;
+        let own = own.ok_or(NoImage::Sampler(sampler))?;
         // That coordinates are normalized is said of the texture, unless the sampler takes them for texels.
         let normalized = image.sampler.normalized && own.normalized;
         Ok(Arc::new(Image { sampler: Sampler { normalized, ..*own }, ..(*image).clone() }))
@@ -502,22 +502,57 @@ impl Images {
     ///
     /// # Errors
     /// When nothing is bound to it.
-    pub fn named(&self, name: &str) -> Result<Bound, String> {
+    pub fn named(&self, name: &str) -> Result<Bound, NoImage> {
         let bound = self.names.get(name).copied();
-        bound.ok_or_else(|| format!("no texture, sampler or surface is bound to '{name}'"))
+        bound.ok_or_else(|| NoImage::Unbound(name.into()))
     }
     /// The image of a handle.
     ///
     /// # Errors
     /// When it is no handle of this kind.
-    pub fn by_handle(&self, handle: u64, kind: Kind) -> Result<Arc<Image>, String> {
-        let what = if kind == Kind::Texture { "texture" } else { "surface" };
-        let wrong = || format!("{handle:#x} is no handle of a {what}");
-        let n = (handle as u32 as usize).checked_sub(1).ok_or_else(wrong)?;
-        if Images::handle(n, kind) != handle {
-            return Err(wrong());
+    pub fn by_handle(&self, handle: u64, kind: Kind) -> Result<Arc<Image>, NoImage> {
+        let wrong = NoImage::Handle(handle, kind);
+        let found = match (handle as u32 as usize).checked_sub(1) {
+            Some(n) if Images::handle(n, kind) == handle => self.images.get(&(handle as u32)),
+            _ => None,
+        };
+        found.cloned().ok_or(wrong)
+    }
+}
+
+/// Why there is no texture, sampler or surface.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum NoImage {
+    /// None has a handle with this lower word.
+    Number(u32),
+    /// There is no sampler of this number.
+    Sampler(u32),
+    /// Nothing is bound to this name.
+    Unbound(String),
+    /// This is no handle of the kind.
+    Handle(u64, Kind),
+}
+
+impl std::fmt::Display for NoImage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            NoImage::Number(n) => write!(f, "there is no image {n:#x}"),
+            NoImage::Sampler(n) => write!(f, "there is no sampler {n:#x}"),
+            NoImage::Unbound(name) => write!(f, "no texture, sampler or surface is bound to '{name}'"),
+            NoImage::Handle(handle, kind) => {
+                let what = if *kind == Kind::Texture { "texture" } else { "surface" };
+                write!(f, "{handle:#x} is no handle of a {what}")
+            }
         }
-        self.images.get(&(handle as u32)).cloned().ok_or_else(wrong)
+    }
+}
+
+impl std::error::Error for NoImage {}
+
+/// For who says errors as text.
+impl From<NoImage> for String {
+    fn from(e: NoImage) -> String {
+        e.to_string()
     }
 }
 

@@ -14,6 +14,7 @@ pub use fences::{Broken, Need, Scope};
 pub use ptx::Why;
 pub use split::{Split, one_per_line};
 
+use crate::FileError;
 use crate::hazard::flow;
 use ::ptx::{FuncId, LineIndex, Module};
 use ptx::{Access, Program};
@@ -434,9 +435,9 @@ pub struct Kernel {
 ///
 /// # Errors
 /// When the file is not a cubin for a known target, or says nothing of lines.
-pub fn load(cubin: &[u8]) -> Result<Vec<(String, Code, Vec<usize>)>, String> {
+pub fn load(cubin: &[u8]) -> Result<Vec<(String, Code, Vec<usize>)>, FileError> {
     let image = cubin::read::read(cubin)?;
-    let target = Target::new(image.sm).ok_or(format!("unknown target sm_{}", image.sm))?;
+    let target = Target::new(image.sm).ok_or(FileError::Target(image.sm))?;
     let tables = cubin::read_lines::ptx_lines(cubin)?;
     let mut out = Vec::new();
     for (name, k) in image.kernels {
@@ -446,7 +447,7 @@ pub fn load(cubin: &[u8]) -> Result<Vec<(String, Code, Vec<usize>)>, String> {
         out.push((name, Code::new(insts, table), functions));
     }
     if out.is_empty() {
-        return Err("the cubin does not say which lines of the PTX its code comes from".into());
+        return Err(FileError::NoLines);
     }
     Ok(out)
 }
@@ -460,7 +461,7 @@ pub fn check_cubin(
     source: &str,
     cubin: &[u8],
     options: Options,
-) -> Result<Vec<Kernel>, String> {
+) -> Result<Vec<Kernel>, FileError> {
     let lines = LineIndex::new(source);
     let check = |(name, code, functions): (String, Code, Vec<usize>)| {
         check_kernel(module, &lines, &name, &code, &functions, options)

@@ -56,7 +56,7 @@ fn handle(env: &Env<'_, '_>, t: &Thread, o: &Operand) -> Res<u64> {
 
 /// The image that an operand names or holds the handle of.
 fn image(env: &Env<'_, '_>, t: &Thread, o: &Operand, kind: Kind) -> Res<Arc<Image>> {
-    env.memory.images.by_handle(handle(env, t, o)?, kind)
+    Ok(env.memory.images.by_handle(handle(env, t, o)?, kind)?)
 }
 
 /// The number of the sampler that an operand names or holds the handle of.

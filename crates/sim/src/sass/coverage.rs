@@ -3,6 +3,7 @@
 use super::compile::{Action, Step};
 use super::decode;
 use super::image::Banks;
+use crate::FileError;
 use sass::{Inst, Target};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -51,9 +52,9 @@ fn spelling(inst: &Inst) -> String {
 ///
 /// # Errors
 /// When the file is not a cubin for a known target.
-pub fn coverage(file: &[u8]) -> Result<Coverage, String> {
+pub fn coverage(file: &[u8]) -> Result<Coverage, FileError> {
     let cubin = cubin::read::read(file)?;
-    let target = Target::new(cubin.sm).ok_or(format!("unknown target sm_{}", cubin.sm))?;
+    let target = Target::new(cubin.sm).ok_or(FileError::Target(cubin.sm))?;
     let mut out = Coverage::default();
     // Constants are read when instructions are prepared; here every bank is full of zeros.
     let mut banks = Banks::default();

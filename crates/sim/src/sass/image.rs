@@ -1,6 +1,7 @@
 //! A cubin as the loader sees it: code, constant banks, global variables, memory sizes.
 
 use super::state::{CODE, DRIVER_CODE};
+use crate::FileError;
 use crate::image::{Bound, Images, Kind};
 use crate::memory::{CONST_WINDOW, Memory};
 use crate::output::DRIVER;
@@ -49,7 +50,7 @@ impl Banks {
 }
 
 /// An instruction with an address filled in.
-fn relocate(word: u128, kind: u32, value: u64, target: Target) -> Result<u128, String> {
+fn relocate(word: u128, kind: u32, value: u64, target: Target) -> Result<u128, FileError> {
     const IMMEDIATE: u128 = 0xffff_ffff << 32;
     match kind {
         // R_CUDA_ABS32_32, R_CUDA_ABS32_LO_32, R_CUDA_ABS32_HI_32
@@ -57,15 +58,15 @@ fn relocate(word: u128, kind: u32, value: u64, target: Target) -> Result<u128, S
         0x39 => Ok(word & !IMMEDIATE | u128::from(value >> 32) << 32),
         // R_CUDA_ABS47_34, R_CUDA_ABS55_16_34: the label of a call
         0x3a | 0x4b => {
-            let mut inst = sass::decode(word, target, 0).map_err(|e| e.to_string())?;
+            let mut inst = sass::decode(word, target, 0).map_err(FileError::Decode)?;
             for o in &mut inst.operands {
                 if let sass::Operand::Label(at) = o {
                     *at = value as i64;
                 }
             }
-            sass::encode(&inst, target, 0).map_err(|e| e.to_string())
+            sass::encode(&inst, target, 0).map_err(FileError::Encode)
         }
-        _ => Err(format!("relocation of type {kind:#x}")),
+        _ => Err(FileError::Relocation(kind)),
     }
 }
 
@@ -94,7 +95,7 @@ pub(crate) struct Image {
 
 impl Image {
     /// Loads the kernel: allocates and fills its global variables, resolves relocations.
-    pub(crate) fn load(file: &[u8], kernel: &str, memory: &mut Memory) -> Result<Image, String> {
+    pub(crate) fn load(file: &[u8], kernel: &str, memory: &mut Memory) -> Result<Image, FileError> {
         Module::load(file, memory)?.image(kernel, memory)
     }
 }
@@ -129,15 +130,12 @@ fn names(r: &cubin::read::RelocImage) -> bool {
     r.place.starts_with(".nv.constant0.")
 }
 
-/// What is wrong with a relocation.
-const OUTSIDE: &str = "a relocation lies outside its section";
-
 impl Module {
     /// Allocates and fills the variables of a cubin.
     ///
     /// # Errors
     /// What is wrong with the file.
-    pub fn load(file: &[u8], memory: &mut Memory) -> Result<Module, String> {
+    pub fn load(file: &[u8], memory: &mut Memory) -> Result<Module, FileError> {
         Module::load_at(file, memory, &BTreeMap::new())
     }
 
@@ -149,7 +147,7 @@ impl Module {
         file: &[u8],
         memory: &mut Memory,
         places: &BTreeMap<String, u64>,
-    ) -> Result<Module, String> {
+    ) -> Result<Module, FileError> {
         let mut allocate = |name: &str, bytes: Vec<u8>| match places.get(name) {
             Some(at) => {
                 memory.place(name, *at, bytes);
@@ -158,7 +156,7 @@ impl Module {
             None => memory.alloc(name, bytes),
         };
         let mut cubin = cubin::read::read(file)?;
-        let mut target = Target::new(cubin.sm).ok_or(format!("unknown target sm_{}", cubin.sm))?;
+        let mut target = Target::new(cubin.sm).ok_or(FileError::Target(cubin.sm))?;
         if cubin.accelerated && target.info().has_a {
             target.suffix = Suffix::A;
         }
@@ -179,7 +177,7 @@ impl Module {
                 None if r.place == ".nv.constant3" => put(&mut cubin.constant3, r.offset, bytes),
                 None => put(&mut cubin.constant4, r.offset, bytes),
             };
-            done.ok_or(OUTSIDE)?;
+            done.ok_or(FileError::Outside)?;
         }
         let mut constants = places.get(CONSTANTS).copied().unwrap_or(CONST_WINDOW);
         if memory.allocation(constants).is_none() {
@@ -207,7 +205,7 @@ impl Module {
     ///
     /// # Errors
     /// What is wrong with the file.
-    pub fn managed(file: &[u8]) -> Result<Vec<(String, usize)>, String> {
+    pub fn managed(file: &[u8]) -> Result<Vec<(String, usize)>, FileError> {
         let globals = cubin::read::read(file)?.globals.into_iter().filter(|g| g.managed);
         Ok(globals.map(|g| (g.name, g.bytes.len())).collect())
     }
@@ -272,9 +270,9 @@ impl Module {
     }
 
     /// A kernel with its code, ready for launches. Addresses of functions are those that hold in it, in variables too.
-    pub(crate) fn image(&self, kernel: &str, memory: &mut Memory) -> Result<Image, String> {
+    pub(crate) fn image(&self, kernel: &str, memory: &mut Memory) -> Result<Image, FileError> {
         let cubin = &self.cubin;
-        let k = cubin.kernels.get(kernel).ok_or(format!("no kernel {kernel}"))?;
+        let k = cubin.kernels.get(kernel).ok_or_else(|| FileError::NoKernel(kernel.into()))?;
         // Functions of their own sections come after the kernel's code.
         let mut code = k.code.clone();
         let mut functions: FxHashMap<&str, u64> = k.functions.iter().map(|f| (&*f.0, f.1)).collect();
@@ -285,9 +283,11 @@ impl Module {
             functions.extend(section.functions.iter().map(|f| (&*f.0, start + f.1)));
             code.extend_from_slice(&section.code);
         }
-        let entry = k.functions.iter().find(|f| f.0 == kernel).ok_or(format!("no symbol {kernel}"))?.1 as u32;
+        let entry =
+            k.functions.iter().find(|f| f.0 == kernel).ok_or_else(|| FileError::NoSymbol(kernel.into()))?.1
+                as u32;
         let size = cubin.constant3.len();
-        let mut constant3 = memory.slice(self.constants, size).ok_or(OUTSIDE)?.to_vec();
+        let mut constant3 = memory.slice(self.constants, size).ok_or(FileError::Outside)?.to_vec();
         let mut constant4 = cubin.constant4.clone();
         for r in cubin.relocs.iter().filter(|r| !names(r)) {
             let driver = || DRIVER.iter().position(|d| d.0 == r.symbol).map(|i| DRIVER_CODE + 16 * i as u64);
@@ -303,7 +303,7 @@ impl Module {
                 // Code that the kernel doesn't reach is not loaded.
                 if let Some(start) = functions.get(function) {
                     let at = start.wrapping_add(r.offset) / 16;
-                    let word = code.get_mut(at as usize).ok_or(OUTSIDE)?;
+                    let word = code.get_mut(at as usize).ok_or(FileError::Outside)?;
                     *word = relocate(*word, r.kind, value, self.target)?;
                 }
                 continue;
@@ -323,7 +323,7 @@ impl Module {
                 }
                 None => put(&mut constant4, r.offset, bytes),
             };
-            done.ok_or(OUTSIDE)?;
+            done.ok_or(FileError::Outside)?;
         }
         let mut banks = Banks::default();
         *banks.bank_mut(0) = k.constant0.clone();
@@ -341,11 +341,10 @@ impl Module {
     }
 
     /// Puts the words of textures, samplers and surfaces that the kernel names into constant bank 0.
-    fn fill_names(&self, kernel: &str, memory: &Memory, bank: &mut [u8]) -> Result<(), String> {
+    fn fill_names(&self, kernel: &str, memory: &Memory, bank: &mut [u8]) -> Result<(), FileError> {
         let here = |p: &str| p.strip_prefix(".nv.constant0.") == Some(kernel);
         for r in self.cubin.relocs.iter().filter(|r| here(&r.place)) {
-            let kind = ImageKind::filled(r.kind)
-                .ok_or_else(|| format!("relocation of type {:#x} in constant bank 0", r.kind))?;
+            let kind = ImageKind::filled(r.kind).ok_or(FileError::BankRelocation(r.kind))?;
             // Parameters of several kernels may have one name.
             let name = r.symbol.split('#').next().unwrap_or_default();
             let wanted = match kind {
@@ -360,11 +359,11 @@ impl Module {
                 }
                 (Bound::Sampler(n), None) if self.target.sm < 90 => Images::sampler_bits(n),
                 (Bound::Sampler(n), None) => n,
-                _ => return Err(format!("what is bound to '{name}' is of another kind")),
+                _ => return Err(FileError::Kind(name.into())),
             };
             let at = usize::try_from(r.offset).ok().and_then(|at| bank.get_mut(at..at.checked_add(4)?));
             // A texture and its sampler may share a word.
-            let to = at.ok_or(OUTSIDE)?;
+            let to = at.ok_or(FileError::Outside)?;
             to.iter_mut().zip(word.to_le_bytes()).for_each(|(to, b)| *to |= b);
         }
         Ok(())

@@ -44,6 +44,7 @@ pub use coverage::{Coverage, coverage};
 pub(crate) use float::extremum;
 pub(crate) use pack::pack_integers;
 
+use crate::FileError;
 use crate::launch::{Buffers, Launch, MOST_SHARED, MOST_STACK};
 use crate::memory::{GRID_WORKSPACE, PARAM_WINDOW, grid_workspace};
 use crate::schedule::{Dice, Schedule};
@@ -113,7 +114,7 @@ impl From<String> for Fault {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum SimError {
     /// The file is no cubin, or lacks something that the launch needs.
-    Cubin(String),
+    Cubin(FileError),
     /// The launch does not fit the kernel.
     Launch(String),
     /// An instruction could not be executed.
@@ -156,7 +157,8 @@ pub enum SimError {
 impl std::fmt::Display for SimError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            SimError::Cubin(what) | SimError::Launch(what) => f.write_str(what),
+            SimError::Cubin(e) => write!(f, "{e}"),
+            SimError::Launch(what) => f.write_str(what),
             SimError::Instruction { address, text, block, warp, lane, what, .. } => {
                 write!(f, "/*{address:04x}*/ {text}: {what} (block {block:?}, warp {warp}")?;
                 lane.map_or(Ok(()), |l| write!(f, ", lane {l}"))?;
