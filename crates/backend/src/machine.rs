@@ -338,7 +338,8 @@ pub fn lower(func: &Allocated, mut frame_bytes: u32) -> Result<Machine, Error> {
         let line = data.term_loc.0;
         let push = |out: &mut MachineBlock, inst| out.insts.push(MachineInst::new(inst, line));
         let index = |b: Block| layout.start[b];
-        let leave = |out: &mut MachineBlock, guard: Guard| {
+        let leave = |out: &mut MachineBlock, guard: Guard, line: u32| {
+            let push = |out: &mut MachineBlock, inst| out.insts.push(MachineInst::new(inst, line));
             if func.extra.places {
                 // As ptxas's code for debuggers has it, never under a guard.
                 push(out, Inst { guard, ..inst(Opcode::MEMBAR, &[Mod::SC, Mod::VC], &[]) });
@@ -355,7 +356,9 @@ pub fn lower(func: &Allocated, mut frame_bytes: u32) -> Result<Machine, Error> {
             Terminator::Jump(t) => {
                 let t = layout.resolve(t.block);
                 if layout.is_exit[t] && next != Some(t) {
-                    leave(&mut out, Guard::TRUE);
+                    // At its own line, as it is not under a guard that another line made.
+                    let own = func.blocks[t].term_loc.0;
+                    leave(&mut out, Guard::TRUE, if own == 0 { line } else { own });
                 } else if next != Some(t) {
                     push(&mut out, branch(Guard::TRUE, index(t)));
                 }
@@ -376,7 +379,7 @@ pub fn lower(func: &Allocated, mut frame_bytes: u32) -> Result<Machine, Error> {
                     if guard.pred.file == RegFile::UP {
                         push(out, uniform_branch(guard, index(t)));
                     } else if layout.is_exit[t] {
-                        leave(out, guard);
+                        leave(out, guard, line);
                     } else {
                         push(out, branch(guard, index(t)));
                     }
@@ -388,7 +391,7 @@ pub fn lower(func: &Allocated, mut frame_bytes: u32) -> Result<Machine, Error> {
                     goto(&mut out, f, Guard::TRUE);
                 }
             }
-            Terminator::Exit | Terminator::Unreachable => leave(&mut out, Guard::TRUE),
+            Terminator::Exit | Terminator::Unreachable => leave(&mut out, Guard::TRUE, line),
             Terminator::Switch { .. } => {
                 return Err(Error::at(line, "internal error: switch after legalization"));
             }

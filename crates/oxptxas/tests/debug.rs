@@ -328,6 +328,18 @@ fn stacks_without_a_bound_are_named() {
     assert_eq!(least(&["-O3"]), [0, 0, 0]);
 }
 
+/// The end of a kernel has the line of its `ret`, not of what stands before it, where others branch to it, too.
+#[test]
+fn ends_have_lines_of_their_own() {
+    let source = ".version 9.0\n.target sm_90\n.address_size 64\n.visible .entry k(.param .u64 p, .param .u32 n)\n{\n\
+        .reg .pred q; .reg .b32 r; .reg .b64 a;\n.loc 1 5 1\nld.param.u32 r, [n]; setp.eq.u32 q, r, 0; @q bra DONE;\n\
+        .loc 1 6 1\nld.param.u64 a, [p]; st.global.u32 [a], r;\nDONE:\n.loc 1 9 1\nret;\n}\n.file 1 \"k.cu\"\n";
+    let file = compile("ends", source, &["-lineinfo", "-arch=sm_90"]);
+    let lines = cubin::read_lines::rows(&contents(&file, ".debug_line")).unwrap().remove(0);
+    assert_eq!(lines.last().map(|l| l.1), Some(9), "{lines:?}");
+    assert!(lines.iter().any(|l| l.1 == 6));
+}
+
 /// Threads wait for what they have written, and for their errors, before they end; that is never under a guard.
 #[test]
 fn exits_wait_for_errors() {
