@@ -137,7 +137,7 @@ fn verify_code(
 #[pyfunction]
 fn disassemble(cubin: &[u8], control: bool, hex: bool) -> PyResult<String> {
     let style = listing::Style { hex, control, json: false, labels: true };
-    listing::of_cubin(cubin, style).map_err(PyValueError::new_err)
+    listing::of_cubin(cubin, style).map_err(|e| PyValueError::new_err(e.to_string()))
 }
 
 /// The module.
