@@ -21,6 +21,10 @@
 //! gives the number that [`Run`] names, `// run threads=32` another number of threads.
 //! `UPDATE_EXPECT=1 cargo test -p filetests` writes what comes behind `// becomes` anew.
 
+mod error;
+
+pub use error::{CaseError, Failure};
+
 use ori::{Analyses, Function, Manager, Phase, Plan};
 use sass::Target;
 use sim::image::spec::ImageSpec;
@@ -95,20 +99,19 @@ impl Default for Run {
 }
 
 impl Run {
-    fn read(words: &str) -> Result<Run, String> {
+    fn read(words: &str) -> Result<Run, CaseError> {
         let mut run = Run::default();
         for word in words.split_whitespace() {
             if word == "texture" {
                 run.texture = true;
                 continue;
             }
-            let (name, value) =
-                word.split_once('=').ok_or_else(|| format!("`{word}` is no NAME=VALUE, nor `texture`"))?;
-            let number = value.parse().map_err(|_| format!("`{value}` is no number"))?;
+            let (name, value) = word.split_once('=').ok_or_else(|| CaseError::Word(word.into()))?;
+            let number = value.parse().map_err(|_| CaseError::Number(value.into()))?;
             match name {
                 "n" => run.n = number,
-                "threads" => run.threads = u32::try_from(number).map_err(|e| e.to_string())?,
-                _ => return Err(format!("there is no `{name}` to give")),
+                "threads" => run.threads = u32::try_from(number).map_err(CaseError::Threads)?,
+                _ => return Err(CaseError::NoInput(name.into())),
             }
         }
         Ok(run)
@@ -118,12 +121,12 @@ impl Run {
     ///
     /// # Errors
     /// What the backend or the simulator says of the function.
-    pub fn results(self, func: &Function, level: u8) -> Result<Vec<sim::launch::Buffers>, String> {
+    pub fn results(self, func: &Function, level: u8) -> Result<Vec<sim::launch::Buffers>, Failure> {
         let cubin = cubin_of(func, level, self.texture)?;
         let run = |seed| {
             let launch = self.launch(&func.name, seed);
             let done = sim::sass::run(&cubin, &launch, sim::sass::Options { fill: 0, ..Default::default() });
-            done.map(|r| r.buffers).map_err(|e| e.to_string())
+            Ok(done?.buffers)
         };
         SEEDS.map(run).collect()
     }
@@ -136,8 +139,8 @@ impl Run {
         self,
         module: &ptx::Module,
         kernel: &str,
-    ) -> Result<Vec<sim::launch::Buffers>, String> {
-        let run = |seed| sim::ptx::run(module, &self.launch(kernel, seed)).map_err(|e| e.to_string());
+    ) -> Result<Vec<sim::launch::Buffers>, Failure> {
+        let run = |seed| Ok(sim::ptx::run(module, &self.launch(kernel, seed))?);
         SEEDS.map(run).collect()
     }
 
@@ -197,11 +200,11 @@ fn texels() -> ImageSpec {
 const PARAMS: [&[(u16, u32)]; 2] = [&[(0, 8), (8, 8), (16, 4), (20, 4)], &[(0, 8), (8, 8), (16, 8)]];
 
 /// A file with the function's code, compiled at this level.
-fn cubin_of(func: &Function, level: u8, texture: bool) -> Result<Vec<u8>, String> {
+fn cubin_of(func: &Function, level: u8, texture: bool) -> Result<Vec<u8>, Failure> {
     let target = func.target;
     let params = PARAMS[usize::from(texture)];
     let plan = Plan::new(level);
-    let code = backend::compile(func.clone(), &mut Manager::new(&plan), false).map_err(|e| e.to_string())?;
+    let code = backend::compile(func.clone(), &mut Manager::new(&plan), false)?;
     let kernel = cubin::Kernel {
         name: func.name.clone(),
         registers: code.stated_registers(0).min(255) as u8,
@@ -230,19 +233,18 @@ fn cubin_of(func: &Function, level: u8, texture: bool) -> Result<Vec<u8>, String
 ///
 /// # Errors
 /// That there is no such pass, or what the verifier says of what it made.
-pub fn apply(pass: &str, func: &mut Function) -> Result<bool, String> {
+pub fn apply(pass: &str, func: &mut Function) -> Result<bool, Failure> {
     let found = opt::PASSES.iter().find(|p| p.phase.name() == pass);
-    let changed =
-        found.ok_or_else(|| format!("there is no pass `{pass}`"))?.run.apply(func, &Analyses::default());
-    ori::verify::verify(func).map_err(|e| format!("{}\n{func}", e.join("\n")))?;
+    let changed = found.ok_or_else(|| Failure::NoPass(pass.into()))?.run.apply(func, &Analyses::default());
+    ori::verify::verify(func).map_err(|e| Failure::Function(e, func.to_string()))?;
     Ok(changed != ori::Changed::Nothing)
 }
 
 /// What the backend shows of a function after a phase, the last time that it runs; with `None` the words in the end.
-fn behind(phase: Option<Phase>, func: &Function) -> Result<String, String> {
+fn behind(phase: Option<Phase>, func: &Function) -> Result<String, Failure> {
     let plan = Plan { shown: phase.into_iter().collect(), ..Plan::new(3) };
     let mut manager = Manager::new(&plan);
-    let code = backend::compile(func.clone(), &mut manager, false).map_err(|e| e.to_string())?;
+    let code = backend::compile(func.clone(), &mut manager, false)?;
     let Some(phase) = phase else {
         let line = |(n, word): (usize, &u128)| {
             let text = sass::disassemble(*word, func.target, 16 * n as i64);
@@ -252,7 +254,7 @@ fn behind(phase: Option<Phase>, func: &Function) -> Result<String, String> {
         return Ok(code.words.iter().enumerate().map(line).collect());
     };
     let title = format!("# after {}\n", phase.name());
-    let shown = manager.report.text.rsplit_once(&title).ok_or("the phase shows nothing")?.1;
+    let shown = manager.report.text.rsplit_once(&title).ok_or(Failure::Hidden)?.1;
     Ok(format!("{}\n", shown.trim_end()))
 }
 
@@ -260,14 +262,13 @@ fn behind(phase: Option<Phase>, func: &Function) -> Result<String, String> {
 ///
 /// # Errors
 /// What the front end, lowering or the verifier say of it.
-pub fn lowered(module: &ptx::Module, target: Target) -> Result<Function, String> {
-    let told = |e: Vec<ptx::Diagnostic>| e.iter().map(|d| d.message.clone()).collect::<Vec<_>>().join("; ");
-    let layout = lower::ModuleLayout::new(module, target).map_err(told)?;
+pub fn lowered(module: &ptx::Module, target: Target) -> Result<Function, Failure> {
+    let layout = lower::ModuleLayout::new(module, target).map_err(Failure::Lower)?;
     let options = lower::Options { opt_level: 3, ..lower::Options::new(target) };
-    let (id, _) = module.funcs.iter().find(|(_, f)| f.entry).ok_or("no kernel")?;
-    let mut func = lower::lower_function(module, id, &layout, &options).map_err(told)?;
+    let (id, _) = module.funcs.iter().find(|(_, f)| f.entry).ok_or(Failure::NoKernel)?;
+    let mut func = lower::lower_function(module, id, &layout, &options).map_err(Failure::Lower)?;
     ori::edit::renumber(&mut func);
-    ori::verify::verify(&func).map_err(|e| format!("{}\n{func}", e.join("\n")))?;
+    ori::verify::verify(&func).map_err(|e| Failure::Function(e, func.to_string()))?;
     Ok(func)
 }
 
@@ -277,19 +278,17 @@ fn same(
     kernel: &str,
     want: &[sim::launch::Buffers],
     got: &[sim::launch::Buffers],
-) -> Result<(), String> {
+) -> Result<(), Failure> {
     for (seed, (want, got)) in SEEDS.zip(want.iter().zip(got)) {
-        run.launch(kernel, seed).compare(got, want).map_err(|e| format!("other results: {e}"))?;
+        run.launch(kernel, seed).compare(got, want)?;
     }
     Ok(())
 }
 
 /// The stage that a first line names.
-fn stage(name: &str) -> Result<Stage, String> {
+fn stage(name: &str) -> Result<Stage, CaseError> {
     if let Some(target) = name.strip_prefix("lower ") {
-        return Ok(Stage::Lower(
-            Target::parse(target).ok_or_else(|| format!("there is no target {target}"))?,
-        ));
+        return Ok(Stage::Lower(Target::parse(target).ok_or_else(|| CaseError::NoTarget(target.into()))?));
     }
     if name == backend::phases::EMIT.name() {
         return Ok(Stage::Emit);
@@ -303,21 +302,17 @@ impl Case {
     ///
     /// # Errors
     /// What is wrong with the text.
-    pub fn parse(text: &str) -> Result<Case, String> {
+    pub fn parse(text: &str) -> Result<Case, CaseError> {
         let (head, after) = text.split_once(BECOMES).unwrap_or((text, ""));
         let mut lines = head.lines();
-        let name =
-            lines.next().and_then(|l| l.strip_prefix("// test ")).ok_or("first line: // test STAGE")?;
+        let name = lines.next().and_then(|l| l.strip_prefix("// test ")).ok_or(CaseError::NoStage)?;
         let stage = stage(name)?;
         let run = lines.next().and_then(|l| l.strip_prefix("// run")).map(Run::read).transpose()?;
         let before = match stage {
-            Stage::Lower(_) => {
-                let told = |e: Vec<ptx::Diagnostic>| e[0].message.clone();
-                Input::Ptx(Box::new(ptx::parse(head).map_err(told)?))
-            }
+            Stage::Lower(_) => Input::Ptx(Box::new(ptx::parse(head).map_err(CaseError::Ptx)?)),
             _ => {
-                let before = ori::parse::parse(head).map_err(|e| e.to_string())?;
-                ori::verify::verify(&before).map_err(|e| e.join("\n"))?;
+                let before = ori::parse::parse(head).map_err(CaseError::Text)?;
+                ori::verify::verify(&before).map_err(CaseError::Function)?;
                 Input::Function(Box::new(before))
             }
         };
@@ -328,12 +323,12 @@ impl Case {
     ///
     /// # Errors
     /// That a pass changes nothing, or what is made is wrong, or does something else.
-    pub fn result(&self) -> Result<String, String> {
+    pub fn result(&self) -> Result<String, Failure> {
         match (&self.stage, &self.before) {
             (Stage::Pass(pass), Input::Function(before)) => {
                 let mut func = (**before).clone();
                 if !apply(pass, &mut func)? {
-                    return Err("the pass changes nothing".into());
+                    return Err(Failure::Nothing);
                 }
                 if let Some(run) = self.run {
                     same(run, &func.name, &run.results(before, 0)?, &run.results(&func, 0)?)?;
@@ -353,7 +348,7 @@ impl Case {
                 }
                 Ok(func.to_string())
             }
-            _ => Err("the stage gets something else".into()),
+            _ => Err(Failure::Input),
         }
     }
 

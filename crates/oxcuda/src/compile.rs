@@ -5,6 +5,7 @@ use crate::settings;
 use sass::Target;
 use std::path::Path;
 use std::process::Command;
+use std::{fmt, io};
 
 /// What a program asks of the compiler.
 #[derive(Clone, Debug, Default)]
@@ -16,6 +17,66 @@ pub struct Options {
     /// For the linker, not for the loader.
     pub relocatable: bool,
 }
+
+/// Why there is no cubin.
+#[derive(Debug)]
+pub enum CompileError {
+    /// This project's compiler refused the PTX.
+    Refused(oxptxas::Failure),
+    /// The compiler that is asked for did not make one.
+    Tool(ToolError),
+    /// Its files could not be written or read.
+    Files(io::Error),
+}
+
+/// Why a tool did not do its work.
+#[derive(Debug)]
+pub enum ToolError {
+    /// The one of this name could not be started.
+    Start(String, io::Error),
+    /// It failed and said this.
+    Failed(String, String),
+}
+
+impl From<oxptxas::Failure> for CompileError {
+    fn from(e: oxptxas::Failure) -> CompileError {
+        CompileError::Refused(e)
+    }
+}
+
+impl From<ToolError> for CompileError {
+    fn from(e: ToolError) -> CompileError {
+        CompileError::Tool(e)
+    }
+}
+
+impl From<io::Error> for CompileError {
+    fn from(e: io::Error) -> CompileError {
+        CompileError::Files(e)
+    }
+}
+
+impl fmt::Display for CompileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CompileError::Refused(failure) => f.write_str(&failure.render("oxptxas")),
+            CompileError::Tool(e) => e.fmt(f),
+            CompileError::Files(e) => e.fmt(f),
+        }
+    }
+}
+
+impl fmt::Display for ToolError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ToolError::Start(name, e) => write!(f, "{name}: {e}"),
+            ToolError::Failed(name, said) => write!(f, "{name}: {said}"),
+        }
+    }
+}
+
+impl std::error::Error for CompileError {}
+impl std::error::Error for ToolError {}
 
 /// The target that PTX names.
 fn named_target(ptx: &str) -> Option<&str> {
@@ -47,8 +108,8 @@ pub fn of_version(ptx: &str) -> Option<Error> {
     (version > (newest.into(), last.into())).then_some(Error::UNSUPPORTED_PTX_VERSION)
 }
 
-/// Compiles; the message where that fails.
-pub fn compile(ptx: &str, options: &Options) -> std::result::Result<Vec<u8>, String> {
+/// Compiles.
+pub fn compile(ptx: &str, options: &Options) -> std::result::Result<Vec<u8>, CompileError> {
     let target = target(ptx);
     match &settings::get().ptxas {
         Some(ptxas) => external(ptxas, ptx, target, options),
@@ -60,7 +121,7 @@ pub fn compile(ptx: &str, options: &Options) -> std::result::Result<Vec<u8>, Str
             if let Some(level) = options.level {
                 s.opt_level = level.min(3);
             }
-            oxptxas::compile(ptx, "module.ptx", &s).map(|o| o.cubin).map_err(|f| f.render("oxptxas"))
+            Ok(oxptxas::compile(ptx, "module.ptx", &s)?.cubin)
         }
     }
 }
@@ -71,10 +132,10 @@ fn external(
     ptx: &str,
     target: Target,
     options: &Options,
-) -> std::result::Result<Vec<u8>, String> {
-    let folder = tempfile::tempdir().map_err(|e| e.to_string())?;
+) -> std::result::Result<Vec<u8>, CompileError> {
+    let folder = tempfile::tempdir()?;
     let (from, to) = (folder.path().join("module.ptx"), folder.path().join("module.cubin"));
-    std::fs::write(&from, ptx).map_err(|e| e.to_string())?;
+    std::fs::write(&from, ptx)?;
     let mut command = Command::new(ptxas);
     command.arg(format!("-arch={target}")).arg("-lineinfo");
     if let Some(n) = options.registers {
@@ -87,18 +148,18 @@ fn external(
         command.arg("-c");
     }
     run(command.arg(&from).arg("-o").arg(&to))?;
-    std::fs::read(&to).map_err(|e| e.to_string())
+    Ok(std::fs::read(&to)?)
 }
 
-/// Runs a tool; what it said where it failed.
-pub fn run(command: &mut Command) -> std::result::Result<(), String> {
+/// Runs a tool.
+pub fn run(command: &mut Command) -> std::result::Result<(), ToolError> {
     let name = command.get_program().to_string_lossy().into_owned();
-    let done = command.output().map_err(|e| format!("{name}: {e}"))?;
+    let done = command.output().map_err(|e| ToolError::Start(name.clone(), e))?;
     if done.status.success() {
         return Ok(());
     }
     let said = [done.stdout, done.stderr].concat();
-    Err(format!("{name}: {}", String::from_utf8_lossy(&said)))
+    Err(ToolError::Failed(name, String::from_utf8_lossy(&said).into_owned()))
 }
 
 /// How many options there are.
@@ -171,19 +232,20 @@ impl Jit {
     pub fn parse(&self, ptx: &str) -> Result<ptx::Module> {
         let target = target(ptx);
         let parsed = oxptxas::pipeline::front_end(ptx, "module.ptx", target, &target.to_string());
-        let result = self.report(parsed.map_err(|f| f.render("oxptxas")));
+        let result = self.report(parsed.map_err(CompileError::Refused));
         result.map_err(|e| of_version(ptx).unwrap_or(e))
     }
 
     /// The result of a tool, with its messages in their place.
-    pub fn report<T>(&self, result: std::result::Result<T, String>) -> Result<T> {
+    pub fn report<T>(&self, result: std::result::Result<T, impl fmt::Display>) -> Result<T> {
         match result {
             Ok(t) => {
                 self.say(0, "");
                 self.say(1, "");
                 Ok(t)
             }
-            Err(message) => {
+            Err(e) => {
+                let message = e.to_string();
                 self.say(1, &message);
                 say!("oxcuda: PTX was not compiled:\n{}", message.trim_end());
                 Err(Error::INVALID_PTX)

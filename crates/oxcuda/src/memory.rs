@@ -7,6 +7,7 @@ use crate::mapping::Mappings;
 use crate::module::Code;
 use sim::memory::Memory;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 /// Bytes of the units in which memory of the device is given.
 const UNIT: usize = 512;
@@ -52,6 +53,29 @@ impl Kind {
         }
     }
 }
+
+/// Why a module is not loaded.
+#[derive(Debug)]
+pub enum LoadError {
+    /// There is no memory for one of its variables.
+    Memory,
+    /// The simulator does not take the cubin.
+    Cubin(sim::FileError),
+    /// The interpreter does not take the PTX.
+    Ptx(sim::ptx::SimError),
+}
+
+impl fmt::Display for LoadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LoadError::Memory => f.write_str("no memory for a managed variable"),
+            LoadError::Cubin(e) => e.fmt(f),
+            LoadError::Ptx(e) => e.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for LoadError {}
 
 /// An allocation.
 #[derive(Debug)]
@@ -261,16 +285,15 @@ impl Space {
         &mut self,
         managed: Vec<(String, usize)>,
         shared: &BTreeMap<String, u64>,
-        load: impl FnOnce(&mut Memory, &BTreeMap<String, u64>) -> std::result::Result<T, String>,
-    ) -> std::result::Result<T, String> {
+        load: impl FnOnce(&mut Memory, &BTreeMap<String, u64>) -> std::result::Result<T, LoadError>,
+    ) -> std::result::Result<T, LoadError> {
         let mut places = BTreeMap::new();
         for (name, size) in managed.into_iter().filter(|v| v.1 != 0) {
             if let Some(at) = shared.get(&name) {
                 places.insert(name, *at);
                 continue;
             }
-            let at =
-                self.host(size, Kind::Variable, None, 0).map_err(|_| "no memory for a managed variable")?;
+            let at = self.host(size, Kind::Variable, None, 0).map_err(|_| LoadError::Memory)?;
             places.insert(name, at);
         }
         let loaded = load(&mut self.memory, &places);
@@ -292,10 +315,10 @@ impl Space {
         &mut self,
         cubin: &[u8],
         shared: &BTreeMap<String, u64>,
-    ) -> std::result::Result<sim::sass::Module, String> {
-        let managed = sim::sass::Module::managed(cubin)?;
+    ) -> std::result::Result<sim::sass::Module, LoadError> {
+        let managed = sim::sass::Module::managed(cubin).map_err(LoadError::Cubin)?;
         self.load_with(managed, shared, |memory, places| {
-            Ok(sim::sass::Module::load_at(cubin, memory, places)?)
+            sim::sass::Module::load_at(cubin, memory, places).map_err(LoadError::Cubin)
         })
     }
 
@@ -304,10 +327,10 @@ impl Space {
         &mut self,
         module: ptx::Module,
         shared: &BTreeMap<String, u64>,
-    ) -> std::result::Result<sim::ptx::Loaded, String> {
+    ) -> std::result::Result<sim::ptx::Loaded, LoadError> {
         let managed = sim::ptx::Loaded::managed(&module);
         let load = |memory: &mut Memory, places: &BTreeMap<String, u64>| {
-            sim::ptx::Loaded::new_at(module, memory, places).map_err(|e| e.to_string())
+            sim::ptx::Loaded::new_at(module, memory, places).map_err(LoadError::Ptx)
         };
         self.load_with(managed, shared, load)
     }

@@ -439,7 +439,7 @@ impl Driver {
 }
 
 /// What is said where a launch is not recorded.
-fn told(result: std::result::Result<(), String>) {
+fn told(result: std::result::Result<(), sim::record::RecordError>) {
     if let Err(e) = result {
         say!("oxcuda: not recorded: {e}");
     }

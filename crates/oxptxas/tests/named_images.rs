@@ -369,7 +369,7 @@ fn a_launch_file_has_names() {
         ),
     ] {
         let error = LaunchFile::parse(&LAUNCH.replacen(from, to, 1)).expect_err(to);
-        assert!(error.contains(what), "{to}: {error}");
+        assert!(error.to_string().contains(what), "{to}: {error}");
     }
 }
 

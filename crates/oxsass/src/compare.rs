@@ -4,54 +4,8 @@ use sass::{Mod, Opcode, Operand, Reg, Target};
 use sim::cycles::{ENOUGH, Recorded, Report};
 use sim::launch::Launch;
 use sim::sass::{Options, SimError};
-use std::fmt;
 
 pub use sim::cycles::{COPIES, LIMIT, made_up as launch};
-
-/// Why code is not timed.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Error {
-    /// The file is no cubin, or damaged.
-    Cubin(cubin::Error),
-    /// It is for an SM that is not known.
-    Target,
-    /// It has not the kernel of the launch.
-    NoKernel,
-    /// The launch cannot be executed.
-    Run(SimError),
-}
-
-impl From<cubin::Error> for Error {
-    fn from(e: cubin::Error) -> Error {
-        Error::Cubin(e)
-    }
-}
-
-impl From<SimError> for Error {
-    fn from(e: SimError) -> Error {
-        Error::Run(e)
-    }
-}
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Error::Cubin(e) => e.fmt(f),
-            Error::Target => f.write_str("unknown target"),
-            Error::NoKernel => f.write_str("no such kernel"),
-            Error::Run(e) => e.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for Error {}
-
-/// For who says errors as text.
-impl From<Error> for String {
-    fn from(e: Error) -> String {
-        e.to_string()
-    }
-}
 
 /// What is counted of a kernel's code on a launch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -93,7 +47,7 @@ impl Figures {
     ///
     /// # Errors
     /// What the simulator says.
-    pub fn of(cubin: &[u8], launch: &Launch) -> Result<Figures, Error> {
+    pub fn of(cubin: &[u8], launch: &Launch) -> Result<Figures, crate::Error> {
         Ok(Timed::new(cubin, launch, LIMIT)?.figures)
     }
 }
@@ -114,11 +68,11 @@ impl Timed {
     ///
     /// # Errors
     /// What the simulator says.
-    pub fn new(cubin: &[u8], launch: &Launch, limit: u64) -> Result<Timed, Error> {
+    pub fn new(cubin: &[u8], launch: &Launch, limit: u64) -> Result<Timed, crate::Error> {
         let recorded = record(cubin, launch, limit)?;
         let image = cubin::read::read(cubin)?;
-        let target = Target::new(image.sm).ok_or(Error::Target)?;
-        let kernel = image.kernels.get(&launch.kernel).ok_or(Error::NoKernel)?;
+        let target = Target::new(image.sm).ok_or(crate::Error::Target(image.sm))?;
+        let kernel = image.kernels.get(&launch.kernel).ok_or(crate::Error::NoKernel)?;
         let padding = kernel.code.iter().rev().take_while(|w| **w & 0xfff == 0x918).count();
         let words = &kernel.code[..kernel.code.len() - padding];
         let (mut local_bytes, mut spill_bytes) = (0, 0);

@@ -1,9 +1,10 @@
 //! What may be wrong with files that are looked at.
 
 use sim::FileError;
+use sim::sass::SimError;
 use std::fmt;
 
-/// Why a file is not looked at.
+/// Why a file is not looked at, or its code not timed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Error {
     /// It is no cubin, or damaged.
@@ -12,6 +13,10 @@ pub enum Error {
     Target(u8),
     /// The simulator does not take it.
     Code(FileError),
+    /// It has not the kernel of a launch.
+    NoKernel,
+    /// A launch of it cannot be executed.
+    Run(SimError),
 }
 
 impl From<cubin::Error> for Error {
@@ -26,12 +31,20 @@ impl From<FileError> for Error {
     }
 }
 
+impl From<SimError> for Error {
+    fn from(e: SimError) -> Error {
+        Error::Run(e)
+    }
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::Cubin(e) => e.fmt(f),
             Error::Target(sm) => write!(f, "sm_{sm} is not known"),
             Error::Code(e) => e.fmt(f),
+            Error::NoKernel => f.write_str("no such kernel"),
+            Error::Run(e) => e.fmt(f),
         }
     }
 }

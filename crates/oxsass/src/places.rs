@@ -273,7 +273,7 @@ fn compare(module: &Module, lines: &LineIndex, file: &File, launch: &Launch) -> 
     let run = sim::sass::observe(&file.bytes, launch, options, &mut probe)
         .map_err(|e| Failure::Wrong(e.to_string()))?;
     if !free_way && stable {
-        launch.compare(&run.buffers, &expected).map_err(Failure::Wrong)?;
+        launch.compare(&run.buffers, &expected).map_err(|e| Failure::Wrong(e.to_string()))?;
     }
     // What is too much is of fewer threads.
     let stride = probe.stops.stride().max(ptx_stops.stride()).max(others.stride());

@@ -5,6 +5,28 @@
 //! units of 8 lines × 16 bytes without a swizzle, rows of 32, 64 or 128 bytes with one.
 
 use crate::matrix::{Elem, Extra, Product, Row};
+use std::fmt;
+
+/// Why it is not known how a matrix lies in shared memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum DescriptorError {
+    /// The descriptor has an offset of its base.
+    BaseOffset,
+    /// It is one of another kind.
+    Kind,
+}
+
+impl fmt::Display for DescriptorError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("not supported: a matrix descriptor ")?;
+        f.write_str(match self {
+            DescriptorError::BaseOffset => "with a base offset",
+            DescriptorError::Kind => "of another kind",
+        })
+    }
+}
+
+impl std::error::Error for DescriptorError {}
 
 /// Where a matrix is in shared memory: bytes.
 #[derive(Clone, Copy, Debug)]
@@ -17,14 +39,14 @@ struct Layout {
 }
 
 impl Layout {
-    fn of(descriptor: u64) -> Result<Layout, String> {
+    fn of(descriptor: u64) -> Result<Layout, DescriptorError> {
         let field = |at: u32| (descriptor >> at & 0x3fff) << 4;
         if descriptor >> 49 & 7 != 0 {
-            return Err("not supported: a matrix descriptor with a base offset".into());
+            return Err(DescriptorError::BaseOffset);
         }
         // Of tensor memory's products: another atom of the swizzle, and distances that are addresses.
         if descriptor >> 61 & 1 != 0 || descriptor >> 52 & 1 != 0 {
-            return Err("not supported: a matrix descriptor of another kind".into());
+            return Err(DescriptorError::Kind);
         }
         let swizzle = [0, 3, 2, 1][(descriptor >> 62) as usize];
         Ok(Layout { start: field(0), leading: field(16), stride: field(32), swizzle })
@@ -62,7 +84,7 @@ pub(crate) type Read<'a, E> = &'a mut dyn FnMut(u64, u32) -> Result<u64, E>;
 pub(crate) type Multiply<'a> = &'a dyn Fn(&Product, [&[u64]; 3], Extra<'_>) -> Vec<u64>;
 
 /// Lines of a matrix in shared memory, each with `k` elements.
-pub(crate) fn lines<E: From<String>>(
+pub(crate) fn lines<E: From<DescriptorError>>(
     descriptor: u64,
     (first, count): (usize, usize),
     (e, k, transposed): (Elem, usize, bool),
@@ -113,7 +135,7 @@ impl Group {
     }
 
     /// A warp's rows of D.
-    pub(crate) fn multiply<E: From<String>>(
+    pub(crate) fn multiply<E: From<DescriptorError>>(
         &self,
         a: Rows<'_>,
         b: u64,

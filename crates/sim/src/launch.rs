@@ -10,8 +10,10 @@ use crate::output::Output;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
+mod error;
 mod tiles;
-pub use tiles::Tiles;
+pub use error::{BufferError, CompareError, Difference, LaunchError, LaunchFileError, ShapeError};
+pub use tiles::{Tiles, TilesError};
 
 /// A launch file.
 #[derive(Deserialize, Clone, Debug)]
@@ -91,17 +93,17 @@ impl Arg {
     }
 
     /// What is wrong with it.
-    fn check(&self) -> Result<(), String> {
+    fn check(&self) -> Result<(), LaunchError> {
         let integers = [self.i32.is_some(), self.i64.is_some()];
         let floats = [self.f32.is_some(), self.f64.is_some()];
         let others = [self.buffer.is_some(), self.fields.is_some(), self.tensormap.is_some()];
         let images = [self.texture.is_some(), self.surface.is_some()];
         if integers.iter().chain(&floats).chain(&others).chain(&images).filter(|k| **k).count() != 1 {
-            return Err("an argument has exactly one key".into());
+            return Err(LaunchError::Keys);
         }
         self.i32.map_or(Ok(()), |n| Number::Int(n).check(Elem::I32))?;
         let mut fields = self.fields.iter().flatten();
-        fields.try_for_each(|f| f.values.iter().try_for_each(|n| n.check(f.ty)))
+        Ok(fields.try_for_each(|f| f.values.iter().try_for_each(|n| n.check(f.ty)))?)
     }
 }
 
@@ -263,7 +265,7 @@ impl Buffer {
     }
 
     /// What is wrong with it.
-    fn check(&self) -> Result<(), String> {
+    fn check(&self) -> Result<(), BufferError> {
         let keys = [
             self.fill.is_some(),
             self.iota.is_some(),
@@ -273,24 +275,20 @@ impl Buffer {
             self.undefined,
         ];
         if keys.iter().filter(|k| **k).count() > 1 {
-            return Err("more than one of fill, iota, list, random, special and undefined".into());
+            return Err(BufferError::Keys);
         }
         if self.length.checked_mul(self.ty.size()).is_none_or(|n| n > MOST_BYTES) {
-            return Err(format!("{} elements: a launch has at most {MOST_BYTES} bytes", self.length));
+            return Err(BufferError::Elements(self.length));
         }
         if let Some([low, high]) = self.random {
             if self.ty.is_float() && !self.integers {
                 let width = high.float() - low.float();
-                return if width.is_finite() && width >= 0.0 {
-                    Ok(())
-                } else {
-                    Err("a range without bounds".into())
-                };
+                return if width.is_finite() && width >= 0.0 { Ok(()) } else { Err(BufferError::Unbounded) };
             }
             number::span(low, high)?;
         }
         let list = self.list.iter().flatten();
-        list.chain(&self.fill).chain(self.random.iter().flatten()).try_for_each(|n| n.check(self.ty))
+        Ok(list.chain(&self.fill).chain(self.random.iter().flatten()).try_for_each(|n| n.check(self.ty))?)
     }
 
     /// The initial contents.
@@ -356,43 +354,11 @@ impl LaunchFile {
     ///
     /// # Errors
     /// What is wrong with it.
-    pub fn parse(text: &str) -> Result<LaunchFile, String> {
-        let file: LaunchFile = toml::from_str(text).map_err(|e| e.to_string())?;
+    pub fn parse(text: &str) -> Result<LaunchFile, LaunchFileError> {
+        let file: LaunchFile = toml::from_str(text).map_err(LaunchFileError::Text)?;
         for l in &file.launch {
-            let fail = |e: String| format!("kernel {}: {e}", l.kernel);
-            l.shape().map_err(fail)?;
-            let mut bytes = 0;
-            for (name, b) in &l.buffers {
-                b.check().map_err(|e| fail(format!("buffer {name}: {e}")))?;
-                bytes += b.length * b.ty.size();
-            }
-            for (name, image) in &l.images {
-                let buffer = l.buffers.get(&image.buffer);
-                let buffer = buffer.ok_or_else(|| fail(format!("no buffer '{}'", image.buffer)))?;
-                let checked = image.check((buffer.length * buffer.ty.size()) as u64);
-                checked.map_err(|e| fail(format!("image {name}: {e}")))?;
-            }
-            if bytes > MOST_BYTES {
-                return Err(fail(format!("buffers of more than {MOST_BYTES} bytes")));
-            }
-            for (name, n) in &l.names {
-                let wrong = |e: String| fail(format!("name {name}: {e}"));
-                n.check().map_err(wrong)?;
-                if let Some((image, _)) = n.image().filter(|i| !l.images.contains_key(i.0)) {
-                    return Err(fail(format!("no image '{image}'")));
-                }
-            }
-            for a in &l.args {
-                a.check().map_err(fail)?;
-                a.tensormap.as_ref().map_or(Ok(()), Tiles::check).map_err(fail)?;
-                let named = a.buffer.as_ref().or(a.tensormap.as_ref().map(|t| &t.buffer));
-                if let Some(b) = named.filter(|b| !l.buffers.contains_key(*b)) {
-                    return Err(format!("kernel {}: no buffer '{b}'", l.kernel));
-                }
-                if let Some((name, _)) = a.image().filter(|i| !l.images.contains_key(i.0)) {
-                    return Err(fail(format!("no image '{name}'")));
-                }
-            }
+            let kernel = || l.kernel.clone();
+            l.check().map_err(|wrong| LaunchFileError::Kernel { kernel: kernel(), wrong })?;
         }
         Ok(file)
     }
@@ -426,25 +392,56 @@ impl Launch {
         }
     }
 
+    /// What is wrong with it as a file describes it.
+    fn check(&self) -> Result<(), LaunchError> {
+        self.shape()?;
+        let mut bytes = 0;
+        for (name, b) in &self.buffers {
+            b.check().map_err(|e| LaunchError::Buffer(name.clone(), e))?;
+            bytes += b.length * b.ty.size();
+        }
+        for (name, image) in &self.images {
+            let buffer = self.buffers.get(&image.buffer);
+            let buffer = buffer.ok_or_else(|| LaunchError::NoBuffer(image.buffer.clone()))?;
+            let checked = image.check((buffer.length * buffer.ty.size()) as u64);
+            checked.map_err(|e| LaunchError::Image(name.clone(), e))?;
+        }
+        if bytes > MOST_BYTES {
+            return Err(LaunchError::Bytes);
+        }
+        let has = |image: &str| match self.images.contains_key(image) {
+            true => Ok(()),
+            false => Err(LaunchError::NoImage(image.into())),
+        };
+        for (name, n) in &self.names {
+            n.check().map_err(|e| LaunchError::Name(name.clone(), e))?;
+            n.image().map_or(Ok(()), |i| has(i.0))?;
+        }
+        for a in &self.args {
+            a.check()?;
+            a.tensormap.as_ref().map_or(Ok(()), Tiles::check)?;
+            let named = a.buffer.as_ref().or(a.tensormap.as_ref().map(|t| &t.buffer));
+            if let Some(b) = named.filter(|b| !self.buffers.contains_key(*b)) {
+                return Err(LaunchError::NoBuffer(b.clone()));
+            }
+            a.image().map_or(Ok(()), |i| has(i.0))?;
+        }
+        Ok(())
+    }
+
     /// What is wrong with its grid, blocks, clusters and memory.
-    pub(crate) fn shape(&self) -> Result<(), String> {
+    pub(crate) fn shape(&self) -> Result<(), ShapeError> {
         let product = |d: [u32; 3]| d.iter().map(|n| u64::from(*n)).try_fold(1, u64::checked_mul);
         let at_most = |d: [u32; 3], most: u64| product(d).is_some_and(|n| (1..=most).contains(&n));
         let (grid, block) = (self.grid, self.block);
         match () {
-            () if !at_most(grid, MOST_BLOCKS) => {
-                Err(format!("a grid of {grid:?} blocks; here it has 1 to {MOST_BLOCKS}"))
-            }
-            () if !at_most(block, 1024) => Err(format!("a block of {block:?} threads; it has 1 to 1024")),
+            () if !at_most(grid, MOST_BLOCKS) => Err(ShapeError::Grid(grid)),
+            () if !at_most(block, 1024) => Err(ShapeError::Block(block)),
             () if !at_most(self.cluster.unwrap_or([1; 3]), MOST_IN_CLUSTER) => {
-                Err(format!("a cluster of {:?} blocks; it has 1 to {MOST_IN_CLUSTER}", self.cluster))
+                Err(ShapeError::Cluster(self.cluster))
             }
-            () if self.shared > MOST_SHARED => {
-                Err(format!("{} bytes of shared memory; there are at most {MOST_SHARED}", self.shared))
-            }
-            () if self.stack > MOST_STACK => {
-                Err(format!("a stack of {} bytes; there are at most {MOST_STACK}", self.stack))
-            }
+            () if self.shared > MOST_SHARED => Err(ShapeError::Shared(self.shared)),
+            () if self.stack > MOST_STACK => Err(ShapeError::Stack(self.stack)),
             () => Ok(()),
         }
     }
@@ -453,11 +450,11 @@ impl Launch {
     ///
     /// # Errors
     /// When the grid is not made of whole clusters.
-    pub fn clusters(&self) -> Result<Vec<Vec<[u32; 3]>>, String> {
+    pub fn clusters(&self) -> Result<Vec<Vec<[u32; 3]>>, ShapeError> {
         self.shape()?;
         let (size, grid) = (self.cluster.unwrap_or([1; 3]), self.grid);
         if (0..3).any(|i| size[i] == 0 || !grid[i].is_multiple_of(size[i])) {
-            return Err(format!("a grid of {grid:?} blocks is not made of clusters of {size:?}"));
+            return Err(ShapeError::Parts { grid, cluster: size });
         }
         let places = |[nx, ny, nz]: [u32; 3]| {
             (0..nz).flat_map(move |z| (0..ny).flat_map(move |y| (0..nx).map(move |x| [x, y, z])))
@@ -571,19 +568,18 @@ impl Launch {
     ///
     /// # Errors
     /// The first difference of each buffer that differs too much.
-    pub fn compare(&self, got: &Buffers, want: &Buffers) -> Result<(), String> {
+    pub fn compare(&self, got: &Buffers, want: &Buffers) -> Result<(), CompareError> {
         let mut errors = Vec::new();
         for (name, b) in &self.buffers {
             let Some(how) = &b.compare else { continue };
+            let unknown = || CompareError::How { buffer: name.clone(), how: how.clone() };
             let tolerance = match how.strip_prefix("ulp ") {
-                Some(n) => {
-                    n.trim().parse::<u64>().map_err(|_| format!("buffer {name}: bad compare '{how}'"))?
-                }
+                Some(n) => n.trim().parse::<u64>().map_err(|_| unknown())?,
                 None if how == "exact" => 0,
-                None => return Err(format!("buffer {name}: bad compare '{how}'")),
+                None => return Err(unknown()),
             };
             let (Some(g), Some(w)) = (got.get(name), want.get(name)) else {
-                errors.push(format!("buffer {name} is missing"));
+                errors.push(Difference::Missing(name.clone()));
                 continue;
             };
             let size = b.ty.size();
@@ -597,17 +593,18 @@ impl Launch {
                 let show = |bytes: &[u8]| {
                     format_elem(b.ty, crate::memory::little_endian(&bytes[i * size..(i + 1) * size]))
                 };
-                errors.push(format!(
-                    "kernel {}: {name}[{i}] is {}, not {} ({} of {} differ)",
-                    self.kernel,
-                    show(g),
-                    show(w),
-                    wrong.len(),
-                    b.length
-                ));
+                errors.push(Difference::Element {
+                    kernel: self.kernel.clone(),
+                    buffer: name.clone(),
+                    index: i,
+                    got: show(g),
+                    want: show(w),
+                    count: wrong.len(),
+                    length: b.length,
+                });
             }
         }
-        if errors.is_empty() { Ok(()) } else { Err(errors.join("\n")) }
+        if errors.is_empty() { Ok(()) } else { Err(CompareError::Different(errors)) }
     }
 }
 
@@ -693,7 +690,7 @@ mod tests {
         let mut other = buffers.clone();
         other.get_mut("x").unwrap()[4] = 8;
         let error = file.launch[0].compare(&other, &buffers).unwrap_err();
-        assert_eq!(error, "kernel k: x[1] is 8, not 7 (1 of 3 differ)");
+        assert_eq!(error.to_string(), "kernel k: x[1] is 8, not 7 (1 of 3 differ)");
     }
 
     #[test]
@@ -728,7 +725,7 @@ mod tests {
             ("args = []\ngrid = [1, 1, 1]\nblock = [65536, 65536, 1]", "length = 1", "block"),
         ] {
             let error = parse(launch, buffer).expect_err(launch);
-            assert!(error.contains(what), "{launch} {buffer}: {error}");
+            assert!(error.to_string().contains(what), "{launch} {buffer}: {error}");
         }
     }
 

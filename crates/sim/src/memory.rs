@@ -5,6 +5,7 @@ use crate::launch::Rng;
 use crate::shadow::Shadow;
 use crate::sparse::Sparse;
 use std::collections::BTreeMap;
+use std::fmt;
 
 /// Memory of somebody else's that kernels reach where it is ([`Memory::lend`]).
 #[derive(Debug)]
@@ -111,16 +112,53 @@ pub struct Memory {
     pub images: crate::image::Images,
 }
 
+/// A copy to blocks that are not there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct NoSuchBlock {
+    /// Those that it names, a bit for each.
+    mask: u64,
+    /// Blocks of the cluster.
+    count: usize,
+}
+
+impl fmt::Display for NoSuchBlock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a copy to the blocks {:#x} of a cluster of {}", self.mask, self.count)
+    }
+}
+
+impl std::error::Error for NoSuchBlock {}
+
 /// A shared address in those blocks of a cluster of so many that a mask names.
 ///
 /// # Errors
 /// When the mask names a block that is not there.
-pub(crate) fn in_blocks(at: u64, mask: u64, count: usize) -> Result<Vec<u64>, String> {
+pub(crate) fn in_blocks(at: u64, mask: u64, count: usize) -> Result<Vec<u64>, NoSuchBlock> {
     if mask >> count != 0 {
-        return Err(format!("a copy to the blocks {mask:#x} of a cluster of {count}"));
+        return Err(NoSuchBlock { mask, count });
     }
     Ok((0..count as u64).filter(|r| mask >> r & 1 != 0).map(|r| at & 0xff_ffff | r << 24).collect())
 }
+
+/// Why nothing is freed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum FreeError {
+    /// What lay at this address is freed already.
+    Again(u64),
+    /// Nobody allocated what lies there.
+    Nothing(u64),
+}
+
+impl fmt::Display for FreeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            FreeError::Again(base) => write!(f, "{base:#x} is freed again"),
+            FreeError::Nothing(base) => write!(f, "{base:#x} is freed, where malloc gave nothing"),
+        }
+    }
+}
+
+impl std::error::Error for FreeError {}
 
 /// The name of what a program allocated itself (`malloc`).
 pub(crate) const HEAP: &str = "heap";
@@ -228,7 +266,7 @@ impl Memory {
     ///
     /// # Errors
     /// If it gave nothing there, or that was freed already.
-    pub(crate) fn free(&mut self, base: u64, gone: bool) -> Result<(), String> {
+    pub(crate) fn free(&mut self, base: u64, gone: bool) -> Result<(), FreeError> {
         let found = self.allocations.binary_search_by_key(&base, |a| a.base).ok();
         if let Some(a) = found.map(|i| &self.allocations[i]).filter(|a| a.name == HEAP) {
             self.heap_used = self.heap_used.saturating_sub(a.bytes.len() as u64);
@@ -239,8 +277,8 @@ impl Memory {
                 self.freed.insert(base, size);
             }
             Some((i, HEAP)) => self.allocations[i].name = FREED.into(),
-            _ if self.freed.contains_key(&base) => return Err(format!("{base:#x} is freed again")),
-            _ => return Err(format!("{base:#x} is freed, where malloc gave nothing")),
+            _ if self.freed.contains_key(&base) => return Err(FreeError::Again(base)),
+            _ => return Err(FreeError::Nothing(base)),
         }
         Ok(())
     }

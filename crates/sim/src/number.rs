@@ -2,6 +2,7 @@
 
 use crate::launch::Elem;
 use serde::Deserialize;
+use std::fmt;
 
 /// A number as the file has it.
 #[derive(Deserialize, Clone, Copy, PartialEq, Debug)]
@@ -53,33 +54,64 @@ impl Number {
     ///
     /// # Errors
     /// When the type has no such number.
-    pub fn check(self, ty: Elem) -> Result<(), String> {
+    pub fn check(self, ty: Elem) -> Result<(), NumberError> {
         match self {
             Number::Float(x) if !(ty.is_float() || x.fract() == 0.0 && x.abs() < 2f64.powi(64)) => {
-                Err(format!("{x} is no integer"))
+                Err(NumberError::Fraction(x))
             }
             _ if ty.is_float() || ty.size() == 8 => Ok(()),
             n => {
                 let bits = 8 * ty.size();
                 let within = (-1i128 << (bits - 1)..1i128 << bits).contains(&n.integer());
-                if within { Ok(()) } else { Err(format!("{} does not fit into {bits} bits", n.integer())) }
+                if within { Ok(()) } else { Err(NumberError::Width { number: n.integer(), bits }) }
             }
         }
     }
 }
 
+/// Why a number, or a range of them, is not there.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum NumberError {
+    /// It is no integer, or not one that has bits.
+    Fraction(f64),
+    /// It does not fit its type.
+    Width {
+        /// The number.
+        number: i128,
+        /// Bits of the type.
+        bits: usize,
+    },
+    /// The bounds of a range are no integers.
+    Range(f64, f64),
+    /// There is nothing in a range.
+    Empty(f64, f64),
+}
+
+impl fmt::Display for NumberError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NumberError::Fraction(x) => write!(f, "{x} is no integer"),
+            NumberError::Width { number, bits } => write!(f, "{number} does not fit into {bits} bits"),
+            NumberError::Range(a, b) => write!(f, "a range from {a} to {b}"),
+            NumberError::Empty(a, b) => write!(f, "a range from {a} to {b}, which is empty"),
+        }
+    }
+}
+
+impl std::error::Error for NumberError {}
+
 /// Integers from the first to the second, both included; the numbers of values is at least one.
 ///
 /// # Errors
 /// When there are none, or the bounds are no integers.
-pub fn span(low: Number, high: Number) -> Result<u128, String> {
+pub fn span(low: Number, high: Number) -> Result<u128, NumberError> {
     let (a, b) = (low.float(), high.float());
     if !a.is_finite() || !b.is_finite() || a.abs() >= 2f64.powi(64) || b.abs() >= 2f64.powi(64) {
-        return Err(format!("a range from {a} to {b}"));
+        return Err(NumberError::Range(a, b));
     }
     match high.integer() - low.integer() {
         n if n >= 0 => Ok(n as u128 + 1),
-        _ => Err(format!("a range from {a} to {b}, which is empty")),
+        _ => Err(NumberError::Empty(a, b)),
     }
 }
 

@@ -6,8 +6,8 @@ use crate::launch::Launch;
 use crate::memory::Memory;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::{fmt, fs, io};
 
 /// A recorded launch: `launch.toml` of the folder.
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq)]
@@ -61,12 +61,41 @@ pub struct Piece {
 /// Where the launch is described.
 const FILE: &str = "launch.toml";
 
+/// Why a launch is not recorded, or not read again.
+#[derive(Debug)]
+pub enum RecordError {
+    /// A file, or the folder.
+    Io(PathBuf, io::Error),
+    /// The launch cannot be written as text.
+    Write(toml::ser::Error),
+    /// A file does not describe a launch.
+    Read(PathBuf, toml::de::Error),
+    /// What should be a number is none.
+    Number(String),
+    /// What should be the number of an image is none.
+    Image(String),
+}
+
+impl fmt::Display for RecordError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RecordError::Io(at, e) => write!(f, "{}: {e}", at.display()),
+            RecordError::Write(e) => e.fmt(f),
+            RecordError::Read(at, e) => write!(f, "{}: {e}", at.display()),
+            RecordError::Number(text) => write!(f, "'{text}' is no hexadecimal number"),
+            RecordError::Image(text) => write!(f, "'{text}' is no number of an image"),
+        }
+    }
+}
+
+impl std::error::Error for RecordError {}
+
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 
-fn number(text: &str) -> Result<u64, String> {
-    u64::from_str_radix(text, 16).map_err(|_| format!("'{text}' is no hexadecimal number"))
+fn number(text: &str) -> Result<u64, RecordError> {
+    u64::from_str_radix(text, 16).map_err(|_| RecordError::Number(text.into()))
 }
 
 impl Record {
@@ -98,8 +127,8 @@ impl Record {
     ///
     /// # Errors
     /// What is wrong with the folder.
-    pub fn begin(&mut self, folder: &Path, module: &[u8], memory: &Memory) -> Result<(), String> {
-        let fail = |e: std::io::Error| format!("{}: {e}", folder.display());
+    pub fn begin(&mut self, folder: &Path, module: &[u8], memory: &Memory) -> Result<(), RecordError> {
+        let fail = |e| RecordError::Io(folder.into(), e);
         fs::create_dir_all(folder.join("before")).map_err(fail)?;
         fs::write(folder.join(&self.module), module).map_err(fail)?;
         for a in memory.allocations() {
@@ -108,7 +137,7 @@ impl Record {
             self.memory.push(Piece { address, name: a.name.clone() });
         }
         self.images = memory.images.all().map(|(n, image)| (n.to_string(), image.clone())).collect();
-        let text = toml::to_string(self).map_err(|e| e.to_string())?;
+        let text = toml::to_string(self).map_err(RecordError::Write)?;
         fs::write(folder.join(FILE), text).map_err(fail)
     }
 
@@ -116,8 +145,8 @@ impl Record {
     ///
     /// # Errors
     /// What is wrong with the folder.
-    pub fn end(&self, folder: &Path, memory: &Memory) -> Result<(), String> {
-        let fail = |e: std::io::Error| format!("{}: {e}", folder.display());
+    pub fn end(&self, folder: &Path, memory: &Memory) -> Result<(), RecordError> {
+        let fail = |e| RecordError::Io(folder.into(), e);
         fs::create_dir_all(folder.join("after")).map_err(fail)?;
         for p in &self.memory {
             let Some(a) = memory.allocation(number(&p.address)?) else { continue };
@@ -130,17 +159,17 @@ impl Record {
     ///
     /// # Errors
     /// What is wrong with it.
-    pub fn read(folder: &Path) -> Result<Record, String> {
+    pub fn read(folder: &Path) -> Result<Record, RecordError> {
         let file = folder.join(FILE);
-        let text = fs::read_to_string(&file).map_err(|e| format!("{}: {e}", file.display()))?;
-        toml::from_str(&text).map_err(|e| format!("{}: {e}", file.display()))
+        let text = fs::read_to_string(&file).map_err(|e| RecordError::Io(file.clone(), e))?;
+        toml::from_str(&text).map_err(|e| RecordError::Read(file, e))
     }
 
     /// The launch and its parameters.
     ///
     /// # Errors
     /// When the parameters are no bytes.
-    pub fn launch(&self) -> Result<(Launch, Vec<u8>), String> {
+    pub fn launch(&self) -> Result<(Launch, Vec<u8>), RecordError> {
         let digits = self.params.as_bytes().as_chunks::<2>().0;
         let byte = |d: &[u8; 2]| number(&String::from_utf8_lossy(d)).map(|n| n as u8);
         let launch = Launch {
@@ -159,7 +188,7 @@ impl Record {
     ///
     /// # Errors
     /// When an address is none.
-    pub fn places(&self) -> Result<BTreeMap<String, u64>, String> {
+    pub fn places(&self) -> Result<BTreeMap<String, u64>, RecordError> {
         self.variables.iter().map(|(name, at)| Ok((name.clone(), number(at)?))).collect()
     }
 
@@ -167,15 +196,15 @@ impl Record {
     ///
     /// # Errors
     /// What is wrong with the folder.
-    pub fn fill(&self, folder: &Path, memory: &mut Memory) -> Result<(), String> {
+    pub fn fill(&self, folder: &Path, memory: &mut Memory) -> Result<(), RecordError> {
         for p in &self.memory {
             let (at, file) = (number(&p.address)?, folder.join("before").join(&p.address));
-            let bytes = fs::read(&file).map_err(|e| format!("{}: {e}", file.display()))?;
+            let bytes = fs::read(&file).map_err(|e| RecordError::Io(file, e))?;
             memory.remove(at);
             memory.place(&p.name, at, bytes);
         }
         for (n, image) in &self.images {
-            let number = n.parse().map_err(|_| format!("'{n}' is no number of an image"))?;
+            let number = n.parse().map_err(|_| RecordError::Image(n.clone()))?;
             memory.images.put(number, image.clone());
         }
         Ok(())
@@ -186,7 +215,11 @@ impl Record {
     ///
     /// # Errors
     /// What is wrong with the folder.
-    pub fn differences(&self, folder: &Path, memory: &Memory) -> Result<Vec<(String, u64, [u8; 2])>, String> {
+    pub fn differences(
+        &self,
+        folder: &Path,
+        memory: &Memory,
+    ) -> Result<Vec<(String, u64, [u8; 2])>, RecordError> {
         let mut out = Vec::new();
         for p in &self.memory {
             let (at, file) = (number(&p.address)?, folder.join("after").join(&p.address));
@@ -226,7 +259,7 @@ mod tests {
         let mut other = Memory::new();
         again.fill(&folder, &mut other).expect("can be read");
         assert!(memory.images.all().eq(other.images.all()) && !other.images.is_empty());
-        assert_eq!(again.differences(&folder, &other), Ok(vec![("x".into(), at + 1, [9, 2])]));
+        assert_eq!(again.differences(&folder, &other).unwrap(), vec![("x".into(), at + 1, [9, 2])]);
         fs::remove_dir_all(folder).expect("is there");
     }
 }

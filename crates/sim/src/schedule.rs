@@ -1,6 +1,7 @@
 //! Which threads run when: in turns, or at random so that races show.
 
 use crate::launch::Rng;
+use std::fmt;
 use std::str::FromStr;
 
 /// How the warps of a block share the machine.
@@ -13,16 +14,28 @@ pub enum Schedule {
     Random(u64),
 }
 
+/// A word that is no schedule.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NoSchedule(String);
+
+impl fmt::Display for NoSchedule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "'{}' is neither 'turns' nor 'random:SEED'", self.0)
+    }
+}
+
+impl std::error::Error for NoSchedule {}
+
 impl FromStr for Schedule {
-    type Err = String;
+    type Err = NoSchedule;
 
     /// `turns` or `random:SEED`.
-    fn from_str(text: &str) -> Result<Schedule, String> {
+    fn from_str(text: &str) -> Result<Schedule, NoSchedule> {
         if text == "turns" {
             return Ok(Schedule::Turns);
         }
         let seed = text.strip_prefix("random:").and_then(|s| s.parse().ok());
-        seed.map(Schedule::Random).ok_or_else(|| format!("'{text}' is neither 'turns' nor 'random:SEED'"))
+        seed.map(Schedule::Random).ok_or_else(|| NoSchedule(text.into()))
     }
 }
 

@@ -6,6 +6,7 @@
 //! the table.
 
 use crate::fp::{self, BF16, F16, F32, F64, Format, Round};
+use std::fmt;
 
 /// Most dimensions.
 const DIMS: usize = 5;
@@ -143,6 +144,39 @@ pub(crate) fn swizzled(address: u64, number: u64) -> u64 {
     address ^ (address >> 7 & ((1 << number) - 1)) << 4
 }
 
+/// Why a tensor map, or a copy by it, is refused.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum TensorMapError {
+    /// What is not modelled.
+    Unsupported(&'static str),
+    /// It has too many dimensions.
+    Rank,
+    /// A copy has not as many coordinates as it has dimensions.
+    Coordinates {
+        /// Those of the copy.
+        coordinates: usize,
+        /// Dimensions.
+        rank: usize,
+    },
+    /// Rows of its box do not end where one may.
+    Rows,
+}
+
+impl fmt::Display for TensorMapError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TensorMapError::Unsupported(what) => write!(f, "not supported: a tensor map {what}"),
+            TensorMapError::Rank => f.write_str("a tensor map with more than five dimensions"),
+            TensorMapError::Coordinates { coordinates, rank } => {
+                write!(f, "{coordinates} coordinates for a tensor map of {rank} dimensions")
+            }
+            TensorMapError::Rows => f.write_str("a box whose rows are not multiples of 16 bytes"),
+        }
+    }
+}
+
+impl std::error::Error for TensorMapError {}
+
 /// A tensor in tiles.
 #[derive(Clone, Debug)]
 pub(crate) struct TensorMap {
@@ -165,8 +199,8 @@ impl TensorMap {
     ///
     /// # Errors
     /// For what is not modelled, or makes no sense.
-    pub(crate) fn read(map: &[u8; BYTES]) -> Result<TensorMap, String> {
-        let refuse = |what: &str| Err(format!("not supported: a tensor map {what}"));
+    pub(crate) fn read(map: &[u8; BYTES]) -> Result<TensorMap, TensorMapError> {
+        let refuse = |what| Err(TensorMapError::Unsupported(what));
         if get(map, INTERLEAVE) != 0 {
             return refuse("with an interleaved layout");
         }
@@ -181,7 +215,7 @@ impl TensorMap {
         };
         let rank = get(map, RANK) as usize + 1;
         if rank > DIMS {
-            return Err("a tensor map with more than five dimensions".into());
+            return Err(TensorMapError::Rank);
         }
         let each = |f: &dyn Fn(usize) -> u64| -> [u64; DIMS] { std::array::from_fn(f) };
         let strides = each(&|i| match i {
@@ -223,19 +257,18 @@ impl TensorMap {
         Some(address)
     }
 
-    fn check(&self, coordinates: usize) -> Result<(), String> {
+    fn check(&self, coordinates: usize) -> Result<(), TensorMapError> {
         if coordinates != self.rank {
-            let rank = self.rank;
-            return Err(format!("{coordinates} coordinates for a tensor map of {rank} dimensions"));
+            return Err(TensorMapError::Coordinates { coordinates, rank: self.rank });
         }
         if !(self.count(0) * self.element.bytes()).is_multiple_of(16) {
-            return Err("a box whose rows are not multiples of 16 bytes".into());
+            return Err(TensorMapError::Rows);
         }
         Ok(())
     }
 
     /// The elements of a tile in the order of shared memory.
-    pub(crate) fn tile(&self, start: &[i32]) -> Result<Vec<Place>, String> {
+    pub(crate) fn tile(&self, start: &[i32]) -> Result<Vec<Place>, TensorMapError> {
         self.check(start.len())?;
         let total: u64 = (0..self.rank).map(|i| self.count(i)).product();
         Ok((0..total)
@@ -253,7 +286,7 @@ impl TensorMap {
     }
 
     /// Those of four rows of a matrix, from one column on: `gather4` and `scatter4`.
-    pub(crate) fn rows(&self, column: i32, rows: &[i32]) -> Result<Vec<Place>, String> {
+    pub(crate) fn rows(&self, column: i32, rows: &[i32]) -> Result<Vec<Place>, TensorMapError> {
         self.check(2)?;
         let width = self.count(0);
         Ok((0..width * rows.len() as u64)

@@ -8,6 +8,7 @@ use crate::fp::{BF16, F16, F32};
 use crate::gmma;
 use crate::matrix::{Elem, Extra, Product, Scales, Sum};
 use crate::small;
+use std::fmt;
 
 /// Lanes and columns.
 const LANES: u32 = 128;
@@ -16,6 +17,61 @@ const COLUMNS: u32 = 512;
 const SLOT: u32 = 32;
 /// What it holds before anything is written: hardware clears nothing.
 const GARBAGE: u32 = 0x7fa5_c3e1;
+
+/// Why something in tensor memory is not read, written or multiplied.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum TmemError {
+    /// There is no such lane or column.
+    Outside {
+        /// The lane.
+        lane: u32,
+        /// The column.
+        column: u32,
+    },
+    /// Nobody has allocated the column.
+    NotAllocated(u32),
+    /// The warp does not reach the lane.
+    Warp {
+        /// The lane.
+        lane: u32,
+        /// The warp's number in its group.
+        warp: u32,
+    },
+    /// What is multiplied, or how, is not supported: `of …`.
+    Product(&'static str),
+    /// There are not so many factors of scales from this byte of a word on.
+    Factors {
+        /// The first byte.
+        byte: u32,
+        /// How many.
+        blocks: usize,
+    },
+    /// A copy does not start at lane 0.
+    CopyTo(u32),
+}
+
+impl fmt::Display for TmemError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TmemError::Outside { lane, column } => {
+                write!(f, "lane {lane}, column {column} of tensor memory, which is not there")
+            }
+            TmemError::NotAllocated(column) => {
+                write!(f, "column {column} of tensor memory, which nobody has allocated")
+            }
+            TmemError::Warp { lane, warp } => {
+                write!(f, "lane {lane} of tensor memory by warp {warp} of its group")
+            }
+            TmemError::Product(what) => write!(f, "not supported: a product in tensor memory {what}"),
+            TmemError::Factors { byte, blocks } => {
+                write!(f, "factors from byte {byte} on, {blocks} of them")
+            }
+            TmemError::CopyTo(lane) => write!(f, "not supported: a copy to lane {lane} of tensor memory"),
+        }
+    }
+}
+
+impl std::error::Error for TmemError {}
 
 /// The memory.
 #[derive(Clone, Debug)]
@@ -113,32 +169,32 @@ impl Tmem {
         self.taken & mask == mask
     }
 
-    fn at(&self, lane: u32, column: u32) -> Result<usize, String> {
+    fn at(&self, lane: u32, column: u32) -> Result<usize, TmemError> {
         if lane >= LANES || column >= COLUMNS {
-            return Err(format!("lane {lane}, column {column} of tensor memory, which is not there"));
+            return Err(TmemError::Outside { lane, column });
         }
         if self.taken >> (column / SLOT) & 1 == 0 {
-            return Err(format!("column {column} of tensor memory, which nobody has allocated"));
+            return Err(TmemError::NotAllocated(column));
         }
         Ok((lane * COLUMNS + column) as usize)
     }
 
-    fn get(&self, lane: u32, column: u32) -> Result<u32, String> {
+    fn get(&self, lane: u32, column: u32) -> Result<u32, TmemError> {
         Ok(self.words[self.at(lane, column)?])
     }
 
-    fn set(&mut self, lane: u32, column: u32, x: u32) -> Result<(), String> {
+    fn set(&mut self, lane: u32, column: u32, x: u32) -> Result<(), TmemError> {
         let at = self.at(lane, column)?;
         self.words[at] = x;
         Ok(())
     }
 
     /// The lane and column of an address that warp `warp` of a group reads or writes.
-    fn start(address: u32, warp: u32, shape: Shape) -> Result<(u32, u32), String> {
+    fn start(address: u32, warp: u32, shape: Shape) -> Result<(u32, u32), TmemError> {
         let (lane, column) = (address >> 16, address & 0xffff);
         let rows = if shape == Shape::Lanes32 { 32 } else { 16 };
         if lane / 32 != warp % 4 || lane % rows != 0 {
-            return Err(format!("lane {lane} of tensor memory by warp {warp} of its group"));
+            return Err(TmemError::Warp { lane, warp });
         }
         Ok((lane, column))
     }
@@ -150,9 +206,9 @@ impl Tmem {
         thread: u32,
         count: u32,
         packed: bool,
-    ) -> Result<Option<Vec<u32>>, String> {
+    ) -> Result<Option<Vec<u32>>, TmemError> {
         let (lane, column) = Tmem::start(address, warp, shape)?;
-        let one = |r: u32| -> Result<Option<u32>, String> {
+        let one = |r: u32| -> Result<Option<u32>, TmemError> {
             let Some((l, c)) = shape.place(thread, r) else { return Ok(None) };
             self.get(lane + l, column + c).map(Some)
         };
@@ -180,7 +236,7 @@ impl Tmem {
         thread: u32,
         words: &[u32],
         unpacked: bool,
-    ) -> Result<(), String> {
+    ) -> Result<(), TmemError> {
         let (lane, column) = Tmem::start(address, warp, shape)?;
         let mut one = |r: usize, x: u32| match shape.place(thread, r as u32) {
             Some((l, c)) => self.set(lane + l, column + c, x),
@@ -199,14 +255,14 @@ impl Tmem {
     }
 
     /// Multiplies, adds up and writes. `read` reads bytes of shared memory.
-    pub(crate) fn multiply<E: From<String>>(
+    pub(crate) fn multiply<E: From<TmemError> + From<gmma::DescriptorError>>(
         &mut self,
         m: &Mma<'_>,
         read: &mut dyn FnMut(u64, u32) -> Result<u64, E>,
         multiply: gmma::Multiply<'_>,
     ) -> Result<(), E> {
         let bits = |at: u32, n: u32| m.descriptor >> at & ((1 << n) - 1);
-        let refuse = |what: &str| Err(E::from(format!("not supported: a product in tensor memory {what}")));
+        let refuse = |what| Err(E::from(TmemError::Product(what)));
         let scaled = m.scales.is_some();
         if bits(2, 1) != 0 {
             return refuse("of sparse matrices");
@@ -318,12 +374,12 @@ impl Tmem {
         (b, byte_b): (u32, u32),
         fraction: bool,
         [rows, n, blocks]: [usize; 3],
-    ) -> Result<Scales, String> {
-        let each = |address: u32, byte: u32, count: usize| -> Result<Vec<u32>, String> {
+    ) -> Result<Scales, TmemError> {
+        let each = |address: u32, byte: u32, count: usize| -> Result<Vec<u32>, TmemError> {
             // The upper bits say which byte, too.
             let byte = byte + (address >> 30);
             if byte as usize + blocks > 4 {
-                return Err(format!("factors from byte {byte} on, {blocks} of them"));
+                return Err(TmemError::Factors { byte, blocks });
             }
             let mut out = Vec::with_capacity(count * blocks);
             for i in 0..count as u32 {
@@ -339,7 +395,7 @@ impl Tmem {
     }
 
     /// Copies a matrix of shared memory, each row to all lanes that the shape says.
-    pub(crate) fn copy<E: From<String>>(
+    pub(crate) fn copy<E: From<TmemError> + From<gmma::DescriptorError>>(
         &mut self,
         shape: Copies,
         to: u32,
@@ -349,7 +405,7 @@ impl Tmem {
         let (rows, words) = shape.size();
         let (lane, column) = (to >> 16, to & 0xffff);
         if lane != 0 {
-            return Err(E::from(format!("not supported: a copy to lane {lane} of tensor memory")));
+            return Err(TmemError::CopyTo(lane).into());
         }
         // Words, whatever they hold.
         let lines = gmma::lines(descriptor, (0, rows), (Elem::Tf32, words, false), read)?;

@@ -67,5 +67,5 @@ fn cubins_of_ptxas_give_the_expected_results() {
 
 fn check(cubin: &[u8], launch: &Launch, wanted: &sim::launch::Buffers) -> Result<(), String> {
     let run = sim::sass::run(cubin, launch, sim::sass::Options::default()).map_err(|e| e.to_string())?;
-    launch.compare(&run.buffers, wanted)
+    Ok(launch.compare(&run.buffers, wanted)?)
 }

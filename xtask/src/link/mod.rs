@@ -144,7 +144,7 @@ fn pair(bin: &Path, dir: &Path, case: &Case, sm: u8, level: u8) -> Vec<(&'static
     let all = |e: String| vec![("both", e)];
     let launch = match LaunchFile::parse(LAUNCH) {
         Ok(mut file) => file.launch.remove(0),
-        Err(e) => return all(e),
+        Err(e) => return all(e.to_string()),
     };
     // Where the linker knows it, what it says must do.
     let launch = if case.bounded { Launch { stack: 0, ..launch } } else { launch };

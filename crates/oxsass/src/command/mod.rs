@@ -51,10 +51,11 @@ said!(
     cubin::Error,
     oxptxas::knobs::Error,
     oxsass::Error,
-    oxsass::compare::Error,
     oxsass::explain::Error,
     oxsass::link::Error,
-    sim::FileError
+    sim::FileError,
+    sim::launch::CompareError,
+    sim::record::RecordError
 );
 
 impl From<&str> for Error {

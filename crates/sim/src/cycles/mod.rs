@@ -19,7 +19,7 @@ pub use scheduler::{Reason, Stalls};
 use crate::FileError;
 use crate::launch::Launch;
 use crate::memory::Memory;
-use crate::sass::{Options, Probe, SimError, code, observe, trace::Trace};
+use crate::sass::{Misfit, Options, Probe, SimError, code, observe, trace::Trace};
 use sass::{Control, Inst};
 
 /// How often every block comes in the view of a full SM.
@@ -123,7 +123,7 @@ impl Recorded {
         let trace = probe.trace.unwrap_or_default();
         let machine = Machine::of(kernel.sm);
         if kernel.resident(&machine) == 0 {
-            return Err(SimError::Launch("a block does not fit into an SM".into()));
+            return Err(Misfit::Resident.into());
         }
         Ok((Recorded { kernel, machine, trace }, run.memory))
     }

@@ -1,5 +1,6 @@
 //! What texels are made of.
 
+use super::ImageError;
 use crate::fp::{self, F16, F32, Round};
 use serde::{Deserialize, Serialize};
 
@@ -78,12 +79,12 @@ impl Format {
     ///
     /// # Errors
     /// What is wrong with it.
-    pub fn new(element: Element, channels: u32, normalized: bool) -> Result<Format, String> {
+    pub fn new(element: Element, channels: u32, normalized: bool) -> Result<Format, ImageError> {
         if !matches!(channels, 1 | 2 | 4) {
-            return Err(format!("texels of {channels} channels; they have 1, 2 or 4"));
+            return Err(ImageError::Channels(channels));
         }
         if normalized && (element.is_float() || element.bytes() == 4) {
-            return Err("normalized texels are integers of 8 or 16 bits".into());
+            return Err(ImageError::Normalized);
         }
         Ok(Format { element, channels, normalized })
     }

@@ -2,10 +2,13 @@
 //! SASS simulator share this; which image, which texel and what becomes of the result, each takes from its own
 //! instruction. `docs/simulator.md` says what is taken from the manuals and what they leave open.
 
+mod error;
 pub mod format;
 pub mod sample;
 pub mod spec;
 pub mod surface;
+
+pub use error::{ImageError, NoImage};
 
 use format::Format;
 use serde::{Deserialize, Serialize};
@@ -196,35 +199,35 @@ impl Image {
         (size, layers, samples): (Size, u32, u32),
         (levels, pitch): (u32, u64),
         sampler: Sampler,
-    ) -> Result<Image, String> {
+    ) -> Result<Image, ImageError> {
         let most = *size.iter().max().unwrap_or(&0);
         match () {
             () if size.contains(&0) || layers == 0 || samples == 0 || levels == 0 => {
-                return Err("an image has at least one texel, layer, sample and level".into());
+                return Err(ImageError::Nothing);
             }
             () if most > 1 << 17 || layers > 1 << 11 || samples > 16 => {
-                return Err("an image has at most 2^17 texels in a dimension, 2^11 layers, 16 samples".into());
+                return Err(ImageError::Large);
             }
             () if size[geometry.dims()..].iter().any(|n| *n != 1) => {
-                return Err("more dimensions than the geometry has".into());
+                return Err(ImageError::Dimensions);
             }
-            () if !geometry.is_array() && layers != 1 => return Err("layers, but no array".into()),
+            () if !geometry.is_array() && layers != 1 => return Err(ImageError::Layers),
             () if !geometry.has_samples() && samples != 1 => {
-                return Err("samples, but a geometry without".into());
+                return Err(ImageError::Samples);
             }
             () if geometry.is_cube() && size[0] != size[1] => {
-                return Err("faces of a cube are squares".into());
+                return Err(ImageError::Faces);
             }
-            () if levels > most.ilog2() + 1 => return Err(format!("{levels} levels of {most} texels")),
-            () if levels > 1 && geometry.has_samples() => return Err("samples in several levels".into()),
-            () if levels > 1 && pitch != 0 => return Err("a pitch of several levels".into()),
-            () if !pitch.is_multiple_of(16) => return Err("rows are multiples of 16 bytes apart".into()),
+            () if levels > most.ilog2() + 1 => return Err(ImageError::Levels { levels, texels: most }),
+            () if levels > 1 && geometry.has_samples() => return Err(ImageError::LevelsOfSamples),
+            () if levels > 1 && pitch != 0 => return Err(ImageError::LevelsApart),
+            () if !pitch.is_multiple_of(16) => return Err(ImageError::Pitch),
             () => {}
         }
         let texel = u64::from(format.bytes()) * u64::from(samples);
         if pitch != 0 && pitch < u64::from(size[0]) * texel {
             let row = u64::from(size[0]) * texel;
-            return Err(format!("rows of {row} bytes are {pitch} bytes apart"));
+            return Err(ImageError::Rows { row, pitch });
         }
         let mut image = Image { base, geometry, format, layers, samples, levels: Vec::new(), sampler };
         // Every row starts where any texel may.
@@ -243,7 +246,7 @@ impl Image {
         format: Format,
         (size, layers): (Size, u32),
         levels: u32,
-    ) -> Result<Image, String> {
+    ) -> Result<Image, ImageError> {
         let counts = (size, layers, 1);
         let mut image = Image::new(base, geometry, format, counts, (levels, 0), Sampler::default())?;
         image.lay_out(size, levels, |row| row);
@@ -517,42 +520,6 @@ impl Images {
             _ => None,
         };
         found.cloned().ok_or(wrong)
-    }
-}
-
-/// Why there is no texture, sampler or surface.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum NoImage {
-    /// None has a handle with this lower word.
-    Number(u32),
-    /// There is no sampler of this number.
-    Sampler(u32),
-    /// Nothing is bound to this name.
-    Unbound(String),
-    /// This is no handle of the kind.
-    Handle(u64, Kind),
-}
-
-impl std::fmt::Display for NoImage {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            NoImage::Number(n) => write!(f, "there is no image {n:#x}"),
-            NoImage::Sampler(n) => write!(f, "there is no sampler {n:#x}"),
-            NoImage::Unbound(name) => write!(f, "no texture, sampler or surface is bound to '{name}'"),
-            NoImage::Handle(handle, kind) => {
-                let what = if *kind == Kind::Texture { "texture" } else { "surface" };
-                write!(f, "{handle:#x} is no handle of a {what}")
-            }
-        }
-    }
-}
-
-impl std::error::Error for NoImage {}
-
-/// For who says errors as text.
-impl From<NoImage> for String {
-    fn from(e: NoImage) -> String {
-        e.to_string()
     }
 }
 

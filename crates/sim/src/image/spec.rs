@@ -1,7 +1,7 @@
 //! Images in launch files (`docs/launch-files.md`).
 
 use super::format::{ELEMENTS, Format};
-use super::{ADDRESSES, COMPARISONS, GEOMETRIES, Image, Kind, Sampler};
+use super::{ADDRESSES, COMPARISONS, GEOMETRIES, Image, ImageError, Kind, Sampler};
 use serde::Deserialize;
 
 /// An image in a buffer, as a launch file describes it.
@@ -95,10 +95,10 @@ impl NameSpec {
     ///
     /// # Errors
     /// That.
-    pub fn check(&self) -> Result<(), String> {
+    pub fn check(&self) -> Result<(), ImageError> {
         let keys = [self.texture.is_some(), self.surface.is_some(), self.sampler.is_some()];
         if keys.iter().filter(|k| **k).count() != 1 {
-            return Err("a name stands for a texture, a surface or a sampler".into());
+            return Err(ImageError::Kinds);
         }
         self.sampler.as_ref().map_or(Ok(()), |s| s.sampler().map(|_| ()))
     }
@@ -109,7 +109,7 @@ impl SamplerSpec {
     ///
     /// # Errors
     /// What is wrong with it.
-    pub fn sampler(&self) -> Result<Sampler, String> {
+    pub fn sampler(&self) -> Result<Sampler, ImageError> {
         sampler(
             (self.coordinates.as_deref().unwrap_or("normalized"), &self.filter, &self.level_filter),
             (&self.address, &self.border, &self.compare),
@@ -121,11 +121,11 @@ impl SamplerSpec {
 fn sampler(
     (coordinates, filter, levels): (&str, &Option<String>, &Option<String>),
     (address, border, compare): (&[String], &[f32], &Option<String>),
-) -> Result<Sampler, String> {
+) -> Result<Sampler, ImageError> {
     if address.len() > 3 || border.len() > 4 {
-        return Err("at most three address modes and four channels of a border".into());
+        return Err(ImageError::Modes);
     }
-    let linear = |w: &Option<String>, what: &str| match w {
+    let linear = |w: &Option<String>, what| match w {
         None => Ok(false),
         Some(w) => named(what, w, &[("point", false), ("linear", true)]),
     };
@@ -150,10 +150,13 @@ fn one() -> u32 {
 }
 
 /// What a word stands for.
-fn named<T: Copy>(what: &str, word: &str, table: &[(&str, T)]) -> Result<T, String> {
-    let names = || table.iter().map(|t| t.0).collect::<Vec<_>>().join(", ");
+fn named<T: Copy>(what: &'static str, word: &str, table: &[(&'static str, T)]) -> Result<T, ImageError> {
     let found = table.iter().find(|t| t.0 == word).map(|t| t.1);
-    found.ok_or_else(|| format!("{what} '{word}'; there are {}", names()))
+    found.ok_or_else(|| ImageError::Word {
+        what,
+        word: word.into(),
+        known: table.iter().map(|t| t.0).collect(),
+    })
 }
 
 impl ImageSpec {
@@ -161,15 +164,11 @@ impl ImageSpec {
     ///
     /// # Errors
     /// What is wrong with it.
-    pub fn place(&self, base: u64) -> Result<Image, String> {
+    pub fn place(&self, base: u64) -> Result<Image, ImageError> {
         let geometry = named("geometry", &self.geometry, &GEOMETRIES)?;
         let format = Format::new(named("type", &self.ty, &ELEMENTS)?, self.channels, self.normalized)?;
         if self.size.len() != geometry.dims() {
-            return Err(format!(
-                "a size of {} dimensions; the geometry has {}",
-                self.size.len(),
-                geometry.dims()
-            ));
+            return Err(ImageError::Size { size: self.size.len(), geometry: geometry.dims() });
         }
         let mut size = [1; 3];
         size.iter_mut().zip(&self.size).for_each(|(to, n)| *to = *n);
@@ -185,8 +184,8 @@ impl ImageSpec {
     ///
     /// # Errors
     /// What is wrong with it.
-    pub fn check(&self, buffer: u64) -> Result<(), String> {
+    pub fn check(&self, buffer: u64) -> Result<(), ImageError> {
         let needs = self.place(0)?.bytes();
-        if needs > buffer { Err(format!("it has {needs} bytes, its buffer {buffer}")) } else { Ok(()) }
+        if needs > buffer { Err(ImageError::Buffer { needs, has: buffer }) } else { Ok(()) }
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::tensormap;
 use serde::Deserialize;
+use std::fmt;
 
 /// A tensor in a buffer, and the box that a copy of a tile moves.
 #[derive(Deserialize, Clone, Debug)]
@@ -26,12 +27,49 @@ pub struct Tiles {
     pub swizzle: u64,
 }
 
+/// Why there is no such tensor map.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum TilesError {
+    /// It has no dimensions, or too many.
+    Rank,
+    /// Some dimension has no box or no stride.
+    Lists,
+    /// A step is none that there is.
+    Steps,
+    /// A dimension of the tensor or of the box has too many elements, or none.
+    Elements,
+    /// A stride is none that there is.
+    Strides,
+    /// There are no such elements.
+    Type(String),
+    /// There is no swizzle of so many bytes.
+    Swizzle(u64),
+}
+
+impl fmt::Display for TilesError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            TilesError::Rank => "a tensor map has one to five dimensions",
+            TilesError::Lists => {
+                "a tensor map needs a box for each dimension, and a stride for all but the first"
+            }
+            TilesError::Steps => "a tensor map has a step of one to eight in each dimension, or none at all",
+            TilesError::Elements => "a tensor has one to 2^32 elements in each dimension, its box one to 256",
+            TilesError::Strides => "strides of a tensor map are multiples of 16 bytes below 2^40",
+            TilesError::Type(name) => return write!(f, "no elements of type '{name}'"),
+            TilesError::Swizzle(bytes) => return write!(f, "no swizzle of {bytes}"),
+        })
+    }
+}
+
+impl std::error::Error for TilesError {}
+
 impl Tiles {
     /// The tensor map of a tensor at an address.
     ///
     /// # Errors
     /// What is wrong with it.
-    pub fn map(&self, address: u64) -> Result<[u8; tensormap::BYTES], String> {
+    pub fn map(&self, address: u64) -> Result<[u8; tensormap::BYTES], TilesError> {
         self.check().map(|()| self.encode(address))
     }
 
@@ -57,28 +95,20 @@ impl Tiles {
     }
 
     /// What is wrong with it.
-    pub(super) fn check(&self) -> Result<(), String> {
+    pub(super) fn check(&self) -> Result<(), TilesError> {
         let rank = self.dims.len();
         let within = |list: &[u64], most: u64| list.iter().all(|n| (1..=most).contains(n));
         let steps = self.steps.as_deref();
         match () {
-            () if !(1..=5).contains(&rank) => Err("a tensor map has one to five dimensions".into()),
-            () if self.strides.len() + 1 != rank || self.sizes.len() != rank => {
-                Err("a tensor map needs a box for each dimension, and a stride for all but the first".into())
-            }
-            () if steps.is_some_and(|s| s.len() != rank || !within(s, 8)) => {
-                Err("a tensor map has a step of one to eight in each dimension, or none at all".into())
-            }
-            () if !within(&self.dims, 1 << 32) || !within(&self.sizes, 256) => {
-                Err("a tensor has one to 2^32 elements in each dimension, its box one to 256".into())
-            }
+            () if !(1..=5).contains(&rank) => Err(TilesError::Rank),
+            () if self.strides.len() + 1 != rank || self.sizes.len() != rank => Err(TilesError::Lists),
+            () if steps.is_some_and(|s| s.len() != rank || !within(s, 8)) => Err(TilesError::Steps),
+            () if !within(&self.dims, 1 << 32) || !within(&self.sizes, 256) => Err(TilesError::Elements),
             () if !self.strides.iter().all(|s| s.is_multiple_of(16) && *s < 1 << 40) => {
-                Err("strides of a tensor map are multiples of 16 bytes below 2^40".into())
+                Err(TilesError::Strides)
             }
-            () if !tensormap::TYPES.contains(&&*self.ty) => Err(format!("no elements of type '{}'", self.ty)),
-            () if !tensormap::SWIZZLES.contains(&self.swizzle) => {
-                Err(format!("no swizzle of {}", self.swizzle))
-            }
+            () if !tensormap::TYPES.contains(&&*self.ty) => Err(TilesError::Type(self.ty.clone())),
+            () if !tensormap::SWIZZLES.contains(&self.swizzle) => Err(TilesError::Swizzle(self.swizzle)),
             () => Ok(()),
         }
     }

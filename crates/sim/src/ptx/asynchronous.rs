@@ -56,7 +56,7 @@ pub(super) fn fill(env: &mut Env<'_, '_>, t: &mut Thread, code: &Code<'_>) -> Re
     let (space, at) = resolve(env, t, code, &ops[0])?;
     let size = t.read(env, &ops[1], Type::u64)?;
     if space != Space::Shared || !size.is_multiple_of(8) {
-        return Err(format!("a bulk store of {size} bytes to {space:?} memory"));
+        return Err(format!("a bulk store of {size} bytes to {space:?} memory").into());
     }
     (0..size / 8).try_for_each(|i| bytes(env, t, (space, at + 8 * i), 8, true).map(|b| b.fill(0)))
 }
@@ -153,7 +153,7 @@ fn bulk(env: &mut Env<'_, '_>, t: &mut Thread, code: &Code<'_>) -> Res<()> {
     let (to, from) = (address(env, t, &ops[0])?, address(env, t, &ops[1])?);
     let size = t.read(env, &ops[2], Type::u32)?;
     if !size.is_multiple_of(16) {
-        return Err(format!("a bulk copy of {size} bytes"));
+        return Err(format!("a bulk copy of {size} bytes").into());
     }
     // Bit i: whether byte i of every 16 is copied.
     let mask = if has("cp_mask") { t.read(env, &ops[ops.len() - 1], Type::u16)? } else { 0xffff };
@@ -197,7 +197,7 @@ pub(super) fn targets(env: &Env<'_, '_>, space: Space, at: u64, blocks: u64) -> 
     if space != Space::Shared || blocks == 0 {
         return Ok(vec![at]);
     }
-    in_blocks(at, blocks, env.shared.len())
+    Ok(in_blocks(at, blocks, env.shared.len())?)
 }
 
 /// `clusterlaunchcontrol`: there never is a cluster left that could be called off.

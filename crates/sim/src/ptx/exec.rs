@@ -1,5 +1,6 @@
 //! Instructions that concern one thread only.
 
+use super::Fault;
 use super::decode::{
     CONST_WINDOW, Code, LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW, STACK_PARAMS, WINDOW, unwritten, window,
 };
@@ -312,9 +313,10 @@ pub(super) fn bytes<'a>(
     size: usize,
     write: bool,
 ) -> Res<&'a mut [u8]> {
-    let fail = || format!("access to {size} bytes at {at:#x} of {space:?} memory, which is not there");
+    let fail =
+        || Fault::from(format!("access to {size} bytes at {at:#x} of {space:?} memory, which is not there"));
     if !at.is_multiple_of(size as u64) {
-        return Err(format!("misaligned access to {size} bytes at {at:#x} of {space:?} memory"));
+        return Err(format!("misaligned access to {size} bytes at {at:#x} of {space:?} memory").into());
     }
     let start = (at & 0xffff_ffff) as usize;
     match space {
@@ -336,7 +338,7 @@ pub(super) fn bytes<'a>(
             let start = start - STACK_PARAMS as usize;
             t.local.get_mut(start..start + size)
         }
-        _ if write => return Err(format!("store to {space:?} memory")),
+        _ if write => return Err(format!("store to {space:?} memory").into()),
         _ => return Err(fail()),
     }
     .ok_or_else(fail)
@@ -350,11 +352,11 @@ pub(super) fn read(env: &mut Env<'_, '_>, t: &mut Thread, at: (Space, u64), size
         _ => return bytes(env, t, at, size, false).map(|b| little_endian(b)),
     };
     if !at.1.is_multiple_of(size as u64) {
-        return Err(format!("misaligned access to {size} bytes at {:#x} of {:?} memory", at.1, at.0));
+        return Err(format!("misaligned access to {size} bytes at {:#x} of {:?} memory", at.1, at.0).into());
     }
     let start = (at.1 & 0xffff_ffff) as usize;
     constant.get(start..start + size).map(little_endian).ok_or_else(|| {
-        format!("access to {size} bytes at {:#x} of {:?} memory, which is not there", at.1, at.0)
+        format!("access to {size} bytes at {:#x} of {:?} memory, which is not there", at.1, at.0).into()
     })
 }
 
@@ -371,7 +373,7 @@ fn load(env: &mut Env<'_, '_>, t: &mut Thread, code: &Code<'_>) -> Res<()> {
     match &code.inst.operands[0] {
         Operand::Vector(elems) => {
             if !at.is_multiple_of((size * elems.len()) as u64) {
-                return Err(format!("misaligned vector access at {at:#x} of {space:?} memory"));
+                return Err(format!("misaligned vector access at {at:#x} of {space:?} memory").into());
             }
             for (i, e) in elems.iter().enumerate() {
                 let bits = read(env, t, (space, at + (i * size) as u64), size)?;
@@ -397,7 +399,7 @@ pub(super) fn store(env: &mut Env<'_, '_>, t: &mut Thread, code: &Code<'_>) -> R
         o => values.push(t.read(env, o, ty)?),
     }
     if !at.is_multiple_of((size * values.len()) as u64) {
-        return Err(format!("misaligned access at {at:#x} of {space:?} memory"));
+        return Err(format!("misaligned access at {at:#x} of {space:?} memory").into());
     }
     for (i, v) in values.iter().enumerate() {
         let to = bytes(env, t, (space, at + (i * size) as u64), size, true)?;
@@ -602,7 +604,7 @@ pub(super) fn driver(env: &mut Env<'_, '_>, t: &mut Thread, f: Driver, [a, b]: [
         }
         Driver::Assert => {
             let what = text(env, t, a).unwrap_or_default();
-            Err(format!("assertion `{}` failed", String::from_utf8_lossy(&what)))
+            Err(format!("assertion `{}` failed", String::from_utf8_lossy(&what)).into())
         }
         // Programs reach them through the device runtime's library, which is no PTX.
         Driver::Gradient(..) => Err("textures by the driver's functions are not supported".into()),

@@ -64,7 +64,7 @@ fn sampler(env: &Env<'_, '_>, t: &Thread, o: &Operand) -> Res<u32> {
     let handle = handle(env, t, o)?;
     match (handle >> 32, handle as u32) {
         (upper, n) if upper == 1 << (SAMPLER_BIT - 32) && n != 0 => Ok(n),
-        _ => Err(format!("{handle:#x} is no handle of a sampler")),
+        _ => Err(format!("{handle:#x} is no handle of a sampler").into()),
     }
 }
 
@@ -123,7 +123,7 @@ fn place(env: &Env<'_, '_>, t: &Thread, (inst, o): (&Inst, &Operand), kind: Kind
         _ => return Err("unsupported operand".into()),
     };
     if image.geometry != geometry {
-        return Err(format!("a {geometry:?} access to an image that is {:?}", image.geometry));
+        return Err(format!("a {geometry:?} access to an image that is {:?}", image.geometry).into());
     }
     let (samples, array) = (usize::from(geometry.has_samples()), usize::from(geometry.is_array()));
     let mut all = words(env, t, coords, samples + array + geometry.coordinates())?;
@@ -139,7 +139,7 @@ fn place(env: &Env<'_, '_>, t: &Thread, (inst, o): (&Inst, &Operand), kind: Kind
 fn reader(memory: &mut Memory) -> impl FnMut(u64, u32) -> Res<u64> + '_ {
     |at, size| {
         let bytes = memory.slice_mut(at, size as usize).map(|b| little_endian(b));
-        bytes.ok_or_else(|| format!("an image reaches {at:#x}, where no memory is"))
+        bytes.ok_or_else(|| format!("an image reaches {at:#x}, where no memory is").into())
     }
 }
 

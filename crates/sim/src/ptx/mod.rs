@@ -10,6 +10,7 @@ mod convert;
 mod coverage;
 mod decode;
 mod exec;
+mod fault;
 mod float;
 mod image;
 mod int;
@@ -30,6 +31,7 @@ pub use loaded::Loaded;
 pub use run::{LIMIT, Options, execute, execute_filled, execute_with, observe, run, stopped};
 
 use ::ptx::{LineIndex, Span};
+use fault::Fault;
 use std::fmt;
 
 /// Why a run failed.

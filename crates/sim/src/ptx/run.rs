@@ -389,7 +389,7 @@ impl Block {
                             self.exit(env, i)?;
                             Ok(())
                         }
-                        Op::trap | Op::brkpt => Err("trap".to_string()),
+                        Op::trap | Op::brkpt => Err("trap".into()),
                         _ => {
                             let r = exec::execute(env, &mut self.threads[i], code);
                             if r.is_ok() {
@@ -452,14 +452,14 @@ impl Block {
             if let Some((_, f)) = DRIVER.iter().find(|d| d.0 == func.name) {
                 return self.driver(env, i, *f);
             }
-            return Err(format!("call of '{}', which has no body", func.name));
+            return Err(format!("call of '{}', which has no body", func.name).into());
         };
         if t.callers.len() >= DEPTH {
-            return Err(format!("more than {DEPTH} calls inside calls"));
+            return Err(format!("more than {DEPTH} calls inside calls").into());
         }
         let open = func.params.last().is_some_and(|v| p.module.vars[*v].is_unsized());
         if args.len() != func.params.len() && !(open && args.len() + 1 == func.params.len()) {
-            return Err(format!("'{}' takes {} arguments", func.name, func.params.len()));
+            return Err(format!("'{}' takes {} arguments", func.name, func.params.len()).into());
         }
         let frame = t.local.len().next_multiple_of(FRAME_ALIGN) as u64;
         t.local.resize(frame as usize, p.fill);
@@ -689,13 +689,15 @@ impl Block {
             None => 0,
         };
         let Some(b) = self.barriers[..16].get_mut(number as usize) else {
-            return Err(format!("there is no barrier {number}"));
+            return Err(format!("there is no barrier {number}").into());
         };
         if !expected.is_multiple_of(32) {
-            return Err(format!("barrier for {expected} threads, which is not a multiple of 32"));
+            return Err(format!("barrier for {expected} threads, which is not a multiple of 32").into());
         }
         if b.arrived > 0 && b.expected != expected {
-            return Err(format!("barrier {number} is waiting for {} threads, not {expected}", b.expected));
+            return Err(
+                format!("barrier {number} is waiting for {} threads, not {expected}", b.expected).into()
+            );
         }
         b.expected = expected;
         b.arrived += 1;
@@ -705,7 +707,7 @@ impl Block {
         } else {
             self.threads[i].state = State::Barrier(number as u8);
         }
-        self.complete(env, number as usize).map_err(|e| e.message)
+        self.complete(env, number as usize).map_err(|e| e.message.into())
     }
 
     /// Lets the threads at a barrier go on if all have arrived.

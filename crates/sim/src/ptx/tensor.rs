@@ -116,7 +116,7 @@ fn types<'m>(code: &Code<'m>) -> Vec<&'m str> {
 }
 
 fn element(name: &str) -> Res<Elem> {
-    matrix::element(name).ok_or_else(|| format!("unsupported matrix type '{name}'"))
+    matrix::element(name).ok_or_else(|| format!("unsupported matrix type '{name}'").into())
 }
 
 /// The floating-point format of C or D.
@@ -464,7 +464,7 @@ fn tiles(env: &mut Env<'_, '_>, threads: &mut [Thread], lanes: &[usize], code: &
             let t = &mut threads[lanes[shape.lines() * i + row]];
             let (space, at) = resolve(env, t, code, address)?;
             if space != Space::Shared {
-                return Err(format!("a matrix in {space:?} memory"));
+                return Err(format!("a matrix in {space:?} memory").into());
             }
             let b = bytes(env, t, (space, at), 16, !load)?;
             match load {

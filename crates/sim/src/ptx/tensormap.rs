@@ -32,7 +32,8 @@ pub(super) fn execute(env: &mut Env<'_, '_>, t: &mut Thread, code: &Code<'_>) ->
     let field = field.ok_or("unsupported instruction")?;
     let map = bytes(env, t, place, BYTES, true)?;
     let map: &mut [u8; BYTES] = map.try_into().map_err(|_| "a tensor map that is not there")?;
-    tensormap::replace(map, field, ordinal, value).ok_or_else(|| format!("no such {field} of a tensor map"))
+    tensormap::replace(map, field, ordinal, value)
+        .ok_or_else(|| format!("no such {field} of a tensor map").into())
 }
 
 /// `cp.async.bulk.tensor`, `cp.reduce.async.bulk.tensor`.
@@ -66,7 +67,7 @@ pub(super) fn copy(env: &mut Env<'_, '_>, t: &mut Thread, code: &Code<'_>) -> Re
     let size = map.element_bytes() as usize;
     let shared = address(env, t, &ops[usize::from(!loads)])? & 0xffff_ffff;
     if !shared.is_multiple_of(128) {
-        return Err(format!("a tile at the shared address {shared:#x}"));
+        return Err(format!("a tile at the shared address {shared:#x}").into());
     }
     if loads {
         let multicast = has("multicast::cluster");

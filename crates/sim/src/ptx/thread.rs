@@ -1,5 +1,6 @@
 //! One thread's state, and how operands read and write it.
 
+use super::Fault;
 use super::decode::{Code, Place, Program, STACK_PARAMS, function_address, garbage, unwritten};
 use super::int::{mask, value};
 use crate::fp::{self, F64, Round};
@@ -77,7 +78,7 @@ pub(super) struct Env<'e, 'm> {
 }
 
 /// The result of something that an instruction does; the caller adds the place to an error.
-pub(super) type Res<T> = Result<T, String>;
+pub(super) type Res<T> = Result<T, Fault>;
 
 impl Thread {
     pub fn new(program: &Program<'_>, kernel: FuncId, tid: [u32; 3], index: u32, rank: u32) -> Thread {
@@ -124,7 +125,7 @@ impl Thread {
             Place::Fixed(at) => Ok(at),
             Place::Frame(at) if var.space == Space::Param => Ok(STACK_PARAMS + self.frame + at),
             Place::Frame(at) => Ok(self.frame + at),
-            Place::Missing => Err(format!("'{}' is not defined", var.name)),
+            Place::Missing => Err(format!("'{}' is not defined", var.name).into()),
         }
     }
 
@@ -222,7 +223,7 @@ impl Thread {
         let vector = |v: [u32; 3]| -> Res<u64> {
             match c {
                 Some(c) => Ok(v.get(usize::from(c)).copied().unwrap_or(0).into()),
-                None => Err(format!("'{}' needs a component", s.name())),
+                None => Err(format!("'{}' needs a component", s.name()).into()),
             }
         };
         let lane = self.lane();
@@ -267,7 +268,7 @@ impl Thread {
             // What else the driver puts there is its own affair; the simulators' drivers put nothing.
             // Counters that no tool has started.
             _ if s.name().starts_with("%envreg") || s.name().starts_with("%pm") => Ok(0),
-            _ => Err(format!("special register '{}' is not supported", s.name())),
+            _ => Err(format!("special register '{}' is not supported", s.name()).into()),
         }
     }
 }

@@ -46,7 +46,7 @@ pub(super) fn blocks(m: &Machine<'_>, lane: usize, at: u64, mask: u64) -> Result
     if mask == 0 {
         return Ok(vec![at]);
     }
-    in_blocks(at, mask, m.block.shared.len()).map_err(|why| Fault::at(lane, why))
+    in_blocks(at, mask, m.block.shared.len()).map_err(|why| Fault::at(lane, why.to_string()))
 }
 
 /// A shared address, a value (zero), a count of so many bytes.

@@ -67,7 +67,7 @@ pub fn coverage(file: &[u8]) -> Result<Coverage, FileError> {
                     Action::Unsupported(why) => (spelling(&inst), why),
                     _ => continue,
                 },
-                Err(e) => ("?".to_string(), e),
+                Err(e) => ("?".to_string(), e.to_string()),
             };
             *out.refused.entry(why).or_default() += 1;
         }

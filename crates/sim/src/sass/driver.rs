@@ -108,7 +108,7 @@ fn call(m: &mut Machine<'_>, f: Driver, lane: usize) -> Result<(), Fault> {
         Driver::Free => {
             let checked = m.check.as_ref().is_some_and(|c| c.checks.memory);
             return match m.memory.free(a, checked) {
-                Err(what) if checked => Err(Fault::at(lane, what).because(Cause::Address)),
+                Err(what) if checked => Err(Fault::at(lane, what.to_string()).because(Cause::Address)),
                 _ => Ok(()),
             };
         }

@@ -45,7 +45,7 @@ pub(crate) use float::extremum;
 pub(crate) use pack::pack_integers;
 
 use crate::FileError;
-use crate::launch::{Buffers, Launch, MOST_SHARED, MOST_STACK};
+use crate::launch::{Buffers, Launch, MOST_SHARED, MOST_STACK, ShapeError};
 use crate::memory::{GRID_WORKSPACE, PARAM_WINDOW, grid_workspace};
 use crate::schedule::{Dice, Schedule};
 use crate::stops::{Slot, Stop, Stops};
@@ -56,7 +56,7 @@ use grid::{Grid, Kernel};
 pub use image::Module;
 use image::{Banks, Image};
 use reach::{Reach, Regions};
-use sass::{Inst, Target};
+use sass::{DecodeError, Inst, Target};
 use state::{Block, Env, Warp};
 
 /// Of which kind what went wrong is, as a driver tells it apart.
@@ -104,9 +104,74 @@ impl Fault {
     }
 }
 
-impl From<String> for Fault {
-    fn from(what: String) -> Fault {
-        Fault::warp(what)
+/// What makes it impossible for the whole warp.
+macro_rules! of_warp {
+    ($($error:ty),*) => {
+        $(impl From<$error> for Fault {
+            fn from(e: $error) -> Fault {
+                Fault::warp(e.to_string())
+            }
+        })*
+    };
+}
+
+of_warp!(crate::gmma::DescriptorError, crate::tmem::TmemError);
+
+/// Why a launch does not fit a kernel.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Misfit {
+    /// No kernel is launched so.
+    Shape(ShapeError),
+    /// It needs too many bytes of stack.
+    Stack {
+        /// The kernel.
+        kernel: String,
+        /// So many.
+        bytes: u32,
+    },
+    /// It needs too many bytes of shared memory.
+    Shared {
+        /// The kernel.
+        kernel: String,
+        /// So many.
+        bytes: u32,
+    },
+    /// It takes another number of bytes of parameters.
+    Params {
+        /// The kernel.
+        kernel: String,
+        /// So many.
+        takes: u16,
+        /// Those of the launch.
+        has: usize,
+    },
+    /// An SM has not the room for one of its blocks.
+    Resident,
+}
+
+impl std::fmt::Display for Misfit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Misfit::Shape(e) => e.fmt(f),
+            Misfit::Stack { kernel, bytes } => {
+                write!(f, "{kernel} has a stack of {bytes} bytes; there are at most {MOST_STACK}")
+            }
+            Misfit::Shared { kernel, bytes } => {
+                write!(f, "{kernel} has {bytes} bytes of shared memory; there are at most {MOST_SHARED}")
+            }
+            Misfit::Params { kernel, takes, has } => {
+                write!(f, "{kernel} has {takes} bytes of parameters, the launch {has}")
+            }
+            Misfit::Resident => f.write_str("a block does not fit into an SM"),
+        }
+    }
+}
+
+impl std::error::Error for Misfit {}
+
+impl From<Misfit> for SimError {
+    fn from(e: Misfit) -> SimError {
+        SimError::Launch(e)
     }
 }
 
@@ -116,7 +181,7 @@ pub enum SimError {
     /// The file is no cubin, or lacks something that the launch needs.
     Cubin(FileError),
     /// The launch does not fit the kernel.
-    Launch(String),
+    Launch(Misfit),
     /// An instruction could not be executed.
     Instruction {
         /// Byte address in the kernel's section.
@@ -158,7 +223,7 @@ impl std::fmt::Display for SimError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             SimError::Cubin(e) => write!(f, "{e}"),
-            SimError::Launch(what) => f.write_str(what),
+            SimError::Launch(e) => e.fmt(f),
             SimError::Instruction { address, text, block, warp, lane, what, .. } => {
                 write!(f, "/*{address:04x}*/ {text}: {what} (block {block:?}, warp {warp}")?;
                 lane.map_or(Ok(()), |l| write!(f, ", lane {l}"))?;
@@ -231,12 +296,12 @@ pub struct Run {
 }
 
 /// Decoded code: instructions (or why a word is none), 16 bytes each.
-type Code = Vec<Result<Inst, String>>;
+type Code = Vec<Result<Inst, DecodeError>>;
 
 /// Decodes a section.
 fn decode(code: &[u128], target: Target) -> Code {
     let words = code.iter().enumerate();
-    words.map(|(i, w)| sass::decode(*w, target, i as i64 * 16).map_err(|e| e.to_string())).collect()
+    words.map(|(i, w)| sass::decode(*w, target, i as i64 * 16)).collect()
 }
 
 /// What to observe of a run.
@@ -417,7 +482,7 @@ fn execute(
     (options, (mut probe, report)): (Options, Witnesses<'_>),
 ) -> Result<(u64, crate::output::Output), SimError> {
     let code = decode(&image.code, image.target);
-    launch.shape().map_err(SimError::Launch)?;
+    launch.shape().map_err(Misfit::Shape)?;
     let env = environment(image, launch, params, memory)?;
     let registers = granted(image, &code);
     // A file that states 255 means 256, which its byte cannot say: warps are given them by eights.
@@ -432,7 +497,7 @@ fn execute(
                 }
                 None => Step::of(inst, &env.banks),
             },
-            Err(e) => Step::only(Action::Unsupported(e.clone())),
+            Err(e) => Step::only(Action::Unsupported(e.to_string())),
         })
         .collect();
     memory.begin();
@@ -442,7 +507,7 @@ fn execute(
         p.read = read::Read::by(others.filter_map(|(_, inst)| inst.as_ref().ok()));
     }
     let mut output = crate::output::Output::default();
-    let clusters = launch.clusters().map_err(SimError::Launch)?;
+    let clusters = launch.clusters().map_err(Misfit::Shape)?;
     let (target, entry) = (image.target, image.entry);
     let kernel = Kernel { target, code: &code, steps: &steps, env: &env, options, entry, registers, held };
     let checks = report.is_some() && options.checks.any();
@@ -522,19 +587,16 @@ fn environment(
 ) -> Result<Env, SimError> {
     let stack = image.local.max(launch.stack);
     if stack > MOST_STACK {
-        let what = format!("{} has a stack of {stack} bytes; there are at most {MOST_STACK}", launch.kernel);
-        return Err(SimError::Launch(what));
+        return Err(Misfit::Stack { kernel: launch.kernel.clone(), bytes: stack }.into());
     }
     let shared = image.shared.saturating_add(launch.shared);
     if shared > MOST_SHARED {
-        let what =
-            format!("{} has {shared} bytes of shared memory; there are at most {MOST_SHARED}", launch.kernel);
-        return Err(SimError::Launch(what));
+        return Err(Misfit::Shared { kernel: launch.kernel.clone(), bytes: shared }.into());
     }
     let (offset, size) = image.params;
     if usize::from(size) != params.len() {
-        let what = format!("{} has {size} bytes of parameters, the launch {}", launch.kernel, params.len());
-        return Err(SimError::Launch(what));
+        let (kernel, has) = (launch.kernel.clone(), params.len());
+        return Err(Misfit::Params { kernel, takes: size, has }.into());
     }
     let info = image.target.info();
     let mut banks = image.banks.clone();

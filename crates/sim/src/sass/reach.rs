@@ -1,6 +1,6 @@
 //! Global memory as running blocks reach it: alone, or together with blocks on other processors.
 
-use crate::memory::Memory;
+use crate::memory::{FreeError, Memory};
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -52,7 +52,7 @@ impl<'a> Reach<'a> {
     }
 
     /// Takes back what it gave, so that nothing is there any more if accesses are checked.
-    pub(crate) fn free(&mut self, address: u64, checked: bool) -> Result<(), String> {
+    pub(crate) fn free(&mut self, address: u64, checked: bool) -> Result<(), FreeError> {
         match self {
             Reach::Alone(m) => m.free(address, checked),
             Reach::Among(_) => Ok(()),

@@ -58,7 +58,7 @@ impl Part {
             let places = if self.rows { map.rows(start[0], &start[1..]) } else { map.tile(&start) }?;
             Ok((map, places))
         });
-        found.map_err(|e| Fault::at(lane, e))
+        found.map_err(|e| Fault::at(lane, e.to_string()))
     }
 }
 

@@ -6,7 +6,7 @@ use super::mem::Space;
 use super::operand::{Exec, Operands};
 use super::state::{Machine, Warp};
 use crate::matrix::{Extra, Product};
-use crate::tmem::{Copies, Mma, Shape, Source};
+use crate::tmem::{Copies, Mma, Shape, Source, TmemError};
 use sass::{Opcode, Operand, RegFile};
 
 /// Prepares such an instruction; `None` if it isn't one.
@@ -77,7 +77,7 @@ fn transfer(o: &Operands<'_>, loads: bool) -> Result<Exec, Unsupported> {
         let w = &mut *m.warp;
         let place = (word(w, at).wrapping_add(offset), w.number, shape);
         for lane in 0..32usize {
-            let fault = |e: String| Fault::at(lane, e);
+            let fault = |e: TmemError| Fault::at(lane, e.to_string());
             if loads {
                 let words = m.block.tmem.load(place, lane as u32, count.into(), halves).map_err(fault)?;
                 for (i, x) in words.into_iter().flatten().enumerate() {

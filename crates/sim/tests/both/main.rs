@@ -120,7 +120,7 @@ fn run(tools: Option<&Path>, name: &str, source: &str, target: &str, launch: &La
             let options = sim::sass::Options { schedule, fill: 0, ..Default::default() };
             let run = sim::sass::run(&cubin, launch, options).map_err(|e| e.to_string());
             let result = run.and_then(|r| match r.output == after.output {
-                true => launch.compare(&r.buffers, &wanted),
+                true => launch.compare(&r.buffers, &wanted).map_err(String::from),
                 false => Err(format!("prints {}, not {}", r.output.text(), after.output.text())),
             });
             if let Err(e) = result {

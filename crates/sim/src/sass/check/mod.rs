@@ -8,7 +8,7 @@ mod race;
 mod report;
 mod rows;
 
-pub use report::{Check, Checks, Finding, Place, Report};
+pub use report::{Check, Checks, Finding, NoCheck, Place, Report};
 
 use super::Cause;
 use super::mem::Space;

@@ -48,11 +48,23 @@ impl Checks {
     }
 }
 
+/// A name that no check has.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NoCheck(String);
+
+impl fmt::Display for NoCheck {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "no check '{}': there are memory, init, race, sync and all", self.0)
+    }
+}
+
+impl std::error::Error for NoCheck {}
+
 impl FromStr for Checks {
-    type Err = String;
+    type Err = NoCheck;
 
     /// Names with commas between them, or `all`.
-    fn from_str(text: &str) -> Result<Checks, String> {
+    fn from_str(text: &str) -> Result<Checks, NoCheck> {
         let mut checks = Checks::default();
         for name in text.split(',').map(str::trim).filter(|n| !n.is_empty()) {
             match NAMES.iter().find(|n| n.0 == name).map(|n| n.1) {
@@ -61,7 +73,7 @@ impl FromStr for Checks {
                 Some(Check::Race) => checks.race = true,
                 Some(Check::Sync) => checks.sync = true,
                 None if name == "all" => checks = Checks { memory: true, init: true, race: true, sync: true },
-                None => return Err(format!("no check '{name}': there are memory, init, race, sync and all")),
+                None => return Err(NoCheck(name.into())),
             }
         }
         Ok(checks)
