@@ -204,6 +204,8 @@ fn cubin_of(func: &Function, level: u8, texture: bool) -> Result<Vec<u8>, Failur
     let target = func.target;
     let params = PARAMS[usize::from(texture)];
     let plan = Plan::new(level);
+    let mut func = func.clone();
+    opt::expand(&mut func);
     let code = backend::compile(func.clone(), &mut Manager::new(&plan), false)?;
     let kernel = cubin::Kernel {
         name: func.name.clone(),

@@ -233,20 +233,16 @@ impl Emit for Builder<'_> {
             let hi = self.iadd(a.hi, b.hi);
             return self.collect(&[a.lo, operand(hi)]);
         }
-        let (lo, carry) = self.iadd_carry(a.lo, b.lo, None);
-        let hi = self.def(Opcode::IADD3, &[Mod::X], &[a.hi, b.hi, rz(), operand(carry), never()]);
-        self.collect(&[operand(lo), operand(hi)])
+        let (a, b) = (self.term64(a), self.term64(b));
+        self.sum64(a, b)
     }
 
     fn sub64(&mut self, a: &Pair, b: &Pair) -> Value {
         if let Some(n) = b.as_imm() {
             return self.add64(a, &Pair::imm(n.wrapping_neg()));
         }
-        let b_lo = self.reg_or_const(&b.lo);
-        let b_hi = self.reg_or_const(&b.hi);
-        let (lo, carry) = self.iadd_carry(a.lo, flip_neg(b_lo), None);
-        let hi = self.def(Opcode::IADD3, &[Mod::X], &[a.hi, inot(b_hi), rz(), operand(carry), never()]);
-        self.collect(&[operand(lo), operand(hi)])
+        let (a, b) = (self.term64(a), operand(self.pair(b)));
+        self.sum64(a, flip_neg(b))
     }
 
     fn imad(&mut self, a: Operand, b: Operand, c: Operand) -> Value {
@@ -362,16 +358,23 @@ impl Emit for Builder<'_> {
 
 /// Extra helpers that are not idioms themselves.
 trait Helpers {
-    fn reg_or_const(&mut self, o: &Operand) -> Operand;
+    /// A term of a 64-bit sum: a pair of registers, or a number that the extension of its lower word is.
+    fn term64(&mut self, p: &Pair) -> Operand;
+    /// The sum of two terms, a number among them second.
+    fn sum64(&mut self, a: Operand, b: Operand) -> Value;
 }
 
 impl Helpers for Builder<'_> {
-    /// The operand, in a register if it is an immediate or RZ (whose negation has no carry of its own).
-    fn reg_or_const(&mut self, o: &Operand) -> Operand {
-        match as_imm(o) {
-            Some(n) => operand(self.copy(Operand::Imm(n))),
-            None => *o,
+    fn term64(&mut self, p: &Pair) -> Operand {
+        match p.as_imm() {
+            Some(n) if i64::from(n as i32) == n as i64 => imm(n as u32),
+            _ => operand(self.pair(p)),
         }
+    }
+
+    fn sum64(&mut self, a: Operand, b: Operand) -> Value {
+        let (a, b) = if matches!(a, Operand::Imm(_)) { (b, a) } else { (a, b) };
+        self.def(Opcode::IADD, &[Mod::_64], &[a, b, never()])
     }
 }
 

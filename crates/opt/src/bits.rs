@@ -5,10 +5,14 @@
 //! Arithmetic on 16 bits leaves such: each result is masked, whether it could be larger or not.
 
 use crate::Pass;
+use crate::sums::{self, Collected, WideSum};
 use cranelift_entity::SecondaryMap;
 use ori::known::KnownBits;
-use ori::{Analyses, Changed, Function, Inst, InstData, Name, Op, Operand, Value, operand};
-use sass::ops::{Iadd3, Iadd3Mods, Imad, ImadMods, Lop3, Prmt, PrmtMods, Shf, ShfMods, ShiftDir, ShiftType};
+use ori::{Analyses, Changed, Function, Inst, InstData, Macro, Name, Op, Operand, Value, operand};
+use rustc_hash::FxHashMap;
+use sass::ops::{
+    Iadd, Iadd3, Iadd3Mods, Imad, ImadMods, Lop3, Prmt, PrmtMods, Shf, ShfMods, ShiftDir, ShiftType,
+};
 use sass::{Mod, Mods, Opcode, Reg, RegFile, RegOp};
 
 /// LOP3's tables of `a & b` and `a | b`.
@@ -27,13 +31,13 @@ pub const PASS: Pass = Pass::analysed(
 /// The pass. What it takes the place of is left for dead code removal.
 pub fn run(func: &mut Function, analyses: &Analyses) -> Changed {
     let known = analyses.known_bits(func);
+    let mut changed = words_apart(func, known);
     let mut pass = Rewriter {
         known,
         makers: SecondaryMap::new(),
         uses: crate::uses::count(func),
         never: SecondaryMap::new(),
     };
-    let mut changed = false;
     for n in 0..func.layout.len() {
         let b = func.layout[n];
         let insts = std::mem::take(&mut func.blocks[b].insts);
@@ -64,6 +68,89 @@ pub fn run(func: &mut Function, analyses: &Analyses) -> Changed {
         func.blocks[b].insts = out;
     }
     Changed::instructions(changed)
+}
+
+/// Sums of 64 bits whose lower words share no bit are two sums, rotations mostly; those with nothing are the other term.
+fn words_apart(func: &mut Function, known: &KnownBits) -> bool {
+    let collected = Collected::of(func);
+    let mut found: FxHashMap<Inst, [[Operand; 2]; 2]> = FxHashMap::default();
+    let mut copies: Vec<(Inst, Operand)> = Vec::new();
+    let mut blocks: Vec<ori::Block> = Vec::new();
+    for &b in &func.layout {
+        for &i in &func.blocks[b].insts {
+            let d = &func.insts[i];
+            let Some(sum) = WideSum::of(d) else { continue };
+            let zeros = |o: &Operand| match (o, value(o)) {
+                (Operand::Imm(n), _) => !n,
+                (_, Some(v)) => known.of(v).zeros,
+                (o, None) if is_zero(o) => u32::MAX,
+                (_, None) => 0,
+            };
+            let [first, second] = sum.terms;
+            let [x, y] = sum.terms.map(|o| collected.words(o));
+            let nothing = |w: &[Operand; 2]| w.iter().all(|o| zeros(o) == u32::MAX);
+            let rest = [(x, second), (y, first)].into_iter().find(|(x, _)| nothing(x));
+            if let Some((_, other)) = rest.filter(|(_, other)| value(other).is_some()) {
+                copies.push((i, other));
+                continue;
+            }
+            // A minus before the upper word is a complement, which needs the carry.
+            if !sum.terms.iter().all(sums::plain) {
+                continue;
+            }
+            if zeros(&x[0]) | zeros(&y[0]) == u32::MAX {
+                found.insert(i, [x, y]);
+                if blocks.last() != Some(&b) {
+                    blocks.push(b);
+                }
+            }
+        }
+    }
+    for b in blocks {
+        let old = std::mem::take(&mut func.blocks[b].insts);
+        for i in old {
+            if let Some([x, y]) = found.get(&i) {
+                let words = [0, 1].map(|k| {
+                    match [x[k], y[k]] {
+                        [zero, other] if is_zero(&zero) => return other,
+                        [other, zero] if is_zero(&zero) => return other,
+                        _ => {}
+                    }
+                    let word = operand(func.add_value(RegFile::R, 1));
+                    let made = InstData {
+                        op: Op::Sass(Opcode::IADD3),
+                        mods: Mods::none(),
+                        operands: plain_sum(word, x[k], y[k]).list().into(),
+                        ..func.insts[i].clone()
+                    };
+                    let made = func.insts.push(made);
+                    func.blocks[b].insts.push(made);
+                    word
+                });
+                let d = &mut func.insts[i];
+                let to = d.operands[Iadd::D];
+                (d.op, d.mods) = (Op::Macro(Macro::Collect), Mods::none());
+                d.operands = [to, words[0], words[1]].into_iter().collect();
+            }
+            func.blocks[b].insts.push(i);
+        }
+    }
+    for (i, other) in &copies {
+        let to = func.insts[*i].operands[Iadd::D];
+        func.insts[*i].become_copy(to, *other);
+    }
+    let changed = !found.is_empty() || !copies.is_empty();
+    if changed {
+        // What was collected for them alone is read no more.
+        ori::dead::remove(func);
+    }
+    changed
+}
+
+/// A sum without carries.
+fn plain_sum(d: Operand, a: Operand, b: Operand) -> Iadd3<Operand> {
+    let (carry_out, carry) = (pt(false), pt(true));
+    Iadd3 { d, carry_out, carry_out2: carry_out, a, b, c: rz(), carry, carry2: carry }
 }
 
 struct Rewriter<'a> {
@@ -273,16 +360,7 @@ impl Rewriter<'_> {
             self.uses[v] == 1 && self.maker(func, v).is_some_and(left)
         };
         let apart = self.known.of(x).zeros | self.known.of(y).zeros == u32::MAX;
-        let sum = Iadd3 {
-            d: *to,
-            carry_out: pt(false),
-            carry_out2: pt(false),
-            a: *a,
-            b: *b,
-            c: rz(),
-            carry: pt(true),
-            carry2: pt(true),
-        };
+        let sum = plain_sum(*to, *a, *b);
         (general(x) && general(y) && apart && (shifted(x) || shifted(y))).then(|| InstData {
             op: Op::Sass(Opcode::IADD3),
             mods: Mods::none(),

@@ -3,11 +3,11 @@
 //! `y + (x + 4)`, which becomes `(y + x) + 4`.
 
 use crate::Pass;
-use crate::sums::{self, Places, is_zero, value_of};
+use crate::sums::{self, Places, WideSum, is_zero, value_of};
 use cranelift_entity::SecondaryMap;
-use ori::{Block, Function, Inst, InstData, Macro, Name, Op, Operand, Value, operand};
+use ori::{Block, Function, Inst, InstData, Name, Op, Operand, Value, operand};
 use rustc_hash::FxHashMap;
-use sass::ops::Iadd3;
+use sass::ops::{Iadd, Iadd3};
 use sass::{AddrWidth, Opcode, Reg, RegFile};
 use smallvec::SmallVec;
 
@@ -16,8 +16,6 @@ use smallvec::SmallVec;
 struct Pair {
     base: Value,
     more: i64,
-    /// The upper word of the sum.
-    high: Value,
 }
 
 /// The pass, for the table.
@@ -33,7 +31,7 @@ pub const PASS: Pass = Pass::alone(
 pub fn run(func: &mut Function) -> bool {
     let at = sums::places(func);
     let uses = crate::uses::count(func);
-    // The lower words of sums of a pair and a constant.
+    // Sums of a pair and a constant.
     let mut pairs: SecondaryMap<Value, Option<Pair>> = SecondaryMap::new();
     let room = room_of_addresses(func, &uses);
     let mut changed = false;
@@ -42,14 +40,10 @@ pub fn run(func: &mut Function) -> bool {
         let mut new = InFront::default();
         for k in 0..func.blocks[b].insts.len() {
             let i = func.blocks[b].insts[k];
-            changed |= if let Some(sum) = sums::sum(func, &at, &uses, i, b) {
-                match sum.high {
-                    None => narrow(func, &at, i) || around(func, &at, &pairs, &room, i, &mut new),
-                    Some(ref high) => {
-                        wide(func, &mut pairs, &sum, high.inst)
-                            || wide_around(func, &mut pairs, &room, &sum, high, &mut new)
-                    }
-                }
+            changed |= if let Some(sum) = WideSum::of(&func.insts[i]) {
+                wide(func, &mut pairs, &sum, i) || wide_around(func, &mut pairs, &room, &sum, i, &mut new)
+            } else if number_or_sum(&func.insts[i]) {
+                narrow(func, &at, i) || around(func, &at, &pairs, &room, i, &mut new)
             } else {
                 offset(func, &at, &pairs, i)
             };
@@ -73,8 +67,7 @@ fn put_in_front(func: &mut Function, b: Block, mut new: InFront) {
     }
 }
 
-/// Which numbers the offsets of all instructions that read a value, or the pair of which it is a word, take on top of what they have;
-/// those of values that are of other use than as addresses of memory have none.
+/// Which numbers the offsets of all instructions that read a value take on top of what they have; those of values that are of other use than as addresses of memory have none.
 type Room = SecondaryMap<Value, Option<(i64, i64)>>;
 
 fn room_of_addresses(func: &Function, uses: &SecondaryMap<Value, u32>) -> Room {
@@ -94,16 +87,6 @@ fn room_of_addresses(func: &Function, uses: &SecondaryMap<Value, u32>) -> Room {
     }
     for v in func.values.keys().filter(|v| as_address[*v] != uses[*v]) {
         room[v] = None;
-    }
-    for (to, parts) in insts().filter_map(InstData::collected) {
-        let [low, high] = parts else { continue };
-        if let (Some(pair), [Some(low), Some(high)]) = (value_of(to), [low, high].map(value_of))
-            && room[pair].is_some()
-            && uses[low] == 1
-            && uses[high] == 1
-        {
-            (room[low], room[high]) = (room[pair], room[pair]);
-        }
     }
     room
 }
@@ -127,10 +110,14 @@ fn around(
     let Some(to) = value_of(s.d).filter(|v| room[*v].is_some()) else { return false };
     let Some(terms) = sums::terms(d, None) else { return false };
     let split = |o: &Operand| {
-        let v = value_of(o)?;
-        if let Some(p) = pairs[v] {
+        if let Operand::Reg(r) = o
+            && let Name::Part(v, 0) = r.reg
+            && sums::plain(o)
+        {
+            let p = pairs[v]?;
             return Some((Name::Part(p.base, 0), p.more as u32));
         }
+        let v = value_of(o)?;
         number_added(&func.insts[at[v]?.0]).filter(|(n, _)| n.value().is_some())
     };
     let is_register = |o: &Operand| matches!(o, Operand::Reg(r) if r.reg.value().is_some());
@@ -159,56 +146,45 @@ fn wide_around(
     func: &mut Function,
     pairs: &mut SecondaryMap<Value, Option<Pair>>,
     room: &Room,
-    sum: &sums::Sum,
-    upper: &sums::Upper,
+    sum: &WideSum,
+    i: Inst,
     new: &mut InFront,
 ) -> bool {
-    let word = |i: Inst| value_of(Iadd3::of(&func.insts[i])?.d);
-    let (Some(low), Some(high)) = (word(sum.inst), word(upper.inst)) else { return false };
-    if room[low].is_none() || room[high].is_none() {
-        return false;
+    let [Some(x), Some(y)] = sum.terms.map(|o| value_of(&o)) else { return false };
+    let apart = |v: Value| pairs[v].map(|p| (p.base, p.more));
+    let split = [(apart(x), apart(y)), (apart(x), None), (None, apart(y))].into_iter().find_map(|(a, b)| {
+        (a.is_some() || b.is_some()).then_some(())?;
+        let ((x, n), (y, m)) = (a.unwrap_or((x, 0)), b.unwrap_or((y, 0)));
+        let number = i32::try_from(n + m).ok()?;
+        takes(room, sum.to, n + m).then_some((x, y, number))
+    });
+    let Some((x, y, number)) = split else { return false };
+    let pair = func.add_value(RegFile::R, 2);
+    let mut first = func.insts[i].clone();
+    if let Some(s) = Iadd::of_mut(&mut first) {
+        (*s.d, *s.a, *s.b) = (operand(pair), operand(x), operand(y));
     }
-    let is_register = |o: &Operand| matches!(o, Operand::Reg(r) if r.reg.value().is_some());
-    // Terms of the two words stand in the order of their instructions, which may differ.
-    for (l, h) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
-        let (Some(a), Some(b)) = (value_of(&sum.low[l]), value_of(&upper.terms[h])) else { continue };
-        let Some(p) = pairs[a].filter(|p| p.high == b) else { continue };
-        let others = [sum.low[1 - l], upper.terms[1 - h]];
-        let Ok(number) = i32::try_from(p.more) else { continue };
-        if !others.iter().all(is_register) || !takes(room, low, p.more) {
-            continue;
-        }
-        let zero = operand(Name::Phys(Reg::RZ));
-        let words = [0, 1].map(|_| func.add_value(RegFile::R, 1));
-        let carry = func.add_value(RegFile::P, 1);
-        let pair = func.add_value(RegFile::R, 2);
-        let mut first = func.insts[sum.inst].clone();
-        if let Some(s) = Iadd3::of_mut(&mut first) {
-            (*s.d, *s.carry_out) = (operand(words[0]), operand(carry));
-            [*s.a, *s.b, *s.c] = [others[0], operand(Name::Part(p.base, 0)), zero];
-        }
-        let mut second = func.insts[upper.inst].clone();
-        if let Some(s) = Iadd3::of_mut(&mut second) {
-            (*s.d, *s.carry) = (operand(words[1]), operand(carry));
-            [*s.a, *s.b, *s.c] = [others[1], operand(Name::Part(p.base, 1)), zero];
-        }
-        let collect = InstData {
-            op: Op::Macro(Macro::Collect),
-            mods: sass::Mods::none(),
-            operands: [pair, words[0], words[1]].map(operand).into_iter().collect(),
-            ..func.insts[sum.inst].clone()
-        };
-        // The upper words may be made between the two.
-        let first = func.insts.push(first);
-        new.entry(sum.inst).or_default().push(first);
-        let rest = [second, collect].map(|d| func.insts.push(d));
-        new.entry(upper.inst).or_default().extend(rest);
-        set_terms(func, sum.inst, Name::Val(words[0]), number as u32);
-        set_terms(func, upper.inst, Name::Val(words[1]), (p.more >> 32) as u32);
-        pairs[low] = Some(Pair { base: pair, more: p.more, high });
-        return true;
+    let first = func.insts.push(first);
+    new.entry(i).or_default().push(first);
+    set_wide_terms(func, i, pair, number);
+    pairs[sum.to] = Some(Pair { base: pair, more: number.into() });
+    true
+}
+
+/// Puts the sum of a pair and a number in the place of the terms of one.
+fn set_wide_terms(func: &mut Function, i: Inst, base: Value, number: i32) {
+    if number == 0 {
+        let to = func.insts[i].operands[Iadd::D];
+        func.insts[i].become_copy(to, operand(base));
+    } else if let Some(s) = Iadd::of_mut(&mut func.insts[i]) {
+        (*s.a, *s.b) = (operand(base), Operand::Imm(number as u32));
     }
-    false
+}
+
+/// Whether an instruction is a sum of two numbers of 32 bits.
+fn number_or_sum(d: &InstData) -> bool {
+    Iadd3::of(d).is_some_and(|s| gives_no_carry(&s) && value_of(s.d).is_some())
+        && sums::terms(d, None).is_some()
 }
 
 /// Whether an addition gives no carry.
@@ -260,35 +236,19 @@ fn narrow(func: &mut Function, at: &Places, i: Inst) -> bool {
 }
 
 /// A 64-bit sum with a number: notes it, and makes it one of what its own term is a sum of.
-fn wide(
-    func: &mut Function,
-    pairs: &mut SecondaryMap<Value, Option<Pair>>,
-    sum: &sums::Sum,
-    high: Inst,
-) -> bool {
-    let Some(upper) = &sum.high else { return false };
-    let (Some((x, n)), Some((y, m))) = (parts(&sum.low), parts(&upper.terms)) else { return false };
-    let more = i64::from(n as i32);
-    // The upper word has the sign of the lower one.
-    if m != (more >> 32) as u32 {
+fn wide(func: &mut Function, pairs: &mut SecondaryMap<Value, Option<Pair>>, sum: &WideSum, i: Inst) -> bool {
+    let Some((x, n)) = sum.with_number() else { return false };
+    let (found, again) = match pairs[x] {
+        Some(p) => (Pair { more: p.more + n, ..p }, true),
+        None => (Pair { base: x, more: n }, false),
+    };
+    let Ok(number) = i32::try_from(found.more) else { return false };
+    if func.values[found.base].file != RegFile::R {
         return false;
     }
-    let ((base, more), again) = match (x, y) {
-        (Name::Part(a, 0), Name::Part(b, 1)) if a == b && func.values[a].width == 2 => ((a, more), false),
-        (Name::Val(a), Name::Val(b)) => match pairs[a] {
-            Some(p) if p.high == b => ((p.base, p.more + more), true),
-            _ => return false,
-        },
-        _ => return false,
-    };
-    let Ok(number) = i32::try_from(more) else { return false };
-    let word = |i: Inst| value_of(Iadd3::of(&func.insts[i])?.d);
-    if let (Some(low), Some(high)) = (word(sum.inst), word(high)) {
-        pairs[low] = Some(Pair { base, more, high });
-    }
+    pairs[sum.to] = Some(found);
     if again {
-        set_terms(func, sum.inst, Name::Part(base, 0), number as u32);
-        set_terms(func, high, Name::Part(base, 1), (more >> 32) as u32);
+        set_wide_terms(func, i, found.base, number);
     }
     again
 }
@@ -367,17 +327,13 @@ fn nearer(
     else {
         return None;
     };
-    let (maker, ..) = at[v]?;
-    let m = &func.insts[maker];
     let wide = width == AddrWidth::R64;
     let (base, more) = match width {
         AddrWidth::R64 => {
-            let (_, [low, high]) = m.collected()? else { return None };
-            let (low, high) = (value_of(low)?, value_of(high)?);
-            let pair = pairs[low].filter(|p| p.high == high)?;
+            let pair = pairs[v]?;
             (Name::Val(pair.base), pair.more)
         }
-        AddrWidth::R32 => match number_added(m)? {
+        AddrWidth::R32 => match number_added(&func.insts[at[v]?.0])? {
             (Name::Val(x), n) => (Name::Val(x), i64::from(n as i32)),
             // The frame is where it is.
             (Name::Phys(Reg::SP), n) if !func.moves_stack() => (Name::Phys(Reg::SP), i64::from(n as i32)),
@@ -445,35 +401,25 @@ block0:
         f.to_string()
     }
 
-    /// The 64-bit sum of a pair (as its words) and a number, into v`n` and v`n + 1`.
-    fn sum(n: u32, [low, high]: [&str; 2], [x, y]: [&str; 2]) -> String {
-        format!(
-            "    v{n}:R, v{}:P = IADD3 PT, {low}, {x}, RZ, !PT, !PT
-    v{}:R = IADD3.X PT, PT, {high}, {y}, RZ, v{}, !PT
-    v{}:R2 = collect v{n}, v{}
-",
-            n + 2,
-            n + 1,
-            n + 2,
-            n + 3,
-            n + 1
-        )
+    /// The 64-bit sum of a pair and another or a number, into v`n`.
+    fn sum(n: u32, x: &str, y: &str) -> String {
+        format!("    v{n}:R2 = IADD.64 PT, {x}, {y}, !PT\n")
     }
 
     #[test]
     fn addresses_take_constants() {
-        let body = sum(10, ["v1.0", "v1.1"], ["0x4", "RZ"])
-            + &sum(20, ["v10", "v11"], ["0xfffffff0", "0xffffffff"])
-            + "    v30:R = LDG.E PT, [v13.64+0x8], PT\n    STG.E [v23.64], v30\n";
+        let body = sum(10, "v1", "0x4")
+            + &sum(20, "v10", "0xfffffff0")
+            + "    v30:R = LDG.E PT, [v10.64+0x8], PT\n    STG.E [v20.64], v30\n";
         let text = after(&body);
         assert!(text.contains("[v1.64+0xc]") && text.contains("STG.E [v1.64+-0xc]"), "{text}");
-        assert!(!text.contains("IADD3"), "{text}");
+        assert!(!text.contains("IADD"), "{text}");
     }
 
     #[test]
     fn atomic_operations_and_copies_take_constants() {
         let body = |n: &str| {
-            sum(10, ["v1.0", "v1.1"], [n, "RZ"])
+            sum(13, "v1", n)
                 + &format!("    v14:R = IADD3 PT, PT, v0, {n}, RZ, !PT, !PT\n")
                 + "    REDG.E.ADD.F32.FTZ.RN.STRONG.GPU [v13.64], v0\n    v15:R = ATOMS.ADD [v14], v0, RZ\n    \
                    LDGSTS.E [v14], [v13.64], PT\n    STS [v0], v15\n"
@@ -494,32 +440,30 @@ block0:
     fn addresses_around_a_sum_take_its_constant() {
         // v1 + (v3 + 4), and the lower word of that on top of v0.
         let body = "    v3:R2 = LDC.64 c[0x0][0x218]\n".to_string()
-            + &sum(10, ["v3.0", "v3.1"], ["0x4", "RZ"])
-            + &sum(20, ["v1.0", "v1.1"], ["v10", "v11"])
-            + &sum(30, ["v10", "v11"], ["v1.0", "v1.1"])
-            + "    v40:R = IADD3 PT, PT, v0, v10, RZ, !PT, !PT\n    v41:R = LDG.E PT, [v23.64+0x8], PT\n    \
-               STG.E [v33.64], v41\n    STS [v40+0x10], v41\n";
+            + &sum(10, "v3", "0x4")
+            + &sum(20, "v1", "v10")
+            + &sum(30, "v10", "v1")
+            + "    v40:R = IADD3 PT, PT, v0, v10.0, RZ, !PT, !PT\n    v41:R = LDG.E PT, [v20.64+0x8], PT\n    \
+               STG.E [v30.64], v41\n    STS [v40+0x10], v41\n";
         let text = after(&body);
         for offset in [".64+0xc]", ".64+0x4]", "+0x14]"] {
             assert!(text.contains(offset), "{offset}: {text}");
         }
-        assert_eq!(text.matches("IADD3.X").count(), 2, "{text}");
+        assert_eq!(text.matches("IADD.64").count(), 2, "{text}");
         // Not where it is of other use as well.
-        let body = body + "    STS [v0], v20\n    STS [v0+0x4], v40\n";
+        let body = body + "    STS [v0], v20.0\n    STS [v0+0x4], v40\n";
         let text = after(&body);
-        assert!(text.contains("LDG.E PT, [v23.64+0x8]") && text.contains("STS [v40+0x10]"), "{text}");
+        assert!(text.contains("LDG.E PT, [v20.64+0x8]") && text.contains("STS [v40+0x10]"), "{text}");
     }
 
     #[test]
     fn what_is_no_such_sum_stays() {
-        // The upper word has another sign, or another carry.
-        for (x, y) in [("0xfffffff0", "RZ"), ("0x4", "0x1"), ("0x4", "v0")] {
-            let body = sum(10, ["v1.0", "v1.1"], [x, y])
-                + "    v30:R = LDG.E PT, [v13.64], PT\n    STG.E [v13.64], v30\n";
+        for (x, y) in [("v1", "v1"), ("-v1", "0x4")] {
+            let body = sum(13, x, y) + "    v30:R = LDG.E PT, [v13.64], PT\n    STG.E [v13.64], v30\n";
             assert!(after(&body).contains("[v13.64]"), "{x} {y}");
         }
         // The offset has 24 bits.
-        let body = sum(10, ["v1.0", "v1.1"], ["0x800000", "RZ"]) + "    STG.E [v13.64], v0\n";
+        let body = sum(13, "v1", "0x800000") + "    STG.E [v13.64], v0\n";
         assert!(after(&body).contains("[v13.64]"));
     }
 

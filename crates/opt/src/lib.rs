@@ -33,6 +33,7 @@ pub mod short_circuit;
 pub mod signs;
 mod single_lane;
 pub mod sink;
+pub mod split_sums;
 mod sums;
 #[cfg(test)]
 mod testing;
@@ -93,6 +94,16 @@ impl Pass {
         run: fn(&mut Function) -> bool,
     ) -> Pass {
         Pass { phase: Phase::optional(level, name, of_ptxas, what), min_level: level, run: Run::Alone(run) }
+    }
+
+    /// The same for a pass without which code is not right.
+    pub const fn needed(
+        name: &'static str,
+        of_ptxas: &'static str,
+        what: &'static str,
+        run: fn(&mut Function) -> bool,
+    ) -> Pass {
+        Pass { phase: Phase::needed(name, of_ptxas, what), min_level: 0, run: Run::Alone(run) }
     }
 
     /// The same for a pass that asks analyses, and says what it changed.
@@ -163,7 +174,10 @@ pub static PASSES: &[Pass] = &[
     bits::PASS,
     truths::PASS,
     unite_halves::PASS,
+    constant_sums::PASS,
     gvn::PASS,
+    split_sums::PASS,
+    copy_prop::PASS,
     shift_add::PASS,
     three_inputs::PASS,
     copy_prop::PASS.at_level(2),
@@ -241,7 +255,7 @@ pub fn optimize(func: &mut Function, manager: &mut Manager<'_>) -> Result<(), Er
         if manager.cancelled() {
             return Err(Error::Cancelled);
         }
-        if !manager.admits_from(pass.phase, pass.min_level) {
+        if pass.phase.level().is_some() && !manager.admits_from(pass.phase, pass.min_level) {
             continue;
         }
         let changed = manager.run(pass.phase, func, |f| pass.run.apply(f, &analyses));
@@ -254,6 +268,14 @@ pub fn optimize(func: &mut Function, manager: &mut Manager<'_>) -> Result<(), Er
         }
     }
     Ok(())
+}
+
+/// Runs what every function has to go through before the backend takes it, and nothing else; functions that come from
+/// [`optimize`] have.
+pub fn expand(func: &mut Function) {
+    for pass in PASSES.iter().filter(|p| p.phase.level().is_none()) {
+        _ = pass.run.apply(func, &Analyses::default());
+    }
 }
 
 #[cfg(test)]

@@ -1,14 +1,15 @@
-//! Results of which only one word is used: products of 64 bits become products of 32 or their upper halves, pairs of constants
+//! Results of which only one word is used: sums of 64 bits become sums of 32, products products of 32 or their upper halves, pairs of constants
 //! one constant. What they are made of is used in part alone then, too, so that whole chains of 64-bit arithmetic on
 //! addresses of 32 bits get narrow. Comparisons of pairs, as sm_120 has them, compare words where the other ones are known to be alike. Bits of factors that products of matrices do not read need not be cleared.
 
 use crate::Pass;
+use crate::sums::{Collected, WideSum};
 use cranelift_entity::SecondaryMap;
-use ori::{Function, Inst, InstData, Name, Operand, Value};
+use ori::{Function, Inst, InstData, Name, Op, Operand, Value};
 use sass::ops::{
-    Hmma, HmmaSp, Icmp, Imad, ImadMods, ImadPart, Int64, Isetp, IsetpMods, Ldc, LdcMods, Lop3, Size64,
+    Hmma, HmmaSp, Iadd3, Icmp, Imad, ImadMods, ImadPart, Int64, Isetp, IsetpMods, Ldc, LdcMods, Lop3, Size64,
 };
-use sass::{Mod, Reg, RegOp};
+use sass::{Mod, Mods, Opcode, Reg, RegOp};
 
 /// How often a value is read whole, and each of its first two words alone.
 #[derive(Clone, Copy, Default)]
@@ -22,7 +23,7 @@ pub const PASS: Pass = Pass::alone(
     2,
     "narrow",
     "MidExpansion",
-    "products and constants of 64 bits of which one word is used; comparisons of pairs that one word decides",
+    "sums, products and constants of 64 bits of which one word is used; comparisons of pairs that one word decides",
     run,
 );
 
@@ -160,6 +161,7 @@ fn words(func: &mut Function) -> bool {
         term.used_name().into_iter().for_each(|n| count(&mut reads, n));
         term.targets().iter().flat_map(|t| &t.args).for_each(|v| count(&mut reads, Name::Val(*v)));
     }
+    let collected = Collected::of(func);
     // Readers before what they read, but around loops.
     let mut narrowed: SecondaryMap<Value, Option<Value>> = SecondaryMap::new();
     let mut changed = false;
@@ -175,7 +177,7 @@ fn words(func: &mut Function) -> bool {
             if func.values[result].width != 2 {
                 continue;
             }
-            let Some(mut new) = narrow(d, word) else { continue };
+            let Some(mut new) = narrow(d, &collected, word) else { continue };
             d.for_each_use(|n| {
                 if let Name::Val(v) = n {
                     reads[v].whole -= 1;
@@ -187,6 +189,8 @@ fn words(func: &mut Function) -> bool {
             if let Some(s) = Ldc::of_mut(&mut new) {
                 *s.d = ori::operand(value);
             } else if let Some(s) = Imad::of_mut(&mut new) {
+                *s.d = ori::operand(value);
+            } else if let Some(s) = Iadd3::of_mut(&mut new) {
                 *s.d = ori::operand(value);
             }
             new.for_each_use(|n| count(&mut reads, n));
@@ -212,8 +216,11 @@ fn words(func: &mut Function) -> bool {
     changed
 }
 
-/// What a load of constants or a product makes.
+/// What a load of constants, a product or a sum of 64 bits makes.
 fn result(d: &InstData) -> Option<Value> {
+    if let Some(sum) = WideSum::of(d) {
+        return Some(sum.to);
+    }
     let to = Ldc::of(d).map(|s| s.d).or_else(|| Imad::of(d).map(|s| s.d))?;
     match to {
         Operand::Reg(RegOp { reg: Name::Val(v), .. }) => Some(*v),
@@ -222,11 +229,29 @@ fn result(d: &InstData) -> Option<Value> {
 }
 
 /// What computes a word of the result alone; where that goes is to be replaced.
-fn narrow(d: &InstData, word: u8) -> Option<InstData> {
+fn narrow(d: &InstData, collected: &Collected, word: u8) -> Option<InstData> {
     if !d.is_unguarded() {
         return None;
     }
     let mut new = d.clone();
+    if let Some(sum) = WideSum::of(d) {
+        // The upper word needs the carry of the lower one.
+        let [[x, _], [y, _]] = sum.terms.map(|term| collected.words(term));
+        let pt = |not| Operand::Reg(RegOp { not, ..RegOp::plain(Name::Phys(Reg::PT)) });
+        let c = ori::operand(Name::Phys(Reg::RZ));
+        let sum = Iadd3 {
+            d: c,
+            carry_out: pt(false),
+            carry_out2: pt(false),
+            a: x,
+            b: y,
+            c,
+            carry: pt(true),
+            carry2: pt(true),
+        };
+        (new.op, new.mods, new.operands) = (Op::Sass(Opcode::IADD3), Mods::none(), sum.list().into());
+        return (word == 0).then_some(new);
+    }
     if let Some(load) = Ldc::of_mut(&mut new) {
         let pair = LdcMods { size: Some(Size64::_64), mode: None };
         let Operand::Const { offset, .. } = load.address else { return None };

@@ -8,7 +8,7 @@ use rustc_hash::FxHashSet;
 use sass::{Lanes, Mod, Opcode, Reg, RegFile, RegOp};
 
 /// The most instructions that are executed although the first condition decides.
-const MOST: usize = 6;
+const MOST: u64 = 6;
 /// `a ∨ b ∧ PT` as PLOP3 has it.
 const OR: u32 = 0xfc;
 
@@ -93,9 +93,9 @@ fn join(func: &mut Function, cfg: &Cfg, first: Block) -> Option<Block> {
 /// Whether the instructions of a block may be executed although they need not be.
 fn may_go_ahead(func: &Function, b: Block) -> bool {
     let data = &func.blocks[b];
-    let counts = |i: &&ori::Inst| func.insts[**i].opcode().is_some();
+    let size = data.insts.iter().filter_map(|i| crate::unroll::cost(&func.insts[*i])).sum::<u64>();
     data.params.is_empty()
-        && data.insts.iter().filter(counts).count() <= MOST
+        && size <= MOST
         && data.insts.iter().all(|i| {
             let d = &func.insts[*i];
             let own = d.opcode().is_none_or(|op| op.info().lanes == Lanes::Own && !op.info().uniform);

@@ -10,6 +10,7 @@ use ori::{
     Analyses, Block, BlockCall, Changed, Editor, Function, InstData, Macro, Op, Refusal, Remark, Terminator,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
+use sass::Opcode;
 
 /// Most instructions of a loop that is unrolled wholly, over all iterations.
 const WHOLE: u64 = 640;
@@ -145,6 +146,8 @@ pub(crate) fn cost(d: &InstData) -> Option<u64> {
         Op::Macro(_) => None,
         // Lanes that meet at the copies of one instruction would be at different ones.
         Op::Sass(op) if op.info().control || d.mods.has(ori::meeting::MARK) => None,
+        // Each word of a sum of 64 bits.
+        Op::Sass(Opcode::IADD) => Some(2),
         Op::Sass(_) => Some(1),
     }
 }

@@ -9,6 +9,7 @@
 mod emit;
 
 use crate::Pass;
+use crate::sums::WideSum;
 use crate::unroll::cost;
 use emit::{Emit, constant, renamed, words};
 use ori::cfg::Cfg;
@@ -242,18 +243,16 @@ fn number(o: &Operand) -> Option<u32> {
     }
 }
 
-/// What a low word is the sum of: another word and a constant; and the instruction.
-fn sum_of(func: &Function, makers: &Makers, o: &Operand) -> Option<(Name, u32, ori::Inst)> {
+/// What a number of 32 bits is the sum of: another one and a constant.
+fn sum_of(func: &Function, makers: &Makers, o: &Operand) -> Option<(Name, u32)> {
     let Name::Val(v) = plain(o)? else { return None };
-    let inst = makers.of(v)?;
-    let d = &func.insts[inst];
+    let d = &func.insts[makers.of(v)?];
     let s = Iadd3::of(d)?;
     if !d.is_unguarded() || Iadd3Mods::of(d)?.extended || *s.d != operand(v) {
         return None;
     }
-    let (base, constant) = base_and_constant(s.terms())?;
-    (plain(s.carry).is_none() && plain(s.carry2).is_none()).then_some(())?;
-    Some((base, constant, inst))
+    let sum = base_and_constant(s.terms())?;
+    (plain(s.carry).is_none() && plain(s.carry2).is_none()).then_some(sum)
 }
 
 fn base_and_constant(sources: [&Operand; 3]) -> Option<(Name, u32)> {
@@ -269,28 +268,32 @@ fn base_and_constant(sources: [&Operand; 3]) -> Option<(Name, u32)> {
 
 /// By how much a counter of these words goes on to those.
 fn step(func: &Function, makers: &Makers, now: &[Operand], next: &[Operand]) -> Option<i64> {
-    let (base, low, inst) = sum_of(func, makers, &next[0])?;
-    (base == plain(&now[0])?).then_some(())?;
-    let step = match (now.get(1), next.get(1)) {
-        (None, None) => i64::from(low as i32),
-        (Some(now), Some(next)) => {
-            // The upper words, with the carry.
-            let carry = plain(Iadd3::of(&func.insts[inst])?.carry_out)?;
-            let Name::Val(v) = plain(next)? else { return None };
-            let d = &func.insts[makers.of(v)?];
-            let s = Iadd3::of(d).filter(|_| d.is_unguarded())?;
-            let carries = Iadd3Mods::of(d)?.extended && plain(s.carry) == Some(carry);
-            if !carries || s.d != next || carry.value().is_none() {
-                return None;
-            }
-            plain(s.carry2).is_none().then_some(())?;
-            let (base, high) = base_and_constant(s.terms())?;
-            (base == plain(now)?).then_some(())?;
-            (u64::from(high) << 32 | u64::from(low)) as i64
+    let step = match (now, next) {
+        ([now], [next]) if matches!(plain(next), Some(Name::Val(_))) => {
+            let (base, number) = sum_of(func, makers, next)?;
+            (base == plain(now)?).then_some(i64::from(number as i32))?
         }
-        _ => return None,
+        // The words of a sum of 64 bits, or the lower one.
+        _ => {
+            let Name::Part(v, 0) = plain(next.first()?)? else { return None };
+            let (base, number) = WideSum::of(&func.insts[makers.of(v)?])?.with_number()?;
+            let words_of = |v| (0..next.len() as u8).map(move |k| operand(Name::Part(v, k)));
+            let whole = |words: &[Operand], v: Value| words.iter().copied().eq(words_of(v));
+            let base_words = words_of_value(func, makers, base, now.len());
+            (whole(next, v) && base_words.as_deref() == Some(now)).then_some(())?;
+            if next.len() == 1 { i64::from(number as i32) } else { number }
+        }
     };
     (step != 0 && step.abs() <= STEP).then_some(step)
+}
+
+/// The first words of a value, if it has so many.
+fn words_of_value(func: &Function, makers: &Makers, v: Value, words: usize) -> Option<Words> {
+    let mut all = words_of(func, makers, v);
+    (all.len() >= words).then(|| {
+        all.truncate(words);
+        all
+    })
 }
 
 /// How a loop decides, if by a counter and what does not change in it.

@@ -1,16 +1,13 @@
-//! Sums of a 64-bit value and a wide product, which nearly every address is: where the halves of `x + a × b` are
-//! added with a carry, IMAD.WIDE does it all. In a product of 64-bit factors the upper word has further products
-//! added to it; those are then added to the upper word of the sum.
+//! Sums of a 64-bit value and a wide product, which nearly every address is: of `x + a × b` IMAD.WIDE does it all. In a product
+//! of 64-bit factors the upper word has further products added to it; those are then added to the upper word of the sum.
 //!
 //! The product's factors live on until the sum instead of the product: one or two registers instead of two. The
-//! additions and the product go with the next removal of dead code unless something else needs them.
+//! product goes with the next removal of dead code unless something else needs it.
 
 use crate::Pass;
-use crate::sums::{self, Places, is_pred, is_zero, plain, value_of};
-use cranelift_entity::SecondaryMap;
-use ori::{Analyses, Block, Changed, Function, Inst, InstData, Macro, Name, Op, Operand, Value};
-use rustc_hash::FxHashMap;
-use sass::ops::{Iadd3, Imad, ImadMods, ImadPart};
+use crate::sums::{self, Places, WideSum, is_pred, is_zero, plain, value_of, words};
+use ori::{Analyses, Changed, Function, Inst, InstData, Macro, Name, Op, Operand, Value};
+use sass::ops::{Imad, ImadMods, ImadPart};
 use sass::{Mods, Reg};
 use smallvec::SmallVec;
 use thin_vec::ThinVec;
@@ -24,23 +21,17 @@ pub fn run(func: &mut Function, analyses: &Analyses) -> Changed {
     let cfg = analyses.cfg(func);
     let mut changed = false;
     let at = sums::places(func);
-    let uses = crate::uses::count(func);
     for &b in &cfg.rpo {
-        // What comes before the instruction at each position.
-        let mut before: FxHashMap<usize, SmallVec<[Inst; 4]>> = FxHashMap::default();
-        for k in 0..func.blocks[b].insts.len() {
-            let i = func.blocks[b].insts[k];
-            let Some(sum) = match_sum(func, &at, &uses, i, b) else { continue };
-            apply(func, sum, i, k, &mut before);
-            changed = true;
-        }
-        if before.is_empty() {
+        if !func.blocks[b].insts.iter().any(|i| WideSum::of(&func.insts[*i]).is_some()) {
             continue;
         }
         let old = std::mem::take(&mut func.blocks[b].insts);
-        let mut new = Vec::with_capacity(old.len() + 4 * before.len());
-        for (k, i) in old.into_iter().enumerate() {
-            new.extend(before.remove(&k).into_iter().flatten());
+        let mut new = Vec::with_capacity(old.len() + 8);
+        for i in old {
+            if let Some(sum) = match_sum(func, &at, i) {
+                apply(func, sum, i, &mut new);
+                changed = true;
+            }
             new.push(i);
         }
         func.blocks[b].insts = new;
@@ -50,105 +41,84 @@ pub fn run(func: &mut Function, analyses: &Analyses) -> Changed {
 
 /// A sum that was found.
 struct Sum {
-    /// The instruction that adds the low words, and its position.
-    low: (Inst, usize),
     /// The product that it adds.
     factors: Inst,
-    addend: Addend,
+    /// What is added to the product.
+    addend: Operand,
     /// Multiplications that come on top of the product's upper word, outermost first.
     chain: SmallVec<[Inst; 2]>,
 }
 
-/// A copy of `name` that takes the place of an addition.
-fn copy_into(func: &mut Function, inst: Inst, name: Name) {
-    let d = &mut func.insts[inst];
-    d.become_copy(d.operands[Iadd3::D], ori::operand(name));
-}
-
-/// Rewrites the additions `sum.low` and `high`.
-fn apply(
-    func: &mut Function,
-    sum: Sum,
-    high: Inst,
-    high_at: usize,
-    before: &mut FxHashMap<usize, SmallVec<[Inst; 4]>>,
-) {
-    let (low, low_at) = sum.low;
-    let loc = func.insts[low].loc;
-    let mut data = func.insts[sum.factors].clone();
-    data.loc = loc;
-    let place = before.entry(low_at).or_default();
+/// Has the sum `i` become a product, behind what is put in front of it.
+fn apply(func: &mut Function, sum: Sum, i: Inst, front: &mut Vec<Inst>) {
+    let loc = func.insts[i].loc;
+    let to = func.insts[i].operands[0];
     let mut add = |func: &mut Function, m: Macro, width: u8, sources: &[Operand]| {
         let v = func.add_value(sass::RegFile::R, width);
-        let operands = std::iter::once(ori::operand(v)).chain(sources.iter().cloned()).collect();
-        let d = InstData {
-            guard: ori::ALWAYS,
-            op: Op::Macro(m),
-            mods: Mods::none(),
-            operands,
-            kept: ThinVec::new(),
-            loc,
-        };
-        place.push(func.insts.push(d));
+        let operands = std::iter::once(ori::operand(v)).chain(sources.iter().copied()).collect();
+        let mods = Mods::none();
+        let kept = ThinVec::new();
+        let d = InstData { guard: ori::ALWAYS, op: Op::Macro(m), mods, operands, kept, loc };
+        front.push(func.insts.push(d));
         ori::operand(v)
     };
+    let mut data = InstData { loc, ..func.insts[sum.factors].clone() };
     data.operands[Imad::C] = match sum.addend {
-        Addend::Value(v) => ori::operand(v),
+        // No form takes a number here.
+        Operand::Imm(_) => add(func, Macro::Collect, 2, &words(sum.addend)),
         // Where a constant can be an operand, the other one cannot.
-        Addend::Halves(lo, hi) if func.target.info().alu_const && adjacent(&lo, &hi) => {
+        Operand::Const { .. } => {
             if let number @ Operand::Imm(_) = data.operands[Imad::B] {
                 data.operands[Imad::B] = add(func, Macro::Copy, 1, &[number]);
             }
-            lo
+            sum.addend
         }
-        Addend::Halves(lo, hi) => add(func, Macro::Collect, 2, &[lo, hi]),
+        other => other,
     };
+    if sum.chain.is_empty() {
+        data.operands[Imad::D] = to;
+        func.insts[i] = data;
+        return;
+    }
     let pair = func.add_value(sass::RegFile::R, 2);
     data.operands[Imad::D] = ori::operand(pair);
-    place.push(func.insts.push(data));
-    copy_into(func, low, Name::Part(pair, 0));
+    front.push(func.insts.push(data));
     let mut upper = Name::Part(pair, 1);
-    for &i in sum.chain.iter().rev() {
-        let mut d = func.insts[i].clone();
+    for &product in sum.chain.iter().rev() {
+        let mut d = func.insts[product].clone();
         let v = func.add_value(sass::RegFile::R, 1);
         d.operands[Imad::D] = ori::operand(v);
         d.operands[Imad::C] = ori::operand(upper);
-        before.entry(high_at).or_default().push(func.insts.push(d));
+        front.push(func.insts.push(d));
         upper = Name::Val(v);
     }
-    copy_into(func, high, upper);
+    let d = &mut func.insts[i];
+    (d.op, d.mods) = (Op::Macro(Macro::Collect), Mods::none());
+    d.operands = [to, ori::operand(Name::Part(pair, 0)), ori::operand(upper)].into_iter().collect();
 }
 
-/// What is added to the product.
-enum Addend {
-    /// A pair.
-    Value(Value),
-    /// Two words.
-    Halves(Operand, Operand),
-}
-
-/// Whether two words of constant memory are a pair.
-fn adjacent(lo: &Operand, hi: &Operand) -> bool {
-    match (lo, hi) {
-        (
-            Operand::Const { bank: a, index: None, offset: x, .. },
-            Operand::Const { bank: b, index: None, offset: y, .. },
-        ) => a == b && *y == x + 4 && x % 8 == 0,
-        _ => false,
-    }
-}
-
-/// The wide product whose lower word this is.
-fn product(func: &Function, at: &Places, o: &Operand) -> Option<Value> {
-    let Operand::Reg(r) = o else { return None };
-    let Name::Part(v, 0) = r.reg else { return None };
-    let d = &func.insts[at[v]?.0];
-    let (s, m) = (Imad::of(d)?, ImadMods::of(d)?);
+/// Whether an instruction makes a wide product and adds nothing to it.
+fn is_product(d: &InstData) -> bool {
+    let (Some(s), Some(m)) = (Imad::of(d), ImadMods::of(d)) else { return false };
     let wide = m.part == Some(ImadPart::WIDE) && !m.extended && d.is_unguarded();
-    (wide && is_zero(s.c) && is_pred(s.carry_out, Name::Phys(Reg::PT), false)).then_some(v)
+    wide && is_zero(s.c) && is_pred(s.carry_out, Name::Phys(Reg::PT), false)
 }
 
-/// Whether this is the upper word of `p`, with products added to it perhaps: those.
+/// The product that a term of a sum is, and those on top of its upper word.
+fn product(func: &Function, at: &Places, o: &Operand) -> Option<(Inst, SmallVec<[Inst; 2]>)> {
+    let (i, ..) = at[value_of(o)?]?;
+    let d = &func.insts[i];
+    if is_product(d) {
+        return Some((i, SmallVec::new()));
+    }
+    let (_, [low, high]) = d.collected().filter(|_| d.is_unguarded())? else { return None };
+    let Operand::Reg(r) = low else { return None };
+    let Name::Part(p, 0) = r.reg else { return None };
+    let (factors, ..) = at[p].filter(|_| plain(low))?;
+    is_product(&func.insts[factors]).then_some((factors, upper_word(func, at, high, p)?))
+}
+
+/// What was added to the upper word of `p` to make this.
 fn upper_word(func: &Function, at: &Places, o: &Operand, p: Value) -> Option<SmallVec<[Inst; 2]>> {
     let mut chain: SmallVec<[Inst; 2]> = SmallVec::new();
     let mut word = o;
@@ -160,7 +130,7 @@ fn upper_word(func: &Function, at: &Places, o: &Operand, p: Value) -> Option<Sma
         match r.reg {
             Name::Part(v, 1) if v == p => return Some(chain),
             Name::Val(v) if chain.len() < 2 => {
-                let i = at[v]?.0;
+                let (i, ..) = at[v]?;
                 let d = &func.insts[i];
                 let bare = ImadMods { part: None, alias: None, unsigned: false, extended: false };
                 if ImadMods::of(d)? != bare || !d.is_unguarded() {
@@ -174,46 +144,32 @@ fn upper_word(func: &Function, at: &Places, o: &Operand, p: Value) -> Option<Sma
     }
 }
 
-/// A sum whose upper words `i` adds.
-fn match_sum(
-    func: &Function,
-    at: &Places,
-    uses: &SecondaryMap<Value, u32>,
-    i: Inst,
-    b: Block,
-) -> Option<Sum> {
-    let sum = sums::sum(func, at, uses, i, b)?;
-    let (low, high) = (sum.low, sum.high?.terms);
-    let low_at = at[value_of(Iadd3::of(&func.insts[sum.inst])?.d)?]?.2;
-    for (n, m) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
-        let Some(p) = product(func, at, &low[n]) else { continue };
-        let Some(chain) = upper_word(func, at, &high[m], p) else { continue };
-        let (x, y) = (low[1 - n], high[1 - m]);
-        let whole = match (&x, &y) {
-            (Operand::Reg(a), Operand::Reg(b)) => match (a.reg, b.reg) {
-                (Name::Part(v, 0), Name::Part(w, 1)) if v == w && func.values[v].width == 2 => Some(v),
-                _ => None,
-            },
-            _ => None,
-        };
-        // The addend's upper word must be there when the lower ones are added.
-        let early = |o: &Operand| match o {
-            Operand::Reg(r) => match r.reg.value() {
-                Some(v) => at[v].is_none_or(|(_, block, k)| block != b || k < low_at),
-                None => true,
-            },
-            _ => true,
-        };
-        if !early(&y) {
-            continue;
-        }
-        let addend = match whole {
-            Some(v) => Addend::Value(v),
-            None => Addend::Halves(x, y),
-        };
-        return Some(Sum { low: (sum.inst, low_at), factors: at[p]?.0, addend, chain });
+/// A sum of a product, and what it adds, if that has no sign.
+fn match_sum(func: &Function, at: &Places, i: Inst) -> Option<Sum> {
+    let [x, y] = WideSum::of(&func.insts[i])?.terms;
+    [(x, y), (y, x)].into_iter().find_map(|(term, addend)| {
+        let (factors, chain) = product(func, at, &term).filter(|_| plain(&addend))?;
+        let addend = in_constant_memory(func, at, &addend).unwrap_or(addend);
+        Some(Sum { factors, addend, chain })
+    })
+}
+
+/// The pair in constant memory that a term is, where that can be an operand.
+fn in_constant_memory(func: &Function, at: &Places, o: &Operand) -> Option<Operand> {
+    let (i, ..) = at[value_of(o)?]?;
+    let (_, [low, high]) = func.insts[i].collected()? else { return None };
+    (func.target.info().alu_const && func.insts[i].is_unguarded() && adjacent(low, high)).then_some(*low)
+}
+
+/// Whether two words of constant memory are a pair.
+fn adjacent(lo: &Operand, hi: &Operand) -> bool {
+    match (lo, hi) {
+        (
+            Operand::Const { bank: a, index: None, offset: x, .. },
+            Operand::Const { bank: b, index: None, offset: y, .. },
+        ) => a == b && *y == x + 4 && x % 8 == 0,
+        _ => false,
     }
-    None
 }
 
 #[cfg(test)]
@@ -224,13 +180,10 @@ block0:
     v0:R = S2R SR_TID.X
     v1:R2 = LDC.64 c[0x0][0x210]
     v2:R2 = IMAD.WIDE PT, v0, 0x4, RZ, PT
-    v3:R, v4:P = IADD3 PT, v1.0, v2.0, RZ, !PT, !PT
-    v5:R = IADD3.X PT, PT, v1.1, v2.1, RZ, v4, !PT
-    v6:R2 = collect v3, v5
+    v6:R2 = IADD.64 PT, v1, v2, !PT
     v7:R2 = LDG.E.64 PT, [v6.64], PT
-    v8:R, v9:P = IADD3 PT, v2.0, v7.0, RZ, !PT, !PT
-    v10:R = IADD3.X PT, PT, v2.1, v0, RZ, v9, !PT
-    v11:R2 = collect v8, v10
+    v12:R2 = collect v7.0, v0
+    v11:R2 = IADD.64 PT, v2, v12, !PT
     STG.E.64 [v11.64], v7
     exit
 }
@@ -246,8 +199,8 @@ block0:
         ori::verify::verify(&f).unwrap();
         let text = f.to_string();
         assert!(text.contains("= IMAD.WIDE PT, v0, 0x4, v1, PT"), "{text}");
-        assert!(text.contains("= collect v7.0, v0"), "{text}");
-        assert!(!text.contains("IADD3"), "{text}");
+        assert!(text.contains("= IMAD.WIDE PT, v0, 0x4, v12, PT"), "{text}");
+        assert!(!text.contains("IADD"), "{text}");
     }
 
     #[test]
@@ -255,24 +208,33 @@ block0:
         let more = "\
     v20:R2 = LDC.64 c[0x0][0x218]
     v21:R = IMAD PT, v0, v20.1, v2.1, PT
-    v3:R, v4:P";
-        let before = BEFORE.replace("v0, 0x4, RZ", "v0, v1.0, RZ").replace("    v3:R, v4:P", more);
-        let before = before.replace("IADD3.X PT, PT, v1.1, v2.1", "IADD3.X PT, PT, v1.1, v21");
+    v22:R2 = collect v2.0, v21
+    v6:R2";
+        let before = BEFORE.replace("v0, 0x4, RZ", "v0, v1.0, RZ").replace("    v6:R2", more);
+        let before = before.replace("IADD.64 PT, v1, v2", "IADD.64 PT, v1, v22");
         let mut f = ori::parse::parse(&before).unwrap();
         assert_ne!(super::run(&mut f, &ori::Analyses::default()), ori::Changed::Nothing);
         ori::verify::verify(&f).unwrap();
         _ = crate::copy_prop::run(&mut f, &ori::Analyses::default());
         ori::dead::remove(&mut f);
         let text = f.to_string();
-        assert!(text.contains("IMAD.WIDE PT, v0, v1.0, v1, PT"), "{text}");
-        assert!(text.contains("IMAD PT, v0, v20.1, v22.1, PT") && !text.contains("IADD3"), "{text}");
+        assert!(text.contains("v23:R2 = IMAD.WIDE PT, v0, v1.0, v1, PT"), "{text}");
+        assert!(text.contains("IMAD PT, v0, v20.1, v23.1, PT") && !text.contains("IADD"), "{text}");
     }
 
     #[test]
-    fn a_negated_word_is_another_sum() {
-        let mut f =
-            ori::parse::parse(&BEFORE.replace("v1.0, v2.0", "-v1.0, v2.0").replace("v2.0, v7", "-v2.0, v7"))
-                .unwrap();
+    fn a_number_is_put_into_registers() {
+        let mut f = ori::parse::parse(&BEFORE.replace("PT, v1, v2", "PT, v2, 0xfffffff0")).unwrap();
+        assert_ne!(super::run(&mut f, &ori::Analyses::default()), ori::Changed::Nothing);
+        ori::verify::verify(&f).unwrap();
+        let text = f.to_string();
+        assert!(text.contains("collect 0xfffffff0, 0xffffffff"), "{text}");
+    }
+
+    #[test]
+    fn a_negated_term_is_another_sum() {
+        let signed = BEFORE.replace("PT, v1, v2", "PT, -v1, v2").replace("PT, v2, v12", "PT, -v2, v12");
+        let mut f = ori::parse::parse(&signed).unwrap();
         assert_eq!(super::run(&mut f, &ori::Analyses::default()), ori::Changed::Nothing);
     }
 }

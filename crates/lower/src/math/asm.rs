@@ -158,15 +158,11 @@ impl Asm for Builder<'_> {
     }
 
     fn add64(&mut self, a: Value, b: Value) -> Value {
-        let (lo, carry) = self.iadd3_carry(part(a, 0), part(b, 0), rz());
-        let hi = self.iadd_x(part(a, 1), part(b, 1), carry);
-        self.collect(&[operand(lo), operand(hi)])
+        self.def(Opcode::IADD, &[Mod::_64], &[operand(a), operand(b), never()])
     }
 
     fn sub64(&mut self, a: Value, b: Value) -> Value {
-        let (lo, carry) = self.iadd3_carry(part(a, 0), neg(part(b, 0)), rz());
-        let hi = self.iadd_x(part(a, 1), not(part(b, 1)), carry);
-        self.collect(&[operand(lo), operand(hi)])
+        self.def(Opcode::IADD, &[Mod::_64], &[operand(a), neg(operand(b)), never()])
     }
 
     fn mul64(&mut self, a: Value, b: Value) -> Value {

@@ -6,7 +6,8 @@ use cranelift_entity::SecondaryMap;
 use ori::{Function, Macro, Name, Op, Operand, Terminator, Value};
 use sass::compute::{self, Term};
 use sass::ops::{
-    Dsetp, DsetpMods, Fsetp, FsetpMods, Iadd3, Imad, Int64, Isetp, IsetpMods, Lop3, Plop3, Prmt, Shf, ShfMods,
+    Dsetp, DsetpMods, Fsetp, FsetpMods, Iadd, Iadd3, Imad, Int64, Isetp, IsetpMods, Lop3, Plop3, Prmt, Shf,
+    ShfMods,
 };
 use sass::{Mod, Opcode, Reg, RegFile};
 use smallvec::SmallVec;
@@ -203,6 +204,15 @@ impl Machine<'_> {
                 assert!(!asked || carry < 2, "a second carry");
                 self.set(s.carry_out, u64::from(carry & 1));
                 u64::from(sum)
+            }
+            Opcode::IADD if has(Mod::_64) => {
+                let s = slots(Iadd::of(d));
+                let term = |o: &Operand| match o {
+                    Operand::Imm(n) => *n as i32 as u64,
+                    Operand::Reg(r) if r.neg => self.name(r.reg).wrapping_neg(),
+                    other => self.int(other, 2),
+                };
+                term(s.a).wrapping_add(term(s.b))
             }
             Opcode::IMAD if has(Mod::WIDE) || has(Mod::HI) => {
                 let s = slots(Imad::of(d));

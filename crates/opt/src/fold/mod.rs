@@ -5,15 +5,16 @@ mod float;
 
 use crate::Pass;
 use crate::copy_prop::part;
+use crate::sums::{self, WideSum};
 use cranelift_entity::SecondaryMap;
 use ori::{
     Analyses, Block, Changed, Function, Guard, Inst, InstData, Macro, Name, Op, Operand, Operands,
     Terminator, Value,
 };
 use sass::ops::{
-    Bool, Brev, Iadd3, Iadd3Mods, Icmp, Imad, ImadMods, ImadPart, Imnmx, ImnmxMods, Int64, Isetp, IsetpMods,
-    Ldc, LdcMods, Lop3, Lop3Mods, Plop3, Popc, Prmt, PrmtMods, R2ur, Sel, SelMods, Shf, ShfMods, Size64,
-    Vimnmx, Vimnmx120, VimnmxMods, Voteu,
+    Bool, Brev, Iadd, Iadd3, Iadd3Mods, Icmp, Imad, ImadMods, ImadPart, Imnmx, ImnmxMods, Int64, Isetp,
+    IsetpMods, Ldc, LdcMods, Lop3, Lop3Mods, Plop3, Popc, Prmt, PrmtMods, R2ur, Sel, SelMods, Shf, ShfMods,
+    Size64, Vimnmx, Vimnmx120, VimnmxMods, Voteu,
 };
 use sass::{Mods, Opcode, Reg, RegFile, RegOp, Unit, WideImmediate, compute};
 use smallvec::SmallVec;
@@ -227,6 +228,7 @@ impl Known {
         let Op::Sass(op) = d.op else { return None };
         match op {
             Opcode::IADD3 => self.sum(func, d, Iadd3::of(d)?, Iadd3Mods::of(d)?),
+            Opcode::IADD => self.wide_sum(func, d, WideSum::of(d)?),
             Opcode::IMAD => match (Imad::of(d)?, ImadMods::of(d)?) {
                 (s, mods @ ImadMods { part: Some(ImadPart::WIDE), .. }) => self.wide_product(func, s, mods),
                 (s, mods) => self.product(func, s, mods),
@@ -410,6 +412,50 @@ impl Known {
                 Some((d.op, d.mods.clone(), all))
             }
         }
+    }
+
+    /// The number of 64 bits that a term of a sum is.
+    fn wide_number(&self, func: &Function, o: &Operand) -> Option<u64> {
+        let words = |low: &Operand, high: &Operand| {
+            Some(u64::from(self.number(func, low)?) | u64::from(self.number(func, high)?) << 32)
+        };
+        match o {
+            Operand::Reg(r) if r.neg => {
+                let [low, high] = sums::words(Operand::Reg(RegOp { neg: false, ..*r }));
+                words(&low, &high).map(u64::wrapping_neg)
+            }
+            _ => {
+                let [low, high] = sums::words(*o);
+                words(&low, &high)
+            }
+        }
+    }
+
+    /// A sum of 64 bits: of numbers, with nothing, or with a number that the instruction takes.
+    fn wide_sum(&self, func: &Function, d: &InstData, s: WideSum) -> Option<New> {
+        let to = ori::operand(s.to);
+        let [x, y] = s.terms.map(|o| self.wide_number(func, &o));
+        let (number, other, at) = match (x, y) {
+            (Some(x), Some(y)) => {
+                let sum = x.wrapping_add(y);
+                let words = [to, Operand::Imm(sum as u32), Operand::Imm((sum >> 32) as u32)];
+                return Some((Op::Macro(Macro::Collect), Mods::none(), words.into_iter().collect()));
+            }
+            (Some(x), None) => (x, s.terms[1], 0),
+            (None, Some(y)) => (y, s.terms[0], 1),
+            (None, None) => return None,
+        };
+        if number == 0 && is_plain(&other) {
+            return copy_of(&to, other);
+        }
+        let taken = Operand::Imm(number as u32);
+        let fits = i64::from(number as i32) == number as i64 && number != 0;
+        if !fits || s.terms[at] == taken {
+            return None;
+        }
+        let mut all: Operands = d.operands.clone();
+        (all[Iadd::A], all[Iadd::B]) = (other, taken);
+        Some((d.op, d.mods.clone(), all))
     }
 
     /// The lower word of a product and a sum.

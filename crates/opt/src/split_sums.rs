@@ -1,0 +1,146 @@
+//! Sums of 64 bits are one instruction, IADD.64, from lowering up to here, whatever the target has: so passes see terms, not words and
+//! carries between them. Here each becomes two, of which the second has the first one's carry. What the words are good for follows: shifts
+//! as part of them, sums of three, and on sm_120, which has the instruction, those that stay whole ([`crate::wide_integers`]).
+
+use crate::Pass;
+use crate::sums::{self, Collected, WideSum};
+use ori::{ALWAYS, Function, Inst, InstData, Macro, Name, Op, Operand, Operands, operand};
+use sass::ops::{Iadd3, Iadd3Mods};
+use sass::{Mods, Opcode, Reg, RegFile, RegOp};
+use thin_vec::{ThinVec, thin_vec};
+
+/// The pass, for the table.
+pub const PASS: Pass =
+    Pass::needed("split-sums", "LateExpansion", "sums of 64 bits as two of their words, with a carry", run);
+
+/// The pass.
+pub fn run(func: &mut Function) -> bool {
+    let mut changed = false;
+    let collected = Collected::of(func);
+    for n in 0..func.layout.len() {
+        let b = func.layout[n];
+        if !func.blocks[b].insts.iter().any(|i| func.insts[*i].opcode() == Some(Opcode::IADD)) {
+            continue;
+        }
+        changed = true;
+        let old = std::mem::take(&mut func.blocks[b].insts);
+        let mut new = Vec::with_capacity(old.len() + 8);
+        for i in old {
+            split(func, &collected, i, &mut new);
+            new.push(i);
+        }
+        func.blocks[b].insts = new;
+    }
+    changed
+}
+
+/// Puts the additions of both words in front of a sum, which becomes what they are together. They need no guard: nobody else reads them.
+fn split(func: &mut Function, collected: &Collected, i: Inst, front: &mut Vec<Inst>) {
+    let Some(sum) = WideSum::under_any_guard(&func.insts[i]) else { return };
+    let loc = func.insts[i].loc;
+    let data = |op, mods, operands: Operands| InstData {
+        guard: ALWAYS,
+        op,
+        mods,
+        operands,
+        kept: ThinVec::new(),
+        loc,
+    };
+    let pt = |not| Operand::Reg(RegOp { not, ..RegOp::plain(Name::Phys(Reg::PT)) });
+    let low = operand(func.add_value(RegFile::R, 1));
+    let high = operand(func.add_value(RegFile::R, 1));
+    let mut add = |func: &mut Function, d, [a, b]: [Operand; 2], carries: Option<[Operand; 2]>| {
+        let c = operand(Name::Phys(Reg::RZ));
+        let [carry_out, carry] = carries.unwrap_or([pt(false), pt(true)]);
+        let sum = Iadd3 { d, carry_out, carry_out2: pt(false), a, b, c, carry, carry2: pt(true) };
+        let mods = Iadd3Mods { extended: carry != pt(true) }.mods();
+        front.push(func.insts.push(data(Op::Sass(Opcode::IADD3), mods, sum.list().into())));
+    };
+    let [x, y] = sum.terms;
+    let alone = [(x, y), (y, x)].into_iter().find_map(|(x, y)| {
+        let other = Some(collected.words(x)).filter(|[low, _]| sums::plain(low))?;
+        Some((other, collected.upper_alone(y)?))
+    });
+    let low = match alone {
+        Some(([low, high_of_other], upper)) => {
+            add(func, high, [high_of_other, upper], None);
+            low
+        }
+        _ => {
+            let [x, y] = sum.terms.map(|term| collected.words(term));
+            let carry = operand(func.add_value(RegFile::P, 1));
+            add(func, low, [x[0], y[0]], Some([carry, pt(true)]));
+            add(func, high, [x[1], y[1]], Some([pt(false), carry]));
+            low
+        }
+    };
+    let mut collect = data(Op::Macro(Macro::Collect), Mods::none(), thin_vec![operand(sum.to), low, high]);
+    if func.insts[i].is_unguarded() {
+        func.insts[i] = collect;
+        return;
+    }
+    let both = operand(func.add_value(RegFile::R, 2));
+    collect.operands[0] = both;
+    front.push(func.insts.push(collect));
+    // The carry out, which is nowhere, kept something as well.
+    func.insts[i].kept.truncate(1);
+    func.insts[i].become_copy(operand(sum.to), both);
+}
+
+#[cfg(test)]
+mod tests {
+    /// The body after the pass.
+    fn after(sum: &str) -> String {
+        let text = format!(
+            "function k sm_90 entry local=0 shared=0 barriers=0 regs=255 {{\nblock0:\n    v0:R2 = LDC.64 c[0x0][0x210]\n    \
+             v1:R2 = LDC.64 c[0x0][0x218]\n    v9:R2 = collect RZ, v1.0\n    v2:R2 = IADD.64 PT, {sum}, !PT\n    STS.64 [0x0], v2\n    exit\n}}\n"
+        );
+        let mut f = ori::parse::parse(&text).unwrap_or_else(|e| panic!("{e}: {text}"));
+        assert!(super::run(&mut f));
+        ori::verify::verify(&f).unwrap_or_else(|e| panic!("{e:?}: {f}"));
+        f.to_string()
+    }
+
+    #[test]
+    fn words_are_added_with_a_carry() {
+        let text = after("v0, v1");
+        assert!(text.contains("v10:R, v12:P = IADD3 PT, v0.0, v1.0, RZ, !PT, !PT"), "{text}");
+        assert!(text.contains("v11:R = IADD3.X PT, PT, v0.1, v1.1, RZ, v12, !PT"), "{text}");
+        assert!(text.contains("v2:R2 = collect v10, v11"), "{text}");
+    }
+
+    #[test]
+    fn a_lower_word_that_is_zero_has_no_carry() {
+        // A minus before zero would need one, and there is no instruction of ptxas's with such.
+        let text = after("v0, -v9");
+        assert!(text.contains("IADD3 PT, PT, v0.1, -v1.0, RZ, !PT, !PT"), "{text}");
+        assert!(text.contains("v2:R2 = collect v0.0, v11") && !text.contains("IADD3.X"), "{text}");
+        let text = after("v9, 0x5");
+        assert!(text.contains("IADD3 PT, PT, RZ, v1.0,") && text.contains("collect 0x5, "), "{text}");
+    }
+
+    #[test]
+    fn guards_stay_at_what_takes_the_sum() {
+        let text = "function k sm_90 entry local=0 shared=0 barriers=0 regs=255 {\nblock0:\n    v0:R2 = LDC.64 c[0x0][0x210]\n    \
+             v1:P = ISETP.EQ.AND PT, v0.0, 0x5, PT, PT\n    @v1 v2:R2 = IADD.64 PT, v0, 0x8, !PT keep v0 PT\n    \
+             STS.64 [0x0], v2\n    exit\n}\n";
+        let mut f = ori::parse::parse(text).unwrap_or_else(|e| panic!("{e}: {text}"));
+        assert!(super::run(&mut f));
+        ori::verify::verify(&f).unwrap_or_else(|e| panic!("{e:?}: {f}"));
+        let text = f.to_string();
+        assert!(text.contains("v6:R2 = collect v3, v4") && text.contains("@v1 v2:R2 = copy v6"), "{text}");
+        assert!(!text.contains("@v1 v3"), "{text}");
+    }
+
+    #[test]
+    fn numbers_are_extended_and_complements_have_the_carry() {
+        let text = after("v0, 0xfffffff0");
+        assert!(text.contains("v0.0, 0xfffffff0,") && text.contains("v0.1, 0xffffffff,"), "{text}");
+        let text = after("v0, 0x10");
+        assert!(text.contains("v0.0, 0x10,") && text.contains("v0.1, RZ,"), "{text}");
+        let text = after("-v0, v1");
+        assert!(text.contains("-v0.0, v1.0,") && text.contains("~v0.1, v1.1,"), "{text}");
+        let text = after("RZ, -v1");
+        assert!(text.contains("RZ, -v1.0,") && text.contains("RZ, ~v1.1,"), "{text}");
+    }
+}
