@@ -83,12 +83,14 @@ fn general(o: &Operand) -> Option<&RegOp<Reg>> {
     }
 }
 
-/// `IMAD.MOV.U32 R0, RZ, RZ, R2`, and with a uniform register `IMAD.U32`.
+/// `IMAD.MOV.U32 R0, RZ, RZ, R2`, also of RZ, and with a uniform register `IMAD.U32`.
 fn copy(d: &Inst) -> Product {
     let Mov { d: Operand::Reg(to), a: source, bytes: Operand::Imm(0xf) } = Mov::of(d)? else { return None };
     let plain = match source {
         Operand::Reg(r) => {
-            *r == RegOp::plain(r.reg) && !r.reg.is_zero() && matches!(r.reg.file, RegFile::R | RegFile::UR)
+            let zero = r.reg == Reg::RZ;
+            *r == RegOp::plain(r.reg)
+                && (zero || !r.reg.is_zero() && matches!(r.reg.file, RegFile::R | RegFile::UR))
         }
         Operand::Imm(_) => true,
         _ => false,

@@ -395,8 +395,7 @@ fn isetp_mods(cmp: Mod, signed: bool) -> SmallVec<[Mod; 4]> {
     m
 }
 
-/// 64-bit `(a cmp b) op with`: one instruction from sm_120 on, before that the low halves and then the high
-/// halves with the result of the low ones.
+/// 64-bit `(a cmp b) op with`.
 pub fn isetp64_combined(
     b: &mut Builder<'_>,
     cmp: Mod,
@@ -406,20 +405,10 @@ pub fn isetp64_combined(
     op: Mod,
     with: Operand,
 ) -> Value {
-    if b.func.target.info().compares_64 {
-        let kind = if signed { Mod::S64 } else { Mod::U64 };
-        let mut whole = |p: &Pair| if p.as_imm() == Some(0) { rz() } else { operand(b.pair(p)) };
-        let (x, y) = (whole(x), whole(y));
-        return b.def_pred(Opcode::ISETP, &[cmp, kind, op], &[x, y, with, pt()]);
-    }
-    let low = b.isetp(cmp, false, x.lo, y.lo);
-    let mut mods: SmallVec<[Mod; 4]> = SmallVec::new();
-    mods.push(cmp);
-    if !signed {
-        mods.push(Mod::U32);
-    }
-    mods.extend([op, Mod::EX]);
-    b.def_pred(Opcode::ISETP, &mods, &[x.hi, y.hi, with, operand(low)])
+    let kind = if signed { Mod::S64 } else { Mod::U64 };
+    let x = if x.as_imm() == Some(0) { rz() } else { operand(b.pair(x)) };
+    let y = b.term64(y);
+    b.def_pred(Opcode::ISETP, &[cmp, kind, op], &[x, y, with, pt()])
 }
 
 /// `c[bank][offset]` of a 32-bit word.

@@ -5,9 +5,10 @@
 //! Arithmetic on 16 bits leaves such: each result is masked, whether it could be larger or not.
 
 use crate::Pass;
-use crate::sums::{self, Collected, WideSum};
+use crate::sums;
 use cranelift_entity::SecondaryMap;
 use ori::known::KnownBits;
+use ori::pairs::{Collected, WideSum};
 use ori::{Analyses, Changed, Function, Inst, InstData, Macro, Name, Op, Operand, Value, operand};
 use rustc_hash::FxHashMap;
 use sass::ops::{

@@ -3,8 +3,9 @@
 //! `y + (x + 4)`, which becomes `(y + x) + 4`.
 
 use crate::Pass;
-use crate::sums::{self, Places, WideSum, is_zero, value_of};
+use crate::sums::{self, Places, is_zero, value_of};
 use cranelift_entity::SecondaryMap;
+use ori::pairs::WideSum;
 use ori::{Block, Function, Inst, InstData, Name, Op, Operand, Value, operand};
 use rustc_hash::FxHashMap;
 use sass::ops::{Iadd, Iadd3};

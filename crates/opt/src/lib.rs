@@ -33,7 +33,7 @@ pub mod short_circuit;
 pub mod signs;
 mod single_lane;
 pub mod sink;
-pub mod split_sums;
+pub mod split_words;
 mod sums;
 #[cfg(test)]
 mod testing;
@@ -101,9 +101,9 @@ impl Pass {
         name: &'static str,
         of_ptxas: &'static str,
         what: &'static str,
-        run: fn(&mut Function) -> bool,
+        run: fn(&mut Function, &Analyses) -> Changed,
     ) -> Pass {
-        Pass { phase: Phase::needed(name, of_ptxas, what), min_level: 0, run: Run::Alone(run) }
+        Pass { phase: Phase::needed(name, of_ptxas, what), min_level: 0, run: Run::Analysed(run) }
     }
 
     /// The same for a pass that asks analyses, and says what it changed.
@@ -176,7 +176,7 @@ pub static PASSES: &[Pass] = &[
     unite_halves::PASS,
     constant_sums::PASS,
     gvn::PASS,
-    split_sums::PASS,
+    split_words::PASS,
     copy_prop::PASS,
     shift_add::PASS,
     three_inputs::PASS,

@@ -3,8 +3,8 @@
 //! addresses of 32 bits get narrow. Comparisons of pairs, as sm_120 has them, compare words where the other ones are known to be alike. Bits of factors that products of matrices do not read need not be cleared.
 
 use crate::Pass;
-use crate::sums::{Collected, WideSum};
 use cranelift_entity::SecondaryMap;
+use ori::pairs::{Collected, WideSum};
 use ori::{Function, Inst, InstData, Name, Op, Operand, Value};
 use sass::ops::{
     Hmma, HmmaSp, Iadd3, Icmp, Imad, ImadMods, ImadPart, Int64, Isetp, IsetpMods, Ldc, LdcMods, Lop3, Size64,

@@ -47,6 +47,10 @@ pub fn run(func: &mut Function) -> bool {
         }
         changed = true;
     }
+    if changed {
+        // The comparisons without the logic, which the next pass would count.
+        ori::dead::remove(func);
+    }
     changed
 }
 

@@ -310,7 +310,7 @@ block0:
             if widen {
                 super::widen(&mut f);
             } else {
-                crate::split_sums::run(&mut f);
+                _ = crate::split_words::run(&mut f, &ori::Analyses::default());
                 _ = crate::copy_prop::run(&mut f, &ori::Analyses::default());
                 super::run(&mut f);
             }

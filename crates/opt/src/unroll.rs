@@ -146,8 +146,9 @@ pub(crate) fn cost(d: &InstData) -> Option<u64> {
         Op::Macro(_) => None,
         // Lanes that meet at the copies of one instruction would be at different ones.
         Op::Sass(op) if op.info().control || d.mods.has(ori::meeting::MARK) => None,
-        // Each word of a sum of 64 bits.
+        // Each word of a sum or comparison of 64 bits.
         Op::Sass(Opcode::IADD) => Some(2),
+        Op::Sass(_) if ori::pairs::compares(d) => Some(2),
         Op::Sass(_) => Some(1),
     }
 }

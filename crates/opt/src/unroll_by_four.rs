@@ -9,11 +9,11 @@
 mod emit;
 
 use crate::Pass;
-use crate::sums::WideSum;
 use crate::unroll::cost;
 use emit::{Emit, constant, renamed, words};
 use ori::cfg::Cfg;
 use ori::loops::{Compare, Loop, Makers};
+use ori::pairs::{self, WideSum};
 use ori::{Analyses, Block, BlockCall, Changed, Clones, Editor, Function, InstData, Name, Op};
 use ori::{Operand, Refusal, Remark, Terminator, User, Value, operand};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -317,20 +317,20 @@ fn test(
         (plain && *s.p == operand(of)).then_some((s, m))
     }
     let (s, m) = compared(d, *cond)?;
-    if !matches!(m.kind, None | Some(Int64::U32)) {
-        return None;
-    }
-    let mut sides: [Words; 2] = [smallvec![*s.a], smallvec![*s.b]];
-    if m.extended {
-        // The lower words decide where the upper ones are equal.
-        let Name::Val(lower) = plain(s.lower)? else { return None };
-        let (low, of_low) = compared(&func.insts[makers.of(lower)?], lower)?;
-        let below = of_low.kind == Some(Int64::U32) && !of_low.extended;
-        (below && of_low.cmp == m.cmp).then_some(())?;
-        sides[0].insert(0, *low.a);
-        sides[1].insert(0, *low.b);
-    }
-    let signed = m.kind.is_none();
+    let mut sides: [Words; 2] = if pairs::compares(d) {
+        [s.a, s.b].map(|o| match o {
+            Operand::Reg(RegOp { reg: Name::Val(v), neg: false, abs: false, not: false, .. }) => {
+                words_of(func, makers, *v)
+            }
+            o => Words::from_slice(&pairs::words(*o)),
+        })
+    } else {
+        if m.extended {
+            return None;
+        }
+        [smallvec![*s.a], smallvec![*s.b]]
+    };
+    let signed = matches!(m.kind, None | Some(Int64::S64));
     let invariant = |w: &Words| {
         w.iter().all(|o| {
             number(o).is_some() || plain(o).and_then(Name::value).is_some_and(|v| !inside.contains(&v))

@@ -5,7 +5,8 @@
 //! product goes with the next removal of dead code unless something else needs it.
 
 use crate::Pass;
-use crate::sums::{self, Places, WideSum, is_pred, is_zero, plain, value_of, words};
+use crate::sums::{self, Places, is_pred, is_zero, plain, value_of};
+use ori::pairs::{WideSum, words};
 use ori::{Analyses, Changed, Function, Inst, InstData, Macro, Name, Op, Operand, Value};
 use sass::ops::{Imad, ImadMods, ImadPart};
 use sass::{Mods, Reg};

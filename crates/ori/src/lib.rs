@@ -26,6 +26,7 @@ pub mod live;
 pub mod loops;
 pub mod meeting;
 mod name;
+pub mod pairs;
 pub mod parse;
 pub mod phase;
 pub mod print;

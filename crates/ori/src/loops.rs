@@ -2,6 +2,7 @@
 
 use crate::cfg::{Cfg, DomTree};
 use crate::function::{Block, Function, Name, Operand, Terminator, Value};
+use crate::pairs::{self, WideSum};
 use cranelift_entity::packed_option::PackedOption;
 use cranelift_entity::{PrimaryMap, SecondaryMap, entity_impl};
 use sass::ops::{Bool, Iadd3, Iadd3Mods, Icmp, Int64, Isetp, IsetpMods, Mov};
@@ -215,6 +216,9 @@ fn find(top: &mut [u32], at: u32) -> u32 {
     root
 }
 
+/// Numbers of 64 bits that are reckoned with: their differences and those beside them have 64 bits, too.
+const FAR: std::ops::RangeInclusive<i64> = -(1 << 60)..=1 << 60;
+
 /// A parameter of a header that each time round becomes a constant more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Induction {
@@ -225,7 +229,7 @@ pub struct Induction {
     /// What it becomes.
     pub next: Value,
     /// How much more.
-    pub step: i32,
+    pub step: i64,
 }
 
 /// Who makes values, for the questions below.
@@ -269,9 +273,29 @@ impl Makers {
         }
     }
 
-    /// `value` as another one and a constant, if it is such a sum of 32 bits.
-    fn sum(&self, func: &Function, value: Value) -> Option<(Value, i32)> {
+    /// The number of 64 bits that an operand is, if it is one.
+    fn wide_constant(&self, func: &Function, o: &Operand) -> Option<u64> {
+        let collected = match o {
+            Operand::Reg(RegOp { reg: Name::Val(v), neg: false, .. }) => {
+                let d = &func.insts[self.of(*v)?];
+                d.collected().filter(|_| d.is_unguarded()).map(|(_, parts)| parts)
+            }
+            _ => None,
+        };
+        let [low, high] = match collected {
+            Some(&[low, high]) => [low, high],
+            Some(_) => return None,
+            None => pairs::words(*o),
+        };
+        Some(u64::from(self.constant(func, &low)?) | u64::from(self.constant(func, &high)?) << 32)
+    }
+
+    /// `value` as another one and a constant, if it is such a sum.
+    fn sum(&self, func: &Function, value: Value) -> Option<(Value, i64)> {
         let d = &func.insts[self.of(value)?];
+        if let Some(sum) = WideSum::of(d) {
+            return sum.with_number();
+        }
         let s = Iadd3::of(d)?;
         if !d.is_unguarded() || Iadd3Mods::of(d)?.extended {
             return None;
@@ -287,7 +311,7 @@ impl Makers {
                 _ => sum = sum.wrapping_add(self.constant(func, o)? as i32),
             }
         }
-        Some((base?, sum))
+        Some((base?, sum.into()))
     }
 }
 
@@ -333,29 +357,43 @@ impl LoopForest {
         let d = &func.insts[makers.of(*cond)?];
         let (s, m) = (Isetp::of(d)?, IsetpMods::of(d)?);
         let alone = m.join == Bool::AND && *s.join == crate::operand(Name::Phys(Reg::PT)) && !m.extended;
-        let word = matches!(m.kind, None | Some(Int64::U32));
-        if !alone || !word || !d.is_unguarded() || *s.p != crate::operand(*cond) {
+        if !alone || !d.is_unguarded() || *s.p != crate::operand(*cond) {
             return None;
         }
-        let signed = m.kind.is_none();
-        let number = |x: u32| if signed { i64::from(x as i32) } else { i64::from(x) };
+        let (signed, wide) = match m.kind {
+            None => (true, false),
+            Some(Int64::U32) => (false, false),
+            Some(Int64::S64) => (true, true),
+            Some(Int64::U64) => (false, true),
+        };
+        let number = |o: &Operand| match (wide, signed) {
+            (false, true) => makers.constant(func, o).map(|x| i64::from(x as i32)),
+            (false, false) => makers.constant(func, o).map(i64::from),
+            (true, true) => makers.wide_constant(func, o).map(|x| x as i64).filter(|x| FAR.contains(x)),
+            (true, false) => i64::try_from(makers.wide_constant(func, o)?).ok().filter(|x| FAR.contains(x)),
+        };
         let Operand::Reg(RegOp { reg: Name::Val(tested), neg: false, abs: false, not: false, .. }) = *s.a
         else {
             return None;
         };
-        let bound = number(makers.constant(func, s.b)?);
+        let bound = number(s.b)?;
         let counts = self.inductions(func, cfg, makers, l);
         let i = counts.iter().find(|i| i.param == tested || i.next == tested)?;
-        let start = number(makers.constant(func, &crate::operand(i.start))?);
-        let step = i64::from(i.step);
-        let first = if tested == i.next { start + step } else { start };
+        let start = number(&crate::operand(i.start))?;
+        let step = i.step;
+        let first = if tested == i.next { start.checked_add(step)? } else { start };
         // The comparison that keeps the loop going.
         let op = Compare::of(m.cmp)?;
         let keeps = if stays_if { op } else { op.inverted() };
         let times = keeps.times(first, step, bound)?;
         // No number on the way may be past the end.
         let last = first.checked_add(step.checked_mul(i64::try_from(times).ok()?)?)?;
-        let range = if signed { i64::from(i32::MIN)..=i64::from(i32::MAX) } else { 0..=i64::from(u32::MAX) };
+        let range = match (wide, signed) {
+            (false, true) => i64::from(i32::MIN)..=i64::from(i32::MAX),
+            (false, false) => 0..=i64::from(u32::MAX),
+            (true, true) => FAR,
+            (true, false) => 0..=*FAR.end(),
+        };
         (range.contains(&first) && range.contains(&last)).then_some(times)
     }
 }

@@ -115,6 +115,14 @@ impl Machine<'_> {
         }
     }
 
+    /// A source of 64 bits; numbers are extended by their sign.
+    fn wide(&self, o: &Operand) -> u64 {
+        match o {
+            Operand::Imm(n) => *n as i32 as u64,
+            other => self.int(other, 2),
+        }
+    }
+
     fn word(&self, o: &Operand) -> u32 {
         self.int(o, 1) as u32
     }
@@ -207,12 +215,7 @@ impl Machine<'_> {
             }
             Opcode::IADD if has(Mod::_64) => {
                 let s = slots(Iadd::of(d));
-                let term = |o: &Operand| match o {
-                    Operand::Imm(n) => *n as i32 as u64,
-                    Operand::Reg(r) if r.neg => self.name(r.reg).wrapping_neg(),
-                    other => self.int(other, 2),
-                };
-                term(s.a).wrapping_add(term(s.b))
+                self.wide(s.a).wrapping_add(self.wide(s.b))
             }
             Opcode::IMAD if has(Mod::WIDE) || has(Mod::HI) => {
                 let s = slots(Imad::of(d));
@@ -261,8 +264,8 @@ impl Machine<'_> {
                 let order = match mods.kind {
                     None => compute::order(false, self.word(s.a), self.word(s.b)),
                     Some(Int64::U32) => compute::order(true, self.word(s.a), self.word(s.b)),
-                    Some(Int64::U64) => self.int(s.a, 2).cmp(&self.int(s.b, 2)),
-                    Some(Int64::S64) => (self.int(s.a, 2) as i64).cmp(&(self.int(s.b, 2) as i64)),
+                    Some(Int64::U64) => self.wide(s.a).cmp(&self.wide(s.b)),
+                    Some(Int64::S64) => (self.wide(s.a) as i64).cmp(&(self.wide(s.b) as i64)),
                 };
                 // `.EX` on equal upper halves: the lower comparison decides.
                 let holds = match mods.extended && order.is_eq() {

@@ -5,8 +5,8 @@ mod float;
 
 use crate::Pass;
 use crate::copy_prop::part;
-use crate::sums::{self, WideSum};
 use cranelift_entity::SecondaryMap;
+use ori::pairs::{WideSum, words};
 use ori::{
     Analyses, Block, Changed, Function, Guard, Inst, InstData, Macro, Name, Op, Operand, Operands,
     Terminator, Value,
@@ -416,18 +416,14 @@ impl Known {
 
     /// The number of 64 bits that a term of a sum is.
     fn wide_number(&self, func: &Function, o: &Operand) -> Option<u64> {
-        let words = |low: &Operand, high: &Operand| {
-            Some(u64::from(self.number(func, low)?) | u64::from(self.number(func, high)?) << 32)
+        let number = |[low, high]: [Operand; 2]| {
+            Some(u64::from(self.number(func, &low)?) | u64::from(self.number(func, &high)?) << 32)
         };
         match o {
             Operand::Reg(r) if r.neg => {
-                let [low, high] = sums::words(Operand::Reg(RegOp { neg: false, ..*r }));
-                words(&low, &high).map(u64::wrapping_neg)
+                number(words(Operand::Reg(RegOp { neg: false, ..*r }))).map(u64::wrapping_neg)
             }
-            _ => {
-                let [low, high] = sums::words(*o);
-                words(&low, &high)
-            }
+            _ => number(words(*o)),
         }
     }
 
@@ -588,22 +584,28 @@ impl Known {
             return None;
         }
         // Upper words that are the same leave it to the lower ones.
-        let both = self.numbers(func, [s.a, s.b]);
-        let alike = both.is_some_and(|[a, b]| a == b) || is_plain(s.a) && s.a == s.b;
+        let wide = matches!(mods.kind, Some(Int64::U64 | Int64::S64));
+        let both = if wide {
+            let [a, b] = [s.a, s.b].map(|o| self.wide_number(func, o));
+            a.zip(b)
+        } else {
+            self.numbers(func, [s.a, s.b]).map(|[a, b]| (a.into(), b.into()))
+        };
+        let alike = both.is_some_and(|(a, b)| a == b) || is_plain(s.a) && s.a == s.b;
         if mods.extended && mods.join == Bool::AND && is_truth(s.join, true) && alike {
             return same(s.p, s.lower);
         }
-        let unsigned = match mods.kind {
-            None => false,
-            Some(Int64::U32) => true,
-            Some(Int64::U64 | Int64::S64) => return None,
-        };
         if mods.extended || matches!(mods.cmp, Icmp::F | Icmp::T) {
             return None;
         }
         // What is compared with itself need not be known.
-        let [a, b] = if alike { [0, 0] } else { both? };
-        let held = compute::icmp(mods.cmp, compute::order(unsigned, a, b));
+        let (a, b): (u64, u64) = if alike { (0, 0) } else { both? };
+        let order = match mods.kind {
+            None => compute::order(false, a as u32, b as u32),
+            Some(Int64::U32) | Some(Int64::U64) => a.cmp(&b),
+            Some(Int64::S64) => (a as i64).cmp(&(b as i64)),
+        };
+        let held = compute::icmp(mods.cmp, order);
         self.joined(s.p, s.join, held, mods.join)
     }
 
