@@ -113,8 +113,9 @@ fn split(func: &mut Function, collected: &Collected, i: Inst, front: &mut Vec<In
     };
     let [x, y] = sum.terms;
     let alone = [(x, y), (y, x)].into_iter().find_map(|(x, y)| {
-        let other = Some(collected.words(x)).filter(|[low, _]| sums::plain(low))?;
-        Some((other, collected.upper_alone(y)?))
+        // A minus before the other one has a carry, even where its lower word is a number.
+        sums::plain(&x).then_some(())?;
+        Some((collected.words(x), collected.upper_alone(y)?))
     });
     let low = match alone {
         Some(([low, high_of_other], upper)) => {
@@ -151,7 +152,7 @@ mod tests {
     fn after(sum: &str) -> String {
         let text = format!(
             "function k sm_90 entry local=0 shared=0 barriers=0 regs=255 {{\nblock0:\n    v0:R2 = LDC.64 c[0x0][0x210]\n    \
-             v1:R2 = LDC.64 c[0x0][0x218]\n    v9:R2 = collect RZ, v1.0\n    v2:R2 = IADD.64 PT, {sum}, !PT\n    STS.64 [0x0], v2\n    exit\n}}\n"
+             v1:R2 = LDC.64 c[0x0][0x218]\n    v9:R2 = collect RZ, v1.0\n    v8:R2 = collect 0x5, v1.1\n    v2:R2 = IADD.64 PT, {sum}, !PT\n    STS.64 [0x0], v2\n    exit\n}}\n"
         );
         let mut f = ori::parse::parse(&text).unwrap_or_else(|e| panic!("{e}: {text}"));
         assert_ne!(super::run(&mut f, &ori::Analyses::default()), ori::Changed::Nothing);
@@ -175,6 +176,11 @@ mod tests {
         assert!(text.contains("v2:R2 = collect v0.0, v11") && !text.contains("IADD3.X"), "{text}");
         let text = after("v9, 0x5");
         assert!(text.contains("IADD3 PT, PT, RZ, v1.0,") && text.contains("collect 0x5, "), "{text}");
+        let text = after("v9, -v8");
+        assert!(
+            text.contains("RZ, 0xfffffffb, RZ") && text.contains("IADD3.X PT, PT, v1.0, ~v1.1"),
+            "{text}"
+        );
     }
 
     #[test]
