@@ -47,10 +47,6 @@ pub fn run(func: &mut Function) -> bool {
         }
         changed = true;
     }
-    if changed {
-        // The comparisons without the logic, which the next pass would count.
-        ori::dead::remove(func);
-    }
     changed
 }
 
