@@ -119,7 +119,7 @@ fn wrong_statements_are_placed() {
 fn targets_versions_and_outputs() {
     let dir = tempfile::tempdir().unwrap();
     let kernel = kernel();
-    for arch in ["sm_60", "sm_999"] {
+    for arch in ["sm_60", "sm_999", "sm_080", "sm_0080", "sm_+80", "sm_+90a", "compute_080", "lto_080"] {
         let got = compile(dir.path(), "k.ptx", kernel.as_bytes(), &["-arch", arch]);
         got.fails_with(&format!("oxptxas fatal   : Value '{arch}' is not defined for option 'gpu-name'"));
     }

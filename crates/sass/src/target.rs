@@ -220,8 +220,9 @@ impl Target {
             b'f' => (&rest[..rest.len() - 1], Suffix::F),
             _ => (rest, Suffix::None),
         };
-        let sm = digits.parse().ok()?;
-        let info = SMS.iter().find(|s| s.sm == sm)?;
+        // As it is printed: no sign, no zeros in front.
+        let info = SMS.iter().find(|s| s.sm.to_string() == digits)?;
+        let sm = info.sm;
         match suffix {
             Suffix::A if !info.has_a => None,
             Suffix::F if !info.has_f => None,
