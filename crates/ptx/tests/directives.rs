@@ -495,6 +495,35 @@ fn ranges_of_what_is_preserved() {
     assert_eq!(first("sm_75", ".abi_preserve 1"), "Feature '.abi_preserve' requires .target sm_80 or higher");
 }
 
+/// `.noreturn` first, and each once; prototypes have nothing else (ptxas 13.0.88).
+#[test]
+fn directives_of_functions_and_prototypes() {
+    let said = |text: &str| {
+        let module = ptx::parse(&format!(".version 9.0\n.target sm_90\n.address_size 64\n{text}\n"));
+        module.err().map_or(String::new(), |e| e[0].message.clone())
+    };
+    let twice = |name: &str| format!("Attribute '.{name}' specified multiple times in function");
+    let syntax = |at: &str| format!("Parsing error near '{at}': syntax error");
+    let cases = [
+        (".abi_preserve 1 .abi_preserve 2", twice("abi_preserve")),
+        (".abi_preserve 1 .abi_preserve_control 2 .abi_preserve 1", twice("abi_preserve")),
+        (".abi_preserve_control 3 .abi_preserve_control 3", twice("abi_preserve_control")),
+        (".abi_preserve 3 .noreturn", syntax(".noreturn")),
+        (".abi_preserve_control 3 .noreturn", syntax(".noreturn")),
+        (".maxntid 32", syntax(".maxntid")),
+        (".noreturn .abi_preserve 3 .abi_preserve_control 2", String::new()),
+        (".abi_preserve_control 2 .abi_preserve 3", String::new()),
+    ];
+    let prototype =
+        |own: &str| format!(".func f(.reg .b64 p) {{ P: .callprototype _ () {own}; call p, (), P; ret; }}");
+    for (own, message) in &cases {
+        for text in [format!(".func f() {own} {{ exit; }}"), format!(".func f() {own};"), prototype(own)] {
+            assert_eq!(said(&text), *message, "{text}");
+        }
+    }
+    assert_eq!(said(&prototype(".pragma \"nounroll\"")), syntax(".pragma"));
+}
+
 #[test]
 fn common_variables_are_no_images() {
     for kind in ["texref", "surfref"] {

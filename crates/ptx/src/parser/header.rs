@@ -106,7 +106,14 @@ impl Parser<'_> {
         let span = self.span();
         let word = self.text();
         let directive = DIRECTIVES.iter().find(|d| d.0 == &word[1..]);
-        if directive.is_some_and(|d| entry.is_some_and(|e| e != d.1)) {
+        // A prototype has those of functions, and no pragmas.
+        let of_kernel = entry == Some(true);
+        let elsewhere = if entry.is_none() {
+            directive.is_none_or(|d| d.1)
+        } else {
+            directive.is_some_and(|d| d.1 != of_kernel)
+        };
+        if elsewhere {
             return Err(self.unexpected());
         }
         self.bump();
@@ -160,13 +167,18 @@ impl Parser<'_> {
                     "abi_preserve" => (&mut attrs.abi_preserve, MOST_PRESERVED),
                     _ => (&mut attrs.abi_preserve_control, MOST_PRESERVED_CONTROL),
                 };
-                *of = Some(n);
+                if of.replace(n).is_some() {
+                    self.error(span, format!("Attribute '.{name}' specified multiple times in function"));
+                }
                 if n > most {
                     let target = self.module.targets.last().cloned().unwrap_or_default();
                     self.error(span, format!(".{name} {n} is invalid for {target}"));
                 }
             }
-            "noreturn" if attrs.noreturn => {
+            // The first of them, if at all.
+            "noreturn"
+                if attrs.noreturn || attrs.abi_preserve.is_some() || attrs.abi_preserve_control.is_some() =>
+            {
                 return Err(self.syntax_error(span, "Parsing error near '.noreturn': syntax error"));
             }
             "noreturn" => attrs.noreturn = true,
