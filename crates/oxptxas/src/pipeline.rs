@@ -463,7 +463,10 @@ fn convention_of(module: &mut Module, settings: &Settings) -> Result<(Vec<String
     if settings.relocatable {
         vector_params::through_variables(module);
     }
-    match convention::refused(module, settings) {
+    let refused = preserved::targets_that_differ(module)
+        .or_else(|| convention::refused(module, settings))
+        .or_else(|| preserved::prototypes_without_address(module, settings));
+    match refused {
         Some(d) => Err(vec![d]),
         None => Ok((warnings, settings.relocatable || extensible)),
     }

@@ -1,10 +1,12 @@
 //! What ptxas 13.0.88 says of functions that say themselves which registers they keep (`.abi_preserve`): return addresses and arguments
 //! that have no register, and calls that it thinks slow. docs/calls.md has where they are.
 
-use crate::functions::{callee, calls};
+use crate::convention::reached;
+use crate::functions::{callee, calls, prototypes_called};
+use crate::notices;
 use crate::settings::Settings;
 use ori::abi::Convention;
-use ptx::{Diagnostic, Func, Item, Module, Severity};
+use ptx::{Diagnostic, Func, FuncId, Item, Module, Operand, Severity, Stmt, Symbol};
 use sass::Reg;
 
 /// Errors, and else warnings.
@@ -49,10 +51,60 @@ pub(crate) fn said(module: &Module, settings: &Settings) -> Said {
     out
 }
 
+/// A call by a list of targets, which is as all functions are called, where one of the list has a convention of its own: of the first such call
+/// the last such target.
+pub(crate) fn targets_that_differ(module: &Module) -> Option<Diagnostic> {
+    let own = |f: &Func| f.attrs.abi_preserve.is_some() || f.attrs.abi_preserve_control.is_some();
+    module.funcs.iter().find_map(|(id, caller)| {
+        let label = |o: &Operand| if let Operand::Label(l) = o { Some(*l) } else { None };
+        let mut labels = calls(module, id).filter_map(|c| c.operands.iter().find_map(label));
+        let stmts = caller.body.as_ref().map(|b| &b.stmts)?;
+        let target = labels.find_map(|label| {
+            let targets = stmts.iter().find_map(|s| match s {
+                Stmt::CallTargets(l, targets) if *l == label => Some(targets),
+                _ => None,
+            })?;
+            targets.iter().rev().map(|f| &module.funcs[*f]).find(|f| own(f))
+        })?;
+        let what = match target.attrs.abi_preserve {
+            Some(_) => "number of registers used for parameter passing differ",
+            // So spelled.
+            None => "scatrch control barriers differ",
+        };
+        Some(Diagnostic::whole(format!(
+            "ABI mismatch when '{}' calls '{}': {what}",
+            caller.name, target.name
+        )))
+    })
+}
+
+/// A call through a prototype whose return address has no register, from a function that is compiled.
+pub(crate) fn prototypes_without_address(module: &Module, settings: &Settings) -> Option<Diagnostic> {
+    let apart = settings.relocatable || settings.debug;
+    let root = |f: &Func| f.body.is_some() && (apart || notices::compiled(f, settings));
+    let roots = module.funcs.iter().filter(|(_, f)| root(f)).map(|(id, _)| Symbol::Func(id));
+    let reached = reached(module, roots);
+    let through = |id: FuncId| prototypes_called(module, id).into_iter().map(move |p| (id, p));
+    let mut called = module.funcs.keys().filter(|id| reached.contains(id)).flat_map(through);
+    called.find_map(|(caller, prototype)| {
+        let caller = &module.funcs[caller];
+        let limit = caller.attrs.maxnreg.filter(|_| caller.entry).or(settings.max_registers);
+        let end =
+            limit.unwrap_or(u32::MAX).min(Reg::ZERO.into()) - u32::from(sass::target::HARDWARE_REGISTERS);
+        let at = return_address(module.funcs[prototype].attrs.abi_preserve?);
+        (at + 1 >= end).then(|| Diagnostic::whole(format!("Return Address ({at}) should be less than {end}")))
+    })
+}
+
+/// The first register of the return address of a function that keeps `n`, whether there is one or not.
+fn return_address(n: u32) -> u32 {
+    14 + (n & !1)
+}
+
 /// The registers of a function's arguments and of its return address, where it keeps `n`.
 fn places(module: &Module, func: &Func, n: u32, settings: &Settings, out: &mut Said) {
     let (name, target) = (&func.name, settings.target);
-    let address = 14 + (n & !1);
+    let address = return_address(n);
     if address > ori::abi::LAST_RETURN_ADDRESS.into() {
         out.error(format!("retaddr_reg {address} is invalid for {target}"));
     }

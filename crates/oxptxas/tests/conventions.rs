@@ -201,6 +201,63 @@ fn what_cannot_be() {
     }
 }
 
+/// Lists of targets are called as all functions are: none of them may have a convention of its own, not even all the same one.
+#[test]
+fn lists_of_targets() {
+    let [kept, barriers] = [".abi_preserve 4", ".abi_preserve_control 6"];
+    let [registers, control] =
+        ["number of registers used for parameter passing differ", "scatrch control barriers differ"];
+    let cases = [
+        (kept, "", "f", registers),
+        (kept, kept, "g", registers),
+        (kept, barriers, "g", control),
+        (barriers, kept, "g", registers),
+        (barriers, barriers, "g", control),
+        ("", ".abi_preserve 4 .abi_preserve_control 6", "g", registers),
+    ];
+    let module = |f: &str, g: &str, call: &str| {
+        format!(
+            ".version 9.0\n.target sm_90\n.address_size 64\n.visible .func f() {f} {{ ret; }} .visible .func g() {g} {{ ret; }}\n\
+             .visible .entry k() {{ .reg .b64 %d; mov.u64 %d, f; T: .calltargets f, g; {call} ret; }}"
+        )
+    };
+    let target = sass::Target::parse("sm_90").unwrap();
+    for relocatable in [false, true] {
+        let settings = Settings { relocatable, ..Settings::new(target) };
+        let compile = |text: &str| oxptxas::compile(text, "k.ptx", &settings);
+        for (f, g, named, what) in cases {
+            let said = compile(&module(f, g, "call %d, (), T;")).unwrap_err().diagnostics[0].message.clone();
+            assert_eq!(said, format!("ABI mismatch when 'k' calls '{named}': {what}"));
+        }
+        assert!(compile(&module("", "", "call %d, (), T;")).is_ok());
+        assert!(compile(&module(kept, kept, "")).is_ok());
+    }
+}
+
+/// In all that is compiled, executables and code that is debugged as well.
+#[test]
+fn prototypes_without_a_return_address() {
+    let target = sass::Target::parse("sm_90").unwrap();
+    let module = |kept: u32, call: &str| {
+        format!(
+            ".version 9.0\n.target sm_90\n.address_size 64\n.visible .entry k(.param .u64 q) {{ .reg .b64 %d; ld.param.u64 %d, [q];\n\
+             P: .callprototype _ () .abi_preserve {kept}; {call} ret; }}"
+        )
+    };
+    for (relocatable, debug) in [(false, false), (true, false), (false, true)] {
+        let of = |max_registers| Settings { relocatable, debug, max_registers, ..Settings::new(target) };
+        let compile = |kept, call: &str, limit| oxptxas::compile(&module(kept, call), "k.ptx", &of(limit));
+        let call = "call %d, (), P;";
+        for (kept, limit, at, end) in
+            [(238, None, 252, 253), (240, None, 254, 253), (255, None, 268, 253), (60, Some(64), 74, 62)]
+        {
+            let said = compile(kept, call, limit).unwrap_err().diagnostics[0].message.clone();
+            assert_eq!(said, format!("Return Address ({at}) should be less than {end}"));
+        }
+        assert!(compile(237, call, None).is_ok() && compile(240, "", None).is_ok());
+    }
+}
+
 /// Arguments above the registers that are kept: both sides name the same ones, holes filled.
 #[test]
 fn more_arguments_than_the_usual_registers_hold() {
