@@ -33,11 +33,22 @@ pub struct Sequence {
     pub rows: Vec<Row>,
 }
 
+/// A file that lines are of.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct SourceFile {
+    /// Its name, with the folder.
+    pub name: String,
+    /// When it was last changed, or 0.
+    pub modified: u32,
+    /// Its size in bytes, or 0.
+    pub size: u32,
+}
+
 /// Debug information of a file.
 #[derive(Clone, Debug, Default)]
 pub struct Lines {
-    /// Names of source files, in the order of their indices, from 1.
-    pub files: Vec<String>,
+    /// Source files, in the order of their indices, from 1.
+    pub files: Vec<SourceFile>,
     /// Rows that name source lines; a kernel without any is left out.
     pub source: Vec<Sequence>,
     /// Rows that name lines of the PTX; their file is 0.
@@ -110,14 +121,14 @@ fn sleb(out: &mut Vec<u8>, mut n: i64) {
 }
 
 /// A line program, and where in it the address of each sequence's function goes.
-pub fn program(files: &[String], sequences: &[Sequence]) -> (Vec<u8>, Vec<(u64, String)>) {
+pub fn program(files: &[SourceFile], sequences: &[Sequence]) -> (Vec<u8>, Vec<(u64, String)>) {
     // Length and prologue length come last.
     let mut out = vec![0; 4];
     out.extend(2u16.to_le_bytes());
     out.extend([0; 4]);
     out.extend([1, 1, LINE_BASE as u8, LINE_RANGE as u8, OPCODE_BASE]);
     out.extend(ARGUMENTS);
-    let split = |f: &'_ String| f.rsplit_once('/').map(|(d, n)| (d.to_owned(), n.to_owned()));
+    let split = |f: &'_ SourceFile| f.name.rsplit_once('/').map(|(d, n)| (d.to_owned(), n.to_owned()));
     let mut folders: Vec<String> = Vec::new();
     for (folder, _) in files.iter().filter_map(split) {
         if !folders.contains(&folder) {
@@ -130,12 +141,13 @@ pub fn program(files: &[String], sequences: &[Sequence]) -> (Vec<u8>, Vec<(u64, 
     for f in files {
         let (folder, name) = match split(f) {
             Some((d, n)) => (folders.iter().position(|x| *x == d).map_or(0, |i| i as u64 + 1), n),
-            None => (0, f.clone()),
+            None => (0, f.name.clone()),
         };
         out.extend(name.as_bytes());
         out.push(0);
         uleb(&mut out, folder);
-        out.extend([0, 0]);
+        uleb(&mut out, f.modified.into());
+        uleb(&mut out, f.size.into());
     }
     out.push(0);
     if sequences.iter().flat_map(|s| &s.rows).any(|r| r.inlined.is_some()) {
@@ -215,7 +227,8 @@ mod tests {
                 row(0x30, 1, 223, None),
             ],
         };
-        let (bytes, places) = program(&["a.cu".into(), "b.h".into()], &[s]);
+        let named = |name: &str| SourceFile { name: name.into(), ..SourceFile::default() };
+        let (bytes, places) = program(&[named("a.cu"), named("b.h")], &[s]);
         // From a file of ptxas 13.0.88 -lineinfo (the sequence up to its fifth row); file names differ.
         let want = [
             0x04, 0x01, 0x03, 0xd9, 0x01, 0x01, 0xf1, 0xf1, 0x04, 0x02, 0x00, 0x03, 0x90, 0x03, 0x00, 0x03,

@@ -5,7 +5,7 @@ use crate::common::{PARTITION, WAR_VARIABLE, compat, cuinfo, has_war_variable, p
 use crate::elf::{Section, Strings, relocatable, symbol_table};
 use crate::frames::{self, Entry, Returns};
 use crate::images::ImageSymbol;
-use crate::lines::{Lines, program};
+use crate::lines::{Lines, SourceFile, program};
 use crate::write::zeros;
 use crate::{Error, Kernel};
 use object::elf;
@@ -398,7 +398,7 @@ fn line_sections(lines: &Lines, linked: bool) -> LineSections {
     let mut ptx = lines.ptx.clone();
     let mut files = Vec::new();
     if linked {
-        files.push(text_name.clone());
+        files.push(SourceFile { name: text_name.clone(), ..SourceFile::default() });
         ptx.iter_mut().flat_map(|s| &mut s.rows).for_each(|r| r.file = 1);
     }
     let mut out = LineSections::default();
@@ -777,7 +777,7 @@ mod tests {
             rows: vec![Row { address: 0, file, line: 3, inlined: None }],
         };
         let lines = Lines {
-            files: vec!["a.cu".into()],
+            files: vec![SourceFile { name: "a.cu".into(), ..SourceFile::default() }],
             source: vec![sequence("f", 1), sequence("k", 1)],
             ptx: vec![sequence("f", 0), sequence("k", 0)],
             strings: Vec::new(),

@@ -2,7 +2,7 @@
 
 use backend::Code;
 use cubin::frames::Frame;
-use cubin::lines::{Lines, Row, Sequence};
+use cubin::lines::{Lines, Row, Sequence, SourceFile};
 use ptx::{FuncId, LineIndex, Module, Stmt, Type};
 use rustc_hash::FxHashMap;
 use sass::RegFile;
@@ -217,12 +217,17 @@ fn first_loc(module: &Module, f: FuncId) -> Option<&ptx::ast::Loc> {
 /// The line tables of compiled code.
 pub fn lines(module: &Module, source: &str, index: &LineIndex, units: &[Unit<'_>]) -> Lines {
     let (strings, names) = debug_strings(module);
-    let mut files: Vec<String> = Vec::new();
-    for (n, name) in &module.files {
-        let n = *n as usize;
+    let mut files: Vec<SourceFile> = Vec::new();
+    for file in &module.files {
+        let n = file.index as usize;
         if n > 0 && n < 1 << 16 {
-            files.resize(files.len().max(n), String::new());
-            files[n - 1].clone_from(name);
+            files.resize(files.len().max(n), SourceFile::default());
+            // ptxas keeps 32 bits of each number.
+            files[n - 1] = SourceFile {
+                name: file.name.clone(),
+                modified: file.modified as u32,
+                size: file.size as u32,
+            };
         }
     }
     let mut out = Lines { files, strings, ptx_text: text(source), ..Lines::default() };
@@ -356,7 +361,7 @@ name1:
         assert_eq!(lines.source[0].rows, want);
         assert_eq!(lines.ptx[0].rows.len(), 4);
         assert_eq!(lines.strings, b"a\0bc\0");
-        assert_eq!(lines.files, ["a.cu", "b.h"]);
+        assert!(lines.files.iter().map(|f| f.name.as_str()).eq(["a.cu", "b.h"]));
         let text = String::from_utf8(lines.ptx_text).unwrap();
         assert!(text.contains("\0ld.param.b64 %rd1, [p]; // comment\0\0st.global"), "{text}");
         assert!(text.ends_with("\0\0.section .debug_str {\0\0\0\0\0}\0"), "{text}");

@@ -365,3 +365,20 @@ fn exits_wait_for_errors() {
         }
     }
 }
+
+/// When a source was changed and its size, 32 bits of each, as in ptxas's table.
+#[test]
+fn times_and_sizes_of_sources() {
+    let dir = folder("times");
+    let source = ".version 8.5\n.target sm_90\n.address_size 64\n.visible .entry k()\n{\n.loc 1 4 3\nret;\n}\n\
+        .file 1 \"/tmp/x.cu\", 1700000000, 345\n.file 2 \"/tmp/y.cu\", 4294967299\n";
+    fs::write(dir.join("in.ptx"), source).unwrap();
+    for args in [&["-lineinfo"][..], &["-lineinfo", "-c"], &["-g"]] {
+        let out = oxptxas(&dir, &[args, &["-arch=sm_90", "in.ptx", "-o", "times.cubin"]].concat());
+        assert!(out.status.success());
+        let file = fs::read(dir.join("times.cubin")).unwrap();
+        // A name, its folder, time and size, 7 bits a byte.
+        let entries = b"x.cu\0\x01\x80\xe2\xcf\xaa\x06\xd9\x02y.cu\0\x01\x03\x00";
+        assert!(file.windows(entries.len()).any(|w| w == entries), "{args:?}");
+    }
+}

@@ -30,6 +30,19 @@ entity_impl!(RegId, "reg");
 pub struct LabelId(u32);
 entity_impl!(LabelId, "label");
 
+/// `.file index "name", modified, size`
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct SourceFile {
+    /// What `.loc` names it by.
+    pub index: u32,
+    /// Its name.
+    pub name: String,
+    /// When it was last changed, or 0.
+    pub modified: u64,
+    /// Its size in bytes, or 0.
+    pub size: u64,
+}
+
 /// A PTX module.
 #[derive(Clone, Debug, Default)]
 pub struct Module {
@@ -47,8 +60,8 @@ pub struct Module {
     pub funcs: PrimaryMap<FuncId, Func>,
     /// Variables and functions of module scope in the order of the text.
     pub items: Vec<Item>,
-    /// `.file` directives: index and name.
-    pub files: Vec<(u32, String)>,
+    /// `.file` directives.
+    pub files: Vec<SourceFile>,
     /// `.alias` directives: the new name and what it stands for, and where.
     pub aliases: Vec<(FuncId, FuncId, Span)>,
     /// What named aliases before [`Module::resolve_aliases`]: the linker wants to know.

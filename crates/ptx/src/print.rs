@@ -3,7 +3,7 @@
 
 use crate::ast::{
     AddrBase, Body, Func, FuncAttrs, Init, Inst, Item, LabelId, Linkage, Loc, Module, Operand, RegId,
-    Section, Space, Stmt, Symbol, Uuid, Var, VarId, VectorElem,
+    Section, SourceFile, Space, Stmt, Symbol, Uuid, Var, VarId, VectorElem,
 };
 use crate::isa::TypeClass;
 use cranelift_entity::PrimaryMap;
@@ -15,8 +15,12 @@ impl Display for Module {
         writeln!(f, ".version {}.{}", self.version.0, self.version.1)?;
         writeln!(f, ".target {}", self.targets.join(", "))?;
         writeln!(f, ".address_size {}\n", self.address_size)?;
-        for (index, name) in &self.files {
-            writeln!(f, ".file {index} \"{name}\"")?;
+        for SourceFile { index, name, modified, size } in &self.files {
+            write!(f, ".file {index} \"{name}\"")?;
+            if (*modified, *size) != (0, 0) {
+                write!(f, ", {modified}, {size}")?;
+            }
+            writeln!(f)?;
         }
         for p in &self.pragmas {
             writeln!(f, ".pragma \"{p}\";")?;

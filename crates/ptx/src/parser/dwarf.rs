@@ -3,7 +3,7 @@
 
 use super::expr::parse_int;
 use super::{Failed, Parsed, Parser};
-use crate::ast::{Place, PlaceOf, Section};
+use crate::ast::{Place, PlaceOf, Section, SourceFile};
 use crate::isa::{Mod, Type};
 use crate::lexer::Tok;
 use crate::span::Span;
@@ -59,11 +59,12 @@ impl<'s> Parser<'s> {
         let span = self.expect(Tok::Str)?;
         let name = self.text_of(span).trim_matches('"').to_string();
         // The time of its last change and its size, or the former alone.
-        for _ in 0..2 {
+        let mut known = [0; 2];
+        for n in &mut known {
             if !self.eat(Tok::Comma) {
                 break;
             }
-            self.literal()?;
+            *n = self.literal()?.0;
         }
         if self.peek() == Tok::Comma {
             return Err(self.unexpected());
@@ -72,7 +73,8 @@ impl<'s> Parser<'s> {
             let span = self.span();
             return Err(self.error(span, format!("Duplicate file index #{index}")));
         }
-        self.module.files.push((index, name));
+        let [modified, size] = known;
+        self.module.files.push(SourceFile { index, name, modified, size });
         Ok(())
     }
 
