@@ -141,6 +141,8 @@ impl Lower<'_, '_> {
             return self.write(r, merged);
         }
         if let Some(inst) = self.single(first, value) {
+            // What it is where the guard holds, it is not elsewhere.
+            self.known[value] = Known::Nothing;
             let guard = self.guard;
             let data = &mut self.b.func.insts[inst];
             data.guard = guard;
