@@ -121,7 +121,7 @@ fn words_apart(func: &mut Function, known: &KnownBits) -> bool {
                     let made = InstData {
                         op: Op::Sass(Opcode::IADD3),
                         mods: Mods::none(),
-                        operands: plain_sum(word, x[k], y[k]).list().into(),
+                        operands: sums::addition(word, x[k], y[k]).list().into(),
                         ..func.insts[i].clone()
                     };
                     let made = func.insts.push(made);
@@ -148,12 +148,6 @@ fn words_apart(func: &mut Function, known: &KnownBits) -> bool {
     changed
 }
 
-/// A sum without carries.
-fn plain_sum(d: Operand, a: Operand, b: Operand) -> Iadd3<Operand> {
-    let (carry_out, carry) = (pt(false), pt(true));
-    Iadd3 { d, carry_out, carry_out2: carry_out, a, b, c: rz(), carry, carry2: carry }
-}
-
 struct Rewriter<'a> {
     known: &'a KnownBits,
     /// What makes a value, and where, of the blocks before.
@@ -173,10 +167,6 @@ fn value(o: &Operand) -> Option<Value> {
 
 fn is_zero(o: &Operand) -> bool {
     matches!(o, Operand::Reg(r) if r.reg == Name::Phys(Reg::RZ)) || *o == Operand::Imm(0)
-}
-
-fn rz() -> Operand {
-    operand(Name::Phys(Reg::RZ))
 }
 
 fn pt(not: bool) -> Operand {
@@ -361,7 +351,7 @@ impl Rewriter<'_> {
             self.uses[v] == 1 && self.maker(func, v).is_some_and(left)
         };
         let apart = self.known.of(x).zeros | self.known.of(y).zeros == u32::MAX;
-        let sum = plain_sum(*to, *a, *b);
+        let sum = sums::addition(*to, *a, *b);
         (general(x) && general(y) && apart && (shifted(x) || shifted(y))).then(|| InstData {
             op: Op::Sass(Opcode::IADD3),
             mods: Mods::none(),

@@ -43,7 +43,7 @@ pub fn run(func: &mut Function) -> bool {
             let i = func.blocks[b].insts[k];
             changed |= if let Some(sum) = WideSum::of(&func.insts[i]) {
                 wide(func, &mut pairs, &sum, i) || wide_around(func, &mut pairs, &room, &sum, i, &mut new)
-            } else if number_or_sum(&func.insts[i]) {
+            } else if adds_two(&func.insts[i]) {
                 narrow(func, &at, i) || around(func, &at, &pairs, &room, i, &mut new)
             } else {
                 offset(func, &at, &pairs, i)
@@ -183,7 +183,7 @@ fn set_wide_terms(func: &mut Function, i: Inst, base: Value, number: i32) {
 }
 
 /// Whether an instruction is a sum of two numbers of 32 bits.
-fn number_or_sum(d: &InstData) -> bool {
+fn adds_two(d: &InstData) -> bool {
     Iadd3::of(d).is_some_and(|s| gives_no_carry(&s) && value_of(s.d).is_some())
         && sums::terms(d, None).is_some()
 }

@@ -237,18 +237,7 @@ fn narrow(d: &InstData, collected: &Collected, word: u8) -> Option<InstData> {
     if let Some(sum) = WideSum::of(d) {
         // The upper word needs the carry of the lower one.
         let [[x, _], [y, _]] = sum.terms.map(|term| collected.words(term));
-        let pt = |not| Operand::Reg(RegOp { not, ..RegOp::plain(Name::Phys(Reg::PT)) });
-        let c = ori::operand(Name::Phys(Reg::RZ));
-        let sum = Iadd3 {
-            d: c,
-            carry_out: pt(false),
-            carry_out2: pt(false),
-            a: x,
-            b: y,
-            c,
-            carry: pt(true),
-            carry2: pt(true),
-        };
+        let sum = crate::sums::addition(ori::operand(Name::Phys(Reg::RZ)), x, y);
         (new.op, new.mods, new.operands) = (Op::Sass(Opcode::IADD3), Mods::none(), sum.list().into());
         return (word == 0).then_some(new);
     }

@@ -1,9 +1,10 @@
 //! Sums of two terms, of 32 bits or of 64: an IADD3, or two of which one has the other's carry.
 
 use cranelift_entity::SecondaryMap;
+pub(crate) use ori::pairs::{is_zero, plain, value_of};
 use ori::{Block, Function, Inst, InstData, Name, Operand, Value};
-use sass::Reg;
 use sass::ops::{Iadd3, Iadd3Mods};
+use sass::{Reg, RegOp};
 use smallvec::SmallVec;
 
 /// Instruction, block and position that define each value.
@@ -70,35 +71,9 @@ pub(crate) fn sum(
     Some(Sum { inst, low: terms(lower, None)?, high: Some(upper) })
 }
 
-/// The word of an addition's operand, if it has no sign.
-pub(crate) fn plain(o: &Operand) -> bool {
-    match o {
-        Operand::Reg(r) => !r.neg && !r.not && !r.abs,
-        Operand::Const { neg, not, abs, .. } => !neg && !not && !abs,
-        Operand::Imm(_) => true,
-        _ => false,
-    }
-}
-
-/// The operand is zero.
-pub(crate) fn is_zero(o: &Operand) -> bool {
-    matches!(o, Operand::Imm(0)) || matches!(o, Operand::Reg(r) if r.reg == Name::Phys(Reg::RZ) && plain(o))
-}
-
 /// The operand is this predicate, negated or not.
 pub(crate) fn is_pred(o: &Operand, name: Name, not: bool) -> bool {
     matches!(o, Operand::Reg(r) if r.reg == name && r.not == not)
-}
-
-/// The value that an operand is, whole and without a sign.
-pub(crate) fn value_of(o: &Operand) -> Option<Value> {
-    match o {
-        Operand::Reg(r) if plain(o) => match r.reg {
-            Name::Val(v) => Some(v),
-            _ => None,
-        },
-        _ => None,
-    }
 }
 
 /// The two summands of a word of an addition: IADD3 with a zero among its sources, and the carry it takes.
@@ -126,4 +101,12 @@ pub(crate) fn terms(d: &InstData, carry_in: Option<Name>) -> Option<[Operand; 2]
         [a, b] => Some([*a, *b]),
         _ => None,
     }
+}
+
+/// An addition without carries.
+pub(crate) fn addition(d: Operand, a: Operand, b: Operand) -> Iadd3<Operand> {
+    let pt = |not| Operand::Reg(RegOp { not, ..RegOp::plain(Name::Phys(Reg::PT)) });
+    let (carry_out, carry) = (pt(false), pt(true));
+    let c = ori::operand(Name::Phys(Reg::RZ));
+    Iadd3 { d, carry_out, carry_out2: carry_out, a, b, c, carry, carry2: carry }
 }

@@ -7,7 +7,7 @@ use sass::ops::{Iadd, IaddMods, Int64, Isetp, IsetpMods};
 use sass::{Reg, RegOp};
 
 /// Whether an operand has no sign.
-fn plain(o: &Operand) -> bool {
+pub fn plain(o: &Operand) -> bool {
     match o {
         Operand::Reg(r) => !r.neg && !r.not && !r.abs,
         Operand::Const { neg, not, abs, .. } => !neg && !not && !abs,
@@ -16,7 +16,8 @@ fn plain(o: &Operand) -> bool {
     }
 }
 
-fn is_zero(o: &Operand) -> bool {
+/// Whether an operand is zero.
+pub fn is_zero(o: &Operand) -> bool {
     matches!(o, Operand::Imm(0)) || *o == operand(Name::Phys(Reg::RZ))
 }
 
@@ -25,7 +26,7 @@ fn is_pt(o: &Operand, not: bool) -> bool {
 }
 
 /// The value that an operand is, whole and without a sign.
-fn value_of(o: &Operand) -> Option<Value> {
+pub fn value_of(o: &Operand) -> Option<Value> {
     match o {
         Operand::Reg(r) if *r == RegOp::plain(r.reg) => match r.reg {
             Name::Val(v) => Some(v),
