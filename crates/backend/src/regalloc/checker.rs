@@ -11,7 +11,7 @@ mod wrong;
 use super::Limits;
 use crate::liveness::{Lanes, Liveness};
 use cranelift_entity::{EntityRef, SecondaryMap};
-use facts::{Constant, Fact, Facts, Place, Root, State};
+use facts::{Constant, Fact, FactId, Facts, Numbers, Place, Root, State};
 use fixedbitset::FixedBitSet;
 use ori::cfg::Cfg;
 use ori::print::inst_text;
@@ -31,7 +31,8 @@ pub fn check(before: &Function, after: &Allocated, limits: &Limits) -> Result<()
     let cfg = Cfg::new(before);
     barriers(after, &cfg)?;
     let made = FixedBitSet::with_capacity(before.values.len());
-    let mut c = Checker { before, after, limits, content: SecondaryMap::new(), made };
+    let numbers = Numbers::new(before, definitions(before, &cfg));
+    let mut c = Checker { before, after, limits, content: SecondaryMap::new(), made, numbers };
     c.find_contents(&cfg);
     let mut needed: Option<Needed> = None;
     let mut visits = 0;
@@ -60,33 +61,28 @@ pub fn check(before: &Function, after: &Allocated, limits: &Limits) -> Result<()
             let mut out = state.clone();
             let params = &before.blocks[told.block].params;
             // Arguments become parameters at once; a parameter's old value may itself be an argument.
-            let mut renamed: SmallVec<[(Fact, Fact); 8]> = SmallVec::new();
-            let mut everywhere: Vec<Fact> = Vec::new();
+            let mut renamed: SmallVec<[(FactId, FactId); 8]> = SmallVec::new();
+            let mut everywhere: Vec<FactId> = Vec::new();
             for (p, a) in params.iter().zip(&told.args) {
                 for lane in 0..before.values[*p].width {
                     let (from, to) = (c.content[*a][usize::from(lane)], c.content[*p][usize::from(lane)]);
                     let forms = [(from, to), (from.to_general(), to.to_general())];
                     let forms = &forms[..if c.is_pred(*p) { 2 } else { 1 }];
                     for (from, to) in forms {
-                        if *from == Fact::UNDEFINED || out.anywhere.contains(from) {
+                        let ids = (c.numbers.fact(*from), c.numbers.fact(*to));
+                        if *from == Fact::UNDEFINED || out.anywhere.contains(ids.0) {
                             let other = if c.is_pred(*p) { to.to_general() } else { to.to_predicate() };
-                            everywhere.extend([*to, other, other.to_general()]);
+                            everywhere.extend([*to, other, other.to_general()].map(|f| c.numbers.fact(f)));
                         }
+                        renamed.push(ids);
                     }
-                    renamed.extend(forms.iter().copied());
                 }
             }
             renamed.sort_unstable();
-            let mut gains: Vec<(Place, Fact)> = Vec::new();
-            for (place, f) in out.at.iter().flat_map(|(p, s)| s.0.iter().map(|f| (*p, *f))) {
-                let same = renamed[renamed.partition_point(|(from, _)| *from < f)..].iter();
-                gains.extend(same.take_while(|(from, _)| *from == f).map(|(_, to)| (place, *to)));
-            }
+            let gains = out.gains(&renamed);
             c.forget(&mut out, params.iter().copied());
-            for (place, fact) in gains {
-                out.at.entry(place).or_default().insert(fact);
-            }
-            out.anywhere.extend(everywhere);
+            gains.into_iter().for_each(|(place, fact)| out.gain(place, fact));
+            everywhere.into_iter().for_each(|fact| out.anywhere.insert(fact));
             if let Some(needed) = &mut needed {
                 needed.reduce(&c, told.block, &mut out);
             }
@@ -95,7 +91,7 @@ pub fn check(before: &Function, after: &Allocated, limits: &Limits) -> Result<()
                     entry.insert(told.block, out);
                     true
                 }
-                Some(s) => s.meet(&out),
+                Some(s) => s.meet(&out, &c.numbers),
             };
             if changed {
                 let to = cfg.order[told.block];
@@ -104,6 +100,18 @@ pub fn check(before: &Function, after: &Allocated, limits: &Limits) -> Result<()
         }
     }
     Ok(())
+}
+
+/// The values of a function as they are defined, each once.
+fn definitions(func: &Function, cfg: &Cfg) -> Vec<Value> {
+    let mut out = Vec::new();
+    for b in &cfg.rpo {
+        out.extend_from_slice(&func.blocks[*b].params);
+        for i in &func.blocks[*b].insts {
+            func.insts[*i].for_each_def(|n| out.extend(n.value()));
+        }
+    }
+    out
 }
 
 /// Whether the barriers that lanes leave by BREAK are for one region alone: those lanes may run any code while others wait.
@@ -133,32 +141,28 @@ const PATIENCE: usize = 3;
 struct Needed {
     lanes: Lanes,
     live: Liveness,
-    /// Whose facts, for blocks that were asked for.
-    roots: FxHashMap<Block, FxHashSet<Value>>,
+    /// What may be said of those, for blocks that were asked for.
+    facts: FxHashMap<Block, Facts>,
 }
 
 impl Needed {
     fn new(func: &Function, cfg: &Cfg) -> Needed {
         let lanes = Lanes::new(func);
-        Needed { live: Liveness::new(func, cfg, &lanes), lanes, roots: FxHashMap::default() }
+        Needed { live: Liveness::new(func, cfg, &lanes), lanes, facts: FxHashMap::default() }
     }
 
     /// Forgets what a state at the beginning of a block knows of values that are not read from there on. To know less is always right.
     fn reduce(&mut self, c: &Checker<'_>, b: Block, state: &mut State) {
-        let roots = self.roots.entry(b).or_insert_with(|| {
+        let facts = self.facts.entry(b).or_insert_with(|| {
             let live = self.live.live_in[b].iter().filter_map(|l| Some(self.lanes.owner(*l)?.0));
             let contents = live.flat_map(|v| &c.content[v]).filter_map(|f| match f.root {
                 Root::Lane(v, _) => Some(v),
-                _ => None,
+                Root::Constant(_) | Root::Fixed(_) | Root::Undefined => None,
             });
-            contents.chain(c.before.blocks[b].params.iter().copied()).collect()
+            let all: FxHashSet<Value> = contents.chain(c.before.blocks[b].params.iter().copied()).collect();
+            c.numbers.all_of(all.iter().copied(), c.before)
         });
-        let needed = |f: &Fact| match f.root {
-            Root::Lane(v, _) => roots.contains(&v),
-            Root::Constant(_) | Root::Fixed(_) | Root::Undefined => true,
-        };
-        state.at.values_mut().for_each(|s| s.0.retain(|f| needed(f)));
-        state.anywhere.0.retain(|f| needed(f));
+        state.reduce(facts, &c.numbers);
     }
 }
 
@@ -170,6 +174,7 @@ struct Checker<'f> {
     content: SecondaryMap<Value, Vec<Fact>>,
     /// Values that a walk has come to the definition of: nothing is known of others anywhere.
     made: FixedBitSet,
+    numbers: Numbers,
 }
 
 impl Checker<'_> {
@@ -276,10 +281,10 @@ impl Checker<'_> {
 
     /// Removes from a state what is known about values that are about to be redefined.
     fn forget(&mut self, state: &mut State, values: impl IntoIterator<Item = Value>) {
-        let mut again: SmallVec<[Value; 8]> =
-            values.into_iter().filter(|v| self.made.put(v.index())).collect();
-        again.sort_unstable();
-        state.forget(&again);
+        let again: SmallVec<[Value; 8]> = values.into_iter().filter(|v| self.made.put(v.index())).collect();
+        if !again.is_empty() {
+            state.forget(&self.numbers.named_of(&again, self.before));
+        }
     }
 
     fn text(&self, i: Inst) -> String {
@@ -317,7 +322,7 @@ impl Checker<'_> {
         let want = self.content[v][usize::from(lane)];
         want == Fact::UNDEFINED
             || (r.is_zero() && want == Checker::zero(r))
-            || state.knows(Place::Reg(r), &want)
+            || state.knows(Place::Reg(r), &want, &self.numbers)
     }
 
     /// Checks a read of `want` (in SSA) from `got` (allocated).
@@ -329,7 +334,7 @@ impl Checker<'_> {
                     return Ok(());
                 }
                 for k in 0..width {
-                    if !state.knows(Place::Reg(step(k)), &Fact::plain(Root::Fixed(step(k)))) {
+                    if !state.knows(Place::Reg(step(k)), &Fact::plain(Root::Fixed(step(k))), &self.numbers) {
                         return Err(Fault::Overwritten(step(k)));
                     }
                 }
@@ -386,7 +391,7 @@ impl Checker<'_> {
         }
         if old.op == Op::Macro(Macro::Call) {
             for r in ori::abi::clobbered_by(self.before, old) {
-                state.write(Place::Reg(r), Facts::one(Fact::plain(Root::Fixed(r))));
+                self.write(state, Place::Reg(r), Fact::plain(Root::Fixed(r)));
             }
         }
         let mut seen: BTreeSet<Place> = BTreeSet::new();
@@ -411,7 +416,7 @@ impl Checker<'_> {
                     Name::Val(v) => self.content[*v][usize::from(k)],
                     _ => Fact::plain(Root::Fixed(r)),
                 };
-                state.write(Place::Reg(r), Facts::one(fact));
+                self.write(state, Place::Reg(r), fact);
             }
         }
         Ok(())
@@ -458,18 +463,40 @@ impl Checker<'_> {
         }
     }
 
+    /// What a place holds.
+    fn at(&mut self, state: &State, p: Place) -> Facts {
+        state.facts(self.numbers.place(p), &self.numbers)
+    }
+
+    /// A place gets a content.
+    fn write(&mut self, state: &mut State, p: Place, fact: Fact) {
+        let fact = Facts::one(self.numbers.fact(fact));
+        state.write(self.numbers.place(p), fact);
+    }
+
+    /// What a register of an added instruction's source holds.
+    fn read(&mut self, state: &State, r: Reg, k: u8) -> Facts {
+        let mut facts = self.at(state, nth(r, k));
+        if r.is_zero() {
+            facts.insert(self.numbers.fact(Checker::zero(r)));
+        }
+        facts
+    }
+
     /// An instruction that the allocator added (the first of `rest`). Returns how many more it took.
-    fn inserted(&self, rest: &[Inst], state: &mut State) -> Result<usize, Wrong> {
-        let d = &self.after.insts[rest[0]];
-        let fail = || Wrong::Unknown(inst_text(self.after, d));
+    fn inserted(&mut self, rest: &[Inst], state: &mut State) -> Result<usize, Wrong> {
+        let after = self.after;
+        let d = &after.insts[rest[0]];
+        let fail = || Wrong::Unknown(inst_text(after, d));
         let Op::Sass(op) = d.op else { return Err(fail()) };
         if !d.is_unguarded() {
             return Err(fail());
         }
         if let Some((a, b)) = self.exchange(rest) {
-            let (x, y) = (state.facts(Place::Reg(a)), state.facts(Place::Reg(b)));
-            state.write(Place::Reg(a), y);
-            state.write(Place::Reg(b), x);
+            let (a, b) = (self.numbers.place(Place::Reg(a)), self.numbers.place(Place::Reg(b)));
+            let (x, y) = (state.facts(a, &self.numbers), state.facts(b, &self.numbers));
+            state.write(a, y);
+            state.write(b, x);
             return Ok(2);
         }
         let register = |o: &Operand<Reg>| match o {
@@ -477,14 +504,6 @@ impl Checker<'_> {
             _ => None,
         };
         let width = |k: usize| op.width(k, &d.mods);
-        let at = |r: Reg, k: u8| Place::Reg(if r.is_zero() { r } else { Reg { index: r.index + k, ..r } });
-        let read = |state: &State, r: Reg, k: u8| {
-            let mut facts = state.facts(at(r, k));
-            if r.is_zero() {
-                facts.insert(Checker::zero(r));
-            }
-            facts
-        };
         let slot = |o: &Operand<Reg>| match o {
             Operand::Addr { desc: None, base: Some(Reg::SP), uniform: None, offset, .. } => Some(*offset),
             _ => None,
@@ -494,16 +513,16 @@ impl Checker<'_> {
                 let s = Stl::of(d).ok_or_else(fail)?;
                 let (to, from) = slot(s.address).zip(register(s.value)).ok_or_else(fail)?;
                 for k in 0..width(Stl::VALUE) {
-                    let facts = read(state, from, k);
-                    state.write(Place::Slot(to + 4 * i32::from(k)), facts);
+                    let facts = self.read(state, from, k);
+                    state.write(self.numbers.place(Place::Slot(to + 4 * i32::from(k))), facts);
                 }
             }
             Opcode::LDL => {
                 let s = Ldl::of(d).ok_or_else(fail)?;
                 let (from, to) = slot(s.address).zip(register(s.d)).ok_or_else(fail)?;
                 for k in 0..width(Ldl::D) {
-                    let facts = state.facts(Place::Slot(from + 4 * i32::from(k)));
-                    self.put(state, at(to, k), facts)?;
+                    let facts = self.at(state, Place::Slot(from + 4 * i32::from(k)));
+                    self.put(state, nth(to, k), facts)?;
                 }
             }
             Opcode::MOV | Opcode::UMOV | Opcode::R2UR | Opcode::LDC | Opcode::LDCU | Opcode::ULDC => {
@@ -512,12 +531,13 @@ impl Checker<'_> {
                 // The result is the first operand of all of these.
                 for k in 0..width(Mov::D) {
                     let facts = match (from, register(from)) {
-                        (_, Some(from)) => read(state, from, k),
+                        (_, Some(from)) => self.read(state, from, k),
                         (o, None) => {
-                            Facts::one(Fact::plain(Root::Constant(constant_source(o, k).ok_or_else(fail)?)))
+                            let constant = Root::Constant(constant_source(o, k).ok_or_else(fail)?);
+                            Facts::one(self.numbers.fact(Fact::plain(constant)))
                         }
                     };
-                    self.put(state, at(to, k), facts)?;
+                    self.put(state, nth(to, k), facts)?;
                 }
             }
             Opcode::SEL => {
@@ -529,8 +549,9 @@ impl Checker<'_> {
                 if !p.not || !shape {
                     return Err(fail());
                 }
-                let facts = read(state, p.reg, 0).map(Fact::to_general);
-                self.put(state, at(to, 0), facts)?;
+                let facts = self.read(state, p.reg, 0);
+                let facts = self.numbers.map(&facts, Fact::to_general);
+                self.put(state, nth(to, 0), facts)?;
             }
             Opcode::ISETP => {
                 // ISETP.NE.AND p, PT, r, RZ, PT, PT
@@ -543,8 +564,9 @@ impl Checker<'_> {
                 if !shape {
                     return Err(fail());
                 }
-                let facts = read(state, from, 0).map(Fact::to_predicate);
-                self.put(state, at(to, 0), facts)?;
+                let facts = self.read(state, from, 0);
+                let facts = self.numbers.map(&facts, Fact::to_predicate);
+                self.put(state, nth(to, 0), facts)?;
             }
             Opcode::VOTEU => {
                 // VOTEU.ANY URZ, up, p
@@ -552,8 +574,8 @@ impl Checker<'_> {
                 let plain = matches!(from, Operand::Reg(r) if !r.not && r.reg.file == RegFile::P);
                 let shape = plain && d.mods.iter().eq([Mod::ANY]) && register(nowhere) == Some(Reg::URZ);
                 let (to, from) = register(to).zip(register(from)).filter(|_| shape).ok_or_else(fail)?;
-                let facts = read(state, from, 0);
-                self.put(state, at(to, 0), facts)?;
+                let facts = self.read(state, from, 0);
+                self.put(state, nth(to, 0), facts)?;
             }
             Opcode::PLOP3 | Opcode::UPLOP3 => {
                 let s = Plop3::slots(&d.operands).ok_or_else(fail)?;
@@ -565,8 +587,8 @@ impl Checker<'_> {
                     if !shape || r.not || from.file != RegFile::UP || from.is_zero() {
                         return Err(fail());
                     }
-                    let facts = read(state, from, 0);
-                    return self.put(state, at(to, 0), facts).map(|()| 0);
+                    let facts = self.read(state, from, 0);
+                    return self.put(state, nth(to, 0), facts).map(|()| 0);
                 }
                 let (to, from) = register(s.p).zip(register(s.a)).ok_or_else(fail)?;
                 let not = matches!(s.a, Operand::Reg(r) if r.not);
@@ -574,18 +596,20 @@ impl Checker<'_> {
                     return Err(fail());
                 }
                 let facts = match (not, from.is_zero()) {
-                    (true, true) => Facts::one(Fact::plain(Root::Constant(Constant::Imm(0)))),
+                    (true, true) => {
+                        Facts::one(self.numbers.fact(Fact::plain(Root::Constant(Constant::Imm(0)))))
+                    }
                     (true, false) => return Err(fail()),
-                    (false, _) => read(state, from, 0),
+                    (false, _) => self.read(state, from, 0),
                 };
-                self.put(state, at(to, 0), facts)?;
+                self.put(state, nth(to, 0), facts)?;
             }
             _ => return Err(fail()),
         }
         Ok(0)
     }
 
-    fn put(&self, state: &mut State, p: Place, facts: Facts) -> Result<(), Wrong> {
+    fn put(&mut self, state: &mut State, p: Place, facts: Facts) -> Result<(), Wrong> {
         match p {
             Place::Reg(r)
                 if self.limits.reserved(r) || r.is_zero() || r.index >= self.limits.count(r.file) =>
@@ -593,7 +617,7 @@ impl Checker<'_> {
                 Err(Wrong::Move(r))
             }
             _ => {
-                state.write(p, facts);
+                state.write(self.numbers.place(p), facts);
                 Ok(())
             }
         }
@@ -623,6 +647,11 @@ impl Checker<'_> {
         let (a, b) = (x.1, x.2);
         (a != b && x == z && x.0 == a && y == (b, a, b)).then_some((a, b))
     }
+}
+
+/// Register `k` of a tuple that begins with this one.
+fn nth(r: Reg, k: u8) -> Place {
+    Place::Reg(if r.is_zero() { r } else { Reg { index: r.index + k, ..r } })
 }
 
 /// Where a move or a load of constants puts what.

@@ -213,6 +213,14 @@ fn joint_values(func: &Function, cfg: &Cfg, warp: &WholeWarp) -> FixedBitSet {
     out
 }
 
+/// The function as it is allocated, with copies where operands share registers: what an allocation of it is checked against.
+///
+/// # Errors
+/// A move between files that does not exist.
+pub fn prepared(mut func: Function) -> Result<Function, Error> {
+    prepare::run(&mut func).map(|_| func)
+}
+
 /// Allocates registers for a function in SSA.
 ///
 /// # Errors

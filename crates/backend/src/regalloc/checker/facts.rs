@@ -1,30 +1,25 @@
 //! What is known of the contents of registers and slots.
+//!
+//! Facts and places have numbers, the facts of registers of values one behind the other in the order in which these are defined. What a
+//! place holds is a set of numbers, in words of 64: where all counters of nested loops are still zero, each place that holds a zero holds
+//! all of them.
 
-use ori::Value;
+use cranelift_entity::EntityRef;
+use ori::{Function, Value};
+use rustc_hash::FxHashMap;
 use sass::Reg;
 use smallvec::SmallVec;
-use std::collections::BTreeMap;
 
 /// A place that can hold 32 bits or a predicate.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub(super) enum Place {
     Reg(Reg),
     /// A word of the frame, by byte offset.
     Slot(i32),
 }
 
-impl Place {
-    /// What it holds as long as nothing has written it.
-    pub(super) fn untouched(self) -> Option<Fact> {
-        match self {
-            Place::Reg(r) => Some(Fact::plain(Root::Fixed(r))),
-            Place::Slot(_) => None,
-        }
-    }
-}
-
 /// Where a content comes from.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) enum Root {
     /// A register of a value that an instruction or a parameter defines.
     Lane(Value, u8),
@@ -37,7 +32,7 @@ pub(super) enum Root {
 }
 
 /// How a content is represented. Copies between predicates and general registers change it.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) enum Form {
     /// As the root itself.
     Plain,
@@ -49,8 +44,10 @@ pub(super) enum Form {
     BoolNonZero,
 }
 
+const FORMS: [Form; 4] = [Form::Plain, Form::Bool, Form::NonZero, Form::BoolNonZero];
+
 /// Something known about a place's content. Copies are no roots, so equal contents are equal facts.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Fact {
     pub(super) root: Root,
     pub(super) form: Form,
@@ -83,97 +80,313 @@ impl Fact {
     }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) enum Constant {
     Imm(u32),
     Bank(u8, i32),
     True,
 }
 
-/// A few facts, ascending.
-#[derive(Clone, Default, PartialEq, Debug)]
-pub(super) struct Facts(pub(super) SmallVec<[Fact; 1]>);
+/// The number of a fact.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct FactId(u32);
 
-impl Facts {
-    pub(super) fn one(f: Fact) -> Facts {
-        Facts(SmallVec::from_buf([f]))
+/// The number of a place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct PlaceId(usize);
+
+/// The numbers of facts and places.
+pub(super) struct Numbers {
+    /// The number of the first register of each value.
+    first: Vec<u32>,
+    /// Which value's register it is.
+    lanes: Vec<(Value, u8)>,
+    /// From one form of the registers to the next: a multiple of 64.
+    stride: u32,
+    /// Forms of which somebody has named a fact: those below this one.
+    forms: u32,
+    /// Facts of nothing that is defined, behind the others.
+    rest: FxHashMap<Fact, u32>,
+    rest_facts: Vec<Fact>,
+    places: FxHashMap<Place, usize>,
+    /// What each place holds as long as nothing has written it.
+    untouched: Vec<Option<FactId>>,
+}
+
+impl Numbers {
+    /// Of a function's values in this order, each once.
+    pub(super) fn new(func: &Function, order: Vec<Value>) -> Numbers {
+        let mut lanes = Vec::new();
+        let mut first = vec![u32::MAX; func.values.len()];
+        for v in order {
+            first[v.index()] = lanes.len() as u32;
+            lanes.extend((0..func.values[v].width).map(|k| (v, k)));
+        }
+        let stride = (lanes.len() as u32).next_multiple_of(64);
+        let (rest, rest_facts, places, untouched) = Default::default();
+        Numbers { first, lanes, stride, forms: 0, rest, rest_facts, places, untouched }
     }
-    pub(super) fn of(f: Option<Fact>) -> Facts {
-        f.map_or_else(Facts::default, Facts::one)
+
+    fn lane(&self, v: Value, lane: u8, form: Form) -> u32 {
+        self.first[v.index()] + u32::from(lane) + form as u32 * self.stride
     }
-    pub(super) fn contains(&self, f: &Fact) -> bool {
-        // Of undefined values much may be known.
-        if self.0.len() < 16 { self.0.contains(f) } else { self.0.binary_search(f).is_ok() }
+
+    pub(super) fn fact(&mut self, f: Fact) -> FactId {
+        self.forms = self.forms.max(f.form as u32 + 1);
+        FactId(match f.root {
+            Root::Lane(v, k) => self.lane(v, k, f.form),
+            Root::Constant(_) | Root::Fixed(_) | Root::Undefined => {
+                *self.rest.entry(f).or_insert_with(|| {
+                    self.rest_facts.push(f);
+                    FORMS.len() as u32 * self.stride + self.rest_facts.len() as u32 - 1
+                })
+            }
+        })
     }
-    pub(super) fn insert(&mut self, f: Fact) {
-        if let Err(at) = self.0.binary_search(&f) {
-            self.0.insert(at, f);
+
+    /// The number of a fact, if anybody has said it.
+    fn find(&self, f: &Fact) -> Option<FactId> {
+        match f.root {
+            Root::Lane(v, k) => Some(FactId(self.lane(v, k, f.form))),
+            Root::Constant(_) | Root::Fixed(_) | Root::Undefined => self.rest.get(f).copied().map(FactId),
         }
     }
-    pub(super) fn extend(&mut self, facts: impl IntoIterator<Item = Fact>) {
-        facts.into_iter().for_each(|f| self.insert(f));
+
+    /// The fact of a number.
+    fn named(&self, id: FactId) -> Fact {
+        match id.0.checked_sub(FORMS.len() as u32 * self.stride) {
+            Some(n) => self.rest_facts[n as usize],
+            None => {
+                let (v, k) = self.lanes[(id.0 % self.stride) as usize];
+                Fact { root: Root::Lane(v, k), form: FORMS[(id.0 / self.stride) as usize] }
+            }
+        }
     }
-    pub(super) fn map(&self, to: impl Fn(Fact) -> Fact) -> Facts {
+
+    /// All facts of some values, in forms below this one.
+    fn of_values(&self, values: impl Iterator<Item = Value> + Clone, func: &Function, forms: u32) -> Facts {
+        let mut all: SmallVec<[u32; 16]> = SmallVec::new();
+        for form in 0..forms {
+            for v in values.clone() {
+                let first = self.first[v.index()] + form * self.stride;
+                all.extend(first..first + u32::from(func.values[v].width));
+            }
+        }
+        all.sort_unstable();
         let mut out = Facts::default();
-        out.extend(self.0.iter().map(|f| to(*f)));
+        all.into_iter().for_each(|n| out.insert(FactId(n)));
+        out
+    }
+
+    /// All facts of values that anybody has named.
+    pub(super) fn named_of(&self, values: &[Value], func: &Function) -> Facts {
+        self.of_values(values.iter().copied(), func, self.forms)
+    }
+
+    /// All facts of values.
+    pub(super) fn all_of(&self, values: impl Iterator<Item = Value> + Clone, func: &Function) -> Facts {
+        self.of_values(values, func, FORMS.len() as u32)
+    }
+
+    /// A set of other facts, one for each.
+    pub(super) fn map(&mut self, facts: &Facts, to: impl Fn(Fact) -> Fact) -> Facts {
+        let mut out = Facts::default();
+        for f in facts.iter() {
+            let f = to(self.named(f));
+            out.insert(self.fact(f));
+        }
+        out
+    }
+
+    /// The first word of facts that are not of values.
+    fn rest(&self) -> u32 {
+        FORMS.len() as u32 * self.stride / 64
+    }
+
+    pub(super) fn place(&mut self, p: Place) -> PlaceId {
+        if let Some(n) = self.places.get(&p) {
+            return PlaceId(*n);
+        }
+        let n = self.untouched.len();
+        self.places.insert(p, n);
+        let untouched = match p {
+            Place::Reg(r) => Some(self.fact(Fact::plain(Root::Fixed(r)))),
+            Place::Slot(_) => None,
+        };
+        self.untouched.push(untouched);
+        PlaceId(n)
+    }
+
+    fn untouched(&self, n: usize) -> Facts {
+        self.untouched[n].map_or_else(Facts::default, Facts::one)
+    }
+}
+
+/// A set of facts: words of 64, which of them and what is in it, ascending and none empty.
+#[derive(Clone, Default, PartialEq, Debug)]
+pub(super) struct Facts(SmallVec<[(u32, u64); 1]>);
+
+impl Facts {
+    pub(super) fn one(f: FactId) -> Facts {
+        Facts(SmallVec::from_buf([(f.0 / 64, 1 << (f.0 % 64))]))
+    }
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+    /// What is in a word.
+    fn word(&self, n: u32) -> u64 {
+        match &self.0[..] {
+            [] => 0,
+            [(k, word)] => {
+                if *k == n {
+                    *word
+                } else {
+                    0
+                }
+            }
+            words => words.binary_search_by_key(&n, |w| w.0).map_or(0, |at| words[at].1),
+        }
+    }
+    pub(super) fn contains(&self, f: FactId) -> bool {
+        self.word(f.0 / 64) >> (f.0 % 64) & 1 != 0
+    }
+    pub(super) fn insert(&mut self, f: FactId) {
+        self.add(f.0 / 64, 1 << (f.0 % 64));
+    }
+    fn add(&mut self, n: u32, bits: u64) {
+        match self.0.last_mut() {
+            Some(last) if last.0 == n => last.1 |= bits,
+            Some(last) if last.0 > n => match self.0.binary_search_by_key(&n, |w| w.0) {
+                Ok(at) => self.0[at].1 |= bits,
+                Err(at) => self.0.insert(at, (n, bits)),
+            },
+            _ => self.0.push((n, bits)),
+        }
+    }
+    pub(super) fn extend(&mut self, others: &Facts) {
+        others.0.iter().for_each(|(n, bits)| self.add(*n, *bits));
+    }
+    pub(super) fn iter(&self) -> impl Iterator<Item = FactId> {
+        let bits = |(n, word): (u32, u64)| {
+            (0..64).filter(move |k| word >> k & 1 != 0).map(move |k| FactId(64 * n + k))
+        };
+        self.0.iter().copied().flat_map(bits)
+    }
+    /// Keeps what is right of each word.
+    fn keep(&mut self, mut right: impl FnMut(u32, u64) -> u64) {
+        if let [(n, word)] = &mut self.0[..] {
+            *word &= right(*n, *word);
+            if *word == 0 {
+                self.0.clear();
+            }
+            return;
+        }
+        self.0.retain(|(n, word)| {
+            *word &= right(*n, *word);
+            *word != 0
+        });
+    }
+    fn without(&mut self, others: &Facts) {
+        self.keep(|n, _| !others.word(n));
+    }
+    /// Those of both.
+    fn both(&self, other: &Facts) -> Facts {
+        let mut out = self.clone();
+        out.keep(|n, _| other.word(n));
         out
     }
 }
 
 /// Facts by place. `anywhere` holds for every place (parameters that are undefined).
-#[derive(Clone, Default, PartialEq, Debug)]
+#[derive(Clone, Default, Debug)]
 pub(super) struct State {
-    pub(super) at: BTreeMap<Place, Facts>,
+    /// By the numbers of places; nothing for those that nothing has written, those without a number included.
+    at: Vec<Option<Facts>>,
     pub(super) anywhere: Facts,
 }
 
 impl State {
-    pub(super) fn facts(&self, p: Place) -> Facts {
-        self.at.get(&p).cloned().unwrap_or_else(|| Facts::of(p.untouched()))
+    pub(super) fn facts(&self, p: PlaceId, numbers: &Numbers) -> Facts {
+        self.at.get(p.0).and_then(Option::as_ref).cloned().unwrap_or_else(|| numbers.untouched(p.0))
     }
-    pub(super) fn write(&mut self, p: Place, facts: Facts) {
-        self.at.insert(p, facts);
+    pub(super) fn write(&mut self, p: PlaceId, facts: Facts) {
+        if self.at.len() <= p.0 {
+            self.at.resize(p.0 + 1, None);
+        }
+        self.at[p.0] = Some(facts);
     }
     /// Whether much more is known than there are places.
     pub(super) fn is_crowded(&self) -> bool {
-        self.at.values().map(|f| f.0.len()).sum::<usize>() > 4 * self.at.len() + 100
+        self.at.iter().flatten().map(|f| f.0.len()).sum::<usize>() > 4 * self.at.len() + 100
     }
-    /// Removes everything known about values that are about to be redefined, ascending.
-    pub(super) fn forget(&mut self, values: &[Value]) {
-        if values.is_empty() {
-            return;
-        }
-        let stale = |f: &Fact| matches!(f.root, Root::Lane(x, _) if values.binary_search(&x).is_ok());
-        self.at.values_mut().for_each(|s| s.0.retain(|f| !stale(f)));
-        self.anywhere.0.retain(|f| !stale(f));
+    /// Removes facts.
+    pub(super) fn forget(&mut self, stale: &Facts) {
+        self.at.iter_mut().flatten().for_each(|s| s.without(stale));
+        self.anywhere.without(stale);
+    }
+    /// Removes facts of values but for these.
+    pub(super) fn reduce(&mut self, needed: &Facts, numbers: &Numbers) {
+        let rest = numbers.rest();
+        let reduce = |s: &mut Facts| s.keep(|n, _| if n < rest { needed.word(n) } else { u64::MAX });
+        self.at.iter_mut().flatten().for_each(reduce);
+        reduce(&mut self.anywhere);
     }
     /// Whether a place holds what a fact says.
-    pub(super) fn knows(&self, p: Place, f: &Fact) -> bool {
-        self.anywhere.contains(f) || self.at.get(&p).map_or(p.untouched() == Some(*f), |s| s.contains(f))
+    pub(super) fn knows(&self, p: Place, f: &Fact, numbers: &Numbers) -> bool {
+        let id = numbers.find(f);
+        let known = |s: &Facts| id.is_some_and(|id| s.contains(id));
+        let untouched = matches!(p, Place::Reg(r) if *f == Fact::plain(Root::Fixed(r)));
+        let at = numbers.places.get(&p).and_then(|n| self.at.get(*n)?.as_ref());
+        known(&self.anywhere) || at.map_or(untouched, known)
     }
-    /// Keeps what both know; says whether that is less than before.
-    pub(super) fn meet(&mut self, other: &State) -> bool {
-        let mut less = false;
-        let (anywhere, here): (SmallVec<_>, SmallVec<_>) =
-            self.anywhere.0.iter().copied().partition(|f| other.anywhere.contains(f));
-        let (anywhere, here) = (Facts(anywhere), Facts(here));
-        less |= !here.0.is_empty();
-        for (p, there) in &other.at {
-            let s = self.at.entry(*p).or_insert_with(|| Facts::of(p.untouched()));
-            // What holds everywhere here, and there at some places.
-            if !here.0.is_empty() {
-                s.extend(there.0.iter().copied().filter(|f| here.contains(f)));
+    /// What places gain where facts get other names besides: `renamed`, ascending.
+    pub(super) fn gains(&self, renamed: &[(FactId, FactId)]) -> Vec<(PlaceId, FactId)> {
+        let mut from = Facts::default();
+        renamed.iter().for_each(|r| from.insert(r.0));
+        let mut out = Vec::new();
+        for (p, s) in self.at.iter().enumerate().filter_map(|(p, s)| Some((p, s.as_ref()?))) {
+            if s.0.iter().all(|(n, word)| word & from.word(*n) == 0) {
+                continue;
+            }
+            for f in s.both(&from).iter() {
+                let same = renamed[renamed.partition_point(|(from, _)| *from < f)..].iter();
+                out.extend(same.take_while(|(from, _)| *from == f).map(|(_, to)| (PlaceId(p), *to)));
             }
         }
-        self.at.retain(|p, s| {
-            s.0.retain(|f| {
-                let known = other.knows(*p, f);
-                less |= !known;
-                known && !anywhere.contains(f)
+        out
+    }
+    pub(super) fn gain(&mut self, p: PlaceId, f: FactId) {
+        self.at[p.0].get_or_insert_default().insert(f);
+    }
+    /// Keeps what both know; says whether that is less than before.
+    pub(super) fn meet(&mut self, other: &State, numbers: &Numbers) -> bool {
+        let anywhere = self.anywhere.both(&other.anywhere);
+        let mut here = self.anywhere.clone();
+        here.without(&other.anywhere);
+        let mut less = !here.is_empty();
+        self.at.resize(self.at.len().max(other.at.len()), None);
+        for (p, mine) in self.at.iter_mut().enumerate() {
+            let there = other.at.get(p).and_then(Option::as_ref);
+            if mine.is_none() && there.is_none() {
+                continue;
+            }
+            let untouched = numbers.untouched(p);
+            let s = mine.get_or_insert_with(|| untouched.clone());
+            // What holds everywhere here, and there at some places.
+            if let Some(there) = there.filter(|_| !here.is_empty()) {
+                s.extend(&there.both(&here));
+            }
+            let known = there.unwrap_or(&untouched);
+            s.keep(|n, word| {
+                let right = known.word(n) | other.anywhere.word(n);
+                less |= word & !right != 0;
+                right & !anywhere.word(n)
             });
             // A register of which nothing is known was written, unlike one that is not here.
-            !s.0.is_empty() || p.untouched().is_some()
-        });
+            if s.is_empty() && untouched.is_empty() {
+                *mine = None;
+            }
+        }
         self.anywhere = anywhere;
         less
     }
