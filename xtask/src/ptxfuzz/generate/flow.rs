@@ -4,6 +4,9 @@ use super::{Context, Gen, MOST_TIMES};
 
 impl Gen {
     pub(super) fn flow(&mut self, ctx: &Context) {
+        if self.walks && self.rng.percent(20) {
+            return self.walk(ctx);
+        }
         if self.returns && self.rng.percent(50) {
             return match self.rng.below(5) {
                 0 | 1 => self.continues(ctx),

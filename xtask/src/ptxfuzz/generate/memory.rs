@@ -25,17 +25,17 @@ const SUM_OPS: &[&str] = &[
 
 /// What an address starts from.
 #[derive(Clone, Debug)]
-struct Place {
+pub(super) struct Place {
     /// `.global`, or nothing for a generic address.
-    space: &'static str,
+    pub space: &'static str,
     /// A register or a variable.
-    base: String,
+    pub base: String,
     /// Bits of the address.
-    bits: usize,
+    pub bits: usize,
     /// Bytes there.
-    size: usize,
+    pub size: usize,
     /// It may be written.
-    writable: bool,
+    pub writable: bool,
 }
 
 impl Gen {
@@ -109,6 +109,19 @@ impl Gen {
         Place { space, base, bits: 64, size: TABLE, writable: false }
     }
 
+    /// A place that a loop may go through.
+    pub(super) fn walked_place(&mut self) -> Place {
+        match self.rng.below(4) {
+            0 => self.table_place(),
+            1 if self.profile.local => self.local_place(),
+            2 if self.profile.shared => {
+                let (space, base, bits) = self.shared_own();
+                Place { space, base, bits, size: OWN_SHARED, writable: true }
+            }
+            _ => self.own_place(),
+        }
+    }
+
     /// The thread's own part of shared memory.
     fn shared_own(&mut self) -> (&'static str, String, usize) {
         if self.rng.percent(25) {
@@ -123,6 +136,9 @@ impl Gen {
 
     /// An address in a place, of so many bytes, aligned.
     fn address(&mut self, p: &Place, bytes: usize) -> String {
+        if self.walks && self.rng.percent(25) {
+            return self.stepped(p, bytes);
+        }
         let n = p.size / bytes;
         if self.rng.percent(60) {
             return format!("[{}+{}]", p.base, bytes * self.rng.below(n));
@@ -146,7 +162,7 @@ impl Gen {
     }
 
     /// A load or a store of integers.
-    fn access(&mut self, guard: &str, p: &Place) {
+    pub(super) fn access(&mut self, guard: &str, p: &Place) {
         let class = match self.rng.below(4) {
             0 if self.pool(Class::D) > 0 => Class::D,
             1 if self.pool(Class::H) > 0 => Class::H,

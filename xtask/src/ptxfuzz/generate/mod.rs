@@ -12,6 +12,7 @@ mod count;
 mod flow;
 mod kernel;
 mod memory;
+mod walk;
 mod warp;
 
 use super::class::Class;
@@ -197,12 +198,16 @@ pub(super) struct Gen {
     accumulators: Vec<&'static str>,
     /// Whether loops have several ways back, and functions several returns: in programs of seeds from [`WITH_RETURNS`] on.
     returns: bool,
+    /// Whether addresses are made in steps and pointers go through places: in programs of seeds from [`WITH_WALKS`] on.
+    walks: bool,
     /// Of the function being generated: the label of its end, the class and type of its result. `None` in the kernel.
     end: Option<(String, Option<(Class, &'static str)>)>,
 }
 
 /// The first seed of programs with loops that have several ways back, and with early returns. What lower seeds give stays.
 const WITH_RETURNS: u64 = 2_000_000;
+/// The first seed of programs with addresses that are made in steps, and with pointers that go through places.
+const WITH_WALKS: u64 = 10_000_000;
 
 /// Makes the program of a seed for a target and all later ones; `vendor` leaves out what ptxas is known to compile
 /// wrongly (docs/verification.md).
@@ -222,6 +227,7 @@ pub fn generate(seed: u64, sm: u8, vendor: bool) -> Program {
         numbers: 0,
         accumulators: Vec::new(),
         returns: seed >= WITH_RETURNS,
+        walks: seed >= WITH_WALKS,
         end: None,
     };
     g.program()
