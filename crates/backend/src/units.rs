@@ -156,3 +156,24 @@ pub fn for_each_write(inst: &Inst, mut f: impl FnMut(Unit, u8)) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sass::Target;
+
+    fn reads(line: &str, target: &str) -> Vec<Unit> {
+        let target = Target::parse(target).unwrap();
+        let mut units = Vec::new();
+        for_each_read(&sass::parse_inst(line, target).unwrap(), |u, _| units.push(u));
+        units
+    }
+
+    /// `.E` speaks of the second address, which is global: the first is one register.
+    #[test]
+    fn a_copys_shared_address_is_one_register() {
+        let line = "LDGSTS.E.BYPASS.128 [R23], desc[UR14][R30.64]";
+        let general: Vec<Unit> = reads(line, "sm_90").into_iter().filter(|u| *u < 255).collect();
+        assert_eq!(general, [23, 30, 31]);
+    }
+}
