@@ -7,7 +7,8 @@
 //! the first 32.
 
 use super::Limits;
-use super::intervals::Held;
+use super::busy::{Busy, Set, Slots};
+use super::intervals::{Held, Intervals};
 use super::webs::{Place, Web, WebData, Webs};
 use crate::liveness::Segment;
 use cranelift_entity::SecondaryMap;
@@ -15,39 +16,31 @@ use ori::{Function, Keeps};
 use sass::{Reg, RegFile};
 use smallvec::SmallVec;
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::BinaryHeap;
 use std::ops::Range;
 
-/// What occupies one register.
-#[derive(Clone, Default)]
-struct Unit {
-    /// Intervals: start → (end, owner; `None` is a fixed use).
-    held: BTreeMap<u32, (u32, Option<Web>)>,
-    /// Among which of 64 parts of the function they are; what was vacated since may be counted still.
-    parts: u64,
-}
+/// What holds the registers of a file: of each the intervals, their starts ascending (start, end, owner; `None` is a fixed use).
+struct Owners(Vec<Vec<(u32, u32, Option<Web>)>>);
 
-impl Unit {
-    /// Owners of the intervals that overlap `at`.
-    fn conflicts(&self, at: Segment) -> impl Iterator<Item = Option<Web>> + '_ {
-        let overlapping = self.held.range(..at.end).rev().take_while(move |(_, (end, _))| *end > at.start);
-        overlapping.map(|(_, (_, owner))| *owner)
+impl Owners {
+    /// Owners of what register `r` holds in `at`.
+    fn conflicts(&self, r: usize, at: Segment) -> impl Iterator<Item = Option<Web>> + '_ {
+        let held = &self.0[r];
+        let behind = held.partition_point(|(start, ..)| *start < at.end);
+        let overlapping = held[..behind].iter().rev().take_while(move |(_, end, _)| *end > at.start);
+        overlapping.map(|(.., owner)| *owner)
     }
 
-    fn is_free(&self, at: Segment) -> bool {
-        self.held.range(..at.end).next_back().is_none_or(|(_, (end, _))| *end <= at.start)
+    fn occupy(&mut self, r: usize, at: Segment, w: Web) {
+        let place = self.0[r].partition_point(|(start, ..)| *start < at.start);
+        self.0[r].insert(place, (at.start, at.end, Some(w)));
     }
 
-    fn occupy(&mut self, at: Segment, owner: Option<Web>, shift: u32) {
-        self.held.insert(at.start, (at.end, owner));
-        self.parts |= parts(at, shift);
+    fn vacate(&mut self, r: usize, at: Segment, w: Web) {
+        let from = self.0[r].partition_point(|(start, ..)| *start < at.start);
+        let place = self.0[r][from..].iter().position(|(.., owner)| *owner == Some(w));
+        self.0[r].remove(from + place.expect("what is held"));
     }
-}
-
-/// The parts of a function, of so many points each as a power of two, that an interval touches.
-fn parts(at: Segment, shift: u32) -> u64 {
-    let (first, last) = (at.start >> shift, (at.end.max(at.start + 1) - 1) >> shift);
-    (u64::MAX >> (63 - last.min(63))) & (u64::MAX << first.min(63))
 }
 
 /// The files that are allocated, in the order of [`RegFile`].
@@ -100,15 +93,16 @@ const WIDE: usize = 16;
 pub struct Coloring {
     /// First register of each web's frame.
     pub reg: SecondaryMap<Web, Option<u8>>,
-    units: [Vec<Unit>; 5],
+    busy: [Busy; 5],
+    slots: Slots,
+    /// Of the files in which something had to make room.
+    owners: [Option<Owners>; 5],
     limits: Limits,
     windows: Windows,
     /// Whether registers that callees keep have to be saved, and where uniform registers begin then.
     called: Option<u8>,
     /// Where the search in each window begins.
     next: Windows,
-    /// Points of a part of the function, as a power of two.
-    shift: u32,
     /// Registers of each file up to the highest that is used.
     pub used: [u16; 5],
 }
@@ -154,23 +148,22 @@ impl Coloring {
         order: Order,
         pinned: impl Fn(&WebData) -> bool,
     ) -> Result<Coloring, Vec<Web>> {
+        let held = || webs.webs.values().flat_map(|d| d.lanes.iter().flat_map(Intervals::iter).map(|h| h.at));
+        let slots = Slots::new(held().chain(webs.fixed.iter().map(|(_, at)| *at)));
         let mut c = Coloring {
             reg: SecondaryMap::new(),
-            units: FILES.map(|f| vec![Unit::default(); usize::from(limits.count(f))]),
-            shift: 0,
+            busy: FILES.map(|f| Busy::new(&slots, limits.count(f).into())),
+            slots,
+            owners: [const { None }; 5],
             limits: *limits,
             windows,
             called,
             next: [0; 5],
             used: [0; 5],
         };
-        let ends = webs.webs.values().flat_map(|d| d.lanes.iter().filter_map(|l| Some(l.last()?.at.end)));
-        let points = ends.chain(webs.fixed.iter().map(|(_, at)| at.end)).max().unwrap_or(0);
-        c.shift = (u32::BITS - points.leading_zeros()).saturating_sub(u64::BITS.trailing_zeros());
-        let shift = c.shift;
         for (reg, at) in &webs.fixed {
-            if let Some(unit) = c.units[reg.file as usize].get_mut(usize::from(reg.index)) {
-                unit.occupy(*at, None, shift);
+            if reg.index < limits.count(reg.file) {
+                c.busy[reg.file as usize].occupy(&c.slots, reg.index, *at);
             }
         }
         let mut weight: SecondaryMap<Web, f32> = SecondaryMap::new();
@@ -223,7 +216,7 @@ impl Coloring {
             let limit = if patience.is_some() { f32::INFINITY } else { weight[w] };
             // Accumulators of warp groups have no place but theirs.
             let may = evictions < most && (patience.is_none() || d.lanes.len() <= WIDE);
-            let victims = may.then(|| c.cheapest_frame(d, limit, &weight)).flatten();
+            let victims = may.then(|| c.cheapest_frame(webs, d, limit, &weight)).flatten();
             let Some((r, victims)) = victims else {
                 failed.push(w);
                 // Whatever else fails, another order says what leaves its register.
@@ -248,11 +241,9 @@ impl Coloring {
 
     /// A register of `file` that is free over `at`, below those already in use.
     pub fn scratch(&self, file: RegFile, at: Segment) -> Option<Reg> {
-        let units = &self.units[file as usize];
-        let below = usize::from(self.used[file as usize]).min(units.len());
-        (0..below)
-            .map(|r| Reg { file, index: r as u8 })
-            .find(|r| !self.limits.reserved(*r) && units[usize::from(r.index)].is_free(at))
+        let below = usize::from(self.used[file as usize]).min(self.limits.count(file).into());
+        let free = Set::of(0..below).without(&self.busy[file as usize].during(&self.slots, at));
+        free.iter().map(|index| Reg { file, index }).find(|r| !self.limits.reserved(*r))
     }
 
     fn touch(&mut self, file: RegFile, index: u8) {
@@ -260,89 +251,95 @@ impl Coloring {
         *used = (*used).max(u16::from(index) + 1);
     }
 
-    /// Whether frame `d` may start at register `r`.
-    fn fits(&self, d: &WebData, r: u8) -> bool {
-        let last = usize::from(r) + d.lanes.len();
-        r.is_multiple_of(d.align)
-            && r >= d.lowest
-            && last <= self.units[d.file as usize].len()
-            && (usize::from(r)..last)
-                .all(|index| !self.limits.reserved(Reg { file: d.file, index: index as u8 }))
-    }
-
-    /// Where frame `d` may begin for its alignment, of the registers in `among`.
-    fn candidates(&self, d: &WebData, among: Range<usize>) -> impl Iterator<Item = u8> + use<> {
-        let align = usize::from(d.align);
-        let end = among.end.min(self.units[d.file as usize].len());
-        std::iter::successors(Some(among.start.next_multiple_of(align)), move |r| Some(r + align))
-            .take_while(move |r| *r < end)
-            .map(|r| r as u8)
+    /// Where frame `d` may begin, whatever holds the registers.
+    fn starts(&self, d: &WebData) -> Set {
+        let count = usize::from(self.limits.count(d.file));
+        let Some(last) = count.checked_sub(d.lanes.len()) else { return Set::default() };
+        let all = Set::of(d.lowest.into()..last + 1).among(&Set::multiples(d.align));
+        let mut taken = Set::default();
+        let reserved = (0..count).filter(|n| self.limits.reserved(Reg { file: d.file, index: *n as u8 }));
+        for r in reserved {
+            taken.add(&Set::of((r + 1).saturating_sub(d.lanes.len())..r + 1));
+        }
+        all.without(&taken)
     }
 
     fn free_frame(&mut self, d: &WebData, hints: &[u8]) -> Option<u8> {
-        let mut touched: SmallVec<[u64; 4]> = SmallVec::new();
-        for lane in &d.lanes {
-            let mut all = 0;
-            lane.all(|h| {
-                all |= parts(h.at, self.shift);
-                true
-            });
-            touched.push(all);
+        let mut free = self.starts(d);
+        for (k, lane) in d.lanes.iter().enumerate() {
+            let mut busy = Set::default();
+            lane.iter().for_each(|h| busy.add(&self.busy[d.file as usize].during(&self.slots, h.at)));
+            free = free.without(&busy.down(k));
+            free.first()?;
         }
-        let free = |r: &u8| {
-            self.fits(d, *r)
-                && d.lanes.iter().zip(&touched).enumerate().all(|(k, (lane, touched))| {
-                    let unit = &self.units[d.file as usize][usize::from(*r) + k];
-                    unit.parts & touched == 0 || lane.all(|h| unit.is_free(h.at))
-                })
-        };
-        if let Some(r) = hints.iter().copied().find(free) {
+        if let Some(r) = hints.iter().copied().find(|r| free.contains(*r)) {
             return Some(r);
         }
         let (window, next) = (self.windows[d.file as usize], usize::from(self.next[d.file as usize]));
         // Frames that begin below are within the window.
         let inside = (usize::from(window) + 1).saturating_sub(d.lanes.len());
-        let found = self.candidates(d, next..inside).find(free);
-        let found = found.or_else(|| self.candidates(d, 0..next.min(inside)).find(free));
-        if let Some(r) = found {
+        let first_in = |range: Range<usize>| free.among(&Set::of(range)).first();
+        if let Some(r) = first_in(next..inside).or_else(|| first_in(0..next.min(inside))) {
             self.next[d.file as usize] = r + d.lanes.len() as u8;
             return Some(r);
         }
-        let above = || self.candidates(d, inside..usize::MAX);
         // Kernels have theirs from the lower end.
-        if let (Some(limit), RegFile::UR) = (self.called, d.file) {
-            let upper: SmallVec<[u8; 64]> = above().take_while(|r| *r < limit).collect();
-            if let Some(r) = upper.into_iter().rev().find(free) {
-                return Some(r);
-            }
+        if let (Some(limit), RegFile::UR) = (self.called, d.file)
+            && let Some(r) = free.among(&Set::of(inside..limit.into())).last()
+        {
+            return Some(r);
         }
+        let above = free.among(&Set::of(inside..Reg::ZERO.into()));
         if self.called.is_some() && d.file == RegFile::R {
             let cheap = |r: &u8| {
                 let last = usize::from(*r) + d.lanes.len();
                 last <= ori::abi::SHARED_REGISTERS.into()
                     && (usize::from(*r)..last).all(|n| !self.limits.convention.is_preserved(Reg::r(n as u8)))
             };
-            if let Some(r) = above().filter(cheap).find(free) {
+            if let Some(r) = above.iter().find(cheap) {
                 return Some(r);
             }
         }
-        above().find(free)
+        above.first()
+    }
+
+    /// What holds the registers of a file: it is kept from the first time on that something has to make room there.
+    fn owners(&mut self, file: RegFile, webs: &Webs) -> &Owners {
+        let count = usize::from(self.limits.count(file));
+        self.owners[file as usize].get_or_insert_with(|| {
+            let mut held = vec![Vec::new(); count];
+            for (reg, at) in
+                webs.fixed.iter().filter(|(reg, _)| reg.file == file && usize::from(reg.index) < count)
+            {
+                held[usize::from(reg.index)].push((at.start, at.end, None));
+            }
+            for (w, d) in webs.webs.iter().filter(|(_, d)| d.file == file) {
+                let Some(r) = self.reg[w] else { continue };
+                for (k, lane) in d.lanes.iter().enumerate() {
+                    held[usize::from(r) + k].extend(lane.iter().map(|h| (h.at.start, h.at.end, Some(w))));
+                }
+            }
+            held.iter_mut().for_each(|list| list.sort_unstable_by_key(|(start, end, _)| (*start, *end)));
+            Owners(held)
+        })
     }
 
     /// The frame whose owners are together lightest, if they are lighter than `limit`.
     fn cheapest_frame(
-        &self,
+        &mut self,
+        webs: &Webs,
         d: &WebData,
         limit: f32,
         weight: &SecondaryMap<Web, f32>,
     ) -> Option<(u8, SmallVec<[Web; 4]>)> {
         let mut best: Option<(f32, u8, SmallVec<[Web; 4]>)> = None;
-        for r in self.candidates(d, 0..usize::MAX).filter(|r| self.fits(d, *r)) {
+        let starts = self.starts(d);
+        let owners = self.owners(d.file, webs);
+        for r in starts.iter() {
             let mut victims: SmallVec<[Web; 4]> = SmallVec::new();
             let mut total = 0.0;
             let lanes = d.lanes.iter().enumerate().flat_map(|(k, lane)| {
-                let unit = &self.units[d.file as usize][usize::from(r) + k];
-                lane.iter().flat_map(move |h| unit.conflicts(h.at))
+                lane.iter().flat_map(move |h| owners.conflicts(usize::from(r) + k, h.at))
             });
             for owner in lanes {
                 match owner {
@@ -367,10 +364,13 @@ impl Coloring {
 
     fn occupy(&mut self, w: Web, d: &WebData, r: u8) {
         self.reg[w] = Some(r);
-        for (k, lane) in d.lanes.iter().enumerate() {
-            let unit = &mut self.units[d.file as usize][usize::from(r) + k];
-            for h in lane.iter() {
-                unit.occupy(h.at, Some(w), self.shift);
+        let (busy, owners) = (&mut self.busy[d.file as usize], &mut self.owners[d.file as usize]);
+        for (lane, r) in d.lanes.iter().zip(r..) {
+            for Held { at, .. } in lane.iter() {
+                busy.occupy(&self.slots, r, *at);
+                if let Some(owners) = owners {
+                    owners.occupy(r.into(), *at, w);
+                }
             }
         }
         self.touch(d.file, r + (d.lanes.len() as u8 - 1));
@@ -378,10 +378,13 @@ impl Coloring {
 
     fn vacate(&mut self, w: Web, d: &WebData) {
         let Some(r) = self.reg[w].take() else { return };
-        for (k, lane) in d.lanes.iter().enumerate() {
-            let unit = &mut self.units[d.file as usize][usize::from(r) + k];
+        let (busy, owners) = (&mut self.busy[d.file as usize], &mut self.owners[d.file as usize]);
+        for (lane, r) in d.lanes.iter().zip(r..) {
             for Held { at, .. } in lane.iter() {
-                unit.held.remove(&at.start);
+                busy.vacate(&self.slots, r, *at);
+                if let Some(owners) = owners {
+                    owners.vacate(r.into(), *at, w);
+                }
             }
         }
     }

@@ -50,14 +50,6 @@ impl Intervals {
         few.into_iter().flatten().chain(many.into_iter().flatten())
     }
 
-    /// Whether something holds for all of them.
-    pub fn all(&self, holds: impl FnMut(&Held) -> bool) -> bool {
-        match self {
-            Intervals::Few(v) => v.iter().all(holds),
-            Intervals::Many(m) => m.values().all(holds),
-        }
-    }
-
     /// How many there are.
     pub fn len(&self) -> usize {
         match self {

@@ -1,0 +1,306 @@
+//! Which registers of a file are in use when: for every interval, the set of those that are busy at some point of it.
+//!
+//! A tree of sets over the function. Points are grouped into *slots*, which begin wherever some interval begins or ends, so that an interval is a range
+//! of slots and nothing happens inside one. A node stands for [`FAN`] nodes below it, a leaf for a slot. It knows which registers are busy
+//! everywhere in it (`whole`) and which are busy somewhere in it (`some`). An interval is noted in the few nodes that make it up, and asking
+//! about one looks at as few, however many registers and intervals there are.
+
+use crate::liveness::Segment;
+use std::ops::Range;
+
+/// Nodes below a node.
+const FAN: usize = 16;
+const SHIFT: u32 = FAN.trailing_zeros();
+/// Words of a set: no file has more registers than 256.
+const WORDS: usize = 4;
+
+/// A set of registers of a file.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Set([u64; WORDS]);
+
+impl Set {
+    /// Those whose numbers are in `range`.
+    pub fn of(range: Range<usize>) -> Set {
+        let below = |n: usize, word: usize| match n.saturating_sub(64 * word) {
+            n if n >= 64 => u64::MAX,
+            n => (1 << n) - 1,
+        };
+        Set(std::array::from_fn(|w| below(range.end, w) & !below(range.start, w)))
+    }
+
+    /// Every `align`th one, a power of two, from 0 on.
+    pub fn multiples(align: u8) -> Set {
+        let word = (0..64).step_by(usize::from(align)).fold(0, |word, n| word | 1 << n);
+        match usize::from(align) {
+            64 => Set([1; WORDS]),
+            128 => Set([1, 0, 1, 0]),
+            _ => Set([word; WORDS]),
+        }
+    }
+
+    /// Whether `r` is one of them.
+    pub fn contains(&self, r: u8) -> bool {
+        self.0[usize::from(r) / 64] >> (r % 64) & 1 != 0
+    }
+
+    /// Adds those of another.
+    pub fn add(&mut self, other: &Set) {
+        self.0.iter_mut().zip(other.0).for_each(|(a, b)| *a |= b);
+    }
+
+    /// Those that are not in another.
+    pub fn without(&self, other: &Set) -> Set {
+        Set(std::array::from_fn(|w| self.0[w] & !other.0[w]))
+    }
+
+    /// Those that are in another, too.
+    pub fn among(&self, other: &Set) -> Set {
+        Set(std::array::from_fn(|w| self.0[w] & other.0[w]))
+    }
+
+    /// Each number less by `n`; what would be below 0 is left out.
+    pub fn down(&self, n: usize) -> Set {
+        let (words, bits) = (n / 64, n % 64);
+        let word = |w: usize| self.0.get(w).copied().unwrap_or(0);
+        Set(std::array::from_fn(|w| match bits {
+            0 => word(w + words),
+            _ => word(w + words) >> bits | word(w + words + 1) << (64 - bits),
+        }))
+    }
+
+    /// The least.
+    pub fn first(&self) -> Option<u8> {
+        let w = self.0.iter().position(|w| *w != 0)?;
+        Some((64 * w) as u8 + self.0[w].trailing_zeros() as u8)
+    }
+
+    /// The greatest.
+    pub fn last(&self) -> Option<u8> {
+        let w = self.0.iter().rposition(|w| *w != 0)?;
+        Some((64 * w + 63) as u8 - self.0[w].leading_zeros() as u8)
+    }
+
+    /// All, ascending.
+    pub fn iter(mut self) -> impl Iterator<Item = u8> {
+        std::iter::from_fn(move || {
+            let r = self.first()?;
+            self.0[usize::from(r) / 64] &= !(1 << (r % 64));
+            Some(r)
+        })
+    }
+}
+
+/// The slots of a function.
+pub struct Slots {
+    /// How many begin at each point or before it.
+    begun: Vec<u32>,
+    count: usize,
+}
+
+impl Slots {
+    /// Of all intervals that will be asked about; what lies in between may be, too.
+    pub fn new(intervals: impl Iterator<Item = Segment>) -> Slots {
+        let mut begun: Vec<u32> = Vec::new();
+        for at in intervals {
+            if begun.len() <= at.end as usize {
+                begun.resize(at.end as usize + 1, 0);
+            }
+            begun[at.start as usize] = 1;
+            begun[at.end as usize] = 1;
+        }
+        let mut count = 0;
+        for n in &mut begun {
+            count += *n;
+            *n = count;
+        }
+        Slots { begun, count: count as usize + 1 }
+    }
+
+    /// The slot of a point. The first slot is what lies before all intervals.
+    fn of(&self, point: u32) -> usize {
+        self.begun.get(point as usize).map_or(self.count - 1, |n| *n as usize)
+    }
+
+    /// The slots of an interval, one at least.
+    fn range(&self, at: Segment) -> Range<usize> {
+        self.of(at.start)..self.of(at.end.max(at.start + 1) - 1) + 1
+    }
+}
+
+/// The nodes of one level, `words` of each node.
+#[derive(Default)]
+struct Level {
+    whole: Vec<u64>,
+    some: Vec<u64>,
+}
+
+/// When the registers of a file are in use.
+pub struct Busy {
+    /// Words of a node's sets.
+    words: usize,
+    /// The slots, then what is above them. Of a slot, `whole` alone is kept.
+    levels: Vec<Level>,
+    slots: usize,
+}
+
+impl Busy {
+    /// Nothing is in use. `registers` is how many the file has.
+    pub fn new(slots: &Slots, registers: usize) -> Busy {
+        Busy { words: registers.div_ceil(64).max(1), levels: Vec::new(), slots: slots.count }
+    }
+
+    /// Makes the nodes: a file of which nothing is used needs none.
+    fn grow(&mut self) {
+        let mut nodes = self.slots;
+        self.levels.push(Level { whole: vec![0; nodes * self.words], some: Vec::new() });
+        while nodes > FAN {
+            nodes = nodes.div_ceil(FAN);
+            let empty = || vec![0; nodes * self.words];
+            self.levels.push(Level { whole: empty(), some: empty() });
+        }
+    }
+
+    /// Calls `f` with a level and nodes of it that together make up a range of slots.
+    fn parts(levels: usize, range: Range<usize>, mut f: impl FnMut(usize, Range<usize>)) {
+        let Range { mut start, mut end } = range;
+        for level in 0..levels {
+            let (first, last) = (start.div_ceil(FAN), end / FAN);
+            if level + 1 == levels || first >= last {
+                return f(level, start..end);
+            }
+            f(level, start..first * FAN);
+            f(level, last * FAN..end);
+            (start, end) = (first, last);
+        }
+    }
+
+    /// The registers that are in use at some point of an interval.
+    pub fn during(&self, slots: &Slots, at: Segment) -> Set {
+        let mut set = Set::default();
+        if self.levels.is_empty() {
+            return set;
+        }
+        let words = self.words;
+        let range = slots.range(at);
+        let mut add = |nodes: &[u64]| {
+            for node in nodes.chunks_exact(words) {
+                set.0.iter_mut().zip(node).for_each(|(a, b)| *a |= b);
+            }
+        };
+        // What is busy in all of a node is noted there: of those above the parts, each has one of the ends in it.
+        let (mut first, mut last) = (range.start, range.end - 1);
+        for level in &self.levels[1..] {
+            (first, last) = (first >> SHIFT, last >> SHIFT);
+            add(&level.whole[first * words..][..words]);
+            if last != first {
+                add(&level.whole[last * words..][..words]);
+            }
+        }
+        Busy::parts(self.levels.len(), range, |level, nodes| {
+            let Level { whole, some } = &self.levels[level];
+            let list = if level == 0 { whole } else { some };
+            add(&list[nodes.start * words..nodes.end * words]);
+        });
+        set
+    }
+
+    /// A register is in use during an interval.
+    pub fn occupy(&mut self, slots: &Slots, r: u8, at: Segment) {
+        if self.levels.is_empty() {
+            self.grow();
+        }
+        self.note(slots.range(at), r, true);
+    }
+
+    /// A register is in use during an interval no more; it was for the same reason in all of it, and for no other.
+    pub fn vacate(&mut self, slots: &Slots, r: u8, at: Segment) {
+        self.note(slots.range(at), r, false);
+    }
+
+    fn note(&mut self, range: Range<usize>, r: u8, busy: bool) {
+        let (words, word, bit) = (self.words, usize::from(r) / 64, 1u64 << (r % 64));
+        let set = |w: &mut u64| if busy { *w |= bit } else { *w &= !bit };
+        let levels = &mut self.levels;
+        Busy::parts(levels.len(), range.clone(), |level, nodes| {
+            let Level { whole, some } = &mut levels[level];
+            for node in nodes {
+                set(&mut whole[node * words + word]);
+                if level > 0 {
+                    set(&mut some[node * words + word]);
+                }
+            }
+        });
+        let (mut first, mut last) = (range.start, range.end - 1);
+        for level in 1..levels.len() {
+            (first, last) = (first >> SHIFT, last >> SHIFT);
+            let (below, above) = levels.split_at_mut(level);
+            let (below, Level { whole, some }) = (&below[level - 1], &mut above[0]);
+            let below = if level == 1 { &below.whole } else { &below.some };
+            for node in [first, last] {
+                let at = node * words + word;
+                let children = below[node * FAN * words..].chunks_exact(words).take(FAN);
+                let somewhere =
+                    busy || (whole[at] & bit != 0) || children.map(|c| c[word]).any(|w| w & bit != 0);
+                some[at] = if somewhere { some[at] | bit } else { some[at] & !bit };
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn sets_of_registers() {
+        let set = Set::of(3..200);
+        assert_eq!((set.first(), set.last(), set.iter().count()), (Some(3), Some(199), 197));
+        assert_eq!(set.down(65).iter().collect::<Vec<_>>(), (0..135).collect::<Vec<u8>>());
+        for align in [1, 2, 4, 8, 64, 128] {
+            let each: Vec<u8> = (0..=255).filter(|r| r % align == 0).collect();
+            assert_eq!(Set::multiples(align).iter().collect::<Vec<_>>(), each);
+        }
+        assert_eq!(Set::of(0..256).among(&Set::of(10..20)).without(&Set::of(11..256)), Set::of(10..11));
+        assert_eq!(Set::default().first(), None);
+    }
+
+    /// Points of the programs below: more than two levels of slots.
+    const POINTS: u32 = 700;
+
+    proptest! {
+        /// What is occupied and vacated is what a table of all points says.
+        #[test]
+        fn sets_agree_with_points(
+            list in prop::collection::vec((0u32..POINTS, 1u32..300, 0u8..130, any::<bool>()), 0..400),
+            asked in prop::collection::vec((0u32..POINTS, 1u32..300), 40),
+        ) {
+            let at = |start: u32, length: u32| Segment { start, end: (start + length).min(POINTS + 9) };
+            let slots = Slots::new(list.iter().map(|(start, length, ..)| at(*start, *length)));
+            let mut busy = Busy::new(&slots, 130);
+            let mut points = vec![[false; 130]; POINTS as usize + 9];
+            let mut held: Vec<(u8, Segment)> = Vec::new();
+            for (start, length, r, leaves) in list {
+                let at = at(start, length);
+                let all = at.start as usize..at.end as usize;
+                if leaves && !held.is_empty() {
+                    let (r, at) = held.swap_remove(start as usize % held.len());
+                    busy.vacate(&slots, r, at);
+                    points[at.start as usize..at.end as usize].iter_mut().for_each(|p| p[usize::from(r)] = false);
+                } else if points[all.clone()].iter().all(|p| !p[usize::from(r)]) {
+                    busy.occupy(&slots, r, at);
+                    held.push((r, at));
+                    points[all].iter_mut().for_each(|p| p[usize::from(r)] = true);
+                }
+            }
+            for (start, length) in asked {
+                let at = at(start, length);
+                let found = busy.during(&slots, at);
+                for r in 0..130u8 {
+                    let is = points[at.start as usize..at.end as usize].iter().any(|p| p[usize::from(r)]);
+                    prop_assert_eq!(found.contains(r), is, "R{} at {:?}", r, at);
+                }
+            }
+        }
+    }
+}
