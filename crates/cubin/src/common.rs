@@ -25,13 +25,16 @@ pub(crate) fn partition(sm: u8) -> (u64, u64) {
     (0x40 + if has_war_variable(sm) { WAR_VARIABLE.1 } else { 0 }, 0x20)
 }
 
+/// What the note says was built: nothing but this compiler says that.
+pub(crate) const BRANCH: &str = "oxptxas_0.1.0";
+
 /// The note that names the tool: a table of string offsets, then the strings.
 pub(crate) fn tkinfo(tool: Option<&str>, options: &str) -> Vec<u8> {
     let strings = [
         "",
         tool.unwrap_or(TOOL),
         "Cuda compilation tools, release 13.0, V13.0.88",
-        "oxptxas_0.1.0",
+        BRANCH,
         options,
     ];
     let mut text = Vec::new();

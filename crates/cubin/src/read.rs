@@ -2,6 +2,7 @@
 
 use crate::Error;
 use crate::attrs::{Attr, records};
+use crate::common::BRANCH;
 use object::LittleEndian as LE;
 use object::elf::{self, FileHeader64};
 use object::read::elf::{FileHeader, SectionHeader};
@@ -339,6 +340,17 @@ const BYTES: [u32; 4] = [0x4c, 0x54, 0x5c, 0x68];
 /// Which byte of an address a type of relocation fills in, 0 the lowest; `None` of those that fill in more.
 pub fn byte_filled(kind: u32) -> Option<u32> {
     BYTES.iter().find_map(|first| kind.checked_sub(*first).filter(|n| *n < 8))
+}
+
+/// Whether the file says that this compiler made it, and nobody has linked it since.
+pub fn is_ours(data: &[u8]) -> bool {
+    let note = || {
+        let header = FileHeader64::<LE>::parse(data).ok()?;
+        let sections = header.sections(LE, data).ok()?;
+        let (_, section) = sections.section_by_name(LE, b".note.nv.tkinfo")?;
+        section.data(LE, data).ok()
+    };
+    note().is_some_and(|note| note.windows(BRANCH.len()).any(|w| w == BRANCH.as_bytes()))
 }
 
 /// Where the code of each kernel lies in the file.

@@ -18,6 +18,7 @@ fn kernels_agree_on_made_up_launches() {
         for (arch, opt_level) in [("sm_75", 3), ("sm_90", 0), ("sm_120", 3)] {
             let settings = Settings { opt_level, ..Settings::new(Target::parse(arch).unwrap()) };
             let cubin = compile(&source, "kernel.ptx", &settings).unwrap().cubin;
+            assert!(cubin::read::is_ours(&cubin), "held to what is not asked of others");
             for name in verify::kernels(&module) {
                 match verify::kernel(&module, &source, &cubin, name, 0..2) {
                     Verdict::Same | Verdict::Close => compared += 1,

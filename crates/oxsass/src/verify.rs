@@ -239,6 +239,8 @@ pub fn kernel(
 ) -> Verdict {
     let inexact = instructions(module).any(sim::ptx::is_inexact);
     let strict_descriptors = !has_policies(module);
+    // Our code never reads from a uniform register what other lanes wrote there; ptxas's may where it does not use it.
+    let strict_uniform = cubin::read::is_ours(cubin);
     let (mut verdict, mut undefined) = (None, None);
     for seed in seeds.start..seeds.end + MORE {
         // Further launches are for kernels that stored nothing in those that were asked for, or had no result.
@@ -286,8 +288,13 @@ pub fn kernel(
         let some_open =
             || (0..FILLS.len()).any(|n| changed(n, Schedule::Turns).is_none_or(|c| !c.is_empty()));
         // Other contents of what is not defined for each launch.
-        let options =
-            sim::sass::Options { limit: LIMITS.1, fill: seed + 1, strict_descriptors, ..Default::default() };
+        let options = sim::sass::Options {
+            limit: LIMITS.1,
+            fill: seed + 1,
+            strict_descriptors,
+            strict_uniform,
+            ..Default::default()
+        };
         let found = match sim::sass::run(cubin, &launch, options) {
             Ok(run) => run.memory,
             Err(e) if e.to_string().contains("supported") => {

@@ -76,6 +76,7 @@ fn every(inst: &Inst, file: RegFile, mut f: impl FnMut(Cell)) {
 fn narrow_uniform(op: Opcode) -> bool {
     use Opcode::*;
     matches!(op, LDS | STS | ATOMS | ATOMS_CAST | LDL | STL | LDC | LDSM | LDSM_MT1616 | STSM | CCTLL)
+        || matches!(op, LDTM | LDTM_STAT | STTM)
         || matches!(op, SYNCS_ARRIVE | SYNCS_PHASECHK | SYNCS_EXCH | SYNCS_CCTL)
 }
 
