@@ -30,13 +30,8 @@ pub(crate) const BRANCH: &str = "oxptxas_0.1.0";
 
 /// The note that names the tool: a table of string offsets, then the strings.
 pub(crate) fn tkinfo(tool: Option<&str>, options: &str) -> Vec<u8> {
-    let strings = [
-        "",
-        tool.unwrap_or(TOOL),
-        "Cuda compilation tools, release 13.0, V13.0.88",
-        BRANCH,
-        options,
-    ];
+    let strings =
+        ["", tool.unwrap_or(TOOL), "Cuda compilation tools, release 13.0, V13.0.88", BRANCH, options];
     let mut text = Vec::new();
     let mut offsets = Vec::new();
     for s in strings {
