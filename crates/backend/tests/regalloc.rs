@@ -26,6 +26,13 @@ fn allocates(func: &Function, limits: &Limits) -> Result<(), String> {
     Ok(())
 }
 
+/// Uniform predicates of which many look for their registers anew before all have one.
+#[test]
+fn many_uniform_predicates_make_room() {
+    let func = program_with(14236189973544291601, 16, 17, 0, 72, 64);
+    assert_eq!(allocates(&func, &Limits { upreds: 5, regs_r: 22, ..tight() }), Ok(()));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() })]
 

@@ -197,7 +197,9 @@ impl Coloring {
         if patience.is_some() {
             webs.webs.keys().for_each(|w| weight[w] = size(w));
         }
-        let most = patience.unwrap_or(4 * webs.webs.len() + 1000);
+        // Other files have few registers, so that little is looked at, and what finds none there may have nowhere to go.
+        let general = if patience.is_some() { 4 } else { 1 };
+        let most = patience.map_or(4 * webs.webs.len() + 1000, |n| general * n);
         while let Some((_, Reverse((_, w)))) = queue.pop() {
             let d = &webs.webs[w];
             let beside = |n: &'_ Neighbours| -> SmallVec<[u8; 4]> { n.registers(w, &c.reg).collect() };
@@ -212,7 +214,8 @@ impl Coloring {
                 continue;
             }
             // A wide web takes long to look for, so that fewer of them may be tried.
-            evictions += if patience.is_some() { d.lanes.len() } else { 1 };
+            let each = if d.file == RegFile::R { general } else { 1 };
+            evictions += each * if patience.is_some() { d.lanes.len() } else { 1 };
             let limit = if patience.is_some() { f32::INFINITY } else { weight[w] };
             // Accumulators of warp groups have no place but theirs.
             let may = evictions < most && (patience.is_none() || d.lanes.len() <= WIDE);

@@ -2,7 +2,7 @@
 //! that, and need not keep them.
 
 use super::slots;
-use super::spill::is_constant;
+use super::spill::{home_file, is_constant};
 use ori::cfg::Cfg;
 use ori::{Block, Function, Inst, Macro, Name, Op, Operand, Value};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -11,8 +11,8 @@ use smallvec::SmallVec;
 
 /// What a value only repeats.
 pub(super) enum Source {
-    /// A general register, in another file.
-    General(Value),
+    /// A register of the file in which values of its own file have their homes.
+    Home(Value),
     /// Nothing, in a file other than R.
     Undefined,
     /// What this instruction makes, which reads no registers.
@@ -53,9 +53,9 @@ pub(super) fn sources(func: &Function, cfg: &Cfg) -> FxHashMap<Value, Source> {
             } else if let (Op::Macro(Macro::Copy), [Operand::Reg(from)]) = (d.op, from)
                 && *from == RegOp::plain(from.reg)
                 && let Name::Val(v) = from.reg
-                && func.values[v].file == RegFile::R
+                && func.values[v].file == home_file(file)
             {
-                sources.insert(to, Source::General(v));
+                sources.insert(to, Source::Home(v));
             }
         }
         for d in tuples.into_iter().map(|i| &func.insts[i]) {

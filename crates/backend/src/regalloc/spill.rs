@@ -545,8 +545,8 @@ impl Spiller {
                     (Some(Home::Value(_)), Some(Home::Value(r))) => args.push(*r),
                     (Some(Home::Value(_)), h) => {
                         match sources.get(a) {
-                            // It came from a general register in an earlier round, perhaps by way of a slot.
-                            Some(Source::General(n))
+                            // It came from its home in an earlier round, perhaps by way of a slot.
+                            Some(Source::Home(n))
                                 if h.is_none()
                                     && (self.homes.contains(n.index())
                                         || self.pinned.contains(a.index())) =>
@@ -788,7 +788,7 @@ fn plain(op: Op, mods: &[Mod], operands: Operands, loc: Loc) -> InstData {
 
 /// Where values of a file that is no general one are kept while they are not in a register of it. No instruction moves a uniform predicate to a
 /// general register.
-fn home_file(file: RegFile) -> RegFile {
+pub(super) fn home_file(file: RegFile) -> RegFile {
     match file {
         RegFile::UP => RegFile::P,
         RegFile::P | RegFile::UR | RegFile::B | RegFile::R => RegFile::R,
