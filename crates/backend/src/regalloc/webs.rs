@@ -15,7 +15,7 @@ use fixedbitset::FixedBitSet;
 use ori::cfg::Cfg;
 use ori::{ALWAYS, Block, Function, InstData, Loc, Macro, Name, Op, Operand, Operands, Value, operand};
 use rustc_hash::{FxHashMap, FxHashSet};
-use sass::{Mods, Reg, RegFile, RegOp, Width, latency};
+use sass::{Mods, Reg, RegFile, RegOp, Unit, Width, latency};
 use smallvec::SmallVec;
 use thin_vec::{ThinVec, thin_vec};
 
@@ -101,6 +101,25 @@ fn accumulator(d: &InstData) -> Option<(usize, usize)> {
     let addend = (1..op.slots().len()).find(|k| op.slots()[*k].width == Width::Accumulator)?;
     let value = d.operands[addend].as_reg().and_then(|r| r.reg.value());
     value.is_some().then_some((0, addend))
+}
+
+/// Which operand of a product of matrices is added to it, of those that are executed at once.
+const ADDEND: usize = 3;
+
+/// The registers of a product of matrices' result and of what is added to it. In a sum of many products all are in the same ones, as in
+/// ptxas's code: tuples that wander about leave no room for others.
+fn summed_lanes(func: &Function, lanes: &Lanes, d: &InstData, mut f: impl FnMut(LanePair)) {
+    let Some(op) =
+        d.opcode().filter(|op| matches!(op.unit(), Unit::Tensor | Unit::TensorInt | Unit::TensorFp64))
+    else {
+        return;
+    };
+    let name = |k: usize| d.operands.get(k)?.as_reg().map(|r| r.reg);
+    let (Some(Name::Val(result)), Some(Name::Val(addend))) = (name(0), name(ADDEND)) else { return };
+    let width = op.width(0, &d.mods);
+    if [result, addend].iter().all(|v| func.values[*v].width == width) {
+        (0..width).for_each(|i| f((lanes.lane(result, i), lanes.lane(addend, i))));
+    }
 }
 
 /// Results that would best take the place of a source that ends there, because the instruction holds on to its sources for a
@@ -332,6 +351,13 @@ impl Webs {
             }
             if let Some(v) = func.blocks[b].term.used_name().and_then(Name::value) {
                 weight[v] += w;
+            }
+        }
+        // Behind the copies that are executed as often: an instruction is left out for those.
+        for &b in &cfg.rpo {
+            let w = block_weight(b) / 2.0;
+            for &i in &func.blocks[b].insts {
+                summed_lanes(func, lanes, &func.insts[i], |pair| wanted.push((w, pair)));
             }
         }
 
