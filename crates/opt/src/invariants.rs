@@ -63,14 +63,14 @@ pub fn run(func: &mut Function, analyses: &Analyses) -> Changed {
     }
     let mut e = Editor::new(func);
     for (way, moves) in moves {
-        let before = way.preheader.unwrap_or_else(|| e.split_edge(way.from, way.nth));
+        let before = way.block_in_front(&mut e);
         carry_out(&mut e, before, moves);
     }
     e.finish()
 }
 
 /// The only way into a loop.
-struct Way {
+pub(crate) struct Way {
     /// The block outside that it comes from, and which of its ways out it is.
     from: Block,
     nth: usize,
@@ -79,7 +79,8 @@ struct Way {
 }
 
 impl Way {
-    fn into(func: &Function, analyses: &Analyses, l: Loop) -> Option<Way> {
+    /// The way into a loop, if there is only one.
+    pub(crate) fn into(func: &Function, analyses: &Analyses, l: Loop) -> Option<Way> {
         let data = &analyses.loops(func).loops[l];
         let mut outside = analyses.cfg(func).preds[data.header].iter().filter(|p| !data.latches.contains(p));
         let from = *outside.next().filter(|_| outside.next().is_none())?;
@@ -87,6 +88,10 @@ impl Way {
         let mut ways = targets.iter().enumerate().filter(|(_, t)| t.block == data.header);
         let nth = ways.next().filter(|_| ways.next().is_none())?.0;
         Some(Way { from, nth, preheader: data.preheader.expand() })
+    }
+    /// The block that is executed each time the loop is come to, and never else; a new one where there is none.
+    pub(crate) fn block_in_front(&self, e: &mut Editor<'_>) -> Block {
+        self.preheader.unwrap_or_else(|| e.split_edge(self.from, self.nth))
     }
 }
 

@@ -30,6 +30,7 @@ pub mod selects;
 pub mod setp_combine;
 pub mod shift_add;
 pub mod short_circuit;
+mod shuffles;
 pub mod signs;
 mod single_lane;
 pub mod sink;
@@ -184,6 +185,7 @@ pub static PASSES: &[Pass] = &[
     dead_words::PASS,
     DEAD_CODE.at_level(0),
     constant_sums::PASS,
+    shuffles::PASS,
     invariants::PASS,
     branch_opt::PASS.at_level(2),
     common::PASS,

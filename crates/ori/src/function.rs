@@ -6,8 +6,9 @@ use cranelift_entity::{PrimaryMap, entity_impl};
 use indexmap::IndexSet;
 use rustc_hash::FxBuildHasher;
 use sass::memory::{MemoryAccess, MemoryEffects, MemorySpace};
+use sass::ops::Shfl;
 use sass::{
-    Changes, ConstBank, Effect, Lanes, Mod, Mods, Opcode, Reg, RegFile, Role, Scope, SlotKind, Target,
+    Changes, ConstBank, Effect, Lanes, Mod, Mods, Opcode, Reg, RegFile, RegOp, Role, Scope, SlotKind, Target,
 };
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
@@ -370,6 +371,17 @@ impl InstData {
         };
         computes && self.operands.iter().all(alike)
     }
+    /// Whether all lanes that execute it together get the same results, whatever its operands are: a shuffle in which all read one lane.
+    pub fn gives_all_the_same(&self) -> bool {
+        let first = |o: &Operand| {
+            matches!(o, Operand::Imm(n) if *n < WARP)
+                || matches!(o, Operand::Reg(r) if *r == RegOp::plain(Name::Phys(Reg::RZ)))
+        };
+        // One segment of all lanes, up to the last one.
+        let whole = |o: &Operand| *o == Operand::Imm(WARP - 1);
+        let by_number = self.mods == Mods::of(&[Mod::IDX]) && self.is_unguarded();
+        by_number && Shfl::of(self).is_some_and(|s| first(s.lane) && whole(s.clamp))
+    }
     /// Whether it loads what no other thread changes meanwhile from memory that all lanes share, so that lanes which ask for one place get one
     /// value. ptxas 13.0.88 has no region around branches on such, on any target (docs/convergence.md).
     fn loads_for_all(&self) -> bool {
@@ -390,6 +402,9 @@ impl InstData {
         shuffle || load && !never && !self.mods.has(Mod::STRONG) && !self.mods.has(Mod::MMIO)
     }
 }
+
+/// Lanes of a warp.
+const WARP: u32 = 32;
 
 /// A jump to a block with the values of its parameters.
 #[derive(Clone, PartialEq, Debug)]

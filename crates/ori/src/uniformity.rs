@@ -36,6 +36,9 @@ impl Uniformity {
             let data = &func.blocks[b];
             for &i in &data.insts {
                 let d = &func.insts[i];
+                if d.gives_all_the_same() {
+                    continue;
+                }
                 d.for_each_use(|n| n.value().into_iter().for_each(|v| uses[v].push(User::Inst(i))));
                 if !d.follows_operands() {
                     d.for_each_def(|n| state.mark(func, n));
