@@ -234,6 +234,7 @@ fn allocate(func: Function, manager: &mut Manager<'_>, serial: bool) -> Result<A
         if let Some(second) = if_any(second, manager)?
             && warps(second.stated()) > fit
             && second.found.stats.spill_load_bytes <= best.found.stats.spill_load_bytes
+            && leaves_groups_alone(&second.found)
         {
             best = second;
         }
@@ -275,13 +276,26 @@ fn for_more_warps(
         }
         func.max_regs = fewer;
         verify(phases::PREPASS, &func, manager)?;
-        if let Some(mut found) = if_any(place(func, manager, true, false), manager)? {
+        if let Some(mut found) = if_any(place(func, manager, true, false), manager)?
+            && leaves_groups_alone(&found)
+        {
             found.func.max_regs = original.max_regs;
             (best.found, *plan) = (found, planned);
             return Ok(true);
         }
     }
     Ok(false)
+}
+
+/// Whether nothing touches what products of warp groups have under way: to wait for each of them costs more than further warps bring.
+fn leaves_groups_alone(found: &Allocation) -> bool {
+    let Allocation { func, stats, .. } = found;
+    let product = |i: &ori::Inst| func.insts[*i].opcode().is_some_and(sass::Opcode::is_group_product);
+    if !func.layout.iter().any(|b| func.blocks[*b].insts.iter().any(product)) {
+        return true;
+    }
+    let machine = machine::lower(func, stats.frame_bytes);
+    machine.is_ok_and(|mut m| groups::run(&mut m, &(stats.spill_slots.0..stats.spill_slots.1)).is_ok())
 }
 
 /// General registers up to the highest that is given and not chosen: where a callee finds its arguments and its return address.
@@ -461,4 +475,27 @@ pub fn schedule_and_cover(machine: &mut machine::Machine, manager: &mut Manager<
         manager.run(phases::SCHEDULE, machine, schedule::run);
     }
     manager.run(phases::HAZARDS, machine, |m| hazards::run(m, serial));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_are_left_alone_unless_their_registers_are_touched() {
+        let alone = |product: &str, meanwhile: &str| {
+            let text = format!(
+                "function k sm_90a entry local=0 shared=0 barriers=0 regs=255 {{\nblock0:\n    WARPGROUP.ARRIVE\n    {product}\n    {meanwhile}\n    \
+                 WARPGROUP.DEPBAR.LE 0x0, 0x0\n    STG.E desc[UR4][R28.64], R24\n    exit\n}}\n"
+            );
+            let func = ori::parse::parse(&text).unwrap_or_else(|e| panic!("{e}"));
+            let func = Allocated::try_from(func).expect("registers");
+            leaves_groups_alone(&Allocation { func, stats: regalloc::Stats::default() })
+        };
+        let product = "HGMMA.64x8x16.F32 R24, [UR0], R24, UPT, 0x0";
+        assert!(alone(product, "FADD R30, R28, R28"));
+        assert!(!alone(product, "FADD R30, R24, R28"), "reads the sum");
+        assert!(!alone(product, "FADD R25, R28, R28"), "writes the sum");
+        assert!(alone("FADD R24, R28, R28", "FADD R30, R24, R28"), "no product");
+    }
 }
