@@ -10,6 +10,7 @@ use crate::timing;
 use ori::cfg::{Cfg, DomTree};
 use ori::loops::LoopForest;
 use ori::{Block, Function, Inst, InstData, Macro, Name, Op, Tuning};
+use rustc_hash::{FxHashMap, FxHashSet};
 use sass::{Effect, Opcode, Reg, RegFile, latency};
 use smallvec::SmallVec;
 
@@ -165,6 +166,7 @@ impl<'a> Walk<'a> {
             self.lanes.of(func, n, 2, |l| end.push(l));
         }
         let condition = end.clone();
+        let next = self.next_round(b);
         for a in data.term.targets().iter().flat_map(|t| &t.args) {
             self.lanes.of(func, Name::Val(*a), 1, |l| end.push(l));
         }
@@ -184,7 +186,7 @@ impl<'a> Walk<'a> {
             let boundary = |k: &usize| is_boundary(&func.insts[data.insts[*k]]);
             let start = (least..at).rev().find(boundary).map_or(least, |k| k + 1);
             let condition = if at == data.insts.len() { &condition[..] } else { &[] };
-            parts.push(self.part(start, &data.insts[start..at], condition));
+            parts.push(self.part(start, &data.insts[start..at], condition, &next));
             at = start;
         }
         for l in live.live_in[b].iter().copied() {
@@ -240,8 +242,47 @@ impl<'a> Walk<'a> {
         found
     }
 
-    /// The dependence graph of a part, over which the walk steps. `condition`: what the branch behind it reads.
-    fn part(&mut self, start: usize, insts: &[Inst], condition: &[u32]) -> Part {
+    /// The registers that a block passes for its own parameters alone, each with that of the parameter. Where all that reads the parameter comes
+    /// before what makes the other one, they are one register, and nothing is copied.
+    fn next_round(&self, b: Block) -> FxHashMap<u32, u32> {
+        let (func, data) = (self.func, &self.func.blocks[b]);
+        let mut next: FxHashMap<u32, u32> = FxHashMap::default();
+        for t in data.term.targets().iter().filter(|t| t.block == b) {
+            for (a, p) in t.args.iter().zip(&data.params) {
+                next.extend(self.lanes.all(*a).zip(self.lanes.all(*p)).filter(|(a, p)| a != p));
+            }
+        }
+        if next.is_empty() {
+            return next;
+        }
+        // Words of pairs are made one by one.
+        let mut joins: FxHashSet<Inst> = FxHashSet::default();
+        for &i in data.insts.iter().rev() {
+            let d = &func.insts[i];
+            if d.op != Op::Macro(Macro::Collect) && d.op != Op::Macro(Macro::Copy) {
+                continue;
+            }
+            let node = self.operands(d);
+            if node.uses.len() == node.defs.len() && node.defs.iter().all(|l| next.contains_key(l)) {
+                joins.insert(i);
+                for (from, to) in node.uses.iter().zip(&node.defs) {
+                    let p = next[to];
+                    next.insert(*from, p);
+                }
+            }
+        }
+        for i in data.insts.iter().filter(|i| !joins.contains(*i)) {
+            for_each_use(func, &func.insts[*i], |n, w| self.lanes.of(func, n, w, |l| _ = next.remove(&l)));
+        }
+        if let Some(n) = data.term.used_name() {
+            self.lanes.of(func, n, 2, |l| _ = next.remove(&l));
+        }
+        next
+    }
+
+    /// The dependence graph of a part, over which the walk steps. `condition`: what the branch behind it reads; `next`: what is passed for the
+    /// next round.
+    fn part(&mut self, start: usize, insts: &[Inst], condition: &[u32], next: &FxHashMap<u32, u32>) -> Part {
         let func = self.func;
         let mut nodes: Vec<Node> = Vec::with_capacity(insts.len());
         let mut accesses = order::Accesses::default();
@@ -293,6 +334,10 @@ impl<'a> Walk<'a> {
             }
             for l in &node.defs {
                 self.local[*l as usize] = k;
+                if let Some(p) = next.get(l) {
+                    let reads = |n: &Node| n.uses.contains(p);
+                    node.preds.extend((0u32..).zip(&nodes).filter(|(_, n)| reads(n)).map(|(by, _)| (by, 1)));
+                }
             }
             let depth = |(p, latency): &(u32, u32)| nodes[*p as usize].depth + latency;
             node.depth = node.preds.iter().map(depth).max().unwrap_or(0);
