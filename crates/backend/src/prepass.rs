@@ -22,7 +22,7 @@ use crate::{addends, remat, uniform};
 use graph::{Code, Stretch};
 use orders::Ordered;
 use ori::cfg::Cfg;
-use ori::{Function, Inst, Manager};
+use ori::{Function, Inst, InstData, Manager, Operand};
 use sass::target::{HARDWARE_REGISTERS, LEAST_LIMIT};
 use sass::{RegFile, latency};
 
@@ -173,7 +173,8 @@ pub fn run(
                 }
             }
             planned.stage(&with, &other, aim);
-            if planned.is_worth(&plan, aim) {
+            let fewer = issued(&with, &other) < WORTH * issued(&code, func);
+            if planned.is_worth(&plan, aim, fewer) {
                 (*func, code, plan) = (other, with, planned);
             }
         }
@@ -226,6 +227,26 @@ fn time(block: &Stretch, orders: &[Ordered]) -> f64 {
 fn limits(code: &Code, block: &Stretch, stated: i32) -> Counts {
     let stated = block.held.unwrap_or(stated);
     [usable(stated, code.reserve), code.limits[1], code.limits[2], code.limits[3]]
+}
+
+/// Instructions, by how often they are executed. Of copies those from one register file to another: others mostly come to nothing.
+fn issued(code: &Code, func: &Function) -> f64 {
+    let words = |d: &InstData| {
+        let Some((Some(Operand::Reg(to)), read)) = d.macro_operands() else { return 0 };
+        let crosses = read.iter().filter_map(|o| match o {
+            Operand::Reg(r) if func.shape(r.reg).file != func.shape(to.reg).file => {
+                Some(func.shape(r.reg).width)
+            }
+            _ => None,
+        });
+        crosses.map(usize::from).sum()
+    };
+    let count = |i: &Inst| if func.insts[*i].opcode().is_some() { 1 } else { words(&func.insts[*i]) };
+    let of = |block: &Stretch| {
+        let insts: usize = func.blocks[block.block].insts.iter().map(count).sum();
+        insts as f64 * TURNS.powi(block.depth.min(NESTED) as i32)
+    };
+    code.blocks.iter().map(of).sum()
 }
 
 /// The best orders of a block's parts with so many registers stated.
@@ -304,14 +325,15 @@ impl Plan {
         self.time / f64::from(warps(self.stated, aim))
     }
 
-    /// Whether it is better than another plan for the same kernel, counters being in uniform registers.
-    fn is_worth(&self, other: &Plan, aim: i32) -> bool {
+    /// Whether it is better than another plan for the same kernel, counters being in uniform registers; `fewer`: it executes fewer instructions.
+    fn is_worth(&self, other: &Plan, aim: i32, fewer: bool) -> bool {
         if self.missing() != other.missing() {
             return self.missing() < other.missing();
         }
         let fit = |p: &Plan| warps(p.stated, aim);
         let (new, old) = (self.cost(aim), other.cost(aim));
-        fit(self) > fit(other) && new <= COUNTED * old || fit(self) == fit(other) && new < WORTH * old
+        let worth = new < WORTH * old || fewer && new <= old;
+        fit(self) > fit(other) && new <= COUNTED * old || fit(self) == fit(other) && worth
     }
 
     /// Whether it is better than another plan for the same kernel.
