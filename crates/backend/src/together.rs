@@ -39,9 +39,9 @@ pub fn run(func: &mut Function) -> bool {
     !gone.is_empty()
 }
 
-/// Whether the instruction is a WARPSYNC of all lanes.
+/// Whether the instruction is a WARPSYNC of all lanes, in either of its forms.
 pub fn gathers_all(d: &InstData) -> bool {
-    Warpsync::of(d).is_some_and(|s| *s.lanes == Operand::Imm(!0))
+    Warpsync::of(d).is_some_and(|s| *s.lanes == Operand::Imm(!0) || d.mods.has(Mod::ALL))
 }
 
 /// Whether all lanes that have not ended are together, block by block.
@@ -118,6 +118,21 @@ impl<'f> Together<'f> {
         if shared { together } else { after(&self.func.insts[i], together, &mut self.set, &self.left) }
     }
 
+    /// Whether they are at the end of a block, and before every instruction of it behind its meetings: what a WARPSYNC in the middle brings
+    /// together is not so in front of it, nor are lanes behind a call.
+    fn stays(&mut self, b: Block) -> bool {
+        let mut together = self.start[b];
+        let mut meets = true;
+        for &i in &self.func.blocks[b].insts {
+            meets &= self.func.insts[i].op == Op::Sass(Opcode::BSYNC);
+            if !meets && !together {
+                return false;
+            }
+            together = self.after(i, together);
+        }
+        together
+    }
+
     /// The WARPSYNCs where they are not.
     pub fn needed(&mut self) -> FxHashSet<Inst> {
         let mut out = FxHashSet::default();
@@ -142,27 +157,35 @@ impl<'f> Together<'f> {
 pub struct WholeWarp {
     start: FixedBitSet,
     end: FixedBitSet,
+    uniformity: Uniformity,
 }
 
 impl WholeWarp {
-    /// Follows the lanes of a function with its regions. No WARPSYNC is taken to bring lanes together.
-    pub fn new(func: &Function, cfg: &Cfg) -> WholeWarp {
+    /// Follows the lanes of a function with its regions. Of all WARPSYNCs those of barriers alone are taken to bring lanes together, `others` left
+    /// out: behind others ptxas has no such counters (docs/convergence.md).
+    pub fn new(func: &Function, cfg: &Cfg, others: &FxHashSet<Inst>) -> WholeWarp {
         let uniformity = Uniformity::new(func, cfg);
         let parts = |b: &Block| splits(func, *b) && uniformity.is_divergent_branch(*b);
         let divergent: FixedBitSet = cfg.rpo.iter().filter(|b| parts(b)).map(|b| b.index()).collect();
         let insts = cfg.rpo.iter().flat_map(|b| func.blocks[*b].insts.iter().copied());
         let meetings = insts.filter(|i| func.insts[*i].op == Op::Sass(Opcode::WARPSYNC));
-        let (divided, shared): (FxHashSet<Inst>, FxHashSet<Inst>) =
+        let (divided, plain): (FxHashSet<Inst>, FxHashSet<Inst>) =
             meetings.partition(|i| func.insts[*i].mods.has(Mod::EXCLUSIVE));
+        let of_barriers = warpsyncs_of_barriers(func, cfg);
+        let shared = plain.into_iter().filter(|i| others.contains(i) || !of_barriers.contains(i)).collect();
         let mut found = Together::new(func, cfg, &divergent, &shared, &divided, true);
         // ptxas has no such counters in loops out of which lanes go one by one, be it to end.
         let loops = LoopForest::new(cfg, &DomTree::dominators(cfg));
         found.strict.extend(cfg.rpo.iter().filter(|b| loops.depth(**b) > 0).map(|b| b.index()));
         found.follow(&divergent);
-        let of = |known: &SecondaryMap<Block, bool>| {
-            cfg.rpo.iter().filter(|b| known[**b]).map(|b| b.index()).collect()
-        };
-        WholeWarp { start: of(&found.start), end: of(&found.end) }
+        let start = cfg.rpo.iter().filter(|b| found.start[**b]).map(|b| b.index()).collect();
+        let end = cfg.rpo.iter().filter(|b| found.stays(**b)).map(|b| b.index()).collect();
+        WholeWarp { start, end, uniformity }
+    }
+
+    /// Whether lanes may have different contents in a value.
+    pub fn differs(&self, v: Value) -> bool {
+        self.uniformity.is_divergent(v)
     }
 
     /// Whether they are at the start of a block.
@@ -211,6 +234,23 @@ fn after(d: &InstData, together: bool, set: &mut SecondaryMap<Value, bool>, left
         Op::Macro(ori::Macro::Call) | Op::Sass(Opcode::CALL) => false,
         _ => together,
     }
+}
+
+/// The WARPSYNCs of all lanes in front of barriers of the block, to which each warp comes as a whole.
+fn warpsyncs_of_barriers(func: &Function, cfg: &Cfg) -> FxHashSet<Inst> {
+    let mut out = FxHashSet::default();
+    for pair in cfg.rpo.iter().flat_map(|b| func.blocks[*b].insts.windows(2)) {
+        let (gathers, barrier) = (&func.insts[pair[0]], &func.insts[pair[1]]);
+        let whole = gathers_all(gathers) && gathers.is_unguarded();
+        if whole
+            && barrier.op == Op::Sass(Opcode::BAR)
+            && barrier.mods.has(Mod::SYNC)
+            && barrier.is_unguarded()
+        {
+            out.insert(pair[0]);
+        }
+    }
+    out
 }
 
 /// Whether two ways lead out of `b`, chosen lane by lane.

@@ -43,7 +43,10 @@ pub fn run(func: &mut Function, cfg: &Cfg) -> bool {
     if convergence::run(&mut with_regions).is_err() {
         return false;
     }
-    let found = Found::new(&with_regions);
+    let insts = cfg.rpo.iter().flat_map(|b| &func.blocks[*b].insts).copied();
+    // `barrier.sync`, to which lanes may come from several places: ptxas has no counters behind it.
+    let meetings: FxHashSet<Inst> = insts.filter(|i| ori::meeting::is_meeting(&func.insts[*i])).collect();
+    let found = Found::new(&with_regions, &meetings);
     let most = usize::from(func.target.info().uregs).saturating_sub(LEFT).min(MOST);
     let taken = |chosen: &FixedBitSet| {
         across(func, cfg, |v| match func.values[v].file {
@@ -88,13 +91,15 @@ struct Found {
 }
 
 impl Found {
-    /// All such values of a function with its regions: those that nothing speaks against.
-    fn new(func: &Function) -> Found {
+    /// All such values of a function with its regions: those that nothing speaks against. `meetings`: WARPSYNCs at which lanes of several places meet.
+    fn new(func: &Function, meetings: &FxHashSet<Inst>) -> Found {
         let cfg = Cfg::new(func);
-        let warp = WholeWarp::new(func, &cfg);
+        let warp = WholeWarp::new(func, &cfg, meetings);
         let mut found = Found { fit: FixedBitSet::with_capacity(func.values.len()) };
         for &b in &cfg.rpo {
-            for p in func.blocks[b].params.iter().filter(|_| warp.at_start(b)) {
+            // What is passed is copied at the ends of the blocks before.
+            let together = warp.at_start(b) && cfg.preds[b].iter().all(|p| warp.at_end(*p));
+            for p in func.blocks[b].params.iter().filter(|_| together) {
                 let d = func.values[*p];
                 if d.file == RegFile::R && d.width <= 2 {
                     found.fit.insert(p.index());

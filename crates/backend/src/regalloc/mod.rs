@@ -29,6 +29,7 @@ use fixedbitset::FixedBitSet;
 use ori::cfg::Cfg;
 use ori::{Allocated, Block, Function, Value};
 use room::{FEW, Room};
+use rustc_hash::FxHashSet;
 use sass::target::{HARDWARE_REGISTERS, LEAST_LIMIT};
 use sass::{Reg, RegFile};
 use spill::Spiller;
@@ -182,7 +183,7 @@ fn changing(func: &Function, cfg: &Cfg) -> Vec<Block> {
 /// lanes are.
 fn whole_warp(func: &Function, cfg: &Cfg) -> Option<WholeWarp> {
     let changing = changing(func, cfg);
-    let warp = (!changing.is_empty()).then(|| WholeWarp::new(func, cfg))?;
+    let warp = (!changing.is_empty()).then(|| WholeWarp::new(func, cfg, &FxHashSet::default()))?;
     let apart = |b: &Block| !warp.at_start(*b) || cfg.preds[*b].iter().any(|p| !warp.at_end(*p));
     (!changing.iter().any(apart)).then_some(warp)
 }
