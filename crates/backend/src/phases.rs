@@ -20,7 +20,7 @@ phases! {
     LEGALIZE: needed, "legalize", "LateExpansionUnsupportedOps", "operands that the encodings take";
     PREPASS: optional from 1, "prepass", "ScheduleInstructions", "the order in a block, for registers and latency ([scheduling](#scheduling))";
     REMAT: optional from 2, "remat", "OriDoRemat", "constants, parameters and addresses in the stack frame made again where they are used, if registers are short, and what is computed of them alone if few blocks read it; from sm_90 on parameters, and what is computed of them alone, stay in uniform registers instead, as far as those reach";
-    COUNTERS: optional from 2, "counters", "ConvertToUniformReg", "loop counters, and what is computed of them and of constants alone, in uniform registers, if registers are short or fewer instructions are executed ([scheduling](#scheduling); sm_80 to 110)";
+    COUNTERS: optional from 2, "counters", "ConvertToUniformReg", "loop counters, and what is computed of them and of constants alone, in uniform registers, if registers are short or fewer instructions are executed ([scheduling](#scheduling); sm_80 and later)";
     CONVERGENCE: needed, "convergence", "OriDoSyncronization", "convergence barriers";
     ALLOCATE: needed, "allocate", "AllocateRegisters", "registers, spills, copies of block arguments";
     EXPAND: needed, "expand", "PostExpansion", "macro-operations to instructions, the frame";

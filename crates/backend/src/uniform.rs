@@ -18,11 +18,12 @@ use cranelift_entity::{EntityRef, SecondaryMap};
 use fixedbitset::FixedBitSet;
 use ori::cfg::{Cfg, DomTree};
 use ori::loops::LoopForest;
-use ori::{Block, Function, Inst, InstData, Macro, Name, Op, Operand, Value};
+use ori::{ALWAYS, Block, Function, Inst, InstData, Macro, Name, Op, Operand, Value, operand};
 use rustc_hash::{FxHashMap, FxHashSet};
-use sass::ops::Ldc;
-use sass::{ConstBank, Effect, Lanes, Mod, Opcode, RegFile, RegOp, Scope, SlotKind};
+use sass::ops::{Ldc, R2ur};
+use sass::{ConstBank, Effect, Lanes, Mod, Mods, Opcode, RegFile, RegOp, Scope, SlotKind};
 use smallvec::SmallVec;
+use thin_vec::ThinVec;
 
 /// The most uniform registers that live from block to block for this, and those that must be left to addresses and descriptors.
 const MOST: usize = 56;
@@ -30,8 +31,8 @@ const LEFT: usize = 8;
 
 /// Puts them there; whether there were any.
 pub fn run(func: &mut Function, cfg: &Cfg) -> bool {
-    // ptxas's loops on sm_75 have none, and on sm_120 numbers of 64 bits in one instruction.
-    if !func.entry || !(80..120).contains(&func.target.sm) || calls_destroy(func, cfg) {
+    // ptxas's loops on sm_75 have none.
+    if !func.entry || func.target.sm < 80 || calls_destroy(func, cfg) {
         return false;
     }
     let dom = DomTree::dominators(cfg);
@@ -46,7 +47,7 @@ pub fn run(func: &mut Function, cfg: &Cfg) -> bool {
     let insts = cfg.rpo.iter().flat_map(|b| &func.blocks[*b].insts).copied();
     // `barrier.sync`, to which lanes may come from several places: ptxas has no counters behind it.
     let meetings: FxHashSet<Inst> = insts.filter(|i| ori::meeting::is_meeting(&func.insts[*i])).collect();
-    let found = Found::new(&with_regions, &meetings);
+    let found = Found::new(&with_regions, &loops, &meetings);
     let most = usize::from(func.target.info().uregs).saturating_sub(LEFT).min(MOST);
     let taken = |chosen: &FixedBitSet| {
         across(func, cfg, |v| match func.values[v].file {
@@ -57,12 +58,14 @@ pub fn run(func: &mut Function, cfg: &Cfg) -> bool {
     let nothing = FixedBitSet::with_capacity(func.values.len());
     let mut chosen = found.counters(func, cfg).filter(|c| taken(c) <= most).unwrap_or(nothing);
     let room = most.saturating_sub(taken(&chosen));
+    let room = room.saturating_sub(found.add_brought(func, cfg, &loops, room, &mut chosen));
     found.add_invariants(func, cfg, &loops, room, &mut chosen);
     let taken = taken(&chosen);
     if chosen.is_clear() || taken > most {
         return false;
     }
-    convert::convert(func, cfg, &chosen, most - taken, &dom, &loops);
+    let mut moved = found.bring(func, cfg, &mut chosen);
+    convert::convert(func, cfg, &chosen, &mut moved, most - taken, &dom, &loops);
     true
 }
 
@@ -88,15 +91,32 @@ fn calls_destroy(func: &Function, cfg: &Cfg) -> bool {
 struct Found {
     /// Values that may be in uniform registers, and those that are in some already, of constants alone.
     fit: FixedBitSet,
+    /// Words that are the same in all lanes, made in no loop where all lanes are together: they may be brought to uniform registers there.
+    words: FixedBitSet,
 }
 
 impl Found {
     /// All such values of a function with its regions: those that nothing speaks against. `meetings`: WARPSYNCs at which lanes of several places meet.
-    fn new(func: &Function, meetings: &FxHashSet<Inst>) -> Found {
+    fn new(func: &Function, loops: &LoopForest, meetings: &FxHashSet<Inst>) -> Found {
         let cfg = Cfg::new(func);
         let warp = WholeWarp::new(func, &cfg, meetings);
-        let mut found = Found { fit: FixedBitSet::with_capacity(func.values.len()) };
+        let none = FixedBitSet::with_capacity(func.values.len());
+        let mut found = Found { fit: none.clone(), words: none };
+        let word = |v: &Value| {
+            let d = func.values[*v];
+            d.file == RegFile::R && d.width == 1 && !warp.differs(*v)
+        };
         for &b in &cfg.rpo {
+            if loops.depth(b) == 0 && warp.at_start(b) && warp.at_end(b) {
+                for i in &func.blocks[b].insts {
+                    let d = &func.insts[*i];
+                    let whole = d.is_unguarded() && d.opcode().is_some();
+                    d.for_each_def(|n| {
+                        let v = n.value().filter(|v| whole && word(v));
+                        v.into_iter().for_each(|v| found.words.insert(v.index()));
+                    });
+                }
+            }
             // What is passed is copied at the ends of the blocks before.
             let together = warp.at_start(b) && cfg.preds[b].iter().all(|p| warp.at_end(*p));
             for p in func.blocks[b].params.iter().filter(|_| together) {
@@ -117,7 +137,12 @@ impl Found {
     }
 
     fn fits(&self, v: Value) -> bool {
-        self.fit.contains(v.index())
+        self.fit.contains(v.index()) || self.words.contains(v.index())
+    }
+
+    /// Whether it can be in a uniform register only if it is brought there from a general one.
+    fn is_brought(&self, v: Value) -> bool {
+        self.words.contains(v.index()) && !self.fit.contains(v.index())
     }
 
     /// Whether all that an instruction reads fits.
@@ -144,8 +169,8 @@ impl Found {
                 let mut all = true;
                 d.for_each_def(|n| {
                     if let Some(v) = n.value() {
-                        makes |= self.fits(v);
-                        all &= self.fits(v);
+                        makes |= self.fit.contains(v.index());
+                        all &= self.fit.contains(v.index());
                     }
                 });
                 let goes_on = makes && all && self.reads_fitting(d);
@@ -179,7 +204,7 @@ impl Found {
             for i in &func.blocks[b].insts {
                 let d = &func.insts[*i];
                 let mut converted = d.op != Op::Sass(Opcode::ISETP);
-                d.for_each_def(|n| converted &= n.value().is_none_or(|v| self.fits(v)));
+                d.for_each_def(|n| converted &= n.value().is_none_or(|v| self.fit.contains(v.index())));
                 if !converted || !is_convertible(func, d) {
                     d.for_each_use(|n| {
                         n.value()
@@ -198,6 +223,97 @@ impl Found {
             }
         }
         self.fit.count_ones(..) != before
+    }
+
+    /// Adds words that loops bring to uniform registers again in each round, as far as `room` registers reach; how many registers they take.
+    fn add_brought(
+        &self,
+        func: &Function,
+        cfg: &Cfg,
+        loops: &LoopForest,
+        room: usize,
+        chosen: &mut FixedBitSet,
+    ) -> usize {
+        let mut taken = 0;
+        for i in cfg.rpo.iter().filter(|b| loops.depth(**b) > 0).flat_map(|b| &func.blocks[*b].insts) {
+            let brought = R2ur::of(&func.insts[*i]).and_then(|s| value_of(s.a));
+            if let Some(v) = brought.filter(|v| self.is_brought(*v))
+                && taken < room
+                && !chosen.put(v.index())
+            {
+                taken += 1;
+            }
+        }
+        taken
+    }
+
+    /// Brings the chosen words that have to be brought to uniform registers behind where they are made, for what is chosen and what brought
+    /// them before; the registers.
+    fn bring(&self, func: &mut Function, cfg: &Cfg, chosen: &mut FixedBitSet) -> FixedBitSet {
+        let mut moved = FixedBitSet::with_capacity(func.values.len());
+        let mut there: FxHashMap<Value, Value> = FxHashMap::default();
+        for &b in &cfg.rpo {
+            let old = std::mem::take(&mut func.blocks[b].insts);
+            let mut out = Vec::with_capacity(old.len());
+            for i in old {
+                out.push(i);
+                let mut made: SmallVec<[Value; 2]> = SmallVec::new();
+                func.insts[i].for_each_def(|n| made.extend(n.value()));
+                made.retain(|v| chosen.contains(v.index()) && self.is_brought(*v));
+                for v in made {
+                    chosen.set(v.index(), false);
+                    let to = func.add_value(RegFile::UR, 1);
+                    there.insert(v, to);
+                    moved.grow_and_insert(to.index());
+                    let loc = func.insts[i].loc;
+                    let operands = [operand(to), operand(v)].into_iter().collect();
+                    let op = Op::Sass(Opcode::R2UR);
+                    let d = InstData {
+                        guard: ALWAYS,
+                        op,
+                        mods: Mods::none(),
+                        operands,
+                        kept: ThinVec::new(),
+                        loc,
+                    };
+                    out.push(func.insts.push(d));
+                }
+            }
+            func.blocks[b].insts = out;
+        }
+        let renamed = |n: Name| match n {
+            Name::Val(v) => Name::Val(there.get(&v).copied().unwrap_or(v)),
+            n => n,
+        };
+        for &b in &cfg.rpo {
+            for &i in &func.blocks[b].insts.clone() {
+                let d = &mut func.insts[i];
+                let mut makes = false;
+                d.for_each_def(|n| makes |= n.value().is_some_and(|v| chosen.contains(v.index())));
+                let brought =
+                    R2ur::of(d).filter(|_| d.is_unguarded()).and_then(|s| Some((*s.d, value_of(s.a)?)));
+                if makes {
+                    d.map_uses(renamed);
+                } else if let Some((to, v)) = brought
+                    && let Some(from) = there.get(&v)
+                    && to != operand(*from)
+                {
+                    d.become_copy(to, operand(*from));
+                }
+            }
+            let mut term = func.blocks[b].term.clone();
+            for t in term.targets_mut() {
+                for (a, p) in t.args.iter_mut().zip(&func.blocks[t.block].params) {
+                    if chosen.contains(p.index())
+                        && let Some(to) = there.get(a)
+                    {
+                        *a = *to;
+                    }
+                }
+            }
+            func.blocks[b].term = term;
+        }
+        moved
     }
 
     /// Adds what is computed of constants alone and read in loops around which it is not made, with all that it is computed of, as far as
@@ -312,7 +428,7 @@ impl Found {
                         if let Some(v) = n.value() {
                             any = true;
                             makes |= chosen.contains(v.index());
-                            fits &= self.fits(v) && general(v);
+                            fits &= self.fit.contains(v.index()) && general(v);
                         }
                     });
                     d.for_each_use(|n| reads |= n.value().is_some_and(|v| chosen.contains(v.index())));
@@ -415,6 +531,8 @@ fn is_convertible(func: &Function, d: &InstData) -> bool {
             return is_word_or_pair(d) && Ldc::of(d).is_some_and(|s| fixed(s.address));
         }
         Opcode::IADD3 => &[Mod::X],
+        // The upper word of a product is part of the wide one.
+        Opcode::IMAD if d.mods == Mods::of(&[Mod::HI, Mod::U32]) => &[Mod::HI, Mod::U32],
         Opcode::IMAD => &[Mod::WIDE, Mod::U32],
         Opcode::SHF => &[Mod::L, Mod::R, Mod::U32, Mod::S32, Mod::U64, Mod::S64, Mod::HI],
         Opcode::LEA => &[Mod::HI, Mod::X],
@@ -494,4 +612,14 @@ pub fn across(func: &Function, cfg: &Cfg, uniform: impl Fn(Value) -> bool) -> us
         if counted.put(v.index()) { 0 } else { usize::from(func.values[v].width) }
     });
     words.sum()
+}
+
+fn value_of(o: &Operand) -> Option<Value> {
+    match o {
+        Operand::Reg(r) if *r == RegOp::plain(r.reg) => match r.reg {
+            Name::Val(v) => Some(v),
+            _ => None,
+        },
+        _ => None,
+    }
 }

@@ -12,16 +12,18 @@ use sass::{ConstBank, Mod, Mods, Opcode, Reg, RegFile, SlotKind};
 use smallvec::SmallVec;
 use thin_vec::ThinVec;
 
-/// Puts the chosen values into uniform registers. As many as `room` may hold constants from outside of loops on.
+/// Puts the chosen values into uniform registers, beside those that were brought there already. As many as `room` may hold constants from
+/// outside of loops on.
 pub fn convert(
     func: &mut Function,
     cfg: &Cfg,
     chosen: &FixedBitSet,
+    moved: &mut FixedBitSet,
     mut room: usize,
     dom: &DomTree,
     loops: &LoopForest,
 ) {
-    let mut moved = FixedBitSet::with_capacity(func.values.len());
+    moved.grow(func.values.len());
     for v in func.values.keys().filter(|v| chosen.contains(v.index())).collect::<Vec<_>>() {
         if func.values[v].file == RegFile::R {
             func.values[v].file = RegFile::UR;
@@ -85,9 +87,13 @@ pub fn convert(
             let mut carries: SmallVec<[Value; 2]> = SmallVec::new();
             d.for_each_def(|n| carries.extend(n.value().filter(|v| held.func.values[*v].file == RegFile::P)));
             carries.into_iter().for_each(|v| held.func.values[v].file = RegFile::UP);
-            held.func.insts[i] = d;
+            let upper = d.mods.has(Mod::HI) && d.op == Op::Sass(Opcode::UIMAD);
             out.append(&mut held.out);
             out.push(i);
+            if upper {
+                out.push(upper_word(held.func, &mut d));
+            }
+            held.func.insts[i] = d;
         }
         func.blocks[b].insts = out;
     }
@@ -113,9 +119,23 @@ pub fn convert(
             func.insts[i] = d;
         }
     }
-    remat::read_from_uniform(func, cfg, &moved);
+    remat::read_from_uniform(func, cfg, moved);
     addends::run(func, cfg);
     ori::dead::remove(func);
+}
+
+/// Makes UIMAD.HI, which ptxas never has, the wide product, and the copy of its upper word.
+fn upper_word(func: &mut Function, d: &mut InstData) -> Inst {
+    let pair = func.add_value(RegFile::UR, 2);
+    let result = (0..d.operands.len())
+        .find(|k| d.is_def(*k) && matches!(&d.operands[*k], Operand::Reg(r) if r.reg.value().is_some()));
+    let mut copy = InstData { guard: ALWAYS, ..d.clone() };
+    if let Some(k) = result {
+        let to = std::mem::replace(&mut d.operands[k], operand(pair));
+        copy.become_copy(to, operand(Name::Part(pair, 1)));
+    }
+    d.mods = Mods::of(&[Mod::WIDE, Mod::U32]);
+    func.insts.push(copy)
 }
 
 /// Bank, offset and words.
