@@ -1,5 +1,6 @@
 //! Puts what was chosen for uniform registers there.
 
+use crate::regalloc::spill::is_constant;
 use crate::{addends, legalize, remat};
 use cranelift_entity::{EntityRef, SecondaryMap};
 use fixedbitset::FixedBitSet;
@@ -8,7 +9,7 @@ use ori::loops::LoopForest;
 use ori::{ALWAYS, Block, Function, Inst, InstData, Loc, Macro, Name, Op, Operand, Value, operand};
 use rustc_hash::FxHashMap;
 use sass::ops::R2ur;
-use sass::{ConstBank, Mod, Mods, Opcode, Reg, RegFile, SlotKind};
+use sass::{ConstBank, Mod, Mods, Opcode, Reg, RegFile, RegOp, SlotKind};
 use smallvec::SmallVec;
 use thin_vec::ThinVec;
 
@@ -23,6 +24,7 @@ pub fn convert(
     dom: &DomTree,
     loops: &LoopForest,
 ) {
+    keep_numbers(func, cfg, chosen);
     moved.grow(func.values.len());
     for v in func.values.keys().filter(|v| chosen.contains(v.index())).collect::<Vec<_>>() {
         if func.values[v].file == RegFile::R {
@@ -122,6 +124,57 @@ pub fn convert(
     remat::read_from_uniform(func, cfg, moved);
     addends::run(func, cfg);
     ori::dead::remove(func);
+}
+
+/// Leaves a number that is chosen in a general register for all that is not: there it is made where it is passed on, with nothing to wait for.
+fn keep_numbers(func: &mut Function, cfg: &Cfg, chosen: &FixedBitSet) {
+    let mut numbers: FxHashMap<Value, Value> = FxHashMap::default();
+    for &b in &cfg.rpo {
+        let mut at = 0;
+        while let Some(&i) = func.blocks[b].insts.get(at) {
+            at += 1;
+            let mut d = func.insts[i].clone();
+            if d.op == Op::Macro(Macro::Copy)
+                && is_constant(&d)
+                && let Some(Operand::Reg(RegOp { reg: Name::Val(v), .. })) = d.operands.first().cloned()
+                && chosen.contains(v.index())
+                && func.values[v].file == RegFile::R
+            {
+                let own = func.add_value(RegFile::R, 1);
+                numbers.insert(v, own);
+                d.operands[0] = operand(own);
+                let made = func.insts.push(d);
+                func.blocks[b].insts.insert(at, made);
+                at += 1;
+            }
+        }
+    }
+    if numbers.is_empty() {
+        return;
+    }
+    let own = |v: Value| numbers.get(&v).copied();
+    for &b in &cfg.rpo {
+        for i in func.blocks[b].insts.clone() {
+            let mut makes = false;
+            func.insts[i].for_each_def(|n| makes |= n.value().is_some_and(|v| chosen.contains(v.index())));
+            if makes {
+                continue;
+            }
+            func.insts[i].map_uses(|n| n.value().and_then(own).map_or(n, Name::Val));
+        }
+        let mut term = func.blocks[b].term.clone();
+        let mut changed = false;
+        for t in term.targets_mut() {
+            for (a, p) in t.args.iter_mut().zip(&func.blocks[t.block].params) {
+                if let Some(own) = own(*a).filter(|_| !chosen.contains(p.index())) {
+                    (*a, changed) = (own, true);
+                }
+            }
+        }
+        if changed {
+            func.blocks[b].term = term;
+        }
+    }
 }
 
 /// Makes UIMAD.HI, which ptxas never has, the wide product, and the copy of its upper word.
