@@ -1,7 +1,7 @@
 //! Which device functions each kernel needs, and what the driver or linker brings.
 
 use crate::driver;
-use ptx::{Diagnostic, FuncId, Inst, Item, Linkage, Module, Op, Operand, Stmt};
+use ptx::{Diagnostic, FuncId, Inst, Item, Linkage, Module, Op, Operand, Stmt, Symbol};
 use rustc_hash::FxHashSet;
 use sass::target::LEAST_LIMIT;
 
@@ -62,8 +62,25 @@ pub(crate) fn address_taken(module: &Module, f: FuncId) -> Vec<FuncId> {
     found
 }
 
-/// The headers that say what a function passes to calls through pointers.
-pub(crate) fn prototypes_called(module: &Module, id: FuncId) -> Vec<FuncId> {
+/// Functions whose address some code takes, or some variable holds, in the order of the text.
+pub(crate) fn taken(module: &Module) -> Vec<FuncId> {
+    let in_data = module.vars.values().flat_map(|v| &v.init).flat_map(|i| &i.relocs);
+    let held = in_data.filter_map(|r| if let Symbol::Func(f) = r.symbol { Some(f) } else { None });
+    let all: FxHashSet<FuncId> =
+        module.funcs.keys().flat_map(|f| address_taken(module, f)).chain(held).collect();
+    module.funcs.keys().filter(|f| all.contains(f) && !module.funcs[*f].entry).collect()
+}
+
+/// Where a call through a pointer may go.
+pub(crate) enum Through<'m> {
+    /// To one of these (`.calltargets`).
+    List(&'m [FuncId]),
+    /// To what takes and gives the same as this header says (`.callprototype`).
+    Prototype(FuncId),
+}
+
+/// The calls of a function through pointers.
+pub(crate) fn through_pointers(module: &Module, id: FuncId) -> Vec<Through<'_>> {
     let Some(body) = &module.funcs[id].body else { return Vec::new() };
     let mut found = Vec::new();
     for call in calls(module, id) {
@@ -71,12 +88,21 @@ pub(crate) fn prototypes_called(module: &Module, id: FuncId) -> Vec<FuncId> {
             call.operands.iter().filter_map(|o| if let Operand::Label(l) = o { Some(*l) } else { None });
         let Some(label) = labels.next() else { continue };
         found.extend(body.stmts.iter().find_map(|s| match s {
-            Stmt::CallTargets(l, funcs) if *l == label => funcs.first().copied(),
-            Stmt::CallPrototype(l, f) if *l == label => Some(*f),
+            Stmt::CallTargets(l, funcs) if *l == label => Some(Through::List(funcs)),
+            Stmt::CallPrototype(l, f) if *l == label => Some(Through::Prototype(*f)),
             _ => None,
         }));
     }
     found
+}
+
+/// The headers that say what a function passes to calls through pointers.
+pub(crate) fn prototypes_called(module: &Module, id: FuncId) -> Vec<FuncId> {
+    let header = |t: Through<'_>| match t {
+        Through::List(funcs) => funcs.first().copied(),
+        Through::Prototype(f) => Some(f),
+    };
+    through_pointers(module, id).into_iter().filter_map(header).collect()
 }
 
 /// Whether the driver brings a function of this name.

@@ -74,6 +74,7 @@ mod preserved;
 #[cfg(feature = "search")]
 mod search;
 mod settings;
+mod stacks;
 pub mod timeline;
 mod units;
 mod vector_params;

@@ -5,7 +5,6 @@ use crate::{debug, dwarf, functions};
 use backend::Code;
 use backend::groups::Touched;
 use ptx::{Diagnostic, FuncId, Mod, Module, Op, Severity, Space, Stmt, Type};
-use std::collections::BTreeSet;
 
 fn warning(span: Option<ptx::Span>, message: String) -> Diagnostic {
     Diagnostic { severity: Severity::Warning, span, ..Diagnostic::whole(message) }
@@ -70,20 +69,6 @@ pub fn debugging(module: &Module, settings: &Settings) -> Vec<Diagnostic> {
     if missing == [".debug_abbrev"] && !settings.suppressed {
         let message = "skipping .debug_info section due to missing .debug_abbrev section";
         out.push(Diagnostic { severity: Severity::Info, ..warning(None, message.into()) });
-    }
-    out
-}
-
-/// Kernels whose stack has no bound, with the functions that each reaches: said once for each circle of calls, where code is
-/// debugged, as by ptxas, in the order of the text, which debugged kernels have in the file, too.
-pub fn unbounded_stacks(module: &Module, kernels: &[FuncId], reached: &[Vec<FuncId>]) -> Vec<Diagnostic> {
-    let cycles = lower::CallGraph::new(module).cycles(module);
-    let mut out = Vec::new();
-    for (kernel, functions) in kernels.iter().zip(reached) {
-        let circles: BTreeSet<u32> = functions.iter().filter_map(|f| cycles[*f]).collect();
-        let name = &module.funcs[*kernel].name;
-        let message = format!("Stack size for entry function '{name}' cannot be statically determined");
-        out.extend(circles.iter().map(|_| warning(None, message.clone())));
     }
     out
 }

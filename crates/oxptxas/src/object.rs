@@ -9,6 +9,7 @@ use crate::functions;
 use crate::images::Images;
 use crate::notices;
 use crate::output::{KernelStats, Output};
+use crate::stacks;
 use crate::timeline::{Stage, Timeline};
 use crate::units::Units;
 use crate::{debug, dwarf};
@@ -79,6 +80,10 @@ pub(crate) fn compile(
     let with_lines = settings.line_info.unwrap_or_else(|| debug::has_source(module));
     let mut codes = Vec::new();
     let own = compiled.iter().flatten().map(|c| &c.0);
+    if options.extensible && !settings.debug && !settings.quiet_stacks {
+        let with_code = chosen.iter().zip(&compiled).filter_map(|(f, c)| Some((*f, &c.as_ref().ok()?.0)));
+        output.warnings.extend(stacks::extensible(module, with_code, settings.opt_level > 0));
+    }
     let meetings = units.shared(own, &mut timeline)?;
     let mut asks = sass::Asks::NOTHING;
     for (id, result) in chosen.iter().zip(compiled) {

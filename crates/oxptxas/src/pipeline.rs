@@ -6,7 +6,7 @@ use crate::output::{Failure, Output};
 use crate::settings::{Settings, asked_in_vain};
 use crate::timeline::{Stage, Timeline};
 use crate::units::{Paths, Units};
-use crate::{convention, debug, driver, functions, limits, newer, notices, preserved, vector_params};
+use crate::{convention, debug, driver, functions, limits, newer, notices, preserved, stacks, vector_params};
 #[cfg(all(debug_assertions, feature = "order-check"))]
 use backend::Code;
 use ori::Cancel;
@@ -306,7 +306,7 @@ fn compile_module(
     let uses: Vec<Vec<FuncId>> =
         chosen.iter().map(|k| layout.calls.reachable(&module, *k, &layout.functions)).collect();
     if settings.debug && !settings.quiet_stacks {
-        warnings.extend(notices::unbounded_stacks(&module, &chosen, &uses));
+        warnings.extend(stacks::debugged(&module, &chosen));
     }
     let mut refused = limits::both_groups(&module, chosen.iter().zip(&uses));
     for (kernel, used) in chosen.iter().zip(&uses) {

@@ -265,69 +265,6 @@ fn what_it_says() {
     assert!(!out.status.success());
 }
 
-/// Once for each circle of calls that a kernel reaches.
-#[test]
-fn stacks_without_a_bound_are_named() {
-    let function = |name: &str, callee: &str| {
-        format!(
-            ".func (.param .b32 r) {name}(.param .b32 a) {{ .reg .b32 %a<2>; .reg .pred %p; ld.param.b32 %a0, [a];
-            setp.lt.s32 %p, %a0, 2; @%p bra L; add.s32 %a0, %a0, -1;
-            {{ .param .b32 x; .param .b32 y; st.param.b32 [x], %a0; call.uni (y), {callee}, (x); ld.param.b32 %a0, [y]; }}
-            L: st.param.b32 [r], %a0; ret; }}\n"
-        )
-    };
-    let call = |name: &str| {
-        format!(
-            "{{ .param .b32 x; .param .b32 y; st.param.b32 [x], %r; call.uni (y), {name}, (x); ld.param.b32 %r, [y]; }}\n"
-        )
-    };
-    let kernel = |name: &str, code: &str| {
-        format!(
-            ".visible .entry {name}(.param .u64 p) {{ .reg .b32 %r; .reg .b64 %d; ld.param.u64 %d, [p]; ld.global.b32 %r, [%d];
-            {code} st.global.b32 [%d], %r; ret; }}\n"
-        )
-    };
-    let source = [
-        ".version 7.8\n.target sm_75\n.address_size 64\n.func (.param .b32 r) odd(.param .b32 a);\n"
-            .to_string(),
-        function("own", "own"),
-        function("even", "odd"),
-        function("odd", "even"),
-        function("once", "own"),
-        kernel("none", ""),
-        kernel("two", &(call("even") + &call("own"))),
-        kernel("one", &call("once")),
-    ]
-    .concat();
-    let dir = folder("stacks");
-    fs::write(dir.join("in.ptx"), source).unwrap();
-    let warned = |args: &[&str]| -> Vec<String> {
-        let out = oxptxas(&dir, &[args, &["-arch=sm_75", "in.ptx"]].concat());
-        assert!(out.status.success());
-        let text = String::from_utf8_lossy(&out.stderr).into_owned();
-        text.lines()
-            .filter(|l| l.contains("statically"))
-            .map(|l| l.split('\'').nth(1).unwrap().to_string())
-            .collect()
-    };
-    assert_eq!(warned(&["-g"]), ["two", "two", "one"]);
-    assert!(warned(&["-g", "-suppress-stack-size-warning"]).is_empty());
-    assert!(warned(&["-O0"]).is_empty() && warned(&["-g", "-c"]).is_empty());
-    // And in the file, of every kernel that calls anything; without debug information it is 0.
-    let least = |args: &[&str]| -> Vec<u32> {
-        let out = oxptxas(&dir, &[args, &["-arch=sm_75", "in.ptx", "-o", "stacks.cubin"]].concat());
-        assert!(out.status.success());
-        let file = fs::read(dir.join("stacks.cubin")).unwrap();
-        // EIATTR_MIN_STACK_SIZE: a symbol and a number.
-        let found = file.windows(12).filter(|w| w[..4] == [0x04, 0x12, 0x08, 0x00]);
-        let mut found: Vec<u32> = found.map(|w| u32::from_le_bytes(w[8..].try_into().unwrap())).collect();
-        found.sort_unstable();
-        found
-    };
-    assert_eq!(least(&["-g"]), [0, u32::MAX, u32::MAX]);
-    assert_eq!(least(&["-O3"]), [0, 0, 0]);
-}
-
 /// The end of a kernel has the line of its `ret`, not of what stands before it, where others branch to it, too.
 #[test]
 fn ends_have_lines_of_their_own() {
